@@ -1,0 +1,103 @@
+/* base.h - the words every other header uses: status codes, number types, shapes.
+ *
+ * Nothing here allocates or fails. Shapes are row-major, outermost dimension first, as in PyTorch and safetensors. */
+#ifndef LOCKSTEP_BASE_H
+#define LOCKSTEP_BASE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(LOCKSTEP_BUILD) && defined(__GNUC__)
+#define LS_API __attribute__((visibility("default")))
+#else
+#define LS_API
+#endif
+
+#if defined(__GNUC__)
+#define LS_PRINTF(format, first) __attribute__((format(printf, format, first)))
+#else
+#define LS_PRINTF(format, first)
+#endif
+
+/* ---- Status --------------------------------------------------------------------------------------------------- */
+
+/* LS_STATUS(symbol, value, "what it means"). Zero is success; values are stable. docs/errors.md gives causes and cures. */
+#define LS_STATUS_LIST(LS_STATUS)                                                                                      \
+    LS_STATUS(LS_OK, 0, "no error")                                                                                    \
+    LS_STATUS(LS_ERR_SHAPE, 1, "shapes do not fit")                                                                    \
+    LS_STATUS(LS_ERR_DTYPE, 2, "number type not accepted here")                                                        \
+    LS_STATUS(LS_ERR_DEVICE, 3, "device failed or tensors are on different devices")                                   \
+    LS_STATUS(LS_ERR_VALUE, 4, "argument out of range")                                                                \
+    LS_STATUS(LS_ERR_MEMORY, 5, "out of memory")                                                                       \
+    LS_STATUS(LS_ERR_SCOPE, 6, "tensor used after its scope ended")                                                    \
+    LS_STATUS(LS_ERR_STATE, 7, "call not possible in this state")                                                      \
+    LS_STATUS(LS_ERR_UNSUPPORTED, 8, "not supported by this device or build")                                          \
+    LS_STATUS(LS_ERR_IO, 9, "file could not be read or written")                                                       \
+    LS_STATUS(LS_ERR_PEER, 10, "another process of the job failed")                                                    \
+    LS_STATUS(LS_ERR_INTERNAL, 11, "a bug in Lockstep")
+
+typedef enum ls_status {
+#define LS_STATUS(symbol, value, text) symbol = value,
+    LS_STATUS_LIST(LS_STATUS)
+#undef LS_STATUS
+} ls_status;
+
+/* "LS_ERR_SHAPE" and "shapes do not fit"; never NULL, also for values out of range. */
+LS_API const char *ls_status_name(ls_status status);
+LS_API const char *ls_status_text(ls_status status);
+
+/* ---- Number types --------------------------------------------------------------------------------------------- */
+
+/* LS_DTYPE(symbol, "name", bytes, is_float). The order is the promotion order: a later type wins over an earlier one,
+ * except that f16 with bf16 gives f32 and u8 with i8 gives i32. */
+#define LS_DTYPE_LIST(LS_DTYPE)                                                                                        \
+    LS_DTYPE(LS_BOOL, "bool", 1, 0)                                                                                    \
+    LS_DTYPE(LS_U8, "u8", 1, 0)                                                                                        \
+    LS_DTYPE(LS_I8, "i8", 1, 0)                                                                                        \
+    LS_DTYPE(LS_I32, "i32", 4, 0)                                                                                      \
+    LS_DTYPE(LS_I64, "i64", 8, 0)                                                                                      \
+    LS_DTYPE(LS_F16, "f16", 2, 1)                                                                                      \
+    LS_DTYPE(LS_BF16, "bf16", 2, 1)                                                                                    \
+    LS_DTYPE(LS_F32, "f32", 4, 1)                                                                                      \
+    LS_DTYPE(LS_F64, "f64", 8, 1)
+
+typedef enum ls_dtype {
+    LS_DTYPE_NONE = 0, /* "not given": the default of an option */
+#define LS_DTYPE(symbol, name, bytes, is_float) symbol,
+    LS_DTYPE_LIST(LS_DTYPE)
+#undef LS_DTYPE
+    LS_DTYPE_COUNT
+} ls_dtype;
+
+LS_API const char *ls_dtype_name(ls_dtype dtype);
+LS_API size_t ls_dtype_size(ls_dtype dtype);
+LS_API bool ls_dtype_is_float(ls_dtype dtype);
+LS_API ls_dtype ls_dtype_promote(ls_dtype a, ls_dtype b);
+
+/* ---- Shapes --------------------------------------------------------------------------------------------------- */
+
+#define LS_MAX_DIMS 8
+
+/* A list of sizes, passed by value. Build one with LS_SHAPE(2, 3); LS_SCALAR is the shape [] of one element. */
+typedef struct ls_shape {
+    int32_t ndim;
+    int64_t dim[LS_MAX_DIMS];
+} ls_shape;
+
+LS_API ls_shape ls_shape_make(size_t ndim, const int64_t *dims);
+#define LS_SHAPE(...) ls_shape_make(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t), (const int64_t[]){__VA_ARGS__})
+#define LS_SCALAR ls_shape_make(0, NULL)
+
+LS_API bool ls_shape_equal(ls_shape a, ls_shape b);
+/* Number of elements; -1 when the product does not fit int64_t or a size is negative. */
+LS_API int64_t ls_shape_numel(ls_shape shape);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

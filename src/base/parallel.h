@@ -1,0 +1,40 @@
+/* parallel.h - the process-wide team of worker threads that every CPU kernel runs on.
+ *
+ * One persistent team. The calling thread is worker 0 and works too. Workers spin briefly, then sleep. Work is handed
+ * out as one SPMD call: the function runs once on every worker. Calls from inside a worker run serially (width 1).
+ * A child made by fork() gets a fresh team on its first call. Only one thread at a time may lead the team; a second
+ * thread that calls concurrently runs its work serially on itself, so nothing ever deadlocks. */
+#ifndef LOCKSTEP_BASE_PARALLEL_H
+#define LOCKSTEP_BASE_PARALLEL_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct ls_worker {
+    int index; /* 0 .. width-1 */
+    int width; /* workers taking part in this call */
+} ls_worker;
+
+typedef void ls_spmd_fn(void *arg, ls_worker worker);
+typedef void ls_range_fn(void *arg, int64_t begin, int64_t end);
+
+/* Size of the team: LOCKSTEP_NUM_THREADS, else the CPUs this process may use (affinity, cgroup quota). At least 1. */
+int ls_parallel_width(void);
+/* Change it; takes effect at the next call. n < 1 restores the default. Not from inside a worker. */
+void ls_parallel_set_width(int n);
+
+/* Run fn(arg, worker) once on each of min(width, max_workers) workers and return when all are done. */
+void ls_parallel(ls_spmd_fn *fn, void *arg, int max_workers);
+/* Inside an SPMD function: wait until all its workers have arrived. */
+void ls_parallel_barrier(ls_worker worker);
+
+/* Split [0, n) into contiguous ranges, at most one per worker, none (but the only one) smaller than grain. */
+void ls_parallel_for(int64_t n, int64_t grain, ls_range_fn *body, void *arg);
+/* The part of [0, n) that belongs to a worker, cut at multiples of `align`. */
+void ls_worker_range(ls_worker worker, int64_t n, int64_t align, int64_t *begin, int64_t *end);
+
+/* Scratch memory of one worker (slot 0..3), at least `bytes`, 64-byte aligned, huge pages where they pay, grow-only,
+ * contents undefined. NULL when memory is out. Valid until the same worker asks for the same slot with a larger size. */
+void *ls_scratch(ls_worker worker, int slot, size_t bytes);
+
+#endif

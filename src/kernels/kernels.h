@@ -1,0 +1,36 @@
+/* kernels.h - which kernels this CPU runs: tables of functions on raw pointers, one table per ISA and family.
+ *
+ * Each family has a header (elementwise.h, gemm.h, ...) that declares its table type. Each ISA that has something to
+ * offer for a family exports one const table; a NULL entry means "keep the lower one". At first use the reference
+ * table is copied and overlaid, lowest ISA first, with every table that CPU and OS allow and LOCKSTEP_ISA permits. */
+#ifndef LOCKSTEP_KERNELS_H
+#define LOCKSTEP_KERNELS_H
+
+#include <stdbool.h>
+
+/* LS_ISA(symbol, "name"), per architecture lowest first. Names are the values of LOCKSTEP_ISA. */
+#define LS_ISA_LIST(LS_ISA)                                                                                            \
+    LS_ISA(LS_ISA_REF, "ref")                                                                                          \
+    LS_ISA(LS_ISA_NEON, "neon")                                                                                        \
+    LS_ISA(LS_ISA_NEON_BF16, "neon-bf16")                                                                              \
+    LS_ISA(LS_ISA_AVX2, "avx2")                                                                                        \
+    LS_ISA(LS_ISA_AVX512, "avx512")                                                                                    \
+    LS_ISA(LS_ISA_AVX512_BF16, "avx512-bf16")                                                                          \
+    LS_ISA(LS_ISA_AMX, "amx")
+
+typedef enum ls_isa {
+#define LS_ISA(symbol, name) symbol,
+    LS_ISA_LIST(LS_ISA)
+#undef LS_ISA
+    LS_ISA_COUNT
+} ls_isa;
+
+const char *ls_isa_name(ls_isa isa);
+/* True when this CPU and its OS can run it (says nothing about LOCKSTEP_ISA). */
+bool ls_isa_usable(ls_isa isa);
+/* The highest one in use: the best usable, capped by LOCKSTEP_ISA. A cap that names nothing known is reported once. */
+ls_isa ls_isa_in_use(void);
+/* For tests: cap from now on (drops cached tables). Not while kernels run. */
+void ls_isa_cap(ls_isa isa);
+
+#endif
