@@ -1,0 +1,92 @@
+/* types.c - names, sizes and rules of the public words in base.h. */
+#include <lockstep/base.h>
+
+#include <string.h>
+
+const char *ls_status_name(ls_status status)
+{
+    switch (status) {
+#define LS_STATUS(symbol, value, text)                                                                                 \
+    case symbol: return #symbol;
+        LS_STATUS_LIST(LS_STATUS)
+#undef LS_STATUS
+    }
+    return "LS_ERR_?";
+}
+
+const char *ls_status_text(ls_status status)
+{
+    switch (status) {
+#define LS_STATUS(symbol, value, text)                                                                                 \
+    case symbol: return text;
+        LS_STATUS_LIST(LS_STATUS)
+#undef LS_STATUS
+    }
+    return "unknown status";
+}
+
+typedef struct dtype_row {
+    const char *name;
+    size_t bytes;
+    bool is_float;
+} dtype_row;
+
+static const dtype_row dtype_rows[LS_DTYPE_COUNT] = {
+    [LS_DTYPE_NONE] = {"none", 0, false},
+#define LS_DTYPE(symbol, name, bytes, is_float) [symbol] = {name, bytes, is_float},
+    LS_DTYPE_LIST(LS_DTYPE)
+#undef LS_DTYPE
+};
+
+static const dtype_row *dtype_row_of(ls_dtype dtype)
+{
+    return &dtype_rows[(unsigned)dtype < LS_DTYPE_COUNT ? dtype : LS_DTYPE_NONE];
+}
+
+const char *ls_dtype_name(ls_dtype dtype)
+{
+    return dtype_row_of(dtype)->name;
+}
+
+size_t ls_dtype_size(ls_dtype dtype)
+{
+    return dtype_row_of(dtype)->bytes;
+}
+
+bool ls_dtype_is_float(ls_dtype dtype)
+{
+    return dtype_row_of(dtype)->is_float;
+}
+
+ls_dtype ls_dtype_promote(ls_dtype a, ls_dtype b)
+{
+    ls_dtype low = a < b ? a : b, high = a < b ? b : a;
+    if (low == LS_F16 && high == LS_BF16) return LS_F32;
+    if (low == LS_U8 && high == LS_I8) return LS_I32;
+    return high;
+}
+
+ls_shape ls_shape_make(size_t ndim, const int64_t *dims)
+{
+    ls_shape shape = {.ndim = (int32_t)ndim};
+    if (ndim && ndim <= LS_MAX_DIMS) memcpy(shape.dim, dims, ndim * sizeof *dims);
+    return shape; /* more than LS_MAX_DIMS sizes: ndim says so and ls_shape_numel refuses it */
+}
+
+bool ls_shape_equal(ls_shape a, ls_shape b)
+{
+    return a.ndim == b.ndim && memcmp(a.dim, b.dim, (size_t)a.ndim * sizeof *a.dim) == 0;
+}
+
+int64_t ls_shape_numel(ls_shape shape)
+{
+    if (shape.ndim < 0 || shape.ndim > LS_MAX_DIMS) return -1;
+    int64_t numel = 1;
+    bool empty = false, overflow = false;
+    for (int d = 0; d < shape.ndim; d++) {
+        if (shape.dim[d] < 0) return -1;
+        if (shape.dim[d] == 0) empty = true;
+        else overflow |= __builtin_mul_overflow(numel, shape.dim[d], &numel);
+    }
+    return empty ? 0 : overflow ? -1 : numel;
+}

@@ -1,0 +1,79 @@
+/* check.h - the whole test framework. A test program is a list of functions run by check_main().
+ *
+ *     static void adds_numbers(void) { CHECK(1 + 1 == 2); CHECK_NEAR(x, 3.0, 1e-6); }
+ *     int main(int argc, char **argv) { CHECK_RUN(adds_numbers); return check_done(); }
+ *
+ * A failed check prints file, line and values, is counted, and the test goes on. The program ends with
+ * "N passed, N failed" and exits non-zero when something failed or nothing ran. argv[1] filters by name. */
+#ifndef LOCKSTEP_TESTS_CHECK_H
+#define LOCKSTEP_TESTS_CHECK_H
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+static int check_passed, check_failed, check_failures_here;
+static const char *check_filter;
+
+__attribute__((format(printf, 3, 4), unused)) static void check_fail(const char *file, int line, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    if (check_failures_here++ < 20) {
+        fprintf(stderr, "%s:%d: ", file, line);
+        vfprintf(stderr, format, args);
+        fputc('\n', stderr);
+    }
+    va_end(args);
+}
+
+#define CHECK(condition)                                                                                               \
+    do {                                                                                                               \
+        if (!(condition)) check_fail(__FILE__, __LINE__, "failed: %s", #condition);                                    \
+    } while (0)
+
+#define CHECK_MSG(condition, ...)                                                                                      \
+    do {                                                                                                               \
+        if (!(condition)) check_fail(__FILE__, __LINE__, __VA_ARGS__);                                                 \
+    } while (0)
+
+/* |got - want| <= tolerance * max(1, |want|); NaN equals only NaN. */
+#define CHECK_NEAR(got, want, tolerance)                                                                               \
+    do {                                                                                                               \
+        double got_ = (double)(got), want_ = (double)(want);                                                           \
+        double limit_ = (tolerance) * (fabs(want_) > 1 ? fabs(want_) : 1);                                             \
+        if (!(fabs(got_ - want_) <= limit_) && !(isnan(got_) && isnan(want_)) && got_ != want_)                        \
+            check_fail(__FILE__, __LINE__, "%s = %.9g, expected %.9g (tolerance %.3g)", #got, got_, want_, limit_);    \
+    } while (0)
+
+#define CHECK_TEXT(got, want)                                                                                          \
+    do {                                                                                                               \
+        const char *got_ = (got), *want_ = (want);                                                                     \
+        if (!got_ || strcmp(got_, want_) != 0)                                                                         \
+            check_fail(__FILE__, __LINE__, "%s = \"%s\", expected \"%s\"", #got, got_ ? got_ : "(null)", want_);       \
+    } while (0)
+
+__attribute__((unused)) static void check_one(const char *name, void (*function)(void))
+{
+    if (check_filter && !strstr(name, check_filter)) return;
+    check_failures_here = 0;
+    function();
+    if (check_failures_here) {
+        check_failed++;
+        fprintf(stderr, "FAIL %s (%d checks)\n", name, check_failures_here);
+    } else {
+        check_passed++;
+    }
+}
+
+#define CHECK_RUN(function) check_one(#function, function)
+
+__attribute__((unused)) static int check_done(void)
+{
+    printf("%d passed, %d failed\n", check_passed, check_failed);
+    return check_failed || !check_passed;
+}
+
+#endif
