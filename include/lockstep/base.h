@@ -19,9 +19,9 @@ extern "C" {
 #endif
 
 #if defined(__GNUC__)
-#define LS_PRINTF(format, first) __attribute__((format(printf, format, first)))
+#define LS_PRINTF(text, first) __attribute__((format(printf, text, first)))
 #else
-#define LS_PRINTF(format, first)
+#define LS_PRINTF(text, first)
 #endif
 
 /* ---- Status --------------------------------------------------------------------------------------------------- */

@@ -1,0 +1,34 @@
+/* cpu.c - from an opcode to the CPU function that runs it. */
+#include "device/cpu/cpu.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+typedef ls_status cpu_op(const ls_call *call, ls_message *why);
+
+static cpu_op *const cpu_ops[LS_OP_COUNT] = {
+#define LS_CPU_KERNEL(name) [LS_OP_##name] = ls_cpu_##name,
+#define LS_CPU_GRAD(name) LS_CPU_KERNEL(name)
+#define LS_CPU_UPDATE(name) LS_CPU_KERNEL(name)
+#define LS_CPU_VIEW(name)
+#define LS_CPU_BUILT(name)
+#define LS_OP(name, kind, policy, gradient, summary) LS_CPU_##kind(name)
+#include <lockstep/ops.def>
+#undef LS_OP
+};
+
+ls_status ls_cpu_run(const ls_call *call, ls_message *why)
+{
+    cpu_op *op = (unsigned)call->op < LS_OP_COUNT ? cpu_ops[call->op] : NULL;
+    if (!op) return ls_cpu_fail(why, LS_ERR_UNSUPPORTED, "opcode %d has no CPU kernel", (int)call->op);
+    return op(call, why);
+}
+
+ls_status ls_cpu_fail(ls_message *why, ls_status status, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    if (why) vsnprintf(why->text, sizeof why->text, format, args);
+    va_end(args);
+    return status;
+}

@@ -1,0 +1,31 @@
+/* cpu.h - the CPU's operators: one function per row of ops.def that enters a device.
+ *
+ * Each runs one call to its end on operands in host memory, on the team of src/base/parallel.h. The operand order of an
+ * opcode is written above its function. Shapes and number types have been checked by the caller; what depends on the
+ * data (an index out of range) is checked here and told through `why`. */
+#ifndef LOCKSTEP_DEVICE_CPU_H
+#define LOCKSTEP_DEVICE_CPU_H
+
+#include <lockstep/plugin.h>
+
+/* Run any operator. LS_ERR_UNSUPPORTED for rows that never enter a device. */
+ls_status ls_cpu_run(const ls_call *call, ls_message *why);
+
+/* Write the reason of a failure; returns `status`, so that a caller can say `return ls_cpu_fail(...)`. */
+ls_status ls_cpu_fail(ls_message *why, ls_status status, const char *format, ...) LS_PRINTF(3, 4);
+
+#define LS_CPU_KERNEL(name) __attribute__((weak)) ls_status ls_cpu_##name(const ls_call *call, ls_message *why);
+#define LS_CPU_GRAD(name) LS_CPU_KERNEL(name)
+#define LS_CPU_UPDATE(name) LS_CPU_KERNEL(name)
+#define LS_CPU_VIEW(name)
+#define LS_CPU_BUILT(name)
+#define LS_OP(name, kind, policy, gradient, summary) LS_CPU_##kind(name)
+#include <lockstep/ops.def>
+#undef LS_OP
+#undef LS_CPU_KERNEL
+#undef LS_CPU_GRAD
+#undef LS_CPU_UPDATE
+#undef LS_CPU_VIEW
+#undef LS_CPU_BUILT
+
+#endif
