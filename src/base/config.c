@@ -1,0 +1,129 @@
+/* config.c - read the table of settings from the environment, once. */
+#include "base/config.h"
+
+#include "base/log.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <unistd.h>
+
+#define PREFIX "LOCKSTEP_"
+
+static const ls_setting_row rows[LS_SETTING_COUNT_OF] = {
+#define LS_SETTING(symbol, kind, fallback, help)                                                                       \
+    [LS_SETTING_##symbol] = {PREFIX #symbol, LS_SETTING_KIND_##kind, fallback, help},
+    LS_SETTING_LIST(LS_SETTING)
+#undef LS_SETTING
+};
+
+/* The environment may change under us (setenv), so values are copied. */
+typedef struct value {
+    char text[4096];
+    uint64_t number;
+    bool refused; /* what the environment says could not be used */
+} value;
+
+static value values[LS_SETTING_COUNT_OF];
+
+static bool parse_count(const char *text, uint64_t *number)
+{
+    if (!isdigit((unsigned char)*text)) return false;
+    char *end;
+    errno = 0;
+    *number = strtoull(text, &end, 10);
+    return *end == '\0' && errno == 0;
+}
+
+static bool parse_switch(const char *text, uint64_t *number)
+{
+    static const char *const words[] = {"0", "1", "no", "yes", "off", "on", "false", "true"};
+    for (unsigned i = 0; i < sizeof words / sizeof *words; i++) {
+        if (strcasecmp(text, words[i]) == 0) {
+            *number = i % 2;
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool take(value *to, ls_setting_kind kind, const char *text)
+{
+    if (strlen(text) >= sizeof to->text) return false;
+    if (kind == LS_SETTING_KIND_COUNT && !parse_count(text, &to->number)) return false;
+    if (kind == LS_SETTING_KIND_SWITCH && !parse_switch(text, &to->number)) return false;
+    strcpy(to->text, text);
+    return true;
+}
+
+static void read_environment(void)
+{
+    for (int i = 0; i < LS_SETTING_COUNT_OF; i++) {
+        const char *given = getenv(rows[i].name);
+        if (given && *given && take(&values[i], rows[i].kind, given)) continue;
+        values[i].refused = given && *given;
+        take(&values[i], rows[i].kind, rows[i].fallback);
+    }
+}
+
+static bool is_known(const char *entry, size_t name_length)
+{
+    for (int i = 0; i < LS_SETTING_COUNT_OF; i++) {
+        if (strlen(rows[i].name) == name_length && memcmp(rows[i].name, entry, name_length) == 0) return true;
+    }
+    return false;
+}
+
+static void report_mistakes(void)
+{
+    static const char *const wanted[] = {
+        [LS_SETTING_KIND_COUNT] = "a whole number",
+        [LS_SETTING_KIND_SWITCH] = "0 or 1",
+        [LS_SETTING_KIND_TEXT] = "a shorter text",
+    };
+    for (int i = 0; i < LS_SETTING_COUNT_OF; i++) {
+        if (values[i].refused) {
+            ls_log(LS_LOG_WARN, "%s must be %s; using \"%s\"", rows[i].name, wanted[rows[i].kind], values[i].text);
+        }
+    }
+    for (char **entry = environ; entry && *entry; entry++) {
+        size_t name_length = strcspn(*entry, "=");
+        if (strncmp(*entry, PREFIX, strlen(PREFIX)) == 0 && !is_known(*entry, name_length)) {
+            ls_log(LS_LOG_WARN, "environment variable %.*s is not known and has no effect", (int)name_length, *entry);
+        }
+    }
+}
+
+static const value *value_of(ls_setting setting)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    static atomic_bool reported;
+    pthread_once(&once, read_environment);
+    /* Reporting asks for the log level, which comes back here: hence after, not inside, the reading. */
+    if (!atomic_load_explicit(&reported, memory_order_relaxed) && !atomic_exchange(&reported, true)) report_mistakes();
+    return &values[setting];
+}
+
+const ls_setting_row *ls_config_row(ls_setting setting)
+{
+    return &rows[setting];
+}
+
+const char *ls_config_text(ls_setting setting)
+{
+    return value_of(setting)->text;
+}
+
+uint64_t ls_config_count(ls_setting setting)
+{
+    return value_of(setting)->number;
+}
+
+bool ls_config_switch(ls_setting setting)
+{
+    return value_of(setting)->number != 0;
+}

@@ -1,0 +1,86 @@
+/* memory.c - system memory, counted and made to fail on demand. */
+#include "base/memory.h"
+
+#include "base/config.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define HUGE_PAGE ((size_t)2 << 20)
+
+static atomic_uint_fast64_t calls;
+static atomic_uint_fast64_t failing_call; /* the number of the call that fails; 0: none */
+
+/* Count a request; true when it is the one that has to fail. */
+static bool refused(void)
+{
+    uint64_t call = atomic_fetch_add_explicit(&calls, 1, memory_order_relaxed) + 1;
+    return call == atomic_load_explicit(&failing_call, memory_order_relaxed) ||
+           call == ls_config_count(LS_SETTING_FAIL_ALLOC);
+}
+
+void *ls_sys_alloc(size_t bytes)
+{
+    return refused() ? NULL : calloc(1, bytes ? bytes : 1);
+}
+
+void *ls_sys_realloc(void *block, size_t bytes)
+{
+    return refused() ? NULL : realloc(block, bytes ? bytes : 1);
+}
+
+void ls_sys_free(void *block)
+{
+    free(block);
+}
+
+/* What the system accounts for a mapping of `bytes`; 0 when that overflows. */
+static size_t mapped_size(size_t bytes)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    if (bytes > SIZE_MAX - page - HUGE_PAGE) return 0;
+    return bytes ? (bytes + page - 1) / page * page : page;
+}
+
+static void *map(size_t bytes)
+{
+    void *block = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return block == MAP_FAILED ? NULL : block;
+}
+
+/* The kernel only backs whole aligned huge pages, so map some more and cut off what sticks out at both ends. */
+static void *map_huge(size_t bytes)
+{
+    char *start = map(bytes + HUGE_PAGE);
+    if (!start) return NULL;
+    size_t before = -(uintptr_t)start % HUGE_PAGE;
+    if (before) munmap(start, before);
+    if (before < HUGE_PAGE) munmap(start + before + bytes, HUGE_PAGE - before);
+    madvise(start + before, bytes, MADV_HUGEPAGE); /* advice: works without, only slower */
+    return start + before;
+}
+
+void *ls_sys_map(size_t bytes)
+{
+    size_t size = mapped_size(bytes);
+    if (refused() || !size) return NULL;
+    return size < HUGE_PAGE ? map(size) : map_huge(size);
+}
+
+void ls_sys_unmap(void *block, size_t bytes)
+{
+    if (block) munmap(block, mapped_size(bytes));
+}
+
+uint64_t ls_sys_calls(void)
+{
+    return atomic_load_explicit(&calls, memory_order_relaxed);
+}
+
+void ls_sys_fail_at(uint64_t n)
+{
+    atomic_store(&failing_call, n ? atomic_load(&calls) + n : 0);
+}

@@ -1,0 +1,97 @@
+/* config.c - settings come from the environment once; mistakes are reported, not obeyed. Also the log they go to. */
+#include "base/config.h"
+
+#include "base/capture.h"
+#include "base/log.h"
+#include "check.h"
+
+#define CHECK_HAS(text, part) CHECK_MSG(strstr(text, part), "\"%s\" lacks \"%s\"", text, part)
+
+static char text[8192];
+
+static int threads(void)
+{
+    return (int)ls_config_count(LS_SETTING_NUM_THREADS);
+}
+
+static int aborts(void)
+{
+    return ls_config_switch(LS_SETTING_ABORT) ? 1 : 0;
+}
+
+static int logs_all(void)
+{
+    ls_log(LS_LOG_ERROR, "e %d", 1);
+    ls_log(LS_LOG_WARN, "w");
+    ls_log(LS_LOG_INFO, "i\nj");
+    ls_log(LS_LOG_DEBUG, "d");
+    for (int i = 0; i < 3; i++) LS_LOG_ONCE(LS_LOG_WARN, "once");
+    return ls_log_shows(LS_LOG_DEBUG);
+}
+
+static int logs_long(void)
+{
+    ls_log(LS_LOG_WARN, "%5000d", 1);
+    return 0;
+}
+
+static int code(int status)
+{
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+static void values_are_read(void)
+{
+    CHECK(code(run_captured("LOCKSTEP_NUM_THREADS=7", threads, text, sizeof text)) == 7);
+    CHECK(code(run_captured("LOCKSTEP_NUM_THREADS=", threads, text, sizeof text)) == 0);
+    CHECK(code(run_captured("LOCKSTEP_ABORT=yes", aborts, text, sizeof text)) == 1);
+    CHECK(code(run_captured("LOCKSTEP_ABORT=off", aborts, text, sizeof text)) == 0);
+    CHECK_TEXT(text, "");
+}
+
+static void mistakes_are_reported(void)
+{
+    static char *bad[] = {"LOCKSTEP_NUM_THREADS=two", "LOCKSTEP_NUM_THREADS=-1", "LOCKSTEP_NUM_THREADS=1x",
+                          "LOCKSTEP_NUM_THREADS=99999999999999999999999"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        CHECK(code(run_captured(bad[i], threads, text, sizeof text)) == 0);
+        CHECK_TEXT(text, "lockstep: warning: LOCKSTEP_NUM_THREADS must be a whole number; using \"0\"\n");
+    }
+    CHECK(code(run_captured("LOCKSTEP_ABORT=perhaps", aborts, text, sizeof text)) == 0);
+    CHECK_HAS(text, "LOCKSTEP_ABORT must be 0 or 1");
+    CHECK(code(run_captured("LOCKSTEP_NUMTHREADS=3", logs_all, text, sizeof text)) == 0);
+    CHECK_HAS(text, "lockstep: warning: environment variable LOCKSTEP_NUMTHREADS is not known and has no effect\n");
+    CHECK(strstr(strstr(text, "NUMTHREADS") + 1, "NUMTHREADS") == NULL);
+}
+
+static void levels_filter(void)
+{
+    CHECK(code(run_captured(NULL, logs_all, text, sizeof text)) == 0);
+    CHECK_TEXT(text, "lockstep: error: e 1\nlockstep: warning: w\nlockstep: warning: once\n");
+    CHECK(code(run_captured("LOCKSTEP_LOG=error", logs_all, text, sizeof text)) == 0);
+    CHECK_TEXT(text, "lockstep: error: e 1\n");
+    CHECK(code(run_captured("LOCKSTEP_LOG=debug", logs_all, text, sizeof text)) == 1);
+    CHECK_HAS(text, "lockstep: i j\nlockstep: debug: d\n");
+    CHECK(code(run_captured("LOCKSTEP_LOG=loud", logs_all, text, sizeof text)) == 0);
+    CHECK_HAS(text, "LOCKSTEP_LOG=loud is not one of error, warn, info, debug; using warn\n");
+    run_captured(NULL, logs_long, text, sizeof text);
+    CHECK(strlen(text) < 2048 && text[strlen(text) - 1] == '\n');
+}
+
+static void rows_describe_themselves(void)
+{
+    for (int i = 0; i < LS_SETTING_COUNT_OF; i++) {
+        const ls_setting_row *row = ls_config_row((ls_setting)i);
+        CHECK(strncmp(row->name, "LOCKSTEP_", 9) == 0 && row->fallback && strlen(row->help) > 10);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    if (argc > 1) check_filter = argv[1];
+    CHECK_RUN(values_are_read);
+    CHECK_RUN(mistakes_are_reported);
+    CHECK_RUN(levels_filter);
+    CHECK_RUN(rows_describe_themselves);
+    return check_done();
+}
