@@ -1,0 +1,69 @@
+# The front door. The work is done by CMake, CTest and the scripts in tools/.
+#
+#   make            library, command (build/lockstep) and examples (build/examples/)
+#   make demo       train a small network
+#   make test       build with everything checked, run all tests
+#   make bench      measure against this machine's peak and against other libraries
+#   make asan tsan  all test programs under the address + undefined, or the thread sanitizer
+#   make format     lay out the sources      make tidy     static analysis
+#   make symbols    accept a changed API     make docs     regenerate what comes from tables
+#   make install    PREFIX=/usr/local        make clean    remove build/
+
+BUILD  ?= build
+PREFIX ?= /usr/local
+
+# $(call configured,FOLDER,OPTIONS): a build folder that is ready to build in
+configured = test -f $(1)/build.ninja || cmake -S . -B $(1) -G Ninja $(2)
+
+all:
+	@tools/bootstrap.sh build
+	@$(call configured,$(BUILD))
+	@cmake --build $(BUILD) --target product
+
+demo: all
+	@$(BUILD)/examples/demo
+
+test:
+	@tools/bootstrap.sh build test
+	@$(call configured,$(BUILD))
+	@cmake --build $(BUILD)
+	@tools/run_tests.sh $(BUILD)
+
+bench: all
+	@tools/bootstrap.sh bench
+	@bench/run.sh $(BUILD)
+
+asan:
+	@tools/bootstrap.sh build
+	@$(call configured,$(BUILD)/asan,-DLOCKSTEP_SANITIZE=address$(,)undefined)
+	@cmake --build $(BUILD)/asan
+	@tools/run_tests.sh $(BUILD)/asan
+
+tsan:
+	@tools/bootstrap.sh build
+	@$(call configured,$(BUILD)/tsan,-DLOCKSTEP_SANITIZE=thread)
+	@cmake --build $(BUILD)/tsan
+	@tools/run_tests.sh $(BUILD)/tsan
+
+format:
+	@tools/bootstrap.sh format
+	@tools/format.sh
+
+tidy: all
+	@tools/bootstrap.sh tidy
+	@tools/tidy.sh $(BUILD)
+
+symbols: all
+	@tools/check_symbols.sh $(BUILD)/liblockstep.so --update
+
+docs:
+	@tools/gen_ops_doc.sh > docs/ops.md
+
+install: all
+	@cmake --install $(BUILD) --prefix $(PREFIX)
+
+clean:
+	@rm -rf $(BUILD)
+
+, := ,
+.PHONY: all demo test bench asan tsan format tidy symbols docs install clean

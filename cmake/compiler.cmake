@@ -1,0 +1,28 @@
+# compiler.cmake - flags for everything that is compiled here.
+
+# A newer compiler may know new warnings. With AUTO those stop only the compilers the tree is kept clean with.
+set(LOCKSTEP_WARNINGS_FATAL ${LOCKSTEP_WERROR})
+if(LOCKSTEP_WERROR STREQUAL "AUTO")
+    set(LOCKSTEP_WARNINGS_FATAL OFF)
+    if(CMAKE_C_COMPILER_ID STREQUAL "GNU" AND CMAKE_C_COMPILER_VERSION VERSION_LESS 14)
+        set(LOCKSTEP_WARNINGS_FATAL ON)
+    elseif(CMAKE_C_COMPILER_ID STREQUAL "Clang" AND CMAKE_C_COMPILER_VERSION VERSION_LESS 15)
+        set(LOCKSTEP_WARNINGS_FATAL ON)
+    endif()
+endif()
+
+add_compile_options(-Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wstrict-prototypes -Wmissing-prototypes -Wvla
+                    -fno-math-errno -fno-trapping-math)
+if(LOCKSTEP_WARNINGS_FATAL)
+    add_compile_options(-Werror)
+endif()
+if(LOCKSTEP_SANITIZE)
+    add_compile_options(-fsanitize=${LOCKSTEP_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+    add_link_options(-fsanitize=${LOCKSTEP_SANITIZE})
+endif()
+
+find_program(CCACHE ccache)
+if(CCACHE)
+    set(CMAKE_C_COMPILER_LAUNCHER ${CCACHE})
+endif()
+mark_as_advanced(CCACHE)

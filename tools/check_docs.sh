@@ -1,0 +1,30 @@
+#!/bin/sh
+# check_docs.sh - the pages that describe tables in the code list exactly what those tables hold.
+set -eu
+cd "$(dirname "$0")/.."
+export LC_ALL=C
+bad=0
+
+# same PAGE SOURCE "names in the source" "names in the page"
+same()
+{
+    [ "$3" = "$4" ] && return
+    echo "$1 and $2 differ:"
+    for name in $3; do echo "$4" | grep -qx "$name" || echo "  $name is not described in $1"; done
+    for name in $4; do echo "$3" | grep -qx "$name" || echo "  $name is no longer in $2"; done
+    bad=1
+}
+
+tools/gen_ops_doc.sh | diff -u docs/ops.md - || { echo "docs/ops.md is out of date: make docs"; bad=1; }
+
+same docs/errors.md include/lockstep/base.h \
+    "$(grep -oE 'LS_STATUS\(LS_[A-Z_]+' include/lockstep/base.h | sed 's/.*(//' | sort)" \
+    "$(grep -oE '^## `LS_[A-Z_]+`' docs/errors.md | tr -d '#` ' | sort)"
+
+settings=$(grep -oE '^ +LS_SETTING\([A-Z_]+' src/base/config.h | sed 's/.*(/LOCKSTEP_/' | sort)
+same "the table of docs/env.md" src/base/config.h \
+    "$settings" "$(grep -oE '^\| `LOCKSTEP_[A-Z_]+`' docs/env.md | tr -d '|` ' | sort)"
+same "the sections of docs/env.md" src/base/config.h \
+    "$settings" "$(grep -oE '^## `LOCKSTEP_[A-Z_]+`' docs/env.md | tr -d '#` ' | sort)"
+
+exit $bad

@@ -1,0 +1,31 @@
+#!/bin/sh
+# check_install.sh BUILD CC - install into an empty prefix, then build and run a program against it in the three ways
+# people do: pkg-config, CMake's find_package, and the static library.
+set -eu
+build=$1
+cc=$2
+cd "$(dirname "$0")/.."
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+prefix=$work/prefix
+program=tests/install/program.c
+
+cmake --install "$build" --prefix "$prefix" >"$work/log" || { cat "$work/log"; exit 1; }
+PKG_CONFIG_PATH=$(dirname "$(find "$prefix" -name lockstep.pc)")
+export PKG_CONFIG_PATH
+library_dir=$(pkg-config --variable=libdir lockstep)
+
+"$prefix/bin/lockstep" version
+[ "$("$prefix/bin/lockstep" version)" = "lockstep $(pkg-config --modversion lockstep)" ]
+
+"$cc" -std=c17 -Wall -Wextra -Wpedantic -Werror "$program" $(pkg-config --cflags --libs lockstep) -lm \
+    -Wl,-rpath,"$library_dir" -o "$work/by_pkg_config"
+"$work/by_pkg_config"
+
+"$cc" -std=c17 "$program" $(pkg-config --cflags lockstep) "$library_dir/liblockstep.a" -lm -ldl -pthread \
+    -o "$work/by_static"
+"$work/by_static"
+
+cmake -S tests/install -B "$work/cmake" -G Ninja -DCMAKE_C_COMPILER="$cc" -DCMAKE_PREFIX_PATH="$prefix" >"$work/log" &&
+    cmake --build "$work/cmake" >>"$work/log" || { cat "$work/log"; exit 1; }
+"$work/cmake/program"

@@ -1,0 +1,13 @@
+#!/bin/sh
+# format.sh [--check] - lay out all C sources with clang-format; --check only names those that differ.
+# Tables (*.def) are aligned by hand and left alone.
+set -eu
+cd "$(dirname "$0")/.."
+
+folders=$(for folder in include src plugins cli examples tests bench; do [ ! -d $folder ] || echo $folder; done)
+files=$(find $folders -name '*.[ch]' -o -name '*.inc')
+if [ "${1:-}" = --check ]; then
+    clang-format --dry-run --Werror $files
+else
+    clang-format -i $files
+fi
