@@ -1,0 +1,208 @@
+/* ops.h - the operators. docs/ops.md lists them with their gradients and autocast policy.
+ *
+ * Operators never return NULL: on wrong input they record an error and return a poison tensor, and an operator given
+ * poison returns poison, so expressions can be nested without a check. Number types are promoted as listed in base.h;
+ * shapes are broadcast from the right, as in PyTorch. `dim` counts from the end when negative; `keep` leaves a reduced
+ * dimension with size 1. Where an argument is marked (optional) it may be NULL. */
+#ifndef LOCKSTEP_OPS_H
+#define LOCKSTEP_OPS_H
+
+#include <lockstep/plugin.h>
+#include <lockstep/tensor.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- Types and copies ---- */
+LS_API ls_tensor *ls_cast(ls_tensor *x, ls_dtype dtype);
+LS_API ls_tensor *ls_clone(ls_tensor *x);
+LS_API ls_tensor *ls_contiguous(ls_tensor *x);    /* row-major in memory */
+LS_API ls_tensor *ls_channels_last(ls_tensor *x); /* [N,C,H,W] whose memory runs N, H, W, C: what convolutions like */
+
+/* ---- Two inputs ---- */
+LS_API ls_tensor *ls_add(ls_tensor *a, ls_tensor *b);
+LS_API ls_tensor *ls_sub(ls_tensor *a, ls_tensor *b);
+LS_API ls_tensor *ls_mul(ls_tensor *a, ls_tensor *b);
+LS_API ls_tensor *ls_div(ls_tensor *a, ls_tensor *b); /* of integers: in f32 */
+LS_API ls_tensor *ls_pow(ls_tensor *a, ls_tensor *b);
+LS_API ls_tensor *ls_maximum(ls_tensor *a, ls_tensor *b);
+LS_API ls_tensor *ls_minimum(ls_tensor *a, ls_tensor *b);
+LS_API ls_tensor *ls_eq(ls_tensor *a, ls_tensor *b); /* comparisons give bool */
+LS_API ls_tensor *ls_ne(ls_tensor *a, ls_tensor *b);
+LS_API ls_tensor *ls_lt(ls_tensor *a, ls_tensor *b);
+LS_API ls_tensor *ls_le(ls_tensor *a, ls_tensor *b);
+LS_API ls_tensor *ls_gt(ls_tensor *a, ls_tensor *b);
+LS_API ls_tensor *ls_ge(ls_tensor *a, ls_tensor *b);
+LS_API ls_tensor *ls_logical_and(ls_tensor *a, ls_tensor *b);
+LS_API ls_tensor *ls_logical_or(ls_tensor *a, ls_tensor *b);
+LS_API ls_tensor *ls_where(ls_tensor *condition, ls_tensor *a, ls_tensor *b);
+
+/* ---- One input ---- */
+LS_API ls_tensor *ls_affine(ls_tensor *x, double scale, double shift); /* x * scale + shift */
+LS_API ls_tensor *ls_add_scalar(ls_tensor *x, double value);
+LS_API ls_tensor *ls_mul_scalar(ls_tensor *x, double value);
+LS_API ls_tensor *ls_pow_scalar(ls_tensor *x, double exponent);
+LS_API ls_tensor *ls_clamp(ls_tensor *x, double low, double high);
+LS_API ls_tensor *ls_neg(ls_tensor *x);
+LS_API ls_tensor *ls_abs(ls_tensor *x);
+LS_API ls_tensor *ls_sign(ls_tensor *x);
+LS_API ls_tensor *ls_exp(ls_tensor *x);
+LS_API ls_tensor *ls_log(ls_tensor *x);
+LS_API ls_tensor *ls_sqrt(ls_tensor *x);
+LS_API ls_tensor *ls_rsqrt(ls_tensor *x);
+LS_API ls_tensor *ls_square(ls_tensor *x);
+LS_API ls_tensor *ls_reciprocal(ls_tensor *x);
+LS_API ls_tensor *ls_sin(ls_tensor *x);
+LS_API ls_tensor *ls_cos(ls_tensor *x);
+LS_API ls_tensor *ls_erf(ls_tensor *x);
+LS_API ls_tensor *ls_floor(ls_tensor *x);
+LS_API ls_tensor *ls_ceil(ls_tensor *x);
+LS_API ls_tensor *ls_logical_not(ls_tensor *x);
+LS_API ls_tensor *ls_isfinite(ls_tensor *x);
+
+/* ---- Activations ---- */
+LS_API ls_tensor *ls_relu(ls_tensor *x);
+LS_API ls_tensor *ls_gelu(ls_tensor *x);      /* with erf, as BERT */
+LS_API ls_tensor *ls_gelu_tanh(ls_tensor *x); /* the tanh approximation, as GPT-2 */
+LS_API ls_tensor *ls_silu(ls_tensor *x);
+LS_API ls_tensor *ls_sigmoid(ls_tensor *x);
+LS_API ls_tensor *ls_tanh(ls_tensor *x);
+LS_API ls_tensor *ls_softplus(ls_tensor *x, double beta);
+LS_API ls_tensor *ls_elu(ls_tensor *x, double alpha);
+LS_API ls_tensor *ls_leaky_relu(ls_tensor *x, double slope);
+/* Zero elements with probability p and scale the rest by 1 / (1 - p); always, so call it when training. */
+LS_API ls_tensor *ls_dropout(ls_tensor *x, double p);
+
+/* ---- Reductions: over everything, one dimension, or LS_DIMS(0, 2) ---- */
+#define LS_DIMS(...) LS_SHAPE(__VA_ARGS__)
+LS_API ls_tensor *ls_sum(ls_tensor *x);
+LS_API ls_tensor *ls_sum_dim(ls_tensor *x, int dim, bool keep);
+LS_API ls_tensor *ls_sum_dims(ls_tensor *x, ls_shape dims, bool keep);
+LS_API ls_tensor *ls_mean(ls_tensor *x);
+LS_API ls_tensor *ls_mean_dim(ls_tensor *x, int dim, bool keep);
+LS_API ls_tensor *ls_mean_dims(ls_tensor *x, ls_shape dims, bool keep);
+LS_API ls_tensor *ls_max(ls_tensor *x);
+LS_API ls_tensor *ls_max_dim(ls_tensor *x, int dim, bool keep);
+LS_API ls_tensor *ls_min(ls_tensor *x);
+LS_API ls_tensor *ls_min_dim(ls_tensor *x, int dim, bool keep);
+LS_API ls_tensor *ls_var(ls_tensor *x, int correction); /* correction 1: divided by n - 1 */
+LS_API ls_tensor *ls_var_dims(ls_tensor *x, ls_shape dims, int correction, bool keep);
+LS_API ls_tensor *ls_norm(ls_tensor *x);
+LS_API ls_tensor *ls_norm_dims(ls_tensor *x, ls_shape dims, bool keep);
+LS_API ls_tensor *ls_argmax(ls_tensor *x); /* over the last dimension, i64 */
+LS_API ls_tensor *ls_argmax_dim(ls_tensor *x, int dim, bool keep);
+LS_API ls_tensor *ls_argmin_dim(ls_tensor *x, int dim, bool keep);
+LS_API ls_tensor *ls_cumsum(ls_tensor *x, int dim);
+/* Values are returned; *indices (i64) where it is not NULL. */
+LS_API ls_tensor *ls_topk(ls_tensor *x, int64_t k, int dim, bool largest, ls_tensor **indices);
+LS_API ls_tensor *ls_sort(ls_tensor *x, int dim, bool descending, ls_tensor **indices);
+
+/* ---- Shape. Views share memory with their input ---- */
+#define ls_reshape(x, ...) ls_reshape_shape((x), LS_SHAPE(__VA_ARGS__)) /* one size may be -1 */
+#define ls_permute(x, ...) ls_permute_dims((x), LS_DIMS(__VA_ARGS__))
+#define ls_expand(x, ...) ls_expand_shape((x), LS_SHAPE(__VA_ARGS__)) /* -1 keeps a size */
+LS_API ls_tensor *ls_reshape_shape(ls_tensor *x, ls_shape shape);
+LS_API ls_tensor *ls_permute_dims(ls_tensor *x, ls_shape order);
+LS_API ls_tensor *ls_expand_shape(ls_tensor *x, ls_shape shape);
+LS_API ls_tensor *ls_transpose(ls_tensor *x, int a, int b);
+LS_API ls_tensor *ls_squeeze(ls_tensor *x, int dim);
+LS_API ls_tensor *ls_unsqueeze(ls_tensor *x, int dim);
+LS_API ls_tensor *ls_flatten(ls_tensor *x, int first, int last);
+/* Elements begin, begin + step, ... below end; negative positions count from the end, INT64_MAX is the end. */
+LS_API ls_tensor *ls_slice(ls_tensor *x, int dim, int64_t begin, int64_t end, int64_t step);
+LS_API ls_tensor *ls_select(ls_tensor *x, int dim, int64_t index); /* one position; the dimension goes */
+/* Cut a dimension into `parts` equal pieces, written to out[0 .. parts-1]. */
+LS_API void ls_split_into(ls_tensor *x, int dim, int parts, ls_tensor **out);
+LS_API ls_tensor *ls_concat(int n, ls_tensor *const *tensors, int dim);
+LS_API ls_tensor *ls_stack(int n, ls_tensor *const *tensors, int dim);
+/* Add before[d] and after[d] elements of `value` around dimension d. */
+LS_API ls_tensor *ls_pad(ls_tensor *x, ls_shape before, ls_shape after, double value);
+
+/* ---- By index (i64 or i32) ---- */
+LS_API ls_tensor *ls_gather_dim(ls_tensor *x, int dim, ls_tensor *index);
+LS_API ls_tensor *ls_scatter_add(ls_tensor *x, int dim, ls_tensor *index, ls_tensor *source);
+LS_API ls_tensor *ls_index_select(ls_tensor *x, int dim, ls_tensor *index);
+LS_API ls_tensor *ls_embedding(ls_tensor *table, ls_tensor *index); /* [V,D], [...] -> [...,D] */
+
+/* ---- Products ---- */
+LS_API ls_tensor *ls_matmul(ls_tensor *a, ls_tensor *b); /* [...,M,K] [...,K,N]; vectors as in PyTorch */
+/* x [...,K], weight [N,K], bias [N] (optional) -> activation(x W^T + b) [...,N] */
+LS_API ls_tensor *ls_linear(ls_tensor *x, ls_tensor *weight, ls_tensor *bias, ls_activation activation);
+
+/* Geometry of convolution and pooling: one number serves height and width; the _hw pairs, where set, win. Zero stride
+ * and dilation mean 1 (pooling: stride = kernel), zero groups 1. */
+typedef struct ls_conv {
+    int64_t stride, padding, dilation, groups;
+    int64_t stride_hw[2], padding_hw[2], dilation_hw[2];
+    int64_t output_padding; /* transposed convolution */
+} ls_conv;
+typedef struct ls_pool2d {
+    int64_t kernel, stride, padding, dilation;
+    int64_t kernel_hw[2], stride_hw[2], padding_hw[2];
+    bool ceil_mode, exclude_padding; /* exclude_padding: the mean counts only real elements */
+} ls_pool2d;
+
+/* x [N,C,H,W], weight [O,C/groups,KH,KW], bias [O] (optional) */
+LS_API ls_tensor *ls_conv2d(ls_tensor *x, ls_tensor *weight, ls_tensor *bias, ls_conv geometry);
+/* x [N,C,H,W], weight [C,O/groups,KH,KW], bias [O] (optional) */
+LS_API ls_tensor *ls_conv_transpose2d(ls_tensor *x, ls_tensor *weight, ls_tensor *bias, ls_conv geometry);
+
+/* Fused attention. q [B,H,S,D], k and v [B,H,T,D]; fewer key heads are shared by consecutive query heads. */
+typedef struct ls_attention_opts {
+    ls_tensor *mask; /* (optional) broadcast to [B,H,S,T]; bool: true attends; float: added to the scores, no gradient */
+    double scale;    /* 0: 1 / sqrt(D) */
+    double dropout;
+    bool causal; /* position i sees keys 0 .. i */
+} ls_attention_opts;
+LS_API ls_tensor *ls_attention(ls_tensor *q, ls_tensor *k, ls_tensor *v, ls_attention_opts opts);
+
+/* ---- Pooling and resizing, [N,C,H,W] ---- */
+LS_API ls_tensor *ls_max_pool2d(ls_tensor *x, ls_pool2d geometry);
+LS_API ls_tensor *ls_avg_pool2d(ls_tensor *x, ls_pool2d geometry);
+LS_API ls_tensor *ls_adaptive_avg_pool2d(ls_tensor *x, int64_t height, int64_t width);
+typedef enum ls_resize { LS_NEAREST, LS_BILINEAR, LS_BILINEAR_CORNERS } ls_resize;
+LS_API ls_tensor *ls_interpolate(ls_tensor *x, int64_t height, int64_t width, ls_resize method);
+
+/* ---- Normalisation ---- */
+typedef struct ls_batch_norm_opts {
+    ls_tensor *weight, *bias;                 /* [C] (optional) */
+    ls_tensor *running_mean, *running_var;    /* [C] (optional when training); updated in place when training */
+    ls_tensor *residual;                      /* (optional) added after normalising */
+    bool training;
+    double momentum, epsilon;                 /* 0: 0.1 and 1e-5 */
+    ls_activation activation;                 /* LS_ACT_NONE or LS_ACT_RELU, applied last */
+} ls_batch_norm_opts;
+LS_API ls_tensor *ls_batch_norm(ls_tensor *x, ls_batch_norm_opts opts); /* x [N,C] or [N,C,...] */
+/* Over the last dimensions, as many as `weight` has (weight and bias optional: then over the last one). With a residual
+ * (optional) it is x + residual that is normalised. epsilon 0: 1e-5. */
+LS_API ls_tensor *ls_layer_norm(ls_tensor *x, ls_tensor *weight, ls_tensor *bias, double epsilon);
+LS_API ls_tensor *ls_add_layer_norm(ls_tensor *x, ls_tensor *residual, ls_tensor *weight, ls_tensor *bias, double epsilon);
+LS_API ls_tensor *ls_group_norm(ls_tensor *x, int64_t groups, ls_tensor *weight, ls_tensor *bias, double epsilon);
+
+/* ---- Softmax and losses ---- */
+LS_API ls_tensor *ls_softmax(ls_tensor *x, int dim);
+LS_API ls_tensor *ls_log_softmax(ls_tensor *x, int dim);
+
+typedef struct ls_loss_opts {
+    ls_reduction reduction;
+    ls_tensor *weight;      /* (optional) [C]; bce: broadcast to x */
+    ls_tensor *pos_weight;  /* (optional) bce */
+    double label_smoothing; /* cross entropy */
+    int64_t ignore_index;   /* with has_ignore_index; targets of -100 are ignored by default */
+    bool has_ignore_index;
+    double beta; /* smooth L1; 0: 1 */
+} ls_loss_opts;
+/* logits [N,C] or [N,C,...], target i64 [N] or [N,...]; the mean over what is not ignored */
+LS_API ls_tensor *ls_cross_entropy(ls_tensor *logits, ls_tensor *target);
+LS_API ls_tensor *ls_cross_entropy_with(ls_tensor *logits, ls_tensor *target, ls_loss_opts opts);
+LS_API ls_tensor *ls_nll_loss(ls_tensor *log_probability, ls_tensor *target, ls_loss_opts opts);
+LS_API ls_tensor *ls_mse_loss(ls_tensor *x, ls_tensor *target, ls_reduction reduction);
+LS_API ls_tensor *ls_l1_loss(ls_tensor *x, ls_tensor *target, ls_reduction reduction);
+LS_API ls_tensor *ls_smooth_l1_loss(ls_tensor *x, ls_tensor *target, ls_loss_opts opts);
+LS_API ls_tensor *ls_bce_with_logits(ls_tensor *x, ls_tensor *target, ls_loss_opts opts);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

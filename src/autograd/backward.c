@@ -1,0 +1,242 @@
+/* backward.c - the walk from a loss back to the leaves.
+ *
+ * First the nodes in reach are counted: how many gradients each will receive. Then nodes whose gradients are complete
+ * are processed, the latest made first, each in a scope of its own; what a node saved is released right after it. A
+ * leaf is finished, and its hook called, the moment its last gradient has arrived. */
+#include "autograd/tape.h"
+
+/* ---- counting ---- */
+
+static void reach(ls_run *run, ls_node *root)
+{
+    uint64_t walk = ++run->walk_serial;
+    root->walk = walk;
+    root->pending = 0;
+    root->link = NULL;
+    for (ls_node *stack = root; stack;) {
+        ls_node *node = stack;
+        stack = node->link;
+        for (int i = 0; i < node->n_in; i++) {
+            ls_node *source = node->in[i].node;
+            if (!source) continue;
+            if (source->walk != walk) {
+                source->walk = walk;
+                source->pending = 0;
+                source->link = stack;
+                stack = source;
+            }
+            source->pending++;
+        }
+    }
+}
+
+/* The queue is short (branches that are complete at the same time): insertion keeps it ordered, latest first. */
+static void enqueue(ls_node **queue, ls_node *node)
+{
+    while (*queue && (*queue)->serial > node->serial) queue = &(*queue)->link;
+    node->link = *queue;
+    *queue = node;
+}
+
+/* ---- gradients to the shape and type of what they belong to ---- */
+
+/* Sum the dimensions that broadcasting had repeated, and convert. In the innermost scope. */
+static ls_tensor *fitted(ls_tensor *dx, const ls_edge *edge)
+{
+    ls_shape have = ls_view_shape(&dx->view);
+    if (!ls_shape_equal(have, edge->shape)) {
+        int lead = have.ndim - edge->shape.ndim;
+        uint32_t mask = 0;
+        ls_shape summed = have;
+        for (int d = 0; d < have.ndim; d++) {
+            if (d < lead || (edge->shape.dim[d - lead] == 1 && have.dim[d] != 1)) {
+                mask |= 1u << d;
+                summed.dim[d] = 1;
+            }
+        }
+        if (mask) {
+            ls_tensor *sum = ls_tensor_new(dx->run, dx->storage->device, dx->view.dtype, summed);
+            ls_call call = {.op = LS_OP_sum, .n_in = 1, .n_out = 1, .in = {&dx->view}, .out = {&sum->view},
+                            .attrs.reduce = {.mask = mask}};
+            if (sum->life != LS_LIFE_LIVE || !ls_submit(dx->run, dx->storage->device, &call)) return NULL;
+            dx = sum;
+        }
+        if (lead > 0) { /* drop the leading dimensions of size 1 */
+            dx = ls_alias(dx);
+            if (dx->life != LS_LIFE_LIVE) return NULL;
+            dx->view.ndim = edge->shape.ndim;
+            for (int d = 0; d < edge->shape.ndim; d++) {
+                dx->view.dim[d] = dx->view.dim[d + lead];
+                dx->view.stride[d] = dx->view.stride[d + lead];
+            }
+        }
+    }
+    if (dx->view.dtype != edge->dtype) {
+        ls_tensor *converted = ls_tensor_new_like(dx, edge->dtype);
+        if (converted->life != LS_LIFE_LIVE || !ls_raw_copy(converted, dx)) return NULL;
+        dx = converted;
+    }
+    return dx;
+}
+
+static bool sole_owner(const ls_tensor *t)
+{
+    return t->refs == 1 && t->storage->refs == 1;
+}
+
+static bool same_strides(const ls_operand *a, const ls_operand *b)
+{
+    for (int d = 0; d < a->ndim; d++)
+        if (a->dim[d] > 1 && a->stride[d] != b->stride[d]) return false;
+    return true;
+}
+
+/* A gradient arrives at an output of a node: the first is taken as it is, the next ones are added. */
+static bool arrive(ls_node *node, int output, ls_tensor *dx)
+{
+    ls_tensor **slot = &node->grad[output];
+    if (!*slot) {
+        *slot = ls_alias_owned(dx);
+        return *slot != NULL;
+    }
+    if (sole_owner(*slot)) return ls_raw_add(*slot, *slot, dx);
+    ls_tensor *sum = ls_tensor_new_like(*slot, dx->view.dtype);
+    if (sum->life != LS_LIFE_LIVE || !ls_raw_add(sum, *slot, dx)) return false;
+    ls_release(*slot);
+    *slot = ls_alias_owned(sum);
+    return *slot != NULL;
+}
+
+static bool leaf_make_room(ls_leaf *leaf, const ls_tensor *like)
+{
+    if (leaf->grad) return true;
+    ls_tensor *room = ls_tensor_new_like(like, like->view.dtype);
+    if (room->life != LS_LIFE_LIVE) return false;
+    leaf->grad = ls_alias_owned(room);
+    return leaf->grad != NULL;
+}
+
+/* `takeable`: dx is nobody else's, so its memory may become the gradient's. */
+static bool leaf_arrive(ls_leaf *leaf, ls_tensor *dx, bool takeable)
+{
+    if (!leaf->tensor) return true; /* nobody can ask for it any more */
+    if (leaf->holds) return ls_raw_add(leaf->grad, leaf->grad, dx);
+    leaf->holds = true;
+    if (!leaf->grad && takeable && same_strides(&dx->view, &leaf->tensor->view)) {
+        leaf->grad = ls_alias_owned(dx);
+        return leaf->grad != NULL;
+    }
+    return leaf_make_room(leaf, leaf->tensor) && ls_raw_copy(leaf->grad, dx);
+}
+
+ls_tensor *ls_grad_target(ls_node *node, int input, int32_t *accumulate)
+{
+    const ls_edge *edge = &node->in[input];
+    ls_leaf *leaf = edge->node->leaf;
+    if (!leaf || !leaf->tensor || !leaf_make_room(leaf, leaf->tensor)) return NULL;
+    *accumulate = leaf->holds;
+    leaf->holds = true;
+    return leaf->grad;
+}
+
+/* ---- the walk ---- */
+
+static void leaf_finished(ls_run *run, ls_leaf *leaf)
+{
+    if (leaf->hook && leaf->holds && leaf->tensor && !ls_failed(run)) leaf->hook(leaf->hook_user, leaf->tensor);
+}
+
+static bool saved_untouched(ls_run *run, const ls_node *node)
+{
+    for (int i = 0; i < node->n_saved; i++) {
+        const ls_tensor *t = node->saved[i];
+        if (!t || t->storage->version == node->saved_version[i]) continue;
+        ls_fail(&run->errors, LS_ERR_STATE,
+                "backward of %s: a tensor %s it needs was changed in place after the forward pass", node->op->name,
+                ls_operand_text(&t->view, (char[LS_TEXT]){0}));
+        return false;
+    }
+    return true;
+}
+
+static void release_gradients(ls_node *node)
+{
+    for (int i = 0; i < node->n_out; i++) {
+        ls_release(node->grad[i]);
+        node->grad[i] = NULL;
+    }
+}
+
+static bool process(ls_run *run, ls_node *node)
+{
+    if (node->walked) {
+        ls_fail(&run->errors, LS_ERR_STATE, "backward of %s: this graph was walked before; a forward pass can be walked "
+                                            "back once, so add the losses and call ls_backward on the sum", node->op->name);
+        return false;
+    }
+    if (!saved_untouched(run, node)) return false;
+
+    ls_tensor *few[LS_MAX_INPUTS] = {0};
+    ls_tensor **dx = few;
+    bool arrived = false;
+    for (int i = 0; i < node->n_out; i++) arrived |= node->grad[i] != NULL;
+    if (node->n_in > LS_MAX_INPUTS) {
+        dx = ls_sys_alloc((size_t)node->n_in * sizeof *dx);
+        if (!dx) return ls_fail(&run->errors, LS_ERR_MEMORY, "backward of %s: no memory", node->op->name), false;
+    }
+    if (arrived) node->op->backward(node, node->grad, dx);
+    for (int i = 0; i < node->n_saved; i++) ls_release(node->saved[i]);
+    node->n_saved = 0;
+    node->walked = true;
+
+    for (int i = 0; i < node->n_in && !ls_failed(run); i++) {
+        if (!dx[i] || !node->in[i].node || dx[i]->life != LS_LIFE_LIVE) continue;
+        const ls_edge *edge = &node->in[i];
+        ls_tensor *fit = fitted(dx[i], edge);
+        if (!fit) break;
+        bool shared = false; /* the same tensor is also the gradient of a later input */
+        for (int j = i + 1; j < node->n_in; j++) shared |= dx[j] == dx[i];
+        if (edge->node->leaf) leaf_arrive(edge->node->leaf, fit, !shared && sole_owner(fit));
+        else arrive(edge->node, edge->output, fit);
+    }
+    release_gradients(node);
+    if (dx != few) ls_sys_free(dx);
+    return !ls_failed(run);
+}
+
+bool ls_walk_back(ls_run *run, ls_tensor *from, ls_tensor *seed)
+{
+    ls_node *root = from->node;
+    reach(run, root);
+    run->no_grad++;
+    ls_mark outer = ls_scope_begin(run);
+    if (!seed) {
+        seed = ls_tensor_new_like(from, from->view.dtype);
+        if (seed->life == LS_LIFE_LIVE) ls_raw_fill(seed, 1);
+    }
+    bool ok = !ls_failed(run) && (root->leaf ? leaf_arrive(root->leaf, seed, false) : arrive(root, from->output, seed));
+    if (root->leaf) leaf_finished(run, root->leaf);
+
+    ls_node *queue = root->leaf ? NULL : root;
+    root->link = NULL;
+    while (queue) {
+        ls_node *node = queue;
+        queue = node->link;
+        if (ok) {
+            ls_mark mark = ls_scope_begin(run);
+            ok = process(run, node);
+            ls_scope_end(run, mark, NULL);
+        }
+        /* After a failure the walk only goes on to leave no gradient behind. */
+        if (!ok) release_gradients(node);
+        for (int i = 0; i < node->n_in; i++) {
+            ls_node *source = node->in[i].node;
+            if (!source || --source->pending > 0) continue;
+            if (source->leaf) leaf_finished(run, source->leaf);
+            else enqueue(&queue, source);
+        }
+    }
+    ls_scope_end(run, outer, NULL);
+    run->no_grad--;
+    return ok;
+}

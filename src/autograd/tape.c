@@ -1,0 +1,242 @@
+/* tape.c - nodes and leaves: made, linked, let go. */
+#include "autograd/tape.h"
+
+#include <string.h>
+
+#include "base/memory.h"
+
+/* ---- nodes ---- */
+
+static void node_clear_saved(ls_node *node)
+{
+    for (int i = 0; i < node->n_saved; i++) ls_release(node->saved[i]);
+    node->n_saved = 0;
+}
+
+void ls_node_release(ls_run *run, ls_node *node)
+{
+    /* A long chain must not recurse once per node: nodes to free wait in a list. */
+    if (--node->refs > 0) return;
+    ls_node *list = node;
+    node->link = NULL;
+    while (list) {
+        ls_node *dead = list;
+        list = dead->link;
+        node_clear_saved(dead);
+        for (int i = 0; i < dead->n_out; i++) ls_release(dead->grad[i]);
+        for (int i = 0; i < dead->n_in; i++) {
+            ls_node *source = dead->in[i].node;
+            if (source && --source->refs == 0) {
+                source->link = list;
+                list = source;
+            }
+        }
+        if (dead->leaf) {
+            ls_leaf *leaf = dead->leaf;
+            ls_release(leaf->grad);
+            if (leaf->derived.release) leaf->derived.release(leaf->derived.form);
+            ls_slab_give(&run->leaves, leaf);
+        } else {
+            if (dead->in != dead->inline_in) ls_sys_free(dead->in);
+            ls_slab_give(&run->nodes, dead);
+        }
+    }
+}
+
+static void node_init(ls_run *run, ls_node *node)
+{
+    node->op = NULL;
+    node->leaf = NULL;
+    node->serial = ++run->node_serial;
+    node->refs = 1;
+    node->n_in = node->n_out = node->n_saved = 0;
+    node->walked = false;
+    node->walk = 0;
+    node->in = node->inline_in;
+}
+
+bool ls_must_record(const ls_run *run, int n_in, ls_tensor *const *in)
+{
+    if (run->no_grad) return false;
+    for (int i = 0; i < n_in; i++)
+        if (in[i] && in[i]->node) return true;
+    return false;
+}
+
+ls_node *ls_record(ls_run *run, const ls_op_info *op, int n_in, ls_tensor *const *in, int n_out, ls_tensor *const *out)
+{
+    ls_node *node = ls_slab_take(&run->nodes);
+    if (!node) return ls_fail(&run->errors, LS_ERR_MEMORY, "%s: no memory for the tape", op->name), NULL;
+    node_init(run, node);
+    if (n_in > LS_MAX_INPUTS) {
+        node->in = ls_sys_alloc((size_t)n_in * sizeof *node->in);
+        if (!node->in) {
+            node->in = node->inline_in;
+            ls_node_release(run, node);
+            return ls_fail(&run->errors, LS_ERR_MEMORY, "%s: no memory for the tape", op->name), NULL;
+        }
+    }
+    node->op = op;
+    node->n_in = n_in;
+    for (int i = 0; i < n_in; i++) {
+        ls_edge *edge = &node->in[i];
+        edge->node = in[i] ? in[i]->node : NULL;
+        if (!edge->node) continue;
+        edge->node->refs++;
+        edge->output = in[i]->output;
+        edge->dtype = in[i]->view.dtype;
+        edge->shape.ndim = in[i]->view.ndim;
+        for (int d = 0; d < in[i]->view.ndim; d++) edge->shape.dim[d] = in[i]->view.dim[d];
+    }
+    node->n_out = n_out;
+    for (int i = 0; i < n_out; i++) {
+        node->grad[i] = NULL;
+        if (!out[i] || !ls_dtype_is_float(out[i]->view.dtype)) continue;
+        out[i]->node = node;
+        out[i]->output = i;
+        node->refs++;
+    }
+    node->refs--; /* the outputs hold it now */
+    return node;
+}
+
+void ls_save(ls_node *node, ls_tensor *t)
+{
+    if (!node) return;
+    int slot = node->n_saved;
+    node->saved[slot] = t ? ls_alias_owned(t) : NULL;
+    node->saved_version[slot] = t ? t->storage->version : 0;
+    node->n_saved++;
+}
+
+/* ---- leaves ---- */
+
+static ls_leaf *leaf_of(const ls_tensor *t)
+{
+    return t->is_leaf ? t->node->leaf : NULL;
+}
+
+ls_tensor *ls_requires_grad(ls_tensor *t, bool on)
+{
+    ls_run *run = ls_run_of(t);
+    if (!ls_check_live(run, t, "ls_requires_grad")) return &run->poison;
+    if (!on) {
+        if (t->node) {
+            if (t->is_leaf) ls_leaf_forget(t->node);
+            ls_node_release(run, t->node);
+        }
+        t->node = NULL;
+        t->is_leaf = false;
+        t->view.derived = NULL;
+        return t;
+    }
+    if (t->is_leaf) return t;
+    if (t->node)
+        return LS_POISON(run, LS_ERR_STATE, "ls_requires_grad: this tensor was computed from others; ls_detach() it first");
+    if (!ls_dtype_is_float(t->view.dtype))
+        return LS_POISON(run, LS_ERR_DTYPE, "ls_requires_grad: %s has no gradient, only floating types do",
+                         ls_operand_text(&t->view, (char[LS_TEXT]){0}));
+    ls_leaf *leaf = ls_slab_take(&run->leaves);
+    if (!leaf) return LS_POISON(run, LS_ERR_MEMORY, "ls_requires_grad: no memory");
+    node_init(run, &leaf->node);
+    leaf->node.leaf = leaf;
+    leaf->tensor = t;
+    leaf->grad = NULL;
+    leaf->holds = false;
+    leaf->hook = NULL;
+    leaf->derived = (ls_derived){.version = 1};
+    t->node = &leaf->node;
+    t->output = 0;
+    t->is_leaf = true;
+    t->view.derived = &leaf->derived;
+    return t;
+}
+
+void ls_leaf_forget(ls_node *node)
+{
+    node->leaf->tensor = NULL;
+}
+
+bool ls_wants_grad(const ls_tensor *t)
+{
+    return ls_is_valid(t) && t->node;
+}
+
+ls_tensor *ls_grad(ls_tensor *t)
+{
+    ls_run *run = ls_run_of(t);
+    if (ls_failed(run) || !ls_check_live(run, t, "ls_grad")) return NULL;
+    ls_leaf *leaf = leaf_of(t);
+    return leaf && leaf->holds ? ls_alias(leaf->grad) : NULL;
+}
+
+void ls_grad_clear(ls_tensor *t)
+{
+    ls_run *run = ls_run_of(t);
+    if (ls_failed(run) || !ls_check_live(run, t, "ls_grad_clear")) return;
+    ls_leaf *leaf = leaf_of(t);
+    if (leaf) leaf->holds = false;
+}
+
+void ls_grad_place(ls_tensor *t, ls_tensor *home)
+{
+    ls_run *run = ls_run_of(t);
+    if (ls_failed(run) || !ls_check_live(run, t, "ls_grad_place") || !ls_check_live(run, home, "ls_grad_place")) return;
+    ls_leaf *leaf = leaf_of(t);
+    char a[LS_TEXT], b[LS_TEXT];
+    if (!leaf)
+        ls_fail(&run->errors, LS_ERR_STATE, "ls_grad_place: the tensor is not a leaf that collects gradients");
+    else if (home->view.dtype != t->view.dtype || !ls_shape_equal(ls_view_shape(&home->view), ls_view_shape(&t->view)))
+        ls_fail(&run->errors, LS_ERR_SHAPE, "ls_grad_place: %s cannot hold the gradient of %s",
+                ls_operand_text(&home->view, a), ls_operand_text(&t->view, b));
+    else if (home->storage->device != t->storage->device)
+        ls_fail(&run->errors, LS_ERR_DEVICE, "ls_grad_place: gradient on %s, leaf on %s", home->storage->device->name,
+                t->storage->device->name);
+    else {
+        ls_tensor *alias = ls_alias_owned(home);
+        if (!alias) return;
+        if (leaf->holds) ls_raw_copy(alias, leaf->grad);
+        ls_release(leaf->grad);
+        leaf->grad = alias;
+    }
+}
+
+void ls_grad_hook(ls_tensor *t, ls_grad_hook_fn *hook, void *user)
+{
+    ls_run *run = ls_run_of(t);
+    if (ls_failed(run) || !ls_check_live(run, t, "ls_grad_hook")) return;
+    ls_leaf *leaf = leaf_of(t);
+    if (!leaf) {
+        ls_fail(&run->errors, LS_ERR_STATE, "ls_grad_hook: the tensor is not a leaf that collects gradients");
+        return;
+    }
+    leaf->hook = hook;
+    leaf->hook_user = user;
+}
+
+ls_tensor *ls_detach(ls_tensor *t)
+{
+    ls_run *run = ls_run_of(t);
+    if (ls_failed(run) || !ls_check_live(run, t, "ls_detach")) return &run->poison;
+    ls_tensor *alias = ls_alias(t);
+    if (alias->life == LS_LIFE_LIVE) alias->view.derived = NULL;
+    return alias;
+}
+
+/* ---- recording on and off ---- */
+
+void ls_no_grad_begin(ls_run *run)
+{
+    run->no_grad++;
+}
+
+void ls_no_grad_end(ls_run *run)
+{
+    if (run->no_grad > 0) run->no_grad--;
+    else ls_fail(&run->errors, LS_ERR_STATE, "ls_no_grad_end without ls_no_grad_begin");
+}
+
+bool ls_grad_enabled(const ls_run *run)
+{
+    return run->no_grad == 0;
+}

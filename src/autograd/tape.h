@@ -1,0 +1,99 @@
+/* tape.h - what was computed from what, so that it can be walked back. Knows no operator: a node points to a description
+ * (ls_op_info) that has the function to call.
+ *
+ * A node is made by an operator whose inputs want gradients. It holds references to the nodes its inputs came from, and
+ * aliases (without history) of the tensors backward will need. It dies with its last reference: from handles of its
+ * outputs and from nodes that consumed them. So a graph that nobody walks goes with its handles. */
+#ifndef LOCKSTEP_AUTOGRAD_TAPE_H
+#define LOCKSTEP_AUTOGRAD_TAPE_H
+
+#include "tensor/context.h"
+
+enum { LS_MAX_SAVED = 8 };
+
+/* Compute the gradients dx of a node's inputs from those of its outputs. dy[i] is NULL where no gradient arrived (never
+ * all). Set dx[i] for every input with ls_wants(node, i): of the input's shape or one that was broadcast to the output's
+ * (the walk sums and converts). A NULL dx[i] means zero, or that ls_grad_target() was written. Runs in a scope of its own
+ * with recording off. */
+typedef void ls_backward_fn(ls_node *node, ls_tensor *const *dy, ls_tensor **dx);
+
+typedef enum ls_op_kind { LS_KIND_KERNEL, LS_KIND_VIEW, LS_KIND_BUILT, LS_KIND_GRAD, LS_KIND_UPDATE } ls_op_kind;
+typedef enum ls_op_policy { LS_POLICY_SAME, LS_POLICY_HALF, LS_POLICY_F32, LS_POLICY_WIDEST } ls_op_policy;
+
+typedef struct ls_op_info {
+    const char *name;
+    ls_op_kind kind;
+    ls_op_policy policy;
+    ls_backward_fn *backward; /* NULL: not differentiable */
+    const char *summary;
+} ls_op_info;
+
+/* Where a gradient goes: output `output` of `node`, whose value had this type and shape. */
+typedef struct ls_edge {
+    ls_node *node; /* NULL: this input wants no gradient */
+    int32_t output;
+    ls_dtype dtype;
+    ls_shape shape;
+} ls_edge;
+
+typedef struct ls_leaf ls_leaf;
+
+struct ls_node {
+    const ls_op_info *op; /* NULL for a leaf */
+    ls_leaf *leaf;        /* NULL for an operator */
+    uint64_t serial;      /* grows with every node: later is closer to the loss */
+    int32_t refs;
+    int32_t n_in, n_out, n_saved;
+    bool walked; /* saved tensors are gone */
+
+    /* of the walk in progress */
+    uint64_t walk;
+    int32_t pending;  /* gradients still to arrive */
+    ls_node *link;    /* in the stack of the count and in the queue of the ready */
+
+    ls_attrs attrs;   /* what the operator was called with */
+    int64_t extra[4]; /* small things an operator remembers */
+    ls_edge *in;      /* n_in; room for LS_MAX_INPUTS inline, more (concat) on the heap */
+    ls_edge inline_in[LS_MAX_INPUTS];
+    ls_tensor *grad[LS_MAX_OUTPUTS];
+    ls_tensor *saved[LS_MAX_SAVED];
+    uint64_t saved_version[LS_MAX_SAVED];
+};
+
+/* The end of a path: a tensor that collects its gradient. */
+struct ls_leaf {
+    ls_node node;
+    ls_tensor *tensor; /* not owned; NULL once its handle died */
+    ls_tensor *grad;   /* owned; NULL until there is memory for one */
+    bool holds;        /* grad has a value (else its memory is only waiting) */
+    ls_derived derived;
+    ls_grad_hook_fn *hook;
+    void *hook_user;
+};
+
+/* ---- Recording ---- */
+
+/* True when an operator on these inputs must record a node. NULL inputs are skipped. */
+bool ls_must_record(const ls_run *run, int n_in, ls_tensor *const *in);
+/* Make the node of an operator and hang it on its outputs. NULL (and an error) when memory is out. */
+ls_node *ls_record(ls_run *run, const ls_op_info *op, int n_in, ls_tensor *const *in, int n_out, ls_tensor *const *out);
+/* Keep a tensor for backward in the next free slot. NULL is remembered as NULL. */
+void ls_save(ls_node *node, ls_tensor *t);
+
+/* ---- In a backward function ---- */
+
+static inline bool ls_wants(const ls_node *node, int input)
+{
+    return input < node->n_in && node->in[input].node != NULL;
+}
+
+/* Memory where the gradient of this input may be written (*accumulate == 0) or added (1) directly, when the input is a
+ * leaf whose gradient has its own type and shape; else NULL. After writing it, leave dx[input] NULL. */
+ls_tensor *ls_grad_target(ls_node *node, int input, int32_t *accumulate);
+
+/* ---- Walking ---- */
+
+/* From a tensor with gradient `seed` (same shape; NULL: one element, 1). */
+bool ls_walk_back(ls_run *run, ls_tensor *from, ls_tensor *seed);
+
+#endif

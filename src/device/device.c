@@ -1,0 +1,235 @@
+/* device.c - opens devices, built in or from plug-ins, and submits work to them. */
+#include "device/device.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/config.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "device/cpu/cpu.h"
+
+const char *ls_op_name(ls_opcode op)
+{
+    static const char *const names[LS_OP_COUNT] = {
+#define LS_OP(name, kind, policy, gradient, summary) #name,
+#include <lockstep/ops.def>
+#undef LS_OP
+    };
+    return (unsigned)op < LS_OP_COUNT ? names[op] : "?";
+}
+
+static void host_log(const char *text)
+{
+    ls_log(LS_LOG_INFO, "%s", text);
+}
+
+static const ls_host host = {
+    .abi = LS_PLUGIN_ABI,
+    .size = sizeof(ls_host),
+    .op_name = ls_op_name,
+    .run_on_cpu = ls_cpu_run,
+    .log = host_log,
+};
+
+/* ---- finding the table ---- */
+
+/* "cuda:1" is plug-in "cuda", index 1; "./libx.so" is a path and has no index unless it ends in ":N". */
+static int split_index(char *name)
+{
+    char *colon = strrchr(name, ':');
+    if (!colon || !colon[1] || strspn(colon + 1, "0123456789") != strlen(colon + 1)) return 0;
+    *colon = 0;
+    return atoi(colon + 1);
+}
+
+/* A path is opened as it is; a name is looked for in the folders of LOCKSTEP_PLUGIN_PATH, then where the linker looks. */
+static void *open_library(const char *name, ls_message *why)
+{
+    char path[1024];
+    void *library = NULL;
+    if (strchr(name, '/')) library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+    for (const char *folder = strchr(name, '/') ? "" : ls_config_text(LS_SETTING_PLUGIN_PATH); !library && *folder;) {
+        int length = (int)strcspn(folder, ":");
+        snprintf(path, sizeof path, "%.*s/liblockstep-%s.so", length, folder, name);
+        library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+        folder += length + (folder[length] == ':');
+    }
+    if (!library && !strchr(name, '/')) {
+        snprintf(path, sizeof path, "liblockstep-%s.so", name);
+        library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    }
+    if (!library) snprintf(why->text, sizeof why->text, "device \"%.64s\": %.160s", name, dlerror());
+    return library;
+}
+
+static const ls_device_table *table_from(void *library, const char *name, ls_message *why)
+{
+    void *symbol = dlsym(library, "ls_plugin_v1");
+    if (!symbol) {
+        snprintf(why->text, sizeof why->text, "device \"%s\": the plug-in does not export ls_plugin_v1", name);
+        return NULL;
+    }
+    ls_plugin_entry *entry;
+    memcpy(&entry, &symbol, sizeof entry); /* ISO C has no cast from object to function pointer */
+    const ls_device_table *table = entry(&host);
+    if (!table || table->abi != LS_PLUGIN_ABI || table->size < sizeof(ls_device_table)) {
+        snprintf(why->text, sizeof why->text, "device \"%s\": the plug-in speaks ABI %u, this library %u", name,
+                 table ? table->abi : 0, LS_PLUGIN_ABI);
+        return NULL;
+    }
+    return table;
+}
+
+/* ---- opening ---- */
+
+ls_device *ls_device_open(const char *name, ls_status *status, ls_message *why)
+{
+    char plain[sizeof((ls_device *)0)->name * 16];
+    snprintf(plain, sizeof plain, "%s", name);
+    int index = split_index(plain);
+
+    ls_device *device = ls_sys_alloc(sizeof *device);
+    if (!device) goto out_of_memory;
+    snprintf(device->name, sizeof device->name, "%s", name);
+
+    *status = LS_ERR_DEVICE;
+    if (strcmp(plain, "cpu") == 0) {
+        device->table = &ls_cpu_device;
+    } else {
+        device->library = open_library(plain, why);
+        if (device->library) device->table = table_from(device->library, plain, why);
+        if (!device->table) goto close_device;
+    }
+    if (index >= device->table->count()) {
+        snprintf(why->text, sizeof why->text, "device \"%s\": %d such devices are usable here", name,
+                 device->table->count());
+        device->table = NULL;
+        goto close_device;
+    }
+    *status = device->table->open(&host, index, &device->handle, why);
+    if (*status) {
+        device->table = NULL;
+        goto close_device;
+    }
+    if (device->table->stream_create) {
+        *status = device->table->stream_create(device->handle, &device->stream);
+        if (*status) goto close_device;
+    }
+    device->pool = ls_pool_new(device->table, device->handle);
+    if (!device->pool) goto out_of_memory;
+    *status = LS_OK;
+    return device;
+
+out_of_memory:
+    *status = LS_ERR_MEMORY;
+    snprintf(why->text, sizeof why->text, "device \"%s\": no memory to open it", name);
+close_device:
+    ls_device_close(device);
+    return NULL;
+}
+
+void ls_device_close(ls_device *device)
+{
+    if (!device) return;
+    ls_message ignored;
+    if (device->pool) {
+        ls_device_sync(device, &ignored);
+        ls_pool_free(device->pool);
+    }
+    if (device->stream) device->table->stream_destroy(device->handle, device->stream);
+    if (device->table) device->table->close(device->handle);
+    if (device->library) dlclose(device->library);
+    ls_sys_free(device);
+}
+
+/* ---- work ---- */
+
+ls_status ls_device_run(ls_device *device, const ls_call *call, ls_message *why)
+{
+    return device->table->run(device->handle, device->stream, call, why);
+}
+
+ls_status ls_device_sync(ls_device *device, ls_message *why)
+{
+    return device->stream ? device->table->stream_sync(device->handle, device->stream, why) : LS_OK;
+}
+
+static ls_status copy_and_wait(ls_device *device, void *to, const void *from, size_t bytes, ls_copy_kind kind,
+                               ls_message *why)
+{
+    if (bytes == 0) return LS_OK;
+    ls_status status = device->table->copy(device->handle, device->stream, to, from, bytes, kind, why);
+    return status ? status : ls_device_sync(device, why);
+}
+
+ls_status ls_device_upload(ls_device *device, void *to, const void *from, size_t bytes, ls_message *why)
+{
+    return copy_and_wait(device, to, from, bytes, LS_COPY_TO_DEVICE, why);
+}
+
+ls_status ls_device_download(ls_device *device, void *to, const void *from, size_t bytes, ls_message *why)
+{
+    return copy_and_wait(device, to, from, bytes, LS_COPY_TO_HOST, why);
+}
+
+/* ---- the CPU ---- */
+
+static int cpu_count(void)
+{
+    return 1;
+}
+
+static ls_status cpu_open(const ls_host *unused_host, int index, void **device, ls_message *why)
+{
+    (void)unused_host, (void)index, (void)why;
+    *device = NULL;
+    return LS_OK;
+}
+
+static void cpu_close(void *device)
+{
+    (void)device;
+}
+
+static ls_status cpu_alloc(void *device, size_t bytes, void **address)
+{
+    (void)device;
+    *address = ls_sys_map(bytes);
+    return *address ? LS_OK : LS_ERR_MEMORY;
+}
+
+static void cpu_release(void *device, void *address, size_t bytes)
+{
+    (void)device;
+    ls_sys_unmap(address, bytes);
+}
+
+static ls_status cpu_copy(void *device, ls_stream *stream, void *to, const void *from, size_t bytes, ls_copy_kind kind,
+                          ls_message *why)
+{
+    (void)device, (void)stream, (void)kind, (void)why;
+    memcpy(to, from, bytes);
+    return LS_OK;
+}
+
+static ls_status cpu_run(void *device, ls_stream *stream, const ls_call *call, ls_message *why)
+{
+    (void)device, (void)stream;
+    return ls_cpu_run(call, why);
+}
+
+const ls_device_table ls_cpu_device = {
+    .abi = LS_PLUGIN_ABI,
+    .size = sizeof(ls_device_table),
+    .name = "cpu",
+    .count = cpu_count,
+    .open = cpu_open,
+    .close = cpu_close,
+    .alloc = cpu_alloc,
+    .release = cpu_release,
+    .copy = cpu_copy,
+    .run = cpu_run,
+};

@@ -1,0 +1,43 @@
+/* device.h - an opened device as the layers above see it: memory from a caching pool, one compute stream, operators.
+ *
+ * The CPU is built in; others come from shared objects named liblockstep-<name>.so, found through LOCKSTEP_PLUGIN_PATH or
+ * the dynamic linker's path. Everything is submitted to the device's compute stream; ls_device_sync() is the only place
+ * where the host waits. A device without streams (the CPU) has finished every call when it returns. */
+#ifndef LOCKSTEP_DEVICE_H
+#define LOCKSTEP_DEVICE_H
+
+#include <lockstep/plugin.h>
+
+#include "device/pool.h"
+
+typedef struct ls_device {
+    const ls_device_table *table;
+    void *handle;      /* the table's own */
+    ls_stream *stream; /* NULL where the device has none */
+    ls_pool *pool;
+    void *library; /* from dlopen; NULL for the CPU */
+    char name[64]; /* "cpu", "cuda:0": how the user named it */
+    struct ls_device *next;
+} ls_device;
+
+extern const ls_device_table ls_cpu_device;
+
+/* Open "cpu", "NAME" or "NAME:INDEX", where NAME is that of a plug-in or the path of its shared object. On failure NULL,
+ * and *status and why say what happened. */
+ls_device *ls_device_open(const char *name, ls_status *status, ls_message *why);
+void ls_device_close(ls_device *device);
+
+static inline bool ls_device_is_host(const ls_device *device)
+{
+    return device->table == &ls_cpu_device;
+}
+
+ls_status ls_device_run(ls_device *device, const ls_call *call, ls_message *why);
+/* Copies return when the host memory may be reused. */
+ls_status ls_device_upload(ls_device *device, void *to, const void *from, size_t bytes, ls_message *why);
+ls_status ls_device_download(ls_device *device, void *to, const void *from, size_t bytes, ls_message *why);
+ls_status ls_device_sync(ls_device *device, ls_message *why);
+
+const char *ls_op_name(ls_opcode op);
+
+#endif

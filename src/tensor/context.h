@@ -1,0 +1,153 @@
+/* context.h - the inside of ls_run as far as tensors, tape and operators need it, and of ls_tensor and its storage.
+ *
+ * Ownership: a handle (ls_tensor) belongs to the scope it was made in, or, when made for the tape, to a tape node; either
+ * holds one reference. A handle holds a reference to its storage and one to the tape node that made it. When the last
+ * reference goes, the handle dies: its storage and node are let go, and the object rests so that later use is noticed. */
+#ifndef LOCKSTEP_TENSOR_CONTEXT_H
+#define LOCKSTEP_TENSOR_CONTEXT_H
+
+#include <lockstep/tensor.h>
+
+#include "base/status.h"
+#include "device/device.h"
+#include "tensor/slab.h"
+
+typedef struct ls_node ls_node;
+
+/* Device memory shared by tensors that are views of it. */
+typedef struct ls_storage {
+    int32_t refs;
+    ls_device *device;
+    ls_block *block;  /* NULL for empty storage */
+    uint64_t version; /* grows with every write in place; the tape compares it */
+    void *link;       /* while resting in the slab */
+} ls_storage;
+
+typedef enum ls_life { LS_LIFE_DEAD = 0, LS_LIFE_LIVE = 0x4c495645, LS_LIFE_POISON = 0x504f4953 } ls_life;
+
+struct ls_tensor {
+    ls_operand view; /* first: what devices are given */
+    ls_run *run;
+    ls_storage *storage;
+    ls_node *node;  /* the tape node that made it, or its leaf; NULL when no gradient flows */
+    int32_t output; /* which output of the node */
+    int32_t refs;
+    ls_life life;
+    bool is_leaf;
+    const char *name;
+    uint64_t scope;          /* serial of the scope it belongs (or, once dead, belonged) to; 0: none */
+    ls_tensor *next, *previous; /* in that scope's list; next also links resting handles */
+};
+
+typedef struct ls_scope {
+    ls_tensor *first;
+    uint64_t serial;
+    const char *label; /* what closes it, for messages: "batch", "module"; NULL: a scope of the user's */
+} ls_scope;
+
+typedef struct ls_autocast_state {
+    ls_dtype dtype; /* LS_F32: off */
+} ls_autocast_state;
+
+struct ls_run {
+    ls_errors errors;
+    ls_device *device;  /* where tensors are made */
+    ls_device *devices; /* all that were opened */
+    ls_slab tensors, storages, nodes, leaves;
+    ls_tensor poison;
+
+    ls_scope *scopes; /* [0] is the run's own lifetime */
+    int32_t scope_count, scope_capacity;
+    uint64_t scope_serial;
+
+    ls_random_state random;
+    int32_t no_grad;
+    uint64_t node_serial, walk_serial;
+    ls_dtype *autocast; /* stack of types; the innermost is last */
+    int32_t autocast_count, autocast_capacity;
+
+    void *loop; /* of src/run: loss scaler, counters */
+};
+
+/* ---- Errors ---- */
+
+/* Record a failure (the first wins) and return the poison tensor. */
+#define LS_POISON(run, code, ...) (ls_fail(&(run)->errors, (code), __VA_ARGS__), &(run)->poison)
+
+static inline bool ls_failed(const ls_run *run)
+{
+    return run->errors.code != LS_OK;
+}
+
+/* The run of a handle that may be NULL: then the run this thread made last. */
+ls_run *ls_run_of(const ls_tensor *t);
+void ls_run_set_current(ls_run *run);
+
+/* True when the handle can be used; otherwise records why not (unless it is poison, which is a consequence). */
+bool ls_check_live(ls_run *run, const ls_tensor *t, const char *who);
+
+/* "[2,3] f32" into a buffer, for messages; returns it. */
+enum { LS_TEXT = 160 };
+char *ls_shape_text(ls_shape shape, char text[LS_TEXT]);
+char *ls_operand_text(const ls_operand *x, char text[LS_TEXT]);
+
+/* ---- Handles and storage ---- */
+
+/* A handle with one reference, in the innermost scope; view, storage and node are for the caller to fill. NULL (and an
+ * error) when memory is out. */
+ls_tensor *ls_handle_new(ls_run *run);
+/* The same, owned by the caller: no scope. */
+ls_tensor *ls_handle_new_owned(ls_run *run);
+static inline ls_tensor *ls_retain(ls_tensor *t)
+{
+    t->refs++;
+    return t;
+}
+void ls_release(ls_tensor *t); /* NULL is accepted */
+
+ls_storage *ls_storage_new(ls_run *run, ls_device *device, size_t bytes);
+void ls_storage_release(ls_run *run, ls_storage *storage);
+
+/* A tensor with fresh memory, row-major, or laid out like another of the same shape (dense, e.g. channels last). */
+ls_tensor *ls_tensor_new(ls_run *run, ls_device *device, ls_dtype dtype, ls_shape shape);
+ls_tensor *ls_tensor_new_like(const ls_tensor *like, ls_dtype dtype);
+/* Another handle on the same memory without history: in the innermost scope, or owned by the caller (for the tape). */
+ls_tensor *ls_alias(ls_tensor *t);
+ls_tensor *ls_alias_owned(ls_tensor *t);
+
+/* ---- Views ---- */
+
+static inline ls_shape ls_view_shape(const ls_operand *x)
+{
+    ls_shape shape = {.ndim = x->ndim};
+    for (int d = 0; d < x->ndim; d++) shape.dim[d] = x->dim[d];
+    return shape;
+}
+
+static inline int64_t ls_view_numel(const ls_operand *x)
+{
+    int64_t n = 1;
+    for (int d = 0; d < x->ndim; d++) n *= x->dim[d];
+    return n;
+}
+
+bool ls_view_contiguous(const ls_operand *x);
+/* No gaps and no overlaps: some order of its dimensions is contiguous. */
+bool ls_view_dense(const ls_operand *x);
+void ls_view_set_contiguous(ls_operand *x, ls_shape shape);
+
+/* ---- Work on tensors below the operators: no checks, no history ---- */
+
+/* Submit a call to the device of `where`; on failure records it with the operator's name and returns false. */
+bool ls_submit(ls_run *run, ls_device *device, ls_call *call);
+bool ls_raw_copy(ls_tensor *to, const ls_tensor *from);
+bool ls_raw_fill(ls_tensor *t, double value);
+bool ls_raw_add(ls_tensor *out, const ls_tensor *a, const ls_tensor *b); /* out may be a or b */
+/* A row-major tensor with the same elements: t itself where it already is. */
+ls_tensor *ls_raw_contiguous(ls_tensor *t);
+
+/* ---- Tape, as the handles see it (src/autograd) ---- */
+void ls_node_release(ls_run *run, ls_node *node);
+void ls_leaf_forget(ls_node *leaf); /* the leaf's handle dies */
+
+#endif

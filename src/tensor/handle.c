@@ -1,0 +1,210 @@
+/* handle.c - handles, storage and scopes: who owns what, and when it goes. */
+#include <stdio.h>
+#include <string.h>
+
+#include "tensor/context.h"
+
+/* ---- handles ---- */
+
+ls_tensor *ls_handle_new_owned(ls_run *run)
+{
+    ls_tensor *t = ls_slab_take(&run->tensors);
+    if (!t) return ls_fail(&run->errors, LS_ERR_MEMORY, "no memory for a tensor handle"), NULL;
+    t->run = run;
+    t->storage = NULL;
+    t->node = NULL;
+    t->view.derived = NULL;
+    t->output = 0;
+    t->refs = 1;
+    t->life = LS_LIFE_LIVE;
+    t->is_leaf = false;
+    t->name = NULL;
+    t->scope = 0;
+    t->next = t->previous = NULL;
+    return t;
+}
+
+static void enter_scope(ls_run *run, ls_scope *scope, ls_tensor *t)
+{
+    (void)run;
+    t->scope = scope->serial;
+    t->previous = NULL;
+    t->next = scope->first;
+    if (scope->first) scope->first->previous = t;
+    scope->first = t;
+}
+
+static ls_scope *scope_of(ls_run *run, const ls_tensor *t)
+{
+    for (int32_t i = run->scope_count; i-- > 0;)
+        if (run->scopes[i].serial == t->scope) return &run->scopes[i];
+    return NULL;
+}
+
+static void leave_scope(ls_run *run, ls_tensor *t)
+{
+    if (t->previous) t->previous->next = t->next;
+    else {
+        ls_scope *scope = scope_of(run, t);
+        if (scope) scope->first = t->next;
+    }
+    if (t->next) t->next->previous = t->previous;
+    t->next = t->previous = NULL;
+}
+
+ls_tensor *ls_handle_new(ls_run *run)
+{
+    ls_tensor *t = ls_handle_new_owned(run);
+    if (t) enter_scope(run, &run->scopes[run->scope_count - 1], t);
+    return t;
+}
+
+void ls_release(ls_tensor *t)
+{
+    if (!t || --t->refs > 0) return;
+    ls_run *run = t->run;
+    t->life = LS_LIFE_DEAD;
+    if (t->node) {
+        if (t->is_leaf) ls_leaf_forget(t->node);
+        ls_node_release(run, t->node);
+        t->node = NULL;
+    }
+    if (t->storage) ls_storage_release(run, t->storage);
+    t->storage = NULL;
+    ls_slab_give(&run->tensors, t);
+}
+
+/* ---- storage ---- */
+
+ls_storage *ls_storage_new(ls_run *run, ls_device *device, size_t bytes)
+{
+    ls_storage *storage = ls_slab_take(&run->storages);
+    if (!storage) return ls_fail(&run->errors, LS_ERR_MEMORY, "no memory for a tensor's bookkeeping"), NULL;
+    *storage = (ls_storage){.refs = 1, .device = device};
+    if (bytes) {
+        storage->block = ls_pool_take(device->pool, bytes);
+        if (!storage->block) {
+            ls_pool_stats stats = ls_pool_get_stats(device->pool);
+            ls_fail(&run->errors, LS_ERR_MEMORY,
+                    "device %s has no room for %zu bytes more (%zu in use, %zu cached); a smaller batch needs less",
+                    device->name, bytes, stats.in_use, stats.cached);
+            ls_slab_give(&run->storages, storage);
+            return NULL;
+        }
+    }
+    return storage;
+}
+
+void ls_storage_release(ls_run *run, ls_storage *storage)
+{
+    if (--storage->refs > 0) return;
+    if (storage->block) ls_pool_give(storage->device->pool, storage->block);
+    ls_slab_give(&run->storages, storage);
+}
+
+/* ---- scopes ---- */
+
+static bool scope_push(ls_run *run)
+{
+    if (run->scope_count == run->scope_capacity) {
+        int32_t capacity = run->scope_capacity ? run->scope_capacity * 2 : 32;
+        ls_scope *scopes = ls_sys_realloc(run->scopes, (size_t)capacity * sizeof *scopes);
+        if (!scopes) return ls_fail(&run->errors, LS_ERR_MEMORY, "no memory for a scope"), false;
+        run->scopes = scopes;
+        run->scope_capacity = capacity;
+    }
+    run->scopes[run->scope_count++] = (ls_scope){.serial = ++run->scope_serial};
+    return true;
+}
+
+ls_mark ls_scope_begin(ls_run *run)
+{
+    ls_mark mark = run->scope_count;
+    scope_push(run);
+    return mark;
+}
+
+ls_tensor *ls_scope_end(ls_run *run, ls_mark mark, ls_tensor *escape)
+{
+    if (mark < 1) { /* scope 0 is the run's own and closes with it; only ls_init opens it with mark 0 */
+        ls_fail(&run->errors, LS_ERR_STATE, "ls_scope_end: mark %d does not come from ls_scope_begin", mark);
+        return escape;
+    }
+    bool moves = escape && escape->life == LS_LIFE_LIVE && escape->scope &&
+                 escape->scope >= (mark < run->scope_count ? run->scopes[mark].serial : UINT64_MAX);
+    if (moves) leave_scope(run, escape);
+    while (run->scope_count > mark) {
+        ls_scope *scope = &run->scopes[run->scope_count - 1];
+        for (ls_tensor *t; (t = scope->first);) {
+            scope->first = t->next;
+            if (t->next) t->next->previous = NULL;
+            t->next = t->previous = NULL;
+            ls_release(t);
+        }
+        run->scope_count--;
+    }
+    if (moves) enter_scope(run, &run->scopes[run->scope_count - 1], escape);
+    return escape;
+}
+
+ls_tensor *ls_keep(ls_tensor *t)
+{
+    ls_run *run = ls_run_of(t);
+    if (!ls_check_live(run, t, "ls_keep")) return &run->poison;
+    if (t->scope == run->scopes[0].serial) return t;
+    if (t->scope) leave_scope(run, t);
+    enter_scope(run, &run->scopes[0], t);
+    return t;
+}
+
+void ls_drop(ls_tensor *t)
+{
+    ls_run *run = ls_run_of(t);
+    if (t && t->life == LS_LIFE_POISON) return;
+    if (!ls_check_live(run, t, "ls_drop")) return;
+    if (t->scope) leave_scope(run, t);
+    ls_release(t);
+}
+
+/* ---- misuse ---- */
+
+static _Thread_local ls_run *current_run;
+
+void ls_run_set_current(ls_run *run)
+{
+    current_run = run;
+}
+
+ls_run *ls_run_of(const ls_tensor *t)
+{
+    return t ? t->run : current_run;
+}
+
+bool ls_check_live(ls_run *run, const ls_tensor *t, const char *who)
+{
+    if (t && t->life == LS_LIFE_LIVE) return true;
+    if (!t) ls_fail(&run->errors, LS_ERR_VALUE, "%s: the tensor is NULL", who);
+    else if (t->life != LS_LIFE_POISON)
+        ls_fail(&run->errors, LS_ERR_SCOPE,
+                "%s: tensor %s%s%sof shape %s was released when its scope ended; ls_keep() lets it live on", who,
+                t->name ? "\"" : "", t->name ? t->name : "", t->name ? "\" " : "",
+                ls_shape_text(ls_view_shape(&t->view), (char[LS_TEXT]){0}));
+    return false;
+}
+
+char *ls_shape_text(ls_shape shape, char text[LS_TEXT])
+{
+    size_t used = (size_t)snprintf(text, LS_TEXT, "[");
+    for (int d = 0; d < shape.ndim && d < LS_MAX_DIMS && used < LS_TEXT - 24; d++)
+        used += (size_t)snprintf(text + used, LS_TEXT - used, "%s%lld", d ? "," : "", (long long)shape.dim[d]);
+    snprintf(text + used, LS_TEXT - used, "]");
+    return text;
+}
+
+char *ls_operand_text(const ls_operand *x, char text[LS_TEXT])
+{
+    ls_shape_text(ls_view_shape(x), text);
+    size_t used = strlen(text);
+    snprintf(text + used, LS_TEXT - used, " %s", ls_dtype_name(x->dtype));
+    return text;
+}

@@ -1,0 +1,381 @@
+/* tensor.c - tensors with memory behind them: made, viewed, read and written. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/half.h"
+#include "tensor/context.h"
+
+/* ---- views ---- */
+
+bool ls_view_contiguous(const ls_operand *x)
+{
+    int64_t expected = 1;
+    for (int d = x->ndim; d-- > 0;) {
+        if (x->dim[d] == 0) return true;
+        if (x->dim[d] != 1 && x->stride[d] != expected) return false;
+        expected *= x->dim[d];
+    }
+    return true;
+}
+
+bool ls_view_dense(const ls_operand *x)
+{
+    /* Walk the dimensions in the order of their strides: each must begin where the ones below it end. */
+    int64_t expected = 1;
+    uint32_t left = 0;
+    for (int d = 0; d < x->ndim; d++) {
+        if (x->dim[d] == 0) return true;
+        if (x->dim[d] > 1) left |= 1u << d;
+    }
+    while (left) {
+        int found = -1;
+        for (int d = 0; d < x->ndim; d++)
+            if ((left >> d & 1) && x->stride[d] == expected) found = d;
+        if (found < 0) return false;
+        expected *= x->dim[found];
+        left &= ~(1u << found);
+    }
+    return true;
+}
+
+void ls_view_set_contiguous(ls_operand *x, ls_shape shape)
+{
+    x->ndim = shape.ndim;
+    int64_t stride = 1;
+    for (int d = shape.ndim; d-- > 0;) {
+        x->dim[d] = shape.dim[d];
+        x->stride[d] = stride;
+        stride *= shape.dim[d] > 0 ? shape.dim[d] : 1;
+    }
+}
+
+/* ---- new tensors ---- */
+
+static ls_tensor *tensor_with_memory(ls_run *run, ls_device *device, ls_dtype dtype, int64_t numel)
+{
+    ls_storage *storage = ls_storage_new(run, device, (size_t)numel * ls_dtype_size(dtype));
+    if (!storage) return &run->poison;
+    ls_tensor *t = ls_handle_new(run);
+    if (!t) return ls_storage_release(run, storage), &run->poison;
+    t->storage = storage;
+    t->view.data = storage->block ? storage->block->address : NULL;
+    t->view.dtype = dtype;
+    return t;
+}
+
+ls_tensor *ls_tensor_new(ls_run *run, ls_device *device, ls_dtype dtype, ls_shape shape)
+{
+    int64_t numel = ls_shape_numel(shape);
+    if (numel < 0 || numel > INT64_MAX / 16)
+        return LS_POISON(run, LS_ERR_SHAPE, "shape %s: %s", ls_shape_text(shape, (char[LS_TEXT]){0}),
+                         shape.ndim > LS_MAX_DIMS ? "too many dimensions" : "a size is negative or the product overflows");
+    if (ls_dtype_size(dtype) == 0)
+        return LS_POISON(run, LS_ERR_DTYPE, "%d is not a number type of Lockstep", (int)dtype);
+    ls_tensor *t = tensor_with_memory(run, device, dtype, numel);
+    if (t->life == LS_LIFE_LIVE) ls_view_set_contiguous(&t->view, shape);
+    return t;
+}
+
+ls_tensor *ls_tensor_new_like(const ls_tensor *like, ls_dtype dtype)
+{
+    if (!ls_view_dense(&like->view))
+        return ls_tensor_new(like->run, like->storage->device, dtype, ls_view_shape(&like->view));
+    ls_tensor *t = tensor_with_memory(like->run, like->storage->device, dtype, ls_view_numel(&like->view));
+    if (t->life != LS_LIFE_LIVE) return t;
+    t->view.ndim = like->view.ndim;
+    for (int d = 0; d < like->view.ndim; d++) {
+        t->view.dim[d] = like->view.dim[d];
+        t->view.stride[d] = like->view.stride[d];
+    }
+    return t;
+}
+
+static ls_tensor *alias_into(ls_tensor *alias, ls_tensor *t)
+{
+    if (!alias) return NULL;
+    alias->view = t->view;
+    alias->storage = t->storage;
+    alias->storage->refs++;
+    alias->name = t->name;
+    return alias;
+}
+
+ls_tensor *ls_alias(ls_tensor *t)
+{
+    ls_tensor *alias = alias_into(ls_handle_new(t->run), t);
+    return alias ? alias : &t->run->poison;
+}
+
+ls_tensor *ls_alias_owned(ls_tensor *t)
+{
+    return alias_into(ls_handle_new_owned(t->run), t);
+}
+
+/* ---- work below the operators ---- */
+
+bool ls_submit(ls_run *run, ls_device *device, ls_call *call)
+{
+    ls_message why;
+    why.text[0] = 0;
+    ls_status status = ls_device_run(device, call, &why);
+    if (status == LS_OK) return true;
+    if (status == LS_ERR_UNSUPPORTED && !why.text[0])
+        ls_fail(&run->errors, status, "%s: device %s lacks this operator", ls_op_name(call->op), device->name);
+    else
+        ls_fail(&run->errors, status, "%s: %s", ls_op_name(call->op), why.text[0] ? why.text : ls_status_text(status));
+    return false;
+}
+
+bool ls_raw_copy(ls_tensor *to, const ls_tensor *from)
+{
+    ls_call call = {.op = LS_OP_copy, .n_in = 1, .n_out = 1, .in = {&from->view}, .out = {&to->view}};
+    return ls_submit(to->run, to->storage->device, &call);
+}
+
+bool ls_raw_fill(ls_tensor *t, double value)
+{
+    ls_call call = {.op = LS_OP_fill, .n_out = 1, .out = {&t->view}, .attrs.affine = {.shift = value}};
+    return ls_submit(t->run, t->storage->device, &call);
+}
+
+bool ls_raw_add(ls_tensor *out, const ls_tensor *a, const ls_tensor *b)
+{
+    ls_call call = {.op = LS_OP_add, .n_in = 2, .n_out = 1, .in = {&a->view, &b->view}, .out = {&out->view}};
+    return ls_submit(out->run, out->storage->device, &call);
+}
+
+ls_tensor *ls_raw_contiguous(ls_tensor *t)
+{
+    if (ls_view_contiguous(&t->view)) return t;
+    ls_tensor *c = ls_tensor_new(t->run, t->storage->device, t->view.dtype, ls_view_shape(&t->view));
+    return c->life == LS_LIFE_LIVE && ls_raw_copy(c, t) ? c : &t->run->poison;
+}
+
+/* ---- public: making ---- */
+
+ls_tensor *ls_empty_shape(ls_run *run, ls_dtype dtype, ls_shape shape)
+{
+    if (ls_failed(run)) return &run->poison;
+    return ls_tensor_new(run, run->device, dtype, shape);
+}
+
+ls_tensor *ls_full_shape(ls_run *run, ls_dtype dtype, double value, ls_shape shape)
+{
+    ls_tensor *t = ls_empty_shape(run, dtype, shape);
+    return t->life == LS_LIFE_LIVE && ls_raw_fill(t, value) ? t : &run->poison;
+}
+
+ls_tensor *ls_from(ls_run *run, ls_dtype dtype, ls_shape shape, const void *data)
+{
+    ls_tensor *t = ls_empty_shape(run, dtype, shape);
+    if (t->life != LS_LIFE_LIVE) return t;
+    return ls_write(t, data, (size_t)ls_view_numel(&t->view) * ls_dtype_size(dtype)) ? t : &run->poison;
+}
+
+/* ---- public: asking ---- */
+
+int ls_ndim(const ls_tensor *t)
+{
+    return ls_is_valid(t) ? t->view.ndim : 0;
+}
+
+int64_t ls_dim(const ls_tensor *t, int d)
+{
+    if (!ls_is_valid(t)) return 0;
+    if (d < 0) d += t->view.ndim;
+    return d >= 0 && d < t->view.ndim ? t->view.dim[d] : 0;
+}
+
+int64_t ls_numel(const ls_tensor *t)
+{
+    return ls_is_valid(t) ? ls_view_numel(&t->view) : 0;
+}
+
+ls_shape ls_shape_of(const ls_tensor *t)
+{
+    return ls_is_valid(t) ? ls_view_shape(&t->view) : LS_SCALAR;
+}
+
+ls_dtype ls_dtype_of(const ls_tensor *t)
+{
+    return ls_is_valid(t) ? t->view.dtype : LS_DTYPE_NONE;
+}
+
+const char *ls_device_of(const ls_tensor *t)
+{
+    return ls_is_valid(t) ? t->storage->device->name : "none";
+}
+
+bool ls_is_contiguous(const ls_tensor *t)
+{
+    return ls_is_valid(t) && ls_view_contiguous(&t->view);
+}
+
+bool ls_is_valid(const ls_tensor *t)
+{
+    return t && t->life == LS_LIFE_LIVE;
+}
+
+ls_tensor *ls_named(ls_tensor *t, const char *name)
+{
+    if (ls_is_valid(t)) t->name = name;
+    return t;
+}
+
+/* ---- public: numbers in and out ---- */
+
+static bool fits(ls_tensor *t, size_t bytes, const char *who)
+{
+    size_t needed = (size_t)ls_view_numel(&t->view) * ls_dtype_size(t->view.dtype);
+    if (bytes == needed) return true;
+    ls_fail(&t->run->errors, LS_ERR_SHAPE, "%s: %s has %zu bytes, the memory given %zu", who,
+            ls_operand_text(&t->view, (char[LS_TEXT]){0}), needed, bytes);
+    return false;
+}
+
+static bool transferred(ls_run *run, ls_status status, const char *who, const ls_message *why)
+{
+    if (status) ls_fail(&run->errors, status, "%s: %s", who, why->text[0] ? why->text : ls_status_text(status));
+    return status == LS_OK;
+}
+
+bool ls_read(ls_tensor *t, void *to, size_t bytes)
+{
+    ls_run *run = ls_run_of(t);
+    if (ls_failed(run) || !ls_check_live(run, t, "ls_read") || !fits(t, bytes, "ls_read")) return false;
+    ls_mark mark = ls_scope_begin(run);
+    ls_message why = {{0}};
+    ls_tensor *plain = ls_raw_contiguous(t);
+    bool ok = plain->life == LS_LIFE_LIVE &&
+              transferred(run, ls_device_download(t->storage->device, to, plain->view.data, bytes, &why), "ls_read", &why);
+    ls_scope_end(run, mark, NULL);
+    return ok;
+}
+
+bool ls_write(ls_tensor *t, const void *from, size_t bytes)
+{
+    ls_run *run = ls_run_of(t);
+    if (ls_failed(run) || !ls_check_live(run, t, "ls_write") || !fits(t, bytes, "ls_write")) return false;
+    if (!from && bytes) return ls_fail(&run->errors, LS_ERR_VALUE, "ls_write: the data is NULL"), false;
+    ls_mark mark = ls_scope_begin(run);
+    ls_message why = {{0}};
+    bool direct = ls_view_contiguous(&t->view);
+    ls_tensor *plain =
+        direct ? t : ls_tensor_new(run, t->storage->device, t->view.dtype, ls_view_shape(&t->view));
+    bool ok = plain->life == LS_LIFE_LIVE &&
+              transferred(run, ls_device_upload(t->storage->device, plain->view.data, from, bytes, &why), "ls_write", &why) &&
+              (direct || ls_raw_copy(t, plain));
+    ls_scope_end(run, mark, NULL);
+    t->storage->version++;
+    if (t->view.derived) t->view.derived->version++;
+    return ok;
+}
+
+static double element_value(ls_dtype dtype, const void *p)
+{
+    switch (dtype) {
+    case LS_BOOL: return *(const uint8_t *)p != 0;
+    case LS_U8: return *(const uint8_t *)p;
+    case LS_I8: return *(const int8_t *)p;
+    case LS_I32: return *(const int32_t *)p;
+    case LS_I64: return (double)*(const int64_t *)p;
+    case LS_F16: return (double)ls_f16_to_f32(*(const ls_f16 *)p);
+    case LS_BF16: return (double)ls_bf16_to_f32(*(const ls_bf16 *)p);
+    case LS_F32: return (double)*(const float *)p;
+    case LS_F64: return *(const double *)p;
+    case LS_DTYPE_NONE:
+    case LS_DTYPE_COUNT: break;
+    }
+    return NAN;
+}
+
+double ls_item(ls_tensor *t)
+{
+    ls_run *run = ls_run_of(t);
+    if (ls_failed(run) || !ls_check_live(run, t, "ls_item")) return NAN;
+    if (ls_view_numel(&t->view) != 1)
+        return ls_fail(&run->errors, LS_ERR_SHAPE, "ls_item: %s has %lld elements, not one",
+                       ls_operand_text(&t->view, (char[LS_TEXT]){0}), (long long)ls_view_numel(&t->view)),
+               NAN;
+    double room;
+    return ls_read(t, &room, ls_dtype_size(t->view.dtype)) ? element_value(t->view.dtype, &room) : NAN;
+}
+
+enum { FORMAT_EDGE = 3, FORMAT_WHOLE = 1000 };
+
+/* Appends the elements of one nested level; keeps the buffer terminated and never writes past it. */
+static size_t format_level(const ls_operand *x, const char *data, int d, bool whole, char *buffer, size_t size, size_t used)
+{
+#define APPEND(...) used += (size_t)snprintf(buffer + (used < size ? used : size), used < size ? size - used : 0, __VA_ARGS__)
+    if (d == x->ndim) {
+        APPEND("%.5g", element_value(x->dtype, data));
+        return used;
+    }
+    int64_t step = (int64_t)ls_dtype_size(x->dtype);
+    for (int e = d + 1; e < x->ndim; e++) step *= x->dim[e];
+    APPEND("[");
+    for (int64_t i = 0; i < x->dim[d]; i++) {
+        if (!whole && i == FORMAT_EDGE && x->dim[d] > 2 * FORMAT_EDGE) {
+            APPEND(", ...");
+            i = x->dim[d] - FORMAT_EDGE;
+        }
+        if (i) APPEND(d + 1 < x->ndim ? ",\n%*s" : ", ", d + 1, "");
+        used = format_level(x, data + i * step, d + 1, whole, buffer, size, used);
+    }
+    APPEND("]");
+    return used;
+#undef APPEND
+}
+
+char *ls_format(ls_tensor *t, char *buffer, size_t size)
+{
+    if (size == 0) return buffer;
+    buffer[0] = 0;
+    if (!ls_is_valid(t)) {
+        snprintf(buffer, size, "(%s tensor)", t && t->life == LS_LIFE_POISON ? "poison" : "released");
+        return buffer;
+    }
+    int64_t numel = ls_view_numel(&t->view);
+    size_t bytes = (size_t)numel * ls_dtype_size(t->view.dtype);
+    char *data = ls_sys_alloc(bytes ? bytes : 1);
+    if (data && ls_read(t, data, bytes)) {
+        size_t used = format_level(&t->view, data, 0, numel <= FORMAT_WHOLE, buffer, size, 0);
+        if (used < size) snprintf(buffer + used, size - used, " %s", ls_operand_text(&t->view, (char[LS_TEXT]){0}));
+    }
+    ls_sys_free(data);
+    return buffer;
+}
+
+void ls_assign(ls_tensor *dst, ls_tensor *src)
+{
+    ls_run *run = ls_run_of(dst);
+    if (ls_failed(run) || !ls_check_live(run, dst, "ls_assign") || !ls_check_live(run, src, "ls_assign")) return;
+    char a[LS_TEXT], b[LS_TEXT];
+    if (dst->storage->device != src->storage->device) {
+        ls_fail(&run->errors, LS_ERR_DEVICE, "ls_assign: from device %s to device %s; ls_to_device() moves a tensor",
+                src->storage->device->name, dst->storage->device->name);
+        return;
+    }
+    /* Broadcast src to dst's shape: missing leading dimensions and those of size 1 repeat. */
+    ls_operand from = src->view;
+    int lead = dst->view.ndim - src->view.ndim;
+    bool ok = lead >= 0;
+    for (int d = 0; ok && d < dst->view.ndim; d++) {
+        int s = d - lead;
+        bool repeat = s < 0 || (src->view.dim[s] == 1 && dst->view.dim[d] != 1);
+        ok = repeat || src->view.dim[s] == dst->view.dim[d];
+        from.dim[d] = dst->view.dim[d];
+        from.stride[d] = repeat ? 0 : src->view.stride[s];
+    }
+    if (!ok) {
+        ls_fail(&run->errors, LS_ERR_SHAPE, "ls_assign: %s does not fit into %s", ls_operand_text(&src->view, a),
+                ls_operand_text(&dst->view, b));
+        return;
+    }
+    from.ndim = dst->view.ndim;
+    ls_call call = {.op = LS_OP_copy, .n_in = 1, .n_out = 1, .in = {&from}, .out = {&dst->view}};
+    ls_submit(run, dst->storage->device, &call);
+    dst->storage->version++;
+    if (dst->view.derived) dst->view.derived->version++;
+}
