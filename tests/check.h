@@ -17,13 +17,13 @@
 static int check_passed, check_failed, check_failures_here;
 static const char *check_filter;
 
-__attribute__((format(printf, 3, 4), unused)) static void check_fail(const char *file, int line, const char *format, ...)
+__attribute__((format(printf, 3, 4), unused)) static void check_fail(const char *file, int line, const char *text, ...)
 {
     va_list args;
-    va_start(args, format);
+    va_start(args, text);
     if (check_failures_here++ < 20) {
         fprintf(stderr, "%s:%d: ", file, line);
-        vfprintf(stderr, format, args);
+        vfprintf(stderr, text, args);
         fputc('\n', stderr);
     }
     va_end(args);

@@ -26,7 +26,7 @@ extern "C" {
 
 /* ---- Status --------------------------------------------------------------------------------------------------- */
 
-/* LS_STATUS(symbol, value, "what it means"). Zero is success; values are stable. docs/errors.md gives causes and cures. */
+/* LS_STATUS(symbol, value, "what it means"). Zero is success; values are stable. docs/errors.md: causes and cures. */
 #define LS_STATUS_LIST(LS_STATUS)                                                                                      \
     LS_STATUS(LS_OK, 0, "no error")                                                                                    \
     LS_STATUS(LS_ERR_SHAPE, 1, "shapes do not fit")                                                                    \
@@ -69,9 +69,8 @@ LS_API const char *ls_status_text(ls_status status);
 typedef enum ls_dtype {
     LS_DTYPE_NONE = 0, /* "not given": the default of an option */
 #define LS_DTYPE(symbol, name, bytes, is_float) symbol,
-    LS_DTYPE_LIST(LS_DTYPE)
+    LS_DTYPE_LIST(LS_DTYPE) LS_DTYPE_COUNT
 #undef LS_DTYPE
-    LS_DTYPE_COUNT
 } ls_dtype;
 
 LS_API const char *ls_dtype_name(ls_dtype dtype);

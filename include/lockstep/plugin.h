@@ -1,7 +1,7 @@
 /* plugin.h - what a device is: the contract between the library and the machines it trains on.
  *
- * A plug-in is a shared object that exports `ls_plugin_v1`, a function that returns a table. It includes this header and
- * nothing else of the library. The built-in CPU device stands behind the same table.
+ * A plug-in is a shared object that exports `ls_plugin_v1`, a function that returns a table. It includes this header
+ * and nothing else of the library. The built-in CPU device stands behind the same table.
  *
  * A device is entered at operator level: an opcode, descriptions of the operands, attributes, a stream. It may run the
  * operator now (CPU), enqueue it (CUDA) or record it to compile later (XLA); nothing above can tell. Work in one stream
@@ -51,7 +51,7 @@ typedef struct ls_operand {
 typedef enum ls_activation {
     LS_ACT_NONE,
     LS_ACT_RELU,
-    LS_ACT_GELU,      /* with erf */
+    LS_ACT_GELU, /* with erf */
     LS_ACT_GELU_TANH,
     LS_ACT_SILU,
     LS_ACT_TANH,
@@ -66,25 +66,44 @@ typedef struct ls_window {
     int64_t groups;
 } ls_window;
 
-/* What an operator needs besides tensors. Which member is valid follows from the opcode (named in each comment). */
+/* What an operator needs besides tensors. Which member is valid follows from the opcode, named above each. */
+/* clang-format off */
 typedef union ls_attrs {
-    struct { double scale, shift; } affine;                 /* affine; fill: shift; arange: start in shift, step in scale */
-    struct { double low, high; } range;                     /* clamp, clamp_grad */
-    struct { double value; } scalar;                        /* pow_scalar, softplus (beta), elu (alpha), leaky_relu (slope), and their gradients; unscale (factor) */
-    struct { int64_t tanh; } gelu;                          /* gelu, gelu_grad */
-    struct { uint64_t seed, offset; double a, b; } random;  /* uniform (low, high), normal (mean, deviation), bernoulli (p), dropout (p), randperm */
-    struct { uint32_t mask; int32_t correction; } reduce;   /* sum .. norm: bit d set = dimension d of in[0] is reduced; outputs keep it as size 1. var: correction */
-    struct { int32_t dim; int32_t flag; int64_t k; } axis;  /* argmax, argmin, cumsum, softmax .., gather, scatter_add, index_select, index_add; sort, topk: flag = descending / largest */
-    struct { int32_t accumulate; ls_activation activation; ls_dtype compute; } product; /* matmul, linear: compute in this type; accumulate: out += */
-    struct { ls_window window; int32_t accumulate; ls_dtype compute; } conv;            /* conv2d and its gradients */
-    struct { ls_window window; int32_t count_include_pad; } pool;                       /* max_pool2d, avg_pool2d and gradients */
-    struct { int32_t bilinear, align_corners; double scale[2]; } interpolate;           /* scale: source step, height and width */
+    /* affine; fill: shift; arange: start in shift, step in scale */
+    struct { double scale, shift; } affine;
+    /* clamp, clamp_grad */
+    struct { double low, high; } range;
+    /* pow_scalar, softplus (beta), elu (alpha), leaky_relu (slope), and their gradients; unscale (factor) */
+    struct { double value; } scalar;
+    /* gelu, gelu_grad */
+    struct { int64_t tanh; } gelu;
+    /* uniform (low, high), normal (mean, deviation), bernoulli (p), dropout (p), randperm */
+    struct { uint64_t seed, offset; double a, b; } random;
+    /* sum .. norm: bit d set = dimension d of in[0] is reduced; outputs keep it as size 1. var: correction */
+    struct { uint32_t mask; int32_t correction; } reduce;
+    /* argmax, argmin, cumsum, softmax .., gather, scatter_add, index_select, index_add; sort: flag = descending;
+     * topk: flag = largest */
+    struct { int32_t dim; int32_t flag; int64_t k; } axis;
+    /* matmul, linear: compute in this type; accumulate: out += */
+    struct { int32_t accumulate; ls_activation activation; ls_dtype compute; } product;
+    /* conv2d and its gradients */
+    struct { ls_window window; int32_t accumulate; ls_dtype compute; } conv;
+    /* max_pool2d, avg_pool2d and gradients */
+    struct { ls_window window; int32_t count_include_pad; } pool;
+    /* interpolate and its gradient; scale: source step, height and width */
+    struct { int32_t bilinear, align_corners; double scale[2]; } interpolate;
+    /* attention, attention_grad */
     struct { double scale, dropout; uint64_t seed, offset; int32_t causal; } attention;
+    /* batch_norm, layer_norm, group_norm and gradients */
     struct { double epsilon, momentum; int64_t groups; int32_t training; ls_activation activation; } norm;
+    /* cross_entropy .. bce_with_logits and gradients */
     struct { ls_reduction reduction; double smoothing, beta; int64_t ignore_index; int32_t has_ignore; } loss;
-    struct { double lr, beta1, beta2, epsilon, weight_decay, bias1, bias2; int32_t decoupled, maximize; } adam; /* bias: 1 - beta^t */
+    /* adam_step; bias: 1 - beta^t */
+    struct { double lr, beta1, beta2, epsilon, weight_decay, bias1, bias2; int32_t decoupled, maximize; } adam;
+    /* sgd_step */
     struct { double lr, momentum, dampening, weight_decay; int32_t nesterov, first, maximize; } sgd;
 } ls_attrs;
+/* clang-format on */
 
 /* One operator to run. Operand order of each opcode is written above its CPU kernel (src/device/cpu/). A pointer may be
  * NULL where an operand is optional. The call and its operands are valid only until `run` returns: a device that
@@ -135,7 +154,7 @@ typedef struct ls_device_table {
     ls_status (*host_alloc)(void *device, size_t bytes, void **memory); /* (optional) */
     void (*host_release)(void *device, void *memory, size_t bytes);     /* (optional) */
 
-    /* Streams and events. A device without asynchrony leaves all of them NULL: every call is complete when it returns. */
+    /* Streams and events. A device without asynchrony leaves them all NULL: every call is complete when it returns. */
     ls_status (*stream_create)(void *device, ls_stream **stream);
     void (*stream_destroy)(void *device, ls_stream *stream);
     ls_status (*stream_sync)(void *device, ls_stream *stream, ls_message *why); /* also reports what failed before */

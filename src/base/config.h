@@ -19,9 +19,8 @@
 
 typedef enum ls_setting {
 #define LS_SETTING(symbol, kind, fallback, help) LS_SETTING_##symbol,
-    LS_SETTING_LIST(LS_SETTING)
+    LS_SETTING_LIST(LS_SETTING) LS_SETTING_COUNT_OF
 #undef LS_SETTING
-        LS_SETTING_COUNT_OF
 } ls_setting;
 
 typedef enum ls_setting_kind {

@@ -29,7 +29,8 @@ static inline float ls_f16_to_f32(ls_f16 h)
     uint32_t sign = (uint32_t)(h & 0x8000u) << 16, exponent = (h >> 10) & 0x1fu, mantissa = h & 0x3ffu, bits;
     if (exponent == 0x1f) bits = sign | 0x7f800000u | mantissa << 13;
     else if (exponent) bits = sign | (exponent + 112) << 23 | mantissa << 13;
-    else { /* zero or subnormal: mantissa * 2^-24, exact in f32 */
+    else {
+        /* Zero or subnormal: mantissa * 2^-24, exact in f32. */
         float f = (float)mantissa * 0x1p-24f;
         memcpy(&bits, &f, sizeof bits);
         bits |= sign;

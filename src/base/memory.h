@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-void *ls_sys_alloc(size_t bytes);               /* zeroed; NULL when out */
+void *ls_sys_alloc(size_t bytes);                /* zeroed; NULL when out */
 void *ls_sys_realloc(void *block, size_t bytes); /* new part undefined; the old block stays valid on failure */
 void ls_sys_free(void *block);
 
@@ -16,7 +16,7 @@ void ls_sys_free(void *block);
 void *ls_sys_map(size_t bytes);
 void ls_sys_unmap(void *block, size_t bytes);
 
-uint64_t ls_sys_calls(void);        /* requests so far, of all kinds, all threads */
-void ls_sys_fail_at(uint64_t n);    /* 0: off. Also LOCKSTEP_FAIL_ALLOC=n at start */
+uint64_t ls_sys_calls(void);     /* requests so far, of all kinds, all threads */
+void ls_sys_fail_at(uint64_t n); /* 0: off. Also LOCKSTEP_FAIL_ALLOC=n at start */
 
 #endif

@@ -34,7 +34,7 @@ void ls_parallel_for(int64_t n, int64_t grain, ls_range_fn *body, void *arg);
 void ls_worker_range(ls_worker worker, int64_t n, int64_t align, int64_t *begin, int64_t *end);
 
 /* Scratch memory of one worker (slot 0..3), at least `bytes`, 64-byte aligned, huge pages where they pay, grow-only,
- * contents undefined. NULL when memory is out. Valid until the same worker asks for the same slot with a larger size. */
+ * contents undefined. NULL when memory is out. Valid until the same worker asks for the same slot with a larger one. */
 void *ls_scratch(ls_worker worker, int slot, size_t bytes);
 
 #endif

@@ -32,9 +32,8 @@ typedef struct dtype_row {
 } dtype_row;
 
 static const dtype_row dtype_rows[LS_DTYPE_COUNT] = {
-    [LS_DTYPE_NONE] = {"none", 0, false},
 #define LS_DTYPE(symbol, name, bytes, is_float) [symbol] = {name, bytes, is_float},
-    LS_DTYPE_LIST(LS_DTYPE)
+    LS_DTYPE(LS_DTYPE_NONE, "none", 0, false) LS_DTYPE_LIST(LS_DTYPE)
 #undef LS_DTYPE
 };
 

@@ -20,9 +20,8 @@
 
 typedef enum ls_isa {
 #define LS_ISA(symbol, name) symbol,
-    LS_ISA_LIST(LS_ISA)
+    LS_ISA_LIST(LS_ISA) LS_ISA_COUNT
 #undef LS_ISA
-    LS_ISA_COUNT
 } ls_isa;
 
 const char *ls_isa_name(ls_isa isa);
