@@ -1,0 +1,12 @@
+/* cpus.h - how much of this machine the process may use. */
+#ifndef LOCKSTEP_BASE_CPUS_H
+#define LOCKSTEP_BASE_CPUS_H
+
+/* Writes the numbers of at most `room` CPUs the calling thread may run on and returns how many there are (>= 1). */
+int ls_cpus_allowed(int *numbers, int room);
+
+/* CPU time the control group (v1 or v2, and its ancestors) grants, in whole CPUs rounded up; 0 when there is no limit.
+ * `root` is put in front of /proc and /sys: "" except in tests. */
+int ls_cpus_quota(const char *root);
+
+#endif

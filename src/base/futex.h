@@ -1,0 +1,35 @@
+/* futex.h - wait for a word to change: spin a little, then sleep in the kernel. */
+#ifndef LOCKSTEP_BASE_FUTEX_H
+#define LOCKSTEP_BASE_FUTEX_H
+
+#include <limits.h>
+#include <linux/futex.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+typedef _Atomic uint32_t ls_futex;
+
+/* Tell the core that this is a spinning loop; a few nanoseconds on arm64, some tens on x86-64. */
+static inline void ls_spin_hint(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+/* Sleep while the word holds `value`; may return early. */
+static inline void ls_futex_wait(ls_futex *word, uint32_t value)
+{
+    syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, NULL, NULL, 0);
+}
+
+static inline void ls_futex_wake_all(ls_futex *word)
+{
+    syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+}
+
+#endif

@@ -1,0 +1,283 @@
+/* parallel.c - the team of worker threads.
+ *
+ * Each worker waits at a bell of its own, so a call for two workers does not disturb the other sixty. A bell is one
+ * word that says everything about its worker (idle, rung, asleep): ringing and falling asleep are single atomic
+ * exchanges on it and a wake-up cannot be lost. The call's end and the barrier keep "somebody sleeps" in the same word
+ * they count with, for the same reason. */
+#include "base/parallel.h"
+
+#include "base/config.h"
+#include "base/cpus.h"
+#include "base/futex.h"
+#include "base/log.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+#define MAX_WIDTH 1024
+#define LINE 128 /* two cache lines: cores prefetch in pairs */
+
+/* About 50 us: longer than the gap between two operators, shorter than anybody minds. */
+#if defined(__x86_64__)
+#define SPINS 2000
+#else
+#define SPINS 20000
+#endif
+#define SPINS_CROWDED 50 /* more threads than CPUs: whom we wait for may need our CPU */
+
+enum { IDLE, RUNG, ASLEEP }; /* states of a bell */
+
+#define SLEEPING 0x80000000u /* in team.unfinished: the leader sleeps */
+
+typedef struct member {
+    _Alignas(LINE) ls_futex bell;
+    pthread_t thread;
+    int cpu; /* pinned to it; -1: not */
+} member;
+
+static struct {
+    atomic_bool led;   /* a thread leads the team right now */
+    atomic_int wanted; /* width asked for; 0: the default */
+    int width;         /* members that exist, the leader (member 0) included; 0: no team yet */
+    int spins;
+    bool watches_forks;
+
+    /* The call in progress; written by the leader before it rings. */
+    ls_spmd_fn *fn; /* NULL: go home */
+    void *arg;
+    int workers;
+
+    _Alignas(LINE) ls_futex unfinished; /* workers still at it, and SLEEPING */
+    _Alignas(LINE) ls_futex arrived;    /* at the barrier */
+    _Alignas(LINE) ls_futex phase;      /* of the barrier, counted in twos; odd: somebody sleeps */
+
+    member members[MAX_WIDTH];
+} team;
+
+/* ---- Members -------------------------------------------------------------------------------------------------- */
+
+/* Watch the word for a while; true when it has become `value`. */
+static bool spin_until(ls_futex *word, uint32_t value)
+{
+    for (int i = 0; i < team.spins; i++) {
+        if (atomic_load_explicit(word, memory_order_acquire) == value) return true;
+        ls_spin_hint();
+    }
+    return false;
+}
+
+static void wait_for_bell(ls_futex *bell)
+{
+    uint32_t idle = IDLE;
+    if (!spin_until(bell, RUNG) && atomic_compare_exchange_strong(bell, &idle, ASLEEP)) {
+        while (atomic_load_explicit(bell, memory_order_acquire) == ASLEEP) ls_futex_wait(bell, ASLEEP);
+    }
+    atomic_store_explicit(bell, IDLE, memory_order_relaxed);
+}
+
+static void ring(ls_futex *bell)
+{
+    if (atomic_exchange(bell, RUNG) == ASLEEP) ls_futex_wake_all(bell);
+}
+
+static void finish(void)
+{
+    if (atomic_fetch_sub(&team.unfinished, 1) == (SLEEPING | 1)) ls_futex_wake_all(&team.unfinished);
+}
+
+static void wait_for_members(void)
+{
+    if (spin_until(&team.unfinished, 0)) return;
+    uint32_t left = atomic_fetch_or(&team.unfinished, SLEEPING) | SLEEPING;
+    while (left != SLEEPING) {
+        ls_futex_wait(&team.unfinished, left);
+        left = atomic_load_explicit(&team.unfinished, memory_order_acquire);
+    }
+}
+
+static void *member_main(void *self)
+{
+    member *me = self;
+    int index = (int)(me - team.members);
+    char name[16];
+    snprintf(name, sizeof name, "lockstep-%d", index);
+    pthread_setname_np(pthread_self(), name);
+    if (me->cpu >= 0) {
+        cpu_set_t cpu[8];
+        memset(cpu, 0, sizeof cpu);
+        CPU_SET_S((size_t)me->cpu, sizeof cpu, cpu);
+        pthread_setaffinity_np(pthread_self(), sizeof cpu, cpu); /* only speed depends on it */
+    }
+    for (;;) {
+        wait_for_bell(&me->bell);
+        if (!team.fn) return NULL;
+        team.fn(team.arg, (ls_worker){index, team.workers});
+        finish();
+    }
+}
+
+/* ---- The team ------------------------------------------------------------------------------------------------- */
+
+static void send_home(void)
+{
+    team.fn = NULL;
+    for (int i = 1; i < team.width; i++) ring(&team.members[i].bell);
+    for (int i = 1; i < team.width; i++) pthread_join(team.members[i].thread, NULL);
+    team.width = 0;
+}
+
+/* Only the forking thread lives on in the child; the threads of the team do not. */
+static void forget_team(void)
+{
+    team.width = 0;
+    atomic_store(&team.unfinished, 0);
+    atomic_store(&team.led, false);
+}
+
+/* One CPU per member when there are exactly as many. The leader is the user's thread and stays free to move; it gets
+ * the CPU it is on now reserved. */
+static void choose_cpus(int width)
+{
+    int cpus[MAX_WIDTH];
+    int count = ls_cpus_allowed(cpus, MAX_WIDTH), own = sched_getcpu();
+    team.spins = width <= count ? SPINS : SPINS_CROWDED;
+    for (int i = 0; i < width; i++) team.members[i].cpu = -1;
+    if (width != count) return;
+    for (int i = 1, next = 0; i < width; i++) {
+        if (cpus[next] == own) next++;
+        team.members[i].cpu = cpus[next++];
+    }
+}
+
+static void gather(int width)
+{
+    if (!team.watches_forks) team.watches_forks = pthread_atfork(NULL, NULL, forget_team) == 0;
+    if (team.width > 1) send_home();
+    choose_cpus(width);
+    atomic_store(&team.arrived, 0);
+    atomic_store(&team.phase, 0);
+
+    sigset_t all, before; /* signals are for the user's threads */
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    for (team.width = 1; team.width < width; team.width++) {
+        member *next = &team.members[team.width];
+        atomic_store(&next->bell, IDLE);
+        if (pthread_create(&next->thread, NULL, member_main, next) != 0) {
+            LS_LOG_ONCE(LS_LOG_WARN, "could start only %d of %d threads", team.width, width);
+            break;
+        }
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+static int default_width;
+
+static void find_default_width(void)
+{
+    int quota = ls_cpus_quota("");
+    int width = ls_cpus_allowed(NULL, 0);
+    if (quota && quota < width) width = quota;
+    uint64_t asked = ls_config_count(LS_SETTING_NUM_THREADS);
+    if (asked) width = asked < MAX_WIDTH ? (int)asked : MAX_WIDTH;
+    default_width = width < MAX_WIDTH ? width : MAX_WIDTH;
+}
+
+int ls_parallel_width(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    int wanted = atomic_load_explicit(&team.wanted, memory_order_relaxed);
+    if (wanted) return wanted;
+    pthread_once(&once, find_default_width);
+    return default_width;
+}
+
+void ls_parallel_set_width(int n)
+{
+    atomic_store(&team.wanted, n < 1 ? 0 : n < MAX_WIDTH ? n : MAX_WIDTH);
+}
+
+/* ---- Calls ---------------------------------------------------------------------------------------------------- */
+
+static void call_team(ls_spmd_fn *fn, void *arg, int workers)
+{
+    team.fn = fn;
+    team.arg = arg;
+    team.workers = workers;
+    atomic_store_explicit(&team.unfinished, (uint32_t)workers - 1, memory_order_relaxed);
+    for (int i = 1; i < workers; i++) ring(&team.members[i].bell);
+    fn(arg, (ls_worker){0, workers});
+    wait_for_members();
+}
+
+void ls_parallel(ls_spmd_fn *fn, void *arg, int max_workers)
+{
+    int width = ls_parallel_width();
+    /* A call from inside a worker finds the team led, too. */
+    if (width == 1 || max_workers <= 1 || atomic_exchange_explicit(&team.led, true, memory_order_acquire)) {
+        fn(arg, (ls_worker){0, 1});
+        return;
+    }
+    if (team.width != width) gather(width);
+    int workers = max_workers < team.width ? max_workers : team.width;
+    if (workers > 1) call_team(fn, arg, workers);
+    else fn(arg, (ls_worker){0, 1});
+    atomic_store_explicit(&team.led, false, memory_order_release);
+}
+
+void ls_parallel_barrier(ls_worker worker)
+{
+    if (worker.width == 1) return;
+    uint32_t phase = atomic_load_explicit(&team.phase, memory_order_relaxed) & ~1u;
+    if (atomic_fetch_add(&team.arrived, 1) + 1 == (uint32_t)worker.width) {
+        atomic_store_explicit(&team.arrived, 0, memory_order_relaxed);
+        if (atomic_exchange(&team.phase, phase + 2) & 1) ls_futex_wake_all(&team.phase);
+        return;
+    }
+    if (spin_until(&team.phase, phase + 2)) return;
+    uint32_t seen = phase;
+    if (atomic_compare_exchange_strong(&team.phase, &seen, phase | 1)) seen = phase | 1;
+    while (seen == (phase | 1)) {
+        ls_futex_wait(&team.phase, seen);
+        seen = atomic_load_explicit(&team.phase, memory_order_acquire);
+    }
+}
+
+void ls_worker_range(ls_worker worker, int64_t n, int64_t align, int64_t *begin, int64_t *end)
+{
+    int64_t pieces = n / align + (n % align != 0);
+    int64_t each = pieces / worker.width, extra = pieces % worker.width;
+    int64_t first = worker.index * each + (worker.index < extra ? worker.index : extra);
+    int64_t last = first + each + (worker.index < extra);
+    *begin = first * align < n ? first * align : n;
+    *end = last * align < n ? last * align : n;
+}
+
+typedef struct range_call {
+    int64_t n;
+    ls_range_fn *body;
+    void *arg;
+} range_call;
+
+static void run_range(void *arg, ls_worker worker)
+{
+    const range_call *call = arg;
+    int64_t begin, end;
+    ls_worker_range(worker, call->n, 1, &begin, &end);
+    call->body(call->arg, begin, end);
+}
+
+void ls_parallel_for(int64_t n, int64_t grain, ls_range_fn *body, void *arg)
+{
+    if (n <= 0) return;
+    int64_t ranges = grain > 1 ? n / grain : n;
+    if (ranges <= 1) {
+        body(arg, 0, n);
+        return;
+    }
+    ls_parallel(run_range, &(range_call){n, body, arg}, ranges < MAX_WIDTH ? (int)ranges : MAX_WIDTH);
+}

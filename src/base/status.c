@@ -1,0 +1,31 @@
+/* status.c - record the first failure. */
+#include "base/status.h"
+
+#include "base/config.h"
+#include "base/log.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+ls_status ls_fail(ls_errors *errors, ls_status code, const char *format, ...)
+{
+    if (errors->code != LS_OK || code == LS_OK) return code;
+    errors->code = code;
+    int lead = errors->path[0] ? snprintf(errors->message, sizeof errors->message, "%s: ", errors->path) : 0;
+    va_list args;
+    va_start(args, format);
+    vsnprintf(errors->message + lead, sizeof errors->message - (size_t)lead, format, args);
+    va_end(args);
+    if (errors->abort_on_fail || ls_config_switch(LS_SETTING_ABORT)) {
+        ls_log(LS_LOG_ERROR, "%s: %s", ls_status_text(code), errors->message);
+        abort();
+    }
+    return code;
+}
+
+void ls_errors_clear(ls_errors *errors)
+{
+    errors->code = LS_OK;
+    errors->message[0] = '\0';
+}

@@ -1,0 +1,22 @@
+/* status.h - where errors stay: the first failure is kept, with its words, until somebody clears it. */
+#ifndef LOCKSTEP_BASE_STATUS_H
+#define LOCKSTEP_BASE_STATUS_H
+
+#include <lockstep/base.h>
+
+/* One record, owned by whatever fails as a whole (a run); used by one thread at a time. All zero is a valid start. */
+typedef struct ls_errors {
+    ls_status code;     /* LS_OK: nothing has failed */
+    bool abort_on_fail; /* as LOCKSTEP_ABORT=1 does for all: print the first failure and abort() */
+    char path[256];     /* kept by the owner: the module at work, "resnet50d/layer3.2/conv1"; may be empty */
+    char message[1024]; /* "path: text" of the first failure */
+} ls_errors;
+
+/* Record a failure; later ones are ignored, they mostly follow from the first. Returns `code`, so that callers can
+ * write `return ls_fail(...)`. */
+LS_PRINTF(3, 4) ls_status ls_fail(ls_errors *errors, ls_status code, const char *format, ...);
+
+/* Forget the failure; path and abort_on_fail stay. */
+void ls_errors_clear(ls_errors *errors);
+
+#endif
