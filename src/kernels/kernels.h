@@ -6,7 +6,9 @@
 #ifndef LOCKSTEP_KERNELS_H
 #define LOCKSTEP_KERNELS_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
+#include <stddef.h>
 
 /* LS_ISA(symbol, "name"), per architecture lowest first. Names are the values of LOCKSTEP_ISA. */
 #define LS_ISA_LIST(LS_ISA)                                                                                            \
@@ -29,7 +31,28 @@ const char *ls_isa_name(ls_isa isa);
 bool ls_isa_usable(ls_isa isa);
 /* The highest one in use: the best usable, capped by LOCKSTEP_ISA. A cap that names nothing known is reported once. */
 ls_isa ls_isa_in_use(void);
-/* For tests: cap from now on (drops cached tables). Not while kernels run. */
+/* For tests: cap from now on, whatever LOCKSTEP_ISA says. LS_ISA_COUNT - 1 lifts the cap. Not while kernels run. */
 void ls_isa_cap(ls_isa isa);
+
+/* One family of kernels. A table is a struct of pointers and nothing else; that of LS_ISA_REF is complete. A family's
+ * file reads:
+ *
+ *     static ls_vector_table tables[LS_ISA_COUNT];
+ *     static ls_family family = {.bytes = sizeof *tables, .tables = tables, .offers = {
+ *         [LS_ISA_REF] = &ls_vector_ref,
+ *     #if defined(__aarch64__)
+ *         [LS_ISA_NEON] = &ls_vector_neon,
+ *     #endif
+ *     }};
+ *     const ls_vector_table *ls_vector_kernels(void) { return ls_family_table(&family); } */
+typedef struct ls_family {
+    size_t bytes;                     /* of one table */
+    void *tables;                     /* room for LS_ISA_COUNT finished tables, one per ISA that can be in use */
+    const void *offers[LS_ISA_COUNT]; /* what each ISA brings; NULL: nothing */
+    atomic_bool ready[LS_ISA_COUNT];  /* which of `tables` are finished */
+} ls_family;
+
+/* The finished table for the ISA in use. Cheap after the first time; from any thread. */
+const void *ls_family_table(ls_family *family);
 
 #endif
