@@ -1,0 +1,283 @@
+/* attention.c - attention and its gradient: cuts batches into heads, heads into parts, and deals them out to workers. */
+#include "kernels/attention.h"
+#include "base/half.h"
+#include "base/parallel.h"
+#include "device/cpu/cpu.h"
+
+#include <math.h>
+#include <stdatomic.h>
+
+/* A piece of a head smaller than this is not worth packing keys and values for once more. */
+#define LEAST_PIECE 96
+
+/* An operand of the call and the matrix of the problem it becomes, head by head. */
+typedef struct attention_use {
+    const ls_operand *operand;
+    size_t matrix; /* offset in ls_attention */
+    bool of_keys;  /* has one row per key and one head per group, rather than one per query and query head */
+    bool out;
+    bool staged; /* copied, because its number type or its last stride does not suit the kernel */
+} attention_use;
+
+typedef struct attention_job {
+    ls_attention problem; /* all but the addresses */
+    const ls_attention_kernel *kernel;
+    ls_dtype dtype; /* of the kernel's matrices */
+    const ls_operand *mask;
+    attention_use use[9]; /* as many as ls_attention has matrices */
+    int n_use;
+    int64_t batch, query_heads, key_heads;
+    bool backward;
+
+    /* Tasks: heads, times pieces of their queries, then pieces of their keys. When there is one piece only, it does all;
+     * otherwise backward does dq by pieces of queries and dk, dv by pieces of keys. */
+    int64_t heads_per_batch, query_pieces, key_pieces;
+    _Atomic int64_t next_task;
+    atomic_bool out_of_memory;
+} attention_job;
+
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static int64_t pieces_of(int64_t rows, int64_t heads)
+{
+    int64_t wanted = heads ? (4 * ls_parallel_width() + heads - 1) / heads : 1;
+    int64_t most = (rows + LEAST_PIECE - 1) / LEAST_PIECE;
+    return ls_parallel_width() == 1 || wanted < 2 || most < 2 ? 1 : least(wanted, most);
+}
+
+static void piece_of(int64_t rows, int64_t pieces, int64_t index, int64_t *begin, int64_t *end)
+{
+    int64_t size = (rows + pieces - 1) / pieces;
+    size = (size + 23) / 24 * 24; /* whole tiles of the kernels, so that no work is done twice */
+    *begin = least(rows, index * size);
+    *end = least(rows, *begin + size);
+}
+
+/* ---- Staging: contiguous rows of the kernel's number type --------------------------------------------------- */
+
+static double load_number(const void *data, ls_dtype dtype, int64_t i)
+{
+    switch (dtype) {
+    case LS_F16: return (double)ls_f16_to_f32(((const ls_f16 *)data)[i]);
+    case LS_BF16: return (double)ls_bf16_to_f32(((const ls_bf16 *)data)[i]);
+    case LS_F32: return (double)((const float *)data)[i];
+    default: return ((const double *)data)[i];
+    }
+}
+
+static void store_number(void *data, ls_dtype dtype, int64_t i, double x)
+{
+    switch (dtype) {
+    case LS_F16: ((ls_f16 *)data)[i] = ls_f16_from_f32((float)x); break;
+    case LS_BF16: ((ls_bf16 *)data)[i] = ls_bf16_from_f32((float)x); break;
+    case LS_F32: ((float *)data)[i] = (float)x; break;
+    default: ((double *)data)[i] = x; break;
+    }
+}
+
+/* The rows of one task between an operand, whose first element is at `data`, and its staged form. */
+static void copy_rows(const attention_job *job, const attention_use *use, void *data, const ls_attention_matrix *staged,
+                      int64_t heads, int64_t begin, int64_t end)
+{
+    const ls_operand *x = use->operand;
+    for (int64_t h = 0; h < heads; h++)
+        for (int64_t i = begin; i < end; i++)
+            for (int64_t d = 0; d < x->dim[3]; d++) {
+                int64_t outside = h * x->stride[1] + i * x->stride[2] + d * x->stride[3];
+                int64_t inside = h * staged->head + i * staged->row + d;
+                if (use->out) store_number(data, x->dtype, outside, load_number(staged->data, job->dtype, inside));
+                else store_number(staged->data, job->dtype, inside, load_number(data, x->dtype, outside));
+            }
+}
+
+/* ---- Tasks ---------------------------------------------------------------------------------------------------- */
+
+static void *element_at(const ls_operand *x, int64_t batch, int64_t head)
+{
+    return (char *)x->data + (size_t)(batch * x->stride[0] + head * x->stride[1]) * ls_dtype_size(x->dtype);
+}
+
+static size_t staged_bytes(const attention_job *job, const attention_use *use)
+{
+    int64_t heads = use->of_keys ? 1 : job->problem.group;
+    size_t bytes = (size_t)(heads * use->operand->dim[2] * use->operand->dim[3]) * ls_dtype_size(job->dtype);
+    return (bytes + 63) & ~(size_t)63;
+}
+
+static size_t all_staged_bytes(const attention_job *job)
+{
+    size_t bytes = 64;
+    for (const attention_use *use = job->use; use < job->use + job->n_use; use++)
+        if (use->staged) bytes += staged_bytes(job, use);
+    return bytes;
+}
+
+/* Copy what is staged into the kernel's form (out false), or results back from it (out true). */
+static void move_staged(const attention_job *job, ls_attention *problem, const ls_attention_part *part, int64_t batch,
+                        int64_t query_head, bool out)
+{
+    for (const attention_use *use = job->use; use < job->use + job->n_use; use++) {
+        const ls_attention_matrix *matrix = (const void *)((const char *)problem + use->matrix);
+        if (!use->staged || use->out != out || !matrix->data) continue;
+        if (use->of_keys)
+            copy_rows(job, use, element_at(use->operand, batch, query_head * job->key_heads / job->query_heads), matrix,
+                      1, part->key_begin, part->key_end);
+        else
+            copy_rows(job, use, element_at(use->operand, batch, query_head), matrix, problem->group, part->query_begin,
+                      part->query_end);
+    }
+}
+
+static void set_addresses(const attention_job *job, ls_attention *problem, int64_t batch, int64_t query_head,
+                          char *staging)
+{
+    int64_t key_head = query_head * job->key_heads / job->query_heads;
+    for (const attention_use *use = job->use; use < job->use + job->n_use; use++) {
+        const ls_operand *x = use->operand;
+        ls_attention_matrix *matrix = (void *)((char *)problem + use->matrix);
+        if (use->staged) {
+            *matrix = (ls_attention_matrix){staging, x->dim[3], x->dim[2] * x->dim[3]};
+            staging += staged_bytes(job, use);
+        } else {
+            void *data = element_at(x, batch, use->of_keys ? key_head : query_head);
+            *matrix = (ls_attention_matrix){data, x->stride[2], x->stride[1]};
+        }
+    }
+    if (job->mask) problem->mask.data = element_at(job->mask, batch, query_head);
+    problem->first = (uint64_t)((batch * job->query_heads + query_head) * problem->queries * problem->keys);
+}
+
+/* One task on one worker; false when memory is out. */
+static bool run_task(const attention_job *job, int64_t task, ls_worker worker)
+{
+    int64_t pieces = job->query_pieces + job->key_pieces, head = task / pieces, piece = task % pieces;
+    int64_t batch = head / job->heads_per_batch, query_head = head % job->heads_per_batch * job->problem.group;
+    bool by_keys = piece >= job->query_pieces;
+
+    ls_attention problem = job->problem;
+    char *staging = ls_scratch(worker, 1, all_staged_bytes(job));
+    if (!staging) return false;
+    set_addresses(job, &problem, batch, query_head, staging);
+
+    ls_attention_part part = {0, problem.queries, 0, problem.keys};
+    if (by_keys) {
+        piece_of(problem.keys, job->key_pieces, piece - job->query_pieces, &part.key_begin, &part.key_end);
+        problem.dq.data = NULL;
+    } else if (pieces > 1) {
+        piece_of(problem.queries, job->query_pieces, piece, &part.query_begin, &part.query_end);
+        problem.dk.data = problem.dv.data = NULL;
+    }
+
+    size_t bytes =
+        job->backward ? job->kernel->backward_scratch(&problem, &part) : job->kernel->forward_scratch(&problem);
+    void *scratch = ls_scratch(worker, 0, bytes + 64);
+    if (!scratch) return false;
+    move_staged(job, &problem, &part, batch, query_head, false);
+    (job->backward ? job->kernel->backward : job->kernel->forward)(&problem, &part, scratch);
+    move_staged(job, &problem, &part, batch, query_head, true);
+    return true;
+}
+
+static void run_tasks(void *arg, ls_worker worker)
+{
+    attention_job *job = arg;
+    int64_t tasks = job->batch * job->heads_per_batch * (job->query_pieces + job->key_pieces);
+    for (int64_t task; (task = atomic_fetch_add(&job->next_task, 1)) < tasks;)
+        if (!run_task(job, task, worker)) atomic_store(&job->out_of_memory, true);
+}
+
+static ls_status run_job(attention_job *job, ls_message *why)
+{
+    ls_parallel(run_tasks, job, ls_parallel_width());
+    if (job->out_of_memory) return ls_cpu_fail(why, LS_ERR_MEMORY, "no memory left for scratch of attention");
+    return LS_OK;
+}
+
+/* ---- The operators ---------------------------------------------------------------------------------------------- */
+
+static void use_operand(attention_job *job, const ls_operand *x, size_t matrix, bool of_keys, bool out)
+{
+    if (!x) return;
+    bool vector = matrix == offsetof(ls_attention, lse); /* one number per row: no last dimension to be contiguous */
+    bool staged = !vector && (x->dtype != job->dtype || (x->stride[3] != 1 && x->dim[3] > 1));
+    job->use[job->n_use++] = (attention_use){x, matrix, of_keys, out, staged};
+}
+
+/* What forward and backward have in common. */
+static void start_job(attention_job *job, const ls_call *call, const ls_operand *q, const ls_operand *k,
+                      const ls_operand *v, const ls_operand *mask)
+{
+    const ls_attention_table *kernels = ls_attention_kernels();
+    bool bf16 = q->dtype == LS_BF16 && kernels->bf16;
+    job->kernel = q->dtype == LS_F64 ? kernels->f64 : bf16 ? kernels->bf16 : kernels->f32;
+    job->dtype = q->dtype == LS_F64 || bf16 ? q->dtype : LS_F32;
+    job->mask = mask;
+    job->batch = q->dim[0];
+    job->query_heads = q->dim[1];
+    job->key_heads = k->dim[1];
+
+    double p = call->attrs.attention.dropout;
+    job->problem = (ls_attention){
+        .queries = q->dim[2],
+        .keys = k->dim[2],
+        .depth = q->dim[3],
+        .value_depth = v->dim[3],
+        .group = 1,
+        .scale = call->attrs.attention.scale,
+        .causal = call->attrs.attention.causal,
+        .drop_below = p < 1 ? (uint32_t)ceil(p * 0x1p24) << 8 : UINT32_MAX,
+        .keep_scale = p < 1 ? 1 / (1 - p) : 0,
+        .seed = call->attrs.attention.seed,
+        .offset = call->attrs.attention.offset,
+    };
+    if (mask)
+        job->problem.mask = (ls_attention_mask){
+            .dtype = mask->dtype, .head = mask->stride[1], .row = mask->stride[2], .step = mask->stride[3]};
+    use_operand(job, q, offsetof(ls_attention, q), false, false);
+    use_operand(job, k, offsetof(ls_attention, k), true, false);
+    use_operand(job, v, offsetof(ls_attention, v), true, false);
+}
+
+/* in: q [B,H,Sq,D], k [B,Hk,Skv,D], v [B,Hk,Skv,Dv], mask? [B,H,Sq,Skv] (bool: true = attend; float: added to the scores)
+ * out: o [B,H,Sq,Dv], lse? [B,H,Sq] (f64 for f64, else f32)
+ * Hk divides H: query head h uses key head h / (H / Hk). attrs: attention. A query that sees no key gives zeros and an
+ * lse of -infinity. The score [b,h,i,j] is dropped as element [b,h,i,j] of a tensor [B,H,Sq,Skv] would be. */
+ls_status ls_cpu_attention(const ls_call *call, ls_message *why)
+{
+    attention_job job = {.backward = false};
+    const ls_operand *mask = call->n_in > 3 ? call->in[3] : NULL;
+    start_job(&job, call, call->in[0], call->in[1], call->in[2], mask);
+    use_operand(&job, call->out[0], offsetof(ls_attention, o), false, true);
+    use_operand(&job, call->n_out > 1 ? call->out[1] : NULL, offsetof(ls_attention, lse), false, true);
+    job.heads_per_batch = job.query_heads;
+    job.query_pieces = pieces_of(job.problem.queries, job.batch * job.query_heads);
+    return run_job(&job, why);
+}
+
+/* in: do [B,H,Sq,Dv], q [B,H,Sq,D], k [B,Hk,Skv,D], v [B,Hk,Skv,Dv], o [B,H,Sq,Dv], lse [B,H,Sq], mask? [B,H,Sq,Skv]
+ * out: dq? like q, dk? like k, dv? like v
+ * attrs: those of the attention call that made o and lse. */
+ls_status ls_cpu_attention_grad(const ls_call *call, ls_message *why)
+{
+    attention_job job = {.backward = true};
+    const ls_operand *mask = call->n_in > 6 ? call->in[6] : NULL;
+    start_job(&job, call, call->in[1], call->in[2], call->in[3], mask);
+    use_operand(&job, call->in[0], offsetof(ls_attention, d_o), false, false);
+    use_operand(&job, call->in[4], offsetof(ls_attention, o), false, false);
+    use_operand(&job, call->in[5], offsetof(ls_attention, lse), false, false);
+    use_operand(&job, call->out[0], offsetof(ls_attention, dq), false, true);
+    use_operand(&job, call->n_out > 1 ? call->out[1] : NULL, offsetof(ls_attention, dk), true, true);
+    use_operand(&job, call->n_out > 2 ? call->out[2] : NULL, offsetof(ls_attention, dv), true, true);
+
+    bool dq = call->out[0], dkv = (call->n_out > 1 && call->out[1]) || (call->n_out > 2 && call->out[2]);
+    job.problem.group = job.key_heads ? job.query_heads / job.key_heads : 1;
+    job.heads_per_batch = job.key_heads;
+    int64_t heads = job.batch * job.key_heads;
+    job.query_pieces = dq ? pieces_of(job.problem.queries, heads) : 0;
+    job.key_pieces = dkv ? pieces_of(job.problem.keys, heads) : 0;
+    if (job.query_pieces == 1 && job.key_pieces == 1) job.key_pieces = 0; /* one pass does both */
+    return run_job(&job, why);
+}

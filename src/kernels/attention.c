@@ -1,0 +1,49 @@
+/* attention.c - the attention kernels of this CPU, and what all of them share. */
+#include "kernels/attention.h"
+
+#include "base/half.h"
+#include "kernels/kernels.h"
+
+#include <math.h>
+#include <string.h>
+
+/* n numbers, `step` apart, through a conversion: the loop of one number type. */
+#define READ_MASK(type, convert)                                                                                       \
+    do {                                                                                                               \
+        const type *from = (const type *)mask->data + at;                                                              \
+        for (int64_t j = 0; j < count; j++) {                                                                          \
+            type x = from[j * mask->step];                                                                             \
+            bias[j] = convert;                                                                                         \
+        }                                                                                                              \
+    } while (0)
+
+#define DEFINE_BIAS(name, real)                                                                                        \
+    void name(const ls_attention *problem, int64_t head, int64_t query, int64_t begin, int64_t count, real *bias)      \
+    {                                                                                                                  \
+        const ls_attention_mask *mask = &problem->mask;                                                                \
+        int64_t at = head * mask->head + query * mask->row + begin * mask->step;                                       \
+        if (!mask->data) memset(bias, 0, (size_t)count * sizeof *bias);                                                \
+        else if (mask->dtype == LS_BOOL) READ_MASK(uint8_t, x ? 0 : -(real)INFINITY);                                  \
+        else if (mask->dtype == LS_F16) READ_MASK(ls_f16, (real)ls_f16_to_f32(x));                                     \
+        else if (mask->dtype == LS_BF16) READ_MASK(ls_bf16, (real)ls_bf16_to_f32(x));                                  \
+        else if (mask->dtype == LS_F32) READ_MASK(float, (real)x);                                                     \
+        else READ_MASK(double, (real)x);                                                                               \
+        int64_t seen = query + 1 - begin;                                                                              \
+        if (problem->causal)                                                                                           \
+            for (int64_t j = seen > 0 ? seen : 0; j < count; j++) bias[j] = -(real)INFINITY;                           \
+    }
+
+DEFINE_BIAS(ls_attention_bias, float)
+DEFINE_BIAS(ls_attention_bias_f64, double)
+
+static ls_attention_table tables[LS_ISA_COUNT];
+static ls_family family = {.bytes = sizeof *tables,
+                           .tables = tables,
+                           .offers = {
+                               [LS_ISA_REF] = &ls_attention_ref,
+                           }};
+
+const ls_attention_table *ls_attention_kernels(void)
+{
+    return ls_family_table(&family);
+}

@@ -1,0 +1,94 @@
+/* attention.h - softmax(q k^T scale + mask), dropout, times v; and its gradients; one head at a time.
+ *
+ * A kernel works on the matrices of one head (forward) or of the query heads that share one key head (backward) and
+ * never keeps more than a cache-sized piece of the scores. Results do not depend on how callers cut the work: every
+ * number is summed in the same order whatever range of queries or keys it is asked for. */
+#ifndef LOCKSTEP_KERNELS_ATTENTION_H
+#define LOCKSTEP_KERNELS_ATTENTION_H
+
+#include "base/rng.h"
+
+#include <lockstep/base.h>
+
+/* A matrix of contiguous rows, `row` elements apart, once per head of a group, `head` elements apart. */
+typedef struct ls_attention_matrix {
+    void *data; /* NULL: not given, or not wanted */
+    int64_t row, head;
+} ls_attention_matrix;
+
+/* What is added to the scores: [queries, keys] per head, any strides (0 repeats). Bool: true lets a query see a key. */
+typedef struct ls_attention_mask {
+    const void *data; /* NULL: none */
+    ls_dtype dtype;   /* LS_BOOL or any floating type */
+    int64_t head, row, step;
+} ls_attention_mask;
+
+/* One problem. Matrices hold the kernel's number type; lse holds f64 for f64, else f32. */
+typedef struct ls_attention {
+    int64_t queries, keys, depth, value_depth;
+    int64_t group; /* heads of q that share k and v; 1 in forward */
+    double scale;
+    bool causal; /* query i sees keys j <= i */
+    ls_attention_mask mask;
+
+    /* Score [i, j] of the first head is element `first` + i * keys + j of the tensor that dropout draws at `offset`; the
+     * next head of the group follows queries * keys elements later. */
+    uint32_t drop_below; /* an element whose random bits are below is dropped; 0: no dropout */
+    double keep_scale;   /* 1 / (1 - p) */
+    uint64_t seed, offset, first;
+
+    ls_attention_matrix q, k, v; /* [queries, depth], [keys, depth], [keys, value_depth] */
+    ls_attention_matrix o;       /* [queries, value_depth] */
+    ls_attention_matrix lse;     /* log of the sum of exponentials of each query's scores; row 1 apart is contiguous */
+
+    ls_attention_matrix d_o;        /* like o */
+    ls_attention_matrix dq, dk, dv; /* like q, k, v */
+} ls_attention;
+
+/* Which part of a problem to do. */
+typedef struct ls_attention_part {
+    int64_t query_begin, query_end, key_begin, key_end;
+} ls_attention_part;
+
+typedef struct ls_attention_kernel {
+    /* Bytes of scratch memory that one call needs. */
+    size_t (*forward_scratch)(const ls_attention *problem);
+    size_t (*backward_scratch)(const ls_attention *problem, const ls_attention_part *part);
+    /* Write o and (unless NULL) lse of the queries of the part; its keys are all of them. */
+    void (*forward)(const ls_attention *problem, const ls_attention_part *part, void *scratch);
+    /* Write dq of the part's queries, which asks for a part with all keys, and dk and dv of the part's keys, which asks
+     * for all queries. */
+    void (*backward)(const ls_attention *problem, const ls_attention_part *part, void *scratch);
+} ls_attention_kernel;
+
+typedef struct ls_attention_table {
+    const ls_attention_kernel *f32, *f64;
+    const ls_attention_kernel *bf16; /* NULL: widen to f32 */
+} ls_attention_table;
+
+/* What each ISA offers; a NULL entry keeps the lower one. */
+extern const ls_attention_table ls_attention_ref;
+
+/* The table of this CPU. */
+const ls_attention_table *ls_attention_kernels(void);
+
+/* bias[j] = what is added to the score of query i and key begin + j, for j in [0, count): the mask's number, or -infinity
+ * where mask or causality hide the key. */
+void ls_attention_bias(const ls_attention *problem, int64_t head, int64_t query, int64_t begin, int64_t count,
+                       float *bias);
+void ls_attention_bias_f64(const ls_attention *problem, int64_t head, int64_t query, int64_t begin, int64_t count,
+                           double *bias);
+
+/* Index of a score among all that dropout draws for. */
+static inline uint64_t ls_attention_element(const ls_attention *problem, int64_t head, int64_t query, int64_t key)
+{
+    return problem->first + (uint64_t)((head * problem->queries + query) * problem->keys + key);
+}
+
+/* Does dropout keep this element? */
+static inline bool ls_attention_keeps(const ls_attention *problem, uint64_t element)
+{
+    return ls_philox(problem->seed, problem->offset + element / 4).lane[element % 4] >= problem->drop_below;
+}
+
+#endif

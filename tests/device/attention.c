@@ -1,0 +1,474 @@
+/* attention.c - attention and its gradient against the definition in double, finite differences and PyTorch's numbers. */
+#include "device/cpu/cpu.h"
+
+#include "base/half.h"
+#include "base/parallel.h"
+#include "base/rng.h"
+#include "check.h"
+#include "kernels/kernels.h"
+
+#include <stdlib.h>
+
+typedef enum mask_kind { NO_MASK, BOOL_KEYS, BOOL_FULL, BOOL_HIDES_ROW, FLOAT_KEYS, FLOAT_PER_HEAD } mask_kind;
+
+typedef struct setup {
+    int64_t batch, heads, key_heads, queries, keys, depth, value_depth;
+    ls_dtype dtype;
+    mask_kind mask;
+    bool causal;
+    double dropout;
+    bool by_steps; /* last dimensions are not contiguous */
+} setup;
+
+enum { Q, K, V, O, LSE, MASK, D_O, DQ, DK, DV, TENSORS };
+
+typedef struct tensors {
+    ls_operand x[TENSORS];
+    size_t numbers[TENSORS]; /* in the memory of each */
+} tensors;
+
+/* ---- Tensors ---------------------------------------------------------------------------------------------------- */
+
+static double get(const ls_operand *x, int64_t a, int64_t b, int64_t c, int64_t d)
+{
+    int64_t i = a * x->stride[0] + b * x->stride[1] + c * x->stride[2] + d * x->stride[3];
+    switch (x->dtype) {
+    case LS_BOOL: return ((const uint8_t *)x->data)[i];
+    case LS_F16: return (double)ls_f16_to_f32(((const ls_f16 *)x->data)[i]);
+    case LS_BF16: return (double)ls_bf16_to_f32(((const ls_bf16 *)x->data)[i]);
+    case LS_F32: return (double)((const float *)x->data)[i];
+    default: return ((const double *)x->data)[i];
+    }
+}
+
+static void set_flat(const ls_operand *x, size_t i, double value)
+{
+    switch (x->dtype) {
+    case LS_BOOL: ((uint8_t *)x->data)[i] = value != 0; break;
+    case LS_F16: ((ls_f16 *)x->data)[i] = ls_f16_from_f32((float)value); break;
+    case LS_BF16: ((ls_bf16 *)x->data)[i] = ls_bf16_from_f32((float)value); break;
+    case LS_F32: ((float *)x->data)[i] = (float)value; break;
+    default: ((double *)x->data)[i] = value; break;
+    }
+}
+
+/* Memory is [batch][row][head][column], as a projection leaves it; logical order is [batch, head, row, column]. */
+static void make(tensors *t, int which, ls_dtype dtype, int64_t batch, int64_t heads, int64_t rows, int64_t columns,
+                 int64_t step)
+{
+    ls_operand *x = &t->x[which];
+    *x = (ls_operand){.dtype = dtype, .ndim = which == LSE ? 3 : 4, .dim = {batch, heads, rows, columns}};
+    int64_t width = columns * step;
+    x->stride[3] = step;
+    x->stride[1] = width;
+    x->stride[2] = heads * width;
+    x->stride[0] = rows * heads * width;
+    t->numbers[which] = (size_t)(batch * heads * rows * width);
+    x->data = malloc(t->numbers[which] * ls_dtype_size(dtype) + 1);
+    for (size_t i = 0; i < t->numbers[which]; i++) {
+        double u = (double)ls_uniform_from_bits(ls_philox((uint64_t)which + 7, i).lane[0]);
+        set_flat(x, i, dtype == LS_BOOL ? u < 0.7 : 2 * u - 1);
+    }
+}
+
+/* The mask as an expanded view [batch, heads, queries, keys]. */
+static void make_mask(tensors *t, const setup *s)
+{
+    ls_operand *x = &t->x[MASK];
+    ls_dtype number = s->dtype == LS_F64 ? LS_F64 : LS_F32;
+    switch (s->mask) {
+    case NO_MASK: return;
+    case BOOL_KEYS: make(t, MASK, LS_BOOL, s->batch, 1, 1, s->keys, 1); break;
+    case BOOL_FULL:
+    case BOOL_HIDES_ROW: make(t, MASK, LS_BOOL, s->batch, s->heads, s->queries, s->keys, 1); break;
+    case FLOAT_KEYS: make(t, MASK, s->dtype, s->batch, 1, 1, s->keys, 1); break;
+    case FLOAT_PER_HEAD: make(t, MASK, number, 1, s->heads, s->queries, s->keys, 2); break;
+    }
+    if (s->mask == BOOL_HIDES_ROW)
+        for (int64_t j = 0; j < s->keys; j++)
+            set_flat(x, (size_t)(s->queries / 2 * x->stride[2] + j * x->stride[3]), 0);
+    int64_t whole[] = {s->batch, s->heads, s->queries, s->keys};
+    for (int d = 0; d < 4; d++) {
+        if (x->dim[d] == 1) x->stride[d] = 0;
+        x->dim[d] = whole[d];
+    }
+}
+
+static void make_all(tensors *t, const setup *s)
+{
+    memset(t, 0, sizeof *t);
+    int64_t step = s->by_steps ? 3 : 1;
+    ls_dtype sums = s->dtype == LS_F64 ? LS_F64 : LS_F32;
+    make(t, Q, s->dtype, s->batch, s->heads, s->queries, s->depth, step);
+    make(t, K, s->dtype, s->batch, s->key_heads, s->keys, s->depth, step);
+    make(t, V, s->dtype, s->batch, s->key_heads, s->keys, s->value_depth, step);
+    make(t, O, s->dtype, s->batch, s->heads, s->queries, s->value_depth, step);
+    make(t, LSE, sums, s->batch, s->heads, s->queries, 1, 1);
+    make(t, D_O, s->dtype, s->batch, s->heads, s->queries, s->value_depth, 1);
+    make(t, DQ, s->dtype, s->batch, s->heads, s->queries, s->depth, 1);
+    make(t, DK, s->dtype, s->batch, s->key_heads, s->keys, s->depth, step);
+    make(t, DV, s->dtype, s->batch, s->key_heads, s->keys, s->value_depth, 1);
+    make_mask(t, s);
+}
+
+static void drop_all(tensors *t)
+{
+    for (int i = 0; i < TENSORS; i++) free(t->x[i].data);
+}
+
+/* ---- The operators ------------------------------------------------------------------------------------------------ */
+
+static double scale = 0.3;
+static const uint64_t seed = 0x1234567812345678u, offset = 11;
+
+static ls_attrs attrs_of(const setup *s)
+{
+    return (ls_attrs){.attention = {scale, s->dropout, seed, offset, s->causal}};
+}
+
+static const ls_operand *mask_of(const tensors *t, const setup *s)
+{
+    return s->mask == NO_MASK ? NULL : &t->x[MASK];
+}
+
+static void forward(const tensors *t, const setup *s)
+{
+    ls_call call = {.op = LS_OP_attention,
+                    .n_in = 4,
+                    .n_out = 2,
+                    .in = {&t->x[Q], &t->x[K], &t->x[V], mask_of(t, s)},
+                    .out = {&t->x[O], &t->x[LSE]},
+                    .attrs = attrs_of(s)};
+    CHECK(ls_cpu_attention(&call, NULL) == LS_OK);
+}
+
+static void backward(const tensors *t, const setup *s, bool dq, bool dk, bool dv)
+{
+    ls_call call = {.op = LS_OP_attention_grad,
+                    .n_in = 7,
+                    .n_out = 3,
+                    .in = {&t->x[D_O], &t->x[Q], &t->x[K], &t->x[V], &t->x[O], &t->x[LSE], mask_of(t, s)},
+                    .out = {dq ? &t->x[DQ] : NULL, dk ? &t->x[DK] : NULL, dv ? &t->x[DV] : NULL},
+                    .attrs = attrs_of(s)};
+    CHECK(ls_cpu_attention_grad(&call, NULL) == LS_OK);
+}
+
+/* ---- The definition ----------------------------------------------------------------------------------------------- */
+
+typedef struct truth {
+    double *o, *lse, *dq, *dk, *dv; /* [batch][head][row][column] */
+} truth;
+
+static double *numbers(int64_t n)
+{
+    return calloc((size_t)n + 1, sizeof(double));
+}
+
+static double factor_of(const setup *s, int64_t b, int64_t h, int64_t i, int64_t j)
+{
+    uint64_t e = (uint64_t)(((b * s->heads + h) * s->queries + i) * s->keys + j);
+    double u = (double)ls_uniform_from_bits(ls_philox(seed, offset + e / 4).lane[e % 4]);
+    return u >= s->dropout ? 1 / (1 - s->dropout) : 0;
+}
+
+/* weights[j] of one query; returns its lse. */
+static double weights_of(const tensors *t, const setup *s, int64_t b, int64_t h, int64_t i, double *weight)
+{
+    int64_t hk = h / (s->heads / s->key_heads);
+    double sum = 0;
+    for (int64_t j = 0; j < s->keys; j++) {
+        double score = 0;
+        for (int64_t d = 0; d < s->depth; d++) score += get(&t->x[Q], b, h, i, d) * get(&t->x[K], b, hk, j, d);
+        score *= scale;
+        if (s->mask != NO_MASK) {
+            double m = get(&t->x[MASK], b, h, i, j);
+            score += t->x[MASK].dtype != LS_BOOL ? m : m != 0 ? 0 : -INFINITY;
+        }
+        if (s->causal && j > i) score = -INFINITY;
+        sum += weight[j] = exp(score);
+    }
+    for (int64_t j = 0; j < s->keys; j++) weight[j] = sum > 0 ? weight[j] / sum : 0;
+    return log(sum);
+}
+
+static truth truth_of(const tensors *t, const setup *s)
+{
+    int64_t D = s->depth, Dv = s->value_depth, rows = s->batch * s->heads * s->queries;
+    int64_t key_rows = s->batch * s->key_heads * s->keys;
+    truth r = {numbers(rows * Dv), numbers(rows), numbers(rows * D), numbers(key_rows * D), numbers(key_rows * Dv)};
+    double *weight = numbers(s->keys), *dw = numbers(s->keys);
+    for (int64_t row = 0; row < rows; row++) {
+        int64_t b = row / (s->heads * s->queries), h = row / s->queries % s->heads, i = row % s->queries;
+        int64_t hk = h / (s->heads / s->key_heads), first_key = (b * s->key_heads + hk) * s->keys;
+        r.lse[row] = weights_of(t, s, b, h, i, weight);
+        double mean = 0;
+        for (int64_t j = 0; j < s->keys; j++) {
+            double factor = factor_of(s, b, h, i, j);
+            dw[j] = 0;
+            for (int64_t d = 0; d < Dv; d++) {
+                double v = get(&t->x[V], b, hk, j, d), d_o = get(&t->x[D_O], b, h, i, d);
+                r.o[row * Dv + d] += weight[j] * factor * v;
+                r.dv[(first_key + j) * Dv + d] += weight[j] * factor * d_o;
+                dw[j] += factor * d_o * v;
+            }
+            mean += weight[j] * dw[j];
+        }
+        for (int64_t j = 0; j < s->keys; j++)
+            for (int64_t d = 0; d < D; d++) {
+                double ds = weight[j] * (dw[j] - mean) * scale;
+                r.dq[row * D + d] += ds * get(&t->x[K], b, hk, j, d);
+                r.dk[(first_key + j) * D + d] += ds * get(&t->x[Q], b, h, i, d);
+            }
+    }
+    free(weight);
+    free(dw);
+    return r;
+}
+
+static void drop_truth(truth *r)
+{
+    free(r->o);
+    free(r->lse);
+    free(r->dq);
+    free(r->dk);
+    free(r->dv);
+}
+
+/* The largest error must stay below `tolerance` times the largest number; NaN and infinities must agree. */
+static void compare(const char *name, const ls_operand *x, const double *want, double tolerance, const setup *s)
+{
+    int64_t n = 0, columns = x->ndim == 4 ? x->dim[3] : 1;
+    double worst = 0, largest = 1e-3;
+    bool wild = false;
+    for (int64_t a = 0; a < x->dim[0]; a++)
+        for (int64_t b = 0; b < x->dim[1]; b++)
+            for (int64_t c = 0; c < x->dim[2]; c++)
+                for (int64_t d = 0; d < columns; d++, n++) {
+                    double got = get(x, a, b, c, d);
+                    if (got == want[n]) continue;
+                    if (!isfinite(got) || !isfinite(want[n])) wild = true;
+                    worst = fmax(worst, fabs(got - want[n]));
+                    largest = fmax(largest, fabs(want[n]));
+                }
+    CHECK_MSG(!wild && worst <= tolerance * largest,
+              "%s (%s, isa %s, B%d H%d/%d S%dx%d D%d/%d mask %d causal %d dropout %g): error %.3g of %.3g%s", name,
+              ls_dtype_name(x->dtype), ls_isa_name(ls_isa_in_use()), (int)s->batch, (int)s->heads, (int)s->key_heads,
+              (int)s->queries, (int)s->keys, (int)s->depth, (int)s->value_depth, (int)s->mask, s->causal, s->dropout,
+              worst, largest, wild ? ", not finite" : "");
+}
+
+static double tolerance_of(ls_dtype dtype)
+{
+    return dtype == LS_F64 ? 1e-12 : dtype == LS_F32 ? 4e-6 : dtype == LS_F16 ? 2e-3 : 1.5e-2;
+}
+
+static void check_setup(setup s)
+{
+    static const ls_dtype dtypes[] = {LS_F64, LS_F32, LS_BF16, LS_F16};
+    for (int d = 0; d < 4; d++) {
+        s.dtype = dtypes[d];
+        tensors t;
+        make_all(&t, &s);
+        truth r = truth_of(&t, &s);
+        double tolerance = tolerance_of(s.dtype);
+        forward(&t, &s);
+        compare("o", &t.x[O], r.o, tolerance, &s);
+        compare("lse", &t.x[LSE], r.lse, s.dtype == LS_F64 ? tolerance : 4e-6, &s);
+        backward(&t, &s, true, true, true);
+        compare("dq", &t.x[DQ], r.dq, tolerance, &s);
+        compare("dk", &t.x[DK], r.dk, tolerance, &s);
+        compare("dv", &t.x[DV], r.dv, tolerance, &s);
+        drop_truth(&r);
+        drop_all(&t);
+    }
+}
+
+static void on_every_isa(setup s)
+{
+    for (int isa = LS_ISA_COUNT - 1; isa >= 0; isa--)
+        if (ls_isa_usable((ls_isa)isa)) {
+            ls_isa_cap((ls_isa)isa);
+            check_setup(s);
+        }
+    ls_isa_cap(LS_ISA_COUNT - 1);
+}
+
+/* ---- Tests -------------------------------------------------------------------------------------------------------- */
+
+static void equals_its_definition(void)
+{
+    on_every_isa((setup){2, 3, 3, 24, 24, 64, 64, .mask = NO_MASK});
+    on_every_isa((setup){1, 2, 2, 100, 100, 32, 32, .mask = NO_MASK});
+    on_every_isa((setup){1, 1, 1, 1, 1, 1, 1, .mask = NO_MASK});
+    on_every_isa((setup){1, 2, 2, 13, 29, 7, 5, .mask = NO_MASK});
+    on_every_isa((setup){2, 1, 1, 37, 4, 64, 72, .mask = NO_MASK});
+    on_every_isa((setup){1, 2, 2, 3, 130, 20, 12, .by_steps = true});
+}
+
+static void long_rows_are_cut_into_blocks(void)
+{
+    on_every_isa((setup){1, 1, 1, 7, 1100, 8, 8, .mask = NO_MASK});
+    on_every_isa((setup){1, 1, 1, 420, 210, 8, 16, .causal = true, .dropout = 0.2});
+    on_every_isa((setup){1, 1, 1, 5, 2051, 8, 8, .mask = BOOL_FULL});
+}
+
+static void heads_share_keys(void)
+{
+    on_every_isa((setup){2, 6, 2, 30, 26, 16, 24, .mask = NO_MASK});
+    on_every_isa((setup){1, 4, 1, 26, 33, 16, 16, .mask = FLOAT_PER_HEAD, .dropout = 0.3});
+}
+
+static void masks_hide_keys(void)
+{
+    for (mask_kind mask = BOOL_KEYS; mask <= FLOAT_PER_HEAD; mask++) {
+        on_every_isa((setup){2, 2, 2, 28, 36, 16, 16, .mask = mask});
+        on_every_isa((setup){2, 2, 1, 15, 23, 9, 16, .mask = mask, .causal = true, .dropout = 0.1});
+    }
+}
+
+static void causal_queries_see_the_past(void)
+{
+    on_every_isa((setup){1, 2, 2, 50, 50, 16, 16, .causal = true});
+    on_every_isa((setup){1, 2, 2, 50, 20, 16, 16, .causal = true});
+    on_every_isa((setup){1, 2, 2, 20, 50, 16, 16, .causal = true});
+}
+
+static void dropout_draws_by_element(void)
+{
+    on_every_isa((setup){2, 2, 2, 40, 48, 32, 32, .dropout = 0.1});
+    on_every_isa((setup){2, 2, 2, 17, 22, 8, 8, .dropout = 0.5});
+    on_every_isa((setup){1, 3, 3, 9, 21, 8, 8, .dropout = 0.5});
+}
+
+static void empty_tensors_are_fine(void)
+{
+    check_setup((setup){0, 2, 2, 4, 4, 8, 8, .mask = NO_MASK});
+    check_setup((setup){2, 2, 2, 0, 4, 8, 8, .mask = NO_MASK});
+    check_setup((setup){2, 2, 2, 4, 0, 8, 8, .mask = NO_MASK});
+    check_setup((setup){2, 2, 2, 4, 4, 8, 0, .mask = NO_MASK});
+}
+
+/* Each gradient alone and on any number of threads is the same to the last bit. */
+static void cutting_changes_nothing(void)
+{
+    static const ls_dtype dtypes[] = {LS_F64, LS_F32, LS_BF16};
+    for (int d = 0; d < 3; d++) {
+        setup s = {1, 1, 1, 250, 330, 16, 16, dtypes[d], BOOL_KEYS, false, 0.1, false};
+        tensors whole, cut;
+        make_all(&whole, &s);
+        make_all(&cut, &s);
+        ls_parallel_set_width(1);
+        forward(&whole, &s);
+        backward(&whole, &s, true, true, true);
+        ls_parallel_set_width(2);
+        forward(&cut, &s);
+        backward(&cut, &s, true, false, false);
+        backward(&cut, &s, false, true, false);
+        backward(&cut, &s, false, false, true);
+        ls_parallel_set_width(0);
+        static const int results[] = {O, LSE, DQ, DK, DV};
+        for (int i = 0; i < 5; i++) {
+            const ls_operand *a = &whole.x[results[i]], *b = &cut.x[results[i]];
+            CHECK(memcmp(a->data, b->data, whole.numbers[results[i]] * ls_dtype_size(a->dtype)) == 0);
+        }
+        drop_all(&whole);
+        drop_all(&cut);
+    }
+}
+
+static double loss_of(tensors *t, const setup *s)
+{
+    forward(t, s);
+    double loss = 0;
+    for (size_t i = 0; i < t->numbers[O]; i++) loss += ((double *)t->x[O].data)[i] * ((double *)t->x[D_O].data)[i];
+    return loss;
+}
+
+static void gradient_is_the_slope(void)
+{
+    setup s = {1, 4, 2, 6, 9, 5, 3, LS_F64, FLOAT_PER_HEAD, true, 0.2, false};
+    tensors t;
+    make_all(&t, &s);
+    forward(&t, &s);
+    backward(&t, &s, true, true, true);
+    static const int pairs[][2] = {{Q, DQ}, {K, DK}, {V, DV}};
+    for (int p = 0; p < 3; p++)
+        for (size_t i = 0; i < t.numbers[pairs[p][0]]; i++) {
+            double *x = (double *)t.x[pairs[p][0]].data + i, kept = *x;
+            *x = kept + 1e-5;
+            double above = loss_of(&t, &s);
+            *x = kept - 1e-5;
+            double below = loss_of(&t, &s);
+            *x = kept;
+            CHECK_NEAR(((double *)t.x[pairs[p][1]].data)[i], (above - below) / 2e-5, 1e-8);
+        }
+    drop_all(&t);
+}
+
+/* x[i] = 2 sin(0.7 i + phase), in logical order (memory is [batch][row][head][column]). */
+static void fill_wave(const ls_operand *x, double phase)
+{
+    int64_t heads = x->dim[1], rows = x->dim[2], columns = x->dim[3];
+    for (int64_t i = 0; i < x->dim[0] * heads * rows * columns; i++) {
+        int64_t d = i % columns, r = i / columns % rows, h = i / columns / rows % heads, b = i / columns / rows / heads;
+        size_t at = (size_t)(b * x->stride[0] + h * x->stride[1] + r * x->stride[2] + d);
+        set_flat(x, at, 2 * sin(0.7 * (double)i + phase));
+    }
+}
+
+/* scaled_dot_product_attention of PyTorch 2 in f64: of o, dq, dk, dv the element 5 and the sum of x[i] cos(i). */
+static void equals_pytorch(void)
+{
+    static const double want[3][4][2] = {{{-1.111564456778, -0.340264539047},
+                                          {-0.883301947402, -4.727617687298},
+                                          {-0.233448543909, 1.396110156986},
+                                          {-1.213588448744, 12.419706902370}},
+                                         {{-1.634254710902, -5.815529295137},
+                                          {-0.016571622338, 2.261989486841},
+                                          {0.161531288503, 4.221759095866},
+                                          {-2.108376260150, 9.676852318024}},
+                                         {{-1.437855506251, 2.963962540670},
+                                          {-0.850542810092, -5.450457148093},
+                                          {0.036192009712, 3.448641833329},
+                                          {-1.949625647987, 10.559585755093}}};
+    double usual = scale;
+    scale = 0.5; /* 1 / sqrt(4) */
+    for (int way = 0; way < 3; way++) {
+        setup s = {2, 2, 2, 5, 7, 4, 4, .dtype = LS_F64, .mask = way == 2 ? BOOL_KEYS : NO_MASK, .causal = way == 1};
+        tensors t;
+        make_all(&t, &s);
+        static const int inputs[] = {Q, K, V, D_O}, outputs[] = {O, DQ, DK, DV};
+        for (int i = 0; i < 4; i++) fill_wave(&t.x[inputs[i]], 0.3 * i);
+        if (way == 2)
+            for (size_t i = 0; i < 14; i++) set_flat(&t.x[MASK], i, i % 5 != 3);
+        forward(&t, &s);
+        backward(&t, &s, true, true, true);
+        for (int i = 0; i < 4; i++) {
+            const ls_operand *x = &t.x[outputs[i]];
+            double sum = 0, n = 0;
+            for (int64_t row = 0; row < x->dim[0] * x->dim[1] * x->dim[2]; row++)
+                for (int64_t d = 0; d < 4; d++, n++)
+                    sum += cos(n) * get(x, row / x->dim[2] / 2, row / x->dim[2] % 2, row % x->dim[2], d);
+            CHECK_NEAR(get(x, 0, 0, 1, 1), want[way][i][0], 1e-11);
+            CHECK_NEAR(sum, want[way][i][1], 1e-11);
+        }
+        drop_all(&t);
+    }
+    scale = usual;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc > 1) check_filter = argv[1];
+    CHECK_RUN(equals_its_definition);
+    CHECK_RUN(long_rows_are_cut_into_blocks);
+    CHECK_RUN(heads_share_keys);
+    CHECK_RUN(masks_hide_keys);
+    CHECK_RUN(causal_queries_see_the_past);
+    CHECK_RUN(dropout_draws_by_element);
+    CHECK_RUN(empty_tensors_are_fine);
+    CHECK_RUN(cutting_changes_nothing);
+    CHECK_RUN(gradient_is_the_slope);
+    CHECK_RUN(equals_pytorch);
+    return check_done();
+}
