@@ -1,0 +1,119 @@
+/* simd.h - AVX-512 (F, BW, DQ, VL) instructions behind the vocabulary of kernels/simd.h. Included by it only. */
+#ifndef LOCKSTEP_KERNELS_AVX512_SIMD_H
+#define LOCKSTEP_KERNELS_AVX512_SIMD_H
+
+#include <immintrin.h>
+
+LS_SIMD ls_vf ls_vf_fma(ls_vf a, ls_vf b, ls_vf c)
+{
+    return (ls_vf)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
+}
+
+LS_SIMD ls_vf ls_vf_max(ls_vf a, ls_vf b)
+{
+    return (ls_vf)_mm512_max_ps((__m512)a, (__m512)b);
+}
+
+LS_SIMD ls_vf ls_vf_min(ls_vf a, ls_vf b)
+{
+    return (ls_vf)_mm512_min_ps((__m512)a, (__m512)b);
+}
+
+LS_SIMD ls_vf ls_vf_sqrt(ls_vf x)
+{
+    return (ls_vf)_mm512_sqrt_ps((__m512)x);
+}
+
+LS_SIMD ls_vf ls_vf_round(ls_vf x)
+{
+    return (ls_vf)_mm512_roundscale_ps((__m512)x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+}
+
+LS_SIMD ls_vf ls_vf_floor(ls_vf x)
+{
+    return (ls_vf)_mm512_roundscale_ps((__m512)x, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);
+}
+
+LS_SIMD ls_vf ls_vf_ceil(ls_vf x)
+{
+    return (ls_vf)_mm512_roundscale_ps((__m512)x, _MM_FROUND_TO_POS_INF | _MM_FROUND_NO_EXC);
+}
+
+LS_SIMD ls_vi ls_vf_to_vi(ls_vf x)
+{
+    return (ls_vi)_mm512_cvtps_epi32((__m512)x);
+}
+
+LS_SIMD ls_vf ls_vf_select(ls_vi mask, ls_vf a, ls_vf b)
+{
+    return (ls_vf)_mm512_mask_blend_ps(_mm512_movepi32_mask((__m512i)mask), (__m512)b, (__m512)a);
+}
+
+LS_SIMD float ls_vf_sum(ls_vf x)
+{
+    return _mm512_reduce_add_ps((__m512)x);
+}
+
+LS_SIMD float ls_vf_hmax(ls_vf x)
+{
+    return _mm512_reduce_max_ps((__m512)x);
+}
+
+LS_SIMD ls_vf ls_vf_load_f16(const uint16_t *p)
+{
+    return (ls_vf)_mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p));
+}
+
+LS_SIMD void ls_vf_store_f16(uint16_t *p, ls_vf x)
+{
+    _mm256_storeu_si256((__m256i *)p, _mm512_cvtps_ph((__m512)x, _MM_FROUND_TO_NEAREST_INT));
+}
+
+LS_SIMD ls_vf ls_vf_load_bf16(const uint16_t *p)
+{
+    return (ls_vf)_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)p)), 16);
+}
+
+/* Not VCVTNEPS2BF16: that flushes subnormal numbers to zero. */
+LS_SIMD void ls_vf_store_bf16(uint16_t *p, ls_vf x)
+{
+    _mm256_storeu_si256((__m256i *)p, _mm512_cvtepi32_epi16((__m512i)ls_vf_bf16_bits(x)));
+}
+
+LS_SIMD ls_vu ls_vu_mul_wide(ls_vu a, ls_vu b, ls_vu *high)
+{
+    __m512i x = (__m512i)a, y = (__m512i)b;
+    __m512i even = _mm512_mul_epu32(x, y);
+    __m512i odd = _mm512_mul_epu32(_mm512_srli_epi64(x, 32), _mm512_srli_epi64(y, 32));
+    *high = (ls_vu)_mm512_mask_blend_epi32(0xaaaa, _mm512_srli_epi64(even, 32), odd);
+    return (ls_vu)_mm512_mask_blend_epi32(0xaaaa, even, _mm512_slli_epi64(odd, 32));
+}
+
+LS_SIMD void ls_vu_interleave4(ls_vu v[4])
+{
+    __m512i ab0 = _mm512_unpacklo_epi32((__m512i)v[0], (__m512i)v[1]);
+    __m512i ab1 = _mm512_unpackhi_epi32((__m512i)v[0], (__m512i)v[1]);
+    __m512i cd0 = _mm512_unpacklo_epi32((__m512i)v[2], (__m512i)v[3]);
+    __m512i cd1 = _mm512_unpackhi_epi32((__m512i)v[2], (__m512i)v[3]);
+    /* rows 0 4 8 12, then 1 5 9 13, ...: a 4 x 4 transpose of 128-bit lanes is left */
+    __m512i r0 = _mm512_unpacklo_epi64(ab0, cd0), r1 = _mm512_unpackhi_epi64(ab0, cd0);
+    __m512i r2 = _mm512_unpacklo_epi64(ab1, cd1), r3 = _mm512_unpackhi_epi64(ab1, cd1);
+    __m512i low01 = _mm512_shuffle_i32x4(r0, r1, 0x44), high01 = _mm512_shuffle_i32x4(r0, r1, 0xee);
+    __m512i low23 = _mm512_shuffle_i32x4(r2, r3, 0x44), high23 = _mm512_shuffle_i32x4(r2, r3, 0xee);
+    v[0] = (ls_vu)_mm512_shuffle_i32x4(low01, low23, 0x88);
+    v[1] = (ls_vu)_mm512_shuffle_i32x4(low01, low23, 0xdd);
+    v[2] = (ls_vu)_mm512_shuffle_i32x4(high01, high23, 0x88);
+    v[3] = (ls_vu)_mm512_shuffle_i32x4(high01, high23, 0xdd);
+}
+
+LS_SIMD ls_vd ls_vd_fma(ls_vd a, ls_vd b, ls_vd c)
+{
+    return (ls_vd)_mm512_fmadd_pd((__m512d)a, (__m512d)b, (__m512d)c);
+}
+
+LS_SIMD ls_vd ls_vd_sqrt(ls_vd x)
+{
+    return (ls_vd)_mm512_sqrt_pd((__m512d)x);
+}
+
+#endif

@@ -1,0 +1,115 @@
+/* simd.h - NEON instructions behind the vocabulary of kernels/simd.h. Included by it only. */
+#ifndef LOCKSTEP_KERNELS_NEON_SIMD_H
+#define LOCKSTEP_KERNELS_NEON_SIMD_H
+
+#include <arm_neon.h>
+
+LS_SIMD ls_vf ls_vf_fma(ls_vf a, ls_vf b, ls_vf c)
+{
+    return (ls_vf)vfmaq_f32((float32x4_t)c, (float32x4_t)a, (float32x4_t)b);
+}
+
+LS_SIMD ls_vf ls_vf_max(ls_vf a, ls_vf b)
+{
+    return (ls_vf)vmaxq_f32((float32x4_t)a, (float32x4_t)b);
+}
+
+LS_SIMD ls_vf ls_vf_min(ls_vf a, ls_vf b)
+{
+    return (ls_vf)vminq_f32((float32x4_t)a, (float32x4_t)b);
+}
+
+LS_SIMD ls_vf ls_vf_sqrt(ls_vf x)
+{
+    return (ls_vf)vsqrtq_f32((float32x4_t)x);
+}
+
+LS_SIMD ls_vf ls_vf_round(ls_vf x)
+{
+    return (ls_vf)vrndnq_f32((float32x4_t)x);
+}
+
+LS_SIMD ls_vf ls_vf_floor(ls_vf x)
+{
+    return (ls_vf)vrndmq_f32((float32x4_t)x);
+}
+
+LS_SIMD ls_vf ls_vf_ceil(ls_vf x)
+{
+    return (ls_vf)vrndpq_f32((float32x4_t)x);
+}
+
+LS_SIMD ls_vi ls_vf_to_vi(ls_vf x)
+{
+    return (ls_vi)vcvtnq_s32_f32((float32x4_t)x);
+}
+
+LS_SIMD ls_vf ls_vf_select(ls_vi mask, ls_vf a, ls_vf b)
+{
+    return (ls_vf)vbslq_f32((uint32x4_t)mask, (float32x4_t)a, (float32x4_t)b);
+}
+
+LS_SIMD float ls_vf_sum(ls_vf x)
+{
+    return vaddvq_f32((float32x4_t)x);
+}
+
+LS_SIMD float ls_vf_hmax(ls_vf x)
+{
+    return vmaxvq_f32((float32x4_t)x);
+}
+
+LS_SIMD ls_vf ls_vf_load_f16(const uint16_t *p)
+{
+    return (ls_vf)vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(p)));
+}
+
+LS_SIMD void ls_vf_store_f16(uint16_t *p, ls_vf x)
+{
+    vst1_u16(p, vreinterpret_u16_f16(vcvt_f16_f32((float32x4_t)x)));
+}
+
+LS_SIMD ls_vf ls_vf_load_bf16(const uint16_t *p)
+{
+    return (ls_vf)vshll_n_u16(vld1_u16(p), 16);
+}
+
+LS_SIMD void ls_vf_store_bf16(uint16_t *p, ls_vf x)
+{
+#ifdef __ARM_FEATURE_BF16_VECTOR_ARITHMETIC
+    vst1_u16(p, vreinterpret_u16_bf16(vcvt_bf16_f32((float32x4_t)x)));
+#else
+    vst1_u16(p, vmovn_u32((uint32x4_t)ls_vf_bf16_bits(x)));
+#endif
+}
+
+LS_SIMD ls_vu ls_vu_mul_wide(ls_vu a, ls_vu b, ls_vu *high)
+{
+    uint32x4_t x = (uint32x4_t)a, y = (uint32x4_t)b;
+    uint32x4_t lower = vreinterpretq_u32_u64(vmull_u32(vget_low_u32(x), vget_low_u32(y)));
+    uint32x4_t upper = vreinterpretq_u32_u64(vmull_high_u32(x, y));
+    *high = (ls_vu)vuzp2q_u32(lower, upper);
+    return (ls_vu)vuzp1q_u32(lower, upper);
+}
+
+LS_SIMD void ls_vu_interleave4(ls_vu v[4])
+{
+    uint32x4_t a = (uint32x4_t)v[0], b = (uint32x4_t)v[1], c = (uint32x4_t)v[2], d = (uint32x4_t)v[3];
+    uint32x4_t ac0 = vzip1q_u32(a, c), ac1 = vzip2q_u32(a, c), bd0 = vzip1q_u32(b, d), bd1 = vzip2q_u32(b, d);
+    v[0] = (ls_vu)vzip1q_u32(ac0, bd0);
+    v[1] = (ls_vu)vzip2q_u32(ac0, bd0);
+    v[2] = (ls_vu)vzip1q_u32(ac1, bd1);
+    v[3] = (ls_vu)vzip2q_u32(ac1, bd1);
+}
+
+LS_SIMD ls_vd ls_vd_fma(ls_vd a, ls_vd b, ls_vd c)
+{
+    return (ls_vd)vfmaq_f64((float64x2_t)c, (float64x2_t)a, (float64x2_t)b);
+}
+
+LS_SIMD ls_vd ls_vd_sqrt(ls_vd x)
+{
+    return (ls_vd)vsqrtq_f64((float64x2_t)x);
+}
+
+#endif

@@ -1,0 +1,202 @@
+/* simd.h - vectors as wide as the translation unit is compiled for, in one vocabulary for every ISA.
+ *
+ * A kernel body written once on top of this header (src/kernels/<family>.inc) is included by one file per ISA folder.
+ * Types are GCC vector extensions, so + - * / < == & << work on them directly; the functions below are what these
+ * operators cannot say. Comparisons give all-ones or all-zeros lanes as ls_vi.
+ *
+ *     ls_vf x = ls_vf_load(p);
+ *     ls_vf_store(q, ls_vf_select(x > 0.0f, x, x * slope));
+ *
+ * Nothing here needs alignment beyond that of the element. Fused multiply-add is always written out: all kernels are
+ * compiled with -ffp-contract=off, so what is computed does not depend on the compiler's taste.
+ *
+ * Each ISA folder's simd.h supplies, under the same names, the handful of operations that take an instruction:
+ *   ls_vf_fma(a, b, c)        a * b + c, rounded once
+ *   ls_vf_max, ls_vf_min      a NaN in the second operand comes out; one in the first may be lost
+ *   ls_vf_sqrt, ls_vf_round (to nearest even), ls_vf_floor, ls_vf_ceil
+ *   ls_vf_to_vi               to nearest even; lanes beyond int32_t and NaN are unspecified
+ *   ls_vf_select(m, a, b)     a where the mask lane is set
+ *   ls_vf_sum, ls_vf_hmax     over the lanes; the sum is a tree, the same on every call
+ *   ls_vf_load_f16, ls_vf_store_f16, ls_vf_load_bf16, ls_vf_store_bf16   stores round to nearest even, NaN stays NaN
+ *   ls_vu_mul_wide(a, b, &high)  low words of the 64-bit products, high words through the pointer
+ *   ls_vu_interleave4(v)      v[0][0] v[1][0] v[2][0] v[3][0] v[0][1] ... in reading order over v[0], v[1], v[2], v[3]
+ *   ls_vd_fma, ls_vd_sqrt */
+#ifndef LOCKSTEP_KERNELS_SIMD_H
+#define LOCKSTEP_KERNELS_SIMD_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+#if defined(__AVX512F__)
+#define LS_SIMD_BYTES 64
+#elif defined(__AVX2__)
+#define LS_SIMD_BYTES 32
+#elif defined(__ARM_NEON)
+#define LS_SIMD_BYTES 16
+#else
+#error "simd.h needs a translation unit compiled for NEON, AVX2 or AVX-512"
+#endif
+
+#define LS_VF_LANES (LS_SIMD_BYTES / 4) /* of ls_vf, ls_vi, ls_vu */
+#define LS_VD_LANES (LS_SIMD_BYTES / 8) /* of ls_vd, ls_vl */
+
+/* Inlined even where the optimiser would think a polynomial too long: its constants must stay in registers. */
+#define LS_SIMD static inline __attribute__((always_inline, unused))
+
+typedef float ls_vf __attribute__((vector_size(LS_SIMD_BYTES)));
+typedef int32_t ls_vi __attribute__((vector_size(LS_SIMD_BYTES)));
+typedef uint32_t ls_vu __attribute__((vector_size(LS_SIMD_BYTES)));
+typedef double ls_vd __attribute__((vector_size(LS_SIMD_BYTES)));
+typedef int64_t ls_vl __attribute__((vector_size(LS_SIMD_BYTES)));
+typedef uint16_t ls_vh __attribute__((vector_size(LS_SIMD_BYTES / 2))); /* as many 16-bit lanes as ls_vf has */
+typedef uint8_t ls_vb __attribute__((vector_size(LS_SIMD_BYTES / 4)));  /* as many bytes as ls_vf has lanes */
+
+/* ---- all lanes alike -------------------------------------------------------------------------------------------- */
+
+LS_SIMD ls_vf ls_vf_set(float x)
+{
+    return x - (ls_vf){0}; /* minus keeps the sign of a negative zero */
+}
+
+LS_SIMD ls_vi ls_vi_set(int32_t x)
+{
+    return x + (ls_vi){0};
+}
+
+LS_SIMD ls_vu ls_vu_set(uint32_t x)
+{
+    return x + (ls_vu){0};
+}
+
+LS_SIMD ls_vd ls_vd_set(double x)
+{
+    return x - (ls_vd){0};
+}
+
+/* ---- memory ------------------------------------------------------------------------------------------------------ */
+
+/* LS_SIMD_MEMORY(vector, element): vector_load(p), vector_store(p, v), and the same for the first n lanes only; lanes
+ * that are not loaded are 0. */
+#define LS_SIMD_MEMORY(vector, element)                                                                                \
+    LS_SIMD vector vector##_load(const element *p)                                                                     \
+    {                                                                                                                  \
+        vector v;                                                                                                      \
+        memcpy(&v, p, sizeof v);                                                                                       \
+        return v;                                                                                                      \
+    }                                                                                                                  \
+    LS_SIMD void vector##_store(element *p, vector v)                                                                  \
+    {                                                                                                                  \
+        memcpy(p, &v, sizeof v);                                                                                       \
+    }                                                                                                                  \
+    LS_SIMD vector vector##_load_part(const element *p, int64_t n)                                                     \
+    {                                                                                                                  \
+        vector v = {0};                                                                                                \
+        memcpy(&v, p, (size_t)n * sizeof *p);                                                                          \
+        return v;                                                                                                      \
+    }                                                                                                                  \
+    LS_SIMD void vector##_store_part(element *p, vector v, int64_t n)                                                  \
+    {                                                                                                                  \
+        memcpy(p, &v, (size_t)n * sizeof *p);                                                                          \
+    }
+
+LS_SIMD_MEMORY(ls_vf, float)
+LS_SIMD_MEMORY(ls_vi, int32_t)
+LS_SIMD_MEMORY(ls_vu, uint32_t)
+LS_SIMD_MEMORY(ls_vd, double)
+LS_SIMD_MEMORY(ls_vl, int64_t)
+LS_SIMD_MEMORY(ls_vh, uint16_t)
+LS_SIMD_MEMORY(ls_vb, uint8_t)
+
+/* ---- bits and masks ---------------------------------------------------------------------------------------------- */
+
+LS_SIMD ls_vf ls_vi_to_vf(ls_vi v)
+{
+    return __builtin_convertvector(v, ls_vf);
+}
+
+LS_SIMD ls_vf ls_vf_abs(ls_vf x)
+{
+    return (ls_vf)((ls_vi)x & 0x7fffffff);
+}
+
+/* The magnitude of a with the sign of b. */
+LS_SIMD ls_vf ls_vf_copysign(ls_vf a, ls_vf b)
+{
+    return (ls_vf)(((ls_vi)a & 0x7fffffff) | ((ls_vi)b & INT32_MIN));
+}
+
+/* x in lanes where the mask is set, 0 elsewhere. */
+LS_SIMD ls_vf ls_vf_keep(ls_vi mask, ls_vf x)
+{
+    return (ls_vf)(mask & (ls_vi)x);
+}
+
+LS_SIMD ls_vi ls_vf_is_finite(ls_vf x)
+{
+    return ((ls_vi)x & 0x7fffffff) < 0x7f800000;
+}
+
+/* 1 where the mask lane is set, else 0: what a bool tensor holds. */
+LS_SIMD ls_vb ls_vi_to_bool(ls_vi mask)
+{
+    return (ls_vb) __builtin_convertvector(mask & 1, ls_vb);
+}
+
+LS_SIMD ls_vi ls_vi_from_bool(ls_vb b)
+{
+    return __builtin_convertvector(b, ls_vi) != 0;
+}
+
+/* bf16 bits of f32, rounded to nearest even; a NaN keeps its upper bits and is made quiet. */
+LS_SIMD ls_vu ls_vf_bf16_bits(ls_vf x)
+{
+    ls_vu bits = (ls_vu)x, high = bits >> 16;
+    ls_vu rounded = (bits + 0x7fffu + (high & 1u)) >> 16;
+    ls_vu nan = (ls_vu)(x != x);
+    return (rounded & ~nan) | ((high | 0x40u) & nan);
+}
+
+#if defined(__AVX512F__)
+#include "kernels/avx512/simd.h"
+#elif defined(__AVX2__)
+#include "kernels/avx2/simd.h"
+#else
+#include "kernels/neon/simd.h"
+#endif
+
+/* ---- what follows from the above -----------------------------------------------------------------------------------
+ */
+
+LS_SIMD ls_vf ls_vf_clamp(ls_vf x, ls_vf low, ls_vf high)
+{
+    return ls_vf_max(low, ls_vf_min(high, x));
+}
+
+LS_SIMD ls_vf ls_vf_load_bf16_part(const uint16_t *p, int64_t n)
+{
+    return (ls_vf)(__builtin_convertvector(ls_vh_load_part(p, n), ls_vu) << 16);
+}
+
+LS_SIMD void ls_vf_store_bf16_part(uint16_t *p, ls_vf x, int64_t n)
+{
+    uint16_t lanes[LS_VF_LANES];
+    ls_vf_store_bf16(lanes, x);
+    memcpy(p, lanes, (size_t)n * sizeof *p);
+}
+
+LS_SIMD ls_vf ls_vf_load_f16_part(const uint16_t *p, int64_t n)
+{
+    uint16_t lanes[LS_VF_LANES] = {0};
+    memcpy(lanes, p, (size_t)n * sizeof *p);
+    return ls_vf_load_f16(lanes);
+}
+
+LS_SIMD void ls_vf_store_f16_part(uint16_t *p, ls_vf x, int64_t n)
+{
+    uint16_t lanes[LS_VF_LANES];
+    ls_vf_store_f16(lanes, x);
+    memcpy(p, lanes, (size_t)n * sizeof *p);
+}
+
+#endif

@@ -1,0 +1,216 @@
+/* simd.c - the vector vocabulary: mathematics against libm in double over all magnitudes, conversions and random words
+ * against their scalar forms bit for bit. */
+#include "base/half.h"
+#include "base/rng.h"
+#include "check.h"
+#include "kernels/simd_math.h"
+#include "kernels/simd_philox.h"
+
+#include <float.h>
+
+static float float_of(uint32_t bits)
+{
+    float f;
+    memcpy(&f, &bits, sizeof f);
+    return f;
+}
+
+/* ---- mathematics ------------------------------------------------------------------------------------------------- */
+
+static double phi(double x)
+{
+    return exp(-0.5 * x * x) * 0.39894228040143268;
+}
+
+static double normal_cdf(double x)
+{
+    return 0.5 * erfc(-x * 0.70710678118654752);
+}
+
+static double gelu(double x)
+{
+    return x * normal_cdf(x);
+}
+
+static double gelu_slope(double x)
+{
+    return normal_cdf(x) + (fabs(x) > 40 ? 0 : x * phi(x));
+}
+
+static double sigmoid(double x)
+{
+    return 1 / (1 + exp(-x));
+}
+
+static double gelu_tanh(double x)
+{
+    return x * sigmoid(2 * 0.79788456080286536 * (x + 0.044715 * x * x * x));
+}
+
+static double gelu_tanh_slope(double x)
+{
+    double s = sigmoid(2 * 0.79788456080286536 * (x + 0.044715 * x * x * x));
+    return s + (fabs(x) > 30 ? 0 : x * s * (1 - s) * 2 * 0.79788456080286536 * (1 + 3 * 0.044715 * x * x));
+}
+
+static double silu(double x)
+{
+    return x * sigmoid(x); /* NaN at -infinity, as elsewhere */
+}
+
+static double silu_slope(double x)
+{
+    double s = sigmoid(x);
+    return fabs(x) > 800 ? s : s * (1 + x * (1 - s));
+}
+
+/* LS_CASE(name, truth, relative error allowed, absolute error allowed as a fraction of max(1, |x|)). The absolute part
+ * is for functions that are small differences of larger numbers. */
+#define LS_CASE_LIST(LS_CASE)                                                                                          \
+    LS_CASE(exp, exp, 1.2e-7, 0)                                                                                       \
+    LS_CASE(expm1, expm1, 2e-7, 0)                                                                                     \
+    LS_CASE(log, log, 1.2e-7, 0)                                                                                       \
+    LS_CASE(log1p, log1p, 2.4e-7, 0)                                                                                   \
+    LS_CASE(erf, erf, 2.4e-7, 0)                                                                                       \
+    LS_CASE(normal_cdf, normal_cdf, 1.2e-7, 1e-7)                                                                      \
+    LS_CASE(gelu, gelu, 2e-7, 1e-7)                                                                                    \
+    LS_CASE(gelu_slope, gelu_slope, 2e-7, 2e-7)                                                                        \
+    LS_CASE(sigmoid, sigmoid, 2.4e-7, 1e-38)                                                                           \
+    LS_CASE(tanh, tanh, 2.4e-7, 0)                                                                                     \
+    LS_CASE(gelu_tanh, gelu_tanh, 2.4e-7, 1.2e-7)                                                                      \
+    LS_CASE(gelu_tanh_slope, gelu_tanh_slope, 4e-7, 2e-7)                                                              \
+    LS_CASE(silu, silu, 2.4e-7, 1e-30)                                                                                 \
+    LS_CASE(silu_slope, silu_slope, 2.4e-7, 2.4e-7)
+
+typedef struct worst {
+    double error;
+    float at, got;
+} worst;
+
+/* Smallest error that counts: half the spacing of subnormal numbers. */
+static void note(worst *w, float x, float got, double want, double absolute)
+{
+    if (isnan(want) ? isnan(got) : got == (float)want) return;
+    double error = fabs((double)got - want) - fmax(0x1p-149, absolute * fmax(1, fabs((double)x)));
+    if (isinf(want) || isnan(want) || isnan(got) || isinf(got)) error = INFINITY;
+    else error /= fmax(fabs(want), FLT_MIN);
+    if (error > w->error) *w = (worst){error, x, got};
+}
+
+static const float special[] = {0.0f,     -0.0f,    INFINITY,  -INFINITY,  NAN,   FLT_MIN, -FLT_MIN,
+                                FLT_MAX,  -FLT_MAX, 0x1p-149f, -0x1p-149f, 1.0f,  -1.0f,   88.7228394f,
+                                -103.97f, 5.4f,     -5.4f,     5.6f,       -5.6f, 3.84f};
+
+#define LS_CASE(name, truth, relative, absolute)                                                                       \
+    static void name##_is_accurate(void)                                                                               \
+    {                                                                                                                  \
+        worst w = {0};                                                                                                 \
+        const uint64_t step = 7919; /* prime: all magnitudes, many mantissas */                                        \
+        for (uint64_t bits = 0; bits < UINT32_MAX; bits += step * LS_VF_LANES) {                                       \
+            ls_vf x = {0};                                                                                             \
+            for (int i = 0; i < LS_VF_LANES; i++) x[i] = float_of((uint32_t)(bits + step * (uint64_t)i));              \
+            ls_vf y = ls_vf_##name(x);                                                                                 \
+            for (int i = 0; i < LS_VF_LANES; i++) note(&w, x[i], y[i], truth((double)x[i]), absolute);                 \
+        }                                                                                                              \
+        for (size_t i = 0; i < sizeof special / sizeof *special; i++)                                                  \
+            note(&w, special[i], ls_vf_##name(ls_vf_set(special[i]))[LS_VF_LANES - 1], truth((double)special[i]),      \
+                 absolute);                                                                                            \
+        if (check_filter) printf("%-16s worst %.3g at %.9g\n", #name, w.error, (double)w.at);                          \
+        CHECK_MSG(w.error <= (relative), #name "(%.9g) = %.9g: relative error %.3g", (double)w.at, (double)w.got,      \
+                  w.error);                                                                                            \
+    }
+LS_CASE_LIST(LS_CASE)
+#undef LS_CASE
+
+static void exp_negative_is_accurate(void)
+{
+    worst w = {0};
+    for (float x = 0; x > -87.3f; x -= 0.00137f) note(&w, x, ls_vf_exp_negative(ls_vf_set(x))[0], exp((double)x), 0);
+    CHECK_MSG(w.error <= 1.2e-7, "exp_negative(%.9g): relative error %.3g", (double)w.at, w.error);
+    CHECK(ls_vf_exp_negative(ls_vf_set(-INFINITY))[0] == 0 && ls_vf_exp_negative(ls_vf_set(-1e4f))[0] == 0);
+    CHECK(isnan(ls_vf_exp_negative(ls_vf_set(NAN))[0]));
+}
+
+/* ---- conversions and bits ------------------------------------------------------------------------------------------
+ */
+
+static void halves_convert_like_scalars(void)
+{
+    for (uint32_t h = 0; h < 65536; h += LS_VF_LANES) {
+        uint16_t in[LS_VF_LANES];
+        for (uint32_t i = 0; i < LS_VF_LANES; i++) in[i] = (uint16_t)(h + i);
+        ls_vf b = ls_vf_load_bf16(in), f = ls_vf_load_f16(in);
+        for (int i = 0; i < LS_VF_LANES; i++) {
+            float want_b = ls_bf16_to_f32(in[i]), want_f = ls_f16_to_f32(in[i]);
+            CHECK(b[i] == want_b || (isnan(b[i]) && isnan(want_b)));
+            CHECK(f[i] == want_f || (isnan(f[i]) && isnan(want_f)));
+        }
+    }
+    for (uint64_t bits = 0; bits < UINT32_MAX; bits += 3917 * LS_VF_LANES) {
+        ls_vf x = {0};
+        uint16_t b[LS_VF_LANES], f[LS_VF_LANES];
+        for (int i = 0; i < LS_VF_LANES; i++) x[i] = float_of((uint32_t)(bits + 3917u * (uint32_t)i));
+        ls_vf_store_bf16(b, x);
+        ls_vf_store_f16(f, x);
+        for (int i = 0; i < LS_VF_LANES; i++) {
+            CHECK_MSG(b[i] == ls_bf16_from_f32(x[i]), "bf16 of %a: %04x", (double)x[i], b[i]);
+            CHECK_MSG(isnan(x[i]) ? isnan(ls_f16_to_f32(f[i])) : f[i] == ls_f16_from_f32(x[i]), "f16 of %a: %04x",
+                      (double)x[i], f[i]);
+        }
+    }
+}
+
+static void parts_touch_only_their_lanes(void)
+{
+    float from[LS_VF_LANES], to[LS_VF_LANES];
+    for (int n = 0; n <= LS_VF_LANES; n++) {
+        for (int i = 0; i < LS_VF_LANES; i++) from[i] = (float)(i + 1), to[i] = -1;
+        ls_vf v = ls_vf_load_part(from, n);
+        ls_vf_store_part(to, v + 1.0f, n);
+        for (int i = 0; i < LS_VF_LANES; i++)
+            CHECK(v[i] == (i < n ? from[i] : 0) && to[i] == (i < n ? from[i] + 1 : -1));
+    }
+}
+
+static void lanes_reduce(void)
+{
+    ls_vf x = {0};
+    for (int i = 0; i < LS_VF_LANES; i++) x[i] = (float)((i * 7) % LS_VF_LANES) - 3;
+    CHECK(ls_vf_sum(x) == (float)(LS_VF_LANES * (LS_VF_LANES - 1) / 2 - 3 * LS_VF_LANES));
+    CHECK(ls_vf_hmax(x) == LS_VF_LANES - 4);
+    CHECK(ls_vf_round(ls_vf_set(2.5f))[0] == 2 && ls_vf_floor(ls_vf_set(-0.5f))[0] == -1 &&
+          ls_vf_ceil(ls_vf_set(0.5f))[0] == 1 && ls_vf_sqrt(ls_vf_set(9))[0] == 3);
+    CHECK(isnan(ls_vf_max(ls_vf_set(1), ls_vf_set(NAN))[0]) && isnan(ls_vf_min(ls_vf_set(1), ls_vf_set(NAN))[0]));
+}
+
+static void random_words_are_philox(void)
+{
+    const uint64_t seeds[] = {0, 42, 0x0123456789abcdefu},
+                   counters[] = {0, 7, 0xfffffffcu, 0x1fffffffeu, UINT64_MAX - 1};
+    for (int s = 0; s < 3; s++)
+        for (int c = 0; c < 5; c++) {
+            ls_vphilox r = ls_vu_philox(seeds[s], counters[c]);
+            for (int i = 0; i < 4 * LS_VF_LANES; i++) {
+                uint32_t want = ls_philox(seeds[s], counters[c] + (uint64_t)i / 4).lane[i % 4];
+                uint32_t got = r.word[i / LS_VF_LANES][i % LS_VF_LANES];
+                CHECK_MSG(got == want, "word %d at counter %llx", i, (unsigned long long)counters[c]);
+                CHECK(ls_vu_uniform(ls_vu_set(want))[0] == ls_uniform_from_bits(want));
+            }
+        }
+}
+
+int main(int argc, char **argv)
+{
+    if (argc > 1) check_filter = argv[1];
+#if defined(__x86_64__)
+    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return 77; /* skipped: the CPU lacks it */
+#endif
+#define LS_CASE(name, truth, relative, absolute) CHECK_RUN(name##_is_accurate);
+    LS_CASE_LIST(LS_CASE)
+    CHECK_RUN(exp_negative_is_accurate);
+    CHECK_RUN(halves_convert_like_scalars);
+    CHECK_RUN(parts_touch_only_their_lanes);
+    CHECK_RUN(lanes_reduce);
+    CHECK_RUN(random_words_are_philox);
+    return check_done();
+}
