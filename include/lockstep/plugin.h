@@ -147,8 +147,9 @@ typedef struct ls_device_table {
     ls_status (*open)(const ls_host *host, int index, void **device, ls_message *why);
     void (*close)(void *device);
 
-    /* Memory. Slow: the library caches what it got. host_* is memory that copies to and from the device run fast from
-     * (pinned); optional, plain memory is used where NULL. */
+    /* Memory, aligned to 64 bytes at least; release happens after all work submitted before it. Slow: the library
+     * caches what it got. host_* is memory that copies to and from the device run fast from (pinned); optional, plain
+     * memory is used where NULL. */
     ls_status (*alloc)(void *device, size_t bytes, void **address);
     void (*release)(void *device, void *address, size_t bytes);
     ls_status (*host_alloc)(void *device, size_t bytes, void **memory); /* (optional) */

@@ -1,0 +1,52 @@
+/* pool.h - caching allocator of device memory: blocks are cut from large chunks and merged again, in constant time.
+ *
+ * Two-level segregated fit: free blocks are kept in lists by size, 32 lists per power of two, with bitmaps of the lists
+ * that hold something. Blocks are described in host memory, since device memory may be out of reach. A pool is used by
+ * one thread at a time.
+ *
+ * A block that is given back may be handed out at once: work in one stream happens in order, so whoever gets it comes
+ * later. Where another stream may still be using it, give it back with an event recorded there. */
+#ifndef LOCKSTEP_DEVICE_POOL_H
+#define LOCKSTEP_DEVICE_POOL_H
+
+#include <lockstep/plugin.h>
+
+#define LS_POOL_ALIGN 64u
+
+typedef struct ls_pool ls_pool;
+
+typedef struct ls_block {
+    void *address; /* multiple of LS_POOL_ALIGN */
+    size_t bytes;  /* at least what was asked for; multiple of LS_POOL_ALIGN */
+
+    /* The pool's own. */
+    struct ls_block *before, *after; /* neighbours in the chunk */
+    struct ls_block *next, *last; /* in the list of free blocks; next also in that of blocks still in use elsewhere */
+    ls_event *event;              /* free when this is done */
+    bool is_free;
+} ls_block;
+
+typedef struct ls_pool_stats {
+    size_t in_use;     /* bytes of blocks that are out, or given back but still in use in another stream */
+    size_t peak;       /* largest in_use so far */
+    size_t cached;     /* bytes got from the device and free */
+    uint64_t chunks;   /* held now */
+    uint64_t requests; /* made to the device so far */
+} ls_pool_stats;
+
+/* NULL when host memory is out. Takes no device memory yet. Table and device must outlive the pool. */
+ls_pool *ls_pool_new(const ls_device_table *table, void *device);
+/* Waits for pending events and gives everything back to the device, blocks that are still out included. */
+void ls_pool_free(ls_pool *pool);
+
+/* NULL when memory is out: the device has no more, even after all that is free or pending here was given back to it. */
+ls_block *ls_pool_take(ls_pool *pool, size_t bytes);
+void ls_pool_give(ls_pool *pool, ls_block *block);
+/* Give back once the event is done. The pool owns the event from now on and destroys it. */
+void ls_pool_give_after(ls_pool *pool, ls_block *block, ls_event *event);
+
+/* Give chunks that are entirely free back to the device; returns how many bytes that were. */
+size_t ls_pool_trim(ls_pool *pool);
+ls_pool_stats ls_pool_get_stats(const ls_pool *pool);
+
+#endif
