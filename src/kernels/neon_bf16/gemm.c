@@ -1,0 +1,193 @@
+/* gemm.c - bf16 matrix products with BFMMLA: each multiplies two rows by two columns, four deep, and adds the 2 x 2 block
+ * to its sums. Panels lie [k / 4][width][4], so that a register holds four k of two neighbours. */
+#include "kernels/gemm.inc"
+
+#include "kernels/neon/gemm_asm.h"
+
+#include <arm_neon.h>
+
+/* ---- packing --------------------------------------------------------------------------------------------------- */
+
+static inline __attribute__((always_inline)) void along(uint16_t *to, const void *const *line, int64_t k, int width)
+{
+    for (int64_t j = 0; j < k; j += 8, to += 8 * width) {
+        for (int i = 0; i < width; i += 2) {
+            uint64x2_t r0 = vreinterpretq_u64_u16(vld1q_u16((const uint16_t *)line[i] + j));
+            uint64x2_t r1 = vreinterpretq_u64_u16(vld1q_u16((const uint16_t *)line[i + 1] + j));
+            vst1q_u16(to + 4 * i, vreinterpretq_u16_u64(vzip1q_u64(r0, r1)));
+            vst1q_u16(to + 4 * (width + i), vreinterpretq_u16_u64(vzip2q_u64(r0, r1)));
+        }
+    }
+}
+
+/* Four lines of eight numbers to eight groups of four. */
+static inline void transpose_8(uint16_t *to, const uint16_t *l0, const uint16_t *l1, const uint16_t *l2,
+                               const uint16_t *l3)
+{
+    uint16x8_t r0 = vld1q_u16(l0), r1 = vld1q_u16(l1), r2 = vld1q_u16(l2), r3 = vld1q_u16(l3);
+    uint32x4_t low01 = vreinterpretq_u32_u16(vzip1q_u16(r0, r1)), high01 = vreinterpretq_u32_u16(vzip2q_u16(r0, r1));
+    uint32x4_t low23 = vreinterpretq_u32_u16(vzip1q_u16(r2, r3)), high23 = vreinterpretq_u32_u16(vzip2q_u16(r2, r3));
+    vst1q_u16(to, vreinterpretq_u16_u32(vzip1q_u32(low01, low23)));
+    vst1q_u16(to + 8, vreinterpretq_u16_u32(vzip2q_u32(low01, low23)));
+    vst1q_u16(to + 16, vreinterpretq_u16_u32(vzip1q_u32(high01, high23)));
+    vst1q_u16(to + 24, vreinterpretq_u16_u32(vzip2q_u32(high01, high23)));
+}
+
+static inline void transpose_4(uint16_t *to, const uint16_t *l0, const uint16_t *l1, const uint16_t *l2,
+                               const uint16_t *l3)
+{
+    uint32x2_t even = vreinterpret_u32_u16(vzip1_u16(vld1_u16(l0), vld1_u16(l1)));
+    uint32x2_t odd = vreinterpret_u32_u16(vzip2_u16(vld1_u16(l0), vld1_u16(l1)));
+    uint32x4_t r01 = vcombine_u32(even, odd);
+    even = vreinterpret_u32_u16(vzip1_u16(vld1_u16(l2), vld1_u16(l3)));
+    odd = vreinterpret_u32_u16(vzip2_u16(vld1_u16(l2), vld1_u16(l3)));
+    uint32x4_t r23 = vcombine_u32(even, odd);
+    vst1q_u16(to, vreinterpretq_u16_u32(vzip1q_u32(r01, r23)));
+    vst1q_u16(to + 8, vreinterpretq_u16_u32(vzip2q_u32(r01, r23)));
+}
+
+static inline __attribute__((always_inline)) void across(uint16_t *to, int64_t panel_stride, const void *const *line,
+                                                         int64_t count, int width)
+{
+    for (int j = 0; j < 8; j += 4, to += 4 * width) {
+        const uint16_t *l0 = line[j], *l1 = line[j + 1], *l2 = line[j + 2], *l3 = line[j + 3];
+        uint16_t *panel = to;
+        for (int64_t at = 0; at < count * width; at += width, panel += panel_stride) {
+            transpose_8(panel, l0 + at, l1 + at, l2 + at, l3 + at);
+            if (width == 12) transpose_4(panel + 32, l0 + at + 8, l1 + at + 8, l2 + at + 8, l3 + at + 8);
+        }
+    }
+}
+
+static void along_12(void *panel, const void *const *line, int64_t k)
+{
+    along(panel, line, k, 12);
+}
+
+static void along_8(void *panel, const void *const *line, int64_t k)
+{
+    along(panel, line, k, 8);
+}
+
+static void across_12(void *panels, int64_t panel_stride, const void *const *line, int64_t count)
+{
+    across(panels, panel_stride, line, count, 12);
+}
+
+static void across_8(void *panels, int64_t panel_stride, const void *const *line, int64_t count)
+{
+    across(panels, panel_stride, line, count, 8);
+}
+
+/* ---- tiles ------------------------------------------------------------------------------------------------------- */
+
+/* clang-format off: one macro is one line of assembly */
+
+/* A register of the wide panel is a pair of rows of a TALL tile, of columns of a FLAT one. Sums of pair w of the wide panel
+ * with the four pairs of the narrow one are in registers <shape>_SUMS_<w>; those of a pair of rows are neighbours. */
+#define TALL_MMLA(sum, wide, narrow) "bfmmla v" #sum ".4s, v" #wide ".8h, v" #narrow ".8h\n"
+#define TALL_SUMS_0 8, 9, 10, 11
+#define TALL_SUMS_1 12, 13, 14, 15
+#define TALL_SUMS_2 16, 17, 18, 19
+#define TALL_SUMS_3 20, 21, 22, 23
+#define TALL_SUMS_4 24, 25, 26, 27
+#define TALL_SUMS_5 28, 29, 30, 31
+
+#define FLAT_MMLA(sum, wide, narrow) "bfmmla v" #sum ".4s, v" #narrow ".8h, v" #wide ".8h\n"
+#define FLAT_SUMS_0 8, 14, 20, 26
+#define FLAT_SUMS_1 9, 15, 21, 27
+#define FLAT_SUMS_2 10, 16, 22, 28
+#define FLAT_SUMS_3 11, 17, 23, 29
+#define FLAT_SUMS_4 12, 18, 24, 30
+#define FLAT_SUMS_5 13, 19, 25, 31
+
+/* One pair of the wide panel with all of the narrow one (v0 to v3). */
+#define PAIR(shape, wide, sums) PAIR_(shape##_MMLA, wide, sums)
+#define PAIR_(mmla, wide, ...) PAIR__(mmla, wide, __VA_ARGS__)
+#define PAIR__(mmla, wide, s0, s1, s2, s3) mmla(s0, wide, 0) mmla(s1, wide, 1) mmla(s2, wide, 2) mmla(s3, wide, 3)
+
+/* The last two pairs go together, so that the narrow registers fall free early and can be loaded for what follows. */
+#define LAST_PAIRS(shape, w4, w5, load_low, load_high)                                                                 \
+    LAST_PAIRS_(shape##_MMLA, w4, w5, load_low, load_high, shape##_SUMS_4, shape##_SUMS_5)
+#define LAST_PAIRS_(mmla, w4, w5, load_low, load_high, ...) LAST_PAIRS__(mmla, w4, w5, load_low, load_high, __VA_ARGS__)
+#define LAST_PAIRS__(mmla, w4, w5, load_low, load_high, s0, s1, s2, s3, t0, t1, t2, t3)                                \
+    mmla(s0, w4, 0) mmla(t0, w5, 0) mmla(s1, w4, 1) mmla(t1, w5, 1) load_low                                           \
+    mmla(s2, w4, 2) mmla(t2, w5, 2) mmla(s3, w4, 3) mmla(t3, w5, 3) load_high
+
+/* Four k. Pairs 0 and 1 of the wide panel have been loaded to w0, w1; those of what follows will be in x0, x1. */
+#define STEP(shape, w0, w1, x0, x1, load_23, load_45, next_wide, next_low, next_high)                                  \
+    load_23 PAIR(shape, w0, shape##_SUMS_0) PAIR(shape, w1, shape##_SUMS_1)                                            \
+    load_45 PAIR(shape, x0, shape##_SUMS_2) PAIR(shape, x1, shape##_SUMS_3)                                            \
+    next_wide LAST_PAIRS(shape, w0, w1, next_low, next_high)
+#define STEPS(shape, next_wide, next_low, next_high)                                                                   \
+    STEP(shape, 4, 5, 6, 7, LS_ASM_LOAD_WIDE2(6, 7, 32), LS_ASM_LOAD_WIDE2(4, 5, 64), LS_ASM_LOAD_WIDE2(6, 7, 96),     \
+         LS_ASM_LOAD_NARROW2(0, 1, 64), LS_ASM_LOAD_NARROW2(2, 3, 96))                                                 \
+    STEP(shape, 6, 7, 4, 5, LS_ASM_LOAD_WIDE2(4, 5, 128), LS_ASM_LOAD_WIDE2(6, 7, 160), next_wide, next_low, next_high)
+
+#define FIRST LS_ASM_LOAD_NARROW2(0, 1, 0) LS_ASM_LOAD_WIDE2(4, 5, 0) LS_ASM_LOAD_NARROW2(2, 3, 32)
+#define ROUND(shape)                                                                                                   \
+    STEPS(shape, LS_ASM_LOAD_WIDE2(4, 5, 192), LS_ASM_LOAD_NARROW2(0, 1, 128), LS_ASM_LOAD_NARROW2(2, 3, 160))
+#define LAST(shape) STEPS(shape, "", "", "")
+
+/* 2 x 2 blocks to rows: the lower halves of a pair's sums are its first row, the upper halves the second. */
+#define ZIP(half, to, a, b) "zip" #half " v" #to ".2d, v" #a ".2d, v" #b ".2d\n"
+#define TALL_ROWS(a, b, c, d)                                                                                          \
+    ZIP(1, 0, a, b) ZIP(1, 1, c, d) ZIP(2, 2, a, b) ZIP(2, 3, c, d) LS_ASM_ROW2(0, 1) LS_ASM_ROW2(2, 3)
+#define TALL_END                                                                                                       \
+    TALL_ROWS(8, 9, 10, 11) TALL_ROWS(12, 13, 14, 15) TALL_ROWS(16, 17, 18, 19)                                        \
+    TALL_ROWS(20, 21, 22, 23) TALL_ROWS(24, 25, 26, 27) TALL_ROWS(28, 29, 30, 31)
+#define FLAT_ROWS(a, b, c, d, e, f)                                                                                    \
+    ZIP(1, 0, a, b) ZIP(1, 1, c, d) ZIP(1, 2, e, f) ZIP(2, 3, a, b) ZIP(2, 4, c, d) ZIP(2, 5, e, f)                    \
+    LS_ASM_ROW3(0, 1, 2) LS_ASM_ROW3(3, 4, 5)
+#define FLAT_END                                                                                                       \
+    FLAT_ROWS(8, 9, 10, 11, 12, 13) FLAT_ROWS(14, 15, 16, 17, 18, 19)                                                  \
+    FLAT_ROWS(20, 21, 22, 23, 24, 25) FLAT_ROWS(26, 27, 28, 29, 30, 31)
+
+/* A partial tile is the registers as they are. */
+#define TILE(shape, wide_panel, narrow_panel)                                                                          \
+    const void *wide = (wide_panel), *narrow = (narrow_panel);                                                         \
+    int64_t rounds = k / 8, stride = ldc * (int64_t)sizeof(float);                                                     \
+    __asm__ volatile(LS_ASM_START LS_ASM_LOOP(FIRST, ROUND(shape), LAST(shape), 192, 128)                              \
+                     "cbz %[stride], 5f\n" shape##_END "b 6f\n"                                                        \
+                     "5:\n" LS_ASM_EACH_SUM_PAIR(LS_ASM_STORE) "6:\n"                                                  \
+                     : [wide] "+r"(wide), [narrow] "+r"(narrow), [k] "+r"(rounds), [to] "+r"(to)                       \
+                     : [from] "r"(from), [stride] "r"(stride)                                                          \
+                     : LS_ASM_CLOBBERS)
+
+/* clang-format on */
+
+static void tile_12x8(int64_t k, const void *a, const void *b, const void *from, void *to, int64_t ldc)
+{
+    TILE(TALL, a, b);
+}
+
+static void tile_8x12(int64_t k, const void *a, const void *b, const void *from, void *to, int64_t ldc)
+{
+    TILE(FLAT, b, a);
+}
+
+static const ls_gemm_kernel tall = {
+    .name = "neon bf16 12x8",
+    .panel = LS_BF16,
+    .kr = 8,
+    .a = {12, along_12, across_12},
+    .b = {8, along_8, across_8},
+    .convert = ls_gemm_convert_bf16,
+    .tile = tile_12x8,
+};
+
+static const ls_gemm_kernel flat = {
+    .name = "neon bf16 8x12",
+    .panel = LS_BF16,
+    .kr = 8,
+    .a = {8, along_8, across_8},
+    .b = {12, along_12, across_12},
+    .convert = ls_gemm_convert_bf16,
+    .tile = tile_8x12,
+};
+
+const ls_gemm_table ls_gemm_neon_bf16 = {
+    .bf16 = {&tall, &flat},
+    .finish_f32 = ls_gemm_finish_f32,
+    .channelwise_f32 = ls_gemm_channelwise_f32,
+};
