@@ -43,7 +43,7 @@ bool ls_log_shows(ls_log_level level)
     return level <= shown;
 }
 
-void ls_log(ls_log_level level, const char *format, ...)
+void ls_log_line(ls_log_level level, const char *format, ...)
 {
     if (!ls_log_shows(level)) return;
     char line[2048];

@@ -26,13 +26,13 @@ typedef enum ls_log_level {
 bool ls_log_shows(ls_log_level level);
 
 /* Text beyond about 2000 bytes is cut; line breaks become spaces. */
-LS_PRINTF(2, 3) void ls_log(ls_log_level level, const char *format, ...);
+LS_PRINTF(2, 3) void ls_log_line(ls_log_level level, const char *format, ...);
 
 /* The same, but only the first time this place is reached in the process. */
 #define LS_LOG_ONCE(level, ...)                                                                                        \
     do {                                                                                                               \
         static atomic_flag logged_here_ = ATOMIC_FLAG_INIT;                                                            \
-        if (!atomic_flag_test_and_set(&logged_here_)) ls_log(level, __VA_ARGS__);                                      \
+        if (!atomic_flag_test_and_set(&logged_here_)) ls_log_line(level, __VA_ARGS__);                                      \
     } while (0)
 
 #endif

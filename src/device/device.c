@@ -23,7 +23,7 @@ const char *ls_op_name(ls_opcode op)
 
 static void host_log(const char *text)
 {
-    ls_log(LS_LOG_INFO, "%s", text);
+    ls_log_line(LS_LOG_INFO, "%s", text);
 }
 
 static const ls_host host = {
@@ -53,12 +53,12 @@ static void *open_library(const char *name, ls_message *why)
     if (strchr(name, '/')) library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
     for (const char *folder = strchr(name, '/') ? "" : ls_config_text(LS_SETTING_PLUGIN_PATH); !library && *folder;) {
         int length = (int)strcspn(folder, ":");
-        snprintf(path, sizeof path, "%.*s/liblockstep-%s.so", length, folder, name);
+        snprintf(path, sizeof path, "%.*s/liblockstep-%.128s.so", length, folder, name);
         library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
         folder += length + (folder[length] == ':');
     }
     if (!library && !strchr(name, '/')) {
-        snprintf(path, sizeof path, "liblockstep-%s.so", name);
+        snprintf(path, sizeof path, "liblockstep-%.128s.so", name);
         library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     }
     if (!library) snprintf(why->text, sizeof why->text, "device \"%.64s\": %.160s", name, dlerror());
@@ -69,14 +69,14 @@ static const ls_device_table *table_from(void *library, const char *name, ls_mes
 {
     void *symbol = dlsym(library, "ls_plugin_v1");
     if (!symbol) {
-        snprintf(why->text, sizeof why->text, "device \"%s\": the plug-in does not export ls_plugin_v1", name);
+        snprintf(why->text, sizeof why->text, "device \"%.64s\": the plug-in does not export ls_plugin_v1", name);
         return NULL;
     }
     ls_plugin_entry *entry;
     memcpy(&entry, &symbol, sizeof entry); /* ISO C has no cast from object to function pointer */
     const ls_device_table *table = entry(&host);
     if (!table || table->abi != LS_PLUGIN_ABI || table->size < sizeof(ls_device_table)) {
-        snprintf(why->text, sizeof why->text, "device \"%s\": the plug-in speaks ABI %u, this library %u", name,
+        snprintf(why->text, sizeof why->text, "device \"%.64s\": the plug-in speaks ABI %u, this library %u", name,
                  table ? table->abi : 0, LS_PLUGIN_ABI);
         return NULL;
     }
@@ -87,7 +87,7 @@ static const ls_device_table *table_from(void *library, const char *name, ls_mes
 
 ls_device *ls_device_open(const char *name, ls_status *status, ls_message *why)
 {
-    char plain[sizeof((ls_device *)0)->name * 16];
+    char plain[512];
     snprintf(plain, sizeof plain, "%s", name);
     int index = split_index(plain);
 
@@ -104,7 +104,7 @@ ls_device *ls_device_open(const char *name, ls_status *status, ls_message *why)
         if (!device->table) goto close_device;
     }
     if (index >= device->table->count()) {
-        snprintf(why->text, sizeof why->text, "device \"%s\": %d such devices are usable here", name,
+        snprintf(why->text, sizeof why->text, "device \"%.64s\": %d such devices are usable here", name,
                  device->table->count());
         device->table = NULL;
         goto close_device;
@@ -125,7 +125,7 @@ ls_device *ls_device_open(const char *name, ls_status *status, ls_message *why)
 
 out_of_memory:
     *status = LS_ERR_MEMORY;
-    snprintf(why->text, sizeof why->text, "device \"%s\": no memory to open it", name);
+    snprintf(why->text, sizeof why->text, "device \"%.64s\": no memory to open it", name);
 close_device:
     ls_device_close(device);
     return NULL;

@@ -10,7 +10,6 @@
 
 #include "base/status.h"
 #include "device/device.h"
-#include "tensor/object.h"
 #include "tensor/slab.h"
 
 typedef struct ls_node ls_node;
@@ -67,9 +66,7 @@ struct ls_run {
     ls_dtype *autocast; /* stack of types; the innermost is last */
     int32_t autocast_count, autocast_capacity;
 
-    ls_object *objects;       /* modules, optimisers, ...: freed with the run, the latest made first */
-    struct ls_scaler *scaler; /* of the loss; NULL where none runs */
-    void *loop;               /* of src/run: counters */
+    void *loop; /* of src/run: loss scaler, counters */
 };
 
 /* ---- Errors ---- */

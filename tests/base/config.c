@@ -21,17 +21,17 @@ static int aborts(void)
 
 static int logs_all(void)
 {
-    ls_log(LS_LOG_ERROR, "e %d", 1);
-    ls_log(LS_LOG_WARN, "w");
-    ls_log(LS_LOG_INFO, "i\nj");
-    ls_log(LS_LOG_DEBUG, "d");
+    ls_log_line(LS_LOG_ERROR, "e %d", 1);
+    ls_log_line(LS_LOG_WARN, "w");
+    ls_log_line(LS_LOG_INFO, "i\nj");
+    ls_log_line(LS_LOG_DEBUG, "d");
     for (int i = 0; i < 3; i++) LS_LOG_ONCE(LS_LOG_WARN, "once");
     return ls_log_shows(LS_LOG_DEBUG);
 }
 
 static int logs_long(void)
 {
-    ls_log(LS_LOG_WARN, "%5000d", 1);
+    ls_log_line(LS_LOG_WARN, "%5000d", 1);
     return 0;
 }
 

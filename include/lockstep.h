@@ -1,0 +1,11 @@
+/* lockstep.h - the only header a training program includes. Each header it brings is one noun; read them in this order. */
+#ifndef LOCKSTEP_H
+#define LOCKSTEP_H
+
+#include <lockstep/base.h>
+#include <lockstep/run.h>
+#include <lockstep/tensor.h>
+#include <lockstep/ops.h>
+#include <lockstep/version.h>
+
+#endif

@@ -1,0 +1,180 @@
+/* conv.c - convolution and its transpose. Activations are made channels last; weights keep the layout they have. */
+#include "ops/op.h"
+
+static int64_t pick(const int64_t pair[2], int i, int64_t single, int64_t fallback)
+{
+    int64_t value = pair[0] || pair[1] ? pair[i] : single;
+    return value ? value : fallback;
+}
+
+/* The window of a convolution over a weight [.., .., KH, KW]; false, with an error, when it makes no sense. */
+static bool conv_window(ls_run *run, ls_opcode op, const ls_tensor *weight, const ls_conv *geometry, ls_window *window)
+{
+    *window = (ls_window){.groups = geometry->groups ? geometry->groups : 1};
+    bool ok = window->groups > 0;
+    for (int i = 0; i < 2; i++) {
+        window->kernel[i] = weight->view.dim[2 + i];
+        window->stride[i] = pick(geometry->stride_hw, i, geometry->stride, 1);
+        window->padding[i] = pick(geometry->padding_hw, i, geometry->padding, 0);
+        window->dilation[i] = pick(geometry->dilation_hw, i, geometry->dilation, 1);
+        ok = ok && window->stride[i] > 0 && window->padding[i] >= 0 && window->dilation[i] > 0 && window->kernel[i] > 0;
+    }
+    if (!ok)
+        op_error(run, op, LS_ERR_VALUE, "weight %s with stride %lldx%lld, padding %lldx%lld, dilation %lldx%lld, groups %lld",
+                 OP_TEXT(weight), (long long)window->stride[0], (long long)window->stride[1], (long long)window->padding[0],
+                 (long long)window->padding[1], (long long)window->dilation[0], (long long)window->dilation[1],
+                 (long long)window->groups);
+    return ok;
+}
+
+static bool four_dims(ls_run *run, ls_opcode op, const ls_tensor *x, const ls_tensor *weight, const ls_tensor *bias, int64_t out)
+{
+    if (x->view.ndim != 4 || weight->view.ndim != 4)
+        op_error(run, op, LS_ERR_SHAPE, "%s and weight %s: four dimensions are needed", OP_TEXT(x), OP_TEXT(weight));
+    else if (bias && (bias->view.ndim != 1 || bias->view.dim[0] != out))
+        op_error(run, op, LS_ERR_SHAPE, "bias %s for %lld channels", OP_TEXT(bias), (long long)out);
+    else if (!ls_dtype_is_float(x->view.dtype) || !ls_dtype_is_float(weight->view.dtype))
+        op_error(run, op, LS_ERR_DTYPE, "%s and weight %s: floating types are needed", OP_TEXT(x), OP_TEXT(weight));
+    else if (x->view.dtype != weight->view.dtype && !run->autocast_count)
+        op_error(run, op, LS_ERR_DTYPE, "%s and weight %s differ in type; cast one or use autocast", OP_TEXT(x), OP_TEXT(weight));
+    return !ls_failed(run);
+}
+
+/* ---- conv2d ---- */
+
+ls_tensor *ls_conv2d(ls_tensor *x, ls_tensor *weight, ls_tensor *bias, ls_conv geometry)
+{
+    ls_run *run = op_begin(LS_OP_conv2d, 2, 3, (ls_tensor *[]){x, weight, bias});
+    if (!run) return op_poison(x ? x : weight);
+    if (!four_dims(run, LS_OP_conv2d, x, weight, bias, ls_dim(weight, 0))) return &run->poison;
+    ls_attrs attrs = {.conv = {.compute = op_half_type(run, x->view.dtype)}};
+    ls_window *window = &attrs.conv.window;
+    if (!conv_window(run, LS_OP_conv2d, weight, &geometry, window)) return &run->poison;
+    int64_t channels = x->view.dim[1], outputs = weight->view.dim[0];
+    if (weight->view.dim[1] * window->groups != channels || outputs % window->groups)
+        return op_error(run, LS_OP_conv2d, LS_ERR_SHAPE, "%s and weight %s with groups %lld: channels %lld and %lld differ",
+                        OP_TEXT(x), OP_TEXT(weight), (long long)window->groups, (long long)channels,
+                        (long long)(weight->view.dim[1] * window->groups));
+    ls_shape shape = LS_SHAPE(x->view.dim[0], outputs, 0, 0);
+    for (int i = 0; i < 2; i++) {
+        int64_t reach = window->dilation[i] * (window->kernel[i] - 1) + 1;
+        int64_t room = x->view.dim[2 + i] + 2 * window->padding[i] - reach;
+        if (room < 0)
+            return op_error(run, LS_OP_conv2d, LS_ERR_SHAPE, "%s is smaller than the window of weight %s", OP_TEXT(x),
+                            OP_TEXT(weight));
+        shape.dim[2 + i] = room / window->stride[i] + 1;
+    }
+    ls_dtype dtype = attrs.conv.compute;
+    ls_tensor *in[3] = {op_as(x, dtype), weight, bias};
+    if (ls_failed(run)) return &run->poison;
+    ls_tensor *y = op_new_channels_last(x, dtype, shape);
+    ls_node *node;
+    if (!op_run(LS_OP_conv2d, 3, in, 1, &y, &attrs, &node)) return &run->poison;
+    if (node) {
+        ls_save(node, ls_wants(node, 1) ? in[0] : NULL);
+        ls_save(node, ls_wants(node, 0) ? weight : NULL);
+    }
+    return y;
+}
+
+/* Gradient of a weight: written where the leaf collects it, or returned. */
+static ls_tensor *weight_gradient(ls_node *node, ls_tensor *dy, ls_tensor *x, ls_attrs attrs)
+{
+    int32_t accumulate = 0;
+    ls_tensor *target = ls_grad_target(node, 1, &accumulate);
+    ls_tensor *out = target ? target : op_new(dy, node->in[1].dtype, node->in[1].shape);
+    attrs.conv.accumulate = accumulate;
+    if (!op_submit(LS_OP_conv2d_dweight, 2, (ls_tensor *[]){dy, x}, 1, &out, &attrs)) return NULL;
+    return target ? NULL : out;
+}
+
+/* Gradient of a bias [O]: dy summed over all but dimension 1, in the bias' type. */
+static ls_tensor *bias_gradient(const ls_node *node, ls_tensor *dy)
+{
+    int64_t n = dy->view.dim[1];
+    ls_tensor *out = op_new(dy, node->in[2].dtype, LS_SHAPE(1, n, 1, 1));
+    return op_submit(LS_OP_sum, 1, &dy, 1, &out, &(ls_attrs){.reduce = {.mask = 0xd}}) ? ls_reshape(out, n) : NULL;
+}
+
+BACK(conv2d)
+{
+    ls_tensor *x = node->saved[0], *weight = node->saved[1];
+    if (ls_wants(node, 0)) {
+        ls_tensor *out = op_new_channels_last(dy[0], node->in[0].dtype, node->in[0].shape);
+        if (!op_submit(LS_OP_conv2d_dinput, 2, (ls_tensor *[]){dy[0], weight}, 1, &out, &node->attrs)) return;
+        dx[0] = out;
+    }
+    if (ls_wants(node, 1)) dx[1] = weight_gradient(node, dy[0], x, node->attrs);
+    if (ls_wants(node, 2)) dx[2] = bias_gradient(node, dy[0]);
+}
+
+/* ---- the transpose: forward is the gradient of a convolution for its input, and the other way round ---- */
+
+ls_tensor *ls_conv_transpose2d(ls_tensor *x, ls_tensor *weight, ls_tensor *bias, ls_conv geometry)
+{
+    ls_opcode op = LS_OP_conv_transpose2d;
+    ls_run *run = op_begin(op, 2, 3, (ls_tensor *[]){x, weight, bias});
+    if (!run) return op_poison(x ? x : weight);
+    int64_t groups = geometry.groups ? geometry.groups : 1, outputs = ls_dim(weight, 1) * groups;
+    if (!four_dims(run, op, x, weight, bias, outputs)) return &run->poison;
+    ls_attrs attrs = {.conv = {.compute = op_half_type(run, x->view.dtype)}};
+    ls_window *window = &attrs.conv.window;
+    if (!conv_window(run, op, weight, &geometry, window)) return &run->poison;
+    if (weight->view.dim[0] != x->view.dim[1] || x->view.dim[1] % groups)
+        return op_error(run, op, LS_ERR_SHAPE, "%s and weight %s with groups %lld: channels %lld and %lld differ", OP_TEXT(x),
+                        OP_TEXT(weight), (long long)groups, (long long)x->view.dim[1], (long long)weight->view.dim[0]);
+    ls_shape shape = LS_SHAPE(x->view.dim[0], outputs, 0, 0);
+    for (int i = 0; i < 2; i++) {
+        if (geometry.output_padding < 0 || (geometry.output_padding >= window->stride[i] && geometry.output_padding >= window->dilation[i]))
+            return op_error(run, op, LS_ERR_VALUE, "output padding %lld must be smaller than stride or dilation",
+                            (long long)geometry.output_padding);
+        shape.dim[2 + i] = (x->view.dim[2 + i] - 1) * window->stride[i] - 2 * window->padding[i] +
+                           window->dilation[i] * (window->kernel[i] - 1) + geometry.output_padding + 1;
+        if (shape.dim[2 + i] < 1)
+            return op_error(run, op, LS_ERR_SHAPE, "%s and weight %s leave nothing", OP_TEXT(x), OP_TEXT(weight));
+    }
+    ls_dtype dtype = attrs.conv.compute;
+    ls_tensor *in[3] = {op_as(x, dtype), weight, bias};
+    if (ls_failed(run)) return &run->poison;
+    ls_tensor *y = op_new_channels_last(x, dtype, shape);
+    if (!op_submit(LS_OP_conv2d_dinput, 2, in, 1, &y, &attrs)) return &run->poison;
+    if (bias) {
+        ls_operand wide = bias->view; /* [O] as [1,O,1,1], repeated */
+        wide.ndim = 4;
+        for (int d = 0; d < 4; d++) {
+            wide.dim[d] = shape.dim[d];
+            wide.stride[d] = d == 1 ? bias->view.stride[0] : 0;
+        }
+        ls_tensor *same = bias;
+        if (bias->view.dtype != dtype) {
+            ls_no_grad_begin(run);
+            same = ls_cast(bias, dtype);
+            ls_no_grad_end(run);
+            if (ls_failed(run)) return &run->poison;
+            wide.dtype = dtype;
+            wide.stride[1] = same->view.stride[0];
+        }
+        wide.data = same->view.data;
+        ls_call call = {.op = LS_OP_add, .n_in = 2, .n_out = 1, .in = {&y->view, &wide}, .out = {&y->view}};
+        if (!ls_submit(run, y->storage->device, &call)) return &run->poison;
+    }
+    ls_node *node;
+    if (!op_record(op, 3, in, 1, &y, &attrs, &node)) return &run->poison;
+    if (node) {
+        ls_save(node, ls_wants(node, 1) ? in[0] : NULL);
+        ls_save(node, ls_wants(node, 0) ? weight : NULL);
+    }
+    return y;
+}
+
+BACK(conv_transpose2d)
+{
+    ls_tensor *x = node->saved[0], *weight = node->saved[1];
+    if (ls_wants(node, 0)) {
+        ls_tensor *out = op_new_channels_last(dy[0], node->in[0].dtype, node->in[0].shape);
+        if (!op_submit(LS_OP_conv2d, 3, (ls_tensor *[]){dy[0], weight, NULL}, 1, &out, &node->attrs)) return;
+        dx[0] = out;
+    }
+    if (ls_wants(node, 1)) dx[1] = weight_gradient(node, x, dy[0], node->attrs); /* roles of input and output swap */
+    if (ls_wants(node, 2)) dx[2] = bias_gradient(node, dy[0]);
+}

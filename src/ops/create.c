@@ -1,0 +1,41 @@
+/* create.c - tensors from a rule or from chance. */
+#include "ops/op.h"
+
+static ls_tensor *created(ls_run *run, ls_opcode op, ls_dtype dtype, ls_shape shape, ls_attrs attrs, bool is_random)
+{
+    ls_tensor *t = ls_empty_shape(run, dtype, shape);
+    if (t->life != LS_LIFE_LIVE) return t;
+    if (is_random) op_draw(run, ls_view_numel(&t->view), &attrs.random.seed, &attrs.random.offset);
+    return op_submit(op, 0, NULL, 1, &t, &attrs) ? t : &run->poison;
+}
+
+ls_tensor *ls_uniform_shape(ls_run *run, ls_dtype dtype, double low, double high, ls_shape shape)
+{
+    if (!ls_failed(run) && !ls_dtype_is_float(dtype))
+        return op_error(run, LS_OP_uniform, LS_ERR_DTYPE, "%s is not a floating type", ls_dtype_name(dtype));
+    return created(run, LS_OP_uniform, dtype, shape, (ls_attrs){.random = {.a = low, .b = high}}, true);
+}
+
+ls_tensor *ls_normal_shape(ls_run *run, ls_dtype dtype, double mean, double deviation, ls_shape shape)
+{
+    if (!ls_failed(run) && !ls_dtype_is_float(dtype))
+        return op_error(run, LS_OP_normal, LS_ERR_DTYPE, "%s is not a floating type", ls_dtype_name(dtype));
+    return created(run, LS_OP_normal, dtype, shape, (ls_attrs){.random = {.a = mean, .b = deviation}}, true);
+}
+
+ls_tensor *ls_bernoulli_shape(ls_run *run, ls_dtype dtype, double p, ls_shape shape)
+{
+    if (!ls_failed(run) && !(p >= 0 && p <= 1))
+        return op_error(run, LS_OP_bernoulli, LS_ERR_VALUE, "probability %g is not in [0, 1]", p);
+    return created(run, LS_OP_bernoulli, dtype, shape, (ls_attrs){.random = {.a = p}}, true);
+}
+
+ls_tensor *ls_arange(ls_run *run, ls_dtype dtype, int64_t n, double start, double step)
+{
+    return created(run, LS_OP_arange, dtype, LS_SHAPE(n), (ls_attrs){.affine = {.scale = step, .shift = start}}, false);
+}
+
+ls_tensor *ls_randperm(ls_run *run, int64_t n)
+{
+    return created(run, LS_OP_randperm, LS_I64, LS_SHAPE(n), (ls_attrs){.random = {0}}, true);
+}

@@ -1,0 +1,136 @@
+/* index.c - elements and slices picked, or added, by index. Indices out of range are found by the device. */
+#include "ops/op.h"
+
+static bool index_type(const ls_tensor *index)
+{
+    return index->view.dtype == LS_I64 || index->view.dtype == LS_I32;
+}
+
+/* Reports what is wrong with a dimension or an index; true when nothing is. */
+static bool index_fits(ls_run *run, ls_opcode op, const ls_tensor *x, int d, const ls_tensor *index)
+{
+    if (d < 0) op_error(run, op, LS_ERR_SHAPE, "%s has no such dimension", OP_TEXT(x));
+    else if (!index_type(index)) op_error(run, op, LS_ERR_DTYPE, "the index is %s, not i64 or i32", OP_TEXT(index));
+    return !ls_failed(run);
+}
+
+ls_tensor *ls_gather_dim(ls_tensor *x, int dim, ls_tensor *index)
+{
+    ls_tensor *in[2] = {x, index};
+    ls_run *run = op_begin(LS_OP_gather, 2, 2, in);
+    if (!run) return op_poison(x);
+    int d = op_dim(dim, x->view.ndim);
+    if (!index_fits(run, LS_OP_gather, x, d, index)) return &run->poison;
+    bool ok = index->view.ndim == x->view.ndim;
+    for (int e = 0; ok && e < x->view.ndim; e++) ok = e == d || index->view.dim[e] <= x->view.dim[e];
+    if (!ok)
+        return op_error(run, LS_OP_gather, LS_ERR_SHAPE, "index %s does not fit %s outside dimension %d", OP_TEXT(index),
+                        OP_TEXT(x), d);
+    ls_tensor *y = op_new(x, x->view.dtype, ls_view_shape(&index->view));
+    ls_node *node;
+    if (!op_run(LS_OP_gather, 2, in, 1, &y, &(ls_attrs){.axis = {.dim = d}}, &node)) return &run->poison;
+    ls_save(node, index);
+    return y;
+}
+
+BACK(gather)
+{
+    ls_tensor *zeros = ls_full_shape(dy[0]->run, dy[0]->view.dtype, 0, node->in[0].shape);
+    dx[0] = ls_scatter_add(zeros, node->attrs.axis.dim, node->saved[0], dy[0]);
+}
+
+ls_tensor *ls_scatter_add(ls_tensor *x, int dim, ls_tensor *index, ls_tensor *source)
+{
+    ls_run *run = op_begin(LS_OP_scatter_add, 3, 3, (ls_tensor *[]){x, index, source});
+    if (!run) return op_poison(x);
+    int d = op_dim(dim, x->view.ndim);
+    if (!index_fits(run, LS_OP_scatter_add, x, d, index)) return &run->poison;
+    bool ok = index->view.ndim == x->view.ndim && source->view.ndim == x->view.ndim;
+    for (int e = 0; ok && e < x->view.ndim; e++)
+        ok = (e == d || index->view.dim[e] <= x->view.dim[e]) && index->view.dim[e] <= source->view.dim[e];
+    if (!ok)
+        return op_error(run, LS_OP_scatter_add, LS_ERR_SHAPE, "index %s and source %s do not fit %s", OP_TEXT(index),
+                        OP_TEXT(source), OP_TEXT(x));
+    ls_tensor *in[3] = {x, index, op_as(source, x->view.dtype)};
+    ls_tensor *y = op_new(x, x->view.dtype, ls_view_shape(&x->view));
+    ls_node *node;
+    if (ls_failed(run) || !op_run(LS_OP_scatter_add, 3, in, 1, &y, &(ls_attrs){.axis = {.dim = d}}, &node))
+        return &run->poison;
+    ls_save(node, index);
+    return y;
+}
+
+BACK(scatter_add)
+{
+    if (ls_wants(node, 0)) dx[0] = dy[0];
+    if (!ls_wants(node, 2)) return;
+    ls_tensor *picked = ls_gather_dim(dy[0], node->attrs.axis.dim, node->saved[0]);
+    ls_shape source = node->in[2].shape; /* may be larger than the index: the rest got nothing */
+    if (ls_failed(dy[0]->run) || ls_shape_equal(ls_view_shape(&picked->view), source)) {
+        dx[2] = picked;
+        return;
+    }
+    ls_shape before = {.ndim = source.ndim}, after = {.ndim = source.ndim};
+    for (int d = 0; d < source.ndim; d++) after.dim[d] = source.dim[d] - picked->view.dim[d];
+    dx[2] = ls_pad(picked, before, after, 0);
+}
+
+ls_tensor *ls_index_select(ls_tensor *x, int dim, ls_tensor *index)
+{
+    ls_tensor *in[2] = {x, index};
+    ls_run *run = op_begin(LS_OP_index_select, 2, 2, in);
+    if (!run) return op_poison(x);
+    int d = op_dim(dim, x->view.ndim);
+    if (!index_fits(run, LS_OP_index_select, x, d, index)) return &run->poison;
+    if (index->view.ndim != 1)
+        return op_error(run, LS_OP_index_select, LS_ERR_SHAPE, "the index is %s, not a list", OP_TEXT(index));
+    ls_shape shape = ls_view_shape(&x->view);
+    shape.dim[d] = index->view.dim[0];
+    ls_tensor *y = op_new(x, x->view.dtype, shape);
+    ls_node *node;
+    if (!op_run(LS_OP_index_select, 2, in, 1, &y, &(ls_attrs){.axis = {.dim = d}}, &node)) return &run->poison;
+    ls_save(node, index);
+    return y;
+}
+
+/* Add slices of `source` into the gradient of input 0: straight into a leaf's memory where that is possible. */
+static ls_tensor *back_rows(ls_node *node, int d, ls_tensor *index, ls_tensor *source)
+{
+    int32_t accumulate;
+    ls_tensor *target = ls_grad_target(node, 0, &accumulate);
+    ls_tensor *into = target ? target : op_new(source, source->view.dtype, node->in[0].shape);
+    if (into->life != LS_LIFE_LIVE || (!(target && accumulate) && !ls_raw_fill(into, 0))) return NULL;
+    ls_tensor *in[2] = {index, source};
+    if (!op_submit(LS_OP_index_add, 2, in, 1, &into, &(ls_attrs){.axis = {.dim = d}})) return NULL;
+    return target ? NULL : into;
+}
+
+BACK(index_select)
+{
+    dx[0] = back_rows(node, node->attrs.axis.dim, node->saved[0], dy[0]);
+}
+
+ls_tensor *ls_embedding(ls_tensor *table, ls_tensor *index)
+{
+    ls_tensor *in[2] = {table, index};
+    ls_run *run = op_begin(LS_OP_embedding, 2, 2, in);
+    if (!run) return op_poison(table);
+    if (table->view.ndim != 2 || index->view.ndim >= LS_MAX_DIMS)
+        return op_error(run, LS_OP_embedding, LS_ERR_SHAPE, "table %s is not [rows,width] or index %s too deep",
+                        OP_TEXT(table), OP_TEXT(index));
+    if (!index_fits(run, LS_OP_embedding, table, 0, index)) return &run->poison;
+    ls_shape shape = ls_view_shape(&index->view);
+    shape.dim[shape.ndim++] = table->view.dim[1];
+    ls_tensor *y = op_new(table, table->view.dtype, shape);
+    ls_node *node;
+    if (!op_run(LS_OP_embedding, 2, in, 1, &y, NULL, &node)) return &run->poison;
+    ls_save(node, index);
+    return y;
+}
+
+BACK(embedding)
+{
+    ls_tensor *index = ls_reshape(node->saved[0], -1);
+    ls_tensor *rows = ls_reshape(dy[0], ls_numel(index), node->in[0].shape.dim[1]);
+    if (!ls_failed(dy[0]->run)) dx[0] = back_rows(node, 0, index, rows);
+}

@@ -1,0 +1,195 @@
+/* norm.c - batch, layer and group normalisation. Weights and statistics stay f32 when activations are half. */
+#include "ops/op.h"
+
+static ls_dtype statistics_type(const ls_tensor *x)
+{
+    return x->view.dtype == LS_F64 ? LS_F64 : LS_F32;
+}
+
+/* A parameter of n elements in total, or none. */
+static bool parameter_fits(ls_run *run, ls_opcode op, const char *name, const ls_tensor *t, int64_t n, const ls_tensor *x)
+{
+    if (!t || ls_view_numel(&t->view) == n) return true;
+    op_error(run, op, LS_ERR_SHAPE, "%s %s for %s: %lld elements are needed", name, OP_TEXT(t), OP_TEXT(x), (long long)n);
+    return false;
+}
+
+static bool is_floating(ls_run *run, ls_opcode op, const ls_tensor *x)
+{
+    if (!ls_dtype_is_float(x->view.dtype)) op_error(run, op, LS_ERR_DTYPE, "%s: a floating type is needed", OP_TEXT(x));
+    return !ls_failed(run);
+}
+
+/* Room for the gradient of an input, when it is wanted. */
+static ls_tensor *wanted(ls_node *node, int input, ls_tensor *like)
+{
+    return ls_wants(node, input) ? op_new(like, node->in[input].dtype, node->in[input].shape) : NULL;
+}
+
+/* ---- batch norm ---- */
+
+ls_tensor *ls_batch_norm(ls_tensor *x, ls_batch_norm_opts opts)
+{
+    ls_opcode op = LS_OP_batch_norm;
+    ls_tensor *in[6] = {x, opts.weight, opts.bias, opts.running_mean, opts.running_var, opts.residual};
+    ls_run *run = op_begin(op, 1, 6, in);
+    if (!run || !is_floating(run, op, x)) return op_poison(x);
+    if (x->view.ndim < 2 || x->view.ndim > 5)
+        return op_error(run, op, LS_ERR_SHAPE, "%s is not [N,C] or [N,C,...]", OP_TEXT(x));
+    int64_t channels = x->view.dim[1], numel = ls_view_numel(&x->view);
+    static const char *const names[] = {"weight", "bias", "running mean", "running variance"};
+    for (int i = 0; i < 4; i++)
+        if (!parameter_fits(run, op, names[i], in[1 + i], channels, x)) return &run->poison;
+    if (opts.residual && !ls_shape_equal(ls_view_shape(&opts.residual->view), ls_view_shape(&x->view)))
+        return op_error(run, op, LS_ERR_SHAPE, "%s and residual %s", OP_TEXT(x), OP_TEXT(opts.residual));
+    if (opts.activation != LS_ACT_NONE && opts.activation != LS_ACT_RELU)
+        return op_error(run, op, LS_ERR_VALUE, "only ReLU can follow in the same step");
+    if (!opts.training && (!opts.running_mean || !opts.running_var))
+        return op_error(run, op, LS_ERR_STATE, "evaluation needs running statistics");
+    if (opts.training && channels && numel / channels == 1)
+        return op_error(run, op, LS_ERR_SHAPE, "%s: one value per channel has no variance to train on", OP_TEXT(x));
+    in[5] = op_as(opts.residual, x->view.dtype);
+    if (ls_failed(run)) return &run->poison;
+
+    ls_tensor *out[3] = {ls_tensor_new_like(x, x->view.dtype), NULL, NULL};
+    if (opts.training)
+        for (int i = 1; i < 3; i++) out[i] = op_new(x, statistics_type(x), LS_SHAPE(channels));
+    ls_attrs attrs = {.norm = {.epsilon = opts.epsilon ? opts.epsilon : 1e-5, .momentum = opts.momentum ? opts.momentum : 0.1,
+                               .training = opts.training, .activation = opts.activation}};
+    if (!op_submit(op, 6, in, 3, out, &attrs)) return &run->poison;
+    if (opts.training)
+        for (int i = 3; i < 5; i++)
+            if (in[i]) in[i]->storage->version++;
+    ls_node *node;
+    if (!op_record(op, 6, in, 1, out, &attrs, &node)) return &run->poison;
+    if (node) {
+        bool deep = ls_wants(node, 0) || ls_wants(node, 1);
+        ls_save(node, deep ? x : NULL);
+        ls_save(node, opts.activation == LS_ACT_RELU ? out[0] : NULL);
+        ls_save(node, opts.training ? out[1] : opts.running_mean);
+        ls_save(node, opts.training ? out[2] : opts.running_var);
+        ls_save(node, opts.weight);
+    }
+    return out[0];
+}
+
+BACK(batch_norm)
+{
+    ls_tensor *x = node->saved[0], *y = node->saved[1], *like = x ? x : dy[0];
+    ls_tensor *in[6] = {dy[0], x, y, node->saved[2], node->saved[3], node->saved[4]};
+    if (!x) { /* only bias or residual: no need for x */
+        ls_tensor *masked = y ? op_activation_grad(LS_OP_relu_grad, dy[0], y, NULL) : dy[0];
+        ls_shape dims = {0};
+        for (int d = 0; d < dy[0]->view.ndim; d++)
+            if (d != 1) dims.dim[dims.ndim++] = d;
+        if (ls_wants(node, 2)) dx[2] = ls_sum_dims(masked, dims, false);
+        if (ls_wants(node, 5)) dx[5] = masked;
+        return;
+    }
+    ls_tensor *dresidual = ls_wants(node, 5) && y ? ls_tensor_new_like(like, dy[0]->view.dtype) : NULL;
+    ls_tensor *out[4] = {ls_tensor_new_like(like, node->in[0].node ? node->in[0].dtype : dy[0]->view.dtype),
+                         wanted(node, 1, like), wanted(node, 2, like), dresidual};
+    if (!op_submit(LS_OP_batch_norm_grad, 6, in, 4, out, &node->attrs)) return;
+    for (int i = 0; i < 3; i++)
+        if (ls_wants(node, i)) dx[i] = out[i];
+    if (ls_wants(node, 5)) dx[5] = y ? dresidual : dy[0];
+}
+
+/* ---- layer norm ---- */
+
+static ls_tensor *layer_norm(ls_tensor *x, ls_tensor *residual, ls_tensor *weight, ls_tensor *bias, double epsilon)
+{
+    ls_opcode op = LS_OP_layer_norm;
+    ls_tensor *in[4] = {x, weight, bias, residual};
+    ls_run *run = op_begin(op, 1, 4, in);
+    if (!run || !is_floating(run, op, x)) return op_poison(x);
+    int dims = weight ? weight->view.ndim : 1;
+    int64_t size = 1, numel = ls_view_numel(&x->view);
+    bool ok = dims >= 1 && x->view.ndim >= dims;
+    for (int d = 1; ok && d <= dims; d++) {
+        size *= ls_dim(x, -d);
+        ok = !weight || ls_dim(x, -d) == ls_dim(weight, -d);
+    }
+    if (!ok) return op_error(run, op, LS_ERR_SHAPE, "%s does not end in the shape of weight %s", OP_TEXT(x), OP_TEXT(weight ? weight : x));
+    if (!parameter_fits(run, op, "bias", bias, size, x)) return &run->poison;
+    if (residual && !ls_shape_equal(ls_view_shape(&residual->view), ls_view_shape(&x->view)))
+        return op_error(run, op, LS_ERR_SHAPE, "%s and residual %s", OP_TEXT(x), OP_TEXT(residual));
+    in[3] = op_as(residual, x->view.dtype);
+    if (ls_failed(run)) return &run->poison;
+
+    int64_t rows = size ? numel / size : 0;
+    ls_shape shape = ls_view_shape(&x->view);
+    ls_tensor *out[4] = {op_new(x, x->view.dtype, shape), op_new(x, statistics_type(x), LS_SHAPE(rows)),
+                         op_new(x, statistics_type(x), LS_SHAPE(rows)), residual ? op_new(x, x->view.dtype, shape) : NULL};
+    ls_attrs attrs = {.norm = {.epsilon = epsilon ? epsilon : 1e-5, .groups = size}};
+    ls_node *node;
+    if (!op_submit(op, 4, in, 4, out, &attrs) || !op_record(op, 4, in, 1, out, &attrs, &node)) return &run->poison;
+    if (node) {
+        ls_save(node, residual ? out[3] : x);
+        ls_save(node, out[1]);
+        ls_save(node, out[2]);
+        ls_save(node, weight);
+    }
+    return out[0];
+}
+
+ls_tensor *ls_layer_norm(ls_tensor *x, ls_tensor *weight, ls_tensor *bias, double epsilon)
+{
+    return layer_norm(x, NULL, weight, bias, epsilon);
+}
+
+ls_tensor *ls_add_layer_norm(ls_tensor *x, ls_tensor *residual, ls_tensor *weight, ls_tensor *bias, double epsilon)
+{
+    if (!residual) return LS_POISON(ls_run_of(x), LS_ERR_VALUE, "layer_norm: the residual is NULL");
+    return layer_norm(x, residual, weight, bias, epsilon);
+}
+
+BACK(layer_norm)
+{
+    ls_tensor *x = node->saved[0];
+    bool to_x = ls_wants(node, 0) || ls_wants(node, 3);
+    ls_tensor *in[5] = {dy[0], x, node->saved[1], node->saved[2], node->saved[3]};
+    ls_tensor *out[3] = {op_new(x, x->view.dtype, ls_view_shape(&x->view)), wanted(node, 1, x), wanted(node, 2, x)};
+    if (!op_submit(LS_OP_layer_norm_grad, 5, in, 3, out, &node->attrs)) return;
+    if (to_x && ls_wants(node, 0)) dx[0] = out[0];
+    if (to_x && ls_wants(node, 3)) dx[3] = out[0];
+    if (ls_wants(node, 1)) dx[1] = out[1];
+    if (ls_wants(node, 2)) dx[2] = out[2];
+}
+
+/* ---- group norm ---- */
+
+ls_tensor *ls_group_norm(ls_tensor *x, int64_t groups, ls_tensor *weight, ls_tensor *bias, double epsilon)
+{
+    ls_opcode op = LS_OP_group_norm;
+    ls_tensor *in[3] = {x, weight, bias};
+    ls_run *run = op_begin(op, 1, 3, in);
+    if (!run || !is_floating(run, op, x)) return op_poison(x);
+    if (x->view.ndim < 2 || groups < 1 || x->view.dim[1] % groups)
+        return op_error(run, op, LS_ERR_SHAPE, "channels of %s do not split into %lld groups", OP_TEXT(x), (long long)groups);
+    if (!parameter_fits(run, op, "weight", weight, x->view.dim[1], x) || !parameter_fits(run, op, "bias", bias, x->view.dim[1], x))
+        return &run->poison;
+    ls_shape stats = LS_SHAPE(x->view.dim[0], groups);
+    ls_tensor *out[3] = {ls_tensor_new_like(x, x->view.dtype), op_new(x, statistics_type(x), stats),
+                         op_new(x, statistics_type(x), stats)};
+    ls_attrs attrs = {.norm = {.epsilon = epsilon ? epsilon : 1e-5, .groups = groups}};
+    ls_node *node;
+    if (!op_submit(op, 3, in, 3, out, &attrs) || !op_record(op, 3, in, 1, out, &attrs, &node)) return &run->poison;
+    if (node) {
+        ls_save(node, x);
+        ls_save(node, out[1]);
+        ls_save(node, out[2]);
+        ls_save(node, weight);
+    }
+    return out[0];
+}
+
+BACK(group_norm)
+{
+    ls_tensor *x = node->saved[0];
+    ls_tensor *in[5] = {dy[0], x, node->saved[1], node->saved[2], node->saved[3]};
+    ls_tensor *out[3] = {ls_tensor_new_like(x, x->view.dtype), wanted(node, 1, x), wanted(node, 2, x)};
+    if (!op_submit(LS_OP_group_norm_grad, 5, in, 3, out, &node->attrs)) return;
+    for (int i = 0; i < 3; i++)
+        if (ls_wants(node, i)) dx[i] = out[i];
+}

@@ -1,0 +1,193 @@
+/* op.c - the table of operators and the steps they share. */
+#include "ops/op.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "base/memory.h"
+
+/* ---- the table, from ops.def ---- */
+
+#define ls_back_none NULL
+
+const ls_op_info ls_op_table[LS_OP_COUNT] = {
+#define LS_OP(name, kind, policy, gradient, summary)                                                                   \
+    [LS_OP_##name] = {#name, LS_KIND_##kind, LS_POLICY_##policy, ls_back_##gradient, summary},
+#include <lockstep/ops.def>
+#undef LS_OP
+};
+
+/* ---- checking ---- */
+
+ls_run *op_begin(ls_opcode op, int n_required, int n_in, ls_tensor *const *in)
+{
+    ls_run *run = NULL;
+    for (int i = 0; i < n_in && !run; i++) run = ls_run_of(in[i]);
+    if (ls_failed(run)) return NULL;
+    const ls_device *device = NULL;
+    for (int i = 0; i < n_in; i++) {
+        const ls_tensor *t = in[i];
+        if (!t && i >= n_required) continue;
+        if (!t || t->life != LS_LIFE_LIVE) return ls_check_live(run, t, ls_op_table[op].name), NULL;
+        if (!device) device = t->storage->device;
+        else if (device != t->storage->device) {
+            ls_fail(&run->errors, LS_ERR_DEVICE, "%s: tensors are on devices %s and %s; ls_to_device() moves one",
+                    ls_op_table[op].name, device->name, t->storage->device->name);
+            return NULL;
+        }
+    }
+    return run;
+}
+
+ls_tensor *op_error(ls_run *run, ls_opcode op, ls_status code, const char *format, ...)
+{
+    char text[768];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    return LS_POISON(run, code, "%s: %s", ls_op_table[op].name, text);
+}
+
+/* ---- submitting and recording ---- */
+
+bool op_submit(ls_opcode op, int n_in, ls_tensor *const *in, int n_out, ls_tensor *const *out, const ls_attrs *attrs)
+{
+    ls_call call;
+    ls_device *device = NULL;
+    call.op = op;
+    call.n_in = n_in;
+    call.n_out = n_out;
+    for (int i = 0; i < n_in; i++) call.in[i] = in[i] ? &in[i]->view : NULL;
+    for (int i = 0; i < n_out; i++) {
+        if (out[i] && out[i]->life != LS_LIFE_LIVE) return false;
+        call.out[i] = out[i] ? &out[i]->view : NULL;
+        if (!device && out[i]) device = out[i]->storage->device;
+    }
+    if (attrs) call.attrs = *attrs;
+    return ls_submit(out[0]->run, device, &call);
+}
+
+bool op_record(ls_opcode op, int n_in, ls_tensor *const *in, int n_out, ls_tensor *const *out, const ls_attrs *attrs,
+               ls_node **node)
+{
+    *node = NULL;
+    ls_run *run = out[0]->run;
+    if (out[0]->life != LS_LIFE_LIVE) return false;
+    if (!ls_op_table[op].backward || !ls_must_record(run, n_in, in)) return true;
+    *node = ls_record(run, &ls_op_table[op], n_in, in, n_out, out);
+    if (!*node) return false;
+    if (attrs) (*node)->attrs = *attrs;
+    return true;
+}
+
+bool op_run(ls_opcode op, int n_in, ls_tensor *const *in, int n_out, ls_tensor *const *out, const ls_attrs *attrs,
+            ls_node **node)
+{
+    return op_submit(op, n_in, in, n_out, out, attrs) && op_record(op, n_in, in, n_out, out, attrs, node);
+}
+
+/* ---- shapes ---- */
+
+bool op_broadcast(ls_shape a, ls_shape b, ls_shape *out)
+{
+    out->ndim = a.ndim > b.ndim ? a.ndim : b.ndim;
+    for (int d = 1; d <= out->ndim; d++) {
+        int64_t x = d <= a.ndim ? a.dim[a.ndim - d] : 1, y = d <= b.ndim ? b.dim[b.ndim - d] : 1;
+        if (x != y && x != 1 && y != 1) return false;
+        out->dim[out->ndim - d] = x == 1 ? y : x;
+    }
+    return true;
+}
+
+const ls_operand *op_expand_operand(const ls_operand *x, ls_shape shape, ls_operand *room)
+{
+    int lead = shape.ndim - x->ndim;
+    room->data = x->data;
+    room->dtype = x->dtype;
+    room->derived = NULL;
+    room->ndim = shape.ndim;
+    for (int d = 0; d < shape.ndim; d++) {
+        bool repeat = d < lead || (x->dim[d - lead] == 1 && shape.dim[d] != 1);
+        room->dim[d] = shape.dim[d];
+        room->stride[d] = repeat ? 0 : x->stride[d - lead];
+    }
+    return room;
+}
+
+ls_tensor *op_expanded(ls_tensor *x, ls_shape shape)
+{
+    if (ls_shape_equal(ls_view_shape(&x->view), shape)) return x;
+    ls_tensor *view = ls_alias(x);
+    if (view->life == LS_LIFE_LIVE) op_expand_operand(&x->view, shape, &view->view);
+    return view;
+}
+
+ls_tensor *op_new_channels_last(ls_tensor *like, ls_dtype dtype, ls_shape shape)
+{
+    ls_tensor *t = op_new(like, dtype, shape);
+    if (t->life != LS_LIFE_LIVE) return t;
+    int64_t c = shape.dim[1], h = shape.dim[2], w = shape.dim[3];
+    t->view.stride[0] = c * h * w;
+    t->view.stride[1] = 1;
+    t->view.stride[2] = c * w;
+    t->view.stride[3] = c;
+    return t;
+}
+
+void op_draw(ls_run *run, int64_t n, uint64_t *seed, uint64_t *offset)
+{
+    *seed = run->random.seed;
+    *offset = run->random.offset;
+    run->random.offset += ((uint64_t)n + 3) / 4;
+}
+
+/* ---- number types ---- */
+
+ls_tensor *op_as(ls_tensor *x, ls_dtype dtype)
+{
+    return !x || x->view.dtype == dtype ? x : ls_cast(x, dtype);
+}
+
+static ls_dtype autocast_type(const ls_run *run)
+{
+    return run->autocast_count ? run->autocast[run->autocast_count - 1] : LS_F32;
+}
+
+ls_dtype op_half_type(const ls_run *run, ls_dtype dtype)
+{
+    ls_dtype half = autocast_type(run);
+    return half == LS_F32 || dtype == LS_F64 ? dtype : half;
+}
+
+ls_tensor *op_as_f32(ls_tensor *x)
+{
+    if (!x || autocast_type(x->run) == LS_F32) return x;
+    return x->view.dtype == LS_BF16 || x->view.dtype == LS_F16 ? ls_cast(x, LS_F32) : x;
+}
+
+void ls_autocast_begin(ls_run *run, ls_dtype dtype)
+{
+    if (dtype != LS_F32 && dtype != LS_BF16 && dtype != LS_F16) {
+        ls_fail(&run->errors, LS_ERR_DTYPE, "ls_autocast_begin: %s; bf16, f16 and f32 (off) are possible",
+                ls_dtype_name(dtype));
+        dtype = LS_F32;
+    }
+    if (run->autocast_count == run->autocast_capacity) {
+        int32_t capacity = run->autocast_capacity ? run->autocast_capacity * 2 : 8;
+        ls_dtype *stack = ls_sys_realloc(run->autocast, (size_t)capacity * sizeof *stack);
+        if (!stack) {
+            ls_fail(&run->errors, LS_ERR_MEMORY, "ls_autocast_begin: no memory");
+            return;
+        }
+        run->autocast = stack;
+        run->autocast_capacity = capacity;
+    }
+    run->autocast[run->autocast_count++] = dtype;
+}
+
+void ls_autocast_end(ls_run *run)
+{
+    if (run->autocast_count > 0) run->autocast_count--;
+    else if (!ls_failed(run)) ls_fail(&run->errors, LS_ERR_STATE, "ls_autocast_end without ls_autocast_begin");
+}

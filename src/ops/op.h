@@ -1,0 +1,93 @@
+/* op.h - what every operator's function is made of: check the inputs, make the outputs, submit the call, record the node.
+ *
+ *     ls_tensor *ls_relu(ls_tensor *x)
+ *     {
+ *         ls_run *run = op_begin(LS_OP_relu, 1, 1, &x);
+ *         if (!run) return op_poison(x);
+ *         ls_tensor *y = ls_tensor_new_like(x, x->view.dtype);
+ *         ls_node *node;
+ *         if (!op_run(LS_OP_relu, 1, &x, 1, &y, NULL, &node)) return &run->poison;
+ *         ls_save(node, y);
+ *         return y;
+ *     }
+ *
+ * Backward functions use the same public operators: recording is off while they run. */
+#ifndef LOCKSTEP_OPS_OP_H
+#define LOCKSTEP_OPS_OP_H
+
+#include <lockstep/ops.h>
+
+#include "autograd/tape.h"
+
+extern const ls_op_info ls_op_table[LS_OP_COUNT];
+
+/* All gradients, ls_back_<gradient>, named in ops.def. "none" is declared under a name nobody uses. */
+#define ls_back_none ls_back_unused
+#define LS_OP(name, kind, policy, gradient, summary) extern ls_backward_fn ls_back_##gradient;
+#include <lockstep/ops.def>
+#undef LS_OP
+#undef ls_back_none
+
+#define BACK(name) void ls_back_##name(ls_node *node, ls_tensor *const *dy, ls_tensor **dx)
+
+/* The run, when the operator can go on: no failure so far, inputs live (those from n_required on may be NULL) and all on one
+ * device. Else NULL, the reason recorded. */
+ls_run *op_begin(ls_opcode op, int n_required, int n_in, ls_tensor *const *in);
+static inline ls_tensor *op_poison(const ls_tensor *t)
+{
+    return &ls_run_of(t)->poison;
+}
+
+/* Submit; on success record where a gradient is wanted: *node is the new node, or NULL. attrs may be NULL. False (outputs
+ * may be poison, or the device failed): return poison. */
+bool op_run(ls_opcode op, int n_in, ls_tensor *const *in, int n_out, ls_tensor *const *out, const ls_attrs *attrs,
+            ls_node **node);
+/* The halves of it, for operators that submit other calls than their own, or none (views). */
+bool op_submit(ls_opcode op, int n_in, ls_tensor *const *in, int n_out, ls_tensor *const *out, const ls_attrs *attrs);
+bool op_record(ls_opcode op, int n_in, ls_tensor *const *in, int n_out, ls_tensor *const *out, const ls_attrs *attrs,
+               ls_node **node);
+
+/* Record an error in the operator's name and return poison. */
+LS_PRINTF(4, 5) ls_tensor *op_error(ls_run *run, ls_opcode op, ls_status code, const char *format, ...);
+
+/* Text of a tensor for messages, good until the end of the enclosing block. */
+#define OP_TEXT(t) ls_operand_text(&(t)->view, (char[LS_TEXT]){0})
+#define OP_SHAPE_TEXT(shape) ls_shape_text((shape), (char[LS_TEXT]){0})
+
+/* A dimension counted from the end or the start, as 0 .. ndim-1; -1 when there is none such. */
+static inline int op_dim(int dim, int ndim)
+{
+    if (dim < 0) dim += ndim;
+    return dim >= 0 && dim < ndim ? dim : -1;
+}
+
+/* The shape two shapes broadcast to; false when they do not. */
+bool op_broadcast(ls_shape a, ls_shape b, ls_shape *out);
+/* A view of x expanded to a shape it broadcasts to (no history); x itself where nothing changes. */
+ls_tensor *op_expanded(ls_tensor *x, ls_shape shape);
+
+/* The same for an operand: into *room, which is returned. */
+const ls_operand *op_expand_operand(const ls_operand *x, ls_shape shape, ls_operand *room);
+
+/* Take the random numbers of n elements: where they start. */
+void op_draw(ls_run *run, int64_t n, uint64_t *seed, uint64_t *offset);
+
+/* dx of an activation from dy and what its forward saved, by the device's *_grad operator. */
+ls_tensor *op_activation_grad(ls_opcode op, ls_tensor *dy, ls_tensor *saved, const ls_attrs *attrs);
+
+/* What autocast and promotion make of an input: cast with history where the type differs. NULL stays NULL. */
+ls_tensor *op_as(ls_tensor *x, ls_dtype dtype);
+/* The type a HALF operator computes in, given its inputs': the autocast type, unless that is off or the input's is f64. */
+ls_dtype op_half_type(const ls_run *run, ls_dtype dtype);
+/* F32 policy: half types become f32 inside an autocast scope. */
+ls_tensor *op_as_f32(ls_tensor *x);
+
+/* A new [N,C,H,W] tensor whose memory runs N, H, W, C. */
+ls_tensor *op_new_channels_last(ls_tensor *like, ls_dtype dtype, ls_shape shape);
+
+static inline ls_tensor *op_new(ls_tensor *like, ls_dtype dtype, ls_shape shape)
+{
+    return ls_tensor_new(like->run, like->storage->device, dtype, shape);
+}
+
+#endif

@@ -1,0 +1,136 @@
+/* pool.c - windows of an image to one value each, and images resized. Results are laid out like their input. */
+#include "ops/op.h"
+
+static bool is_image(ls_run *run, ls_opcode op, const ls_tensor *x)
+{
+    if (x->view.ndim != 4) op_error(run, op, LS_ERR_SHAPE, "%s is not [N,C,H,W]", OP_TEXT(x));
+    else if (!ls_dtype_is_float(x->view.dtype)) op_error(run, op, LS_ERR_DTYPE, "%s: a floating type is needed", OP_TEXT(x));
+    return !ls_failed(run);
+}
+
+/* A new [N,C,H,W], channels last where x is (or could be read so). */
+static ls_tensor *image_like(ls_tensor *x, ls_dtype dtype, ls_shape shape)
+{
+    bool last = x->view.stride[1] == 1 && x->view.dim[1] > 1;
+    return last ? op_new_channels_last(x, dtype, shape) : op_new(x, dtype, shape);
+}
+
+static int64_t pick(const int64_t pair[2], int i, int64_t single, int64_t fallback)
+{
+    int64_t value = pair[0] || pair[1] ? pair[i] : single;
+    return value ? value : fallback;
+}
+
+/* The window and the size of the result; false, with an error, when it makes no sense. */
+static bool pool_window(ls_run *run, ls_opcode op, const ls_tensor *x, const ls_pool2d *geometry, ls_window *window,
+                        ls_shape *shape)
+{
+    *window = (ls_window){.groups = 1};
+    *shape = ls_view_shape(&x->view);
+    for (int i = 0; i < 2; i++) {
+        int64_t kernel = window->kernel[i] = pick(geometry->kernel_hw, i, geometry->kernel, 0);
+        int64_t stride = window->stride[i] = pick(geometry->stride_hw, i, geometry->stride, kernel);
+        int64_t padding = window->padding[i] = pick(geometry->padding_hw, i, geometry->padding, 0);
+        int64_t dilation = window->dilation[i] = geometry->dilation ? geometry->dilation : 1;
+        int64_t size = x->view.dim[2 + i], reach = dilation * (kernel - 1) + 1;
+        bool ok = kernel > 0 && stride > 0 && padding >= 0 && dilation > 0 && padding <= kernel / 2 && size + 2 * padding >= reach;
+        if (!ok) {
+            op_error(run, op, LS_ERR_VALUE, "window %lld, stride %lld, padding %lld, dilation %lld on %s", (long long)kernel,
+                     (long long)stride, (long long)padding, (long long)dilation, OP_TEXT(x));
+            return false;
+        }
+        int64_t room = size + 2 * padding - reach;
+        int64_t count = (geometry->ceil_mode ? room + stride - 1 : room) / stride + 1;
+        if (geometry->ceil_mode && (count - 1) * stride >= size + padding) count--; /* must begin inside */
+        shape->dim[2 + i] = count;
+    }
+    return true;
+}
+
+ls_tensor *ls_max_pool2d(ls_tensor *x, ls_pool2d geometry)
+{
+    ls_run *run = op_begin(LS_OP_max_pool2d, 1, 1, &x);
+    if (!run) return op_poison(x);
+    ls_attrs attrs = {.pool = {.count_include_pad = 1}};
+    ls_shape shape;
+    if (!is_image(run, LS_OP_max_pool2d, x) || !pool_window(run, LS_OP_max_pool2d, x, &geometry, &attrs.pool.window, &shape))
+        return &run->poison;
+    bool record = ls_must_record(run, 1, &x);
+    ls_tensor *out[2] = {image_like(x, x->view.dtype, shape), record ? image_like(x, LS_I32, shape) : NULL};
+    ls_node *node;
+    if (!op_run(LS_OP_max_pool2d, 1, &x, 2, out, &attrs, &node)) return &run->poison;
+    ls_save(node, out[1]);
+    if (node) node->extra[0] = x->view.stride[1] == 1;
+    return out[0];
+}
+
+static ls_tensor *pool_gradient(ls_node *node, ls_opcode op, int n_in, ls_tensor *const *in)
+{
+    ls_tensor *out = image_like(in[0], node->in[0].dtype, node->in[0].shape);
+    return op_submit(op, n_in, in, 1, &out, &node->attrs) ? out : NULL;
+}
+
+BACK(max_pool2d)
+{
+    dx[0] = pool_gradient(node, LS_OP_max_pool2d_grad, 2, (ls_tensor *[]){dy[0], node->saved[0]});
+}
+
+ls_tensor *ls_avg_pool2d(ls_tensor *x, ls_pool2d geometry)
+{
+    ls_run *run = op_begin(LS_OP_avg_pool2d, 1, 1, &x);
+    if (!run) return op_poison(x);
+    ls_attrs attrs = {.pool = {.count_include_pad = !geometry.exclude_padding}};
+    ls_shape shape;
+    if (!is_image(run, LS_OP_avg_pool2d, x) || !pool_window(run, LS_OP_avg_pool2d, x, &geometry, &attrs.pool.window, &shape))
+        return &run->poison;
+    if (attrs.pool.window.dilation[0] != 1)
+        return op_error(run, LS_OP_avg_pool2d, LS_ERR_VALUE, "dilation is not possible here");
+    ls_tensor *y = image_like(x, x->view.dtype, shape);
+    ls_node *node;
+    return op_run(LS_OP_avg_pool2d, 1, &x, 1, &y, &attrs, &node) ? y : &run->poison;
+}
+
+BACK(avg_pool2d)
+{
+    dx[0] = pool_gradient(node, LS_OP_avg_pool2d_grad, 1, dy);
+}
+
+ls_tensor *ls_adaptive_avg_pool2d(ls_tensor *x, int64_t height, int64_t width)
+{
+    ls_opcode op = LS_OP_adaptive_avg_pool2d;
+    ls_run *run = op_begin(op, 1, 1, &x);
+    if (!run || !is_image(run, op, x)) return op_poison(x);
+    if (height < 1 || width < 1 || x->view.dim[2] < 1 || x->view.dim[3] < 1)
+        return op_error(run, op, LS_ERR_VALUE, "%s to %lldx%lld", OP_TEXT(x), (long long)height, (long long)width);
+    ls_tensor *y = image_like(x, x->view.dtype, LS_SHAPE(x->view.dim[0], x->view.dim[1], height, width));
+    ls_node *node;
+    return op_run(op, 1, &x, 1, &y, NULL, &node) ? y : &run->poison;
+}
+
+BACK(adaptive_avg_pool2d)
+{
+    dx[0] = pool_gradient(node, LS_OP_adaptive_avg_pool2d_grad, 1, dy);
+}
+
+ls_tensor *ls_interpolate(ls_tensor *x, int64_t height, int64_t width, ls_resize method)
+{
+    ls_opcode op = LS_OP_interpolate;
+    ls_run *run = op_begin(op, 1, 1, &x);
+    if (!run || !is_image(run, op, x)) return op_poison(x);
+    if (height < 1 || width < 1 || x->view.dim[2] < 1 || x->view.dim[3] < 1)
+        return op_error(run, op, LS_ERR_VALUE, "%s to %lldx%lld", OP_TEXT(x), (long long)height, (long long)width);
+    ls_attrs attrs = {.interpolate = {.bilinear = method != LS_NEAREST, .align_corners = method == LS_BILINEAR_CORNERS}};
+    int64_t size[2] = {height, width};
+    for (int i = 0; i < 2; i++) {
+        double in = (double)x->view.dim[2 + i], out = (double)size[i];
+        attrs.interpolate.scale[i] = attrs.interpolate.align_corners ? (out > 1 ? (in - 1) / (out - 1) : 0) : in / out;
+    }
+    ls_tensor *y = image_like(x, x->view.dtype, LS_SHAPE(x->view.dim[0], x->view.dim[1], height, width));
+    ls_node *node;
+    return op_run(op, 1, &x, 1, &y, &attrs, &node) ? y : &run->poison;
+}
+
+BACK(interpolate)
+{
+    dx[0] = pool_gradient(node, LS_OP_interpolate_grad, 1, dy);
+}

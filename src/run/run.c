@@ -1,0 +1,172 @@
+/* run.c - a run from ls_init to ls_finish: devices, errors, randomness, memory, backward. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "autograd/tape.h"
+#include "base/config.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "tensor/context.h"
+
+/* Handles that rest before reuse: a stale pointer is noticed for this many new tensors. */
+enum { TENSOR_REST = 512 };
+
+/* Where a run comes from when even its own memory cannot be had: it only carries the error. */
+static ls_run *run_without_memory(void)
+{
+    static ls_run empty;
+    empty = (ls_run){.errors = {.code = LS_ERR_MEMORY, .message = "ls_init: no memory for a run"}};
+    empty.poison.run = &empty;
+    empty.poison.life = LS_LIFE_POISON;
+    return &empty;
+}
+
+static ls_device *device_named(ls_run *run, const char *name)
+{
+    for (ls_device *d = run->devices; d; d = d->next)
+        if (strcmp(d->name, name) == 0) return d;
+    ls_status status;
+    ls_message why = {{0}};
+    ls_device *device = ls_device_open(name, &status, &why);
+    if (!device) {
+        ls_fail(&run->errors, status, "%s", why.text);
+        return NULL;
+    }
+    device->next = run->devices;
+    run->devices = device;
+    return device;
+}
+
+ls_run *ls_init_sized(int *argc, char ***argv, const ls_init_opts *opts, size_t opts_size)
+{
+    (void)argc, (void)argv;
+    ls_init_opts o = {0};
+    memcpy(&o, opts, opts_size < sizeof o ? opts_size : sizeof o);
+    ls_run *run = ls_sys_alloc(sizeof *run);
+    if (!run) {
+        run = run_without_memory();
+        ls_run_set_current(run);
+        return run;
+    }
+    ls_run_set_current(run);
+    run->errors.abort_on_fail = o.abort_on_error;
+    run->random.seed = o.seed;
+    run->poison.run = run;
+    run->poison.life = LS_LIFE_POISON;
+    run->poison.view.dtype = LS_F32;
+    run->tensors = (ls_slab){.size = sizeof(ls_tensor), .link = offsetof(ls_tensor, next), .rest = TENSOR_REST};
+    run->storages = (ls_slab){.size = sizeof(ls_storage), .link = offsetof(ls_storage, link)};
+    run->nodes = (ls_slab){.size = sizeof(ls_node), .link = offsetof(ls_node, link)};
+    run->leaves = (ls_slab){.size = sizeof(ls_leaf), .link = offsetof(ls_leaf, node.link)};
+    ls_scope_begin(run);
+    if (!ls_failed(run)) run->device = device_named(run, o.device ? o.device : "cpu");
+    if (!ls_failed(run) && o.mixed_precision && o.mixed_precision != LS_F32) ls_autocast_begin(run, o.mixed_precision);
+    return run;
+}
+
+int ls_finish(ls_run *run)
+{
+    int code = ls_failed(run);
+    if (code) ls_log_line(LS_LOG_ERROR, "%s", run->errors.message);
+    ls_run_set_current(NULL);
+    if (!run->tensors.size) return code; /* the run without memory */
+    if (run->scope_count > 0) {
+        ls_scope_end(run, 1, NULL);
+        for (ls_tensor *t; (t = run->scopes[0].first);) ls_drop(t);
+    }
+    for (ls_device *d = run->devices, *next; d; d = next) {
+        next = d->next;
+        ls_device_close(d);
+    }
+    ls_slab_free(&run->tensors);
+    ls_slab_free(&run->storages);
+    ls_slab_free(&run->nodes);
+    ls_slab_free(&run->leaves);
+    ls_sys_free(run->scopes);
+    ls_sys_free(run->autocast);
+    ls_sys_free(run);
+    return code;
+}
+
+/* ---- errors ---- */
+
+ls_status ls_error(const ls_run *run)
+{
+    return run->errors.code;
+}
+
+const char *ls_error_message(const ls_run *run)
+{
+    return run->errors.message;
+}
+
+void ls_error_clear(ls_run *run)
+{
+    if (run->device) ls_errors_clear(&run->errors); /* a run that never started stays failed */
+}
+
+/* ---- randomness ---- */
+
+void ls_set_seed(ls_run *run, uint64_t seed)
+{
+    run->random = (ls_random_state){.seed = seed};
+}
+
+ls_random_state ls_random_get(const ls_run *run)
+{
+    return run->random;
+}
+
+void ls_random_set(ls_run *run, ls_random_state state)
+{
+    run->random = state;
+}
+
+/* ---- memory ---- */
+
+ls_memory_stats ls_memory(ls_run *run)
+{
+    ls_memory_stats sum = {.system_requests = ls_sys_calls()};
+    for (ls_device *d = run->devices; d; d = d->next) {
+        ls_pool_stats stats = ls_pool_get_stats(d->pool);
+        sum.in_use += stats.in_use;
+        sum.cached += stats.cached;
+        sum.peak += stats.peak;
+        sum.device_requests += stats.requests;
+    }
+    return sum;
+}
+
+ls_tensor *ls_to_device(ls_tensor *t, const char *name)
+{
+    ls_run *run = ls_run_of(t);
+    if (ls_failed(run) || !ls_check_live(run, t, "ls_to_device")) return &run->poison;
+    ls_device *to = device_named(run, name);
+    if (!to || to == t->storage->device) return to ? t : &run->poison;
+    ls_tensor *moved = ls_tensor_new(run, to, t->view.dtype, ls_view_shape(&t->view));
+    if (moved->life != LS_LIFE_LIVE) return moved;
+    size_t bytes = (size_t)ls_view_numel(&t->view) * ls_dtype_size(t->view.dtype);
+    void *staging = ls_sys_alloc(bytes ? bytes : 1);
+    if (!staging) return LS_POISON(run, LS_ERR_MEMORY, "ls_to_device: no memory for %zu bytes on the way", bytes);
+    bool ok = ls_read(t, staging, bytes) && ls_write(moved, staging, bytes);
+    ls_sys_free(staging);
+    return ok ? moved : &run->poison;
+}
+
+/* ---- backward ---- */
+
+void ls_backward(ls_run *run, ls_tensor *loss)
+{
+    if (ls_failed(run) || !ls_check_live(run, loss, "ls_backward")) return;
+    if (ls_view_numel(&loss->view) != 1) {
+        ls_fail(&run->errors, LS_ERR_SHAPE, "ls_backward: the loss is %s, not one number; ls_mean() or ls_sum() it",
+                ls_operand_text(&loss->view, (char[LS_TEXT]){0}));
+        return;
+    }
+    if (!loss->node) {
+        ls_fail(&run->errors, LS_ERR_STATE, "ls_backward: the loss does not depend on anything that collects gradients");
+        return;
+    }
+    ls_walk_back(run, loss, NULL);
+}
