@@ -11,13 +11,13 @@
 
 typedef _Atomic uint32_t ls_futex;
 
-/* Tell the core that this is a spinning loop; a few nanoseconds on arm64, some tens on x86-64. */
+/* Slow a spinning loop down, by 15 to 50 ns. On arm64 "yield" does nothing on most cores; "isb" empties the pipeline. */
 static inline void ls_spin_hint(void)
 {
 #if defined(__x86_64__)
     __builtin_ia32_pause();
 #elif defined(__aarch64__)
-    __asm__ volatile("yield");
+    __asm__ volatile("isb");
 #endif
 }
 

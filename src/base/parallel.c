@@ -21,13 +21,13 @@
 #define MAX_WIDTH 1024
 #define LINE 128 /* two cache lines: cores prefetch in pairs */
 
-/* About 50 us: longer than the gap between two operators, shorter than anybody minds. */
+/* Some 70 us: longer than the gap between two operators, shorter than anybody minds. */
 #if defined(__x86_64__)
 #define SPINS 2000
 #else
-#define SPINS 20000
+#define SPINS 5000
 #endif
-#define SPINS_CROWDED 50 /* more threads than CPUs: whom we wait for may need our CPU */
+#define SPINS_CROWDED 20
 
 enum { IDLE, RUNG, ASLEEP }; /* states of a bell */
 
@@ -43,8 +43,10 @@ static struct {
     atomic_bool led;   /* a thread leads the team right now */
     atomic_int wanted; /* width asked for; 0: the default */
     int width;         /* members that exist, the leader (member 0) included; 0: no team yet */
-    int spins;
+    int reserved;      /* the CPU left to the leader where the others are pinned; -1: nobody is pinned */
+    bool crowded;      /* more members than CPUs */
     bool watches_forks;
+    atomic_int spins; /* how long to watch a word before going to sleep */
 
     /* The call in progress; written by the leader before it rings. */
     ls_spmd_fn *fn; /* NULL: go home */
@@ -63,7 +65,8 @@ static struct {
 /* Watch the word for a while; true when it has become `value`. */
 static bool spin_until(ls_futex *word, uint32_t value)
 {
-    for (int i = 0; i < team.spins; i++) {
+    int spins = atomic_load_explicit(&team.spins, memory_order_relaxed);
+    for (int i = 0; i < spins; i++) {
         if (atomic_load_explicit(word, memory_order_acquire) == value) return true;
         ls_spin_hint();
     }
@@ -138,19 +141,26 @@ static void forget_team(void)
     atomic_store(&team.led, false);
 }
 
-/* One CPU per member when there are exactly as many. The leader is the user's thread and stays free to move; it gets
- * the CPU it is on now reserved. */
+/* One CPU per member when there are exactly as many. The leader is the user's thread and stays free to move; the CPU it
+ * is on now is left to it. */
 static void choose_cpus(int width)
 {
     int cpus[MAX_WIDTH];
-    int count = ls_cpus_allowed(cpus, MAX_WIDTH), own = sched_getcpu();
-    team.spins = width <= count ? SPINS : SPINS_CROWDED;
-    for (int i = 0; i < width; i++) team.members[i].cpu = -1;
-    if (width != count) return;
+    int count = ls_cpus_allowed(cpus, MAX_WIDTH);
+    team.crowded = width > count;
+    team.reserved = width == count ? sched_getcpu() : -1;
     for (int i = 1, next = 0; i < width; i++) {
-        if (cpus[next] == own) next++;
-        team.members[i].cpu = cpus[next++];
+        if (team.reserved >= 0 && cpus[next] == team.reserved) next++;
+        team.members[i].cpu = team.reserved >= 0 ? cpus[next++] : -1;
     }
+}
+
+/* Where two members share a CPU, one that spins keeps the other from the work it is waiting for. That is also so when
+ * the system has moved the leader to the CPU of a pinned member. */
+static int choose_spins(void)
+{
+    bool moved = team.reserved >= 0 && sched_getcpu() != team.reserved;
+    return team.crowded || moved ? SPINS_CROWDED : SPINS;
 }
 
 static void gather(int width)
@@ -208,6 +218,7 @@ static void call_team(ls_spmd_fn *fn, void *arg, int workers)
     team.fn = fn;
     team.arg = arg;
     team.workers = workers;
+    atomic_store_explicit(&team.spins, choose_spins(), memory_order_relaxed);
     atomic_store_explicit(&team.unfinished, (uint32_t)workers - 1, memory_order_relaxed);
     for (int i = 1; i < workers; i++) ring(&team.members[i].bell);
     fn(arg, (ls_worker){0, workers});

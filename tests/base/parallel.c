@@ -277,6 +277,33 @@ static void scratch_is_private_and_kept(void)
 
 /* ---- Width from the outside */
 
+static void note_cpus(void *arg, ls_worker worker)
+{
+    cpu_set_t *masks = arg;
+    sched_getaffinity(0, sizeof *masks, &masks[worker.index]);
+}
+
+static void workers_are_pinned_apart(void)
+{
+    cpu_set_t before, after, masks[MANY], all;
+    sched_getaffinity(0, sizeof before, &before);
+    int cpus = CPU_COUNT(&before);
+    if (cpus < 2 || cpus > MANY) return;
+    ls_parallel_set_width(cpus);
+    ls_parallel(note_cpus, masks, MANY);
+    CPU_ZERO(&all);
+    for (int i = 1; i < cpus; i++) {
+        CHECK(CPU_COUNT(&masks[i]) == 1);
+        CPU_OR(&all, &all, &masks[i]);
+    }
+    CHECK(CPU_COUNT(&all) == cpus - 1);
+    sched_getaffinity(0, sizeof after, &after);
+    CHECK(CPU_EQUAL(&before, &after)); /* the caller's thread is left alone */
+    ls_parallel_set_width(cpus + 1);
+    ls_parallel(note_cpus, masks, MANY);
+    CHECK(CPU_COUNT(&masks[1]) == cpus);
+}
+
 static int own_width(void)
 {
     return ls_parallel_width();
@@ -301,6 +328,7 @@ int main(int argc, char **argv)
 {
     if (argc > 1) check_filter = argv[1];
     CHECK_RUN(width_comes_from_environment_and_affinity); /* first: found out once */
+    CHECK_RUN(workers_are_pinned_apart);
     CHECK_RUN(every_worker_runs_once);
     CHECK_RUN(workers_wake_from_sleep);
     CHECK_RUN(the_leader_wakes_from_sleep);
