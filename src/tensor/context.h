@@ -10,6 +10,7 @@
 
 #include "base/status.h"
 #include "device/device.h"
+#include "tensor/object.h"
 #include "tensor/slab.h"
 
 typedef struct ls_node ls_node;
@@ -66,7 +67,9 @@ struct ls_run {
     ls_dtype *autocast; /* stack of types; the innermost is last */
     int32_t autocast_count, autocast_capacity;
 
-    void *loop; /* of src/run: loss scaler, counters */
+    ls_object *objects;       /* modules, optimisers, ...: freed with the run, the latest made first */
+    struct ls_scaler *scaler; /* of the loss; NULL where none runs */
+    void *loop;               /* of src/run: counters */
 };
 
 /* ---- Errors ---- */

@@ -1,0 +1,302 @@
+/* nn.h - modules: layers with named parameters, put together to networks.
+ *
+ * A module has parameters (trained), buffers (not trained, but part of its state), children and a forward function. Names
+ * are PyTorch's: "layer1.0.conv1.weight", "bn.running_mean". Layers initialise their parameters as PyTorch does, from the
+ * run's random numbers. A network of your own takes a few lines:
+ *
+ *     static ls_tensor *forward(ls_module *net, ls_tensor *x, void *user)
+ *     {
+ *         x = ls_relu(ls_forward(ls_child(net, "fc1"), x));
+ *         return ls_forward(ls_child(net, "fc2"), x);
+ *     }
+ *
+ *     ls_module *net = ls_module_new(run, "net", forward, NULL);
+ *     ls_module_add(net, "fc1", ls_linear_new(run, 784, 128));
+ *     ls_module_add(net, "fc2", ls_linear_new(run, 128, 10));
+ *     ls_tensor *logits = ls_forward(net, images);
+ *
+ * Modules belong to the run and are freed with it. A constructor that fails records the error and returns NULL; every
+ * function here accepts NULL and does nothing, so only ls_error() needs to be asked. */
+#ifndef LOCKSTEP_NN_H
+#define LOCKSTEP_NN_H
+
+#include <lockstep/ops.h>
+#include <lockstep/state.h>
+
+#include <stdio.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct ls_module ls_module;
+
+/* ---- Using a module ---- */
+
+/* Run it. Everything computed on the way, but the result, goes with the module's scope; errors carry the module's path:
+ * "net/layer3.2/conv1: conv2d: ...". */
+LS_API ls_tensor *ls_forward(ls_module *module, ls_tensor *x);
+/* The same for modules with several inputs: ls_forward_with(attention, x, mask). */
+LS_API ls_tensor *ls_forward_n(ls_module *module, int n, ls_tensor *const *inputs);
+#define ls_forward_with(module, ...)                                                                                   \
+    ls_forward_n((module), (int)(sizeof((ls_tensor *[]){__VA_ARGS__}) / sizeof(ls_tensor *)),                          \
+                 (ls_tensor *const[]){__VA_ARGS__})
+
+/* Training or evaluation, for the module and everything below: matters to dropout and batch normalisation. Modules are
+ * made for training. */
+LS_API void ls_train(ls_module *module);
+LS_API void ls_eval(ls_module *module);
+LS_API bool ls_is_training(const ls_module *module);
+
+/* Stop the parameters of the module and everything below from being trained, or let them be trained again. */
+LS_API void ls_freeze(ls_module *module);
+LS_API void ls_unfreeze(ls_module *module);
+
+/* A table of layers, output shapes (of the last forward pass, if there was one) and parameter counts. */
+LS_API void ls_describe(ls_module *module, FILE *to);
+
+/* Free a module and its children now. Only one that is not part of another. */
+LS_API void ls_module_free(ls_module *module);
+
+/* ---- Making one ---- */
+
+typedef ls_tensor *ls_forward_fn(ls_module *self, ls_tensor *x, void *user);
+typedef ls_tensor *ls_forward_n_fn(ls_module *self, int n, ls_tensor *const *inputs, void *user);
+
+/* A module with a forward function of yours. `kind` ("Net") names it in messages and tables. `user` is handed to the
+ * function, must outlive the module and may be NULL. */
+LS_API ls_module *ls_module_new(ls_run *run, const char *kind, ls_forward_fn *forward, void *user);
+LS_API ls_module *ls_module_new_n(ls_run *run, const char *kind, ls_forward_n_fn *forward, void *user);
+
+/* Make `child` a part of `parent` under a name without dots. Returns the child. A child may be part of several parents:
+ * they share its parameters. */
+LS_API ls_module *ls_module_add(ls_module *parent, const char *name, ls_module *child);
+/* Make a tensor a parameter: it is kept and collects gradients; or a buffer: it is kept. Returns it. The same tensor may
+ * be a parameter of several modules. */
+LS_API ls_tensor *ls_parameter(ls_module *module, const char *name, ls_tensor *tensor);
+LS_API ls_tensor *ls_buffer(ls_module *module, const char *name, ls_tensor *tensor);
+
+/* ---- Looking inside ---- */
+
+LS_API const char *ls_module_kind(const ls_module *module);
+LS_API const char *ls_module_name(const ls_module *module); /* in its parent; "" when it has none */
+LS_API ls_run *ls_module_run(const ls_module *module);
+LS_API int ls_child_count(const ls_module *module);
+LS_API ls_module *ls_child_at(const ls_module *module, int i);
+/* By name or dotted path, "layer1.0.conv1"; one that is not there is an error. */
+LS_API ls_module *ls_child(const ls_module *module, const char *path);
+/* A parameter or buffer of the module or below, by dotted path; one that is not there is an error. */
+LS_API ls_tensor *ls_tensor_of(const ls_module *module, const char *path);
+/* Numbers in all parameters below; a shared parameter counts once. */
+LS_API int64_t ls_parameter_count(ls_module *module);
+LS_API int64_t ls_trainable_count(ls_module *module);
+
+/* ---- State ---- */
+
+/* The parameters below, and the parameters and buffers, with dotted names in PyTorch's order. The lists are the module's
+ * own; they are brought up to date by the next call. */
+LS_API ls_state *ls_parameters(ls_module *module);
+LS_API ls_state *ls_state_dict(ls_module *module);
+
+typedef struct ls_load_opts {
+    int _;
+    bool partial;         /* names that are missing here or there are no error */
+    bool skip_mismatched; /* entries of another shape are left out instead of being an error */
+} ls_load_opts;
+
+/* What a load did. The arrays are the module's, valid until its next load; unexpected names are those of the list. */
+typedef struct ls_load_report {
+    int64_t loaded, missing_count, unexpected_count, mismatched_count;
+    const char *const *missing;    /* in the module, not in the list */
+    const char *const *unexpected; /* in the list, not in the module */
+    const char *const *mismatched; /* of another shape */
+} ls_load_report;
+
+/* Copy the numbers of a list into the tensors of the same name, converting type and device. After an error the module is
+ * as it was. */
+#define ls_load_state(module, ...) LS_LOAD_STATE_(module, __VA_ARGS__, ._ = 0)
+#define LS_LOAD_STATE_(module, state, ...) ls_load_state_sized((module), (state), LS_OPTS(ls_load_opts, __VA_ARGS__))
+LS_API ls_load_report ls_load_state_sized(ls_module *module, const ls_state *state, const ls_load_opts *opts,
+                                          size_t opts_size);
+
+/* Convert all floating parameters (gradients are dropped) and buffers of more than a count. */
+LS_API void ls_module_cast(ls_module *module, ls_dtype dtype);
+
+/* ---- Layers ---- */
+
+/* x [...,in] -> [...,out]. weight [out,in], bias [out] */
+typedef struct ls_linear_opts {
+    int _;
+    bool no_bias;
+    ls_activation activation; /* fused, applied last */
+} ls_linear_opts;
+#define ls_linear_new(run, in, ...) LS_LINEAR_NEW_(run, in, __VA_ARGS__, ._ = 0)
+#define LS_LINEAR_NEW_(run, in, out, ...) ls_linear_sized((run), (in), (out), LS_OPTS(ls_linear_opts, __VA_ARGS__))
+LS_API ls_module *ls_linear_sized(ls_run *run, int64_t in, int64_t out, const ls_linear_opts *opts, size_t opts_size);
+
+/* x [N,in,H,W] -> [N,out,OH,OW]. weight [out,in/groups,kernel,kernel], bias [out]; transposed: weight
+ * [in,out/groups,kernel,kernel]. Where they are set the _hw pairs win over the single numbers. */
+typedef struct ls_conv2d_opts {
+    int _;
+    int64_t stride, padding, dilation, groups;
+    int64_t kernel_hw[2], stride_hw[2], padding_hw[2], dilation_hw[2];
+    int64_t output_padding; /* transposed only */
+    bool no_bias;
+} ls_conv2d_opts;
+#define ls_conv2d_new(run, in, out, ...) LS_CONV2D_NEW_(run, in, out, __VA_ARGS__, ._ = 0)
+#define LS_CONV2D_NEW_(run, in, out, kernel, ...)                                                                      \
+    ls_conv2d_sized((run), (in), (out), (kernel), LS_OPTS(ls_conv2d_opts, __VA_ARGS__))
+LS_API ls_module *ls_conv2d_sized(ls_run *run, int64_t in, int64_t out, int64_t kernel, const ls_conv2d_opts *opts,
+                                  size_t opts_size);
+#define ls_conv_transpose2d_new(run, in, out, ...) LS_CONV_TRANSPOSE2D_NEW_(run, in, out, __VA_ARGS__, ._ = 0)
+#define LS_CONV_TRANSPOSE2D_NEW_(run, in, out, kernel, ...)                                                            \
+    ls_conv_transpose2d_sized((run), (in), (out), (kernel), LS_OPTS(ls_conv2d_opts, __VA_ARGS__))
+LS_API ls_module *ls_conv_transpose2d_sized(ls_run *run, int64_t in, int64_t out, int64_t kernel,
+                                            const ls_conv2d_opts *opts, size_t opts_size);
+
+/* x [N,C] or [N,C,...], like x. weight, bias, running_mean, running_var [C], num_batches_tracked (i64). A second input is
+ * added before the activation: ls_forward_with(bn, x, shortcut). */
+typedef struct ls_batch_norm_new_opts {
+    int _;
+    double epsilon, momentum; /* 1e-5 and 0.1 */
+    bool no_affine;           /* without weight and bias */
+    bool no_running_stats;    /* always with the statistics of the batch */
+    ls_activation activation; /* LS_ACT_NONE or LS_ACT_RELU */
+} ls_batch_norm_new_opts;
+#define ls_batch_norm_new(run, ...) LS_BATCH_NORM_NEW_(run, __VA_ARGS__, ._ = 0)
+#define LS_BATCH_NORM_NEW_(run, channels, ...)                                                                         \
+    ls_batch_norm_sized((run), (channels), LS_OPTS(ls_batch_norm_new_opts, __VA_ARGS__))
+LS_API ls_module *ls_batch_norm_sized(ls_run *run, int64_t channels, const ls_batch_norm_new_opts *opts,
+                                      size_t opts_size);
+
+/* Over the last dimension of that many features, like x; over several with ls_layer_norm_sized(run, LS_SHAPE(7, 7), ...).
+ * weight and bias of that shape. A second input is added first: ls_forward_with(norm, x, residual). */
+typedef struct ls_layer_norm_opts {
+    int _;
+    double epsilon; /* 1e-5 */
+    bool no_affine, no_bias;
+} ls_layer_norm_opts;
+#define ls_layer_norm_new(run, ...) LS_LAYER_NORM_NEW_(run, __VA_ARGS__, ._ = 0)
+#define LS_LAYER_NORM_NEW_(run, features, ...)                                                                         \
+    ls_layer_norm_sized((run), LS_SHAPE(features), LS_OPTS(ls_layer_norm_opts, __VA_ARGS__))
+LS_API ls_module *ls_layer_norm_sized(ls_run *run, ls_shape shape, const ls_layer_norm_opts *opts, size_t opts_size);
+
+/* x [N,C,...], channels in `groups` equal parts. weight, bias [C] */
+typedef struct ls_group_norm_opts {
+    int _;
+    double epsilon; /* 1e-5 */
+    bool no_affine;
+} ls_group_norm_opts;
+#define ls_group_norm_new(run, groups, ...) LS_GROUP_NORM_NEW_(run, groups, __VA_ARGS__, ._ = 0)
+#define LS_GROUP_NORM_NEW_(run, groups, channels, ...)                                                                 \
+    ls_group_norm_sized((run), (groups), (channels), LS_OPTS(ls_group_norm_opts, __VA_ARGS__))
+LS_API ls_module *ls_group_norm_sized(ls_run *run, int64_t groups, int64_t channels, const ls_group_norm_opts *opts,
+                                      size_t opts_size);
+
+/* index [...] (i64 or i32) -> [...,features]. weight [rows,features] */
+typedef struct ls_embedding_opts {
+    int _;
+    bool has_padding_idx;
+    int64_t padding_idx; /* with has_padding_idx: this row starts as zeros and gets no gradient */
+} ls_embedding_opts;
+#define ls_embedding_new(run, rows, ...) LS_EMBEDDING_NEW_(run, rows, __VA_ARGS__, ._ = 0)
+#define LS_EMBEDDING_NEW_(run, rows, features, ...)                                                                    \
+    ls_embedding_sized((run), (rows), (features), LS_OPTS(ls_embedding_opts, __VA_ARGS__))
+LS_API ls_module *ls_embedding_sized(ls_run *run, int64_t rows, int64_t features, const ls_embedding_opts *opts,
+                                     size_t opts_size);
+
+/* ---- Layers without parameters ---- */
+
+LS_API ls_module *ls_identity_new(ls_run *run);
+LS_API ls_module *ls_relu_new(ls_run *run);
+LS_API ls_module *ls_gelu_new(ls_run *run);
+LS_API ls_module *ls_gelu_tanh_new(ls_run *run);
+LS_API ls_module *ls_silu_new(ls_run *run);
+LS_API ls_module *ls_sigmoid_new(ls_run *run);
+LS_API ls_module *ls_tanh_new(ls_run *run);
+LS_API ls_module *ls_softplus_new(ls_run *run, double beta);
+LS_API ls_module *ls_elu_new(ls_run *run, double alpha);
+LS_API ls_module *ls_leaky_relu_new(ls_run *run, double slope);
+LS_API ls_module *ls_softmax_new(ls_run *run, int dim);
+LS_API ls_module *ls_log_softmax_new(ls_run *run, int dim);
+LS_API ls_module *ls_dropout_new(ls_run *run, double p); /* does nothing in evaluation */
+LS_API ls_module *ls_flatten_new(ls_run *run);           /* [N,...] -> [N,-1] */
+LS_API ls_module *ls_upsample_new(ls_run *run, int64_t factor, ls_resize method);
+LS_API ls_module *ls_adaptive_avg_pool2d_new(ls_run *run, int64_t height, int64_t width);
+
+typedef struct ls_pool2d_opts {
+    int _;
+    int64_t stride, padding, dilation; /* stride: the kernel; dilation: max pooling only */
+    int64_t kernel_hw[2], stride_hw[2], padding_hw[2];
+    bool ceil_mode, exclude_padding; /* exclude_padding: mean pooling only */
+} ls_pool2d_opts;
+#define ls_max_pool2d_new(run, ...) LS_MAX_POOL2D_NEW_(run, __VA_ARGS__, ._ = 0)
+#define LS_MAX_POOL2D_NEW_(run, kernel, ...) ls_max_pool2d_sized((run), (kernel), LS_OPTS(ls_pool2d_opts, __VA_ARGS__))
+LS_API ls_module *ls_max_pool2d_sized(ls_run *run, int64_t kernel, const ls_pool2d_opts *opts, size_t opts_size);
+#define ls_avg_pool2d_new(run, ...) LS_AVG_POOL2D_NEW_(run, __VA_ARGS__, ._ = 0)
+#define LS_AVG_POOL2D_NEW_(run, kernel, ...) ls_avg_pool2d_sized((run), (kernel), LS_OPTS(ls_pool2d_opts, __VA_ARGS__))
+LS_API ls_module *ls_avg_pool2d_sized(ls_run *run, int64_t kernel, const ls_pool2d_opts *opts, size_t opts_size);
+
+/* ---- Attention, batch first ---- */
+
+/* Inputs: x [B,S,E]; x and mask; query, key, value; or those and mask. mask as in ls_attention. in_proj_weight [3E,E],
+ * in_proj_bias [3E], out_proj.weight [E,E], out_proj.bias [E] */
+typedef struct ls_multihead_attention_opts {
+    int _;
+    double dropout;
+    bool no_bias, causal;
+} ls_multihead_attention_opts;
+#define ls_multihead_attention_new(run, features, ...) LS_MULTIHEAD_ATTENTION_NEW_(run, features, __VA_ARGS__, ._ = 0)
+#define LS_MULTIHEAD_ATTENTION_NEW_(run, features, heads, ...)                                                         \
+    ls_multihead_attention_sized((run), (features), (heads), LS_OPTS(ls_multihead_attention_opts, __VA_ARGS__))
+LS_API ls_module *ls_multihead_attention_sized(ls_run *run, int64_t features, int64_t heads,
+                                               const ls_multihead_attention_opts *opts, size_t opts_size);
+
+/* One layer of a transformer encoder, x [B,S,E] or x and mask: self_attn, linear1, linear2, norm1, norm2. */
+typedef struct ls_transformer_opts {
+    int _;
+    int64_t feedforward;      /* 2048 */
+    double dropout, epsilon;  /* 0.1 and 1e-5; LS_ZERO for none */
+    ls_activation activation; /* LS_ACT_RELU */
+    bool norm_first, causal;
+} ls_transformer_opts;
+#define ls_transformer_layer_new(run, features, ...) LS_TRANSFORMER_LAYER_NEW_(run, features, __VA_ARGS__, ._ = 0)
+#define LS_TRANSFORMER_LAYER_NEW_(run, features, heads, ...)                                                           \
+    ls_transformer_layer_sized((run), (features), (heads), LS_OPTS(ls_transformer_opts, __VA_ARGS__))
+LS_API ls_module *ls_transformer_layer_sized(ls_run *run, int64_t features, int64_t heads,
+                                             const ls_transformer_opts *opts, size_t opts_size);
+
+/* ---- Containers ---- */
+
+/* One after the other; children are named "0", "1", ... */
+#define ls_sequential_new(run, ...)                                                                                    \
+    ls_sequential_of((run), (int)(sizeof((ls_module *[]){__VA_ARGS__}) / sizeof(ls_module *)),                         \
+                     (ls_module *const[]){__VA_ARGS__})
+LS_API ls_module *ls_sequential_of(ls_run *run, int n, ls_module *const *modules);
+/* Children "0", "1", ... for a parent's forward function to use; has none of its own. n may be 0. */
+#define ls_module_list_new(run, ...)                                                                                   \
+    ls_module_list_of((run), (int)(sizeof((ls_module *[]){__VA_ARGS__}) / sizeof(ls_module *)),                        \
+                      (ls_module *const[]){__VA_ARGS__})
+LS_API ls_module *ls_module_list_of(ls_run *run, int n, ls_module *const *modules);
+/* Append to either of them. Returns the child. */
+LS_API ls_module *ls_module_append(ls_module *list, ls_module *child);
+
+/* ---- Initialisers: fill a tensor in place ---- */
+
+/* Fans are those of a weight [out,in,...]: in and out times the size of the rest. */
+typedef enum ls_fan { LS_FAN_IN, LS_FAN_OUT } ls_fan;
+#define LS_GAIN_RELU 1.4142135623730951
+
+LS_API void ls_init_constant(ls_tensor *t, double value);
+LS_API void ls_init_uniform(ls_tensor *t, double low, double high);
+LS_API void ls_init_normal(ls_tensor *t, double mean, double deviation);
+LS_API void ls_init_trunc_normal(ls_tensor *t, double mean, double deviation, double low, double high);
+LS_API void ls_init_kaiming_uniform(ls_tensor *t, double gain, ls_fan fan); /* PyTorch's a: gain sqrt(2 / (1 + a^2)) */
+LS_API void ls_init_kaiming_normal(ls_tensor *t, double gain, ls_fan fan);
+LS_API void ls_init_xavier_uniform(ls_tensor *t, double gain);
+LS_API void ls_init_xavier_normal(ls_tensor *t, double gain);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

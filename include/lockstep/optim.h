@@ -1,0 +1,171 @@
+/* optim.h - optimisers, learning rate schedules, clipping: PyTorch's arithmetic and defaults.
+ *
+ *     ls_optim *adam = ls_adam_new(run, model, .lr = 3e-4);
+ *     ls_schedule *cycle = ls_one_cycle_new(adam, .max_lr = 3e-3, .epochs = 5, .steps_per_epoch = 100);
+ *     ...
+ *     ls_backward(run, loss);
+ *     ls_clip_grad_norm(adam, 1.0);
+ *     ls_step(adam);
+ *     ls_schedule_step(cycle);
+ *     ls_zero_grad(adam);
+ *
+ * Options that are zero take the default written behind them; where zero itself is meant, say LS_ZERO. Optimisers and
+ * schedules belong to the run and are freed with it. A constructor that fails records the error and returns NULL; every
+ * function here accepts NULL and does nothing. */
+#ifndef LOCKSTEP_OPTIM_H
+#define LOCKSTEP_OPTIM_H
+
+#include <lockstep/nn.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct ls_optim ls_optim;
+typedef struct ls_schedule ls_schedule;
+
+/* ---- Optimisers ----
+ *
+ * Made for a module, ls_sgd_new(run, model, .lr = 0.1), or for any list of parameters, ls_sgd_sized(run, list, ...).
+ * Parameters that are frozen or got no gradient are left alone, and so is their state. */
+
+typedef struct ls_sgd_opts {
+    int _;
+    double lr; /* 1e-3 */
+    double momentum, dampening, weight_decay;
+    bool nesterov, maximize;
+    bool master_weights; /* keep half precision parameters in f32 as well, and round from there */
+    bool scattered;      /* leave each tensor where it is (default: f32 parameters move into one block of memory) */
+} ls_sgd_opts;
+#define ls_sgd_new(run, ...) LS_SGD_NEW_(run, __VA_ARGS__, ._ = 0)
+#define LS_SGD_NEW_(run, module, ...) ls_sgd_sized((run), ls_parameters(module), LS_OPTS(ls_sgd_opts, __VA_ARGS__))
+LS_API ls_optim *ls_sgd_sized(ls_run *run, const ls_state *parameters, const ls_sgd_opts *opts, size_t opts_size);
+
+/* Adam adds weight decay to the gradient, AdamW shrinks the parameter itself. */
+typedef struct ls_adam_opts {
+    int _;
+    double lr;           /* 1e-3 */
+    double beta1, beta2; /* 0.9 and 0.999 */
+    double epsilon;      /* 1e-8 */
+    double weight_decay; /* 0; AdamW 0.01 */
+    bool maximize, master_weights, scattered;
+} ls_adam_opts;
+#define ls_adam_new(run, ...) LS_ADAM_NEW_(run, __VA_ARGS__, ._ = 0)
+#define LS_ADAM_NEW_(run, module, ...) ls_adam_sized((run), ls_parameters(module), LS_OPTS(ls_adam_opts, __VA_ARGS__))
+LS_API ls_optim *ls_adam_sized(ls_run *run, const ls_state *parameters, const ls_adam_opts *opts, size_t opts_size);
+#define ls_adamw_new(run, ...) LS_ADAMW_NEW_(run, __VA_ARGS__, ._ = 0)
+#define LS_ADAMW_NEW_(run, module, ...) ls_adamw_sized((run), ls_parameters(module), LS_OPTS(ls_adam_opts, __VA_ARGS__))
+LS_API ls_optim *ls_adamw_sized(ls_run *run, const ls_state *parameters, const ls_adam_opts *opts, size_t opts_size);
+
+LS_API void ls_optim_free(ls_optim *optim);
+
+/* Update the parameters from their gradients. False when no step was taken: after a failure, or when a loss scaler runs
+ * and a gradient was not finite. */
+LS_API bool ls_step(ls_optim *optim);
+LS_API bool ls_step_was_skipped(const ls_optim *optim);
+LS_API int64_t ls_steps_taken(const ls_optim *optim);
+/* Forget the gradients of all its parameters. */
+LS_API void ls_zero_grad(ls_optim *optim);
+
+/* ---- Parameter groups ---- */
+
+/* What may differ between groups. Zero: as in the optimiser's options. */
+typedef struct ls_group_opts {
+    int _;
+    double lr, weight_decay;
+    double momentum, dampening;   /* SGD */
+    double beta1, beta2, epsilon; /* Adam, AdamW */
+} ls_group_opts;
+
+/* A new group of these parameters, which leave the group they were in; those that are new to the optimiser join it.
+ *     ls_group_add(adam, ls_state_matching(ls_parameters(model), "*.bias|*norm*"), .weight_decay = LS_ZERO);
+ * Group 0 holds what no other group took. Returns the group's number. */
+#define ls_group_add(optim, ...) LS_GROUP_ADD_(optim, __VA_ARGS__, ._ = 0)
+#define LS_GROUP_ADD_(optim, parameters, ...)                                                                          \
+    ls_group_add_sized((optim), (parameters), LS_OPTS(ls_group_opts, __VA_ARGS__))
+LS_API int ls_group_add_sized(ls_optim *optim, const ls_state *parameters, const ls_group_opts *opts, size_t opts_size);
+LS_API int ls_group_count(const ls_optim *optim);
+/* The numbers a group uses now, and a way to set them. */
+LS_API ls_group_opts ls_group_get(const ls_optim *optim, int group);
+LS_API void ls_group_set(ls_optim *optim, int group, ls_group_opts values);
+LS_API double ls_lr(const ls_optim *optim);        /* of group 0 */
+LS_API void ls_set_lr(ls_optim *optim, double lr); /* of all groups */
+
+/* ---- Clipping ---- */
+
+/* Scale all gradients so that their norm is at most max_norm. Returns the norm before, a tensor of one element: reading
+ * it waits for the device. Unscales first where a loss scaler runs. */
+LS_API ls_tensor *ls_clip_grad_norm(ls_optim *optim, double max_norm);
+LS_API void ls_clip_grad_value(ls_optim *optim, double limit);
+/* The same for the gradients of a list of parameters, as they are. */
+LS_API ls_tensor *ls_clip_grad_norm_of(const ls_state *parameters, double max_norm);
+LS_API void ls_clip_grad_value_of(const ls_state *parameters, double limit);
+
+/* ---- State, for checkpoints ---- */
+
+/* What the optimiser remembers, by parameter: "fc1.weight.exp_avg", "fc1.weight.exp_avg_sq", "fc1.weight.momentum_buffer",
+ * "fc1.weight.master", and "fc1.weight.step" (i64, as it is now). Only what exists yet is listed. The list is the
+ * optimiser's own and brought up to date by the next call. */
+LS_API ls_state *ls_optim_state(ls_optim *optim);
+/* Copy it back. Names of parameters the optimiser does not have are an error. */
+LS_API void ls_optim_load(ls_optim *optim, const ls_state *state);
+
+/* ---- Loss scaling ----
+ *
+ * Runs with .mixed_precision = LS_F16: ls_backward() multiplies the loss by the scale, ls_step() divides the gradients by
+ * it, and skips the step and halves the scale when one of them is not finite. After 2000 steps without a skip the scale
+ * doubles. It starts at 65536. */
+typedef struct ls_loss_scale {
+    double scale;       /* 1 where no scaler runs */
+    int64_t good_steps; /* since it changed */
+} ls_loss_scale;
+LS_API ls_loss_scale ls_loss_scale_get(const ls_run *run);
+LS_API void ls_loss_scale_set(ls_run *run, ls_loss_scale state);
+
+/* ---- Schedules ----
+ *
+ * Made for an optimiser, they set the learning rate of each group from its rate at that time, at once and after each
+ * ls_schedule_step(). Steps count from 0. A step is not counted when the optimiser's last one was skipped. */
+
+/* Up from max_lr / div_factor to max_lr and down to max_lr / div_factor / final_div_factor, momentum (or beta1) the other
+ * way. Length: total_steps, or epochs * steps_per_epoch. */
+typedef struct ls_one_cycle_opts {
+    int _;
+    double max_lr;
+    const double *max_lrs; /* (optional) instead: one for each group */
+    int64_t total_steps, epochs, steps_per_epoch;
+    double pct_start;                    /* 0.3 */
+    double div_factor, final_div_factor; /* 25 and 1e4 */
+    double base_momentum, max_momentum;  /* 0.85 and 0.95 */
+    bool linear;                         /* straight lines instead of half cosines */
+    bool three_phase, no_momentum_cycle;
+} ls_one_cycle_opts;
+#define ls_one_cycle_new(optim, ...) ls_one_cycle_sized((optim), LS_OPTS(ls_one_cycle_opts, __VA_ARGS__))
+LS_API ls_schedule *ls_one_cycle_sized(ls_optim *optim, const ls_one_cycle_opts *opts, size_t opts_size);
+
+/* Half a cosine from the initial rate to eta_min in `period` steps, and back. */
+LS_API ls_schedule *ls_cosine_new(ls_optim *optim, int64_t period, double eta_min);
+/* Times gamma every `period` steps; times gamma every step. */
+LS_API ls_schedule *ls_step_lr_new(ls_optim *optim, int64_t period, double gamma);
+LS_API ls_schedule *ls_exponential_new(ls_optim *optim, double gamma);
+/* Up from 0 in `warmup` steps, then straight down to 0 at step `total`; or half a cosine down. */
+LS_API ls_schedule *ls_warmup_linear_new(ls_optim *optim, int64_t warmup, int64_t total);
+LS_API ls_schedule *ls_warmup_cosine_new(ls_optim *optim, int64_t warmup, int64_t total);
+/* The initial rate times factor(step). */
+typedef double ls_factor_fn(void *user, int64_t step);
+LS_API ls_schedule *ls_lambda_new(ls_optim *optim, ls_factor_fn *factor, void *user);
+/* The n schedules one after the other; schedule i+1 begins, at its step 0, at milestones[i] (n-1 of them). */
+LS_API ls_schedule *ls_sequential_schedule_new(ls_optim *optim, int n, ls_schedule *const *schedules,
+                                               const int64_t *milestones);
+
+LS_API void ls_schedule_step(ls_schedule *schedule);
+LS_API double ls_schedule_lr(const ls_schedule *schedule); /* what it set for group 0 */
+/* Its whole state is the number of steps. Setting it sets the rates. */
+LS_API int64_t ls_schedule_get(const ls_schedule *schedule);
+LS_API void ls_schedule_set(ls_schedule *schedule, int64_t step);
+LS_API void ls_schedule_free(ls_schedule *schedule);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,34 @@
+/* object.h - things a run owns besides tensors: modules, optimisers, schedules, lists of named tensors.
+ *
+ * Such a struct begins with an ls_object. Its kind lets a function that takes any of them tell what it got; the run frees
+ * what is left when it ends. */
+#ifndef LOCKSTEP_TENSOR_OBJECT_H
+#define LOCKSTEP_TENSOR_OBJECT_H
+
+#include <lockstep/run.h>
+
+typedef enum ls_object_kind {
+    LS_OBJECT_STATE = 0x4f424a01,
+    LS_OBJECT_MODULE,
+    LS_OBJECT_OPTIM,
+    LS_OBJECT_SCHEDULE,
+    LS_OBJECT_SCALER,
+} ls_object_kind;
+
+typedef struct ls_object {
+    ls_object_kind kind;
+    ls_run *run;
+    struct ls_object *older, *newer;
+    void (*clear)(void *object); /* lets go what the object holds; the object itself is freed by the caller */
+} ls_object;
+
+/* A zeroed object of `bytes` that the run owns; NULL (and an error) when memory is out. */
+void *ls_object_new(ls_run *run, ls_object_kind kind, size_t bytes, void (*clear)(void *object));
+void ls_object_free(void *object); /* NULL is accepted */
+/* At the end of the run: all that are left, the latest made first. */
+void ls_objects_free(ls_run *run);
+
+/* A copy of a string, freed with ls_sys_free(); NULL (and an error) when memory is out. */
+char *ls_text_copy(ls_run *run, const char *text);
+
+#endif

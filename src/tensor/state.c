@@ -1,0 +1,194 @@
+/* state.c - lists of named tensors. */
+#include "tensor/state.h"
+
+#include <string.h>
+
+#include "base/memory.h"
+
+/* ---- a list ---- */
+
+static void drop_from(ls_state *state, int64_t count)
+{
+    for (int64_t i = count; i < state->count; i++) {
+        ls_state_entry *entry = &state->entries[i];
+        ls_sys_free(entry->name);
+        if (state->owns_tensors && ls_is_valid(entry->tensor)) ls_drop(entry->tensor);
+    }
+    if (count < state->count) state->count = count;
+}
+
+static void clear(void *object)
+{
+    ls_state *state = object;
+    drop_from(state, 0);
+    ls_sys_free(state->entries);
+}
+
+ls_state *ls_state_new(ls_run *run)
+{
+    return ls_object_new(run, LS_OBJECT_STATE, sizeof(ls_state), clear);
+}
+
+void ls_state_free(ls_state *state)
+{
+    ls_object_free(state);
+}
+
+static bool make_room(ls_state *state)
+{
+    if (state->count < state->capacity) return true;
+    int64_t capacity = state->capacity ? state->capacity * 2 : 16;
+    ls_state_entry *entries = ls_sys_realloc(state->entries, (size_t)capacity * sizeof *entries);
+    if (!entries) {
+        ls_fail(&state->object.run->errors, LS_ERR_MEMORY, "no memory for a list of %lld tensors", (long long)capacity);
+        return false;
+    }
+    state->entries = entries;
+    state->capacity = capacity;
+    return true;
+}
+
+static bool append(ls_state *state, const char *name, ls_tensor *tensor)
+{
+    if (!make_room(state)) return false;
+    char *copy = ls_text_copy(state->object.run, name);
+    if (!copy) return false;
+    state->entries[state->count++] = (ls_state_entry){copy, tensor};
+    return true;
+}
+
+bool ls_state_refresh(ls_state *state, int64_t i, const char *name, ls_tensor *tensor)
+{
+    if (i < state->count && strcmp(state->entries[i].name, name) == 0) {
+        state->entries[i].tensor = tensor;
+        return true;
+    }
+    drop_from(state, i);
+    return append(state, name, tensor);
+}
+
+void ls_state_truncate(ls_state *state, int64_t count)
+{
+    drop_from(state, count);
+}
+
+void ls_state_add(ls_state *state, const char *name, ls_tensor *tensor)
+{
+    if (!state) return;
+    ls_run *run = state->object.run;
+    if (ls_failed(run) || !ls_check_live(run, tensor, "ls_state_add")) return;
+    if (!name) ls_fail(&run->errors, LS_ERR_VALUE, "ls_state_add: the name is NULL");
+    else if (ls_state_find(state, name))
+        ls_fail(&run->errors, LS_ERR_VALUE, "ls_state_add: there is a %s already", name);
+    else append(state, name, tensor);
+}
+
+int64_t ls_state_count(const ls_state *state)
+{
+    return state ? state->count : 0;
+}
+
+const char *ls_state_name(const ls_state *state, int64_t i)
+{
+    return i >= 0 && i < ls_state_count(state) ? state->entries[i].name : NULL;
+}
+
+ls_tensor *ls_state_tensor(const ls_state *state, int64_t i)
+{
+    return i >= 0 && i < ls_state_count(state) ? state->entries[i].tensor : NULL;
+}
+
+ls_tensor *ls_state_find(const ls_state *state, const char *name)
+{
+    for (int64_t i = 0; i < ls_state_count(state); i++)
+        if (strcmp(state->entries[i].name, name) == 0) return state->entries[i].tensor;
+    return NULL;
+}
+
+/* ---- lists from lists ---- */
+
+/* Does a text match the pattern in [pattern, end)? */
+static bool matches_one(const char *pattern, const char *end, const char *text)
+{
+    const char *star = NULL, *retry = NULL; /* the last `*` seen, and where the text it stands for may end */
+    while (*text) {
+        if (pattern < end && *pattern == '*') {
+            star = pattern++;
+            retry = text;
+        } else if (pattern < end && *pattern == *text) {
+            pattern++;
+            text++;
+        } else if (star) {
+            pattern = star + 1;
+            text = ++retry;
+        } else {
+            return false;
+        }
+    }
+    while (pattern < end && *pattern == '*') pattern++;
+    return pattern == end;
+}
+
+static bool matches(const char *patterns, const char *text)
+{
+    for (const char *pattern = patterns;;) {
+        const char *end = strchr(pattern, '|');
+        if (matches_one(pattern, end ? end : pattern + strlen(pattern), text)) return true;
+        if (!end) return false;
+        pattern = end + 1;
+    }
+}
+
+static ls_state *filtered(const ls_state *state, const char *patterns, bool wanted)
+{
+    if (!state) return NULL;
+    ls_run *run = state->object.run;
+    if (ls_failed(run)) return NULL;
+    if (!patterns) return ls_fail(&run->errors, LS_ERR_VALUE, "the pattern of names is NULL"), NULL;
+    ls_state *result = ls_state_new(run);
+    for (int64_t i = 0; result && i < state->count; i++) {
+        const ls_state_entry *entry = &state->entries[i];
+        if (matches(patterns, entry->name) == wanted && !append(result, entry->name, entry->tensor)) {
+            ls_state_free(result);
+            result = NULL;
+        }
+    }
+    return result;
+}
+
+ls_state *ls_state_matching(const ls_state *state, const char *patterns)
+{
+    return filtered(state, patterns, true);
+}
+
+ls_state *ls_state_without(const ls_state *state, const char *patterns)
+{
+    return filtered(state, patterns, false);
+}
+
+/* A tensor of its own with the same elements, kept; NULL on failure. */
+static ls_tensor *kept_copy(ls_tensor *t)
+{
+    ls_run *run = t->run;
+    ls_tensor *copy = ls_tensor_new_like(t, t->view.dtype);
+    return copy->life == LS_LIFE_LIVE && ls_raw_copy(copy, t) && ls_keep(copy) && !ls_failed(run) ? copy : NULL;
+}
+
+ls_state *ls_state_copy(const ls_state *state)
+{
+    if (!state) return NULL;
+    ls_run *run = state->object.run;
+    if (ls_failed(run)) return NULL;
+    ls_state *result = ls_state_new(run);
+    if (!result) return NULL;
+    result->owns_tensors = true;
+    for (int64_t i = 0; i < state->count; i++) {
+        const ls_state_entry *entry = &state->entries[i];
+        ls_tensor *copy = ls_check_live(run, entry->tensor, "ls_state_copy") ? kept_copy(entry->tensor) : NULL;
+        if (copy && append(result, entry->name, copy)) continue;
+        if (copy) ls_drop(copy);
+        ls_state_free(result);
+        return NULL;
+    }
+    return result;
+}

@@ -1,0 +1,26 @@
+/* state.h - the inside of a list of named tensors. */
+#ifndef LOCKSTEP_TENSOR_STATE_H
+#define LOCKSTEP_TENSOR_STATE_H
+
+#include <lockstep/state.h>
+
+#include "tensor/context.h"
+
+typedef struct ls_state_entry {
+    char *name; /* the list's own */
+    ls_tensor *tensor;
+} ls_state_entry;
+
+struct ls_state {
+    ls_object object;
+    bool owns_tensors;
+    int64_t count, capacity;
+    ls_state_entry *entries;
+};
+
+/* For lists that are rebuilt: entry i (at most the count) becomes this one; what follows stays for the next call when
+ * nothing changed, so that names stay where they are. False when memory is out. */
+bool ls_state_refresh(ls_state *state, int64_t i, const char *name, ls_tensor *tensor);
+void ls_state_truncate(ls_state *state, int64_t count);
+
+#endif
