@@ -119,7 +119,7 @@ typedef struct ls_load_report {
 LS_API ls_load_report ls_load_state_sized(ls_module *module, const ls_state *state, const ls_load_opts *opts,
                                           size_t opts_size);
 
-/* Convert all floating parameters (gradients are dropped) and buffers of more than a count. */
+/* Convert all floating parameters; their gradients are dropped. Buffers stay as they are. */
 LS_API void ls_module_cast(ls_module *module, ls_dtype dtype);
 
 /* ---- Layers ---- */

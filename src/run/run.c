@@ -71,6 +71,7 @@ int ls_finish(ls_run *run)
     if (code) ls_log_line(LS_LOG_ERROR, "%s", run->errors.message);
     ls_run_set_current(NULL);
     if (!run->tensors.size) return code; /* the run without memory */
+    ls_objects_free(run);
     if (run->scope_count > 0) {
         ls_scope_end(run, 1, NULL);
         for (ls_tensor *t; (t = run->scopes[0].first);) ls_drop(t);

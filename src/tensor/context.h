@@ -117,6 +117,8 @@ ls_tensor *ls_tensor_new_like(const ls_tensor *like, ls_dtype dtype);
 /* Another handle on the same memory without history: in the innermost scope, or owned by the caller (for the tape). */
 ls_tensor *ls_alias(ls_tensor *t);
 ls_tensor *ls_alias_owned(ls_tensor *t);
+/* Let a handle mean the memory, type and shape of another from now on; gradient and name stay its own. */
+void ls_adopt(ls_tensor *t, const ls_tensor *from);
 
 /* ---- Views ---- */
 

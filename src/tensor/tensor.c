@@ -112,6 +112,17 @@ ls_tensor *ls_alias_owned(ls_tensor *t)
     return alias_into(ls_handle_new_owned(t->run), t);
 }
 
+void ls_adopt(ls_tensor *t, const ls_tensor *from)
+{
+    ls_derived *derived = t->view.derived;
+    from->storage->refs++;
+    ls_storage_release(t->run, t->storage);
+    t->storage = from->storage;
+    t->view = from->view;
+    t->view.derived = derived;
+    if (derived) derived->version++;
+}
+
 /* ---- work below the operators ---- */
 
 bool ls_submit(ls_run *run, ls_device *device, ls_call *call)

@@ -1,0 +1,148 @@
+/* attention.c - multi-head attention and the transformer encoder layer. */
+#include <math.h>
+
+#include "nn/module.h"
+
+/* ---- multi-head attention ---- */
+
+typedef struct attention {
+    ls_module module;
+    ls_tensor *in_weight, *in_bias; /* [3E,E]: rows of query, key, value; [3E] or NULL */
+    ls_module *out_proj;
+    int64_t features, heads;
+    double dropout;
+    bool causal;
+} attention;
+
+/* [B,S,E] -> [B,H,S,E/H], a view */
+static ls_tensor *to_heads(ls_tensor *x, int64_t heads)
+{
+    ls_tensor *split = ls_reshape(x, ls_dim(x, 0), ls_dim(x, 1), heads, ls_dim(x, 2) / heads);
+    return ls_permute(split, 0, 2, 1, 3);
+}
+
+/* Query, key or value (part 0, 1 or 2) of x. */
+static ls_tensor *project(const attention *a, ls_tensor *x, int part)
+{
+    int64_t begin = part * a->features, end = begin + a->features;
+    ls_tensor *bias = a->in_bias ? ls_slice(a->in_bias, 0, begin, end, 1) : NULL;
+    return ls_linear(x, ls_slice(a->in_weight, 0, begin, end, 1), bias, LS_ACT_NONE);
+}
+
+static bool fits(const attention *a, int n, ls_tensor *const *x)
+{
+    for (int i = 0; i < n; i++) {
+        if (ls_ndim(x[i]) == 3 && ls_dim(x[i], 2) == a->features) continue;
+        if (ls_check_live(a->module.object.run, x[i], "MultiheadAttention"))
+            ls_fail(&a->module.object.run->errors, LS_ERR_SHAPE,
+                    "MultiheadAttention: input %d is %s, wanted [batch,length,%lld]", i,
+                    ls_operand_text(&x[i]->view, (char[LS_TEXT]){0}), (long long)a->features);
+        return false;
+    }
+    return true;
+}
+
+static ls_tensor *attention_forward(ls_module *self, int n, ls_tensor *const *x, void *user)
+{
+    (void)user;
+    const attention *a = (const attention *)self;
+    ls_run *run = self->object.run;
+    bool itself = n < 3; /* query, key and value are one tensor */
+    if (!ls_layer_takes(self, n, 1, 4) || !fits(a, itself ? 1 : 3, x)) return &run->poison;
+    ls_tensor *mask = n == 2 ? x[1] : n == 4 ? x[3] : NULL;
+    ls_tensor *parts[3];
+    if (itself) ls_split_into(ls_linear(x[0], a->in_weight, a->in_bias, LS_ACT_NONE), 2, 3, parts);
+    else
+        for (int i = 0; i < 3; i++) parts[i] = project(a, x[i], i);
+    for (int i = 0; i < 3; i++) parts[i] = to_heads(parts[i], a->heads);
+    ls_tensor *mixed = ls_attention(parts[0], parts[1], parts[2],
+                                    (ls_attention_opts){.mask = mask,
+                                                        .dropout = self->training ? a->dropout : 0,
+                                                        .causal = a->causal}); /* [B,H,S,D] */
+    ls_tensor *joined = ls_reshape(ls_permute(mixed, 0, 2, 1, 3), ls_dim(x[0], 0), ls_dim(x[0], 1), a->features);
+    return ls_forward(a->out_proj, joined);
+}
+
+ls_module *ls_multihead_attention_sized(ls_run *run, int64_t features, int64_t heads,
+                                        const ls_multihead_attention_opts *given, size_t opts_size)
+{
+    ls_multihead_attention_opts opts;
+    ls_opts_read(&opts, sizeof opts, given, opts_size);
+    attention *a = ls_layer_new_n(run, "MultiheadAttention", sizeof *a, attention_forward);
+    if (!a) return NULL;
+    a->features = features;
+    a->heads = heads;
+    a->dropout = opts.dropout;
+    a->causal = opts.causal;
+    if (heads < 1 || features < 1 || features % heads) {
+        ls_fail(&run->errors, LS_ERR_VALUE, "MultiheadAttention: %lld features do not make %lld equal heads",
+                (long long)features, (long long)heads);
+        return ls_layer_done(a);
+    }
+    double xavier = sqrt(6.0 / (double)(features + 3 * features));
+    a->in_weight = ls_parameter_uniform(&a->module, "in_proj_weight", xavier, LS_SHAPE(3 * features, features));
+    if (!opts.no_bias) a->in_bias = ls_parameter_full(&a->module, "in_proj_bias", 0, LS_SHAPE(3 * features));
+    a->out_proj =
+        ls_module_add(&a->module, "out_proj", ls_linear_new(run, features, features, .no_bias = opts.no_bias));
+    if (a->out_proj && !opts.no_bias) ls_init_constant(ls_tensor_of(a->out_proj, "bias"), 0);
+    return ls_layer_done(a);
+}
+
+/* ---- transformer encoder layer ---- */
+
+typedef struct transformer {
+    ls_module module;
+    ls_module *self_attn, *linear1, *linear2, *norm1, *norm2;
+    double dropout;
+    bool norm_first;
+} transformer;
+
+static ls_tensor *dropped(const transformer *t, ls_tensor *x)
+{
+    return t->module.training && t->dropout > 0 ? ls_dropout(x, t->dropout) : x;
+}
+
+static ls_tensor *attend(const transformer *t, ls_tensor *x, ls_tensor *mask)
+{
+    return dropped(t, mask ? ls_forward_with(t->self_attn, x, mask) : ls_forward(t->self_attn, x));
+}
+
+static ls_tensor *feed_forward(const transformer *t, ls_tensor *x)
+{
+    return dropped(t, ls_forward(t->linear2, dropped(t, ls_forward(t->linear1, x))));
+}
+
+static ls_tensor *transformer_forward(ls_module *self, int n, ls_tensor *const *x, void *user)
+{
+    (void)user;
+    const transformer *t = (const transformer *)self;
+    if (!ls_layer_takes(self, n, 1, 2)) return &self->object.run->poison;
+    ls_tensor *mask = n > 1 ? x[1] : NULL;
+    if (t->norm_first) {
+        ls_tensor *y = ls_add(x[0], attend(t, ls_forward(t->norm1, x[0]), mask));
+        return ls_add(y, feed_forward(t, ls_forward(t->norm2, y)));
+    }
+    ls_tensor *y = ls_forward_with(t->norm1, attend(t, x[0], mask), x[0]);
+    return ls_forward_with(t->norm2, feed_forward(t, y), y);
+}
+
+ls_module *ls_transformer_layer_sized(ls_run *run, int64_t features, int64_t heads, const ls_transformer_opts *given,
+                                      size_t opts_size)
+{
+    ls_transformer_opts opts;
+    ls_opts_read(&opts, sizeof opts, given, opts_size);
+    transformer *t = ls_layer_new_n(run, "TransformerLayer", sizeof *t, transformer_forward);
+    if (!t) return NULL;
+    ls_module *m = &t->module;
+    int64_t wide = opts.feedforward ? opts.feedforward : 2048;
+    ls_activation activation = opts.activation ? opts.activation : LS_ACT_RELU;
+    t->dropout = ls_opts_number(opts.dropout, 0.1);
+    t->norm_first = opts.norm_first;
+    t->self_attn = ls_module_add(
+        m, "self_attn", ls_multihead_attention_new(run, features, heads, .dropout = t->dropout, .causal = opts.causal));
+    t->linear1 = ls_module_add(m, "linear1", ls_linear_new(run, features, wide, .activation = activation));
+    t->linear2 = ls_module_add(m, "linear2", ls_linear_new(run, wide, features));
+    t->norm1 = ls_module_add(m, "norm1", ls_layer_norm_new(run, features, .epsilon = opts.epsilon));
+    t->norm2 = ls_module_add(m, "norm2", ls_layer_norm_new(run, features, .epsilon = opts.epsilon));
+    return ls_layer_done(m);
+}

@@ -1,0 +1,68 @@
+/* conv.c - convolution layers. */
+#include <math.h>
+
+#include "nn/module.h"
+
+typedef struct conv {
+    ls_module module;
+    ls_tensor *weight, *bias; /* [out,in/groups,KH,KW], transposed [in,out/groups,KH,KW]; [out] or NULL */
+    ls_conv geometry;
+} conv;
+
+static ls_tensor *conv_forward(ls_module *self, ls_tensor *x, void *user)
+{
+    (void)user;
+    const conv *c = (const conv *)self;
+    return ls_conv2d(x, c->weight, c->bias, c->geometry);
+}
+
+static ls_tensor *conv_transpose_forward(ls_module *self, ls_tensor *x, void *user)
+{
+    (void)user;
+    const conv *c = (const conv *)self;
+    return ls_conv_transpose2d(x, c->weight, c->bias, c->geometry);
+}
+
+static ls_module *conv_new(ls_run *run, int64_t in, int64_t out, int64_t kernel, bool transposed,
+                           const ls_conv2d_opts *given, size_t opts_size)
+{
+    ls_conv2d_opts opts;
+    ls_opts_read(&opts, sizeof opts, given, opts_size);
+    conv *c = ls_layer_new(run, transposed ? "ConvTranspose2d" : "Conv2d", sizeof *c,
+                           transposed ? conv_transpose_forward : conv_forward);
+    if (!c) return NULL;
+    int64_t groups = opts.groups ? opts.groups : 1;
+    int64_t height = opts.kernel_hw[0] ? opts.kernel_hw[0] : kernel,
+            width = opts.kernel_hw[1] ? opts.kernel_hw[1] : kernel;
+    if (groups < 0 || in % groups || out % groups || height < 1 || width < 1) {
+        ls_fail(&run->errors, LS_ERR_VALUE, "%s: %lld to %lld channels in %lld groups with a kernel of %lldx%lld",
+                c->module.kind, (long long)in, (long long)out, (long long)groups, (long long)height, (long long)width);
+        return ls_layer_done(c);
+    }
+    c->geometry = (ls_conv){.stride = opts.stride,
+                            .padding = opts.padding,
+                            .dilation = opts.dilation,
+                            .groups = groups,
+                            .stride_hw = {opts.stride_hw[0], opts.stride_hw[1]},
+                            .padding_hw = {opts.padding_hw[0], opts.padding_hw[1]},
+                            .dilation_hw = {opts.dilation_hw[0], opts.dilation_hw[1]},
+                            .output_padding = opts.output_padding};
+    ls_shape shape = transposed ? LS_SHAPE(in, out / groups, height, width) : LS_SHAPE(out, in / groups, height, width);
+    int64_t fan_in = shape.dim[1] * height * width;
+    double bound = fan_in > 0 ? 1 / sqrt((double)fan_in) : 0;
+    c->weight = ls_parameter_uniform(&c->module, "weight", bound, shape);
+    if (!opts.no_bias) c->bias = ls_parameter_uniform(&c->module, "bias", bound, LS_SHAPE(out));
+    return ls_layer_done(c);
+}
+
+ls_module *ls_conv2d_sized(ls_run *run, int64_t in, int64_t out, int64_t kernel, const ls_conv2d_opts *opts,
+                           size_t opts_size)
+{
+    return conv_new(run, in, out, kernel, false, opts, opts_size);
+}
+
+ls_module *ls_conv_transpose2d_sized(ls_run *run, int64_t in, int64_t out, int64_t kernel, const ls_conv2d_opts *opts,
+                                     size_t opts_size)
+{
+    return conv_new(run, in, out, kernel, true, opts, opts_size);
+}

@@ -1,0 +1,123 @@
+/* init.c - initialisers: PyTorch's distributions, drawn from the run's random numbers. */
+#include <math.h>
+
+#include "base/memory.h"
+#include "nn/module.h"
+
+void ls_init_constant(ls_tensor *t, double value)
+{
+    ls_run *run = ls_run_of(t);
+    if (ls_failed(run) || !ls_check_live(run, t, "ls_init_constant")) return;
+    ls_mark mark = ls_scope_begin(run);
+    ls_assign(t, ls_full_shape(run, LS_F64, value, LS_SCALAR));
+    ls_scope_end(run, mark, NULL);
+}
+
+typedef ls_tensor *draw_fn(ls_run *run, ls_dtype dtype, double a, double b, ls_shape shape);
+
+static void fill_drawn(ls_tensor *t, draw_fn *draw, double a, double b, const char *who)
+{
+    ls_run *run = ls_run_of(t);
+    if (ls_failed(run) || !ls_check_live(run, t, who)) return;
+    ls_mark mark = ls_scope_begin(run);
+    ls_assign(t, draw(run, ls_dtype_size(t->view.dtype) < 4 ? LS_F32 : t->view.dtype, a, b, ls_view_shape(&t->view)));
+    ls_scope_end(run, mark, NULL);
+}
+
+void ls_init_uniform(ls_tensor *t, double low, double high)
+{
+    fill_drawn(t, ls_uniform_shape, low, high, "ls_init_uniform");
+}
+
+void ls_init_normal(ls_tensor *t, double mean, double deviation)
+{
+    fill_drawn(t, ls_normal_shape, mean, deviation, "ls_init_normal");
+}
+
+/* ---- truncated ---- */
+
+/* The number whose erf is y, |y| < 1: a start that is good to three digits, then Newton's steps. */
+static double inverse_erf(double y)
+{
+    double w = log(1 - y * y), a = 2 / (3.14159265358979323846 * 0.147) + w / 2;
+    double x = copysign(sqrt(sqrt(a * a - w / 0.147) - a), y);
+    for (int i = 0; i < 3; i++) x -= (erf(x) - y) * exp(x * x) * 0.88622692545275801365; /* sqrt(pi) / 2 */
+    return x;
+}
+
+static double normal_below(double x)
+{
+    return (1 + erf(x / sqrt(2.0))) / 2;
+}
+
+void ls_init_trunc_normal(ls_tensor *t, double mean, double deviation, double low, double high)
+{
+    ls_run *run = ls_run_of(t);
+    if (ls_failed(run) || !ls_check_live(run, t, "ls_init_trunc_normal")) return;
+    if (!(deviation > 0) || !(low < high)) {
+        ls_fail(&run->errors, LS_ERR_VALUE, "ls_init_trunc_normal: deviation %g in [%g, %g]", deviation, low, high);
+        return;
+    }
+    ls_mark mark = ls_scope_begin(run);
+    ls_tensor *drawn = ls_uniform_shape(run, LS_F32, 0, 1, ls_view_shape(&t->view));
+    int64_t n = ls_numel(drawn);
+    size_t bytes = (size_t)n * sizeof(float);
+    float *x = ls_sys_alloc(bytes ? bytes : 1);
+    if (!x) ls_fail(&run->errors, LS_ERR_MEMORY, "ls_init_trunc_normal: no memory");
+    if (x && ls_read(drawn, x, bytes)) {
+        double from = 2 * normal_below((low - mean) / deviation) - 1,
+               to = 2 * normal_below((high - mean) / deviation) - 1;
+        for (int64_t i = 0; i < n; i++) {
+            double value = mean + deviation * sqrt(2.0) * inverse_erf(from + (to - from) * ((double)x[i] + 0x1p-25));
+            x[i] = (float)fmin(fmax(value, low), high);
+        }
+        ls_write(drawn, x, bytes);
+        ls_assign(t, drawn);
+    }
+    ls_sys_free(x);
+    ls_scope_end(run, mark, NULL);
+}
+
+/* ---- scaled by the size of the layer ---- */
+
+static double fan(const ls_tensor *t, ls_fan which)
+{
+    double rest = 1;
+    for (int d = 2; d < ls_ndim(t); d++) rest *= (double)ls_dim(t, d);
+    return rest * (double)ls_dim(t, which == LS_FAN_IN ? 1 : 0);
+}
+
+static bool has_fans(ls_tensor *t, const char *who)
+{
+    ls_run *run = ls_run_of(t);
+    if (ls_failed(run) || !ls_check_live(run, t, who)) return false;
+    if (ls_ndim(t) >= 2) return ls_numel(t) > 0;
+    ls_fail(&run->errors, LS_ERR_SHAPE, "%s: %s has no fans, it needs two dimensions or more", who,
+            ls_operand_text(&t->view, (char[LS_TEXT]){0}));
+    return false;
+}
+
+void ls_init_kaiming_uniform(ls_tensor *t, double gain, ls_fan which)
+{
+    if (!has_fans(t, "ls_init_kaiming_uniform")) return;
+    double bound = sqrt(3.0) * gain / sqrt(fan(t, which));
+    ls_init_uniform(t, -bound, bound);
+}
+
+void ls_init_kaiming_normal(ls_tensor *t, double gain, ls_fan which)
+{
+    if (has_fans(t, "ls_init_kaiming_normal")) ls_init_normal(t, 0, gain / sqrt(fan(t, which)));
+}
+
+void ls_init_xavier_uniform(ls_tensor *t, double gain)
+{
+    if (!has_fans(t, "ls_init_xavier_uniform")) return;
+    double bound = gain * sqrt(6.0 / (fan(t, LS_FAN_IN) + fan(t, LS_FAN_OUT)));
+    ls_init_uniform(t, -bound, bound);
+}
+
+void ls_init_xavier_normal(ls_tensor *t, double gain)
+{
+    if (has_fans(t, "ls_init_xavier_normal"))
+        ls_init_normal(t, 0, gain * sqrt(2.0 / (fan(t, LS_FAN_IN) + fan(t, LS_FAN_OUT))));
+}

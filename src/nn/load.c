@@ -1,0 +1,102 @@
+/* load.c - numbers from a list of named tensors into a module. All names and shapes are checked before the first copy. */
+#include <stdio.h>
+#include <string.h>
+
+#include "nn/module.h"
+
+/* "a, b, c and 4 more" */
+static void name_some(char *text, size_t size, const char *const *names, int64_t count)
+{
+    enum { SHOWN = 3 };
+    size_t used = 0;
+    text[0] = '\0';
+    for (int64_t i = 0; i < count && i < SHOWN && used < size; i++)
+        used += (size_t)snprintf(text + used, size - used, "%s%s", i ? ", " : "", names[i]);
+    if (count > SHOWN && used < size) snprintf(text + used, size - used, " and %lld more", (long long)(count - SHOWN));
+}
+
+/* Sort the names into missing, mismatched (both of the module) and unexpected, one after the other in the report. */
+static ls_load_report compare(ls_module *module, const ls_state *mine, const ls_state *given)
+{
+    ls_load_report report = {0};
+    const char **next = module->report;
+    report.missing = next;
+    for (int64_t i = 0; i < mine->count; i++)
+        if (!ls_state_find(given, mine->entries[i].name)) *next++ = mine->entries[i].name;
+    report.missing_count = next - report.missing;
+
+    report.mismatched = next;
+    for (int64_t i = 0; i < mine->count; i++) {
+        const ls_tensor *from = ls_state_find(given, mine->entries[i].name);
+        if (from && !ls_shape_equal(ls_shape_of(from), ls_shape_of(mine->entries[i].tensor)))
+            *next++ = mine->entries[i].name;
+    }
+    report.mismatched_count = next - report.mismatched;
+
+    report.unexpected = next;
+    for (int64_t i = 0; i < ls_state_count(given); i++)
+        if (!ls_state_find(mine, given->entries[i].name)) *next++ = given->entries[i].name;
+    report.unexpected_count = next - report.unexpected;
+    return report;
+}
+
+static bool acceptable(const ls_module *module, const ls_load_report *report, const ls_load_opts *opts,
+                       const ls_state *mine, const ls_state *given)
+{
+    ls_errors *errors = &module->object.run->errors;
+    if (report->mismatched_count && !opts->skip_mismatched) {
+        const char *name = report->mismatched[0];
+        char a[LS_TEXT], b[LS_TEXT];
+        ls_fail(errors, LS_ERR_SHAPE, "ls_load_state: %s of %s is %s, the list has %s%s", name, module->kind,
+                ls_shape_text(ls_shape_of(ls_state_find(mine, name)), a),
+                ls_shape_text(ls_shape_of(ls_state_find(given, name)), b),
+                report->mismatched_count > 1 ? ", and others differ too" : "");
+        return false;
+    }
+    if (opts->partial || (!report->missing_count && !report->unexpected_count)) return true;
+    char missing[300], unexpected[300];
+    name_some(missing, sizeof missing, report->missing, report->missing_count);
+    name_some(unexpected, sizeof unexpected, report->unexpected, report->unexpected_count);
+    ls_fail(errors, LS_ERR_VALUE, "ls_load_state: %s%s%s%s%s; .partial = true allows that",
+            report->missing_count ? "missing " : "", missing,
+            report->missing_count && report->unexpected_count ? ", " : "",
+            report->unexpected_count ? "unexpected " : "", unexpected);
+    return false;
+}
+
+static void copy_one(ls_tensor *to, ls_tensor *from)
+{
+    ls_run *run = to->run;
+    ls_mark mark = ls_scope_begin(run);
+    if (from->storage->device != to->storage->device) from = ls_to_device(from, to->storage->device->name);
+    ls_assign(to, from);
+    ls_scope_end(run, mark, NULL);
+}
+
+ls_load_report ls_load_state_sized(ls_module *module, const ls_state *state, const ls_load_opts *given_opts,
+                                   size_t opts_size)
+{
+    ls_load_report report = {0};
+    if (!module) return report;
+    ls_run *run = module->object.run;
+    ls_load_opts opts;
+    ls_opts_read(&opts, sizeof opts, given_opts, opts_size);
+    const ls_state *mine = ls_failed(run) ? NULL : ls_state_dict(module);
+    if (!mine) return report;
+    for (int64_t i = 0; i < ls_state_count(state); i++)
+        if (!ls_check_live(run, state->entries[i].tensor, "ls_load_state")) return report;
+
+    ls_sys_free(module->report);
+    module->report = ls_sys_alloc((size_t)(mine->count + ls_state_count(state) + 1) * sizeof *module->report);
+    if (!module->report) return ls_fail(&run->errors, LS_ERR_MEMORY, "ls_load_state: no memory"), report;
+    report = compare(module, mine, state);
+    if (!acceptable(module, &report, &opts, mine, state)) return report;
+
+    for (int64_t i = 0; i < mine->count && !ls_failed(run); i++) {
+        ls_tensor *to = mine->entries[i].tensor, *from = ls_state_find(state, mine->entries[i].name);
+        if (!from || !ls_shape_equal(ls_shape_of(from), ls_shape_of(to))) continue;
+        copy_one(to, from);
+        report.loaded++;
+    }
+    return report;
+}

@@ -1,0 +1,67 @@
+/* module.h - the inside of a module, and what layers are made with.
+ *
+ * A layer is a struct that begins with an ls_module and holds what its forward function needs. Parameters and buffers are
+ * handles kept by the run; children are objects of the run like their parents, so freeing the run needs no order. */
+#ifndef LOCKSTEP_NN_MODULE_H
+#define LOCKSTEP_NN_MODULE_H
+
+#include <lockstep/nn.h>
+
+#include "base/memory.h"
+#include "base/opts.h"
+#include "tensor/state.h"
+
+typedef struct ls_member {
+    char *name;
+    ls_tensor *tensor;
+    bool is_buffer;
+    bool owned; /* the tensor goes with the module; one that was kept before stays its keeper's */
+} ls_member;
+
+typedef struct ls_branch {
+    char *name;
+    ls_module *module;
+} ls_branch;
+
+struct ls_module {
+    ls_object object;
+    char *kind;
+    const char *name;  /* that of its first parent's branch; NULL without one */
+    ls_module *parent; /* the first */
+
+    ls_forward_n_fn *forward_n; /* one of the two is set; neither in a list */
+    ls_forward_fn *forward;
+    void *user;
+    bool training;
+
+    int member_count, member_capacity;
+    ls_member *members;
+    int child_count, child_capacity;
+    ls_branch *children;
+
+    bool has_output;
+    ls_shape output; /* of the last forward pass */
+
+    ls_state *parameters, *state; /* lists handed out; NULL until asked for */
+    const char **report;          /* names in the report of the last load */
+};
+
+/* A layer of `size` bytes, zero behind the module, with one input or several. NULL when the run has failed or memory is
+ * out. */
+void *ls_layer_new(ls_run *run, const char *kind, size_t size, ls_forward_fn *forward);
+void *ls_layer_new_n(ls_run *run, const char *kind, size_t size, ls_forward_n_fn *forward);
+/* The end of a constructor: the module, or NULL, freed, when something failed since. Accepts NULL. */
+ls_module *ls_layer_done(void *layer);
+
+/* Is a number of inputs right? Records an error where it is not. */
+bool ls_layer_takes(const ls_module *module, int n, int least, int most);
+
+/* Parameters as layers make them: f32, uniform in [-bound, bound), or one value. */
+ls_tensor *ls_parameter_uniform(ls_module *module, const char *name, double bound, ls_shape shape);
+ls_tensor *ls_parameter_full(ls_module *module, const char *name, double value, ls_shape shape);
+
+/* Call `visit` for every parameter and buffer below, in PyTorch's order, with its dotted path. Stops when it is false. */
+typedef bool ls_visit_fn(void *user, const char *path, const ls_member *member);
+bool ls_module_visit(const ls_module *module, ls_visit_fn *visit, void *user);
+
+#endif

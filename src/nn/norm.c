@@ -1,0 +1,118 @@
+/* norm.c - normalisation layers. */
+#include "nn/module.h"
+
+typedef struct norm {
+    ls_module module;
+    ls_tensor *weight, *bias;                        /* NULL without */
+    ls_tensor *running_mean, *running_var, *batches; /* batch norm; NULL without */
+    double epsilon, momentum;
+    int64_t groups;
+    ls_activation activation;
+} norm;
+
+static void add_affine(norm *m, ls_shape shape, bool no_affine, bool no_bias)
+{
+    if (no_affine) return;
+    m->weight = ls_parameter_full(&m->module, "weight", 1, shape);
+    if (!no_bias) m->bias = ls_parameter_full(&m->module, "bias", 0, shape);
+}
+
+/* ---- batch ---- */
+
+static void count_batch(ls_tensor *batches)
+{
+    ls_call call = {.op = LS_OP_affine,
+                    .n_in = 1,
+                    .n_out = 1,
+                    .in = {&batches->view},
+                    .out = {&batches->view},
+                    .attrs.affine = {.scale = 1, .shift = 1}};
+    ls_submit(batches->run, batches->storage->device, &call);
+}
+
+static ls_tensor *batch_norm_forward(ls_module *self, int n, ls_tensor *const *x, void *user)
+{
+    (void)user;
+    const norm *m = (const norm *)self;
+    if (!ls_layer_takes(self, n, 1, 2)) return &self->object.run->poison;
+    bool learns = self->training && m->running_mean;
+    ls_tensor *y = ls_batch_norm(x[0], (ls_batch_norm_opts){.weight = m->weight,
+                                                            .bias = m->bias,
+                                                            .running_mean = m->running_mean,
+                                                            .running_var = m->running_var,
+                                                            .residual = n > 1 ? x[1] : NULL,
+                                                            .training = self->training || !m->running_mean,
+                                                            .momentum = m->momentum,
+                                                            .epsilon = m->epsilon,
+                                                            .activation = m->activation});
+    if (learns && y->life == LS_LIFE_LIVE) count_batch(m->batches);
+    return y;
+}
+
+ls_module *ls_batch_norm_sized(ls_run *run, int64_t channels, const ls_batch_norm_new_opts *given, size_t opts_size)
+{
+    ls_batch_norm_new_opts opts;
+    ls_opts_read(&opts, sizeof opts, given, opts_size);
+    norm *m = ls_layer_new_n(run, "BatchNorm", sizeof *m, batch_norm_forward);
+    if (!m) return NULL;
+    m->epsilon = opts.epsilon;
+    m->momentum = opts.momentum;
+    m->activation = opts.activation;
+    add_affine(m, LS_SHAPE(channels), opts.no_affine, false);
+    if (!opts.no_running_stats) {
+        m->running_mean = ls_buffer(&m->module, "running_mean", ls_zeros(run, LS_F32, channels));
+        m->running_var = ls_buffer(&m->module, "running_var", ls_ones(run, LS_F32, channels));
+        m->batches = ls_buffer(&m->module, "num_batches_tracked", ls_full_shape(run, LS_I64, 0, LS_SCALAR));
+    }
+    return ls_layer_done(m);
+}
+
+/* ---- layer ---- */
+
+static ls_tensor *layer_norm_forward(ls_module *self, int n, ls_tensor *const *x, void *user)
+{
+    (void)user;
+    const norm *m = (const norm *)self;
+    if (!ls_layer_takes(self, n, 1, 2)) return &self->object.run->poison;
+    return n == 1 ? ls_layer_norm(x[0], m->weight, m->bias, m->epsilon)
+                  : ls_add_layer_norm(x[0], x[1], m->weight, m->bias, m->epsilon);
+}
+
+ls_module *ls_layer_norm_sized(ls_run *run, ls_shape shape, const ls_layer_norm_opts *given, size_t opts_size)
+{
+    ls_layer_norm_opts opts;
+    ls_opts_read(&opts, sizeof opts, given, opts_size);
+    norm *m = ls_layer_new_n(run, "LayerNorm", sizeof *m, layer_norm_forward);
+    if (!m) return NULL;
+    m->epsilon = opts.epsilon;
+    if (opts.no_affine && shape.ndim != 1)
+        ls_fail(&run->errors, LS_ERR_UNSUPPORTED, "LayerNorm without weight works over one dimension, not %d",
+                shape.ndim);
+    add_affine(m, shape, opts.no_affine, opts.no_bias);
+    return ls_layer_done(m);
+}
+
+/* ---- group ---- */
+
+static ls_tensor *group_norm_forward(ls_module *self, ls_tensor *x, void *user)
+{
+    (void)user;
+    const norm *m = (const norm *)self;
+    return ls_group_norm(x, m->groups, m->weight, m->bias, m->epsilon);
+}
+
+ls_module *ls_group_norm_sized(ls_run *run, int64_t groups, int64_t channels, const ls_group_norm_opts *given,
+                               size_t opts_size)
+{
+    ls_group_norm_opts opts;
+    ls_opts_read(&opts, sizeof opts, given, opts_size);
+    norm *m = ls_layer_new(run, "GroupNorm", sizeof *m, group_norm_forward);
+    if (!m) return NULL;
+    m->groups = groups;
+    m->epsilon = opts.epsilon;
+    if (groups < 1 || channels % groups)
+        ls_fail(&run->errors, LS_ERR_VALUE, "GroupNorm: %lld channels do not make %lld equal groups",
+                (long long)channels, (long long)groups);
+    else add_affine(m, LS_SHAPE(channels), opts.no_affine, false);
+    return ls_layer_done(m);
+}
