@@ -73,7 +73,7 @@ LS_SIMD ls_vf ls_vf_log(ls_vf x)
     ls_vi small = x < 0x1p-126f; /* subnormal (or no positive number at all): made normal first */
     ls_vf scaled = ls_vf_select(small, x * 0x1p24f, x);
     /* x = 2^n (1 + f) with 1 + f in [sqrt(1/2), sqrt(2)) */
-    ls_vi bits = (ls_vi)scaled - 0x3f3504f3;
+    ls_vi bits = (ls_vi)((ls_vu)scaled - 0x3f3504f3u); /* unsigned: no overflow for negative x */
     ls_vf n = ls_vi_to_vf((bits >> 23) - (small & 24));
     ls_vf f = (ls_vf)((bits & 0x007fffff) + 0x3f3504f3) - 1.0f;
     ls_vf p = ls_vf_horner4(ls_vf_set(-0.0785984471f), f, 0.128817633f, -0.131287113f, 0.141811714f, -0.166245565f);
