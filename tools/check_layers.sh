@@ -22,6 +22,12 @@ find $folders -name '*.[ch]' -o -name '*.inc' -o -name '*.def' | sort | xargs aw
         below["checkpoint"] = "tensor nn optim data"
         below["launch"] = "base comm"
         below["run"] = "nn optim data parallel checkpoint launch"
+
+        # public header: the folder that stands behind it; any other is named after its folder
+        split("base version plugin ops.def", words, " ")
+        for (i in words) behind[words[i]] = "base"
+        split("run tensor state", words, " ")
+        for (i in words) behind[words[i]] = "tensor"
     }
 
     function may_include(folder, other,    parts, n, i) {
@@ -34,6 +40,13 @@ find $folders -name '*.[ch]' -o -name '*.inc' -o -name '*.def' | sort | xargs aw
     function complain(why) {
         printf "%s:%d: %s: %s\n", FILENAME, FNR, $0, why
         bad++
+    }
+
+    # <lockstep/nn.h> -> nn
+    function folder_behind(header) {
+        sub(/^lockstep\//, "", header)
+        sub(/\.h$/, "", header)
+        return header in behind ? behind[header] : header
     }
 
     # a/b/../c -> a/c
@@ -85,6 +98,8 @@ find $folders -name '*.[ch]' -o -name '*.inc' -o -name '*.def' | sort | xargs aw
             split(path, reached, "/")
             if (!(place[2] in below)) complain("src/" place[2] " is not in the table of layers")
             else if (!may_include(place[2], reached[2])) complain(place[2] " must not know " reached[2])
+        } else if (target ~ /^lockstep/ && !may_include(place[2], folder_behind(target))) {
+            complain(place[2] " must not know " folder_behind(target))
         }
     }
 
