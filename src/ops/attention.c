@@ -12,9 +12,11 @@ ls_tensor *ls_attention(ls_tensor *q, ls_tensor *k, ls_tensor *v, ls_attention_o
     bool ok = a->ndim == 4 && b->ndim == 4 && c->ndim == 4 && a->dim[0] == b->dim[0] && a->dim[0] == c->dim[0] &&
               b->dim[1] > 0 && b->dim[1] == c->dim[1] && a->dim[1] % b->dim[1] == 0 && b->dim[2] == c->dim[2] &&
               a->dim[3] == b->dim[3];
-    if (!ok) return op_error(run, op, LS_ERR_SHAPE, "q %s, k %s and v %s do not fit", OP_TEXT(q), OP_TEXT(k), OP_TEXT(v));
+    if (!ok)
+        return op_error(run, op, LS_ERR_SHAPE, "q %s, k %s and v %s do not fit", OP_TEXT(q), OP_TEXT(k), OP_TEXT(v));
     ls_dtype dtype = ls_dtype_promote(ls_dtype_promote(a->dtype, b->dtype), c->dtype);
-    if (!ls_dtype_is_float(dtype)) return op_error(run, op, LS_ERR_DTYPE, "q %s: a floating type is needed", OP_TEXT(q));
+    if (!ls_dtype_is_float(dtype))
+        return op_error(run, op, LS_ERR_DTYPE, "q %s: a floating type is needed", OP_TEXT(q));
     if (!(opts.dropout >= 0 && opts.dropout < 1))
         return op_error(run, op, LS_ERR_VALUE, "dropout %g is not in [0, 1)", opts.dropout);
     dtype = op_half_type(run, dtype);
@@ -41,10 +43,11 @@ ls_tensor *ls_attention(ls_tensor *q, ls_tensor *k, ls_tensor *v, ls_attention_o
     o->view.stride[2] = heads * width;
     bool record = ls_must_record(run, 3, in);
     ls_tensor *lse = record ? op_new(q, dtype == LS_F64 ? LS_F64 : LS_F32, LS_SHAPE(batch, heads, rows)) : NULL;
-    ls_attrs attrs = {.attention = {.scale = opts.scale ? opts.scale : 1 / sqrt((double)(a->dim[3] ? a->dim[3] : 1)),
-                                    .dropout = opts.dropout, .causal = opts.causal}};
-    if (opts.dropout > 0)
-        op_draw(run, ls_shape_numel(scores), &attrs.attention.seed, &attrs.attention.offset);
+    ls_attrs attrs = {
+        .attention = {.scale = opts.scale != 0 ? opts.scale : 1 / sqrt((double)(a->dim[3] ? a->dim[3] : 1)),
+                      .dropout = opts.dropout,
+                      .causal = opts.causal}};
+    if (opts.dropout > 0) op_draw(run, ls_shape_numel(scores), &attrs.attention.seed, &attrs.attention.offset);
     ls_node *node;
     if (!op_submit(op, 4, in, 2, (ls_tensor *[]){o, lse}, &attrs) || !op_record(op, 3, in, 1, &o, &attrs, &node))
         return &run->poison;
@@ -61,8 +64,7 @@ BACK(attention)
 {
     ls_tensor **saved = node->saved;
     ls_tensor *in[7] = {dy[0], saved[0], saved[1], saved[2], saved[3], saved[4], saved[5]}, *out[3];
-    for (int i = 0; i < 3; i++)
-        out[i] = ls_wants(node, i) ? ls_tensor_new_like(saved[i], saved[i]->view.dtype) : NULL;
+    for (int i = 0; i < 3; i++) out[i] = ls_wants(node, i) ? ls_tensor_new_like(saved[i], saved[i]->view.dtype) : NULL;
     int first = 0;
     while (!out[first]) first++;
     ls_call call = {.op = LS_OP_attention_grad, .n_in = 7, .n_out = 3, .attrs = node->attrs};

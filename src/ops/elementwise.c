@@ -361,7 +361,7 @@ ls_tensor *ls_gelu_tanh(ls_tensor *x)
 
 ls_tensor *ls_softplus(ls_tensor *x, double beta)
 {
-    return unary(LS_OP_softplus, x, &(ls_attrs){.scalar = {beta ? beta : 1}}, true, 0, KEEP_INPUT);
+    return unary(LS_OP_softplus, x, &(ls_attrs){.scalar = {beta != 0 ? beta : 1}}, true, 0, KEEP_INPUT);
 }
 
 ls_tensor *ls_elu(ls_tensor *x, double alpha)

@@ -7,10 +7,12 @@ static ls_dtype statistics_type(const ls_tensor *x)
 }
 
 /* A parameter of n elements in total, or none. */
-static bool parameter_fits(ls_run *run, ls_opcode op, const char *name, const ls_tensor *t, int64_t n, const ls_tensor *x)
+static bool parameter_fits(ls_run *run, ls_opcode op, const char *name, const ls_tensor *t, int64_t n,
+                           const ls_tensor *x)
 {
     if (!t || ls_view_numel(&t->view) == n) return true;
-    op_error(run, op, LS_ERR_SHAPE, "%s %s for %s: %lld elements are needed", name, OP_TEXT(t), OP_TEXT(x), (long long)n);
+    op_error(run, op, LS_ERR_SHAPE, "%s %s for %s: %lld elements are needed", name, OP_TEXT(t), OP_TEXT(x),
+             (long long)n);
     return false;
 }
 
@@ -54,8 +56,10 @@ ls_tensor *ls_batch_norm(ls_tensor *x, ls_batch_norm_opts opts)
     ls_tensor *out[3] = {ls_tensor_new_like(x, x->view.dtype), NULL, NULL};
     if (opts.training)
         for (int i = 1; i < 3; i++) out[i] = op_new(x, statistics_type(x), LS_SHAPE(channels));
-    ls_attrs attrs = {.norm = {.epsilon = opts.epsilon ? opts.epsilon : 1e-5, .momentum = opts.momentum ? opts.momentum : 0.1,
-                               .training = opts.training, .activation = opts.activation}};
+    ls_attrs attrs = {.norm = {.epsilon = opts.epsilon != 0 ? opts.epsilon : 1e-5,
+                               .momentum = opts.momentum != 0 ? opts.momentum : 0.1,
+                               .training = opts.training,
+                               .activation = opts.activation}};
     if (!op_submit(op, 6, in, 3, out, &attrs)) return &run->poison;
     if (opts.training)
         for (int i = 3; i < 5; i++)
@@ -110,7 +114,9 @@ static ls_tensor *layer_norm(ls_tensor *x, ls_tensor *residual, ls_tensor *weigh
         size *= ls_dim(x, -d);
         ok = !weight || ls_dim(x, -d) == ls_dim(weight, -d);
     }
-    if (!ok) return op_error(run, op, LS_ERR_SHAPE, "%s does not end in the shape of weight %s", OP_TEXT(x), OP_TEXT(weight ? weight : x));
+    if (!ok)
+        return op_error(run, op, LS_ERR_SHAPE, "%s does not end in the shape of weight %s", OP_TEXT(x),
+                        OP_TEXT(weight ? weight : x));
     if (!parameter_fits(run, op, "bias", bias, size, x)) return &run->poison;
     if (residual && !ls_shape_equal(ls_view_shape(&residual->view), ls_view_shape(&x->view)))
         return op_error(run, op, LS_ERR_SHAPE, "%s and residual %s", OP_TEXT(x), OP_TEXT(residual));
@@ -120,8 +126,9 @@ static ls_tensor *layer_norm(ls_tensor *x, ls_tensor *residual, ls_tensor *weigh
     int64_t rows = size ? numel / size : 0;
     ls_shape shape = ls_view_shape(&x->view);
     ls_tensor *out[4] = {op_new(x, x->view.dtype, shape), op_new(x, statistics_type(x), LS_SHAPE(rows)),
-                         op_new(x, statistics_type(x), LS_SHAPE(rows)), residual ? op_new(x, x->view.dtype, shape) : NULL};
-    ls_attrs attrs = {.norm = {.epsilon = epsilon ? epsilon : 1e-5, .groups = size}};
+                         op_new(x, statistics_type(x), LS_SHAPE(rows)),
+                         residual ? op_new(x, x->view.dtype, shape) : NULL};
+    ls_attrs attrs = {.norm = {.epsilon = epsilon != 0 ? epsilon : 1e-5, .groups = size}};
     ls_node *node;
     if (!op_submit(op, 4, in, 4, out, &attrs) || !op_record(op, 4, in, 1, out, &attrs, &node)) return &run->poison;
     if (node) {
@@ -166,13 +173,15 @@ ls_tensor *ls_group_norm(ls_tensor *x, int64_t groups, ls_tensor *weight, ls_ten
     ls_run *run = op_begin(op, 1, 3, in);
     if (!run || !is_floating(run, op, x)) return op_poison(x);
     if (x->view.ndim < 2 || groups < 1 || x->view.dim[1] % groups)
-        return op_error(run, op, LS_ERR_SHAPE, "channels of %s do not split into %lld groups", OP_TEXT(x), (long long)groups);
-    if (!parameter_fits(run, op, "weight", weight, x->view.dim[1], x) || !parameter_fits(run, op, "bias", bias, x->view.dim[1], x))
+        return op_error(run, op, LS_ERR_SHAPE, "channels of %s do not split into %lld groups", OP_TEXT(x),
+                        (long long)groups);
+    if (!parameter_fits(run, op, "weight", weight, x->view.dim[1], x) ||
+        !parameter_fits(run, op, "bias", bias, x->view.dim[1], x))
         return &run->poison;
     ls_shape stats = LS_SHAPE(x->view.dim[0], groups);
     ls_tensor *out[3] = {ls_tensor_new_like(x, x->view.dtype), op_new(x, statistics_type(x), stats),
                          op_new(x, statistics_type(x), stats)};
-    ls_attrs attrs = {.norm = {.epsilon = epsilon ? epsilon : 1e-5, .groups = groups}};
+    ls_attrs attrs = {.norm = {.epsilon = epsilon != 0 ? epsilon : 1e-5, .groups = groups}};
     ls_node *node;
     if (!op_submit(op, 3, in, 3, out, &attrs) || !op_record(op, 3, in, 1, out, &attrs, &node)) return &run->poison;
     if (node) {
