@@ -8,6 +8,9 @@
 #ifndef LOCKSTEP_KERNELS_NEON_GEMM_ASM_H
 #define LOCKSTEP_KERNELS_NEON_GEMM_ASM_H
 
+/* A tile is one string, longer than what every C compiler must accept; ours do. */
+#pragma GCC diagnostic ignored "-Woverlength-strings"
+
 /* clang-format off: one macro is one line of assembly */
 
 #define LS_ASM_LOAD_WIDE(register, offset) "ldr q" #register ", [%[wide], #" #offset "]\n"

@@ -1,0 +1,480 @@
+/* gemm.c - cuts products into tasks for the workers and runs them block by block.
+ *
+ * A task is a rectangle of C, or of the sums over a part of k. Its loops, outermost first:
+ *
+ *     columns of the task, by NC    (partial sums of the task's rows x NC stay in L2 or L3)
+ *     k, by KC                      B [KC, NC] packed here, unless it has been packed beforehand
+ *     rows, by MC                   A [MC, KC] packed, into L2
+ *     panels of B                   one panel, nr x KC, stays in L1
+ *     panels of A                   stream from L2
+ *
+ * Where B is packed beforehand (weights), tasks are small and dealt out as workers ask for them. Otherwise every task
+ * packs what it needs of B for itself, so tasks are few and large. When C is so small that it does not make enough
+ * tasks, k is cut too: by the sizes alone, not by the number of workers, so that sums round the same way. */
+#include "device/cpu/gemm.h"
+
+#include "base/parallel.h"
+#include "device/cpu/cpu.h"
+
+#include <stdatomic.h>
+#include <string.h>
+
+#define MAX_LINES 512          /* addresses of lines that are asked for at a time */
+#define ROWS 96                /* about MC; MAX_LINES at most */
+#define PANEL_BYTES (24 << 10) /* of a panel of B, at most: it shares L1 with what streams by */
+#define DEPTH_BYTES 2048       /* of a row of an A block, at most */
+#define STRIP 64               /* columns of C that are finished together */
+#define PARTIAL_COLUMNS 1024   /* about NC, when sums are kept between blocks of k */
+#define LEAST_WORK (1 << 20)   /* multiplications that are worth waking a worker for */
+#define SPLIT_BLOCKS 64        /* C blocks, below which k is cut */
+#define SPLIT_DEPTH 1024       /* the least part of k */
+
+typedef struct gemm_plan {
+    const ls_gemm_job *job;
+    const char *b; /* packed beforehand, or NULL */
+    int64_t b_stride;
+    int64_t kc, mc, nc;
+    int64_t row_tasks, column_tasks, splits; /* tasks of one item */
+    int64_t task_rows, task_columns, task_depth;
+    _Atomic int64_t next;
+    atomic_bool out_of_memory;
+} gemm_plan;
+
+static int64_t smaller(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static int64_t larger(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+static int64_t ceil_div(int64_t a, int64_t b)
+{
+    return (a + b - 1) / b;
+}
+
+/* The size of equal parts, each a multiple of unit and not above `most` (but at least one unit). */
+static int64_t even_part(int64_t whole, int64_t most, int64_t unit)
+{
+    int64_t parts = ceil_div(whole, larger(most, unit));
+    return ls_gemm_round_up(ceil_div(whole, larger(parts, 1)), unit);
+}
+
+/* ---- Operands and results ------------------------------------------------------------------------------------------ */
+
+void ls_gemm_locate_matrix(const ls_gemm_source *source, int64_t item, int64_t segment, int64_t first, int64_t count,
+                           const void **line)
+{
+    int64_t bytes = (int64_t)ls_dtype_size(source->dtype);
+    int64_t start = (source->item_offset ? source->item_offset[item] : 0) + segment * source->length;
+    const char *at = (const char *)source->data + (start + first * source->stride) * bytes;
+    for (int64_t i = 0; i < count; i++) line[i] = at + i * source->stride * bytes;
+}
+
+static ls_gemm_finish_fn *finish_of(const ls_gemm_job *job)
+{
+    return job->kernel->panel == LS_F64 ? ls_gemm()->finish_f64 : ls_gemm()->finish_f32;
+}
+
+static int64_t sum_bytes(const ls_gemm_job *job)
+{
+    return (int64_t)ls_dtype_size(ls_gemm_sum_dtype(job->kernel));
+}
+
+void ls_gemm_locate_rows(const ls_gemm_sink *sink, int64_t item, int64_t first, int64_t count, void **out, void **pre)
+{
+    int64_t out_bytes = (int64_t)ls_dtype_size(sink->how.out_dtype),
+            pre_bytes = (int64_t)ls_dtype_size(sink->how.pre_dtype);
+    int64_t out_at = first * sink->out_stride + (sink->out_offset ? sink->out_offset[item] : 0);
+    int64_t pre_at = first * sink->pre_stride + (sink->pre_offset ? sink->pre_offset[item] : 0);
+    for (int64_t i = 0; i < count; i++) {
+        out[i] = (char *)sink->out + (out_at + i * sink->out_stride) * out_bytes;
+        pre[i] = sink->pre ? (char *)sink->pre + (pre_at + i * sink->pre_stride) * pre_bytes : NULL;
+    }
+}
+
+/* n elements with gaps on either side. */
+static void move_elements(char *to, int64_t to_step, const char *from, int64_t from_step, int64_t bytes, int64_t n)
+{
+#define MOVE(type)                                                                                                     \
+    for (int64_t i = 0; i < n; i++) ((type *)to)[i * to_step] = ((const type *)from)[i * from_step]
+    if (bytes == 2) MOVE(uint16_t);
+    else if (bytes == 4) MOVE(uint32_t);
+    else MOVE(uint64_t);
+#undef MOVE
+}
+
+void ls_gemm_store_rows(const ls_gemm_job *job, int64_t item, int64_t row, int64_t rows, int64_t column,
+                        int64_t columns, const void *sums, int64_t ld)
+{
+    const ls_gemm_sink *sink = &job->sink;
+    ls_gemm_finish_fn *finish = finish_of(job);
+    int64_t bytes = sum_bytes(job), out_bytes = (int64_t)ls_dtype_size(sink->how.out_dtype);
+    int64_t pre_bytes = (int64_t)ls_dtype_size(sink->how.pre_dtype);
+    const char *bias = sink->bias ? (const char *)sink->bias + column * bytes : NULL;
+    void *out_row[MAX_LINES], *pre_row[MAX_LINES];
+    for (int64_t at = 0, count; at < rows; at += count) {
+        count = smaller(rows - at, MAX_LINES);
+        sink->locate(sink, item, row + at, count, out_row, pre_row);
+        for (int64_t i = 0; i < count; i++) {
+            const char *from = (const char *)sums + (at + i) * ld * bytes;
+            char *out = (char *)out_row[i] + column * sink->out_step * out_bytes;
+            char *pre = pre_row[i] ? (char *)pre_row[i] + column * sink->pre_step * pre_bytes : NULL;
+            if (sink->out_step == 1 && (!pre || sink->pre_step == 1)) {
+                finish(&sink->how, columns, from, bias, out, pre);
+                continue;
+            }
+            for (int64_t c = 0, part; c < columns; c += part) { /* columns with gaps go through a buffer */
+                double out_part[STRIP], pre_part[STRIP];
+                part = smaller(columns - c, STRIP);
+                char *out_at = out + c * sink->out_step * out_bytes,
+                     *pre_at = pre ? pre + c * sink->pre_step * pre_bytes : NULL;
+                if (sink->how.accumulate) move_elements((char *)out_part, 1, out_at, sink->out_step, out_bytes, part);
+                finish(&sink->how, part, from + c * bytes, bias ? bias + c * bytes : NULL, out_part,
+                       pre ? pre_part : NULL);
+                move_elements(out_at, sink->out_step, (char *)out_part, 1, out_bytes, part);
+                if (pre) move_elements(pre_at, sink->pre_step, (char *)pre_part, 1, pre_bytes, part);
+            }
+        }
+    }
+}
+
+/* ---- Packing a block ----------------------------------------------------------------------------------------------- */
+
+/* Rows [row, row + rows) of an operand, k in [k0, k1), to panels that lie one after the other. `row` is the first of a
+ * panel. */
+static void pack_block(const ls_gemm_job *job, const ls_gemm_source *source, const ls_gemm_side *side, int64_t item,
+                       int64_t row, int64_t rows, int64_t k0, int64_t k1, char *to, int64_t panel_stride)
+{
+    const ls_gemm_kernel *kernel = job->kernel;
+    int64_t bytes = (int64_t)ls_dtype_size(kernel->panel);
+    const void *line[MAX_LINES];
+    ls_gemm_lines lines = {.line = line, .dtype = source->dtype, .across = source->across};
+    if (!source->across) {
+        int64_t part = ls_gemm_round_up(source->length, kernel->kr), most = MAX_LINES / side->width * side->width;
+        for (int64_t r = 0, count; r < rows; r += count, to += count / side->width * panel_stride * bytes) {
+            count = smaller(rows - r, most);
+            for (int64_t k = k0, step; k < k1; k += step) {
+                lines.offset = k % part;
+                step = smaller(part - lines.offset, k1 - k);
+                source->locate(source, item, k / part, row + r, count, line);
+                ls_gemm_pack(kernel, side, to + (k - k0) * side->width * bytes, panel_stride, &lines, count,
+                             smaller(source->length - lines.offset, step));
+            }
+        }
+        return;
+    }
+    int64_t part = source->segments > 1 ? ls_gemm_round_up(source->length, side->width) : source->length;
+    for (int64_t r = row, step; r < row + rows; r += step) {
+        lines.offset = r % part;
+        step = smaller(part - lines.offset, row + rows - r);
+        char *panels = to + (r - row) / side->width * panel_stride * bytes;
+        for (int64_t k = k0, count; k < k1; k += count) {
+            count = smaller(k1 - k, MAX_LINES);
+            int64_t there = smaller(source->lines - k, count);
+            source->locate(source, item, r / part, k, there, line);
+            ls_gemm_pack(kernel, side, panels + (k - k0) * side->width * bytes, panel_stride, &lines,
+                         smaller(source->length - lines.offset, step), there);
+        }
+    }
+}
+
+/* Elements from panel to panel of [width x k]. A distance that is a multiple of a large power of two would put all panels
+ * into the same few sets of the L1 cache. */
+static int64_t panel_distance(const ls_gemm_kernel *kernel, int width, int64_t k)
+{
+    int64_t bytes = (int64_t)ls_dtype_size(kernel->panel), distance = ls_gemm_round_up(width * k * bytes, 64);
+    return (distance % 4096 ? distance : distance + 64) / bytes;
+}
+
+/* ---- A task -------------------------------------------------------------------------------------------------------- */
+
+typedef struct gemm_buffers {
+    char *a, *b, *partial, *strip;
+} gemm_buffers;
+
+static bool buffers_take(const gemm_plan *plan, ls_worker worker, gemm_buffers *to)
+{
+    const ls_gemm_kernel *kernel = plan->job->kernel;
+    int64_t bytes = (int64_t)ls_dtype_size(kernel->panel), sums = sum_bytes(plan->job);
+    int64_t columns = ls_gemm_round_up(plan->nc, kernel->b.width);
+    int64_t a = ls_gemm_round_up(
+        ceil_div(plan->mc, kernel->a.width) * panel_distance(kernel, kernel->a.width, plan->kc) * bytes, 4096);
+    int64_t strip =
+        ls_gemm_round_up(ls_gemm_round_up(plan->mc, kernel->a.width) * larger(STRIP, kernel->b.width) * sums, 4096);
+    int64_t partial =
+        plan->kc < plan->task_depth ? ls_gemm_round_up(plan->task_rows, kernel->a.width) * columns * sums : 0;
+    char *memory = ls_scratch(worker, 0, (size_t)(a + strip + partial));
+    if (!memory) return false;
+    *to = (gemm_buffers){.a = memory, .strip = memory + a, .partial = memory + a + strip};
+    if (plan->b) return true;
+    to->b = ls_scratch(worker, 1,
+                       (size_t)(columns / kernel->b.width * panel_distance(kernel, kernel->b.width, plan->kc) * bytes));
+    return to->b != NULL;
+}
+
+/* All tiles of a block of A with panels of B: rows x columns of C at (row, column), k from k0 to k1 of the task's part.
+ * `partial` holds the sums so far of these tiles. */
+static void multiply_block(const gemm_plan *plan, const gemm_buffers *at, int64_t item, int64_t row, int64_t rows,
+                           int64_t column, int64_t columns, int64_t kc, const char *b, int64_t b_stride, char *partial,
+                           bool first, bool last)
+{
+    const ls_gemm_job *job = plan->job;
+    const ls_gemm_kernel *kernel = job->kernel;
+    int64_t mr = kernel->a.width, nr = kernel->b.width, bytes = (int64_t)ls_dtype_size(kernel->panel);
+    int64_t a_stride = panel_distance(kernel, kernel->a.width, kc), sums = sum_bytes(job);
+    int64_t strip = larger(STRIP / nr * nr, nr), ld = strip;
+    for (int64_t s = 0; s < columns; s += strip) {
+        int64_t width = smaller(strip, columns - s);
+        for (int64_t j = 0; j < width; j += nr) {
+            const char *b_panel = b + (s + j) / nr * b_stride * bytes;
+            for (int64_t i = 0; i < rows; i += mr, partial += mr * nr * sums) {
+                kernel->tile(kc, at->a + i / mr * a_stride * bytes, b_panel, first ? NULL : partial,
+                             last ? at->strip + (i * ld + j) * sums : partial, last ? ld : 0);
+            }
+        }
+        if (last) job->sink.store(job, item, row, rows, column + s, width, at->strip, ld);
+    }
+}
+
+/* C [row, row + rows) x [column, column + columns) of an item, over k in [k0, k1), as item `sink_item` of the result. */
+static void run_task(const gemm_plan *plan, const gemm_buffers *at, int64_t item, int64_t sink_item, int64_t row,
+                     int64_t rows, int64_t column, int64_t columns, int64_t k0, int64_t k1)
+{
+    const ls_gemm_job *job = plan->job;
+    const ls_gemm_kernel *kernel = job->kernel;
+    int64_t bytes = (int64_t)ls_dtype_size(kernel->panel), nr = kernel->b.width;
+    for (int64_t n = 0; n < columns; n += plan->nc) {
+        int64_t width = smaller(plan->nc, columns - n), padded = ls_gemm_round_up(width, nr);
+        for (int64_t k = k0; k < k1; k += plan->kc) {
+            int64_t depth = smaller(plan->kc, k1 - k), b_stride = plan->b_stride;
+            const char *b = plan->b + ((column + n) / nr * b_stride + k * nr) * bytes;
+            if (!plan->b) {
+                b_stride = panel_distance(kernel, kernel->b.width, depth);
+                pack_block(job, &job->b, &kernel->b, item, column + n, width, k, k + depth, at->b, b_stride);
+                b = at->b;
+            }
+            for (int64_t m = 0; m < rows; m += plan->mc) {
+                int64_t height = smaller(plan->mc, rows - m);
+                pack_block(job, &job->a, &kernel->a, item, row + m, height, k, k + depth, at->a,
+                           panel_distance(kernel, kernel->a.width, depth));
+                multiply_block(plan, at, sink_item, row + m, height, column + n, width, depth, b, b_stride,
+                               at->partial + m * padded * sum_bytes(job), k == k0, k + depth == k1);
+            }
+        }
+    }
+}
+
+static void run_tasks(void *arg, ls_worker worker)
+{
+    gemm_plan *plan = arg;
+    const ls_gemm_job *job = plan->job;
+    gemm_buffers buffers;
+    int64_t per_item = plan->row_tasks * plan->column_tasks * plan->splits, tasks = per_item * job->batch;
+    if (!buffers_take(plan, worker, &buffers)) {
+        atomic_store(&plan->out_of_memory, true);
+        return;
+    }
+    if (job->kernel->begin) job->kernel->begin();
+    for (int64_t task; (task = atomic_fetch_add(&plan->next, 1)) < tasks;) {
+        int64_t item = task / per_item, part = task % per_item;
+        int64_t column = part % plan->column_tasks * plan->task_columns;
+        int64_t row = part / plan->column_tasks % plan->row_tasks * plan->task_rows;
+        int64_t split = part / plan->column_tasks / plan->row_tasks, k0 = split * plan->task_depth;
+        run_task(plan, &buffers, item, plan->splits > 1 ? split : item, row, smaller(plan->task_rows, job->m - row),
+                 column, smaller(plan->task_columns, job->n - column), k0, smaller(job->k, k0 + plan->task_depth));
+    }
+    if (job->kernel->end) job->kernel->end();
+}
+
+/* ---- Sums over parts of k ------------------------------------------------------------------------------------------ */
+
+/* Adds up split sums [splits, m, n], part after part, and hands the rows to the sink they were meant for. */
+typedef struct gemm_reduction {
+    const ls_gemm_job *job;
+    char *sums;
+    int64_t splits;
+} gemm_reduction;
+
+static void reduce_rows(void *arg, int64_t begin, int64_t end)
+{
+    const gemm_reduction *r = arg;
+    const ls_gemm_job *job = r->job;
+    ls_dtype dtype = ls_gemm_sum_dtype(job->kernel);
+    ls_gemm_finish add = {.accumulate = true, .out_dtype = dtype};
+    int64_t row_bytes = job->n * sum_bytes(job);
+    for (int64_t row = begin; row < end; row++) {
+        char *total = r->sums + row * row_bytes;
+        for (int64_t s = 1; s < r->splits; s++)
+            finish_of(job)(&add, job->n, total + s * job->m * row_bytes, NULL, total, NULL);
+    }
+    job->sink.store(job, 0, begin, end - begin, 0, job->n, r->sums + begin * row_bytes, job->n);
+}
+
+/* ---- Planning -------------------------------------------------------------------------------------------------------- */
+
+const ls_gemm_kernel *ls_gemm_choose(ls_dtype compute, int64_t m, int64_t n)
+{
+    const ls_gemm_kernel *const *kernel = ls_gemm_kernels(compute);
+    double waste[2];
+    for (int i = 0; i < 2; i++) {
+        waste[i] = (double)ls_gemm_round_up(n, kernel[i]->b.width) / (double)larger(n, 1);
+        if (m >= 0) waste[i] *= (double)ls_gemm_round_up(m, kernel[i]->a.width) / (double)larger(m, 1);
+    }
+    return kernel[waste[1] < waste[0]];
+}
+
+/* Into how many rows and columns of tasks C is cut, when each task packs its own part of B: at least `wanted` tasks with the
+ * least numbers to pack. */
+static void cut_squarely(int64_t m, int64_t n, int64_t wanted, int64_t *rows, int64_t *columns)
+{
+    int64_t best = INT64_MAX;
+    for (int64_t r = 1; r <= wanted; r++) {
+        int64_t c = ceil_div(wanted, r), to_pack = ceil_div(m, r) + ceil_div(n, c);
+        if (to_pack >= best) continue;
+        best = to_pack;
+        *rows = r;
+        *columns = c;
+    }
+}
+
+static void plan_tasks(gemm_plan *plan, int64_t workers)
+{
+    const ls_gemm_job *job = plan->job;
+    const ls_gemm_kernel *kernel = job->kernel;
+    int64_t mr = kernel->a.width, nr = kernel->b.width, bytes = (int64_t)ls_dtype_size(kernel->panel);
+    int64_t strip = larger(STRIP / nr * nr, nr), column_unit = job->b.segments > 1 && job->b.across ? nr : strip;
+
+    int64_t blocks = job->batch * ceil_div(job->m, ROWS) * ceil_div(job->n, ROWS);
+    plan->splits = 1;
+    if (job->batch == 1 && blocks < SPLIT_BLOCKS / 4)
+        plan->splits = larger(1, smaller(SPLIT_BLOCKS / blocks, job->k / SPLIT_DEPTH));
+    plan->task_depth = even_part(job->k, ceil_div(job->k, plan->splits), kernel->kr);
+    plan->splits = ceil_div(job->k, plan->task_depth);
+    plan->kc = even_part(plan->task_depth, smaller(DEPTH_BYTES, PANEL_BYTES / nr) / bytes, kernel->kr);
+    bool keeps_sums = plan->kc < plan->task_depth;
+
+    int64_t rows = 1, columns = 1, parts = job->batch * plan->splits;
+    if (plan->b) {
+        rows = ceil_div(job->m, even_part(job->m, ROWS, mr));
+        columns = larger(1, smaller(ceil_div(workers > 1 ? 8 * workers : 1, parts * rows), job->n / (2 * strip)));
+    } else {
+        if (parts < 2 * workers && workers > 1) cut_squarely(job->m, job->n, ceil_div(workers, parts), &rows, &columns);
+        if (keeps_sums) rows = larger(rows, ceil_div(job->m, 8 * ROWS));
+    }
+    plan->task_rows = ls_gemm_round_up(ceil_div(job->m, rows), mr);
+    plan->task_columns = ls_gemm_round_up(ceil_div(job->n, columns), column_unit);
+    plan->row_tasks = ceil_div(job->m, plan->task_rows);
+    plan->column_tasks = ceil_div(job->n, plan->task_columns);
+    plan->mc = even_part(plan->task_rows, ROWS, mr);
+    /* A block of B that one or two blocks of A meet should find its place in L2. */
+    int64_t nc = plan->b ? (keeps_sums ? PARTIAL_COLUMNS : plan->task_columns)
+                         : (plan->task_rows > 2 * ROWS ? PARTIAL_COLUMNS : 3 * strip);
+    plan->nc = even_part(plan->task_columns, nc, column_unit);
+}
+
+/* ---- B packed beforehand -------------------------------------------------------------------------------------------- */
+
+typedef struct gemm_packing {
+    const ls_gemm_job *job;
+    char *to;
+    int64_t stride;
+} gemm_packing;
+
+static void pack_panels(void *arg, int64_t begin, int64_t end)
+{
+    const gemm_packing *p = arg;
+    const ls_gemm_side *side = &p->job->kernel->b;
+    int64_t row = begin * side->width, rows = smaller(end * side->width, p->job->n) - row;
+    pack_block(p->job, &p->job->b, side, 0, row, rows, 0, p->job->k,
+               p->to + begin * p->stride * (int64_t)ls_dtype_size(p->job->kernel->panel), p->stride);
+}
+
+/* The packed form of B that is kept with its operand, filled if it is not up to date. NULL when memory is out. */
+static const void *packed_form(ls_gemm_job *job, int64_t stride)
+{
+    const ls_gemm_kernel *kernel = job->kernel;
+    int64_t panels = ceil_div(job->n, kernel->b.width);
+    int64_t known[8] = {(int64_t)(intptr_t)kernel,
+                        (int64_t)(intptr_t)job->b.data,
+                        job->n,
+                        job->k,
+                        job->b.dtype | job->b.across << 8,
+                        job->b.segments,
+                        job->b.length,
+                        job->b.stride};
+    memcpy(job->key.word, known, sizeof known);
+    ls_gemm_form_lock();
+    ls_gemm_form *form =
+        ls_gemm_form_find(job->derived, &job->key, (size_t)(panels * stride) * ls_dtype_size(kernel->panel));
+    if (form && form->version != job->derived->version) {
+        if (job->b.prepare && !job->b.prepare(&job->b)) form = NULL;
+        else {
+            gemm_packing packing = {job, form->panels, stride};
+            ls_parallel_for(panels, larger(1, LEAST_WORK / 16 / (kernel->b.width * job->k)), pack_panels, &packing);
+            form->version = job->derived->version;
+        }
+    }
+    ls_gemm_form_unlock();
+    return form ? form->panels : NULL;
+}
+
+/* ---- The job ---------------------------------------------------------------------------------------------------------- */
+
+static ls_status out_of_memory(ls_message *why)
+{
+    return ls_cpu_fail(why, LS_ERR_MEMORY, "no memory for the working space of a matrix product");
+}
+
+/* Sums over nothing are zero, but the bias is still to be added. */
+static ls_status run_empty(const ls_gemm_job *job, ls_message *why)
+{
+    size_t bytes = (size_t)(job->n * sum_bytes(job));
+    void *zeros = ls_scratch((ls_worker){0, 1}, 0, bytes);
+    if (!zeros) return out_of_memory(why);
+    memset(zeros, 0, bytes);
+    for (int64_t item = 0; item < job->batch; item++) job->sink.store(job, item, 0, job->m, 0, job->n, zeros, 0);
+    return LS_OK;
+}
+
+ls_status ls_gemm_run(ls_gemm_job *job, ls_message *why)
+{
+    if (!job->batch || !job->m || !job->n) return LS_OK;
+    if (!job->k) return run_empty(job, why);
+    const ls_gemm_kernel *kernel = job->kernel;
+    gemm_plan plan = {.job = job};
+    if (job->derived) {
+        plan.b_stride = panel_distance(kernel, kernel->b.width, job->k);
+        plan.b = packed_form(job, plan.b_stride);
+        if (!plan.b) return out_of_memory(why);
+    } else if (job->b.prepare && !job->b.prepare(&job->b)) return out_of_memory(why);
+
+    double work = (double)job->batch * (double)job->m * (double)job->n * (double)job->k;
+    int workers = (int)smaller(ls_parallel_width(), 1 + (int64_t)smaller((int64_t)(work / LEAST_WORK), 1 << 20));
+    plan_tasks(&plan, workers);
+
+    ls_gemm_job part = *job; /* with another sink, where sums are for parts of k */
+    gemm_reduction reduction = {.job = job, .splits = plan.splits};
+    if (plan.splits > 1) {
+        ls_dtype dtype = ls_gemm_sum_dtype(kernel);
+        reduction.sums = ls_scratch((ls_worker){0, 1}, 3, (size_t)(plan.splits * job->m * job->n * sum_bytes(job)));
+        int64_t offset[SPLIT_BLOCKS];
+        if (!reduction.sums) return out_of_memory(why);
+        for (int64_t s = 0; s < plan.splits; s++) offset[s] = s * job->m * job->n;
+        part.sink = (ls_gemm_sink){.store = ls_gemm_store_rows,
+                                   .how = {.out_dtype = dtype, .pre_dtype = dtype},
+                                   .locate = ls_gemm_locate_rows,
+                                   .out_step = 1,
+                                   .out = reduction.sums,
+                                   .out_stride = job->n,
+                                   .out_offset = offset};
+        plan.job = &part;
+        ls_parallel(run_tasks, &plan, workers);
+    } else if (workers > 1) ls_parallel(run_tasks, &plan, workers);
+    else run_tasks(&plan, (ls_worker){0, 1});
+    if (atomic_load(&plan.out_of_memory)) return out_of_memory(why);
+    if (plan.splits > 1) ls_parallel_for(job->m, larger(1, LEAST_WORK / 64 / job->n), reduce_rows, &reduction);
+    return LS_OK;
+}

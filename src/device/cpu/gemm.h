@@ -1,0 +1,116 @@
+/* gemm.h - products of matrices that need not lie in memory as matrices: the engine behind matmul, linear and conv2d.
+ *
+ *     C [m,n] (+)= A [m,k] B [k,n], `batch` of them
+ *
+ * An operand is a set of lines of contiguous numbers and a function that says where they are: rows of a matrix, or its
+ * columns, or the pixels under one tap of a convolution. The engine cuts C into blocks for the workers, packs what a block
+ * needs, multiplies with the kernels of kernels/gemm.h, and finishes each block (bias, activation, conversion) while it
+ * is in the cache. Sums are never rounded to less than f32 on the way. Results do not depend on the number of workers. */
+#ifndef LOCKSTEP_DEVICE_CPU_GEMM_H
+#define LOCKSTEP_DEVICE_CPU_GEMM_H
+
+#include "kernels/gemm.h"
+
+/* ---- Operands -------------------------------------------------------------------------------------------------- */
+
+typedef struct ls_gemm_source ls_gemm_source;
+
+/* Addresses of lines [first, first + count) of a segment; NULL for a line of zeros. */
+typedef void ls_gemm_locate(const ls_gemm_source *source, int64_t item, int64_t segment, int64_t first, int64_t count,
+                            const void **line);
+
+/* A or B. Along k: line i is row i (column i for B), made of `segments` parts of `length` numbers; each part is padded with
+ * zeros to a multiple of the kernel's kr, so that k of the product is segments * round_up(length, kr). Across k: line j
+ * is k = j, again in segments; with several, each is padded to whole panels, and n of the product counts that padding. */
+struct ls_gemm_source {
+    ls_dtype dtype;
+    bool across;
+    int64_t segments, length;
+    int64_t lines; /* across: how many there are; k beyond is zeros */
+    ls_gemm_locate *locate;
+    /* (optional) Called once before lines are asked for, by the thread that runs the job; false when memory is out. For B
+     * only: weights that are found packed need not be made ready. */
+    bool (*prepare)(ls_gemm_source *source);
+    /* For ls_gemm_locate_matrix, free for others: */
+    const void *data;
+    int64_t stride;             /* elements from line to line */
+    const int64_t *item_offset; /* elements, one per item of the batch; NULL: the same for all */
+    const void *context;
+};
+
+/* Lines at equal distances. */
+ls_gemm_locate ls_gemm_locate_matrix;
+
+/* ---- The result -------------------------------------------------------------------------------------------------- */
+
+typedef struct ls_gemm_job ls_gemm_job;
+
+/* Takes finished sums [rows, columns] of block (row, column) of an item, ld apart. */
+typedef void ls_gemm_store(const ls_gemm_job *job, int64_t item, int64_t row, int64_t rows, int64_t column,
+                           int64_t columns, const void *sums, int64_t ld);
+
+typedef struct ls_gemm_sink {
+    ls_gemm_store *store;
+    ls_gemm_finish how;
+    const void *bias; /* [n], of the type of the sums, or NULL */
+    /* For ls_gemm_store_rows: addresses of rows of out, and of pre where there is one. */
+    void (*locate)(const struct ls_gemm_sink *sink, int64_t item, int64_t first, int64_t count, void **out, void **pre);
+    int64_t out_step, pre_step; /* elements from column to column */
+    /* For ls_gemm_locate_rows, free for others: */
+    void *out, *pre; /* pre may be NULL */
+    int64_t out_stride, pre_stride;
+    const int64_t *out_offset, *pre_offset; /* elements, one per item of the batch; NULL: the same for all */
+    const void *context;
+} ls_gemm_sink;
+
+/* Finishes rows and puts them where sink->locate says. */
+ls_gemm_store ls_gemm_store_rows;
+/* Rows at equal distances. */
+void ls_gemm_locate_rows(const ls_gemm_sink *sink, int64_t item, int64_t first, int64_t count, void **out, void **pre);
+
+/* ---- Packed forms of weights --------------------------------------------------------------------------------------- */
+
+/* What distinguishes one packed form of an operand from another: kernel, address, orientation, sizes. */
+typedef struct ls_gemm_key {
+    int64_t word[16];
+} ls_gemm_key;
+
+typedef struct ls_gemm_form {
+    struct ls_gemm_form *next;
+    ls_gemm_key key;
+    uint64_t version; /* of the operand when this was filled */
+    size_t bytes;
+    void *panels;
+} ls_gemm_form;
+
+/* The form with this key, made with `bytes` of memory if it is new; NULL when memory is out. Its contents are good if its
+ * version is that of `derived`; otherwise the caller fills it and then sets the version. Between lock and unlock only. */
+ls_gemm_form *ls_gemm_form_find(ls_derived *derived, const ls_gemm_key *key, size_t bytes);
+void ls_gemm_form_lock(void);
+void ls_gemm_form_unlock(void);
+
+/* ---- Products ---------------------------------------------------------------------------------------------------- */
+
+struct ls_gemm_job {
+    const ls_gemm_kernel *kernel;
+    int64_t batch, m, n, k; /* k: a multiple of the kernel's kr, or 0 */
+    ls_gemm_source a, b;
+    ls_gemm_sink sink;
+    bool same_b;         /* all items multiply with the same B */
+    ls_derived *derived; /* where the packed B may be kept; NULL: nowhere. Only with same_b */
+    ls_gemm_key key;     /* what the caller knows of B's layout, words 8 to 15 */
+};
+
+/* The kernel for C [m,n] that wastes least on the edges; m < 0: whatever it is. */
+const ls_gemm_kernel *ls_gemm_choose(ls_dtype compute, int64_t m, int64_t n);
+
+/* Type of a kernel's sums. */
+static inline ls_dtype ls_gemm_sum_dtype(const ls_gemm_kernel *kernel)
+{
+    return kernel->panel == LS_F64 ? LS_F64 : LS_F32;
+}
+
+/* LS_ERR_MEMORY or LS_OK. Uses scratch slots 0 and 1 of every worker and 3 of the caller; slot 2 is free for operands. */
+ls_status ls_gemm_run(ls_gemm_job *job, ls_message *why);
+
+#endif

@@ -1,0 +1,51 @@
+/* gemm_form.c - packed forms of weights, kept with the weight: a list, since forward and gradient want different ones.
+ *
+ * A form's memory stays when the weight changes and is filled anew, so that steps of training allocate nothing. One lock
+ * guards all lists: it is held for a look-up, or while one form is packed, which happens once per optimiser step. */
+#include "base/memory.h"
+#include "device/cpu/gemm.h"
+
+#include <pthread.h>
+#include <string.h>
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+void ls_gemm_form_lock(void)
+{
+    pthread_mutex_lock(&lock);
+}
+
+void ls_gemm_form_unlock(void)
+{
+    pthread_mutex_unlock(&lock);
+}
+
+static void release(void *forms)
+{
+    for (ls_gemm_form *form = forms, *next; form; form = next) {
+        next = form->next;
+        ls_sys_unmap(form->panels, form->bytes);
+        ls_sys_free(form);
+    }
+}
+
+ls_gemm_form *ls_gemm_form_find(ls_derived *derived, const ls_gemm_key *key, size_t bytes)
+{
+    for (ls_gemm_form *form = derived->form; form; form = form->next)
+        if (memcmp(&form->key, key, sizeof *key) == 0) return form;
+
+    ls_gemm_form *form = ls_sys_alloc(sizeof *form);
+    if (!form) return NULL;
+    form->panels = ls_sys_map(bytes);
+    if (!form->panels) {
+        ls_sys_free(form);
+        return NULL;
+    }
+    form->key = *key;
+    form->bytes = bytes;
+    form->version = derived->version - 1; /* any but the present one */
+    form->next = derived->form;
+    derived->form = form;
+    derived->release = release;
+    return form;
+}

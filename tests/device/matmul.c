@@ -1,0 +1,284 @@
+/* matmul.c - matmul and linear against plain loops in double: types, transposes, strides, broadcasting, odd and empty
+ * sizes, every ISA, one worker and two; and the packed forms of weights. */
+#include "base/memory.h"
+#include "base/parallel.h"
+#include "check.h"
+#include "device/cpu/cpu.h"
+#include "kernels/kernels.h"
+#include "tensors.h"
+
+/* Orders in memory of [batch, head, row, column]. */
+static const int row_major[] = {0, 1, 2, 3}, transposed[] = {0, 1, 3, 2}, heads_inside[] = {0, 2, 1, 3};
+
+static double tolerance(ls_dtype compute, ls_dtype out)
+{
+    double unit = out == LS_BF16 ? 0x1p-8 : out == LS_F16 ? 0x1p-11 : 0;
+    return unit + (compute == LS_F64 && out == LS_F64 ? 1e-14 : 2e-6);
+}
+
+static ls_call matmul_call(const ls_operand *a, const ls_operand *b, const ls_operand *c, ls_dtype compute)
+{
+    ls_call call = {.op = LS_OP_matmul, .n_in = 2, .n_out = 1, .in = {a, b}, .out = {c}};
+    call.attrs.product.compute = compute;
+    return call;
+}
+
+/* c = a b, elements of c that are not part of it untouched. */
+static void check_matmul(const ls_operand *a, const ls_operand *b, const ls_operand *c, ls_dtype compute,
+                         bool accumulate)
+{
+    int64_t batch = c->dim[0], heads = c->dim[1], rows = c->dim[2], columns = c->dim[3], depth = a->dim[3];
+    size_t n = (size_t)(batch * heads * rows * columns);
+    int64_t every = 1 + (int64_t)n * depth / 2000000;
+    double *before = malloc((n + 1) * sizeof *before), *old = before;
+    for (int64_t i = 0; i < batch; i++)
+        for (int64_t h = 0; h < heads; h++)
+            for (int64_t r = 0; r < rows; r++)
+                for (int64_t s = 0; s < columns; s++) *old++ = tensor_get(c, tensor_at(c, i, h, r, s));
+    ls_call call = matmul_call(a, b, c, compute);
+    call.attrs.product.accumulate = accumulate;
+    ls_message why;
+    CHECK(ls_cpu_run(&call, &why) == LS_OK);
+    old = before;
+    for (int64_t i = 0; i < batch; i++)
+        for (int64_t h = 0; h < heads; h++)
+            for (int64_t r = 0; r < rows; r++)
+                for (int64_t s = 0; s < columns; s++, old++) {
+                    if ((old - before) % every) continue; /* large ones by samples */
+                    double want = accumulate ? *old : 0, size = 1 + fabs(want);
+                    for (int64_t k = 0; k < depth; k++) {
+                        double term = tensor_get(a, tensor_at(a, i, h, r, k)) * tensor_get(b, tensor_at(b, i, h, k, s));
+                        want += term;
+                        size += fabs(term);
+                    }
+                    double got = tensor_get(c, tensor_at(c, i, h, r, s));
+                    CHECK_MSG(fabs(got - want) <= tolerance(compute, c->dtype) * size,
+                              "[%d,%d,%d,%d] of %dx%dx%d is %g, not %g", (int)i, (int)h, (int)r, (int)s, (int)rows,
+                              (int)columns, (int)depth, got, want);
+                }
+    free(before);
+}
+
+static void broadcast(ls_operand *x, int d)
+{
+    x->stride[d] = 0;
+}
+
+static void products_of_all_types_and_transposes(void)
+{
+    static const int64_t sizes[][3] = {{1, 1, 1}, {2, 3, 4}, {13, 9, 5}, {40, 70, 33}, {100, 1, 17}, {1, 100, 17}};
+    static const int *const orders[] = {row_major, transposed};
+    for (int t = 0; t < 4; t++) {
+        ls_dtype type = tensor_types[t];
+        for (int turned = 0; turned < 8; turned++) {
+            for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
+                int64_t m = sizes[s][0], n = sizes[s][1], k = sizes[s][2];
+                tensor a = tensor_new(type, 4, (int64_t[]){1, 1, m, k}, orders[turned & 1], 0);
+                tensor b = tensor_new(type, 4, (int64_t[]){1, 1, k, n}, orders[turned >> 1 & 1], 0);
+                tensor c = tensor_new(type, 4, (int64_t[]){1, 1, m, n}, orders[turned >> 2], 0);
+                check_matmul(&a.view, &b.view, &c.view, type, turned & 1);
+                tensor_free(&a);
+                tensor_free(&b);
+                tensor_free(&c);
+            }
+        }
+    }
+}
+
+static void mixed_types(void)
+{
+    for (int v = 0; v < 64; v++) {
+        ls_dtype ta = tensor_types[v & 3], tb = tensor_types[v >> 2 & 3], tc = tensor_types[v >> 4];
+        tensor a = tensor_new(ta, 4, (int64_t[]){1, 1, 21, 35}, v & 1 ? transposed : row_major, 0);
+        tensor b = tensor_new(tb, 4, (int64_t[]){1, 1, 35, 27}, v & 2 ? transposed : row_major, 0);
+        tensor c = tensor_new(tc, 4, (int64_t[]){1, 1, 21, 27}, row_major, 0);
+        check_matmul(&a.view, &b.view, &c.view, LS_BF16, false);
+        check_matmul(&a.view, &b.view, &c.view, LS_F32, true);
+        tensor_free(&a);
+        tensor_free(&b);
+        tensor_free(&c);
+    }
+}
+
+static void batches_broadcast_and_strided(void)
+{
+    for (int v = 0; v < 32; v++) {
+        int gap = v >> 4;
+        tensor a = tensor_new(LS_F32, 4, (int64_t[]){3, 4, 10, 7}, v & 1 ? heads_inside : row_major, gap);
+        tensor b = tensor_new(LS_F32, 4, (int64_t[]){3, 4, 7, 11}, v & 1 ? heads_inside : transposed, gap);
+        tensor c = tensor_new(LS_F32, 4, (int64_t[]){3, 4, 10, 11}, v & 1 ? heads_inside : row_major, gap);
+        if (v & 2) broadcast(&a.view, 1);
+        if (v & 4) broadcast(&b.view, 0);
+        if (v & 8) broadcast(&b.view, 1);
+        check_matmul(&a.view, &b.view, &c.view, LS_F32, false);
+        tensor_free(&a);
+        tensor_free(&b);
+        tensor_free(&c);
+    }
+}
+
+static void large_products(void)
+{
+    static const int64_t sizes[][4] = {{1, 200, 150, 2500}, {1, 20, 30, 9000}, {5, 110, 140, 65}, {1, 1000, 40, 1100}};
+    for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
+        for (int v = 0; v < 4; v++) {
+            int64_t i = sizes[s][0], m = sizes[s][1], n = sizes[s][2], k = sizes[s][3];
+            ls_dtype type = v & 1 ? LS_BF16 : LS_F32;
+            tensor a = tensor_new(type, 4, (int64_t[]){i, 1, m, k}, v & 2 ? transposed : row_major, 0);
+            tensor b = tensor_new(type, 4, (int64_t[]){i, 1, k, n}, v & 2 ? row_major : transposed, 0);
+            tensor c = tensor_new(LS_F32, 4, (int64_t[]){i, 1, m, n}, row_major, 0);
+            check_matmul(&a.view, &b.view, &c.view, type, v & 2);
+            tensor_free(&a);
+            tensor_free(&b);
+            tensor_free(&c);
+        }
+    }
+}
+
+static void empty_sizes(void)
+{
+    static const int64_t sizes[][4] = {{0, 3, 4, 5}, {2, 0, 4, 5}, {2, 3, 0, 5}, {2, 3, 4, 0}};
+    for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
+        tensor a = tensor_new(LS_F32, 4, (int64_t[]){sizes[s][0], 1, sizes[s][1], sizes[s][3]}, row_major, 0);
+        tensor b = tensor_new(LS_F32, 4, (int64_t[]){sizes[s][0], 1, sizes[s][3], sizes[s][2]}, row_major, 0);
+        tensor c = tensor_new(LS_F32, 4, (int64_t[]){sizes[s][0], 1, sizes[s][1], sizes[s][2]}, row_major, 0);
+        check_matmul(&a.view, &b.view, &c.view, LS_F32, false);
+        check_matmul(&a.view, &b.view, &c.view, LS_F32, true);
+        tensor_free(&a);
+        tensor_free(&b);
+        tensor_free(&c);
+    }
+}
+
+static double activated(ls_activation activation, double x)
+{
+    switch (activation) {
+    case LS_ACT_RELU: return x > 0 ? x : 0;
+    case LS_ACT_GELU: return x * 0.5 * (1 + erf(x / sqrt(2)));
+    case LS_ACT_GELU_TANH: return 0.5 * x * (1 + tanh(sqrt(2 / acos(-1)) * (x + 0.044715 * x * x * x)));
+    case LS_ACT_SILU: return x / (1 + exp(-x));
+    case LS_ACT_TANH: return tanh(x);
+    case LS_ACT_SIGMOID: return 1 / (1 + exp(-x));
+    default: return x;
+    }
+}
+
+/* y = activation(x w^T + bias) for x [3,5,K], in every memory order of x and y. */
+static void check_linear(ls_dtype type, ls_activation activation, int64_t n, int64_t k, int variant,
+                         ls_derived *derived)
+{
+    static const int order_3d[][3] = {{0, 1, 2}, {1, 0, 2}, {2, 0, 1}};
+    static const int order_2d[][2] = {{0, 1}, {1, 0}};
+    tensor x = tensor_new(type, 3, (int64_t[]){3, 5, k}, order_3d[variant % 3], 0);
+    tensor w = tensor_new(variant & 1 ? LS_F32 : type, 2, (int64_t[]){n, k}, order_2d[variant / 3 % 2], 0);
+    tensor bias = tensor_new(LS_F32, 1, &n, (int[]){0}, variant & 1);
+    tensor y = tensor_new(variant & 2 ? LS_F32 : type, 3, (int64_t[]){3, 5, n}, order_3d[(variant + 1) % 3], 0);
+    tensor pre = tensor_new(type, 3, (int64_t[]){3, 5, n}, order_3d[variant / 2 % 3], 0);
+    bool has_bias = !(variant & 4), has_pre = variant & 8;
+    w.view.derived = derived;
+    ls_call call = {.op = LS_OP_linear,
+                    .n_in = 3,
+                    .n_out = 2,
+                    .in = {&x.view, &w.view, has_bias ? &bias.view : NULL},
+                    .out = {&y.view, has_pre ? &pre.view : NULL}};
+    call.attrs.product.activation = activation;
+    call.attrs.product.compute = type;
+    ls_message why;
+    CHECK(ls_cpu_run(&call, &why) == LS_OK);
+    for (int64_t i = 0; i < 3; i++)
+        for (int64_t j = 0; j < 5; j++)
+            for (int64_t c = 0; c < n; c++) {
+                double sum = has_bias ? tensor_get(&bias.view, tensor_at(&bias.view, c, 0, 0, 0)) : 0, size = 1;
+                for (int64_t p = 0; p < k; p++) {
+                    double term = tensor_get(&x.view, tensor_at(&x.view, i, j, p, 0)) *
+                                  tensor_get(&w.view, tensor_at(&w.view, c, p, 0, 0));
+                    sum += term;
+                    size += fabs(term);
+                }
+                double got = tensor_get(&y.view, tensor_at(&y.view, i, j, c, 0)), want = activated(activation, sum);
+                CHECK_MSG(fabs(got - want) <= tolerance(type, y.view.dtype) * size, "y[%d,%d,%d] is %g, not %g", (int)i,
+                          (int)j, (int)c, got, want);
+                if (!has_pre) continue;
+                got = tensor_get(&pre.view, tensor_at(&pre.view, i, j, c, 0));
+                CHECK_MSG(fabs(got - sum) <= tolerance(type, type) * size, "pre[%d,%d,%d] is %g, not %g", (int)i,
+                          (int)j, (int)c, got, sum);
+            }
+    tensor_free(&x);
+    tensor_free(&w);
+    tensor_free(&bias);
+    tensor_free(&y);
+    tensor_free(&pre);
+}
+
+static void linear_layers(void)
+{
+    for (int t = 0; t < 4; t++)
+        for (int variant = 0; variant < 16; variant++)
+            for (int activation = 0; activation < 7; activation++)
+                check_linear(tensor_types[t], (ls_activation)activation, variant & 1 ? 70 : 13, 19, variant, NULL);
+    check_linear(LS_F32, LS_ACT_RELU, 9, 0, 8, NULL);
+}
+
+/* A weight that changes: the packed form follows its version, and its memory is taken once. */
+static void packed_weights(void)
+{
+    enum { ROWS = 50, OUT = 70, DEPTH = 90 };
+    ls_derived derived = {.version = 7};
+    tensor x = tensor_new(LS_BF16, 2, (int64_t[]){ROWS, DEPTH}, (int[]){0, 1}, 0);
+    tensor w = tensor_new(LS_F32, 2, (int64_t[]){OUT, DEPTH}, (int[]){0, 1}, 0);
+    tensor y = tensor_new(LS_F32, 2, (int64_t[]){ROWS, OUT}, (int[]){0, 1}, 0);
+    tensor dx = tensor_new(LS_F32, 2, (int64_t[]){ROWS, DEPTH}, (int[]){0, 1}, 0);
+    w.view.derived = &derived;
+    ls_call forward = {.op = LS_OP_linear, .n_in = 2, .n_out = 1, .in = {&x.view, &w.view}, .out = {&y.view}};
+    ls_call backward = {.op = LS_OP_matmul, .n_in = 2, .n_out = 1, .in = {&y.view, &w.view}, .out = {&dx.view}};
+    forward.attrs.product.compute = LS_BF16;
+    backward.attrs.product.compute = LS_F32;
+    ls_message why;
+    uint64_t calls = 0;
+    for (int step = 0; step < 5; step++) {
+        CHECK(ls_cpu_run(&forward, &why) == LS_OK && ls_cpu_run(&backward, &why) == LS_OK);
+        if (step == 1) calls = ls_sys_calls();
+        double want = 0, want_dx = 0;
+        for (int k = 0; k < DEPTH; k++)
+            want += tensor_get(&x.view, 49 * DEPTH + k) * tensor_get(&w.view, 69 * DEPTH + k);
+        for (int n = 0; n < OUT; n++)
+            want_dx += tensor_get(&y.view, 49 * OUT + n) * tensor_get(&w.view, n * DEPTH + 89);
+        CHECK_NEAR(tensor_get(&y.view, 49 * OUT + 69), want, 1e-5);
+        CHECK_NEAR(tensor_get(&dx.view, 49 * DEPTH + 89), want_dx, 1e-4);
+        tensor_set(&w.view, 69 * DEPTH + 89, 100 + step);
+        derived.version++;
+    }
+    CHECK(ls_sys_calls() == calls);
+
+    /* Without a new version the old form is used: it was packed once, not once per call. */
+    derived.version--;
+    tensor_set(&w.view, 69 * DEPTH + 89, 0);
+    double before = tensor_get(&y.view, 49 * OUT + 69);
+    CHECK(ls_cpu_run(&forward, &why) == LS_OK);
+    CHECK(tensor_get(&y.view, 49 * OUT + 69) == before);
+    derived.release(derived.form);
+    tensor_free(&x);
+    tensor_free(&w);
+    tensor_free(&y);
+    tensor_free(&dx);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc > 1) check_filter = argv[1];
+    for (int isa = 0; isa < LS_ISA_COUNT; isa++) {
+        if (!ls_isa_usable((ls_isa)isa)) continue;
+        ls_isa_cap((ls_isa)isa);
+        for (int width = 1; width <= 2; width++) {
+            ls_parallel_set_width(width);
+            CHECK_RUN(products_of_all_types_and_transposes);
+            CHECK_RUN(mixed_types);
+            CHECK_RUN(batches_broadcast_and_strided);
+            CHECK_RUN(large_products);
+            CHECK_RUN(empty_sizes);
+            CHECK_RUN(linear_layers);
+            CHECK_RUN(packed_weights);
+        }
+    }
+    return check_done();
+}
