@@ -6,6 +6,9 @@
 #include <lockstep/run.h>
 #include <lockstep/tensor.h>
 #include <lockstep/ops.h>
+#include <lockstep/state.h>
+#include <lockstep/nn.h>
+#include <lockstep/optim.h>
 #include <lockstep/version.h>
 
 #endif

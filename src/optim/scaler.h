@@ -9,17 +9,17 @@
 
 #include "tensor/context.h"
 
-typedef struct ls_scaler ls_scaler;
+typedef struct ls_scaler {
+    ls_object object;
+    double scale;
+    int64_t good_steps; /* since the scale changed */
+} ls_scaler;
 
 /* Make the run's scaler. NULL (and an error) when memory is out. */
 ls_scaler *ls_scaler_new(ls_run *run);
 ls_scaler *ls_scaler_of(const ls_run *run);      /* NULL where none runs */
 double ls_scaler_scale(const ls_scaler *scaler); /* 1 for NULL */
 
-/* Multiply gradients by 1 / scale, in place, and note whether any element is not finite. */
-bool ls_scaler_unscale(ls_scaler *scaler, int64_t n, const ls_operand *const *gradients, ls_device *device);
-/* Were all gradients finite since the last update? Waits for the device. */
-bool ls_scaler_all_finite(ls_scaler *scaler);
 /* After a step that was taken, or was skipped because some were not finite. */
 void ls_scaler_update(ls_scaler *scaler, bool finite);
 

@@ -7,6 +7,7 @@
 #include "base/config.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "optim/scaler.h"
 #include "tensor/context.h"
 
 /* Handles that rest before reuse: a stale pointer is noticed for this many new tensors. */
@@ -62,6 +63,7 @@ ls_run *ls_init_sized(int *argc, char ***argv, const ls_init_opts *opts, size_t 
     ls_scope_begin(run);
     if (!ls_failed(run)) run->device = device_named(run, o.device ? o.device : "cpu");
     if (!ls_failed(run) && o.mixed_precision && o.mixed_precision != LS_F32) ls_autocast_begin(run, o.mixed_precision);
+    if (!ls_failed(run) && o.mixed_precision == LS_F16) ls_scaler_new(run);
     return run;
 }
 
@@ -169,5 +171,12 @@ void ls_backward(ls_run *run, ls_tensor *loss)
         ls_fail(&run->errors, LS_ERR_STATE, "ls_backward: the loss does not depend on anything that collects gradients");
         return;
     }
-    ls_walk_back(run, loss, NULL);
+    ls_mark mark = ls_scope_begin(run);
+    ls_tensor *seed = NULL;
+    if (ls_scaler_of(run)) {
+        seed = ls_tensor_new_like(loss, loss->view.dtype);
+        if (seed->life == LS_LIFE_LIVE) ls_raw_fill(seed, ls_scaler_scale(ls_scaler_of(run)));
+    }
+    if (!ls_failed(run)) ls_walk_back(run, loss, seed);
+    ls_scope_end(run, mark, NULL);
 }

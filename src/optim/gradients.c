@@ -1,0 +1,229 @@
+/* gradients.c - work on all gradients at once: unscale, clip by norm, clip by value.
+ *
+ * Gradients that follow each other in memory are treated as one. */
+#include <math.h>
+
+#include "optim/optim.h"
+#include "optim/scaler.h"
+
+/* ---- neighbours in memory ---- */
+
+ls_operand ls_operand_flat(const ls_operand *x)
+{
+    ls_operand flat = *x;
+    flat.derived = NULL;
+    if (!ls_view_contiguous(x)) return flat;
+    flat.ndim = 1;
+    flat.dim[0] = ls_view_numel(x);
+    flat.stride[0] = 1;
+    return flat;
+}
+
+void ls_operand_join(ls_operand *x, const ls_operand *y)
+{
+    x->dim[0] = ((const char *)y->data - (const char *)x->data) / (ptrdiff_t)sizeof(float) + y->dim[0];
+}
+
+/* ---- one after the other ---- */
+
+typedef bool each_fn(void *user, ls_device *device, const ls_operand *gradient);
+
+/* Call `each` for the gradients of an optimiser, neighbours as one. Stops when it is false. */
+static bool each_of_optim(const ls_optim *optim, each_fn *each, void *user)
+{
+    for (int group = 0; group < optim->group_count; group++) {
+        ls_operand open;
+        const ls_slot *last = NULL;
+        const ls_tensor *last_gradient = NULL;
+        for (int64_t i = 0; i < optim->slot_count; i++) {
+            const ls_slot *slot = &optim->slots[i];
+            ls_tensor *gradient =
+                slot->group == group && ls_wants_grad(slot->parameter) ? ls_grad(slot->parameter) : NULL;
+            if (!gradient) continue;
+            if (!ls_is_valid(gradient)) return false;
+            ls_operand flat = ls_operand_flat(&gradient->view);
+            if (last && ls_slots_adjoin(last, last_gradient, slot, gradient)) {
+                ls_operand_join(&open, &flat);
+            } else {
+                if (last && !each(user, optim->device, &open)) return false;
+                open = flat;
+            }
+            last = slot;
+            last_gradient = gradient;
+        }
+        if (last && !each(user, optim->device, &open)) return false;
+    }
+    return true;
+}
+
+static bool each_of_list(const ls_state *list, each_fn *each, void *user)
+{
+    for (int64_t i = 0; i < ls_state_count(list); i++) {
+        ls_tensor *parameter = list->entries[i].tensor;
+        ls_tensor *gradient = ls_wants_grad(parameter) ? ls_grad(parameter) : NULL;
+        if (!gradient) continue;
+        if (!ls_is_valid(gradient)) return false;
+        ls_operand flat = ls_operand_flat(&gradient->view);
+        if (!each(user, gradient->storage->device, &flat)) return false;
+    }
+    return true;
+}
+
+/* Either of them: a list where there is no optimiser. */
+typedef struct gradients {
+    ls_run *run;
+    const ls_optim *optim;
+    const ls_state *list;
+} gradients;
+
+static bool each_of(const gradients *g, each_fn *each, void *user)
+{
+    return g->optim ? each_of_optim(g->optim, each, user) : each_of_list(g->list, each, user);
+}
+
+/* ---- unscale ---- */
+
+typedef struct unscaling {
+    ls_run *run;
+    double factor;
+    ls_tensor *found; /* f32 [1]: not zero when a gradient is not finite */
+} unscaling;
+
+/* in: -  out: gradient, found */
+static bool unscale_one(void *user, ls_device *device, const ls_operand *gradient)
+{
+    const unscaling *u = user;
+    ls_call call = {
+        .op = LS_OP_unscale, .n_out = 2, .out = {gradient, &u->found->view}, .attrs.scalar = {.value = u->factor}};
+    return ls_submit(u->run, device, &call);
+}
+
+bool ls_optim_unscale(ls_optim *optim)
+{
+    ls_run *run = optim->object.run;
+    ls_scaler *scaler = ls_scaler_of(run);
+    if (!scaler || optim->unscaled) return true;
+    ls_mark mark = ls_scope_begin(run);
+    unscaling u = {run, 1 / ls_scaler_scale(scaler), ls_full_shape(run, LS_F32, 0, LS_SHAPE(1))};
+    if (ls_is_valid(u.found) && each_of_optim(optim, unscale_one, &u)) {
+        optim->finite = ls_item(u.found) == 0;
+        optim->unscaled = true;
+    }
+    ls_scope_end(run, mark, NULL);
+    return !ls_failed(run);
+}
+
+/* ---- clip by norm ---- */
+
+typedef struct norming {
+    ls_run *run;
+    ls_tensor *total; /* f32 [1]: sum of squares */
+} norming;
+
+/* in: gradient  out: total */
+static bool add_squares(void *user, ls_device *device, const ls_operand *gradient)
+{
+    const norming *n = user;
+    ls_call call = {.op = LS_OP_sum_squares, .n_in = 1, .n_out = 1, .in = {gradient}, .out = {&n->total->view}};
+    return ls_submit(n->run, device, &call);
+}
+
+typedef struct scaling {
+    ls_run *run;
+    ls_tensor *factor; /* f32 [1] */
+} scaling;
+
+static bool scale_one(void *user, ls_device *device, const ls_operand *gradient)
+{
+    const scaling *s = user;
+    ls_operand factor = s->factor->view; /* repeated to the gradient's shape */
+    factor.ndim = gradient->ndim;
+    for (int d = 0; d < gradient->ndim; d++) {
+        factor.dim[d] = gradient->dim[d];
+        factor.stride[d] = 0;
+    }
+    ls_call call = {.op = LS_OP_mul, .n_in = 2, .n_out = 1, .in = {gradient, &factor}, .out = {gradient}};
+    return ls_submit(s->run, device, &call);
+}
+
+/* out = op(in), both f32 [1] */
+static bool on_scalar(ls_opcode op, ls_tensor *in, ls_tensor *out, ls_attrs attrs)
+{
+    ls_call call = {.op = op, .n_in = 1, .n_out = 1, .in = {&in->view}, .out = {&out->view}, .attrs = attrs};
+    return ls_submit(out->run, out->storage->device, &call);
+}
+
+/* min(max_norm / (norm + 1e-6), 1) */
+static bool clip_factor(ls_tensor *norm, double max_norm, ls_tensor *factor)
+{
+    return on_scalar(LS_OP_affine, norm, factor, (ls_attrs){.affine = {.scale = 1, .shift = 1e-6}}) &&
+           on_scalar(LS_OP_reciprocal, factor, factor, (ls_attrs){.affine = {0}}) &&
+           on_scalar(LS_OP_affine, factor, factor, (ls_attrs){.affine = {.scale = max_norm}}) &&
+           on_scalar(LS_OP_clamp, factor, factor, (ls_attrs){.range = {.low = 0, .high = 1}});
+}
+
+static ls_tensor *clip_norm(const gradients *g, double max_norm)
+{
+    ls_run *run = g->run;
+    ls_mark mark = ls_scope_begin(run);
+    ls_tensor *norm = ls_full_shape(run, LS_F32, 0, LS_SHAPE(1)), *factor = ls_full_shape(run, LS_F32, 0, LS_SHAPE(1));
+    norming n = {run, norm};
+    bool ok = !ls_failed(run) && each_of(g, add_squares, &n) &&
+              on_scalar(LS_OP_sqrt, norm, norm, (ls_attrs){.affine = {0}}) && clip_factor(norm, max_norm, factor);
+    /* Looking at the factor costs nothing on the host and often saves a pass; elsewhere it would have to wait. */
+    if (ok && !(ls_device_is_host(run->device) && ls_item(factor) >= 1)) each_of(g, scale_one, &(scaling){run, factor});
+    return ls_scope_end(run, mark, ls_failed(run) ? &run->poison : norm);
+}
+
+ls_tensor *ls_clip_grad_norm(ls_optim *optim, double max_norm)
+{
+    if (!optim) return &ls_run_of(NULL)->poison;
+    ls_run *run = optim->object.run;
+    if (ls_failed(run) || !ls_optim_lay_out(optim) || !ls_optim_unscale(optim)) return &run->poison;
+    return clip_norm(&(gradients){run, optim, NULL}, max_norm);
+}
+
+ls_tensor *ls_clip_grad_norm_of(const ls_state *parameters, double max_norm)
+{
+    if (!parameters) return &ls_run_of(NULL)->poison;
+    ls_run *run = parameters->object.run;
+    return ls_failed(run) ? &run->poison : clip_norm(&(gradients){run, NULL, parameters}, max_norm);
+}
+
+/* ---- clip by value ---- */
+
+typedef struct limiting {
+    ls_run *run;
+    double limit;
+} limiting;
+
+static bool limit_one(void *user, ls_device *device, const ls_operand *gradient)
+{
+    const limiting *l = user;
+    ls_call call = {.op = LS_OP_clamp,
+                    .n_in = 1,
+                    .n_out = 1,
+                    .in = {gradient},
+                    .out = {gradient},
+                    .attrs.range = {.low = -l->limit, .high = l->limit}};
+    return ls_submit(l->run, device, &call);
+}
+
+static void clip_value(const gradients *g, double limit)
+{
+    ls_mark mark = ls_scope_begin(g->run);
+    each_of(g, limit_one, &(limiting){g->run, limit});
+    ls_scope_end(g->run, mark, NULL);
+}
+
+void ls_clip_grad_value(ls_optim *optim, double limit)
+{
+    if (!optim || ls_failed(optim->object.run) || !ls_optim_lay_out(optim) || !ls_optim_unscale(optim)) return;
+    clip_value(&(gradients){optim->object.run, optim, NULL}, limit);
+}
+
+void ls_clip_grad_value_of(const ls_state *parameters, double limit)
+{
+    if (parameters && !ls_failed(parameters->object.run))
+        clip_value(&(gradients){parameters->object.run, NULL, parameters}, limit);
+}

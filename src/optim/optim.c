@@ -1,0 +1,319 @@
+/* optim.c - optimisers: made, grouped, stepped. */
+#include "optim/optim.h"
+
+#include <string.h>
+
+#include "optim/scaler.h"
+
+/* ---- made and freed ---- */
+
+static void clear(void *object)
+{
+    ls_optim *optim = object;
+    for (int64_t i = 0; i < optim->slot_count; i++) {
+        ls_slot *slot = &optim->slots[i];
+        ls_sys_free(slot->name);
+        ls_release(slot->grad_home);
+        for (int k = 0; k < LS_MAX_MOMENTS; k++) ls_release(slot->moments[k]);
+        ls_release(slot->master);
+        ls_release(slot->step_tensor);
+    }
+    ls_sys_free(optim->slots);
+    ls_sys_free(optim->groups);
+}
+
+void ls_optim_free(ls_optim *optim)
+{
+    if (optim) ls_state_free(optim->state);
+    ls_object_free(optim);
+}
+
+static ls_slot *find_slot(ls_optim *optim, const ls_tensor *parameter)
+{
+    for (int64_t i = 0; i < optim->slot_count; i++)
+        if (optim->slots[i].parameter == parameter) return &optim->slots[i];
+    return NULL;
+}
+
+/* A new slot for a parameter. NULL (and an error) when it does not fit in or memory is out. */
+static ls_slot *add_slot(ls_optim *optim, const char *name, ls_tensor *parameter)
+{
+    ls_run *run = optim->object.run;
+    if (!ls_check_live(run, parameter, optim->rule->name)) return NULL;
+    if (!ls_dtype_is_float(parameter->view.dtype)) {
+        ls_fail(&run->errors, LS_ERR_DTYPE, "%s: %s is %s and cannot be trained", optim->rule->name, name,
+                ls_dtype_name(parameter->view.dtype));
+        return NULL;
+    }
+    if (!optim->device) optim->device = parameter->storage->device;
+    if (parameter->storage->device != optim->device) {
+        ls_fail(&run->errors, LS_ERR_DEVICE, "%s: %s is on device %s, parameters before it on %s", optim->rule->name,
+                name, parameter->storage->device->name, optim->device->name);
+        return NULL;
+    }
+    if (optim->slot_count == optim->slot_capacity) {
+        int64_t capacity = optim->slot_capacity ? optim->slot_capacity * 2 : 16;
+        ls_slot *grown = ls_sys_realloc(optim->slots, (size_t)capacity * sizeof *grown);
+        if (!grown) return ls_fail(&run->errors, LS_ERR_MEMORY, "%s: no memory", optim->rule->name), NULL;
+        optim->slots = grown;
+        optim->slot_capacity = capacity;
+    }
+    char *copy = ls_text_copy(run, name);
+    if (!copy) return NULL;
+    ls_slot *slot = &optim->slots[optim->slot_count++];
+    *slot = (ls_slot){.name = copy, .parameter = parameter};
+    return slot;
+}
+
+static bool add_group(ls_optim *optim, ls_group_opts settings)
+{
+    ls_run *run = optim->object.run;
+    if (optim->group_count == optim->group_capacity) {
+        int capacity = optim->group_capacity ? optim->group_capacity * 2 : 4;
+        ls_group *grown = ls_sys_realloc(optim->groups, (size_t)capacity * sizeof *grown);
+        if (!grown) return ls_fail(&run->errors, LS_ERR_MEMORY, "%s: no memory", optim->rule->name), false;
+        optim->groups = grown;
+        optim->group_capacity = capacity;
+    }
+    optim->groups[optim->group_count++] = (ls_group){.now = settings};
+    return true;
+}
+
+static bool settings_sound(ls_optim *optim, const ls_group_opts *s)
+{
+    if (s->lr >= 0 && s->weight_decay >= 0 && s->momentum >= 0 && s->epsilon >= 0 && s->beta1 >= 0 && s->beta1 < 1 &&
+        s->beta2 >= 0 && s->beta2 < 1)
+        return true;
+    ls_fail(&optim->object.run->errors, LS_ERR_VALUE,
+            "%s: lr %g, weight decay %g, momentum %g, epsilon %g cannot be negative, betas %g and %g are in [0, 1)",
+            optim->rule->name, s->lr, s->weight_decay, s->momentum, s->epsilon, s->beta1, s->beta2);
+    return false;
+}
+
+ls_optim *ls_optim_new(ls_run *run, const ls_rule *rule, const ls_state *parameters, const ls_optim *settings)
+{
+    if (ls_failed(run)) return NULL;
+    ls_optim *optim = ls_object_new(run, LS_OBJECT_OPTIM, sizeof *optim, clear);
+    if (!optim) return NULL;
+    optim->rule = rule;
+    optim->defaults = settings->defaults;
+    optim->nesterov = settings->nesterov;
+    optim->maximize = settings->maximize;
+    optim->decoupled = settings->decoupled;
+    optim->master_weights = settings->master_weights;
+    optim->scattered = settings->scattered;
+    bool ok = settings_sound(optim, &optim->defaults) && add_group(optim, optim->defaults);
+    for (int64_t i = 0; ok && i < ls_state_count(parameters); i++)
+        if (!find_slot(optim, parameters->entries[i].tensor))
+            ok = add_slot(optim, parameters->entries[i].name, parameters->entries[i].tensor) != NULL;
+    if (ok && optim->slot_count == 0)
+        ok = ls_fail(&run->errors, LS_ERR_VALUE, "%s: there are no parameters to train", rule->name) == LS_OK;
+    if (ok) return optim;
+    ls_object_free(optim);
+    return NULL;
+}
+
+/* ---- groups ---- */
+
+int ls_group_add_sized(ls_optim *optim, const ls_state *parameters, const ls_group_opts *given, size_t opts_size)
+{
+    if (!optim) return 0;
+    ls_run *run = optim->object.run;
+    if (ls_failed(run)) return 0;
+    ls_group_opts s;
+    ls_opts_read(&s, sizeof s, given, opts_size);
+    s.lr = ls_opts_number(s.lr, optim->defaults.lr);
+    s.weight_decay = ls_opts_number(s.weight_decay, optim->defaults.weight_decay);
+    s.momentum = ls_opts_number(s.momentum, optim->defaults.momentum);
+    s.dampening = ls_opts_number(s.dampening, optim->defaults.dampening);
+    s.beta1 = ls_opts_number(s.beta1, optim->defaults.beta1);
+    s.beta2 = ls_opts_number(s.beta2, optim->defaults.beta2);
+    s.epsilon = ls_opts_number(s.epsilon, optim->defaults.epsilon);
+    if (!settings_sound(optim, &s) || !add_group(optim, s)) return 0;
+    for (int64_t i = 0; i < ls_state_count(parameters); i++) {
+        ls_slot *slot = find_slot(optim, parameters->entries[i].tensor);
+        if (!slot) slot = add_slot(optim, parameters->entries[i].name, parameters->entries[i].tensor);
+        if (!slot) return 0;
+        slot->group = optim->group_count - 1;
+    }
+    return optim->group_count - 1;
+}
+
+int ls_group_count(const ls_optim *optim)
+{
+    return optim ? optim->group_count : 0;
+}
+
+static bool group_exists(const ls_optim *optim, int group, const char *who)
+{
+    if (!optim) return false;
+    if (group >= 0 && group < optim->group_count) return true;
+    ls_fail(&optim->object.run->errors, LS_ERR_VALUE, "%s: there is no group %d, the last is %d", who, group,
+            optim->group_count - 1);
+    return false;
+}
+
+ls_group_opts ls_group_get(const ls_optim *optim, int group)
+{
+    return group_exists(optim, group, "ls_group_get") ? optim->groups[group].now : (ls_group_opts){0};
+}
+
+void ls_group_set(ls_optim *optim, int group, ls_group_opts values)
+{
+    if (group_exists(optim, group, "ls_group_set") && settings_sound(optim, &values)) optim->groups[group].now = values;
+}
+
+double ls_lr(const ls_optim *optim)
+{
+    return optim ? optim->groups[0].now.lr : 0;
+}
+
+void ls_set_lr(ls_optim *optim, double lr)
+{
+    for (int i = 0; i < ls_group_count(optim); i++) optim->groups[i].now.lr = lr;
+}
+
+/* ---- a step ---- */
+
+/* Half precision parameters with a master: the step happens there, on a gradient in f32. */
+static bool use_master(const ls_optim *optim, ls_slot *slot, ls_tensor **parameter, ls_tensor **gradient)
+{
+    if (!optim->master_weights || (*parameter)->view.dtype == LS_F32 || (*parameter)->view.dtype == LS_F64) return true;
+    if (!slot->master) {
+        ls_tensor *master = ls_tensor_new_like(*parameter, LS_F32);
+        if (master->life != LS_LIFE_LIVE || !ls_raw_copy(master, *parameter)) return false;
+        if (!(slot->master = ls_alias_owned(master))) return false;
+    }
+    ls_tensor *wide = ls_tensor_new_like(*gradient, LS_F32);
+    if (wide->life != LS_LIFE_LIVE || !ls_raw_copy(wide, *gradient)) return false;
+    *parameter = slot->master;
+    *gradient = wide;
+    return true;
+}
+
+/* What a call must be told to update this slot, whose gradient this is. */
+static bool span_of(const ls_optim *optim, ls_slot *slot, ls_tensor *gradient, ls_span *span)
+{
+    ls_tensor *parameter = slot->parameter;
+    if (!use_master(optim, slot, &parameter, &gradient)) return false;
+    *span = (ls_span){.parameter = ls_operand_flat(&parameter->view),
+                      .gradient = ls_operand_flat(&gradient->view),
+                      .step = slot->step + 1};
+    int moments = optim->rule->moment_count(&optim->groups[slot->group].now);
+    for (int k = 0; k < moments; k++) {
+        if (!ls_slot_need_moment(slot, k)) return false;
+        span->moments[k] = ls_operand_flat(&slot->moments[k]->view);
+        span->first |= !slot->moments_hold[k];
+        slot->moments_hold[k] = true;
+    }
+    return true;
+}
+
+static bool alike(const ls_span *a, const ls_span *b, int moments)
+{
+    ptrdiff_t distance = (const char *)b->parameter.data - (const char *)a->parameter.data;
+    if (a->step != b->step || a->first != b->first) return false;
+    for (int k = 0; k < moments; k++) /* moments made later than the block are not in it */
+        if ((const char *)b->moments[k].data - (const char *)a->moments[k].data != distance) return false;
+    return true;
+}
+
+static void join_spans(ls_span *a, const ls_span *b, int moments)
+{
+    ls_operand_join(&a->parameter, &b->parameter);
+    ls_operand_join(&a->gradient, &b->gradient);
+    for (int k = 0; k < moments; k++) ls_operand_join(&a->moments[k], &b->moments[k]);
+}
+
+/* in: gradient  out: parameter, moments ... */
+static bool submit_span(const ls_optim *optim, const ls_group_opts *settings, const ls_span *span, int moments)
+{
+    ls_call call = {.n_in = 1, .n_out = 1 + moments, .in = {&span->gradient}, .out = {&span->parameter}};
+    for (int k = 0; k < moments; k++) call.out[1 + k] = &span->moments[k];
+    optim->rule->fill_call(optim, settings, span, &call);
+    return ls_submit(optim->object.run, optim->device, &call);
+}
+
+static bool step_group(ls_optim *optim, int group)
+{
+    const ls_group_opts *settings = &optim->groups[group].now;
+    int moments = optim->rule->moment_count(settings);
+    ls_span open;
+    const ls_slot *last = NULL; /* of the open span */
+    const ls_tensor *last_gradient = NULL;
+    for (int64_t i = 0; i < optim->slot_count; i++) {
+        ls_slot *slot = &optim->slots[i];
+        if (slot->group != group) continue;
+        ls_tensor *gradient = ls_wants_grad(slot->parameter) ? ls_grad(slot->parameter) : NULL;
+        slot->due = gradient != NULL;
+        if (!slot->due) continue;
+        ls_span span;
+        if (!ls_is_valid(gradient) || !span_of(optim, slot, gradient, &span)) return false;
+        if (last && ls_slots_adjoin(last, last_gradient, slot, gradient) && alike(&open, &span, moments)) {
+            join_spans(&open, &span, moments);
+        } else {
+            if (last && !submit_span(optim, settings, &open, moments)) return false;
+            open = span;
+        }
+        last = slot;
+        last_gradient = gradient;
+    }
+    return !last || submit_span(optim, settings, &open, moments);
+}
+
+/* Count the step, round from the master, and let the device's forms of the parameter be made anew. */
+static bool finish_slot(ls_slot *slot)
+{
+    ls_tensor *p = slot->parameter;
+    slot->step++;
+    p->storage->version++;
+    if (p->view.derived) p->view.derived->version++;
+    return !slot->master || ls_raw_copy(p, slot->master);
+}
+
+static bool take_step(ls_optim *optim)
+{
+    for (int group = 0; group < optim->group_count; group++)
+        if (!step_group(optim, group)) return false;
+    for (int64_t i = 0; i < optim->slot_count; i++)
+        if (optim->slots[i].due && !finish_slot(&optim->slots[i])) return false;
+    optim->steps++;
+    return true;
+}
+
+bool ls_step(ls_optim *optim)
+{
+    if (!optim || ls_failed(optim->object.run)) return false;
+    ls_run *run = optim->object.run;
+    ls_scaler *scaler = ls_scaler_of(run);
+    ls_mark mark = ls_scope_begin(run);
+    bool ok = ls_optim_lay_out(optim);
+    optim->skipped = false;
+    if (ok && scaler) {
+        ok = ls_optim_unscale(optim);
+        if (ok) ls_scaler_update(scaler, optim->finite);
+        optim->skipped = ok && !optim->finite;
+        optim->unscaled = false;
+    }
+    bool taken = ok && !optim->skipped && take_step(optim);
+    ls_scope_end(run, mark, NULL);
+    return taken;
+}
+
+bool ls_step_was_skipped(const ls_optim *optim)
+{
+    return optim && optim->skipped;
+}
+
+int64_t ls_steps_taken(const ls_optim *optim)
+{
+    return optim ? optim->steps : 0;
+}
+
+void ls_zero_grad(ls_optim *optim)
+{
+    if (!optim || ls_failed(optim->object.run)) return;
+    for (int64_t i = 0; i < optim->slot_count; i++)
+        if (ls_is_valid(optim->slots[i].parameter)) ls_grad_clear(optim->slots[i].parameter);
+    optim->unscaled = false;
+}

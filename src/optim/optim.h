@@ -1,0 +1,91 @@
+/* optim.h - the inside of an optimiser.
+ *
+ * An optimiser is a rule (SGD, Adam, AdamW), groups of settings, and slots: one for each parameter, with its moments and its
+ * own count of steps. Before the first step f32 parameters, their gradients and moments move into blocks of memory, one
+ * after the other, so that a device is called once per group and not once per parameter. */
+#ifndef LOCKSTEP_OPTIM_OPTIM_H
+#define LOCKSTEP_OPTIM_OPTIM_H
+
+#include <lockstep/optim.h>
+
+#include "base/memory.h"
+#include "base/opts.h"
+#include "tensor/state.h"
+
+enum { LS_MAX_MOMENTS = 2 };
+
+typedef struct ls_slot {
+    char *name;
+    ls_tensor *parameter; /* the module's; may have died */
+    int group;
+    int64_t step;                       /* updates it has had */
+    bool due;                           /* takes part in the step being taken */
+    int block;                          /* where it was moved to, from 1; 0: it stays where it is */
+    int64_t offset, room;               /* elements of the block: where it begins, how many it takes with its gap */
+    ls_tensor *grad_home;               /* its gradient's place */
+    ls_tensor *moments[LS_MAX_MOMENTS]; /* NULL until needed */
+    bool moments_hold[LS_MAX_MOMENTS];  /* have a value, not only memory */
+    ls_tensor *master;                  /* f32 copy of a half precision parameter; NULL without */
+    ls_tensor *step_tensor;             /* for ls_optim_state() */
+} ls_slot;
+
+typedef struct ls_group {
+    ls_group_opts now;
+    double initial_lr; /* when the first schedule was made */
+    bool scheduled;
+} ls_group;
+
+/* Memory that is updated by one call: one parameter, or several that follow each other. */
+typedef struct ls_span {
+    ls_operand parameter, gradient, moments[LS_MAX_MOMENTS];
+    int64_t step; /* this one: 1, 2, ... */
+    bool first;   /* the moments have no value yet */
+} ls_span;
+
+typedef struct ls_rule {
+    const char *name;
+    const char *moment_names[LS_MAX_MOMENTS]; /* PyTorch's; NULL where there are fewer */
+    bool has_betas;                           /* OneCycle moves beta1, else momentum */
+    int (*moment_count)(const ls_group_opts *settings);
+    void (*fill_call)(const ls_optim *optim, const ls_group_opts *settings, const ls_span *span, ls_call *call);
+} ls_rule;
+
+struct ls_optim {
+    ls_object object;
+    const ls_rule *rule;
+    ls_group_opts defaults;
+    bool nesterov, maximize, decoupled, master_weights, scattered;
+    ls_device *device; /* of all parameters; NULL while there are none */
+
+    int group_count, group_capacity;
+    ls_group *groups;
+    int64_t slot_count, slot_capacity;
+    ls_slot *slots;
+
+    int block_count;
+    int64_t steps;
+    bool skipped;  /* the last step */
+    bool unscaled; /* the gradients have been, since the last step */
+    bool finite;   /* as found then */
+    ls_state *state;
+};
+
+/* optim.c: an optimiser of a rule for these parameters. NULL after a failure. */
+ls_optim *ls_optim_new(ls_run *run, const ls_rule *rule, const ls_state *parameters, const ls_optim *settings);
+
+/* layout.c: give new slots their place in a block; put gradients that live elsewhere there. */
+bool ls_optim_lay_out(ls_optim *optim);
+/* Memory for moment k of a slot, zero; false when memory is out. */
+bool ls_slot_need_moment(ls_slot *slot, int k);
+
+/* Do two slots with gradients follow each other in a block, so that one call may run across both? */
+bool ls_slots_adjoin(const ls_slot *a, const ls_tensor *grad_a, const ls_slot *b, const ls_tensor *grad_b);
+
+/* gradients.c: the operand as n elements in a row, where it is contiguous; else unchanged. */
+ls_operand ls_operand_flat(const ls_operand *x);
+/* Let x reach to the end of y, both flat and in one block. */
+void ls_operand_join(ls_operand *x, const ls_operand *y);
+/* Divide the gradients by the loss scale, once per step; sets `finite`. Waits for the device. */
+bool ls_optim_unscale(ls_optim *optim);
+
+#endif

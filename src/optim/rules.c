@@ -1,0 +1,115 @@
+/* rules.c - SGD, Adam and AdamW: PyTorch's defaults, and how a device is asked to do a step. */
+#include <math.h>
+
+#include "optim/optim.h"
+
+/* ---- SGD ---- */
+
+static int sgd_moment_count(const ls_group_opts *settings)
+{
+    return settings->momentum != 0;
+}
+
+static void sgd_fill_call(const ls_optim *optim, const ls_group_opts *settings, const ls_span *span, ls_call *call)
+{
+    call->op = LS_OP_sgd_step;
+    call->attrs.sgd.lr = settings->lr;
+    call->attrs.sgd.momentum = settings->momentum;
+    call->attrs.sgd.dampening = settings->dampening;
+    call->attrs.sgd.weight_decay = settings->weight_decay;
+    call->attrs.sgd.nesterov = optim->nesterov;
+    call->attrs.sgd.maximize = optim->maximize;
+    call->attrs.sgd.first = span->first;
+}
+
+static const ls_rule sgd = {
+    .name = "SGD",
+    .moment_names = {"momentum_buffer"},
+    .moment_count = sgd_moment_count,
+    .fill_call = sgd_fill_call,
+};
+
+ls_optim *ls_sgd_sized(ls_run *run, const ls_state *parameters, const ls_sgd_opts *given, size_t opts_size)
+{
+    ls_sgd_opts opts;
+    ls_opts_read(&opts, sizeof opts, given, opts_size);
+    if (opts.nesterov && (opts.momentum <= 0 || opts.dampening != 0)) {
+        ls_fail(&run->errors, LS_ERR_VALUE, "SGD: Nesterov needs momentum and no dampening, not %g and %g",
+                opts.momentum, opts.dampening);
+        return NULL;
+    }
+    return ls_optim_new(run, &sgd, parameters,
+                        &(ls_optim){.defaults = {.lr = ls_opts_number(opts.lr, 1e-3),
+                                                 .weight_decay = opts.weight_decay,
+                                                 .momentum = opts.momentum,
+                                                 .dampening = opts.dampening},
+                                    .nesterov = opts.nesterov,
+                                    .maximize = opts.maximize,
+                                    .master_weights = opts.master_weights,
+                                    .scattered = opts.scattered});
+}
+
+/* ---- Adam and AdamW ---- */
+
+static int adam_moment_count(const ls_group_opts *settings)
+{
+    (void)settings;
+    return 2;
+}
+
+static void adam_fill_call(const ls_optim *optim, const ls_group_opts *settings, const ls_span *span, ls_call *call)
+{
+    call->op = LS_OP_adam_step;
+    call->attrs.adam.lr = settings->lr;
+    call->attrs.adam.beta1 = settings->beta1;
+    call->attrs.adam.beta2 = settings->beta2;
+    call->attrs.adam.epsilon = settings->epsilon;
+    call->attrs.adam.weight_decay = settings->weight_decay;
+    call->attrs.adam.bias1 = 1 - pow(settings->beta1, (double)span->step);
+    call->attrs.adam.bias2 = 1 - pow(settings->beta2, (double)span->step);
+    call->attrs.adam.decoupled = optim->decoupled;
+    call->attrs.adam.maximize = optim->maximize;
+}
+
+static const ls_rule adam = {
+    .name = "Adam",
+    .moment_names = {"exp_avg", "exp_avg_sq"},
+    .has_betas = true,
+    .moment_count = adam_moment_count,
+    .fill_call = adam_fill_call,
+};
+
+static const ls_rule adamw = {
+    .name = "AdamW",
+    .moment_names = {"exp_avg", "exp_avg_sq"},
+    .has_betas = true,
+    .moment_count = adam_moment_count,
+    .fill_call = adam_fill_call,
+};
+
+static ls_optim *adam_new(ls_run *run, const ls_rule *rule, double weight_decay, const ls_state *parameters,
+                          const ls_adam_opts *given, size_t opts_size)
+{
+    ls_adam_opts opts;
+    ls_opts_read(&opts, sizeof opts, given, opts_size);
+    return ls_optim_new(run, rule, parameters,
+                        &(ls_optim){.defaults = {.lr = ls_opts_number(opts.lr, 1e-3),
+                                                 .weight_decay = ls_opts_number(opts.weight_decay, weight_decay),
+                                                 .beta1 = ls_opts_number(opts.beta1, 0.9),
+                                                 .beta2 = ls_opts_number(opts.beta2, 0.999),
+                                                 .epsilon = ls_opts_number(opts.epsilon, 1e-8)},
+                                    .decoupled = rule == &adamw,
+                                    .maximize = opts.maximize,
+                                    .master_weights = opts.master_weights,
+                                    .scattered = opts.scattered});
+}
+
+ls_optim *ls_adam_sized(ls_run *run, const ls_state *parameters, const ls_adam_opts *opts, size_t opts_size)
+{
+    return adam_new(run, &adam, 0, parameters, opts, opts_size);
+}
+
+ls_optim *ls_adamw_sized(ls_run *run, const ls_state *parameters, const ls_adam_opts *opts, size_t opts_size)
+{
+    return adam_new(run, &adamw, 0.01, parameters, opts, opts_size);
+}

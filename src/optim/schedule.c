@@ -1,0 +1,231 @@
+/* schedule.c - learning rates over time.
+ *
+ * A schedule is a pure function of the step, the group and the group's initial rate, so its state is the step alone, and
+ * one schedule can run inside another. */
+#include "optim/schedule.h"
+
+#include <math.h>
+#include <string.h>
+
+#define PI 3.14159265358979323846
+
+/* ---- what they share ---- */
+
+static void clear(void *object)
+{
+    ls_schedule *schedule = object;
+    ls_sys_free(schedule->parts);
+    ls_sys_free(schedule->milestones);
+    ls_sys_free(schedule->max_lrs);
+}
+
+static void apply(ls_schedule *schedule)
+{
+    ls_optim *optim = schedule->optim;
+    for (int i = 0; i < schedule->group_count && i < optim->group_count; i++) {
+        ls_group_opts *now = &optim->groups[i].now;
+        ls_rates rates = schedule->rates_at(schedule, schedule->step, i, optim->groups[i].initial_lr);
+        now->lr = rates.lr;
+        if (i == 0) schedule->lr = rates.lr;
+        if (!rates.has_momentum) continue;
+        if (optim->rule->has_betas) now->beta1 = rates.momentum;
+        else now->momentum = rates.momentum;
+    }
+}
+
+ls_schedule *ls_schedule_new(ls_optim *optim, ls_rates_fn *rates_at)
+{
+    if (!optim || ls_failed(optim->object.run)) return NULL;
+    ls_schedule *schedule = ls_object_new(optim->object.run, LS_OBJECT_SCHEDULE, sizeof *schedule, clear);
+    if (!schedule) return NULL;
+    schedule->optim = optim;
+    schedule->group_count = optim->group_count;
+    schedule->rates_at = rates_at;
+    for (int i = 0; i < optim->group_count; i++) {
+        ls_group *group = &optim->groups[i];
+        if (!group->scheduled) group->initial_lr = group->now.lr;
+        group->scheduled = true;
+    }
+    return schedule;
+}
+
+ls_schedule *ls_schedule_begin(ls_schedule *schedule)
+{
+    if (schedule) apply(schedule);
+    return schedule;
+}
+
+void ls_schedule_step(ls_schedule *schedule)
+{
+    if (!schedule || ls_failed(schedule->object.run) || ls_step_was_skipped(schedule->optim)) return;
+    ls_schedule_set(schedule, schedule->step + 1);
+}
+
+double ls_schedule_lr(const ls_schedule *schedule)
+{
+    return schedule ? schedule->lr : 0;
+}
+
+int64_t ls_schedule_get(const ls_schedule *schedule)
+{
+    return schedule ? schedule->step : 0;
+}
+
+void ls_schedule_set(ls_schedule *schedule, int64_t step)
+{
+    if (!schedule || ls_failed(schedule->object.run)) return;
+    if (step < 0 || (schedule->limit && step > schedule->limit)) {
+        ls_fail(&schedule->object.run->errors, LS_ERR_STATE, "step %lld of a schedule that was made for %lld",
+                (long long)step, (long long)schedule->limit);
+        return;
+    }
+    schedule->step = step;
+    apply(schedule);
+}
+
+void ls_schedule_free(ls_schedule *schedule)
+{
+    ls_object_free(schedule);
+}
+
+/* A length in steps must be positive. */
+static bool sound(const ls_optim *optim, const char *who, int64_t length)
+{
+    if (!optim || ls_failed(optim->object.run)) return false;
+    if (length > 0) return true;
+    ls_fail(&optim->object.run->errors, LS_ERR_VALUE, "%s: %lld steps are none", who, (long long)length);
+    return false;
+}
+
+/* ---- one formula each ---- */
+
+static ls_rates cosine_at(const ls_schedule *s, int64_t step, int group, double initial)
+{
+    (void)group;
+    return (ls_rates){.lr = s->low + (initial - s->low) * (1 + cos(PI * (double)step / (double)s->period)) / 2};
+}
+
+ls_schedule *ls_cosine_new(ls_optim *optim, int64_t period, double eta_min)
+{
+    ls_schedule *s = sound(optim, "ls_cosine_new", period) ? ls_schedule_new(optim, cosine_at) : NULL;
+    if (!s) return NULL;
+    s->period = period;
+    s->low = eta_min;
+    return ls_schedule_begin(s);
+}
+
+static ls_rates step_at(const ls_schedule *s, int64_t step, int group, double initial)
+{
+    (void)group;
+    return (ls_rates){.lr = initial * pow(s->gamma, (double)(step / s->period))};
+}
+
+ls_schedule *ls_step_lr_new(ls_optim *optim, int64_t period, double gamma)
+{
+    ls_schedule *s = sound(optim, "ls_step_lr_new", period) ? ls_schedule_new(optim, step_at) : NULL;
+    if (!s) return NULL;
+    s->period = period;
+    s->gamma = gamma;
+    return ls_schedule_begin(s);
+}
+
+ls_schedule *ls_exponential_new(ls_optim *optim, double gamma)
+{
+    return ls_step_lr_new(optim, 1, gamma);
+}
+
+static double warmup_progress(const ls_schedule *s, int64_t step)
+{
+    int64_t rest = s->period - s->warmup;
+    return (double)(step - s->warmup) / (double)(rest > 1 ? rest : 1);
+}
+
+static ls_rates warmup_linear_at(const ls_schedule *s, int64_t step, int group, double initial)
+{
+    (void)group;
+    if (step < s->warmup) return (ls_rates){.lr = initial * ((double)step / (double)s->warmup)};
+    int64_t rest = s->period - s->warmup;
+    return (ls_rates){.lr = initial * fmax(0, (double)(s->period - step) / (double)(rest > 1 ? rest : 1))};
+}
+
+static ls_rates warmup_cosine_at(const ls_schedule *s, int64_t step, int group, double initial)
+{
+    (void)group;
+    if (step < s->warmup) return (ls_rates){.lr = initial * ((double)step / (double)s->warmup)};
+    return (ls_rates){.lr = initial * fmax(0, 0.5 * (1 + cos(PI * warmup_progress(s, step))))};
+}
+
+static ls_schedule *warmup_new(ls_optim *optim, int64_t warmup, int64_t total, const char *who, ls_rates_fn *rates_at)
+{
+    if (!sound(optim, who, total)) return NULL;
+    if (warmup < 0) return ls_fail(&optim->object.run->errors, LS_ERR_VALUE, "%s: negative warm-up", who), NULL;
+    ls_schedule *s = ls_schedule_new(optim, rates_at);
+    if (!s) return NULL;
+    s->period = total;
+    s->warmup = warmup;
+    return ls_schedule_begin(s);
+}
+
+ls_schedule *ls_warmup_linear_new(ls_optim *optim, int64_t warmup, int64_t total)
+{
+    return warmup_new(optim, warmup, total, "ls_warmup_linear_new", warmup_linear_at);
+}
+
+ls_schedule *ls_warmup_cosine_new(ls_optim *optim, int64_t warmup, int64_t total)
+{
+    return warmup_new(optim, warmup, total, "ls_warmup_cosine_new", warmup_cosine_at);
+}
+
+static ls_rates lambda_at(const ls_schedule *s, int64_t step, int group, double initial)
+{
+    (void)group;
+    return (ls_rates){.lr = initial * s->factor(s->user, step)};
+}
+
+ls_schedule *ls_lambda_new(ls_optim *optim, ls_factor_fn *factor, void *user)
+{
+    if (!optim || ls_failed(optim->object.run)) return NULL;
+    if (!factor) return ls_fail(&optim->object.run->errors, LS_ERR_VALUE, "ls_lambda_new: no function"), NULL;
+    ls_schedule *s = ls_schedule_new(optim, lambda_at);
+    if (!s) return NULL;
+    s->factor = factor;
+    s->user = user;
+    return ls_schedule_begin(s);
+}
+
+/* ---- one after the other ---- */
+
+static ls_rates sequential_at(const ls_schedule *s, int64_t step, int group, double initial)
+{
+    int i = 0;
+    while (i + 1 < s->part_count && step >= s->milestones[i]) i++;
+    const ls_schedule *part = s->parts[i];
+    return part->rates_at(part, i ? step - s->milestones[i - 1] : step, group, initial);
+}
+
+ls_schedule *ls_sequential_schedule_new(ls_optim *optim, int n, ls_schedule *const *schedules,
+                                        const int64_t *milestones)
+{
+    if (!sound(optim, "ls_sequential_schedule_new", n)) return NULL;
+    ls_run *run = optim->object.run;
+    for (int i = 0; i < n; i++) {
+        const char *why = !schedules[i]                                    ? "is NULL"
+                          : schedules[i]->optim != optim                   ? "belongs to another optimiser"
+                          : i > 1 && milestones[i - 1] < milestones[i - 2] ? "begins before the one before it"
+                                                                           : NULL;
+        if (why) return ls_fail(&run->errors, LS_ERR_VALUE, "ls_sequential_schedule_new: schedule %d %s", i, why), NULL;
+    }
+    ls_schedule *s = ls_schedule_new(optim, sequential_at);
+    if (!s) return NULL;
+    s->part_count = n;
+    s->parts = ls_sys_alloc((size_t)n * sizeof *s->parts);
+    s->milestones = ls_sys_alloc((size_t)n * sizeof *s->milestones);
+    if (!s->parts || !s->milestones) {
+        ls_fail(&run->errors, LS_ERR_MEMORY, "ls_sequential_schedule_new: no memory");
+        ls_object_free(s);
+        return NULL;
+    }
+    memcpy(s->parts, schedules, (size_t)n * sizeof *s->parts);
+    if (n > 1) memcpy(s->milestones, milestones, (size_t)(n - 1) * sizeof *s->milestones);
+    return ls_schedule_begin(s);
+}

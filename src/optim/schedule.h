@@ -1,0 +1,40 @@
+/* schedule.h - the inside of a learning rate schedule. */
+#ifndef LOCKSTEP_OPTIM_SCHEDULE_H
+#define LOCKSTEP_OPTIM_SCHEDULE_H
+
+#include "optim/optim.h"
+
+typedef struct ls_rates {
+    double lr;
+    bool has_momentum;
+    double momentum; /* or beta1 */
+} ls_rates;
+
+/* The rates of a group, whose initial rate is given, at a step. */
+typedef ls_rates ls_rates_fn(const ls_schedule *schedule, int64_t step, int group, double initial_lr);
+
+struct ls_schedule {
+    ls_object object;
+    ls_optim *optim;
+    int group_count; /* when it was made */
+    ls_rates_fn *rates_at;
+    int64_t step, limit; /* limit: the last step it can be asked for; 0: none */
+    double lr;           /* that it set last, of group 0 */
+
+    /* what the formulas need; which of them, says rates_at */
+    int64_t period, warmup;
+    double gamma, low;
+    ls_factor_fn *factor;
+    void *user;
+    int part_count;
+    ls_schedule **parts;
+    int64_t *milestones;
+    ls_one_cycle_opts cycle;
+    double *max_lrs; /* of each group */
+};
+
+/* A schedule at step 0; set what its formula needs, then begin: the rates of step 0 are set. Both accept NULL. */
+ls_schedule *ls_schedule_new(ls_optim *optim, ls_rates_fn *rates_at);
+ls_schedule *ls_schedule_begin(ls_schedule *schedule);
+
+#endif

@@ -1,0 +1,119 @@
+/* state.c - what an optimiser remembers, by name: for checkpoints. */
+#include <stdio.h>
+#include <string.h>
+
+#include "optim/optim.h"
+
+enum { NAME_SIZE = 640 };
+
+typedef struct listing {
+    ls_state *list;
+    int64_t count;
+} listing;
+
+static bool list_one(listing *l, const ls_slot *slot, const char *what, ls_tensor *tensor)
+{
+    char name[NAME_SIZE];
+    snprintf(name, sizeof name, "%s.%s", slot->name, what);
+    return ls_state_refresh(l->list, l->count++, name, tensor);
+}
+
+/* The count of a slot's steps as a tensor, brought up to date. */
+static bool refresh_step(ls_run *run, ls_slot *slot)
+{
+    ls_tensor *count = ls_full_shape(run, LS_I64, (double)slot->step, LS_SCALAR);
+    if (!ls_is_valid(count)) return false;
+    if (slot->step_tensor) return ls_raw_copy(slot->step_tensor, count);
+    slot->step_tensor = ls_alias_owned(count);
+    return slot->step_tensor != NULL;
+}
+
+static bool list_slot(const ls_optim *optim, ls_slot *slot, listing *l)
+{
+    for (int k = 0; k < LS_MAX_MOMENTS; k++)
+        if (slot->moments_hold[k] && !list_one(l, slot, optim->rule->moment_names[k], slot->moments[k])) return false;
+    if (slot->master && !list_one(l, slot, "master", slot->master)) return false;
+    return slot->step == 0 || (refresh_step(optim->object.run, slot) && list_one(l, slot, "step", slot->step_tensor));
+}
+
+ls_state *ls_optim_state(ls_optim *optim)
+{
+    if (!optim || ls_failed(optim->object.run)) return NULL;
+    ls_run *run = optim->object.run;
+    if (!optim->state) optim->state = ls_state_new(run);
+    if (!optim->state) return NULL;
+    listing l = {.list = optim->state};
+    ls_mark mark = ls_scope_begin(run);
+    for (int64_t i = 0; i < optim->slot_count && !ls_failed(run); i++) list_slot(optim, &optim->slots[i], &l);
+    ls_scope_end(run, mark, NULL);
+    if (ls_failed(run)) return NULL;
+    ls_state_truncate(optim->state, l.count);
+    return optim->state;
+}
+
+/* ---- back ---- */
+
+/* The slot whose name, and a dot, begin this one; *what is the rest. */
+static ls_slot *slot_for(ls_optim *optim, const char *name, const char **what)
+{
+    for (int64_t i = 0; i < optim->slot_count; i++) {
+        size_t length = strlen(optim->slots[i].name);
+        if (strncmp(name, optim->slots[i].name, length) != 0 || name[length] != '.') continue;
+        *what = name + length + 1;
+        if (!strchr(*what, '.')) return &optim->slots[i];
+    }
+    return NULL;
+}
+
+static bool fill(ls_tensor *to, ls_tensor *from, const char *name)
+{
+    ls_run *run = to->run;
+    if (!ls_shape_equal(ls_shape_of(to), ls_shape_of(from))) {
+        char a[LS_TEXT], b[LS_TEXT];
+        ls_fail(&run->errors, LS_ERR_SHAPE, "ls_optim_load: %s is %s, the list has %s", name,
+                ls_operand_text(&to->view, a), ls_operand_text(&from->view, b));
+        return false;
+    }
+    if (from->storage->device != to->storage->device) from = ls_to_device(from, to->storage->device->name);
+    ls_assign(to, from);
+    return !ls_failed(run);
+}
+
+static bool load_one(ls_optim *optim, const char *name, ls_tensor *from)
+{
+    const char *what = "";
+    ls_slot *slot = slot_for(optim, name, &what);
+    if (slot && strcmp(what, "step") == 0) {
+        double step = ls_item(from);
+        slot->step = step >= 0 ? (int64_t)step : 0;
+        if (slot->step > optim->steps) optim->steps = slot->step;
+        return true;
+    }
+    if (slot && strcmp(what, "master") == 0) {
+        if (!slot->master) {
+            ls_tensor *master = ls_tensor_new_like(slot->parameter, LS_F32);
+            if (!ls_is_valid(master) || !(slot->master = ls_alias_owned(master))) return false;
+        }
+        return fill(slot->master, from, name);
+    }
+    for (int k = 0; slot && k < LS_MAX_MOMENTS; k++) {
+        if (!optim->rule->moment_names[k] || strcmp(what, optim->rule->moment_names[k]) != 0) continue;
+        slot->moments_hold[k] = ls_slot_need_moment(slot, k) && fill(slot->moments[k], from, name);
+        return slot->moments_hold[k];
+    }
+    ls_fail(&optim->object.run->errors, LS_ERR_VALUE, "ls_optim_load: %s has nothing called %s", optim->rule->name,
+            name);
+    return false;
+}
+
+void ls_optim_load(ls_optim *optim, const ls_state *state)
+{
+    if (!optim || ls_failed(optim->object.run) || !ls_optim_lay_out(optim)) return;
+    ls_run *run = optim->object.run;
+    ls_mark mark = ls_scope_begin(run);
+    for (int64_t i = 0; i < ls_state_count(state); i++) {
+        const ls_state_entry *entry = &state->entries[i];
+        if (!ls_check_live(run, entry->tensor, "ls_optim_load") || !load_one(optim, entry->name, entry->tensor)) break;
+    }
+    ls_scope_end(run, mark, NULL);
+}
