@@ -1,0 +1,161 @@
+/* layer_norm.c - layer normalisation, optionally of x + residual, and its gradient. */
+#include "device/cpu/cpu.h"
+#include "device/cpu/rows.h"
+#include "kernels/norm.h"
+
+#include <string.h>
+
+#define SUM_ROWS 64 /* rows whose gradients are summed in the compute type before they go into a double */
+
+/* The trailing dimensions that hold n elements. */
+static uint32_t trailing_dims(const ls_operand *x, int64_t n)
+{
+    int32_t first = x->ndim;
+    int64_t elements = 1;
+    while (first > 0 && (elements < n || x->dim[first - 1] == 1)) elements *= x->dim[--first];
+    return ls_dims(first, x->ndim);
+}
+
+static void *advance(void *data, ls_dtype dtype, int64_t n)
+{
+    return data ? (char *)data + (size_t)n * ls_dtype_size(dtype) : NULL;
+}
+
+/* ---- Forward -------------------------------------------------------------------------------------------------- */
+
+typedef struct forward {
+    ls_layer_norm_rows args;
+    void (*kernel)(const ls_layer_norm_rows *args);
+} forward;
+
+static void forward_rows(void *arg, const ls_block *block)
+{
+    const forward *f = arg;
+    ls_layer_norm_rows args = f->args;
+    ls_dtype wide = ls_compute_dtype(args.dtype);
+    args.rows = block->rows;
+    args.x = block->at[0];
+    args.residual = block->at[1];
+    args.y = block->at[2];
+    args.sum = block->at[3];
+    args.mean = advance(args.mean, wide, block->first);
+    args.rstd = advance(args.rstd, wide, block->first);
+    f->kernel(&args);
+}
+
+/* in: x [..., D], weight [D]?, bias [D]?, residual (as x)?
+ * out: y (as x), mean [rows]?, rstd [rows]?, sum (as x)?
+ * D stands for one or more trailing dimensions of attrs.norm.groups elements. x, residual, y and sum are of one type;
+ * weight and bias of any floating type; mean and rstd, plain arrays, f32 (f64 for f64). sum = x + residual, as rounded
+ * to its type and then normalised; absent without a residual. */
+ls_status ls_cpu_layer_norm(const ls_call *call, ls_message *why)
+{
+    const ls_operand *x = call->in[0], *mean = call->out[1], *rstd = call->out[2];
+    int64_t n = call->attrs.norm.groups;
+    uint32_t dims = trailing_dims(x, n);
+    ls_rows rows[4] = {ls_rows_of(x, dims), ls_rows_of(call->in[3], dims), ls_rows_of(call->out[0], dims),
+                       ls_rows_of(call->out[3], dims)};
+    if (!n || !rows[0].count) return LS_OK;
+    ls_dtype wide = ls_compute_dtype(x->dtype);
+    size_t vector = (size_t)n * ls_dtype_size(wide);
+    char *buffer = ls_scratch((ls_worker){0, 1}, 1, 2 * vector);
+    if (!buffer) return ls_cpu_fail(why, LS_ERR_MEMORY, "no scratch memory for weight and bias");
+    forward f = {{.dtype = x->dtype, .n = n, .epsilon = call->attrs.norm.epsilon}, NULL};
+    f.args.weight = ls_plain(call->in[1], wide, buffer);
+    f.args.bias = ls_plain(call->in[2], wide, buffer + vector);
+    f.args.mean = mean ? mean->data : NULL;
+    f.args.rstd = rstd ? rstd->data : NULL;
+    f.kernel = ls_norm_table()->layer_norm[x->dtype];
+    return ls_rows_walk(rows, 2, 2, 0, forward_rows, &f, why);
+}
+
+/* ---- Backward ------------------------------------------------------------------------------------------------- */
+
+typedef struct backward {
+    ls_layer_norm_grad_rows args;
+    void (*kernel)(const ls_layer_norm_grad_rows *args);
+    bool dweight, dbias; /* wanted */
+    size_t vector;       /* bytes of n elements of the compute type */
+    char *partial;       /* per block: dweight and dbias of some rows [2, n], compute type, */
+    double *totals;      /* and of all its rows [2, n] */
+    int64_t blocks;
+    const ls_operand *out[2];
+} backward;
+
+static void backward_rows(void *arg, const ls_block *block)
+{
+    const backward *b = arg;
+    ls_layer_norm_grad_rows args = b->args;
+    ls_dtype wide = ls_compute_dtype(args.dtype);
+    int64_t n = args.n;
+    bool sums = b->dweight || b->dbias;
+    char *partial = sums ? b->partial + (size_t)block->index * 2 * b->vector : NULL;
+    double *totals = sums ? b->totals + block->index * 2 * n : NULL;
+    if (block->opens && sums) memset(totals, 0, (size_t)(2 * n) * sizeof *totals);
+    if (b->dweight) args.dweight = partial;
+    if (b->dbias) args.dbias = partial + b->vector;
+    for (int64_t r = 0; r < block->rows; r += args.rows) {
+        args.rows = block->rows - r;
+        if (sums && args.rows > SUM_ROWS) args.rows = SUM_ROWS;
+        ls_matrix *to[3] = {&args.dy, &args.x, &args.dx};
+        for (int k = 0; k < 3; k++)
+            *to[k] = (ls_matrix){advance(block->at[k].data, args.dtype, r * block->at[k].pitch), block->at[k].pitch};
+        args.mean = advance((void *)(uintptr_t)b->args.mean, wide, block->first + r);
+        args.rstd = advance((void *)(uintptr_t)b->args.rstd, wide, block->first + r);
+        if (sums) memset(partial, 0, 2 * b->vector);
+        b->kernel(&args);
+        for (int64_t i = 0; sums && i < 2 * n; i++) totals[i] += ls_get(wide, partial, i);
+    }
+}
+
+/* Columns begin .. end-1 of the pair [dweight, dbias]: summed over blocks, in order. */
+static void sum_blocks(void *arg, int64_t begin, int64_t end)
+{
+    backward *b = arg;
+    double *sum = b->totals;
+    for (int64_t block = 1; block < b->blocks; block++) {
+        const double *more = b->totals + block * 2 * b->args.n;
+        for (int64_t i = begin; i < end; i++) sum[i] += more[i];
+    }
+}
+
+/* in: dy, x (or the sum of forward) [..., D], mean [rows], rstd [rows], weight [D]?
+ * out: dx?, dweight [D]?, dbias [D]? (absent: not wanted)
+ * D, types and plain arrays as in layer_norm. */
+ls_status ls_cpu_layer_norm_grad(const ls_call *call, ls_message *why)
+{
+    const ls_operand *dy = call->in[0];
+    int64_t n = call->attrs.norm.groups;
+    uint32_t dims = trailing_dims(dy, n);
+    ls_rows rows[3] = {ls_rows_of(dy, dims), ls_rows_of(call->in[1], dims), ls_rows_of(call->out[0], dims)};
+    ls_dtype wide = ls_compute_dtype(dy->dtype);
+    backward b = {.args = {.dtype = dy->dtype, .n = n, .mean = call->in[2]->data, .rstd = call->in[3]->data},
+                  .kernel = ls_norm_table()->layer_norm_grad[dy->dtype],
+                  .dweight = call->out[1] != NULL,
+                  .dbias = call->out[2] != NULL,
+                  .vector = (size_t)n * ls_dtype_size(wide)};
+    if (!n) return LS_OK;
+
+    /* At most 128 blocks, of whatever size: sums of few rows are not worth the memory they are kept in. */
+    int64_t block_rows = 0;
+    if (b.dweight || b.dbias) {
+        block_rows = (rows[0].count + 127) / 128;
+        if (block_rows < 16) block_rows = 16;
+        b.blocks = (rows[0].count + block_rows - 1) / block_rows;
+        if (b.blocks < 1) b.blocks = 1;
+    }
+    size_t totals = (size_t)(b.blocks * 2 * n) * sizeof(double);
+    char *scratch = ls_scratch((ls_worker){0, 1}, 1, totals + (size_t)(2 * b.blocks + 1) * b.vector);
+    if (!scratch) return ls_cpu_fail(why, LS_ERR_MEMORY, "no scratch memory for gradients of weight and bias");
+    b.totals = (double *)scratch;
+    b.partial = scratch + totals;
+    b.args.weight = ls_plain(call->in[4], wide, b.partial + (size_t)b.blocks * 2 * b.vector);
+    if (!rows[0].count) memset(b.totals, 0, totals);
+
+    ls_status status = ls_rows_walk(rows, 2, 1, block_rows, backward_rows, &b, why);
+    if (status != LS_OK) return status;
+    if (b.blocks > 1) ls_parallel_for(2 * n, 4096, sum_blocks, &b);
+    ls_plain_store(call->out[1], LS_F64, b.totals);
+    ls_plain_store(call->out[2], LS_F64, b.totals + n);
+    return LS_OK;
+}

@@ -1,0 +1,71 @@
+/* rows.h - operands seen as rows: some dimensions make up a row, the others count the rows.
+ *
+ * Most operators of this folder work on rows: a softmax on lines along one dimension, a layer norm on the trailing
+ * ones, a group norm on channels and pixels. Here any strided operand is cut into such rows, and the rows of several
+ * operands are walked together, block by block, by the team of workers. A row that lies in one piece is used where it
+ * is; any other is gathered into scratch memory first and scattered afterwards, so kernels only ever see plain rows. */
+#ifndef LOCKSTEP_DEVICE_CPU_ROWS_H
+#define LOCKSTEP_DEVICE_CPU_ROWS_H
+
+#include "base/parallel.h"
+#include "kernels/element.h"
+
+#include <lockstep/plugin.h>
+
+#define LS_WALK_OPERANDS 6
+
+typedef struct ls_rows {
+    char *data;            /* NULL: the operand is absent */
+    size_t size;           /* bytes per element */
+    int64_t count, length; /* rows, elements per row; row indices count row-major over the dimensions outside the row */
+    bool direct;           /* rows lie in one piece */
+    int32_t outer_ndim, inner_ndim; /* below: what is left after merging dimensions; at least one of each */
+    int64_t outer_dim[LS_MAX_DIMS], outer_stride[LS_MAX_DIMS];
+    int64_t inner_dim[LS_MAX_DIMS], inner_stride[LS_MAX_DIMS];
+} ls_rows;
+
+/* The operand as rows over the dimensions whose bit is set in row_dims. An operand of NULL gives an absent one. */
+ls_rows ls_rows_of(const ls_operand *operand, uint32_t row_dims);
+
+/* Where a row starts. Its elements follow at inner_stride[0] where it has one dimension. */
+char *ls_row_at(const ls_rows *rows, int64_t row);
+
+/* Dimensions first .. last-1 as a mask; 1u << d is one dimension. */
+static inline uint32_t ls_dims(int32_t first, int32_t last)
+{
+    return (uint32_t)((1ull << last) - (1ull << first));
+}
+
+/* Some consecutive rows of all operands of a walk, evenly spaced in each. */
+typedef struct ls_block {
+    int64_t index;       /* which block of the walk; its rows may come in several pieces, in order, on one worker */
+    int64_t first, rows; /* the rows of this piece */
+    bool opens;          /* the first piece of its block */
+    ls_matrix at[LS_WALK_OPERANDS];
+} ls_block;
+
+typedef void ls_block_fn(void *arg, const ls_block *block);
+
+/* How many rows hold about `elements` elements: a size of block that depends on the shape only, so that what is summed
+ * per block does not depend on the number of workers. At least 1. */
+int64_t ls_block_rows(int64_t length, int64_t elements);
+
+/* Call fn for all rows of n_in inputs followed by n_out outputs, in blocks of block_rows (0: any size). All present
+ * operands have the same number of rows; absent ones are NULL in each block. LS_ERR_MEMORY when there is no scratch
+ * memory to gather in. Uses scratch slot 0. */
+ls_status ls_rows_walk(const ls_rows *operands, int n_in, int n_out, int64_t block_rows, ls_block_fn *fn, void *arg,
+                       ls_message *why);
+
+/* Workers worth waking for so many elements of memory-bound work. */
+int ls_workers_for(int64_t elements);
+
+/* The elements of an operand, row-major, as a plain array of `dtype`: where they lie when they lie so, else converted
+ * into `buffer` (of as many elements). NULL for NULL. */
+const void *ls_plain(const ls_operand *operand, ls_dtype dtype, void *buffer);
+/* The other way: where to write the elements of an operand as `dtype`, then hand them over. */
+void *ls_plain_target(const ls_operand *operand, ls_dtype dtype, void *buffer);
+void ls_plain_store(const ls_operand *operand, ls_dtype dtype, const void *from);
+
+int64_t ls_operand_numel(const ls_operand *operand);
+
+#endif

@@ -1,0 +1,77 @@
+/* norm.h - kernels of batch, layer and group normalisation.
+ *
+ * Rows x, y, dy, ... are of `dtype` (f16, bf16, f32, f64). Everything else is of the compute type: f64 for f64, else f32.
+ * An absent operand is NULL. Statistics come from the MOMENTS folds of reduce.h where they are not made here. */
+#ifndef LOCKSTEP_KERNELS_NORM_H
+#define LOCKSTEP_KERNELS_NORM_H
+
+#include "kernels/element.h"
+
+/* For each row: s = x + residual, mean and 1 / sqrt(var + epsilon) of s, y = (s - mean) rstd weight + bias. */
+typedef struct ls_layer_norm_rows {
+    ls_dtype dtype;
+    int64_t rows, n;
+    ls_matrix x, residual, y, sum; /* sum: where s is stored as `dtype`; what is stored is what is normalised */
+    const void *weight, *bias;     /* [n] */
+    void *mean, *rstd;             /* [rows] */
+    double epsilon;
+} ls_layer_norm_rows;
+
+/* For each row, with xhat = (x - mean) rstd and g = dy weight: dx = rstd (g - avg(g) - xhat avg(g xhat)).
+ * Over all rows: dweight += dy xhat, dbias += dy. */
+typedef struct ls_layer_norm_grad_rows {
+    ls_dtype dtype;
+    int64_t rows, n;
+    ls_matrix dy, x, dx;
+    const void *mean, *rstd; /* [rows] */
+    const void *weight;      /* [n] */
+    void *dweight, *dbias;   /* [n] */
+} ls_layer_norm_grad_rows;
+
+/* The rest works on rows whose coefficients are one number each (step 0) or one number per column (step 1). */
+
+/* y = x scale + shift + residual, then relu where asked for. */
+typedef struct ls_norm_apply {
+    ls_dtype dtype;
+    int64_t rows, n, step;
+    ls_matrix x, residual, y;
+    const void *scale, *shift;
+    bool relu;
+} ls_norm_apply;
+
+/* With d = dy where y > 0 (all of dy where y is absent): sum = total of d, dot = total of d (x - mean), over everything
+ * (step 0) or per column (step 1), from zero. masked: where d is stored. rows at most LS_NORM_ROWS, columns at most
+ * LS_NORM_COLUMNS where step is 1. */
+typedef struct ls_norm_totals {
+    ls_dtype dtype;
+    int64_t rows, n, step;
+    ls_matrix dy, x, y, masked;
+    const void *mean;
+    double *sum, *dot;
+} ls_norm_totals;
+
+#define LS_NORM_ROWS 256
+#define LS_NORM_COLUMNS 1024
+
+/* dx = d scale + x slope + shift, with d as above. */
+typedef struct ls_norm_slope {
+    ls_dtype dtype;
+    int64_t rows, n, step;
+    ls_matrix dy, x, y, dx;
+    const void *scale, *slope, *shift;
+} ls_norm_slope;
+
+typedef struct ls_norm_kernels {
+    void (*layer_norm[LS_DTYPE_COUNT])(const ls_layer_norm_rows *args);
+    void (*layer_norm_grad[LS_DTYPE_COUNT])(const ls_layer_norm_grad_rows *args);
+    void (*apply[LS_DTYPE_COUNT])(const ls_norm_apply *args);
+    void (*totals[LS_DTYPE_COUNT])(const ls_norm_totals *args);
+    void (*slope[LS_DTYPE_COUNT])(const ls_norm_slope *args);
+} ls_norm_kernels;
+
+/* The table in use. Entries for floating types only. */
+const ls_norm_kernels *ls_norm_table(void);
+
+extern const ls_norm_kernels ls_norm_ref, ls_norm_neon, ls_norm_neon_bf16, ls_norm_avx2, ls_norm_avx512;
+
+#endif

@@ -1,0 +1,19 @@
+/* reduce.c - the kernels of folds in use. */
+#include "kernels/reduce.h"
+
+#include "kernels/kernels.h"
+
+static ls_reduce_kernels tables[LS_ISA_COUNT];
+static ls_family family = {
+    .bytes = sizeof *tables,
+    .tables = tables,
+    .offers =
+        {
+            [LS_ISA_REF] = &ls_reduce_ref,
+        },
+};
+
+const ls_reduce_kernels *ls_reduce_table(void)
+{
+    return ls_family_table(&family);
+}

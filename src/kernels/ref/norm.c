@@ -1,0 +1,130 @@
+/* ref/norm.c - normalisation in plain scalar C, in double. */
+#include "kernels/norm.h"
+
+#include <math.h>
+
+static double get(ls_dtype dtype, ls_matrix m, int64_t row, int64_t i)
+{
+    return m.data ? ls_get(dtype, m.data, row * m.pitch + i) : 0;
+}
+
+static void put(ls_dtype dtype, ls_matrix m, int64_t row, int64_t i, double value)
+{
+    if (m.data) ls_put(dtype, m.data, row * m.pitch + i, value);
+}
+
+/* A vector of coefficients; `absent` where it is NULL. */
+static double coefficient(ls_dtype dtype, const void *vector, int64_t i, double absent)
+{
+    return vector ? ls_get(ls_compute_dtype(dtype), vector, i) : absent;
+}
+
+/* x + residual as it reads back from memory. */
+static double stored_sum(const ls_layer_norm_rows *a, int64_t r, int64_t i)
+{
+    double s = get(a->dtype, a->x, r, i), rounded[1];
+    if (!a->residual.data) return s;
+    ls_put(a->dtype, rounded, 0, s + get(a->dtype, a->residual, r, i));
+    return ls_get(a->dtype, rounded, 0);
+}
+
+static void layer_norm(const ls_layer_norm_rows *a)
+{
+    ls_dtype wide = ls_compute_dtype(a->dtype);
+    for (int64_t r = 0; r < a->rows; r++) {
+        double mean = 0, var = 0;
+        for (int64_t i = 0; i < a->n; i++) {
+            double s = stored_sum(a, r, i);
+            put(a->dtype, a->sum, r, i, s);
+            mean += s;
+        }
+        mean /= (double)a->n;
+        for (int64_t i = 0; i < a->n; i++) var += pow(stored_sum(a, r, i) - mean, 2);
+        double rstd = 1 / sqrt(var / (double)a->n + a->epsilon);
+        for (int64_t i = 0; i < a->n; i++) {
+            double xhat = (stored_sum(a, r, i) - mean) * rstd;
+            double weight = coefficient(a->dtype, a->weight, i, 1), bias = coefficient(a->dtype, a->bias, i, 0);
+            put(a->dtype, a->y, r, i, xhat * weight + bias);
+        }
+        if (a->mean) ls_put(wide, a->mean, r, mean);
+        if (a->rstd) ls_put(wide, a->rstd, r, rstd);
+    }
+}
+
+static void layer_norm_grad(const ls_layer_norm_grad_rows *a)
+{
+    ls_dtype wide = ls_compute_dtype(a->dtype);
+    for (int64_t r = 0; r < a->rows; r++) {
+        double mean = ls_get(wide, a->mean, r), rstd = ls_get(wide, a->rstd, r), avg = 0, avg_xhat = 0;
+        for (int64_t i = 0; i < a->n; i++) {
+            double dy = get(a->dtype, a->dy, r, i), xhat = (get(a->dtype, a->x, r, i) - mean) * rstd;
+            double g = dy * coefficient(a->dtype, a->weight, i, 1);
+            avg += g;
+            avg_xhat += g * xhat;
+            if (a->dweight) ls_put(wide, a->dweight, i, ls_get(wide, a->dweight, i) + dy * xhat);
+            if (a->dbias) ls_put(wide, a->dbias, i, ls_get(wide, a->dbias, i) + dy);
+        }
+        avg /= (double)a->n;
+        avg_xhat /= (double)a->n;
+        for (int64_t i = 0; i < a->n; i++) {
+            double xhat = (get(a->dtype, a->x, r, i) - mean) * rstd;
+            double g = get(a->dtype, a->dy, r, i) * coefficient(a->dtype, a->weight, i, 1);
+            put(a->dtype, a->dx, r, i, rstd * (g - avg - xhat * avg_xhat));
+        }
+    }
+}
+
+static void apply(const ls_norm_apply *a)
+{
+    for (int64_t r = 0; r < a->rows; r++) {
+        for (int64_t i = 0; i < a->n; i++) {
+            double scale = coefficient(a->dtype, a->scale, i * a->step, 1);
+            double shift = coefficient(a->dtype, a->shift, i * a->step, 0);
+            double y = get(a->dtype, a->x, r, i) * scale + shift + get(a->dtype, a->residual, r, i);
+            put(a->dtype, a->y, r, i, a->relu && y < 0 ? 0 : y);
+        }
+    }
+}
+
+static double masked(ls_dtype dtype, ls_matrix dy, ls_matrix y, int64_t r, int64_t i)
+{
+    return y.data && !(get(dtype, y, r, i) > 0) ? 0 : get(dtype, dy, r, i);
+}
+
+static void totals(const ls_norm_totals *a)
+{
+    for (int64_t i = 0; i < (a->step ? a->n : 1); i++) a->sum[i] = a->dot[i] = 0;
+    for (int64_t r = 0; r < a->rows; r++) {
+        for (int64_t i = 0; i < a->n; i++) {
+            double d = masked(a->dtype, a->dy, a->y, r, i);
+            double deviation = get(a->dtype, a->x, r, i) - coefficient(a->dtype, a->mean, i * a->step, 0);
+            put(a->dtype, a->masked, r, i, d);
+            a->sum[i * a->step] += d;
+            a->dot[i * a->step] += d * deviation;
+        }
+    }
+}
+
+static void slope(const ls_norm_slope *a)
+{
+    for (int64_t r = 0; r < a->rows; r++) {
+        for (int64_t i = 0; i < a->n; i++) {
+            double scale = coefficient(a->dtype, a->scale, i * a->step, 1);
+            double along = coefficient(a->dtype, a->slope, i * a->step, 0);
+            double shift = coefficient(a->dtype, a->shift, i * a->step, 0);
+            double d = masked(a->dtype, a->dy, a->y, r, i);
+            put(a->dtype, a->dx, r, i, d * scale + (get(a->dtype, a->x, r, i) * along + shift));
+        }
+    }
+}
+
+#define FLOATS(kernel)                                                                                                 \
+    {                                                                                                                  \
+        [LS_F16] = kernel, [LS_BF16] = kernel, [LS_F32] = kernel, [LS_F64] = kernel                                    \
+    }
+
+const ls_norm_kernels ls_norm_ref = {.layer_norm = FLOATS(layer_norm),
+                                     .layer_norm_grad = FLOATS(layer_norm_grad),
+                                     .apply = FLOATS(apply),
+                                     .totals = FLOATS(totals),
+                                     .slope = FLOATS(slope)};

@@ -1,0 +1,361 @@
+/* norm.c - batch, layer and group normalisation and their gradients against plain loops.
+ *
+ * All three are the same problem: elements fall into groups that are normalised together, and have a coefficient each.
+ * The truth is computed once, from two lists: group of element, coefficient of element. */
+#include "operands.h"
+
+typedef struct problem {
+    ls_dtype dtype;
+    ls_shape shape;
+    int64_t n, groups, coefficients;
+    int64_t *group, *coefficient;
+    bool fixed;          /* statistics are given and constant */
+    double *mean, *rstd; /* per group */
+    double epsilon;
+} problem;
+
+static problem problem_new(ls_dtype dtype, ls_shape shape, int64_t groups, int64_t coefficients)
+{
+    problem p = {.dtype = dtype,
+                 .shape = shape,
+                 .n = ls_shape_numel(shape),
+                 .groups = groups,
+                 .coefficients = coefficients,
+                 .epsilon = 1e-5};
+    p.group = calloc((size_t)p.n + 1, sizeof *p.group);
+    p.coefficient = calloc((size_t)p.n + 1, sizeof *p.coefficient);
+    p.mean = calloc((size_t)groups + 1, sizeof *p.mean);
+    p.rstd = calloc((size_t)groups + 1, sizeof *p.rstd);
+    return p;
+}
+
+static void problem_free(problem *p)
+{
+    free(p->group);
+    free(p->coefficient);
+    free(p->mean);
+    free(p->rstd);
+}
+
+/* Mean and biased variance of s per group. */
+static void find_statistics(problem *p, const double *s)
+{
+    double *var = calloc((size_t)p->groups + 1, sizeof *var), each = (double)(p->n / p->groups);
+    for (int64_t g = 0; g < p->groups; g++) p->mean[g] = 0;
+    for (int64_t i = 0; i < p->n; i++) p->mean[p->group[i]] += s[i] / each;
+    for (int64_t i = 0; i < p->n; i++) var[p->group[i]] += pow(s[i] - p->mean[p->group[i]], 2) / each;
+    for (int64_t g = 0; g < p->groups; g++) p->rstd[g] = 1 / sqrt(var[g] + p->epsilon);
+    free(var);
+}
+
+static double coefficient_of(const problem *p, const operand *vector, int64_t i, double absent)
+{
+    return vector ? get(vector, p->coefficient[i]) : absent;
+}
+
+/* dx, dweight, dbias from dy, x and what find_statistics() left. */
+static void find_gradients(const problem *p, const double *dy, const double *x, const operand *weight, double *dx,
+                           double *dweight, double *dbias)
+{
+    double *sum = calloc((size_t)p->groups + 1, sizeof *sum), *dot = calloc((size_t)p->groups + 1, sizeof *dot);
+    double each = (double)(p->n / p->groups);
+    for (int64_t i = 0; i < p->n; i++) {
+        int64_t g = p->group[i], c = p->coefficient[i];
+        double xhat = (x[i] - p->mean[g]) * p->rstd[g], w = coefficient_of(p, weight, i, 1);
+        sum[g] += dy[i] * w / each;
+        dot[g] += dy[i] * w * xhat / each;
+        dweight[c] += dy[i] * xhat;
+        dbias[c] += dy[i];
+    }
+    for (int64_t i = 0; i < p->n; i++) {
+        int64_t g = p->group[i];
+        double xhat = (x[i] - p->mean[g]) * p->rstd[g], w = coefficient_of(p, weight, i, 1);
+        dx[i] = p->rstd[g] * (dy[i] * w - (p->fixed ? 0 : sum[g] + xhat * dot[g]));
+    }
+    free(sum);
+    free(dot);
+}
+
+static double *values(const operand *o, int64_t n)
+{
+    double *v = calloc((size_t)n + 1, sizeof *v);
+    for (int64_t i = 0; o && i < n; i++) v[i] = get(o, i);
+    return v;
+}
+
+static void check_all(const char *what, const problem *p, const operand *got, const double *want, double scale)
+{
+    for (int64_t i = 0; i < numel(&got->view); i++) {
+        double limit = tolerance(got->view.dtype == p->dtype ? p->dtype : ls_compute_dtype(p->dtype)) * scale;
+        CHECK_MSG(fabs(get(got, i) - want[i]) <= limit * fmax(1, fabs(want[i])),
+                  "%s %s of [%lld,%lld,..] %d dims: [%lld] = %.9g, expected %.9g", what, ls_dtype_name(p->dtype),
+                  (long long)p->shape.dim[0], (long long)p->shape.dim[1], (int)p->shape.ndim, (long long)i, get(got, i),
+                  want[i]);
+    }
+}
+
+/* ---- Layer norm and group norm ---------------------------------------------------------------------------------- */
+
+typedef struct options {
+    bool weight, bias, residual;
+} options;
+
+static void check_rows(problem *p, ls_opcode op, int64_t attribute, ls_shape vector, ls_shape statistics,
+                       placement layout, options with)
+{
+    ls_dtype wide = ls_compute_dtype(p->dtype);
+    operand x = operand_noise(p->dtype, p->shape, layout, 1), y = operand_new(p->dtype, p->shape, layout);
+    operand residual = operand_noise(p->dtype, p->shape, PLAIN, 2), sum = operand_new(p->dtype, p->shape, layout);
+    operand weight = operand_noise(wide, vector, PLAIN, 3), bias = operand_noise(wide, vector, PLAIN, 4);
+    operand mean = operand_new(wide, statistics, PLAIN), rstd = operand_new(wide, statistics, PLAIN);
+    operand dy = operand_noise(p->dtype, p->shape, layout, 5), dx = operand_new(p->dtype, p->shape, PLAIN);
+    operand dweight = operand_new(wide, vector, GAPS), dbias = operand_new(wide, vector, PLAIN);
+    ls_call call = {.op = op,
+                    .n_in = 3,
+                    .n_out = 3,
+                    .in = {&x.view, with.weight ? &weight.view : NULL, with.bias ? &bias.view : NULL,
+                           with.residual ? &residual.view : NULL},
+                    .out = {&y.view, &mean.view, &rstd.view, with.residual ? &sum.view : NULL},
+                    .attrs.norm = {.epsilon = p->epsilon, .groups = attribute}};
+    run(&call);
+    const operand *normalised = with.residual ? &sum : &x;
+    double *s = values(normalised, p->n), *want = calloc((size_t)p->n + 1, sizeof *want);
+    for (int64_t i = 0; with.residual && i < p->n; i++)
+        CHECK_NEAR(s[i], get(&x, i) + get(&residual, i), p->dtype == LS_F64 ? 0 : tolerance(p->dtype) / 3);
+    if (p->n) find_statistics(p, s);
+    for (int64_t i = 0; i < p->n; i++)
+        want[i] = (s[i] - p->mean[p->group[i]]) * p->rstd[p->group[i]] *
+                      coefficient_of(p, with.weight ? &weight : NULL, i, 1) +
+                  coefficient_of(p, with.bias ? &bias : NULL, i, 0);
+    check_all("y", p, &y, want, 1);
+    if (p->n) check_all("mean", p, &mean, p->mean, 1);
+    if (p->n) check_all("rstd", p, &rstd, p->rstd, 2);
+
+    double *g = values(&dy, p->n), *dw = calloc((size_t)p->coefficients + 1, sizeof *dw);
+    double *db = calloc((size_t)p->coefficients + 1, sizeof *db);
+    find_gradients(p, g, s, with.weight ? &weight : NULL, want, dw, db);
+    run(&(ls_call){.op = op == LS_OP_layer_norm ? LS_OP_layer_norm_grad : LS_OP_group_norm_grad,
+                   .n_in = 5,
+                   .n_out = 3,
+                   .in = {&dy.view, &normalised->view, &mean.view, &rstd.view, with.weight ? &weight.view : NULL},
+                   .out = {&dx.view, with.weight ? &dweight.view : NULL, with.bias ? &dbias.view : NULL},
+                   .attrs.norm = {.epsilon = p->epsilon, .groups = attribute}});
+    double terms = sqrt((double)p->n / (double)p->coefficients) + 1;
+    check_all("dx", p, &dx, want, 4);
+    if (with.weight) check_all("dweight", p, &dweight, dw, terms);
+    if (with.bias) check_all("dbias", p, &dbias, db, terms);
+    free(s);
+    free(g);
+    free(want);
+    free(dw);
+    free(db);
+    operand *all[] = {&x, &y, &residual, &sum, &weight, &bias, &mean, &rstd, &dy, &dx, &dweight, &dbias};
+    for (size_t k = 0; k < sizeof all / sizeof *all; k++) operand_free(all[k]);
+}
+
+static void layer_norms(void)
+{
+    const struct {
+        ls_shape shape;
+        int32_t trailing;
+    } cases[] = {{LS_SHAPE(1), 1},       {LS_SHAPE(3, 7), 1},    {LS_SHAPE(0, 7), 1},   {LS_SHAPE(2, 3, 64), 1},
+                 {LS_SHAPE(5, 4, 3), 2}, {LS_SHAPE(150, 97), 1}, {LS_SHAPE(9, 1030), 1}};
+    const options with[] = {{true, true, false}, {true, true, true}, {false, false, false}, {true, false, true}};
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        ls_shape shape = cases[k].shape, vector = {.ndim = cases[k].trailing};
+        int64_t size = 1;
+        for (int32_t d = 0; d < vector.ndim; d++) size *= vector.dim[d] = shape.dim[shape.ndim - vector.ndim + d];
+        for (int t = 0; t < FLOAT_TYPES; t++) {
+            for (int layout = 0; layout < LAYOUTS; layout++) {
+                int64_t n = ls_shape_numel(shape);
+                problem p = problem_new(float_types[t], shape, n / size, size);
+                for (int64_t i = 0; i < n; i++) {
+                    p.group[i] = i / size;
+                    p.coefficient[i] = i % size;
+                }
+                for (size_t o = 0; o < sizeof with / sizeof *with; o++)
+                    check_rows(&p, LS_OP_layer_norm, size, vector, LS_SHAPE(n / size), (placement)layout, with[o]);
+                problem_free(&p);
+            }
+        }
+    }
+}
+
+static void group_norms(void)
+{
+    const struct {
+        ls_shape shape;
+        int64_t groups;
+    } cases[] = {{LS_SHAPE(2, 6), 3}, {LS_SHAPE(2, 4, 5), 2}, {LS_SHAPE(3, 6, 5, 7), 6}, {LS_SHAPE(2, 32, 9, 9), 4}};
+    const options with[] = {{true, true, false}, {false, false, false}, {true, false, false}};
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        ls_shape shape = cases[k].shape;
+        int64_t n = ls_shape_numel(shape), samples = shape.dim[0], channels = shape.dim[1], groups = cases[k].groups;
+        int64_t pixels = n / samples / channels;
+        for (int t = 0; t < FLOAT_TYPES; t++) {
+            for (int layout = 0; layout < LAYOUTS; layout++) {
+                problem p = problem_new(float_types[t], shape, samples * groups, channels);
+                for (int64_t i = 0; i < n; i++) {
+                    p.group[i] = i / (n / (samples * groups));
+                    p.coefficient[i] = i / pixels % channels;
+                }
+                for (size_t o = 0; o < sizeof with / sizeof *with; o++)
+                    check_rows(&p, LS_OP_group_norm, groups, LS_SHAPE(channels), LS_SHAPE(samples, groups),
+                               (placement)layout, with[o]);
+                problem_free(&p);
+            }
+        }
+    }
+}
+
+/* ---- Batch norm ------------------------------------------------------------------------------------------------- */
+
+typedef struct batch_options {
+    bool training, weight, residual, relu;
+} batch_options;
+
+static void check_batch(problem *p, placement layout, batch_options with)
+{
+    ls_dtype wide = ls_compute_dtype(p->dtype);
+    int64_t channels = p->groups, each = p->n / channels;
+    ls_shape vector = LS_SHAPE(channels);
+    operand x = operand_noise(p->dtype, p->shape, layout, 1), y = operand_new(p->dtype, p->shape, layout);
+    operand residual = operand_noise(p->dtype, p->shape, layout, 2);
+    operand weight = operand_noise(wide, vector, PLAIN, 3), bias = operand_noise(wide, vector, PLAIN, 4);
+    operand running_mean = operand_noise(wide, vector, PLAIN, 6), running_var = operand_noise(wide, vector, PLAIN, 7);
+    operand mean = operand_new(wide, vector, PLAIN), rstd = operand_new(wide, vector, PLAIN);
+    operand dy = operand_noise(p->dtype, p->shape, layout == REVERSED ? PLAIN : layout, 5);
+    operand dx = operand_new(p->dtype, p->shape, layout), dresidual = operand_new(p->dtype, p->shape, PLAIN);
+    operand dweight = operand_new(wide, vector, PLAIN), dbias = operand_new(wide, vector, GAPS);
+    double *old_mean = calloc((size_t)channels, sizeof(double)), *old_var = calloc((size_t)channels, sizeof(double));
+    for (int64_t c = 0; c < channels; c++) {
+        set(&running_var, c, fabs(get(&running_var, c)) + 0.5);
+        old_mean[c] = get(&running_mean, c);
+        old_var[c] = get(&running_var, c);
+    }
+    ls_activation activation = with.relu ? LS_ACT_RELU : LS_ACT_NONE;
+    ls_call call = {
+        .op = LS_OP_batch_norm,
+        .n_in = 6,
+        .n_out = 3,
+        .in = {&x.view, with.weight ? &weight.view : NULL, with.weight ? &bias.view : NULL, &running_mean.view,
+               &running_var.view, with.residual ? &residual.view : NULL},
+        .out = {&y.view, with.training ? &mean.view : NULL, with.training ? &rstd.view : NULL},
+        .attrs.norm = {.epsilon = p->epsilon, .momentum = 0.1, .training = with.training, .activation = activation}};
+    run(&call);
+    double *s = values(&x, p->n), *want = calloc((size_t)p->n + 1, sizeof *want), *d = values(&dy, p->n);
+    p->fixed = !with.training;
+    if (with.training) find_statistics(p, s);
+    for (int64_t c = 0; c < channels; c++) {
+        if (with.training) {
+            double var = 1 / p->rstd[c] / p->rstd[c] - p->epsilon, unbiased = var * (double)each / (double)(each - 1);
+            CHECK_NEAR(get(&mean, c), p->mean[c], tolerance(wide));
+            CHECK_NEAR(get(&rstd, c), p->rstd[c], 2 * tolerance(wide));
+            old_mean[c] = 0.9 * old_mean[c] + 0.1 * p->mean[c];
+            old_var[c] = 0.9 * old_var[c] + 0.1 * unbiased;
+        } else {
+            p->mean[c] = old_mean[c];
+            p->rstd[c] = 1 / sqrt(old_var[c] + p->epsilon);
+        }
+        CHECK_NEAR(get(&running_mean, c), old_mean[c], tolerance(wide));
+        CHECK_NEAR(get(&running_var, c), old_var[c], tolerance(wide));
+    }
+    for (int64_t i = 0; i < p->n; i++) {
+        double v = (s[i] - p->mean[p->group[i]]) * p->rstd[p->group[i]];
+        v = v * coefficient_of(p, with.weight ? &weight : NULL, i, 1) +
+            coefficient_of(p, with.weight ? &bias : NULL, i, 0);
+        if (with.residual) v += get(&residual, i);
+        want[i] = with.relu && v < 0 ? 0 : v;
+        if (with.relu && !(get(&y, i) > 0)) d[i] = 0;
+    }
+    check_all("y", p, &y, want, 2);
+
+    run(&(ls_call){.op = LS_OP_batch_norm_grad,
+                   .n_in = 6,
+                   .n_out = 4,
+                   .in = {&dy.view, &x.view, with.relu ? &y.view : NULL,
+                          with.training ? &mean.view : &running_mean.view,
+                          with.training ? &rstd.view : &running_var.view, with.weight ? &weight.view : NULL},
+                   .out = {&dx.view, with.weight ? &dweight.view : NULL, with.weight ? &dbias.view : NULL,
+                           with.residual ? &dresidual.view : NULL},
+                   .attrs.norm = call.attrs.norm});
+    double *dw = calloc((size_t)channels, sizeof *dw), *db = calloc((size_t)channels, sizeof *db);
+    find_gradients(p, d, s, with.weight ? &weight : NULL, want, dw, db);
+    check_all("dx", p, &dx, want, 4);
+    if (with.residual) check_all("dresidual", p, &dresidual, d, 0);
+    if (with.weight) check_all("dweight", p, &dweight, dw, sqrt((double)each));
+    if (with.weight) check_all("dbias", p, &dbias, db, sqrt((double)each));
+    double *lists[] = {old_mean, old_var, s, want, d, dw, db};
+    for (size_t k = 0; k < sizeof lists / sizeof *lists; k++) free(lists[k]);
+    operand *all[] = {&x,    &y,    &residual, &weight, &bias,      &running_mean, &running_var,
+                      &mean, &rstd, &dy,       &dx,     &dresidual, &dweight,      &dbias};
+    for (size_t k = 0; k < sizeof all / sizeof *all; k++) operand_free(all[k]);
+}
+
+static void batch_norms(void)
+{
+    const ls_shape shapes[] = {LS_SHAPE(5, 3),        LS_SHAPE(9, 130),       LS_SHAPE(2, 3, 4),
+                               LS_SHAPE(3, 5, 4, 7),  LS_SHAPE(2, 1, 3, 3),   LS_SHAPE(2, 3, 2, 3, 2),
+                               LS_SHAPE(4, 19, 9, 9), LS_SHAPE(3, 1100, 2, 2)};
+    const batch_options with[] = {{true, true, false, false},  {true, true, true, true},  {true, false, false, true},
+                                  {false, true, false, false}, {false, true, true, true}, {false, false, false, true}};
+    for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
+        int64_t n = ls_shape_numel(shapes[s]), channels = shapes[s].dim[1];
+        for (int t = 0; t < FLOAT_TYPES; t++) {
+            for (int layout = 0; layout < LAYOUTS; layout++) {
+                problem p = problem_new(float_types[t], shapes[s], channels, channels);
+                for (int64_t i = 0; i < n; i++)
+                    p.group[i] = p.coefficient[i] = i / (n / shapes[s].dim[0] / channels) % channels;
+                for (size_t o = 0; o < sizeof with / sizeof *with; o++) check_batch(&p, (placement)layout, with[o]);
+                problem_free(&p);
+            }
+        }
+    }
+}
+
+/* A constant far from zero leaves nothing but rounding of the mean; the result must still be near zero. */
+static void constants(void)
+{
+    operand x = operand_new(LS_F32, LS_SHAPE(64, 8, 3, 3), CHANNELS_LAST),
+            y = operand_new(LS_F32, LS_SHAPE(64, 8, 3, 3), CHANNELS_LAST);
+    for (int64_t i = 0; i < numel(&x.view); i++) set(&x, i, 1000.123);
+    run(&(ls_call){.op = LS_OP_batch_norm,
+                   .n_in = 6,
+                   .n_out = 3,
+                   .in = {&x.view},
+                   .out = {&y.view},
+                   .attrs.norm = {.epsilon = 1e-5, .momentum = 0.1, .training = 1}});
+    for (int64_t i = 0; i < numel(&y.view); i++) CHECK_NEAR(get(&y, i), 0, 0.02);
+    operand_free(&x);
+    operand_free(&y);
+}
+
+static void each_isa_normalises_layers(void)
+{
+    on_each_isa(layer_norms);
+}
+
+static void each_isa_normalises_groups(void)
+{
+    on_each_isa(group_norms);
+}
+
+static void each_isa_normalises_batches(void)
+{
+    on_each_isa(batch_norms);
+}
+
+static void each_isa_normalises_constants(void)
+{
+    on_each_isa(constants);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc > 1) check_filter = argv[1];
+    CHECK_RUN(each_isa_normalises_layers);
+    CHECK_RUN(each_isa_normalises_groups);
+    CHECK_RUN(each_isa_normalises_batches);
+    CHECK_RUN(each_isa_normalises_constants);
+    return check_done();
+}
