@@ -2,7 +2,7 @@
 #
 #   make            library, command (build/lockstep) and examples (build/examples/)
 #   make demo       train a small network
-#   make test       build with everything checked, run all tests
+#   make test       build with everything checked, run all tests; ARGS="-R conv" only those
 #   make bench      measure against this machine's peak and against other libraries
 #   make asan tsan  all test programs under the address + undefined, or the thread sanitizer
 #   make format     lay out the sources      make tidy     static analysis
@@ -27,7 +27,7 @@ test:
 	@tools/bootstrap.sh build test
 	@$(call configured,$(BUILD))
 	@cmake --build $(BUILD)
-	@tools/run_tests.sh $(BUILD)
+	@tools/run_tests.sh $(BUILD) $(ARGS)
 
 bench: all
 	@tools/bootstrap.sh bench
@@ -37,13 +37,13 @@ asan:
 	@tools/bootstrap.sh build
 	@$(call configured,$(BUILD)/asan,-DLOCKSTEP_SANITIZE=address$(,)undefined)
 	@cmake --build $(BUILD)/asan
-	@tools/run_tests.sh $(BUILD)/asan
+	@tools/run_tests.sh $(BUILD)/asan $(ARGS)
 
 tsan:
 	@tools/bootstrap.sh build
 	@$(call configured,$(BUILD)/tsan,-DLOCKSTEP_SANITIZE=thread)
 	@cmake --build $(BUILD)/tsan
-	@tools/run_tests.sh $(BUILD)/tsan
+	@tools/run_tests.sh $(BUILD)/tsan $(ARGS)
 
 format:
 	@tools/bootstrap.sh format

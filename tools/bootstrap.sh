@@ -78,5 +78,6 @@ fi
 
 echo "bootstrap: cannot install packages: $problem" >&2
 echo "bootstrap: missing, by their Debian names: $packages" >&2
+echo "bootstrap: on Debian or Ubuntu: sudo apt-get install $packages" >&2
 [ -z "$required" ] || exit 1
 echo "bootstrap: going on without: what needs them is skipped" >&2
