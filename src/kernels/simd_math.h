@@ -136,14 +136,14 @@ LS_SIMD ls_vf ls_vf_gelu(ls_vf x)
 /* gelu'(x) = Phi(x) + x phi(x). */
 LS_SIMD ls_vf ls_vf_gelu_slope(ls_vf x)
 {
-    ls_vf u = ls_vf_odd_argument(x, 5.6f);
-    ls_vf p =
-        ls_vf_horner4(ls_vf_set(0.00330826291f), u, -0.00810454786f, 0.00368489837f, -0.00224317005f, 0.0211343598f);
-    p = ls_vf_horner4(p, u, -0.0386355519f, 0.0421397164f, -0.0513314344f, 0.066818729f);
-    p = ls_vf_horner4(p, u, -0.0738670826f, 0.0715852603f, -0.0648611262f, 0.0566894151f);
-    p = ls_vf_horner4(p, u, -0.0509741083f, 0.0518077873f, -0.0642822683f, 0.126416638f);
+    ls_vf u = ls_vf_odd_argument(x, 5.8f);
+    ls_vf p = ls_vf_fma(ls_vf_set(-0.00305550685f), u, ls_vf_set(0.00743057625f));
+    p = ls_vf_horner4(p, u, -0.00245076488f, 1.65599176e-05f, -0.0186133813f, 0.0354797207f);
+    p = ls_vf_horner4(p, u, -0.0359538458f, 0.0433444194f, -0.0605789647f, 0.0699240416f);
+    p = ls_vf_horner4(p, u, -0.0696073994f, 0.0650513619f, -0.057724949f, 0.0501644351f);
+    p = ls_vf_horner4(p, u, -0.0461964831f, 0.048635792f, -0.0616574809f, 0.121998779f);
     ls_vf flat = ls_vf_copysign(ls_vf_set(0.5f), x); /* not by clamping: gelu' overshoots 1 before it gets there */
-    return 0.5f + ls_vf_select(ls_vf_abs(x) > 5.6f, flat, x * p);
+    return 0.5f + ls_vf_select(ls_vf_abs(x) > 5.8f, flat, x * p);
 }
 
 LS_SIMD ls_vf ls_vf_sigmoid(ls_vf x)
@@ -181,9 +181,9 @@ LS_SIMD ls_vf ls_vf_silu(ls_vf x)
 
 LS_SIMD ls_vf ls_vf_silu_slope(ls_vf x)
 {
-    ls_vf s = ls_vf_sigmoid(x);
-    ls_vf near = ls_vf_clamp(x, ls_vf_set(-100.0f), ls_vf_set(100.0f)); /* far out it would be 0 * infinity */
-    return s * ls_vf_fma(near, 1.0f - s, ls_vf_set(1.0f));
+    ls_vf near = ls_vf_clamp(x, ls_vf_set(-87.0f), ls_vf_set(87.0f)); /* beyond, 0 and 1; keeps exp finite */
+    ls_vf e = ls_vf_exp(-near), s = 1.0f / (1.0f + e);
+    return s * ls_vf_fma(near, s * e, ls_vf_set(1.0f)); /* s e is 1 - s without cancellation */
 }
 
 #endif

@@ -5,32 +5,43 @@
 #include "base/rng.h"
 #include "kernels/simd.h"
 
-/* 4 * LS_VF_LANES random words, in element order: the lanes of the block at `counter`, then of the next, ... */
+/* Random words in element order: the four of the block at `counter`, then of the next, ... They are made for two
+ * vectors of counters at a time, which hides the latency of ten rounds that depend on each other. */
+#define LS_PHILOX_VECTORS 8
 typedef struct ls_vphilox {
-    ls_vu word[4];
+    ls_vu word[LS_PHILOX_VECTORS];
 } ls_vphilox;
+
+LS_SIMD void ls_vu_philox_round(ls_vu c[4], uint32_t k0, uint32_t k1)
+{
+    ls_vu high0, high1;
+    ls_vu low0 = ls_vu_mul_wide(c[0], ls_vu_set(0xD2511F53u), &high0);
+    ls_vu low1 = ls_vu_mul_wide(c[2], ls_vu_set(0xCD9E8D57u), &high1);
+    c[0] = high1 ^ c[1] ^ k0;
+    c[2] = high0 ^ c[3] ^ k1;
+    c[1] = low1;
+    c[3] = low0;
+}
 
 LS_SIMD ls_vphilox ls_vu_philox(uint64_t seed, uint64_t counter)
 {
-    ls_vu step = {0}, c0, c1, c2 = {0}, c3 = {0};
+    ls_vu a[4] = {{0}}, b[4] = {{0}}, step = {0};
     for (int i = 0; i < LS_VF_LANES; i++) step[i] = (uint32_t)i;
-    c0 = (uint32_t)counter + step;
-    c1 = (uint32_t)(counter >> 32) - (ls_vu)(c0 < step); /* a carry where the low word wrapped: minus all-ones */
+    a[0] = (uint32_t)counter + step;
+    b[0] = (uint32_t)counter + (step + LS_VF_LANES);
+    /* a carry where the low word wrapped: minus all-ones */
+    a[1] = (uint32_t)(counter >> 32) - (ls_vu)(a[0] < (uint32_t)counter);
+    b[1] = (uint32_t)(counter >> 32) - (ls_vu)(b[0] < (uint32_t)counter);
     uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
     for (int round = 0; round < 10; round++) {
-        ls_vu high0, high1;
-        ls_vu low0 = ls_vu_mul_wide(c0, ls_vu_set(0xD2511F53u), &high0);
-        ls_vu low1 = ls_vu_mul_wide(c2, ls_vu_set(0xCD9E8D57u), &high1);
-        c0 = high1 ^ c1 ^ k0;
-        c2 = high0 ^ c3 ^ k1;
-        c1 = low1;
-        c3 = low0;
+        ls_vu_philox_round(a, k0, k1);
+        ls_vu_philox_round(b, k0, k1);
         k0 += 0x9E3779B9u;
         k1 += 0xBB67AE85u;
     }
-    ls_vphilox blocks = {{c0, c1, c2, c3}};
-    ls_vu_interleave4(blocks.word);
-    return blocks;
+    ls_vu_interleave4(a);
+    ls_vu_interleave4(b);
+    return (ls_vphilox){{a[0], a[1], a[2], a[3], b[0], b[1], b[2], b[3]}};
 }
 
 /* [0, 1) with 24 bits, as ls_uniform_from_bits. */

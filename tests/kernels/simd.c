@@ -186,11 +186,11 @@ static void lanes_reduce(void)
 static void random_words_are_philox(void)
 {
     const uint64_t seeds[] = {0, 42, 0x0123456789abcdefu},
-                   counters[] = {0, 7, 0xfffffffcu, 0x1fffffffeu, UINT64_MAX - 1};
+                   counters[] = {0, 7, 0xfffffffau, 0x1fffffffeu, UINT64_MAX - 1};
     for (int s = 0; s < 3; s++)
         for (int c = 0; c < 5; c++) {
             ls_vphilox r = ls_vu_philox(seeds[s], counters[c]);
-            for (int i = 0; i < 4 * LS_VF_LANES; i++) {
+            for (int i = 0; i < LS_PHILOX_VECTORS * LS_VF_LANES; i++) {
                 uint32_t want = ls_philox(seeds[s], counters[c] + (uint64_t)i / 4).lane[i % 4];
                 uint32_t got = r.word[i / LS_VF_LANES][i % LS_VF_LANES];
                 CHECK_MSG(got == want, "word %d at counter %llx", i, (unsigned long long)counters[c]);

@@ -1,0 +1,23 @@
+/* elementwise.c - the elementwise kernels of the ISA in use. */
+#include "kernels/elementwise.h"
+
+#include "kernels/kernels.h"
+
+static ls_elementwise tables[LS_ISA_COUNT];
+static ls_family family = {.bytes = sizeof *tables,
+                           .tables = tables,
+                           .offers = {
+                               [LS_ISA_REF] = &ls_elementwise_ref,
+#if defined(__aarch64__)
+                               [LS_ISA_NEON] = &ls_elementwise_neon,
+                               [LS_ISA_NEON_BF16] = &ls_elementwise_neon_bf16,
+#elif defined(__x86_64__)
+                               [LS_ISA_AVX2] = &ls_elementwise_avx2,
+                               [LS_ISA_AVX512] = &ls_elementwise_avx512,
+#endif
+                           }};
+
+const ls_elementwise *ls_elementwise_kernels(void)
+{
+    return ls_family_table(&family);
+}

@@ -1,0 +1,3 @@
+/* elementwise.c - elementwise kernels for NEON with BF16 conversions. */
+#define LS_TABLE ls_elementwise_neon_bf16
+#include "kernels/elementwise.inc"
