@@ -86,6 +86,11 @@ static ls_family family = {.bytes = sizeof *tables,
 #if defined(__aarch64__)
                                [LS_ISA_NEON] = &ls_gemm_neon,
                                [LS_ISA_NEON_BF16] = &ls_gemm_neon_bf16,
+#elif defined(__x86_64__)
+                               [LS_ISA_AVX2] = &ls_gemm_avx2,
+                               [LS_ISA_AVX512] = &ls_gemm_avx512,
+                               [LS_ISA_AVX512_BF16] = &ls_gemm_avx512_bf16,
+                               [LS_ISA_AMX] = &ls_gemm_amx,
 #endif
                            }};
 

@@ -80,6 +80,7 @@ typedef struct ls_gemm_table {
 } ls_gemm_table;
 
 extern const ls_gemm_table ls_gemm_ref, ls_gemm_neon, ls_gemm_neon_bf16;
+extern const ls_gemm_table ls_gemm_avx2, ls_gemm_avx512, ls_gemm_avx512_bf16, ls_gemm_amx;
 
 /* ---- What callers use ------------------------------------------------------------------------------------------ */
 

@@ -1,0 +1,30 @@
+/* tile.h - AMX tile registers: eight of 16 rows of 64 bytes. Numbers of registers must be literals. */
+#ifndef LOCKSTEP_KERNELS_AMX_TILE_H
+#define LOCKSTEP_KERNELS_AMX_TILE_H
+
+#include <immintrin.h>
+
+/* Take all eight registers in full size for this thread, and give them back. */
+static inline void tile_begin(void)
+{
+    static const struct {
+        uint8_t palette, start_row, reserved[14];
+        uint16_t row_bytes[16];
+        uint8_t rows[16];
+    } all = {.palette = 1, .row_bytes = {64, 64, 64, 64, 64, 64, 64, 64}, .rows = {16, 16, 16, 16, 16, 16, 16, 16}};
+    _tile_loadconfig(&all);
+}
+
+static inline void tile_end(void)
+{
+    _tile_release();
+}
+
+#define TILE_ZERO(t) _tile_zero(t)
+/* Rows `stride` bytes apart. */
+#define TILE_LOAD(t, from, stride) _tile_loadd(t, from, stride)
+#define TILE_STORE(t, to, stride) _tile_stored(t, to, stride)
+/* sum [16, 16] f32 += a [16, 32] bf16 times b, which holds pairs of k: [16][16][2]. Subnormal numbers count as zero. */
+#define TILE_MULTIPLY(sum, a, b) _tile_dpbf16ps(sum, a, b)
+
+#endif

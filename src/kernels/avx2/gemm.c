@@ -1,0 +1,5 @@
+/* gemm.c - matrix products with AVX2 and FMA: 12 of 16 registers hold sums. */
+#define ISA "avx2"
+#define TABLE ls_gemm_avx2
+#define ROWS 6
+#include "kernels/x86/gemm_fma.inc"

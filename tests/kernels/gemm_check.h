@@ -1,0 +1,140 @@
+/* gemm_check.h - checks the products of one kernel: packing from every type and orientation, tiles whole and in parts.
+ * Truth is plain loops in double. */
+#ifndef LOCKSTEP_TESTS_GEMM_CHECK_H
+#define LOCKSTEP_TESTS_GEMM_CHECK_H
+
+#include "base/half.h"
+#include "check.h"
+#include "kernels/gemm.h"
+
+#include <stdlib.h>
+
+static const ls_dtype float_types[] = {LS_F32, LS_F64, LS_BF16, LS_F16};
+#define EACH_TYPE(dtype)                                                                                               \
+    for (int dtype##_i = 0; dtype##_i < 4; dtype##_i++)                                                                \
+        for (ls_dtype dtype = float_types[dtype##_i], *once_##dtype = &dtype; once_##dtype; once_##dtype = NULL)
+
+static uint32_t random_state;
+
+/* Small multiples of 1/8: exact in every type, so that only sums round. */
+static double random_number(void)
+{
+    random_state = random_state * 1664525u + 1013904223u;
+    return ((int)(random_state >> 24) - 128) / 64.0;
+}
+
+static void store(void *data, ls_dtype dtype, int64_t i, double x)
+{
+    switch (dtype) {
+    case LS_F64: ((double *)data)[i] = x; break;
+    case LS_BF16: ((ls_bf16 *)data)[i] = ls_bf16_from_f32((float)x); break;
+    case LS_F16: ((ls_f16 *)data)[i] = ls_f16_from_f32((float)x); break;
+    default: ((float *)data)[i] = (float)x;
+    }
+}
+
+static double load(const void *data, ls_dtype dtype, int64_t i)
+{
+    switch (dtype) {
+    case LS_F64: return ((const double *)data)[i];
+    case LS_BF16: return ls_bf16_to_f32(((const ls_bf16 *)data)[i]);
+    case LS_F16: return ls_f16_to_f32(((const ls_f16 *)data)[i]);
+    default: return ((const float *)data)[i];
+    }
+}
+
+/* An operand [rows, k] of random numbers, every fifth line missing, as lines of exactly their size. */
+typedef struct operand {
+    int64_t rows, k, lines, length;
+    double *value; /* [rows, k] */
+    void **line;
+    ls_gemm_lines source;
+} operand;
+
+static operand operand_new(int64_t rows, int64_t k, ls_dtype dtype, bool across)
+{
+    operand o = {.rows = rows, .k = k, .lines = across ? k : rows, .length = across ? rows : k};
+    int64_t offset = 3;
+    o.value = calloc((size_t)(rows * k), sizeof *o.value);
+    o.line = calloc((size_t)o.lines, sizeof *o.line);
+    for (int64_t l = 0; l < o.lines; l++) {
+        if (l % 5 == 4) continue;
+        o.line[l] = calloc((size_t)(o.length + offset), ls_dtype_size(dtype));
+        for (int64_t i = 0; i < o.length; i++) {
+            double x = random_number();
+            store(o.line[l], dtype, offset + i, x);
+            o.value[across ? i * k + l : l * k + i] = x;
+        }
+    }
+    o.source = (ls_gemm_lines){.line = (const void *const *)o.line, .offset = offset, .dtype = dtype, .across = across};
+    return o;
+}
+
+static void operand_free(operand *o)
+{
+    for (int64_t l = 0; l < o->lines; l++) free(o->line[l]);
+    free(o->line);
+    free(o->value);
+}
+
+/* All tiles of C = A B with panels packed in two parts of k, multiplied in two runs. */
+static void check_product(const ls_gemm_kernel *kernel, const operand *a, const operand *b)
+{
+    int64_t k = ls_gemm_round_up(a->k, kernel->kr), mr = kernel->a.width, nr = kernel->b.width, unit = kernel->kr;
+    int64_t panels_a = (a->rows + mr - 1) / mr, panels_b = (b->rows + nr - 1) / nr, split = k / unit / 2 * unit;
+    size_t bytes = ls_dtype_size(kernel->panel), sum_bytes = kernel->panel == LS_F64 ? 8 : 4;
+    void *pa = aligned_alloc(64, ((size_t)(panels_a * mr * k) * bytes + 63) & ~(size_t)63);
+    void *pb = aligned_alloc(64, ((size_t)(panels_b * nr * k) * bytes + 63) & ~(size_t)63);
+    void *partial = aligned_alloc(64, LS_GEMM_MAX_WIDTH * LS_GEMM_MAX_WIDTH * 8);
+    void *tile = calloc((size_t)(mr * (nr + 5)), sum_bytes);
+    ls_gemm_pack(kernel, &kernel->a, pa, mr * k, &a->source, a->rows, a->k);
+    ls_gemm_pack(kernel, &kernel->b, pb, nr * k, &b->source, b->rows, b->k);
+    if (kernel->begin) kernel->begin();
+    for (int64_t i = 0; i < panels_a; i++) {
+        for (int64_t j = 0; j < panels_b; j++) {
+            const char *ta = (char *)pa + (size_t)(i * mr * k) * bytes, *tb = (char *)pb + (size_t)(j * nr * k) * bytes;
+            if (split) kernel->tile(split, ta, tb, NULL, partial, 0);
+            kernel->tile(k - split, ta + (size_t)(split * mr) * bytes, tb + (size_t)(split * nr) * bytes,
+                         split ? partial : NULL, tile, nr + 5);
+            for (int64_t m = 0; m < mr; m++) {
+                for (int64_t n = 0; n < nr; n++) {
+                    double want = 0, size = 1;
+                    bool inside = i * mr + m < a->rows && j * nr + n < b->rows;
+                    for (int64_t p = 0; inside && p < a->k; p++) {
+                        double term = a->value[(i * mr + m) * a->k + p] * b->value[(j * nr + n) * a->k + p];
+                        want += term;
+                        size += fabs(term);
+                    }
+                    double got = load(tile, sum_bytes == 8 ? LS_F64 : LS_F32, m * (nr + 5) + n);
+                    CHECK_MSG(fabs(got - want) <= size * 1e-6, "%s: [%d,%d] of %dx%dx%d is %g, not %g", kernel->name,
+                              (int)(i * mr + m), (int)(j * nr + n), (int)a->rows, (int)b->rows, (int)a->k, got, want);
+                }
+            }
+        }
+    }
+    if (kernel->end) kernel->end();
+    free(pa);
+    free(pb);
+    free(partial);
+    free(tile);
+}
+
+static void check_kernel(const ls_gemm_kernel *kernel)
+{
+    static const int64_t sizes[][3] = {{1, 1, 1},    {3, 5, 2},     {12, 8, 8},   {8, 12, 16},
+                                       {25, 37, 19}, {9, 130, 300}, {101, 7, 129}};
+    EACH_TYPE(source)
+    {
+        for (int turned = 0; turned < 4; turned++) {
+            for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
+                operand a = operand_new(sizes[s][0], sizes[s][2], source, turned & 1);
+                operand b = operand_new(sizes[s][1], sizes[s][2], source, turned & 2);
+                check_product(kernel, &a, &b);
+                operand_free(&a);
+                operand_free(&b);
+            }
+        }
+    }
+}
+
+#endif

@@ -1,0 +1,56 @@
+/* tile.h - stands in for the header of this name in src/: what AMX does, in plain C. Registers that have not been taken
+ * with tile_begin are not there. */
+#ifndef LOCKSTEP_KERNELS_AMX_TILE_H
+#define LOCKSTEP_KERNELS_AMX_TILE_H
+
+#include "base/half.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static char (*tiles)[16][64];
+
+static inline void tile_begin(void)
+{
+    tiles = calloc(8, sizeof *tiles);
+}
+
+static inline void tile_end(void)
+{
+    free(tiles);
+    tiles = NULL;
+}
+
+static inline void TILE_ZERO(int t)
+{
+    memset(tiles[t], 0, sizeof *tiles);
+}
+
+static inline void TILE_LOAD(int t, const void *from, int64_t stride)
+{
+    for (int row = 0; row < 16; row++) memcpy(tiles[t][row], (const char *)from + row * stride, 64);
+}
+
+static inline void TILE_STORE(int t, void *to, int64_t stride)
+{
+    for (int row = 0; row < 16; row++) memcpy((char *)to + row * stride, tiles[t][row], 64);
+}
+
+static inline void TILE_MULTIPLY(int sum, int a, int b)
+{
+    for (int row = 0; row < 16; row++) {
+        float sums[16];
+        memcpy(sums, tiles[sum][row], sizeof sums);
+        for (int column = 0; column < 16; column++) {
+            for (int k = 0; k < 32; k++) {
+                ls_bf16 x, y;
+                memcpy(&x, tiles[a][row] + 2 * k, sizeof x);
+                memcpy(&y, tiles[b][k / 2] + 4 * column + 2 * (k % 2), sizeof y);
+                sums[column] += ls_bf16_to_f32(x) * ls_bf16_to_f32(y);
+            }
+        }
+        memcpy(tiles[sum][row], sums, sizeof sums);
+    }
+}
+
+#endif
