@@ -95,6 +95,16 @@ static inline void operand_free(operand *o)
     o->memory = NULL;
 }
 
+static inline ls_shape shape_of(const operand *o)
+{
+    return ls_shape_make((size_t)o->view.ndim, o->view.dim);
+}
+
+static inline bool same_bits(const operand *a, const operand *b)
+{
+    return a->bytes == b->bytes && memcmp(a->memory, b->memory, a->bytes) == 0;
+}
+
 /* A number in [-2, 2) that depends on seed and i only. */
 static inline double noise(uint64_t seed, int64_t i)
 {

@@ -401,7 +401,7 @@ static const void *packed_form(ls_gemm_job *job, int64_t stride)
                         (int64_t)(intptr_t)job->b.data,
                         job->n,
                         job->k,
-                        job->b.dtype | job->b.across << 8,
+                        (int64_t)job->b.dtype + 256 * job->b.across,
                         job->b.segments,
                         job->b.length,
                         job->b.stride};

@@ -1,0 +1,62 @@
+/* conv.h - what the convolutions of the CPU share: images as pixels of contiguous channels, and walks over them. */
+#ifndef LOCKSTEP_DEVICE_CPU_CONV_H
+#define LOCKSTEP_DEVICE_CPU_CONV_H
+
+#include "device/cpu/gemm.h"
+
+/* A 2-D convolution: x [n,c,h,w], w [o,c/groups,kernel], y [n,o,out]. Index 0 is the height, 1 the width. */
+typedef struct ls_conv {
+    ls_window window;
+    int64_t n, c, o, in[2], out[2];
+    int64_t group_c, group_o; /* channels of one group */
+    ls_dtype compute;
+    bool accumulate;
+} ls_conv;
+
+/* From the operands in their roles; all views [n,c,h,w]. */
+ls_conv ls_conv_of(const ls_call *call, const ls_operand *x, const ls_operand *w, const ls_operand *y);
+
+/* Pixels of an image in memory; their channels are contiguous, or `step` elements apart where only written. */
+typedef struct ls_pixels {
+    char *data;
+    ls_dtype dtype;
+    int64_t size[2];                /* height, width */
+    int64_t item, row, pixel, step; /* elements from image to image, row to row, pixel to pixel, channel to channel */
+} ls_pixels;
+
+ls_pixels ls_pixels_of(const ls_operand *image);
+
+/* Bytes of a copy of an image with contiguous channels and a border of zeros around each image. */
+size_t ls_pixels_copy_size(const ls_operand *image, const int64_t border[2]);
+/* Make that copy, on all workers. */
+ls_pixels ls_pixels_copy(const ls_operand *image, const int64_t border[2], void *memory);
+
+/* A walk over a grid [n, grid]: at point (y, x), tap (i, j) of taps sees pixel (y * stride + origin + i * tap_step, ...). */
+typedef struct ls_walk {
+    ls_pixels pixels;
+    int64_t grid[2], stride[2], origin[2], tap_step[2], taps[2];
+} ls_walk;
+
+/* Addresses of the pixels that a tap (i * taps[1] + j) sees at points [first, first + count); NULL outside the image. */
+void ls_walk_locate(const ls_walk *walk, int64_t tap, int64_t first, int64_t count, const void **line);
+
+/* The walk of y over x: at the point (oh, ow) tap (kh, kw) sees the pixel of x it multiplies. */
+ls_walk ls_walk_forward(const ls_conv *conv, ls_pixels x);
+
+/* Points of dx that the same taps reach: those at `phase` modulo the stride. walk: over dy, where at point (y, x) of the phase
+ * tap (i, j) sees the pixel of dy it multiplies with tap (first + i * step, ...) of the kernel. No taps: gradients are 0. */
+typedef struct ls_phase {
+    ls_walk walk;
+    int64_t first[2], step[2]; /* taps of the kernel */
+} ls_phase;
+
+ls_phase ls_phase_of(const ls_conv *conv, ls_pixels dy, int64_t phase_h, int64_t phase_w);
+/* Where the points of a phase are in dx. */
+ls_walk ls_phase_points(const ls_conv *conv, ls_pixels dx, const ls_phase *phase, int64_t phase_h, int64_t phase_w);
+
+/* conv_depthwise.c: one channel per group on either side, pixel by pixel. Operands as in conv.c. */
+ls_status ls_conv_depthwise(const ls_call *call, const ls_conv *conv, ls_message *why);
+ls_status ls_conv_depthwise_dinput(const ls_call *call, const ls_conv *conv, ls_message *why);
+ls_status ls_conv_depthwise_dweight(const ls_call *call, const ls_conv *conv, ls_message *why);
+
+#endif

@@ -1,0 +1,217 @@
+/* conv_depthwise.c - depthwise convolution and its gradients: a product per channel, summed over taps or pixels.
+ *
+ * There is no matrix to multiply: each pixel of the result is a sum of products of lines of channels, a pixel times the
+ * weights of one tap. Images whose channels are not contiguous are copied first, as in conv.c. */
+#include "base/parallel.h"
+#include "device/cpu/conv.h"
+#include "device/cpu/cpu.h"
+
+#include <stdatomic.h>
+#include <string.h>
+
+#define LINES 256    /* taps or pixels that are summed at a time */
+#define CHANNELS 512 /* channels that are summed at a time */
+
+typedef struct depthwise {
+    const ls_conv *conv;
+    ls_gemm_job job; /* for its sink and the type of the sums; no product is run */
+    ls_walk over, out;
+    ls_phase phase;
+    char *weights; /* [taps of the kernel][c], of the type of the sums */
+    bool back;     /* taps are those of the phase */
+    const ls_operand *dw;
+    ls_walk over_dy;
+} depthwise;
+
+static ls_dtype sum_dtype(const depthwise *d)
+{
+    return ls_gemm_sum_dtype(d->job.kernel);
+}
+
+static void channelwise(const depthwise *d, void *sums, int64_t n, int64_t count, const ls_gemm_lines *u,
+                        const ls_gemm_lines *v)
+{
+    (sum_dtype(d) == LS_F64 ? ls_gemm()->channelwise_f64 : ls_gemm()->channelwise_f32)(sums, n, count, u, v);
+}
+
+static void locate_point(const ls_gemm_sink *sink, int64_t item, int64_t first, int64_t count, void **out, void **pre)
+{
+    (void)item;
+    ls_walk_locate(&((const depthwise *)sink->context)->out, 0, first, count, (const void **)out);
+    for (int64_t i = 0; i < count; i++) pre[i] = NULL;
+}
+
+/* w [c,1,kh,kw] as lines of channels, one per tap. */
+static void spread_weights(const ls_operand *w, ls_dtype dtype, char *to)
+{
+    const ls_gemm_kernel *kernel = ls_gemm_kernels(dtype)[0];
+    int64_t bytes = (int64_t)ls_dtype_size(dtype), from_bytes = (int64_t)ls_dtype_size(w->dtype);
+    for (int64_t kh = 0; kh < w->dim[2]; kh++)
+        for (int64_t kw = 0; kw < w->dim[3]; kw++)
+            for (int64_t c = 0; c < w->dim[0]; c++, to += bytes) {
+                int64_t at = c * w->stride[0] + kh * w->stride[2] + kw * w->stride[3];
+                kernel->convert(to, (const char *)w->data + at * from_bytes, w->dtype, 1);
+            }
+}
+
+/* Points [begin, end) of the result: taps times weights, summed. */
+static void sum_taps(void *arg, int64_t begin, int64_t end)
+{
+    const depthwise *d = arg;
+    int64_t taps[2] = {d->over.taps[0], d->over.taps[1]}, channels = d->conv->c, count = taps[0] * taps[1];
+    int64_t bytes = (int64_t)ls_dtype_size(sum_dtype(d));
+    const void *pixel[LINES], *weight[LINES];
+    double sums[CHANNELS];
+    ls_gemm_lines u = {.line = pixel, .dtype = d->over.pixels.dtype}, v = {.line = weight, .dtype = sum_dtype(d)};
+    for (int64_t point = begin; point < end; point++) {
+        for (int64_t c = 0, width; c < channels; c += width) {
+            width = channels - c < CHANNELS ? channels - c : CHANNELS;
+            memset(sums, 0, sizeof sums);
+            u.offset = v.offset = c;
+            for (int64_t t = 0, part; t < count; t += part) {
+                part = count - t < LINES ? count - t : LINES;
+                for (int64_t i = 0; i < part; i++) {
+                    int64_t kh = (t + i) / taps[1], kw = (t + i) % taps[1];
+                    if (d->back)
+                        kh = d->phase.first[0] + kh * d->phase.step[0], kw = d->phase.first[1] + kw * d->phase.step[1];
+                    ls_walk_locate(&d->over, t + i, point, 1, &pixel[i]);
+                    weight[i] = d->weights + (kh * d->conv->window.kernel[1] + kw) * channels * bytes;
+                }
+                channelwise(d, sums, width, part, &u, &v);
+            }
+            d->job.sink.store(&d->job, 0, point, 1, c, width, sums, width);
+        }
+    }
+}
+
+/* Pixels with contiguous channels, and memory for the weights, in one block of scratch. */
+static bool depthwise_prepare(depthwise *d, const ls_operand *image, const ls_operand *w, ls_pixels *pixels)
+{
+    static const int64_t no_border[2] = {0, 0};
+    bool copy = image->stride[1] != 1 && image->dim[1] != 1;
+    int64_t image_size = copy ? ls_gemm_round_up((int64_t)ls_pixels_copy_size(image, no_border), 64) : 0;
+    int64_t taps = w->dim[2] * w->dim[3];
+    char *memory = ls_scratch((ls_worker){0, 1}, 2,
+                              (size_t)image_size + (size_t)(taps * w->dim[0]) * sizeof(double) +
+                                  (size_t)d->conv->o * sizeof(double) + 64);
+    if (!memory) return false;
+    *pixels = copy ? ls_pixels_copy(image, no_border, memory) : ls_pixels_of(image);
+    d->weights = memory + image_size;
+    return true;
+}
+
+static ls_status out_of_memory(ls_message *why)
+{
+    return ls_cpu_fail(why, LS_ERR_MEMORY, "no memory for the working space of a convolution");
+}
+
+static depthwise depthwise_of(const ls_conv *conv, const ls_operand *out)
+{
+    depthwise d = {.conv = conv};
+    d.job.kernel = ls_gemm_kernels(conv->compute)[0];
+    d.job.sink =
+        (ls_gemm_sink){.store = ls_gemm_store_rows,
+                       .how = {.accumulate = conv->accumulate, .out_dtype = out->dtype, .pre_dtype = out->dtype},
+                       .locate = locate_point};
+    return d;
+}
+
+ls_status ls_conv_depthwise(const ls_call *call, const ls_conv *conv, ls_message *why)
+{
+    const ls_operand *x = call->in[0], *w = call->in[1], *bias = call->n_in > 2 ? call->in[2] : NULL, *y = call->out[0];
+    depthwise d = depthwise_of(conv, y);
+    ls_pixels pixels;
+    if (!depthwise_prepare(&d, x, w, &pixels)) return out_of_memory(why);
+    spread_weights(w, sum_dtype(&d), d.weights);
+    if (bias) { /* a kernel of one tap per channel, as lines of channels: its only line is the bias */
+        char *to = d.weights + w->dim[0] * w->dim[2] * w->dim[3] * (int64_t)sizeof(double);
+        ls_operand line = {bias->data, bias->dtype, 4, {bias->dim[0], 1, 1, 1}, {bias->stride[0], 0, 0, 0}, NULL};
+        spread_weights(&line, sum_dtype(&d), to);
+        d.job.sink.bias = to;
+    }
+    d.over = ls_walk_forward(conv, pixels);
+    d.out = (ls_walk){ls_pixels_of(y), {conv->out[0], conv->out[1]}, {1, 1}, {0, 0}, {0, 0}, {1, 1}};
+    d.job.sink.out_step = d.out.pixels.step;
+    d.job.sink.context = &d;
+    int64_t work = 1 + conv->c * conv->window.kernel[0] * conv->window.kernel[1];
+    ls_parallel_for(conv->n * conv->out[0] * conv->out[1], 1 + (1 << 16) / work, sum_taps, &d);
+    return LS_OK;
+}
+
+ls_status ls_conv_depthwise_dinput(const ls_call *call, const ls_conv *conv, ls_message *why)
+{
+    const ls_operand *dy = call->in[0], *w = call->in[1], *dx = call->out[0];
+    depthwise d = depthwise_of(conv, dx);
+    d.back = true;
+    ls_pixels pixels;
+    if (!depthwise_prepare(&d, dy, w, &pixels)) return out_of_memory(why);
+    spread_weights(w, sum_dtype(&d), d.weights);
+    int64_t work = 1 + conv->c * conv->window.kernel[0] * conv->window.kernel[1];
+    for (int64_t h = 0; h < conv->window.stride[0]; h++) {
+        for (int64_t v = 0; v < conv->window.stride[1]; v++) {
+            d.phase = ls_phase_of(conv, pixels, h, v);
+            d.over = d.phase.walk;
+            d.out = ls_phase_points(conv, ls_pixels_of(dx), &d.phase, h, v);
+            d.job.sink.out_step = d.out.pixels.step;
+            d.job.sink.context = &d;
+            ls_parallel_for(conv->n * d.out.grid[0] * d.out.grid[1], 1 + (1 << 16) / work, sum_taps, &d);
+        }
+    }
+    return LS_OK;
+}
+
+/* Taps [begin, end): dy times the pixels the tap sees, summed over all points. */
+static void sum_points(void *arg, int64_t begin, int64_t end)
+{
+    const depthwise *d = arg;
+    const ls_operand *dw = d->dw;
+    int64_t points = d->conv->n * d->conv->out[0] * d->conv->out[1], channels = d->conv->c;
+    int64_t bytes = (int64_t)ls_dtype_size(dw->dtype), sum_bytes = (int64_t)ls_dtype_size(sum_dtype(d));
+    ls_gemm_finish_fn *finish = sum_dtype(d) == LS_F64 ? ls_gemm()->finish_f64 : ls_gemm()->finish_f32;
+    ls_gemm_finish add = {.accumulate = true, .out_dtype = sum_dtype(d)};
+    const void *from_x[LINES], *from_dy[LINES];
+    double total[CHANNELS], sums[CHANNELS];
+    ls_gemm_lines u = {.line = from_x, .dtype = d->over.pixels.dtype};
+    ls_gemm_lines v = {.line = from_dy, .dtype = d->over_dy.pixels.dtype};
+    for (int64_t tap = begin; tap < end; tap++) {
+        for (int64_t c = 0, width; c < channels; c += width) {
+            width = channels - c < CHANNELS ? channels - c : CHANNELS;
+            memset(total, 0, sizeof total);
+            u.offset = v.offset = c;
+            for (int64_t p = 0, part; p < points; p += part) { /* sums of sums, for the sake of precision */
+                part = points - p < LINES ? points - p : LINES;
+                ls_walk_locate(&d->over, tap, p, part, from_x);
+                ls_walk_locate(&d->over_dy, 0, p, part, from_dy);
+                memset(sums, 0, sizeof sums);
+                channelwise(d, sums, width, part, &u, &v);
+                finish(&add, width, sums, NULL, total, NULL);
+            }
+            char *to = (char *)dw->data + (tap / dw->dim[3] * dw->stride[2] + tap % dw->dim[3] * dw->stride[3]) * bytes;
+            for (int64_t i = 0; i < width; i++)
+                finish(&d->job.sink.how, 1, (char *)total + i * sum_bytes, NULL, to + (c + i) * dw->stride[0] * bytes,
+                       NULL);
+        }
+    }
+}
+
+ls_status ls_conv_depthwise_dweight(const ls_call *call, const ls_conv *conv, ls_message *why)
+{
+    static const int64_t no_border[2] = {0, 0};
+    const ls_operand *dy = call->in[0], *x = call->in[1];
+    depthwise d = depthwise_of(conv, call->out[0]);
+    d.dw = call->out[0];
+    const ls_operand *image[2] = {x, dy};
+    ls_pixels pixels[2];
+    int64_t size[2];
+    for (int i = 0; i < 2; i++)
+        size[i] =
+            image[i]->stride[1] != 1 ? ls_gemm_round_up((int64_t)ls_pixels_copy_size(image[i], no_border), 64) : 0;
+    char *memory = ls_scratch((ls_worker){0, 1}, 2, (size_t)(size[0] + size[1]));
+    if (!memory) return out_of_memory(why);
+    for (int i = 0; i < 2; i++)
+        pixels[i] = size[i] ? ls_pixels_copy(image[i], no_border, memory + (i ? size[0] : 0)) : ls_pixels_of(image[i]);
+    d.over = ls_walk_forward(conv, pixels[0]);
+    d.over_dy = (ls_walk){pixels[1], {conv->out[0], conv->out[1]}, {1, 1}, {0, 0}, {0, 0}, {1, 1}};
+    ls_parallel_for(conv->window.kernel[0] * conv->window.kernel[1], 1, sum_points, &d);
+    return LS_OK;
+}

@@ -1,0 +1,26 @@
+/* combine.c - the choice of kernels that combine rows. */
+#include "kernels/combine.h"
+
+#include "kernels/kernels.h"
+
+static ls_combine_table tables[LS_ISA_COUNT];
+static ls_family family = {
+    .bytes = sizeof *tables,
+    .tables = tables,
+    .offers =
+        {
+            [LS_ISA_REF] = &ls_combine_ref,
+#if defined(__aarch64__)
+            [LS_ISA_NEON] = &ls_combine_neon,
+            [LS_ISA_NEON_BF16] = &ls_combine_neon_bf16,
+#elif defined(__x86_64__)
+            [LS_ISA_AVX2] = &ls_combine_avx2,
+            [LS_ISA_AVX512] = &ls_combine_avx512,
+#endif
+        },
+};
+
+const ls_combine_table *ls_combine_kernels(void)
+{
+    return ls_family_table(&family);
+}

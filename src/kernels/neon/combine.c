@@ -1,0 +1,3 @@
+/* combine.c - rows combined with NEON. */
+#define COMBINE_TABLE ls_combine_neon
+#include "kernels/combine.inc"

@@ -1,0 +1,219 @@
+/* conv.c - conv2d and its gradients against plain loops in double: strides, padding, dilation, groups, depthwise, both
+ * memory orders of images and weights, all types, every ISA, one worker and two; and packed weights. */
+#include "base/memory.h"
+#include "base/parallel.h"
+#include "check.h"
+#include "device/cpu/cpu.h"
+#include "kernels/kernels.h"
+#include "tensors.h"
+
+static const int nchw[] = {0, 1, 2, 3}, nhwc[] = {0, 2, 3, 1};
+
+typedef struct conv_case {
+    int64_t n, c, o, h, w, groups;
+    int64_t kernel[2], stride[2], padding[2], dilation[2];
+} conv_case;
+
+static const conv_case cases[] = {
+    {2, 3, 5, 9, 10, 1, {3, 3}, {1, 1}, {1, 1}, {1, 1}},   /* few channels: kernel rows together */
+    {1, 3, 8, 15, 13, 1, {7, 7}, {2, 2}, {3, 3}, {1, 1}},  /* the stem */
+    {2, 20, 17, 6, 7, 1, {3, 3}, {1, 1}, {1, 1}, {1, 1}},  /* channels not a multiple of anything */
+    {1, 16, 24, 8, 9, 1, {3, 3}, {2, 2}, {1, 1}, {1, 1}},  /* phases */
+    {1, 18, 16, 7, 7, 1, {1, 1}, {1, 1}, {0, 0}, {1, 1}},  /* 1x1 */
+    {2, 16, 19, 7, 8, 1, {1, 1}, {2, 2}, {0, 0}, {1, 1}},  /* 1x1 that skips pixels: phases without taps */
+    {1, 17, 16, 9, 11, 1, {3, 2}, {1, 2}, {2, 1}, {2, 3}}, /* dilation, all sides different */
+    {1, 16, 16, 11, 9, 1, {3, 3}, {2, 3}, {2, 2}, {2, 2}}, /* stride and dilation with a common factor */
+    {2, 12, 18, 6, 6, 3, {3, 3}, {1, 1}, {1, 1}, {1, 1}},  /* groups */
+    {1, 6, 12, 6, 6, 6, {3, 3}, {1, 1}, {1, 1}, {1, 1}},   /* two outputs per channel */
+    {2, 37, 37, 7, 6, 37, {3, 3}, {1, 1}, {1, 1}, {1, 1}}, /* depthwise */
+    {1, 20, 20, 9, 9, 20, {5, 3}, {2, 2}, {2, 1}, {1, 2}}, /* depthwise with everything */
+    {1, 4, 4, 3, 3, 1, {3, 3}, {1, 1}, {3, 3}, {1, 1}},    /* padding beyond the kernel: rows of nothing */
+    {0, 4, 4, 3, 3, 1, {3, 3}, {1, 1}, {1, 1}, {1, 1}},    /* no images */
+};
+
+typedef struct conv_tensors {
+    const conv_case *what;
+    int64_t out[2];
+    tensor x, w, y, bias;
+} conv_tensors;
+
+static conv_tensors conv_new(const conv_case *what, ls_dtype type, ls_dtype w_type, ls_dtype y_type, int orders)
+{
+    conv_tensors t = {.what = what};
+    for (int d = 0; d < 2; d++) {
+        int64_t span = what->dilation[d] * (what->kernel[d] - 1) + 1, in = d ? what->w : what->h;
+        t.out[d] = (in + 2 * what->padding[d] - span) / what->stride[d] + 1;
+    }
+    t.x = tensor_new(type, 4, (int64_t[]){what->n, what->c, what->h, what->w}, orders & 1 ? nchw : nhwc, 0);
+    t.w = tensor_new(w_type, 4, (int64_t[]){what->o, what->c / what->groups, what->kernel[0], what->kernel[1]},
+                     orders & 2 ? nchw : nhwc, 0);
+    t.y = tensor_new(y_type, 4, (int64_t[]){what->n, what->o, t.out[0], t.out[1]}, orders & 4 ? nchw : nhwc, 0);
+    t.bias = tensor_new(LS_F32, 1, &what->o, (int[]){0}, orders & 1);
+    return t;
+}
+
+static void conv_free(conv_tensors *t)
+{
+    tensor_free(&t->x);
+    tensor_free(&t->w);
+    tensor_free(&t->y);
+    tensor_free(&t->bias);
+}
+
+/* Calls `visit` for every product of the convolution, with positions in x, w and y. */
+static void each_product(const conv_tensors *t, void (*visit)(void *, int64_t x, int64_t w, int64_t y), void *arg)
+{
+    const conv_case *k = t->what;
+    int64_t group_c = k->c / k->groups, group_o = k->o / k->groups;
+    for (int64_t n = 0; n < k->n; n++)
+        for (int64_t o = 0; o < k->o; o++)
+            for (int64_t i = 0; i < t->out[0]; i++)
+                for (int64_t j = 0; j < t->out[1]; j++)
+                    for (int64_t kh = 0; kh < k->kernel[0]; kh++)
+                        for (int64_t kw = 0; kw < k->kernel[1]; kw++) {
+                            int64_t h = i * k->stride[0] - k->padding[0] + kh * k->dilation[0];
+                            int64_t w = j * k->stride[1] - k->padding[1] + kw * k->dilation[1];
+                            if (h < 0 || h >= k->h || w < 0 || w >= k->w) continue;
+                            for (int64_t c = 0; c < group_c; c++)
+                                visit(arg, tensor_at(&t->x.view, n, o / group_o * group_c + c, h, w),
+                                      tensor_at(&t->w.view, o, c, kh, kw), tensor_at(&t->y.view, n, o, i, j));
+                        }
+}
+
+/* What one of the three tensors must become, given the other two; and the sizes of what was summed, for tolerances. */
+typedef struct expectation {
+    const conv_tensors *t;
+    int which; /* 0: y, 1: x, 2: w */
+    double *sum, *size;
+} expectation;
+
+static void add_product(void *arg, int64_t x, int64_t w, int64_t y)
+{
+    expectation *e = arg;
+    const ls_operand *px = &e->t->x.view, *pw = &e->t->w.view, *py = &e->t->y.view;
+    double term = e->which == 0   ? tensor_get(px, x) * tensor_get(pw, w)
+                  : e->which == 1 ? tensor_get(py, y) * tensor_get(pw, w)
+                                  : tensor_get(px, x) * tensor_get(py, y);
+    int64_t at = e->which == 0 ? y : e->which == 1 ? x : w;
+    e->sum[at] += term;
+    e->size[at] += fabs(term);
+}
+
+static void check_conv(conv_tensors *t, int which, ls_dtype compute, bool accumulate, bool has_bias)
+{
+    const ls_operand *out = which == 0 ? &t->y.view : which == 1 ? &t->x.view : &t->w.view;
+    const ls_operand *first = which == 0 ? &t->x.view : &t->y.view, *second = which == 2 ? &t->x.view : &t->w.view;
+    int64_t n = out->dim[0] * out->dim[1] * out->dim[2] * out->dim[3];
+    expectation e = {t, which, calloc((size_t)n + 1, sizeof(double)), calloc((size_t)n + 1, sizeof(double))};
+    for (int64_t i = 0; i < n; i++) {
+        if (accumulate) e.sum[i] = tensor_get(out, i);
+        e.size[i] = 1 + fabs(e.sum[i]);
+    }
+    each_product(t, add_product, &e);
+    for (int64_t i = 0; i < n && has_bias; i++) {
+        int64_t o = out->stride[1] == 1 ? i % out->dim[1] : i / out->stride[1] % out->dim[1];
+        double bias = tensor_get(&t->bias.view, o * t->bias.view.stride[0]);
+        e.sum[i] += bias;
+        e.size[i] += fabs(bias);
+    }
+    static const ls_opcode ops[] = {LS_OP_conv2d, LS_OP_conv2d_dinput, LS_OP_conv2d_dweight};
+    const conv_case *k = t->what;
+    ls_call call = {.op = ops[which],
+                    .n_in = which == 0 ? 3 : 2,
+                    .n_out = 1,
+                    .in = {first, second, has_bias ? &t->bias.view : NULL},
+                    .out = {out}};
+    call.attrs.conv.window = (ls_window){{k->kernel[0], k->kernel[1]},
+                                         {k->stride[0], k->stride[1]},
+                                         {k->padding[0], k->padding[1]},
+                                         {k->dilation[0], k->dilation[1]},
+                                         k->groups};
+    call.attrs.conv.accumulate = accumulate;
+    call.attrs.conv.compute = compute;
+    ls_message why;
+    CHECK(ls_cpu_run(&call, &why) == LS_OK);
+    double unit = out->dtype == LS_BF16 ? 0x1p-8 : out->dtype == LS_F16 ? 0x1p-11 : 0;
+    unit += compute == LS_F64 && out->dtype == LS_F64 ? 1e-14 : 2e-6;
+    for (int64_t i = 0; i < n; i++) {
+        double got = tensor_get(out, i);
+        CHECK_MSG(fabs(got - e.sum[i]) <= unit * e.size[i], "case %d, tensor %d: element %d is %g, not %g",
+                  (int)(k - cases), which, (int)i, got, e.sum[i]);
+    }
+    free(e.sum);
+    free(e.size);
+}
+
+static void all_cases_in_all_orders(void)
+{
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++)
+        for (int orders = 0; orders < 8; orders++)
+            for (int which = 0; which < 3; which++) {
+                conv_tensors t = conv_new(&cases[c], LS_F32, LS_F32, LS_F32, orders);
+                check_conv(&t, which, LS_F32, orders & 1, which == 0 && orders & 2);
+                conv_free(&t);
+            }
+}
+
+static void all_types(void)
+{
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++)
+        for (int type = 0; type < 4; type++)
+            for (int which = 0; which < 3; which++) {
+                ls_dtype half = tensor_types[type];
+                conv_tensors t = conv_new(&cases[c], half, half, half, 2 * (type & 1));
+                check_conv(&t, which, half, false, false);
+                conv_free(&t);
+                t = conv_new(&cases[c], half, LS_F32, half, 5);
+                check_conv(&t, which, half, true, which == 0);
+                conv_free(&t);
+            }
+}
+
+/* Enough pixels for several tasks, blocks of k and parts of sums. */
+static void larger_images(void)
+{
+    static const conv_case large[] = {{1, 16, 16, 48, 48, 1, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
+                                      {1, 140, 130, 12, 13, 1, {3, 3}, {2, 2}, {1, 1}, {1, 1}},
+                                      {1, 3, 32, 40, 50, 1, {7, 7}, {2, 2}, {3, 3}, {1, 1}}};
+    for (int c = 0; c < 3; c++)
+        for (int which = 0; which < 3; which++) {
+            conv_tensors t = conv_new(&large[c], LS_BF16, LS_F32, LS_BF16, 2);
+            check_conv(&t, which, LS_BF16, false, false);
+            conv_free(&t);
+        }
+}
+
+static void packed_weights(void)
+{
+    ls_derived derived = {0};
+    conv_tensors t = conv_new(&cases[3], LS_BF16, LS_F32, LS_BF16, 2);
+    t.w.view.derived = &derived;
+    uint64_t calls = 0;
+    for (int step = 0; step < 4; step++) {
+        check_conv(&t, 0, LS_BF16, false, false);
+        check_conv(&t, 1, LS_BF16, false, false);
+        if (step == 1) calls = ls_sys_calls();
+        for (int64_t i = 0; i < 16 * 24 * 9; i += 7) tensor_set(&t.w.view, i, tensor_random());
+        derived.version++;
+    }
+    CHECK(ls_sys_calls() == calls);
+    derived.release(derived.form);
+    conv_free(&t);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc > 1) check_filter = argv[1];
+    for (int isa = 0; isa < LS_ISA_COUNT; isa++) {
+        if (!ls_isa_usable((ls_isa)isa)) continue;
+        ls_isa_cap((ls_isa)isa);
+        for (int width = 1; width <= 2; width++) {
+            ls_parallel_set_width(width);
+            CHECK_RUN(all_cases_in_all_orders);
+            CHECK_RUN(all_types);
+            CHECK_RUN(larger_images);
+            CHECK_RUN(packed_weights);
+        }
+    }
+    return check_done();
+}
