@@ -84,6 +84,9 @@ typedef struct ls_dropout {
 } ls_dropout;
 typedef void ls_dropout_fn(int64_t n, int64_t first, void *out, const void *x, const ls_dropout *how);
 
+/* The four words of each of so many Philox blocks from `counter` on. */
+typedef void ls_words_fn(int64_t blocks, uint64_t seed, uint64_t counter, uint32_t *word);
+
 /* out[c, r] = in[r, c] for elements of one size; strides of rows in elements. */
 typedef void ls_transpose_fn(int64_t rows, int64_t columns, void *out, int64_t out_stride, const void *in,
                              int64_t in_stride);
@@ -94,6 +97,7 @@ typedef struct ls_elementwise {
     ls_map_fn *where[LS_DTYPE_COUNT];                   /* p[1] condition (bool), p[2], p[3] */
     ls_dropout_fn *dropout[LS_DTYPE_COUNT];             /* floating types */
     ls_transpose_fn *transpose[LS_DTYPE_COUNT];         /* by any type of the right size */
+    ls_words_fn *words;
 } ls_elementwise;
 
 const ls_elementwise *ls_elementwise_kernels(void);

@@ -13,18 +13,18 @@
 
 typedef struct lane {
     char *data;
-    int64_t stride[LS_MAX_DIMS]; /* in bytes */
-    size_t size;                 /* of one element, in bytes */
+    const int64_t *stride; /* in bytes */
+    size_t size;           /* of one element, in bytes */
     ls_dtype dtype, as;
     bool direct;   /* the body works on this operand's own memory */
     bool constant; /* the same element everywhere */
 } lane;
 
 typedef struct plan {
-    int ndim; /* at least 1 */
-    int64_t dim[LS_MAX_DIMS];
-    int64_t count, piece; /* elements; at most so many at a time */
-    bool by_row;          /* pieces end where rows end */
+    ls_layout layout;
+    int64_t piece; /* at most so many elements at a time */
+    bool by_row;   /* pieces end where rows end */
+    bool updates;
     int lanes, outputs;
     lane lane[LS_ITERATE_OPERANDS];
     ls_walk_body *body;
@@ -55,92 +55,100 @@ bool ls_all_contiguous(const ls_operand *const *operand, int count)
     return true;
 }
 
-/* ---- plan --------------------------------------------------------------------------------------------------------- */
+/* ---- layout ------------------------------------------------------------------------------------------------------- */
 
-/* Dimensions of more than one element, outermost first; operands of fewer dimensions are aligned at the last one. */
-static void take_dims(plan *p, const ls_walk *walk)
+/* Dimensions of more than one element; operands of fewer dimensions are aligned at the last one. */
+static void take_dims(ls_layout *l, const ls_operand *const *operand, int count)
 {
-    const ls_operand *shape = walk->operand[0];
+    const ls_operand *shape = operand[0];
     for (int d = 0; d < shape->ndim; d++) {
-        p->count *= shape->dim[d];
+        l->count *= shape->dim[d];
         if (shape->dim[d] == 1) continue;
-        p->dim[p->ndim] = shape->dim[d];
-        for (int i = 0; i < p->lanes; i++) {
-            const ls_operand *o = walk->operand[i];
+        l->dim[l->ndim] = shape->dim[d];
+        for (int i = 0; i < count; i++) {
+            const ls_operand *o = operand[i];
             int own = d - (shape->ndim - o->ndim);
             bool broadcast = own < 0 || o->dim[own] == 1;
-            p->lane[i].stride[p->ndim] = broadcast ? 0 : o->stride[own] * (int64_t)p->lane[i].size;
+            l->stride[i][l->ndim] = broadcast ? 0 : o->stride[own] * (int64_t)ls_dtype_size(o->dtype);
         }
-        p->ndim++;
+        l->ndim++;
     }
 }
 
-static void swap_dims(plan *p, int a, int b)
+static void swap(int64_t *a, int64_t *b)
 {
-    int64_t size = p->dim[a];
-    p->dim[a] = p->dim[b];
-    p->dim[b] = size;
-    for (int i = 0; i < p->lanes; i++) {
-        int64_t stride = p->lane[i].stride[a];
-        p->lane[i].stride[a] = p->lane[i].stride[b];
-        p->lane[i].stride[b] = stride;
-    }
+    int64_t kept = *a;
+    *a = *b;
+    *b = kept;
 }
 
-/* Largest stride of the output first, whatever order the shape is told in: channels-last becomes contiguous. */
-static void sort_dims(plan *p)
+/* Largest stride of the first operand first, whatever order the shape is told in: channels-last becomes contiguous. */
+static void sort_dims(ls_layout *l, int count)
 {
-    const int64_t *stride = p->lane[0].stride;
-    for (int end = 1; end < p->ndim; end++) {
-        for (int d = end; d > 0 && stride[d] > stride[d - 1]; d--) swap_dims(p, d, d - 1);
+    for (int end = 1; end < l->ndim; end++) {
+        for (int d = end; d > 0 && l->stride[0][d] > l->stride[0][d - 1]; d--) {
+            swap(&l->dim[d], &l->dim[d - 1]);
+            for (int i = 0; i < count; i++) swap(&l->stride[i][d], &l->stride[i][d - 1]);
+        }
     }
 }
 
-static void merge_dims(plan *p)
+static void merge_dims(ls_layout *l, int count)
 {
     int last = 0; /* dimensions 0 .. last are done */
-    for (int d = 1; d < p->ndim; d++) {
+    for (int d = 1; d < l->ndim; d++) {
         bool alike = true;
-        for (int i = 0; i < p->lanes && alike; i++) {
-            const int64_t *stride = p->lane[i].stride;
-            alike = stride[last] == stride[d] * p->dim[d];
-        }
-        if (alike) p->dim[last] *= p->dim[d];
-        else p->dim[++last] = p->dim[d];
-        for (int i = 0; i < p->lanes; i++) p->lane[i].stride[last] = p->lane[i].stride[d];
+        for (int i = 0; i < count && alike; i++) alike = l->stride[i][last] == l->stride[i][d] * l->dim[d];
+        if (alike) l->dim[last] *= l->dim[d];
+        else l->dim[++last] = l->dim[d];
+        for (int i = 0; i < count; i++) l->stride[i][last] = l->stride[i][d];
     }
-    if (p->ndim) {
-        p->ndim = last + 1;
-        return;
-    }
-    p->dim[0] = p->ndim = 1; /* a single element */
-    for (int i = 0; i < p->lanes; i++) p->lane[i].stride[0] = 0;
+    l->ndim = last + 1;
 }
+
+ls_layout ls_layout_of(const ls_operand *const *operand, int count, bool in_order)
+{
+    ls_layout l;
+    l.ndim = 0;
+    l.count = 1;
+    take_dims(&l, operand, count);
+    if (l.ndim == 0) { /* a single element */
+        l.ndim = 1;
+        l.dim[0] = 1;
+        for (int i = 0; i < count; i++) l.stride[i][0] = 0;
+        return l;
+    }
+    if (!in_order) sort_dims(&l, count);
+    merge_dims(&l, count);
+    return l;
+}
+
+/* ---- plan --------------------------------------------------------------------------------------------------------- */
 
 static bool is_contiguous(const plan *p, const lane *l)
 {
     int64_t stride = (int64_t)l->size;
-    for (int d = p->ndim - 1; d >= 0; d--) {
-        if (l->stride[d] != stride && p->dim[d] != 1) return false;
-        stride *= p->dim[d];
+    for (int d = p->layout.ndim - 1; d >= 0; d--) {
+        if (l->stride[d] != stride && p->layout.dim[d] != 1) return false;
+        stride *= p->layout.dim[d];
     }
     return true;
 }
 
 static void choose_pieces(plan *p)
 {
-    int inner = p->ndim - 1;
-    p->by_row = p->ndim == 1 || p->dim[inner] >= SHORT_ROW;
+    int inner = p->layout.ndim - 1;
+    p->by_row = p->layout.ndim == 1 || p->layout.dim[inner] >= SHORT_ROW;
     bool all_direct = true;
     for (int i = 0; i < p->lanes; i++) {
         lane *l = &p->lane[i];
-        bool whole_rows = l->stride[inner] == (int64_t)l->size || p->dim[inner] == 1;
+        bool whole_rows = l->stride[inner] == (int64_t)l->size || p->layout.dim[inner] == 1;
         l->direct = l->dtype == l->as && (p->by_row ? whole_rows : is_contiguous(p, l));
         l->constant = !l->direct && i >= p->outputs;
-        for (int d = 0; d < p->ndim; d++) l->constant &= l->stride[d] == 0;
+        for (int d = 0; d < p->layout.ndim; d++) l->constant &= l->stride[d] == 0;
         all_direct &= l->direct;
     }
-    p->piece = all_direct ? p->count : PIECE;
+    p->piece = all_direct ? p->layout.count : PIECE;
 }
 
 /* ---- run ---------------------------------------------------------------------------------------------------------- */
@@ -152,26 +160,26 @@ typedef struct position {
 static position position_of(const plan *p, int64_t index)
 {
     position here;
-    for (int d = p->ndim - 1; d >= 0; d--) {
-        here.at[d] = index % p->dim[d];
-        index /= p->dim[d];
+    for (int d = p->layout.ndim - 1; d >= 0; d--) {
+        here.at[d] = index % p->layout.dim[d];
+        index /= p->layout.dim[d];
     }
     return here;
 }
 
 static void advance(const plan *p, position *here, int64_t n)
 {
-    here->at[p->ndim - 1] += n;
-    for (int d = p->ndim - 1; d > 0 && here->at[d] >= p->dim[d]; d--) {
-        here->at[d - 1] += here->at[d] / p->dim[d];
-        here->at[d] %= p->dim[d];
+    here->at[p->layout.ndim - 1] += n;
+    for (int d = p->layout.ndim - 1; d > 0 && here->at[d] >= p->layout.dim[d]; d--) {
+        here->at[d - 1] += here->at[d] / p->layout.dim[d];
+        here->at[d] %= p->layout.dim[d];
     }
 }
 
 static char *address(const plan *p, const lane *l, const position *here)
 {
     char *data = l->data;
-    for (int d = 0; d < p->ndim; d++) data += here->at[d] * l->stride[d];
+    for (int d = 0; d < p->layout.ndim; d++) data += here->at[d] * l->stride[d];
     return data;
 }
 
@@ -198,10 +206,10 @@ static void copy_strided(char *to, int64_t to_stride, const char *from, int64_t 
 /* The n elements from `here` on, to or from a contiguous buffer. */
 static void move(const plan *p, const lane *l, position here, int64_t n, char *buffer, bool write)
 {
-    int inner = p->ndim - 1;
+    int inner = p->layout.ndim - 1;
     int64_t stride = l->stride[inner], unit = (int64_t)l->size;
     while (n) {
-        int64_t row = p->dim[inner] - here.at[inner], take = row < n ? row : n;
+        int64_t row = p->layout.dim[inner] - here.at[inner], take = row < n ? row : n;
         char *data = address(p, l, &here);
         if (write) copy_strided(data, stride, buffer, unit, take, l->size);
         else copy_strided(buffer, unit, data, stride, take, l->size);
@@ -219,8 +227,8 @@ static void convert(const plan *p, ls_dtype to_dtype, void *to, ls_dtype from_dt
 /* True when the n elements from `here` on lie side by side. */
 static bool is_plain(const plan *p, const lane *l, const position *here, int64_t n)
 {
-    int inner = p->ndim - 1;
-    return l->stride[inner] == (int64_t)l->size && here->at[inner] + n <= p->dim[inner];
+    int inner = p->layout.ndim - 1;
+    return l->stride[inner] == (int64_t)l->size && here->at[inner] + n <= p->layout.dim[inner];
 }
 
 /* An input for the body: gathered, converted. */
@@ -260,17 +268,17 @@ static void run_elements(const plan *p, int64_t begin, int64_t end)
     for (int i = 0; i < p->lanes; i++) {
         const lane *l = &p->lane[i];
         pointer[i] = buffers[i];
-        if (l->constant) load(p, l, &start, p->count < PIECE ? p->count : PIECE, buffers[i]);
+        if (l->constant) load(p, l, &start, p->layout.count < PIECE ? p->layout.count : PIECE, buffers[i]);
     }
     for (int64_t index = begin; index < end;) {
-        int64_t row = p->dim[p->ndim - 1] - here.at[p->ndim - 1];
+        int64_t row = p->layout.dim[p->layout.ndim - 1] - here.at[p->layout.ndim - 1];
         int64_t n = end - index;
         if (n > p->piece) n = p->piece;
         if (p->by_row && n > row) n = row;
         for (int i = 0; i < p->lanes; i++) {
             const lane *l = &p->lane[i];
             if (l->direct) pointer[i] = address(p, l, &here);
-            else if (i >= p->outputs && !l->constant) load(p, l, &here, n, buffers[i]);
+            else if ((i >= p->outputs || p->updates) && !l->constant) load(p, l, &here, n, buffers[i]);
         }
         p->body(p->arg, index, n, pointer);
         for (int i = 0; i < p->outputs; i++) {
@@ -284,31 +292,29 @@ static void run_elements(const plan *p, int64_t begin, int64_t end)
 static void run_cuts(void *arg, int64_t begin, int64_t end)
 {
     const plan *p = arg;
-    run_elements(p, begin * CUT, end * CUT < p->count ? end * CUT : p->count);
+    run_elements(p, begin * CUT, end * CUT < p->layout.count ? end * CUT : p->layout.count);
 }
 
 void ls_iterate(const ls_walk *walk, ls_walk_body *body, void *arg)
 {
     plan p;
-    p.ndim = 0;
-    p.count = 1;
+    p.layout = ls_layout_of(walk->operand, walk->count, walk->in_order);
+    if (p.layout.count == 0) return;
     p.lanes = walk->count;
     p.outputs = walk->outputs;
+    p.updates = walk->updates;
     p.body = body;
     p.arg = arg;
     p.kernels = ls_elementwise_kernels();
     for (int i = 0; i < walk->count; i++) {
         const ls_operand *o = walk->operand[i];
-        p.lane[i].data = o->data;
-        p.lane[i].dtype = o->dtype;
-        p.lane[i].as = walk->as[i] ? walk->as[i] : o->dtype;
-        p.lane[i].size = ls_dtype_size(o->dtype);
+        p.lane[i] = (lane){.data = o->data,
+                           .stride = p.layout.stride[i],
+                           .size = ls_dtype_size(o->dtype),
+                           .dtype = o->dtype,
+                           .as = walk->as[i] ? walk->as[i] : o->dtype};
     }
-    take_dims(&p, walk);
-    if (p.count == 0) return;
-    if (!walk->in_order) sort_dims(&p);
-    merge_dims(&p);
     choose_pieces(&p);
-    if (walk->grain == 0 || p.count < 2 * walk->grain) run_elements(&p, 0, p.count);
-    else ls_parallel_for((p.count + CUT - 1) / CUT, walk->grain / CUT + 1, run_cuts, &p);
+    if (walk->grain == 0 || p.layout.count < 2 * walk->grain) run_elements(&p, 0, p.layout.count);
+    else ls_parallel_for((p.layout.count + CUT - 1) / CUT, walk->grain / CUT + 1, run_cuts, &p);
 }

@@ -14,6 +14,7 @@ typedef struct ls_walk {
     int count, outputs; /* operands; the first `outputs` of them are written */
     const ls_operand *operand[LS_ITERATE_OPERANDS];
     ls_dtype as[LS_ITERATE_OPERANDS]; /* type the body wants; LS_DTYPE_NONE: as it is */
+    bool updates;                     /* outputs are read as well as written */
     bool in_order;                    /* pieces follow each other in row-major order, `first` is the row-major index */
     int64_t grain;                    /* elements from which on a second thread pays; 0: one thread */
 } ls_walk;
@@ -23,6 +24,18 @@ typedef struct ls_walk {
 typedef void ls_walk_body(void *arg, int64_t first, int64_t n, void *const *p);
 
 void ls_iterate(const ls_walk *walk, ls_walk_body *body, void *arg);
+
+/* The dimensions that are left to walk, outermost first: those of size 1 dropped, those that lie alike in all operands
+ * merged, at least one. Sorted by the strides of the first operand unless `in_order`. Strides are in bytes, 0 where an
+ * operand is broadcast. */
+typedef struct ls_layout {
+    int ndim;
+    int64_t count; /* elements */
+    int64_t dim[LS_MAX_DIMS];
+    int64_t stride[LS_ITERATE_OPERANDS][LS_MAX_DIMS];
+} ls_layout;
+
+ls_layout ls_layout_of(const ls_operand *const *operand, int count, bool in_order);
 
 /* The grain for a body that takes about this many nanoseconds per 1,000 elements. */
 int64_t ls_grain(int64_t cost);

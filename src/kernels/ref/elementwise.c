@@ -121,7 +121,7 @@ LS_REAL(clamp_grad,      y >= k[0] && y <= k[1] ? x : 0)
 #define LS_WHOLE(name, expression)                                                                                     \
     static inline ls_whole name##_whole(ls_whole x, ls_whole y, const double *k)                                       \
     {                                                                                                                  \
-        (void)x, (void)y, (void)k;                                                                                            \
+        (void)x, (void)y, (void)k;                                                                                     \
         return expression;                                                                                             \
     }
 
@@ -266,6 +266,14 @@ LS_SIZE(8, uint64_t)
     }
 LS_REAL_LIST(LS_DROPOUT, )
 
+static void words(int64_t blocks, uint64_t seed, uint64_t counter, uint32_t *word)
+{
+    for (int64_t i = 0; i < blocks; i++) {
+        ls_philox4 block = ls_philox(seed, counter + (uint64_t)i);
+        for (int lane = 0; lane < 4; lane++) word[4 * i + lane] = block.lane[lane];
+    }
+}
+
 /* ---- the table --------------------------------------------------------------------------------------------------------- */
 
 #define LS_ENTRY(dtype, class, type, get, put_whole, put_real, name) [dtype] = name##_##dtype,
@@ -295,4 +303,5 @@ const ls_elementwise ls_elementwise_ref = {
 #define LS_DTYPE(dtype, name, bytes, is_float) [dtype] = transpose_##bytes,
     .transpose = {LS_DTYPE_LIST(LS_DTYPE)},
 #undef LS_DTYPE
+    .words = words,
 };
