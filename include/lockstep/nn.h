@@ -71,8 +71,8 @@ LS_API ls_module *ls_module_new_n(ls_run *run, const char *kind, ls_forward_n_fn
 /* Make `child` a part of `parent` under a name without dots. Returns the child. A child may be part of several parents:
  * they share its parameters. */
 LS_API ls_module *ls_module_add(ls_module *parent, const char *name, ls_module *child);
-/* Make a tensor a parameter: it is kept and collects gradients; or a buffer: it is kept. Returns it. The same tensor may
- * be a parameter of several modules. */
+/* Make a tensor a parameter: it is kept, collects gradients and goes with the module; or a buffer, which collects none.
+ * Returns it. The same tensor may be a parameter of several modules: the first has it. */
 LS_API ls_tensor *ls_parameter(ls_module *module, const char *name, ls_tensor *tensor);
 LS_API ls_tensor *ls_buffer(ls_module *module, const char *name, ls_tensor *tensor);
 

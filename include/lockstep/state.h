@@ -1,7 +1,7 @@
 /* state.h - lists of named tensors: what a module consists of, what an optimiser works on, what a checkpoint holds.
  *
- * A list refers to tensors, it does not own them; names are copied. It belongs to the run and is freed with it. Functions
- * that return a list return NULL after a failure, and every function accepts NULL as the empty list. */
+ * A list keeps its tensors alive, whatever their scope; names are copied. It belongs to the run and is freed with it.
+ * Functions that return a list return NULL after a failure, and every function accepts NULL as the empty list. */
 #ifndef LOCKSTEP_STATE_H
 #define LOCKSTEP_STATE_H
 
@@ -29,7 +29,7 @@ LS_API ls_tensor *ls_state_find(const ls_state *state, const char *name);
 LS_API ls_state *ls_state_matching(const ls_state *state, const char *patterns);
 LS_API ls_state *ls_state_without(const ls_state *state, const char *patterns);
 
-/* A new list with copies of the tensors as they are now. ls_state_free() drops the copies. */
+/* A new list with copies of the tensors as they are now. */
 LS_API ls_state *ls_state_copy(const ls_state *state);
 
 #ifdef __cplusplus

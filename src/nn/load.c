@@ -83,9 +83,6 @@ ls_load_report ls_load_state_sized(ls_module *module, const ls_state *state, con
     ls_opts_read(&opts, sizeof opts, given_opts, opts_size);
     const ls_state *mine = ls_failed(run) ? NULL : ls_state_dict(module);
     if (!mine) return report;
-    for (int64_t i = 0; i < ls_state_count(state); i++)
-        if (!ls_check_live(run, state->entries[i].tensor, "ls_load_state")) return report;
-
     ls_sys_free(module->report);
     module->report = ls_sys_alloc((size_t)(mine->count + ls_state_count(state) + 1) * sizeof *module->report);
     if (!module->report) return ls_fail(&run->errors, LS_ERR_MEMORY, "ls_load_state: no memory"), report;

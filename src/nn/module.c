@@ -10,10 +10,9 @@ static void clear(void *object)
     ls_module *module = object;
     for (int i = 0; i < module->member_count; i++) {
         ls_member *member = &module->members[i];
-        if (ls_is_valid(member->tensor)) {
-            if (member->tensor->name == member->name) member->tensor->name = NULL;
-            if (member->owned) ls_drop(member->tensor);
-        }
+        if (member->tensor->name == member->name) member->tensor->name = NULL;
+        if (member->owned) ls_drop(member->tensor);
+        ls_release(member->tensor);
         ls_sys_free(member->name);
     }
     for (int i = 0; i < module->child_count; i++) ls_sys_free(module->children[i].name);
@@ -173,8 +172,8 @@ static ls_tensor *add_member(ls_module *module, const char *name, ls_tensor *ten
     module->members = grown;
     char *copy = ls_text_copy(run, name);
     if (!copy) return &run->poison;
-    bool kept_before = tensor->scope == run->scopes[0].serial;
-    module->members[module->member_count++] = (ls_member){copy, tensor, is_buffer, !kept_before};
+    bool shared = !is_buffer && tensor->is_leaf;
+    module->members[module->member_count++] = (ls_member){copy, ls_retain(tensor), is_buffer, !shared};
     if (!tensor->name) tensor->name = copy;
     return ls_keep(tensor);
 }
@@ -288,7 +287,7 @@ static void set_trained(ls_module *module, bool trained)
     if (!module) return;
     for (int i = 0; i < module->member_count; i++) {
         ls_member *member = &module->members[i];
-        if (!member->is_buffer && ls_is_valid(member->tensor)) ls_requires_grad(member->tensor, trained);
+        if (!member->is_buffer) ls_requires_grad(member->tensor, trained);
     }
     for (int i = 0; i < module->child_count; i++) set_trained(module->children[i].module, trained);
 }

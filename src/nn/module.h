@@ -13,9 +13,9 @@
 
 typedef struct ls_member {
     char *name;
-    ls_tensor *tensor;
+    ls_tensor *tensor; /* one reference */
     bool is_buffer;
-    bool owned; /* the tensor goes with the module; one that was kept before stays its keeper's */
+    bool owned; /* not kept any longer when the module goes; a parameter of another module stays that one's */
 } ls_member;
 
 typedef struct ls_branch {

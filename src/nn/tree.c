@@ -185,8 +185,7 @@ static bool cast_member(void *user, const char *path, const ls_member *member)
     (void)path;
     ls_dtype dtype = *(const ls_dtype *)user;
     ls_tensor *t = member->tensor;
-    if (member->is_buffer || !ls_is_valid(t) || t->view.dtype == dtype || !ls_dtype_is_float(t->view.dtype))
-        return true;
+    if (member->is_buffer || t->view.dtype == dtype || !ls_dtype_is_float(t->view.dtype)) return true;
     ls_tensor *converted = ls_tensor_new_like(t, dtype);
     if (converted->life != LS_LIFE_LIVE || !ls_raw_copy(converted, t)) return false;
     bool trained = ls_wants_grad(t);

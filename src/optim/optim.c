@@ -13,6 +13,7 @@ static void clear(void *object)
     for (int64_t i = 0; i < optim->slot_count; i++) {
         ls_slot *slot = &optim->slots[i];
         ls_sys_free(slot->name);
+        ls_release(slot->parameter);
         ls_release(slot->grad_home);
         for (int k = 0; k < LS_MAX_MOMENTS; k++) ls_release(slot->moments[k]);
         ls_release(slot->master);
@@ -61,7 +62,7 @@ static ls_slot *add_slot(ls_optim *optim, const char *name, ls_tensor *parameter
     char *copy = ls_text_copy(run, name);
     if (!copy) return NULL;
     ls_slot *slot = &optim->slots[optim->slot_count++];
-    *slot = (ls_slot){.name = copy, .parameter = parameter};
+    *slot = (ls_slot){.name = copy, .parameter = ls_retain(parameter)};
     return slot;
 }
 
@@ -313,7 +314,6 @@ int64_t ls_steps_taken(const ls_optim *optim)
 void ls_zero_grad(ls_optim *optim)
 {
     if (!optim || ls_failed(optim->object.run)) return;
-    for (int64_t i = 0; i < optim->slot_count; i++)
-        if (ls_is_valid(optim->slots[i].parameter)) ls_grad_clear(optim->slots[i].parameter);
+    for (int64_t i = 0; i < optim->slot_count; i++) ls_grad_clear(optim->slots[i].parameter);
     optim->unscaled = false;
 }

@@ -16,7 +16,7 @@ enum { LS_MAX_MOMENTS = 2 };
 
 typedef struct ls_slot {
     char *name;
-    ls_tensor *parameter; /* the module's; may have died */
+    ls_tensor *parameter; /* one reference: it outlives its module here */
     int group;
     int64_t step;                       /* updates it has had */
     bool due;                           /* takes part in the step being taken */

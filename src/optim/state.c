@@ -111,9 +111,7 @@ void ls_optim_load(ls_optim *optim, const ls_state *state)
     if (!optim || ls_failed(optim->object.run) || !ls_optim_lay_out(optim)) return;
     ls_run *run = optim->object.run;
     ls_mark mark = ls_scope_begin(run);
-    for (int64_t i = 0; i < ls_state_count(state); i++) {
-        const ls_state_entry *entry = &state->entries[i];
-        if (!ls_check_live(run, entry->tensor, "ls_optim_load") || !load_one(optim, entry->name, entry->tensor)) break;
-    }
+    for (int64_t i = 0; i < ls_state_count(state); i++)
+        if (!load_one(optim, state->entries[i].name, state->entries[i].tensor)) break;
     ls_scope_end(run, mark, NULL);
 }

@@ -12,7 +12,7 @@ static void drop_from(ls_state *state, int64_t count)
     for (int64_t i = count; i < state->count; i++) {
         ls_state_entry *entry = &state->entries[i];
         ls_sys_free(entry->name);
-        if (state->owns_tensors && ls_is_valid(entry->tensor)) ls_drop(entry->tensor);
+        ls_release(entry->tensor);
     }
     if (count < state->count) state->count = count;
 }
@@ -53,14 +53,15 @@ static bool append(ls_state *state, const char *name, ls_tensor *tensor)
     if (!make_room(state)) return false;
     char *copy = ls_text_copy(state->object.run, name);
     if (!copy) return false;
-    state->entries[state->count++] = (ls_state_entry){copy, tensor};
+    state->entries[state->count++] = (ls_state_entry){copy, ls_retain(tensor)};
     return true;
 }
 
 bool ls_state_refresh(ls_state *state, int64_t i, const char *name, ls_tensor *tensor)
 {
     if (i < state->count && strcmp(state->entries[i].name, name) == 0) {
-        state->entries[i].tensor = tensor;
+        ls_release(state->entries[i].tensor);
+        state->entries[i].tensor = ls_retain(tensor);
         return true;
     }
     drop_from(state, i);
@@ -166,14 +167,6 @@ ls_state *ls_state_without(const ls_state *state, const char *patterns)
     return filtered(state, patterns, false);
 }
 
-/* A tensor of its own with the same elements, kept; NULL on failure. */
-static ls_tensor *kept_copy(ls_tensor *t)
-{
-    ls_run *run = t->run;
-    ls_tensor *copy = ls_tensor_new_like(t, t->view.dtype);
-    return copy->life == LS_LIFE_LIVE && ls_raw_copy(copy, t) && ls_keep(copy) && !ls_failed(run) ? copy : NULL;
-}
-
 ls_state *ls_state_copy(const ls_state *state)
 {
     if (!state) return NULL;
@@ -181,14 +174,14 @@ ls_state *ls_state_copy(const ls_state *state)
     if (ls_failed(run)) return NULL;
     ls_state *result = ls_state_new(run);
     if (!result) return NULL;
-    result->owns_tensors = true;
-    for (int64_t i = 0; i < state->count; i++) {
+    ls_mark mark = ls_scope_begin(run);
+    for (int64_t i = 0; i < state->count && !ls_failed(run); i++) {
         const ls_state_entry *entry = &state->entries[i];
-        ls_tensor *copy = ls_check_live(run, entry->tensor, "ls_state_copy") ? kept_copy(entry->tensor) : NULL;
-        if (copy && append(result, entry->name, copy)) continue;
-        if (copy) ls_drop(copy);
-        ls_state_free(result);
-        return NULL;
+        ls_tensor *copy = ls_tensor_new_like(entry->tensor, entry->tensor->view.dtype);
+        if (copy->life == LS_LIFE_LIVE && ls_raw_copy(copy, entry->tensor)) append(result, entry->name, copy);
     }
-    return result;
+    ls_scope_end(run, mark, NULL);
+    if (!ls_failed(run)) return result;
+    ls_state_free(result);
+    return NULL;
 }

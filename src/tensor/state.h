@@ -7,13 +7,12 @@
 #include "tensor/context.h"
 
 typedef struct ls_state_entry {
-    char *name; /* the list's own */
-    ls_tensor *tensor;
+    char *name;        /* the list's own */
+    ls_tensor *tensor; /* one reference */
 } ls_state_entry;
 
 struct ls_state {
     ls_object object;
-    bool owns_tensors;
     int64_t count, capacity;
     ls_state_entry *entries;
 };

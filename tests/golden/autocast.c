@@ -1,0 +1,94 @@
+/* autocast.c - the number types of results under autocast, against PyTorch's. */
+#include "golden/read.h"
+
+typedef ls_tensor *result_fn(ls_run *run, ls_tensor *x, ls_tensor *w, ls_tensor *image);
+
+#define OP(name, expression)                                                                                           \
+    static ls_tensor *op_##name(ls_run *run, ls_tensor *x, ls_tensor *w, ls_tensor *image)                             \
+    {                                                                                                                  \
+        (void)run, (void)x, (void)w, (void)image;                                                                      \
+        return expression;                                                                                             \
+    }
+#define TARGET ls_zeros(run, LS_I64, 2)
+#define QUERY ls_reshape(x, 1, 1, 2, 4)
+#define OPS                                                                                                            \
+    OP(matmul, ls_matmul(x, w))                                                                                        \
+    OP(linear, ls_linear(x, w, NULL, LS_ACT_NONE))                                                                     \
+    OP(conv2d, ls_conv2d(image, ls_zeros(run, LS_F32, 3, 2, 3, 3), NULL, (ls_conv){0}))                                \
+    OP(conv_transpose2d, ls_conv_transpose2d(image, ls_zeros(run, LS_F32, 2, 3, 3, 3), NULL, (ls_conv){0}))            \
+    OP(attention, ls_attention(QUERY, QUERY, QUERY, (ls_attention_opts){0}))                                           \
+    OP(add, ls_add(x, x))                                                                                              \
+    OP(mul, ls_mul(x, x))                                                                                              \
+    OP(exp, ls_exp(x))                                                                                                 \
+    OP(relu, ls_relu(x))                                                                                               \
+    OP(gelu, ls_gelu(x))                                                                                               \
+    OP(sum, ls_sum(x))                                                                                                 \
+    OP(mean, ls_mean(x))                                                                                               \
+    OP(softmax, ls_softmax(x, -1))                                                                                     \
+    OP(log_softmax, ls_log_softmax(x, -1))                                                                             \
+    OP(layer_norm, ls_layer_norm(x, NULL, NULL, 0))                                                                    \
+    OP(max_pool2d, ls_max_pool2d(image, (ls_pool2d){.kernel = 2}))                                                     \
+    OP(cross_entropy, ls_cross_entropy(x, TARGET))                                                                     \
+    OP(nll_loss, ls_nll_loss(x, TARGET, (ls_loss_opts){0}))                                                            \
+    OP(mse_loss, ls_mse_loss(x, x, LS_REDUCE_MEAN))                                                                    \
+    OP(l1_loss, ls_l1_loss(x, x, LS_REDUCE_MEAN))                                                                      \
+    OP(smooth_l1_loss, ls_smooth_l1_loss(x, x, (ls_loss_opts){0}))                                                     \
+    OP(concat, ls_concat(2, (ls_tensor *[]){x, w}, 0))                                                                 \
+    OP(argmax, ls_argmax(x))                                                                                           \
+    OP(eq, ls_eq(x, x))
+OPS
+#undef OP
+
+    static const struct {
+    const char *name;
+    result_fn *result;
+} ops[] = {
+#define OP(name, expression) {#name, op_##name},
+    OPS
+#undef OP
+};
+
+static ls_dtype dtype_named(const char *name)
+{
+    for (int d = 1; d < LS_DTYPE_COUNT; d++)
+        if (strcmp(ls_dtype_name((ls_dtype)d), name) == 0) return (ls_dtype)d;
+    return LS_DTYPE_NONE;
+}
+
+static void check_type(ls_dtype half, const char *op, ls_dtype given, ls_dtype want)
+{
+    ls_run *run = ls_init(NULL, NULL);
+    ls_tensor *x = ls_zeros(run, given, 2, 4), *w = ls_zeros(run, LS_F32, 4, 4),
+              *image = ls_zeros(run, given, 1, 2, 4, 4);
+    bool found = false;
+    ls_autocast_begin(run, half);
+    for (size_t i = 0; i < sizeof ops / sizeof *ops; i++) {
+        if (strcmp(ops[i].name, op) != 0) continue;
+        ls_dtype got = ls_dtype_of(ops[i].result(run, x, w, image));
+        CHECK_MSG(got == want, "%s of %s under %s gives %s, expected %s", op, ls_dtype_name(given), ls_dtype_name(half),
+                  ls_dtype_name(got), ls_dtype_name(want));
+        found = true;
+    }
+    ls_autocast_end(run);
+    CHECK_MSG(found, "%s: no such operator", op);
+    CHECK_TEXT(ls_error_message(run), "");
+    ls_error_clear(run);
+    ls_finish(run);
+}
+
+static void types_match(void)
+{
+    FILE *file = fopen(GOLDEN_DIR "/autocast.txt", "r");
+    CHECK(file != NULL);
+    char half[8], op[32], given[8], want[8];
+    while (file && fscanf(file, "%7s %31s %7s %7s", half, op, given, want) == 4)
+        check_type(dtype_named(half), op, dtype_named(given), dtype_named(want));
+    if (file) fclose(file);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc > 1) check_filter = argv[1];
+    CHECK_RUN(types_match);
+    return check_done();
+}

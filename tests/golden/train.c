@@ -1,0 +1,145 @@
+/* train.c - three small networks trained for 20 steps: losses against PyTorch's. */
+#include "golden/read.h"
+
+enum { STEPS = 20, BATCHES = 4 };
+#define LOSS_TOLERANCE 1e-5
+#define STATE_TOLERANCE 1e-4
+
+/* ---- the networks of make.py ---- */
+
+static ls_module *mlp_new(ls_run *run)
+{
+    return ls_sequential_new(run, ls_linear_new(run, 10, 32), ls_relu_new(run), ls_linear_new(run, 32, 16),
+                             ls_tanh_new(run), ls_linear_new(run, 16, 5));
+}
+
+static ls_tensor *cnn_forward(ls_module *net, ls_tensor *x, void *user)
+{
+    (void)user;
+    x = ls_forward(ls_child(net, "bn1"), ls_forward(ls_child(net, "conv1"), x));
+    x = ls_max_pool2d(ls_relu(x), (ls_pool2d){.kernel = 2});
+    x = ls_relu(ls_forward(ls_child(net, "bn2"), ls_forward(ls_child(net, "conv2"), x)));
+    return ls_forward(ls_child(net, "fc"), ls_flatten(ls_adaptive_avg_pool2d(x, 1, 1), 1, -1));
+}
+
+static ls_module *cnn_new(ls_run *run)
+{
+    ls_module *net = ls_module_new(run, "cnn", cnn_forward, NULL);
+    ls_module_add(net, "conv1", ls_conv2d_new(run, 2, 8, 3, .padding = 1, .no_bias = true));
+    ls_module_add(net, "bn1", ls_batch_norm_new(run, 8));
+    ls_module_add(net, "conv2", ls_conv2d_new(run, 8, 12, 3, .stride = 2, .padding = 1, .no_bias = true));
+    ls_module_add(net, "bn2", ls_batch_norm_new(run, 12));
+    ls_module_add(net, "fc", ls_linear_new(run, 12, 5));
+    return net;
+}
+
+static ls_tensor *transformer_forward(ls_module *net, ls_tensor *x, void *user)
+{
+    (void)user;
+    ls_tensor *y = ls_add(ls_forward(ls_child(net, "tokens"), x), ls_tensor_of(net, "positions"));
+    ls_module *layers = ls_child(net, "layers");
+    for (int i = 0; i < ls_child_count(layers); i++) y = ls_forward(ls_child_at(layers, i), y);
+    return ls_forward(ls_child(net, "head"), ls_forward(ls_child(net, "norm"), y));
+}
+
+static ls_module *transformer_new(ls_run *run)
+{
+    ls_module *net = ls_module_new(run, "transformer", transformer_forward, NULL);
+    ls_parameter(net, "positions", ls_randn(run, LS_F32, 10, 16));
+    ls_module_add(net, "tokens", ls_embedding_new(run, 30, 16, .has_padding_idx = true, .padding_idx = 0));
+    ls_module *layers = ls_module_add(net, "layers", ls_module_list_of(run, 0, NULL));
+    for (int i = 0; i < 2; i++)
+        ls_module_append(layers, ls_transformer_layer_new(run, 16, 2, .feedforward = 32, .dropout = LS_ZERO,
+                                                          .activation = LS_ACT_GELU));
+    ls_module_add(net, "norm", ls_layer_norm_new(run, 16));
+    ls_module_add(net, "head", ls_linear_new(run, 16, 30));
+    return net;
+}
+
+/* ---- training ---- */
+
+/* Attention does not depend on the bias of its keys: what an optimiser makes of that gradient is noise. */
+static bool is_noise(const char *name)
+{
+    return strstr(name, "in_proj_bias") != NULL;
+}
+
+static void compare_state(const golden *g, const char *name, ls_module *model)
+{
+    char prefix[64];
+    snprintf(prefix, sizeof prefix, "%s/after/", name);
+    for (int i = 0; i < g->count; i++)
+        if (strncmp(g->entries[i].name, prefix, strlen(prefix)) == 0 && !is_noise(g->entries[i].name))
+            golden_compare(ls_tensor_of(model, g->entries[i].name + strlen(prefix)), &g->entries[i], STATE_TOLERANCE);
+}
+
+static void follow_losses(const golden *g, const char *name, ls_module *model, ls_optim *optim, ls_schedule *schedule,
+                          double max_norm)
+{
+    ls_run *run = ls_module_run(model);
+    char prefix[64];
+    snprintf(prefix, sizeof prefix, "%s/state/", name);
+    ls_load_state(model, golden_state(run, g, prefix));
+    const float *losses = golden_find(g, "%s/losses", name)->data;
+    const golden_entry *norms = golden_find(g, "%s/norms", name);
+    for (int i = 0; i < STEPS && !ls_error(run); i++) {
+        ls_mark mark = ls_scope_begin(run);
+        ls_tensor *x = golden_tensor(run, golden_find(g, "%s/x%d", name, i % BATCHES));
+        ls_tensor *t = golden_tensor(run, golden_find(g, "%s/t%d", name, i % BATCHES));
+        ls_tensor *logits = ls_forward(model, x);
+        ls_tensor *loss = ls_cross_entropy(ls_reshape(logits, -1, ls_dim(logits, -1)), ls_reshape(t, -1));
+        double got = ls_item(loss), want = (double)losses[i];
+        CHECK_MSG(fabs(got - want) <= LOSS_TOLERANCE * fabs(want), "%s: loss of step %d is %.9g, expected %.9g", name,
+                  i, got, want);
+        ls_backward(run, loss);
+        if (norms) CHECK_NEAR(ls_item(ls_clip_grad_norm(optim, max_norm)), ((const float *)norms->data)[i], 1e-4);
+        ls_step(optim);
+        ls_schedule_step(schedule);
+        ls_zero_grad(optim);
+        ls_scope_end(run, mark, NULL);
+    }
+    compare_state(g, name, model);
+    CHECK_MSG(ls_error(run) == LS_OK, "%s: %s", name, ls_error_message(run));
+    ls_error_clear(run);
+}
+
+static void mlp_follows(void)
+{
+    golden g = golden_open(GOLDEN_DIR "/train.safetensors");
+    ls_run *run = ls_init(NULL, NULL);
+    ls_module *model = mlp_new(run);
+    follow_losses(&g, "mlp", model, ls_adam_new(run, model, .lr = 0.01), NULL, 0);
+    ls_finish(run);
+    golden_close(&g);
+}
+
+static void cnn_follows(void)
+{
+    golden g = golden_open(GOLDEN_DIR "/train.safetensors");
+    ls_run *run = ls_init(NULL, NULL);
+    ls_module *model = cnn_new(run);
+    ls_optim *sgd = ls_sgd_new(run, model, .lr = 0.05, .momentum = 0.9, .weight_decay = 1e-3);
+    follow_losses(&g, "cnn", model, sgd, ls_one_cycle_new(sgd, .max_lr = 0.1, .total_steps = STEPS + 5), 0);
+    ls_finish(run);
+    golden_close(&g);
+}
+
+static void transformer_follows(void)
+{
+    golden g = golden_open(GOLDEN_DIR "/train.safetensors");
+    ls_run *run = ls_init(NULL, NULL);
+    ls_module *model = transformer_new(run);
+    ls_optim *adamw = ls_adamw_new(run, model, .lr = 5e-3, .weight_decay = 0.1);
+    follow_losses(&g, "transformer", model, adamw, ls_warmup_linear_new(adamw, 5, 25), 1.0);
+    ls_finish(run);
+    golden_close(&g);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc > 1) check_filter = argv[1];
+    CHECK_RUN(mlp_follows);
+    CHECK_RUN(cnn_follows);
+    CHECK_RUN(transformer_follows);
+    return check_done();
+}

@@ -1,0 +1,393 @@
+/* optim.c - optimisers beside their arithmetic (tests/golden compares that): groups, freezing, blocks of memory, state,
+ * master weights, clipping, loss scaling. */
+#include <lockstep.h>
+
+#include <stdlib.h>
+
+#include "base/memory.h"
+#include "check.h"
+
+static ls_module *two_layers(ls_run *run)
+{
+    return ls_sequential_new(run, ls_linear_new(run, 3, 5), ls_tanh_new(run), ls_linear_new(run, 5, 2));
+}
+
+static void backward_of(ls_module *m, ls_tensor *x)
+{
+    ls_run *run = ls_module_run(m);
+    ls_mark mark = ls_scope_begin(run);
+    ls_backward(run, ls_mean(ls_square(ls_forward(m, x))));
+    ls_scope_end(run, mark, NULL);
+}
+
+/* Elements of all parameters, one after the other. */
+static int snapshot(ls_module *m, float *to)
+{
+    int n = 0;
+    ls_state *list = ls_parameters(m);
+    for (int64_t i = 0; i < ls_state_count(list); i++) {
+        int64_t numel = ls_numel(ls_state_tensor(list, i));
+        ls_read(ls_state_tensor(list, i), to + n, (size_t)numel * sizeof *to);
+        n += (int)numel;
+    }
+    return n;
+}
+
+enum { SIZE = 32 }; /* of two_layers */
+
+static void check_same(ls_module *a, ls_module *b, double tolerance)
+{
+    float x[SIZE], y[SIZE];
+    int n = snapshot(a, x);
+    CHECK(n == SIZE && snapshot(b, y) == n);
+    for (int i = 0; i < n; i++) CHECK_NEAR(x[i], y[i], tolerance);
+}
+
+/* ---- blocks ---- */
+
+static void blocks_make_no_difference(void)
+{
+    ls_run *run = ls_init(NULL, NULL, .seed = 1);
+    ls_module *a = two_layers(run), *b = two_layers(run);
+    ls_load_state(b, ls_state_dict(a));
+    ls_optim *flat = ls_adamw_new(run, a, .lr = 0.1), *scattered = ls_adamw_new(run, b, .lr = 0.1, .scattered = true);
+    ls_tensor *x = ls_randn(run, LS_F32, 4, 3);
+    for (int i = 0; i < 10; i++) {
+        /* freeze and unfreeze on the way: a gap in the block, a gradient that forgot its place */
+        if (i == 3) ls_freeze(ls_child(a, "0")), ls_freeze(ls_child(b, "0"));
+        if (i == 5) ls_unfreeze(a), ls_unfreeze(b);
+        backward_of(a, x);
+        backward_of(b, x);
+        CHECK(ls_step(flat) && ls_step(scattered));
+        ls_zero_grad(flat);
+        ls_zero_grad(scattered);
+        check_same(a, b, 1e-6);
+    }
+    CHECK(ls_steps_taken(flat) == 10);
+    CHECK(ls_finish(run) == 0);
+}
+
+static void steps_take_no_memory(void)
+{
+    ls_run *run = ls_init(NULL, NULL);
+    ls_module *m = two_layers(run);
+    ls_optim *adam = ls_adam_new(run, m);
+    ls_tensor *x = ls_randn(run, LS_F32, 4, 3);
+    ls_memory_stats before = {0};
+    for (int i = 0; i < 6; i++) {
+        if (i == 3) before = ls_memory(run);
+        backward_of(m, x);
+        ls_clip_grad_norm(adam, 1e-3);
+        ls_step(adam);
+        ls_zero_grad(adam);
+    }
+    ls_memory_stats after = ls_memory(run);
+    CHECK(after.device_requests == before.device_requests && after.system_requests == before.system_requests);
+    CHECK(ls_finish(run) == 0);
+}
+
+static void frozen_parameters_stay(void)
+{
+    ls_run *run = ls_init(NULL, NULL);
+    ls_module *m = two_layers(run);
+    ls_freeze(m);
+    ls_unfreeze(ls_child(m, "2"));
+    ls_optim *sgd = ls_sgd_new(run, m, .lr = 1, .weight_decay = 0.1, .momentum = 0.9);
+    float before[SIZE], after[SIZE];
+    snapshot(m, before);
+    for (int i = 0; i < 2; i++) {
+        ls_zero_grad(sgd);
+        backward_of(m, ls_ones(run, LS_F32, 4, 3));
+        CHECK(ls_step(sgd));
+    }
+    snapshot(m, after);
+    for (int i = 0; i < SIZE; i++) CHECK(i < 20 ? before[i] == after[i] : before[i] != after[i]);
+    CHECK(ls_state_count(ls_optim_state(sgd)) == 4); /* momentum and step of two parameters */
+    CHECK(ls_finish(run) == 0);
+}
+
+/* ---- groups ---- */
+
+static void groups_have_their_own_settings(void)
+{
+    ls_run *run = ls_init(NULL, NULL);
+    ls_module *m = two_layers(run);
+    ls_optim *sgd = ls_sgd_new(run, m, .lr = 0.5, .weight_decay = 0.25);
+    int biases = ls_group_add(sgd, ls_state_matching(ls_parameters(m), "*.bias"), .weight_decay = LS_ZERO);
+    int head = ls_group_add(sgd, ls_state_matching(ls_parameters(m), "2.weight"), .lr = 0.125);
+    CHECK(biases == 1 && head == 2 && ls_group_count(sgd) == 3);
+    CHECK(ls_group_get(sgd, 0).weight_decay == 0.25 && ls_group_get(sgd, 1).weight_decay == 0);
+    CHECK(ls_group_get(sgd, 1).lr == 0.5 && ls_group_get(sgd, 2).lr == 0.125 && ls_lr(sgd) == 0.5);
+
+    /* a loss whose gradient is 1 everywhere */
+    ls_state *list = ls_parameters(m);
+    ls_tensor *loss = NULL;
+    for (int i = 0; i < 4; i++) {
+        ls_init_constant(ls_state_tensor(list, i), 2);
+        ls_tensor *sum = ls_sum(ls_state_tensor(list, i));
+        loss = loss ? ls_add(loss, sum) : sum;
+    }
+    ls_backward(run, loss);
+    CHECK(ls_step(sgd));
+    CHECK(ls_item(ls_max(ls_tensor_of(m, "0.weight"))) == 2 - 0.5 * 1.5);
+    CHECK(ls_item(ls_max(ls_tensor_of(m, "0.bias"))) == 2 - 0.5);
+    CHECK(ls_item(ls_max(ls_tensor_of(m, "2.bias"))) == 2 - 0.5);
+    CHECK(ls_item(ls_max(ls_tensor_of(m, "2.weight"))) == 2 - 0.125 * 1.5);
+
+    ls_schedule *falling = ls_exponential_new(sgd, 0.5);
+    ls_schedule_step(falling);
+    CHECK(ls_group_get(sgd, 0).lr == 0.25 && ls_group_get(sgd, 2).lr == 0.0625 && ls_schedule_lr(falling) == 0.25);
+    ls_set_lr(sgd, 3);
+    CHECK(ls_group_get(sgd, 2).lr == 3);
+    CHECK(ls_finish(run) == 0);
+}
+
+static void schedules_resume(void)
+{
+    ls_run *run = ls_init(NULL, NULL);
+    ls_module *m = two_layers(run);
+    ls_optim *a = ls_adam_new(run, m), *b = ls_adam_new(run, m);
+    ls_schedule *first = ls_one_cycle_new(a, .max_lr = 1, .total_steps = 20);
+    ls_schedule *second = ls_one_cycle_new(b, .max_lr = 1, .total_steps = 20);
+    for (int i = 0; i < 7; i++) ls_schedule_step(first);
+    ls_schedule_set(second, ls_schedule_get(first));
+    CHECK(ls_lr(a) == ls_lr(b) && ls_group_get(a, 0).beta1 == ls_group_get(b, 0).beta1);
+    for (int i = 7; i < 20; i++) ls_schedule_step(first);
+    CHECK(ls_error(run) == LS_OK);
+    ls_schedule_step(first);
+    CHECK(ls_error(run) == LS_ERR_STATE);
+    ls_error_clear(run);
+    CHECK(ls_finish(run) == 0);
+}
+
+/* ---- state ---- */
+
+static void state_resumes_exactly(void)
+{
+    ls_run *run = ls_init(NULL, NULL, .seed = 2);
+    ls_module *a = two_layers(run), *b = two_layers(run);
+    ls_optim *first = ls_adam_new(run, a, .lr = 0.1);
+    ls_tensor *x = ls_randn(run, LS_F32, 4, 3);
+    for (int i = 0; i < 3; i++) {
+        backward_of(a, x);
+        ls_step(first);
+        ls_zero_grad(first);
+    }
+    ls_state *saved = ls_state_copy(ls_optim_state(first));
+    CHECK(ls_state_count(saved) == 12);
+    CHECK_TEXT(ls_state_name(saved, 0), "0.weight.exp_avg");
+    CHECK(ls_item(ls_state_find(saved, "2.bias.step")) == 3);
+
+    ls_load_state(b, ls_state_dict(a));
+    ls_optim *second = ls_adam_new(run, b, .lr = 0.1);
+    ls_optim_load(second, saved);
+    for (int i = 0; i < 3; i++) {
+        backward_of(a, x);
+        backward_of(b, x);
+        ls_step(first);
+        ls_step(second);
+        ls_zero_grad(first);
+        ls_zero_grad(second);
+        check_same(a, b, 0);
+    }
+    ls_state *wrong = ls_state_new(run);
+    ls_state_add(wrong, "9.weight.exp_avg", x);
+    ls_optim_load(first, wrong);
+    CHECK(ls_error(run) == LS_ERR_VALUE);
+    ls_error_clear(run);
+    CHECK(ls_finish(run) == 0);
+}
+
+static void masters_remember_small_steps(void)
+{
+    ls_run *run = ls_init(NULL, NULL);
+    for (int with = 0; with < 2; with++) {
+        ls_module *m = ls_module_new(run, "one", NULL, NULL);
+        ls_tensor *p = ls_parameter(m, "p", ls_ones(run, LS_BF16, 4));
+        ls_optim *sgd = ls_sgd_new(run, m, .lr = 1e-3, .master_weights = with);
+        for (int i = 0; i < 100; i++) {
+            ls_mark mark = ls_scope_begin(run);
+            ls_backward(run, ls_sum(p));
+            CHECK(ls_step(sgd));
+            ls_zero_grad(sgd);
+            ls_scope_end(run, mark, NULL);
+        }
+        /* 0.001 is less than half of bf16's grain below 1: lost without a master */
+        CHECK_NEAR(ls_item(ls_max(p)), with ? 0.9 : 1, 2e-3);
+        CHECK((ls_state_find(ls_optim_state(sgd), "p.master") != NULL) == with);
+    }
+    CHECK(ls_finish(run) == 0);
+}
+
+/* ---- clipping ---- */
+
+static ls_module *known_gradients(ls_run *run)
+{
+    ls_module *m = ls_module_new(run, "known", NULL, NULL);
+    ls_tensor *a = ls_parameter(m, "a", ls_zeros(run, LS_F32, 2)), *b = ls_parameter(m, "b", ls_zeros(run, LS_F32, 1));
+    ls_backward(run, ls_add(ls_sum(ls_mul(a, ls_from(run, LS_F32, LS_SHAPE(2), (float[]){3, 4}))),
+                            ls_sum(ls_mul_scalar(b, 12)))); /* the norm is 13 */
+    return m;
+}
+
+static void check_gradients(ls_module *m, double a0, double a1, double b0)
+{
+    float a[2], b[1];
+    ls_read(ls_grad(ls_tensor_of(m, "a")), a, sizeof a);
+    ls_read(ls_grad(ls_tensor_of(m, "b")), b, sizeof b);
+    CHECK_NEAR(a[0], a0, 1e-6);
+    CHECK_NEAR(a[1], a1, 1e-6);
+    CHECK_NEAR(b[0], b0, 1e-6);
+}
+
+static void clipping_limits_the_norm(void)
+{
+    ls_run *run = ls_init(NULL, NULL);
+    ls_module *m = known_gradients(run);
+    ls_optim *sgd = ls_sgd_new(run, m);
+    CHECK_NEAR(ls_item(ls_clip_grad_norm(sgd, 26)), 13, 1e-6);
+    check_gradients(m, 3, 4, 12);
+    CHECK_NEAR(ls_item(ls_clip_grad_norm(sgd, 1.3)), 13, 1e-6);
+    check_gradients(m, 0.3, 0.4, 1.2);
+    ls_clip_grad_value(sgd, 0.35);
+    check_gradients(m, 0.3, 0.35, 0.35);
+
+    m = known_gradients(run);
+    CHECK_NEAR(ls_item(ls_clip_grad_norm_of(ls_parameters(m), 1.3)), 13, 1e-6);
+    check_gradients(m, 0.3, 0.4, 1.2);
+    ls_clip_grad_value_of(ls_parameters(m), 0.35);
+    check_gradients(m, 0.3, 0.35, 0.35);
+    CHECK(ls_finish(run) == 0);
+}
+
+/* ---- loss scaling ---- */
+
+/* Gradients of 0.01, one of them NaN when told so. */
+static bool scaled_step(ls_run *run, ls_module *m, ls_optim *sgd, bool spoil)
+{
+    ls_mark mark = ls_scope_begin(run);
+    ls_tensor *p = ls_tensor_of(m, "p");
+    float factors[4] = {0.01f, 0.01f, spoil ? NAN : 0.01f, 0.01f};
+    ls_backward(run, ls_sum(ls_mul(p, ls_from(run, LS_F32, LS_SHAPE(4), factors))));
+    bool taken = ls_step(sgd);
+    ls_zero_grad(sgd);
+    ls_scope_end(run, mark, NULL);
+    return taken;
+}
+
+static void scale_follows_accelerate(void)
+{
+    ls_run *run = ls_init(NULL, NULL, .mixed_precision = LS_F16);
+    ls_module *m = ls_module_new(run, "one", NULL, NULL);
+    ls_tensor *p = ls_parameter(m, "p", ls_ones(run, LS_F32, 4));
+    ls_optim *sgd = ls_sgd_new(run, m, .lr = 0.1);
+    ls_schedule *falling = ls_exponential_new(sgd, 0.5);
+    static const bool spoil[] = {false, true, true, false};
+    static const double scales[] = {65536, 32768, 16384, 16384}, rates[] = {0.05, 0.05, 0.05, 0.025};
+    CHECK(ls_loss_scale_get(run).scale == 65536);
+    for (int i = 0; i < 4; i++) {
+        CHECK(scaled_step(run, m, sgd, spoil[i]) == !spoil[i]);
+        CHECK(ls_step_was_skipped(sgd) == spoil[i]);
+        CHECK(ls_loss_scale_get(run).scale == scales[i]);
+        ls_schedule_step(falling);
+        CHECK_NEAR(ls_lr(sgd), rates[i], 1e-15);
+    }
+    CHECK_NEAR(ls_item(ls_max(p)), 1 - 0.01 * (0.1 + 0.05), 1e-6);
+    CHECK(ls_steps_taken(sgd) == 2 && ls_loss_scale_get(run).good_steps == 1);
+    CHECK(ls_finish(run) == 0);
+}
+
+static void scale_grows_and_clipping_unscales(void)
+{
+    ls_run *run = ls_init(NULL, NULL, .mixed_precision = LS_F16);
+    ls_module *m = ls_module_new(run, "one", NULL, NULL);
+    ls_tensor *p = ls_parameter(m, "p", ls_ones(run, LS_F32, 4));
+    ls_optim *sgd = ls_sgd_new(run, m, .lr = 1);
+    ls_loss_scale_set(run, (ls_loss_scale){.scale = 1024, .good_steps = 1998});
+    ls_backward(run, ls_sum(p)); /* norm 2 */
+    CHECK_NEAR(ls_item(ls_grad(p) ? ls_max(ls_grad(p)) : p), 1024, 1e-6);
+    CHECK_NEAR(ls_item(ls_clip_grad_norm(sgd, 1)), 2, 1e-6);
+    CHECK_NEAR(ls_item(ls_clip_grad_norm(sgd, 1)), 1, 1e-6);
+    CHECK(ls_step(sgd));
+    CHECK_NEAR(ls_item(ls_max(p)), 0.5, 1e-5);
+    CHECK(ls_loss_scale_get(run).scale == 1024);
+    CHECK(scaled_step(run, m, sgd, false));
+    CHECK(ls_loss_scale_get(run).scale == 2048 && ls_loss_scale_get(run).good_steps == 0);
+    CHECK(ls_finish(run) == 0);
+}
+
+/* ---- misuse ---- */
+
+static void misuse_is_an_error(void)
+{
+    ls_run *run = ls_init(NULL, NULL);
+    ls_module *m = two_layers(run);
+    ls_optim *sgd = ls_sgd_new(run, m);
+#define FAILS(call, code)                                                                                              \
+    do {                                                                                                               \
+        (void)(call);                                                                                                  \
+        CHECK_MSG(ls_error(run) == (code), "%s: %s", #call, ls_error_message(run));                                    \
+        ls_error_clear(run);                                                                                           \
+    } while (0)
+    FAILS(ls_sgd_new(run, ls_relu_new(run)), LS_ERR_VALUE);
+    FAILS(ls_sgd_new(run, m, .lr = -1), LS_ERR_VALUE);
+    FAILS(ls_adam_new(run, m, .beta1 = 1), LS_ERR_VALUE);
+    FAILS(ls_sgd_new(run, m, .nesterov = true), LS_ERR_VALUE);
+    FAILS(ls_group_get(sgd, 1), LS_ERR_VALUE);
+    FAILS(ls_one_cycle_new(sgd, .max_lr = 1), LS_ERR_VALUE);
+    FAILS(ls_one_cycle_new(sgd, .total_steps = 1), LS_ERR_VALUE);
+    FAILS(ls_cosine_new(sgd, 0, 0), LS_ERR_VALUE);
+    FAILS(ls_lambda_new(sgd, NULL, NULL), LS_ERR_VALUE);
+    FAILS(ls_schedule_set(ls_exponential_new(sgd, 0.5), -1), LS_ERR_STATE);
+    FAILS(ls_loss_scale_set(run, (ls_loss_scale){.scale = 2}), LS_ERR_STATE);
+#undef FAILS
+    CHECK(!ls_step(NULL));
+    ls_zero_grad(NULL);
+    ls_schedule_step(NULL);
+    CHECK(ls_step(sgd)); /* nothing to do yet */
+    ls_module_free(m);
+    CHECK(ls_step(sgd)); /* nor any more */
+    CHECK(ls_finish(run) == 0);
+}
+
+static void memory_may_run_out(void)
+{
+    uint64_t n = 1;
+    for (bool done = false; !done && n < 3000; n++) {
+        uint64_t before = ls_sys_calls();
+        ls_sys_fail_at(n);
+        ls_run *run = ls_init(NULL, NULL);
+        ls_module *m = two_layers(run);
+        ls_optim *adam = ls_adamw_new(run, m);
+        ls_schedule *cycle = ls_one_cycle_new(adam, .max_lr = 1, .total_steps = 5);
+        if (m) backward_of(m, ls_randn(run, LS_F32, 4, 3));
+        ls_clip_grad_norm(adam, 1);
+        ls_step(adam);
+        ls_schedule_step(cycle);
+        ls_optim_state(adam);
+        CHECK_MSG(!ls_error(run) || ls_error(run) == LS_ERR_MEMORY, "%s", ls_error_message(run));
+        ls_error_clear(run);
+        ls_finish(run);
+        done = ls_sys_calls() - before < n;
+    }
+    ls_sys_fail_at(0);
+    CHECK(n > 10 && n < 3000);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc > 1) check_filter = argv[1];
+    CHECK_RUN(blocks_make_no_difference);
+    CHECK_RUN(steps_take_no_memory);
+    CHECK_RUN(frozen_parameters_stay);
+    CHECK_RUN(groups_have_their_own_settings);
+    CHECK_RUN(schedules_resume);
+    CHECK_RUN(state_resumes_exactly);
+    CHECK_RUN(masters_remember_small_steps);
+    CHECK_RUN(clipping_limits_the_norm);
+    CHECK_RUN(scale_follows_accelerate);
+    CHECK_RUN(scale_grows_and_clipping_unscales);
+    CHECK_RUN(misuse_is_an_error);
+    CHECK_RUN(memory_may_run_out);
+    return check_done();
+}
