@@ -41,6 +41,9 @@ static ls_family family = {.bytes = sizeof *tables,
                            .tables = tables,
                            .offers = {
                                [LS_ISA_REF] = &ls_attention_ref,
+#if defined(__aarch64__)
+                               [LS_ISA_NEON_BF16] = &ls_attention_neon_bf16,
+#endif
                            }};
 
 const ls_attention_table *ls_attention_kernels(void)

@@ -210,7 +210,9 @@ static void use_operand(attention_job *job, const ls_operand *x, size_t matrix, 
 static void start_job(attention_job *job, const ls_call *call, const ls_operand *q, const ls_operand *k,
                       const ls_operand *v, const ls_operand *mask)
 {
-    const ls_attention_table *kernels = ls_attention_kernels();
+    /* Fast kernels count on larger products being larger scores, and on there being numbers at all. */
+    bool usual = call->attrs.attention.scale > 0 && q->dim[3] > 0 && v->dim[3] > 0;
+    const ls_attention_table *kernels = usual ? ls_attention_kernels() : &ls_attention_ref;
     bool bf16 = q->dtype == LS_BF16 && kernels->bf16;
     job->kernel = q->dtype == LS_F64 ? kernels->f64 : bf16 ? kernels->bf16 : kernels->f32;
     job->dtype = q->dtype == LS_F64 || bf16 ? q->dtype : LS_F32;
