@@ -31,7 +31,8 @@ test:
 
 bench: all
 	@tools/bootstrap.sh bench
-	@bench/run.sh $(BUILD)
+	@cmake --build $(BUILD) --target lockstep_bench
+	@python3 bench/run.py $(BUILD) $(BENCH)
 
 asan:
 	@tools/bootstrap.sh build

@@ -47,7 +47,10 @@ for group in "$@"; do
             ;;
         esac
         ;;
-    bench) want "/usr/include/$(uname -m)-linux-gnu/cblas.h" libopenblas-dev ;;
+    bench)
+        want "/usr/include/$(uname -m)-linux-gnu/cblas.h" libopenblas-dev
+        need python3 python3
+        ;;
     format) need clang-format clang-format ;;
     tidy) need clang-tidy clang-tidy ;;
     *)

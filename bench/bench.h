@@ -1,0 +1,46 @@
+/* bench.h - what is measured, and how.
+ *
+ * An item has a name, the work one call does (FLOP or bytes) and what that work could reach at best (a peak measured in
+ * the same run). Values are rates in GFLOP/s or GB/s, or times. The best of many short repetitions counts: the machine
+ * may be shared, and disturbance only ever makes things slower. */
+#ifndef LOCKSTEP_BENCH_H
+#define LOCKSTEP_BENCH_H
+
+#include <lockstep.h>
+
+#include <stddef.h>
+
+typedef enum bench_unit { BENCH_GFLOPS, BENCH_GBS, BENCH_MS, BENCH_NS } bench_unit;
+typedef enum bench_peak { BENCH_PEAK_NONE, BENCH_PEAK_F32, BENCH_PEAK_BF16, BENCH_PEAK_MEMORY } bench_peak;
+
+typedef struct bench_item {
+    char name[96]; /* "gemm/bf16/bert-base proj fwd NT/2": family, type, case, threads */
+    bench_unit unit;
+    bench_peak peak;
+    int threads;
+    double work; /* of one call: FLOP, bytes, or (BENCH_NS) things done */
+    /* Make what the call needs; NULL on failure. One case is set up at a time. */
+    void *(*setup)(ls_run *run, const struct bench_item *item);
+    void (*call)(void *state);
+    void (*release)(void *state); /* NULL: state is the run's */
+    const void *shape;            /* of the family's own */
+    ls_dtype dtype;
+    int variant;
+} bench_item;
+
+/* Add an item to the list. The families' functions below add all of theirs. */
+bench_item *bench_add(bench_unit unit, bench_peak peak, int threads, double work, const char *format, ...) LS_PRINTF(5, 6);
+void bench_add_peaks(int threads);
+void bench_add_products(int threads);
+void bench_add_convolutions(int threads);
+void bench_add_passes(int threads);
+void bench_add_blocks(int threads);
+void bench_add_overheads(void);
+
+/* The same products by OpenBLAS; 0 when it is not installed. */
+double bench_openblas(const bench_item *item);
+/* Best time of one call, in seconds. */
+double bench_best(void (*call)(void *), void *state, double seconds);
+double bench_now(void);
+
+#endif

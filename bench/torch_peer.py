@@ -1,0 +1,168 @@
+"""torch_peer.py - the same items by PyTorch: answers names on stdin with values, as lockstep_bench does."""
+import sys
+import time
+
+import torch
+import torch.nn.functional as F
+
+PRODUCTS = {
+    "bert-base proj fwd NT": (4608, 768, 768, 0, 1), "bert-base qkv fwd NT": (4608, 2304, 768, 0, 1),
+    "bert-base ffn1 fwd NT": (4608, 3072, 768, 0, 1), "bert-base ffn2 fwd NT": (4608, 768, 3072, 0, 1),
+    "bert-base ffn1 dgrad NN": (4608, 768, 3072, 0, 0), "bert-base ffn1 wgrad TN": (3072, 768, 4608, 1, 0),
+    "bert-base proj wgrad TN": (768, 768, 4608, 1, 0), "bert-large proj fwd NT": (4608, 1024, 1024, 0, 1),
+    "bert-large ffn1 fwd NT": (4608, 4096, 1024, 0, 1), "bert-large ffn2 fwd NT": (4608, 1024, 4096, 0, 1),
+    "bert-large ffn1 wgrad TN": (4096, 1024, 4608, 1, 0), "attention QK one head": (384, 384, 64, 0, 1),
+    "attention PV one head": (384, 64, 384, 0, 0),
+}
+CONVOLUTIONS = {
+    "stem 7x7": (3, 64, 224, 7, 2), "s1 1x1 64-64": (64, 64, 56, 1, 1), "s1 3x3 64": (64, 64, 56, 3, 1),
+    "s1 1x1 64-256": (64, 256, 56, 1, 1), "s1 1x1 256-64": (256, 64, 56, 1, 1), "s2 3x3 128 /2": (128, 128, 56, 3, 2),
+    "s2 1x1 512-128": (512, 128, 28, 1, 1), "s2 3x3 128": (128, 128, 28, 3, 1), "s2 1x1 128-512": (128, 512, 28, 1, 1),
+    "s3 1x1 1024-256": (1024, 256, 14, 1, 1), "s3 3x3 256": (256, 256, 14, 3, 1), "s3 1x1 256-1024": (256, 1024, 14, 1, 1),
+    "s4 1x1 2048-512": (2048, 512, 7, 1, 1), "s4 3x3 512": (512, 512, 7, 3, 1), "s4 1x1 512-2048": (512, 2048, 7, 1, 1),
+}
+CHANNELS_LAST = torch.channels_last
+
+
+def best(call, budget=0.25):
+    """Seconds of the fastest call."""
+    call()
+    fastest, begin, n = 1e30, time.perf_counter(), 0
+    while n < 3 or time.perf_counter() - begin < budget:
+        t = time.perf_counter()
+        call()
+        fastest = min(fastest, time.perf_counter() - t)
+        n += 1
+    return fastest
+
+
+def product(dtype, case):
+    m, n, k, a_turned, b_turned = PRODUCTS[case]
+    a = torch.randn(k, m, dtype=dtype).t() if a_turned else torch.randn(m, k, dtype=dtype)
+    b = torch.randn(n, k, dtype=dtype).t() if b_turned else torch.randn(k, n, dtype=dtype)
+    with torch.no_grad():
+        return 2e-9 * m * n * k / best(lambda: a @ b)
+
+
+def convolution(dtype, case):
+    name, way = case.rsplit(" ", 1)
+    channels, outputs, size, kernel, stride = CONVOLUTIONS[name]
+    x = torch.randn(8, channels, size, size, dtype=dtype).to(memory_format=CHANNELS_LAST)
+    w = torch.randn(outputs, channels, kernel, kernel, dtype=dtype).to(memory_format=CHANNELS_LAST)
+    with torch.no_grad():
+        y = F.conv2d(x, w, stride=stride, padding=kernel // 2)
+        flop = 2.0 * 8 * y.shape[2] * y.shape[3] * outputs * channels * kernel * kernel
+        if way == "fwd":
+            return flop * 1e-9 / best(lambda: F.conv2d(x, w, stride=stride, padding=kernel // 2))
+        wants = [way == "dgrad", way == "wgrad", False]
+        return flop * 1e-9 / best(lambda: torch.ops.aten.convolution_backward(
+            y, x, w, None, [stride] * 2, [kernel // 2] * 2, [1, 1], False, [0, 0], 1, wants))
+
+
+def memory_pass(dtype, case):
+    size = torch.finfo(dtype).bits // 8
+    if case == "adamw":
+        p = torch.full((32 << 20,), 0.5)
+        p.grad = torch.full_like(p, 0.5)
+        step = torch.optim.AdamW([p], lr=1e-3, fused=True).step
+        return 28e-9 * p.numel() / best(step)
+    name, way = case.rsplit(" ", 1)
+    image, logits = name == "batch norm", name == "cross entropy"
+    if image:
+        x = torch.randn(64, 256, 56, 56, dtype=dtype).to(memory_format=CHANNELS_LAST)
+    else:
+        x = torch.randn(*((1600, 30522) if logits else (65536, 768)), dtype=dtype)
+    passes = {"layer norm": (2, 3), "softmax": (2, 3), "gelu": (2, 3), "batch norm": (3, 5), "cross entropy": (1, 2)}[name]
+    features = 256 if image else 768
+    weight, bias = torch.ones(features, dtype=dtype), torch.zeros(features, dtype=dtype)
+    target = torch.arange(1600) if logits else None
+    forward = {
+        "layer norm": lambda x: F.layer_norm(x, (768,), weight, bias),
+        "softmax": lambda x: F.softmax(x, 1),
+        "gelu": F.gelu,
+        "batch norm": lambda x: F.batch_norm(x, None, None, weight, bias, training=True),
+        "cross entropy": lambda x: F.cross_entropy(x, target),
+    }[name]
+    if way == "fwd":
+        with torch.no_grad():
+            return passes[0] * x.numel() * size * 1e-9 / best(lambda: forward(x))
+    x.requires_grad_()
+    for t in (weight, bias):
+        t.requires_grad_()
+    y = forward(x)
+    dy = torch.ones_like(y)
+    inputs = [x] if name in ("softmax", "gelu", "cross entropy") else [x, weight, bias]
+    return passes[1] * x.numel() * size * 1e-9 / best(lambda: torch.autograd.grad(y, inputs, dy, retain_graph=True))
+
+
+def attention(dtype, case):
+    q, k, v = (torch.randn(12, 12, 384, 64, dtype=dtype, requires_grad=True) for _ in range(3))
+    dy = torch.randn(12, 12, 384, 64, dtype=dtype)
+
+    def call():
+        F.scaled_dot_product_attention(q, k, v, dropout_p=0.1).backward(dy)
+        q.grad = k.grad = v.grad = None
+    return 14e-9 * 12 * 12 * 384 * 384 * 64 / best(call)
+
+
+class Bottleneck(torch.nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.conv1 = torch.nn.Conv2d(4 * width, width, 1, bias=False)
+        self.bn1 = torch.nn.BatchNorm2d(width)
+        self.conv2 = torch.nn.Conv2d(width, width, 3, padding=1, bias=False)
+        self.bn2 = torch.nn.BatchNorm2d(width)
+        self.conv3 = torch.nn.Conv2d(width, 4 * width, 1, bias=False)
+        self.bn3 = torch.nn.BatchNorm2d(4 * width)
+
+    def forward(self, x):
+        y = F.relu(self.bn1(self.conv1(x)), inplace=True)
+        y = F.relu(self.bn2(self.conv2(y)), inplace=True)
+        return F.relu(self.bn3(self.conv3(y)) + x, inplace=True)
+
+
+def block(dtype, case):
+    if case.startswith("bert"):
+        net = torch.nn.TransformerEncoderLayer(768, 12, 3072, 0.1, "gelu", batch_first=True)
+        x = torch.randn(12, 384, 768, dtype=dtype, requires_grad=True)
+        dy = torch.randn(12, 384, 768, dtype=dtype)
+    else:
+        stage = int(case.rsplit(" ", 1)[1]) - 1
+        width, size = 64 << stage, 56 >> stage
+        net = Bottleneck(width).to(memory_format=CHANNELS_LAST)
+        x = torch.randn(16, 4 * width, size, size, dtype=dtype).to(memory_format=CHANNELS_LAST).requires_grad_()
+        dy = torch.randn(16, 4 * width, size, size, dtype=dtype).to(memory_format=CHANNELS_LAST)
+
+    def call():
+        with torch.autocast("cpu", torch.bfloat16, enabled=dtype == torch.bfloat16):
+            y = net(x)
+        y.backward(dy.to(y.dtype))
+        net.zero_grad(set_to_none=True)
+        x.grad = None
+    return 1e3 * best(call)
+
+
+def overhead(dtype, case):
+    x, one = torch.ones(16, requires_grad=True), torch.ones(16)
+
+    def call():
+        y = x
+        for _ in range(1000):
+            y = y + one
+        y.sum().backward()
+        x.grad = None
+    return 1e6 * best(call)
+
+
+FAMILIES = {"gemm": product, "conv": convolution, "pass": memory_pass, "attention": attention, "block": block, "overhead": overhead}
+
+for line in sys.stdin:
+    parts = line.strip().split("/")
+    family, dtype, case, threads = parts[0], parts[1], "/".join(parts[2:-1]), int(parts[-1])
+    torch.set_num_threads(threads)
+    try:
+        value = FAMILIES[family]({"f32": torch.float32, "bf16": torch.bfloat16}[dtype], case)
+        print(f"{value:.6g}", flush=True)
+    except (KeyError, RuntimeError) as error:
+        print(f"{line.strip()}: {error}", file=sys.stderr)
+        print("-", flush=True)

@@ -1,0 +1,243 @@
+/* misuse.c - wrong input gives the documented error, once, with its values; nothing crashes, nothing is lost. */
+#include <stdlib.h>
+
+#include "check.h"
+#include "op_cases.h"
+#include "tensor/context.h"
+
+static ls_run *run;
+
+/* The last call failed with this status, and its message has this in it. Clears it. */
+static void check_error(int line, ls_status status, const char *part)
+{
+    if (ls_error(run) != status || !strstr(ls_error_message(run), part))
+        check_fail(__FILE__, line, "got %s \"%s\", expected %s with \"%s\"", ls_status_name(ls_error(run)), ls_error_message(run),
+                   ls_status_name(status), part);
+    ls_error_clear(run);
+}
+#define FAILS(expression, status, part)                                                                                \
+    do {                                                                                                               \
+        expression;                                                                                                    \
+        check_error(__LINE__, status, part);                                                                           \
+    } while (0)
+
+#define Z(...) ls_zeros(run, LS_F32, __VA_ARGS__)
+#define INDEX(...) ls_zeros(run, LS_I64, __VA_ARGS__)
+
+static void shapes_that_do_not_fit(void)
+{
+    FAILS(ls_add(Z(2, 3), Z(4, 3)), LS_ERR_SHAPE, "add: [2,3] f32 and [4,3] f32 do not broadcast");
+    FAILS(ls_matmul(Z(64, 191), Z(192, 64)), LS_ERR_SHAPE, "inner sizes 191 and 192 differ");
+    FAILS(ls_linear(Z(2, 3), Z(5, 4), NULL, LS_ACT_NONE), LS_ERR_SHAPE, "3 inputs where the weight has 4");
+    FAILS(ls_linear(Z(2, 3), Z(5, 3), Z(4), LS_ACT_NONE), LS_ERR_SHAPE, "bias [4] f32");
+    FAILS(ls_conv2d(Z(1, 3, 8, 8), Z(4, 2, 3, 3), NULL, (ls_conv){0}), LS_ERR_SHAPE, "channels 3 and 2 differ");
+    FAILS(ls_conv2d(Z(1, 3, 2, 2), Z(4, 3, 3, 3), NULL, (ls_conv){0}), LS_ERR_SHAPE, "smaller than the window");
+    FAILS(ls_conv2d(Z(3, 8, 8), Z(4, 3, 3, 3), NULL, (ls_conv){0}), LS_ERR_SHAPE, "four dimensions");
+    FAILS(ls_conv2d(Z(1, 3, 8, 8), Z(4, 3, 3, 3), NULL, (ls_conv){.stride = -1}), LS_ERR_VALUE, "stride -1");
+    FAILS(ls_reshape(Z(2, 3), 4, 2), LS_ERR_SHAPE, "cannot become [4,2]");
+    FAILS(ls_reshape(Z(2, 3), -1, -1), LS_ERR_SHAPE, "cannot become");
+    FAILS(ls_permute(Z(2, 3), 0, 0), LS_ERR_SHAPE, "not an order");
+    FAILS(ls_expand(Z(2, 3), 4, 3), LS_ERR_SHAPE, "does not expand to [4,3]");
+    FAILS(ls_squeeze(Z(2, 3), 0), LS_ERR_SHAPE, "size 1");
+    FAILS(ls_slice(Z(2, 3), 5, 0, 1, 1), LS_ERR_SHAPE, "no dimension 5");
+    FAILS(ls_slice(Z(2, 3), 0, 0, 1, 0), LS_ERR_VALUE, "step 0");
+    FAILS(ls_select(Z(2, 3), 0, 2), LS_ERR_VALUE, "no position 2");
+    FAILS(ls_concat(2, (ls_tensor *[]){Z(2, 3), Z(2, 4)}, 0), LS_ERR_SHAPE, "differ outside dimension 0");
+    FAILS(ls_sum_dim(Z(2, 3), 2, false), LS_ERR_SHAPE, "dimensions [2]");
+    FAILS(ls_max(Z(0, 3)), LS_ERR_SHAPE, "no element");
+    FAILS(ls_argmax(Z(3, 0)), LS_ERR_SHAPE, "no element");
+    FAILS(ls_topk(Z(3), 4, 0, true, NULL), LS_ERR_VALUE, "k is 4");
+    FAILS(ls_cross_entropy(Z(4, 3), INDEX(5)), LS_ERR_SHAPE, "do not fit");
+    FAILS(ls_attention(Z(1, 2, 3, 4), Z(1, 2, 3, 5), Z(1, 2, 3, 4), (ls_attention_opts){0}), LS_ERR_SHAPE, "do not fit");
+    FAILS(ls_batch_norm(Z(1, 3), (ls_batch_norm_opts){.training = true}), LS_ERR_SHAPE, "no variance");
+    FAILS(ls_batch_norm(Z(2, 3), (ls_batch_norm_opts){0}), LS_ERR_STATE, "running statistics");
+    FAILS(ls_layer_norm(Z(2, 3), Z(4), NULL, 0), LS_ERR_SHAPE, "does not end in");
+    FAILS(ls_group_norm(Z(2, 3), 2, NULL, NULL, 0), LS_ERR_SHAPE, "2 groups");
+    FAILS(ls_max_pool2d(Z(1, 1, 4, 4), (ls_pool2d){.kernel = 9}), LS_ERR_VALUE, "window 9");
+    FAILS(ls_item(Z(2)), LS_ERR_SHAPE, "2 elements");
+    FAILS(ls_assign(Z(2, 3), Z(4)), LS_ERR_SHAPE, "does not fit");
+}
+
+static void types_that_do_not_fit(void)
+{
+    FAILS(ls_cross_entropy(Z(4, 3), Z(4)), LS_ERR_DTYPE, "not i64 or i32");
+    FAILS(ls_embedding(Z(4, 3), Z(2)), LS_ERR_DTYPE, "not i64 or i32");
+    FAILS(ls_matmul(INDEX(2, 2), INDEX(2, 2)), LS_ERR_DTYPE, "floating");
+    FAILS(ls_softmax(INDEX(3), 0), LS_ERR_DTYPE, "floating");
+    FAILS(ls_requires_grad(INDEX(3), true), LS_ERR_DTYPE, "only floating types");
+    FAILS(ls_zeros(run, (ls_dtype)77, 2), LS_ERR_DTYPE, "77");
+    FAILS(ls_linear(ls_cast(Z(2, 3), LS_BF16), Z(4, 3), NULL, LS_ACT_NONE), LS_ERR_DTYPE, "differ in type");
+    FAILS(ls_autocast_begin(run, LS_I64), LS_ERR_DTYPE, "i64");
+    ls_autocast_end(run);
+    FAILS(ls_uniform_shape(run, LS_I64, 0, 1, LS_SHAPE(2)), LS_ERR_DTYPE, "floating");
+}
+
+static void numbers_out_of_range(void)
+{
+    FAILS(ls_dropout(Z(3), 1.5), LS_ERR_VALUE, "1.5");
+    FAILS(ls_bernoulli_shape(run, LS_F32, -1, LS_SHAPE(3)), LS_ERR_VALUE, "-1");
+    FAILS(ls_item(ls_sum(ls_embedding(Z(5, 2), ls_full(run, LS_I64, 7, 2)))), LS_ERR_VALUE, "7");
+    FAILS(ls_item(ls_sum(ls_gather_dim(Z(5, 2), 0, ls_full(run, LS_I64, -1, 2, 2)))), LS_ERR_VALUE, "-1");
+    FAILS(ls_item(ls_sum(ls_index_select(Z(5, 2), 0, ls_full(run, LS_I64, 5, 2)))), LS_ERR_VALUE, "5");
+    FAILS(ls_item(ls_cross_entropy(Z(4, 3), ls_full(run, LS_I64, 3, 4))), LS_ERR_VALUE, "3");
+    FAILS(ls_cross_entropy_with(Z(4, 3), INDEX(4), (ls_loss_opts){.label_smoothing = 2}), LS_ERR_VALUE, "2");
+}
+
+static void sizes_beyond_reason(void)
+{
+    FAILS(ls_zeros(run, LS_F32, INT64_MAX, INT64_MAX), LS_ERR_SHAPE, "overflows");
+    FAILS(ls_zeros(run, LS_F32, -1, 3), LS_ERR_SHAPE, "negative");
+    FAILS(ls_zeros(run, LS_F32, 1, 1, 1, 1, 1, 1, 1, 1, 1), LS_ERR_SHAPE, "too many dimensions");
+    FAILS(ls_empty(run, LS_F32, (int64_t)1 << 45), LS_ERR_MEMORY, "no room for");
+    CHECK(ls_numel(ls_zeros(run, LS_F32, 0, 7)) == 0);
+}
+
+static void handles_that_are_dead(void)
+{
+    ls_mark mark = ls_scope_begin(run);
+    ls_tensor *lost = ls_named(Z(2, 3), "logits"), *kept = ls_keep(Z(4));
+    ls_scope_end(run, mark, NULL);
+    CHECK(!ls_is_valid(lost) && ls_is_valid(kept));
+    CHECK(ls_numel(lost) == 0 && ls_dtype_of(lost) == LS_DTYPE_NONE);
+    FAILS(ls_relu(lost), LS_ERR_SCOPE, "\"logits\" of shape [2,3] was released when its scope ended; ls_keep()");
+    FAILS(ls_add(kept, lost), LS_ERR_SCOPE, "logits");
+    FAILS(ls_backward(run, lost), LS_ERR_SCOPE, "logits");
+    FAILS(ls_relu(NULL), LS_ERR_VALUE, "NULL");
+    FAILS(ls_scope_end(run, 0, NULL), LS_ERR_STATE, "mark");
+    ls_drop(kept);
+    FAILS(ls_relu(kept), LS_ERR_SCOPE, "released");
+}
+
+static void errors_stick(void)
+{
+    ls_tensor *good = Z(3), *bad = ls_add(Z(2), Z(3));
+    char first[256];
+    snprintf(first, sizeof first, "%s", ls_error_message(run));
+    ls_tensor *more = ls_relu(ls_matmul(ls_add(good, good), bad));
+    CHECK(!ls_is_valid(bad) && !ls_is_valid(more));
+    CHECK_TEXT(ls_error_message(run), first);
+    CHECK(isnan(ls_item(more)) && !ls_read(good, first, 12));
+    ls_error_clear(run);
+    CHECK(ls_item(ls_sum(good)) == 0);
+    ls_add(good, bad); /* poison is a consequence: no new error, still poison */
+    CHECK(!ls_is_valid(ls_add(good, bad)) && ls_error(run) == LS_OK);
+}
+
+static void backward_that_cannot_be(void)
+{
+    ls_tensor *w = ls_requires_grad(ls_ones(run, LS_F32, 3), true);
+    FAILS(ls_backward(run, ls_mul(w, w)), LS_ERR_SHAPE, "not one number");
+    FAILS(ls_backward(run, ls_sum(Z(3))), LS_ERR_STATE, "does not depend");
+    ls_tensor *loss = ls_sum(ls_mul(w, w));
+    ls_backward(run, loss);
+    FAILS(ls_backward(run, loss), LS_ERR_STATE, "walked before");
+    ls_tensor *y = ls_exp(ls_detach(w)), *x = ls_requires_grad(ls_clone(ls_detach(w)), true);
+    loss = ls_sum(ls_mul(x, y));
+    ls_assign(y, w);
+    FAILS(ls_backward(run, loss), LS_ERR_STATE, "changed in place");
+    FAILS(ls_requires_grad(ls_mul(w, w), true), LS_ERR_STATE, "ls_detach()");
+    FAILS(ls_grad_hook(Z(2), NULL, NULL), LS_ERR_STATE, "not a leaf");
+    FAILS(ls_grad_place(w, Z(4)), LS_ERR_SHAPE, "cannot hold");
+    FAILS(ls_no_grad_end(run), LS_ERR_STATE, "without");
+    FAILS(ls_autocast_end(run), LS_ERR_STATE, "without");
+}
+
+static void nan_is_not_an_error(void)
+{
+    ls_tensor *x = ls_log(ls_full(run, LS_F32, -1, 3));
+    CHECK(isnan(ls_item(ls_sum(x))) && ls_error(run) == LS_OK);
+    CHECK(ls_item(ls_sum(ls_isfinite(x))) == 0);
+    CHECK(isinf(ls_item(ls_sum(ls_div(ls_ones(run, LS_F32, 1), Z(1))))));
+}
+
+static void devices_that_do_not_fit(void)
+{
+    FAILS(ls_to_device(Z(2), "no-such-device"), LS_ERR_DEVICE, "no-such-device");
+    ls_run *other = ls_init(NULL, NULL, .device = "./no/such/plugin.so");
+    CHECK(ls_error(other) == LS_ERR_DEVICE && !ls_is_valid(ls_zeros(other, LS_F32, 2)));
+    ls_error_clear(other); /* a run without a device stays failed */
+    CHECK(ls_error(other) == LS_ERR_DEVICE);
+    CHECK(ls_finish(other) == 1);
+}
+
+/* ---- out of memory, everywhere ---- */
+
+/* A short training that enters most of the library; the number of system requests it makes. */
+static uint64_t train_a_little(void)
+{
+    uint64_t before = ls_sys_calls();
+    ls_run *r = ls_init(NULL, NULL, .seed = 3);
+    ls_module *net = ls_sequential_new(r, ls_conv2d_new(r, 3, 8, 3, .padding = 1), ls_batch_norm_new(r, 8), ls_relu_new(r),
+                                       ls_flatten_new(r), ls_linear_new(r, 8 * 36, 5));
+    ls_optim *adam = ls_adamw_new(r, net, .lr = 1e-2);
+    for (int step = 0; step < 2 && !ls_error(r); step++) {
+        ls_mark mark = ls_scope_begin(r);
+        ls_tensor *x = ls_randn(r, LS_F32, 4, 3, 6, 6), *target = ls_zeros(r, LS_I64, 4);
+        ls_backward(r, ls_cross_entropy(ls_forward(net, x), target));
+        ls_step(adam);
+        ls_zero_grad(adam);
+        ls_scope_end(r, mark, NULL);
+    }
+    ls_status status = ls_error(r);
+    ls_error_clear(r);
+    ls_finish(r);
+    CHECK_MSG(status == LS_OK || status == LS_ERR_MEMORY, "out of memory gave %s", ls_status_name(status));
+    return ls_sys_calls() - before;
+}
+
+static void every_allocation_may_fail(void)
+{
+    train_a_little(); /* what the process keeps (threads, scratch) is there from now on */
+    uint64_t requests = train_a_little();
+    CHECK(requests > 20);
+    for (uint64_t n = 1; n <= requests; n++) {
+        ls_sys_fail_at(n);
+        train_a_little();
+    }
+    ls_sys_fail_at(0);
+    train_a_little();
+}
+
+static void a_steady_step_allocates_nothing(void)
+{
+    ls_run *r = ls_init(NULL, NULL, .seed = 3, .mixed_precision = LS_BF16);
+    ls_module *net = ls_sequential_new(r, ls_conv2d_new(r, 3, 8, 3, .padding = 1), ls_batch_norm_new(r, 8), ls_relu_new(r),
+                                       ls_max_pool2d_new(r, 2), ls_flatten_new(r), ls_linear_new(r, 8 * 9, 16),
+                                       ls_layer_norm_new(r, 16), ls_dropout_new(r, 0.1), ls_linear_new(r, 16, 5));
+    ls_optim *adam = ls_adamw_new(r, net, .lr = 1e-2);
+    uint64_t steady = 0;
+    for (int step = 0; step < 12; step++) {
+        if (step == 8) steady = ls_memory(r).system_requests;
+        ls_mark mark = ls_scope_begin(r);
+        ls_tensor *x = ls_randn(r, LS_F32, 4, 3, 6, 6), *target = ls_zeros(r, LS_I64, 4);
+        ls_backward(r, ls_cross_entropy(ls_forward(net, x), target));
+        ls_clip_grad_norm(adam, 1);
+        ls_step(adam);
+        ls_zero_grad(adam);
+        ls_scope_end(r, mark, NULL);
+    }
+    CHECK_MSG(ls_memory(r).system_requests == steady, "%llu requests in four steady steps",
+              (unsigned long long)(ls_memory(r).system_requests - steady));
+    CHECK_MSG(ls_error(r) == LS_OK, "%s", ls_error_message(r));
+    ls_error_clear(r);
+    ls_finish(r);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc > 1) check_filter = argv[1];
+    run = ls_init(NULL, NULL, .seed = 1);
+    CHECK_RUN(shapes_that_do_not_fit);
+    CHECK_RUN(types_that_do_not_fit);
+    CHECK_RUN(numbers_out_of_range);
+    CHECK_RUN(sizes_beyond_reason);
+    CHECK_RUN(handles_that_are_dead);
+    CHECK_RUN(errors_stick);
+    CHECK_RUN(backward_that_cannot_be);
+    CHECK_RUN(nan_is_not_an_error);
+    CHECK_RUN(devices_that_do_not_fit);
+    ls_finish(run);
+    CHECK_RUN(a_steady_step_allocates_nothing);
+    CHECK_RUN(every_allocation_may_fail);
+    return check_done();
+}

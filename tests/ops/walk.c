@@ -1,0 +1,403 @@
+/* walk.c - walks the table of operator calls.
+ *
+ *   forward    every ISA and number type and 1 or 2 threads against the reference kernels in f64
+ *   layouts    inputs strided, transposed in memory or broadcast give what contiguous ones give
+ *   gradient   f64 gradients against finite differences; f32, bf16 and f16 gradients against the f64 ones
+ *   devices    the device named in LOCKSTEP_TEST_DEVICE instead of the CPU
+ *   complete   every row of ops.def is entered
+ *
+ * test_ops_walk [--device NAME] [filter] */
+#include <stdlib.h>
+
+#include "base/half.h"
+#include "base/parallel.h"
+#include "check.h"
+#include "kernels/kernels.h"
+#include "op_cases.h"
+#include "ops/op.h"
+
+static const char *device_name;
+
+static ls_run *new_run(void)
+{
+    return ls_init(NULL, NULL, .seed = 7, .device = device_name);
+}
+
+/* ---- inputs ---- */
+
+/* A cheap generator of its own: inputs must not change when the library's random numbers do. */
+static double chance(uint64_t *state)
+{
+    *state = *state * 6364136223846793005u + 1442695040888963407u;
+    return (double)(*state >> 40) / (double)(1 << 24);
+}
+
+static void input_values(const case_input *in, int index, double *values, int64_t n)
+{
+    uint64_t state = 88172645463325252u + (uint64_t)index * 977;
+    for (int64_t i = 0; i < n; i++) {
+        double u = chance(&state);
+        switch (in->kind) {
+        case INPUT_NORMAL: /* 0.1 .. 2 in size, either sign: no kink within a finite difference */
+            values[i] = (u < 0.5 ? -1 : 1) * (0.1 + 1.9 * chance(&state));
+            break;
+        case INPUT_POSITIVE: values[i] = 0.5 + 1.5 * u; break;
+        case INPUT_DISTINCT: values[i] = (double)((i * 37 + 11) % n) * 0.0625 - 1.03125; break;
+        case INPUT_BOOL: values[i] = u < 0.6; break;
+        case INPUT_INDEX: values[i] = (double)(int64_t)(u * (double)in->limit); break;
+        case INPUT_NONE: break;
+        }
+        /* Exact in bf16, so that every type starts from the same numbers. */
+        if (in->kind != INPUT_INDEX && in->kind != INPUT_DISTINCT) values[i] = (double)ls_bf16_to_f32(ls_bf16_from_f32((float)values[i]));
+    }
+    if (in->kind == INPUT_DISTINCT) /* 37 must not divide n, else values repeat */
+        CHECK_MSG(n % 37 != 0, "case input of %lld elements cannot be distinct", (long long)n);
+}
+
+typedef enum layout { PLAIN, GAPS, TURNED, REPEATED, LAYOUT_COUNT } layout;
+
+/* The tensor of an input: row-major, every second element of a wider one, or with its memory in reversed dimension order.
+ * REPEATED: one slice of dimension 0 repeated by a stride of 0. */
+static ls_tensor *make_input(ls_run *run, const case_input *in, int index, ls_dtype dtype, layout how, const double *values)
+{
+    ls_shape shape = in->shape;
+    int64_t n = ls_shape_numel(shape);
+    ls_tensor *x = ls_from(run, LS_F64, shape, values);
+    ls_dtype type = in->kind == INPUT_INDEX ? LS_I64 : dtype;
+    (void)index;
+    x = ls_cast(x, type);
+    if (n == 0 || shape.ndim == 0) return x;
+    if (how == GAPS) {
+        ls_shape wide = shape;
+        wide.dim[shape.ndim - 1] *= 2;
+        ls_tensor *room = ls_slice(ls_full_shape(run, type, 77, wide), -1, 0, INT64_MAX, 2);
+        ls_assign(room, x);
+        return room;
+    }
+    if (how == TURNED) {
+        ls_shape order = {.ndim = shape.ndim};
+        for (int d = 0; d < shape.ndim; d++) order.dim[d] = shape.ndim - 1 - d;
+        return ls_permute_dims(ls_contiguous(ls_permute_dims(x, order)), order);
+    }
+    if (how == REPEATED && shape.dim[0] > 1) return ls_expand_shape(ls_slice(x, 0, 0, 1, 1), shape);
+    return x;
+}
+
+typedef struct inputs {
+    int n;
+    double *values[CASE_INPUTS];
+} inputs;
+
+static inputs inputs_make(const op_case *c, layout how)
+{
+    inputs all = {0};
+    for (; all.n < CASE_INPUTS && c->in[all.n].kind != INPUT_NONE; all.n++) {
+        const case_input *in = &c->in[all.n];
+        int64_t n = ls_shape_numel(in->shape);
+        double *values = all.values[all.n] = calloc((size_t)(n ? n : 1), sizeof *values);
+        input_values(in, all.n, values, n);
+        if (how == REPEATED && in->shape.ndim && in->shape.dim[0] > 1) {
+            int64_t slice = n / in->shape.dim[0];
+            for (int64_t i = slice; i < n; i++) values[i] = values[i % slice];
+        }
+    }
+    return all;
+}
+
+static void inputs_free(inputs *all)
+{
+    for (int i = 0; i < all->n; i++) free(all->values[i]);
+}
+
+/* ---- results ---- */
+
+typedef struct result {
+    ls_dtype dtype;
+    ls_shape shape;
+    int64_t n;
+    double *values;
+    double *gradients[CASE_INPUTS];
+} result;
+
+static double *read_all(ls_tensor *t)
+{
+    int64_t n = ls_numel(t);
+    double *values = malloc(sizeof(double) * (size_t)(n ? n : 1));
+    CHECK(ls_read(ls_cast(t, LS_F64), values, sizeof(double) * (size_t)n));
+    return values;
+}
+
+/* sum of output x fixed weights: a loss that sees every output element differently */
+static ls_tensor *weighted_sum(ls_run *run, ls_tensor *y)
+{
+    int64_t n = ls_numel(y);
+    double *weights = malloc(sizeof(double) * (size_t)(n ? n : 1));
+    for (int64_t i = 0; i < n; i++) weights[i] = 0.25 * (double)((i * 7) % 9 - 4) + 0.125;
+    ls_tensor *w = ls_cast(ls_from(run, LS_F64, ls_shape_of(y), weights), ls_dtype_of(y));
+    free(weights);
+    return ls_sum(ls_mul(y, w));
+}
+
+static bool differentiable(const op_case *c)
+{
+    return ls_op_table[c->op].backward != NULL || c->op == LS_OP_stack;
+}
+
+/* Run a case; with gradients when asked. On an error the result is empty and the check has failed. */
+static result run_case(const op_case *c, ls_dtype dtype, layout how, const inputs *all, bool gradients)
+{
+    result r = {0};
+    ls_run *run = new_run();
+    ls_tensor *in[CASE_INPUTS] = {0}, *leaf[CASE_INPUTS] = {0};
+    for (int i = 0; i < all->n; i++) {
+        in[i] = make_input(run, &c->in[i], i, dtype, how, all->values[i]);
+        bool wants = gradients && c->in[i].kind != INPUT_INDEX && c->in[i].kind != INPUT_BOOL && !c->in[i].no_gradient;
+        if (wants) leaf[i] = in[i] = ls_requires_grad(ls_detach(in[i]), true);
+    }
+    ls_tensor *y = c->call(run, in);
+    if (gradients) ls_backward(run, weighted_sum(run, y));
+    if (ls_error(run)) {
+        check_fail(__FILE__, __LINE__, "%s/%s %s layout %d: %s", ls_op_table[c->op].name, c->label, ls_dtype_name(dtype), how,
+                   ls_error_message(run));
+    } else {
+        r.dtype = ls_dtype_of(y);
+        r.shape = ls_shape_of(y);
+        r.n = ls_numel(y);
+        r.values = read_all(y);
+        for (int i = 0; i < all->n; i++) {
+            ls_tensor *g = leaf[i] ? ls_grad(leaf[i]) : NULL;
+            if (g) r.gradients[i] = read_all(g);
+        }
+        CHECK_MSG(ls_error(run) == LS_OK, "%s: %s", c->label, ls_error_message(run));
+    }
+    if (ls_error(run)) ls_error_clear(run);
+    ls_finish(run);
+    return r;
+}
+
+static void result_free(result *r)
+{
+    free(r->values);
+    for (int i = 0; i < CASE_INPUTS; i++) free(r->gradients[i]);
+}
+
+static double tolerance(ls_dtype dtype, const op_case *c)
+{
+    double slack = c->slack ? c->slack : 1;
+    switch (dtype) {
+    case LS_F64: return 1e-11 * slack;
+    case LS_F32: return 4e-6 * slack;
+    case LS_F16: return (c->exact ? 6e-4 : 4e-3) * slack;
+    case LS_BF16: return (c->exact ? 4.5e-3 : 3e-2) * slack;
+    default: return 0;
+    }
+}
+
+/* Compare arrays relative to the largest magnitude around: sums of many terms lose digits against their terms. */
+static void compare(const op_case *c, const char *what, const double *got, const double *want, int64_t n, double limit)
+{
+    double scale = 1;
+    for (int64_t i = 0; i < n; i++) scale = fabs(want[i]) > scale ? fabs(want[i]) : scale;
+    for (int64_t i = 0; i < n; i++)
+        if (!(fabs(got[i] - want[i]) <= limit * scale) && !(isnan(got[i]) && isnan(want[i])) && got[i] != want[i]) {
+            check_fail(__FILE__, __LINE__, "%s/%s %s: element %lld is %.9g, expected %.9g (limit %.3g)", ls_op_table[c->op].name,
+                       c->label, what, (long long)i, got[i], want[i], limit * scale);
+            return;
+        }
+}
+
+/* ---- the truth: reference kernels, one thread, f64 ---- */
+
+static result truth_of(const op_case *c, const inputs *all, bool gradients)
+{
+    ls_isa in_use = ls_isa_in_use();
+    ls_isa_cap(LS_ISA_REF);
+    ls_parallel_set_width(1);
+    result r = run_case(c, LS_F64, PLAIN, all, gradients);
+    ls_parallel_set_width(0);
+    ls_isa_cap(in_use);
+    return r;
+}
+
+static const ls_dtype float_types[] = {LS_F64, LS_F32, LS_BF16, LS_F16};
+
+static bool is_random_tensor(const op_case *c)
+{
+    return c->in[0].kind == INPUT_NONE;
+}
+
+static void compare_case(const op_case *c, const result *got, const result *want, ls_dtype dtype, const char *how)
+{
+    if (!got->values || !want->values) return;
+    char what[96];
+    snprintf(what, sizeof what, "%s %s", ls_dtype_name(dtype), how);
+    CHECK_MSG(ls_shape_equal(got->shape, want->shape), "%s %s: shapes differ", c->label, what);
+    if (!ls_shape_equal(got->shape, want->shape)) return;
+    double limit = tolerance(ls_dtype_is_float(got->dtype) ? (dtype == LS_F64 && got->dtype == LS_F32 ? LS_F32 : dtype) : LS_BOOL, c);
+    if (is_random_tensor(c)) limit = 0;
+    compare(c, what, got->values, want->values, got->n, limit);
+    for (int i = 0; i < CASE_INPUTS; i++) {
+        if (!want->gradients[i] || !got->gradients[i]) continue;
+        snprintf(what, sizeof what, "%s %s gradient %d", ls_dtype_name(dtype), how, i);
+        compare(c, what, got->gradients[i], want->gradients[i], ls_shape_numel(c->in[i].shape), 3 * limit);
+    }
+}
+
+static void forward_and_gradient_on_every_isa(void)
+{
+    ls_isa best = ls_isa_in_use();
+    for (int i = 0; i < op_case_count; i++) {
+        const op_case *c = &op_cases[i];
+        if (check_filter && !strstr(c->label, check_filter)) continue;
+        inputs all = inputs_make(c, PLAIN);
+        bool gradients = differentiable(c);
+        result want = truth_of(c, &all, gradients);
+        for (int isa = 0; isa <= (int)best; isa++) {
+            if (!ls_isa_usable((ls_isa)isa)) continue;
+            ls_isa_cap((ls_isa)isa);
+            for (size_t t = 0; t < sizeof float_types / sizeof *float_types; t++)
+                for (int threads = 1; threads <= 2; threads++) {
+                    ls_parallel_set_width(threads);
+                    result got = run_case(c, float_types[t], PLAIN, &all, gradients);
+                    compare_case(c, &got, &want, float_types[t], ls_isa_name((ls_isa)isa));
+                    result_free(&got);
+                }
+        }
+        ls_parallel_set_width(0);
+        ls_isa_cap(best);
+        result_free(&want);
+        inputs_free(&all);
+    }
+}
+
+static void every_layout(void)
+{
+    static const char *const names[] = {"plain", "gaps", "turned", "repeated"};
+    for (int i = 0; i < op_case_count; i++) {
+        const op_case *c = &op_cases[i];
+        if ((check_filter && !strstr(c->label, check_filter)) || is_random_tensor(c)) continue;
+        for (int how = GAPS; how < LAYOUT_COUNT; how++) {
+            bool ordered = false; /* repeated elements have no order: which one is chosen is not what is tested here */
+            for (int k = 0; k < CASE_INPUTS; k++) ordered |= c->in[k].kind == INPUT_DISTINCT;
+            if (how == REPEATED && (ordered || c->op == LS_OP_batch_norm)) continue; /* nor does a repeated batch vary */
+            inputs all = inputs_make(c, (layout)how);
+            bool gradients = differentiable(c);
+            result want = truth_of(c, &all, gradients);
+            for (int t = 1; t < 3; t++) {
+                result got = run_case(c, float_types[t], (layout)how, &all, gradients);
+                compare_case(c, &got, &want, float_types[t], names[how]);
+                result_free(&got);
+            }
+            result_free(&want);
+            inputs_free(&all);
+        }
+    }
+}
+
+/* ---- finite differences ---- */
+
+static double loss_at(const op_case *c, const inputs *all)
+{
+    ls_run *run = new_run();
+    ls_tensor *in[CASE_INPUTS] = {0};
+    for (int i = 0; i < all->n; i++) in[i] = make_input(run, &c->in[i], i, LS_F64, PLAIN, all->values[i]);
+    double loss = ls_item(ls_cast(weighted_sum(run, c->call(run, in)), LS_F64));
+    if (ls_error(run)) ls_error_clear(run);
+    ls_finish(run);
+    return loss;
+}
+
+static void gradients_match_finite_differences(void)
+{
+    for (int k = 0; k < op_case_count; k++) {
+        const op_case *c = &op_cases[k];
+        if ((check_filter && !strstr(c->label, check_filter)) || !differentiable(c)) continue;
+        if (c->op == LS_OP_copy && strcmp(c->label, "cast_f32") == 0) continue; /* rounds to f32: no f64 difference */
+        inputs all = inputs_make(c, PLAIN);
+        result r = run_case(c, LS_F64, PLAIN, &all, true);
+        for (int i = 0; i < all.n && r.values; i++) {
+            if (!r.gradients[i]) continue;
+            int64_t n = ls_shape_numel(c->in[i].shape);
+            for (int64_t e = 0; e < n; e += n > 24 ? n / 24 : 1) { /* a sample of the elements is enough */
+                double h = 1e-5, *x = &all.values[i][e], x0 = *x;
+                *x = x0 + h;
+                double up = loss_at(c, &all);
+                *x = x0 - h;
+                double down = loss_at(c, &all);
+                *x = x0;
+                double want = (up - down) / (2 * h);
+                CHECK_MSG(fabs(r.gradients[i][e] - want) <= 2e-6 * (1 + fabs(want)), "%s/%s input %d element %lld: %.9g, difference %.9g",
+                          ls_op_table[c->op].name, c->label, i, (long long)e, r.gradients[i][e], want);
+            }
+        }
+        result_free(&r);
+        inputs_free(&all);
+    }
+}
+
+/* ---- sizes: one and none ---- */
+
+static void small_and_empty_inputs(void)
+{
+    for (int i = 0; i < op_case_count; i++) {
+        const op_case *c = &op_cases[i];
+        if ((check_filter && !strstr(c->label, check_filter)) || is_random_tensor(c)) continue;
+        for (int size = 0; size <= 1; size++) {
+            op_case small = *c;
+            for (int k = 0; k < CASE_INPUTS; k++)
+                for (int d = 0; d < small.in[k].shape.ndim; d++) small.in[k].shape.dim[d] = size;
+            inputs all = {0};
+            for (; all.n < CASE_INPUTS && c->in[all.n].kind != INPUT_NONE; all.n++)
+                all.values[all.n] = calloc(1, sizeof(double));
+            ls_run *run = new_run();
+            ls_tensor *in[CASE_INPUTS] = {0};
+            for (int k = 0; k < all.n; k++) {
+                in[k] = make_input(run, &small.in[k], k, LS_F32, PLAIN, all.values[k]);
+                if (small.in[k].kind == INPUT_NORMAL && !small.in[k].no_gradient) ls_requires_grad(in[k], true);
+            }
+            /* An error is a fine answer (a window larger than the image), a crash is not; what succeeds must also go back. */
+            ls_tensor *y = c->call(run, in);
+            if (!ls_error(run) && ls_wants_grad(y)) ls_backward(run, weighted_sum(run, y));
+            if (ls_error(run)) {
+                CHECK_MSG(strlen(ls_error_message(run)) > 8 && ls_error(run) != LS_ERR_INTERNAL && ls_error(run) != LS_ERR_UNSUPPORTED,
+                          "%s size %d: %s", c->label, size, ls_error_message(run));
+                ls_error_clear(run);
+            }
+            ls_finish(run);
+            inputs_free(&all);
+        }
+    }
+}
+
+/* ---- completeness ---- */
+
+static void every_row_is_entered(void)
+{
+    /* Rows of kind GRAD are entered through the gradient of their forward row; UPDATE rows through the optimisers' tests. */
+    for (int op = 0; op < LS_OP_COUNT; op++) {
+        bool found = ls_op_table[op].kind == LS_KIND_GRAD || ls_op_table[op].kind == LS_KIND_UPDATE;
+        for (int i = 0; i < op_case_count; i++) found |= op_cases[i].op == (ls_opcode)op;
+        CHECK_MSG(found, "%s has no case in op_cases.c", ls_op_table[op].name);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "--device") == 0 && i + 1 < argc) device_name = argv[++i];
+        else check_filter = argv[i];
+    }
+    const char *only_cases = check_filter;
+    void (*const parts[])(void) = {every_row_is_entered, small_and_empty_inputs, gradients_match_finite_differences, every_layout,
+                                   forward_and_gradient_on_every_isa};
+    static const char *const names[] = {"every_row_is_entered", "small_and_empty_inputs", "gradients_match_finite_differences",
+                                        "every_layout", "forward_and_gradient_on_every_isa"};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        check_failures_here = 0;
+        check_filter = only_cases;
+        parts[i]();
+        if (check_failures_here) check_failed++, fprintf(stderr, "FAIL %s (%d checks)\n", names[i], check_failures_here);
+        else check_passed++;
+    }
+    return check_done();
+}

@@ -1,0 +1,392 @@
+/* async_device.c - a device that is as unlike the CPU as a device can be, to keep the layers above honest.
+ *
+ * Its memory is in an address space of its own: addresses lie in ranges that are mapped without any access right, so a
+ * host that reads or writes through one dies, and operands that are not such addresses are refused. Every stream is a
+ * queue with a thread; calls return before they have run, failures are reported when the host waits. The arithmetic is
+ * borrowed from the host's CPU operators. Includes plugin.h and nothing else of the library. */
+#include <lockstep/plugin.h>
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+enum { MAX_RANGES = 1024 };
+
+typedef struct range {
+    char *address; /* what the library sees: no access */
+    char *memory;  /* what is behind it */
+    size_t bytes;
+} range;
+
+typedef struct device {
+    const ls_host *host;
+    pthread_mutex_t lock;
+    range ranges[MAX_RANGES];
+    int range_count;
+} device;
+
+struct ls_event {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    uint64_t recorded, reached; /* done when the last record has been reached */
+};
+
+typedef enum job_kind { JOB_CALL, JOB_COPY, JOB_RECORD, JOB_WAIT, JOB_QUIT } job_kind;
+
+typedef struct job {
+    struct job *next;
+    job_kind kind;
+    ls_call call;
+    ls_operand in[LS_MAX_INPUTS], out[LS_MAX_OUTPUTS];
+    void *to;
+    const void *from;
+    size_t bytes;
+    ls_event *event;
+    uint64_t target; /* of the event */
+} job;
+
+struct ls_stream {
+    device *owner;
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    job *first, *last;
+    uint64_t submitted, finished;
+    ls_status status; /* of the first failure since the host last waited */
+    ls_message why;
+};
+
+/* ---- addresses ---- */
+
+/* The memory behind a device address; NULL for anything else, host pointers included. */
+static char *behind(device *d, const void *address)
+{
+    char *found = NULL;
+    pthread_mutex_lock(&d->lock);
+    for (int i = 0; i < d->range_count && !found; i++) {
+        const range *r = &d->ranges[i];
+        if ((const char *)address >= r->address && (const char *)address < r->address + r->bytes)
+            found = r->memory + ((const char *)address - r->address);
+    }
+    pthread_mutex_unlock(&d->lock);
+    return found;
+}
+
+static ls_status device_alloc(void *handle, size_t bytes, void **address)
+{
+    device *d = handle;
+    range r = {.bytes = bytes};
+    r.address = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (r.address == MAP_FAILED) return LS_ERR_MEMORY;
+    r.memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    pthread_mutex_lock(&d->lock);
+    bool room = r.memory != MAP_FAILED && d->range_count < MAX_RANGES;
+    if (room) d->ranges[d->range_count++] = r;
+    pthread_mutex_unlock(&d->lock);
+    if (!room) {
+        munmap(r.address, bytes);
+        if (r.memory != MAP_FAILED) munmap(r.memory, bytes);
+        return LS_ERR_MEMORY;
+    }
+    *address = r.address;
+    return LS_OK;
+}
+
+static void device_release(void *handle, void *address, size_t bytes)
+{
+    device *d = handle;
+    pthread_mutex_lock(&d->lock);
+    for (int i = 0; i < d->range_count; i++) {
+        if (d->ranges[i].address != address) continue;
+        munmap(d->ranges[i].address, bytes);
+        munmap(d->ranges[i].memory, bytes);
+        d->ranges[i] = d->ranges[--d->range_count];
+        break;
+    }
+    pthread_mutex_unlock(&d->lock);
+}
+
+/* ---- the thread of a stream ---- */
+
+static void wait_event(ls_event *event, uint64_t target)
+{
+    pthread_mutex_lock(&event->lock);
+    while (event->reached < target) pthread_cond_wait(&event->changed, &event->lock);
+    pthread_mutex_unlock(&event->lock);
+}
+
+static void reach_event(ls_event *event, uint64_t target)
+{
+    pthread_mutex_lock(&event->lock);
+    if (event->reached < target) event->reached = target;
+    pthread_cond_broadcast(&event->changed);
+    pthread_mutex_unlock(&event->lock);
+}
+
+static void *stream_main(void *argument)
+{
+    ls_stream *s = argument;
+    for (bool quit = false; !quit;) {
+        pthread_mutex_lock(&s->lock);
+        while (!s->first) pthread_cond_wait(&s->changed, &s->lock);
+        job *j = s->first;
+        s->first = j->next;
+        if (!s->first) s->last = NULL;
+        bool failed = s->status != LS_OK;
+        pthread_mutex_unlock(&s->lock);
+
+        ls_status status = LS_OK;
+        ls_message why = {{0}};
+        switch (j->kind) {
+        case JOB_CALL: /* after a failure nothing runs: its inputs may never have been written */
+            if (!failed) status = s->owner->host->run_on_cpu(&j->call, &why);
+            break;
+        case JOB_COPY:
+            if (!failed) memcpy(j->to, j->from, j->bytes);
+            break;
+        case JOB_RECORD: reach_event(j->event, j->target); break;
+        case JOB_WAIT: wait_event(j->event, j->target); break;
+        case JOB_QUIT: quit = true; break;
+        }
+        free(j);
+        pthread_mutex_lock(&s->lock);
+        if (status && !s->status) {
+            s->status = status;
+            s->why = why;
+        }
+        s->finished++;
+        pthread_cond_broadcast(&s->changed);
+        pthread_mutex_unlock(&s->lock);
+    }
+    return NULL;
+}
+
+static void submit(ls_stream *s, job *j)
+{
+    pthread_mutex_lock(&s->lock);
+    if (s->last) s->last->next = j;
+    else s->first = j;
+    s->last = j;
+    s->submitted++;
+    pthread_cond_broadcast(&s->changed);
+    pthread_mutex_unlock(&s->lock);
+}
+
+static job *new_job(job_kind kind)
+{
+    job *j = calloc(1, sizeof *j);
+    if (j) j->kind = kind;
+    return j;
+}
+
+/* ---- streams and events ---- */
+
+static ls_status stream_create(void *handle, ls_stream **out)
+{
+    ls_stream *s = calloc(1, sizeof *s);
+    if (!s) return LS_ERR_MEMORY;
+    s->owner = handle;
+    pthread_mutex_init(&s->lock, NULL);
+    pthread_cond_init(&s->changed, NULL);
+    if (pthread_create(&s->thread, NULL, stream_main, s)) return free(s), LS_ERR_DEVICE;
+    *out = s;
+    return LS_OK;
+}
+
+static void stream_destroy(void *handle, ls_stream *s)
+{
+    (void)handle;
+    job *quit = new_job(JOB_QUIT);
+    if (!quit) return;
+    submit(s, quit);
+    pthread_join(s->thread, NULL);
+    pthread_mutex_destroy(&s->lock);
+    pthread_cond_destroy(&s->changed);
+    free(s);
+}
+
+static ls_status stream_sync(void *handle, ls_stream *s, ls_message *why)
+{
+    (void)handle;
+    pthread_mutex_lock(&s->lock);
+    uint64_t target = s->submitted;
+    while (s->finished < target) pthread_cond_wait(&s->changed, &s->lock);
+    ls_status status = s->status;
+    if (status) *why = s->why;
+    s->status = LS_OK;
+    pthread_mutex_unlock(&s->lock);
+    return status;
+}
+
+static ls_status event_create(void *handle, ls_event **out)
+{
+    (void)handle;
+    ls_event *event = calloc(1, sizeof *event);
+    if (!event) return LS_ERR_MEMORY;
+    pthread_mutex_init(&event->lock, NULL);
+    pthread_cond_init(&event->changed, NULL);
+    *out = event;
+    return LS_OK;
+}
+
+static void event_destroy(void *handle, ls_event *event)
+{
+    (void)handle;
+    pthread_mutex_destroy(&event->lock);
+    pthread_cond_destroy(&event->changed);
+    free(event);
+}
+
+static ls_status event_record(void *handle, ls_event *event, ls_stream *s)
+{
+    (void)handle;
+    job *j = new_job(JOB_RECORD);
+    if (!j) return LS_ERR_MEMORY;
+    pthread_mutex_lock(&event->lock);
+    j->target = ++event->recorded;
+    pthread_mutex_unlock(&event->lock);
+    j->event = event;
+    submit(s, j);
+    return LS_OK;
+}
+
+static ls_status event_wait(void *handle, ls_event *event, ls_stream *s)
+{
+    (void)handle;
+    job *j = new_job(JOB_WAIT);
+    if (!j) return LS_ERR_MEMORY;
+    pthread_mutex_lock(&event->lock);
+    j->target = event->recorded;
+    pthread_mutex_unlock(&event->lock);
+    j->event = event;
+    submit(s, j);
+    return LS_OK;
+}
+
+static bool event_done(void *handle, ls_event *event)
+{
+    (void)handle;
+    pthread_mutex_lock(&event->lock);
+    bool done = event->reached >= event->recorded;
+    pthread_mutex_unlock(&event->lock);
+    return done;
+}
+
+static ls_status event_sync(void *handle, ls_event *event, ls_message *why)
+{
+    (void)handle, (void)why;
+    pthread_mutex_lock(&event->lock);
+    uint64_t target = event->recorded;
+    pthread_mutex_unlock(&event->lock);
+    wait_event(event, target);
+    return LS_OK;
+}
+
+/* ---- work ---- */
+
+static ls_status refuse(ls_message *why, const char *what)
+{
+    snprintf(why->text, sizeof why->text, "%s is not an address of this device", what);
+    return LS_ERR_DEVICE;
+}
+
+static ls_status device_copy(void *handle, ls_stream *s, void *to, const void *from, size_t bytes, ls_copy_kind kind,
+                             ls_message *why)
+{
+    device *d = handle;
+    if (kind != LS_COPY_TO_HOST && !(to = behind(d, to))) return refuse(why, "the destination of a copy");
+    if (kind != LS_COPY_TO_DEVICE && !(from = behind(d, from))) return refuse(why, "the source of a copy");
+    job *j = new_job(JOB_COPY);
+    if (!j) return LS_ERR_MEMORY;
+    j->to = to;
+    j->from = from;
+    j->bytes = bytes;
+    submit(s, j);
+    return LS_OK;
+}
+
+/* Copies an operand for the queue. Its packed form is not used: by the time the call runs, the version may have moved. */
+static bool capture(device *d, const ls_operand *x, ls_operand *copy)
+{
+    *copy = *x;
+    copy->derived = NULL;
+    bool empty = false;
+    for (int i = 0; i < x->ndim; i++) empty |= x->dim[i] == 0;
+    if (!empty) copy->data = behind(d, x->data);
+    return empty || copy->data;
+}
+
+static ls_status device_run(void *handle, ls_stream *s, const ls_call *call, ls_message *why)
+{
+    device *d = handle;
+    job *j = new_job(JOB_CALL);
+    if (!j) return LS_ERR_MEMORY;
+    j->call = *call;
+    for (int i = 0; i < call->n_in; i++) {
+        if (!call->in[i]) continue;
+        if (!capture(d, call->in[i], &j->in[i])) return free(j), refuse(why, "an input");
+        j->call.in[i] = &j->in[i];
+    }
+    for (int i = 0; i < call->n_out; i++) {
+        if (!call->out[i]) continue;
+        if (!capture(d, call->out[i], &j->out[i])) return free(j), refuse(why, "an output");
+        j->call.out[i] = &j->out[i];
+    }
+    submit(s, j);
+    return LS_OK;
+}
+
+/* ---- opening ---- */
+
+static int device_count(void)
+{
+    return 2;
+}
+
+static ls_status device_open(const ls_host *host, int index, void **handle, ls_message *why)
+{
+    (void)index, (void)why;
+    device *d = calloc(1, sizeof *d);
+    if (!d) return LS_ERR_MEMORY;
+    d->host = host;
+    pthread_mutex_init(&d->lock, NULL);
+    *handle = d;
+    return LS_OK;
+}
+
+static void device_close(void *handle)
+{
+    device *d = handle;
+    pthread_mutex_destroy(&d->lock);
+    free(d);
+}
+
+extern ls_plugin_entry ls_plugin_v1;
+
+const ls_device_table *ls_plugin_v1(const ls_host *host)
+{
+    static const ls_device_table table = {
+        .abi = LS_PLUGIN_ABI,
+        .size = sizeof(ls_device_table),
+        .name = "async",
+        .count = device_count,
+        .open = device_open,
+        .close = device_close,
+        .alloc = device_alloc,
+        .release = device_release,
+        .stream_create = stream_create,
+        .stream_destroy = stream_destroy,
+        .stream_sync = stream_sync,
+        .event_create = event_create,
+        .event_destroy = event_destroy,
+        .event_record = event_record,
+        .event_wait = event_wait,
+        .event_done = event_done,
+        .event_sync = event_sync,
+        .copy = device_copy,
+        .run = device_run,
+    };
+    return host->abi == LS_PLUGIN_ABI ? &table : NULL;
+}
