@@ -108,6 +108,16 @@ LS_SIMD void ls_vu_interleave4(ls_vu v[4])
     v[3] = (ls_vu)_mm256_permute2x128_si256(at26, at37, 0x31);
 }
 
+LS_SIMD ls_vd ls_vf_widen_low(ls_vf x)
+{
+    return (ls_vd)_mm256_cvtps_pd(_mm256_castps256_ps128((__m256)x));
+}
+
+LS_SIMD ls_vd ls_vf_widen_high(ls_vf x)
+{
+    return (ls_vd)_mm256_cvtps_pd(_mm256_extractf128_ps((__m256)x, 1));
+}
+
 LS_SIMD ls_vd ls_vd_fma(ls_vd a, ls_vd b, ls_vd c)
 {
     return (ls_vd)_mm256_fmadd_pd((__m256d)a, (__m256d)b, (__m256d)c);

@@ -106,6 +106,16 @@ LS_SIMD void ls_vu_interleave4(ls_vu v[4])
     v[3] = (ls_vu)_mm512_shuffle_i32x4(high01, high23, 0xdd);
 }
 
+LS_SIMD ls_vd ls_vf_widen_low(ls_vf x)
+{
+    return (ls_vd)_mm512_cvtps_pd(_mm512_castps512_ps256((__m512)x));
+}
+
+LS_SIMD ls_vd ls_vf_widen_high(ls_vf x)
+{
+    return (ls_vd)_mm512_cvtps_pd(_mm512_extractf32x8_ps((__m512)x, 1));
+}
+
 LS_SIMD ls_vd ls_vd_fma(ls_vd a, ls_vd b, ls_vd c)
 {
     return (ls_vd)_mm512_fmadd_pd((__m512d)a, (__m512d)b, (__m512d)c);

@@ -102,6 +102,16 @@ LS_SIMD void ls_vu_interleave4(ls_vu v[4])
     v[3] = (ls_vu)vzip2q_u32(ac1, bd1);
 }
 
+LS_SIMD ls_vd ls_vf_widen_low(ls_vf x)
+{
+    return (ls_vd)vcvt_f64_f32(vget_low_f32((float32x4_t)x));
+}
+
+LS_SIMD ls_vd ls_vf_widen_high(ls_vf x)
+{
+    return (ls_vd)vcvt_high_f64_f32((float32x4_t)x);
+}
+
 LS_SIMD ls_vd ls_vd_fma(ls_vd a, ls_vd b, ls_vd c)
 {
     return (ls_vd)vfmaq_f64((float64x2_t)c, (float64x2_t)a, (float64x2_t)b);

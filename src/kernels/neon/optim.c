@@ -1,0 +1,3 @@
+/* optim.c - optimiser kernels for NEON. */
+#define LS_TABLE ls_optim_neon
+#include "kernels/optim.inc"

@@ -1,0 +1,51 @@
+/* optim.c - the optimiser kernels of the ISA in use, and the numbers they take. */
+#include "kernels/optim.h"
+
+#include "kernels/kernels.h"
+
+#include <math.h>
+
+static ls_optim_kernels tables[LS_ISA_COUNT];
+static ls_family family = {.bytes = sizeof *tables,
+                           .tables = tables,
+                           .offers = {
+                               [LS_ISA_REF] = &ls_optim_ref,
+#if defined(__aarch64__)
+                               [LS_ISA_NEON] = &ls_optim_neon,
+                               [LS_ISA_NEON_BF16] = &ls_optim_neon_bf16,
+#elif defined(__x86_64__)
+                               [LS_ISA_AVX2] = &ls_optim_avx2,
+                               [LS_ISA_AVX512] = &ls_optim_avx512,
+#endif
+                           }};
+
+const ls_optim_kernels *ls_optim_kernels_in_use(void)
+{
+    return ls_family_table(&family);
+}
+
+ls_adam ls_adam_of(const ls_attrs *attrs)
+{
+    double lr = attrs->adam.lr, decay = attrs->adam.weight_decay;
+    return (ls_adam){.gradient_sign = attrs->adam.maximize ? -1 : 1,
+                     .l2_decay = attrs->adam.decoupled ? 0 : decay,
+                     .keep = attrs->adam.decoupled ? 1 - lr * decay : 1,
+                     .blend1 = 1 - attrs->adam.beta1,
+                     .beta2 = attrs->adam.beta2,
+                     .blend2 = 1 - attrs->adam.beta2,
+                     .root_bias2 = sqrt(attrs->adam.bias2),
+                     .epsilon = attrs->adam.epsilon,
+                     .step = lr / attrs->adam.bias1};
+}
+
+ls_sgd ls_sgd_of(const ls_attrs *attrs)
+{
+    return (ls_sgd){.gradient_sign = attrs->sgd.maximize ? -1 : 1,
+                    .l2_decay = attrs->sgd.weight_decay,
+                    .momentum = attrs->sgd.momentum,
+                    .blend = 1 - attrs->sgd.dampening,
+                    .lookahead = attrs->sgd.momentum,
+                    .step = attrs->sgd.lr,
+                    .first = attrs->sgd.first,
+                    .nesterov = attrs->sgd.nesterov};
+}

@@ -1,0 +1,50 @@
+/* optim.h - one step of an optimiser over contiguous arrays, in one pass; and what loss scaling and clipping need. */
+#ifndef LOCKSTEP_KERNELS_OPTIM_H
+#define LOCKSTEP_KERNELS_OPTIM_H
+
+#include <lockstep/plugin.h>
+
+/* The numbers of a step, made once per call from ls_attrs. Operations come in the order PyTorch does them. */
+typedef struct ls_adam {
+    double gradient_sign;       /* -1 to maximise */
+    double l2_decay;            /* gradient += l2_decay * p */
+    double keep;                /* p *= keep: decoupled weight decay */
+    double blend1;              /* m += blend1 * (gradient - m), blend1 = 1 - beta1 */
+    double beta2, blend2;       /* v = beta2 * v + blend2 * gradient^2 */
+    double root_bias2, epsilon; /* denominator = sqrt(v) / root_bias2 + epsilon */
+    double step;                /* p -= step * m / denominator */
+} ls_adam;
+
+typedef struct ls_sgd {
+    double gradient_sign, l2_decay;
+    double momentum, blend; /* buffer = momentum * buffer + blend * gradient */
+    double lookahead;       /* Nesterov: gradient + lookahead * buffer is applied */
+    double step;
+    bool first; /* the buffer is not set yet: it becomes the gradient */
+    bool nesterov;
+} ls_sgd;
+
+ls_adam ls_adam_of(const ls_attrs *attrs);
+ls_sgd ls_sgd_of(const ls_attrs *attrs);
+
+/* All arrays of one type, F32 or F64. p, m, v and the momentum buffer (may be NULL) are updated. */
+typedef void ls_adam_fn(int64_t n, void *p, void *m, void *v, const void *g, const ls_adam *how);
+typedef void ls_sgd_fn(int64_t n, void *p, void *buffer, const void *g, const ls_sgd *how);
+/* Sum of squares, accumulated in f64. */
+typedef double ls_squares_fn(int64_t n, const void *x);
+/* g *= factor; true when all were finite before. */
+typedef bool ls_unscale_fn(int64_t n, void *g, double factor);
+
+typedef struct ls_optim_kernels {
+    ls_adam_fn *adam[LS_DTYPE_COUNT];       /* F32, F64 */
+    ls_sgd_fn *sgd[LS_DTYPE_COUNT];         /* F32, F64 */
+    ls_squares_fn *squares[LS_DTYPE_COUNT]; /* floating types */
+    ls_unscale_fn *unscale[LS_DTYPE_COUNT]; /* floating types */
+} ls_optim_kernels;
+
+const ls_optim_kernels *ls_optim_kernels_in_use(void);
+
+/* What each ISA offers. */
+extern const ls_optim_kernels ls_optim_ref, ls_optim_neon, ls_optim_neon_bf16, ls_optim_avx2, ls_optim_avx512;
+
+#endif
