@@ -26,7 +26,7 @@ void ls_operand_join(ls_operand *x, const ls_operand *y)
 
 /* ---- one after the other ---- */
 
-typedef bool each_fn(void *user, ls_device *device, const ls_operand *gradient);
+typedef bool each_fn(void *user, const ls_operand *gradient);
 
 /* Call `each` for the gradients of an optimiser, neighbours as one. Stops when it is false. */
 static bool each_of_optim(const ls_optim *optim, each_fn *each, void *user)
@@ -45,26 +45,31 @@ static bool each_of_optim(const ls_optim *optim, each_fn *each, void *user)
             if (last && ls_slots_adjoin(last, last_gradient, slot, gradient)) {
                 ls_operand_join(&open, &flat);
             } else {
-                if (last && !each(user, optim->device, &open)) return false;
+                if (last && !each(user, &open)) return false;
                 open = flat;
             }
             last = slot;
             last_gradient = gradient;
         }
-        if (last && !each(user, optim->device, &open)) return false;
+        if (last && !each(user, &open)) return false;
     }
     return true;
 }
 
-static bool each_of_list(const ls_state *list, each_fn *each, void *user)
+static bool each_of_list(const ls_state *list, const ls_device *device, each_fn *each, void *user)
 {
     for (int64_t i = 0; i < ls_state_count(list); i++) {
         ls_tensor *parameter = list->entries[i].tensor;
         ls_tensor *gradient = ls_wants_grad(parameter) ? ls_grad(parameter) : NULL;
         if (!gradient) continue;
         if (!ls_is_valid(gradient)) return false;
+        if (gradient->storage->device != device) {
+            ls_fail(&gradient->run->errors, LS_ERR_DEVICE, "clipping: gradients are on devices %s and %s", device->name,
+                    gradient->storage->device->name);
+            return false;
+        }
         ls_operand flat = ls_operand_flat(&gradient->view);
-        if (!each(user, gradient->storage->device, &flat)) return false;
+        if (!each(user, &flat)) return false;
     }
     return true;
 }
@@ -72,30 +77,49 @@ static bool each_of_list(const ls_state *list, each_fn *each, void *user)
 /* Either of them: a list where there is no optimiser. */
 typedef struct gradients {
     ls_run *run;
+    ls_device *device;
     const ls_optim *optim;
     const ls_state *list;
 } gradients;
 
+static gradients gradients_of_optim(const ls_optim *optim)
+{
+    return (gradients){optim->object.run, optim->device, optim, NULL};
+}
+
+static gradients gradients_of_list(const ls_state *list)
+{
+    ls_device *device = list->count ? list->entries[0].tensor->storage->device : list->object.run->device;
+    return (gradients){list->object.run, device, NULL, list};
+}
+
 static bool each_of(const gradients *g, each_fn *each, void *user)
 {
-    return g->optim ? each_of_optim(g->optim, each, user) : each_of_list(g->list, each, user);
+    return g->optim ? each_of_optim(g->optim, each, user) : each_of_list(g->list, g->device, each, user);
+}
+
+/* Zero, f32 [1], where the gradients are. */
+static ls_tensor *zero_on(ls_run *run, ls_device *device)
+{
+    ls_tensor *t = ls_tensor_new(run, device, LS_F32, LS_SHAPE(1));
+    return ls_is_valid(t) && ls_raw_fill(t, 0) ? t : &run->poison;
 }
 
 /* ---- unscale ---- */
 
 typedef struct unscaling {
-    ls_run *run;
+    const ls_optim *optim;
     double factor;
     ls_tensor *found; /* f32 [1]: not zero when a gradient is not finite */
 } unscaling;
 
 /* in: -  out: gradient, found */
-static bool unscale_one(void *user, ls_device *device, const ls_operand *gradient)
+static bool unscale_one(void *user, const ls_operand *gradient)
 {
     const unscaling *u = user;
     ls_call call = {
         .op = LS_OP_unscale, .n_out = 2, .out = {gradient, &u->found->view}, .attrs.scalar = {.value = u->factor}};
-    return ls_submit(u->run, device, &call);
+    return ls_submit(u->optim->object.run, u->optim->device, &call);
 }
 
 bool ls_optim_unscale(ls_optim *optim)
@@ -104,7 +128,7 @@ bool ls_optim_unscale(ls_optim *optim)
     ls_scaler *scaler = ls_scaler_of(run);
     if (!scaler || optim->unscaled) return true;
     ls_mark mark = ls_scope_begin(run);
-    unscaling u = {run, 1 / ls_scaler_scale(scaler), ls_full_shape(run, LS_F32, 0, LS_SHAPE(1))};
+    unscaling u = {optim, 1 / ls_scaler_scale(scaler), zero_on(run, optim->device)};
     if (ls_is_valid(u.found) && each_of_optim(optim, unscale_one, &u)) {
         optim->finite = ls_item(u.found) == 0;
         optim->unscaled = true;
@@ -115,35 +139,25 @@ bool ls_optim_unscale(ls_optim *optim)
 
 /* ---- clip by norm ---- */
 
-typedef struct norming {
-    ls_run *run;
-    ls_tensor *total; /* f32 [1]: sum of squares */
-} norming;
-
 /* in: gradient  out: total */
-static bool add_squares(void *user, ls_device *device, const ls_operand *gradient)
+static bool add_squares(void *user, const ls_operand *gradient)
 {
-    const norming *n = user;
-    ls_call call = {.op = LS_OP_sum_squares, .n_in = 1, .n_out = 1, .in = {gradient}, .out = {&n->total->view}};
-    return ls_submit(n->run, device, &call);
+    ls_tensor *total = user; /* f32 [1] */
+    ls_call call = {.op = LS_OP_sum_squares, .n_in = 1, .n_out = 1, .in = {gradient}, .out = {&total->view}};
+    return ls_submit(total->run, total->storage->device, &call);
 }
 
-typedef struct scaling {
-    ls_run *run;
-    ls_tensor *factor; /* f32 [1] */
-} scaling;
-
-static bool scale_one(void *user, ls_device *device, const ls_operand *gradient)
+static bool scale_one(void *user, const ls_operand *gradient)
 {
-    const scaling *s = user;
-    ls_operand factor = s->factor->view; /* repeated to the gradient's shape */
-    factor.ndim = gradient->ndim;
+    ls_tensor *factor = user;           /* f32 [1] */
+    ls_operand repeated = factor->view; /* to the gradient's shape */
+    repeated.ndim = gradient->ndim;
     for (int d = 0; d < gradient->ndim; d++) {
-        factor.dim[d] = gradient->dim[d];
-        factor.stride[d] = 0;
+        repeated.dim[d] = gradient->dim[d];
+        repeated.stride[d] = 0;
     }
-    ls_call call = {.op = LS_OP_mul, .n_in = 2, .n_out = 1, .in = {gradient, &factor}, .out = {gradient}};
-    return ls_submit(s->run, device, &call);
+    ls_call call = {.op = LS_OP_mul, .n_in = 2, .n_out = 1, .in = {gradient, &repeated}, .out = {gradient}};
+    return ls_submit(factor->run, factor->storage->device, &call);
 }
 
 /* out = op(in), both f32 [1] */
@@ -166,12 +180,11 @@ static ls_tensor *clip_norm(const gradients *g, double max_norm)
 {
     ls_run *run = g->run;
     ls_mark mark = ls_scope_begin(run);
-    ls_tensor *norm = ls_full_shape(run, LS_F32, 0, LS_SHAPE(1)), *factor = ls_full_shape(run, LS_F32, 0, LS_SHAPE(1));
-    norming n = {run, norm};
-    bool ok = !ls_failed(run) && each_of(g, add_squares, &n) &&
+    ls_tensor *norm = zero_on(run, g->device), *factor = zero_on(run, g->device);
+    bool ok = !ls_failed(run) && each_of(g, add_squares, norm) &&
               on_scalar(LS_OP_sqrt, norm, norm, (ls_attrs){.affine = {0}}) && clip_factor(norm, max_norm, factor);
     /* Looking at the factor costs nothing on the host and often saves a pass; elsewhere it would have to wait. */
-    if (ok && !(ls_device_is_host(run->device) && ls_item(factor) >= 1)) each_of(g, scale_one, &(scaling){run, factor});
+    if (ok && !(ls_device_is_host(g->device) && ls_item(factor) >= 1)) each_of(g, scale_one, factor);
     return ls_scope_end(run, mark, ls_failed(run) ? &run->poison : norm);
 }
 
@@ -180,24 +193,27 @@ ls_tensor *ls_clip_grad_norm(ls_optim *optim, double max_norm)
     if (!optim) return &ls_run_of(NULL)->poison;
     ls_run *run = optim->object.run;
     if (ls_failed(run) || !ls_optim_lay_out(optim) || !ls_optim_unscale(optim)) return &run->poison;
-    return clip_norm(&(gradients){run, optim, NULL}, max_norm);
+    gradients g = gradients_of_optim(optim);
+    return clip_norm(&g, max_norm);
 }
 
 ls_tensor *ls_clip_grad_norm_of(const ls_state *parameters, double max_norm)
 {
     if (!parameters) return &ls_run_of(NULL)->poison;
     ls_run *run = parameters->object.run;
-    return ls_failed(run) ? &run->poison : clip_norm(&(gradients){run, NULL, parameters}, max_norm);
+    if (ls_failed(run)) return &run->poison;
+    gradients g = gradients_of_list(parameters);
+    return clip_norm(&g, max_norm);
 }
 
 /* ---- clip by value ---- */
 
 typedef struct limiting {
-    ls_run *run;
+    const gradients *gradients;
     double limit;
 } limiting;
 
-static bool limit_one(void *user, ls_device *device, const ls_operand *gradient)
+static bool limit_one(void *user, const ls_operand *gradient)
 {
     const limiting *l = user;
     ls_call call = {.op = LS_OP_clamp,
@@ -206,24 +222,26 @@ static bool limit_one(void *user, ls_device *device, const ls_operand *gradient)
                     .in = {gradient},
                     .out = {gradient},
                     .attrs.range = {.low = -l->limit, .high = l->limit}};
-    return ls_submit(l->run, device, &call);
+    return ls_submit(l->gradients->run, l->gradients->device, &call);
 }
 
 static void clip_value(const gradients *g, double limit)
 {
     ls_mark mark = ls_scope_begin(g->run);
-    each_of(g, limit_one, &(limiting){g->run, limit});
+    each_of(g, limit_one, &(limiting){g, limit});
     ls_scope_end(g->run, mark, NULL);
 }
 
 void ls_clip_grad_value(ls_optim *optim, double limit)
 {
     if (!optim || ls_failed(optim->object.run) || !ls_optim_lay_out(optim) || !ls_optim_unscale(optim)) return;
-    clip_value(&(gradients){optim->object.run, optim, NULL}, limit);
+    gradients g = gradients_of_optim(optim);
+    clip_value(&g, limit);
 }
 
 void ls_clip_grad_value_of(const ls_state *parameters, double limit)
 {
-    if (parameters && !ls_failed(parameters->object.run))
-        clip_value(&(gradients){parameters->object.run, NULL, parameters}, limit);
+    if (!parameters || ls_failed(parameters->object.run)) return;
+    gradients g = gradients_of_list(parameters);
+    clip_value(&g, limit);
 }

@@ -176,36 +176,37 @@ void ls_set_lr(ls_optim *optim, double lr)
 
 /* ---- a step ---- */
 
-/* Half precision parameters with a master: the step happens there, on a gradient in f32. */
-static bool use_master(const ls_optim *optim, ls_slot *slot, ls_tensor **parameter, ls_tensor **gradient)
+/* What is updated: the parameter, or its master where it is of half precision and the optimiser keeps one. */
+static ls_tensor *updated(const ls_optim *optim, ls_slot *slot)
 {
-    if (!optim->master_weights || (*parameter)->view.dtype == LS_F32 || (*parameter)->view.dtype == LS_F64) return true;
-    if (!slot->master) {
-        ls_tensor *master = ls_tensor_new_like(*parameter, LS_F32);
-        if (master->life != LS_LIFE_LIVE || !ls_raw_copy(master, *parameter)) return false;
-        if (!(slot->master = ls_alias_owned(master))) return false;
-    }
-    ls_tensor *wide = ls_tensor_new_like(*gradient, LS_F32);
-    if (wide->life != LS_LIFE_LIVE || !ls_raw_copy(wide, *gradient)) return false;
-    *parameter = slot->master;
-    *gradient = wide;
-    return true;
+    ls_tensor *p = slot->parameter;
+    if (!optim->master_weights || ls_dtype_size(p->view.dtype) >= sizeof(float)) return p;
+    if (slot->master) return slot->master;
+    ls_tensor *master = ls_tensor_new_like(p, LS_F32);
+    if (ls_is_valid(master) && ls_raw_copy(master, p)) slot->master = ls_alias_owned(master);
+    return slot->master;
 }
 
 /* What a call must be told to update this slot, whose gradient this is. */
-static bool span_of(const ls_optim *optim, ls_slot *slot, ls_tensor *gradient, ls_span *span)
+static bool span_of(const ls_optim *optim, ls_slot *slot, const ls_tensor *gradient, ls_span *span)
 {
-    ls_tensor *parameter = slot->parameter;
-    if (!use_master(optim, slot, &parameter, &gradient)) return false;
-    *span = (ls_span){.parameter = ls_operand_flat(&parameter->view),
-                      .gradient = ls_operand_flat(&gradient->view),
-                      .step = slot->step + 1};
+    ls_tensor *parameter = updated(optim, slot);
+    if (!parameter) return false;
+    *span = (ls_span){.parameter = parameter->view, .gradient = gradient->view, .step = slot->step + 1};
+    ls_operand *operands[2 + LS_MAX_MOMENTS] = {&span->parameter, &span->gradient, &span->moments[0],
+                                                &span->moments[1]};
     int moments = optim->rule->moment_count(&optim->groups[slot->group].now);
     for (int k = 0; k < moments; k++) {
         if (!ls_slot_need_moment(slot, k)) return false;
-        span->moments[k] = ls_operand_flat(&slot->moments[k]->view);
+        span->moments[k] = slot->moments[k]->view;
         span->first |= !slot->moments_hold[k];
         slot->moments_hold[k] = true;
+    }
+    bool contiguous = true;
+    for (int i = 0; i < 2 + moments; i++) contiguous &= ls_view_contiguous(operands[i]);
+    for (int i = 0; i < 2 + moments; i++) {
+        operands[i]->derived = NULL;
+        if (contiguous) *operands[i] = ls_operand_flat(operands[i]);
     }
     return true;
 }

@@ -67,6 +67,25 @@ static void blocks_make_no_difference(void)
     CHECK(ls_finish(run) == 0);
 }
 
+/* A parameter may have any layout; its gradient has the same. */
+static void strided_parameters_step(void)
+{
+    ls_run *run = ls_init(NULL, NULL, .seed = 8);
+    ls_tensor *start = ls_randn(run, LS_F32, 2, 3, 4, 5), *x = ls_randn(run, LS_F32, 2, 3, 4, 5);
+    ls_module *a = ls_module_new(run, "plain", NULL, NULL), *b = ls_module_new(run, "last", NULL, NULL);
+    ls_tensor *p = ls_parameter(a, "p", ls_clone(start)), *q = ls_parameter(b, "p", ls_channels_last(start));
+    ls_optim *first = ls_adam_new(run, a, .lr = 0.1), *second = ls_adam_new(run, b, .lr = 0.1);
+    for (int i = 0; i < 3; i++) {
+        ls_backward(run, ls_sum(ls_square(ls_mul(p, x))));
+        ls_backward(run, ls_sum(ls_square(ls_mul(q, x))));
+        CHECK(ls_step(first) && ls_step(second));
+        ls_zero_grad(first);
+        ls_zero_grad(second);
+    }
+    CHECK(!ls_is_contiguous(q) && ls_item(ls_max(ls_abs(ls_sub(p, q)))) < 1e-6);
+    CHECK(ls_finish(run) == 0);
+}
+
 static void steps_take_no_memory(void)
 {
     ls_run *run = ls_init(NULL, NULL);
@@ -83,6 +102,26 @@ static void steps_take_no_memory(void)
     }
     ls_memory_stats after = ls_memory(run);
     CHECK(after.device_requests == before.device_requests && after.system_requests == before.system_requests);
+    CHECK(ls_finish(run) == 0);
+}
+
+static void gradients_add_up(void)
+{
+    ls_run *run = ls_init(NULL, NULL, .seed = 4);
+    ls_module *a = two_layers(run), *b = two_layers(run);
+    ls_load_state(b, ls_state_dict(a));
+    ls_optim *once = ls_sgd_new(run, a, .lr = 0.1), *twice = ls_sgd_new(run, b, .lr = 0.1);
+    ls_tensor *x = ls_randn(run, LS_F32, 4, 3);
+    for (int i = 0; i < 3; i++) {
+        backward_of(a, x);
+        backward_of(b, ls_slice(x, 0, 0, 2, 1)); /* means of the halves: together twice the mean of all */
+        backward_of(b, ls_slice(x, 0, 2, 4, 1));
+        ls_set_lr(twice, 0.05);
+        CHECK(ls_step(once) && ls_step(twice));
+        ls_zero_grad(once);
+        ls_zero_grad(twice);
+        check_same(a, b, 1e-6);
+    }
     CHECK(ls_finish(run) == 0);
 }
 
@@ -378,7 +417,9 @@ int main(int argc, char **argv)
 {
     if (argc > 1) check_filter = argv[1];
     CHECK_RUN(blocks_make_no_difference);
+    CHECK_RUN(strided_parameters_step);
     CHECK_RUN(steps_take_no_memory);
+    CHECK_RUN(gradients_add_up);
     CHECK_RUN(frozen_parameters_stay);
     CHECK_RUN(groups_have_their_own_settings);
     CHECK_RUN(schedules_resume);
