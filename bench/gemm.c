@@ -4,10 +4,10 @@
  *
  * Prints one line per shape: GFLOP/s and per cent of the peak, for f32 and bf16, on one worker and on all. Weights (NT, NN)
  * are packed anew in every repetition, as after an optimiser step. */
+#include "kernels/gemm.h"
 #include "base/half.h"
 #include "base/parallel.h"
 #include "device/cpu/cpu.h"
-#include "kernels/gemm.h"
 
 #include <dlfcn.h>
 #include <stdio.h>
@@ -55,10 +55,31 @@ static const gemm_shape gemm_shapes[] = {
     {"r50 s3 3x3 wgrad TN", 256, 2304, 1568, true, false, false},
 };
 
+/* Convolutions of ResNet-50 with `images` images; the image is square. */
+typedef struct conv_shape {
+    const char *name;
+    int64_t images, c, o, size, kernel, stride;
+} conv_shape;
+
+static const conv_shape conv_shapes[] = {
+    {"r50 stem 7x7/2 3-64 224", 8, 3, 64, 224, 7, 2},   {"r50 s1 1x1 64-64 56", 8, 64, 64, 56, 1, 1},
+    {"r50 s1 3x3 64-64 56", 8, 64, 64, 56, 3, 1},       {"r50 s1 1x1 64-256 56", 8, 64, 256, 56, 1, 1},
+    {"r50 s1 1x1 256-64 56", 8, 256, 64, 56, 1, 1},     {"r50 s2 3x3/2 128-128 56", 8, 128, 128, 56, 3, 2},
+    {"r50 s2 1x1/2 256-512 56", 8, 256, 512, 56, 1, 2}, {"r50 s2 1x1 512-128 28", 8, 512, 128, 28, 1, 1},
+    {"r50 s2 3x3 128-128 28", 8, 128, 128, 28, 3, 1},   {"r50 s2 1x1 128-512 28", 8, 128, 512, 28, 1, 1},
+    {"r50 s3 3x3/2 256-256 28", 8, 256, 256, 28, 3, 2}, {"r50 s3 1x1 1024-256 14", 8, 1024, 256, 14, 1, 1},
+    {"r50 s3 3x3 256-256 14", 8, 256, 256, 14, 3, 1},   {"r50 s3 1x1 256-1024 14", 8, 256, 1024, 14, 1, 1},
+    {"r50 s4 1x1 2048-512 7", 8, 2048, 512, 7, 1, 1},   {"r50 s4 3x3 512-512 7", 8, 512, 512, 7, 3, 1},
+    {"r50 s4 1x1 512-2048 7", 8, 512, 2048, 7, 1, 1},
+};
+
+/* One worker is timed by its own clock, so that others on the machine disturb less. */
+static clockid_t clock_in_use = CLOCK_MONOTONIC;
+
 static double now(void)
 {
     struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
+    clock_gettime(clock_in_use, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
@@ -160,15 +181,62 @@ static double gemm_gflops(const gemm_shape *s, ls_dtype dtype, ls_dtype out, cha
     return 2.0 * (double)s->m * (double)s->n * (double)s->k / seconds * 1e-9;
 }
 
+/* ---- convolutions ------------------------------------------------------------------------------------------------ */
+
+static ls_operand image(void *data, ls_dtype dtype, int64_t n, int64_t c, int64_t size)
+{
+    return (ls_operand){.data = data,
+                        .dtype = dtype,
+                        .ndim = 4,
+                        .dim = {n, c, size, size},
+                        .stride = {c * size * size, 1, size * c, c}};
+}
+
+/* which: 0 forward, 1 gradient for the input, 2 for the weight. Weights are f32 [O,C,KH,KW] in the order of PyTorch. */
+static double conv_gflops(const conv_shape *s, int which, ls_dtype dtype, char *const memory[3], double budget)
+{
+    static const ls_opcode ops[] = {LS_OP_conv2d, LS_OP_conv2d_dinput, LS_OP_conv2d_dweight};
+    int64_t padding = s->kernel / 2, out = (s->size + 2 * padding - s->kernel) / s->stride + 1,
+            taps = s->kernel * s->kernel;
+    ls_derived derived = {0};
+    ls_operand x = image(memory[0], dtype, s->images, s->c, s->size), y = image(memory[1], dtype, s->images, s->o, out);
+    ls_operand w = {.data = memory[2],
+                    .dtype = LS_F32,
+                    .ndim = 4,
+                    .dim = {s->o, s->c, s->kernel, s->kernel},
+                    .stride = {s->c * taps, taps, s->kernel, 1},
+                    .derived = &derived};
+    gemm_run run = {.call = {.op = ops[which],
+                             .n_in = 2,
+                             .n_out = 1,
+                             .in = {which == 0 ? &x : &y, which == 2 ? &x : &w},
+                             .out = {which == 0   ? &y
+                                     : which == 1 ? &x
+                                                  : &w}},
+                    .derived = &derived};
+    run.call.attrs.conv.window =
+        (ls_window){{s->kernel, s->kernel}, {s->stride, s->stride}, {padding, padding}, {1, 1}, 1};
+    run.call.attrs.conv.compute = dtype;
+    run.call.attrs.conv.accumulate = which == 2;
+    double seconds = best_time(run_ours, &run, budget);
+    if (derived.form) derived.release(derived.form);
+    return 2.0 * (double)(s->images * out * out * s->o * s->c * taps) / seconds * 1e-9;
+}
+
+static void refill(char *const memory[3], size_t bytes)
+{
+    for (int i = 0; i < 3; i++)
+        for (size_t j = 0; j < bytes / 2; j++)
+            ((ls_bf16 *)memory[i])[j] = ls_bf16_from_f32((float)((int)(j % 97) - 48) / 64);
+}
+
 int main(int argc, char **argv)
 {
     double budget = argc > 1 ? atof(argv[1]) : 0.3;
     size_t bytes = (size_t)128 << 20;
     char *memory[3];
-    for (int i = 0; i < 3; i++) {
-        memory[i] = huge_block(bytes);
-        for (size_t j = 0; j < bytes / 2; j++) ((ls_bf16 *)memory[i])[j] = ls_bf16_from_f32((float)((int)(j % 97) - 48) / 64);
-    }
+    for (int i = 0; i < 3; i++) memory[i] = huge_block(bytes);
+    refill(memory, bytes);
     void *library = dlopen("libopenblas.so.0", RTLD_NOW | RTLD_LOCAL);
     cblas_sgemm_fn *sgemm = NULL;
     void (*set_threads)(int) = NULL;
@@ -185,15 +253,37 @@ int main(int argc, char **argv)
         printf("%-26s %5d x %4d x %5d ", s->name, (int)s->m, (int)s->n, (int)s->k);
         for (int workers = 1; workers <= width; workers += width > 1 ? width - 1 : 1) {
             ls_parallel_set_width(workers);
+            clock_in_use = workers == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC;
             if (set_threads) set_threads(workers);
             double blas = sgemm ? gemm_gflops(s, LS_F32, LS_F32, memory, budget, sgemm) : 0;
             double f32 = gemm_gflops(s, LS_F32, LS_F32, memory, budget, NULL);
             double bf16 = gemm_gflops(s, LS_BF16, LS_F32, memory, budget, NULL);
             double half = gemm_gflops(s, LS_BF16, LS_BF16, memory, budget, NULL);
-            printf(" | %dT blas %5.1f f32 %5.1f (%2.0f%%) bf16->f32 %5.1f (%2.0f%%) ->bf16 %5.1f (%2.0f%%)", workers, blas, f32,
-                   100 * f32 / peak_f32 / workers, bf16, 100 * bf16 / peak_bf16 / workers, half,
+            printf(" | %dT blas %5.1f f32 %5.1f (%2.0f%%) bf16->f32 %5.1f (%2.0f%%) ->bf16 %5.1f (%2.0f%%)", workers,
+                   blas, f32, 100 * f32 / peak_f32 / workers, bf16, 100 * bf16 / peak_bf16 / workers, half,
                    100 * half / peak_bf16 / workers);
             fflush(stdout);
+        }
+        printf("\n");
+    }
+    refill(memory, bytes);
+    for (size_t i = 0; i < sizeof conv_shapes / sizeof *conv_shapes; i++) {
+        const conv_shape *s = &conv_shapes[i];
+        if (argc > 2 && !strstr(s->name, argv[2])) continue;
+        printf("%-24s", s->name);
+        for (int workers = 1; workers <= width; workers += width > 1 ? width - 1 : 1) {
+            ls_parallel_set_width(workers);
+            clock_in_use = workers == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC;
+            for (int half = 0; half < 2; half++) {
+                printf(" | %dT %s", workers, half ? "bf16" : "f32");
+                for (int which = 0; which < 3; which++) {
+                    double speed = conv_gflops(s, which, half ? LS_BF16 : LS_F32, memory, budget);
+                    double peak = (half ? peak_bf16 : peak_f32) * workers;
+                    printf(" %s %5.1f (%2.0f%%)", (const char *[]){"fwd", "dx", "dw"}[which], speed,
+                           100 * speed / peak);
+                    fflush(stdout);
+                }
+            }
         }
         printf("\n");
     }

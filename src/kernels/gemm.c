@@ -14,58 +14,79 @@
 
 static const double zeros[CHUNK];
 
-static int64_t smaller(int64_t a, int64_t b)
+static inline int64_t smaller(int64_t a, int64_t b)
 {
     return a < b ? a : b;
 }
 
-/* `count` numbers from `at` on of a line, in the panel's type: in place, or from `buffer`. Beyond `valid` they are zeros. */
-static const void *line_part(const ls_gemm_kernel *kernel, const ls_gemm_lines *source, int64_t index, int64_t at,
-                             int64_t valid, int64_t count, void *buffer)
+static inline int64_t larger(int64_t a, int64_t b)
 {
-    if (!source->line[index]) return zeros;
-    const char *from =
-        (const char *)source->line[index] + (source->offset + at) * (int64_t)ls_dtype_size(source->dtype);
-    if (source->dtype == kernel->panel && valid == count) return from;
-    size_t bytes = ls_dtype_size(kernel->panel);
-    kernel->convert(buffer, from, source->dtype, valid);
-    memset((char *)buffer + (size_t)valid * bytes, 0, (size_t)(count - valid) * bytes);
+    return a > b ? a : b;
+}
+
+/* A source and the panels it is packed into. */
+typedef struct packing {
+    const ls_gemm_kernel *kernel;
+    const ls_gemm_side *side;
+    const ls_gemm_lines *source;
+    int64_t from_bytes, bytes; /* of a number: in the source, in the panels */
+    bool same_type;
+} packing;
+
+/* `count` numbers from `at` on of a line, in the panels' type: in place, or from `buffer`. Beyond `valid` they are zeros. */
+static inline const void *line_part(const packing *p, int64_t index, int64_t at, int64_t valid, int64_t count,
+                                    void *buffer)
+{
+    const char *line = p->source->line[index];
+    if (!line) return zeros;
+    line += (p->source->offset + at) * p->from_bytes;
+    if (p->same_type && valid == count) return line;
+    p->kernel->convert(buffer, line, p->source->dtype, valid);
+    memset((char *)buffer + valid * p->bytes, 0, (size_t)((count - valid) * p->bytes));
     return buffer;
 }
 
-static void pack_along(const ls_gemm_kernel *kernel, const ls_gemm_side *side, char *panels, int64_t panel_stride,
-                       const ls_gemm_lines *source, int64_t rows, int64_t k)
+/* The same numbers of a line that will be packed soon, on their way to the cache. */
+static inline void prefetch_part(const packing *p, int64_t index, int64_t at, int64_t count)
+{
+    const char *line = p->source->line[index];
+    if (!line) return;
+    line += (p->source->offset + at) * p->from_bytes;
+    for (int64_t byte = 0; byte < count * p->from_bytes; byte += 64) __builtin_prefetch(line + byte);
+}
+
+static void pack_along(const packing *p, char *panels, int64_t panel_stride, int64_t rows, int64_t k)
 {
     double buffer[LS_GEMM_MAX_WIDTH][CHUNK];
     const void *line[LS_GEMM_MAX_WIDTH];
-    int64_t bytes = (int64_t)ls_dtype_size(kernel->panel);
-    for (int64_t row = 0; row < rows; row += side->width, panels += panel_stride * bytes) {
-        int64_t count;
+    int64_t width = p->side->width, kr = p->kernel->kr, count;
+    for (int64_t row = 0; row < rows; row += width, panels += panel_stride * p->bytes) {
         for (int64_t at = 0; at < k; at += count) {
-            count = k - at < kernel->kr ? kernel->kr : smaller((k - at) / kernel->kr * kernel->kr, CHUNK);
-            for (int i = 0; i < side->width; i++) {
-                line[i] = row + i >= rows
-                              ? zeros
-                              : line_part(kernel, source, row + i, at, smaller(k - at, count), count, buffer[i]);
-            }
-            side->along(panels + at * side->width * bytes, line, count);
+            count = k - at < kr ? kr : smaller((k - at) / kr * kr, CHUNK);
+            int64_t valid = smaller(k - at, count), there = smaller(rows - row, width);
+            int64_t soon = smaller(larger(rows - row - 2 * width, 0), width);
+            for (int64_t i = 0; i < soon; i++) prefetch_part(p, row + 2 * width + i, at, valid);
+            for (int64_t i = 0; i < there; i++) line[i] = line_part(p, row + i, at, valid, count, buffer[i]);
+            for (int64_t i = there; i < width; i++) line[i] = zeros;
+            p->side->along(panels + at * width * p->bytes, line, count);
         }
     }
 }
 
-static void pack_across(const ls_gemm_kernel *kernel, const ls_gemm_side *side, char *panels, int64_t panel_stride,
-                        const ls_gemm_lines *source, int64_t rows, int64_t k)
+static void pack_across(const packing *p, char *panels, int64_t panel_stride, int64_t rows, int64_t k)
 {
     double buffer[LS_GEMM_MAX_KR][CHUNK];
     const void *line[LS_GEMM_MAX_KR];
-    int64_t bytes = (int64_t)ls_dtype_size(kernel->panel), step = side->width < STRIP ? STRIP / side->width : 1, count;
-    for (int64_t row = 0; row < rows; row += count * side->width, panels += count * panel_stride * bytes) {
-        count = rows - row < side->width ? 1 : smaller((rows - row) / side->width, step);
-        int64_t numbers = count * side->width, valid = smaller(rows - row, numbers);
-        for (int64_t at = 0; at < k; at += kernel->kr) {
-            for (int j = 0; j < kernel->kr; j++)
-                line[j] = at + j >= k ? zeros : line_part(kernel, source, at + j, row, valid, numbers, buffer[j]);
-            side->across(panels + at * side->width * bytes, panel_stride, line, count);
+    int64_t width = p->side->width, kr = p->kernel->kr, step = width < STRIP ? STRIP / width : 1, count;
+    for (int64_t row = 0; row < rows; row += count * width, panels += count * panel_stride * p->bytes) {
+        count = rows - row < width ? 1 : smaller((rows - row) / width, step);
+        int64_t numbers = count * width, valid = smaller(rows - row, numbers);
+        for (int64_t at = 0; at < k; at += kr) {
+            int64_t there = smaller(k - at, kr), soon = smaller(larger(k - at - 2 * kr, 0), kr);
+            for (int64_t j = 0; j < soon; j++) prefetch_part(p, at + 2 * kr + j, row, valid);
+            for (int64_t j = 0; j < there; j++) line[j] = line_part(p, at + j, row, valid, numbers, buffer[j]);
+            for (int64_t j = there; j < kr; j++) line[j] = zeros;
+            p->side->across(panels + at * width * p->bytes, panel_stride, line, count);
         }
     }
 }
@@ -73,7 +94,13 @@ static void pack_across(const ls_gemm_kernel *kernel, const ls_gemm_side *side, 
 void ls_gemm_pack(const ls_gemm_kernel *kernel, const ls_gemm_side *side, void *panels, int64_t panel_stride,
                   const ls_gemm_lines *source, int64_t rows, int64_t k)
 {
-    (source->across ? pack_across : pack_along)(kernel, side, panels, panel_stride, source, rows, k);
+    packing p = {kernel,
+                 side,
+                 source,
+                 (int64_t)ls_dtype_size(source->dtype),
+                 (int64_t)ls_dtype_size(kernel->panel),
+                 source->dtype == kernel->panel};
+    (source->across ? pack_across : pack_along)(&p, panels, panel_stride, rows, k);
 }
 
 /* ---- choice ------------------------------------------------------------------------------------------------------ */

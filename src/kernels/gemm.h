@@ -52,10 +52,10 @@ typedef struct ls_gemm_finish {
     ls_dtype out_dtype, pre_dtype;
 } ls_gemm_finish;
 
-/* One row of n sums, bias added unless NULL (it has the type of the sums), to out; what goes into the activation also to
- * pre, unless NULL. */
-typedef void ls_gemm_finish_fn(const ls_gemm_finish *how, int64_t n, const void *sums, const void *bias, void *out,
-                               void *pre);
+/* Rows of n sums, ld apart, bias added unless NULL (it has the type of the sums), row i to out[i]; what goes into the
+ * activation also to pre[i], unless pre is NULL. */
+typedef void ls_gemm_finish_fn(const ls_gemm_finish *how, int64_t rows, int64_t n, const void *sums, int64_t ld,
+                               const void *bias, void *const *out, void *const *pre);
 
 /* What to pack. Lines run along k: line[i] holds successive k of row i of the operand; or across it: line[j] holds
  * successive rows of the operand at k = j. ("Row" means column where panels of B are packed.) */

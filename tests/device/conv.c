@@ -173,9 +173,10 @@ static void all_types(void)
 static void larger_images(void)
 {
     static const conv_case large[] = {{1, 16, 16, 48, 48, 1, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
+                                      {1, 128, 20, 9, 9, 1, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
                                       {1, 140, 130, 12, 13, 1, {3, 3}, {2, 2}, {1, 1}, {1, 1}},
                                       {1, 3, 32, 40, 50, 1, {7, 7}, {2, 2}, {3, 3}, {1, 1}}};
-    for (int c = 0; c < 3; c++)
+    for (size_t c = 0; c < sizeof large / sizeof *large; c++)
         for (int which = 0; which < 3; which++) {
             conv_tensors t = conv_new(&large[c], LS_BF16, LS_F32, LS_BF16, 2);
             check_conv(&t, which, LS_BF16, false, false);

@@ -37,12 +37,10 @@ static double activated(ls_activation activation, double x)
 static void finished_rows(void)
 {
     enum { LENGTH = 523 };
-    static double sums_f64[LENGTH], bias_f64[LENGTH], out[LENGTH], pre[LENGTH];
-    static float sums_f32[LENGTH], bias_f32[LENGTH];
-    for (int64_t i = 0; i < LENGTH; i++) {
-        sums_f32[i] = (float)(sums_f64[i] = 3 * random_number());
-        bias_f32[i] = (float)(bias_f64[i] = random_number());
-    }
+    static double sums_f64[LENGTH + 7], bias_f64[LENGTH], out[LENGTH], pre[LENGTH], second[LENGTH], second_pre[LENGTH];
+    static float sums_f32[LENGTH + 7], bias_f32[LENGTH];
+    for (int64_t i = 0; i < LENGTH + 7; i++) sums_f32[i] = (float)(sums_f64[i] = 3 * random_number());
+    for (int64_t i = 0; i < LENGTH; i++) bias_f32[i] = (float)(bias_f64[i] = random_number());
     for (int variant = 0; variant < 7 * 16; variant++) {
         ls_activation activation = (ls_activation)(variant % 7);
         bool wide = variant / 7 & 1, accumulate = variant / 7 & 2, has_bias = variant / 7 & 4,
@@ -53,12 +51,20 @@ static void finished_rows(void)
             double tolerance = fmax(unit_of(dtype), unit_of(wide ? LS_F64 : LS_F32));
             for (int64_t n = 1; n <= LENGTH; n = n * 3 + 1) {
                 ls_gemm_finish how = {activation, accumulate, dtype, dtype};
-                for (int64_t i = 0; i < LENGTH; i++) store(out, dtype, i, 0.25), store(pre, dtype, i, 7);
-                finish(&how, n, wide ? (void *)sums_f64 : sums_f32,
+                for (int64_t i = 0; i < LENGTH; i++) {
+                    store(out, dtype, i, 0.25), store(second, dtype, i, 0.25);
+                    store(pre, dtype, i, 7), store(second_pre, dtype, i, 7);
+                }
+                finish(&how, 2, n, wide ? (void *)sums_f64 : sums_f32, 7,
                        !has_bias ? NULL
                        : wide    ? (void *)bias_f64
                                  : bias_f32,
-                       out, has_pre ? pre : NULL);
+                       (void *[]){out, second}, has_pre ? (void *[]){pre, second_pre} : NULL);
+                for (int64_t i = 0; i < n; i++) {
+                    double x = sums_f64[i + 7] + (has_bias ? bias_f64[i] : 0);
+                    CHECK_NEAR(load(second, dtype, i), activated(activation, x) + (accumulate ? 0.25 : 0), tolerance);
+                    CHECK_NEAR(load(second_pre, dtype, i), has_pre ? x : 7, tolerance);
+                }
                 for (int64_t i = 0; i < n; i++) {
                     double x = sums_f64[i] + (has_bias ? bias_f64[i] : 0);
                     CHECK_NEAR(load(out, dtype, i), activated(activation, x) + (accumulate ? 0.25 : 0), tolerance);

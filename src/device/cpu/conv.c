@@ -15,6 +15,8 @@
 #include <string.h>
 
 #define FEW_CHANNELS 16
+#define CHANNEL_BLOCK 64
+#define WIDEST_STRIP 1024 /* columns that dweight asks for together */
 
 /* ---- Weights --------------------------------------------------------------------------------------------------------- */
 
@@ -89,6 +91,7 @@ typedef struct conv_job {
     int64_t padded_o;  /* dinput: output channels of a tap, as k counts them */
     const ls_operand *dw;
     int64_t padded_columns; /* dweight: columns of a segment, as n counts them */
+    bool interleaved;       /* dweight: f32 in the order [o][c][kh][kw] */
     bool rows_together;     /* a segment is a kernel row, not a tap */
 } conv_job;
 
@@ -99,18 +102,29 @@ static void locate_a(const ls_gemm_source *source, int64_t item, int64_t segment
     ls_walk_locate(&((const conv_job *)source->context)->a, segment, first, count, line);
 }
 
+static void locate_out(const ls_gemm_sink *sink, int64_t item, int64_t first, int64_t count, void **out, void **pre)
+{
+    (void)item;
+    (void)pre;
+    ls_walk_locate(&((const conv_job *)sink->context)->out, 0, first, count, (const void **)out);
+}
+
+/* The same pixels, `channels` further. */
+static ls_walk from_channel(ls_walk walk, int64_t channels)
+{
+    walk.pixels.data += channels * walk.pixels.step * (int64_t)ls_dtype_size(walk.pixels.dtype);
+    return walk;
+}
+
+/* Dweight: segments are the taps of one block of channels after the other. */
 static void locate_b(const ls_gemm_source *source, int64_t item, int64_t segment, int64_t first, int64_t count,
                      const void **line)
 {
     (void)item;
-    ls_walk_locate(&((const conv_job *)source->context)->b, segment, first, count, line);
-}
-
-static void locate_out(const ls_gemm_sink *sink, int64_t item, int64_t first, int64_t count, void **out, void **pre)
-{
-    (void)item;
-    ls_walk_locate(&((const conv_job *)sink->context)->out, 0, first, count, (const void **)out);
-    for (int64_t i = 0; i < count; i++) pre[i] = NULL;
+    const ls_walk *walk = &((const conv_job *)source->context)->b;
+    int64_t taps = walk->taps[0] * walk->taps[1];
+    ls_walk block = from_channel(*walk, segment / taps * source->length);
+    ls_walk_locate(&block, segment % taps, first, count, line);
 }
 
 /* Forward: columns of B are output channels, their lines run along the input channels of a tap or of a kernel row. */
@@ -203,13 +217,6 @@ static ls_walk walk_over_x(const ls_conv *conv, const ls_operand *x, bool rows_t
     *memory += ls_gemm_round_up((int64_t)ls_pixels_copy_size(x, conv->window.padding), 64);
     walk.origin[0] = walk.origin[1] = 0;
     walk.taps[1] = 1;
-    return walk;
-}
-
-/* The same pixels, `channels` further. */
-static ls_walk from_channel(ls_walk walk, int64_t channels)
-{
-    walk.pixels.data += channels * walk.pixels.step * (int64_t)ls_dtype_size(walk.pixels.dtype);
     return walk;
 }
 
@@ -342,34 +349,62 @@ ls_status ls_cpu_conv2d_dinput(const ls_call *call, ls_message *why)
     return status;
 }
 
-/* Sums of output channels [row, row + rows) to dw. Column s * padded_columns + i is number i of segment s. */
+/* Sums [rows, columns] of the output channels from `row` on, all taps of `channels` input channels from `c` on, to f32
+ * weights in the order [o][c][kh][kw]: taps come together again. */
+static void store_interleaved(const conv_job *shared, int64_t row, int64_t rows, int64_t c, int64_t channels,
+                              const float *sums, int64_t ld)
+{
+    const ls_operand *dw = shared->dw;
+    int64_t taps = dw->dim[2] * dw->dim[3];
+    for (int64_t i = 0; i < rows; i++) {
+        float *to = (float *)dw->data + (shared->first_o + row + i) * dw->stride[0] + c * taps;
+        const float *from = sums + i * ld;
+        for (int64_t j = 0; j < channels; j++, to += taps)
+            for (int64_t t = 0; t < taps; t++)
+                to[t] = from[t * shared->padded_columns + j] + (shared->conv->accumulate ? to[t] : 0);
+    }
+}
+
+/* Sums of output channels [row, row + rows) to dw. Columns come in segments: a tap of one block of input channels, or, with
+ * rows_together, a row of the kernel. */
 static void store_dweight(const ls_gemm_job *job, int64_t item, int64_t row, int64_t rows, int64_t column,
                           int64_t columns, const void *sums, int64_t ld)
 {
     (void)item;
     const conv_job *shared = job->sink.context;
     const ls_operand *dw = shared->dw;
-    ls_gemm_finish_fn *finish = job->kernel->panel == LS_F64 ? ls_gemm()->finish_f64 : ls_gemm()->finish_f32;
     int64_t bytes = (int64_t)ls_dtype_size(dw->dtype),
             sum_bytes = (int64_t)ls_dtype_size(ls_gemm_sum_dtype(job->kernel));
-    int64_t channels = shared->conv->group_c, taps = shared->conv->window.kernel[1];
-    for (int64_t at = 0, part; at < columns; at += part) { /* runs of channels of one tap */
-        int64_t segment = (column + at) / shared->padded_columns, number = (column + at) % shared->padded_columns;
-        part = shared->padded_columns - number < columns - at ? shared->padded_columns - number : columns - at;
-        int64_t tap = shared->rows_together ? segment * taps + number / channels : segment, c = number % channels;
-        if (shared->rows_together && part > channels - c) part = channels - c;
-        int64_t valid = shared->rows_together ? (number < channels * taps ? part : 0) : channels - c;
-        if (!shared->rows_together && number >= channels) valid = 0;
-        if (valid > part) valid = part;
-        for (int64_t i = 0; i < rows && valid > 0; i++) {
-            const char *from = (const char *)sums + (i * ld + at) * sum_bytes;
-            char *to = (char *)dw->data + ((shared->first_o + row + i) * dw->stride[0] + c * dw->stride[1] +
-                                           tap / taps * dw->stride[2] + tap % taps * dw->stride[3]) *
-                                              bytes;
-            if (dw->stride[1] == 1) finish(&job->sink.how, valid, from, NULL, to, NULL);
-            else
-                for (int64_t j = 0; j < valid; j++)
-                    finish(&job->sink.how, 1, from + j * sum_bytes, NULL, to + j * dw->stride[1] * bytes, NULL);
+    int64_t padded = shared->padded_columns, width = dw->dim[3], taps = dw->dim[2] * width, run;
+    for (int64_t at = 0; at < columns; at += run) {
+        int64_t segment = (column + at) / padded, number = (column + at) % padded;
+        const char *from = (const char *)sums + at * sum_bytes;
+        if (shared->interleaved) { /* columns are whole blocks: all taps of some channels */
+            run = taps * padded;
+            store_interleaved(shared, row, rows, segment / taps * job->b.length, job->b.length, (const float *)from,
+                              ld);
+            continue;
+        }
+        int64_t kh, kw, c, there;
+        if (shared->rows_together) {
+            kh = segment;
+            kw = number / dw->dim[1];
+            c = number % dw->dim[1];
+            there = kw < width ? dw->dim[1] - c : 0;
+            run = there ? there : padded - number;
+        } else {
+            kh = segment % taps / width;
+            kw = segment % width;
+            c = segment / taps * job->b.length + number;
+            there = job->b.length - number;
+            run = padded - number;
+        }
+        if (run > columns - at) run = columns - at;
+        for (int64_t i = 0; i < rows && there > 0; i++) {
+            int64_t o = shared->first_o + row + i;
+            int64_t to = o * dw->stride[0] + c * dw->stride[1] + kh * dw->stride[2] + kw * dw->stride[3];
+            ls_gemm_finish_rows(job, 1, there < run ? there : run, from + i * ld * sum_bytes, 0, NULL,
+                                &(void *){(char *)dw->data + to * bytes}, NULL);
         }
     }
 }
@@ -386,12 +421,18 @@ ls_status ls_cpu_conv2d_dweight(const ls_call *call, ls_message *why)
     bool rows_together = wants_rows_together(&conv);
     ls_walk over_x = walk_over_x(&conv, x, rows_together, &memory);
     ls_walk over_dy = {contiguous_pixels(dy, &memory), {conv.out[0], conv.out[1]}, {1, 1}, {0, 0}, {0, 0}, {1, 1}};
-    int64_t segments = conv.window.kernel[0] * (rows_together ? 1 : conv.window.kernel[1]);
-    int64_t length = conv.group_c * (rows_together ? conv.window.kernel[1] : 1);
+    /* A block of channels whose taps all fit into one strip of columns; the engine hands them over together. */
+    int64_t taps = conv.window.kernel[0] * conv.window.kernel[1], length = conv.group_c;
+    if (rows_together) length *= conv.window.kernel[1];
+    else if (length % CHANNEL_BLOCK == 0 && taps > 1) length = CHANNEL_BLOCK;
+    int64_t segments = rows_together ? conv.window.kernel[0] : conv.group_c / length * taps;
     const ls_gemm_kernel *kernel = ls_gemm_choose(conv.compute, conv.group_o, length);
     int64_t pixels = conv.n * conv.out[0] * conv.out[1];
     conv_job shared = {.conv = &conv, .dw = dw, .rows_together = rows_together};
     shared.padded_columns = segments > 1 ? ls_gemm_round_up(length, kernel->b.width) : length;
+    shared.interleaved = !rows_together && taps > 1 && taps * shared.padded_columns <= WIDEST_STRIP &&
+                         dw->dtype == LS_F32 && kernel->panel != LS_F64 && dw->stride[3] == 1 &&
+                         dw->stride[2] == dw->dim[3] && dw->stride[1] == taps;
     ls_status status = LS_OK;
     for (int64_t g = 0; g < conv.window.groups && status == LS_OK; g++) {
         shared.first_o = g * conv.group_o;
@@ -419,7 +460,9 @@ ls_status ls_cpu_conv2d_dweight(const ls_call *call, ls_message *why)
                   .context = &shared},
             .sink = {.store = store_dweight,
                      .how = {.accumulate = conv.accumulate, .out_dtype = dw->dtype, .pre_dtype = dw->dtype},
+                     .out_step = dw->dim[1] == 1 ? 1 : dw->stride[1],
                      .context = &shared},
+            .strip = shared.interleaved ? taps * shared.padded_columns : 0,
         };
         status = ls_gemm_run(&job, why);
     }

@@ -37,8 +37,8 @@ static void channelwise(const depthwise *d, void *sums, int64_t n, int64_t count
 static void locate_point(const ls_gemm_sink *sink, int64_t item, int64_t first, int64_t count, void **out, void **pre)
 {
     (void)item;
+    (void)pre;
     ls_walk_locate(&((const depthwise *)sink->context)->out, 0, first, count, (const void **)out);
-    for (int64_t i = 0; i < count; i++) pre[i] = NULL;
 }
 
 /* w [c,1,kh,kw] as lines of channels, one per tap. */
@@ -166,7 +166,7 @@ static void sum_points(void *arg, int64_t begin, int64_t end)
     const depthwise *d = arg;
     const ls_operand *dw = d->dw;
     int64_t points = d->conv->n * d->conv->out[0] * d->conv->out[1], channels = d->conv->c;
-    int64_t bytes = (int64_t)ls_dtype_size(dw->dtype), sum_bytes = (int64_t)ls_dtype_size(sum_dtype(d));
+    int64_t bytes = (int64_t)ls_dtype_size(dw->dtype);
     ls_gemm_finish_fn *finish = sum_dtype(d) == LS_F64 ? ls_gemm()->finish_f64 : ls_gemm()->finish_f32;
     ls_gemm_finish add = {.accumulate = true, .out_dtype = sum_dtype(d)};
     const void *from_x[LINES], *from_dy[LINES];
@@ -184,12 +184,10 @@ static void sum_points(void *arg, int64_t begin, int64_t end)
                 ls_walk_locate(&d->over_dy, 0, p, part, from_dy);
                 memset(sums, 0, sizeof sums);
                 channelwise(d, sums, width, part, &u, &v);
-                finish(&add, width, sums, NULL, total, NULL);
+                finish(&add, 1, width, sums, 0, NULL, &(void *){total}, NULL);
             }
             char *to = (char *)dw->data + (tap / dw->dim[3] * dw->stride[2] + tap % dw->dim[3] * dw->stride[3]) * bytes;
-            for (int64_t i = 0; i < width; i++)
-                finish(&d->job.sink.how, 1, (char *)total + i * sum_bytes, NULL, to + (c + i) * dw->stride[0] * bytes,
-                       NULL);
+            ls_gemm_finish_rows(&d->job, 1, width, total, 0, NULL, &(void *){to + c * dw->stride[0] * bytes}, NULL);
         }
     }
 }
@@ -200,6 +198,7 @@ ls_status ls_conv_depthwise_dweight(const ls_call *call, const ls_conv *conv, ls
     const ls_operand *dy = call->in[0], *x = call->in[1];
     depthwise d = depthwise_of(conv, call->out[0]);
     d.dw = call->out[0];
+    d.job.sink.out_step = d.dw->stride[0];
     const ls_operand *image[2] = {x, dy};
     ls_pixels pixels[2];
     int64_t size[2];

@@ -19,21 +19,23 @@
 #include <stdatomic.h>
 #include <string.h>
 
-#define MAX_LINES 512          /* addresses of lines that are asked for at a time */
-#define ROWS 96                /* about MC; MAX_LINES at most */
-#define PANEL_BYTES (24 << 10) /* of a panel of B, at most: it shares L1 with what streams by */
-#define DEPTH_BYTES 2048       /* of a row of an A block, at most */
-#define STRIP 64               /* columns of C that are finished together */
-#define PARTIAL_COLUMNS 1024   /* about NC, when sums are kept between blocks of k */
-#define LEAST_WORK (1 << 20)   /* multiplications that are worth waking a worker for */
-#define SPLIT_BLOCKS 64        /* C blocks, below which k is cut */
-#define SPLIT_DEPTH 1024       /* the least part of k */
+#define MAX_LINES 512              /* addresses of lines that are asked for at a time */
+#define ROWS 96                    /* about MC; MAX_LINES at most */
+#define PANEL_BYTES (24 << 10)     /* of a panel of B, at most: it shares L1 with what streams by */
+#define DEPTH_BYTES 1536           /* of a row of an A block, at most */
+#define STRIP 64                   /* columns of C that are finished together */
+#define PARTIAL_COLUMNS 1024       /* about NC, when sums are kept between blocks of k */
+#define FEW_ROWS_COLUMNS 192       /* about NC, and */
+#define FEW_ROWS_BYTES (400 << 10) /* of a packed block of B, when few rows meet it */
+#define LEAST_WORK (1 << 20)       /* multiplications that are worth waking a worker for */
+#define SPLIT_BLOCKS 64            /* C blocks, below which k is cut */
+#define SPLIT_DEPTH 1024           /* the least part of k */
 
 typedef struct gemm_plan {
     const ls_gemm_job *job;
     const char *b; /* packed beforehand, or NULL */
     int64_t b_stride;
-    int64_t kc, mc, nc;
+    int64_t kc, mc, nc, strip;
     int64_t row_tasks, column_tasks, splits; /* tasks of one item */
     int64_t task_rows, task_columns, task_depth;
     _Atomic int64_t next;
@@ -89,10 +91,9 @@ void ls_gemm_locate_rows(const ls_gemm_sink *sink, int64_t item, int64_t first, 
             pre_bytes = (int64_t)ls_dtype_size(sink->how.pre_dtype);
     int64_t out_at = first * sink->out_stride + (sink->out_offset ? sink->out_offset[item] : 0);
     int64_t pre_at = first * sink->pre_stride + (sink->pre_offset ? sink->pre_offset[item] : 0);
-    for (int64_t i = 0; i < count; i++) {
-        out[i] = (char *)sink->out + (out_at + i * sink->out_stride) * out_bytes;
-        pre[i] = sink->pre ? (char *)sink->pre + (pre_at + i * sink->pre_stride) * pre_bytes : NULL;
-    }
+    for (int64_t i = 0; i < count; i++) out[i] = (char *)sink->out + (out_at + i * sink->out_stride) * out_bytes;
+    for (int64_t i = 0; i < count && sink->pre; i++)
+        pre[i] = (char *)sink->pre + (pre_at + i * sink->pre_stride) * pre_bytes;
 }
 
 /* n elements with gaps on either side. */
@@ -106,38 +107,54 @@ static void move_elements(char *to, int64_t to_step, const char *from, int64_t f
 #undef MOVE
 }
 
+/* Rows whose columns have gaps go through a buffer. */
+static void finish_with_gaps(const ls_gemm_job *job, int64_t rows, int64_t columns, const char *sums, int64_t ld,
+                             const char *bias, void *const *out, void *const *pre)
+{
+    const ls_gemm_sink *sink = &job->sink;
+    int64_t bytes = sum_bytes(job), out_bytes = (int64_t)ls_dtype_size(sink->how.out_dtype);
+    int64_t pre_bytes = (int64_t)ls_dtype_size(sink->how.pre_dtype);
+    double out_part[STRIP], pre_part[STRIP];
+    void *out_row = out_part, *pre_row = pre_part;
+    for (int64_t i = 0; i < rows; i++) {
+        for (int64_t c = 0, n; c < columns; c += n) {
+            n = smaller(columns - c, STRIP);
+            char *to = (char *)out[i] + c * sink->out_step * out_bytes;
+            if (sink->how.accumulate) move_elements(out_row, 1, to, sink->out_step, out_bytes, n);
+            finish_of(job)(&sink->how, 1, n, sums + (i * ld + c) * bytes, ld, bias ? bias + c * bytes : NULL, &out_row,
+                           pre ? &pre_row : NULL);
+            move_elements(to, sink->out_step, out_row, 1, out_bytes, n);
+            if (pre)
+                move_elements((char *)pre[i] + c * sink->pre_step * pre_bytes, sink->pre_step, pre_row, 1, pre_bytes,
+                              n);
+        }
+    }
+}
+
+void ls_gemm_finish_rows(const ls_gemm_job *job, int64_t rows, int64_t columns, const void *sums, int64_t ld,
+                         const void *bias, void *const *out, void *const *pre)
+{
+    const ls_gemm_sink *sink = &job->sink;
+    if (sink->out_step == 1 && (!pre || sink->pre_step == 1))
+        finish_of(job)(&sink->how, rows, columns, sums, ld, bias, out, pre);
+    else finish_with_gaps(job, rows, columns, sums, ld, bias, out, pre);
+}
+
 void ls_gemm_store_rows(const ls_gemm_job *job, int64_t item, int64_t row, int64_t rows, int64_t column,
                         int64_t columns, const void *sums, int64_t ld)
 {
     const ls_gemm_sink *sink = &job->sink;
-    ls_gemm_finish_fn *finish = finish_of(job);
-    int64_t bytes = sum_bytes(job), out_bytes = (int64_t)ls_dtype_size(sink->how.out_dtype);
-    int64_t pre_bytes = (int64_t)ls_dtype_size(sink->how.pre_dtype);
+    int64_t bytes = sum_bytes(job), out_at = column * sink->out_step * (int64_t)ls_dtype_size(sink->how.out_dtype);
+    int64_t pre_at = column * sink->pre_step * (int64_t)ls_dtype_size(sink->how.pre_dtype);
     const char *bias = sink->bias ? (const char *)sink->bias + column * bytes : NULL;
-    void *out_row[MAX_LINES], *pre_row[MAX_LINES];
+    void *out[MAX_LINES], *pre[MAX_LINES];
     for (int64_t at = 0, count; at < rows; at += count) {
         count = smaller(rows - at, MAX_LINES);
-        sink->locate(sink, item, row + at, count, out_row, pre_row);
-        for (int64_t i = 0; i < count; i++) {
-            const char *from = (const char *)sums + (at + i) * ld * bytes;
-            char *out = (char *)out_row[i] + column * sink->out_step * out_bytes;
-            char *pre = pre_row[i] ? (char *)pre_row[i] + column * sink->pre_step * pre_bytes : NULL;
-            if (sink->out_step == 1 && (!pre || sink->pre_step == 1)) {
-                finish(&sink->how, columns, from, bias, out, pre);
-                continue;
-            }
-            for (int64_t c = 0, part; c < columns; c += part) { /* columns with gaps go through a buffer */
-                double out_part[STRIP], pre_part[STRIP];
-                part = smaller(columns - c, STRIP);
-                char *out_at = out + c * sink->out_step * out_bytes,
-                     *pre_at = pre ? pre + c * sink->pre_step * pre_bytes : NULL;
-                if (sink->how.accumulate) move_elements((char *)out_part, 1, out_at, sink->out_step, out_bytes, part);
-                finish(&sink->how, part, from + c * bytes, bias ? bias + c * bytes : NULL, out_part,
-                       pre ? pre_part : NULL);
-                move_elements(out_at, sink->out_step, (char *)out_part, 1, out_bytes, part);
-                if (pre) move_elements(pre_at, sink->pre_step, (char *)pre_part, 1, pre_bytes, part);
-            }
-        }
+        sink->locate(sink, item, row + at, count, out, pre);
+        for (int64_t i = 0; i < count; i++) out[i] = (char *)out[i] + out_at;
+        for (int64_t i = 0; i < count && sink->pre; i++) pre[i] = (char *)pre[i] + pre_at;
+        ls_gemm_finish_rows(job, count, columns, (const char *)sums + at * ld * bytes, ld, bias, out,
+                            sink->pre ? pre : NULL);
     }
 }
 
@@ -202,8 +219,7 @@ static bool buffers_take(const gemm_plan *plan, ls_worker worker, gemm_buffers *
     int64_t columns = ls_gemm_round_up(plan->nc, kernel->b.width);
     int64_t a = ls_gemm_round_up(
         ceil_div(plan->mc, kernel->a.width) * panel_distance(kernel, kernel->a.width, plan->kc) * bytes, 4096);
-    int64_t strip =
-        ls_gemm_round_up(ls_gemm_round_up(plan->mc, kernel->a.width) * larger(STRIP, kernel->b.width) * sums, 4096);
+    int64_t strip = ls_gemm_round_up(ls_gemm_round_up(plan->mc, kernel->a.width) * plan->strip * sums, 4096);
     int64_t partial =
         plan->kc < plan->task_depth ? ls_gemm_round_up(plan->task_rows, kernel->a.width) * columns * sums : 0;
     char *memory = ls_scratch(worker, 0, (size_t)(a + strip + partial));
@@ -225,12 +241,14 @@ static void multiply_block(const gemm_plan *plan, const gemm_buffers *at, int64_
     const ls_gemm_kernel *kernel = job->kernel;
     int64_t mr = kernel->a.width, nr = kernel->b.width, bytes = (int64_t)ls_dtype_size(kernel->panel);
     int64_t a_stride = panel_distance(kernel, kernel->a.width, kc), sums = sum_bytes(job);
-    int64_t strip = larger(STRIP / nr * nr, nr), ld = strip;
+    int64_t strip = plan->strip, ld = strip;
+    int64_t ahead = ceil_div(nr * kc * bytes / 64, ceil_div(rows, mr)); /* cache lines of the next panel, per tile */
     for (int64_t s = 0; s < columns; s += strip) {
         int64_t width = smaller(strip, columns - s);
         for (int64_t j = 0; j < width; j += nr) {
-            const char *b_panel = b + (s + j) / nr * b_stride * bytes;
+            const char *b_panel = b + (s + j) / nr * b_stride * bytes, *next = b_panel + b_stride * bytes;
             for (int64_t i = 0; i < rows; i += mr, partial += mr * nr * sums) {
+                for (int64_t line = 0; line < ahead; line++, next += 64) __builtin_prefetch(next, 0, 2);
                 kernel->tile(kc, at->a + i / mr * a_stride * bytes, b_panel, first ? NULL : partial,
                              last ? at->strip + (i * ld + j) * sums : partial, last ? ld : 0);
             }
@@ -306,9 +324,9 @@ static void reduce_rows(void *arg, int64_t begin, int64_t end)
     ls_gemm_finish add = {.accumulate = true, .out_dtype = dtype};
     int64_t row_bytes = job->n * sum_bytes(job);
     for (int64_t row = begin; row < end; row++) {
-        char *total = r->sums + row * row_bytes;
+        void *total = r->sums + row * row_bytes;
         for (int64_t s = 1; s < r->splits; s++)
-            finish_of(job)(&add, job->n, total + s * job->m * row_bytes, NULL, total, NULL);
+            finish_of(job)(&add, 1, job->n, (char *)total + s * job->m * row_bytes, 0, NULL, &total, NULL);
     }
     job->sink.store(job, 0, begin, end - begin, 0, job->n, r->sums + begin * row_bytes, job->n);
 }
@@ -345,7 +363,8 @@ static void plan_tasks(gemm_plan *plan, int64_t workers)
     const ls_gemm_job *job = plan->job;
     const ls_gemm_kernel *kernel = job->kernel;
     int64_t mr = kernel->a.width, nr = kernel->b.width, bytes = (int64_t)ls_dtype_size(kernel->panel);
-    int64_t strip = larger(STRIP / nr * nr, nr), column_unit = job->b.segments > 1 && job->b.across ? nr : strip;
+    plan->strip = job->strip ? job->strip : larger(STRIP / nr * nr, nr);
+    int64_t unit = job->b.segments > 1 && job->b.across && !job->strip ? nr : plan->strip;
 
     int64_t blocks = job->batch * ceil_div(job->m, ROWS) * ceil_div(job->n, ROWS);
     plan->splits = 1;
@@ -353,26 +372,29 @@ static void plan_tasks(gemm_plan *plan, int64_t workers)
         plan->splits = larger(1, smaller(SPLIT_BLOCKS / blocks, job->k / SPLIT_DEPTH));
     plan->task_depth = even_part(job->k, ceil_div(job->k, plan->splits), kernel->kr);
     plan->splits = ceil_div(job->k, plan->task_depth);
-    plan->kc = even_part(plan->task_depth, smaller(DEPTH_BYTES, PANEL_BYTES / nr) / bytes, kernel->kr);
-    bool keeps_sums = plan->kc < plan->task_depth;
+    int64_t kc = smaller(DEPTH_BYTES, PANEL_BYTES / nr) / bytes;
+    bool keeps_sums = kc < plan->task_depth;
 
     int64_t rows = 1, columns = 1, parts = job->batch * plan->splits;
     if (plan->b) {
         rows = ceil_div(job->m, even_part(job->m, ROWS, mr));
-        columns = larger(1, smaller(ceil_div(workers > 1 ? 8 * workers : 1, parts * rows), job->n / (2 * strip)));
+        columns = larger(1, smaller(ceil_div(workers > 1 ? 8 * workers : 1, parts * rows), job->n / (2 * plan->strip)));
     } else {
         if (parts < 2 * workers && workers > 1) cut_squarely(job->m, job->n, ceil_div(workers, parts), &rows, &columns);
         if (keeps_sums) rows = larger(rows, ceil_div(job->m, 8 * ROWS));
     }
     plan->task_rows = ls_gemm_round_up(ceil_div(job->m, rows), mr);
-    plan->task_columns = ls_gemm_round_up(ceil_div(job->n, columns), column_unit);
+    plan->task_columns = ls_gemm_round_up(ceil_div(job->n, columns), unit);
     plan->row_tasks = ceil_div(job->m, plan->task_rows);
     plan->column_tasks = ceil_div(job->n, plan->task_columns);
     plan->mc = even_part(plan->task_rows, ROWS, mr);
-    /* A block of B that one or two blocks of A meet should find its place in L2. */
-    int64_t nc = plan->b ? (keeps_sums ? PARTIAL_COLUMNS : plan->task_columns)
-                         : (plan->task_rows > 2 * ROWS ? PARTIAL_COLUMNS : 3 * strip);
-    plan->nc = even_part(plan->task_columns, nc, column_unit);
+    int64_t nc = keeps_sums ? PARTIAL_COLUMNS : plan->task_columns;
+    if (!plan->b && plan->task_rows <= 2 * ROWS) { /* few rows meet each block of B: it should find its place in L2 */
+        nc = larger(FEW_ROWS_COLUMNS, plan->strip);
+        kc = smaller(kc, larger(FEW_ROWS_BYTES / (nc * bytes), kernel->kr));
+    }
+    plan->nc = even_part(plan->task_columns, nc, unit);
+    plan->kc = even_part(plan->task_depth, kc, kernel->kr);
 }
 
 /* ---- B packed beforehand -------------------------------------------------------------------------------------------- */

@@ -53,7 +53,7 @@ typedef struct ls_gemm_sink {
     ls_gemm_store *store;
     ls_gemm_finish how;
     const void *bias; /* [n], of the type of the sums, or NULL */
-    /* For ls_gemm_store_rows: addresses of rows of out, and of pre where there is one. */
+    /* For ls_gemm_store_rows: addresses of rows of out, and of pre unless that is NULL. */
     void (*locate)(const struct ls_gemm_sink *sink, int64_t item, int64_t first, int64_t count, void **out, void **pre);
     int64_t out_step, pre_step; /* elements from column to column */
     /* For ls_gemm_locate_rows, free for others: */
@@ -65,6 +65,9 @@ typedef struct ls_gemm_sink {
 
 /* Finishes rows and puts them where sink->locate says. */
 ls_gemm_store ls_gemm_store_rows;
+/* The part of it that comes after: rows of sums to addresses; pre may be NULL. */
+void ls_gemm_finish_rows(const ls_gemm_job *job, int64_t rows, int64_t columns, const void *sums, int64_t ld,
+                         const void *bias, void *const *out, void *const *pre);
 /* Rows at equal distances. */
 void ls_gemm_locate_rows(const ls_gemm_sink *sink, int64_t item, int64_t first, int64_t count, void **out, void **pre);
 
@@ -96,6 +99,7 @@ struct ls_gemm_job {
     int64_t batch, m, n, k; /* k: a multiple of the kernel's kr, or 0 */
     ls_gemm_source a, b;
     ls_gemm_sink sink;
+    int64_t strip;       /* columns the sink wants to get together, a multiple of nr; 0: any number */
     bool same_b;         /* all items multiply with the same B */
     ls_derived *derived; /* where the packed B may be kept; NULL: nowhere. Only with same_b */
     ls_gemm_key key;     /* what the caller knows of B's layout, words 8 to 15 */

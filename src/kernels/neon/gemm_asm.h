@@ -18,7 +18,7 @@
 #define LS_ASM_LOAD_NARROW2(first, second, offset) "ldp q" #first ", q" #second ", [%[narrow], #" #offset "]\n"
 
 /* Both for all 24 sums. */
-#define LS_ASM_ZERO(r) "movi v" #r ".16b, #0\n"
+#define LS_ASM_ZERO(r) "movi v" #r ".2d, #0\n"
 #define LS_ASM_LOAD(r, s, offset) "ldp q" #r ", q" #s ", [%[from], #" #offset "]\n"
 #define LS_ASM_STORE(r, s, offset) "stp q" #r ", q" #s ", [%[to], #" #offset "]\n"
 #define LS_ASM_EACH_SUM(f)                                                                                             \

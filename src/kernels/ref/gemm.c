@@ -79,17 +79,18 @@ static double activate(ls_activation activation, double x)
         .convert = convert_##type,                                                                                     \
         .tile = tile_##type,                                                                                           \
     };                                                                                                                 \
-    static void finish_##type(const ls_gemm_finish *how, int64_t n, const void *sums, const void *bias, void *out,     \
-                              void *pre)                                                                               \
+    static void finish_##type(const ls_gemm_finish *how, int64_t rows, int64_t n, const void *sums, int64_t ld,        \
+                              const void *bias, void *const *out, void *const *pre)                                    \
     {                                                                                                                  \
-        for (int64_t i = 0; i < n; i++) {                                                                              \
-            type x = ((const type *)sums)[i];                                                                          \
-            if (bias) x += ((const type *)bias)[i];                                                                    \
-            if (pre) number_store(pre, how->pre_dtype, i, x);                                                          \
-            x = (type)activate(how->activation, x);                                                                    \
-            if (how->accumulate) x += (type)number_load(out, how->out_dtype, i);                                       \
-            number_store(out, how->out_dtype, i, x);                                                                   \
-        }                                                                                                              \
+        for (int64_t r = 0; r < rows; r++)                                                                             \
+            for (int64_t i = 0; i < n; i++) {                                                                          \
+                type x = ((const type *)sums)[r * ld + i];                                                             \
+                if (bias) x += ((const type *)bias)[i];                                                                \
+                if (pre) number_store(pre[r], how->pre_dtype, i, x);                                                   \
+                x = (type)activate(how->activation, x);                                                                \
+                if (how->accumulate) x += (type)number_load(out[r], how->out_dtype, i);                                \
+                number_store(out[r], how->out_dtype, i, x);                                                            \
+            }                                                                                                          \
     }                                                                                                                  \
     static void channelwise_##type(void *sums, int64_t n, int64_t count, const ls_gemm_lines *u,                       \
                                    const ls_gemm_lines *v)                                                             \
