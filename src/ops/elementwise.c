@@ -73,16 +73,27 @@ static ls_tensor *binary(ls_opcode op, ls_tensor *a, ls_tensor *b, result_type r
     if (result == RESULT_FLOAT && !ls_dtype_is_float(dtype)) dtype = LS_F32;
     ls_tensor *in[2] = {op_as(a, dtype), op_as(b, dtype)};
     if (ls_failed(run)) return &run->poison;
-    ls_shape shape;
-    if (!op_broadcast(ls_view_shape(&a->view), ls_view_shape(&b->view), &shape))
-        return op_error(run, op, LS_ERR_SHAPE, "%s and %s do not broadcast", OP_TEXT(a), OP_TEXT(b));
-    ls_tensor *y = result_like(in[0], in[1], shape, result == RESULT_BOOL ? LS_BOOL : dtype);
+    ls_dtype made = result == RESULT_BOOL ? LS_BOOL : dtype;
+    ls_call call; /* set field by field: clearing all of it would cost as much as a small addition */
+    call.op = op;
+    call.n_in = 2;
+    call.n_out = 1;
+    call.in[0] = &in[0]->view;
+    call.in[1] = &in[1]->view;
+    ls_operand left, right;
+    ls_tensor *y;
+    if (op_same_shape(&in[0]->view, &in[1]->view)) {
+        y = ls_tensor_new_like(in[0], made);
+    } else {
+        ls_shape shape;
+        if (!op_broadcast(ls_view_shape(&a->view), ls_view_shape(&b->view), &shape))
+            return op_error(run, op, LS_ERR_SHAPE, "%s and %s do not broadcast", OP_TEXT(a), OP_TEXT(b));
+        y = result_like(in[0], in[1], shape, made);
+        call.in[0] = op_expand_operand(&in[0]->view, shape, &left);
+        call.in[1] = op_expand_operand(&in[1]->view, shape, &right);
+    }
     if (y->life != LS_LIFE_LIVE) return y;
-
-    ls_operand left, right; /* views expanded to the result's shape, on the stack: the common case costs nothing */
-    ls_call call = {.op = op, .n_in = 2, .n_out = 1, .in = {&in[0]->view, &in[1]->view}, .out = {&y->view}};
-    if (!ls_shape_equal(ls_view_shape(&in[0]->view), shape)) call.in[0] = op_expand_operand(&in[0]->view, shape, &left);
-    if (!ls_shape_equal(ls_view_shape(&in[1]->view), shape)) call.in[1] = op_expand_operand(&in[1]->view, shape, &right);
+    call.out[0] = &y->view;
     ls_node *node;
     if (!ls_submit(run, y->storage->device, &call) || !op_record(op, 2, in, 1, &y, NULL, &node)) return &run->poison;
     if (node && save != SAVE_NOTHING) {

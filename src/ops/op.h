@@ -61,6 +61,14 @@ static inline int op_dim(int dim, int ndim)
     return dim >= 0 && dim < ndim ? dim : -1;
 }
 
+static inline bool op_same_shape(const ls_operand *a, const ls_operand *b)
+{
+    if (a->ndim != b->ndim) return false;
+    for (int d = 0; d < a->ndim; d++)
+        if (a->dim[d] != b->dim[d]) return false;
+    return true;
+}
+
 /* The shape two shapes broadcast to; false when they do not. */
 bool op_broadcast(ls_shape a, ls_shape b, ls_shape *out);
 /* A view of x expanded to a shape it broadcasts to (no history); x itself where nothing changes. */
