@@ -57,7 +57,7 @@ static ls_dtype dtype_named(const char *name)
 
 static void check_type(ls_dtype half, const char *op, ls_dtype given, ls_dtype want)
 {
-    ls_run *run = ls_init(NULL, NULL);
+    ls_run *run = golden_run(LS_F32);
     ls_tensor *x = ls_zeros(run, given, 2, 4), *w = ls_zeros(run, LS_F32, 4, 4),
               *image = ls_zeros(run, given, 1, 2, 4, 4);
     bool found = false;
@@ -88,7 +88,7 @@ static void types_match(void)
 
 int main(int argc, char **argv)
 {
-    if (argc > 1) check_filter = argv[1];
+    golden_arguments(argc, argv);
     CHECK_RUN(types_match);
     return check_done();
 }

@@ -81,7 +81,7 @@ static void compare_named(const golden *g, const char *name, const char *what, l
 
 static void check_layer(const golden *g, const layer_case *c)
 {
-    ls_run *run = ls_init(NULL, NULL);
+    ls_run *run = golden_run(LS_F32);
     ls_module *module = c->make(run);
     ls_tensor *inputs[MAX_INPUTS];
     int n = load_inputs(run, g, c->name, inputs);
@@ -110,7 +110,7 @@ static void losses_match(void)
 {
     golden g = golden_open(GOLDEN_DIR "/losses.safetensors");
     for (size_t i = 0; i < sizeof loss_cases / sizeof *loss_cases; i++) {
-        ls_run *run = ls_init(NULL, NULL);
+        ls_run *run = golden_run(LS_F32);
         const char *name = loss_cases[i].name;
         ls_tensor *inputs[MAX_INPUTS];
         int n = load_inputs(run, &g, name, inputs);
@@ -138,7 +138,7 @@ static void all_cases_are_taken(void)
 
 int main(int argc, char **argv)
 {
-    if (argc > 1) check_filter = argv[1];
+    golden_arguments(argc, argv);
     CHECK_RUN(layers_match);
     CHECK_RUN(losses_match);
     CHECK_RUN(all_cases_are_taken);

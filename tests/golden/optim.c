@@ -153,7 +153,7 @@ static void follow_path(const golden *g, size_t o, size_t s, bool scattered)
     const golden_entry *path = golden_find(g, "%s/%s/path", optim_name, schedule_name);
     const golden_entry *rates = golden_find(g, "%s/%s/rates", optim_name, schedule_name);
     const float *start = golden_find(g, "start")->data, *gradients = golden_find(g, "gradients")->data;
-    ls_run *run = ls_init(NULL, NULL);
+    ls_run *run = golden_run(LS_F32);
     ls_module *m = ls_module_new(run, "vector", NULL, NULL);
     ls_tensor *a = ls_parameter(m, "a", ls_from(run, LS_F32, LS_SHAPE(FIRST), start));
     ls_tensor *b = ls_parameter(m, "b", ls_from(run, LS_F32, LS_SHAPE(SIZE - FIRST), start + FIRST));
@@ -206,7 +206,7 @@ static void scattered_paths_match(void)
 
 int main(int argc, char **argv)
 {
-    if (argc > 1) check_filter = argv[1];
+    golden_arguments(argc, argv);
     CHECK_RUN(paths_match);
     CHECK_RUN(scattered_paths_match);
     return check_done();

@@ -11,6 +11,22 @@
 
 #include "check.h"
 
+/* Command line of these tests: [--device NAME] [filter]. */
+static const char *golden_device;
+
+__attribute__((unused)) static void golden_arguments(int argc, char **argv)
+{
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "--device") == 0 && i + 1 < argc) golden_device = argv[++i];
+        else check_filter = argv[i];
+    }
+}
+
+__attribute__((unused)) static ls_run *golden_run(ls_dtype precision)
+{
+    return ls_init(NULL, NULL, .device = golden_device, .mixed_precision = precision);
+}
+
 typedef struct golden_entry {
     char name[128];
     ls_dtype dtype;

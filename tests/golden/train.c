@@ -163,7 +163,7 @@ static void follow_all(ls_dtype precision, double tolerance)
 {
     golden g = golden_open(GOLDEN_DIR "/train.safetensors");
     for (size_t i = 0; i < sizeof trainings / sizeof *trainings; i++) {
-        ls_run *run = ls_init(NULL, NULL, .mixed_precision = precision);
+        ls_run *run = golden_run(precision);
         follow_losses(&g, &trainings[i], run, tolerance);
         ls_finish(run);
     }
@@ -187,7 +187,7 @@ static void f16_comes_close(void)
 
 int main(int argc, char **argv)
 {
-    if (argc > 1) check_filter = argv[1];
+    golden_arguments(argc, argv);
     CHECK_RUN(losses_match);
     CHECK_RUN(bf16_comes_close);
     CHECK_RUN(f16_comes_close);
