@@ -11,9 +11,10 @@
 typedef struct ls_layer_norm_rows {
     ls_dtype dtype;
     int64_t rows, n;
-    ls_matrix x, residual, y, sum; /* sum: where s is stored as `dtype`; what is stored is what is normalised */
-    const void *weight, *bias;     /* [n] */
-    void *mean, *rstd;             /* [rows] */
+    ls_matrix x, residual, y;
+    ls_matrix sum; /* where s, rounded to `dtype`, is stored before it is normalised; with a residual only */
+    const void *weight, *bias; /* [n], always there */
+    void *mean, *rstd;         /* [rows] */
     double epsilon;
 } ls_layer_norm_rows;
 
@@ -24,8 +25,8 @@ typedef struct ls_layer_norm_grad_rows {
     int64_t rows, n;
     ls_matrix dy, x, dx;
     const void *mean, *rstd; /* [rows] */
-    const void *weight;      /* [n] */
-    void *dweight, *dbias;   /* [n] */
+    const void *weight;      /* [n], always there */
+    void *dweight, *dbias;   /* [n], both or neither */
 } ls_layer_norm_grad_rows;
 
 /* The rest works on rows whose coefficients are one number each (step 0) or one number per column (step 1). */

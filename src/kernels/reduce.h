@@ -36,6 +36,6 @@ typedef struct ls_reduce_kernels {
 /* The table in use. */
 const ls_reduce_kernels *ls_reduce_table(void);
 
-extern const ls_reduce_kernels ls_reduce_ref, ls_reduce_neon, ls_reduce_neon_bf16, ls_reduce_avx2, ls_reduce_avx512;
+extern const ls_reduce_kernels ls_reduce_ref, ls_reduce_neon, ls_reduce_avx2, ls_reduce_avx512;
 
 #endif

@@ -40,7 +40,7 @@ static void problem_free(problem *p)
 /* Mean and biased variance of s per group. */
 static void find_statistics(problem *p, const double *s)
 {
-    double *var = calloc((size_t)p->groups + 1, sizeof *var), each = (double)(p->n / p->groups);
+    double *var = calloc((size_t)p->groups + 1, sizeof *var), each = p->groups ? (double)(p->n / p->groups) : 0;
     for (int64_t g = 0; g < p->groups; g++) p->mean[g] = 0;
     for (int64_t i = 0; i < p->n; i++) p->mean[p->group[i]] += s[i] / each;
     for (int64_t i = 0; i < p->n; i++) var[p->group[i]] += pow(s[i] - p->mean[p->group[i]], 2) / each;
@@ -58,7 +58,7 @@ static void find_gradients(const problem *p, const double *dy, const double *x, 
                            double *dweight, double *dbias)
 {
     double *sum = calloc((size_t)p->groups + 1, sizeof *sum), *dot = calloc((size_t)p->groups + 1, sizeof *dot);
-    double each = (double)(p->n / p->groups);
+    double each = p->groups ? (double)(p->n / p->groups) : 0;
     for (int64_t i = 0; i < p->n; i++) {
         int64_t g = p->group[i], c = p->coefficient[i];
         double xhat = (x[i] - p->mean[g]) * p->rstd[g], w = coefficient_of(p, weight, i, 1);
@@ -94,6 +94,14 @@ static void check_all(const char *what, const problem *p, const operand *got, co
     }
 }
 
+/* How much larger than the result the numbers are that it is the difference of. */
+static double cancellation(const problem *p)
+{
+    double most = 0;
+    for (int64_t g = 0; g < p->groups; g++) most = fmax(most, fabs(p->mean[g] * p->rstd[g]));
+    return 1 + most;
+}
+
 /* ---- Layer norm and group norm ---------------------------------------------------------------------------------- */
 
 typedef struct options {
@@ -127,7 +135,7 @@ static void check_rows(problem *p, ls_opcode op, int64_t attribute, ls_shape vec
         want[i] = (s[i] - p->mean[p->group[i]]) * p->rstd[p->group[i]] *
                       coefficient_of(p, with.weight ? &weight : NULL, i, 1) +
                   coefficient_of(p, with.bias ? &bias : NULL, i, 0);
-    check_all("y", p, &y, want, 1);
+    check_all("y", p, &y, want, cancellation(p));
     if (p->n) check_all("mean", p, &mean, p->mean, 1);
     if (p->n) check_all("rstd", p, &rstd, p->rstd, 2);
 
@@ -268,7 +276,7 @@ static void check_batch(problem *p, placement layout, batch_options with)
         want[i] = with.relu && v < 0 ? 0 : v;
         if (with.relu && !(get(&y, i) > 0)) d[i] = 0;
     }
-    check_all("y", p, &y, want, 2);
+    check_all("y", p, &y, want, 2 * cancellation(p));
 
     run(&(ls_call){.op = LS_OP_batch_norm_grad,
                    .n_in = 6,

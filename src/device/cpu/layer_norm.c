@@ -21,6 +21,13 @@ static void *advance(void *data, ls_dtype dtype, int64_t n)
     return data ? (char *)data + (size_t)n * ls_dtype_size(dtype) : NULL;
 }
 
+/* A vector of n elements of the compute type; where it is absent, a buffer full of `otherwise`. */
+static const void *coefficients(const ls_operand *vector, ls_dtype wide, void *buffer, int64_t n, double otherwise)
+{
+    for (int64_t i = 0; !vector && i < n; i++) ls_put(wide, buffer, i, otherwise);
+    return vector ? ls_plain(vector, wide, buffer) : buffer;
+}
+
 /* ---- Forward -------------------------------------------------------------------------------------------------- */
 
 typedef struct forward {
@@ -61,8 +68,8 @@ ls_status ls_cpu_layer_norm(const ls_call *call, ls_message *why)
     char *buffer = ls_scratch((ls_worker){0, 1}, 1, 2 * vector);
     if (!buffer) return ls_cpu_fail(why, LS_ERR_MEMORY, "no scratch memory for weight and bias");
     forward f = {{.dtype = x->dtype, .n = n, .epsilon = call->attrs.norm.epsilon}, NULL};
-    f.args.weight = ls_plain(call->in[1], wide, buffer);
-    f.args.bias = ls_plain(call->in[2], wide, buffer + vector);
+    f.args.weight = coefficients(call->in[1], wide, buffer, n, 1);
+    f.args.bias = coefficients(call->in[2], wide, buffer + vector, n, 0);
     f.args.mean = mean ? mean->data : NULL;
     f.args.rstd = rstd ? rstd->data : NULL;
     f.kernel = ls_norm_table()->layer_norm[x->dtype];
@@ -74,12 +81,11 @@ ls_status ls_cpu_layer_norm(const ls_call *call, ls_message *why)
 typedef struct backward {
     ls_layer_norm_grad_rows args;
     void (*kernel)(const ls_layer_norm_grad_rows *args);
-    bool dweight, dbias; /* wanted */
-    size_t vector;       /* bytes of n elements of the compute type */
-    char *partial;       /* per block: dweight and dbias of some rows [2, n], compute type, */
-    double *totals;      /* and of all its rows [2, n] */
+    bool sums;      /* dweight or dbias is wanted */
+    size_t vector;  /* bytes of n elements of the compute type */
+    char *partial;  /* per block: dweight and dbias of some rows [2, n], compute type, */
+    double *totals; /* and of all its rows [2, n] */
     int64_t blocks;
-    const ls_operand *out[2];
 } backward;
 
 static void backward_rows(void *arg, const ls_block *block)
@@ -88,23 +94,22 @@ static void backward_rows(void *arg, const ls_block *block)
     ls_layer_norm_grad_rows args = b->args;
     ls_dtype wide = ls_compute_dtype(args.dtype);
     int64_t n = args.n;
-    bool sums = b->dweight || b->dbias;
-    char *partial = sums ? b->partial + (size_t)block->index * 2 * b->vector : NULL;
-    double *totals = sums ? b->totals + block->index * 2 * n : NULL;
-    if (block->opens && sums) memset(totals, 0, (size_t)(2 * n) * sizeof *totals);
-    if (b->dweight) args.dweight = partial;
-    if (b->dbias) args.dbias = partial + b->vector;
+    char *partial = b->sums ? b->partial + (size_t)block->index * 2 * b->vector : NULL;
+    double *totals = b->sums ? b->totals + block->index * 2 * n : NULL;
+    if (block->opens && b->sums) memset(totals, 0, (size_t)(2 * n) * sizeof *totals);
+    args.dweight = partial;
+    args.dbias = b->sums ? partial + b->vector : NULL;
     for (int64_t r = 0; r < block->rows; r += args.rows) {
         args.rows = block->rows - r;
-        if (sums && args.rows > SUM_ROWS) args.rows = SUM_ROWS;
+        if (b->sums && args.rows > SUM_ROWS) args.rows = SUM_ROWS;
         ls_matrix *to[3] = {&args.dy, &args.x, &args.dx};
         for (int k = 0; k < 3; k++)
             *to[k] = (ls_matrix){advance(block->at[k].data, args.dtype, r * block->at[k].pitch), block->at[k].pitch};
         args.mean = advance((void *)(uintptr_t)b->args.mean, wide, block->first + r);
         args.rstd = advance((void *)(uintptr_t)b->args.rstd, wide, block->first + r);
-        if (sums) memset(partial, 0, 2 * b->vector);
+        if (b->sums) memset(partial, 0, 2 * b->vector);
         b->kernel(&args);
-        for (int64_t i = 0; sums && i < 2 * n; i++) totals[i] += ls_get(wide, partial, i);
+        for (int64_t i = 0; b->sums && i < 2 * n; i++) totals[i] += ls_get(wide, partial, i);
     }
 }
 
@@ -131,14 +136,13 @@ ls_status ls_cpu_layer_norm_grad(const ls_call *call, ls_message *why)
     ls_dtype wide = ls_compute_dtype(dy->dtype);
     backward b = {.args = {.dtype = dy->dtype, .n = n, .mean = call->in[2]->data, .rstd = call->in[3]->data},
                   .kernel = ls_norm_table()->layer_norm_grad[dy->dtype],
-                  .dweight = call->out[1] != NULL,
-                  .dbias = call->out[2] != NULL,
+                  .sums = call->out[1] || call->out[2],
                   .vector = (size_t)n * ls_dtype_size(wide)};
     if (!n) return LS_OK;
 
     /* At most 128 blocks, of whatever size: sums of few rows are not worth the memory they are kept in. */
     int64_t block_rows = 0;
-    if (b.dweight || b.dbias) {
+    if (b.sums) {
         block_rows = (rows[0].count + 127) / 128;
         if (block_rows < 16) block_rows = 16;
         b.blocks = (rows[0].count + block_rows - 1) / block_rows;
@@ -149,7 +153,7 @@ ls_status ls_cpu_layer_norm_grad(const ls_call *call, ls_message *why)
     if (!scratch) return ls_cpu_fail(why, LS_ERR_MEMORY, "no scratch memory for gradients of weight and bias");
     b.totals = (double *)scratch;
     b.partial = scratch + totals;
-    b.args.weight = ls_plain(call->in[4], wide, b.partial + (size_t)b.blocks * 2 * b.vector);
+    b.args.weight = coefficients(call->in[4], wide, b.partial + (size_t)b.blocks * 2 * b.vector, n, 1);
     if (!rows[0].count) memset(b.totals, 0, totals);
 
     ls_status status = ls_rows_walk(rows, 2, 1, block_rows, backward_rows, &b, why);

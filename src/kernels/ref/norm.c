@@ -13,10 +13,9 @@ static void put(ls_dtype dtype, ls_matrix m, int64_t row, int64_t i, double valu
     if (m.data) ls_put(dtype, m.data, row * m.pitch + i, value);
 }
 
-/* A vector of coefficients; `absent` where it is NULL. */
-static double coefficient(ls_dtype dtype, const void *vector, int64_t i, double absent)
+static double coefficient(ls_dtype dtype, const void *vector, int64_t i)
 {
-    return vector ? ls_get(ls_compute_dtype(dtype), vector, i) : absent;
+    return ls_get(ls_compute_dtype(dtype), vector, i);
 }
 
 /* x + residual as it reads back from memory. */
@@ -43,8 +42,7 @@ static void layer_norm(const ls_layer_norm_rows *a)
         double rstd = 1 / sqrt(var / (double)a->n + a->epsilon);
         for (int64_t i = 0; i < a->n; i++) {
             double xhat = (stored_sum(a, r, i) - mean) * rstd;
-            double weight = coefficient(a->dtype, a->weight, i, 1), bias = coefficient(a->dtype, a->bias, i, 0);
-            put(a->dtype, a->y, r, i, xhat * weight + bias);
+            put(a->dtype, a->y, r, i, xhat * ls_get(wide, a->weight, i) + ls_get(wide, a->bias, i));
         }
         if (a->mean) ls_put(wide, a->mean, r, mean);
         if (a->rstd) ls_put(wide, a->rstd, r, rstd);
@@ -58,17 +56,18 @@ static void layer_norm_grad(const ls_layer_norm_grad_rows *a)
         double mean = ls_get(wide, a->mean, r), rstd = ls_get(wide, a->rstd, r), avg = 0, avg_xhat = 0;
         for (int64_t i = 0; i < a->n; i++) {
             double dy = get(a->dtype, a->dy, r, i), xhat = (get(a->dtype, a->x, r, i) - mean) * rstd;
-            double g = dy * coefficient(a->dtype, a->weight, i, 1);
+            double g = dy * ls_get(wide, a->weight, i);
             avg += g;
             avg_xhat += g * xhat;
-            if (a->dweight) ls_put(wide, a->dweight, i, ls_get(wide, a->dweight, i) + dy * xhat);
-            if (a->dbias) ls_put(wide, a->dbias, i, ls_get(wide, a->dbias, i) + dy);
+            if (!a->dweight) continue;
+            ls_put(wide, a->dweight, i, ls_get(wide, a->dweight, i) + dy * xhat);
+            ls_put(wide, a->dbias, i, ls_get(wide, a->dbias, i) + dy);
         }
         avg /= (double)a->n;
         avg_xhat /= (double)a->n;
         for (int64_t i = 0; i < a->n; i++) {
             double xhat = (get(a->dtype, a->x, r, i) - mean) * rstd;
-            double g = get(a->dtype, a->dy, r, i) * coefficient(a->dtype, a->weight, i, 1);
+            double g = get(a->dtype, a->dy, r, i) * ls_get(wide, a->weight, i);
             put(a->dtype, a->dx, r, i, rstd * (g - avg - xhat * avg_xhat));
         }
     }
@@ -78,8 +77,8 @@ static void apply(const ls_norm_apply *a)
 {
     for (int64_t r = 0; r < a->rows; r++) {
         for (int64_t i = 0; i < a->n; i++) {
-            double scale = coefficient(a->dtype, a->scale, i * a->step, 1);
-            double shift = coefficient(a->dtype, a->shift, i * a->step, 0);
+            double scale = coefficient(a->dtype, a->scale, i * a->step);
+            double shift = coefficient(a->dtype, a->shift, i * a->step);
             double y = get(a->dtype, a->x, r, i) * scale + shift + get(a->dtype, a->residual, r, i);
             put(a->dtype, a->y, r, i, a->relu && y < 0 ? 0 : y);
         }
@@ -97,7 +96,7 @@ static void totals(const ls_norm_totals *a)
     for (int64_t r = 0; r < a->rows; r++) {
         for (int64_t i = 0; i < a->n; i++) {
             double d = masked(a->dtype, a->dy, a->y, r, i);
-            double deviation = get(a->dtype, a->x, r, i) - coefficient(a->dtype, a->mean, i * a->step, 0);
+            double deviation = get(a->dtype, a->x, r, i) - coefficient(a->dtype, a->mean, i * a->step);
             put(a->dtype, a->masked, r, i, d);
             a->sum[i * a->step] += d;
             a->dot[i * a->step] += d * deviation;
@@ -109,9 +108,9 @@ static void slope(const ls_norm_slope *a)
 {
     for (int64_t r = 0; r < a->rows; r++) {
         for (int64_t i = 0; i < a->n; i++) {
-            double scale = coefficient(a->dtype, a->scale, i * a->step, 1);
-            double along = coefficient(a->dtype, a->slope, i * a->step, 0);
-            double shift = coefficient(a->dtype, a->shift, i * a->step, 0);
+            double scale = coefficient(a->dtype, a->scale, i * a->step);
+            double along = coefficient(a->dtype, a->slope, i * a->step);
+            double shift = coefficient(a->dtype, a->shift, i * a->step);
             double d = masked(a->dtype, a->dy, a->y, r, i);
             put(a->dtype, a->dx, r, i, d * scale + (get(a->dtype, a->x, r, i) * along + shift));
         }

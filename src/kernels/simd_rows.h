@@ -1,0 +1,95 @@
+/* simd_rows.h - rows of f32, bf16 or f16 read and written as f32 vectors, for kernel bodies that serve all three.
+ *
+ * `type` is a constant wherever these are called, and so is `lanes` but at the end of a row: after inlining, one load or
+ * store is left. */
+#ifndef LOCKSTEP_KERNELS_SIMD_ROWS_H
+#define LOCKSTEP_KERNELS_SIMD_ROWS_H
+
+#include "kernels/element.h"
+#include "kernels/simd.h"
+
+/* Unroll the loop that follows, whose number of rounds is a small constant. */
+#if defined(__clang__)
+#define LS_UNROLL _Pragma("unroll")
+#else
+#define LS_UNROLL _Pragma("GCC unroll 8")
+#endif
+
+/* Elements i .. i+lanes-1 of data; lanes beyond are 0. */
+LS_SIMD ls_vf ls_vf_get(ls_dtype type, const void *data, int64_t i, int64_t lanes)
+{
+    if (type == LS_F32) {
+        const float *p = (const float *)data + i;
+        return lanes == LS_VF_LANES ? ls_vf_load(p) : ls_vf_load_part(p, lanes);
+    }
+    const uint16_t *p = (const uint16_t *)data + i;
+    if (type == LS_BF16) return lanes == LS_VF_LANES ? ls_vf_load_bf16(p) : ls_vf_load_bf16_part(p, lanes);
+    return lanes == LS_VF_LANES ? ls_vf_load_f16(p) : ls_vf_load_f16_part(p, lanes);
+}
+
+LS_SIMD void ls_vf_put(ls_dtype type, void *data, int64_t i, ls_vf x, int64_t lanes)
+{
+    if (type == LS_F32) {
+        float *p = (float *)data + i;
+        if (lanes == LS_VF_LANES) ls_vf_store(p, x);
+        else ls_vf_store_part(p, x, lanes);
+        return;
+    }
+    uint16_t *p = (uint16_t *)data + i;
+    if (type == LS_BF16) {
+        if (lanes == LS_VF_LANES) ls_vf_store_bf16(p, x);
+        else ls_vf_store_bf16_part(p, x, lanes);
+    } else {
+        if (lanes == LS_VF_LANES) ls_vf_store_f16(p, x);
+        else ls_vf_store_f16_part(p, x, lanes);
+    }
+}
+
+/* Run statements for every vector of a row of n elements: `i` is its first element, `lanes` how many it has (fewer than
+ * LS_VF_LANES at the end only), and `u` counts 0 .. 3 where vectors come four at a time, so that sums can be kept in
+ * four parts that do not wait for each other; at the end it is 0. */
+#define LS_EACH_VECTOR(i, lanes, u, n, ...)                                                                            \
+    do {                                                                                                               \
+        int64_t at_ = 0;                                                                                               \
+        for (; at_ + 4 * LS_VF_LANES <= (n); at_ += 4 * LS_VF_LANES) {                                                 \
+            LS_UNROLL for (int u = 0; u < 4; u++)                                                                      \
+            {                                                                                                          \
+                const int64_t i = at_ + u * LS_VF_LANES, lanes = LS_VF_LANES;                                          \
+                __VA_ARGS__                                                                                            \
+            }                                                                                                          \
+        }                                                                                                              \
+        for (; at_ + LS_VF_LANES <= (n); at_ += LS_VF_LANES) {                                                         \
+            const int64_t i = at_, lanes = LS_VF_LANES;                                                                \
+            const int u = 0;                                                                                           \
+            (void)u;                                                                                                   \
+            __VA_ARGS__                                                                                                \
+        }                                                                                                              \
+        if (at_ < (n)) {                                                                                               \
+            const int64_t i = at_, lanes = (n)-at_;                                                                    \
+            const int u = 0;                                                                                           \
+            (void)u;                                                                                                   \
+            __VA_ARGS__                                                                                                \
+        }                                                                                                              \
+    } while (0)
+
+/* All-ones in the first n lanes. */
+LS_SIMD ls_vi ls_vi_first(int64_t n)
+{
+    ls_vi index = {0};
+    for (int32_t i = 0; i < LS_VF_LANES; i++) index[i] = i;
+    return index < (int32_t)n;
+}
+
+/* A row of a matrix; NULL where it is absent. */
+LS_SIMD void *ls_matrix_row(ls_dtype type, ls_matrix m, int64_t row)
+{
+    return m.data ? (char *)m.data + row * m.pitch * (type == LS_F32 ? 4 : 2) : NULL;
+}
+
+/* Sum of four vectors' lanes, as a tree. */
+LS_SIMD float ls_vf_sum4(const ls_vf v[4])
+{
+    return ls_vf_sum((v[0] + v[1]) + (v[2] + v[3]));
+}
+
+#endif
