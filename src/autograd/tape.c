@@ -116,23 +116,42 @@ static ls_leaf *leaf_of(const ls_tensor *t)
     return t->is_leaf ? t->node->leaf : NULL;
 }
 
+/* Frozen weights are still multiplied with: the leaf, and with it the device's forms, waits until it is needed again. */
+static void leaf_rest(ls_tensor *t)
+{
+    t->node->leaf->holds = false;
+    t->resting = t->node;
+}
+
+static ls_tensor *leaf_wake(ls_tensor *t)
+{
+    ls_leaf *leaf = t->resting->leaf;
+    if (leaf->grad && leaf->grad->view.dtype != t->view.dtype) { /* the tensor was cast meanwhile */
+        ls_release(leaf->grad);
+        leaf->grad = NULL;
+    }
+    t->node = t->resting;
+    t->resting = NULL;
+    t->is_leaf = true;
+    return t;
+}
+
 ls_tensor *ls_requires_grad(ls_tensor *t, bool on)
 {
     ls_run *run = ls_run_of(t);
     if (!ls_check_live(run, t, "ls_requires_grad")) return &run->poison;
     if (!on) {
-        if (t->node) {
-            if (t->is_leaf) ls_leaf_forget(t->node);
-            ls_node_release(run, t->node);
-        }
+        if (t->is_leaf) leaf_rest(t);
+        else if (t->node) ls_node_release(run, t->node);
         t->node = NULL;
         t->is_leaf = false;
-        t->view.derived = NULL;
         return t;
     }
     if (t->is_leaf) return t;
+    if (t->resting) return leaf_wake(t);
     if (t->node)
-        return LS_POISON(run, LS_ERR_STATE, "ls_requires_grad: this tensor was computed from others; ls_detach() it first");
+        return LS_POISON(run, LS_ERR_STATE,
+                         "ls_requires_grad: this tensor was computed from others; ls_detach() it first");
     if (!ls_dtype_is_float(t->view.dtype))
         return LS_POISON(run, LS_ERR_DTYPE, "ls_requires_grad: %s has no gradient, only floating types do",
                          ls_operand_text(&t->view, (char[LS_TEXT]){0}));
@@ -184,8 +203,7 @@ void ls_grad_place(ls_tensor *t, ls_tensor *home)
     if (ls_failed(run) || !ls_check_live(run, t, "ls_grad_place") || !ls_check_live(run, home, "ls_grad_place")) return;
     ls_leaf *leaf = leaf_of(t);
     char a[LS_TEXT], b[LS_TEXT];
-    if (!leaf)
-        ls_fail(&run->errors, LS_ERR_STATE, "ls_grad_place: the tensor is not a leaf that collects gradients");
+    if (!leaf) ls_fail(&run->errors, LS_ERR_STATE, "ls_grad_place: the tensor is not a leaf that collects gradients");
     else if (home->view.dtype != t->view.dtype || !ls_shape_equal(ls_view_shape(&home->view), ls_view_shape(&t->view)))
         ls_fail(&run->errors, LS_ERR_SHAPE, "ls_grad_place: %s cannot hold the gradient of %s",
                 ls_operand_text(&home->view, a), ls_operand_text(&t->view, b));

@@ -42,6 +42,7 @@ static bool move_slot(ls_slot *slot, const blocks *b, int64_t offset)
     ls_release(home);
     if (!ok) return false;
     if (!(slot->grad_home = piece(b->gradients, offset, p))) return false;
+    ls_grad_place(p, slot->grad_home);
     for (int k = 0; k < b->moment_count; k++) {
         ls_tensor *place = piece(b->moments[k], offset, p);
         if (!place) return false;
@@ -86,21 +87,12 @@ static bool lay_out_group(ls_optim *optim, int group)
     return true;
 }
 
-/* Freezing and unfreezing makes a parameter forget where its gradient lives. */
-static void place_gradient(const ls_slot *slot)
-{
-    if (!slot->grad_home || !ls_wants_grad(slot->parameter)) return;
-    ls_tensor *gradient = ls_grad(slot->parameter);
-    if (gradient && gradient->view.data != slot->grad_home->view.data) ls_grad_place(slot->parameter, slot->grad_home);
-}
-
 bool ls_optim_lay_out(ls_optim *optim)
 {
     ls_run *run = optim->object.run;
     if (optim->scattered) return true;
     ls_mark mark = ls_scope_begin(run);
     for (int group = 0; group < optim->group_count && !ls_failed(run); group++) lay_out_group(optim, group);
-    for (int64_t i = 0; i < optim->slot_count && !ls_failed(run); i++) place_gradient(&optim->slots[i]);
     ls_scope_end(run, mark, NULL);
     return !ls_failed(run);
 }

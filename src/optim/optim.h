@@ -73,7 +73,7 @@ struct ls_optim {
 /* optim.c: an optimiser of a rule for these parameters. NULL after a failure. */
 ls_optim *ls_optim_new(ls_run *run, const ls_rule *rule, const ls_state *parameters, const ls_optim *settings);
 
-/* layout.c: give new slots their place in a block; put gradients that live elsewhere there. */
+/* layout.c: give trained parameters that have none yet, and their gradients, a place in a block. */
 bool ls_optim_lay_out(ls_optim *optim);
 /* Memory for moment k of a slot, zero; false when memory is out. */
 bool ls_slot_need_moment(ls_slot *slot, int k);

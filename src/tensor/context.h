@@ -31,7 +31,8 @@ struct ls_tensor {
     ls_run *run;
     ls_storage *storage;
     ls_node *node;  /* the tape node that made it, or its leaf; NULL when no gradient flows */
-    int32_t output; /* which output of the node */
+    ls_node *resting; /* the leaf of a tensor that stopped collecting gradients: the device's forms of it live there */
+    int32_t output;   /* which output of the node */
     int32_t refs;
     ls_life life;
     bool is_leaf;

@@ -12,7 +12,7 @@ ls_tensor *ls_handle_new_owned(ls_run *run)
     if (!t) return ls_fail(&run->errors, LS_ERR_MEMORY, "no memory for a tensor handle"), NULL;
     t->run = run;
     t->storage = NULL;
-    t->node = NULL;
+    t->node = t->resting = NULL;
     t->view.derived = NULL;
     t->output = 0;
     t->refs = 1;
@@ -68,6 +68,11 @@ void ls_release(ls_tensor *t)
         if (t->is_leaf) ls_leaf_forget(t->node);
         ls_node_release(run, t->node);
         t->node = NULL;
+    }
+    if (t->resting) {
+        ls_leaf_forget(t->resting);
+        ls_node_release(run, t->resting);
+        t->resting = NULL;
     }
     if (t->storage) ls_storage_release(run, t->storage);
     t->storage = NULL;

@@ -95,6 +95,7 @@ static ls_tensor *alias_into(ls_tensor *alias, ls_tensor *t)
 {
     if (!alias) return NULL;
     alias->view = t->view;
+    if (!t->node) alias->view.derived = NULL; /* nothing would keep the forms of a frozen weight alive */
     alias->storage = t->storage;
     alias->storage->refs++;
     alias->name = t->name;

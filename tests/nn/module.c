@@ -157,6 +157,27 @@ static void modes_reach_all_children(void)
     CHECK(ls_finish(run) == 0);
 }
 
+/* A gradient from before freezing is not seen, and does not come back. */
+static void freezing_forgets_gradients(void)
+{
+    ls_run *run = ls_init(NULL, NULL);
+    ls_module *m = ls_linear_new(run, 2, 1, .no_bias = true);
+    ls_tensor *w = ls_tensor_of(m, "weight"), *x = ls_ones(run, LS_F32, 1, 2);
+    ls_backward(run, ls_sum(ls_forward(m, x)));
+    ls_freeze(m);
+    CHECK(ls_grad(w) == NULL && !ls_wants_grad(ls_forward(m, x)));
+    ls_unfreeze(m);
+    CHECK(ls_grad(w) == NULL);
+    ls_backward(run, ls_sum(ls_forward(m, x)));
+    CHECK(ls_item(ls_max(ls_grad(w))) == 1);
+    ls_freeze(m);
+    ls_module_cast(m, LS_F64);
+    ls_unfreeze(m);
+    ls_backward(run, ls_sum(ls_forward(m, ls_cast(x, LS_F64))));
+    CHECK(ls_dtype_of(ls_grad(w)) == LS_F64 && ls_item(ls_max(ls_grad(w))) == 1);
+    CHECK(ls_finish(run) == 0);
+}
+
 static void frozen_parts_get_no_gradient(void)
 {
     ls_run *run = ls_init(NULL, NULL);
@@ -324,6 +345,7 @@ int main(int argc, char **argv)
     CHECK_RUN(errors_carry_the_path);
     CHECK_RUN(misuse_is_an_error);
     CHECK_RUN(modes_reach_all_children);
+    CHECK_RUN(freezing_forgets_gradients);
     CHECK_RUN(frozen_parts_get_no_gradient);
     CHECK_RUN(state_is_copied);
     CHECK_RUN(loading_is_strict_unless_partial);

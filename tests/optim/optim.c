@@ -53,7 +53,7 @@ static void blocks_make_no_difference(void)
     ls_optim *flat = ls_adamw_new(run, a, .lr = 0.1), *scattered = ls_adamw_new(run, b, .lr = 0.1, .scattered = true);
     ls_tensor *x = ls_randn(run, LS_F32, 4, 3);
     for (int i = 0; i < 10; i++) {
-        /* freeze and unfreeze on the way: a gap in the block, a gradient that forgot its place */
+        /* freeze and unfreeze on the way: a gap in the block, steps of different number */
         if (i == 3) ls_freeze(ls_child(a, "0")), ls_freeze(ls_child(b, "0"));
         if (i == 5) ls_unfreeze(a), ls_unfreeze(b);
         backward_of(a, x);
