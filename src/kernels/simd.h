@@ -80,15 +80,14 @@ LS_SIMD ls_vd ls_vd_set(double x)
 /* LS_SIMD_MEMORY(vector, element): vector_load(p), vector_store(p, v), and the same for the first n lanes only; lanes
  * that are not loaded are 0. */
 #define LS_SIMD_MEMORY(vector, element)                                                                                \
+    typedef vector vector##_anywhere __attribute__((aligned(sizeof(element)), may_alias));                             \
     LS_SIMD vector vector##_load(const element *p)                                                                     \
     {                                                                                                                  \
-        vector v;                                                                                                      \
-        memcpy(&v, p, sizeof v);                                                                                       \
-        return v;                                                                                                      \
+        return *(const vector##_anywhere *)p;                                                                          \
     }                                                                                                                  \
     LS_SIMD void vector##_store(element *p, vector v)                                                                  \
     {                                                                                                                  \
-        memcpy(p, &v, sizeof v);                                                                                       \
+        *(vector##_anywhere *)p = v;                                                                                   \
     }                                                                                                                  \
     LS_SIMD vector vector##_load_part(const element *p, int64_t n)                                                     \
     {                                                                                                                  \
