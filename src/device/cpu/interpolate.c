@@ -55,6 +55,7 @@ static ls_status resize(const ls_call *call, bool gradient, ls_message *why)
 {
     bool bilinear = call->attrs.interpolate.bilinear;
     ls_windows windows = {.x = call->in[0], .y = call->out[0], .turned = gradient, .spread = {1, 1}};
+    windows.kind = bilinear || gradient ? LS_WINDOWS_SUM : LS_WINDOWS_COPY;
     windows.fill = bilinear ? bilinear_taps : nearest_taps;
     windows.most[0] = windows.most[1] = bilinear ? 2 : 1;
     return ls_cpu_windows(call, &windows, why);

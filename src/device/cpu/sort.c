@@ -56,20 +56,22 @@ ls_keyed *ls_order(ls_keyed *items, ls_keyed *spare, int64_t n)
 
 static inline uint64_t key_of_f32(float f)
 {
-    if (f != f) return UINT32_MAX;
-    f += 0.0f; /* -0 becomes 0 */
-    uint32_t bits;
-    memcpy(&bits, &f, sizeof bits);
-    return bits >> 31 ? ~bits : bits | 0x80000000u;
+    float no_negative_zero = f + 0.0f;
+    uint32_t bits, negative;
+    memcpy(&bits, &no_negative_zero, sizeof bits);
+    negative = 0 - (bits >> 31);
+    bits ^= negative | 0x80000000u; /* negative: all bits, the larger the smaller; else the sign only */
+    return f != f ? UINT32_MAX : bits;
 }
 
 static inline uint64_t key_of_f64(double f)
 {
-    if (f != f) return UINT64_MAX;
-    f += 0.0;
-    uint64_t bits;
-    memcpy(&bits, &f, sizeof bits);
-    return bits >> 63 ? ~bits : bits | (uint64_t)1 << 63;
+    double no_negative_zero = f + 0.0;
+    uint64_t bits, negative;
+    memcpy(&bits, &no_negative_zero, sizeof bits);
+    negative = 0 - (bits >> 63);
+    bits ^= negative | (uint64_t)1 << 63;
+    return f != f ? UINT64_MAX : bits;
 }
 
 static inline uint64_t key_of_integer(int64_t i)
@@ -87,13 +89,21 @@ static inline uint64_t key_of_f16(ls_f16 h)
     return key_of_f32(ls_f16_to_f32(h));
 }
 
-#define KEYS(dtype, type, key_of)                                                                                      \
-    case dtype:                                                                                                        \
-        for (int64_t i = 0; i < n; i++) keys[i] = flip ^ key_of(((const type *)x)[i * stride]);                        \
-        break;
+#define CHUNK 256
 
-/* keys[i] of element [i * stride] of x; `flip` has all bits set for descending order. */
-static void load_keys(uint64_t *keys, const void *x, ls_dtype dtype, int64_t stride, int64_t n, uint64_t flip)
+/* A whole chunk of neighbours has a loop of its own: compilers make vectors of a loop whose length they know. */
+#define KEYS(dtype, type, key_of)                                                                                      \
+    case dtype: {                                                                                                      \
+        const type *from = x;                                                                                          \
+        if (n == CHUNK && stride == 1)                                                                                 \
+            for (int i = 0; i < CHUNK; i++) keys[i] = flip ^ key_of(from[i]);                                          \
+        else                                                                                                           \
+            for (int64_t i = 0; i < n; i++) keys[i] = flip ^ key_of(from[i * stride]);                                 \
+        break;                                                                                                         \
+    }
+
+/* keys[i] of element [i * stride] of x, n <= CHUNK; `flip` has all bits set for descending order. */
+static void load_keys(uint64_t *restrict keys, const void *x, ls_dtype dtype, int64_t stride, int64_t n, uint64_t flip)
 {
     switch (dtype) {
         KEYS(LS_BOOL, uint8_t, key_of_integer)
@@ -111,8 +121,6 @@ static void load_keys(uint64_t *keys, const void *x, ls_dtype dtype, int64_t str
 
 /* ---- Lines ---------------------------------------------------------------------------------------------------- */
 
-#define CHUNK 256
-
 typedef struct ordering {
     ls_dtype dtype;
     ls_rows x, values, indices; /* lines along the dimension */
@@ -127,21 +135,20 @@ typedef struct ordering {
 static const ls_keyed *order_line(const ordering *job, const char *x, ls_keyed *items, ls_keyed *spare)
 {
     int64_t stride = job->x.inner_stride[0], n = job->x.length, kept = 0;
-    uint64_t keys[CHUNK], limit = 0;
-    bool limited = false;
+    uint64_t keys[CHUNK], most = UINT64_MAX; /* the largest key that is still of interest */
     for (int64_t begin = 0; begin < n; begin += CHUNK) {
         int64_t count = n - begin < CHUNK ? n - begin : CHUNK;
         load_keys(keys, x + begin * stride * (int64_t)job->x.size, job->dtype, stride, count, job->flip);
         for (int64_t i = 0; i < count; i++) {
-            if (limited && keys[i] >= limit) continue;
+            if (keys[i] > most) continue;
             if (kept == job->room) {
                 ls_keyed *sorted = ls_order(items, spare, kept);
                 spare = sorted == items ? spare : items;
                 items = sorted;
                 kept = job->wanted;
-                limit = items[kept - 1].key;
-                limited = true;
-                if (keys[i] >= limit) continue;
+                if (items[kept - 1].key == 0) return items;
+                most = items[kept - 1].key - 1;
+                if (keys[i] > most) continue;
             }
             items[kept++] = (ls_keyed){keys[i], begin + i};
         }
@@ -194,7 +201,7 @@ static ls_status order_along(const ls_call *call, int64_t wanted, ls_message *wh
     job.indices = ls_rows_of(call->out[1], dim);
     int64_t n = job.x.length;
     job.wanted = wanted < 0 ? n : wanted;
-    job.room = job.wanted > n / 4 ? n : job.wanted <= INSERTION_MOST / 2 ? INSERTION_MOST : 2 * job.wanted;
+    job.room = job.wanted > n / 4 ? n : job.wanted < 4 ? 8 : 2 * job.wanted;
     if (job.x.count == 0 || job.wanted == 0) return LS_OK;
     ls_parallel(order_lines, &job, ls_workers_for(4 * n * job.x.count));
     if (atomic_load(&job.out_of_memory))

@@ -98,6 +98,13 @@ static void *pixel(const ls_operand *picture, int64_t n, int64_t c, int64_t h)
     return (char *)picture->data + at * (int64_t)ls_dtype_size(picture->dtype);
 }
 
+static void copy_pixels(char *y, const char *x, const ls_window_row *row, size_t size)
+{
+    size_t bytes = (size_t)row->channels * size;
+    for (int64_t i = 0; i < row->pixels; i++)
+        memcpy(y + i * row->step * (int64_t)size, x + row->x.first[i] * (int64_t)size, bytes);
+}
+
 static void make_rows(void *arg, int64_t begin, int64_t end)
 {
     const windowing *job = arg;
@@ -112,7 +119,9 @@ static void make_rows(void *arg, int64_t begin, int64_t end)
         row.down = rows->count[h];
         void *to = pixel(y, n, c, h);
         const void *from = pixel(x, n, c, first);
-        if (windows->kind == LS_WINDOWS_SUM) {
+        if (windows->kind == LS_WINDOWS_COPY && row.channels > 1) {
+            copy_pixels(to, from, &row, ls_dtype_size(y->dtype));
+        } else if (windows->kind == LS_WINDOWS_SUM || windows->kind == LS_WINDOWS_COPY) {
             row.weight.down = rows->weight + h * rows->most;
             job->kernels->sum(y->dtype, to, from, &row);
         } else if (windows->kind == LS_WINDOWS_MAX) {
@@ -156,7 +165,7 @@ ls_status ls_cpu_windows(const ls_call *call, const ls_windows *windows, ls_mess
     row->step = y->stride[LS_W];
     row->across = taps[1].count;
     row->x = walk_in(x, taps, firsts);
-    if (windows->kind == LS_WINDOWS_SUM) {
+    if (windows->kind == LS_WINDOWS_SUM || windows->kind == LS_WINDOWS_COPY) {
         row->weight.across = taps[1].weight;
         row->weight.pitch = taps[1].most;
     } else if (windows->kind == LS_WINDOWS_MAX) {

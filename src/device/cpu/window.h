@@ -22,6 +22,7 @@ typedef struct ls_taps {
 
 typedef enum ls_windows_kind {
     LS_WINDOWS_SUM,    /* y = weighted sum of x */
+    LS_WINDOWS_COPY,   /* the same, where every window is one pixel with weight 1 */
     LS_WINDOWS_MAX,    /* y = largest of x, where [N,C,OH,OW] i32 = its position in H*W, row-major; where may be NULL */
     LS_WINDOWS_CHOSEN, /* y = sum of x over the windows for which `where`, of x's shape, holds the position in y */
 } ls_windows_kind;
