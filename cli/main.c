@@ -1,4 +1,5 @@
 /* main.c - the command `lockstep`: a table of subcommands over the public API. */
+#include <lockstep/env.h>
 #include <lockstep/version.h>
 
 #include <stdio.h>
@@ -18,7 +19,19 @@ static int version(int argc, char **argv)
     return 0;
 }
 
+static int env(int argc, char **argv)
+{
+    bool json = argc == 2 && strcmp(argv[1], "--json") == 0;
+    if (argc > 1 && !json) {
+        fprintf(stderr, "lockstep env: no option \"%s\"; there is --json\n", argv[argc - 1]);
+        return 2;
+    }
+    ls_env_print(stdout, json);
+    return 0;
+}
+
 static const subcommand subcommands[] = {
+    {"env", "this machine, the settings in force, the kernels chosen (--json)", env},
     {"version", "the version of the library in use", version},
     {"help", "this list", help},
 };

@@ -9,6 +9,7 @@
 #include <lockstep/state.h>
 #include <lockstep/nn.h>
 #include <lockstep/optim.h>
+#include <lockstep/env.h>
 #include <lockstep/version.h>
 
 #endif

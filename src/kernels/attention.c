@@ -37,16 +37,25 @@ DEFINE_BIAS(ls_attention_bias, float)
 DEFINE_BIAS(ls_attention_bias_f64, double)
 
 static ls_attention_table tables[LS_ISA_COUNT];
-static ls_family family = {.bytes = sizeof *tables,
-                           .tables = tables,
-                           .offers = {
-                               [LS_ISA_REF] = &ls_attention_ref,
+static const ls_family_field fields[] = {LS_FAMILY_FIELD(ls_attention_table, f32),
+                                         LS_FAMILY_FIELD(ls_attention_table, f64),
+                                         LS_FAMILY_FIELD(ls_attention_table, bf16)};
+ls_family ls_family_attention = {
+    .name = "attention",
+    .fields = fields,
+    .field_count = (int)(sizeof fields / sizeof *fields),
+    .bytes = sizeof *tables,
+    .tables = tables,
+    .offers =
+        {
+            [LS_ISA_REF] = &ls_attention_ref,
 #if defined(__aarch64__)
-                               [LS_ISA_NEON_BF16] = &ls_attention_neon_bf16,
+            [LS_ISA_NEON_BF16] = &ls_attention_neon_bf16,
 #endif
-                           }};
+        },
+};
 
 const ls_attention_table *ls_attention_kernels(void)
 {
-    return ls_family_table(&family);
+    return ls_family_table(&ls_family_attention);
 }

@@ -4,7 +4,13 @@
 #include "kernels/kernels.h"
 
 static ls_combine_table tables[LS_ISA_COUNT];
-static ls_family family = {
+static const ls_family_field fields[] = {LS_FAMILY_FIELD(ls_combine_table, add_rows),
+                                         LS_FAMILY_FIELD(ls_combine_table, sum), LS_FAMILY_FIELD(ls_combine_table, max),
+                                         LS_FAMILY_FIELD(ls_combine_table, chosen)};
+ls_family ls_family_combine = {
+    .name = "combine",
+    .fields = fields,
+    .field_count = (int)(sizeof fields / sizeof *fields),
     .bytes = sizeof *tables,
     .tables = tables,
     .offers =
@@ -22,5 +28,5 @@ static ls_family family = {
 
 const ls_combine_table *ls_combine_kernels(void)
 {
-    return ls_family_table(&family);
+    return ls_family_table(&ls_family_combine);
 }

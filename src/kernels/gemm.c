@@ -106,24 +106,38 @@ void ls_gemm_pack(const ls_gemm_kernel *kernel, const ls_gemm_side *side, void *
 /* ---- choice ------------------------------------------------------------------------------------------------------ */
 
 static ls_gemm_table tables[LS_ISA_COUNT];
-static ls_family family = {.bytes = sizeof *tables,
-                           .tables = tables,
-                           .offers = {
-                               [LS_ISA_REF] = &ls_gemm_ref,
+static const ls_family_field fields[] = {LS_FAMILY_FIELD(ls_gemm_table, f32),
+                                         LS_FAMILY_FIELD(ls_gemm_table, f64),
+                                         LS_FAMILY_FIELD(ls_gemm_table, bf16),
+                                         LS_FAMILY_FIELD(ls_gemm_table, f16),
+                                         LS_FAMILY_FIELD(ls_gemm_table, finish_f32),
+                                         LS_FAMILY_FIELD(ls_gemm_table, finish_f64),
+                                         LS_FAMILY_FIELD(ls_gemm_table, channelwise_f32),
+                                         LS_FAMILY_FIELD(ls_gemm_table, channelwise_f64)};
+ls_family ls_family_gemm = {
+    .name = "gemm",
+    .fields = fields,
+    .field_count = (int)(sizeof fields / sizeof *fields),
+    .bytes = sizeof *tables,
+    .tables = tables,
+    .offers =
+        {
+            [LS_ISA_REF] = &ls_gemm_ref,
 #if defined(__aarch64__)
-                               [LS_ISA_NEON] = &ls_gemm_neon,
-                               [LS_ISA_NEON_BF16] = &ls_gemm_neon_bf16,
+            [LS_ISA_NEON] = &ls_gemm_neon,
+            [LS_ISA_NEON_BF16] = &ls_gemm_neon_bf16,
 #elif defined(__x86_64__)
-                               [LS_ISA_AVX2] = &ls_gemm_avx2,
-                               [LS_ISA_AVX512] = &ls_gemm_avx512,
-                               [LS_ISA_AVX512_BF16] = &ls_gemm_avx512_bf16,
-                               [LS_ISA_AMX] = &ls_gemm_amx,
+            [LS_ISA_AVX2] = &ls_gemm_avx2,
+            [LS_ISA_AVX512] = &ls_gemm_avx512,
+            [LS_ISA_AVX512_BF16] = &ls_gemm_avx512_bf16,
+            [LS_ISA_AMX] = &ls_gemm_amx,
 #endif
-                           }};
+        },
+};
 
 const ls_gemm_table *ls_gemm(void)
 {
-    return ls_family_table(&family);
+    return ls_family_table(&ls_family_gemm);
 }
 
 const ls_gemm_kernel *const *ls_gemm_kernels(ls_dtype compute)

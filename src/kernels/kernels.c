@@ -103,3 +103,15 @@ const void *ls_family_table(ls_family *family)
     pthread_mutex_unlock(&building);
     return table;
 }
+
+ls_isa ls_family_source(ls_family *family, const ls_family_field *field, size_t pointer)
+{
+    size_t at = field->offset + pointer * sizeof(void *);
+    for (int isa = (int)ls_isa_in_use(); isa >= 0; isa--) {
+        void *entry = NULL;
+        if (!family->offers[isa] || !ls_isa_usable((ls_isa)isa)) continue;
+        memcpy(&entry, (const char *)family->offers[isa] + at, sizeof entry);
+        if (entry) return (ls_isa)isa;
+    }
+    return LS_ISA_COUNT;
+}

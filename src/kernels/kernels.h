@@ -38,19 +38,51 @@ void ls_isa_cap(ls_isa isa);
  * file reads:
  *
  *     static ls_vector_table tables[LS_ISA_COUNT];
- *     static ls_family family = {.bytes = sizeof *tables, .tables = tables, .offers = {
+ *     static const ls_family_field fields[] = {LS_FAMILY_FIELD(ls_vector_table, sum)};
+ *     ls_family ls_family_vector = {.name = "vector", .fields = fields, .field_count = 1,
+ *                                   .bytes = sizeof *tables, .tables = tables, .offers = {
  *         [LS_ISA_REF] = &ls_vector_ref,
  *     #if defined(__aarch64__)
  *         [LS_ISA_NEON] = &ls_vector_neon,
  *     #endif
  *     }};
- *     const ls_vector_table *ls_vector_kernels(void) { return ls_family_table(&family); } */
+ *     const ls_vector_table *ls_vector_kernels(void) { return ls_family_table(&ls_family_vector); } */
+typedef struct ls_family_field {
+    const char *name; /* of a member of the table: one pointer or an array of them */
+    size_t offset, pointers;
+} ls_family_field;
+#define LS_FAMILY_FIELD(table, member)                                                                                 \
+    {                                                                                                                  \
+#member, offsetof(table, member), sizeof(((table *)0)->member) / sizeof(void *)                                \
+    }
+
 typedef struct ls_family {
+    const char *name;
+    const ls_family_field *fields; /* all members of the table, for people who ask what was chosen */
+    int field_count;
     size_t bytes;                     /* of one table */
     void *tables;                     /* room for LS_ISA_COUNT finished tables, one per ISA that can be in use */
     const void *offers[LS_ISA_COUNT]; /* what each ISA brings; NULL: nothing */
     atomic_bool ready[LS_ISA_COUNT];  /* which of `tables` are finished */
 } ls_family;
+
+/* All families, each defined in the file of its name. */
+#define LS_FAMILY_LIST(LS_FAMILY)                                                                                      \
+    LS_FAMILY(attention)                                                                                               \
+    LS_FAMILY(combine)                                                                                                 \
+    LS_FAMILY(elementwise)                                                                                             \
+    LS_FAMILY(gemm)                                                                                                    \
+    LS_FAMILY(loss)                                                                                                    \
+    LS_FAMILY(norm)                                                                                                    \
+    LS_FAMILY(optim)                                                                                                   \
+    LS_FAMILY(reduce)                                                                                                  \
+    LS_FAMILY(softmax)
+#define LS_FAMILY(name) extern ls_family ls_family_##name;
+LS_FAMILY_LIST(LS_FAMILY)
+#undef LS_FAMILY
+
+/* Which ISA brought a pointer of a family's table; LS_ISA_COUNT when there is none. */
+ls_isa ls_family_source(ls_family *family, const ls_family_field *field, size_t pointer);
 
 /* The finished table for the ISA in use. Cheap after the first time; from any thread. */
 const void *ls_family_table(ls_family *family);

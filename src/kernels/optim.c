@@ -6,22 +6,31 @@
 #include <math.h>
 
 static ls_optim_kernels tables[LS_ISA_COUNT];
-static ls_family family = {.bytes = sizeof *tables,
-                           .tables = tables,
-                           .offers = {
-                               [LS_ISA_REF] = &ls_optim_ref,
+static const ls_family_field fields[] = {
+    LS_FAMILY_FIELD(ls_optim_kernels, adam), LS_FAMILY_FIELD(ls_optim_kernels, sgd),
+    LS_FAMILY_FIELD(ls_optim_kernels, squares), LS_FAMILY_FIELD(ls_optim_kernels, unscale)};
+ls_family ls_family_optim = {
+    .name = "optim",
+    .fields = fields,
+    .field_count = (int)(sizeof fields / sizeof *fields),
+    .bytes = sizeof *tables,
+    .tables = tables,
+    .offers =
+        {
+            [LS_ISA_REF] = &ls_optim_ref,
 #if defined(__aarch64__)
-                               [LS_ISA_NEON] = &ls_optim_neon,
-                               [LS_ISA_NEON_BF16] = &ls_optim_neon_bf16,
+            [LS_ISA_NEON] = &ls_optim_neon,
+            [LS_ISA_NEON_BF16] = &ls_optim_neon_bf16,
 #elif defined(__x86_64__)
-                               [LS_ISA_AVX2] = &ls_optim_avx2,
-                               [LS_ISA_AVX512] = &ls_optim_avx512,
+            [LS_ISA_AVX2] = &ls_optim_avx2,
+            [LS_ISA_AVX512] = &ls_optim_avx512,
 #endif
-                           }};
+        },
+};
 
 const ls_optim_kernels *ls_optim_kernels_in_use(void)
 {
-    return ls_family_table(&family);
+    return ls_family_table(&ls_family_optim);
 }
 
 ls_adam ls_adam_of(const ls_attrs *attrs)

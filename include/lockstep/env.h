@@ -1,0 +1,19 @@
+/* env.h - what the library found on this machine, and what it chose: for bug reports and for `lockstep env`. */
+#ifndef LOCKSTEP_ENV_H
+#define LOCKSTEP_ENV_H
+
+#include <lockstep/base.h>
+
+#include <stdio.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Version, machine, threads, instruction sets, settings in force and the kernels chosen, as text or as JSON. */
+LS_API void ls_env_print(FILE *to, bool json);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

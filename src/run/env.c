@@ -1,0 +1,146 @@
+/* env.c - the answer to "what runs here": machine, settings, kernels. Text and JSON come from one walk. */
+#include <lockstep/env.h>
+#include <lockstep/version.h>
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/utsname.h>
+
+#include "base/config.h"
+#include "base/cpus.h"
+#include "base/parallel.h"
+#include "kernels/kernels.h"
+
+/* ---- one writer, two forms ---- */
+
+typedef struct writer {
+    FILE *to;
+    bool json;
+    bool first; /* nothing written yet at this level */
+} writer;
+
+static void put_string(FILE *to, const char *text)
+{
+    fputc('"', to);
+    for (; *text; text++) {
+        if (*text == '"' || *text == '\\') fputc('\\', to);
+        if ((unsigned char)*text >= 0x20) fputc(*text, to);
+    }
+    fputc('"', to);
+}
+
+static void begin(writer *w, const char *name)
+{
+    if (w->json) {
+        fputs(w->first ? "" : ",\n", w->to);
+        put_string(w->to, name);
+        fputs(": {\n", w->to);
+    } else {
+        fprintf(w->to, "\n%s\n", name);
+    }
+    w->first = true;
+}
+
+static void end(writer *w)
+{
+    if (w->json) fputs("\n}", w->to);
+    w->first = false;
+}
+
+static void entry(writer *w, const char *name, const char *value)
+{
+    if (w->json) {
+        fputs(w->first ? "" : ",\n", w->to);
+        put_string(w->to, name);
+        fputs(": ", w->to);
+        put_string(w->to, value);
+    } else {
+        fprintf(w->to, "  %-34s %s\n", name, value);
+    }
+    w->first = false;
+}
+
+/* ---- what there is to say ---- */
+
+static void machine(writer *w)
+{
+    struct utsname name;
+    char text[256];
+    begin(w, "machine");
+    if (uname(&name) == 0) {
+        snprintf(text, sizeof text, "%.64s %.64s %.64s", name.sysname, name.release, name.machine);
+        entry(w, "system", text);
+    }
+    snprintf(text, sizeof text, "%d", ls_cpus_allowed(NULL, 0));
+    entry(w, "CPUs allowed", text);
+    int quota = ls_cpus_quota("");
+    snprintf(text, sizeof text, quota ? "%d" : "none", quota);
+    entry(w, "CPU quota", text);
+    snprintf(text, sizeof text, "%d", ls_parallel_width());
+    entry(w, "threads", text);
+    text[0] = 0;
+    for (int isa = 0; isa < LS_ISA_COUNT; isa++) {
+        size_t used = strlen(text);
+        if (ls_isa_usable((ls_isa)isa))
+            snprintf(text + used, sizeof text - used, "%s%s", used ? ", " : "", ls_isa_name((ls_isa)isa));
+    }
+    entry(w, "instruction sets usable", text);
+    entry(w, "instruction set in use", ls_isa_name(ls_isa_in_use()));
+    end(w);
+}
+
+static void settings(writer *w)
+{
+    begin(w, "settings");
+    for (int i = 0; i < LS_SETTING_COUNT_OF; i++)
+        entry(w, ls_config_row((ls_setting)i)->name, ls_config_text((ls_setting)i));
+    end(w);
+}
+
+/* "neon-bf16 2, neon 7": who brought how many pointers of a table's member; types where there is one pointer a type. */
+static void chosen(writer *w, ls_family *family, const ls_family_field *field)
+{
+    char name[96], text[256] = "";
+    for (int isa = (int)ls_isa_in_use(); isa >= 0; isa--) {
+        char mine[160] = "";
+        int count = 0;
+        for (size_t p = 0; p < field->pointers; p++) {
+            if (ls_family_source(family, field, p) != (ls_isa)isa) continue;
+            count++;
+            size_t used = strlen(mine);
+            if (field->pointers == LS_DTYPE_COUNT)
+                snprintf(mine + used, sizeof mine - used, " %s", ls_dtype_name((ls_dtype)p));
+        }
+        if (field->pointers > 1 && field->pointers != LS_DTYPE_COUNT) snprintf(mine, sizeof mine, " %d", count);
+        size_t used = strlen(text);
+        if (count)
+            snprintf(text + used, sizeof text - used, "%s%s%s", used ? ", " : "", ls_isa_name((ls_isa)isa), mine);
+    }
+    snprintf(name, sizeof name, "%s.%s", family->name, field->name);
+    if (*text) entry(w, name, text);
+}
+
+static void kernels(writer *w)
+{
+    static ls_family *const families[] = {
+#define LS_FAMILY(name) &ls_family_##name,
+        LS_FAMILY_LIST(LS_FAMILY)
+#undef LS_FAMILY
+    };
+    begin(w, "kernels");
+    for (size_t i = 0; i < sizeof families / sizeof *families; i++)
+        for (int f = 0; f < families[i]->field_count; f++) chosen(w, families[i], &families[i]->fields[f]);
+    end(w);
+}
+
+void ls_env_print(FILE *to, bool json)
+{
+    writer w = {.to = to, .json = json, .first = true};
+    if (json) fputs("{\n", to);
+    if (json) entry(&w, "lockstep", ls_version());
+    else fprintf(to, "lockstep %s\n", ls_version());
+    machine(&w);
+    settings(&w);
+    kernels(&w);
+    if (json) fputs("\n}\n", to);
+}
