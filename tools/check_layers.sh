@@ -28,6 +28,7 @@ find $folders -name '*.[ch]' -o -name '*.inc' -o -name '*.def' | sort | xargs aw
         for (i in words) behind[words[i]] = "base"
         split("run tensor state", words, " ")
         for (i in words) behind[words[i]] = "tensor"
+        behind["env"] = "run"
     }
 
     function may_include(folder, other,    parts, n, i) {
