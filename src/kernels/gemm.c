@@ -9,8 +9,7 @@
 #include <string.h>
 
 #define CHUNK 128 /* numbers of a line that are packed at a time */
-#define STRIP                                                                                                          \
-    96 /* columns that are packed side by side: whole cache lines, and few panels that fight for a cache set */
+#define STRIP 96  /* columns packed side by side: whole cache lines, but few panels, for they share cache sets */
 
 static const double zeros[CHUNK];
 
@@ -60,12 +59,13 @@ static void pack_along(const packing *p, char *panels, int64_t panel_stride, int
     double buffer[LS_GEMM_MAX_WIDTH][CHUNK];
     const void *line[LS_GEMM_MAX_WIDTH];
     int64_t width = p->side->width, kr = p->kernel->kr, count;
+    int64_t ahead = larger(2, LS_GEMM_AHEAD / (smaller(k, CHUNK) * p->from_bytes * width)) * width;
     for (int64_t row = 0; row < rows; row += width, panels += panel_stride * p->bytes) {
         for (int64_t at = 0; at < k; at += count) {
             count = k - at < kr ? kr : smaller((k - at) / kr * kr, CHUNK);
             int64_t valid = smaller(k - at, count), there = smaller(rows - row, width);
-            int64_t soon = smaller(larger(rows - row - 2 * width, 0), width);
-            for (int64_t i = 0; i < soon; i++) prefetch_part(p, row + 2 * width + i, at, valid);
+            int64_t soon = smaller(larger(rows + p->source->more - row - ahead, 0), width);
+            for (int64_t i = 0; i < soon; i++) prefetch_part(p, row + ahead + i, at, valid);
             for (int64_t i = 0; i < there; i++) line[i] = line_part(p, row + i, at, valid, count, buffer[i]);
             for (int64_t i = there; i < width; i++) line[i] = zeros;
             p->side->along(panels + at * width * p->bytes, line, count);
@@ -81,9 +81,10 @@ static void pack_across(const packing *p, char *panels, int64_t panel_stride, in
     for (int64_t row = 0; row < rows; row += count * width, panels += count * panel_stride * p->bytes) {
         count = rows - row < width ? 1 : smaller((rows - row) / width, step);
         int64_t numbers = count * width, valid = smaller(rows - row, numbers);
+        int64_t ahead = larger(2, LS_GEMM_AHEAD / (valid * p->from_bytes * kr)) * kr;
         for (int64_t at = 0; at < k; at += kr) {
-            int64_t there = smaller(k - at, kr), soon = smaller(larger(k - at - 2 * kr, 0), kr);
-            for (int64_t j = 0; j < soon; j++) prefetch_part(p, at + 2 * kr + j, row, valid);
+            int64_t there = smaller(k - at, kr), soon = smaller(larger(k + p->source->more - at - ahead, 0), kr);
+            for (int64_t j = 0; j < soon; j++) prefetch_part(p, at + ahead + j, row, valid);
             for (int64_t j = 0; j < there; j++) line[j] = line_part(p, at + j, row, valid, numbers, buffer[j]);
             for (int64_t j = there; j < kr; j++) line[j] = zeros;
             p->side->across(panels + at * width * p->bytes, panel_stride, line, count);

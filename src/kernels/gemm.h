@@ -40,6 +40,10 @@ typedef struct ls_gemm_kernel {
      * elements from row to row, always written whole; with ldc == 0 a partial tile: mr * nr sums in an order of the
      * kernel's own. */
     void (*tile)(int64_t k, const void *a, const void *b, const void *from, void *to, int64_t ldc);
+    /* (optional) `count` tiles one below the other, rounded to bf16: panel i of A, a_stride elements after the one before,
+     * with one panel of B, from partial tile i if `from` is not NULL, to the rows of `to`, ldc elements apart. */
+    void (*column_bf16)(int64_t count, int64_t k, const void *a, int64_t a_stride, const void *b, const void *from,
+                        void *to, int64_t ldc);
     /* (optional) Bracket every run of tiles on a thread: take and give back what the CPU needs for them (AMX tiles). */
     void (*begin)(void);
     void (*end)(void);
@@ -61,6 +65,7 @@ typedef void ls_gemm_finish_fn(const ls_gemm_finish *how, int64_t rows, int64_t 
  * successive rows of the operand at k = j. ("Row" means column where panels of B are packed.) */
 typedef struct ls_gemm_lines {
     const void *const *line; /* NULL: a line of zeros */
+    int64_t more;            /* lines listed after those to be packed: they will be wanted next and may be prefetched */
     int64_t offset;          /* elements to skip at the start of every line */
     ls_dtype dtype;          /* any floating type */
     bool across;
@@ -96,6 +101,8 @@ static inline int64_t ls_gemm_round_up(int64_t n, int64_t unit)
 
 /* Pack rows [0, rows) and k in [0, k) of the source, as side `side` of the kernel, into ceil(rows / width) panels that start
  * panel_stride elements apart. Rows up to a multiple of width and k up to a multiple of kr are filled with zeros. */
+#define LS_GEMM_AHEAD                                                                                                  \
+    8192 /* bytes of the source that are fetched before they are packed; `more` lines beyond are useless */
 void ls_gemm_pack(const ls_gemm_kernel *kernel, const ls_gemm_side *side, void *panels, int64_t panel_stride,
                   const ls_gemm_lines *source, int64_t rows, int64_t k);
 

@@ -234,6 +234,42 @@ static void convert_bias(const ls_operand *bias, const ls_gemm_kernel *kernel, c
         ls_gemm_kernels(dtype)[0]->convert(to + i * bytes, (const char *)bias->data + i * step, bias->dtype, 1);
 }
 
+/* Pixels that are all at equal distances, image after image, are plain rows of a matrix. */
+static bool are_even(const ls_pixels *p, const int64_t grid[2])
+{
+    return (grid[1] == p->size[1] && grid[0] == p->size[0]) && (p->row == p->size[1] * p->pixel || p->size[0] == 1) &&
+           p->item == p->size[0] * p->row;
+}
+
+static ls_gemm_sink pixel_sink(const conv_job *shared, ls_dtype dtype, const void *bias)
+{
+    const ls_pixels *p = &shared->out.pixels;
+    bool even = are_even(p, shared->out.grid);
+    return (ls_gemm_sink){.store = ls_gemm_store_rows,
+                          .how = {.accumulate = shared->conv->accumulate, .out_dtype = dtype, .pre_dtype = dtype},
+                          .bias = bias,
+                          .locate = even ? ls_gemm_locate_rows : locate_out,
+                          .out_step = p->step,
+                          .out = p->data,
+                          .out_stride = p->pixel,
+                          .context = shared};
+}
+
+/* Pixels as A of a product, one segment of `length` channels per tap. */
+static ls_gemm_source pixel_source(const conv_job *shared, int64_t segments, int64_t length)
+{
+    const ls_walk *walk = &shared->a;
+    bool even = walk->taps[0] == 1 && walk->taps[1] == 1 && walk->origin[0] == 0 && walk->origin[1] == 0 &&
+                walk->stride[0] == 1 && walk->stride[1] == 1 && are_even(&walk->pixels, walk->grid);
+    return (ls_gemm_source){.dtype = walk->pixels.dtype,
+                            .segments = segments,
+                            .length = length,
+                            .locate = even ? ls_gemm_locate_matrix : locate_a,
+                            .data = walk->pixels.data,
+                            .stride = walk->pixels.pixel,
+                            .context = shared};
+}
+
 /* ---- Operators --------------------------------------------------------------------------------------------------------- */
 
 /* in: x [N,C,H,W], w [O,C/g,KH,KW], b [O]?  out: y [N,O,OH,OW]
@@ -248,6 +284,7 @@ ls_status ls_cpu_conv2d(const ls_call *call, ls_message *why)
     if (!memory) return out_of_memory(why);
     char *sum_bias = memory;
     memory += conv.o * (int64_t)sizeof(double);
+    int64_t sum_bytes = (int64_t)ls_dtype_size(ls_gemm_sum_dtype(kernel));
     if (bias) convert_bias(bias, kernel, sum_bias);
 
     bool rows_together = wants_rows_together(&conv);
@@ -267,7 +304,7 @@ ls_status ls_cpu_conv2d(const ls_call *call, ls_message *why)
             .m = conv.n * conv.out[0] * conv.out[1],
             .n = conv.group_o,
             .k = segments * ls_gemm_round_up(length, kernel->kr),
-            .a = {.dtype = x->dtype, .segments = segments, .length = length, .locate = locate_a, .context = &shared},
+            .a = pixel_source(&shared, segments, length),
             .b = {.dtype = w->dtype,
                   .segments = segments,
                   .length = length,
@@ -275,13 +312,7 @@ ls_status ls_cpu_conv2d(const ls_call *call, ls_message *why)
                   .prepare = prepare_weights,
                   .data = w->data,
                   .context = &shared},
-            .sink = {.store = ls_gemm_store_rows,
-                     .how = {.accumulate = conv.accumulate, .out_dtype = y->dtype, .pre_dtype = y->dtype},
-                     .bias =
-                         bias ? sum_bias + shared.first_o * (int64_t)ls_dtype_size(ls_gemm_sum_dtype(kernel)) : NULL,
-                     .locate = locate_out,
-                     .out_step = over_y.pixels.step,
-                     .context = &shared},
+            .sink = pixel_sink(&shared, y->dtype, bias ? sum_bias + shared.first_o * sum_bytes : NULL),
             .same_b = true,
             .derived = w->derived,
         };
@@ -319,7 +350,7 @@ ls_status ls_cpu_conv2d_dinput(const ls_call *call, ls_message *why)
             .m = conv.n * shared.out.grid[0] * shared.out.grid[1],
             .n = conv.group_c,
             .k = taps * shared.padded_o,
-            .a = {.dtype = dy->dtype, .segments = taps, .length = conv.group_o, .locate = locate_a, .context = &shared},
+            .a = pixel_source(&shared, taps, conv.group_o),
             .b = {.dtype = w->dtype,
                   .across = true,
                   .segments = 1,
@@ -329,11 +360,7 @@ ls_status ls_cpu_conv2d_dinput(const ls_call *call, ls_message *why)
                   .prepare = prepare_weights,
                   .data = w->data,
                   .context = &shared},
-            .sink = {.store = ls_gemm_store_rows,
-                     .how = {.accumulate = conv.accumulate, .out_dtype = dx->dtype, .pre_dtype = dx->dtype},
-                     .locate = locate_out,
-                     .out_step = to.step,
-                     .context = &shared},
+            .sink = pixel_sink(&shared, dx->dtype, NULL),
             .same_b = true,
             .derived = w->derived,
         };

@@ -160,10 +160,15 @@ void ls_gemm_store_rows(const ls_gemm_job *job, int64_t item, int64_t row, int64
 
 /* ---- Packing a block ----------------------------------------------------------------------------------------------- */
 
-/* Rows [row, row + rows) of an operand, k in [k0, k1), to panels that lie one after the other. `row` is the first of a
- * panel. */
+/* How many lines of `numbers` numbers are worth fetching before they are packed. */
+static int64_t lines_ahead(const ls_gemm_source *source, int64_t numbers)
+{
+    return LS_GEMM_AHEAD / (numbers * (int64_t)ls_dtype_size(source->dtype)) + 1;
+}
+
+/* Rows [row, row + rows) of an operand of `all` rows, k in [k0, k1), to panels. `row` is the first of a panel. */
 static void pack_block(const ls_gemm_job *job, const ls_gemm_source *source, const ls_gemm_side *side, int64_t item,
-                       int64_t row, int64_t rows, int64_t k0, int64_t k1, char *to, int64_t panel_stride)
+                       int64_t row, int64_t rows, int64_t all, int64_t k0, int64_t k1, char *to, int64_t panel_stride)
 {
     const ls_gemm_kernel *kernel = job->kernel;
     int64_t bytes = (int64_t)ls_dtype_size(kernel->panel);
@@ -173,10 +178,13 @@ static void pack_block(const ls_gemm_job *job, const ls_gemm_source *source, con
         int64_t part = ls_gemm_round_up(source->length, kernel->kr), most = MAX_LINES / side->width * side->width;
         for (int64_t r = 0, count; r < rows; r += count, to += count / side->width * panel_stride * bytes) {
             count = smaller(rows - r, most);
+            /* The next rows come next, unless the next tap or the next part of k does. */
+            if (source->segments == 1 && k0 == 0 && k1 == job->k)
+                lines.more = smaller(smaller(all - row - r, MAX_LINES) - count, lines_ahead(source, source->length));
             for (int64_t k = k0, step; k < k1; k += step) {
                 lines.offset = k % part;
                 step = smaller(part - lines.offset, k1 - k);
-                source->locate(source, item, k / part, row + r, count, line);
+                source->locate(source, item, k / part, row + r, count + lines.more, line);
                 ls_gemm_pack(kernel, side, to + (k - k0) * side->width * bytes, panel_stride, &lines, count,
                              smaller(source->length - lines.offset, step));
             }
@@ -189,9 +197,10 @@ static void pack_block(const ls_gemm_job *job, const ls_gemm_source *source, con
         step = smaller(part - lines.offset, row + rows - r);
         char *panels = to + (r - row) / side->width * panel_stride * bytes;
         for (int64_t k = k0, count; k < k1; k += count) {
-            count = smaller(k1 - k, MAX_LINES);
+            count = smaller(k1 - k, MAX_LINES / 2);
             int64_t there = smaller(source->lines - k, count);
-            source->locate(source, item, r / part, k, there, line);
+            lines.more = smaller(smaller(source->lines - k, MAX_LINES) - there, lines_ahead(source, step));
+            source->locate(source, item, r / part, k, there + lines.more, line);
             ls_gemm_pack(kernel, side, panels + (k - k0) * side->width * bytes, panel_stride, &lines,
                          smaller(source->length - lines.offset, step), there);
         }
@@ -231,8 +240,20 @@ static bool buffers_take(const gemm_plan *plan, ls_worker worker, gemm_buffers *
     return to->b != NULL;
 }
 
-/* All tiles of a block of A with panels of B: rows x columns of C at (row, column), k from k0 to k1 of the task's part.
- * `partial` holds the sums so far of these tiles. */
+/* Where the tiles of a block may go without a stop, in bf16: rows at equal distances, nothing to be done to them. */
+static char *direct_target(const ls_gemm_job *job, int64_t item, int64_t row, int64_t column)
+{
+    const ls_gemm_sink *sink = &job->sink;
+    if (!job->kernel->column_bf16 || sink->how.out_dtype != LS_BF16 || sink->store != ls_gemm_store_rows ||
+        sink->locate != ls_gemm_locate_rows || sink->out_step != 1 || sink->bias || sink->pre || sink->how.accumulate ||
+        sink->how.activation != LS_ACT_NONE)
+        return NULL;
+    int64_t at = (sink->out_offset ? sink->out_offset[item] : 0) + row * sink->out_stride + column;
+    return (char *)sink->out + at * (int64_t)sizeof(uint16_t);
+}
+
+/* All tiles of a block of A with panels of B: rows x columns of C at (row, column), kc deep. `partial` holds the sums so far of
+ * these tiles. In the last round, tiles go to a strip of rows, which is then finished, or where they can directly to C. */
 static void multiply_block(const gemm_plan *plan, const gemm_buffers *at, int64_t item, int64_t row, int64_t rows,
                            int64_t column, int64_t columns, int64_t kc, const char *b, int64_t b_stride, char *partial,
                            bool first, bool last)
@@ -240,20 +261,34 @@ static void multiply_block(const gemm_plan *plan, const gemm_buffers *at, int64_
     const ls_gemm_job *job = plan->job;
     const ls_gemm_kernel *kernel = job->kernel;
     int64_t mr = kernel->a.width, nr = kernel->b.width, bytes = (int64_t)ls_dtype_size(kernel->panel);
-    int64_t a_stride = panel_distance(kernel, kernel->a.width, kc), sums = sum_bytes(job);
-    int64_t strip = plan->strip, ld = strip;
-    int64_t ahead = ceil_div(nr * kc * bytes / 64, ceil_div(rows, mr)); /* cache lines of the next panel, per tile */
-    for (int64_t s = 0; s < columns; s += strip) {
-        int64_t width = smaller(strip, columns - s);
+    int64_t a_stride = panel_distance(kernel, kernel->a.width, kc), sums = sum_bytes(job), ld = plan->strip;
+    int64_t panel_lines = nr * kc * bytes / 64, ahead = ceil_div(panel_lines, ceil_div(rows, mr));
+    char *direct = last ? direct_target(job, item, row, column) : NULL;
+    int64_t direct_rows = direct ? rows / mr * mr : 0, together = panel_lines > 64 ? mr : direct_rows;
+    for (int64_t s = 0; s < columns; s += plan->strip) {
+        int64_t width = smaller(plan->strip, columns - s), direct_columns = direct ? width / nr * nr : 0;
         for (int64_t j = 0; j < width; j += nr) {
             const char *b_panel = b + (s + j) / nr * b_stride * bytes, *next = b_panel + b_stride * bytes;
-            for (int64_t i = 0; i < rows; i += mr, partial += mr * nr * sums) {
+            int64_t i = 0;
+            for (; i < direct_rows && j < direct_columns; i += together, partial += together * nr * sums) {
+                for (int64_t line = 0; line < ahead; line++, next += 64) __builtin_prefetch(next, 0, 2);
+                kernel->column_bf16(
+                    together / mr, kc, at->a + i / mr * a_stride * bytes, a_stride, b_panel, first ? NULL : partial,
+                    direct + (i * job->sink.out_stride + s + j) * (int64_t)sizeof(uint16_t), job->sink.out_stride);
+            }
+            for (; i < rows; i += mr, partial += mr * nr * sums) {
                 for (int64_t line = 0; line < ahead; line++, next += 64) __builtin_prefetch(next, 0, 2);
                 kernel->tile(kc, at->a + i / mr * a_stride * bytes, b_panel, first ? NULL : partial,
                              last ? at->strip + (i * ld + j) * sums : partial, last ? ld : 0);
             }
         }
-        if (last) job->sink.store(job, item, row, rows, column + s, width, at->strip, ld);
+        if (!last) continue;
+        if (direct_rows < rows && direct_columns)
+            job->sink.store(job, item, row + direct_rows, rows - direct_rows, column + s, direct_columns,
+                            at->strip + direct_rows * ld * sums, ld);
+        if (direct_columns < width)
+            job->sink.store(job, item, row, rows, column + s + direct_columns, width - direct_columns,
+                            at->strip + direct_columns * sums, ld);
     }
 }
 
@@ -271,12 +306,12 @@ static void run_task(const gemm_plan *plan, const gemm_buffers *at, int64_t item
             const char *b = plan->b + ((column + n) / nr * b_stride + k * nr) * bytes;
             if (!plan->b) {
                 b_stride = panel_distance(kernel, kernel->b.width, depth);
-                pack_block(job, &job->b, &kernel->b, item, column + n, width, k, k + depth, at->b, b_stride);
+                pack_block(job, &job->b, &kernel->b, item, column + n, width, job->n, k, k + depth, at->b, b_stride);
                 b = at->b;
             }
             for (int64_t m = 0; m < rows; m += plan->mc) {
                 int64_t height = smaller(plan->mc, rows - m);
-                pack_block(job, &job->a, &kernel->a, item, row + m, height, k, k + depth, at->a,
+                pack_block(job, &job->a, &kernel->a, item, row + m, height, job->m, k, k + depth, at->a,
                            panel_distance(kernel, kernel->a.width, depth));
                 multiply_block(plan, at, sink_item, row + m, height, column + n, width, depth, b, b_stride,
                                at->partial + m * padded * sum_bytes(job), k == k0, k + depth == k1);
@@ -377,7 +412,9 @@ static void plan_tasks(gemm_plan *plan, int64_t workers)
 
     int64_t rows = 1, columns = 1, parts = job->batch * plan->splits;
     if (plan->b) {
-        rows = ceil_div(job->m, even_part(job->m, ROWS, mr));
+        /* One block of rows each, or several that follow each other in memory. */
+        int64_t in_task = keeps_sums || workers == 1 ? 1 : larger(1, job->m * parts / (ROWS * 16 * workers));
+        rows = ceil_div(ceil_div(job->m, even_part(job->m, ROWS, mr)), in_task);
         columns = larger(1, smaller(ceil_div(workers > 1 ? 8 * workers : 1, parts * rows), job->n / (2 * plan->strip)));
     } else {
         if (parts < 2 * workers && workers > 1) cut_squarely(job->m, job->n, ceil_div(workers, parts), &rows, &columns);
@@ -410,7 +447,7 @@ static void pack_panels(void *arg, int64_t begin, int64_t end)
     const gemm_packing *p = arg;
     const ls_gemm_side *side = &p->job->kernel->b;
     int64_t row = begin * side->width, rows = smaller(end * side->width, p->job->n) - row;
-    pack_block(p->job, &p->job->b, side, 0, row, rows, 0, p->job->k,
+    pack_block(p->job, &p->job->b, side, 0, row, rows, p->job->n, 0, p->job->k,
                p->to + begin * p->stride * (int64_t)ls_dtype_size(p->job->kernel->panel), p->stride);
 }
 

@@ -10,10 +10,14 @@
 /* Lines along k become columns: transpose blocks of 4 x 4. */
 static inline __attribute__((always_inline)) void along(float *to, const void *const *line, int64_t k, int width)
 {
+    const float *row[12]; /* in registers: stores to the panel do not force them to be read again */
+#pragma GCC unroll 12
+    for (int i = 0; i < width; i++) row[i] = line[i];
     for (int64_t j = 0; j < k; j += 4, to += 4 * width) {
+#pragma GCC unroll 3
         for (int i = 0; i < width; i += 4) {
-            float32x4_t r0 = vld1q_f32((const float *)line[i] + j), r1 = vld1q_f32((const float *)line[i + 1] + j);
-            float32x4_t r2 = vld1q_f32((const float *)line[i + 2] + j), r3 = vld1q_f32((const float *)line[i + 3] + j);
+            float32x4_t r0 = vld1q_f32(row[i] + j), r1 = vld1q_f32(row[i + 1] + j);
+            float32x4_t r2 = vld1q_f32(row[i + 2] + j), r3 = vld1q_f32(row[i + 3] + j);
             float64x2_t even01 = vreinterpretq_f64_f32(vtrn1q_f32(r0, r1)),
                         odd01 = vreinterpretq_f64_f32(vtrn2q_f32(r0, r1));
             float64x2_t even23 = vreinterpretq_f64_f32(vtrn1q_f32(r2, r3)),
@@ -76,23 +80,19 @@ static void across_8(void *panels, int64_t panel_stride, const void *const *line
 #define FLAT_1(wide, n0, n1) FLAT(wide, n0, n1, 9, 12, 15, 18, 21, 24, 27, 30)
 #define FLAT_2(wide, n0, n1) FLAT(wide, n0, n1, 10, 13, 16, 19, 22, 25, 28, 31)
 
-/* One k. Numbers for the next are loaded as soon as a register falls free; therefore names rotate with period four. */
-#define STEP(shape, w0, w1, w2, n0, n1, load_first, load_second, load_third)                                           \
-    load_first shape##_0(w0, n0, n1) load_second shape##_1(w1, n0, n1) load_third shape##_2(w2, n0, n1)
-#define STEPS(shape, next_first, next_second, next_third)                                                              \
-    STEP(shape, 0, 1, 2, 3, 4, LS_ASM_LOAD_NARROW2(5, 6, 32) LS_ASM_LOAD_WIDE(7, 48), LS_ASM_LOAD_WIDE(0, 64),         \
-         LS_ASM_LOAD_WIDE(1, 80))                                                                                      \
-    STEP(shape, 7, 0, 1, 5, 6, LS_ASM_LOAD_NARROW2(3, 4, 64) LS_ASM_LOAD_WIDE(2, 96), LS_ASM_LOAD_WIDE(7, 112),        \
-         LS_ASM_LOAD_WIDE(0, 128))                                                                                     \
-    STEP(shape, 2, 7, 0, 3, 4, LS_ASM_LOAD_NARROW2(5, 6, 96) LS_ASM_LOAD_WIDE(1, 144), LS_ASM_LOAD_WIDE(2, 160),       \
-         LS_ASM_LOAD_WIDE(7, 176))                                                                                     \
-    STEP(shape, 1, 2, 7, 5, 6, next_first, next_second, next_third)
-
-#define FIRST LS_ASM_LOAD_NARROW2(3, 4, 0) LS_ASM_LOAD_WIDE2(0, 1, 0) LS_ASM_LOAD_WIDE(2, 32)
+/* Two k. All loads are of pairs, which are fewer, and as far as possible ahead of their use: the wide panel's six vectors
+ * are in 0, 1, 2 and 7, 0, 1, the narrow panel's in 3, 4 and 5, 6. */
+#define TWO(shape, wide_12, narrow_1, next_wide_2, next_wide_0, next_narrow)                                           \
+    shape##_0(0, 3, 4) narrow_1 shape##_1(1, 3, 4) wide_12 shape##_2(2, 3, 4)                                          \
+    next_narrow shape##_0(7, 5, 6) shape##_1(0, 5, 6) next_wide_2 shape##_2(1, 5, 6) next_wide_0
+#define FIRST LS_ASM_LOAD_NARROW2(3, 4, 0) LS_ASM_LOAD_WIDE2(0, 1, 0) LS_ASM_LOAD_WIDE2(2, 7, 32)
+#define FOUR(shape, next_wide_2, next_wide_0, next_narrow)                                                             \
+    TWO(shape, LS_ASM_LOAD_WIDE2(0, 1, 64), LS_ASM_LOAD_NARROW2(5, 6, 32), LS_ASM_LOAD_WIDE2(2, 7, 128),               \
+        LS_ASM_LOAD_WIDE2(0, 1, 96), LS_ASM_LOAD_NARROW2(3, 4, 64))                                                    \
+    TWO(shape, LS_ASM_LOAD_WIDE2(0, 1, 160), LS_ASM_LOAD_NARROW2(5, 6, 96), next_wide_2, next_wide_0, next_narrow)
 #define ROUND(shape)                                                                                                   \
-    STEPS(shape, LS_ASM_LOAD_NARROW2(3, 4, 128) LS_ASM_LOAD_WIDE(0, 192), LS_ASM_LOAD_WIDE(1, 208),                    \
-          LS_ASM_LOAD_WIDE(2, 224))
-#define LAST(shape) STEPS(shape, "", "", "")
+    FOUR(shape, LS_ASM_LOAD_WIDE2(2, 7, 224), LS_ASM_LOAD_WIDE2(0, 1, 192), LS_ASM_LOAD_NARROW2(3, 4, 128))
+#define LAST(shape) FOUR(shape, "", "", "")
 
 #define TALL_END                                                                                                       \
     LS_ASM_ROW2(8, 9) LS_ASM_ROW2(10, 11) LS_ASM_ROW2(12, 13) LS_ASM_ROW2(14, 15) LS_ASM_ROW2(16, 17)                  \

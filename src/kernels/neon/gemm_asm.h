@@ -13,7 +13,6 @@
 
 /* clang-format off: one macro is one line of assembly */
 
-#define LS_ASM_LOAD_WIDE(register, offset) "ldr q" #register ", [%[wide], #" #offset "]\n"
 #define LS_ASM_LOAD_WIDE2(first, second, offset) "ldp q" #first ", q" #second ", [%[wide], #" #offset "]\n"
 #define LS_ASM_LOAD_NARROW2(first, second, offset) "ldp q" #first ", q" #second ", [%[narrow], #" #offset "]\n"
 

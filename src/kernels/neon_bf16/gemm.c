@@ -10,10 +10,14 @@
 
 static inline __attribute__((always_inline)) void along(uint16_t *to, const void *const *line, int64_t k, int width)
 {
+    const uint16_t *row[12]; /* in registers: stores to the panel do not force them to be read again */
+#pragma GCC unroll 12
+    for (int i = 0; i < width; i++) row[i] = line[i];
     for (int64_t j = 0; j < k; j += 8, to += 8 * width) {
+#pragma GCC unroll 6
         for (int i = 0; i < width; i += 2) {
-            uint64x2_t r0 = vreinterpretq_u64_u16(vld1q_u16((const uint16_t *)line[i] + j));
-            uint64x2_t r1 = vreinterpretq_u64_u16(vld1q_u16((const uint16_t *)line[i + 1] + j));
+            uint64x2_t r0 = vreinterpretq_u64_u16(vld1q_u16(row[i] + j));
+            uint64x2_t r1 = vreinterpretq_u64_u16(vld1q_u16(row[i + 1] + j));
             vst1q_u16(to + 4 * i, vreinterpretq_u16_u64(vzip1q_u64(r0, r1)));
             vst1q_u16(to + 4 * (width + i), vreinterpretq_u16_u64(vzip2q_u64(r0, r1)));
         }
@@ -154,6 +158,43 @@ static void across_8(void *panels, int64_t panel_stride, const void *const *line
                      : [from] "r"(from), [stride] "r"(stride)                                                          \
                      : LS_ASM_CLOBBERS)
 
+/* The same in bf16. Two blocks, rounded first, are eight numbers: pairs of the first row and of the second alternate. */
+#define HALVES(to, a, b) "bfcvtn v" #to ".4h, v" #a ".4s\nbfcvtn2 v" #to ".8h, v" #b ".4s\n"
+#define UNZIP(half, to, a, b) "uzp" #half " v" #to ".4s, v" #a ".4s, v" #b ".4s\n"
+#define HALF_ROW_8(a) "str q" #a ", [%[to]]\n" LS_ASM_NEXT_ROW
+#define HALF_ROW_12(a, b) "str q" #a ", [%[to]]\nstr d" #b ", [%[to], #16]\n" LS_ASM_NEXT_ROW
+#define TALL_HALF_ROWS(a, b, c, d)                                                                                     \
+    HALVES(0, a, b) HALVES(1, c, d) UNZIP(1, 2, 0, 1) UNZIP(2, 3, 0, 1) HALF_ROW_8(2) HALF_ROW_8(3)
+#define TALL_HALF_END                                                                                                  \
+    TALL_HALF_ROWS(8, 9, 10, 11) TALL_HALF_ROWS(12, 13, 14, 15) TALL_HALF_ROWS(16, 17, 18, 19)                         \
+    TALL_HALF_ROWS(20, 21, 22, 23) TALL_HALF_ROWS(24, 25, 26, 27) TALL_HALF_ROWS(28, 29, 30, 31)
+#define FLAT_HALF_ROWS(a, b, c, d, e, f)                                                                               \
+    HALVES(0, a, b) HALVES(1, c, d) HALVES(2, e, f) UNZIP(1, 3, 0, 1) UNZIP(2, 4, 0, 1) UNZIP(1, 5, 2, 2) UNZIP(2, 6, 2, 2)\
+    HALF_ROW_12(3, 5) HALF_ROW_12(4, 6)
+#define FLAT_HALF_END                                                                                                  \
+    FLAT_HALF_ROWS(8, 9, 10, 11, 12, 13) FLAT_HALF_ROWS(14, 15, 16, 17, 18, 19)                                        \
+    FLAT_HALF_ROWS(20, 21, 22, 23, 24, 25) FLAT_HALF_ROWS(26, 27, 28, 29, 30, 31)
+
+/* Tiles one below the other. `moving` and `still` say which of wide and narrow is A and moves on, and which is B. */
+#define COLUMN(shape, moving, still)                                                                                   \
+    const char *wide, *narrow, *a_at = a;                                                                              \
+    int64_t k_left, rounds = k / 8, stride = ldc * (int64_t)sizeof(uint16_t), a_step = a_stride * (int64_t)sizeof(uint16_t);\
+    __asm__ volatile("7:\n"                                                                                            \
+                     "mov %[" #moving "], %[a_at]\n"                                                                   \
+                     "mov %[" #still "], %[b]\n"                                                                       \
+                     "mov %[k], %[rounds]\n"                                                                           \
+                     LS_ASM_START LS_ASM_LOOP(FIRST, ROUND(shape), LAST(shape), 192, 128) shape##_HALF_END             \
+                     "add %[a_at], %[a_at], %[a_step]\n"                                                               \
+                     "cbz %[from], 8f\n"                                                                               \
+                     "add %[from], %[from], #384\n"                                                                    \
+                     "8:\n"                                                                                            \
+                     "subs %[count], %[count], #1\n"                                                                   \
+                     "bne 7b\n"                                                                                        \
+                     : [wide] "=&r"(wide), [narrow] "=&r"(narrow), [k] "=&r"(k_left), [a_at] "+r"(a_at), [to] "+r"(to),\
+                       [from] "+r"(from), [count] "+r"(count)                                                          \
+                     : [b] "r"(b), [rounds] "r"(rounds), [a_step] "r"(a_step), [stride] "r"(stride)                    \
+                     : LS_ASM_CLOBBERS)
+
 /* clang-format on */
 
 static void tile_12x8(int64_t k, const void *a, const void *b, const void *from, void *to, int64_t ldc)
@@ -166,6 +207,18 @@ static void tile_8x12(int64_t k, const void *a, const void *b, const void *from,
     TILE(FLAT, b, a);
 }
 
+static void column_12x8(int64_t count, int64_t k, const void *a, int64_t a_stride, const void *b, const void *from,
+                        void *to, int64_t ldc)
+{
+    COLUMN(TALL, wide, narrow);
+}
+
+static void column_8x12(int64_t count, int64_t k, const void *a, int64_t a_stride, const void *b, const void *from,
+                        void *to, int64_t ldc)
+{
+    COLUMN(FLAT, narrow, wide);
+}
+
 static const ls_gemm_kernel tall = {
     .name = "neon bf16 12x8",
     .panel = LS_BF16,
@@ -174,6 +227,7 @@ static const ls_gemm_kernel tall = {
     .b = {8, along_8, across_8},
     .convert = ls_gemm_convert_bf16,
     .tile = tile_12x8,
+    .column_bf16 = column_12x8,
 };
 
 static const ls_gemm_kernel flat = {
@@ -184,6 +238,7 @@ static const ls_gemm_kernel flat = {
     .b = {12, along_12, across_12},
     .convert = ls_gemm_convert_bf16,
     .tile = tile_8x12,
+    .column_bf16 = column_8x12,
 };
 
 const ls_gemm_table ls_gemm_neon_bf16 = {
