@@ -26,10 +26,10 @@ typedef struct ls_pixels {
 
 ls_pixels ls_pixels_of(const ls_operand *image);
 
-/* Bytes of a copy of an image with contiguous channels and a border of zeros around each image. */
-size_t ls_pixels_copy_size(const ls_operand *image, const int64_t border[2]);
+/* Bytes of a copy of an image with contiguous channels. */
+size_t ls_pixels_copy_size(const ls_operand *image);
 /* Make that copy, on all workers. */
-ls_pixels ls_pixels_copy(const ls_operand *image, const int64_t border[2], void *memory);
+ls_pixels ls_pixels_copy(const ls_operand *image, void *memory);
 
 /* A walk over a grid [n, grid]: at point (y, x), tap (i, j) of taps sees pixel (y * stride + origin + i * tap_step, ...). */
 typedef struct ls_walk {
@@ -39,6 +39,10 @@ typedef struct ls_walk {
 
 /* Addresses of the pixels that a tap (i * taps[1] + j) sees at points [first, first + count); NULL outside the image. */
 void ls_walk_locate(const ls_walk *walk, int64_t tap, int64_t first, int64_t count, const void **line);
+
+/* The pixels that all taps see at points [first, first + count), `channels` numbers of each put together, tap after tap, one
+ * point after the other `distance` bytes apart at `to`. */
+void ls_walk_gather(const ls_walk *walk, int64_t channels, int64_t first, int64_t count, void *to, int64_t distance);
 
 /* The walk of y over x: at the point (oh, ow) tap (kh, kw) sees the pixel of x it multiplies. */
 ls_walk ls_walk_forward(const ls_conv *conv, ls_pixels x);
@@ -53,6 +57,28 @@ typedef struct ls_phase {
 ls_phase ls_phase_of(const ls_conv *conv, ls_pixels dy, int64_t phase_h, int64_t phase_w);
 /* Where the points of a phase are in dx. */
 ls_walk ls_phase_points(const ls_conv *conv, ls_pixels dx, const ls_phase *phase, int64_t phase_h, int64_t phase_w);
+
+/* The same walk over channels from `channel` on. */
+ls_walk ls_walk_from_channel(ls_walk walk, int64_t channel);
+/* A walk that sees each pixel once. */
+ls_walk ls_walk_over(ls_pixels pixels);
+
+/* Scratch of the caller for copies of images and weights: slot 2, taken once with what a call may need. */
+typedef struct ls_conv_space {
+    char *next;
+} ls_conv_space;
+
+/* Bytes that ls_conv_pixels may take for an image. */
+size_t ls_conv_pixels_space(const ls_operand *image);
+/* Pixels with contiguous channels: those of the image, or of a copy. */
+ls_pixels ls_conv_pixels(const ls_operand *image, ls_conv_space *space);
+ls_status ls_conv_out_of_memory(ls_message *why);
+
+/* Few channels: lines of one tap would be short and mostly padding, so all taps of a point are put together. */
+bool ls_conv_is_narrow(const ls_conv *conv);
+
+/* conv_dweight.c: the gradient for the weight. Operands as in conv.c. */
+ls_status ls_conv_dweight(const ls_call *call, const ls_conv *conv, ls_message *why);
 
 /* conv_depthwise.c: one channel per group on either side, pixel by pixel. Operands as in conv.c. */
 ls_status ls_conv_depthwise(const ls_call *call, const ls_conv *conv, ls_message *why);

@@ -4,9 +4,7 @@
  * weights of one tap. Images whose channels are not contiguous are copied first, as in conv.c. */
 #include "base/parallel.h"
 #include "device/cpu/conv.h"
-#include "device/cpu/cpu.h"
 
-#include <stdatomic.h>
 #include <string.h>
 
 #define LINES 256    /* taps or pixels that are summed at a time */
@@ -84,25 +82,15 @@ static void sum_taps(void *arg, int64_t begin, int64_t end)
     }
 }
 
-/* Pixels with contiguous channels, and memory for the weights, in one block of scratch. */
+/* Pixels with contiguous channels, and memory for the weights and a bias, in one block of scratch. */
 static bool depthwise_prepare(depthwise *d, const ls_operand *image, const ls_operand *w, ls_pixels *pixels)
 {
-    static const int64_t no_border[2] = {0, 0};
-    bool copy = image->stride[1] != 1 && image->dim[1] != 1;
-    int64_t image_size = copy ? ls_gemm_round_up((int64_t)ls_pixels_copy_size(image, no_border), 64) : 0;
-    int64_t taps = w->dim[2] * w->dim[3];
-    char *memory = ls_scratch((ls_worker){0, 1}, 2,
-                              (size_t)image_size + (size_t)(taps * w->dim[0]) * sizeof(double) +
-                                  (size_t)d->conv->o * sizeof(double) + 64);
-    if (!memory) return false;
-    *pixels = copy ? ls_pixels_copy(image, no_border, memory) : ls_pixels_of(image);
-    d->weights = memory + image_size;
+    size_t lines = (size_t)((w->dim[2] * w->dim[3] + 1) * w->dim[0]) * sizeof(double);
+    ls_conv_space space = {ls_scratch((ls_worker){0, 1}, 2, ls_conv_pixels_space(image) + lines)};
+    if (!space.next) return false;
+    *pixels = ls_conv_pixels(image, &space);
+    d->weights = space.next;
     return true;
-}
-
-static ls_status out_of_memory(ls_message *why)
-{
-    return ls_cpu_fail(why, LS_ERR_MEMORY, "no memory for the working space of a convolution");
 }
 
 static depthwise depthwise_of(const ls_conv *conv, const ls_operand *out)
@@ -121,7 +109,7 @@ ls_status ls_conv_depthwise(const ls_call *call, const ls_conv *conv, ls_message
     const ls_operand *x = call->in[0], *w = call->in[1], *bias = call->n_in > 2 ? call->in[2] : NULL, *y = call->out[0];
     depthwise d = depthwise_of(conv, y);
     ls_pixels pixels;
-    if (!depthwise_prepare(&d, x, w, &pixels)) return out_of_memory(why);
+    if (!depthwise_prepare(&d, x, w, &pixels)) return ls_conv_out_of_memory(why);
     spread_weights(w, sum_dtype(&d), d.weights);
     if (bias) { /* a kernel of one tap per channel, as lines of channels: its only line is the bias */
         char *to = d.weights + w->dim[0] * w->dim[2] * w->dim[3] * (int64_t)sizeof(double);
@@ -130,7 +118,7 @@ ls_status ls_conv_depthwise(const ls_call *call, const ls_conv *conv, ls_message
         d.job.sink.bias = to;
     }
     d.over = ls_walk_forward(conv, pixels);
-    d.out = (ls_walk){ls_pixels_of(y), {conv->out[0], conv->out[1]}, {1, 1}, {0, 0}, {0, 0}, {1, 1}};
+    d.out = ls_walk_over(ls_pixels_of(y));
     d.job.sink.out_step = d.out.pixels.step;
     d.job.sink.context = &d;
     int64_t work = 1 + conv->c * conv->window.kernel[0] * conv->window.kernel[1];
@@ -144,7 +132,7 @@ ls_status ls_conv_depthwise_dinput(const ls_call *call, const ls_conv *conv, ls_
     depthwise d = depthwise_of(conv, dx);
     d.back = true;
     ls_pixels pixels;
-    if (!depthwise_prepare(&d, dy, w, &pixels)) return out_of_memory(why);
+    if (!depthwise_prepare(&d, dy, w, &pixels)) return ls_conv_out_of_memory(why);
     spread_weights(w, sum_dtype(&d), d.weights);
     int64_t work = 1 + conv->c * conv->window.kernel[0] * conv->window.kernel[1];
     for (int64_t h = 0; h < conv->window.stride[0]; h++) {
@@ -194,23 +182,14 @@ static void sum_points(void *arg, int64_t begin, int64_t end)
 
 ls_status ls_conv_depthwise_dweight(const ls_call *call, const ls_conv *conv, ls_message *why)
 {
-    static const int64_t no_border[2] = {0, 0};
     const ls_operand *dy = call->in[0], *x = call->in[1];
     depthwise d = depthwise_of(conv, call->out[0]);
     d.dw = call->out[0];
     d.job.sink.out_step = d.dw->stride[0];
-    const ls_operand *image[2] = {x, dy};
-    ls_pixels pixels[2];
-    int64_t size[2];
-    for (int i = 0; i < 2; i++)
-        size[i] =
-            image[i]->stride[1] != 1 ? ls_gemm_round_up((int64_t)ls_pixels_copy_size(image[i], no_border), 64) : 0;
-    char *memory = ls_scratch((ls_worker){0, 1}, 2, (size_t)(size[0] + size[1]));
-    if (!memory) return out_of_memory(why);
-    for (int i = 0; i < 2; i++)
-        pixels[i] = size[i] ? ls_pixels_copy(image[i], no_border, memory + (i ? size[0] : 0)) : ls_pixels_of(image[i]);
-    d.over = ls_walk_forward(conv, pixels[0]);
-    d.over_dy = (ls_walk){pixels[1], {conv->out[0], conv->out[1]}, {1, 1}, {0, 0}, {0, 0}, {1, 1}};
+    ls_conv_space space = {ls_scratch((ls_worker){0, 1}, 2, ls_conv_pixels_space(x) + ls_conv_pixels_space(dy))};
+    if (!space.next) return ls_conv_out_of_memory(why);
+    d.over = ls_walk_forward(conv, ls_conv_pixels(x, &space));
+    d.over_dy = ls_walk_over(ls_conv_pixels(dy, &space));
     ls_parallel_for(conv->window.kernel[0] * conv->window.kernel[1], 1, sum_points, &d);
     return LS_OK;
 }

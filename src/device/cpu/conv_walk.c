@@ -1,6 +1,7 @@
 /* conv_walk.c - images as pixels, and the walks of convolutions over them. */
 #include "base/parallel.h"
 #include "device/cpu/conv.h"
+#include "device/cpu/cpu.h"
 
 #include <string.h>
 
@@ -36,7 +37,6 @@ ls_pixels ls_pixels_of(const ls_operand *image)
 typedef struct pixels_copy {
     const ls_operand *from;
     ls_pixels to;
-    int64_t border[2];
 } pixels_copy;
 
 /* Channels [0, c) of one row of pixels become contiguous. */
@@ -53,34 +53,25 @@ static void copy_rows(void *arg, int64_t begin, int64_t end)
     const pixels_copy *copy = arg;
     const ls_operand *image = copy->from;
     int64_t bytes = (int64_t)ls_dtype_size(image->dtype), channels = image->dim[1], width = image->dim[3];
-    size_t side = (size_t)(copy->border[1] * channels * bytes);
     for (int64_t i = begin; i < end; i++) {
-        int64_t item = i / copy->to.size[0], row = i % copy->to.size[0], y = row - copy->border[0];
-        char *to = copy->to.data + (item * copy->to.item + row * copy->to.row) * bytes;
-        if (y < 0 || y >= image->dim[2]) {
-            memset(to, 0, (size_t)(copy->to.row * bytes));
-            continue;
-        }
-        const char *from = (const char *)image->data + (item * image->stride[0] + y * image->stride[2]) * bytes;
-        memset(to, 0, side);
-        to += side;
+        int64_t item = i / image->dim[2], row = i % image->dim[2];
+        const char *from = (const char *)image->data + (item * image->stride[0] + row * image->stride[2]) * bytes;
+        char *to = copy->to.data + i * copy->to.row * bytes;
         if (bytes == 2) COPY_ROW(uint16_t)
         else if (bytes == 4) COPY_ROW(uint32_t)
         else COPY_ROW(uint64_t)
-        memset(to + width * channels * bytes, 0, side);
     }
 }
 
-size_t ls_pixels_copy_size(const ls_operand *image, const int64_t border[2])
+size_t ls_pixels_copy_size(const ls_operand *image)
 {
-    int64_t pixels = (image->dim[2] + 2 * border[0]) * (image->dim[3] + 2 * border[1]);
-    return (size_t)(image->dim[0] * image->dim[1] * pixels) * ls_dtype_size(image->dtype);
+    return (size_t)(image->dim[0] * image->dim[1] * image->dim[2] * image->dim[3]) * ls_dtype_size(image->dtype);
 }
 
-ls_pixels ls_pixels_copy(const ls_operand *image, const int64_t border[2], void *memory)
+ls_pixels ls_pixels_copy(const ls_operand *image, void *memory)
 {
-    int64_t height = image->dim[2] + 2 * border[0], width = image->dim[3] + 2 * border[1], channels = image->dim[1];
-    pixels_copy copy = {.from = image, .border = {border[0], border[1]}};
+    int64_t height = image->dim[2], width = image->dim[3], channels = image->dim[1];
+    pixels_copy copy = {.from = image};
     copy.to = (ls_pixels){.data = memory,
                           .dtype = image->dtype,
                           .size = {height, width},
@@ -90,6 +81,26 @@ ls_pixels ls_pixels_copy(const ls_operand *image, const int64_t border[2], void 
                           .step = 1};
     ls_parallel_for(image->dim[0] * height, 1 + 16384 / (1 + width * channels), copy_rows, &copy);
     return copy.to;
+}
+
+size_t ls_conv_pixels_space(const ls_operand *image)
+{
+    bool contiguous = image->stride[1] == 1 || image->dim[1] == 1;
+    return contiguous ? 0 : (size_t)ls_gemm_round_up((int64_t)ls_pixels_copy_size(image), 64);
+}
+
+ls_pixels ls_conv_pixels(const ls_operand *image, ls_conv_space *space)
+{
+    size_t size = ls_conv_pixels_space(image);
+    if (!size) return ls_pixels_of(image);
+    void *memory = space->next;
+    space->next += size;
+    return ls_pixels_copy(image, memory);
+}
+
+ls_status ls_conv_out_of_memory(ls_message *why)
+{
+    return ls_cpu_fail(why, LS_ERR_MEMORY, "no memory for the working space of a convolution");
 }
 
 /* ---- Walks ------------------------------------------------------------------------------------------------------------ */
@@ -118,6 +129,48 @@ void ls_walk_locate(const ls_walk *walk, int64_t tap, int64_t first, int64_t cou
         if (++y == walk->grid[0]) {
             y = 0;
             item++;
+        }
+    }
+}
+
+/* n bytes, at least 16 of them in overlapping pieces: quicker than a call for the few that one row of a kernel has. */
+static inline void copy_few(char *to, const char *from, int64_t n)
+{
+    if (n < 16) {
+        for (int64_t i = 0; i < n; i++) to[i] = from[i];
+        return;
+    }
+    for (int64_t i = 0; i + 16 < n; i += 16) memcpy(to + i, from + i, 16);
+    memcpy(to + n - 16, from + n - 16, 16);
+}
+
+void ls_walk_gather(const ls_walk *walk, int64_t channels, int64_t first, int64_t count, void *to, int64_t distance)
+{
+    const ls_pixels *p = &walk->pixels;
+    int64_t bytes = (int64_t)ls_dtype_size(p->dtype), per_item = walk->grid[0] * walk->grid[1], taps = walk->taps[1];
+    bool dense = p->pixel == channels && walk->tap_step[1] == 1; /* taps of one row are contiguous */
+    for (int64_t i = 0; i < count; i++) {
+        int64_t point = first + i, item = point / per_item, y = point % per_item / walk->grid[1],
+                x = point % walk->grid[1];
+        int64_t row = y * walk->stride[0] + walk->origin[0], column = x * walk->stride[1] + walk->origin[1];
+        int64_t last = column + (taps - 1) * walk->tap_step[1];
+        bool inside = column >= 0 && last >= 0 && column < p->size[1] && last < p->size[1];
+        char *at = (char *)to + i * distance;
+        for (int64_t t = 0; t < walk->taps[0]; t++, row += walk->tap_step[0]) {
+            const char *from = p->data + (item * p->item + row * p->row) * bytes;
+            if (row < 0 || row >= p->size[0]) {
+                memset(at, 0, (size_t)(taps * channels * bytes));
+                at += taps * channels * bytes;
+            } else if (dense && inside) {
+                copy_few(at, from + column * p->pixel * bytes, taps * channels * bytes);
+                at += taps * channels * bytes;
+            } else {
+                for (int64_t u = 0; u < taps; u++, at += channels * bytes) {
+                    int64_t seen = column + u * walk->tap_step[1];
+                    if (seen < 0 || seen >= p->size[1]) memset(at, 0, (size_t)(channels * bytes));
+                    else memcpy(at, from + seen * p->pixel * bytes, (size_t)(channels * bytes));
+                }
+            }
         }
     }
 }
@@ -163,4 +216,20 @@ ls_walk ls_phase_points(const ls_conv *conv, ls_pixels dx, const ls_phase *phase
                      .origin = {phase_h, phase_w},
                      .tap_step = {0, 0},
                      .taps = {1, 1}};
+}
+
+ls_walk ls_walk_from_channel(ls_walk walk, int64_t channel)
+{
+    walk.pixels.data += channel * walk.pixels.step * (int64_t)ls_dtype_size(walk.pixels.dtype);
+    return walk;
+}
+
+ls_walk ls_walk_over(ls_pixels pixels)
+{
+    return (ls_walk){.pixels = pixels, .grid = {pixels.size[0], pixels.size[1]}, .stride = {1, 1}, .taps = {1, 1}};
+}
+
+bool ls_conv_is_narrow(const ls_conv *conv)
+{
+    return conv->group_c < 16 && conv->window.kernel[0] * conv->window.kernel[1] > 1;
 }

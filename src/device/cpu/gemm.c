@@ -67,8 +67,9 @@ static int64_t even_part(int64_t whole, int64_t most, int64_t unit)
 /* ---- Operands and results ------------------------------------------------------------------------------------------ */
 
 void ls_gemm_locate_matrix(const ls_gemm_source *source, int64_t item, int64_t segment, int64_t first, int64_t count,
-                           const void **line)
+                           void *room, const void **line)
 {
+    (void)room;
     int64_t bytes = (int64_t)ls_dtype_size(source->dtype);
     int64_t start = (source->item_offset ? source->item_offset[item] : 0) + segment * source->length;
     const char *at = (const char *)source->data + (start + first * source->stride) * bytes;
@@ -168,7 +169,8 @@ static int64_t lines_ahead(const ls_gemm_source *source, int64_t numbers)
 
 /* Rows [row, row + rows) of an operand of `all` rows, k in [k0, k1), to panels. `row` is the first of a panel. */
 static void pack_block(const ls_gemm_job *job, const ls_gemm_source *source, const ls_gemm_side *side, int64_t item,
-                       int64_t row, int64_t rows, int64_t all, int64_t k0, int64_t k1, char *to, int64_t panel_stride)
+                       int64_t row, int64_t rows, int64_t all, int64_t k0, int64_t k1, char *room, char *to,
+                       int64_t panel_stride)
 {
     const ls_gemm_kernel *kernel = job->kernel;
     int64_t bytes = (int64_t)ls_dtype_size(kernel->panel);
@@ -179,12 +181,12 @@ static void pack_block(const ls_gemm_job *job, const ls_gemm_source *source, con
         for (int64_t r = 0, count; r < rows; r += count, to += count / side->width * panel_stride * bytes) {
             count = smaller(rows - r, most);
             /* The next rows come next, unless the next tap or the next part of k does. */
-            if (source->segments == 1 && k0 == 0 && k1 == job->k)
+            if (source->segments == 1 && k0 == 0 && k1 == job->k && !source->room)
                 lines.more = smaller(smaller(all - row - r, MAX_LINES) - count, lines_ahead(source, source->length));
             for (int64_t k = k0, step; k < k1; k += step) {
                 lines.offset = k % part;
                 step = smaller(part - lines.offset, k1 - k);
-                source->locate(source, item, k / part, row + r, count + lines.more, line);
+                source->locate(source, item, k / part, row + r, count + lines.more, room, line);
                 ls_gemm_pack(kernel, side, to + (k - k0) * side->width * bytes, panel_stride, &lines, count,
                              smaller(source->length - lines.offset, step));
             }
@@ -199,8 +201,9 @@ static void pack_block(const ls_gemm_job *job, const ls_gemm_source *source, con
         for (int64_t k = k0, count; k < k1; k += count) {
             count = smaller(k1 - k, MAX_LINES / 2);
             int64_t there = smaller(source->lines - k, count);
-            lines.more = smaller(smaller(source->lines - k, MAX_LINES) - there, lines_ahead(source, step));
-            source->locate(source, item, r / part, k, there + lines.more, line);
+            if (!source->room)
+                lines.more = smaller(smaller(source->lines - k, MAX_LINES) - there, lines_ahead(source, step));
+            source->locate(source, item, r / part, k, there + lines.more, room, line);
             ls_gemm_pack(kernel, side, panels + (k - k0) * side->width * bytes, panel_stride, &lines,
                          smaller(source->length - lines.offset, step), there);
         }
@@ -218,7 +221,7 @@ static int64_t panel_distance(const ls_gemm_kernel *kernel, int width, int64_t k
 /* ---- A task -------------------------------------------------------------------------------------------------------- */
 
 typedef struct gemm_buffers {
-    char *a, *b, *partial, *strip;
+    char *a, *b, *partial, *strip, *room;
 } gemm_buffers;
 
 static bool buffers_take(const gemm_plan *plan, ls_worker worker, gemm_buffers *to)
@@ -231,9 +234,11 @@ static bool buffers_take(const gemm_plan *plan, ls_worker worker, gemm_buffers *
     int64_t strip = ls_gemm_round_up(ls_gemm_round_up(plan->mc, kernel->a.width) * plan->strip * sums, 4096);
     int64_t partial =
         plan->kc < plan->task_depth ? ls_gemm_round_up(plan->task_rows, kernel->a.width) * columns * sums : 0;
-    char *memory = ls_scratch(worker, 0, (size_t)(a + strip + partial));
+    int64_t room = larger(plan->job->a.room, plan->job->b.room) * MAX_LINES;
+    char *memory = ls_scratch(worker, 0, (size_t)(a + strip + partial + room));
     if (!memory) return false;
-    *to = (gemm_buffers){.a = memory, .strip = memory + a, .partial = memory + a + strip};
+    *to = (gemm_buffers){
+        .a = memory, .strip = memory + a, .partial = memory + a + strip, .room = memory + a + strip + partial};
     if (plan->b) return true;
     to->b = ls_scratch(worker, 1,
                        (size_t)(columns / kernel->b.width * panel_distance(kernel, kernel->b.width, plan->kc) * bytes));
@@ -306,12 +311,13 @@ static void run_task(const gemm_plan *plan, const gemm_buffers *at, int64_t item
             const char *b = plan->b + ((column + n) / nr * b_stride + k * nr) * bytes;
             if (!plan->b) {
                 b_stride = panel_distance(kernel, kernel->b.width, depth);
-                pack_block(job, &job->b, &kernel->b, item, column + n, width, job->n, k, k + depth, at->b, b_stride);
+                pack_block(job, &job->b, &kernel->b, item, column + n, width, job->n, k, k + depth, at->room, at->b,
+                           b_stride);
                 b = at->b;
             }
             for (int64_t m = 0; m < rows; m += plan->mc) {
                 int64_t height = smaller(plan->mc, rows - m);
-                pack_block(job, &job->a, &kernel->a, item, row + m, height, job->m, k, k + depth, at->a,
+                pack_block(job, &job->a, &kernel->a, item, row + m, height, job->m, k, k + depth, at->room, at->a,
                            panel_distance(kernel, kernel->a.width, depth));
                 multiply_block(plan, at, sink_item, row + m, height, column + n, width, depth, b, b_stride,
                                at->partial + m * padded * sum_bytes(job), k == k0, k + depth == k1);
@@ -447,7 +453,7 @@ static void pack_panels(void *arg, int64_t begin, int64_t end)
     const gemm_packing *p = arg;
     const ls_gemm_side *side = &p->job->kernel->b;
     int64_t row = begin * side->width, rows = smaller(end * side->width, p->job->n) - row;
-    pack_block(p->job, &p->job->b, side, 0, row, rows, p->job->n, 0, p->job->k,
+    pack_block(p->job, &p->job->b, side, 0, row, rows, p->job->n, 0, p->job->k, NULL,
                p->to + begin * p->stride * (int64_t)ls_dtype_size(p->job->kernel->panel), p->stride);
 }
 

@@ -15,9 +15,10 @@
 
 typedef struct ls_gemm_source ls_gemm_source;
 
-/* Addresses of lines [first, first + count) of a segment; NULL for a line of zeros. */
+/* Addresses of lines [first, first + count) of a segment; NULL for a line of zeros. A line that must be put together first
+ * may be put into its part of `room`, source->room bytes each. */
 typedef void ls_gemm_locate(const ls_gemm_source *source, int64_t item, int64_t segment, int64_t first, int64_t count,
-                            const void **line);
+                            void *room, const void **line);
 
 /* A or B. Along k: line i is row i (column i for B), made of `segments` parts of `length` numbers; each part is padded with
  * zeros to a multiple of the kernel's kr, so that k of the product is segments * round_up(length, kr). Across k: line j
@@ -27,6 +28,7 @@ struct ls_gemm_source {
     bool across;
     int64_t segments, length;
     int64_t lines; /* across: how many there are; k beyond is zeros */
+    int64_t room;  /* bytes per line that `locate` wants to put lines together; only with one segment */
     ls_gemm_locate *locate;
     /* (optional) Called once before lines are asked for, by the thread that runs the job; false when memory is out. For B
      * only: weights that are found packed need not be made ready. */

@@ -1,0 +1,149 @@
+/* conv_dweight.c - the gradient of a convolution for its weight, as a matrix product over pixels.
+ *
+ *     dw [O, taps * C] = dy [points of y, O]^T  .  x under each tap [points of y, taps * C]
+ *
+ * Lines run across k, one point of y each: a pixel of dy, and the pixels of x that the taps see. Columns are ordered so that
+ * all taps of a block of input channels are neighbours and reach the sink together, which puts them in the order of w. */
+#include "device/cpu/conv.h"
+
+#include "base/parallel.h"
+
+#define CHANNEL_BLOCK 64
+#define WIDEST_STRIP 1024 /* columns that may come together */
+
+typedef struct dweight_job {
+    const ls_conv *conv;
+    const ls_operand *dw;
+    ls_walk over_dy, over_x;
+    int64_t first_o; /* of the group */
+    int64_t padded;  /* columns of a segment, as n counts them */
+    bool together;   /* all taps of a point are one line */
+    bool blocks;     /* sums come as all taps of a block of channels, and go to f32 in the order [o][c][kh][kw] */
+} dweight_job;
+
+static void locate_dy(const ls_gemm_source *source, int64_t item, int64_t segment, int64_t first, int64_t count,
+                      void *room, const void **line)
+{
+    (void)item;
+    (void)room;
+    ls_walk_locate(&((const dweight_job *)source->context)->over_dy, segment, first, count, line);
+}
+
+/* Segments are the taps of one block of channels after the other. */
+static void locate_x(const ls_gemm_source *source, int64_t item, int64_t segment, int64_t first, int64_t count,
+                     void *room, const void **line)
+{
+    (void)item;
+    const dweight_job *job = source->context;
+    if (job->together) {
+        ls_walk_gather(&job->over_x, job->conv->group_c, first, count, room, source->room);
+        for (int64_t i = 0; i < count; i++) line[i] = (char *)room + i * source->room;
+        return;
+    }
+    int64_t taps = job->over_x.taps[0] * job->over_x.taps[1];
+    ls_walk block = ls_walk_from_channel(job->over_x, segment / taps * source->length);
+    ls_walk_locate(&block, segment % taps, first, count, line);
+}
+
+/* All taps of `channels` input channels from `c` on, of the output channels from `row` on. */
+static void store_block(const dweight_job *job, int64_t row, int64_t rows, int64_t c, int64_t channels,
+                        const float *sums, int64_t ld)
+{
+    const ls_operand *dw = job->dw;
+    int64_t taps = dw->dim[2] * dw->dim[3];
+    for (int64_t i = 0; i < rows; i++) {
+        float *to = (float *)dw->data + (job->first_o + row + i) * dw->stride[0] + c * taps;
+        const float *from = sums + i * ld;
+        for (int64_t j = 0; j < channels; j++, to += taps)
+            for (int64_t t = 0; t < taps; t++) to[t] = from[t * job->padded + j] + (job->conv->accumulate ? to[t] : 0);
+    }
+}
+
+/* Sums of output channels [row, row + rows) to dw, run by run of channels of one tap, or block by block. */
+static void store_sums(const ls_gemm_job *job, int64_t item, int64_t row, int64_t rows, int64_t column, int64_t columns,
+                       const void *sums, int64_t ld)
+{
+    (void)item;
+    const dweight_job *shared = job->sink.context;
+    const ls_operand *dw = shared->dw;
+    int64_t bytes = (int64_t)ls_dtype_size(dw->dtype),
+            sum_bytes = (int64_t)ls_dtype_size(ls_gemm_sum_dtype(job->kernel));
+    int64_t channels = dw->dim[1], width = dw->dim[3], taps = dw->dim[2] * width, run;
+    for (int64_t at = 0; at < columns; at += run) {
+        int64_t segment = (column + at) / shared->padded, number = (column + at) % shared->padded;
+        const char *from = (const char *)sums + at * sum_bytes;
+        if (shared->blocks) {
+            run = taps * shared->padded;
+            store_block(shared, row, rows, segment / taps * job->b.length, job->b.length, (const float *)from, ld);
+            continue;
+        }
+        int64_t tap = shared->together ? number / channels : segment % taps;
+        int64_t c = shared->together ? number % channels : segment / taps * job->b.length + number;
+        int64_t there = shared->together ? channels - c : job->b.length - number; /* not beyond: in the padding */
+        run = shared->together ? there : shared->padded - number;
+        if (run > columns - at) run = columns - at;
+        for (int64_t i = 0; i < rows && there > 0; i++) {
+            int64_t to = (shared->first_o + row + i) * dw->stride[0] + c * dw->stride[1] + tap / width * dw->stride[2] +
+                         tap % width * dw->stride[3];
+            ls_gemm_finish_rows(job, 1, there < run ? there : run, from + i * ld * sum_bytes, 0, NULL,
+                                &(void *){(char *)dw->data + to * bytes}, NULL);
+        }
+    }
+}
+
+ls_status ls_conv_dweight(const ls_call *call, const ls_conv *conv, ls_message *why)
+{
+    const ls_operand *dy = call->in[0], *x = call->in[1], *dw = call->out[0];
+    ls_conv_space space = {ls_scratch((ls_worker){0, 1}, 2, ls_conv_pixels_space(x) + ls_conv_pixels_space(dy))};
+    if (!space.next) return ls_conv_out_of_memory(why);
+    bool together = ls_conv_is_narrow(conv);
+    int64_t taps = conv->window.kernel[0] * conv->window.kernel[1], points = conv->n * conv->out[0] * conv->out[1];
+    int64_t length = conv->group_c;
+    if (together) length *= taps;
+    else if (taps > 1 && length % CHANNEL_BLOCK == 0) length = CHANNEL_BLOCK;
+    int64_t segments = together ? 1 : conv->group_c / length * taps;
+
+    const ls_gemm_kernel *kernel = ls_gemm_choose(conv->compute, conv->group_o, length);
+    ls_walk over_x = ls_walk_forward(conv, ls_conv_pixels(x, &space)),
+            over_dy = ls_walk_over(ls_conv_pixels(dy, &space));
+    dweight_job shared = {.conv = conv, .dw = dw, .together = together};
+    shared.padded = segments > 1 ? ls_gemm_round_up(length, kernel->b.width) : length;
+    shared.blocks = segments > 1 && taps * shared.padded <= WIDEST_STRIP && dw->dtype == LS_F32 &&
+                    kernel->panel != LS_F64 && dw->stride[3] == 1 && dw->stride[2] == dw->dim[3] &&
+                    dw->stride[1] == taps;
+    ls_status status = LS_OK;
+    for (int64_t g = 0; g < conv->window.groups && status == LS_OK; g++) {
+        shared.first_o = g * conv->group_o;
+        shared.over_dy = ls_walk_from_channel(over_dy, shared.first_o);
+        shared.over_x = ls_walk_from_channel(over_x, g * conv->group_c);
+        ls_gemm_job job = {
+            .kernel = kernel,
+            .batch = 1,
+            .m = conv->group_o,
+            .n = segments * shared.padded,
+            .k = ls_gemm_round_up(points, kernel->kr),
+            .a = {.dtype = dy->dtype,
+                  .across = true,
+                  .segments = 1,
+                  .length = conv->group_o,
+                  .lines = points,
+                  .locate = locate_dy,
+                  .context = &shared},
+            .b = {.dtype = x->dtype,
+                  .across = true,
+                  .segments = segments,
+                  .length = length,
+                  .lines = points,
+                  .room = together ? length * (int64_t)ls_dtype_size(x->dtype) : 0,
+                  .locate = locate_x,
+                  .context = &shared},
+            .sink = {.store = store_sums,
+                     .how = {.accumulate = conv->accumulate, .out_dtype = dw->dtype, .pre_dtype = dw->dtype},
+                     .out_step = dw->dim[1] == 1 ? 1 : dw->stride[1],
+                     .context = &shared},
+            .strip = shared.blocks ? taps * shared.padded : 0,
+        };
+        status = ls_gemm_run(&job, why);
+    }
+    return status;
+}
