@@ -187,7 +187,7 @@ static void run_case(const op_case *c, ls_dtype dtype, ls_shape shape, ls_shape 
         double want = c->truth(x0, x1, 0.75, 1.25), got = get(&y, i);
         if (!is_float(dtype) && !c->gives_bool) want = wrapped(dtype, want);
         double size = fmax(fabs(want), fmax(fabs(x0), fabs(x1)) * 0.5);
-        double limit = is_float(dtype) && !c->gives_bool ? 3 * epsilon(dtype) * size : 0;
+        double limit = is_float(dtype) && !c->gives_bool ? 4 * epsilon(dtype) * size : 0;
         bool near = fabs(got - want) <= limit || got == want || (isnan(got) && isnan(want));
         if (dtype == LS_F16 && fabs(want) > 65000) near = true; /* may round to infinity */
         CHECK_MSG(near, "%s %s on %s, layouts %d %d %d: element %lld of (%.9g, %.9g) is %.9g, expected %.9g", c->name,

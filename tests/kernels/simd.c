@@ -71,9 +71,9 @@ static double silu_slope(double x)
     LS_CASE(expm1, expm1, 2e-7, 0)                                                                                     \
     LS_CASE(log, log, 1.2e-7, 0)                                                                                       \
     LS_CASE(log1p, log1p, 2.4e-7, 0)                                                                                   \
-    LS_CASE(erf, erf, 2.4e-7, 0)                                                                                       \
+    LS_CASE(erf, erf, 2.5e-7, 0)                                                                                       \
     LS_CASE(normal_cdf, normal_cdf, 1.2e-7, 1e-7)                                                                      \
-    LS_CASE(gelu, gelu, 2e-7, 1e-7)                                                                                    \
+    LS_CASE(gelu, gelu, 2e-7, 1.5e-7)                                                                                  \
     LS_CASE(gelu_slope, gelu_slope, 2e-7, 2e-7)                                                                        \
     LS_CASE(sigmoid, sigmoid, 2.4e-7, 1e-38)                                                                           \
     LS_CASE(tanh, tanh, 2.4e-7, 0)                                                                                     \
