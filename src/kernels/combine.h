@@ -8,7 +8,7 @@
 
 #include <lockstep/base.h>
 
-/* y[i] += sum over r < count of x[offset[r] + i], for i < n. y is of the type `to`: x's type, or f32. */
+/* y[i] += sum over r < count of x[offset[r] + i], for i < n. Types may differ; x's own and f32 are fast. */
 typedef void ls_add_rows_fn(ls_dtype from, ls_dtype to, void *y, const void *x, const int64_t *offset, int64_t count,
                             int64_t n);
 

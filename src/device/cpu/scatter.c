@@ -199,7 +199,7 @@ static void add_slices(void *arg, ls_worker worker)
     }
 }
 
-/* in: index i64 [K], src (f32, f64, bf16, f16), of y's shape but K along dim  out: y (src's type, or f32).   axis: dim
+/* in: index i64 [K], src (f32, f64, bf16, f16), of y's shape but K along dim  out: y (any of these types).   axis: dim
  * y[:,index[k],:] += src[:,k,:] for dim 1, in place. Rows that occur several times are summed in the order of k, in f32
  * (f64), and rounded once. */
 ls_status ls_cpu_index_add(const ls_call *call, ls_message *why)

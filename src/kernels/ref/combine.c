@@ -19,13 +19,15 @@ static void add_rows(ls_dtype from, ls_dtype to, void *y, const void *x, const i
 static inline void sum_windows(ls_dtype dtype, void *y, const void *x, const ls_window_row *row)
 {
     for (int64_t pixel = 0; pixel < row->pixels; pixel++) {
+        const double *weight = row->weight.across + pixel * row->weight.pitch;
+        int64_t across = row->across[pixel], beside = row->x.beside;
         for (int64_t c = 0; c < row->channels; c++) {
             double sum = 0;
             for (int64_t i = 0; i < row->down; i++) {
-                for (int64_t j = 0; j < row->across[pixel]; j++) {
-                    double weight = row->weight.down[i] * row->weight.across[pixel * row->weight.pitch + j];
-                    sum += weight * ls_get(dtype, x, row->x.first[pixel] + i * row->x.below + j * row->x.beside + c);
-                }
+                int64_t at = row->x.first[pixel] + i * row->x.below + c;
+                double line = 0;
+                for (int64_t j = 0; j < across; j++, at += beside) line += weight[j] * ls_get(dtype, x, at);
+                sum += row->weight.down[i] * line;
             }
             ls_put(dtype, y, pixel * row->step + c, sum);
         }
