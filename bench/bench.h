@@ -29,7 +29,8 @@ typedef struct bench_item {
 } bench_item;
 
 /* Add an item to the list. The families' functions below add all of theirs. */
-bench_item *bench_add(bench_unit unit, bench_peak peak, int threads, double work, const char *format, ...) LS_PRINTF(5, 6);
+bench_item *bench_add(bench_unit unit, bench_peak peak, int threads, double work, const char *format, ...)
+    LS_PRINTF(5, 6);
 void bench_add_peaks(int threads);
 void bench_add_products(int threads);
 void bench_add_convolutions(int threads);

@@ -27,7 +27,8 @@ static void *attention_setup(ls_run *run, const bench_item *item)
 {
     static block_state s;
     s = (block_state){.run = run};
-    for (int i = 0; i < 3; i++) s.x[i] = ls_requires_grad(ls_randn(run, item->dtype, BATCH, HEADS, LENGTH, WIDTH), true);
+    for (int i = 0; i < 3; i++)
+        s.x[i] = ls_requires_grad(ls_randn(run, item->dtype, BATCH, HEADS, LENGTH, WIDTH), true);
     s.dy = ls_randn(run, item->dtype, BATCH, HEADS, LENGTH, WIDTH);
     return &s;
 }
@@ -136,7 +137,8 @@ static void *chain_setup(ls_run *run, const bench_item *item)
 
 void bench_add_overheads(void)
 {
-    bench_item *item = bench_add(BENCH_NS, BENCH_PEAK_NONE, 1, CHAIN, "overhead/f32/1000 additions of 16, forward and backward");
+    bench_item *item =
+        bench_add(BENCH_NS, BENCH_PEAK_NONE, 1, CHAIN, "overhead/f32/1000 additions of 16, forward and backward");
     item->setup = chain_setup;
     item->call = chain_call;
 }

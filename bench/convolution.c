@@ -11,11 +11,14 @@ typedef struct convolution {
 } convolution;
 
 static const convolution convolutions[] = {
-    {"stem 7x7", 3, 64, 224, 7, 2},       {"s1 1x1 64-64", 64, 64, 56, 1, 1},      {"s1 3x3 64", 64, 64, 56, 3, 1},
-    {"s1 1x1 64-256", 64, 256, 56, 1, 1}, {"s1 1x1 256-64", 256, 64, 56, 1, 1},    {"s2 3x3 128 /2", 128, 128, 56, 3, 2},
-    {"s2 1x1 512-128", 512, 128, 28, 1, 1}, {"s2 3x3 128", 128, 128, 28, 3, 1},    {"s2 1x1 128-512", 128, 512, 28, 1, 1},
-    {"s3 1x1 1024-256", 1024, 256, 14, 1, 1}, {"s3 3x3 256", 256, 256, 14, 3, 1},  {"s3 1x1 256-1024", 256, 1024, 14, 1, 1},
-    {"s4 1x1 2048-512", 2048, 512, 7, 1, 1}, {"s4 3x3 512", 512, 512, 7, 3, 1},    {"s4 1x1 512-2048", 512, 2048, 7, 1, 1},
+    {"stem 7x7", 3, 64, 224, 7, 2},          {"s1 1x1 64-64", 64, 64, 56, 1, 1},
+    {"s1 3x3 64", 64, 64, 56, 3, 1},         {"s1 1x1 64-256", 64, 256, 56, 1, 1},
+    {"s1 1x1 256-64", 256, 64, 56, 1, 1},    {"s2 3x3 128 /2", 128, 128, 56, 3, 2},
+    {"s2 1x1 512-128", 512, 128, 28, 1, 1},  {"s2 3x3 128", 128, 128, 28, 3, 1},
+    {"s2 1x1 128-512", 128, 512, 28, 1, 1},  {"s3 1x1 1024-256", 1024, 256, 14, 1, 1},
+    {"s3 3x3 256", 256, 256, 14, 3, 1},      {"s3 1x1 256-1024", 256, 1024, 14, 1, 1},
+    {"s4 1x1 2048-512", 2048, 512, 7, 1, 1}, {"s4 3x3 512", 512, 512, 7, 3, 1},
+    {"s4 1x1 512-2048", 512, 2048, 7, 1, 1},
 };
 
 typedef enum direction { FORWARD, INPUT, WEIGHT, DIRECTIONS } direction;
@@ -68,8 +71,8 @@ void bench_add_convolutions(int threads)
                 if (c->channels == 3 && way == INPUT) continue; /* an image needs no gradient */
                 int64_t out = (c->size + c->stride - 1) / c->stride;
                 double flop = 2.0 * BATCH * (double)(out * out * c->outputs * c->channels * c->kernel * c->kernel);
-                bench_item *item = bench_add(BENCH_GFLOPS, half ? BENCH_PEAK_BF16 : BENCH_PEAK_F32, threads, flop, "conv/%s/%s %s",
-                                             half ? "bf16" : "f32", c->name, direction_names[way]);
+                bench_item *item = bench_add(BENCH_GFLOPS, half ? BENCH_PEAK_BF16 : BENCH_PEAK_F32, threads, flop,
+                                             "conv/%s/%s %s", half ? "bf16" : "f32", c->name, direction_names[way]);
                 item->dtype = half ? LS_BF16 : LS_F32;
                 item->shape = c;
                 item->variant = way;

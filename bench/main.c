@@ -26,7 +26,8 @@ bench_item *bench_add(bench_unit unit, bench_peak peak, int threads, double work
     va_start(args, format);
     int used = vsnprintf(item->name, sizeof item->name, format, args);
     va_end(args);
-    if (used > 0 && (size_t)used < sizeof item->name) snprintf(item->name + used, sizeof item->name - (size_t)used, "/%d", threads);
+    if (used > 0 && (size_t)used < sizeof item->name)
+        snprintf(item->name + used, sizeof item->name - (size_t)used, "/%d", threads);
     return item;
 }
 

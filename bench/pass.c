@@ -40,15 +40,22 @@ static void *pass_setup(ls_run *run, const bench_item *item)
     ls_tensor *y = ls_tensor_new_like(x, dtype), *dy = back && !logits ? ls_clone(x) : NULL;
     ls_tensor *mean = ls_zeros(run, LS_F32, image ? features : n), *rstd = ls_ones(run, LS_F32, image ? features : n);
     ls_tensor *target = logits ? ls_arange(run, LS_I64, n, 0, 1) : NULL;
-    ls_tensor *loss = ls_full_shape(run, LS_F32, 1, LS_SCALAR), *total = ls_full_shape(run, LS_F32, (double)n, LS_SCALAR);
+    ls_tensor *loss = ls_full_shape(run, LS_F32, 1, LS_SCALAR),
+              *total = ls_full_shape(run, LS_F32, (double)n, LS_SCALAR);
     if (ls_error(run)) return NULL;
 #define V(t) ((t) ? &(t)->view : NULL)
     ls_call *c = &s.call;
     switch (what) {
     case LAYER_NORM:
-        *c = back ? (ls_call){.op = LS_OP_layer_norm_grad, .n_in = 5, .n_out = 3,
-                              .in = {V(dy), V(x), V(mean), V(rstd), V(weight)}, .out = {V(y), V(weight), V(bias)}}
-                  : (ls_call){.op = LS_OP_layer_norm, .n_in = 4, .n_out = 4, .in = {V(x), V(weight), V(bias), NULL},
+        *c = back ? (ls_call){.op = LS_OP_layer_norm_grad,
+                              .n_in = 5,
+                              .n_out = 3,
+                              .in = {V(dy), V(x), V(mean), V(rstd), V(weight)},
+                              .out = {V(y), V(weight), V(bias)}}
+                  : (ls_call){.op = LS_OP_layer_norm,
+                              .n_in = 4,
+                              .n_out = 4,
+                              .in = {V(x), V(weight), V(bias), NULL},
                               .out = {V(y), V(mean), V(rstd), NULL}};
         c->attrs.norm.epsilon = 1e-5;
         c->attrs.norm.groups = width;
@@ -64,18 +71,30 @@ static void *pass_setup(ls_run *run, const bench_item *item)
         c->attrs.gelu.tanh = 0;
         break;
     case BATCH_NORM:
-        *c = back ? (ls_call){.op = LS_OP_batch_norm_grad, .n_in = 6, .n_out = 4,
-                              .in = {V(dy), V(x), NULL, V(mean), V(rstd), V(weight)}, .out = {V(y), V(weight), V(bias), NULL}}
-                  : (ls_call){.op = LS_OP_batch_norm, .n_in = 6, .n_out = 3, .in = {V(x), V(weight), V(bias), NULL, NULL, NULL},
+        *c = back ? (ls_call){.op = LS_OP_batch_norm_grad,
+                              .n_in = 6,
+                              .n_out = 4,
+                              .in = {V(dy), V(x), NULL, V(mean), V(rstd), V(weight)},
+                              .out = {V(y), V(weight), V(bias), NULL}}
+                  : (ls_call){.op = LS_OP_batch_norm,
+                              .n_in = 6,
+                              .n_out = 3,
+                              .in = {V(x), V(weight), V(bias), NULL, NULL, NULL},
                               .out = {V(y), V(mean), V(rstd)}};
         c->attrs.norm.epsilon = 1e-5;
         c->attrs.norm.training = 1;
         c->attrs.norm.activation = LS_ACT_NONE;
         break;
     case CROSS_ENTROPY:
-        *c = back ? (ls_call){.op = LS_OP_cross_entropy_grad, .n_in = 6, .n_out = 1,
-                              .in = {V(loss), V(x), V(target), NULL, V(mean), V(total)}, .out = {V(y)}}
-                  : (ls_call){.op = LS_OP_cross_entropy, .n_in = 3, .n_out = 3, .in = {V(x), V(target), NULL},
+        *c = back ? (ls_call){.op = LS_OP_cross_entropy_grad,
+                              .n_in = 6,
+                              .n_out = 1,
+                              .in = {V(loss), V(x), V(target), NULL, V(mean), V(total)},
+                              .out = {V(y)}}
+                  : (ls_call){.op = LS_OP_cross_entropy,
+                              .n_in = 3,
+                              .n_out = 3,
+                              .in = {V(x), V(target), NULL},
                               .out = {V(loss), V(mean), V(total)}};
         c->attrs.loss.reduction = LS_REDUCE_MEAN;
         c->attrs.loss.smoothing = 0;
@@ -99,7 +118,9 @@ static void *adam_setup(ls_run *run, const bench_item *item)
     s = (pass_state){.run = run};
     for (int i = 0; i < 4; i++) s.t[i] = ls_full(run, LS_F32, 0.5, PARAMETERS);
     if (ls_error(run)) return NULL;
-    s.call = (ls_call){.op = LS_OP_adam_step, .n_in = 4, .n_out = 3,
+    s.call = (ls_call){.op = LS_OP_adam_step,
+                       .n_in = 4,
+                       .n_out = 3,
                        .in = {&s.t[0]->view, &s.t[1]->view, &s.t[2]->view, &s.t[3]->view},
                        .out = {&s.t[0]->view, &s.t[2]->view, &s.t[3]->view}};
     s.call.attrs.adam.lr = 1e-3;
@@ -119,9 +140,12 @@ void bench_add_passes(int threads)
     for (int half = 0; half < 2; half++)
         for (int what = 0; what < PASSES; what++)
             for (int back = 0; back < 2; back++) {
-                double numel = what == BATCH_NORM ? 64.0 * 256 * 56 * 56 : what == CROSS_ENTROPY ? 1600.0 * 30522 : 65536.0 * 768;
-                bench_item *item = bench_add(BENCH_GBS, BENCH_PEAK_MEMORY, threads, numel * (half ? 2 : 4) * pass_counts[what][back],
-                                             "pass/%s/%s %s", half ? "bf16" : "f32", pass_names[what], back ? "bwd" : "fwd");
+                double numel = what == BATCH_NORM      ? 64.0 * 256 * 56 * 56
+                               : what == CROSS_ENTROPY ? 1600.0 * 30522
+                                                       : 65536.0 * 768;
+                bench_item *item =
+                    bench_add(BENCH_GBS, BENCH_PEAK_MEMORY, threads, numel * (half ? 2 : 4) * pass_counts[what][back],
+                              "pass/%s/%s %s", half ? "bf16" : "f32", pass_names[what], back ? "bwd" : "fwd");
                 item->dtype = half ? LS_BF16 : LS_F32;
                 item->variant = what + (back ? PASSES : 0);
                 item->setup = pass_setup;

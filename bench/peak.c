@@ -13,11 +13,12 @@ enum { TURNS = 400000 };
 /* Each function makes TURNS turns of 24 independent multiply-add instructions and returns the FLOP of one. */
 #if defined(__aarch64__)
 #define FOR_24(X)                                                                                                      \
-    X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12) X(13) X(14) X(15) X(16) X(17) X(18) X(19) X(20) X(21)  \
-    X(22) X(23)
+    X(0)                                                                                                               \
+    X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12) X(13) X(14) X(15) X(16) X(17) X(18) X(19) X(20)     \
+        X(21) X(22) X(23)
 #define CLOBBERS                                                                                                       \
-    "cc", "v0", "v1", "v2", "v3", "v4", "v5", "v6", "v7", "v8", "v9", "v10", "v11", "v12", "v13", "v14", "v15", "v16", "v17",   \
-        "v18", "v19", "v20", "v21", "v22", "v23"
+    "cc", "v0", "v1", "v2", "v3", "v4", "v5", "v6", "v7", "v8", "v9", "v10", "v11", "v12", "v13", "v14", "v15", "v16", \
+        "v17", "v18", "v19", "v20", "v21", "v22", "v23"
 #define FMLA(n) "fmla v" #n ".4s, v30.4s, v31.4s\n"
 #define BFMMLA(n) "bfmmla v" #n ".4s, v30.8h, v31.8h\n"
 
@@ -43,8 +44,8 @@ __attribute__((target("avx512f"))) static double peak_avx512(void)
     long turns = TURNS;
 #define FMA512(n) "vfmadd231ps %%zmm30, %%zmm31, %%zmm" #n "\n"
     __asm__ volatile("1:\n" FOR_12(FMA512) FOR_12(FMA512) "dec %0\njnz 1b\n"
-                     : "+r"(turns)::"cc", "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10",
-                       "xmm11");
+                     : "+r"(turns)::"cc", "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8",
+                       "xmm9", "xmm10", "xmm11");
     return 32;
 }
 
@@ -53,8 +54,8 @@ __attribute__((target("avx2,fma"))) static double peak_avx2(void)
     long turns = TURNS;
 #define FMA256(n) "vfmadd231ps %%ymm14, %%ymm15, %%ymm" #n "\n"
     __asm__ volatile("1:\n" FOR_12(FMA256) FOR_12(FMA256) "dec %0\njnz 1b\n"
-                     : "+r"(turns)::"cc", "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10",
-                       "xmm11");
+                     : "+r"(turns)::"cc", "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8",
+                       "xmm9", "xmm10", "xmm11");
     return 16;
 }
 
@@ -66,7 +67,11 @@ static double peak_f32(void)
 /* Four tile products in turn, 24 a turn as six rounds of four. The permission to use tiles is asked by the library. */
 static double peak_amx(void)
 {
-    struct __attribute__((aligned(64))) { uint8_t palette, start, pad[14]; uint16_t bytes[16]; uint8_t rows[16]; } config = {.palette = 1};
+    struct __attribute__((aligned(64))) {
+        uint8_t palette, start, pad[14];
+        uint16_t bytes[16];
+        uint8_t rows[16];
+    } config = {.palette = 1};
     for (int i = 0; i < 8; i++) config.bytes[i] = 64, config.rows[i] = 16;
     long turns = TURNS / 16;
     __asm__ volatile("ldtilecfg %1\n"
@@ -90,8 +95,8 @@ __attribute__((target("avx512f"))) static double peak_avx512_bf16(void)
     long turns = TURNS;
 #define DP512(n) "vdpbf16ps %%zmm30, %%zmm31, %%zmm" #n "\n"
     __asm__ volatile("1:\n" FOR_12(DP512) FOR_12(DP512) "dec %0\njnz 1b\n"
-                     : "+r"(turns)::"cc", "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10",
-                       "xmm11");
+                     : "+r"(turns)::"cc", "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8",
+                       "xmm9", "xmm10", "xmm11");
     return 64;
 }
 #endif
@@ -171,8 +176,8 @@ void bench_add_peaks(int threads)
     for (int i = 0; i < 2; i++) {
         ls_dtype dtype = i ? LS_BF16 : LS_F32;
         double flop = (i ? bf16_peak() : peak_f32)(); /* FLOP of one instruction; runs once to find out */
-        bench_item *item = bench_add(BENCH_GFLOPS, i ? BENCH_PEAK_BF16 : BENCH_PEAK_F32, threads, flop * 24 * TURNS * threads,
-                                     "peak/%s", ls_dtype_name(dtype));
+        bench_item *item = bench_add(BENCH_GFLOPS, i ? BENCH_PEAK_BF16 : BENCH_PEAK_F32, threads,
+                                     flop * 24 * TURNS * threads, "peak/%s", ls_dtype_name(dtype));
         item->dtype = dtype;
         item->setup = flop_setup;
         item->call = flop_call;

@@ -12,12 +12,18 @@ typedef struct product {
 } product;
 
 static const product products[] = {
-    {"bert-base proj fwd NT", 4608, 768, 768, false, true},   {"bert-base qkv fwd NT", 4608, 2304, 768, false, true},
-    {"bert-base ffn1 fwd NT", 4608, 3072, 768, false, true},  {"bert-base ffn2 fwd NT", 4608, 768, 3072, false, true},
-    {"bert-base ffn1 dgrad NN", 4608, 768, 3072, false, false}, {"bert-base ffn1 wgrad TN", 3072, 768, 4608, true, false},
-    {"bert-base proj wgrad TN", 768, 768, 4608, true, false}, {"bert-large proj fwd NT", 4608, 1024, 1024, false, true},
-    {"bert-large ffn1 fwd NT", 4608, 4096, 1024, false, true}, {"bert-large ffn2 fwd NT", 4608, 1024, 4096, false, true},
-    {"bert-large ffn1 wgrad TN", 4096, 1024, 4608, true, false}, {"attention QK one head", 384, 384, 64, false, true},
+    {"bert-base proj fwd NT", 4608, 768, 768, false, true},
+    {"bert-base qkv fwd NT", 4608, 2304, 768, false, true},
+    {"bert-base ffn1 fwd NT", 4608, 3072, 768, false, true},
+    {"bert-base ffn2 fwd NT", 4608, 768, 3072, false, true},
+    {"bert-base ffn1 dgrad NN", 4608, 768, 3072, false, false},
+    {"bert-base ffn1 wgrad TN", 3072, 768, 4608, true, false},
+    {"bert-base proj wgrad TN", 768, 768, 4608, true, false},
+    {"bert-large proj fwd NT", 4608, 1024, 1024, false, true},
+    {"bert-large ffn1 fwd NT", 4608, 4096, 1024, false, true},
+    {"bert-large ffn2 fwd NT", 4608, 1024, 4096, false, true},
+    {"bert-large ffn1 wgrad TN", 4096, 1024, 4608, true, false},
+    {"attention QK one head", 384, 384, 64, false, true},
     {"attention PV one head", 384, 64, 384, false, false},
 };
 
@@ -39,8 +45,10 @@ static void *product_setup(ls_run *run, const bench_item *item)
     static product_state s;
     const product *p = item->shape;
     s.run = run;
-    s.a = p->a_turned ? ls_transpose(ls_randn(run, item->dtype, p->k, p->m), 0, 1) : ls_randn(run, item->dtype, p->m, p->k);
-    s.b = p->b_turned ? ls_transpose(ls_randn(run, item->dtype, p->n, p->k), 0, 1) : ls_randn(run, item->dtype, p->k, p->n);
+    s.a = p->a_turned ? ls_transpose(ls_randn(run, item->dtype, p->k, p->m), 0, 1)
+                      : ls_randn(run, item->dtype, p->m, p->k);
+    s.b = p->b_turned ? ls_transpose(ls_randn(run, item->dtype, p->n, p->k), 0, 1)
+                      : ls_randn(run, item->dtype, p->k, p->n);
     return &s;
 }
 
@@ -51,7 +59,8 @@ void bench_add_products(int threads)
             const product *p = &products[i];
             ls_dtype dtype = half ? LS_BF16 : LS_F32;
             bench_item *item = bench_add(BENCH_GFLOPS, half ? BENCH_PEAK_BF16 : BENCH_PEAK_F32, threads,
-                                         2.0 * (double)p->m * (double)p->n * (double)p->k, "gemm/%s/%s", ls_dtype_name(dtype), p->name);
+                                         2.0 * (double)p->m * (double)p->n * (double)p->k, "gemm/%s/%s",
+                                         ls_dtype_name(dtype), p->name);
             item->dtype = dtype;
             item->shape = p;
             item->setup = product_setup;
@@ -61,8 +70,8 @@ void bench_add_products(int threads)
 
 /* ---- OpenBLAS ---- */
 
-typedef void sgemm_fn(int order, int ta, int tb, int m, int n, int k, float alpha, const float *a, int lda, const float *b, int ldb,
-                      float beta, float *c, int ldc);
+typedef void sgemm_fn(int order, int ta, int tb, int m, int n, int k, float alpha, const float *a, int lda,
+                      const float *b, int ldb, float beta, float *c, int ldc);
 
 typedef struct blas_state {
     sgemm_fn *sgemm;
@@ -75,8 +84,8 @@ static void blas_call(void *arg)
     blas_state *s = arg;
     const product *p = s->p;
     enum { ROW_MAJOR = 101, PLAIN = 111, TURNED = 112 };
-    s->sgemm(ROW_MAJOR, p->a_turned ? TURNED : PLAIN, p->b_turned ? TURNED : PLAIN, (int)p->m, (int)p->n, (int)p->k, 1, s->a,
-             (int)(p->a_turned ? p->m : p->k), s->b, (int)(p->b_turned ? p->k : p->n), 0, s->c, (int)p->n);
+    s->sgemm(ROW_MAJOR, p->a_turned ? TURNED : PLAIN, p->b_turned ? TURNED : PLAIN, (int)p->m, (int)p->n, (int)p->k, 1,
+             s->a, (int)(p->a_turned ? p->m : p->k), s->b, (int)(p->b_turned ? p->k : p->n), 0, s->c, (int)p->n);
 }
 
 static void *symbol_of(void *library, const char *name, void *function_pointer, size_t size)

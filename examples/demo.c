@@ -31,9 +31,9 @@ int main(int argc, char **argv)
     spiral(run, TRAIN, &train_x, &train_y);
     spiral(run, TEST, &test_x, &test_y);
 
-    ls_module *net = ls_sequential_new(run, ls_linear_new(run, 2, 64, .activation = LS_ACT_GELU),
-                                       ls_linear_new(run, 64, 64, .activation = LS_ACT_GELU),
-                                       ls_linear_new(run, 64, ARMS));
+    ls_module *net =
+        ls_sequential_new(run, ls_linear_new(run, 2, 64, .activation = LS_ACT_GELU),
+                          ls_linear_new(run, 64, 64, .activation = LS_ACT_GELU), ls_linear_new(run, 64, ARMS));
     ls_optim *adam = ls_adamw_new(run, net, .lr = 1e-2);
     ls_schedule *cycle = ls_one_cycle_new(adam, .max_lr = 1e-2, .epochs = EPOCHS, .steps_per_epoch = TRAIN / BATCH);
     ls_describe(net, stdout);

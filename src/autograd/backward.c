@@ -64,7 +64,11 @@ static ls_tensor *fitted(ls_tensor *dx, const ls_edge *edge)
         }
         if (mask) {
             ls_tensor *sum = ls_tensor_new(dx->run, dx->storage->device, dx->view.dtype, summed);
-            ls_call call = {.op = LS_OP_sum, .n_in = 1, .n_out = 1, .in = {&dx->view}, .out = {&sum->view},
+            ls_call call = {.op = LS_OP_sum,
+                            .n_in = 1,
+                            .n_out = 1,
+                            .in = {&dx->view},
+                            .out = {&sum->view},
                             .attrs.reduce = {.mask = mask}};
             if (sum->life != LS_LIFE_LIVE || !ls_submit(dx->run, dx->storage->device, &call)) return NULL;
             dx = sum;
@@ -178,8 +182,10 @@ static void release_gradients(ls_node *node)
 static bool process(ls_run *run, ls_node *node)
 {
     if (node->walked) {
-        ls_fail(&run->errors, LS_ERR_STATE, "backward of %s: this graph was walked before; a forward pass can be walked "
-                                            "back once, so add the losses and call ls_backward on the sum", node->op->name);
+        ls_fail(&run->errors, LS_ERR_STATE,
+                "backward of %s: this graph was walked before; a forward pass can be walked "
+                "back once, so add the losses and call ls_backward on the sum",
+                node->op->name);
         return false;
     }
     if (!saved_untouched(run, node)) return false;

@@ -48,8 +48,8 @@ struct ls_node {
 
     /* of the walk in progress */
     uint64_t walk;
-    int32_t pending;  /* gradients still to arrive */
-    ls_node *link;    /* in the stack of the count and in the queue of the ready */
+    int32_t pending; /* gradients still to arrive */
+    ls_node *link;   /* in the stack of the count and in the queue of the ready */
 
     ls_attrs attrs;   /* what the operator was called with */
     int64_t extra[4]; /* small things an operator remembers */

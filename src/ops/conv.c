@@ -20,14 +20,16 @@ static bool conv_window(ls_run *run, ls_opcode op, const ls_tensor *weight, cons
         ok = ok && window->stride[i] > 0 && window->padding[i] >= 0 && window->dilation[i] > 0 && window->kernel[i] > 0;
     }
     if (!ok)
-        op_error(run, op, LS_ERR_VALUE, "weight %s with stride %lldx%lld, padding %lldx%lld, dilation %lldx%lld, groups %lld",
-                 OP_TEXT(weight), (long long)window->stride[0], (long long)window->stride[1], (long long)window->padding[0],
+        op_error(run, op, LS_ERR_VALUE,
+                 "weight %s with stride %lldx%lld, padding %lldx%lld, dilation %lldx%lld, groups %lld", OP_TEXT(weight),
+                 (long long)window->stride[0], (long long)window->stride[1], (long long)window->padding[0],
                  (long long)window->padding[1], (long long)window->dilation[0], (long long)window->dilation[1],
                  (long long)window->groups);
     return ok;
 }
 
-static bool four_dims(ls_run *run, ls_opcode op, const ls_tensor *x, const ls_tensor *weight, const ls_tensor *bias, int64_t out)
+static bool four_dims(ls_run *run, ls_opcode op, const ls_tensor *x, const ls_tensor *weight, const ls_tensor *bias,
+                      int64_t out)
 {
     if (x->view.ndim != 4 || weight->view.ndim != 4)
         op_error(run, op, LS_ERR_SHAPE, "%s and weight %s: four dimensions are needed", OP_TEXT(x), OP_TEXT(weight));
@@ -36,7 +38,8 @@ static bool four_dims(ls_run *run, ls_opcode op, const ls_tensor *x, const ls_te
     else if (!ls_dtype_is_float(x->view.dtype) || !ls_dtype_is_float(weight->view.dtype))
         op_error(run, op, LS_ERR_DTYPE, "%s and weight %s: floating types are needed", OP_TEXT(x), OP_TEXT(weight));
     else if (x->view.dtype != weight->view.dtype && !run->autocast_count)
-        op_error(run, op, LS_ERR_DTYPE, "%s and weight %s differ in type; cast one or use autocast", OP_TEXT(x), OP_TEXT(weight));
+        op_error(run, op, LS_ERR_DTYPE, "%s and weight %s differ in type; cast one or use autocast", OP_TEXT(x),
+                 OP_TEXT(weight));
     return !ls_failed(run);
 }
 
@@ -52,8 +55,9 @@ ls_tensor *ls_conv2d(ls_tensor *x, ls_tensor *weight, ls_tensor *bias, ls_conv g
     if (!conv_window(run, LS_OP_conv2d, weight, &geometry, window)) return &run->poison;
     int64_t channels = x->view.dim[1], outputs = weight->view.dim[0];
     if (weight->view.dim[1] * window->groups != channels || outputs % window->groups)
-        return op_error(run, LS_OP_conv2d, LS_ERR_SHAPE, "%s and weight %s with groups %lld: channels %lld and %lld differ",
-                        OP_TEXT(x), OP_TEXT(weight), (long long)window->groups, (long long)channels,
+        return op_error(run, LS_OP_conv2d, LS_ERR_SHAPE,
+                        "%s and weight %s with groups %lld: channels %lld and %lld differ", OP_TEXT(x), OP_TEXT(weight),
+                        (long long)window->groups, (long long)channels,
                         (long long)(weight->view.dim[1] * window->groups));
     ls_shape shape = LS_SHAPE(x->view.dim[0], outputs, 0, 0);
     for (int i = 0; i < 2; i++) {
@@ -121,11 +125,13 @@ ls_tensor *ls_conv_transpose2d(ls_tensor *x, ls_tensor *weight, ls_tensor *bias,
     ls_window *window = &attrs.conv.window;
     if (!conv_window(run, op, weight, &geometry, window)) return &run->poison;
     if (weight->view.dim[0] != x->view.dim[1] || x->view.dim[1] % groups)
-        return op_error(run, op, LS_ERR_SHAPE, "%s and weight %s with groups %lld: channels %lld and %lld differ", OP_TEXT(x),
-                        OP_TEXT(weight), (long long)groups, (long long)x->view.dim[1], (long long)weight->view.dim[0]);
+        return op_error(run, op, LS_ERR_SHAPE, "%s and weight %s with groups %lld: channels %lld and %lld differ",
+                        OP_TEXT(x), OP_TEXT(weight), (long long)groups, (long long)x->view.dim[1],
+                        (long long)weight->view.dim[0]);
     ls_shape shape = LS_SHAPE(x->view.dim[0], outputs, 0, 0);
     for (int i = 0; i < 2; i++) {
-        if (geometry.output_padding < 0 || (geometry.output_padding >= window->stride[i] && geometry.output_padding >= window->dilation[i]))
+        if (geometry.output_padding < 0 ||
+            (geometry.output_padding >= window->stride[i] && geometry.output_padding >= window->dilation[i]))
             return op_error(run, op, LS_ERR_VALUE, "output padding %lld must be smaller than stride or dilation",
                             (long long)geometry.output_padding);
         shape.dim[2 + i] = (x->view.dim[2 + i] - 1) * window->stride[i] - 2 * window->padding[i] +

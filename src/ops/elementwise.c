@@ -16,7 +16,8 @@ ls_tensor *ls_cast(ls_tensor *x, ls_dtype dtype)
     ls_run *run = op_begin(LS_OP_copy, 1, 1, &x);
     if (!run) return op_poison(x);
     if (dtype == x->view.dtype) return x;
-    if (ls_dtype_size(dtype) == 0) return op_error(run, LS_OP_copy, LS_ERR_DTYPE, "%d is not a number type", (int)dtype);
+    if (ls_dtype_size(dtype) == 0)
+        return op_error(run, LS_OP_copy, LS_ERR_DTYPE, "%d is not a number type", (int)dtype);
     return copied(x, ls_tensor_new_like(x, dtype));
 }
 

@@ -24,8 +24,8 @@ ls_tensor *ls_gather_dim(ls_tensor *x, int dim, ls_tensor *index)
     bool ok = index->view.ndim == x->view.ndim;
     for (int e = 0; ok && e < x->view.ndim; e++) ok = e == d || index->view.dim[e] <= x->view.dim[e];
     if (!ok)
-        return op_error(run, LS_OP_gather, LS_ERR_SHAPE, "index %s does not fit %s outside dimension %d", OP_TEXT(index),
-                        OP_TEXT(x), d);
+        return op_error(run, LS_OP_gather, LS_ERR_SHAPE, "index %s does not fit %s outside dimension %d",
+                        OP_TEXT(index), OP_TEXT(x), d);
     ls_tensor *y = op_new(x, x->view.dtype, ls_view_shape(&index->view));
     ls_node *node;
     if (!op_run(LS_OP_gather, 2, in, 1, &y, &(ls_attrs){.axis = {.dim = d}}, &node)) return &run->poison;

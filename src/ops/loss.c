@@ -9,7 +9,8 @@ static ls_tensor *softmax(ls_opcode op, ls_tensor *x, int dim)
     if (!run) return op_poison(x);
     int d = op_dim(dim, x->view.ndim);
     if (d < 0) return op_error(run, op, LS_ERR_SHAPE, "%s has no dimension %d", OP_TEXT(x), dim);
-    if (!ls_dtype_is_float(x->view.dtype)) return op_error(run, op, LS_ERR_DTYPE, "%s: a floating type is needed", OP_TEXT(x));
+    if (!ls_dtype_is_float(x->view.dtype))
+        return op_error(run, op, LS_ERR_DTYPE, "%s: a floating type is needed", OP_TEXT(x));
     ls_tensor *y = ls_tensor_new_like(x, x->view.dtype);
     ls_node *node;
     if (!op_run(op, 1, &x, 1, &y, &(ls_attrs){.axis = {.dim = d}}, &node)) return &run->poison;
@@ -49,10 +50,13 @@ static bool classes_fit(ls_run *run, ls_opcode op, const ls_tensor *x, const ls_
 {
     bool ok = x->view.ndim >= 2 && target->view.ndim == x->view.ndim - 1;
     for (int d = 0; ok && d < target->view.ndim; d++) ok = target->view.dim[d] == x->view.dim[d == 0 ? 0 : d + 1];
-    if (!ls_dtype_is_float(x->view.dtype)) op_error(run, op, LS_ERR_DTYPE, "logits %s: a floating type is needed", OP_TEXT(x));
+    if (!ls_dtype_is_float(x->view.dtype))
+        op_error(run, op, LS_ERR_DTYPE, "logits %s: a floating type is needed", OP_TEXT(x));
     else if (target->view.dtype != LS_I64 && target->view.dtype != LS_I32)
         op_error(run, op, LS_ERR_DTYPE, "the target is %s, not i64 or i32", OP_TEXT(target));
-    else if (!ok) op_error(run, op, LS_ERR_SHAPE, "logits %s [N,C,...] and target %s [N,...] do not fit", OP_TEXT(x), OP_TEXT(target));
+    else if (!ok)
+        op_error(run, op, LS_ERR_SHAPE, "logits %s [N,C,...] and target %s [N,...] do not fit", OP_TEXT(x),
+                 OP_TEXT(target));
     else if (weight && (weight->view.ndim != 1 || weight->view.dim[0] != x->view.dim[1]))
         op_error(run, op, LS_ERR_SHAPE, "class weights %s for logits %s", OP_TEXT(weight), OP_TEXT(x));
     return !ls_failed(run);

@@ -4,7 +4,8 @@
 static bool is_image(ls_run *run, ls_opcode op, const ls_tensor *x)
 {
     if (x->view.ndim != 4) op_error(run, op, LS_ERR_SHAPE, "%s is not [N,C,H,W]", OP_TEXT(x));
-    else if (!ls_dtype_is_float(x->view.dtype)) op_error(run, op, LS_ERR_DTYPE, "%s: a floating type is needed", OP_TEXT(x));
+    else if (!ls_dtype_is_float(x->view.dtype))
+        op_error(run, op, LS_ERR_DTYPE, "%s: a floating type is needed", OP_TEXT(x));
     return !ls_failed(run);
 }
 
@@ -33,10 +34,11 @@ static bool pool_window(ls_run *run, ls_opcode op, const ls_tensor *x, const ls_
         int64_t padding = window->padding[i] = pick(geometry->padding_hw, i, geometry->padding, 0);
         int64_t dilation = window->dilation[i] = geometry->dilation ? geometry->dilation : 1;
         int64_t size = x->view.dim[2 + i], reach = dilation * (kernel - 1) + 1;
-        bool ok = kernel > 0 && stride > 0 && padding >= 0 && dilation > 0 && padding <= kernel / 2 && size + 2 * padding >= reach;
+        bool ok = kernel > 0 && stride > 0 && padding >= 0 && dilation > 0 && padding <= kernel / 2 &&
+                  size + 2 * padding >= reach;
         if (!ok) {
-            op_error(run, op, LS_ERR_VALUE, "window %lld, stride %lld, padding %lld, dilation %lld on %s", (long long)kernel,
-                     (long long)stride, (long long)padding, (long long)dilation, OP_TEXT(x));
+            op_error(run, op, LS_ERR_VALUE, "window %lld, stride %lld, padding %lld, dilation %lld on %s",
+                     (long long)kernel, (long long)stride, (long long)padding, (long long)dilation, OP_TEXT(x));
             return false;
         }
         int64_t room = size + 2 * padding - reach;
@@ -53,7 +55,8 @@ ls_tensor *ls_max_pool2d(ls_tensor *x, ls_pool2d geometry)
     if (!run) return op_poison(x);
     ls_attrs attrs = {.pool = {.count_include_pad = 1}};
     ls_shape shape;
-    if (!is_image(run, LS_OP_max_pool2d, x) || !pool_window(run, LS_OP_max_pool2d, x, &geometry, &attrs.pool.window, &shape))
+    if (!is_image(run, LS_OP_max_pool2d, x) ||
+        !pool_window(run, LS_OP_max_pool2d, x, &geometry, &attrs.pool.window, &shape))
         return &run->poison;
     bool record = ls_must_record(run, 1, &x);
     ls_tensor *out[2] = {image_like(x, x->view.dtype, shape), record ? image_like(x, LS_I32, shape) : NULL};
@@ -81,7 +84,8 @@ ls_tensor *ls_avg_pool2d(ls_tensor *x, ls_pool2d geometry)
     if (!run) return op_poison(x);
     ls_attrs attrs = {.pool = {.count_include_pad = !geometry.exclude_padding}};
     ls_shape shape;
-    if (!is_image(run, LS_OP_avg_pool2d, x) || !pool_window(run, LS_OP_avg_pool2d, x, &geometry, &attrs.pool.window, &shape))
+    if (!is_image(run, LS_OP_avg_pool2d, x) ||
+        !pool_window(run, LS_OP_avg_pool2d, x, &geometry, &attrs.pool.window, &shape))
         return &run->poison;
     if (attrs.pool.window.dilation[0] != 1)
         return op_error(run, LS_OP_avg_pool2d, LS_ERR_VALUE, "dilation is not possible here");
@@ -119,7 +123,8 @@ ls_tensor *ls_interpolate(ls_tensor *x, int64_t height, int64_t width, ls_resize
     if (!run || !is_image(run, op, x)) return op_poison(x);
     if (height < 1 || width < 1 || x->view.dim[2] < 1 || x->view.dim[3] < 1)
         return op_error(run, op, LS_ERR_VALUE, "%s to %lldx%lld", OP_TEXT(x), (long long)height, (long long)width);
-    ls_attrs attrs = {.interpolate = {.bilinear = method != LS_NEAREST, .align_corners = method == LS_BILINEAR_CORNERS}};
+    ls_attrs attrs = {
+        .interpolate = {.bilinear = method != LS_NEAREST, .align_corners = method == LS_BILINEAR_CORNERS}};
     int64_t size[2] = {height, width};
     for (int i = 0; i < 2; i++) {
         double in = (double)x->view.dim[2 + i], out = (double)size[i];

@@ -16,7 +16,8 @@ ls_tensor *ls_matmul(ls_tensor *a, ls_tensor *b)
     ls_run *run = op_begin(LS_OP_matmul, 2, 2, (ls_tensor *[]){a, b});
     if (!run) return op_poison(a ? a : b);
     if (a->view.ndim == 0 || b->view.ndim == 0)
-        return op_error(run, LS_OP_matmul, LS_ERR_SHAPE, "%s x %s: a scalar has no matrix product", OP_TEXT(a), OP_TEXT(b));
+        return op_error(run, LS_OP_matmul, LS_ERR_SHAPE, "%s x %s: a scalar has no matrix product", OP_TEXT(a),
+                        OP_TEXT(b));
     if (a->view.ndim == 1) { /* a row vector; the row goes again */
         ls_tensor *y = ls_matmul(ls_unsqueeze(a, 0), b);
         return ls_failed(run) ? y : ls_squeeze(y, b->view.ndim == 1 ? 0 : -2);
@@ -27,11 +28,12 @@ ls_tensor *ls_matmul(ls_tensor *a, ls_tensor *b)
     }
     int64_t m = ls_dim(a, -2), k = ls_dim(a, -1), n = ls_dim(b, -1);
     if (k != ls_dim(b, -2))
-        return op_error(run, LS_OP_matmul, LS_ERR_SHAPE, "%s x %s: inner sizes %lld and %lld differ", OP_TEXT(a), OP_TEXT(b),
-                        (long long)k, (long long)ls_dim(b, -2));
+        return op_error(run, LS_OP_matmul, LS_ERR_SHAPE, "%s x %s: inner sizes %lld and %lld differ", OP_TEXT(a),
+                        OP_TEXT(b), (long long)k, (long long)ls_dim(b, -2));
     ls_dtype dtype = ls_dtype_promote(a->view.dtype, b->view.dtype);
     if (!ls_dtype_is_float(dtype))
-        return op_error(run, LS_OP_matmul, LS_ERR_DTYPE, "%s x %s: only floating types are multiplied", OP_TEXT(a), OP_TEXT(b));
+        return op_error(run, LS_OP_matmul, LS_ERR_DTYPE, "%s x %s: only floating types are multiplied", OP_TEXT(a),
+                        OP_TEXT(b));
     dtype = op_half_type(run, dtype);
     ls_tensor *in[2] = {op_as(a, dtype), op_as(b, dtype)};
     if (ls_failed(run)) return &run->poison;
@@ -40,7 +42,8 @@ ls_tensor *ls_matmul(ls_tensor *a, ls_tensor *b)
     batch_a.ndim -= 2;
     batch_b.ndim -= 2;
     if (!op_broadcast(batch_a, batch_b, &shape))
-        return op_error(run, LS_OP_matmul, LS_ERR_SHAPE, "%s x %s: batch sizes do not broadcast", OP_TEXT(a), OP_TEXT(b));
+        return op_error(run, LS_OP_matmul, LS_ERR_SHAPE, "%s x %s: batch sizes do not broadcast", OP_TEXT(a),
+                        OP_TEXT(b));
     int d = shape.ndim;
     shape.ndim += 2;
     ls_shape wide_a = shape, wide_b = shape;
@@ -82,23 +85,25 @@ ls_tensor *ls_linear(ls_tensor *x, ls_tensor *weight, ls_tensor *bias, ls_activa
     ls_run *run = op_begin(LS_OP_linear, 2, 3, (ls_tensor *[]){x, weight, bias});
     if (!run) return op_poison(x ? x : weight);
     if (x->view.ndim < 1 || weight->view.ndim != 2 || ls_dim(x, -1) != weight->view.dim[1])
-        return op_error(run, LS_OP_linear, LS_ERR_SHAPE, "%s and weight %s: %lld inputs where the weight has %lld", OP_TEXT(x),
-                        OP_TEXT(weight), (long long)ls_dim(x, -1), (long long)ls_dim(weight, 1));
+        return op_error(run, LS_OP_linear, LS_ERR_SHAPE, "%s and weight %s: %lld inputs where the weight has %lld",
+                        OP_TEXT(x), OP_TEXT(weight), (long long)ls_dim(x, -1), (long long)ls_dim(weight, 1));
     if (bias && (bias->view.ndim != 1 || bias->view.dim[0] != weight->view.dim[0]))
         return op_error(run, LS_OP_linear, LS_ERR_SHAPE, "weight %s and bias %s", OP_TEXT(weight), OP_TEXT(bias));
     if (!ls_dtype_is_float(x->view.dtype) || !ls_dtype_is_float(weight->view.dtype))
-        return op_error(run, LS_OP_linear, LS_ERR_DTYPE, "%s and weight %s: floating types are needed", OP_TEXT(x), OP_TEXT(weight));
+        return op_error(run, LS_OP_linear, LS_ERR_DTYPE, "%s and weight %s: floating types are needed", OP_TEXT(x),
+                        OP_TEXT(weight));
     ls_dtype dtype = op_half_type(run, x->view.dtype);
     if (dtype == x->view.dtype && dtype != weight->view.dtype && !run->autocast_count)
-        return op_error(run, LS_OP_linear, LS_ERR_DTYPE, "%s and weight %s differ in type; cast one or use autocast", OP_TEXT(x),
-                        OP_TEXT(weight));
+        return op_error(run, LS_OP_linear, LS_ERR_DTYPE, "%s and weight %s differ in type; cast one or use autocast",
+                        OP_TEXT(x), OP_TEXT(weight));
     ls_tensor *in[3] = {op_as(x, dtype), weight, bias};
     if (ls_failed(run)) return &run->poison;
     ls_shape shape = ls_view_shape(&x->view);
     shape.dim[shape.ndim - 1] = weight->view.dim[0];
 
     bool record = ls_must_record(run, 3, in);
-    bool keep_pre = record && (activation == LS_ACT_GELU || activation == LS_ACT_GELU_TANH || activation == LS_ACT_SILU);
+    bool keep_pre =
+        record && (activation == LS_ACT_GELU || activation == LS_ACT_GELU_TANH || activation == LS_ACT_SILU);
     ls_tensor *y = op_new(x, dtype, shape), *pre = keep_pre ? op_new(x, dtype, shape) : NULL;
     ls_attrs attrs = {.product = {.activation = activation, .compute = dtype}};
     ls_node *node = NULL;

@@ -197,8 +197,8 @@ static ls_tensor *ordered(ls_opcode op, ls_tensor *x, int dim, int64_t k, bool f
     int d = op_dim(dim, x->view.ndim);
     if (d < 0) return op_error(run, op, LS_ERR_SHAPE, "%s has no dimension %d", OP_TEXT(x), dim);
     if (op == LS_OP_topk && (k < 0 || k > x->view.dim[d]))
-        return op_error(run, op, LS_ERR_VALUE, "k is %lld, dimension %d of %s has %lld elements", (long long)k, d, OP_TEXT(x),
-                        (long long)x->view.dim[d]);
+        return op_error(run, op, LS_ERR_VALUE, "k is %lld, dimension %d of %s has %lld elements", (long long)k, d,
+                        OP_TEXT(x), (long long)x->view.dim[d]);
     ls_shape shape = ls_view_shape(&x->view);
     if (op == LS_OP_topk) shape.dim[d] = k;
     ls_tensor *out[2] = {op_new(x, x->view.dtype, shape), op_new(x, LS_I64, shape)};

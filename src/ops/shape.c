@@ -96,7 +96,8 @@ ls_tensor *ls_squeeze(ls_tensor *x, int dim)
     if (!run) return op_poison(x);
     int d = op_dim(dim, x->view.ndim);
     if (d < 0 || x->view.dim[d] != 1)
-        return op_error(run, LS_OP_reshape, LS_ERR_SHAPE, "squeeze: dimension %d of %s has not size 1", dim, OP_TEXT(x));
+        return op_error(run, LS_OP_reshape, LS_ERR_SHAPE, "squeeze: dimension %d of %s has not size 1", dim,
+                        OP_TEXT(x));
     ls_shape shape = ls_view_shape(&x->view);
     for (int e = d; e + 1 < shape.ndim; e++) shape.dim[e] = shape.dim[e + 1];
     shape.ndim--;
@@ -109,7 +110,8 @@ ls_tensor *ls_unsqueeze(ls_tensor *x, int dim)
     if (!run) return op_poison(x);
     int d = op_dim(dim, x->view.ndim + 1);
     if (d < 0 || x->view.ndim == LS_MAX_DIMS)
-        return op_error(run, LS_OP_reshape, LS_ERR_SHAPE, "unsqueeze: no dimension %d can be added to %s", dim, OP_TEXT(x));
+        return op_error(run, LS_OP_reshape, LS_ERR_SHAPE, "unsqueeze: no dimension %d can be added to %s", dim,
+                        OP_TEXT(x));
     ls_shape shape = ls_view_shape(&x->view);
     for (int e = shape.ndim; e > d; e--) shape.dim[e] = shape.dim[e - 1];
     shape.dim[d] = 1;
@@ -124,7 +126,8 @@ ls_tensor *ls_flatten(ls_tensor *x, int first, int last)
     if (x->view.ndim == 0) return ls_reshape(x, 1);
     int a = op_dim(first, x->view.ndim), b = op_dim(last, x->view.ndim);
     if (a < 0 || b < a)
-        return op_error(run, LS_OP_reshape, LS_ERR_SHAPE, "flatten: dimensions %d to %d of %s", first, last, OP_TEXT(x));
+        return op_error(run, LS_OP_reshape, LS_ERR_SHAPE, "flatten: dimensions %d to %d of %s", first, last,
+                        OP_TEXT(x));
     ls_shape shape = {.ndim = x->view.ndim - (b - a)};
     for (int d = 0; d < shape.ndim; d++) shape.dim[d] = d < a ? x->view.dim[d] : d == a ? 1 : x->view.dim[d + b - a];
     for (int d = a; d <= b; d++) shape.dim[a] *= x->view.dim[d];
@@ -272,8 +275,8 @@ void ls_split_into(ls_tensor *x, int dim, int parts, ls_tensor **out)
     ls_run *run = op_begin(LS_OP_split, 1, 1, &x);
     int d = run ? op_dim(dim, x->view.ndim) : -1;
     if (run && (d < 0 || parts < 1 || x->view.dim[d] % parts != 0))
-        op_error(run, LS_OP_split, LS_ERR_SHAPE, "dimension %d of %s does not split into %d equal parts", dim, OP_TEXT(x),
-                 parts);
+        op_error(run, LS_OP_split, LS_ERR_SHAPE, "dimension %d of %s does not split into %d equal parts", dim,
+                 OP_TEXT(x), parts);
     if (!run || ls_failed(run)) {
         for (int i = 0; i < parts; i++) out[i] = op_poison(x);
         return;
@@ -338,7 +341,8 @@ ls_tensor *ls_concat(int n, ls_tensor *const *tensors, int dim)
     if (ls_failed(run) || !op_record(LS_OP_concat, n, tensors, 1, &y, NULL, &node)) return &run->poison;
     if (node) {
         node->extra[0] = d;
-        for (int i = 0; i < n; i++) node->in[i].shape = ls_view_shape(&tensors[i]->view); /* also of those without gradient */
+        for (int i = 0; i < n; i++)
+            node->in[i].shape = ls_view_shape(&tensors[i]->view); /* also of those without gradient */
     }
     return y;
 }
@@ -360,7 +364,8 @@ ls_tensor *ls_stack(int n, ls_tensor *const *tensors, int dim)
     ls_run *run = op_begin(LS_OP_stack, n, n, tensors);
     if (!run) return op_poison(tensors[0]);
     int d = op_dim(dim, tensors[0]->view.ndim + 1);
-    if (d < 0) return op_error(run, LS_OP_stack, LS_ERR_SHAPE, "%s has no place %d for a dimension", OP_TEXT(tensors[0]), dim);
+    if (d < 0)
+        return op_error(run, LS_OP_stack, LS_ERR_SHAPE, "%s has no place %d for a dimension", OP_TEXT(tensors[0]), dim);
     ls_tensor **wide = ls_sys_alloc((size_t)n * sizeof *wide);
     if (!wide) return op_error(run, LS_OP_stack, LS_ERR_MEMORY, "no memory");
     for (int i = 0; i < n; i++) wide[i] = ls_unsqueeze(tensors[i], d);

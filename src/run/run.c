@@ -168,7 +168,8 @@ void ls_backward(ls_run *run, ls_tensor *loss)
         return;
     }
     if (!loss->node) {
-        ls_fail(&run->errors, LS_ERR_STATE, "ls_backward: the loss does not depend on anything that collects gradients");
+        ls_fail(&run->errors, LS_ERR_STATE,
+                "ls_backward: the loss does not depend on anything that collects gradients");
         return;
     }
     ls_mark mark = ls_scope_begin(run);

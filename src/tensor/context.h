@@ -30,14 +30,14 @@ struct ls_tensor {
     ls_operand view; /* first: what devices are given */
     ls_run *run;
     ls_storage *storage;
-    ls_node *node;  /* the tape node that made it, or its leaf; NULL when no gradient flows */
+    ls_node *node;    /* the tape node that made it, or its leaf; NULL when no gradient flows */
     ls_node *resting; /* the leaf of a tensor that stopped collecting gradients: the device's forms of it live there */
     int32_t output;   /* which output of the node */
     int32_t refs;
     ls_life life;
     bool is_leaf;
     const char *name;
-    uint64_t scope;          /* serial of the scope it belongs (or, once dead, belonged) to; 0: none */
+    uint64_t scope;             /* serial of the scope it belongs (or, once dead, belonged) to; 0: none */
     ls_tensor *next, *previous; /* in that scope's list; next also links resting handles */
 };
 

@@ -14,9 +14,9 @@ typedef struct ls_slab_item {
 } ls_slab_item;
 
 typedef struct ls_slab {
-    size_t size;       /* of an object */
-    size_t link;       /* offset of a pointer in it that is free to use while it rests */
-    size_t rest;       /* how many must rest before the oldest is used again */
+    size_t size; /* of an object */
+    size_t link; /* offset of a pointer in it that is free to use while it rests */
+    size_t rest; /* how many must rest before the oldest is used again */
     size_t resting;
     char *oldest, *newest;
     ls_slab_item *chunks;

@@ -69,7 +69,8 @@ ls_tensor *ls_tensor_new(ls_run *run, ls_device *device, ls_dtype dtype, ls_shap
     int64_t numel = ls_shape_numel(shape);
     if (numel < 0 || numel > INT64_MAX / 16)
         return LS_POISON(run, LS_ERR_SHAPE, "shape %s: %s", ls_shape_text(shape, (char[LS_TEXT]){0}),
-                         shape.ndim > LS_MAX_DIMS ? "too many dimensions" : "a size is negative or the product overflows");
+                         shape.ndim > LS_MAX_DIMS ? "too many dimensions"
+                                                  : "a size is negative or the product overflows");
     if (ls_dtype_size(dtype) == 0)
         return LS_POISON(run, LS_ERR_DTYPE, "%d is not a number type of Lockstep", (int)dtype);
     ls_tensor *t = tensor_with_memory(run, device, dtype, numel);
@@ -134,8 +135,7 @@ bool ls_submit(ls_run *run, ls_device *device, ls_call *call)
     if (status == LS_OK) return true;
     if (status == LS_ERR_UNSUPPORTED && !why.text[0])
         ls_fail(&run->errors, status, "%s: device %s lacks this operator", ls_op_name(call->op), device->name);
-    else
-        ls_fail(&run->errors, status, "%s: %s", ls_op_name(call->op), why.text[0] ? why.text : ls_status_text(status));
+    else ls_fail(&run->errors, status, "%s: %s", ls_op_name(call->op), why.text[0] ? why.text : ls_status_text(status));
     return false;
 }
 
@@ -259,8 +259,9 @@ bool ls_read(ls_tensor *t, void *to, size_t bytes)
     ls_mark mark = ls_scope_begin(run);
     ls_message why = {{0}};
     ls_tensor *plain = ls_raw_contiguous(t);
-    bool ok = plain->life == LS_LIFE_LIVE &&
-              transferred(run, ls_device_download(t->storage->device, to, plain->view.data, bytes, &why), "ls_read", &why);
+    bool ok =
+        plain->life == LS_LIFE_LIVE &&
+        transferred(run, ls_device_download(t->storage->device, to, plain->view.data, bytes, &why), "ls_read", &why);
     ls_scope_end(run, mark, NULL);
     return ok;
 }
@@ -273,11 +274,11 @@ bool ls_write(ls_tensor *t, const void *from, size_t bytes)
     ls_mark mark = ls_scope_begin(run);
     ls_message why = {{0}};
     bool direct = ls_view_contiguous(&t->view);
-    ls_tensor *plain =
-        direct ? t : ls_tensor_new(run, t->storage->device, t->view.dtype, ls_view_shape(&t->view));
-    bool ok = plain->life == LS_LIFE_LIVE &&
-              transferred(run, ls_device_upload(t->storage->device, plain->view.data, from, bytes, &why), "ls_write", &why) &&
-              (direct || ls_raw_copy(t, plain));
+    ls_tensor *plain = direct ? t : ls_tensor_new(run, t->storage->device, t->view.dtype, ls_view_shape(&t->view));
+    bool ok =
+        plain->life == LS_LIFE_LIVE &&
+        transferred(run, ls_device_upload(t->storage->device, plain->view.data, from, bytes, &why), "ls_write", &why) &&
+        (direct || ls_raw_copy(t, plain));
     ls_scope_end(run, mark, NULL);
     t->storage->version++;
     if (t->view.derived) t->view.derived->version++;
@@ -317,9 +318,11 @@ double ls_item(ls_tensor *t)
 enum { FORMAT_EDGE = 3, FORMAT_WHOLE = 1000 };
 
 /* Appends the elements of one nested level; keeps the buffer terminated and never writes past it. */
-static size_t format_level(const ls_operand *x, const char *data, int d, bool whole, char *buffer, size_t size, size_t used)
+static size_t format_level(const ls_operand *x, const char *data, int d, bool whole, char *buffer, size_t size,
+                           size_t used)
 {
-#define APPEND(...) used += (size_t)snprintf(buffer + (used < size ? used : size), used < size ? size - used : 0, __VA_ARGS__)
+#define APPEND(...)                                                                                                    \
+    used += (size_t)snprintf(buffer + (used < size ? used : size), used < size ? size - used : 0, __VA_ARGS__)
     if (d == x->ndim) {
         APPEND("%.5g", element_value(x->dtype, data));
         return used;

@@ -11,8 +11,8 @@ static ls_run *run;
 static void check_error(int line, ls_status status, const char *part)
 {
     if (ls_error(run) != status || !strstr(ls_error_message(run), part))
-        check_fail(__FILE__, line, "got %s \"%s\", expected %s with \"%s\"", ls_status_name(ls_error(run)), ls_error_message(run),
-                   ls_status_name(status), part);
+        check_fail(__FILE__, line, "got %s \"%s\", expected %s with \"%s\"", ls_status_name(ls_error(run)),
+                   ls_error_message(run), ls_status_name(status), part);
     ls_error_clear(run);
 }
 #define FAILS(expression, status, part)                                                                                \
@@ -48,7 +48,8 @@ static void shapes_that_do_not_fit(void)
     FAILS(ls_argmax(Z(3, 0)), LS_ERR_SHAPE, "no element");
     FAILS(ls_topk(Z(3), 4, 0, true, NULL), LS_ERR_VALUE, "k is 4");
     FAILS(ls_cross_entropy(Z(4, 3), INDEX(5)), LS_ERR_SHAPE, "do not fit");
-    FAILS(ls_attention(Z(1, 2, 3, 4), Z(1, 2, 3, 5), Z(1, 2, 3, 4), (ls_attention_opts){0}), LS_ERR_SHAPE, "do not fit");
+    FAILS(ls_attention(Z(1, 2, 3, 4), Z(1, 2, 3, 5), Z(1, 2, 3, 4), (ls_attention_opts){0}), LS_ERR_SHAPE,
+          "do not fit");
     FAILS(ls_batch_norm(Z(1, 3), (ls_batch_norm_opts){.training = true}), LS_ERR_SHAPE, "no variance");
     FAILS(ls_batch_norm(Z(2, 3), (ls_batch_norm_opts){0}), LS_ERR_STATE, "running statistics");
     FAILS(ls_layer_norm(Z(2, 3), Z(4), NULL, 0), LS_ERR_SHAPE, "does not end in");
@@ -167,8 +168,8 @@ static uint64_t train_a_little(void)
 {
     uint64_t before = ls_sys_calls();
     ls_run *r = ls_init(NULL, NULL, .seed = 3);
-    ls_module *net = ls_sequential_new(r, ls_conv2d_new(r, 3, 8, 3, .padding = 1), ls_batch_norm_new(r, 8), ls_relu_new(r),
-                                       ls_flatten_new(r), ls_linear_new(r, 8 * 36, 5));
+    ls_module *net = ls_sequential_new(r, ls_conv2d_new(r, 3, 8, 3, .padding = 1), ls_batch_norm_new(r, 8),
+                                       ls_relu_new(r), ls_flatten_new(r), ls_linear_new(r, 8 * 36, 5));
     ls_optim *adam = ls_adamw_new(r, net, .lr = 1e-2);
     for (int step = 0; step < 2 && !ls_error(r); step++) {
         ls_mark mark = ls_scope_begin(r);
@@ -201,9 +202,10 @@ static void every_allocation_may_fail(void)
 static void a_steady_step_allocates_nothing(void)
 {
     ls_run *r = ls_init(NULL, NULL, .seed = 3, .mixed_precision = LS_BF16);
-    ls_module *net = ls_sequential_new(r, ls_conv2d_new(r, 3, 8, 3, .padding = 1), ls_batch_norm_new(r, 8), ls_relu_new(r),
-                                       ls_max_pool2d_new(r, 2), ls_flatten_new(r), ls_linear_new(r, 8 * 9, 16),
-                                       ls_layer_norm_new(r, 16), ls_dropout_new(r, 0.1), ls_linear_new(r, 16, 5));
+    ls_module *net =
+        ls_sequential_new(r, ls_conv2d_new(r, 3, 8, 3, .padding = 1), ls_batch_norm_new(r, 8), ls_relu_new(r),
+                          ls_max_pool2d_new(r, 2), ls_flatten_new(r), ls_linear_new(r, 8 * 9, 16),
+                          ls_layer_norm_new(r, 16), ls_dropout_new(r, 0.1), ls_linear_new(r, 16, 5));
     ls_optim *adam = ls_adamw_new(r, net, .lr = 1e-2);
     uint64_t steady = 0;
     for (int step = 0; step < 12; step++) {

@@ -48,7 +48,8 @@ static void input_values(const case_input *in, int index, double *values, int64_
         case INPUT_NONE: break;
         }
         /* Exact in bf16, so that every type starts from the same numbers. */
-        if (in->kind != INPUT_INDEX && in->kind != INPUT_DISTINCT) values[i] = (double)ls_bf16_to_f32(ls_bf16_from_f32((float)values[i]));
+        if (in->kind != INPUT_INDEX && in->kind != INPUT_DISTINCT)
+            values[i] = (double)ls_bf16_to_f32(ls_bf16_from_f32((float)values[i]));
     }
     if (in->kind == INPUT_DISTINCT) /* 37 must not divide n, else values repeat */
         CHECK_MSG(n % 37 != 0, "case input of %lld elements cannot be distinct", (long long)n);
@@ -58,7 +59,8 @@ typedef enum layout { PLAIN, GAPS, TURNED, REPEATED, LAYOUT_COUNT } layout;
 
 /* The tensor of an input: row-major, every second element of a wider one, or with its memory in reversed dimension order.
  * REPEATED: one slice of dimension 0 repeated by a stride of 0. */
-static ls_tensor *make_input(ls_run *run, const case_input *in, int index, ls_dtype dtype, layout how, const double *values)
+static ls_tensor *make_input(ls_run *run, const case_input *in, int index, ls_dtype dtype, layout how,
+                             const double *values)
 {
     ls_shape shape = in->shape;
     int64_t n = ls_shape_numel(shape);
@@ -157,8 +159,8 @@ static result run_case(const op_case *c, ls_dtype dtype, layout how, const input
     ls_tensor *y = c->call(run, in);
     if (gradients) ls_backward(run, weighted_sum(run, y));
     if (ls_error(run)) {
-        check_fail(__FILE__, __LINE__, "%s/%s %s layout %d: %s", ls_op_table[c->op].name, c->label, ls_dtype_name(dtype), how,
-                   ls_error_message(run));
+        check_fail(__FILE__, __LINE__, "%s/%s %s layout %d: %s", ls_op_table[c->op].name, c->label,
+                   ls_dtype_name(dtype), how, ls_error_message(run));
     } else {
         r.dtype = ls_dtype_of(y);
         r.shape = ls_shape_of(y);
@@ -200,8 +202,8 @@ static void compare(const op_case *c, const char *what, const double *got, const
     for (int64_t i = 0; i < n; i++) scale = fabs(want[i]) > scale ? fabs(want[i]) : scale;
     for (int64_t i = 0; i < n; i++)
         if (!(fabs(got[i] - want[i]) <= limit * scale) && !(isnan(got[i]) && isnan(want[i])) && got[i] != want[i]) {
-            check_fail(__FILE__, __LINE__, "%s/%s %s: element %lld is %.9g, expected %.9g (limit %.3g)", ls_op_table[c->op].name,
-                       c->label, what, (long long)i, got[i], want[i], limit * scale);
+            check_fail(__FILE__, __LINE__, "%s/%s %s: element %lld is %.9g, expected %.9g (limit %.3g)",
+                       ls_op_table[c->op].name, c->label, what, (long long)i, got[i], want[i], limit * scale);
             return;
         }
 }
@@ -233,7 +235,8 @@ static void compare_case(const op_case *c, const result *got, const result *want
     snprintf(what, sizeof what, "%s %s", ls_dtype_name(dtype), how);
     CHECK_MSG(ls_shape_equal(got->shape, want->shape), "%s %s: shapes differ", c->label, what);
     if (!ls_shape_equal(got->shape, want->shape)) return;
-    double limit = tolerance(ls_dtype_is_float(got->dtype) ? (dtype == LS_F64 && got->dtype == LS_F32 ? LS_F32 : dtype) : LS_BOOL, c);
+    double limit = tolerance(
+        ls_dtype_is_float(got->dtype) ? (dtype == LS_F64 && got->dtype == LS_F32 ? LS_F32 : dtype) : LS_BOOL, c);
     if (is_random_tensor(c)) limit = 0;
     compare(c, what, got->values, want->values, got->n, limit);
     for (int i = 0; i < CASE_INPUTS; i++) {
@@ -279,7 +282,8 @@ static void every_layout(void)
         for (int how = GAPS; how < LAYOUT_COUNT; how++) {
             bool ordered = false; /* repeated elements have no order: which one is chosen is not what is tested here */
             for (int k = 0; k < CASE_INPUTS; k++) ordered |= c->in[k].kind == INPUT_DISTINCT;
-            if (how == REPEATED && (ordered || c->op == LS_OP_batch_norm)) continue; /* nor does a repeated batch vary */
+            if (how == REPEATED && (ordered || c->op == LS_OP_batch_norm))
+                continue; /* nor does a repeated batch vary */
             inputs all = inputs_make(c, (layout)how);
             bool gradients = differentiable(c);
             result want = truth_of(c, &all, gradients);
@@ -318,7 +322,7 @@ static void gradients_match_finite_differences(void)
         for (int i = 0; i < all.n && r.values; i++) {
             if (!r.gradients[i]) continue;
             int64_t n = ls_shape_numel(c->in[i].shape);
-            for (int64_t e = 0; e < n; e += n > 24 ? n / 24 : 1) { /* a sample of the elements is enough */
+            for (int64_t e = 0; e<n; e += n> 24 ? n / 24 : 1) { /* a sample of the elements is enough */
                 double h = 1e-5, *x = &all.values[i][e], x0 = *x;
                 *x = x0 + h;
                 double up = loss_at(c, &all);
@@ -326,8 +330,9 @@ static void gradients_match_finite_differences(void)
                 double down = loss_at(c, &all);
                 *x = x0;
                 double want = (up - down) / (2 * h);
-                CHECK_MSG(fabs(r.gradients[i][e] - want) <= 2e-6 * (1 + fabs(want)), "%s/%s input %d element %lld: %.9g, difference %.9g",
-                          ls_op_table[c->op].name, c->label, i, (long long)e, r.gradients[i][e], want);
+                CHECK_MSG(fabs(r.gradients[i][e] - want) <= 2e-6 * (1 + fabs(want)),
+                          "%s/%s input %d element %lld: %.9g, difference %.9g", ls_op_table[c->op].name, c->label, i,
+                          (long long)e, r.gradients[i][e], want);
             }
         }
         result_free(&r);
@@ -359,7 +364,8 @@ static void small_and_empty_inputs(void)
             ls_tensor *y = c->call(run, in);
             if (!ls_error(run) && ls_wants_grad(y)) ls_backward(run, weighted_sum(run, y));
             if (ls_error(run)) {
-                CHECK_MSG(strlen(ls_error_message(run)) > 8 && ls_error(run) != LS_ERR_INTERNAL && ls_error(run) != LS_ERR_UNSUPPORTED,
+                CHECK_MSG(strlen(ls_error_message(run)) > 8 && ls_error(run) != LS_ERR_INTERNAL &&
+                              ls_error(run) != LS_ERR_UNSUPPORTED,
                           "%s size %d: %s", c->label, size, ls_error_message(run));
                 ls_error_clear(run);
             }
@@ -388,15 +394,17 @@ int main(int argc, char **argv)
         else check_filter = argv[i];
     }
     const char *only_cases = check_filter;
-    void (*const parts[])(void) = {every_row_is_entered, small_and_empty_inputs, gradients_match_finite_differences, every_layout,
-                                   forward_and_gradient_on_every_isa};
-    static const char *const names[] = {"every_row_is_entered", "small_and_empty_inputs", "gradients_match_finite_differences",
-                                        "every_layout", "forward_and_gradient_on_every_isa"};
+    void (*const parts[])(void) = {every_row_is_entered, small_and_empty_inputs, gradients_match_finite_differences,
+                                   every_layout, forward_and_gradient_on_every_isa};
+    static const char *const names[] = {"every_row_is_entered", "small_and_empty_inputs",
+                                        "gradients_match_finite_differences", "every_layout",
+                                        "forward_and_gradient_on_every_isa"};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
         check_failures_here = 0;
         check_filter = only_cases;
         parts[i]();
-        if (check_failures_here) check_failed++, fprintf(stderr, "FAIL %s (%d checks)\n", names[i], check_failures_here);
+        if (check_failures_here)
+            check_failed++, fprintf(stderr, "FAIL %s (%d checks)\n", names[i], check_failures_here);
         else check_passed++;
     }
     return check_done();

@@ -1,0 +1,163 @@
+/* autograd.c - the walk back: accumulation, hooks, gradients in memory of the caller's, what is kept and what is released. */
+#include <lockstep.h>
+
+#include "check.h"
+
+static ls_run *run;
+
+static ls_tensor *leaf(double value, int64_t n)
+{
+    return ls_requires_grad(ls_full(run, LS_F32, value, n), true);
+}
+
+static void gradients_add_up(void)
+{
+    ls_tensor *w = leaf(3, 4);
+    CHECK(ls_grad(w) == NULL);
+    for (int i = 1; i <= 3; i++) {
+        ls_backward(run, ls_sum(ls_mul(w, w))); /* 2 w */
+        CHECK_NEAR(ls_item(ls_sum(ls_grad(w))), 24 * i, 1e-6);
+    }
+    ls_grad_clear(w);
+    CHECK(ls_grad(w) == NULL);
+    ls_backward(run, ls_sum(w));
+    CHECK(ls_item(ls_sum(ls_grad(w))) == 4);
+}
+
+static void one_tensor_used_many_times(void)
+{
+    ls_tensor *x = leaf(2, 3);
+    ls_tensor *y = ls_add(ls_add(x, x), ls_mul(x, ls_add(x, x))); /* 2x + 2x^2: 2 + 4x = 10 */
+    ls_backward(run, ls_sum(ls_add(y, ls_detach(y))));
+    CHECK_NEAR(ls_item(ls_sum(ls_grad(x))), 30, 1e-6);
+    ls_tensor *a = leaf(1, 3),
+              *b = leaf(1, 3); /* both leaves get the very same gradient tensor: they must not share it */
+    ls_backward(run, ls_sum(ls_add(a, b)));
+    ls_backward(run, ls_sum(a));
+    CHECK(ls_item(ls_sum(ls_grad(a))) == 6 && ls_item(ls_sum(ls_grad(b))) == 3);
+}
+
+static void gradients_live_where_they_are_put(void)
+{
+    ls_tensor *flat = ls_zeros(run, LS_F32, 20);
+    ls_tensor *w = ls_requires_grad(ls_ones(run, LS_F32, 3, 4), true), *b = leaf(1, 3);
+    ls_grad_place(w, ls_reshape(ls_slice(flat, 0, 0, 12, 1), 3, 4));
+    ls_grad_place(b, ls_slice(flat, 0, 12, 15, 1));
+    for (int i = 1; i <= 2; i++) {
+        ls_backward(run, ls_sum(ls_linear(ls_ones(run, LS_F32, 5, 4), w, b, LS_ACT_NONE)));
+        CHECK(ls_item(ls_sum(flat)) == 75 * i); /* 12 weights x 5 rows, 3 biases x 5 rows, straight into the buffer */
+    }
+    ls_grad_clear(w);
+    ls_backward(run, ls_sum(ls_mul(w, w)));
+    CHECK(ls_item(ls_sum(ls_slice(flat, 0, 0, 12, 1))) == 24);
+    CHECK(ls_item(ls_sum(ls_slice(flat, 0, 15, 20, 1))) == 0);
+}
+
+static int calls;
+static ls_tensor *order[8];
+static double seen[8];
+
+static void hook(void *user, ls_tensor *t)
+{
+    (void)user;
+    order[calls] = t;
+    seen[calls++] = ls_item(ls_sum(ls_grad(t)));
+}
+
+static void hooks_are_called_when_a_gradient_is_complete(void)
+{
+    ls_tensor *early = leaf(2, 1), *late = leaf(3, 1), *unused = leaf(1, 1);
+    ls_grad_hook(early, hook, NULL);
+    ls_grad_hook(late, hook, NULL);
+    ls_grad_hook(unused, hook, NULL);
+    calls = 0;
+    ls_tensor *h = ls_mul(early, early);
+    ls_backward(run, ls_sum(ls_mul(ls_mul(h, late), late)));    /* early^2 late^2 */
+    CHECK(calls == 2 && order[0] == late && order[1] == early); /* closest to the loss first; once each, complete */
+    CHECK_NEAR(seen[0], 24, 1e-6);
+    CHECK_NEAR(seen[1], 36, 1e-6);
+}
+
+static void nothing_is_recorded_without_gradients(void)
+{
+    ls_tensor *w = leaf(1, 3);
+    ls_no_grad_begin(run);
+    ls_no_grad_begin(run);
+    ls_no_grad_end(run);
+    CHECK(!ls_grad_enabled(run) && !ls_wants_grad(ls_mul(w, w)));
+    ls_no_grad_end(run);
+    CHECK(ls_grad_enabled(run) && ls_wants_grad(ls_mul(w, w)));
+    CHECK(!ls_wants_grad(ls_mul(ls_detach(w), ls_detach(w))) && !ls_wants_grad(ls_argmax(w)) &&
+          !ls_wants_grad(ls_gt(w, w)));
+    ls_requires_grad(w, false);
+    CHECK(!ls_wants_grad(ls_mul(w, w)));
+}
+
+/* What backward needs survives the scope it was made in, and is given back on the way. */
+static void the_tape_keeps_and_releases(void)
+{
+    ls_tensor *w = ls_requires_grad(ls_ones(run, LS_F32, 1000), true);
+    ls_backward(run, ls_sum(w)); /* memory for the gradient */
+    ls_grad_clear(w);
+    size_t before = ls_memory(run).in_use;
+    ls_mark mark = ls_scope_begin(run);
+    ls_tensor *loss;
+    {
+        ls_mark inner = ls_scope_begin(run);
+        ls_tensor *y = w;
+        for (int i = 0; i < 50; i++) y = ls_mul(y, w);
+        loss = ls_scope_end(run, inner, ls_sum(y));
+    }
+    CHECK(ls_memory(run).in_use >= before + 49 * 4000); /* kept by the tape alone */
+    ls_backward(run, loss);
+    CHECK(ls_memory(run).in_use < before + 3 * 4096);
+    CHECK_NEAR(ls_item(ls_sum(ls_grad(w))), 51000, 1e-6);
+    ls_scope_end(run, mark, NULL);
+    ls_grad_clear(w);
+    CHECK(ls_memory(run).in_use == before);
+
+    mark = ls_scope_begin(run); /* a graph that nobody walks goes with its handles, however long */
+    ls_tensor *y = w;
+    for (int i = 0; i < 20000; i++) y = ls_mul(y, w);
+    ls_scope_end(run, mark, NULL);
+    CHECK(ls_memory(run).in_use == before);
+}
+
+static void autocast_nests(void)
+{
+    ls_tensor *x = ls_ones(run, LS_F32, 4, 8), *w = ls_requires_grad(ls_ones(run, LS_F32, 3, 8), true);
+    ls_autocast_begin(run, LS_BF16);
+    CHECK(ls_dtype_of(ls_linear(x, w, NULL, LS_ACT_NONE)) == LS_BF16 &&
+          ls_dtype_of(ls_matmul(x, ls_transpose(w, 0, 1))) == LS_BF16);
+    CHECK(ls_dtype_of(ls_add(x, x)) == LS_F32 &&
+          ls_dtype_of(ls_cross_entropy(ls_cast(x, LS_BF16), ls_zeros(run, LS_I64, 4))) == LS_F32);
+    ls_autocast_begin(run, LS_F32);
+    CHECK(ls_dtype_of(ls_linear(x, w, NULL, LS_ACT_NONE)) == LS_F32);
+    ls_autocast_end(run);
+    ls_autocast_begin(run, LS_F16);
+    ls_tensor *y = ls_linear(x, w, NULL, LS_ACT_NONE);
+    CHECK(ls_dtype_of(y) == LS_F16);
+    ls_autocast_end(run);
+    ls_autocast_end(run);
+    CHECK(ls_dtype_of(ls_linear(x, w, NULL, LS_ACT_NONE)) == LS_F32);
+    ls_backward(run, ls_sum(y));
+    CHECK(ls_dtype_of(ls_grad(w)) == LS_F32 &&
+          ls_item(ls_sum(ls_grad(w))) == 96); /* gradients of f32 weights are f32 */
+    CHECK(ls_dtype_of(ls_linear(ls_ones(run, LS_F64, 2, 2), ls_ones(run, LS_F64, 2, 2), NULL, LS_ACT_NONE)) == LS_F64);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc > 1) check_filter = argv[1];
+    run = ls_init(NULL, NULL, .seed = 1);
+    CHECK_RUN(gradients_add_up);
+    CHECK_RUN(one_tensor_used_many_times);
+    CHECK_RUN(gradients_live_where_they_are_put);
+    CHECK_RUN(hooks_are_called_when_a_gradient_is_complete);
+    CHECK_RUN(nothing_is_recorded_without_gradients);
+    CHECK_RUN(the_tape_keeps_and_releases);
+    CHECK_RUN(autocast_nests);
+    CHECK_MSG(ls_error(run) == LS_OK, "%s", ls_error_message(run));
+    ls_finish(run);
+    return check_done();
+}

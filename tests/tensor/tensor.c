@@ -1,0 +1,162 @@
+/* tensor.c - handles, views, scopes, numbers in and out, number types, randomness. */
+#include <lockstep.h>
+
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/parallel.h"
+#include "check.h"
+
+static ls_run *run;
+
+static void numbers_go_in_and_out(void)
+{
+    float in[6] = {1, 2, 3, 4, 5, 6}, out[6];
+    ls_tensor *x = ls_from(run, LS_F32, LS_SHAPE(2, 3), in);
+    CHECK(ls_read(ls_transpose(x, 0, 1), out, sizeof out));
+    CHECK(out[0] == 1 && out[1] == 4 && out[2] == 2 && out[5] == 6);
+    CHECK(ls_write(ls_transpose(x, 0, 1), in, sizeof in)); /* through a view, row-major in the view's order */
+    CHECK(ls_read(x, out, sizeof out) && out[1] == 3 && out[3] == 2);
+    CHECK(ls_item(ls_select(ls_select(x, 0, 1), 0, 2)) == 6);
+}
+
+static void every_type_holds_its_numbers(void)
+{
+    static const ls_dtype types[] = {LS_BOOL, LS_U8, LS_I8, LS_I32, LS_I64, LS_F16, LS_BF16, LS_F32, LS_F64};
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        ls_tensor *x = ls_full(run, types[i], 1, 3, 5);
+        CHECK(ls_dtype_of(x) == types[i] && ls_item(ls_sum(x)) == 15);
+        for (size_t k = 0; k < sizeof types / sizeof *types; k++) CHECK(ls_item(ls_sum(ls_cast(x, types[k]))) == 15);
+    }
+    CHECK(ls_dtype_of(ls_add(ls_ones(run, LS_BF16, 1), ls_ones(run, LS_F16, 1))) == LS_F32);
+    CHECK(ls_dtype_of(ls_div(ls_ones(run, LS_I64, 1), ls_ones(run, LS_I64, 1))) == LS_F32);
+    CHECK(ls_dtype_of(ls_eq(ls_ones(run, LS_I64, 1), ls_ones(run, LS_F32, 1))) == LS_BOOL);
+}
+
+static void views_share_memory(void)
+{
+    ls_tensor *x = ls_zeros(run, LS_F32, 4, 6), *part = ls_slice(x, 1, 1, 6, 2);
+    CHECK(ls_dim(part, 1) == 3 && !ls_is_contiguous(part));
+    ls_assign(part, ls_ones(run, LS_F32, 1));
+    CHECK(ls_item(ls_sum(x)) == 12);
+    ls_tensor *flat = ls_reshape(x, -1), *wide = ls_expand(ls_reshape(ls_select(x, 1, 1), 4, 1), 4, 5);
+    ls_assign(flat, ls_full(run, LS_F32, 2, 1));
+    CHECK(ls_item(ls_sum(wide)) == 40);
+    CHECK(ls_item(ls_sum(ls_reshape(ls_transpose(x, 0, 1), 24))) == 48); /* cannot be a view: copied */
+    CHECK(ls_dim(ls_squeeze(ls_unsqueeze(x, -1), -1), -1) == 6);
+}
+
+static void scopes_end_what_they_hold(void)
+{
+    size_t before = ls_memory(run).in_use;
+    ls_mark outer = ls_scope_begin(run);
+    ls_tensor *a = ls_zeros(run, LS_F32, 1000), *result;
+    {
+        ls_mark inner = ls_scope_begin(run);
+        ls_tensor *b = ls_add(a, a);
+        ls_scope_begin(run); /* left open: closed with the one around it */
+        result = ls_scope_end(run, inner, ls_mul(b, b));
+        CHECK(!ls_is_valid(b) && ls_is_valid(result) && ls_is_valid(a));
+    }
+    CHECK(ls_scope_end(run, outer, a) == a && ls_is_valid(a) && !ls_is_valid(result));
+    ls_drop(a);
+    CHECK(ls_memory(run).in_use == before);
+
+    ls_mark mark = ls_scope_begin(run);
+    ls_tensor *kept = ls_keep(ls_ones(run, LS_F32, 10)), *view = ls_slice(kept, 0, 0, 5, 1);
+    ls_scope_end(run, mark, NULL);
+    CHECK(ls_is_valid(kept) && !ls_is_valid(view) && ls_item(ls_sum(kept)) == 10);
+    ls_drop(kept);
+}
+
+static void tensors_print_themselves(void)
+{
+    char text[512];
+    CHECK_TEXT(ls_format(ls_arange(run, LS_F32, 3, 0, 0.5), text, sizeof text), "[0, 0.5, 1] [3] f32");
+    CHECK(strstr(ls_format(ls_zeros(run, LS_I64, 5000), text, sizeof text), "...") != NULL);
+    CHECK(strlen(ls_format(ls_zeros(run, LS_F32, 100, 9), text, 16)) == 15);
+}
+
+/* Random numbers come from seed and order of calls alone. */
+static void randomness_repeats(void)
+{
+    double first = 0;
+    for (int threads = 1; threads <= 3; threads++) {
+        ls_parallel_set_width(threads);
+        ls_set_seed(run, 99);
+        ls_tensor *x = ls_dropout(ls_randn(run, LS_F32, 333, 77), 0.4);
+        double sum = ls_item(ls_sum(ls_mul(x, ls_rand(run, LS_F32, 77))));
+        if (threads == 1) first = sum;
+        CHECK(sum == first);
+    }
+    ls_parallel_set_width(0);
+    ls_random_state state = ls_random_get(run);
+    double next = ls_item(ls_rand(run, LS_F32, 1));
+    ls_random_set(run, state);
+    CHECK(ls_item(ls_rand(run, LS_F32, 1)) == next);
+    ls_set_seed(run, 100);
+    CHECK(ls_item(ls_sum(ls_dropout(ls_randn(run, LS_F32, 333, 77), 0.4))) != first);
+    double mean = ls_item(ls_mean(ls_rand(run, LS_F32, 100000))),
+           var = ls_item(ls_var(ls_randn(run, LS_F32, 100000), 1));
+    CHECK_NEAR(mean, 0.5, 0.01);
+    CHECK_NEAR(var, 1, 0.03);
+}
+
+static void two_runs_do_not_meet(void)
+{
+    ls_run *other = ls_init(NULL, NULL, .seed = 5);
+    ls_tensor *bad = ls_add(ls_zeros(other, LS_F32, 2), ls_zeros(other, LS_F32, 3));
+    CHECK(!ls_is_valid(bad) && ls_error(other) == LS_ERR_SHAPE && ls_error(run) == LS_OK);
+    CHECK(ls_item(ls_sum(ls_ones(run, LS_F32, 3))) == 3);
+    ls_error_clear(other);
+    CHECK(ls_finish(other) == 0);
+}
+
+static void a_forked_child_computes(void)
+{
+    ls_item(ls_sum(ls_matmul(ls_ones(run, LS_F32, 300, 300), ls_ones(run, LS_F32, 300, 300)))); /* the team is up */
+    fflush(NULL);
+    pid_t child = fork();
+    if (child == 0) {
+        double sum = ls_item(ls_sum(ls_matmul(ls_ones(run, LS_F32, 300, 300), ls_ones(run, LS_F32, 300, 300))));
+        _exit(sum == 27e6 ? 0 : 1);
+    }
+    int status = -1;
+    CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+static void an_error_can_stop_the_program(void)
+{
+    fflush(NULL);
+    pid_t child = fork();
+    if (child == 0) {
+        if (!freopen("/dev/null", "w", stderr)) _exit(2);
+        ls_run *strict = ls_init(NULL, NULL, .abort_on_error = true);
+        ls_add(ls_zeros(strict, LS_F32, 2), ls_zeros(strict, LS_F32, 3));
+        _exit(0);
+    }
+    int status = 0;
+    CHECK(waitpid(child, &status, 0) == child && WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc > 1) check_filter = argv[1];
+    run = ls_init(NULL, NULL, .seed = 1);
+    CHECK_RUN(numbers_go_in_and_out);
+    CHECK_RUN(every_type_holds_its_numbers);
+    CHECK_RUN(views_share_memory);
+    CHECK_RUN(scopes_end_what_they_hold);
+    CHECK_RUN(tensors_print_themselves);
+    CHECK_RUN(randomness_repeats);
+    CHECK_RUN(two_runs_do_not_meet);
+#if !defined(__SANITIZE_THREAD__) /* its runtime cannot follow threads a forked child starts */
+    CHECK_RUN(a_forked_child_computes);
+    CHECK_RUN(an_error_can_stop_the_program);
+#endif
+    CHECK_MSG(ls_error(run) == LS_OK, "%s", ls_error_message(run));
+    ls_finish(run);
+    return check_done();
+}
