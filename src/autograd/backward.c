@@ -91,9 +91,10 @@ static ls_tensor *fitted(ls_tensor *dx, const ls_edge *edge)
     return dx;
 }
 
-static bool sole_owner(const ls_tensor *t)
+/* Nobody else sees the memory, and every element has a place of its own (an expanded gradient has not). */
+static bool may_write(const ls_tensor *t)
 {
-    return t->refs == 1 && t->storage->refs == 1;
+    return t->refs == 1 && t->storage->refs == 1 && ls_view_dense(&t->view);
 }
 
 static bool same_strides(const ls_operand *a, const ls_operand *b)
@@ -111,7 +112,7 @@ static bool arrive(ls_node *node, int output, ls_tensor *dx)
         *slot = ls_alias_owned(dx);
         return *slot != NULL;
     }
-    if (sole_owner(*slot)) return ls_raw_add(*slot, *slot, dx);
+    if (may_write(*slot)) return ls_raw_add(*slot, *slot, dx);
     ls_tensor *sum = ls_tensor_new_like(*slot, dx->view.dtype);
     if (sum->life != LS_LIFE_LIVE || !ls_raw_add(sum, *slot, dx)) return false;
     ls_release(*slot);
@@ -210,7 +211,7 @@ static bool process(ls_run *run, ls_node *node)
         if (!fit) break;
         bool shared = false; /* the same tensor is also the gradient of a later input */
         for (int j = i + 1; j < node->n_in; j++) shared |= dx[j] == dx[i];
-        if (edge->node->leaf) leaf_arrive(edge->node->leaf, fit, !shared && sole_owner(fit));
+        if (edge->node->leaf) leaf_arrive(edge->node->leaf, fit, !shared && may_write(fit));
         else arrive(edge->node, edge->output, fit);
     }
     release_gradients(node);
