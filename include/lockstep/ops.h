@@ -193,7 +193,7 @@ typedef struct ls_loss_opts {
     bool has_ignore_index;
     double beta; /* smooth L1; 0: 1 */
 } ls_loss_opts;
-/* logits [N,C] or [N,C,...], target i64 [N] or [N,...]; the mean over what is not ignored */
+/* logits [N,C] or [N,C,...], target i64 or i32 [N] or [N,...]; the mean over what is not ignored */
 LS_API ls_tensor *ls_cross_entropy(ls_tensor *logits, ls_tensor *target);
 LS_API ls_tensor *ls_cross_entropy_with(ls_tensor *logits, ls_tensor *target, ls_loss_opts opts);
 LS_API ls_tensor *ls_nll_loss(ls_tensor *log_probability, ls_tensor *target, ls_loss_opts opts);

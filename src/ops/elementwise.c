@@ -316,9 +316,15 @@ BACK(erf) /* 2 / sqrt(pi) exp(-x^2) */
 
 /* ---- one input and numbers ---- */
 
+/* A whole number that integers can be calculated with. */
+static bool is_whole(double value)
+{
+    return value >= -0x1p63 && value < 0x1p63 && value == (double)(int64_t)value;
+}
+
 ls_tensor *ls_affine(ls_tensor *x, double scale, double shift)
 {
-    bool whole = scale == (double)(int64_t)scale && shift == (double)(int64_t)shift;
+    bool whole = is_whole(scale) && is_whole(shift);
     return unary(LS_OP_affine, x, &(ls_attrs){.affine = {.scale = scale, .shift = shift}}, !whole, 0, KEEP_NONE);
 }
 

@@ -45,7 +45,7 @@ static ls_dtype loss_type(const ls_tensor *x)
     return x->view.dtype == LS_F64 ? LS_F64 : LS_F32;
 }
 
-/* x [N,C,...], target [N,...], weight [C]?: true when they fit. *elements is the shape of the target. */
+/* x [N,C,...], target [N,...], weight [C]?: true when they fit. */
 static bool classes_fit(ls_run *run, ls_opcode op, const ls_tensor *x, const ls_tensor *target, const ls_tensor *weight)
 {
     bool ok = x->view.ndim >= 2 && target->view.ndim == x->view.ndim - 1;
@@ -90,6 +90,7 @@ ls_tensor *ls_cross_entropy_with(ls_tensor *logits, ls_tensor *target, ls_loss_o
     if (!(opts.label_smoothing >= 0 && opts.label_smoothing <= 1))
         return op_error(run, op, LS_ERR_VALUE, "label smoothing %g is not in [0, 1]", opts.label_smoothing);
     ls_dtype dtype = loss_type(logits);
+    in[1] = target = op_as(target, LS_I64);
     in[2] = op_as(opts.weight, dtype);
     if (ls_failed(run)) return &run->poison;
     ls_tensor *out[3] = {op_new(logits, dtype, loss_shape(target, opts.reduction)),
@@ -121,6 +122,7 @@ ls_tensor *ls_nll_loss(ls_tensor *log_probability, ls_tensor *target, ls_loss_op
     ls_run *run = op_begin(op, 2, 3, in);
     if (!run || !classes_fit(run, op, x, target, opts.weight)) return op_poison(x);
     ls_dtype dtype = loss_type(x);
+    in[1] = target = op_as(target, LS_I64);
     in[2] = op_as(opts.weight, dtype);
     if (ls_failed(run)) return &run->poison;
     ls_tensor *out[2] = {op_new(x, dtype, loss_shape(target, opts.reduction)), op_new(x, dtype, LS_SCALAR)};
