@@ -9,6 +9,7 @@
 #include "base/half.h"
 #include "kernels/gemm.h"
 #include "kernels/neon/attention_dropout.h"
+#include "kernels/neon_bf16/attention_asm.h"
 
 #include <arm_neon.h>
 #include <float.h>
@@ -35,28 +36,40 @@ static void score_tile(int64_t deep, const NUMBER *wide, const NUMBER *narrow, c
     TALL->tile(deep, wide, narrow, from, to, 0);
 }
 
-/* 2^x for x <= 0, to 2^-18; 0 below 2^-126. 2^n is put in by hand: n are the low bits of x + magic. */
-static inline float32x4_t power_of_2(float32x4_t x)
+/* ---- numbers -------------------------------------------------------------------------------------------------------- */
+
+/* Loops over vectors that must become straight code, with their arrays in registers. */
+#define UNROLL _Pragma("GCC unroll 8")
+#define INLINE static inline __attribute__((always_inline))
+
+#define P1 0.693282928f
+#define P2 0.242210969f
+#define P3 0.0550089328f
+#define MAGIC (0x1.8p23f + 127)
+
+enum { LOT = 8 }; /* vectors that go through a computation side by side, so that none waits for its own result */
+
+/* x = 2^x for x < 127, to 2^-13 of itself, which is 16 times finer than bf16; 0 below 2^-126. With x = n + f, 2^n is made by
+ * moving the low bits of x + magic, which are n + 127, to where an exponent lies. */
+INLINE void powers_of_2(float32x4_t x[LOT])
 {
-    float32x4_t magic = vdupq_n_f32(0x1.8p23f);
-    x = vmaxq_f32(x, vdupq_n_f32(-127));
-    float32x4_t n = vaddq_f32(x, magic), f = vsubq_f32(x, vsubq_f32(n, magic));
-    float32x4_t p = vfmaq_f32(vdupq_n_f32(0.0559064247f), f, vdupq_n_f32(0.00958285311f));
-    p = vfmaq_f32(vdupq_n_f32(0.240240986f), f, p);
-    p = vfmaq_f32(vdupq_n_f32(0.693124193f), f, p);
-    p = vfmaq_f32(vdupq_n_f32(1), f, p);
-    return vreinterpretq_f32_s32(vaddq_s32(vreinterpretq_s32_f32(p), vshlq_n_s32(vreinterpretq_s32_f32(n), 23)));
+    float32x4_t magic = vdupq_n_f32(MAGIC), whole[LOT], power[LOT], p[LOT];
+    UNROLL for (int i = 0; i < LOT; i++) x[i] = vmaxq_f32(x[i], vdupq_n_f32(-127));
+    UNROLL for (int i = 0; i < LOT; i++) whole[i] = vaddq_f32(x[i], magic);
+    UNROLL for (int i = 0; i < LOT; i++) p[i] = vsubq_f32(whole[i], magic);
+    UNROLL for (int i = 0; i < LOT; i++) power[i] =
+        vreinterpretq_f32_u32(vshlq_n_u32(vreinterpretq_u32_f32(whole[i]), 23));
+    UNROLL for (int i = 0; i < LOT; i++) x[i] = vsubq_f32(x[i], p[i]);
+    UNROLL for (int i = 0; i < LOT; i++) p[i] = vfmaq_f32(vdupq_n_f32(P2), x[i], vdupq_n_f32(P3));
+    UNROLL for (int i = 0; i < LOT; i++) p[i] = vfmaq_f32(vdupq_n_f32(P1), x[i], p[i]);
+    UNROLL for (int i = 0; i < LOT; i++) x[i] = vmulq_f32(x[i], power[i]);
+    UNROLL for (int i = 0; i < LOT; i++) x[i] = vfmaq_f32(power[i], x[i], p[i]);
 }
 
 /* Two registers of sums to one of bf16, as they lie. */
 static inline uint8x16_t narrowed(float32x4_t a, float32x4_t b)
 {
     return vreinterpretq_u8_bf16(vcvtq_high_bf16_f32(vcvtq_low_bf16_f32(a), b));
-}
-
-static inline float32x4_t kept_of(const uint32_t *kept, float32x4_t x)
-{
-    return vreinterpretq_f32_u32(vandq_u32(vld1q_u32(kept), vreinterpretq_u32_f32(x)));
 }
 
 /* Two neighbours of the narrow side, [w0 n01, w1 n01, w0 n23, w1 n23], to [w0 n0123, w1 n0123]. */
@@ -89,171 +102,265 @@ static float row_product(const NUMBER *a, const NUMBER *b, int64_t n)
     return product;
 }
 
+static void start_frame(attention_walk *walk)
+{
+    attention_frame *f = walk->frame;
+    const float numbers[4] = {P2, P1, -127, MAGIC};
+    const uint32_t multipliers[2] = {PHILOX_M0, PHILOX_M1};
+    f->lanes[0] = walk->c;
+    f->lanes[1] = P3;
+    memcpy(f->lanes + 2, multipliers, sizeof multipliers);
+    for (int i = 0; i < 16; i++) f->numbers[i / 4][i % 4] = numbers[i / 4];
+    memcpy(f->shuffle[0], to_wide, sizeof to_wide);
+    memcpy(f->shuffle[1], to_narrow, sizeof to_narrow);
+    for (int round = 0; round < 8; round++)
+        for (int i = 0; i < 2; i++) {
+            f->key[round][i] = walk->drop.key[4 + 2 * round + i];
+            vst1q_u32(f->vector_key[round] + 4 * i, vdupq_n_u32(f->key[round][i]));
+        }
+    f->drawn = (attention_place){-1, 0, 0};
+}
+
+/* ---- dropout -------------------------------------------------------------------------------------------------------- */
+
+/* Start to draw the tile at a place, `across` groups of queries wide: rounds 1 and 2. */
+INLINE void begin_drawing(const attention_walk *walk, attention_place at, int across)
+{
+    const dropout *d = &walk->drop;
+    attention_frame *f = walk->frame;
+    uint32_t first = counter_of(d, at.head, at.query, at.key);
+    UNROLL for (int g = 0; g < 4; g++)
+    {
+        uint32x4_t word[4];
+        begin_group(d, first + (uint32_t)(g % across) * 4 * d->step + (uint32_t)(g / across), word);
+        UNROLL for (int j = 0; j < 4; j++) vst1q_u32(f->vector[g][j], word[j]);
+    }
+    UNROLL for (int i = 0; i < 8; i++)
+    {
+        int g = 4 + i / 4, query = g % across * 4 + i % 4;
+        uint32_t counter = first + (uint32_t)query * d->step + (uint32_t)(g / across), *word = f->scalar[i / 4][i % 4];
+        uint64_t p0 = (uint64_t)PHILOX_M0 * counter, p1 = (uint64_t)PHILOX_M1 * ((uint32_t)(p0 >> 32) ^ d->key[1]);
+        word[0] = (uint32_t)(p1 >> 32) ^ d->key[2];
+        word[1] = (uint32_t)p1;
+        word[2] = (uint32_t)p0 ^ d->high2;
+        word[3] = d->low2;
+    }
+    f->drawn = at;
+}
+
+/* kept.val[j]: all ones in the lanes of the queries of group g that keep key j of the group. */
+INLINE uint32x4x4_t kept_in_group(const attention_walk *walk, int g)
+{
+    const attention_frame *f = walk->frame;
+    uint32x4x4_t kept;
+    if (g < 4) UNROLL for (int j = 0; j < 4; j++) kept.val[j] = vld1q_u32(f->vector[g][j]);
+    else kept = vld4q_u32(f->scalar[g - 4][0]);
+    UNROLL for (int j = 0; j < 4; j++) kept.val[j] = vcgeq_u32(kept.val[j], vdupq_n_u32(walk->drop.below));
+    return kept;
+}
+
+static bool is_drawn(const attention_walk *walk, attention_place at)
+{
+    attention_place drawn = walk->frame->drawn;
+    return drawn.head == at.head && drawn.query == at.query && drawn.key == at.key;
+}
+
+/* Finish the rounds of the tile that was begun. What else is computed goes nowhere. */
+static void finish_rounds(const attention_walk *walk)
+{
+    static const attention_spread nothing;
+    uint16_t rubbish[TILE + 3 * 96];
+    grade_and_draw(walk->frame, &nothing, rubbish, rubbish, rubbish, rubbish);
+}
+
+static bool keeps(const attention_walk *walk, attention_place at, int query, int key)
+{
+    return ls_attention_keeps(walk->problem,
+                              ls_attention_element(walk->problem, at.head, at.query + query, at.key + key));
+}
+
 /* ---- forward ------------------------------------------------------------------------------------------------------ */
 
 static void largest_of(const float *scores, int64_t tiles, float largest[WIDE])
 {
     float32x4_t top[6];
-#pragma GCC unroll 8
-    for (int w = 0; w < 6; w++) top[w] = vdupq_n_f32(-INFINITY);
+    UNROLL for (int w = 0; w < 6; w++) top[w] = vdupq_n_f32(-INFINITY);
     for (const float *s = scores; s < scores + tiles * TILE; s += TILE)
-#pragma GCC unroll 8
-        for (int w = 0; w < 6; w++)
-#pragma GCC unroll 8
-            for (int n = 0; n < 4; n++) top[w] = vmaxq_f32(top[w], vld1q_f32(s + 16 * w + 4 * n));
-#pragma GCC unroll 8
-    for (int w = 0; w < 6; w++) {
+        UNROLL for (int w = 0; w < 6; w++) UNROLL for (int n = 0; n < 4; n++) top[w] =
+            vmaxq_f32(top[w], vld1q_f32(s + 16 * w + 4 * n));
+    UNROLL for (int w = 0; w < 6; w++)
+    {
         float32x2_t pair = vpmax_f32(vget_low_f32(top[w]), vget_high_f32(top[w]));
         vst1_f32(largest + 2 * w, vmax_f32(vld1_f32(largest + 2 * w), pair));
     }
 }
 
-/* Masks of a tile of forward: queries wide, keys narrow. */
-static void draw_forward(const dropout *d, int64_t query, int64_t key, uint32_t kept[TILE])
+static void spread_wide(attention_spread *spread, const float top[WIDE])
 {
-    if (!d->by_blocks) {
-        for (int i = 0; i < WIDE; i++)
-            for (int j = 0; j < NARROW; j++)
-                kept[score_place(i, j)] =
-                    ls_attention_keeps(d->problem, ls_attention_element(d->problem, 0, query + i, key + j)) ? UINT32_MAX
-                                                                                                            : 0;
-        return;
-    }
-    uint32x4_t counter[DROPOUT_GROUPS], word[DROPOUT_GROUPS][4];
-#pragma GCC unroll 8
-    for (int g = 0; g < 6; g++) counter[g] = counters_of(d, 0, query + g / 2 * 4, key + g % 2 * 4);
-    draw_groups(d, counter, word);
-#pragma GCC unroll 8
-    for (int g = 0; g < 6; g++) {
-        uint32_t *at = kept + g / 2 * 32 + g % 2 * 8;
-        vst1q_u32(at, vzip1q_u32(word[g][0], word[g][1]));
-        vst1q_u32(at + 4, vzip1q_u32(word[g][2], word[g][3]));
-        vst1q_u32(at + 16, vzip2q_u32(word[g][0], word[g][1]));
-        vst1q_u32(at + 20, vzip2q_u32(word[g][2], word[g][3]));
+    for (int i = 0; i < 24; i++) {
+        spread->top[i] = top[i / 2];
+        spread->more[i] = 0;
     }
 }
 
-static void weigh(const attention_walk *walk, const float *scores, int64_t tiles, int64_t query, int64_t key,
-                  const float top[WIDE], float sum[WIDE], NUMBER *weights)
+static void add_sums(const attention_spread *spread, float total[WIDE])
+{
+    for (int i = 0; i < WIDE; i++) total[i] += spread->more[2 * i] + spread->more[2 * i + 1];
+}
+
+/* Masks for the panel of weights of a tile. */
+static void mask_weights(const attention_walk *walk, attention_place at)
+{
+    uint16_t *kept = (uint16_t *)walk->frame->kept;
+    if (!walk->drop.by_groups) {
+        for (int i = 0; i < TILE; i++) kept[i] = keeps(walk, at, i % 48 / 4, i / 48 * 4 + i % 4) ? UINT16_MAX : 0;
+        return;
+    }
+    if (!is_drawn(walk, at)) {
+        begin_drawing(walk, at, 3);
+        finish_rounds(walk);
+    }
+    UNROLL for (int g = 0; g < 6; g++)
+    {
+        uint32x4x4_t word = kept_in_group(walk, g);
+        uint16x8_t k01 = vuzp1q_u16(vreinterpretq_u16_u32(word.val[0]), vreinterpretq_u16_u32(word.val[1]));
+        uint16x8_t k23 = vuzp1q_u16(vreinterpretq_u16_u32(word.val[2]), vreinterpretq_u16_u32(word.val[3]));
+        uint16x8_t k02 = vzip1q_u16(k01, k23), k13 = vzip2q_u16(k01, k23);
+        vst1q_u16(kept + g / 3 * 48 + g % 3 * 16, vzip1q_u16(k02, k13));
+        vst1q_u16(kept + g / 3 * 48 + g % 3 * 16 + 8, vzip2q_u16(k02, k13));
+    }
+}
+
+/* Without dropout. */
+static void weigh_all(const attention_walk *walk, attention_spread *spread, NUMBER *weights)
 {
     uint8x16_t shuffle = vld1q_u8(to_wide);
-    float32x4_t total[6];
-    uint32_t kept[TILE];
-#pragma GCC unroll 8
-    for (int w = 0; w < 6; w++) total[w] = vdupq_n_f32(0);
-    for (int64_t t = 0; t < tiles; t++, scores += TILE, weights += TILE) {
-        if (walk->drop.below) draw_forward(&walk->drop, query, key + t * NARROW, kept);
-#pragma GCC unroll 8
-        for (int w = 0; w < 6; w++) {
-            float32x4_t m = vcombine_f32(vdup_n_f32(top[2 * w]), vdup_n_f32(top[2 * w + 1]));
-#pragma GCC unroll 8
-            for (int n = 0; n < 4; n += 2) {
-                const float *s = scores + 16 * w + 4 * n;
-                float32x4_t a = power_of_2(vmulq_n_f32(vsubq_f32(vld1q_f32(s), m), walk->c));
-                float32x4_t b = power_of_2(vmulq_n_f32(vsubq_f32(vld1q_f32(s + 4), m), walk->c));
-                total[w] = vaddq_f32(total[w], vaddq_f32(a, b));
-                if (walk->drop.below) {
-                    a = kept_of(kept + 16 * w + 4 * n, a);
-                    b = kept_of(kept + 16 * w + 4 * n + 4, b);
-                }
-                vst1q_u8((uint8_t *)(weights + 24 * n + 8 * w), vqtbl1q_u8(narrowed(a, b), shuffle));
-            }
+    const float *score = walk->frame->score;
+    float c = walk->c;
+    UNROLL for (int w = 0; w < 6; w += 2)
+    {
+        float32x4_t x[LOT];
+        UNROLL for (int i = 0; i < LOT; i++) x[i] =
+            vsubq_f32(vld1q_f32(score + 16 * w + 4 * i), vld1q_f32(spread->top + 4 * w + i / 4 * 4));
+        UNROLL for (int i = 0; i < LOT; i++) x[i] = vmulq_n_f32(x[i], c);
+        powers_of_2(x);
+        UNROLL for (int i = 0; i < 2; i++)
+        {
+            float32x4_t sum = vaddq_f32(vaddq_f32(x[4 * i], x[4 * i + 1]), vaddq_f32(x[4 * i + 2], x[4 * i + 3]));
+            vst1q_f32(spread->more + 4 * (w + i), vaddq_f32(vld1q_f32(spread->more + 4 * (w + i)), sum));
         }
+        UNROLL for (int i = 0; i < LOT; i += 2) vst1q_u8((uint8_t *)(weights + i % 4 * 24 + 8 * (w + i / 4)),
+                                                         vqtbl1q_u8(narrowed(x[i], x[i + 1]), shuffle));
     }
-#pragma GCC unroll 8
-    for (int w = 0; w < 6; w++) vst1_f32(sum + 2 * w, vpadd_f32(vget_low_f32(total[w]), vget_high_f32(total[w])));
+}
+
+static void weigh(const attention_walk *walk, attention_place at, attention_place next, attention_spread *spread,
+                  NUMBER *weights)
+{
+    if (!walk->drop.below) {
+        weigh_all(walk, spread, weights);
+        return;
+    }
+    mask_weights(walk, at);
+    begin_drawing(walk, next, 3);
+    weigh_and_draw(walk->frame, spread, weights);
 }
 
 /* ---- backward ----------------------------------------------------------------------------------------------------- */
 
-/* Masks of a tile of backward: keys wide, queries narrow. */
-static void draw_backward(const dropout *d, int64_t head, int64_t query, int64_t key, uint32_t kept[TILE])
+static void spread_narrow(attention_spread *spread, const float lse[NARROW], const float delta[NARROW])
 {
-    if (!d->by_blocks) {
-        for (int j = 0; j < WIDE; j++)
-            for (int i = 0; i < NARROW; i++)
-                kept[score_place(j, i)] =
-                    ls_attention_keeps(d->problem, ls_attention_element(d->problem, head, query + i, key + j))
-                        ? UINT32_MAX
-                        : 0;
+    for (int i = 0; i < 16; i++) {
+        spread->top[i] = lse[i / 4 * 2 + i % 2];
+        spread->more[i] = delta[i / 4 * 2 + i % 2];
+    }
+}
+
+/* Masks of a tile, in the order of scores. */
+static void mask_scores(const attention_walk *walk, attention_place at)
+{
+    uint32_t *kept = walk->frame->kept;
+    if (!walk->drop.by_groups) {
+        for (int i = 0; i < TILE; i++)
+            kept[score_place(i / NARROW, i % NARROW)] = keeps(walk, at, i % NARROW, i / NARROW) ? UINT32_MAX : 0;
         return;
     }
-    uint32x4_t counter[DROPOUT_GROUPS], word[DROPOUT_GROUPS][4];
-#pragma GCC unroll 8
-    for (int g = 0; g < 6; g++) counter[g] = counters_of(d, head, query + g % 2 * 4, key + g / 2 * 4);
-    draw_groups(d, counter, word);
-#pragma GCC unroll 8
-    for (int g = 0; g < 6; g++)
-#pragma GCC unroll 8
-        for (int j = 0; j < 4; j += 2) {
-            uint64_t *at = (uint64_t *)(void *)(kept + g / 2 * 32 + j * 8 + g % 2 * 8);
-            uint64x2_t even = vreinterpretq_u64_u32(word[g][j]), odd = vreinterpretq_u64_u32(word[g][j + 1]);
-            vst1q_u64(at, vtrn1q_u64(even, odd));
-            vst1q_u64(at + 2, vtrn2q_u64(even, odd));
+    if (!is_drawn(walk, at)) {
+        begin_drawing(walk, at, 2);
+        finish_rounds(walk);
+    }
+    UNROLL for (int g = 0; g < 6; g++)
+    {
+        uint32x4x4_t word = kept_in_group(walk, g);
+        UNROLL for (int j = 0; j < 4; j += 2)
+        {
+            uint64x2_t even = vreinterpretq_u64_u32(word.val[j]), odd = vreinterpretq_u64_u32(word.val[j + 1]);
+            vst1q_u32(kept + g / 2 * 32 + j * 8 + g % 2 * 8, vreinterpretq_u32_u64(vtrn1q_u64(even, odd)));
+            vst1q_u32(kept + g / 2 * 32 + j * 8 + g % 2 * 8 + 4, vreinterpretq_u32_u64(vtrn2q_u64(even, odd)));
         }
+    }
 }
 
 /* Where pair n of the queries of a tile lies in the panels by query. */
-static NUMBER *pair_by_query(const grade_target *to, int n)
+INLINE NUMBER *pair_by_query(const grade_target *to, int n)
 {
     int64_t pair = to->query / 2 + n;
     return to->by_query + pair / 6 * to->panel_stride + pair % 6 * 8;
 }
 
-static void grade(const attention_walk *walk, int64_t head, int64_t query, int64_t key, const float *score,
-                  const float *dweight, const float lse[NARROW], const float delta[NARROW], const grade_target *to)
+/* Without dropout. */
+static void grade_all(const attention_walk *walk, const attention_spread *spread, const grade_target *to)
 {
     uint8x16_t wide = vld1q_u8(to_wide), narrow = vld1q_u8(to_narrow);
-    float32x4_t keep_scale = vdupq_n_f32((float)walk->problem->keep_scale);
-    uint32_t kept[TILE];
-    if (walk->drop.below) draw_backward(&walk->drop, head, query, key, kept);
-    NUMBER *by_query[4];
-    for (int n = 0; n < 4 && to->by_query; n++) by_query[n] = pair_by_query(to, n);
+    const float *score = walk->frame->score, *dweight = walk->frame->dweight;
+    NUMBER *weights = to->weights, *dscores = to->dscores;
+    NUMBER *by_query[4] = {pair_by_query(to, 0), pair_by_query(to, 1), pair_by_query(to, 2), pair_by_query(to, 3)};
+    float c = walk->c;
+    UNROLL for (int w = 0; w < 6; w += 2)
+    { /* x[4 j + n] is pair w + j of keys with pair n of queries */
+        float32x4_t x[LOT], d[LOT];
+        UNROLL for (int i = 0; i < LOT; i++) x[i] =
+            vsubq_f32(vld1q_f32(score + 16 * w + 4 * i), vld1q_f32(spread->top + i % 4 * 4));
+        UNROLL for (int i = 0; i < LOT; i++) x[i] = vmulq_n_f32(x[i], c);
+        powers_of_2(x);
+        UNROLL for (int i = 0; i < LOT; i++) d[i] = vmulq_f32(x[i], vld1q_f32(spread->more + i % 4 * 4));
+        UNROLL for (int i = 0; i < LOT; i++) d[i] = vfmsq_f32(d[i], x[i], vld1q_f32(dweight + 16 * w + 4 * i));
 
-#pragma GCC unroll 8
-    for (int n = 0; n < 4; n += 2) {
-        float32x4_t l[2], minus_delta[2];
-#pragma GCC unroll 8
-        for (int i = 0; i < 2; i++) {
-            l[i] = vreinterpretq_f32_f64(vld1q_dup_f64((const double *)(const void *)(lse + 2 * (n + i))));
-            minus_delta[i] =
-                vnegq_f32(vreinterpretq_f32_f64(vld1q_dup_f64((const double *)(const void *)(delta + 2 * (n + i)))));
-        }
-#pragma GCC unroll 8
-        for (int w = 0; w < 6; w += 2) {
-            uint64x2_t ds[2];
-#pragma GCC unroll 8
-            for (int j = 0; j < 2; j++) {
-                float32x4_t p[2], d[2];
-#pragma GCC unroll 8
-                for (int i = 0; i < 2; i++) {
-                    int at = 16 * (w + j) + 4 * (n + i);
-                    p[i] = power_of_2(vmulq_n_f32(vsubq_f32(vld1q_f32(score + at), l[i]), walk->c));
-                    d[i] = vld1q_f32(dweight + at);
-                    if (walk->drop.below) d[i] = kept_of(kept + at, d[i]);
-                    d[i] = vmulq_f32(p[i], vfmaq_f32(minus_delta[i], d[i], keep_scale));
-                    if (walk->drop.below) p[i] = kept_of(kept + at, p[i]);
-                }
-                uint8x16_t narrow_ds = narrowed(d[0], d[1]);
-                ds[j] = vreinterpretq_u64_u8(narrow_ds);
-                vst1q_u8((uint8_t *)(to->weights + 24 * n + 8 * (w + j)), vqtbl1q_u8(narrowed(p[0], p[1]), wide));
-                vst1q_u8((uint8_t *)(to->dscores + 24 * n + 8 * (w + j)), vqtbl1q_u8(narrow_ds, wide));
-            }
-            if (!to->by_query) continue;
-            vst1q_u8((uint8_t *)(by_query[n] + 24 * w),
-                     vqtbl1q_u8(vreinterpretq_u8_u64(vtrn1q_u64(ds[0], ds[1])), narrow));
-            vst1q_u8((uint8_t *)(by_query[n + 1] + 24 * w),
-                     vqtbl1q_u8(vreinterpretq_u8_u64(vtrn2q_u64(ds[0], ds[1])), narrow));
+        UNROLL for (int i = 0; i < LOT; i += 2)
+            vst1q_u8((uint8_t *)(weights + i % 4 * 24 + 8 * (w + i / 4)), vqtbl1q_u8(narrowed(x[i], x[i + 1]), wide));
+        uint8x16_t half[4];
+        UNROLL for (int i = 0; i < 4; i++) half[i] = narrowed(d[2 * i], d[2 * i + 1]);
+        UNROLL for (int i = 0; i < 4; i++)
+            vst1q_u8((uint8_t *)(dscores + i % 2 * 48 + 8 * (w + i / 2)), vqtbl1q_u8(half[i], wide));
+        UNROLL for (int n = 0; n < 2; n++)
+        {
+            uint64x2_t low = vreinterpretq_u64_u8(half[n]), high = vreinterpretq_u64_u8(half[n + 2]);
+            vst1q_u8((uint8_t *)(by_query[2 * n] + 24 * w),
+                     vqtbl1q_u8(vreinterpretq_u8_u64(vtrn1q_u64(low, high)), narrow));
+            vst1q_u8((uint8_t *)(by_query[2 * n + 1] + 24 * w),
+                     vqtbl1q_u8(vreinterpretq_u8_u64(vtrn2q_u64(low, high)), narrow));
         }
     }
+}
+
+static void grade(const attention_walk *walk, attention_place at, attention_place next, const attention_spread *spread,
+                  const grade_target *to)
+{
+    if (!walk->drop.below) {
+        grade_all(walk, spread, to);
+        return;
+    }
+    mask_scores(walk, at);
+    begin_drawing(walk, next, 2);
+    /* Pairs 0 and 1 are neighbours in the same panel, and so are 2 and 3. */
+    grade_and_draw(walk->frame, spread, to->weights, to->dscores, pair_by_query(to, 0), pair_by_query(to, 2));
 }
 
 static void grade_hidden(const grade_target *to)
 {
     memset(to->weights, 0, TILE * sizeof(NUMBER));
     memset(to->dscores, 0, TILE * sizeof(NUMBER));
-    for (int n = 0; n < 4 && to->by_query; n++)
-#pragma GCC unroll 8
+    for (int n = 0; n < 4; n++)
         for (int w = 0; w < 6; w += 2) memset(pair_by_query(to, n) + 24 * w, 0, 8 * sizeof(NUMBER));
 }
 
