@@ -136,7 +136,7 @@ BACK(var) /* 2 (x - mean) / (n - correction) */
 BACK(norm) /* x / |x|, 0 where the norm is 0 */
 {
     ls_tensor *x = node->saved[0], *y = node->saved[1];
-    ls_tensor *unit = ls_div(x, y), *zero = ls_full_shape(x->run, x->view.dtype, 0, LS_SCALAR);
+    ls_tensor *unit = ls_div(x, y), *zero = op_full(x, x->view.dtype, 0, LS_SCALAR);
     dx[0] = ls_mul(dy[0], ls_where(ls_eq(y, zero), zero, unit));
 }
 
@@ -222,7 +222,7 @@ ls_tensor *ls_sort(ls_tensor *x, int dim, bool descending, ls_tensor **indices)
 
 static ls_tensor *back_ordered(ls_node *node, ls_tensor *dy)
 {
-    ls_tensor *zeros = ls_full_shape(dy->run, dy->view.dtype, 0, node->in[0].shape);
+    ls_tensor *zeros = op_full(dy, dy->view.dtype, 0, node->in[0].shape);
     return ls_scatter_add(zeros, node->attrs.axis.dim, node->saved[0], dy);
 }
 
