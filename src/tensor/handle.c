@@ -24,9 +24,8 @@ ls_tensor *ls_handle_new_owned(ls_run *run)
     return t;
 }
 
-static void enter_scope(ls_run *run, ls_scope *scope, ls_tensor *t)
+static void enter_scope(ls_scope *scope, ls_tensor *t)
 {
-    (void)run;
     t->scope = scope->serial;
     t->previous = NULL;
     t->next = scope->first;
@@ -55,7 +54,7 @@ static void leave_scope(ls_run *run, ls_tensor *t)
 ls_tensor *ls_handle_new(ls_run *run)
 {
     ls_tensor *t = ls_handle_new_owned(run);
-    if (t) enter_scope(run, &run->scopes[run->scope_count - 1], t);
+    if (t) enter_scope(&run->scopes[run->scope_count - 1], t);
     return t;
 }
 
@@ -148,7 +147,7 @@ ls_tensor *ls_scope_end(ls_run *run, ls_mark mark, ls_tensor *escape)
         }
         run->scope_count--;
     }
-    if (moves) enter_scope(run, &run->scopes[run->scope_count - 1], escape);
+    if (moves) enter_scope(&run->scopes[run->scope_count - 1], escape);
     return escape;
 }
 
@@ -158,7 +157,7 @@ ls_tensor *ls_keep(ls_tensor *t)
     if (!ls_check_live(run, t, "ls_keep")) return &run->poison;
     if (t->scope == run->scopes[0].serial) return t;
     if (t->scope) leave_scope(run, t);
-    enter_scope(run, &run->scopes[0], t);
+    enter_scope(&run->scopes[0], t);
     return t;
 }
 
@@ -173,16 +172,24 @@ void ls_drop(ls_tensor *t)
 
 /* ---- misuse ---- */
 
-static _Thread_local ls_run *current_run;
+static _Thread_local ls_run *latest_run;
 
-void ls_run_set_current(ls_run *run)
+void ls_run_begun(ls_run *run)
 {
-    current_run = run;
+    run->earlier = latest_run;
+    latest_run = run;
+}
+
+void ls_run_ended(ls_run *run)
+{
+    ls_run **at = &latest_run;
+    while (*at && *at != run) at = &(*at)->earlier;
+    if (*at) *at = run->earlier;
 }
 
 ls_run *ls_run_of(const ls_tensor *t)
 {
-    return t ? t->run : current_run;
+    return t ? t->run : latest_run;
 }
 
 bool ls_check_live(ls_run *run, const ls_tensor *t, const char *who)

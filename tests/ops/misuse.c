@@ -109,6 +109,30 @@ static void handles_that_are_dead(void)
     FAILS(ls_relu(kept), LS_ERR_SCOPE, "released");
 }
 
+static void runs_that_meet(void)
+{
+    ls_run *other = ls_init(NULL, NULL), *third = ls_init(NULL, NULL);
+    FAILS(ls_add(Z(2), ls_zeros(other, LS_F32, 2)), LS_ERR_STATE, "different runs");
+    ls_finish(other);
+    ls_finish(third);
+    FAILS(ls_relu(NULL), LS_ERR_VALUE, "NULL"); /* the error of the run that is left */
+}
+
+static void walk_again(void *loss, ls_tensor *leaf)
+{
+    (void)leaf;
+    ls_backward(run, loss);
+}
+
+static void walks_within_walks(void)
+{
+    ls_tensor *a = ls_requires_grad(Z(3), true), *b = ls_requires_grad(Z(3), true);
+    ls_grad_hook(b, walk_again, ls_sum(ls_exp(a)));
+    FAILS(ls_backward(run, ls_sum(ls_mul(ls_exp(a), b))), LS_ERR_STATE, "another walk");
+    ls_backward(run, ls_sum(ls_exp(a)));
+    CHECK(ls_error(run) == LS_OK);
+}
+
 static void errors_stick(void)
 {
     ls_tensor *good = Z(3), *bad = ls_add(Z(2), Z(3));
@@ -234,6 +258,8 @@ int main(int argc, char **argv)
     CHECK_RUN(numbers_out_of_range);
     CHECK_RUN(sizes_beyond_reason);
     CHECK_RUN(handles_that_are_dead);
+    CHECK_RUN(runs_that_meet);
+    CHECK_RUN(walks_within_walks);
     CHECK_RUN(errors_stick);
     CHECK_RUN(backward_that_cannot_be);
     CHECK_RUN(nan_is_not_an_error);
