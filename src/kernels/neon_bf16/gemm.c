@@ -14,12 +14,15 @@ static inline __attribute__((always_inline)) void along(uint16_t *to, const void
 #pragma GCC unroll 12
     for (int i = 0; i < width; i++) row[i] = line[i];
     for (int64_t j = 0; j < k; j += 8, to += 8 * width) {
-#pragma GCC unroll 6
-        for (int i = 0; i < width; i += 2) {
-            uint64x2_t r0 = vreinterpretq_u64_u16(vld1q_u16(row[i] + j));
-            uint64x2_t r1 = vreinterpretq_u64_u16(vld1q_u16(row[i + 1] + j));
-            vst1q_u16(to + 4 * i, vreinterpretq_u16_u64(vzip1q_u64(r0, r1)));
-            vst1q_u16(to + 4 * (width + i), vreinterpretq_u16_u64(vzip2q_u64(r0, r1)));
+#pragma GCC unroll 3
+        for (int i = 0; i < width; i += 4) { /* four rows: stores of neighbours become one */
+            uint64x2_t r0 = vreinterpretq_u64_u16(vld1q_u16(row[i] + j)), r1 = vreinterpretq_u64_u16(vld1q_u16(row[i + 1] + j));
+            uint64x2_t r2 = vreinterpretq_u64_u16(vld1q_u16(row[i + 2] + j)), r3 = vreinterpretq_u64_u16(vld1q_u16(row[i + 3] + j));
+            uint16_t *low = to + 4 * i, *high = to + 4 * (width + i);
+            vst1q_u16(low, vreinterpretq_u16_u64(vzip1q_u64(r0, r1)));
+            vst1q_u16(low + 8, vreinterpretq_u16_u64(vzip1q_u64(r2, r3)));
+            vst1q_u16(high, vreinterpretq_u16_u64(vzip2q_u64(r0, r1)));
+            vst1q_u16(high + 8, vreinterpretq_u16_u64(vzip2q_u64(r2, r3)));
         }
     }
 }
@@ -133,6 +136,9 @@ static void across_8(void *panels, int64_t panel_stride, const void *const *line
     STEPS(shape, LS_ASM_LOAD_WIDE2(4, 5, 192), LS_ASM_LOAD_NARROW2(0, 1, 128), LS_ASM_LOAD_NARROW2(2, 3, 160))
 #define LAST(shape) STEPS(shape, "", "", "")
 
+#define TALL_LOOP LS_ASM_START LS_ASM_LOOP(FIRST, ROUND(TALL), LAST(TALL), 192, 128)
+#define FLAT_LOOP LS_ASM_START LS_ASM_LOOP(FIRST, ROUND(FLAT), LAST(FLAT), 192, 128)
+
 /* 2 x 2 blocks to rows: the lower halves of a pair's sums are its first row, the upper halves the second. */
 #define ZIP(half, to, a, b) "zip" #half " v" #to ".2d, v" #a ".2d, v" #b ".2d\n"
 #define TALL_ROWS(a, b, c, d)                                                                                          \
@@ -151,8 +157,7 @@ static void across_8(void *panels, int64_t panel_stride, const void *const *line
 #define TILE(shape, wide_panel, narrow_panel)                                                                          \
     const void *wide = (wide_panel), *narrow = (narrow_panel);                                                         \
     int64_t rounds = k / 8, stride = ldc * (int64_t)sizeof(float);                                                     \
-    __asm__ volatile(LS_ASM_START LS_ASM_LOOP(FIRST, ROUND(shape), LAST(shape), 192, 128)                              \
-                     "cbz %[stride], 5f\n" shape##_END "b 6f\n"                                                        \
+    __asm__ volatile(shape##_LOOP "cbz %[stride], 5f\n" shape##_END "b 6f\n"                                           \
                      "5:\n" LS_ASM_EACH_SUM_PAIR(LS_ASM_STORE) "6:\n"                                                  \
                      : [wide] "+r"(wide), [narrow] "+r"(narrow), [k] "+r"(rounds), [to] "+r"(to)                       \
                      : [from] "r"(from), [stride] "r"(stride)                                                          \
@@ -183,7 +188,7 @@ static void across_8(void *panels, int64_t panel_stride, const void *const *line
                      "mov %[" #moving "], %[a_at]\n"                                                                   \
                      "mov %[" #still "], %[b]\n"                                                                       \
                      "mov %[k], %[rounds]\n"                                                                           \
-                     LS_ASM_START LS_ASM_LOOP(FIRST, ROUND(shape), LAST(shape), 192, 128) shape##_HALF_END             \
+                     shape##_LOOP shape##_HALF_END                                                                     \
                      "add %[a_at], %[a_at], %[a_step]\n"                                                               \
                      "cbz %[from], 8f\n"                                                                               \
                      "add %[from], %[from], #384\n"                                                                    \
