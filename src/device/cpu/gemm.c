@@ -27,6 +27,8 @@
 #define PARTIAL_COLUMNS 1024       /* about NC, when sums are kept between blocks of k */
 #define FEW_ROWS_COLUMNS 192       /* about NC, and */
 #define FEW_ROWS_BYTES (400 << 10) /* of a packed block of B, when few rows meet it */
+#define THIN_PANEL_LINES 64        /* cache lines of a panel of B that is thin, and */
+#define THIN_ROWS 24               /* rows that meet all thin panels of a strip in turn */
 #define WORTH_ANOTHER 0.03         /* of the work wasted, for a shape that is not the first choice */
 #define LEAST_WORK (1 << 20)       /* multiplications that are worth waking a worker for */
 #define SPLIT_BLOCKS 64            /* C blocks, below which k is cut */
@@ -270,25 +272,34 @@ static void multiply_block(const gemm_plan *plan, const gemm_buffers *at, int64_
     const ls_gemm_kernel *kernel = job->kernel;
     int64_t mr = kernel->a.width, nr = kernel->b.width, bytes = (int64_t)ls_dtype_size(kernel->panel);
     int64_t a_stride = panel_distance(kernel, kernel->a.width, kc), sums = sum_bytes(job), ld = plan->strip;
-    /* The next panel of B, if it comes from far, is fetched while this one is at work: so many cache lines per tile. */
-    int64_t panel_lines = nr * kc * bytes / 64, ahead = plan->b ? ceil_div(panel_lines, ceil_div(rows, mr)) : 0;
+    /* The next panel of B, if it comes from far, is fetched while this one is at work: so many cache lines per tile. Thin
+     * panels stay in L1 anyway; there, a few rows at a time meet all panels, so that cache lines of C are filled at once. */
+    int64_t panel_lines = nr * kc * bytes / 64, panels = ceil_div(rows, mr);
+    bool thin = panel_lines <= THIN_PANEL_LINES;
+    int64_t ahead = plan->b && !thin ? ceil_div(panel_lines, panels) : 0, group = thin ? THIN_ROWS / mr * mr : rows;
     char *direct = last ? direct_target(job, item, row, column) : NULL;
     int64_t out_stride = job->sink.out_stride, out_bytes = (int64_t)ls_dtype_size(job->sink.how.out_dtype);
     bool round = direct && job->sink.how.out_dtype == LS_BF16;
-    int64_t direct_rows = direct ? rows / mr * mr : 0, together = round && panel_lines <= 64 ? direct_rows : mr;
+    int64_t direct_rows = direct ? rows / mr * mr : 0;
     for (int64_t s = 0; s < columns; s += plan->strip) {
         int64_t width = smaller(plan->strip, columns - s), direct_columns = direct ? width / nr * nr : 0;
-        for (int64_t j = 0; j < width; j += nr) {
-            const char *b_panel = b + (s + j) / nr * b_stride * bytes, *next = b_panel + b_stride * bytes;
-            for (int64_t i = 0, step; i < rows; i += step, partial += step * nr * sums) {
-                const char *a_panel = at->a + i / mr * a_stride * bytes, *from = first ? NULL : partial;
-                char *to = i < direct_rows && j < direct_columns ? direct + (i * out_stride + s + j) * out_bytes : NULL;
-                for (int64_t line = 0; line < ahead; line++, next += 64) __builtin_prefetch(next, 0, 2);
-                step = to ? together : mr;
-                if (to && round) kernel->column_bf16(step / mr, kc, a_panel, a_stride, b_panel, from, to, out_stride);
-                else if (to) kernel->tile(kc, a_panel, b_panel, from, to, out_stride);
-                else if (last) kernel->tile(kc, a_panel, b_panel, from, at->strip + (i * ld + j) * sums, ld);
-                else kernel->tile(kc, a_panel, b_panel, from, partial, 0);
+        for (int64_t g = 0; g < rows; g += group) {
+            for (int64_t j = 0; j < width; j += nr) {
+                const char *b_panel = b + (s + j) / nr * b_stride * bytes, *next = b_panel + b_stride * bytes;
+                for (int64_t i = g, step; i < smaller(g + group, rows); i += step) {
+                    const char *a_panel = at->a + i / mr * a_stride * bytes;
+                    char *sums_so_far = partial + ((s + j) / nr * panels + i / mr) * mr * nr * sums;
+                    const char *from = first ? NULL : sums_so_far;
+                    char *to =
+                        i < direct_rows && j < direct_columns ? direct + (i * out_stride + s + j) * out_bytes : NULL;
+                    for (int64_t line = 0; line < ahead; line++, next += 64) __builtin_prefetch(next, 0, 2);
+                    step = to && round && thin ? smaller(g + group, direct_rows) - i : mr;
+                    if (to && round)
+                        kernel->column_bf16(step / mr, kc, a_panel, a_stride, b_panel, from, to, out_stride);
+                    else if (to) kernel->tile(kc, a_panel, b_panel, from, to, out_stride);
+                    else if (last) kernel->tile(kc, a_panel, b_panel, from, at->strip + (i * ld + j) * sums, ld);
+                    else kernel->tile(kc, a_panel, b_panel, from, sums_so_far, 0);
+                }
             }
         }
         if (!last) continue;
