@@ -144,6 +144,7 @@ ls_tensor *ls_to_device(ls_tensor *t, const char *name)
 {
     ls_run *run = ls_run_of(t);
     if (ls_failed(run) || !ls_check_live(run, t, "ls_to_device")) return &run->poison;
+    if (!name) return LS_POISON(run, LS_ERR_VALUE, "ls_to_device: the device's name is NULL");
     ls_device *to = device_named(run, name);
     if (!to || to == t->storage->device) return to ? t : &run->poison;
     ls_tensor *moved = ls_tensor_new(run, to, t->view.dtype, ls_view_shape(&t->view));

@@ -104,6 +104,7 @@ static void handles_that_are_dead(void)
     FAILS(ls_add(kept, lost), LS_ERR_SCOPE, "logits");
     FAILS(ls_backward(run, lost), LS_ERR_SCOPE, "logits");
     FAILS(ls_relu(NULL), LS_ERR_VALUE, "NULL");
+    FAILS(ls_to_device(kept, NULL), LS_ERR_VALUE, "NULL");
     FAILS(ls_scope_end(run, 0, NULL), LS_ERR_STATE, "mark");
     ls_drop(kept);
     FAILS(ls_relu(kept), LS_ERR_SCOPE, "released");
