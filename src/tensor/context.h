@@ -37,7 +37,7 @@ struct ls_tensor {
     ls_life life;
     bool is_leaf;
     const char *name;
-    uint64_t scope;             /* serial of the scope it belongs (or, once dead, belonged) to; 0: none */
+    uint64_t scope;             /* serial of the scope it belongs to; 0: none */
     ls_tensor *next, *previous; /* in that scope's list; next also links resting handles */
 };
 

@@ -49,6 +49,7 @@ static void leave_scope(ls_run *run, ls_tensor *t)
     }
     if (t->next) t->next->previous = t->previous;
     t->next = t->previous = NULL;
+    t->scope = 0;
 }
 
 ls_tensor *ls_handle_new(ls_run *run)
@@ -143,6 +144,7 @@ ls_tensor *ls_scope_end(ls_run *run, ls_mark mark, ls_tensor *escape)
             scope->first = t->next;
             if (t->next) t->next->previous = NULL;
             t->next = t->previous = NULL;
+            t->scope = 0; /* a list or module may let it live on */
             ls_release(t);
         }
         run->scope_count--;
@@ -156,7 +158,8 @@ ls_tensor *ls_keep(ls_tensor *t)
     ls_run *run = ls_run_of(t);
     if (!ls_check_live(run, t, "ls_keep")) return &run->poison;
     if (t->scope == run->scopes[0].serial) return t;
-    if (t->scope) leave_scope(run, t);
+    if (t->scope) leave_scope(run, t); /* its reference moves along */
+    else ls_retain(t);
     enter_scope(&run->scopes[0], t);
     return t;
 }
@@ -165,8 +168,8 @@ void ls_drop(ls_tensor *t)
 {
     ls_run *run = ls_run_of(t);
     if (t && t->life == LS_LIFE_POISON) return;
-    if (!ls_check_live(run, t, "ls_drop")) return;
-    if (t->scope) leave_scope(run, t);
+    if (!ls_check_live(run, t, "ls_drop") || !t->scope) return; /* without a scope it belongs to a list or module */
+    leave_scope(run, t);
     ls_release(t);
 }
 
