@@ -183,10 +183,12 @@ ls_tensor *ls_cumsum(ls_tensor *x, int dim)
     return op_run(LS_OP_cumsum, 1, &x, 1, &y, &(ls_attrs){.axis = {.dim = d}}, &node) ? y : &run->poison;
 }
 
-BACK(cumsum) /* the sum from here to the end: total - running sum + itself */
+BACK(cumsum) /* the sum from here to the end */
 {
-    int d = node->attrs.axis.dim;
-    dx[0] = ls_add(ls_sub(ls_sum_dim(dy[0], d, true), ls_cumsum(dy[0], d)), dy[0]);
+    ls_attrs attrs = node->attrs;
+    attrs.axis.flag = true;
+    ls_tensor *out = ls_tensor_new_like(dy[0], dy[0]->view.dtype);
+    dx[0] = op_submit(LS_OP_cumsum, 1, dy, 1, &out, &attrs) ? out : NULL;
 }
 
 static ls_tensor *ordered(ls_opcode op, ls_tensor *x, int dim, int64_t k, bool flag, ls_tensor **indices)

@@ -28,6 +28,16 @@ static void integers_with_numbers_that_do_not_fit(void)
     CHECK(isnan(ls_item(ls_max(ls_mul_scalar(x, NAN)))));
 }
 
+/* Sums from here to the end, rounded once: not the difference of two large sums. */
+static void gradients_of_running_sums_keep_their_digits(void)
+{
+    ls_tensor *x = ls_requires_grad(ls_ones(run, LS_BF16, 1000), true);
+    ls_backward(run, ls_sum(ls_cumsum(x, 0)));
+    ls_tensor *grad = ls_grad(x);
+    for (int i = 1; i < 20; i++) CHECK_NEAR(ls_item(ls_select(grad, 0, -i)), i, 0);
+    CHECK_NEAR(ls_item(ls_select(grad, 0, 0)), 1000, 0);
+}
+
 /* With --device tensors on the CPU are not on the run's device: gradients must not make something there. */
 static void gradients_stay_on_their_device(void)
 {
@@ -52,6 +62,7 @@ int main(int argc, char **argv)
     run = ls_init(NULL, NULL, .device = device);
     CHECK_RUN(targets_of_both_integer_types);
     CHECK_RUN(integers_with_numbers_that_do_not_fit);
+    CHECK_RUN(gradients_of_running_sums_keep_their_digits);
     CHECK_RUN(gradients_stay_on_their_device);
     ls_finish(run);
     return check_done();
