@@ -65,6 +65,8 @@ static void types_that_do_not_fit(void)
     FAILS(ls_embedding(Z(4, 3), Z(2)), LS_ERR_DTYPE, "not i64 or i32");
     FAILS(ls_matmul(INDEX(2, 2), INDEX(2, 2)), LS_ERR_DTYPE, "floating");
     FAILS(ls_softmax(INDEX(3), 0), LS_ERR_DTYPE, "floating");
+    ls_tensor *q = Z(1, 1, 2, 4);
+    FAILS(ls_attention(q, q, q, (ls_attention_opts){.mask = INDEX(2, 2)}), LS_ERR_DTYPE, "mask [2,2] i64");
     FAILS(ls_requires_grad(INDEX(3), true), LS_ERR_DTYPE, "only floating types");
     FAILS(ls_zeros(run, (ls_dtype)77, 2), LS_ERR_DTYPE, "77");
     FAILS(ls_linear(ls_cast(Z(2, 3), LS_BF16), Z(4, 3), NULL, LS_ACT_NONE), LS_ERR_DTYPE, "differ in type");
