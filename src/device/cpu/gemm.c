@@ -26,13 +26,13 @@
 #define STRIP 64                   /* columns of C that are finished together */
 #define PARTIAL_COLUMNS 1024       /* about NC, when sums are kept between blocks of k */
 #define FEW_ROWS_COLUMNS 192       /* about NC, and */
-#define FEW_ROWS_BYTES (400 << 10) /* of a packed block of B, when few rows meet it */
+#define FEW_ROWS_BYTES (600 << 10) /* of a packed block of B, when few rows meet it */
 #define THIN_PANEL_LINES 64        /* cache lines of a panel of B that is thin, and */
 #define THIN_ROWS 24               /* rows that meet all thin panels of a strip in turn */
 #define WORTH_ANOTHER 0.03         /* of the work wasted, for a shape that is not the first choice */
 #define LEAST_WORK (1 << 20)       /* multiplications that are worth waking a worker for */
 #define SPLIT_BLOCKS 64            /* C blocks, below which k is cut */
-#define SPLIT_DEPTH 1024           /* the least part of k */
+#define SPLIT_DEPTH 2048           /* the least part of k */
 
 typedef struct gemm_plan {
     const ls_gemm_job *job;

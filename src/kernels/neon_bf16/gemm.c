@@ -27,41 +27,53 @@ static inline __attribute__((always_inline)) void along(uint16_t *to, const void
     }
 }
 
-/* Four lines of eight numbers to eight groups of four. */
-static inline void transpose_8(uint16_t *to, const uint16_t *l0, const uint16_t *l1, const uint16_t *l2,
-                               const uint16_t *l3)
+/* Four lines of eight numbers to eight groups of four: the first half to one place, the second to another. */
+static inline void transpose_8(uint16_t *to, uint16_t *to_second, const uint16_t *const line[4], int64_t at)
 {
-    uint16x8_t r0 = vld1q_u16(l0), r1 = vld1q_u16(l1), r2 = vld1q_u16(l2), r3 = vld1q_u16(l3);
+    uint16x8_t r0 = vld1q_u16(line[0] + at), r1 = vld1q_u16(line[1] + at);
+    uint16x8_t r2 = vld1q_u16(line[2] + at), r3 = vld1q_u16(line[3] + at);
     uint32x4_t low01 = vreinterpretq_u32_u16(vzip1q_u16(r0, r1)), high01 = vreinterpretq_u32_u16(vzip2q_u16(r0, r1));
     uint32x4_t low23 = vreinterpretq_u32_u16(vzip1q_u16(r2, r3)), high23 = vreinterpretq_u32_u16(vzip2q_u16(r2, r3));
     vst1q_u16(to, vreinterpretq_u16_u32(vzip1q_u32(low01, low23)));
     vst1q_u16(to + 8, vreinterpretq_u16_u32(vzip2q_u32(low01, low23)));
-    vst1q_u16(to + 16, vreinterpretq_u16_u32(vzip1q_u32(high01, high23)));
-    vst1q_u16(to + 24, vreinterpretq_u16_u32(vzip2q_u32(high01, high23)));
+    vst1q_u16(to_second, vreinterpretq_u16_u32(vzip1q_u32(high01, high23)));
+    vst1q_u16(to_second + 8, vreinterpretq_u16_u32(vzip2q_u32(high01, high23)));
 }
 
-static inline void transpose_4(uint16_t *to, const uint16_t *l0, const uint16_t *l1, const uint16_t *l2,
-                               const uint16_t *l3)
+static inline void transpose_4(uint16_t *to, const uint16_t *const line[4], int64_t at)
 {
-    uint32x2_t even = vreinterpret_u32_u16(vzip1_u16(vld1_u16(l0), vld1_u16(l1)));
-    uint32x2_t odd = vreinterpret_u32_u16(vzip2_u16(vld1_u16(l0), vld1_u16(l1)));
-    uint32x4_t r01 = vcombine_u32(even, odd);
-    even = vreinterpret_u32_u16(vzip1_u16(vld1_u16(l2), vld1_u16(l3)));
-    odd = vreinterpret_u32_u16(vzip2_u16(vld1_u16(l2), vld1_u16(l3)));
-    uint32x4_t r23 = vcombine_u32(even, odd);
+    uint16x4_t r0 = vld1_u16(line[0] + at), r1 = vld1_u16(line[1] + at);
+    uint16x4_t r2 = vld1_u16(line[2] + at), r3 = vld1_u16(line[3] + at);
+    uint32x4_t r01 = vreinterpretq_u32_u16(vcombine_u16(vzip1_u16(r0, r1), vzip2_u16(r0, r1)));
+    uint32x4_t r23 = vreinterpretq_u32_u16(vcombine_u16(vzip1_u16(r2, r3), vzip2_u16(r2, r3)));
     vst1q_u16(to, vreinterpretq_u16_u32(vzip1q_u32(r01, r23)));
     vst1q_u16(to + 8, vreinterpretq_u16_u32(vzip2q_u32(r01, r23)));
 }
 
-static inline __attribute__((always_inline)) void across(uint16_t *to, int64_t panel_stride, const void *const *line,
-                                                         int64_t count, int width)
+static void across_8(void *panels, int64_t panel_stride, const void *const *lines, int64_t count)
 {
-    for (int j = 0; j < 8; j += 4, to += 4 * width) {
-        const uint16_t *l0 = line[j], *l1 = line[j + 1], *l2 = line[j + 2], *l3 = line[j + 3];
-        uint16_t *panel = to;
-        for (int64_t at = 0; at < count * width; at += width, panel += panel_stride) {
-            transpose_8(panel, l0 + at, l1 + at, l2 + at, l3 + at);
-            if (width == 12) transpose_4(panel + 32, l0 + at + 8, l1 + at + 8, l2 + at + 8, l3 + at + 8);
+    for (int j = 0; j < 8; j += 4) {
+        const uint16_t *line[4] = {lines[j], lines[j + 1], lines[j + 2], lines[j + 3]};
+        uint16_t *to = (uint16_t *)panels + j * 8;
+        for (int64_t p = 0; p < count; p++, to += panel_stride) transpose_8(to, to + 16, line, 8 * p);
+    }
+}
+
+/* Two panels are three times eight columns. */
+static void across_12(void *panels, int64_t panel_stride, const void *const *lines, int64_t count)
+{
+    for (int j = 0; j < 8; j += 4) {
+        const uint16_t *line[4] = {lines[j], lines[j + 1], lines[j + 2], lines[j + 3]};
+        uint16_t *to = (uint16_t *)panels + j * 12;
+        int64_t p = 0;
+        for (; p + 2 <= count; p += 2, to += 2 * panel_stride) {
+            transpose_8(to, to + 16, line, 12 * p);
+            transpose_8(to + 32, to + panel_stride, line, 12 * p + 8);
+            transpose_8(to + panel_stride + 16, to + panel_stride + 32, line, 12 * p + 16);
+        }
+        if (p < count) {
+            transpose_8(to, to + 16, line, 12 * p);
+            transpose_4(to + 32, line, 12 * p + 8);
         }
     }
 }
@@ -74,16 +86,6 @@ static void along_12(void *panel, const void *const *line, int64_t k)
 static void along_8(void *panel, const void *const *line, int64_t k)
 {
     along(panel, line, k, 8);
-}
-
-static void across_12(void *panels, int64_t panel_stride, const void *const *line, int64_t count)
-{
-    across(panels, panel_stride, line, count, 12);
-}
-
-static void across_8(void *panels, int64_t panel_stride, const void *const *line, int64_t count)
-{
-    across(panels, panel_stride, line, count, 8);
 }
 
 /* ---- tiles ------------------------------------------------------------------------------------------------------- */
