@@ -50,6 +50,7 @@ ls_family ls_family_attention = {
         {
             [LS_ISA_REF] = &ls_attention_ref,
 #if defined(__aarch64__)
+            [LS_ISA_NEON] = &ls_attention_neon,
             [LS_ISA_NEON_BF16] = &ls_attention_neon_bf16,
 #elif defined(__x86_64__)
             [LS_ISA_AVX2] = &ls_attention_avx2,
