@@ -55,16 +55,23 @@ static inline uint32x4_t multiply_wide(uint32x4_t a, uint32_t b, uint32x4_t *hig
     return vuzp1q_u32(lower, upper);
 }
 
-/* Rounds 1 and 2 of a group, whose first query has this counter: word[j] is word j of its blocks. */
-static inline void begin_group(const dropout *d, uint32_t counter, uint32x4_t word[4])
+/* What rounds 1 and 2 take from the problem, in all lanes. */
+typedef struct dropout_start {
+    uint32x4_t key1, key2, high2;
+} dropout_start;
+
+static inline dropout_start rounds_start(const dropout *d)
 {
-    static const uint32_t ramp[4] = {0, 1, 2, 3};
-    uint32x4_t counters = vmlaq_n_u32(vdupq_n_u32(counter), vld1q_u32(ramp), d->step), high;
-    uint32x4_t low = multiply_wide(counters, PHILOX_M0, &high);
-    word[1] = multiply_wide(veorq_u32(high, vdupq_n_u32(d->key[1])), PHILOX_M1, &high);
-    word[0] = veorq_u32(high, vdupq_n_u32(d->key[2]));
-    word[2] = veorq_u32(low, vdupq_n_u32(d->high2));
-    word[3] = vdupq_n_u32(d->low2);
+    return (dropout_start){vdupq_n_u32(d->key[1]), vdupq_n_u32(d->key[2]), vdupq_n_u32(d->high2)};
+}
+
+/* Rounds 1 and 2 of the blocks of a group: word[j] is word j of all of them; word 3 is low2. */
+static inline void begin_group(dropout_start start, uint32x4_t counters, uint32x4_t word[3])
+{
+    uint32x4_t high, low = multiply_wide(counters, PHILOX_M0, &high);
+    word[1] = multiply_wide(veorq_u32(high, start.key1), PHILOX_M1, &high);
+    word[0] = veorq_u32(high, start.key2);
+    word[2] = veorq_u32(low, start.high2);
 }
 
 #endif

@@ -49,21 +49,20 @@ static void score_tile(int64_t deep, const NUMBER *wide, const NUMBER *narrow, c
 
 enum { LOT = 8 }; /* vectors that go through a computation side by side, so that none waits for its own result */
 
-/* x = 2^x for x < 127, to 2^-13 of itself, which is 16 times finer than bf16; 0 below 2^-126. With x = n + f, 2^n is made by
- * moving the low bits of x + magic, which are n + 127, to where an exponent lies. */
-INLINE void powers_of_2(float32x4_t x[LOT])
+/* x = 2^(c x) for c x < 127, to 2^-13 of itself, which is 16 times finer than bf16; 0 below 2^-126. With c x = n + f, 2^n is
+ * made by moving the low bits of c x + magic, which are n + 127, to where an exponent lies. */
+INLINE void powers_of_2(float32x4_t x[LOT], float c)
 {
-    float32x4_t magic = vdupq_n_f32(MAGIC), whole[LOT], power[LOT], p[LOT];
-    UNROLL for (int i = 0; i < LOT; i++) x[i] = vmaxq_f32(x[i], vdupq_n_f32(-127));
-    UNROLL for (int i = 0; i < LOT; i++) whole[i] = vaddq_f32(x[i], magic);
-    UNROLL for (int i = 0; i < LOT; i++) p[i] = vsubq_f32(whole[i], magic);
-    UNROLL for (int i = 0; i < LOT; i++) power[i] =
-        vreinterpretq_f32_u32(vshlq_n_u32(vreinterpretq_u32_f32(whole[i]), 23));
-    UNROLL for (int i = 0; i < LOT; i++) x[i] = vsubq_f32(x[i], p[i]);
-    UNROLL for (int i = 0; i < LOT; i++) p[i] = vfmaq_f32(vdupq_n_f32(P2), x[i], vdupq_n_f32(P3));
-    UNROLL for (int i = 0; i < LOT; i++) p[i] = vfmaq_f32(vdupq_n_f32(P1), x[i], p[i]);
-    UNROLL for (int i = 0; i < LOT; i++) x[i] = vmulq_f32(x[i], power[i]);
-    UNROLL for (int i = 0; i < LOT; i++) x[i] = vfmaq_f32(power[i], x[i], p[i]);
+    float32x4_t magic = vdupq_n_f32(MAGIC), low = vdupq_n_f32(-127 / c), whole[LOT], f[LOT], p[LOT];
+    UNROLL for (int i = 0; i < LOT; i++) x[i] = vmaxq_f32(x[i], low);
+    UNROLL for (int i = 0; i < LOT; i++) whole[i] = vfmaq_n_f32(magic, x[i], c);
+    UNROLL for (int i = 0; i < LOT; i++) f[i] = vsubq_f32(magic, whole[i]);
+    UNROLL for (int i = 0; i < LOT; i++) f[i] = vfmaq_n_f32(f[i], x[i], c);
+    UNROLL for (int i = 0; i < LOT; i++) x[i] = vreinterpretq_f32_u32(vshlq_n_u32(vreinterpretq_u32_f32(whole[i]), 23));
+    UNROLL for (int i = 0; i < LOT; i++) p[i] = vfmaq_f32(vdupq_n_f32(P2), f[i], vdupq_n_f32(P3));
+    UNROLL for (int i = 0; i < LOT; i++) p[i] = vfmaq_f32(vdupq_n_f32(P1), f[i], p[i]);
+    UNROLL for (int i = 0; i < LOT; i++) f[i] = vmulq_f32(f[i], x[i]);
+    UNROLL for (int i = 0; i < LOT; i++) x[i] = vfmaq_f32(x[i], f[i], p[i]);
 }
 
 /* Two registers of sums to one of bf16, as they lie. */
@@ -102,10 +101,10 @@ static float row_product(const NUMBER *a, const NUMBER *b, int64_t n)
     return product;
 }
 
-static void start_frame(attention_walk *walk)
+static void start_frame(attention_walk *walk, int queries)
 {
     attention_frame *f = walk->frame;
-    const float numbers[4] = {P2, P1, -127, MAGIC};
+    const float numbers[4] = {P2, P1, -127 / walk->c, MAGIC};
     const uint32_t multipliers[2] = {PHILOX_M0, PHILOX_M1};
     f->lanes[0] = walk->c;
     f->lanes[1] = P3;
@@ -118,44 +117,46 @@ static void start_frame(attention_walk *walk)
             f->key[round][i] = walk->drop.key[4 + 2 * round + i];
             vst1q_u32(f->vector_key[round] + 4 * i, vdupq_n_u32(f->key[round][i]));
         }
+    vst1q_u32(f->low2, vdupq_n_u32(walk->drop.low2));
+    for (int i = 0; i < 24; i++) /* groups of queries first, then of keys */
+        f->ramp[i / 4][i % 4] = (uint32_t)(i % queries) * walk->drop.step + (uint32_t)(i / queries);
     f->drawn = (attention_place){-1, 0, 0};
 }
 
 /* ---- dropout -------------------------------------------------------------------------------------------------------- */
 
-/* Start to draw the tile at a place, `across` groups of queries wide: rounds 1 and 2. */
-INLINE void begin_drawing(const attention_walk *walk, attention_place at, int across)
+/* Start to draw the tile at a place: rounds 1 and 2. */
+INLINE void begin_drawing(const attention_walk *walk, attention_place at)
 {
     const dropout *d = &walk->drop;
     attention_frame *f = walk->frame;
-    uint32_t first = counter_of(d, at.head, at.query, at.key);
+    uint32_t first = counter_of(d, at.head, at.query, at.key), key1 = d->key[1], key2 = d->key[2], high2 = d->high2;
+    dropout_start start = rounds_start(d);
     UNROLL for (int g = 0; g < 4; g++)
     {
-        uint32x4_t word[4];
-        begin_group(d, first + (uint32_t)(g % across) * 4 * d->step + (uint32_t)(g / across), word);
-        UNROLL for (int j = 0; j < 4; j++) vst1q_u32(f->vector[g][j], word[j]);
+        uint32x4_t word[3];
+        begin_group(start, vaddq_u32(vdupq_n_u32(first), vld1q_u32(f->ramp[g])), word);
+        UNROLL for (int j = 0; j < 3; j++) vst1q_u32(f->vector[g][j], word[j]);
     }
     UNROLL for (int i = 0; i < 8; i++)
     {
-        int g = 4 + i / 4, query = g % across * 4 + i % 4;
-        uint32_t counter = first + (uint32_t)query * d->step + (uint32_t)(g / across), *word = f->scalar[i / 4][i % 4];
-        uint64_t p0 = (uint64_t)PHILOX_M0 * counter, p1 = (uint64_t)PHILOX_M1 * ((uint32_t)(p0 >> 32) ^ d->key[1]);
-        word[0] = (uint32_t)(p1 >> 32) ^ d->key[2];
+        uint32_t *word = f->scalar[i / 4][i % 4];
+        uint64_t p0 = (uint64_t)PHILOX_M0 * (first + f->ramp[4 + i / 4][i % 4]);
+        uint64_t p1 = (uint64_t)PHILOX_M1 * ((uint32_t)(p0 >> 32) ^ key1);
+        word[0] = (uint32_t)(p1 >> 32) ^ key2;
         word[1] = (uint32_t)p1;
-        word[2] = (uint32_t)p0 ^ d->high2;
-        word[3] = d->low2;
+        word[2] = (uint32_t)p0 ^ high2;
     }
     f->drawn = at;
 }
 
 /* kept.val[j]: all ones in the lanes of the queries of group g that keep key j of the group. */
-INLINE uint32x4x4_t kept_in_group(const attention_walk *walk, int g)
+INLINE uint32x4x4_t kept_in_group(const attention_frame *f, int g, uint32x4_t below)
 {
-    const attention_frame *f = walk->frame;
     uint32x4x4_t kept;
     if (g < 4) UNROLL for (int j = 0; j < 4; j++) kept.val[j] = vld1q_u32(f->vector[g][j]);
     else kept = vld4q_u32(f->scalar[g - 4][0]);
-    UNROLL for (int j = 0; j < 4; j++) kept.val[j] = vcgeq_u32(kept.val[j], vdupq_n_u32(walk->drop.below));
+    UNROLL for (int j = 0; j < 4; j++) kept.val[j] = vcgeq_u32(kept.val[j], below);
     return kept;
 }
 
@@ -168,9 +169,9 @@ static bool is_drawn(const attention_walk *walk, attention_place at)
 /* Finish the rounds of the tile that was begun. What else is computed goes nowhere. */
 static void finish_rounds(const attention_walk *walk)
 {
-    static const attention_spread nothing;
+    static const float nothing[16];
     uint16_t rubbish[TILE + 3 * 96];
-    grade_and_draw(walk->frame, &nothing, rubbish, rubbish, rubbish, rubbish);
+    grade_and_draw(walk->frame, nothing, rubbish, rubbish, rubbish, rubbish);
 }
 
 static bool keeps(const attention_walk *walk, attention_place at, int query, int key)
@@ -195,34 +196,28 @@ static void largest_of(const float *scores, int64_t tiles, float largest[WIDE])
     }
 }
 
-static void spread_wide(attention_spread *spread, const float top[WIDE])
+static float sum_of(const float sums[2 * WIDE], int query)
 {
-    for (int i = 0; i < 24; i++) {
-        spread->top[i] = top[i / 2];
-        spread->more[i] = 0;
-    }
-}
-
-static void add_sums(const attention_spread *spread, float total[WIDE])
-{
-    for (int i = 0; i < WIDE; i++) total[i] += spread->more[2 * i] + spread->more[2 * i + 1];
+    return sums[2 * query] + sums[2 * query + 1];
 }
 
 /* Masks for the panel of weights of a tile. */
 static void mask_weights(const attention_walk *walk, attention_place at)
 {
-    uint16_t *kept = (uint16_t *)walk->frame->kept;
+    attention_frame *f = walk->frame;
+    uint16_t *kept = (uint16_t *)f->kept;
+    uint32x4_t below = vdupq_n_u32(walk->drop.below);
     if (!walk->drop.by_groups) {
         for (int i = 0; i < TILE; i++) kept[i] = keeps(walk, at, i % 48 / 4, i / 48 * 4 + i % 4) ? UINT16_MAX : 0;
         return;
     }
     if (!is_drawn(walk, at)) {
-        begin_drawing(walk, at, 3);
+        begin_drawing(walk, at);
         finish_rounds(walk);
     }
     UNROLL for (int g = 0; g < 6; g++)
     {
-        uint32x4x4_t word = kept_in_group(walk, g);
+        uint32x4x4_t word = kept_in_group(f, g, below);
         uint16x8_t k01 = vuzp1q_u16(vreinterpretq_u16_u32(word.val[0]), vreinterpretq_u16_u32(word.val[1]));
         uint16x8_t k23 = vuzp1q_u16(vreinterpretq_u16_u32(word.val[2]), vreinterpretq_u16_u32(word.val[3]));
         uint16x8_t k02 = vzip1q_u16(k01, k23), k13 = vzip2q_u16(k01, k23);
@@ -231,8 +226,15 @@ static void mask_weights(const attention_walk *walk, attention_place at)
     }
 }
 
+static void draw_forward(const attention_walk *walk, attention_place at, attention_place next)
+{
+    if (!walk->drop.below) return;
+    mask_weights(walk, at);
+    begin_drawing(walk, next);
+}
+
 /* Without dropout. */
-static void weigh_all(const attention_walk *walk, attention_spread *spread, NUMBER *weights)
+static void weigh_all(const attention_walk *walk, float *sums, NUMBER *weights)
 {
     uint8x16_t shuffle = vld1q_u8(to_wide);
     const float *score = walk->frame->score;
@@ -240,58 +242,54 @@ static void weigh_all(const attention_walk *walk, attention_spread *spread, NUMB
     UNROLL for (int w = 0; w < 6; w += 2)
     {
         float32x4_t x[LOT];
-        UNROLL for (int i = 0; i < LOT; i++) x[i] =
-            vsubq_f32(vld1q_f32(score + 16 * w + 4 * i), vld1q_f32(spread->top + 4 * w + i / 4 * 4));
-        UNROLL for (int i = 0; i < LOT; i++) x[i] = vmulq_n_f32(x[i], c);
-        powers_of_2(x);
+        UNROLL for (int i = 0; i < LOT; i++) x[i] = vld1q_f32(score + 16 * w + 4 * i);
+        powers_of_2(x, c);
         UNROLL for (int i = 0; i < 2; i++)
         {
             float32x4_t sum = vaddq_f32(vaddq_f32(x[4 * i], x[4 * i + 1]), vaddq_f32(x[4 * i + 2], x[4 * i + 3]));
-            vst1q_f32(spread->more + 4 * (w + i), vaddq_f32(vld1q_f32(spread->more + 4 * (w + i)), sum));
+            vst1q_f32(sums + 4 * (w + i), vaddq_f32(vld1q_f32(sums + 4 * (w + i)), sum));
         }
         UNROLL for (int i = 0; i < LOT; i += 2) vst1q_u8((uint8_t *)(weights + i % 4 * 24 + 8 * (w + i / 4)),
                                                          vqtbl1q_u8(narrowed(x[i], x[i + 1]), shuffle));
     }
 }
 
-static void weigh(const attention_walk *walk, attention_place at, attention_place next, attention_spread *spread,
-                  NUMBER *weights)
+static void weigh(const attention_walk *walk, float sums[2 * WIDE], NUMBER *weights)
 {
-    if (!walk->drop.below) {
-        weigh_all(walk, spread, weights);
-        return;
-    }
-    mask_weights(walk, at);
-    begin_drawing(walk, next, 3);
-    weigh_and_draw(walk->frame, spread, weights);
+    if (walk->drop.below) weigh_and_draw(walk->frame, sums, weights);
+    else weigh_all(walk, sums, weights);
 }
 
 /* ---- backward ----------------------------------------------------------------------------------------------------- */
 
-static void spread_narrow(attention_spread *spread, const float lse[NARROW], const float delta[NARROW])
+static void spread_queries(attention_spread *to, const float lse[NARROW], const float delta[NARROW])
 {
-    for (int i = 0; i < 16; i++) {
-        spread->top[i] = lse[i / 4 * 2 + i % 2];
-        spread->more[i] = delta[i / 4 * 2 + i % 2];
+    UNROLL for (int n = 0; n < 4; n++)
+    {
+        float32x2_t l = vneg_f32(vld1_f32(lse + 2 * n)), d = vld1_f32(delta + 2 * n);
+        vst1q_f32(to->delta + 4 * n, vcombine_f32(d, d));
+        UNROLL for (int w = 0; w < 6; w++) vst1q_f32(to->minus_lse + 16 * w + 4 * n, vcombine_f32(l, l));
     }
 }
 
 /* Masks of a tile, in the order of scores. */
 static void mask_scores(const attention_walk *walk, attention_place at)
 {
-    uint32_t *kept = walk->frame->kept;
+    attention_frame *f = walk->frame;
+    uint32_t *kept = f->kept;
+    uint32x4_t below = vdupq_n_u32(walk->drop.below);
     if (!walk->drop.by_groups) {
         for (int i = 0; i < TILE; i++)
             kept[score_place(i / NARROW, i % NARROW)] = keeps(walk, at, i % NARROW, i / NARROW) ? UINT32_MAX : 0;
         return;
     }
     if (!is_drawn(walk, at)) {
-        begin_drawing(walk, at, 2);
+        begin_drawing(walk, at);
         finish_rounds(walk);
     }
     UNROLL for (int g = 0; g < 6; g++)
     {
-        uint32x4x4_t word = kept_in_group(walk, g);
+        uint32x4x4_t word = kept_in_group(f, g, below);
         UNROLL for (int j = 0; j < 4; j += 2)
         {
             uint64x2_t even = vreinterpretq_u64_u32(word.val[j]), odd = vreinterpretq_u64_u32(word.val[j + 1]);
@@ -299,6 +297,13 @@ static void mask_scores(const attention_walk *walk, attention_place at)
             vst1q_u32(kept + g / 2 * 32 + j * 8 + g % 2 * 8 + 4, vreinterpretq_u32_u64(vtrn2q_u64(even, odd)));
         }
     }
+}
+
+static void draw_backward(const attention_walk *walk, attention_place at, attention_place next)
+{
+    if (!walk->drop.below) return;
+    mask_scores(walk, at);
+    begin_drawing(walk, next);
 }
 
 /* Where pair n of the queries of a tile lies in the panels by query. */
@@ -309,7 +314,7 @@ INLINE NUMBER *pair_by_query(const grade_target *to, int n)
 }
 
 /* Without dropout. */
-static void grade_all(const attention_walk *walk, const attention_spread *spread, const grade_target *to)
+static void grade_all(const attention_walk *walk, const float *delta, const grade_target *to)
 {
     uint8x16_t wide = vld1q_u8(to_wide), narrow = vld1q_u8(to_narrow);
     const float *score = walk->frame->score, *dweight = walk->frame->dweight;
@@ -319,11 +324,9 @@ static void grade_all(const attention_walk *walk, const attention_spread *spread
     UNROLL for (int w = 0; w < 6; w += 2)
     { /* x[4 j + n] is pair w + j of keys with pair n of queries */
         float32x4_t x[LOT], d[LOT];
-        UNROLL for (int i = 0; i < LOT; i++) x[i] =
-            vsubq_f32(vld1q_f32(score + 16 * w + 4 * i), vld1q_f32(spread->top + i % 4 * 4));
-        UNROLL for (int i = 0; i < LOT; i++) x[i] = vmulq_n_f32(x[i], c);
-        powers_of_2(x);
-        UNROLL for (int i = 0; i < LOT; i++) d[i] = vmulq_f32(x[i], vld1q_f32(spread->more + i % 4 * 4));
+        UNROLL for (int i = 0; i < LOT; i++) x[i] = vld1q_f32(score + 16 * w + 4 * i);
+        powers_of_2(x, c);
+        UNROLL for (int i = 0; i < LOT; i++) d[i] = vmulq_f32(x[i], vld1q_f32(delta + i % 4 * 4));
         UNROLL for (int i = 0; i < LOT; i++) d[i] = vfmsq_f32(d[i], x[i], vld1q_f32(dweight + 16 * w + 4 * i));
 
         UNROLL for (int i = 0; i < LOT; i += 2)
@@ -343,17 +346,13 @@ static void grade_all(const attention_walk *walk, const attention_spread *spread
     }
 }
 
-static void grade(const attention_walk *walk, attention_place at, attention_place next, const attention_spread *spread,
-                  const grade_target *to)
+static void grade(const attention_walk *walk, const attention_spread *queries, const grade_target *to)
 {
-    if (!walk->drop.below) {
-        grade_all(walk, spread, to);
-        return;
-    }
-    mask_scores(walk, at);
-    begin_drawing(walk, next, 2);
     /* Pairs 0 and 1 are neighbours in the same panel, and so are 2 and 3. */
-    grade_and_draw(walk->frame, spread, to->weights, to->dscores, pair_by_query(to, 0), pair_by_query(to, 2));
+    if (walk->drop.below)
+        grade_and_draw(walk->frame, queries->delta, to->weights, to->dscores, pair_by_query(to, 0),
+                       pair_by_query(to, 2));
+    else grade_all(walk, queries->delta, to);
 }
 
 static void grade_hidden(const grade_target *to)
