@@ -9,7 +9,16 @@
 
 #include <stdlib.h>
 
-typedef enum mask_kind { NO_MASK, BOOL_KEYS, BOOL_FULL, BOOL_HIDES_ROW, FLOAT_KEYS, FLOAT_PER_HEAD } mask_kind;
+typedef enum mask_kind {
+    NO_MASK,
+    BOOL_KEYS,
+    BOOL_PADDING,
+    BOOL_HIDES_ALL,
+    BOOL_FULL,
+    BOOL_HIDES_ROW,
+    FLOAT_KEYS,
+    FLOAT_PER_HEAD
+} mask_kind;
 
 typedef struct setup {
     int64_t batch, heads, key_heads, queries, keys, depth, value_depth;
@@ -78,7 +87,9 @@ static void make_mask(tensors *t, const setup *s)
     ls_dtype number = s->dtype == LS_F64 ? LS_F64 : LS_F32;
     switch (s->mask) {
     case NO_MASK: return;
-    case BOOL_KEYS: make(t, MASK, LS_BOOL, s->batch, 1, 1, s->keys, 1); break;
+    case BOOL_KEYS:
+    case BOOL_PADDING:
+    case BOOL_HIDES_ALL: make(t, MASK, LS_BOOL, s->batch, 1, 1, s->keys, 1); break;
     case BOOL_FULL:
     case BOOL_HIDES_ROW: make(t, MASK, LS_BOOL, s->batch, s->heads, s->queries, s->keys, 1); break;
     case FLOAT_KEYS: make(t, MASK, s->dtype, s->batch, 1, 1, s->keys, 1); break;
@@ -87,6 +98,12 @@ static void make_mask(tensors *t, const setup *s)
     if (s->mask == BOOL_HIDES_ROW)
         for (int64_t j = 0; j < s->keys; j++)
             set_flat(x, (size_t)(s->queries / 2 * x->stride[2] + j * x->stride[3]), 0);
+    for (int64_t b = 0; b < s->batch; b++)
+        for (int64_t j = 0; j < s->keys; j++) {
+            size_t at = (size_t)(b * x->stride[0] + j);
+            if (s->mask == BOOL_HIDES_ALL) set_flat(x, at, b != 0);
+            if (s->mask == BOOL_PADDING && j >= s->keys / (b + 2)) set_flat(x, at, 0);
+        }
     int64_t whole[] = {s->batch, s->heads, s->queries, s->keys};
     for (int d = 0; d < 4; d++) {
         if (x->dim[d] == 1) x->stride[d] = 0;

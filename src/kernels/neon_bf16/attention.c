@@ -176,8 +176,8 @@ static void finish_rounds(const attention_walk *walk)
 
 static bool keeps(const attention_walk *walk, attention_place at, int query, int key)
 {
-    return ls_attention_keeps(walk->problem,
-                              ls_attention_element(walk->problem, at.head, at.query + query, at.key + key));
+    const ls_attention *p = walk->drop.problem;
+    return ls_attention_keeps(p, ls_attention_element(p, at.head, at.query + query, at.key + key));
 }
 
 /* ---- forward ------------------------------------------------------------------------------------------------------ */
