@@ -45,6 +45,9 @@ typedef struct ls_attention {
     ls_attention_matrix dq, dk, dv; /* like q, k, v */
 } ls_attention;
 
+/* Parts begin at multiples of this. */
+#define LS_ATTENTION_CUT 48
+
 /* Which part of a problem to do. */
 typedef struct ls_attention_part {
     int64_t query_begin, query_end, key_begin, key_end;

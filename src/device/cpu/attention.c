@@ -1,10 +1,9 @@
 /* attention.c - attention and its gradient: cuts batches into heads, heads into parts, and deals them out to workers. */
 #include "kernels/attention.h"
-#include "base/half.h"
 #include "base/parallel.h"
 #include "device/cpu/cpu.h"
+#include "kernels/elementwise.h"
 
-#include <math.h>
 #include <stdatomic.h>
 
 /* A piece of a head smaller than this is not worth packing keys and values for once more. */
@@ -51,46 +50,30 @@ static int64_t pieces_of(int64_t rows, int64_t heads)
 static void piece_of(int64_t rows, int64_t pieces, int64_t index, int64_t *begin, int64_t *end)
 {
     int64_t size = (rows + pieces - 1) / pieces;
-    size = (size + 23) / 24 * 24; /* whole tiles of the kernels, so that no work is done twice */
+    size = (size + LS_ATTENTION_CUT - 1) / LS_ATTENTION_CUT * LS_ATTENTION_CUT;
     *begin = least(rows, index * size);
     *end = least(rows, *begin + size);
 }
 
 /* ---- Staging: contiguous rows of the kernel's number type --------------------------------------------------- */
 
-static double load_number(const void *data, ls_dtype dtype, int64_t i)
-{
-    switch (dtype) {
-    case LS_F16: return (double)ls_f16_to_f32(((const ls_f16 *)data)[i]);
-    case LS_BF16: return (double)ls_bf16_to_f32(((const ls_bf16 *)data)[i]);
-    case LS_F32: return (double)((const float *)data)[i];
-    default: return ((const double *)data)[i];
-    }
-}
-
-static void store_number(void *data, ls_dtype dtype, int64_t i, double x)
-{
-    switch (dtype) {
-    case LS_F16: ((ls_f16 *)data)[i] = ls_f16_from_f32((float)x); break;
-    case LS_BF16: ((ls_bf16 *)data)[i] = ls_bf16_from_f32((float)x); break;
-    case LS_F32: ((float *)data)[i] = (float)x; break;
-    default: ((double *)data)[i] = x; break;
-    }
-}
-
-/* The rows of one task between an operand, whose first element is at `data`, and its staged form. */
+/* The rows [begin, end) of one task between an operand, whose first element is at `data`, and its staged form. */
 static void copy_rows(const attention_job *job, const attention_use *use, void *data, const ls_attention_matrix *staged,
                       int64_t heads, int64_t begin, int64_t end)
 {
     const ls_operand *x = use->operand;
-    for (int64_t h = 0; h < heads; h++)
-        for (int64_t i = begin; i < end; i++)
-            for (int64_t d = 0; d < x->dim[3]; d++) {
-                int64_t outside = h * x->stride[1] + i * x->stride[2] + d * x->stride[3];
-                int64_t inside = h * staged->head + i * staged->row + d;
-                if (use->out) store_number(data, x->dtype, outside, load_number(staged->data, job->dtype, inside));
-                else store_number(staged->data, job->dtype, inside, load_number(data, x->dtype, outside));
-            }
+    ls_dtype from = use->out ? job->dtype : x->dtype, to = use->out ? x->dtype : job->dtype;
+    ls_map_fn *convert = ls_elementwise_kernels()->convert[from][to];
+    int64_t columns = x->dim[3], step = x->stride[3] == 1 ? columns : 1; /* a whole row, or number by number */
+    size_t outside_bytes = ls_dtype_size(x->dtype), inside_bytes = ls_dtype_size(job->dtype);
+    for (int64_t row = begin; row < end; row++)
+        for (int64_t i = 0; i < heads * columns; i += step) {
+            int64_t h = i / columns, d = i % columns;
+            int64_t outside = h * x->stride[1] + row * x->stride[2] + d * x->stride[3];
+            char *there = (char *)data + (size_t)outside * outside_bytes;
+            char *here = (char *)staged->data + (size_t)(h * staged->head + row * staged->row + d) * inside_bytes;
+            convert(step, (void *[]){use->out ? there : here, use->out ? here : there}, NULL);
+        }
 }
 
 /* ---- Tasks ---------------------------------------------------------------------------------------------------- */
@@ -230,7 +213,7 @@ static void start_job(attention_job *job, const ls_call *call, const ls_operand 
         .group = 1,
         .scale = call->attrs.attention.scale,
         .causal = call->attrs.attention.causal,
-        .drop_below = p < 1 ? (uint32_t)ceil(p * 0x1p24) << 8 : UINT32_MAX,
+        .drop_below = p < 1 ? ls_dropout_threshold(p) << 8 : UINT32_MAX,
         .keep_scale = p < 1 ? 1 / (1 - p) : 0,
         .seed = call->attrs.attention.seed,
         .offset = call->attrs.attention.offset,
