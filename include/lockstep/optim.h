@@ -57,6 +57,7 @@ LS_API ls_optim *ls_adam_sized(ls_run *run, const ls_state *parameters, const ls
 #define LS_ADAMW_NEW_(run, module, ...) ls_adamw_sized((run), ls_parameters(module), LS_OPTS(ls_adam_opts, __VA_ARGS__))
 LS_API ls_optim *ls_adamw_sized(ls_run *run, const ls_state *parameters, const ls_adam_opts *opts, size_t opts_size);
 
+/* Free it now; its schedules first. */
 LS_API void ls_optim_free(ls_optim *optim);
 
 /* Update the parameters from their gradients. False when no step was taken: after a failure, or when a loss scaler runs

@@ -57,7 +57,7 @@ LS_API ls_mark ls_scope_begin(ls_run *run);
 LS_API ls_tensor *ls_scope_end(ls_run *run, ls_mark mark, ls_tensor *escape);
 /* Let a tensor live as long as the run. Returns it. */
 LS_API ls_tensor *ls_keep(ls_tensor *t);
-/* The opposite: give a tensor back now. Its handle is dead. */
+/* The opposite: give a tensor back now. Its handle is dead, unless a list or module holds it as well. */
 LS_API void ls_drop(ls_tensor *t);
 
 typedef struct ls_memory_stats {

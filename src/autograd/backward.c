@@ -224,6 +224,7 @@ bool ls_walk_back(ls_run *run, ls_tensor *from, ls_tensor *seed)
     ls_node *root = from->node;
     reach(run, root);
     run->no_grad++;
+    run->walking = true;
     ls_mark outer = ls_scope_begin(run);
     if (!seed) {
         seed = ls_tensor_new_like(from, from->view.dtype);
@@ -252,6 +253,7 @@ bool ls_walk_back(ls_run *run, ls_tensor *from, ls_tensor *seed)
         }
     }
     ls_scope_end(run, outer, NULL);
+    run->walking = false;
     run->no_grad--;
     return ok;
 }

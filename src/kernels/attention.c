@@ -52,6 +52,11 @@ ls_family ls_family_attention = {
 #if defined(__aarch64__)
             [LS_ISA_NEON] = &ls_attention_neon,
             [LS_ISA_NEON_BF16] = &ls_attention_neon_bf16,
+#elif defined(__x86_64__)
+            [LS_ISA_AVX2] = &ls_attention_avx2,
+            [LS_ISA_AVX512] = &ls_attention_avx512,
+            [LS_ISA_AVX512_BF16] = &ls_attention_avx512_bf16,
+            [LS_ISA_AMX] = &ls_attention_amx,
 #endif
         },
 };

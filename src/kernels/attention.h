@@ -71,6 +71,7 @@ typedef struct ls_attention_table {
 
 /* What each ISA offers; a NULL entry keeps the lower one. */
 extern const ls_attention_table ls_attention_ref, ls_attention_neon, ls_attention_neon_bf16;
+extern const ls_attention_table ls_attention_avx2, ls_attention_avx512, ls_attention_avx512_bf16, ls_attention_amx;
 
 /* The table of this CPU. */
 const ls_attention_table *ls_attention_kernels(void);

@@ -32,16 +32,31 @@ typedef struct packing {
     bool same_type;
 } packing;
 
-/* `count` numbers from `at` on of a line, in the panels' type: in place, or from `buffer`. Beyond `valid` they are zeros. */
-static inline const void *line_part(const packing *p, int64_t index, int64_t at, int64_t valid, int64_t count,
+/* n bytes in few pieces of fixed size, which may overlap. */
+static inline void copy_few(char *to, const char *from, int64_t n)
+{
+    if (n >= 16) {
+        for (int64_t i = 0; i + 16 < n; i += 16) memcpy(to + i, from + i, 16);
+        memcpy(to + n - 16, from + n - 16, 16);
+    } else if (n >= 8) {
+        memcpy(to, from, 8);
+        memcpy(to + n - 8, from + n - 8, 8);
+    } else if (n >= 4) {
+        memcpy(to, from, 4);
+        memcpy(to + n - 4, from + n - 4, 4);
+    } else memcpy(to, from, 2); /* one number of two bytes */
+}
+
+/* Numbers from `at` on of a line, in the panels' type: in place, or the valid ones in `buffer`. */
+static inline const void *line_part(const packing *p, int64_t index, int64_t at, int64_t valid, bool in_place,
                                     void *buffer)
 {
     const char *line = p->source->line[index];
     if (!line) return zeros;
     line += (p->source->offset + at) * p->from_bytes;
-    if (p->same_type && valid == count) return line;
-    p->kernel->convert(buffer, line, p->source->dtype, valid);
-    memset((char *)buffer + valid * p->bytes, 0, (size_t)((count - valid) * p->bytes));
+    if (in_place) return line;
+    if (p->same_type) copy_few(buffer, line, valid * p->bytes);
+    else p->kernel->convert(buffer, line, p->source->dtype, valid);
     return buffer;
 }
 
@@ -54,20 +69,33 @@ static inline void prefetch_part(const packing *p, int64_t index, int64_t at, in
     for (int64_t byte = 0; byte < count * p->from_bytes; byte += 64) __builtin_prefetch(line + byte);
 }
 
+/* Buffers for `lines` parts of lines hold zeros where a part of `count` numbers has none to offer. */
+static void clear_rest(const packing *p, char *buffer, int64_t lines, int64_t valid, int64_t count)
+{
+    if (valid == count) return;
+    for (int64_t i = 0; i < lines; i++)
+        memset(buffer + (i * CHUNK + valid) * p->bytes, 0, (size_t)((count - valid) * p->bytes));
+}
+
 static void pack_along(const packing *p, char *panels, int64_t panel_stride, int64_t rows, int64_t k)
 {
-    double buffer[LS_GEMM_MAX_WIDTH][CHUNK];
+    double memory[LS_GEMM_MAX_WIDTH * CHUNK];
+    char *buffer = (char *)memory;
     const void *line[LS_GEMM_MAX_WIDTH];
     int64_t width = p->side->width, kr = p->kernel->kr, count;
     int64_t ahead = larger(2, LS_GEMM_AHEAD / (smaller(k, CHUNK) * p->from_bytes * width)) * width;
     for (int64_t row = 0; row < rows; row += width, panels += panel_stride * p->bytes) {
+        int64_t there = smaller(rows - row, width),
+                soon = smaller(larger(rows + p->source->more - row - ahead, 0), width);
+        for (int64_t i = there; i < width; i++) line[i] = zeros;
         for (int64_t at = 0; at < k; at += count) {
             count = k - at < kr ? kr : smaller((k - at) / kr * kr, CHUNK);
-            int64_t valid = smaller(k - at, count), there = smaller(rows - row, width);
-            int64_t soon = smaller(larger(rows + p->source->more - row - ahead, 0), width);
+            int64_t valid = smaller(k - at, count);
+            bool in_place = p->same_type && valid == count;
             for (int64_t i = 0; i < soon; i++) prefetch_part(p, row + ahead + i, at, valid);
-            for (int64_t i = 0; i < there; i++) line[i] = line_part(p, row + i, at, valid, count, buffer[i]);
-            for (int64_t i = there; i < width; i++) line[i] = zeros;
+            for (int64_t i = 0; i < there; i++)
+                line[i] = line_part(p, row + i, at, valid, in_place, buffer + i * CHUNK * p->bytes);
+            clear_rest(p, buffer, there, valid, count);
             p->side->along(panels + at * width * p->bytes, line, count);
         }
     }
@@ -75,17 +103,21 @@ static void pack_along(const packing *p, char *panels, int64_t panel_stride, int
 
 static void pack_across(const packing *p, char *panels, int64_t panel_stride, int64_t rows, int64_t k)
 {
-    double buffer[LS_GEMM_MAX_KR][CHUNK];
+    double memory[LS_GEMM_MAX_KR * CHUNK];
+    char *buffer = (char *)memory;
     const void *line[LS_GEMM_MAX_KR];
     int64_t width = p->side->width, kr = p->kernel->kr, step = width < STRIP ? STRIP / width : 1, count;
     for (int64_t row = 0; row < rows; row += count * width, panels += count * panel_stride * p->bytes) {
         count = rows - row < width ? 1 : smaller((rows - row) / width, step);
         int64_t numbers = count * width, valid = smaller(rows - row, numbers);
         int64_t ahead = larger(2, LS_GEMM_AHEAD / (valid * p->from_bytes * kr)) * kr;
+        bool in_place = p->same_type && valid == numbers;
+        clear_rest(p, buffer, kr, valid, numbers);
         for (int64_t at = 0; at < k; at += kr) {
             int64_t there = smaller(k - at, kr), soon = smaller(larger(k + p->source->more - at - ahead, 0), kr);
             for (int64_t j = 0; j < soon; j++) prefetch_part(p, at + ahead + j, row, valid);
-            for (int64_t j = 0; j < there; j++) line[j] = line_part(p, at + j, row, valid, numbers, buffer[j]);
+            for (int64_t j = 0; j < there; j++)
+                line[j] = line_part(p, at + j, row, valid, in_place, buffer + j * CHUNK * p->bytes);
             for (int64_t j = there; j < kr; j++) line[j] = zeros;
             p->side->across(panels + at * width * p->bytes, panel_stride, line, count);
         }

@@ -76,10 +76,12 @@ typedef struct ls_gemm_lines {
 typedef void ls_gemm_channelwise_fn(void *sums, int64_t n, int64_t count, const ls_gemm_lines *u,
                                     const ls_gemm_lines *v);
 
-/* Kernels by the type a product is computed in, each in two shapes, so that the one that wastes less on the edges can be
- * chosen; both may be the same. Panels may be wider than the type asked for (bf16 on a CPU without it). */
+/* Kernels by the type a product is computed in, in up to three shapes, so that the one that wastes least on the edges can be
+ * chosen; the first is the best where nothing is wasted, the third may be NULL. Panels may be wider than the type asked
+ * for (bf16 on a CPU without it). */
+#define LS_GEMM_SHAPES 3
 typedef struct ls_gemm_table {
-    const ls_gemm_kernel *f32[2], *f64[2], *bf16[2], *f16[2];
+    const ls_gemm_kernel *f32[LS_GEMM_SHAPES], *f64[LS_GEMM_SHAPES], *bf16[LS_GEMM_SHAPES], *f16[LS_GEMM_SHAPES];
     ls_gemm_finish_fn *finish_f32, *finish_f64; /* by the type of the sums */
     ls_gemm_channelwise_fn *channelwise_f32, *channelwise_f64;
 } ls_gemm_table;
@@ -91,7 +93,7 @@ extern const ls_gemm_table ls_gemm_avx2, ls_gemm_avx512, ls_gemm_avx512_bf16, ls
 
 /* The table of this CPU. */
 const ls_gemm_table *ls_gemm(void);
-/* Its two kernels for products computed in `compute`. */
+/* Its kernels for products computed in `compute`. */
 const ls_gemm_kernel *const *ls_gemm_kernels(ls_dtype compute);
 
 static inline int64_t ls_gemm_round_up(int64_t n, int64_t unit)

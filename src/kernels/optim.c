@@ -42,7 +42,7 @@ ls_adam ls_adam_of(const ls_attrs *attrs)
                      .blend1 = 1 - attrs->adam.beta1,
                      .beta2 = attrs->adam.beta2,
                      .blend2 = 1 - attrs->adam.beta2,
-                     .root_bias2 = sqrt(attrs->adam.bias2),
+                     .unbias2 = 1 / sqrt(attrs->adam.bias2),
                      .epsilon = attrs->adam.epsilon,
                      .step = lr / attrs->adam.bias1};
 }

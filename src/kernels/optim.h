@@ -6,13 +6,13 @@
 
 /* The numbers of a step, made once per call from ls_attrs. Operations come in the order PyTorch does them. */
 typedef struct ls_adam {
-    double gradient_sign;       /* -1 to maximise */
-    double l2_decay;            /* gradient += l2_decay * p */
-    double keep;                /* p *= keep: decoupled weight decay */
-    double blend1;              /* m += blend1 * (gradient - m), blend1 = 1 - beta1 */
-    double beta2, blend2;       /* v = beta2 * v + blend2 * gradient^2 */
-    double root_bias2, epsilon; /* denominator = sqrt(v) / root_bias2 + epsilon */
-    double step;                /* p -= step * m / denominator */
+    double gradient_sign;    /* -1 to maximise */
+    double l2_decay;         /* gradient += l2_decay * p */
+    double keep;             /* p *= keep: decoupled weight decay */
+    double blend1;           /* m += blend1 * (gradient - m), blend1 = 1 - beta1 */
+    double beta2, blend2;    /* v = beta2 * v + blend2 * gradient^2 */
+    double unbias2, epsilon; /* denominator = sqrt(v) * unbias2 + epsilon, unbias2 = 1 / sqrt(bias2) */
+    double step;             /* p -= step * m / denominator */
 } ls_adam;
 
 typedef struct ls_sgd {

@@ -48,17 +48,18 @@ static inline void sine_cosine(vf turn, vf *sine, vf *cosine)
 void ls_random_normal(int64_t n, float *out, const uint32_t *word)
 {
     for (int64_t i = 0; i < n; i += 8) {
-        vu pairs[2];
-        memcpy(pairs, word + i, sizeof pairs);
-        vu first = {pairs[0][0], pairs[0][2], pairs[1][0], pairs[1][2]};
-        vu second = {pairs[0][1], pairs[0][3], pairs[1][1], pairs[1][3]};
+        vu low, high;
+        memcpy(&low, word + i, sizeof low);
+        memcpy(&high, word + i + 4, sizeof high);
+        vu first = __builtin_shufflevector(low, high, 0, 2, 4, 6);
+        vu second = __builtin_shufflevector(low, high, 1, 3, 5, 7);
         vf above_zero = __builtin_convertvector((vi)(first >> 8) + 1, vf) * 0x1p-24f; /* (0, 1]: has a logarithm */
         vf turn = __builtin_convertvector((vi)(second >> 8), vf) * 0x1p-24f;
         vf square = log_of(above_zero) * -2.0f, radius, sine, cosine;
         for (int lane = 0; lane < 4; lane++) radius[lane] = __builtin_sqrtf(square[lane]);
         sine_cosine(turn, &sine, &cosine);
         vf even = radius * cosine, odd = radius * sine;
-        vf z[2] = {{even[0], odd[0], even[1], odd[1]}, {even[2], odd[2], even[3], odd[3]}};
+        vf z[2] = {__builtin_shufflevector(even, odd, 0, 4, 1, 5), __builtin_shufflevector(even, odd, 2, 6, 3, 7)};
         memcpy(out + i, z, sizeof z);
     }
 }

@@ -18,6 +18,8 @@
  *   ls_vf_select(m, a, b)     a where the mask lane is set
  *   ls_vf_sum, ls_vf_hmax     over the lanes; the sum is a tree, the same on every call
  *   ls_vf_load_f16, ls_vf_store_f16, ls_vf_load_bf16, ls_vf_store_bf16   stores round to nearest even, NaN stays NaN
+ *   ls_vi_load_u8             as many bytes as there are lanes, widened
+ *   ls_vi_store_bool4(p, a, b, c, d)  four masks as bytes, 1 where set
  *   ls_vu_mul_wide(a, b, &high)  low words of the 64-bit products, high words through the pointer
  *   ls_vu_interleave4(v)      v[0][0] v[1][0] v[2][0] v[3][0] v[0][1] ... in reading order over v[0], v[1], v[2], v[3]
  *   ls_vf_widen_low, ls_vf_widen_high   the lower and the upper half of the lanes, as ls_vd
@@ -141,11 +143,6 @@ LS_SIMD ls_vi ls_vf_is_finite(ls_vf x)
 LS_SIMD ls_vb ls_vi_to_bool(ls_vi mask)
 {
     return (ls_vb) __builtin_convertvector(mask & 1, ls_vb);
-}
-
-LS_SIMD ls_vi ls_vi_from_bool(ls_vb b)
-{
-    return __builtin_convertvector(b, ls_vi) != 0;
 }
 
 /* bf16 bits of f32, rounded to nearest even; a NaN keeps its upper bits and is made quiet. */

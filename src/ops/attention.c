@@ -27,6 +27,9 @@ ls_tensor *ls_attention(ls_tensor *q, ls_tensor *k, ls_tensor *v, ls_attention_o
         if (!op_broadcast(scores, ls_view_shape(&mask->view), &both) || !ls_shape_equal(both, scores))
             return op_error(run, op, LS_ERR_SHAPE, "mask %s does not broadcast to the scores %s", OP_TEXT(mask),
                             OP_SHAPE_TEXT(scores));
+        if (mask->view.dtype != LS_BOOL && !ls_dtype_is_float(mask->view.dtype))
+            return op_error(run, op, LS_ERR_DTYPE, "mask %s: bool (true attends) or floating (added); ls_cast() it",
+                            OP_TEXT(mask));
         if (mask->node) return op_error(run, op, LS_ERR_STATE, "a mask has no gradient here; ls_detach() it");
         if (mask->view.dtype != LS_BOOL) mask = op_as(mask, dtype == LS_F64 ? LS_F64 : LS_F32);
         mask = op_expanded(mask, scores);

@@ -205,7 +205,7 @@ ls_tensor *ls_where(ls_tensor *condition, ls_tensor *a, ls_tensor *b)
 
 BACK(where)
 {
-    ls_tensor *zero = ls_full_shape(dy[0]->run, dy[0]->view.dtype, 0, LS_SCALAR);
+    ls_tensor *zero = op_full(dy[0], dy[0]->view.dtype, 0, LS_SCALAR);
     if (ls_wants(node, 1)) dx[1] = ls_where(node->saved[0], dy[0], zero);
     if (ls_wants(node, 2)) dx[2] = ls_where(node->saved[0], zero, dy[0]);
 }

@@ -35,7 +35,7 @@ ls_tensor *ls_gather_dim(ls_tensor *x, int dim, ls_tensor *index)
 
 BACK(gather)
 {
-    ls_tensor *zeros = ls_full_shape(dy[0]->run, dy[0]->view.dtype, 0, node->in[0].shape);
+    ls_tensor *zeros = op_full(dy[0], dy[0]->view.dtype, 0, node->in[0].shape);
     dx[0] = ls_scatter_add(zeros, node->attrs.axis.dim, node->saved[0], dy[0]);
 }
 

@@ -31,8 +31,11 @@ ls_run *op_begin(ls_opcode op, int n_required, int n_in, ls_tensor *const *in)
         if (!t || t->life != LS_LIFE_LIVE) return ls_check_live(run, t, ls_op_table[op].name), NULL;
         if (!device) device = t->storage->device;
         else if (device != t->storage->device) {
-            ls_fail(&run->errors, LS_ERR_DEVICE, "%s: tensors are on devices %s and %s; ls_to_device() moves one",
-                    ls_op_table[op].name, device->name, t->storage->device->name);
+            if (t->run != run)
+                ls_fail(&run->errors, LS_ERR_STATE, "%s: the tensors belong to different runs", ls_op_table[op].name);
+            else
+                ls_fail(&run->errors, LS_ERR_DEVICE, "%s: tensors are on devices %s and %s; ls_to_device() moves one",
+                        ls_op_table[op].name, device->name, t->storage->device->name);
             return NULL;
         }
     }
@@ -133,6 +136,12 @@ ls_tensor *op_new_channels_last(ls_tensor *like, ls_dtype dtype, ls_shape shape)
     t->view.stride[2] = c * w;
     t->view.stride[3] = c;
     return t;
+}
+
+ls_tensor *op_full(ls_tensor *like, ls_dtype dtype, double value, ls_shape shape)
+{
+    ls_tensor *t = op_new(like, dtype, shape);
+    return t->life == LS_LIFE_LIVE && ls_raw_fill(t, value) ? t : &like->run->poison;
 }
 
 void op_draw(ls_run *run, int64_t n, uint64_t *seed, uint64_t *offset)

@@ -93,9 +93,12 @@ ls_tensor *op_as_f32(ls_tensor *x);
 /* A new [N,C,H,W] tensor whose memory runs N, H, W, C. */
 ls_tensor *op_new_channels_last(ls_tensor *like, ls_dtype dtype, ls_shape shape);
 
+/* A new tensor on the device of another. */
 static inline ls_tensor *op_new(ls_tensor *like, ls_dtype dtype, ls_shape shape)
 {
     return ls_tensor_new(like->run, like->storage->device, dtype, shape);
 }
+/* The same, every element set to a value. */
+ls_tensor *op_full(ls_tensor *like, ls_dtype dtype, double value, ls_shape shape);
 
 #endif

@@ -136,7 +136,7 @@ BACK(var) /* 2 (x - mean) / (n - correction) */
 BACK(norm) /* x / |x|, 0 where the norm is 0 */
 {
     ls_tensor *x = node->saved[0], *y = node->saved[1];
-    ls_tensor *unit = ls_div(x, y), *zero = ls_full_shape(x->run, x->view.dtype, 0, LS_SCALAR);
+    ls_tensor *unit = ls_div(x, y), *zero = op_full(x, x->view.dtype, 0, LS_SCALAR);
     dx[0] = ls_mul(dy[0], ls_where(ls_eq(y, zero), zero, unit));
 }
 
@@ -183,10 +183,12 @@ ls_tensor *ls_cumsum(ls_tensor *x, int dim)
     return op_run(LS_OP_cumsum, 1, &x, 1, &y, &(ls_attrs){.axis = {.dim = d}}, &node) ? y : &run->poison;
 }
 
-BACK(cumsum) /* the sum from here to the end: total - running sum + itself */
+BACK(cumsum) /* the sum from here to the end */
 {
-    int d = node->attrs.axis.dim;
-    dx[0] = ls_add(ls_sub(ls_sum_dim(dy[0], d, true), ls_cumsum(dy[0], d)), dy[0]);
+    ls_attrs attrs = node->attrs;
+    attrs.axis.flag = true;
+    ls_tensor *out = ls_tensor_new_like(dy[0], dy[0]->view.dtype);
+    dx[0] = op_submit(LS_OP_cumsum, 1, dy, 1, &out, &attrs) ? out : NULL;
 }
 
 static ls_tensor *ordered(ls_opcode op, ls_tensor *x, int dim, int64_t k, bool flag, ls_tensor **indices)
@@ -222,7 +224,7 @@ ls_tensor *ls_sort(ls_tensor *x, int dim, bool descending, ls_tensor **indices)
 
 static ls_tensor *back_ordered(ls_node *node, ls_tensor *dy)
 {
-    ls_tensor *zeros = ls_full_shape(dy->run, dy->view.dtype, 0, node->in[0].shape);
+    ls_tensor *zeros = op_full(dy, dy->view.dtype, 0, node->in[0].shape);
     return ls_scatter_add(zeros, node->attrs.axis.dim, node->saved[0], dy);
 }
 

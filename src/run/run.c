@@ -17,6 +17,7 @@ enum { TENSOR_REST = 512 };
 static ls_run *run_without_memory(void)
 {
     static ls_run empty;
+    ls_run_ended(&empty);
     empty = (ls_run){.errors = {.code = LS_ERR_MEMORY, .message = "ls_init: no memory for a run"}};
     empty.poison.run = &empty;
     empty.poison.life = LS_LIFE_POISON;
@@ -45,12 +46,10 @@ ls_run *ls_init_sized(int *argc, char ***argv, const ls_init_opts *opts, size_t 
     ls_init_opts o = {0};
     memcpy(&o, opts, opts_size < sizeof o ? opts_size : sizeof o);
     ls_run *run = ls_sys_alloc(sizeof *run);
-    if (!run) {
-        run = run_without_memory();
-        ls_run_set_current(run);
-        return run;
-    }
-    ls_run_set_current(run);
+    bool has_memory = run != NULL;
+    if (!has_memory) run = run_without_memory();
+    ls_run_begun(run);
+    if (!has_memory) return run;
     run->errors.abort_on_fail = o.abort_on_error;
     run->random.seed = o.seed;
     run->poison.run = run;
@@ -71,7 +70,7 @@ int ls_finish(ls_run *run)
 {
     int code = ls_failed(run);
     if (code) ls_log_line(LS_LOG_ERROR, "%s", run->errors.message);
-    ls_run_set_current(NULL);
+    ls_run_ended(run);
     if (!run->tensors.size) return code; /* the run without memory */
     ls_objects_free(run);
     if (run->scope_count > 0) {
@@ -145,6 +144,7 @@ ls_tensor *ls_to_device(ls_tensor *t, const char *name)
 {
     ls_run *run = ls_run_of(t);
     if (ls_failed(run) || !ls_check_live(run, t, "ls_to_device")) return &run->poison;
+    if (!name) return LS_POISON(run, LS_ERR_VALUE, "ls_to_device: the device's name is NULL");
     ls_device *to = device_named(run, name);
     if (!to || to == t->storage->device) return to ? t : &run->poison;
     ls_tensor *moved = ls_tensor_new(run, to, t->view.dtype, ls_view_shape(&t->view));
@@ -165,6 +165,10 @@ void ls_backward(ls_run *run, ls_tensor *loss)
     if (ls_view_numel(&loss->view) != 1) {
         ls_fail(&run->errors, LS_ERR_SHAPE, "ls_backward: the loss is %s, not one number; ls_mean() or ls_sum() it",
                 ls_operand_text(&loss->view, (char[LS_TEXT]){0}));
+        return;
+    }
+    if (run->walking) {
+        ls_fail(&run->errors, LS_ERR_STATE, "ls_backward: a gradient hook cannot start another walk");
         return;
     }
     if (!loss->node) {

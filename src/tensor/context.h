@@ -37,7 +37,7 @@ struct ls_tensor {
     ls_life life;
     bool is_leaf;
     const char *name;
-    uint64_t scope;             /* serial of the scope it belongs (or, once dead, belonged) to; 0: none */
+    uint64_t scope;             /* serial of the scope it belongs to; 0: none */
     ls_tensor *next, *previous; /* in that scope's list; next also links resting handles */
 };
 
@@ -46,10 +46,6 @@ typedef struct ls_scope {
     uint64_t serial;
     const char *label; /* what closes it, for messages: "batch", "module"; NULL: a scope of the user's */
 } ls_scope;
-
-typedef struct ls_autocast_state {
-    ls_dtype dtype; /* LS_F32: off */
-} ls_autocast_state;
 
 struct ls_run {
     ls_errors errors;
@@ -64,13 +60,14 @@ struct ls_run {
 
     ls_random_state random;
     int32_t no_grad;
+    bool walking; /* back from a loss */
     uint64_t node_serial, walk_serial;
     ls_dtype *autocast; /* stack of types; the innermost is last */
     int32_t autocast_count, autocast_capacity;
 
     ls_object *objects;       /* modules, optimisers, ...: freed with the run, the latest made first */
     struct ls_scaler *scaler; /* of the loss; NULL where none runs */
-    void *loop;               /* of src/run: counters */
+    ls_run *earlier;          /* made by the same thread before this one */
 };
 
 /* ---- Errors ---- */
@@ -83,9 +80,10 @@ static inline bool ls_failed(const ls_run *run)
     return run->errors.code != LS_OK;
 }
 
-/* The run of a handle that may be NULL: then the run this thread made last. */
+/* The run of a handle that may be NULL: then, of those that go on, the run this thread made last. */
 ls_run *ls_run_of(const ls_tensor *t);
-void ls_run_set_current(ls_run *run);
+void ls_run_begun(ls_run *run);
+void ls_run_ended(ls_run *run);
 
 /* True when the handle can be used; otherwise records why not (unless it is poison, which is a consequence). */
 bool ls_check_live(ls_run *run, const ls_tensor *t, const char *who);

@@ -24,9 +24,8 @@ ls_tensor *ls_handle_new_owned(ls_run *run)
     return t;
 }
 
-static void enter_scope(ls_run *run, ls_scope *scope, ls_tensor *t)
+static void enter_scope(ls_scope *scope, ls_tensor *t)
 {
-    (void)run;
     t->scope = scope->serial;
     t->previous = NULL;
     t->next = scope->first;
@@ -50,12 +49,13 @@ static void leave_scope(ls_run *run, ls_tensor *t)
     }
     if (t->next) t->next->previous = t->previous;
     t->next = t->previous = NULL;
+    t->scope = 0;
 }
 
 ls_tensor *ls_handle_new(ls_run *run)
 {
     ls_tensor *t = ls_handle_new_owned(run);
-    if (t) enter_scope(run, &run->scopes[run->scope_count - 1], t);
+    if (t) enter_scope(&run->scopes[run->scope_count - 1], t);
     return t;
 }
 
@@ -144,11 +144,12 @@ ls_tensor *ls_scope_end(ls_run *run, ls_mark mark, ls_tensor *escape)
             scope->first = t->next;
             if (t->next) t->next->previous = NULL;
             t->next = t->previous = NULL;
+            t->scope = 0; /* a list or module may let it live on */
             ls_release(t);
         }
         run->scope_count--;
     }
-    if (moves) enter_scope(run, &run->scopes[run->scope_count - 1], escape);
+    if (moves) enter_scope(&run->scopes[run->scope_count - 1], escape);
     return escape;
 }
 
@@ -157,8 +158,9 @@ ls_tensor *ls_keep(ls_tensor *t)
     ls_run *run = ls_run_of(t);
     if (!ls_check_live(run, t, "ls_keep")) return &run->poison;
     if (t->scope == run->scopes[0].serial) return t;
-    if (t->scope) leave_scope(run, t);
-    enter_scope(run, &run->scopes[0], t);
+    if (t->scope) leave_scope(run, t); /* its reference moves along */
+    else ls_retain(t);
+    enter_scope(&run->scopes[0], t);
     return t;
 }
 
@@ -166,23 +168,31 @@ void ls_drop(ls_tensor *t)
 {
     ls_run *run = ls_run_of(t);
     if (t && t->life == LS_LIFE_POISON) return;
-    if (!ls_check_live(run, t, "ls_drop")) return;
-    if (t->scope) leave_scope(run, t);
+    if (!ls_check_live(run, t, "ls_drop") || !t->scope) return; /* without a scope it belongs to a list or module */
+    leave_scope(run, t);
     ls_release(t);
 }
 
 /* ---- misuse ---- */
 
-static _Thread_local ls_run *current_run;
+static _Thread_local ls_run *latest_run;
 
-void ls_run_set_current(ls_run *run)
+void ls_run_begun(ls_run *run)
 {
-    current_run = run;
+    run->earlier = latest_run;
+    latest_run = run;
+}
+
+void ls_run_ended(ls_run *run)
+{
+    ls_run **at = &latest_run;
+    while (*at && *at != run) at = &(*at)->earlier;
+    if (*at) *at = run->earlier;
 }
 
 ls_run *ls_run_of(const ls_tensor *t)
 {
-    return t ? t->run : current_run;
+    return t ? t->run : latest_run;
 }
 
 bool ls_check_live(ls_run *run, const ls_tensor *t, const char *who)

@@ -37,6 +37,16 @@ static void one_tensor_used_many_times(void)
     CHECK(ls_item(ls_sum(ls_grad(a))) == 6 && ls_item(ls_sum(ls_grad(b))) == 3);
 }
 
+/* The gradient of a mean is one number repeated; what arrives next must not be added into that one number. */
+static void repeated_numbers_are_added_to(void)
+{
+    ls_tensor *x = leaf(1, 3), *w = ls_arange(run, LS_F32, 3, 10, 10), *h = ls_mul_scalar(x, 2);
+    ls_tensor *weighted = ls_sum(ls_mul(h, w)), *mean = ls_mean(h); /* gradient 2 w + 2 */
+    ls_backward(run, ls_add(weighted, ls_mul_scalar(mean, 3)));
+    float dx[3] = {0};
+    CHECK(ls_read(ls_grad(x), dx, sizeof dx) && dx[0] == 22 && dx[1] == 42 && dx[2] == 62);
+}
+
 static void gradients_live_where_they_are_put(void)
 {
     ls_tensor *flat = ls_zeros(run, LS_F32, 20);
@@ -152,6 +162,7 @@ int main(int argc, char **argv)
     run = ls_init(NULL, NULL, .seed = 1);
     CHECK_RUN(gradients_add_up);
     CHECK_RUN(one_tensor_used_many_times);
+    CHECK_RUN(repeated_numbers_are_added_to);
     CHECK_RUN(gradients_live_where_they_are_put);
     CHECK_RUN(hooks_are_called_when_a_gradient_is_complete);
     CHECK_RUN(nothing_is_recorded_without_gradients);

@@ -17,7 +17,8 @@ static void products(void)
 {
     EACH_TYPE(compute)
     {
-        for (int shape = 0; shape < 2; shape++) check_kernel(ls_gemm_kernels(compute)[shape]);
+        for (int shape = 0; shape < LS_GEMM_SHAPES; shape++)
+            if (ls_gemm_kernels(compute)[shape]) check_kernel(ls_gemm_kernels(compute)[shape]);
     }
 }
 

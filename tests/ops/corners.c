@@ -28,12 +28,42 @@ static void integers_with_numbers_that_do_not_fit(void)
     CHECK(isnan(ls_item(ls_max(ls_mul_scalar(x, NAN)))));
 }
 
+/* Sums from here to the end, rounded once: not the difference of two large sums. */
+static void gradients_of_running_sums_keep_their_digits(void)
+{
+    ls_tensor *x = ls_requires_grad(ls_ones(run, LS_BF16, 1000), true);
+    ls_backward(run, ls_sum(ls_cumsum(x, 0)));
+    ls_tensor *grad = ls_grad(x);
+    for (int i = 1; i < 20; i++) CHECK_NEAR(ls_item(ls_select(grad, 0, -i)), i, 0);
+    CHECK_NEAR(ls_item(ls_select(grad, 0, 0)), 1000, 0);
+}
+
+/* With --device tensors on the CPU are not on the run's device: gradients must not make something there. */
+static void gradients_stay_on_their_device(void)
+{
+    ls_tensor *x = ls_requires_grad(ls_to_device(ls_randn(run, LS_F32, 4, 3), "cpu"), true);
+    ls_tensor *index = ls_to_device(ls_zeros(run, LS_I64, 2, 3), "cpu"), *high = ls_gt(x, ls_neg(x));
+    ls_tensor *parts[] = {ls_norm(x), ls_sum(ls_where(high, x, ls_neg(x))), ls_sum(ls_gather_dim(x, 0, index)),
+                          ls_sum(ls_topk(x, 2, 0, true, NULL)), ls_sum(ls_embedding(x, index)), ls_max(x)};
+    ls_tensor *loss = parts[0];
+    for (int i = 1; i < 6; i++) loss = ls_add(loss, parts[i]);
+    ls_backward(run, loss);
+    CHECK_TEXT(ls_error_message(run), "");
+    CHECK_TEXT(ls_device_of(ls_grad(x)), "cpu");
+}
+
 int main(int argc, char **argv)
 {
-    check_filter = argc > 1 ? argv[1] : NULL;
-    run = ls_init(NULL, NULL);
+    const char *device = NULL;
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "--device") == 0 && i + 1 < argc) device = argv[++i];
+        else check_filter = argv[i];
+    }
+    run = ls_init(NULL, NULL, .device = device);
     CHECK_RUN(targets_of_both_integer_types);
     CHECK_RUN(integers_with_numbers_that_do_not_fit);
+    CHECK_RUN(gradients_of_running_sums_keep_their_digits);
+    CHECK_RUN(gradients_stay_on_their_device);
     ls_finish(run);
     return check_done();
 }

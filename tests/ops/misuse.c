@@ -65,6 +65,8 @@ static void types_that_do_not_fit(void)
     FAILS(ls_embedding(Z(4, 3), Z(2)), LS_ERR_DTYPE, "not i64 or i32");
     FAILS(ls_matmul(INDEX(2, 2), INDEX(2, 2)), LS_ERR_DTYPE, "floating");
     FAILS(ls_softmax(INDEX(3), 0), LS_ERR_DTYPE, "floating");
+    ls_tensor *q = Z(1, 1, 2, 4);
+    FAILS(ls_attention(q, q, q, (ls_attention_opts){.mask = INDEX(2, 2)}), LS_ERR_DTYPE, "mask [2,2] i64");
     FAILS(ls_requires_grad(INDEX(3), true), LS_ERR_DTYPE, "only floating types");
     FAILS(ls_zeros(run, (ls_dtype)77, 2), LS_ERR_DTYPE, "77");
     FAILS(ls_linear(ls_cast(Z(2, 3), LS_BF16), Z(4, 3), NULL, LS_ACT_NONE), LS_ERR_DTYPE, "differ in type");
@@ -104,9 +106,34 @@ static void handles_that_are_dead(void)
     FAILS(ls_add(kept, lost), LS_ERR_SCOPE, "logits");
     FAILS(ls_backward(run, lost), LS_ERR_SCOPE, "logits");
     FAILS(ls_relu(NULL), LS_ERR_VALUE, "NULL");
+    FAILS(ls_to_device(kept, NULL), LS_ERR_VALUE, "NULL");
     FAILS(ls_scope_end(run, 0, NULL), LS_ERR_STATE, "mark");
     ls_drop(kept);
     FAILS(ls_relu(kept), LS_ERR_SCOPE, "released");
+}
+
+static void runs_that_meet(void)
+{
+    ls_run *other = ls_init(NULL, NULL), *third = ls_init(NULL, NULL);
+    FAILS(ls_add(Z(2), ls_zeros(other, LS_F32, 2)), LS_ERR_STATE, "different runs");
+    ls_finish(other);
+    ls_finish(third);
+    FAILS(ls_relu(NULL), LS_ERR_VALUE, "NULL"); /* the error of the run that is left */
+}
+
+static void walk_again(void *loss, ls_tensor *leaf)
+{
+    (void)leaf;
+    ls_backward(run, loss);
+}
+
+static void walks_within_walks(void)
+{
+    ls_tensor *a = ls_requires_grad(Z(3), true), *b = ls_requires_grad(Z(3), true);
+    ls_grad_hook(b, walk_again, ls_sum(ls_exp(a)));
+    FAILS(ls_backward(run, ls_sum(ls_mul(ls_exp(a), b))), LS_ERR_STATE, "another walk");
+    ls_backward(run, ls_sum(ls_exp(a)));
+    CHECK(ls_error(run) == LS_OK);
 }
 
 static void errors_stick(void)
@@ -234,6 +261,8 @@ int main(int argc, char **argv)
     CHECK_RUN(numbers_out_of_range);
     CHECK_RUN(sizes_beyond_reason);
     CHECK_RUN(handles_that_are_dead);
+    CHECK_RUN(runs_that_meet);
+    CHECK_RUN(walks_within_walks);
     CHECK_RUN(errors_stick);
     CHECK_RUN(backward_that_cannot_be);
     CHECK_RUN(nan_is_not_an_error);

@@ -71,6 +71,29 @@ static void scopes_end_what_they_hold(void)
     ls_drop(kept);
 }
 
+/* A list holds a tensor beyond its scope; whoever has the handle may still keep it, let it escape or drop it. */
+static void lists_and_scopes_hold_independently(void)
+{
+    size_t before = ls_memory(run).in_use;
+    ls_state *list = ls_state_new(run);
+    ls_mark outer = ls_scope_begin(run), inner = ls_scope_begin(run);
+    ls_tensor *kept = ls_ones(run, LS_F32, 1000), *escaped = ls_ones(run, LS_F32, 10), *other;
+    ls_state_add(list, "kept", kept);
+    ls_state_add(list, "escaped", escaped);
+    ls_scope_end(run, inner, NULL);
+    ls_keep(kept);
+    other = ls_keep(ls_ones(run, LS_F32, 10));
+    ls_scope_end(run, outer, escaped);
+    CHECK(ls_is_valid(kept) && ls_is_valid(escaped));
+    ls_drop(escaped); /* no scope's: the list's stays */
+    CHECK(ls_item(ls_sum(ls_state_find(list, "escaped"))) == 10);
+    ls_state_free(list);
+    CHECK(ls_is_valid(kept) && !ls_is_valid(escaped) && ls_is_valid(other));
+    ls_drop(kept);
+    ls_drop(other);
+    CHECK(!ls_is_valid(kept) && ls_memory(run).in_use < before + 1000);
+}
+
 static void tensors_print_themselves(void)
 {
     char text[512];
@@ -149,6 +172,7 @@ int main(int argc, char **argv)
     CHECK_RUN(every_type_holds_its_numbers);
     CHECK_RUN(views_share_memory);
     CHECK_RUN(scopes_end_what_they_hold);
+    CHECK_RUN(lists_and_scopes_hold_independently);
     CHECK_RUN(tensors_print_themselves);
     CHECK_RUN(randomness_repeats);
     CHECK_RUN(two_runs_do_not_meet);

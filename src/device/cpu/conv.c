@@ -16,22 +16,26 @@
 /* ---- Weights --------------------------------------------------------------------------------------------------------- */
 
 /* w as lines of contiguous input channels [o, kh, kw][c], or [o][kh, kw, c] when taps are together. Where they do not lie
- * like that, they are copied when they are wanted. */
+ * like that, they are copied when they are wanted, and converted for the kernel on the way. */
 typedef struct weights {
     const ls_operand *operand;
+    const ls_gemm_kernel *kernel;
     char *copy; /* room for it */
     const char *data;
+    ls_dtype dtype; /* of the lines */
     int64_t o_stride, tap_stride[2];
     bool ready;
 } weights;
 
-static weights weights_of(const ls_operand *w, bool together, void *copy)
+static weights weights_of(const ls_operand *w, const ls_gemm_kernel *kernel, bool together, void *copy)
 {
     bool lines = w->stride[1] == 1 || w->dim[1] == 1;
     if (together) lines = lines && w->stride[3] == w->dim[1] && w->stride[2] == w->dim[1] * w->dim[3];
     return (weights){.operand = w,
+                     .kernel = kernel,
                      .copy = copy,
                      .data = w->data,
+                     .dtype = lines ? w->dtype : kernel->panel,
                      .o_stride = w->stride[0],
                      .tap_stride = {w->stride[2], w->stride[3]},
                      .ready = lines};
@@ -39,28 +43,43 @@ static weights weights_of(const ls_operand *w, bool together, void *copy)
 
 static size_t weights_space(const ls_operand *w)
 {
-    return (size_t)(w->dim[0] * w->dim[1] * w->dim[2] * w->dim[3]) * ls_dtype_size(w->dtype);
+    return (size_t)(w->dim[0] * w->dim[1] * w->dim[2] * w->dim[3]) * sizeof(double);
 }
 
-#define COPY_TAPS(type)                                                                                                \
-    for (int64_t kh = 0; kh < w->dim[2]; kh++)                                                                         \
-        for (int64_t kw = 0; kw < w->dim[3]; kw++) {                                                                   \
-            const type *from = (const type *)w->data + o * w->stride[0] + kh * w->stride[2] + kw * w->stride[3];       \
-            type *to = (type *)self->copy + ((o * w->dim[2] + kh) * w->dim[3] + kw) * w->dim[1];                       \
-            for (int64_t c = 0; c < w->dim[1]; c++) to[c] = from[c * w->stride[1]];                                    \
-        }
+#define BLOCK 64 /* taps, and channels, that change places in L1 */
+
+#define TURN(type)                                                                                                     \
+    for (int64_t i = 0; i < channels; i++)                                                                             \
+        for (int64_t t = 0; t < taps; t++)                                                                             \
+    ((type *)block)[t * BLOCK + i] = ((const type *)w->data)[at + (c + i) * w->stride[1] + offset[t]]
+
+/* Channels [c, c + channels) and taps [tap, tap + taps) of output channel o. */
+static void copy_block(const weights *self, int64_t o, int64_t c, int64_t channels, int64_t tap, int64_t taps)
+{
+    const ls_operand *w = self->operand;
+    int64_t bytes = (int64_t)ls_dtype_size(w->dtype), to_bytes = (int64_t)ls_dtype_size(self->dtype);
+    int64_t at = o * w->stride[0], all_taps = w->dim[2] * w->dim[3], offset[BLOCK];
+    double block[BLOCK * BLOCK];
+    for (int64_t t = 0; t < taps; t++)
+        offset[t] = (tap + t) / w->dim[3] * w->stride[2] + (tap + t) % w->dim[3] * w->stride[3];
+    if (bytes == 2) TURN(uint16_t);
+    else if (bytes == 4) TURN(uint32_t);
+    else TURN(uint64_t);
+    for (int64_t t = 0; t < taps; t++)
+        self->kernel->convert(self->copy + ((o * all_taps + tap + t) * w->dim[1] + c) * to_bytes,
+                              (char *)block + t * BLOCK * bytes, w->dtype, channels);
+}
 
 static void copy_weights(void *arg, int64_t begin, int64_t end)
 {
     const weights *self = arg;
     const ls_operand *w = self->operand;
-    for (int64_t o = begin; o < end; o++) {
-        switch (ls_dtype_size(w->dtype)) {
-        case 2: COPY_TAPS(uint16_t) break;
-        case 4: COPY_TAPS(uint32_t) break;
-        default: COPY_TAPS(uint64_t)
-        }
-    }
+    int64_t all_taps = w->dim[2] * w->dim[3];
+    for (int64_t o = begin; o < end; o++)
+        for (int64_t c = 0; c < w->dim[1]; c += BLOCK)
+            for (int64_t tap = 0; tap < all_taps; tap += BLOCK)
+                copy_block(self, o, c, w->dim[1] - c < BLOCK ? w->dim[1] - c : BLOCK, tap,
+                           all_taps - tap < BLOCK ? all_taps - tap : BLOCK);
 }
 
 static void weights_prepare(weights *self)
@@ -231,7 +250,7 @@ ls_status ls_cpu_conv2d(const ls_call *call, ls_message *why)
     int64_t segments = together ? 1 : taps, length = conv.group_c * (together ? taps : 1);
     ls_conv_space space = {memory + bias_space};
     ls_walk over_x = ls_walk_forward(&conv, ls_conv_pixels(x, &space)), over_y = ls_walk_over(ls_pixels_of(y));
-    conv_job shared = {.conv = &conv, .weights = weights_of(w, together, space.next), .together = together};
+    conv_job shared = {.conv = &conv, .weights = weights_of(w, kernel, together, space.next), .together = together};
     ls_status status = LS_OK;
     for (int64_t g = 0; g < conv.window.groups && status == LS_OK; g++) {
         shared.first_o = g * conv.group_o;
@@ -244,7 +263,7 @@ ls_status ls_cpu_conv2d(const ls_call *call, ls_message *why)
             .n = conv.group_o,
             .k = segments * ls_gemm_round_up(length, kernel->kr),
             .a = pixel_source(&shared, segments, length),
-            .b = {.dtype = w->dtype,
+            .b = {.dtype = shared.weights.dtype,
                   .segments = segments,
                   .length = length,
                   .locate = locate_weights,
@@ -272,7 +291,7 @@ ls_status ls_cpu_conv2d_dinput(const ls_call *call, ls_message *why)
     ls_conv_space space = {ls_scratch((ls_worker){0, 1}, 2, ls_conv_pixels_space(dy) + weights_space(w))};
     if (!space.next) return ls_conv_out_of_memory(why);
     ls_pixels from = ls_conv_pixels(dy, &space), to = ls_pixels_of(dx);
-    conv_job shared = {.conv = &conv, .weights = weights_of(w, false, space.next)};
+    conv_job shared = {.conv = &conv, .weights = weights_of(w, kernel, false, space.next)};
     shared.padded_o = ls_gemm_round_up(conv.group_o, kernel->kr);
     ls_status status = LS_OK;
     int64_t phases = conv.window.stride[0] * conv.window.stride[1];
@@ -292,7 +311,7 @@ ls_status ls_cpu_conv2d_dinput(const ls_call *call, ls_message *why)
             .n = conv.group_c,
             .k = taps * shared.padded_o,
             .a = pixel_source(&shared, taps, conv.group_o),
-            .b = {.dtype = w->dtype,
+            .b = {.dtype = shared.weights.dtype,
                   .across = true,
                   .segments = 1,
                   .length = conv.group_c,

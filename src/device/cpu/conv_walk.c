@@ -133,45 +133,47 @@ void ls_walk_locate(const ls_walk *walk, int64_t tap, int64_t first, int64_t cou
     }
 }
 
-/* n bytes, at least 16 of them in overlapping pieces: quicker than a call for the few that one row of a kernel has. */
+/* n bytes in pieces of fixed size that overlap: quicker than a call for the few that one row of a kernel has. */
 static inline void copy_few(char *to, const char *from, int64_t n)
 {
-    if (n < 16) {
-        for (int64_t i = 0; i < n; i++) to[i] = from[i];
-        return;
-    }
-    for (int64_t i = 0; i + 16 < n; i += 16) memcpy(to + i, from + i, 16);
-    memcpy(to + n - 16, from + n - 16, 16);
+    if (n >= 32 && n <= 64) {
+        memcpy(to, from, 32);
+        memcpy(to + n - 32, from + n - 32, 32);
+    } else if (n >= 16 && n <= 32) {
+        memcpy(to, from, 16);
+        memcpy(to + n - 16, from + n - 16, 16);
+    } else memcpy(to, from, (size_t)n);
 }
 
 void ls_walk_gather(const ls_walk *walk, int64_t channels, int64_t first, int64_t count, void *to, int64_t distance)
 {
     const ls_pixels *p = &walk->pixels;
     int64_t bytes = (int64_t)ls_dtype_size(p->dtype), per_item = walk->grid[0] * walk->grid[1], taps = walk->taps[1];
+    int64_t item = first / per_item, y = first % per_item / walk->grid[1], x = first % walk->grid[1];
+    int64_t all = taps * channels * bytes, one = channels * bytes, row_step = walk->tap_step[0] * p->row * bytes;
     bool dense = p->pixel == channels && walk->tap_step[1] == 1; /* taps of one row are contiguous */
     for (int64_t i = 0; i < count; i++) {
-        int64_t point = first + i, item = point / per_item, y = point % per_item / walk->grid[1],
-                x = point % walk->grid[1];
         int64_t row = y * walk->stride[0] + walk->origin[0], column = x * walk->stride[1] + walk->origin[1];
         int64_t last = column + (taps - 1) * walk->tap_step[1];
-        bool inside = column >= 0 && last >= 0 && column < p->size[1] && last < p->size[1];
+        bool inside = dense && column >= 0 && last < p->size[1];
+        const char *from = p->data + (item * p->item + row * p->row + column * p->pixel) * bytes;
         char *at = (char *)to + i * distance;
-        for (int64_t t = 0; t < walk->taps[0]; t++, row += walk->tap_step[0]) {
-            const char *from = p->data + (item * p->item + row * p->row) * bytes;
-            if (row < 0 || row >= p->size[0]) {
-                memset(at, 0, (size_t)(taps * channels * bytes));
-                at += taps * channels * bytes;
-            } else if (dense && inside) {
-                copy_few(at, from + column * p->pixel * bytes, taps * channels * bytes);
-                at += taps * channels * bytes;
-            } else {
-                for (int64_t u = 0; u < taps; u++, at += channels * bytes) {
-                    int64_t seen = column + u * walk->tap_step[1];
-                    if (seen < 0 || seen >= p->size[1]) memset(at, 0, (size_t)(channels * bytes));
-                    else memcpy(at, from + seen * p->pixel * bytes, (size_t)(channels * bytes));
+        for (int64_t t = 0; t < walk->taps[0]; t++, at += all, row += walk->tap_step[0], from += row_step) {
+            if (row < 0 || row >= p->size[0]) memset(at, 0, (size_t)all);
+            else if (inside) copy_few(at, from, all);
+            else {
+                for (int64_t u = 0; u < taps; u++) {
+                    int64_t step = u * walk->tap_step[1], seen = column + step;
+                    if (seen < 0 || seen >= p->size[1]) memset(at + u * one, 0, (size_t)one);
+                    else memcpy(at + u * one, from + step * p->pixel * bytes, (size_t)one);
                 }
             }
         }
+        if (++x < walk->grid[1]) continue;
+        x = 0;
+        if (++y < walk->grid[0]) continue;
+        y = 0;
+        item++;
     }
 }
 

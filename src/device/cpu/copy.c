@@ -23,14 +23,17 @@ static void run_copy(void *arg, int64_t first, int64_t n, void *const *p)
     else memcpy(p[0], p[1], (size_t)n * run->size);
 }
 
-#define TILE 64 /* rows and columns: a tile of each side fits the first level of cache */
+/* A tile of elements, turned in the first level of cache. Both its sides are read and written in runs of whole lines,
+ * so strides that are powers of two, which map many rows to few places of a cache, do no harm. */
+#define TILE_SIDE 64
+#define TILE_ELEMENTS (TILE_SIDE * TILE_SIDE)
 
-/* The dimension along which the output is contiguous is not the one along which the input is: rows of one become
- * columns of the other, tile by tile. */
+/* The dimension along which the output is contiguous is not the one along which the input is. */
 typedef struct transposition {
     ls_layout layout;
-    int down, across; /* dimensions that the output and the input are contiguous along */
-    int64_t tiles_down, tiles_across;
+    int down, across;                 /* dimensions that the output and the input are contiguous along */
+    int64_t tile_down, tile_across;   /* elements of a tile along them */
+    int64_t tiles_down, tiles_across; /* tiles along them */
     char *out;
     const char *in;
     size_t out_size, in_size;
@@ -45,15 +48,14 @@ static int64_t smaller(int64_t a, int64_t b)
 
 static void transpose_tile(const transposition *t, char *out, const char *in, int64_t down, int64_t across)
 {
+    _Alignas(64) char turned[TILE_ELEMENTS * 8];
     int64_t out_stride = t->layout.stride[0][t->across], in_stride = t->layout.stride[1][t->down];
-    if (!t->convert) {
-        t->transpose(down, across, out, out_stride / (int64_t)t->out_size, in, in_stride / (int64_t)t->in_size);
-        return;
+    t->transpose(down, across, turned, t->tile_down, in, in_stride / (int64_t)t->in_size);
+    for (int64_t c = 0; c < across; c++) {
+        char *from = turned + c * t->tile_down * (int64_t)t->in_size, *to = out + c * out_stride;
+        if (t->convert) t->convert(down, (void *[]){to, from}, NULL);
+        else memcpy(to, from, (size_t)down * t->in_size);
     }
-    _Alignas(64) char turned[TILE * TILE * 8];
-    t->transpose(down, across, turned, TILE, in, in_stride / (int64_t)t->in_size);
-    for (int64_t c = 0; c < across; c++)
-        t->convert(down, (void *[]){out + c * out_stride, turned + (size_t)c * TILE * t->in_size}, NULL);
 }
 
 /* Tiles [begin, end), counted over the other dimensions, then across, then down. */
@@ -62,8 +64,8 @@ static void run_tiles(void *arg, int64_t begin, int64_t end)
     const transposition *t = arg;
     const ls_layout *l = &t->layout;
     for (int64_t tile = begin; tile < end; tile++) {
-        int64_t down = tile % t->tiles_down * TILE, rest = tile / t->tiles_down;
-        int64_t across = rest % t->tiles_across * TILE;
+        int64_t down = tile % t->tiles_down * t->tile_down, rest = tile / t->tiles_down;
+        int64_t across = rest % t->tiles_across * t->tile_across;
         rest /= t->tiles_across;
         int64_t out = down * l->stride[0][t->down] + across * l->stride[0][t->across];
         int64_t in = down * l->stride[1][t->down] + across * l->stride[1][t->across];
@@ -73,15 +75,16 @@ static void run_tiles(void *arg, int64_t begin, int64_t end)
             in += rest % l->dim[d] * l->stride[1][d];
             rest /= l->dim[d];
         }
-        transpose_tile(t, t->out + out, t->in + in, smaller(TILE, l->dim[t->down] - down),
-                       smaller(TILE, l->dim[t->across] - across));
+        transpose_tile(t, t->out + out, t->in + in, smaller(t->tile_down, l->dim[t->down] - down),
+                       smaller(t->tile_across, l->dim[t->across] - across));
     }
 }
 
-/* True when the copy was a transposition worth the name, and is done. */
+/* True when the copy was a transposition, and is done. */
 static bool transpose(const ls_operand *const *operand, ls_map_fn *convert)
 {
     transposition t = {.layout = ls_layout_of(operand, 2, false),
+                       .across = -1,
                        .out = operand[0]->data,
                        .in = operand[1]->data,
                        .out_size = ls_dtype_size(operand[0]->dtype),
@@ -90,18 +93,20 @@ static bool transpose(const ls_operand *const *operand, ls_map_fn *convert)
                        .convert = convert};
     const ls_layout *l = &t.layout;
     t.down = l->ndim - 1;
-    t.across = -1;
     for (int d = 0; d < l->ndim; d++) {
         if (l->stride[1][d] == (int64_t)t.in_size) t.across = d;
     }
-    bool worth = l->stride[0][t.down] == (int64_t)t.out_size && t.across >= 0 && t.across != t.down &&
-                 l->dim[t.down] >= 4 && l->dim[t.across] >= 4;
-    if (!worth || l->count == 0) return false;
-    t.tiles_down = (l->dim[t.down] + TILE - 1) / TILE;
-    t.tiles_across = (l->dim[t.across] + TILE - 1) / TILE;
+    bool is_turned = l->stride[0][t.down] == (int64_t)t.out_size && t.across >= 0 && t.across != t.down;
+    if (!is_turned || l->count == 0) return false;
+
+    /* Where one side is short, the other may be longer: images have three channels. */
+    t.tile_down = smaller(l->dim[t.down], TILE_SIDE);
+    t.tile_across = smaller(l->dim[t.across], TILE_ELEMENTS / t.tile_down);
+    if (t.tile_across < TILE_SIDE) t.tile_down = smaller(l->dim[t.down], TILE_ELEMENTS / t.tile_across);
+    t.tiles_down = (l->dim[t.down] + t.tile_down - 1) / t.tile_down;
+    t.tiles_across = (l->dim[t.across] + t.tile_across - 1) / t.tile_across;
     int64_t tiles = t.tiles_down * t.tiles_across * (l->count / (l->dim[t.down] * l->dim[t.across]));
-    int64_t tile_elements = smaller(TILE, l->dim[t.down]) * smaller(TILE, l->dim[t.across]);
-    ls_parallel_for(tiles, ls_grain(500) / tile_elements + 1, run_tiles, &t);
+    ls_parallel_for(tiles, ls_grain(500) / (t.tile_down * t.tile_across) + 1, run_tiles, &t);
     return true;
 }
 

@@ -26,10 +26,13 @@
 #define STRIP 64                   /* columns of C that are finished together */
 #define PARTIAL_COLUMNS 1024       /* about NC, when sums are kept between blocks of k */
 #define FEW_ROWS_COLUMNS 192       /* about NC, and */
-#define FEW_ROWS_BYTES (400 << 10) /* of a packed block of B, when few rows meet it */
+#define FEW_ROWS_BYTES (600 << 10) /* of a packed block of B, when few rows meet it */
+#define THIN_PANEL_LINES 64        /* cache lines of a panel of B that is thin, and */
+#define THIN_ROWS 24               /* rows that meet all thin panels of a strip in turn */
+#define WORTH_ANOTHER 0.03         /* of the work wasted, for a shape that is not the first choice */
 #define LEAST_WORK (1 << 20)       /* multiplications that are worth waking a worker for */
 #define SPLIT_BLOCKS 64            /* C blocks, below which k is cut */
-#define SPLIT_DEPTH 1024           /* the least part of k */
+#define SPLIT_DEPTH 2048           /* the least part of k */
 
 typedef struct gemm_plan {
     const ls_gemm_job *job;
@@ -245,16 +248,18 @@ static bool buffers_take(const gemm_plan *plan, ls_worker worker, gemm_buffers *
     return to->b != NULL;
 }
 
-/* Where the tiles of a block may go without a stop, in bf16: rows at equal distances, nothing to be done to them. */
+/* Where the tiles of a block may go without a stop: rows at equal distances, and nothing to be done to them but to round them
+ * to bf16 where the kernel can. */
 static char *direct_target(const ls_gemm_job *job, int64_t item, int64_t row, int64_t column)
 {
     const ls_gemm_sink *sink = &job->sink;
-    if (!job->kernel->column_bf16 || sink->how.out_dtype != LS_BF16 || sink->store != ls_gemm_store_rows ||
+    bool round = sink->how.out_dtype == LS_BF16 && job->kernel->column_bf16;
+    if ((!round && sink->how.out_dtype != ls_gemm_sum_dtype(job->kernel)) || sink->store != ls_gemm_store_rows ||
         sink->locate != ls_gemm_locate_rows || sink->out_step != 1 || sink->bias || sink->pre || sink->how.accumulate ||
         sink->how.activation != LS_ACT_NONE)
         return NULL;
     int64_t at = (sink->out_offset ? sink->out_offset[item] : 0) + row * sink->out_stride + column;
-    return (char *)sink->out + at * (int64_t)sizeof(uint16_t);
+    return (char *)sink->out + at * (int64_t)ls_dtype_size(sink->how.out_dtype);
 }
 
 /* All tiles of a block of A with panels of B: rows x columns of C at (row, column), kc deep. `partial` holds the sums so far of
@@ -267,24 +272,34 @@ static void multiply_block(const gemm_plan *plan, const gemm_buffers *at, int64_
     const ls_gemm_kernel *kernel = job->kernel;
     int64_t mr = kernel->a.width, nr = kernel->b.width, bytes = (int64_t)ls_dtype_size(kernel->panel);
     int64_t a_stride = panel_distance(kernel, kernel->a.width, kc), sums = sum_bytes(job), ld = plan->strip;
-    int64_t panel_lines = nr * kc * bytes / 64, ahead = ceil_div(panel_lines, ceil_div(rows, mr));
+    /* The next panel of B, if it comes from far, is fetched while this one is at work: so many cache lines per tile. Thin
+     * panels stay in L1 anyway; there, a few rows at a time meet all panels, so that cache lines of C are filled at once. */
+    int64_t panel_lines = nr * kc * bytes / 64, panels = ceil_div(rows, mr);
+    bool thin = panel_lines <= THIN_PANEL_LINES;
+    int64_t ahead = plan->b && !thin ? ceil_div(panel_lines, panels) : 0, group = thin ? THIN_ROWS / mr * mr : rows;
     char *direct = last ? direct_target(job, item, row, column) : NULL;
-    int64_t direct_rows = direct ? rows / mr * mr : 0, together = panel_lines > 64 ? mr : direct_rows;
+    int64_t out_stride = job->sink.out_stride, out_bytes = (int64_t)ls_dtype_size(job->sink.how.out_dtype);
+    bool round = direct && job->sink.how.out_dtype == LS_BF16;
+    int64_t direct_rows = direct ? rows / mr * mr : 0;
     for (int64_t s = 0; s < columns; s += plan->strip) {
         int64_t width = smaller(plan->strip, columns - s), direct_columns = direct ? width / nr * nr : 0;
-        for (int64_t j = 0; j < width; j += nr) {
-            const char *b_panel = b + (s + j) / nr * b_stride * bytes, *next = b_panel + b_stride * bytes;
-            int64_t i = 0;
-            for (; i < direct_rows && j < direct_columns; i += together, partial += together * nr * sums) {
-                for (int64_t line = 0; line < ahead; line++, next += 64) __builtin_prefetch(next, 0, 2);
-                kernel->column_bf16(
-                    together / mr, kc, at->a + i / mr * a_stride * bytes, a_stride, b_panel, first ? NULL : partial,
-                    direct + (i * job->sink.out_stride + s + j) * (int64_t)sizeof(uint16_t), job->sink.out_stride);
-            }
-            for (; i < rows; i += mr, partial += mr * nr * sums) {
-                for (int64_t line = 0; line < ahead; line++, next += 64) __builtin_prefetch(next, 0, 2);
-                kernel->tile(kc, at->a + i / mr * a_stride * bytes, b_panel, first ? NULL : partial,
-                             last ? at->strip + (i * ld + j) * sums : partial, last ? ld : 0);
+        for (int64_t g = 0; g < rows; g += group) {
+            for (int64_t j = 0; j < width; j += nr) {
+                const char *b_panel = b + (s + j) / nr * b_stride * bytes, *next = b_panel + b_stride * bytes;
+                for (int64_t i = g, step; i < smaller(g + group, rows); i += step) {
+                    const char *a_panel = at->a + i / mr * a_stride * bytes;
+                    char *sums_so_far = partial + ((s + j) / nr * panels + i / mr) * mr * nr * sums;
+                    const char *from = first ? NULL : sums_so_far;
+                    char *to =
+                        i < direct_rows && j < direct_columns ? direct + (i * out_stride + s + j) * out_bytes : NULL;
+                    for (int64_t line = 0; line < ahead; line++, next += 64) __builtin_prefetch(next, 0, 2);
+                    step = to && round && thin ? smaller(g + group, direct_rows) - i : mr;
+                    if (to && round)
+                        kernel->column_bf16(step / mr, kc, a_panel, a_stride, b_panel, from, to, out_stride);
+                    else if (to) kernel->tile(kc, a_panel, b_panel, from, to, out_stride);
+                    else if (last) kernel->tile(kc, a_panel, b_panel, from, at->strip + (i * ld + j) * sums, ld);
+                    else kernel->tile(kc, a_panel, b_panel, from, sums_so_far, 0);
+                }
             }
         }
         if (!last) continue;
@@ -376,13 +391,16 @@ static void reduce_rows(void *arg, int64_t begin, int64_t end)
 
 const ls_gemm_kernel *ls_gemm_choose(ls_dtype compute, int64_t m, int64_t n)
 {
-    const ls_gemm_kernel *const *kernel = ls_gemm_kernels(compute);
-    double waste[2];
-    for (int i = 0; i < 2; i++) {
-        waste[i] = (double)ls_gemm_round_up(n, kernel[i]->b.width) / (double)larger(n, 1);
-        if (m >= 0) waste[i] *= (double)ls_gemm_round_up(m, kernel[i]->a.width) / (double)larger(m, 1);
+    const ls_gemm_kernel *const *kernel = ls_gemm_kernels(compute), *best = NULL;
+    double least = 0;
+    for (int i = 0; i < LS_GEMM_SHAPES && kernel[i]; i++) {
+        double waste = (double)ls_gemm_round_up(n, kernel[i]->b.width) / (double)larger(n, 1);
+        if (m >= 0) waste *= (double)ls_gemm_round_up(m, kernel[i]->a.width) / (double)larger(m, 1);
+        if (best && waste > least - WORTH_ANOTHER) continue;
+        best = kernel[i];
+        least = waste;
     }
-    return kernel[waste[1] < waste[0]];
+    return best;
 }
 
 /* Into how many rows and columns of tasks C is cut, when each task packs its own part of B: at least `wanted` tasks with the

@@ -10,14 +10,15 @@
 #define SHORT_ROW 128 /* rows below this are gathered into pieces of several rows */
 #define CUT 64        /* threads start at multiples of this: whole cache lines, whole random blocks */
 #define ELEMENT_BYTES 8
+#define BUFFER ((PIECE + SHORT_ROW) * ELEMENT_BYTES) /* a piece, and the rest of a period to start it at any phase */
 
 typedef struct lane {
     char *data;
     const int64_t *stride; /* in bytes */
     size_t size;           /* of one element, in bytes */
     ls_dtype dtype, as;
-    bool direct;   /* the body works on this operand's own memory */
-    bool constant; /* the same element everywhere */
+    bool direct;    /* the body works on this operand's own memory */
+    int64_t period; /* else, where not 0: the elements repeat after so many and are laid out once for the whole walk */
 } lane;
 
 typedef struct plan {
@@ -135,6 +136,17 @@ static bool is_contiguous(const plan *p, const lane *l)
     return true;
 }
 
+/* After how many elements an input repeats, because it is broadcast over all but the innermost dimension or over all. */
+static int64_t period_of(const plan *p, const lane *l)
+{
+    int inner = p->layout.ndim - 1;
+    for (int d = 0; d < inner; d++) {
+        if (l->stride[d] != 0) return 0;
+    }
+    if (l->stride[inner] == 0) return 1;
+    return p->by_row ? 0 : p->layout.dim[inner];
+}
+
 static void choose_pieces(plan *p)
 {
     int inner = p->layout.ndim - 1;
@@ -144,8 +156,7 @@ static void choose_pieces(plan *p)
         lane *l = &p->lane[i];
         bool whole_rows = l->stride[inner] == (int64_t)l->size || p->layout.dim[inner] == 1;
         l->direct = l->dtype == l->as && (p->by_row ? whole_rows : is_contiguous(p, l));
-        l->constant = !l->direct && i >= p->outputs;
-        for (int d = 0; d < p->layout.ndim; d++) l->constant &= l->stride[d] == 0;
+        l->period = l->direct || i < p->outputs ? 0 : period_of(p, l);
         all_direct &= l->direct;
     }
     p->piece = all_direct ? p->layout.count : PIECE;
@@ -183,6 +194,16 @@ static char *address(const plan *p, const lane *l, const position *here)
     return data;
 }
 
+/* n times the same element: eight or more at a time. */
+static void fill(char *to, const char *element, int64_t n, size_t size)
+{
+    char pattern[64];
+    for (size_t at = 0; at < sizeof pattern; at += size) memcpy(pattern + at, element, size);
+    size_t bytes = (size_t)n * size, at = 0;
+    for (; at + sizeof pattern <= bytes; at += sizeof pattern) memcpy(to + at, pattern, sizeof pattern);
+    memcpy(to + at, pattern, bytes - at);
+}
+
 /* n elements of `size` bytes with strides in bytes. */
 static void copy_strided(char *to, int64_t to_stride, const char *from, int64_t from_stride, int64_t n, size_t size)
 {
@@ -192,6 +213,10 @@ static void copy_strided(char *to, int64_t to_stride, const char *from, int64_t 
         break;
     if (to_stride == (int64_t)size && from_stride == (int64_t)size) {
         memcpy(to, from, (size_t)n * size);
+        return;
+    }
+    if (to_stride == (int64_t)size && from_stride == 0 && n >= 16) {
+        fill(to, from, n, size);
         return;
     }
     switch (size) {
@@ -259,16 +284,31 @@ static void store(const plan *p, const lane *l, const position *here, int64_t n,
     }
 }
 
+/* One period of an input, over and over. */
+static void repeat(const plan *p, const lane *l, char *buffer)
+{
+    const position start = {{0}};
+    size_t size = ls_dtype_size(l->as), bytes = (size_t)l->period * size;
+    load(p, l, &start, l->period, buffer);
+    for (size_t limit = (size_t)(PIECE + l->period) * size; bytes < limit; bytes *= 2)
+        memcpy(buffer + bytes, buffer, bytes < limit - bytes ? bytes : limit - bytes);
+}
+
+/* True when the buffer of an input has what is needed from the piece before: the element that a whole row repeats. */
+static bool still_holds(const plan *p, int i, bool has_piece_before, const position *here)
+{
+    int inner = p->layout.ndim - 1;
+    return i >= p->outputs && p->by_row && p->lane[i].stride[inner] == 0 && has_piece_before && here->at[inner] != 0;
+}
+
 static void run_elements(const plan *p, int64_t begin, int64_t end)
 {
-    _Alignas(64) char buffers[LS_ITERATE_OPERANDS][PIECE * ELEMENT_BYTES];
+    _Alignas(64) char buffers[LS_ITERATE_OPERANDS][BUFFER];
     void *pointer[LS_ITERATE_OPERANDS];
     position here = position_of(p, begin);
-    position start = {{0}};
     for (int i = 0; i < p->lanes; i++) {
-        const lane *l = &p->lane[i];
         pointer[i] = buffers[i];
-        if (l->constant) load(p, l, &start, p->layout.count < PIECE ? p->layout.count : PIECE, buffers[i]);
+        if (p->lane[i].period) repeat(p, &p->lane[i], buffers[i]);
     }
     for (int64_t index = begin; index < end;) {
         int64_t row = p->layout.dim[p->layout.ndim - 1] - here.at[p->layout.ndim - 1];
@@ -278,7 +318,9 @@ static void run_elements(const plan *p, int64_t begin, int64_t end)
         for (int i = 0; i < p->lanes; i++) {
             const lane *l = &p->lane[i];
             if (l->direct) pointer[i] = address(p, l, &here);
-            else if ((i >= p->outputs || p->updates) && !l->constant) load(p, l, &here, n, buffers[i]);
+            else if (l->period) pointer[i] = buffers[i] + index % l->period * (int64_t)ls_dtype_size(l->as);
+            else if (still_holds(p, i, index > begin, &here)) continue;
+            else if (i >= p->outputs || p->updates) load(p, l, &here, n, buffers[i]);
         }
         p->body(p->arg, index, n, pointer);
         for (int i = 0; i < p->outputs; i++) {

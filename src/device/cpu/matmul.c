@@ -152,9 +152,56 @@ static void convert_bias(const ls_operand *bias, ls_dtype to_dtype, void *to)
         kernel->convert((char *)to + i * (int64_t)ls_dtype_size(to_dtype), from + i * step, bias->dtype, 1);
 }
 
+/* ---- Tiny products ------------------------------------------------------------------------------------------------------ */
+
+#define TINY_WORK 512 /* multiplications that cost less than planning and packing */
+#define TINY_COLUMNS 64
+
+static bool is_tiny(const product *p)
+{
+    ls_dtype type = p->a.dtype;
+    return p->batch.count == 0 && p->a.rows * p->a.columns * p->b.columns <= TINY_WORK &&
+           p->b.columns <= TINY_COLUMNS && (type == LS_F32 || type == LS_F64) && p->b.dtype == type &&
+           p->compute == type && (!p->bias || (p->bias->dtype == type && p->bias->stride[0] == 1)) &&
+           p->out.column_stride == 1 && (!p->pre.data || p->pre.column_stride == 1);
+}
+
+/* Row by row, with plain loops over the strides. */
+#define TINY_ROW(type)                                                                                                 \
+    do {                                                                                                               \
+        type *sum = (type *)sums;                                                                                      \
+        for (int64_t n = 0; n < b->columns; n++) sum[n] = 0;                                                           \
+        for (int64_t k = 0; k < a->columns; k++) {                                                                     \
+            type x = ((const type *)a->data)[m * a->row_stride + k * a->column_stride];                                \
+            const type *y = (const type *)b->data + k * b->row_stride;                                                 \
+            for (int64_t n = 0; n < b->columns; n++) sum[n] += x * y[n * b->column_stride];                            \
+        }                                                                                                              \
+    } while (0)
+
+static ls_status run_tiny(const product *p)
+{
+    const matrices *a = &p->a, *b = &p->b;
+    ls_gemm_finish how = {p->call->attrs.product.activation, p->call->attrs.product.accumulate, p->out.dtype,
+                          p->pre.dtype};
+    ls_gemm_finish_fn *finish = p->compute == LS_F64 ? ls_gemm()->finish_f64 : ls_gemm()->finish_f32;
+    int64_t out_bytes = (int64_t)ls_dtype_size(p->out.dtype), pre_bytes = (int64_t)ls_dtype_size(p->pre.dtype);
+    double sums[TINY_COLUMNS];
+    for (int64_t m = 0; m < a->rows; m++) {
+        if (p->compute == LS_F64) TINY_ROW(double);
+        else TINY_ROW(float);
+        void *out = (char *)p->out.data + m * p->out.row_stride * out_bytes;
+        void *pre = p->pre.data ? (char *)p->pre.data + m * p->pre.row_stride * pre_bytes : NULL;
+        finish(&how, 1, b->columns, sums, 0, p->bias ? p->bias->data : NULL, &out, pre ? &pre : NULL);
+    }
+    return LS_OK;
+}
+
+/* ---- All others --------------------------------------------------------------------------------------------------------- */
+
 static ls_status run_product(product *p, ls_message *why)
 {
     merge_batch_into_rows(p);
+    if (is_tiny(p)) return run_tiny(p);
     int64_t items = batch_size(&p->batch), k = p->a.columns, n = p->b.columns;
     const ls_gemm_kernel *kernel = ls_gemm_choose(p->compute, p->derived ? -1 : p->a.rows, n);
     ls_dtype sum_dtype = ls_gemm_sum_dtype(kernel);

@@ -52,13 +52,13 @@ static void run_real(void *arg, int64_t first, int64_t n, void *const *p)
             double *out = (double *)p[0] + done;
             for (int64_t i = 0; i < take; i++)
                 out[i] = fmin(run->shift + run->scale * (double)number[skip + i], run->limit);
-        } else {
-            float *out = (float *)p[0] + done, shift = (float)run->shift, scale = (float)run->scale;
-            float limit = (float)run->limit;
-            for (int64_t i = 0; i < take; i++) {
-                float value = shift + scale * number[skip + i];
-                out[i] = value < limit ? value : limit;
+        } else { /* all of them: a loop of known length becomes vectors */
+            float shift = (float)run->shift, scale = (float)run->scale, limit = (float)run->limit;
+            for (int i = 0; i < WORDS; i++) {
+                float value = shift + scale * number[i];
+                number[i] = value < limit ? value : limit;
             }
+            memcpy((float *)p[0] + done, number + skip, (size_t)take * sizeof *number);
         }
         done += take;
     }

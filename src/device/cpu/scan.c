@@ -60,18 +60,21 @@ ls_status ls_cpu_argmin(const ls_call *call, ls_message *why)
 typedef struct running_sum {
     ls_dtype x, y;
     int64_t length;
+    bool from_end;
 } running_sum;
 
 /* Inlined once for the common type, where the switches inside vanish. */
 static inline __attribute__((always_inline)) void sum_along(ls_dtype x_type, const void *x, ls_dtype y_type, void *y,
-                                                            int64_t n)
+                                                            int64_t n, bool from_end)
 {
+    int64_t at = from_end ? n - 1 : 0, step = from_end ? -1 : 1;
     if (ls_dtype_is_float(x_type)) {
         double sum = 0;
-        for (int64_t i = 0; i < n; i++) ls_put(y_type, y, i, sum += ls_get(x_type, x, i));
+        for (int64_t i = 0; i < n; i++, at += step) ls_put(y_type, y, at, sum += ls_get(x_type, x, at));
     } else {
         uint64_t sum = 0; /* wraps around */
-        for (int64_t i = 0; i < n; i++) ls_put_int(y_type, y, i, (int64_t)(sum += (uint64_t)ls_get_int(x_type, x, i)));
+        for (int64_t i = 0; i < n; i++, at += step)
+            ls_put_int(y_type, y, at, (int64_t)(sum += (uint64_t)ls_get_int(x_type, x, at)));
     }
 }
 
@@ -81,17 +84,18 @@ static void sum_rows(void *arg, const ls_block *block)
     for (int64_t r = 0; r < block->rows; r++) {
         const char *x = (const char *)block->at[0].data + (size_t)(r * block->at[0].pitch) * ls_dtype_size(s->x);
         char *y = (char *)block->at[1].data + (size_t)(r * block->at[1].pitch) * ls_dtype_size(s->y);
-        if (s->x == LS_F32 && s->y == LS_F32) sum_along(LS_F32, x, LS_F32, y, s->length);
-        else sum_along(s->x, x, s->y, y, s->length);
+        if (s->x == LS_F32 && s->y == LS_F32) sum_along(LS_F32, x, LS_F32, y, s->length, s->from_end);
+        else sum_along(s->x, x, s->y, y, s->length, s->from_end);
     }
 }
 
-/* in: x  out: y, same shape. Running sum along attrs.axis.dim, kept in f64 (floating x) or i64. */
+/* in: x  out: y, same shape. Running sum along attrs.axis.dim, with attrs.axis.flag from its end, kept in f64 (floating x)
+ * or i64. */
 ls_status ls_cpu_cumsum(const ls_call *call, ls_message *why)
 {
     const ls_operand *x = call->in[0], *y = call->out[0];
     uint32_t along = x->ndim ? 1u << call->attrs.axis.dim : 0;
     ls_rows rows[2] = {ls_rows_of(x, along), ls_rows_of(y, along)};
-    running_sum s = {x->dtype, y->dtype, rows[0].length};
+    running_sum s = {x->dtype, y->dtype, rows[0].length, call->attrs.axis.flag != 0};
     return ls_rows_walk(rows, 1, 1, 0, sum_rows, &s, why);
 }

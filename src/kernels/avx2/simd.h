@@ -85,6 +85,19 @@ LS_SIMD void ls_vf_store_bf16(uint16_t *p, ls_vf x)
     _mm_storeu_si128((__m128i *)p, _mm_packus_epi32(low, high));
 }
 
+LS_SIMD ls_vi ls_vi_load_u8(const uint8_t *p)
+{
+    return (ls_vi)_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)p));
+}
+
+LS_SIMD void ls_vi_store_bool4(uint8_t *p, ls_vi a, ls_vi b, ls_vi c, ls_vi d)
+{
+    __m256i low = _mm256_packs_epi32((__m256i)a, (__m256i)b), high = _mm256_packs_epi32((__m256i)c, (__m256i)d);
+    __m256i bytes = _mm256_packs_epi16(low, high); /* groups of 4: a b c d of the lower lanes, then of the upper */
+    bytes = _mm256_permutevar8x32_epi32(bytes, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+    _mm256_storeu_si256((__m256i *)p, _mm256_and_si256(bytes, _mm256_set1_epi8(1)));
+}
+
 LS_SIMD ls_vu ls_vu_mul_wide(ls_vu a, ls_vu b, ls_vu *high)
 {
     __m256i x = (__m256i)a, y = (__m256i)b;

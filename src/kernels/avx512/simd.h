@@ -80,6 +80,17 @@ LS_SIMD void ls_vf_store_bf16(uint16_t *p, ls_vf x)
     _mm256_storeu_si256((__m256i *)p, _mm512_cvtepi32_epi16((__m512i)ls_vf_bf16_bits(x)));
 }
 
+LS_SIMD ls_vi ls_vi_load_u8(const uint8_t *p)
+{
+    return (ls_vi)_mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)p));
+}
+
+LS_SIMD void ls_vi_store_bool4(uint8_t *p, ls_vi a, ls_vi b, ls_vi c, ls_vi d)
+{
+    const ls_vi mask[4] = {a & 1, b & 1, c & 1, d & 1};
+    for (int i = 0; i < 4; i++) _mm_storeu_si128((__m128i *)p + i, _mm512_cvtepi32_epi8((__m512i)mask[i]));
+}
+
 LS_SIMD ls_vu ls_vu_mul_wide(ls_vu a, ls_vu b, ls_vu *high)
 {
     __m512i x = (__m512i)a, y = (__m512i)b;

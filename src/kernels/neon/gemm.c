@@ -94,6 +94,26 @@ static void across_8(void *panels, int64_t panel_stride, const void *const *line
     FOUR(shape, LS_ASM_LOAD_WIDE2(2, 7, 224), LS_ASM_LOAD_WIDE2(0, 1, 192), LS_ASM_LOAD_NARROW2(3, 4, 128))
 #define LAST(shape) FOUR(shape, "", "", "")
 
+#define TALL_LOOP LS_ASM_START LS_ASM_LOOP(FIRST, ROUND(TALL), LAST(TALL), 192, 128)
+#define FLAT_LOOP LS_ASM_START LS_ASM_LOOP(FIRST, ROUND(FLAT), LAST(FLAT), 192, 128)
+
+/* A square tile: two vectors of either panel per k; four k take turns in v0 to v7 and v24 to v31. */
+#define SQUARE_STEP(a0, a1, n0, n1, load_a, load_n)                                                                    \
+    load_a TALL(a0, n0, n1, 8, 9, 10, 11, 12, 13, 14, 15)                                                              \
+    load_n TALL(a1, n0, n1, 16, 17, 18, 19, 20, 21, 22, 23)
+#define SQUARE_STEPS(next_a, next_n)                                                                                   \
+    SQUARE_STEP(0, 1, 2, 3, LS_ASM_LOAD_WIDE2(4, 5, 32), LS_ASM_LOAD_NARROW2(6, 7, 32))                                \
+    SQUARE_STEP(4, 5, 6, 7, LS_ASM_LOAD_WIDE2(24, 25, 64), LS_ASM_LOAD_NARROW2(26, 27, 64))                            \
+    SQUARE_STEP(24, 25, 26, 27, LS_ASM_LOAD_WIDE2(28, 29, 96), LS_ASM_LOAD_NARROW2(30, 31, 96))                        \
+    SQUARE_STEP(28, 29, 30, 31, next_a, next_n)
+#define SQUARE_FIRST LS_ASM_LOAD_WIDE2(0, 1, 0) LS_ASM_LOAD_NARROW2(2, 3, 0)
+#define SQUARE_ROUND SQUARE_STEPS(LS_ASM_LOAD_WIDE2(0, 1, 128), LS_ASM_LOAD_NARROW2(2, 3, 128))
+#define SQUARE_LAST SQUARE_STEPS("", "")
+#define SQUARE_LOOP LS_ASM_SQUARE_START LS_ASM_LOOP(SQUARE_FIRST, SQUARE_ROUND, SQUARE_LAST, 128, 128)
+#define SQUARE_END                                                                                                     \
+    LS_ASM_ROW2(8, 9) LS_ASM_ROW2(10, 11) LS_ASM_ROW2(12, 13) LS_ASM_ROW2(14, 15)                                      \
+    LS_ASM_ROW2(16, 17) LS_ASM_ROW2(18, 19) LS_ASM_ROW2(20, 21) LS_ASM_ROW2(22, 23)
+
 #define TALL_END                                                                                                       \
     LS_ASM_ROW2(8, 9) LS_ASM_ROW2(10, 11) LS_ASM_ROW2(12, 13) LS_ASM_ROW2(14, 15) LS_ASM_ROW2(16, 17)                  \
     LS_ASM_ROW2(18, 19) LS_ASM_ROW2(20, 21) LS_ASM_ROW2(22, 23) LS_ASM_ROW2(24, 25) LS_ASM_ROW2(26, 27)                \
@@ -106,7 +126,7 @@ static void across_8(void *panels, int64_t panel_stride, const void *const *line
 #define TILE(shape, wide_panel, narrow_panel, columns)                                                                 \
     const void *wide = (wide_panel), *narrow = (narrow_panel);                                                         \
     int64_t rounds = k / 4, stride = (ldc ? ldc : (columns)) * (int64_t)sizeof(float);                                 \
-    __asm__ volatile(LS_ASM_START LS_ASM_LOOP(FIRST, ROUND(shape), LAST(shape), 192, 128) shape##_END                  \
+    __asm__ volatile(shape##_LOOP shape##_END                                                                          \
                      : [wide] "+r"(wide), [narrow] "+r"(narrow), [k] "+r"(rounds), [to] "+r"(to)                       \
                      : [from] "r"(from), [stride] "r"(stride)                                                          \
                      : LS_ASM_CLOBBERS)
@@ -121,6 +141,11 @@ static void tile_12x8(int64_t k, const void *a, const void *b, const void *from,
 static void tile_8x12(int64_t k, const void *a, const void *b, const void *from, void *to, int64_t ldc)
 {
     TILE(FLAT, b, a, 12);
+}
+
+static void tile_8x8(int64_t k, const void *a, const void *b, const void *from, void *to, int64_t ldc)
+{
+    TILE(SQUARE, a, b, 8);
 }
 
 static const ls_gemm_kernel tall = {
@@ -143,10 +168,20 @@ static const ls_gemm_kernel flat = {
     .tile = tile_8x12,
 };
 
+static const ls_gemm_kernel square = {
+    .name = "neon f32 8x8",
+    .panel = LS_F32,
+    .kr = 4,
+    .a = {8, along_8, across_8},
+    .b = {8, along_8, across_8},
+    .convert = ls_gemm_convert_f32,
+    .tile = tile_8x8,
+};
+
 const ls_gemm_table ls_gemm_neon = {
-    .f32 = {&tall, &flat},
+    .f32 = {&tall, &flat, &square},
     .bf16 = {&tall, &flat},
-    .f16 = {&tall, &flat},
+    .f16 = {&tall, &flat, &square},
     .finish_f32 = ls_gemm_finish_f32,
     .channelwise_f32 = ls_gemm_channelwise_f32,
 };

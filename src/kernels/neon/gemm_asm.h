@@ -1,7 +1,8 @@
 /* gemm_asm.h - words for the tile kernels, which are inline assembly: no compiler at hand keeps 24 sums in registers.
  *
  * Registers v8 to v31 hold the sums, v0 to v7 numbers of the panels. One panel is the wide one (12), the other the
- * narrow one (8). A tile is TALL when A is wide (12 x 8) and FLAT when B is (8 x 12).
+ * narrow one (8). A tile is TALL when A is wide (12 x 8) and FLAT when B is (8 x 12). SQUARE tiles (8 x 8) have sums in v8
+ * to v23 only; A counts as the wide panel.
  *
  * Operands of the assembly: %[wide], %[narrow]: panels; %[k]: rounds of the loop; %[from]: partial tile or zero; %[to],
  * %[stride]: where rows of the tile go, in bytes. */
@@ -16,7 +17,7 @@
 #define LS_ASM_LOAD_WIDE2(first, second, offset) "ldp q" #first ", q" #second ", [%[wide], #" #offset "]\n"
 #define LS_ASM_LOAD_NARROW2(first, second, offset) "ldp q" #first ", q" #second ", [%[narrow], #" #offset "]\n"
 
-/* Both for all 24 sums. */
+/* Both for all sums. */
 #define LS_ASM_ZERO(r) "movi v" #r ".2d, #0\n"
 #define LS_ASM_LOAD(r, s, offset) "ldp q" #r ", q" #s ", [%[from], #" #offset "]\n"
 #define LS_ASM_STORE(r, s, offset) "stp q" #r ", q" #s ", [%[to], #" #offset "]\n"
@@ -27,10 +28,18 @@
     f(8, 9, 0) f(10, 11, 32) f(12, 13, 64) f(14, 15, 96) f(16, 17, 128) f(18, 19, 160)                                 \
     f(20, 21, 192) f(22, 23, 224) f(24, 25, 256) f(26, 27, 288) f(28, 29, 320) f(30, 31, 352)
 
+#define LS_ASM_EACH_SQUARE_SUM(f)                                                                                      \
+    f(8) f(9) f(10) f(11) f(12) f(13) f(14) f(15) f(16) f(17) f(18) f(19) f(20) f(21) f(22) f(23)
+#define LS_ASM_EACH_SQUARE_SUM_PAIR(f)                                                                                 \
+    f(8, 9, 0) f(10, 11, 32) f(12, 13, 64) f(14, 15, 96) f(16, 17, 128) f(18, 19, 160) f(20, 21, 192) f(22, 23, 224)
+
 /* Sums start from the partial tile, or with zero. */
 #define LS_ASM_START                                                                                                   \
     "cbz %[from], 1f\n" LS_ASM_EACH_SUM_PAIR(LS_ASM_LOAD) "b 2f\n"                                                     \
     "1:\n" LS_ASM_EACH_SUM(LS_ASM_ZERO) "2:\n"
+#define LS_ASM_SQUARE_START                                                                                            \
+    "cbz %[from], 1f\n" LS_ASM_EACH_SQUARE_SUM_PAIR(LS_ASM_LOAD) "b 2f\n"                                              \
+    "1:\n" LS_ASM_EACH_SQUARE_SUM(LS_ASM_ZERO) "2:\n"
 
 /* `first` loads what the first round needs. A round loads what the next one needs, but for the last. */
 #define LS_ASM_LOOP(first, round, last, wide_bytes, narrow_bytes)                                                      \

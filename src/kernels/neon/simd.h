@@ -83,6 +83,20 @@ LS_SIMD void ls_vf_store_bf16(uint16_t *p, ls_vf x)
 #endif
 }
 
+LS_SIMD ls_vi ls_vi_load_u8(const uint8_t *p)
+{
+    uint32_t bytes;
+    memcpy(&bytes, p, sizeof bytes);
+    uint16x8_t words = vmovl_u8(vreinterpret_u8_u32(vdup_n_u32(bytes)));
+    return (ls_vi)vmovl_u16(vget_low_u16(words));
+}
+
+LS_SIMD void ls_vi_store_bool4(uint8_t *p, ls_vi a, ls_vi b, ls_vi c, ls_vi d)
+{
+    uint16x8_t low = vuzp1q_u16((uint16x8_t)a, (uint16x8_t)b), high = vuzp1q_u16((uint16x8_t)c, (uint16x8_t)d);
+    vst1q_u8(p, vandq_u8(vuzp1q_u8((uint8x16_t)low, (uint8x16_t)high), vdupq_n_u8(1)));
+}
+
 LS_SIMD ls_vu ls_vu_mul_wide(ls_vu a, ls_vu b, ls_vu *high)
 {
     uint32x4_t x = (uint32x4_t)a, y = (uint32x4_t)b;

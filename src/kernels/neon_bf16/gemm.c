@@ -14,51 +14,66 @@ static inline __attribute__((always_inline)) void along(uint16_t *to, const void
 #pragma GCC unroll 12
     for (int i = 0; i < width; i++) row[i] = line[i];
     for (int64_t j = 0; j < k; j += 8, to += 8 * width) {
-#pragma GCC unroll 6
-        for (int i = 0; i < width; i += 2) {
-            uint64x2_t r0 = vreinterpretq_u64_u16(vld1q_u16(row[i] + j));
-            uint64x2_t r1 = vreinterpretq_u64_u16(vld1q_u16(row[i + 1] + j));
-            vst1q_u16(to + 4 * i, vreinterpretq_u16_u64(vzip1q_u64(r0, r1)));
-            vst1q_u16(to + 4 * (width + i), vreinterpretq_u16_u64(vzip2q_u64(r0, r1)));
+#pragma GCC unroll 3
+        for (int i = 0; i < width; i += 4) { /* four rows: stores of neighbours become one */
+            uint64x2_t r0 = vreinterpretq_u64_u16(vld1q_u16(row[i] + j)), r1 = vreinterpretq_u64_u16(vld1q_u16(row[i + 1] + j));
+            uint64x2_t r2 = vreinterpretq_u64_u16(vld1q_u16(row[i + 2] + j)), r3 = vreinterpretq_u64_u16(vld1q_u16(row[i + 3] + j));
+            uint16_t *low = to + 4 * i, *high = to + 4 * (width + i);
+            vst1q_u16(low, vreinterpretq_u16_u64(vzip1q_u64(r0, r1)));
+            vst1q_u16(low + 8, vreinterpretq_u16_u64(vzip1q_u64(r2, r3)));
+            vst1q_u16(high, vreinterpretq_u16_u64(vzip2q_u64(r0, r1)));
+            vst1q_u16(high + 8, vreinterpretq_u16_u64(vzip2q_u64(r2, r3)));
         }
     }
 }
 
-/* Four lines of eight numbers to eight groups of four. */
-static inline void transpose_8(uint16_t *to, const uint16_t *l0, const uint16_t *l1, const uint16_t *l2,
-                               const uint16_t *l3)
+/* Four lines of eight numbers to eight groups of four: the first half to one place, the second to another. */
+static inline void transpose_8(uint16_t *to, uint16_t *to_second, const uint16_t *const line[4], int64_t at)
 {
-    uint16x8_t r0 = vld1q_u16(l0), r1 = vld1q_u16(l1), r2 = vld1q_u16(l2), r3 = vld1q_u16(l3);
+    uint16x8_t r0 = vld1q_u16(line[0] + at), r1 = vld1q_u16(line[1] + at);
+    uint16x8_t r2 = vld1q_u16(line[2] + at), r3 = vld1q_u16(line[3] + at);
     uint32x4_t low01 = vreinterpretq_u32_u16(vzip1q_u16(r0, r1)), high01 = vreinterpretq_u32_u16(vzip2q_u16(r0, r1));
     uint32x4_t low23 = vreinterpretq_u32_u16(vzip1q_u16(r2, r3)), high23 = vreinterpretq_u32_u16(vzip2q_u16(r2, r3));
     vst1q_u16(to, vreinterpretq_u16_u32(vzip1q_u32(low01, low23)));
     vst1q_u16(to + 8, vreinterpretq_u16_u32(vzip2q_u32(low01, low23)));
-    vst1q_u16(to + 16, vreinterpretq_u16_u32(vzip1q_u32(high01, high23)));
-    vst1q_u16(to + 24, vreinterpretq_u16_u32(vzip2q_u32(high01, high23)));
+    vst1q_u16(to_second, vreinterpretq_u16_u32(vzip1q_u32(high01, high23)));
+    vst1q_u16(to_second + 8, vreinterpretq_u16_u32(vzip2q_u32(high01, high23)));
 }
 
-static inline void transpose_4(uint16_t *to, const uint16_t *l0, const uint16_t *l1, const uint16_t *l2,
-                               const uint16_t *l3)
+static inline void transpose_4(uint16_t *to, const uint16_t *const line[4], int64_t at)
 {
-    uint32x2_t even = vreinterpret_u32_u16(vzip1_u16(vld1_u16(l0), vld1_u16(l1)));
-    uint32x2_t odd = vreinterpret_u32_u16(vzip2_u16(vld1_u16(l0), vld1_u16(l1)));
-    uint32x4_t r01 = vcombine_u32(even, odd);
-    even = vreinterpret_u32_u16(vzip1_u16(vld1_u16(l2), vld1_u16(l3)));
-    odd = vreinterpret_u32_u16(vzip2_u16(vld1_u16(l2), vld1_u16(l3)));
-    uint32x4_t r23 = vcombine_u32(even, odd);
+    uint16x4_t r0 = vld1_u16(line[0] + at), r1 = vld1_u16(line[1] + at);
+    uint16x4_t r2 = vld1_u16(line[2] + at), r3 = vld1_u16(line[3] + at);
+    uint32x4_t r01 = vreinterpretq_u32_u16(vcombine_u16(vzip1_u16(r0, r1), vzip2_u16(r0, r1)));
+    uint32x4_t r23 = vreinterpretq_u32_u16(vcombine_u16(vzip1_u16(r2, r3), vzip2_u16(r2, r3)));
     vst1q_u16(to, vreinterpretq_u16_u32(vzip1q_u32(r01, r23)));
     vst1q_u16(to + 8, vreinterpretq_u16_u32(vzip2q_u32(r01, r23)));
 }
 
-static inline __attribute__((always_inline)) void across(uint16_t *to, int64_t panel_stride, const void *const *line,
-                                                         int64_t count, int width)
+static void across_8(void *panels, int64_t panel_stride, const void *const *lines, int64_t count)
 {
-    for (int j = 0; j < 8; j += 4, to += 4 * width) {
-        const uint16_t *l0 = line[j], *l1 = line[j + 1], *l2 = line[j + 2], *l3 = line[j + 3];
-        uint16_t *panel = to;
-        for (int64_t at = 0; at < count * width; at += width, panel += panel_stride) {
-            transpose_8(panel, l0 + at, l1 + at, l2 + at, l3 + at);
-            if (width == 12) transpose_4(panel + 32, l0 + at + 8, l1 + at + 8, l2 + at + 8, l3 + at + 8);
+    for (int j = 0; j < 8; j += 4) {
+        const uint16_t *line[4] = {lines[j], lines[j + 1], lines[j + 2], lines[j + 3]};
+        uint16_t *to = (uint16_t *)panels + j * 8;
+        for (int64_t p = 0; p < count; p++, to += panel_stride) transpose_8(to, to + 16, line, 8 * p);
+    }
+}
+
+/* Two panels are three times eight columns. */
+static void across_12(void *panels, int64_t panel_stride, const void *const *lines, int64_t count)
+{
+    for (int j = 0; j < 8; j += 4) {
+        const uint16_t *line[4] = {lines[j], lines[j + 1], lines[j + 2], lines[j + 3]};
+        uint16_t *to = (uint16_t *)panels + j * 12;
+        int64_t p = 0;
+        for (; p + 2 <= count; p += 2, to += 2 * panel_stride) {
+            transpose_8(to, to + 16, line, 12 * p);
+            transpose_8(to + 32, to + panel_stride, line, 12 * p + 8);
+            transpose_8(to + panel_stride + 16, to + panel_stride + 32, line, 12 * p + 16);
+        }
+        if (p < count) {
+            transpose_8(to, to + 16, line, 12 * p);
+            transpose_4(to + 32, line, 12 * p + 8);
         }
     }
 }
@@ -71,16 +86,6 @@ static void along_12(void *panel, const void *const *line, int64_t k)
 static void along_8(void *panel, const void *const *line, int64_t k)
 {
     along(panel, line, k, 8);
-}
-
-static void across_12(void *panels, int64_t panel_stride, const void *const *line, int64_t count)
-{
-    across(panels, panel_stride, line, count, 12);
-}
-
-static void across_8(void *panels, int64_t panel_stride, const void *const *line, int64_t count)
-{
-    across(panels, panel_stride, line, count, 8);
 }
 
 /* ---- tiles ------------------------------------------------------------------------------------------------------- */
@@ -133,6 +138,9 @@ static void across_8(void *panels, int64_t panel_stride, const void *const *line
     STEPS(shape, LS_ASM_LOAD_WIDE2(4, 5, 192), LS_ASM_LOAD_NARROW2(0, 1, 128), LS_ASM_LOAD_NARROW2(2, 3, 160))
 #define LAST(shape) STEPS(shape, "", "", "")
 
+#define TALL_LOOP LS_ASM_START LS_ASM_LOOP(FIRST, ROUND(TALL), LAST(TALL), 192, 128)
+#define FLAT_LOOP LS_ASM_START LS_ASM_LOOP(FIRST, ROUND(FLAT), LAST(FLAT), 192, 128)
+
 /* 2 x 2 blocks to rows: the lower halves of a pair's sums are its first row, the upper halves the second. */
 #define ZIP(half, to, a, b) "zip" #half " v" #to ".2d, v" #a ".2d, v" #b ".2d\n"
 #define TALL_ROWS(a, b, c, d)                                                                                          \
@@ -151,8 +159,7 @@ static void across_8(void *panels, int64_t panel_stride, const void *const *line
 #define TILE(shape, wide_panel, narrow_panel)                                                                          \
     const void *wide = (wide_panel), *narrow = (narrow_panel);                                                         \
     int64_t rounds = k / 8, stride = ldc * (int64_t)sizeof(float);                                                     \
-    __asm__ volatile(LS_ASM_START LS_ASM_LOOP(FIRST, ROUND(shape), LAST(shape), 192, 128)                              \
-                     "cbz %[stride], 5f\n" shape##_END "b 6f\n"                                                        \
+    __asm__ volatile(shape##_LOOP "cbz %[stride], 5f\n" shape##_END "b 6f\n"                                           \
                      "5:\n" LS_ASM_EACH_SUM_PAIR(LS_ASM_STORE) "6:\n"                                                  \
                      : [wide] "+r"(wide), [narrow] "+r"(narrow), [k] "+r"(rounds), [to] "+r"(to)                       \
                      : [from] "r"(from), [stride] "r"(stride)                                                          \
@@ -183,7 +190,7 @@ static void across_8(void *panels, int64_t panel_stride, const void *const *line
                      "mov %[" #moving "], %[a_at]\n"                                                                   \
                      "mov %[" #still "], %[b]\n"                                                                       \
                      "mov %[k], %[rounds]\n"                                                                           \
-                     LS_ASM_START LS_ASM_LOOP(FIRST, ROUND(shape), LAST(shape), 192, 128) shape##_HALF_END             \
+                     shape##_LOOP shape##_HALF_END                                                                     \
                      "add %[a_at], %[a_at], %[a_step]\n"                                                               \
                      "cbz %[from], 8f\n"                                                                               \
                      "add %[from], %[from], #384\n"                                                                    \

@@ -239,8 +239,8 @@ LS_DTYPE_LIST(LS_DTYPE)
     {                                                                                                                  \
         type *to = out;                                                                                                \
         const type *from = in;                                                                                         \
-        for (int64_t c = 0; c < columns; c++)                                                                          \
-            for (int64_t r = 0; r < rows; r++) to[c * out_stride + r] = from[r * in_stride + c];                       \
+        for (int64_t r = 0; r < rows; r++)                                                                             \
+            for (int64_t c = 0; c < columns; c++) to[c * out_stride + r] = from[r * in_stride + c];                    \
     }
 LS_SIZE(1, uint8_t)
 LS_SIZE(2, uint16_t)

@@ -16,7 +16,7 @@
             type d = fma##f((type)how->l2_decay, p[i], g[i] * (type)how->gradient_sign);                               \
             m[i] = fma##f((type)how->blend1, d - m[i], m[i]);                                                          \
             v[i] = fma##f((type)how->blend2 * d, d, v[i] * (type)how->beta2);                                          \
-            type denominator = sqrt##f(v[i]) / (type)how->root_bias2 + (type)how->epsilon;                             \
+            type denominator = sqrt##f(v[i]) * (type)how->unbias2 + (type)how->epsilon;                                \
             p[i] = p[i] * (type)how->keep - (type)how->step * m[i] / denominator;                                      \
         }                                                                                                              \
     }                                                                                                                  \

@@ -1,0 +1,142 @@
+/* standin.c - kernels for CPUs that are hard to come by, compiled for this one: their few special instructions are
+ * replaced by plain C (tests/standin/), so that packing, loops and addresses are those of the real kernels. */
+#include "kernels/attention.h"
+#include "kernels/gemm_check.h"
+#include "kernels/kernels.h"
+
+static void avx512_bf16_products(void)
+{
+    for (int shape = 0; shape < 2; shape++) check_kernel(ls_gemm_avx512_bf16.bf16[shape]);
+}
+
+static void amx_products(void)
+{
+    for (int shape = 0; shape < 2; shape++) check_kernel(ls_gemm_amx.bf16[shape]);
+}
+
+/* ---- attention: against the reference in f32 ----------------------------------------------------------------------- */
+
+enum { GROUP = 2, MOST = 60000 };
+
+/* The same numbers in bf16 and in f32, [heads, rows, columns]. */
+typedef struct numbers {
+    ls_bf16 half[MOST];
+    float wide[MOST];
+} numbers;
+
+static numbers q, k, v, o, d_o, dq, dk, dv;
+static float lse[2][MOST];
+
+static void fill(numbers *x)
+{
+    for (int i = 0; i < MOST; i++) {
+        x->wide[i] = (float)random_number();
+        x->half[i] = ls_bf16_from_f32(x->wide[i]);
+    }
+}
+
+static void point(ls_attention *p, bool wide)
+{
+#define MATRIX(name, rows, columns)                                                                                    \
+    p->name = (ls_attention_matrix){wide ? (void *)name.wide : name.half, columns, (rows) * (columns)}
+    MATRIX(q, p->queries, p->depth);
+    MATRIX(dq, p->queries, p->depth);
+    MATRIX(k, p->keys, p->depth);
+    MATRIX(dk, p->keys, p->depth);
+    MATRIX(v, p->keys, p->value_depth);
+    MATRIX(dv, p->keys, p->value_depth);
+    MATRIX(o, p->queries, p->value_depth);
+    MATRIX(d_o, p->queries, p->value_depth);
+#undef MATRIX
+    p->lse = (ls_attention_matrix){lse[wide], 1, p->queries};
+}
+
+static void compare(const char *name, const numbers *x, int64_t n)
+{
+    double difference = 0, size = 0;
+    for (int64_t i = 0; i < n; i++) {
+        double got = ls_bf16_to_f32(x->half[i]), want = x->wide[i];
+        difference += (got - want) * (got - want);
+        size += want * want;
+    }
+    CHECK_MSG(difference <= 1e-4 * size, "%s: off by %g of %g", name, sqrt(difference), sqrt(size));
+}
+
+static void check_attention(const ls_attention_kernel *kernel, int64_t queries, int64_t keys, bool causal, bool drops)
+{
+    static char scratch[8 << 20] __attribute__((aligned(64)));
+    ls_attention p = {.queries = queries,
+                      .keys = keys,
+                      .depth = 40,
+                      .value_depth = 24,
+                      .group = 1,
+                      .scale = 0.2,
+                      .causal = causal,
+                      .drop_below = drops ? 1u << 30 : 0,
+                      .keep_scale = drops ? 4 / 3.0 : 1,
+                      .seed = 5};
+    ls_attention_part part = {0, queries, 0, keys};
+    fill(&q), fill(&k), fill(&v), fill(&d_o);
+    for (int64_t head = 0; head < GROUP; head++) { /* forward is told one head at a time */
+        for (int wide = 0; wide < 2; wide++) {
+            const ls_attention_kernel *with = wide ? ls_attention_ref.f32 : kernel;
+            ls_attention one = p;
+            point(&one, wide);
+            size_t bytes = wide ? sizeof(float) : sizeof(ls_bf16);
+            one.q.data = (char *)one.q.data + (size_t)(head * one.q.head) * bytes;
+            one.o.data = (char *)one.o.data + (size_t)(head * one.o.head) * bytes;
+            one.lse.data = (float *)one.lse.data + head * queries;
+            one.first = (uint64_t)(head * queries * keys);
+            CHECK(with->forward_scratch(&one) <= sizeof scratch);
+            with->forward(&one, &part, scratch);
+        }
+    }
+    compare("o", &o, GROUP * queries * p.value_depth);
+    for (int64_t i = 0; i < GROUP * queries; i++) CHECK_NEAR(lse[0][i], lse[1][i], 1e-3);
+
+    memcpy(lse[0], lse[1], sizeof lse[0]);
+    for (int i = 0; i < MOST; i++) o.half[i] = ls_bf16_from_f32(o.wide[i]);
+    p.group = GROUP;
+    for (int wide = 0; wide < 2; wide++) {
+        const ls_attention_kernel *with = wide ? ls_attention_ref.f32 : kernel;
+        point(&p, wide);
+        CHECK(with->backward_scratch(&p, &part) <= sizeof scratch);
+        with->backward(&p, &part, scratch);
+    }
+    compare("dq", &dq, GROUP * queries * p.depth);
+    compare("dk", &dk, keys * p.depth);
+    compare("dv", &dv, keys * p.value_depth);
+}
+
+static void check_attentions(const ls_attention_kernel *kernel)
+{
+    for (int variant = 0; variant < 4; variant++) {
+        check_attention(kernel, 7, 9, variant & 1, variant & 2);
+        check_attention(kernel, 101, 203, variant & 1, variant & 2);
+        check_attention(kernel, 203, 101, variant & 1, variant & 2);
+        check_attention(kernel, 33, 500, variant & 1, variant & 2);
+    }
+}
+
+static void avx512_bf16_attention(void)
+{
+    check_attentions(ls_attention_avx512_bf16.bf16);
+}
+
+static void amx_attention(void)
+{
+    check_attentions(ls_attention_amx.bf16);
+}
+
+int main(int argc, char **argv)
+{
+    check_filter = argc > 1 ? argv[1] : NULL;
+#if defined(__x86_64__)
+    if (!ls_isa_usable(LS_ISA_AVX2)) return 77;
+#endif
+    CHECK_RUN(avx512_bf16_products);
+    CHECK_RUN(amx_products);
+    CHECK_RUN(avx512_bf16_attention);
+    CHECK_RUN(amx_attention);
+    return check_done();
+}
