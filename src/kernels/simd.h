@@ -20,6 +20,7 @@
  *   ls_vf_load_f16, ls_vf_store_f16, ls_vf_load_bf16, ls_vf_store_bf16   stores round to nearest even, NaN stays NaN
  *   ls_vi_load_u8             as many bytes as there are lanes, widened
  *   ls_vi_store_bool4(p, a, b, c, d)  four masks as bytes, 1 where set
+ *   ls_vf_load2_bf16, ls_vf_store2_bf16   of two adjacent vectors, where LS_SIMD_BF16_PAIRS says that this is cheaper
  *   ls_vu_mul_wide(a, b, &high)  low words of the 64-bit products, high words through the pointer
  *   ls_vu_interleave4(v)      v[0][0] v[1][0] v[2][0] v[3][0] v[0][1] ... in reading order over v[0], v[1], v[2], v[3]
  *   ls_vf_widen_low, ls_vf_widen_high   the lower and the upper half of the lanes, as ls_vd

@@ -49,28 +49,66 @@ LS_SIMD void ls_vf_put(ls_dtype type, void *data, int64_t i, ls_vf x, int64_t la
  * LS_VF_LANES at the end only), and `u` counts 0 .. 3 where vectors come four at a time, so that sums can be kept in
  * four parts that do not wait for each other; at the end it is 0. */
 #define LS_EACH_VECTOR(i, lanes, u, n, ...)                                                                            \
+    LS_EACH_FOUR(                                                                                                      \
+        first_, lanes, count_, n, LS_UNROLL for (int u = 0; u < count_; u++) {                                         \
+            const int64_t i = first_ + u * LS_VF_LANES;                                                                \
+            __VA_ARGS__                                                                                                \
+        })
+
+/* The same for statements that take four vectors at once: `count` is 4, and 1 at the end. */
+#define LS_EACH_FOUR(i, lanes, count, n, ...)                                                                          \
     do {                                                                                                               \
-        int64_t at_ = 0;                                                                                               \
-        for (; at_ + 4 * LS_VF_LANES <= (n); at_ += 4 * LS_VF_LANES) {                                                 \
-            LS_UNROLL for (int u = 0; u < 4; u++)                                                                      \
-            {                                                                                                          \
-                const int64_t i = at_ + u * LS_VF_LANES, lanes = LS_VF_LANES;                                          \
-                __VA_ARGS__                                                                                            \
-            }                                                                                                          \
-        }                                                                                                              \
-        for (; at_ + LS_VF_LANES <= (n); at_ += LS_VF_LANES) {                                                         \
-            const int64_t i = at_, lanes = LS_VF_LANES;                                                                \
-            const int u = 0;                                                                                           \
-            (void)u;                                                                                                   \
+        int64_t i = 0;                                                                                                 \
+        for (; i + 4 * LS_VF_LANES <= (n); i += 4 * LS_VF_LANES) {                                                     \
+            const int64_t lanes = LS_VF_LANES;                                                                         \
+            enum { count = 4 };                                                                                        \
             __VA_ARGS__                                                                                                \
         }                                                                                                              \
-        if (at_ < (n)) {                                                                                               \
-            const int64_t i = at_, lanes = (n)-at_;                                                                    \
-            const int u = 0;                                                                                           \
-            (void)u;                                                                                                   \
+        for (; i + LS_VF_LANES <= (n); i += LS_VF_LANES) {                                                             \
+            const int64_t lanes = LS_VF_LANES;                                                                         \
+            enum { count = 1 };                                                                                        \
+            __VA_ARGS__                                                                                                \
+        }                                                                                                              \
+        if (i < (n)) {                                                                                                 \
+            const int64_t lanes = (n)-i;                                                                               \
+            enum { count = 1 };                                                                                        \
             __VA_ARGS__                                                                                                \
         }                                                                                                              \
     } while (0)
+
+/* `count` vectors at once, from element i on. */
+LS_SIMD void ls_vf_get4(ls_vf *v, ls_dtype type, const void *data, int64_t i, int64_t lanes, int count)
+{
+#ifdef LS_SIMD_BF16_PAIRS
+    if (type == LS_BF16 && count == 4) {
+        ls_vf_load2_bf16((const uint16_t *)data + i, v);
+        ls_vf_load2_bf16((const uint16_t *)data + i + 2 * LS_VF_LANES, v + 2);
+        return;
+    }
+#endif
+    LS_UNROLL for (int u = 0; u < count; u++) v[u] = ls_vf_get(type, data, i + u * LS_VF_LANES, lanes);
+}
+
+LS_SIMD void ls_vf_put4(ls_dtype type, void *data, int64_t i, const ls_vf *v, int64_t lanes, int count)
+{
+#ifdef LS_SIMD_BF16_PAIRS
+    if (type == LS_BF16 && count == 4) {
+        ls_vf_store2_bf16((uint16_t *)data + i, v);
+        ls_vf_store2_bf16((uint16_t *)data + i + 2 * LS_VF_LANES, v + 2);
+        return;
+    }
+#endif
+    LS_UNROLL for (int u = 0; u < count; u++) ls_vf_put(type, data, i + u * LS_VF_LANES, v[u], lanes);
+}
+
+/* Have what lies `ahead` bytes after element i brought to the L2 cache. For kernels that pass over rows more than once, or
+ * over many at a time: hardware does not see where they will go on. */
+#define LS_AHEAD 16384 /* bytes: some rows, later than memory takes to answer */
+
+LS_SIMD void ls_read_ahead(ls_dtype type, const void *data, int64_t i, int64_t ahead)
+{
+    __builtin_prefetch((const char *)data + i * (type == LS_F32 ? 4 : 2) + ahead, 0, 2);
+}
 
 /* All-ones in the first n lanes. */
 LS_SIMD ls_vi ls_vi_first(int64_t n)

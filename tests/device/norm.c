@@ -338,6 +338,34 @@ static void constants(void)
     operand_free(&y);
 }
 
+/* A mean that is large against the deviation: digits of the variance must not cancel. */
+static void far_from_zero(void)
+{
+    enum { ROWS = 3, N = 1000 };
+    operand x = operand_noise(LS_F32, LS_SHAPE(ROWS, N), PLAIN, 11), y = operand_new(LS_F32, LS_SHAPE(ROWS, N), PLAIN);
+    operand rstd = operand_new(LS_F32, LS_SHAPE(ROWS), PLAIN);
+    problem p = problem_new(LS_F32, LS_SHAPE(ROWS, N), ROWS, N);
+    for (int64_t i = 0; i < ROWS * N; i++) {
+        set(&x, i, get(&x, i) + 1000);
+        p.group[i] = i / N;
+    }
+    run(&(ls_call){.op = LS_OP_layer_norm,
+                   .n_in = 1,
+                   .n_out = 3,
+                   .in = {&x.view},
+                   .out = {&y.view, NULL, &rstd.view},
+                   .attrs.norm = {.epsilon = p.epsilon, .groups = N}});
+    double *s = values(&x, ROWS * N);
+    find_statistics(&p, s);
+    for (int64_t r = 0; r < ROWS; r++) CHECK_NEAR(get(&rstd, r), p.rstd[r], 1e-5);
+    for (int64_t i = 0; i < ROWS * N; i++) CHECK_NEAR(get(&y, i), (s[i] - p.mean[i / N]) * p.rstd[i / N], 2e-4);
+    free(s);
+    problem_free(&p);
+    operand_free(&x);
+    operand_free(&y);
+    operand_free(&rstd);
+}
+
 static void each_isa_normalises_layers(void)
 {
     on_each_isa(layer_norms);
@@ -358,6 +386,11 @@ static void each_isa_normalises_constants(void)
     on_each_isa(constants);
 }
 
+static void each_isa_keeps_digits_of_variance(void)
+{
+    on_each_isa(far_from_zero);
+}
+
 int main(int argc, char **argv)
 {
     if (argc > 1) check_filter = argv[1];
@@ -365,5 +398,6 @@ int main(int argc, char **argv)
     CHECK_RUN(each_isa_normalises_groups);
     CHECK_RUN(each_isa_normalises_batches);
     CHECK_RUN(each_isa_normalises_constants);
+    CHECK_RUN(each_isa_keeps_digits_of_variance);
     return check_done();
 }

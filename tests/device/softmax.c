@@ -121,6 +121,29 @@ static void extremes(void)
     }
 }
 
+/* A long row that starts with nothing. */
+static void late_start(void)
+{
+    enum { N = 9000, START = 8500 };
+    operand x = operand_noise(LS_BF16, LS_SHAPE(N), PLAIN, 6), y = operand_new(LS_BF16, LS_SHAPE(N), PLAIN);
+    for (int64_t i = 0; i < START; i++) set(&x, i, -INFINITY);
+    for (int is_log = 0; is_log < 2; is_log++) {
+        double sum = 0;
+        run(&(ls_call){.op = is_log ? LS_OP_log_softmax : LS_OP_softmax,
+                       .n_in = 1,
+                       .n_out = 1,
+                       .in = {&x.view},
+                       .out = {&y.view}});
+        for (int64_t i = START; i < N; i++) sum += exp(get(&x, i));
+        for (int64_t i = 0; i < N; i++) {
+            double want = is_log ? get(&x, i) - log(sum) : exp(get(&x, i)) / sum;
+            CHECK_NEAR(get(&y, i), want, tolerance(LS_BF16));
+        }
+    }
+    operand_free(&x);
+    operand_free(&y);
+}
+
 static void each_isa_normalises_lines(void)
 {
     on_each_isa(lines);
@@ -131,10 +154,16 @@ static void each_isa_survives_extremes(void)
     on_each_isa(extremes);
 }
 
+static void each_isa_starts_late(void)
+{
+    on_each_isa(late_start);
+}
+
 int main(int argc, char **argv)
 {
     if (argc > 1) check_filter = argv[1];
     CHECK_RUN(each_isa_normalises_lines);
     CHECK_RUN(each_isa_survives_extremes);
+    CHECK_RUN(each_isa_starts_late);
     return check_done();
 }

@@ -88,6 +88,16 @@ typedef struct backward {
     int64_t blocks;
 } backward;
 
+static void add_to_totals(double *totals, const void *partial, ls_dtype wide, int64_t n)
+{
+    const float *f32 = partial;
+    const double *f64 = partial;
+    if (wide == LS_F32)
+        for (int64_t i = 0; i < n; i++) totals[i] += (double)f32[i];
+    else
+        for (int64_t i = 0; i < n; i++) totals[i] += f64[i];
+}
+
 static void backward_rows(void *arg, const ls_block *block)
 {
     const backward *b = arg;
@@ -109,7 +119,7 @@ static void backward_rows(void *arg, const ls_block *block)
         args.rstd = advance((void *)(uintptr_t)b->args.rstd, wide, block->first + r);
         if (b->sums) memset(partial, 0, 2 * b->vector);
         b->kernel(&args);
-        for (int64_t i = 0; b->sums && i < 2 * n; i++) totals[i] += ls_get(wide, partial, i);
+        if (b->sums) add_to_totals(totals, partial, wide, 2 * n);
     }
 }
 

@@ -95,6 +95,25 @@ LS_SIMD void ls_vi_store_bool4(uint8_t *p, ls_vi a, ls_vi b, ls_vi c, ls_vi d)
 {
     uint16x8_t low = vuzp1q_u16((uint16x8_t)a, (uint16x8_t)b), high = vuzp1q_u16((uint16x8_t)c, (uint16x8_t)d);
     vst1q_u8(p, vandq_u8(vuzp1q_u8((uint8x16_t)low, (uint8x16_t)high), vdupq_n_u8(1)));
+/* Two vectors with one load or store. */
+#define LS_SIMD_BF16_PAIRS
+
+LS_SIMD void ls_vf_load2_bf16(const uint16_t *p, ls_vf v[2])
+{
+    uint16x8_t both = vld1q_u16(p);
+    v[0] = (ls_vf)vshll_n_u16(vget_low_u16(both), 16);
+    v[1] = (ls_vf)vshll_high_n_u16(both, 16);
+}
+
+LS_SIMD void ls_vf_store2_bf16(uint16_t *p, const ls_vf v[2])
+{
+#ifdef __ARM_FEATURE_BF16_VECTOR_ARITHMETIC
+    bfloat16x8_t low = vcvtq_low_bf16_f32((float32x4_t)v[0]);
+    vst1q_u16(p, vreinterpretq_u16_bf16(vcvtq_high_bf16_f32(low, (float32x4_t)v[1])));
+#else
+    uint16x4_t low = vmovn_u32((uint32x4_t)ls_vf_bf16_bits(v[0]));
+    vst1q_u16(p, vmovn_high_u32(low, (uint32x4_t)ls_vf_bf16_bits(v[1])));
+#endif
 }
 
 LS_SIMD ls_vu ls_vu_mul_wide(ls_vu a, ls_vu b, ls_vu *high)
