@@ -12,6 +12,7 @@
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static int check_passed, check_failed, check_failures_here;
@@ -69,6 +70,13 @@ __attribute__((unused)) static void check_one(const char *name, void (*function)
 }
 
 #define CHECK_RUN(function) check_one(#function, function)
+
+/* The same for a function that takes more than a second: left out where CHECK_QUICK is set, because programs run many
+ * times slower there (qemu, sanitizers). */
+#define CHECK_RUN_SLOW(function)                                                                                       \
+    do {                                                                                                               \
+        if (!getenv("CHECK_QUICK")) CHECK_RUN(function);                                                               \
+    } while (0)
 
 __attribute__((unused)) static int check_done(void)
 {

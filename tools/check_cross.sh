@@ -11,4 +11,4 @@ for tool in "$architecture-linux-gnu-gcc" "qemu-$architecture"; do
 done
 test -f "$build/build.ninja" || cmake -S . -B "$build" -G Ninja -DCMAKE_TOOLCHAIN_FILE="cmake/$architecture.cmake"
 cmake --build "$build" --target lockstep kernel_tests
-tools/run_tests.sh "$build" -L '^(kernels|device)$' -LE slow
+CHECK_QUICK=1 LOCKSTEP_NUM_THREADS=1 tools/run_tests.sh "$build" -L '^(kernels|device)$' -LE '^portable$'
