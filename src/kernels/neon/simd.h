@@ -95,6 +95,8 @@ LS_SIMD void ls_vi_store_bool4(uint8_t *p, ls_vi a, ls_vi b, ls_vi c, ls_vi d)
 {
     uint16x8_t low = vuzp1q_u16((uint16x8_t)a, (uint16x8_t)b), high = vuzp1q_u16((uint16x8_t)c, (uint16x8_t)d);
     vst1q_u8(p, vandq_u8(vuzp1q_u8((uint8x16_t)low, (uint8x16_t)high), vdupq_n_u8(1)));
+}
+
 /* Two vectors with one load or store. */
 #define LS_SIMD_BF16_PAIRS
 
