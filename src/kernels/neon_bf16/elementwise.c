@@ -1,3 +1,4 @@
 /* elementwise.c - elementwise kernels for NEON with BF16 conversions. */
 #define LS_TABLE ls_elementwise_neon_bf16
+#define LS_LOOKUP
 #include "kernels/elementwise.inc"
