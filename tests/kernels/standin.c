@@ -1,5 +1,6 @@
 /* standin.c - kernels for CPUs that are hard to come by, compiled for this one: their few special instructions are
  * replaced by plain C (tests/standin/), so that packing, loops and addresses are those of the real kernels. */
+#include "device/cpu/gemm.h"
 #include "kernels/attention.h"
 #include "kernels/gemm_check.h"
 #include "kernels/kernels.h"
@@ -12,6 +13,68 @@ static void avx512_bf16_products(void)
 static void amx_products(void)
 {
     for (int shape = 0; shape < 2; shape++) check_kernel(ls_gemm_amx.bf16[shape]);
+}
+
+/* ---- whole matrices, through the engine: its blocks must suit tiles of any shape ------------------------------------ */
+
+static ls_gemm_source matrix(const ls_bf16 *data, int64_t rows, int64_t k, bool across)
+{
+    return (ls_gemm_source){.dtype = LS_BF16,
+                            .across = across,
+                            .segments = 1,
+                            .length = across ? rows : k,
+                            .lines = k,
+                            .locate = ls_gemm_locate_matrix,
+                            .data = data,
+                            .stride = across ? rows : k};
+}
+
+static void check_matrices(const ls_gemm_kernel *kernel, int64_t m, int64_t n, int64_t k, bool a_across, bool b_across)
+{
+    ls_bf16 *a = calloc((size_t)(m * k), sizeof *a), *b = calloc((size_t)(n * k), sizeof *b);
+    float *c = calloc((size_t)(m * n), sizeof *c);
+    for (int64_t i = 0; i < m * k; i++) a[i] = ls_bf16_from_f32((float)random_number());
+    for (int64_t i = 0; i < n * k; i++) b[i] = ls_bf16_from_f32((float)random_number());
+    ls_gemm_job job = {.kernel = kernel,
+                       .batch = 1,
+                       .m = m,
+                       .n = n,
+                       .k = ls_gemm_round_up(k, kernel->kr),
+                       .a = matrix(a, m, k, a_across),
+                       .b = matrix(b, n, k, b_across),
+                       .sink = {.store = ls_gemm_store_rows,
+                                .how = {.out_dtype = LS_F32, .pre_dtype = LS_F32},
+                                .locate = ls_gemm_locate_rows,
+                                .out_step = 1,
+                                .out = c,
+                                .out_stride = n}};
+    ls_message why;
+    CHECK(ls_gemm_run(&job, &why) == LS_OK);
+    for (int64_t i = 0; i < m; i++) {
+        for (int64_t j = 0; j < n; j++) {
+            double want = 0;
+            for (int64_t p = 0; p < k; p++)
+                want += (double)ls_bf16_to_f32(a[a_across ? p * m + i : i * k + p]) *
+                        (double)ls_bf16_to_f32(b[b_across ? p * n + j : j * k + p]);
+            CHECK_NEAR(c[i * n + j], want, 1e-4);
+        }
+    }
+    free(a);
+    free(b);
+    free(c);
+}
+
+static void engine_products(void)
+{
+    const ls_gemm_kernel *const kernels[] = {ls_gemm_avx512_bf16.bf16[0], ls_gemm_avx512_bf16.bf16[1],
+                                             ls_gemm_amx.bf16[0], ls_gemm_amx.bf16[1]};
+    for (int i = 0; i < 4; i++) {
+        for (int turned = 0; turned < 4; turned++) {
+            check_matrices(kernels[i], 70, 45, 40, turned & 1, turned & 2);
+            check_matrices(kernels[i], 33, 100, 470, turned & 1, turned & 2);
+            check_matrices(kernels[i], 9, 9, 2100, turned & 1, turned & 2);
+        }
+    }
 }
 
 /* ---- attention: against the reference in f32 ----------------------------------------------------------------------- */
@@ -136,6 +199,7 @@ int main(int argc, char **argv)
 #endif
     CHECK_RUN(avx512_bf16_products);
     CHECK_RUN(amx_products);
+    CHECK_RUN(engine_products);
     CHECK_RUN(avx512_bf16_attention);
     CHECK_RUN(amx_attention);
     return check_done();

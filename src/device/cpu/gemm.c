@@ -276,7 +276,7 @@ static void multiply_block(const gemm_plan *plan, const gemm_buffers *at, int64_
      * panels stay in L1 anyway; there, a few rows at a time meet all panels, so that cache lines of C are filled at once. */
     int64_t panel_lines = nr * kc * bytes / 64, panels = ceil_div(rows, mr);
     bool thin = panel_lines <= THIN_PANEL_LINES;
-    int64_t ahead = plan->b && !thin ? ceil_div(panel_lines, panels) : 0, group = thin ? THIN_ROWS / mr * mr : rows;
+    int64_t ahead = plan->b && !thin ? ceil_div(panel_lines, panels) : 0, group = thin ? larger(THIN_ROWS / mr, 1) * mr : rows;
     char *direct = last ? direct_target(job, item, row, column) : NULL;
     int64_t out_stride = job->sink.out_stride, out_bytes = (int64_t)ls_dtype_size(job->sink.how.out_dtype);
     bool round = direct && job->sink.how.out_dtype == LS_BF16;

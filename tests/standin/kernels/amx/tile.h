@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static char (*tiles)[16][64];
+static _Thread_local char (*tiles)[16][64];
 
 static inline void tile_begin(void)
 {
