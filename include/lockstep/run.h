@@ -49,7 +49,7 @@ LS_API void ls_error_clear(ls_run *run);                /* go on: tensors that a
  *
  * A tensor made by an operator lives until the innermost open scope closes. Scopes nest; modules and loops open them.
  * What backward still needs is kept alive by the tape, whatever the scope. A closed scope's handles are dead: using one is
- * an error that says so. */
+ * an error that says so, as long as fewer than 512 newer tensors have been made. */
 
 typedef int32_t ls_mark;
 LS_API ls_mark ls_scope_begin(ls_run *run);
