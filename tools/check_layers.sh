@@ -15,11 +15,12 @@ find $folders -name '*.[ch]' -o -name '*.inc' -o -name '*.def' | sort | xargs aw
         below["tensor"] = "device"
         below["autograd"] = "tensor"
         below["ops"] = "autograd"
-        below["nn"] = "ops"
+        below["formats"] = "tensor"
+        below["nn"] = "ops formats"
         below["data"] = "tensor"
         below["optim"] = "tensor"
         below["parallel"] = "autograd comm tensor"
-        below["checkpoint"] = "tensor nn optim data"
+        below["checkpoint"] = "formats nn optim data"
         below["launch"] = "base comm"
         below["run"] = "nn optim data parallel checkpoint launch"
 
@@ -28,7 +29,9 @@ find $folders -name '*.[ch]' -o -name '*.inc' -o -name '*.def' | sort | xargs aw
         for (i in words) behind[words[i]] = "base"
         split("run tensor state", words, " ")
         for (i in words) behind[words[i]] = "tensor"
-        behind["env"] = "run"
+        behind["env"] = behind["track"] = behind["flags"] = "run"
+        behind["models"] = "nn"
+        behind["image"] = "data"
     }
 
     function may_include(folder, other,    parts, n, i) {
