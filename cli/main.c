@@ -1,58 +1,111 @@
-/* main.c - the command `lockstep`: a table of subcommands over the public API. */
-#include <lockstep/env.h>
-#include <lockstep/version.h>
-
+/* main.c - the command `lockstep`: a table of commands over the public API, help, and a guess at what was mistyped. */
 #include <stdio.h>
 #include <string.h>
 
-typedef struct subcommand {
-    const char *name, *summary;
-    int (*run)(int argc, char **argv); /* argv[0] is the subcommand; returns the exit status */
-} subcommand;
+#include "command.h"
 
-static int help(int argc, char **argv);
-
-static int version(int argc, char **argv)
-{
-    (void)argc, (void)argv;
-    printf("lockstep %s\n", ls_version());
-    return 0;
-}
-
-static int env(int argc, char **argv)
-{
-    bool json = argc == 2 && strcmp(argv[1], "--json") == 0;
-    if (argc > 1 && !json) {
-        fprintf(stderr, "lockstep env: no option \"%s\"; there is --json\n", argv[argc - 1]);
-        return 2;
-    }
-    ls_env_print(stdout, json);
-    return 0;
-}
-
-static const subcommand subcommands[] = {
-    {"env", "this machine, the settings in force, the kernels chosen (--json)", env},
-    {"version", "the version of the library in use", version},
-    {"help", "this list", help},
+const command *const commands[] = {
+    &command_env,
+    &command_version,
+    &command_help,
+    NULL,
 };
 
-static const size_t subcommand_count = sizeof subcommands / sizeof *subcommands;
+enum { MOST_COMMANDS = 32, LONGEST_WORD = 32 };
+
+static const command *find(const char *name)
+{
+    for (size_t i = 0; commands[i]; i++)
+        if (strcmp(commands[i]->name, name) == 0) return commands[i];
+    return NULL;
+}
+
+static int no_such_command(const char *name)
+{
+    const char *names[MOST_COMMANDS];
+    size_t count = 0;
+    while (commands[count] && count < MOST_COMMANDS) {
+        names[count] = commands[count]->name;
+        count++;
+    }
+    const char *meant = nearest(name, names, count);
+    fprintf(stderr, "lockstep: no command \"%s\"; ", name);
+    if (meant) fprintf(stderr, "did you mean \"%s\"?\n", meant);
+    else fputs("lockstep help lists them\n", stderr);
+    return EXIT_USAGE;
+}
+
+int no_such_option(const command *of, const char *option)
+{
+    fprintf(stderr, "lockstep %s: no option \"%s\"; see lockstep help %s\n", of->name, option, of->name);
+    return EXIT_USAGE;
+}
+
+/* Letters to insert, delete, replace or swap with their neighbour to make one word from the other. */
+static size_t distance(const char *a, const char *b)
+{
+    size_t cost[LONGEST_WORD + 1][LONGEST_WORD + 1], rows = strlen(a), columns = strlen(b);
+    if (rows > LONGEST_WORD || columns > LONGEST_WORD) return LONGEST_WORD;
+    for (size_t i = 0; i <= rows; i++) {
+        for (size_t j = 0; j <= columns; j++) {
+            size_t least = i + j;
+            if (i > 0 && j > 0) {
+                least = cost[i - 1][j - 1] + (a[i - 1] != b[j - 1]);
+                if (cost[i - 1][j] + 1 < least) least = cost[i - 1][j] + 1;
+                if (cost[i][j - 1] + 1 < least) least = cost[i][j - 1] + 1;
+                bool swapped = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
+                if (swapped && cost[i - 2][j - 2] + 1 < least) least = cost[i - 2][j - 2] + 1;
+            }
+            cost[i][j] = least;
+        }
+    }
+    return cost[rows][columns];
+}
+
+const char *nearest(const char *wanted, const char *const *names, size_t count)
+{
+    const char *best = NULL;
+    size_t least = strlen(wanted) / 3 + 1; /* a letter in three may be wrong */
+    for (size_t i = 0; i < count; i++) {
+        size_t d = distance(wanted, names[i]);
+        if (d > least || (best && d == least)) continue;
+        least = d;
+        best = names[i];
+    }
+    return best;
+}
+
+/* ---- help ---- */
 
 static int help(int argc, char **argv)
 {
-    (void)argc, (void)argv;
+    if (argc > 1) {
+        const command *about = find(argv[1]);
+        if (!about) return no_such_command(argv[1]);
+        fputs(about->usage, stdout);
+        return 0;
+    }
     puts("usage: lockstep <command> [options]\n");
-    for (size_t i = 0; i < subcommand_count; i++) printf("  %-10s %s\n", subcommands[i].name, subcommands[i].summary);
+    for (size_t i = 0; commands[i]; i++) printf("  %-10s %s\n", commands[i]->name, commands[i]->summary);
+    puts("\nlockstep help <command> says more.");
     return 0;
 }
 
+const command command_help = {
+    .name = "help",
+    .summary = "this list, or one command in detail",
+    .usage = "usage: lockstep help [command]\n",
+    .run = help,
+};
+
 int main(int argc, char **argv)
 {
-    if (argc < 2 || strcmp(argv[1], "--help") == 0) return help(0, NULL);
-    const char *wanted = strcmp(argv[1], "--version") == 0 ? "version" : argv[1];
-    for (size_t i = 0; i < subcommand_count; i++) {
-        if (strcmp(subcommands[i].name, wanted) == 0) return subcommands[i].run(argc - 1, argv + 1);
+    if (argc < 2 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) return help(0, NULL);
+    const command *wanted = find(strcmp(argv[1], "--version") == 0 ? "version" : argv[1]);
+    if (!wanted) return no_such_command(argv[1]);
+    if (argc > 2 && (strcmp(argv[2], "--help") == 0 || strcmp(argv[2], "-h") == 0)) {
+        fputs(wanted->usage, stdout);
+        return 0;
     }
-    fprintf(stderr, "lockstep: no command \"%s\"; lockstep help lists them\n", argv[1]);
-    return 2;
+    return wanted->run(argc - 1, argv + 1);
 }

@@ -1,0 +1,29 @@
+/* command.h - what a command of `lockstep` is. Each has a file of its own and a row in the table of main.c. */
+#ifndef LOCKSTEP_CLI_COMMAND_H
+#define LOCKSTEP_CLI_COMMAND_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* Exit codes: 0, 1 for a failure, 2 for a command line that cannot be understood. */
+enum { EXIT_USAGE = 2 };
+
+typedef struct command {
+    const char *name;
+    const char *summary;               /* one line of `lockstep help` */
+    const char *usage;                 /* all of `lockstep help NAME`; ends with a line break */
+    int (*run)(int argc, char **argv); /* argv[0] is the command's name; returns the exit code */
+} command;
+
+extern const command command_env, command_help, command_version;
+
+/* All commands in the order of `lockstep help`; the row after the last is NULL. */
+extern const command *const commands[];
+
+/* Of the names the one that was most likely meant; NULL when none is near. */
+const char *nearest(const char *wanted, const char *const *names, size_t count);
+
+/* "lockstep NAME: no option X" on stderr, with a hint at the help page; returns EXIT_USAGE. */
+int no_such_option(const command *of, const char *option);
+
+#endif
