@@ -8,6 +8,7 @@
 #include <lockstep/ops.h>
 #include <lockstep/state.h>
 #include <lockstep/nn.h>
+#include <lockstep/models.h>
 #include <lockstep/optim.h>
 #include <lockstep/env.h>
 #include <lockstep/version.h>

@@ -1,0 +1,40 @@
+/* models.h - networks that people know by name, with the parameter names, shapes and arithmetic of timm, so that weights made
+ * there load here and the other way round.
+ *
+ *     ls_module *net = ls_resnet_new(run, "resnet50d", .classes = 37);
+ *     ls_freeze(net);
+ *     ls_unfreeze(ls_classifier(net));
+ *     ls_tensor *logits = ls_forward(net, ls_imagenet_normalize(images)); */
+#ifndef LOCKSTEP_MODELS_H
+#define LOCKSTEP_MODELS_H
+
+#include <lockstep/nn.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- ResNet: x [N,in_channels,H,W] -> [N,classes] ----
+ *
+ * resnet18 34 50 101 152, resnet26 and 200 of the same making, their variants "d" (a stem of three small convolutions, mean
+ * pooling in shortcuts), and the small ones resnet10t, resnet14t. Another name is an error that lists all. Sides that 32
+ * divides waste nothing; 32 is the least. Weights start as timm's do. */
+typedef struct ls_resnet_opts {
+    int _;
+    int64_t classes;     /* 1000 */
+    int64_t in_channels; /* 3 */
+    int64_t width;       /* channels of the first stage, a multiple of 8: 64. Everything else is in proportion */
+    bool v1_strides;     /* stages halve the picture in their first 1x1 convolution, as the first published weights do,
+                            and not in the 3x3 one after it */
+} ls_resnet_opts;
+#define ls_resnet_new(run, ...) LS_RESNET_NEW_(run, __VA_ARGS__, ._ = 0)
+#define LS_RESNET_NEW_(run, name, ...) ls_resnet_sized((run), (name), LS_OPTS(ls_resnet_opts, __VA_ARGS__))
+LS_API ls_module *ls_resnet_sized(ls_run *run, const char *name, const ls_resnet_opts *opts, size_t opts_size);
+
+/* The last layer of a classifying network: its child "fc", "classifier" or "head". */
+LS_API ls_module *ls_classifier(const ls_module *model);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

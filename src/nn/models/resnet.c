@@ -1,0 +1,190 @@
+/* resnet.c - residual networks, as timm has them: names, order of parameters, arithmetic, first weights.
+ *
+ * A batch norm does the ReLU that follows it, and the last one of a block adds the shortcut as well: one pass each. The layers
+ * of timm that this leaves without work (act1, conv1.2, ...) are not there; the numbers of those after them stay. */
+#include <stdio.h>
+#include <string.h>
+
+#include <lockstep/models.h>
+
+#include "nn/module.h"
+
+enum { STAGES = 4, MOST_CONVS = 3 };
+
+/* The layers before the first stage: one large convolution, or three small ones whose widths are all but the same. */
+typedef enum stem { STEM_PLAIN, STEM_DEEP, STEM_TIERED } stem;
+
+typedef struct plan {
+    const char *name;
+    bool bottleneck; /* blocks of 1x1, 3x3, 1x1 and four times as wide at the end; else 3x3, 3x3 */
+    stem stem;       /* other than plain: shortcuts take means and do not skip pixels */
+    int blocks[STAGES];
+} plan;
+
+static const plan plans[] = {
+    {"resnet10t", false, STEM_TIERED, {1, 1, 1, 1}}, {"resnet14t", true, STEM_TIERED, {1, 1, 1, 1}},
+    {"resnet18", false, STEM_PLAIN, {2, 2, 2, 2}},   {"resnet18d", false, STEM_DEEP, {2, 2, 2, 2}},
+    {"resnet26", true, STEM_PLAIN, {2, 2, 2, 2}},    {"resnet26d", true, STEM_DEEP, {2, 2, 2, 2}},
+    {"resnet26t", true, STEM_TIERED, {2, 2, 2, 2}},  {"resnet34", false, STEM_PLAIN, {3, 4, 6, 3}},
+    {"resnet34d", false, STEM_DEEP, {3, 4, 6, 3}},   {"resnet50", true, STEM_PLAIN, {3, 4, 6, 3}},
+    {"resnet50d", true, STEM_DEEP, {3, 4, 6, 3}},    {"resnet50t", true, STEM_TIERED, {3, 4, 6, 3}},
+    {"resnet101", true, STEM_PLAIN, {3, 4, 23, 3}},  {"resnet101d", true, STEM_DEEP, {3, 4, 23, 3}},
+    {"resnet152", true, STEM_PLAIN, {3, 8, 36, 3}},  {"resnet152d", true, STEM_DEEP, {3, 8, 36, 3}},
+    {"resnet200", true, STEM_PLAIN, {3, 24, 36, 3}}, {"resnet200d", true, STEM_DEEP, {3, 24, 36, 3}},
+};
+
+static const plan *find_plan(ls_run *run, const char *name)
+{
+    char known[512] = "";
+    size_t used = 0;
+    for (size_t i = 0; i < sizeof plans / sizeof *plans; i++) {
+        if (name && strcmp(plans[i].name, name) == 0) return &plans[i];
+        used += (size_t)snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "", plans[i].name);
+    }
+    ls_fail(&run->errors, LS_ERR_VALUE, "ls_resnet_new: there is no \"%s\"; known are %s", name ? name : "", known);
+    return NULL;
+}
+
+/* ---- layers ---- */
+
+static ls_module *conv_new(ls_run *run, int64_t in, int64_t out, int64_t kernel, int64_t stride)
+{
+    ls_module *conv = ls_conv2d_new(run, in, out, kernel, .stride = stride, .padding = kernel / 2, .no_bias = true);
+    if (conv) ls_init_kaiming_normal(ls_tensor_of(conv, "weight"), LS_GAIN_RELU, LS_FAN_OUT);
+    return conv;
+}
+
+static ls_module *norm_new(ls_run *run, int64_t channels, ls_activation activation)
+{
+    return ls_batch_norm_new(run, channels, .activation = activation);
+}
+
+/* ---- blocks ---- */
+
+typedef struct block {
+    ls_module module;
+    int convs;
+    ls_module *conv[MOST_CONVS], *norm[MOST_CONVS];
+    ls_module *downsample; /* NULL: the shortcut is the input */
+} block;
+
+static ls_tensor *block_forward(ls_module *self, ls_tensor *x, void *user)
+{
+    (void)user;
+    const block *b = (const block *)self;
+    int last = b->convs - 1;
+    ls_tensor *y = x;
+    for (int i = 0; i < last; i++) y = ls_forward(b->norm[i], ls_forward(b->conv[i], y));
+    y = ls_forward(b->conv[last], y);
+    return ls_forward_with(b->norm[last], y, b->downsample ? ls_forward(b->downsample, x) : x);
+}
+
+static ls_module *downsample_new(ls_run *run, const plan *p, int64_t in, int64_t out, int64_t stride)
+{
+    bool pooled = p->stem != STEM_PLAIN;
+    ls_module *path = ls_sequential_of(run, 0, NULL);
+    if (pooled && stride > 1)
+        ls_module_add(path, "0", ls_avg_pool2d_new(run, stride, .ceil_mode = true, .exclude_padding = true));
+    ls_module_add(path, pooled ? "1" : "0", conv_new(run, in, out, 1, pooled ? 1 : stride));
+    ls_module_add(path, pooled ? "2" : "1", norm_new(run, out, LS_ACT_NONE));
+    return path;
+}
+
+/* `width` channels inside. The 3x3 convolution, the first of two, has the stride; or the first 1x1 one. */
+static ls_module *block_new(ls_run *run, const plan *p, int64_t in, int64_t width, int64_t stride, bool stride_first)
+{
+    int64_t out = p->bottleneck ? 4 * width : width;
+    block *b = ls_layer_new(run, p->bottleneck ? "Bottleneck" : "BasicBlock", sizeof *b, block_forward);
+    if (!b) return NULL;
+    b->convs = p->bottleneck ? 3 : 2;
+    int strided = p->bottleneck && !stride_first ? 1 : 0, last = b->convs - 1;
+    for (int i = 0; i < b->convs; i++) {
+        char conv_name[] = {'c', 'o', 'n', 'v', (char)('1' + i), '\0'}, norm_name[] = {'b', 'n', (char)('1' + i), '\0'};
+        int64_t kernel = p->bottleneck && i != 1 ? 1 : 3, to = i == last ? out : width;
+        b->conv[i] =
+            ls_module_add(&b->module, conv_name, conv_new(run, i ? width : in, to, kernel, i == strided ? stride : 1));
+        b->norm[i] = ls_module_add(&b->module, norm_name, norm_new(run, to, LS_ACT_RELU));
+    }
+    if (b->norm[last]) ls_init_constant(ls_tensor_of(b->norm[last], "weight"), 0); /* blocks begin as identities */
+    if (stride > 1 || in != out)
+        b->downsample = ls_module_add(&b->module, "downsample", downsample_new(run, p, in, out, stride));
+    return ls_layer_done(b);
+}
+
+static ls_module *stage_new(ls_run *run, const plan *p, int index, int64_t *channels, int64_t width, bool stride_first)
+{
+    ls_module *stage = ls_sequential_of(run, 0, NULL);
+    for (int i = 0; i < p->blocks[index]; i++) {
+        ls_module_append(stage, block_new(run, p, *channels, width, index && !i ? 2 : 1, stride_first));
+        *channels = p->bottleneck ? 4 * width : width;
+    }
+    return stage;
+}
+
+/* ---- the whole ---- */
+
+typedef struct resnet {
+    ls_module module;
+    ls_module *classifier;
+} resnet;
+
+static ls_tensor *resnet_forward(ls_module *self, ls_tensor *x, void *user)
+{
+    (void)user;
+    ls_module *head = ((const resnet *)self)->classifier;
+    for (int i = 0; self->children[i].module != head; i++) x = ls_forward(self->children[i].module, x);
+    return ls_forward(head, ls_flatten(x, 1, -1));
+}
+
+static ls_module *stem_new(ls_run *run, stem kind, int64_t in, int64_t out)
+{
+    if (kind == STEM_PLAIN) return conv_new(run, in, out, 7, 2);
+    int64_t second = out / 2, first = kind == STEM_TIERED ? second / 4 * 3 : second;
+    ls_module *layers = ls_sequential_of(run, 0, NULL);
+    ls_module_add(layers, "0", conv_new(run, in, first, 3, 2));
+    ls_module_add(layers, "1", norm_new(run, first, LS_ACT_RELU));
+    ls_module_add(layers, "3", conv_new(run, first, second, 3, 1));
+    ls_module_add(layers, "4", norm_new(run, second, LS_ACT_RELU));
+    ls_module_add(layers, "6", conv_new(run, second, out, 3, 1));
+    return layers;
+}
+
+ls_module *ls_resnet_sized(ls_run *run, const char *name, const ls_resnet_opts *given, size_t opts_size)
+{
+    ls_resnet_opts opts;
+    ls_opts_read(&opts, sizeof opts, given, opts_size);
+    const plan *p = ls_failed(run) ? NULL : find_plan(run, name);
+    if (!p) return NULL;
+    int64_t classes = opts.classes ? opts.classes : 1000, in = opts.in_channels ? opts.in_channels : 3;
+    int64_t width = opts.width ? opts.width : 64, channels = width;
+    if (classes < 1 || in < 1 || width < 8 || width % 8) {
+        ls_fail(&run->errors, LS_ERR_VALUE, "ls_resnet_new: %s with %lld classes, %lld channels in, width %lld", name,
+                (long long)classes, (long long)in, (long long)width);
+        return NULL;
+    }
+    resnet *net = ls_layer_new(run, name, sizeof *net, resnet_forward);
+    if (!net) return NULL;
+    ls_module *whole = &net->module;
+    ls_module_add(whole, "conv1", stem_new(run, p->stem, in, channels));
+    ls_module_add(whole, "bn1", norm_new(run, channels, LS_ACT_RELU));
+    ls_module_add(whole, "maxpool", ls_max_pool2d_new(run, 3, .stride = 2, .padding = 1));
+    for (int i = 0; i < STAGES; i++) {
+        char stage[] = {'l', 'a', 'y', 'e', 'r', (char)('1' + i), '\0'};
+        ls_module_add(whole, stage, stage_new(run, p, i, &channels, width << i, opts.v1_strides));
+    }
+    ls_module_add(whole, "global_pool", ls_adaptive_avg_pool2d_new(run, 1, 1));
+    net->classifier = ls_module_add(whole, "fc", ls_linear_new(run, channels, classes));
+    return ls_layer_done(net);
+}
+
+ls_module *ls_classifier(const ls_module *model)
+{
+    static const char *const names[] = {"fc", "classifier", "head"};
+    if (!model) return NULL;
+    for (size_t n = 0; n < sizeof names / sizeof *names; n++)
+        for (int i = 0; i < model->child_count; i++)
+            if (strcmp(model->children[i].name, names[n]) == 0) return model->children[i].module;
+    ls_fail(&model->object.run->errors, LS_ERR_VALUE, "ls_classifier: %s has no child fc, classifier or head",
+            model->kind);
+    return NULL;
+}
