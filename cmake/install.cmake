@@ -12,6 +12,12 @@ install(DIRECTORY include/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
 
 # Programs that use CMake: find_package(lockstep), then link with lockstep::lockstep or lockstep::static.
 install(EXPORT lockstepTargets NAMESPACE lockstep:: DESTINATION ${package_dir})
+set(LOCKSTEP_DEPENDENCIES "")
+foreach(name JPEG PNG ZLIB)
+    if(LOCKSTEP_HAS_${name})
+        list(APPEND LOCKSTEP_DEPENDENCIES ${name})
+    endif()
+endforeach()
 configure_package_config_file(cmake/lockstepConfig.cmake.in lockstepConfig.cmake INSTALL_DESTINATION ${package_dir})
 write_basic_package_version_file(lockstepConfigVersion.cmake COMPATIBILITY SameMajorVersion)
 install(FILES ${CMAKE_BINARY_DIR}/lockstepConfig.cmake ${CMAKE_BINARY_DIR}/lockstepConfigVersion.cmake

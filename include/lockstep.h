@@ -10,6 +10,7 @@
 #include <lockstep/nn.h>
 #include <lockstep/models.h>
 #include <lockstep/optim.h>
+#include <lockstep/image.h>
 #include <lockstep/env.h>
 #include <lockstep/version.h>
 

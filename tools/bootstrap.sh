@@ -16,7 +16,7 @@ need()
     required="$required $*"
 }
 
-# want PATH PACKAGE... - the same for a command or file without which some tests or rivals are left out
+# want PATH PACKAGE... - the same for a command or file without which some features, tests or rivals are left out
 want()
 {
     { command -v "$1" || test -e "$1"; } >/dev/null 2>&1 && return
@@ -31,6 +31,9 @@ for group in "$@"; do
         need cmake cmake
         need ninja ninja-build
         need pkg-config pkg-config
+        want /usr/include/jpeglib.h libjpeg-dev
+        want /usr/include/png.h libpng-dev
+        want /usr/include/zlib.h zlib1g-dev
         ;;
     test)
         want c++ g++

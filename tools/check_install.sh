@@ -22,10 +22,11 @@ library_dir=$(pkg-config --variable=libdir lockstep)
     -Wl,-rpath,"$library_dir" -o "$work/by_pkg_config"
 "$work/by_pkg_config"
 
-"$cc" -std=c17 "$program" $(pkg-config --cflags lockstep) "$library_dir/liblockstep.a" -lm -ldl -pthread \
-    -o "$work/by_static"
+libraries=$(pkg-config --static --libs lockstep | sed "s|-llockstep|$library_dir/liblockstep.a|")
+"$cc" -std=c17 "$program" $(pkg-config --cflags lockstep) $libraries -o "$work/by_static"
 "$work/by_static"
 
 cmake -S tests/install -B "$work/cmake" -G Ninja -DCMAKE_C_COMPILER="$cc" -DCMAKE_PREFIX_PATH="$prefix" >"$work/log" &&
     cmake --build "$work/cmake" >>"$work/log" || { cat "$work/log"; exit 1; }
 "$work/cmake/program"
+"$work/cmake/program_static"

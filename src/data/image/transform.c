@@ -1,0 +1,248 @@
+/* transform.c - making transforms: options become steps, impossible ones become the reason to refuse them. */
+#include "data/image/image.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/opts.h"
+#include "data/image/steps.h"
+
+/* What Pillow refuses: twice the size it warns of. */
+#define DEFAULT_MAX_PIXELS INT64_C(178956970)
+
+ls_status ls_message_set(ls_message *why, ls_status code, const char *format, ...)
+{
+    if (!why) return code;
+    va_list args;
+    va_start(args, format);
+    vsnprintf(why->text, sizeof why->text, format, args);
+    va_end(args);
+    return code;
+}
+
+LS_PRINTF(1, 2) static ls_transform impossible(const char *format, ...)
+{
+    ls_transform t = {0};
+    va_list args;
+    va_start(args, format);
+    vsnprintf(t.problem, sizeof t.problem, format, args);
+    va_end(args);
+    return t;
+}
+
+static ls_transform one_step(ls_transform_step step)
+{
+    return (ls_transform){.count = 1, .step = {step}};
+}
+
+static bool side_fits(int side)
+{
+    return side >= 1 && side <= LS_IMAGE_MAX_SIDE;
+}
+
+static bool filter_exists(ls_filter filter)
+{
+    return (unsigned)filter <= LS_FILTER_LANCZOS;
+}
+
+/* A step that makes pictures of a given size, or says why not. */
+static ls_transform sized_step(const char *name, ls_transform_step step, int width)
+{
+    step.width = width ? width : step.height;
+    if (!step.filter) step.filter = LS_FILTER_BILINEAR;
+    if (!side_fits(step.height) || !side_fits(step.width))
+        return impossible("%s: size %d x %d: sides must be 1 to %d", name, step.height, step.width, LS_IMAGE_MAX_SIDE);
+    if (!filter_exists((ls_filter)step.filter)) return impossible("%s: there is no filter %d", name, step.filter);
+    return one_step(step);
+}
+
+/* A step that happens with a probability. */
+static ls_transform chance_step(const char *name, ls_step_kind kind, double given, double fallback)
+{
+    double p = ls_opts_number(given, fallback);
+    if (!(p >= 0 && p <= 1)) return impossible("%s: probability %g is not in 0..1", name, p);
+    return one_step((ls_transform_step){.kind = (int32_t)kind, .value = {p}});
+}
+
+ls_transform ls_random_resized_crop_sized(int size, const ls_random_resized_crop_opts *opts, size_t opts_size)
+{
+    ls_random_resized_crop_opts o;
+    ls_opts_read(&o, sizeof o, opts, opts_size);
+    double scale[2] = {ls_opts_number(o.min_scale, 0.08), ls_opts_number(o.max_scale, 1)};
+    double ratio[2] = {ls_opts_number(o.min_ratio, 3.0 / 4), ls_opts_number(o.max_ratio, 4.0 / 3)};
+    if (!(scale[0] > 0 && scale[0] <= scale[1] && isfinite(scale[1])))
+        return impossible("random_resized_crop: scale %g to %g: must rise from above 0", scale[0], scale[1]);
+    if (!(ratio[0] > 0 && ratio[0] <= ratio[1] && isfinite(ratio[1])))
+        return impossible("random_resized_crop: ratio %g to %g: must rise from above 0", ratio[0], ratio[1]);
+    return sized_step("random_resized_crop",
+                      (ls_transform_step){.kind = LS_STEP_RANDOM_RESIZED_CROP,
+                                          .filter = (int32_t)o.filter,
+                                          .height = size,
+                                          .value = {scale[0], scale[1], ratio[0], ratio[1]}},
+                      o.width);
+}
+
+ls_transform ls_resize_sized(int size, const ls_resize_opts *opts, size_t opts_size)
+{
+    ls_resize_opts o;
+    ls_opts_read(&o, sizeof o, opts, opts_size);
+    return sized_step(
+        "resize", (ls_transform_step){.kind = LS_STEP_RESIZE, .filter = (int32_t)o.filter, .height = size}, o.width);
+}
+
+ls_transform ls_resize_shorter_sized(int size, const ls_resize_opts *opts, size_t opts_size)
+{
+    ls_resize_opts o;
+    ls_opts_read(&o, sizeof o, opts, opts_size);
+    if (o.width) return impossible("resize_shorter: takes one size; the other side follows from the picture");
+    return sized_step("resize_shorter",
+                      (ls_transform_step){.kind = LS_STEP_RESIZE_SHORTER, .filter = (int32_t)o.filter, .height = size},
+                      0);
+}
+
+ls_transform ls_center_crop_sized(int size, const ls_center_crop_opts *opts, size_t opts_size)
+{
+    ls_center_crop_opts o;
+    ls_opts_read(&o, sizeof o, opts, opts_size);
+    return sized_step("center_crop", (ls_transform_step){.kind = LS_STEP_CENTER_CROP, .height = size}, o.width);
+}
+
+ls_transform ls_random_flip_sized(const ls_random_flip_opts *opts, size_t opts_size)
+{
+    ls_random_flip_opts o;
+    ls_opts_read(&o, sizeof o, opts, opts_size);
+    return chance_step("random_flip", o.vertical ? LS_STEP_FLIP_VERTICAL : LS_STEP_FLIP_HORIZONTAL, o.probability, 0.5);
+}
+
+ls_transform ls_random_rotation_sized(double degrees, const ls_random_rotation_opts *opts, size_t opts_size)
+{
+    ls_random_rotation_opts o;
+    ls_opts_read(&o, sizeof o, opts, opts_size);
+    double least = ls_opts_number(o.min_degrees, -degrees);
+    if (!(least <= degrees && isfinite(least) && isfinite(degrees)))
+        return impossible("random_rotation: %g to %g degrees: must rise", least, degrees);
+    if (o.filter != LS_FILTER_DEFAULT && o.filter != LS_FILTER_NEAREST && o.filter != LS_FILTER_BILINEAR)
+        return impossible("random_rotation: filter %d: rotations are nearest or bilinear", (int)o.filter);
+    return one_step((ls_transform_step){
+        .kind = LS_STEP_ROTATION,
+        .filter = o.filter ? (int32_t)o.filter : LS_FILTER_NEAREST,
+        .value = {least, degrees, o.fill[0], o.fill[1], o.fill[2]},
+    });
+}
+
+ls_transform ls_color_jitter_sized(const ls_color_jitter_opts *opts, size_t opts_size)
+{
+    ls_color_jitter_opts o;
+    ls_opts_read(&o, sizeof o, opts, opts_size);
+    double strength[] = {o.brightness, o.contrast, o.saturation, o.hue};
+    static const char *const names[] = {"brightness", "contrast", "saturation", "hue"};
+    for (int i = 0; i < 4; i++)
+        if (!(strength[i] >= 0 && strength[i] <= (i == 3 ? 0.5 : 1e6)))
+            return impossible("color_jitter: %s %g must be %s", names[i], strength[i],
+                              i == 3 ? "in 0..0.5" : "0 or more, and finite");
+    return one_step(
+        (ls_transform_step){.kind = LS_STEP_JITTER, .value = {strength[0], strength[1], strength[2], strength[3]}});
+}
+
+ls_transform ls_grayscale_sized(const ls_grayscale_opts *opts, size_t opts_size)
+{
+    ls_grayscale_opts o;
+    ls_opts_read(&o, sizeof o, opts, opts_size);
+    return chance_step("grayscale", LS_STEP_GRAYSCALE, o.probability, 1);
+}
+
+ls_transform ls_to_tensor_sized(const ls_to_tensor_opts *opts, size_t opts_size)
+{
+    ls_to_tensor_opts o;
+    ls_opts_read(&o, sizeof o, opts, opts_size);
+    if (o.dtype != LS_DTYPE_NONE && o.dtype != LS_F32 && o.dtype != LS_U8)
+        return impossible("to_tensor: %s: pictures are f32 or u8", ls_dtype_name(o.dtype));
+    return (ls_transform){.dtype = o.dtype ? (int32_t)o.dtype : LS_F32};
+}
+
+ls_transform ls_normalize_image_sized(const ls_normalize_image_opts *opts, size_t opts_size)
+{
+    static const float imagenet_mean[] = {0.485f, 0.456f, 0.406f}, imagenet_std[] = {0.229f, 0.224f, 0.225f};
+    ls_normalize_image_opts o;
+    ls_opts_read(&o, sizeof o, opts, opts_size);
+    bool given = false;
+    for (int c = 0; c < 3; c++) given = given || o.mean[c] != 0 || o.std[c] != 0;
+    ls_transform t = {.normalized = 1};
+    for (int c = 0; c < 3; c++) {
+        t.mean[c] = given ? o.mean[c] : imagenet_mean[c];
+        t.std[c] = !given ? imagenet_std[c] : o.std[c] != 0 ? o.std[c] : 1;
+        if (!(t.std[c] > 0) || !isfinite(t.std[c]) || !isfinite(t.mean[c]))
+            return impossible("normalize_image: mean %g and std %g of channel %d", (double)t.mean[c], (double)t.std[c],
+                              c);
+    }
+    return t;
+}
+
+ls_transform ls_decode_sized(const ls_decode_opts *opts, size_t opts_size)
+{
+    ls_decode_opts o;
+    ls_opts_read(&o, sizeof o, opts, opts_size);
+    if (o.max_pixels < 0) return impossible("decode: max_pixels %lld", (long long)o.max_pixels);
+    return (ls_transform){.upright = o.upright, .fast = o.fast, .max_pixels = o.max_pixels};
+}
+
+ls_transform ls_compose_list(const ls_transform *transforms, size_t count)
+{
+    ls_transform all = {0};
+    for (size_t i = 0; i < count; i++) {
+        const ls_transform *t = &transforms[i];
+        if (t->problem[0]) return *t;
+        if (all.count + t->count > LS_TRANSFORM_STEPS)
+            return impossible("compose: more than %d steps", LS_TRANSFORM_STEPS);
+        for (int s = 0; s < t->count; s++) all.step[all.count++] = t->step[s];
+        if (t->normalized && all.normalized) return impossible("compose: pictures would be normalised twice");
+        if (t->normalized) {
+            all.normalized = 1;
+            memcpy(all.mean, t->mean, sizeof all.mean);
+            memcpy(all.std, t->std, sizeof all.std);
+        }
+        if (t->dtype) all.dtype = t->dtype;
+        if (t->max_pixels) all.max_pixels = t->max_pixels;
+        all.upright |= t->upright;
+        all.fast |= t->fast;
+    }
+    return all;
+}
+
+/* ---- What the loader asks ---- */
+
+ls_status ls_transform_check(const ls_transform *t, ls_message *why)
+{
+    if (t && t->problem[0]) return ls_message_set(why, LS_ERR_VALUE, "%s", t->problem);
+    if (t && t->normalized && t->dtype == LS_U8)
+        return ls_message_set(why, LS_ERR_VALUE,
+                              "normalize_image: bytes cannot be normalised; leave out to_tensor's u8");
+    return LS_OK;
+}
+
+ls_dtype ls_transform_dtype(const ls_transform *t)
+{
+    return t && t->dtype ? (ls_dtype)t->dtype : LS_F32;
+}
+
+bool ls_transform_size(const ls_transform *t, int64_t *height, int64_t *width)
+{
+    for (int i = t ? t->count - 1 : -1; i >= 0; i--) {
+        const ls_transform_step *step = &t->step[i];
+        if (step->kind == LS_STEP_RESIZE_SHORTER) return false;
+        if (step->kind != LS_STEP_RESIZE && step->kind != LS_STEP_RANDOM_RESIZED_CROP &&
+            step->kind != LS_STEP_CENTER_CROP)
+            continue;
+        *height = step->height;
+        *width = step->width;
+        return true;
+    }
+    return false;
+}
+
+int64_t ls_transform_max_pixels(const ls_transform *t)
+{
+    return t && t->max_pixels ? t->max_pixels : DEFAULT_MAX_PIXELS;
+}
