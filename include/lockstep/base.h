@@ -1,4 +1,4 @@
-/* base.h - the words every other header uses: status codes, number types, shapes.
+/* base.h - the words every other header uses: status codes, number types, shapes, levels of messages.
  *
  * Nothing here allocates or fails. Shapes are row-major, outermost dimension first, as in PyTorch and safetensors. */
 #ifndef LOCKSTEP_BASE_H
@@ -95,6 +95,22 @@ LS_API ls_shape ls_shape_make(size_t ndim, const int64_t *dims);
 LS_API bool ls_shape_equal(ls_shape a, ls_shape b);
 /* Number of elements; -1 when the product does not fit int64_t or a size is negative. */
 LS_API int64_t ls_shape_numel(ls_shape shape);
+
+/* ---- Levels of messages --------------------------------------------------------------------------------------- */
+
+/* LS_LOG_LEVEL(symbol, "name", "what stands before the text"), most severe first. */
+#define LS_LOG_LEVEL_LIST(LS_LOG_LEVEL)                                                                                \
+    LS_LOG_LEVEL(LS_LOG_ERROR, "error", "error: ")                                                                     \
+    LS_LOG_LEVEL(LS_LOG_WARN, "warn", "warning: ")                                                                     \
+    LS_LOG_LEVEL(LS_LOG_INFO, "info", "")                                                                              \
+    LS_LOG_LEVEL(LS_LOG_DEBUG, "debug", "debug: ")
+
+typedef enum ls_log_level {
+#define LS_LOG_LEVEL(symbol, name, lead) symbol,
+    LS_LOG_LEVEL_LIST(LS_LOG_LEVEL)
+#undef LS_LOG_LEVEL
+        LS_LOG_LEVEL_COUNT
+} ls_log_level;
 
 #ifdef __cplusplus
 }

@@ -12,7 +12,8 @@
 #define LS_SETTING_LIST(LS_SETTING)                                                                                    \
     LS_SETTING(NUM_THREADS, COUNT, "0", "threads that CPU kernels use (0: the CPUs this process may use)")             \
     LS_SETTING(ISA, TEXT, "", "highest instruction set CPU kernels may use, e.g. ref, neon, avx2 (empty: the best)")   \
-    LS_SETTING(LOG, TEXT, "warn", "least severe message shown: error, warn, info or debug")                            \
+    LS_SETTING(LOG, TEXT, "", "least severe message shown: error, warn, info or debug (empty: warn, programs info)")   \
+    LS_SETTING(LOG_TIME, SWITCH, "0", "put date and time in front of every message")                                   \
     LS_SETTING(FAIL_ALLOC, COUNT, "0", "make the n-th request for system memory fail (0: none)")                       \
     LS_SETTING(ABORT, SWITCH, "0", "print the first error and abort where it is detected, for debuggers")              \
     LS_SETTING(PLUGIN_PATH, TEXT, "", "folders to search for plug-ins, separated by ':'")

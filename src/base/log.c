@@ -2,10 +2,11 @@
 #include "base/log.h"
 
 #include "base/config.h"
+#include "base/terminal.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 static const struct {
     const char *name, *lead;
@@ -23,39 +24,68 @@ static ls_log_level level_named(const char *name)
     return LS_LOG_LEVEL_COUNT;
 }
 
-bool ls_log_shows(ls_log_level level)
+/* The least severe level shown: what LOCKSTEP_LOG says, or this when it says nothing. */
+static ls_log_level shown_or(ls_log_level unsaid)
 {
     /* Not pthread_once: reading the settings may itself log, and come back here. */
-    static atomic_int least_severe = LS_LOG_LEVEL_COUNT;
-    ls_log_level shown = (ls_log_level)atomic_load_explicit(&least_severe, memory_order_relaxed);
-    if (shown == LS_LOG_LEVEL_COUNT) {
-        const ls_setting_row *row = ls_config_row(LS_SETTING_LOG);
+    enum { UNREAD = LS_LOG_LEVEL_COUNT, UNSAID };
+    static atomic_int said = UNREAD;
+    int level = atomic_load_explicit(&said, memory_order_relaxed);
+    if (level == UNREAD) {
         const char *wanted = ls_config_text(LS_SETTING_LOG);
-        shown = level_named(wanted);
-        bool known = shown != LS_LOG_LEVEL_COUNT;
-        if (!known) shown = level_named(row->fallback);
-        atomic_store(&least_severe, (int)shown);
+        level = (int)level_named(wanted);
+        bool known = level != LS_LOG_LEVEL_COUNT || !*wanted;
+        if (level == LS_LOG_LEVEL_COUNT) level = UNSAID;
+        atomic_store(&said, level);
         if (!known) {
-            LS_LOG_ONCE(LS_LOG_WARN, "%s=%s is not one of error, warn, info, debug; using %s", row->name, wanted,
-                        row->fallback);
+            LS_LOG_ONCE(LS_LOG_WARN, "%s=%s is not one of error, warn, info, debug; using warn",
+                        ls_config_row(LS_SETTING_LOG)->name, wanted);
         }
     }
-    return level <= shown;
+    return level == UNSAID ? unsaid : (ls_log_level)level;
 }
 
-void ls_log_line(ls_log_level level, const char *format, ...)
+bool ls_log_shows(ls_log_level level)
 {
-    if (!ls_log_shows(level)) return;
+    return level <= shown_or(LS_LOG_WARN);
+}
+
+bool ls_log_shows_of_program(ls_log_level level)
+{
+    return level <= shown_or(LS_LOG_INFO);
+}
+
+/* "2026-01-31 12:34:56.789 " in local time; returns its length. */
+static size_t write_time(char *to, size_t size)
+{
+    struct timespec now;
+    struct tm parts;
+    clock_gettime(CLOCK_REALTIME, &now);
+    localtime_r(&now.tv_sec, &parts);
+    size_t length = strftime(to, size, "%Y-%m-%d %H:%M:%S", &parts);
+    return length + (size_t)snprintf(to + length, size - length, ".%03d ", (int)(now.tv_nsec / 1000000));
+}
+
+void ls_log_from(const char *origin, ls_log_level level, const char *format, va_list args)
+{
     char line[2048];
-    int lead = snprintf(line, sizeof line, "lockstep: %s", levels[level].lead);
-    va_list args;
-    va_start(args, format);
-    vsnprintf(line + lead, sizeof line - (size_t)lead - 1, format, args); /* leaves room for the line break */
-    va_end(args);
+    size_t lead = ls_config_switch(LS_SETTING_LOG_TIME) ? write_time(line, sizeof line) : 0;
+    int more = snprintf(line + lead, 1024, "%s%s", origin, levels[level].lead);
+    lead += (size_t)(more < 1024 ? more : 1023);
+    vsnprintf(line + lead, sizeof line - lead - 1, format, args); /* leaves room for the line break */
     size_t length = strlen(line);
     for (size_t i = 0; i < length; i++) {
         if (line[i] == '\n' || line[i] == '\r') line[i] = ' ';
     }
     line[length] = '\n';
-    fwrite(line, 1, length + 1, stderr);
+    ls_terminal_write(stderr, line, length + 1);
+}
+
+void ls_log_line(ls_log_level level, const char *format, ...)
+{
+    if (!ls_log_shows(level)) return;
+    va_list args;
+    va_start(args, format);
+    ls_log_from("lockstep: ", level, format, args);
+    va_end(args);
 }

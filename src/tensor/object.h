@@ -13,6 +13,7 @@ typedef enum ls_object_kind {
     LS_OBJECT_OPTIM,
     LS_OBJECT_SCHEDULE,
     LS_OBJECT_SCALER,
+    LS_OBJECT_PROGRESS,
 } ls_object_kind;
 
 typedef struct ls_object {

@@ -1,0 +1,76 @@
+/* terminal.c - one status line per process, kept below everything else that is written.
+ *
+ * The line is wiped with blanks and not with an escape sequence, so that any terminal will do. */
+#include "base/terminal.h"
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+static struct {
+    pthread_mutex_t lock;
+    char status[LS_TERMINAL_STATUS];
+    size_t drawn;     /* characters of it that stand on the terminal; 0: none */
+    bool inside_line; /* what was written last did not end its line: the status waits */
+} terminal = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+int ls_terminal_columns(int descriptor)
+{
+    if (!isatty(descriptor)) return 0;
+    struct winsize size;
+    return ioctl(descriptor, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+}
+
+size_t ls_terminal_width_of(const char *text)
+{
+    size_t width = 0;
+    for (; *text; text++) width += (*text & 0xc0) != 0x80; /* all but continuation bytes */
+    return width;
+}
+
+static void wipe(void)
+{
+    if (terminal.drawn) fprintf(stderr, "\r%*s\r", (int)terminal.drawn, "");
+    terminal.drawn = 0;
+}
+
+static void draw(void)
+{
+    if (terminal.inside_line) return;
+    size_t width = ls_terminal_width_of(terminal.status), before = terminal.drawn;
+    if (width) fprintf(stderr, "\r%s%*s", terminal.status, before > width ? (int)(before - width) : 0, "");
+    else wipe();
+    terminal.drawn = width;
+    fflush(stderr);
+}
+
+void ls_terminal_write(FILE *to, const char *text, size_t length)
+{
+    if (length == 0) return;
+    pthread_mutex_lock(&terminal.lock);
+    bool meets_status = terminal.status[0] && isatty(fileno(to));
+    if (meets_status) {
+        wipe();
+        fflush(stderr);
+    }
+    fwrite(text, 1, length, to);
+    if (meets_status) {
+        fflush(to);
+        terminal.inside_line = text[length - 1] != '\n';
+        draw();
+    }
+    pthread_mutex_unlock(&terminal.lock);
+}
+
+void ls_terminal_status(const char *line)
+{
+    pthread_mutex_lock(&terminal.lock);
+    size_t length = strnlen(line, LS_TERMINAL_STATUS - 1);
+    memcpy(terminal.status, line, length);
+    terminal.status[length] = '\0';
+    draw();
+    if (length == 0) terminal.inside_line = false;
+    pthread_mutex_unlock(&terminal.lock);
+}

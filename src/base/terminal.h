@@ -1,0 +1,25 @@
+/* terminal.h - lines for a terminal that shows a status line (a progress bar) at its bottom.
+ *
+ * The status line is the last line of stderr. Whoever writes text for people goes through ls_terminal_write(): the status
+ * line is taken away first and put back behind the text. May be called from any thread. */
+#ifndef LOCKSTEP_BASE_TERMINAL_H
+#define LOCKSTEP_BASE_TERMINAL_H
+
+#include <stddef.h>
+#include <stdio.h>
+
+/* Width of the terminal behind a file descriptor, at least 1; 0 when it is not a terminal. */
+int ls_terminal_columns(int descriptor);
+
+/* Write text, and make it visible at once where a status line is shown. */
+void ls_terminal_write(FILE *to, const char *text, size_t length);
+
+/* Show this status line in place of the present one; "" shows none. It must fit the terminal's width and is cut to what is
+ * remembered, LS_TERMINAL_STATUS - 1 bytes. */
+enum { LS_TERMINAL_STATUS = 512 };
+void ls_terminal_status(const char *line);
+
+/* Characters (not bytes) of a UTF-8 text. */
+size_t ls_terminal_width_of(const char *text);
+
+#endif
