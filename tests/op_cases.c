@@ -131,6 +131,7 @@ CALL(nearest, ls_interpolate(in[0], 7, 5, LS_NEAREST))
 CALL(bilinear, ls_interpolate(in[0], 9, 4, LS_BILINEAR))
 CALL(bilinear_corners, ls_interpolate(in[0], 9, 8, LS_BILINEAR_CORNERS))
 
+CALL(normalize, ls_normalize(in[0], (double[]){0.5, -0.25, 0.125}, (double[]){0.5, 2, 3}))
 CALL(batch_norm, ls_batch_norm(in[0], (ls_batch_norm_opts){.weight = in[1], .bias = in[2], .training = true}))
 CALL(batch_norm_plain, ls_batch_norm(in[0], (ls_batch_norm_opts){.training = true}))
 CALL(batch_norm_relu, ls_batch_norm(in[0], (ls_batch_norm_opts){.weight = in[1], .bias = in[2], .residual = in[3],
@@ -228,6 +229,7 @@ const op_case op_cases[] = {
     EXACT(interpolate, nearest, N(2, 3, 4, 6)), CASE(interpolate, bilinear, N(2, 3, 4, 6)),
     CASE(interpolate, bilinear_corners, N(2, 3, 4, 6)),
 
+    CASE(normalize, normalize, N(2, 3, 5, 7)), CASE(normalize, normalize, N(1, 2, 3, 300)),
     LOOSE(batch_norm, batch_norm, 4, N(4, 5, 3, 3), N(5), N(5)), LOOSE(batch_norm, batch_norm_plain, 4, N(9, 5)),
     LOOSE(batch_norm, batch_norm_relu, 4, N(4, 5, 3, 3), N(5), N(5), N(4, 5, 3, 3)),
     LOOSE(batch_norm, batch_norm_eval, 4, N(4, 5, 3, 3), N(5), N(5), CONSTANT_N(5), CONSTANT_P(5)),

@@ -165,6 +165,10 @@ typedef enum ls_resize { LS_NEAREST, LS_BILINEAR, LS_BILINEAR_CORNERS } ls_resiz
 LS_API ls_tensor *ls_interpolate(ls_tensor *x, int64_t height, int64_t width, ls_resize method);
 
 /* ---- Normalisation ---- */
+/* Pictures [N,C,H,W], up to four channels, u8 (0 .. 255, taken as 0 .. 1) or floating, to (x - mean[c]) / deviation[c]. The
+ * result is what a convolution would make of it first: channels last, in the autocast type where there is one. */
+LS_API ls_tensor *ls_normalize(ls_tensor *x, const double *mean, const double *deviation);
+LS_API ls_tensor *ls_imagenet_normalize(ls_tensor *x); /* with the mean and deviation that ImageNet networks expect */
 typedef struct ls_batch_norm_opts {
     ls_tensor *weight, *bias;                 /* [C] (optional) */
     ls_tensor *running_mean, *running_var;    /* [C] (optional when training); updated in place when training */

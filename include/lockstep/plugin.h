@@ -96,6 +96,8 @@ typedef union ls_attrs {
     struct { double scale, dropout; uint64_t seed, offset; int32_t causal; } attention;
     /* batch_norm, layer_norm, group_norm and gradients */
     struct { double epsilon, momentum; int64_t groups; int32_t training; ls_activation activation; } norm;
+    /* normalize: by channel */
+    struct { double mean[4], deviation[4]; } normalize;
     /* cross_entropy .. bce_with_logits and gradients */
     struct { ls_reduction reduction; double smoothing, beta; int64_t ignore_index; int32_t has_ignore; } loss;
     /* adam_step; bias: 1 - beta^t */

@@ -43,13 +43,43 @@ static void gradients_stay_on_their_device(void)
 {
     ls_tensor *x = ls_requires_grad(ls_to_device(ls_randn(run, LS_F32, 4, 3), "cpu"), true);
     ls_tensor *index = ls_to_device(ls_zeros(run, LS_I64, 2, 3), "cpu"), *high = ls_gt(x, ls_neg(x));
-    ls_tensor *parts[] = {ls_norm(x), ls_sum(ls_where(high, x, ls_neg(x))), ls_sum(ls_gather_dim(x, 0, index)),
-                          ls_sum(ls_topk(x, 2, 0, true, NULL)), ls_sum(ls_embedding(x, index)), ls_max(x)};
+    ls_tensor *parts[] = {ls_norm(x),
+                          ls_sum(ls_where(high, x, ls_neg(x))),
+                          ls_sum(ls_gather_dim(x, 0, index)),
+                          ls_sum(ls_topk(x, 2, 0, true, NULL)),
+                          ls_sum(ls_embedding(x, index)),
+                          ls_max(x)};
     ls_tensor *loss = parts[0];
     for (int i = 1; i < 6; i++) loss = ls_add(loss, parts[i]);
     ls_backward(run, loss);
     CHECK_TEXT(ls_error_message(run), "");
     CHECK_TEXT(ls_device_of(ls_grad(x)), "cpu");
+}
+
+/* Element by element what PyTorch computes: bytes divided by 255 in f32, then the difference, then the quotient; rounded to
+ * the autocast type as the convolution behind it would. */
+static void pictures_are_normalised_as_by_single_operators(void)
+{
+    enum { COUNT = 2 * 3 * 5 * 300 };
+    static uint8_t bytes[COUNT];
+    for (int i = 0; i < COUNT; i++) bytes[i] = (uint8_t)(i * 37 + i / 256);
+    float mean[3] = {0.485f, 0.456f, 0.406f}, deviation[3] = {0.229f, 0.224f, 0.225f};
+    ls_tensor *x = ls_from(run, LS_U8, LS_SHAPE(2, 3, 5, 300), bytes);
+    ls_tensor *level = ls_div(ls_cast(x, LS_F32), ls_full(run, LS_F32, 255, 1));
+    ls_tensor *want = ls_div(ls_sub(level, ls_from(run, LS_F32, LS_SHAPE(3, 1, 1), mean)),
+                             ls_from(run, LS_F32, LS_SHAPE(3, 1, 1), deviation));
+    ls_tensor *in[] = {x, level, ls_channels_last(x), ls_channels_last(level)};
+    for (int i = 0; i < 4; i++) {
+        ls_tensor *y = ls_imagenet_normalize(in[i]);
+        CHECK(ls_dtype_of(y) == LS_F32 && ls_channels_last(y) == y);
+        CHECK(ls_item(ls_max(ls_abs(ls_sub(y, want)))) == 0);
+        ls_autocast_begin(run, LS_BF16);
+        y = ls_imagenet_normalize(in[i]);
+        ls_autocast_end(run);
+        CHECK(ls_dtype_of(y) == LS_BF16 && ls_channels_last(y) == y);
+        CHECK(ls_item(ls_max(ls_abs(ls_sub(y, ls_cast(want, LS_BF16))))) == 0);
+    }
+    CHECK_TEXT(ls_error_message(run), "");
 }
 
 int main(int argc, char **argv)
@@ -64,6 +94,7 @@ int main(int argc, char **argv)
     CHECK_RUN(integers_with_numbers_that_do_not_fit);
     CHECK_RUN(gradients_of_running_sums_keep_their_digits);
     CHECK_RUN(gradients_stay_on_their_device);
+    CHECK_RUN(pictures_are_normalised_as_by_single_operators);
     ls_finish(run);
     return check_done();
 }

@@ -55,6 +55,8 @@ static void shapes_that_do_not_fit(void)
     FAILS(ls_layer_norm(Z(2, 3), Z(4), NULL, 0), LS_ERR_SHAPE, "does not end in");
     FAILS(ls_group_norm(Z(2, 3), 2, NULL, NULL, 0), LS_ERR_SHAPE, "2 groups");
     FAILS(ls_max_pool2d(Z(1, 1, 4, 4), (ls_pool2d){.kernel = 9}), LS_ERR_VALUE, "window 9");
+    FAILS(ls_imagenet_normalize(Z(3, 8, 8)), LS_ERR_SHAPE, "[3,8,8] f32 is not [N,C,H,W]");
+    FAILS(ls_imagenet_normalize(Z(1, 5, 8, 8)), LS_ERR_SHAPE, "1 to 4 channels");
     FAILS(ls_item(Z(2)), LS_ERR_SHAPE, "2 elements");
     FAILS(ls_assign(Z(2, 3), Z(4)), LS_ERR_SHAPE, "does not fit");
 }
