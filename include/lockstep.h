@@ -12,6 +12,7 @@
 #include <lockstep/optim.h>
 #include <lockstep/image.h>
 #include <lockstep/track.h>
+#include <lockstep/flags.h>
 #include <lockstep/env.h>
 #include <lockstep/version.h>
 

@@ -114,10 +114,11 @@ typedef struct ls_load_report {
 
 /* Copy the numbers of a list into the tensors of the same name, converting type and device. After an error the module is
  * as it was. */
-#define ls_load_state(module, ...) LS_LOAD_STATE_(module, __VA_ARGS__, ._ = 0)
-#define LS_LOAD_STATE_(module, state, ...) ls_load_state_sized((module), (state), LS_OPTS(ls_load_opts, __VA_ARGS__))
-LS_API ls_load_report ls_load_state_sized(ls_module *module, const ls_state *state, const ls_load_opts *opts,
-                                          size_t opts_size);
+#define ls_load_state_dict(module, ...) LS_LOAD_STATE_DICT_(module, __VA_ARGS__, ._ = 0)
+#define LS_LOAD_STATE_DICT_(module, state, ...)                                                                        \
+    ls_load_state_dict_sized((module), (state), LS_OPTS(ls_load_opts, __VA_ARGS__))
+LS_API ls_load_report ls_load_state_dict_sized(ls_module *module, const ls_state *state, const ls_load_opts *opts,
+                                               size_t opts_size);
 
 /* Convert all floating parameters; their gradients are dropped. Buffers stay as they are. */
 LS_API void ls_module_cast(ls_module *module, ls_dtype dtype);

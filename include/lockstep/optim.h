@@ -60,12 +60,12 @@ LS_API ls_optim *ls_adamw_sized(ls_run *run, const ls_state *parameters, const l
 /* Free it now; its schedules first. */
 LS_API void ls_optim_free(ls_optim *optim);
 
-/* Update the parameters from their gradients. False when no step was taken: after a failure, or when a loss scaler runs
- * and a gradient was not finite. */
+/* Update the parameters from their gradients. False when no step was taken: after a failure, while gradients of several
+ * batches add up (run.h), or when a loss scaler runs and a gradient was not finite. */
 LS_API bool ls_step(ls_optim *optim);
 LS_API bool ls_step_was_skipped(const ls_optim *optim);
 LS_API int64_t ls_steps_taken(const ls_optim *optim);
-/* Forget the gradients of all its parameters. */
+/* Forget the gradients of all its parameters, unless they still add up. */
 LS_API void ls_zero_grad(ls_optim *optim);
 
 /* ---- Parameter groups ---- */
@@ -95,7 +95,7 @@ LS_API void ls_set_lr(ls_optim *optim, double lr); /* of all groups */
 /* ---- Clipping ---- */
 
 /* Scale all gradients so that their norm is at most max_norm. Returns the norm before, a tensor of one element: reading
- * it waits for the device. Unscales first where a loss scaler runs. */
+ * it waits for the device. Unscales first where a loss scaler runs. While gradients add up nothing is done and 0 returned. */
 LS_API ls_tensor *ls_clip_grad_norm(ls_optim *optim, double max_norm);
 LS_API void ls_clip_grad_value(ls_optim *optim, double limit);
 /* The same for the gradients of a list of parameters, as they are. */
@@ -126,7 +126,8 @@ LS_API void ls_loss_scale_set(ls_run *run, ls_loss_scale state);
 /* ---- Schedules ----
  *
  * Made for an optimiser, they set the learning rate of each group from its rate at that time, at once and after each
- * ls_schedule_step(). Steps count from 0. A step is not counted when the optimiser's last one was skipped. */
+ * ls_schedule_step(). Steps count from 0. A step is not counted when the optimiser's last one was skipped, or none was due
+ * because gradients add up; .schedule_policy of ls_init() can change that. */
 
 /* Up from max_lr / div_factor to max_lr and down to max_lr / div_factor / final_div_factor, momentum (or beta1) the other
  * way. Length: total_steps, or epochs * steps_per_epoch. */

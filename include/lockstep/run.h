@@ -1,5 +1,15 @@
 /* run.h - the run: one program's training, and everything that lives for its duration.
  *
+ *     ls_run *run = ls_init(&argc, &argv, .seed = 42, .mixed_precision = LS_BF16, .gradient_accumulation_steps = 4);
+ *     ... model, adam, cycle, train, eval ...
+ *     ls_prepare(run, model, adam, cycle, train, eval);
+ *     for (int epoch; ls_epoch(run, 5, &epoch);) {
+ *         for (ls_batch b; ls_next(train, &b);) { ... ls_backward(run, loss); ls_step(adam); ... }
+ *         for (ls_batch b; ls_next(eval, &b);) { ... ls_gather_for_metrics(run, hit) ... }
+ *         ls_print(run, "epoch %d: %.2f\n", epoch, accuracy);
+ *     }
+ *     return ls_finish(run);
+ *
  * A run belongs to one thread. It owns the device, the random state, the first error and, through scopes, every tensor.
  *
  * Errors are sticky. The call that detects a failure records it once; from then on operators return a poison tensor
@@ -23,21 +33,164 @@ typedef struct ls_tensor ls_tensor;
 /* The number zero where it is meant and not the default: f(run, .beta1 = LS_ZERO). */
 #define LS_ZERO (-0.0)
 
+/* How often ls_schedule_step() moves a schedule. */
+typedef enum ls_schedule_policy {
+    LS_SCHEDULE_PER_STEP = 0, /* once for every step an optimiser has taken, on any number of processes */
+    LS_SCHEDULE_PER_PROCESS,  /* as Accelerate: then as many steps as there are processes, up to its end */
+    LS_SCHEDULE_PER_CALL,     /* at every call, also while gradients add up and after a skipped step */
+} ls_schedule_policy;
+
 typedef struct ls_init_opts {
     int _;
-    uint64_t seed;            /* of all random numbers; 0 is a seed like any other */
-    ls_dtype mixed_precision; /* LS_BF16 or LS_F16: forward passes run under ls_autocast with this type */
-    const char *device;       /* "cpu" (default), a plug-in's name or path, with ":index" for the second and later */
-    bool abort_on_error;      /* stop with a core dump at the first error, where it is detected */
+    uint64_t seed;                       /* of all random numbers; 0 is a seed like any other */
+    ls_dtype mixed_precision;            /* LS_BF16 or LS_F16: forward passes run under ls_autocast with this type */
+    const char *device;                  /* "cpu" (default), a plug-in's name or path, with ":index" for the later */
+    bool abort_on_error;                 /* stop with a core dump at the first error, where it is detected */
+    int64_t gradient_accumulation_steps; /* 1: batches whose gradients make one step of the optimiser */
+    bool accumulate_across_epochs;       /* else the last batch of a pass ends in a step, however short its group */
+    ls_schedule_policy schedule_policy;
+    const char *project_dir;            /* "." : where checkpoints and logs go */
+    const char *resume_from_checkpoint; /* as the flag: a folder, or "latest" */
+    int64_t total_limit;                /* automatic checkpoints to keep, the latest; 0: all */
+    bool async_save;                    /* checkpoints are written while training goes on */
+    bool split_batches;                 /* a loader's batch size is that of all processes together, not of each */
+    bool uneven_batches;   /* processes may get different numbers of batches at the end; else samples are repeated */
+    bool dispatch_batches; /* the main process reads all batches and hands them out (streams: always) */
 } ls_init_opts;
 
-/* Start a run. argc and argv may be NULL. Always returns a run; ask ls_error() whether it can be used. */
+/* Start a run. argc and argv may be NULL; flags that the run understands are taken out of them:
+ *
+ *     --mixed_precision no|bf16|fp16   --gradient_accumulation_steps N   --seed N   --num_threads N   --device NAME
+ *     --project_dir FOLDER   --resume_from_checkpoint FOLDER|latest
+ *
+ * with `-` or `_` and with `=` or a space before the value. Others, and all after `--`, stay for the program (flags.h).
+ * A flag wins over an option given here, an option over the environment (docs/env.md), with one exception that is
+ * Accelerate's: GRADIENT_ACCUMULATION_STEPS of the environment wins over the option.
+ * Always returns a run; ask ls_error() whether it can be used. */
 #define ls_init(argc, ...) LS_INIT_(argc, __VA_ARGS__, ._ = 0)
 #define LS_INIT_(argc, argv, ...) ls_init_sized((argc), (argv), LS_OPTS(ls_init_opts, __VA_ARGS__))
 LS_API ls_run *ls_init_sized(int *argc, char ***argv, const ls_init_opts *opts, size_t opts_size);
 
-/* End it: print the first error, free everything the run owns, return the exit code (0 or 1). */
+/* End it: wait for checkpoints being written, print the first error, free everything the run owns, return the exit code
+ * (0 or 1). */
 LS_API int ls_finish(ls_run *run);
+
+/* ---- Preparing ---- */
+
+/* Hand over what is trained and read: modules, optimisers, schedules, loaders, in any order and number, at once or in
+ * several calls; an object that is already prepared is left as it is. They are saved and restored by ls_save_state() and
+ * ls_load_state() in this order, loaders are shared out among the processes, and with --resume_from_checkpoint the first
+ * ls_epoch() restores them. Anything else (a tensor, NULL, an object of another run) is an error that names its place. */
+#define ls_prepare(run, ...)                                                                                           \
+    ls_prepare_n((run), (int)(sizeof((void *[]){__VA_ARGS__}) / sizeof(void *)), (void *const[]){__VA_ARGS__})
+LS_API void ls_prepare_n(ls_run *run, int n, void *const *objects);
+
+/* The next of n epochs: 0 .. n-1, or from where the restored checkpoint stood. False when they are over, or after an
+ * error. Tensors made in an epoch go with it.
+ *
+ * An epoch is over when every prepared loader has been read to its end. A checkpoint saved then resumes with the next
+ * epoch. One saved earlier resumes in the middle: loaders go on with the batch that was next, and the loop over one that
+ * was already read to the end in this epoch ends at once. */
+LS_API bool ls_epoch(ls_run *run, int n, int *epoch);
+
+/* Forget what was prepared and the open checkpoint hooks, and give memory held in reserve back to the system. */
+LS_API void ls_free_memory(ls_run *run);
+
+/* ---- Gradient accumulation ----
+ *
+ * With .gradient_accumulation_steps = k the loop does not change: of k batches' backward passes the last ends in a step.
+ * Before it ls_step(), ls_zero_grad(), ls_schedule_step() and clipping do nothing. The last batch of a pass ends in a
+ * step as well, and its short group is weighted right: gradients are means over the batches there are.
+ *
+ * The first backward pass after ls_next() counts the batch. A loop without a loader, or with several backward passes per
+ * batch, marks the batch itself:
+ *
+ *     ls_accumulate(run) { ls_backward(run, loss_of(x)); ls_step(adam); ls_zero_grad(adam); }
+ *
+ * Leave the marked part with `continue`, not with `break` or `return`. */
+#define ls_accumulate(run) for (bool ls_turn_ = ls_accumulate_begin(run); ls_turn_; ls_turn_ = ls_accumulate_end(run))
+LS_API bool ls_accumulate_begin(ls_run *run); /* true */
+LS_API bool ls_accumulate_end(ls_run *run);   /* false */
+
+/* Does the batch at hand end in a step? Setting it to false lets gradients add up, each divided by
+ * gradient_accumulation_steps, until it is set to true again. */
+LS_API bool ls_sync_gradients(const ls_run *run);
+LS_API void ls_set_sync_gradients(ls_run *run, bool on);
+LS_API int64_t ls_gradient_accumulation_steps(const ls_run *run);
+LS_API void ls_set_gradient_accumulation_steps(ls_run *run, int64_t steps); /* from the next group on */
+
+/* ---- Processes: alone, a program is the main one of a world of one ---- */
+
+LS_API int ls_rank(const ls_run *run);
+LS_API int ls_world(const ls_run *run);
+LS_API int ls_local_rank(const ls_run *run); /* among those of this host */
+LS_API int ls_local_world(const ls_run *run);
+LS_API bool ls_is_main(const ls_run *run);       /* rank 0 */
+LS_API bool ls_is_local_main(const ls_run *run); /* local rank 0 */
+LS_API bool ls_is_last(const ls_run *run);
+/* printf on the first process of each host; nothing on the others. */
+LS_PRINTF(2, 3) LS_API void ls_print(ls_run *run, const char *format, ...);
+LS_API const char *ls_project_dir(const ls_run *run);
+
+LS_API void ls_wait_for_everyone(ls_run *run);
+/* The main process goes first, the others follow when it is through:  ls_main_first(run) { prepare_the_files(); }
+ * Leave the marked part with `continue`, not with `break` or `return`. */
+#define ls_main_first(run) for (bool ls_turn_ = ls_main_first_begin(run); ls_turn_; ls_turn_ = ls_main_first_end(run))
+LS_API bool ls_main_first_begin(ls_run *run);
+LS_API bool ls_main_first_end(ls_run *run);
+
+/* One process raises the trigger; at the next check, which all must make, all see it, and it is reset. */
+LS_API void ls_set_trigger(ls_run *run);
+LS_API bool ls_check_trigger(ls_run *run);
+
+/* ---- Tensors of all processes ----
+ *
+ * All processes must call these, in the same order. Results are equal everywhere and not recorded for gradients. */
+
+/* One after the other along dimension 0, in the order of ranks; sizes there may differ. [] counts as [1]. */
+LS_API ls_tensor *ls_gather(ls_run *run, ls_tensor *t);
+/* The same without the samples that were repeated to fill the last batches. For results with one row per sample of the
+ * batch at hand; others are gathered whole. */
+LS_API ls_tensor *ls_gather_for_metrics(ls_run *run, ls_tensor *t);
+
+typedef enum ls_across { LS_ACROSS_SUM, LS_ACROSS_MEAN, LS_ACROSS_MAX, LS_ACROSS_MIN } ls_across;
+LS_API ls_tensor *ls_reduce(ls_run *run, ls_tensor *t, ls_across how);
+LS_API ls_tensor *ls_broadcast(ls_run *run, ls_tensor *t, int from);
+
+typedef struct ls_pad_across_opts {
+    int _;
+    int dim;      /* 0; from the end when negative */
+    double value; /* 0 */
+    bool first;   /* pad in front */
+} ls_pad_across_opts;
+/* Padded to the largest size of any process. A dimension that the tensor does not have leaves it as it is. */
+#define ls_pad_across_processes(run, ...) LS_PAD_ACROSS_(run, __VA_ARGS__, ._ = 0)
+#define LS_PAD_ACROSS_(run, t, ...) ls_pad_across_sized((run), (t), LS_OPTS(ls_pad_across_opts, __VA_ARGS__))
+LS_API ls_tensor *ls_pad_across_sized(ls_run *run, ls_tensor *t, const ls_pad_across_opts *opts, size_t opts_size);
+
+/* This process's part of `count` things: consecutive, sizes differ by one at most, the first get more. */
+typedef struct ls_range {
+    int64_t begin, end;
+} ls_range;
+LS_API ls_range ls_split_between_processes(ls_run *run, int64_t count);
+/* The rows of a tensor; with `pad` the last row of all is repeated until every part is as long as the first. */
+LS_API ls_tensor *ls_split_tensor_between_processes(ls_run *run, ls_tensor *t, bool pad);
+
+/* Bytes of every process, in the order of ranks. They are the run's, valid until the next call. */
+typedef struct ls_gathered {
+    int count;
+    const void *const *data;
+    const size_t *size;
+} ls_gathered;
+LS_API ls_gathered ls_gather_object(ls_run *run, const void *data, size_t size);
+
+/* ---- Finding a batch size that fits ---- */
+
+/* Call `train` with a batch size, starting with `start` (0: 128), until it does not run out of memory, each time with nine
+ * tenths of the size before. The error is cleared and what the failed call made is freed. Returns the size that worked, on
+ * all processes the same; 0 (and an error) when none did. Errors of other kinds end the search. */
+typedef void ls_batch_size_fn(ls_run *run, int64_t batch_size, void *user);
+LS_API int64_t ls_find_batch_size(ls_run *run, int64_t start, ls_batch_size_fn *train, void *user);
 
 /* ---- Errors ---- */
 
@@ -87,6 +240,9 @@ LS_API bool ls_grad_enabled(const ls_run *run);
 /* Walk back from a loss of one element and add to the gradient of every leaf that asked for one. What the tape held is
  * released on the way, so the same graph can be walked once. Scales the loss where a loss scaler runs. */
 LS_API void ls_backward(ls_run *run, ls_tensor *loss);
+/* The same where batches of a group count differently: the group's gradient is the sum of weight * gradient divided by the
+ * sum of the weights. For a mean loss the weight is the number of its samples or tokens. */
+LS_API void ls_backward_weighted(ls_run *run, ls_tensor *loss, double weight);
 
 /* ---- Autocast ----
  *

@@ -21,11 +21,21 @@ static const ls_setting_row rows[LS_SETTING_COUNT_OF] = {
 #undef LS_SETTING
 };
 
+static const struct alias {
+    const char *name;
+    ls_setting setting;
+} aliases[] = {
+#define LS_SETTING_ALIAS(name, symbol) {name, LS_SETTING_##symbol},
+    LS_SETTING_ALIAS_LIST(LS_SETTING_ALIAS)
+#undef LS_SETTING_ALIAS
+};
+
 /* The environment may change under us (setenv), so values are copied. */
 typedef struct value {
     char text[4096];
     uint64_t number;
-    bool refused; /* what the environment says could not be used */
+    const char *name; /* it was given under; NULL: it was not */
+    bool refused;     /* what the environment says could not be used */
 } value;
 
 static value values[LS_SETTING_COUNT_OF];
@@ -60,13 +70,24 @@ static bool take(value *to, ls_setting_kind kind, const char *text)
     return true;
 }
 
+static const char *given_as(const char *name)
+{
+    const char *text = getenv(name);
+    return text && *text ? text : NULL;
+}
+
 static void read_environment(void)
 {
+    for (int i = 0; i < LS_SETTING_COUNT_OF; i++)
+        if (given_as(rows[i].name)) values[i].name = rows[i].name;
+    for (size_t i = 0; i < sizeof aliases / sizeof *aliases; i++) {
+        value *v = &values[aliases[i].setting];
+        if (!v->name && given_as(aliases[i].name)) v->name = aliases[i].name;
+    }
     for (int i = 0; i < LS_SETTING_COUNT_OF; i++) {
-        const char *given = getenv(rows[i].name);
-        if (given && *given && take(&values[i], rows[i].kind, given)) continue;
-        values[i].refused = given && *given;
-        take(&values[i], rows[i].kind, rows[i].fallback);
+        value *v = &values[i];
+        v->refused = v->name && !take(v, rows[i].kind, given_as(v->name));
+        if (!v->name || v->refused) take(v, rows[i].kind, rows[i].fallback);
     }
 }
 
@@ -87,13 +108,15 @@ static void report_mistakes(void)
     };
     for (int i = 0; i < LS_SETTING_COUNT_OF; i++) {
         if (values[i].refused) {
-            ls_log_line(LS_LOG_WARN, "%s must be %s; using \"%s\"", rows[i].name, wanted[rows[i].kind], values[i].text);
+            ls_log_line(LS_LOG_WARN, "%s must be %s; using \"%s\"", values[i].name, wanted[rows[i].kind],
+                        values[i].text);
         }
     }
     for (char **entry = environ; entry && *entry; entry++) {
         size_t name_length = strcspn(*entry, "=");
         if (strncmp(*entry, PREFIX, strlen(PREFIX)) == 0 && !is_known(*entry, name_length)) {
-            ls_log_line(LS_LOG_WARN, "environment variable %.*s is not known and has no effect", (int)name_length, *entry);
+            ls_log_line(LS_LOG_WARN, "environment variable %.*s is not known and has no effect", (int)name_length,
+                        *entry);
         }
     }
 }

@@ -1,7 +1,8 @@
 /* config.h - every environment variable the library reads, in one table; the only place that calls getenv.
  *
  * Values are read once, at the first question. A value that cannot be understood is reported and its default used; a
- * name LOCKSTEP_... that is not in the table is reported too, since it is most likely a spelling mistake. */
+ * name LOCKSTEP_... that is not in the table is reported too, since it is most likely a spelling mistake. Some have a second
+ * name that launchers of other systems set. */
 #ifndef LOCKSTEP_BASE_CONFIG_H
 #define LOCKSTEP_BASE_CONFIG_H
 
@@ -16,7 +17,26 @@
     LS_SETTING(LOG_TIME, SWITCH, "0", "put date and time in front of every message")                                   \
     LS_SETTING(FAIL_ALLOC, COUNT, "0", "make the n-th request for system memory fail (0: none)")                       \
     LS_SETTING(ABORT, SWITCH, "0", "print the first error and abort where it is detected, for debuggers")              \
-    LS_SETTING(PLUGIN_PATH, TEXT, "", "folders to search for plug-ins, separated by ':'")
+    LS_SETTING(PLUGIN_PATH, TEXT, "", "folders to search for plug-ins, separated by ':'")                              \
+    LS_SETTING(RANK, COUNT, "0", "number of this process in the job")                                                  \
+    LS_SETTING(WORLD_SIZE, COUNT, "1", "processes of the job")                                                         \
+    LS_SETTING(LOCAL_RANK, COUNT, "0", "number of this process on its host")                                           \
+    LS_SETTING(LOCAL_WORLD_SIZE, COUNT, "0", "processes on this host (0: all of the job)")                             \
+    LS_SETTING(MASTER_ADDR, TEXT, "127.0.0.1", "host of the process with rank 0")                                      \
+    LS_SETTING(MASTER_PORT, COUNT, "29500", "port it listens on")                                                      \
+    LS_SETTING(MIXED_PRECISION, TEXT, "", "no, bf16 or fp16, where the program does not say")                          \
+    LS_SETTING(GRADIENT_ACCUMULATION_STEPS, COUNT, "0", "batches for one optimiser step (0: as the program says)")
+
+/* LS_SETTING_ALIAS("NAME", symbol): what launchers of other systems call the same thing. The name LOCKSTEP_<symbol> wins. */
+#define LS_SETTING_ALIAS_LIST(LS_SETTING_ALIAS)                                                                        \
+    LS_SETTING_ALIAS("RANK", RANK)                                                                                     \
+    LS_SETTING_ALIAS("WORLD_SIZE", WORLD_SIZE)                                                                         \
+    LS_SETTING_ALIAS("LOCAL_RANK", LOCAL_RANK)                                                                         \
+    LS_SETTING_ALIAS("LOCAL_WORLD_SIZE", LOCAL_WORLD_SIZE)                                                             \
+    LS_SETTING_ALIAS("MASTER_ADDR", MASTER_ADDR)                                                                       \
+    LS_SETTING_ALIAS("MASTER_PORT", MASTER_PORT)                                                                       \
+    LS_SETTING_ALIAS("ACCELERATE_MIXED_PRECISION", MIXED_PRECISION)                                                    \
+    LS_SETTING_ALIAS("ACCELERATE_GRADIENT_ACCUMULATION_STEPS", GRADIENT_ACCUMULATION_STEPS)
 
 typedef enum ls_setting {
 #define LS_SETTING(symbol, kind, fallback, help) LS_SETTING_##symbol,

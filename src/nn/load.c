@@ -47,7 +47,7 @@ static bool acceptable(const ls_module *module, const ls_load_report *report, co
     if (report->mismatched_count && !opts->skip_mismatched) {
         const char *name = report->mismatched[0];
         char a[LS_TEXT], b[LS_TEXT];
-        ls_fail(errors, LS_ERR_SHAPE, "ls_load_state: %s of %s is %s, the list has %s%s", name, module->kind,
+        ls_fail(errors, LS_ERR_SHAPE, "ls_load_state_dict: %s of %s is %s, the list has %s%s", name, module->kind,
                 ls_shape_text(ls_shape_of(ls_state_find(mine, name)), a),
                 ls_shape_text(ls_shape_of(ls_state_find(given, name)), b),
                 report->mismatched_count > 1 ? ", and others differ too" : "");
@@ -57,7 +57,7 @@ static bool acceptable(const ls_module *module, const ls_load_report *report, co
     char missing[300], unexpected[300];
     name_some(missing, sizeof missing, report->missing, report->missing_count);
     name_some(unexpected, sizeof unexpected, report->unexpected, report->unexpected_count);
-    ls_fail(errors, LS_ERR_VALUE, "ls_load_state: %s%s%s%s%s; .partial = true allows that",
+    ls_fail(errors, LS_ERR_VALUE, "ls_load_state_dict: %s%s%s%s%s; .partial = true allows that",
             report->missing_count ? "missing " : "", missing,
             report->missing_count && report->unexpected_count ? ", " : "",
             report->unexpected_count ? "unexpected " : "", unexpected);
@@ -73,8 +73,8 @@ static void copy_one(ls_tensor *to, ls_tensor *from)
     ls_scope_end(run, mark, NULL);
 }
 
-ls_load_report ls_load_state_sized(ls_module *module, const ls_state *state, const ls_load_opts *given_opts,
-                                   size_t opts_size)
+ls_load_report ls_load_state_dict_sized(ls_module *module, const ls_state *state, const ls_load_opts *given_opts,
+                                        size_t opts_size)
 {
     ls_load_report report = {0};
     if (!module) return report;
@@ -85,7 +85,7 @@ ls_load_report ls_load_state_sized(ls_module *module, const ls_state *state, con
     if (!mine) return report;
     ls_sys_free(module->report);
     module->report = ls_sys_alloc((size_t)(mine->count + ls_state_count(state) + 1) * sizeof *module->report);
-    if (!module->report) return ls_fail(&run->errors, LS_ERR_MEMORY, "ls_load_state: no memory"), report;
+    if (!module->report) return ls_fail(&run->errors, LS_ERR_MEMORY, "ls_load_state_dict: no memory"), report;
     report = compare(module, mine, state);
     if (!acceptable(module, &report, &opts, mine, state)) return report;
 

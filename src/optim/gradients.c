@@ -126,11 +126,12 @@ bool ls_optim_unscale(ls_optim *optim)
 {
     ls_run *run = optim->object.run;
     ls_scaler *scaler = ls_scaler_of(run);
-    if (!scaler || optim->unscaled) return true;
+    double factor = ls_accumulation_correction(run) / ls_scaler_scale(scaler);
+    if ((!scaler && factor == 1) || optim->unscaled) return true;
     ls_mark mark = ls_scope_begin(run);
-    unscaling u = {optim, 1 / ls_scaler_scale(scaler), zero_on(run, optim->device)};
+    unscaling u = {optim, factor, zero_on(run, optim->device)};
     if (ls_is_valid(u.found) && each_of_optim(optim, unscale_one, &u)) {
-        optim->finite = ls_item(u.found) == 0;
+        if (scaler) optim->finite = ls_item(u.found) == 0;
         optim->unscaled = true;
     }
     ls_scope_end(run, mark, NULL);
@@ -192,7 +193,9 @@ ls_tensor *ls_clip_grad_norm(ls_optim *optim, double max_norm)
 {
     if (!optim) return &ls_run_of(NULL)->poison;
     ls_run *run = optim->object.run;
-    if (ls_failed(run) || !ls_optim_lay_out(optim) || !ls_optim_unscale(optim)) return &run->poison;
+    if (ls_failed(run)) return &run->poison;
+    if (!run->accumulation.sync) return zero_on(run, optim->device);
+    if (!ls_optim_lay_out(optim) || !ls_optim_unscale(optim)) return &run->poison;
     gradients g = gradients_of_optim(optim);
     return clip_norm(&g, max_norm);
 }
@@ -234,7 +237,8 @@ static void clip_value(const gradients *g, double limit)
 
 void ls_clip_grad_value(ls_optim *optim, double limit)
 {
-    if (!optim || ls_failed(optim->object.run) || !ls_optim_lay_out(optim) || !ls_optim_unscale(optim)) return;
+    if (!optim || ls_failed(optim->object.run) || !optim->object.run->accumulation.sync) return;
+    if (!ls_optim_lay_out(optim) || !ls_optim_unscale(optim)) return;
     gradients g = gradients_of_optim(optim);
     clip_value(&g, limit);
 }

@@ -285,18 +285,14 @@ static bool take_step(ls_optim *optim)
 
 bool ls_step(ls_optim *optim)
 {
-    if (!optim || ls_failed(optim->object.run)) return false;
+    if (!optim || ls_failed(optim->object.run) || !optim->object.run->accumulation.sync) return false;
     ls_run *run = optim->object.run;
     ls_scaler *scaler = ls_scaler_of(run);
     ls_mark mark = ls_scope_begin(run);
-    bool ok = ls_optim_lay_out(optim);
-    optim->skipped = false;
-    if (ok && scaler) {
-        ok = ls_optim_unscale(optim);
-        if (ok) ls_scaler_update(scaler, optim->finite);
-        optim->skipped = ok && !optim->finite;
-        optim->unscaled = false;
-    }
+    bool ok = ls_optim_lay_out(optim) && ls_optim_unscale(optim);
+    if (ok && scaler) ls_scaler_update(scaler, optim->finite);
+    optim->skipped = ok && scaler && !optim->finite;
+    optim->unscaled = false;
     bool taken = ok && !optim->skipped && take_step(optim);
     ls_scope_end(run, mark, NULL);
     return taken;
@@ -314,7 +310,7 @@ int64_t ls_steps_taken(const ls_optim *optim)
 
 void ls_zero_grad(ls_optim *optim)
 {
-    if (!optim || ls_failed(optim->object.run)) return;
+    if (!optim || ls_failed(optim->object.run) || !optim->object.run->accumulation.sync) return;
     for (int64_t i = 0; i < optim->slot_count; i++) ls_grad_clear(optim->slots[i].parameter);
     optim->unscaled = false;
 }

@@ -85,7 +85,8 @@ bool ls_slots_adjoin(const ls_slot *a, const ls_tensor *grad_a, const ls_slot *b
 ls_operand ls_operand_flat(const ls_operand *x);
 /* Let x reach to the end of y, both flat and in one block. */
 void ls_operand_join(ls_operand *x, const ls_operand *y);
-/* Divide the gradients by the loss scale, once per step; sets `finite`. Waits for the device. */
+/* Divide the gradients by the loss scale and by what their group of batches was weighted too much, once per step. Sets
+ * `finite`, and waits for the device, where a loss scaler runs. */
 bool ls_optim_unscale(ls_optim *optim);
 
 #endif

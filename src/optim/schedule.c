@@ -57,8 +57,16 @@ ls_schedule *ls_schedule_begin(ls_schedule *schedule)
 
 void ls_schedule_step(ls_schedule *schedule)
 {
-    if (!schedule || ls_failed(schedule->object.run) || ls_step_was_skipped(schedule->optim)) return;
-    ls_schedule_set(schedule, schedule->step + 1);
+    if (!schedule || ls_failed(schedule->object.run)) return;
+    const ls_run *run = schedule->object.run;
+    bool at_every_call = run->schedule_policy == LS_SCHEDULE_PER_CALL;
+    if (!at_every_call && (!run->accumulation.sync || ls_step_was_skipped(schedule->optim))) return;
+    int64_t step = schedule->step + 1;
+    if (run->schedule_policy == LS_SCHEDULE_PER_PROCESS) {
+        step = schedule->step + run->world;
+        if (schedule->limit && step > schedule->limit) step = schedule->limit;
+    }
+    ls_schedule_set(schedule, step);
 }
 
 double ls_schedule_lr(const ls_schedule *schedule)

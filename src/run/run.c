@@ -7,8 +7,10 @@
 #include "base/config.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/opts.h"
 #include "optim/scaler.h"
-#include "tensor/context.h"
+#include "run/init.h"
+#include "run/session.h"
 
 /* Handles that rest before reuse: a stale pointer is noticed for this many new tensors. */
 enum { TENSOR_REST = 512 };
@@ -42,16 +44,14 @@ static ls_device *device_named(ls_run *run, const char *name)
 
 ls_run *ls_init_sized(int *argc, char ***argv, const ls_init_opts *opts, size_t opts_size)
 {
-    (void)argc, (void)argv;
-    ls_init_opts o = {0};
-    memcpy(&o, opts, opts_size < sizeof o ? opts_size : sizeof o);
+    ls_init_opts o;
+    ls_opts_read(&o, sizeof o, opts, opts_size);
     ls_run *run = ls_sys_alloc(sizeof *run);
     bool has_memory = run != NULL;
     if (!has_memory) run = run_without_memory();
     ls_run_begun(run);
     if (!has_memory) return run;
     run->errors.abort_on_fail = o.abort_on_error;
-    run->random.seed = o.seed;
     run->poison.run = run;
     run->poison.life = LS_LIFE_POISON;
     run->poison.view.dtype = LS_F32;
@@ -59,7 +59,10 @@ ls_run *ls_init_sized(int *argc, char ***argv, const ls_init_opts *opts, size_t 
     run->storages = (ls_slab){.size = sizeof(ls_storage), .link = offsetof(ls_storage, link)};
     run->nodes = (ls_slab){.size = sizeof(ls_node), .link = offsetof(ls_node, link)};
     run->leaves = (ls_slab){.size = sizeof(ls_leaf), .link = offsetof(ls_leaf, node.link)};
+    run->accumulation = (ls_accumulation){.steps = 1, .sync = true, .planned = 1, .unit = 1};
     ls_scope_begin(run);
+    if (!ls_failed(run) && ls_init_settle(run, argc, argv, &o)) ls_session_open(run, &o);
+    run->random.seed = o.seed;
     if (!ls_failed(run)) run->device = device_named(run, o.device ? o.device : "cpu");
     if (!ls_failed(run) && o.mixed_precision && o.mixed_precision != LS_F32) ls_autocast_begin(run, o.mixed_precision);
     if (!ls_failed(run) && o.mixed_precision == LS_F16) ls_scaler_new(run);
@@ -72,6 +75,7 @@ int ls_finish(ls_run *run)
     if (code) ls_log_line(LS_LOG_ERROR, "%s", run->errors.message);
     ls_run_ended(run);
     if (!run->tensors.size) return code; /* the run without memory */
+    ls_session_close(run);
     ls_objects_free(run);
     if (run->scope_count > 0) {
         ls_scope_end(run, 1, NULL);
@@ -161,6 +165,11 @@ ls_tensor *ls_to_device(ls_tensor *t, const char *name)
 
 void ls_backward(ls_run *run, ls_tensor *loss)
 {
+    ls_backward_weighted(run, loss, 1);
+}
+
+void ls_backward_weighted(ls_run *run, ls_tensor *loss, double weight)
+{
     if (ls_failed(run) || !ls_check_live(run, loss, "ls_backward")) return;
     if (ls_view_numel(&loss->view) != 1) {
         ls_fail(&run->errors, LS_ERR_SHAPE, "ls_backward: the loss is %s, not one number; ls_mean() or ls_sum() it",
@@ -176,11 +185,16 @@ void ls_backward(ls_run *run, ls_tensor *loss)
                 "ls_backward: the loss does not depend on anything that collects gradients");
         return;
     }
+    if (!(weight > 0 && isfinite(weight))) {
+        ls_fail(&run->errors, LS_ERR_VALUE, "ls_backward_weighted: the weight is %g, not a positive number", weight);
+        return;
+    }
     ls_mark mark = ls_scope_begin(run);
     ls_tensor *seed = NULL;
-    if (ls_scaler_of(run)) {
+    double factor = ls_scaler_scale(ls_scaler_of(run)) * ls_accumulation_backward(run, weight);
+    if (factor != 1) {
         seed = ls_tensor_new_like(loss, loss->view.dtype);
-        if (seed->life == LS_LIFE_LIVE) ls_raw_fill(seed, ls_scaler_scale(ls_scaler_of(run)));
+        if (seed->life == LS_LIFE_LIVE) ls_raw_fill(seed, factor);
     }
     if (!ls_failed(run)) ls_walk_back(run, loss, seed);
     ls_scope_end(run, mark, NULL);

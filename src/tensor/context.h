@@ -10,6 +10,8 @@
 
 #include "base/status.h"
 #include "device/device.h"
+#include "tensor/accumulate.h"
+#include "tensor/feed.h"
 #include "tensor/object.h"
 #include "tensor/slab.h"
 
@@ -65,9 +67,14 @@ struct ls_run {
     ls_dtype *autocast; /* stack of types; the innermost is last */
     int32_t autocast_count, autocast_capacity;
 
-    ls_object *objects;       /* modules, optimisers, ...: freed with the run, the latest made first */
-    struct ls_scaler *scaler; /* of the loss; NULL where none runs */
-    ls_run *earlier;          /* made by the same thread before this one */
+    ls_object *objects;         /* modules, optimisers, ...: freed with the run, the latest made first */
+    struct ls_scaler *scaler;   /* of the loss; NULL where none runs */
+    struct ls_session *session; /* ranks, prepared objects, epochs: src/run */
+    ls_feed *feed;              /* the loop over batches at work; NULL outside of all */
+    ls_accumulation accumulation;
+    ls_schedule_policy schedule_policy;
+    int64_t world;   /* processes of the job */
+    ls_run *earlier; /* made by the same thread before this one */
 };
 
 /* ---- Errors ---- */

@@ -14,10 +14,12 @@ typedef enum ls_object_kind {
     LS_OBJECT_SCHEDULE,
     LS_OBJECT_SCALER,
     LS_OBJECT_PROGRESS,
+    LS_OBJECT_NAMES,
 } ls_object_kind;
 
 typedef struct ls_object {
     ls_object_kind kind;
+    bool prepared; /* handed to ls_prepare() */
     ls_run *run;
     struct ls_object *older, *newer;
     void (*clear)(void *object); /* lets go what the object holds; the object itself is freed by the caller */

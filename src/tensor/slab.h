@@ -5,7 +5,9 @@
 #ifndef LOCKSTEP_TENSOR_SLAB_H
 #define LOCKSTEP_TENSOR_SLAB_H
 
+#include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "base/memory.h"
 
@@ -57,6 +59,17 @@ static inline void *ls_slab_take(ls_slab *slab)
     if (!slab->oldest) slab->newest = NULL;
     slab->resting--;
     return object;
+}
+
+/* Is this the address of one of its objects, in use or not? Looks at the address alone. */
+static inline bool ls_slab_holds(const ls_slab *slab, const void *address)
+{
+    size_t stride = (slab->size + 63) & ~(size_t)63;
+    for (const ls_slab_item *chunk = slab->chunks; chunk; chunk = chunk->next) {
+        uintptr_t first = (uintptr_t)chunk + 64, at = (uintptr_t)address;
+        if (at >= first && at < first + stride * LS_SLAB_CHUNK) return (at - first) % stride == 0;
+    }
+    return false;
 }
 
 static inline void ls_slab_free(ls_slab *slab)

@@ -88,7 +88,7 @@ static void check_layer(const golden *g, const layer_case *c)
     CHECK_MSG(n > 0, "%s: no golden values", c->name);
     char prefix[128];
     snprintf(prefix, sizeof prefix, "%s/state/", c->name);
-    ls_load_state(module, golden_state(run, g, prefix));
+    ls_load_state_dict(module, golden_state(run, g, prefix));
     if (strstr(c->name, "_eval")) ls_eval(module);
     ls_tensor *y = ls_forward_n(module, n, inputs);
     compare_outcome(run, g, c->name, y, n, inputs);

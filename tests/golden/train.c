@@ -86,7 +86,7 @@ static void follow_losses(const golden *g, const training *t, ls_run *run, doubl
     char prefix[64];
     snprintf(prefix, sizeof prefix, "%s/state/", t->name);
     ls_module *model = t->make(run);
-    ls_load_state(model, golden_state(run, g, prefix));
+    ls_load_state_dict(model, golden_state(run, g, prefix));
     ls_optim *optim = t->optimiser(run, model);
     ls_schedule *schedule = t->schedule(optim);
     const float *losses = golden_find(g, "%s/losses", t->name)->data;

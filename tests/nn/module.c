@@ -198,7 +198,7 @@ static void state_is_copied(void)
 {
     ls_run *run = ls_init(NULL, NULL, .seed = 1);
     ls_module *a = net_new(run), *b = net_new(run);
-    ls_load_report report = ls_load_state(b, ls_state_dict(a));
+    ls_load_report report = ls_load_state_dict(b, ls_state_dict(a));
     CHECK(report.loaded == 11 && !report.missing_count && !report.unexpected_count && !report.mismatched_count);
     ls_state *copy = ls_state_copy(ls_state_dict(a));
     for (int64_t i = 0; i < ls_state_count(copy); i++) {
@@ -208,7 +208,7 @@ static void state_is_copied(void)
     }
     ls_init_constant(ls_tensor_of(a, "fc1.bias"), 7);
     CHECK(ls_item(ls_max(ls_state_find(copy, "fc1.bias"))) < 7);
-    ls_load_state(a, copy);
+    ls_load_state_dict(a, copy);
     CHECK(ls_item(ls_max(ls_tensor_of(a, "fc1.bias"))) < 7);
     ls_state_free(copy);
     CHECK(ls_finish(run) == 0);
@@ -221,25 +221,25 @@ static void loading_is_strict_unless_partial(void)
     ls_state *list = ls_state_new(run);
     ls_state_add(list, "fc1.bias", ls_full(run, LS_F64, 2, 8));
     ls_state_add(list, "fc9.bias", ls_full(run, LS_F32, 2, 8));
-    ls_load_state(net, list);
+    ls_load_state_dict(net, list);
     CHECK(ls_error(run) == LS_ERR_VALUE);
     CHECK(strstr(ls_error_message(run), "missing scale, seen, fc1.weight and 7 more") != NULL);
     CHECK(strstr(ls_error_message(run), "unexpected fc9.bias") != NULL);
     ls_error_clear(run);
     CHECK(ls_item(ls_max(ls_tensor_of(net, "fc1.bias"))) < 2);
 
-    ls_load_report report = ls_load_state(net, list, .partial = true);
+    ls_load_report report = ls_load_state_dict(net, list, .partial = true);
     CHECK(report.loaded == 1 && report.missing_count == 10 && report.unexpected_count == 1);
     CHECK_TEXT(report.missing[2], "fc1.weight");
     CHECK_TEXT(report.unexpected[0], "fc9.bias");
     CHECK(ls_item(ls_min(ls_tensor_of(net, "fc1.bias"))) == 2);
 
     ls_state_add(list, "fc1.weight", ls_zeros(run, LS_F32, 8, 5));
-    ls_load_state(net, list, .partial = true);
+    ls_load_state_dict(net, list, .partial = true);
     CHECK(ls_error(run) == LS_ERR_SHAPE);
     CHECK(strstr(ls_error_message(run), "fc1.weight of net is [8,4], the list has [8,5]") != NULL);
     ls_error_clear(run);
-    report = ls_load_state(net, list, .partial = true, .skip_mismatched = true);
+    report = ls_load_state_dict(net, list, .partial = true, .skip_mismatched = true);
     CHECK(report.loaded == 1 && report.mismatched_count == 1);
     CHECK_TEXT(report.mismatched[0], "fc1.weight");
     CHECK(ls_finish(run) == 0);
@@ -325,7 +325,7 @@ static void memory_may_run_out(void)
         ls_run *run = ls_init(NULL, NULL);
         ls_module *net = net_new(run);
         ls_module *layer = ls_transformer_layer_new(run, 8, 2);
-        ls_load_state(net, ls_state_dict(net));
+        ls_load_state_dict(net, ls_state_dict(net));
         ls_forward(net, ls_randn(run, LS_F32, 5, 4));
         ls_forward(layer, ls_randn(run, LS_F32, 2, 3, 8));
         CHECK_MSG(!ls_error(run) || ls_error(run) == LS_ERR_MEMORY, "%s", ls_error_message(run));

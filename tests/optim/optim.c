@@ -49,7 +49,7 @@ static void blocks_make_no_difference(void)
 {
     ls_run *run = ls_init(NULL, NULL, .seed = 1);
     ls_module *a = two_layers(run), *b = two_layers(run);
-    ls_load_state(b, ls_state_dict(a));
+    ls_load_state_dict(b, ls_state_dict(a));
     ls_optim *flat = ls_adamw_new(run, a, .lr = 0.1), *scattered = ls_adamw_new(run, b, .lr = 0.1, .scattered = true);
     ls_tensor *x = ls_randn(run, LS_F32, 4, 3);
     for (int i = 0; i < 10; i++) {
@@ -109,7 +109,7 @@ static void gradients_add_up(void)
 {
     ls_run *run = ls_init(NULL, NULL, .seed = 4);
     ls_module *a = two_layers(run), *b = two_layers(run);
-    ls_load_state(b, ls_state_dict(a));
+    ls_load_state_dict(b, ls_state_dict(a));
     ls_optim *once = ls_sgd_new(run, a, .lr = 0.1), *twice = ls_sgd_new(run, b, .lr = 0.1);
     ls_tensor *x = ls_randn(run, LS_F32, 4, 3);
     for (int i = 0; i < 3; i++) {
@@ -217,7 +217,7 @@ static void state_resumes_exactly(void)
     CHECK_TEXT(ls_state_name(saved, 0), "0.weight.exp_avg");
     CHECK(ls_item(ls_state_find(saved, "2.bias.step")) == 3);
 
-    ls_load_state(b, ls_state_dict(a));
+    ls_load_state_dict(b, ls_state_dict(a));
     ls_optim *second = ls_adam_new(run, b, .lr = 0.1);
     ls_optim_load(second, saved);
     for (int i = 0; i < 3; i++) {

@@ -1,0 +1,40 @@
+/* accumulate.c - gradient accumulation as programs see it; the counting is in tensor/accumulate.c. */
+#include "run/session.h"
+
+bool ls_accumulate_begin(ls_run *run)
+{
+    ls_accumulation_count(run, 1);
+    run->accumulation.scoped = true;
+    return true;
+}
+
+bool ls_accumulate_end(ls_run *run)
+{
+    run->accumulation.scoped = false;
+    return false;
+}
+
+bool ls_sync_gradients(const ls_run *run)
+{
+    return run->accumulation.sync;
+}
+
+void ls_set_sync_gradients(ls_run *run, bool on)
+{
+    run->accumulation.sync = on;
+    run->accumulation.held = !on;
+}
+
+int64_t ls_gradient_accumulation_steps(const ls_run *run)
+{
+    return run->accumulation.steps;
+}
+
+void ls_set_gradient_accumulation_steps(ls_run *run, int64_t steps)
+{
+    if (ls_failed(run)) return;
+    if (steps < 1)
+        ls_fail(&run->errors, LS_ERR_VALUE, "gradient_accumulation_steps is %lld; it must be at least 1",
+                (long long)steps);
+    else run->accumulation.steps = steps;
+}

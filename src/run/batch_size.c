@@ -1,0 +1,50 @@
+/* batch_size.c - try batch sizes until one fits in memory. */
+#include "run/session.h"
+
+enum { FIRST_SIZE = 128 };
+
+/* Where a run stands, so that what a failed attempt left behind can be cleared away. */
+typedef struct standing {
+    ls_mark scope;
+    ls_object *newest;
+    ls_accumulation accumulation;
+    int32_t no_grad, autocast_count;
+} standing;
+
+static standing stand(ls_run *run)
+{
+    return (standing){ls_scope_begin(run), run->objects, run->accumulation, run->no_grad, run->autocast_count};
+}
+
+static void return_to(ls_run *run, const standing *before)
+{
+    ls_error_clear(run);
+    while (run->feed) ls_feed_forget(run, run->feed);
+    ls_scope_end(run, before->scope, NULL);
+    while (run->objects != before->newest) ls_object_free(run->objects);
+    run->accumulation = before->accumulation;
+    run->no_grad = before->no_grad;
+    run->autocast_count = before->autocast_count;
+    for (ls_device *d = run->devices; d; d = d->next) ls_pool_trim(d->pool);
+}
+
+int64_t ls_find_batch_size(ls_run *run, int64_t start, ls_batch_size_fn *train, void *user)
+{
+    if (!ls_session_of(run)) return 0;
+    ls_comm *comm = run->session->comm;
+    for (int64_t size = start ? start : FIRST_SIZE; size > 0; size = size * 9 / 10) {
+        standing before = stand(run);
+        if (ls_failed(run)) return 0;
+        train(run, size, user);
+        if (ls_failed(run) && ls_error(run) != LS_ERR_MEMORY) return 0;
+        int32_t full = ls_failed(run);
+        ls_message why = {{0}};
+        ls_status status = comm->table->all_reduce(comm, &full, 1, LS_I32, LS_COMM_MAX, &why);
+        if (full) return_to(run, &before);
+        else ls_scope_end(run, before.scope, NULL);
+        if (!ls_comm_check(run, status, &why, "ls_find_batch_size")) return 0;
+        if (!full) return size;
+    }
+    ls_fail(&run->errors, LS_ERR_MEMORY, "ls_find_batch_size: not even a batch of one fits");
+    return 0;
+}

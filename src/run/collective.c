@@ -1,0 +1,280 @@
+/* collective.c - tensors and bytes of all processes: gather, reduce, broadcast, pad, split.
+ *
+ * Before numbers are exchanged, descriptions are: processes that disagree about what they exchange learn it, by name,
+ * instead of waiting for each other. Numbers travel through host memory. */
+#include <lockstep/ops.h>
+
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/opts.h"
+#include "run/session.h"
+#include "run/share.h"
+
+/* ---- what all can use ---- */
+
+typedef struct description {
+    int64_t dtype, ndim, dim[LS_MAX_DIMS];
+} description;
+
+static description describe(const ls_tensor *t)
+{
+    description d = {.dtype = t->view.dtype, .ndim = t->view.ndim};
+    for (int i = 0; i < t->view.ndim; i++) d.dim[i] = t->view.dim[i];
+    return d;
+}
+
+static char *description_text(const description *d, char text[LS_TEXT])
+{
+    ls_operand x = {.dtype = (ls_dtype)d->dtype, .ndim = (int32_t)d->ndim};
+    for (int i = 0; i < x.ndim; i++) x.dim[i] = d->dim[i];
+    return ls_operand_text(&x, text);
+}
+
+static size_t bytes_of(const ls_tensor *t)
+{
+    return (size_t)ls_view_numel(&t->view) * ls_dtype_size(t->view.dtype);
+}
+
+/* The descriptions of all ranks, freed by the caller. NULL after a failure. Sizes may differ in
+ * dimension free_dim; -1: in none. */
+static description *agree(ls_run *run, const ls_tensor *t, int free_dim, const char *who)
+{
+    ls_comm *comm = run->session->comm;
+    description mine = describe(t);
+    description *all = ls_sys_alloc((size_t)comm->size * sizeof *all);
+    if (!all) return ls_fail(&run->errors, LS_ERR_MEMORY, "%s: no memory", who), NULL;
+    ls_message why = {{0}};
+    bool ok = ls_comm_check(run, comm->table->all_gather(comm, &mine, all, sizeof mine, &why), &why, who);
+    for (int r = 1; ok && r < comm->size; r++) {
+        description a = all[0], b = all[r];
+        if (free_dim >= 0) a.dim[free_dim] = b.dim[free_dim] = 0;
+        ok = memcmp(&a, &b, sizeof a) == 0;
+        if (!ok)
+            ls_fail(&run->errors, LS_ERR_SHAPE, "%s: process 0 has %s, process %d has %s", who,
+                    description_text(&all[0], (char[LS_TEXT]){0}), r, description_text(&all[r], (char[LS_TEXT]){0}));
+    }
+    if (ok) return all;
+    ls_sys_free(all);
+    return NULL;
+}
+
+static bool ready(ls_run *run, const ls_tensor *t, const char *who)
+{
+    return ls_session_of(run) && ls_check_live(run, t, who);
+}
+
+static bool alone(const ls_run *run)
+{
+    return run->session->comm->size == 1;
+}
+
+/* ---- gather ---- */
+
+/* `all` holds one slot of slot_bytes for each rank; squeeze out what is not filled. */
+static void close_gaps(char *all, const description *d, int count, size_t row_bytes, size_t slot_bytes)
+{
+    char *to = all;
+    for (int r = 0; r < count; r++) {
+        size_t bytes = (size_t)d[r].dim[0] * row_bytes;
+        memmove(to, all + (size_t)r * slot_bytes, bytes);
+        to += bytes;
+    }
+}
+
+static ls_tensor *gather_rows(ls_run *run, ls_tensor *t, const char *who)
+{
+    ls_comm *comm = run->session->comm;
+    description *d = agree(run, t, 0, who);
+    if (!d) return &run->poison;
+    ls_shape shape = ls_shape_of(t);
+    int64_t largest = 0, total = 0;
+    for (int r = 0; r < comm->size; r++) {
+        total += d[r].dim[0];
+        if (d[r].dim[0] > largest) largest = d[r].dim[0];
+    }
+    shape.dim[0] = 1;
+    size_t row_bytes = (size_t)ls_shape_numel(shape) * ls_dtype_size(t->view.dtype);
+    size_t slot_bytes = (size_t)largest * row_bytes;
+    shape.dim[0] = total;
+    ls_tensor *result = &run->poison;
+    char *memory = ls_sys_alloc(slot_bytes * (size_t)(comm->size + 1) + 1);
+    if (!memory) {
+        ls_fail(&run->errors, LS_ERR_MEMORY, "%s: no memory for %zu bytes of every process", who, slot_bytes);
+        goto free_descriptions;
+    }
+    char *mine = memory + slot_bytes * (size_t)comm->size;
+    ls_message why = {{0}};
+    if (ls_read(t, mine, bytes_of(t)) &&
+        ls_comm_check(run, comm->table->all_gather(comm, mine, memory, slot_bytes, &why), &why, who)) {
+        close_gaps(memory, d, comm->size, row_bytes, slot_bytes);
+        result = ls_from(run, t->view.dtype, shape, memory);
+    }
+    ls_sys_free(memory);
+free_descriptions:
+    ls_sys_free(d);
+    return result;
+}
+
+static ls_tensor *gather(ls_run *run, ls_tensor *t, const char *who)
+{
+    if (!ready(run, t, who)) return &run->poison;
+    ls_no_grad_begin(run);
+    if (ls_ndim(t) == 0) t = ls_reshape(t, 1);
+    ls_no_grad_end(run);
+    return alone(run) ? t : gather_rows(run, t, who);
+}
+
+ls_tensor *ls_gather(ls_run *run, ls_tensor *t)
+{
+    return gather(run, t, "ls_gather");
+}
+
+ls_tensor *ls_gather_for_metrics(ls_run *run, ls_tensor *t)
+{
+    ls_tensor *all = gather(run, t, "ls_gather_for_metrics");
+    const ls_feed *feed = run->feed;
+    bool by_sample = feed && !ls_failed(run) && ls_ndim(t) > 0 && ls_dim(t, 0) == feed->rows;
+    if (!by_sample || feed->real_rows < 0 || feed->real_rows >= ls_dim(all, 0)) return all;
+    ls_no_grad_begin(run);
+    all = ls_slice(all, 0, 0, feed->real_rows, 1);
+    ls_no_grad_end(run);
+    return all;
+}
+
+ls_gathered ls_gather_object(ls_run *run, const void *data, size_t size)
+{
+    ls_gathered none = {0};
+    ls_session *session = ls_session_of(run);
+    if (!session) return none;
+    ls_comm *comm = session->comm;
+    size_t count = (size_t)comm->size, largest = 0;
+    ls_message why = {{0}};
+    size_t *sizes = ls_sys_alloc(count * sizeof *sizes);
+    bool ok = sizes && ls_comm_check(run, comm->table->all_gather(comm, &size, sizes, sizeof size, &why), &why,
+                                     "ls_gather_object");
+    for (size_t r = 0; ok && r < count; r++)
+        if (sizes[r] > largest) largest = sizes[r];
+    /* one block: pointers, sizes, the bytes of all ranks, and mine as they are sent */
+    size_t lead = count * (sizeof(void *) + sizeof(size_t));
+    char *block = ok ? ls_sys_alloc(lead + (count + 1) * largest + 1) : NULL;
+    if (block) {
+        const void **pointers = (const void **)(void *)block;
+        size_t *lengths = (size_t *)(void *)(pointers + count);
+        char *all = block + lead, *mine = all + count * largest;
+        if (size) memcpy(mine, data, size);
+        memcpy(lengths, sizes, count * sizeof *lengths);
+        for (size_t r = 0; r < count; r++) pointers[r] = all + r * largest;
+        ok = ls_comm_check(run, comm->table->all_gather(comm, mine, all, largest, &why), &why, "ls_gather_object");
+        ls_sys_free(session->gathered);
+        session->gathered = block;
+        none = (ls_gathered){comm->size, pointers, lengths};
+    } else if (!ls_failed(run)) {
+        ls_fail(&run->errors, LS_ERR_MEMORY, "ls_gather_object: no memory for %zu bytes of every process", largest);
+    }
+    ls_sys_free(sizes);
+    return ok && block ? none : (ls_gathered){0};
+}
+
+/* ---- reduce, broadcast ---- */
+
+/* Let a collective work on a copy of the numbers; the result is a new tensor. */
+typedef ls_status exchange_fn(ls_comm *comm, void *numbers, const ls_tensor *t, int argument, ls_message *why);
+
+static ls_tensor *exchange(ls_run *run, ls_tensor *t, exchange_fn *work, int argument, const char *who)
+{
+    description *d = agree(run, t, -1, who);
+    if (!d) return &run->poison;
+    ls_sys_free(d);
+    size_t bytes = bytes_of(t);
+    void *numbers = ls_sys_alloc(bytes + 1);
+    if (!numbers) return LS_POISON(run, LS_ERR_MEMORY, "%s: no memory for %zu bytes on the way", who, bytes);
+    ls_message why = {{0}};
+    ls_tensor *result = &run->poison;
+    if (ls_read(t, numbers, bytes) &&
+        ls_comm_check(run, work(run->session->comm, numbers, t, argument, &why), &why, who))
+        result = ls_from(run, t->view.dtype, ls_shape_of(t), numbers);
+    ls_sys_free(numbers);
+    return result;
+}
+
+static ls_status reduce_numbers(ls_comm *comm, void *numbers, const ls_tensor *t, int how, ls_message *why)
+{
+    static const ls_comm_op ops[] = {[LS_ACROSS_SUM] = LS_COMM_SUM,
+                                     [LS_ACROSS_MEAN] = LS_COMM_SUM,
+                                     [LS_ACROSS_MAX] = LS_COMM_MAX,
+                                     [LS_ACROSS_MIN] = LS_COMM_MIN};
+    return comm->table->all_reduce(comm, numbers, ls_view_numel(&t->view), t->view.dtype, ops[how], why);
+}
+
+ls_tensor *ls_reduce(ls_run *run, ls_tensor *t, ls_across how)
+{
+    if (!ready(run, t, "ls_reduce")) return &run->poison;
+    if (how == LS_ACROSS_MEAN && !ls_dtype_is_float(t->view.dtype))
+        return LS_POISON(run, LS_ERR_DTYPE, "ls_reduce: the mean of %s is not one of its numbers; ls_cast() it first",
+                         ls_dtype_name(t->view.dtype));
+    ls_tensor *result = exchange(run, t, reduce_numbers, (int)how, "ls_reduce");
+    if (how != LS_ACROSS_MEAN || alone(run)) return result;
+    ls_no_grad_begin(run);
+    result = ls_mul_scalar(result, 1.0 / run->session->comm->size);
+    ls_no_grad_end(run);
+    return result;
+}
+
+static ls_status broadcast_numbers(ls_comm *comm, void *numbers, const ls_tensor *t, int from, ls_message *why)
+{
+    return comm->table->broadcast(comm, numbers, bytes_of(t), from, why);
+}
+
+ls_tensor *ls_broadcast(ls_run *run, ls_tensor *t, int from)
+{
+    if (!ready(run, t, "ls_broadcast")) return &run->poison;
+    if (from < 0 || from >= ls_world(run))
+        return LS_POISON(run, LS_ERR_VALUE, "ls_broadcast: there is no process %d of %d", from, ls_world(run));
+    return exchange(run, t, broadcast_numbers, from, "ls_broadcast");
+}
+
+/* ---- pad, split ---- */
+
+ls_tensor *ls_pad_across_sized(ls_run *run, ls_tensor *t, const ls_pad_across_opts *opts, size_t opts_size)
+{
+    ls_pad_across_opts o;
+    ls_opts_read(&o, sizeof o, opts, opts_size);
+    if (!ready(run, t, "ls_pad_across_processes")) return &run->poison;
+    int dim = o.dim < 0 ? o.dim + ls_ndim(t) : o.dim;
+    if (dim < 0 || dim >= ls_ndim(t) || alone(run)) return t;
+    description *d = agree(run, t, dim, "ls_pad_across_processes");
+    if (!d) return &run->poison;
+    int64_t largest = 0;
+    for (int r = 0; r < run->session->comm->size; r++)
+        if (d[r].dim[dim] > largest) largest = d[r].dim[dim];
+    ls_sys_free(d);
+    ls_shape none = {.ndim = ls_ndim(t)}, missing = none;
+    missing.dim[dim] = largest - ls_dim(t, dim);
+    if (missing.dim[dim] == 0) return t;
+    ls_no_grad_begin(run);
+    ls_tensor *padded = o.first ? ls_pad(t, missing, none, o.value) : ls_pad(t, none, missing, o.value);
+    ls_no_grad_end(run);
+    return padded;
+}
+
+ls_range ls_split_between_processes(ls_run *run, int64_t count)
+{
+    return ls_share_of(count, ls_rank(run), ls_world(run));
+}
+
+ls_tensor *ls_split_tensor_between_processes(ls_run *run, ls_tensor *t, bool pad)
+{
+    if (!ready(run, t, "ls_split_tensor_between_processes")) return &run->poison;
+    if (ls_ndim(t) == 0)
+        return LS_POISON(run, LS_ERR_SHAPE, "ls_split_tensor_between_processes: [] has no rows to share out");
+    int64_t rows = ls_dim(t, 0), largest = ls_share_largest(rows, ls_world(run));
+    ls_range mine = ls_split_between_processes(run, rows);
+    if (alone(run)) return t;
+    ls_no_grad_begin(run);
+    ls_tensor *part = ls_slice(t, 0, mine.begin, mine.end, 1);
+    if (pad && mine.end - mine.begin < largest && rows > 0)
+        part = ls_concat(2, (ls_tensor *[]){part, ls_slice(t, 0, rows - 1, rows, 1)}, 0);
+    ls_no_grad_end(run);
+    return part;
+}

@@ -1,0 +1,28 @@
+/* epoch.c - the loop over epochs: counted here, restored from checkpoints. */
+#include "run/prepare.h"
+
+/* Loops over batches that were left by `break` are over with their epoch. */
+static void leave_epoch(ls_run *run)
+{
+    ls_session *session = run->session;
+    if (session->in_epoch) ls_scope_end(run, session->scope, NULL);
+    session->in_epoch = false;
+    while (run->feed) ls_feed_forget(run, run->feed);
+}
+
+bool ls_epoch(ls_run *run, int n, int *epoch)
+{
+    ls_session *session = run->session;
+    if (!session) return false;
+    bool was_in_epoch = session->in_epoch;
+    leave_epoch(run);
+    if (ls_failed(run)) return false;
+    if (was_in_epoch) session->epoch++;
+    else if (session->epochs_over) session->epoch = 0; /* another loop of the same program */
+    session->epochs_over = session->epoch >= n;
+    if (session->epochs_over) return false;
+    session->in_epoch = true;
+    session->scope = ls_scope_begin(run);
+    *epoch = session->epoch;
+    return !ls_failed(run);
+}

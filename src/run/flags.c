@@ -1,0 +1,301 @@
+/* flags.c - read a command line by a table. */
+#include "run/flags.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/opts.h"
+#include "tensor/context.h"
+
+typedef struct reader {
+    ls_run *run;
+    const ls_flag *flags;
+    int count;
+    bool keeps_unknown; /* flags of others stay in argv */
+    int argc;
+    char **argv;
+    int next; /* argument to read */
+    int kept; /* arguments that stay, at the front of argv */
+} reader;
+
+/* ---- names ---- */
+
+static char folded(char c)
+{
+    return c == '-' ? '_' : c;
+}
+
+/* Do `length` characters of a text, with dashes for underscores or not, spell this name? */
+static bool spells(const char *text, size_t length, const char *name)
+{
+    if (strlen(name) != length) return false;
+    for (size_t i = 0; i < length; i++)
+        if (folded(text[i]) != name[i]) return false;
+    return true;
+}
+
+/* The flag that is meant; *negated for --no-name of a switch. */
+static const ls_flag *find(const reader *r, const char *text, size_t length, bool *negated)
+{
+    for (int i = 0; i < r->count; i++) {
+        const ls_flag *flag = &r->flags[i];
+        *negated = flag->type == LS_FLAG_SWITCH && length > 3 && spells(text, 3, "no_") &&
+                   spells(text + 3, length - 3, flag->name);
+        if (*negated || spells(text, length, flag->name)) return flag;
+    }
+    return NULL;
+}
+
+/* Insertions, deletions and replacements that turn one word into the other; words longer than 63 are never near. */
+static int distance(const char *a, size_t length, const char *b)
+{
+    int row[64];
+    size_t columns = strlen(b);
+    if (length > 63 || columns > 63) return 64;
+    for (size_t j = 0; j <= columns; j++) row[j] = (int)j;
+    for (size_t i = 1; i <= length; i++) {
+        int diagonal = row[0];
+        row[0] = (int)i;
+        for (size_t j = 1; j <= columns; j++) {
+            int replaced = diagonal + (folded(a[i - 1]) != b[j - 1]);
+            diagonal = row[j];
+            row[j] = row[j] < row[j - 1] ? row[j] + 1 : row[j - 1] + 1;
+            if (replaced < row[j]) row[j] = replaced;
+        }
+    }
+    return row[columns];
+}
+
+static void fail_unknown(const reader *r, const char *text, size_t length)
+{
+    const char *nearest = NULL;
+    int least = (int)length / 2 + 1;
+    for (int i = 0; i < r->count; i++) {
+        int d = distance(text, length, r->flags[i].name);
+        if (d >= least) continue;
+        least = d;
+        nearest = r->flags[i].name;
+    }
+    ls_fail(&r->run->errors, LS_ERR_VALUE,
+            nearest ? "there is no flag --%.*s; did you mean --%s?" : "there is no flag --%.*s; see --help",
+            (int)length, text, nearest);
+}
+
+/* ---- values ---- */
+
+static bool is_choice(const char *choices, const char *text)
+{
+    size_t length = strlen(text);
+    for (const char *at = choices; at; at = strchr(at, '|') ? strchr(at, '|') + 1 : NULL)
+        if (strcspn(at, "|") == length && strncmp(at, text, length) == 0) return true;
+    return false;
+}
+
+static const char *const wanted[] = {
+    [LS_FLAG_TEXT] = "a text",
+    [LS_FLAG_INT] = "a whole number",
+    [LS_FLAG_INT64] = "a whole number",
+    [LS_FLAG_UINT64] = "a whole number from 0",
+    [LS_FLAG_NUMBER] = "a number",
+    [LS_FLAG_SWITCH] = "yes or no",
+    [LS_FLAG_NAMES] = "one or more names",
+};
+
+static bool parse_switch(const char *text, bool *to)
+{
+    static const char *const words[] = {"0", "1", "no", "yes", "off", "on", "false", "true"};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (strcmp(text, words[i]) == 0) return *to = i % 2, true;
+    return false;
+}
+
+static bool parse(const ls_flag *flag, const char *text)
+{
+    char *end = NULL;
+    errno = 0;
+    switch (flag->type) {
+    case LS_FLAG_TEXT:
+        if (flag->choices && !is_choice(flag->choices, text)) return false;
+        *(const char **)flag->to = text;
+        return true;
+    case LS_FLAG_SWITCH: return parse_switch(text, flag->to);
+    case LS_FLAG_NUMBER: {
+        double value = strtod(text, &end);
+        if (end == text || *end || errno) return false;
+        return *(double *)flag->to = value, true;
+    }
+    case LS_FLAG_UINT64: {
+        unsigned long long value = strtoull(text, &end, 10);
+        if (!isdigit((unsigned char)*text) || *end || errno) return false;
+        return *(uint64_t *)flag->to = value, true;
+    }
+    case LS_FLAG_INT:
+    case LS_FLAG_INT64: {
+        long long value = strtoll(text, &end, 10);
+        if (end == text || *end || errno) return false;
+        if (flag->type == LS_FLAG_INT64) return *(int64_t *)flag->to = value, true;
+        if (value != (int)value) return false;
+        return *(int *)flag->to = (int)value, true;
+    }
+    case LS_FLAG_NAMES: break;
+    }
+    return false;
+}
+
+static bool is_flag(const char *text)
+{
+    return text[0] == '-' && text[1] == '-';
+}
+
+/* All arguments up to the next flag, after `first` (may be NULL). */
+static bool take_names(reader *r, const ls_flag *flag, const char *first)
+{
+    int end = r->next;
+    while (end < r->argc && !is_flag(r->argv[end])) end++;
+    int count = end - r->next + (first != NULL);
+    if (count == 0) return false;
+    ls_object *owner = ls_object_new(r->run, LS_OBJECT_NAMES, sizeof *owner + (size_t)count * sizeof(char *), NULL);
+    if (!owner) return false;
+    const char **names = (const char **)(void *)(owner + 1);
+    *(ls_names *)flag->to = (ls_names){count, names};
+    if (first) *names++ = first;
+    while (r->next < end) *names++ = r->argv[r->next++];
+    return true;
+}
+
+/* ---- one argument ---- */
+
+static bool take_flag(reader *r, const char *argument)
+{
+    const char *text = argument + 2;
+    size_t length = strcspn(text, "=");
+    const char *value = text[length] ? text + length + 1 : NULL;
+    bool negated;
+    const ls_flag *flag = find(r, text, length, &negated);
+    if (!flag && r->keeps_unknown) {
+        r->argv[r->kept++] = r->argv[r->next - 1];
+        return true;
+    }
+    if (!flag) return fail_unknown(r, text, length), false;
+    bool ok;
+    if (flag->type == LS_FLAG_NAMES) {
+        ok = take_names(r, flag, value);
+    } else if (flag->type == LS_FLAG_SWITCH && !value) {
+        *(bool *)flag->to = !negated;
+        return true;
+    } else {
+        if (!value && r->next < r->argc) value = r->argv[r->next++];
+        ok = value && !negated && parse(flag, value);
+    }
+    if (!ok && flag->choices)
+        ls_fail(&r->run->errors, LS_ERR_VALUE, "--%s is %s; it must be one of %s", flag->name, value ? value : "empty",
+                flag->choices);
+    else if (!ok)
+        ls_fail(&r->run->errors, LS_ERR_VALUE, "--%s is %s; it must be %s", flag->name, value ? value : "empty",
+                wanted[flag->type]);
+    return !ls_failed(r->run);
+}
+
+static bool read_all(reader *r, const char *arguments)
+{
+    r->kept = r->next = r->argc > 0;
+    while (r->next < r->argc && !ls_failed(r->run)) {
+        char *argument = r->argv[r->next++];
+        if (strcmp(argument, "--") == 0) {
+            if (r->keeps_unknown) r->next--;
+            while (r->next < r->argc) r->argv[r->kept++] = r->argv[r->next++];
+        } else if (is_flag(argument)) {
+            if (!take_flag(r, argument)) return false;
+        } else {
+            r->argv[r->kept++] = argument;
+        }
+    }
+    r->argv[r->kept] = NULL;
+    if (!r->keeps_unknown && !arguments && r->kept > 1)
+        ls_fail(&r->run->errors, LS_ERR_VALUE, "%s: arguments without a flag are not expected; see --help", r->argv[1]);
+    return !ls_failed(r->run);
+}
+
+bool ls_flags_take(ls_run *run, int *argc, char ***argv, const ls_flag *flags, int count)
+{
+    if (!argc || !argv || !*argv) return true;
+    reader r = {.run = run, .flags = flags, .count = count, .keeps_unknown = true, .argc = *argc, .argv = *argv};
+    bool ok = read_all(&r, NULL);
+    if (ok) *argc = r.kept;
+    return ok;
+}
+
+/* ---- help ---- */
+
+static void print_default(const ls_flag *flag)
+{
+    switch (flag->type) {
+    case LS_FLAG_TEXT:
+        if (*(const char **)flag->to) printf(" (%s)", *(const char **)flag->to);
+        break;
+    case LS_FLAG_INT: printf(" (%d)", *(int *)flag->to); break;
+    case LS_FLAG_INT64: printf(" (%lld)", (long long)*(int64_t *)flag->to); break;
+    case LS_FLAG_UINT64: printf(" (%llu)", (unsigned long long)*(uint64_t *)flag->to); break;
+    case LS_FLAG_NUMBER: printf(" (%g)", *(double *)flag->to); break;
+    case LS_FLAG_SWITCH: printf(" (%s)", *(bool *)flag->to ? "yes" : "no"); break;
+    case LS_FLAG_NAMES: break;
+    }
+}
+
+static void print_flag(const ls_flag *flag, bool with_default)
+{
+    static const char *const values[] = {
+        [LS_FLAG_TEXT] = " TEXT", [LS_FLAG_INT] = " N",  [LS_FLAG_INT64] = " N",       [LS_FLAG_UINT64] = " N",
+        [LS_FLAG_NUMBER] = " X",  [LS_FLAG_SWITCH] = "", [LS_FLAG_NAMES] = " NAME...",
+    };
+    char left[256];
+    if (flag->choices) snprintf(left, sizeof left, "--%s %s", flag->name, flag->choices);
+    else if (flag->type == LS_FLAG_SWITCH) snprintf(left, sizeof left, "--%s, --no-%s", flag->name, flag->name);
+    else snprintf(left, sizeof left, "--%s%s", flag->name, values[flag->type]);
+    printf("  %-38s %s", left, flag->help ? flag->help : "");
+    if (with_default) print_default(flag);
+    printf("\n");
+}
+
+static void print_help(const char *program, const ls_flag *flags, int count, const ls_flags_opts *o)
+{
+    const char *base = program && strrchr(program, '/') ? strrchr(program, '/') + 1 : program;
+    printf("usage: %s [flags]%s%s\n", base ? base : "program", o->arguments ? " " : "",
+           o->arguments ? o->arguments : "");
+    if (o->about) printf("%s\n", o->about);
+    printf("\n");
+    for (int i = 0; i < count; i++) print_flag(&flags[i], true);
+    printf("\nflags of every run\n");
+    ls_run_flags unset = {0};
+    ls_flag own[LS_RUN_FLAG_COUNT];
+    ls_run_flags_table(&unset, own);
+    for (int i = 0; i < LS_RUN_FLAG_COUNT; i++) print_flag(&own[i], false);
+    fflush(stdout);
+}
+
+static bool wants_help(int argc, char **argv)
+{
+    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
+        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) return true;
+    return false;
+}
+
+bool ls_flags_read_sized(ls_run *run, int *argc, char ***argv, const ls_flag *flags, int count,
+                         const ls_flags_opts *given, size_t opts_size)
+{
+    if (ls_failed(run)) return false;
+    ls_flags_opts o;
+    ls_opts_read(&o, sizeof o, given, opts_size);
+    if (wants_help(*argc, *argv)) {
+        if (ls_is_main(run)) print_help((*argv)[0], flags, count, &o);
+        return false;
+    }
+    reader r = {.run = run, .flags = flags, .count = count, .argc = *argc, .argv = *argv};
+    bool ok = read_all(&r, o.arguments);
+    if (ok) *argc = r.kept;
+    return ok;
+}

@@ -1,0 +1,77 @@
+/* init.c - settle the options of a run: a flag wins over the program, the program over the environment. */
+#include "run/init.h"
+
+#include <string.h>
+
+#include "base/config.h"
+#include "base/parallel.h"
+#include "run/flags.h"
+#include "run/session.h"
+
+#define PRECISIONS "no|bf16|fp16"
+
+void ls_run_flags_table(ls_run_flags *to, ls_flag table[LS_RUN_FLAG_COUNT])
+{
+    const ls_flag rows[LS_RUN_FLAG_COUNT] = {
+        LS_CHOICE("mixed_precision", &to->mixed_precision, PRECISIONS, "number type of matrix products"),
+        LS_FLAG("gradient_accumulation_steps", &to->accumulation, "batches for one step of the optimiser"),
+        LS_FLAG("seed", &to->seed, "of all random numbers"),
+        LS_FLAG("num_threads", &to->threads, "threads of CPU kernels"),
+        LS_FLAG("device", &to->device, "cpu, or a plug-in's name or path"),
+        LS_FLAG("project_dir", &to->project_dir, "folder for checkpoints and logs"),
+        LS_FLAG("resume_from_checkpoint", &to->resume, "folder to go on from, or latest"),
+    };
+    memcpy(table, rows, sizeof rows);
+}
+
+static bool precision_named(const char *name, ls_dtype *to)
+{
+    if (strcmp(name, "no") == 0) *to = LS_F32;
+    else if (strcmp(name, "bf16") == 0) *to = LS_BF16;
+    else if (strcmp(name, "fp16") == 0) *to = LS_F16;
+    else return false;
+    return true;
+}
+
+static bool settle_precision(ls_run *run, const char *flag, ls_init_opts *opts)
+{
+    const char *environment = ls_config_text(LS_SETTING_MIXED_PRECISION);
+    if (flag) return precision_named(flag, &opts->mixed_precision);
+    if (!opts->mixed_precision && *environment && !precision_named(environment, &opts->mixed_precision)) {
+        ls_fail(&run->errors, LS_ERR_VALUE, "MIXED_PRECISION is %s; it must be one of " PRECISIONS, environment);
+        return false;
+    }
+    ls_dtype type = opts->mixed_precision;
+    if (!type || type == LS_F32 || type == LS_BF16 || type == LS_F16) return true;
+    ls_fail(&run->errors, LS_ERR_VALUE, "ls_init: mixed precision with %s is not possible, only with bf16 and f16",
+            ls_dtype_name(type));
+    return false;
+}
+
+static bool settle_accumulation(ls_run *run, int64_t flag, ls_init_opts *opts)
+{
+    int64_t environment = (int64_t)ls_config_count(LS_SETTING_GRADIENT_ACCUMULATION_STEPS);
+    int64_t steps = flag != 0 ? flag : environment ? environment : opts->gradient_accumulation_steps;
+    run->accumulation.across_epochs = opts->accumulate_across_epochs;
+    if (steps != 0) ls_set_gradient_accumulation_steps(run, steps);
+    return !ls_failed(run);
+}
+
+bool ls_init_settle(ls_run *run, int *argc, char ***argv, ls_init_opts *opts)
+{
+    ls_run_flags given = {.seed = opts->seed, .device = opts->device, .project_dir = opts->project_dir};
+    ls_flag table[LS_RUN_FLAG_COUNT];
+    ls_run_flags_table(&given, table);
+    if (!ls_flags_take(run, argc, argv, table, LS_RUN_FLAG_COUNT)) return false;
+    opts->seed = given.seed;
+    opts->device = given.device;
+    opts->project_dir = given.project_dir;
+    opts->resume_from_checkpoint = given.resume ? given.resume : opts->resume_from_checkpoint;
+    run->schedule_policy = opts->schedule_policy;
+    if (given.threads < 0) {
+        ls_fail(&run->errors, LS_ERR_VALUE, "--num_threads is %lld; it must be at least 1", (long long)given.threads);
+        return false;
+    }
+    if (given.threads > 0) ls_parallel_set_width((int)given.threads);
+    return settle_precision(run, given.mixed_precision, opts) && settle_accumulation(run, given.accumulation, opts);
+}

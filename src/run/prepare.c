@@ -1,0 +1,87 @@
+/* prepare.c - what a run trains and reads, handed over in any order. */
+#include "run/prepare.h"
+
+#include <stdio.h>
+
+#include "base/memory.h"
+
+/* What an unexpected argument is, found without looking into it: it may be anything. */
+static const char *describe(const ls_run *run, const void *argument)
+{
+    if (!argument) return "is NULL";
+    if (ls_slab_holds(&run->tensors, argument)) return "is a tensor";
+    for (const ls_run *other = ls_run_of(NULL); other; other = other->earlier)
+        for (const ls_object *o = other->objects; o; o = o->older)
+            if (o == argument) return "belongs to another run";
+    return "is not an object of this run";
+}
+
+static ls_object *find(const ls_run *run, const void *argument)
+{
+    for (ls_object *o = run->objects; o; o = o->older)
+        if (o == argument) return o;
+    return NULL;
+}
+
+static const char *kind_name(ls_object_kind kind)
+{
+    switch (kind) {
+    case LS_OBJECT_MODULE: return "module";
+    case LS_OBJECT_OPTIM: return "optimiser";
+    case LS_OBJECT_SCHEDULE: return "schedule";
+    default: return NULL;
+    }
+}
+
+static bool add(ls_run *run, ls_object *object)
+{
+    ls_session *session = run->session;
+    if (object->prepared) return true;
+    if (session->prepared_count == session->prepared_capacity) {
+        int capacity = session->prepared_capacity ? session->prepared_capacity * 2 : 8;
+        ls_object **grown = ls_sys_realloc(session->prepared, (size_t)capacity * sizeof *grown);
+        if (!grown) return ls_fail(&run->errors, LS_ERR_MEMORY, "ls_prepare: no memory"), false;
+        session->prepared = grown;
+        session->prepared_capacity = capacity;
+    }
+    session->prepared[session->prepared_count++] = object;
+    object->prepared = true;
+    return true;
+}
+
+void ls_prepare_n(ls_run *run, int n, void *const *objects)
+{
+    if (!ls_session_of(run)) return;
+    /* All are looked at before any is taken. */
+    for (int i = 0; i < n; i++) {
+        const ls_object *object = find(run, objects[i]);
+        if (object && kind_name(object->kind)) continue;
+        ls_fail(&run->errors, LS_ERR_VALUE,
+                "ls_prepare: argument %d of %d %s; expected modules, optimisers, schedules and loaders", i + 1, n,
+                object ? "cannot be prepared" : describe(run, objects[i]));
+        return;
+    }
+    for (int i = 0; i < n; i++)
+        if (!add(run, objects[i])) return;
+}
+
+ls_object *ls_prepared_next(const ls_run *run, ls_object_kind kind, int *position)
+{
+    const ls_session *session = run->session;
+    while (*position < session->prepared_count) {
+        ls_object *object = find(run, session->prepared[(*position)++]); /* it may have been freed */
+        if (object && object->prepared && object->kind == kind) return object;
+    }
+    return NULL;
+}
+
+void ls_free_memory(ls_run *run)
+{
+    ls_session *session = ls_session_of(run);
+    if (!session) return;
+    for (ls_object *o = run->objects; o; o = o->older) o->prepared = false;
+    session->prepared_count = 0;
+    run->accumulation.step = 0;
+    run->accumulation.sync = true;
+    for (ls_device *d = run->devices; d; d = d->next) ls_pool_trim(d->pool);
+}

@@ -1,0 +1,48 @@
+/* session.h - what a run knows beyond tensors: who it is among the processes, what was prepared, how far it is. */
+#ifndef LOCKSTEP_RUN_SESSION_H
+#define LOCKSTEP_RUN_SESSION_H
+
+#include <lockstep/run.h>
+
+#include "comm/comm.h"
+#include "tensor/context.h"
+
+typedef struct ls_session {
+    ls_comm *comm;
+    int local_rank, local_world;
+    bool split_batches, uneven_batches, dispatch_batches;
+
+    ls_object **prepared; /* in the order of ls_prepare() */
+    int prepared_count, prepared_capacity;
+
+    int epoch;        /* at hand, or the first of those to come */
+    bool in_epoch;    /* between two calls of ls_epoch() */
+    bool epochs_over; /* the loop has ended: the next call begins another */
+    ls_mark scope;    /* of the epoch */
+
+    bool trigger;
+    void *gathered; /* what ls_gather_object() handed out last */
+
+    char *project_dir;
+    char *resume; /* folder to restore at the first epoch, or "latest"; NULL: none, or done */
+    int64_t total_limit;
+    bool async_save;
+} ls_session;
+
+/* Make the run's session from the environment and the options of ls_init(). False (and an error) on failure. */
+bool ls_session_open(ls_run *run, const ls_init_opts *opts);
+void ls_session_close(ls_run *run);
+
+/* The run's session, where the run is in order; else NULL. */
+static inline ls_session *ls_session_of(const ls_run *run)
+{
+    return run->errors.code == LS_OK ? run->session : NULL;
+}
+
+/* From now on the run is one of these processes. For tests, and for whoever brings a communicator. */
+void ls_session_join(ls_run *run, ls_comm *comm);
+
+/* Record the failure of a collective. Returns true for LS_OK. */
+bool ls_comm_check(ls_run *run, ls_status status, const ls_message *why, const char *who);
+
+#endif

@@ -1,0 +1,37 @@
+/* accumulate.c - which batch ends in a step, and how much each weighs. */
+#include "tensor/accumulate.h"
+
+#include "tensor/context.h"
+
+void ls_accumulation_count(ls_run *run, double weight)
+{
+    ls_accumulation *a = &run->accumulation;
+    ls_feed *feed = run->feed;
+    if (feed) feed->counted = true;
+    if (a->held) return;
+    bool ends_pass = feed && feed->last && !a->across_epochs;
+    if (a->sync) { /* the group before is complete */
+        bool length_known = feed && feed->left >= 0 && !a->across_epochs;
+        a->planned = a->steps - a->step % a->steps;
+        if (length_known && feed->left + 1 < a->planned) a->planned = feed->left + 1;
+        a->unit = weight;
+        a->sum = 0;
+    }
+    a->sum += weight;
+    a->step = ends_pass ? 0 : a->step + 1;
+    a->sync = ends_pass || a->step % a->steps == 0;
+}
+
+double ls_accumulation_backward(ls_run *run, double weight)
+{
+    ls_accumulation *a = &run->accumulation;
+    if (!a->scoped && !(run->feed && run->feed->counted)) ls_accumulation_count(run, weight);
+    if (a->held) return weight / (double)a->steps;
+    return a->planned == 1 && weight == a->unit ? 1 : weight / (a->unit * (double)a->planned);
+}
+
+double ls_accumulation_correction(const ls_run *run)
+{
+    const ls_accumulation *a = &run->accumulation;
+    return a->sum > 0 ? a->unit * (double)a->planned / a->sum : 1;
+}
