@@ -19,7 +19,7 @@ static standing stand(ls_run *run)
 static void return_to(ls_run *run, const standing *before)
 {
     ls_error_clear(run);
-    while (run->feed) ls_feed_forget(run, run->feed);
+    while (run->loop) ls_loop_end(run, run->loop);
     ls_scope_end(run, before->scope, NULL);
     while (run->objects != before->newest) ls_object_free(run->objects);
     run->accumulation = before->accumulation;

@@ -133,11 +133,11 @@ ls_tensor *ls_gather(ls_run *run, ls_tensor *t)
 ls_tensor *ls_gather_for_metrics(ls_run *run, ls_tensor *t)
 {
     ls_tensor *all = gather(run, t, "ls_gather_for_metrics");
-    const ls_feed *feed = run->feed;
-    bool by_sample = feed && !ls_failed(run) && ls_ndim(t) > 0 && ls_dim(t, 0) == feed->rows;
-    if (!by_sample || feed->real_rows < 0 || feed->real_rows >= ls_dim(all, 0)) return all;
+    const ls_loop *loop = run->loop;
+    bool by_sample = loop && !ls_failed(run) && ls_ndim(t) > 0 && ls_dim(t, 0) == loop->rows;
+    if (!by_sample || loop->real_rows < 0 || loop->real_rows >= ls_dim(all, 0)) return all;
     ls_no_grad_begin(run);
-    all = ls_slice(all, 0, 0, feed->real_rows, 1);
+    all = ls_slice(all, 0, 0, loop->real_rows, 1);
     ls_no_grad_end(run);
     return all;
 }

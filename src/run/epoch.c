@@ -7,7 +7,7 @@ static void leave_epoch(ls_run *run)
     ls_session *session = run->session;
     if (session->in_epoch) ls_scope_end(run, session->scope, NULL);
     session->in_epoch = false;
-    while (run->feed) ls_feed_forget(run, run->feed);
+    while (run->loop) ls_loop_end(run, run->loop);
 }
 
 bool ls_epoch(ls_run *run, int n, int *epoch)

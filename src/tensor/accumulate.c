@@ -6,14 +6,14 @@
 void ls_accumulation_count(ls_run *run, double weight)
 {
     ls_accumulation *a = &run->accumulation;
-    ls_feed *feed = run->feed;
-    if (feed) feed->counted = true;
+    ls_loop *loop = run->loop;
+    if (loop) loop->counted = true;
     if (a->held) return;
-    bool ends_pass = feed && feed->last && !a->across_epochs;
+    bool ends_pass = loop && loop->last && !a->across_epochs;
     if (a->sync) { /* the group before is complete */
-        bool length_known = feed && feed->left >= 0 && !a->across_epochs;
+        bool length_known = loop && loop->left >= 0 && !a->across_epochs;
         a->planned = a->steps - a->step % a->steps;
-        if (length_known && feed->left + 1 < a->planned) a->planned = feed->left + 1;
+        if (length_known && loop->left + 1 < a->planned) a->planned = loop->left + 1;
         a->unit = weight;
         a->sum = 0;
     }
@@ -25,7 +25,7 @@ void ls_accumulation_count(ls_run *run, double weight)
 double ls_accumulation_backward(ls_run *run, double weight)
 {
     ls_accumulation *a = &run->accumulation;
-    if (!a->scoped && !(run->feed && run->feed->counted)) ls_accumulation_count(run, weight);
+    if (!a->scoped && !(run->loop && run->loop->counted)) ls_accumulation_count(run, weight);
     if (a->held) return weight / (double)a->steps;
     return a->planned == 1 && weight == a->unit ? 1 : weight / (a->unit * (double)a->planned);
 }

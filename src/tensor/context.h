@@ -11,7 +11,7 @@
 #include "base/status.h"
 #include "device/device.h"
 #include "tensor/accumulate.h"
-#include "tensor/feed.h"
+#include "tensor/loop.h"
 #include "tensor/object.h"
 #include "tensor/slab.h"
 
@@ -70,7 +70,7 @@ struct ls_run {
     ls_object *objects;         /* modules, optimisers, ...: freed with the run, the latest made first */
     struct ls_scaler *scaler;   /* of the loss; NULL where none runs */
     struct ls_session *session; /* ranks, prepared objects, epochs: src/run */
-    ls_feed *feed;              /* the loop over batches at work; NULL outside of all */
+    ls_loop *loop;              /* the loop over batches at work; NULL outside of all */
     ls_accumulation accumulation;
     ls_schedule_policy schedule_policy;
     int64_t world;   /* processes of the job */
