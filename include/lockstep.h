@@ -11,6 +11,7 @@
 #include <lockstep/models.h>
 #include <lockstep/optim.h>
 #include <lockstep/image.h>
+#include <lockstep/data.h>
 #include <lockstep/track.h>
 #include <lockstep/flags.h>
 #include <lockstep/env.h>

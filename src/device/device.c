@@ -175,6 +175,46 @@ ls_status ls_device_download(ls_device *device, void *to, const void *from, size
     return copy_and_wait(device, to, from, bytes, LS_COPY_TO_HOST, why);
 }
 
+/* ---- uploads that overlap with work ---- */
+
+void *ls_device_host_alloc(ls_device *device, size_t bytes)
+{
+    void *memory = NULL;
+    if (!device->table->host_alloc) return ls_sys_map(bytes);
+    return device->table->host_alloc(device->handle, bytes, &memory) == LS_OK ? memory : NULL;
+}
+
+void ls_device_host_release(ls_device *device, void *memory, size_t bytes)
+{
+    if (!memory) return;
+    if (device->table->host_alloc) device->table->host_release(device->handle, memory, bytes);
+    else ls_sys_unmap(memory, bytes);
+}
+
+ls_status ls_device_upload_begin(ls_device *device, void *to, const void *from, size_t bytes, ls_message *why)
+{
+    if (bytes == 0) return LS_OK;
+    return device->table->copy(device->handle, device->stream, to, from, bytes, LS_COPY_TO_DEVICE, why);
+}
+
+ls_status ls_device_event_record(ls_device *device, ls_event **event, ls_message *why)
+{
+    const ls_device_table *table = device->table;
+    if (!table->event_create) return ls_device_sync(device, why);
+    ls_status status = *event ? LS_OK : table->event_create(device->handle, event);
+    return status ? status : table->event_record(device->handle, *event, device->stream);
+}
+
+ls_status ls_device_event_wait(ls_device *device, ls_event *event, ls_message *why)
+{
+    return event ? device->table->event_sync(device->handle, event, why) : LS_OK;
+}
+
+void ls_device_event_free(ls_device *device, ls_event *event)
+{
+    if (event) device->table->event_destroy(device->handle, event);
+}
+
 /* ---- the CPU ---- */
 
 static int cpu_count(void)

@@ -38,6 +38,16 @@ ls_status ls_device_upload(ls_device *device, void *to, const void *from, size_t
 ls_status ls_device_download(ls_device *device, void *to, const void *from, size_t bytes, ls_message *why);
 ls_status ls_device_sync(ls_device *device, ls_message *why);
 
+/* Host memory that copies run fast from: pinned where the device offers that. NULL when out. */
+void *ls_device_host_alloc(ls_device *device, size_t bytes);
+void ls_device_host_release(ls_device *device, void *memory, size_t bytes);
+/* An upload that goes on after the call; the host memory may be reused when *event, made at the first use, is done: after
+ * ls_device_event_wait(). A device without events has finished when this returns. */
+ls_status ls_device_upload_begin(ls_device *device, void *to, const void *from, size_t bytes, ls_message *why);
+ls_status ls_device_event_record(ls_device *device, ls_event **event, ls_message *why);
+ls_status ls_device_event_wait(ls_device *device, ls_event *event, ls_message *why);
+void ls_device_event_free(ls_device *device, ls_event *event); /* NULL is accepted */
+
 const char *ls_op_name(ls_opcode op);
 
 #endif

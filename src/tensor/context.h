@@ -100,6 +100,13 @@ enum { LS_TEXT = 160 };
 char *ls_shape_text(ls_shape shape, char text[LS_TEXT]);
 char *ls_operand_text(const ls_operand *x, char text[LS_TEXT]);
 
+/* ---- Scopes that need not close in order ----
+ *
+ * A loader's batch lives until the loader's next call, whatever other loaders did in between. Such a scope is known by its
+ * serial. Closing it closes what stands above it too, unless another such scope does: then only its own tensors go. */
+uint64_t ls_scope_open(ls_run *run, const char *label); /* 0 after a failure */
+void ls_scope_close(ls_run *run, uint64_t serial);      /* one that is gone already is accepted */
+
 /* ---- Handles and storage ---- */
 
 /* A handle with one reference, in the innermost scope; view, storage and node are for the caller to fill. NULL (and an
@@ -107,6 +114,8 @@ char *ls_operand_text(const ls_operand *x, char text[LS_TEXT]);
 ls_tensor *ls_handle_new(ls_run *run);
 /* The same, owned by the caller: no scope. */
 ls_tensor *ls_handle_new_owned(ls_run *run);
+/* The caller's reference goes to the innermost scope. */
+void ls_handle_to_scope(ls_run *run, ls_tensor *owned);
 static inline ls_tensor *ls_retain(ls_tensor *t)
 {
     t->refs++;

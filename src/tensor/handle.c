@@ -59,6 +59,11 @@ ls_tensor *ls_handle_new(ls_run *run)
     return t;
 }
 
+void ls_handle_to_scope(ls_run *run, ls_tensor *owned)
+{
+    enter_scope(&run->scopes[run->scope_count - 1], owned);
+}
+
 void ls_release(ls_tensor *t)
 {
     if (!t || --t->refs > 0) return;
@@ -122,6 +127,17 @@ static bool scope_push(ls_run *run)
     return true;
 }
 
+static void empty_scope(ls_scope *scope)
+{
+    for (ls_tensor *t; (t = scope->first);) {
+        scope->first = t->next;
+        if (t->next) t->next->previous = NULL;
+        t->next = t->previous = NULL;
+        t->scope = 0; /* a list or module may let it live on */
+        ls_release(t);
+    }
+}
+
 ls_mark ls_scope_begin(ls_run *run)
 {
     ls_mark mark = run->scope_count;
@@ -139,18 +155,39 @@ ls_tensor *ls_scope_end(ls_run *run, ls_mark mark, ls_tensor *escape)
                  escape->scope >= (mark < run->scope_count ? run->scopes[mark].serial : UINT64_MAX);
     if (moves) leave_scope(run, escape);
     while (run->scope_count > mark) {
-        ls_scope *scope = &run->scopes[run->scope_count - 1];
-        for (ls_tensor *t; (t = scope->first);) {
-            scope->first = t->next;
-            if (t->next) t->next->previous = NULL;
-            t->next = t->previous = NULL;
-            t->scope = 0; /* a list or module may let it live on */
-            ls_release(t);
-        }
+        empty_scope(&run->scopes[run->scope_count - 1]);
         run->scope_count--;
     }
     if (moves) enter_scope(&run->scopes[run->scope_count - 1], escape);
     return escape;
+}
+
+uint64_t ls_scope_open(ls_run *run, const char *label)
+{
+    if (!scope_push(run)) return 0;
+    ls_scope *scope = &run->scopes[run->scope_count - 1];
+    scope->label = label;
+    return scope->serial;
+}
+
+void ls_scope_close(ls_run *run, uint64_t serial)
+{
+    int32_t at = run->scope_count;
+    while (at > 0 && run->scopes[at - 1].serial > serial) at--;
+    if (at == 0 || run->scopes[--at].serial != serial) return;
+    bool labelled_above = false, marked_above = false;
+    for (int32_t i = at + 1; i < run->scope_count; i++) {
+        if (run->scopes[i].label) labelled_above = true;
+        else marked_above = true;
+    }
+    if (!labelled_above) {
+        ls_scope_end(run, at, NULL);
+        return;
+    }
+    empty_scope(&run->scopes[at]);
+    if (marked_above) return; /* marks are places in the stack: the empty scope stays until what is below it closes */
+    memmove(&run->scopes[at], &run->scopes[at + 1], (size_t)(run->scope_count - at - 1) * sizeof *run->scopes);
+    run->scope_count--;
 }
 
 ls_tensor *ls_keep(ls_tensor *t)

@@ -15,6 +15,8 @@ typedef enum ls_object_kind {
     LS_OBJECT_SCALER,
     LS_OBJECT_PROGRESS,
     LS_OBJECT_NAMES,
+    LS_OBJECT_DATASET,
+    LS_OBJECT_LOADER,
 } ls_object_kind;
 
 typedef struct ls_object {

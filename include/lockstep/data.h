@@ -1,0 +1,174 @@
+/* data.h - datasets and loaders: where samples come from, and how they become batches.
+ *
+ *     ls_dataset *set = ls_tensor_dataset_new(run, x, y);
+ *     ls_dataset *train_set, *eval_set;
+ *     ls_split(set, 0.8, &train_set, &eval_set);
+ *     ls_loader *train = ls_loader_new(run, train_set, .batch = 64, .shuffle = true);
+ *     for (ls_batch b; ls_next(train, &b);) ...
+ *
+ * A sample is a list of named fields; a batch is one tensor for each field, samples along its first dimension. What a
+ * loader hands out depends on the dataset, its options and the seed alone: not on threads, machine or number of processes.
+ * Datasets and loaders belong to the run and are freed with it. */
+#ifndef LOCKSTEP_DATA_H
+#define LOCKSTEP_DATA_H
+
+#include <lockstep/tensor.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct ls_dataset ls_dataset;
+typedef struct ls_loader ls_loader;
+
+/* ---- Datasets of your own ----
+ *
+ *     static bool get(void *user, int64_t index, ls_sample *sample)
+ *     {
+ *         float *x = ls_sample_field(sample, 0);
+ *         int64_t *label = ls_sample_field(sample, 1);
+ *         ...
+ *         return true;
+ *     }
+ *     ls_dataset *set = ls_dataset_new(run, .count = 1000, .get = get,
+ *                                      .fields = {{.name = "x", .dtype = LS_F32, .shape = {2}},
+ *                                                 {.name = "label", .dtype = LS_I64}});
+ */
+
+#define LS_MAX_FIELDS 16
+#define LS_ANY (-1) /* a size that differs from sample to sample */
+
+typedef struct ls_field {
+    const char *name;
+    ls_dtype dtype;
+    int64_t
+        shape[LS_MAX_DIMS]; /* of one sample, ended by 0; nothing: a single number. LS_ANY: see ls_sample_resize() */
+    double pad;             /* fills up the shorter samples of a batch */
+} ls_field;
+
+/* One sample on its way into a batch. */
+typedef struct ls_sample ls_sample;
+
+/* Write sample `index` and return true; or ls_sample_fail() and return false. Called by several threads at once (unless
+ * .workers = LS_NO_WORKERS) and in any order; it must not call functions of the run. */
+typedef bool ls_get_fn(void *user, int64_t index, ls_sample *sample);
+
+/* Memory of a field for this sample, row-major: right in the batch. Undefined where nothing is written. */
+LS_API void *ls_sample_field(ls_sample *sample, int field);
+/* The same for a field with a size of LS_ANY: this sample's sizes are `shape`. Batches take the largest sizes among
+ * their samples; the rest is filled with the field's `pad`. NULL when memory is out. */
+LS_API void *ls_sample_resize(ls_sample *sample, int field, ls_shape shape);
+/* 64 random bits: a function of the loader's seed, the epoch, the sample's index, and how many were drawn before. */
+LS_API uint64_t ls_sample_random(ls_sample *sample);
+/* Say why the sample cannot be had; LS_ERR_IO for data that is damaged or missing. Returns false. */
+LS_PRINTF(3, 4) LS_API bool ls_sample_fail(ls_sample *sample, ls_status status, const char *format, ...);
+
+/* What to do with a sample that cannot be had because its data is damaged or missing (LS_ERR_IO). */
+typedef enum ls_on_bad {
+    LS_BAD_FATAL, /* an error that names it */
+    LS_BAD_SKIP, /* the next good sample of the dataset takes its place, so that batches keep their size and processes stay
+                   * in step; each pass ends with a warning that counts them. See ls_loader_bad_count() */
+} ls_on_bad;
+
+typedef struct ls_dataset_opts {
+    int _;
+    int64_t count; /* samples */
+    ls_get_fn *get;
+    void *user;
+    ls_field fields[LS_MAX_FIELDS]; /* ended by one without a name */
+    ls_on_bad on_bad;
+    void (*release)(void *user);    /* (optional) when the dataset goes */
+    int64_t class_count;            /* (optional) see ls_class_count() */
+    const char *const *class_names; /* (optional) class_count of them; copied */
+} ls_dataset_opts;
+#define ls_dataset_new(run, ...) ls_dataset_sized((run), LS_OPTS(ls_dataset_opts, __VA_ARGS__))
+LS_API ls_dataset *ls_dataset_sized(ls_run *run, const ls_dataset_opts *opts, size_t opts_size);
+
+/* ---- Ready-made datasets ---- */
+
+/* Sample i is row i of each tensor: ls_tensor_dataset_new(run, x, y). A tensor that has a name gives it to its field; the
+ * others are "0", "1", ... Memory is shared with the tensors where they are contiguous and on the CPU. */
+#define ls_tensor_dataset_new(run, ...)                                                                                \
+    ls_tensor_dataset_of((run), (int)(sizeof((ls_tensor *[]){__VA_ARGS__}) / sizeof(ls_tensor *)),                     \
+                         (ls_tensor *const[]){__VA_ARGS__})
+LS_API ls_dataset *ls_tensor_dataset_of(ls_run *run, int count, ls_tensor *const *tensors);
+
+/* ---- Parts of datasets ---- */
+
+/* Samples indices[0 .. count-1] of a dataset; the numbers are copied. */
+LS_API ls_dataset *ls_subset(ls_dataset *set, int64_t count, const int64_t *indices);
+/* Two disjoint parts in random order: floor(fraction * n) samples and the others. The order is a function of the run's
+ * seed and of n, and drawing it disturbs no other random numbers. */
+LS_API void ls_split(ls_dataset *set, double fraction, ls_dataset **first, ls_dataset **second);
+/* One after the other; the same fields. ls_join(a, b). Classes are those of the first. */
+#define ls_join(...)                                                                                                   \
+    ls_join_of((int)(sizeof((ls_dataset *[]){__VA_ARGS__}) / sizeof(ls_dataset *)), (ls_dataset *const[]){__VA_ARGS__})
+LS_API ls_dataset *ls_join_of(int count, ls_dataset *const *sets);
+
+/* ---- What a dataset is ---- */
+
+LS_API int64_t ls_dataset_len(const ls_dataset *set);
+/* How many classes its labels stand for (0: unknown), their names ("" where there is none), and the class of a sample where
+ * it can be told without reading it (-1 otherwise). */
+LS_API int64_t ls_class_count(const ls_dataset *set);
+LS_API const char *ls_class_name(const ls_dataset *set, int64_t label);
+LS_API int64_t ls_class_of(const ls_dataset *set, int64_t index);
+/* Not before the last loader and the last part made of it have gone: until then this does nothing but note the wish. */
+LS_API void ls_dataset_free(ls_dataset *set);
+
+/* ---- Loaders ---- */
+
+#define LS_NO_WORKERS (-1)
+
+typedef struct ls_loader_opts {
+    int _;
+    int64_t batch;  /* samples in a batch; 1 */
+    bool shuffle;   /* in an order that is a function of seed and epoch alone */
+    bool drop_last; /* leave out a last batch that is not full */
+    uint64_t seed;  /* of the order and of random transforms; 0: the run's */
+} ls_loader_opts;
+#define ls_loader_new(run, ...) LS_LOADER_NEW_(run, __VA_ARGS__, ._ = 0)
+#define LS_LOADER_NEW_(run, set, ...) ls_loader_sized((run), (set), LS_OPTS(ls_loader_opts, __VA_ARGS__))
+LS_API ls_loader *ls_loader_sized(ls_run *run, ls_dataset *set, const ls_loader_opts *opts, size_t opts_size);
+LS_API void ls_loader_free(ls_loader *loader);
+
+/* Batches of a pass, for this process. */
+LS_API int64_t ls_len(const ls_loader *loader);
+
+typedef struct ls_batch {
+    ls_tensor *image, *label; /* the fields of these names; else the first and the second (or NULL) */
+    int count;                /* fields, in the dataset's order */
+    ls_tensor *const *tensor;
+    int64_t size;         /* samples */
+    const int64_t *index; /* which samples of the dataset these are; until the next ls_next() */
+    bool last;            /* of this pass */
+    const ls_loader *loader;
+} ls_batch;
+
+/* The next batch; false at the end of the pass, after which the next call begins another, in the order of the next epoch.
+ * False as well after an error. What is computed from a batch lives until the next call for the same loader: its scope
+ * opens here and closes there. Loops over loaders may be nested.
+ *
+ * Who breaks out of the loop goes on with the next batch later; ls_rewind() begins a new pass instead, and so does
+ * ls_epoch(). */
+LS_API bool ls_next(ls_loader *loader, ls_batch *batch);
+LS_API void ls_rewind(ls_loader *loader);
+
+/* The field of that name; an error (and poison) where there is none. */
+LS_API ls_tensor *ls_batch_field(const ls_batch *batch, const char *name);
+/* Sizes of a sample's field before padding, e.g. ls_batch_shape(&b, "tokens", 3).dim[0]. */
+LS_API ls_shape ls_batch_shape(const ls_batch *batch, const char *name, int64_t sample);
+
+/* Leave out the first n batches of the coming pass, and of that one only; costs nothing for datasets that know their
+ * length. */
+LS_API void ls_skip_first_batches(ls_loader *loader, int64_t n);
+/* The epoch whose order the coming pass has; passes count from 0 and go on from here. */
+LS_API void ls_loader_set_epoch(ls_loader *loader, int64_t epoch);
+LS_API int64_t ls_loader_epoch(const ls_loader *loader); /* of the pass in progress, else of the coming one */
+/* Bad samples that were replaced since the beginning of the pass in progress, else of the last one. */
+LS_API int64_t ls_loader_bad_count(const ls_loader *loader);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

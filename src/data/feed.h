@@ -1,0 +1,53 @@
+/* feed.h - batches made ahead of time: a ring of slots, and threads that fill them.
+ *
+ * The run's thread appends prepared slots at one end and takes full ones from the other. Workers take a few samples at a
+ * time, always of the oldest slot that has samples left, so several work on one batch and batches become full in order.
+ * The run's thread works too while it waits, and does all the work where there are no workers. Content does not depend on
+ * who fills what. */
+#ifndef LOCKSTEP_DATA_FEED_H
+#define LOCKSTEP_DATA_FEED_H
+
+#include <pthread.h>
+#include <sys/types.h>
+
+#include "data/slot.h"
+
+typedef struct ls_feed {
+    /* What is read. Constant while slots are in the ring. */
+    const ls_dataset *set;
+    const ls_field *fields;
+    int field_count;
+    uint64_t sample_key;
+
+    ls_slot *slots;
+    int slot_count;
+    int worker_count;
+
+    pthread_mutex_t lock; /* of all below, and of the counts in the slots */
+    pthread_cond_t work, full;
+    int64_t begin, end; /* batches begin .. end-1 are in the ring, batch k in slot k % slot_count */
+    int64_t issue;      /* the first with samples that nobody has taken */
+    bool stopping;
+
+    /* The run's thread's own. Threads start with the first batch. */
+    pthread_t *threads;
+    int running;
+    bool started;
+    pid_t process;
+} ls_feed;
+
+/* False (and an error) when memory is out. */
+bool ls_feed_init(ls_run *run, ls_feed *feed, int worker_count, int slot_count);
+/* Ends the threads, gives the memory back. Also good for a zeroed feed. */
+void ls_feed_clear(ls_run *run, ls_feed *feed);
+
+/* The slot the next batch will have; NULL while the ring is full. To be prepared by the caller, then put to work. */
+ls_slot *ls_feed_free_slot(ls_feed *feed);
+void ls_feed_push(ls_feed *feed);
+/* The oldest slot, when all its samples are done; it stays the caller's until ls_feed_pop(). */
+ls_slot *ls_feed_wait(ls_feed *feed);
+void ls_feed_pop(ls_feed *feed);
+/* Give up all that is in the ring. Batches count from 0 again. */
+void ls_feed_drain(ls_feed *feed);
+
+#endif

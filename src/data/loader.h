@@ -1,0 +1,73 @@
+/* loader.h - a loader from the inside: shared out among processes, stopped and resumed. */
+#ifndef LOCKSTEP_DATA_LOADER_H
+#define LOCKSTEP_DATA_LOADER_H
+
+#include <lockstep/data.h>
+
+#include "data/feed.h"
+#include "data/shard.h"
+
+struct ls_loader {
+    ls_object object;
+    ls_dataset *set;
+    ls_loader_opts opts; /* defaults filled in */
+    ls_shard shard;      /* of the pass in progress, or of the next; shard.start: where it begins */
+    int64_t *order;      /* of the epoch: position -> sample; NULL: as the dataset has them */
+    ls_feed feed;
+
+    int64_t epoch;          /* of the pass in progress, or of the next */
+    bool in_pass;           /* begun, and its end not yet reported */
+    int64_t batches;        /* of the pass in progress, for this rank: from shard.start on */
+    int64_t pushed, handed; /* of them: in the ring or beyond, given to the program */
+    bool has_batch;         /* the slot at the ring's beginning is the program's */
+    uint64_t scope;         /* of the batch that was handed out last */
+    uint64_t begun;         /* when the pass began, among all loaders of the run */
+    int64_t bad;
+    ls_message blemish; /* about the first bad sample of the pass */
+
+    int64_t passes; /* read to the end since the run's epoch began, those inside another loader's pass not counted */
+    bool finished;  /* read to the end at least once since then */
+    int64_t ends;   /* ls_next() says false that often first: a resumed epoch runs through loops that were done */
+    ls_tensor *tensors[LS_MAX_FIELDS]; /* of the batch handed out last */
+};
+
+/* ---- Sharing out ---- */
+
+typedef struct ls_loader_share {
+    int rank, world;
+    bool split_batches; /* .batch is that of all ranks together */
+    bool uneven;        /* ranks may get different numbers of batches, and no sample twice */
+    bool dispatch;      /* rank 0 reads and sends the others their part */
+} ls_loader_share;
+
+/* Hand out only this rank's batches from the next pass on. False (and an error) where that cannot be. */
+bool ls_loader_share_out(ls_loader *loader, ls_loader_share share);
+/* While a batch is in the program's hands: is it the last of the pass? */
+bool ls_loader_at_end(const ls_loader *loader);
+/* And how many samples of it, over all ranks, are not repeats that fill up the last round. */
+int64_t ls_loader_real_count(const ls_loader *loader);
+
+/* ---- Stopping and resuming ---- */
+
+/* All of a loader that is not in its options. Positions count all ranks' samples, so that another number of ranks can go
+ * on from here. */
+typedef struct ls_loader_state {
+    uint64_t seed;
+    int64_t samples; /* of the dataset; must agree */
+    int64_t epoch;   /* of the pass in progress, or of the next */
+    int64_t start;   /* samples (batches, where they are given one by one) of the pass that were handed out */
+    bool in_pass;
+    int64_t passes; /* read to the end in the run's epoch, those inside another loader's pass not counted */
+    bool finished;  /* read to the end in it at all */
+} ls_loader_state;
+
+ls_loader_state ls_loader_state_get(const ls_loader *loader);
+/* The next ls_next() gives the batch that would have come next. False (and an error) when the state does not fit. */
+bool ls_loader_state_set(ls_loader *loader, const ls_loader_state *state);
+
+/* A new epoch of the run begins, not one that is resumed: passes are counted anew, one that was broken off is over. */
+void ls_loader_epoch_begin(ls_loader *loader);
+/* Was it read to the end in this epoch of the run? */
+bool ls_loader_epoch_done(const ls_loader *loader);
+
+#endif

@@ -1,0 +1,154 @@
+/* parts.c - datasets made of others: a choice of samples, a random split, one after the other. */
+#include <string.h>
+
+#include "data/dataset.h"
+#include "data/random.h"
+
+/* What such a dataset reads from: `count` bases; sample i is sample map[i] of the only one, or, without a map, of the one
+ * whose range of numbers i is in. */
+typedef struct part {
+    int64_t *map;
+    int64_t count;
+    int64_t *ends; /* of the bases' ranges */
+    ls_dataset *bases[];
+} part;
+
+static const ls_dataset *base_of(const part *p, int64_t *index)
+{
+    if (p->map) return *index = p->map[*index], p->bases[0];
+    int64_t low = 0, high = p->count - 1;
+    while (low < high) {
+        int64_t middle = (low + high) / 2;
+        if (*index < p->ends[middle]) high = middle;
+        else low = middle + 1;
+    }
+    *index -= low ? p->ends[low - 1] : 0;
+    return p->bases[low];
+}
+
+static bool get(void *user, int64_t index, ls_sample *sample)
+{
+    const ls_dataset *base = base_of(user, &index);
+    return base->get(base->user, index, sample);
+}
+
+static int64_t class_of(void *user, int64_t index)
+{
+    const ls_dataset *base = base_of(user, &index);
+    return ls_class_of(base, index);
+}
+
+static void release(void *user)
+{
+    part *p = user;
+    ls_sys_free(p->map);
+    ls_sys_free(p->ends);
+    ls_sys_free(p);
+}
+
+/* A dataset over these bases, with the fields of the first; map or ends are for the caller to fill. */
+static ls_dataset *part_new(const char *kind, int count, ls_dataset *const *bases, part **of)
+{
+    ls_run *run = bases[0]->object.run;
+    ls_dataset *set = ls_dataset_begin(run, kind, bases[0]->fields);
+    part *p = set ? ls_sys_alloc(sizeof *p + (size_t)count * sizeof *p->bases) : NULL;
+    if (set && !p) ls_fail(&run->errors, LS_ERR_MEMORY, "%s: out of memory", kind);
+    if (!p) return ls_object_free(set), NULL;
+    p->count = count;
+    memcpy(p->bases, bases, (size_t)count * sizeof *bases);
+    set->user = p;
+    set->release = release;
+    set->get = get;
+    set->class_of = class_of;
+    set->on_bad = bases[0]->on_bad;
+    set->in_memory = true;
+    set->bases = p->bases;
+    set->base_count = count;
+    for (int i = 0; i < count; i++) {
+        set->in_memory = set->in_memory && bases[i]->in_memory;
+        ls_dataset_hold(bases[i]);
+    }
+    *of = p;
+    return set;
+}
+
+ls_dataset *ls_subset(ls_dataset *base, int64_t count, const int64_t *indices)
+{
+    if (!base || ls_failed(base->object.run)) return NULL;
+    ls_run *run = base->object.run;
+    if (count < 0 || (count && !indices))
+        return ls_fail(&run->errors, LS_ERR_VALUE, "ls_subset: %lld samples%s", (long long)count,
+                       indices ? "" : " of NULL"),
+               NULL;
+    for (int64_t i = 0; i < count; i++) {
+        if (indices[i] >= 0 && indices[i] < base->count) continue;
+        ls_fail(&run->errors, LS_ERR_VALUE, "ls_subset: sample %lld (at [%lld]) of a dataset of %lld",
+                (long long)indices[i], (long long)i, (long long)base->count);
+        return NULL;
+    }
+    part *p;
+    ls_dataset *set = part_new("subset", 1, &base, &p);
+    if (!set) return NULL;
+    p->map = ls_sys_alloc((size_t)(count ? count : 1) * sizeof *p->map);
+    if (!p->map)
+        return ls_fail(&run->errors, LS_ERR_MEMORY, "ls_subset: no memory for %lld numbers", (long long)count),
+               ls_object_free(set), NULL;
+    if (count) memcpy(p->map, indices, (size_t)count * sizeof *p->map);
+    set->count = count;
+    return set;
+}
+
+void ls_split(ls_dataset *set, double fraction, ls_dataset **first, ls_dataset **second)
+{
+    *first = *second = NULL;
+    if (!set || ls_failed(set->object.run)) return;
+    ls_run *run = set->object.run;
+    if (!(fraction >= 0 && fraction <= 1)) {
+        ls_fail(&run->errors, LS_ERR_VALUE, "ls_split: a part of %g of the samples; fractions are from 0 to 1",
+                fraction);
+        return;
+    }
+    int64_t *order = ls_sys_alloc((size_t)(set->count + 1) * sizeof *order);
+    if (!order) {
+        ls_fail(&run->errors, LS_ERR_MEMORY, "ls_split: no memory for %lld numbers", (long long)set->count);
+        return;
+    }
+    for (int64_t i = 0; i < set->count; i++) order[i] = i;
+    ls_random_shuffle(ls_random_key(run->random.seed, 0, LS_RANDOM_SPLIT), set->count, order);
+    int64_t cut = (int64_t)(fraction * (double)set->count);
+    *first = ls_subset(set, cut, order);
+    *second = ls_subset(set, set->count - cut, order + cut);
+    ls_sys_free(order);
+}
+
+static bool same_fields(const ls_dataset *a, const ls_dataset *b)
+{
+    if (a->field_count != b->field_count) return false;
+    for (int i = 0; i < a->field_count; i++) {
+        const ls_field *x = &a->fields[i], *y = &b->fields[i];
+        if (strcmp(x->name, y->name) != 0 || x->dtype != y->dtype || memcmp(x->shape, y->shape, sizeof x->shape) != 0)
+            return false;
+    }
+    return true;
+}
+
+ls_dataset *ls_join_of(int count, ls_dataset *const *sets)
+{
+    for (int i = 0; i < count; i++)
+        if (!sets[i]) return NULL;
+    if (count < 1 || ls_failed(sets[0]->object.run)) return NULL;
+    ls_run *run = sets[0]->object.run;
+    for (int i = 1; i < count; i++) {
+        if (same_fields(sets[0], sets[i])) continue;
+        return ls_fail(&run->errors, LS_ERR_SHAPE,
+                       "ls_join: dataset %d has other fields than the first: names, types and sizes must agree", i),
+               NULL;
+    }
+    part *p;
+    ls_dataset *set = part_new("concatenation", count, sets, &p);
+    if (!set) return NULL;
+    p->ends = ls_sys_alloc((size_t)count * sizeof *p->ends);
+    if (!p->ends) return ls_fail(&run->errors, LS_ERR_MEMORY, "ls_join: out of memory"), ls_object_free(set), NULL;
+    for (int i = 0; i < count; i++) p->ends[i] = set->count += sets[i]->count;
+    return set;
+}

@@ -1,0 +1,42 @@
+/* slot.h - one batch in the making: where its samples are written, and how it becomes tensors.
+ *
+ * Fields of fixed size are written straight into the batch: on the CPU into the memory of the tensor that will be handed
+ * out, otherwise into pinned memory from which the device copies. Fields whose sizes vary go to one cell for each sample
+ * and are put together when all sizes are known. Slots are used again, so nothing is taken from the system when batches
+ * have reached their usual size. All functions here belong to the run's thread. */
+#ifndef LOCKSTEP_DATA_SLOT_H
+#define LOCKSTEP_DATA_SLOT_H
+
+#include "data/dataset.h"
+
+typedef struct ls_slot {
+    int64_t size;                     /* samples */
+    int64_t *index;                   /* [room] which */
+    int64_t *place;                   /* [room] which the order asked for: others only where a bad one was replaced */
+    int64_t room;                     /* samples there is memory for */
+    char *fixed[LS_MAX_FIELDS];       /* where samples of fixed size are written; NULL: sizes vary */
+    ls_tensor *tensor[LS_MAX_FIELDS]; /* owned; while the slot fills: whose memory that is, on the CPU */
+    ls_cell *cells[LS_MAX_FIELDS];    /* [room] where sizes vary */
+    void *pinned[LS_MAX_FIELDS];      /* on other devices */
+    size_t pinned_bytes[LS_MAX_FIELDS];
+    ls_event *event; /* the copy out of the pinned memory is done */
+    bool copying;
+
+    /* Kept by the feed, under its lock. */
+    int64_t issued, done; /* samples that a thread has taken, has finished */
+    int64_t bad;          /* samples that were replaced */
+    int64_t failed_at;    /* the lowest sample that failed, and how; -1: none */
+    int64_t bad_at;       /* the lowest that was replaced, and why; -1: none */
+    ls_status status;
+    ls_message failure, blemish;
+} ls_slot;
+
+/* Get ready for `size` samples; false (and an error) when memory is out. */
+bool ls_slot_prepare(ls_run *run, ls_slot *slot, const ls_field *fields, int field_count, int64_t size);
+/* Turn what was written into tensors of the innermost scope. */
+bool ls_slot_deliver(ls_run *run, ls_slot *slot, const ls_field *fields, int field_count, ls_tensor **tensors);
+/* Let go of tensors that were not delivered. */
+void ls_slot_forget(ls_slot *slot);
+void ls_slot_clear(ls_run *run, ls_slot *slot);
+
+#endif
