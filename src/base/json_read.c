@@ -1,10 +1,11 @@
-/* json_read.c - the reader: recursive descent over the text, values and strings in one chain of chunks. */
+/* json_read.c - the reader: recursive descent over the text, values and strings in one arena. */
 #include <locale.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/arena.h"
 #include "base/json.h"
 #include "base/memory.h"
 #include "base/utf8.h"
@@ -12,16 +13,10 @@
 /* Objects with more members than this get an index; searching few is quicker than hashing. */
 enum { FEW_MEMBERS = 8 };
 
-typedef struct chunk {
-    struct chunk *next;
-    size_t used, size;
-    _Alignas(16) char bytes[];
-} chunk;
-
 /* What ls_json_read() hands out is the first member of this. */
 typedef struct document {
     ls_json root;
-    chunk *chunks; /* the one being filled first */
+    ls_arena arena; /* of all other values and strings */
 } document;
 
 typedef struct reader {
@@ -50,19 +45,8 @@ LS_PRINTF(2, 3) static bool refuse(reader *r, const char *format, ...)
 
 static void *take(reader *r, size_t bytes)
 {
-    document *d = r->document;
-    bytes = (bytes + 15) & ~(size_t)15;
-    if (!d->chunks || d->chunks->size - d->chunks->used < bytes) {
-        size_t size = d->chunks ? d->chunks->size * 2 : 4096;
-        if (size < bytes) size = bytes;
-        chunk *more = ls_sys_alloc(sizeof *more + size);
-        if (!more) return refuse(r, "no memory"), NULL;
-        more->size = size;
-        more->next = d->chunks;
-        d->chunks = more;
-    }
-    void *block = d->chunks->bytes + d->chunks->used;
-    d->chunks->used += bytes;
+    void *block = ls_arena_take(&r->document->arena, bytes);
+    if (!block) refuse(r, "no memory");
     return block;
 }
 
@@ -363,10 +347,7 @@ void ls_json_free(ls_json *root)
 {
     document *d = (document *)root;
     if (!d) return;
-    for (chunk *c = d->chunks, *next; c; c = next) {
-        next = c->next;
-        ls_sys_free(c);
-    }
+    ls_arena_free(&d->arena);
     ls_sys_free(d);
 }
 

@@ -1,0 +1,267 @@
+/* file.c - mapped files, and files that appear complete or not at all. */
+#include "base/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/memory.h"
+
+/* "could not open PATH: No such file or directory"; of a long path the end is shown. Always false. */
+static bool complain(ls_message *why, const char *what, const char *path, const char *reason)
+{
+    size_t length = strlen(path), shown = 140;
+    bool cut = length > shown;
+    snprintf(why->text, sizeof why->text, "could not %s %s%s: %s", what, cut ? "..." : "",
+             cut ? path + length - shown : path, reason);
+    return false;
+}
+
+static bool complain_errno(ls_message *why, const char *what, const char *path)
+{
+    return complain(why, what, path, strerror(errno));
+}
+
+/* ---- reading ---- */
+
+ls_path_kind ls_path_kind_of(const char *path)
+{
+    struct stat about;
+    if (stat(path, &about) != 0) return LS_PATH_NONE;
+    return S_ISREG(about.st_mode) ? LS_PATH_FILE : S_ISDIR(about.st_mode) ? LS_PATH_FOLDER : LS_PATH_OTHER;
+}
+
+static int open_file(const char *path, size_t *size, ls_message *why)
+{
+    struct stat about;
+    int descriptor = open(path, O_RDONLY | O_CLOEXEC);
+    if (descriptor < 0) return complain_errno(why, "open", path), -1;
+    if (fstat(descriptor, &about) != 0) complain_errno(why, "open", path);
+    else if (!S_ISREG(about.st_mode))
+        complain(why, "read", path, S_ISDIR(about.st_mode) ? "it is a folder" : "it is not a regular file");
+    else return *size = (size_t)about.st_size, descriptor;
+    close(descriptor);
+    return -1;
+}
+
+bool ls_file_map_open(ls_file_map *map, const char *path, ls_message *why)
+{
+    size_t size;
+    int descriptor = open_file(path, &size, why);
+    if (descriptor < 0) return false;
+    void *bytes = mmap(NULL, size ? size : 1, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE, descriptor, 0);
+    if (bytes == MAP_FAILED) complain_errno(why, "map", path);
+    close(descriptor);
+    if (bytes == MAP_FAILED) return false;
+    *map = (ls_file_map){bytes, size};
+    return true;
+}
+
+void ls_file_map_close(ls_file_map *map)
+{
+    if (map->bytes) munmap(map->bytes, map->size ? map->size : 1);
+    *map = (ls_file_map){0};
+}
+
+void ls_file_map_fetch(const char *bytes, size_t size)
+{
+#ifndef MADV_POPULATE_READ
+#define MADV_POPULATE_READ 22 /* Linux 5.14; older ones refuse it */
+#endif
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), begin = (uintptr_t)bytes & ~(page - 1);
+    uintptr_t end = (uintptr_t)bytes + size;
+    madvise((void *)begin, end - begin, MADV_POPULATE_READ);
+}
+
+char *ls_file_read(const char *path, size_t limit, size_t *size, ls_message *why)
+{
+    size_t expected, used = 0;
+    int descriptor = open_file(path, &expected, why);
+    if (descriptor < 0) return NULL;
+    char *text = NULL;
+    if (expected > limit) complain(why, "read", path, "it is too large");
+    else if (!(text = ls_sys_alloc(expected + 1))) complain(why, "read", path, "no memory");
+    while (text && used < expected) {
+        ssize_t got = read(descriptor, text + used, expected - used);
+        if (got < 0 && errno == EINTR) continue;
+        if (got <= 0) {
+            complain(why, "read", path, got < 0 ? strerror(errno) : "it became shorter while it was read");
+            ls_sys_free(text);
+            text = NULL;
+        } else {
+            used += (size_t)got;
+        }
+    }
+    close(descriptor);
+    if (text && size) *size = used;
+    return text;
+}
+
+/* ---- writing ---- */
+
+enum { BUFFER_BYTES = 1 << 20 };
+
+static void forget(ls_file_out *out)
+{
+    if (out->descriptor >= 0) close(out->descriptor);
+    ls_sys_free(out->path);
+    ls_sys_free(out->part);
+    ls_sys_free(out->buffer);
+    *out = (ls_file_out){.descriptor = -1};
+}
+
+void ls_file_discard(ls_file_out *out)
+{
+    if (!out->path) return;
+    unlink(out->part);
+    forget(out);
+}
+
+static bool give_up(ls_file_out *out, ls_message *why, const char *what, const char *reason)
+{
+    complain(why, what, out->path, reason);
+    ls_file_discard(out);
+    return false;
+}
+
+/* Open the temporary file and lock it. -1: somebody else writes it, or it cannot be made; errno says which. */
+static int open_part(const char *part)
+{
+    for (;;) {
+        int descriptor = open(part, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+        if (descriptor < 0) return -1;
+        bool locked = flock(descriptor, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK; /* some systems cannot lock */
+        /* Its owner may have published the file between our two calls: then the lock is on a file that has its name. */
+        struct stat ours, named;
+        bool same = fstat(descriptor, &ours) == 0 && stat(part, &named) == 0 && ours.st_ino == named.st_ino &&
+                    ours.st_dev == named.st_dev;
+        if (locked && same && ftruncate(descriptor, 0) == 0) return descriptor;
+        int error = !locked ? EBUSY : errno;
+        close(descriptor);
+        if (locked && !same) continue;
+        errno = error;
+        return -1;
+    }
+}
+
+bool ls_file_create(ls_file_out *out, const char *path, ls_message *why)
+{
+    size_t length = strlen(path);
+    *out = (ls_file_out){.descriptor = -1};
+    char *copy = ls_sys_alloc(length + 1), *part = ls_sys_alloc(length + sizeof ".part");
+    char *buffer = ls_sys_alloc(BUFFER_BYTES);
+    if (!copy || !part || !buffer) {
+        ls_sys_free(copy);
+        ls_sys_free(part);
+        ls_sys_free(buffer);
+        return complain(why, "write", path, "no memory");
+    }
+    memcpy(copy, path, length);
+    memcpy(part, path, length);
+    memcpy(part + length, ".part", sizeof ".part");
+    *out = (ls_file_out){.path = copy, .part = part, .buffer = buffer, .descriptor = open_part(part)};
+    if (out->descriptor >= 0) return true;
+    complain(why, "write", path, errno == EBUSY ? "another process is writing it" : strerror(errno));
+    forget(out); /* the file, if there is one, is not ours */
+    return false;
+}
+
+static bool write_all(int descriptor, const char *bytes, size_t size)
+{
+    while (size) {
+        ssize_t done = write(descriptor, bytes, size < SSIZE_MAX ? size : SSIZE_MAX);
+        if (done < 0 && errno == EINTR) continue;
+        if (done < 0) return false;
+        bytes += done;
+        size -= (size_t)done;
+    }
+    return true;
+}
+
+static bool flush(ls_file_out *out)
+{
+    bool ok = write_all(out->descriptor, out->buffer, out->buffered);
+    out->buffered = 0;
+    return ok;
+}
+
+bool ls_file_put(ls_file_out *out, const void *bytes, size_t size, ls_message *why)
+{
+    bool small = size <= BUFFER_BYTES / 2, fits = size <= BUFFER_BYTES - out->buffered;
+    if ((!small || !fits) && !flush(out)) return give_up(out, why, "write", strerror(errno));
+    if (!small) return write_all(out->descriptor, bytes, size) || give_up(out, why, "write", strerror(errno));
+    if (size) memcpy(out->buffer + out->buffered, bytes, size);
+    out->buffered += size;
+    return true;
+}
+
+bool ls_file_seal(ls_file_out *out, bool sync, ls_message *why)
+{
+    if (!flush(out) || (sync && fsync(out->descriptor) != 0)) return give_up(out, why, "write", strerror(errno));
+    out->sync = sync;
+    return true; /* stays open: the lock keeps others away until the file has its name */
+}
+
+static bool sync_folder_of(const char *path, ls_message *why)
+{
+    const char *slash = strrchr(path, '/');
+    char folder[PATH_MAX];
+    size_t length = slash ? (size_t)(slash - path) : 0;
+    if (length >= sizeof folder) return complain(why, "sync the folder of", path, strerror(ENAMETOOLONG));
+    memcpy(folder, path, length);
+    folder[length] = 0;
+    return ls_folder_sync(length ? folder : slash ? "/" : ".", why);
+}
+
+bool ls_file_publish(ls_file_out *out, ls_message *why)
+{
+    if (rename(out->part, out->path) != 0) return give_up(out, why, "write", strerror(errno));
+    int failed = close(out->descriptor); /* where a file system reports late what it could not store */
+    out->descriptor = -1;
+    bool ok = failed ? complain_errno(why, "write", out->path) : !out->sync || sync_folder_of(out->path, why);
+    forget(out);
+    return ok;
+}
+
+bool ls_file_write(const char *path, const void *bytes, size_t size, bool sync, ls_message *why)
+{
+    ls_file_out out;
+    return ls_file_create(&out, path, why) && ls_file_put(&out, bytes, size, why) && ls_file_seal(&out, sync, why) &&
+           ls_file_publish(&out, why);
+}
+
+/* ---- folders ---- */
+
+bool ls_folder_make(const char *path, ls_message *why)
+{
+    char part[PATH_MAX];
+    size_t length = strlen(path);
+    if (length >= sizeof part) return complain(why, "make the folder", path, strerror(ENAMETOOLONG));
+    memcpy(part, path, length + 1);
+    for (size_t i = 1; i <= length; i++) {
+        if (path[i] && path[i] != '/') continue;
+        part[i] = 0;
+        if (mkdir(part, 0777) != 0 && errno != EEXIST) return complain_errno(why, "make the folder", part);
+        part[i] = path[i];
+    }
+    if (ls_path_kind_of(path) != LS_PATH_FOLDER) return complain(why, "make the folder", path, "it is a file");
+    return true;
+}
+
+bool ls_folder_sync(const char *path, ls_message *why)
+{
+    int descriptor = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (descriptor < 0) return complain_errno(why, "open the folder", path);
+    /* Some file systems cannot: then names are as safe as they ever will be. */
+    bool ok = fsync(descriptor) == 0 || errno == EINVAL;
+    if (!ok) complain_errno(why, "sync the folder", path);
+    close(descriptor);
+    return ok;
+}

@@ -1,0 +1,61 @@
+/* file.h - files as a whole: mapped for reading, written under a temporary name until they are complete.
+ *
+ * Failures are told in words that carry the path and the system's reason. */
+#ifndef LOCKSTEP_BASE_FILE_H
+#define LOCKSTEP_BASE_FILE_H
+
+#include <lockstep/plugin.h>
+
+/* ---- Reading ---- */
+
+typedef struct ls_file_map {
+    char *bytes; /* private to the process: writes never reach the file. Not NULL, also for an empty file */
+    size_t size;
+} ls_file_map;
+
+bool ls_file_map_open(ls_file_map *map, const char *path, ls_message *why);
+void ls_file_map_close(ls_file_map *map);
+/* Bring pages into memory before they are used, all at once: much quicker than one by one. Only advice. */
+void ls_file_map_fetch(const char *bytes, size_t size);
+
+/* All of a small file, zero-terminated; ls_sys_free() it. NULL on failure or when it is larger than `limit`. */
+char *ls_file_read(const char *path, size_t limit, size_t *size, ls_message *why);
+
+typedef enum ls_path_kind { LS_PATH_NONE, LS_PATH_FILE, LS_PATH_FOLDER, LS_PATH_OTHER } ls_path_kind;
+ls_path_kind ls_path_kind_of(const char *path);
+
+/* ---- Writing ----
+ *
+ *     ls_file_out out;
+ *     bool ok = ls_file_create(&out, path, &why) && ls_file_put(&out, bytes, size, &why) &&
+ *               ls_file_seal(&out, true, &why) && ls_file_publish(&out, &why);
+ *
+ * Until publish, bytes stand in "PATH.part"; whichever call fails removes it, and what was at PATH before stays. Several
+ * files can be sealed first and then published together. A .part file that a killed process left is written over; one that
+ * a living process is writing is refused. */
+
+typedef struct ls_file_out {
+    char *path, *part; /* NULL when nothing is open */
+    int descriptor;    /* locked; -1 when nothing is open */
+    char *buffer;      /* small pieces gather here */
+    size_t buffered;
+    bool sync;
+} ls_file_out;
+
+bool ls_file_create(ls_file_out *out, const char *path, ls_message *why);
+bool ls_file_put(ls_file_out *out, const void *bytes, size_t size, ls_message *why);
+/* No more bytes. With `sync` they are on the disk when this returns; without, a power cut may lose them. */
+bool ls_file_seal(ls_file_out *out, bool sync, ls_message *why);
+/* Give the file its name; with `sync` the name is on the disk, too. */
+bool ls_file_publish(ls_file_out *out, ls_message *why);
+void ls_file_discard(ls_file_out *out); /* remove what is not published; does nothing otherwise */
+
+/* All of it at once. */
+bool ls_file_write(const char *path, const void *bytes, size_t size, bool sync, ls_message *why);
+
+/* The folder and those above it; one that is there is fine. */
+bool ls_folder_make(const char *path, ls_message *why);
+/* Names that were made, changed or removed in a folder reach the disk. */
+bool ls_folder_sync(const char *path, ls_message *why);
+
+#endif
