@@ -26,22 +26,6 @@ static ls_run *run_without_memory(void)
     return &empty;
 }
 
-static ls_device *device_named(ls_run *run, const char *name)
-{
-    for (ls_device *d = run->devices; d; d = d->next)
-        if (strcmp(d->name, name) == 0) return d;
-    ls_status status;
-    ls_message why = {{0}};
-    ls_device *device = ls_device_open(name, &status, &why);
-    if (!device) {
-        ls_fail(&run->errors, status, "%s", why.text);
-        return NULL;
-    }
-    device->next = run->devices;
-    run->devices = device;
-    return device;
-}
-
 ls_run *ls_init_sized(int *argc, char ***argv, const ls_init_opts *opts, size_t opts_size)
 {
     ls_init_opts o;
@@ -63,7 +47,7 @@ ls_run *ls_init_sized(int *argc, char ***argv, const ls_init_opts *opts, size_t 
     ls_scope_begin(run);
     if (!ls_failed(run) && ls_init_settle(run, argc, argv, &o)) ls_session_open(run, &o);
     run->random.seed = o.seed;
-    if (!ls_failed(run)) run->device = device_named(run, o.device ? o.device : "cpu");
+    if (!ls_failed(run)) run->device = ls_device_named(run, o.device ? o.device : "cpu");
     if (!ls_failed(run) && o.mixed_precision && o.mixed_precision != LS_F32) ls_autocast_begin(run, o.mixed_precision);
     if (!ls_failed(run) && o.mixed_precision == LS_F16) ls_scaler_new(run);
     return run;
@@ -149,7 +133,7 @@ ls_tensor *ls_to_device(ls_tensor *t, const char *name)
     ls_run *run = ls_run_of(t);
     if (ls_failed(run) || !ls_check_live(run, t, "ls_to_device")) return &run->poison;
     if (!name) return LS_POISON(run, LS_ERR_VALUE, "ls_to_device: the device's name is NULL");
-    ls_device *to = device_named(run, name);
+    ls_device *to = ls_device_named(run, name);
     if (!to || to == t->storage->device) return to ? t : &run->poison;
     ls_tensor *moved = ls_tensor_new(run, to, t->view.dtype, ls_view_shape(&t->view));
     if (moved->life != LS_LIFE_LIVE) return moved;

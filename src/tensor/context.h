@@ -17,13 +17,18 @@
 
 typedef struct ls_node ls_node;
 
+/* Called with `user` when the last tensor over foreign memory goes. */
+typedef void ls_memory_release_fn(void *user);
+
 /* Device memory shared by tensors that are views of it. */
 typedef struct ls_storage {
     int32_t refs;
     ls_device *device;
-    ls_block *block;  /* NULL for empty storage */
-    uint64_t version; /* grows with every write in place; the tape compares it */
-    void *link;       /* while resting in the slab */
+    ls_block *block;               /* NULL for empty storage and foreign memory */
+    uint64_t version;              /* grows with every write in place; the tape compares it */
+    void *link;                    /* while resting in the slab */
+    ls_memory_release_fn *release; /* of foreign memory; may be NULL */
+    void *user;
 } ls_storage;
 
 typedef enum ls_life { LS_LIFE_DEAD = 0, LS_LIFE_LIVE = 0x4c495645, LS_LIFE_POISON = 0x504f4953 } ls_life;
@@ -124,7 +129,15 @@ static inline ls_tensor *ls_retain(ls_tensor *t)
 void ls_release(ls_tensor *t); /* NULL is accepted */
 
 ls_storage *ls_storage_new(ls_run *run, ls_device *device, size_t bytes);
+/* Storage over memory that somebody else got: a mapped file, a segment shared between processes. It must be of this
+ * device (any host memory, for the CPU), aligned to the elements that will be seen in it, writable, and stay until
+ * `release` is called. NULL (and an error; release is not called) when memory is out. */
+ls_storage *ls_storage_wrap(ls_run *run, ls_device *device, ls_memory_release_fn *release, void *user);
 void ls_storage_release(ls_run *run, ls_storage *storage);
+/* A row-major tensor that begins at an address within a storage; it takes a reference of its own. */
+ls_tensor *ls_tensor_over(ls_run *run, ls_storage *storage, void *address, ls_dtype dtype, ls_shape shape);
+/* A device of the run by its name, opened when it was not; NULL (and an error) when there is none. */
+ls_device *ls_device_named(ls_run *run, const char *name);
 
 /* A tensor with fresh memory, row-major, or laid out like another of the same shape (dense, e.g. channels last). */
 ls_tensor *ls_tensor_new(ls_run *run, ls_device *device, ls_dtype dtype, ls_shape shape);

@@ -105,11 +105,37 @@ ls_storage *ls_storage_new(ls_run *run, ls_device *device, size_t bytes)
     return storage;
 }
 
+ls_storage *ls_storage_wrap(ls_run *run, ls_device *device, ls_memory_release_fn *release, void *user)
+{
+    ls_storage *storage = ls_storage_new(run, device, 0);
+    if (!storage) return NULL;
+    storage->release = release;
+    storage->user = user;
+    return storage;
+}
+
 void ls_storage_release(ls_run *run, ls_storage *storage)
 {
     if (--storage->refs > 0) return;
     if (storage->block) ls_pool_give(storage->device->pool, storage->block);
+    if (storage->release) storage->release(storage->user);
     ls_slab_give(&run->storages, storage);
+}
+
+ls_device *ls_device_named(ls_run *run, const char *name)
+{
+    for (ls_device *d = run->devices; d; d = d->next)
+        if (strcmp(d->name, name) == 0) return d;
+    ls_status status;
+    ls_message why = {{0}};
+    ls_device *device = ls_device_open(name, &status, &why);
+    if (!device) {
+        ls_fail(&run->errors, status, "%s", why.text);
+        return NULL;
+    }
+    device->next = run->devices;
+    run->devices = device;
+    return device;
 }
 
 /* ---- scopes ---- */

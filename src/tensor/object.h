@@ -17,6 +17,7 @@ typedef enum ls_object_kind {
     LS_OBJECT_NAMES,
     LS_OBJECT_DATASET,
     LS_OBJECT_LOADER,
+    LS_OBJECT_CONTENTS,
 } ls_object_kind;
 
 typedef struct ls_object {

@@ -1,6 +1,7 @@
 /* state.c - lists of named tensors. */
 #include "tensor/state.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
@@ -48,7 +49,7 @@ static bool make_room(ls_state *state)
     return true;
 }
 
-static bool append(ls_state *state, const char *name, ls_tensor *tensor)
+bool ls_state_append(ls_state *state, const char *name, ls_tensor *tensor)
 {
     if (!make_room(state)) return false;
     char *copy = ls_text_copy(state->object.run, name);
@@ -65,7 +66,7 @@ bool ls_state_refresh(ls_state *state, int64_t i, const char *name, ls_tensor *t
         return true;
     }
     drop_from(state, i);
-    return append(state, name, tensor);
+    return ls_state_append(state, name, tensor);
 }
 
 void ls_state_truncate(ls_state *state, int64_t count)
@@ -81,7 +82,7 @@ void ls_state_add(ls_state *state, const char *name, ls_tensor *tensor)
     if (!name) ls_fail(&run->errors, LS_ERR_VALUE, "ls_state_add: the name is NULL");
     else if (ls_state_find(state, name))
         ls_fail(&run->errors, LS_ERR_VALUE, "ls_state_add: there is a %s already", name);
-    else append(state, name, tensor);
+    else ls_state_append(state, name, tensor);
 }
 
 int64_t ls_state_count(const ls_state *state)
@@ -104,6 +105,26 @@ ls_tensor *ls_state_find(const ls_state *state, const char *name)
     for (int64_t i = 0; i < ls_state_count(state); i++)
         if (strcmp(state->entries[i].name, name) == 0) return state->entries[i].tensor;
     return NULL;
+}
+
+static int compare_names(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+bool ls_state_check_names(const ls_state *state)
+{
+    ls_errors *errors = &state->object.run->errors;
+    const char **names = ls_sys_alloc((size_t)(state->count + 1) * sizeof *names);
+    if (!names) return ls_fail(errors, LS_ERR_MEMORY, "no memory for a list of names"), false;
+    for (int64_t i = 0; i < state->count; i++) names[i] = state->entries[i].name;
+    qsort(names, (size_t)state->count, sizeof *names, compare_names);
+    bool ok = true;
+    for (int64_t i = 1; ok && i < state->count; i++)
+        if (strcmp(names[i - 1], names[i]) == 0)
+            ok = ls_fail(errors, LS_ERR_VALUE, "two tensors are named %s", names[i]) == LS_OK;
+    ls_sys_free(names);
+    return ok;
 }
 
 /* ---- lists from lists ---- */
@@ -130,7 +151,7 @@ static bool matches_one(const char *pattern, const char *end, const char *text)
     return pattern == end;
 }
 
-static bool matches(const char *patterns, const char *text)
+bool ls_name_matches(const char *patterns, const char *text)
 {
     for (const char *pattern = patterns;;) {
         const char *end = strchr(pattern, '|');
@@ -149,7 +170,7 @@ static ls_state *filtered(const ls_state *state, const char *patterns, bool want
     ls_state *result = ls_state_new(run);
     for (int64_t i = 0; result && i < state->count; i++) {
         const ls_state_entry *entry = &state->entries[i];
-        if (matches(patterns, entry->name) == wanted && !append(result, entry->name, entry->tensor)) {
+        if (ls_name_matches(patterns, entry->name) == wanted && !ls_state_append(result, entry->name, entry->tensor)) {
             ls_state_free(result);
             result = NULL;
         }
@@ -178,7 +199,7 @@ ls_state *ls_state_copy(const ls_state *state)
     for (int64_t i = 0; i < state->count && !ls_failed(run); i++) {
         const ls_state_entry *entry = &state->entries[i];
         ls_tensor *copy = ls_tensor_new_like(entry->tensor, entry->tensor->view.dtype);
-        if (copy->life == LS_LIFE_LIVE && ls_raw_copy(copy, entry->tensor)) append(result, entry->name, copy);
+        if (copy->life == LS_LIFE_LIVE && ls_raw_copy(copy, entry->tensor)) ls_state_append(result, entry->name, copy);
     }
     ls_scope_end(run, mark, NULL);
     if (!ls_failed(run)) return result;

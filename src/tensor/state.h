@@ -17,6 +17,14 @@ struct ls_state {
     ls_state_entry *entries;
 };
 
+/* Append without looking whether the name is there; who does that checks all of them in the end. False when memory is out,
+ * or (and an error) when a name stands twice. */
+bool ls_state_append(ls_state *state, const char *name, ls_tensor *tensor);
+bool ls_state_check_names(const ls_state *state);
+
+/* Does a name match one of the patterns of ls_state_matching()? */
+bool ls_name_matches(const char *patterns, const char *name);
+
 /* For lists that are rebuilt: entry i (at most the count) becomes this one; what follows stays for the next call when
  * nothing changed, so that names stay where they are. False when memory is out. */
 bool ls_state_refresh(ls_state *state, int64_t i, const char *name, ls_tensor *tensor);

@@ -92,6 +92,18 @@ ls_tensor *ls_tensor_new_like(const ls_tensor *like, ls_dtype dtype)
     return t;
 }
 
+ls_tensor *ls_tensor_over(ls_run *run, ls_storage *storage, void *address, ls_dtype dtype, ls_shape shape)
+{
+    ls_tensor *t = ls_handle_new(run);
+    if (!t) return &run->poison;
+    t->storage = storage;
+    storage->refs++;
+    t->view.data = address;
+    t->view.dtype = dtype;
+    ls_view_set_contiguous(&t->view, shape);
+    return t;
+}
+
 static ls_tensor *alias_into(ls_tensor *alias, ls_tensor *t)
 {
     if (!alias) return NULL;

@@ -8,6 +8,7 @@
 
 #include "base/parallel.h"
 #include "check.h"
+#include "tensor/context.h"
 
 static ls_run *run;
 
@@ -164,6 +165,34 @@ static void an_error_can_stop_the_program(void)
     CHECK(waitpid(child, &status, 0) == child && WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
 }
 
+static void count_release(void *user)
+{
+    ++*(int *)user;
+}
+
+static void foreign_memory_is_used_in_place_and_given_back_once(void)
+{
+    ls_run *own = ls_init(NULL, NULL);
+    float memory[6] = {1, 2, 3, 4, 5, 6};
+    int released = 0;
+    ls_mark mark = ls_scope_begin(own);
+    ls_storage *storage = ls_storage_wrap(own, own->device, count_release, &released);
+    ls_tensor *a = ls_tensor_over(own, storage, memory, LS_F32, LS_SHAPE(2, 2));
+    ls_tensor *b = ls_tensor_over(own, storage, memory + 4, LS_F32, LS_SHAPE(2));
+    ls_storage_release(own, storage);
+    CHECK_NEAR(ls_item(ls_sum(a)), 10, 0);
+    ls_assign(b, ls_full(own, LS_F32, 7, 2));
+    CHECK(memory[4] == 7 && memory[5] == 7);
+    ls_drop(a);
+    CHECK(released == 0);
+    ls_tensor *view = ls_keep(ls_reshape(b, 1, 2));
+    ls_scope_end(own, mark, NULL);
+    CHECK(released == 0);
+    ls_drop(view);
+    CHECK(released == 1);
+    CHECK(ls_finish(own) == 0);
+}
+
 int main(int argc, char **argv)
 {
     if (argc > 1) check_filter = argv[1];
@@ -182,5 +211,6 @@ int main(int argc, char **argv)
 #endif
     CHECK_MSG(ls_error(run) == LS_OK, "%s", ls_error_message(run));
     ls_finish(run);
+    CHECK_RUN(foreign_memory_is_used_in_place_and_given_back_once);
     return check_done();
 }
