@@ -7,6 +7,7 @@
 #include <lockstep/tensor.h>
 #include <lockstep/ops.h>
 #include <lockstep/state.h>
+#include <lockstep/formats.h>
 #include <lockstep/nn.h>
 #include <lockstep/models.h>
 #include <lockstep/optim.h>

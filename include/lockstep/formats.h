@@ -1,0 +1,101 @@
+/* formats.h - files of named tensors, in and out: those of the Python world.
+ *
+ *     ls_state *weights = ls_state_read(run, "resnet50d.safetensors");
+ *     ls_state_write(ls_state_dict(model), "model.safetensors");
+ *
+ * Read: safetensors, PyTorch's .pt .pth .bin (zip and the older form), NumPy's .npy and .npz, the index of a sharded
+ * checkpoint, or a folder that holds one of them. The content decides, not the name. Written: safetensors, which
+ * PyTorch, Transformers and all others read.
+ *
+ * No file is trusted: sizes, offsets and types are checked before anything is used, and reading a pickle runs nothing -
+ * what is not tensors, numbers, text and plain containers is refused by name. */
+#ifndef LOCKSTEP_FORMATS_H
+#define LOCKSTEP_FORMATS_H
+
+#include <lockstep/state.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- Reading ---- */
+
+typedef struct ls_state_read_opts {
+    int _;
+    const char *only;   /* the names wanted, as the file has them: "*.weight|fc.*" (see ls_state_matching) */
+    const char *strip;  /* "module.": taken off the front of names that have it */
+    const char *prefix; /* "backbone.": put in front of every name, after strip */
+    ls_dtype dtype;     /* convert floating tensors to this type */
+    const char *device; /* where they go; default: the run's device */
+} ls_state_read_opts;
+
+/* The tensors of a file, an index or a folder. On the CPU they are the file itself, mapped: nothing is read before it is
+ * used, and writing to a tensor never reaches the file. NULL, and an error, when something is wrong with the file.
+ *
+ * Nested containers of a pickle give dotted names, "state.0.exp_avg"; numbers are tensors without dimensions; a file of one
+ * tensor without a name calls it "tensor". Types that Lockstep does not have become the next larger one that holds all their
+ * values: I16 U16 -> i32, U32 -> i64, F8 -> f32, U64 -> i64 (an error where a value does not fit); complex numbers get a
+ * last dimension of 2. F4 and F6 are refused. */
+#define ls_state_read(run, ...) LS_STATE_READ_(run, __VA_ARGS__, ._ = 0)
+#define LS_STATE_READ_(run, path, ...) ls_state_read_sized((run), (path), LS_OPTS(ls_state_read_opts, __VA_ARGS__))
+LS_API ls_state *ls_state_read_sized(ls_run *run, const char *path, const ls_state_read_opts *opts, size_t opts_size);
+
+/* ---- Writing ---- */
+
+/* A list of these ends with a key of NULL. */
+typedef struct ls_metadata {
+    const char *key, *value;
+} ls_metadata;
+
+typedef struct ls_state_write_opts {
+    int _;
+    const ls_metadata *metadata; /* besides {"format", "pt"}, which is always there */
+    bool no_sync;                /* do not wait for the disk: quicker, but a power cut may lose the file */
+    const char *max_shard_size;  /* ls_state_write_sharded: "10GB" (default), "500MB", "2GiB", or a number of bytes */
+} ls_state_write_opts;
+
+/* One safetensors file. It appears under its name when it is complete and on the disk; after a failure (a full disk) what
+ * was there before is still there, and nothing else. The folder must exist. False, and an error, on failure. */
+#define ls_state_write(state, ...) LS_STATE_WRITE_(state, __VA_ARGS__, ._ = 0)
+#define LS_STATE_WRITE_(state, path, ...)                                                                              \
+    ls_state_write_sized((state), (path), LS_OPTS(ls_state_write_opts, __VA_ARGS__))
+LS_API bool ls_state_write_sized(const ls_state *state, const char *path, const ls_state_write_opts *opts,
+                                 size_t opts_size);
+
+/* "model.safetensors" in a folder (made where it is missing), or, where that would be larger than max_shard_size,
+ * "model-00001-of-00003.safetensors" ... and "model.safetensors.index.json", as Transformers names them. Tensors are put
+ * into shards in the order of the list; a tensor above the limit has a shard of its own. Files of a former save that no
+ * longer belong there are removed at the end. */
+#define ls_state_write_sharded(state, ...) LS_STATE_WRITE_SHARDED_(state, __VA_ARGS__, ._ = 0)
+#define LS_STATE_WRITE_SHARDED_(state, folder, ...)                                                                    \
+    ls_state_write_sharded_sized((state), (folder), LS_OPTS(ls_state_write_opts, __VA_ARGS__))
+LS_API bool ls_state_write_sharded_sized(const ls_state *state, const char *folder, const ls_state_write_opts *opts,
+                                         size_t opts_size);
+
+/* ---- Looking inside without reading the numbers ---- */
+
+typedef struct ls_file_tensor {
+    const char *name, *type; /* type: as safetensors names it, "F32", "BF16", "F8_E4M3" */
+    const char *file;        /* the shard it is in */
+    int ndim;
+    const int64_t *dim;
+    uint64_t bytes; /* of its elements */
+} ls_file_tensor;
+
+typedef struct ls_contents {
+    const char *format; /* "safetensors", "torch", "torch (legacy)", "npy", "npz", "sharded safetensors", ... */
+    int64_t count, file_count, metadata_count;
+    const ls_file_tensor *tensors;
+    const char *const *files;
+    const ls_metadata *metadata; /* of a pickle: the texts in it */
+} ls_contents;
+
+/* What a file, index or folder holds. It belongs to the run. NULL, and an error, when something is wrong with the file:
+ * all that ls_state_read checks is checked here. */
+LS_API const ls_contents *ls_contents_read(ls_run *run, const char *path);
+LS_API void ls_contents_free(const ls_contents *contents);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

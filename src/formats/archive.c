@@ -1,0 +1,182 @@
+/* archive.c - the list that readers fill, and which reader a file gets: its content decides. */
+#include "formats/archive.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "formats/index.h"
+
+/* ---- pages ---- */
+
+void ls_pages_release(void *object)
+{
+    ls_pages *pages = object;
+    if (--pages->refs > 0) return;
+    if (pages->map.bytes) ls_file_map_close(&pages->map);
+    else ls_sys_free(pages->bytes);
+    ls_sys_free(pages);
+}
+
+static void hold(ls_archive *a, ls_pages *pages)
+{
+    pages->refs = 1;
+    pages->next = a->pages;
+    a->pages = pages;
+}
+
+ls_pages *ls_archive_unpack(ls_archive *a, size_t size)
+{
+    ls_pages *pages = ls_sys_alloc(sizeof *pages);
+    char *bytes = pages ? ls_sys_alloc(size) : NULL;
+    if (!bytes) {
+        ls_sys_free(pages);
+        ls_archive_fail_with(a, LS_ERR_MEMORY, "no memory for %zu bytes", size);
+        return NULL;
+    }
+    *pages = (ls_pages){.bytes = bytes, .size = size};
+    hold(a, pages);
+    return pages;
+}
+
+/* ---- failures and memory ---- */
+
+static bool fail(ls_archive *a, ls_status code, const char *format, va_list args)
+{
+    char text[600];
+    vsnprintf(text, sizeof text, format, args);
+    ls_fail(a->errors, code, "%s: %s", a->file, text);
+    return false;
+}
+
+bool ls_archive_fail(ls_archive *a, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    fail(a, LS_ERR_IO, format, args);
+    va_end(args);
+    return false;
+}
+
+bool ls_archive_fail_with(ls_archive *a, ls_status code, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    fail(a, code, format, args);
+    va_end(args);
+    return false;
+}
+
+void *ls_archive_take(ls_archive *a, size_t bytes)
+{
+    void *block = ls_arena_take(&a->arena, bytes);
+    if (!block) ls_archive_fail_with(a, LS_ERR_MEMORY, "no memory for what it holds");
+    return block;
+}
+
+char *ls_archive_text(ls_archive *a, const char *text, size_t length)
+{
+    char *copy = ls_archive_take(a, length + 1);
+    return copy ? memcpy(copy, text, length) : NULL;
+}
+
+/* Room for one more in a list of the archive. */
+static bool grow(ls_archive *a, void *list, int64_t count, int64_t *capacity, size_t size)
+{
+    void **items = list;
+    if (count < *capacity) return true;
+    int64_t wanted = *capacity ? *capacity * 2 : 32;
+    void *grown = ls_sys_realloc(*items, (size_t)wanted * size);
+    if (!grown) return ls_archive_fail_with(a, LS_ERR_MEMORY, "no memory for a list of %lld", (long long)wanted);
+    *items = grown;
+    *capacity = wanted;
+    return true;
+}
+
+bool ls_archive_add(ls_archive *a, ls_archive_entry entry)
+{
+    if (!grow(a, &a->entries, a->count, &a->capacity, sizeof *a->entries)) return false;
+    entry.file = a->file;
+    a->entries[a->count++] = entry;
+    return true;
+}
+
+bool ls_archive_add_metadata(ls_archive *a, const char *key, const char *value)
+{
+    if (!grow(a, &a->metadata, a->metadata_count, &a->metadata_capacity, sizeof *a->metadata)) return false;
+    a->metadata[a->metadata_count++] = (ls_metadata){key, value};
+    return true;
+}
+
+/* ---- opening ---- */
+
+bool ls_archive_parse(ls_archive *a, const char *path, ls_pages *pages)
+{
+    hold(a, pages);
+    a->file = ls_archive_text(a, path, strlen(path));
+    if (!a->file || !grow(a, &a->files, a->file_count, &a->file_capacity, sizeof *a->files)) return false;
+    a->files[a->file_count++] = a->file;
+
+    const char *bytes = pages->bytes;
+    if (pages->size >= 9 && bytes[8] == '{' && bytes[7] == 0) return ls_read_safetensors(a, pages);
+    return ls_archive_fail(a, pages->size ? "not a file of tensors: neither safetensors, PyTorch nor NumPy wrote it"
+                                          : "the file is empty");
+}
+
+bool ls_archive_open_file(ls_archive *a, const char *path)
+{
+    ls_message why;
+    ls_pages *pages = ls_sys_alloc(sizeof *pages);
+    if (!pages) return ls_fail(a->errors, LS_ERR_MEMORY, "%s: no memory", path), false;
+    if (!ls_file_map_open(&pages->map, path, &why)) {
+        ls_sys_free(pages);
+        return ls_fail(a->errors, LS_ERR_IO, "%s", why.text), false;
+    }
+    pages->bytes = pages->map.bytes;
+    pages->size = pages->map.size;
+    return ls_archive_parse(a, path, pages);
+}
+
+static int compare_names(const void *x, const void *y)
+{
+    return strcmp((*(const ls_archive_entry *const *)x)->name, (*(const ls_archive_entry *const *)y)->name);
+}
+
+static bool check_names(ls_archive *a)
+{
+    const ls_archive_entry **sorted = ls_sys_alloc((size_t)(a->count + 1) * sizeof *sorted);
+    if (!sorted) return ls_archive_fail_with(a, LS_ERR_MEMORY, "no memory for a list of names");
+    for (int64_t i = 0; i < a->count; i++) sorted[i] = &a->entries[i];
+    qsort(sorted, (size_t)a->count, sizeof *sorted, compare_names);
+    bool ok = true;
+    for (int64_t i = 1; ok && i < a->count; i++)
+        if (strcmp(sorted[i - 1]->name, sorted[i]->name) == 0)
+            ok = ls_archive_fail(a, "there are two tensors %s", sorted[i]->name);
+    ls_sys_free(sorted);
+    return ok;
+}
+
+bool ls_archive_open(ls_archive *a, ls_errors *errors, const char *path)
+{
+    *a = (ls_archive){.errors = errors};
+    ls_path_kind kind = ls_path_kind_of(path);
+    bool ok = kind == LS_PATH_FOLDER    ? ls_archive_open_folder(a, path)
+              : ls_is_shard_index(path) ? ls_archive_open_index(a, path)
+                                        : ls_archive_open_file(a, path);
+    return ok && check_names(a);
+}
+
+void ls_archive_close(ls_archive *a)
+{
+    for (ls_pages *pages = a->pages, *next; pages; pages = next) {
+        next = pages->next;
+        ls_pages_release(pages);
+    }
+    ls_sys_free(a->entries);
+    ls_sys_free(a->metadata);
+    ls_sys_free(a->files);
+    ls_arena_free(&a->arena);
+    *a = (ls_archive){0};
+}

@@ -1,0 +1,82 @@
+/* archive.h - what a file of tensors holds, whatever its format: names, types, shapes, and where the numbers lie.
+ *
+ * Readers fill an archive; ls_state_read() makes tensors of it, ls_contents_read() a list. Names, shapes and small numbers
+ * are the archive's; the bytes of files are pages with a reference count of their own, since tensors outlive the archive. */
+#ifndef LOCKSTEP_FORMATS_ARCHIVE_H
+#define LOCKSTEP_FORMATS_ARCHIVE_H
+
+#include <lockstep/formats.h>
+
+#include "base/arena.h"
+#include "base/file.h"
+#include "base/status.h"
+#include "formats/element.h"
+
+/* Memory that entries point into: a mapped file, or what was unpacked from one. */
+typedef struct ls_pages {
+    int32_t refs;
+    char *bytes;
+    size_t size;
+    ls_file_map map; /* empty: bytes are from ls_sys_alloc() */
+    struct ls_pages *next;
+} ls_pages;
+
+void ls_pages_release(void *pages);
+
+typedef struct ls_archive_entry {
+    const char *name;
+    const char *file;
+    ls_element element;
+    int ndim;
+    const int64_t *dim, *stride; /* stride in elements; NULL: row-major */
+    char *data;      /* element [0, ..., 0]; all elements lie within the pages, or the archive's own memory */
+    ls_pages *pages; /* NULL: the archive's own memory */
+    int64_t storage; /* entries of one number are views of the same memory */
+} ls_archive_entry;
+
+typedef struct ls_archive {
+    ls_errors *errors; /* where failures are recorded */
+    ls_arena arena;
+    const char *format;
+    const char *file; /* the one being read, for messages and entries */
+    ls_pages *pages;  /* of all files; the archive holds one reference each */
+    int64_t count, capacity, storages;
+    ls_archive_entry *entries;
+    int64_t metadata_count, metadata_capacity;
+    ls_metadata *metadata;
+    int64_t file_count, file_capacity;
+    const char **files;
+} ls_archive;
+
+/* A file, an index or a folder. On failure false: the error says why, with the file's name, and the archive is only good to
+ * be closed. No name stands twice. */
+bool ls_archive_open(ls_archive *archive, ls_errors *errors, const char *path);
+void ls_archive_close(ls_archive *archive);
+
+/* ---- For readers ---- */
+
+/* The same for bytes in memory, which the archive takes over. */
+bool ls_archive_parse(ls_archive *archive, const char *path, ls_pages *pages);
+/* New pages of zeroed memory, held by the archive; NULL (and an error) when memory is out. */
+ls_pages *ls_archive_unpack(ls_archive *archive, size_t size);
+
+/* Record an error (LS_ERR_IO unless given) that begins with the file's name. Always false. */
+LS_PRINTF(2, 3) bool ls_archive_fail(ls_archive *archive, const char *format, ...);
+LS_PRINTF(3, 4) bool ls_archive_fail_with(ls_archive *archive, ls_status code, const char *format, ...);
+
+/* Memory of the archive; NULL (and an error) when it is out. */
+void *ls_archive_take(ls_archive *archive, size_t bytes);
+char *ls_archive_text(ls_archive *archive, const char *text, size_t length);
+/* Append. The entry's name, dim and stride must be the archive's; `file` is set here. */
+bool ls_archive_add(ls_archive *archive, ls_archive_entry entry);
+bool ls_archive_add_metadata(ls_archive *archive, const char *key, const char *value);
+
+/* Readers of formats: each is given the bytes of one file. */
+bool ls_read_safetensors(ls_archive *archive, ls_pages *pages);
+bool ls_read_torch_zip(ls_archive *archive, ls_pages *pages);
+bool ls_read_pickle(ls_archive *archive, ls_pages *pages);
+bool ls_read_npy(ls_archive *archive, ls_pages *pages);
+/* One array at `bytes` within the pages, under a name of the archive's. */
+bool ls_read_npy_array(ls_archive *archive, ls_pages *pages, const char *bytes, size_t size, const char *name);
+
+#endif

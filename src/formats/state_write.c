@@ -1,0 +1,225 @@
+/* state_write.c - lists of tensors to safetensors files, one or several. */
+#include <dirent.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/memory.h"
+#include "base/opts.h"
+#include "formats/index.h"
+#include "formats/safetensors.h"
+#include "tensor/state.h"
+
+/* ---- tensors as plain memory ---- */
+
+/* What fetches elements that are not plain host memory: tensors of a list, from `first` on. */
+typedef struct source {
+    const ls_state *state;
+    const int64_t *entry; /* entry of the list of each tensor to write */
+} source;
+
+static bool fetch(void *user, int64_t i, void *to, size_t bytes, ls_message *why)
+{
+    const source *s = user;
+    ls_tensor *t = s->state->entries[s->entry[i]].tensor;
+    if (ls_read(t, to, bytes)) return true;
+    snprintf(why->text, sizeof why->text, "%.*s", (int)sizeof why->text - 1, t->run->errors.message);
+    return false;
+}
+
+static ls_plain_tensor plain(const ls_state_entry *entry)
+{
+    const ls_operand *view = &entry->tensor->view;
+    bool direct = ls_device_is_host(entry->tensor->storage->device) && ls_view_contiguous(view);
+    return (ls_plain_tensor){entry->name, view->dtype, ls_view_shape(view), direct ? view->data : NULL};
+}
+
+/* ---- shards ---- */
+
+typedef struct shard {
+    char name[40];
+    ls_file_out out;
+} shard;
+
+typedef struct job {
+    const ls_state *state;
+    const char *folder; /* NULL: one file at `path` */
+    bool sync;
+    const ls_metadata *metadata;
+    int64_t *shard_of, *entry;
+    ls_plain_tensor *tensors; /* of the shard being written */
+    shard *shards;
+    int64_t shard_count;
+    ls_message why;
+} job;
+
+static bool joined(char path[PATH_MAX], const char *folder, const char *name, ls_message *why)
+{
+    int length = snprintf(path, PATH_MAX, "%s/%s", folder, name);
+    if (length > 0 && length < PATH_MAX) return true;
+    snprintf(why->text, sizeof why->text, "the path of %s is too long", name);
+    return false;
+}
+
+/* Write shard s under its temporary name. */
+static bool put_shard(job *j, int64_t s, const char *path)
+{
+    ls_plain_list list = {.tensors = j->tensors, .metadata = j->metadata, .fetch = fetch};
+    source from = {j->state, j->entry};
+    list.user = &from;
+    for (int64_t i = 0; i < j->state->count; i++) {
+        if (j->shard_of[i] != s) continue;
+        j->entry[list.count] = i;
+        j->tensors[list.count++] = plain(&j->state->entries[i]);
+    }
+    return ls_safetensors_put(&j->shards[s].out, path, &list, j->sync, &j->why);
+}
+
+static bool put_shards(job *j)
+{
+    char path[PATH_MAX];
+    for (int64_t s = 0; s < j->shard_count; s++) {
+        shard *this = &j->shards[s];
+        if (j->shard_count == 1) snprintf(this->name, sizeof this->name, "model.safetensors");
+        else
+            snprintf(this->name, sizeof this->name, "model-%05d-of-%05d.safetensors", (int)(s + 1),
+                     (int)j->shard_count);
+        if (!joined(path, j->folder, this->name, &j->why) || !put_shard(j, s, path)) return false;
+    }
+    return true;
+}
+
+static bool put_index(job *j, ls_file_out *out, uint64_t total)
+{
+    int64_t count = j->state->count;
+    const char **names = ls_sys_alloc((size_t)count * sizeof *names),
+               **files = ls_sys_alloc((size_t)count * sizeof *files);
+    for (int64_t i = 0; names && files && i < count; i++) {
+        names[i] = j->state->entries[i].name;
+        files[i] = j->shards[j->shard_of[i]].name;
+    }
+    size_t length;
+    char path[PATH_MAX], *text = names && files ? ls_shard_index(count, names, files, total, &length) : NULL;
+    if (!text) snprintf(j->why.text, sizeof j->why.text, "no memory for an index of %lld tensors", (long long)count);
+    bool ok = text && joined(path, j->folder, "model.safetensors.index.json", &j->why) &&
+              ls_file_create(out, path, &j->why) && ls_file_put(out, text, length, &j->why) &&
+              ls_file_seal(out, j->sync, &j->why);
+    ls_sys_free(text);
+    ls_sys_free(names);
+    ls_sys_free(files);
+    return ok;
+}
+
+/* Files of a former save that are none of the new ones. What cannot be removed does no harm. */
+static void remove_stale(const job *j)
+{
+    DIR *dir = opendir(j->folder);
+    for (struct dirent *item; dir && (item = readdir(dir));) {
+        const char *name = item->d_name;
+        bool single = strcmp(name, "model.safetensors") == 0, index = strcmp(name, "model.safetensors.index.json") == 0;
+        if (!single && !index && !ls_is_shard_name(name, "model", ".safetensors")) continue;
+        bool ours = index && j->shard_count > 1;
+        for (int64_t s = 0; !ours && s < j->shard_count; s++) ours = strcmp(name, j->shards[s].name) == 0;
+        if (!ours) unlinkat(dirfd(dir), name, 0);
+    }
+    if (dir) closedir(dir);
+}
+
+/* All files are written before the first gets its name: what fails until then changes nothing. */
+static bool write_shards(job *j, uint64_t total)
+{
+    ls_file_out index = {.descriptor = -1};
+    bool ok = put_shards(j) && (j->shard_count == 1 || put_index(j, &index, total));
+    for (int64_t s = 0; s < j->shard_count; s++) {
+        if (ok) ok = ls_file_publish(&j->shards[s].out, &j->why);
+        else ls_file_discard(&j->shards[s].out);
+    }
+    if (ok && index.path) ok = ls_file_publish(&index, &j->why);
+    ls_file_discard(&index);
+    if (ok) remove_stale(j);
+    return ok;
+}
+
+/* ---- jobs ---- */
+
+static void free_job(job *j)
+{
+    ls_sys_free(j->shard_of);
+    ls_sys_free(j->entry);
+    ls_sys_free(j->tensors);
+    ls_sys_free(j->shards);
+}
+
+/* Room for all tensors in one shard; the caller may split further. */
+static bool begin_job(job *j, const ls_state *state, const ls_state_write_opts *opts, size_t opts_size,
+                      ls_state_write_opts *read)
+{
+    ls_opts_read(read, sizeof *read, opts, opts_size);
+    *j = (job){.state = state, .metadata = read->metadata, .sync = !read->no_sync};
+    size_t count = (size_t)state->count + 1;
+    j->shard_of = ls_sys_alloc(count * sizeof *j->shard_of);
+    j->entry = ls_sys_alloc(count * sizeof *j->entry);
+    j->tensors = ls_sys_alloc(count * sizeof *j->tensors);
+    j->shards = ls_sys_alloc(count * sizeof *j->shards);
+    if (j->shard_of && j->entry && j->tensors && j->shards) return true;
+    snprintf(j->why.text, sizeof j->why.text, "no memory for a list of %lld tensors", (long long)state->count);
+    return false;
+}
+
+static bool end_job(job *j, bool ok, const char *who)
+{
+    ls_errors *errors = &j->state->object.run->errors;
+    if (!ok && !errors->code) ls_fail(errors, LS_ERR_IO, "%s: %s", who, j->why.text);
+    free_job(j);
+    return ok;
+}
+
+static bool ready(const ls_state *state, const char *path, const char *who)
+{
+    if (!state || ls_failed(state->object.run)) return false;
+    if (path && *path) return true;
+    ls_fail(&state->object.run->errors, LS_ERR_VALUE, "%s: the path is %s", who, path ? "empty" : "NULL");
+    return false;
+}
+
+bool ls_state_write_sized(const ls_state *state, const char *path, const ls_state_write_opts *opts, size_t opts_size)
+{
+    if (!ready(state, path, "ls_state_write")) return false;
+    job j;
+    ls_state_write_opts read;
+    bool ok = begin_job(&j, state, opts, opts_size, &read) && put_shard(&j, 0, path) &&
+              ls_file_publish(&j.shards[0].out, &j.why);
+    return end_job(&j, ok, "ls_state_write");
+}
+
+bool ls_state_write_sharded_sized(const ls_state *state, const char *folder, const ls_state_write_opts *opts,
+                                  size_t opts_size)
+{
+    static const char who[] = "ls_state_write_sharded";
+    if (!ready(state, folder, who)) return false;
+    job j;
+    ls_state_write_opts read;
+    bool ok = begin_job(&j, state, opts, opts_size, &read);
+    j.folder = folder;
+    int64_t limit = ls_size_from_text(read.max_shard_size ? read.max_shard_size : "10GB");
+    if (limit < 0) {
+        ls_fail(&state->object.run->errors, LS_ERR_VALUE,
+                "%s: .max_shard_size = \"%s\" is not a size; \"10GB\", \"500MB\" and \"2GiB\" are", who,
+                read.max_shard_size);
+        ok = false;
+    }
+    uint64_t *bytes = ok ? ls_sys_alloc((size_t)(state->count + 1) * sizeof *bytes) : NULL, total = 0;
+    if (ok && !bytes) ok = snprintf(j.why.text, sizeof j.why.text, "no memory for a list of sizes") < 0;
+    for (int64_t i = 0; ok && i < state->count; i++) {
+        ls_plain_tensor t = plain(&state->entries[i]);
+        total += bytes[i] = ls_plain_bytes(&t);
+    }
+    if (ok) {
+        j.shard_count = ls_shard_split(state->count, bytes, (uint64_t)limit, j.shard_of);
+        if (j.shard_count == 0) j.shard_count = 1; /* an empty list is an empty file */
+        ok = ls_folder_make(folder, &j.why) && write_shards(&j, total);
+    }
+    ls_sys_free(bytes);
+    return end_job(&j, ok, who);
+}
