@@ -1,0 +1,246 @@
+/* collective.c - tensors of all processes, alone and on two to four of them. */
+#include <lockstep.h>
+
+#include <stdatomic.h>
+#include <unistd.h>
+
+#include "run/share.h"
+#include "run/team.h"
+
+/* The numbers of a tensor are these. */
+#define CHECK_NUMBERS(tensor, ...)                                                                                     \
+    do {                                                                                                               \
+        ls_tensor *t_ = (tensor);                                                                                      \
+        float want_[] = {__VA_ARGS__}, got_[64];                                                                       \
+        size_t bytes_ = sizeof want_;                                                                                  \
+        CHECK(ls_numel(t_) == (int64_t)(bytes_ / sizeof(float)));                                                      \
+        CHECK(ls_read(t_, got_, bytes_) && memcmp(got_, want_, bytes_) == 0);                                          \
+    } while (0)
+
+/* arange(P) + 1 + P * rank */
+static ls_tensor *mine(ls_run *run)
+{
+    int n = ls_world(run);
+    return ls_arange(run, LS_F32, n, 1 + n * ls_rank(run), 1);
+}
+
+static void gathers(ls_run *run)
+{
+    int n = ls_world(run);
+    ls_tensor *all = ls_gather(run, mine(run));
+    CHECK(ls_dim(all, 0) == n * n && ls_item(ls_min(all)) == 1 && ls_item(ls_max(all)) == n * n);
+    CHECK(ls_item(ls_sum(ls_abs(ls_sub(all, ls_arange(run, LS_F32, n * n, 1, 1))))) == 0);
+
+    ls_tensor *numbers = ls_gather(run, ls_full_shape(run, LS_F32, ls_rank(run), LS_SCALAR));
+    CHECK(ls_ndim(numbers) == 1 && ls_dim(numbers, 0) == n && ls_item(ls_max(numbers)) == n - 1);
+
+    /* a transposed view, and a different number of rows on each process */
+    ls_tensor *turned = ls_transpose(ls_reshape(ls_arange(run, LS_F32, 12, 0, 1), 4, 3), 0, 1);
+    CHECK(ls_dim(ls_gather(run, turned), 0) == 3 * n && ls_item(ls_sum(ls_gather(run, turned))) == 66 * n);
+    ls_tensor *rows = ls_full(run, LS_I64, ls_rank(run), ls_rank(run), 2);
+    CHECK(ls_dim(ls_gather(run, rows), 0) == n * (n - 1) / 2 && ls_dim(ls_gather(run, rows), 1) == 2);
+    CHECK(ls_error(run) == LS_OK);
+}
+
+static void objects(ls_run *run)
+{
+    char text[16];
+    int length = ls_rank(run) == 1 ? 0 : snprintf(text, sizeof text, "rank %d", ls_rank(run));
+    ls_gathered all = ls_gather_object(run, text, (size_t)length);
+    CHECK(all.count == ls_world(run));
+    for (int r = 0; r < all.count; r++) {
+        snprintf(text, sizeof text, "rank %d", r);
+        CHECK(all.size[r] == (r == 1 ? 0 : 6) && memcmp(all.data[r], text, all.size[r]) == 0);
+    }
+}
+
+static void reduces_and_broadcasts(ls_run *run)
+{
+    ls_tensor *from_first = ls_broadcast(run, mine(run), 0);
+    CHECK(ls_item(ls_max(from_first)) == ls_world(run));
+    if (ls_world(run) != 2) return;
+    CHECK_NUMBERS(ls_reduce(run, mine(run), LS_ACROSS_SUM), 4, 6);
+    CHECK_NUMBERS(ls_reduce(run, mine(run), LS_ACROSS_MEAN), 2, 3);
+    CHECK_NUMBERS(ls_reduce(run, mine(run), LS_ACROSS_MAX), 3, 4);
+    CHECK_NUMBERS(ls_reduce(run, mine(run), LS_ACROSS_MIN), 1, 2);
+    CHECK_NUMBERS(ls_broadcast(run, mine(run), 1), 3, 4);
+}
+
+static void pads(ls_run *run)
+{
+    int rank = ls_rank(run), n = ls_world(run);
+    ls_tensor *t = ls_pad_across_processes(run, ls_arange(run, LS_F32, rank == 0 ? n + 1 : n, 0, 1));
+    CHECK(ls_dim(t, 0) == n + 1);
+    if (rank) CHECK(ls_item(ls_select(t, 0, n)) == 0 && ls_item(ls_select(t, 0, n - 1)) == n - 1);
+
+    ls_tensor *rows = ls_ones(run, LS_F32, rank + 2, 10);
+    ls_tensor *last = ls_pad_across_processes(run, rows), *first = ls_pad_across_processes(run, rows, .first = true);
+    CHECK(ls_dim(last, 0) == n + 1 && ls_dim(first, 0) == n + 1 && ls_item(ls_sum(last)) == 10 * (rank + 2));
+    CHECK(ls_item(ls_select(ls_select(last, 0, 0), 0, 0)) == 1);
+    CHECK(ls_item(ls_select(ls_select(first, 0, n), 0, 0)) == 1);
+    if (rank + 1 < n) {
+        CHECK(ls_item(ls_select(ls_select(last, 0, n), 0, 0)) == 0);
+        CHECK(ls_item(ls_select(ls_select(first, 0, 0), 0, 0)) == 0);
+    }
+    CHECK(ls_pad_across_processes(run, rows, .dim = 2) == rows &&
+          ls_pad_across_processes(run, rows, .dim = -3) == rows);
+    CHECK(ls_dim(ls_pad_across_processes(run, ls_transpose(rows, 0, 1), .dim = -1, .value = 7), 1) == n + 1);
+}
+
+static void splits(ls_run *run)
+{
+    int n = ls_world(run);
+    ls_tensor *all = ls_arange(run, LS_F32, 17, 0, 1);
+    ls_tensor *part = ls_split_tensor_between_processes(run, all, false);
+    ls_tensor *padded = ls_split_tensor_between_processes(run, all, true);
+    CHECK(ls_item(ls_sum(ls_gather(run, part))) == 136);
+    CHECK(ls_dim(padded, 0) == (17 + n - 1) / n);
+    if (17 % n && ls_is_last(run)) CHECK(ls_item(ls_select(padded, 0, ls_dim(padded, 0) - 1)) == 16);
+}
+
+static void shares_differ_by_one(void)
+{
+    static const int four[] = {5, 4, 4, 4}, eight[] = {3, 2, 2, 2, 2, 2, 2, 2};
+    for (int r = 0; r < 4; r++) CHECK(ls_share_of(17, r, 4).end - ls_share_of(17, r, 4).begin == four[r]);
+    for (int r = 0; r < 8; r++) CHECK(ls_share_of(17, r, 8).end - ls_share_of(17, r, 8).begin == eight[r]);
+    for (int world = 1; world < 9; world++) {
+        for (int64_t count = 0; count < 20; count++) {
+            int64_t at = 0;
+            for (int r = 0; r < world; r++) {
+                CHECK(ls_share_of(count, r, world).begin == at);
+                at = ls_share_of(count, r, world).end;
+            }
+            CHECK(at == count && ls_share_largest(count, world) == ls_share_of(count, 0, world).end);
+        }
+    }
+}
+
+/* Two processes, 3 samples left: the second's batch is filled up with a repeat. */
+static void metrics(ls_run *run)
+{
+    ls_loop loop = {.last = true, .rows = 2, .real_rows = 3};
+    ls_loop_batch(run, &loop);
+    CHECK(ls_dim(ls_gather_for_metrics(run, ls_zeros(run, LS_F32, 2, 5)), 0) == 3);
+    CHECK(ls_dim(ls_gather_for_metrics(run, ls_zeros(run, LS_F32, 1)), 0) == 2); /* a loss, not a row per sample */
+    CHECK(ls_dim(ls_gather_for_metrics(run, ls_full_shape(run, LS_F32, 1, LS_SCALAR)), 0) == 2);
+    loop.real_rows = -1;
+    CHECK(ls_dim(ls_gather_for_metrics(run, ls_zeros(run, LS_F32, 2, 5)), 0) == 4);
+    ls_loop_end(run, &loop);
+    CHECK(ls_dim(ls_gather_for_metrics(run, ls_zeros(run, LS_F32, 2, 5)), 0) == 4);
+}
+
+static void triggers(ls_run *run)
+{
+    CHECK(!ls_check_trigger(run));
+    if (ls_is_main(run)) ls_set_trigger(run);
+    CHECK(ls_check_trigger(run));
+    CHECK(!ls_check_trigger(run));
+}
+
+static atomic_int arrived;
+
+static void main_goes_first(ls_run *run)
+{
+    ls_main_first(run)
+    {
+        if (ls_is_main(run)) {
+            usleep(2000);
+            CHECK(atomic_load(&arrived) == 0);
+        } else {
+            CHECK(atomic_load(&arrived) >= 1);
+        }
+        atomic_fetch_add(&arrived, 1);
+    }
+    ls_wait_for_everyone(run);
+    CHECK(atomic_load(&arrived) == ls_world(run));
+    ls_wait_for_everyone(run);
+    atomic_store(&arrived, 0);
+}
+
+static void identities(ls_run *run)
+{
+    CHECK(ls_is_main(run) == (ls_rank(run) == 0) && ls_is_last(run) == (ls_rank(run) == ls_world(run) - 1));
+    CHECK(ls_is_local_main(run) == ls_is_main(run) && ls_local_world(run) == ls_world(run));
+}
+
+static void disagreement(ls_run *run)
+{
+    ls_tensor *t = ls_rank(run) ? ls_ones(run, LS_F32, 1, 2, 5) : ls_ones(run, LS_F32, 1, 5);
+    CHECK(!ls_is_valid(ls_gather(run, t)) && ls_error(run) == LS_ERR_SHAPE);
+    CHECK_TEXT(ls_error_message(run), "ls_gather: process 0 has [1,5] f32, process 1 has [1,2,5] f32");
+    ls_error_clear(run);
+    CHECK(!ls_is_valid(ls_reduce(run, t, LS_ACROSS_SUM)) && ls_error(run) == LS_ERR_SHAPE);
+    ls_error_clear(run);
+    CHECK(!ls_is_valid(ls_pad_across_processes(run, t)) && ls_error(run) == LS_ERR_SHAPE);
+    ls_error_clear(run);
+    CHECK(!ls_is_valid(ls_broadcast(run, t, 0)) && ls_error(run) == LS_ERR_SHAPE);
+    ls_error_clear(run);
+    CHECK(!ls_is_valid(ls_broadcast(run, t, 2)) && ls_error(run) == LS_ERR_VALUE);
+    ls_error_clear(run);
+    CHECK(!ls_is_valid(ls_reduce(run, ls_ones(run, LS_I64, 2), LS_ACROSS_MEAN)) && ls_error(run) == LS_ERR_DTYPE);
+}
+
+/* An odd number of processes raises the schedule by as many steps where Accelerate's policy is asked for. */
+static void schedules_per_process(ls_run *run)
+{
+    run->schedule_policy = LS_SCHEDULE_PER_PROCESS;
+    ls_optim *sgd = ls_sgd_new(run, ls_linear_new(run, 1, 1), .lr = 1);
+    ls_schedule *cycle = ls_one_cycle_new(sgd, .max_lr = 0.01, .steps_per_epoch = 2, .epochs = 1);
+    ls_schedule *falling = ls_warmup_linear_new(sgd, 0, 10);
+    ls_schedule_step(falling);
+    CHECK(ls_schedule_get(falling) == ls_world(run));
+    ls_schedule_step(cycle);
+    ls_schedule_step(cycle);
+    CHECK(ls_schedule_get(cycle) <= 2 && ls_error(run) == LS_OK);
+    run->schedule_policy = LS_SCHEDULE_PER_STEP;
+    ls_schedule_step(falling);
+    CHECK(ls_schedule_get(falling) == ls_world(run) + 1);
+}
+
+static void alone_and_together(void (*body)(ls_run *run))
+{
+    for (int size = 1; size <= 4; size++) team_run(size, body);
+}
+
+#define TEST(name)                                                                                                     \
+    static void test_##name(void)                                                                                      \
+    {                                                                                                                  \
+        alone_and_together(name);                                                                                      \
+    }
+TEST(gathers)
+TEST(objects)
+TEST(reduces_and_broadcasts)
+TEST(pads)
+TEST(splits)
+TEST(triggers)
+TEST(main_goes_first)
+TEST(identities)
+TEST(schedules_per_process)
+
+static void test_metrics(void)
+{
+    team_run(2, metrics);
+}
+
+static void test_disagreement(void)
+{
+    team_run(2, disagreement);
+}
+
+int main(int argc, char **argv)
+{
+    check_filter = argc > 1 ? argv[1] : NULL;
+    CHECK_RUN(test_gathers);
+    CHECK_RUN(test_objects);
+    CHECK_RUN(test_reduces_and_broadcasts);
+    CHECK_RUN(test_pads);
+    CHECK_RUN(test_splits);
+    CHECK_RUN(shares_differ_by_one);
+    CHECK_RUN(test_metrics);
+    CHECK_RUN(test_triggers);
+    CHECK_RUN(test_main_goes_first);
+    CHECK_RUN(test_identities);
+    CHECK_RUN(test_disagreement);
+    CHECK_RUN(test_schedules_per_process);
+    return check_done();
+}

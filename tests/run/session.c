@@ -1,0 +1,128 @@
+/* session.c - what a run is given and how far it is: preparing, epochs, finding a batch size. */
+#include <lockstep.h>
+
+#include "check.h"
+#include "run/prepare.h"
+
+static void prepared_in_any_order(void)
+{
+    ls_run *run = ls_init(NULL, NULL);
+    ls_module *a = ls_linear_new(run, 2, 2), *b = ls_linear_new(run, 2, 2);
+    ls_optim *sgd = ls_sgd_new(run, a);
+    ls_schedule *flat = ls_exponential_new(sgd, 1);
+    ls_prepare(run, flat, b, sgd);
+    ls_prepare(run, a, b, flat); /* what is there already stays as it is */
+    CHECK(ls_error(run) == LS_OK && run->session->prepared_count == 4);
+    int at = 0;
+    CHECK(ls_prepared_next(run, LS_OBJECT_MODULE, &at) == (ls_object *)b);
+    CHECK(ls_prepared_next(run, LS_OBJECT_MODULE, &at) == (ls_object *)a);
+    CHECK(!ls_prepared_next(run, LS_OBJECT_MODULE, &at));
+    ls_module_free(b); /* it is not prepared any more */
+    at = 0;
+    CHECK(ls_prepared_next(run, LS_OBJECT_MODULE, &at) == (ls_object *)a);
+    ls_free_memory(run);
+    at = 0;
+    CHECK(!ls_prepared_next(run, LS_OBJECT_MODULE, &at));
+    CHECK(ls_finish(run) == 0);
+}
+
+static void refused(ls_run *run, const char *message)
+{
+    CHECK(ls_error(run) == LS_ERR_VALUE && run->session->prepared_count == 0);
+    CHECK_TEXT(ls_error_message(run), message);
+    ls_error_clear(run);
+}
+
+#define EXPECTED "; expected modules, optimisers, schedules and loaders"
+
+static void wrong_arguments_are_named(void)
+{
+    ls_run *run = ls_init(NULL, NULL), *other = ls_init(NULL, NULL);
+    ls_module *net = ls_linear_new(run, 2, 2), *foreign = ls_linear_new(other, 2, 2);
+    ls_prepare(run, net, NULL);
+    refused(run, "ls_prepare: argument 2 of 2 is NULL" EXPECTED);
+    ls_prepare(run, ls_ones(run, LS_F32, 2), net);
+    refused(run, "ls_prepare: argument 1 of 2 is a tensor" EXPECTED);
+    ls_prepare(run, net, net, foreign);
+    refused(run, "ls_prepare: argument 3 of 3 belongs to another run" EXPECTED);
+    ls_prepare(run, ls_parameters(net));
+    refused(run, "ls_prepare: argument 1 of 1 cannot be prepared" EXPECTED);
+    int number = 0;
+    ls_prepare(run, &number);
+    refused(run, "ls_prepare: argument 1 of 1 is not an object of this run" EXPECTED);
+    CHECK(ls_finish(other) == 0 && ls_finish(run) == 0);
+}
+
+static void epochs_count(void)
+{
+    ls_run *run = ls_init(NULL, NULL);
+    for (int again = 0; again < 2; again++) {
+        int count = 0;
+        for (int epoch; ls_epoch(run, 3, &epoch); count++) {
+            CHECK(epoch == count);
+            size_t before = ls_memory(run).in_use;
+            ls_zeros(run, LS_F32, 1000);
+            CHECK(ls_memory(run).in_use > before);
+        }
+        CHECK(count == 3 && ls_memory(run).in_use == 0); /* what an epoch made went with it */
+    }
+    int epoch, count = 0;
+    while (ls_epoch(run, 3, &epoch)) {
+        count++;
+        ls_matmul(ls_ones(run, LS_F32, 2, 3), ls_ones(run, LS_F32, 2, 3));
+    }
+    CHECK(count == 1 && ls_error(run) == LS_ERR_SHAPE);
+    CHECK(ls_finish(run) == 1);
+}
+
+/* ---- batch sizes ---- */
+
+typedef struct trial {
+    int64_t sizes[64];
+    int count;
+    int64_t fits;
+    ls_status error;
+} trial;
+
+static void try_size(ls_run *run, int64_t batch_size, void *user)
+{
+    trial *t = user;
+    t->sizes[t->count++] = batch_size;
+    ls_optim *sgd = ls_sgd_new(run, ls_linear_new(run, 64, 64));
+    ls_prepare(run, sgd);
+    ls_no_grad_begin(run);
+    ls_scope_begin(run);
+    if (batch_size > t->fits) ls_fail(&run->errors, t->error, "out of memory");
+    else ls_no_grad_end(run);
+}
+
+static void batch_sizes_shrink_by_a_tenth(void)
+{
+    static const int64_t want[] = {128, 115, 103, 92, 82, 73, 65, 58, 52, 46, 41, 36,
+                                   32,  28,  25,  22, 19, 17, 15, 13, 11, 9,  8};
+    ls_run *run = ls_init(NULL, NULL);
+    trial t = {.fits = 8, .error = LS_ERR_MEMORY};
+    CHECK(ls_find_batch_size(run, 0, try_size, &t) == 8);
+    CHECK(t.count == 23 && memcmp(t.sizes, want, sizeof want) == 0);
+    int objects = 0;
+    for (ls_object *o = run->objects; o; o = o->older) objects += o->kind == LS_OBJECT_OPTIM;
+    CHECK(objects == 1 && ls_grad_enabled(run) && run->scope_count == 1); /* what failed left nothing behind */
+
+    t = (trial){.fits = 4, .error = LS_ERR_VALUE};
+    CHECK(ls_find_batch_size(run, 6, try_size, &t) == 0 && t.count == 1 && ls_error(run) == LS_ERR_VALUE);
+    ls_error_clear(run);
+    t = (trial){.fits = 0, .error = LS_ERR_MEMORY};
+    CHECK(ls_find_batch_size(run, 3, try_size, &t) == 0 && t.count == 3 && ls_error(run) == LS_ERR_MEMORY);
+    CHECK_TEXT(ls_error_message(run), "ls_find_batch_size: not even a batch of one fits");
+    CHECK(ls_finish(run) == 1);
+}
+
+int main(int argc, char **argv)
+{
+    check_filter = argc > 1 ? argv[1] : NULL;
+    CHECK_RUN(prepared_in_any_order);
+    CHECK_RUN(wrong_arguments_are_named);
+    CHECK_RUN(epochs_count);
+    CHECK_RUN(batch_sizes_shrink_by_a_tenth);
+    return check_done();
+}
