@@ -13,6 +13,7 @@
 static void clear(void *object)
 {
     ls_loader *loader = object;
+    ls_loop_end(loader->object.run, &loader->loop);
     ls_feed_clear(loader->object.run, &loader->feed);
     ls_sys_free(loader->order);
     if (loader->set) ls_dataset_let_go(loader->set);
@@ -112,23 +113,11 @@ static bool begin_pass(ls_loader *loader)
     loader->in_pass = true;
     loader->batches = ls_shard_len(&loader->shard);
     loader->pushed = loader->handed = loader->bad = 0;
-    loader->begun = ++loader->object.run->scope_serial;
     loader->feed.sample_key = ls_random_key(loader->opts.seed, (uint64_t)loader->epoch, LS_RANDOM_SAMPLE);
     if (loader->batches == 0 && loader->shard.start == 0)
         LS_LOG_ONCE(LS_LOG_WARN, "loader: %lld samples give no batch of %lld%s", (long long)loader->shard.samples,
                     (long long)loader->shard.batch, loader->opts.drop_last ? ", with .drop_last" : "");
     return true;
-}
-
-/* Is a pass of another loader going on that began before this one? */
-static bool inside_another_pass(const ls_loader *loader)
-{
-    for (const ls_object *o = loader->object.run->objects; o; o = o->older) {
-        const ls_loader *other = (const ls_loader *)(const void *)o;
-        if (o->kind == LS_OBJECT_LOADER && other != loader && other->in_pass && other->begun < loader->begun)
-            return true;
-    }
-    return false;
 }
 
 static void leave_batch(ls_loader *loader)
@@ -143,6 +132,7 @@ static void leave_batch(ls_loader *loader)
 static void leave_pass(ls_loader *loader)
 {
     leave_batch(loader);
+    ls_loop_end(loader->object.run, &loader->loop);
     ls_feed_drain(&loader->feed);
     loader->in_pass = false;
     loader->epoch++;
@@ -156,7 +146,9 @@ static void end_pass(ls_loader *loader)
                     "epoch %lld: %lld bad sample%s of the %s, replaced by the next good one; the first: %s",
                     (long long)loader->epoch, (long long)loader->bad, loader->bad == 1 ? "" : "s", loader->set->kind,
                     loader->blemish.text);
-    if (!inside_another_pass(loader)) loader->passes++;
+    /* A pass without a batch never ran: it is inside whatever runs. */
+    const ls_loop *outer = loader->loop.running ? loader->loop.outer : loader->object.run->loop;
+    if (!outer) loader->passes++;
     loader->finished = true;
     leave_pass(loader);
 }
@@ -215,6 +207,11 @@ static bool hand_out(ls_loader *loader, ls_batch *batch)
         .last = ++loader->handed == loader->batches,
         .loader = loader,
     };
+    loader->loop.last = batch->last;
+    loader->loop.left = loader->batches - loader->handed;
+    loader->loop.rows = batch->size;
+    loader->loop.real_rows = ls_loader_real_count(loader);
+    ls_loop_batch(run, &loader->loop);
     return true;
 }
 

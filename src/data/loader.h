@@ -6,6 +6,7 @@
 
 #include "data/feed.h"
 #include "data/shard.h"
+#include "tensor/loop.h"
 
 struct ls_loader {
     ls_object object;
@@ -21,7 +22,7 @@ struct ls_loader {
     int64_t pushed, handed; /* of them: in the ring or beyond, given to the program */
     bool has_batch;         /* the slot at the ring's beginning is the program's */
     uint64_t scope;         /* of the batch that was handed out last */
-    uint64_t begun;         /* when the pass began, among all loaders of the run */
+    ls_loop loop;           /* the pass as the run sees it */
     int64_t bad;
     ls_message blemish; /* about the first bad sample of the pass */
 

@@ -1,4 +1,5 @@
 /* epoch.c - the loop over epochs: counted here, restored from checkpoints. */
+#include "data/loader.h"
 #include "run/prepare.h"
 
 /* Loops over batches that were left by `break` are over with their epoch. */
@@ -10,6 +11,13 @@ static void leave_epoch(ls_run *run)
     while (run->loop) ls_loop_end(run, run->loop);
 }
 
+/* Loaders that were not read to their end begin anew; a resumed epoch, however, goes on where they stand. */
+static void begin_passes(ls_run *run)
+{
+    int at = 0;
+    for (ls_object *o; (o = ls_prepared_next(run, LS_OBJECT_LOADER, &at));) ls_loader_epoch_begin((ls_loader *)o);
+}
+
 bool ls_epoch(ls_run *run, int n, int *epoch)
 {
     ls_session *session = run->session;
@@ -17,8 +25,12 @@ bool ls_epoch(ls_run *run, int n, int *epoch)
     bool was_in_epoch = session->in_epoch;
     leave_epoch(run);
     if (ls_failed(run)) return false;
-    if (was_in_epoch) session->epoch++;
-    else if (session->epochs_over) session->epoch = 0; /* another loop of the same program */
+    if (!session->restored) {
+        if (was_in_epoch) session->epoch++;
+        else if (session->epochs_over) session->epoch = 0; /* another loop of the same program */
+        begin_passes(run);
+    }
+    session->restored = false;
     session->epochs_over = session->epoch >= n;
     if (session->epochs_over) return false;
     session->in_epoch = true;

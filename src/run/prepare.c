@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "base/memory.h"
+#include "data/loader.h"
 
 /* What an unexpected argument is, found without looking into it: it may be anything. */
 static const char *describe(const ls_run *run, const void *argument)
@@ -23,14 +24,10 @@ static ls_object *find(const ls_run *run, const void *argument)
     return NULL;
 }
 
-static const char *kind_name(ls_object_kind kind)
+static bool can_be_prepared(ls_object_kind kind)
 {
-    switch (kind) {
-    case LS_OBJECT_MODULE: return "module";
-    case LS_OBJECT_OPTIM: return "optimiser";
-    case LS_OBJECT_SCHEDULE: return "schedule";
-    default: return NULL;
-    }
+    return kind == LS_OBJECT_MODULE || kind == LS_OBJECT_OPTIM || kind == LS_OBJECT_SCHEDULE ||
+           kind == LS_OBJECT_LOADER;
 }
 
 static bool add(ls_run *run, ls_object *object)
@@ -46,7 +43,12 @@ static bool add(ls_run *run, ls_object *object)
     }
     session->prepared[session->prepared_count++] = object;
     object->prepared = true;
-    return true;
+    return object->kind != LS_OBJECT_LOADER ||
+           ls_loader_share_out((ls_loader *)object, (ls_loader_share){.rank = ls_rank(run),
+                                                                      .world = ls_world(run),
+                                                                      .split_batches = session->split_batches,
+                                                                      .uneven = session->uneven_batches,
+                                                                      .dispatch = session->dispatch_batches});
 }
 
 void ls_prepare_n(ls_run *run, int n, void *const *objects)
@@ -55,7 +57,7 @@ void ls_prepare_n(ls_run *run, int n, void *const *objects)
     /* All are looked at before any is taken. */
     for (int i = 0; i < n; i++) {
         const ls_object *object = find(run, objects[i]);
-        if (object && kind_name(object->kind)) continue;
+        if (object && can_be_prepared(object->kind)) continue;
         ls_fail(&run->errors, LS_ERR_VALUE,
                 "ls_prepare: argument %d of %d %s; expected modules, optimisers, schedules and loaders", i + 1, n,
                 object ? "cannot be prepared" : describe(run, objects[i]));

@@ -18,6 +18,7 @@ typedef struct ls_session {
     int epoch;        /* at hand, or the first of those to come */
     bool in_epoch;    /* between two calls of ls_epoch() */
     bool epochs_over; /* the loop has ended: the next call begins another */
+    bool restored;    /* from a checkpoint: the next call enters that epoch as it was left */
     ls_mark scope;    /* of the epoch */
 
     bool trigger;

@@ -75,6 +75,58 @@ static void epochs_count(void)
     CHECK(ls_finish(run) == 1);
 }
 
+/* ---- with loaders ---- */
+
+/* Numbers 0 .. n-1 in batches. */
+static ls_loader *numbers(ls_run *run, int64_t n, int64_t batch)
+{
+    return ls_loader_new(run, ls_tensor_dataset_new(run, ls_keep(ls_arange(run, LS_F32, n, 0, 1))), .batch = batch);
+}
+
+/* The program of every tutorial, with nine samples in batches of two and two batches to a step. */
+static void loaders_drive_accumulation(void)
+{
+    ls_run *run = ls_init(NULL, NULL, .gradient_accumulation_steps = 2);
+    ls_module *net = ls_linear_new(run, 1, 1);
+    ls_optim *sgd = ls_sgd_new(run, net, .lr = 1e-3);
+    ls_schedule *falling = ls_warmup_linear_new(sgd, 0, 6);
+    ls_loader *train = numbers(run, 9, 2), *eval = numbers(run, 4, 4);
+    ls_prepare(run, train, eval, net, sgd, falling);
+    int batches = 0;
+    for (int epoch; ls_epoch(run, 2, &epoch);) {
+        for (ls_batch b; ls_next(train, &b); batches++) {
+            for (ls_batch e; ls_next(eval, &e);) ls_forward(net, ls_reshape(e.image, -1, 1));
+            CHECK(run->loop && run->loop->rows == b.size && run->loop->last == b.last);
+            ls_backward(run, ls_mean(ls_forward(net, ls_reshape(b.image, -1, 1))));
+            CHECK(ls_sync_gradients(run) == (batches % 5 == 1 || batches % 5 == 3 || b.last));
+            CHECK(ls_step(sgd) == ls_sync_gradients(run));
+            ls_schedule_step(falling);
+            ls_zero_grad(sgd);
+            CHECK(ls_dim(ls_gather_for_metrics(run, b.image), 0) == b.size);
+        }
+        CHECK(!run->loop && ls_steps_taken(sgd) == 3 * (epoch + 1));
+    }
+    CHECK(batches == 10 && ls_lr(sgd) == 0);
+    CHECK(ls_finish(run) == 0);
+}
+
+static void a_loop_left_early_begins_anew_with_the_epoch(void)
+{
+    ls_run *run = ls_init(NULL, NULL);
+    ls_loader *train = numbers(run, 6, 1);
+    ls_prepare(run, train);
+    for (int epoch; ls_epoch(run, 3, &epoch);) {
+        int64_t i = 0;
+        for (ls_batch b; ls_next(train, &b); i++) {
+            CHECK(ls_item(b.image) == (double)i);
+            if (i == 2) break;
+        }
+        CHECK(run->loop != NULL);
+    }
+    CHECK(!run->loop);
+    CHECK(ls_finish(run) == 0);
+}
+
 /* ---- batch sizes ---- */
 
 typedef struct trial {
@@ -123,6 +175,8 @@ int main(int argc, char **argv)
     CHECK_RUN(prepared_in_any_order);
     CHECK_RUN(wrong_arguments_are_named);
     CHECK_RUN(epochs_count);
+    CHECK_RUN(loaders_drive_accumulation);
+    CHECK_RUN(a_loop_left_early_begins_anew_with_the_epoch);
     CHECK_RUN(batch_sizes_shrink_by_a_tenth);
     return check_done();
 }
