@@ -23,11 +23,12 @@ extern "C" {
  * LOCKSTEP_LOG_TIME=1 the line begins with the time, where there are several processes with "[rank 2] ", and at level debug
  * with the file and line of the call. The run may be NULL, where there is none yet. */
 
-#define ls_info(run, ...) ls_log((run), LS_LOG_INFO, __VA_ARGS__)
-#define ls_warn(run, ...) ls_log((run), LS_LOG_WARN, __VA_ARGS__)
-#define ls_debug(run, ...) ls_log((run), LS_LOG_DEBUG, __VA_ARGS__)
+#define ls_info(run, ...) ls_log_main((run), LS_LOG_INFO, __VA_ARGS__)
+#define ls_warn(run, ...) ls_log_main((run), LS_LOG_WARN, __VA_ARGS__)
+#define ls_debug(run, ...) ls_log_main((run), LS_LOG_DEBUG, __VA_ARGS__)
 
-#define ls_log(run, level, ...) ls_log_at((run), (level), (ls_log_place){__FILE__, __LINE__, false, NULL}, __VA_ARGS__)
+#define ls_log_main(run, level, ...)                                                                                   \
+    ls_log_at((run), (level), (ls_log_place){__FILE__, __LINE__, false, NULL}, __VA_ARGS__)
 /* From every process. */
 #define ls_log_all(run, level, ...)                                                                                    \
     ls_log_at((run), (level), (ls_log_place){__FILE__, __LINE__, true, NULL}, __VA_ARGS__)
@@ -44,7 +45,8 @@ typedef struct ls_log_place {
     bool every_process;
     int *once; /* NULL, or what becomes 1 when the message is shown, and keeps it from being shown again */
 } ls_log_place;
-LS_API LS_PRINTF(4, 5) void ls_log_at(const ls_run *run, ls_log_level level, ls_log_place place, const char *format, ...);
+LS_API LS_PRINTF(4, 5) void ls_log_at(const ls_run *run, ls_log_level level, ls_log_place place, const char *format,
+                                      ...);
 
 /* ---- Progress ----
  *
@@ -67,8 +69,7 @@ typedef struct ls_progress_opts {
 
 /* `total` is the number of steps to come and done before; 0 when it is not known. */
 #define ls_progress_new(run, ...) LS_PROGRESS_NEW_(run, __VA_ARGS__, ._ = 0)
-#define LS_PROGRESS_NEW_(run, total, ...)                                                                              \
-    ls_progress_sized((run), (total), LS_OPTS(ls_progress_opts, __VA_ARGS__))
+#define LS_PROGRESS_NEW_(run, total, ...) ls_progress_sized((run), (total), LS_OPTS(ls_progress_opts, __VA_ARGS__))
 LS_API ls_progress *ls_progress_sized(ls_run *run, int64_t total, const ls_progress_opts *opts, size_t opts_size);
 
 /* Count steps. Below 0.1 us where nothing is drawn. */

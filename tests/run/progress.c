@@ -26,7 +26,7 @@ enum { SPEAKS = __LINE__ };
 static int speaks(void)
 {
     ls_run *run = ls_init(NULL, NULL);
-    ls_log(run, LS_LOG_ERROR, "e");
+    ls_log_main(run, LS_LOG_ERROR, "e");
     ls_warn(run, "w %d", 2);
     ls_info(run, "i\nj");
     ls_debug(run, "d");
