@@ -1,7 +1,10 @@
-/* track.h - what a program tells about its training: messages and a progress bar.
+/* track.h - what a program tells about its training: messages, a progress bar, recorded values.
  *
+ *     ls_track_new(run, "all", .name = "mnist");               files in runs/mnist: TensorBoard, JSON lines, CSV
+ *     ls_track_config(run, {"lr", 1e-3}, {"batch", 64});
  *     ls_progress *bar = ls_progress_new(run, steps, .label = "train");
  *     ...
+ *     ls_track(run, step, {"loss", loss}, {"lr", rate});
  *     ls_progress_show(bar, "loss", loss);
  *     ls_progress_step(bar, 1);
  *     ls_info(run, "epoch %d took %.1f s", epoch, seconds);
@@ -78,6 +81,52 @@ LS_API void ls_progress_step(ls_progress *bar, int64_t steps);
 LS_API void ls_progress_show(ls_progress *bar, const char *name, double value);
 /* Leave the line as it is now, and free the bar. The run does so where the program does not. */
 LS_API void ls_progress_end(ls_progress *bar);
+
+/* ---- Recorded values ----
+ *
+ * A tracker writes what it is told into a folder:
+ *     "tensorboard"  events.out.tfevents.*    for TensorBoard, a new file in every session
+ *     "jsonl"        values.jsonl             {"step":10,"time":1790000000.123,"loss":0.25,"lr":0.001}, a line per call
+ *     "csv"          values.csv               a column per name; when a new name comes, older rows get an empty cell
+ * and the configuration into config.json. A folder that has such files is continued. Every call is written at once; a line
+ * that was cut off by a crash is removed when the folder is opened again. When something cannot be written (disk full), the
+ * user is warned once, and training goes on. */
+
+typedef struct ls_tracker ls_tracker;
+
+typedef struct ls_track_opts {
+    int _;
+    const char *project_dir; /* "runs" in the project_dir of ls_init() */
+    const char *name;        /* folder of this run in it; date and time. "." puts the files into project_dir itself */
+} ls_track_opts;
+
+/* `kinds`: one of those above, several with commas in between, or "all". A run may have several trackers; ls_track() and
+ * the others write to each. NULL in processes that record nothing. */
+#define ls_track_new(run, ...) LS_TRACK_NEW_(run, __VA_ARGS__, ._ = 0)
+#define LS_TRACK_NEW_(run, kinds, ...) ls_track_sized((run), (kinds), LS_OPTS(ls_track_opts, __VA_ARGS__))
+LS_API ls_tracker *ls_track_sized(ls_run *run, const char *kinds, const ls_track_opts *opts, size_t opts_size);
+LS_API const char *ls_track_folder(const ls_tracker *tracker); /* "" for NULL */
+/* Close the files and free it. The run does so where the program does not. */
+LS_API void ls_track_end(ls_tracker *tracker);
+
+typedef struct ls_value {
+    const char *name;
+    double number;
+} ls_value;
+
+/* Record numbers: ls_track(run, step, {"loss", loss}, {"lr", rate}). Names may have slashes to group them ("eval/loss"). */
+#define ls_track(run, step, ...)                                                                                       \
+    ls_track_n((run), (step), sizeof((const ls_value[]){__VA_ARGS__}) / sizeof(ls_value), (const ls_value[]){__VA_ARGS__})
+LS_API void ls_track_n(ls_run *run, int64_t step, size_t count, const ls_value *values);
+/* Record a text. */
+LS_API void ls_track_text(ls_run *run, int64_t step, const char *name, const char *text);
+
+/* Say with which settings the run was made: ls_track_config(run, {"lr", 1e-3}, {"epochs", 3}). What is said before the
+ * first value is recorded becomes TensorBoard's hyperparameters; a name that is said again replaces what it was. */
+#define ls_track_config(run, ...)                                                                                      \
+    ls_track_config_n((run), sizeof((const ls_value[]){__VA_ARGS__}) / sizeof(ls_value), (const ls_value[]){__VA_ARGS__})
+LS_API void ls_track_config_n(ls_run *run, size_t count, const ls_value *values);
+LS_API void ls_track_config_text(ls_run *run, const char *name, const char *text);
 
 #ifdef __cplusplus
 }

@@ -3,8 +3,9 @@
  * The line is wiped with blanks and not with an escape sequence, so that any terminal will do. */
 #include "base/terminal.h"
 
+#include "base/memory.h"
+
 #include <pthread.h>
-#include <stdbool.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -62,6 +63,20 @@ void ls_terminal_write(FILE *to, const char *text, size_t length)
         draw();
     }
     pthread_mutex_unlock(&terminal.lock);
+}
+
+void ls_terminal_print(FILE *to, const char *format, va_list args)
+{
+    char few[1024];
+    va_list again;
+    va_copy(again, args);
+    int length = vsnprintf(few, sizeof few, format, args);
+    char *many = length >= (int)sizeof few ? ls_sys_alloc((size_t)length + 1) : NULL;
+    if (many) vsnprintf(many, (size_t)length + 1, format, again);
+    else if (length >= (int)sizeof few) length = sizeof few - 1; /* memory is out: what there is room for */
+    if (length > 0) ls_terminal_write(to, many ? many : few, (size_t)length);
+    ls_sys_free(many);
+    va_end(again);
 }
 
 void ls_terminal_status(const char *line)

@@ -5,7 +5,9 @@
 #ifndef LOCKSTEP_BASE_TERMINAL_H
 #define LOCKSTEP_BASE_TERMINAL_H
 
-#include <stddef.h>
+#include <lockstep/base.h>
+
+#include <stdarg.h>
 #include <stdio.h>
 
 /* Width of the terminal behind a file descriptor, at least 1; 0 when it is not a terminal. */
@@ -13,6 +15,7 @@ int ls_terminal_columns(int descriptor);
 
 /* Write text, and make it visible at once where a status line is shown. */
 void ls_terminal_write(FILE *to, const char *text, size_t length);
+LS_PRINTF(2, 0) void ls_terminal_print(FILE *to, const char *format, va_list args);
 
 /* Show this status line in place of the present one; "" shows none. It must fit the terminal's width and is cut to what is
  * remembered, LS_TERMINAL_STATUS - 1 bytes. */

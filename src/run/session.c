@@ -6,6 +6,7 @@
 
 #include "base/config.h"
 #include "base/memory.h"
+#include "base/terminal.h"
 
 static bool identify(ls_run *run, ls_session *session)
 {
@@ -113,7 +114,7 @@ void ls_print(ls_run *run, const char *format, ...)
     if (!ls_is_local_main(run) || ls_failed(run)) return;
     va_list args;
     va_start(args, format);
-    vprintf(format, args);
+    ls_terminal_print(stdout, format, args);
     va_end(args);
     fflush(stdout);
 }

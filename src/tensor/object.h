@@ -18,6 +18,7 @@ typedef enum ls_object_kind {
     LS_OBJECT_DATASET,
     LS_OBJECT_LOADER,
     LS_OBJECT_CONTENTS,
+    LS_OBJECT_TRACKER,
 } ls_object_kind;
 
 typedef struct ls_object {

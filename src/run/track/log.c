@@ -6,7 +6,6 @@
 #include <lockstep/track.h>
 
 #include "base/log.h"
-#include "run/track/place.h"
 
 /* True the first time it is asked about this word, for whichever thread comes first. */
 static bool first_time(int *word)
@@ -18,7 +17,7 @@ static bool first_time(int *word)
 void ls_log_at(const ls_run *run, ls_log_level level, ls_log_place place, const char *format, ...)
 {
     if ((int)level < 0 || level >= LS_LOG_LEVEL_COUNT || !ls_log_shows_of_program(level)) return;
-    if (run && ls_rank(run) != 0 && !place.every_process) return;
+    if (run && !ls_is_main(run) && !place.every_process) return;
     if (place.once && !first_time(place.once)) return;
 
     char origin[320] = "";

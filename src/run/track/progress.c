@@ -11,7 +11,7 @@
 
 #include "base/opts.h"
 #include "base/terminal.h"
-#include "run/track/place.h"
+#include "tensor/context.h"
 
 enum { SHOWN_VALUES = 8, WORD = 24, PIECE = 96, WIDEST_BAR = 30, NARROWEST_BAR = 8 };
 
@@ -244,7 +244,7 @@ ls_progress *ls_progress_sized(ls_run *run, int64_t total, const ls_progress_opt
     snprintf(bar->label, sizeof bar->label, "%s", o.label ? o.label : "");
     snprintf(bar->unit, sizeof bar->unit, "%s", o.unit ? o.unit : "step");
     bar->began = bar->drawn = now();
-    if (o.quiet || (ls_rank(run) != 0 && !o.every_process)) return bar;
+    if (o.quiet || (!ls_is_main(run) && !o.every_process)) return bar;
     bar->visible = ls_terminal_columns(STDERR_FILENO) ? TERMINAL : LAST_LINE;
     if (bar->visible != TERMINAL) return bar;
     ls_progress *outer = uppermost_but(bar);

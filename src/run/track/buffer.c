@@ -1,0 +1,53 @@
+/* buffer.c - bytes that grow by doubling. */
+#include "run/track/buffer.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/memory.h"
+
+char *ls_buffer_room(ls_buffer *buffer, size_t size)
+{
+    if (buffer->failed) return NULL;
+    if (buffer->capacity - buffer->length < size) {
+        size_t capacity = buffer->capacity ? buffer->capacity * 2 : 256;
+        while (capacity - buffer->length < size) capacity *= 2;
+        char *grown = ls_sys_realloc(buffer->bytes, capacity);
+        buffer->failed = !grown;
+        if (!grown) return NULL;
+        buffer->bytes = grown;
+        buffer->capacity = capacity;
+    }
+    return buffer->bytes + buffer->length;
+}
+
+void ls_buffer_put(ls_buffer *buffer, const void *bytes, size_t size)
+{
+    if (size == 0) return;
+    char *room = ls_buffer_room(buffer, size);
+    if (!room) return;
+    memcpy(room, bytes, size);
+    buffer->length += size;
+}
+
+void ls_buffer_print(ls_buffer *buffer, const char *format, ...)
+{
+    va_list args, again;
+    va_start(args, format);
+    va_copy(again, args);
+    int length = vsnprintf(NULL, 0, format, args);
+    char *room = length > 0 ? ls_buffer_room(buffer, (size_t)length + 1) : NULL;
+    if (room) {
+        vsnprintf(room, (size_t)length + 1, format, again);
+        buffer->length += (size_t)length;
+    }
+    va_end(again);
+    va_end(args);
+}
+
+void ls_buffer_free(ls_buffer *buffer)
+{
+    ls_sys_free(buffer->bytes);
+    *buffer = (ls_buffer){0};
+}

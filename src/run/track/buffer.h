@@ -1,0 +1,21 @@
+/* buffer.h - bytes that grow. After memory ran out it stays failed until it is freed; appending then does nothing. */
+#ifndef LOCKSTEP_RUN_TRACK_BUFFER_H
+#define LOCKSTEP_RUN_TRACK_BUFFER_H
+
+#include <lockstep/base.h>
+
+#include <stddef.h>
+
+typedef struct ls_buffer {
+    char *bytes;
+    size_t length, capacity;
+    bool failed;
+} ls_buffer;
+
+/* Room for so many more bytes at the end; NULL when memory is out. */
+char *ls_buffer_room(ls_buffer *buffer, size_t size);
+void ls_buffer_put(ls_buffer *buffer, const void *bytes, size_t size);
+LS_PRINTF(2, 3) void ls_buffer_print(ls_buffer *buffer, const char *format, ...);
+void ls_buffer_free(ls_buffer *buffer);
+
+#endif

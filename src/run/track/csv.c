@@ -1,0 +1,181 @@
+/* csv.c - values as a table: step, time, and a column per name.
+ *
+ * A name that comes for the first time gets a column at the right: the file is written anew, once, with an empty cell in the
+ * rows that were there. A row is a line; line breaks in texts become blanks. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/memory.h"
+#include "run/track/append.h"
+#include "run/track/buffer.h"
+#include "run/track/sink.h"
+
+typedef struct csv {
+    ls_append file;
+    char **columns; /* behind step and time */
+    size_t count, capacity;
+    ls_buffer row;
+} csv;
+
+static void put_text(ls_buffer *row, const char *text)
+{
+    bool quotes = strpbrk(text, ",\"") || strpbrk(text, "\r\n");
+    if (quotes) ls_buffer_put(row, "\"", 1);
+    for (; *text; text++) {
+        char c = *text == '\n' || *text == '\r' ? ' ' : *text;
+        ls_buffer_put(row, &c, 1);
+        if (c == '"') ls_buffer_put(row, "\"", 1);
+    }
+    if (quotes) ls_buffer_put(row, "\"", 1);
+}
+
+static bool add_column(csv *sink, const char *name, size_t length)
+{
+    if (sink->count == sink->capacity) {
+        size_t capacity = sink->capacity ? sink->capacity * 2 : 16;
+        char **grown = ls_sys_realloc(sink->columns, capacity * sizeof *grown);
+        if (!grown) return false;
+        sink->columns = grown;
+        sink->capacity = capacity;
+    }
+    char *copy = ls_sys_alloc(length + 1);
+    if (!copy) return false;
+    memcpy(copy, name, length);
+    sink->columns[sink->count++] = copy;
+    return true;
+}
+
+static size_t column_of(const csv *sink, const char *name)
+{
+    size_t i = 0;
+    while (i < sink->count && strcmp(sink->columns[i], name) != 0) i++;
+    return i;
+}
+
+/* ---- the header ---- */
+
+static void put_header(const csv *sink, ls_buffer *to)
+{
+    ls_buffer_print(to, "step,time");
+    for (size_t i = 0; i < sink->count; i++) {
+        ls_buffer_put(to, ",", 1);
+        put_text(to, sink->columns[i]);
+    }
+    ls_buffer_put(to, "\n", 1);
+}
+
+/* The columns of a header line behind step and time; `line` is written over. */
+static bool read_header(csv *sink, char *line)
+{
+    if (strncmp(line, "step,time", 9) != 0 || (line[9] && line[9] != ',')) return false;
+    for (char *c = line + 9; *c == ',';) {
+        char *name = ++c, *end = name;
+        bool quoted = *c == '"';
+        if (quoted) c++;
+        while (*c && (quoted || *c != ',')) {
+            if (quoted && *c == '"' && *++c != '"') break; /* a doubled one stands for itself */
+            *end++ = *c++;
+        }
+        if (!add_column(sink, name, (size_t)(end - name))) return false;
+    }
+    return true;
+}
+
+/* Write all rows anew, under a header that has grown by `added` columns. */
+static bool widen(csv *sink, size_t added, ls_message *why)
+{
+    ls_file_map old;
+    if (!ls_file_map_open(&old, sink->file.path, why)) return false;
+    ls_buffer wide = {0};
+    put_header(sink, &wide);
+    const char *end = old.bytes + old.size, *row = memchr(old.bytes, '\n', old.size);
+    for (const char *row_end; row && (row_end = memchr(row + 1, '\n', (size_t)(end - row - 1))); row = row_end) {
+        ls_buffer_put(&wide, row + 1, (size_t)(row_end - row - 1));
+        for (size_t i = 0; i < added; i++) ls_buffer_put(&wide, ",", 1);
+        ls_buffer_put(&wide, "\n", 1);
+    }
+    ls_file_map_close(&old);
+    ls_append widened;
+    bool ok = !wide.failed && ls_file_write(sink->file.path, wide.bytes, wide.length, false, why) &&
+              ls_append_open(&widened, sink->file.path, why);
+    ls_buffer_free(&wide);
+    if (!ok) return false;
+    ls_append_close(&sink->file);
+    sink->file = widened;
+    return true;
+}
+
+/* ---- the table ---- */
+
+static void close_file(void *of, bool succeeded)
+{
+    (void)succeeded;
+    csv *sink = of;
+    if (!sink) return;
+    for (size_t i = 0; i < sink->count; i++) ls_sys_free(sink->columns[i]);
+    ls_sys_free(sink->columns);
+    ls_buffer_free(&sink->row);
+    ls_append_close(&sink->file);
+    ls_sys_free(sink);
+}
+
+/* The columns of a table that is there. */
+static bool read_columns(csv *sink, ls_message *why)
+{
+    ls_file_map map;
+    if (!ls_file_map_open(&map, sink->file.path, why)) return false;
+    const char *end = memchr(map.bytes, '\n', map.size);
+    size_t length = end ? (size_t)(end - map.bytes) : 0;
+    char *header = ls_sys_alloc(length + 1);
+    if (header) memcpy(header, map.bytes, length);
+    ls_file_map_close(&map);
+    bool known = header && read_header(sink, header);
+    if (header && !known)
+        snprintf(why->text, sizeof why->text, "%.120s: begins with \"%.60s\", not with step,time", sink->file.path,
+                 header);
+    ls_sys_free(header);
+    return known;
+}
+
+static void *open_file(const char *folder, ls_message *why)
+{
+    char path[LS_TRACK_PATH];
+    csv *sink = ls_sys_alloc(sizeof *sink);
+    if (sink && ls_track_path(path, folder, LS_TRACK_CSV, why) && ls_append_open(&sink->file, path, why) &&
+        (sink->file.size == 0 || read_columns(sink, why)))
+        return sink;
+    close_file(sink, false);
+    return NULL;
+}
+
+static bool write_record(void *of, const ls_record *record, ls_message *why)
+{
+    csv *sink = of;
+    size_t before = sink->count;
+    bool ok = true;
+    for (size_t i = 0; ok && i < record->count; i++) {
+        const char *name = record->values[i].name;
+        if (column_of(sink, name) == sink->count) ok = add_column(sink, name, strlen(name));
+    }
+    if (ok && (sink->count > before || sink->file.size == 0)) ok = widen(sink, sink->count - before, why);
+    if (!ok) { /* the next call tries again */
+        while (sink->count > before) ls_sys_free(sink->columns[--sink->count]);
+        return false;
+    }
+    ls_buffer *row = &sink->row;
+    row->length = 0;
+    ls_buffer_print(row, "%lld,%.3f", (long long)record->step, record->time);
+    for (size_t column = 0; column < sink->count; column++) {
+        ls_buffer_put(row, ",", 1);
+        for (size_t i = 0; i < record->count; i++) {
+            if (strcmp(record->values[i].name, sink->columns[column]) != 0) continue;
+            if (record->text) put_text(row, record->text);
+            else ls_buffer_print(row, "%.9g", record->values[i].number);
+        }
+    }
+    ls_buffer_put(row, "\n", 1);
+    return !row->failed && ls_append_write(&sink->file, row->bytes, row->length, why);
+}
+
+const ls_sink_format ls_sink_csv = {"csv", open_file, write_record, NULL, close_file};

@@ -1,0 +1,49 @@
+/* jsonl.c - values as JSON lines: {"step":10,"time":1790000000.123,"loss":0.25}. */
+#include "base/json.h"
+#include "base/memory.h"
+#include "run/track/append.h"
+#include "run/track/sink.h"
+
+typedef struct jsonl {
+    ls_append file;
+} jsonl;
+
+static void *open_file(const char *folder, ls_message *why)
+{
+    char path[LS_TRACK_PATH];
+    jsonl *sink = ls_sys_alloc(sizeof *sink);
+    if (sink && ls_track_path(path, folder, LS_TRACK_JSONL, why) && ls_append_open(&sink->file, path, why)) return sink;
+    ls_sys_free(sink);
+    return NULL;
+}
+
+static bool write_record(void *of, const ls_record *record, ls_message *why)
+{
+    jsonl *sink = of;
+    ls_json_writer w = {0};
+    ls_json_put_object(&w, NULL);
+    ls_json_put_integer(&w, "step", record->step);
+    ls_json_put_number(&w, "time", record->time);
+    for (size_t i = 0; i < record->count; i++) {
+        if (record->text) ls_json_put_text(&w, record->values[i].name, record->text);
+        else ls_json_put_number(&w, record->values[i].name, record->values[i].number);
+    }
+    ls_json_put_end(&w);
+    size_t length;
+    char *line = ls_json_take(&w, &length);
+    if (!line) return false;
+    line[length] = '\n'; /* in place of the end of the string */
+    bool ok = ls_append_write(&sink->file, line, length + 1, why);
+    ls_sys_free(line);
+    return ok;
+}
+
+static void close_file(void *of, bool succeeded)
+{
+    (void)succeeded;
+    jsonl *sink = of;
+    ls_append_close(&sink->file);
+    ls_sys_free(sink);
+}
+
+const ls_sink_format ls_sink_jsonl = {"jsonl", open_file, write_record, NULL, close_file};

@@ -1,0 +1,47 @@
+/* sink.h - a format that values are recorded in: a table of functions and what it keeps open. */
+#ifndef LOCKSTEP_RUN_TRACK_SINK_H
+#define LOCKSTEP_RUN_TRACK_SINK_H
+
+#include <lockstep/plugin.h>
+#include <lockstep/track.h>
+
+/* What one call of the program records. */
+typedef struct ls_record {
+    int64_t step;
+    double time; /* seconds since 1970 */
+    size_t count;
+    const ls_value *values;
+    const char *text; /* of the only value, which then has no number; NULL: all are numbers */
+} ls_record;
+
+/* A setting of the run. */
+typedef struct ls_record_setting {
+    char *name;
+    char *text; /* NULL: it is a number */
+    double number;
+} ls_record_setting;
+
+typedef struct ls_sink_format {
+    const char *name;
+    /* In a folder that exists, and may hold such a file; NULL on failure. */
+    void *(*open)(const char *folder, ls_message *why);
+    /* Written when it returns; after a failure the file is as it was. */
+    bool (*write)(void *sink, const ls_record *record, ls_message *why);
+    /* (optional) Called once, before the first record. */
+    bool (*configure)(void *sink, const ls_record_setting *settings, size_t count, ls_message *why);
+    void (*close)(void *sink, bool succeeded);
+} ls_sink_format;
+
+extern const ls_sink_format ls_sink_csv, ls_sink_jsonl, ls_sink_tensorboard;
+
+/* The names of the files in the folder. */
+#define LS_TRACK_CSV "values.csv"
+#define LS_TRACK_JSONL "values.jsonl"
+#define LS_TRACK_EVENTS "events.out.tfevents." /* how they begin */
+#define LS_TRACK_CONFIG "config.json"
+
+/* "folder/name"; "." stands for nothing in either place. False, with the reason, when it is too long. */
+enum { LS_TRACK_PATH = 4096 };
+bool ls_track_path(char path[LS_TRACK_PATH], const char *folder, const char *name, ls_message *why);
+
+#endif

@@ -1,0 +1,284 @@
+/* tracker.c - a tracker: a folder, the formats it records in, the settings of the run. */
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/opts.h"
+#include "run/track/sink.h"
+#include "tensor/context.h"
+
+static const ls_sink_format *const formats[] = {&ls_sink_tensorboard, &ls_sink_jsonl, &ls_sink_csv};
+enum { FORMATS = sizeof formats / sizeof *formats };
+
+struct ls_tracker {
+    ls_object object;
+    char folder[LS_TRACK_PATH];
+    void *sinks[FORMATS]; /* NULL: not in this format */
+    ls_record_setting *settings;
+    size_t setting_count, setting_capacity;
+    bool recorded; /* something was: the settings are told */
+    bool warned;   /* that something could not be written */
+};
+
+bool ls_track_path(char path[LS_TRACK_PATH], const char *folder, const char *name, ls_message *why)
+{
+    bool here = strcmp(folder, ".") == 0;
+    if (strcmp(name, ".") == 0) name = folder, here = true;
+    if (snprintf(path, LS_TRACK_PATH, "%s%s%s", here ? "" : folder, here ? "" : "/", name) < LS_TRACK_PATH) return true;
+    snprintf(why->text, sizeof why->text, "%.100s...: the path is too long", folder);
+    return false;
+}
+
+/* Training is worth more than its log: a disk that is full is no reason to stop. */
+static void warn(ls_tracker *tracker, const ls_message *why)
+{
+    if (tracker->warned) return;
+    tracker->warned = true;
+    ls_log_line(LS_LOG_WARN, "values are not recorded: %s; training goes on",
+                why->text[0] ? why->text : "out of memory");
+}
+
+/* ---- making and ending ---- */
+
+static void clear(void *object)
+{
+    ls_tracker *tracker = object;
+    for (int i = 0; i < FORMATS; i++)
+        if (tracker->sinks[i]) formats[i]->close(tracker->sinks[i], !ls_failed(tracker->object.run));
+    for (size_t i = 0; i < tracker->setting_count; i++) {
+        ls_sys_free(tracker->settings[i].name);
+        ls_sys_free(tracker->settings[i].text);
+    }
+    ls_sys_free(tracker->settings);
+}
+
+/* Which formats a list like "jsonl,csv" names; false for a name that is none of them. */
+static bool choose(const char *kinds, bool chosen[FORMATS])
+{
+    bool any = false;
+    while (*kinds) {
+        size_t length = strcspn(kinds, ",");
+        bool all = length == 3 && memcmp(kinds, "all", 3) == 0, known = all;
+        for (int i = 0; i < FORMATS; i++) {
+            bool named = strlen(formats[i]->name) == length && memcmp(kinds, formats[i]->name, length) == 0;
+            known = known || named;
+            chosen[i] = chosen[i] || named || all;
+        }
+        if (!known) return false;
+        any = true;
+        kinds += length + (kinds[length] == ',');
+    }
+    return any;
+}
+
+/* project_dir/name, by default runs/DATE_TIME in the run's own folder. */
+static bool make_folder(ls_tracker *tracker, const ls_track_opts *o, ls_message *why)
+{
+    char runs[LS_TRACK_PATH], now[64];
+    struct tm parts;
+    time_t seconds = time(NULL);
+    strftime(now, sizeof now, "%Y-%m-%d_%H-%M-%S", localtime_r(&seconds, &parts));
+    bool fits = ls_track_path(runs, ls_project_dir(tracker->object.run), "runs", why);
+    return fits &&
+           ls_track_path(tracker->folder, o->project_dir ? o->project_dir : runs, o->name ? o->name : now, why) &&
+           ls_folder_make(tracker->folder, why);
+}
+
+ls_tracker *ls_track_sized(ls_run *run, const char *kinds, const ls_track_opts *opts, size_t opts_size)
+{
+    if (!run || ls_failed(run) || !ls_is_main(run)) return NULL;
+    ls_track_opts o;
+    ls_opts_read(&o, sizeof o, opts, opts_size);
+    bool chosen[FORMATS] = {false};
+    if (!kinds || !choose(kinds, chosen)) {
+        ls_fail(&run->errors, LS_ERR_VALUE, "ls_track_new: \"%s\" is not a list of tensorboard, jsonl, csv, or all",
+                kinds ? kinds : "(null)");
+        return NULL;
+    }
+    ls_tracker *tracker = ls_object_new(run, LS_OBJECT_TRACKER, sizeof *tracker, clear);
+    if (!tracker) return NULL;
+    ls_message why = {{0}};
+    bool ok = make_folder(tracker, &o, &why);
+    for (int i = 0; ok && i < FORMATS; i++) {
+        if (!chosen[i]) continue;
+        tracker->sinks[i] = formats[i]->open(tracker->folder, &why);
+        ok = tracker->sinks[i] != NULL;
+    }
+    if (ok) return tracker;
+    ls_fail(&run->errors, why.text[0] ? LS_ERR_IO : LS_ERR_MEMORY, "ls_track_new: %s",
+            why.text[0] ? why.text : "no memory for its files");
+    ls_object_free(tracker);
+    return NULL;
+}
+
+const char *ls_track_folder(const ls_tracker *tracker)
+{
+    return tracker ? tracker->folder : "";
+}
+
+void ls_track_end(ls_tracker *tracker)
+{
+    ls_object_free(tracker);
+}
+
+/* ---- recording ---- */
+
+static ls_tracker *next_tracker(ls_object *from)
+{
+    while (from && from->kind != LS_OBJECT_TRACKER) from = from->older;
+    return (ls_tracker *)from;
+}
+
+#define EACH_TRACKER(t, run) (ls_tracker *t = next_tracker((run)->objects); t; t = next_tracker(t->object.older))
+
+/* Names are columns and keys: there must be one, without line breaks, and two are taken. */
+static bool name_fits(ls_run *run, const char *who, const char *name)
+{
+    const char *wrong = NULL;
+    if (!name || !*name) wrong = "a value has no name";
+    else if (strcmp(name, "step") == 0 || strcmp(name, "time") == 0) wrong = "this name is taken";
+    for (const char *c = name; !wrong && *c; c++)
+        if ((unsigned char)*c < ' ') wrong = "the name has a control character";
+    if (wrong) ls_fail(&run->errors, LS_ERR_VALUE, "%s: \"%s\": %s", who, name ? name : "", wrong);
+    return !wrong;
+}
+
+static bool names_fit(ls_run *run, const char *who, size_t count, const ls_value *values)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (!name_fits(run, who, values[i].name)) return false;
+        for (size_t j = 0; j < i; j++) {
+            if (strcmp(values[i].name, values[j].name) != 0) continue;
+            ls_fail(&run->errors, LS_ERR_VALUE, "%s: \"%s\" is given twice", who, values[i].name);
+            return false;
+        }
+    }
+    return true;
+}
+
+static void record(ls_run *run, const ls_record *what)
+{
+    for
+        EACH_TRACKER(tracker, run)
+        {
+            ls_message why = {{0}};
+            bool ok = true;
+            for (int i = 0; i < FORMATS; i++) {
+                void *sink = tracker->sinks[i];
+                if (!sink) continue;
+                if (!tracker->recorded && tracker->setting_count && formats[i]->configure)
+                    ok = formats[i]->configure(sink, tracker->settings, tracker->setting_count, &why) && ok;
+                ok = formats[i]->write(sink, what, &why) && ok;
+            }
+            tracker->recorded = true;
+            if (!ok) warn(tracker, &why);
+        }
+}
+
+static double seconds_now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    return (double)t.tv_sec + 1e-3 * (double)(t.tv_nsec / 1000000);
+}
+
+void ls_track_n(ls_run *run, int64_t step, size_t count, const ls_value *values)
+{
+    if (!run || ls_failed(run) || !next_tracker(run->objects)) return;
+    if (!names_fit(run, "ls_track", count, values)) return;
+    record(run, &(ls_record){.step = step, .time = seconds_now(), .count = count, .values = values});
+}
+
+void ls_track_text(ls_run *run, int64_t step, const char *name, const char *text)
+{
+    if (!run || ls_failed(run) || !next_tracker(run->objects)) return;
+    if (!name_fits(run, "ls_track_text", name)) return;
+    ls_value value = {.name = name};
+    record(run,
+           &(ls_record){.step = step, .time = seconds_now(), .count = 1, .values = &value, .text = text ? text : ""});
+}
+
+/* ---- settings ---- */
+
+/* The setting of this name, made where there is none; NULL when memory is out. */
+static ls_record_setting *setting_named(ls_tracker *tracker, const char *name)
+{
+    for (size_t i = 0; i < tracker->setting_count; i++)
+        if (strcmp(tracker->settings[i].name, name) == 0) return &tracker->settings[i];
+    if (tracker->setting_count == tracker->setting_capacity) {
+        size_t capacity = tracker->setting_capacity ? tracker->setting_capacity * 2 : 16;
+        ls_record_setting *grown = ls_sys_realloc(tracker->settings, capacity * sizeof *grown);
+        if (!grown) return NULL;
+        tracker->settings = grown;
+        tracker->setting_capacity = capacity;
+    }
+    char *copy = ls_sys_alloc(strlen(name) + 1);
+    if (!copy) return NULL;
+    ls_record_setting *setting = &tracker->settings[tracker->setting_count++];
+    *setting = (ls_record_setting){.name = strcpy(copy, name)};
+    return setting;
+}
+
+static bool set(ls_tracker *tracker, const char *name, double number, const char *text)
+{
+    char *copy = text ? ls_sys_alloc(strlen(text) + 1) : NULL;
+    ls_record_setting *setting = text && !copy ? NULL : setting_named(tracker, name);
+    if (!setting) return ls_sys_free(copy), false;
+    ls_sys_free(setting->text);
+    setting->text = copy ? strcpy(copy, text) : NULL;
+    setting->number = number;
+    return true;
+}
+
+static bool write_settings(const ls_tracker *tracker, ls_message *why)
+{
+    char path[LS_TRACK_PATH];
+    if (!ls_track_path(path, tracker->folder, LS_TRACK_CONFIG, why)) return false;
+    ls_json_writer w = {.indent = 2};
+    ls_json_put_object(&w, NULL);
+    for (size_t i = 0; i < tracker->setting_count; i++) {
+        const ls_record_setting *s = &tracker->settings[i];
+        bool whole = !s->text && fabs(s->number) < 0x1p53 && s->number == floor(s->number);
+        if (s->text) ls_json_put_text(&w, s->name, s->text);
+        else if (whole) ls_json_put_integer(&w, s->name, (int64_t)s->number);
+        else ls_json_put_number(&w, s->name, s->number);
+    }
+    ls_json_put_end(&w);
+    size_t length;
+    char *text = ls_json_take(&w, &length);
+    if (!text) return false;
+    text[length] = '\n'; /* in place of the end of the string */
+    bool ok = ls_file_write(path, text, length + 1, false, why);
+    ls_sys_free(text);
+    return ok;
+}
+
+void ls_track_config_n(ls_run *run, size_t count, const ls_value *values)
+{
+    if (!run || ls_failed(run) || !names_fit(run, "ls_track_config", count, values)) return;
+    for
+        EACH_TRACKER(tracker, run)
+        {
+            ls_message why = {{0}};
+            bool ok = true;
+            for (size_t i = 0; i < count; i++) ok = set(tracker, values[i].name, values[i].number, NULL) && ok;
+            if (!ok || !write_settings(tracker, &why)) warn(tracker, &why);
+        }
+}
+
+void ls_track_config_text(ls_run *run, const char *name, const char *text)
+{
+    if (!run || ls_failed(run) || !name_fits(run, "ls_track_config_text", name)) return;
+    for
+        EACH_TRACKER(tracker, run)
+        {
+            ls_message why = {{0}};
+            if (!set(tracker, name, 0, text ? text : "") || !write_settings(tracker, &why)) warn(tracker, &why);
+        }
+}
