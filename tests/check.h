@@ -78,6 +78,19 @@ __attribute__((unused)) static void check_one(const char *name, void (*function)
         if (!getenv("CHECK_QUICK")) CHECK_RUN(function);                                                               \
     } while (0)
 
+/* The path of what tests may use but sources do not contain: in LOCKSTEP_TEST_DATA, else in shared/data beside the source
+ * tree. NULL, and a line that says so, where it is not there. Valid until the next call. */
+__attribute__((unused)) static const char *check_data(const char *name)
+{
+    static char path[1024];
+    const char *folder = getenv("LOCKSTEP_TEST_DATA");
+    snprintf(path, sizeof path, "%s/%s", folder ? folder : CHECK_DATA_DIR, name);
+    FILE *file = fopen(path, "rb");
+    if (file) fclose(file);
+    else printf("skipped: %s is not there\n", path);
+    return file ? path : NULL;
+}
+
 __attribute__((unused)) static int check_done(void)
 {
     printf("%d passed, %d failed\n", check_passed, check_failed);

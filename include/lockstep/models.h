@@ -1,7 +1,7 @@
 /* models.h - networks that people know by name, with the parameter names, shapes and arithmetic of timm, so that weights made
  * there load here and the other way round.
  *
- *     ls_module *net = ls_resnet_new(run, "resnet50d", .classes = 37);
+ *     ls_module *net = ls_resnet_new(run, "resnet50d", .classes = 37, .weights = "resnet50d.safetensors");
  *     ls_freeze(net);
  *     ls_unfreeze(ls_classifier(net));
  *     ls_tensor *logits = ls_forward(net, ls_imagenet_normalize(images)); */
@@ -24,8 +24,12 @@ typedef struct ls_resnet_opts {
     int64_t classes;     /* 1000 */
     int64_t in_channels; /* 3 */
     int64_t width;       /* channels of the first stage, a multiple of 8: 64. Everything else is in proportion */
-    bool v1_strides;     /* stages halve the picture in their first 1x1 convolution, as the first published weights do,
-                            and not in the 3x3 one after it */
+    /* A file to load (formats.h). One that was made for another number of classes leaves the last layer as it starts; any
+     * other difference is an error that says which. */
+    const char *weights;
+    /* Stages halve the picture in their first 1x1 convolution, as the first published weights expect, and not in the 3x3
+     * one after it. */
+    bool v1_strides;
 } ls_resnet_opts;
 #define ls_resnet_new(run, ...) LS_RESNET_NEW_(run, __VA_ARGS__, ._ = 0)
 #define LS_RESNET_NEW_(run, name, ...) ls_resnet_sized((run), (name), LS_OPTS(ls_resnet_opts, __VA_ARGS__))

@@ -102,6 +102,7 @@ typedef struct ls_load_opts {
     int _;
     bool partial;         /* names that are missing here or there are no error */
     bool skip_mismatched; /* entries of another shape are left out instead of being an error */
+    const char *optional; /* both for the module's names that match only: "*.num_batches_tracked|fc.*" */
 } ls_load_opts;
 
 /* What a load did. The arrays are the module's, valid until its next load; unexpected names are those of the list. */

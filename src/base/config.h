@@ -16,6 +16,7 @@
     LS_SETTING(LOG, TEXT, "", "least severe message shown: error, warn, info or debug (empty: warn, programs info)")   \
     LS_SETTING(LOG_TIME, SWITCH, "0", "put date and time in front of every message")                                   \
     LS_SETTING(FAIL_ALLOC, COUNT, "0", "make the n-th request for system memory fail (0: none)")                       \
+    LS_SETTING(TEST_DATA, TEXT, "", "folder with data that the tests may use (empty: shared/data beside the sources)") \
     LS_SETTING(ABORT, SWITCH, "0", "print the first error and abort where it is detected, for debuggers")              \
     LS_SETTING(PLUGIN_PATH, TEXT, "", "folders to search for plug-ins, separated by ':'")                              \
     LS_SETTING(RANK, COUNT, "0", "number of this process in the job")                                                  \

@@ -4,15 +4,20 @@
 
 #include "nn/module.h"
 
-/* "a, b, c and 4 more" */
-static void name_some(char *text, size_t size, const char *const *names, int64_t count)
+/* "a, b, c and 4 more": those names that do not match the patterns (NULL: all). Returns how many these are. */
+static int64_t name_some(char *text, size_t size, const char *const *names, int64_t count, const char *except)
 {
     enum { SHOWN = 3 };
     size_t used = 0;
+    int64_t found = 0;
     text[0] = '\0';
-    for (int64_t i = 0; i < count && i < SHOWN && used < size; i++)
-        used += (size_t)snprintf(text + used, size - used, "%s%s", i ? ", " : "", names[i]);
-    if (count > SHOWN && used < size) snprintf(text + used, size - used, " and %lld more", (long long)(count - SHOWN));
+    for (int64_t i = 0; i < count; i++) {
+        if (except && ls_name_matches(except, names[i])) continue;
+        if (found++ < SHOWN && used < size)
+            used += (size_t)snprintf(text + used, size - used, "%s%s", found > 1 ? ", " : "", names[i]);
+    }
+    if (found > SHOWN && used < size) snprintf(text + used, size - used, " and %lld more", (long long)(found - SHOWN));
+    return found;
 }
 
 /* Sort the names into missing, mismatched (both of the module) and unexpected, one after the other in the report. */
@@ -44,23 +49,22 @@ static bool acceptable(const ls_module *module, const ls_load_report *report, co
                        const ls_state *mine, const ls_state *given)
 {
     ls_errors *errors = &module->object.run->errors;
-    if (report->mismatched_count && !opts->skip_mismatched) {
-        const char *name = report->mismatched[0];
+    char names[300], more[300];
+    int64_t differing = name_some(names, sizeof names, report->mismatched, report->mismatched_count, opts->optional);
+    if (differing && !opts->skip_mismatched) {
+        names[strcspn(names, ",")] = '\0'; /* the first of them */
         char a[LS_TEXT], b[LS_TEXT];
-        ls_fail(errors, LS_ERR_SHAPE, "ls_load_state_dict: %s of %s is %s, the list has %s%s", name, module->kind,
-                ls_shape_text(ls_shape_of(ls_state_find(mine, name)), a),
-                ls_shape_text(ls_shape_of(ls_state_find(given, name)), b),
-                report->mismatched_count > 1 ? ", and others differ too" : "");
+        ls_fail(errors, LS_ERR_SHAPE, "ls_load_state_dict: %s of %s is %s, the list has %s%s", names, module->kind,
+                ls_shape_text(ls_shape_of(ls_state_find(mine, names)), a),
+                ls_shape_text(ls_shape_of(ls_state_find(given, names)), b),
+                differing > 1 ? ", and others differ too" : "");
         return false;
     }
-    if (opts->partial || (!report->missing_count && !report->unexpected_count)) return true;
-    char missing[300], unexpected[300];
-    name_some(missing, sizeof missing, report->missing, report->missing_count);
-    name_some(unexpected, sizeof unexpected, report->unexpected, report->unexpected_count);
+    int64_t missing = name_some(names, sizeof names, report->missing, report->missing_count, opts->optional);
+    int64_t unexpected = name_some(more, sizeof more, report->unexpected, report->unexpected_count, NULL);
+    if (opts->partial || (!missing && !unexpected)) return true;
     ls_fail(errors, LS_ERR_VALUE, "ls_load_state_dict: %s%s%s%s%s; .partial = true allows that",
-            report->missing_count ? "missing " : "", missing,
-            report->missing_count && report->unexpected_count ? ", " : "",
-            report->unexpected_count ? "unexpected " : "", unexpected);
+            missing ? "missing " : "", names, missing && unexpected ? ", " : "", unexpected ? "unexpected " : "", more);
     return false;
 }
 

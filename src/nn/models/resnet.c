@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <lockstep/formats.h>
 #include <lockstep/models.h>
 
 #include "nn/module.h"
@@ -149,6 +150,20 @@ static ls_module *stem_new(ls_run *run, stem kind, int64_t in, int64_t out)
     return layers;
 }
 
+/* Files of old do not count batches; a last layer for other classes is not wanted. */
+static void load_weights(ls_module *net, const char *file)
+{
+    ls_run *run = net->object.run;
+    ls_state *weights = ls_state_read(run, file);
+    if (!weights) return;
+    const ls_tensor *from = ls_state_find(weights, "fc.weight"), *to = ls_tensor_of(net, "fc.weight");
+    bool same_classes = !from || ls_dim(from, 0) == ls_dim(to, 0);
+    snprintf(run->errors.path, sizeof run->errors.path, "%s", file);
+    ls_load_state_dict(net, weights, .optional = same_classes ? "*.num_batches_tracked" : "*.num_batches_tracked|fc.*");
+    run->errors.path[0] = '\0';
+    ls_state_free(weights);
+}
+
 ls_module *ls_resnet_sized(ls_run *run, const char *name, const ls_resnet_opts *given, size_t opts_size)
 {
     ls_resnet_opts opts;
@@ -174,6 +189,7 @@ ls_module *ls_resnet_sized(ls_run *run, const char *name, const ls_resnet_opts *
     }
     ls_module_add(whole, "global_pool", ls_adaptive_avg_pool2d_new(run, 1, 1));
     net->classifier = ls_module_add(whole, "fc", ls_linear_new(run, channels, classes));
+    if (opts.weights && !ls_failed(run)) load_weights(whole, opts.weights);
     return ls_layer_done(net);
 }
 
