@@ -2,6 +2,7 @@
  *
  *     ls_loader_new(run, photos, .transform = ls_random_resized_crop(224, .min_scale = 0.5));
  *     ls_loader_new(run, photos, .transform = ls_compose(ls_resize_shorter(256), ls_center_crop(224)));
+ *     ls_tensor *x = ls_image_read(run, "cat.jpg", .transform = ls_resize(224));
  *
  * A transform is a plain value: a short list of steps, copied like a number, owned by nobody. Steps have torchvision's
  * names, arithmetic and defaults: on the same photo, with the same random numbers, the pixels are those of its PIL path
@@ -164,6 +165,25 @@ typedef struct ls_decode_opts {
 } ls_decode_opts;
 #define ls_decode(...) ls_decode_sized(LS_OPTS(ls_decode_opts, ._ = 0, __VA_ARGS__))
 LS_API ls_transform ls_decode_sized(const ls_decode_opts *opts, size_t opts_size);
+
+/* ---- Files ---- */
+
+typedef struct ls_image_read_opts {
+    int _;
+    ls_transform transform; /* random steps take numbers of the run */
+} ls_image_read_opts;
+
+/* A picture as a batch of one, [1,3,H,W] in channels-last memory, f32 in 0..1 unless the transform says otherwise. */
+#define ls_image_read(run, ...) LS_IMAGE_READ_(run, __VA_ARGS__, ._ = 0)
+#define LS_IMAGE_READ_(run, path, ...) ls_image_read_sized((run), (path), LS_OPTS(ls_image_read_opts, __VA_ARGS__))
+LS_API ls_tensor *ls_image_read_sized(ls_run *run, const char *path, const ls_image_read_opts *opts, size_t opts_size);
+
+/* Size of the picture in a file, as stored; reads its head only. False (and an error) when it is none. */
+LS_API bool ls_image_size(ls_run *run, const char *path, int64_t *width, int64_t *height);
+
+/* Write rows of RGB bytes [height, width, 3] as a JPEG file; quality 1 to 100. False (and an error) on failure. */
+LS_API bool ls_jpeg_write(ls_run *run, const char *path, const uint8_t *rgb, int64_t width, int64_t height,
+                          int quality);
 
 #ifdef __cplusplus
 }

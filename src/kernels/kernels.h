@@ -72,6 +72,7 @@ typedef struct ls_family {
     LS_FAMILY(combine)                                                                                                 \
     LS_FAMILY(elementwise)                                                                                             \
     LS_FAMILY(gemm)                                                                                                    \
+    LS_FAMILY(image)                                                                                                   \
     LS_FAMILY(loss)                                                                                                    \
     LS_FAMILY(norm)                                                                                                    \
     LS_FAMILY(optim)                                                                                                   \

@@ -45,7 +45,7 @@ static ls_dtype golden_dtype(const char *text)
     static const struct {
         const char *text;
         ls_dtype dtype;
-    } table[] = {{"F32", LS_F32}, {"F64", LS_F64}, {"I64", LS_I64}, {"BOOL", LS_BOOL}};
+    } table[] = {{"F32", LS_F32}, {"F64", LS_F64}, {"I64", LS_I64}, {"U8", LS_U8}, {"BOOL", LS_BOOL}};
     for (size_t i = 0; i < sizeof table / sizeof *table; i++)
         if (strncmp(text, table[i].text, strlen(table[i].text)) == 0) return table[i].dtype;
     return LS_DTYPE_NONE;
