@@ -17,10 +17,11 @@
 /* "could not open PATH: No such file or directory"; of a long path the end is shown. Always false. */
 static bool complain(ls_message *why, const char *what, const char *path, const char *reason)
 {
-    size_t length = strlen(path), shown = 140;
-    bool cut = length > shown;
-    snprintf(why->text, sizeof why->text, "could not %s %s%s: %s", what, cut ? "..." : "",
-             cut ? path + length - shown : path, reason);
+    enum { SHOWN = 140 };
+    size_t length = strlen(path);
+    bool cut = length > SHOWN;
+    snprintf(why->text, sizeof why->text, "could not %s %s%.*s: %.60s", what, cut ? "..." : "", SHOWN,
+             cut ? path + length - SHOWN : path, reason);
     return false;
 }
 
