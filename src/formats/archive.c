@@ -120,7 +120,10 @@ bool ls_archive_parse(ls_archive *a, const char *path, ls_pages *pages)
     a->files[a->file_count++] = a->file;
 
     const char *bytes = pages->bytes;
-    if (pages->size >= 9 && bytes[8] == '{' && bytes[7] == 0) return ls_read_safetensors(a, pages);
+    if (pages->size >= 9 && memcmp(bytes + 4, "\0\0\0\0{", 5) == 0) return ls_read_safetensors(a, pages);
+    if (pages->size >= 4 && memcmp(bytes, "PK\3\4", 4) == 0) return ls_read_zip(a, pages);
+    if (pages->size >= 6 && memcmp(bytes, "\x93NUMPY", 6) == 0) return ls_read_npy(a, pages);
+    if (pages->size >= 2 && bytes[0] == '\x80' && bytes[1] >= 2 && bytes[1] <= 5) return ls_read_pickle(a, pages);
     return ls_archive_fail(a, pages->size ? "not a file of tensors: neither safetensors, PyTorch nor NumPy wrote it"
                                           : "the file is empty");
 }

@@ -73,7 +73,7 @@ bool ls_archive_add_metadata(ls_archive *archive, const char *key, const char *v
 
 /* Readers of formats: each is given the bytes of one file. */
 bool ls_read_safetensors(ls_archive *archive, ls_pages *pages);
-bool ls_read_torch_zip(ls_archive *archive, ls_pages *pages);
+bool ls_read_zip(ls_archive *archive, ls_pages *pages); /* of PyTorch or NumPy */
 bool ls_read_pickle(ls_archive *archive, ls_pages *pages);
 bool ls_read_npy(ls_archive *archive, ls_pages *pages);
 /* One array at `bytes` within the pages, under a name of the archive's. */
