@@ -6,6 +6,7 @@
 
 const command *const commands[] = {
     &command_env,
+    &command_plot,
     &command_version,
     &command_help,
     NULL,

@@ -1,4 +1,4 @@
-/* track.h - what a program tells about its training: messages, a progress bar, recorded values.
+/* track.h - what a program tells about its training: messages, a progress bar, recorded values, pictures of them.
  *
  *     ls_track_new(run, "all", .name = "mnist");               files in runs/mnist: TensorBoard, JSON lines, CSV
  *     ls_track_config(run, {"lr", 1e-3}, {"batch", 64});
@@ -10,7 +10,7 @@
  *     ls_info(run, "epoch %d took %.1f s", epoch, seconds);
  *
  * All of this is done by the main process alone, unless said otherwise: in the others these calls do nothing. What the
- * functions make belongs to the run and is freed with it; every function accepts NULL. */
+ * functions make belongs to the run and is freed with it; every function accepts NULL. docs/tracking.md: the files. */
 #ifndef LOCKSTEP_TRACK_H
 #define LOCKSTEP_TRACK_H
 
@@ -116,7 +116,8 @@ typedef struct ls_value {
 
 /* Record numbers: ls_track(run, step, {"loss", loss}, {"lr", rate}). Names may have slashes to group them ("eval/loss"). */
 #define ls_track(run, step, ...)                                                                                       \
-    ls_track_n((run), (step), sizeof((const ls_value[]){__VA_ARGS__}) / sizeof(ls_value), (const ls_value[]){__VA_ARGS__})
+    ls_track_n((run), (step), sizeof((const ls_value[]){__VA_ARGS__}) / sizeof(ls_value),                              \
+               (const ls_value[]){__VA_ARGS__})
 LS_API void ls_track_n(ls_run *run, int64_t step, size_t count, const ls_value *values);
 /* Record a text. */
 LS_API void ls_track_text(ls_run *run, int64_t step, const char *name, const char *text);
@@ -124,9 +125,70 @@ LS_API void ls_track_text(ls_run *run, int64_t step, const char *name, const cha
 /* Say with which settings the run was made: ls_track_config(run, {"lr", 1e-3}, {"epochs", 3}). What is said before the
  * first value is recorded becomes TensorBoard's hyperparameters; a name that is said again replaces what it was. */
 #define ls_track_config(run, ...)                                                                                      \
-    ls_track_config_n((run), sizeof((const ls_value[]){__VA_ARGS__}) / sizeof(ls_value), (const ls_value[]){__VA_ARGS__})
+    ls_track_config_n((run), sizeof((const ls_value[]){__VA_ARGS__}) / sizeof(ls_value),                               \
+                      (const ls_value[]){__VA_ARGS__})
 LS_API void ls_track_config_n(ls_run *run, size_t count, const ls_value *values);
 LS_API void ls_track_config_text(ls_run *run, const char *name, const char *text);
+
+/* ---- Reading back ---- */
+
+/* Points that a line joins, in the order of x. A y that is not a number leaves a gap. */
+typedef struct ls_curve {
+    const char *name;
+    int64_t count;
+    const double *x, *y;
+} ls_curve;
+
+typedef struct ls_history ls_history;
+
+/* What a run has recorded, from its folder or from one of the files in it, also while it is still running. Where steps were
+ * recorded twice, because a run was resumed from an earlier step, the later values count. */
+LS_API ls_history *ls_history_read(ls_run *run, const char *path);
+LS_API int ls_history_count(const ls_history *history);
+/* One name's values over the steps; the history's own. Of no points for what is not there. */
+LS_API ls_curve ls_history_at(const ls_history *history, int i);
+LS_API ls_curve ls_history_find(const ls_history *history, const char *name);
+LS_API void ls_history_free(ls_history *history);
+
+/* ---- Pictures ----
+ *
+ *     ls_plot *plot = ls_plot_new(run, .smooth = 0.9);
+ *     ls_plot_add_history(plot, ls_history_read(run, "runs/mnist"), "loss,accuracy");
+ *     ls_plot_write(plot, "curve.svg");
+ *
+ * A picture has one panel or several, side by side, each with axes of its own. */
+
+typedef struct ls_plot ls_plot;
+
+typedef struct ls_plot_opts {
+    int _;
+    const char *title;   /* above everything; none */
+    const char *x_label; /* "step" */
+    int width, height;   /* pixels; by default 880 x 520 for one panel, 520 x 360 for each of several */
+    double smooth; /* 0 to below 1: draw running means, which keep this part from point to point of the densest curve */
+    bool log_x, log_y; /* logarithmic axes; what is not above zero is left out */
+} ls_plot_opts;
+#define ls_plot_new(...) LS_PLOT_NEW_(__VA_ARGS__, ._ = 0)
+#define LS_PLOT_NEW_(run, ...) ls_plot_sized((run), LS_OPTS(ls_plot_opts, __VA_ARGS__))
+LS_API ls_plot *ls_plot_sized(ls_run *run, const ls_plot_opts *opts, size_t opts_size);
+
+/* Draw a curve in the panel of this title, which is made where there is none. The points are copied. Where a panel has
+ * several curves, a legend shows their names. */
+LS_API void ls_plot_add(ls_plot *plot, const char *panel, ls_curve curve);
+/* Draw what was recorded. `keys` are names with commas in between, each in a panel of its own; names joined by "+" share
+ * one: "lr,loss+eval/loss". NULL: all, each in its own. A key that was not recorded is an error. */
+typedef struct ls_plot_history_opts {
+    int _;
+    const char *name; /* of the run, for pictures with several */
+} ls_plot_history_opts;
+#define ls_plot_add_history(plot, history, ...) LS_PLOT_ADD_HISTORY_(plot, history, __VA_ARGS__, ._ = 0)
+#define LS_PLOT_ADD_HISTORY_(plot, history, keys, ...)                                                                 \
+    ls_plot_add_history_sized((plot), (history), (keys), LS_OPTS(ls_plot_history_opts, __VA_ARGS__))
+LS_API void ls_plot_add_history_sized(ls_plot *plot, const ls_history *history, const char *keys,
+                                      const ls_plot_history_opts *opts, size_t opts_size);
+/* Write the picture, as the path ends: .svg or .png. Returns whether it is there. */
+LS_API bool ls_plot_write(ls_plot *plot, const char *path);
+LS_API void ls_plot_free(ls_plot *plot);
 
 #ifdef __cplusplus
 }

@@ -19,6 +19,8 @@ typedef enum ls_object_kind {
     LS_OBJECT_LOADER,
     LS_OBJECT_CONTENTS,
     LS_OBJECT_TRACKER,
+    LS_OBJECT_HISTORY,
+    LS_OBJECT_PLOT,
 } ls_object_kind;
 
 typedef struct ls_object {

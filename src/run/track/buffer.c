@@ -1,6 +1,7 @@
 /* buffer.c - bytes that grow by doubling. */
 #include "run/track/buffer.h"
 
+#include <locale.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -44,6 +45,19 @@ void ls_buffer_print(ls_buffer *buffer, const char *format, ...)
     }
     va_end(again);
     va_end(args);
+}
+
+void ls_buffer_number(ls_buffer *buffer, int digits, double value)
+{
+    char text[64];
+    snprintf(text, sizeof text, "%.*g", digits, value);
+    const char *point = localeconv()->decimal_point;
+    char *at = strstr(text, point);
+    ls_buffer_put(buffer, text, at ? (size_t)(at - text) : strlen(text));
+    if (!at) return;
+    ls_buffer_put(buffer, ".", 1);
+    at += strlen(point);
+    ls_buffer_put(buffer, at, strlen(at));
 }
 
 void ls_buffer_free(ls_buffer *buffer)

@@ -15,7 +15,10 @@ typedef struct ls_buffer {
 /* Room for so many more bytes at the end; NULL when memory is out. */
 char *ls_buffer_room(ls_buffer *buffer, size_t size);
 void ls_buffer_put(ls_buffer *buffer, const void *bytes, size_t size);
+/* Not for numbers with a point, which is a comma in some locales. */
 LS_PRINTF(2, 3) void ls_buffer_print(ls_buffer *buffer, const char *format, ...);
+/* A number with so many digits and a point, whatever the locale. */
+void ls_buffer_number(ls_buffer *buffer, int digits, double value);
 void ls_buffer_free(ls_buffer *buffer);
 
 #endif

@@ -165,13 +165,14 @@ static bool write_record(void *of, const ls_record *record, ls_message *why)
     }
     ls_buffer *row = &sink->row;
     row->length = 0;
-    ls_buffer_print(row, "%lld,%.3f", (long long)record->step, record->time);
+    int64_t ms = (int64_t)(record->time * 1000 + 0.5);
+    ls_buffer_print(row, "%lld,%lld.%03d", (long long)record->step, (long long)(ms / 1000), (int)(ms % 1000));
     for (size_t column = 0; column < sink->count; column++) {
         ls_buffer_put(row, ",", 1);
         for (size_t i = 0; i < record->count; i++) {
             if (strcmp(record->values[i].name, sink->columns[column]) != 0) continue;
             if (record->text) put_text(row, record->text);
-            else ls_buffer_print(row, "%.9g", record->values[i].number);
+            else ls_buffer_number(row, 9, record->values[i].number);
         }
     }
     ls_buffer_put(row, "\n", 1);

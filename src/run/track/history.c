@@ -1,0 +1,164 @@
+/* history.c - read what trackers have written: a folder, or one of its files. What is in a file decides, not its name. */
+#include "run/track/history.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/memory.h"
+#include "run/track/sink.h"
+#include "tensor/context.h"
+
+/* ---- series ---- */
+
+static ls_history_series *series_named(ls_history *history, const char *name, size_t length)
+{
+    for (int i = 0; i < history->count; i++)
+        if (strncmp(history->series[i].name, name, length) == 0 && !history->series[i].name[length])
+            return &history->series[i];
+    if (history->count == history->capacity) {
+        int capacity = history->capacity ? history->capacity * 2 : 16;
+        ls_history_series *grown = ls_sys_realloc(history->series, (size_t)capacity * sizeof *grown);
+        if (!grown) return NULL;
+        history->series = grown;
+        history->capacity = capacity;
+    }
+    char *copy = ls_sys_alloc(length + 1);
+    if (!copy) return NULL;
+    ls_history_series *series = &history->series[history->count++];
+    *series = (ls_history_series){.name = memcpy(copy, name, length)};
+    return series;
+}
+
+static bool grow(ls_history_series *series)
+{
+    int64_t capacity = series->capacity ? series->capacity * 2 : 256;
+    double **arrays[] = {&series->x, &series->y};
+    for (int i = 0; i < 2; i++) {
+        double *grown = ls_sys_realloc(*arrays[i], (size_t)capacity * sizeof **arrays[i]);
+        if (!grown) return false;
+        *arrays[i] = grown;
+    }
+    series->capacity = capacity;
+    return true;
+}
+
+bool ls_history_add(ls_history *history, const char *name, size_t length, double step, double value)
+{
+    ls_history_series *series = series_named(history, name, length);
+    if (!series) return false;
+    while (series->count && series->x[series->count - 1] >= step) series->count--;
+    if (series->count == series->capacity && !grow(series)) return false;
+    series->x[series->count] = step;
+    series->y[series->count++] = value;
+    return true;
+}
+
+/* ---- files ---- */
+
+static bool read_file(ls_history *history, const char *path, ls_message *why)
+{
+    ls_file_map map;
+    if (!ls_file_map_open(&map, path, why)) return false;
+    bool has_words = map.size > 4 && memcmp(map.bytes, "step", 4) == 0;
+    bool ok = map.size == 0         ? true
+              : map.bytes[0] == '{' ? ls_history_read_jsonl(history, map.bytes, map.size, why)
+              : has_words           ? ls_history_read_csv(history, map.bytes, map.size, why)
+                                    : ls_history_read_events(history, map.bytes, map.size, why);
+    ls_file_map_close(&map);
+    if (ok || !why->text[0]) return ok;
+    ls_message what = *why;
+    snprintf(why->text, sizeof why->text, "%.120s: %.120s", path, what.text);
+    return false;
+}
+
+static int is_event_file(const struct dirent *entry)
+{
+    return strncmp(entry->d_name, LS_TRACK_EVENTS, sizeof LS_TRACK_EVENTS - 1) == 0;
+}
+
+/* All event files of the folder, the oldest first: their names begin with the time. */
+static bool read_sessions(ls_history *history, const char *folder, int *found, ls_message *why)
+{
+    struct dirent **entries;
+    int count = scandir(folder, &entries, is_event_file, alphasort);
+    bool ok = true;
+    for (int i = 0; i < count; i++) {
+        char path[LS_TRACK_PATH];
+        ok = ok && ls_track_path(path, folder, entries[i]->d_name, why) && read_file(history, path, why);
+        free(entries[i]);
+    }
+    if (count >= 0) free(entries);
+    *found = count;
+    return ok;
+}
+
+static bool read_folder(ls_history *history, const char *folder, ls_message *why)
+{
+    static const char *const files[] = {LS_TRACK_JSONL, LS_TRACK_CSV};
+    char path[LS_TRACK_PATH];
+    for (int i = 0; i < 2; i++) {
+        if (!ls_track_path(path, folder, files[i], why)) return false;
+        if (ls_path_kind_of(path) == LS_PATH_FILE) return read_file(history, path, why);
+    }
+    int found;
+    if (!read_sessions(history, folder, &found, why)) return false;
+    if (found > 0) return true;
+    snprintf(why->text, sizeof why->text,
+             "%.100s holds no " LS_TRACK_JSONL ", " LS_TRACK_CSV " or " LS_TRACK_EVENTS "*", folder);
+    return false;
+}
+
+/* ---- the object ---- */
+
+static void clear(void *object)
+{
+    ls_history *history = object;
+    for (int i = 0; i < history->count; i++) {
+        ls_sys_free(history->series[i].name);
+        ls_sys_free(history->series[i].x);
+        ls_sys_free(history->series[i].y);
+    }
+    ls_sys_free(history->series);
+}
+
+ls_history *ls_history_read(ls_run *run, const char *path)
+{
+    if (!run || ls_failed(run)) return NULL;
+    if (!path) return ls_fail(&run->errors, LS_ERR_VALUE, "ls_history_read: the path is NULL"), NULL;
+    ls_history *history = ls_object_new(run, LS_OBJECT_HISTORY, sizeof *history, clear);
+    if (!history) return NULL;
+    ls_message why = {{0}};
+    bool folder = ls_path_kind_of(path) == LS_PATH_FOLDER;
+    if (folder ? read_folder(history, path, &why) : read_file(history, path, &why)) return history;
+    ls_fail(&run->errors, why.text[0] ? LS_ERR_IO : LS_ERR_MEMORY, "ls_history_read: %s",
+            why.text[0] ? why.text : "no memory for the values");
+    ls_object_free(history);
+    return NULL;
+}
+
+void ls_history_free(ls_history *history)
+{
+    ls_object_free(history);
+}
+
+int ls_history_count(const ls_history *history)
+{
+    return history ? history->count : 0;
+}
+
+ls_curve ls_history_at(const ls_history *history, int i)
+{
+    if (!history || i < 0 || i >= history->count) return (ls_curve){.name = ""};
+    const ls_history_series *s = &history->series[i];
+    return (ls_curve){.name = s->name, .count = s->count, .x = s->x, .y = s->y};
+}
+
+ls_curve ls_history_find(const ls_history *history, const char *name)
+{
+    int i = 0;
+    while (name && i < ls_history_count(history) && strcmp(history->series[i].name, name) != 0) i++;
+    return ls_history_at(history, i);
+}

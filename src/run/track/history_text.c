@@ -1,0 +1,107 @@
+/* history_text.c - values read back from JSON lines and from tables. */
+#include <locale.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "run/track/history.h"
+
+/* ---- JSON lines ---- */
+
+/* All numbers of a line; null stands for what is not a number. Without a "step" the line's own number is one. */
+static bool add_line(ls_history *history, const ls_json *line, int64_t number)
+{
+    double step = ls_json_number(ls_json_get(line, "step"), (double)number);
+    for (const ls_json *value = ls_json_first(line); value; value = value->next) {
+        bool counts = value->type == LS_JSON_INTEGER || value->type == LS_JSON_REAL || value->type == LS_JSON_NULL;
+        if (!counts || strcmp(value->key, "step") == 0 || strcmp(value->key, "time") == 0) continue;
+        if (!ls_history_add(history, value->key, strlen(value->key), step, ls_json_number(value, (double)NAN)))
+            return false;
+    }
+    return true;
+}
+
+bool ls_history_read_jsonl(ls_history *history, const char *text, size_t size, ls_message *why)
+{
+    const char *end = text + size, *line_end;
+    for (int64_t number = 0; (line_end = memchr(text, '\n', (size_t)(end - text))); number++, text = line_end + 1) {
+        if (line_end == text) continue;
+        ls_message what = {{0}};
+        ls_json *line = ls_json_read(text, (size_t)(line_end - text), &what);
+        if (!line || line->type != LS_JSON_OBJECT) {
+            snprintf(why->text, sizeof why->text, "line %lld is not a JSON object: %.150s", (long long)number + 1,
+                     what.text);
+            ls_json_free(line);
+            return false;
+        }
+        bool ok = add_line(history, line, number);
+        ls_json_free(line);
+        if (!ok) return false;
+    }
+    return true;
+}
+
+/* ---- tables ---- */
+
+/* A cell of a row without its quotes, cut to what fits; sets *at behind its comma, to NULL behind the last one. */
+enum { CELL = 512 };
+static size_t take_cell(const char **at, const char *end, char cell[CELL])
+{
+    size_t length = 0;
+    const char *c = *at;
+    bool quoted = c < end && *c == '"';
+    if (quoted) c++;
+    for (; c < end && (quoted || *c != ','); c++) {
+        if (quoted && *c == '"' && (c + 1 == end || *++c != '"')) break; /* a doubled one stands for itself */
+        if (length < CELL - 1) cell[length++] = *c;
+    }
+    cell[length] = '\0';
+    while (c < end && *c != ',') c++;
+    *at = c < end ? c + 1 : NULL;
+    return length;
+}
+
+/* A number as it is written in the C locale, whatever the program's. */
+static bool read_number(char cell[CELL], double *value)
+{
+    char *point = strchr(cell, '.'), *end;
+    if (point) *point = localeconv()->decimal_point[0];
+    *value = strtod(cell, &end);
+    return end != cell && !*end;
+}
+
+/* The first line names the columns; the first column is the step. */
+typedef struct header {
+    const char *begin, *end;
+} header;
+
+static bool add_row(ls_history *history, header columns, const char *row, const char *row_end)
+{
+    char cell[CELL], name[CELL];
+    double step, value;
+    const char *at = row, *names = columns.begin;
+    take_cell(&names, columns.end, name);
+    take_cell(&at, row_end, cell);
+    if (!read_number(cell, &step)) return true;
+    while (at && names) {
+        size_t length = take_cell(&names, columns.end, name);
+        if (take_cell(&at, row_end, cell) == 0 || strcmp(name, "time") == 0) continue;
+        if (read_number(cell, &value) && !ls_history_add(history, name, length, step, value)) return false;
+    }
+    return true;
+}
+
+bool ls_history_read_csv(ls_history *history, const char *text, size_t size, ls_message *why)
+{
+    const char *end = text + size, *row_end = memchr(text, '\n', size);
+    if (!row_end) {
+        snprintf(why->text, sizeof why->text, "the header is not complete");
+        return false;
+    }
+    header columns = {text, row_end};
+    while (text = row_end + 1, (row_end = memchr(text, '\n', (size_t)(end - text))))
+        if (!add_row(history, columns, text, row_end)) return false;
+    return true;
+}

@@ -1,0 +1,61 @@
+/* plot.h - the inside of a plot. */
+#ifndef LOCKSTEP_RUN_TRACK_PLOT_H
+#define LOCKSTEP_RUN_TRACK_PLOT_H
+
+#include <lockstep/track.h>
+
+#include "base/arena.h"
+#include "run/track/canvas.h"
+#include "tensor/object.h"
+
+typedef struct ls_plot_curve {
+    ls_curve curve; /* the arena's */
+    struct ls_plot_curve *next;
+} ls_plot_curve;
+
+typedef struct ls_plot_panel {
+    const char *title;
+    ls_plot_curve *first, *last;
+    int count;
+    struct ls_plot_panel *next;
+} ls_plot_panel;
+
+struct ls_plot {
+    ls_object object;
+    ls_arena arena;
+    ls_plot_opts opts; /* texts are the arena's */
+    ls_plot_panel *first, *last;
+    int count;
+};
+
+/* Pixels a picture takes by default. */
+void ls_plot_size(const ls_plot *plot, int *width, int *height);
+/* False when memory is out. */
+bool ls_plot_draw(const ls_plot *plot, ls_canvas *canvas);
+
+/* ---- Axes ---- */
+
+/* From values to pixels. */
+typedef struct ls_axis {
+    double low, high; /* of the values, or of their logarithms (base 10) */
+    bool logarithmic;
+    float from, to; /* pixels */
+} ls_axis;
+
+/* Begin with nothing, take in values, then round outwards. */
+ls_axis ls_axis_empty(bool logarithmic);
+void ls_axis_take(ls_axis *axis, double value);
+void ls_axis_round(ls_axis *axis, bool tight); /* tight: no room beyond the values */
+/* The pixel of a value; NaN for values that have none. */
+float ls_axis_place(const ls_axis *axis, double value);
+
+enum { LS_AXIS_TICKS = 16 };
+typedef struct ls_ticks {
+    int count;
+    double value[LS_AXIS_TICKS];
+    char label[LS_AXIS_TICKS][24];
+} ls_ticks;
+/* At most `wanted` + 2 round values and how they are written. */
+ls_ticks ls_axis_ticks(const ls_axis *axis, int wanted);
+
+#endif
