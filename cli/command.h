@@ -12,10 +12,11 @@ typedef struct command {
     const char *name;
     const char *summary;               /* one line of `lockstep help` */
     const char *usage;                 /* all of `lockstep help NAME`; ends with a line break */
+    void (*more)(void);                /* prints what follows on that page; may be NULL */
     int (*run)(int argc, char **argv); /* argv[0] is the command's name; returns the exit code */
 } command;
 
-extern const command command_env, command_help, command_plot, command_version;
+extern const command command_env, command_help, command_launch, command_plot, command_version;
 
 /* All commands in the order of `lockstep help`; the row after the last is NULL. */
 extern const command *const commands[];

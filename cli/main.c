@@ -5,6 +5,7 @@
 #include "command.h"
 
 const command *const commands[] = {
+    &command_launch,
     &command_env,
     &command_plot,
     &command_version,
@@ -78,13 +79,19 @@ const char *nearest(const char *wanted, const char *const *names, size_t count)
 
 /* ---- help ---- */
 
+static int print_page(const command *about)
+{
+    fputs(about->usage, stdout);
+    if (about->more) about->more();
+    return 0;
+}
+
 static int help(int argc, char **argv)
 {
     if (argc > 1) {
         const command *about = find(argv[1]);
         if (!about) return no_such_command(argv[1]);
-        fputs(about->usage, stdout);
-        return 0;
+        return print_page(about);
     }
     puts("usage: lockstep <command> [options]\n");
     for (size_t i = 0; commands[i]; i++) printf("  %-10s %s\n", commands[i]->name, commands[i]->summary);
@@ -104,9 +111,6 @@ int main(int argc, char **argv)
     if (argc < 2 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) return help(0, NULL);
     const command *wanted = find(strcmp(argv[1], "--version") == 0 ? "version" : argv[1]);
     if (!wanted) return no_such_command(argv[1]);
-    if (argc > 2 && (strcmp(argv[2], "--help") == 0 || strcmp(argv[2], "-h") == 0)) {
-        fputs(wanted->usage, stdout);
-        return 0;
-    }
+    if (argc > 2 && (strcmp(argv[2], "--help") == 0 || strcmp(argv[2], "-h") == 0)) return print_page(wanted);
     return wanted->run(argc - 1, argv + 1);
 }

@@ -27,12 +27,6 @@ extern "C" {
 typedef struct ls_run ls_run;
 typedef struct ls_tensor ls_tensor;
 
-/* Options of a constructor are given by name: f(run, .lr = 0.1). Zero means the default. The dummy first member makes the
- * call without options legal, the size lets a newer library serve an older caller. */
-#define LS_OPTS(type, ...) &(const type){__VA_ARGS__}, sizeof(type)
-/* The number zero where it is meant and not the default: f(run, .beta1 = LS_ZERO). */
-#define LS_ZERO (-0.0)
-
 /* How often ls_schedule_step() moves a schedule. */
 typedef enum ls_schedule_policy {
     LS_SCHEDULE_PER_STEP = 0, /* once for every step an optimiser has taken, on any number of processes */

@@ -131,6 +131,12 @@ static const value *value_of(ls_setting setting)
     return &values[setting];
 }
 
+void ls_config_reload(void)
+{
+    value_of(LS_SETTING_LOG); /* so that the first question does not read once more */
+    read_environment();
+}
+
 const ls_setting_row *ls_config_row(ls_setting setting)
 {
     return &rows[setting];

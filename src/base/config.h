@@ -19,6 +19,7 @@
     LS_SETTING(TEST_DATA, TEXT, "", "folder with data that the tests may use (empty: shared/data beside the sources)") \
     LS_SETTING(ABORT, SWITCH, "0", "print the first error and abort where it is detected, for debuggers")              \
     LS_SETTING(PLUGIN_PATH, TEXT, "", "folders to search for plug-ins, separated by ':'")                              \
+    LS_SETTING(TERMINATION_LOG, TEXT, "/dev/termination-log", "file that gets the first cause of a failed job")        \
     LS_SETTING(RANK, COUNT, "0", "number of this process in the job")                                                  \
     LS_SETTING(WORLD_SIZE, COUNT, "1", "processes of the job")                                                         \
     LS_SETTING(LOCAL_RANK, COUNT, "0", "number of this process on its host")                                           \
@@ -64,5 +65,8 @@ const ls_setting_row *ls_config_row(ls_setting setting);
 const char *ls_config_text(ls_setting setting);
 uint64_t ls_config_count(ls_setting setting); /* of a COUNT */
 bool ls_config_switch(ls_setting setting);    /* of a SWITCH */
+
+/* Read the environment again: for a process that was just forked with another one. No other thread may run. */
+void ls_config_reload(void);
 
 #endif

@@ -1,0 +1,160 @@
+/* launch.c - lockstep launch: from a command line of torchrun or accelerate to a job. */
+#include <lockstep/launch.h>
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "command.h"
+#include "launch_options.h"
+
+enum { LONGEST_VARIABLE = 512, MOST_WORDS = 4 };
+
+static int refuse(const char *why)
+{
+    fprintf(stderr, "lockstep launch: %s\n", why);
+    return EXIT_USAGE;
+}
+
+/* ---- How many ------------------------------------------------------------------------------------------------- */
+
+static bool count_processes(const launch_options *options, int hosts, int *count, char *why, size_t size)
+{
+    const char *per_host = options->value[OPTION_NPROC_PER_NODE];
+    int total = option_count(options, OPTION_NUM_PROCESSES, 0);
+    *count = 1;
+    if (total % hosts) {
+        snprintf(why, size, "--num_processes %d is for all hosts together and cannot be shared among %d", total, hosts);
+        return false;
+    }
+    if (total) *count = total / hosts;
+    else if (per_host && (strcmp(per_host, "auto") == 0 || strcmp(per_host, "cpu") == 0)) *count = ls_launch_cpus();
+    else if (per_host) *count = atoi(per_host);
+    if (*count < 1) {
+        snprintf(why, size, "--nproc-per-node %s: must be a number above 0, auto or cpu", per_host ? per_host : "");
+        return false;
+    }
+    if (options->value[OPTION_MULTI_GPU] && total == 1) {
+        snprintf(why, size, "You need to use at least 2 processes to use `--multi_gpu`.");
+        return false;
+    }
+    return true;
+}
+
+/* Whatever asks for more than this host is refused by name. */
+static bool check_one_host(const launch_options *options, char *why, size_t size)
+{
+    static const option about_hosts[] = {OPTION_NODE_RANK, OPTION_MACHINE_RANK};
+    option hosts = given_of(options, OPTION_NNODES, OPTION_NUM_MACHINES);
+    const char *count = options->value[hosts];
+    if (count && strcmp(count, "1") != 0 && strcmp(count, "1:1") != 0) {
+        snprintf(why, size, "%s %s: several hosts are not supported yet", option_name(hosts), count);
+        return false;
+    }
+    for (size_t i = 0; i < sizeof about_hosts / sizeof *about_hosts; i++) {
+        if (option_count(options, about_hosts[i], 0) == 0) continue;
+        snprintf(why, size, "%s %s: there is one host, with rank 0", option_name(about_hosts[i]),
+                 options->value[about_hosts[i]]);
+        return false;
+    }
+    return true;
+}
+
+/* ---- What ----------------------------------------------------------------------------------------------------- */
+
+static bool is_python(const char *program)
+{
+    size_t length = strlen(program);
+    return length > 3 && strcmp(program + length - 3, ".py") == 0;
+}
+
+/* The words in front of the program and its arguments: none, or Python's. */
+static char **compose(const launch_options *options, int argc)
+{
+    char **words = calloc((size_t)argc + MOST_WORDS, sizeof *words), **end = words;
+    if (!words) return NULL;
+    bool module = options->value[OPTION_MODULE];
+    if (module || (is_python(options->program[0]) && !options->value[OPTION_NO_PYTHON])) {
+        char *python = getenv("PYTHON_EXEC");
+        *end++ = python && *python ? python : "python3";
+        *end++ = "-u";
+        if (module) *end++ = "-m";
+    }
+    for (char **word = options->program; *word; word++) *end++ = *word;
+    return words;
+}
+
+/* accelerate's variables for the options given; ends with NULL. */
+static void set_variables(const launch_options *options, char texts[][LONGEST_VARIABLE], const char **list)
+{
+    size_t count = 0;
+    for (option i = 0; i < OPTION_COUNT; i++) {
+        if (!option_variable(options, i, texts[count], LONGEST_VARIABLE)) continue;
+        list[count] = texts[count];
+        count++;
+    }
+    const char *gpus = options->value[OPTION_GPU_IDS];
+    if (gpus && strcmp(gpus, "all") != 0) {
+        snprintf(texts[count], LONGEST_VARIABLE, "CUDA_VISIBLE_DEVICES=%s", gpus);
+        list[count] = texts[count];
+        count++;
+    }
+    list[count] = NULL;
+}
+
+static int run(int argc, char **argv)
+{
+    char why[512], texts[OPTION_COUNT + 1][LONGEST_VARIABLE];
+    const char *variables[OPTION_COUNT + 2];
+    launch_options options;
+    int processes;
+    if (!launch_options_read(&options, argc, argv, (const char *const *)environ, why, sizeof why)) return refuse(why);
+    if (!options.program) return refuse("which program? lockstep launch [options] program [its arguments]");
+    if (options.value[OPTION_MODULE] && options.value[OPTION_NO_PYTHON])
+        return refuse("--module and --no_python cannot be used together");
+    if (!check_one_host(&options, why, sizeof why) || !count_processes(&options, 1, &processes, why, sizeof why))
+        return refuse(why);
+    set_variables(&options, texts, variables);
+    char **words = compose(&options, argc);
+    if (!words) return refuse("out of memory");
+
+    option address = given_of(&options, OPTION_MASTER_ADDR, OPTION_MAIN_PROCESS_IP);
+    option port = given_of(&options, OPTION_MASTER_PORT, OPTION_MAIN_PROCESS_PORT);
+    bool alone = options.value[OPTION_STANDALONE];
+    double timeout = option_number(&options, OPTION_SHUTDOWN_TIMEOUT, 25);
+    int code = ls_launch_program(
+        words, .num_processes = processes, .max_restarts = option_count(&options, OPTION_MAX_RESTARTS, 0),
+        .max_quick_restarts = option_count(&options, OPTION_MAX_QUICK_RESTARTS, 0),
+        .shutdown_timeout = timeout > 0 ? timeout : LS_ZERO, .master_addr = alone ? NULL : options.value[address],
+        .master_port = alone ? 0 : option_count(&options, port, 0), .run_id = options.value[OPTION_RDZV_ID],
+        .role = options.value[OPTION_ROLE], .num_threads = option_count(&options, OPTION_NUM_THREADS, 0),
+        .no_pin = options.value[OPTION_NO_PIN] != NULL, .environment = variables,
+        .log_dir = options.value[OPTION_LOG_DIR], .tee = options.value[OPTION_TEE],
+        .redirects = options.value[OPTION_REDIRECTS], .prefix = options.value[OPTION_PREFIX] != NULL,
+        .prefix_template = options.value[OPTION_PREFIX_TEMPLATE],
+        .show_ranks = options.value[OPTION_LOCAL_RANKS_FILTER], .quiet = options.value[OPTION_QUIET] != NULL);
+    free(words);
+    return code && options.value[OPTION_EXIT_CODE_COMPAT] ? EXIT_FAILURE : code;
+}
+
+static void more(void)
+{
+    puts("\nOptions are those of torchrun and accelerate, with dashes or underscores:\n");
+    launch_options_list(stdout);
+}
+
+const command command_launch = {
+    .name = "launch",
+    .summary = "run a program in several processes and watch over them",
+    .usage = "usage: lockstep launch [options] program [its arguments]\n"
+             "\n"
+             "    lockstep launch -n 4 ./pets images/\n"
+             "    lockstep launch --nproc-per-node auto --max-restarts 3 --tee 3 --log-dir logs train.py\n"
+             "\n"
+             "Starts the program in each process, with torchrun's variables (RANK, WORLD_SIZE, LOCAL_RANK, ...).\n"
+             "A name that ends in .py is run by python3 -u. The first process that fails ends all: they get SIGTERM,\n"
+             "and SIGKILL when they do not go. The exit code is that of the first that failed, 128 + n for signal n.\n"
+             "What options leave open is taken from torchrun's PET_* variables. docs/launch.md says more.\n",
+    .more = more,
+    .run = run,
+};

@@ -1,0 +1,78 @@
+/* launch.h - start the processes of a job, watch over them, end them together.
+ *
+ * A job is a group of workers. Each is told who it is by its environment, with torchrun's names (RANK, WORLD_SIZE,
+ * LOCAL_RANK, MASTER_ADDR, ...), so that PyTorch scripts start under it as well. The first worker that fails ends the
+ * group: the others get SIGTERM, and SIGKILL when they do not go; then either all start again, within one budget, or the
+ * first cause is printed. Nothing is left behind: no orphan, no zombie.
+ *
+ *     int code = ls_launch_program(argv + 1, .num_processes = 4);             what `lockstep launch -n 4 ...` does
+ *     int code = ls_launch(train, &settings, .num_processes = 2);             the same for a function of this program
+ *
+ * The return value is an exit code: 0 when every worker succeeded; else that of the first that failed, where 128 + n
+ * stands for signal n; 128 + n also when this process was itself told to end by signal n. */
+#ifndef LOCKSTEP_LAUNCH_H
+#define LOCKSTEP_LAUNCH_H
+
+#include <lockstep/base.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Exit codes of a launch that could not begin. */
+enum { LS_LAUNCH_REFUSED = 2, LS_LAUNCH_NOT_EXECUTABLE = 126, LS_LAUNCH_NOT_FOUND = 127 };
+
+typedef struct ls_launch_opts {
+    int _;
+    int num_processes;       /* on this host; default 1 */
+    int max_restarts;        /* of the whole group, after failures; default 0 */
+    int max_quick_restarts;  /* in a row, within 10 seconds of a start each: no better next time; default 5 */
+    double shutdown_timeout; /* seconds between SIGTERM and SIGKILL; default 25: less than Kubernetes allows a pod */
+
+    const char *master_addr; /* what workers get as MASTER_ADDR; default 127.0.0.1 */
+    int master_port;         /* and as MASTER_PORT; default: a free one */
+    const char *run_id;      /* names the job in folders and messages; default "none" */
+    const char *role;        /* default "default" */
+
+    int num_threads; /* of each worker; default: the CPUs this process may use, shared out */
+    bool no_pin;     /* leave placement to the system; by default workers get CPUs of their own, by NUMA node */
+
+    const char *mixed_precision; /* "no", "fp16", "bf16" or "fp8": workers get it as ACCELERATE_MIXED_PRECISION */
+    /* "NAME=value" for the workers' environment, on top of this process's; ends with NULL. */
+    const char *const *environment;
+
+    /* What workers write. By default it goes where this process's goes, lines kept whole; a stream that is a terminal is
+     * handed to the workers as it is. For `tee` and `redirects`: which streams (0 none, 1 stdout, 2 stderr, 3 both), of
+     * all workers ("3") or by local rank ("0:3,1:2"); redirects go to a file only, tee to a file and here. */
+    const char *log_dir; /* for <run_id>_<random>/attempt_<n>/<local rank>/{stdout.log,stderr.log,error.json} */
+    const char *tee, *redirects;
+    bool prefix;                 /* begin each line with the worker's rank; implied by tee */
+    const char *prefix_template; /* default "[${role_name}${local_rank}]:", of ${role_name} ${rank} ${local_rank} */
+    const char *show_ranks;      /* local ranks whose output is shown here, "0,2"; default all */
+
+    bool quiet;      /* the first cause is not printed */
+    int *exit_codes; /* receives those of the workers of this host, num_processes of them; 0 for one that never began */
+} ls_launch_opts;
+
+/* Run `argv` (ends with NULL; argv[0] is looked for along PATH) in each worker. "${local_rank}" is replaced in it. */
+#define ls_launch_program(...) LS_LAUNCH_PROGRAM_(__VA_ARGS__, ._ = 0)
+#define LS_LAUNCH_PROGRAM_(argv, ...) ls_launch_program_sized((argv), LS_OPTS(ls_launch_opts, __VA_ARGS__))
+LS_API int ls_launch_program_sized(char *const *argv, const ls_launch_opts *opts, size_t opts_size);
+
+/* Call `function` in each worker, a fork of this process; what it returns (0 to 127) is the worker's exit code. Threads
+ * do not survive a fork: the call is refused in a process that already runs some, so ls_init() belongs inside the
+ * function. One process that is not to be restarted is not forked at all: the function runs right here. num_processes must be
+ * given. Where ACCELERATE_DEBUG_MODE is true, workers that do nothing are launched first. */
+typedef int ls_worker_fn(void *argument);
+#define ls_launch(...) LS_LAUNCH_(__VA_ARGS__, ._ = 0)
+#define LS_LAUNCH_(function, argument, ...)                                                                            \
+    ls_launch_sized((function), (argument), LS_OPTS(ls_launch_opts, __VA_ARGS__))
+LS_API int ls_launch_sized(ls_worker_fn *function, void *argument, const ls_launch_opts *opts, size_t opts_size);
+
+/* CPUs a job on this host can count on: those of the affinity mask, limited by the control group's quota. */
+LS_API int ls_launch_cpus(void);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

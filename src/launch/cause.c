@@ -1,0 +1,83 @@
+/* cause.c - how a worker ended, in words. */
+#include "launch/cause.h"
+
+#include "base/json.h"
+#include "base/memory.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+
+int ls_cause_exit_code(const ls_cause *cause)
+{
+    return WIFSIGNALED(cause->status) ? 128 + WTERMSIG(cause->status) : WEXITSTATUS(cause->status);
+}
+
+void ls_cause_read(ls_cause *cause, const char *error_file)
+{
+    FILE *file = *error_file ? fopen(error_file, "r") : NULL;
+    if (!file) return;
+    enum { MOST = 1 << 20 };
+    char *text = ls_sys_alloc(MOST);
+    size_t length = text ? fread(text, 1, MOST, file) : 0;
+    fclose(file);
+    ls_message why;
+    ls_json *root = ls_json_read(text, length, &why);
+    ls_sys_free(text);
+    /* {"message": {"message": "Type: text", "extraInfo": {"timestamp": "1700000000"}}}, or {"message": "text"} */
+    const ls_json *outer = ls_json_get(root, "message");
+    const char *words = ls_json_text(ls_json_get(outer, "message"));
+    if (!words) words = ls_json_text(outer);
+    if (words) snprintf(cause->words, sizeof cause->words, "%s", words);
+    const ls_json *stamp = ls_json_get(ls_json_get(outer, "extraInfo"), "timestamp");
+    const char *digits = ls_json_text(stamp);
+    cause->stamp = digits ? atof(digits) : ls_json_number(stamp, 0);
+    ls_json_free(root);
+}
+
+void ls_cause_tail(ls_cause *cause, const char *text, size_t length, int lines)
+{
+    while (length && (text[length - 1] == '\n' || text[length - 1] == '\r')) length--;
+    size_t from = length;
+    while (from && lines) {
+        if (text[--from] == '\n' && --lines == 0) from++;
+        if (!lines) break;
+    }
+    size_t size = length - from < sizeof cause->tail - 1 ? length - from : sizeof cause->tail - 1;
+    memcpy(cause->tail, text + length - size, size);
+    cause->tail[size] = '\0';
+}
+
+static void describe_end(const ls_cause *cause, char *text, size_t size)
+{
+    if (!WIFSIGNALED(cause->status)) {
+        snprintf(text, size, "exited with code %d", WEXITSTATUS(cause->status));
+        return;
+    }
+    int number = WTERMSIG(cause->status);
+    const char *name = sigabbrev_np(number);
+    snprintf(text, size, "was killed by SIG%s (signal %d%s)", name ? name : "?", number,
+             number == SIGKILL ? "; if nobody sent it, the system ran out of memory" : "");
+}
+
+void ls_cause_tell(const ls_cause *cause, char *text, size_t size)
+{
+    char end[128];
+    describe_end(cause, end, sizeof end);
+    snprintf(text, size, "lockstep: first cause: rank %d (local rank %d, host %s, pid %d) %s after %.1f s\n",
+             cause->rank, cause->local_rank, cause->host, cause->pid, end, cause->seconds);
+    size_t used = strlen(text);
+    if (cause->words[0]) snprintf(text + used, size - used, "lockstep: it says: %s\n", cause->words);
+    if (!cause->tail[0]) return;
+    used = strlen(text);
+    snprintf(text + used, size - used, "lockstep: the last lines of its stderr:\n");
+    for (const char *line = cause->tail; line && *line;) {
+        const char *stop = strchr(line, '\n');
+        int length = (int)(stop ? stop - line : (long)strlen(line));
+        used = strlen(text);
+        snprintf(text + used, size - used, "    %.*s\n", length, line);
+        line = stop ? stop + 1 : NULL;
+    }
+}

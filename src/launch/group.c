@@ -1,0 +1,326 @@
+/* group.c - workers as processes. */
+#include "launch/group.h"
+
+#include "base/config.h"
+#include "base/cpus.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "launch/placement.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { TAIL_LINES = 20 };
+
+/* ---- Opening -------------------------------------------------------------------------------------------------- */
+
+static bool place(ls_group *group)
+{
+    int processes = group->plan->opts.num_processes, count = ls_cpus_allowed(NULL, 0);
+    if (group->plan->opts.no_pin || processes == 1) return true;
+    group->cpus = ls_sys_alloc((size_t)count * sizeof *group->cpus);
+    group->first = ls_sys_alloc((size_t)(processes + 1) * sizeof *group->first);
+    if (!group->cpus || !group->first) return false;
+    ls_cpus_allowed(group->cpus, count);
+    if (ls_placement("", group->cpus, count, processes, group->first)) return true;
+    ls_sys_free(group->first);
+    group->first = NULL;
+    return true;
+}
+
+bool ls_group_open(ls_group *group, const ls_plan *plan, int loop)
+{
+    size_t processes = (size_t)plan->opts.num_processes;
+    memset(group, 0, sizeof *group);
+    group->plan = plan;
+    group->loop = loop;
+    group->signals = -1;
+    group->worker = ls_sys_alloc(processes * sizeof *group->worker);
+    void *shared = mmap(NULL, processes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    group->unstarted = shared == MAP_FAILED ? NULL : shared;
+    if (!group->worker || !group->unstarted || !place(group)) {
+        ls_log_line(LS_LOG_ERROR, "launch: out of memory");
+        ls_group_close(group);
+        return false;
+    }
+    for (int i = 0; i < 2; i++) ls_sink_open(&group->sink[i], loop, STDOUT_FILENO + i);
+    if (ls_logs_open(&group->logs, plan)) return true;
+    ls_group_close(group);
+    return false;
+}
+
+void ls_group_close(ls_group *group)
+{
+    for (int i = 0; group->worker && i < group->plan->opts.num_processes; i++)
+        for (int s = 0; s < 2; s++) ls_stream_close(&group->worker[i].stream[s]);
+    for (int i = 0; i < 2; i++) ls_sink_close(&group->sink[i]);
+    ls_logs_close(&group->logs);
+    ls_sys_free(group->worker);
+    ls_sys_free(group->cpus);
+    ls_sys_free(group->first);
+    if (group->unstarted) munmap(group->unstarted, (size_t)group->plan->opts.num_processes);
+    memset(group, 0, sizeof *group);
+}
+
+/* ---- Starting a worker ---------------------------------------------------------------------------------------- */
+
+static void fill_in(char *to, size_t size, const char *form, const ls_plan *plan, int rank, int local_rank)
+{
+    char number[2][16];
+    snprintf(number[0], sizeof number[0], "%d", rank);
+    snprintf(number[1], sizeof number[1], "%d", local_rank);
+    const char *const names[] = {"${role_name}", "${rank}", "${local_rank}"};
+    const char *const values[] = {plan->opts.role, number[0], number[1]};
+    size_t used = 0;
+    while (*form && used + 1 < size) {
+        size_t which = 0;
+        while (which < 3 && strncmp(form, names[which], strlen(names[which])) != 0) which++;
+        if (which == 3) {
+            to[used++] = *form++;
+            continue;
+        }
+        form += strlen(names[which]);
+        int wrote = snprintf(to + used, size - used, "%s", values[which]);
+        used += (size_t)wrote < size - used ? (size_t)wrote : size - used - 1;
+    }
+    to[used] = '\0';
+}
+
+/* Where a stream of a worker goes. Returns the file to put in its place; -1: it keeps this process's; -2: failed. */
+static int open_stream(ls_group *group, int local_rank, int which)
+{
+    const ls_plan *plan = group->plan;
+    ls_stream *stream = &group->worker[local_rank].stream[which];
+    bool redirected = plan->redirected[local_rank] >> which & 1, teed = plan->teed[local_rank] >> which & 1;
+    bool shown = plan->shown[local_rank], prefixed = plan->opts.prefix || teed;
+    int file = -1;
+    if (redirected || teed) {
+        char path[700];
+        ls_logs_path(&group->logs, group->assignment.attempt, local_rank, which ? "stderr.log" : "stdout.log", path,
+                     sizeof path);
+        file = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+        if (file < 0) {
+            ls_log_line(LS_LOG_ERROR, "launch: cannot write %s: %s", path, strerror(errno));
+            return -2;
+        }
+        if (!teed) return file;
+    }
+    /* A terminal is handed on, so that programs see one: they buffer by line and draw progress bars. */
+    if (shown && !prefixed && isatty(STDOUT_FILENO + which)) return -1;
+    const char *form = plan->opts.prefix_template ? plan->opts.prefix_template : "[${role_name}${local_rank}]:";
+    stream->prefix[0] = '\0';
+    if (prefixed) {
+        fill_in(stream->prefix, sizeof stream->prefix, form, plan, group->assignment.first_rank + local_rank,
+                local_rank);
+    }
+    int end = ls_stream_open(stream, group->loop, shown ? &group->sink[which] : NULL, file);
+    if (end < 0) ls_log_line(LS_LOG_ERROR, "launch: no pipe for rank %d: %s", local_rank, strerror(errno));
+    if (end < 0 && file >= 0) close(file);
+    return end < 0 ? -2 : end;
+}
+
+/* The rest of a worker's life: from here on this is another process. */
+static _Noreturn void become_worker(ls_group *group, int local_rank, pid_t parent, const int *files)
+{
+    const ls_plan *plan = group->plan;
+    setsid();
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent) _exit(128 + SIGKILL); /* it died before we asked to be told */
+    signal(SIGPIPE, group->on_pipe);
+    if (group->first) {
+        cpu_set_t set[8];
+        memset(set, 0, sizeof set);
+        for (int i = group->first[local_rank]; i < group->first[local_rank + 1]; i++)
+            CPU_SET_S((size_t)group->cpus[i], sizeof set, set);
+        sched_setaffinity(0, sizeof set, set);
+    }
+    int nothing = local_rank ? open("/dev/null", O_RDONLY | O_CLOEXEC) : -1; /* one reader of stdin is enough */
+    if (nothing >= 0) dup2(nothing, STDIN_FILENO);
+    for (int i = 0; i < 2; i++)
+        if (files[i] >= 0) dup2(files[i], STDOUT_FILENO + i);
+
+    char error_file[700];
+    ls_logs_path(&group->logs, group->assignment.attempt, local_rank, "error.json", error_file, sizeof error_file);
+    ls_environment environment = {0};
+    ls_plan_environment(plan, &group->assignment, local_rank, error_file, &environment);
+    sigprocmask(SIG_SETMASK, &group->inherited, NULL);
+    if (plan->function) {
+        /* No exec closes what the supervisor had open. */
+        close(group->loop);
+        close(group->signals);
+        for (int i = 0; i < plan->opts.num_processes; i++)
+            for (int s = 0; s < 2; s++)
+                if (group->worker[i].stream[s].watch.fd > 0) close(group->worker[i].stream[s].watch.fd);
+        for (int i = 0; i < 2; i++)
+            if (files[i] >= 0) close(files[i]);
+        if (nothing >= 0) close(nothing);
+        environ = environment.entry;
+        ls_config_reload();
+        int code = plan->function(plan->argument);
+        fflush(NULL);
+        _exit(code);
+    }
+    size_t count = 0;
+    while (plan->argv[count]) count++;
+    char **argv = ls_sys_alloc((count + 1) * sizeof *argv);
+    for (size_t i = 0; argv && i < count; i++) {
+        size_t size = strlen(plan->argv[i]) + 64;
+        argv[i] = plan->argv[i];
+        if (!strstr(argv[i], "${local_rank}")) continue;
+        argv[i] = ls_sys_alloc(size);
+        if (argv[i]) fill_in(argv[i], size, plan->argv[i], plan, group->assignment.first_rank + local_rank, local_rank);
+    }
+    if (argv && !environment.failed) execvpe(argv[0], argv, environment.entry);
+    group->unstarted[local_rank] = true;
+    int code = errno == ENOENT ? LS_LAUNCH_NOT_FOUND : LS_LAUNCH_NOT_EXECUTABLE;
+    ls_log_line(LS_LOG_ERROR, "cannot run %s: %s", plan->argv[0], strerror(errno));
+    _exit(code);
+}
+
+static bool start_worker(ls_group *group, int local_rank)
+{
+    ls_worker *worker = &group->worker[local_rank];
+    int files[2] = {-1, -1};
+    bool good = true;
+    for (int i = 0; i < 2 && good; i++) {
+        files[i] = open_stream(group, local_rank, i);
+        good = files[i] != -2;
+    }
+    pid_t parent = getpid(), pid = good ? fork() : -1;
+    if (pid == 0) become_worker(group, local_rank, parent, files);
+    if (good && pid < 0) ls_log_line(LS_LOG_ERROR, "launch: no process for rank %d: %s", local_rank, strerror(errno));
+    for (int i = 0; i < 2; i++)
+        if (files[i] >= 0) close(files[i]);
+    if (pid < 0) return false;
+    worker->pid = pid;
+    worker->status = 0;
+    worker->began = ls_now();
+    group->running++;
+    return true;
+}
+
+bool ls_group_start(ls_group *group, const ls_assignment *assignment)
+{
+    group->assignment = *assignment;
+    group->stopping = false;
+    memset(&group->cause, 0, sizeof group->cause);
+    if (!ls_logs_begin(&group->logs, assignment->attempt)) {
+        ls_log_line(LS_LOG_ERROR, "launch: cannot make folders in %s: %s", group->logs.root, strerror(errno));
+        return false;
+    }
+    fflush(NULL); /* or each worker would write what this process has not written yet */
+    for (int i = 0; i < group->plan->opts.num_processes; i++) {
+        for (int s = 0; s < 2; s++) ls_stream_close(&group->worker[i].stream[s]);
+        group->unstarted[i] = false;
+    }
+    for (int i = 0; i < group->plan->opts.num_processes; i++)
+        if (!start_worker(group, i)) return false;
+    return true;
+}
+
+/* ---- Signals and ends ----------------------------------------------------------------------------------------- */
+
+void ls_group_signal(ls_group *group, int number)
+{
+    for (int i = 0; i < group->plan->opts.num_processes; i++) {
+        pid_t pid = group->worker[i].pid;
+        if (!pid) continue;
+        if (kill(-pid, number) != 0) kill(pid, number); /* it may not lead a group yet */
+        if (number != SIGKILL && number != SIGSTOP) kill(-pid, SIGCONT);
+    }
+}
+
+static void note_failure(ls_group *group, int local_rank, bool same_moment)
+{
+    ls_worker *worker = &group->worker[local_rank];
+    ls_cause cause = {.any = true,
+                      .unstarted = group->unstarted[local_rank],
+                      .rank = group->assignment.first_rank + local_rank,
+                      .local_rank = local_rank,
+                      .pid = worker->pid,
+                      .attempt = group->assignment.attempt,
+                      .status = worker->status,
+                      .seconds = (double)(ls_now() - worker->began) / 1e9};
+    gethostname(cause.host, sizeof cause.host - 1);
+    char path[700];
+    ls_logs_path(&group->logs, cause.attempt, local_rank, "error.json", path, sizeof path);
+    ls_cause_read(&cause, path);
+    /* Several that ended since we last looked: the error files know which was first. */
+    if (group->cause.any && !(same_moment && cause.stamp > 0 && cause.stamp < group->cause.stamp)) return;
+
+    ls_stream *stream = &worker->stream[1];
+    ls_stream_close(stream);
+    if (stream->tail_length) ls_cause_tail(&cause, stream->tail, stream->tail_length, TAIL_LINES);
+    ls_logs_path(&group->logs, cause.attempt, local_rank, "stderr.log", path, sizeof path);
+    FILE *log = group->plan->redirected[local_rank] & 2 ? fopen(path, "r") : NULL;
+    if (log) {
+        char text[LS_TAIL];
+        if (fseek(log, -(long)sizeof text, SEEK_END) != 0) rewind(log);
+        ls_cause_tail(&cause, text, fread(text, 1, sizeof text, log), TAIL_LINES);
+        fclose(log);
+    }
+    group->cause = cause;
+}
+
+void ls_group_reap(ls_group *group)
+{
+    bool had_cause = group->cause.any;
+    for (;;) {
+        siginfo_t info = {0};
+        if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0) return;
+        int local_rank = group->plan->opts.num_processes - 1, status;
+        while (local_rank >= 0 && group->worker[local_rank].pid != info.si_pid) local_rank--;
+        /* While it is a zombie its number stands for its group: what a failed worker leaves there dies now. */
+        bool failed = info.si_code != CLD_EXITED || info.si_status != 0;
+        if (local_rank >= 0 && failed) kill(-info.si_pid, SIGKILL);
+        waitpid(info.si_pid, &status, 0);
+        if (local_rank < 0) continue;
+        group->worker[local_rank].status = status;
+        if (failed && !group->stopping) note_failure(group, local_rank, !had_cause);
+        group->worker[local_rank].pid = 0;
+        group->running--;
+    }
+}
+
+int ls_group_sweep(int number)
+{
+    DIR *folder = opendir("/proc");
+    if (!folder) return 0;
+    int found = 0, self = (int)getpid();
+    for (struct dirent *entry; (entry = readdir(folder));) {
+        char path[300], line[512];
+        int pid = atoi(entry->d_name), parent = 0;
+        if (pid <= 0) continue;
+        snprintf(path, sizeof path, "/proc/%d/stat", pid);
+        FILE *file = fopen(path, "r");
+        if (!file) continue;
+        char *after = fgets(line, sizeof line, file) ? strrchr(line, ')') : NULL; /* names may hold anything */
+        fclose(file);
+        if (!after || sscanf(after + 1, " %*c %d", &parent) != 1 || parent != self) continue;
+        found++;
+        if (number) kill(pid, number);
+    }
+    closedir(folder);
+    return found;
+}
+
+int64_t ls_group_tick(ls_group *group)
+{
+    int64_t next = LS_NEVER, now = ls_now();
+    for (int i = 0; i < group->plan->opts.num_processes; i++) {
+        for (int s = 0; s < 2; s++) {
+            int64_t at = ls_stream_tick(&group->worker[i].stream[s], now);
+            if (at < next) next = at;
+        }
+    }
+    return next;
+}

@@ -1,0 +1,56 @@
+/* group.h - the workers of one host in one attempt: start them, pass signals on, learn how they end. */
+#ifndef LOCKSTEP_LAUNCH_GROUP_H
+#define LOCKSTEP_LAUNCH_GROUP_H
+
+#include "launch/cause.h"
+#include "launch/logs.h"
+#include "launch/output.h"
+#include "launch/plan.h"
+
+#include <signal.h>
+#include <sys/types.h>
+
+typedef struct ls_worker {
+    pid_t pid; /* also its session and process group; 0: never began, or reaped */
+    int status;
+    int64_t began;
+    ls_stream stream[2]; /* stdout and stderr, where they pass through here */
+} ls_worker;
+
+typedef struct ls_group {
+    const ls_plan *plan;
+    int loop;
+    int signals;          /* file that this process's own signals come from; workers close it */
+    sigset_t inherited;   /* the mask workers start with */
+    void (*on_pipe)(int); /* and what they do with SIGPIPE */
+    ls_assignment assignment;
+    ls_logs logs;
+    ls_sink sink[2];
+    ls_worker *worker; /* [plan->opts.num_processes] */
+    int *cpus, *first; /* placement; first NULL: not pinned */
+    bool *unstarted;   /* [num_processes] shared with the workers: the program could not be executed */
+    int running;       /* workers not reaped */
+    bool stopping;     /* their ends are no failures any more */
+    ls_cause cause;
+} ls_group;
+
+bool ls_group_open(ls_group *group, const ls_plan *plan, int loop); /* false: refused, the reason is printed */
+void ls_group_close(ls_group *group);
+
+/* Start all. False when one could not be started (no memory, no processes left): those that were run, stop them. */
+bool ls_group_start(ls_group *group, const ls_assignment *assignment);
+
+/* To every process of every worker's group. Except for SIGKILL, stopped ones are woken to receive it. */
+void ls_group_signal(ls_group *group, int number);
+
+/* Take in all that ended: workers, and what they left behind. The first worker that did not end with 0, unless it was
+ * told to stop, is the cause. */
+void ls_group_reap(ls_group *group);
+
+/* Processes that workers left behind, now children of this one: send them a signal. Returns how many there are. */
+int ls_group_sweep(int number);
+
+/* Show what waits too long; returns when to come again. */
+int64_t ls_group_tick(ls_group *group);
+
+#endif

@@ -1,0 +1,163 @@
+/* launch.c - the two ways to launch: a program, and a function of this program. */
+#include <lockstep/launch.h>
+
+#include "base/log.h"
+#include "launch/plan.h"
+#include "launch/supervise.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static const char *const *inherited_environment(void)
+{
+    return (const char *const *)environ;
+}
+
+static bool has_one_thread(const char *caller)
+{
+    int threads = 0;
+    DIR *folder = opendir("/proc/self/task");
+    if (!folder) return true;
+    for (struct dirent *entry; (entry = readdir(folder));) threads += entry->d_name[0] != '.';
+    closedir(folder);
+    if (threads > 1) {
+        ls_log_line(LS_LOG_ERROR,
+                    "%s: this process already runs %d threads, which workers would not have: launch first, and call "
+                    "ls_init() inside the function",
+                    caller, threads);
+    }
+    return threads <= 1;
+}
+
+/* Found now, a wrong name costs one line and no processes. Returns 0 or the exit code that says why not. */
+static int look_for(const char *program, const char *const *environment)
+{
+    const char *path = ls_environment_get(environment, "PATH");
+    bool found = false;
+    if (strchr(program, '/') || !path) path = "";
+    for (const char *folder = path;; folder += strcspn(folder, ":") + 1) {
+        char file[4096];
+        struct stat about;
+        int length = (int)strcspn(folder, ":");
+        snprintf(file, sizeof file, "%.*s%s%s", length, folder, length ? "/" : "", program);
+        if (stat(file, &about) == 0 && S_ISREG(about.st_mode)) {
+            found = true;
+            if (access(file, X_OK) == 0) return 0;
+        }
+        if (!folder[length]) break;
+    }
+    if (found) {
+        ls_log_line(LS_LOG_ERROR, "launch: %s is not executable: chmod +x, or is it a Python script without .py?",
+                    program);
+        return LS_LAUNCH_NOT_EXECUTABLE;
+    }
+    ls_log_line(LS_LOG_ERROR, "launch: there is no program %s%s", program,
+                strchr(program, '/') ? "" : " along PATH; for one in this folder write ./ in front");
+    return LS_LAUNCH_NOT_FOUND;
+}
+
+int ls_launch_program_sized(char *const *argv, const ls_launch_opts *opts, size_t opts_size)
+{
+    ls_plan plan;
+    if (!argv || !argv[0] || !has_one_thread("ls_launch_program")) return LS_LAUNCH_REFUSED;
+    int code = look_for(argv[0], inherited_environment());
+    if (code) return code;
+    if (!ls_plan_make(&plan, opts, opts_size, inherited_environment())) return LS_LAUNCH_REFUSED;
+    plan.argv = argv;
+    code = ls_supervise(&plan);
+    ls_plan_free(&plan);
+    return code;
+}
+
+/* ---- A function of this program ------------------------------------------------------------------------------- */
+
+static bool is_true(const char *text)
+{
+    static const char *const words[] = {"y", "yes", "t", "true", "on", "1"};
+    for (size_t i = 0; text && i < sizeof words / sizeof *words; i++)
+        if (strcasecmp(text, words[i]) == 0) return true;
+    return false;
+}
+
+/* A process of its own supervises, so that signals and other children of this program are left alone. */
+static int launch_workers(ls_plan *plan)
+{
+    size_t bytes = (size_t)plan->opts.num_processes * sizeof(int);
+    int *asked = plan->opts.exit_codes, status = 0;
+    int *codes = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (codes == MAP_FAILED) {
+        ls_log_line(LS_LOG_ERROR, "ls_launch: out of memory");
+        return LS_LAUNCH_REFUSED;
+    }
+    plan->opts.exit_codes = codes;
+    fflush(NULL);
+    pid_t parent = getpid(), supervisor = fork();
+    if (supervisor == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGTERM);
+        if (getppid() != parent) _exit(128 + SIGTERM);
+        _exit(ls_supervise(plan));
+    }
+    int code = LS_LAUNCH_REFUSED;
+    if (supervisor < 0) ls_log_line(LS_LOG_ERROR, "ls_launch: no process: %s", strerror(errno));
+    else {
+        while (waitpid(supervisor, &status, 0) < 0 && errno == EINTR) {}
+        code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+    }
+    if (asked) memcpy(asked, codes, bytes);
+    munmap(codes, bytes);
+    return code;
+}
+
+static int do_nothing(void *argument)
+{
+    (void)argument;
+    return 0;
+}
+
+/* Do workers start at all here? Asked for by ACCELERATE_DEBUG_MODE. */
+static int rehearse(const ls_plan *plan)
+{
+    ls_plan rehearsal = *plan;
+    rehearsal.function = do_nothing;
+    rehearsal.opts.max_restarts = 0;
+    rehearsal.opts.exit_codes = NULL;
+    int code = launch_workers(&rehearsal);
+    if (code)
+        ls_log_line(LS_LOG_ERROR,
+                    "ls_launch: workers that do nothing fail here already: look for the cause outside the function");
+    return code;
+}
+
+int ls_launch_sized(ls_worker_fn *function, void *argument, const ls_launch_opts *opts, size_t opts_size)
+{
+    ls_plan plan;
+    if (!function) return LS_LAUNCH_REFUSED;
+    if (!opts || !opts->num_processes) {
+        ls_log_line(LS_LOG_ERROR, "ls_launch: how many processes? add .num_processes = ... to the call");
+        return LS_LAUNCH_REFUSED;
+    }
+    if (!ls_plan_make(&plan, opts, opts_size, inherited_environment())) return LS_LAUNCH_REFUSED;
+    plan.function = function;
+    plan.argument = argument;
+    int code = LS_LAUNCH_REFUSED;
+    if (plan.opts.num_processes == 1 && plan.opts.max_restarts == 0) {
+        puts("Launching training on CPU.");
+        code = function(argument);
+        if (plan.opts.exit_codes) plan.opts.exit_codes[0] = code;
+    } else if (has_one_thread("ls_launch")) {
+        code = is_true(ls_environment_get(plan.inherited, "ACCELERATE_DEBUG_MODE")) ? rehearse(&plan) : 0;
+        if (!code) printf("Launching training on %d CPUs.\n", plan.opts.num_processes);
+        if (!code) code = launch_workers(&plan);
+    }
+    ls_plan_free(&plan);
+    return code;
+}

@@ -1,0 +1,202 @@
+/* plan.c - options of a launch, and what follows from them for each worker. */
+#include "launch/plan.h"
+
+#include "base/cpus.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/opts.h"
+
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum { MOST_PROCESSES = 4096 };
+
+int ls_launch_cpus(void)
+{
+    int allowed = ls_cpus_allowed(NULL, 0), quota = ls_cpus_quota("");
+    return quota && quota < allowed ? quota : allowed;
+}
+
+int ls_port_free(int wanted)
+{
+    int found = 0, fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), yes = 1;
+    struct sockaddr_in any = {.sin_family = AF_INET, .sin_port = htons((uint16_t)wanted)};
+    socklen_t size = sizeof any;
+    if (fd < 0) return 0;
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes); /* as whoever binds it next will */
+    bool bound = bind(fd, (struct sockaddr *)&any, sizeof any) == 0 && listen(fd, 1) == 0;
+    if (bound && getsockname(fd, (struct sockaddr *)&any, &size) == 0) found = ntohs(any.sin_port);
+    close(fd);
+    return found;
+}
+
+/* ---- Lists by local rank -------------------------------------------------------------------------------------- */
+
+bool ls_streams_parse(const char *text, int processes, uint8_t *streams)
+{
+    memset(streams, 0, (size_t)processes);
+    if (text[0] >= '0' && text[0] <= '3' && !text[1]) {
+        memset(streams, text[0] - '0', (size_t)processes);
+        return true;
+    }
+    for (const char *c = text;;) {
+        char *end;
+        long rank = strtol(c, &end, 10);
+        if (end == c || *end != ':' || rank < 0 || end[1] < '0' || end[1] > '3') return false;
+        if (rank < processes) streams[rank] = (uint8_t)(end[1] - '0');
+        c = end + 2;
+        if (!*c) return true;
+        if (*c++ != ',') return false;
+    }
+}
+
+static bool parse_ranks(const char *text, int processes, bool *listed)
+{
+    for (const char *c = text;;) {
+        char *end;
+        long rank = strtol(c, &end, 10);
+        if (end == c || rank < 0) return false;
+        if (rank < processes) listed[rank] = true;
+        if (!*end) return true;
+        if (*end != ',') return false;
+        c = end + 1;
+    }
+}
+
+/* ---- Checks --------------------------------------------------------------------------------------------------- */
+
+static void refuse(const char *what, const char *value, const char *wanted)
+{
+    ls_log_line(LS_LOG_ERROR, "launch: %s \"%s\": %s", what, value, wanted);
+}
+
+static bool check(const ls_launch_opts *o)
+{
+    char number[32];
+    snprintf(number, sizeof number, "%d", o->num_processes);
+    if (o->num_processes < 1 || o->num_processes > MOST_PROCESSES) {
+        refuse("number of processes", number, "must be from 1 to 4096");
+        return false;
+    }
+    if (o->max_restarts < 0 || o->num_threads < 0 || o->shutdown_timeout < 0 || o->master_port < 0 ||
+        o->master_port > 65535) {
+        ls_log_line(LS_LOG_ERROR,
+                    "launch: restarts, threads, timeout and port must not be negative, a port is below 65536");
+        return false;
+    }
+    static const char *const precisions[] = {"no", "fp16", "bf16", "fp8"};
+    bool known = !o->mixed_precision;
+    for (size_t i = 0; i < sizeof precisions / sizeof *precisions && !known; i++)
+        known = strcasecmp(o->mixed_precision, precisions[i]) == 0;
+    if (!known) refuse("mixed_precision", o->mixed_precision, "must be no, fp16, bf16 or fp8");
+    return known;
+}
+
+static void settle_threads(ls_launch_opts *o, const char *const *inherited)
+{
+    if (!o->num_threads) o->num_threads = ls_environment_integer(inherited, "OMP_NUM_THREADS", 1, 1 << 16, 0);
+    if (!o->num_threads) o->num_threads = ls_launch_cpus() / o->num_processes;
+    if (!o->num_threads) o->num_threads = 1;
+}
+
+static void settle_port(ls_launch_opts *o)
+{
+    int wanted = o->master_port;
+    o->master_port = ls_port_free(wanted);
+    if (o->master_port) return;
+    o->master_port = ls_port_free(0);
+    ls_log_line(LS_LOG_WARN, "port %d is already in use; workers meet at port %d instead", wanted, o->master_port);
+}
+
+bool ls_plan_make(ls_plan *plan, const ls_launch_opts *opts, size_t opts_size, const char *const *inherited)
+{
+    memset(plan, 0, sizeof *plan);
+    plan->inherited = inherited;
+    ls_launch_opts *o = &plan->opts;
+    ls_opts_read(o, sizeof *o, opts, opts_size);
+    if (!o->num_processes) o->num_processes = 1;
+    if (!o->max_quick_restarts) o->max_quick_restarts = 5;
+    o->shutdown_timeout = ls_opts_number(o->shutdown_timeout, 25);
+    if (!check(o)) return false;
+    if (!o->master_addr) o->master_addr = "127.0.0.1";
+    if (!o->run_id || !*o->run_id) o->run_id = "none";
+    if (!o->role) o->role = "default";
+    if (!o->tee) o->tee = "0";
+    if (!o->redirects) o->redirects = "0";
+    settle_threads(o, inherited);
+    settle_port(o);
+
+    int n = o->num_processes;
+    plan->redirected = ls_sys_alloc((size_t)n);
+    plan->teed = ls_sys_alloc((size_t)n);
+    plan->shown = ls_sys_alloc((size_t)n * sizeof *plan->shown);
+    bool good = plan->redirected && plan->teed && plan->shown;
+    if (good && !ls_streams_parse(o->tee, n, plan->teed)) {
+        refuse("tee", o->tee, "give 0, 1, 2 or 3, or a list such as 0:3,1:2");
+        good = false;
+    }
+    if (good && !ls_streams_parse(o->redirects, n, plan->redirected)) {
+        refuse("redirects", o->redirects, "give 0, 1, 2 or 3, or a list such as 0:3,1:2");
+        good = false;
+    }
+    if (good && o->show_ranks && *o->show_ranks && !parse_ranks(o->show_ranks, n, plan->shown)) {
+        refuse("local ranks", o->show_ranks, "give a list such as 0,2");
+        good = false;
+    }
+    if (good && (!o->show_ranks || !*o->show_ranks)) memset(plan->shown, true, (size_t)n * sizeof *plan->shown);
+    if (!good) ls_plan_free(plan);
+    return good;
+}
+
+void ls_plan_free(ls_plan *plan)
+{
+    ls_sys_free(plan->redirected);
+    ls_sys_free(plan->teed);
+    ls_sys_free(plan->shown);
+    memset(plan, 0, sizeof *plan);
+}
+
+/* ---- Environment ---------------------------------------------------------------------------------------------- */
+
+void ls_plan_environment(const ls_plan *plan, const ls_assignment *a, int local_rank, const char *error_file,
+                         ls_environment *e)
+{
+    const ls_launch_opts *o = &plan->opts;
+    int rank = a->first_rank + local_rank;
+    ls_environment_add_all(e, plan->inherited);
+    ls_environment_add_all(e, o->environment);
+    if (o->mixed_precision) ls_environment_set(e, "ACCELERATE_MIXED_PRECISION", "%s", o->mixed_precision);
+    /* A program's own spelling would win over what follows. */
+    static const char *const own[] = {"LOCKSTEP_RANK",        "LOCKSTEP_WORLD_SIZE",
+                                      "LOCKSTEP_LOCAL_RANK",  "LOCKSTEP_LOCAL_WORLD_SIZE",
+                                      "LOCKSTEP_MASTER_ADDR", "LOCKSTEP_MASTER_PORT"};
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++) ls_environment_unset(e, own[i]);
+    /* The names and meanings of torchrun. GROUP is the host; a role is the whole job, as with torchrun's command. */
+    ls_environment_set(e, "LOCAL_RANK", "%d", local_rank);
+    ls_environment_set(e, "RANK", "%d", rank);
+    ls_environment_set(e, "GROUP_RANK", "%d", a->host_rank);
+    ls_environment_set(e, "ROLE_RANK", "%d", rank);
+    ls_environment_set(e, "ROLE_NAME", "%s", o->role);
+    ls_environment_set(e, "LOCAL_WORLD_SIZE", "%d", o->num_processes);
+    ls_environment_set(e, "WORLD_SIZE", "%d", a->world);
+    ls_environment_set(e, "GROUP_WORLD_SIZE", "%d", a->hosts);
+    ls_environment_set(e, "ROLE_WORLD_SIZE", "%d", a->world);
+    ls_environment_set(e, "MASTER_ADDR", "%s", a->master_addr);
+    ls_environment_set(e, "MASTER_PORT", "%d", a->master_port);
+    ls_environment_set(e, "TORCHELASTIC_RESTART_COUNT", "%d", a->attempt);
+    ls_environment_set(e, "TORCHELASTIC_MAX_RESTARTS", "%d", o->max_restarts);
+    ls_environment_set(e, "TORCHELASTIC_RUN_ID", "%s", o->run_id);
+    /* PyTorch's rank 0 serves its own store, at MASTER_PORT. */
+    ls_environment_set(e, "TORCHELASTIC_USE_AGENT_STORE", "False");
+    ls_environment_set(e, "TORCHELASTIC_ERROR_FILE", "%s", error_file);
+    if (!ls_environment_get(plan->inherited, "TORCH_NCCL_ASYNC_ERROR_HANDLING"))
+        ls_environment_set(e, "TORCH_NCCL_ASYNC_ERROR_HANDLING", "1");
+    ls_environment_set(e, "OMP_NUM_THREADS", "%d", o->num_threads);
+    if (!ls_environment_get(plan->inherited, "LOCKSTEP_NUM_THREADS"))
+        ls_environment_set(e, "LOCKSTEP_NUM_THREADS", "%d", o->num_threads);
+}

@@ -1,0 +1,44 @@
+/* plan.h - what is to be launched: the caller's options with defaults filled in, checked. */
+#ifndef LOCKSTEP_LAUNCH_PLAN_H
+#define LOCKSTEP_LAUNCH_PLAN_H
+
+#include <lockstep/launch.h>
+
+#include "launch/environment.h"
+
+/* Exactly one of argv and function is set. Nothing here is owned but the three arrays at the end. */
+typedef struct ls_plan {
+    ls_launch_opts opts; /* no zero stands for a default any more */
+    char *const *argv;
+    ls_worker_fn *function;
+    void *argument;
+    const char *const *inherited; /* environment of this process */
+
+    uint8_t *redirected, *teed; /* [num_processes] bit 0: stdout, bit 1: stderr */
+    bool *shown;                /* [num_processes] */
+} ls_plan;
+
+/* What the workers of a host are told in one attempt. */
+typedef struct ls_assignment {
+    int attempt; /* restarts before this one */
+    int first_rank, world;
+    int host_rank, hosts;
+    char master_addr[256];
+    int master_port;
+} ls_assignment;
+
+/* Fill in and check. False: refused, with the reason printed; nothing to free then. */
+bool ls_plan_make(ls_plan *plan, const ls_launch_opts *opts, size_t opts_size, const char *const *inherited);
+void ls_plan_free(ls_plan *plan);
+
+/* The environment of one worker. `error_file` may be "". */
+void ls_plan_environment(const ls_plan *plan, const ls_assignment *assignment, int local_rank, const char *error_file,
+                         ls_environment *environment);
+
+/* "0".."3", or "0:3,12:1": which streams of which local rank. False when it cannot be read. */
+bool ls_streams_parse(const char *text, int processes, uint8_t *streams);
+
+/* A port of this host that nobody listens at; 0: none. Not reserved: whoever wants it binds soon. */
+int ls_port_free(int wanted);
+
+#endif

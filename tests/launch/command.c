@@ -1,0 +1,452 @@
+/* command.c - lockstep launch as people use it: a command, its output, its exit code, and what is left afterwards. */
+#include "check.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define LAUNCH LOCKSTEP_COMMAND " launch "
+
+static char output[1 << 22]; /* stdout and stderr of the last command */
+static char folder[64];
+
+/* Exit code of a shell command; 1000 + signal when it was killed. */
+static int run(const char *format, ...)
+{
+    char command[4096], line[4200];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(command, sizeof command, format, args);
+    va_end(args);
+    snprintf(line, sizeof line, "{ %s; } 2>&1", command);
+    FILE *pipe = popen(line, "r");
+    if (!pipe) return -1;
+    size_t length = fread(output, 1, sizeof output - 1, pipe);
+    output[length] = '\0';
+    int status = pclose(pipe);
+    return WIFSIGNALED(status) ? 1000 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+static bool says(const char *text)
+{
+    bool found = strstr(output, text) != NULL;
+    if (!found) fprintf(stderr, "no \"%s\" in:\n%s\n", text, output);
+    return found;
+}
+
+static const char *path(const char *name)
+{
+    static char text[2][200];
+    static int turn;
+    turn = !turn;
+    snprintf(text[turn], sizeof text[turn], "%s/%s", folder, name);
+    return text[turn];
+}
+
+static int count_lines(const char *file, const char *wanted)
+{
+    int count = 0;
+    char line[256];
+    FILE *from = fopen(file, "r");
+    while (from && fgets(line, sizeof line, from)) count += strncmp(line, wanted, strlen(wanted)) == 0;
+    if (from) fclose(from);
+    return count;
+}
+
+static void wait_for(const char *file, const char *line, int count)
+{
+    for (int i = 0; i < 20000 && count_lines(file, line) < count; i++) usleep(1000);
+}
+
+/* Start in the background; its output goes to folder/out. */
+static pid_t start(const char *arguments)
+{
+    pid_t pid = fork();
+    if (pid) return pid;
+    char line[1024];
+    snprintf(line, sizeof line, "exec " LAUNCH "%s >%s 2>&1", arguments, path("out"));
+    execl("/bin/sh", "sh", "-c", line, (char *)NULL);
+    _exit(127);
+}
+
+static int end_of(pid_t pid)
+{
+    int status = 0;
+    waitpid(pid, &status, 0);
+    return WIFSIGNALED(status) ? 1000 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+static bool is_alive(const char *pid_file)
+{
+    char text[32] = "";
+    FILE *file = fopen(pid_file, "r");
+    if (file && !fgets(text, sizeof text, file)) text[0] = '\0';
+    if (file) fclose(file);
+    return atoi(text) > 0 && kill(atoi(text), 0) == 0;
+}
+
+static void make_folder(void)
+{
+    strcpy(folder, "/tmp/launch_test_XXXXXX");
+    if (!mkdtemp(folder)) exit(1);
+}
+
+/* ---- Ends ---- */
+
+static void succeeds(void)
+{
+    CHECK(run(LAUNCH "-n 3 " WORKER) == 0);
+    CHECK_TEXT(output, "");
+}
+
+static void passes_exit_codes_on(void)
+{
+    CHECK(run(LAUNCH "-n 2 " WORKER " 1=exit 3") == 3);
+    CHECK(says("first cause: rank 1 (local rank 1, host ") && says("exited with code 3 after"));
+    CHECK(run(LAUNCH "-n 2 " WORKER " 0=exit 127") == 127);
+    CHECK(run(LAUNCH WORKER " exit 200") == 200);
+    CHECK(run(LAUNCH "--exit-code-compat torchrun " WORKER " exit 9") == 1);
+}
+
+static void names_signals(void)
+{
+    CHECK(run(LAUNCH "-n 2 " WORKER " 1=signal %d", SIGSEGV) == 128 + SIGSEGV);
+    CHECK(says("rank 1") && says("was killed by SIGSEGV (signal 11)"));
+    CHECK(run(LAUNCH "-n 2 " WORKER " 0=signal %d", SIGKILL) == 137);
+    CHECK(says("SIGKILL (signal 9; if nobody sent it, the system ran out of memory)"));
+}
+
+static void shows_the_last_words(void)
+{
+    CHECK(run(LAUNCH "-n 2 " WORKER " 1=say 1") == 1);
+    CHECK(says("the last lines of its stderr:\n    line one\n    the last words\n"));
+    CHECK(run(LAUNCH "-n 2 --quiet " WORKER " 1=say 1") == 1);
+    CHECK(!strstr(output, "first cause"));
+    CHECK(run(LAUNCH "-n 2 " WORKER " 1=error-file") == 1);
+    CHECK(says("it says: RuntimeError: out of cheese"));
+}
+
+static void tells_kubernetes(void)
+{
+    const char *log = path("termination-log");
+    close(open(log, O_CREAT | O_WRONLY, 0644));
+    CHECK(run("LOCKSTEP_TERMINATION_LOG=%s TORCHELASTIC_ERROR_FILE=%s " LAUNCH WORKER " say 5", log,
+              path("above.json")) == 5);
+    CHECK(run("cat %s", log) == 0 && says("first cause: rank 0") && says("the last words"));
+    CHECK(run("cat %s", path("above.json")) == 0 && says("{\"message\":{\"message\":\"lockstep: first cause: rank 0"));
+    CHECK(says("\"errorCode\":5"));
+}
+
+static void kills_what_does_not_go(void)
+{
+    make_folder();
+    pid_t job = start("-n 2 --shutdown-timeout 0.3 " WORKER " stubborn /dev/null");
+    usleep(300000);
+    kill(job, SIGTERM);
+    CHECK(end_of(job) == 128 + SIGTERM);
+    /* Hangs as well: rank 1 fails, rank 0 ignores the signal that ends the others. */
+    char script[512];
+    snprintf(script, sizeof script,
+             "if [ $RANK = 0 ]; then exec " WORKER " stubborn %s; fi; while [ ! -f %s ]; do :; done; exit 4",
+             path("up"), path("up"));
+    CHECK(run(LAUNCH "-n 2 --shutdown-timeout 0.3 sh -c '%s'", script) == 4);
+    CHECK(says("first cause: rank 1"));
+}
+
+static void stops_stopped_workers(void)
+{
+    CHECK(run(LAUNCH "-n 2 sh -c 'if [ $RANK = 0 ]; then kill -STOP $$; fi; sleep 0.2; exit 6'") == 6);
+}
+
+/* ---- Signals to the launcher ---- */
+
+static void lets_programs_save(void)
+{
+    make_folder();
+    char arguments[256];
+    snprintf(arguments, sizeof arguments, "-n 2 " WORKER " save %s", path("marks"));
+    pid_t job = start(arguments);
+    wait_for(path("marks"), "ready", 2);
+    kill(job, SIGUSR1);
+    wait_for(path("marks"), "hint", 2);
+    CHECK(count_lines(path("marks"), "hint") == 2);
+    kill(job, SIGTERM);
+    CHECK(end_of(job) == 143);
+    CHECK(count_lines(path("marks"), "saved") == 2);
+}
+
+static void dies_at_the_second_request(void)
+{
+    make_folder();
+    char arguments[256];
+    snprintf(arguments, sizeof arguments, "-n 2 " WORKER " stubborn %s", path("marks"));
+    pid_t job = start(arguments);
+    wait_for(path("marks"), "ready", 2);
+    kill(job, SIGTERM);
+    usleep(50000);
+    kill(job, SIGINT);
+    CHECK(end_of(job) == 143);
+}
+
+static void workers_die_with_the_launcher(void)
+{
+    make_folder();
+    char arguments[256];
+    snprintf(arguments, sizeof arguments, "sh -c 'echo $$ >%s; exec sleep 1000'", path("pid"));
+    pid_t job = start(arguments);
+    for (int i = 0; i < 20000 && !is_alive(path("pid")); i++) usleep(1000);
+    CHECK(is_alive(path("pid")));
+    kill(job, SIGKILL);
+    CHECK(end_of(job) == 1000 + SIGKILL);
+    for (int i = 0; i < 5000 && is_alive(path("pid")); i++) usleep(1000);
+    CHECK(!is_alive(path("pid")));
+}
+
+/* ---- Nothing is left ---- */
+
+static void leaves_no_process(void)
+{
+    make_folder();
+    CHECK(run(LAUNCH WORKER " behind %s", path("pid")) == 0);
+    CHECK(access(path("pid"), F_OK) == 0 && !is_alive(path("pid")));
+    CHECK(run(LAUNCH "--shutdown-timeout 0.2 " WORKER " behind-stubborn %s", path("pid2")) == 0);
+    CHECK(access(path("pid2"), F_OK) == 0 && !is_alive(path("pid2")));
+}
+
+static void leaves_no_file(void)
+{
+    make_folder();
+    run("TMPDIR=%s " LAUNCH "-n 2 --max-restarts 1 " WORKER " 1=error-file", folder);
+    CHECK(run("ls %s", folder) == 0);
+    CHECK_TEXT(output, "");
+}
+
+static void leaves_earlier_children_alone(void)
+{
+    CHECK(run("sh -c 'sleep 0.3; echo still here' & exec " LAUNCH WORKER) == 0);
+    CHECK(says("still here"));
+}
+
+/* ---- Restarts ---- */
+
+static void restarts_all_within_the_budget(void)
+{
+    const char *script = "sh -c 'echo $RANK:$TORCHELASTIC_RESTART_COUNT/$TORCHELASTIC_MAX_RESTARTS; sleep 0.1; "
+                         "[ $RANK = 0 ] || [ $TORCHELASTIC_RESTART_COUNT = 3 ]'";
+    CHECK(run(LAUNCH "-n 2 --max-restarts 3 %s", script) == 0);
+    CHECK(says("0:0/3") && says("1:0/3") && says("0:3/3") && says("1:3/3") && says("restart 3 of 3"));
+    CHECK(run(LAUNCH "-n 2 --max-restarts 2 %s", script) == 1);
+    CHECK(says("1:2/2") && !strstr(output, "1:3"));
+}
+
+static void does_not_restart_for_ever(void)
+{
+    CHECK(run(LAUNCH "--max-restarts 100 --max-quick-restarts 2 sh -c 'echo run; exit 8'") == 8);
+    CHECK(says("3 failures in a row within 10 s") && says("98 of 100 restarts are left"));
+}
+
+/* ---- What cannot be started ---- */
+
+static void refuses_by_name(void)
+{
+    make_folder();
+    CHECK(run(LAUNCH "-n 2 no-such-program") == 127);
+    CHECK(says("there is no program no-such-program along PATH"));
+    CHECK(run(LAUNCH "%s/missing", folder) == 127);
+    close(open(path("plain"), O_CREAT | O_WRONLY, 0644));
+    CHECK(run(LAUNCH "--max-restarts 3 %s", path("plain")) == 126);
+    CHECK(says("is not executable"));
+    CHECK(run(LAUNCH "--num_proceses 2 true") == 2);
+    CHECK(says("no option \"--num_proceses\"; did you mean \"--num_processes\"?"));
+    CHECK(run(LAUNCH) == 2 && says("which program?"));
+    CHECK(run(LAUNCH "--use_fsdp true") == 2 && says("--use_fsdp cannot be used: FSDP is not supported"));
+    CHECK(run(LAUNCH "--fsdp-version 2 true") == 2 && says("--fsdp-version cannot be used"));
+    CHECK(run(LAUNCH "-n x true") == 2 && says("--num_processes x: must be a whole number"));
+    CHECK(run(LAUNCH "-n 0 --nproc-per-node 0 true") == 2);
+    CHECK(run(LAUNCH "--mixed_precision f16 true") == 2 && says("no|fp16|bf16|fp8"));
+    CHECK(run(LAUNCH "--tee 4 true") == 2 && says("give 0, 1, 2 or 3"));
+    CHECK(run(LAUNCH "--nnodes 2 true") == 2);
+    CHECK(run("PET_LOGS_SPECS=a.b " LAUNCH "true") == 2);
+}
+
+/* ---- Environment ---- */
+
+static void speaks_torchrun(void)
+{
+    CHECK(run("env -u OMP_NUM_THREADS RANK=77 WORLD_SIZE=99 " LAUNCH
+              "-n 2 --max-restarts 1 --rdzv-id job7 --role trainer --master-port 0 env | sort") == 0);
+    static const char *const expected[] = {
+        "\nRANK=1\n",
+        "\nLOCAL_RANK=1\n",
+        "\nGROUP_RANK=0\n",
+        "\nROLE_RANK=1\n",
+        "\nROLE_NAME=trainer\n",
+        "\nLOCAL_WORLD_SIZE=2\n",
+        "\nWORLD_SIZE=2\n",
+        "\nGROUP_WORLD_SIZE=1\n",
+        "\nROLE_WORLD_SIZE=2\n",
+        "\nRANK=0\n",
+        "\nMASTER_PORT=",
+        "\nMASTER_ADDR=127.0.0.1\n",
+        "\nOMP_NUM_THREADS=",
+        "\nTORCHELASTIC_RESTART_COUNT=0\n",
+        "\nTORCHELASTIC_MAX_RESTARTS=1\n",
+        "\nLOCKSTEP_NUM_THREADS=",
+        "\nTORCHELASTIC_RUN_ID=job7\n",
+        "\nTORCHELASTIC_USE_AGENT_STORE=False\n",
+        "/1/error.json\n",
+        "\nTORCH_NCCL_ASYNC_ERROR_HANDLING=1\n",
+    };
+    for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) CHECK(says(expected[i]));
+    CHECK(!strstr(output, "RANK=77") && !strstr(output, "WORLD_SIZE=99"));
+}
+
+static void speaks_accelerate(void)
+{
+    CHECK(run(LAUNCH "--num-processes 1 --cpu --mixed-precision=bf16 --gradient_accumulation_steps 4 --debug "
+                     "--num_cpu_threads_per_process 3 --gpu_ids 1,2 --dynamo_backend no env | sort") == 0);
+    CHECK(says("ACCELERATE_USE_CPU=True\n") && says("ACCELERATE_MIXED_PRECISION=bf16\n"));
+    CHECK(says("ACCELERATE_GRADIENT_ACCUMULATION_STEPS=4\n") && says("ACCELERATE_DEBUG_MODE=true\n"));
+    CHECK(says("OMP_NUM_THREADS=3\n") && says("CUDA_VISIBLE_DEVICES=1,2\n"));
+}
+
+static void takes_defaults_from_pet(void)
+{
+    const char *pet = "PET_NPROC_PER_NODE=3 PET_NNODES=1 PET_STANDALONE= PET_RDZV_ID=x PET_MAX_RESTARTS=2 ";
+    CHECK(run("%s" LAUNCH "sh -c 'echo $WORLD_SIZE $TORCHELASTIC_RUN_ID $TORCHELASTIC_MAX_RESTARTS'", pet) == 0);
+    CHECK_TEXT(output, "3 x 2\n3 x 2\n3 x 2\n");
+    CHECK(run("%s" LAUNCH "--nproc_per_node 1 sh -c 'echo $WORLD_SIZE'", pet) == 0);
+    CHECK_TEXT(output, "1\n");
+}
+
+static void runs_python(void)
+{
+    if (run("python3 -c 0") != 0) return;
+    make_folder();
+    FILE *script = fopen(path("ranks.py"), "w");
+    fputs("import os, sys\nprint(os.environ['RANK'], sys.argv[1:], sys.flags.optimize)\n", script);
+    fclose(script);
+    CHECK(run(LAUNCH "%s -n --tee", path("ranks.py")) == 0);
+    CHECK_TEXT(output, "0 ['-n', '--tee'] 0\n");
+    CHECK(run("cd %s && " LAUNCH "-m ranks a", folder) == 0);
+    CHECK_TEXT(output, "0 ['a'] 0\n");
+    CHECK(run(LAUNCH "-m --no_python ranks") == 2);
+    CHECK(run(LAUNCH "--no-python %s", path("ranks.py")) == 126);
+}
+
+static void shares_cpus_out(void)
+{
+    int cpus = (int)sysconf(_SC_NPROCESSORS_ONLN);
+    if (cpus < 2) return;
+    CHECK(run(LAUNCH "-n 2 sh -c 'taskset -p $$ | sed \"s/.*: //\"' | sort -u | wc -l") == 0);
+    CHECK(atoi(output) == 2);
+    CHECK(run(LAUNCH "-n 2 --no-pin sh -c 'taskset -p $$ | sed \"s/.*: //\"' | sort -u | wc -l") == 0);
+    CHECK(atoi(output) == 1);
+}
+
+static void only_the_first_reads_stdin(void)
+{
+    CHECK(run("echo text | " LAUNCH "-n 3 sh -c 'echo $RANK $(cat)' | sort") == 0);
+    CHECK_TEXT(output, "0 text\n1\n2\n");
+}
+
+/* ---- Output ---- */
+
+static void keeps_lines_whole(void)
+{
+    CHECK(run(LAUNCH "-n 4 " WORKER " print 300") == 0);
+    int lines = 0;
+    for (char *line = output, *end; (end = strchr(line, '\n')); line = end + 1, lines++)
+        for (char *c = line; c < end; c++) CHECK(*c == *line);
+    CHECK(lines == 4 * 300);
+}
+
+static void writes_torchruns_files(void)
+{
+    make_folder();
+    CHECK(run(LAUNCH
+              "-n 12 --rdzv-id j --log-dir %s --redirects 10:3,11:1 --tee 0:1 sh -c 'echo out $RANK; echo err >&2'",
+              folder) == 0);
+    CHECK(says("[default0]:out 0\n") && !strstr(output, "out 10\n") && says("out 9\n"));
+    CHECK(run("cat %s/j_*/attempt_0/10/stderr.log %s/j_*/attempt_0/11/stdout.log %s/j_*/attempt_0/0/stdout.log", folder,
+              folder, folder) == 0);
+    CHECK_TEXT(output, "err\nout 11\nout 0\n");
+    CHECK(run(LAUNCH "--log-dir %s --redirects 3 " WORKER " say 1", folder) == 1);
+    CHECK(says("    the last words\n") && says("logs of all workers: "));
+}
+
+static void marks_lines_with_ranks(void)
+{
+    CHECK(
+        run(LAUNCH
+            "-n 2 --prefix --log-line-prefix-template '<${rank}> ' --local-ranks-filter 1 sh -c 'echo a; printf b'") ==
+        0);
+    CHECK_TEXT(output, "<1> a\n<1> b\n");
+}
+
+static void passes_a_prompt_on(void)
+{
+    CHECK(run(LAUNCH "--prefix sh -c 'printf name?; sleep 0.5; echo; echo -n'") == 0);
+    CHECK_TEXT(output, "[default0]:name?[default0]:\n");
+}
+
+static void supervises_while_nobody_reads(void)
+{
+    /* The reader of its output sleeps; the pipe is full; SIGTERM must still end the job. */
+    CHECK(run("{ timeout -s TERM 0.5 " LAUNCH "-n 2 --shutdown-timeout 1 sh -c 'yes'; echo $? >%s; } | sleep 4",
+              path("rc")) == 0);
+    CHECK(run("cat %s", path("rc")) == 0);
+    CHECK_TEXT(output, "124\n");
+}
+
+static void notices_that_nobody_reads(void)
+{
+    CHECK(run(LAUNCH "-n 2 sh -c 'yes' | head -n 2 | wc -l") == 0);
+    CHECK(strstr(output, "2\n"));
+}
+
+static void starts_many(void)
+{
+    CHECK(run(LAUNCH "-n 64 sh -c 'echo $RANK' | sort -n | uniq | wc -l") == 0);
+    CHECK(atoi(output) == 64);
+    CHECK(run(LAUNCH "-n 64 " WORKER " 63=exit 5") == 5);
+}
+
+int main(int argc, char **argv)
+{
+    check_filter = argc > 1 ? argv[1] : NULL;
+    make_folder();
+    CHECK_RUN(succeeds);
+    CHECK_RUN(passes_exit_codes_on);
+    CHECK_RUN(names_signals);
+    CHECK_RUN(shows_the_last_words);
+    CHECK_RUN(tells_kubernetes);
+    CHECK_RUN(kills_what_does_not_go);
+    CHECK_RUN(stops_stopped_workers);
+    CHECK_RUN(lets_programs_save);
+    CHECK_RUN(dies_at_the_second_request);
+    CHECK_RUN(workers_die_with_the_launcher);
+    CHECK_RUN(leaves_no_process);
+    CHECK_RUN(leaves_no_file);
+    CHECK_RUN(leaves_earlier_children_alone);
+    CHECK_RUN(restarts_all_within_the_budget);
+    CHECK_RUN(does_not_restart_for_ever);
+    CHECK_RUN(refuses_by_name);
+    CHECK_RUN(speaks_torchrun);
+    CHECK_RUN(speaks_accelerate);
+    CHECK_RUN(takes_defaults_from_pet);
+    CHECK_RUN(runs_python);
+    CHECK_RUN(shares_cpus_out);
+    CHECK_RUN(only_the_first_reads_stdin);
+    CHECK_RUN(keeps_lines_whole);
+    CHECK_RUN(writes_torchruns_files);
+    CHECK_RUN(marks_lines_with_ranks);
+    CHECK_RUN(passes_a_prompt_on);
+    CHECK_RUN(supervises_while_nobody_reads);
+    CHECK_RUN(notices_that_nobody_reads);
+    CHECK_RUN(starts_many);
+    return check_done();
+}

@@ -1,0 +1,168 @@
+/* function.c - ls_launch: workers forked from a running program. */
+#include "check.h"
+
+#include "base/capture.h"
+
+#include <lockstep/launch.h>
+
+#include "base/config.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+typedef struct board { /* shared by all processes */
+    int seen[8];
+    int left;
+} board;
+
+static board *share_board(void)
+{
+    return mmap(NULL, sizeof(board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+}
+
+static int number(const char *name)
+{
+    const char *text = getenv(name);
+    return text ? atoi(text) : -1;
+}
+
+static int sign_in(void *argument)
+{
+    board *b = argument;
+    if (number("WORLD_SIZE") != 3 || number("LOCAL_WORLD_SIZE") != 3 || strcmp(getenv("EXTRA"), "yes") != 0) return 1;
+    if (strcmp(getenv("ACCELERATE_MIXED_PRECISION"), "bf16") != 0) return 2;
+    if (ls_config_count(LS_SETTING_NUM_THREADS) != 2) return 3; /* read anew in the worker */
+    b->seen[number("RANK")] = (int)getpid();
+    return 0;
+}
+
+static void runs_in_each_worker(void)
+{
+    board *b = share_board();
+    int codes[3] = {9, 9, 9};
+    const char *const extra[] = {"EXTRA=yes", NULL};
+    CHECK(ls_config_count(LS_SETTING_NUM_THREADS) == 0);
+    CHECK(ls_launch(sign_in, b, .num_processes = 3, .environment = extra, .mixed_precision = "bf16", .num_threads = 2,
+                    .exit_codes = codes) == 0);
+    CHECK(codes[0] == 0 && codes[1] == 0 && codes[2] == 0);
+    CHECK(b->seen[0] && b->seen[1] && b->seen[2] && b->seen[0] != b->seen[1] && b->seen[0] != (int)getpid());
+}
+
+static int fail_as_told(void *argument)
+{
+    (void)argument;
+    return number("RANK") == 0 ? raise(SIGSEGV) : pause();
+}
+
+static int print_failure(void)
+{
+    int codes[2];
+    int code = ls_launch(fail_as_told, NULL, .num_processes = 2, .exit_codes = codes);
+    fprintf(stderr, "code %d, workers %d %d\n", code, codes[0], codes[1]);
+    return 0;
+}
+
+static void names_the_worker_that_died(void)
+{
+    char text[4096];
+    CHECK(run_captured(NULL, print_failure, text, sizeof text) == 0);
+    CHECK_MSG(strstr(text, "first cause: rank 0") && strstr(text, "was killed by SIGSEGV (signal 11)"), "%s", text);
+    CHECK_MSG(strstr(text, "code 139, workers 139 143"), "%s", text);
+}
+
+/* The queue of accelerate's own test: three attempts take one each and fail, the fourth succeeds. */
+static int take_one(void *argument)
+{
+    board *b = argument;
+    if (number("RANK") != 0) return 0;
+    return b->left-- > 0;
+}
+
+static void survives_failures(void)
+{
+    board *b = share_board();
+    b->left = 3;
+    CHECK(ls_launch(take_one, b, .num_processes = 2, .max_restarts = 3, .quiet = true) == 0);
+    b->left = 3;
+    CHECK(ls_launch(take_one, b, .num_processes = 2, .max_restarts = 2, .quiet = true) == 1);
+}
+
+static int here(void *argument)
+{
+    *(int *)argument = (int)getpid();
+    return 4;
+}
+
+static void one_process_stays_here(void)
+{
+    int pid = 0;
+    CHECK(ls_launch(here, &pid, .num_processes = 1) == 4);
+    CHECK(pid == (int)getpid());
+}
+
+static void *wait_here(void *go)
+{
+    pthread_mutex_lock(go);
+    return NULL;
+}
+
+static int try_with_threads(void)
+{
+    pthread_mutex_t go = PTHREAD_MUTEX_INITIALIZER;
+    pthread_t thread;
+    pthread_mutex_lock(&go);
+    pthread_create(&thread, NULL, wait_here, &go);
+    int code = ls_launch(here, NULL, .num_processes = 2);
+    pthread_mutex_unlock(&go);
+    pthread_join(thread, NULL);
+    return code;
+}
+
+static int forget_the_number(void)
+{
+    return ls_launch(here, NULL, .num_threads = 1);
+}
+
+static int wrong_precision(void)
+{
+    return ls_launch(here, NULL, .num_processes = 2, .mixed_precision = "f16");
+}
+
+static void refuses(void)
+{
+    char text[4096];
+    CHECK(WEXITSTATUS(run_captured(NULL, try_with_threads, text, sizeof text)) == LS_LAUNCH_REFUSED);
+    CHECK_MSG(strstr(text, "already runs 2 threads"), "%s", text);
+    CHECK(WEXITSTATUS(run_captured(NULL, forget_the_number, text, sizeof text)) == LS_LAUNCH_REFUSED);
+    CHECK_MSG(strstr(text, "how many processes?"), "%s", text);
+    CHECK(WEXITSTATUS(run_captured(NULL, wrong_precision, text, sizeof text)) == LS_LAUNCH_REFUSED);
+    CHECK_MSG(strstr(text, "must be no, fp16, bf16 or fp8"), "%s", text);
+    CHECK(ls_launch(NULL, NULL, .num_processes = 2) == LS_LAUNCH_REFUSED);
+}
+
+static int rehearsed(void)
+{
+    board *b = share_board();
+    b->left = 0;
+    return ls_launch(take_one, b, .num_processes = 2);
+}
+
+static void rehearses_in_debug_mode(void)
+{
+    char text[4096];
+    CHECK(run_captured((char[]){"ACCELERATE_DEBUG_MODE=yes"}, rehearsed, text, sizeof text) == 0);
+}
+
+int main(int argc, char **argv)
+{
+    check_filter = argc > 1 ? argv[1] : NULL;
+    CHECK_RUN(runs_in_each_worker);
+    CHECK_RUN(names_the_worker_that_died);
+    CHECK_RUN(survives_failures);
+    CHECK_RUN(one_process_stays_here);
+    CHECK_RUN(refuses);
+    CHECK_RUN(rehearses_in_debug_mode);
+    return check_done();
+}
