@@ -14,6 +14,7 @@
 #ifndef LOCKSTEP_TRACK_H
 #define LOCKSTEP_TRACK_H
 
+#include <lockstep/data.h>
 #include <lockstep/run.h>
 
 #ifdef __cplusplus
@@ -64,7 +65,7 @@ typedef struct ls_progress ls_progress;
 typedef struct ls_progress_opts {
     int _;
     const char *label;  /* in front of everything; none */
-    const char *unit;   /* of what is counted; "step" */
+    const char *unit;   /* what is counted, one of them; "step" */
     int64_t done;       /* steps that were made before, as after a resume: they count, but not for the rate */
     bool every_process; /* show it in all of them, not in the main process alone */
     bool quiet;         /* show nothing */
@@ -77,6 +78,8 @@ LS_API ls_progress *ls_progress_sized(ls_run *run, int64_t total, const ls_progr
 
 /* Count steps. Below 0.1 us where nothing is drawn. */
 LS_API void ls_progress_step(ls_progress *bar, int64_t steps);
+/* The next batch of a loader, counting the one before it as a step: for (ls_batch b; ls_progress_next(bar, train, &b);) */
+LS_API bool ls_progress_next(ls_progress *bar, ls_loader *loader, ls_batch *batch);
 /* Show a value at the end of the line, from the next time it is drawn; up to eight names, of which 23 bytes are kept. */
 LS_API void ls_progress_show(ls_progress *bar, const char *name, double value);
 /* Leave the line as it is now, and free the bar. The run does so where the program does not. */

@@ -1,5 +1,5 @@
 /* progress.c - messages of a program and its progress bar, on a terminal and off it. */
-#include <lockstep/track.h>
+#include <lockstep.h>
 
 #include <stdio.h>
 #include <time.h>
@@ -198,6 +198,25 @@ static void bars_nest(void)
     CHECK_HAS(text, "epochs  50%");
 }
 
+static int counts_batches(void)
+{
+    ls_run *run = ls_init(NULL, NULL);
+    ls_tensor *x = ls_keep(ls_arange(run, LS_F32, 10, 0, 1));
+    ls_loader *loader = ls_loader_new(run, ls_tensor_dataset_new(run, x), .batch = 4);
+    ls_progress *bar = ls_progress_new(run, 2 * ls_len(loader), .unit = "batch");
+    double sum = 0;
+    for (int epoch = 0; epoch < 2; epoch++)
+        for (ls_batch b; ls_progress_next(bar, loader, &b);) sum += ls_item(ls_sum(b.tensor[0]));
+    for (ls_batch b; ls_progress_next(NULL, loader, &b);) sum += 0.5;
+    return ls_finish(run) + (sum != 91.5);
+}
+
+static void batches_of_a_loader_are_steps(void)
+{
+    CHECK(run_captured(NULL, counts_batches, text, sizeof text) == 0);
+    CHECK(strncmp(text, "6 batches in", 12) == 0);
+}
+
 static void misuse_does_nothing(void)
 {
     ls_progress_step(NULL, 1);
@@ -220,6 +239,7 @@ int main(int argc, char **argv)
     CHECK_RUN(debug_shows_the_place);
     CHECK_RUN(time_stands_in_front);
     CHECK_RUN(one_line_where_nobody_watches);
+    CHECK_RUN(batches_of_a_loader_are_steps);
     if (run_on_terminal(80, nests, text, sizeof text) == 0) {
         CHECK_RUN(the_bar_keeps_below_other_output);
         CHECK_RUN(many_steps_are_few_drawings);

@@ -27,9 +27,10 @@ typedef enum visibility {
 struct ls_progress {
     ls_object object;
     visibility visible;
-    bool covered; /* by a bar made later */
+    bool covered;  /* by a bar made later */
+    bool in_batch; /* that ls_progress_next() handed out */
     int64_t total, done, done_before;
-    char label[WORD * 2], unit[WORD];
+    char label[WORD * 2], unit[WORD], units[WORD + 2];
     int value_count;
     struct {
         char name[WORD];
@@ -65,12 +66,12 @@ static void write_duration(char *to, size_t size, double seconds)
     else snprintf(to, size, "%d:%02d", (int)minutes, (int)(s % 60));
 }
 
-static void write_rate(char *to, size_t size, double rate, const char *unit)
+static void write_rate(char *to, size_t size, double rate, const ls_progress *bar)
 {
-    if (rate >= 1e4) snprintf(to, size, "%.1fk %ss/s", rate * 1e-3, unit);
-    else if (rate >= 100) snprintf(to, size, "%.0f %ss/s", rate, unit);
-    else if (rate >= 1) snprintf(to, size, "%.1f %ss/s", rate, unit);
-    else if (rate > 0) snprintf(to, size, "%.3g s/%s", 1 / rate, unit);
+    if (rate >= 1e4) snprintf(to, size, "%.1fk %s/s", rate * 1e-3, bar->units);
+    else if (rate >= 100) snprintf(to, size, "%.0f %s/s", rate, bar->units);
+    else if (rate >= 1) snprintf(to, size, "%.1f %s/s", rate, bar->units);
+    else if (rate > 0) snprintf(to, size, "%.3g s/%s", 1 / rate, bar->unit);
     else to[0] = '\0';
 }
 
@@ -145,12 +146,12 @@ static void compose(ls_progress *bar, double at, bool at_end, int columns, char 
     double rate = at_end ? mean_rate(bar, at) : recent_rate(bar, at);
     char duration[32];
     snprintf(l.text[LABEL], PIECE, "%s", bar->label);
-    write_rate(l.text[RATE], PIECE, rate, bar->unit);
+    write_rate(l.text[RATE], PIECE, rate, bar);
     if (bar->total > 0) {
         snprintf(l.text[PERCENT], PIECE, "%3.0f%%", floor(100 * (double)bar->done / (double)bar->total));
         snprintf(l.text[COUNT], PIECE, "%lld/%lld", (long long)bar->done, (long long)bar->total);
     } else {
-        snprintf(l.text[COUNT], PIECE, "%lld %s%s", (long long)bar->done, bar->unit, bar->done == 1 ? "" : "s");
+        snprintf(l.text[COUNT], PIECE, "%lld %s", (long long)bar->done, bar->done == 1 ? bar->unit : bar->units);
     }
     if (at_end || bar->total <= 0) {
         write_duration(duration, sizeof duration, at - bar->began);
@@ -175,11 +176,11 @@ static void print_summary(const ls_progress *bar, double at)
 {
     char duration[32], rate[PIECE], line[LS_TERMINAL_STATUS];
     write_duration(duration, sizeof duration, at - bar->began);
-    write_rate(rate, sizeof rate, mean_rate(bar, at), bar->unit);
+    write_rate(rate, sizeof rate, mean_rate(bar, at), bar);
     int64_t steps = bar->done - bar->done_before;
     size_t length =
-        (size_t)snprintf(line, sizeof line, "%s%s%lld %s%s in %s%s%s", bar->label, bar->label[0] ? ": " : "",
-                         (long long)steps, bar->unit, steps == 1 ? "" : "s", duration, rate[0] ? ", " : "", rate);
+        (size_t)snprintf(line, sizeof line, "%s%s%lld %s in %s%s%s", bar->label, bar->label[0] ? ": " : "",
+                         (long long)steps, steps == 1 ? bar->unit : bar->units, duration, rate[0] ? ", " : "", rate);
     for (int i = 0; i < bar->value_count; i++)
         length += (size_t)snprintf(line + length, sizeof line - length, ", %s %.4g", bar->values[i].name,
                                    bar->values[i].value);
@@ -243,6 +244,10 @@ ls_progress *ls_progress_sized(ls_run *run, int64_t total, const ls_progress_opt
     bar->done = bar->done_before = bar->drawn_done = o.done;
     snprintf(bar->label, sizeof bar->label, "%s", o.label ? o.label : "");
     snprintf(bar->unit, sizeof bar->unit, "%s", o.unit ? o.unit : "step");
+    size_t length = strlen(bar->unit);
+    const char *end = bar->unit + length;
+    bool hisses = length > 1 && (strchr("sx", end[-1]) || (end[-1] == 'h' && strchr("cs", end[-2])));
+    snprintf(bar->units, sizeof bar->units, "%s%s", bar->unit, hisses ? "es" : "s"); /* steps, batches */
     bar->began = bar->drawn = now();
     if (o.quiet || (!ls_is_main(run) && !o.every_process)) return bar;
     bar->visible = ls_terminal_columns(STDERR_FILENO) ? TERMINAL : LAST_LINE;
@@ -260,6 +265,14 @@ void ls_progress_step(ls_progress *bar, int64_t steps)
     if (bar->visible != TERMINAL || bar->covered) return;
     double at = now();
     if (at - bar->drawn >= draw_every) draw(bar, at);
+}
+
+bool ls_progress_next(ls_progress *bar, ls_loader *loader, ls_batch *batch)
+{
+    if (bar && bar->in_batch) ls_progress_step(bar, 1);
+    bool more = ls_next(loader, batch);
+    if (bar) bar->in_batch = more;
+    return more;
 }
 
 void ls_progress_show(ls_progress *bar, const char *name, double value)
