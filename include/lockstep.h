@@ -11,6 +11,7 @@
 #include <lockstep/nn.h>
 #include <lockstep/models.h>
 #include <lockstep/optim.h>
+#include <lockstep/checkpoint.h>
 #include <lockstep/image.h>
 #include <lockstep/data.h>
 #include <lockstep/track.h>

@@ -1,0 +1,143 @@
+/* model.c - models to folders and back. */
+#include <lockstep/checkpoint.h>
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/opts.h"
+#include "tensor/state.h"
+
+/* ---- tensors under several names ---- */
+
+/* Are these the same numbers in the same memory? */
+static bool is_one(const ls_tensor *a, const ls_tensor *b)
+{
+    return a == b || (a->storage == b->storage && a->view.data == b->view.data && ls_numel(a) > 0 &&
+                      a->view.dtype == b->view.dtype && ls_shape_equal(ls_shape_of(a), ls_shape_of(b)));
+}
+
+/* The first entry that is the same tensor as entry i: i itself, mostly. */
+static int64_t first_of(const ls_state *state, int64_t i)
+{
+    int64_t first = 0;
+    while (!is_one(state->entries[first].tensor, state->entries[i].tensor)) first++;
+    return first;
+}
+
+/* The list without names that mean a tensor already in it. */
+static ls_state *without_aliases(ls_run *run, const ls_state *all)
+{
+    char dropped[600] = "";
+    size_t used = 0;
+    ls_state *state = ls_state_new(run);
+    for (int64_t i = 0; state && i < all->count; i++) {
+        const ls_state_entry *entry = &all->entries[i];
+        if (first_of(all, i) == i) {
+            if (!ls_state_append(state, entry->name, entry->tensor)) return NULL;
+        } else if (used < sizeof dropped) {
+            used += (size_t)snprintf(dropped + used, sizeof dropped - used, "%s%s", used ? ", " : "", entry->name);
+        }
+    }
+    if (used)
+        ls_log_line(LS_LOG_WARN,
+                    "%s %s not written: shared with a tensor of another name, which is; loading restores it", dropped,
+                    strchr(dropped, ',') ? "are" : "is");
+    return state;
+}
+
+bool ls_save_model_sized(ls_run *run, ls_module *model, const char *folder, const ls_save_model_opts *given,
+                         size_t opts_size)
+{
+    ls_save_model_opts opts;
+    ls_opts_read(&opts, sizeof opts, given, opts_size);
+    if (!model || ls_failed(run)) return false;
+    if (!ls_is_main(run)) return true;
+    const ls_state *all = ls_state_dict(model);
+    ls_state *state = all ? without_aliases(run, all) : NULL;
+    bool ok = state && ls_state_write_sharded(state, folder, .max_shard_size = opts.max_shard_size,
+                                              .metadata = opts.metadata, .no_sync = opts.no_sync);
+    ls_state_free(state);
+    return ok;
+}
+
+/* ---- loading ---- */
+
+static bool all_begin_with(const ls_state *state, const char *prefix)
+{
+    for (int64_t i = 0; i < state->count; i++)
+        if (strncmp(state->entries[i].name, prefix, strlen(prefix)) != 0) return false;
+    return state->count > 0;
+}
+
+/* Wrappers put their name in front of everything; a model that has such a child itself keeps it. */
+static void strip_wrappers(ls_state *given, const ls_state *mine)
+{
+    static const char *const wrappers[] = {"module.", "_orig_mod."};
+    for (int pass = 0; pass < 2; pass++) {
+        for (size_t w = 0; w < sizeof wrappers / sizeof *wrappers; w++) {
+            size_t length = strlen(wrappers[w]);
+            if (!all_begin_with(given, wrappers[w]) || all_begin_with(mine, wrappers[w])) continue;
+            for (int64_t i = 0; i < given->count; i++) {
+                char *name = given->entries[i].name;
+                memmove(name, name + length, strlen(name + length) + 1);
+            }
+        }
+    }
+}
+
+/* Let every name of a shared tensor have what the file has under any of them. */
+static bool add_aliases(ls_state *given, const ls_state *mine)
+{
+    for (int64_t i = 0; i < mine->count; i++) {
+        if (ls_state_find(given, mine->entries[i].name)) continue;
+        ls_tensor *found = NULL;
+        for (int64_t j = 0; !found && j < mine->count; j++)
+            if (j != i && is_one(mine->entries[i].tensor, mine->entries[j].tensor))
+                found = ls_state_find(given, mine->entries[j].name);
+        if (found && !ls_state_append(given, mine->entries[i].name, found)) return false;
+    }
+    return true;
+}
+
+/* The report names entries that were not expected: they stay, as far as there are any; the others and the file go. */
+static void keep_unexpected(ls_state *given, const ls_load_report *report)
+{
+    int64_t kept = 0;
+    for (int64_t i = 0; i < given->count; i++) {
+        bool named = false;
+        for (int64_t u = 0; !named && u < report->unexpected_count; u++)
+            named = report->unexpected[u] == given->entries[i].name;
+        if (!named) continue;
+        ls_state_entry entry = given->entries[kept];
+        given->entries[kept++] = given->entries[i];
+        given->entries[i] = entry;
+    }
+    if (kept) ls_state_truncate(given, kept);
+    else ls_state_free(given);
+}
+
+ls_load_report ls_load_model_sized(ls_run *run, ls_module *model, const char *path,
+                                   const ls_load_model_opts *given_opts, size_t opts_size)
+{
+    ls_load_report report = {0};
+    ls_load_model_opts opts;
+    ls_opts_read(&opts, sizeof opts, given_opts, opts_size);
+    if (!model || ls_failed(run)) return report;
+    const ls_state *mine = ls_state_dict(model);
+    ls_state *given = ls_state_read(run, path, .only = opts.only, .strip = opts.strip, .prefix = opts.prefix);
+    if (!mine || !given) return report;
+    strip_wrappers(given, mine);
+    if (add_aliases(given, mine)) {
+        /* An error of the list is one of this file. */
+        char before[sizeof run->errors.path];
+        memcpy(before, run->errors.path, sizeof before);
+        snprintf(run->errors.path, sizeof run->errors.path, "%s", path);
+        report = ls_load_state_dict(model, given, .partial = opts.partial, .skip_mismatched = opts.skip_mismatched,
+                                    .optional = opts.optional);
+        memcpy(run->errors.path, before, sizeof before);
+    }
+    keep_unexpected(given, &report);
+    return report;
+}
