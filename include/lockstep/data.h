@@ -12,6 +12,7 @@
 #ifndef LOCKSTEP_DATA_H
 #define LOCKSTEP_DATA_H
 
+#include <lockstep/image.h>
 #include <lockstep/tensor.h>
 
 #ifdef __cplusplus
@@ -19,7 +20,9 @@ extern "C" {
 #endif
 
 typedef struct ls_dataset ls_dataset;
+typedef struct ls_sampler ls_sampler;
 typedef struct ls_loader ls_loader;
+typedef struct ls_batch ls_batch;
 
 /* ---- Datasets of your own ----
  *
@@ -41,9 +44,10 @@ typedef struct ls_loader ls_loader;
 typedef struct ls_field {
     const char *name;
     ls_dtype dtype;
-    int64_t
-        shape[LS_MAX_DIMS]; /* of one sample, ended by 0; nothing: a single number. LS_ANY: see ls_sample_resize() */
-    double pad;             /* fills up the shorter samples of a batch */
+    int64_t shape[LS_MAX_DIMS]; /* of a sample, ended by 0; none: a single number. LS_ANY: see ls_sample_resize() */
+    double pad;                 /* fills up the shorter samples of a batch */
+    bool image; /* a picture, channels last in memory: .transform and .dtype of the loader decide size and
+                                 * type. With a shape [C,H,W]: pixels as they are, see ls_sample_pixels() */
 } ls_field;
 
 /* One sample on its way into a batch. */
@@ -58,6 +62,12 @@ LS_API void *ls_sample_field(ls_sample *sample, int field);
 /* The same for a field with a size of LS_ANY: this sample's sizes are `shape`. Batches take the largest sizes among
  * their samples; the rest is filled with the field's `pad`. NULL when memory is out. */
 LS_API void *ls_sample_resize(ls_sample *sample, int field, ls_shape shape);
+/* Decode a JPEG or PNG file held in memory into an image field, through the loader's transform. False when it is none. */
+LS_API bool ls_sample_image(ls_sample *sample, int field, const void *bytes, size_t size);
+/* Pixels 0..255, height x width x channels, into an image field that has a shape: as they are, or as f32 in 0..1. */
+LS_API bool ls_sample_pixels(ls_sample *sample, int field, const uint8_t *pixels);
+/* Memory to work in, at least that large, until this sample is done or asks again; NULL when out. */
+LS_API void *ls_sample_scratch(ls_sample *sample, size_t bytes);
 /* 64 random bits: a function of the loader's seed, the epoch, the sample's index, and how many were drawn before. */
 LS_API uint64_t ls_sample_random(ls_sample *sample);
 /* Say why the sample cannot be had; LS_ERR_IO for data that is damaged or missing. Returns false. */
@@ -84,7 +94,51 @@ typedef struct ls_dataset_opts {
 #define ls_dataset_new(run, ...) ls_dataset_sized((run), LS_OPTS(ls_dataset_opts, __VA_ARGS__))
 LS_API ls_dataset *ls_dataset_sized(ls_run *run, const ls_dataset_opts *opts, size_t opts_size);
 
+/* ---- Streams: datasets that are read from the beginning to an end nobody knows ---- */
+
+typedef struct ls_stream_opts {
+    int _;
+    /* Write the next sample and return true; at the end, or after ls_sample_fail(), false. */
+    bool (*next)(void *user, ls_sample *sample);
+    /* (optional) A pass begins: go back to the first sample. Without it a pass goes on where the one before ended. */
+    void (*begin)(void *user, int64_t epoch);
+    /* (optional) Pass over n samples without reading them; returns how many there were. Without it they are read. */
+    int64_t (*skip)(void *user, int64_t n);
+    void *user;
+    ls_field fields[LS_MAX_FIELDS]; /* ended by one without a name */
+    ls_on_bad on_bad;               /* LS_BAD_SKIP: the stream goes on with the next sample */
+    void (*release)(void *user);    /* (optional) when the dataset goes */
+    int64_t class_count;            /* (optional) see ls_class_count() */
+    const char *const *class_names; /* (optional) class_count of them; copied */
+} ls_stream_opts;
+/* One thread at a time calls these functions, not always the same one. Processes read the whole stream and keep their part:
+ * what is not theirs is not decoded. */
+#define ls_stream_new(run, ...) ls_stream_sized((run), LS_OPTS(ls_stream_opts, __VA_ARGS__))
+LS_API ls_dataset *ls_stream_sized(ls_run *run, const ls_stream_opts *opts, size_t opts_size);
+
 /* ---- Ready-made datasets ---- */
+
+/* Photos in a folder, fields "image" and "label" (i64). The label is what the first group of `pattern`, a POSIX extended
+ * regular expression, matches in the file name: beagle for beagle_32.jpg. Or, .by_folder, the name of the sub-folder a
+ * photo is in, at any depth below it. Files are sorted by name and classes too, byte by byte, so that all machines agree
+ * on numbers. Files that do not match are left out with a warning; hidden ones silently. */
+typedef struct ls_image_folder_opts {
+    int _;
+    const char *pattern; /* "^(.*)_[0-9]+\\.jpg$"; by folder: "\\.(jpg|jpeg|png)$", upper or lower case */
+    bool by_folder;
+    ls_on_bad on_bad;
+} ls_image_folder_opts;
+#define ls_image_folder_new(run, ...) LS_IMAGE_FOLDER_NEW_(run, __VA_ARGS__, ._ = 0)
+#define LS_IMAGE_FOLDER_NEW_(run, folder, ...)                                                                         \
+    ls_image_folder_sized((run), (folder), LS_OPTS(ls_image_folder_opts, __VA_ARGS__))
+LS_API ls_dataset *ls_image_folder_sized(ls_run *run, const char *folder, const ls_image_folder_opts *opts,
+                                         size_t opts_size);
+/* The file of sample `index`; "" for datasets that are not made of files. */
+LS_API const char *ls_sample_path(const ls_dataset *set, int64_t index);
+
+/* Digits of MNIST and its relatives: idx files of images [n,H,W] and labels [n], plain or gzip. Fields "image" [1,H,W] and
+ * "label"; classes are the numbers up to the largest label. */
+LS_API ls_dataset *ls_mnist_new(ls_run *run, const char *images_path, const char *labels_path);
 
 /* Sample i is row i of each tensor: ls_tensor_dataset_new(run, x, y). A tensor that has a name gives it to its field; the
  * others are "0", "1", ... Memory is shared with the tensors where they are contiguous and on the CPU. */
@@ -107,7 +161,7 @@ LS_API ls_dataset *ls_join_of(int count, ls_dataset *const *sets);
 
 /* ---- What a dataset is ---- */
 
-LS_API int64_t ls_dataset_len(const ls_dataset *set);
+LS_API int64_t ls_dataset_len(const ls_dataset *set); /* -1 for a stream */
 /* How many classes its labels stand for (0: unknown), their names ("" where there is none), and the class of a sample where
  * it can be told without reading it (-1 otherwise). */
 LS_API int64_t ls_class_count(const ls_dataset *set);
@@ -116,9 +170,58 @@ LS_API int64_t ls_class_of(const ls_dataset *set, int64_t index);
 /* Not before the last loader and the last part made of it have gone: until then this does nothing but note the wish. */
 LS_API void ls_dataset_free(ls_dataset *set);
 
+/* ---- Samplers: the order of an epoch, where it is not that of the dataset or a plain shuffle ----
+ *
+ * An order is a function of the loader's seed and the epoch: it is the same again after a restart. */
+
+/* Samples drawn at random: each at most once, or, with replacement, any number of times. */
+typedef struct ls_random_sampler_opts {
+    int _;
+    int64_t draws; /* in an epoch; as many as there are samples */
+    bool replacement;
+} ls_random_sampler_opts;
+#define ls_random_sampler_new(...) LS_RANDOM_SAMPLER_NEW_(__VA_ARGS__, ._ = 0)
+#define LS_RANDOM_SAMPLER_NEW_(run, ...) ls_random_sampler_sized((run), LS_OPTS(ls_random_sampler_opts, __VA_ARGS__))
+LS_API ls_sampler *ls_random_sampler_sized(ls_run *run, const ls_random_sampler_opts *opts, size_t opts_size);
+
+/* Sample i comes with a probability proportional to weights[i]; one for each sample, copied. */
+typedef struct ls_weighted_sampler_opts {
+    int _;
+    int64_t draws;            /* in an epoch; as many as there are samples */
+    bool without_replacement; /* each at most once */
+} ls_weighted_sampler_opts;
+#define ls_weighted_sampler_new(run, count, ...) LS_WEIGHTED_SAMPLER_NEW_(run, count, __VA_ARGS__, ._ = 0)
+#define LS_WEIGHTED_SAMPLER_NEW_(run, count, weights, ...)                                                             \
+    ls_weighted_sampler_sized((run), (count), (weights), LS_OPTS(ls_weighted_sampler_opts, __VA_ARGS__))
+LS_API ls_sampler *ls_weighted_sampler_sized(ls_run *run, int64_t count, const double *weights,
+                                             const ls_weighted_sampler_opts *opts, size_t opts_size);
+
+/* Every world-th sample beginning with rank, and the first ones again so that all ranks have the same number: for programs
+ * that share out by themselves. Loaders given to ls_prepare() are shared out anyway. */
+typedef struct ls_distributed_sampler_opts {
+    int _;
+    int rank, world;
+    bool shuffle;   /* before sharing out, in the same order for all */
+    bool drop_last; /* leave out what cannot be shared out evenly */
+} ls_distributed_sampler_opts;
+#define ls_distributed_sampler_new(run, ...)                                                                           \
+    ls_distributed_sampler_sized((run), LS_OPTS(ls_distributed_sampler_opts, __VA_ARGS__))
+LS_API ls_sampler *ls_distributed_sampler_sized(ls_run *run, const ls_distributed_sampler_opts *opts, size_t opts_size);
+
+/* An order of your own: write the `draws` samples of an epoch. */
+typedef void ls_order_fn(void *user, int64_t epoch, int64_t draws, int64_t *samples);
+LS_API ls_sampler *ls_order_sampler_new(ls_run *run, int64_t draws, ls_order_fn *order, void *user);
+/* Batches of your own, of any sizes: batch k is the next sizes[k] of `samples`. All is copied. Loaders then take no .batch. */
+LS_API ls_sampler *ls_batch_list_new(ls_run *run, int64_t batches, const int64_t *sizes, const int64_t *samples);
+LS_API void ls_sampler_free(ls_sampler *sampler);
+
 /* ---- Loaders ---- */
 
 #define LS_NO_WORKERS (-1)
+
+/* Called with each batch on the run's thread, where operators may be used: ls_batch_set() puts what they make of it in its
+ * place. */
+typedef void ls_collate_fn(void *user, ls_batch *batch);
 
 typedef struct ls_loader_opts {
     int _;
@@ -126,24 +229,33 @@ typedef struct ls_loader_opts {
     bool shuffle;   /* in an order that is a function of seed and epoch alone */
     bool drop_last; /* leave out a last batch that is not full */
     uint64_t seed;  /* of the order and of random transforms; 0: the run's */
+    int workers;    /* threads that read samples; default: as many as CPUs, at most 8, none for what is in memory.
+                     * LS_NO_WORKERS: samples are read inside ls_next() */
+    int prefetch;   /* batches made ahead; 2 */
+    ls_transform transform; /* of pictures: see image.h */
+    ls_dtype dtype;         /* of pictures: LS_F32 (0..1), or LS_U8 (0..255) to convert on the device */
+    ls_sampler *sampler;    /* instead of .shuffle */
+    ls_collate_fn *collate;
+    void *user;           /* of collate */
+    int64_t pad_multiple; /* sizes that vary are padded to a multiple of this */
 } ls_loader_opts;
 #define ls_loader_new(run, ...) LS_LOADER_NEW_(run, __VA_ARGS__, ._ = 0)
 #define LS_LOADER_NEW_(run, set, ...) ls_loader_sized((run), (set), LS_OPTS(ls_loader_opts, __VA_ARGS__))
 LS_API ls_loader *ls_loader_sized(ls_run *run, ls_dataset *set, const ls_loader_opts *opts, size_t opts_size);
 LS_API void ls_loader_free(ls_loader *loader);
 
-/* Batches of a pass, for this process. */
+/* Batches of a pass, for this process; -1 for a stream. */
 LS_API int64_t ls_len(const ls_loader *loader);
 
-typedef struct ls_batch {
+struct ls_batch {
     ls_tensor *image, *label; /* the fields of these names; else the first and the second (or NULL) */
     int count;                /* fields, in the dataset's order */
     ls_tensor *const *tensor;
     int64_t size;         /* samples */
     const int64_t *index; /* which samples of the dataset these are; until the next ls_next() */
     bool last;            /* of this pass */
-    const ls_loader *loader;
-} ls_batch;
+    ls_loader *loader;
+};
 
 /* The next batch; false at the end of the pass, after which the next call begins another, in the order of the next epoch.
  * False as well after an error. What is computed from a batch lives until the next call for the same loader: its scope
@@ -156,11 +268,12 @@ LS_API void ls_rewind(ls_loader *loader);
 
 /* The field of that name; an error (and poison) where there is none. */
 LS_API ls_tensor *ls_batch_field(const ls_batch *batch, const char *name);
+LS_API void ls_batch_set(ls_batch *batch, const char *name, ls_tensor *tensor);
 /* Sizes of a sample's field before padding, e.g. ls_batch_shape(&b, "tokens", 3).dim[0]. */
 LS_API ls_shape ls_batch_shape(const ls_batch *batch, const char *name, int64_t sample);
 
-/* Leave out the first n batches of the coming pass, and of that one only; costs nothing for datasets that know their
- * length. */
+/* Leave out the first n batches of the coming pass, and of that one only; costs nothing unless the dataset is a
+ * stream. */
 LS_API void ls_skip_first_batches(ls_loader *loader, int64_t n);
 /* The epoch whose order the coming pass has; passes count from 0 and go on from here. */
 LS_API void ls_loader_set_epoch(ls_loader *loader, int64_t epoch);

@@ -1,12 +1,10 @@
 /* dataset.c - datasets of a user's own, and what all kinds share: fields, classes, samples, lifetime. */
 #include "data/dataset.h"
 
-#include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "base/opts.h"
-#include "data/random.h"
 
 /* ---- made and freed ---- */
 
@@ -23,24 +21,25 @@ static void clear(void *object)
 
 static bool field_is_sound(ls_run *run, const char *kind, const ls_field *field)
 {
-    if (ls_dtype_size(field->dtype) == 0)
-        return ls_fail(&run->errors, LS_ERR_DTYPE, "%s: field \"%s\" has no number type; give it one with .dtype", kind,
-                       field->name),
-               false;
-    bool ended = false;
-    for (int d = 0; d < LS_MAX_DIMS; d++) {
-        ended = ended || field->shape[d] == 0;
-        if (field->shape[d] >= LS_ANY && (!ended || field->shape[d] == 0)) continue;
-        return ls_fail(&run->errors, LS_ERR_SHAPE, "%s: size %d of field \"%s\" is %lld; sizes are positive or LS_ANY",
-                       kind, d, field->name, (long long)field->shape[d]),
-               false;
-    }
-    if (!ended)
-        return ls_fail(&run->errors, LS_ERR_SHAPE,
-                       "%s: field \"%s\" has %d dimensions; with the batch's there is room for %d", kind, field->name,
-                       LS_MAX_DIMS, LS_MAX_DIMS - 1),
-               false;
-    return true;
+    int ndim = 0;
+    while (ndim < LS_MAX_DIMS && field->shape[ndim]) ndim++;
+    bool sizes_fit = true;
+    for (int d = 0; d < LS_MAX_DIMS; d++)
+        sizes_fit = sizes_fit && field->shape[d] >= LS_ANY && (d < ndim || !field->shape[d]);
+    if (field->image ? field->dtype != LS_DTYPE_NONE : ls_dtype_size(field->dtype) == 0)
+        ls_fail(&run->errors, LS_ERR_DTYPE, "%s: field \"%s\": %s", kind, field->name,
+                field->image ? "a picture has no .dtype of its own, the loader's decides"
+                             : "no number type; give it a .dtype");
+    else if (!sizes_fit)
+        ls_fail(&run->errors, LS_ERR_SHAPE, "%s: field \"%s\": a size is negative; sizes are positive or LS_ANY", kind,
+                field->name);
+    else if (field->image && ndim && (ndim != 3 || ls_field_varies(field)))
+        ls_fail(&run->errors, LS_ERR_SHAPE, "%s: field \"%s\": a picture is [channels,height,width], or has no .shape",
+                kind, field->name);
+    else if (ndim == LS_MAX_DIMS)
+        ls_fail(&run->errors, LS_ERR_SHAPE, "%s: field \"%s\": %d dimensions, which leaves none for the batch's", kind,
+                field->name, ndim);
+    return !ls_failed(run);
 }
 
 ls_dataset *ls_dataset_begin(ls_run *run, const char *kind, const ls_field *fields)
@@ -85,6 +84,28 @@ ls_dataset *ls_dataset_sized(ls_run *run, const ls_dataset_opts *opts, size_t op
     if (!ls_dataset_set_classes(set, o.class_count, o.class_names)) return ls_object_free(set), NULL;
     set->count = o.count;
     set->get = o.get;
+    set->user = o.user;
+    set->release = o.release;
+    set->on_bad = o.on_bad;
+    return set;
+}
+
+ls_dataset *ls_stream_sized(ls_run *run, const ls_stream_opts *opts, size_t opts_size)
+{
+    ls_stream_opts o;
+    ls_opts_read(&o, sizeof o, opts, opts_size);
+    if (ls_failed(run)) return NULL;
+    if (!o.next)
+        return ls_fail(&run->errors, LS_ERR_VALUE,
+                       "ls_stream_new: .next is missing, the function that writes a sample"),
+               NULL;
+    ls_dataset *set = ls_dataset_begin(run, "stream", o.fields);
+    if (!set) return NULL;
+    if (!ls_dataset_set_classes(set, o.class_count, o.class_names)) return ls_object_free(set), NULL;
+    set->count = -1;
+    set->next = o.next;
+    set->begin = o.begin;
+    set->skip = o.skip;
     set->user = o.user;
     set->release = o.release;
     set->on_bad = o.on_bad;
@@ -147,73 +168,7 @@ int64_t ls_class_of(const ls_dataset *set, int64_t index)
     return set && set->class_of && index >= 0 && index < set->count ? set->class_of(set->user, index) : -1;
 }
 
-/* ---- samples ---- */
-
-bool ls_dataset_read(const ls_dataset *set, int64_t index, ls_sample *sample)
+const char *ls_sample_path(const ls_dataset *set, int64_t index)
 {
-    sample->status = LS_OK;
-    sample->why.text[0] = 0;
-    if (set->get(set->user, index, sample) && sample->status == LS_OK) return true;
-    if (sample->status == LS_OK)
-        ls_sample_fail(sample, LS_ERR_STATE, "get returned false and no reason: ls_sample_fail() gives one");
-    return false;
-}
-
-void *ls_sample_field(ls_sample *sample, int field)
-{
-    if (field >= 0 && field < sample->field_count && sample->fixed[field]) return sample->fixed[field];
-    if (field < 0 || field >= sample->field_count)
-        ls_sample_fail(sample, LS_ERR_VALUE, "ls_sample_field: field %d of %d", field, sample->field_count);
-    else
-        ls_sample_fail(sample, LS_ERR_STATE,
-                       "ls_sample_field: sizes of \"%s\" vary; ls_sample_resize() gives them and the memory",
-                       sample->fields[field].name);
-    return NULL;
-}
-
-void *ls_sample_resize(ls_sample *sample, int field, ls_shape shape)
-{
-    if (field < 0 || field >= sample->field_count)
-        return ls_sample_fail(sample, LS_ERR_VALUE, "ls_sample_resize: field %d of %d", field, sample->field_count),
-               NULL;
-    const ls_field *f = &sample->fields[field];
-    ls_shape declared = ls_field_shape(f);
-    bool fits = shape.ndim == declared.ndim;
-    for (int d = 0; fits && d < shape.ndim; d++) fits = declared.dim[d] == LS_ANY || declared.dim[d] == shape.dim[d];
-    int64_t numel = ls_shape_numel(shape);
-    if (!fits || numel < 0 || numel > INT64_MAX / 16) {
-        char given[LS_TEXT], wanted[LS_TEXT];
-        ls_sample_fail(sample, LS_ERR_SHAPE, "ls_sample_resize: %s for field \"%s\" of %s", ls_shape_text(shape, given),
-                       f->name, ls_shape_text(declared, wanted));
-        return NULL;
-    }
-    ls_cell *cell = sample->cells[field];
-    if (!cell) return sample->fixed[field];
-    size_t bytes = (size_t)numel * ls_dtype_size(f->dtype);
-    if (bytes > cell->room || !cell->data) {
-        /* Half as much again: lengths differ a little from sample to sample, and soon nothing grows any more. */
-        size_t room = bytes + bytes / 2 + 64;
-        void *data = ls_sys_realloc(cell->data, room);
-        if (!data) return ls_sample_fail(sample, LS_ERR_MEMORY, "no memory for a sample of %zu bytes", bytes), NULL;
-        cell->data = data;
-        cell->room = room;
-    }
-    cell->shape = shape;
-    return cell->data;
-}
-
-uint64_t ls_sample_random(ls_sample *sample)
-{
-    return ls_random_bits(sample->key, ((uint64_t)sample->place << 24) + sample->draws++);
-}
-
-bool ls_sample_fail(ls_sample *sample, ls_status status, const char *format, ...)
-{
-    if (sample->status != LS_OK) return false;
-    va_list args;
-    va_start(args, format);
-    vsnprintf(sample->why.text, sizeof sample->why.text, format, args);
-    va_end(args);
-    sample->status = status == LS_OK ? LS_ERR_STATE : status;
-    return false;
+    return set && set->path_of && index >= 0 && index < set->count ? set->path_of(set->user, index) : "";
 }

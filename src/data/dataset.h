@@ -9,16 +9,20 @@
 struct ls_dataset {
     ls_object object;
     const char *kind; /* how messages call it: "tensor dataset" */
-    int64_t count;
+    int64_t count;    /* -1: a stream */
     int field_count;
     ls_field fields[LS_MAX_FIELDS]; /* names are the dataset's own */
     ls_on_bad on_bad;
     bool in_memory; /* reading a sample is a copy: worker threads would cost more than they bring */
 
     ls_get_fn *get;
+    bool (*next)(void *user, ls_sample *sample); /* of a stream; begin and skip may be NULL */
+    void (*begin)(void *user, int64_t epoch);
+    int64_t (*skip)(void *user, int64_t n);
     void *user;
     void (*release)(void *user);
-    int64_t (*class_of)(void *user, int64_t index); /* NULL: cannot be told */
+    int64_t (*class_of)(void *user, int64_t index);    /* NULL: cannot be told */
+    const char *(*path_of)(void *user, int64_t index); /* NULL: not made of files */
 
     int64_t class_count;
     char **class_names; /* NULL: none */
@@ -38,7 +42,12 @@ bool ls_dataset_set_classes(ls_dataset *set, int64_t count, const char *const *n
 void ls_dataset_hold(ls_dataset *set);
 void ls_dataset_let_go(ls_dataset *set);
 
-/* How a sample's field lies in memory. */
+static inline bool ls_dataset_is_stream(const ls_dataset *set)
+{
+    return set->count < 0;
+}
+
+/* How a sample's field lies in memory. Pictures: [C,H,W] in the field, H x W x C in memory. */
 static inline ls_shape ls_field_shape(const ls_field *field)
 {
     ls_shape shape = {.ndim = 0};
@@ -71,18 +80,33 @@ typedef struct ls_cell {
     ls_shape shape;
 } ls_cell;
 
-struct ls_sample {
-    const ls_field *fields;
+/* What all samples of a loader share. */
+typedef struct ls_reading {
+    const ls_field *fields; /* as batches have them */
     int field_count;
+    const ls_transform *transform;
+    uint64_t sample_key, transform_key; /* of the epoch's random numbers */
+    int64_t pad_multiple;               /* sizes that vary become multiples of it; at least 1 */
+} ls_reading;
+
+/* One is used for many samples, by one thread. All zero but `reading` is a start. */
+struct ls_sample {
+    const ls_reading *reading;
     void *fixed[LS_MAX_FIELDS];    /* this sample's place in the batch, for fields of fixed size */
     ls_cell *cells[LS_MAX_FIELDS]; /* for the others */
-    uint64_t key, draws;           /* of its random numbers */
     int64_t place;                 /* what the random numbers belong to: the index the order asked for */
+    uint64_t draws;                /* of random numbers */
+    bool passed_over;              /* nobody will look at it: pictures need not be decoded */
     ls_status status;
     ls_message why;
+    void *scratch; /* the thread's */
+    size_t scratch_bytes;
 };
 
 /* Let a dataset write sample `index`; false when it failed, and sample->status and why say how. */
-bool ls_dataset_read(const ls_dataset *set, int64_t index, ls_sample *sample);
+bool ls_sample_get(ls_sample *sample, const ls_dataset *set, int64_t index);
+/* The same for the next sample of a stream; false with status LS_OK at its end. */
+bool ls_sample_next(ls_sample *sample, const ls_dataset *set);
+void ls_sample_clear(ls_sample *sample);
 
 #endif

@@ -21,29 +21,7 @@ static ls_slot *slot_of(const ls_feed *feed, int64_t batch)
 
 /* ---- filling ---- */
 
-static void point_at(const ls_feed *feed, const ls_slot *slot, int64_t j, ls_sample *sample)
-{
-    for (int i = 0; i < feed->field_count; i++) {
-        sample->cells[i] = slot->cells[i] ? &slot->cells[i][j] : NULL;
-        sample->fixed[i] = slot->cells[i] ? NULL : slot->fixed[i] + (size_t)j * ls_field_bytes(&feed->fields[i]);
-        if (sample->cells[i]) sample->cells[i]->shape.ndim = -1;
-    }
-    sample->place = slot->place[j];
-    sample->draws = 0;
-}
-
-/* Fields whose sizes vary must have got one. */
-static bool complete(ls_sample *sample)
-{
-    for (int i = 0; i < sample->field_count; i++)
-        if (sample->cells[i] && sample->cells[i]->shape.ndim < 0)
-            return ls_sample_fail(sample, LS_ERR_STATE,
-                                  "get did not call ls_sample_resize() for \"%s\", whose sizes vary",
-                                  sample->fields[i].name);
-    return true;
-}
-
-static void note_bad(ls_feed *feed, ls_slot *slot, int64_t j, const ls_sample *sample)
+void ls_feed_note_bad(ls_feed *feed, ls_slot *slot, int64_t j, const ls_sample *sample)
 {
     pthread_mutex_lock(&feed->lock);
     slot->bad++;
@@ -54,7 +32,7 @@ static void note_bad(ls_feed *feed, ls_slot *slot, int64_t j, const ls_sample *s
     pthread_mutex_unlock(&feed->lock);
 }
 
-static void note_failure(ls_feed *feed, ls_slot *slot, int64_t j, const ls_sample *sample)
+void ls_feed_note_failure(ls_feed *feed, ls_slot *slot, int64_t j, const ls_sample *sample)
 {
     pthread_mutex_lock(&feed->lock);
     if (slot->failed_at < 0 || j < slot->failed_at) {
@@ -70,27 +48,17 @@ static void fill_sample(ls_feed *feed, ls_slot *slot, int64_t j, ls_sample *samp
 {
     const ls_dataset *set = feed->set;
     int64_t index = slot->place[j];
-    for (int64_t tries = 1;; tries++) {
-        point_at(feed, slot, j, sample);
-        if (ls_dataset_read(set, index, sample) && complete(sample)) break;
-        bool skips = set->on_bad == LS_BAD_SKIP && sample->status == LS_ERR_IO && tries < set->count;
-        if (!skips) {
-            note_failure(feed, slot, j, sample);
+    ls_slot_point(slot, &feed->reading, j, sample);
+    sample->place = index;
+    for (int64_t tries = 1; !ls_sample_get(sample, set, index); tries++) {
+        if (set->on_bad != LS_BAD_SKIP || sample->status != LS_ERR_IO || tries == set->count) {
+            ls_feed_note_failure(feed, slot, j, sample);
             break;
         }
-        if (tries == 1) note_bad(feed, slot, j, sample);
+        if (tries == 1) ls_feed_note_bad(feed, slot, j, sample);
         index = (index + 1) % set->count;
     }
     slot->index[j] = index;
-}
-
-static void fill_chunk(ls_feed *feed, chunk c)
-{
-    ls_sample sample;
-    sample.fields = feed->fields;
-    sample.field_count = feed->field_count;
-    sample.key = feed->sample_key;
-    for (int64_t j = c.begin; j < c.end; j++) fill_sample(feed, c.slot, j, &sample);
 }
 
 /* ---- handing out; the lock is held ---- */
@@ -99,7 +67,7 @@ static void fill_chunk(ls_feed *feed, chunk c)
 static int64_t chunk_size(const ls_feed *feed, int64_t size)
 {
     int64_t part = size / (4 * (feed->worker_count + 1));
-    if (feed->worker_count == 0) return size;
+    if (feed->worker_count == 0 || ls_dataset_is_stream(feed->set)) return size;
     return part < 1 ? 1 : part > 32 ? 32 : part;
 }
 
@@ -107,19 +75,27 @@ static bool take(ls_feed *feed, chunk *c)
 {
     while (feed->issue < feed->end && slot_of(feed, feed->issue)->issued == slot_of(feed, feed->issue)->size)
         feed->issue++;
-    if (feed->issue == feed->end) return false;
+    if (feed->issue == feed->end || feed->reading_now) return false;
     ls_slot *slot = slot_of(feed, feed->issue);
     int64_t count = chunk_size(feed, slot->size), left = slot->size - slot->issued;
     *c = (chunk){slot, slot->issued, slot->issued + (count < left ? count : left)};
     slot->issued = c->end;
+    feed->reading_now = ls_dataset_is_stream(feed->set);
     return true;
 }
 
-static void work_on(ls_feed *feed, chunk c)
+static void work_on(ls_feed *feed, chunk c, ls_sample *sample)
 {
     pthread_mutex_unlock(&feed->lock);
-    fill_chunk(feed, c);
+    bool stream = ls_dataset_is_stream(feed->set);
+    int64_t count = stream ? ls_stream_fill(feed, c.slot, sample) : c.slot->count;
+    for (int64_t j = c.begin; !stream && j < c.end; j++) fill_sample(feed, c.slot, j, sample);
     pthread_mutex_lock(&feed->lock);
+    if (stream) {
+        c.slot->count = count;
+        feed->reading_now = false;
+        pthread_cond_signal(&feed->work);
+    }
     c.slot->done += c.end - c.begin;
     if (c.slot->done == c.slot->issued) pthread_cond_broadcast(&feed->full);
 }
@@ -129,13 +105,15 @@ static void work_on(ls_feed *feed, chunk c)
 static void *worker(void *arg)
 {
     ls_feed *feed = arg;
+    ls_sample sample = {0};
     pthread_mutex_lock(&feed->lock);
     while (!feed->stopping) {
         chunk c;
-        if (take(feed, &c)) work_on(feed, c);
+        if (take(feed, &c)) work_on(feed, c, &sample);
         else pthread_cond_wait(&feed->work, &feed->lock);
     }
     pthread_mutex_unlock(&feed->lock);
+    ls_sample_clear(&sample);
     return NULL;
 }
 
@@ -171,12 +149,17 @@ static void revive_after_fork(ls_feed *feed)
     feed->running = 0;
     if (!feed->started) return;
     feed->issue = feed->begin;
+    feed->reading_now = false;
+    feed->stream.begun = feed->stream.begun && feed->end == 0;
     for (int64_t k = feed->begin; k < feed->end; k++) {
         ls_slot *slot = slot_of(feed, k);
-        if (slot->done == slot->size) continue;
+        if (slot->done == slot->size) {
+            feed->stream.shard.start = slot->after; /* a stream is read anew, up to what is there */
+            continue;
+        }
         slot->issued = slot->done = slot->bad = 0;
         slot->failed_at = slot->bad_at = -1;
-        for (int i = 0; i < feed->field_count; i++)
+        for (int i = 0; i < feed->reading.field_count; i++)
             if (slot->cells[i]) memset(slot->cells[i], 0, (size_t)slot->room * sizeof *slot->cells[i]);
     }
     start_threads(feed);
@@ -212,9 +195,12 @@ void ls_feed_clear(ls_run *run, ls_feed *feed)
         pthread_mutex_destroy(&feed->lock);
     }
     for (int i = 0; i < feed->slot_count; i++) ls_slot_clear(run, &feed->slots[i]);
+    ls_slot_clear(run, &feed->stream.first);
+    ls_slot_clear(run, &feed->stream.spare);
+    ls_sample_clear(&feed->sample);
     ls_sys_free(feed->slots);
     ls_sys_free(feed->threads);
-    *feed = (ls_feed){0};
+    feed->slots = NULL;
 }
 
 /* ---- the run's side ---- */
@@ -234,14 +220,15 @@ void ls_feed_push(ls_feed *feed)
     pthread_mutex_unlock(&feed->lock);
 }
 
-ls_slot *ls_feed_wait(ls_feed *feed)
+ls_slot *ls_feed_wait(ls_feed *feed, int ahead)
 {
     revive_after_fork(feed);
     pthread_mutex_lock(&feed->lock);
-    ls_slot *slot = slot_of(feed, feed->begin);
+    int64_t batch = feed->begin + ahead;
+    ls_slot *slot = slot_of(feed, batch);
     while (slot->done < slot->size) {
         chunk c;
-        if (slot->issued < slot->size && take(feed, &c)) work_on(feed, c);
+        if (feed->issue <= batch && take(feed, &c)) work_on(feed, c, &feed->sample);
         else pthread_cond_wait(&feed->full, &feed->lock);
     }
     pthread_mutex_unlock(&feed->lock);

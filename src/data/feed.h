@@ -3,21 +3,20 @@
  * The run's thread appends prepared slots at one end and takes full ones from the other. Workers take a few samples at a
  * time, always of the oldest slot that has samples left, so several work on one batch and batches become full in order.
  * The run's thread works too while it waits, and does all the work where there are no workers. Content does not depend on
- * who fills what. */
+ * who fills what. A stream is read by one thread at a time, slot by slot. */
 #ifndef LOCKSTEP_DATA_FEED_H
 #define LOCKSTEP_DATA_FEED_H
 
 #include <pthread.h>
 #include <sys/types.h>
 
+#include "data/shard.h"
 #include "data/slot.h"
 
 typedef struct ls_feed {
     /* What is read. Constant while slots are in the ring. */
     const ls_dataset *set;
-    const ls_field *fields;
-    int field_count;
-    uint64_t sample_key;
+    ls_reading reading;
 
     ls_slot *slots;
     int slot_count;
@@ -29,7 +28,20 @@ typedef struct ls_feed {
     int64_t issue;      /* the first with samples that nobody has taken */
     bool stopping;
 
+    /* Of a stream: whose turn it is belongs to the lock, the rest to the thread whose turn it is. */
+    bool reading_now;
+    struct ls_stream_position {
+        ls_shard shard; /* this rank's part; shard.start: samples to pass over first */
+        int64_t epoch;
+        bool begun, ended;
+        int64_t read;       /* samples so far, bad ones too, by all ranks alike */
+        ls_slot first;      /* the first round, kept to complete the last */
+        int64_t first_kept; /* samples of it so far */
+        ls_slot spare;      /* one sample of another rank, to be forgotten */
+    } stream;
+
     /* The run's thread's own. Threads start with the first batch. */
+    ls_sample sample;
     pthread_t *threads;
     int running;
     bool started;
@@ -44,10 +56,22 @@ void ls_feed_clear(ls_run *run, ls_feed *feed);
 /* The slot the next batch will have; NULL while the ring is full. To be prepared by the caller, then put to work. */
 ls_slot *ls_feed_free_slot(ls_feed *feed);
 void ls_feed_push(ls_feed *feed);
-/* The oldest slot, when all its samples are done; it stays the caller's until ls_feed_pop(). */
-ls_slot *ls_feed_wait(ls_feed *feed);
+/* The slot `ahead` behind the oldest, when all its samples are done; it stays the caller's until ls_feed_pop(). */
+ls_slot *ls_feed_wait(ls_feed *feed, int ahead);
 void ls_feed_pop(ls_feed *feed);
 /* Give up all that is in the ring. Batches count from 0 again. */
 void ls_feed_drain(ls_feed *feed);
+
+/* ---- Streams (stream.c) ---- */
+
+/* Before a pass; the ring is empty. False (and an error) when memory is out. */
+bool ls_stream_restart(ls_run *run, ls_feed *feed, const ls_shard *shard, int64_t epoch);
+/* Fill a slot with this rank's part of the next round; returns how many samples that are, 0 at the end. */
+int64_t ls_stream_fill(ls_feed *feed, ls_slot *slot, ls_sample *sample);
+
+/* ---- What became of a sample: noted in its slot ---- */
+
+void ls_feed_note_bad(ls_feed *feed, ls_slot *slot, int64_t j, const ls_sample *sample);
+void ls_feed_note_failure(ls_feed *feed, ls_slot *slot, int64_t j, const ls_sample *sample);
 
 #endif

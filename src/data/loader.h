@@ -5,31 +5,34 @@
 #include <lockstep/data.h>
 
 #include "data/feed.h"
+#include "data/sampler.h"
 #include "data/shard.h"
 #include "tensor/loop.h"
 
 struct ls_loader {
     ls_object object;
     ls_dataset *set;
-    ls_loader_opts opts; /* defaults filled in */
-    ls_shard shard;      /* of the pass in progress, or of the next; shard.start: where it begins */
-    int64_t *order;      /* of the epoch: position -> sample; NULL: as the dataset has them */
+    ls_loader_opts opts;            /* defaults filled in */
+    ls_field fields[LS_MAX_FIELDS]; /* as batches have them: pictures with size and type */
+    ls_shard shard;                 /* of the pass in progress, or of the next; shard.start: where it begins */
+    int64_t *order;                 /* of the epoch: position -> sample; NULL: as the dataset has them */
     ls_feed feed;
+    ls_loop loop; /* what the run knows of it */
 
     int64_t epoch;          /* of the pass in progress, or of the next */
     bool in_pass;           /* begun, and its end not yet reported */
-    int64_t batches;        /* of the pass in progress, for this rank: from shard.start on */
+    int64_t batches;        /* of the pass in progress, for this rank: from shard.start on; INT64_MAX: a stream */
     int64_t pushed, handed; /* of them: in the ring or beyond, given to the program */
+    int64_t stream_read;    /* samples of a stream up to the end of the batch handed out last */
     bool has_batch;         /* the slot at the ring's beginning is the program's */
     uint64_t scope;         /* of the batch that was handed out last */
-    ls_loop loop;           /* the pass as the run sees it */
-    int64_t bad;
-    ls_message blemish; /* about the first bad sample of the pass */
+    int64_t bad;            /* samples of the pass that were replaced */
+    ls_message blemish;     /* about the first of them */
+    ls_tensor *tensors[LS_MAX_FIELDS]; /* of the batch handed out last */
 
-    int64_t passes; /* read to the end since the run's epoch began, those inside another loader's pass not counted */
+    int64_t passes; /* read to the end since the run's epoch began, those inside another loop not counted */
     bool finished;  /* read to the end at least once since then */
     int64_t ends;   /* ls_next() says false that often first: a resumed epoch runs through loops that were done */
-    ls_tensor *tensors[LS_MAX_FIELDS]; /* of the batch handed out last */
 };
 
 /* ---- Sharing out ---- */
@@ -43,10 +46,11 @@ typedef struct ls_loader_share {
 
 /* Hand out only this rank's batches from the next pass on. False (and an error) where that cannot be. */
 bool ls_loader_share_out(ls_loader *loader, ls_loader_share share);
-/* While a batch is in the program's hands: is it the last of the pass? */
-bool ls_loader_at_end(const ls_loader *loader);
-/* And how many samples of it, over all ranks, are not repeats that fill up the last round. */
-int64_t ls_loader_real_count(const ls_loader *loader);
+/* While a batch is in the program's hands, loader->loop says whether it is the last and how many of its samples, over all
+ * ranks, are no repeats. */
+
+/* Begin the pass that loader->epoch and shard.start describe (pass.c). */
+bool ls_loader_begin_pass(ls_loader *loader);
 
 /* ---- Stopping and resuming ---- */
 
@@ -54,7 +58,7 @@ int64_t ls_loader_real_count(const ls_loader *loader);
  * on from here. */
 typedef struct ls_loader_state {
     uint64_t seed;
-    int64_t samples; /* of the dataset; must agree */
+    int64_t samples; /* of an epoch; must agree. -1: a stream */
     int64_t epoch;   /* of the pass in progress, or of the next */
     int64_t start;   /* samples (batches, where they are given one by one) of the pass that were handed out */
     bool in_pass;

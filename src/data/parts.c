@@ -1,6 +1,7 @@
 /* parts.c - datasets made of others: a choice of samples, a random split, one after the other. */
 #include <string.h>
 
+#include "base/memory.h"
 #include "data/dataset.h"
 #include "data/random.h"
 
@@ -32,6 +33,12 @@ static bool get(void *user, int64_t index, ls_sample *sample)
     return base->get(base->user, index, sample);
 }
 
+static const char *path_of(void *user, int64_t index)
+{
+    const ls_dataset *base = base_of(user, &index);
+    return ls_sample_path(base, index);
+}
+
 static int64_t class_of(void *user, int64_t index)
 {
     const ls_dataset *base = base_of(user, &index);
@@ -50,6 +57,10 @@ static void release(void *user)
 static ls_dataset *part_new(const char *kind, int count, ls_dataset *const *bases, part **of)
 {
     ls_run *run = bases[0]->object.run;
+    for (int i = 0; i < count; i++)
+        if (ls_dataset_is_stream(bases[i]))
+            return ls_fail(&run->errors, LS_ERR_VALUE, "%s: a stream has no numbered samples to choose from", kind),
+                   NULL;
     ls_dataset *set = ls_dataset_begin(run, kind, bases[0]->fields);
     part *p = set ? ls_sys_alloc(sizeof *p + (size_t)count * sizeof *p->bases) : NULL;
     if (set && !p) ls_fail(&run->errors, LS_ERR_MEMORY, "%s: out of memory", kind);
@@ -60,6 +71,7 @@ static ls_dataset *part_new(const char *kind, int count, ls_dataset *const *base
     set->release = release;
     set->get = get;
     set->class_of = class_of;
+    set->path_of = path_of;
     set->on_bad = bases[0]->on_bad;
     set->in_memory = true;
     set->bases = p->bases;
@@ -80,7 +92,7 @@ ls_dataset *ls_subset(ls_dataset *base, int64_t count, const int64_t *indices)
         return ls_fail(&run->errors, LS_ERR_VALUE, "ls_subset: %lld samples%s", (long long)count,
                        indices ? "" : " of NULL"),
                NULL;
-    for (int64_t i = 0; i < count; i++) {
+    for (int64_t i = 0; i < count && !ls_dataset_is_stream(base); i++) {
         if (indices[i] >= 0 && indices[i] < base->count) continue;
         ls_fail(&run->errors, LS_ERR_VALUE, "ls_subset: sample %lld (at [%lld]) of a dataset of %lld",
                 (long long)indices[i], (long long)i, (long long)base->count);
@@ -103,6 +115,10 @@ void ls_split(ls_dataset *set, double fraction, ls_dataset **first, ls_dataset *
     *first = *second = NULL;
     if (!set || ls_failed(set->object.run)) return;
     ls_run *run = set->object.run;
+    if (ls_dataset_is_stream(set)) {
+        ls_fail(&run->errors, LS_ERR_VALUE, "ls_split: a stream has no numbered samples to choose from");
+        return;
+    }
     if (!(fraction >= 0 && fraction <= 1)) {
         ls_fail(&run->errors, LS_ERR_VALUE, "ls_split: a part of %g of the samples; fractions are from 0 to 1",
                 fraction);
@@ -126,7 +142,8 @@ static bool same_fields(const ls_dataset *a, const ls_dataset *b)
     if (a->field_count != b->field_count) return false;
     for (int i = 0; i < a->field_count; i++) {
         const ls_field *x = &a->fields[i], *y = &b->fields[i];
-        if (strcmp(x->name, y->name) != 0 || x->dtype != y->dtype || memcmp(x->shape, y->shape, sizeof x->shape) != 0)
+        if (strcmp(x->name, y->name) != 0 || x->dtype != y->dtype || x->image != y->image ||
+            memcmp(x->shape, y->shape, sizeof x->shape) != 0)
             return false;
     }
     return true;

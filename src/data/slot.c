@@ -15,17 +15,22 @@ static ls_shape batch_shape(ls_shape sample, int64_t size)
     return shape;
 }
 
-/* A tensor that no scope owns; NULL (and an error) when memory is out. */
-static ls_tensor *owned_tensor(ls_run *run, ls_dtype dtype, ls_shape shape)
+/* A tensor for a field of a batch that no scope owns; NULL (and an error) when memory is out. */
+static ls_tensor *owned_tensor(ls_run *run, const ls_field *field, ls_shape shape)
 {
-    ls_storage *storage = ls_storage_new(run, run->device, (size_t)ls_shape_numel(shape) * ls_dtype_size(dtype));
+    ls_storage *storage = ls_storage_new(run, run->device, (size_t)ls_shape_numel(shape) * ls_dtype_size(field->dtype));
     if (!storage) return NULL;
     ls_tensor *t = ls_handle_new_owned(run);
     if (!t) return ls_storage_release(run, storage), NULL;
     t->storage = storage;
     t->view.data = storage->block ? storage->block->address : NULL;
-    t->view.dtype = dtype;
+    t->view.dtype = field->dtype;
     ls_view_set_contiguous(&t->view, shape);
+    if (field->image) { /* [N,C,H,W], channels last in memory */
+        t->view.stride[1] = 1;
+        t->view.stride[2] = shape.dim[3] * shape.dim[1];
+        t->view.stride[3] = shape.dim[1];
+    }
     return t;
 }
 
@@ -59,38 +64,83 @@ static bool grow_pinned(ls_run *run, ls_slot *slot, int field, size_t bytes)
     return true;
 }
 
-bool ls_slot_prepare(ls_run *run, ls_slot *slot, const ls_field *fields, int field_count, int64_t size)
+static bool prepare_lists(ls_run *run, ls_slot *slot, const ls_reading *reading, int64_t size)
 {
-    ls_message why = {{0}};
-    if (slot->copying && ls_device_event_wait(run->device, slot->event, &why)) {
-        ls_fail(&run->errors, LS_ERR_DEVICE, "loader: %s", why.text);
-        return false;
-    }
-    slot->copying = false;
-    if (size > slot->room) {
-        if (!grow(run, &slot->index, slot->room, size, sizeof *slot->index)) return false;
-        if (!grow(run, &slot->place, slot->room, size, sizeof *slot->place)) return false;
-        for (int i = 0; i < field_count; i++)
-            if (ls_field_varies(&fields[i]) && !grow(run, &slot->cells[i], slot->room, size, sizeof *slot->cells[i]))
-                return false;
-        slot->room = size;
-    }
-    bool host = ls_device_is_host(run->device);
-    for (int i = 0; i < field_count; i++) {
-        if (ls_field_varies(&fields[i])) continue;
-        if (host) {
-            slot->tensor[i] = owned_tensor(run, fields[i].dtype, batch_shape(ls_field_shape(&fields[i]), size));
-            if (!slot->tensor[i]) return ls_slot_forget(slot), false;
-            slot->fixed[i] = slot->tensor[i]->view.data;
-        } else {
-            if (!grow_pinned(run, slot, i, (size_t)size * ls_field_bytes(&fields[i]))) return false;
-            slot->fixed[i] = slot->pinned[i];
-        }
-    }
-    slot->size = size;
+    slot->size = slot->count = size;
     slot->issued = slot->done = slot->bad = 0;
     slot->failed_at = slot->bad_at = -1;
     slot->status = LS_OK;
+    if (size <= slot->room) return true;
+    if (!grow(run, &slot->index, slot->room, size, sizeof *slot->index)) return false;
+    if (!grow(run, &slot->place, slot->room, size, sizeof *slot->place)) return false;
+    for (int i = 0; i < reading->field_count; i++)
+        if (ls_field_varies(&reading->fields[i]) &&
+            !grow(run, &slot->cells[i], slot->room, size, sizeof *slot->cells[i]))
+            return false;
+    slot->room = size;
+    return true;
+}
+
+bool ls_slot_prepare(ls_run *run, ls_slot *slot, const ls_reading *reading, int64_t size)
+{
+    ls_message why = {{0}};
+    if (slot->copying && ls_device_event_wait(run->device, slot->event, &why))
+        return ls_fail(&run->errors, LS_ERR_DEVICE, "loader: %s", why.text), false;
+    slot->copying = false;
+    if (!prepare_lists(run, slot, reading, size)) return false;
+    bool host = ls_device_is_host(run->device);
+    for (int i = 0; i < reading->field_count; i++) {
+        const ls_field *field = &reading->fields[i];
+        if (ls_field_varies(field)) continue;
+        if (host) {
+            slot->tensor[i] = owned_tensor(run, field, batch_shape(ls_field_shape(field), size));
+            if (!slot->tensor[i]) return ls_slot_forget(slot), false;
+            slot->fixed[i] = slot->tensor[i]->view.data;
+        } else {
+            if (!grow_pinned(run, slot, i, (size_t)size * ls_field_bytes(field))) return false;
+            slot->fixed[i] = slot->pinned[i];
+        }
+    }
+    return true;
+}
+
+bool ls_slot_prepare_plain(ls_run *run, ls_slot *slot, const ls_reading *reading, int64_t size)
+{
+    if (!prepare_lists(run, slot, reading, size)) return false;
+    for (int i = 0; i < reading->field_count; i++) {
+        if (ls_field_varies(&reading->fields[i])) continue;
+        if (!grow_pinned(run, slot, i, (size_t)size * ls_field_bytes(&reading->fields[i]))) return false;
+        slot->fixed[i] = slot->pinned[i];
+    }
+    return true;
+}
+
+void ls_slot_point(const ls_slot *slot, const ls_reading *reading, int64_t j, ls_sample *sample)
+{
+    sample->reading = reading;
+    for (int i = 0; i < reading->field_count; i++) {
+        sample->cells[i] = slot->cells[i] ? &slot->cells[i][j] : NULL;
+        sample->fixed[i] = slot->cells[i] ? NULL : slot->fixed[i] + (size_t)j * ls_field_bytes(&reading->fields[i]);
+    }
+}
+
+bool ls_slot_copy(const ls_slot *slot, const ls_reading *reading, int64_t j, const ls_slot *source, int64_t from,
+                  ls_sample *sample)
+{
+    ls_slot_point(slot, reading, j, sample);
+    sample->status = LS_OK;
+    for (int i = 0; i < reading->field_count; i++) {
+        const ls_field *field = &reading->fields[i];
+        if (!source->cells[i]) {
+            size_t bytes = ls_field_bytes(field);
+            memcpy(sample->fixed[i], source->fixed[i] + (size_t)from * bytes, bytes);
+            continue;
+        }
+        const ls_cell *cell = &source->cells[i][from];
+        void *to = ls_sample_resize(sample, i, cell->shape);
+        if (!to) return false;
+        memcpy(to, cell->data, (size_t)ls_shape_numel(cell->shape) * ls_dtype_size(field->dtype));
+    }
     return true;
 }
 
@@ -171,7 +221,7 @@ static void copy_block(char *to, const char *data, ls_shape to_shape, ls_shape s
         copy_block(to + (size_t)i * to_step, data + (size_t)i * step, to_shape, shape, d + 1, element);
 }
 
-static ls_shape largest(const ls_cell *cells, int64_t count, const ls_field *field)
+static ls_shape largest(const ls_cell *cells, int64_t count, const ls_field *field, int64_t multiple)
 {
     ls_shape most = ls_field_shape(field);
     for (int d = 0; d < most.ndim; d++)
@@ -179,26 +229,29 @@ static ls_shape largest(const ls_cell *cells, int64_t count, const ls_field *fie
     for (int64_t j = 0; j < count; j++)
         for (int d = 0; d < most.ndim; d++)
             if (cells[j].shape.dim[d] > most.dim[d]) most.dim[d] = cells[j].shape.dim[d];
+    for (int d = 0; d < most.ndim; d++)
+        if (field->shape[d] == LS_ANY) most.dim[d] = (most.dim[d] + multiple - 1) / multiple * multiple;
     return most;
 }
 
 /* Put the cells together, padded to the largest; the result is slot->tensor[i], or in pinned memory. */
-static bool gather_cells(ls_run *run, ls_slot *slot, const ls_field *field, int i, ls_shape *shape)
+static bool gather_cells(ls_run *run, ls_slot *slot, const ls_reading *reading, int i, ls_shape *shape)
 {
+    const ls_field *field = &reading->fields[i];
     const ls_cell *cells = slot->cells[i];
-    ls_shape most = largest(cells, slot->size, field);
+    ls_shape most = largest(cells, slot->count, field, reading->pad_multiple);
     size_t element = ls_dtype_size(field->dtype), bytes = (size_t)ls_shape_numel(most) * element;
-    *shape = batch_shape(most, slot->size);
+    *shape = batch_shape(most, slot->count);
     char *to;
     if (ls_device_is_host(run->device)) {
-        slot->tensor[i] = owned_tensor(run, field->dtype, *shape);
+        slot->tensor[i] = owned_tensor(run, field, *shape);
         if (!slot->tensor[i]) return false;
         to = slot->tensor[i]->view.data;
     } else {
-        if (!grow_pinned(run, slot, i, (size_t)slot->size * bytes)) return false;
+        if (!grow_pinned(run, slot, i, (size_t)slot->count * bytes)) return false;
         to = slot->pinned[i];
     }
-    for (int64_t j = 0; bytes && j < slot->size; j++, to += bytes) {
+    for (int64_t j = 0; bytes && j < slot->count; j++, to += bytes) {
         if (!ls_shape_equal(cells[j].shape, most)) fill(to, bytes, field->dtype, field->pad);
         if (ls_shape_numel(cells[j].shape)) copy_block(to, cells[j].data, most, cells[j].shape, 0, element);
     }
@@ -211,7 +264,7 @@ static bool gather_cells(ls_run *run, ls_slot *slot, const ls_field *field, int 
 static bool upload(ls_run *run, ls_slot *slot, const ls_field *field, int i, ls_shape shape)
 {
     ls_message why = {{0}};
-    slot->tensor[i] = owned_tensor(run, field->dtype, shape);
+    slot->tensor[i] = owned_tensor(run, field, shape);
     if (!slot->tensor[i]) return false;
     size_t bytes = (size_t)ls_shape_numel(shape) * ls_dtype_size(field->dtype);
     ls_status status = ls_device_upload_begin(run->device, slot->tensor[i]->view.data, slot->pinned[i], bytes, &why);
@@ -220,22 +273,21 @@ static bool upload(ls_run *run, ls_slot *slot, const ls_field *field, int i, ls_
     return status == LS_OK;
 }
 
-bool ls_slot_deliver(ls_run *run, ls_slot *slot, const ls_field *fields, int field_count, ls_tensor **tensors)
+bool ls_slot_deliver(ls_run *run, ls_slot *slot, const ls_reading *reading, ls_tensor **tensors)
 {
     bool host = ls_device_is_host(run->device);
-    for (int i = 0; i < field_count; i++) {
-        ls_shape shape = batch_shape(ls_field_shape(&fields[i]), slot->size);
-        if (slot->cells[i] && !gather_cells(run, slot, &fields[i], i, &shape)) return false;
-        if (!host && !upload(run, slot, &fields[i], i, shape)) return false;
+    for (int i = 0; i < reading->field_count; i++) {
+        ls_shape shape = batch_shape(ls_field_shape(&reading->fields[i]), slot->count);
+        if (slot->cells[i] && !gather_cells(run, slot, reading, i, &shape)) return false;
+        if (!host && !upload(run, slot, &reading->fields[i], i, shape)) return false;
     }
     ls_message why = {{0}};
-    if (!host && ls_device_event_record(run->device, &slot->event, &why)) {
-        ls_fail(&run->errors, LS_ERR_DEVICE, "loader: %s", why.text);
-        return false;
-    }
-    for (int i = 0; i < field_count; i++) {
+    if (!host && ls_device_event_record(run->device, &slot->event, &why))
+        return ls_fail(&run->errors, LS_ERR_DEVICE, "loader: %s", why.text), false;
+    for (int i = 0; i < reading->field_count; i++) {
         tensors[i] = slot->tensor[i];
         slot->tensor[i] = NULL;
+        tensors[i]->view.dim[0] = slot->count;
         ls_handle_to_scope(run, tensors[i]);
     }
     return true;

@@ -3,16 +3,17 @@
  * Fields of fixed size are written straight into the batch: on the CPU into the memory of the tensor that will be handed
  * out, otherwise into pinned memory from which the device copies. Fields whose sizes vary go to one cell for each sample
  * and are put together when all sizes are known. Slots are used again, so nothing is taken from the system when batches
- * have reached their usual size. All functions here belong to the run's thread. */
+ * have reached their usual size. Functions that take a run belong to its thread. */
 #ifndef LOCKSTEP_DATA_SLOT_H
 #define LOCKSTEP_DATA_SLOT_H
 
 #include "data/dataset.h"
 
 typedef struct ls_slot {
-    int64_t size;                     /* samples */
+    int64_t size;                     /* samples it is made for */
+    int64_t count;                    /* samples it has; fewer where a stream ends */
     int64_t *index;                   /* [room] which */
-    int64_t *place;                   /* [room] which the order asked for: others only where a bad one was replaced */
+    int64_t *place;                   /* [room] which the order asked for; another where a bad one was replaced */
     int64_t room;                     /* samples there is memory for */
     char *fixed[LS_MAX_FIELDS];       /* where samples of fixed size are written; NULL: sizes vary */
     ls_tensor *tensor[LS_MAX_FIELDS]; /* owned; while the slot fills: whose memory that is, on the CPU */
@@ -24,6 +25,7 @@ typedef struct ls_slot {
 
     /* Kept by the feed, under its lock. */
     int64_t issued, done; /* samples that a thread has taken, has finished */
+    int64_t real, after;  /* of a stream: samples of this round that are no repeats; samples read up to its end */
     int64_t bad;          /* samples that were replaced */
     int64_t failed_at;    /* the lowest sample that failed, and how; -1: none */
     int64_t bad_at;       /* the lowest that was replaced, and why; -1: none */
@@ -32,9 +34,16 @@ typedef struct ls_slot {
 } ls_slot;
 
 /* Get ready for `size` samples; false (and an error) when memory is out. */
-bool ls_slot_prepare(ls_run *run, ls_slot *slot, const ls_field *fields, int field_count, int64_t size);
+bool ls_slot_prepare(ls_run *run, ls_slot *slot, const ls_reading *reading, int64_t size);
 /* Turn what was written into tensors of the innermost scope. */
-bool ls_slot_deliver(ls_run *run, ls_slot *slot, const ls_field *fields, int field_count, ls_tensor **tensors);
+bool ls_slot_deliver(ls_run *run, ls_slot *slot, const ls_reading *reading, ls_tensor **tensors);
+/* The same for samples that stay here and never become tensors: in plain memory. */
+bool ls_slot_prepare_plain(ls_run *run, ls_slot *slot, const ls_reading *reading, int64_t size);
+/* Let a sample be written to place j of the slot. */
+void ls_slot_point(const ls_slot *slot, const ls_reading *reading, int64_t j, ls_sample *sample);
+/* Write sample `from` of another slot to place j; false (and sample->status) when memory is out. */
+bool ls_slot_copy(const ls_slot *slot, const ls_reading *reading, int64_t j, const ls_slot *source, int64_t from,
+                  ls_sample *sample);
 /* Let go of tensors that were not delivered. */
 void ls_slot_forget(ls_slot *slot);
 void ls_slot_clear(ls_run *run, ls_slot *slot);

@@ -6,6 +6,32 @@
 
 #include "check.h"
 
+#include <unistd.h>
+
+/* What is written to stderr in between; valid until the next time. */
+static int capture_stderr = -1;
+static FILE *capture_file;
+
+__attribute__((unused)) static void capture_begin(void)
+{
+    fflush(stderr);
+    capture_file = tmpfile();
+    capture_stderr = dup(STDERR_FILENO);
+    dup2(fileno(capture_file), STDERR_FILENO);
+}
+
+__attribute__((unused)) static const char *capture_end(void)
+{
+    static char text[8192];
+    fflush(stderr);
+    dup2(capture_stderr, STDERR_FILENO);
+    close(capture_stderr);
+    rewind(capture_file);
+    text[fread(text, 1, sizeof text - 1, capture_file)] = '\0';
+    fclose(capture_file);
+    return text;
+}
+
 /* Sample i: x = [3i, 3i+1, 3i+2] f32, label = i i64. */
 __attribute__((unused)) static ls_dataset *numbers(ls_run *run, int64_t count)
 {

@@ -1,0 +1,237 @@
+/* pass.c - passes over a dataset, batch by batch. */
+#include <string.h>
+
+#include "base/log.h"
+#include "data/loader.h"
+#include "data/random.h"
+
+/* ---- begin and end ---- */
+
+static bool make_order(ls_loader *loader)
+{
+    if (!loader->order) return true;
+    const ls_sampler *sampler = loader->opts.sampler;
+    uint64_t key = ls_random_key(loader->opts.seed, (uint64_t)loader->epoch, LS_RANDOM_ORDER);
+    if (sampler) return sampler->order(sampler, loader->set->count, key, loader->epoch, loader->order);
+    ls_order_shuffled(key, loader->set->count, loader->order);
+    return true;
+}
+
+bool ls_loader_begin_pass(ls_loader *loader)
+{
+    ls_run *run = loader->object.run;
+    bool stream = ls_dataset_is_stream(loader->set);
+    ls_reading *reading = &loader->feed.reading;
+    reading->sample_key = ls_random_key(loader->opts.seed, (uint64_t)loader->epoch, LS_RANDOM_SAMPLE);
+    reading->transform_key = ls_random_key(loader->opts.seed, (uint64_t)loader->epoch, LS_RANDOM_TRANSFORM);
+    if (stream ? !ls_stream_restart(run, &loader->feed, &loader->shard, loader->epoch) : !make_order(loader))
+        return false;
+    loader->in_pass = true;
+    loader->batches = stream ? INT64_MAX : ls_shard_len(&loader->shard);
+    loader->pushed = loader->handed = loader->bad = 0;
+    if (loader->batches == 0 && loader->shard.start == 0)
+        LS_LOG_ONCE(LS_LOG_WARN, "loader: %lld samples give rank %d of %d no batch of %lld%s",
+                    (long long)loader->shard.samples, loader->shard.rank, loader->shard.world,
+                    (long long)loader->shard.batch, loader->opts.drop_last ? ", with .drop_last" : "");
+    return true;
+}
+
+static void leave_batch(ls_loader *loader)
+{
+    ls_scope_close(loader->object.run, loader->scope);
+    loader->scope = 0;
+    if (loader->has_batch) ls_feed_pop(&loader->feed);
+    loader->has_batch = false;
+}
+
+/* The pass is over, at its end or before: the next one has the next order. */
+static void leave_pass(ls_loader *loader)
+{
+    leave_batch(loader);
+    ls_feed_drain(&loader->feed);
+    ls_loop_end(loader->object.run, &loader->loop);
+    loader->in_pass = false;
+    loader->epoch++;
+    loader->shard.start = 0;
+}
+
+static void end_pass(ls_loader *loader)
+{
+    if (loader->bad)
+        ls_log_line(LS_LOG_WARN,
+                    "epoch %lld: %lld bad sample%s of the %s left out, another in its place; the first: %s",
+                    (long long)loader->epoch, (long long)loader->bad, loader->bad == 1 ? "" : "s", loader->set->kind,
+                    loader->blemish.text);
+    /* A pass without a batch never ran: it is inside whatever runs. */
+    const ls_loop *outer = loader->loop.running ? loader->loop.outer : loader->object.run->loop;
+    if (!outer) loader->passes++;
+    loader->finished = true;
+    leave_pass(loader);
+}
+
+void ls_rewind(ls_loader *loader)
+{
+    if (!loader) return;
+    loader->ends = 0;
+    if (loader->in_pass) leave_pass(loader);
+}
+
+/* ---- batches ---- */
+
+/* Put batches into the ring as long as there is room. */
+static bool push_batches(ls_loader *loader)
+{
+    ls_feed *feed = &loader->feed;
+    bool stream = ls_dataset_is_stream(loader->set);
+    for (ls_slot *slot; loader->pushed < loader->batches && (slot = ls_feed_free_slot(feed)); loader->pushed++) {
+        ls_span span = stream ? (ls_span){0, loader->shard.batch} : ls_shard_batch(&loader->shard, loader->pushed);
+        if (!ls_slot_prepare(loader->object.run, slot, &feed->reading, span.size)) return false;
+        for (int64_t j = 0; !stream && j < span.size; j++) {
+            int64_t position = (span.first + j) % loader->shard.samples;
+            slot->place[j] = loader->order ? loader->order[position] : position;
+        }
+        ls_feed_push(feed);
+    }
+    return true;
+}
+
+static bool slot_failed(ls_loader *loader, const ls_slot *slot)
+{
+    if (slot->failed_at < 0) return false;
+    int64_t index = slot->index[slot->failed_at];
+    const char *path = ls_sample_path(loader->set, index);
+    if (path[0])
+        ls_fail(&loader->object.run->errors, slot->status, "%s: %s: %s", loader->set->kind, path, slot->failure.text);
+    else if (ls_dataset_is_stream(loader->set))
+        ls_fail(&loader->object.run->errors, slot->status, "stream: %s", slot->failure.text);
+    else
+        ls_fail(&loader->object.run->errors, slot->status, "%s: sample %lld: %s", loader->set->kind, (long long)index,
+                slot->failure.text);
+    return true;
+}
+
+/* The oldest batch, when it is full; NULL at the end of the pass and after a failure. Tells whether another follows. */
+static ls_slot *next_slot(ls_loader *loader, bool *last)
+{
+    if (!push_batches(loader)) return NULL;
+    ls_slot *slot = ls_feed_wait(&loader->feed, 0);
+    if (slot->bad && !loader->bad) loader->blemish = slot->blemish;
+    loader->bad += slot->bad;
+    slot->bad = 0;
+    if (slot_failed(loader, slot)) return NULL;
+    *last = loader->handed + 1 == loader->batches;
+    if (!ls_dataset_is_stream(loader->set)) return slot;
+    if (slot->count == 0) return NULL;
+    loader->stream_read = slot->after;
+    const ls_slot *following = ls_feed_wait(&loader->feed, 1);
+    *last = following->count == 0 && following->failed_at < 0;
+    return slot;
+}
+
+static void report(ls_loader *loader, const ls_slot *slot, bool last)
+{
+    bool stream = ls_dataset_is_stream(loader->set);
+    loader->loop.last = last;
+    loader->loop.left = stream ? (last ? 0 : -1) : loader->batches - loader->handed;
+    loader->loop.rows = slot->count;
+    loader->loop.real_rows = stream ? slot->real : ls_shard_real(&loader->shard, loader->handed - 1);
+    ls_loop_batch(loader->object.run, &loader->loop);
+}
+
+static ls_tensor *tensor_called(const ls_loader *loader, const char *name, int otherwise)
+{
+    for (int i = 0; i < loader->set->field_count; i++)
+        if (strcmp(loader->fields[i].name, name) == 0) return loader->tensors[i];
+    return otherwise < loader->set->field_count ? loader->tensors[otherwise] : NULL;
+}
+
+static void name_tensors(ls_batch *batch)
+{
+    batch->image = tensor_called(batch->loader, "image", 0);
+    batch->label = tensor_called(batch->loader, "label", 1);
+}
+
+static bool hand_out(ls_loader *loader, ls_slot *slot, bool last, ls_batch *batch)
+{
+    ls_run *run = loader->object.run;
+    loader->has_batch = true;
+    loader->handed++;
+    loader->scope = ls_scope_open(run, "batch");
+    if (!loader->scope || !ls_slot_deliver(run, slot, &loader->feed.reading, loader->tensors)) return false;
+    *batch = (ls_batch){
+        .count = loader->set->field_count,
+        .tensor = loader->tensors,
+        .size = slot->count,
+        .index = slot->index,
+        .last = last,
+        .loader = loader,
+    };
+    name_tensors(batch);
+    report(loader, slot, last);
+    if (loader->opts.collate) loader->opts.collate(loader->opts.user, batch);
+    return !ls_failed(run);
+}
+
+bool ls_next(ls_loader *loader, ls_batch *batch)
+{
+    *batch = (ls_batch){.loader = loader};
+    if (!loader || ls_failed(loader->object.run)) return false;
+    leave_batch(loader);
+    if (loader->ends > 0) {
+        loader->ends--;
+        loader->passes++;
+        return false;
+    }
+    if (!loader->in_pass && !ls_loader_begin_pass(loader)) return false;
+    bool last = false;
+    ls_slot *slot = loader->handed < loader->batches ? next_slot(loader, &last) : NULL;
+    if (slot) return hand_out(loader, slot, last, batch);
+    if (!ls_failed(loader->object.run)) end_pass(loader);
+    return false;
+}
+
+/* ---- what is in a batch ---- */
+
+static int field_called(const ls_batch *batch, const char *name, const char *who)
+{
+    const ls_loader *loader = batch->loader;
+    if (!loader || !batch->count) {
+        ls_run *run = loader ? loader->object.run : ls_run_of(NULL);
+        ls_fail(&run->errors, LS_ERR_STATE, "%s: \"%s\" of a batch that ls_next() did not fill", who, name);
+        return -1;
+    }
+    for (int i = 0; i < batch->count; i++)
+        if (strcmp(loader->fields[i].name, name) == 0) return i;
+    ls_fail(&loader->object.run->errors, LS_ERR_VALUE, "%s: the %s has no field \"%s\"; its first is \"%s\"", who,
+            loader->set->kind, name, loader->fields[0].name);
+    return -1;
+}
+
+ls_tensor *ls_batch_field(const ls_batch *batch, const char *name)
+{
+    int i = field_called(batch, name, "ls_batch_field");
+    if (i >= 0) return batch->tensor[i];
+    return &(batch->loader ? batch->loader->object.run : ls_run_of(NULL))->poison;
+}
+
+void ls_batch_set(ls_batch *batch, const char *name, ls_tensor *tensor)
+{
+    int i = field_called(batch, name, "ls_batch_set");
+    if (i < 0) return;
+    batch->loader->tensors[i] = tensor;
+    name_tensors(batch);
+}
+
+ls_shape ls_batch_shape(const ls_batch *batch, const char *name, int64_t sample)
+{
+    const ls_loader *loader = batch->loader;
+    int i = field_called(batch, name, "ls_batch_shape");
+    if (i < 0 || !loader->has_batch || sample < 0 || sample >= batch->size) return ls_shape_make(0, NULL);
+    const ls_slot *slot = &loader->feed.slots[loader->feed.begin % loader->feed.slot_count];
+    return slot->cells[i] ? slot->cells[i][sample].shape : ls_field_shape(&loader->fields[i]);
+}
+
+int64_t ls_loader_bad_count(const ls_loader *loader)
+{
+    return loader ? loader->bad : 0;
+}

@@ -1,0 +1,166 @@
+/* sample.c - what a dataset's function can do with the sample it is asked for. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "data/dataset.h"
+#include "data/image/image.h"
+#include "data/random.h"
+
+/* ---- asking for one ---- */
+
+static void begin(ls_sample *sample)
+{
+    const ls_reading *reading = sample->reading;
+    sample->status = LS_OK;
+    sample->why.text[0] = 0;
+    sample->draws = 0;
+    for (int i = 0; i < reading->field_count; i++)
+        if (sample->cells[i]) sample->cells[i]->shape.ndim = -1;
+}
+
+/* Fields whose sizes vary must have got one. */
+static bool is_complete(ls_sample *sample)
+{
+    for (int i = 0; i < sample->reading->field_count; i++)
+        if (sample->cells[i] && sample->cells[i]->shape.ndim < 0)
+            return ls_sample_fail(sample, LS_ERR_STATE,
+                                  "ls_sample_resize() was not called for \"%s\", whose sizes vary",
+                                  sample->reading->fields[i].name);
+    return true;
+}
+
+bool ls_sample_get(ls_sample *sample, const ls_dataset *set, int64_t index)
+{
+    begin(sample);
+    if (set->get(set->user, index, sample)) return sample->status == LS_OK && is_complete(sample);
+    return ls_sample_fail(sample, LS_ERR_STATE, "get returned false without a reason: ls_sample_fail() gives one");
+}
+
+bool ls_sample_next(ls_sample *sample, const ls_dataset *set)
+{
+    begin(sample);
+    return set->next(set->user, sample) && sample->status == LS_OK && (sample->passed_over || is_complete(sample));
+}
+
+void ls_sample_clear(ls_sample *sample)
+{
+    ls_sys_free(sample->scratch);
+    sample->scratch = NULL;
+    sample->scratch_bytes = 0;
+}
+
+/* ---- writing it ---- */
+
+static const ls_field *field_of(ls_sample *sample, int field, const char *who)
+{
+    if (field >= 0 && field < sample->reading->field_count) return &sample->reading->fields[field];
+    ls_sample_fail(sample, LS_ERR_VALUE, "%s: field %d of %d", who, field, sample->reading->field_count);
+    return NULL;
+}
+
+void *ls_sample_field(ls_sample *sample, int field)
+{
+    const ls_field *f = field_of(sample, field, "ls_sample_field");
+    if (!f) return NULL;
+    if (!sample->fixed[field])
+        ls_sample_fail(sample, LS_ERR_STATE, "ls_sample_field: sizes of \"%s\" vary; ls_sample_resize() gives memory",
+                       f->name);
+    return sample->fixed[field];
+}
+
+void *ls_sample_resize(ls_sample *sample, int field, ls_shape shape)
+{
+    const ls_field *f = field_of(sample, field, "ls_sample_resize");
+    if (!f) return NULL;
+    ls_shape declared = ls_field_shape(f);
+    int64_t numel = ls_shape_numel(shape);
+    bool fits = shape.ndim == declared.ndim && numel >= 0 && numel <= INT64_MAX / 16;
+    for (int d = 0; fits && d < shape.ndim; d++) fits = declared.dim[d] == LS_ANY || declared.dim[d] == shape.dim[d];
+    if (!fits) {
+        char given[LS_TEXT], wanted[LS_TEXT];
+        ls_sample_fail(sample, LS_ERR_SHAPE, "ls_sample_resize: %s for field \"%s\" of %s", ls_shape_text(shape, given),
+                       f->name, ls_shape_text(declared, wanted));
+        return NULL;
+    }
+    ls_cell *cell = sample->cells[field];
+    if (!cell) return sample->fixed[field];
+    size_t bytes = (size_t)numel * ls_dtype_size(f->dtype);
+    if (bytes > cell->room || !cell->data) {
+        /* Half as much again: lengths differ a little from sample to sample, and soon nothing grows any more. */
+        size_t room = bytes + bytes / 2 + 64;
+        void *data = ls_sys_realloc(cell->data, room);
+        if (!data) return ls_sample_fail(sample, LS_ERR_MEMORY, "no memory for a sample of %zu bytes", bytes), NULL;
+        cell->data = data;
+        cell->room = room;
+    }
+    cell->shape = shape;
+    return cell->data;
+}
+
+void *ls_sample_scratch(ls_sample *sample, size_t bytes)
+{
+    if (bytes > sample->scratch_bytes || !sample->scratch) {
+        size_t room = bytes + bytes / 2 + 4096;
+        ls_sample_clear(sample); /* contents need not move */
+        sample->scratch = ls_sys_alloc(room);
+        if (!sample->scratch)
+            return ls_sample_fail(sample, LS_ERR_MEMORY, "no memory for %zu bytes to work in", bytes), NULL;
+        sample->scratch_bytes = room;
+    }
+    return sample->scratch;
+}
+
+/* ---- pictures ---- */
+
+static const ls_field *picture_of(ls_sample *sample, int field, const char *who)
+{
+    const ls_field *f = field_of(sample, field, who);
+    if (!f || f->image) return f;
+    ls_sample_fail(sample, LS_ERR_STATE, "%s: field \"%s\" is no picture; declare it with .image = true", who, f->name);
+    return NULL;
+}
+
+bool ls_sample_image(ls_sample *sample, int field, const void *bytes, size_t size)
+{
+    const ls_field *f = picture_of(sample, field, "ls_sample_image");
+    if (!f || sample->passed_over) return f != NULL;
+    ls_image_out out = {.memory = sample->fixed[field], .height = f->shape[1], .width = f->shape[2]};
+    const uint64_t random[2] = {sample->reading->transform_key, (uint64_t)sample->place};
+    ls_message why = {{0}};
+    ls_status status = ls_image_decode_transform(bytes, size, sample->reading->transform, random, out, &why);
+    return status ? ls_sample_fail(sample, status, "%s", why.text) : true;
+}
+
+bool ls_sample_pixels(ls_sample *sample, int field, const uint8_t *pixels)
+{
+    const ls_field *f = picture_of(sample, field, "ls_sample_pixels");
+    if (!f) return false;
+    int64_t count = ls_shape_numel(ls_field_shape(f));
+    if (f->dtype == LS_U8) {
+        memcpy(sample->fixed[field], pixels, (size_t)count);
+        return true;
+    }
+    float *to = sample->fixed[field];
+    for (int64_t i = 0; i < count; i++) to[i] = (float)pixels[i] / 255.0f;
+    return true;
+}
+
+/* ---- random numbers, failures ---- */
+
+uint64_t ls_sample_random(ls_sample *sample)
+{
+    return ls_random_bits(sample->reading->sample_key, ((uint64_t)sample->place << 24) + sample->draws++);
+}
+
+bool ls_sample_fail(ls_sample *sample, ls_status status, const char *format, ...)
+{
+    if (sample->status != LS_OK) return false;
+    va_list args;
+    va_start(args, format);
+    vsnprintf(sample->why.text, sizeof sample->why.text, format, args);
+    va_end(args);
+    sample->status = status == LS_OK ? LS_ERR_STATE : status;
+    return false;
+}
