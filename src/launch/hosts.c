@@ -1,0 +1,198 @@
+/* hosts.c - names of hosts out of node lists and host files. */
+#include "launch/hosts.h"
+
+#include "base/memory.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_HOSTS = 1 << 16, LONGEST_NAME = 255 };
+
+static ls_status add(ls_hosts *to, const char *name, size_t length, int slots, ls_message *why)
+{
+    if (length == 0 || length > LONGEST_NAME) {
+        snprintf(why->text, sizeof why->text, "a host name of %zu characters", length);
+        return LS_ERR_VALUE;
+    }
+    for (int i = 0; i < to->count; i++) {
+        if (strlen(to->host[i].name) != length || memcmp(to->host[i].name, name, length) != 0) continue;
+        to->host[i].slots += slots;
+        return LS_OK;
+    }
+    if (to->count == to->room) {
+        int room = to->room ? 2 * to->room : 16;
+        ls_host_slot *larger = room <= MOST_HOSTS ? ls_sys_realloc(to->host, (size_t)room * sizeof *larger) : NULL;
+        if (!larger) {
+            snprintf(why->text, sizeof why->text, "too many hosts");
+            return LS_ERR_MEMORY;
+        }
+        to->host = larger;
+        to->room = room;
+    }
+    ls_host_slot *slot = &to->host[to->count++];
+    memcpy(slot->name, name, length);
+    slot->name[length] = '\0';
+    slot->slots = slots;
+    return LS_OK;
+}
+
+void ls_hosts_free(ls_hosts *hosts)
+{
+    ls_sys_free(hosts->host);
+    memset(hosts, 0, sizeof *hosts);
+}
+
+/* ---- Slurm ---------------------------------------------------------------------------------------------------- */
+
+/* Where the word at `text` ends: at a comma outside brackets, or at the end. */
+static size_t word_length(const char *text)
+{
+    size_t i = 0;
+    for (bool inside = false; text[i] && (inside || text[i] != ','); i++) {
+        if (text[i] == '[') inside = true;
+        if (text[i] == ']') inside = false;
+    }
+    return i;
+}
+
+/* Everything that `word` (with brackets) stands for, behind `name` of `used` characters. */
+static ls_status expand(char *name, size_t used, const char *word, size_t length, ls_hosts *to, ls_message *why)
+{
+    const char *open = memchr(word, '[', length);
+    size_t plain = open ? (size_t)(open - word) : length;
+    if (used + plain > LONGEST_NAME) goto malformed;
+    memcpy(name + used, word, plain);
+    used += plain;
+    if (!open) return add(to, name, used, 1, why);
+
+    const char *close = memchr(open, ']', length - plain);
+    if (!close) goto malformed;
+    const char *rest = close + 1;
+    for (const char *c = open + 1; c < close;) {
+        char *end;
+        if (!isdigit((unsigned char)*c)) goto malformed;
+        int digits = (int)strspn(c, "0123456789"); /* leading zeros are part of the name */
+        long from = strtol(c, &end, 10), upto = from;
+        if (*end == '-') {
+            if (!isdigit((unsigned char)end[1])) goto malformed;
+            upto = strtol(end + 1, &end, 10);
+        }
+        if ((*end != ',' && end != close) || upto < from || upto - from > MOST_HOSTS || digits > 18) goto malformed;
+        for (long number = from; number <= upto; number++) {
+            int wrote = snprintf(name + used, LONGEST_NAME + 1 - used, "%0*ld", digits, number);
+            if (wrote < 0 || used + (size_t)wrote > LONGEST_NAME) goto malformed;
+            ls_status status = expand(name, used + (size_t)wrote, rest, length - (size_t)(rest - word), to, why);
+            if (status) return status;
+        }
+        c = *end == ',' ? end + 1 : end;
+    }
+    return LS_OK;
+malformed:
+    snprintf(why->text, sizeof why->text, "\"%.*s\" is not a list of hosts", (int)(length < 100 ? length : 100), word);
+    return LS_ERR_VALUE;
+}
+
+ls_status ls_hosts_expand(const char *list, ls_hosts *to, ls_message *why)
+{
+    char name[LONGEST_NAME + 1];
+    ls_status status = LS_OK;
+    while (*list && !status) {
+        size_t length = word_length(list);
+        status = expand(name, 0, list, length, to, why);
+        list += length + (list[length] == ',');
+    }
+    if (!status && !to->count) {
+        snprintf(why->text, sizeof why->text, "the list of hosts is empty");
+        status = LS_ERR_VALUE;
+    }
+    if (status) ls_hosts_free(to);
+    return status;
+}
+
+int ls_hosts_tasks(const char *list, int host)
+{
+    for (int at = 0; *list;) {
+        char *end;
+        long tasks = strtol(list, &end, 10), times = 1;
+        if (end == list || tasks < 1) return 0;
+        if (end[0] == '(' && end[1] == 'x') {
+            times = strtol(end + 2, &end, 10);
+            if (*end++ != ')') return 0;
+        }
+        if (host < at + times) return (int)tasks;
+        at += (int)times;
+        if (*end && *end != ',') return 0;
+        list = *end ? end + 1 : end;
+    }
+    return 0;
+}
+
+/* ---- Host files ----------------------------------------------------------------------------------------------- */
+
+static bool parse_slots(const char *text, size_t length, int *slots)
+{
+    char number[12] = "", *end;
+    if (length == 0 || length >= sizeof number) return false;
+    memcpy(number, text, length);
+    long value = strtol(number, &end, 10);
+    *slots = (int)value;
+    return *end == '\0' && isdigit((unsigned char)number[0]) && value >= 1 && value < 1 << 20;
+}
+
+/* One line without comment: a name, perhaps ":n", perhaps "slots=n"; the largest number of slots is mpirun's business. */
+static ls_status parse_line(const char *line, size_t length, ls_hosts *to, ls_message *why)
+{
+    const char *end = line + length, *name = NULL;
+    size_t name_length = 0;
+    int slots = 1, ignored;
+    while (line < end) {
+        size_t skip = strspn(line, " \t\r");
+        line += skip < (size_t)(end - line) ? skip : (size_t)(end - line);
+        size_t word = strcspn(line, " \t\r\n");
+        if (word > (size_t)(end - line)) word = (size_t)(end - line);
+        if (!word) break;
+        const char *equals = memchr(line, '=', word), *colon = memchr(line, ':', word);
+        size_t key = equals ? (size_t)(equals - line) : 0;
+        bool good = true;
+        if (!name && !equals) {
+            name = line;
+            name_length = colon ? (size_t)(colon - line) : word;
+            if (colon) good = parse_slots(colon + 1, word - name_length - 1, &slots);
+        } else if (key == 5 && memcmp(line, "slots", 5) == 0) {
+            good = name && parse_slots(equals + 1, word - key - 1, &slots);
+        } else if (key == 9 && (memcmp(line, "max_slots", 9) == 0 || memcmp(line, "max-slots", 9) == 0)) {
+            good = name && parse_slots(equals + 1, word - key - 1, &ignored);
+        } else {
+            good = false;
+        }
+        if (!good) {
+            snprintf(why->text, sizeof why->text, "\"%.*s\" is neither host, host:n nor slots=n", (int)word, line);
+            return LS_ERR_VALUE;
+        }
+        line += word;
+    }
+    return name ? add(to, name, name_length, slots, why) : LS_OK;
+}
+
+ls_status ls_hosts_parse(const char *text, ls_hosts *to, ls_message *why)
+{
+    ls_status status = LS_OK;
+    int number = 0;
+    while (*text && !status) {
+        size_t length = strcspn(text, "\n"), used = strcspn(text, "#\n");
+        number++;
+        status = parse_line(text, used, to, why);
+        text += length + (text[length] == '\n');
+    }
+    if (status) {
+        ls_message what = *why;
+        snprintf(why->text, sizeof why->text, "line %d: %.200s", number, what.text);
+    } else if (!to->count) {
+        snprintf(why->text, sizeof why->text, "no host in the file");
+        status = LS_ERR_VALUE;
+    }
+    if (status) ls_hosts_free(to);
+    return status;
+}

@@ -1,0 +1,246 @@
+/* identity.c - a table of launchers, and what each calls things. */
+#include "launch/identity.h"
+
+#include "launch/environment.h"
+#include "launch/hosts.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { DEFAULT_PORT = 29500 };
+
+typedef const char *const *entries;
+
+/* ---- Reading -------------------------------------------------------------------------------------------------- */
+
+static bool is_set(entries e, const char *name)
+{
+    const char *text = name ? ls_environment_get(e, name) : NULL;
+    return text && *text;
+}
+
+/* A number that must make sense where it is given; *to stays as it is where it is not. */
+static ls_status number(entries e, const char *name, int least, int *to, ls_message *why)
+{
+    if (!is_set(e, name)) return LS_OK;
+    const char *text = ls_environment_get(e, name);
+    char *end;
+    errno = 0;
+    long value = strtol(text, &end, 10);
+    if (*end || errno || value < least || value > INT_MAX) {
+        snprintf(why->text, sizeof why->text, "%s=%.100s must be a whole number from %d on", name, text, least);
+        return LS_ERR_VALUE;
+    }
+    *to = (int)value;
+    return LS_OK;
+}
+
+/* ---- Launchers ------------------------------------------------------------------------------------------------ */
+
+/* A real step of srun, not the batch script itself, whose step numbers stand at the end of 32 bits. */
+static bool in_slurm_step(entries e)
+{
+    const char *step = ls_environment_get(e, "SLURM_STEP_ID");
+    if (!step) step = ls_environment_get(e, "SLURM_STEPID");
+    return step && *step && strtoll(step, NULL, 10) < 0xfffffff0LL && is_set(e, "SLURM_LOCALID");
+}
+
+static bool by_lockstep(entries e)
+{
+    return is_set(e, "LOCKSTEP_RANK");
+}
+
+static bool by_torchrun(entries e)
+{
+    return is_set(e, "LOCAL_RANK") && is_set(e, "RANK");
+}
+
+static bool by_open_mpi(entries e)
+{
+    return is_set(e, "OMPI_COMM_WORLD_RANK");
+}
+
+static bool by_hydra(entries e)
+{
+    return is_set(e, "PMI_RANK") && !in_slurm_step(e);
+}
+
+static bool by_mvapich(entries e)
+{
+    return is_set(e, "MV2_COMM_WORLD_RANK");
+}
+
+static bool by_slurm(entries e)
+{
+    return in_slurm_step(e) && is_set(e, "SLURM_PROCID");
+}
+
+static bool by_pmix(entries e)
+{
+    return is_set(e, "PMIX_RANK");
+}
+
+static bool by_operator(entries e)
+{
+    return is_set(e, "RANK") && is_set(e, "WORLD_SIZE");
+}
+
+static ls_status finish_slurm(entries e, ls_identity *who, ls_message *why);
+static ls_status finish_operator(entries e, ls_identity *who, ls_message *why);
+
+/* Most particular first: srun with PMIx is Slurm, which knows more than PMIx does. */
+static const struct launcher {
+    const char *name;
+    bool (*applies)(entries e);
+    const char *rank, *world, *local_rank, *local_world, *host_rank, *hosts;
+    ls_status (*finish)(entries e, ls_identity *who, ls_message *why); /* what is not simply a number; may be NULL */
+} launchers[] = {
+    {"lockstep", by_lockstep, "LOCKSTEP_RANK", "LOCKSTEP_WORLD_SIZE", "LOCKSTEP_LOCAL_RANK",
+     "LOCKSTEP_LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE", NULL},
+    {"torchrun", by_torchrun, "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE",
+     NULL},
+    {"Open MPI", by_open_mpi, "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
+     "OMPI_COMM_WORLD_LOCAL_SIZE", NULL, NULL, NULL}, /* OMPI_COMM_WORLD_NODE_RANK is no number of a node */
+    {"Hydra", by_hydra, "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", NULL, NULL, NULL},
+    {"MVAPICH", by_mvapich, "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_LOCAL_RANK",
+     "MV2_COMM_WORLD_LOCAL_SIZE", NULL, NULL, NULL},
+    {"Slurm", by_slurm, "SLURM_PROCID", NULL, "SLURM_LOCALID", NULL, "SLURM_NODEID", NULL, finish_slurm},
+    {"PMIx", by_pmix, "PMIX_RANK", NULL, NULL, NULL, NULL, NULL, NULL},
+    {"PyTorchJob", by_operator, "RANK", "WORLD_SIZE", NULL, NULL, NULL, NULL, finish_operator},
+};
+
+/* The first host, and a port that all tasks of the step derive alike. */
+static ls_status finish_slurm(entries e, ls_identity *who, ls_message *why)
+{
+    bool step = is_set(e, "SLURM_STEP_NUM_TASKS");
+    ls_status status = number(e, step ? "SLURM_STEP_NUM_TASKS" : "SLURM_NTASKS", 1, &who->world, why);
+    if (!status)
+        status =
+            number(e, is_set(e, "SLURM_STEP_NUM_NODES") ? "SLURM_STEP_NUM_NODES" : "SLURM_NNODES", 1, &who->hosts, why);
+    if (status) return status;
+    const char *tasks = ls_environment_get(e, step ? "SLURM_STEP_TASKS_PER_NODE" : "SLURM_TASKS_PER_NODE");
+    if (tasks && who->host_rank >= 0) who->local_world = ls_hosts_tasks(tasks, who->host_rank);
+    if (who->local_world == 0) who->local_world = -1;
+
+    const char *list = ls_environment_get(e, "SLURM_STEP_NODELIST");
+    if (!list) list = ls_environment_get(e, "SLURM_JOB_NODELIST");
+    ls_hosts hosts = {0};
+    if (list && !who->master_addr[0]) {
+        status = ls_hosts_expand(list, &hosts, why);
+        if (!status) snprintf(who->master_addr, sizeof who->master_addr, "%s", hosts.host[0].name);
+        ls_hosts_free(&hosts);
+    }
+    if (!who->master_port) {
+        const char *reserved = ls_environment_get(e, "SLURM_STEP_RESV_PORTS"); /* "12345-12348" */
+        int job = ls_environment_integer(e, "SLURM_JOB_ID", 0, INT_MAX, 0);
+        who->master_port = reserved ? atoi(reserved) : 20000 + job % 20000;
+    }
+    return status;
+}
+
+/* One process per pod: RANK is the pod's number, but WORLD_SIZE counts the processes a launcher would start in each. */
+static ls_status finish_operator(entries e, ls_identity *who, ls_message *why)
+{
+    (void)why;
+    int per_pod = ls_environment_integer(e, "PET_NPROC_PER_NODE", 1, 1 << 16, 1);
+    int pods = ls_environment_integer(e, "PET_NNODES", 1, 1 << 20, who->world / per_pod);
+    if (pods > who->rank) who->world = pods;
+    who->local_rank = 0;
+    who->local_world = 1;
+    who->host_rank = who->rank;
+    who->hosts = who->world;
+    return LS_OK;
+}
+
+/* ---- All together --------------------------------------------------------------------------------------------- */
+
+static ls_status contradiction(ls_message *why, const char *source, const char *small, int a, const char *large, int b)
+{
+    snprintf(why->text, sizeof why->text, "the environment of %s says %s %d of %s %d", source, small, a, large, b);
+    return LS_ERR_VALUE;
+}
+
+/* Names of the process manager's own protocol, whoever numbered the ranks. */
+static void find_bootstrap(entries e, ls_identity *who)
+{
+    int fd = ls_environment_integer(e, "PMI_FD", 0, 1 << 20, -1);
+    bool has_pmix = is_set(e, "PMIX_NAMESPACE") && is_set(e, "PMIX_RANK");
+    if (who->world == 1) who->bootstrap = LS_BOOTSTRAP_ALONE;
+    else if (who->master_addr[0] && who->master_port) who->bootstrap = LS_BOOTSTRAP_STORE;
+    else if (has_pmix) who->bootstrap = LS_BOOTSTRAP_PMIX;
+    else if (fd >= 0 || is_set(e, "PMI_PORT")) {
+        who->bootstrap = in_slurm_step(e) ? LS_BOOTSTRAP_PMI2 : LS_BOOTSTRAP_PMI1;
+        who->pmi_fd = fd;
+    } else {
+        who->bootstrap = LS_BOOTSTRAP_STORE;
+    }
+}
+
+ls_status ls_identity_read(entries e, ls_identity *who, ls_message *why)
+{
+    *who = (ls_identity){.source = "nobody",
+                         .rank = -1,
+                         .world = -1,
+                         .local_rank = -1,
+                         .local_world = -1,
+                         .host_rank = -1,
+                         .hosts = -1,
+                         .pmi_fd = -1};
+    size_t which = 0, count = sizeof launchers / sizeof *launchers;
+    while (which < count && !launchers[which].applies(e)) which++;
+    if (which == count) {
+        who->rank = who->local_rank = who->host_rank = 0;
+        who->world = who->local_world = who->hosts = 1;
+        return LS_OK;
+    }
+    const struct launcher *by = &launchers[which];
+    who->source = by->name;
+
+    const char *address =
+        ls_environment_get(e, is_set(e, "LOCKSTEP_MASTER_ADDR") ? "LOCKSTEP_MASTER_ADDR" : "MASTER_ADDR");
+    if (address) snprintf(who->master_addr, sizeof who->master_addr, "%s", address);
+    const struct {
+        const char *name;
+        int least, *to;
+    } numbers[] = {
+        {by->rank, 0, &who->rank},
+        {by->world, 1, &who->world},
+        {by->local_rank, 0, &who->local_rank},
+        {by->local_world, 1, &who->local_world},
+        {by->host_rank, 0, &who->host_rank},
+        {by->hosts, 1, &who->hosts},
+        {is_set(e, "LOCKSTEP_MASTER_PORT") ? "LOCKSTEP_MASTER_PORT" : "MASTER_PORT", 1, &who->master_port},
+    };
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        ls_status status = number(e, numbers[i].name, numbers[i].least, numbers[i].to, why);
+        if (status) return status;
+    }
+    if (by->world && who->world < 0) {
+        snprintf(why->text, sizeof why->text, "%s is set, but %s is not", by->rank, by->world);
+        return LS_ERR_VALUE;
+    }
+    ls_status status = by->finish ? by->finish(e, who, why) : LS_OK;
+    if (status) return status;
+    if (who->world >= 0 && who->rank >= who->world)
+        return contradiction(why, by->name, "rank", who->rank, "world size", who->world);
+    if (who->local_world >= 0 && who->local_rank >= who->local_world)
+        return contradiction(why, by->name, "local rank", who->local_rank, "local world size", who->local_world);
+    if (who->hosts >= 0 && who->host_rank >= who->hosts)
+        return contradiction(why, by->name, "host", who->host_rank, "hosts", who->hosts);
+
+    find_bootstrap(e, who);
+    if (who->bootstrap == LS_BOOTSTRAP_STORE) {
+        if (!who->master_port) who->master_port = DEFAULT_PORT;
+        if (!who->master_addr[0] && (who->hosts == 1 || who->local_world == who->world))
+            snprintf(who->master_addr, sizeof who->master_addr, "127.0.0.1");
+        if (!who->master_addr[0]) {
+            snprintf(why->text, sizeof why->text,
+                     "rank %d of %d on several hosts: MASTER_ADDR must name the host of rank 0", who->rank, who->world);
+            return LS_ERR_VALUE;
+        }
+    }
+    return LS_OK;
+}
