@@ -7,6 +7,7 @@
 const command *const commands[] = {
     &command_launch,
     &command_env,
+    &command_inspect,
     &command_plot,
     &command_version,
     &command_help,

@@ -47,6 +47,8 @@ static bool fail(ls_archive *a, ls_status code, const char *format, va_list args
 {
     char text[600];
     vsnprintf(text, sizeof text, format, args);
+    for (char *c = text; *c; c++) /* names of a file end up on somebody's terminal */
+        if ((unsigned char)*c < 0x20 || *c == 0x7f) *c = '?';
     ls_fail(a->errors, code, "%s: %s", a->file, text);
     return false;
 }

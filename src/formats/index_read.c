@@ -64,11 +64,12 @@ static const char *first_missing(const ls_archive *a, int64_t first, const ls_js
 static bool read_shard(ls_archive *a, const char *index, size_t folder_length, const ls_json *map, const char *shard)
 {
     char path[PATH_MAX];
-    int64_t first = a->count, expected = 0;
+    int64_t first = a->count, expected = 0, described = a->metadata_count;
     if (!join(a, path, index, folder_length, shard)) return false;
     if (ls_path_kind_of(path) == LS_PATH_NONE)
         return ls_fail(a->errors, LS_ERR_IO, "%s: the shard %s is missing", index, path), false;
     if (!ls_archive_open_file(a, path)) return false;
+    if (a->file_count > 1) a->metadata_count = described; /* all shards say the same */
     for (const ls_json *m = map->first; m; m = m->next) expected += strcmp(m->text, shard) == 0;
     if (keep_mapped(a, first, map, shard) == expected) return true;
     const char *missing = first_missing(a, first, map, shard);

@@ -1,0 +1,104 @@
+/* inspect.c - what `lockstep inspect` shows. */
+#include "formats/files.h"
+
+#include "base/json.h"
+#include "base/memory.h"
+
+static ls_run *run;
+
+/* What is printed; valid until the next call. */
+static const char *printed(const char *path, bool json)
+{
+    static char text[10000];
+    FILE *file = tmpfile();
+    text[0] = 0;
+    if (ls_inspect(run, path, file, json)) {
+        rewind(file);
+        text[fread(text, 1, sizeof text - 1, file)] = 0;
+    }
+    fclose(file);
+    return text;
+}
+
+static ls_state *sample(void)
+{
+    ls_state *state = ls_state_new(run);
+    ls_state_add(state, "fc.weight", ls_zeros(run, LS_F32, 10, 5));
+    ls_state_add(state, "fc.bias", ls_zeros(run, LS_BF16, 10));
+    return state;
+}
+
+static void tensors_are_listed_with_totals(void)
+{
+    files_in(test_folder, true);
+    CHECK(ls_state_write(sample(), in_folder("a.safetensors")));
+    CHECK_TEXT(printed(in_folder("a.safetensors"), false), "name       type  shape         size\n"
+                                                           "fc.weight  F32   [10,5]       200 B\n"
+                                                           "fc.bias    BF16  [10]          20 B\n"
+                                                           "\n"
+                                                           "2 tensors, 60 numbers, 220 B (safetensors)\n"
+                                                           "metadata: format = pt\n");
+    const char *json = printed(in_folder("a.safetensors"), true);
+    ls_message why;
+    ls_json *root = ls_json_read(json, strlen(json), &why);
+    CHECK_MSG(root, "%s", why.text);
+    CHECK(ls_json_integer(ls_json_get(root, "bytes"), 0) == 220);
+    const ls_json *first = ls_json_first(ls_json_get(root, "tensors"));
+    CHECK_TEXT(ls_json_text(ls_json_get(first, "name")), "fc.weight");
+    CHECK(ls_json_integer(ls_json_first(ls_json_get(first, "shape")), 0) == 10);
+    ls_json_free(root);
+}
+
+static void shards_are_named(void)
+{
+    files_in(test_folder, true);
+    CHECK(ls_state_write_sharded(sample(), test_folder, .max_shard_size = "200"));
+    const char *text = printed(test_folder, false);
+    CHECK(strstr(text, "fc.bias    BF16  [10]          20 B  model-00002-of-00002.safetensors\n"));
+    CHECK(strstr(text, "220 B in 2 files (sharded safetensors)\nmetadata: format = pt\n"));
+    CHECK(!strstr(strstr(text, "format = pt") + 1, "format = pt"));
+}
+
+static void the_state_of_a_run_is_described(void)
+{
+    files_in(test_folder, true);
+    CHECK(ls_state_write(sample(), in_folder("model.safetensors")));
+    const char *state = "{\"version\":1,\"epoch\":3,\"loaders\":[{\"position\":7}],\"files\":{}}";
+    put_file(in_folder("state.json"), state, strlen(state));
+    CHECK_TEXT(printed(test_folder, false), "version = 1\nepoch = 3\nloaders.0.position = 7\nfiles = {}\n\n"
+                                            "model.safetensors: 2 tensors, 60 numbers, 220 B (safetensors)\n");
+    const char *json = printed(test_folder, true);
+    ls_message why;
+    ls_json *root = ls_json_read(json, strlen(json), &why);
+    CHECK_MSG(root, "%s", why.text);
+    CHECK(ls_json_integer(ls_json_get(ls_json_get(root, "state"), "epoch"), 0) == 3);
+    CHECK(ls_json_get(ls_json_get(root, "files"), "model.safetensors"));
+    ls_json_free(root);
+    put_file(in_folder("model.safetensors"), "cut", 3);
+    CHECK_REFUSED(run, ls_inspect(run, test_folder, stdout, true), LS_ERR_IO,
+                  "model.safetensors: not a file of tensors");
+    put_file(in_folder("state.json"), "{", 1);
+    CHECK_REFUSED(run, ls_inspect(run, test_folder, stdout, false), LS_ERR_IO, "state.json: line 1, column 2");
+}
+
+static void terminals_are_not_commanded(void)
+{
+    char *path = put_safetensors("{\"a\\u001b[2J\\u009b\":{\"dtype\":\"U8\",\"shape\":[],\"data_offsets\":[0,1]}}", 1);
+    CHECK(strstr(printed(path, false), "a?[2J?"));
+    path = put_safetensors("{\"a\\u001b[2J\":{\"dtype\":\"U8\",\"shape\":[],\"data_offsets\":[0,2]}}", 1);
+    CHECK_REFUSED(run, ls_inspect(run, path, stdout, false), LS_ERR_IO, "tensor a?[2J is of 1 bytes");
+}
+
+int main(int argc, char **argv)
+{
+    if (argc > 1) check_filter = argv[1];
+    begin_files();
+    run = ls_init(NULL, NULL);
+    CHECK_RUN(tensors_are_listed_with_totals);
+    CHECK_RUN(shards_are_named);
+    CHECK_RUN(the_state_of_a_run_is_described);
+    CHECK_RUN(terminals_are_not_commanded);
+    CHECK(ls_finish(run) == 0);
+    end_files();
+    return check_done();
+}
