@@ -15,6 +15,7 @@
 #include <lockstep/image.h>
 #include <lockstep/data.h>
 #include <lockstep/track.h>
+#include <lockstep/checkpoint.h>
 #include <lockstep/flags.h>
 #include <lockstep/launch.h>
 #include <lockstep/env.h>

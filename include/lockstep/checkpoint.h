@@ -1,7 +1,31 @@
-/* checkpoint.h - what a training program leaves on disk and comes back to.
+/* checkpoint.h - what a training program leaves on disk and comes back to: models, and whole runs.
  *
  * Models are saved in the form that Transformers, timm and Accelerate read: safetensors, one file or shards with an index,
- * parameters named as in PyTorch. */
+ * parameters named as in PyTorch. A run is saved with all it needs to continue as if it had never been interrupted:
+ *
+ *     ls_prepare(run, model, adam, cycle, train, eval);
+ *     for (int epoch; ls_epoch(run, 5, &epoch);) {
+ *         ...
+ *         ls_save_state(run, NULL);                     project_dir/checkpoints/checkpoint_0, _1, ...
+ *     }
+ *
+ * and, after a crash, the same program with --resume_from_checkpoint latest: the first ls_epoch() restores the newest
+ * complete checkpoint, and every number that follows is, bit for bit, what it would have been.
+ *
+ * A checkpoint holds the prepared modules, optimisers (with gradients that still add up), schedules and loaders (epoch, order
+ * and position), the loss scale, the random state of every process, the epoch and what was registered. It is a folder:
+ *
+ *     model.safetensors  model_1.safetensors ...    modules, in the order of ls_prepare(): any tool reads them
+ *     optimizer.safetensors  optimizer_1... ...     moments and counts of steps, by parameter
+ *     optimizer.json  scheduler.json  dataloader.json  scaler.json  random_states_0.json ...
+ *     gradients.safetensors                         only between the steps of an accumulation
+ *     custom_NAME.safetensors  custom_NAME.bin      what was registered
+ *     state.json                                    version, epoch, step, world size; every file's size and XXH64
+ *
+ * Folders appear complete or not at all: files are written to FOLDER.part, forced to the disk, then renamed. Whatever
+ * happens on the way (kill -9, a full disk, a power cut), the checkpoint before stays as it was.
+ *
+ * Save after ls_step(), not between ls_backward() and ls_step(). */
 #ifndef LOCKSTEP_CHECKPOINT_H
 #define LOCKSTEP_CHECKPOINT_H
 
@@ -49,6 +73,61 @@ typedef struct ls_load_model_opts {
     ls_load_model_sized((run), (model), (path), LS_OPTS(ls_load_model_opts, __VA_ARGS__))
 LS_API ls_load_report ls_load_model_sized(ls_run *run, ls_module *model, const char *path,
                                           const ls_load_model_opts *opts, size_t opts_size);
+
+/* ---- Runs: saving ---- */
+
+/* Save to a folder, replacing a checkpoint that is there; or, with NULL, to the next of the automatic ones. Of those, the
+ * run's total_limit are kept; older ones are deleted when the new one is safe. All processes must call it. False, and an
+ * error, when it could not be written.
+ *
+ * With .async_save of ls_init() only a copy in memory is made here; it is written while training goes on. A failure is then
+ * reported by the next save, ls_wait_for_save() or ls_finish(), all of which wait for it. */
+LS_API bool ls_save_state(ls_run *run, const char *folder);
+LS_API bool ls_wait_for_save(ls_run *run);
+
+/* ---- Runs: going on ---- */
+
+/* Restore all from a folder; or, with NULL or "latest", from the newest complete one of the automatic ones: a damaged one is
+ * named in a warning and passed over. Every file is compared with its size and checksum before anything is touched. The
+ * next ls_epoch() then enters the epoch that was saved. False, and an error, when there is no such checkpoint, it is damaged
+ * (which file, and how) or does not fit what was prepared. */
+LS_API bool ls_load_state(ls_run *run, const char *folder);
+
+/* ---- Runs: what else belongs to them ---- */
+
+typedef struct ls_bytes {
+    const void *data;
+    size_t size;
+} ls_bytes;
+
+typedef struct ls_register_opts {
+    int _;
+    void *data; /* either: memory of fixed size, saved and written back as it is, */
+    size_t size;
+    ls_state *tensors; /* or: tensors, whose numbers are saved and copied back, */
+    ls_bytes (*save)(
+        void *user); /* or: bytes, valid until the next call, and a function that takes them back; false when */
+    bool (*load)(void *user, const void *data, size_t size); /* it cannot use them */
+    void *user;
+} ls_register_opts;
+
+/* Make something a part of checkpoints, under a name of letters, digits, `_`, `-` and `.`:
+ *     ls_register_for_checkpointing(run, "best", .data = &best, .size = sizeof best);
+ * A checkpoint must have exactly what is registered when it is loaded. */
+#define ls_register_for_checkpointing(run, ...) LS_REGISTER_(run, __VA_ARGS__, ._ = 0)
+#define LS_REGISTER_(run, name, ...) ls_register_sized((run), (name), LS_OPTS(ls_register_opts, __VA_ARGS__))
+LS_API void ls_register_sized(ls_run *run, const char *name, const ls_register_opts *opts, size_t opts_size);
+
+/* ---- Runs: hooks ---- */
+
+typedef struct ls_hook ls_hook;
+typedef void ls_checkpoint_fn(ls_run *run, const char *folder, void *user);
+/* Called in every save, on the main process, with the folder while it is not published yet: files that are put there
+ * become a part of the checkpoint. */
+LS_API ls_hook *ls_save_hook(ls_run *run, ls_checkpoint_fn *function, void *user);
+/* Called in every load, with the folder that was found in order, before anything is restored. */
+LS_API ls_hook *ls_load_hook(ls_run *run, ls_checkpoint_fn *function, void *user);
+LS_API void ls_hook_remove(ls_hook *hook);
 
 #ifdef __cplusplus
 }

@@ -33,10 +33,10 @@ static bool each_of_optim(const ls_optim *optim, each_fn *each, void *user)
 {
     for (int group = 0; group < optim->group_count; group++) {
         ls_operand open;
-        const ls_slot *last = NULL;
+        const ls_optim_slot *last = NULL;
         const ls_tensor *last_gradient = NULL;
         for (int64_t i = 0; i < optim->slot_count; i++) {
-            const ls_slot *slot = &optim->slots[i];
+            const ls_optim_slot *slot = &optim->slots[i];
             ls_tensor *gradient =
                 slot->group == group && ls_wants_grad(slot->parameter) ? ls_grad(slot->parameter) : NULL;
             if (!gradient) continue;

@@ -11,7 +11,7 @@ static int64_t room_of(int64_t numel)
     return (numel + GRAIN - 1) / GRAIN * GRAIN;
 }
 
-static bool movable(const ls_optim *optim, const ls_slot *slot, int group)
+static bool movable(const ls_optim *optim, const ls_optim_slot *slot, int group)
 {
     const ls_tensor *p = slot->parameter;
     return !slot->block && slot->group == group && ls_wants_grad(p) && p->view.dtype == LS_F32 &&
@@ -33,7 +33,7 @@ typedef struct blocks {
     int moment_count, number;
 } blocks;
 
-static bool move_slot(ls_slot *slot, const blocks *b, int64_t offset)
+static bool move_slot(ls_optim_slot *slot, const blocks *b, int64_t offset)
 {
     ls_tensor *p = slot->parameter, *home = piece(b->parameters, offset, p);
     if (!home) return false;
@@ -79,7 +79,7 @@ static bool lay_out_group(ls_optim *optim, int group)
     if (!make_blocks(optim, group, numel, &b)) return false;
     int64_t offset = 0;
     for (int64_t i = 0; i < optim->slot_count; i++) {
-        ls_slot *slot = &optim->slots[i];
+        ls_optim_slot *slot = &optim->slots[i];
         if (!movable(optim, slot, group)) continue;
         if (!move_slot(slot, &b, offset)) return false;
         offset += slot->room;
@@ -97,18 +97,18 @@ bool ls_optim_lay_out(ls_optim *optim)
     return !ls_failed(run);
 }
 
-static bool at_home(const ls_slot *slot, const ls_tensor *gradient)
+static bool at_home(const ls_optim_slot *slot, const ls_tensor *gradient)
 {
     return slot->grad_home && gradient->view.data == slot->grad_home->view.data;
 }
 
-bool ls_slots_adjoin(const ls_slot *a, const ls_tensor *grad_a, const ls_slot *b, const ls_tensor *grad_b)
+bool ls_slots_adjoin(const ls_optim_slot *a, const ls_tensor *grad_a, const ls_optim_slot *b, const ls_tensor *grad_b)
 {
     return a->block && a->block == b->block && b->offset == a->offset + a->room && at_home(a, grad_a) &&
            at_home(b, grad_b);
 }
 
-bool ls_slot_need_moment(ls_slot *slot, int k)
+bool ls_slot_need_moment(ls_optim_slot *slot, int k)
 {
     if (slot->moments[k]) return true;
     ls_tensor *like = slot->master ? slot->master : slot->parameter;

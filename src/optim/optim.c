@@ -11,7 +11,7 @@ static void clear(void *object)
 {
     ls_optim *optim = object;
     for (int64_t i = 0; i < optim->slot_count; i++) {
-        ls_slot *slot = &optim->slots[i];
+        ls_optim_slot *slot = &optim->slots[i];
         ls_sys_free(slot->name);
         ls_release(slot->parameter);
         ls_release(slot->grad_home);
@@ -29,7 +29,7 @@ void ls_optim_free(ls_optim *optim)
     ls_object_free(optim);
 }
 
-static ls_slot *find_slot(ls_optim *optim, const ls_tensor *parameter)
+static ls_optim_slot *find_slot(ls_optim *optim, const ls_tensor *parameter)
 {
     for (int64_t i = 0; i < optim->slot_count; i++)
         if (optim->slots[i].parameter == parameter) return &optim->slots[i];
@@ -37,7 +37,7 @@ static ls_slot *find_slot(ls_optim *optim, const ls_tensor *parameter)
 }
 
 /* A new slot for a parameter. NULL (and an error) when it does not fit in or memory is out. */
-static ls_slot *add_slot(ls_optim *optim, const char *name, ls_tensor *parameter)
+static ls_optim_slot *add_slot(ls_optim *optim, const char *name, ls_tensor *parameter)
 {
     ls_run *run = optim->object.run;
     if (!ls_check_live(run, parameter, optim->rule->name)) return NULL;
@@ -54,15 +54,15 @@ static ls_slot *add_slot(ls_optim *optim, const char *name, ls_tensor *parameter
     }
     if (optim->slot_count == optim->slot_capacity) {
         int64_t capacity = optim->slot_capacity ? optim->slot_capacity * 2 : 16;
-        ls_slot *grown = ls_sys_realloc(optim->slots, (size_t)capacity * sizeof *grown);
+        ls_optim_slot *grown = ls_sys_realloc(optim->slots, (size_t)capacity * sizeof *grown);
         if (!grown) return ls_fail(&run->errors, LS_ERR_MEMORY, "%s: no memory", optim->rule->name), NULL;
         optim->slots = grown;
         optim->slot_capacity = capacity;
     }
     char *copy = ls_text_copy(run, name);
     if (!copy) return NULL;
-    ls_slot *slot = &optim->slots[optim->slot_count++];
-    *slot = (ls_slot){.name = copy, .parameter = ls_retain(parameter)};
+    ls_optim_slot *slot = &optim->slots[optim->slot_count++];
+    *slot = (ls_optim_slot){.name = copy, .parameter = ls_retain(parameter)};
     return slot;
 }
 
@@ -132,7 +132,7 @@ int ls_group_add_sized(ls_optim *optim, const ls_state *parameters, const ls_gro
     s.epsilon = ls_opts_number(s.epsilon, optim->defaults.epsilon);
     if (!settings_sound(optim, &s) || !add_group(optim, s)) return 0;
     for (int64_t i = 0; i < ls_state_count(parameters); i++) {
-        ls_slot *slot = find_slot(optim, parameters->entries[i].tensor);
+        ls_optim_slot *slot = find_slot(optim, parameters->entries[i].tensor);
         if (!slot) slot = add_slot(optim, parameters->entries[i].name, parameters->entries[i].tensor);
         if (!slot) return 0;
         slot->group = optim->group_count - 1;
@@ -177,7 +177,7 @@ void ls_set_lr(ls_optim *optim, double lr)
 /* ---- a step ---- */
 
 /* What is updated: the parameter, or its master where it is of half precision and the optimiser keeps one. */
-static ls_tensor *updated(const ls_optim *optim, ls_slot *slot)
+static ls_tensor *updated(const ls_optim *optim, ls_optim_slot *slot)
 {
     ls_tensor *p = slot->parameter;
     if (!optim->master_weights || ls_dtype_size(p->view.dtype) >= sizeof(float)) return p;
@@ -188,11 +188,11 @@ static ls_tensor *updated(const ls_optim *optim, ls_slot *slot)
 }
 
 /* What a call must be told to update this slot, whose gradient this is. */
-static bool span_of(const ls_optim *optim, ls_slot *slot, const ls_tensor *gradient, ls_span *span)
+static bool span_of(const ls_optim *optim, ls_optim_slot *slot, const ls_tensor *gradient, ls_optim_span *span)
 {
     ls_tensor *parameter = updated(optim, slot);
     if (!parameter) return false;
-    *span = (ls_span){.parameter = parameter->view, .gradient = gradient->view, .step = slot->step + 1};
+    *span = (ls_optim_span){.parameter = parameter->view, .gradient = gradient->view, .step = slot->step + 1};
     ls_operand *operands[2 + LS_MAX_MOMENTS] = {&span->parameter, &span->gradient, &span->moments[0],
                                                 &span->moments[1]};
     int moments = optim->rule->moment_count(&optim->groups[slot->group].now);
@@ -211,7 +211,7 @@ static bool span_of(const ls_optim *optim, ls_slot *slot, const ls_tensor *gradi
     return true;
 }
 
-static bool alike(const ls_span *a, const ls_span *b, int moments)
+static bool alike(const ls_optim_span *a, const ls_optim_span *b, int moments)
 {
     ptrdiff_t distance = (const char *)b->parameter.data - (const char *)a->parameter.data;
     if (a->step != b->step || a->first != b->first) return false;
@@ -220,7 +220,7 @@ static bool alike(const ls_span *a, const ls_span *b, int moments)
     return true;
 }
 
-static void join_spans(ls_span *a, const ls_span *b, int moments)
+static void join_spans(ls_optim_span *a, const ls_optim_span *b, int moments)
 {
     ls_operand_join(&a->parameter, &b->parameter);
     ls_operand_join(&a->gradient, &b->gradient);
@@ -228,7 +228,7 @@ static void join_spans(ls_span *a, const ls_span *b, int moments)
 }
 
 /* in: gradient  out: parameter, moments ... */
-static bool submit_span(const ls_optim *optim, const ls_group_opts *settings, const ls_span *span, int moments)
+static bool submit_span(const ls_optim *optim, const ls_group_opts *settings, const ls_optim_span *span, int moments)
 {
     ls_call call = {.n_in = 1, .n_out = 1 + moments, .in = {&span->gradient}, .out = {&span->parameter}};
     for (int k = 0; k < moments; k++) call.out[1 + k] = &span->moments[k];
@@ -240,16 +240,16 @@ static bool step_group(ls_optim *optim, int group)
 {
     const ls_group_opts *settings = &optim->groups[group].now;
     int moments = optim->rule->moment_count(settings);
-    ls_span open;
-    const ls_slot *last = NULL; /* of the open span */
+    ls_optim_span open;
+    const ls_optim_slot *last = NULL; /* of the open span */
     const ls_tensor *last_gradient = NULL;
     for (int64_t i = 0; i < optim->slot_count; i++) {
-        ls_slot *slot = &optim->slots[i];
+        ls_optim_slot *slot = &optim->slots[i];
         if (slot->group != group) continue;
         ls_tensor *gradient = ls_wants_grad(slot->parameter) ? ls_grad(slot->parameter) : NULL;
         slot->due = gradient != NULL;
         if (!slot->due) continue;
-        ls_span span;
+        ls_optim_span span;
         if (!ls_is_valid(gradient) || !span_of(optim, slot, gradient, &span)) return false;
         if (last && ls_slots_adjoin(last, last_gradient, slot, gradient) && alike(&open, &span, moments)) {
             join_spans(&open, &span, moments);
@@ -264,7 +264,7 @@ static bool step_group(ls_optim *optim, int group)
 }
 
 /* Count the step, round from the master, and let the device's forms of the parameter be made anew. */
-static bool finish_slot(ls_slot *slot)
+static bool finish_slot(ls_optim_slot *slot)
 {
     ls_tensor *p = slot->parameter;
     slot->step++;

@@ -14,7 +14,7 @@
 
 enum { LS_MAX_MOMENTS = 2 };
 
-typedef struct ls_slot {
+typedef struct ls_optim_slot {
     char *name;
     ls_tensor *parameter; /* one reference: it outlives its module here */
     int group;
@@ -27,7 +27,7 @@ typedef struct ls_slot {
     bool moments_hold[LS_MAX_MOMENTS];  /* have a value, not only memory */
     ls_tensor *master;                  /* f32 copy of a half precision parameter; NULL without */
     ls_tensor *step_tensor;             /* for ls_optim_state() */
-} ls_slot;
+} ls_optim_slot;
 
 typedef struct ls_group {
     ls_group_opts now;
@@ -36,18 +36,18 @@ typedef struct ls_group {
 } ls_group;
 
 /* Memory that is updated by one call: one parameter, or several that follow each other. */
-typedef struct ls_span {
+typedef struct ls_optim_span {
     ls_operand parameter, gradient, moments[LS_MAX_MOMENTS];
     int64_t step; /* this one: 1, 2, ... */
     bool first;   /* the moments have no value yet */
-} ls_span;
+} ls_optim_span;
 
 typedef struct ls_rule {
     const char *name;
     const char *moment_names[LS_MAX_MOMENTS]; /* PyTorch's; NULL where there are fewer */
     bool has_betas;                           /* OneCycle moves beta1, else momentum */
     int (*moment_count)(const ls_group_opts *settings);
-    void (*fill_call)(const ls_optim *optim, const ls_group_opts *settings, const ls_span *span, ls_call *call);
+    void (*fill_call)(const ls_optim *optim, const ls_group_opts *settings, const ls_optim_span *span, ls_call *call);
 } ls_rule;
 
 struct ls_optim {
@@ -60,7 +60,7 @@ struct ls_optim {
     int group_count, group_capacity;
     ls_group *groups;
     int64_t slot_count, slot_capacity;
-    ls_slot *slots;
+    ls_optim_slot *slots;
 
     int block_count;
     int64_t steps;
@@ -73,13 +73,16 @@ struct ls_optim {
 /* optim.c: an optimiser of a rule for these parameters. NULL after a failure. */
 ls_optim *ls_optim_new(ls_run *run, const ls_rule *rule, const ls_state *parameters, const ls_optim *settings);
 
+/* state.c: no step was ever taken. Groups stay as they are. */
+void ls_optim_forget(ls_optim *optim);
+
 /* layout.c: give trained parameters that have none yet, and their gradients, a place in a block. */
 bool ls_optim_lay_out(ls_optim *optim);
 /* Memory for moment k of a slot, zero; false when memory is out. */
-bool ls_slot_need_moment(ls_slot *slot, int k);
+bool ls_slot_need_moment(ls_optim_slot *slot, int k);
 
 /* Do two slots with gradients follow each other in a block, so that one call may run across both? */
-bool ls_slots_adjoin(const ls_slot *a, const ls_tensor *grad_a, const ls_slot *b, const ls_tensor *grad_b);
+bool ls_slots_adjoin(const ls_optim_slot *a, const ls_tensor *grad_a, const ls_optim_slot *b, const ls_tensor *grad_b);
 
 /* gradients.c: the operand as n elements in a row, where it is contiguous; else unchanged. */
 ls_operand ls_operand_flat(const ls_operand *x);

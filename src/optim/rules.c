@@ -10,7 +10,8 @@ static int sgd_moment_count(const ls_group_opts *settings)
     return settings->momentum != 0;
 }
 
-static void sgd_fill_call(const ls_optim *optim, const ls_group_opts *settings, const ls_span *span, ls_call *call)
+static void sgd_fill_call(const ls_optim *optim, const ls_group_opts *settings, const ls_optim_span *span,
+                          ls_call *call)
 {
     call->op = LS_OP_sgd_step;
     call->attrs.sgd.lr = settings->lr;
@@ -57,7 +58,8 @@ static int adam_moment_count(const ls_group_opts *settings)
     return 2;
 }
 
-static void adam_fill_call(const ls_optim *optim, const ls_group_opts *settings, const ls_span *span, ls_call *call)
+static void adam_fill_call(const ls_optim *optim, const ls_group_opts *settings, const ls_optim_span *span,
+                           ls_call *call)
 {
     call->op = LS_OP_adam_step;
     call->attrs.adam.lr = settings->lr;

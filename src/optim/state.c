@@ -11,7 +11,7 @@ typedef struct listing {
     int64_t count;
 } listing;
 
-static bool list_one(listing *l, const ls_slot *slot, const char *what, ls_tensor *tensor)
+static bool list_one(listing *l, const ls_optim_slot *slot, const char *what, ls_tensor *tensor)
 {
     char name[NAME_SIZE];
     snprintf(name, sizeof name, "%s.%s", slot->name, what);
@@ -19,7 +19,7 @@ static bool list_one(listing *l, const ls_slot *slot, const char *what, ls_tenso
 }
 
 /* The count of a slot's steps as a tensor, brought up to date. */
-static bool refresh_step(ls_run *run, ls_slot *slot)
+static bool refresh_step(ls_run *run, ls_optim_slot *slot)
 {
     ls_tensor *count = ls_full_shape(run, LS_I64, (double)slot->step, LS_SCALAR);
     if (!ls_is_valid(count)) return false;
@@ -28,7 +28,7 @@ static bool refresh_step(ls_run *run, ls_slot *slot)
     return slot->step_tensor != NULL;
 }
 
-static bool list_slot(const ls_optim *optim, ls_slot *slot, listing *l)
+static bool list_slot(const ls_optim *optim, ls_optim_slot *slot, listing *l)
 {
     for (int k = 0; k < LS_MAX_MOMENTS; k++)
         if (slot->moments_hold[k] && !list_one(l, slot, optim->rule->moment_names[k], slot->moments[k])) return false;
@@ -54,7 +54,7 @@ ls_state *ls_optim_state(ls_optim *optim)
 /* ---- back ---- */
 
 /* The slot whose name, and a dot, begin this one; *what is the rest. */
-static ls_slot *slot_for(ls_optim *optim, const char *name, const char **what)
+static ls_optim_slot *slot_for(ls_optim *optim, const char *name, const char **what)
 {
     for (int64_t i = 0; i < optim->slot_count; i++) {
         size_t length = strlen(optim->slots[i].name);
@@ -82,7 +82,7 @@ static bool fill(ls_tensor *to, ls_tensor *from, const char *name)
 static bool load_one(ls_optim *optim, const char *name, ls_tensor *from)
 {
     const char *what = "";
-    ls_slot *slot = slot_for(optim, name, &what);
+    ls_optim_slot *slot = slot_for(optim, name, &what);
     if (slot && strcmp(what, "step") == 0) {
         double step = ls_item(from);
         slot->step = step >= 0 ? (int64_t)step : 0;
@@ -104,6 +104,22 @@ static bool load_one(ls_optim *optim, const char *name, ls_tensor *from)
     ls_fail(&optim->object.run->errors, LS_ERR_VALUE, "ls_optim_load: %s has nothing called %s", optim->rule->name,
             name);
     return false;
+}
+
+void ls_optim_forget(ls_optim *optim)
+{
+    for (int64_t i = 0; i < optim->slot_count; i++) {
+        ls_optim_slot *slot = &optim->slots[i];
+        slot->step = 0;
+        for (int k = 0; k < LS_MAX_MOMENTS; k++) {
+            if (slot->moments[k]) ls_raw_fill(slot->moments[k], 0);
+            slot->moments_hold[k] = false;
+        }
+        ls_release(slot->master);
+        slot->master = NULL;
+    }
+    optim->steps = 0;
+    optim->skipped = optim->unscaled = false;
 }
 
 void ls_optim_load(ls_optim *optim, const ls_state *state)

@@ -1,6 +1,7 @@
 /* epoch.c - the loop over epochs: counted here, restored from checkpoints. */
 #include "data/loader.h"
 #include "run/prepare.h"
+#include "run/state.h"
 
 /* Loops over batches that were left by `break` are over with their epoch. */
 static void leave_epoch(ls_run *run)
@@ -24,6 +25,7 @@ bool ls_epoch(ls_run *run, int n, int *epoch)
     if (!session) return false;
     bool was_in_epoch = session->in_epoch;
     leave_epoch(run);
+    ls_session_resume(run);
     if (ls_failed(run)) return false;
     if (!session->restored) {
         if (was_in_epoch) session->epoch++;

@@ -1,4 +1,6 @@
 /* run.c - a run from ls_init to ls_finish: devices, errors, randomness, memory, backward. */
+#include <lockstep/checkpoint.h>
+
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -55,6 +57,7 @@ ls_run *ls_init_sized(int *argc, char ***argv, const ls_init_opts *opts, size_t 
 
 int ls_finish(ls_run *run)
 {
+    ls_wait_for_save(run);
     int code = ls_failed(run);
     if (code) ls_log_line(LS_LOG_ERROR, "%s", run->errors.message);
     ls_run_ended(run);

@@ -58,7 +58,13 @@ void ls_session_close(ls_run *run)
 {
     ls_session *session = run->session;
     if (!session) return;
+    ls_writer_free(&session->writer);
     session->comm->table->close(session->comm);
+    for (ls_custom *c = session->customs, *next; c; c = next) {
+        next = c->next;
+        ls_sys_free(c->name);
+        ls_sys_free(c);
+    }
     ls_sys_free(session->prepared);
     ls_sys_free(session->gathered);
     ls_sys_free(session->project_dir);

@@ -4,6 +4,8 @@
 
 #include <lockstep/run.h>
 
+#include "checkpoint/training.h"
+#include "checkpoint/writer.h"
 #include "comm/comm.h"
 #include "tensor/context.h"
 
@@ -28,6 +30,8 @@ typedef struct ls_session {
     char *resume; /* folder to restore at the first epoch, or "latest"; NULL: none, or done */
     int64_t total_limit;
     bool async_save;
+    ls_writer writer;   /* of the checkpoint being saved */
+    ls_custom *customs; /* registered for checkpoints, in that order */
 } ls_session;
 
 /* Make the run's session from the environment and the options of ls_init(). False (and an error) on failure. */

@@ -15,6 +15,7 @@ typedef enum ls_object_kind {
     LS_OBJECT_SCALER,
     LS_OBJECT_PROGRESS,
     LS_OBJECT_NAMES,
+    LS_OBJECT_HOOK,
     LS_OBJECT_DATASET,
     LS_OBJECT_SAMPLER,
     LS_OBJECT_LOADER,

@@ -1,0 +1,20 @@
+/* hash.h - XXH64 of bytes that come in pieces: notices damage, at the speed of memory. Not against those who mean harm. */
+#ifndef LOCKSTEP_BASE_HASH_H
+#define LOCKSTEP_BASE_HASH_H
+
+#include <lockstep/plugin.h>
+
+typedef struct ls_hash {
+    uint64_t lane[4];
+    uint64_t total;
+    unsigned char rest[32]; /* of total % 32 bytes, not yet taken in */
+} ls_hash;
+
+void ls_hash_begin(ls_hash *hash);
+void ls_hash_add(ls_hash *hash, const void *bytes, size_t size);
+uint64_t ls_hash_end(const ls_hash *hash); /* of all so far; more may follow */
+
+/* Of a whole file, and its size. */
+bool ls_hash_file(const char *path, uint64_t *hash, uint64_t *size, ls_message *why);
+
+#endif

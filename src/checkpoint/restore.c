@@ -1,0 +1,308 @@
+/* restore.c - the state of a training run from the files of a checkpoint. */
+#include <lockstep/formats.h>
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "autograd/tape.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "checkpoint/training.h"
+#include "data/loader.h"
+#include "optim/optim.h"
+
+typedef struct restoring {
+    const ls_training *training;
+    const char *folder;
+} restoring;
+
+enum { JSON_LIMIT = 1 << 26 };
+
+static char *path_of(const restoring *r, const char *name, char path[PATH_MAX])
+{
+    snprintf(path, PATH_MAX, "%s/%s", r->folder, name);
+    return path;
+}
+
+static bool fail(const restoring *r, ls_status code, const char *name, const char *reason)
+{
+    ls_fail(&r->training->run->errors, code, "ls_load_state: %s/%s: %s", r->folder, name, reason);
+    return false;
+}
+
+/* ---- reading ---- */
+
+static ls_json *read_json(const restoring *r, const char *name)
+{
+    char path[PATH_MAX];
+    ls_message why = {{0}};
+    size_t length;
+    char *text = ls_file_read(path_of(r, name, path), JSON_LIMIT, &length, &why);
+    ls_json *root = text ? ls_json_read(text, length, &why) : NULL;
+    if (!root) fail(r, LS_ERR_IO, name, why.text);
+    ls_sys_free(text);
+    return root;
+}
+
+static uint64_t bits_of(const ls_json *object, const char *key)
+{
+    const char *text = ls_json_text(ls_json_get(object, key));
+    return text ? strtoull(text, NULL, 10) : 0;
+}
+
+/* Call `each` with the elements of the array in a file, in order; there must be `count`. */
+typedef bool element_fn(const restoring *r, int i, const ls_json *element);
+
+static bool each_element(const restoring *r, const char *name, int count, element_fn *each)
+{
+    ls_json *root = read_json(r, name);
+    if (!root) return false;
+    bool ok = root->type == LS_JSON_ARRAY && root->count == count;
+    if (!ok) fail(r, LS_ERR_IO, name, "it does not list what state.json counts");
+    const ls_json *element = ls_json_first(root);
+    for (int i = 0; ok && element; i++, element = element->next) ok = each(r, i, element);
+    ls_json_free(root);
+    return ok;
+}
+
+/* ---- modules, optimisers, schedules ---- */
+
+static bool restore_modules(const restoring *r)
+{
+    char path[PATH_MAX], name[LS_FILE_NAME];
+    for (int i = 0; i < r->training->module_count; i++) {
+        ls_file_numbered(name, "model", i, ".safetensors");
+        ls_state *state = ls_state_read(r->training->run, path_of(r, name, path));
+        ls_load_state_dict(r->training->modules[i], state);
+        ls_state_free(state);
+        if (ls_failed(r->training->run)) return false;
+    }
+    return true;
+}
+
+static bool restore_moments(const restoring *r)
+{
+    char path[PATH_MAX], name[LS_FILE_NAME];
+    for (int i = 0; i < r->training->optim_count; i++) {
+        ls_file_numbered(name, "optimizer", i, ".safetensors");
+        ls_state *state = ls_state_read(r->training->run, path_of(r, name, path));
+        if (!state) return false;
+        ls_optim_forget(r->training->optims[i]);
+        ls_optim_load(r->training->optims[i], state);
+        ls_state_free(state);
+        if (ls_failed(r->training->run)) return false;
+    }
+    return true;
+}
+
+static bool restore_optim(const restoring *r, int i, const ls_json *element)
+{
+    ls_optim *optim = r->training->optims[i];
+    const ls_json *groups = ls_json_get(element, "param_groups"), *g = ls_json_first(groups);
+    const char *kind = ls_json_text(ls_json_get(element, "kind"));
+    if (!kind || strcmp(kind, optim->rule->name) != 0)
+        return fail(r, LS_ERR_STATE, "optimizer.json", "an optimiser of another kind was saved");
+    if (!groups || groups->count != optim->group_count)
+        return fail(r, LS_ERR_STATE, "optimizer.json", "another number of parameter groups was saved");
+    for (int k = 0; g; k++, g = g->next) {
+        ls_group *group = &optim->groups[k];
+        ls_group_opts *now = &group->now;
+        now->lr = ls_json_number(ls_json_get(g, "lr"), now->lr);
+        now->weight_decay = ls_json_number(ls_json_get(g, "weight_decay"), now->weight_decay);
+        now->momentum = ls_json_number(ls_json_get(g, "momentum"), now->momentum);
+        now->dampening = ls_json_number(ls_json_get(g, "dampening"), now->dampening);
+        now->beta1 = ls_json_number(ls_json_get(g, "beta1"), now->beta1);
+        now->beta2 = ls_json_number(ls_json_get(g, "beta2"), now->beta2);
+        now->epsilon = ls_json_number(ls_json_get(g, "eps"), now->epsilon);
+        group->initial_lr = ls_json_number(ls_json_get(g, "initial_lr"), group->initial_lr);
+    }
+    optim->steps = ls_json_integer(ls_json_get(element, "steps"), optim->steps);
+    return true;
+}
+
+static bool restore_schedule(const restoring *r, int i, const ls_json *element)
+{
+    ls_schedule_set(r->training->schedules[i], ls_json_integer(ls_json_get(element, "step"), 0));
+    return !ls_failed(r->training->run);
+}
+
+/* Schedules set the rates of their optimisers, from initial rates: those must be there first. What was in force when the
+ * checkpoint was saved, perhaps set by hand, has the last word. */
+static bool restore_rates(const restoring *r)
+{
+    const ls_training *t = r->training;
+    return each_element(r, "optimizer.json", t->optim_count, restore_optim) &&
+           each_element(r, "scheduler.json", t->schedule_count, restore_schedule) &&
+           each_element(r, "optimizer.json", t->optim_count, restore_optim);
+}
+
+/* ---- loaders, randomness, loss scale ---- */
+
+static bool restore_loader(const restoring *r, int i, const ls_json *element)
+{
+    ls_loader_state state = {
+        .seed = bits_of(element, "seed"),
+        .samples = ls_json_integer(ls_json_get(element, "samples"), 0),
+        .epoch = ls_json_integer(ls_json_get(element, "epoch"), 0),
+        .start = ls_json_integer(ls_json_get(element, "start"), 0),
+        .in_pass = ls_json_bool(ls_json_get(element, "in_pass"), false),
+        .passes = ls_json_integer(ls_json_get(element, "passes"), 0),
+        .finished = ls_json_bool(ls_json_get(element, "finished"), false),
+    };
+    return ls_loader_state_set(r->training->loaders[i], &state);
+}
+
+/* A process that was not there then goes on from the random state of the first one. */
+static bool restore_random(const restoring *r, int world)
+{
+    char name[LS_FILE_NAME];
+    int rank = r->training->rank < world ? r->training->rank : 0;
+    snprintf(name, sizeof name, "random_states_%d.json", rank);
+    ls_json *root = read_json(r, name);
+    if (!root) return false;
+    ls_random_set(r->training->run,
+                  (ls_random_state){.seed = bits_of(root, "seed"), .offset = bits_of(root, "offset")});
+    ls_json_free(root);
+    return true;
+}
+
+static bool restore_scaler(const restoring *r)
+{
+    char path[PATH_MAX];
+    bool saved = ls_path_kind_of(path_of(r, "scaler.json", path)) == LS_PATH_FILE;
+    if (saved != (r->training->run->scaler != NULL))
+        ls_log_line(LS_LOG_WARN, "%s was saved %s a loss scaler; this run goes on %s one", r->folder,
+                    saved ? "with" : "without", saved ? "without" : "with a fresh");
+    if (!saved || !r->training->run->scaler) return true;
+    ls_json *root = read_json(r, "scaler.json");
+    if (!root) return false;
+    ls_loss_scale_set(r->training->run,
+                      (ls_loss_scale){.scale = ls_json_number(ls_json_get(root, "scale"), 0),
+                                      .good_steps = ls_json_integer(ls_json_get(root, "good_steps"), 0)});
+    ls_json_free(root);
+    return !ls_failed(r->training->run);
+}
+
+/* ---- gradients that still add up ---- */
+
+/* "1.fc.weight": the parameter fc.weight of module 1; NULL when there is none. */
+static ls_tensor *parameter_called(const ls_training *t, const char *name)
+{
+    char *rest;
+    long i = strtol(name, &rest, 10);
+    return *rest == '.' && i >= 0 && i < t->module_count ? ls_state_find(ls_parameters(t->modules[i]), rest + 1) : NULL;
+}
+
+static bool restore_gradients(const restoring *r)
+{
+    ls_run *run = r->training->run;
+    char path[PATH_MAX];
+    for (int i = 0; i < r->training->module_count; i++) {
+        ls_state *parameters = ls_parameters(r->training->modules[i]);
+        for (int64_t p = 0; p < ls_state_count(parameters); p++) ls_grad_clear(ls_state_tensor(parameters, p));
+    }
+    if (ls_path_kind_of(path_of(r, "gradients.safetensors", path)) != LS_PATH_FILE) return true;
+    ls_state *gradients = ls_state_read(run, path);
+    ls_mark mark = ls_scope_begin(run);
+    for (int64_t i = 0; i < ls_state_count(gradients) && !ls_failed(run); i++) {
+        ls_tensor *parameter = parameter_called(r->training, ls_state_name(gradients, i));
+        ls_tensor *gradient = ls_state_tensor(gradients, i);
+        bool fits =
+            parameter && ls_wants_grad(parameter) && ls_shape_equal(ls_shape_of(parameter), ls_shape_of(gradient));
+        if (!fits) fail(r, LS_ERR_STATE, "gradients.safetensors", "a parameter with a gradient is not trained here");
+        else ls_walk_back(run, parameter, gradient);
+    }
+    ls_scope_end(run, mark, NULL);
+    ls_state_free(gradients);
+    return !ls_failed(run);
+}
+
+static bool restore_accumulation(const restoring *r)
+{
+    ls_json *root = read_json(r, "accumulation.json");
+    if (!root || !restore_gradients(r)) return ls_json_free(root), false;
+    ls_accumulation *a = &r->training->run->accumulation;
+    a->sync = ls_json_bool(ls_json_get(root, "sync_gradients"), true);
+    a->step = ls_json_integer(ls_json_get(root, "step"), 0);
+    a->planned = ls_json_integer(ls_json_get(root, "planned"), 1);
+    a->unit = ls_json_number(ls_json_get(root, "unit"), 1);
+    a->sum = ls_json_number(ls_json_get(root, "sum"), 0);
+    a->held = a->scoped = false;
+    ls_json_free(root);
+    return true;
+}
+
+/* ---- what was registered ---- */
+
+static bool restore_tensors(const restoring *r, const char *name, const ls_state *to)
+{
+    ls_run *run = r->training->run;
+    char path[PATH_MAX];
+    ls_state *from = ls_state_read(run, path_of(r, name, path));
+    if (!from) return false;
+    if (ls_state_count(from) != ls_state_count(to)) fail(r, LS_ERR_STATE, name, "another number of tensors was saved");
+    for (int64_t i = 0; i < ls_state_count(to) && !ls_failed(run); i++) {
+        ls_tensor *tensor = ls_state_tensor(to, i), *saved = ls_state_find(from, ls_state_name(to, i));
+        if (!saved || !ls_shape_equal(ls_shape_of(saved), ls_shape_of(tensor)))
+            fail(r, LS_ERR_STATE, name, "a tensor is missing there or has another shape");
+        else ls_assign(tensor, saved);
+    }
+    ls_state_free(from);
+    return !ls_failed(run);
+}
+
+static bool restore_custom(const restoring *r, const ls_custom *custom)
+{
+    char path[PATH_MAX], name[LS_FILE_NAME];
+    ls_file_custom(name, custom);
+    const ls_register_opts *o = &custom->opts;
+    if (o->tensors) return restore_tensors(r, name, o->tensors);
+    ls_message why = {{0}};
+    size_t size;
+    char *bytes = ls_file_read(path_of(r, name, path), SIZE_MAX, &size, &why);
+    if (!bytes) return fail(r, LS_ERR_IO, name, why.text);
+    bool ok = o->load ? o->load(o->user, bytes, size) : size == o->size;
+    if (!ok) fail(r, LS_ERR_STATE, name, o->load ? "its load function refused it" : "it was saved with another size");
+    else if (!o->load) memcpy(o->data, bytes, size);
+    ls_sys_free(bytes);
+    return ok;
+}
+
+/* ---- all of it ---- */
+
+/* Exactly what is registered must be there: look before anything is changed. */
+static bool customs_are_there(const restoring *r)
+{
+    char path[PATH_MAX], name[LS_FILE_NAME];
+    for (const ls_custom *c = r->training->customs; c; c = c->next)
+        if (ls_path_kind_of(path_of(r, ls_file_custom(name, c), path)) != LS_PATH_FILE)
+            return fail(r, LS_ERR_STATE, name, "it is registered for checkpoints, but was not when this one was saved");
+    return true;
+}
+
+static bool counts_agree(const restoring *r, const ls_manifest *m)
+{
+    const ls_training *t = r->training;
+    if (m->modules == t->module_count && m->optims == t->optim_count && m->schedules == t->schedule_count &&
+        m->loaders == t->loader_count)
+        return true;
+    ls_fail(
+        &t->run->errors, LS_ERR_STATE,
+        "ls_load_state: %s has %d modules, %d optimisers, %d schedules and %d loaders; prepared are %d, %d, %d and %d",
+        r->folder, m->modules, m->optims, m->schedules, m->loaders, t->module_count, t->optim_count, t->schedule_count,
+        t->loader_count);
+    return false;
+}
+
+bool ls_training_restore(const ls_training *training, const char *folder, const ls_manifest *manifest)
+{
+    restoring r = {training, folder};
+    bool ok = counts_agree(&r, manifest) && customs_are_there(&r) && restore_modules(&r) && restore_moments(&r) &&
+              restore_rates(&r) && each_element(&r, "dataloader.json", training->loader_count, restore_loader) &&
+              restore_scaler(&r) && restore_accumulation(&r);
+    for (const ls_custom *c = training->customs; ok && c; c = c->next) ok = restore_custom(&r, c);
+    return ok && restore_random(&r, manifest->world);
+}

@@ -1,0 +1,44 @@
+/* training.h - all that a training run consists of, as lists: to a snapshot and back. */
+#ifndef LOCKSTEP_CHECKPOINT_TRAINING_H
+#define LOCKSTEP_CHECKPOINT_TRAINING_H
+
+#include <lockstep/checkpoint.h>
+#include <lockstep/data.h>
+#include <lockstep/nn.h>
+#include <lockstep/optim.h>
+
+#include "checkpoint/snapshot.h"
+
+/* What a program registered. */
+typedef struct ls_custom {
+    char *name;
+    ls_register_opts opts;
+    struct ls_custom *next;
+} ls_custom;
+
+typedef struct ls_training {
+    ls_run *run;
+    int module_count, optim_count, schedule_count, loader_count;
+    ls_module *const *modules;
+    ls_optim *const *optims;
+    ls_schedule *const *schedules;
+    ls_loader *const *loaders;
+    const ls_custom *customs;
+    int64_t epoch;   /* to go on with */
+    bool epoch_over; /* it is the one after that at hand: loaders begin anew */
+    int rank, world;
+    const ls_random_state *randoms; /* of every rank; for saving */
+} ls_training;
+
+/* Fill a snapshot. False, and an error of the run, on failure. */
+bool ls_training_collect(const ls_training *training, ls_snapshot *snapshot);
+/* Put back what is in a folder whose manifest was checked. The run's epoch is for the caller. */
+bool ls_training_restore(const ls_training *training, const char *folder, const ls_manifest *manifest);
+
+/* "model", 1, ".safetensors" -> "model_1.safetensors"; no number for 0. */
+enum { LS_FILE_NAME = 160 };
+char *ls_file_numbered(char name[LS_FILE_NAME], const char *stem, int n, const char *extension);
+/* "custom_NAME.bin" or "custom_NAME.safetensors" */
+char *ls_file_custom(char name[LS_FILE_NAME], const ls_custom *custom);
+
+#endif

@@ -1,0 +1,56 @@
+/* writer.c - files, manifest, disk, name; then older checkpoints may go. */
+#include "checkpoint/writer.h"
+
+#include <signal.h>
+
+#include "base/memory.h"
+#include "checkpoint/folder.h"
+
+static void write_now(ls_writer *w)
+{
+    w->failed = !ls_snapshot_write(&w->snapshot, w->part, &w->why) || !ls_folder_publish(w->folder, &w->why);
+    if (w->failed) ls_folder_discard(w->folder);
+    else if (w->parent && w->limit) ls_folder_prune(w->parent, w->limit);
+}
+
+static void *thread_body(void *writer)
+{
+    write_now(writer);
+    return NULL;
+}
+
+void ls_writer_start(ls_writer *w, bool in_thread)
+{
+    w->failed = false;
+    if (in_thread) {
+        /* Signals are for the program's own threads. */
+        sigset_t all, before;
+        sigfillset(&all);
+        pthread_sigmask(SIG_SETMASK, &all, &before);
+        w->running = pthread_create(&w->thread, NULL, thread_body, w) == 0;
+        pthread_sigmask(SIG_SETMASK, &before, NULL);
+    }
+    if (!w->running) write_now(w);
+}
+
+bool ls_writer_wait(ls_writer *w, ls_message *why)
+{
+    if (w->running) pthread_join(w->thread, NULL);
+    bool failed = w->failed;
+    if (failed) *why = w->why;
+    ls_snapshot_clear(&w->snapshot);
+    ls_sys_free(w->folder);
+    ls_sys_free(w->part);
+    ls_sys_free(w->parent);
+    w->folder = w->part = w->parent = NULL;
+    w->running = w->failed = false;
+    return !failed;
+}
+
+void ls_writer_free(ls_writer *w)
+{
+    ls_message why;
+    ls_writer_wait(w, &why);
+    ls_sys_unmap(w->copies.memory, w->copies.size);
+    w->copies = (ls_copies){0};
+}

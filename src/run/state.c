@@ -1,0 +1,304 @@
+/* state.c - save and restore a run: which objects, which folder, and what else belongs to it. */
+#include "run/state.h"
+
+#include <lockstep/checkpoint.h>
+
+#include <ctype.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/opts.h"
+#include "checkpoint/folder.h"
+#include "checkpoint/training.h"
+#include "data/loader.h"
+#include "run/prepare.h"
+
+/* ---- what belongs to the run ---- */
+
+/* Lists of the prepared objects of each kind, in one block that the caller frees; NULL when memory is out. */
+static void *list_training(ls_run *run, ls_training *t)
+{
+    static const ls_object_kind kinds[] = {LS_OBJECT_MODULE, LS_OBJECT_OPTIM, LS_OBJECT_SCHEDULE, LS_OBJECT_LOADER};
+    enum { KINDS = sizeof kinds / sizeof *kinds };
+    ls_session *session = run->session;
+    int counts[KINDS] = {0};
+    size_t stride = (size_t)session->prepared_count;
+    void **block = ls_sys_alloc((KINDS * stride + 1) * sizeof *block);
+    if (!block) return ls_fail(&run->errors, LS_ERR_MEMORY, "no memory for the list of prepared objects"), NULL;
+    for (int k = 0; k < KINDS; k++) {
+        int at = 0;
+        for (void *o; (o = ls_prepared_next(run, kinds[k], &at));) block[(size_t)k * stride + (size_t)counts[k]++] = o;
+    }
+    *t = (ls_training){
+        .run = run,
+        .module_count = counts[0],
+        .optim_count = counts[1],
+        .schedule_count = counts[2],
+        .loader_count = counts[3],
+        .modules = (ls_module *const *)block,
+        .optims = (ls_optim *const *)(block + stride),
+        .schedules = (ls_schedule *const *)(block + 2 * stride),
+        .loaders = (ls_loader *const *)(block + 3 * stride),
+        .customs = session->customs,
+        .rank = ls_rank(run),
+        .world = ls_world(run),
+    };
+    return block;
+}
+
+/* An epoch whose loaders have all been read to their end is over: a checkpoint goes on with the next. */
+static void find_epoch(const ls_run *run, ls_training *t)
+{
+    const ls_session *session = run->session;
+    t->epoch_over = session->in_epoch;
+    for (int i = 0; i < t->loader_count; i++) t->epoch_over = t->epoch_over && ls_loader_epoch_done(t->loaders[i]);
+    t->epoch = session->epoch + t->epoch_over;
+}
+
+/* ---- hooks ---- */
+
+struct ls_hook {
+    ls_object object;
+    bool on_save;
+    ls_checkpoint_fn *function;
+    void *user;
+};
+
+static ls_hook *hook_new(ls_run *run, bool on_save, ls_checkpoint_fn *function, void *user)
+{
+    if (ls_failed(run)) return NULL;
+    if (!function) return ls_fail(&run->errors, LS_ERR_VALUE, "a checkpoint hook without a function"), NULL;
+    ls_hook *hook = ls_object_new(run, LS_OBJECT_HOOK, sizeof *hook, NULL);
+    if (!hook) return NULL;
+    hook->on_save = on_save;
+    hook->function = function;
+    hook->user = user;
+    return hook;
+}
+
+ls_hook *ls_save_hook(ls_run *run, ls_checkpoint_fn *function, void *user)
+{
+    return hook_new(run, true, function, user);
+}
+
+ls_hook *ls_load_hook(ls_run *run, ls_checkpoint_fn *function, void *user)
+{
+    return hook_new(run, false, function, user);
+}
+
+void ls_hook_remove(ls_hook *hook)
+{
+    ls_object_free(hook);
+}
+
+/* In the order they were registered in. */
+static void call_hooks(ls_run *run, bool on_save, const char *folder)
+{
+    ls_object *o = run->objects, *next;
+    while (o && o->older) o = o->older;
+    for (; o && !ls_failed(run); o = next) {
+        next = o->newer; /* a hook may remove itself */
+        ls_hook *hook = (ls_hook *)o;
+        if (o->kind == LS_OBJECT_HOOK && hook->on_save == on_save) hook->function(run, folder, hook->user);
+    }
+}
+
+/* ---- registered things ---- */
+
+static bool is_name(const char *name)
+{
+    if (!name || !*name || strlen(name) > 100) return false;
+    for (const char *c = name; *c; c++)
+        if (!isalnum((unsigned char)*c) && !strchr("_-.", *c)) return false;
+    return true;
+}
+
+void ls_register_sized(ls_run *run, const char *name, const ls_register_opts *opts, size_t opts_size)
+{
+    ls_session *session = ls_session_of(run);
+    if (!session) return;
+    ls_register_opts o;
+    ls_opts_read(&o, sizeof o, opts, opts_size);
+    const char *why = NULL;
+    int ways = (o.data != NULL) + (o.tensors != NULL) + (o.save != NULL);
+    if (!is_name(name)) why = "is not a name of letters, digits, _, - and .";
+    else if (ways != 1) why = "needs one of .data, .tensors and .save";
+    else if (o.data && o.size == 0) why = "has .data without a .size";
+    else if (!o.save != !o.load) why = "needs .save and .load together";
+    ls_custom **at = &session->customs;
+    for (; *at && !why; at = &(*at)->next)
+        if (strcmp((*at)->name, name) == 0) why = "is registered already";
+    if (why) {
+        ls_fail(&run->errors, LS_ERR_VALUE, "ls_register_for_checkpointing: \"%s\" %s", name ? name : "(null)", why);
+        return;
+    }
+    ls_custom *custom = ls_sys_alloc(sizeof *custom);
+    char *copy = custom ? ls_text_copy(run, name) : NULL;
+    if (!copy) {
+        ls_fail(&run->errors, LS_ERR_MEMORY, "ls_register_for_checkpointing: no memory");
+        ls_sys_free(custom);
+        return;
+    }
+    *custom = (ls_custom){.name = copy, .opts = o};
+    *at = custom;
+}
+
+/* ---- folders ---- */
+
+static char *checkpoints_folder(ls_run *run, char path[PATH_MAX])
+{
+    snprintf(path, PATH_MAX, "%s/checkpoints", ls_project_dir(run));
+    return path;
+}
+
+/* Let the writer's paths be those of a given folder, or of the next numbered one. */
+static bool choose_folder(ls_run *run, const char *folder)
+{
+    ls_writer *w = &run->session->writer;
+    char parent[PATH_MAX];
+    ls_message why = {{0}};
+    if (folder) {
+        w->folder = ls_text_copy(run, folder);
+    } else {
+        int64_t *numbers, count = ls_folder_numbers(checkpoints_folder(run, parent), &numbers);
+        w->folder = ls_folder_numbered(parent, count ? numbers[count - 1] + 1 : 0);
+        w->parent = ls_text_copy(run, parent);
+        w->limit = run->session->total_limit;
+        ls_sys_free(numbers);
+    }
+    if (!w->folder || ls_failed(run)) return ls_fail(&run->errors, LS_ERR_MEMORY, "ls_save_state: no memory"), false;
+    w->part = ls_folder_begin(w->folder, &why);
+    if (!w->part) ls_fail(&run->errors, LS_ERR_IO, "ls_save_state: %s", why.text);
+    return w->part != NULL;
+}
+
+/* ---- saving ---- */
+
+bool ls_wait_for_save(ls_run *run)
+{
+    if (!run->session) return false;
+    ls_message why = {{0}};
+    if (!ls_writer_wait(&run->session->writer, &why))
+        ls_fail(&run->errors, LS_ERR_IO, "ls_save_state: %s; the checkpoint before it is as it was", why.text);
+    return !ls_failed(run);
+}
+
+/* On the main process: collect, let hooks add their files, write. */
+static bool save(ls_run *run, const char *folder, const ls_random_state *randoms)
+{
+    ls_session *session = run->session;
+    ls_writer *w = &session->writer;
+    ls_training t;
+    void *lists = list_training(run, &t);
+    if (!lists) return false;
+    t.randoms = randoms;
+    find_epoch(run, &t);
+    w->snapshot = (ls_snapshot){.run = run, .copies = session->async_save ? &w->copies : NULL};
+    bool ok = choose_folder(run, folder) && ls_training_collect(&t, &w->snapshot);
+    if (ok) call_hooks(run, true, w->part);
+    ok = ok && !ls_failed(run);
+    if (ok) ls_writer_start(w, session->async_save);
+    else if (w->folder && w->part) ls_folder_discard(w->folder);
+    ls_sys_free(lists);
+    if (ok && session->async_save) return true;
+    return ls_wait_for_save(run) && ok;
+}
+
+bool ls_save_state(ls_run *run, const char *folder)
+{
+    ls_session *session = ls_session_of(run);
+    if (!session || !ls_wait_for_save(run)) return false;
+    ls_gathered states = ls_gather_object(run, &run->random, sizeof run->random);
+    ls_random_state *randoms = ls_sys_alloc((size_t)(states.count + 1) * sizeof *randoms);
+    if (!randoms) ls_fail(&run->errors, LS_ERR_MEMORY, "ls_save_state: no memory");
+    for (int r = 0; randoms && r < states.count; r++) memcpy(&randoms[r], states.data[r], sizeof *randoms);
+    bool ok = randoms && (!ls_is_main(run) || save(run, folder, randoms));
+    ls_sys_free(randoms);
+    int32_t failed = !ok;
+    ls_message why = {{0}};
+    ls_status status = session->comm->table->all_reduce(session->comm, &failed, 1, LS_I32, LS_COMM_MAX, &why);
+    if (!ls_comm_check(run, status, &why, "ls_save_state")) return false;
+    if (failed) ls_fail(&run->errors, LS_ERR_PEER, "ls_save_state: the main process could not save");
+    return !failed;
+}
+
+/* ---- loading ---- */
+
+static bool load(ls_run *run, const char *folder, const ls_manifest *manifest)
+{
+    ls_training t;
+    void *lists = list_training(run, &t);
+    if (!lists) return false;
+    call_hooks(run, false, folder);
+    bool ok = !ls_failed(run) && ls_training_restore(&t, folder, manifest);
+    ls_sys_free(lists);
+    if (!ok) return false;
+    run->session->epoch = (int)manifest->epoch;
+    run->session->restored = true;
+    ls_log_line(LS_LOG_INFO, "goes on from %s: epoch %lld, step %lld", folder, (long long)manifest->epoch,
+                (long long)manifest->step);
+    return true;
+}
+
+/* The newest numbered checkpoint that is in order; NULL when there is none. ls_sys_free() it. */
+static char *find_latest(ls_run *run, ls_manifest *manifest)
+{
+    char parent[PATH_MAX];
+    int64_t *numbers, count = ls_folder_numbers(checkpoints_folder(run, parent), &numbers);
+    char *found = NULL;
+    while (!found && count-- > 0) {
+        ls_message why = {{0}};
+        found = ls_folder_numbered(parent, numbers[count]);
+        if (!found || ls_manifest_check(found, manifest, &why)) break;
+        ls_log_line(LS_LOG_WARN, "%s is damaged and passed over: %s", found, why.text);
+        ls_sys_free(found);
+        found = NULL;
+    }
+    ls_sys_free(numbers);
+    return found;
+}
+
+static bool is_latest(const char *folder)
+{
+    return !folder || strcmp(folder, "latest") == 0;
+}
+
+bool ls_load_state(ls_run *run, const char *folder)
+{
+    if (!ls_session_of(run) || !ls_wait_for_save(run)) return false;
+    ls_manifest manifest;
+    ls_message why = {{0}};
+    if (is_latest(folder)) {
+        char *latest = find_latest(run, &manifest);
+        bool ok = latest && load(run, latest, &manifest);
+        if (!latest)
+            ls_fail(&run->errors, LS_ERR_IO, "ls_load_state: there is no complete checkpoint in %s/checkpoints",
+                    ls_project_dir(run));
+        ls_sys_free(latest);
+        return ok;
+    }
+    if (ls_path_kind_of(folder) != LS_PATH_FOLDER)
+        ls_fail(&run->errors, LS_ERR_IO, "ls_load_state: there is no folder %s", folder);
+    else if (!ls_manifest_check(folder, &manifest, &why))
+        ls_fail(&run->errors, LS_ERR_IO, "ls_load_state: %s: %s", folder, why.text);
+    else return load(run, folder, &manifest);
+    return false;
+}
+
+void ls_session_resume(ls_run *run)
+{
+    ls_session *session = run->session;
+    char *from = session->resume, parent[PATH_MAX];
+    if (!from || ls_failed(run)) return;
+    session->resume = NULL;
+    int64_t *numbers, count = ls_folder_numbers(checkpoints_folder(run, parent), &numbers);
+    ls_sys_free(numbers);
+    if (is_latest(from) && count == 0)
+        ls_log_line(LS_LOG_INFO, "no checkpoint in %s yet: begins at the beginning", parent);
+    else ls_load_state(run, from);
+    ls_sys_free(from);
+}

@@ -1,0 +1,473 @@
+/* state.c - runs that are saved and go on: everything is restored, damage is noticed, nothing is lost on the way. */
+#include <lockstep.h>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/hash.h"
+#include "check.h"
+#include "checkpoint/folder.h"
+#include "checkpoint/manifest.h"
+#include "run/session.h"
+
+/* ---- a folder of our own ---- */
+
+static char home[256];
+
+static void clean(void)
+{
+    char command[600];
+    snprintf(command, sizeof command, "rm -rf '%s'; mkdir -p '%s'", home, home);
+    CHECK(system(command) == 0);
+}
+
+static const char *in_home(const char *name)
+{
+    static char path[4][512];
+    static int turn;
+    turn = (turn + 1) % 4;
+    snprintf(path[turn], sizeof path[turn], "%s/%s", home, name);
+    return path[turn];
+}
+
+static bool exists(const char *name)
+{
+    return access(in_home(name), F_OK) == 0;
+}
+
+/* ---- a small training ---- */
+
+typedef struct training {
+    ls_run *run;
+    ls_module *net;
+    ls_optim *adam;
+    ls_schedule *cycle;
+    ls_loader *train, *eval;
+} training;
+
+static ls_dataset *points(ls_run *run, int64_t n)
+{
+    ls_random_state before = ls_random_get(run);
+    ls_random_set(run, (ls_random_state){.seed = 99});
+    ls_tensor *x = ls_keep(ls_randn(run, LS_F32, n, 4));
+    ls_tensor *y = ls_keep(ls_cast(ls_gt(ls_sum_dim(x, 1, false), ls_zeros(run, LS_F32, 1)), LS_I64));
+    ls_random_set(run, before);
+    return ls_tensor_dataset_new(run, ls_named(x, "image"), ls_named(y, "label"));
+}
+
+static training start(ls_run *run)
+{
+    training t = {.run = run};
+    t.net = ls_sequential_new(run, ls_linear_new(run, 4, 16), ls_batch_norm_new(run, 16), ls_relu_new(run),
+                              ls_dropout_new(run, 0.2), ls_linear_new(run, 16, 2));
+    t.adam = ls_adamw_new(run, t.net, .lr = 1e-2);
+    t.cycle = ls_one_cycle_new(t.adam, .max_lr = 1e-2, .total_steps = 40);
+    t.train = ls_loader_new(run, points(run, 22), .batch = 4, .shuffle = true);
+    t.eval = ls_loader_new(run, points(run, 8), .batch = 8);
+    ls_prepare(run, t.cycle, t.train, t.net, t.adam, t.eval);
+    return t;
+}
+
+static double train_batch(training *t, const ls_batch *b)
+{
+    ls_train(t->net);
+    ls_tensor *loss = ls_cross_entropy(ls_forward(t->net, b->image), b->label);
+    ls_backward(t->run, loss);
+    ls_clip_grad_norm(t->adam, 1);
+    ls_step(t->adam);
+    ls_schedule_step(t->cycle);
+    ls_zero_grad(t->adam);
+    return ls_item(loss);
+}
+
+typedef struct record {
+    double loss[256];
+    int count;
+} record;
+
+enum { EPOCHS = 4, NEVER = -1 };
+
+/* Train to the end or to `stop` losses, saving (automatically) after each `save_every` of them and with the epochs. */
+static void train(training *t, record *r, int save_every, int stop)
+{
+    for (int epoch; ls_epoch(t->run, EPOCHS, &epoch);) {
+        for (ls_batch b; ls_next(t->train, &b);) {
+            r->loss[r->count++] = train_batch(t, &b);
+            if (save_every > 0 && r->count % save_every == 0) CHECK(ls_save_state(t->run, NULL));
+            if (r->count == stop) return;
+        }
+        ls_eval(t->net);
+        double sum = 0;
+        for (ls_batch b; ls_next(t->eval, &b);) sum += ls_item(ls_cross_entropy(ls_forward(t->net, b.image), b.label));
+        r->loss[r->count++] = sum;
+        if (save_every > 0) CHECK(ls_save_state(t->run, NULL));
+        if (r->count == stop) return;
+    }
+}
+
+static ls_init_opts plain = {0};
+
+static training start_with(ls_init_opts o)
+{
+    o.seed = 3;
+    o.project_dir = home;
+    return start(ls_init_sized(NULL, NULL, &o, sizeof o));
+}
+
+/* Interrupt after each number of losses in turn, go on from the latest checkpoint: the same numbers to the last bit. */
+static void goes_on_exactly(ls_init_opts o, int save_every)
+{
+    record whole = {0};
+    training t = start_with(o);
+    train(&t, &whole, 0, NEVER);
+    CHECK(ls_finish(t.run) == 0 && whole.count == 28);
+    for (int stop = 1; stop <= whole.count; stop += 3) {
+        clean();
+        record r = {0};
+        t = start_with(o);
+        train(&t, &r, save_every, stop);
+        CHECK(ls_finish(t.run) == 0);
+        /* where the latest checkpoint was made: what came after it is done again */
+        int saved = 0;
+        for (int i = 1; i <= stop; i++)
+            if (i % save_every == 0 || i % 7 == 0) saved = i;
+        r.count = saved;
+        o.resume_from_checkpoint = "latest";
+        t = start_with(o);
+        train(&t, &r, save_every, NEVER);
+        CHECK_TEXT(ls_error_message(t.run), "");
+        CHECK_MSG(r.count == whole.count && memcmp(r.loss, whole.loss, sizeof(double) * (size_t)r.count) == 0,
+                  "stopped after %d: %d losses, the last %.17g instead of %.17g", stop, r.count, r.loss[r.count - 1],
+                  whole.loss[whole.count - 1]);
+        CHECK(ls_finish(t.run) == 0);
+        o.resume_from_checkpoint = NULL;
+    }
+}
+
+static void runs_go_on_exactly(void)
+{
+    goes_on_exactly(plain, 1);
+    goes_on_exactly(plain, 5);
+}
+
+static void accumulating_runs_go_on_exactly(void)
+{
+    goes_on_exactly((ls_init_opts){.gradient_accumulation_steps = 4}, 1);
+    goes_on_exactly((ls_init_opts){.gradient_accumulation_steps = 3, .accumulate_across_epochs = true}, 2);
+}
+
+static void mixed_precision_goes_on_exactly(void)
+{
+    goes_on_exactly((ls_init_opts){.mixed_precision = LS_F16}, 2);
+    goes_on_exactly((ls_init_opts){.mixed_precision = LS_BF16, .async_save = true, .total_limit = 2}, 1);
+}
+
+/* ---- names and limits ---- */
+
+static void only_the_latest_are_kept(void)
+{
+    for (int async = 0; async < 2; async++) {
+        clean();
+        training t = start_with((ls_init_opts){.total_limit = 2, .async_save = async});
+        for (int i = 0; i < 11; i++) CHECK(ls_save_state(t.run, NULL));
+        CHECK(ls_wait_for_save(t.run));
+        int64_t *numbers, count = ls_folder_numbers(in_home("checkpoints"), &numbers);
+        CHECK(count == 2 && numbers[0] == 9 && numbers[1] == 10);
+        ls_sys_free(numbers);
+        CHECK(ls_finish(t.run) == 0);
+        t = start_with(plain); /* numbers go on */
+        CHECK(ls_load_state(t.run, NULL) && ls_save_state(t.run, NULL) &&
+              exists("checkpoints/checkpoint_11/state.json"));
+        CHECK(ls_finish(t.run) == 0);
+    }
+}
+
+static void a_named_folder_is_replaced(void)
+{
+    clean();
+    training t = start_with(plain);
+    char folder[512];
+    snprintf(folder, sizeof folder, "%s", in_home("mine/best"));
+    for (int i = 0; i < 3; i++) CHECK(ls_save_state(t.run, folder));
+    CHECK(exists("mine/best/model.safetensors") && exists("mine/best/optimizer.safetensors"));
+    CHECK(exists("mine/best/scheduler.json") && exists("mine/best/random_states_0.json") && !exists("mine/best.part"));
+    CHECK(!exists("mine/best/gradients.safetensors") && !exists("mine/best/scaler.json"));
+    CHECK(ls_load_state(t.run, folder));
+    mkdir(in_home("other"), 0777);
+    close(open(in_home("other/thing"), O_CREAT | O_WRONLY, 0666));
+    CHECK(!ls_save_state(t.run, in_home("other")) && ls_error(t.run) == LS_ERR_IO && exists("other/thing"));
+    CHECK(strstr(ls_error_message(t.run), "other: it holds other things than a checkpoint"));
+    CHECK(ls_finish(t.run) == 1);
+}
+
+/* ---- damage ---- */
+
+static void change_byte(const char *name, off_t at)
+{
+    int file = open(in_home(name), O_RDWR);
+    char c = 0;
+    CHECK(file >= 0 && pread(file, &c, 1, at) == 1);
+    c ^= 1;
+    CHECK(pwrite(file, &c, 1, at) == 1);
+    close(file);
+}
+
+static void refused(const char *words)
+{
+    training t = start_with(plain);
+    double before = ls_item(ls_sum(ls_tensor_of(t.net, "0.weight")));
+    CHECK(!ls_load_state(t.run, in_home("one")) && ls_error(t.run) == LS_ERR_IO);
+    CHECK_MSG(strstr(ls_error_message(t.run), words), "\"%s\" lacks \"%s\"", ls_error_message(t.run), words);
+    ls_error_clear(t.run);
+    CHECK(ls_item(ls_sum(ls_tensor_of(t.net, "0.weight"))) == before && t.run->session->epoch == 0);
+    ls_finish(t.run);
+}
+
+static void save_one(const char *name)
+{
+    clean();
+    training t = start_with(plain);
+    record r = {0};
+    train(&t, &r, 0, 3);
+    CHECK(ls_save_state(t.run, in_home(name)));
+    CHECK(ls_finish(t.run) == 0);
+}
+
+static void damage_is_named(void)
+{
+    save_one("one");
+    change_byte("one/model.safetensors", 700);
+    refused("one: model.safetensors does not have the checksum it was saved with");
+    save_one("one");
+    CHECK(truncate(in_home("one/optimizer.safetensors"), 100) == 0);
+    refused("one: optimizer.safetensors has 100 bytes instead of");
+    save_one("one");
+    unlink(in_home("one/dataloader.json"));
+    refused("one: dataloader.json is missing");
+    save_one("one");
+    change_byte("one/state.json", 110);
+    refused("state.json");
+    save_one("one");
+    CHECK(truncate(in_home("one/state.json"), 200) == 0);
+    refused("one: state.json is damaged: line");
+    save_one("one");
+    unlink(in_home("one/state.json"));
+    refused("one: state.json is missing: this is not a checkpoint");
+    clean();
+    refused("there is no folder");
+    training t = start_with(plain);
+    CHECK(!ls_load_state(t.run, NULL) && strstr(ls_error_message(t.run), "there is no complete checkpoint in"));
+    ls_finish(t.run);
+}
+
+static void damaged_ones_are_passed_over(void)
+{
+    clean();
+    training t = start_with(plain);
+    record r = {0};
+    train(&t, &r, 2, 8);
+    CHECK(ls_finish(t.run) == 0);
+    int64_t *numbers, count = ls_folder_numbers(in_home("checkpoints"), &numbers);
+    CHECK(count == 5 && numbers[4] == 4); /* after 2, 4, 6, 7 and 8 */
+    ls_sys_free(numbers);
+    unlink(in_home("checkpoints/checkpoint_4/model.safetensors"));
+    mkdir(in_home("checkpoints/checkpoint_5"), 0777);
+    t = start_with((ls_init_opts){.resume_from_checkpoint = "latest"});
+    int epoch;
+    CHECK(ls_epoch(t.run, EPOCHS, &epoch) && epoch == 1 && ls_steps_taken(t.adam) == 6);
+    CHECK(ls_save_state(t.run, NULL) && exists("checkpoints/checkpoint_6/state.json"));
+    CHECK(ls_finish(t.run) == 0);
+}
+
+static void what_does_not_fit_is_refused(void)
+{
+    save_one("one");
+    ls_run *run = ls_init(NULL, NULL);
+    ls_prepare(run, ls_linear_new(run, 2, 2));
+    CHECK(!ls_load_state(run, in_home("one")) && ls_error(run) == LS_ERR_STATE);
+    CHECK(strstr(ls_error_message(run),
+                 "1 modules, 1 optimisers, 1 schedules and 2 loaders; prepared are 1, 0, 0 and 0"));
+    ls_finish(run);
+}
+
+/* ---- what is registered, and hooks ---- */
+
+typedef struct words {
+    char text[32];
+    bool refuses;
+} words;
+
+static ls_bytes save_words(void *user)
+{
+    words *w = user;
+    return (ls_bytes){w->text, strlen(w->text)};
+}
+
+static bool load_words(void *user, const void *data, size_t size)
+{
+    words *w = user;
+    memset(w->text, 0, sizeof w->text);
+    memcpy(w->text, data, size);
+    return !w->refuses;
+}
+
+static void registered_things_are_restored(void)
+{
+    clean();
+    training t = start_with(plain);
+    double best = 0.75;
+    words w = {.text = "seven"};
+    ls_state *extra = ls_state_new(t.run);
+    ls_tensor *mean = ls_keep(ls_full(t.run, LS_F64, 2.5, 3));
+    ls_state_add(extra, "mean", mean);
+    ls_register_for_checkpointing(t.run, "best", .data = &best, .size = sizeof best);
+    ls_register_for_checkpointing(t.run, "words", .save = save_words, .load = load_words, .user = &w);
+    ls_register_for_checkpointing(t.run, "extra", .tensors = extra);
+    CHECK(ls_save_state(t.run, in_home("one")));
+    best = 0;
+    strcpy(w.text, "another");
+    ls_init_constant(mean, 0);
+    CHECK(ls_load_state(t.run, in_home("one")));
+    CHECK(best == 0.75 && strcmp(w.text, "seven") == 0 && ls_item(ls_min(mean)) == 2.5);
+    w.refuses = true;
+    CHECK(!ls_load_state(t.run, in_home("one")) &&
+          strstr(ls_error_message(t.run), "custom_words.bin: its load function"));
+    ls_error_clear(t.run);
+
+    static const char *const bad[] = {"a/b", "best", "", "nothing"};
+    for (int i = 0; i < 4; i++) {
+        if (i == 3) ls_register_for_checkpointing(t.run, bad[i]);
+        else ls_register_for_checkpointing(t.run, bad[i], .data = &best, .size = sizeof best);
+        CHECK(ls_error(t.run) == LS_ERR_VALUE && strstr(ls_error_message(t.run), bad[i]));
+        ls_error_clear(t.run);
+    }
+    ls_register_for_checkpointing(t.run, "late", .data = &best, .size = sizeof best);
+    CHECK(!ls_load_state(t.run, in_home("one")) &&
+          strstr(ls_error_message(t.run), "custom_late.bin: it is registered"));
+    CHECK(ls_finish(t.run) == 1);
+}
+
+static void write_note(ls_run *run, const char *folder, void *user)
+{
+    (void)run;
+    char path[512];
+    snprintf(path, sizeof path, "%s/note.txt", folder);
+    FILE *file = fopen(path, "w");
+    fputs("hello", file);
+    fclose(file);
+    ++*(int *)user;
+}
+
+static void read_note(ls_run *run, const char *folder, void *user)
+{
+    (void)run;
+    char path[512];
+    snprintf(path, sizeof path, "%s/note.txt", folder);
+    *(int *)user += access(path, F_OK) == 0;
+}
+
+static void hooks_take_part(void)
+{
+    clean();
+    training t = start_with(plain);
+    int saves = 0, loads = 0;
+    ls_hook *on_save = ls_save_hook(t.run, write_note, &saves), *on_load = ls_load_hook(t.run, read_note, &loads);
+    CHECK(ls_save_state(t.run, in_home("one")) && ls_load_state(t.run, in_home("one")) && saves == 1 && loads == 1);
+    ls_hook_remove(on_load);
+    CHECK(ls_load_state(t.run, in_home("one")) && loads == 1);
+    change_byte("one/note.txt", 0); /* their files are guarded, too */
+    CHECK(!ls_load_state(t.run, in_home("one")) && strstr(ls_error_message(t.run), "note.txt does not have"));
+    ls_error_clear(t.run);
+    ls_hook_remove(on_save);
+    CHECK(ls_save_state(t.run, in_home("one")) && saves == 1 && !exists("one/note.txt"));
+    CHECK(ls_finish(t.run) == 0);
+}
+
+/* ---- going back ---- */
+
+/* A checkpoint from before the first step takes all steps back, moments too. */
+static void a_run_can_go_back(void)
+{
+    clean();
+    training t = start_with(plain);
+    CHECK(ls_save_state(t.run, in_home("begin")));
+    record first = {0}, second = {0};
+    train(&t, &first, 0, 12);
+    ls_set_lr(t.adam, 7);
+    CHECK(ls_load_state(t.run, in_home("begin")) && ls_steps_taken(t.adam) == 0 && ls_lr(t.adam) < 1);
+    train(&t, &second, 0, 12);
+    CHECK(memcmp(&first, &second, sizeof first) == 0);
+    CHECK(ls_finish(t.run) == 0);
+}
+
+/* ---- leftovers ---- */
+
+static void what_a_killed_save_left_is_no_hindrance(void)
+{
+    for (int async = 0; async < 2; async++) {
+        clean();
+        training t = start_with((ls_init_opts){.async_save = async, .total_limit = 1});
+        CHECK(ls_save_state(t.run, NULL) && ls_wait_for_save(t.run));
+        mkdir(in_home("checkpoints/checkpoint_1.part"), 0777);
+        close(open(in_home("checkpoints/checkpoint_1.part/rest"), O_CREAT | O_WRONLY, 0666));
+        mkdir(in_home("checkpoints/checkpoint_0.part"), 0777);
+        CHECK(ls_save_state(t.run, NULL) && ls_wait_for_save(t.run));
+        CHECK(exists("checkpoints/checkpoint_1/state.json") && !exists("checkpoints/checkpoint_1/rest"));
+        CHECK(!exists("checkpoints/checkpoint_0") && !exists("checkpoints/checkpoint_0.part"));
+        CHECK(ls_finish(t.run) == 0);
+    }
+}
+
+/* ---- the checksum ---- */
+
+static void checksums_are_xxh64(void)
+{
+    static const struct {
+        const char *text;
+        uint64_t hash;
+    } known[] = {{"", 0xef46db3751d8e999u}, {"a", 0xd24ec4f1a98c6e5bu}, {"abc", 0x44bc2cf5ad770999u}};
+    ls_hash h;
+    for (int i = 0; i < 3; i++) {
+        ls_hash_begin(&h);
+        ls_hash_add(&h, known[i].text, strlen(known[i].text));
+        CHECK(ls_hash_end(&h) == known[i].hash);
+    }
+    /* pieces of any size give the same */
+    char bytes[200];
+    for (int i = 0; i < 200; i++) bytes[i] = (char)(i * 7);
+    for (size_t n = 0; n <= 200; n++) {
+        ls_hash_begin(&h);
+        ls_hash_add(&h, bytes, n);
+        uint64_t whole = ls_hash_end(&h);
+        for (size_t piece = 1; piece < 70; piece += 11) {
+            ls_hash_begin(&h);
+            for (size_t at = 0; at < n; at += piece) ls_hash_add(&h, bytes + at, n - at < piece ? n - at : piece);
+            CHECK(ls_hash_end(&h) == whole);
+        }
+    }
+}
+
+int main(int argc, char **argv)
+{
+    check_filter = argc > 1 ? argv[1] : NULL;
+    /* In memory, where that can be: checkpoints wait for the disk. */
+    snprintf(home, sizeof home, "%s/lockstep-test-%d", access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp",
+             (int)getpid());
+    CHECK_RUN(checksums_are_xxh64);
+    CHECK_RUN(runs_go_on_exactly);
+    CHECK_RUN(accumulating_runs_go_on_exactly);
+    CHECK_RUN(mixed_precision_goes_on_exactly);
+    CHECK_RUN(only_the_latest_are_kept);
+    CHECK_RUN(a_named_folder_is_replaced);
+    CHECK_RUN(damage_is_named);
+    CHECK_RUN(damaged_ones_are_passed_over);
+    CHECK_RUN(what_does_not_fit_is_refused);
+    CHECK_RUN(registered_things_are_restored);
+    CHECK_RUN(hooks_take_part);
+    CHECK_RUN(a_run_can_go_back);
+    CHECK_RUN(what_a_killed_save_left_is_no_hindrance);
+    clean();
+    rmdir(home);
+    return check_done();
+}
