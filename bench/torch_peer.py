@@ -1,4 +1,5 @@
 """torch_peer.py - the same items by PyTorch: answers names on stdin with values, as lockstep_bench does."""
+import os
 import sys
 import time
 
@@ -186,8 +187,37 @@ def overhead(dtype, case):
     return 1e6 * best(call)
 
 
+def file(dtype, case):
+    from safetensors.torch import load_file, save_file
+    tensors = {f"layer{i}.weight": torch.randn(512, 768) for i in range(64)}
+    tensors.update({f"layer{i}.bias": torch.randn(256) for i in range(64, 164)})
+    folder = os.environ.get("TMPDIR", "/tmp")
+    path = f"{folder}/safetensors_bench_{os.getpid()}.safetensors"
+    save_file(tensors, path)
+
+    def sync(name):
+        descriptor = os.open(name, os.O_RDONLY)
+        os.fsync(descriptor)
+        os.close(descriptor)
+
+    def save():
+        save_file(tensors, path)
+
+    def save_on_disk():
+        save_file(tensors, path)
+        sync(path)
+        sync(folder)
+
+    def load():
+        for name, tensor in load_file(path).items():
+            tensors[name].copy_(tensor)
+    seconds = best({"save": save, "save, on disk": save_on_disk, "load": load}[case])
+    os.unlink(path)
+    return 1e-9 * sum(4 * t.numel() for t in tensors.values()) / seconds
+
+
 FAMILIES = {"gemm": product, "conv": convolution, "pass": memory_pass, "attention": attention, "block": block, "model": model,
-            "overhead": overhead}
+            "overhead": overhead, "file": file}
 
 for line in sys.stdin:
     parts = line.strip().split("/")
