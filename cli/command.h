@@ -16,7 +16,8 @@ typedef struct command {
     int (*run)(int argc, char **argv); /* argv[0] is the command's name; returns the exit code */
 } command;
 
-extern const command command_env, command_help, command_inspect, command_launch, command_plot, command_version;
+extern const command command_config, command_env, command_help, command_inspect, command_launch, command_plot,
+    command_version;
 
 /* All commands in the order of `lockstep help`; the row after the last is NULL. */
 extern const command *const commands[];

@@ -104,11 +104,12 @@ static void set_variables(const launch_options *options, char texts[][LONGEST_VA
 
 static int run(int argc, char **argv)
 {
-    char why[512], texts[OPTION_COUNT + 1][LONGEST_VARIABLE];
+    char why[1200], texts[OPTION_COUNT + 1][LONGEST_VARIABLE];
     const char *variables[OPTION_COUNT + 2];
     launch_options options;
     int processes;
     if (!launch_options_read(&options, argc, argv, (const char *const *)environ, why, sizeof why)) return refuse(why);
+    if (!launch_options_configure(&options, why, sizeof why)) return refuse(why);
     if (!options.program) return refuse("which program? lockstep launch [options] program [its arguments]");
     if (options.value[OPTION_MODULE] && options.value[OPTION_NO_PYTHON])
         return refuse("--module and --no_python cannot be used together");

@@ -187,6 +187,72 @@ bool launch_options_read(launch_options *to, int argc, char **argv, const char *
     return read_variables(to, environment, why, size);
 }
 
+/* ---- The configuration file ----------------------------------------------------------------------------------- */
+
+/* Options that say the same thing in other words: a file's value counts only where none of them is given. */
+static const option same_as[][2] = {
+    {OPTION_NUM_PROCESSES, OPTION_NPROC_PER_NODE},    {OPTION_NUM_MACHINES, OPTION_NNODES},
+    {OPTION_MACHINE_RANK, OPTION_NODE_RANK},          {OPTION_MAIN_PROCESS_IP, OPTION_MASTER_ADDR},
+    {OPTION_MAIN_PROCESS_IP, OPTION_RDZV_ENDPOINT},   {OPTION_MAIN_PROCESS_PORT, OPTION_MASTER_PORT},
+    {OPTION_MAIN_PROCESS_PORT, OPTION_RDZV_ENDPOINT},
+};
+
+static option open_option(const launch_options *options, const char *key)
+{
+    char name[64];
+    snprintf(name, sizeof name, "--%s", strcmp(key, "use_cpu") == 0 ? "cpu" : key);
+    option which = find_long(name, strlen(name));
+    if (which == OPTION_COUNT || options->value[which] || rows[which].kind == IDLE) return OPTION_COUNT;
+    for (size_t i = 0; i < sizeof same_as / sizeof *same_as; i++)
+        if (same_as[i][0] == which && options->value[same_as[i][1]]) return OPTION_COUNT;
+    return which;
+}
+
+static void take_text(launch_options *to, const char *key, const char *text)
+{
+    option which = open_option(to, key);
+    if (which != OPTION_COUNT && *text) to->value[which] = text;
+}
+
+static void take_count(launch_options *to, const char *key, int number)
+{
+    option which = open_option(to, key);
+    if (which == OPTION_COUNT || !number) return;
+    snprintf(to->numbers[which], sizeof to->numbers[which], "%d", number);
+    to->value[which] = to->numbers[which];
+}
+
+static void take_switch(launch_options *to, const char *key, bool on)
+{
+    option which = open_option(to, key);
+    if (which != OPTION_COUNT && on) to->value[which] = "1";
+}
+
+bool launch_options_configure(launch_options *options, char *why, size_t size)
+{
+    char found[4096];
+    const char *path = options->value[OPTION_CONFIG_FILE];
+    bool foreign = false;
+    if (!path && ls_launch_config_find(found, sizeof found, &foreign)) path = found;
+    if (!path) return true;
+    bool usable = ls_launch_config_read(path, &options->config, why, size) == LS_OK;
+    if (foreign && !usable) { /* nobody asked for it */
+        fprintf(stderr, "lockstep launch: accelerate's file is not used: %s\n", why);
+        return true;
+    }
+    if (!usable) return false;
+    if (foreign) {
+        fprintf(stderr, "lockstep launch: defaults from accelerate's %s; lockstep config makes a file of its own\n",
+                path);
+    }
+    const ls_launch_config *config = &options->config;
+#define TAKE_TEXT(key, fallback) take_text(options, #key, config->key);
+#define TAKE_COUNT(key, fallback) take_count(options, #key, config->key);
+#define TAKE_SWITCH(key, fallback) take_switch(options, #key, config->key);
+    LS_LAUNCH_CONFIG_LIST(TAKE_TEXT, TAKE_COUNT, TAKE_SWITCH)
+    return true;
+}
+
 int option_count(const launch_options *options, option which, int fallback)
 {
     return options->value[which] ? atoi(options->value[which]) : fallback;

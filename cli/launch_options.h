@@ -2,6 +2,8 @@
 #ifndef LOCKSTEP_CLI_LAUNCH_OPTIONS_H
 #define LOCKSTEP_CLI_LAUNCH_OPTIONS_H
 
+#include <lockstep/launch.h>
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -16,12 +18,18 @@ typedef enum option {
 typedef struct launch_options {
     const char *value[OPTION_COUNT]; /* NULL: not given; a switch that is on is "1" */
     char **program;                  /* the rest of argv; NULL: there is none */
+    ls_launch_config config;         /* of the file; texts of values point here */
+    char numbers[OPTION_COUNT][12];  /* and here */
 } launch_options;
 
 /* False when something cannot be understood or is refused; the message, one line, is in `why`. What flags leave open
  * comes from PET_* in `environment`, a list that ends with NULL. Texts stay in argv and environment. */
 bool launch_options_read(launch_options *to, int argc, char **argv, const char *const *environment, char *why,
                          size_t size);
+
+/* Take what is still open from a configuration file: the one that was given, else the one in force, else none. Says on
+ * stderr when it is accelerate's, and when that asks for what is not supported. False: `why` says what is wrong. */
+bool launch_options_configure(launch_options *options, char *why, size_t size);
 
 /* Numbers among them; `fallback` when not given. */
 int option_count(const launch_options *options, option which, int fallback);

@@ -6,6 +6,7 @@
 
 const command *const commands[] = {
     &command_launch,
+    &command_config,
     &command_env,
     &command_inspect,
     &command_plot,

@@ -72,6 +72,53 @@ LS_API int ls_launch_sized(ls_worker_fn *function, void *argument, const ls_laun
 /* CPUs a job on this host can count on: those of the affinity mask, limited by the control group's quota. */
 LS_API int ls_launch_cpus(void);
 
+/* ---- Configuration files ----
+ *
+ * What `lockstep config` writes and `lockstep launch` takes defaults from: YAML, or JSON where the name ends in .json, with
+ * the names of accelerate's default_config.yaml, which is read as well. */
+
+/* TEXT(name, default), COUNT(name, default), SWITCH(name, default), in the order of the file. A text or number that is
+ * empty or 0 is not written. */
+#define LS_LAUNCH_CONFIG_LIST(TEXT, COUNT, SWITCH)                                                                     \
+    TEXT(compute_environment, "LOCAL_MACHINE")                                                                         \
+    SWITCH(debug, false)                                                                                               \
+    TEXT(distributed_type, "NO") /* NO, MULTI_CPU or MULTI_GPU */                                                      \
+    TEXT(gpu_ids, "")                                                                                                  \
+    COUNT(gradient_accumulation_steps, 0)                                                                              \
+    COUNT(machine_rank, 0)                                                                                             \
+    TEXT(main_process_ip, "")                                                                                          \
+    COUNT(main_process_port, 0)                                                                                        \
+    COUNT(max_restarts, 0)                                                                                             \
+    TEXT(mixed_precision, "no")                                                                                        \
+    COUNT(num_cpu_threads_per_process, 0)                                                                              \
+    COUNT(num_machines, 1)                                                                                             \
+    COUNT(num_processes, 1) /* over all machines */                                                                    \
+    TEXT(rdzv_backend, "static")                                                                                       \
+    SWITCH(same_network, true)                                                                                         \
+    SWITCH(use_cpu, false)
+
+#define LS_CONFIG_TEXT_(name, fallback) char name[256];
+#define LS_CONFIG_COUNT_(name, fallback) int name;
+#define LS_CONFIG_SWITCH_(name, fallback) bool name;
+typedef struct ls_launch_config {
+    LS_LAUNCH_CONFIG_LIST(LS_CONFIG_TEXT_, LS_CONFIG_COUNT_, LS_CONFIG_SWITCH_)
+} ls_launch_config;
+#undef LS_CONFIG_TEXT_
+#undef LS_CONFIG_COUNT_
+#undef LS_CONFIG_SWITCH_
+
+LS_API void ls_launch_config_default(ls_launch_config *config);
+
+/* Where the file belongs: $LOCKSTEP_HOME/default_config.yaml, else that of the user's cache folder. */
+LS_API void ls_launch_config_place(char *path, size_t size);
+/* The file in force: that one, else accelerate's (*foreign is true); false when there is neither. */
+LS_API bool ls_launch_config_find(char *path, size_t size, bool *foreign);
+
+/* `why` gets the reason of a failure: unknown keys by name, what does not apply here, a line that cannot be read. */
+LS_API ls_status ls_launch_config_read(const char *path, ls_launch_config *config, char *why, size_t size);
+/* Replaces a file as a whole or not at all; makes the folders it needs. */
+LS_API ls_status ls_launch_config_write(const char *path, const ls_launch_config *config, char *why, size_t size);
+
 #ifdef __cplusplus
 }
 #endif

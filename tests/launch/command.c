@@ -353,6 +353,60 @@ static void only_the_first_reads_stdin(void)
     CHECK_TEXT(output, "0 text\n1\n2\n");
 }
 
+/* ---- Configuration ---- */
+
+#define CONFIG LOCKSTEP_COMMAND " config "
+
+static void asks_and_remembers(void)
+{
+    make_folder();
+    const char *yaml = path("c.yaml");
+    CHECK(run("printf '1\\n1\\nmaybe\\nyes\\n3\\n\\nbf16\\n' | " CONFIG "--config_file %s", yaml) == 0);
+    CHECK(says("  1  multi-CPU\n") && says("Please enter yes or no.") && says("lockstep configuration saved at "));
+    CHECK(run("cat %s", yaml) == 0);
+    CHECK_TEXT(output,
+               "compute_environment: LOCAL_MACHINE\ndebug: true\ndistributed_type: MULTI_CPU\nmachine_rank: 0\n"
+               "mixed_precision: bf16\nnum_machines: 1\nnum_processes: 3\nrdzv_backend: static\nsame_network: true\n"
+               "use_cpu: true\n");
+    const char *print = "sh -c 'echo $WORLD_SIZE $ACCELERATE_MIXED_PRECISION $ACCELERATE_DEBUG_MODE' | sort -u";
+    CHECK(run(LAUNCH "--config_file %s %s", yaml, print) == 0);
+    CHECK_TEXT(output, "3 bf16 true\n");
+    /* Options and variables win over the file. */
+    CHECK(run("PET_NPROC_PER_NODE=2 " LAUNCH "--config-file %s --mixed_precision no %s", yaml, print) == 0);
+    CHECK_TEXT(output, "2 no true\n");
+    CHECK(run(CONFIG "--config_file %s </dev/null", path("d.json")) == 0);
+    CHECK(run("cat %s", path("d.json")) == 0 && says("  \"distributed_type\": \"NO\",\n"));
+    CHECK(run("printf '1\\n2\\n' | " CONFIG "--config_file %s", path("e.yaml")) == 1 && says("the input ended"));
+}
+
+static void writes_the_basic_file(void)
+{
+    make_folder();
+    CHECK(run("LOCKSTEP_HOME=%s/new/home " CONFIG "default --mixed-precision bf16", folder) == 0);
+    CHECK(run("LOCKSTEP_HOME=%s/new/home " CONFIG "default", folder) == 0 && says("will not override"));
+    CHECK(run("LOCKSTEP_HOME=%s/new/home " LAUNCH "sh -c 'echo $ACCELERATE_MIXED_PRECISION'", folder) == 0);
+    CHECK_TEXT(output, "bf16\n");
+    CHECK(run(CONFIG "default --mixed_precision fp4") == 2 && says("should be one of"));
+    CHECK(run(CONFIG "update --config_file %s", path("none")) == 1 && says("doesn't exist"));
+    CHECK(run(CONFIG "upgrade") == 2);
+}
+
+static void uses_accelerates_file(void)
+{
+    make_folder();
+    run("mkdir -p %s/accelerate", folder);
+    FILE *file = fopen(path("accelerate/default_config.yaml"), "w");
+    fputs("distributed_type: MULTI_CPU\nnum_processes: 2\ndowncast_bf16: 'no'\n", file);
+    fclose(file);
+    CHECK(run("HF_HOME=%s " LAUNCH "sh -c 'echo $WORLD_SIZE'", folder) == 0);
+    CHECK(says("defaults from accelerate's ") && says("2\n2\n"));
+    CHECK(run("echo 'fsdp_config: {a: 1}' >>%s", path("accelerate/default_config.yaml")) == 0);
+    CHECK(run("HF_HOME=%s " LAUNCH "sh -c 'echo $WORLD_SIZE'", folder) == 0);
+    CHECK(says("accelerate's file is not used: ") && says("FSDP is not supported") && says("\n1\n"));
+    CHECK(run(LAUNCH "--config_file %s true", path("accelerate/default_config.yaml")) == 2);
+    CHECK(run(LAUNCH "--config_file %s true", path("missing")) == 2 && says("No such file"));
+}
+
 /* ---- Output ---- */
 
 static void keeps_lines_whole(void)
@@ -419,6 +473,8 @@ int main(int argc, char **argv)
 {
     check_filter = argc > 1 ? argv[1] : NULL;
     make_folder();
+    setenv("LOCKSTEP_HOME", folder, 1); /* whatever the user has configured */
+    setenv("HF_HOME", folder, 1);
     CHECK_RUN(succeeds);
     CHECK_RUN(passes_exit_codes_on);
     CHECK_RUN(names_signals);
@@ -441,6 +497,9 @@ int main(int argc, char **argv)
     CHECK_RUN(runs_python);
     CHECK_RUN(shares_cpus_out);
     CHECK_RUN(only_the_first_reads_stdin);
+    CHECK_RUN(asks_and_remembers);
+    CHECK_RUN(writes_the_basic_file);
+    CHECK_RUN(uses_accelerates_file);
     CHECK_RUN(keeps_lines_whole);
     CHECK_RUN(writes_torchruns_files);
     CHECK_RUN(marks_lines_with_ranks);

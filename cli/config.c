@@ -1,0 +1,227 @@
+/* config.c - lockstep config: questions whose answers become the defaults of `lockstep launch`. */
+#include <lockstep/launch.h>
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <unistd.h>
+
+#include "command.h"
+
+enum { LONGEST = 1024 };
+
+static int failed(const char *why)
+{
+    fprintf(stderr, "lockstep config: %s\n", why);
+    return EXIT_FAILURE;
+}
+
+/* ---- Questions ------------------------------------------------------------------------------------------------ */
+
+/* One line, without blanks around it; empty at the end of the input, where every question has its default. */
+static void read_answer(char *answer)
+{
+    char line[LONGEST] = "";
+    if (!fgets(line, sizeof line, stdin)) putchar('\n');
+    char *begin = line, *end = line + strlen(line);
+    while (isspace((unsigned char)*begin)) begin++;
+    while (end > begin && isspace((unsigned char)end[-1])) end--;
+    *end = '\0';
+    memcpy(answer, begin, (size_t)(end - begin) + 1);
+    if (!isatty(STDIN_FILENO)) puts(answer);
+}
+
+static int ask_number(const char *question, int fallback, int least, int most)
+{
+    char answer[LONGEST], *end;
+    for (;;) {
+        printf("%s [%d]: ", question, fallback);
+        fflush(stdout);
+        read_answer(answer);
+        if (!*answer) return fallback;
+        long value = strtol(answer, &end, 10);
+        if (!*end && value >= least && value <= most) return (int)value;
+        printf("Please enter a number from %d to %d.\n", least, most);
+    }
+}
+
+static bool ask_yes(const char *question, bool fallback)
+{
+    char answer[LONGEST];
+    for (;;) {
+        printf("%s [%s]: ", question, fallback ? "YES/no" : "yes/NO");
+        fflush(stdout);
+        read_answer(answer);
+        if (!*answer) return fallback;
+        if (strcasecmp(answer, "yes") == 0 || strcasecmp(answer, "y") == 0) return true;
+        if (strcasecmp(answer, "no") == 0 || strcasecmp(answer, "n") == 0) return false;
+        puts("Please enter yes or no.");
+    }
+}
+
+/* By number or by name; the first is the default. Returns its place. */
+static int ask_choice(const char *question, const char *const *choices, int count)
+{
+    char answer[LONGEST], *end;
+    for (;;) {
+        printf("%s\n", question);
+        for (int i = 0; i < count; i++) printf("  %d  %s\n", i, choices[i]);
+        printf("[0]: ");
+        fflush(stdout);
+        read_answer(answer);
+        long value = strtol(answer, &end, 10);
+        if (!*end && value >= 0 && value < count) return (int)value;
+        for (int i = 0; i < count; i++)
+            if (strcasecmp(answer, choices[i]) == 0) return i;
+        printf("Please enter a number from 0 to %d.\n", count - 1);
+    }
+}
+
+/* Without a default: asked until there is an answer. False at the end of the input. */
+static bool ask_text(const char *question, char *answer, size_t size)
+{
+    char line[LONGEST];
+    while (!feof(stdin)) {
+        printf("%s ", question);
+        fflush(stdout);
+        read_answer(line);
+        if (*line && strlen(line) < size) {
+            strcpy(answer, line);
+            return true;
+        }
+    }
+    return false;
+}
+
+/* ---- The three forms ------------------------------------------------------------------------------------------ */
+
+static bool ask_about_machines(ls_launch_config *config)
+{
+    static const char *const backends[] = {"static", "c10d"};
+    config->num_machines = ask_number(
+        "How many different machines will you use (use more than 1 for multi-node training)?", 1, 1, 1 << 16);
+    if (config->num_machines == 1) return true;
+    config->machine_rank = ask_number("What is the rank of this machine?", 0, 0, config->num_machines - 1);
+    if (!ask_text("What is the IP address of the machine that will host the main process?", config->main_process_ip,
+                  sizeof config->main_process_ip))
+        return false;
+    config->main_process_port =
+        ask_number("What is the port you will use to communicate with the main process?", 29500, 1, 65535);
+    config->same_network = ask_yes("Are all the machines on the same local network?", true);
+    strcpy(config->rdzv_backend, backends[ask_choice("What rendezvous backend will you use?", backends, 2)]);
+    return true;
+}
+
+static int write_to(const char *path, const ls_launch_config *config, const char *message)
+{
+    char why[LONGEST];
+    if (ls_launch_config_write(path, config, why, sizeof why)) return failed(why);
+    printf(message, path);
+    return EXIT_SUCCESS;
+}
+
+static int ask(const char *path)
+{
+    static const char *const machines[] = {"No distributed training", "multi-CPU"};
+    static const char *const precisions[] = {"no", "fp16", "bf16"};
+    ls_launch_config config;
+    ls_launch_config_default(&config);
+    config.use_cpu = true;
+    if (ask_choice("Which type of machine are you using?", machines, 2) == 1) {
+        strcpy(config.distributed_type, "MULTI_CPU");
+        if (!ask_about_machines(&config)) return failed("the input ended before a question that has no default");
+        config.debug =
+            ask_yes("Should distributed operations be checked while running for errors? This can avoid timeout "
+                    "issues but will be slower.",
+                    false);
+        config.num_processes = ask_number("How many processes should be used for distributed training, on all machines "
+                                          "together?",
+                                          config.num_machines, config.num_machines, 1 << 20);
+        if (config.num_processes % config.num_machines)
+            return failed("the processes cannot be shared evenly among the machines");
+    }
+    config.num_cpu_threads_per_process =
+        ask_number("How many threads should each process use (0: the CPUs, shared out)?", 0, 0, 1 << 16);
+    strcpy(config.mixed_precision, precisions[ask_choice("Do you wish to use mixed precision?", precisions, 3)]);
+    return write_to(path, &config, "lockstep configuration saved at %s\n");
+}
+
+static int write_default(const char *path, const char *precision)
+{
+    if (access(path, F_OK) == 0) {
+        printf(
+            "Configuration already exists at %s, will not override. Run `lockstep config` manually or pass a different "
+            "`--config_file`.\n",
+            path);
+        return EXIT_SUCCESS;
+    }
+    ls_launch_config config;
+    ls_launch_config_default(&config);
+    config.use_cpu = true;
+    snprintf(config.mixed_precision, sizeof config.mixed_precision, "%s", precision);
+    return write_to(path, &config, "lockstep configuration saved at %s\n");
+}
+
+static int update(const char *path)
+{
+    ls_launch_config config;
+    char why[LONGEST];
+    if (access(path, F_OK) != 0) {
+        snprintf(why, sizeof why, "The passed config file located at %.900s doesn't exist.", path);
+        return failed(why);
+    }
+    if (ls_launch_config_read(path, &config, why, sizeof why)) return failed(why);
+    return write_to(path, &config, "Successfully updated the configuration file at %s.\n");
+}
+
+static bool is_option(const char *given, const char *name)
+{
+    while (*name && (*given == *name || (*given == '-' && *name == '_'))) given++, name++;
+    return !*name && !*given;
+}
+
+static int run(int argc, char **argv)
+{
+    static const char *const precisions[] = {"no", "fp16", "bf16"};
+    char path[LONGEST];
+    const char *form = argc > 1 && argv[1][0] != '-' ? argv[1] : "", *precision = "no";
+    bool by_default = strcmp(form, "default") == 0, updates = strcmp(form, "update") == 0, known = false;
+    if (*form && !by_default && !updates) return no_such_option(&command_config, form);
+    ls_launch_config_place(path, sizeof path);
+    for (int i = *form ? 2 : 1; i < argc; i++) {
+        char *value = strchr(argv[i], '=');
+        if (value) *value++ = '\0';
+        bool file = is_option(argv[i], "--config_file"), mixed = by_default && is_option(argv[i], "--mixed_precision");
+        if (!file && !mixed) return no_such_option(&command_config, argv[i]);
+        if (!value) value = ++i < argc ? argv[i] : NULL;
+        if (!value || (file && strlen(value) >= sizeof path)) return no_such_option(&command_config, argv[i - 1]);
+        if (file) strcpy(path, value);
+        else precision = value;
+    }
+    for (int i = 0; i < 3; i++) known |= strcasecmp(precision, precisions[i]) == 0;
+    if (!known) {
+        fprintf(stderr, "lockstep config: `mixed_precision` should be one of 'no', 'fp16' or 'bf16'. Received %s\n",
+                precision);
+        return EXIT_USAGE;
+    }
+    return by_default ? write_default(path, precision) : updates ? update(path) : ask(path);
+}
+
+const command command_config = {
+    .name = "config",
+    .summary = "answer a few questions; launch then needs no options",
+    .usage =
+        "usage: lockstep config [--config_file FILE]\n"
+        "       lockstep config default [--config_file FILE] [--mixed_precision no|fp16|bf16]\n"
+        "       lockstep config update [--config_file FILE]\n"
+        "\n"
+        "Asks how you train and writes the answers to FILE: YAML, or JSON where the name ends in .json. Answers may\n"
+        "also come from a file or a pipe, one a line; an empty line, or none, takes the default in brackets.\n"
+        "`default` asks nothing. `update` reads a file, of accelerate as well, and writes it anew.\n"
+        "\n"
+        "FILE is default_config.yaml in LOCKSTEP_HOME, or in lockstep in the user's cache folder. `lockstep launch`\n"
+        "takes defaults from there or, where it does not exist, from accelerate's.\n",
+    .run = run,
+};

@@ -1,0 +1,297 @@
+/* config_file.c - the file with the defaults of `lockstep launch`, and accelerate's. */
+#include <lockstep/launch.h>
+
+#include "base/config.h"
+#include "base/memory.h"
+#include "base/yaml.h"
+#include "launch/environment.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define FILE_NAME "default_config.yaml"
+
+typedef enum kind { TEXT, COUNT, SWITCH } kind;
+
+static const struct row {
+    const char *name;
+    kind kind;
+    size_t place;
+} rows[] = {
+#define ROW_TEXT(key, fallback) {#key, TEXT, offsetof(ls_launch_config, key)},
+#define ROW_COUNT(key, fallback) {#key, COUNT, offsetof(ls_launch_config, key)},
+#define ROW_SWITCH(key, fallback) {#key, SWITCH, offsetof(ls_launch_config, key)},
+    LS_LAUNCH_CONFIG_LIST(ROW_TEXT, ROW_COUNT, ROW_SWITCH)};
+enum { ROWS = sizeof rows / sizeof *rows };
+
+/* accelerate's keys that have no counterpart: fine while they say nothing, refused when they ask for something. */
+static const struct foreign {
+    const char *name, *refusal; /* NULL: whatever it says has no effect here */
+} foreign_keys[] = {
+    {"command_file", "there is no TPU device"},
+    {"commands", "there is no TPU device"},
+    {"deepspeed_config", "DeepSpeed is not supported"},
+    {"downcast_bf16", "there is no TPU device"},
+    {"dynamo_backend", NULL},
+    {"dynamo_config", NULL},
+    {"enable_cpu_affinity", NULL}, /* workers are pinned anyway */
+    {"fp16", NULL},                /* of old versions: mixed_precision */
+    {"fp8_config", "there is no fp8 recipe to set"},
+    {"fsdp_config", "FSDP is not supported"},
+    {"main_training_function", NULL},
+    {"megatron_lm_config", "Megatron-LM is not supported"},
+    {"mpirun_config", "call mpirun with the program itself"},
+    {"parallelism_config", "only data parallelism is supported"},
+    {"tpu_env", "there is no TPU device"},
+    {"tpu_name", "there is no TPU device"},
+    {"tpu_use_cluster", "there is no TPU device"},
+    {"tpu_use_sudo", "there is no TPU device"},
+    {"tpu_vm", "there is no TPU device"},
+    {"tpu_zone", "there is no TPU device"},
+};
+
+void ls_launch_config_default(ls_launch_config *config)
+{
+    memset(config, 0, sizeof *config);
+#define SET_TEXT(key, fallback) snprintf(config->key, sizeof config->key, "%s", fallback);
+#define SET_OTHER(key, fallback) config->key = fallback;
+    LS_LAUNCH_CONFIG_LIST(SET_TEXT, SET_OTHER, SET_OTHER)
+}
+
+/* ---- Where ---------------------------------------------------------------------------------------------------- */
+
+/* The user's cache folder, then `rest`. */
+static void in_cache(char *path, size_t size, const char *rest)
+{
+    const char *const *environment = (const char *const *)environ;
+    const char *cache = ls_environment_get(environment, "XDG_CACHE_HOME"),
+               *home = ls_environment_get(environment, "HOME");
+    if (cache && *cache) snprintf(path, size, "%s/%s", cache, rest);
+    else snprintf(path, size, "%s/.cache/%s", home ? home : "", rest);
+}
+
+void ls_launch_config_place(char *path, size_t size)
+{
+    const char *home = ls_config_text(LS_SETTING_HOME);
+    if (*home) snprintf(path, size, "%s/" FILE_NAME, home);
+    else in_cache(path, size, "lockstep/" FILE_NAME);
+}
+
+bool ls_launch_config_find(char *path, size_t size, bool *foreign)
+{
+    *foreign = false;
+    ls_launch_config_place(path, size);
+    if (access(path, F_OK) == 0) return true;
+    *foreign = true;
+    const char *home = ls_environment_get((const char *const *)environ, "HF_HOME");
+    if (home && *home) snprintf(path, size, "%s/accelerate/" FILE_NAME, home);
+    else in_cache(path, size, "huggingface/accelerate/" FILE_NAME);
+    return access(path, F_OK) == 0;
+}
+
+/* ---- Reading -------------------------------------------------------------------------------------------------- */
+
+LS_PRINTF(4, 5) static ls_status fail(ls_status status, char *why, size_t size, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    vsnprintf(why, size, format, args);
+    va_end(args);
+    return status;
+}
+
+static bool to_switch(const ls_json *value, bool *to)
+{
+    static const char *const words[] = {"n", "y", "no", "yes", "f", "t", "false", "true", "off", "on", "0", "1"};
+    const char *text = ls_json_text(value);
+    *to = ls_json_bool(value, false);
+    for (size_t i = 0; text && i < sizeof words / sizeof *words; i++) {
+        if (strcasecmp(text, words[i]) != 0) continue;
+        *to = i % 2;
+        return true;
+    }
+    return value->type == LS_JSON_BOOL;
+}
+
+static bool to_count(const ls_json *value, int *to)
+{
+    const char *text = ls_json_text(value);
+    int64_t number = ls_json_integer(value, -1);
+    char rest;
+    if (text && sscanf(text, "%" SCNd64 "%c", &number, &rest) != 1) return false;
+    *to = (int)number;
+    return number >= 0 && number <= INT_MAX;
+}
+
+/* Numbers are texts too: gpu_ids: 0. YAML 1.1 makes mixed_precision: no a truth value, which is meant as the word. */
+static bool to_text(const ls_json *value, char *to, size_t size)
+{
+    const char *text = ls_json_text(value);
+    if (value->type == LS_JSON_BOOL) text = value->boolean ? "yes" : "no";
+    if (text) return snprintf(to, size, "%s", text) < (int)size;
+    if (value->type == LS_JSON_INTEGER) return snprintf(to, size, "%lld", (long long)value->integer) < (int)size;
+    return false;
+}
+
+static ls_status take(ls_launch_config *config, const struct row *row, const ls_json *value, char *why, size_t size)
+{
+    static const char *const wanted[] = {
+        [TEXT] = "a text", [COUNT] = "a whole number, not negative", [SWITCH] = "true or false"};
+    void *place = (char *)config + row->place;
+    bool good = row->kind == TEXT    ? to_text(value, place, sizeof config->mixed_precision)
+                : row->kind == COUNT ? to_count(value, place)
+                                     : to_switch(value, place);
+    if (!good) return fail(LS_ERR_VALUE, why, size, "%s must be %s", row->name, wanted[row->kind]);
+    return LS_OK;
+}
+
+/* null, false, "no", 0, {} and []: a key that asks for nothing. */
+static bool says_nothing(const ls_json *value)
+{
+    bool on = true;
+    if (value->type == LS_JSON_NULL) return true;
+    if (value->type == LS_JSON_OBJECT || value->type == LS_JSON_ARRAY) return value->count == 0;
+    if (value->type == LS_JSON_INTEGER) return value->integer == 0;
+    return (to_switch(value, &on) && !on) || (ls_json_text(value) && !*ls_json_text(value));
+}
+
+static const struct foreign *find_foreign(const char *name)
+{
+    for (size_t i = 0; i < sizeof foreign_keys / sizeof *foreign_keys; i++)
+        if (strcmp(foreign_keys[i].name, name) == 0) return &foreign_keys[i];
+    return NULL;
+}
+
+static ls_status read_keys(const ls_json *root, ls_launch_config *config, char *why, size_t size)
+{
+    char unknown[512] = "";
+    for (const ls_json *member = ls_json_first(root); member; member = member->next) {
+        const struct foreign *foreign = find_foreign(member->key);
+        int i = 0;
+        while (i < ROWS && strcmp(rows[i].name, member->key) != 0) i++;
+        if (i == ROWS && !foreign) {
+            size_t used = strlen(unknown);
+            snprintf(unknown + used, sizeof unknown - used, "%s%s", used ? ", " : "", member->key);
+        } else if (foreign && foreign->refusal && !says_nothing(member)) {
+            return fail(LS_ERR_UNSUPPORTED, why, size, "%s cannot be used: %s", member->key, foreign->refusal);
+        } else if (strcmp(member->key, "fp16") == 0 && !says_nothing(member)) {
+            strcpy(config->mixed_precision, "fp16");
+        } else if (i < ROWS && member->type != LS_JSON_NULL) {
+            ls_status status = take(config, &rows[i], member, why, size);
+            if (status) return status;
+        }
+    }
+    if (*unknown) return fail(LS_ERR_VALUE, why, size, "unknown keys (%s): correct or remove them", unknown);
+    return LS_OK;
+}
+
+static bool is_one_of(const char *text, const char *const *words)
+{
+    while (*words && strcasecmp(text, *words) != 0) words++;
+    return *words;
+}
+
+static ls_status check(ls_launch_config *config, char *why, size_t size)
+{
+    static const char *const types[] = {"NO", "MULTI_CPU", "MULTI_GPU", NULL};
+    static const char *const precisions[] = {"no", "fp16", "bf16", "fp8", NULL};
+    if (strcmp(config->compute_environment, "LOCAL_MACHINE") != 0)
+        return fail(LS_ERR_UNSUPPORTED, why, size, "compute_environment %s: only LOCAL_MACHINE is supported",
+                    config->compute_environment);
+    if (!is_one_of(config->distributed_type, types))
+        return fail(LS_ERR_UNSUPPORTED, why, size,
+                    "distributed_type %s: only NO, MULTI_CPU and MULTI_GPU are supported", config->distributed_type);
+    if (!is_one_of(config->mixed_precision, precisions))
+        return fail(LS_ERR_VALUE, why, size, "mixed_precision %s: must be no, fp16, bf16 or fp8",
+                    config->mixed_precision);
+    if (config->num_machines > 1 && config->machine_rank >= config->num_machines)
+        return fail(LS_ERR_VALUE, why, size, "machine_rank %d: there are %d machines", config->machine_rank,
+                    config->num_machines);
+    if (strcasecmp(config->distributed_type, "NO") == 0) config->num_processes = 1;
+    return LS_OK;
+}
+
+ls_status ls_launch_config_read(const char *path, ls_launch_config *config, char *why, size_t size)
+{
+    enum { MOST = 1 << 20 };
+    ls_launch_config_default(config);
+    FILE *file = fopen(path, "r");
+    char *text = file ? ls_sys_alloc(MOST) : NULL;
+    size_t length = text ? fread(text, 1, MOST, file) : 0;
+    int error = errno;
+    if (file) fclose(file);
+    if (!text) return fail(LS_ERR_IO, why, size, "%s: %s", path, strerror(error));
+    ls_message reason = {""};
+    char detail[700];
+    ls_json *root = length < MOST ? ls_yaml_read(text, length, &reason) : NULL;
+    ls_status status = LS_ERR_VALUE;
+    if (!root) snprintf(detail, sizeof detail, "%s", length < MOST ? reason.text : "too large");
+    else if (root->type != LS_JSON_OBJECT) snprintf(detail, sizeof detail, "no keys in the file");
+    else if (!ls_json_get(root, "distributed_type"))
+        snprintf(detail, sizeof detail, "a `distributed_type` must be specified");
+    else status = read_keys(root, config, detail, sizeof detail);
+    if (!status) status = check(config, detail, sizeof detail);
+    ls_json_free(root);
+    ls_sys_free(text);
+    return status ? fail(status, why, size, "%s: %s", path, detail) : LS_OK;
+}
+
+/* ---- Writing -------------------------------------------------------------------------------------------------- */
+
+static bool make_folder_of(const char *path)
+{
+    char folder[PATH_MAX];
+    snprintf(folder, sizeof folder, "%s", path);
+    for (char *slash = strchr(folder + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+        *slash = '\0';
+        if (mkdir(folder, 0777) != 0 && errno != EEXIST) return false;
+        *slash = '/';
+    }
+    return true;
+}
+
+static void print_row(FILE *to, const ls_launch_config *config, const struct row *row, bool json, bool *first)
+{
+    const void *place = (const char *)config + row->place;
+    const char *text = place, *quote = json ? "\"" : "";
+    if (row->kind == TEXT && !*text) return;
+    if (row->kind == COUNT && !*(const int *)place && strcmp(row->name, "machine_rank") != 0) return;
+    if (json) fputs(*first ? "" : ",\n", to);
+    fprintf(to, "%s%s%s%s: ", json ? "  " : "", quote, row->name, quote);
+    *first = false;
+    /* Quoted as accelerate does, so that "no" and "0,1" stay texts for every reader. */
+    bool quoted = json || strcasecmp(text, "no") == 0 || strpbrk(text, ",:#'\" ");
+    const char *mark = json ? "\"" : quoted ? "'" : "";
+    if (row->kind == TEXT) fprintf(to, "%s%s%s", mark, text, mark);
+    if (row->kind == COUNT) fprintf(to, "%d", *(const int *)place);
+    if (row->kind == SWITCH) fputs(*(const bool *)place ? "true" : "false", to);
+    if (!json) fputc('\n', to);
+}
+
+ls_status ls_launch_config_write(const char *path, const ls_launch_config *config, char *why, size_t size)
+{
+    char temporary[PATH_MAX];
+    size_t length = strlen(path);
+    bool json = length > 5 && strcmp(path + length - 5, ".json") == 0, first = true, good;
+    if (snprintf(temporary, sizeof temporary, "%s.%d", path, (int)getpid()) >= (int)sizeof temporary ||
+        !make_folder_of(path))
+        return fail(LS_ERR_IO, why, size, "%s: %s", path, strerror(errno));
+    FILE *file = fopen(temporary, "w");
+    if (!file) return fail(LS_ERR_IO, why, size, "%s: %s", temporary, strerror(errno));
+    if (json) fputs("{\n", file);
+    for (int i = 0; i < ROWS; i++) print_row(file, config, &rows[i], json, &first);
+    if (json) fputs("\n}\n", file);
+    good = fflush(file) == 0 && fsync(fileno(file)) == 0;
+    good = fclose(file) == 0 && good;
+    if (good && rename(temporary, path) == 0) return LS_OK;
+    ls_status status = fail(LS_ERR_IO, why, size, "%s: %s", path, strerror(errno));
+    unlink(temporary);
+    return status;
+}

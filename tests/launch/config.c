@@ -1,0 +1,132 @@
+/* config.c - configuration files of `lockstep config` and of accelerate. */
+#include "check.h"
+
+#include <lockstep/launch.h>
+
+#include <unistd.h>
+
+static char file[64];
+
+static const char *read_text(const char *text, ls_launch_config *config)
+{
+    static char why[1024];
+    FILE *to = fopen(file, "w");
+    fputs(text, to);
+    fclose(to);
+    why[0] = '\0';
+    ls_status status = ls_launch_config_read(file, config, why, sizeof why);
+    CHECK((status == LS_OK) == !*why);
+    return status ? strstr(why, ": ") + 2 : "";
+}
+
+/* As accelerate 1.x writes it. */
+static const char *const accelerate = "compute_environment: LOCAL_MACHINE\n"
+                                      "debug: false\n"
+                                      "distributed_type: MULTI_CPU\n"
+                                      "downcast_bf16: 'no'\n"
+                                      "dynamo_config: {}\n"
+                                      "enable_cpu_affinity: false\n"
+                                      "ipex_config:\n"
+                                      "machine_rank: 1\n"
+                                      "main_process_ip: 192.168.20.1\n"
+                                      "main_process_port: 8080\n"
+                                      "main_training_function: main\n"
+                                      "mixed_precision: 'no'\n"
+                                      "num_machines: 2\n"
+                                      "num_processes: 4\n"
+                                      "rdzv_backend: static\n"
+                                      "same_network: true\n"
+                                      "tpu_env: []\n"
+                                      "tpu_use_cluster: false\n"
+                                      "tpu_use_sudo: false\n"
+                                      "use_cpu: true\n";
+
+static void reads_accelerates(void)
+{
+    ls_launch_config c;
+    CHECK_TEXT(read_text(accelerate, &c), "unknown keys (ipex_config): correct or remove them");
+    char text[2048], *gone;
+    strcpy(text, accelerate);
+    gone = strstr(text, "ipex_config:\n");
+    memmove(gone, gone + 13, strlen(gone + 13) + 1);
+    CHECK_TEXT(read_text(text, &c), "");
+    CHECK(c.num_processes == 4 && c.num_machines == 2 && c.machine_rank == 1 && c.main_process_port == 8080 &&
+          c.use_cpu);
+    CHECK_TEXT(c.main_process_ip, "192.168.20.1");
+    CHECK_TEXT(c.mixed_precision, "no");
+}
+
+static void reads_old_and_loose_forms(void)
+{
+    ls_launch_config c;
+    CHECK_TEXT(read_text("distributed_type: 'NO'\nfp16: true\nnum_processes: 8\nuse_cpu: yes\n", &c), "");
+    CHECK(c.num_processes == 1 && c.use_cpu);
+    CHECK_TEXT(c.mixed_precision, "fp16");
+    CHECK_TEXT(read_text("distributed_type: NO\nmixed_precision: no\ngpu_ids: 0\n", &c), "");
+    CHECK_TEXT(c.mixed_precision, "no");
+    CHECK_TEXT(c.gpu_ids, "0");
+    CHECK_TEXT(read_text("{\"distributed_type\": \"MULTI_CPU\", \"num_processes\": 2, \"main_process_ip\": null}", &c),
+               "");
+    CHECK(c.num_processes == 2);
+}
+
+static void refuses(void)
+{
+    static const struct {
+        const char *text, *complaint;
+    } cases[] = {
+        {"num_processes: 2\n", "a `distributed_type` must be specified"},
+        {"distributed_type: FSDP\n", "distributed_type FSDP: only NO, MULTI_CPU and MULTI_GPU are supported"},
+        {"distributed_type: NO\nzeta: 1\nalpha: 2\n", "unknown keys (zeta, alpha): correct or remove them"},
+        {"distributed_type: NO\ndeepspeed_config:\n  zero_stage: 2\n",
+         "deepspeed_config cannot be used: DeepSpeed is not supported"},
+        {"distributed_type: NO\nnum_processes: many\n", "num_processes must be a whole number, not negative"},
+        {"distributed_type: NO\ndebug: 7\n", "debug must be true or false"},
+        {"distributed_type: NO\nmixed_precision: f16\n", "mixed_precision f16: must be no, fp16, bf16 or fp8"},
+        {"distributed_type: NO\nmixed_precision: [a]\n", "mixed_precision must be a text"},
+        {"compute_environment: AMAZON_SAGEMAKER\ndistributed_type: NO\n",
+         "compute_environment AMAZON_SAGEMAKER: only LOCAL_MACHINE is supported"},
+        {"distributed_type: MULTI_CPU\nnum_machines: 2\nmachine_rank: 2\n", "machine_rank 2: there are 2 machines"},
+        {"- a\n", "no keys in the file"},
+        {"distributed_type: NO\n\tx: 1\n", "line 2: a tab: indent with blanks"},
+    };
+    ls_launch_config c;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        CHECK_TEXT(read_text(cases[i].text, &c), cases[i].complaint);
+}
+
+static void writes_what_it_reads(void)
+{
+    ls_launch_config before, after;
+    char why[256];
+    const char *const names[] = {file, "/tmp/launch_config_test.json"};
+    for (int i = 0; i < 2; i++) {
+        ls_launch_config_default(&before);
+        strcpy(before.distributed_type, "MULTI_CPU");
+        strcpy(before.gpu_ids, "0,1");
+        strcpy(before.main_process_ip, "fe80::1");
+        before.num_processes = 6;
+        before.max_restarts = 3;
+        before.debug = true;
+        CHECK(ls_launch_config_write(names[i], &before, why, sizeof why) == LS_OK);
+        CHECK(ls_launch_config_read(names[i], &after, why, sizeof why) == LS_OK);
+#define SAME_TEXT(key, fallback) CHECK_TEXT(after.key, before.key);
+#define SAME(key, fallback) CHECK(after.key == before.key);
+        LS_LAUNCH_CONFIG_LIST(SAME_TEXT, SAME, SAME)
+        unlink(names[i]);
+    }
+    CHECK(ls_launch_config_write("/proc/no/such", &before, why, sizeof why) == LS_ERR_IO);
+}
+
+int main(int argc, char **argv)
+{
+    check_filter = argc > 1 ? argv[1] : NULL;
+    strcpy(file, "/tmp/launch_config_XXXXXX");
+    close(mkstemp(file));
+    CHECK_RUN(reads_accelerates);
+    CHECK_RUN(reads_old_and_loose_forms);
+    CHECK_RUN(refuses);
+    CHECK_RUN(writes_what_it_reads);
+    unlink(file);
+    return check_done();
+}
