@@ -21,8 +21,9 @@ const ls_op_info ls_op_table[LS_OP_COUNT] = {
 
 ls_run *op_begin(ls_opcode op, int n_required, int n_in, ls_tensor *const *in)
 {
-    ls_run *run = NULL;
-    for (int i = 0; i < n_in && !run; i++) run = ls_run_of(in[i]);
+    const ls_tensor *first = NULL;
+    for (int i = 0; i < n_in && !first; i++) first = in[i];
+    ls_run *run = ls_run_of(first);
     if (ls_failed(run)) return NULL;
     const ls_device *device = NULL;
     for (int i = 0; i < n_in; i++) {

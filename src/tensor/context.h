@@ -92,12 +92,13 @@ static inline bool ls_failed(const ls_run *run)
     return run->errors.code != LS_OK;
 }
 
-/* The run of a handle that may be NULL: then, of those that go on, the run this thread made last. */
+/* The run of a handle that may be NULL: then, of those that go on, the run this thread made last, and where there is none
+ * one that has failed. */
 ls_run *ls_run_of(const ls_tensor *t);
 void ls_run_begun(ls_run *run);
 void ls_run_ended(ls_run *run);
 
-/* True when the handle can be used; otherwise records why not (unless it is poison, which is a consequence). */
+/* True when the handle can be used; otherwise records why not (unless it is this run's poison, which is a consequence). */
 bool ls_check_live(ls_run *run, const ls_tensor *t, const char *who);
 
 /* "[2,3] f32" into a buffer, for messages; returns it. */

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "tensor/context.h"
 
 /* ---- handles ---- */
@@ -253,16 +254,25 @@ void ls_run_ended(ls_run *run)
     if (*at) *at = run->earlier;
 }
 
+/* Stands in on a thread that has no run. It has failed already: nothing is done in it, and nothing is written to it. */
+static ls_run no_run = {.errors = {.code = LS_ERR_STATE, .message = "this thread has no run; ls_init() makes one"},
+                        .poison = {.run = &no_run, .life = LS_LIFE_POISON, .view.dtype = LS_F32}};
+
 ls_run *ls_run_of(const ls_tensor *t)
 {
-    return t ? t->run : latest_run;
+    if (t) return t->run;
+    if (latest_run) return latest_run;
+    LS_LOG_ONCE(LS_LOG_ERROR, "a tensor is NULL, and %s", no_run.errors.message); /* no ls_finish() will tell */
+    return &no_run;
 }
 
 bool ls_check_live(ls_run *run, const ls_tensor *t, const char *who)
 {
     if (t && t->life == LS_LIFE_LIVE) return true;
     if (!t) ls_fail(&run->errors, LS_ERR_VALUE, "%s: the tensor is NULL", who);
-    else if (t->life != LS_LIFE_POISON)
+    else if (t->life == LS_LIFE_POISON) {
+        if (t->run != run) ls_fail(&run->errors, LS_ERR_STATE, "%s: the tensor is poison of another run", who);
+    } else
         ls_fail(&run->errors, LS_ERR_SCOPE,
                 "%s: tensor %s%s%sof shape %s was released when its scope ended; ls_keep() lets it live on", who,
                 t->name ? "\"" : "", t->name ? t->name : "", t->name ? "\" " : "",

@@ -190,6 +190,23 @@ static void devices_that_do_not_fit(void)
     CHECK(ls_finish(other) == 1);
 }
 
+/* No run is left on this thread. */
+static void threads_without_a_run(void)
+{
+    ls_tensor *poison = ls_relu(NULL);
+    CHECK(poison && !ls_is_valid(poison) && !ls_is_valid(ls_add(NULL, NULL)) && !ls_is_valid(ls_sum(poison)));
+    CHECK(!ls_is_valid(ls_concat(0, NULL, 0)) && !ls_is_valid(ls_keep(NULL)) && !ls_is_valid(ls_detach(NULL)));
+    CHECK(!ls_is_valid(ls_forward(NULL, NULL)) && !ls_is_valid(ls_clip_grad_norm(NULL, 1)));
+    CHECK(isnan(ls_item(NULL)) && !ls_write(NULL, "", 0) && !ls_grad(NULL));
+    ls_drop(NULL);
+    ls_init_normal(NULL, 0, 1);
+
+    run = ls_init(NULL, NULL);
+    FAILS(ls_add(Z(2), poison), LS_ERR_STATE, "another run");
+    FAILS(ls_add(NULL, Z(2)), LS_ERR_VALUE, "NULL");
+    ls_finish(run);
+}
+
 /* ---- out of memory, everywhere ---- */
 
 /* A short training that enters most of the library; the number of system requests it makes. */
@@ -270,6 +287,7 @@ int main(int argc, char **argv)
     CHECK_RUN(nan_is_not_an_error);
     CHECK_RUN(devices_that_do_not_fit);
     ls_finish(run);
+    CHECK_RUN(threads_without_a_run);
     CHECK_RUN(a_steady_step_allocates_nothing);
     CHECK_RUN(every_allocation_may_fail);
     return check_done();

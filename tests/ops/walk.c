@@ -6,7 +6,7 @@
  *   devices    the device named in LOCKSTEP_TEST_DEVICE instead of the CPU
  *   complete   every row of ops.def is entered
  *
- * test_ops_walk [--device NAME] [filter] */
+ * test_ops_walk [--device NAME] [part of a case's label] */
 #include <stdlib.h>
 
 #include "base/half.h"
@@ -16,7 +16,7 @@
 #include "op_cases.h"
 #include "ops/op.h"
 
-static const char *device_name;
+static const char *device_name, *case_filter;
 
 static ls_run *new_run(void)
 {
@@ -251,7 +251,7 @@ static void forward_and_gradient_on_every_isa(void)
     ls_isa best = ls_isa_in_use();
     for (int i = 0; i < op_case_count; i++) {
         const op_case *c = &op_cases[i];
-        if (check_filter && !strstr(c->label, check_filter)) continue;
+        if (case_filter && !strstr(c->label, case_filter)) continue;
         inputs all = inputs_make(c, PLAIN);
         bool gradients = differentiable(c);
         result want = truth_of(c, &all, gradients);
@@ -278,7 +278,7 @@ static void every_layout(void)
     static const char *const names[] = {"plain", "gaps", "turned", "repeated"};
     for (int i = 0; i < op_case_count; i++) {
         const op_case *c = &op_cases[i];
-        if ((check_filter && !strstr(c->label, check_filter)) || is_random_tensor(c)) continue;
+        if ((case_filter && !strstr(c->label, case_filter)) || is_random_tensor(c)) continue;
         for (int how = GAPS; how < LAYOUT_COUNT; how++) {
             bool ordered = false; /* repeated elements have no order: which one is chosen is not what is tested here */
             for (int k = 0; k < CASE_INPUTS; k++) ordered |= c->in[k].kind == INPUT_DISTINCT;
@@ -315,7 +315,7 @@ static void gradients_match_finite_differences(void)
 {
     for (int k = 0; k < op_case_count; k++) {
         const op_case *c = &op_cases[k];
-        if ((check_filter && !strstr(c->label, check_filter)) || !differentiable(c)) continue;
+        if ((case_filter && !strstr(c->label, case_filter)) || !differentiable(c)) continue;
         if (c->op == LS_OP_copy && strcmp(c->label, "cast_f32") == 0) continue; /* rounds to f32: no f64 difference */
         inputs all = inputs_make(c, PLAIN);
         result r = run_case(c, LS_F64, PLAIN, &all, true);
@@ -346,7 +346,7 @@ static void small_and_empty_inputs(void)
 {
     for (int i = 0; i < op_case_count; i++) {
         const op_case *c = &op_cases[i];
-        if ((check_filter && !strstr(c->label, check_filter)) || is_random_tensor(c)) continue;
+        if ((case_filter && !strstr(c->label, case_filter)) || is_random_tensor(c)) continue;
         for (int size = 0; size <= 1; size++) {
             op_case small = *c;
             for (int k = 0; k < CASE_INPUTS; k++)
@@ -375,6 +375,22 @@ static void small_and_empty_inputs(void)
     }
 }
 
+/* ---- none at all ---- */
+
+static void missing_inputs_are_errors(void)
+{
+    for (int i = 0; i < op_case_count; i++) {
+        const op_case *c = &op_cases[i];
+        if ((case_filter && !strstr(c->label, case_filter)) || is_random_tensor(c)) continue;
+        ls_run *run = new_run();
+        ls_tensor *y = c->call(run, (ls_tensor *[CASE_INPUTS]){0});
+        CHECK_MSG(y && !ls_is_valid(y) && ls_error(run) == LS_ERR_VALUE, "%s of NULL: %s", c->label,
+                  ls_error_message(run));
+        ls_error_clear(run);
+        ls_finish(run);
+    }
+}
+
 /* ---- completeness ---- */
 
 static void every_row_is_entered(void)
@@ -391,21 +407,13 @@ int main(int argc, char **argv)
 {
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--device") == 0 && i + 1 < argc) device_name = argv[++i];
-        else check_filter = argv[i];
+        else case_filter = argv[i];
     }
-    const char *only_cases = check_filter;
-    void (*const parts[])(void) = {every_row_is_entered, small_and_empty_inputs, gradients_match_finite_differences,
-                                   every_layout, forward_and_gradient_on_every_isa};
-    static const char *const names[] = {"every_row_is_entered", "small_and_empty_inputs",
-                                        "gradients_match_finite_differences", "every_layout",
-                                        "forward_and_gradient_on_every_isa"};
-    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
-        check_failures_here = 0;
-        check_filter = only_cases;
-        parts[i]();
-        if (check_failures_here)
-            check_failed++, fprintf(stderr, "FAIL %s (%d checks)\n", names[i], check_failures_here);
-        else check_passed++;
-    }
+    CHECK_RUN(every_row_is_entered);
+    CHECK_RUN(missing_inputs_are_errors);
+    CHECK_RUN(small_and_empty_inputs);
+    CHECK_RUN(gradients_match_finite_differences);
+    CHECK_RUN(every_layout);
+    CHECK_RUN(forward_and_gradient_on_every_isa);
     return check_done();
 }
