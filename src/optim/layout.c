@@ -18,11 +18,14 @@ static bool movable(const ls_optim *optim, const ls_optim_slot *slot, int group)
            ls_view_contiguous(&p->view) && p->storage->device == optim->device;
 }
 
-/* An own handle on `numel` elements of a block, shaped like the parameter. */
+/* An own handle on a part of a block, shaped like the parameter. */
 static ls_tensor *piece(ls_tensor *block, int64_t offset, const ls_tensor *parameter)
 {
-    ls_tensor *t = ls_alias_owned(block);
+    ls_tensor *t = ls_handle_new_owned(block->run);
     if (!t) return NULL;
+    t->storage = ls_storage_part(block->run, block->storage);
+    if (!t->storage) return ls_release(t), NULL;
+    t->view.dtype = LS_F32;
     t->view.data = (char *)block->view.data + (size_t)offset * sizeof(float);
     ls_view_set_contiguous(&t->view, ls_view_shape(&parameter->view));
     return t;

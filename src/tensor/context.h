@@ -24,7 +24,8 @@ typedef void ls_memory_release_fn(void *user);
 typedef struct ls_storage {
     int32_t refs;
     ls_device *device;
-    ls_block *block;               /* NULL for empty storage and foreign memory */
+    ls_block *block;               /* NULL for empty storage, foreign memory and parts */
+    struct ls_storage *whole;      /* what this is a part of; NULL: it stands alone */
     uint64_t version;              /* grows with every write in place; the tape compares it */
     void *link;                    /* while resting in the slab */
     ls_memory_release_fn *release; /* of foreign memory; may be NULL */
@@ -134,6 +135,8 @@ ls_storage *ls_storage_new(ls_run *run, ls_device *device, size_t bytes);
  * device (any host memory, for the CPU), aligned to the elements that will be seen in it, writable, and stay until
  * `release` is called. NULL (and an error; release is not called) when memory is out. */
 ls_storage *ls_storage_wrap(ls_run *run, ls_device *device, ls_memory_release_fn *release, void *user);
+/* A part of another's memory that overlaps no other part: what is written there changes this part's version alone. */
+ls_storage *ls_storage_part(ls_run *run, ls_storage *whole);
 void ls_storage_release(ls_run *run, ls_storage *storage);
 /* A row-major tensor that begins at an address within a storage; it takes a reference of its own. */
 ls_tensor *ls_tensor_over(ls_run *run, ls_storage *storage, void *address, ls_dtype dtype, ls_shape shape);

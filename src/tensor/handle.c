@@ -115,11 +115,21 @@ ls_storage *ls_storage_wrap(ls_run *run, ls_device *device, ls_memory_release_fn
     return storage;
 }
 
+ls_storage *ls_storage_part(ls_run *run, ls_storage *whole)
+{
+    ls_storage *part = ls_storage_new(run, whole->device, 0);
+    if (!part) return NULL;
+    part->whole = whole;
+    whole->refs++;
+    return part;
+}
+
 void ls_storage_release(ls_run *run, ls_storage *storage)
 {
     if (--storage->refs > 0) return;
     if (storage->block) ls_pool_give(storage->device->pool, storage->block);
     if (storage->release) storage->release(storage->user);
+    if (storage->whole) ls_storage_release(run, storage->whole);
     ls_slab_give(&run->storages, storage);
 }
 

@@ -67,6 +67,28 @@ static void blocks_make_no_difference(void)
     CHECK(ls_finish(run) == 0);
 }
 
+/* Neighbours in a block of memory are written one by one. */
+static void writing_a_parameter_leaves_its_neighbours(void)
+{
+    ls_run *run = ls_init(NULL, NULL);
+    ls_module *m = two_layers(run);
+    ls_optim *sgd = ls_sgd_new(run, m, .lr = 0.1);
+    ls_tensor *x = ls_ones(run, LS_F32, 4, 3);
+    backward_of(m, x);
+    CHECK(ls_step(sgd)); /* moves them into the block */
+    ls_tensor *loss = ls_mean(ls_square(ls_forward(m, x)));
+    ls_init_constant(ls_tensor_of(m, "0.bias"), 0); /* no gradient needs a bias */
+    ls_backward(run, loss);
+    CHECK_MSG(ls_error(run) == LS_OK, "%s", ls_error_message(run));
+
+    loss = ls_mean(ls_square(ls_forward(m, x)));
+    ls_init_constant(ls_tensor_of(m, "2.weight"), 0); /* that of the first layer needs this */
+    ls_backward(run, loss);
+    CHECK(ls_error(run) == LS_ERR_STATE);
+    ls_error_clear(run);
+    CHECK(ls_finish(run) == 0);
+}
+
 /* A parameter may have any layout; its gradient has the same. */
 static void strided_parameters_step(void)
 {
@@ -417,6 +439,7 @@ int main(int argc, char **argv)
 {
     if (argc > 1) check_filter = argv[1];
     CHECK_RUN(blocks_make_no_difference);
+    CHECK_RUN(writing_a_parameter_leaves_its_neighbours);
     CHECK_RUN(strided_parameters_step);
     CHECK_RUN(steps_take_no_memory);
     CHECK_RUN(gradients_add_up);
