@@ -115,9 +115,10 @@ LS_API void ls_optim_load(ls_optim *optim, const ls_state *state);
  *
  * Runs with .mixed_precision = LS_F16: ls_backward() multiplies the loss by the scale, ls_step() divides the gradients by
  * it, and skips the step and halves the scale when one of them is not finite. After 2000 steps without a skip the scale
- * doubles. It starts at 65536. */
+ * doubles. It starts at 65536. Several optimisers that step after the same ls_backward() use the same scale, each skips
+ * for its own gradients, and the scale changes once for all of them. */
 typedef struct ls_loss_scale {
-    double scale;       /* 1 where no scaler runs */
+    double scale;       /* of the next ls_backward(); 1 where no scaler runs */
     int64_t good_steps; /* since it changed */
 } ls_loss_scale;
 LS_API ls_loss_scale ls_loss_scale_get(const ls_run *run);

@@ -127,12 +127,12 @@ bool ls_optim_unscale(ls_optim *optim)
     ls_run *run = optim->object.run;
     ls_scaler *scaler = ls_scaler_of(run);
     double factor = ls_accumulation_correction(run) / ls_scaler_scale(scaler);
-    if ((!scaler && factor == 1) || optim->unscaled) return true;
+    if ((!scaler && factor == 1) || optim->unscaled == run->walk_serial) return true;
     ls_mark mark = ls_scope_begin(run);
     unscaling u = {optim, factor, zero_on(run, optim->device)};
     if (ls_is_valid(u.found) && each_of_optim(optim, unscale_one, &u)) {
         if (scaler) optim->finite = ls_item(u.found) == 0;
-        optim->unscaled = true;
+        optim->unscaled = run->walk_serial;
     }
     ls_scope_end(run, mark, NULL);
     return !ls_failed(run);

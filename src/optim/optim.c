@@ -103,6 +103,7 @@ ls_optim *ls_optim_new(ls_run *run, const ls_rule *rule, const ls_state *paramet
     optim->decoupled = settings->decoupled;
     optim->master_weights = settings->master_weights;
     optim->scattered = settings->scattered;
+    optim->finite = true;
     bool ok = settings_sound(optim, &optim->defaults) && add_group(optim, optim->defaults);
     for (int64_t i = 0; ok && i < ls_state_count(parameters); i++)
         if (!find_slot(optim, parameters->entries[i].tensor))
@@ -290,9 +291,8 @@ bool ls_step(ls_optim *optim)
     ls_scaler *scaler = ls_scaler_of(run);
     ls_mark mark = ls_scope_begin(run);
     bool ok = ls_optim_lay_out(optim) && ls_optim_unscale(optim);
-    if (ok && scaler) ls_scaler_update(scaler, optim->finite);
+    if (ok && scaler) ls_scaler_stepped(scaler, optim->finite);
     optim->skipped = ok && scaler && !optim->finite;
-    optim->unscaled = false;
     bool taken = ok && !optim->skipped && take_step(optim);
     ls_scope_end(run, mark, NULL);
     return taken;
@@ -312,5 +312,4 @@ void ls_zero_grad(ls_optim *optim)
 {
     if (!optim || ls_failed(optim->object.run) || !optim->object.run->accumulation.sync) return;
     for (int64_t i = 0; i < optim->slot_count; i++) ls_grad_clear(optim->slots[i].parameter);
-    optim->unscaled = false;
 }

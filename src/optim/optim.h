@@ -64,9 +64,9 @@ struct ls_optim {
 
     int block_count;
     int64_t steps;
-    bool skipped;  /* the last step */
-    bool unscaled; /* the gradients have been, since the last step */
-    bool finite;   /* as found then */
+    bool skipped;      /* the last step */
+    uint64_t unscaled; /* after which walk of the run the gradients last were */
+    bool finite;       /* as found then */
     ls_state *state;
 };
 
@@ -88,8 +88,8 @@ bool ls_slots_adjoin(const ls_optim_slot *a, const ls_tensor *grad_a, const ls_o
 ls_operand ls_operand_flat(const ls_operand *x);
 /* Let x reach to the end of y, both flat and in one block. */
 void ls_operand_join(ls_operand *x, const ls_operand *y);
-/* Divide the gradients by the loss scale and by what their group of batches was weighted too much, once per step. Sets
- * `finite`, and waits for the device, where a loss scaler runs. */
+/* Divide the gradients by the loss scale and by what their group of batches was weighted too much, once after each walk
+ * back. Sets `finite`, and waits for the device, where a loss scaler runs. */
 bool ls_optim_unscale(ls_optim *optim);
 
 #endif

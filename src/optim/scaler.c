@@ -17,7 +17,7 @@ static void clear(void *object)
 ls_scaler *ls_scaler_new(ls_run *run)
 {
     ls_scaler *scaler = ls_object_new(run, LS_OBJECT_SCALER, sizeof *scaler, clear);
-    if (scaler) scaler->scale = INITIAL_SCALE;
+    if (scaler) scaler->now.scale = INITIAL_SCALE;
     return run->scaler = scaler;
 }
 
@@ -28,24 +28,41 @@ ls_scaler *ls_scaler_of(const ls_run *run)
 
 double ls_scaler_scale(const ls_scaler *scaler)
 {
-    return scaler ? scaler->scale : 1;
+    return scaler ? scaler->now.scale : 1;
 }
 
-void ls_scaler_update(ls_scaler *scaler, bool finite)
+/* The scale of the next walk, after the steps since the last. */
+static ls_loss_scale next_scale(const ls_scaler *scaler)
 {
-    if (!finite) {
-        scaler->scale *= BACKOFF;
-        scaler->good_steps = 0;
-    } else if (++scaler->good_steps == GROWTH_INTERVAL) {
-        /* The scale is applied in f32: it must not outgrow that. */
-        if (isfinite((float)(scaler->scale * GROWTH))) scaler->scale *= GROWTH;
-        scaler->good_steps = 0;
-    }
+    ls_loss_scale next = scaler->now;
+    if (!scaler->stepped) return next;
+    if (scaler->overflow) return (ls_loss_scale){.scale = next.scale * BACKOFF};
+    if (++next.good_steps < GROWTH_INTERVAL) return next;
+    /* The scale is applied in f32: it must not outgrow that. */
+    return (ls_loss_scale){.scale = isfinite((float)(next.scale * GROWTH)) ? next.scale * GROWTH : next.scale};
+}
+
+static void settle(ls_scaler *scaler, ls_loss_scale scale)
+{
+    scaler->now = scale;
+    scaler->stepped = scaler->overflow = false;
+}
+
+double ls_scaler_begin_walk(ls_scaler *scaler)
+{
+    if (scaler) settle(scaler, next_scale(scaler));
+    return ls_scaler_scale(scaler);
+}
+
+void ls_scaler_stepped(ls_scaler *scaler, bool finite)
+{
+    scaler->stepped = true;
+    scaler->overflow |= !finite;
 }
 
 ls_loss_scale ls_loss_scale_get(const ls_run *run)
 {
-    return run->scaler ? (ls_loss_scale){run->scaler->scale, run->scaler->good_steps} : (ls_loss_scale){.scale = 1};
+    return run->scaler ? next_scale(run->scaler) : (ls_loss_scale){.scale = 1};
 }
 
 void ls_loss_scale_set(ls_run *run, ls_loss_scale state)
@@ -53,8 +70,5 @@ void ls_loss_scale_set(ls_run *run, ls_loss_scale state)
     if (ls_failed(run)) return;
     if (!run->scaler) ls_fail(&run->errors, LS_ERR_STATE, "ls_loss_scale_set: this run has no loss scaler");
     else if (!(state.scale > 0)) ls_fail(&run->errors, LS_ERR_VALUE, "ls_loss_scale_set: the scale is %g", state.scale);
-    else {
-        run->scaler->scale = state.scale;
-        run->scaler->good_steps = state.good_steps;
-    }
+    else settle(run->scaler, state);
 }

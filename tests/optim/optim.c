@@ -377,6 +377,31 @@ static void scale_grows_and_clipping_unscales(void)
     CHECK(ls_finish(run) == 0);
 }
 
+/* Two optimisers step after each walk: both divide by the scale of that walk, and together change it once. */
+static void optimisers_share_a_scale(void)
+{
+    ls_run *run = ls_init(NULL, NULL, .mixed_precision = LS_F16);
+    ls_module *a = ls_module_new(run, "a", NULL, NULL), *b = ls_module_new(run, "b", NULL, NULL);
+    ls_tensor *p = ls_parameter(a, "p", ls_ones(run, LS_F32, 1)), *q = ls_parameter(b, "q", ls_ones(run, LS_F32, 1));
+    ls_optim *first = ls_sgd_new(run, a, .lr = 0.25), *second = ls_sgd_new(run, b, .lr = 0.25);
+    static const double scales[] = {65536, 32768, 16384, 16384};
+    static const double factors[] = {1, NAN, NAN, 1}; /* of the first one's loss */
+    for (int i = 0; i < 4; i++) {
+        ls_backward(run, ls_add(ls_sum(ls_mul_scalar(p, factors[i])), ls_sum(q)));
+        CHECK(ls_step(first) == !isnan(factors[i]) && ls_step(second));
+        ls_zero_grad(first);
+        ls_zero_grad(second);
+        CHECK(ls_loss_scale_get(run).scale == scales[i]);
+    }
+    CHECK(ls_loss_scale_get(run).good_steps == 1);
+    CHECK(ls_item(p) == 1 - 2 * 0.25 && ls_item(q) == 1 - 4 * 0.25);
+
+    ls_backward(run, ls_sum(q));
+    CHECK(ls_step(second) && ls_step(second)); /* once more by the same gradient, divided once */
+    CHECK(ls_item(q) == 1 - 6 * 0.25 && ls_loss_scale_get(run).good_steps == 2);
+    CHECK(ls_finish(run) == 0);
+}
+
 /* ---- misuse ---- */
 
 static void misuse_is_an_error(void)
@@ -451,6 +476,7 @@ int main(int argc, char **argv)
     CHECK_RUN(clipping_limits_the_norm);
     CHECK_RUN(scale_follows_accelerate);
     CHECK_RUN(scale_grows_and_clipping_unscales);
+    CHECK_RUN(optimisers_share_a_scale);
     CHECK_RUN(misuse_is_an_error);
     CHECK_RUN(memory_may_run_out);
     return check_done();
