@@ -78,6 +78,13 @@ __attribute__((unused)) static void check_one(const char *name, void (*function)
         if (!getenv("CHECK_QUICK")) CHECK_RUN(function);                                                               \
     } while (0)
 
+/* The same for a function that forks, and whose child starts threads: the thread sanitizer cannot follow them. */
+#ifdef LS_SANITIZE_THREAD
+#define CHECK_RUN_FORK(function) (void)function
+#else
+#define CHECK_RUN_FORK(function) CHECK_RUN(function)
+#endif
+
 /* The path of what tests may use but sources do not contain: in LOCKSTEP_TEST_DATA, else in shared/data beside the source
  * tree. NULL, and a line that says so, where it is not there. Valid until the next call. */
 __attribute__((unused)) static const char *check_data(const char *name)

@@ -13,15 +13,6 @@
 
 #define MANY 64
 
-/* The thread sanitizer cannot follow threads that a forked child starts. */
-#if defined(__SANITIZE_THREAD__)
-#define CAN_FOLLOW_FORK 0
-#elif defined(__has_feature)
-#define CAN_FOLLOW_FORK !__has_feature(thread_sanitizer)
-#else
-#define CAN_FOLLOW_FORK 1
-#endif
-
 typedef struct tally {
     atomic_int runs[MANY];
     atomic_int width;
@@ -205,7 +196,6 @@ static void leaders_do_not_meet(void)
     CHECK(atomic_load(&wrong) == 0);
 }
 
-#if CAN_FOLLOW_FORK
 static int child_runs(void)
 {
     bool right = runs_on(3, MANY) && runs_on(3, MANY);
@@ -244,19 +234,18 @@ static void a_child_forked_during_a_call_works(void)
     CHECK(atomic_load(&failures) == 1000);
 }
 
-#endif
-
 /* ---- Scratch */
 
 static void fill_scratch(void *arg, ls_worker worker)
 {
     (void)arg;
-    for (int slot = 0; slot < 4; slot++) memset(ls_scratch(worker, slot, 3 << 20), worker.index * 4 + slot, 3 << 20);
+    enum { SLOTS = 4, BYTES = 3 << 20 };
+    unsigned char *mine[SLOTS];
+    for (int slot = 0; slot < SLOTS; slot++)
+        mine[slot] = memset(ls_scratch(worker, slot, BYTES), worker.index * SLOTS + slot, BYTES);
     ls_parallel_barrier(worker);
-    for (int slot = 0; slot < 4; slot++) {
-        unsigned char *mine = ls_scratch(worker, slot, 100);
-        CHECK(mine[0] == worker.index * 4 + slot && mine[(3 << 20) - 1] == worker.index * 4 + slot);
-    }
+    for (int slot = 0; slot < SLOTS; slot++)
+        CHECK(mine[slot][0] == worker.index * SLOTS + slot && mine[slot][BYTES - 1] == mine[slot][0]);
 }
 
 static void scratch_is_private_and_kept(void)
@@ -337,10 +326,8 @@ int main(int argc, char **argv)
     CHECK_RUN(worker_ranges_are_aligned);
     CHECK_RUN(nested_calls_are_serial);
     CHECK_RUN(leaders_do_not_meet);
-#if CAN_FOLLOW_FORK
-    CHECK_RUN(a_forked_child_gets_its_own_team);
-    CHECK_RUN(a_child_forked_during_a_call_works);
-#endif
+    CHECK_RUN_FORK(a_forked_child_gets_its_own_team);
+    CHECK_RUN_FORK(a_child_forked_during_a_call_works);
     CHECK_RUN(scratch_is_private_and_kept);
     return check_done();
 }

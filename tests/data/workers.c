@@ -9,15 +9,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* The thread sanitizer cannot follow threads that a forked child starts. */
-#if defined(__SANITIZE_THREAD__)
-#define CAN_FOLLOW_FORK 0
-#elif defined(__has_feature)
-#define CAN_FOLLOW_FORK !__has_feature(thread_sanitizer)
-#else
-#define CAN_FOLLOW_FORK 1
-#endif
-
 enum { COUNT = 50 };
 
 /* Sample i: `fixed` [2] is i and a random number, `list` has i % 5 numbers i, `label` is i. */
@@ -283,7 +274,7 @@ int main(int argc, char **argv)
     CHECK_RUN(loops_may_be_left_and_loaders_freed_at_any_time);
     CHECK_RUN(resuming_works_with_workers);
     CHECK_RUN(steady_passes_take_nothing_from_the_system);
-    if (CAN_FOLLOW_FORK) CHECK_RUN(a_forked_child_goes_on_by_itself);
+    CHECK_RUN_FORK(a_forked_child_goes_on_by_itself);
     CHECK_RUN(a_collate_function_may_use_operators);
     return check_done();
 }

@@ -205,10 +205,8 @@ int main(int argc, char **argv)
     CHECK_RUN(tensors_print_themselves);
     CHECK_RUN(randomness_repeats);
     CHECK_RUN(two_runs_do_not_meet);
-#if !defined(__SANITIZE_THREAD__) /* its runtime cannot follow threads a forked child starts */
-    CHECK_RUN(a_forked_child_computes);
+    CHECK_RUN_FORK(a_forked_child_computes);
     CHECK_RUN(an_error_can_stop_the_program);
-#endif
     CHECK_MSG(ls_error(run) == LS_OK, "%s", ls_error_message(run));
     ls_finish(run);
     CHECK_RUN(foreign_memory_is_used_in_place_and_given_back_once);
