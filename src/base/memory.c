@@ -2,6 +2,7 @@
 #include "base/memory.h"
 
 #include "base/config.h"
+#include "base/guard.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -67,12 +68,16 @@ void *ls_sys_map(size_t bytes)
 {
     size_t size = mapped_size(bytes);
     if (refused() || !size) return NULL;
-    return size < HUGE_PAGE ? map(size) : map_huge(size);
+    char *block = size < HUGE_PAGE ? map(size) : map_huge(size);
+    if (block) ls_guard_close(block + bytes, size - bytes);
+    return block;
 }
 
 void ls_sys_unmap(void *block, size_t bytes)
 {
-    if (block) munmap(block, mapped_size(bytes));
+    if (!block) return;
+    ls_guard_open(block, mapped_size(bytes));
+    munmap(block, mapped_size(bytes));
 }
 
 uint64_t ls_sys_calls(void)

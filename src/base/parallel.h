@@ -34,9 +34,9 @@ void ls_parallel_for(int64_t n, int64_t grain, ls_range_fn *body, void *arg);
 void ls_worker_range(ls_worker worker, int64_t n, int64_t align, int64_t *begin, int64_t *end);
 
 /* Scratch memory of the calling worker (slot 0..3), at least `bytes`, page-aligned, huge pages where they pay,
- * grow-only, contents undefined. NULL when memory is out. Valid until the same worker asks for the same slot with a
- * larger size. It belongs to the thread that asks: a worker cannot get at another's by naming its index, and a call
- * made from inside a worker shares that worker's slots. */
+ * grow-only, contents undefined. NULL when memory is out. Valid until the same worker asks for the same slot again. It
+ * belongs to the thread that asks: a worker cannot get at another's by naming its index, and a call made from inside a
+ * worker shares that worker's slots. */
 void *ls_scratch(ls_worker worker, int slot, size_t bytes);
 
 #endif

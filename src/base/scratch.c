@@ -2,6 +2,7 @@
  *
  * It belongs to the thread, not to the worker's number: a call that runs serially because the team is busy is worker 0
  * as well, and must not write into the memory of the team's worker 0. */
+#include "base/guard.h"
 #include "base/memory.h"
 #include "base/parallel.h"
 
@@ -35,22 +36,28 @@ static void make_key(void)
     key_made = pthread_key_create(&key, release_slots) == 0;
 }
 
-void *ls_scratch(ls_worker worker, int index, size_t bytes)
+static bool grow(slot *mine, size_t bytes)
 {
-    (void)worker;
-    slot *mine = &slots[index];
-    if (bytes <= mine->bytes && mine->memory) return mine->memory;
-
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, make_key);
     if (key_made) pthread_setspecific(key, slots); /* have it released when the thread ends */
 
     size_t step = bytes > LARGE_STEP / 2 ? LARGE_STEP : STEP;
-    if (bytes > SIZE_MAX - step) return NULL;
+    if (bytes > SIZE_MAX - step) return false;
     size_t size = bytes ? (bytes + step - 1) / step * step : step;
     void *memory = ls_sys_map(size);
-    if (!memory) return NULL;
+    if (!memory) return false;
     ls_sys_unmap(mine->memory, mine->bytes);
     *mine = (slot){memory, size};
-    return memory;
+    return true;
+}
+
+void *ls_scratch(ls_worker worker, int index, size_t bytes)
+{
+    (void)worker;
+    slot *mine = &slots[index];
+    if ((bytes > mine->bytes || !mine->memory) && !grow(mine, bytes)) return NULL;
+    ls_guard_close(mine->memory, mine->bytes);
+    ls_guard_open_new(mine->memory, bytes);
+    return mine->memory;
 }

@@ -1,7 +1,9 @@
 /* pool.c - two-level segregated fit over chunks of device memory. */
 #include "device/pool.h"
 
+#include "base/guard.h"
 #include "base/memory.h"
+#include "device/device.h"
 
 #define CHUNK_BYTES ((size_t)32 << 20) /* least to ask the device for */
 #define CHUNK_STEP ((size_t)2 << 20)   /* larger requests are rounded up to this: whole huge pages */
@@ -29,6 +31,7 @@ typedef struct slab {
 struct ls_pool {
     const ls_device_table *table;
     void *device;
+    bool guarded; /* in host memory, where the sanitizer sees it */
 
     uint64_t rows_filled;        /* bit r: some list in row r holds a block */
     uint32_t lists_filled[ROWS]; /* bit l: list l of the row holds a block */
@@ -189,6 +192,7 @@ static ls_block *add_chunk(ls_pool *pool, size_t bytes)
         ls_sys_free(more);
         return NULL;
     }
+    if (pool->guarded) ls_guard_close(address, bytes);
     ls_block *block = new_descriptor(pool);
     *block = (ls_block){.address = address, .bytes = bytes};
     *more = (chunk){.next = pool->chunks, .first = block, .bytes = bytes};
@@ -259,6 +263,7 @@ ls_pool *ls_pool_new(const ls_device_table *table, void *device)
     if (!pool) return NULL;
     pool->table = table;
     pool->device = device;
+    pool->guarded = table == &ls_cpu_device;
     pool->pending_end = &pool->pending;
     return pool;
 }
@@ -308,7 +313,8 @@ static ls_block *find_harder(ls_pool *pool, size_t bytes)
 ls_block *ls_pool_take(ls_pool *pool, size_t bytes)
 {
     if (bytes > MAX_BYTES) return NULL;
-    bytes = bytes ? round_up(bytes, LS_POOL_ALIGN) : LS_POOL_ALIGN;
+    size_t asked = bytes;
+    bytes = bytes ? round_up(bytes + (pool->guarded ? LS_GUARD_GAP : 0), LS_POOL_ALIGN) : LS_POOL_ALIGN;
     if (pool->pending) collect(pool, OLDEST);
     if (pool->spare_count < 2 && !make_descriptors(pool)) return NULL; /* one for a chunk, one for a cut */
     ls_block *block = find(pool, bytes);
@@ -316,12 +322,14 @@ ls_block *ls_pool_take(ls_pool *pool, size_t bytes)
     cut(pool, block, bytes);
     pool->stats.in_use += bytes;
     if (pool->stats.in_use > pool->stats.peak) pool->stats.peak = pool->stats.in_use;
+    if (pool->guarded) ls_guard_open_new(block->address, asked);
     return block;
 }
 
 void ls_pool_give(ls_pool *pool, ls_block *block)
 {
     pool->stats.in_use -= block->bytes;
+    if (pool->guarded) ls_guard_close(block->address, block->bytes);
     merge_and_insert(pool, block);
 }
 

@@ -9,6 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/guard.h"
 #include "base/memory.h"
 
 typedef struct ls_slab_item {
@@ -34,6 +35,10 @@ static inline char **ls_slab_link(const ls_slab *slab, char *object)
 static inline void ls_slab_give(ls_slab *slab, void *object)
 {
     *ls_slab_link(slab, object) = NULL;
+    if (!slab->rest) { /* nobody looks at it, but for the link */
+        ls_guard_close(object, slab->size);
+        ls_guard_open(ls_slab_link(slab, object), sizeof(char *));
+    }
     if (slab->newest) *ls_slab_link(slab, slab->newest) = object;
     else slab->oldest = object;
     slab->newest = object;
@@ -58,6 +63,7 @@ static inline void *ls_slab_take(ls_slab *slab)
     slab->oldest = *ls_slab_link(slab, object);
     if (!slab->oldest) slab->newest = NULL;
     slab->resting--;
+    ls_guard_open(object, slab->size);
     return object;
 }
 

@@ -2,7 +2,9 @@
 #include "device/pool.h"
 
 #include "base/memory.h"
+#include "base/parallel.h"
 #include "check.h"
+#include "device/device.h"
 
 #include <stdlib.h>
 
@@ -291,6 +293,33 @@ static void host_memory_may_fail_anywhere(void)
     ls_sys_fail_at(0);
 }
 
+#ifdef LS_SANITIZE_ADDRESS
+#include <sanitizer/asan_interface.h>
+
+static bool may_touch(void *memory, size_t bytes)
+{
+    return __asan_region_is_poisoned(memory, bytes) == NULL;
+}
+
+/* The sanitizer knows a block of the CPU's memory as exactly what was asked for, and as gone when it was given back. */
+static void blocks_are_guarded(void)
+{
+    ls_pool *pool = ls_pool_new(&ls_cpu_device, NULL);
+    ls_block *a = ls_pool_take(pool, 100), *b = ls_pool_take(pool, 128);
+    CHECK(may_touch(a->address, 100) && !may_touch(a->address, 101));
+    CHECK(may_touch(b->address, 128) && !may_touch(b->address, 129));
+    ls_pool_give(pool, a);
+    CHECK(!may_touch(a->address, 1) && may_touch(b->address, 128));
+    ls_pool_free(pool);
+    char *scratch = ls_scratch((ls_worker){0, 1}, 0, 1000);
+    CHECK(may_touch(scratch, 1000) && !may_touch(scratch, 1001));
+}
+#else
+static void blocks_are_guarded(void)
+{
+}
+#endif
+
 int main(int argc, char **argv)
 {
     if (argc > 1) check_filter = argv[1];
@@ -301,5 +330,6 @@ int main(int argc, char **argv)
     CHECK_RUN(random_moves_keep_blocks_apart);
     CHECK_RUN(steady_steps_allocate_nothing);
     CHECK_RUN(host_memory_may_fail_anywhere);
+    CHECK_RUN(blocks_are_guarded);
     return check_done();
 }
