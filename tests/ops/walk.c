@@ -18,9 +18,11 @@
 
 static const char *device_name, *case_filter;
 
+enum { SEED = 7 };
+
 static ls_run *new_run(void)
 {
-    return ls_init(NULL, NULL, .seed = 7, .device = device_name);
+    return ls_init(NULL, NULL, .seed = SEED, .device = device_name);
 }
 
 /* ---- inputs ---- */
@@ -300,19 +302,20 @@ static void every_layout(void)
 
 /* ---- finite differences ---- */
 
-static double loss_at(const op_case *c, const inputs *all)
+static double loss_at(ls_run *run, const op_case *c, const inputs *all)
 {
-    ls_run *run = new_run();
+    ls_mark mark = ls_scope_begin(run);
+    ls_set_seed(run, SEED); /* the same chance each time */
     ls_tensor *in[CASE_INPUTS] = {0};
     for (int i = 0; i < all->n; i++) in[i] = make_input(run, &c->in[i], i, LS_F64, PLAIN, all->values[i]);
     double loss = ls_item(ls_cast(weighted_sum(run, c->call(run, in)), LS_F64));
-    if (ls_error(run)) ls_error_clear(run);
-    ls_finish(run);
+    ls_scope_end(run, mark, NULL);
     return loss;
 }
 
 static void gradients_match_finite_differences(void)
 {
+    ls_run *run = new_run();
     for (int k = 0; k < op_case_count; k++) {
         const op_case *c = &op_cases[k];
         if ((case_filter && !strstr(c->label, case_filter)) || !differentiable(c)) continue;
@@ -322,12 +325,12 @@ static void gradients_match_finite_differences(void)
         for (int i = 0; i < all.n && r.values; i++) {
             if (!r.gradients[i]) continue;
             int64_t n = ls_shape_numel(c->in[i].shape);
-            for (int64_t e = 0; e<n; e += n> 24 ? n / 24 : 1) { /* a sample of the elements is enough */
+            for (int64_t e = 0; e < n; e += 1 + n / 24) { /* a sample of the elements is enough */
                 double h = 1e-5, *x = &all.values[i][e], x0 = *x;
                 *x = x0 + h;
-                double up = loss_at(c, &all);
+                double up = loss_at(run, c, &all);
                 *x = x0 - h;
-                double down = loss_at(c, &all);
+                double down = loss_at(run, c, &all);
                 *x = x0;
                 double want = (up - down) / (2 * h);
                 CHECK_MSG(fabs(r.gradients[i][e] - want) <= 2e-6 * (1 + fabs(want)),
@@ -338,6 +341,9 @@ static void gradients_match_finite_differences(void)
         result_free(&r);
         inputs_free(&all);
     }
+    CHECK_MSG(ls_error(run) == LS_OK, "%s", ls_error_message(run));
+    ls_error_clear(run);
+    ls_finish(run);
 }
 
 /* ---- sizes: one and none ---- */
