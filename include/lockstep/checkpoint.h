@@ -32,6 +32,8 @@
 #include <lockstep/formats.h>
 #include <lockstep/nn.h>
 
+#include <stdio.h>
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -128,6 +130,13 @@ LS_API ls_hook *ls_save_hook(ls_run *run, ls_checkpoint_fn *function, void *user
 /* Called in every load, with the folder that was found in order, before anything is restored. */
 LS_API ls_hook *ls_load_hook(ls_run *run, ls_checkpoint_fn *function, void *user);
 LS_API void ls_hook_remove(ls_hook *hook);
+
+/* ---- Looking inside ---- */
+
+/* Print what a file, index or folder of tensors holds (see ls_contents_read), as a table for people or as JSON, or, for a
+ * folder that ls_save_state() made, what it is about; its files are compared with their checksums. This is what
+ * `lockstep inspect` shows. False, and an error, when something is wrong with it. */
+LS_API bool ls_inspect(ls_run *run, const char *path, FILE *to, bool json);
 
 #ifdef __cplusplus
 }

@@ -14,8 +14,6 @@
 
 #include <lockstep/state.h>
 
-#include <stdio.h>
-
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -96,10 +94,6 @@ typedef struct ls_contents {
  * all that ls_state_read checks is checked here. */
 LS_API const ls_contents *ls_contents_read(ls_run *run, const char *path);
 LS_API void ls_contents_free(const ls_contents *contents);
-
-/* The same printed, as a table for people or as JSON: what `lockstep inspect` shows. A folder with a "state.json" is the state
- * of a training run and described by it. False, and an error, on failure. */
-LS_API bool ls_inspect(ls_run *run, const char *path, FILE *to, bool json);
 
 #ifdef __cplusplus
 }

@@ -131,6 +131,16 @@ static void numbers_at_odd_places_are_copied(void)
     ls_state_free(state);
 }
 
+static void tensors_go_to_the_device_that_is_named(void)
+{
+    put_file(in_folder("a.safetensors"), reference, sizeof reference - 1);
+    ls_state *state = ls_state_read(run, in_folder("a.safetensors"), .device = "cpu");
+    CHECK_TEXT(ls_device_of(ls_state_find(state, "b")), "cpu");
+    CHECK(number_at(state, "b", 2) == 2);
+    ls_state_free(state);
+    CHECK_REFUSED(run, ls_state_read(run, in_folder("a.safetensors"), .device = "no_such"), LS_ERR_DEVICE, "no_such");
+}
+
 static void names_are_chosen_and_changed(void)
 {
     put_file(in_folder("a.safetensors"), reference, sizeof reference - 1);
@@ -391,6 +401,7 @@ int main(int argc, char **argv)
     CHECK_RUN(strided_tensors_are_written_in_order);
     CHECK_RUN(tensors_outlive_their_list);
     CHECK_RUN(numbers_at_odd_places_are_copied);
+    CHECK_RUN(tensors_go_to_the_device_that_is_named);
     CHECK_RUN(names_are_chosen_and_changed);
     CHECK_RUN(foreign_types_become_larger_ones);
     CHECK_RUN(floats_of_eight_bits_are_exact);

@@ -3,6 +3,7 @@
 
 #include "base/json.h"
 #include "base/memory.h"
+#include "checkpoint/manifest.h"
 
 static ls_run *run;
 
@@ -59,26 +60,31 @@ static void shards_are_named(void)
     CHECK(!strstr(strstr(text, "format = pt") + 1, "format = pt"));
 }
 
-static void the_state_of_a_run_is_described(void)
+static void the_checkpoint_of_a_run_is_described(void)
 {
     files_in(test_folder, true);
-    CHECK(ls_state_write(sample(), in_folder("model.safetensors")));
-    const char *state = "{\"version\":1,\"epoch\":3,\"loaders\":[{\"position\":7}],\"files\":{}}";
-    put_file(in_folder("state.json"), state, strlen(state));
-    CHECK_TEXT(printed(test_folder, false), "version = 1\nepoch = 3\nloaders.0.position = 7\nfiles = {}\n\n"
-                                            "model.safetensors: 2 tensors, 60 numbers, 220 B (safetensors)\n");
-    const char *json = printed(test_folder, true);
     ls_message why;
+    CHECK(ls_state_write(sample(), in_folder("model.safetensors")));
+    put_file(in_folder("scheduler.json"), "[]", 2);
+    ls_manifest manifest = {.epoch = 3, .step = 1200, .world = 2, .modules = 1, .optims = 1};
+    CHECK(ls_manifest_write(test_folder, &manifest, &why));
+    CHECK_TEXT(printed(test_folder, false), "a run in epoch 3, step 1200, of 2 processes: 1 model, 1 optimiser, "
+                                            "0 schedules, 0 loaders\n"
+                                            "all files are as they were written\n\n"
+                                            "model.safetensors       396 B  2 tensors, 60 numbers\n"
+                                            "scheduler.json            2 B\n");
+    const char *json = printed(test_folder, true);
     ls_json *root = ls_json_read(json, strlen(json), &why);
     CHECK_MSG(root, "%s", why.text);
     CHECK(ls_json_integer(ls_json_get(ls_json_get(root, "state"), "epoch"), 0) == 3);
     CHECK(ls_json_get(ls_json_get(root, "files"), "model.safetensors"));
     ls_json_free(root);
-    put_file(in_folder("model.safetensors"), "cut", 3);
+    put_file(in_folder("scheduler.json"), "{}", 2);
     CHECK_REFUSED(run, ls_inspect(run, test_folder, stdout, true), LS_ERR_IO,
-                  "model.safetensors: not a file of tensors");
+                  "scheduler.json does not have the checksum");
     put_file(in_folder("state.json"), "{", 1);
-    CHECK_REFUSED(run, ls_inspect(run, test_folder, stdout, false), LS_ERR_IO, "state.json: line 1, column 2");
+    CHECK_REFUSED(run, ls_inspect(run, test_folder, stdout, false), LS_ERR_IO,
+                  "state.json is damaged: line 1, column 2");
 }
 
 static void terminals_are_not_commanded(void)
@@ -96,7 +102,7 @@ int main(int argc, char **argv)
     run = ls_init(NULL, NULL);
     CHECK_RUN(tensors_are_listed_with_totals);
     CHECK_RUN(shards_are_named);
-    CHECK_RUN(the_state_of_a_run_is_described);
+    CHECK_RUN(the_checkpoint_of_a_run_is_described);
     CHECK_RUN(terminals_are_not_commanded);
     CHECK(ls_finish(run) == 0);
     end_files();

@@ -1,15 +1,15 @@
-/* inspect.c - what `lockstep inspect` shows: the tensors of a file as a table, the state of a training run as a list. */
-#include <dirent.h>
+/* inspect.c - what `lockstep inspect` shows: the tensors of a file, or what the checkpoint of a run is about. */
+#include <lockstep/checkpoint.h>
+
 #include <limits.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/file.h"
 #include "base/json.h"
 #include "base/memory.h"
 #include "base/utf8.h"
-#include "formats/archive.h"
+#include "checkpoint/manifest.h"
 #include "tensor/context.h"
 
 enum { MAX_STATE = 16 << 20 };
@@ -26,6 +26,11 @@ static void print_safely(FILE *to, const char *text)
         else fwrite(text, 1, length, to);
         if (!length) length = 1;
     }
+}
+
+static void print_count(FILE *to, const char *before, int64_t count, const char *noun)
+{
+    fprintf(to, "%s%lld %s%s", before, (long long)count, noun, count == 1 ? "" : "s");
 }
 
 static const char *size_text(uint64_t bytes, char text[32])
@@ -76,8 +81,9 @@ static const char *last_part(const char *path)
 static void print_totals(const ls_contents *c, FILE *to)
 {
     char size[32];
-    fprintf(to, "%lld tensor%s, %lld numbers, %s", (long long)c->count, c->count == 1 ? "" : "s",
-            (long long)total_numbers(c), size_text(total_bytes(c), size));
+    print_count(to, "", c->count, "tensor");
+    print_count(to, ", ", total_numbers(c), "number");
+    fprintf(to, ", %s", size_text(total_bytes(c), size));
     if (c->file_count > 1) fprintf(to, " in %lld files", (long long)c->file_count);
     fprintf(to, " (%s)\n", c->format);
 }
@@ -168,78 +174,90 @@ static bool inspect_tensors(ls_run *run, const char *path, FILE *to, bool json)
     return ok;
 }
 
-/* ---- the state of a training run ---- */
+/* ---- the checkpoint of a run ---- */
 
-/* Every value of a tree on a line, under its dotted path. */
-static void print_values(const ls_json *value, const char *path, FILE *to)
+static bool is_safetensors(const char *name)
 {
-    char below[512];
-    int64_t i = 0;
-    for (const ls_json *part = ls_json_first(value); part; part = part->next, i++) {
-        if (part->key) snprintf(below, sizeof below, "%s%s%s", path, *path ? "." : "", part->key);
-        else snprintf(below, sizeof below, "%s%s%lld", path, *path ? "." : "", (long long)i);
-        print_values(part, below, to);
+    size_t length = strlen(name), end = strlen(".safetensors");
+    return length > end && strcmp(name + length - end, ".safetensors") == 0;
+}
+
+/* What a file of tensors in the folder holds; NULL (and an error) when it cannot be read. */
+static const ls_contents *contents_in(ls_run *run, const char *folder, const char *name)
+{
+    char path[PATH_MAX];
+    if (snprintf(path, sizeof path, "%s/%s", folder, name) < PATH_MAX) return ls_contents_read(run, path);
+    return ls_fail(&run->errors, LS_ERR_IO, "%s: the path is too long", name), NULL;
+}
+
+static bool print_checkpoint(ls_run *run, const char *folder, const ls_manifest *m, const ls_json *state, FILE *to)
+{
+    char size[32];
+    int widest = 0;
+    fprintf(to, "a run in epoch %lld, step %lld, of ", (long long)m->epoch, (long long)m->step);
+    fprintf(to, m->world == 1 ? "one process" : "%d processes", m->world);
+    print_count(to, ": ", m->modules, "model");
+    print_count(to, ", ", m->optims, "optimiser");
+    print_count(to, ", ", m->schedules, "schedule");
+    print_count(to, ", ", m->loaders, "loader");
+    fputs("\nall files are as they were written\n\n", to);
+    const ls_json *files = ls_json_first(ls_json_get(state, "files"));
+    for (const ls_json *f = files; f; f = f->next) {
+        int length = (int)strlen(ls_json_text(ls_json_get(f, "name")));
+        if (length > widest) widest = length;
     }
-    if (ls_json_first(value)) return;
-    ls_json_writer w = {0};
-    ls_json_put_value(&w, NULL, value);
-    char *text = ls_json_take(&w, NULL);
-    print_safely(to, path);
-    fputs(" = ", to);
-    if (text) print_safely(to, text);
-    fputc('\n', to);
-    ls_sys_free(text);
-}
-
-static int compare_names(const void *a, const void *b)
-{
-    return strcmp(a, b);
-}
-
-/* The safetensors files of a folder, sorted; at most `room`. */
-static int files_of_folder(const char *folder, char (*names)[NAME_MAX + 1], int room)
-{
-    DIR *dir = opendir(folder);
-    int count = 0;
-    for (struct dirent *item; dir && count < room && (item = readdir(dir));) {
-        const char *end = strstr(item->d_name, ".safetensors");
-        if (end && end[strlen(".safetensors")] == 0) snprintf(names[count++], NAME_MAX + 1, "%s", item->d_name);
+    for (const ls_json *f = files; f; f = f->next) {
+        const char *name = ls_json_text(ls_json_get(f, "name"));
+        print_safely(to, name);
+        fprintf(to, "%*s  %10s", widest - (int)strlen(name), "",
+                size_text((uint64_t)ls_json_integer(ls_json_get(f, "bytes"), 0), size));
+        if (is_safetensors(name)) {
+            const ls_contents *c = contents_in(run, folder, name);
+            if (!c) return false;
+            fputs("  ", to);
+            print_count(to, "", c->count, "tensor");
+            print_count(to, ", ", total_numbers(c), "number");
+            ls_contents_free(c);
+        }
+        fputc('\n', to);
     }
-    if (dir) closedir(dir);
-    qsort(names, (size_t)count, sizeof *names, compare_names);
-    return count;
+    return true;
 }
 
-static bool inspect_state(ls_run *run, const char *folder, const ls_json *state, FILE *to, bool json)
+static bool print_checkpoint_json(ls_run *run, const char *folder, const ls_json *state, FILE *to)
 {
-    enum { MOST_FILES = 1000 };
-    char(*names)[NAME_MAX + 1] = ls_sys_alloc(MOST_FILES * sizeof *names), path[PATH_MAX];
-    if (!names) return ls_fail(&run->errors, LS_ERR_MEMORY, "ls_inspect: no memory for a list of files"), false;
-    int count = files_of_folder(folder, names, MOST_FILES);
     ls_json_writer w = {.indent = 1};
-    if (json) {
-        ls_json_put_object(&w, NULL);
-        ls_json_put_value(&w, "state", state);
-        ls_json_put_object(&w, "files");
-    } else {
-        print_values(state, "", to);
-        if (count) fputc('\n', to);
-    }
-    for (int i = 0; i < count && !ls_failed(run); i++) {
-        snprintf(path, sizeof path, "%s/%s", folder, names[i]);
-        const ls_contents *c = ls_contents_read(run, path);
-        if (!c) break;
-        if (json) put_contents(&w, names[i], c, false);
-        else print_safely(to, names[i]), fputs(": ", to), print_totals(c, to);
+    ls_json_put_object(&w, NULL);
+    ls_json_put_value(&w, "state", state);
+    ls_json_put_object(&w, "files");
+    for (const ls_json *f = ls_json_first(ls_json_get(state, "files")); f && !ls_failed(run); f = f->next) {
+        const char *name = ls_json_text(ls_json_get(f, "name"));
+        const ls_contents *c = is_safetensors(name) ? contents_in(run, folder, name) : NULL;
+        if (c) put_contents(&w, name, c, false);
         ls_contents_free(c);
     }
-    ls_sys_free(names);
-    if (json) {
-        ls_json_put_end(&w);
-        ls_json_put_end(&w);
-    }
-    if (ls_failed(run)) return ls_sys_free(ls_json_take(&w, NULL)), false;
-    return !json || print_json(run, &w, to);
+    ls_json_put_end(&w);
+    ls_json_put_end(&w);
+    if (!ls_failed(run)) return print_json(run, &w, to);
+    ls_sys_free(ls_json_take(&w, NULL));
+    return false;
+}
+
+static bool inspect_checkpoint(ls_run *run, const char *folder, const char *path, FILE *to, bool json)
+{
+    ls_message why;
+    ls_manifest manifest;
+    size_t size;
+    if (!ls_manifest_check(folder, &manifest, &why))
+        return ls_fail(&run->errors, LS_ERR_IO, "%s: %s", folder, why.text), false;
+    char *text = ls_file_read(path, MAX_STATE, &size, &why);
+    ls_json *state = text ? ls_json_read(text, size, &why) : NULL; /* the same that was checked */
+    ls_sys_free(text);
+    if (!state) return ls_fail(&run->errors, LS_ERR_IO, "%s: %s", folder, why.text), false;
+    bool ok =
+        json ? print_checkpoint_json(run, folder, state, to) : print_checkpoint(run, folder, &manifest, state, to);
+    ls_json_free(state);
+    return ok;
 }
 
 bool ls_inspect(ls_run *run, const char *path, FILE *to, bool json)
@@ -247,16 +265,8 @@ bool ls_inspect(ls_run *run, const char *path, FILE *to, bool json)
     if (ls_failed(run)) return false;
     if (!path) return ls_fail(&run->errors, LS_ERR_VALUE, "ls_inspect: the path is NULL"), false;
     char manifest[PATH_MAX];
-    int length = snprintf(manifest, sizeof manifest, "%s/state.json", path);
-    if (length >= PATH_MAX || ls_path_kind_of(manifest) != LS_PATH_FILE) return inspect_tensors(run, path, to, json);
-    ls_message why;
-    size_t size;
-    char *text = ls_file_read(manifest, MAX_STATE, &size, &why);
-    if (!text) return ls_fail(&run->errors, LS_ERR_IO, "%s", why.text), false;
-    ls_json *state = ls_json_read(text, size, &why);
-    ls_sys_free(text);
-    if (!state) return ls_fail(&run->errors, LS_ERR_IO, "%s: %s", manifest, why.text), false;
-    bool ok = inspect_state(run, path, state, to, json);
-    ls_json_free(state);
-    return ok;
+    int length = snprintf(manifest, sizeof manifest, "%s/" LS_MANIFEST, path);
+    if (length < PATH_MAX && ls_path_kind_of(manifest) == LS_PATH_FILE)
+        return inspect_checkpoint(run, path, manifest, to, json);
+    return inspect_tensors(run, path, to, json);
 }
