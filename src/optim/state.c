@@ -119,7 +119,8 @@ void ls_optim_forget(ls_optim *optim)
         slot->master = NULL;
     }
     optim->steps = 0;
-    optim->skipped = optim->unscaled = false;
+    optim->skipped = false;
+    optim->unscaled = 0;
 }
 
 void ls_optim_load(ls_optim *optim, const ls_state *state)
