@@ -173,6 +173,18 @@ static void draw_curve(pen *p, const ls_curve *curve, const ls_axis *x, const ls
     lift(p);
 }
 
+/* Of a curve of few values each is marked, and none is smoothed: the line between them is a guess as it is. */
+enum { FEW = 24 };
+
+static void mark_points(ls_canvas *canvas, const ls_curve *curve, const ls_axis *x, const ls_axis *y, ls_paint paint)
+{
+    paint.width *= 3;
+    for (int64_t i = 0; i < curve->count; i++) {
+        ls_point at = {ls_axis_place(x, curve->x[i]), ls_axis_place(y, curve->y[i])};
+        if (!isnan(at.x) && !isnan(at.y)) canvas->table->polyline(canvas, &at, 1, paint);
+    }
+}
+
 static bool draw_curves(ls_canvas *canvas, const ls_plot_panel *panel, const ls_axis *x, const ls_axis *y, smoothing s)
 {
     size_t room = 8 * (size_t)canvas->width + 8;
@@ -181,9 +193,11 @@ static bool draw_curves(ls_canvas *canvas, const ls_plot_panel *panel, const ls_
     for (int pass = s.keep > 0 ? 0 : 1; pass < 2; pass++) {
         int i = 0;
         for (const ls_plot_curve *c = panel->first; c; c = c->next, i++) {
-            bool faint = pass == 0;
+            bool few = c->curve.count <= FEW, faint = pass == 0;
+            if (few && faint) continue;
             p.paint = (ls_paint){.colour = colours[i % COLOURS], .opacity = faint ? 0.25f : 1, .width = faint ? 1 : 2};
-            draw_curve(&p, &c->curve, x, y, faint ? (smoothing){0} : s);
+            draw_curve(&p, &c->curve, x, y, faint || few ? (smoothing){0} : s);
+            if (few) mark_points(canvas, &c->curve, x, y, p.paint);
         }
     }
     ls_sys_free(p.points);
