@@ -9,7 +9,7 @@
 #include "check.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/manifest.h"
-#include "run/session.h"
+#include "run/team.h"
 
 /* ---- a folder of our own ---- */
 
@@ -24,8 +24,8 @@ static void clean(void)
 
 static const char *in_home(const char *name)
 {
-    static char path[4][512];
-    static int turn;
+    static _Thread_local char path[4][512];
+    static _Thread_local int turn;
     turn = (turn + 1) % 4;
     snprintf(path[turn], sizeof path[turn], "%s/%s", home, name);
     return path[turn];
@@ -401,6 +401,90 @@ static void a_run_can_go_back(void)
     CHECK(ls_finish(t.run) == 0);
 }
 
+/* Rates that no schedule sets, of every group, and moments of plain SGD. */
+static void rates_set_by_hand_are_restored(void)
+{
+    clean();
+    ls_run *run = ls_init(NULL, NULL);
+    ls_module *net = ls_linear_new(run, 2, 2);
+    ls_optim *sgd = ls_sgd_new(run, net, .lr = 0.5, .momentum = 0.9);
+    ls_group_add(sgd, ls_state_matching(ls_parameters(net), "bias"), .lr = 0.25);
+    ls_prepare(run, net, sgd);
+    ls_backward(run, ls_sum(ls_forward(net, ls_ones(run, LS_F32, 1, 2))));
+    CHECK(ls_step(sgd));
+    ls_group_opts first = ls_group_get(sgd, 0);
+    first.lr = 0.1;
+    first.weight_decay = 1e-3;
+    ls_group_set(sgd, 0, first);
+    CHECK(ls_save_state(run, in_home("one")));
+    float before[4], after[4];
+    ls_read(ls_state_find(ls_optim_state(sgd), "weight.momentum_buffer"), before, sizeof before);
+    ls_set_lr(sgd, 3);
+    ls_step(sgd);
+    CHECK(ls_load_state(run, in_home("one")));
+    CHECK(ls_lr(sgd) == 0.1 && ls_group_get(sgd, 0).weight_decay == 1e-3 && ls_group_get(sgd, 1).lr == 0.25);
+    ls_read(ls_state_find(ls_optim_state(sgd), "weight.momentum_buffer"), after, sizeof after);
+    CHECK(memcmp(before, after, sizeof before) == 0 && ls_steps_taken(sgd) == 1);
+    CHECK(ls_finish(run) == 0);
+}
+
+/* ---- other numbers of processes ---- */
+
+static int seen[22];
+static pthread_mutex_t seen_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static void count_samples(const ls_batch *b)
+{
+    pthread_mutex_lock(&seen_lock);
+    for (int64_t i = 0; i < b->size; i++) seen[b->index[i]]++;
+    pthread_mutex_unlock(&seen_lock);
+}
+
+/* Two processes read two batches each of the epoch, and save. */
+static void save_as_two(ls_run *run)
+{
+    ls_loader *train = ls_loader_new(run, points(run, 22), .batch = 3, .shuffle = true, .seed = 8);
+    ls_prepare(run, train);
+    int epoch;
+    CHECK(ls_epoch(run, 1, &epoch));
+    ls_batch b;
+    for (int i = 0; i < 2; i++) {
+        CHECK(ls_next(train, &b));
+        count_samples(&b);
+    }
+    ls_random_set(run, (ls_random_state){.seed = 5, .offset = (uint64_t)ls_rank(run)});
+    CHECK(ls_save_state(run, in_home("two")));
+}
+
+/* Any number of them goes on with the rest: every sample comes once, but for those that fill up the last round. */
+static void go_on(ls_run *run)
+{
+    ls_loader *train = ls_loader_new(run, points(run, 22), .batch = 2, .shuffle = true, .seed = 1);
+    ls_prepare(run, train);
+    CHECK(ls_load_state(run, in_home("two")));
+    CHECK(ls_random_get(run).offset == (ls_rank(run) == 1 ? 1 : 0));
+    for (int epoch; ls_epoch(run, 1, &epoch);)
+        for (ls_batch b; ls_next(train, &b);) count_samples(&b);
+}
+
+static void another_number_of_processes_goes_on(void)
+{
+    for (int world = 1; world <= 3; world++) {
+        clean();
+        memset(seen, 0, sizeof seen);
+        team_run(2, save_as_two);
+        CHECK(exists("two/random_states_0.json") && exists("two/random_states_1.json"));
+        team_run(world, go_on);
+        int total = 0, missing = 0;
+        for (int i = 0; i < 22; i++) {
+            total += seen[i];
+            missing += seen[i] == 0;
+        }
+        int round = 2 * world, rest = (10 + round - 1) / round * round;
+        CHECK_MSG(missing == 0 && total == 12 + rest, "world %d: %d missing, %d in all", world, missing, total);
+    }
+}
+
 /* ---- leftovers ---- */
 
 static void what_a_killed_save_left_is_no_hindrance(void)
@@ -466,6 +550,8 @@ int main(int argc, char **argv)
     CHECK_RUN(registered_things_are_restored);
     CHECK_RUN(hooks_take_part);
     CHECK_RUN(a_run_can_go_back);
+    CHECK_RUN(rates_set_by_hand_are_restored);
+    CHECK_RUN(another_number_of_processes_goes_on);
     CHECK_RUN(what_a_killed_save_left_is_no_hindrance);
     clean();
     rmdir(home);
