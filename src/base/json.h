@@ -94,5 +94,9 @@ void ls_json_put_value(ls_json_writer *w, const char *key, const ls_json *value)
 /* The text, zero-terminated, now the caller's: ls_sys_free() it. NULL when memory ran out. `length` may be NULL. The
  * writer may be used again. */
 char *ls_json_take(ls_json_writer *w, size_t *length);
+/* Begin another text in the memory at hand, which may hold one: for writers that make many. */
+void ls_json_restart(ls_json_writer *w);
+/* The text so far without taking it: the writer's, until its next call. NULL when memory ran out. */
+const char *ls_json_view(ls_json_writer *w, size_t *length);
 
 #endif

@@ -188,3 +188,15 @@ char *ls_json_take(ls_json_writer *w, size_t *length)
     *w = (ls_json_writer){.indent = w->indent, .ascii = w->ascii};
     return text;
 }
+
+void ls_json_restart(ls_json_writer *w)
+{
+    *w = (ls_json_writer){.indent = w->indent, .ascii = w->ascii, .text = w->text, .capacity = w->capacity};
+}
+
+const char *ls_json_view(ls_json_writer *w, size_t *length)
+{
+    append(w, "", 0); /* makes the empty text one */
+    if (length) *length = w->length;
+    return w->failed ? NULL : w->text;
+}

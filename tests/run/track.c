@@ -339,6 +339,19 @@ static void every_call_is_written_at_once(void)
     ls_finish(run);
 }
 
+static void recording_takes_no_memory(void)
+{
+    folder_remove(FOLDER);
+    ls_run *run = open_run("all");
+    uint64_t before = 0;
+    for (int i = 0; i < 100; i++) {
+        if (i == 10) before = ls_sys_calls();
+        ls_track(run, 1000000 + i, {"loss", 1.0 / 3}, {"lr", 1e-300});
+    }
+    CHECK(ls_sys_calls() == before);
+    ls_finish(run);
+}
+
 static void settings_are_kept(void)
 {
     folder_remove(FOLDER);
@@ -481,6 +494,7 @@ int main(int argc, char **argv)
     CHECK_RUN(columns_are_added_to_tables);
     CHECK_RUN(a_torn_line_is_removed);
     CHECK_RUN(every_call_is_written_at_once);
+    CHECK_RUN(recording_takes_no_memory);
     CHECK_RUN(settings_are_kept);
     CHECK_RUN(wrong_trackers_are_refused);
     CHECK_RUN(wrong_values_are_refused);

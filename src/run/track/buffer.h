@@ -1,4 +1,5 @@
-/* buffer.h - bytes that grow. After memory ran out it stays failed until it is freed; appending then does nothing. */
+/* buffer.h - bytes that grow. After memory ran out it stays failed until it is emptied or freed; appending then does
+ * nothing. */
 #ifndef LOCKSTEP_RUN_TRACK_BUFFER_H
 #define LOCKSTEP_RUN_TRACK_BUFFER_H
 
@@ -11,6 +12,13 @@ typedef struct ls_buffer {
     size_t length, capacity;
     bool failed;
 } ls_buffer;
+
+/* Begin anew in the memory at hand. */
+static inline void ls_buffer_empty(ls_buffer *buffer)
+{
+    buffer->length = 0;
+    buffer->failed = false;
+}
 
 /* Room for so many more bytes at the end; NULL when memory is out. */
 char *ls_buffer_room(ls_buffer *buffer, size_t size);

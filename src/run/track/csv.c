@@ -164,7 +164,7 @@ static bool write_record(void *of, const ls_record *record, ls_message *why)
         return false;
     }
     ls_buffer *row = &sink->row;
-    row->length = 0;
+    ls_buffer_empty(row);
     int64_t ms = (int64_t)(record->time * 1000 + 0.5);
     ls_buffer_print(row, "%lld,%lld.%03d", (long long)record->step, (long long)(ms / 1000), (int)(ms % 1000));
     for (size_t column = 0; column < sink->count; column++) {

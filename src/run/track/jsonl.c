@@ -2,10 +2,13 @@
 #include "base/json.h"
 #include "base/memory.h"
 #include "run/track/append.h"
+#include "run/track/buffer.h"
 #include "run/track/sink.h"
 
 typedef struct jsonl {
     ls_append file;
+    ls_json_writer line;
+    ls_buffer bytes; /* the line with its line break */
 } jsonl;
 
 static void *open_file(const char *folder, ls_message *why)
@@ -20,22 +23,23 @@ static void *open_file(const char *folder, ls_message *why)
 static bool write_record(void *of, const ls_record *record, ls_message *why)
 {
     jsonl *sink = of;
-    ls_json_writer w = {0};
-    ls_json_put_object(&w, NULL);
-    ls_json_put_integer(&w, "step", record->step);
-    ls_json_put_number(&w, "time", record->time);
+    ls_json_writer *w = &sink->line;
+    ls_json_restart(w);
+    ls_json_put_object(w, NULL);
+    ls_json_put_integer(w, "step", record->step);
+    ls_json_put_number(w, "time", record->time);
     for (size_t i = 0; i < record->count; i++) {
-        if (record->text) ls_json_put_text(&w, record->values[i].name, record->text);
-        else ls_json_put_number(&w, record->values[i].name, record->values[i].number);
+        if (record->text) ls_json_put_text(w, record->values[i].name, record->text);
+        else ls_json_put_number(w, record->values[i].name, record->values[i].number);
     }
-    ls_json_put_end(&w);
+    ls_json_put_end(w);
     size_t length;
-    char *line = ls_json_take(&w, &length);
-    if (!line) return false;
-    line[length] = '\n'; /* in place of the end of the string */
-    bool ok = ls_append_write(&sink->file, line, length + 1, why);
-    ls_sys_free(line);
-    return ok;
+    const char *text = ls_json_view(w, &length);
+    if (!text) return false;
+    ls_buffer_empty(&sink->bytes);
+    ls_buffer_put(&sink->bytes, text, length);
+    ls_buffer_put(&sink->bytes, "\n", 1);
+    return !sink->bytes.failed && ls_append_write(&sink->file, sink->bytes.bytes, sink->bytes.length, why);
 }
 
 static void close_file(void *of, bool succeeded)
@@ -43,6 +47,8 @@ static void close_file(void *of, bool succeeded)
     (void)succeeded;
     jsonl *sink = of;
     ls_append_close(&sink->file);
+    ls_sys_free(ls_json_take(&sink->line, NULL));
+    ls_buffer_free(&sink->bytes);
     ls_sys_free(sink);
 }
 

@@ -52,7 +52,7 @@ enum { RECORD_HEAD = 12 };
 static ls_buffer *begin_event(events *sink, double at, int64_t step)
 {
     ls_buffer *b = &sink->record;
-    b->length = 0;
+    ls_buffer_empty(b);
     ls_buffer_put(b, (char[RECORD_HEAD]){0}, RECORD_HEAD);
     ls_proto_double(b, EVENT_TIME, at);
     if (step) ls_proto_integer(b, EVENT_STEP, step);
