@@ -23,9 +23,12 @@ static ls_tensor *conv_transpose_forward(ls_module *self, ls_tensor *x, void *us
     return ls_conv_transpose2d(x, c->weight, c->bias, c->geometry);
 }
 
-static ls_module *conv_new(ls_run *run, int64_t in, int64_t out, int64_t kernel, bool transposed,
+typedef enum conv_kind { CONV, CONV_BLANK, CONV_TRANSPOSED } conv_kind;
+
+static ls_module *conv_new(ls_run *run, int64_t in, int64_t out, int64_t kernel, conv_kind kind,
                            const ls_conv2d_opts *given, size_t opts_size)
 {
+    bool transposed = kind == CONV_TRANSPOSED;
     ls_conv2d_opts opts;
     ls_opts_read(&opts, sizeof opts, given, opts_size);
     conv *c = ls_layer_new(run, transposed ? "ConvTranspose2d" : "Conv2d", sizeof *c,
@@ -48,6 +51,10 @@ static ls_module *conv_new(ls_run *run, int64_t in, int64_t out, int64_t kernel,
                             .dilation_hw = {opts.dilation_hw[0], opts.dilation_hw[1]},
                             .output_padding = opts.output_padding};
     ls_shape shape = transposed ? LS_SHAPE(in, out / groups, height, width) : LS_SHAPE(out, in / groups, height, width);
+    if (kind == CONV_BLANK) {
+        c->weight = ls_parameter(&c->module, "weight", ls_empty_shape(run, LS_F32, shape));
+        return ls_layer_done(c);
+    }
     int64_t fan_in = shape.dim[1] * height * width;
     double bound = fan_in > 0 ? 1 / sqrt((double)fan_in) : 0;
     c->weight = ls_parameter_uniform(&c->module, "weight", bound, shape);
@@ -58,11 +65,16 @@ static ls_module *conv_new(ls_run *run, int64_t in, int64_t out, int64_t kernel,
 ls_module *ls_conv2d_sized(ls_run *run, int64_t in, int64_t out, int64_t kernel, const ls_conv2d_opts *opts,
                            size_t opts_size)
 {
-    return conv_new(run, in, out, kernel, false, opts, opts_size);
+    return conv_new(run, in, out, kernel, CONV, opts, opts_size);
+}
+
+ls_module *ls_conv2d_blank(ls_run *run, int64_t in, int64_t out, int64_t kernel, const ls_conv2d_opts *opts)
+{
+    return conv_new(run, in, out, kernel, CONV_BLANK, opts, sizeof *opts);
 }
 
 ls_module *ls_conv_transpose2d_sized(ls_run *run, int64_t in, int64_t out, int64_t kernel, const ls_conv2d_opts *opts,
                                      size_t opts_size)
 {
-    return conv_new(run, in, out, kernel, true, opts, opts_size);
+    return conv_new(run, in, out, kernel, CONV_TRANSPOSED, opts, opts_size);
 }

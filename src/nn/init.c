@@ -3,6 +3,7 @@
 
 #include "base/memory.h"
 #include "nn/module.h"
+#include "ops/op.h"
 
 void ls_init_constant(ls_tensor *t, double value)
 {
@@ -13,25 +14,30 @@ void ls_init_constant(ls_tensor *t, double value)
     ls_scope_end(run, mark, NULL);
 }
 
-typedef ls_tensor *draw_fn(ls_run *run, ls_dtype dtype, double a, double b, ls_shape shape);
-
-static void fill_drawn(ls_tensor *t, draw_fn *draw, double a, double b, const char *who)
+/* Draw straight into its memory. */
+static void fill_drawn(ls_tensor *t, ls_opcode op, double a, double b, const char *who)
 {
     ls_run *run = ls_run_of(t);
     if (ls_failed(run) || !ls_check_live(run, t, who)) return;
-    ls_mark mark = ls_scope_begin(run);
-    ls_assign(t, draw(run, ls_dtype_size(t->view.dtype) < 4 ? LS_F32 : t->view.dtype, a, b, ls_view_shape(&t->view)));
-    ls_scope_end(run, mark, NULL);
+    if (!ls_dtype_is_float(t->view.dtype)) {
+        ls_fail(&run->errors, LS_ERR_DTYPE, "%s: %s is not a floating type", who, ls_dtype_name(t->view.dtype));
+        return;
+    }
+    ls_attrs attrs = {.random = {.a = a, .b = b}};
+    op_draw(run, ls_view_numel(&t->view), &attrs.random.seed, &attrs.random.offset);
+    op_submit(op, 0, NULL, 1, &t, &attrs);
+    t->storage->version++;
+    if (t->view.derived) t->view.derived->version++;
 }
 
 void ls_init_uniform(ls_tensor *t, double low, double high)
 {
-    fill_drawn(t, ls_uniform_shape, low, high, "ls_init_uniform");
+    fill_drawn(t, LS_OP_uniform, low, high, "ls_init_uniform");
 }
 
 void ls_init_normal(ls_tensor *t, double mean, double deviation)
 {
-    fill_drawn(t, ls_normal_shape, mean, deviation, "ls_init_normal");
+    fill_drawn(t, LS_OP_normal, mean, deviation, "ls_init_normal");
 }
 
 /* ---- truncated ---- */

@@ -60,6 +60,9 @@ bool ls_layer_takes(const ls_module *module, int n, int least, int most);
 ls_tensor *ls_parameter_uniform(ls_module *module, const char *name, double bound, ls_shape shape);
 ls_tensor *ls_parameter_full(ls_module *module, const char *name, double value, ls_shape shape);
 
+/* A convolution without bias whose weight is for the caller to fill. */
+ls_module *ls_conv2d_blank(ls_run *run, int64_t in, int64_t out, int64_t kernel, const ls_conv2d_opts *opts);
+
 /* Call `visit` for every parameter and buffer below, in PyTorch's order, with its dotted path. Stops when it is false. */
 typedef bool ls_visit_fn(void *user, const char *path, const ls_member *member);
 bool ls_module_visit(const ls_module *module, ls_visit_fn *visit, void *user);

@@ -48,11 +48,11 @@ static const plan *find_plan(ls_run *run, const char *name)
 
 /* ---- layers ---- */
 
+/* Its weights come at the end, from chance or from a file. */
 static ls_module *conv_new(ls_run *run, int64_t in, int64_t out, int64_t kernel, int64_t stride)
 {
-    ls_module *conv = ls_conv2d_new(run, in, out, kernel, .stride = stride, .padding = kernel / 2, .no_bias = true);
-    if (conv) ls_init_kaiming_normal(ls_tensor_of(conv, "weight"), LS_GAIN_RELU, LS_FAN_OUT);
-    return conv;
+    return ls_conv2d_blank(run, in, out, kernel,
+                           &(ls_conv2d_opts){.stride = stride, .padding = kernel / 2, .no_bias = true});
 }
 
 static ls_module *norm_new(ls_run *run, int64_t channels, ls_activation activation)
@@ -150,6 +150,13 @@ static ls_module *stem_new(ls_run *run, stem kind, int64_t in, int64_t out)
     return layers;
 }
 
+static bool draw_weight(void *user, const char *path, const ls_member *member)
+{
+    (void)user, (void)path;
+    if (ls_ndim(member->tensor) == 4) ls_init_kaiming_normal(member->tensor, LS_GAIN_RELU, LS_FAN_OUT);
+    return true;
+}
+
 /* Files of old do not count batches; a last layer for other classes is not wanted. */
 static void load_weights(ls_module *net, const char *file)
 {
@@ -189,7 +196,9 @@ ls_module *ls_resnet_sized(ls_run *run, const char *name, const ls_resnet_opts *
     }
     ls_module_add(whole, "global_pool", ls_adaptive_avg_pool2d_new(run, 1, 1));
     net->classifier = ls_module_add(whole, "fc", ls_linear_new(run, channels, classes));
-    if (opts.weights && !ls_failed(run)) load_weights(whole, opts.weights);
+    if (ls_failed(run)) return ls_layer_done(net);
+    if (opts.weights) load_weights(whole, opts.weights);
+    else ls_module_visit(whole, draw_weight, NULL);
     return ls_layer_done(net);
 }
 
