@@ -43,7 +43,7 @@ typedef struct ls_init_opts {
     int64_t gradient_accumulation_steps; /* 1: batches whose gradients make one step of the optimiser */
     bool accumulate_across_epochs;       /* else the last batch of a pass ends in a step, however short its group */
     ls_schedule_policy schedule_policy;
-    const char *project_dir;            /* "." : where checkpoints and logs go */
+    const char *project_dir;            /* "." : where checkpoints, logs and results go */
     const char *resume_from_checkpoint; /* as the flag: a folder, or "latest" */
     int64_t total_limit;                /* automatic checkpoints to keep, the latest; 0: all */
     bool async_save;                    /* checkpoints are written while training goes on */
@@ -55,7 +55,7 @@ typedef struct ls_init_opts {
 /* Start a run. argc and argv may be NULL; flags that the run understands are taken out of them:
  *
  *     --mixed_precision no|bf16|fp16   --gradient_accumulation_steps N   --seed N   --num_threads N   --device NAME
- *     --project_dir FOLDER   --resume_from_checkpoint FOLDER|latest
+ *     --project_dir (or --output_dir) FOLDER   --resume_from_checkpoint FOLDER|latest
  *
  * with `-` or `_` and with `=` or a space before the value. Others, and all after `--`, stay for the program (flags.h).
  * A flag wins over an option given here, an option over the environment (docs/env.md), with one exception that is

@@ -11,7 +11,7 @@ typedef struct ls_run_flags {
     uint64_t seed;
 } ls_run_flags;
 
-enum { LS_RUN_FLAG_COUNT = 7 };
+enum { LS_RUN_FLAG_COUNT = 8 };
 /* Their table, with `to` as the place the values go to. */
 void ls_run_flags_table(ls_run_flags *to, ls_flag table[LS_RUN_FLAG_COUNT]);
 

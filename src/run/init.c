@@ -18,7 +18,8 @@ void ls_run_flags_table(ls_run_flags *to, ls_flag table[LS_RUN_FLAG_COUNT])
         LS_FLAG("seed", &to->seed, "of all random numbers"),
         LS_FLAG("num_threads", &to->threads, "threads of CPU kernels"),
         LS_FLAG("device", &to->device, "cpu, or a plug-in's name or path"),
-        LS_FLAG("project_dir", &to->project_dir, "folder for checkpoints and logs"),
+        LS_FLAG("project_dir", &to->project_dir, "folder for checkpoints, logs and results"),
+        LS_FLAG("output_dir", &to->project_dir, "the same"),
         LS_FLAG("resume_from_checkpoint", &to->resume, "folder to go on from, or latest"),
     };
     memcpy(table, rows, sizeof rows);

@@ -1,4 +1,4 @@
-/* demo.c - learn to tell the three arms of a spiral apart. No data needed: the points are made here.      make demo */
+/* spiral.c - learn to tell the three arms of a spiral apart. No data needed: the points are made here. */
 #include <lockstep.h>
 
 #include <math.h>

@@ -1,0 +1,188 @@
+/* pets.c - fine-tune a residual network on a folder of photos, and say what is on others.
+ *
+ *     pets --data_dir images --weights resnet50d.safetensors --output_dir out --mixed_precision bf16
+ *     pets --output_dir out --predict new_photo.jpg
+ *
+ * Labels come from file names: beagle_32.jpg shows a beagle. A training that was interrupted goes on exactly where its last
+ * checkpoint stood with --resume_from_checkpoint latest. */
+#include <lockstep.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct options {
+    const char *data_dir, *pattern, *model, *weights, *checkpointing_steps;
+    int64_t image_size, batch_size, workers;
+    int epochs;
+    double lr;
+    bool freeze, v1_strides, skip_bad, with_tracking;
+    int64_t save_every; /* steps */
+    bool save_epochs;
+    ls_names predict;
+} options;
+
+static bool read_flags(ls_run *run, int *argc, char ***argv, options *o)
+{
+    ls_flag flags[] = {
+        LS_FLAG("data_dir", &o->data_dir, "folder of photos, named breed_number.jpg"),
+        LS_FLAG("pattern", &o->pattern, "regular expression whose first group is the label in a file name"),
+        LS_FLAG("skip_bad", &o->skip_bad, "leave out files that are damaged, instead of stopping"),
+        LS_FLAG("model", &o->model, "resnet18, resnet50d, ..."),
+        LS_FLAG("weights", &o->weights, "file to start from: safetensors or PyTorch's"),
+        LS_FLAG("v1_strides", &o->v1_strides, "the weights are of the first published form of ResNet"),
+        LS_FLAG("freeze", &o->freeze, "train the classifier alone"),
+        LS_FLAG("image_size", &o->image_size, "side of the pictures the network sees"),
+        LS_FLAG("epochs", &o->epochs, "passes over the photos"),
+        LS_FLAG("batch_size", &o->batch_size, "photos in a step"),
+        LS_FLAG("lr", &o->lr, "highest learning rate"),
+        LS_FLAG("workers", &o->workers, "threads that read photos; 0: by the machine"),
+        LS_FLAG("checkpointing_steps", &o->checkpointing_steps, "save the state every N steps, or every \"epoch\""),
+        LS_FLAG("with_tracking", &o->with_tracking, "record loss, rate and accuracy: TensorBoard, JSON lines, CSV"),
+        LS_FLAG("predict", &o->predict, "say what these photos show, with the model in output_dir"),
+    };
+    if (!ls_flags_read(run, argc, argv, flags, .about = "fine-tune a residual network on a folder of photos"))
+        return false;
+    char *end = "";
+    o->save_epochs = !strcmp(o->checkpointing_steps, "epoch");
+    if (!o->save_epochs) o->save_every = strtoll(o->checkpointing_steps, &end, 10);
+    if (!*end && o->save_every >= 0) return true;
+    fprintf(stderr, "--checkpointing_steps is %s; it must be a number of steps or \"epoch\"\n", o->checkpointing_steps);
+    exit(2);
+}
+
+/* ---- The model file: weights, and what is needed to use them ---- */
+
+static ls_module *new_model(ls_run *run, const options *o, int64_t classes)
+{
+    ls_module *model =
+        ls_resnet_new(run, o->model, .classes = classes, .weights = o->weights, .v1_strides = o->v1_strides);
+    if (o->freeze) {
+        ls_freeze(model);
+        ls_unfreeze(ls_classifier(model));
+    }
+    return model;
+}
+
+static void save(ls_run *run, ls_module *model, const ls_dataset *pets, const options *o)
+{
+    static char names[1 << 16], image_size[24];
+    size_t used = 0;
+    for (int64_t i = 0; i < ls_class_count(pets) && used < sizeof names; i++)
+        used += (size_t)snprintf(names + used, sizeof names - used, "%s\n", ls_class_name(pets, i));
+    snprintf(image_size, sizeof image_size, "%lld", (long long)o->image_size);
+    const ls_metadata about[] = {{"architecture", o->model},
+                                 {"image_size", image_size},
+                                 {"v1_strides", o->v1_strides ? "yes" : "no"},
+                                 {"classes", names},
+                                 {NULL, NULL}};
+    ls_save_model(run, model, ls_project_dir(run), .metadata = about);
+}
+
+/* Print the breed and its probability for every photo. */
+static void predict(ls_run *run, options *o)
+{
+    const ls_contents *saved = ls_contents_read(run, ls_project_dir(run));
+    const char *names = "";
+    for (int64_t i = 0; saved && i < saved->metadata_count; i++) {
+        const ls_metadata *m = &saved->metadata[i];
+        if (!strcmp(m->key, "architecture")) o->model = m->value;
+        if (!strcmp(m->key, "image_size")) o->image_size = strtoll(m->value, NULL, 10);
+        if (!strcmp(m->key, "v1_strides")) o->v1_strides = !strcmp(m->value, "yes");
+        if (!strcmp(m->key, "classes")) names = m->value;
+    }
+    int64_t classes = 0;
+    for (const char *c = names; *c; c++) classes += *c == '\n';
+    o->weights = ls_project_dir(run);
+    ls_module *model = new_model(run, o, classes);
+    ls_eval(model);
+    ls_no_grad_begin(run);
+    for (int i = 0; i < o->predict.count && !ls_error(run); i++) {
+        ls_mark mark = ls_scope_begin(run);
+        ls_tensor *image = ls_image_read(run, o->predict.name[i], .transform = ls_resize((int)o->image_size));
+        ls_tensor *chances = ls_softmax(ls_forward(model, ls_imagenet_normalize(image)), -1);
+        int64_t best = (int64_t)ls_item(ls_argmax(chances));
+        const char *name = names;
+        for (int64_t skip = best; skip > 0 && *name; name++) skip -= *name == '\n';
+        double chance = ls_item(ls_max(chances));
+        if (!ls_error(run))
+            printf("%s: %.*s (%.1f %%)\n", o->predict.name[i], (int)strcspn(name, "\n"), name, 100 * chance);
+        ls_scope_end(run, mark, NULL);
+    }
+    ls_no_grad_end(run);
+}
+
+/* ---- Training ---- */
+
+static double accuracy(ls_run *run, ls_module *model, ls_loader *eval)
+{
+    double right = 0, seen = 0;
+    ls_eval(model);
+    ls_no_grad_begin(run);
+    for (ls_batch b; ls_next(eval, &b);) {
+        ls_tensor *guess = ls_argmax(ls_forward(model, ls_imagenet_normalize(b.image)));
+        ls_tensor *hit = ls_gather_for_metrics(run, ls_eq(guess, b.label));
+        right += ls_item(ls_sum(hit));
+        seen += (double)ls_numel(hit);
+    }
+    ls_no_grad_end(run);
+    ls_train(model);
+    return 100 * right / seen;
+}
+
+int main(int argc, char **argv)
+{
+    options o = {.data_dir = "images",
+                 .model = "resnet50d",
+                 .image_size = 224,
+                 .batch_size = 64,
+                 .epochs = 5,
+                 .lr = 3e-2,
+                 .freeze = true,
+                 .checkpointing_steps = ""};
+    ls_run *run = ls_init(&argc, &argv, .seed = 42, .project_dir = "out", .async_save = true, .total_limit = 2);
+    if (!read_flags(run, &argc, &argv, &o)) return ls_finish(run);
+    if (o.predict.count) {
+        predict(run, &o);
+        return ls_finish(run);
+    }
+
+    ls_dataset *pets =
+        ls_image_folder_new(run, o.data_dir, .pattern = o.pattern, .on_bad = o.skip_bad ? LS_BAD_SKIP : LS_BAD_FATAL);
+    ls_dataset *train_set, *eval_set;
+    ls_split(pets, 0.8, &train_set, &eval_set);
+    ls_transform crop = ls_random_resized_crop((int)o.image_size, .min_scale = 0.5);
+    ls_loader *train = ls_loader_new(run, train_set, .batch = o.batch_size, .shuffle = true, .workers = (int)o.workers,
+                                     .transform = crop);
+    ls_loader *eval = ls_loader_new(run, eval_set, .batch = 2 * o.batch_size, .workers = (int)o.workers,
+                                    .transform = ls_resize((int)o.image_size));
+
+    ls_module *model = new_model(run, &o, ls_class_count(pets));
+    ls_optim *adam = ls_adam_new(run, model, .lr = o.lr / 25);
+    ls_schedule *cycle = ls_one_cycle_new(adam, .max_lr = o.lr, .epochs = o.epochs, .steps_per_epoch = ls_len(train));
+    ls_prepare(run, model, adam, cycle, train, eval);
+
+    if (o.with_tracking) ls_track_new(run, "all", .name = "records");
+    for (int epoch; ls_epoch(run, o.epochs, &epoch);) {
+        ls_progress *bar = ls_progress_new(run, ls_len(train), .label = "train");
+        for (ls_batch b; ls_progress_next(bar, train, &b);) {
+            ls_tensor *loss = ls_cross_entropy(ls_forward(model, ls_imagenet_normalize(b.image)), b.label);
+            ls_backward(run, loss);
+            ls_step(adam);
+            ls_schedule_step(cycle);
+            ls_zero_grad(adam);
+
+            int64_t step = ls_steps_taken(adam);
+            ls_track(run, step, {"loss", ls_item(loss)}, {"lr", ls_lr(adam)});
+            ls_progress_show(bar, "loss", ls_item(loss));
+            if (o.save_every && step % o.save_every == 0) ls_save_state(run, NULL);
+        }
+        ls_progress_end(bar);
+        double percent = accuracy(run, model, eval);
+        ls_track(run, ls_steps_taken(adam), {"accuracy", percent});
+        ls_print(run, "epoch %d: %.2f\n", epoch, percent);
+        if (o.save_epochs) ls_save_state(run, NULL);
+    }
+    if (!ls_error(run)) save(run, model, pets, &o);
+    return ls_finish(run);
+}

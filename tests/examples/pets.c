@@ -1,0 +1,86 @@
+/* pets.c - the example of that name, from a folder of pictures to predictions, interrupted and misused. */
+#include <sys/wait.h>
+
+#include "check.h"
+#include "folder.h"
+
+#define FOLDER "pets_test"
+#define SMALL " --data_dir " FOLDER "/images --model resnet10t --no-freeze --image_size 32 --batch_size 12 --lr 5e-3"
+#define OUTPUT " > " FOLDER "/printed 2> " FOLDER "/said"
+
+static char *printed, *said;
+
+/* Run a command; what it wrote is in `printed` and `said` until the next one. Returns its exit code. */
+static int run(const char *command)
+{
+    free(printed);
+    free(said);
+    int status = system(command);
+    printed = file_text(FOLDER "/printed", NULL);
+    said = file_text(FOLDER "/said", NULL);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+static void from_folder_to_prediction(void)
+{
+    int code = run(PETS SMALL " --epochs 2 --with_tracking --output_dir " FOLDER "/out" OUTPUT);
+    CHECK_MSG(code == 0, "%s", said);
+    CHECK_MSG(strstr(printed, "epoch 0: ") && strstr(printed, "epoch 1: "), "%s", printed);
+    char *rows = file_text(FOLDER "/out/runs/records/values.csv", NULL);
+    CHECK(rows && strstr(rows, "loss") && strstr(rows, "accuracy"));
+    free(rows);
+    CHECK(run(PETS " --output_dir " FOLDER "/out --predict " FOLDER "/images/beagle_3.jpg" OUTPUT) == 0);
+    CHECK_MSG(strstr(printed, FOLDER "/images/beagle_3.jpg: ") == printed && strstr(printed, " %)\n"), "%s", printed);
+}
+
+/* Stopped after the first epoch's checkpoint and resumed, it ends with the numbers of a training that went through. */
+static void resumes_where_it_stood(void)
+{
+    CHECK(run(PETS SMALL " --epochs 2 --output_dir " FOLDER "/whole" OUTPUT) == 0);
+    char *whole = printed;
+    printed = NULL;
+    CHECK(run(PETS SMALL " --epochs 2 --checkpointing_steps 2 --output_dir " FOLDER "/parts" OUTPUT) == 0);
+    CHECK_TEXT(printed, whole);
+    CHECK(run(PETS SMALL " --epochs 2 --resume_from_checkpoint latest --output_dir " FOLDER "/parts" OUTPUT) == 0);
+    CHECK_MSG(strncmp(printed, "epoch 1: ", 9) == 0 && strstr(whole, printed), "%s", printed);
+    free(whole);
+}
+
+static void bad_files_are_named_or_left_out(void)
+{
+    file_append(FOLDER "/images/beagle_999.jpg", "GIF89a, and no more");
+    CHECK(run(PETS SMALL " --epochs 1 --output_dir " FOLDER "/bad" OUTPUT) == 1);
+    CHECK_MSG(strstr(said, "beagle_999.jpg") && strstr(said, "GIF"), "%s", said);
+    CHECK_MSG(run(PETS SMALL " --epochs 1 --skip_bad --output_dir " FOLDER "/bad" OUTPUT) == 0, "%s", said);
+    remove(FOLDER "/images/beagle_999.jpg");
+}
+
+static void misuse_is_explained(void)
+{
+    CHECK(run(PETS SMALL " --checkpointing_steps sometimes" OUTPUT) == 2);
+    CHECK_MSG(strstr(said, "\"epoch\""), "%s", said);
+    CHECK(run(PETS " --batchsize 3" OUTPUT) == 1);
+    CHECK_MSG(strstr(said, "did you mean --batch_size"), "%s", said);
+    CHECK(run(PETS " --data_dir " FOLDER "/none" OUTPUT) == 1);
+    CHECK_MSG(strstr(said, FOLDER "/none"), "%s", said);
+    CHECK(run(PETS " --output_dir " FOLDER "/none --predict " FOLDER "/images/beagle_3.jpg" OUTPUT) == 1);
+    CHECK_MSG(strstr(said, FOLDER "/none"), "%s", said);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc > 1) check_filter = argv[1];
+    folder_fresh(FOLDER);
+    if (run(DRAW_PETS " " FOLDER "/images 12" OUTPUT) != 0) {
+        printf("skipped: %s", said); /* built without libjpeg */
+        return 77;
+    }
+    CHECK_RUN(from_folder_to_prediction);
+    CHECK_RUN(resumes_where_it_stood);
+    CHECK_RUN(bad_files_are_named_or_left_out);
+    CHECK_RUN(misuse_is_explained);
+    free(printed);
+    free(said);
+    folder_remove(FOLDER);
+    return check_done();
+}
