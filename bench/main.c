@@ -89,6 +89,7 @@ int main(int argc, char **argv)
     bench_add_blocks(all);
     bench_add_models(all);
     bench_add_files(all);
+    bench_add_loaders(all);
     bench_add_overheads();
 
     static const char *const units[] = {"GFLOP/s", "GB/s", "ms", "ns"}, *const peaks[] = {"-", "f32", "bf16", "memory"};

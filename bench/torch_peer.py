@@ -216,8 +216,17 @@ def file(dtype, case):
     return 1e-9 * sum(4 * t.numel() for t in tensors.values()) / seconds
 
 
+def loader(dtype, case):
+    """Time per sample of a shuffled pass over tensors in memory."""
+    from torch.utils.data import DataLoader, TensorDataset
+    samples, workers = 16384, 2 if case.endswith("workers") else 0
+    dataset = TensorDataset(torch.rand(samples, int(case.split()[0])), torch.ones(samples, dtype=torch.int64))
+    batches = DataLoader(dataset, batch_size=64, shuffle=True, num_workers=workers, persistent_workers=workers > 0)
+    return 1e9 * best(lambda: sum(len(y) for _, y in batches)) / samples
+
+
 FAMILIES = {"gemm": product, "conv": convolution, "pass": memory_pass, "attention": attention, "block": block, "model": model,
-            "overhead": overhead, "file": file}
+            "overhead": overhead, "file": file, "loader": loader}
 
 for line in sys.stdin:
     parts = line.strip().split("/")

@@ -1,5 +1,5 @@
 #!/bin/sh
-# check_docs.sh - the pages that describe tables in the code list exactly what those tables hold.
+# check_docs.sh - the pages that describe tables in the code list exactly what those tables hold; programs in them compile.
 set -eu
 cd "$(dirname "$0")/.."
 export LC_ALL=C
@@ -26,5 +26,17 @@ same "the table of docs/env.md" src/base/config.h \
     "$settings" "$(grep -oE '^\| `LOCKSTEP_[A-Z_]+`' docs/env.md | tr -d '|` ' | sort)"
 same "the sections of docs/env.md" src/base/config.h \
     "$settings" "$(grep -oE '^## `LOCKSTEP_[A-Z_]+`' docs/env.md | tr -d '#` ' | sort)"
+
+# Whole programs in the pages compile.
+programs=$(mktemp -d)
+trap 'rm -rf "$programs"' EXIT
+awk -v to="$programs" '
+    /^```c$/ { inside = 1; text = ""; next }
+    /^```$/ && inside { inside = 0; if (text ~ /int main\(/) { printf "%s", text >(to "/" ++n ".c"); close(to "/" n ".c") } }
+    inside { text = text $0 "\n" }' README.md docs/*.md
+for program in "$programs"/*.c; do
+    "${CC:-cc}" -std=c17 -Wall -Wextra -Wpedantic -Werror -fsyntax-only -Iinclude "$program" ||
+        { echo "a program in README.md or docs/ does not compile:"; cat "$program"; bad=1; }
+done
 
 exit $bad

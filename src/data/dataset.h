@@ -84,6 +84,7 @@ typedef struct ls_cell {
 typedef struct ls_reading {
     const ls_field *fields; /* as batches have them */
     int field_count;
+    size_t bytes[LS_MAX_FIELDS]; /* of a sample; 0: sizes vary */
     const ls_transform *transform;
     uint64_t sample_key, transform_key; /* of the epoch's random numbers */
     int64_t pad_multiple;               /* sizes that vary become multiples of it; at least 1 */

@@ -96,6 +96,7 @@ static bool resolve_fields(ls_loader *loader)
         .transform = &loader->opts.transform,
         .pad_multiple = loader->opts.pad_multiple ? loader->opts.pad_multiple : 1,
     };
+    for (int i = 0; i < set->field_count; i++) loader->feed.reading.bytes[i] = ls_field_bytes(&loader->fields[i]);
     return true;
 }
 

@@ -74,9 +74,7 @@ static bool prepare_lists(ls_run *run, ls_slot *slot, const ls_reading *reading,
     if (!grow(run, &slot->index, slot->room, size, sizeof *slot->index)) return false;
     if (!grow(run, &slot->place, slot->room, size, sizeof *slot->place)) return false;
     for (int i = 0; i < reading->field_count; i++)
-        if (ls_field_varies(&reading->fields[i]) &&
-            !grow(run, &slot->cells[i], slot->room, size, sizeof *slot->cells[i]))
-            return false;
+        if (!reading->bytes[i] && !grow(run, &slot->cells[i], slot->room, size, sizeof *slot->cells[i])) return false;
     slot->room = size;
     return true;
 }
@@ -91,13 +89,13 @@ bool ls_slot_prepare(ls_run *run, ls_slot *slot, const ls_reading *reading, int6
     bool host = ls_device_is_host(run->device);
     for (int i = 0; i < reading->field_count; i++) {
         const ls_field *field = &reading->fields[i];
-        if (ls_field_varies(field)) continue;
+        if (!reading->bytes[i]) continue;
         if (host) {
             slot->tensor[i] = owned_tensor(run, field, batch_shape(ls_field_shape(field), size));
             if (!slot->tensor[i]) return ls_slot_forget(slot), false;
             slot->fixed[i] = slot->tensor[i]->view.data;
         } else {
-            if (!grow_pinned(run, slot, i, (size_t)size * ls_field_bytes(field))) return false;
+            if (!grow_pinned(run, slot, i, (size_t)size * reading->bytes[i])) return false;
             slot->fixed[i] = slot->pinned[i];
         }
     }
@@ -108,8 +106,8 @@ bool ls_slot_prepare_plain(ls_run *run, ls_slot *slot, const ls_reading *reading
 {
     if (!prepare_lists(run, slot, reading, size)) return false;
     for (int i = 0; i < reading->field_count; i++) {
-        if (ls_field_varies(&reading->fields[i])) continue;
-        if (!grow_pinned(run, slot, i, (size_t)size * ls_field_bytes(&reading->fields[i]))) return false;
+        if (!reading->bytes[i]) continue;
+        if (!grow_pinned(run, slot, i, (size_t)size * reading->bytes[i])) return false;
         slot->fixed[i] = slot->pinned[i];
     }
     return true;
@@ -120,7 +118,7 @@ void ls_slot_point(const ls_slot *slot, const ls_reading *reading, int64_t j, ls
     sample->reading = reading;
     for (int i = 0; i < reading->field_count; i++) {
         sample->cells[i] = slot->cells[i] ? &slot->cells[i][j] : NULL;
-        sample->fixed[i] = slot->cells[i] ? NULL : slot->fixed[i] + (size_t)j * ls_field_bytes(&reading->fields[i]);
+        sample->fixed[i] = slot->cells[i] ? NULL : slot->fixed[i] + (size_t)j * reading->bytes[i];
     }
 }
 
@@ -132,8 +130,7 @@ bool ls_slot_copy(const ls_slot *slot, const ls_reading *reading, int64_t j, con
     for (int i = 0; i < reading->field_count; i++) {
         const ls_field *field = &reading->fields[i];
         if (!source->cells[i]) {
-            size_t bytes = ls_field_bytes(field);
-            memcpy(sample->fixed[i], source->fixed[i] + (size_t)from * bytes, bytes);
+            memcpy(sample->fixed[i], source->fixed[i] + (size_t)from * reading->bytes[i], reading->bytes[i]);
             continue;
         }
         const ls_cell *cell = &source->cells[i][from];

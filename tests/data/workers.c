@@ -30,6 +30,7 @@ static bool get(void *user, int64_t index, ls_sample *sample)
     fixed[0] = (float)index;
     fixed[1] = (float)(ls_sample_random(sample) % 1000);
     int32_t *list = ls_sample_resize(sample, 1, LS_SHAPE(index % 5));
+    if (!list) return false;
     for (int64_t i = 0; i < index % 5; i++) list[i] = (int32_t)index;
     int64_t *label = ls_sample_field(sample, 2);
     *label = index;
@@ -265,6 +266,46 @@ static void a_collate_function_may_use_operators(void)
     CHECK(ls_finish(run) == 0);
 }
 
+/* Everything that takes memory, once; returns the number of samples. */
+static int64_t use_everything(ls_run *run, made *m)
+{
+    static const double weights[COUNT] = {1, 2, 3};
+    static const int64_t sizes[] = {2, 1}, samples[] = {0, 1, 2};
+    ls_dataset *first, *second;
+    ls_split(made_new(run, m, LS_BAD_FATAL), 0.5, &first, &second);
+    ls_dataset *both = ls_join(first, second);
+    ls_loader *loaders[] = {
+        ls_loader_new(run, both, .batch = 7, .shuffle = true, .workers = 2),
+        ls_loader_new(run, both, .batch = 7,
+                      .sampler = ls_weighted_sampler_new(run, COUNT, weights, .draws = 3, .without_replacement = true)),
+        ls_loader_new(run, numbers(run, 9), .sampler = ls_batch_list_new(run, 2, sizes, samples)),
+    };
+    int64_t seen = 0;
+    for (int i = 0; i < 3; i++)
+        for (ls_batch b; ls_next(loaders[i], &b);) seen += b.size;
+    return seen;
+}
+
+static void no_lack_of_memory_goes_unnoticed(void)
+{
+    bool failed = true;
+    for (uint64_t n = 1; failed && n < 500; n++) {
+        ls_run *run = ls_init(NULL, NULL, .seed = 3, .device = device);
+        made m = {.fatal = -1};
+        uint64_t before = ls_sys_calls();
+        ls_sys_fail_at(n);
+        int64_t seen = use_everything(run, &m);
+        ls_sys_fail_at(0);
+        failed = ls_sys_calls() - before >= n;
+        /* Some requests can be done without: then nothing is missing. */
+        CHECK_MSG(ls_error(run) == LS_OK ? seen == COUNT + 3 + 3 : failed && ls_error(run) == LS_ERR_MEMORY,
+                  "request %d: %s", (int)n, ls_error_message(run));
+        ls_error_clear(run);
+        CHECK(ls_finish(run) == 0);
+    }
+    CHECK(!failed);
+}
+
 int main(int argc, char **argv)
 {
     if (argc > 2 && strcmp(argv[1], "--device") == 0) device = argv[2];
@@ -279,5 +320,6 @@ int main(int argc, char **argv)
     CHECK_RUN(steady_passes_take_nothing_from_the_system);
     if (strcmp(device, "cpu") == 0) CHECK_RUN_FORK(a_forked_child_goes_on_by_itself);
     CHECK_RUN(a_collate_function_may_use_operators);
+    CHECK_RUN(no_lack_of_memory_goes_unnoticed);
     return check_done();
 }
