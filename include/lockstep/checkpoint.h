@@ -25,7 +25,8 @@
  * Folders appear complete or not at all: files are written to FOLDER.part, forced to the disk, then renamed. Whatever
  * happens on the way (kill -9, a full disk, a power cut), the checkpoint before stays as it was.
  *
- * Save after ls_step(), not between ls_backward() and ls_step(). */
+ * Save after ls_step(), not between ls_backward() and ls_step(). In a loop over batches inside another one a save is allowed,
+ * but a restart goes on with the outer loop. */
 #ifndef LOCKSTEP_CHECKPOINT_H
 #define LOCKSTEP_CHECKPOINT_H
 

@@ -27,6 +27,10 @@ extern "C" {
 typedef struct ls_run ls_run;
 typedef struct ls_tensor ls_tensor;
 
+/* A part of a program between two calls: ls_main_first(run) { ... }. The line keeps names of nested ones apart. */
+#define LS_MARKED_(begin, end, line) LS_MARKED_AT_(begin, end, line)
+#define LS_MARKED_AT_(begin, end, line) for (bool ls_turn_##line = begin; ls_turn_##line; ls_turn_##line = end)
+
 /* How often ls_schedule_step() moves a schedule. */
 typedef enum ls_schedule_policy {
     LS_SCHEDULE_PER_STEP = 0, /* once for every step an optimiser has taken, on any number of processes */
@@ -102,7 +106,7 @@ LS_API void ls_free_memory(ls_run *run);
  *     ls_accumulate(run) { ls_backward(run, loss_of(x)); ls_step(adam); ls_zero_grad(adam); }
  *
  * Leave the marked part with `continue`, not with `break` or `return`. */
-#define ls_accumulate(run) for (bool ls_turn_ = ls_accumulate_begin(run); ls_turn_; ls_turn_ = ls_accumulate_end(run))
+#define ls_accumulate(run) LS_MARKED_(ls_accumulate_begin(run), ls_accumulate_end(run), __LINE__)
 LS_API bool ls_accumulate_begin(ls_run *run); /* true */
 LS_API bool ls_accumulate_end(ls_run *run);   /* false */
 
@@ -129,7 +133,7 @@ LS_API const char *ls_project_dir(const ls_run *run);
 LS_API void ls_wait_for_everyone(ls_run *run);
 /* The main process goes first, the others follow when it is through:  ls_main_first(run) { prepare_the_files(); }
  * Leave the marked part with `continue`, not with `break` or `return`. */
-#define ls_main_first(run) for (bool ls_turn_ = ls_main_first_begin(run); ls_turn_; ls_turn_ = ls_main_first_end(run))
+#define ls_main_first(run) LS_MARKED_(ls_main_first_begin(run), ls_main_first_end(run), __LINE__)
 LS_API bool ls_main_first_begin(ls_run *run);
 LS_API bool ls_main_first_end(ls_run *run);
 

@@ -86,6 +86,11 @@ static bool collect_loaders(const ls_training *t, ls_snapshot *s)
             state.passes = 0;
             state.finished = false;
         }
+        if (t->loaders[i]->loop.outer) { /* no restart leads into the middle of another loop: this one is over */
+            state.in_pass = false;
+            state.start = 0;
+            state.epoch++;
+        }
         ls_json_put_object(&w, NULL);
         put_bits(&w, "seed", state.seed);
         ls_json_put_integer(&w, "samples", state.samples);

@@ -7,19 +7,21 @@ enum { FIRST_SIZE = 128 };
 typedef struct standing {
     ls_mark scope;
     ls_object *newest;
+    ls_loop *loop;
     ls_accumulation accumulation;
     int32_t no_grad, autocast_count;
 } standing;
 
 static standing stand(ls_run *run)
 {
-    return (standing){ls_scope_begin(run), run->objects, run->accumulation, run->no_grad, run->autocast_count};
+    return (standing){ls_scope_begin(run), run->objects, run->loop,
+                      run->accumulation,   run->no_grad, run->autocast_count};
 }
 
 static void return_to(ls_run *run, const standing *before)
 {
     ls_error_clear(run);
-    while (run->loop) ls_loop_end(run, run->loop);
+    while (run->loop != before->loop) ls_loop_end(run, run->loop);
     ls_scope_end(run, before->scope, NULL);
     while (run->objects != before->newest) ls_object_free(run->objects);
     run->accumulation = before->accumulation;

@@ -485,6 +485,48 @@ static void another_number_of_processes_goes_on(void)
     }
 }
 
+/* ---- loops inside loops ---- */
+
+static double numbers[64];
+static int number_count, saved_count;
+
+/* Evaluate after every second batch, save in the middle of each evaluation. */
+static void train_with_evaluations(ls_init_opts o, int stop)
+{
+    training t = start_with(o);
+    for (int epoch; ls_epoch(t.run, 2, &epoch);) {
+        for (ls_batch b; ls_next(t.train, &b);) {
+            numbers[number_count++] = train_batch(&t, &b);
+            if (b.index[0] % 2) continue;
+            for (ls_batch e; ls_next(t.eval, &e);) CHECK(e.size == 8 && ls_save_state(t.run, NULL));
+            saved_count = number_count;
+            if (stop && number_count >= stop) goto finish;
+        }
+        for (ls_batch e; ls_next(t.eval, &e);) CHECK(e.size == 8);
+    }
+finish:
+    CHECK(ls_finish(t.run) == 0);
+}
+
+static void saved_in_an_inner_loop_the_outer_one_goes_on(void)
+{
+    clean();
+    train_with_evaluations(plain, 0);
+    double whole[64];
+    memcpy(whole, numbers, sizeof whole);
+    int count = number_count;
+    for (int stop = 1; stop < count; stop += 2) {
+        clean();
+        number_count = 0;
+        train_with_evaluations(plain, stop);
+        number_count = saved_count;
+        train_with_evaluations((ls_init_opts){.resume_from_checkpoint = "latest"}, 0);
+        CHECK_MSG(number_count == count && memcmp(whole, numbers, sizeof(double) * (size_t)count) == 0,
+                  "stopped at %d of %d: %d numbers", stop, count, number_count);
+    }
+    number_count = 0;
+}
+
 /* ---- leftovers ---- */
 
 static void what_a_killed_save_left_is_no_hindrance(void)
@@ -552,6 +594,7 @@ int main(int argc, char **argv)
     CHECK_RUN(a_run_can_go_back);
     CHECK_RUN(rates_set_by_hand_are_restored);
     CHECK_RUN(another_number_of_processes_goes_on);
+    CHECK_RUN(saved_in_an_inner_loop_the_outer_one_goes_on);
     CHECK_RUN(what_a_killed_save_left_is_no_hindrance);
     clean();
     rmdir(home);

@@ -363,8 +363,8 @@ int main(int argc, char **argv)
 {
     check_filter = argc > 1 ? argv[1] : NULL;
     srand(argc > 2 ? (unsigned)atoi(argv[2]) : (unsigned)time(NULL));
-    snprintf(base, sizeof base, "%s/lockstep-resume-%d", access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp",
-             (int)getpid());
+    const char *folder = argc > 3 ? argv[3] : access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp";
+    snprintf(base, sizeof base, "%.200s/lockstep-resume-%d", folder, (int)getpid());
     mkdir(base, 0777);
     CHECK_RUN(single_precision_survives_kills);
     CHECK_RUN(half_precision_survives_kills);

@@ -127,6 +127,20 @@ static void a_loop_left_early_begins_anew_with_the_epoch(void)
     CHECK(ls_finish(run) == 0);
 }
 
+/* ---- autocast ---- */
+
+static void autocast_scopes_nest(void)
+{
+    ls_run *run = ls_init(NULL, NULL, .mixed_precision = LS_F16);
+    ls_tensor *x = ls_ones(run, LS_F32, 2, 2);
+    CHECK(ls_dtype_of(ls_matmul(x, x)) == LS_F16);
+    ls_autocast_begin(run, LS_F32);
+    CHECK(ls_dtype_of(ls_matmul(x, x)) == LS_F32);
+    ls_autocast_end(run);
+    CHECK(ls_dtype_of(ls_matmul(x, x)) == LS_F16);
+    CHECK(ls_finish(run) == 0);
+}
+
 /* ---- batch sizes ---- */
 
 typedef struct trial {
@@ -177,6 +191,7 @@ int main(int argc, char **argv)
     CHECK_RUN(epochs_count);
     CHECK_RUN(loaders_drive_accumulation);
     CHECK_RUN(a_loop_left_early_begins_anew_with_the_epoch);
+    CHECK_RUN(autocast_scopes_nest);
     CHECK_RUN(batch_sizes_shrink_by_a_tenth);
     return check_done();
 }
