@@ -42,7 +42,7 @@ ls_path_kind ls_path_kind_of(const char *path)
 static int open_file(const char *path, size_t *size, ls_message *why)
 {
     struct stat about;
-    int descriptor = open(path, O_RDONLY | O_CLOEXEC);
+    int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe would wait for its other end */
     if (descriptor < 0) return complain_errno(why, "open", path), -1;
     if (fstat(descriptor, &about) != 0) complain_errno(why, "open", path);
     else if (!S_ISREG(about.st_mode))
@@ -69,16 +69,6 @@ void ls_file_map_close(ls_file_map *map)
 {
     if (map->bytes) munmap(map->bytes, map->size ? map->size : 1);
     *map = (ls_file_map){0};
-}
-
-void ls_file_map_fetch(const char *bytes, size_t size)
-{
-#ifndef MADV_POPULATE_READ
-#define MADV_POPULATE_READ 22 /* Linux 5.14; older ones refuse it */
-#endif
-    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), begin = (uintptr_t)bytes & ~(page - 1);
-    uintptr_t end = (uintptr_t)bytes + size;
-    madvise((void *)begin, end - begin, MADV_POPULATE_READ);
 }
 
 char *ls_file_read(const char *path, size_t limit, size_t *size, ls_message *why)

@@ -15,8 +15,6 @@ typedef struct ls_file_map {
 
 bool ls_file_map_open(ls_file_map *map, const char *path, ls_message *why);
 void ls_file_map_close(ls_file_map *map);
-/* Bring pages into memory before they are used, all at once: much quicker than one by one. Only advice. */
-void ls_file_map_fetch(const char *bytes, size_t size);
 
 /* All of a small file, zero-terminated; ls_sys_free() it. NULL on failure or when it is larger than `limit`. */
 char *ls_file_read(const char *path, size_t limit, size_t *size, ls_message *why);

@@ -167,9 +167,9 @@ bool ls_archive_open(ls_archive *a, ls_errors *errors, const char *path)
 {
     *a = (ls_archive){.errors = errors};
     ls_path_kind kind = ls_path_kind_of(path);
-    bool ok = kind == LS_PATH_FOLDER    ? ls_archive_open_folder(a, path)
-              : ls_is_shard_index(path) ? ls_archive_open_index(a, path)
-                                        : ls_archive_open_file(a, path);
+    bool ok = kind == LS_PATH_FOLDER                            ? ls_archive_open_folder(a, path)
+              : kind == LS_PATH_FILE && ls_is_shard_index(path) ? ls_archive_open_index(a, path)
+                                                                : ls_archive_open_file(a, path);
     return ok && check_names(a);
 }
 
