@@ -174,7 +174,7 @@ static void release(void *user)
 
 static bool name_classes(ls_dataset *set, const idx *labels)
 {
-    char numbers[256][4];
+    char numbers[256][12];
     const char *names[256];
     int most = 0;
     for (int64_t i = 0; i < labels->dim[0]; i++)

@@ -72,7 +72,7 @@ ls_dataset *ls_tensor_dataset_of(ls_run *run, int count, ls_tensor *const *tenso
 {
     if (ls_failed(run) || !tensors_fit(run, count, tensors)) return NULL;
     ls_field fields[LS_MAX_FIELDS] = {{0}};
-    char names[LS_MAX_FIELDS][4];
+    char names[LS_MAX_FIELDS][12];
     for (int i = 0; i < count; i++) {
         const ls_operand *view = &tensors[i]->view;
         snprintf(names[i], sizeof names[i], "%d", i);
