@@ -172,7 +172,8 @@ LS_API void ls_dataset_free(ls_dataset *set);
 
 /* ---- Samplers: the order of an epoch, where it is not that of the dataset or a plain shuffle ----
  *
- * An order is a function of the loader's seed and the epoch: it is the same again after a restart. */
+ * An order is a function of the loader's seed and the epoch: it is the same again after a restart. Samplers keep no state
+ * and may serve several loaders. */
 
 /* Samples drawn at random: each at most once, or, with replacement, any number of times. */
 typedef struct ls_random_sampler_opts {
@@ -213,7 +214,7 @@ typedef void ls_order_fn(void *user, int64_t epoch, int64_t draws, int64_t *samp
 LS_API ls_sampler *ls_order_sampler_new(ls_run *run, int64_t draws, ls_order_fn *order, void *user);
 /* Batches of your own, of any sizes: batch k is the next sizes[k] of `samples`. All is copied. Loaders then take no .batch. */
 LS_API ls_sampler *ls_batch_list_new(ls_run *run, int64_t batches, const int64_t *sizes, const int64_t *samples);
-LS_API void ls_sampler_free(ls_sampler *sampler);
+LS_API void ls_sampler_free(ls_sampler *sampler); /* not before its loaders */
 
 /* ---- Loaders ---- */
 

@@ -237,6 +237,7 @@ ls_slot *ls_feed_wait(ls_feed *feed, int ahead)
 
 void ls_feed_pop(ls_feed *feed)
 {
+    revive_after_fork(feed);
     pthread_mutex_lock(&feed->lock);
     feed->begin++;
     pthread_mutex_unlock(&feed->lock);

@@ -105,8 +105,8 @@ typedef struct search {
     bool by_folder;
     regex_t pattern;
     int64_t left_out;
-    char examples[EXAMPLES][80]; /* of files that were left out */
-    bool has_folders;
+    char examples[EXAMPLES][80]; /* of files that were left out, */
+    char folder[80];             /* and of sub-folders of the root: the first in the order of names */
 } search;
 
 static bool out_of_memory(search *s)
@@ -149,10 +149,14 @@ static bool add_photo(search *s, const char *path, const char *class_name, size_
     return true;
 }
 
+/* Keep the names that come first; which files a folder lists first depends on the machine. */
 static void leave_out(search *s, const char *name)
 {
-    if (s->left_out < EXAMPLES) snprintf(s->examples[s->left_out], sizeof s->examples[0], "%.79s", name);
+    int at = s->left_out < EXAMPLES ? (int)s->left_out : EXAMPLES;
     s->left_out++;
+    for (; at > 0 && strcmp(name, s->examples[at - 1]) < 0; at--)
+        if (at < EXAMPLES) memcpy(s->examples[at], s->examples[at - 1], sizeof s->examples[0]);
+    if (at < EXAMPLES) snprintf(s->examples[at], sizeof s->examples[0], "%.79s", name);
 }
 
 /* A file: `class_name` is the sub-folder it is in, NULL directly in the root. */
@@ -169,6 +173,18 @@ static bool visit_file(search *s, const char *path, const char *name, const char
     return true;
 }
 
+typedef enum entry_kind { ENTRY_FILE, ENTRY_FOLDER, ENTRY_NEITHER } entry_kind;
+
+/* Most file systems tell with the name; otherwise, and for links, ask. */
+static entry_kind kind_of(const struct dirent *entry, const char *path)
+{
+    struct stat about;
+    if (entry->d_type == DT_REG) return ENTRY_FILE;
+    if (entry->d_type == DT_DIR) return ENTRY_FOLDER;
+    if (stat(path, &about)) return ENTRY_NEITHER;
+    return S_ISREG(about.st_mode) ? ENTRY_FILE : S_ISDIR(about.st_mode) ? ENTRY_FOLDER : ENTRY_NEITHER;
+}
+
 static bool visit_folder(search *s, const char *folder, const char *class_name, int depth)
 {
     DIR *open_folder = opendir(folder);
@@ -178,16 +194,18 @@ static bool visit_folder(search *s, const char *folder, const char *class_name, 
     }
     bool ok = true;
     for (const struct dirent *entry; ok && (entry = readdir(open_folder));) {
+        const char *name = entry->d_name;
         char path[4096];
-        struct stat about;
-        if (entry->d_name[0] == '.') continue;
-        int length = snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
-        if (length >= (int)sizeof path || stat(path, &about)) leave_out(s, entry->d_name);
-        else if (!S_ISDIR(about.st_mode)) ok = visit_file(s, path, entry->d_name, class_name);
+        if (name[0] == '.') continue;
+        int length = snprintf(path, sizeof path, "%s/%s", folder, name);
+        entry_kind kind = length < (int)sizeof path ? kind_of(entry, path) : ENTRY_NEITHER;
+        if (kind == ENTRY_NEITHER) leave_out(s, name);
+        else if (kind == ENTRY_FILE) ok = visit_file(s, path, name, class_name);
         else {
-            s->has_folders = true;
+            if (depth == 0 && (!s->folder[0] || strcmp(name, s->folder) < 0))
+                snprintf(s->folder, sizeof s->folder, "%.79s", name);
             if (s->by_folder && depth < DEEPEST) /* a circle of links ends somewhere */
-                ok = visit_folder(s, path, class_name ? class_name : entry->d_name, depth + 1);
+                ok = visit_folder(s, path, class_name ? class_name : name, depth + 1);
         }
     }
     closedir(open_folder);
@@ -241,9 +259,12 @@ static bool report(search *s, const char *pattern)
         snprintf(list + used, sizeof list - used, "%s%s", i ? ", " : "", s->examples[i]);
     }
     const char *more = s->left_out > EXAMPLES ? ", ..." : "";
-    const char *cure = s->by_folder     ? "with .by_folder, photos lie in a sub-folder for each class"
-                       : s->has_folders ? "labels from the names of sub-folders: .by_folder = true"
-                                        : "labels from file names: .pattern = \"^([a-z]+)-.*\\\\.jpeg$\"";
+    char cure[256];
+    if (s->by_folder) snprintf(cure, sizeof cure, "with .by_folder, photos lie in a sub-folder for each class");
+    else if (s->folder[0])
+        snprintf(cure, sizeof cure, "are they in %.60s/%s? Labels from the names of sub-folders: .by_folder = true",
+                 s->root, s->folder);
+    else snprintf(cure, sizeof cure, "labels from file names: .pattern = \"^([a-z]+)-.*\\\\.jpeg$\"");
     if (s->all->count == 0) {
         ls_fail(&s->run->errors, LS_ERR_IO,
                 "image folder: %s has no photo with a name like %s (%lld other files%s%s%s); %s", s->root, pattern,

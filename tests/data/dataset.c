@@ -119,6 +119,7 @@ static void folders_become_labels(void)
     CHECK_TEXT(ls_sample_path(set, 2), HERE "/dogs/1.PNG");
     CHECK(ls_class_of(set, 1) == 0 && ls_class_of(set, 2) == 1);
     CHECK(!ls_image_folder_new(run, HERE) && strstr(ls_error_message(run), ".by_folder = true"));
+    CHECK(strstr(ls_error_message(run), "are they in " HERE "/cats?"));
     ls_error_clear(run);
     ls_dataset *large = ls_image_folder_new(run, HERE "/cats", .pattern = "^(.)");
     CHECK(ls_dataset_len(large) == 1 && strcmp(ls_class_name(large, 0), "z") == 0);
@@ -141,6 +142,10 @@ static void wrong_folders_are_explained(void)
     CHECK(!ls_image_folder_new(run, HERE) && strstr(ls_error_message(run), "x.jpg") &&
           strstr(ls_error_message(run), ".pattern"));
     ls_error_clear(run);
+    static const char *const others[] = {"e", "c", "a", "d", "b"};
+    for (int i = 0; i < 5; i++) put(others[i], "", 0);
+    CHECK(!ls_image_folder_new(run, HERE) && strstr(ls_error_message(run), "(6 other files: a, b, c, ...)"));
+    ls_error_clear(run);
     CHECK(!ls_image_folder_new(run, HERE, .pattern = "(") && strstr(ls_error_message(run), ".pattern = \"(\""));
     ls_error_clear(run);
     CHECK(!ls_image_folder_new(run, HERE, .pattern = "jpg$") && strstr(ls_error_message(run), "no group"));
@@ -150,7 +155,9 @@ static void wrong_folders_are_explained(void)
     capture_begin();
     CHECK(ls_dataset_len(ls_image_folder_new(run, HERE)) == 2);
     const char *said = capture_end();
-    CHECK_MSG(strstr(said, "one class, \"pug\"") && strstr(said, "x.jpg not like"), "%s", said);
+    CHECK_MSG(strstr(said, "one class, \"pug\"") &&
+                  strstr(said, "6 files of " HERE " are left out, 2 taken: a, b, c, ... not like"),
+              "%s", said);
     CHECK(ls_finish(run) == 0);
 }
 

@@ -230,6 +230,57 @@ static void a_resumed_job_may_have_another_size(void)
     CHECK(ls_finish(run) == 0);
 }
 
+/* Two ranks with a batch of 8, or 16 split between them, read what one reads with a batch of 16: samples and order. */
+static void ranks_together_read_what_one_would(void)
+{
+    for (int split = 0; split < 2; split++)
+        for (int shuffle = 0; shuffle < 2; shuffle++) {
+            ls_run *run = ls_init(NULL, NULL, .seed = 42);
+            ls_dataset *set = numbers(run, 64);
+            ls_loader *whole = ls_loader_new(run, set, .batch = 16, .shuffle = shuffle);
+            ls_loader *ranks[2];
+            for (int r = 0; r < 2; r++) {
+                ranks[r] = ls_loader_new(run, set, .batch = split ? 16 : 8, .shuffle = shuffle, .workers = 2);
+                CHECK(ls_loader_share_out(ranks[r], (ls_loader_share){.rank = r, .world = 2, .split_batches = split}));
+                CHECK(ls_len(ranks[r]) == ls_len(whole));
+            }
+            for (int i = 0; i < 8; i++) { /* two passes */
+                ls_batch all, part[2];
+                CHECK(ls_next(whole, &all) && ls_next(ranks[0], &part[0]) && ls_next(ranks[1], &part[1]));
+                for (int64_t j = 0; j < 16; j++) CHECK(all.index[j] == part[j / 8].index[j % 8]);
+                if (i % 4 == 3)
+                    CHECK(!ls_next(whole, &all) && !ls_next(ranks[0], &part[0]) && !ls_next(ranks[1], &part[1]));
+            }
+            CHECK(ls_finish(run) == 0);
+        }
+}
+
+/* 22 samples in batches of 4 for 2 ranks: all are there, two of them twice. */
+static void every_sample_is_somewhere(void)
+{
+    static const int64_t sizes[] = {4, 4, 4, 4, 4, 2};
+    int64_t in_order[22];
+    for (int64_t i = 0; i < 22; i++) in_order[i] = i;
+    for (int way = 0; way < 4; way++) {
+        ls_run *run = ls_init(NULL, NULL, .seed = 42);
+        ls_dataset *set = numbers(run, 22);
+        int seen[22] = {0};
+        for (int r = 0; r < 2; r++) {
+            ls_sampler *sampler = way < 2    ? NULL
+                                  : way == 2 ? ls_random_sampler_new(run)
+                                             : ls_batch_list_new(run, 6, sizes, in_order);
+            ls_loader *loader = ls_loader_new(run, set, .batch = way == 3 ? 0 : 4, .shuffle = way == 1,
+                                              .sampler = sampler, .workers = 4);
+            CHECK(ls_loader_share_out(loader, (ls_loader_share){.rank = r, .world = 2}));
+            int64_t index[24], count = read_pass(loader, index);
+            CHECK(count == (way < 3 || r == 0 ? 12 : 10));
+            for (int64_t i = 0; i < count; i++) seen[index[i]]++;
+        }
+        for (int i = 0; i < 22; i++) CHECK(seen[i] == 1 || seen[i] == 2);
+        CHECK(ls_finish(run) == 0);
+    }
+}
+
 static void wrong_options_say_so(void)
 {
     ls_run *run = ls_init(NULL, NULL, .seed = 5);
@@ -273,6 +324,8 @@ int main(int argc, char **argv)
     CHECK_RUN(an_evaluation_inside_training_is_not_repeated);
     CHECK_RUN(skipping_is_for_one_pass);
     CHECK_RUN(a_resumed_job_may_have_another_size);
+    CHECK_RUN(ranks_together_read_what_one_would);
+    CHECK_RUN(every_sample_is_somewhere);
     CHECK_RUN(wrong_options_say_so);
     return check_done();
 }

@@ -82,6 +82,16 @@ static void uneven_batches_of_two_ranks(void)
     EXPECT(2, 3, 2, "", "");
 }
 
+static void batch_sizes_of_two_ranks(void)
+{
+    mode(true, false, false);
+    EXPECT(3, 1, 2, "0|2", "1|0");
+    EXPECT(7, 2, 2, "0 1|4 5", "2 3|6 0");
+    mode(false, false, false);
+    EXPECT(3, 1, 2, "0|2", "1");
+    EXPECT(7, 2, 2, "0 1|4 5", "2 3|6");
+}
+
 #define FIRST_20 "0 1|4 5|8 9|12 13|16 17"
 #define SECOND_20 "2 3|6 7|10 11|14 15|18 19"
 
@@ -261,6 +271,7 @@ int main(int argc, char **argv)
     check_filter = argc > 1 ? argv[1] : NULL;
     CHECK_RUN(even_batches_of_two_ranks);
     CHECK_RUN(uneven_batches_of_two_ranks);
+    CHECK_RUN(batch_sizes_of_two_ranks);
     CHECK_RUN(split_batches_of_two_ranks);
     CHECK_RUN(three_and_four_ranks);
     CHECK_RUN(streams);

@@ -4,6 +4,8 @@
 #include "check.h"
 #include "tests.h"
 
+#include <sys/wait.h>
+
 /* The numbers 0 .. count-1, one after the other; those divisible by `bad` are damaged. */
 typedef struct tap {
     int64_t count, next, bad;
@@ -209,6 +211,22 @@ static void a_failing_stream_gives_what_it_had(void)
     ls_finish(run);
 }
 
+static void a_forked_child_reads_on(void)
+{
+    ls_run *run = ls_init(NULL, NULL, .seed = 1);
+    tap t = {.count = 11};
+    ls_loader *loader = ls_loader_new(run, stream_of(run, &t, true), .batch = 2, .workers = 2);
+    ls_batch b;
+    CHECK(ls_next(loader, &b) && ls_next(loader, &b));
+    pid_t child = fork();
+    char text[1024];
+    bool right = strcmp(values_text(loader, text), "4 5|6 7|8 9|10") == 0;
+    if (child == 0) _exit(ls_finish(run) == 0 && right ? 0 : 1);
+    int status;
+    CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0 && right);
+    CHECK(ls_finish(run) == 0);
+}
+
 int main(int argc, char **argv)
 {
     check_filter = argc > 1 ? argv[1] : NULL;
@@ -219,5 +237,6 @@ int main(int argc, char **argv)
     CHECK_RUN(skipping_reads_nothing_where_the_stream_can);
     CHECK_RUN(what_a_stream_cannot_do_is_refused);
     CHECK_RUN(a_failing_stream_gives_what_it_had);
+    CHECK_RUN_FORK(a_forked_child_reads_on);
     return check_done();
 }
