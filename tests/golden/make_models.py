@@ -18,7 +18,7 @@ from safetensors.torch import save_file
 HERE = pathlib.Path(__file__).parent
 NAMES = [f"resnet{depth}" for depth in
          "10t 14t 18 18d 26 26d 26t 34 34d 50 50d 50t 101 101d 152 152d 200 200d".split()]
-COMPUTED = ["resnet10t", "resnet18", "resnet34d", "resnet50", "resnet50d"]
+COMPUTED = ["resnet10t", "resnet18", "resnet50", "resnet50d"]
 CLASSES, STEPS, SAMPLES = 10, 3, 6
 
 
@@ -87,8 +87,8 @@ def values(name, prefix, make):
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     losses = []
     for step in range(STEPS):
-        labels = torch.arange(4) * 3 % CLASSES
-        loss = F.cross_entropy(model(images(f"step{step}", (4, 3, 64, 64))), labels)
+        labels = torch.arange(2) * 3 % CLASSES
+        loss = F.cross_entropy(model(images(f"step{step}", (2, 3, 64, 64))), labels)
         optimizer.zero_grad()
         loss.backward()
         losses.append(loss.item())

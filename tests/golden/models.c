@@ -124,11 +124,11 @@ static void follow_steps(const golden *g, const char *name, ls_module *model)
     const float *losses = golden_find(g, "%s/losses", name)->data;
     for (int step = 0; step < STEPS; step++) {
         char seed[16];
-        int64_t labels[4] = {0, 3, 6, 9};
+        int64_t labels[2] = {0, 3};
         snprintf(seed, sizeof seed, "step%d", step);
         ls_mark mark = ls_scope_begin(run);
-        ls_tensor *x = ls_cast(images(run, seed, LS_SHAPE(4, 3, 64, 64)), LS_F64);
-        ls_tensor *loss = ls_cross_entropy(ls_forward(model, x), ls_from(run, LS_I64, LS_SHAPE(4), labels));
+        ls_tensor *x = ls_cast(images(run, seed, LS_SHAPE(2, 3, 64, 64)), LS_F64);
+        ls_tensor *loss = ls_cross_entropy(ls_forward(model, x), ls_from(run, LS_I64, LS_SHAPE(2), labels));
         CHECK_NEAR(ls_item(loss), losses[step], TRAIN_TOLERANCE);
         ls_backward(run, loss);
         if (step == 0) compare_gradients(g, name, model);
@@ -160,11 +160,6 @@ static void resnet10t_is_timms(void)
 static void resnet18_is_timms(void)
 {
     compare_model("resnet18", "resnet18", false);
-}
-
-static void resnet34d_is_timms(void)
-{
-    compare_model("resnet34d", "resnet34d", false);
 }
 
 static void resnet50_is_timms(void)
@@ -228,7 +223,6 @@ int main(int argc, char **argv)
     golden_arguments(argc, argv);
     CHECK_RUN(resnet10t_is_timms);
     CHECK_RUN(resnet18_is_timms);
-    CHECK_RUN_SLOW(resnet34d_is_timms);
     CHECK_RUN_SLOW(resnet50_is_timms);
     CHECK_RUN_SLOW(resnet50d_is_timms);
     CHECK_RUN_SLOW(resnet50_with_v1_strides_is_timms);
