@@ -46,8 +46,9 @@ typedef struct ls_field {
     ls_dtype dtype;
     int64_t shape[LS_MAX_DIMS]; /* of a sample, ended by 0; none: a single number. LS_ANY: see ls_sample_resize() */
     double pad;                 /* fills up the shorter samples of a batch */
-    bool image; /* a picture, channels last in memory: .transform and .dtype of the loader decide size and
-                                 * type. With a shape [C,H,W]: pixels as they are, see ls_sample_pixels() */
+    /* A picture, channels last in memory: .transform and .dtype of the loader decide size and type. With a shape [C,H,W]:
+     * pixels as they are, see ls_sample_pixels(). */
+    bool image;
 } ls_field;
 
 /* One sample on its way into a batch. */
@@ -76,8 +77,9 @@ LS_PRINTF(3, 4) LS_API bool ls_sample_fail(ls_sample *sample, ls_status status, 
 /* What to do with a sample that cannot be had because its data is damaged or missing (LS_ERR_IO). */
 typedef enum ls_on_bad {
     LS_BAD_FATAL, /* an error that names it */
-    LS_BAD_SKIP, /* the next good sample of the dataset takes its place, so that batches keep their size and processes stay
-                   * in step; each pass ends with a warning that counts them. See ls_loader_bad_count() */
+    /* The next good sample of the dataset takes its place, so that batches keep their size and processes stay in step; each
+     * pass ends with a warning that counts them. See ls_loader_bad_count(). */
+    LS_BAD_SKIP,
 } ls_on_bad;
 
 typedef struct ls_dataset_opts {
@@ -226,13 +228,13 @@ typedef void ls_collate_fn(void *user, ls_batch *batch);
 
 typedef struct ls_loader_opts {
     int _;
-    int64_t batch;  /* samples in a batch; 1 */
-    bool shuffle;   /* in an order that is a function of seed and epoch alone */
-    bool drop_last; /* leave out a last batch that is not full */
-    uint64_t seed;  /* of the order and of random transforms; 0: the run's */
-    int workers;    /* threads that read samples; default: as many as CPUs, at most 8, none for what is in memory.
+    int64_t batch;          /* samples in a batch; 1 */
+    bool shuffle;           /* in an order that is a function of seed and epoch alone */
+    bool drop_last;         /* leave out a last batch that is not full */
+    uint64_t seed;          /* of the order and of random transforms; 0: the run's */
+    int prefetch;           /* batches made ahead; 2 */
+    int workers;            /* threads that read samples; as many as CPUs, at most 8, and none for what is in memory.
                      * LS_NO_WORKERS: samples are read inside ls_next() */
-    int prefetch;   /* batches made ahead; 2 */
     ls_transform transform; /* of pictures: see image.h */
     ls_dtype dtype;         /* of pictures: LS_F32 (0..1), or LS_U8 (0..255) to convert on the device */
     ls_sampler *sampler;    /* instead of .shuffle */
@@ -269,6 +271,7 @@ LS_API void ls_rewind(ls_loader *loader);
 
 /* The field of that name; an error (and poison) where there is none. */
 LS_API ls_tensor *ls_batch_field(const ls_batch *batch, const char *name);
+/* Put a tensor in the place of the field of that name. */
 LS_API void ls_batch_set(ls_batch *batch, const char *name, ls_tensor *tensor);
 /* Sizes of a sample's field before padding, e.g. ls_batch_shape(&b, "tokens", 3).dim[0]. */
 LS_API ls_shape ls_batch_shape(const ls_batch *batch, const char *name, int64_t sample);

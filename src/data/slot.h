@@ -12,8 +12,8 @@
 typedef struct ls_slot {
     int64_t size;                     /* samples it is made for */
     int64_t count;                    /* samples it has; fewer where a stream ends */
-    int64_t *index;                   /* [room] which */
-    int64_t *place;                   /* [room] which the order asked for; another where a bad one was replaced */
+    int64_t *place;                   /* [room] which the order asked for */
+    int64_t *index;                   /* [room] which these are: others where bad ones were replaced */
     int64_t room;                     /* samples there is memory for */
     char *fixed[LS_MAX_FIELDS];       /* where samples of fixed size are written; NULL: sizes vary */
     ls_tensor *tensor[LS_MAX_FIELDS]; /* owned; while the slot fills: whose memory that is, on the CPU */
@@ -35,10 +35,10 @@ typedef struct ls_slot {
 
 /* Get ready for `size` samples; false (and an error) when memory is out. */
 bool ls_slot_prepare(ls_run *run, ls_slot *slot, const ls_reading *reading, int64_t size);
-/* Turn what was written into tensors of the innermost scope. */
-bool ls_slot_deliver(ls_run *run, ls_slot *slot, const ls_reading *reading, ls_tensor **tensors);
 /* The same for samples that stay here and never become tensors: in plain memory. */
 bool ls_slot_prepare_plain(ls_run *run, ls_slot *slot, const ls_reading *reading, int64_t size);
+/* Turn what was written into tensors of the innermost scope. */
+bool ls_slot_deliver(ls_run *run, ls_slot *slot, const ls_reading *reading, ls_tensor **tensors);
 /* Let a sample be written to place j of the slot. */
 void ls_slot_point(const ls_slot *slot, const ls_reading *reading, int64_t j, ls_sample *sample);
 /* Write sample `from` of another slot to place j; false (and sample->status) when memory is out. */
