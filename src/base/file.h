@@ -25,8 +25,8 @@ ls_path_kind ls_path_kind_of(const char *path);
 /* ---- Writing ----
  *
  *     ls_file_out out;
- *     bool ok = ls_file_create(&out, path, &why) && ls_file_put(&out, bytes, size, &why) &&
- *               ls_file_seal(&out, true, &why) && ls_file_publish(&out, &why);
+ *     bool ok = ls_file_create(&out, path, true, &why) && ls_file_put(&out, bytes, size, &why) &&
+ *               ls_file_seal(&out, &why) && ls_file_publish(&out, &why);
  *
  * Until publish, bytes stand in "PATH.part"; whichever call fails removes it, and what was at PATH before stays. Several
  * files can be sealed first and then published together. A .part file that a killed process left is written over; one that
@@ -37,14 +37,15 @@ typedef struct ls_file_out {
     int descriptor;    /* locked; -1 when nothing is open */
     char *buffer;      /* small pieces gather here */
     size_t buffered;
-    bool sync;
+    bool sync, direct; /* direct: past the system's cache */
 } ls_file_out;
 
-bool ls_file_create(ls_file_out *out, const char *path, ls_message *why);
+/* With `sync`, bytes are on the disk when the file is sealed, and its name is when it is published; without, a power cut may
+ * lose both. */
+bool ls_file_create(ls_file_out *out, const char *path, bool sync, ls_message *why);
 bool ls_file_put(ls_file_out *out, const void *bytes, size_t size, ls_message *why);
-/* No more bytes. With `sync` they are on the disk when this returns; without, a power cut may lose them. */
-bool ls_file_seal(ls_file_out *out, bool sync, ls_message *why);
-/* Give the file its name; with `sync` the name is on the disk, too. */
+bool ls_file_seal(ls_file_out *out, ls_message *why); /* no more bytes */
+/* Give the file its name. */
 bool ls_file_publish(ls_file_out *out, ls_message *why);
 void ls_file_discard(ls_file_out *out); /* remove what is not published; does nothing otherwise */
 

@@ -77,9 +77,9 @@ static bool write_sealed(const char *folder, const char *text, size_t length, ls
     while (length && text[length - 1] == '\n') length--;
     text_of(hash_of(text, length), hash);
     snprintf(path, sizeof path, "%s/" LS_MANIFEST, folder);
-    return ls_file_create(&out, path, why) && ls_file_put(&out, text, length, why) &&
+    return ls_file_create(&out, path, false, why) && ls_file_put(&out, text, length, why) &&
            ls_file_put(&out, SEAL, strlen(SEAL), why) && ls_file_put(&out, hash, strlen(hash), why) &&
-           ls_file_put(&out, "\"\n}\n", 4, why) && ls_file_seal(&out, false, why) && ls_file_publish(&out, why);
+           ls_file_put(&out, "\"\n}\n", 4, why) && ls_file_seal(&out, why) && ls_file_publish(&out, why);
 }
 
 bool ls_manifest_write(const char *folder, const ls_manifest *manifest, ls_message *why)

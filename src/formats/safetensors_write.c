@@ -98,10 +98,10 @@ bool ls_safetensors_put(ls_file_out *out, const char *path, const ls_plain_list 
     if (order) qsort(order, (size_t)list->count, sizeof *order, compare);
     char *header = order ? make_header(list, order, &length) : NULL;
     if (!header) snprintf(why->text, sizeof why->text, "no memory for the header of %s", path);
-    bool ok = header && !refuse_name(list, order, why) && ls_file_create(out, path, why) &&
+    bool ok = header && !refuse_name(list, order, why) && ls_file_create(out, path, sync, why) &&
               ls_file_put(out, header, length, why);
     for (int64_t i = 0; ok && i < list->count; i++) ok = put_numbers(out, list, order[i], why);
-    ok = ok && ls_file_seal(out, sync, why);
+    ok = ok && ls_file_seal(out, why);
     ls_sys_free(header);
     ls_sys_free(order);
     return ok;

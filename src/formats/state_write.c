@@ -103,8 +103,8 @@ static bool put_index(job *j, ls_file_out *out, uint64_t total)
     char path[PATH_MAX], *text = names && files ? ls_shard_index(count, names, files, total, &length) : NULL;
     if (!text) snprintf(j->why.text, sizeof j->why.text, "no memory for an index of %lld tensors", (long long)count);
     bool ok = text && joined(path, j->folder, "model.safetensors.index.json", &j->why) &&
-              ls_file_create(out, path, &j->why) && ls_file_put(out, text, length, &j->why) &&
-              ls_file_seal(out, j->sync, &j->why);
+              ls_file_create(out, path, j->sync, &j->why) && ls_file_put(out, text, length, &j->why) &&
+              ls_file_seal(out, &j->why);
     ls_sys_free(text);
     ls_sys_free(names);
     ls_sys_free(files);

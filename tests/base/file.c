@@ -46,9 +46,9 @@ static void a_file_appears_when_it_is_published(void)
 {
     ls_file_out out;
     CHECK(ls_file_write(path_of("a"), "old", 3, true, &why));
-    CHECK(ls_file_create(&out, path_of("a"), &why) && ls_file_put(&out, "ne", 2, &why) &&
+    CHECK(ls_file_create(&out, path_of("a"), true, &why) && ls_file_put(&out, "ne", 2, &why) &&
           ls_file_put(&out, "w", 1, &why));
-    CHECK(ls_file_seal(&out, true, &why));
+    CHECK(ls_file_seal(&out, &why));
     CHECK(holds("a", "old"));
     CHECK(ls_file_publish(&out, &why));
     CHECK(holds("a", "new") && file_count() == 1);
@@ -60,7 +60,7 @@ static void a_file_appears_when_it_is_published(void)
 static void a_discarded_file_leaves_nothing(void)
 {
     ls_file_out out;
-    CHECK(ls_file_create(&out, path_of("a"), &why) && ls_file_put(&out, "x", 1, &why));
+    CHECK(ls_file_create(&out, path_of("a"), true, &why) && ls_file_put(&out, "x", 1, &why));
     ls_file_discard(&out);
     CHECK(file_count() == 0);
 }
@@ -71,14 +71,14 @@ static void large_pieces_and_small_ones_keep_their_order(void)
     char *large = malloc(LARGE);
     for (int i = 0; i < LARGE; i++) large[i] = (char)(i * 7);
     ls_file_out out;
-    CHECK(ls_file_create(&out, path_of("a"), &why));
+    CHECK(ls_file_create(&out, path_of("a"), true, &why));
     for (int i = 0; i < LARGE;) {
         int n = i % 3 ? 900 : (1 << 20) - 13;
         if (n > LARGE - i) n = LARGE - i;
         CHECK(ls_file_put(&out, large + i, (size_t)n, &why));
         i += n;
     }
-    CHECK(ls_file_seal(&out, false, &why) && ls_file_publish(&out, &why));
+    CHECK(ls_file_seal(&out, &why) && ls_file_publish(&out, &why));
     ls_file_map map;
     CHECK(ls_file_map_open(&map, path_of("a"), &why));
     CHECK(map.size == LARGE && memcmp(map.bytes, large, LARGE) == 0);
@@ -116,9 +116,9 @@ static void a_living_writer_is_not_disturbed_and_a_dead_one_is_no_hindrance(void
     CHECK(ls_file_write(path_of("b"), "1", 1, true, &why));
     CHECK(holds("b", "1") && file_count() == 1);
     ls_file_out out;
-    CHECK(ls_file_create(&out, path_of("b"), &why) && ls_file_put(&out, "2", 1, &why));
+    CHECK(ls_file_create(&out, path_of("b"), true, &why) && ls_file_put(&out, "2", 1, &why));
     CHECK(!ls_file_write(path_of("b"), "3", 1, true, &why) && strstr(why.text, "another process is writing it"));
-    CHECK(ls_file_seal(&out, true, &why) && ls_file_publish(&out, &why));
+    CHECK(ls_file_seal(&out, &why) && ls_file_publish(&out, &why));
     CHECK(holds("b", "2") && file_count() == 1);
     unlink(path_of("b"));
 }
