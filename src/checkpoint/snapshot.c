@@ -6,8 +6,15 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/parallel.h"
 
-enum { ALIGN = 64 };
+enum { ALIGN = 64, COPY_GRAIN = 1 << 20 };
+
+/* Row-major in memory that the host can read? */
+static bool is_plain(const ls_tensor *t)
+{
+    return ls_device_is_host(t->storage->device) && ls_view_contiguous(&t->view);
+}
 
 static size_t room_for(const ls_tensor *t)
 {
@@ -53,6 +60,26 @@ static ls_snapshot_file *add_file(ls_snapshot *snapshot, const char *name)
     return snapshot->last = file;
 }
 
+typedef struct copying {
+    char *to;
+    const char *from;
+} copying;
+
+static void copy_range(void *user, int64_t begin, int64_t end)
+{
+    const copying *c = user;
+    memcpy(c->to + begin, c->from + begin, (size_t)(end - begin));
+}
+
+/* The loop waits for this, so all threads take part. */
+static bool copy_numbers(ls_tensor *t, char *to)
+{
+    size_t bytes = (size_t)ls_view_numel(&t->view) * ls_dtype_size(t->view.dtype);
+    if (!is_plain(t)) return ls_read(t, to, bytes);
+    ls_parallel_for((int64_t)bytes, COPY_GRAIN, copy_range, &(copying){to, t->view.data});
+    return true;
+}
+
 /* Where the numbers are: a copy, the tensor's own memory, or NULL: to be fetched. */
 static const void *numbers_of(ls_snapshot *snapshot, ls_tensor *t)
 {
@@ -61,9 +88,9 @@ static const void *numbers_of(ls_snapshot *snapshot, ls_tensor *t)
     if (copies) {
         char *to = copies->memory + copies->used;
         copies->used += room;
-        return ls_read(t, to, (size_t)ls_view_numel(&t->view) * ls_dtype_size(t->view.dtype)) ? to : NULL;
+        return copy_numbers(t, to) ? to : NULL;
     }
-    return ls_device_is_host(t->storage->device) && ls_view_contiguous(&t->view) ? t->view.data : NULL;
+    return is_plain(t) ? t->view.data : NULL;
 }
 
 bool ls_snapshot_add_tensors(ls_snapshot *snapshot, const char *name, const ls_state *state)
