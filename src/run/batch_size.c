@@ -1,5 +1,5 @@
 /* batch_size.c - try batch sizes until one fits in memory. */
-#include "run/session.h"
+#include "run/exchange.h"
 
 enum { FIRST_SIZE = 128 };
 
@@ -33,19 +33,15 @@ static void return_to(ls_run *run, const standing *before)
 int64_t ls_find_batch_size(ls_run *run, int64_t start, ls_batch_size_fn *train, void *user)
 {
     if (!ls_session_of(run)) return 0;
-    ls_comm *comm = run->session->comm;
     for (int64_t size = start ? start : FIRST_SIZE; size > 0; size = size * 9 / 10) {
         standing before = stand(run);
         if (ls_failed(run)) return 0;
         train(run, size, user);
         if (ls_failed(run) && ls_error(run) != LS_ERR_MEMORY) return 0;
-        int32_t full = ls_failed(run);
-        ls_message why = {{0}};
-        ls_status status = comm->table->all_reduce(comm, &full, 1, LS_I32, LS_COMM_MAX, &why);
-        if (full) return_to(run, &before);
-        else ls_scope_end(run, before.scope, NULL);
-        if (!ls_comm_check(run, status, &why, "ls_find_batch_size")) return 0;
-        if (!full) return size;
+        bool full;
+        if (!ls_exchange_any(run, ls_failed(run), &full, "ls_find_batch_size")) return 0;
+        if (!full) return ls_scope_end(run, before.scope, NULL), size;
+        return_to(run, &before);
     }
     ls_fail(&run->errors, LS_ERR_MEMORY, "ls_find_batch_size: not even a batch of one fits");
     return 0;

@@ -8,7 +8,7 @@
 
 #include "base/memory.h"
 #include "base/opts.h"
-#include "run/session.h"
+#include "run/exchange.h"
 #include "run/share.h"
 
 /* ---- what all can use ---- */
@@ -44,8 +44,7 @@ static description *agree(ls_run *run, const ls_tensor *t, int free_dim, const c
     description mine = describe(t);
     description *all = ls_sys_alloc((size_t)comm->size * sizeof *all);
     if (!all) return ls_fail(&run->errors, LS_ERR_MEMORY, "%s: no memory", who), NULL;
-    ls_message why = {{0}};
-    bool ok = ls_comm_check(run, comm->table->all_gather(comm, &mine, all, sizeof mine, &why), &why, who);
+    bool ok = ls_exchange_all(run, &mine, all, sizeof mine, who);
     for (int r = 1; ok && r < comm->size; r++) {
         description a = all[0], b = all[r];
         if (free_dim >= 0) a.dim[free_dim] = b.dim[free_dim] = 0;
@@ -104,9 +103,7 @@ static ls_tensor *gather_rows(ls_run *run, ls_tensor *t, const char *who)
         goto free_descriptions;
     }
     char *mine = memory + slot_bytes * (size_t)comm->size;
-    ls_message why = {{0}};
-    if (ls_read(t, mine, bytes_of(t)) &&
-        ls_comm_check(run, comm->table->all_gather(comm, mine, memory, slot_bytes, &why), &why, who)) {
+    if (ls_read(t, mine, bytes_of(t)) && ls_exchange_all(run, mine, memory, slot_bytes, who)) {
         close_gaps(memory, d, comm->size, row_bytes, slot_bytes);
         result = ls_from(run, t->view.dtype, shape, memory);
     }
@@ -144,15 +141,12 @@ ls_tensor *ls_gather_for_metrics(ls_run *run, ls_tensor *t)
 
 ls_gathered ls_gather_object(ls_run *run, const void *data, size_t size)
 {
-    ls_gathered none = {0};
+    ls_gathered all_of_them = {0};
     ls_session *session = ls_session_of(run);
-    if (!session) return none;
-    ls_comm *comm = session->comm;
-    size_t count = (size_t)comm->size, largest = 0;
-    ls_message why = {{0}};
+    if (!session) return all_of_them;
+    size_t count = (size_t)session->comm->size, largest = 0;
     size_t *sizes = ls_sys_alloc(count * sizeof *sizes);
-    bool ok = sizes && ls_comm_check(run, comm->table->all_gather(comm, &size, sizes, sizeof size, &why), &why,
-                                     "ls_gather_object");
+    bool ok = sizes && ls_exchange_all(run, &size, sizes, sizeof size, "ls_gather_object");
     for (size_t r = 0; ok && r < count; r++)
         if (sizes[r] > largest) largest = sizes[r];
     /* one block: pointers, sizes, the bytes of all ranks, and mine as they are sent */
@@ -165,21 +159,21 @@ ls_gathered ls_gather_object(ls_run *run, const void *data, size_t size)
         if (size) memcpy(mine, data, size);
         memcpy(lengths, sizes, count * sizeof *lengths);
         for (size_t r = 0; r < count; r++) pointers[r] = all + r * largest;
-        ok = ls_comm_check(run, comm->table->all_gather(comm, mine, all, largest, &why), &why, "ls_gather_object");
+        ok = ls_exchange_all(run, mine, all, largest, "ls_gather_object");
         ls_sys_free(session->gathered);
         session->gathered = block;
-        none = (ls_gathered){comm->size, pointers, lengths};
+        if (ok) all_of_them = (ls_gathered){session->comm->size, pointers, lengths};
     } else if (!ls_failed(run)) {
         ls_fail(&run->errors, LS_ERR_MEMORY, "ls_gather_object: no memory for %zu bytes of every process", largest);
     }
     ls_sys_free(sizes);
-    return ok && block ? none : (ls_gathered){0};
+    return all_of_them;
 }
 
 /* ---- reduce, broadcast ---- */
 
 /* Let a collective work on a copy of the numbers; the result is a new tensor. */
-typedef ls_status exchange_fn(ls_comm *comm, void *numbers, const ls_tensor *t, int argument, ls_message *why);
+typedef bool exchange_fn(const ls_tensor *t, void *numbers, int argument, const char *who);
 
 static ls_tensor *exchange(ls_run *run, ls_tensor *t, exchange_fn *work, int argument, const char *who)
 {
@@ -189,22 +183,20 @@ static ls_tensor *exchange(ls_run *run, ls_tensor *t, exchange_fn *work, int arg
     size_t bytes = bytes_of(t);
     void *numbers = ls_sys_alloc(bytes + 1);
     if (!numbers) return LS_POISON(run, LS_ERR_MEMORY, "%s: no memory for %zu bytes on the way", who, bytes);
-    ls_message why = {{0}};
     ls_tensor *result = &run->poison;
-    if (ls_read(t, numbers, bytes) &&
-        ls_comm_check(run, work(run->session->comm, numbers, t, argument, &why), &why, who))
+    if (ls_read(t, numbers, bytes) && work(t, numbers, argument, who))
         result = ls_from(run, t->view.dtype, ls_shape_of(t), numbers);
     ls_sys_free(numbers);
     return result;
 }
 
-static ls_status reduce_numbers(ls_comm *comm, void *numbers, const ls_tensor *t, int how, ls_message *why)
+static bool reduce_numbers(const ls_tensor *t, void *numbers, int how, const char *who)
 {
     static const ls_comm_op ops[] = {[LS_ACROSS_SUM] = LS_COMM_SUM,
                                      [LS_ACROSS_MEAN] = LS_COMM_SUM,
                                      [LS_ACROSS_MAX] = LS_COMM_MAX,
                                      [LS_ACROSS_MIN] = LS_COMM_MIN};
-    return comm->table->all_reduce(comm, numbers, ls_view_numel(&t->view), t->view.dtype, ops[how], why);
+    return ls_exchange_reduce(t->run, numbers, ls_view_numel(&t->view), t->view.dtype, ops[how], who);
 }
 
 ls_tensor *ls_reduce(ls_run *run, ls_tensor *t, ls_across how)
@@ -221,9 +213,9 @@ ls_tensor *ls_reduce(ls_run *run, ls_tensor *t, ls_across how)
     return result;
 }
 
-static ls_status broadcast_numbers(ls_comm *comm, void *numbers, const ls_tensor *t, int from, ls_message *why)
+static bool broadcast_numbers(const ls_tensor *t, void *numbers, int from, const char *who)
 {
-    return comm->table->broadcast(comm, numbers, bytes_of(t), from, why);
+    return ls_exchange_broadcast(t->run, numbers, bytes_of(t), from, who);
 }
 
 ls_tensor *ls_broadcast(ls_run *run, ls_tensor *t, int from)

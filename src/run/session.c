@@ -1,5 +1,5 @@
 /* session.c - who this process is: rank, world, the main one; and where its files go. */
-#include "run/session.h"
+#include "run/exchange.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -127,34 +127,21 @@ void ls_print(ls_run *run, const char *format, ...)
 
 /* ---- in turn ---- */
 
-bool ls_comm_check(ls_run *run, ls_status status, const ls_message *why, const char *who)
-{
-    if (status == LS_OK) return true;
-    ls_fail(&run->errors, status, "%s: %s", who, why->text);
-    return false;
-}
-
-static void barrier(ls_run *run, const char *who)
-{
-    ls_session *session = run->session; /* also of a run that failed: the others wait for it */
-    ls_message why = {{0}};
-    if (session) ls_comm_check(run, session->comm->table->barrier(session->comm, &why), &why, who);
-}
-
+/* A run that failed comes as well: the others wait for it. */
 void ls_wait_for_everyone(ls_run *run)
 {
-    barrier(run, "ls_wait_for_everyone");
+    if (run->session) ls_exchange_barrier(run, "ls_wait_for_everyone");
 }
 
 bool ls_main_first_begin(ls_run *run)
 {
-    if (!ls_is_main(run)) barrier(run, "ls_main_first");
+    if (!ls_is_main(run)) ls_exchange_barrier(run, "ls_main_first");
     return true;
 }
 
 bool ls_main_first_end(ls_run *run)
 {
-    if (ls_is_main(run)) barrier(run, "ls_main_first");
+    if (ls_is_main(run) && run->session) ls_exchange_barrier(run, "ls_main_first");
     return false;
 }
 
@@ -169,9 +156,7 @@ bool ls_check_trigger(ls_run *run)
 {
     ls_session *session = ls_session_of(run);
     if (!session) return false;
-    int32_t raised = session->trigger;
-    ls_message why = {{0}};
-    ls_status status = session->comm->table->all_reduce(session->comm, &raised, 1, LS_I32, LS_COMM_MAX, &why);
+    bool raised, ok = ls_exchange_any(run, session->trigger, &raised, "ls_check_trigger");
     session->trigger = false;
-    return ls_comm_check(run, status, &why, "ls_check_trigger") && raised;
+    return ok && raised;
 }

@@ -47,7 +47,4 @@ static inline ls_session *ls_session_of(const ls_run *run)
 /* From now on the run is one of these processes. For tests, and for whoever brings a communicator. */
 void ls_session_join(ls_run *run, ls_comm *comm);
 
-/* Record the failure of a collective. Returns true for LS_OK. */
-bool ls_comm_check(ls_run *run, ls_status status, const ls_message *why, const char *who);
-
 #endif

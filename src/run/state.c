@@ -15,6 +15,7 @@
 #include "checkpoint/folder.h"
 #include "checkpoint/training.h"
 #include "data/loader.h"
+#include "run/exchange.h"
 #include "run/prepare.h"
 
 /* ---- what belongs to the run ---- */
@@ -210,18 +211,15 @@ static bool save(ls_run *run, const char *folder, const ls_random_state *randoms
 
 bool ls_save_state(ls_run *run, const char *folder)
 {
-    ls_session *session = ls_session_of(run);
-    if (!session || !ls_wait_for_save(run)) return false;
+    if (!ls_session_of(run) || !ls_wait_for_save(run)) return false;
     ls_gathered states = ls_gather_object(run, &run->random, sizeof run->random);
     ls_random_state *randoms = ls_sys_alloc((size_t)(states.count + 1) * sizeof *randoms);
     if (!randoms) ls_fail(&run->errors, LS_ERR_MEMORY, "ls_save_state: no memory");
     for (int r = 0; randoms && r < states.count; r++) memcpy(&randoms[r], states.data[r], sizeof *randoms);
     bool ok = randoms && (!ls_is_main(run) || save(run, folder, randoms));
     ls_sys_free(randoms);
-    int32_t failed = !ok;
-    ls_message why = {{0}};
-    ls_status status = session->comm->table->all_reduce(session->comm, &failed, 1, LS_I32, LS_COMM_MAX, &why);
-    if (!ls_comm_check(run, status, &why, "ls_save_state")) return false;
+    bool failed;
+    if (!ls_exchange_any(run, !ok, &failed, "ls_save_state")) return false;
     if (failed) ls_fail(&run->errors, LS_ERR_PEER, "ls_save_state: the main process could not save");
     return !failed;
 }

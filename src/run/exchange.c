@@ -1,0 +1,45 @@
+/* exchange.c - call the communicator, record its failures. */
+#include "run/exchange.h"
+
+static bool check(ls_run *run, ls_status status, const ls_message *why, const char *who)
+{
+    if (status == LS_OK) return true;
+    ls_fail(&run->errors, status, "%s: %s", who, why->text);
+    return false;
+}
+
+bool ls_exchange_all(ls_run *run, const void *mine, void *all, size_t bytes, const char *who)
+{
+    ls_comm *comm = run->session->comm;
+    ls_message why = {{0}};
+    return check(run, comm->table->all_gather(comm, mine, all, bytes, &why), &why, who);
+}
+
+bool ls_exchange_reduce(ls_run *run, void *data, int64_t count, ls_dtype dtype, ls_comm_op op, const char *who)
+{
+    ls_comm *comm = run->session->comm;
+    ls_message why = {{0}};
+    return check(run, comm->table->all_reduce(comm, data, count, dtype, op, &why), &why, who);
+}
+
+bool ls_exchange_broadcast(ls_run *run, void *data, size_t bytes, int from, const char *who)
+{
+    ls_comm *comm = run->session->comm;
+    ls_message why = {{0}};
+    return check(run, comm->table->broadcast(comm, data, bytes, from, &why), &why, who);
+}
+
+bool ls_exchange_barrier(ls_run *run, const char *who)
+{
+    ls_comm *comm = run->session->comm;
+    ls_message why = {{0}};
+    return check(run, comm->table->barrier(comm, &why), &why, who);
+}
+
+bool ls_exchange_any(ls_run *run, bool mine, bool *any, const char *who)
+{
+    int32_t flag = mine;
+    bool ok = ls_exchange_reduce(run, &flag, 1, LS_I32, LS_COMM_MAX, who);
+    *any = flag != 0;
+    return ok;
+}

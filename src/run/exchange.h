@@ -1,0 +1,18 @@
+/* exchange.h - the run's collectives on host memory: the one place that calls its communicator.
+ *
+ * `who` is the public function at work, for messages. False, and an error of the run, when a collective failed. */
+#ifndef LOCKSTEP_RUN_EXCHANGE_H
+#define LOCKSTEP_RUN_EXCHANGE_H
+
+#include "run/session.h"
+
+/* all = `bytes` of rank 0, of rank 1, ... */
+bool ls_exchange_all(ls_run *run, const void *mine, void *all, size_t bytes, const char *who);
+/* data[i] = op over ranks of data[i] */
+bool ls_exchange_reduce(ls_run *run, void *data, int64_t count, ls_dtype dtype, ls_comm_op op, const char *who);
+bool ls_exchange_broadcast(ls_run *run, void *data, size_t bytes, int from, const char *who);
+bool ls_exchange_barrier(ls_run *run, const char *who);
+/* Is it so on any of them? *any becomes the same on all. */
+bool ls_exchange_any(ls_run *run, bool mine, bool *any, const char *who);
+
+#endif
