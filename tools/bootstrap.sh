@@ -37,6 +37,7 @@ for group in "$@"; do
         ;;
     test)
         want c++ g++
+        want clang-format clang-format
         case $(uname -m) in
         aarch64)
             want x86_64-linux-gnu-gcc gcc-x86-64-linux-gnu

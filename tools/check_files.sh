@@ -1,5 +1,6 @@
 #!/bin/sh
-# check_files.sh - fail on files above 800 lines, on paths of somebody's machine, tabs, blanks at line ends.
+# check_files.sh - fail on files above 800 lines, lines of C above 120 columns, paths of somebody's machine, tabs, blanks
+# at line ends.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -26,6 +27,7 @@ for file in $files; do
     lines=$(wc -l <"$file")
     [ "$lines" -le 800 ] || complain "$file has $lines lines; split it, 800 is the limit"
 done
+LC_ALL=C.UTF-8 grep -nE '^.{121,}' $(echo "$files" | grep -E '\.(c|h|inc|def)$') && complain "wider than 120 columns"
 grep -nE '/(work|home|root|Users)/' $files && complain "a path that exists on one machine only"
 grep -nE '[[:blank:]]+$' $files && complain "blanks at the end of a line"
 grep -n "$(printf '\t')" $(echo "$files" | grep -v '^Makefile$') && complain "tabs; only the Makefile needs them"

@@ -1,5 +1,5 @@
 #!/bin/sh
-# check_rules.sh - a check that never fails checks nothing: break each layer rule in a small tree and expect a complaint.
+# check_rules.sh - a check that never fails checks nothing: break each layer rule in a small tree, expect a complaint.
 set -eu
 tools=$(cd "$(dirname "$0")" && pwd)
 tree=$(mktemp -d)
