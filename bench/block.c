@@ -1,5 +1,5 @@
-/* block.c - parts of real networks, forward and backward: attention, a BERT-base encoder layer, ResNet-50 bottlenecks; and
- * the cost of an operator on its own. */
+/* block.c - parts of real networks, forward and backward: attention, a BERT-base encoder layer, ResNet-50 bottlenecks;
+ * and the cost of an operator on its own. */
 #include "bench.h"
 
 /* ---- attention 12 x 12 x 384 x 64 with dropout ---- */

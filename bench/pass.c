@@ -1,6 +1,7 @@
 /* pass.c - operators that are bound by memory: bytes moved at best against what the machine copies.
  *
- * Bytes count each tensor that must be read or written once; batch norm needs its statistics first and so reads twice. */
+ * Bytes count each tensor that must be read or written once;
+ * batch norm needs its statistics first and so reads twice. */
 #include "bench.h"
 
 #include "tensor/context.h"

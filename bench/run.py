@@ -1,8 +1,8 @@
 """run.py BUILD [--quick] [filter ...] - measure Lockstep and its peers in turn, print a table, write BUILD/bench.json.
 
-Each competitor is a process of its own that is asked for one item at a time, all of them in turn, several rounds; the best
-value of each counts. Peers are OpenBLAS, and PyTorch as it comes and with its memory settings tuned, where `import torch`
-works (PYTHON_TORCH names another interpreter to try)."""
+Each competitor is a process of its own that is asked for one item at a time, all of them in turn, several rounds; the
+best value of each counts. Peers are OpenBLAS, and PyTorch as it comes and with its memory settings tuned, where `import
+torch` works (PYTHON_TORCH names another interpreter to try)."""
 import json
 import os
 import pathlib
@@ -25,7 +25,8 @@ def torch_python():
 
 
 def server(command, **extra):
-    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, **extra})
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                            env={**os.environ, **extra})
 
 
 def ask(process, name):
@@ -47,8 +48,8 @@ if python:
 else:
     print("PyTorch is not here (pip install torch brings it): measuring without it", file=sys.stderr)
 
-# Everyone has loaded before anything is measured. PyTorch's kernels take all cores whatever it is told, so it takes part
-# only where all of them are used.
+# Everyone has loaded before anything is measured. PyTorch's kernels take all cores whatever it is told, so it takes
+# part only where all of them are used.
 for process in [lockstep, openblas, *torches.values()]:
     ask(process, "overhead/f32/nothing/1" if process in torches.values() else "nothing")
 all_threads = max((i[3] for i in items), key=int)

@@ -19,7 +19,8 @@ CONVOLUTIONS = {
     "stem 7x7": (3, 64, 224, 7, 2), "s1 1x1 64-64": (64, 64, 56, 1, 1), "s1 3x3 64": (64, 64, 56, 3, 1),
     "s1 1x1 64-256": (64, 256, 56, 1, 1), "s1 1x1 256-64": (256, 64, 56, 1, 1), "s2 3x3 128 /2": (128, 128, 56, 3, 2),
     "s2 1x1 512-128": (512, 128, 28, 1, 1), "s2 3x3 128": (128, 128, 28, 3, 1), "s2 1x1 128-512": (128, 512, 28, 1, 1),
-    "s3 1x1 1024-256": (1024, 256, 14, 1, 1), "s3 3x3 256": (256, 256, 14, 3, 1), "s3 1x1 256-1024": (256, 1024, 14, 1, 1),
+    "s3 1x1 1024-256": (1024, 256, 14, 1, 1), "s3 3x3 256": (256, 256, 14, 3, 1),
+    "s3 1x1 256-1024": (256, 1024, 14, 1, 1),
     "s4 1x1 2048-512": (2048, 512, 7, 1, 1), "s4 3x3 512": (512, 512, 7, 3, 1), "s4 1x1 512-2048": (512, 2048, 7, 1, 1),
 }
 CHANNELS_LAST = torch.channels_last
@@ -73,7 +74,8 @@ def memory_pass(dtype, case):
         x = torch.randn(64, 256, 56, 56, dtype=dtype).to(memory_format=CHANNELS_LAST)
     else:
         x = torch.randn(*((1600, 30522) if logits else (65536, 768)), dtype=dtype)
-    passes = {"layer norm": (2, 3), "softmax": (2, 3), "gelu": (2, 3), "batch norm": (3, 5), "cross entropy": (1, 2)}[name]
+    passes = {"layer norm": (2, 3), "softmax": (2, 3), "gelu": (2, 3), "batch norm": (3, 5),
+              "cross entropy": (1, 2)}[name]
     features = 256 if image else 768
     weight, bias = torch.ones(features, dtype=dtype), torch.zeros(features, dtype=dtype)
     target = torch.arange(1600) if logits else None
@@ -225,8 +227,8 @@ def loader(dtype, case):
     return 1e9 * best(lambda: sum(len(y) for _, y in batches)) / samples
 
 
-FAMILIES = {"gemm": product, "conv": convolution, "pass": memory_pass, "attention": attention, "block": block, "model": model,
-            "overhead": overhead, "file": file, "loader": loader}
+FAMILIES = {"gemm": product, "conv": convolution, "pass": memory_pass, "attention": attention, "block": block,
+            "model": model, "overhead": overhead, "file": file, "loader": loader}
 
 for line in sys.stdin:
     parts = line.strip().split("/")

@@ -1,4 +1,5 @@
-/* launch_options.h - the command line of `lockstep launch`: flags, then PET_* variables; read, checked, kept as text. */
+/* launch_options.h - the command line of `lockstep launch`: flags, then PET_* variables; read, checked,
+ * kept as text. */
 #ifndef LOCKSTEP_CLI_LAUNCH_OPTIONS_H
 #define LOCKSTEP_CLI_LAUNCH_OPTIONS_H
 

@@ -34,8 +34,10 @@ function(dependency_line name label found missing)
     endif()
 endfunction()
 dependency_line(JPEG jpeg "libjpeg-turbo: photos are read and written" "JPEG files are refused (Debian: libjpeg-dev)")
-dependency_line(PNG png "libpng ${PNG_VERSION_STRING}: PNG pictures are read" "PNG files are refused (Debian: libpng-dev)")
-dependency_line(ZLIB zlib "zlib ${ZLIB_VERSION_STRING}: gzip files are read" "gzip files are refused (Debian: zlib1g-dev)")
+dependency_line(PNG png "libpng ${PNG_VERSION_STRING}: PNG pictures are read"
+                "PNG files are refused (Debian: libpng-dev)")
+dependency_line(ZLIB zlib "zlib ${ZLIB_VERSION_STRING}: gzip files are read"
+                "gzip files are refused (Debian: zlib1g-dev)")
 
 if(LOCKSTEP_SANITIZE)
     summary_line(sanitizer "${LOCKSTEP_SANITIZE}")

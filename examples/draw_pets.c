@@ -1,8 +1,9 @@
-/* draw_pets.c - draw a folder of pet pictures to learn from, named like photos: beagle_32.jpg.      draw_pets FOLDER [COUNT]
+/* draw_pets.c - draw a folder of pet pictures to learn from, named like photos: beagle_32.jpg.
+ *      draw_pets FOLDER [COUNT]
  *
- * Six kinds of animals, COUNT pictures of each (100). An animal is a short table of ellipses and triangles; what makes the
- * pictures differ is honest: place, size, turn, mirror image, proportions, colours that the kinds share, background, light,
- * noise, a thing that stands in front, picture size and JPEG quality. */
+ * Six kinds of animals, COUNT pictures of each (100). An animal is a short table of ellipses and triangles; what makes
+ * the pictures differ is honest: place, size, turn, mirror image, proportions, colours that the kinds share,
+ * background, light, noise, a thing that stands in front, picture size and JPEG quality. */
 #include <lockstep.h>
 
 #include <errno.h>

@@ -2,8 +2,8 @@
  *
  *     mnist --data_dir DIR        the four idx files, train-images-idx3-ubyte.gz and so on, plain or gzip
  *
- * Prints the accuracy on the test digits after each epoch; with --with_tracking also records values in runs/mnist and draws
- * them (docs/tracking.md). */
+ * Prints the accuracy on the test digits after each epoch;
+ * with --with_tracking also records values in runs/mnist and draws them (docs/tracking.md). */
 #include <lockstep.h>
 
 #include <stdio.h>

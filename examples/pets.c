@@ -3,8 +3,8 @@
  *     pets --data_dir images --weights resnet50d.safetensors --output_dir out --mixed_precision bf16
  *     pets --output_dir out --predict new_photo.jpg
  *
- * Labels come from file names: beagle_32.jpg shows a beagle. A training that was interrupted goes on exactly where its last
- * checkpoint stood with --resume_from_checkpoint latest. */
+ * Labels come from file names: beagle_32.jpg shows a beagle. A training that was interrupted goes on exactly where its
+ * last checkpoint stood with --resume_from_checkpoint latest. */
 #include <lockstep.h>
 
 #include <stdio.h>

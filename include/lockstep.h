@@ -1,7 +1,9 @@
-/* lockstep.h - the only header a training program includes. Each header it brings is one noun; read them in this order. */
+/* lockstep.h - the only header a training program includes. Each header it brings is one noun;
+ * read them in this order. */
 #ifndef LOCKSTEP_H
 #define LOCKSTEP_H
 
+/* clang-format off */
 #include <lockstep/base.h>
 #include <lockstep/run.h>
 #include <lockstep/tensor.h>
@@ -20,5 +22,6 @@
 #include <lockstep/launch.h>
 #include <lockstep/env.h>
 #include <lockstep/version.h>
+/* clang-format on */
 
 #endif

@@ -85,8 +85,8 @@ __attribute__((unused)) static void check_one(const char *name, void (*function)
 #define CHECK_RUN_FORK(function) CHECK_RUN(function)
 #endif
 
-/* The path of what tests may use but sources do not contain: in LOCKSTEP_TEST_DATA, else in shared/data beside the source
- * tree. NULL, and a line that says so, where it is not there. Valid until the next call. */
+/* The path of what tests may use but sources do not contain: in LOCKSTEP_TEST_DATA, else in shared/data beside the
+ * source tree. NULL, and a line that says so, where it is not there. Valid until the next call. */
 __attribute__((unused)) static const char *check_data(const char *name)
 {
     static char path[1024];

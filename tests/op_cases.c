@@ -3,6 +3,8 @@
 
 #include <math.h>
 
+/* clang-format off */
+
 /* Sizes are odd on purpose, and large enough to leave a rest after every vector width. */
 #define N(...) {INPUT_NORMAL, LS_DIMS_INIT(__VA_ARGS__), 0, false}
 #define P(...) {INPUT_POSITIVE, LS_DIMS_INIT(__VA_ARGS__), 0, false}
@@ -113,7 +115,8 @@ CALL(conv_plain, ls_conv2d(in[0], in[1], NULL, (ls_conv){0}))
 CALL(conv_mixed, ls_conv2d(in[0], in[1], NULL, (ls_conv){.stride_hw = {2, 1}, .padding_hw = {1, 2}, .dilation = 2}))
 CALL(conv_groups, ls_conv2d(in[0], in[1], in[2], (ls_conv){.padding = 1, .groups = 2}))
 CALL(conv_depthwise, ls_conv2d(in[0], in[1], in[2], (ls_conv){.padding = 1, .stride = 2, .groups = 5}))
-CALL(conv_transpose, ls_conv_transpose2d(in[0], in[1], in[2], (ls_conv){.stride = 2, .padding = 1, .output_padding = 1}))
+CALL(conv_transpose, ls_conv_transpose2d(in[0], in[1], in[2],
+                                         (ls_conv){.stride = 2, .padding = 1, .output_padding = 1}))
 CALL(conv_transpose_groups, ls_conv_transpose2d(in[0], in[1], NULL, (ls_conv){.groups = 2}))
 CALL(attention, ls_attention(in[0], in[1], in[2], (ls_attention_opts){0}))
 CALL(attention_causal, ls_attention(in[0], in[1], in[2], (ls_attention_opts){.causal = true, .scale = 0.3}))
@@ -124,7 +127,8 @@ CALL(attention_dropout, ls_attention(in[0], in[1], in[2], (ls_attention_opts){.d
 CALL(max_pool, ls_max_pool2d(in[0], (ls_pool2d){.kernel = 3, .stride = 2, .padding = 1}))
 CALL(max_pool_ceil, ls_max_pool2d(in[0], (ls_pool2d){.kernel = 2, .ceil_mode = true}))
 CALL(avg_pool, ls_avg_pool2d(in[0], (ls_pool2d){.kernel = 3, .stride = 2, .padding = 1}))
-CALL(avg_pool_inside, ls_avg_pool2d(in[0], (ls_pool2d){.kernel = 2, .padding = 1, .exclude_padding = true, .ceil_mode = true}))
+CALL(avg_pool_inside, ls_avg_pool2d(in[0],
+                                    (ls_pool2d){.kernel = 2, .padding = 1, .exclude_padding = true, .ceil_mode = true}))
 CALL(adaptive_pool, ls_adaptive_avg_pool2d(in[0], 2, 3))
 CALL(global_pool, ls_adaptive_avg_pool2d(in[0], 1, 1))
 CALL(nearest, ls_interpolate(in[0], 7, 5, LS_NEAREST))
@@ -148,12 +152,14 @@ CALL(softmax_first, ls_softmax(in[0], 0))
 CALL(log_softmax, ls_log_softmax(in[0], -1))
 CALL(log_softmax_first, ls_log_softmax(in[0], 0))
 CALL(cross_entropy, ls_cross_entropy(in[0], in[1]))
-CALL(cross_entropy_all, ls_cross_entropy_with(in[0], in[1], (ls_loss_opts){.weight = ls_detach(in[2]), .label_smoothing = 0.1,
-                                                                          .ignore_index = 2, .has_ignore_index = true}))
+CALL(cross_entropy_all, ls_cross_entropy_with(in[0], in[1],
+                                              (ls_loss_opts){.weight = ls_detach(in[2]), .label_smoothing = 0.1,
+                                                             .ignore_index = 2, .has_ignore_index = true}))
 CALL(cross_entropy_sum, ls_cross_entropy_with(in[0], in[1], (ls_loss_opts){.reduction = LS_REDUCE_SUM}))
 CALL(cross_entropy_none, ls_cross_entropy_with(in[0], in[1], (ls_loss_opts){.reduction = LS_REDUCE_NONE}))
 CALL(nll, ls_nll_loss(in[0], in[1], (ls_loss_opts){.weight = ls_detach(in[2])}))
-CALL(nll_sum, ls_nll_loss(in[0], in[1], (ls_loss_opts){.reduction = LS_REDUCE_SUM, .ignore_index = 1, .has_ignore_index = true}))
+CALL(nll_sum, ls_nll_loss(in[0], in[1],
+                          (ls_loss_opts){.reduction = LS_REDUCE_SUM, .ignore_index = 1, .has_ignore_index = true}))
 CALL(mse, ls_mse_loss(in[0], in[1], LS_REDUCE_MEAN))
 CALL(mse_none, ls_mse_loss(in[0], in[1], LS_REDUCE_NONE))
 CALL(l1, ls_l1_loss(in[0], in[1], LS_REDUCE_SUM))
@@ -166,14 +172,13 @@ CALL(bce_weights, ls_bce_with_logits(in[0], ls_sigmoid(ls_detach(in[1])),
 #define EXACT(op_, fn_, ...) {.op = LS_OP_##op_, .label = #fn_, .call = call_##fn_, .exact = true, .in = {__VA_ARGS__}}
 #define LOOSE(op_, fn_, slack_, ...)                                                                                 \
     {.op = LS_OP_##op_, .label = #fn_, .call = call_##fn_, .slack = slack_, .in = {__VA_ARGS__}}
-#define CHANCE(op_, fn_, ...) {.op = LS_OP_##op_, .label = #fn_, .call = call_##fn_, .random = true, .in = {__VA_ARGS__}}
+#define CHANCE(op_, fn_, ...)                                                                                          \
+    {.op = LS_OP_##op_, .label = #fn_, .call = call_##fn_, .random = true, .in = {__VA_ARGS__}}
 
-/* clang-format off */
 const op_case op_cases[] = {
     EXACT(copy, clone, N(3, 17)), EXACT(copy, contiguous, N(7, 5)), EXACT(copy, channels_last, N(2, 3, 5, 4)),
-    CASE(copy, cast_f32, N(19)),
-    EXACT(fill, full, {0}), EXACT(arange, arange, {0}),
-    CHANCE(uniform, rand, {0}), CHANCE(normal, randn, {0}), CHANCE(bernoulli, bernoulli, {0}), CHANCE(randperm, randperm, {0}),
+    CASE(copy, cast_f32, N(19)), EXACT(fill, full, {0}), EXACT(arange, arange, {0}), CHANCE(uniform, rand, {0}),
+    CHANCE(normal, randn, {0}), CHANCE(bernoulli, bernoulli, {0}), CHANCE(randperm, randperm, {0}),
 
     EXACT(add, add, N(3, 37), N(3, 37)), EXACT(add, add, N(3, 1, 5), N(7, 1)), EXACT(add, add, N(9), SCALAR_N),
     EXACT(sub, sub, N(5, 13), N(13)), EXACT(mul, mul, N(5, 13), N(5, 1)), EXACT(div, div, N(5, 13), P(5, 13)),
@@ -182,26 +187,28 @@ const op_case op_cases[] = {
     EXACT(gt, gt, N(31), N(31)), EXACT(ge, ge, N(31), N(31)), EXACT(logical_and, logical_and, B(31), B(31)),
     EXACT(logical_or, logical_or, B(31), B(31)), EXACT(where, where, B(5, 7), N(5, 7), N(7)),
 
-    EXACT(affine, affine, N(3, 21)), CASE(pow_scalar, pow_scalar, P(23)), CASE(pow_scalar, cube, N(23)), EXACT(clamp, clamp, N(47)),
-    EXACT(neg, neg, N(33)), EXACT(abs, abs, N(33)), EXACT(sign, sign, N(33)), EXACT(exp, exp, N(33)), EXACT(log, log, P(33)),
-    EXACT(sqrt, sqrt, P(33)), EXACT(rsqrt, rsqrt, P(33)), EXACT(square, square, N(33)), EXACT(reciprocal, reciprocal, P(33)),
-    EXACT(sin, sin, N(33)), EXACT(cos, cos, N(33)), EXACT(erf, erf, N(33)), EXACT(floor, floor, N(33)), EXACT(ceil, ceil, N(33)),
-    EXACT(logical_not, logical_not, B(33)), EXACT(isfinite, isfinite, N(33)),
-    EXACT(relu, relu, N(5, 11)), EXACT(gelu, gelu, N(5, 11)), EXACT(gelu, gelu_tanh, N(5, 11)), EXACT(silu, silu, N(5, 11)),
-    EXACT(sigmoid, sigmoid, N(5, 11)), EXACT(tanh, tanh, N(5, 11)), EXACT(softplus, softplus, N(5, 11)), EXACT(elu, elu, N(5, 11)),
-    EXACT(leaky_relu, leaky_relu, N(5, 11)), CHANCE(dropout, dropout, N(7, 9)),
+    EXACT(affine, affine, N(3, 21)), CASE(pow_scalar, pow_scalar, P(23)), CASE(pow_scalar, cube, N(23)),
+    EXACT(clamp, clamp, N(47)), EXACT(neg, neg, N(33)), EXACT(abs, abs, N(33)), EXACT(sign, sign, N(33)),
+    EXACT(exp, exp, N(33)), EXACT(log, log, P(33)), EXACT(sqrt, sqrt, P(33)), EXACT(rsqrt, rsqrt, P(33)),
+    EXACT(square, square, N(33)), EXACT(reciprocal, reciprocal, P(33)), EXACT(sin, sin, N(33)), EXACT(cos, cos, N(33)),
+    EXACT(erf, erf, N(33)), EXACT(floor, floor, N(33)), EXACT(ceil, ceil, N(33)),
+    EXACT(logical_not, logical_not, B(33)), EXACT(isfinite, isfinite, N(33)), EXACT(relu, relu, N(5, 11)),
+    EXACT(gelu, gelu, N(5, 11)), EXACT(gelu, gelu_tanh, N(5, 11)), EXACT(silu, silu, N(5, 11)),
+    EXACT(sigmoid, sigmoid, N(5, 11)), EXACT(tanh, tanh, N(5, 11)), EXACT(softplus, softplus, N(5, 11)),
+    EXACT(elu, elu, N(5, 11)), EXACT(leaky_relu, leaky_relu, N(5, 11)), CHANCE(dropout, dropout, N(7, 9)),
 
-    CASE(sum, sum, N(5, 23)), CASE(sum, sum_first, N(17, 13)), CASE(sum, sum_outer, N(3, 5, 7)), CASE(sum, sum, SCALAR_N),
-    CASE(mean, mean, N(5, 23)), CASE(mean, mean_last, N(3, 5, 7)), EXACT(max, max, D(3, 11)), EXACT(max, max_first, D(5, 7)),
-    EXACT(min, min, D(3, 11)), EXACT(min, min_last, D(3, 11)), CASE(var, var_all, N(3, 11)), CASE(var, var_dims, N(3, 5, 7)),
-    CASE(norm, norm, N(3, 11)), CASE(norm, norm_dims, N(3, 11)), EXACT(argmax, argmax, D(4, 9)), EXACT(argmax, argmax_first, D(4, 9)),
-    EXACT(argmin, argmin, D(4, 9)), CASE(cumsum, cumsum, N(3, 7, 5)), EXACT(topk, topk, D(5, 9)), EXACT(topk, topk_small, D(5, 9)),
-    EXACT(sort, sort, D(5, 9)), EXACT(sort, sort_down, D(5, 9)),
+    CASE(sum, sum, N(5, 23)), CASE(sum, sum_first, N(17, 13)), CASE(sum, sum_outer, N(3, 5, 7)),
+    CASE(sum, sum, SCALAR_N), CASE(mean, mean, N(5, 23)), CASE(mean, mean_last, N(3, 5, 7)), EXACT(max, max, D(3, 11)),
+    EXACT(max, max_first, D(5, 7)), EXACT(min, min, D(3, 11)), EXACT(min, min_last, D(3, 11)),
+    CASE(var, var_all, N(3, 11)), CASE(var, var_dims, N(3, 5, 7)), CASE(norm, norm, N(3, 11)),
+    CASE(norm, norm_dims, N(3, 11)), EXACT(argmax, argmax, D(4, 9)), EXACT(argmax, argmax_first, D(4, 9)),
+    EXACT(argmin, argmin, D(4, 9)), CASE(cumsum, cumsum, N(3, 7, 5)), EXACT(topk, topk, D(5, 9)),
+    EXACT(topk, topk_small, D(5, 9)), EXACT(sort, sort, D(5, 9)), EXACT(sort, sort_down, D(5, 9)),
 
     EXACT(reshape, reshape, N(3, 5, 7)), EXACT(reshape, reshape_moved, N(3, 5)), EXACT(permute, permute, N(3, 5, 7)),
-    EXACT(expand, expand, N(3, 1)), EXACT(slice, slice, N(3, 7)), EXACT(slice, select, N(3, 7)), EXACT(split, split, N(5, 9)),
-    EXACT(split, split_many, N(6, 3)), EXACT(concat, concat, N(3, 2), N(3, 5), N(3, 1)), EXACT(stack, stack, N(3, 5), N(3, 5)),
-    EXACT(pad, pad, N(3, 5)),
+    EXACT(expand, expand, N(3, 1)), EXACT(slice, slice, N(3, 7)), EXACT(slice, select, N(3, 7)),
+    EXACT(split, split, N(5, 9)), EXACT(split, split_many, N(6, 3)), EXACT(concat, concat, N(3, 2), N(3, 5), N(3, 1)),
+    EXACT(stack, stack, N(3, 5), N(3, 5)), EXACT(pad, pad, N(3, 5)),
 
     EXACT(gather, gather, N(4, 6), I(6, 3, 5)), CASE(scatter_add, scatter_add, N(4, 6), I(4, 3, 5), N(3, 6)),
     EXACT(index_select, index_select, N(4, 6), I(6, 9)), EXACT(embedding, embedding, N(7, 5), I(7, 3, 4)),
@@ -212,9 +219,11 @@ const op_case op_cases[] = {
     CASE(linear, linear_relu, N(7, 17), N(13, 17), N(13)), CASE(linear, linear_gelu, N(7, 17), N(13, 17), N(13)),
     CASE(linear, linear_gelu_tanh, N(7, 17), N(13, 17), N(13)), CASE(linear, linear_silu, N(7, 17), N(13, 17), N(13)),
     CASE(linear, linear_tanh, N(7, 17), N(13, 17), N(13)), CASE(linear, linear_sigmoid, N(7, 17), N(13, 17), N(13)),
-    CASE(conv2d, conv, N(2, 3, 6, 5), N(4, 3, 3, 3), N(4)), CASE(conv2d, conv_stride, N(2, 5, 7, 6), N(9, 5, 3, 3), N(9)),
+    CASE(conv2d, conv, N(2, 3, 6, 5), N(4, 3, 3, 3), N(4)),
+    CASE(conv2d, conv_stride, N(2, 5, 7, 6), N(9, 5, 3, 3), N(9)),
     CASE(conv2d, conv_plain, N(2, 5, 4, 4), N(3, 5, 1, 1)), CASE(conv2d, conv_mixed, N(1, 2, 9, 8), N(3, 2, 3, 2)),
-    CASE(conv2d, conv_groups, N(2, 4, 5, 5), N(6, 2, 3, 3), N(6)), CASE(conv2d, conv_depthwise, N(2, 5, 7, 7), N(5, 1, 3, 3), N(5)),
+    CASE(conv2d, conv_groups, N(2, 4, 5, 5), N(6, 2, 3, 3), N(6)),
+    CASE(conv2d, conv_depthwise, N(2, 5, 7, 7), N(5, 1, 3, 3), N(5)),
     CASE(conv_transpose2d, conv_transpose, N(2, 3, 4, 3), N(3, 5, 3, 3), N(5)),
     CASE(conv_transpose2d, conv_transpose_groups, N(1, 4, 4, 3), N(4, 3, 2, 2)),
     CASE(attention, attention, N(2, 3, 7, 5), N(2, 3, 9, 5), N(2, 3, 9, 4)),
@@ -233,16 +242,18 @@ const op_case op_cases[] = {
     LOOSE(batch_norm, batch_norm, 4, N(4, 5, 3, 3), N(5), N(5)), LOOSE(batch_norm, batch_norm_plain, 4, N(9, 5)),
     LOOSE(batch_norm, batch_norm_relu, 4, N(4, 5, 3, 3), N(5), N(5), N(4, 5, 3, 3)),
     LOOSE(batch_norm, batch_norm_eval, 4, N(4, 5, 3, 3), N(5), N(5), CONSTANT_N(5), CONSTANT_P(5)),
-    LOOSE(layer_norm, layer_norm, 4, N(3, 4, 17), N(17), N(17)), LOOSE(layer_norm, layer_norm, 4, N(3, 4, 5), N(4, 5), N(4, 5)),
-    LOOSE(layer_norm, layer_norm_plain, 4, N(5, 19)), LOOSE(layer_norm, add_layer_norm, 4, N(5, 19), N(5, 19), N(19), N(19)),
+    LOOSE(layer_norm, layer_norm, 4, N(3, 4, 17), N(17), N(17)),
+    LOOSE(layer_norm, layer_norm, 4, N(3, 4, 5), N(4, 5), N(4, 5)), LOOSE(layer_norm, layer_norm_plain, 4, N(5, 19)),
+    LOOSE(layer_norm, add_layer_norm, 4, N(5, 19), N(5, 19), N(19), N(19)),
     LOOSE(group_norm, group_norm, 4, N(2, 6, 3, 5), N(6), N(6)),
 
-    CASE(softmax, softmax, N(5, 19)), CASE(softmax, softmax_first, N(5, 7, 3)), CASE(log_softmax, log_softmax, N(5, 19)),
-    CASE(log_softmax, log_softmax_first, N(5, 7)),
+    CASE(softmax, softmax, N(5, 19)), CASE(softmax, softmax_first, N(5, 7, 3)),
+    CASE(log_softmax, log_softmax, N(5, 19)), CASE(log_softmax, log_softmax_first, N(5, 7)),
     CASE(cross_entropy, cross_entropy, N(7, 5), I(5, 7)), CASE(cross_entropy, cross_entropy, N(3, 5, 4), I(5, 3, 4)),
-    CASE(cross_entropy, cross_entropy_all, N(9, 5), I(5, 9), CONSTANT_P(5)), CASE(cross_entropy, cross_entropy_sum, N(7, 5), I(5, 7)),
-    CASE(cross_entropy, cross_entropy_none, N(7, 5), I(5, 7)), CASE(nll_loss, nll, N(7, 5), I(5, 7), CONSTANT_P(5)),
-    CASE(nll_loss, nll_sum, N(7, 5), I(5, 7)), CASE(mse_loss, mse, N(4, 7), N(4, 7)), CASE(mse_loss, mse_none, N(4, 7), N(7)),
+    CASE(cross_entropy, cross_entropy_all, N(9, 5), I(5, 9), CONSTANT_P(5)),
+    CASE(cross_entropy, cross_entropy_sum, N(7, 5), I(5, 7)), CASE(cross_entropy, cross_entropy_none, N(7, 5), I(5, 7)),
+    CASE(nll_loss, nll, N(7, 5), I(5, 7), CONSTANT_P(5)), CASE(nll_loss, nll_sum, N(7, 5), I(5, 7)),
+    CASE(mse_loss, mse, N(4, 7), N(4, 7)), CASE(mse_loss, mse_none, N(4, 7), N(7)),
     CASE(smooth_l1_loss, l1, N(4, 7), P(4, 7)), CASE(smooth_l1_loss, smooth_l1, N(4, 7), N(4, 7)),
     CASE(bce_with_logits, bce, N(4, 7), CONSTANT_N(4, 7)),
     CASE(bce_with_logits, bce_weights, N(4, 7), CONSTANT_N(4, 7), CONSTANT_P(7), CONSTANT_P(4, 1)),

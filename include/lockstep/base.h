@@ -26,8 +26,8 @@ extern "C" {
 
 /* ---- Options -------------------------------------------------------------------------------------------------- */
 
-/* Options of a constructor are given by name: f(run, .lr = 0.1). Zero means the default. The dummy first member makes the
- * call without options legal, the size lets a newer library serve an older caller. */
+/* Options of a constructor are given by name: f(run, .lr = 0.1). Zero means the default. The dummy first member makes
+ * the call without options legal, the size lets a newer library serve an older caller. */
 #define LS_OPTS(type, ...) &(const type){__VA_ARGS__}, sizeof(type)
 /* The number zero where it is meant and not the default: f(run, .beta1 = LS_ZERO). */
 #define LS_ZERO (-0.0)

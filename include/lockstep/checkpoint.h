@@ -1,7 +1,8 @@
 /* checkpoint.h - what a training program leaves on disk and comes back to: models, and whole runs.
  *
- * Models are saved in the form that Transformers, timm and Accelerate read: safetensors, one file or shards with an index,
- * parameters named as in PyTorch. A run is saved with all it needs to continue as if it had never been interrupted:
+ * Models are saved in the form that Transformers, timm and Accelerate read: safetensors, one file or shards with an
+ * index, parameters named as in PyTorch. A run is saved with all it needs to continue as if it had never been
+ * interrupted:
  *
  *     ls_prepare(run, model, adam, cycle, train, eval);
  *     for (int epoch; ls_epoch(run, 5, &epoch);) {
@@ -12,8 +13,9 @@
  * and, after a crash, the same program with --resume_from_checkpoint latest: the first ls_epoch() restores the newest
  * complete checkpoint, and every number that follows is, bit for bit, what it would have been.
  *
- * A checkpoint holds the prepared modules, optimisers (with gradients that still add up), schedules and loaders (epoch, order
- * and position), the loss scale, the random state of every process, the epoch and what was registered. It is a folder:
+ * A checkpoint holds the prepared modules, optimisers (with gradients that still add up), schedules and loaders (epoch,
+ * order and position), the loss scale, the random state of every process, the epoch and what was registered. It is a
+ * folder:
  *
  *     model.safetensors  model_1.safetensors ...    modules, in the order of ls_prepare(): any tool reads them
  *     optimizer.safetensors  optimizer_1... ...     moments and counts of steps, by parameter
@@ -25,8 +27,8 @@
  * Folders appear complete or not at all: files are written to FOLDER.part, forced to the disk, then renamed. Whatever
  * happens on the way (kill -9, a full disk, a power cut), the checkpoint before stays as it was.
  *
- * Save after ls_step(), not between ls_backward() and ls_step(). In a loop over batches inside another one a save is allowed,
- * but a restart goes on with the outer loop. */
+ * Save after ls_step(), not between ls_backward() and ls_step(). In a loop over batches inside another one a save is
+ * allowed, but a restart goes on with the outer loop. */
 #ifndef LOCKSTEP_CHECKPOINT_H
 #define LOCKSTEP_CHECKPOINT_H
 
@@ -49,8 +51,8 @@ typedef struct ls_save_model_opts {
 } ls_save_model_opts;
 
 /* Parameters and buffers to a folder: "model.safetensors", or shards (see ls_state_write_sharded). Tensors that are one
- * under several names are written once, under the first; the others are named in a warning. The first process writes, the
- * others do nothing. False, and an error, on failure. */
+ * under several names are written once, under the first; the others are named in a warning. The first process writes,
+ * the others do nothing. False, and an error, on failure. */
 #define ls_save_model(run, model, ...) LS_SAVE_MODEL_(run, model, __VA_ARGS__, ._ = 0)
 #define LS_SAVE_MODEL_(run, model, folder, ...)                                                                        \
     ls_save_model_sized((run), (model), (folder), LS_OPTS(ls_save_model_opts, __VA_ARGS__))
@@ -68,9 +70,10 @@ typedef struct ls_load_model_opts {
     const char *prefix; /* put in front of the file's names */
 } ls_load_model_opts;
 
-/* The other way: from any file, index or folder that ls_state_read() takes, also one of PyTorch. Numbers are converted to the
- * model's types and device. Tensors that are one under several names need only one of them. An error names what is missing,
- * unexpected or of another shape, and leaves the model as it was. The report is the model's (see ls_load_state_dict). */
+/* The other way: from any file, index or folder that ls_state_read() takes, also one of PyTorch. Numbers are converted
+ * to the model's types and device. Tensors that are one under several names need only one of them. An error names what
+ * is missing, unexpected or of another shape, and leaves the model as it was.
+ * The report is the model's (see ls_load_state_dict). */
 #define ls_load_model(run, model, ...) LS_LOAD_MODEL_(run, model, __VA_ARGS__, ._ = 0)
 #define LS_LOAD_MODEL_(run, model, path, ...)                                                                          \
     ls_load_model_sized((run), (model), (path), LS_OPTS(ls_load_model_opts, __VA_ARGS__))
@@ -79,21 +82,21 @@ LS_API ls_load_report ls_load_model_sized(ls_run *run, ls_module *model, const c
 
 /* ---- Runs: saving ---- */
 
-/* Save to a folder, replacing a checkpoint that is there; or, with NULL, to the next of the automatic ones. Of those, the
- * run's total_limit are kept; older ones are deleted when the new one is safe. All processes must call it. False, and an
- * error, when it could not be written.
+/* Save to a folder, replacing a checkpoint that is there; or, with NULL, to the next of the automatic ones. Of those,
+ * the run's total_limit are kept; older ones are deleted when the new one is safe. All processes must call it. False,
+ * and an error, when it could not be written.
  *
- * With .async_save of ls_init() only a copy in memory is made here; it is written while training goes on. A failure is then
- * reported by the next save, ls_wait_for_save() or ls_finish(), all of which wait for it. */
+ * With .async_save of ls_init() only a copy in memory is made here; it is written while training goes on. A failure is
+ * then reported by the next save, ls_wait_for_save() or ls_finish(), all of which wait for it. */
 LS_API bool ls_save_state(ls_run *run, const char *folder);
 LS_API bool ls_wait_for_save(ls_run *run);
 
 /* ---- Runs: going on ---- */
 
-/* Restore all from a folder; or, with NULL or "latest", from the newest complete one of the automatic ones: a damaged one is
- * named in a warning and passed over. Every file is compared with its size and checksum before anything is touched. The
- * next ls_epoch() then enters the epoch that was saved. False, and an error, when there is no such checkpoint, it is damaged
- * (which file, and how) or does not fit what was prepared. */
+/* Restore all from a folder; or, with NULL or "latest", from the newest complete one of the automatic ones: a damaged
+ * one is named in a warning and passed over. Every file is compared with its size and checksum before anything is
+ * touched. The next ls_epoch() then enters the epoch that was saved. False, and an error, when there is no such
+ * checkpoint, it is damaged (which file, and how) or does not fit what was prepared. */
 LS_API bool ls_load_state(ls_run *run, const char *folder);
 
 /* ---- Runs: what else belongs to them ---- */
@@ -134,8 +137,8 @@ LS_API void ls_hook_remove(ls_hook *hook);
 
 /* ---- Looking inside ---- */
 
-/* Print what a file, index or folder of tensors holds (see ls_contents_read), as a table for people or as JSON, or, for a
- * folder that ls_save_state() made, what it is about; its files are compared with their checksums. This is what
+/* Print what a file, index or folder of tensors holds (see ls_contents_read), as a table for people or as JSON, or, for
+ * a folder that ls_save_state() made, what it is about; its files are compared with their checksums. This is what
  * `lockstep inspect` shows. False, and an error, when something is wrong with it. */
 LS_API bool ls_inspect(ls_run *run, const char *path, FILE *to, bool json);
 

@@ -7,8 +7,8 @@
  *     for (ls_batch b; ls_next(train, &b);) ...
  *
  * A sample is a list of named fields; a batch is one tensor for each field, samples along its first dimension. What a
- * loader hands out depends on the dataset, its options and the seed alone: not on threads, machine or number of processes.
- * Datasets and loaders belong to the run and are freed with it. */
+ * loader hands out depends on the dataset, its options and the seed alone: not on threads, machine or number of
+ * processes. Datasets and loaders belong to the run and are freed with it. */
 #ifndef LOCKSTEP_DATA_H
 #define LOCKSTEP_DATA_H
 
@@ -46,8 +46,8 @@ typedef struct ls_field {
     ls_dtype dtype;
     int64_t shape[LS_MAX_DIMS]; /* of a sample, ended by 0; none: a single number. LS_ANY: see ls_sample_resize() */
     double pad;                 /* fills up the shorter samples of a batch */
-    /* A picture, channels last in memory: .transform and .dtype of the loader decide size and type. With a shape [C,H,W]:
-     * pixels as they are, see ls_sample_pixels(). */
+    /* A picture, channels last in memory: .transform and .dtype of the loader decide size and type. With a shape
+     * [C,H,W]: pixels as they are, see ls_sample_pixels(). */
     bool image;
 } ls_field;
 
@@ -63,7 +63,8 @@ LS_API void *ls_sample_field(ls_sample *sample, int field);
 /* The same for a field with a size of LS_ANY: this sample's sizes are `shape`. Batches take the largest sizes among
  * their samples; the rest is filled with the field's `pad`. NULL when memory is out. */
 LS_API void *ls_sample_resize(ls_sample *sample, int field, ls_shape shape);
-/* Decode a JPEG or PNG file held in memory into an image field, through the loader's transform. False when it is none. */
+/* Decode a JPEG or PNG file held in memory into an image field, through the loader's transform.
+ * False when it is none. */
 LS_API bool ls_sample_image(ls_sample *sample, int field, const void *bytes, size_t size);
 /* Pixels 0..255, height x width x channels, into an image field that has a shape: as they are, or as f32 in 0..1. */
 LS_API bool ls_sample_pixels(ls_sample *sample, int field, const uint8_t *pixels);
@@ -77,8 +78,8 @@ LS_PRINTF(3, 4) LS_API bool ls_sample_fail(ls_sample *sample, ls_status status, 
 /* What to do with a sample that cannot be had because its data is damaged or missing (LS_ERR_IO). */
 typedef enum ls_on_bad {
     LS_BAD_FATAL, /* an error that names it */
-    /* The next good sample of the dataset takes its place, so that batches keep their size and processes stay in step; each
-     * pass ends with a warning that counts them. See ls_loader_bad_count(). */
+    /* The next good sample of the dataset takes its place, so that batches keep their size and processes stay in step;
+     * each pass ends with a warning that counts them. See ls_loader_bad_count(). */
     LS_BAD_SKIP,
 } ls_on_bad;
 
@@ -113,17 +114,17 @@ typedef struct ls_stream_opts {
     int64_t class_count;            /* (optional) see ls_class_count() */
     const char *const *class_names; /* (optional) class_count of them; copied */
 } ls_stream_opts;
-/* One thread at a time calls these functions, not always the same one. Processes read the whole stream and keep their part:
- * what is not theirs is not decoded. */
+/* One thread at a time calls these functions, not always the same one. Processes read the whole stream and keep their
+ * part: what is not theirs is not decoded. */
 #define ls_stream_new(run, ...) ls_stream_sized((run), LS_OPTS(ls_stream_opts, __VA_ARGS__))
 LS_API ls_dataset *ls_stream_sized(ls_run *run, const ls_stream_opts *opts, size_t opts_size);
 
 /* ---- Ready-made datasets ---- */
 
-/* Photos in a folder, fields "image" and "label" (i64). The label is what the first group of `pattern`, a POSIX extended
- * regular expression, matches in the file name: beagle for beagle_32.jpg. Or, .by_folder, the name of the sub-folder a
- * photo is in, at any depth below it. Files are sorted by name and classes too, byte by byte, so that all machines agree
- * on numbers. Files that do not match are left out with a warning; hidden ones silently. */
+/* Photos in a folder, fields "image" and "label" (i64). The label is what the first group of `pattern`, a POSIX
+ * extended regular expression, matches in the file name: beagle for beagle_32.jpg. Or, .by_folder, the name of the
+ * sub-folder a photo is in, at any depth below it. Files are sorted by name and classes too, byte by byte, so that all
+ * machines agree on numbers. Files that do not match are left out with a warning; hidden ones silently. */
 typedef struct ls_image_folder_opts {
     int _;
     const char *pattern; /* "^(.*)_[0-9]+\\.jpg$"; by folder: "\\.(jpg|jpeg|png)$", upper or lower case */
@@ -138,12 +139,12 @@ LS_API ls_dataset *ls_image_folder_sized(ls_run *run, const char *folder, const 
 /* The file of sample `index`; "" for datasets that are not made of files. */
 LS_API const char *ls_sample_path(const ls_dataset *set, int64_t index);
 
-/* Digits of MNIST and its relatives: idx files of images [n,H,W] and labels [n], plain or gzip. Fields "image" [1,H,W] and
- * "label"; classes are the numbers up to the largest label. */
+/* Digits of MNIST and its relatives: idx files of images [n,H,W] and labels [n], plain or gzip. Fields "image" [1,H,W]
+ * and "label"; classes are the numbers up to the largest label. */
 LS_API ls_dataset *ls_mnist_new(ls_run *run, const char *images_path, const char *labels_path);
 
-/* Sample i is row i of each tensor: ls_tensor_dataset_new(run, x, y). A tensor that has a name gives it to its field; the
- * others are "0", "1", ... Memory is shared with the tensors where they are contiguous and on the CPU. */
+/* Sample i is row i of each tensor: ls_tensor_dataset_new(run, x, y). A tensor that has a name gives it to its field;
+ * the others are "0", "1", ... Memory is shared with the tensors where they are contiguous and on the CPU. */
 #define ls_tensor_dataset_new(run, ...)                                                                                \
     ls_tensor_dataset_of((run), (int)(sizeof((ls_tensor *[]){__VA_ARGS__}) / sizeof(ls_tensor *)),                     \
                          (ls_tensor *const[]){__VA_ARGS__})
@@ -164,8 +165,8 @@ LS_API ls_dataset *ls_join_of(int count, ls_dataset *const *sets);
 /* ---- What a dataset is ---- */
 
 LS_API int64_t ls_dataset_len(const ls_dataset *set); /* -1 for a stream */
-/* How many classes its labels stand for (0: unknown), their names ("" where there is none), and the class of a sample where
- * it can be told without reading it (-1 otherwise). */
+/* How many classes its labels stand for (0: unknown), their names ("" where there is none), and the class of a sample
+ * where it can be told without reading it (-1 otherwise). */
 LS_API int64_t ls_class_count(const ls_dataset *set);
 LS_API const char *ls_class_name(const ls_dataset *set, int64_t label);
 LS_API int64_t ls_class_of(const ls_dataset *set, int64_t index);
@@ -174,8 +175,8 @@ LS_API void ls_dataset_free(ls_dataset *set);
 
 /* ---- Samplers: the order of an epoch, where it is not that of the dataset or a plain shuffle ----
  *
- * An order is a function of the loader's seed and the epoch: it is the same again after a restart. Samplers keep no state
- * and may serve several loaders. */
+ * An order is a function of the loader's seed and the epoch: it is the same again after a restart. Samplers keep no
+ * state and may serve several loaders. */
 
 /* Samples drawn at random: each at most once, or, with replacement, any number of times. */
 typedef struct ls_random_sampler_opts {
@@ -199,8 +200,8 @@ typedef struct ls_weighted_sampler_opts {
 LS_API ls_sampler *ls_weighted_sampler_sized(ls_run *run, int64_t count, const double *weights,
                                              const ls_weighted_sampler_opts *opts, size_t opts_size);
 
-/* Every world-th sample beginning with rank, and the first ones again so that all ranks have the same number: for programs
- * that share out by themselves. Loaders given to ls_prepare() are shared out anyway. */
+/* Every world-th sample beginning with rank, and the first ones again so that all ranks have the same number: for
+ * programs that share out by themselves. Loaders given to ls_prepare() are shared out anyway. */
 typedef struct ls_distributed_sampler_opts {
     int _;
     int rank, world;
@@ -214,7 +215,8 @@ LS_API ls_sampler *ls_distributed_sampler_sized(ls_run *run, const ls_distribute
 /* An order of your own: write the `draws` samples of an epoch. */
 typedef void ls_order_fn(void *user, int64_t epoch, int64_t draws, int64_t *samples);
 LS_API ls_sampler *ls_order_sampler_new(ls_run *run, int64_t draws, ls_order_fn *order, void *user);
-/* Batches of your own, of any sizes: batch k is the next sizes[k] of `samples`. All is copied. Loaders then take no .batch. */
+/* Batches of your own, of any sizes: batch k is the next sizes[k] of `samples`. All is copied.
+ * Loaders then take no .batch. */
 LS_API ls_sampler *ls_batch_list_new(ls_run *run, int64_t batches, const int64_t *sizes, const int64_t *samples);
 LS_API void ls_sampler_free(ls_sampler *sampler); /* not before its loaders */
 
@@ -222,8 +224,8 @@ LS_API void ls_sampler_free(ls_sampler *sampler); /* not before its loaders */
 
 #define LS_NO_WORKERS (-1)
 
-/* Called with each batch on the run's thread, where operators may be used: ls_batch_set() puts what they make of it in its
- * place. */
+/* Called with each batch on the run's thread, where operators may be used: ls_batch_set()
+ * puts what they make of it in its place. */
 typedef void ls_collate_fn(void *user, ls_batch *batch);
 
 typedef struct ls_loader_opts {
@@ -260,9 +262,9 @@ struct ls_batch {
     ls_loader *loader;
 };
 
-/* The next batch; false at the end of the pass, after which the next call begins another, in the order of the next epoch.
- * False as well after an error. What is computed from a batch lives until the next call for the same loader: its scope
- * opens here and closes there. Loops over loaders may be nested.
+/* The next batch; false at the end of the pass, after which the next call begins another, in the order of the next
+ * epoch. False as well after an error. What is computed from a batch lives until the next call for the same loader: its
+ * scope opens here and closes there. Loops over loaders may be nested.
  *
  * Who breaks out of the loop goes on with the next batch later; ls_rewind() begins a new pass instead, and so does
  * ls_epoch(). */

@@ -14,8 +14,9 @@
  *     };
  *     if (!ls_flags_read(run, &argc, &argv, flags, .about = "train a classifier of pets")) return ls_finish(run);
  *
- * Accepted: --name value, --name=value, with `-` or `_`; --name and --no-name for switches; several values, up to the next
- * flag, for a list of names; `--` before arguments that look like flags. The value a variable has before is the default. */
+ * Accepted: --name value, --name=value, with `-` or `_`; --name and --no-name for switches; several values, up to the
+ * next flag, for a list of names; `--` before arguments that look like flags.
+ * The value a variable has before is the default. */
 #ifndef LOCKSTEP_FLAGS_H
 #define LOCKSTEP_FLAGS_H
 
@@ -74,8 +75,8 @@ typedef struct ls_flags_opts {
     const char *arguments; /* "FILE...": what arguments without a flag are; NULL: there are none */
 } ls_flags_opts;
 
-/* Read a table's flags. argv keeps the program's name and the arguments without a flag. False when the program should end:
- * after --help, or after a mistake, which is an error of the run (an unknown flag names the nearest known one). */
+/* Read a table's flags. argv keeps the program's name and the arguments without a flag. False when the program should
+ * end: after --help, or after a mistake, which is an error of the run (an unknown flag names the nearest known one). */
 #define ls_flags_read(run, argc, argv, ...) LS_FLAGS_READ_(run, argc, argv, __VA_ARGS__, ._ = 0)
 #define LS_FLAGS_READ_(run, argc, argv, flags, ...)                                                                    \
     ls_flags_read_sized((run), (argc), (argv), (flags), (int)(sizeof(flags) / sizeof(*(flags))),                       \

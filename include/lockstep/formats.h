@@ -29,13 +29,13 @@ typedef struct ls_state_read_opts {
     const char *device; /* where they go; default: the run's device */
 } ls_state_read_opts;
 
-/* The tensors of a file, an index or a folder. On the CPU they are the file itself, mapped: nothing is read before it is
- * used, and writing to a tensor never reaches the file. NULL, and an error, when something is wrong with the file.
+/* The tensors of a file, an index or a folder. On the CPU they are the file itself, mapped: nothing is read before it
+ * is used, and writing to a tensor never reaches the file. NULL, and an error, when something is wrong with the file.
  *
- * Nested containers of a pickle give dotted names, "state.0.exp_avg"; numbers are tensors without dimensions; a file of one
- * tensor without a name calls it "tensor". Types that Lockstep does not have become the next larger one that holds all their
- * values: I16 U16 -> i32, U32 -> i64, F8 -> f32, U64 -> i64 (an error where a value does not fit); complex numbers get a
- * last dimension of 2. F4 and F6 are refused. */
+ * Nested containers of a pickle give dotted names, "state.0.exp_avg"; numbers are tensors without dimensions; a file of
+ * one tensor without a name calls it "tensor". Types that Lockstep does not have become the next larger one that holds
+ * all their values: I16 U16 -> i32, U32 -> i64, F8 -> f32, U64 -> i64 (an error where a value does not fit); complex
+ * numbers get a last dimension of 2. F4 and F6 are refused. */
 #define ls_state_read(run, ...) LS_STATE_READ_(run, __VA_ARGS__, ._ = 0)
 #define LS_STATE_READ_(run, path, ...) ls_state_read_sized((run), (path), LS_OPTS(ls_state_read_opts, __VA_ARGS__))
 LS_API ls_state *ls_state_read_sized(ls_run *run, const char *path, const ls_state_read_opts *opts, size_t opts_size);
@@ -54,8 +54,8 @@ typedef struct ls_state_write_opts {
     const char *max_shard_size;  /* ls_state_write_sharded: "10GB" (default), "500MB", "2GiB", or a number of bytes */
 } ls_state_write_opts;
 
-/* One safetensors file. It appears under its name when it is complete and on the disk; after a failure (a full disk) what
- * was there before is still there, and nothing else. The folder must exist. False, and an error, on failure. */
+/* One safetensors file. It appears under its name when it is complete and on the disk; after a failure (a full disk)
+ * what was there before is still there, and nothing else. The folder must exist. False, and an error, on failure. */
 #define ls_state_write(state, ...) LS_STATE_WRITE_(state, __VA_ARGS__, ._ = 0)
 #define LS_STATE_WRITE_(state, path, ...)                                                                              \
     ls_state_write_sized((state), (path), LS_OPTS(ls_state_write_opts, __VA_ARGS__))
@@ -63,9 +63,9 @@ LS_API bool ls_state_write_sized(const ls_state *state, const char *path, const 
                                  size_t opts_size);
 
 /* "model.safetensors" in a folder (made where it is missing), or, where that would be larger than max_shard_size,
- * "model-00001-of-00003.safetensors" ... and "model.safetensors.index.json", as Transformers names them. Tensors are put
- * into shards in the order of the list; a tensor above the limit has a shard of its own. Files of a former save that no
- * longer belong there are removed at the end. */
+ * "model-00001-of-00003.safetensors" ... and "model.safetensors.index.json", as Transformers names them. Tensors are
+ * put into shards in the order of the list; a tensor above the limit has a shard of its own. Files of a former save
+ * that no longer belong there are removed at the end. */
 #define ls_state_write_sharded(state, ...) LS_STATE_WRITE_SHARDED_(state, __VA_ARGS__, ._ = 0)
 #define LS_STATE_WRITE_SHARDED_(state, folder, ...)                                                                    \
     ls_state_write_sharded_sized((state), (folder), LS_OPTS(ls_state_write_opts, __VA_ARGS__))

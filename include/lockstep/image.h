@@ -20,7 +20,8 @@
 extern "C" {
 #endif
 
-/* How pixels are combined when the size changes. Filters widen when a picture shrinks (antialiasing), except NEAREST. */
+/* How pixels are combined when the size changes. Filters widen when a picture shrinks (antialiasing), except
+ * NEAREST. */
 typedef enum ls_filter {
     LS_FILTER_DEFAULT = 0, /* bilinear; nearest for rotations */
     LS_FILTER_NEAREST,
@@ -35,9 +36,9 @@ typedef enum ls_filter {
 
 enum { LS_TRANSFORM_STEPS = 12 };
 
-/* Made by the functions below; what stands in it is the library's business. All zero is a transform that changes nothing:
- * pictures keep their size and become f32 in 0..1. One that was made with impossible values carries the reason along and
- * is refused where it is used. */
+/* Made by the functions below; what stands in it is the library's business. All zero is a transform that changes
+ * nothing: pictures keep their size and become f32 in 0..1. One that was made with impossible values carries the reason
+ * along and is refused where it is used. */
 typedef struct ls_transform_step {
     int32_t kind, filter;
     int32_t height, width;
@@ -61,8 +62,8 @@ typedef struct ls_transform {
                     sizeof((const ls_transform[]){__VA_ARGS__}) / sizeof(ls_transform))
 LS_API ls_transform ls_compose_list(const ls_transform *transforms, size_t count);
 
-/* A random part of the picture, scaled to size x size: of min_scale to max_scale of its area, and of a ratio of width to
- * height between min_ratio and max_ratio; the middle where ten attempts do not fit. */
+/* A random part of the picture, scaled to size x size: of min_scale to max_scale of its area, and of a ratio of width
+ * to height between min_ratio and max_ratio; the middle where ten attempts do not fit. */
 typedef struct ls_random_resized_crop_opts {
     int _;
     double min_scale, max_scale; /* 0.08 and 1 */
@@ -75,7 +76,8 @@ typedef struct ls_random_resized_crop_opts {
     ls_random_resized_crop_sized((size), LS_OPTS(ls_random_resized_crop_opts, __VA_ARGS__))
 LS_API ls_transform ls_random_resized_crop_sized(int size, const ls_random_resized_crop_opts *opts, size_t opts_size);
 
-/* The whole picture, scaled to exactly size x size (or size high and .width wide): torchvision's Resize((size, size)). */
+/* The whole picture, scaled to exactly size x size (or size high and .width wide):
+ * torchvision's Resize((size, size)). */
 typedef struct ls_resize_opts {
     int _;
     ls_filter filter; /* LS_FILTER_BILINEAR */
@@ -120,8 +122,8 @@ typedef struct ls_random_rotation_opts {
     ls_random_rotation_sized((degrees), LS_OPTS(ls_random_rotation_opts, __VA_ARGS__))
 LS_API ls_transform ls_random_rotation_sized(double degrees, const ls_random_rotation_opts *opts, size_t opts_size);
 
-/* Brightness, contrast and saturation are multiplied by a number between 1 - x and 1 + x, the hue is turned by up to x of
- * the circle (at most 0.5), in random order. Zero leaves one alone. */
+/* Brightness, contrast and saturation are multiplied by a number between 1 - x and 1 + x, the hue is turned by up to x
+ * of the circle (at most 0.5), in random order. Zero leaves one alone. */
 typedef struct ls_color_jitter_opts {
     int _;
     double brightness, contrast, saturation, hue;
@@ -145,8 +147,8 @@ typedef struct ls_to_tensor_opts {
 #define ls_to_tensor(...) ls_to_tensor_sized(LS_OPTS(ls_to_tensor_opts, ._ = 0, __VA_ARGS__))
 LS_API ls_transform ls_to_tensor_sized(const ls_to_tensor_opts *opts, size_t opts_size);
 
-/* (x - mean) / std of each channel, after everything else. The defaults are those of ImageNet. A model that normalises on
- * its device (ls_imagenet_normalize) must not be given normalised pictures. */
+/* (x - mean) / std of each channel, after everything else. The defaults are those of ImageNet. A model that normalises
+ * on its device (ls_imagenet_normalize) must not be given normalised pictures. */
 typedef struct ls_normalize_image_opts {
     int _;
     float mean[3]; /* 0.485, 0.456, 0.406, unless std is given */

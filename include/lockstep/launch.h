@@ -2,8 +2,8 @@
  *
  * A job is a group of workers. Each is told who it is by its environment, with torchrun's names (RANK, WORLD_SIZE,
  * LOCAL_RANK, MASTER_ADDR, ...), so that PyTorch scripts start under it as well. The first worker that fails ends the
- * group: the others get SIGTERM, and SIGKILL when they do not go; then either all start again, within one budget, or the
- * first cause is printed. Nothing is left behind: no orphan, no zombie.
+ * group: the others get SIGTERM, and SIGKILL when they do not go; then either all start again, within one budget, or
+ * the first cause is printed. Nothing is left behind: no orphan, no zombie.
  *
  *     int code = ls_launch_program(argv + 1, .num_processes = 4);             what `lockstep launch -n 4 ...` does
  *     int code = ls_launch(train, &settings, .num_processes = 2);             the same for a function of this program
@@ -41,9 +41,9 @@ typedef struct ls_launch_opts {
     /* "NAME=value" for the workers' environment, on top of this process's; ends with NULL. */
     const char *const *environment;
 
-    /* What workers write. By default it goes where this process's goes, lines kept whole; a stream that is a terminal is
-     * handed to the workers as it is. For `tee` and `redirects`: which streams (0 none, 1 stdout, 2 stderr, 3 both), of
-     * all workers ("3") or by local rank ("0:3,1:2"); redirects go to a file only, tee to a file and here. */
+    /* What workers write. By default it goes where this process's goes, lines kept whole; a stream that is a terminal
+     * is handed to the workers as it is. For `tee` and `redirects`: which streams (0 none, 1 stdout, 2 stderr, 3 both),
+     * of all workers ("3") or by local rank ("0:3,1:2"); redirects go to a file only, tee to a file and here. */
     const char *log_dir; /* for <run_id>_<random>/attempt_<n>/<local rank>/{stdout.log,stderr.log,error.json} */
     const char *tee, *redirects;
     bool prefix;                 /* begin each line with the worker's rank; implied by tee */
@@ -61,8 +61,8 @@ LS_API int ls_launch_program_sized(char *const *argv, const ls_launch_opts *opts
 
 /* Call `function` in each worker, a fork of this process; what it returns (0 to 127) is the worker's exit code. Threads
  * do not survive a fork: the call is refused in a process that already runs some, so ls_init() belongs inside the
- * function. One process that is not to be restarted is not forked at all: the function runs right here. num_processes must be
- * given. Where ACCELERATE_DEBUG_MODE is true, workers that do nothing are launched first. */
+ * function. One process that is not to be restarted is not forked at all: the function runs right here. num_processes
+ * must be given. Where ACCELERATE_DEBUG_MODE is true, workers that do nothing are launched first. */
 typedef int ls_worker_fn(void *argument);
 #define ls_launch(...) LS_LAUNCH_(__VA_ARGS__, ._ = 0)
 #define LS_LAUNCH_(function, argument, ...)                                                                            \
@@ -74,8 +74,8 @@ LS_API int ls_launch_cpus(void);
 
 /* ---- Configuration files ----
  *
- * What `lockstep config` writes and `lockstep launch` takes defaults from: YAML, or JSON where the name ends in .json, with
- * the names of accelerate's default_config.yaml, which is read as well. */
+ * What `lockstep config` writes and `lockstep launch` takes defaults from: YAML, or JSON where the name ends in .json,
+ * with the names of accelerate's default_config.yaml, which is read as well. */
 
 /* TEXT(name, default), COUNT(name, default), SWITCH(name, default), in the order of the file. A text or number that is
  * empty or 0 is not written. */

@@ -1,5 +1,5 @@
-/* models.h - networks that people know by name, with the parameter names, shapes and arithmetic of timm, so that weights made
- * there load here and the other way round.
+/* models.h - networks that people know by name, with the parameter names, shapes and arithmetic of timm, so that
+ * weights made there load here and the other way round.
  *
  *     ls_module *net = ls_resnet_new(run, "resnet50d", .classes = 37, .weights = "resnet50d.safetensors");
  *     ls_freeze(net);
@@ -16,19 +16,19 @@ extern "C" {
 
 /* ---- ResNet: x [N,in_channels,H,W] -> [N,classes] ----
  *
- * resnet18 34 50 101 152, resnet26 and 200 of the same making, their variants "d" (a stem of three small convolutions, mean
- * pooling in shortcuts), and the small ones resnet10t, resnet14t. Another name is an error that lists all. Sides that 32
- * divides waste nothing; 32 is the least. Weights start as timm's do. */
+ * resnet18 34 50 101 152, resnet26 and 200 of the same making, their variants "d" (a stem of three small convolutions,
+ * mean pooling in shortcuts), and the small ones resnet10t, resnet14t. Another name is an error that lists all. Sides
+ * that 32 divides waste nothing; 32 is the least. Weights start as timm's do. */
 typedef struct ls_resnet_opts {
     int _;
     int64_t classes;     /* 1000 */
     int64_t in_channels; /* 3 */
     int64_t width;       /* channels of the first stage, a multiple of 8: 64. Everything else is in proportion */
-    /* A file to load (formats.h). One that was made for another number of classes leaves the last layer as it starts; any
-     * other difference is an error that says which. */
+    /* A file to load (formats.h). One that was made for another number of classes leaves the last layer as it starts;
+     * any other difference is an error that says which. */
     const char *weights;
-    /* Stages halve the picture in their first 1x1 convolution, as the first published weights expect, and not in the 3x3
-     * one after it. */
+    /* Stages halve the picture in their first 1x1 convolution, as the first published weights expect, and not in the
+     * 3x3 one after it. */
     bool v1_strides;
 } ls_resnet_opts;
 #define ls_resnet_new(run, ...) LS_RESNET_NEW_(run, __VA_ARGS__, ._ = 0)

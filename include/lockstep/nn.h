@@ -1,8 +1,8 @@
 /* nn.h - modules: layers with named parameters, put together to networks.
  *
- * A module has parameters (trained), buffers (not trained, but part of its state), children and a forward function. Names
- * are PyTorch's: "layer1.0.conv1.weight", "bn.running_mean". Layers initialise their parameters as PyTorch does, from the
- * run's random numbers. A network of your own takes a few lines:
+ * A module has parameters (trained), buffers (not trained, but part of its state), children and a forward function.
+ * Names are PyTorch's: "layer1.0.conv1.weight", "bn.running_mean". Layers initialise their parameters as PyTorch does,
+ * from the run's random numbers. A network of your own takes a few lines:
  *
  *     static ls_tensor *forward(ls_module *net, ls_tensor *x, void *user)
  *     {
@@ -93,8 +93,8 @@ LS_API int64_t ls_trainable_count(ls_module *module);
 
 /* ---- State ---- */
 
-/* The parameters below, and the parameters and buffers, with dotted names in PyTorch's order. The lists are the module's
- * own; they are brought up to date by the next call. */
+/* The parameters below, and the parameters and buffers, with dotted names in PyTorch's order. The lists are the
+ * module's own; they are brought up to date by the next call. */
 LS_API ls_state *ls_parameters(ls_module *module);
 LS_API ls_state *ls_state_dict(ls_module *module);
 
@@ -113,8 +113,8 @@ typedef struct ls_load_report {
     const char *const *mismatched; /* of another shape */
 } ls_load_report;
 
-/* Copy the numbers of a list into the tensors of the same name, converting type and device. After an error the module is
- * as it was. */
+/* Copy the numbers of a list into the tensors of the same name, converting type and device. After an error the module
+ * is as it was. */
 #define ls_load_state_dict(module, ...) LS_LOAD_STATE_DICT_(module, __VA_ARGS__, ._ = 0)
 #define LS_LOAD_STATE_DICT_(module, state, ...)                                                                        \
     ls_load_state_dict_sized((module), (state), LS_OPTS(ls_load_opts, __VA_ARGS__))
@@ -156,8 +156,8 @@ LS_API ls_module *ls_conv2d_sized(ls_run *run, int64_t in, int64_t out, int64_t 
 LS_API ls_module *ls_conv_transpose2d_sized(ls_run *run, int64_t in, int64_t out, int64_t kernel,
                                             const ls_conv2d_opts *opts, size_t opts_size);
 
-/* x [N,C] or [N,C,...], like x. weight, bias, running_mean, running_var [C], num_batches_tracked (i64). A second input is
- * added before the activation: ls_forward_with(bn, x, shortcut). */
+/* x [N,C] or [N,C,...], like x. weight, bias, running_mean, running_var [C], num_batches_tracked (i64). A second input
+ * is added before the activation: ls_forward_with(bn, x, shortcut). */
 typedef struct ls_batch_norm_new_opts {
     int _;
     double epsilon, momentum; /* 1e-5 and 0.1 */
@@ -171,8 +171,8 @@ typedef struct ls_batch_norm_new_opts {
 LS_API ls_module *ls_batch_norm_sized(ls_run *run, int64_t channels, const ls_batch_norm_new_opts *opts,
                                       size_t opts_size);
 
-/* Over the last dimension of that many features, like x; over several with ls_layer_norm_sized(run, LS_SHAPE(7, 7), ...).
- * weight and bias of that shape. A second input is added first: ls_forward_with(norm, x, residual). */
+/* Over the last dimension of that many features, like x; over several with ls_layer_norm_sized(run, LS_SHAPE(7, 7),
+ * ...). weight and bias of that shape. A second input is added first: ls_forward_with(norm, x, residual). */
 typedef struct ls_layer_norm_opts {
     int _;
     double epsilon; /* 1e-5 */

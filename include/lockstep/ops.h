@@ -150,7 +150,7 @@ LS_API ls_tensor *ls_conv_transpose2d(ls_tensor *x, ls_tensor *weight, ls_tensor
 
 /* Fused attention. q [B,H,S,D], k and v [B,H,T,D]; fewer key heads are shared by consecutive query heads. */
 typedef struct ls_attention_opts {
-    ls_tensor *mask; /* (optional) broadcast to [B,H,S,T]; bool: true attends; float: added to the scores, no gradient */
+    ls_tensor *mask; /* (optional) broadcast to [B,H,S,T]; bool: true attends; float: added to scores, no gradient */
     double scale;    /* 0: 1 / sqrt(D) */
     double dropout;
     bool causal; /* position i sees keys 0 .. i */
@@ -165,23 +165,24 @@ typedef enum ls_resize { LS_NEAREST, LS_BILINEAR, LS_BILINEAR_CORNERS } ls_resiz
 LS_API ls_tensor *ls_interpolate(ls_tensor *x, int64_t height, int64_t width, ls_resize method);
 
 /* ---- Normalisation ---- */
-/* Pictures [N,C,H,W], up to four channels, u8 (0 .. 255, taken as 0 .. 1) or floating, to (x - mean[c]) / deviation[c]. The
- * result is what a convolution would make of it first: channels last, in the autocast type where there is one. */
+/* Pictures [N,C,H,W], up to four channels, u8 (0 .. 255, taken as 0 .. 1) or floating, to (x - mean[c]) / deviation[c].
+ * The result is what a convolution would make of it first: channels last, in the autocast type where there is one. */
 LS_API ls_tensor *ls_normalize(ls_tensor *x, const double *mean, const double *deviation);
 LS_API ls_tensor *ls_imagenet_normalize(ls_tensor *x); /* with the mean and deviation that ImageNet networks expect */
 typedef struct ls_batch_norm_opts {
-    ls_tensor *weight, *bias;                 /* [C] (optional) */
-    ls_tensor *running_mean, *running_var;    /* [C] (optional when training); updated in place when training */
-    ls_tensor *residual;                      /* (optional) added after normalising */
+    ls_tensor *weight, *bias;              /* [C] (optional) */
+    ls_tensor *running_mean, *running_var; /* [C] (optional when training); updated in place when training */
+    ls_tensor *residual;                   /* (optional) added after normalising */
     bool training;
-    double momentum, epsilon;                 /* 0: 0.1 and 1e-5 */
-    ls_activation activation;                 /* LS_ACT_NONE or LS_ACT_RELU, applied last */
+    double momentum, epsilon; /* 0: 0.1 and 1e-5 */
+    ls_activation activation; /* LS_ACT_NONE or LS_ACT_RELU, applied last */
 } ls_batch_norm_opts;
 LS_API ls_tensor *ls_batch_norm(ls_tensor *x, ls_batch_norm_opts opts); /* x [N,C] or [N,C,...] */
 /* Over the last dimensions, as many as `weight` has (weight and bias optional: then over the last one). With a residual
  * (optional) it is x + residual that is normalised. epsilon 0: 1e-5. */
 LS_API ls_tensor *ls_layer_norm(ls_tensor *x, ls_tensor *weight, ls_tensor *bias, double epsilon);
-LS_API ls_tensor *ls_add_layer_norm(ls_tensor *x, ls_tensor *residual, ls_tensor *weight, ls_tensor *bias, double epsilon);
+LS_API ls_tensor *ls_add_layer_norm(ls_tensor *x, ls_tensor *residual, ls_tensor *weight, ls_tensor *bias,
+                                    double epsilon);
 LS_API ls_tensor *ls_group_norm(ls_tensor *x, int64_t groups, ls_tensor *weight, ls_tensor *bias, double epsilon);
 
 /* ---- Softmax and losses ---- */

@@ -95,7 +95,8 @@ LS_API void ls_set_lr(ls_optim *optim, double lr); /* of all groups */
 /* ---- Clipping ---- */
 
 /* Scale all gradients so that their norm is at most max_norm. Returns the norm before, a tensor of one element: reading
- * it waits for the device. Unscales first where a loss scaler runs. While gradients add up nothing is done and 0 returned. */
+ * it waits for the device. Unscales first where a loss scaler runs.
+ * While gradients add up nothing is done and 0 returned. */
 LS_API ls_tensor *ls_clip_grad_norm(ls_optim *optim, double max_norm);
 LS_API void ls_clip_grad_value(ls_optim *optim, double limit);
 /* The same for the gradients of a list of parameters, as they are. */
@@ -104,19 +105,19 @@ LS_API void ls_clip_grad_value_of(const ls_state *parameters, double limit);
 
 /* ---- State, for checkpoints ---- */
 
-/* What the optimiser remembers, by parameter: "fc1.weight.exp_avg", "fc1.weight.exp_avg_sq", "fc1.weight.momentum_buffer",
- * "fc1.weight.master", and "fc1.weight.step" (i64, as it is now). Only what exists yet is listed. The list is the
- * optimiser's own and brought up to date by the next call. */
+/* What the optimiser remembers, by parameter: "fc1.weight.exp_avg", "fc1.weight.exp_avg_sq",
+ * "fc1.weight.momentum_buffer", "fc1.weight.master", and "fc1.weight.step" (i64, as it is now). Only what exists yet is
+ * listed. The list is the optimiser's own and brought up to date by the next call. */
 LS_API ls_state *ls_optim_state(ls_optim *optim);
 /* Copy it back. Names of parameters the optimiser does not have are an error. */
 LS_API void ls_optim_load(ls_optim *optim, const ls_state *state);
 
 /* ---- Loss scaling ----
  *
- * Runs with .mixed_precision = LS_F16: ls_backward() multiplies the loss by the scale, ls_step() divides the gradients by
- * it, and skips the step and halves the scale when one of them is not finite. After 2000 steps without a skip the scale
- * doubles. It starts at 65536. Several optimisers that step after the same ls_backward() use the same scale, each skips
- * for its own gradients, and the scale changes once for all of them. */
+ * Runs with .mixed_precision = LS_F16: ls_backward() multiplies the loss by the scale, ls_step() divides the gradients
+ * by it, and skips the step and halves the scale when one of them is not finite. After 2000 steps without a skip the
+ * scale doubles. It starts at 65536. Several optimisers that step after the same ls_backward() use the same scale, each
+ * skips for its own gradients, and the scale changes once for all of them. */
 typedef struct ls_loss_scale {
     double scale;       /* of the next ls_backward(); 1 where no scaler runs */
     int64_t good_steps; /* since it changed */
@@ -127,11 +128,11 @@ LS_API void ls_loss_scale_set(ls_run *run, ls_loss_scale state);
 /* ---- Schedules ----
  *
  * Made for an optimiser, they set the learning rate of each group from its rate at that time, at once and after each
- * ls_schedule_step(). Steps count from 0. A step is not counted when the optimiser's last one was skipped, or none was due
- * because gradients add up; .schedule_policy of ls_init() can change that. */
+ * ls_schedule_step(). Steps count from 0. A step is not counted when the optimiser's last one was skipped, or none was
+ * due because gradients add up; .schedule_policy of ls_init() can change that. */
 
-/* Up from max_lr / div_factor to max_lr and down to max_lr / div_factor / final_div_factor, momentum (or beta1) the other
- * way. Length: total_steps, or epochs * steps_per_epoch. */
+/* Up from max_lr / div_factor to max_lr and down to max_lr / div_factor / final_div_factor, momentum (or beta1) the
+ * other way. Length: total_steps, or epochs * steps_per_epoch. */
 typedef struct ls_one_cycle_opts {
     int _;
     double max_lr;

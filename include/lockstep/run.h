@@ -76,9 +76,10 @@ LS_API int ls_finish(ls_run *run);
 /* ---- Preparing ---- */
 
 /* Hand over what is trained and read: modules, optimisers, schedules, loaders, in any order and number, at once or in
- * several calls; an object that is already prepared is left as it is. They are saved and restored by ls_save_state() and
- * ls_load_state() in this order, loaders are shared out among the processes, and with --resume_from_checkpoint the first
- * ls_epoch() restores them. Anything else (a tensor, NULL, an object of another run) is an error that names its place. */
+ * several calls; an object that is already prepared is left as it is. They are saved and restored by ls_save_state()
+ * and ls_load_state() in this order, loaders are shared out among the processes, and with --resume_from_checkpoint the
+ * first ls_epoch() restores them. Anything else (a tensor, NULL, an object of another run)
+ * is an error that names its place. */
 #define ls_prepare(run, ...)                                                                                           \
     ls_prepare_n((run), (int)(sizeof((void *[]){__VA_ARGS__}) / sizeof(void *)), (void *const[]){__VA_ARGS__})
 LS_API void ls_prepare_n(ls_run *run, int n, void *const *objects);
@@ -87,8 +88,8 @@ LS_API void ls_prepare_n(ls_run *run, int n, void *const *objects);
  * error. Tensors made in an epoch go with it.
  *
  * An epoch is over when every prepared loader has been read to its end. A checkpoint saved then resumes with the next
- * epoch. One saved earlier resumes in the middle: loaders go on with the batch that was next, and the loop over one that
- * was already read to the end in this epoch ends at once. */
+ * epoch. One saved earlier resumes in the middle: loaders go on with the batch that was next, and the loop over one
+ * that was already read to the end in this epoch ends at once. */
 LS_API bool ls_epoch(ls_run *run, int n, int *epoch);
 
 /* Forget what was prepared and the open checkpoint hooks, and give memory held in reserve back to the system. */
@@ -96,12 +97,12 @@ LS_API void ls_free_memory(ls_run *run);
 
 /* ---- Gradient accumulation ----
  *
- * With .gradient_accumulation_steps = k the loop does not change: of k batches' backward passes the last ends in a step.
- * Before it ls_step(), ls_zero_grad(), ls_schedule_step() and clipping do nothing. The last batch of a pass ends in a
- * step as well, and its short group is weighted right: gradients are means over the batches there are.
+ * With .gradient_accumulation_steps = k the loop does not change: of k batches' backward passes the last ends in a
+ * step. Before it ls_step(), ls_zero_grad(), ls_schedule_step() and clipping do nothing. The last batch of a pass ends
+ * in a step as well, and its short group is weighted right: gradients are means over the batches there are.
  *
- * The first backward pass after ls_next() counts the batch. A loop without a loader, or with several backward passes per
- * batch, marks the batch itself:
+ * The first backward pass after ls_next() counts the batch. A loop without a loader, or with several backward passes
+ * per batch, marks the batch itself:
  *
  *     ls_accumulate(run) { ls_backward(run, loss_of(x)); ls_step(adam); ls_zero_grad(adam); }
  *
@@ -184,9 +185,9 @@ LS_API ls_gathered ls_gather_object(ls_run *run, const void *data, size_t size);
 
 /* ---- Finding a batch size that fits ---- */
 
-/* Call `train` with a batch size, starting with `start` (0: 128), until it does not run out of memory, each time with nine
- * tenths of the size before. The error is cleared and what the failed call made is freed. Returns the size that worked, on
- * all processes the same; 0 (and an error) when none did. Errors of other kinds end the search. */
+/* Call `train` with a batch size, starting with `start` (0: 128), until it does not run out of memory, each time with
+ * nine tenths of the size before. The error is cleared and what the failed call made is freed. Returns the size that
+ * worked, on all processes the same; 0 (and an error) when none did. Errors of other kinds end the search. */
 typedef void ls_batch_size_fn(ls_run *run, int64_t batch_size, void *user);
 LS_API int64_t ls_find_batch_size(ls_run *run, int64_t start, ls_batch_size_fn *train, void *user);
 
@@ -199,8 +200,8 @@ LS_API void ls_error_clear(ls_run *run);                /* go on: tensors that a
 /* ---- Memory: three lifetimes, named run, scope, kept ----
  *
  * A tensor made by an operator lives until the innermost open scope closes. Scopes nest; modules and loops open them.
- * What backward still needs is kept alive by the tape, whatever the scope. A closed scope's handles are dead: using one is
- * an error that says so, as long as fewer than 512 newer tensors have been made. */
+ * What backward still needs is kept alive by the tape, whatever the scope. A closed scope's handles are dead: using one
+ * is an error that says so, as long as fewer than 512 newer tensors have been made. */
 
 typedef int32_t ls_mark;
 LS_API ls_mark ls_scope_begin(ls_run *run);
@@ -238,8 +239,8 @@ LS_API bool ls_grad_enabled(const ls_run *run);
 /* Walk back from a loss of one element and add to the gradient of every leaf that asked for one. What the tape held is
  * released on the way, so the same graph can be walked once. Scales the loss where a loss scaler runs. */
 LS_API void ls_backward(ls_run *run, ls_tensor *loss);
-/* The same where batches of a group count differently: the group's gradient is the sum of weight * gradient divided by the
- * sum of the weights. For a mean loss the weight is the number of its samples or tokens. */
+/* The same where batches of a group count differently: the group's gradient is the sum of weight * gradient divided by
+ * the sum of the weights. For a mean loss the weight is the number of its samples or tokens. */
 LS_API void ls_backward_weighted(ls_run *run, ls_tensor *loss, double weight);
 
 /* ---- Autocast ----

@@ -70,8 +70,8 @@ LS_API bool ls_wants_grad(const ls_tensor *t); /* is a leaf that collects, or wa
 LS_API ls_tensor *ls_grad(ls_tensor *leaf);
 /* Forget the gradient; memory is kept for the next one. */
 LS_API void ls_grad_clear(ls_tensor *leaf);
-/* Let gradients of this leaf live in the given memory: a tensor of the same shape, e.g. a view into a flat buffer. It must
- * be kept, or outlive the leaf's use. */
+/* Let gradients of this leaf live in the given memory: a tensor of the same shape, e.g. a view into a flat buffer. It
+ * must be kept, or outlive the leaf's use. */
 LS_API void ls_grad_place(ls_tensor *leaf, ls_tensor *home);
 /* Same elements, no history. */
 LS_API ls_tensor *ls_detach(ls_tensor *t);

@@ -24,8 +24,8 @@ extern "C" {
 /* ---- Messages ----
  *
  * One line each on standard error. LOCKSTEP_LOG names the least severe level shown (info, when it is not set); with
- * LOCKSTEP_LOG_TIME=1 the line begins with the time, where there are several processes with "[rank 2] ", and at level debug
- * with the file and line of the call. The run may be NULL, where there is none yet. */
+ * LOCKSTEP_LOG_TIME=1 the line begins with the time, where there are several processes with "[rank 2] ", and at level
+ * debug with the file and line of the call. The run may be NULL, where there is none yet. */
 
 #define ls_info(run, ...) ls_log_main((run), LS_LOG_INFO, __VA_ARGS__)
 #define ls_warn(run, ...) ls_log_main((run), LS_LOG_WARN, __VA_ARGS__)
@@ -56,9 +56,9 @@ LS_API LS_PRINTF(4, 5) void ls_log_at(const ls_run *run, ls_log_level level, ls_
  *
  *     train 42% [=========>            ] 420/1000  8.1 steps/s  1:11 left  loss 0.1234
  *
- * A line at the bottom of the terminal, drawn at most ten times a second; what the library prints appears above it. Where
- * standard error is not a terminal there is one line at the end: "train: 1000 steps in 2:03, 8.1 steps/s, loss 0.1234".
- * In narrow terminals first the bar goes, then what stands at the right. */
+ * A line at the bottom of the terminal, drawn at most ten times a second; what the library prints appears above it.
+ * Where standard error is not a terminal there is one line at the end: "train: 1000 steps in 2:03, 8.1 steps/s, loss
+ * 0.1234". In narrow terminals first the bar goes, then what stands at the right. */
 
 typedef struct ls_progress ls_progress;
 
@@ -78,9 +78,11 @@ LS_API ls_progress *ls_progress_sized(ls_run *run, int64_t total, const ls_progr
 
 /* Count steps. Below 0.1 us where nothing is drawn. */
 LS_API void ls_progress_step(ls_progress *bar, int64_t steps);
-/* The next batch of a loader, counting the one before it as a step: for (ls_batch b; ls_progress_next(bar, train, &b);) */
+/* The next batch of a loader, counting the one before it as a step:
+ * for (ls_batch b; ls_progress_next(bar, train, &b);) */
 LS_API bool ls_progress_next(ls_progress *bar, ls_loader *loader, ls_batch *batch);
-/* Show a value at the end of the line, from the next time it is drawn; up to eight names, of which 23 bytes are kept. */
+/* Show a value at the end of the line, from the next time it is drawn; up to eight names,
+ * of which 23 bytes are kept. */
 LS_API void ls_progress_show(ls_progress *bar, const char *name, double value);
 /* Leave the line as it is now, and free the bar. The run does so where the program does not. */
 LS_API void ls_progress_end(ls_progress *bar);
@@ -91,9 +93,9 @@ LS_API void ls_progress_end(ls_progress *bar);
  *     "tensorboard"  events.out.tfevents.*    for TensorBoard, a new file in every session
  *     "jsonl"        values.jsonl             {"step":10,"time":1790000000.123,"loss":0.25,"lr":0.001}, a line per call
  *     "csv"          values.csv               a column per name; when a new name comes, older rows get an empty cell
- * and the configuration into config.json. A folder that has such files is continued. Every call is written at once; a line
- * that was cut off by a crash is removed when the folder is opened again. When something cannot be written (disk full), the
- * user is warned once, and training goes on. */
+ * and the configuration into config.json. A folder that has such files is continued. Every call is written at once; a
+ * line that was cut off by a crash is removed when the folder is opened again. When something cannot be written (disk
+ * full), the user is warned once, and training goes on. */
 
 typedef struct ls_tracker ls_tracker;
 
@@ -103,8 +105,8 @@ typedef struct ls_track_opts {
     const char *name;        /* folder of this run in it; date and time. "." puts the files into project_dir itself */
 } ls_track_opts;
 
-/* `kinds`: one of those above, several with commas in between, or "all". A run may have several trackers; ls_track() and
- * the others write to each. NULL in processes that record nothing. */
+/* `kinds`: one of those above, several with commas in between, or "all". A run may have several trackers; ls_track()
+ * and the others write to each. NULL in processes that record nothing. */
 #define ls_track_new(run, ...) LS_TRACK_NEW_(run, __VA_ARGS__, ._ = 0)
 #define LS_TRACK_NEW_(run, kinds, ...) ls_track_sized((run), (kinds), LS_OPTS(ls_track_opts, __VA_ARGS__))
 LS_API ls_tracker *ls_track_sized(ls_run *run, const char *kinds, const ls_track_opts *opts, size_t opts_size);
@@ -117,7 +119,8 @@ typedef struct ls_value {
     double number;
 } ls_value;
 
-/* Record numbers: ls_track(run, step, {"loss", loss}, {"lr", rate}). Names may have slashes to group them ("eval/loss"). */
+/* Record numbers: ls_track(run, step, {"loss", loss}, {"lr", rate}).
+ * Names may have slashes to group them ("eval/loss"). */
 #define ls_track(run, step, ...)                                                                                       \
     ls_track_n((run), (step), sizeof((const ls_value[]){__VA_ARGS__}) / sizeof(ls_value),                              \
                (const ls_value[]){__VA_ARGS__})
@@ -144,8 +147,8 @@ typedef struct ls_curve {
 
 typedef struct ls_history ls_history;
 
-/* What a run has recorded, from its folder or from one of the files in it, also while it is still running. Where steps were
- * recorded twice, because a run was resumed from an earlier step, the later values count. */
+/* What a run has recorded, from its folder or from one of the files in it, also while it is still running. Where steps
+ * were recorded twice, because a run was resumed from an earlier step, the later values count. */
 LS_API ls_history *ls_history_read(ls_run *run, const char *path);
 LS_API int ls_history_count(const ls_history *history);
 /* One name's values over the steps; the history's own. Of no points for what is not there. */
@@ -178,8 +181,8 @@ LS_API ls_plot *ls_plot_sized(ls_run *run, const ls_plot_opts *opts, size_t opts
 /* Draw a curve in the panel of this title, which is made where there is none. The points are copied. Where a panel has
  * several curves, a legend shows their names. */
 LS_API void ls_plot_add(ls_plot *plot, const char *panel, ls_curve curve);
-/* Draw what was recorded. `keys` are names with commas in between, each in a panel of its own; names joined by "+" share
- * one: "lr,loss+eval/loss". NULL: all, each in its own. A key that was not recorded is an error. */
+/* Draw what was recorded. `keys` are names with commas in between, each in a panel of its own; names joined by "+"
+ * share one: "lr,loss+eval/loss". NULL: all, each in its own. A key that was not recorded is an error. */
 typedef struct ls_plot_history_opts {
     int _;
     const char *name; /* of the run, for pictures with several */

@@ -116,7 +116,8 @@ static ls_leaf *leaf_of(const ls_tensor *t)
     return t->is_leaf ? t->node->leaf : NULL;
 }
 
-/* Frozen weights are still multiplied with: the leaf, and with it the device's forms, waits until it is needed again. */
+/* Frozen weights are still multiplied with: the leaf, and with it the device's forms,
+ * waits until it is needed again. */
 static void leaf_rest(ls_tensor *t)
 {
     t->node->leaf->holds = false;

@@ -1,5 +1,5 @@
-/* tape.h - what was computed from what, so that it can be walked back. Knows no operator: a node points to a description
- * (ls_op_info) that has the function to call.
+/* tape.h - what was computed from what, so that it can be walked back. Knows no operator: a node points to a
+ * description (ls_op_info) that has the function to call.
  *
  * A node is made by an operator whose inputs want gradients. It holds references to the nodes its inputs came from, and
  * aliases (without history) of the tensors backward will need. It dies with its last reference: from handles of its
@@ -12,9 +12,9 @@
 enum { LS_MAX_SAVED = 8 };
 
 /* Compute the gradients dx of a node's inputs from those of its outputs. dy[i] is NULL where no gradient arrived (never
- * all). Set dx[i] for every input with ls_wants(node, i): of the input's shape or one that was broadcast to the output's
- * (the walk sums and converts). A NULL dx[i] means zero, or that ls_grad_target() was written. Runs in a scope of its own
- * with recording off. */
+ * all). Set dx[i] for every input with ls_wants(node, i): of the input's shape or one that was broadcast to the
+ * output's (the walk sums and converts). A NULL dx[i] means zero, or that ls_grad_target() was written. Runs in a scope
+ * of its own with recording off. */
 typedef void ls_backward_fn(ls_node *node, ls_tensor *const *dy, ls_tensor **dx);
 
 typedef enum ls_op_kind { LS_KIND_KERNEL, LS_KIND_VIEW, LS_KIND_BUILT, LS_KIND_GRAD, LS_KIND_UPDATE } ls_op_kind;

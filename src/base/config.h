@@ -1,8 +1,8 @@
 /* config.h - every environment variable the library reads, in one table; the only place that calls getenv.
  *
  * Values are read once, at the first question. A value that cannot be understood is reported and its default used; a
- * name LOCKSTEP_... that is not in the table is reported too, since it is most likely a spelling mistake. Some have a second
- * name that launchers of other systems set. */
+ * name LOCKSTEP_... that is not in the table is reported too, since it is most likely a spelling mistake. Some have a
+ * second name that launchers of other systems set. */
 #ifndef LOCKSTEP_BASE_CONFIG_H
 #define LOCKSTEP_BASE_CONFIG_H
 
@@ -30,7 +30,8 @@
     LS_SETTING(MIXED_PRECISION, TEXT, "", "no, bf16 or fp16, where the program does not say")                          \
     LS_SETTING(GRADIENT_ACCUMULATION_STEPS, COUNT, "0", "batches for one optimiser step (0: as the program says)")
 
-/* LS_SETTING_ALIAS("NAME", symbol): what launchers of other systems call the same thing. The name LOCKSTEP_<symbol> wins. */
+/* LS_SETTING_ALIAS("NAME", symbol): what launchers of other systems call the same thing.
+ * The name LOCKSTEP_<symbol> wins. */
 #define LS_SETTING_ALIAS_LIST(LS_SETTING_ALIAS)                                                                        \
     LS_SETTING_ALIAS("RANK", RANK)                                                                                     \
     LS_SETTING_ALIAS("WORLD_SIZE", WORLD_SIZE)                                                                         \

@@ -1,4 +1,5 @@
-/* crc.c - four bits at a time, from tables small enough to be read; many bytes at once, from larger ones made of these. */
+/* crc.c - four bits at a time, from tables small enough to be read; many bytes at once,
+ * from larger ones made of these. */
 #include "base/crc.h"
 
 #include <string.h>

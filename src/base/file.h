@@ -28,9 +28,9 @@ ls_path_kind ls_path_kind_of(const char *path);
  *     bool ok = ls_file_create(&out, path, true, &why) && ls_file_put(&out, bytes, size, &why) &&
  *               ls_file_seal(&out, &why) && ls_file_publish(&out, &why);
  *
- * Until publish, bytes stand in "PATH.part"; whichever call fails removes it, and what was at PATH before stays. Several
- * files can be sealed first and then published together. A .part file that a killed process left is written over; one that
- * a living process is writing is refused. */
+ * Until publish, bytes stand in "PATH.part"; whichever call fails removes it, and what was at PATH before stays.
+ * Several files can be sealed first and then published together. A .part file that a killed process left is written
+ * over; one that a living process is writing is refused. */
 
 typedef struct ls_file_out {
     char *path, *part; /* NULL when nothing is open */

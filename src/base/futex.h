@@ -11,7 +11,8 @@
 
 typedef _Atomic uint32_t ls_futex;
 
-/* Slow a spinning loop down, by 15 to 50 ns. On arm64 "yield" does nothing on most cores; "isb" empties the pipeline. */
+/* Slow a spinning loop down, by 15 to 50 ns. On arm64 "yield" does nothing on most cores;
+ * "isb" empties the pipeline. */
 static inline void ls_spin_hint(void)
 {
 #if defined(__x86_64__)

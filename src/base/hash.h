@@ -1,4 +1,5 @@
-/* hash.h - XXH64 of bytes that come in pieces: notices damage, at the speed of memory. Not against those who mean harm. */
+/* hash.h - XXH64 of bytes that come in pieces: notices damage, at the speed of memory.
+ * Not against those who mean harm. */
 #ifndef LOCKSTEP_BASE_HASH_H
 #define LOCKSTEP_BASE_HASH_H
 

@@ -12,8 +12,8 @@
  *     char *text = ls_json_take(&w, NULL);                         NULL: memory was out; ls_sys_free() it
  *
  * The reader accepts nothing beyond the standard: no comments, no trailing commas, no NaN, no invalid UTF-8. It refuses
- * a key that stands twice in an object, nesting beyond LS_JSON_DEPTH and the character U+0000, so that every string is a
- * C string. */
+ * a key that stands twice in an object, nesting beyond LS_JSON_DEPTH and the character U+0000,
+ * so that every string is a C string. */
 #ifndef LOCKSTEP_BASE_JSON_H
 #define LOCKSTEP_BASE_JSON_H
 

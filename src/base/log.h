@@ -1,7 +1,7 @@
 /* log.h - messages for the person at the terminal: one line each on stderr, "lockstep: " in front.
  *
- * LOCKSTEP_LOG names the least severe level shown; unless it says otherwise, the library's warnings and what the program
- * itself wants known (track.h) are. May be called from any thread. */
+ * LOCKSTEP_LOG names the least severe level shown; unless it says otherwise, the library's warnings and what the
+ * program itself wants known (track.h) are. May be called from any thread. */
 #ifndef LOCKSTEP_BASE_LOG_H
 #define LOCKSTEP_BASE_LOG_H
 
@@ -10,8 +10,8 @@
 #include <stdarg.h>
 #include <stdatomic.h>
 
-/* True when messages of this level are shown, those of the library and those of the program; for callers whose message is
- * expensive to make. */
+/* True when messages of this level are shown, those of the library and those of the program; for callers whose message
+ * is expensive to make. */
 bool ls_log_shows(ls_log_level level);
 bool ls_log_shows_of_program(ls_log_level level);
 

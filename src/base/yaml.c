@@ -239,7 +239,8 @@ static bool read_inline(reader *r, const char *key)
     return !r->failed;
 }
 
-/* What belongs to "key:" or "-" with nothing behind: the deeper lines that follow. A list may stand as deep as its key. */
+/* What belongs to "key:" or "-" with nothing behind: the deeper lines that follow.
+ * A list may stand as deep as its key. */
 static bool read_below(reader *r, const char *key, int indent, bool list_may_align)
 {
     next_line(r);

@@ -88,7 +88,8 @@ static bool sync_parent(const char *folder, ls_message *why)
     return ls_folder_sync(slash ? parent : ".", why);
 }
 
-/* Every file of a folder, and their names, reach the disk; all are written first, so that the disk takes them in one go. */
+/* Every file of a folder, and their names, reach the disk; all are written first,
+ * so that the disk takes them in one go. */
 static bool sync_files(const char *folder, ls_message *why)
 {
     DIR *entries = opendir(folder);

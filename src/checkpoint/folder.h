@@ -11,8 +11,8 @@
 
 /* ---- One folder ---- */
 
-/* An empty folder FOLDER.part, and the path of it; what a killed process left there goes. Refuses a FOLDER that is there and
- * is neither empty nor a checkpoint. ls_sys_free() the path. NULL on failure. */
+/* An empty folder FOLDER.part, and the path of it; what a killed process left there goes. Refuses a FOLDER that is
+ * there and is neither empty nor a checkpoint. ls_sys_free() the path. NULL on failure. */
 char *ls_folder_begin(const char *folder, ls_message *why);
 /* The part becomes FOLDER, in place of what was there, and all is on the disk. */
 bool ls_folder_publish(const char *folder, ls_message *why);

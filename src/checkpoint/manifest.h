@@ -17,7 +17,8 @@ typedef struct ls_manifest {
 /* List every file of the folder with size and checksum. Runs on any thread. */
 bool ls_manifest_write(const char *folder, const ls_manifest *manifest, ls_message *why);
 
-/* Read it and compare every file with it. False, with the file and the reason in `why`, when anything is not as it was. */
+/* Read it and compare every file with it. False, with the file and the reason in `why`,
+ * when anything is not as it was. */
 bool ls_manifest_check(const char *folder, ls_manifest *manifest, ls_message *why);
 
 #endif

@@ -129,8 +129,8 @@ static bool restore_schedule(const restoring *r, int i, const ls_json *element)
     return !ls_failed(r->training->run);
 }
 
-/* Schedules set the rates of their optimisers, from initial rates: those must be there first. What was in force when the
- * checkpoint was saved, perhaps set by hand, has the last word. */
+/* Schedules set the rates of their optimisers, from initial rates: those must be there first. What was in force when
+ * the checkpoint was saved, perhaps set by hand, has the last word. */
 static bool restore_rates(const restoring *r)
 {
     const ls_training *t = r->training;

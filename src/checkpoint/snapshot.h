@@ -1,7 +1,7 @@
 /* snapshot.h - the files of a checkpoint before they are files: lists of tensors and pieces of text.
  *
- * Filled by the run's thread, written by it or by another. What is to be written while training goes on is copied first;
- * else tensors stay where they are, if that is host memory. */
+ * Filled by the run's thread, written by it or by another. What is to be written while training goes on is copied
+ * first; else tensors stay where they are, if that is host memory. */
 #ifndef LOCKSTEP_CHECKPOINT_SNAPSHOT_H
 #define LOCKSTEP_CHECKPOINT_SNAPSHOT_H
 

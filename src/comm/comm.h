@@ -1,8 +1,8 @@
 /* comm.h - collectives on raw host memory, and the processes they run between.
  *
- * A communicator is a table of functions; `self` is the one of a process that is alone. All ranks make the same calls in
- * the same order. Functions return LS_OK or a status with the reason in `why`; after a failure the communicator is of no
- * more use. */
+ * A communicator is a table of functions; `self` is the one of a process that is alone. All ranks make the same calls
+ * in the same order. Functions return LS_OK or a status with the reason in `why`; after a failure the communicator is
+ * of no more use. */
 #ifndef LOCKSTEP_COMM_COMM_H
 #define LOCKSTEP_COMM_COMM_H
 

@@ -1,9 +1,9 @@
 /* feed.h - batches made ahead of time: a ring of slots, and threads that fill them.
  *
- * The run's thread appends prepared slots at one end and takes full ones from the other. Workers take a few samples at a
- * time, always of the oldest slot that has samples left, so several work on one batch and batches become full in order.
- * The run's thread works too while it waits, and does all the work where there are no workers. Content does not depend on
- * who fills what. A stream is read by one thread at a time, slot by slot. */
+ * The run's thread appends prepared slots at one end and takes full ones from the other. Workers take a few samples at
+ * a time, always of the oldest slot that has samples left, so several work on one batch and batches become full in
+ * order. The run's thread works too while it waits, and does all the work where there are no workers. Content does not
+ * depend on who fills what. A stream is read by one thread at a time, slot by slot. */
 #ifndef LOCKSTEP_DATA_FEED_H
 #define LOCKSTEP_DATA_FEED_H
 

@@ -46,16 +46,16 @@ typedef struct ls_loader_share {
 
 /* Hand out only this rank's batches from the next pass on. False (and an error) where that cannot be. */
 bool ls_loader_share_out(ls_loader *loader, ls_loader_share share);
-/* While a batch is in the program's hands, loader->loop says whether it is the last and how many of its samples, over all
- * ranks, are no repeats. */
+/* While a batch is in the program's hands, loader->loop says whether it is the last and how many of its samples, over
+ * all ranks, are no repeats. */
 
 /* Begin the pass that loader->epoch and shard.start describe (pass.c). */
 bool ls_loader_begin_pass(ls_loader *loader);
 
 /* ---- Stopping and resuming ---- */
 
-/* All of a loader that is not in its options. Positions count all ranks' samples, so that another number of ranks can go
- * on from here. */
+/* All of a loader that is not in its options. Positions count all ranks' samples, so that another number of ranks can
+ * go on from here. */
 typedef struct ls_loader_state {
     uint64_t seed;
     int64_t samples; /* of an epoch; must agree. -1: a stream */

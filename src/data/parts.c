@@ -5,8 +5,8 @@
 #include "data/dataset.h"
 #include "data/random.h"
 
-/* What such a dataset reads from: `count` bases; sample i is sample map[i] of the only one, or, without a map, of the one
- * whose range of numbers i is in. */
+/* What such a dataset reads from: `count` bases; sample i is sample map[i] of the only one, or, without a map, of the
+ * one whose range of numbers i is in. */
 typedef struct part {
     int64_t *map;
     int64_t count;

@@ -111,7 +111,8 @@ static void sift_down(struct ls_keyed *heap, int64_t at, int64_t count)
     }
 }
 
-/* The `count` entries with the smallest keys to the front, smallest first: a heap of the best so far, largest on top. */
+/* The `count` entries with the smallest keys to the front, smallest first: a heap of the best so far,
+ * largest on top. */
 static void smallest_first(struct ls_keyed *list, int64_t total, int64_t count)
 {
     for (int64_t i = count / 2; i-- > 0;) sift_down(list, i, count);
@@ -128,7 +129,8 @@ static void smallest_first(struct ls_keyed *list, int64_t total, int64_t count)
     }
 }
 
-/* Without replacement: waiting times of exponential clocks that tick at the rate of the weights come in just this order. */
+/* Without replacement: waiting times of exponential clocks that tick at the rate of the weights come in just this
+ * order. */
 static bool weighted_order(const ls_sampler *s, int64_t count, uint64_t key, int64_t epoch, int64_t *samples)
 {
     (void)epoch;
@@ -196,7 +198,8 @@ static bool distributed_order(const ls_sampler *s, int64_t count, uint64_t key, 
     int64_t length = distributed_length(s, count);
     for (int64_t i = 0; i < count; i++) samples[i] = i;
     if (s->shuffle) ls_random_shuffle(key, count, samples);
-    /* In place: what goes to place i stands at i * world + rank, at or behind it; but the last may be one of the first. */
+    /* In place: what goes to place i stands at i * world + rank, at or behind it;
+     * but the last may be one of the first. */
     int64_t last = ((length - 1) * s->world + s->rank) % count;
     int64_t wrapped = length ? samples[last] : 0;
     for (int64_t i = 0; i < length; i++) {

@@ -11,8 +11,8 @@ struct ls_sampler {
     const char *kind; /* "weighted sampler" */
     /* How many samples an epoch of a dataset of `count` has; -1 (and an error) when it does not fit. */
     int64_t (*length)(const ls_sampler *sampler, int64_t count);
-    /* Write them: a function of key (of seed and epoch) and epoch. There is room for the larger of count and length. False
-     * (and an error) when that cannot be done. */
+    /* Write them: a function of key (of seed and epoch) and epoch. There is room for the larger of count and length.
+     * False (and an error) when that cannot be done. */
     bool (*order)(const ls_sampler *sampler, int64_t count, uint64_t key, int64_t epoch, int64_t *samples);
 
     int64_t draws; /* 0: as many as there are samples */

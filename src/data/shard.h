@@ -1,8 +1,8 @@
 /* shard.h - which samples make up batch i of rank r: index arithmetic, no memory, no walking.
  *
  * An epoch is a sequence of n samples, cut into rounds of `world` batches. Read round by round and rank by rank, the
- * batches give positions start .. n-1; where even batches are wanted, the last round is completed with positions 0, 1, ...
- * again, as often as needed. So position p stands for p modulo n, and batch i of rank r begins at a product.
+ * batches give positions start .. n-1; where even batches are wanted, the last round is completed with positions 0, 1,
+ * ... again, as often as needed. So position p stands for p modulo n, and batch i of rank r begins at a product.
  *
  * A batch of the whole job that is split among ranks (split_batches) is the same with a batch of batch / world. */
 #ifndef LOCKSTEP_DATA_SHARD_H

@@ -196,7 +196,8 @@ static void fill(char *to, size_t bytes, ls_dtype dtype, double value)
     for (size_t i = 0; i < bytes; i += step) memcpy(to + i, &room, step);
 }
 
-/* Copy a block of shape `from` into the corner of one of shape `to` that is already filled, dimension d and inner ones. */
+/* Copy a block of shape `from` into the corner of one of shape `to` that is already filled,
+ * dimension d and inner ones. */
 static void copy_block(char *to, const char *data, ls_shape to_shape, ls_shape shape, int d, size_t element)
 {
     if (d == shape.ndim) {

@@ -1,9 +1,9 @@
 /* slot.h - one batch in the making: where its samples are written, and how it becomes tensors.
  *
- * Fields of fixed size are written straight into the batch: on the CPU into the memory of the tensor that will be handed
- * out, otherwise into pinned memory from which the device copies. Fields whose sizes vary go to one cell for each sample
- * and are put together when all sizes are known. Slots are used again, so nothing is taken from the system when batches
- * have reached their usual size. Functions that take a run belong to its thread. */
+ * Fields of fixed size are written straight into the batch: on the CPU into the memory of the tensor that will be
+ * handed out, otherwise into pinned memory from which the device copies. Fields whose sizes vary go to one cell for
+ * each sample and are put together when all sizes are known. Slots are used again, so nothing is taken from the system
+ * when batches have reached their usual size. Functions that take a run belong to its thread. */
 #ifndef LOCKSTEP_DATA_SLOT_H
 #define LOCKSTEP_DATA_SLOT_H
 

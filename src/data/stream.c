@@ -1,7 +1,7 @@
 /* stream.c - batches from a stream: every rank reads all of it, round by round, and keeps its part.
  *
- * The last round is completed with samples of the first, which are kept for that. A pass that begins in the middle passes
- * over what was read before, without decoding where the stream allows. */
+ * The last round is completed with samples of the first, which are kept for that. A pass that begins in the middle
+ * passes over what was read before, without decoding where the stream allows. */
 #include "data/feed.h"
 
 /* Is the last round completed, so that the first must be kept? */

@@ -45,7 +45,8 @@ static int split_index(char *name)
     return atoi(colon + 1);
 }
 
-/* A path is opened as it is; a name is looked for in the folders of LOCKSTEP_PLUGIN_PATH, then where the linker looks. */
+/* A path is opened as it is; a name is looked for in the folders of LOCKSTEP_PLUGIN_PATH,
+ * then where the linker looks. */
 static void *open_library(const char *name, ls_message *why)
 {
     char path[1024];

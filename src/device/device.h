@@ -1,8 +1,8 @@
 /* device.h - an opened device as the layers above see it: memory from a caching pool, one compute stream, operators.
  *
- * The CPU is built in; others come from shared objects named liblockstep-<name>.so, found through LOCKSTEP_PLUGIN_PATH or
- * the dynamic linker's path. Everything is submitted to the device's compute stream; ls_device_sync() is the only place
- * where the host waits. A device without streams (the CPU) has finished every call when it returns. */
+ * The CPU is built in; others come from shared objects named liblockstep-<name>.so, found through LOCKSTEP_PLUGIN_PATH
+ * or the dynamic linker's path. Everything is submitted to the device's compute stream; ls_device_sync() is the only
+ * place where the host waits. A device without streams (the CPU) has finished every call when it returns. */
 #ifndef LOCKSTEP_DEVICE_H
 #define LOCKSTEP_DEVICE_H
 
@@ -22,8 +22,8 @@ typedef struct ls_device {
 
 extern const ls_device_table ls_cpu_device;
 
-/* Open "cpu", "NAME" or "NAME:INDEX", where NAME is that of a plug-in or the path of its shared object. On failure NULL,
- * and *status and why say what happened. */
+/* Open "cpu", "NAME" or "NAME:INDEX", where NAME is that of a plug-in or the path of its shared object. On failure
+ * NULL, and *status and why say what happened. */
 ls_device *ls_device_open(const char *name, ls_status *status, ls_message *why);
 void ls_device_close(ls_device *device);
 
@@ -41,8 +41,8 @@ ls_status ls_device_sync(ls_device *device, ls_message *why);
 /* Host memory that copies run fast from: pinned where the device offers that. NULL when out. */
 void *ls_device_host_alloc(ls_device *device, size_t bytes);
 void ls_device_host_release(ls_device *device, void *memory, size_t bytes);
-/* An upload that goes on after the call; the host memory may be reused when *event, made at the first use, is done: after
- * ls_device_event_wait(). A device without events has finished when this returns. */
+/* An upload that goes on after the call; the host memory may be reused when *event, made at the first use, is done:
+ * after ls_device_event_wait(). A device without events has finished when this returns. */
 ls_status ls_device_upload_begin(ls_device *device, void *to, const void *from, size_t bytes, ls_message *why);
 ls_status ls_device_event_record(ls_device *device, ls_event **event, ls_message *why);
 ls_status ls_device_event_wait(ls_device *device, ls_event *event, ls_message *why);

@@ -1,7 +1,8 @@
 /* archive.h - what a file of tensors holds, whatever its format: names, types, shapes, and where the numbers lie.
  *
- * Readers fill an archive; ls_state_read() makes tensors of it, ls_contents_read() a list. Names, shapes and small numbers
- * are the archive's; the bytes of files are pages with a reference count of their own, since tensors outlive the archive. */
+ * Readers fill an archive; ls_state_read() makes tensors of it, ls_contents_read() a list. Names, shapes and small
+ * numbers are the archive's; the bytes of files are pages with a reference count of their own,
+ * since tensors outlive the archive. */
 #ifndef LOCKSTEP_FORMATS_ARCHIVE_H
 #define LOCKSTEP_FORMATS_ARCHIVE_H
 
@@ -48,8 +49,8 @@ typedef struct ls_archive {
     const char **files;
 } ls_archive;
 
-/* A file, an index or a folder. On failure false: the error says why, with the file's name, and the archive is only good to
- * be closed. No name stands twice. */
+/* A file, an index or a folder. On failure false: the error says why, with the file's name, and the archive is only
+ * good to be closed. No name stands twice. */
 bool ls_archive_open(ls_archive *archive, ls_errors *errors, const char *path);
 void ls_archive_close(ls_archive *archive);
 

@@ -1,6 +1,7 @@
 /* element.h - number types as files have them, and what they become here.
  *
- * The names are those of safetensors, in the order in which its writer ranks them; C128 is PyTorch's and NumPy's alone. */
+ * The names are those of safetensors, in the order in which its writer ranks them;
+ * C128 is PyTorch's and NumPy's alone. */
 #ifndef LOCKSTEP_FORMATS_ELEMENT_H
 #define LOCKSTEP_FORMATS_ELEMENT_H
 
@@ -48,8 +49,8 @@ bool ls_element_is_complex(ls_element element);
 /* Stored as the dtype it becomes; others are converted. */
 bool ls_element_is_direct(ls_element element);
 
-/* `count` elements, `step` elements apart in the source (at any address), to consecutive ones of what they become. False
- * when a value does not fit. Not for complex types. */
+/* `count` elements, `step` elements apart in the source (at any address), to consecutive ones of what they become.
+ * False when a value does not fit. Not for complex types. */
 bool ls_element_convert(ls_element element, const void *from, int64_t step, void *to, int64_t count);
 
 /* Bytes of so many elements of a shape; false when that overflows or is no whole number of bytes. */

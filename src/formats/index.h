@@ -12,14 +12,16 @@ bool ls_archive_open_folder(ls_archive *archive, const char *path);
 /* One file of tensors, appended to what the archive holds. */
 bool ls_archive_open_file(ls_archive *archive, const char *path);
 
-/* "10GB", "512KiB", "100", "1.5GB": bytes; -1 for what is not a size. KB, MB, GB, TB are powers of 1000, KiB, ... of 1024. */
+/* "10GB", "512KiB", "100", "1.5GB": bytes; -1 for what is not a size. KB, MB, GB, TB are powers of 1000, KiB,
+ * ... of 1024. */
 int64_t ls_size_from_text(const char *text);
 
 /* Shards in the order of the list, as Transformers makes them: a new one where the next tensor would not fit. A tensor
- * larger than the limit has one of its own. Writes the shard (from 0) of each of `count` sizes and returns how many there are (0 for none). */
+ * larger than the limit has one of its own. Writes the shard (from 0) of each of `count` sizes and returns how many
+ * there are (0 for none). */
 int64_t ls_shard_split(int64_t count, const uint64_t *bytes, uint64_t limit, int64_t *shard);
-/* The text of an index: {"metadata":{"total_size":N},"weight_map":{...}}, indented, names sorted, with a line break at the end.
- * ls_sys_free() it. NULL when memory is out. */
+/* The text of an index: {"metadata":{"total_size":N},"weight_map":{...}}, indented, names sorted, with a line break at
+ * the end. ls_sys_free() it. NULL when memory is out. */
 char *ls_shard_index(int64_t count, const char *const *names, const char *const *files, uint64_t total, size_t *length);
 
 /* "model-00001-of-00004.safetensors": is this a shard of `stem` ("model") with `extension` (".safetensors")? */

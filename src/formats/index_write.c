@@ -30,7 +30,8 @@ int64_t ls_size_from_text(const char *text)
 
 int64_t ls_shard_split(int64_t count, const uint64_t *bytes, uint64_t limit, int64_t *shard)
 {
-    /* A shard gets its number when it is full: one tensor that is too large stands before the shard left open for it. */
+    /* A shard gets its number when it is full: one tensor that is too large stands before the shard left open for
+     * it. */
     int64_t shards = 0, first = 0;
     uint64_t filled = 0;
     for (int64_t i = 0; i <= count; i++) {

@@ -1,9 +1,9 @@
-/* pickle.h - a machine for pickles that runs nothing: it builds tensors, numbers, text and plain containers, and refuses, by
- * name, everything else.
+/* pickle.h - a machine for pickles that runs nothing: it builds tensors, numbers, text and plain containers, and
+ * refuses, by name, everything else.
  *
- * A pickle is a program for a stack machine; "GLOBAL os system" would fetch a function and REDUCE would call it. Here GLOBAL
- * looks into a fixed list (pickle_globals.c) of what PyTorch and NumPy need for data, and REDUCE knows what each of those
- * means. There is no way from a pickle to code. */
+ * A pickle is a program for a stack machine; "GLOBAL os system" would fetch a function and REDUCE would call it. Here
+ * GLOBAL looks into a fixed list (pickle_globals.c) of what PyTorch and NumPy need for data, and REDUCE knows what each
+ * of those means. There is no way from a pickle to code. */
 #ifndef LOCKSTEP_FORMATS_PICKLE_H
 #define LOCKSTEP_FORMATS_PICKLE_H
 

@@ -2,8 +2,8 @@
  *
  * {"__metadata__":{"format":"pt"},"fc.weight":{"dtype":"F32","shape":[10,512],"data_offsets":[0,20480]},...}
  *
- * Offsets count from the end of the header. Together the tensors must cover the rest of the file, without holes and without
- * overlaps: there is no room to hide anything in, and a file that is cut short is noticed. */
+ * Offsets count from the end of the header. Together the tensors must cover the rest of the file, without holes and
+ * without overlaps: there is no room to hide anything in, and a file that is cut short is noticed. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
-/* torch.c - files of torch.save(): a zip file of a pickle and storages, or, before version 1.6, five pickles in a row with
- * the storages behind them. And what the pickle built, as tensors with dotted names. */
+/* torch.c - files of torch.save(): a zip file of a pickle and storages, or, before version 1.6, five pickles in a row
+ * with the storages behind them. And what the pickle built, as tensors with dotted names. */
 #include <stdio.h>
 #include <string.h>
 

@@ -24,7 +24,8 @@ typedef struct ls_zip {
 /* Reads the directory. False, with an error, when it is damaged. Memory is the archive's. */
 bool ls_zip_open(ls_archive *archive, ls_pages *pages, ls_zip *zip);
 ls_zip_file *ls_zip_find(const ls_zip *zip, const char *name); /* NULL when there is none */
-/* Make its bytes available: in place where they are stored, unpacked otherwise. Checks the sum that the directory has. */
+/* Make its bytes available: in place where they are stored, unpacked otherwise.
+ * Checks the sum that the directory has. */
 bool ls_zip_fetch(ls_archive *archive, ls_zip *zip, ls_zip_file *file);
 
 #endif

@@ -31,8 +31,8 @@ typedef struct ls_attention {
     bool causal; /* query i sees keys j <= i */
     ls_attention_mask mask;
 
-    /* Score [i, j] of the first head is element `first` + i * keys + j of the tensor that dropout draws at `offset`; the
-     * next head of the group follows queries * keys elements later. */
+    /* Score [i, j] of the first head is element `first` + i * keys + j of the tensor that dropout draws at `offset`;
+     * the next head of the group follows queries * keys elements later. */
     uint32_t drop_below; /* an element whose random bits are below is dropped; 0: no dropout */
     double keep_scale;   /* 1 / (1 - p) */
     uint64_t seed, offset, first;
@@ -76,8 +76,8 @@ extern const ls_attention_table ls_attention_avx2, ls_attention_avx512, ls_atten
 /* The table of this CPU. */
 const ls_attention_table *ls_attention_kernels(void);
 
-/* bias[j] = what is added to the score of query i and key begin + j, for j in [0, count): the mask's number, or -infinity
- * where mask or causality hide the key. */
+/* bias[j] = what is added to the score of query i and key begin + j, for j in [0, count): the mask's number, or
+ * -infinity where mask or causality hide the key. */
 void ls_attention_bias(const ls_attention *problem, int64_t head, int64_t query, int64_t begin, int64_t count,
                        float *bias);
 void ls_attention_bias_f64(const ls_attention *problem, int64_t head, int64_t query, int64_t begin, int64_t count,

@@ -12,7 +12,8 @@
 typedef void ls_add_rows_fn(ls_dtype from, ls_dtype to, void *y, const void *x, const int64_t *offset, int64_t count,
                             int64_t n);
 
-/* How a window is walked: its first element is number `first` for each pixel, the next ones lie so far below, beside. */
+/* How a window is walked: its first element is number `first` for each pixel,
+ * the next ones lie so far below, beside. */
 typedef struct ls_window_walk {
     const int64_t *first; /* [pixels] */
     int64_t below, beside;

@@ -18,13 +18,14 @@
 
 /* ---- What an ISA supplies -------------------------------------------------------------------------------------- */
 
-/* How one side's panels are filled. Lines are whole and of the panel's type: edges and conversions are ls_gemm_pack's. */
+/* How one side's panels are filled. Lines are whole and of the panel's type:
+ * edges and conversions are ls_gemm_pack's. */
 typedef struct ls_gemm_side {
     int width; /* rows of a panel of A (mr), columns of a panel of B (nr) */
     /* Fill one panel from `width` lines that run along k (row i of the panel is line[i]), k a multiple of kr. */
     void (*along)(void *panel, const void *const *line, int64_t k);
-    /* Fill one slice of each of `count` panels, panel_stride elements apart, from kr lines that run across k (line[j] is
-     * the count * width numbers at k = j). */
+    /* Fill one slice of each of `count` panels, panel_stride elements apart, from kr lines that run across k (line[j]
+     * is the count * width numbers at k = j). */
     void (*across)(void *panels, int64_t panel_stride, const void *const *line, int64_t count);
 } ls_gemm_side;
 
@@ -35,13 +36,14 @@ typedef struct ls_gemm_kernel {
     ls_gemm_side a, b;
     /* n numbers of any floating type, converted to the type of the panels. */
     void (*convert)(void *to, const void *from, ls_dtype from_dtype, int64_t n);
-    /* to = from + A B over k (a multiple of kr, at least kr) of one panel each, summed in f64 for F64 panels, else in f32.
-     * from: a partial tile to go on from, or NULL to start with zero. to: with ldc > 0 the mr x nr tile, row-major, ldc
-     * elements from row to row, always written whole; with ldc == 0 a partial tile: mr * nr sums in an order of the
-     * kernel's own. */
+    /* to = from + A B over k (a multiple of kr, at least kr) of one panel each, summed in f64 for F64 panels, else in
+     * f32. from: a partial tile to go on from, or NULL to start with zero. to: with ldc > 0 the mr x nr tile,
+     * row-major, ldc elements from row to row, always written whole; with ldc == 0 a partial tile: mr * nr sums in an
+     * order of the kernel's own. */
     void (*tile)(int64_t k, const void *a, const void *b, const void *from, void *to, int64_t ldc);
-    /* (optional) `count` tiles one below the other, rounded to bf16: panel i of A, a_stride elements after the one before,
-     * with one panel of B, from partial tile i if `from` is not NULL, to the rows of `to`, ldc elements apart. */
+    /* (optional) `count` tiles one below the other, rounded to bf16: panel i of A, a_stride elements after the one
+     * before, with one panel of B, from partial tile i if `from` is not NULL, to the rows of `to`,
+     * ldc elements apart. */
     void (*column_bf16)(int64_t count, int64_t k, const void *a, int64_t a_stride, const void *b, const void *from,
                         void *to, int64_t ldc);
     /* (optional) Bracket every run of tiles on a thread: take and give back what the CPU needs for them (AMX tiles). */
@@ -71,14 +73,14 @@ typedef struct ls_gemm_lines {
     bool across;
 } ls_gemm_lines;
 
-/* sums[c] += u[0][c] v[0][c] + ... + u[count-1][c] v[count-1][c] for c in [0, n): depthwise convolution and its gradients,
- * pixel by pixel. A line that is NULL counts as zeros; `across` means nothing here. */
+/* sums[c] += u[0][c] v[0][c] + ... + u[count-1][c] v[count-1][c] for c in [0, n): depthwise convolution and its
+ * gradients, pixel by pixel. A line that is NULL counts as zeros; `across` means nothing here. */
 typedef void ls_gemm_channelwise_fn(void *sums, int64_t n, int64_t count, const ls_gemm_lines *u,
                                     const ls_gemm_lines *v);
 
-/* Kernels by the type a product is computed in, in up to three shapes, so that the one that wastes least on the edges can be
- * chosen; the first is the best where nothing is wasted, the third may be NULL. Panels may be wider than the type asked
- * for (bf16 on a CPU without it). */
+/* Kernels by the type a product is computed in, in up to three shapes, so that the one that wastes least on the edges
+ * can be chosen; the first is the best where nothing is wasted, the third may be NULL. Panels may be wider than the
+ * type asked for (bf16 on a CPU without it). */
 #define LS_GEMM_SHAPES 3
 typedef struct ls_gemm_table {
     const ls_gemm_kernel *f32[LS_GEMM_SHAPES], *f64[LS_GEMM_SHAPES], *bf16[LS_GEMM_SHAPES], *f16[LS_GEMM_SHAPES];
@@ -101,8 +103,8 @@ static inline int64_t ls_gemm_round_up(int64_t n, int64_t unit)
     return (n + unit - 1) / unit * unit;
 }
 
-/* Pack rows [0, rows) and k in [0, k) of the source, as side `side` of the kernel, into ceil(rows / width) panels that start
- * panel_stride elements apart. Rows up to a multiple of width and k up to a multiple of kr are filled with zeros. */
+/* Pack rows [0, rows) and k in [0, k) of the source, as side `side` of the kernel, into ceil(rows / width) panels that
+ * start panel_stride elements apart. Rows up to a multiple of width and k up to one of kr are filled with zeros. */
 #define LS_GEMM_AHEAD                                                                                                  \
     8192 /* bytes of the source that are fetched before they are packed; `more` lines beyond are useless */
 void ls_gemm_pack(const ls_gemm_kernel *kernel, const ls_gemm_side *side, void *panels, int64_t panel_stride,

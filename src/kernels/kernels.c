@@ -38,7 +38,7 @@ static ls_isa cap_in_environment(void)
         snprintf(valid + length, sizeof valid - length, "%s%s", length ? ", " : "", names[isa]);
     }
     ls_log_line(LS_LOG_WARN, "%s=%s is ignored: valid on this architecture are %s", ls_config_row(LS_SETTING_ISA)->name,
-           name, valid);
+                name, valid);
     return LS_ISA_COUNT - 1;
 }
 
@@ -77,8 +77,8 @@ void ls_isa_cap(ls_isa isa)
     atomic_store(&in_use, (int)best_up_to(isa));
 }
 
-/* Entries of `offer` that are there replace those of `table`. Pointers to functions are moved as bytes, for they may not
- * be read as other pointers. */
+/* Entries of `offer` that are there replace those of `table`. Pointers to functions are moved as bytes, for they may
+ * not be read as other pointers. */
 static void overlay(char *table, const char *offer, size_t bytes)
 {
     static const char none[sizeof(void (*)(void))];

@@ -1,7 +1,7 @@
 /* norm.h - kernels of batch, layer and group normalisation.
  *
- * Rows x, y, dy, ... are of `dtype` (f16, bf16, f32, f64). Everything else is of the compute type: f64 for f64, else f32.
- * An absent operand is NULL. Statistics come from the MOMENTS folds of reduce.h where they are not made here. */
+ * Rows x, y, dy, ... are of `dtype` (f16, bf16, f32, f64). Everything else is of the compute type: f64 for f64, else
+ * f32. An absent operand is NULL. Statistics come from the MOMENTS folds of reduce.h where they are not made here. */
 #ifndef LOCKSTEP_KERNELS_NORM_H
 #define LOCKSTEP_KERNELS_NORM_H
 

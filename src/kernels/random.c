@@ -1,5 +1,5 @@
-/* random.c - normal numbers by the method of Box and Muller, four pairs at a time on vectors that every compiler can map
- * to its baseline. No fused multiply-add anywhere: results must not depend on whether the CPU has one. */
+/* random.c - normal numbers by the method of Box and Muller, four pairs at a time on vectors that every compiler can
+ * map to its baseline. No fused multiply-add anywhere: results must not depend on whether the CPU has one. */
 #include "kernels/random.h"
 
 #include <string.h>

@@ -1,8 +1,8 @@
 /* simd_math.h - exp, log, erf, tanh and their relatives on f32 vectors, without branches.
  *
  * Errors against the exact value are tested over the whole range (tests/kernels/simd.c): about one unit in the
- * last place, at most 2.5e-7 of the result; gelu and its slope, which are differences, 2e-7 of the argument. Infinities, NaN and subnormal arguments are right. The polynomials are minimax fits made
- * for these intervals.
+ * last place, at most 2.5e-7 of the result; gelu and its slope, which are differences, 2e-7 of the argument.
+ * Infinities, NaN and subnormal arguments are right. The polynomials are minimax fits made for these intervals.
  *
  * erf, gelu and gelu' are a constant plus an odd function that is flat outside |x| < c. They are computed as x P(u)
  * with u = 2 x^2 / c^2 - 1 in [-1, 1]: one polynomial, no exponential, no division. */

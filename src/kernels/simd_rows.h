@@ -1,7 +1,7 @@
 /* simd_rows.h - rows of f32, bf16 or f16 read and written as f32 vectors, for kernel bodies that serve all three.
  *
- * `type` is a constant wherever these are called, and so is `lanes` but at the end of a row: after inlining, one load or
- * store is left. */
+ * `type` is a constant wherever these are called, and so is `lanes` but at the end of a row: after inlining, one load
+ * or store is left. */
 #ifndef LOCKSTEP_KERNELS_SIMD_ROWS_H
 #define LOCKSTEP_KERNELS_SIMD_ROWS_H
 
@@ -101,8 +101,8 @@ LS_SIMD void ls_vf_put4(ls_dtype type, void *data, int64_t i, const ls_vf *v, in
     LS_UNROLL for (int u = 0; u < count; u++) ls_vf_put(type, data, i + u * LS_VF_LANES, v[u], lanes);
 }
 
-/* Have what lies `ahead` bytes after element i brought to the L2 cache. For kernels that pass over rows more than once, or
- * over many at a time: hardware does not see where they will go on. */
+/* Have what lies `ahead` bytes after element i brought to the L2 cache. For kernels that pass over rows more than once,
+ * or over many at a time: hardware does not see where they will go on. */
 #define LS_AHEAD 16384 /* bytes: some rows, later than memory takes to answer */
 
 LS_SIMD void ls_read_ahead(ls_dtype type, const void *data, int64_t i, int64_t ahead)

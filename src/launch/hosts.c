@@ -141,7 +141,8 @@ static bool parse_slots(const char *text, size_t length, int *slots)
     return *end == '\0' && isdigit((unsigned char)number[0]) && value >= 1 && value < 1 << 20;
 }
 
-/* One line without comment: a name, perhaps ":n", perhaps "slots=n"; the largest number of slots is mpirun's business. */
+/* One line without comment: a name, perhaps ":n", perhaps "slots=n";
+ * the largest number of slots is mpirun's business. */
 static ls_status parse_line(const char *line, size_t length, ls_hosts *to, ls_message *why)
 {
     const char *end = line + length, *name = NULL;

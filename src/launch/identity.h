@@ -1,8 +1,8 @@
 /* identity.h - who is this process? Read from what launchers of all kinds leave in the environment.
  *
- * First that applies: our own names, torchrun's (LOCAL_RANK), Open MPI, Hydra (MPICH, Intel MPI), MVAPICH, PMIx, a Slurm
- * step, a PyTorchJob pod that runs the program without a launcher, nobody. Slurm comes late because a batch script
- * exports SLURM_PROCID=0 to everything it starts, mpirun and launchers included. */
+ * First that applies: our own names, torchrun's (LOCAL_RANK), Open MPI, Hydra (MPICH, Intel MPI), MVAPICH, PMIx, a
+ * Slurm step, a PyTorchJob pod that runs the program without a launcher, nobody. Slurm comes late because a batch
+ * script exports SLURM_PROCID=0 to everything it starts, mpirun and launchers included. */
 #ifndef LOCKSTEP_LAUNCH_IDENTITY_H
 #define LOCKSTEP_LAUNCH_IDENTITY_H
 
@@ -29,7 +29,8 @@ typedef struct ls_identity {
     int pmi_fd; /* of PMI1 and PMI2; -1: none */
 } ls_identity;
 
-/* A pure function of the environment. Fails, with variable and value in `why`, where variables contradict each other. */
+/* A pure function of the environment. Fails, with variable and value in `why`,
+ * where variables contradict each other. */
 ls_status ls_identity_read(const char *const *environment, ls_identity *identity, ls_message *why);
 
 #endif

@@ -44,8 +44,8 @@ void ls_sink_say(ls_sink *sink, const char *text);
 /* Give what is queued to the reader, waiting for it, up to the deadline. Other files are not looked after meanwhile. */
 void ls_sink_drain(ls_sink *sink, int64_t deadline);
 
-/* Make the pipe and watch it. `stream` is one that was closed, or all zero; its prefix is the caller's business. Returns
- * the writing end, for the worker; -1 when there are no more files. */
+/* Make the pipe and watch it. `stream` is one that was closed, or all zero; its prefix is the caller's business.
+ * Returns the writing end, for the worker; -1 when there are no more files. */
 int ls_stream_open(ls_stream *stream, int loop, ls_sink *sink, int file);
 /* Read what is left, hand all of it on, close pipe and file. What was seen last stays in `tail`. */
 void ls_stream_close(ls_stream *stream);

@@ -1,4 +1,5 @@
-/* load.c - numbers from a list of named tensors into a module. All names and shapes are checked before the first copy. */
+/* load.c - numbers from a list of named tensors into a module.
+ * All names and shapes are checked before the first copy. */
 #include <stdio.h>
 #include <string.h>
 

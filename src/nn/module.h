@@ -1,7 +1,8 @@
 /* module.h - the inside of a module, and what layers are made with.
  *
- * A layer is a struct that begins with an ls_module and holds what its forward function needs. Parameters and buffers are
- * handles kept by the run; children are objects of the run like their parents, so freeing the run needs no order. */
+ * A layer is a struct that begins with an ls_module and holds what its forward function needs. Parameters and buffers
+ * are handles kept by the run; children are objects of the run like their parents,
+ * so freeing the run needs no order. */
 #ifndef LOCKSTEP_NN_MODULE_H
 #define LOCKSTEP_NN_MODULE_H
 
@@ -63,7 +64,8 @@ ls_tensor *ls_parameter_full(ls_module *module, const char *name, double value, 
 /* A convolution without bias whose weight is for the caller to fill. */
 ls_module *ls_conv2d_blank(ls_run *run, int64_t in, int64_t out, int64_t kernel, const ls_conv2d_opts *opts);
 
-/* Call `visit` for every parameter and buffer below, in PyTorch's order, with its dotted path. Stops when it is false. */
+/* Call `visit` for every parameter and buffer below, in PyTorch's order, with its dotted path.
+ * Stops when it is false. */
 typedef bool ls_visit_fn(void *user, const char *path, const ls_member *member);
 bool ls_module_visit(const ls_module *module, ls_visit_fn *visit, void *user);
 

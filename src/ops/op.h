@@ -1,4 +1,5 @@
-/* op.h - what every operator's function is made of: check the inputs, make the outputs, submit the call, record the node.
+/* op.h - what every operator's function is made of: check the inputs, make the outputs, submit the call,
+ * record the node.
  *
  *     ls_tensor *ls_relu(ls_tensor *x)
  *     {
@@ -30,16 +31,16 @@ extern const ls_op_info ls_op_table[LS_OP_COUNT];
 
 #define BACK(name) void ls_back_##name(ls_node *node, ls_tensor *const *dy, ls_tensor **dx)
 
-/* The run, when the operator can go on: no failure so far, inputs live (those from n_required on may be NULL) and all on one
- * device. Else NULL, the reason recorded. */
+/* The run, when the operator can go on: no failure so far, inputs live (those from n_required on may be NULL) and all
+ * on one device. Else NULL, the reason recorded. */
 ls_run *op_begin(ls_opcode op, int n_required, int n_in, ls_tensor *const *in);
 static inline ls_tensor *op_poison(const ls_tensor *t)
 {
     return &ls_run_of(t)->poison;
 }
 
-/* Submit; on success record where a gradient is wanted: *node is the new node, or NULL. attrs may be NULL. False (outputs
- * may be poison, or the device failed): return poison. */
+/* Submit; on success record where a gradient is wanted: *node is the new node, or NULL. attrs may be NULL. False
+ * (outputs may be poison, or the device failed): return poison. */
 bool op_run(ls_opcode op, int n_in, ls_tensor *const *in, int n_out, ls_tensor *const *out, const ls_attrs *attrs,
             ls_node **node);
 /* The halves of it, for operators that submit other calls than their own, or none (views). */
@@ -85,7 +86,8 @@ ls_tensor *op_activation_grad(ls_opcode op, ls_tensor *dy, ls_tensor *saved, con
 
 /* What autocast and promotion make of an input: cast with history where the type differs. NULL stays NULL. */
 ls_tensor *op_as(ls_tensor *x, ls_dtype dtype);
-/* The type a HALF operator computes in, given its inputs': the autocast type, unless that is off or the input's is f64. */
+/* The type a HALF operator computes in, given its inputs': the autocast type,
+ * unless that is off or the input's is f64. */
 ls_dtype op_half_type(const ls_run *run, ls_dtype dtype);
 /* F32 policy: half types become f32 inside an autocast scope. */
 ls_tensor *op_as_f32(ls_tensor *x);

@@ -1,7 +1,8 @@
 /* layout.c - parameters, gradients and moments in blocks of memory.
  *
  * A block holds the f32 parameters of one group in order, each beginning on a cache line; three more of the same layout
- * hold gradients and moments. The gaps are zero in all of them and stay so under every rule, so a call may run across. */
+ * hold gradients and moments. The gaps are zero in all of them and stay so under every rule,
+ * so a call may run across. */
 #include "optim/optim.h"
 
 enum { GRAIN = 16 }; /* elements to a cache line */

@@ -1,8 +1,8 @@
 /* optim.h - the inside of an optimiser.
  *
- * An optimiser is a rule (SGD, Adam, AdamW), groups of settings, and slots: one for each parameter, with its moments and its
- * own count of steps. Before the first step f32 parameters, their gradients and moments move into blocks of memory, one
- * after the other, so that a device is called once per group and not once per parameter. */
+ * An optimiser is a rule (SGD, Adam, AdamW), groups of settings, and slots: one for each parameter, with its moments
+ * and its own count of steps. Before the first step f32 parameters, their gradients and moments move into blocks of
+ * memory, one after the other, so that a device is called once per group and not once per parameter. */
 #ifndef LOCKSTEP_OPTIM_OPTIM_H
 #define LOCKSTEP_OPTIM_OPTIM_H
 

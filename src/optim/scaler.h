@@ -1,8 +1,8 @@
 /* scaler.h - loss scaling for f16: PyTorch's constants, Accelerate's skip rule.
  *
- * One scaler serves all optimisers of a run. ls_init() makes it, ls_backward() multiplies the loss by the scale, ls_step()
- * divides the gradients by it and reports what it found. The scale waits for the next ls_backward() to change: optimisers
- * that step between two of them hold gradients of one scale, and count as one step. */
+ * One scaler serves all optimisers of a run. ls_init() makes it, ls_backward() multiplies the loss by the scale,
+ * ls_step() divides the gradients by it and reports what it found. The scale waits for the next ls_backward() to
+ * change: optimisers that step between two of them hold gradients of one scale, and count as one step. */
 #ifndef LOCKSTEP_OPTIM_SCALER_H
 #define LOCKSTEP_OPTIM_SCALER_H
 

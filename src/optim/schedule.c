@@ -1,7 +1,7 @@
 /* schedule.c - learning rates over time.
  *
- * A schedule is a pure function of the step, the group and the group's initial rate, so its state is the step alone, and
- * one schedule can run inside another. */
+ * A schedule is a pure function of the step, the group and the group's initial rate, so its state is the step alone,
+ * and one schedule can run inside another. */
 #include "optim/schedule.h"
 
 #include <math.h>

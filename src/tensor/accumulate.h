@@ -2,8 +2,9 @@
  *
  * A batch is counted when the first backward pass after ls_next() begins, so that loops without a backward pass
  * (evaluation) do not count, and ls_zero_grad() may stand at either end of the loop's body. Batch i of a group
- * contributes its gradient times weight_i / sum of weights. While the sum is unknown the plan is used: `planned` batches
- * that weigh as much as the first; what the plan got wrong is put right by ls_accumulation_correction() at the step. */
+ * contributes its gradient times weight_i / sum of weights. While the sum is unknown the plan is used: `planned`
+ * batches that weigh as much as the first; what the plan got wrong is put right by ls_accumulation_correction()
+ * at the step. */
 #ifndef LOCKSTEP_TENSOR_ACCUMULATE_H
 #define LOCKSTEP_TENSOR_ACCUMULATE_H
 

@@ -1,8 +1,9 @@
 /* context.h - the inside of ls_run as far as tensors, tape and operators need it, and of ls_tensor and its storage.
  *
- * Ownership: a handle (ls_tensor) belongs to the scope it was made in, or, when made for the tape, to a tape node; either
- * holds one reference. A handle holds a reference to its storage and one to the tape node that made it. When the last
- * reference goes, the handle dies: its storage and node are let go, and the object rests so that later use is noticed. */
+ * Ownership: a handle (ls_tensor) belongs to the scope it was made in, or, when made for the tape, to a tape node;
+ * either holds one reference. A handle holds a reference to its storage and one to the tape node that made it. When the
+ * last reference goes, the handle dies: its storage and node are let go,
+ * and the object rests so that later use is noticed. */
 #ifndef LOCKSTEP_TENSOR_CONTEXT_H
 #define LOCKSTEP_TENSOR_CONTEXT_H
 
@@ -93,13 +94,13 @@ static inline bool ls_failed(const ls_run *run)
     return run->errors.code != LS_OK;
 }
 
-/* The run of a handle that may be NULL: then, of those that go on, the run this thread made last, and where there is none
- * one that has failed. */
+/* The run of a handle that may be NULL: then, of those that go on, the run this thread made last, and where there is
+ * none one that has failed. */
 ls_run *ls_run_of(const ls_tensor *t);
 void ls_run_begun(ls_run *run);
 void ls_run_ended(ls_run *run);
 
-/* True when the handle can be used; otherwise records why not (unless it is this run's poison, which is a consequence). */
+/* True when the handle can be used; else records why not (unless it is this run's poison, which is a consequence). */
 bool ls_check_live(ls_run *run, const ls_tensor *t, const char *who);
 
 /* "[2,3] f32" into a buffer, for messages; returns it. */
@@ -109,8 +110,9 @@ char *ls_operand_text(const ls_operand *x, char text[LS_TEXT]);
 
 /* ---- Scopes that need not close in order ----
  *
- * A loader's batch lives until the loader's next call, whatever other loaders did in between. Such a scope is known by its
- * serial. Closing it closes what stands above it too, unless another such scope does: then only its own tensors go. */
+ * A loader's batch lives until the loader's next call, whatever other loaders did in between. Such a scope is known by
+ * its serial. Closing it closes what stands above it too, unless another such scope does:
+ * then only its own tensors go. */
 uint64_t ls_scope_open(ls_run *run, const char *label); /* 0 after a failure */
 void ls_scope_close(ls_run *run, uint64_t serial);      /* one that is gone already is accepted */
 

@@ -1,7 +1,7 @@
 /* loop.h - a loop over batches as the run sees it: how far it is, and which loop it runs inside.
  *
- * Loaders embed one and report what they hand out. Loops nest (evaluation in the middle of training), so those that run form
- * a stack; its top, ls_run.loop, is the loop at work. */
+ * Loaders embed one and report what they hand out. Loops nest (evaluation in the middle of training), so those that run
+ * form a stack; its top, ls_run.loop, is the loop at work. */
 #ifndef LOCKSTEP_TENSOR_LOOP_H
 #define LOCKSTEP_TENSOR_LOOP_H
 
@@ -17,8 +17,8 @@ typedef struct ls_loop {
     int64_t real_rows;     /* of this round, over all processes, without those repeated to fill it; -1: unknown */
 } ls_loop;
 
-/* A batch is handed out; the caller has set last, left, rows and real_rows. A loop that was not running starts to, inside
- * the one at work; loops inside this one, left by `break`, are over. */
+/* A batch is handed out; the caller has set last, left, rows and real_rows. A loop that was not running starts to,
+ * inside the one at work; loops inside this one, left by `break`, are over. */
 void ls_loop_batch(ls_run *run, ls_loop *loop);
 /* The loop is over: no further batch, or the loader goes or starts anew. Nothing where it does not run. */
 void ls_loop_end(ls_run *run, ls_loop *loop);

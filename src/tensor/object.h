@@ -1,7 +1,7 @@
 /* object.h - things a run owns besides tensors: modules, optimisers, schedules, lists of named tensors.
  *
- * Such a struct begins with an ls_object. Its kind lets a function that takes any of them tell what it got; the run frees
- * what is left when it ends. */
+ * Such a struct begins with an ls_object. Its kind lets a function that takes any of them tell what it got; the run
+ * frees what is left when it ends. */
 #ifndef LOCKSTEP_TENSOR_OBJECT_H
 #define LOCKSTEP_TENSOR_OBJECT_H
 

@@ -17,8 +17,8 @@ struct ls_state {
     ls_state_entry *entries;
 };
 
-/* Append without looking whether the name is there; who does that checks all of them in the end. False when memory is out,
- * or (and an error) when a name stands twice. */
+/* Append without looking whether the name is there; who does that checks all of them in the end. False when memory is
+ * out, or (and an error) when a name stands twice. */
 bool ls_state_append(ls_state *state, const char *name, ls_tensor *tensor);
 bool ls_state_check_names(const ls_state *state);
 

@@ -1,4 +1,5 @@
-/* autograd.c - the walk back: accumulation, hooks, gradients in memory of the caller's, what is kept and what is released. */
+/* autograd.c - the walk back: accumulation, hooks, gradients in memory of the caller's,
+ * what is kept and what is released. */
 #include <lockstep.h>
 
 #include "check.h"

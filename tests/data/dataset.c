@@ -1,4 +1,5 @@
-/* dataset.c - where samples come from: one's own function, tensors, photos in folders, idx files, and parts of these. */
+/* dataset.c - where samples come from: one's own function, tensors, photos in folders, idx files,
+ * and parts of these. */
 #include "data/loader.h"
 
 #include "check.h"

@@ -1,4 +1,5 @@
-/* attention.c - attention and its gradient against the definition in double, finite differences and PyTorch's numbers. */
+/* attention.c - attention and its gradient against the definition in double,
+ * finite differences and PyTorch's numbers. */
 #include "device/cpu/cpu.h"
 
 #include "base/half.h"
@@ -133,7 +134,7 @@ static void drop_all(tensors *t)
     for (int i = 0; i < TENSORS; i++) free(t->x[i].data);
 }
 
-/* ---- The operators ------------------------------------------------------------------------------------------------ */
+/* ---- The operators ----------------------------------------------------------------------------------------------- */
 
 static double scale = 0.3;
 static const uint64_t seed = 0x1234567812345678u, offset = 11;
@@ -170,7 +171,7 @@ static void backward(const tensors *t, const setup *s, bool dq, bool dk, bool dv
     CHECK(ls_cpu_attention_grad(&call, NULL) == LS_OK);
 }
 
-/* ---- The definition ----------------------------------------------------------------------------------------------- */
+/* ---- The definition ---------------------------------------------------------------------------------------------- */
 
 typedef struct truth {
     double *o, *lse, *dq, *dk, *dv; /* [batch][head][row][column] */
@@ -310,7 +311,7 @@ static void on_every_isa(setup s)
     ls_isa_cap(LS_ISA_COUNT - 1);
 }
 
-/* ---- Tests -------------------------------------------------------------------------------------------------------- */
+/* ---- Tests ------------------------------------------------------------------------------------------------------- */
 
 static void equals_its_definition(void)
 {

@@ -1,7 +1,7 @@
 /* operands.h - operands in all types and layouts, for tests of the CPU's operators.
  *
- * Elements are addressed by their row-major index, whatever the layout. Memory that belongs to no element is filled with
- * a pattern, and operand_free() checks that nobody wrote there. */
+ * Elements are addressed by their row-major index, whatever the layout. Memory that belongs to no element is filled
+ * with a pattern, and operand_free() checks that nobody wrote there. */
 #ifndef LOCKSTEP_TESTS_OPERANDS_H
 #define LOCKSTEP_TESTS_OPERANDS_H
 

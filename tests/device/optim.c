@@ -32,7 +32,7 @@ static double epsilon(ls_dtype dtype)
     return dtype == LS_BF16 ? 0x1p-8 : dtype == LS_F16 ? 0x1p-10 : dtype == LS_F32 ? 1e-6 : 1e-13;
 }
 
-/* ---- Adam and AdamW ------------------------------------------------------------------------------------------------- */
+/* ---- Adam and AdamW ---------------------------------------------------------------------------------------------- */
 
 static void adam_case(ls_dtype dtype, ls_dtype gradient, ls_shape shape, layout how, bool decoupled, double decay)
 {
@@ -92,7 +92,7 @@ static void adam_follows_the_textbook(void)
     lift_caps();
 }
 
-/* ---- SGD ---------------------------------------------------------------------------------------------------------------- */
+/* ---- SGD --------------------------------------------------------------------------------------------------------- */
 
 static void sgd_case(ls_dtype dtype, ls_dtype gradient, layout how, double momentum, bool nesterov, bool maximize)
 {
@@ -182,7 +182,7 @@ static void all_isas_step_to_the_same_bits(void)
     lift_caps();
 }
 
-/* ---- clipping and scaling --------------------------------------------------------------------------------------------------- */
+/* ---- clipping and scaling ---------------------------------------------------------------------------------------- */
 
 static void squares_add_up(void)
 {

@@ -53,8 +53,8 @@ __attribute__((unused)) static int64_t tensor_at(const ls_operand *x, int64_t i,
     return at;
 }
 
-/* A tensor of random numbers whose memory order is `order` (outermost first, a permutation of the dimensions), with `gap`
- * unused elements after each innermost one. The memory is exactly as large as needed. */
+/* A tensor of random numbers whose memory order is `order` (outermost first, a permutation of the dimensions), with
+ * `gap` unused elements after each innermost one. The memory is exactly as large as needed. */
 __attribute__((unused)) static tensor tensor_new(ls_dtype dtype, int ndim, const int64_t *dim, const int *order,
                                                  int gap)
 {

@@ -22,7 +22,8 @@ state = OrderedDict(
 torch.save(state, here / "zip.pt")
 torch.save(state, here / "legacy.pt", _use_new_zipfile_serialization=False)
 torch.save(state, here / "protocol4.pt", pickle_protocol=4)
-new = {"e4m3": torch.tensor([1.5, 448]).to(torch.float8_e4m3fn), "e5m2": torch.tensor([1.5, 57344]).to(torch.float8_e5m2),
+new = {"e4m3": torch.tensor([1.5, 448]).to(torch.float8_e4m3fn),
+       "e5m2": torch.tensor([1.5, 57344]).to(torch.float8_e5m2),
        "u16": torch.tensor([1, 65535], dtype=torch.uint16), "u64": torch.tensor([1, 2**62], dtype=torch.uint64)}
 torch.save(new, here / "types.pt")
 model = torch.nn.BatchNorm1d(2)

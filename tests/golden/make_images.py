@@ -3,9 +3,9 @@
 
     python3 tests/golden/make_images.py [PETS]
 
-Writes small pictures of every kind to tests/golden/images/, and to images.safetensors their pixels as Pillow sees them and
-what torchvision's transforms make of them. For the photos in PETS (pets_orig/images), which are not in the tree, it keeps
-sums and some pixels of each result. Random steps use Lockstep's own random numbers, computed here anew.
+Writes small pictures of every kind to tests/golden/images/, and to images.safetensors their pixels as Pillow sees them
+and what torchvision's transforms make of them. For the photos in PETS (pets_orig/images), which are not in the tree, it
+keeps sums and some pixels of each result. Random steps use Lockstep's own random numbers, computed here anew.
 """
 import io
 import math
@@ -99,8 +99,8 @@ TRANSFORMS = {
     "nearest": lambda x, n: F.resize(x, (97, 131), Mode.NEAREST),
     "jitter": lambda x, n: color_jitter(F.resize(x, (128, 128)), n, 1, (0.4, 0.4, 0.4, 0.1)),
     "rotation": lambda x, n: F.rotate(F.resize(x, (128, 100)), between(bits(n, 1)[0], -30, 30), fill=[10, 200, 30]),
-    "smooth rotation": lambda x, n: flip(F.center_crop(F.rotate(x, between(bits(n, 0)[0], -180, 180), Mode.BILINEAR), 100),
-                                         n, 2, F.vflip),
+    "smooth rotation": lambda x, n: flip(
+        F.center_crop(F.rotate(x, between(bits(n, 0)[0], -180, 180), Mode.BILINEAR), 100), n, 2, F.vflip),
     "gray": lambda x, n: F.rgb_to_grayscale(F.resize(x, 150, Mode.BICUBIC), 3),
 }
 SAMPLES = 16  # pixels kept of each result of a photo
@@ -134,7 +134,8 @@ def png(rows, depth, color, palette=b"", interlaced=False, extra=b""):
             else:
                 flat = row.reshape(-1)
                 number = "".join(format(int(v), f"0{depth}b") for v in flat)
-                data += b"\0" + int(number.ljust(-(-len(number) // 8) * 8, "0"), 2).to_bytes(-(-len(number) // 8), "big")
+                size = -(-len(number) // 8)
+                data += b"\0" + int(number.ljust(size * 8, "0"), 2).to_bytes(size, "big")
         return data
 
     def chunk(name, data):

@@ -99,7 +99,7 @@ static void tables_overlay(void)
 int main(int argc, char **argv)
 {
     if (argc > 1) check_filter = argv[1];
-    unsetenv("LOCKSTEP_ISA"); /* whoever runs this may have set it */
+    unsetenv("LOCKSTEP_ISA");        /* whoever runs this may have set it */
     CHECK_RUN(the_environment_caps); /* first: read once */
     CHECK_RUN(isas_build_on_each_other);
     CHECK_RUN(tables_overlay);

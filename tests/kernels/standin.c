@@ -15,7 +15,7 @@ static void amx_products(void)
     for (int shape = 0; shape < 2; shape++) check_kernel(ls_gemm_amx.bf16[shape]);
 }
 
-/* ---- whole matrices, through the engine: its blocks must suit tiles of any shape ------------------------------------ */
+/* ---- whole matrices, through the engine: its blocks must suit tiles of any shape --------------------------------- */
 
 static ls_gemm_source matrix(const ls_bf16 *data, int64_t rows, int64_t k, bool across)
 {
@@ -77,7 +77,7 @@ static void engine_products(void)
     }
 }
 
-/* ---- attention: against the reference in f32 ----------------------------------------------------------------------- */
+/* ---- attention: against the reference in f32 --------------------------------------------------------------------- */
 
 enum { GROUP = 2, MOST = 60000 };
 

@@ -15,9 +15,9 @@ static const scene scenes[] = {
     {.environment = {"HOME=/"}, .expected = {"nobody", 0, 1, 0, 1, 0, 1, "", 0, LS_BOOTSTRAP_ALONE, -1}},
 
     /* torchrun, two hosts of two; the same under Slurm and inside a PyTorchJob pod */
-    {.environment = {"RANK=3", "WORLD_SIZE=4", "LOCAL_RANK=1", "LOCAL_WORLD_SIZE=2", "GROUP_RANK=1", "GROUP_WORLD_SIZE=2",
-                     "MASTER_ADDR=a", "MASTER_PORT=1234", "SLURM_PROCID=0", "SLURM_STEP_ID=0", "SLURM_LOCALID=0",
-                     "PET_NNODES=7"},
+    {.environment = {"RANK=3", "WORLD_SIZE=4", "LOCAL_RANK=1", "LOCAL_WORLD_SIZE=2", "GROUP_RANK=1",
+                     "GROUP_WORLD_SIZE=2", "MASTER_ADDR=a", "MASTER_PORT=1234", "SLURM_PROCID=0", "SLURM_STEP_ID=0",
+                     "SLURM_LOCALID=0", "PET_NNODES=7"},
      .expected = {"torchrun", 3, 4, 1, 2, 1, 2, "a", 1234, LS_BOOTSTRAP_STORE, -1}},
     /* our own names win */
     {.environment = {"RANK=3", "WORLD_SIZE=4", "LOCAL_RANK=1", "LOCKSTEP_RANK=0", "LOCKSTEP_WORLD_SIZE=2",
@@ -52,8 +52,8 @@ static const scene scenes[] = {
                      "SLURM_JOB_ID=70001", "SLURM_NTASKS=99"},
      .expected = {"Slurm", 3, 5, 1, 2, 1, 3, "gpu07", 30001, LS_BOOTSTRAP_STORE, -1}},
     {.environment = {"SLURM_PROCID=0", "SLURM_STEP_ID=1", "SLURM_LOCALID=0", "SLURM_NODEID=0", "SLURM_NTASKS=2",
-                     "SLURM_NNODES=1", "SLURM_TASKS_PER_NODE=2", "SLURM_JOB_NODELIST=n1", "SLURM_STEP_RESV_PORTS=12000-12002",
-                     "PMI_RANK=0", "PMI_SIZE=2", "PMI_FD=7"},
+                     "SLURM_NNODES=1", "SLURM_TASKS_PER_NODE=2", "SLURM_JOB_NODELIST=n1",
+                     "SLURM_STEP_RESV_PORTS=12000-12002", "PMI_RANK=0", "PMI_SIZE=2", "PMI_FD=7"},
      .expected = {"Slurm", 0, 2, 0, 2, 0, 1, "n1", 12000, LS_BOOTSTRAP_STORE, -1}},
     /* the batch script itself is alone */
     {.environment = {"SLURM_PROCID=0", "SLURM_LOCALID=0", "SLURM_NTASKS=8", "SLURM_JOB_ID=7"},
@@ -63,7 +63,8 @@ static const scene scenes[] = {
     {.environment = {"RANK=2", "WORLD_SIZE=3", "MASTER_ADDR=job-master-0", "MASTER_PORT=23456", "PET_NNODES=3",
                      "PET_NODE_RANK=2", "PET_NPROC_PER_NODE=auto"},
      .expected = {"PyTorchJob", 2, 3, 0, 1, 2, 3, "job-master-0", 23456, LS_BOOTSTRAP_STORE, -1}},
-    {.environment = {"RANK=1", "WORLD_SIZE=8", "MASTER_ADDR=m", "MASTER_PORT=1", "PET_NNODES=1:4", "PET_NPROC_PER_NODE=4"},
+    {.environment = {"RANK=1", "WORLD_SIZE=8", "MASTER_ADDR=m", "MASTER_PORT=1", "PET_NNODES=1:4",
+                     "PET_NPROC_PER_NODE=4"},
      .expected = {"PyTorchJob", 1, 2, 0, 1, 1, 2, "m", 1, LS_BOOTSTRAP_STORE, -1}},
 
     {.environment = {"RANK=4", "WORLD_SIZE=4", "LOCAL_RANK=0"}, .complaint = "torchrun says rank 4 of world size 4"},
@@ -72,7 +73,8 @@ static const scene scenes[] = {
     {.environment = {"RANK=1", "WORLD_SIZE=4", "LOCAL_RANK=2", "LOCAL_WORLD_SIZE=2", "MASTER_ADDR=a"},
      .complaint = "local rank 2 of local world size 2"},
     {.environment = {"RANK=1", "WORLD_SIZE=2"}, .complaint = "MASTER_ADDR must name the host of rank 0"},
-    {.environment = {"SLURM_PROCID=0", "SLURM_STEP_ID=0", "SLURM_LOCALID=0", "SLURM_NTASKS=2", "SLURM_JOB_NODELIST=a[1-"},
+    {.environment = {"SLURM_PROCID=0", "SLURM_STEP_ID=0", "SLURM_LOCALID=0", "SLURM_NTASKS=2",
+                     "SLURM_JOB_NODELIST=a[1-"},
      .complaint = "is not a list of hosts"},
 };
 /* clang-format on */

@@ -1,5 +1,5 @@
-/* worker.c - a program that behaves as it is told: "worker VERB [ARGUMENT]", or "worker RANK=VERB ..." for one rank alone,
- * the others then hang until they are stopped. */
+/* worker.c - a program that behaves as it is told: "worker VERB [ARGUMENT]", or "worker RANK=VERB ..." for one rank
+ * alone, the others then hang until they are stopped. */
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
-/* resnet.c - residual networks: options, first weights, files of weights, what a frozen one costs. tests/golden/models.c
- * compares their numbers with timm's. */
+/* resnet.c - residual networks: options, first weights, files of weights, what a frozen one costs.
+ * tests/golden/models.c compares their numbers with timm's. */
 #include "check.h"
 #include "tensor/context.h"
 
@@ -116,7 +116,8 @@ static ls_tensor *loss_of(ls_module *net, ls_tensor *x)
     return ls_cross_entropy(ls_forward(net, ls_imagenet_normalize(x)), labels);
 }
 
-/* Neither are its activations kept for backward nor its operators recorded; its batch norms go on learning what they see. */
+/* Neither are its activations kept for backward nor its operators recorded;
+ * its batch norms go on learning what they see. */
 static void a_frozen_backbone_is_not_differentiated(void)
 {
     ls_run *run = ls_init(NULL, NULL);

@@ -56,8 +56,8 @@ static void gradients_stay_on_their_device(void)
     CHECK_TEXT(ls_device_of(ls_grad(x)), "cpu");
 }
 
-/* Element by element what PyTorch computes: bytes divided by 255 in f32, then the difference, then the quotient; rounded to
- * the autocast type as the convolution behind it would. */
+/* Element by element what PyTorch computes: bytes divided by 255 in f32, then the difference, then the quotient;
+ * rounded to the autocast type as the convolution behind it would. */
 static void pictures_are_normalised_as_by_single_operators(void)
 {
     enum { COUNT = 2 * 3 * 5 * 300 };

@@ -59,8 +59,8 @@ static void input_values(const case_input *in, int index, double *values, int64_
 
 typedef enum layout { PLAIN, GAPS, TURNED, REPEATED, LAYOUT_COUNT } layout;
 
-/* The tensor of an input: row-major, every second element of a wider one, or with its memory in reversed dimension order.
- * REPEATED: one slice of dimension 0 repeated by a stride of 0. */
+/* The tensor of an input: row-major, every second element of a wider one, or with its memory in reversed dimension
+ * order. REPEATED: one slice of dimension 0 repeated by a stride of 0. */
 static ls_tensor *make_input(ls_run *run, const case_input *in, int index, ls_dtype dtype, layout how,
                              const double *values)
 {
@@ -366,7 +366,8 @@ static void small_and_empty_inputs(void)
                 in[k] = make_input(run, &small.in[k], k, LS_F32, PLAIN, all.values[k]);
                 if (small.in[k].kind == INPUT_NORMAL && !small.in[k].no_gradient) ls_requires_grad(in[k], true);
             }
-            /* An error is a fine answer (a window larger than the image), a crash is not; what succeeds must also go back. */
+            /* An error is a fine answer (a window larger than the image), a crash is not;
+             * what succeeds must also go back. */
             ls_tensor *y = c->call(run, in);
             if (!ls_error(run) && ls_wants_grad(y)) ls_backward(run, weighted_sum(run, y));
             if (ls_error(run)) {
@@ -401,7 +402,8 @@ static void missing_inputs_are_errors(void)
 
 static void every_row_is_entered(void)
 {
-    /* Rows of kind GRAD are entered through the gradient of their forward row; UPDATE rows through the optimisers' tests. */
+    /* Rows of kind GRAD are entered through the gradient of their forward row;
+     * UPDATE rows through the optimisers' tests. */
     for (int op = 0; op < LS_OP_COUNT; op++) {
         bool found = ls_op_table[op].kind == LS_KIND_GRAD || ls_op_table[op].kind == LS_KIND_UPDATE;
         for (int i = 0; i < op_case_count; i++) found |= op_cases[i].op == (ls_opcode)op;

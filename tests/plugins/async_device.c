@@ -307,7 +307,8 @@ static ls_status device_copy(void *handle, ls_stream *s, void *to, const void *f
     return LS_OK;
 }
 
-/* Copies an operand for the queue. Its packed form is not used: by the time the call runs, the version may have moved. */
+/* Copies an operand for the queue. Its packed form is not used: by the time the call runs,
+ * the version may have moved. */
 static bool capture(device *d, const ls_operand *x, ls_operand *copy)
 {
     *copy = *x;

@@ -1,5 +1,6 @@
-/* resume.c - training that is killed at any moment goes on, after a restart with the latest checkpoint, with the very numbers
- * of a training that was left alone; on a full disk it ends with words, and the checkpoints made before stay good. */
+/* resume.c - training that is killed at any moment goes on, after a restart with the latest checkpoint, with the very
+ * numbers of a training that was left alone; on a full disk it ends with words,
+ * and the checkpoints made before stay good. */
 #include <lockstep.h>
 
 #include <dirent.h>
@@ -162,7 +163,8 @@ static bool is_saving(const char *home)
     return found;
 }
 
-/* Let it live for a while, and a little into the next save where wanted, then kill it. True when it came to its own end. */
+/* Let it live for a while, and a little into the next save where wanted, then kill it.
+ * True when it came to its own end. */
 static bool kill_after(pid_t child, const char *home, double life, bool in_save, double into_save, int *code)
 {
     wait_seconds(life);

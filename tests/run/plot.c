@@ -1,4 +1,5 @@
-/* plot.c - recorded values read back, and pictures of them: files that other programs can read, with the right things on. */
+/* plot.c - recorded values read back, and pictures of them: files that other programs can read,
+ * with the right things on. */
 #include <lockstep/track.h>
 
 #include <locale.h>
@@ -135,8 +136,8 @@ static int count_of(picture p, uint32_t colour)
 
 /* ---- SVG: is it XML? ---- */
 
-/* Tags nest and close, attributes are quoted, entities are known, there is one root. Returns the number of elements, -1 when
- * something is wrong. */
+/* Tags nest and close, attributes are quoted, entities are known, there is one root. Returns the number of elements, -1
+ * when something is wrong. */
 static int well_formed(const char *c)
 {
     char names[16][32];

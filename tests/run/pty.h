@@ -9,8 +9,8 @@
 #include <termios.h>
 #include <unistd.h>
 
-/* stdout and stderr of the child are a terminal of so many columns. Returns the exit code, -1 when it did not exit or there
- * are no terminals here. */
+/* stdout and stderr of the child are a terminal of so many columns. Returns the exit code, -1 when it did not exit or
+ * there are no terminals here. */
 static inline int run_on_terminal(int columns, int (*body)(void), char *text, size_t size)
 {
     text[0] = '\0';
@@ -40,8 +40,8 @@ static inline int run_on_terminal(int columns, int (*body)(void), char *text, si
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-/* What the terminal shows at the end, with "\n" between lines: carriage returns go to the start of the line and what comes
- * then stands over what was there. Blanks at line ends are dropped. `to` must be as large as `text`. */
+/* What the terminal shows at the end, with "\n" between lines: carriage returns go to the start of the line and what
+ * comes then stands over what was there. Blanks at line ends are dropped. `to` must be as large as `text`. */
 static inline void screen_of(const char *text, char *to)
 {
     size_t start = 0, column = 0, end = 0; /* of the line at hand, counted from `start` */

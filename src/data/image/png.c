@@ -1,6 +1,7 @@
 /* png.c - PNG files through libpng: every kind becomes RGB of 8 bits, alpha is left out.
  *
- * As Pillow's convert("RGB"), except that gray of 16 bits keeps its upper byte; Pillow makes all but the darkest white. */
+ * As Pillow's convert("RGB"), except that gray of 16 bits keeps its upper byte;
+ * Pillow makes all but the darkest white. */
 #include "data/image/rows.h"
 
 #ifdef LOCKSTEP_WITH_PNG

@@ -1,6 +1,7 @@
 /* rows.h - pixels on their way: boxes, pictures in memory, decoders that deliver rows.
  *
- * Pixels are three bytes: red, green, blue. Behind a picture's last row stand LS_IMAGE_SLACK bytes that kernels may read. */
+ * Pixels are three bytes: red, green, blue. Behind a picture's last row stand LS_IMAGE_SLACK bytes that kernels may
+ * read. */
 #ifndef LOCKSTEP_DATA_IMAGE_ROWS_H
 #define LOCKSTEP_DATA_IMAGE_ROWS_H
 

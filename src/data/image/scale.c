@@ -243,8 +243,8 @@ static void row_across(const ls_view *view, const ls_axis *x, const uint8_t *fro
     else memcpy(to, from, (size_t)n * 3);
 }
 
-/* The visible part of output row `output`, counted from the first visible one. *ready: rows of the source that have been
- * scaled along the row. */
+/* The visible part of output row `output`, counted from the first visible one. *ready: rows of the source that have
+ * been scaled along the row. */
 static void visible_row(const ls_view *view, const ls_view_plan *plan, const ls_picture *source, int64_t output,
                         int64_t *ready, uint8_t *to)
 {

@@ -1,4 +1,5 @@
-/* attention.c - attention and its gradient: cuts batches into heads, heads into parts, and deals them out to workers. */
+/* attention.c - attention and its gradient: cuts batches into heads, heads into parts,
+ * and deals them out to workers. */
 #include "kernels/attention.h"
 #include "base/parallel.h"
 #include "device/cpu/cpu.h"
@@ -28,8 +29,8 @@ typedef struct attention_job {
     int64_t batch, query_heads, key_heads;
     bool backward;
 
-    /* Tasks: heads, times pieces of their queries, then pieces of their keys. When there is one piece only, it does all;
-     * otherwise backward does dq by pieces of queries and dk, dv by pieces of keys. */
+    /* Tasks: heads, times pieces of their queries, then pieces of their keys. When there is one piece only, it does
+     * all; otherwise backward does dq by pieces of queries and dk, dv by pieces of keys. */
     int64_t heads_per_batch, query_pieces, key_pieces;
     _Atomic int64_t next_task;
     atomic_bool out_of_memory;
@@ -226,7 +227,7 @@ static void start_job(attention_job *job, const ls_call *call, const ls_operand 
     use_operand(job, v, offsetof(ls_attention, v), true, false);
 }
 
-/* in: q [B,H,Sq,D], k [B,Hk,Skv,D], v [B,Hk,Skv,Dv], mask? [B,H,Sq,Skv] (bool: true = attend; float: added to the scores)
+/* in: q [B,H,Sq,D], k [B,Hk,Skv,D], v [B,Hk,Skv,Dv], mask? [B,H,Sq,Skv] (bool: true attends; float: added to scores)
  * out: o [B,H,Sq,Dv], lse? [B,H,Sq] (f64 for f64, else f32)
  * Hk divides H: query head h uses key head h / (H / Hk). attrs: attention. A query that sees no key gives zeros and an
  * lse of -infinity. The score [b,h,i,j] is dropped as element [b,h,i,j] of a tensor [B,H,Sq,Skv] would be. */

@@ -272,7 +272,8 @@ static void slope_rows(void *arg, const ls_block *block)
 /* in: dy, x [N,C] or [N,C,...], y (as x; given when ReLU was fused)?, mean [C], rstd [C], weight [C]?
  * out: dx?, dweight [C]?, dbias [C]?, dresidual (as x)? (absent: not wanted)
  * attrs.norm.training: mean and rstd are those that forward saved. Otherwise mean and *variance* are the running ones,
- * and constants. dresidual = dy where y > 0. dy, x, y, dx and dresidual are of one type, vectors of any floating type. */
+ * and constants. dresidual = dy where y > 0. dy, x, y, dx and dresidual are of one type,
+ * vectors of any floating type. */
 ls_status ls_cpu_batch_norm_grad(const ls_call *call, ls_message *why)
 {
     const ls_operand *x = call->in[1], *dx = call->out[0], *dweight = call->out[1], *dbias = call->out[2];

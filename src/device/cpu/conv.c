@@ -1,4 +1,5 @@
-/* conv.c - 2-D convolution and its gradient for the input, as matrix products over pixels: no unfolded copy of the image.
+/* conv.c - 2-D convolution and its gradient for the input, as matrix products over pixels:
+ * no unfolded copy of the image.
  *
  *     forward   y  [points of y, O]        = x under each tap [points of y, taps * C]       .  w [taps * C, O]
  *     dinput    dx [points of a phase, C]  = dy under its taps [points of a phase, taps * O] .  w [taps * O, C]
@@ -13,10 +14,10 @@
 
 #include <string.h>
 
-/* ---- Weights --------------------------------------------------------------------------------------------------------- */
+/* ---- Weights ----------------------------------------------------------------------------------------------------- */
 
-/* w as lines of contiguous input channels [o, kh, kw][c], or [o][kh, kw, c] when taps are together. Where they do not lie
- * like that, they are copied when they are wanted, and converted for the kernel on the way. */
+/* w as lines of contiguous input channels [o, kh, kw][c], or [o][kh, kw, c] when taps are together. Where they do not
+ * lie like that, they are copied when they are wanted, and converted for the kernel on the way. */
 typedef struct weights {
     const ls_operand *operand;
     const ls_gemm_kernel *kernel;
@@ -108,7 +109,7 @@ static ls_gemm_key weights_key(const ls_operand *w, int purpose, int64_t first_o
     return key;
 }
 
-/* ---- What the engine calls back for ------------------------------------------------------------------------------------ */
+/* ---- What the engine calls back for ------------------------------------------------------------------------------ */
 
 typedef struct conv_job {
     const ls_conv *conv;
@@ -178,7 +179,7 @@ static bool prepare_weights(ls_gemm_source *source)
     return true;
 }
 
-/* ---- Sides of the product ---------------------------------------------------------------------------------------------- */
+/* ---- Sides of the product ---------------------------------------------------------------------------------------- */
 
 /* Pixels that are all at equal distances, image after image: plain rows of a matrix. */
 static bool is_even(const ls_walk *walk)
@@ -229,7 +230,7 @@ static void convert_bias(const ls_operand *bias, ls_dtype dtype, char *to)
         ls_gemm_kernels(dtype)[0]->convert(to + i * bytes, (const char *)bias->data + i * step, bias->dtype, 1);
 }
 
-/* ---- Operators --------------------------------------------------------------------------------------------------------- */
+/* ---- Operators --------------------------------------------------------------------------------------------------- */
 
 /* in: x [N,C,H,W], w [O,C/g,KH,KW], b [O]?  out: y [N,O,OH,OW]
  * attrs.conv: window, compute (none: the type of x), accumulate. Fast when channels are contiguous. */

@@ -31,24 +31,27 @@ size_t ls_pixels_copy_size(const ls_operand *image);
 /* Make that copy, on all workers. */
 ls_pixels ls_pixels_copy(const ls_operand *image, void *memory);
 
-/* A walk over a grid [n, grid]: at point (y, x), tap (i, j) of taps sees pixel (y * stride + origin + i * tap_step, ...). */
+/* A walk over a grid [n, grid]: at point (y, x), tap (i, j)
+ * of taps sees pixel (y * stride + origin + i * tap_step, ...). */
 typedef struct ls_walk {
     ls_pixels pixels;
     int64_t grid[2], stride[2], origin[2], tap_step[2], taps[2];
 } ls_walk;
 
-/* Addresses of the pixels that a tap (i * taps[1] + j) sees at points [first, first + count); NULL outside the image. */
+/* Addresses of the pixels that a tap (i * taps[1] + j) sees at points [first,
+ * first + count); NULL outside the image. */
 void ls_walk_locate(const ls_walk *walk, int64_t tap, int64_t first, int64_t count, const void **line);
 
-/* The pixels that all taps see at points [first, first + count), `channels` numbers of each put together, tap after tap, one
- * point after the other `distance` bytes apart at `to`. */
+/* The pixels that all taps see at points [first, first + count), `channels` numbers of each put together, tap after
+ * tap, one point after the other `distance` bytes apart at `to`. */
 void ls_walk_gather(const ls_walk *walk, int64_t channels, int64_t first, int64_t count, void *to, int64_t distance);
 
 /* The walk of y over x: at the point (oh, ow) tap (kh, kw) sees the pixel of x it multiplies. */
 ls_walk ls_walk_forward(const ls_conv *conv, ls_pixels x);
 
-/* Points of dx that the same taps reach: those at `phase` modulo the stride. walk: over dy, where at point (y, x) of the phase
- * tap (i, j) sees the pixel of dy it multiplies with tap (first + i * step, ...) of the kernel. No taps: gradients are 0. */
+/* Points of dx that the same taps reach: those at `phase` modulo the stride. walk: over dy, where at point (y, x) of
+ * the phase tap (i, j) sees the pixel of dy it multiplies with tap (first + i * step, ...) of the kernel.
+ * No taps: gradients are 0. */
 typedef struct ls_phase {
     ls_walk walk;
     int64_t first[2], step[2]; /* taps of the kernel */

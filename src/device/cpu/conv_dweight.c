@@ -2,8 +2,9 @@
  *
  *     dw [O, taps * C] = dy [points of y, O]^T  .  x under each tap [points of y, taps * C]
  *
- * Lines run across k, one point of y each: a pixel of dy, and the pixels of x that the taps see. Columns are ordered so that
- * all taps of a block of input channels are neighbours and reach the sink together, which puts them in the order of w. */
+ * Lines run across k, one point of y each: a pixel of dy, and the pixels of x that the taps see. Columns are ordered so
+ * that all taps of a block of input channels are neighbours and reach the sink together,
+ * which puts them in the order of w. */
 #include "device/cpu/conv.h"
 
 #include "base/parallel.h"

@@ -32,7 +32,7 @@ ls_pixels ls_pixels_of(const ls_operand *image)
                        .step = image->dim[1] == 1 ? 1 : image->stride[1]};
 }
 
-/* ---- Copies ---------------------------------------------------------------------------------------------------------- */
+/* ---- Copies ------------------------------------------------------------------------------------------------------ */
 
 typedef struct pixels_copy {
     const ls_operand *from;
@@ -103,7 +103,7 @@ ls_status ls_conv_out_of_memory(ls_message *why)
     return ls_cpu_fail(why, LS_ERR_MEMORY, "no memory for the working space of a convolution");
 }
 
-/* ---- Walks ------------------------------------------------------------------------------------------------------------ */
+/* ---- Walks ------------------------------------------------------------------------------------------------------- */
 
 void ls_walk_locate(const ls_walk *walk, int64_t tap, int64_t first, int64_t count, const void **line)
 {

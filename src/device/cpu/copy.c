@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-/* ---- copy --------------------------------------------------------------------------------------------------------- */
+/* ---- copy -------------------------------------------------------------------------------------------------------- */
 
 typedef struct copy_run {
     ls_map_fn *convert; /* NULL: same type on both sides */
@@ -130,7 +130,7 @@ ls_status ls_cpu_copy(const ls_call *call, ls_message *why)
     return LS_OK;
 }
 
-/* ---- constants and sequences ------------------------------------------------------------------------------------------ */
+/* ---- constants and sequences ------------------------------------------------------------------------------------- */
 
 typedef struct fill_run {
     char pattern[64]; /* the element, over and over */

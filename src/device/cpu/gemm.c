@@ -67,7 +67,7 @@ static int64_t even_part(int64_t whole, int64_t most, int64_t unit)
     return ls_gemm_round_up(ceil_div(whole, larger(parts, 1)), unit);
 }
 
-/* ---- Operands and results ------------------------------------------------------------------------------------------ */
+/* ---- Operands and results ---------------------------------------------------------------------------------------- */
 
 void ls_gemm_locate_matrix(const ls_gemm_source *source, int64_t item, int64_t segment, int64_t first, int64_t count,
                            void *room, const void **line)
@@ -162,7 +162,7 @@ void ls_gemm_store_rows(const ls_gemm_job *job, int64_t item, int64_t row, int64
     }
 }
 
-/* ---- Packing a block ----------------------------------------------------------------------------------------------- */
+/* ---- Packing a block --------------------------------------------------------------------------------------------- */
 
 /* How many lines of `numbers` numbers are worth fetching before they are packed. */
 static int64_t lines_ahead(const ls_gemm_source *source, int64_t numbers)
@@ -213,15 +213,15 @@ static void pack_block(const ls_gemm_job *job, const ls_gemm_source *source, con
     }
 }
 
-/* Elements from panel to panel of [width x k]. A distance that is a multiple of a large power of two would put all panels
- * into the same few sets of the L1 cache. */
+/* Elements from panel to panel of [width x k]. A distance that is a multiple of a large power of two would put all
+ * panels into the same few sets of the L1 cache. */
 static int64_t panel_distance(const ls_gemm_kernel *kernel, int width, int64_t k)
 {
     int64_t bytes = (int64_t)ls_dtype_size(kernel->panel), distance = ls_gemm_round_up(width * k * bytes, 64);
     return (distance % 4096 ? distance : distance + 64) / bytes;
 }
 
-/* ---- A task -------------------------------------------------------------------------------------------------------- */
+/* ---- A task ------------------------------------------------------------------------------------------------------ */
 
 typedef struct gemm_buffers {
     char *a, *b, *partial, *strip, *room;
@@ -248,8 +248,8 @@ static bool buffers_take(const gemm_plan *plan, ls_worker worker, gemm_buffers *
     return to->b != NULL;
 }
 
-/* Where the tiles of a block may go without a stop: rows at equal distances, and nothing to be done to them but to round them
- * to bf16 where the kernel can. */
+/* Where the tiles of a block may go without a stop: rows at equal distances, and nothing to be done to them but to
+ * round them to bf16 where the kernel can. */
 static char *direct_target(const ls_gemm_job *job, int64_t item, int64_t row, int64_t column)
 {
     const ls_gemm_sink *sink = &job->sink;
@@ -262,8 +262,9 @@ static char *direct_target(const ls_gemm_job *job, int64_t item, int64_t row, in
     return (char *)sink->out + at * (int64_t)ls_dtype_size(sink->how.out_dtype);
 }
 
-/* All tiles of a block of A with panels of B: rows x columns of C at (row, column), kc deep. `partial` holds the sums so far of
- * these tiles. In the last round, tiles go to a strip of rows, which is then finished, or where they can directly to C. */
+/* All tiles of a block of A with panels of B: rows x columns of C at (row, column), kc deep. `partial` holds the sums
+ * so far of these tiles. In the last round, tiles go to a strip of rows, which is then finished,
+ * or where they can directly to C. */
 static void multiply_block(const gemm_plan *plan, const gemm_buffers *at, int64_t item, int64_t row, int64_t rows,
                            int64_t column, int64_t columns, int64_t kc, const char *b, int64_t b_stride, char *partial,
                            bool first, bool last)
@@ -272,11 +273,13 @@ static void multiply_block(const gemm_plan *plan, const gemm_buffers *at, int64_
     const ls_gemm_kernel *kernel = job->kernel;
     int64_t mr = kernel->a.width, nr = kernel->b.width, bytes = (int64_t)ls_dtype_size(kernel->panel);
     int64_t a_stride = panel_distance(kernel, kernel->a.width, kc), sums = sum_bytes(job), ld = plan->strip;
-    /* The next panel of B, if it comes from far, is fetched while this one is at work: so many cache lines per tile. Thin
-     * panels stay in L1 anyway; there, a few rows at a time meet all panels, so that cache lines of C are filled at once. */
+    /* The next panel of B, if it comes from far, is fetched while this one is at work: so many cache lines per tile.
+     * Thin panels stay in L1 anyway; there, a few rows at a time meet all panels,
+     * so that cache lines of C are filled at once. */
     int64_t panel_lines = nr * kc * bytes / 64, panels = ceil_div(rows, mr);
     bool thin = panel_lines <= THIN_PANEL_LINES;
-    int64_t ahead = plan->b && !thin ? ceil_div(panel_lines, panels) : 0, group = thin ? larger(THIN_ROWS / mr, 1) * mr : rows;
+    int64_t ahead = plan->b && !thin ? ceil_div(panel_lines, panels) : 0,
+            group = thin ? larger(THIN_ROWS / mr, 1) * mr : rows;
     char *direct = last ? direct_target(job, item, row, column) : NULL;
     int64_t out_stride = job->sink.out_stride, out_bytes = (int64_t)ls_dtype_size(job->sink.how.out_dtype);
     bool round = direct && job->sink.how.out_dtype == LS_BF16;
@@ -312,7 +315,7 @@ static void multiply_block(const gemm_plan *plan, const gemm_buffers *at, int64_
     }
 }
 
-/* C [row, row + rows) x [column, column + columns) of an item, over k in [k0, k1), as item `sink_item` of the result. */
+/* C [row, row + rows) x [column, column + columns) of an item, over k in [k0, k1), to item `sink_item` of the sink. */
 static void run_task(const gemm_plan *plan, const gemm_buffers *at, int64_t item, int64_t sink_item, int64_t row,
                      int64_t rows, int64_t column, int64_t columns, int64_t k0, int64_t k1)
 {
@@ -363,7 +366,7 @@ static void run_tasks(void *arg, ls_worker worker)
     if (job->kernel->end) job->kernel->end();
 }
 
-/* ---- Sums over parts of k ------------------------------------------------------------------------------------------ */
+/* ---- Sums over parts of k ---------------------------------------------------------------------------------------- */
 
 /* Adds up split sums [splits, m, n], part after part, and hands the rows to the sink they were meant for. */
 typedef struct gemm_reduction {
@@ -387,7 +390,7 @@ static void reduce_rows(void *arg, int64_t begin, int64_t end)
     job->sink.store(job, 0, begin, end - begin, 0, job->n, r->sums + begin * row_bytes, job->n);
 }
 
-/* ---- Planning -------------------------------------------------------------------------------------------------------- */
+/* ---- Planning ---------------------------------------------------------------------------------------------------- */
 
 const ls_gemm_kernel *ls_gemm_choose(ls_dtype compute, int64_t m, int64_t n)
 {
@@ -403,8 +406,8 @@ const ls_gemm_kernel *ls_gemm_choose(ls_dtype compute, int64_t m, int64_t n)
     return best;
 }
 
-/* Into how many rows and columns of tasks C is cut, when each task packs its own part of B: at least `wanted` tasks with the
- * least numbers to pack. */
+/* Into how many rows and columns of tasks C is cut, when each task packs its own part of B: at least `wanted` tasks
+ * with the least numbers to pack. */
 static void cut_squarely(int64_t m, int64_t n, int64_t wanted, int64_t *rows, int64_t *columns)
 {
     int64_t best = INT64_MAX;
@@ -458,7 +461,7 @@ static void plan_tasks(gemm_plan *plan, int64_t workers)
     plan->kc = even_part(plan->task_depth, kc, kernel->kr);
 }
 
-/* ---- B packed beforehand -------------------------------------------------------------------------------------------- */
+/* ---- B packed beforehand ----------------------------------------------------------------------------------------- */
 
 typedef struct gemm_packing {
     const ls_gemm_job *job;
@@ -504,7 +507,7 @@ static const void *packed_form(ls_gemm_job *job, int64_t stride)
     return form ? form->panels : NULL;
 }
 
-/* ---- The job ---------------------------------------------------------------------------------------------------------- */
+/* ---- The job ----------------------------------------------------------------------------------------------------- */
 
 static ls_status out_of_memory(ls_message *why)
 {

@@ -3,9 +3,10 @@
  *     C [m,n] (+)= A [m,k] B [k,n], `batch` of them
  *
  * An operand is a set of lines of contiguous numbers and a function that says where they are: rows of a matrix, or its
- * columns, or the pixels under one tap of a convolution. The engine cuts C into blocks for the workers, packs what a block
- * needs, multiplies with the kernels of kernels/gemm.h, and finishes each block (bias, activation, conversion) while it
- * is in the cache. Sums are never rounded to less than f32 on the way. Results do not depend on the number of workers. */
+ * columns, or the pixels under one tap of a convolution. The engine cuts C into blocks for the workers, packs what a
+ * block needs, multiplies with the kernels of kernels/gemm.h, and finishes each block (bias, activation, conversion)
+ * while it is in the cache. Sums are never rounded to less than f32 on the way.
+ * Results do not depend on the number of workers. */
 #ifndef LOCKSTEP_DEVICE_CPU_GEMM_H
 #define LOCKSTEP_DEVICE_CPU_GEMM_H
 
@@ -15,14 +16,15 @@
 
 typedef struct ls_gemm_source ls_gemm_source;
 
-/* Addresses of lines [first, first + count) of a segment; NULL for a line of zeros. A line that must be put together first
- * may be put into its part of `room`, source->room bytes each. */
+/* Addresses of lines [first, first + count) of a segment; NULL for a line of zeros. A line that must be put together
+ * first may be put into its part of `room`, source->room bytes each. */
 typedef void ls_gemm_locate(const ls_gemm_source *source, int64_t item, int64_t segment, int64_t first, int64_t count,
                             void *room, const void **line);
 
-/* A or B. Along k: line i is row i (column i for B), made of `segments` parts of `length` numbers; each part is padded with
- * zeros to a multiple of the kernel's kr, so that k of the product is segments * round_up(length, kr). Across k: line j
- * is k = j, again in segments; with several, each is padded to whole panels, and n of the product counts that padding. */
+/* A or B. Along k: line i is row i (column i for B), made of `segments` parts of `length` numbers; each part is padded
+ * with zeros to a multiple of the kernel's kr, so that k of the product is segments * round_up(length, kr). Across k:
+ * line j is k = j, again in segments; with several, each is padded to whole panels,
+ * and n of the product counts that padding. */
 struct ls_gemm_source {
     ls_dtype dtype;
     bool across;
@@ -30,8 +32,8 @@ struct ls_gemm_source {
     int64_t lines; /* across: how many there are; k beyond is zeros */
     int64_t room;  /* bytes per line that `locate` wants to put lines together; only with one segment */
     ls_gemm_locate *locate;
-    /* (optional) Called once before lines are asked for, by the thread that runs the job; false when memory is out. For B
-     * only: weights that are found packed need not be made ready. */
+    /* (optional) Called once before lines are asked for, by the thread that runs the job; false when memory is out. For
+     * B only: weights that are found packed need not be made ready. */
     bool (*prepare)(ls_gemm_source *source);
     /* For ls_gemm_locate_matrix, free for others: */
     const void *data;
@@ -73,7 +75,7 @@ void ls_gemm_finish_rows(const ls_gemm_job *job, int64_t rows, int64_t columns, 
 /* Rows at equal distances. */
 void ls_gemm_locate_rows(const ls_gemm_sink *sink, int64_t item, int64_t first, int64_t count, void **out, void **pre);
 
-/* ---- Packed forms of weights --------------------------------------------------------------------------------------- */
+/* ---- Packed forms of weights ------------------------------------------------------------------------------------- */
 
 /* What distinguishes one packed form of an operand from another: kernel, address, orientation, sizes. */
 typedef struct ls_gemm_key {
@@ -88,8 +90,9 @@ typedef struct ls_gemm_form {
     void *panels;
 } ls_gemm_form;
 
-/* The form with this key, made with `bytes` of memory if it is new; NULL when memory is out. Its contents are good if its
- * version is that of `derived`; otherwise the caller fills it and then sets the version. Between lock and unlock only. */
+/* The form with this key, made with `bytes` of memory if it is new; NULL when memory is out. Its contents are good if
+ * its version is that of `derived`; otherwise the caller fills it and then sets the version.
+ * Between lock and unlock only. */
 ls_gemm_form *ls_gemm_form_find(ls_derived *derived, const ls_gemm_key *key, size_t bytes);
 void ls_gemm_form_lock(void);
 void ls_gemm_form_unlock(void);
@@ -116,7 +119,8 @@ static inline ls_dtype ls_gemm_sum_dtype(const ls_gemm_kernel *kernel)
     return kernel->panel == LS_F64 ? LS_F64 : LS_F32;
 }
 
-/* LS_ERR_MEMORY or LS_OK. Uses scratch slots 0 and 1 of every worker and 3 of the caller; slot 2 is free for operands. */
+/* LS_ERR_MEMORY or LS_OK. Uses scratch slots 0 and 1 of every worker and 3 of the caller;
+ * slot 2 is free for operands. */
 ls_status ls_gemm_run(ls_gemm_job *job, ls_message *why);
 
 #endif

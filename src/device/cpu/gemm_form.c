@@ -1,7 +1,8 @@
 /* gemm_form.c - packed forms of weights, kept with the weight: a list, since forward and gradient want different ones.
  *
- * A form's memory stays when the weight changes and is filled anew, so that steps of training allocate nothing. One lock
- * guards all lists: it is held for a look-up, or while one form is packed, which happens once per optimiser step. */
+ * A form's memory stays when the weight changes and is filled anew, so that steps of training allocate nothing. One
+ * lock guards all lists: it is held for a look-up, or while one form is packed,
+ * which happens once per optimiser step. */
 #include "base/memory.h"
 #include "device/cpu/gemm.h"
 

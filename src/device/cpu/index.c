@@ -1,4 +1,5 @@
-/* index.c - elements and slices picked at places that an index tensor names, and what all operators with indices share. */
+/* index.c - elements and slices picked at places that an index tensor names,
+ * and what all operators with indices share. */
 #include "device/cpu/index.h"
 
 #include "base/parallel.h"

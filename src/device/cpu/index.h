@@ -1,5 +1,5 @@
-/* index.h - what operators with an index tensor share. Indices are i64 or i32; an operator reads them as i64, in chunks,
- * and fails when one is out of range, which a negative one is. */
+/* index.h - what operators with an index tensor share. Indices are i64 or i32; an operator reads them as i64, in
+ * chunks, and fails when one is out of range, which a negative one is. */
 #ifndef LOCKSTEP_DEVICE_CPU_INDEX_H
 #define LOCKSTEP_DEVICE_CPU_INDEX_H
 

@@ -62,8 +62,8 @@ static ls_status resize(const ls_call *call, bool gradient, ls_message *why)
 }
 
 /* in: x [N,C,H,W]  out: y [N,C,OH,OW]
- * interpolate: bilinear (else nearest); scale = input step per output pixel: H / OH, or 1 / factor where the user gave a
- * factor. With align_corners (bilinear only) the step follows from the sizes and scale is ignored. */
+ * interpolate: bilinear (else nearest); scale = input step per output pixel: H / OH, or 1 / factor where the user gave
+ * a factor. With align_corners (bilinear only) the step follows from the sizes and scale is ignored. */
 ls_status ls_cpu_interpolate(const ls_call *call, ls_message *why)
 {
     return resize(call, false, why);

@@ -56,7 +56,7 @@ bool ls_all_contiguous(const ls_operand *const *operand, int count)
     return true;
 }
 
-/* ---- layout ------------------------------------------------------------------------------------------------------- */
+/* ---- layout ------------------------------------------------------------------------------------------------------ */
 
 /* Dimensions of more than one element; operands of fewer dimensions are aligned at the last one. */
 static void take_dims(ls_layout *l, const ls_operand *const *operand, int count)
@@ -124,7 +124,7 @@ ls_layout ls_layout_of(const ls_operand *const *operand, int count, bool in_orde
     return l;
 }
 
-/* ---- plan --------------------------------------------------------------------------------------------------------- */
+/* ---- plan -------------------------------------------------------------------------------------------------------- */
 
 static bool is_contiguous(const plan *p, const lane *l)
 {
@@ -136,7 +136,7 @@ static bool is_contiguous(const plan *p, const lane *l)
     return true;
 }
 
-/* After how many elements an input repeats, because it is broadcast over all but the innermost dimension or over all. */
+/* After how many elements an input repeats because it is broadcast, over all but the innermost dimension or all. */
 static int64_t period_of(const plan *p, const lane *l)
 {
     int inner = p->layout.ndim - 1;
@@ -162,7 +162,7 @@ static void choose_pieces(plan *p)
     p->piece = all_direct ? p->layout.count : PIECE;
 }
 
-/* ---- run ---------------------------------------------------------------------------------------------------------- */
+/* ---- run --------------------------------------------------------------------------------------------------------- */
 
 typedef struct position {
     int64_t at[LS_MAX_DIMS];

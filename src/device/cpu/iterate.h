@@ -2,7 +2,8 @@
  *
  * Operands are broadcast against the first one, which is the first output. Dimensions that lie alike in all operands
  * are merged; what is left is cut into pieces. Where an operand is contiguous over a piece, and of the wanted type, the
- * body gets its own memory; else a copy in a buffer of the first level of cache, written back afterwards for outputs. */
+ * body gets its own memory; else a copy in a buffer of the first level of cache,
+ * written back afterwards for outputs. */
 #ifndef LOCKSTEP_DEVICE_CPU_ITERATE_H
 #define LOCKSTEP_DEVICE_CPU_ITERATE_H
 

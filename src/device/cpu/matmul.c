@@ -36,8 +36,8 @@ static matrices matrices_of(const ls_operand *x)
     return m;
 }
 
-/* The innermost batch dimension becomes part of the rows where B is the same for all of it and the rows of A, out and pre go
- * on at equal distances: one large product is faster than many small ones. */
+/* The innermost batch dimension becomes part of the rows where B is the same for all of it and the rows of A, out and
+ * pre go on at equal distances: one large product is faster than many small ones. */
 static void merge_batch_into_rows(product *p)
 {
     while (p->batch.count > 0) {
@@ -152,7 +152,7 @@ static void convert_bias(const ls_operand *bias, ls_dtype to_dtype, void *to)
         kernel->convert((char *)to + i * (int64_t)ls_dtype_size(to_dtype), from + i * step, bias->dtype, 1);
 }
 
-/* ---- Tiny products ------------------------------------------------------------------------------------------------------ */
+/* ---- Tiny products ----------------------------------------------------------------------------------------------- */
 
 #define TINY_WORK 512 /* multiplications that cost less than planning and packing */
 #define TINY_COLUMNS 64
@@ -196,7 +196,7 @@ static ls_status run_tiny(const product *p)
     return LS_OK;
 }
 
-/* ---- All others --------------------------------------------------------------------------------------------------------- */
+/* ---- All others -------------------------------------------------------------------------------------------------- */
 
 static ls_status run_product(product *p, ls_message *why)
 {
@@ -263,7 +263,8 @@ static ls_dtype compute_dtype(const ls_call *call)
     return asked == LS_DTYPE_NONE ? call->in[0]->dtype : asked;
 }
 
-/* in: a [...,M,K], b [...,K,N]  out: c [...,M,N], all with the same number of dimensions, leading ones broadcast by stride 0.
+/* in: a [...,M,K], b [...,K,N]  out: c [...,M,N], all with the same number of dimensions,
+ * leading ones broadcast by stride 0.
  * attrs.product: compute (none: the type of a), accumulate, activation. */
 ls_status ls_cpu_matmul(const ls_call *call, ls_message *why)
 {

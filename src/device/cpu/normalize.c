@@ -1,7 +1,7 @@
 /* normalize.c - pictures as numbers around zero: (x - mean) / deviation, channel by channel, bytes as x / 255.
  *
- * Pixels are taken a few hundred at a time, their channels side by side, computed in f32 (f64) and rounded once. Bytes have
- * 256 results per channel, which are computed beforehand. */
+ * Pixels are taken a few hundred at a time, their channels side by side, computed in f32 (f64) and rounded once. Bytes
+ * have 256 results per channel, which are computed beforehand. */
 #include "base/parallel.h"
 #include "device/cpu/cpu.h"
 #include "device/cpu/iterate.h"

@@ -146,8 +146,8 @@ ls_status ls_cpu_bernoulli(const ls_call *call, ls_message *why)
     return LS_OK;
 }
 
-/* in: none  out: y [n], whole; 0 .. n-1 in random order. The i-th word chooses who goes to place i, from those that have
- * not got a place yet. */
+/* in: none  out: y [n], whole; 0 .. n-1 in random order. The i-th word chooses who goes to place i, from those that
+ * have not got a place yet. */
 ls_status ls_cpu_randperm(const ls_call *call, ls_message *why)
 {
     const ls_operand *out = call->out[0];

@@ -345,9 +345,9 @@ static ls_status reduce(const ls_call *call, ls_fold fold, ls_message *why)
     return LS_OK;
 }
 
-/* Reductions over the dimensions in attrs.reduce.mask. in: x, any strides  out: y, as many dimensions as x, reduced ones
- * of size 1, any strides. Integers and bool sum to the exact i64, then convert to y's type. No elements: sum and norm
- * are 0, mean and var NaN, max and min fail with LS_ERR_VALUE. max and min propagate NaN. */
+/* Reductions over the dimensions in attrs.reduce.mask. in: x, any strides  out: y, as many dimensions as x, reduced
+ * ones of size 1, any strides. Integers and bool sum to the exact i64, then convert to y's type. No elements: sum and
+ * norm are 0, mean and var NaN, max and min fail with LS_ERR_VALUE. max and min propagate NaN. */
 ls_status ls_cpu_sum(const ls_call *call, ls_message *why)
 {
     return reduce(call, LS_FOLD_SUM, why);

@@ -45,8 +45,8 @@ static ls_status arg_extreme(const ls_call *call, ls_fold fold, ls_message *why)
     return ls_rows_walk(rows, 1, 1, 0, find_extremes, &s, why);
 }
 
-/* in: x  out: y i64, the shape of x with dimension attrs.axis.dim of size 1. The first of equal elements wins; NaN counts
- * as the extreme. LS_ERR_VALUE when the dimension has no elements. */
+/* in: x  out: y i64, the shape of x with dimension attrs.axis.dim of size 1. The first of equal elements wins; NaN
+ * counts as the extreme. LS_ERR_VALUE when the dimension has no elements. */
 ls_status ls_cpu_argmax(const ls_call *call, ls_message *why)
 {
     return arg_extreme(call, LS_FOLD_MAX, why);
@@ -89,8 +89,8 @@ static void sum_rows(void *arg, const ls_block *block)
     }
 }
 
-/* in: x  out: y, same shape. Running sum along attrs.axis.dim, with attrs.axis.flag from its end, kept in f64 (floating x)
- * or i64. */
+/* in: x  out: y, same shape. Running sum along attrs.axis.dim, with attrs.axis.flag from its end,
+ * kept in f64 (floating x) or i64. */
 ls_status ls_cpu_cumsum(const ls_call *call, ls_message *why)
 {
     const ls_operand *x = call->in[0], *y = call->out[0];

@@ -135,7 +135,8 @@ static void add_lines(void *arg, ls_worker worker)
     }
 }
 
-/* in: x, index i64, src (as many dimensions; index's sizes not above src's, nor x's but along dim)  out: y, of x's shape
+/* in: x, index i64, src (as many dimensions; index's sizes not above src's, nor x's but along dim)
+ * out: y, of x's shape
  * axis: dim.   y = x, then y[i,index[i,j,k],k] += src[i,j,k] for dim 1 and every position of index. y may be x. */
 ls_status ls_cpu_scatter_add(const ls_call *call, ls_message *why)
 {

@@ -1,9 +1,10 @@
 /* window.h - pictures [N,C,H,W] whose pixels are each made of a window of another picture's pixels: what pooling,
  * resizing and the gradients of both have in common.
  *
- * Two small tables, one per axis, say which pixels are in a window and, for sums, what they weigh: the weight of a pixel
- * is the product of its weights in both. A gradient is the same thing from dy to dx, with tables that say which windows
- * a pixel was in: every pixel of dx is written once, and its sum has one order whatever the number of workers. */
+ * Two small tables, one per axis, say which pixels are in a window and, for sums, what they weigh: the weight of a
+ * pixel is the product of its weights in both. A gradient is the same thing from dy to dx, with tables that say which
+ * windows a pixel was in: every pixel of dx is written once,
+ * and its sum has one order whatever the number of workers. */
 #ifndef LOCKSTEP_DEVICE_CPU_WINDOW_H
 #define LOCKSTEP_DEVICE_CPU_WINDOW_H
 

@@ -1,5 +1,5 @@
-/* gemm.c - bf16 matrix products with AMX: four tiles of sums, two by two or one below the other, grow by 32 k at a time.
- * A slice of a panel is as many tiles as the panel is wide, each of them 1 KiB without gaps. */
+/* gemm.c - bf16 matrix products with AMX: four tiles of sums, two by two or one below the other, grow by 32 k at a
+ * time. A slice of a panel is as many tiles as the panel is wide, each of them 1 KiB without gaps. */
 #include "kernels/gemm.h"
 
 #include "kernels/amx/tile.h"

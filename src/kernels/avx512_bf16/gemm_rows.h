@@ -1,4 +1,5 @@
-/* gemm_rows.h - VDPBF16PS: the sum of a lane grows by both products of two pairs. It takes subnormal numbers for zero. */
+/* gemm_rows.h - VDPBF16PS: the sum of a lane grows by both products of two pairs.
+ * It takes subnormal numbers for zero. */
 #ifndef LOCKSTEP_KERNELS_AVX512_BF16_GEMM_ROWS_H
 #define LOCKSTEP_KERNELS_AVX512_BF16_GEMM_ROWS_H
 

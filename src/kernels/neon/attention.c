@@ -1,7 +1,7 @@
 /* attention.c - attention of f32 on FMLA tiles.
  *
- * Tiles of scores are 8 x 12, a row for each of the narrow side, and so are the slices of a wide panel that is summed over
- * the narrow side: what becomes of a tile of scores can stay where it is. */
+ * Tiles of scores are 8 x 12, a row for each of the narrow side, and so are the slices of a wide panel that is summed
+ * over the narrow side: what becomes of a tile of scores can stay where it is. */
 #include "kernels/attention.h"
 
 #include "kernels/gemm.h"
@@ -48,7 +48,7 @@ static void score_tile(int64_t deep, const NUMBER *wide, const NUMBER *narrow, c
     FLAT->tile(deep, narrow, wide, from, to, 0);
 }
 
-/* ---- numbers -------------------------------------------------------------------------------------------------------- */
+/* ---- numbers ----------------------------------------------------------------------------------------------------- */
 
 /* Loops over vectors that must become straight code, with their arrays in registers. */
 #define UNROLL _Pragma("GCC unroll 8")
@@ -75,8 +75,8 @@ static exact_c exact_c_of(const attention_walk *walk)
 #define P5 0.00133988746f
 #define P6 0.000153533613f
 
-/* x = 2^(c x) for c x < 127; 0 below 2^-126. With c x = n + f, 2^n is made by moving the low bits of c x + magic, which are
- * n + 127, to where an exponent lies. */
+/* x = 2^(c x) for c x < 127; 0 below 2^-126. With c x = n + f, 2^n is made by moving the low bits of c x + magic, which
+ * are n + 127, to where an exponent lies. */
 INLINE void powers_of_2(float32x4_t x[LOT], exact_c c)
 {
     float32x4_t magic = vdupq_n_f32(0x1.8p23f + 127), low = vdupq_n_f32(-127 / c.high), whole[LOT], f[LOT], p[LOT];
@@ -118,10 +118,10 @@ static float row_product(const NUMBER *a, const NUMBER *b, int64_t n)
     return product;
 }
 
-/* ---- dropout -------------------------------------------------------------------------------------------------------- */
+/* ---- dropout ----------------------------------------------------------------------------------------------------- */
 
-/* A tile has six groups of 4 x 4. word[g][j]: all ones in the lanes of the queries of group g that keep key j of it. Group g
- * begins at query_of[g] and key_of[g] of the tile. */
+/* A tile has six groups of 4 x 4. word[g][j]: all ones in the lanes of the queries of group g that keep key j of it.
+ * Group g begins at query_of[g] and key_of[g] of the tile. */
 INLINE void draw_groups(const attention_walk *walk, attention_place at, const int query_of[6], const int key_of[6],
                         uint32x4_t word[6][4])
 {
@@ -208,7 +208,7 @@ static void draw_backward(const attention_walk *walk, attention_place at, attent
     }
 }
 
-/* ---- forward ------------------------------------------------------------------------------------------------------ */
+/* ---- forward ----------------------------------------------------------------------------------------------------- */
 
 static void largest_of(const float *scores, int64_t tiles, float largest[WIDE])
 {
@@ -238,7 +238,7 @@ static void weigh(const attention_walk *walk, float sums[2 * WIDE], NUMBER *weig
     }
 }
 
-/* ---- backward ----------------------------------------------------------------------------------------------------- */
+/* ---- backward ---------------------------------------------------------------------------------------------------- */
 
 static void spread_queries(attention_spread *to, const float lse[NARROW], const float delta[NARROW])
 {

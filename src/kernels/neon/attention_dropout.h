@@ -1,8 +1,10 @@
-/* attention_dropout.h - which weights dropout keeps, a tile of scores at a time: what comes before Philox's third round.
+/* attention_dropout.h - which weights dropout keeps, a tile of scores at a time:
+ * what comes before Philox's third round.
  *
- * A block of Philox serves four neighbouring keys of one query. A group is the blocks of four queries at the same four keys.
- * Blocks of one problem mostly differ in the lowest word of their counters only, which makes the first two rounds cheap.
- * When the number of keys is no multiple of four, or counters pass 2^32 within the problem, elements are drawn one by one. */
+ * A block of Philox serves four neighbouring keys of one query. A group is the blocks of four queries at the same four
+ * keys. Blocks of one problem mostly differ in the lowest word of their counters only, which makes the first two rounds
+ * cheap. When the number of keys is no multiple of four, or counters pass 2^32 within the problem,
+ * elements are drawn one by one. */
 #ifndef LOCKSTEP_KERNELS_NEON_ATTENTION_DROPOUT_H
 #define LOCKSTEP_KERNELS_NEON_ATTENTION_DROPOUT_H
 

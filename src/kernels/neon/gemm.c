@@ -61,7 +61,8 @@ static void across_8(void *panels, int64_t panel_stride, const void *const *line
 
 /* ---- tiles ------------------------------------------------------------------------------------------------------- */
 
-/* clang-format off: one macro is one line of assembly */
+/* One macro is one line of assembly. */
+/* clang-format off */
 
 #define FMLA(sum, vector, scalar, lane) "fmla v" #sum ".4s, v" #vector ".4s, v" #scalar ".s[" #lane "]\n"
 
@@ -80,8 +81,8 @@ static void across_8(void *panels, int64_t panel_stride, const void *const *line
 #define FLAT_1(wide, n0, n1) FLAT(wide, n0, n1, 9, 12, 15, 18, 21, 24, 27, 30)
 #define FLAT_2(wide, n0, n1) FLAT(wide, n0, n1, 10, 13, 16, 19, 22, 25, 28, 31)
 
-/* Two k. All loads are of pairs, which are fewer, and as far as possible ahead of their use: the wide panel's six vectors
- * are in 0, 1, 2 and 7, 0, 1, the narrow panel's in 3, 4 and 5, 6. */
+/* Two k. All loads are of pairs, which are fewer, and as far as possible ahead of their use: the wide panel's six
+ * vectors are in 0, 1, 2 and 7, 0, 1, the narrow panel's in 3, 4 and 5, 6. */
 #define TWO(shape, wide_12, narrow_1, next_wide_2, next_wide_0, next_narrow)                                           \
     shape##_0(0, 3, 4) narrow_1 shape##_1(1, 3, 4) wide_12 shape##_2(2, 3, 4)                                          \
     next_narrow shape##_0(7, 5, 6) shape##_1(0, 5, 6) next_wide_2 shape##_2(1, 5, 6) next_wide_0

@@ -1,8 +1,8 @@
 /* gemm_asm.h - words for the tile kernels, which are inline assembly: no compiler at hand keeps 24 sums in registers.
  *
  * Registers v8 to v31 hold the sums, v0 to v7 numbers of the panels. One panel is the wide one (12), the other the
- * narrow one (8). A tile is TALL when A is wide (12 x 8) and FLAT when B is (8 x 12). SQUARE tiles (8 x 8) have sums in v8
- * to v23 only; A counts as the wide panel.
+ * narrow one (8). A tile is TALL when A is wide (12 x 8) and FLAT when B is (8 x 12). SQUARE tiles (8 x 8) have sums in
+ * v8 to v23 only; A counts as the wide panel.
  *
  * Operands of the assembly: %[wide], %[narrow]: panels; %[k]: rounds of the loop; %[from]: partial tile or zero; %[to],
  * %[stride]: where rows of the tile go, in bytes. */
@@ -12,7 +12,8 @@
 /* A tile is one string, longer than what every C compiler must accept; ours do. */
 #pragma GCC diagnostic ignored "-Woverlength-strings"
 
-/* clang-format off: one macro is one line of assembly */
+/* One macro is one line of assembly. */
+/* clang-format off */
 
 #define LS_ASM_LOAD_WIDE2(first, second, offset) "ldp q" #first ", q" #second ", [%[wide], #" #offset "]\n"
 #define LS_ASM_LOAD_NARROW2(first, second, offset) "ldp q" #first ", q" #second ", [%[narrow], #" #offset "]\n"

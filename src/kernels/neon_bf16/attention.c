@@ -36,7 +36,7 @@ static void score_tile(int64_t deep, const NUMBER *wide, const NUMBER *narrow, c
     TALL->tile(deep, wide, narrow, from, to, 0);
 }
 
-/* ---- numbers -------------------------------------------------------------------------------------------------------- */
+/* ---- numbers ----------------------------------------------------------------------------------------------------- */
 
 /* Loops over vectors that must become straight code, with their arrays in registers. */
 #define UNROLL _Pragma("GCC unroll 8")
@@ -49,8 +49,8 @@ static void score_tile(int64_t deep, const NUMBER *wide, const NUMBER *narrow, c
 
 enum { LOT = 8 }; /* vectors that go through a computation side by side, so that none waits for its own result */
 
-/* x = 2^(c x) for c x < 127, to 2^-13 of itself, which is 16 times finer than bf16; 0 below 2^-126. With c x = n + f, 2^n is
- * made by moving the low bits of c x + magic, which are n + 127, to where an exponent lies. */
+/* x = 2^(c x) for c x < 127, to 2^-13 of itself, which is 16 times finer than bf16; 0 below 2^-126. With c x = n + f,
+ * 2^n is made by moving the low bits of c x + magic, which are n + 127, to where an exponent lies. */
 INLINE void powers_of_2(float32x4_t x[LOT], float c)
 {
     float32x4_t magic = vdupq_n_f32(MAGIC), low = vdupq_n_f32(-127 / c), whole[LOT], f[LOT], p[LOT];
@@ -123,7 +123,7 @@ static void start_frame(attention_walk *walk, int queries)
     f->drawn = (attention_place){-1, 0, 0};
 }
 
-/* ---- dropout -------------------------------------------------------------------------------------------------------- */
+/* ---- dropout ----------------------------------------------------------------------------------------------------- */
 
 /* Start to draw the tile at a place: rounds 1 and 2. */
 INLINE void begin_drawing(const attention_walk *walk, attention_place at)
@@ -180,7 +180,7 @@ static bool keeps(const attention_walk *walk, attention_place at, int query, int
     return ls_attention_keeps(p, ls_attention_element(p, at.head, at.query + query, at.key + key));
 }
 
-/* ---- forward ------------------------------------------------------------------------------------------------------ */
+/* ---- forward ----------------------------------------------------------------------------------------------------- */
 
 static void largest_of(const float *scores, int64_t tiles, float largest[WIDE])
 {
@@ -260,7 +260,7 @@ static void weigh(const attention_walk *walk, float sums[2 * WIDE], NUMBER *weig
     else weigh_all(walk, sums, weights);
 }
 
-/* ---- backward ----------------------------------------------------------------------------------------------------- */
+/* ---- backward ---------------------------------------------------------------------------------------------------- */
 
 static void spread_queries(attention_spread *to, const float lse[NARROW], const float delta[NARROW])
 {

@@ -1,12 +1,13 @@
 /* attention_asm.h - what happens to a tile of scores, while the random numbers of the next tile are drawn.
  *
- * Philox is all multiplications, which only half of the vector units can do, in a chain as long as its ten rounds; weights
- * are a polynomial, a chain as well, that any vector unit can do; and the integer units idle. So all of them run at the
- * same time, instruction by instruction: a round of two groups of blocks as vectors, a round of four blocks as integers,
- * and six pieces of the computation of weights. Eight rounds are half a tile. (Rounds 1 and 2 are done before.)
+ * Philox is all multiplications, which only half of the vector units can do, in a chain as long as its ten rounds;
+ * weights are a polynomial, a chain as well, that any vector unit can do; and the integer units idle. So all of them
+ * run at the same time, instruction by instruction: a round of two groups of blocks as vectors, a round of four blocks
+ * as integers, and six pieces of the computation of weights. Eight rounds are half a tile.
+ * (Rounds 1 and 2 are done before.)
  *
- * A group is the blocks of four queries at the same four keys; a tile has six groups. Groups 0 to 3 are vectors, a lane per
- * query; 4 and 5 are integers. */
+ * A group is the blocks of four queries at the same four keys; a tile has six groups. Groups 0 to 3 are vectors, a lane
+ * per query; 4 and 5 are integers. */
 #ifndef LOCKSTEP_KERNELS_NEON_BF16_ATTENTION_ASM_H
 #define LOCKSTEP_KERNELS_NEON_BF16_ATTENTION_ASM_H
 
@@ -42,12 +43,13 @@ _Static_assert(offsetof(attention_frame, lanes) == 1152 && offsetof(attention_fr
                    offsetof(attention_frame, low2) == 1776 + 192,
                "the assembly below knows where things lie");
 
-/* clang-format off: one macro is a few lines of assembly */
+/* One macro is a few lines of assembly. */
+/* clang-format off */
 
-/* ---- Philox --------------------------------------------------------------------------------------------------------- */
+/* ---- Philox ------------------------------------------------------------------------------------------------------ */
 
-/* v0 to v7: words of two groups; v8 to v11: products; v12, v13: keys of the round; v14: lanes. The new word 2 is made in the
- * place of the old word 0 and the other way round, so these two change names with every round. */
+/* v0 to v7: words of two groups; v8 to v11: products; v12, v13: keys of the round; v14: lanes. The new word 2 is made
+ * in the place of the old word 0 and the other way round, so these two change names with every round. */
 #define VECTOR_1(c0, c1, c2, c3)                                                                                       \
     "umull v8.2d, v" #c0 ".2s, v14.s[2]\n eor v" #c1 ".16b, v" #c1 ".16b, v12.16b\n"                                   \
     "umull2 v9.2d, v" #c0 ".4s, v14.s[2]\n eor v" #c3 ".16b, v" #c3 ".16b, v13.16b\n"
@@ -62,8 +64,8 @@ _Static_assert(offsetof(attention_frame, lanes) == 1152 && offsetof(attention_fr
 #define GROUP_0_ODD 2, 1, 0, 3
 #define GROUP_1_ODD 6, 5, 4, 7
 
-/* w20, w21: multipliers; w22, w23: keys of the round. A block keeps words 0 and 2 in place; its products become words 3 and
- * 1, in the pair of registers that the block before it left. Upper halves are rubbish that nothing looks at. */
+/* w20, w21: multipliers; w22, w23: keys of the round. A block keeps words 0 and 2 in place; its products become words 3
+ * and 1, in the pair of registers that the block before it left. Upper halves are rubbish that nothing looks at. */
 #define SCALAR_1(c0, c2, c1, c3, n1, n3)                                                                               \
     "umull x" #n3 ", w" #c0 ", w20\n umull x" #n1 ", w" #c2 ", w21\n eor x" #c1 ", x" #c1 ", x22\n"
 #define SCALAR_2(c0, c2, c1, c3, n1, n3)                                                                               \
@@ -81,8 +83,8 @@ _Static_assert(offsetof(attention_frame, lanes) == 1152 && offsetof(attention_fr
 
 #define APPLY(macro, ...) macro(__VA_ARGS__)
 
-/* A round of group g, of block x, whose words 1 and 3 go from pair p to pair f, and of block y, where they go from q to p,
- * with four pieces of something else. */
+/* A round of group g, of block x, whose words 1 and 3 go from pair p to pair f, and of block y, where they go from q to
+ * p, with four pieces of something else. */
 #define MIX(g, x, p, f, y, q, piece_1, piece_2, piece_3, piece_4)                                                      \
     APPLY(VECTOR_1, GROUP_##g)                                                                                         \
     APPLY(SCALAR_1, BLOCK_##x, PAIR_##p, PAIR_##f) piece_1 APPLY(VECTOR_2, GROUP_##g)                                  \
@@ -128,12 +130,12 @@ _Static_assert(offsetof(attention_frame, lanes) == 1152 && offsetof(attention_fr
         "v11", "v12", "v13", "v14", "v15", "v16", "v17", "v18", "v19", "v20", "v21", "v22", "v23", "v24", "v25",       \
         "v26", "v27", "v28", "v29", "v30", "v31"
 
-/* ---- weights -------------------------------------------------------------------------------------------------------- */
+/* ---- weights ----------------------------------------------------------------------------------------------------- */
 
-/* A lot is four registers of scores: (w, n), (w, n + 1), (w + 1, n), (w + 1, n + 1), where w and n count pairs on the wide and
- * the narrow side. They go through x (v16 to v19), n (v20 to v23), p (v24 to v27) and q (v28 to v31), with v15 at hand, the
- * way of powers_of_2(), and end up as weights in n. A lot is named by offsets: of the first register in a tile; of what
- * belongs to w; of what belongs to n; of its first register in a wide panel. */
+/* A lot is four registers of scores: (w, n), (w, n + 1), (w + 1, n), (w + 1, n + 1), where w and n count pairs on the
+ * wide and the narrow side. They go through x (v16 to v19), n (v20 to v23), p (v24 to v27) and q (v28 to v31), with v15
+ * at hand, the way of powers_of_2(), and end up as weights in n. A lot is named by offsets: of the first register in a
+ * tile; of what belongs to w; of what belongs to n; of its first register in a wide panel. */
 #define LOT_A 0, 0, 0, 0
 #define LOT_B 32, 0, 32, 96
 #define LOT_C 128, 32, 0, 32
@@ -225,61 +227,80 @@ _Static_assert(offsetof(attention_frame, lanes) == 1152 && offsetof(attention_fr
 
 /* clang-format on */
 
-/* weights (a wide panel) = those of frame->score, where frame->kept says so; sums grow by them, before dropout; the words of
- * the groups advance from round 2 to round 10. */
+/* weights (a wide panel) = those of frame->score, where frame->kept says so; sums grow by them, before dropout; the
+ * words of the groups advance from round 2 to round 10. */
 static void weigh_and_draw(attention_frame *frame, float sums[24], uint16_t *weights)
 {
     /* clang-format off */
     __asm__ volatile(START_DRAWING LOAD_GROUPS(0, 0)
         ROUND(0, 0, EVEN, 0, 1, 2, 3, 4, PIECE(LOAD, A), POWER_1, "", POWER_2, POWER_3, "", POWER_4, POWER_5)
         ROUND(32, 8, ODD, 4, 0, 1, 2, 3, "", POWER_6, POWER_7, "", POWER_8, POWER_9, "", PIECE(LOAD, B))
-        ROUND(64, 16, EVEN, 3, 4, 0, 1, 2, PIECE(WEIGH_1, A), "", PIECE(WEIGH_2, A), PIECE(WEIGH_3, A), "", POWER_1, PIECE(WEIGH_4, A), "")
+        ROUND(64, 16, EVEN, 3, 4, 0, 1, 2, PIECE(WEIGH_1, A), "", PIECE(WEIGH_2, A), PIECE(WEIGH_3, A), "", POWER_1,
+              PIECE(WEIGH_4, A), "")
         ROUND(96, 24, ODD, 2, 3, 4, 0, 1, POWER_2, POWER_3, "", POWER_4, POWER_5, "", POWER_6, "")
-        ROUND(128, 32, EVEN, 1, 2, 3, 4, 0, POWER_7, POWER_8, "", POWER_9, PIECE(LOAD, C), "", PIECE(WEIGH_1, B), PIECE(WEIGH_2, B))
+        ROUND(128, 32, EVEN, 1, 2, 3, 4, 0, POWER_7, POWER_8, "", POWER_9, PIECE(LOAD, C), "", PIECE(WEIGH_1, B),
+              PIECE(WEIGH_2, B))
         ROUND(160, 40, ODD, 0, 1, 2, 3, 4, "", PIECE(WEIGH_3, B), POWER_1, "", PIECE(WEIGH_4, B), POWER_2, "", POWER_3)
         ROUND(192, 48, EVEN, 4, 0, 1, 2, 3, POWER_4, "", POWER_5, POWER_6, "", POWER_7, POWER_8, "")
-        ROUND(224, 56, ODD, 3, 4, 0, 1, 2, POWER_9, PIECE(LOAD, D), "", PIECE(WEIGH_1, C), PIECE(WEIGH_2, C), "", PIECE(WEIGH_3, C), "")
+        ROUND(224, 56, ODD, 3, 4, 0, 1, 2, POWER_9, PIECE(LOAD, D), "", PIECE(WEIGH_1, C), PIECE(WEIGH_2, C), "",
+              PIECE(WEIGH_3, C), "")
         STORE_GROUPS(0, 0) LOAD_GROUPS(128, 64)
         ROUND(0, 0, EVEN, 0, 1, 2, 3, 4, POWER_1, PIECE(WEIGH_4, C), "", POWER_2, POWER_3, "", POWER_4, POWER_5)
         ROUND(32, 8, ODD, 4, 0, 1, 2, 3, "", POWER_6, POWER_7, "", POWER_8, POWER_9, "", PIECE(LOAD, E))
-        ROUND(64, 16, EVEN, 3, 4, 0, 1, 2, PIECE(WEIGH_1, D), "", PIECE(WEIGH_2, D), PIECE(WEIGH_3, D), "", POWER_1, PIECE(WEIGH_4, D), "")
+        ROUND(64, 16, EVEN, 3, 4, 0, 1, 2, PIECE(WEIGH_1, D), "", PIECE(WEIGH_2, D), PIECE(WEIGH_3, D), "", POWER_1,
+              PIECE(WEIGH_4, D), "")
         ROUND(96, 24, ODD, 2, 3, 4, 0, 1, POWER_2, POWER_3, "", POWER_4, POWER_5, "", POWER_6, "")
-        ROUND(128, 32, EVEN, 1, 2, 3, 4, 0, POWER_7, POWER_8, "", POWER_9, PIECE(LOAD, F), "", PIECE(WEIGH_1, E), PIECE(WEIGH_2, E))
+        ROUND(128, 32, EVEN, 1, 2, 3, 4, 0, POWER_7, POWER_8, "", POWER_9, PIECE(LOAD, F), "", PIECE(WEIGH_1, E),
+              PIECE(WEIGH_2, E))
         ROUND(160, 40, ODD, 0, 1, 2, 3, 4, "", PIECE(WEIGH_3, E), POWER_1, "", PIECE(WEIGH_4, E), POWER_2, "", POWER_3)
         ROUND(192, 48, EVEN, 4, 0, 1, 2, 3, POWER_4, "", POWER_5, POWER_6, "", POWER_7, POWER_8, "")
-        ROUND(224, 56, ODD, 3, 4, 0, 1, 2, POWER_9, PIECE(WEIGH_1, F), "", PIECE(WEIGH_2, F), PIECE(WEIGH_3, F), "", PIECE(WEIGH_4, F), "")
+        ROUND(224, 56, ODD, 3, 4, 0, 1, 2, POWER_9, PIECE(WEIGH_1, F), "", PIECE(WEIGH_2, F), PIECE(WEIGH_3, F), "",
+              PIECE(WEIGH_4, F), "")
         STORE_GROUPS(128, 64)
         : : [frame] "r"(frame), [key] "r"(frame->key), [sums] "r"(sums), [weights] "r"(weights) : DRAW_CLOBBERS);
     /* clang-format on */
 }
 
-/* weights and dscores (wide panels) and dscores by query (pairs 0, 1 at by_query_0, pairs 2, 3 at by_query_1) of frame->score
- * and frame->dweight, with frame->kept; the words of the groups advance from round 2 to round 10. */
+/* weights and dscores (wide panels) and dscores by query (pairs 0, 1 at by_query_0, pairs 2, 3 at by_query_1) of
+ * frame->score and frame->dweight, with frame->kept; the words of the groups advance from round 2 to round 10. */
 static void grade_and_draw(attention_frame *frame, const float delta[16], uint16_t *weights, uint16_t *dscores,
                            uint16_t *by_query_0, uint16_t *by_query_1)
 {
     /* clang-format off */
     __asm__ volatile(START_DRAWING LOAD_GROUPS(0, 0)
         ROUND(0, 0, EVEN, 0, 1, 2, 3, 4, PIECE(LOAD, A), POWER_1, POWER_2, POWER_3, POWER_4, POWER_5, "", POWER_6)
-        ROUND(32, 8, ODD, 4, 0, 1, 2, 3, POWER_7, POWER_8, PIECE(GRADE_1, A) POWER_9, PIECE(GRADE_2, A), "", PIECE(GRADE_3, A), GRADE_4, GRADE_5)
-        ROUND(64, 16, EVEN, 3, 4, 0, 1, 2, PIECE(GRADE_6, A), GRADE_7, PIECE(LOAD, B), "", PIECE(GRADE_8, A), POWER_1, GRADE_9(by_query_0, 0), POWER_2)
+        ROUND(32, 8, ODD, 4, 0, 1, 2, 3, POWER_7, POWER_8, PIECE(GRADE_1, A) POWER_9, PIECE(GRADE_2, A), "",
+              PIECE(GRADE_3, A), GRADE_4, GRADE_5)
+        ROUND(64, 16, EVEN, 3, 4, 0, 1, 2, PIECE(GRADE_6, A), GRADE_7, PIECE(LOAD, B), "", PIECE(GRADE_8, A), POWER_1,
+              GRADE_9(by_query_0, 0), POWER_2)
         ROUND(96, 24, ODD, 2, 3, 4, 0, 1, POWER_3, "", POWER_4, POWER_5, POWER_6, POWER_7, POWER_8, "")
-        ROUND(128, 32, EVEN, 1, 2, 3, 4, 0, PIECE(GRADE_1, B) POWER_9, PIECE(GRADE_2, B), PIECE(GRADE_3, B), GRADE_4, GRADE_5, PIECE(GRADE_6, B), "", GRADE_7)
-        ROUND(160, 40, ODD, 0, 1, 2, 3, 4, PIECE(LOAD, C), PIECE(GRADE_8, B), POWER_1, GRADE_9(by_query_1, 0), "", POWER_2, POWER_3, POWER_4)
-        ROUND(192, 48, EVEN, 4, 0, 1, 2, 3, POWER_5, POWER_6, POWER_7, "", POWER_8, PIECE(GRADE_1, C) POWER_9, PIECE(GRADE_2, C), PIECE(GRADE_3, C))
-        ROUND(224, 56, ODD, 3, 4, 0, 1, 2, GRADE_4, "", GRADE_5, PIECE(GRADE_6, C), GRADE_7, PIECE(LOAD, D), PIECE(GRADE_8, C), "")
+        ROUND(128, 32, EVEN, 1, 2, 3, 4, 0, PIECE(GRADE_1, B) POWER_9, PIECE(GRADE_2, B), PIECE(GRADE_3, B), GRADE_4,
+              GRADE_5, PIECE(GRADE_6, B), "", GRADE_7)
+        ROUND(160, 40, ODD, 0, 1, 2, 3, 4, PIECE(LOAD, C), PIECE(GRADE_8, B), POWER_1, GRADE_9(by_query_1, 0), "",
+              POWER_2, POWER_3, POWER_4)
+        ROUND(192, 48, EVEN, 4, 0, 1, 2, 3, POWER_5, POWER_6, POWER_7, "", POWER_8, PIECE(GRADE_1, C) POWER_9,
+              PIECE(GRADE_2, C), PIECE(GRADE_3, C))
+        ROUND(224, 56, ODD, 3, 4, 0, 1, 2, GRADE_4, "", GRADE_5, PIECE(GRADE_6, C), GRADE_7, PIECE(LOAD, D),
+              PIECE(GRADE_8, C), "")
         STORE_GROUPS(0, 0) LOAD_GROUPS(128, 64)
-        ROUND(0, 0, EVEN, 0, 1, 2, 3, 4, POWER_1, GRADE_9(by_query_0, 96), POWER_2, POWER_3, POWER_4, POWER_5, "", POWER_6)
-        ROUND(32, 8, ODD, 4, 0, 1, 2, 3, POWER_7, POWER_8, PIECE(GRADE_1, D) POWER_9, PIECE(GRADE_2, D), "", PIECE(GRADE_3, D), GRADE_4, GRADE_5)
-        ROUND(64, 16, EVEN, 3, 4, 0, 1, 2, PIECE(GRADE_6, D), GRADE_7, PIECE(LOAD, E), "", PIECE(GRADE_8, D), POWER_1, GRADE_9(by_query_1, 96), POWER_2)
+        ROUND(0, 0, EVEN, 0, 1, 2, 3, 4, POWER_1, GRADE_9(by_query_0, 96), POWER_2, POWER_3, POWER_4, POWER_5, "",
+              POWER_6)
+        ROUND(32, 8, ODD, 4, 0, 1, 2, 3, POWER_7, POWER_8, PIECE(GRADE_1, D) POWER_9, PIECE(GRADE_2, D), "",
+              PIECE(GRADE_3, D), GRADE_4, GRADE_5)
+        ROUND(64, 16, EVEN, 3, 4, 0, 1, 2, PIECE(GRADE_6, D), GRADE_7, PIECE(LOAD, E), "", PIECE(GRADE_8, D), POWER_1,
+              GRADE_9(by_query_1, 96), POWER_2)
         ROUND(96, 24, ODD, 2, 3, 4, 0, 1, POWER_3, "", POWER_4, POWER_5, POWER_6, POWER_7, POWER_8, "")
-        ROUND(128, 32, EVEN, 1, 2, 3, 4, 0, PIECE(GRADE_1, E) POWER_9, PIECE(GRADE_2, E), PIECE(GRADE_3, E), GRADE_4, GRADE_5, PIECE(GRADE_6, E), "", GRADE_7)
-        ROUND(160, 40, ODD, 0, 1, 2, 3, 4, PIECE(LOAD, F), PIECE(GRADE_8, E), POWER_1, GRADE_9(by_query_0, 192), "", POWER_2, POWER_3, POWER_4)
-        ROUND(192, 48, EVEN, 4, 0, 1, 2, 3, POWER_5, POWER_6, POWER_7, "", POWER_8, PIECE(GRADE_1, F) POWER_9, PIECE(GRADE_2, F), PIECE(GRADE_3, F))
-        ROUND(224, 56, ODD, 3, 4, 0, 1, 2, GRADE_4, "", GRADE_5, PIECE(GRADE_6, F), GRADE_7, PIECE(GRADE_8, F), GRADE_9(by_query_1, 192), "")
+        ROUND(128, 32, EVEN, 1, 2, 3, 4, 0, PIECE(GRADE_1, E) POWER_9, PIECE(GRADE_2, E), PIECE(GRADE_3, E), GRADE_4,
+              GRADE_5, PIECE(GRADE_6, E), "", GRADE_7)
+        ROUND(160, 40, ODD, 0, 1, 2, 3, 4, PIECE(LOAD, F), PIECE(GRADE_8, E), POWER_1, GRADE_9(by_query_0, 192), "",
+              POWER_2, POWER_3, POWER_4)
+        ROUND(192, 48, EVEN, 4, 0, 1, 2, 3, POWER_5, POWER_6, POWER_7, "", POWER_8, PIECE(GRADE_1, F) POWER_9,
+              PIECE(GRADE_2, F), PIECE(GRADE_3, F))
+        ROUND(224, 56, ODD, 3, 4, 0, 1, 2, GRADE_4, "", GRADE_5, PIECE(GRADE_6, F), GRADE_7, PIECE(GRADE_8, F),
+              GRADE_9(by_query_1, 192), "")
         STORE_GROUPS(128, 64)
-        : : [frame] "r"(frame), [key] "r"(frame->key), [delta] "r"(delta), [weights] "r"(weights), [dscores] "r"(dscores),
-            [by_query_0] "r"(by_query_0), [by_query_1] "r"(by_query_1) : DRAW_CLOBBERS);
+        : : [frame] "r"(frame), [key] "r"(frame->key), [delta] "r"(delta), [weights] "r"(weights),
+            [dscores] "r"(dscores), [by_query_0] "r"(by_query_0), [by_query_1] "r"(by_query_1) : DRAW_CLOBBERS);
     /* clang-format on */
 }
 

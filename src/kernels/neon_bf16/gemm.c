@@ -1,5 +1,5 @@
-/* gemm.c - bf16 matrix products with BFMMLA: each multiplies two rows by two columns, four deep, and adds the 2 x 2 block
- * to its sums. Panels lie [k / 4][width][4], so that a register holds four k of two neighbours. */
+/* gemm.c - bf16 matrix products with BFMMLA: each multiplies two rows by two columns, four deep, and adds the 2 x 2
+ * block to its sums. Panels lie [k / 4][width][4], so that a register holds four k of two neighbours. */
 #include "kernels/gemm.inc"
 
 #include "kernels/neon/gemm_asm.h"
@@ -16,8 +16,10 @@ static inline __attribute__((always_inline)) void along(uint16_t *to, const void
     for (int64_t j = 0; j < k; j += 8, to += 8 * width) {
 #pragma GCC unroll 3
         for (int i = 0; i < width; i += 4) { /* four rows: stores of neighbours become one */
-            uint64x2_t r0 = vreinterpretq_u64_u16(vld1q_u16(row[i] + j)), r1 = vreinterpretq_u64_u16(vld1q_u16(row[i + 1] + j));
-            uint64x2_t r2 = vreinterpretq_u64_u16(vld1q_u16(row[i + 2] + j)), r3 = vreinterpretq_u64_u16(vld1q_u16(row[i + 3] + j));
+            uint64x2_t r0 = vreinterpretq_u64_u16(vld1q_u16(row[i] + j)),
+                       r1 = vreinterpretq_u64_u16(vld1q_u16(row[i + 1] + j));
+            uint64x2_t r2 = vreinterpretq_u64_u16(vld1q_u16(row[i + 2] + j)),
+                       r3 = vreinterpretq_u64_u16(vld1q_u16(row[i + 3] + j));
             uint16_t *low = to + 4 * i, *high = to + 4 * (width + i);
             vst1q_u16(low, vreinterpretq_u16_u64(vzip1q_u64(r0, r1)));
             vst1q_u16(low + 8, vreinterpretq_u16_u64(vzip1q_u64(r2, r3)));
@@ -90,10 +92,12 @@ static void along_8(void *panel, const void *const *line, int64_t k)
 
 /* ---- tiles ------------------------------------------------------------------------------------------------------- */
 
-/* clang-format off: one macro is one line of assembly */
+/* One macro is one line of assembly. */
+/* clang-format off */
 
-/* A register of the wide panel is a pair of rows of a TALL tile, of columns of a FLAT one. Sums of pair w of the wide panel
- * with the four pairs of the narrow one are in registers <shape>_SUMS_<w>; those of a pair of rows are neighbours. */
+/* A register of the wide panel is a pair of rows of a TALL tile, of columns of a FLAT one. Sums of pair w of the wide
+ * panel with the four pairs of the narrow one are in registers <shape>_SUMS_<w>;
+ * those of a pair of rows are neighbours. */
 #define TALL_MMLA(sum, wide, narrow) "bfmmla v" #sum ".4s, v" #wide ".8h, v" #narrow ".8h\n"
 #define TALL_SUMS_0 8, 9, 10, 11
 #define TALL_SUMS_1 12, 13, 14, 15
@@ -165,7 +169,8 @@ static void along_8(void *panel, const void *const *line, int64_t k)
                      : [from] "r"(from), [stride] "r"(stride)                                                          \
                      : LS_ASM_CLOBBERS)
 
-/* The same in bf16. Two blocks, rounded first, are eight numbers: pairs of the first row and of the second alternate. */
+/* The same in bf16. Two blocks, rounded first, are eight numbers:
+ * pairs of the first row and of the second alternate. */
 #define HALVES(to, a, b) "bfcvtn v" #to ".4h, v" #a ".4s\nbfcvtn2 v" #to ".8h, v" #b ".4s\n"
 #define UNZIP(half, to, a, b) "uzp" #half " v" #to ".4s, v" #a ".4s, v" #b ".4s\n"
 #define HALF_ROW_8(a) "str q" #a ", [%[to]]\n" LS_ASM_NEXT_ROW
@@ -176,8 +181,8 @@ static void along_8(void *panel, const void *const *line, int64_t k)
     TALL_HALF_ROWS(8, 9, 10, 11) TALL_HALF_ROWS(12, 13, 14, 15) TALL_HALF_ROWS(16, 17, 18, 19)                         \
     TALL_HALF_ROWS(20, 21, 22, 23) TALL_HALF_ROWS(24, 25, 26, 27) TALL_HALF_ROWS(28, 29, 30, 31)
 #define FLAT_HALF_ROWS(a, b, c, d, e, f)                                                                               \
-    HALVES(0, a, b) HALVES(1, c, d) HALVES(2, e, f) UNZIP(1, 3, 0, 1) UNZIP(2, 4, 0, 1) UNZIP(1, 5, 2, 2) UNZIP(2, 6, 2, 2)\
-    HALF_ROW_12(3, 5) HALF_ROW_12(4, 6)
+    HALVES(0, a, b) HALVES(1, c, d) HALVES(2, e, f) UNZIP(1, 3, 0, 1) UNZIP(2, 4, 0, 1) UNZIP(1, 5, 2, 2)              \
+    UNZIP(2, 6, 2, 2) HALF_ROW_12(3, 5) HALF_ROW_12(4, 6)
 #define FLAT_HALF_END                                                                                                  \
     FLAT_HALF_ROWS(8, 9, 10, 11, 12, 13) FLAT_HALF_ROWS(14, 15, 16, 17, 18, 19)                                        \
     FLAT_HALF_ROWS(20, 21, 22, 23, 24, 25) FLAT_HALF_ROWS(26, 27, 28, 29, 30, 31)
@@ -185,7 +190,7 @@ static void along_8(void *panel, const void *const *line, int64_t k)
 /* Tiles one below the other. `moving` and `still` say which of wide and narrow is A and moves on, and which is B. */
 #define COLUMN(shape, moving, still)                                                                                   \
     const char *wide, *narrow, *a_at = a;                                                                              \
-    int64_t k_left, rounds = k / 8, stride = ldc * (int64_t)sizeof(uint16_t), a_step = a_stride * (int64_t)sizeof(uint16_t);\
+    int64_t k_left, rounds = k / 8, bytes = (int64_t)sizeof(uint16_t), stride = ldc * bytes, a_step = a_stride * bytes;\
     __asm__ volatile("7:\n"                                                                                            \
                      "mov %[" #moving "], %[a_at]\n"                                                                   \
                      "mov %[" #still "], %[b]\n"                                                                       \

@@ -1,5 +1,5 @@
-/* combine.c - rows combined element by element: the plain form, for all types. f32 has bodies of its own, for memory that
- * is not channels-last is pooled here. */
+/* combine.c - rows combined element by element: the plain form, for all types. f32 has bodies of its own, for memory
+ * that is not channels-last is pooled here. */
 #include "kernels/combine.h"
 
 #include "kernels/element.h"

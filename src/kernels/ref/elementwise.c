@@ -26,7 +26,8 @@ static double normal_cdf(double x)
     return 0.5 * erfc(-x * 0.70710678118654752440);
 }
 
-/* The argument of the logistic function that makes gelu's tanh form: 2 sqrt(2 / pi) (x + 0.044715 x^3), and its slope. */
+/* The argument of the logistic function that makes gelu's tanh form: 2 sqrt(2 / pi) (x + 0.044715 x^3),
+ * and its slope. */
 static double gelu_inner(double x)
 {
     return 1.59576912160573071176 * (x + 0.044715 * x * x * x);
@@ -116,7 +117,7 @@ LS_REAL(leaky_relu_grad, y > 0 ? x : x * k[0])
 LS_REAL(clamp_grad,      y >= k[0] && y <= k[1] ? x : 0)
 /* clang-format on */
 
-/* ---- whole numbers: arithmetic wraps around, as the hardware's does ------------------------------------------------- */
+/* ---- whole numbers: arithmetic wraps around, as the hardware's does ---------------------------------------------- */
 
 #define LS_WHOLE(name, expression)                                                                                     \
     static inline ls_whole name##_whole(ls_whole x, ls_whole y, const double *k)                                       \
@@ -189,7 +190,7 @@ LS_WHOLE(isfinite,        1)
 LS_WHOLE(relu,            x > 0 ? x : 0)
 /* clang-format on */
 
-/* ---- loops --------------------------------------------------------------------------------------------------------- */
+/* ---- loops ------------------------------------------------------------------------------------------------------- */
 
 #define LS_TYPE_SAME(dtype) type_##dtype
 #define LS_TYPE_BOOL(dtype) uint8_t
@@ -274,7 +275,7 @@ static void words(int64_t blocks, uint64_t seed, uint64_t counter, uint32_t *wor
     }
 }
 
-/* ---- the table --------------------------------------------------------------------------------------------------------- */
+/* ---- the table --------------------------------------------------------------------------------------------------- */
 
 #define LS_ENTRY(dtype, class, type, get, put_whole, put_real, name) [dtype] = name##_##dtype,
 #define LS_ENTRIES_FLOAT(name) LS_REAL_LIST(LS_ENTRY, name)

@@ -17,7 +17,7 @@ static inline ls_whole ls_whole_of_real(ls_real r)
     return r >= 0x1p63 ? INT64_MAX : r <= -0x1p63 ? INT64_MIN : (ls_whole)r;
 }
 
-/* LS_NUMBER(dtype, class, storage type, expression that widens v, that narrows a whole w, that narrows a real r, ...) */
+/* LS_NUMBER(dtype, class, storage type, expression that widens v, one that narrows a whole w, a real r, ...) */
 #define LS_WHOLE_LIST(LS_NUMBER, ...)                                                                                  \
     LS_NUMBER(LS_BOOL, whole, uint8_t, v, w != 0, r != 0, __VA_ARGS__)                                                 \
     LS_NUMBER(LS_U8, whole, uint8_t, v, w, ls_whole_of_real(r), __VA_ARGS__)                                           \

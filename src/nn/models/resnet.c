@@ -1,7 +1,8 @@
 /* resnet.c - residual networks, as timm has them: names, order of parameters, arithmetic, first weights.
  *
- * A batch norm does the ReLU that follows it, and the last one of a block adds the shortcut as well: one pass each. The layers
- * of timm that this leaves without work (act1, conv1.2, ...) are not there; the numbers of those after them stay. */
+ * A batch norm does the ReLU that follows it, and the last one of a block adds the shortcut as well: one pass each. The
+ * layers of timm that this leaves without work (act1, conv1.2, ...) are not there;
+ * the numbers of those after them stay. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* csv.c - values as a table: step, time, and a column per name.
  *
- * A name that comes for the first time gets a column at the right: the file is written anew, once, with an empty cell in the
- * rows that were there. A row is a line; line breaks in texts become blanks. */
+ * A name that comes for the first time gets a column at the right: the file is written anew, once, with an empty cell
+ * in the rows that were there. A row is a line; line breaks in texts become blanks. */
 #include <stdio.h>
 #include <string.h>
 

@@ -5,7 +5,8 @@
 #include <stdbool.h>
 #include <uchar.h>
 
-/* Units of the grid glyphs are drawn on: capitals are 12 high, x is 8 high, nothing goes lower than 4 below the line. */
+/* Units of the grid glyphs are drawn on: capitals are 12 high, x is 8 high,
+ * nothing goes lower than 4 below the line. */
 enum { LS_FONT_CAPITAL = 12, LS_FONT_POINTS = 160 };
 
 /* One stroke as a polyline: x to the right, y up from the line the text stands on, in units. */

@@ -1,4 +1,5 @@
-/* history.c - read what trackers have written: a folder, or one of its files. What is in a file decides, not its name. */
+/* history.c - read what trackers have written: a folder, or one of its files. What is in a file decides,
+ * not its name. */
 #include "run/track/history.h"
 
 #include <dirent.h>

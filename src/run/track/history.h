@@ -23,8 +23,8 @@ struct ls_history {
  * False when memory is out. The name has `length` bytes. */
 bool ls_history_add(ls_history *history, const char *name, size_t length, double step, double value);
 
-/* Read one file. False, with the reason, on failure; why stays empty when memory is out. A last line or record that is not
- * complete is left out: it is being written, or a crash cut it off. */
+/* Read one file. False, with the reason, on failure; why stays empty when memory is out. A last line or record that is
+ * not complete is left out: it is being written, or a crash cut it off. */
 bool ls_history_read_jsonl(ls_history *history, const char *text, size_t size, ls_message *why);
 bool ls_history_read_csv(ls_history *history, const char *text, size_t size, ls_message *why);
 bool ls_history_read_events(ls_history *history, const char *bytes, size_t size, ls_message *why);

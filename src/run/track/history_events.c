@@ -1,4 +1,5 @@
-/* history_events.c - values read back from TensorBoard's event files, ours and others'. tensorboard.c tells the format. */
+/* history_events.c - values read back from TensorBoard's event files, ours and others'.
+ * tensorboard.c tells the format. */
 #include <stdio.h>
 #include <string.h>
 

@@ -92,8 +92,8 @@ static box draw_axes(ls_canvas *canvas, box panel, ls_axis *x, ls_axis *y, const
 
 /* ---- curves ---- */
 
-/* A polyline that is being put together. Points that fall on the same half pixel are drawn as the first, the lowest, the
- * highest and the last of them: a million points look the same and cost as much as a few thousand. */
+/* A polyline that is being put together. Points that fall on the same half pixel are drawn as the first, the lowest,
+ * the highest and the last of them: a million points look the same and cost as much as a few thousand. */
 typedef struct pen {
     ls_canvas *canvas;
     ls_paint paint;
@@ -134,8 +134,8 @@ static void draw_to(pen *p, ls_point to)
     g[3] = to;
 }
 
-/* The distance between points of the curve that has them closest: smoothing reaches as far in all curves, so that the mean of
- * a loss per step does not lag behind, and ten values of an accuracy stay what they are. */
+/* The distance between points of the curve that has them closest: smoothing reaches as far in all curves, so that the
+ * mean of a loss per step does not lag behind, and ten values of an accuracy stay what they are. */
 static double closest_spacing(const ls_plot *plot)
 {
     double least = (double)INFINITY;
@@ -148,7 +148,8 @@ static double closest_spacing(const ls_plot *plot)
     return least;
 }
 
-/* How a curve is smoothed: of the mean so far, `keep` is left after `spacing` steps; 0 leaves the values as they are. */
+/* How a curve is smoothed: of the mean so far, `keep` is left after `spacing` steps;
+ * 0 leaves the values as they are. */
 typedef struct smoothing {
     double keep, spacing;
 } smoothing;

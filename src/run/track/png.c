@@ -1,7 +1,7 @@
 /* png.c - PNG for drawings: each row as its difference to the row above, runs of equal bytes as one symbol.
  *
- * The deflate stream is one block with the fixed Huffman codes of RFC 1951. Matches have distance 1 only: in the differences
- * of a drawing nearly all bytes are zero, and a run of 258 of them takes 13 bits. */
+ * The deflate stream is one block with the fixed Huffman codes of RFC 1951. Matches have distance 1 only: in the
+ * differences of a drawing nearly all bytes are zero, and a run of 258 of them takes 13 bits. */
 #include "run/track/png.h"
 
 #include <string.h>
@@ -44,8 +44,8 @@ static void put_symbol(bits *b, uint32_t symbol)
     else put_code(b, 0xc0 + symbol - 280, 8);
 }
 
-/* A match of 3 to 258 bytes with the byte before: symbols 257..284 stand for ranges of lengths, which double in width every
- * four symbols, and extra bits choose within; 285 is 258. */
+/* A match of 3 to 258 bytes with the byte before: symbols 257..284 stand for ranges of lengths, which double in width
+ * every four symbols, and extra bits choose within; 285 is 258. */
 static void put_run(bits *b, uint32_t length)
 {
     if (length == 258) {

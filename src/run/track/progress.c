@@ -1,6 +1,7 @@
 /* progress.c - the progress bar: counts cheaply, draws rarely, and leaves out what does not fit.
  *
- * Bars nest (epochs around batches): the latest one made is on the terminal, the one around it comes back when it ends. */
+ * Bars nest (epochs around batches): the latest one made is on the terminal,
+ * the one around it comes back when it ends. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,9 +1,9 @@
 /* tensorboard.c - values as TensorBoard's event files.
  *
  * A file is a row of records: length (8 bytes), its masked CRC-32C (4), an Event message, its masked CRC-32C (4). Field
- * numbers are those of event.proto, summary.proto and, for hyperparameters, plugin_data.proto. Each session has a file of its
- * own, so that nothing is ever written behind a record that a crash cut off; when it continues earlier ones, its first
- * event tells at which step, and TensorBoard forgets what the crashed session had recorded from there on. */
+ * numbers are those of event.proto, summary.proto and, for hyperparameters, plugin_data.proto. Each session has a file
+ * of its own, so that nothing is ever written behind a record that a crash cut off; when it continues earlier ones, its
+ * first event tells at which step, and TensorBoard forgets what the crashed session had recorded from there on. */
 #include <dirent.h>
 #include <stdatomic.h>
 #include <stdio.h>
