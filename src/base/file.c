@@ -142,8 +142,8 @@ static int open_part(const char *part)
     }
 }
 
-/* Bytes that will be waited for need not go through the system's cache: one copy less, and the cache keeps what is in use.
- * Where a file system cannot do that, they do. */
+/* Bytes that will be waited for need not go through the system's cache: one copy less, and the cache keeps what is in
+ * use. Where a file system cannot do that, they do. */
 static bool set_direct(int descriptor, bool on)
 {
     int flags = fcntl(descriptor, F_GETFL);

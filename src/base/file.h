@@ -40,8 +40,8 @@ typedef struct ls_file_out {
     bool sync, direct; /* direct: past the system's cache */
 } ls_file_out;
 
-/* With `sync`, bytes are on the disk when the file is sealed, and its name is when it is published; without, a power cut may
- * lose both. */
+/* With `sync`, bytes are on the disk when the file is sealed, and its name is when it is published; without, a power
+ * cut may lose both. */
 bool ls_file_create(ls_file_out *out, const char *path, bool sync, ls_message *why);
 bool ls_file_put(ls_file_out *out, const void *bytes, size_t size, ls_message *why);
 bool ls_file_seal(ls_file_out *out, ls_message *why); /* no more bytes */
