@@ -220,6 +220,8 @@ bool ls_file_seal(ls_file_out *out, ls_message *why)
 {
     if (out->direct) out->direct = !set_direct(out->descriptor, false); /* what is left is no whole number of blocks */
     if (!flush(out) || (out->sync && fsync(out->descriptor) != 0)) return give_up(out, why, "write", strerror(errno));
+    ls_sys_unmap(out->buffer, BUFFER_BYTES);
+    out->buffer = NULL;
     return true; /* stays open: the lock keeps others away until the file has its name */
 }
 

@@ -81,7 +81,6 @@ typedef struct ls_pickle {
     ls_pickle_list stack, memo;
     ls_pickle_storage *storages; /* the first met is the last here */
     ls_pickle_storage *hashed[1024];
-    int64_t storage_count;
 } ls_pickle;
 
 /* Run one pickle, from p->at up to its end; the next may follow. NULL (and an error) when it is damaged or refused. */

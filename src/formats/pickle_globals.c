@@ -147,7 +147,6 @@ ls_pickle_storage *ls_pickle_storage_of(ls_pickle *p, const char *key, size_t le
     storage->next = p->storages;
     storage->same_hash = *bucket;
     p->storages = *bucket = storage;
-    p->storage_count++;
     return storage;
 }
 

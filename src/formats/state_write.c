@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/arena.h"
 #include "base/memory.h"
 #include "base/opts.h"
 #include "formats/index.h"
@@ -12,21 +13,6 @@
 #include "tensor/state.h"
 
 /* ---- tensors as plain memory ---- */
-
-/* What fetches elements that are not plain host memory: tensors of a list, from `first` on. */
-typedef struct source {
-    const ls_state *state;
-    const int64_t *entry; /* entry of the list of each tensor to write */
-} source;
-
-static bool fetch(void *user, int64_t i, void *to, size_t bytes, ls_message *why)
-{
-    const source *s = user;
-    ls_tensor *t = s->state->entries[s->entry[i]].tensor;
-    if (ls_read(t, to, bytes)) return true;
-    snprintf(why->text, sizeof why->text, "%.*s", (int)sizeof why->text - 1, t->run->errors.message);
-    return false;
-}
 
 static ls_plain_tensor plain(const ls_state_entry *entry)
 {
@@ -44,15 +30,29 @@ typedef struct shard {
 
 typedef struct job {
     const ls_state *state;
-    const char *folder; /* NULL: one file at `path` */
-    bool sync;
     const ls_metadata *metadata;
-    int64_t *shard_of, *entry;
-    ls_plain_tensor *tensors; /* of the shard being written */
-    shard *shards;
+    bool sync;
+    const char *folder; /* of several files */
+    uint64_t *bytes;    /* of each tensor */
+    uint64_t total;
+    int64_t *shard_of; /* of each tensor */
     int64_t shard_count;
+    shard *shards;
+    int64_t *entry;           /* of the shard being written: where in the list its tensors stand, */
+    ls_plain_tensor *tensors; /* and what they are */
+    ls_arena arena;
     ls_message why;
 } job;
+
+/* Elements that are not plain host memory, when their turn comes. */
+static bool fetch(void *user, int64_t i, void *to, size_t bytes, ls_message *why)
+{
+    const job *j = user;
+    ls_tensor *t = j->state->entries[j->entry[i]].tensor;
+    if (ls_read(t, to, bytes)) return true;
+    snprintf(why->text, sizeof why->text, "%.*s", (int)sizeof why->text - 1, t->run->errors.message);
+    return false;
+}
 
 static bool joined(char path[PATH_MAX], const char *folder, const char *name, ls_message *why)
 {
@@ -65,9 +65,7 @@ static bool joined(char path[PATH_MAX], const char *folder, const char *name, ls
 /* Write shard s under its temporary name. */
 static bool put_shard(job *j, int64_t s, const char *path)
 {
-    ls_plain_list list = {.tensors = j->tensors, .metadata = j->metadata, .fetch = fetch};
-    source from = {j->state, j->entry};
-    list.user = &from;
+    ls_plain_list list = {.tensors = j->tensors, .metadata = j->metadata, .fetch = fetch, .user = j};
     for (int64_t i = 0; i < j->state->count; i++) {
         if (j->shard_of[i] != s) continue;
         j->entry[list.count] = i;
@@ -90,24 +88,22 @@ static bool put_shards(job *j)
     return true;
 }
 
-static bool put_index(job *j, ls_file_out *out, uint64_t total)
+static bool put_index(job *j, ls_file_out *out)
 {
     int64_t count = j->state->count;
-    const char **names = ls_sys_alloc((size_t)count * sizeof *names),
-               **files = ls_sys_alloc((size_t)count * sizeof *files);
+    const char **names = ls_arena_take(&j->arena, (size_t)count * sizeof *names);
+    const char **files = ls_arena_take(&j->arena, (size_t)count * sizeof *files);
     for (int64_t i = 0; names && files && i < count; i++) {
         names[i] = j->state->entries[i].name;
         files[i] = j->shards[j->shard_of[i]].name;
     }
     size_t length;
-    char path[PATH_MAX], *text = names && files ? ls_shard_index(count, names, files, total, &length) : NULL;
+    char path[PATH_MAX], *text = names && files ? ls_shard_index(count, names, files, j->total, &length) : NULL;
     if (!text) snprintf(j->why.text, sizeof j->why.text, "no memory for an index of %lld tensors", (long long)count);
     bool ok = text && joined(path, j->folder, "model.safetensors.index.json", &j->why) &&
               ls_file_create(out, path, j->sync, &j->why) && ls_file_put(out, text, length, &j->why) &&
               ls_file_seal(out, &j->why);
     ls_sys_free(text);
-    ls_sys_free(names);
-    ls_sys_free(files);
     return ok;
 }
 
@@ -127,10 +123,10 @@ static void remove_stale(const job *j)
 }
 
 /* All files are written before the first gets its name: what fails until then changes nothing. */
-static bool write_shards(job *j, uint64_t total)
+static bool write_shards(job *j)
 {
     ls_file_out index = {.descriptor = -1};
-    bool ok = put_shards(j) && (j->shard_count == 1 || put_index(j, &index, total));
+    bool ok = put_shards(j) && (j->shard_count == 1 || put_index(j, &index));
     for (int64_t s = 0; s < j->shard_count; s++) {
         if (ok) ok = ls_file_publish(&j->shards[s].out, &j->why);
         else ls_file_discard(&j->shards[s].out);
@@ -143,35 +139,32 @@ static bool write_shards(job *j, uint64_t total)
 
 /* ---- jobs ---- */
 
-static void free_job(job *j)
+/* One file of all tensors; the caller may split it. */
+static bool begin_job(job *j, const ls_state *state, const ls_state_write_opts *opts)
 {
-    ls_sys_free(j->shard_of);
-    ls_sys_free(j->entry);
-    ls_sys_free(j->tensors);
-    ls_sys_free(j->shards);
-}
-
-/* Room for all tensors in one shard; the caller may split further. */
-static bool begin_job(job *j, const ls_state *state, const ls_state_write_opts *opts, size_t opts_size,
-                      ls_state_write_opts *read)
-{
-    ls_opts_read(read, sizeof *read, opts, opts_size);
-    *j = (job){.state = state, .metadata = read->metadata, .sync = !read->no_sync};
-    size_t count = (size_t)state->count + 1;
-    j->shard_of = ls_sys_alloc(count * sizeof *j->shard_of);
-    j->entry = ls_sys_alloc(count * sizeof *j->entry);
-    j->tensors = ls_sys_alloc(count * sizeof *j->tensors);
-    j->shards = ls_sys_alloc(count * sizeof *j->shards);
-    if (j->shard_of && j->entry && j->tensors && j->shards) return true;
-    snprintf(j->why.text, sizeof j->why.text, "no memory for a list of %lld tensors", (long long)state->count);
-    return false;
+    *j = (job){.state = state, .metadata = opts->metadata, .sync = !opts->no_sync, .shard_count = 1};
+    size_t count = (size_t)state->count;
+    j->bytes = ls_arena_take(&j->arena, count * sizeof *j->bytes);
+    j->shard_of = ls_arena_take(&j->arena, count * sizeof *j->shard_of);
+    j->entry = ls_arena_take(&j->arena, count * sizeof *j->entry);
+    j->tensors = ls_arena_take(&j->arena, count * sizeof *j->tensors);
+    j->shards = ls_arena_take(&j->arena, (count + 1) * sizeof *j->shards);
+    if (!j->bytes || !j->shard_of || !j->entry || !j->tensors || !j->shards) {
+        snprintf(j->why.text, sizeof j->why.text, "no memory for a list of %zu tensors", count);
+        return false;
+    }
+    for (size_t i = 0; i < count; i++) {
+        ls_plain_tensor t = plain(&state->entries[i]);
+        j->total += j->bytes[i] = ls_plain_bytes(&t);
+    }
+    return true;
 }
 
 static bool end_job(job *j, bool ok, const char *who)
 {
     ls_errors *errors = &j->state->object.run->errors;
     if (!ok && !errors->code) ls_fail(errors, LS_ERR_IO, "%s: %s", who, j->why.text);
-    free_job(j);
+    ls_arena_free(&j->arena);
     return ok;
 }
 
@@ -183,43 +176,33 @@ static bool ready(const ls_state *state, const char *path, const char *who)
     return false;
 }
 
-bool ls_state_write_sized(const ls_state *state, const char *path, const ls_state_write_opts *opts, size_t opts_size)
+bool ls_state_write_sized(const ls_state *state, const char *path, const ls_state_write_opts *given, size_t opts_size)
 {
     if (!ready(state, path, "ls_state_write")) return false;
+    ls_state_write_opts opts;
+    ls_opts_read(&opts, sizeof opts, given, opts_size);
     job j;
-    ls_state_write_opts read;
-    bool ok = begin_job(&j, state, opts, opts_size, &read) && put_shard(&j, 0, path) &&
-              ls_file_publish(&j.shards[0].out, &j.why);
+    bool ok = begin_job(&j, state, &opts) && put_shard(&j, 0, path) && ls_file_publish(&j.shards[0].out, &j.why);
     return end_job(&j, ok, "ls_state_write");
 }
 
-bool ls_state_write_sharded_sized(const ls_state *state, const char *folder, const ls_state_write_opts *opts,
+bool ls_state_write_sharded_sized(const ls_state *state, const char *folder, const ls_state_write_opts *given,
                                   size_t opts_size)
 {
     static const char who[] = "ls_state_write_sharded";
     if (!ready(state, folder, who)) return false;
+    ls_state_write_opts opts;
+    ls_opts_read(&opts, sizeof opts, given, opts_size);
+    int64_t limit = ls_size_from_text(opts.max_shard_size ? opts.max_shard_size : "10GB");
+    if (limit < 0)
+        return ls_fail(&state->object.run->errors, LS_ERR_VALUE,
+                       "%s: .max_shard_size = \"%s\" is not a size; \"10GB\", \"500MB\" and \"2GiB\" are", who,
+                       opts.max_shard_size),
+               false;
     job j;
-    ls_state_write_opts read;
-    bool ok = begin_job(&j, state, opts, opts_size, &read);
+    bool ok = begin_job(&j, state, &opts);
     j.folder = folder;
-    int64_t limit = ls_size_from_text(read.max_shard_size ? read.max_shard_size : "10GB");
-    if (limit < 0) {
-        ls_fail(&state->object.run->errors, LS_ERR_VALUE,
-                "%s: .max_shard_size = \"%s\" is not a size; \"10GB\", \"500MB\" and \"2GiB\" are", who,
-                read.max_shard_size);
-        ok = false;
-    }
-    uint64_t *bytes = ok ? ls_sys_alloc((size_t)(state->count + 1) * sizeof *bytes) : NULL, total = 0;
-    if (ok && !bytes) ok = snprintf(j.why.text, sizeof j.why.text, "no memory for a list of sizes") < 0;
-    for (int64_t i = 0; ok && i < state->count; i++) {
-        ls_plain_tensor t = plain(&state->entries[i]);
-        total += bytes[i] = ls_plain_bytes(&t);
-    }
-    if (ok) {
-        j.shard_count = ls_shard_split(state->count, bytes, (uint64_t)limit, j.shard_of);
-        if (j.shard_count == 0) j.shard_count = 1; /* an empty list is an empty file */
-        ok = ls_folder_make(folder, &j.why) && write_shards(&j, total);
-    }
-    ls_sys_free(bytes);
+    if (ok && state->count) j.shard_count = ls_shard_split(state->count, j.bytes, (uint64_t)limit, j.shard_of);
+    ok = ok && ls_folder_make(folder, &j.why) && write_shards(&j);
     return end_job(&j, ok, who);
 }
