@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "command.h"
+#include "launch_hosts.h"
 #include "launch_options.h"
 
 enum { LONGEST_VARIABLE = 512, MOST_WORDS = 4 };
@@ -36,25 +37,6 @@ static bool count_processes(const launch_options *options, int hosts, int *count
     }
     if (options->value[OPTION_MULTI_GPU] && total == 1) {
         snprintf(why, size, "You need to use at least 2 processes to use `--multi_gpu`.");
-        return false;
-    }
-    return true;
-}
-
-/* Whatever asks for more than this host is refused by name. */
-static bool check_one_host(const launch_options *options, char *why, size_t size)
-{
-    static const option about_hosts[] = {OPTION_NODE_RANK, OPTION_MACHINE_RANK};
-    option hosts = given_of(options, OPTION_NNODES, OPTION_NUM_MACHINES);
-    const char *count = options->value[hosts];
-    if (count && strcmp(count, "1") != 0 && strcmp(count, "1:1") != 0) {
-        snprintf(why, size, "%s %s: several hosts are not supported yet", option_name(hosts), count);
-        return false;
-    }
-    for (size_t i = 0; i < sizeof about_hosts / sizeof *about_hosts; i++) {
-        if (option_count(options, about_hosts[i], 0) == 0) continue;
-        snprintf(why, size, "%s %s: there is one host, with rank 0", option_name(about_hosts[i]),
-                 options->value[about_hosts[i]]);
         return false;
     }
     return true;
@@ -107,33 +89,36 @@ static int run(int argc, char **argv)
     char why[1200], texts[OPTION_COUNT + 1][LONGEST_VARIABLE];
     const char *variables[OPTION_COUNT + 2];
     launch_options options;
-    int processes;
     if (!launch_options_read(&options, argc, argv, (const char *const *)environ, why, sizeof why)) return refuse(why);
     if (!launch_options_configure(&options, why, sizeof why)) return refuse(why);
     if (!options.program) return refuse("which program? lockstep launch [options] program [its arguments]");
     if (options.value[OPTION_MODULE] && options.value[OPTION_NO_PYTHON])
         return refuse("--module and --no_python cannot be used together");
-    if (!check_one_host(&options, why, sizeof why) || !count_processes(&options, 1, &processes, why, sizeof why))
+    ls_launch_opts opts = {0};
+    if (!launch_hosts(&options, &opts, why, sizeof why) ||
+        !count_processes(&options, opts.max_hosts, &opts.num_processes, why, sizeof why))
         return refuse(why);
     set_variables(&options, texts, variables);
     char **words = compose(&options, argc);
     if (!words) return refuse("out of memory");
 
-    option address = given_of(&options, OPTION_MASTER_ADDR, OPTION_MAIN_PROCESS_IP);
-    option port = given_of(&options, OPTION_MASTER_PORT, OPTION_MAIN_PROCESS_PORT);
-    bool alone = options.value[OPTION_STANDALONE];
     double timeout = option_number(&options, OPTION_SHUTDOWN_TIMEOUT, 25);
-    int code = ls_launch_program(
-        words, .num_processes = processes, .max_restarts = option_count(&options, OPTION_MAX_RESTARTS, 0),
-        .max_quick_restarts = option_count(&options, OPTION_MAX_QUICK_RESTARTS, 0),
-        .shutdown_timeout = timeout > 0 ? timeout : LS_ZERO, .master_addr = alone ? NULL : options.value[address],
-        .master_port = alone ? 0 : option_count(&options, port, 0), .run_id = options.value[OPTION_RDZV_ID],
-        .role = options.value[OPTION_ROLE], .num_threads = option_count(&options, OPTION_NUM_THREADS, 0),
-        .no_pin = options.value[OPTION_NO_PIN] != NULL, .environment = variables,
-        .log_dir = options.value[OPTION_LOG_DIR], .tee = options.value[OPTION_TEE],
-        .redirects = options.value[OPTION_REDIRECTS], .prefix = options.value[OPTION_PREFIX] != NULL,
-        .prefix_template = options.value[OPTION_PREFIX_TEMPLATE],
-        .show_ranks = options.value[OPTION_LOCAL_RANKS_FILTER], .quiet = options.value[OPTION_QUIET] != NULL);
+    opts.max_restarts = option_count(&options, OPTION_MAX_RESTARTS, 0);
+    opts.max_quick_restarts = option_count(&options, OPTION_MAX_QUICK_RESTARTS, 0);
+    opts.shutdown_timeout = timeout > 0 ? timeout : LS_ZERO;
+    opts.run_id = options.value[OPTION_RDZV_ID];
+    opts.role = options.value[OPTION_ROLE];
+    opts.num_threads = option_count(&options, OPTION_NUM_THREADS, 0);
+    opts.no_pin = options.value[OPTION_NO_PIN] != NULL;
+    opts.environment = variables;
+    opts.log_dir = options.value[OPTION_LOG_DIR];
+    opts.tee = options.value[OPTION_TEE];
+    opts.redirects = options.value[OPTION_REDIRECTS];
+    opts.prefix = options.value[OPTION_PREFIX] != NULL;
+    opts.prefix_template = options.value[OPTION_PREFIX_TEMPLATE];
+    opts.show_ranks = options.value[OPTION_LOCAL_RANKS_FILTER];
+    opts.quiet = options.value[OPTION_QUIET] != NULL;
+    int code = ls_launch_program_sized(words, &opts, sizeof opts);
     free(words);
     return code && options.value[OPTION_EXIT_CODE_COMPAT] ? EXIT_FAILURE : code;
 }

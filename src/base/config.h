@@ -20,6 +20,7 @@
     LS_SETTING(ABORT, SWITCH, "0", "print the first error and abort where it is detected, for debuggers")              \
     LS_SETTING(PLUGIN_PATH, TEXT, "", "folders to search for plug-ins, separated by ':'")                              \
     LS_SETTING(HOME, TEXT, "", "folder of the launcher's configuration (empty: lockstep in the user's cache folder)")  \
+    LS_SETTING(JOB_TOKEN, TEXT, "", "secret that hosts of a job know (empty: the job's name)")                         \
     LS_SETTING(TERMINATION_LOG, TEXT, "/dev/termination-log", "file that gets the first cause of a failed job")        \
     LS_SETTING(RANK, COUNT, "0", "number of this process in the job")                                                  \
     LS_SETTING(WORLD_SIZE, COUNT, "1", "processes of the job")                                                         \

@@ -19,7 +19,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { TAIL_LINES = 20 };
+enum { TAIL_LINES = 20, MOST_FILES = 1 << 20 };
 
 /* ---- Opening -------------------------------------------------------------------------------------------------- */
 
@@ -37,17 +37,50 @@ static bool place(ls_group *group)
     return true;
 }
 
+/* Call `each` for every open file of this process. */
+static void for_each_file(ls_group *group, void (*each)(ls_group *group, int fd))
+{
+    DIR *folder = opendir("/proc/self/fd");
+    if (!folder) return;
+    for (struct dirent *entry; (entry = readdir(folder));) {
+        int fd = atoi(entry->d_name);
+        if (entry->d_name[0] != '.' && fd != dirfd(folder) && fd < MOST_FILES) each(group, fd);
+    }
+    closedir(folder);
+}
+
+static void note_file(ls_group *group, int fd)
+{
+    CPU_SET_S((size_t)fd, MOST_FILES / 8, group->files);
+}
+
+static void close_unless_noted(ls_group *group, int fd)
+{
+    if (fd > STDERR_FILENO && !CPU_ISSET_S((size_t)fd, MOST_FILES / 8, group->files)) close(fd);
+}
+
+static void note_files(ls_group *group)
+{
+    group->files = ls_sys_alloc(MOST_FILES / 8);
+    if (group->files) for_each_file(group, note_file);
+}
+
+static void close_new_files(ls_group *group)
+{
+    for_each_file(group, close_unless_noted);
+}
+
 bool ls_group_open(ls_group *group, const ls_plan *plan, int loop)
 {
     size_t processes = (size_t)plan->opts.num_processes;
     memset(group, 0, sizeof *group);
     group->plan = plan;
     group->loop = loop;
-    group->signals = -1;
     group->worker = ls_sys_alloc(processes * sizeof *group->worker);
     void *shared = mmap(NULL, processes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     group->unstarted = shared == MAP_FAILED ? NULL : shared;
-    if (!group->worker || !group->unstarted || !place(group)) {
+    if (plan->function) note_files(group);
+    if (!group->worker || !group->unstarted || !place(group) || (plan->function && !group->files)) {
         ls_log_line(LS_LOG_ERROR, "launch: out of memory");
         ls_group_close(group);
         return false;
@@ -67,6 +100,7 @@ void ls_group_close(ls_group *group)
     ls_sys_free(group->worker);
     ls_sys_free(group->cpus);
     ls_sys_free(group->first);
+    ls_sys_free(group->files);
     if (group->unstarted) munmap(group->unstarted, (size_t)group->plan->opts.num_processes);
     memset(group, 0, sizeof *group);
 }
@@ -154,15 +188,7 @@ static _Noreturn void become_worker(ls_group *group, int local_rank, pid_t paren
     ls_plan_environment(plan, &group->assignment, local_rank, error_file, &environment);
     sigprocmask(SIG_SETMASK, &group->inherited, NULL);
     if (plan->function) {
-        /* No exec closes what the supervisor had open. */
-        close(group->loop);
-        close(group->signals);
-        for (int i = 0; i < plan->opts.num_processes; i++)
-            for (int s = 0; s < 2; s++)
-                if (group->worker[i].stream[s].watch.fd > 0) close(group->worker[i].stream[s].watch.fd);
-        for (int i = 0; i < 2; i++)
-            if (files[i] >= 0) close(files[i]);
-        if (nothing >= 0) close(nothing);
+        close_new_files(group); /* no exec does */
         environ = environment.entry;
         ls_config_reload();
         int code = plan->function(plan->argument);
@@ -225,6 +251,16 @@ bool ls_group_start(ls_group *group, const ls_assignment *assignment)
     for (int i = 0; i < group->plan->opts.num_processes; i++)
         if (!start_worker(group, i)) return false;
     return true;
+}
+
+void ls_group_end(ls_group *group)
+{
+    int *codes = group->plan->opts.exit_codes;
+    for (int i = 0; i < group->plan->opts.num_processes; i++) {
+        int status = group->worker[i].status;
+        for (int s = 0; s < 2; s++) ls_stream_close(&group->worker[i].stream[s]);
+        if (codes) codes[i] = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+    }
 }
 
 /* ---- Signals and ends ----------------------------------------------------------------------------------------- */

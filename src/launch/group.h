@@ -7,6 +7,7 @@
 #include "launch/output.h"
 #include "launch/plan.h"
 
+#include <sched.h>
 #include <signal.h>
 #include <sys/types.h>
 
@@ -20,7 +21,7 @@ typedef struct ls_worker {
 typedef struct ls_group {
     const ls_plan *plan;
     int loop;
-    int signals;          /* file that this process's own signals come from; workers close it */
+    cpu_set_t *files;     /* open before all this began: a forked function keeps these and no others */
     sigset_t inherited;   /* the mask workers start with */
     void (*on_pipe)(int); /* and what they do with SIGPIPE */
     ls_assignment assignment;
@@ -39,6 +40,9 @@ void ls_group_close(ls_group *group);
 
 /* Start all. False when one could not be started (no memory, no processes left): those that were run, stop them. */
 bool ls_group_start(ls_group *group, const ls_assignment *assignment);
+
+/* After the last has been reaped: read their pipes to the end, tell the caller's exit_codes. */
+void ls_group_end(ls_group *group);
 
 /* To every process of every worker's group. Except for SIGKILL, stopped ones are woken to receive it. */
 void ls_group_signal(ls_group *group, int number);

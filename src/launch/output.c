@@ -76,7 +76,7 @@ void ls_sink_drain(ls_sink *sink, int64_t deadline)
 
 static void put(ls_sink *sink, const char *text, size_t length)
 {
-    if (sink->broken) return;
+    if (sink->broken || !length) return;
     if (sink->room - sink->queued < length) {
         size_t room = sink->queued + length + 4096;
         char *larger = ls_sys_realloc(sink->queue, room);

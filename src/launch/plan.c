@@ -1,6 +1,7 @@
 /* plan.c - options of a launch, and what follows from them for each worker. */
 #include "launch/plan.h"
 
+#include "base/config.h"
 #include "base/cpus.h"
 #include "base/log.h"
 #include "base/memory.h"
@@ -104,6 +105,50 @@ static void settle_threads(ls_launch_opts *o, const char *const *inherited)
     if (!o->num_threads) o->num_threads = 1;
 }
 
+/* "host:port", "[::1]:port" or "host". */
+static bool split_endpoint(ls_plan *plan, const char *text, int fallback)
+{
+    const char *colon = strrchr(text, ':'), *bracket = strrchr(text, ']');
+    bool has_port = colon && (bracket ? colon > bracket : strchr(text, ':') == colon);
+    size_t length = has_port ? (size_t)(colon - text) : strlen(text);
+    if (text[0] == '[' && length > 2) text++, length -= 2;
+    char *end = NULL;
+    long port = has_port ? strtol(colon + 1, &end, 10) : fallback;
+    if (length == 0 || length >= sizeof plan->meeting_host || port < 1 || port > 65535 || (end && *end)) return false;
+    memcpy(plan->meeting_host, text, length);
+    plan->meeting_host[length] = '\0';
+    plan->meeting_port = (int)port;
+    return true;
+}
+
+static bool settle_hosts(ls_plan *plan)
+{
+    enum { STATIC_PORT = 29500, ELASTIC_PORT = 29400 };
+    ls_launch_opts *o = &plan->opts;
+    if (o->max_hosts < o->min_hosts || o->min_hosts < 1 || o->host_rank < 0 || o->host_rank >= o->max_hosts) {
+        ls_log_line(LS_LOG_ERROR, "launch: host %d of %d to %d hosts", o->host_rank, o->min_hosts, o->max_hosts);
+        return false;
+    }
+    if (o->heartbeat <= 0 || o->dead_after < o->heartbeat || o->join_timeout < 0 || o->last_call < 0) {
+        ls_log_line(LS_LOG_ERROR, "launch: a heartbeat every %g s, dead after %g s: must be longer, and above 0",
+                    o->heartbeat, o->dead_after);
+        return false;
+    }
+    if (o->min_hosts != o->max_hosts) o->elastic = true;
+    if (!o->endpoint && !o->master_addr) {
+        ls_log_line(LS_LOG_ERROR, "When using multiple machines, you need to specify the main process IP.");
+        return false;
+    }
+    if (!o->master_port) o->master_port = STATIC_PORT;
+    const char *given = o->endpoint ? o->endpoint : o->master_addr;
+    if (!split_endpoint(plan, given, o->elastic ? ELASTIC_PORT : o->master_port + 1)) {
+        refuse("endpoint", given, "give host:port");
+        return false;
+    }
+    if (!o->master_addr) o->master_addr = plan->meeting_host;
+    return true;
+}
+
 static void settle_port(ls_launch_opts *o)
 {
     int wanted = o->master_port;
@@ -122,14 +167,22 @@ bool ls_plan_make(ls_plan *plan, const ls_launch_opts *opts, size_t opts_size, c
     if (!o->num_processes) o->num_processes = 1;
     if (!o->max_quick_restarts) o->max_quick_restarts = 5;
     o->shutdown_timeout = ls_opts_number(o->shutdown_timeout, 25);
-    if (!check(o)) return false;
+    if (!o->min_hosts) o->min_hosts = 1;
+    if (!o->max_hosts) o->max_hosts = o->min_hosts;
+    o->join_timeout = ls_opts_number(o->join_timeout, 600);
+    o->last_call = ls_opts_number(o->last_call, 30);
+    o->heartbeat = ls_opts_number(o->heartbeat, 1);
+    o->dead_after = ls_opts_number(o->dead_after, 2 * o->heartbeat);
+    if (!check(o) || (o->max_hosts > 1 && !settle_hosts(plan))) return false;
     if (!o->master_addr) o->master_addr = "127.0.0.1";
     if (!o->run_id || !*o->run_id) o->run_id = "none";
     if (!o->role) o->role = "default";
     if (!o->tee) o->tee = "0";
     if (!o->redirects) o->redirects = "0";
     settle_threads(o, inherited);
-    settle_port(o);
+    if (o->max_hosts == 1) settle_port(o);
+    if (!o->token || !*o->token) o->token = ls_config_text(LS_SETTING_JOB_TOKEN);
+    if (!*o->token) o->token = o->run_id;
 
     int n = o->num_processes;
     plan->redirected = ls_sys_alloc((size_t)n);

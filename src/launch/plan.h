@@ -14,6 +14,9 @@ typedef struct ls_plan {
     void *argument;
     const char *const *inherited; /* environment of this process */
 
+    char meeting_host[256]; /* where hosts meet, if there are several */
+    int meeting_port;
+
     uint8_t *redirected, *teed; /* [num_processes] bit 0: stdout, bit 1: stderr */
     bool *shown;                /* [num_processes] */
 } ls_plan;

@@ -4,7 +4,7 @@
 
 #include "launch/plan.h"
 
-/* Run the job to its end; returns the exit code. Meanwhile the signals and all new children of this process, which must
+/* Run the job, or this host's part of it, to its end; returns the exit code. Meanwhile the signals and all new children of this process, which must
  * have one thread, are taken care of here. */
 int ls_supervise(const ls_plan *plan);
 

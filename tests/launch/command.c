@@ -1,98 +1,5 @@
 /* command.c - lockstep launch as people use it: a command, its output, its exit code, and what is left afterwards. */
-#include "check.h"
-
-#include <errno.h>
-#include <fcntl.h>
-#include <signal.h>
-#include <sys/stat.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#define LAUNCH LOCKSTEP_COMMAND " launch "
-
-static char output[1 << 22]; /* stdout and stderr of the last command */
-static char folder[64];
-
-/* Exit code of a shell command; 1000 + signal when it was killed. */
-static int run(const char *format, ...)
-{
-    char command[4096], line[4200];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(command, sizeof command, format, args);
-    va_end(args);
-    snprintf(line, sizeof line, "{ %s; } 2>&1", command);
-    FILE *pipe = popen(line, "r");
-    if (!pipe) return -1;
-    size_t length = fread(output, 1, sizeof output - 1, pipe);
-    output[length] = '\0';
-    int status = pclose(pipe);
-    return WIFSIGNALED(status) ? 1000 + WTERMSIG(status) : WEXITSTATUS(status);
-}
-
-static bool says(const char *text)
-{
-    bool found = strstr(output, text) != NULL;
-    if (!found) fprintf(stderr, "no \"%s\" in:\n%s\n", text, output);
-    return found;
-}
-
-static const char *path(const char *name)
-{
-    static char text[2][200];
-    static int turn;
-    turn = !turn;
-    snprintf(text[turn], sizeof text[turn], "%s/%s", folder, name);
-    return text[turn];
-}
-
-static int count_lines(const char *file, const char *wanted)
-{
-    int count = 0;
-    char line[256];
-    FILE *from = fopen(file, "r");
-    while (from && fgets(line, sizeof line, from)) count += strncmp(line, wanted, strlen(wanted)) == 0;
-    if (from) fclose(from);
-    return count;
-}
-
-static void wait_for(const char *file, const char *line, int count)
-{
-    for (int i = 0; i < 20000 && count_lines(file, line) < count; i++) usleep(1000);
-}
-
-/* Start in the background; its output goes to folder/out. */
-static pid_t start(const char *arguments)
-{
-    pid_t pid = fork();
-    if (pid) return pid;
-    char line[1024];
-    snprintf(line, sizeof line, "exec " LAUNCH "%s >%s 2>&1", arguments, path("out"));
-    execl("/bin/sh", "sh", "-c", line, (char *)NULL);
-    _exit(127);
-}
-
-static int end_of(pid_t pid)
-{
-    int status = 0;
-    waitpid(pid, &status, 0);
-    return WIFSIGNALED(status) ? 1000 + WTERMSIG(status) : WEXITSTATUS(status);
-}
-
-static bool is_alive(const char *pid_file)
-{
-    char text[32] = "";
-    FILE *file = fopen(pid_file, "r");
-    if (file && !fgets(text, sizeof text, file)) text[0] = '\0';
-    if (file) fclose(file);
-    return atoi(text) > 0 && kill(atoi(text), 0) == 0;
-}
-
-static void make_folder(void)
-{
-    strcpy(folder, "/tmp/launch_test_XXXXXX");
-    if (!mkdtemp(folder)) exit(1);
-}
+#include "shell.h"
 
 /* ---- Ends ---- */
 
@@ -268,7 +175,11 @@ static void refuses_by_name(void)
     CHECK(run(LAUNCH "-n 0 --nproc-per-node 0 true") == 2);
     CHECK(run(LAUNCH "--mixed_precision f16 true") == 2 && says("no|fp16|bf16|fp8"));
     CHECK(run(LAUNCH "--tee 4 true") == 2 && says("give 0, 1, 2 or 3"));
-    CHECK(run(LAUNCH "--nnodes 2 true") == 2);
+    CHECK(run(LAUNCH "--nnodes 2 true") == 2 && says("you need to specify the main process IP"));
+    CHECK(run(LAUNCH "--nnodes 3:2 true") == 2 && says("MIN:MAX"));
+    CHECK(run(LAUNCH "--nnodes 2 --node-rank 2 --master-addr a true") == 2 && says("there are 2 hosts"));
+    CHECK(run(LAUNCH "--nnodes 2 --master-addr a --rdzv-conf join=1 true") == 2 && says("--rdzv-conf join=1"));
+    CHECK(run(LAUNCH "-n 3 --num_machines 2 --main_process_ip a true") == 2 && says("cannot be shared among 2"));
     CHECK(run("PET_LOGS_SPECS=a.b " LAUNCH "true") == 2);
 }
 
@@ -471,10 +382,7 @@ static void starts_many(void)
 
 int main(int argc, char **argv)
 {
-    check_filter = argc > 1 ? argv[1] : NULL;
-    make_folder();
-    setenv("LOCKSTEP_HOME", folder, 1); /* whatever the user has configured */
-    setenv("HF_HOME", folder, 1);
+    begin_shell(argc, argv);
     CHECK_RUN(succeeds);
     CHECK_RUN(passes_exit_codes_on);
     CHECK_RUN(names_signals);

@@ -1,0 +1,114 @@
+/* shell.h - tests of the command: run it, read what it prints, start it in the background, end it. */
+#ifndef LOCKSTEP_TESTS_SHELL_H
+#define LOCKSTEP_TESTS_SHELL_H
+
+#include "check.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define LAUNCH LOCKSTEP_COMMAND " launch "
+
+static char output[1 << 22]; /* stdout and stderr of the last command */
+static char folder[64];
+
+/* Exit code of a shell command; 1000 + signal when it was killed. */
+__attribute__((unused)) static int run(const char *format, ...)
+{
+    char command[4096], line[4200];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(command, sizeof command, format, args);
+    va_end(args);
+    snprintf(line, sizeof line, "{ %s; } 2>&1", command);
+    FILE *pipe = popen(line, "r");
+    if (!pipe) return -1;
+    size_t length = fread(output, 1, sizeof output - 1, pipe);
+    output[length] = '\0';
+    int status = pclose(pipe);
+    return WIFSIGNALED(status) ? 1000 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+__attribute__((unused)) static bool says(const char *text)
+{
+    bool found = strstr(output, text) != NULL;
+    if (!found) fprintf(stderr, "no \"%s\" in:\n%s\n", text, output);
+    return found;
+}
+
+__attribute__((unused)) static const char *path(const char *name)
+{
+    static char text[2][200];
+    static int turn;
+    turn = !turn;
+    snprintf(text[turn], sizeof text[turn], "%s/%s", folder, name);
+    return text[turn];
+}
+
+__attribute__((unused)) static int count_lines(const char *file, const char *wanted)
+{
+    int count = 0;
+    char line[256];
+    FILE *from = fopen(file, "r");
+    while (from && fgets(line, sizeof line, from)) count += strncmp(line, wanted, strlen(wanted)) == 0;
+    if (from) fclose(from);
+    return count;
+}
+
+__attribute__((unused)) static void wait_for(const char *file, const char *line, int count)
+{
+    for (int i = 0; i < 20000 && count_lines(file, line) < count; i++) usleep(1000);
+}
+
+/* Start in the background; its output goes to a file of the folder. */
+__attribute__((unused)) static pid_t start_as(const char *arguments, const char *name)
+{
+    pid_t pid = fork();
+    if (pid) return pid;
+    char line[2048];
+    snprintf(line, sizeof line, "exec " LAUNCH "%s >%s 2>&1", arguments, path(name));
+    execl("/bin/sh", "sh", "-c", line, (char *)NULL);
+    _exit(127);
+}
+
+__attribute__((unused)) static pid_t start(const char *arguments)
+{
+    return start_as(arguments, "out");
+}
+
+__attribute__((unused)) static int end_of(pid_t pid)
+{
+    int status = 0;
+    waitpid(pid, &status, 0);
+    return WIFSIGNALED(status) ? 1000 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+__attribute__((unused)) static bool is_alive(const char *pid_file)
+{
+    char text[32] = "";
+    FILE *file = fopen(pid_file, "r");
+    if (file && !fgets(text, sizeof text, file)) text[0] = '\0';
+    if (file) fclose(file);
+    return atoi(text) > 0 && kill(atoi(text), 0) == 0;
+}
+
+__attribute__((unused)) static void make_folder(void)
+{
+    strcpy(folder, "/tmp/launch_test_XXXXXX");
+    if (!mkdtemp(folder)) exit(1);
+}
+
+/* Before anything else: a folder for files, and nothing that the user has configured. */
+__attribute__((unused)) static void begin_shell(int argc, char **argv)
+{
+    check_filter = argc > 1 ? argv[1] : NULL;
+    make_folder();
+    setenv("LOCKSTEP_HOME", folder, 1);
+    setenv("HF_HOME", folder, 1);
+}
+
+#endif
