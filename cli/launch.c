@@ -23,7 +23,12 @@ static bool count_processes(const launch_options *options, int hosts, int *count
 {
     const char *per_host = options->value[OPTION_NPROC_PER_NODE];
     int total = option_count(options, OPTION_NUM_PROCESSES, 0);
-    *count = 1;
+    *count = options->value[OPTION_HOSTFILE] ? 0 : 1; /* the file says */
+    if (total && options->value[OPTION_HOSTFILE]) {
+        snprintf(why, size, "--hostfile says how many processes there are: leave out %s",
+                 option_name(OPTION_NUM_PROCESSES));
+        return false;
+    }
     if (total % hosts) {
         snprintf(why, size, "--num_processes %d is for all hosts together and cannot be shared among %d", total, hosts);
         return false;
@@ -31,7 +36,7 @@ static bool count_processes(const launch_options *options, int hosts, int *count
     if (total) *count = total / hosts;
     else if (per_host && (strcmp(per_host, "auto") == 0 || strcmp(per_host, "cpu") == 0)) *count = ls_launch_cpus();
     else if (per_host) *count = atoi(per_host);
-    if (*count < 1) {
+    if (*count < 1 && (total || per_host)) {
         snprintf(why, size, "--nproc-per-node %s: must be a number above 0, auto or cpu", per_host ? per_host : "");
         return false;
     }

@@ -65,8 +65,14 @@ bool launch_hosts(const launch_options *options, ls_launch_opts *opts, char *why
     option address = given_of(options, OPTION_MASTER_ADDR, OPTION_MAIN_PROCESS_IP);
     option port = given_of(options, OPTION_MASTER_PORT, OPTION_MAIN_PROCESS_PORT);
     const char *backend = options->value[OPTION_RDZV_BACKEND], *conf = options->value[OPTION_RDZV_CONF];
+    opts->hostfile = options->value[OPTION_HOSTFILE];
     opts->min_hosts = opts->max_hosts = 1;
     if (options->value[OPTION_STANDALONE]) return true;
+    if (opts->hostfile && (options->value[count] || options->value[rank])) {
+        snprintf(why, size, "--hostfile says how many hosts there are and which this is: leave out %s",
+                 option_name(options->value[count] ? count : rank));
+        return false;
+    }
     if (options->value[count] && !read_range(options->value[count], &opts->min_hosts, &opts->max_hosts)) {
         snprintf(why, size, "%s %s: must be a number of hosts, or MIN:MAX", option_name(count), options->value[count]);
         return false;

@@ -34,12 +34,13 @@ typedef struct ls_launch_opts {
     const char *run_id;      /* names the job in folders and messages; default "none" */
     const char *role;        /* default "default" */
 
-    /* Several hosts: each calls with the same numbers. One leads: the one with host_rank 0 or, in an elastic job, the one
-     * that the endpoint's name stands for. The others connect to it. What the leader learns, a worker that failed, a host
-     * that is silent, it tells all at once; restarts have one budget. */
+    /* Several hosts: each calls with the same numbers. One leads: the one with host_rank 0 or, in an elastic job, the
+     * one that the endpoint's name stands for. The others connect to it. What the leader learns, a worker that failed,
+     * a host that is silent, it tells all at once; restarts have one budget. */
     int min_hosts, max_hosts; /* default 1; the job runs with any number between, elastic if they differ */
     int host_rank;            /* which this is, in a job that is not elastic */
     bool elastic;             /* hosts may come and go; their ranks follow from their arrival */
+    const char *hostfile;     /* of mpirun: says how many hosts there are, which this is, and num_processes */
     const char *endpoint;     /* "host:port" where hosts meet; default: master_addr, the port after master_port */
     const char *token;        /* only who knows it may join; default LOCKSTEP_JOB_TOKEN, else run_id */
     double join_timeout;      /* seconds to wait for enough hosts, and for a lost leader; default 600 */

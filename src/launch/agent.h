@@ -1,11 +1,11 @@
-/* agent.h - what looks after the workers of one host: attempts begin and end on orders, and everything that can happen (a
- * worker ends, a signal comes, a pipe has text, time is up) comes through one loop.
+/* agent.h - what looks after the workers of one host: attempts begin and end on orders, and everything that can happen
+ * (a worker ends, a signal comes, a pipe has text, time is up) comes through one loop.
  *
  *     IDLE --start--> RUNNING --a worker fails, or stop--> STOPPING --all gone--> SWEEPING --nothing left--> IDLE
  *                        \------------------- all gone ---------------------------->-/
  *
- * While STOPPING and SWEEPING a deadline runs, after which SIGKILL helps. Who gives the orders is a decider: supervise.c
- * for one host, member.c for several. */
+ * While STOPPING and SWEEPING a deadline runs, after which SIGKILL helps. Who gives the orders is a decider:
+ * supervise.c for one host, member.c for several. */
 #ifndef LOCKSTEP_LAUNCH_AGENT_H
 #define LOCKSTEP_LAUNCH_AGENT_H
 

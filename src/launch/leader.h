@@ -1,7 +1,7 @@
 /* leader.h - where the hosts of a job meet, and where it is decided what they do together.
  *
- * Every host has an agent with a connection to the leader, the leader's own host too. Messages are JSON objects; the first
- * member names them. To the leader:
+ * Every host has an agent with a connection to the leader, the leader's own host too. Messages are JSON objects;
+ * the first member names them. To the leader:
  *
  *     hello     who I am, with a proof that I know the job token, and how far I had come with an earlier leader
  *     failed    a worker of mine failed first: exit code and the cause in words; I am stopping the others
@@ -16,7 +16,7 @@
  *     start     generation n: your ranks, the world, where workers meet       stop      end generation n, and why
  *     end       the job is over: exit code, and the cause in words            beat
  *
- *     GATHERING --enough hosts--> RUNNING --a failure, a loss, a new host--> DRAINING --all over--> GATHERING or ENDED */
+ *     GATHERING --enough hosts--> RUNNING --failure, loss, new host--> DRAINING --all over--> GATHERING or ENDED */
 #ifndef LOCKSTEP_LAUNCH_LEADER_H
 #define LOCKSTEP_LAUNCH_LEADER_H
 

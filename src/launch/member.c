@@ -256,7 +256,7 @@ static void check_connection(member *m, int64_t now)
     bool slept = now - m->last_tick > beat + dead / 2;
     m->last_tick = now;
     if (m->standing == JOINED && now - m->wire.spoke >= beat) ls_wire_say(&m->wire, "beat", m->generation);
-    /* Who slept is not asked whether it heard anything: if the leader gave it up meanwhile, the connection is closed. */
+    /* Who slept need not have heard anything; if the leader gave it up meanwhile, the connection is closed. */
     if (slept) m->wire.heard = now;
     bool silent = m->standing == JOINED && now - m->wire.heard > dead;
     bool rude = m->standing == GREETING && now - m->greeted > (int64_t)(LONGEST_GREETING * 1e9);

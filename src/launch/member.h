@@ -1,4 +1,4 @@
-/* member.h - one host of a job of several: follows the leader's orders, and is the leader's process where that is here. */
+/* member.h - one host of a job of several: follows the leader's orders, and houses the leader where that is here. */
 #ifndef LOCKSTEP_LAUNCH_MEMBER_H
 #define LOCKSTEP_LAUNCH_MEMBER_H
 

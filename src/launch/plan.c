@@ -6,7 +6,10 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/opts.h"
+#include "launch/hosts.h"
+#include "launch/wire.h"
 
+#include <errno.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -121,6 +124,37 @@ static bool split_endpoint(ls_plan *plan, const char *text, int fallback)
     return true;
 }
 
+/* Which line of the host file is this host? The first leads, and each says how many processes it takes. */
+static bool read_hostfile(ls_plan *plan)
+{
+    enum { MOST = 1 << 20 };
+    ls_launch_opts *o = &plan->opts;
+    ls_hosts hosts = {0};
+    ls_message why = {""};
+    FILE *file = fopen(o->hostfile, "r");
+    char *text = file ? ls_sys_alloc(MOST) : NULL;
+    if (!file) snprintf(why.text, sizeof why.text, "%s", strerror(errno));
+    if (text) text[fread(text, 1, MOST - 1, file)] = '\0';
+    if (file) fclose(file);
+    ls_status status = text ? ls_hosts_parse(text, &hosts, &why) : LS_ERR_IO;
+    ls_sys_free(text);
+    int here = 0;
+    while (here < hosts.count && !ls_wire_is_here(hosts.host[here].name)) here++;
+    bool found = !status && here < hosts.count;
+    if (found) {
+        o->min_hosts = o->max_hosts = hosts.count;
+        o->host_rank = here;
+        if (!o->num_processes) o->num_processes = hosts.host[here].slots;
+        snprintf(plan->first_host, sizeof plan->first_host, "%s", hosts.host[0].name);
+        if (!o->master_addr) o->master_addr = plan->first_host;
+    } else if (!status) {
+        snprintf(why.text, sizeof why.text, "no line names this host");
+    }
+    if (!found) ls_log_line(LS_LOG_ERROR, "launch: host file %s: %s", o->hostfile, why.text);
+    ls_hosts_free(&hosts);
+    return found;
+}
+
 static bool settle_hosts(ls_plan *plan)
 {
     enum { STATIC_PORT = 29500, ELASTIC_PORT = 29400 };
@@ -164,6 +198,7 @@ bool ls_plan_make(ls_plan *plan, const ls_launch_opts *opts, size_t opts_size, c
     plan->inherited = inherited;
     ls_launch_opts *o = &plan->opts;
     ls_opts_read(o, sizeof *o, opts, opts_size);
+    if (o->hostfile && !read_hostfile(plan)) return false;
     if (!o->num_processes) o->num_processes = 1;
     if (!o->max_quick_restarts) o->max_quick_restarts = 5;
     o->shutdown_timeout = ls_opts_number(o->shutdown_timeout, 25);

@@ -14,6 +14,7 @@ typedef struct ls_plan {
     void *argument;
     const char *const *inherited; /* environment of this process */
 
+    char first_host[256];   /* of the host file */
     char meeting_host[256]; /* where hosts meet, if there are several */
     int meeting_port;
 

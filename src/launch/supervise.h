@@ -4,8 +4,8 @@
 
 #include "launch/plan.h"
 
-/* Run the job, or this host's part of it, to its end; returns the exit code. Meanwhile the signals and all new children of this process, which must
- * have one thread, are taken care of here. */
+/* Run the job, or this host's part of it, to its end; returns the exit code. Meanwhile the signals and all new children
+ * of this process, which must have one thread, are taken care of here. */
 int ls_supervise(const ls_plan *plan);
 
 #endif

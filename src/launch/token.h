@@ -1,4 +1,4 @@
-/* token.h - proof that two sides know the same job token, without sending it: HMAC-SHA256 of the other side's number. */
+/* token.h - proof that two sides know the same job token, without sending it: HMAC-SHA256 of the other's number. */
 #ifndef LOCKSTEP_LAUNCH_TOKEN_H
 #define LOCKSTEP_LAUNCH_TOKEN_H
 

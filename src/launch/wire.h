@@ -32,8 +32,8 @@ void ls_wire_send(ls_wire *wire, ls_json_writer *message);
 /* Send {"name": value}. */
 void ls_wire_say(ls_wire *wire, const char *name, int64_t value);
 
-/* A connection that is being made to host:port, -1 with errno or a resolver's words in `why`; and a socket that listens on
- * that port of every address of this host. */
+/* A connection that is being made to host:port, -1 with errno or a resolver's words in `why`; and a socket that listens
+ * on that port of every address of this host. */
 int ls_wire_connect(const char *host, int port, ls_message *why);
 int ls_wire_listen(int port, ls_message *why);
 /* Does the name stand for an address of this host? */

@@ -286,6 +286,26 @@ static void names_what_is_in_the_way(void)
     CHECK(says("1 of 2 hosts came within"));
 }
 
+static void reads_host_files(void)
+{
+    make_folder();
+    const char *file = path("hosts");
+    run("printf '127.0.0.1 slots=2 # here\\n' >%s", file);
+    CHECK(run(LAUNCH "--hostfile %s sh -c 'echo $RANK/$WORLD_SIZE' | sort", file) == 0);
+    CHECK_TEXT(output, "0/2\n1/2\n");
+    run("printf '127.0.0.1:2\\nother.invalid:2\\n' >%s", file);
+    CHECK(run(LAUNCH "--hostfile %s --master-port %d --rdzv-conf join_timeout=0.3 true", file, find_port()) == 1);
+    CHECK(says("1 of 2 hosts came")); /* this is the first, and leads */
+    run("printf 'leader.invalid\\n127.0.0.1\\n' >%s", file);
+    CHECK(run(LAUNCH "--hostfile %s --rdzv-conf join_timeout=0.3 true", file) == 1 &&
+          says("no leader at leader.invalid"));
+    run("printf 'other.invalid\\n' >%s", file);
+    CHECK(run(LAUNCH "--hostfile %s true", file) == 2 && says("no line names this host"));
+    CHECK(run(LAUNCH "--hostfile %s -n 2 true", file) == 2 && says("leave out --num_processes"));
+    CHECK(run(LAUNCH "--hostfile %s --nnodes 2 true", file) == 2 && says("leave out --nnodes"));
+    CHECK(run(LAUNCH "--hostfile %s true", path("none")) == 2 && says("No such file"));
+}
+
 static void starts_a_missing_program_once(void)
 {
     make_folder();
@@ -374,6 +394,7 @@ int main(int argc, char **argv)
     CHECK_RUN(passes_signals_on_to_all);
     CHECK_RUN(refuses_strangers);
     CHECK_RUN(names_what_is_in_the_way);
+    CHECK_RUN(reads_host_files);
     CHECK_RUN(starts_a_missing_program_once);
     CHECK_RUN(grows_and_shrinks);
     CHECK_RUN(goes_on_with_fewer_after_a_loss);
