@@ -58,7 +58,8 @@ static bool is_free(const char *folder, ls_message *why)
     if (kind == LS_PATH_NONE) return true;
     if (kind != LS_PATH_FOLDER) return complain(why, "save to", folder, "it is not a folder");
     char *manifest = joined(folder, "/" LS_MANIFEST);
-    bool is_checkpoint = manifest && ls_path_kind_of(manifest) == LS_PATH_FILE;
+    if (!manifest) return complain(why, "save to", folder, "no memory");
+    bool is_checkpoint = ls_path_kind_of(manifest) == LS_PATH_FILE;
     ls_sys_free(manifest);
     if (is_checkpoint) return true;
     struct dirent **entries;

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/hash.h"
+#include "base/memory.h"
 #include "check.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/manifest.h"
@@ -545,6 +546,58 @@ static void what_a_killed_save_left_is_no_hindrance(void)
     }
 }
 
+/* ---- memory ---- */
+
+typedef bool step_fn(ls_run *run);
+
+static bool save_and_wait(ls_run *run)
+{
+    return ls_save_state(run, in_home("new")) && ls_wait_for_save(run);
+}
+
+static bool load_old(ls_run *run)
+{
+    return ls_load_state(run, in_home("old"));
+}
+
+/* Every request for memory fails in turn: an error and no more, and what is on the disk stays good. */
+static void walk_requests(ls_run *run, step_fn *step)
+{
+    uint64_t before = ls_sys_calls();
+    CHECK(step(run));
+    uint64_t requests = ls_sys_calls() - before;
+    CHECK(requests > 5);
+    for (uint64_t n = 1; n <= requests; n++) {
+        ls_sys_fail_at(n);
+        bool ok = step(run);
+        ls_sys_fail_at(0);
+        CHECK(ok == (ls_error(run) == LS_OK));
+        CHECK_MSG(ok || ls_error(run) == LS_ERR_MEMORY || strstr(ls_error_message(run), "no memory"), "request %d: %s",
+                  (int)n, ls_error_message(run));
+        ls_error_clear(run);
+        ls_manifest manifest;
+        ls_message why = {{0}};
+        CHECK_MSG(ls_manifest_check(in_home("old"), &manifest, &why), "%s", why.text);
+        CHECK_MSG(ls_manifest_check(in_home("new"), &manifest, &why), "%s", why.text);
+        CHECK(!exists("new.part"));
+    }
+    CHECK(step(run));
+}
+
+static void memory_may_run_out_anywhere(void)
+{
+    for (int async = 0; async < 2; async++) {
+        clean();
+        training t = start_with((ls_init_opts){.async_save = async, .gradient_accumulation_steps = 2});
+        record r = {0};
+        train(&t, &r, 0, 3);
+        CHECK(ls_save_state(t.run, in_home("old")) && save_and_wait(t.run));
+        walk_requests(t.run, save_and_wait);
+        walk_requests(t.run, load_old);
+        CHECK(ls_finish(t.run) == 0);
+    }
+}
+
 /* ---- the checksum ---- */
 
 static void checksums_are_xxh64(void)
@@ -596,6 +649,7 @@ int main(int argc, char **argv)
     CHECK_RUN(another_number_of_processes_goes_on);
     CHECK_RUN(saved_in_an_inner_loop_the_outer_one_goes_on);
     CHECK_RUN(what_a_killed_save_left_is_no_hindrance);
+    CHECK_RUN(memory_may_run_out_anywhere);
     clean();
     rmdir(home);
     return check_done();
