@@ -281,6 +281,7 @@ void ls_plan_environment(const ls_plan *plan, const ls_assignment *a, int local_
     ls_environment_set(e, "TORCHELASTIC_RUN_ID", "%s", o->run_id);
     /* PyTorch's rank 0 serves its own store, at MASTER_PORT. */
     ls_environment_set(e, "TORCHELASTIC_USE_AGENT_STORE", "False");
+    ls_environment_set(e, "TORCHELASTIC_SIGNALS_TO_HANDLE", "SIGTERM,SIGINT,SIGHUP,SIGQUIT");
     ls_environment_set(e, "TORCHELASTIC_ERROR_FILE", "%s", error_file);
     if (!ls_environment_get(plan->inherited, "TORCH_NCCL_ASYNC_ERROR_HANDLING"))
         ls_environment_set(e, "TORCH_NCCL_ASYNC_ERROR_HANDLING", "1");

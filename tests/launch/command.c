@@ -208,6 +208,7 @@ static void speaks_torchrun(void)
         "\nLOCKSTEP_NUM_THREADS=",
         "\nTORCHELASTIC_RUN_ID=job7\n",
         "\nTORCHELASTIC_USE_AGENT_STORE=False\n",
+        "\nTORCHELASTIC_SIGNALS_TO_HANDLE=SIGTERM,SIGINT,SIGHUP,SIGQUIT\n",
         "/1/error.json\n",
         "\nTORCH_NCCL_ASYNC_ERROR_HANDLING=1\n",
     };

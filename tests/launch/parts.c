@@ -72,6 +72,9 @@ static void places_by_node_and_core(void)
     CHECK_TEXT(placed(16, 3), "0 8 1 9|2 10 3 11|4 12 5 13 6 14 7 15");
     CHECK_TEXT(placed(6, 2), "0 1 2 3|4 5"); /* four on one node, two on the other: within nodes, not equal */
     CHECK_TEXT(placed(2, 3), "none");
+    char line[100];
+    snprintf(line, sizeof line, "rm -rf %s", root);
+    CHECK(system(line) == 0);
     strcpy(root, "/nowhere"); /* no /sys: one node, cores without threads */
     CHECK_TEXT(placed(5, 2), "0 1|2 3 4");
 }

@@ -15,6 +15,7 @@
 
 static char output[1 << 22]; /* stdout and stderr of the last command */
 static char folder[64];
+static pid_t shell_pid;
 
 /* Exit code of a shell command; 1000 + signal when it was killed. */
 __attribute__((unused)) static int run(const char *format, ...)
@@ -96,8 +97,17 @@ __attribute__((unused)) static bool is_alive(const char *pid_file)
     return atoi(text) > 0 && kill(atoi(text), 0) == 0;
 }
 
+static void remove_folder(void)
+{
+    char line[100];
+    snprintf(line, sizeof line, "rm -rf %s", folder);
+    if (folder[0] && getpid() == shell_pid && system(line) != 0) fprintf(stderr, "%s is left\n", folder);
+}
+
+/* A new, empty one in place of the last. */
 __attribute__((unused)) static void make_folder(void)
 {
+    remove_folder();
     strcpy(folder, "/tmp/launch_test_XXXXXX");
     if (!mkdtemp(folder)) exit(1);
 }
@@ -106,6 +116,8 @@ __attribute__((unused)) static void make_folder(void)
 __attribute__((unused)) static void begin_shell(int argc, char **argv)
 {
     check_filter = argc > 1 ? argv[1] : NULL;
+    shell_pid = getpid();
+    atexit(remove_folder);
     make_folder();
     setenv("LOCKSTEP_HOME", folder, 1);
     setenv("HF_HOME", folder, 1);
