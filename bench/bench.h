@@ -1,7 +1,7 @@
 /* bench.h - what is measured, and how.
  *
  * An item has a name, the work one call does (FLOP or bytes) and what that work could reach at best (a peak measured in
- * the same run). Values are rates in GFLOP/s or GB/s, or times. The best of many short repetitions counts: the machine
+ * the same run). Values are rates in GFLOP/s, GB/s or pictures a second, or times. The best of many short repetitions counts: the machine
  * may be shared, and disturbance only ever makes things slower. */
 #ifndef LOCKSTEP_BENCH_H
 #define LOCKSTEP_BENCH_H
@@ -10,7 +10,7 @@
 
 #include <stddef.h>
 
-typedef enum bench_unit { BENCH_GFLOPS, BENCH_GBS, BENCH_MS, BENCH_NS } bench_unit;
+typedef enum bench_unit { BENCH_GFLOPS, BENCH_GBS, BENCH_MS, BENCH_NS, BENCH_IMAGES } bench_unit;
 typedef enum bench_peak { BENCH_PEAK_NONE, BENCH_PEAK_F32, BENCH_PEAK_BF16, BENCH_PEAK_MEMORY } bench_peak;
 
 typedef struct bench_item {
@@ -18,7 +18,7 @@ typedef struct bench_item {
     bench_unit unit;
     bench_peak peak;
     int threads;
-    double work; /* of one call: FLOP, bytes, or (BENCH_NS) things done */
+    double work; /* of one call: FLOP, bytes, or (BENCH_NS, BENCH_IMAGES) things done */
     /* Make what the call needs; NULL on failure. One case is set up at a time. */
     void *(*setup)(ls_run *run, const struct bench_item *item);
     void (*call)(void *state);
@@ -39,6 +39,7 @@ void bench_add_blocks(int threads);
 void bench_add_models(int threads);
 void bench_add_files(int threads);
 void bench_add_loaders(int threads);
+void bench_add_images(int threads);
 void bench_add_overheads(void);
 
 /* The same products by OpenBLAS; 0 when it is not installed. */

@@ -59,6 +59,7 @@ static double value_of(const bench_item *item, double seconds)
     case BENCH_GBS: return item->work / seconds * 1e-9;
     case BENCH_MS: return seconds * 1e3;
     case BENCH_NS: return seconds * 1e9 / item->work;
+    case BENCH_IMAGES: return item->work / seconds;
     }
     return 0;
 }
@@ -90,9 +91,10 @@ int main(int argc, char **argv)
     bench_add_models(all);
     bench_add_files(all);
     bench_add_loaders(all);
+    for (int threads = 1; threads <= all; threads = threads == all ? all + 1 : all) bench_add_images(threads);
     bench_add_overheads();
 
-    static const char *const units[] = {"GFLOP/s", "GB/s", "ms", "ns"}, *const peaks[] = {"-", "f32", "bf16", "memory"};
+    static const char *const units[] = {"GFLOP/s", "GB/s", "ms", "ns", "img/s"}, *const peaks[] = {"-", "f32", "bf16", "memory"};
     bool openblas = argc > 1 && strcmp(argv[1], "--openblas") == 0;
     if (argc > 1 && strcmp(argv[1], "--list") == 0) {
         for (int i = 0; i < item_count; i++)

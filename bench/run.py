@@ -63,7 +63,9 @@ for name, unit, peak, threads in items:
     if not name.startswith("peak/"):
         if name.startswith("gemm/f32"):
             competitors["openblas"] = openblas
-        if threads == all_threads or name.startswith("overhead/"):
+        if name.startswith("image/"):  # torchvision decodes in one thread
+            competitors.update(torches if threads == "1" else {})
+        elif threads == all_threads or name.startswith("overhead/"):
             competitors.update(torches)
     best = {}
     for _ in range(rounds):

@@ -227,8 +227,30 @@ def loader(dtype, case):
     return 1e9 * best(lambda: sum(len(y) for _, y in batches)) / samples
 
 
+def image(dtype, case):
+    """Photos a second through torchvision's transforms of Pillow's pictures."""
+    import io
+    import os
+    import pathlib
+
+    from PIL import Image
+    from torchvision import transforms as T
+    data = os.environ.get("LOCKSTEP_TEST_DATA", pathlib.Path(__file__).parents[2] / "shared" / "data")
+    photos = [path.read_bytes() for path in sorted(pathlib.Path(data, "pets_orig", "images").glob("*.jpg"))]
+    steps = {"random crop 224": [T.RandomResizedCrop(224)], "resize 224": [T.Resize((224, 224))],
+             "shorter 256, middle 224": [T.Resize(256), T.CenterCrop(224)]}[case]
+    transform = T.Compose([*steps, T.ToTensor()])
+
+    def call():
+        torch.manual_seed(1)
+        for photo in photos * 2:
+            transform(Image.open(io.BytesIO(photo)).convert("RGB"))
+    return 2 * len(photos) / best(call)
+
+
 FAMILIES = {"gemm": product, "conv": convolution, "pass": memory_pass, "attention": attention, "block": block,
-            "model": model, "overhead": overhead, "file": file, "loader": loader}
+            "model": model, "overhead": overhead, "file": file, "image": image,
+            "loader": loader}
 
 for line in sys.stdin:
     parts = line.strip().split("/")

@@ -33,7 +33,8 @@ function(dependency_line name label found missing)
         summary_line(${label} "switched off: ${missing}")
     endif()
 endfunction()
-dependency_line(JPEG jpeg "libjpeg-turbo: photos are read and written" "JPEG files are refused (Debian: libjpeg-dev)")
+dependency_line(JPEG jpeg "libjpeg-turbo: photos of every kind are read, and written"
+                "only ordinary photos are read (Debian: libjpeg-dev)")
 dependency_line(PNG png "libpng ${PNG_VERSION_STRING}: PNG pictures are read"
                 "PNG files are refused (Debian: libpng-dev)")
 dependency_line(ZLIB zlib "zlib ${ZLIB_VERSION_STRING}: gzip files are read"

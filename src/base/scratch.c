@@ -9,7 +9,7 @@
 #include <pthread.h>
 #include <stdbool.h>
 
-#define SLOTS 4
+#define SLOTS LS_SCRATCH_SLOTS
 #define STEP ((size_t)64 << 10)      /* sizes are rounded up to this, */
 #define LARGE_STEP ((size_t)2 << 20) /* or, from half of it on, to whole huge pages */
 

@@ -73,6 +73,7 @@ typedef struct ls_family {
     LS_FAMILY(elementwise)                                                                                             \
     LS_FAMILY(gemm)                                                                                                    \
     LS_FAMILY(image)                                                                                                   \
+    LS_FAMILY(jpeg)                                                                                                    \
     LS_FAMILY(loss)                                                                                                    \
     LS_FAMILY(norm)                                                                                                    \
     LS_FAMILY(optim)                                                                                                   \

@@ -1,6 +1,7 @@
 /* decode.c - from the bytes of a file to a finished picture: views and pixel steps in turn. */
 #include <string.h>
 
+#include "data/image/baseline.h"
 #include "data/image/head.h"
 #include "data/image/pixels.h"
 #include "data/image/view.h"
@@ -34,8 +35,10 @@ static ls_status decode_box(job *j, ls_box box)
     ls_picture as_stored, upright;
     if (!new_picture(j, stored.width, stored.height, &as_stored))
         return ls_image_out_of_memory(j->why, stored.width, stored.height);
-    ls_status status = head->format == LS_IMAGE_JPEG ? ls_jpeg_decode(j->bytes, j->size, stored, &as_stored, j->why)
-                                                     : ls_png_decode(j->bytes, j->size, stored, &as_stored, j->why);
+    ls_status status = LS_OK;
+    if (head->format == LS_IMAGE_PNG) status = ls_png_decode(j->bytes, j->size, stored, &as_stored, j->why);
+    else if (!ls_baseline_decode(j->bytes, j->size, stored, &as_stored))
+        status = ls_jpeg_decode(j->bytes, j->size, stored, &as_stored, j->why);
     j->picture = as_stored;
     if (status != LS_OK || orientation == 1) return status;
     if (!new_picture(j, box.width, box.height, &upright)) return ls_image_out_of_memory(j->why, box.width, box.height);

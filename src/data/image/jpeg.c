@@ -1,4 +1,5 @@
-/* jpeg.c - JPEG files through libjpeg-turbo: every kind it knows, the rows and columns of a box only.
+/* jpeg.c - JPEG files through libjpeg-turbo: every kind it knows, the rows and columns of a box only. The ordinary
+ * kind is decoded in baseline.c; what comes here is out of the ordinary or damaged, and libjpeg has the words for it.
  *
  * libjpeg reports errors by a call that must not return, so each function here has a jump to its own end. Warnings are
  * passed over as Pillow does, except those that say that picture data are missing. */
@@ -216,19 +217,22 @@ ls_status ls_jpeg_encode(const char *path, const uint8_t *rgb, int64_t width, in
 
 #else
 
-#define REFUSED "this build of Lockstep has no JPEG: install libjpeg-turbo (Debian: libjpeg-dev) and configure again"
-
 ls_status ls_jpeg_decode(const uint8_t *bytes, size_t size, ls_box box, ls_picture *to, ls_message *why)
 {
     (void)bytes, (void)size, (void)box, (void)to;
-    return ls_message_set(why, LS_ERR_UNSUPPORTED, REFUSED);
+    return ls_message_set(
+        why, LS_ERR_UNSUPPORTED,
+        "is a damaged JPEG, or of a kind (progressive, four colours, ...) that this build does not read: "
+        "it was made without libjpeg-turbo (Debian: libjpeg-dev)");
 }
 
 ls_status ls_jpeg_encode(const char *path, const uint8_t *rgb, int64_t width, int64_t height, int quality,
                          ls_message *why)
 {
     (void)rgb, (void)width, (void)height, (void)quality;
-    return ls_message_set(why, LS_ERR_UNSUPPORTED, "%s: " REFUSED, path);
+    return ls_message_set(
+        why, LS_ERR_UNSUPPORTED,
+        "%s: this build writes no JPEG files: it was made without libjpeg-turbo (Debian: libjpeg-dev)", path);
 }
 
 #endif

@@ -103,8 +103,9 @@ ls_status ls_png_decode(const uint8_t *bytes, size_t size, ls_box box, ls_pictur
 ls_status ls_png_decode(const uint8_t *bytes, size_t size, ls_box box, ls_picture *to, ls_message *why)
 {
     (void)bytes, (void)size, (void)box, (void)to;
-    return ls_message_set(why, LS_ERR_UNSUPPORTED,
-                          "this build of Lockstep has no PNG: install libpng (Debian: libpng-dev) and configure again");
+    return ls_message_set(
+        why, LS_ERR_UNSUPPORTED,
+        "is a PNG picture, which this build does not read: it was made without libpng (Debian: libpng-dev)");
 }
 
 #endif

@@ -21,7 +21,13 @@ typedef struct ls_picture {
 } ls_picture;
 
 /* The thread's scratch memory and what lies in it. Pictures alternate between the first two. */
-typedef enum ls_image_slot { LS_SLOT_PICTURE, LS_SLOT_OTHER_PICTURE, LS_SLOT_WORK, LS_SLOT_DECODER } ls_image_slot;
+typedef enum ls_image_slot {
+    LS_SLOT_PICTURE,
+    LS_SLOT_OTHER_PICTURE,
+    LS_SLOT_WORK,
+    LS_SLOT_DECODER,
+    LS_SLOT_CODES = LS_SCRATCH_LASTING, /* of the JPEG file before: most files have the same */
+} ls_image_slot;
 
 static inline void *ls_image_scratch(ls_image_slot slot, size_t bytes)
 {

@@ -187,6 +187,7 @@ ls_status ls_view_plan_make(const ls_view *view, ls_view_plan *plan, ls_message 
     const ls_box *w = &view->window;
     ls_axis *x = &plan->across, *y = &plan->down;
     *plan = (ls_view_plan){.across.inputs = view->box.width, .down.inputs = view->box.height};
+    plan->kernels = ls_image_kernels();
     measure_axis(x, view->filter, view->width, w->x, w->width, LS_IMAGE_TAPS);
     measure_axis(y, view->filter, view->height, w->y, w->height, 1);
     plan->down_first = x->taps && y->taps && goes_down_first(view);
@@ -221,13 +222,14 @@ static void mirror(uint8_t *to, const uint8_t *from, int64_t n)
     for (int64_t i = 0; i < n; i++) memcpy(to + 3 * i, from + 3 * (n - 1 - i), 3);
 }
 
-static void put_row(const ls_view *view, const ls_sink *sink, const uint8_t *line, int64_t row)
+static void put_row(const ls_view *view, const ls_view_plan *plan, const ls_sink *sink, int64_t row)
 {
+    const uint8_t *line = plan->line;
     int64_t n = view->window.width * 3, at = (view->flip_y ? view->window.height - 1 - row : row) * n;
     if (sink->bytes) {
         memcpy(sink->bytes + at, line, (size_t)n);
     } else if (!sink->levels) {
-        ls_image_kernels()->to_float(sink->floats + at, line, n);
+        plan->kernels->to_float(sink->floats + at, line, n);
     } else {
         for (int64_t i = 0; i < n; i += 3)
             for (int c = 0; c < 3; c++) sink->floats[at + i + c] = sink->levels[c][line[i + c]];
@@ -235,10 +237,11 @@ static void put_row(const ls_view *view, const ls_sink *sink, const uint8_t *lin
 }
 
 /* A row of the source, scaled along the row. */
-static void row_across(const ls_view *view, const ls_axis *x, const uint8_t *from, uint8_t *to)
+static void row_across(const ls_view *view, const ls_view_plan *plan, const uint8_t *from, uint8_t *to)
 {
+    const ls_axis *x = &plan->across;
     int64_t n = x->to - x->from;
-    if (x->taps) ls_image_kernels()->across(to, from, x->first, x->weight, x->taps, n);
+    if (x->taps) plan->kernels->across(to, from, x->first, x->weight, x->taps, n);
     else if (view->flip_x) mirror(to, from, n);
     else memcpy(to, from, (size_t)n * 3);
 }
@@ -250,24 +253,24 @@ static void visible_row(const ls_view *view, const ls_view_plan *plan, const ls_
 {
     const ls_axis *x = &plan->across, *y = &plan->down;
     if (!y->taps) {
-        row_across(view, x, source->pixels + (size_t)output * source->stride, to);
+        row_across(view, plan, source->pixels + (size_t)output * source->stride, to);
         return;
     }
     int64_t first = y->first[output];
     const int32_t *weight = y->weight + output * y->taps;
     if (plan->down_first) {
         for (int64_t k = 0; k < y->taps; k++) plan->rows[k] = source->pixels + (size_t)(first + k) * source->stride;
-        ls_image_kernels()->down(plan->between, plan->rows, weight, y->taps, (x->high - x->low) * 3);
-        row_across(view, x, plan->between, to);
+        plan->kernels->down(plan->between, plan->rows, weight, y->taps, (x->high - x->low) * 3);
+        row_across(view, plan, plan->between, to);
         return;
     }
     size_t bytes = between_bytes(plan);
     if (*ready < first) *ready = first;
     for (; *ready < first + y->taps; ++*ready)
-        row_across(view, x, source->pixels + (size_t)*ready * source->stride,
+        row_across(view, plan, source->pixels + (size_t)*ready * source->stride,
                    plan->between + (size_t)(*ready % y->taps) * bytes);
     for (int64_t k = 0; k < y->taps; k++) plan->rows[k] = plan->between + (size_t)((first + k) % y->taps) * bytes;
-    ls_image_kernels()->down(to, plan->rows, weight, y->taps, (x->to - x->from) * 3);
+    plan->kernels->down(to, plan->rows, weight, y->taps, (x->to - x->from) * 3);
 }
 
 void ls_view_run(const ls_view *view, const ls_view_plan *plan, const ls_picture *source, const ls_sink *sink)
@@ -284,6 +287,6 @@ void ls_view_run(const ls_view *view, const ls_view_plan *plan, const ls_picture
         int64_t shown = visible ? n : 0, begin = visible ? left : 0;
         memset(plan->line, 0, (size_t)begin * 3);
         memset(plan->line + 3 * (begin + shown), 0, (size_t)(w->width - begin - shown) * 3);
-        put_row(view, sink, plan->line, row);
+        put_row(view, plan, sink, row);
     }
 }

@@ -60,6 +60,7 @@ typedef struct ls_view_plan {
     uint8_t *between;     /* rows that have been scaled in one direction */
     uint8_t *line;        /* a finished row */
     const uint8_t **rows; /* what a row is made of */
+    const ls_image_table *kernels;
 } ls_view_plan;
 
 /* Where rows go: bytes, or floats of which each channel may be scaled by a table. */

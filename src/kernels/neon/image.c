@@ -41,7 +41,9 @@ LS_SIMD int32x4_t pixel_across(const uint8_t *x, const int32_t *weight, int64_t 
     return sum;
 }
 
-static void across(uint8_t *y, const uint8_t *x, const int32_t *first, const int32_t *weight, int64_t taps, int64_t n)
+/* With `taps` constant where it is small, nothing is left of the loops over them. */
+LS_SIMD void pixels_across(uint8_t *y, const uint8_t *x, const int32_t *first, const int32_t *weight, int64_t taps,
+                           int64_t n)
 {
     static const uint8_t close_up[16] = {0, 1, 2, 4, 5, 6, 8, 9, 10, 12, 13, 14, 255, 255, 255, 255};
     uint8x16_t lanes[LS_IMAGE_TAPS], packed = vld1q_u8(close_up);
@@ -60,6 +62,13 @@ static void across(uint8_t *y, const uint8_t *x, const int32_t *first, const int
         vst1_u8(pixel, levels(a, a));
         memcpy(y, pixel, 3);
     }
+}
+
+static void across(uint8_t *y, const uint8_t *x, const int32_t *first, const int32_t *weight, int64_t taps, int64_t n)
+{
+    if (taps == 4) pixels_across(y, x, first, weight, 4, n);
+    else if (taps == 8) pixels_across(y, x, first, weight, 8, n);
+    else pixels_across(y, x, first, weight, taps, n);
 }
 
 /* 16 columns. */
