@@ -110,6 +110,7 @@ __attribute__((unused)) static void make_folder(void)
     remove_folder();
     strcpy(folder, "/tmp/launch_test_XXXXXX");
     if (!mkdtemp(folder)) exit(1);
+    setenv("TMPDIR", folder, 1); /* what a killed launcher leaves goes with it */
 }
 
 /* Before anything else: a folder for files, and nothing that the user has configured. */
