@@ -40,7 +40,10 @@ void bench_add_models(int threads);
 void bench_add_files(int threads);
 void bench_add_loaders(int threads);
 void bench_add_images(int threads);
+void bench_add_programs(int threads);
 void bench_add_overheads(void);
+/* `--first-step`: a training program that makes one step and ends. */
+int bench_first_step(void);
 
 /* The same products by OpenBLAS; 0 when it is not installed. */
 double bench_openblas(const bench_item *item);

@@ -1,6 +1,7 @@
 /* main.c - the server of measurements: reads names of items on stdin, answers each with its value.
  *
  *   lockstep_bench --list       one line an item: name, unit, peak it is held against
+ *   lockstep_bench --first-step be a training program of one step
  *   lockstep_bench [--openblas] answer "name\n" with "value\n"; "-" when it cannot be measured
  *
  * bench/run.py asks this program and the peers in turn, so that all see the same machine. */
@@ -80,6 +81,7 @@ static double measure(const bench_item *item, bool openblas, double budget)
 
 int main(int argc, char **argv)
 {
+    if (argc > 1 && strcmp(argv[1], "--first-step") == 0) return bench_first_step();
     int all = ls_parallel_width();
     for (int threads = 1; threads <= all; threads = threads == all ? all + 1 : all) {
         bench_add_peaks(threads);
@@ -92,9 +94,11 @@ int main(int argc, char **argv)
     bench_add_files(all);
     bench_add_loaders(all);
     for (int threads = 1; threads <= all; threads = threads == all ? all + 1 : all) bench_add_images(threads);
+    bench_add_programs(all);
     bench_add_overheads();
 
-    static const char *const units[] = {"GFLOP/s", "GB/s", "ms", "ns", "img/s"}, *const peaks[] = {"-", "f32", "bf16", "memory"};
+    static const char *const units[] = {"GFLOP/s", "GB/s", "ms", "ns", "img/s"}, *const peaks[] = {"-", "f32", "bf16",
+                                                                                                   "memory"};
     bool openblas = argc > 1 && strcmp(argv[1], "--openblas") == 0;
     if (argc > 1 && strcmp(argv[1], "--list") == 0) {
         for (int i = 0; i < item_count; i++)

@@ -1,5 +1,6 @@
 """torch_peer.py - the same items by PyTorch: answers names on stdin with values, as lockstep_bench does."""
 import os
+import subprocess
 import sys
 import time
 
@@ -248,9 +249,26 @@ def image(dtype, case):
     return 2 * len(photos) / best(call)
 
 
+FIRST_STEP = """
+import torch, timm
+net = timm.create_model("resnet10t", num_classes=6, stem_width=32)
+adam = torch.optim.Adam(net.parameters(), lr=1e-3)
+x, y = torch.rand(32, 3, 64, 64), torch.arange(32) * 6 // 32
+torch.nn.functional.cross_entropy(net(x), y).backward()
+adam.step()
+"""
+
+
+def program(dtype, case):
+    """From the start of a process to the end of its first training step."""
+    if case != "demo net, start to first step":
+        raise KeyError(case)
+    return 1e3 * best(lambda: subprocess.run([sys.executable, "-c", FIRST_STEP], check=True))
+
+
 FAMILIES = {"gemm": product, "conv": convolution, "pass": memory_pass, "attention": attention, "block": block,
             "model": model, "overhead": overhead, "file": file, "image": image,
-            "loader": loader}
+            "loader": loader, "program": program}
 
 for line in sys.stdin:
     parts = line.strip().split("/")
@@ -259,6 +277,6 @@ for line in sys.stdin:
     try:
         value = FAMILIES[family]({"f32": torch.float32, "bf16": torch.bfloat16}[dtype], case)
         print(f"{value:.6g}", flush=True)
-    except (ImportError, KeyError, RuntimeError) as error:
+    except (ImportError, KeyError, RuntimeError, subprocess.CalledProcessError) as error:
         print(f"{line.strip()}: {error}", file=sys.stderr)
         print("-", flush=True)
