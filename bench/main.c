@@ -92,6 +92,7 @@ int main(int argc, char **argv)
     bench_add_blocks(all);
     bench_add_models(all);
     bench_add_files(all);
+    bench_add_checkpoints(all);
     bench_add_loaders(all);
     for (int threads = 1; threads <= all; threads = threads == all ? all + 1 : all) bench_add_images(threads);
     bench_add_programs(all);
