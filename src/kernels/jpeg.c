@@ -4,8 +4,9 @@
 #include "kernels/kernels.h"
 
 static ls_jpeg_table tables[LS_ISA_COUNT];
-static const ls_family_field fields[] = {LS_FAMILY_FIELD(ls_jpeg_table, samples), LS_FAMILY_FIELD(ls_jpeg_table, widen),
-                                         LS_FAMILY_FIELD(ls_jpeg_table, enlarge),
+static const ls_family_field fields[] = {LS_FAMILY_FIELD(ls_jpeg_table, samples),
+                                         LS_FAMILY_FIELD(ls_jpeg_table, few_samples),
+                                         LS_FAMILY_FIELD(ls_jpeg_table, widen), LS_FAMILY_FIELD(ls_jpeg_table, enlarge),
                                          LS_FAMILY_FIELD(ls_jpeg_table, pixels)};
 ls_family ls_family_jpeg = {
     .name = "jpeg",

@@ -17,6 +17,9 @@ enum {
 typedef void ls_jpeg_samples_fn(uint8_t *samples, size_t pitch, const int16_t *coefficients, const int16_t *steps,
                                 int used);
 enum { LS_JPEG_CORNER = 10 }; /* so many lie in the upper left quarter */
+/* The same picture in fewer samples: size x size, where size is 4, 2 or 1. */
+typedef void ls_jpeg_few_samples_fn(uint8_t *samples, size_t pitch, const int16_t *coefficients, const int16_t *steps,
+                                    int size);
 /* 2n samples of n, each the sum of 3/4 of the nearest and 1/4 of the next. Reads x[-1] and x[n]. */
 typedef void ls_jpeg_widen_fn(uint8_t *y, const uint8_t *x, int64_t n);
 /* The same in both directions: rows count 3/4 (near) and 1/4 (far). Reads elements -1 and n of both. */
@@ -26,6 +29,7 @@ typedef void ls_jpeg_pixels_fn(uint8_t *rgb, const uint8_t *y, const uint8_t *cb
 
 typedef struct ls_jpeg_table {
     ls_jpeg_samples_fn *samples;
+    ls_jpeg_few_samples_fn *few_samples;
     ls_jpeg_widen_fn *widen;
     ls_jpeg_enlarge_fn *enlarge;
     ls_jpeg_pixels_fn *pixels;

@@ -109,7 +109,7 @@ typedef bool decode_fn(bytes b, ls_box box, ls_picture *to);
 
 static bool by_libjpeg(bytes b, ls_box box, ls_picture *to)
 {
-    return ls_jpeg_decode(b.data, b.size, box, to, NULL) == LS_OK;
+    return ls_jpeg_decode(b.data, b.size, box, 8, to, NULL) == LS_OK;
 }
 
 static bool by_libpng(bytes b, ls_box box, ls_picture *to)
@@ -119,7 +119,7 @@ static bool by_libpng(bytes b, ls_box box, ls_picture *to)
 
 static bool by_ourselves(bytes b, ls_box box, ls_picture *to)
 {
-    return ls_baseline_decode(b.data, b.size, box, to);
+    return ls_baseline_decode(b.data, b.size, box, 8, to);
 }
 
 static const struct {
@@ -178,15 +178,44 @@ static void other_kinds_are_left_to_libjpeg(void)
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         bytes b = read_all("%s/images/%s", GOLDEN_DIR, names[i]);
         ls_picture to = ls_picture_in(LS_SLOT_PICTURE, 8, 8);
-        CHECK(!ls_baseline_decode(b.data, b.size, (ls_box){0, 0, 8, 8}, &to));
+        CHECK(!ls_baseline_decode(b.data, b.size, (ls_box){0, 0, 8, 8}, 8, &to));
         free(b.data);
     }
     bytes b = read_all("%s/images/420.jpg", GOLDEN_DIR);
     for (size_t cut = 0; cut + 2 < b.size; cut += 11) {
         ls_picture to = ls_picture_in(LS_SLOT_PICTURE, 45, 35);
-        CHECK_MSG(!ls_baseline_decode(b.data, cut, (ls_box){0, 0, 45, 35}, &to), "taken after %zu bytes", cut);
+        CHECK_MSG(!ls_baseline_decode(b.data, cut, (ls_box){0, 0, 45, 35}, 8, &to), "taken after %zu bytes", cut);
     }
     free(b.data);
+}
+
+/* Fewer samples by the decoder: near to what the exact way gives, for every kind, also turned and in part. */
+static void fast_decoding_comes_near(void)
+{
+    static const char *const names[] = {"444.jpg",  "422.jpg", "420.jpg",   "gray.jpg", "progressive.jpg",
+                                        "cmyk.jpg", "rgb.jpg", "turn5.jpg", "turn6.jpg"};
+    const ls_transform transforms[] = {ls_resize(8),
+                                       ls_resize(4),
+                                       ls_resize(3),
+                                       ls_resize(9, .width = 5),
+                                       ls_random_resized_crop(5, .min_scale = 0.9),
+                                       ls_compose(ls_resize_shorter(9), ls_center_crop(6), ls_random_flip())};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        bytes b = read_all("%s/images/%s", GOLDEN_DIR, names[i]);
+        for (size_t k = 0; k < sizeof transforms / sizeof *transforms; k++) {
+            result exact = transformed(b, ls_compose(transforms[k], ls_decode(.upright = true)), k);
+            result fast = transformed(b, ls_compose(transforms[k], ls_decode(.upright = true, .fast = true)), k);
+            double total = 0, n = (double)(exact.width * exact.height * 3);
+            bool same_size = fast.status == LS_OK && exact.width == fast.width && exact.height == fast.height;
+            CHECK_MSG(same_size, "%s, transform %zu: %s", names[i], k, fast.why.text);
+            for (int64_t p = 0; same_size && p < exact.width * exact.height * 3; p++)
+                total += abs(exact.pixels[p] - fast.pixels[p]);
+            CHECK_MSG(total / n < 14, "%s, transform %zu: %g levels apart", names[i], k, total / n);
+            free(exact.pixels);
+            free(fast.pixels);
+        }
+        free(b.data);
+    }
 }
 
 /* Camera's notes are followed only where they are asked for. */
@@ -257,6 +286,19 @@ static void check_photo(const char *name, bytes b, int number, const golden_entr
     }
 }
 
+/* On photos it is nearer than anyone sees. */
+static void check_fast(const char *name, bytes b)
+{
+    result exact = transformed(b, ls_resize(64), 0),
+           fast = transformed(b, ls_compose(ls_resize(64), ls_decode(.fast = true)), 0);
+    double total = 0;
+    CHECK_MSG(exact.status == LS_OK && fast.status == LS_OK, "%s: %s", name, fast.why.text);
+    for (int i = 0; i < 64 * 64 * 3 && fast.pixels && exact.pixels; i++) total += abs(exact.pixels[i] - fast.pixels[i]);
+    CHECK_MSG(total / (64 * 64 * 3) < 3.5, "%s: %g levels apart", name, total / (64 * 64 * 3));
+    free(exact.pixels);
+    free(fast.pixels);
+}
+
 static int by_name(const struct dirent **a, const struct dirent **b)
 {
     return strcmp((*a)->d_name, (*b)->d_name);
@@ -278,6 +320,7 @@ static void photos_equal_torchvision(void)
     for (int i = 0; i < count; i++) {
         bytes b = read_all("%s/%s", folder, names[i]->d_name);
         if (sums && samples && i < sums->shape.dim[0]) check_photo(names[i]->d_name, b, i, sums, samples);
+        check_fast(names[i]->d_name, b);
         free(b.data);
         free(names[i]);
     }
@@ -470,6 +513,7 @@ int main(int argc, char **argv)
     CHECK_RUN(every_kind_of_file_is_read);
     CHECK_RUN(parts_equal_the_whole);
     CHECK_RUN(other_kinds_are_left_to_libjpeg);
+    CHECK_RUN(fast_decoding_comes_near);
     CHECK_RUN(pictures_stay_as_stored_by_default);
     CHECK_RUN(photos_equal_torchvision);
     CHECK_RUN(odd_files_are_pictures_or_named);

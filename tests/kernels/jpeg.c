@@ -48,6 +48,11 @@ static void compare_samples(const ls_jpeg_table *table)
         ls_jpeg_ref.samples(y[0], 11, coefficients, steps, used);
         table->samples(y[1], 11, coefficients, steps, used);
         CHECK_MSG(memcmp(y[0], y[1], sizeof y[0]) == 0, "samples of block %d", (int)n);
+        for (int size = 1; size <= 4; size *= 2) {
+            ls_jpeg_ref.few_samples(y[0], 11, coefficients, steps, size);
+            table->few_samples(y[1], 11, coefficients, steps, size);
+            CHECK_MSG(memcmp(y[0], y[1], sizeof y[0]) == 0, "%d samples of block %d", size, (int)n);
+        }
     }
 }
 
@@ -72,6 +77,26 @@ static void blocks_are_cosines(void)
                 CHECK(fabs(out[i] - (128 + 300 * scale * wave)) < 0.6);
             }
         }
+}
+
+/* Fewer samples are the same waves, looked at in the middle of larger squares. */
+static void few_samples_are_waves(void)
+{
+    for (int size = 1; size <= 4; size *= 2)
+        for (int v = 0; v < size; v++)
+            for (int u = 0; u < size; u++) {
+                int16_t coefficients[64] = {0}, steps[64];
+                for (int i = 0; i < 64; i++) steps[i] = 3;
+                coefficients[8 * v + u] = 100;
+                uint8_t out[16];
+                ls_jpeg_ref.few_samples(out, 4, coefficients, steps, size);
+                for (int y0 = 0; y0 < size; y0++)
+                    for (int x0 = 0; x0 < size; x0++) {
+                        double wave = cos((2 * x0 + 1) * u * M_PI / 2 / size) * cos((2 * y0 + 1) * v * M_PI / 2 / size);
+                        double scale = (u ? 1 : sqrt(0.5)) * (v ? 1 : sqrt(0.5)) / 4;
+                        CHECK(fabs(out[4 * y0 + x0] - (128 + 300 * scale * wave)) < 0.6);
+                    }
+            }
 }
 
 static void fill(uint64_t seed)
@@ -125,6 +150,7 @@ int main(int argc, char **argv)
     if (argc > 1) check_filter = argv[1];
     CHECK_RUN(blocks_are_the_same);
     CHECK_RUN(blocks_are_cosines);
+    CHECK_RUN(few_samples_are_waves);
     CHECK_RUN(rows_are_the_same);
     CHECK_RUN_SLOW(all_colors_are_the_same);
     return check_done();

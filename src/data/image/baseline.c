@@ -16,6 +16,8 @@ typedef struct component {
     int id, h, v; /* blocks of it in a unit of the scan, across and down */
     int steps;
     ls_huff_part codes;
+    int64_t block;                  /* samples on each side of a block */
+    int64_t across, down_by;        /* pixels for each sample */
     int64_t width, height;          /* samples that mean something */
     int64_t left, right, top, down; /* blocks that are wanted: columns and rows from .. up to but not */
     uint8_t *plane;                 /* their samples */
@@ -27,10 +29,11 @@ typedef struct decoder {
     bool has_steps[4];
     component part[3];
     int parts;
-    int64_t width, height;
-    int64_t unit_width, unit_height; /* pixels of a unit of the scan */
-    int64_t units, unit_rows;        /* in a row, and rows of them */
-    int64_t restart;                 /* units between restart markers; 0: there are none */
+    int64_t width, height;    /* in the file */
+    int64_t block;            /* samples on each side of a block */
+    int64_t unit_height;      /* rows of pixels in a unit of the scan */
+    int64_t units, unit_rows; /* in a row, and rows of them */
+    int64_t restart;          /* units between restart markers; 0: there are none */
     bool jfif, adobe;
     int adobe_transform;
     const uint8_t *at, *end; /* what has not been read of the file */
@@ -156,36 +159,55 @@ static int64_t least(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* Units and components for the box. Colour at half the resolution needs a neighbour on each side. */
+static int64_t rounded_up(int64_t a, int64_t b)
+{
+    return (a + b - 1) / b;
+}
+
+/* The blocks for a box of pixels. Colour at half the resolution needs a neighbour on each side. */
+static void want_blocks(component *c, ls_box box)
+{
+    int64_t x0 = box.x / c->across, x1 = (box.x + box.width - 1) / c->across;
+    int64_t y0 = box.y / c->down_by, y1 = (box.y + box.height - 1) / c->down_by;
+    if (c->across == 2) x0 -= x0 > 0, x1 = least(x1 + 1, c->width - 1);
+    if (c->down_by == 2) y0 -= y0 > 0, y1 = least(y1 + 1, c->height - 1);
+    c->left = x0 / c->block;
+    c->right = x1 / c->block + 1;
+    c->top = y0 / c->block;
+    c->down = y1 / c->block + 1;
+    c->pitch = (size_t)((c->right - c->left) * c->block) + 2 * PAD;
+}
+
+/* Units and components for the box. */
 static bool lay_out(decoder *d, ls_box box)
 {
     component *first = &d->part[0];
     if (d->parts == 1) first->h = first->v = 1; /* of one component, units are blocks */
     bool full = first->h == 1 && first->v == 1, wide = first->h == 2 && first->v == 1;
     if (!full && !wide && !(first->h == 2 && first->v == 2)) return false;
-    d->unit_width = 8 * first->h;
-    d->unit_height = 8 * first->v;
-    d->units = (d->width + d->unit_width - 1) / d->unit_width;
-    d->unit_rows = (d->height + d->unit_height - 1) / d->unit_height;
+    d->unit_height = d->block * first->v;
+    d->units = rounded_up(d->width, 8 * first->h);
+    d->unit_rows = rounded_up(d->height, 8 * first->v);
     for (int i = 0; i < d->parts; i++) {
         component *c = &d->part[i];
         if (i > 0 && (c->h != 1 || c->v != 1)) return false;
         c->codes.blocks = c->h * c->v;
         d->codes[i] = &c->codes;
-        int64_t across = first->h / c->h, down = first->v / c->v;
-        c->width = (d->width + across - 1) / across;
-        c->height = (d->height + down - 1) / down;
+        c->block = d->block;
+        c->across = first->h / c->h;
+        c->down_by = first->v / c->v;
+        c->width = rounded_up(d->width * c->block, 8 * c->across);
+        c->height = rounded_up(d->height * c->block, 8 * c->down_by);
+        if (c->block < 8 && c->across == 2 && c->down_by == 2) {
+            /* A block of colour at half the resolution has enough samples where not all pixels are wanted. */
+            c->block *= 2;
+            c->across = c->down_by = 1;
+            c->width = rounded_up(d->width * d->block, 8);
+            c->height = rounded_up(d->height * d->block, 8);
+        }
         /* libjpeg enlarges what is as narrow as this in another way. */
-        if (across == 2 && c->width <= 2) return false;
-        int64_t x0 = box.x / across, x1 = (box.x + box.width - 1) / across;
-        int64_t y0 = box.y / down, y1 = (box.y + box.height - 1) / down;
-        if (across == 2) x0 -= x0 > 0, x1 = least(x1 + 1, c->width - 1);
-        if (down == 2) y0 -= y0 > 0, y1 = least(y1 + 1, c->height - 1);
-        c->left = x0 / 8;
-        c->right = x1 / 8 + 1;
-        c->top = y0 / 8;
-        c->down = y1 / 8 + 1;
-        c->pitch = (size_t)(c->right - c->left) * 8 + 2 * PAD;
+        if (c->across == 2 && c->width <= 2) return false;
+        want_blocks(c, box);
     }
     return true;
 }
@@ -193,7 +215,7 @@ static bool lay_out(decoder *d, ls_box box)
 /* Row y of a component, at its sample x. */
 static uint8_t *sample_at(const component *c, int64_t x, int64_t y)
 {
-    return c->plane + (size_t)(y - 8 * c->top) * c->pitch + PAD + (x - 8 * c->left);
+    return c->plane + (size_t)(y - c->block * c->top) * c->pitch + PAD + (x - c->block * c->left);
 }
 
 /* ---- The scan ---- */
@@ -230,16 +252,17 @@ static bool restart(decoder *d, ls_huff_reader *r, int64_t number)
 }
 
 /* A block's samples. */
-static void put_block(const ls_jpeg_table *kernels, const component *c, const int16_t *steps,
-                      const ls_huff_block *block, int used, uint8_t *to)
+static void put_block(const decoder *d, const component *c, const ls_huff_block *block, int used, uint8_t *to)
 {
+    const int16_t *steps = d->steps[c->steps];
     if (used > 1) {
-        kernels->samples(to, c->pitch, block->coefficients, steps, used);
+        if (c->block == 8) d->kernels->samples(to, c->pitch, block->coefficients, steps, used);
+        else d->kernels->few_samples(to, c->pitch, block->coefficients, steps, (int)c->block);
         return;
     }
     int level = ((int16_t)(block->coefficients[0] * steps[0]) + 4) >> 3; /* the transform of a constant */
     level = level < -128 ? 0 : level > 127 ? 255 : level + 128;
-    for (int i = 0; i < 8; i++) memset(to + (size_t)i * c->pitch, level, 8);
+    for (int64_t i = 0; i < c->block; i++) memset(to + (size_t)i * c->pitch, level, (size_t)c->block);
 }
 
 /* Units in which blocks are wanted: all are decoded first, then those that are wanted become samples. */
@@ -254,7 +277,7 @@ static void take_units(decoder *d, ls_huff_reader *r, int64_t row, int64_t unit,
             for (int64_t y = row * c->v; y < (row + 1) * c->v; y++)
                 for (int64_t x = unit * c->h; x < (unit + 1) * c->h; x++, block++, used++)
                     if (x >= c->left && x < c->right && y >= c->top && y < c->down)
-                        put_block(d->kernels, c, d->steps[c->steps], block, *used, sample_at(c, 8 * x, 8 * y));
+                        put_block(d, c, block, *used, sample_at(c, c->block * x, c->block * y));
         }
 }
 
@@ -295,16 +318,15 @@ static bool scan_row(decoder *d, ls_huff_reader *r, int64_t row)
 static void repeat_edges(const component *c, int64_t y)
 {
     if (c->left == 0) sample_at(c, 0, y)[-1] = *sample_at(c, 0, y);
-    if (8 * c->right >= c->width) *sample_at(c, c->width, y) = *sample_at(c, c->width - 1, y);
+    if (c->block * c->right >= c->width) *sample_at(c, c->width, y) = *sample_at(c, c->width - 1, y);
 }
 
 /* A row of a colour at full width, from pixel box.x on. `line`: room for it. */
 static const uint8_t *color_row(const decoder *d, const component *c, ls_box box, int64_t y, uint8_t *line)
 {
-    int64_t across = d->part[0].h, down = d->part[0].v;
-    if (across == 1) return sample_at(c, box.x, y);
+    if (c->across == 1) return sample_at(c, box.x, y);
     int64_t x = box.x / 2, n = (box.x + box.width - 1) / 2 - x + 1;
-    if (down == 1) {
+    if (c->down_by == 1) {
         d->kernels->widen(line, sample_at(c, x, y), n);
     } else {
         int64_t near = y / 2, far = y & 1 ? near + 1 : near - 1;
@@ -330,7 +352,8 @@ static void pixel_row(const decoder *d, ls_box box, int64_t y, uint8_t *lines[2]
 static void emit_rows(const decoder *d, ls_box box, int64_t rows, uint8_t *lines[2], int64_t *done, ls_picture *to)
 {
     int64_t ready = rows * d->unit_height;
-    if (d->part[0].v == 2 && ready < d->height) ready -= 1; /* the colour of the last one has neighbours below */
+    if (d->parts > 1 && d->part[1].down_by == 2 && rows < d->unit_rows)
+        ready -= 1; /* the colour of the last one has neighbours below */
     for (; *done < box.height && box.y + *done < ready; ++*done)
         pixel_row(d, box, box.y + *done, lines, to->pixels + (size_t)*done * to->stride);
 }
@@ -344,16 +367,19 @@ static bool decode(decoder *d, ls_box box, uint8_t *lines[2], ls_picture *to)
     int64_t done = 0;
     for (int64_t row = 0; row < d->unit_rows && done < box.height; row++) {
         if (!scan_row(d, &r, row)) return false;
-        for (int i = 1; i < d->parts; i++)
-            for (int64_t y = 8 * row; y < 8 * row + 8; y++)
-                if (d->part[0].h == 2 && y >= 8 * d->part[i].top && y < 8 * d->part[i].down)
-                    repeat_edges(&d->part[i], y);
+        for (int i = 1; i < d->parts; i++) {
+            const component *c = &d->part[i];
+            if (c->across == 1) continue;
+            for (int64_t block = row * c->v; block < (row + 1) * c->v; block++)
+                for (int64_t y = 0; y < c->block && block >= c->top && block < c->down; y++)
+                    repeat_edges(c, block * c->block + y);
+        }
         emit_rows(d, box, row + 1, lines, &done, to);
     }
     return done == box.height;
 }
 
-bool ls_baseline_decode(const uint8_t *bytes, size_t size, ls_box box, ls_picture *to)
+bool ls_baseline_decode(const uint8_t *bytes, size_t size, ls_box box, int block, ls_picture *to)
 {
     /* Room for the planes of any kind of file: blocks, a neighbour and padding on each side. */
     size_t plane = (size_t)(box.width + 64) * (size_t)(box.height + 64) + LS_JPEG_SLACK;
@@ -365,12 +391,14 @@ bool ls_baseline_decode(const uint8_t *bytes, size_t size, ls_box box, ls_pictur
     memset(d, 0, offsetof(decoder, blocks));
     d->at = bytes;
     d->end = bytes + size;
+    d->block = block;
     d->kernels = ls_jpeg_kernels();
     d->dc = codes;
     d->ac = codes + 4;
     d->segment = (uint8_t *)memory + sizeof *d;
     if (!read_headers(d) || (d->parts == 3 && !is_ycc(d)) || !lay_out(d, box)) return false;
-    if (box.x + box.width > d->width || box.y + box.height > d->height) return false;
+    if (box.x + box.width > rounded_up(d->width * block, 8)) return false;
+    if (box.y + box.height > rounded_up(d->height * block, 8)) return false;
 
     uint8_t *planes = d->segment + size + LS_HUFF_BEYOND;
     for (int i = 0; i < d->parts; i++) d->part[i].plane = planes + (size_t)i * plane;

@@ -5,8 +5,10 @@
 
 #include "data/image/rows.h"
 
-/* Decode the box, which lies within the picture, into a picture of its size. False when the file is of another kind
- * (progressive, four colours, ...), or not sound as far as it was read: libjpeg knows what to do, and what to say. */
-bool ls_baseline_decode(const uint8_t *bytes, size_t size, ls_box box, ls_picture *to);
+/* Decode the box, which lies within the picture, into a picture of its size. `block`: samples that each side of a
+ * block of 8 gives, 8 (all of them), 4, 2 or 1; picture and box are counted in these. False when the file is of
+ * another kind (progressive, four colours, ...), or not sound as far as it was read: libjpeg knows what to do, and
+ * what to say. */
+bool ls_baseline_decode(const uint8_t *bytes, size_t size, ls_box box, int block, ls_picture *to);
 
 #endif

@@ -26,8 +26,30 @@ static bool new_picture(job *j, int64_t width, int64_t height, ls_picture *pictu
     return picture->pixels != NULL;
 }
 
+/* How many samples a block of 8 must give, if the decoder may leave some out: the picture stays at least as large as
+ * the view makes it. Then the view is of that smaller picture. */
+static int fewer_samples(job *j, ls_view *v)
+{
+    int block = 8;
+    if (!j->t || !j->t->fast || j->head.format != LS_IMAGE_JPEG) return block;
+    if (v->filter == LS_FILTER_DEFAULT || v->filter == LS_FILTER_NEAREST) return block;
+    while (block > 1 && v->box.width * block >= 16 * v->width && v->box.height * block >= 16 * v->height) block /= 2;
+    if (block == 8) return block;
+    double scale = block / 8.0;
+    int64_t left = v->box.x * block / 8, top = v->box.y * block / 8;
+    v->edge_x = (double)v->box.x * scale - (double)left;
+    v->edge_y = (double)v->box.y * scale - (double)top;
+    v->part_width = (double)v->box.width * scale;
+    v->part_height = (double)v->box.height * scale;
+    int64_t right = ((v->box.x + v->box.width) * block + 7) / 8, bottom = ((v->box.y + v->box.height) * block + 7) / 8;
+    v->box = (ls_box){left, top, right - left, bottom - top};
+    j->head.width = (j->head.width * block + 7) / 8;
+    j->head.height = (j->head.height * block + 7) / 8;
+    return block;
+}
+
 /* The part of the file's picture that a view needs, upright. */
-static ls_status decode_box(job *j, ls_box box)
+static ls_status decode_box(job *j, ls_box box, int block)
 {
     const ls_image_head *head = &j->head;
     int orientation = head->orientation;
@@ -37,8 +59,8 @@ static ls_status decode_box(job *j, ls_box box)
         return ls_image_out_of_memory(j->why, stored.width, stored.height);
     ls_status status = LS_OK;
     if (head->format == LS_IMAGE_PNG) status = ls_png_decode(j->bytes, j->size, stored, &as_stored, j->why);
-    else if (!ls_baseline_decode(j->bytes, j->size, stored, &as_stored))
-        status = ls_jpeg_decode(j->bytes, j->size, stored, &as_stored, j->why);
+    else if (!ls_baseline_decode(j->bytes, j->size, stored, block, &as_stored))
+        status = ls_jpeg_decode(j->bytes, j->size, stored, block, &as_stored, j->why);
     j->picture = as_stored;
     if (status != LS_OK || orientation == 1) return status;
     if (!new_picture(j, box.width, box.height, &upright)) return ls_image_out_of_memory(j->why, box.width, box.height);
@@ -138,13 +160,14 @@ static void fill_levels(const ls_transform *t, float levels[3][256])
 }
 
 /* One view of the source (of the file first, then of the latest picture) into the sink; NULL: into a new picture. */
-static ls_status run_view(job *j, const ls_view *view, bool of_file, const ls_sink *sink)
+static ls_status run_view(job *j, ls_view *view, bool of_file, const ls_sink *sink)
 {
     ls_view_plan plan;
+    int block = of_file ? fewer_samples(j, view) : 8;
     ls_status status = ls_view_plan_make(view, &plan, j->why);
     if (status != LS_OK) return status;
     ls_box needs = ls_view_needs(view, &plan);
-    if (of_file && (status = decode_box(j, needs)) != LS_OK) return status;
+    if (of_file && (status = decode_box(j, needs, block)) != LS_OK) return status;
     ls_picture source = j->picture;
     if (!of_file) {
         source.pixels += (size_t)needs.y * source.stride + (size_t)needs.x * 3;

@@ -119,14 +119,16 @@ static void ink_to_rgb(const uint8_t *ink, uint8_t *rgb, int64_t n)
 /* Decode the rows of the box into the picture. The decoder delivers whole columns of blocks, and rows at the edge of a
  * part that it decodes are not those of the whole picture where colour is stored at half the resolution: neighbours are
  * missing. So a margin is decoded and thrown away. */
-static void read_box(reader *r, ls_box box, ls_picture *to)
+static void read_box(reader *r, ls_box box, int block, ls_picture *to)
 {
     struct jpeg_decompress_struct *jpeg = &r->jpeg;
     bool ink = jpeg->num_components == 4;
     jpeg->out_color_space = ink ? JCS_CMYK : JCS_RGB;
+    jpeg->scale_num = (unsigned)block;
+    jpeg->scale_denom = 8;
     jpeg_start_decompress(jpeg);
 
-    int64_t block_width = 8 * jpeg->max_h_samp_factor, block_height = 8 * jpeg->max_v_samp_factor;
+    int64_t block_width = block * jpeg->max_h_samp_factor, block_height = block * jpeg->max_v_samp_factor;
     int64_t left = box.x < block_width ? 0 : box.x - block_width, right = box.x + box.width + block_width;
     if (right > jpeg->output_width) right = jpeg->output_width;
     JDIMENSION first = (JDIMENSION)left, width = (JDIMENSION)(right - left);
@@ -147,7 +149,7 @@ static void read_box(reader *r, ls_box box, ls_picture *to)
     }
 }
 
-ls_status ls_jpeg_decode(const uint8_t *bytes, size_t size, ls_box box, ls_picture *to, ls_message *why)
+ls_status ls_jpeg_decode(const uint8_t *bytes, size_t size, ls_box box, int block, ls_picture *to, ls_message *why)
 {
     reader r;
     init_reader(&r);
@@ -157,7 +159,7 @@ ls_status ls_jpeg_decode(const uint8_t *bytes, size_t size, ls_box box, ls_pictu
     }
     open_reader(&r, bytes, size);
     int64_t height = (int64_t)r.jpeg.image_height;
-    read_box(&r, box, to);
+    read_box(&r, box, block, to);
     jpeg_destroy_decompress(&r.jpeg);
     if (r.missing_from >= 0)
         return ls_message_set(why, LS_ERR_IO, "JPEG ends early: picture data are missing from row %lld of %lld on",
@@ -217,9 +219,9 @@ ls_status ls_jpeg_encode(const char *path, const uint8_t *rgb, int64_t width, in
 
 #else
 
-ls_status ls_jpeg_decode(const uint8_t *bytes, size_t size, ls_box box, ls_picture *to, ls_message *why)
+ls_status ls_jpeg_decode(const uint8_t *bytes, size_t size, ls_box box, int block, ls_picture *to, ls_message *why)
 {
-    (void)bytes, (void)size, (void)box, (void)to;
+    (void)bytes, (void)size, (void)box, (void)block, (void)to;
     return ls_message_set(
         why, LS_ERR_UNSUPPORTED,
         "is a damaged JPEG, or of a kind (progressive, four colours, ...) that this build does not read: "

@@ -50,7 +50,8 @@ static inline ls_status ls_image_out_of_memory(ls_message *why, int64_t width, i
 
 /* ---- Decoders: the pixels of a box, into a picture of its size ---- */
 
-ls_status ls_jpeg_decode(const uint8_t *bytes, size_t size, ls_box box, ls_picture *to, ls_message *why);
+/* Sides of picture and box are counted in samples, of which each block of 8 gives `block`: 8 (all), 4, 2 or 1. */
+ls_status ls_jpeg_decode(const uint8_t *bytes, size_t size, ls_box box, int block, ls_picture *to, ls_message *why);
 ls_status ls_png_decode(const uint8_t *bytes, size_t size, ls_box box, ls_picture *to, ls_message *why);
 
 /* ---- And back ---- */

@@ -60,9 +60,9 @@ static const struct {
 typedef struct reach {
     ls_filter filter;
     int64_t inputs, output;
-    double step, widening,
-        support;   /* inputs per output, how much wider the filter is than at scale 1, half its width */
-    double center; /* of the output, counted in inputs */
+    double edge, step;        /* where the first output begins, and inputs for each */
+    double widening, support; /* how much wider the filter is than at scale 1, and half its width */
+    double center;            /* of the output, counted in inputs */
     int64_t begin, end;
 } reach;
 
@@ -73,7 +73,7 @@ static void reach_settle(reach *r)
         r->end = r->begin + 1;
         return;
     }
-    r->center = ((double)r->output + 0.5) * r->step;
+    r->center = r->edge + ((double)r->output + 0.5) * r->step;
     r->begin = (int64_t)(r->center - r->support + 0.5);
     r->end = (int64_t)(r->center + r->support + 0.5);
     if (r->begin < 0) r->begin = 0;
@@ -89,7 +89,7 @@ static void reach_next(reach *r)
 
 static reach reach_start(const ls_axis *a, ls_filter filter, int64_t outputs)
 {
-    reach r = {.filter = filter, .inputs = a->inputs, .step = (double)a->inputs / (double)outputs};
+    reach r = {.filter = filter, .inputs = a->inputs, .edge = a->edge, .step = a->part / (double)outputs};
     r.widening = r.step < 1 ? 1 : r.step;
     r.support = filters[filter].support * r.widening;
     r.center = r.step * 0.5;
@@ -107,7 +107,7 @@ static void measure_axis(ls_axis *a, ls_filter filter, int64_t outputs, int64_t 
     a->low = a->from;
     a->high = a->to;
     a->taps = 0;
-    if (filter == LS_FILTER_DEFAULT || a->from == a->to || outputs == a->inputs) return;
+    if (filter == LS_FILTER_DEFAULT || a->from == a->to || (double)outputs == a->part) return;
     reach r = reach_start(a, filter, outputs);
     a->low = r.begin;
     for (int64_t i = a->from; i < a->to; i++, reach_next(&r)) {
@@ -186,8 +186,14 @@ ls_status ls_view_plan_make(const ls_view *view, ls_view_plan *plan, ls_message 
 {
     const ls_box *w = &view->window;
     ls_axis *x = &plan->across, *y = &plan->down;
-    *plan = (ls_view_plan){.across.inputs = view->box.width, .down.inputs = view->box.height};
-    plan->kernels = ls_image_kernels();
+    bool whole = view->part_width == 0;
+    *plan = (ls_view_plan){.kernels = ls_image_kernels()};
+    x->inputs = view->box.width;
+    y->inputs = view->box.height;
+    x->edge = view->edge_x;
+    y->edge = view->edge_y;
+    x->part = whole ? (double)view->box.width : view->part_width;
+    y->part = whole ? (double)view->box.height : view->part_height;
     measure_axis(x, view->filter, view->width, w->x, w->width, LS_IMAGE_TAPS);
     measure_axis(y, view->filter, view->height, w->y, w->height, 1);
     plan->down_first = x->taps && y->taps && goes_down_first(view);

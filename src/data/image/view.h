@@ -36,6 +36,8 @@ typedef struct ls_view {
     ls_filter filter;      /* ... with this filter (LS_FILTER_DEFAULT: the size stays) ... */
     ls_box window;         /* ... and of that this part, with black where it reaches beyond, ... */
     bool flip_x, flip_y;   /* ... mirrored. */
+    /* Where the part that counts begins in the box, and its size, in fractions of pixels; 0: all of the box. */
+    double edge_x, edge_y, part_width, part_height;
 } ls_view;
 
 /* The view of a whole picture; takes in steps from `step` on and returns the first that it cannot express. */
@@ -47,6 +49,7 @@ int ls_view_collect(ls_view *view, int64_t width, int64_t height, const ls_trans
 /* One direction of a view: which inputs each output is made of. */
 typedef struct ls_axis {
     int64_t inputs;          /* pixels of the box */
+    double edge, part;       /* of them, those from `edge` on, `part` many, are spread over the outputs */
     int64_t from, to;        /* outputs that are visible, counted in the scaled picture */
     int64_t low, high;       /* inputs that matter, counted in the box */
     int64_t taps;            /* 0: output i is input i */

@@ -164,6 +164,49 @@ static void samples(uint8_t *to, size_t pitch, const int16_t *coefficients, cons
     store_rows(to, pitch, x);
 }
 
+/* Transforms of four numbers into four, in each of four columns. */
+LS_SIMD void short_columns(int16x4_t x[4], int16x4_t c, bool last)
+{
+    int32x4_t plus = vshll_n_s16(vadd_s16(x[0], x[2]), LS_DCT_BITS);
+    int32x4_t minus = vshll_n_s16(vsub_s16(x[0], x[2]), LS_DCT_BITS);
+    int32x4_t outer = vmlal_lane_s16(vmull_lane_s16(x[1], c, 0), x[3], c, 1);
+    int32x4_t inner = vmlsl_lane_s16(vmull_lane_s16(x[1], c, 1), x[3], c, 0);
+    if (last) {
+        x[0] = vaddhn_s32(plus, outer);
+        x[1] = vaddhn_s32(minus, inner);
+        x[2] = vsubhn_s32(minus, inner);
+        x[3] = vsubhn_s32(plus, outer);
+    } else {
+        x[0] = vrshrn_n_s32(vaddq_s32(plus, outer), LS_DCT_COLUMN_SHIFT);
+        x[1] = vrshrn_n_s32(vaddq_s32(minus, inner), LS_DCT_COLUMN_SHIFT);
+        x[2] = vrshrn_n_s32(vsubq_s32(minus, inner), LS_DCT_COLUMN_SHIFT);
+        x[3] = vrshrn_n_s32(vsubq_s32(plus, outer), LS_DCT_COLUMN_SHIFT);
+    }
+}
+
+static void few_samples(uint8_t *to, size_t pitch, const int16_t *coefficients, const int16_t *steps, int size)
+{
+    if (size != 4) {
+        ls_jpeg_ref.few_samples(to, pitch, coefficients, steps, size);
+        return;
+    }
+    const int16x4_t c = vld1_s16(constants[0]);
+    int16x4_t x[4];
+    LS_UNROLL for (int i = 0; i < 4; i++) x[i] = vmul_s16(vld1_s16(coefficients + 8 * i), vld1_s16(steps + 8 * i));
+    short_columns(x, c, false);
+    transpose4(x);
+    short_columns(x, c, true);
+    transpose4(x);
+    LS_UNROLL for (int i = 0; i < 4; i += 2)
+    {
+        uint8_t rows[8];
+        int8x8_t level = vqrshrn_n_s16(vcombine_s16(x[i], x[i + 1]), LS_DCT_ROW_SHIFT - 16);
+        vst1_u8(rows, veor_u8(vreinterpret_u8_s8(level), vdup_n_u8(0x80)));
+        memcpy(to + (size_t)i * pitch, rows, 4);
+        memcpy(to + (size_t)(i + 1) * pitch, rows + 4, 4);
+    }
+}
+
 /* ---- Pixels ---- */
 
 static void widen(uint8_t *y, const uint8_t *x, int64_t n)
@@ -237,4 +280,5 @@ static void pixels(uint8_t *rgb, const uint8_t *y, const uint8_t *cb, const uint
     }
 }
 
-const ls_jpeg_table ls_jpeg_neon = {.samples = samples, .widen = widen, .enlarge = enlarge, .pixels = pixels};
+const ls_jpeg_table ls_jpeg_neon = {
+    .samples = samples, .few_samples = few_samples, .widen = widen, .enlarge = enlarge, .pixels = pixels};
