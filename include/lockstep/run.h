@@ -196,6 +196,8 @@ LS_API int64_t ls_find_batch_size(ls_run *run, int64_t start, ls_batch_size_fn *
 LS_API ls_status ls_error(const ls_run *run);
 LS_API const char *ls_error_message(const ls_run *run); /* "" while there is none */
 LS_API void ls_error_clear(ls_run *run);                /* go on: tensors that are already poison stay poison */
+/* Record an error of the program's own, for instance in a hook: it is treated like any other. */
+LS_PRINTF(3, 4) LS_API void ls_error_set(ls_run *run, ls_status status, const char *format, ...);
 
 /* ---- Memory: three lifetimes, named run, scope, kept ----
  *

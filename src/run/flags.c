@@ -151,6 +151,13 @@ static bool is_flag(const char *text)
     return text[0] == '-' && text[1] == '-';
 }
 
+/* A value that was forgotten is not to be found in the next flag's name. */
+static bool is_known_flag(const reader *r, const char *text)
+{
+    bool negated;
+    return is_flag(text) && find(r, text + 2, strcspn(text + 2, "="), &negated);
+}
+
 /* All arguments up to the next flag, after `first` (may be NULL). */
 static bool take_names(reader *r, const ls_flag *flag, const char *first)
 {
@@ -188,7 +195,7 @@ static bool take_flag(reader *r, const char *argument)
         *(bool *)flag->to = !negated;
         return true;
     } else {
-        if (!value && r->next < r->argc) value = r->argv[r->next++];
+        if (!value && r->next < r->argc && !is_known_flag(r, r->argv[r->next])) value = r->argv[r->next++];
         ok = value && !negated && parse(flag, value);
     }
     if (!ok && flag->choices)

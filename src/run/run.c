@@ -2,6 +2,7 @@
 #include <lockstep/checkpoint.h>
 
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -97,6 +98,16 @@ const char *ls_error_message(const ls_run *run)
 void ls_error_clear(ls_run *run)
 {
     if (run->device) ls_errors_clear(&run->errors); /* a run that never started stays failed */
+}
+
+void ls_error_set(ls_run *run, ls_status status, const char *format, ...)
+{
+    char text[sizeof run->errors.message];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    ls_fail(&run->errors, status, "%s", text);
 }
 
 /* ---- randomness ---- */

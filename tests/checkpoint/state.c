@@ -368,6 +368,12 @@ static void read_note(ls_run *run, const char *folder, void *user)
     *(int *)user += access(path, F_OK) == 0;
 }
 
+static void refuse_to_save(ls_run *run, const char *folder, void *user)
+{
+    (void)folder, (void)user;
+    ls_error_set(run, LS_ERR_STATE, "not %s", "now");
+}
+
 static void hooks_take_part(void)
 {
     clean();
@@ -382,6 +388,13 @@ static void hooks_take_part(void)
     ls_error_clear(t.run);
     ls_hook_remove(on_save);
     CHECK(ls_save_state(t.run, in_home("one")) && saves == 1 && !exists("one/note.txt"));
+    on_save = ls_save_hook(t.run, refuse_to_save, NULL); /* a hook that fails ends the save */
+    CHECK(!ls_save_state(t.run, in_home("two")) && ls_error(t.run) == LS_ERR_STATE);
+    CHECK_TEXT(ls_error_message(t.run), "not now");
+    CHECK(!exists("two") && !exists("two.part"));
+    ls_error_clear(t.run);
+    ls_hook_remove(on_save);
+    CHECK(ls_save_state(t.run, in_home("two")));
     CHECK(ls_finish(t.run) == 0);
 }
 

@@ -84,6 +84,7 @@ static void mistakes_are_named(void)
     refused(LINE("--epochs", "many"), "--epochs is many; it must be a whole number");
     refused(LINE("--epochs", "3000000000"), "--epochs is 3000000000; it must be a whole number");
     refused(LINE("--epochs"), "--epochs is empty; it must be a whole number");
+    refused(LINE("--data_dir", "--epochs", "3"), "--data_dir is empty; it must be a text");
     refused(LINE("--id", "-1"), "--id is -1; it must be a whole number from 0");
     refused(LINE("--lr=1e"), "--lr is 1e; it must be a number");
     refused(LINE("--model", "resnet"), "--model is resnet; it must be one of resnet18|resnet50d");
