@@ -1,8 +1,8 @@
 /* bench.h - what is measured, and how.
  *
  * An item has a name, the work one call does (FLOP or bytes) and what that work could reach at best (a peak measured in
- * the same run). Values are rates in GFLOP/s, GB/s or pictures a second, or times. The best of many short repetitions counts:
- * the machine may be shared, and disturbance only ever makes things slower. */
+ * the same run). Values are rates in GFLOP/s, GB/s or pictures a second, or times. The best of many short repetitions
+ * counts: the machine may be shared, and disturbance only ever makes things slower. */
 #ifndef LOCKSTEP_BENCH_H
 #define LOCKSTEP_BENCH_H
 

@@ -1,5 +1,5 @@
-/* checkpoint.c - what checkpoints cost a training loop: steps of ResNet-50d with Adam, 306 MB of state, saved after every
- * few steps by the loop itself, in the background, or not at all. The disk is that of TMPDIR. */
+/* checkpoint.c - what checkpoints cost a training loop: steps of ResNet-50d with Adam, 306 MB of state, saved after
+ * every few steps by the loop itself, in the background, or not at all. The disk is that of TMPDIR. */
 #include "bench.h"
 
 #include <stdio.h>

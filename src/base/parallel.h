@@ -33,8 +33,8 @@ void ls_parallel_for(int64_t n, int64_t grain, ls_range_fn *body, void *arg);
 /* The part of [0, n) that belongs to a worker, cut at multiples of `align`. */
 void ls_worker_range(ls_worker worker, int64_t n, int64_t align, int64_t *begin, int64_t *end);
 
-/* Slots of scratch memory. Contents of the last one stay until its owner, the decoder of pictures, changes them; it is zero
- * at first. */
+/* Slots of scratch memory. Contents of the last one stay until its owner, the decoder of pictures, changes them; it is
+ * zero at first. */
 enum { LS_SCRATCH_LASTING = 4, LS_SCRATCH_SLOTS };
 
 /* Scratch memory of the calling worker (slot 0..3), at least `bytes`, page-aligned, huge pages where they pay,
