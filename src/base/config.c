@@ -78,8 +78,7 @@ static const char *given_as(const char *name)
 
 static void read_environment(void)
 {
-    for (int i = 0; i < LS_SETTING_COUNT_OF; i++)
-        if (given_as(rows[i].name)) values[i].name = rows[i].name;
+    for (int i = 0; i < LS_SETTING_COUNT_OF; i++) values[i].name = given_as(rows[i].name) ? rows[i].name : NULL;
     for (size_t i = 0; i < sizeof aliases / sizeof *aliases; i++) {
         value *v = &values[aliases[i].setting];
         if (!v->name && given_as(aliases[i].name)) v->name = aliases[i].name;

@@ -7,6 +7,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 typedef _Atomic uint32_t ls_futex;
@@ -31,6 +32,18 @@ static inline void ls_futex_wait(ls_futex *word, uint32_t value)
 static inline void ls_futex_wake_all(ls_futex *word)
 {
     syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+}
+
+/* The same for a word that processes share; sleeps no longer than so many nanoseconds, less than a second. */
+static inline void ls_futex_wait_shared(ls_futex *word, uint32_t value, long nanoseconds)
+{
+    struct timespec limit = {.tv_nsec = nanoseconds};
+    syscall(SYS_futex, word, FUTEX_WAIT, value, &limit, NULL, 0);
+}
+
+static inline void ls_futex_wake_shared(ls_futex *word)
+{
+    syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
 #endif

@@ -1,34 +1,142 @@
 /* comm.h - collectives on raw host memory, and the processes they run between.
  *
- * A communicator is a table of functions; `self` is the one of a process that is alone. All ranks make the same calls
- * in the same order. Functions return LS_OK or a status with the reason in `why`; after a failure the communicator is
- * of no more use. */
+ * A communicator is a group of processes, the ranks, numbered from 0. All of them make the same calls in the same
+ * order; a call is a description that can be run now (ls_comm_run), in the background (queue.h), recorded and compared.
+ * Ranks that disagree about a call learn what each of them called, and from where. Results depend on ranks and numbers,
+ * not on timing: every sum is formed in the order of ranks, halves are summed in f32 and rounded once.
+ *
+ * Functions return LS_OK or a status with the reason in `why`; after a failure the communicator is of no more use. A
+ * communicator belongs to one thread at a time. */
 #ifndef LOCKSTEP_COMM_COMM_H
 #define LOCKSTEP_COMM_COMM_H
 
 #include <lockstep/plugin.h>
 
-typedef enum ls_comm_op { LS_COMM_SUM, LS_COMM_MAX, LS_COMM_MIN } ls_comm_op;
+/* LS_COMM_KIND(symbol, "name") */
+#define LS_COMM_KIND_LIST(LS_COMM_KIND)                                                                                \
+    LS_COMM_KIND(BARRIER, "barrier")               /* nobody goes on before all have come */                           \
+    LS_COMM_KIND(ALL_REDUCE, "all-reduce")         /* out[count] = op over ranks of in[count]; out may be in */        \
+    LS_COMM_KIND(REDUCE, "reduce")                 /* the same for rank `peer` alone; out of others is not used */     \
+    LS_COMM_KIND(REDUCE_SCATTER, "reduce-scatter") /* out[count] = op over ranks of part `rank` of in[size * count] */ \
+    LS_COMM_KIND(ALL_GATHER, "all-gather")         /* out = in[count] of rank 0, of rank 1, ...; counts: of each */    \
+    LS_COMM_KIND(BROADCAST, "broadcast")           /* out[count] becomes that of rank `peer` */                        \
+    LS_COMM_KIND(ALL_TO_ALL, "all-to-all")         /* part r of in goes to rank r; out has a part from each */         \
+    LS_COMM_KIND(GATHER, "gather")                 /* as all-gather, for rank `peer` alone */                          \
+    LS_COMM_KIND(SCATTER, "scatter")               /* out[count] = part `rank` of in of rank `peer` */                 \
+    LS_COMM_KIND(SEND, "send")                     /* in[count] goes to rank `peer`, which calls receive */            \
+    LS_COMM_KIND(RECEIVE, "receive")               /* out[count] comes from rank `peer` */
+
+typedef enum ls_comm_kind {
+#define LS_COMM_KIND(symbol, name) LS_COMM_##symbol,
+    LS_COMM_KIND_LIST(LS_COMM_KIND) LS_COMM_KIND_COUNT
+#undef LS_COMM_KIND
+} ls_comm_kind;
+
+typedef enum ls_comm_op {
+    LS_COMM_SUM,
+    LS_COMM_MEAN, /* of floating types only */
+    LS_COMM_MAX,  /* a NaN wins */
+    LS_COMM_MIN,
+    LS_COMM_PROD,
+    LS_COMM_OP_COUNT
+} ls_comm_op;
+
+typedef struct ls_comm_call {
+    ls_comm_kind kind;
+    ls_dtype dtype;
+    ls_comm_op op;
+    int64_t count; /* elements */
+    const void *in;
+    void *out;
+    const int64_t
+        *counts; /* elements of each rank where they differ: of out for gathers, of in for the rest; or NULL */
+    const int64_t *out_counts; /* all-to-all: elements that come from each rank; NULL: count */
+    int peer;
+    const char *site; /* who calls, for messages: "ls_gather" */
+} ls_comm_call;
 
 typedef struct ls_comm ls_comm;
 
 typedef struct ls_comm_table {
     const char *name;
-    /* data[i] = op over ranks of data[i], count elements, the same bits on every rank. */
-    ls_status (*all_reduce)(ls_comm *comm, void *data, int64_t count, ls_dtype dtype, ls_comm_op op, ls_message *why);
-    /* all = the `bytes` of rank 0, of rank 1, ... */
-    ls_status (*all_gather)(ls_comm *comm, const void *mine, void *all, size_t bytes, ls_message *why);
-    ls_status (*broadcast)(ls_comm *comm, void *data, size_t bytes, int from, ls_message *why);
-    ls_status (*barrier)(ls_comm *comm, ls_message *why);
-    void (*close)(ls_comm *comm);
+    ls_status (*run)(ls_comm *comm, const ls_comm_call *call, ls_message *why);
+    /* Called by all ranks: those with the same colour become a communicator, ordered by key, then by rank. NULL:
+     * failed. */
+    ls_comm *(*split)(ls_comm *comm, int colour, int key, ls_message *why);
+    /* Called by all ranks with the same size: memory in which arrays are reduced where they stand, without copies. It
+     * is zero, aligned to pages, and goes with the communicator. NULL: failed. */
+    void *(*share)(ls_comm *comm, size_t bytes, ls_message *why);
+    /* Everybody who waits for anybody of the job, or will, gets LS_ERR_PEER and these words. */
+    void (*abort)(ls_comm *comm, const char *reason);
+    void (*close)(ls_comm *comm); /* those made from it by split first */
 } ls_comm_table;
 
 struct ls_comm {
     const ls_comm_table *table;
     int rank, size;
+    bool background; /* somebody else needs the CPU more: do not spin for long */
 };
 
-/* Of this process alone: every collective leaves things as they are. Constant, shared, need not be closed. */
+/* Of this process alone. Constant, shared, need not be closed. */
 ls_comm *ls_comm_self(void);
+
+/* "all-reduce", "sum". Never NULL. */
+const char *ls_comm_kind_name(ls_comm_kind kind);
+const char *ls_comm_op_name(ls_comm_op op);
+bool ls_comm_reduces(ls_comm_kind kind);
+
+/* ---- Calls ---- */
+
+/* Check the description and run it. */
+ls_status ls_comm_run(ls_comm *comm, const ls_comm_call *call, ls_message *why);
+
+/* data[i] = op over ranks of data[i], the same bits on every rank. */
+static inline ls_status ls_comm_all_reduce(ls_comm *comm, void *data, int64_t count, ls_dtype dtype, ls_comm_op op,
+                                           const char *site, ls_message *why)
+{
+    return ls_comm_run(comm,
+                       &(ls_comm_call){.kind = LS_COMM_ALL_REDUCE,
+                                       .dtype = dtype,
+                                       .op = op,
+                                       .count = count,
+                                       .in = data,
+                                       .out = data,
+                                       .site = site},
+                       why);
+}
+
+/* all = the `bytes` of rank 0, of rank 1, ... */
+static inline ls_status ls_comm_all_gather(ls_comm *comm, const void *mine, void *all, size_t bytes, const char *site,
+                                           ls_message *why)
+{
+    return ls_comm_run(
+        comm,
+        &(ls_comm_call){
+            .kind = LS_COMM_ALL_GATHER, .dtype = LS_U8, .count = (int64_t)bytes, .in = mine, .out = all, .site = site},
+        why);
+}
+
+static inline ls_status ls_comm_broadcast(ls_comm *comm, void *data, size_t bytes, int from, const char *site,
+                                          ls_message *why)
+{
+    return ls_comm_run(comm,
+                       &(ls_comm_call){.kind = LS_COMM_BROADCAST,
+                                       .dtype = LS_U8,
+                                       .count = (int64_t)bytes,
+                                       .out = data,
+                                       .peer = from,
+                                       .site = site},
+                       why);
+}
+
+static inline ls_status ls_comm_barrier(ls_comm *comm, const char *site, ls_message *why)
+{
+    return ls_comm_run(comm, &(ls_comm_call){.kind = LS_COMM_BARRIER, .dtype = LS_U8, .site = site}, why);
+}
+
+static inline void ls_comm_close(ls_comm *comm)
+{
+    if (comm) comm->table->close(comm);
+}
 
 #endif

@@ -1,31 +1,34 @@
-/* self.c - the communicator of a process that is alone. */
+/* self.c - the communicator of a process that is alone: what it gathers is its own. */
 #include "comm/comm.h"
 
 #include <string.h>
 
-static ls_status all_reduce(ls_comm *comm, void *data, int64_t count, ls_dtype dtype, ls_comm_op op, ls_message *why)
-{
-    (void)comm, (void)data, (void)count, (void)dtype, (void)op, (void)why;
-    return LS_OK;
-}
-
-static ls_status all_gather(ls_comm *comm, const void *mine, void *all, size_t bytes, ls_message *why)
+static ls_status run(ls_comm *comm, const ls_comm_call *call, ls_message *why)
 {
     (void)comm, (void)why;
-    if (bytes) memcpy(all, mine, bytes);
+    size_t bytes = (size_t)call->count * ls_dtype_size(call->dtype);
+    if (call->kind == LS_COMM_ALL_TO_ALL && call->counts) bytes = (size_t)call->counts[0] * ls_dtype_size(call->dtype);
+    if (call->in && call->out && call->in != call->out && bytes) memmove(call->out, call->in, bytes);
     return LS_OK;
 }
 
-static ls_status broadcast(ls_comm *comm, void *data, size_t bytes, int from, ls_message *why)
+static ls_comm *split(ls_comm *comm, int colour, int key, ls_message *why)
 {
-    (void)comm, (void)data, (void)bytes, (void)from, (void)why;
-    return LS_OK;
+    (void)colour, (void)key, (void)why;
+    return comm;
 }
 
-static ls_status barrier(ls_comm *comm, ls_message *why)
+/* There is nobody to share with, so nobody ever asks. */
+static void *share(ls_comm *comm, size_t bytes, ls_message *why)
 {
-    (void)comm, (void)why;
-    return LS_OK;
+    (void)comm, (void)bytes;
+    strcpy(why->text, "a process that is alone shares no memory");
+    return NULL;
+}
+
+static void ignore(ls_comm *comm, const char *reason)
+{
+    (void)comm, (void)reason;
 }
 
 static void close_self(ls_comm *comm)
@@ -35,7 +38,7 @@ static void close_self(ls_comm *comm)
 
 ls_comm *ls_comm_self(void)
 {
-    static const ls_comm_table table = {"self", all_reduce, all_gather, broadcast, barrier, close_self};
+    static const ls_comm_table table = {"self", run, split, share, ignore, close_self};
     static ls_comm self = {.table = &table, .rank = 0, .size = 1};
     return &self;
 }

@@ -141,7 +141,8 @@ ls_loader *ls_loader_sized(ls_run *run, ls_dataset *set, const ls_loader_opts *o
     int workers = workers_for(set, o.workers);
     int ahead = workers ? (o.prefetch ? o.prefetch : PREFETCH) : ls_dataset_is_stream(set);
     bool ok = resolve_fields(loader) && make_room(loader) && ls_feed_init(run, &loader->feed, workers, ahead + 1) &&
-              ls_loader_share_out(loader, (ls_loader_share){.world = 1});
+              ls_loader_share_out(loader, (ls_share){.world = 1});
+    loader->settled = false;
     if (ok) return loader;
     ls_object_free(loader);
     return NULL;
@@ -156,7 +157,7 @@ void ls_loader_free(ls_loader *loader)
 
 /* ---- shared out ---- */
 
-static bool share_fits(const ls_loader *loader, const ls_loader_share *share)
+static bool share_fits(const ls_loader *loader, const ls_share *share)
 {
     ls_run *run = loader->object.run;
     const ls_sampler *sampler = loader->opts.sampler;
@@ -178,12 +179,10 @@ static bool share_fits(const ls_loader *loader, const ls_loader_share *share)
     return !ls_failed(run);
 }
 
-bool ls_loader_share_out(ls_loader *loader, ls_loader_share share)
+static ls_shard shard_of(const ls_loader *loader, ls_share share)
 {
-    if (!loader || ls_failed(loader->object.run) || !share_fits(loader, &share)) return false;
     const ls_sampler *sampler = loader->opts.sampler;
-    ls_rewind(loader);
-    loader->shard = (ls_shard){
+    return (ls_shard){
         .samples = loader->shard.samples,
         .batch = share.split_batches ? loader->opts.batch / share.world : loader->opts.batch,
         .lists = sampler ? sampler->lists : NULL,
@@ -194,6 +193,14 @@ bool ls_loader_share_out(ls_loader *loader, ls_loader_share share)
         .drop_last = loader->opts.drop_last,
         .dispatch = share.dispatch,
     };
+}
+
+bool ls_loader_share_out(ls_loader *loader, ls_share share)
+{
+    if (!loader || ls_failed(loader->object.run) || !share_fits(loader, &share)) return false;
+    ls_rewind(loader);
+    loader->shard = shard_of(loader, share);
+    loader->settled = true;
     return true;
 }
 
@@ -201,7 +208,8 @@ int64_t ls_len(const ls_loader *loader)
 {
     if (!loader) return 0;
     if (ls_dataset_is_stream(loader->set)) return -1;
-    ls_shard whole = loader->shard;
+    /* Before ls_prepare() people want to know how long the loop will be after it. */
+    ls_shard whole = loader->settled ? loader->shard : shard_of(loader, loader->object.run->share);
     whole.start = 0;
     return ls_shard_len(&whole);
 }

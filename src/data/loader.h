@@ -19,6 +19,7 @@ struct ls_loader {
     ls_feed feed;
     ls_loop loop; /* what the run knows of it */
 
+    bool settled;           /* shared out, or read from as it is: its length is what it will be */
     int64_t epoch;          /* of the pass in progress, or of the next */
     bool in_pass;           /* begun, and its end not yet reported */
     int64_t batches;        /* of the pass in progress, for this rank: from shard.start on; INT64_MAX: a stream */
@@ -37,15 +38,8 @@ struct ls_loader {
 
 /* ---- Sharing out ---- */
 
-typedef struct ls_loader_share {
-    int rank, world;
-    bool split_batches; /* .batch is that of all ranks together */
-    bool uneven;        /* ranks may get different numbers of batches, and no sample twice */
-    bool dispatch;      /* rank 0 reads and sends the others their part */
-} ls_loader_share;
-
 /* Hand out only this rank's batches from the next pass on. False (and an error) where that cannot be. */
-bool ls_loader_share_out(ls_loader *loader, ls_loader_share share);
+bool ls_loader_share_out(ls_loader *loader, ls_share share);
 /* While a batch is in the program's hands, loader->loop says whether it is the last and how many of its samples, over
  * all ranks, are no repeats. */
 

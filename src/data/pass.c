@@ -26,7 +26,7 @@ bool ls_loader_begin_pass(ls_loader *loader)
     reading->transform_key = ls_random_key(loader->opts.seed, (uint64_t)loader->epoch, LS_RANDOM_TRANSFORM);
     if (stream ? !ls_stream_restart(run, &loader->feed, &loader->shard, loader->epoch) : !make_order(loader))
         return false;
-    loader->in_pass = true;
+    loader->in_pass = loader->settled = true;
     loader->batches = stream ? INT64_MAX : ls_shard_len(&loader->shard);
     loader->pushed = loader->handed = loader->bad = 0;
     if (loader->batches == 0 && loader->shard.start == 0)

@@ -5,6 +5,7 @@
 
 static ls_combine_table tables[LS_ISA_COUNT];
 static const ls_family_field fields[] = {LS_FAMILY_FIELD(ls_combine_table, add_rows),
+                                         LS_FAMILY_FIELD(ls_combine_table, fold_rows),
                                          LS_FAMILY_FIELD(ls_combine_table, sum), LS_FAMILY_FIELD(ls_combine_table, max),
                                          LS_FAMILY_FIELD(ls_combine_table, chosen)};
 ls_family ls_family_combine = {

@@ -2,7 +2,7 @@
  *
  * With the channels of a pixel as a row they are pooling, resizing and the gradients of both; with the rows of a table
  * they are the gradient of an embedding. Element i of a result depends on element i of each row only. All are for
- * floating types; halves are computed in f32 and rounded once. */
+ * floating types where nothing else is said; halves are computed in f32 and rounded once. */
 #ifndef LOCKSTEP_KERNELS_COMBINE_H
 #define LOCKSTEP_KERNELS_COMBINE_H
 
@@ -11,6 +11,13 @@
 /* y[i] += sum over r < count of x[offset[r] + i], for i < n. Types may differ; x's own and f32 are fast. */
 typedef void ls_add_rows_fn(ls_dtype from, ls_dtype to, void *y, const void *x, const int64_t *offset, int64_t count,
                             int64_t n);
+
+typedef enum ls_fold { LS_FOLD_SUM, LS_FOLD_PROD, LS_FOLD_MAX, LS_FOLD_MIN, LS_FOLD_COUNT } ls_fold;
+
+/* to[k][i] = scale * (x[0][i] fold x[1][i] fold ...), from left to right, for k < copies and i < n. For all types:
+ * integers are exact, wrap around and are not scaled; a NaN wins over every number. A row of `to` may be one of x. */
+typedef void ls_fold_rows_fn(ls_dtype dtype, ls_fold fold, float scale, void *const *to, int copies,
+                             const void *const *x, int count, int64_t n);
 
 /* How a window is walked: its first element is number `first` for each pixel,
  * the next ones lie so far below, beside. */
@@ -54,6 +61,7 @@ typedef void ls_window_chosen_fn(ls_dtype dtype, void *y, const int32_t *where, 
 
 typedef struct ls_combine_table {
     ls_add_rows_fn *add_rows;
+    ls_fold_rows_fn *fold_rows;
     ls_window_sum_fn *sum;
     ls_window_max_fn *max;
     ls_window_chosen_fn *chosen;

@@ -62,6 +62,20 @@ static void describe_end(const ls_cause *cause, char *text, size_t size)
              number == SIGKILL ? "; if nobody sent it, the system ran out of memory" : "");
 }
 
+static void put_lines(const char *title, const char *lines, char *text, size_t size)
+{
+    if (!*lines) return;
+    size_t used = strlen(text);
+    snprintf(text + used, size - used, "lockstep: %s:\n", title);
+    for (const char *line = lines; line && *line;) {
+        const char *stop = strchr(line, '\n');
+        int length = (int)(stop ? stop - line : (long)strlen(line));
+        used = strlen(text);
+        snprintf(text + used, size - used, "    %.*s\n", length, line);
+        line = stop ? stop + 1 : NULL;
+    }
+}
+
 void ls_cause_tell(const ls_cause *cause, char *text, size_t size)
 {
     char end[128];
@@ -70,14 +84,6 @@ void ls_cause_tell(const ls_cause *cause, char *text, size_t size)
              cause->rank, cause->local_rank, cause->host, cause->pid, end, cause->seconds);
     size_t used = strlen(text);
     if (cause->words[0]) snprintf(text + used, size - used, "lockstep: it says: %s\n", cause->words);
-    if (!cause->tail[0]) return;
-    used = strlen(text);
-    snprintf(text + used, size - used, "lockstep: the last lines of its stderr:\n");
-    for (const char *line = cause->tail; line && *line;) {
-        const char *stop = strchr(line, '\n');
-        int length = (int)(stop ? stop - line : (long)strlen(line));
-        used = strlen(text);
-        snprintf(text + used, size - used, "    %.*s\n", length, line);
-        line = stop ? stop + 1 : NULL;
-    }
+    put_lines("the last lines of its stderr", cause->tail, text, size);
+    put_lines("what workers did last together", cause->calls, text, size);
 }

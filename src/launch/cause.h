@@ -15,6 +15,7 @@ typedef struct ls_cause {
     char host[65];
     char words[1024]; /* of the error file; "" */
     char tail[2048];  /* the last lines of its stderr; "" */
+    char calls[2048]; /* what workers did last together, one line each; "" */
 } ls_cause;
 
 /* The exit code that tells it: 1 to 127, or 128 + signal. */

@@ -5,6 +5,7 @@
 #include "base/cpus.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "comm/segment.h"
 #include "launch/placement.h"
 
 #include <dirent.h>
@@ -19,7 +20,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { TAIL_LINES = 20, MOST_FILES = 1 << 20 };
+enum { TAIL_LINES = 20, LAST_CALLS = 3, MOST_FILES = 1 << 20 };
 
 /* ---- Opening -------------------------------------------------------------------------------------------------- */
 
@@ -76,6 +77,7 @@ bool ls_group_open(ls_group *group, const ls_plan *plan, int loop)
     memset(group, 0, sizeof *group);
     group->plan = plan;
     group->loop = loop;
+    group->shared = -1;
     group->worker = ls_sys_alloc(processes * sizeof *group->worker);
     void *shared = mmap(NULL, processes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     group->unstarted = shared == MAP_FAILED ? NULL : shared;
@@ -101,6 +103,7 @@ void ls_group_close(ls_group *group)
     ls_sys_free(group->cpus);
     ls_sys_free(group->first);
     ls_sys_free(group->files);
+    if (group->shared >= 0) close(group->shared);
     if (group->unstarted) munmap(group->unstarted, (size_t)group->plan->opts.num_processes);
     memset(group, 0, sizeof *group);
 }
@@ -186,6 +189,7 @@ static _Noreturn void become_worker(ls_group *group, int local_rank, pid_t paren
     ls_logs_path(&group->logs, group->assignment.attempt, local_rank, "error.json", error_file, sizeof error_file);
     ls_environment environment = {0};
     ls_plan_environment(plan, &group->assignment, local_rank, error_file, &environment);
+    if (group->shared >= 0) ls_environment_set(&environment, "LOCKSTEP_COMM_FILE", "%d", group->shared);
     sigprocmask(SIG_SETMASK, &group->inherited, NULL);
     if (plan->function) {
         close_new_files(group); /* no exec does */
@@ -234,10 +238,26 @@ static bool start_worker(ls_group *group, int local_rank)
     return true;
 }
 
+/* Workers that are all on this host find each other through memory that they inherit. Programs that are not ours ignore
+ * it. */
+static bool share_memory(ls_group *group)
+{
+    const ls_assignment *a = &group->assignment;
+    ls_message why = {{0}};
+    if (group->shared >= 0) close(group->shared);
+    group->shared = -1;
+    if (a->world == 1 || a->world > group->plan->opts.num_processes || a->world > LS_SEGMENT_MOST) return true;
+    group->shared = ls_segment_make(a->world, &why);
+    if (group->shared < 0) ls_log_line(LS_LOG_ERROR, "launch: %s", why.text);
+    else if (group->files) note_file(group, group->shared);
+    return group->shared >= 0;
+}
+
 bool ls_group_start(ls_group *group, const ls_assignment *assignment)
 {
     group->assignment = *assignment;
     group->stopping = false;
+    if (!share_memory(group)) return false;
     memset(&group->cause, 0, sizeof group->cause);
     if (!ls_logs_begin(&group->logs, assignment->attempt)) {
         ls_log_line(LS_LOG_ERROR, "launch: cannot make folders in %s: %s", group->logs.root, strerror(errno));
@@ -290,6 +310,7 @@ static void note_failure(ls_group *group, int local_rank, bool same_moment)
     char path[700];
     ls_logs_path(&group->logs, cause.attempt, local_rank, "error.json", path, sizeof path);
     ls_cause_read(&cause, path);
+    if (group->shared >= 0) ls_segment_tell(group->shared, LAST_CALLS, cause.calls, sizeof cause.calls);
     /* Several that ended since we last looked: the error files know which was first. */
     if (group->cause.any && !(same_moment && cause.stamp > 0 && cause.stamp < group->cause.stamp)) return;
 

@@ -63,7 +63,7 @@ void ls_schedule_step(ls_schedule *schedule)
     if (!at_every_call && (!run->accumulation.sync || ls_step_was_skipped(schedule->optim))) return;
     int64_t step = schedule->step + 1;
     if (run->schedule_policy == LS_SCHEDULE_PER_PROCESS) {
-        step = schedule->step + run->world;
+        step = schedule->step + run->share.world;
         if (schedule->limit && step > schedule->limit) step = schedule->limit;
     }
     ls_schedule_set(schedule, step);

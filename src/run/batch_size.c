@@ -36,7 +36,9 @@ int64_t ls_find_batch_size(ls_run *run, int64_t start, ls_batch_size_fn *train, 
     for (int64_t size = start ? start : FIRST_SIZE; size > 0; size = size * 9 / 10) {
         standing before = stand(run);
         if (ls_failed(run)) return 0;
+        run->session->forgives_memory = true;
         train(run, size, user);
+        run->session->forgives_memory = false;
         if (ls_failed(run) && ls_error(run) != LS_ERR_MEMORY) return 0;
         bool full;
         if (!ls_exchange_any(run, ls_failed(run), &full, "ls_find_batch_size")) return 0;

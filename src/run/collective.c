@@ -193,7 +193,7 @@ static ls_tensor *exchange(ls_run *run, ls_tensor *t, exchange_fn *work, int arg
 static bool reduce_numbers(const ls_tensor *t, void *numbers, int how, const char *who)
 {
     static const ls_comm_op ops[] = {[LS_ACROSS_SUM] = LS_COMM_SUM,
-                                     [LS_ACROSS_MEAN] = LS_COMM_SUM,
+                                     [LS_ACROSS_MEAN] = LS_COMM_MEAN,
                                      [LS_ACROSS_MAX] = LS_COMM_MAX,
                                      [LS_ACROSS_MIN] = LS_COMM_MIN};
     return ls_exchange_reduce(t->run, numbers, ls_view_numel(&t->view), t->view.dtype, ops[how], who);
@@ -205,12 +205,7 @@ ls_tensor *ls_reduce(ls_run *run, ls_tensor *t, ls_across how)
     if (how == LS_ACROSS_MEAN && !ls_dtype_is_float(t->view.dtype))
         return LS_POISON(run, LS_ERR_DTYPE, "ls_reduce: the mean of %s is not one of its numbers; ls_cast() it first",
                          ls_dtype_name(t->view.dtype));
-    ls_tensor *result = exchange(run, t, reduce_numbers, (int)how, "ls_reduce");
-    if (how != LS_ACROSS_MEAN || alone(run)) return result;
-    ls_no_grad_begin(run);
-    result = ls_mul_scalar(result, 1.0 / run->session->comm->size);
-    ls_no_grad_end(run);
-    return result;
+    return exchange(run, t, reduce_numbers, (int)how, "ls_reduce");
 }
 
 static bool broadcast_numbers(const ls_tensor *t, void *numbers, int from, const char *who)

@@ -12,28 +12,28 @@ bool ls_exchange_all(ls_run *run, const void *mine, void *all, size_t bytes, con
 {
     ls_comm *comm = run->session->comm;
     ls_message why = {{0}};
-    return check(run, comm->table->all_gather(comm, mine, all, bytes, &why), &why, who);
+    return check(run, ls_comm_all_gather(comm, mine, all, bytes, who, &why), &why, who);
 }
 
 bool ls_exchange_reduce(ls_run *run, void *data, int64_t count, ls_dtype dtype, ls_comm_op op, const char *who)
 {
     ls_comm *comm = run->session->comm;
     ls_message why = {{0}};
-    return check(run, comm->table->all_reduce(comm, data, count, dtype, op, &why), &why, who);
+    return check(run, ls_comm_all_reduce(comm, data, count, dtype, op, who, &why), &why, who);
 }
 
 bool ls_exchange_broadcast(ls_run *run, void *data, size_t bytes, int from, const char *who)
 {
     ls_comm *comm = run->session->comm;
     ls_message why = {{0}};
-    return check(run, comm->table->broadcast(comm, data, bytes, from, &why), &why, who);
+    return check(run, ls_comm_broadcast(comm, data, bytes, from, who, &why), &why, who);
 }
 
 bool ls_exchange_barrier(ls_run *run, const char *who)
 {
     ls_comm *comm = run->session->comm;
     ls_message why = {{0}};
-    return check(run, comm->table->barrier(comm, &why), &why, who);
+    return check(run, ls_comm_barrier(comm, who, &why), &why, who);
 }
 
 bool ls_exchange_any(ls_run *run, bool mine, bool *any, const char *who)

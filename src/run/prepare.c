@@ -34,6 +34,11 @@ static bool add(ls_run *run, ls_object *object)
 {
     ls_session *session = run->session;
     if (object->prepared) return true;
+    if (object->kind == LS_OBJECT_OPTIM && run->share.world > 1) {
+        ls_fail(&run->errors, LS_ERR_UNSUPPORTED, "ls_prepare: %d processes cannot train together yet; start one",
+                run->share.world);
+        return false;
+    }
     if (session->prepared_count == session->prepared_capacity) {
         int capacity = session->prepared_capacity ? session->prepared_capacity * 2 : 8;
         ls_object **grown = ls_sys_realloc(session->prepared, (size_t)capacity * sizeof *grown);
@@ -43,12 +48,7 @@ static bool add(ls_run *run, ls_object *object)
     }
     session->prepared[session->prepared_count++] = object;
     object->prepared = true;
-    return object->kind != LS_OBJECT_LOADER ||
-           ls_loader_share_out((ls_loader *)object, (ls_loader_share){.rank = ls_rank(run),
-                                                                      .world = ls_world(run),
-                                                                      .split_batches = session->split_batches,
-                                                                      .uneven = session->uneven_batches,
-                                                                      .dispatch = session->dispatch_batches});
+    return object->kind != LS_OBJECT_LOADER || ls_loader_share_out((ls_loader *)object, run->share);
 }
 
 void ls_prepare_n(ls_run *run, int n, void *const *objects)

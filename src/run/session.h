@@ -12,7 +12,7 @@
 typedef struct ls_session {
     ls_comm *comm;
     int local_rank, local_world;
-    bool split_batches, uneven_batches, dispatch_batches;
+    bool forgives_memory; /* running out of it is expected: other processes need not know */
 
     ls_object **prepared; /* in the order of ls_prepare() */
     int prepared_count, prepared_capacity;
@@ -38,11 +38,13 @@ typedef struct ls_session {
 bool ls_session_open(ls_run *run, const ls_init_opts *opts);
 void ls_session_close(ls_run *run);
 
-/* The run's session, where the run is in order; else NULL. */
-static inline ls_session *ls_session_of(const ls_run *run)
-{
-    return run->errors.code == LS_OK ? run->session : NULL;
-}
+/* The run's session, where the run is in order; else NULL, and the other processes are told not to wait for this. */
+ls_session *ls_session_of(ls_run *run);
+
+/* others.c: find the processes of the job and join them. False (and an error) on failure. */
+bool ls_session_find_others(ls_run *run);
+/* The run's first error, if there is one, becomes the other processes'. */
+void ls_session_tell_failure(ls_run *run);
 
 /* From now on the run is one of these processes. For tests, and for whoever brings a communicator. */
 void ls_session_join(ls_run *run, ls_comm *comm);

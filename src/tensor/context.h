@@ -33,6 +33,14 @@ typedef struct ls_storage {
     void *user;
 } ls_storage;
 
+/* Which of several processes this is, and how loaders share out their batches among them. */
+typedef struct ls_share {
+    int rank, world;
+    bool split_batches; /* .batch is that of all ranks together */
+    bool uneven;        /* ranks may get different numbers of batches, and no sample twice */
+    bool dispatch;      /* rank 0 reads and sends the others their part */
+} ls_share;
+
 typedef enum ls_life { LS_LIFE_DEAD = 0, LS_LIFE_LIVE = 0x4c495645, LS_LIFE_POISON = 0x504f4953 } ls_life;
 
 struct ls_tensor {
@@ -80,7 +88,7 @@ struct ls_run {
     ls_loop *loop;              /* the loop over batches at work; NULL outside of all */
     ls_accumulation accumulation;
     ls_schedule_policy schedule_policy;
-    int64_t world;   /* processes of the job */
+    ls_share share;  /* this process's part of what all read */
     ls_run *earlier; /* made by the same thread before this one */
 };
 

@@ -86,6 +86,16 @@ static void rows_describe_themselves(void)
     }
 }
 
+static void a_variable_that_went_is_forgotten(void)
+{
+    setenv("LOCKSTEP_COMM_TIMEOUT", "7", 1);
+    ls_config_reload();
+    CHECK(ls_config_count(LS_SETTING_COMM_TIMEOUT) == 7);
+    unsetenv("LOCKSTEP_COMM_TIMEOUT");
+    ls_config_reload();
+    CHECK(ls_config_count(LS_SETTING_COMM_TIMEOUT) == 600);
+}
+
 int main(int argc, char **argv)
 {
     if (argc > 1) check_filter = argv[1];
@@ -93,5 +103,6 @@ int main(int argc, char **argv)
     CHECK_RUN(mistakes_are_reported);
     CHECK_RUN(levels_filter);
     CHECK_RUN(rows_describe_themselves);
+    CHECK_RUN(a_variable_that_went_is_forgotten);
     return check_done();
 }

@@ -207,7 +207,7 @@ static void a_resumed_job_may_have_another_size(void)
     ls_run *run = ls_init(NULL, NULL, .seed = 5);
     ls_dataset *set = numbers(run, 24);
     ls_loader *one = ls_loader_new(run, set, .batch = 2, .shuffle = true);
-    ls_loader_share_out(one, (ls_loader_share){.rank = 1, .world = 4});
+    ls_loader_share_out(one, (ls_share){.rank = 1, .world = 4});
     ls_batch b;
     CHECK(ls_next(one, &b));
     ls_loader_state state = ls_loader_state_get(one);
@@ -217,7 +217,7 @@ static void a_resumed_job_may_have_another_size(void)
     ls_loader *ranks[3];
     for (int r = 0; r < 3; r++) {
         ranks[r] = ls_loader_new(run, set, .batch = 2, .shuffle = true);
-        CHECK(ls_loader_share_out(ranks[r], (ls_loader_share){.rank = r, .world = 3}));
+        CHECK(ls_loader_share_out(ranks[r], (ls_share){.rank = r, .world = 3}));
         CHECK(ls_loader_state_set(ranks[r], &state));
     }
     for (int i = 0; i < 3; i++)
@@ -241,7 +241,7 @@ static void ranks_together_read_what_one_would(void)
             ls_loader *ranks[2];
             for (int r = 0; r < 2; r++) {
                 ranks[r] = ls_loader_new(run, set, .batch = split ? 16 : 8, .shuffle = shuffle, .workers = 2);
-                CHECK(ls_loader_share_out(ranks[r], (ls_loader_share){.rank = r, .world = 2, .split_batches = split}));
+                CHECK(ls_loader_share_out(ranks[r], (ls_share){.rank = r, .world = 2, .split_batches = split}));
                 CHECK(ls_len(ranks[r]) == ls_len(whole));
             }
             for (int i = 0; i < 8; i++) { /* two passes */
@@ -271,7 +271,7 @@ static void every_sample_is_somewhere(void)
                                              : ls_batch_list_new(run, 6, sizes, in_order);
             ls_loader *loader = ls_loader_new(run, set, .batch = way == 3 ? 0 : 4, .shuffle = way == 1,
                                               .sampler = sampler, .workers = 4);
-            CHECK(ls_loader_share_out(loader, (ls_loader_share){.rank = r, .world = 2}));
+            CHECK(ls_loader_share_out(loader, (ls_share){.rank = r, .world = 2}));
             int64_t index[24], count = read_pass(loader, index);
             CHECK(count == (way < 3 || r == 0 ? 12 : 10));
             for (int64_t i = 0; i < count; i++) seen[index[i]]++;
@@ -290,13 +290,13 @@ static void wrong_options_say_so(void)
     CHECK(!ls_loader_new(run, set, .batch = -2) && strstr(ls_error_message(run), ".batch = -2"));
     ls_error_clear(run);
     ls_loader *loader = ls_loader_new(run, set, .batch = 3);
-    CHECK(!ls_loader_share_out(loader, (ls_loader_share){.world = 2, .split_batches = true}));
+    CHECK(!ls_loader_share_out(loader, (ls_share){.world = 2, .split_batches = true}));
     CHECK(strstr(ls_error_message(run), "round multiple"));
     ls_error_clear(run);
-    CHECK(!ls_loader_share_out(loader, (ls_loader_share){.world = 2, .dispatch = true}));
+    CHECK(!ls_loader_share_out(loader, (ls_share){.world = 2, .dispatch = true}));
     CHECK(ls_error(run) == LS_ERR_UNSUPPORTED);
     ls_error_clear(run);
-    CHECK(ls_loader_share_out(loader, (ls_loader_share){.world = 1, .dispatch = true}));
+    CHECK(ls_loader_share_out(loader, (ls_share){.world = 1, .dispatch = true}));
     ls_loader_state state = ls_loader_state_get(loader);
     state.samples = 7;
     CHECK(!ls_loader_state_set(loader, &state) && strstr(ls_error_message(run), "sample 0 of 7"));

@@ -143,10 +143,10 @@ static void batches_of_ones_own(void)
         ls_loader_free(other);
     }
     CHECK(k == 5);
-    CHECK(ls_loader_share_out(loader, (ls_loader_share){.rank = 1, .world = 2}) && ls_len(loader) == 3);
+    CHECK(ls_loader_share_out(loader, (ls_share){.rank = 1, .world = 2}) && ls_len(loader) == 3);
     int64_t index[16];
     CHECK(read_pass(loader, index) == 8 && index[0] == 3 && index[5] == 0);
-    CHECK(!ls_loader_share_out(loader, (ls_loader_share){.world = 2, .split_batches = true}));
+    CHECK(!ls_loader_share_out(loader, (ls_share){.world = 2, .split_batches = true}));
     CHECK(strstr(ls_error_message(run), "split_batches"));
     ls_error_clear(run);
     CHECK(!ls_loader_new(run, set, .sampler = lists, .batch = 4) && !!ls_error(run));

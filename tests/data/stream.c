@@ -70,7 +70,7 @@ static char *values_text(ls_loader *loader, char text[1024])
     return text;
 }
 
-static void expect(int line, tap t, ls_loader_opts o, ls_loader_share share, const char *const *ranks)
+static void expect(int line, tap t, ls_loader_opts o, ls_share share, const char *const *ranks)
 {
     for (int workers = LS_NO_WORKERS; workers < 3; workers += 3)
         for (share.rank = 0; share.rank < share.world; share.rank++) {
@@ -93,7 +93,7 @@ static void expect(int line, tap t, ls_loader_opts o, ls_loader_share share, con
 #define EXPECT(t, batch_size, drop, share, ...)                                                                        \
     expect(__LINE__, t, (ls_loader_opts){.batch = batch_size, .drop_last = drop}, share,                               \
            (const char *const[]){__VA_ARGS__})
-#define SHARE(...) ((ls_loader_share){.world = __VA_ARGS__})
+#define SHARE(...) ((ls_share){.world = __VA_ARGS__})
 
 static void batches_of_streams(void)
 {
@@ -145,7 +145,7 @@ static void a_stream_resumes_at_every_batch(void)
                     tap a = {.count = 20, .bad = bad, .lists = true}, b = a;
                     ls_loader *one = ls_loader_new(run, stream_of(run, &a, can_skip), .batch = 3, .workers = 2);
                     ls_loader *two = ls_loader_new(run, stream_of(run, &b, can_skip), .batch = 3, .workers = 2);
-                    ls_loader_share share = {.rank = world / 2, .world = world};
+                    ls_share share = {.rank = world / 2, .world = world};
                     CHECK(ls_loader_share_out(one, share) && ls_loader_share_out(two, share));
                     ls_batch batch;
                     for (int64_t i = 0; i < stop; i++)

@@ -90,9 +90,68 @@ static void every_isa_gives_the_same(void)
     }
 }
 
+/* Rows folded on every ISA give the bits of the plain form, in one copy or several, in place or not. */
+static void fold(const ls_combine_table *kernels, ls_dtype dtype, ls_fold how, int count, int copies, int64_t n)
+{
+    static double rows[5][PITCH], to[2][5][PITCH];
+    const void *x[5];
+    void *out[2][5];
+    size_t bytes = (size_t)n * ls_dtype_size(dtype);
+    for (int r = 0; r < 5; r++) {
+        for (int64_t i = 0; i < PITCH; i++) {
+            ls_philox4 bits = ls_philox((uint64_t)r, (uint64_t)i);
+            double value = (double)(bits.lane[1] % 256) / 16;
+            if (ls_dtype_is_float(dtype)) ls_put(dtype, rows[r], i, bits.lane[0] % 23 == 0 ? NAN : value - 8);
+            else
+                ls_put_int(dtype, rows[r], i, dtype == LS_I64 ? INT64_MAX - (int64_t)bits.lane[0] : bits.lane[0] % 100);
+        }
+        x[r] = rows[r];
+        for (int which = 0; which < 2; which++) out[which][r] = memset(to[which][r], 7, sizeof to[which][r]);
+    }
+    ls_combine_ref.fold_rows(dtype, how, 0.25f, out[0], copies, x, count, n);
+    kernels->fold_rows(dtype, how, 0.25f, out[1], copies, x, count, n);
+    for (int k = 0; k < copies; k++) CHECK(memcmp(to[0][k], to[0][0], bytes) == 0);
+    for (int k = 0; k < 5; k++) CHECK(memcmp(to[0][k], to[1][k], sizeof to[0][k]) == 0);
+    for (int k = 0; k < copies; k++) out[1][k] = rows[k];
+    kernels->fold_rows(dtype, how, 0.25f, out[1], copies, x, count, n);
+    CHECK(memcmp(rows[copies - 1], to[0][0], bytes) == 0);
+}
+
+static void rows_fold_alike_on_every_isa(void)
+{
+    for (int isa = 0; isa < LS_ISA_COUNT; isa++) {
+        if (!ls_isa_usable((ls_isa)isa)) continue;
+        ls_isa_cap((ls_isa)isa);
+        for (ls_dtype dtype = LS_BOOL; dtype < LS_DTYPE_COUNT; dtype++)
+            for (int how = 0; how < LS_FOLD_COUNT; how++)
+                for (int64_t n = 0; n <= MOST; n++)
+                    fold(ls_combine_kernels(), dtype, (ls_fold)how, 1 + (int)(n % 5), 1 + (int)(n % 3), n);
+    }
+}
+
+static void folds_are_what_they_are_called(void)
+{
+    const float x[3] = {3, -2, 5};
+    const int64_t big[2] = {INT64_MAX, 2};
+    float y[LS_FOLD_COUNT];
+    const float want[LS_FOLD_COUNT] = {
+        [LS_FOLD_SUM] = 3, [LS_FOLD_PROD] = -15, [LS_FOLD_MAX] = 2.5f, [LS_FOLD_MIN] = -1};
+    for (int how = 0; how < LS_FOLD_COUNT; how++) {
+        ls_combine_kernels()->fold_rows(LS_F32, (ls_fold)how, 0.5f, (void *[]){&y[how]}, 1,
+                                        (const void *[]){&x[0], &x[1], &x[2]}, 3, 1);
+        CHECK_NEAR(y[how], want[how], 0);
+    }
+    int64_t sum;
+    ls_combine_kernels()->fold_rows(LS_I64, LS_FOLD_SUM, 1, (void *[]){&sum}, 1, (const void *[]){&big[0], &big[1]}, 2,
+                                    1);
+    CHECK(sum == INT64_MIN + 1);
+}
+
 int main(int argc, char **argv)
 {
     if (argc > 1) check_filter = argv[1];
     CHECK_RUN(every_isa_gives_the_same);
+    CHECK_RUN(rows_fold_alike_on_every_isa);
+    CHECK_RUN(folds_are_what_they_are_called);
     return check_done();
 }

@@ -227,6 +227,23 @@ static void test_disagreement(void)
     team_run(2, disagreement);
 }
 
+static void count_batches(ls_run *run)
+{
+    ls_dataset *set = ls_tensor_dataset_new(run, ls_zeros(run, LS_F32, 21, 2));
+    ls_loader *loader = ls_loader_new(run, set, .batch = 4), *whole = ls_loader_new(run, set, .batch = 4);
+    CHECK(ls_len(loader) == 3 && ls_len(whole) == 3); /* of 6 batches */
+    ls_prepare(run, loader);
+    CHECK(ls_len(loader) == 3);
+    int64_t batches = 0;
+    for (ls_batch b; ls_next(whole, &b);) batches++;
+    CHECK(batches == 6 && ls_len(whole) == 6); /* one that is read without being prepared is read by each */
+}
+
+static void lengths_are_known_before_preparing(void)
+{
+    team_run(2, count_batches);
+}
+
 int main(int argc, char **argv)
 {
     check_filter = argc > 1 ? argv[1] : NULL;
@@ -242,5 +259,6 @@ int main(int argc, char **argv)
     CHECK_RUN(test_identities);
     CHECK_RUN(test_disagreement);
     CHECK_RUN(test_schedules_per_process);
+    CHECK_RUN(lengths_are_known_before_preparing);
     return check_done();
 }

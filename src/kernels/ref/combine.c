@@ -16,6 +16,56 @@ static void add_rows(ls_dtype from, ls_dtype to, void *y, const void *x, const i
     }
 }
 
+/* FOLD_ROWS(name, element, computed, load, store, scaled): rows of one type. Numbers that are not scaled are computed
+ * without a sign, so that they wrap around. */
+#define FOLD_ROWS(name, element, computed, load, store, scaled)                                                        \
+    static void name(ls_fold fold, float scale, void *const *to, int copies, const void *const *x, int count,          \
+                     int64_t n)                                                                                        \
+    {                                                                                                                  \
+        for (int64_t i = 0; i < n; i++) {                                                                              \
+            computed value = load(((const element *)x[0])[i]);                                                         \
+            for (int r = 1; r < count; r++) {                                                                          \
+                computed next = load(((const element *)x[r])[i]);                                                      \
+                switch (fold) {                                                                                        \
+                case LS_FOLD_PROD: value = WRAPPED(computed, value, *, next); break;                                   \
+                case LS_FOLD_MAX: value = next > value || next != next ? next : value; break;                          \
+                case LS_FOLD_MIN: value = next < value || next != next ? next : value; break;                          \
+                default: value = WRAPPED(computed, value, +, next); break;                                             \
+                }                                                                                                      \
+            }                                                                                                          \
+            if (scaled) value = (computed)(value * (computed)scale);                                                   \
+            for (int k = 0; k < copies; k++) ((element *)to[k])[i] = store(value);                                     \
+        }                                                                                                              \
+    }
+#define WRAPPED(computed, a, operation, b)                                                                             \
+    _Generic((a), int64_t : (computed)((uint64_t)(a)operation(uint64_t)(b)), default : (computed)((a)operation(b)))
+#define AS_IT_IS(value) (value)
+#define AS_TRUTH(value) ((uint8_t)((value) != 0))
+FOLD_ROWS(fold_bool, uint8_t, int64_t, AS_IT_IS, AS_TRUTH, false)
+FOLD_ROWS(fold_u8, uint8_t, int64_t, AS_IT_IS, (uint8_t), false)
+FOLD_ROWS(fold_i8, int8_t, int64_t, AS_IT_IS, (int8_t), false)
+FOLD_ROWS(fold_i32, int32_t, int64_t, AS_IT_IS, (int32_t), false)
+FOLD_ROWS(fold_i64, int64_t, int64_t, AS_IT_IS, AS_IT_IS, false)
+FOLD_ROWS(fold_f16, ls_f16, float, ls_f16_to_f32, ls_f16_from_f32, true)
+FOLD_ROWS(fold_bf16, ls_bf16, float, ls_bf16_to_f32, ls_bf16_from_f32, true)
+FOLD_ROWS(fold_f32, float, float, AS_IT_IS, AS_IT_IS, true)
+FOLD_ROWS(fold_f64, double, double, AS_IT_IS, AS_IT_IS, true)
+#undef AS_TRUTH
+#undef AS_IT_IS
+#undef WRAPPED
+#undef FOLD_ROWS
+
+static void fold_rows(ls_dtype dtype, ls_fold fold, float scale, void *const *to, int copies, const void *const *x,
+                      int count, int64_t n)
+{
+    typedef void typed(ls_fold fold, float scale, void *const *to, int copies, const void *const *x, int count,
+                       int64_t n);
+    static typed *const of[LS_DTYPE_COUNT] = {
+        [LS_BOOL] = fold_bool, [LS_U8] = fold_u8,     [LS_I8] = fold_i8,   [LS_I32] = fold_i32, [LS_I64] = fold_i64,
+        [LS_F16] = fold_f16,   [LS_BF16] = fold_bf16, [LS_F32] = fold_f32, [LS_F64] = fold_f64};
+    of[dtype](fold, scale, to, copies, x, count, n);
+}
+
 static inline void sum_windows(ls_dtype dtype, void *y, const void *x, const ls_window_row *row)
 {
     for (int64_t pixel = 0; pixel < row->pixels; pixel++) {
@@ -92,4 +142,5 @@ static void chosen(ls_dtype dtype, void *y, const int32_t *where, const void *x,
     else chosen_windows(dtype, y, where, x, row);
 }
 
-const ls_combine_table ls_combine_ref = {.add_rows = add_rows, .sum = sum, .max = max, .chosen = chosen};
+const ls_combine_table ls_combine_ref = {
+    .add_rows = add_rows, .fold_rows = fold_rows, .sum = sum, .max = max, .chosen = chosen};

@@ -1,0 +1,55 @@
+/* comm.c - calls: what they are named, and whether they make sense before anybody is asked to take part. */
+#include "comm/comm.h"
+
+#include <stdio.h>
+
+const char *ls_comm_kind_name(ls_comm_kind kind)
+{
+    static const char *const names[] = {
+#define LS_COMM_KIND(symbol, name) name,
+        LS_COMM_KIND_LIST(LS_COMM_KIND)
+#undef LS_COMM_KIND
+    };
+    return (unsigned)kind < LS_COMM_KIND_COUNT ? names[kind] : "?";
+}
+
+const char *ls_comm_op_name(ls_comm_op op)
+{
+    static const char *const names[] = {"sum", "mean", "max", "min", "prod"};
+    return (unsigned)op < LS_COMM_OP_COUNT ? names[op] : "?";
+}
+
+bool ls_comm_reduces(ls_comm_kind kind)
+{
+    return kind == LS_COMM_ALL_REDUCE || kind == LS_COMM_REDUCE || kind == LS_COMM_REDUCE_SCATTER;
+}
+
+static bool has_peer(ls_comm_kind kind)
+{
+    return kind == LS_COMM_REDUCE || kind == LS_COMM_BROADCAST || kind == LS_COMM_GATHER || kind == LS_COMM_SCATTER ||
+           kind == LS_COMM_SEND || kind == LS_COMM_RECEIVE;
+}
+
+ls_status ls_comm_run(ls_comm *comm, const ls_comm_call *call, ls_message *why)
+{
+    const char *name = ls_comm_kind_name(call->kind);
+    if (call->count < 0 || !ls_dtype_size(call->dtype) || (unsigned)call->kind >= LS_COMM_KIND_COUNT ||
+        (unsigned)call->op >= LS_COMM_OP_COUNT) {
+        snprintf(why->text, sizeof why->text, "%s of %lld elements of type %s", name, (long long)call->count,
+                 ls_dtype_name(call->dtype));
+        return LS_ERR_VALUE;
+    }
+    bool to_itself = (call->kind == LS_COMM_SEND || call->kind == LS_COMM_RECEIVE) &&
+                     call->peer == comm->rank; /* would wait for ever */
+    if (has_peer(call->kind) && (call->peer < 0 || call->peer >= comm->size || to_itself)) {
+        snprintf(why->text, sizeof why->text, "%s: rank %d of %d cannot name rank %d", name, comm->rank, comm->size,
+                 call->peer);
+        return LS_ERR_VALUE;
+    }
+    if (ls_comm_reduces(call->kind) && call->op == LS_COMM_MEAN && !ls_dtype_is_float(call->dtype)) {
+        snprintf(why->text, sizeof why->text, "%s: the mean of %s is not one of its numbers", name,
+                 ls_dtype_name(call->dtype));
+        return LS_ERR_DTYPE;
+    }
+    return comm->table->run(comm, call, why);
+}

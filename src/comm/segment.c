@@ -1,0 +1,220 @@
+/* segment.c - the file that processes of a host share: made, mapped, handed out, given up. */
+#include "comm/segment.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/memory.h"
+
+#define MAGIC 0x31676573706b636cULL /* changes with the layout */
+
+enum { PAGE = 1 << 16 }; /* of any machine */
+
+struct ls_segment_map {
+    ls_segment_map *next;
+    uint64_t offset;
+    size_t bytes;
+    char *address;
+    int holders;
+};
+
+static size_t in_pages(size_t bytes)
+{
+    return (bytes + PAGE - 1) / PAGE * PAGE;
+}
+
+static size_t header_bytes(int size)
+{
+    return in_pages(sizeof(ls_segment_header) + (size_t)size * sizeof(ls_member));
+}
+
+static void *map_file(int file, uint64_t offset, size_t bytes)
+{
+    void *address = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, (off_t)offset);
+    return address == MAP_FAILED ? NULL : address;
+}
+
+/* ---- made ---- */
+
+int ls_segment_make(int size, ls_message *why)
+{
+    int file = memfd_create("lockstep", 0);
+    bool sized = false;
+    for (int bits = 43; file >= 0 && !sized && bits >= 33; bits--) sized = ftruncate(file, (off_t)1 << bits) == 0;
+    ls_segment_header *header = sized ? map_file(file, 0, header_bytes(size)) : NULL;
+    if (!header) {
+        snprintf(why->text, sizeof why->text, "no memory to share between %d processes: %s", size, strerror(errno));
+        if (file >= 0) close(file);
+        return -1;
+    }
+    header->header_bytes = (uint32_t)header_bytes(size);
+    header->size = (uint32_t)size;
+    atomic_store(&header->used, header_bytes(size));
+    if (getrandom(header->token, sizeof header->token, 0) != (ssize_t)sizeof header->token)
+        header->token[0] = (uint64_t)ls_comm_clock();
+    header->magic = MAGIC;
+    munmap(header, header_bytes(size));
+    return file;
+}
+
+/* ---- opened ---- */
+
+static ls_status fits(int file, int size, ls_message *why)
+{
+    struct stat status;
+    if (fstat(file, &status) != 0 || (size_t)status.st_size < header_bytes(size)) {
+        snprintf(why->text, sizeof why->text, "file %d is not memory shared by the processes of a job: %s", file,
+                 errno ? strerror(errno) : "too small");
+        return LS_ERR_PEER;
+    }
+    return LS_OK;
+}
+
+ls_segment *ls_segment_open(int file, int size, ls_message *why)
+{
+    ls_segment *segment = ls_sys_alloc(sizeof *segment);
+    if (segment) segment->process = ls_sys_alloc((size_t)size * sizeof *segment->process);
+    if (!segment || !segment->process) {
+        snprintf(why->text, sizeof why->text, "no memory");
+        goto failed;
+    }
+    for (int r = 0; r < size; r++) segment->process[r] = -1;
+    if (fits(file, size, why) != LS_OK) goto failed;
+    segment->header_bytes = header_bytes(size);
+    segment->header = map_file(file, 0, segment->header_bytes);
+    if (!segment->header) {
+        snprintf(why->text, sizeof why->text, "cannot map shared memory: %s", strerror(errno));
+        goto failed;
+    }
+    if (segment->header->magic != MAGIC || segment->header->size != (uint32_t)size) {
+        snprintf(why->text, sizeof why->text,
+                 "the shared memory of this job is for %u processes of %s, and this is one of %d",
+                 segment->header->size, segment->header->magic == MAGIC ? "this version" : "another version", size);
+        munmap(segment->header, segment->header_bytes);
+        goto failed;
+    }
+    segment->file = file;
+    segment->holders = 1;
+    pthread_mutex_init(&segment->lock, NULL);
+    return segment;
+failed:
+    if (segment) ls_sys_free(segment->process);
+    ls_sys_free(segment);
+    close(file);
+    return NULL;
+}
+
+void ls_segment_hold(ls_segment *segment)
+{
+    atomic_fetch_add(&segment->holders, 1);
+}
+
+void ls_segment_let_go(ls_segment *segment)
+{
+    if (!segment || atomic_fetch_sub(&segment->holders, 1) > 1) return;
+    for (ls_segment_map *m = segment->maps, *next; m; m = next) {
+        next = m->next;
+        munmap(m->address, m->bytes);
+        ls_sys_free(m);
+    }
+    for (uint32_t r = 0; r < segment->header->size; r++)
+        if (segment->process[r] >= 0) close(segment->process[r]);
+    ls_sys_free(segment->process);
+    munmap(segment->header, segment->header_bytes);
+    pthread_mutex_destroy(&segment->lock);
+    close(segment->file);
+    ls_sys_free(segment);
+}
+
+/* ---- pieces ---- */
+
+uint64_t ls_segment_take(ls_segment *segment, size_t bytes)
+{
+    struct stat status;
+    bytes = in_pages(bytes);
+    uint64_t offset = atomic_fetch_add(&segment->header->used, bytes);
+    return fstat(segment->file, &status) == 0 && offset + bytes <= (uint64_t)status.st_size ? offset : 0;
+}
+
+void *ls_segment_map_in(ls_segment *segment, uint64_t offset, size_t bytes, ls_message *why)
+{
+    pthread_mutex_lock(&segment->lock);
+    ls_segment_map *map = segment->maps;
+    while (map && map->offset != offset) map = map->next;
+    if (!map && (map = ls_sys_alloc(sizeof *map))) {
+        *map = (ls_segment_map){.offset = offset, .bytes = in_pages(bytes), .next = segment->maps};
+        map->address = map_file(segment->file, offset, map->bytes);
+        if (map->address) segment->maps = map;
+        else ls_sys_free(map), map = NULL;
+    }
+    if (map) map->holders++;
+    else snprintf(why->text, sizeof why->text, "cannot map %zu bytes of shared memory: %s", bytes, strerror(errno));
+    pthread_mutex_unlock(&segment->lock);
+    return map ? map->address : NULL;
+}
+
+void ls_segment_map_out(ls_segment *segment, void *address)
+{
+    pthread_mutex_lock(&segment->lock);
+    ls_segment_map **link = &segment->maps;
+    while (*link && (*link)->address != address) link = &(*link)->next;
+    ls_segment_map *map = *link;
+    if (map && --map->holders == 0) {
+        *link = map->next;
+        munmap(map->address, map->bytes);
+        ls_sys_free(map);
+    }
+    pthread_mutex_unlock(&segment->lock);
+}
+
+/* ---- given up ---- */
+
+/* A file of the process becomes readable when it ends, also while nobody has asked how it ended. Kernels that do not
+ * give such files know at least whether the number is in use. */
+bool ls_segment_dead(ls_segment *segment, int rank)
+{
+    const ls_member *member = &segment->header->member[rank];
+    if (atomic_load_explicit(&member->state, memory_order_acquire) == LS_MEMBER_ABSENT) return false;
+    pthread_mutex_lock(&segment->lock);
+    int *file = &segment->process[rank];
+    if (*file == -1) {
+        *file = (int)syscall(SYS_pidfd_open, member->pid, 0);
+        if (*file < 0 && errno != ESRCH) *file = -2;
+    }
+    bool dead = false;
+    if (*file == -1) dead = true; /* there is none of that number */
+    else if (*file == -2) dead = kill(member->pid, 0) != 0 && errno == ESRCH;
+    else dead = poll(&(struct pollfd){.fd = *file, .events = POLLIN}, 1, 0) > 0;
+    pthread_mutex_unlock(&segment->lock);
+    return dead;
+}
+
+void ls_segment_abort(ls_segment *segment, int rank, const char *words)
+{
+    ls_segment_header *header = segment->header;
+    uint32_t nobody = 0;
+    if (!atomic_compare_exchange_strong(&header->aborted, &nobody, 1)) return;
+    header->culprit = rank;
+    snprintf(header->words, sizeof header->words, "%s", words);
+    atomic_store_explicit(&header->aborted, 2, memory_order_release);
+}
+
+void ls_segment_reason(const ls_segment *segment, ls_message *why)
+{
+    const ls_segment_header *header = segment->header;
+    for (int i = 0; i < 100 && atomic_load_explicit(&header->aborted, memory_order_acquire) == 1; i++) usleep(1000);
+    bool told = atomic_load_explicit(&header->aborted, memory_order_acquire) == 2;
+    enum { ROOM = sizeof why->text - 32 }; /* for who it was */
+    if (told && header->culprit >= 0)
+        snprintf(why->text, sizeof why->text, "rank %d failed: %.*s", header->culprit, ROOM, header->words);
+    else if (told) snprintf(why->text, sizeof why->text, "%.*s", (int)sizeof why->text - 1, header->words);
+    else snprintf(why->text, sizeof why->text, "another process failed while it told why");
+}

@@ -1,0 +1,115 @@
+/* segment.h - memory that the processes of a host share: one anonymous file, mapped by all of them.
+ *
+ * It begins with a header and one record for each rank; the rest is handed out piece by piece (ls_segment_take) and
+ * mapped where it is needed. The file is sparse and as large as can be: pages cost memory when they are first written,
+ * /dev/shm and its limits play no part. A launcher makes the file and lets its workers inherit it, or the first process
+ * of a host makes it and hands it to the others (meet.h).
+ *
+ * The records tell who takes part, what each did last, and who failed first. They outlive the processes, for whoever
+ * has the file open. */
+#ifndef LOCKSTEP_COMM_SEGMENT_H
+#define LOCKSTEP_COMM_SEGMENT_H
+
+#include <lockstep/plugin.h>
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/types.h>
+
+#include "comm/comm.h"
+
+enum { LS_SEGMENT_MOST = 512, LS_RING = 32, LS_SITE = 56 };
+
+/* ---- In shared memory ---- */
+
+/* One operation of a rank, as it was begun and ended. */
+typedef struct ls_ring_entry {
+    uint64_t number; /* of the call on its communicator, from 1; 0: none yet */
+    int32_t kind, dtype, op, peer;
+    int64_t count;
+    int64_t began, ended; /* CLOCK_MONOTONIC, in ns; ended 0: still at it, or it died there */
+    int32_t status;       /* ls_status */
+    uint32_t group;       /* which communicator; 0: all ranks */
+    char site[LS_SITE];
+} ls_ring_entry;
+
+typedef enum ls_member_state { LS_MEMBER_ABSENT, LS_MEMBER_HERE, LS_MEMBER_LEFT } ls_member_state;
+
+typedef struct ls_member {
+    _Atomic uint32_t state;
+    _Atomic uint32_t next; /* entries of the ring that were ever begun */
+    int32_t pid;
+    char version[24];
+    char program[160];
+    uint64_t program_file[2]; /* device and number of its file */
+    ls_ring_entry ring[LS_RING];
+} ls_member;
+
+typedef struct ls_segment_header {
+    uint64_t magic;
+    uint32_t header_bytes, size; /* ranks */
+    uint64_t token[2];           /* of the job: strangers and processes of earlier attempts have another */
+    _Atomic uint64_t used;       /* bytes of the file that are handed out */
+    _Atomic uint32_t aborted;    /* 0, 1 while the words are written, 2 */
+    int32_t culprit;
+    char words[sizeof(ls_message)];
+    ls_member member[]; /* [size] */
+} ls_segment_header;
+
+/* ---- In this process ---- */
+
+typedef struct ls_segment_map ls_segment_map;
+
+/* Shared by the communicators of a process, and by threads that play processes. */
+typedef struct ls_segment {
+    int file;
+    _Atomic int holders;
+    ls_segment_header *header;
+    size_t header_bytes;
+    pthread_mutex_t lock; /* of what follows */
+    ls_segment_map *maps;
+    int *process; /* [size] files that tell when a process has ended; -1: not asked for yet, -2: cannot be had */
+} ls_segment;
+
+/* Make a file for so many ranks. It is not closed on exec. -1: failed. */
+int ls_segment_make(int size, ls_message *why);
+
+/* Take part in it; the file is the segment's from here on, also after a failure. NULL: failed. */
+ls_segment *ls_segment_open(int file, int size, ls_message *why);
+void ls_segment_hold(ls_segment *segment);
+void ls_segment_let_go(ls_segment *segment); /* NULL is accepted */
+
+/* A piece of the file that nobody else has, in whole pages, zero; 0: the file is full. */
+uint64_t ls_segment_take(ls_segment *segment, size_t bytes);
+/* Map a piece; the same piece is mapped once, however often it is asked for. NULL: failed. */
+void *ls_segment_map_in(ls_segment *segment, uint64_t offset, size_t bytes, ls_message *why);
+void ls_segment_map_out(ls_segment *segment, void *address);
+
+/* Has the process of a rank ended? One that never came has not. */
+bool ls_segment_dead(ls_segment *segment, int rank);
+
+/* Everybody must stop; the first reason stays. */
+void ls_segment_abort(ls_segment *segment, int rank, const char *words);
+static inline bool ls_segment_aborted(const ls_segment *segment)
+{
+    return atomic_load_explicit(&segment->header->aborted, memory_order_acquire) != 0;
+}
+/* "rank 1 failed: words" */
+void ls_segment_reason(const ls_segment *segment, ls_message *why);
+
+/* ---- The recorder ---- */
+
+int64_t ls_comm_clock(void); /* ns */
+ls_ring_entry *ls_ring_begin(ls_member *member, const ls_comm_call *call, uint64_t number, uint32_t group);
+/* The entry at `slot`, unless so much was recorded since that it is another's. */
+void ls_ring_end(ls_ring_entry *slot, const ls_ring_entry *entry, ls_status status);
+
+/* "all-reduce sum of 100 f32 (ls_reduce, call 7)" */
+void ls_ring_tell(const ls_ring_entry *entry, char *text, size_t size);
+/* The last operation of a rank, and how long ago it was. */
+void ls_ring_tell_last(const ls_member *member, char *text, size_t size);
+/* The last `count` operations of all ranks of a file, one line each, for whoever looks at what is left of a job. The
+ * text is empty where the file is not a segment. */
+void ls_segment_tell(int file, int count, char *text, size_t size);
+
+#endif

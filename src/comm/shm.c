@@ -1,0 +1,260 @@
+/* shm.c - the communicator between processes of one host: joined, split, left. */
+#include "comm/shm.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/config.h"
+#include "base/memory.h"
+
+#include <lockstep/version.h>
+
+static const ls_comm_table table;
+
+/* ---- made and closed ---- */
+
+/* Where the parts of a communicator's piece of the segment begin. */
+typedef struct layout {
+    size_t lines, cards, channels, stages, boxes, bytes;
+} layout;
+
+static layout lay_out(int size)
+{
+    enum { PAGE = 4096 };
+    size_t n = (size_t)size, at = 0;
+    layout l;
+    l.lines = at, at += n * sizeof(ls_line);
+    l.cards = at, at += 2 * n * sizeof(ls_card);
+    l.channels = at, at += n * n * sizeof(ls_channel);
+    at = (at + PAGE - 1) / PAGE * PAGE;
+    l.stages = at, at += n * 2 * LS_SHM_HALF;
+    l.boxes = at, at += n * n * 2 * LS_SHM_BOX;
+    l.bytes = at;
+    return l;
+}
+
+/* Whoever watches the processes should see the one that failed end before those that failed because of it. */
+static void let_culprit_go_first(const ls_shm *shm)
+{
+    enum { MOMENTS = 60, MOMENT = 5000 /* microseconds */ };
+    const ls_segment_header *header = shm->segment->header;
+    int culprit = ls_segment_aborted(shm->segment) ? header->culprit : -1;
+    if (culprit < 0 || culprit == shm->comm.rank || header->member[culprit].pid == (int32_t)getpid()) return;
+    for (int i = 0; i < MOMENTS && !ls_segment_dead(shm->segment, culprit); i++) usleep(MOMENT);
+}
+
+static void close_shm(ls_comm *comm)
+{
+    ls_shm *shm = (ls_shm *)comm;
+    if (!shm) return;
+    if (shm->group == 0) let_culprit_go_first(shm);
+    if (shm->group == 0)
+        atomic_store_explicit(&shm->segment->header->member[comm->rank].state, LS_MEMBER_LEFT, memory_order_release);
+    for (int i = 0; i < shm->block_count; i++) ls_segment_map_out(shm->segment, shm->blocks[i].base);
+    if (shm->context) ls_segment_map_out(shm->segment, shm->context);
+    ls_segment_let_go(shm->segment);
+    ls_sys_free(shm->blocks);
+    ls_sys_free(shm->world);
+    ls_sys_free(shm->sent);
+    ls_sys_free(shm->received);
+    ls_sys_free(shm);
+}
+
+/* A communicator whose part of the segment begins at `offset`. world is copied. */
+static ls_shm *make(ls_segment *segment, uint64_t offset, int rank, int size, const int *world, ls_message *why)
+{
+    size_t n = (size_t)size;
+    ls_shm *shm = ls_sys_alloc(sizeof *shm);
+    if (!shm) return snprintf(why->text, sizeof why->text, "no memory for a communicator"), NULL;
+    *shm = (ls_shm){.comm = {&table, rank, size, false}, .segment = segment};
+    ls_segment_hold(segment);
+    shm->group = UINT32_MAX; /* until it counts */
+    shm->timeout = (int64_t)ls_config_count(LS_SETTING_COMM_TIMEOUT) * 1000000000;
+    shm->world = ls_sys_alloc(n * sizeof *shm->world);
+    shm->sent = ls_sys_alloc(n * sizeof *shm->sent);
+    shm->received = ls_sys_alloc(n * sizeof *shm->received);
+    layout l = lay_out(size);
+    bool ok = shm->world && shm->sent && shm->received;
+    if (!ok) snprintf(why->text, sizeof why->text, "no memory for a communicator");
+    char *context = ok ? ls_segment_map_in(segment, offset, l.bytes, why) : NULL;
+    if (!context) return close_shm(&shm->comm), NULL;
+    memcpy(shm->world, world, n * sizeof *world);
+    shm->context = context;
+    shm->lines = (ls_line *)(void *)(context + l.lines);
+    shm->cards = (ls_card *)(void *)(context + l.cards);
+    shm->channels = (ls_channel *)(void *)(context + l.channels);
+    shm->stages = context + l.stages;
+    shm->boxes = context + l.boxes;
+    return shm;
+}
+
+/* ---- joined ---- */
+
+static void introduce(ls_member *member)
+{
+    struct stat status;
+    member->pid = (int32_t)getpid();
+    snprintf(member->version, sizeof member->version, "%s", ls_version());
+    if (stat("/proc/self/exe", &status) == 0) {
+        member->program_file[0] = (uint64_t)status.st_dev;
+        member->program_file[1] = (uint64_t)status.st_ino;
+    }
+    ssize_t length = readlink("/proc/self/exe", member->program, sizeof member->program - 1);
+    member->program[length > 0 ? length : 0] = '\0';
+    atomic_store_explicit(&member->state, LS_MEMBER_HERE, memory_order_release);
+}
+
+static ls_status know_each_other(ls_shm *shm)
+{
+    const ls_member *first = &shm->segment->header->member[0];
+    for (int r = 1; r < shm->comm.size; r++) {
+        const ls_member *other = &shm->segment->header->member[r];
+        if (strcmp(first->version, other->version) != 0)
+            return ls_shm_break(shm, "rank 0 has Lockstep %s, rank %d has %s", first->version, r, other->version);
+        if (memcmp(first->program_file, other->program_file, sizeof first->program_file) != 0)
+            return ls_shm_break(shm, "rank 0 runs %s, rank %d runs %s: processes of a job run the same program",
+                                first->program, r, other->program);
+    }
+    return LS_OK;
+}
+
+ls_comm *ls_shm_join(ls_segment *segment, int rank, ls_message *why)
+{
+    int size = (int)segment->header->size, world[LS_SEGMENT_MOST];
+    for (int r = 0; r < size; r++) world[r] = r;
+    ls_member *member = &segment->header->member[rank];
+    if (atomic_load(&member->state) != LS_MEMBER_ABSENT) {
+        snprintf(why->text, sizeof why->text, "rank %d of this job is taken by process %d", rank, member->pid);
+        return NULL;
+    }
+    introduce(member);
+    /* The piece of all ranks is the first that was handed out: whoever comes takes it, or finds it taken. */
+    uint64_t offset = segment->header->header_bytes, nobody = offset;
+    size_t bytes = (lay_out(size).bytes + 0xffff) / 0x10000 * 0x10000;
+    atomic_compare_exchange_strong(&segment->header->used, &nobody, offset + bytes);
+    ls_shm *shm = make(segment, offset, rank, size, world, why);
+    if (!shm) return NULL;
+    shm->group = 0;
+    if (ls_comm_barrier(&shm->comm, "ls_init", why) == LS_OK) {
+        if (know_each_other(shm) == LS_OK) return &shm->comm;
+        *why = shm->broken;
+    }
+    close_shm(&shm->comm);
+    return NULL;
+}
+
+/* ---- split ---- */
+
+typedef struct wish {
+    int32_t colour, key, rank, pad;
+    uint64_t offset; /* of the piece, from the first of its colour */
+} wish;
+
+static int by_key(const void *a, const void *b)
+{
+    const wish *x = a, *y = b;
+    return x->key != y->key ? (x->key < y->key ? -1 : 1) : x->rank - y->rank;
+}
+
+static ls_comm *split(ls_comm *comm, int colour, int key, ls_message *why)
+{
+    ls_shm *shm = (ls_shm *)comm;
+    wish all[LS_SEGMENT_MOST], mine = {.colour = colour, .key = key, .rank = comm->rank};
+    int world[LS_SEGMENT_MOST], count = 0, rank = 0;
+    /* The lowest rank of each colour gets the memory; how much is only known when all have told. */
+    if (ls_comm_all_gather(comm, &mine, all, sizeof mine, "split", why) != LS_OK) return NULL;
+    wish chosen[LS_SEGMENT_MOST];
+    for (int r = 0; r < comm->size; r++)
+        if (all[r].colour == colour) chosen[count++] = all[r];
+    int lowest = chosen[0].rank;
+    qsort(chosen, (size_t)count, sizeof *chosen, by_key);
+    for (int r = 0; r < count; r++) {
+        world[r] = shm->world[chosen[r].rank];
+        if (chosen[r].rank == comm->rank) rank = r;
+    }
+    if (lowest == comm->rank) mine.offset = ls_segment_take(shm->segment, lay_out(count).bytes);
+    if (ls_comm_all_gather(comm, &mine, all, sizeof mine, "split", why) != LS_OK) return NULL;
+    if (!all[lowest].offset)
+        return snprintf(why->text, sizeof why->text, "the memory shared by this job is used up"), NULL;
+    ls_shm *part = make(shm->segment, all[lowest].offset, rank, count, world, why);
+    if (!part) return NULL;
+    part->group = (uint32_t)(all[lowest].offset >> 16);
+    return &part->comm;
+}
+
+/* ---- memory ---- */
+
+static void *share(ls_comm *comm, size_t bytes, ls_message *why)
+{
+    ls_shm *shm = (ls_shm *)comm;
+    bytes = (bytes + 4095) / 4096 * 4096;
+    uint64_t offset = comm->rank == 0 ? ls_segment_take(shm->segment, bytes * (size_t)comm->size) : 0;
+    if (ls_comm_broadcast(comm, &offset, sizeof offset, 0, "share", why) != LS_OK) return NULL;
+    ls_shm_block *grown = ls_sys_realloc(shm->blocks, (size_t)(shm->block_count + 1) * sizeof *grown);
+    if (grown) shm->blocks = grown;
+    if (!grown || !offset)
+        return snprintf(why->text, sizeof why->text, "no memory to share %zu bytes of each process", bytes), NULL;
+    char *base = ls_segment_map_in(shm->segment, offset, bytes * (size_t)comm->size, why);
+    if (!base) return NULL;
+    shm->blocks[shm->block_count++] = (ls_shm_block){base, bytes, shm->shared};
+    shm->shared += (int64_t)bytes;
+    return base + (size_t)comm->rank * bytes;
+}
+
+/* On cards: where numbers of this rank stand in the memory shared; -1: elsewhere. */
+static int64_t address_of(const ls_shm *shm, const char *data, size_t bytes)
+{
+    for (int i = 0; i < shm->block_count; i++) {
+        const ls_shm_block *block = &shm->blocks[i];
+        const char *mine = block->base + (size_t)shm->comm.rank * block->bytes;
+        if (data >= mine && data + bytes <= mine + block->bytes) return block->begin + (data - mine);
+    }
+    return -1;
+}
+
+/* ---- run ---- */
+
+static void lay_card(ls_shm *shm, const ls_comm_call *call)
+{
+    ls_card *card = ls_shm_card(shm, shm->comm.rank);
+    card->what = shm->entry;
+    card->extent = call->count;
+    for (int r = 0; call->counts && r < shm->comm.size; r++) {
+        bool brought = call->kind == LS_COMM_ALL_TO_ALL;
+        if (brought && (r == 0 || call->counts[r] > card->extent)) card->extent = call->counts[r];
+    }
+    size_t bytes = (size_t)call->count * ls_dtype_size(call->dtype);
+    bool in_place = call->kind == LS_COMM_ALL_REDUCE && call->in == call->out;
+    card->address = in_place ? address_of(shm, call->out, bytes) : -1;
+}
+
+static ls_status run(ls_comm *comm, const ls_comm_call *call, ls_message *why)
+{
+    ls_shm *shm = (ls_shm *)comm;
+    if (!shm->broken.text[0] && ls_segment_aborted(shm->segment)) ls_segment_reason(shm->segment, &shm->broken);
+    if (shm->broken.text[0]) {
+        *why = shm->broken;
+        return LS_ERR_PEER;
+    }
+    bool message = call->kind == LS_COMM_SEND || call->kind == LS_COMM_RECEIVE;
+    uint64_t number = message ? ++shm->messages : ++shm->number;
+    ls_member *member = &shm->segment->header->member[shm->world[comm->rank]];
+    ls_ring_entry *slot = ls_ring_begin(member, call, number, shm->group);
+    shm->entry = *slot;
+    if (!message) lay_card(shm, call);
+    ls_status status = message ? ls_shm_message(shm, call, why) : ls_shm_collective(shm, call, why);
+    if (status && !shm->broken.text[0]) shm->broken = *why;
+    ls_ring_end(slot, &shm->entry, status);
+    return status;
+}
+
+static void abort_job(ls_comm *comm, const char *reason)
+{
+    ls_shm *shm = (ls_shm *)comm;
+    ls_segment_abort(shm->segment, shm->world[comm->rank], reason);
+}
+
+static const ls_comm_table table = {"shared memory", run, split, share, abort_job, close_shm};

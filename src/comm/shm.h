@@ -1,0 +1,99 @@
+/* shm.h - the communicator between processes of one host, through memory that they share.
+ *
+ * Every rank has a line with a count of steps. A step is: raise the own count, wait until all others' have come as far.
+ * A call begins with a card for each rank, on which it says what it calls; after the first step everybody has seen all
+ * cards. Numbers that stand in shared memory (share) are reduced there; others pass through a stage of each rank, in
+ * pieces. Cards and stages have two halves that are used in turn: who writes a half for the next but one call or piece
+ * has made a step since, and so have all who read it. */
+#ifndef LOCKSTEP_COMM_SHM_H
+#define LOCKSTEP_COMM_SHM_H
+
+#include "base/futex.h"
+#include "comm/segment.h"
+
+enum {
+    LS_SHM_HALF = 512 << 10, /* bytes of a half of a stage */
+    LS_SHM_BOX = 64 << 10,   /* bytes of a half of a channel */
+    LS_SHM_SMALL = 64 << 10, /* bytes over all ranks up to which everyone reduces everything */
+};
+
+/* ---- In shared memory ---- */
+
+/* What one process raises and others wait for. */
+typedef struct ls_line {
+    _Alignas(64) ls_futex count;
+    ls_futex sleepers;
+} ls_line;
+
+typedef struct ls_card {
+    _Alignas(64) ls_ring_entry what;
+    int64_t extent;  /* the largest part this rank brings, in elements */
+    int64_t address; /* where its numbers stand in the memory shared, from the first of all blocks on; -1: elsewhere */
+} ls_card;
+
+/* From one rank to one other: boxes that are filled and emptied in turn. */
+typedef struct ls_channel {
+    ls_line filled, emptied;
+    ls_ring_entry what[2]; /* of the message that a box is part of */
+} ls_channel;
+
+/* ---- In this process ---- */
+
+/* Memory that was shared: `bytes` of each rank, one after the other. */
+typedef struct ls_shm_block {
+    char *base;
+    size_t bytes;
+    int64_t begin; /* address of its first byte on cards */
+} ls_shm_block;
+
+typedef struct ls_shm {
+    ls_comm comm;
+    ls_segment *segment;
+    int *world;     /* [size] ranks in the job */
+    uint32_t group; /* 0: all of the job */
+    void *context;  /* the mapped piece that the following point into */
+    ls_line *lines;
+    ls_card *cards;       /* [2][size] */
+    ls_channel *channels; /* [size][size]: from, to */
+    char *stages;         /* [size][2][LS_SHM_HALF] */
+    char *boxes;          /* [size][size][2][LS_SHM_BOX] */
+
+    uint32_t step;
+    int half;                  /* of the stages, written last */
+    uint64_t number;           /* of the collective at hand */
+    uint64_t messages;         /* sent and received */
+    uint32_t *sent, *received; /* [size] boxes of each channel so far */
+    ls_shm_block *blocks;
+    int block_count;
+    int64_t shared;      /* bytes of all blocks */
+    int64_t timeout;     /* ns; 0: none */
+    ls_ring_entry entry; /* the call at hand */
+    ls_message broken;   /* not "": nothing works any more */
+} ls_shm;
+
+/* shm_wait.c: raise a line of this rank; wait for one of rank `peer` to come to `count`. */
+void ls_line_raise(ls_line *line, uint32_t count);
+ls_status ls_line_await(ls_shm *shm, ls_line *line, uint32_t count, int peer, ls_message *why);
+/* All ranks. */
+ls_status ls_shm_step(ls_shm *shm, ls_message *why);
+/* Nothing works any more, here and everywhere, for this reason. */
+LS_PRINTF(2, 3) ls_status ls_shm_break(ls_shm *shm, const char *format, ...);
+
+/* shm_collective.c, shm_channel.c: a call whose card lies on the table. */
+ls_status ls_shm_collective(ls_shm *shm, const ls_comm_call *call, ls_message *why);
+ls_status ls_shm_message(ls_shm *shm, const ls_comm_call *call, ls_message *why);
+
+static inline ls_card *ls_shm_card(const ls_shm *shm, int rank)
+{
+    return &shm->cards[(int)(shm->number & 1) * shm->comm.size + rank];
+}
+
+static inline char *ls_shm_stage(const ls_shm *shm, int rank)
+{
+    return shm->stages + ((size_t)rank * 2 + (size_t)shm->half) * LS_SHM_HALF;
+}
+
+/* All ranks of a segment; the segment is held until it is closed. Waits for all of them. NULL: failed. */
+ls_comm *ls_shm_join(ls_segment *segment, int rank, ls_message *why);
+
+#endif

@@ -1,0 +1,304 @@
+/* shm_collective.c - collectives through shared memory.
+ *
+ * What does not stand in shared memory passes through the stages piece by piece: every rank puts a piece, all make a
+ * step, every rank gets what it wants from the pieces of all. The first piece is put before anybody has seen the
+ * others' cards, so that a small call costs one step. */
+#include <string.h>
+
+#include "comm/shm.h"
+#include "kernels/combine.h"
+
+/* One call, as all its functions need it. Sizes are in bytes. */
+typedef struct job {
+    ls_shm *shm;
+    const ls_comm_call *call;
+    int rank, size;
+    size_t element, bytes; /* of count */
+    size_t part;           /* of a half of a stage for each rank, where each is written something else */
+} job;
+
+static size_t smaller(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+/* What is left of `bytes` after `piece` pieces of `most`, at most one more. */
+static size_t piece_of(size_t bytes, size_t most, int64_t piece)
+{
+    size_t before = (size_t)piece * most;
+    return bytes > before ? smaller(bytes - before, most) : 0;
+}
+
+static size_t bytes_of(const job *j, const int64_t *counts, int rank)
+{
+    return counts ? (size_t)counts[rank] * j->element : j->bytes;
+}
+
+static size_t bytes_before(const job *j, const int64_t *counts, int rank)
+{
+    size_t sum = 0;
+    for (int r = 0; r < rank; r++) sum += bytes_of(j, counts, r);
+    return sum;
+}
+
+static void copy(void *to, const void *from, size_t bytes)
+{
+    if (bytes) memcpy(to, from, bytes);
+}
+
+/* ---- folding ---- */
+
+/* Bytes [begin, end) of the rows of all ranks, into as many copies. */
+static void fold(const job *j, char *const *rows, char *const *to, int copies, size_t begin, size_t end)
+{
+    static const ls_fold folds[LS_COMM_OP_COUNT] = {[LS_COMM_SUM] = LS_FOLD_SUM,
+                                                    [LS_COMM_MEAN] = LS_FOLD_SUM,
+                                                    [LS_COMM_MAX] = LS_FOLD_MAX,
+                                                    [LS_COMM_MIN] = LS_FOLD_MIN,
+                                                    [LS_COMM_PROD] = LS_FOLD_PROD};
+    const void *x[LS_SEGMENT_MOST];
+    void *y[LS_SEGMENT_MOST];
+    if (begin >= end) return;
+    for (int r = 0; r < j->size; r++) x[r] = rows[r] + begin;
+    for (int k = 0; k < copies; k++) y[k] = to[k] + begin;
+    float scale = j->call->op == LS_COMM_MEAN ? 1.0f / (float)j->size : 1.0f;
+    ls_combine_kernels()->fold_rows(j->call->dtype, folds[j->call->op], scale, y, copies, x, j->size,
+                                    (int64_t)((end - begin) / j->element));
+}
+
+/* The bytes of an array of which a rank reduces all: whole cache lines, as even as they come. */
+static void slice_of(const job *j, size_t bytes, int rank, size_t *begin, size_t *end)
+{
+    size_t each = ((bytes + (size_t)j->size - 1) / (size_t)j->size + 63) / 64 * 64;
+    *begin = smaller(each * (size_t)rank, bytes);
+    *end = smaller(*begin + each, bytes);
+}
+
+static void stages_of(const job *j, char **rows)
+{
+    for (int r = 0; r < j->size; r++) rows[r] = ls_shm_stage(j->shm, r);
+}
+
+/* ---- pieces ---- */
+
+/* How many bytes of the largest contribution a piece holds. */
+static size_t piece_bytes(const job *j)
+{
+    switch (j->call->kind) {
+    case LS_COMM_REDUCE_SCATTER:
+    case LS_COMM_SCATTER: return j->part;
+    case LS_COMM_ALL_TO_ALL: return j->part - 64; /* the first line of a part tells how much was sent */
+    default: return LS_SHM_HALF;
+    }
+}
+
+static void put(const job *j, int64_t piece)
+{
+    const ls_comm_call *call = j->call;
+    size_t most = piece_bytes(j), from = (size_t)piece * most;
+    const char *in = call->kind == LS_COMM_BROADCAST ? call->out : call->in;
+    j->shm->half ^= 1;
+    char *stage = ls_shm_stage(j->shm, j->rank);
+    switch (call->kind) {
+    case LS_COMM_BARRIER: break;
+    case LS_COMM_REDUCE_SCATTER:
+        for (int r = 0; r < j->size; r++)
+            copy(stage + (size_t)r * j->part, in + (size_t)r * j->bytes + from, piece_of(j->bytes, most, piece));
+        break;
+    case LS_COMM_SCATTER:
+        for (int r = 0; j->rank == call->peer && r < j->size; r++)
+            copy(stage + (size_t)r * j->part, in + bytes_before(j, call->counts, r) + from,
+                 piece_of(bytes_of(j, call->counts, r), most, piece));
+        break;
+    case LS_COMM_ALL_TO_ALL:
+        for (int r = 0; r < j->size; r++) {
+            uint64_t whole = bytes_of(j, call->counts, r);
+            copy(stage + (size_t)r * j->part, &whole, sizeof whole);
+            copy(stage + (size_t)r * j->part + 64, in + bytes_before(j, call->counts, r) + from,
+                 piece_of(whole, most, piece));
+        }
+        break;
+    case LS_COMM_BROADCAST:
+        if (j->rank == call->peer) copy(stage, in + from, piece_of(j->bytes, most, piece));
+        break;
+    default: copy(stage, in + from, piece_of(j->bytes, most, piece)); break;
+    }
+}
+
+/* What rank r sent does not fill what is expected from it. */
+static ls_status wrong_size(const job *j, int r, size_t sent, size_t wanted)
+{
+    char mine[200];
+    ls_ring_tell(&j->shm->entry, mine, sizeof mine);
+    return ls_shm_break(j->shm, "rank %d expects %zu bytes of rank %d in %s, and that has %zu", j->shm->world[j->rank],
+                        wanted, j->shm->world[r], mine, sent);
+}
+
+static ls_status get_of_all(const job *j, int64_t piece)
+{
+    const ls_comm_call *call = j->call;
+    size_t most = piece_bytes(j), from = (size_t)piece * most;
+    for (int r = 0; r < j->size; r++) {
+        const char *part = ls_shm_stage(j->shm, r) + (size_t)j->rank * j->part;
+        uint64_t sent;
+        size_t wanted = bytes_of(j, call->out_counts, r);
+        copy(&sent, part, sizeof sent);
+        if (sent != wanted) return wrong_size(j, r, sent, wanted);
+        copy((char *)call->out + bytes_before(j, call->out_counts, r) + from, part + 64, piece_of(wanted, most, piece));
+    }
+    return LS_OK;
+}
+
+static ls_status get(const job *j, int64_t piece, ls_message *why)
+{
+    const ls_comm_call *call = j->call;
+    size_t most = piece_bytes(j), from = (size_t)piece * most, here = piece_of(j->bytes, most, piece);
+    char *rows[LS_SEGMENT_MOST], *out = (char *)call->out + (call->out ? from : 0);
+    stages_of(j, rows);
+    switch (call->kind) {
+    case LS_COMM_REDUCE:
+        if (j->rank == call->peer) fold(j, rows, &out, 1, 0, here);
+        return LS_OK;
+    case LS_COMM_REDUCE_SCATTER:
+        for (int r = 0; r < j->size; r++) rows[r] += (size_t)j->rank * j->part;
+        fold(j, rows, &out, 1, 0, here);
+        return LS_OK;
+    case LS_COMM_SCATTER: copy(out, rows[call->peer] + (size_t)j->rank * j->part, here); return LS_OK;
+    case LS_COMM_BROADCAST:
+        if (j->rank != call->peer) copy(out, rows[call->peer], here);
+        return LS_OK;
+    case LS_COMM_ALL_TO_ALL: return get_of_all(j, piece);
+    case LS_COMM_GATHER:
+        if (j->rank != call->peer) return LS_OK;
+        /* fall through */
+    case LS_COMM_ALL_GATHER:
+        for (int r = 0; r < j->size; r++)
+            copy((char *)call->out + bytes_before(j, call->counts, r) + from, rows[r],
+                 piece_of(bytes_of(j, call->counts, r), most, piece));
+        return LS_OK;
+    case LS_COMM_ALL_REDUCE: break;
+    default: return LS_OK;
+    }
+    if (j->bytes * (size_t)j->size <= LS_SHM_SMALL) {
+        fold(j, rows, &out, 1, 0, here);
+        return LS_OK;
+    }
+    size_t begin, end;
+    slice_of(j, here, j->rank, &begin, &end);
+    fold(j, rows, &rows[j->rank], 1, begin, end);
+    ls_status status = ls_shm_step(j->shm, why);
+    for (int r = 0; !status && r < j->size; r++) {
+        slice_of(j, here, r, &begin, &end);
+        copy(out + begin, rows[r] + begin, end - begin);
+    }
+    return status;
+}
+
+/* ---- numbers that stand in shared memory ---- */
+
+/* Each rank reduces a slice: with few ranks into everybody's array, with many into its own, from where the others fetch
+ * it, since reading from afar costs less than writing there. */
+static ls_status reduce_in_place(const job *j, ls_message *why)
+{
+    enum { FEW = 4 };
+    char *rows[LS_SEGMENT_MOST];
+    size_t begin, end;
+    for (int r = 0; r < j->size; r++) {
+        int64_t address = ls_shm_card(j->shm, r)->address;
+        const ls_shm_block *block = j->shm->blocks;
+        while (address >= block->begin + (int64_t)block->bytes) block++;
+        rows[r] = block->base + (size_t)r * block->bytes + (size_t)(address - block->begin);
+    }
+    slice_of(j, j->bytes, j->rank, &begin, &end);
+    if (j->size <= FEW) {
+        fold(j, rows, rows, j->size, begin, end);
+        return ls_shm_step(j->shm, why);
+    }
+    fold(j, rows, &rows[j->rank], 1, begin, end);
+    ls_status status = ls_shm_step(j->shm, why);
+    for (int i = 1; !status && i < j->size; i++) {
+        int r = (j->rank + i) % j->size;
+        slice_of(j, j->bytes, r, &begin, &end);
+        copy(rows[j->rank] + begin, rows[r] + begin, end - begin);
+    }
+    return status ? status : ls_shm_step(j->shm, why);
+}
+
+/* ---- agreeing ---- */
+
+static bool same_call(const ls_card *a, const ls_card *b)
+{
+    bool sizes_may_differ = a->what.kind == LS_COMM_ALL_GATHER || a->what.kind == LS_COMM_GATHER ||
+                            a->what.kind == LS_COMM_SCATTER || a->what.kind == LS_COMM_ALL_TO_ALL;
+    return a->what.kind == b->what.kind && a->what.dtype == b->what.dtype && a->what.op == b->what.op &&
+           a->what.peer == b->what.peer && (sizes_may_differ || a->what.count == b->what.count);
+}
+
+/* All have laid their cards: they must be alike, and sizes that may differ must be those this rank knows of. */
+static ls_status agree(const job *j)
+{
+    ls_comm_kind kind = j->call->kind;
+    bool knows_sizes =
+        kind == LS_COMM_ALL_GATHER || ((kind == LS_COMM_GATHER || kind == LS_COMM_SCATTER) && j->rank == j->call->peer);
+    const ls_card *first = ls_shm_card(j->shm, 0);
+    for (int r = 0; r < j->size; r++) {
+        const ls_card *card = ls_shm_card(j->shm, r);
+        size_t wanted = knows_sizes ? bytes_of(j, j->call->counts, r) : 0;
+        if (!same_call(first, card) || (knows_sizes && !j->call->counts && first->what.count != card->what.count)) {
+            char a[200], b[200];
+            ls_ring_tell(&first->what, a, sizeof a);
+            ls_ring_tell(&card->what, b, sizeof b);
+            return ls_shm_break(j->shm, "processes disagree: rank %d calls %s, rank %d calls %s", j->shm->world[0], a,
+                                j->shm->world[r], b);
+        }
+        if (knows_sizes && wanted != (size_t)card->what.count * j->element)
+            return wrong_size(j, r, (size_t)card->what.count * j->element, wanted);
+    }
+    return LS_OK;
+}
+
+static bool all_in_shared_memory(const job *j)
+{
+    for (int r = 0; r < j->size; r++)
+        if (ls_shm_card(j->shm, r)->address < 0) return false;
+    return true;
+}
+
+static int64_t piece_count(const job *j)
+{
+    int64_t largest = 0;
+    for (int r = 0; r < j->size; r++) {
+        int64_t extent = ls_shm_card(j->shm, r)->extent;
+        if (extent > largest) largest = extent;
+    }
+    size_t most = piece_bytes(j), bytes = (size_t)largest * j->element;
+    return bytes ? (int64_t)((bytes + most - 1) / most) : 1;
+}
+
+ls_status ls_shm_collective(ls_shm *shm, const ls_comm_call *call, ls_message *why)
+{
+    job j = {.shm = shm, .call = call, .rank = shm->comm.rank, .size = shm->comm.size};
+    j.element = ls_dtype_size(call->dtype);
+    j.bytes = (size_t)call->count * j.element;
+    j.part = LS_SHM_HALF / (size_t)j.size / 64 * 64;
+    bool large = call->kind == LS_COMM_ALL_REDUCE && j.bytes * (size_t)j.size > LS_SHM_SMALL;
+    if (!large) put(&j, 0);
+    ls_status status = ls_shm_step(shm, why);
+    if (!status) {
+        status = agree(&j);
+        if (status) *why = shm->broken;
+    }
+    if (status) return status;
+    if (large && all_in_shared_memory(&j)) return reduce_in_place(&j, why);
+    int64_t pieces = piece_count(&j);
+    for (int64_t piece = 0; piece < pieces && !status; piece++) {
+        if (piece > 0 || large) {
+            put(&j, piece);
+            status = ls_shm_step(shm, why);
+        }
+        if (status) return status;
+        status = get(&j, piece, why);
+        if (status && shm->broken.text[0]) *why = shm->broken;
+    }
+    return status;
+}

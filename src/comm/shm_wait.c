@@ -1,0 +1,105 @@
+/* shm_wait.c - waiting for other processes: a moment awake, then asleep, never for ever. */
+#include <sched.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "comm/shm.h"
+
+enum { SPINS = 3000, SPINS_IN_BACKGROUND = 100, YIELDS = 64, NAP = 5000000 /* ns */ };
+
+void ls_line_raise(ls_line *line, uint32_t count)
+{
+    atomic_store(&line->count, count);
+    if (atomic_load(&line->sleepers)) ls_futex_wake_shared(&line->count);
+}
+
+static bool reached(ls_line *line, uint32_t count)
+{
+    return (int32_t)(atomic_load_explicit(&line->count, memory_order_acquire) - count) >= 0;
+}
+
+ls_status ls_shm_break(ls_shm *shm, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    vsnprintf(shm->broken.text, sizeof shm->broken.text, format, args);
+    va_end(args);
+    ls_segment_abort(shm->segment, -1, shm->broken.text);
+    return LS_ERR_PEER;
+}
+
+static bool is_stopped(int pid)
+{
+    char path[64], line[512];
+    snprintf(path, sizeof path, "/proc/%d/stat", pid);
+    FILE *file = fopen(path, "r");
+    char *after = file && fgets(line, sizeof line, file) ? strrchr(line, ')') : NULL; /* names may hold anything */
+    if (file) fclose(file);
+    return after && (after[2] == 'T' || after[2] == 't');
+}
+
+/* A look around, every few milliseconds of sleep: is there anybody left to wait for? */
+static ls_status look_around(ls_shm *shm, int peer, int64_t began, ls_line *line, uint32_t count)
+{
+    ls_segment *segment = shm->segment;
+    if (ls_segment_aborted(segment)) {
+        ls_segment_reason(segment, &shm->broken);
+        return LS_ERR_PEER;
+    }
+    int them = shm->world[peer], me = shm->world[shm->comm.rank];
+    const ls_member *member = &segment->header->member[them];
+    bool left = atomic_load_explicit(&member->state, memory_order_acquire) == LS_MEMBER_LEFT;
+    bool dead = ls_segment_dead(segment, them);
+    bool late = shm->timeout && ls_comm_clock() - began > shm->timeout;
+    if ((!left && !dead && !late) || reached(line, count)) return LS_OK;
+    char mine[200], theirs[200];
+    ls_ring_tell(&shm->entry, mine, sizeof mine);
+    ls_ring_tell_last(member, theirs, sizeof theirs);
+    if (left)
+        return ls_shm_break(shm, "rank %d has finished, and rank %d waits for it in %s; the last of rank %d: %s", them,
+                            me, mine, them, theirs);
+    if (dead) return ls_shm_break(shm, "rank %d (process %d) died; the last it did: %s", them, member->pid, theirs);
+    return ls_shm_break(shm, "rank %d waited %.1f s for rank %d in %s; rank %d (process %d%s) did last: %s", me,
+                        (double)(ls_comm_clock() - began) / 1e9, them, mine, them, member->pid,
+                        is_stopped(member->pid) ? ", which is stopped" : "", theirs);
+}
+
+ls_status ls_line_await(ls_shm *shm, ls_line *line, uint32_t count, int peer, ls_message *why)
+{
+    int spins = shm->comm.background ? SPINS_IN_BACKGROUND : SPINS;
+    for (int i = 0; i < spins; i++) {
+        if (reached(line, count)) return LS_OK;
+        if (ls_segment_aborted(shm->segment)) break;
+        ls_spin_hint();
+    }
+    for (int i = 0; i < YIELDS && !ls_segment_aborted(shm->segment); i++) {
+        if (reached(line, count)) return LS_OK;
+        sched_yield();
+    }
+    int64_t began = ls_comm_clock();
+    while (!reached(line, count)) {
+        ls_status status = look_around(shm, peer, began, line, count);
+        if (status) {
+            *why = shm->broken;
+            return status;
+        }
+        atomic_fetch_add(&line->sleepers, 1);
+        uint32_t seen = atomic_load(&line->count);
+        if ((int32_t)(seen - count) < 0) ls_futex_wait_shared(&line->count, seen, NAP);
+        atomic_fetch_sub(&line->sleepers, 1);
+    }
+    return LS_OK;
+}
+
+ls_status ls_shm_step(ls_shm *shm, ls_message *why)
+{
+    int rank = shm->comm.rank, size = shm->comm.size;
+    ls_line_raise(&shm->lines[rank], ++shm->step);
+    ls_status status = LS_OK;
+    for (int i = 1; i < size && !status; i++) {
+        int peer = (rank + i) % size;
+        status = ls_line_await(shm, &shm->lines[peer], shm->step, peer, why);
+    }
+    return status;
+}

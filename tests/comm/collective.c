@@ -1,0 +1,288 @@
+/* collective.c - every collective of every type and of odd sizes, against numbers that each rank computes for all. */
+#include "base/rng.h"
+#include "comm/crew.h"
+#include "kernels/combine.h"
+#include "kernels/element.h"
+
+/* ---- numbers that every rank knows of every other ---- */
+
+static void fill(ls_dtype dtype, void *to, int rank, int64_t salt, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++) {
+        ls_philox4 bits = ls_philox((uint64_t)(rank * 1000003 + salt), (uint64_t)i);
+        if (ls_dtype_is_float(dtype)) ls_put(dtype, to, i, (double)(bits.lane[0] % 4096) / 1024 - 2);
+        else if (dtype == LS_BOOL) ls_put_int(dtype, to, i, bits.lane[0] % 2);
+        else ls_put_int(dtype, to, i, bits.lane[0] % 11 - 5);
+    }
+}
+
+static char *room(ls_dtype dtype, int64_t count)
+{
+    return calloc((size_t)count + 1, ls_dtype_size(dtype));
+}
+
+static char *filled(ls_dtype dtype, int rank, int64_t salt, int64_t count)
+{
+    char *data = room(dtype, count);
+    fill(dtype, data, rank, salt, count);
+    return data;
+}
+
+/* What all ranks together must get, row by row in the order of ranks. */
+static char *reduced(int size, ls_dtype dtype, ls_comm_op op, int64_t salt, int64_t count)
+{
+    static const ls_fold folds[] = {LS_FOLD_SUM, LS_FOLD_SUM, LS_FOLD_MAX, LS_FOLD_MIN, LS_FOLD_PROD};
+    char *rows[CREW_MOST], *sum = room(dtype, count);
+    for (int r = 0; r < size; r++) rows[r] = filled(dtype, r, salt, count);
+    ls_combine_ref.fold_rows(dtype, folds[op], op == LS_COMM_MEAN ? 1.0f / (float)size : 1, (void *[]){sum}, 1,
+                             (const void *const *)rows, size, count);
+    for (int r = 0; r < size; r++) free(rows[r]);
+    return sum;
+}
+
+#define SAME(got, want, elements)                                                                                      \
+    CHECK_MSG(memcmp(got, want, (size_t)(elements)*ls_dtype_size(dtype)) == 0, "%s: rank %d of %d, %lld %s, %s",       \
+              __func__, comm->rank, comm->size, (long long)(elements), ls_dtype_name(dtype), ls_comm_op_name(op))
+
+static void ok(ls_comm *comm, const ls_comm_call *call)
+{
+    ls_message why = {{0}};
+    CHECK_MSG(ls_comm_run(comm, call, &why) == LS_OK, "%s", why.text);
+}
+
+/* ---- reductions ---- */
+
+static void check_all_reduce(ls_comm *comm, ls_dtype dtype, ls_comm_op op, int64_t count, char *shared)
+{
+    char *want = reduced(comm->size, dtype, op, count, count);
+    char *data = shared ? shared : room(dtype, count), *apart = filled(dtype, comm->rank, count, count);
+    ls_comm_call call = {LS_COMM_ALL_REDUCE, dtype, op, count, data, data, .site = "in place"};
+    fill(dtype, data, comm->rank, count, count);
+    ok(comm, &call);
+    SAME(data, want, count);
+    memset(data, 0, (size_t)count * ls_dtype_size(dtype));
+    call.in = apart;
+    ok(comm, &call);
+    SAME(data, want, count);
+    if (!shared) free(data);
+    free(apart);
+    free(want);
+}
+
+static void check_reduce(ls_comm *comm, ls_dtype dtype, ls_comm_op op, int64_t count)
+{
+    int root = (int)count % comm->size;
+    char *want = reduced(comm->size, dtype, op, count, count), *in = filled(dtype, comm->rank, count, count);
+    char *out = comm->rank == root ? room(dtype, count) : NULL;
+    ok(comm, &(ls_comm_call){LS_COMM_REDUCE, dtype, op, count, in, out, .peer = root});
+    if (out) SAME(out, want, count);
+    free(want), free(in), free(out);
+}
+
+static void check_reduce_scatter(ls_comm *comm, ls_dtype dtype, ls_comm_op op, int64_t count)
+{
+    char *want = reduced(comm->size, dtype, op, 7, count * comm->size), *out = room(dtype, count);
+    char *in = filled(dtype, comm->rank, 7, count * comm->size);
+    ok(comm, &(ls_comm_call){LS_COMM_REDUCE_SCATTER, dtype, op, count, in, out, .site = NULL});
+    SAME(out, want + (size_t)(count * comm->rank) * ls_dtype_size(dtype), count);
+    free(want), free(in), free(out);
+}
+
+/* ---- exchanges ---- */
+
+static int64_t uneven(int64_t count, int rank)
+{
+    return rank == 1 ? 0 : count / (rank + 1) + rank;
+}
+
+static void check_gathers(ls_comm *comm, ls_dtype dtype, int64_t count, bool differ)
+{
+    ls_comm_op op = LS_COMM_SUM;
+    int64_t counts[CREW_MOST], total = 0, mine = differ ? uneven(count, comm->rank) : count;
+    size_t element = ls_dtype_size(dtype);
+    for (int r = 0; r < comm->size; r++) total += counts[r] = differ ? uneven(count, r) : count;
+    char *want = room(dtype, total), *at = want;
+    for (int r = 0; r < comm->size; r++) {
+        fill(dtype, at, r, 3, counts[r]);
+        at += (size_t)counts[r] * element;
+    }
+    char *in = filled(dtype, comm->rank, 3, mine), *out = room(dtype, total);
+    const int64_t *given = differ ? counts : NULL;
+    ok(comm, &(ls_comm_call){LS_COMM_ALL_GATHER, dtype, op, mine, in, out, .counts = given});
+    SAME(out, want, total);
+    int root = comm->size - 1;
+    memset(out, 0, (size_t)total * element);
+    ok(comm, &(ls_comm_call){LS_COMM_GATHER, dtype, op, mine, in, out, .counts = given, .peer = root});
+    if (comm->rank == root) SAME(out, want, total);
+    /* and back */
+    memset(out, 0, (size_t)total * element);
+    ok(comm, &(ls_comm_call){LS_COMM_SCATTER, dtype, op, mine, want, out, .counts = given, .peer = root});
+    SAME(out, in, mine);
+    free(want), free(in), free(out);
+}
+
+static void check_broadcast(ls_comm *comm, ls_dtype dtype, int64_t count)
+{
+    ls_comm_op op = LS_COMM_SUM;
+    for (int root = 0; root < comm->size; root++) {
+        char *want = filled(dtype, root, 5, count), *data = filled(dtype, comm->rank, 5, count);
+        ok(comm, &(ls_comm_call){LS_COMM_BROADCAST, dtype, op, count, NULL, data, .peer = root});
+        SAME(data, want, count);
+        free(want), free(data);
+    }
+}
+
+/* Rank a sends rank b so many elements, filled with the salt of both. */
+static int64_t between(int64_t count, int a, int b, bool differ)
+{
+    return differ ? (a == b ? 0 : count / (a + 1) + b) : count;
+}
+
+static void check_all_to_all(ls_comm *comm, ls_dtype dtype, int64_t count, bool differ)
+{
+    ls_comm_op op = LS_COMM_SUM;
+    int64_t to[CREW_MOST], from[CREW_MOST], sent = 0, got = 0;
+    size_t element = ls_dtype_size(dtype);
+    for (int r = 0; r < comm->size; r++) {
+        sent += to[r] = between(count, comm->rank, r, differ);
+        got += from[r] = between(count, r, comm->rank, differ);
+    }
+    char *in = room(dtype, sent), *out = room(dtype, got), *want = room(dtype, got), *at = in, *there = want;
+    for (int r = 0; r < comm->size; r++) {
+        fill(dtype, at, comm->rank, r, to[r]);
+        fill(dtype, there, r, comm->rank, from[r]);
+        at += (size_t)to[r] * element;
+        there += (size_t)from[r] * element;
+    }
+    ok(comm, &(ls_comm_call){LS_COMM_ALL_TO_ALL, dtype, op, differ ? 0 : count, in, out, differ ? to : NULL,
+                             differ ? from : NULL, .site = NULL});
+    SAME(out, want, got);
+    free(want), free(in), free(out);
+}
+
+/* Everybody sends to the next and receives from the one before; even ranks send first. */
+static void check_messages(ls_comm *comm, ls_dtype dtype, int64_t count)
+{
+    ls_comm_op op = LS_COMM_SUM;
+    if (comm->size == 1) return;
+    int next = (comm->rank + 1) % comm->size, before = (comm->rank + comm->size - 1) % comm->size;
+    char *in = filled(dtype, comm->rank, 9, count), *out = room(dtype, count), *want = filled(dtype, before, 9, count);
+    ls_comm_call send = {LS_COMM_SEND, dtype, op, count, in, NULL, .peer = next};
+    ls_comm_call receive = {LS_COMM_RECEIVE, dtype, op, count, NULL, out, .peer = before};
+    ok(comm, comm->rank % 2 ? &receive : &send);
+    ok(comm, comm->rank % 2 ? &send : &receive);
+    SAME(out, want, count);
+    free(want), free(in), free(out);
+}
+
+/* ---- the walk ---- */
+
+static void walk(ls_comm *comm, ls_dtype dtype, int64_t count, char *shared)
+{
+    for (ls_comm_op op = 0; op < LS_COMM_OP_COUNT; op++) {
+        if (op == LS_COMM_MEAN && !ls_dtype_is_float(dtype)) continue;
+        check_all_reduce(comm, dtype, op, count, NULL);
+        if (shared) check_all_reduce(comm, dtype, op, count, shared + (count % 3) * 64);
+        check_reduce(comm, dtype, op, count);
+        check_reduce_scatter(comm, dtype, op, count);
+    }
+    check_broadcast(comm, dtype, count);
+    for (int differ = 0; differ < 2; differ++) {
+        check_gathers(comm, dtype, count, differ);
+        check_all_to_all(comm, dtype, count, differ);
+    }
+    check_messages(comm, dtype, count);
+    ok(comm, &(ls_comm_call){.kind = LS_COMM_BARRIER, .dtype = LS_U8});
+}
+
+static void all_kinds(ls_comm *comm, crew_result *result)
+{
+    const int64_t counts[] = {0, 1, 17, 1025}, many = 33011; /* the last: so many that slices are reduced */
+    char *shared = comm->table->share(comm, 1 << 20, &result->why);
+    CHECK_MSG(shared, "%s", result->why.text);
+    for (ls_dtype dtype = LS_BOOL; dtype < LS_DTYPE_COUNT; dtype++) {
+        for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) walk(comm, dtype, counts[i], shared);
+        check_all_reduce(comm, dtype, LS_COMM_SUM, many, shared);
+        check_all_reduce(comm, dtype, LS_COMM_MAX, many, NULL);
+    }
+}
+
+/* Several pieces to a call. */
+static void large_ones(ls_comm *comm, crew_result *result)
+{
+    (void)result;
+    walk(comm, LS_F32, 300007, NULL);
+}
+
+static void every_kind_type_and_size(void)
+{
+    for (int size = 2; size <= 4; size++) crew_run(size, all_kinds);
+    crew_run(3, large_ones);
+}
+
+static void many_ranks_fetch_slices(void)
+{
+    crew_run(6, all_kinds);
+}
+
+static void a_few_kinds(ls_comm *comm, crew_result *result)
+{
+    char *shared = comm->table->share(comm, 1 << 18, &result->why);
+    walk(comm, LS_F32, 1025, shared);
+    walk(comm, LS_BF16, 40001, shared);
+}
+
+static void threads_play_processes(void)
+{
+    for (int size = 1; size <= 4; size++) crew_run_threads(size, a_few_kinds);
+}
+
+/* Alone everything is as it was. */
+static void alone(void)
+{
+    ls_comm *comm = ls_comm_self();
+    for (int64_t count = 0; count < 5; count++) walk(comm, LS_F32, count, NULL);
+}
+
+/* ---- any order, any pace ---- */
+
+static void interleave(ls_comm *comm, crew_result *result)
+{
+    char *shared = comm->table->share(comm, 1 << 20, &result->why);
+    ls_comm *half = comm->table->split(comm, comm->rank % 2, -comm->rank, &result->why);
+    CHECK_MSG(half, "%s", result->why.text);
+    CHECK(half->size == (comm->size + 1 - comm->rank % 2) / 2);
+    CHECK(half->rank == half->size - 1 - comm->rank / 2); /* keys turn the order round */
+    for (uint64_t i = 0; i < 200; i++) {
+        ls_philox4 same = ls_philox(17, i), own = ls_philox((uint64_t)(comm->rank + 100), i);
+        if (own.lane[0] % 8 == 0) usleep(own.lane[1] % 300);
+        int64_t count = same.lane[1] % 4 ? same.lane[1] % 2000 : same.lane[1] % 50000;
+        switch (same.lane[0] % 7) {
+        case 0: check_all_reduce(comm, LS_F32, LS_COMM_MEAN, count, shared); break;
+        case 1: check_all_reduce(comm, LS_BF16, LS_COMM_SUM, count, NULL); break;
+        case 2: check_gathers(comm, LS_I32, count, true); break;
+        case 3: check_all_to_all(comm, LS_U8, count, true); break;
+        case 4: check_messages(comm, LS_F32, count); break;
+        case 5: check_broadcast(half, LS_F32, count); break;
+        default: check_all_reduce(half, LS_F64, LS_COMM_MAX, count, NULL); break;
+        }
+    }
+    ls_comm_close(half);
+}
+
+static void calls_come_in_any_order_and_at_any_pace(void)
+{
+    crew_run(2, interleave);
+    crew_run(4, interleave);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc > 1) check_filter = argv[1];
+    CHECK_RUN(alone);
+    CHECK_RUN(threads_play_processes);
+    CHECK_RUN_FORK(every_kind_type_and_size);
+    CHECK_RUN_FORK(many_ranks_fetch_slices);
+    CHECK_RUN_FORK(calls_come_in_any_order_and_at_any_pace);
+    return check_done();
+}

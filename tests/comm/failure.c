@@ -1,0 +1,223 @@
+/* failure.c - ranks that disagree, die, stop, leave or fail: all others learn it, soon and with names. */
+#include <signal.h>
+
+#include "comm/crew.h"
+
+enum { MS = 1000000 };
+
+static ls_status sum(ls_comm *comm, int64_t count, const char *site, ls_message *why)
+{
+    static float data[4096];
+    return ls_comm_all_reduce(comm, data, count, LS_F32, LS_COMM_SUM, site, why);
+}
+
+static void check_words(const crew *c, int rank, const char *words)
+{
+    CHECK_MSG(c->result[rank].status == LS_ERR_PEER, "rank %d: %s", rank, ls_status_name(c->result[rank].status));
+    CHECK_MSG(strstr(c->result[rank].why.text, words), "rank %d: \"%s\" has no \"%s\"", rank, c->result[rank].why.text,
+              words);
+}
+
+/* ---- disagreeing ---- */
+
+static void call_different_things(ls_comm *comm, crew_result *result)
+{
+    result->status = sum(comm, 8, "same", &result->why);
+    if (comm->rank == 1) result->status = ls_comm_broadcast(comm, (char[16]){0}, 16, 0, "there", &result->why);
+    else result->status = sum(comm, 100, "here", &result->why);
+}
+
+static void different_calls_name_both(void)
+{
+    crew c;
+    int64_t began = ls_comm_clock();
+    crew_start(&c, 3, call_different_things);
+    crew_end(&c);
+    for (int r = 0; r < 3; r++) {
+        check_words(&c, r, "rank 0 calls all-reduce sum of 100 f32 (here, call 3)");
+        check_words(&c, r, "rank 1 calls broadcast of 16 bytes from rank 0 (there, call 3)");
+    }
+    CHECK(ls_comm_clock() - began < (int64_t)60 * 1000 * MS); /* not the time limit of ten minutes */
+    crew_forget(&c);
+}
+
+static void call_different_sizes(ls_comm *comm, crew_result *result)
+{
+    float in[8] = {0}, out[16];
+    const int64_t counts[] = {3, 4};
+    ls_comm_call call = {.kind = LS_COMM_ALL_GATHER, .dtype = LS_F32, .count = 3, .in = in, .out = out};
+    call.counts = counts;
+    result->status = ls_comm_run(comm, &call, &result->why);
+}
+
+static void sizes_that_were_not_told_are_noticed(void)
+{
+    crew c;
+    crew_start(&c, 2, call_different_sizes);
+    crew_end(&c);
+    for (int r = 0; r < 2; r++)
+        check_words(&c, r, "expects 16 bytes of rank 1 in all-gather of 3 f32 (call 2), and that has 12");
+    crew_forget(&c);
+}
+
+static void message_of_another_size(ls_comm *comm, crew_result *result)
+{
+    float data[8] = {0};
+    ls_comm_call call = {.kind = LS_COMM_SEND, .dtype = LS_F32, .count = 8, .in = data, .out = data, .peer = 1};
+    if (comm->rank == 1) call.kind = LS_COMM_RECEIVE, call.count = 7, call.peer = 0;
+    result->status = ls_comm_run(comm, &call, &result->why);
+    if (comm->rank == 0) result->status = ls_comm_barrier(comm, "after", &result->why);
+}
+
+static void messages_are_compared_too(void)
+{
+    crew c;
+    crew_start(&c, 2, message_of_another_size);
+    crew_end(&c);
+    for (int r = 0; r < 2; r++)
+        check_words(&c, r, "rank 0 calls send of 8 f32 to rank 1 (call 1), rank 1 calls receive of 7");
+    crew_forget(&c);
+}
+
+static void senseless_calls(ls_comm *comm, crew_result *result)
+{
+    int32_t data[4] = {0};
+    ls_comm_call call = {.kind = LS_COMM_BROADCAST, .dtype = LS_I32, .count = 4, .in = data, .out = data, .peer = 2};
+    CHECK(ls_comm_run(comm, &call, &result->why) == LS_ERR_VALUE);
+    call = (ls_comm_call){.kind = LS_COMM_SEND, .dtype = LS_I32, .count = 4, .in = data, .peer = comm->rank};
+    CHECK(ls_comm_run(comm, &call, &result->why) == LS_ERR_VALUE);
+    CHECK(ls_comm_all_reduce(comm, data, -1, LS_I32, LS_COMM_SUM, "", &result->why) == LS_ERR_VALUE);
+    CHECK(ls_comm_all_reduce(comm, data, 4, LS_I32, LS_COMM_MEAN, "", &result->why) == LS_ERR_DTYPE);
+    CHECK(ls_comm_barrier(comm, "still works", &result->why) == LS_OK);
+}
+
+static void senseless_calls_are_refused_before_anybody_waits(void)
+{
+    crew_run(2, senseless_calls);
+}
+
+/* ---- dying ---- */
+
+static void be_killed(ls_comm *comm, crew_result *result)
+{
+    result->status = sum(comm, 8, "before", &result->why);
+    result->when = ls_comm_clock(); /* of the one who dies */
+    if (comm->rank == 1) kill(getpid(), SIGKILL);
+    result->status = sum(comm, 4096, "after", &result->why);
+}
+
+static void a_killed_rank_is_named_at_once(void)
+{
+    crew c;
+    crew_start(&c, 4, be_killed);
+    crew_end(&c);
+    for (int r = 0; r < 4; r++) {
+        if (r == 1) continue;
+        check_words(&c, r, "rank 1 (process ");
+        check_words(&c, r, ") died; the last it did: all-reduce sum of 8 f32 (before, call 2), done");
+        CHECK_MSG(c.result[r].when - c.result[1].when < (int64_t)5000 * MS, "after %lld ms",
+                  (long long)(c.result[r].when - c.result[1].when) / MS);
+    }
+    /* What the dead did last can still be read by who started them. */
+    char text[4096];
+    ls_segment_tell(c.file, 2, text, sizeof text);
+    CHECK_MSG(strstr(text, "rank 1: all-reduce sum of 8 f32 (before, call 2), done"), "%s", text);
+    CHECK_MSG(strstr(text, "rank 3: all-reduce sum of 4096 f32 (after, call 3), failed"), "%s", text);
+    crew_forget(&c);
+}
+
+static void leave_early(ls_comm *comm, crew_result *result)
+{
+    if (comm->rank == 0) result->status = ls_comm_barrier(comm, "forgotten", &result->why);
+}
+
+static void a_rank_that_finished_is_not_waited_for(void)
+{
+    crew c;
+    crew_start(&c, 2, leave_early);
+    crew_end(&c);
+    CHECK(c.result[1].status == LS_OK);
+    check_words(&c, 0, "rank 1 has finished, and rank 0 waits for it in barrier (forgotten, call 2)");
+    crew_forget(&c);
+}
+
+/* ---- stopping ---- */
+
+static void stop_until_continued(ls_comm *comm, crew_result *result)
+{
+    if (comm->rank == 1) kill(getpid(), SIGSTOP);
+    result->status = ls_comm_barrier(comm, "with the stopped", &result->why);
+    if (comm->rank == 1)
+        result->status = ls_comm_barrier(comm, "later", &result->why); /* rank 0 had come to the first */
+}
+
+static void a_stopped_rank_is_given_up(void)
+{
+    crew c;
+    setenv("LOCKSTEP_COMM_TIMEOUT", "1", 1);
+    ls_config_reload();
+    crew_start(&c, 2, stop_until_continued);
+    waitpid(c.pid[0], &c.result[0].wait, 0);
+    check_words(&c, 0, "for rank 1 in barrier (with the stopped, call 2)");
+    check_words(&c, 0, ", which is stopped) did last: barrier (ls_init, call 1), done");
+    kill(c.pid[1], SIGCONT);
+    waitpid(c.pid[1], &c.result[1].wait, 0);
+    check_words(&c, 1, "rank 0 waited 1.");
+    crew_forget(&c);
+    unsetenv("LOCKSTEP_COMM_TIMEOUT");
+    ls_config_reload();
+}
+
+/* ---- failing ---- */
+
+static void fail_alone(ls_comm *comm, crew_result *result)
+{
+    if (comm->rank == 2) comm->table->abort(comm, "conv2d: channels 3 and 4 differ");
+    else result->status = sum(comm, 4096, "wait", &result->why);
+    if (comm->rank == 2) result->status = ls_comm_barrier(comm, "too late", &result->why);
+}
+
+static void the_first_failure_reaches_all(void)
+{
+    crew c;
+    crew_start(&c, 3, fail_alone);
+    crew_end(&c);
+    for (int r = 0; r < 3; r++) check_words(&c, r, "rank 2 failed: conv2d: channels 3 and 4 differ");
+    crew_forget(&c);
+}
+
+/* ---- joining ---- */
+
+static void ranks_and_sizes_must_fit(void)
+{
+    ls_message why = {{0}};
+    int file = ls_segment_make(2, &why);
+    CHECK(file >= 0);
+    CHECK(!ls_segment_open(dup(file), 3, &why));
+    CHECK_TEXT(why.text, "the shared memory of this job is for 2 processes of this version, and this is one of 3");
+    ls_segment *segment = ls_segment_open(file, 2, &why);
+    CHECK(segment);
+    atomic_store(&segment->header->member[1].state, LS_MEMBER_HERE);
+    CHECK(!ls_shm_join(segment, 1, &why));
+    CHECK_TEXT(why.text, "rank 1 of this job is taken by process 0");
+    ls_segment_let_go(segment);
+    FILE *other = tmpfile();
+    CHECK(!ls_segment_open(dup(fileno(other)), 2, &why));
+    CHECK(strstr(why.text, "is not memory shared by the processes of a job"));
+    fclose(other);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc > 1) check_filter = argv[1];
+    CHECK_RUN(different_calls_name_both);
+    CHECK_RUN(sizes_that_were_not_told_are_noticed);
+    CHECK_RUN(messages_are_compared_too);
+    CHECK_RUN(senseless_calls_are_refused_before_anybody_waits);
+    CHECK_RUN(a_killed_rank_is_named_at_once);
+    CHECK_RUN(a_rank_that_finished_is_not_waited_for);
+    CHECK_RUN(a_stopped_rank_is_given_up);
+    CHECK_RUN(the_first_failure_reaches_all);
+    CHECK_RUN(ranks_and_sizes_must_fit);
+    return check_done();
+}

@@ -1,0 +1,121 @@
+/* launched.c - runs of several processes: started by the launcher, by its function, or by hand. */
+#include <lockstep.h>
+
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "check.h"
+
+static char output[1 << 16];
+
+/* What a shell command prints, stderr too. Returns its exit code. */
+static int shell(const char *command)
+{
+    FILE *pipe = popen(command, "r");
+    size_t length = pipe ? fread(output, 1, sizeof output - 1, pipe) : 0;
+    output[length] = '\0';
+    int status = pipe ? pclose(pipe) : -1;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+#define HAS(words) CHECK_MSG(strstr(output, words), "\"%s\" is not in:\n%s", words, output)
+
+static void expect_exchange_of_two(void)
+{
+    HAS("rank 0 of 2, local 0 of 2: rows 3 sum 4 total 9 mean 1.5 from 2 padded 2 words rank 1 part 3");
+    HAS("rank 1 of 2, local 1 of 2: rows 3 sum 4 total 9 mean 1.5 from 2 padded 2 words rank 1 part 2");
+}
+
+static void the_launcher_starts_them(void)
+{
+    CHECK(shell(LOCKSTEP_COMMAND " launch -n 2 " WORKER " exchange 2>&1") == 0);
+    expect_exchange_of_two();
+    CHECK(shell(LOCKSTEP_COMMAND " launch -n 4 " WORKER " exchange 2>&1") == 0);
+    HAS("rank 3 of 4, local 3 of 4: rows 10 sum 40 total 30 mean 2.5 from 4 padded 4 words rank 3 part 2");
+    CHECK(shell(LOCKSTEP_COMMAND " launch -n 3 " WORKER " trigger 2>&1") == 0);
+    HAS("rank 0: 1 0");
+    HAS("rank 2: 1 0");
+}
+
+/* Without the launcher they find each other by a name that all know. */
+static void shells_start_them(void)
+{
+    CHECK(shell("export MASTER_ADDR=127.0.0.1 WORLD_SIZE=2 LOCKSTEP_COMM_TOKEN=test_$$; RANK=1 LOCAL_RANK=1 " WORKER
+                " exchange 2>&1 & sleep 0.05; RANK=0 LOCAL_RANK=0 " WORKER " exchange; wait 2>&1") == 0);
+    expect_exchange_of_two();
+    CHECK(shell("export MASTER_ADDR=127.0.0.1 WORLD_SIZE=2 RANK=1 LOCAL_RANK=1 LOCKSTEP_COMM_TIMEOUT=1 "
+                "LOCKSTEP_COMM_TOKEN=alone_$$; " WORKER " exchange 2>&1") == 1);
+    HAS("ls_init: rank 1 of 2 waited for rank 0, which did not come");
+    CHECK(shell("export MASTER_ADDR=127.0.0.1 WORLD_SIZE=3 RANK=0 LOCAL_RANK=0 LOCKSTEP_COMM_TIMEOUT=1 "
+                "LOCKSTEP_COMM_TOKEN=alone_$$; " WORKER " exchange 2>&1") == 1);
+    HAS("ls_init: 2 of 3 processes did not come, rank 1 is the first of them");
+    CHECK(shell("export MASTER_ADDR=127.0.0.1 LOCKSTEP_COMM_TOKEN=sizes_$$ LOCKSTEP_COMM_TIMEOUT=2; (RANK=0 "
+                "LOCAL_RANK=0 WORLD_SIZE=2 " WORKER " exchange & RANK=1 LOCAL_RANK=1 WORLD_SIZE=3 " WORKER
+                " exchange; wait) 2>&1") == 0);
+    HAS("rank 1 is one of 3 processes, rank 0 one of 2");
+}
+
+static void hosts_are_refused_by_name(void)
+{
+    CHECK(shell("RANK=0 LOCAL_RANK=0 WORLD_SIZE=4 LOCAL_WORLD_SIZE=2 MASTER_ADDR=a " WORKER " exchange 2>&1") == 1);
+    HAS("4 processes on several hosts: this build has communicators between processes of one host only");
+}
+
+/* ---- failures ---- */
+
+static void one_failure_is_everybodys(void)
+{
+    CHECK(shell(LOCKSTEP_COMMAND " launch -n 3 " WORKER " fail 2>&1") == 1);
+    HAS("matmul: [2,3] f32 x [2,3] f32: inner sizes 3 and 2 differ");
+    HAS("first cause: rank 1 ");
+    /* Without a launcher that ends them they end by themselves. */
+    shell("export MASTER_ADDR=127.0.0.1 WORLD_SIZE=2 LOCKSTEP_COMM_TOKEN=fail_$$; (RANK=1 LOCAL_RANK=1 " WORKER
+          " fail & RANK=0 LOCAL_RANK=0 " WORKER " fail; wait) 2>&1");
+    HAS("ls_gather: rank 1 failed: matmul: [2,3] f32 x [2,3] f32: inner sizes 3 and 2 differ");
+}
+
+static void a_dead_process_is_named(void)
+{
+    CHECK(shell(LOCKSTEP_COMMAND " launch -n 2 " WORKER " die 2>&1") == 128 + SIGKILL);
+    HAS("first cause: rank 1 ");
+    HAS("was killed by SIGKILL");
+    HAS("what workers did last together:");
+    HAS("rank 1: barrier (ls_wait_for_everyone, call 2), done");
+}
+
+static void different_calls_end_the_job(void)
+{
+    CHECK(shell(LOCKSTEP_COMMAND " launch -n 2 " WORKER " differ 2>&1") == 1);
+    HAS("processes disagree: rank 0 calls barrier (ls_wait_for_everyone, call 2), rank 1 calls all-reduce max of 1 i32 "
+        "(ls_check_trigger, call 2)");
+}
+
+/* ---- the function ---- */
+
+static int sum_ranks(void *argument)
+{
+    ls_run *run = ls_init(NULL, NULL);
+    double sum = ls_item(ls_sum(ls_reduce(run, ls_full(run, LS_F32, ls_rank(run) + 1, 1), LS_ACROSS_SUM)));
+    ls_finish(run);
+    return sum == *(const double *)argument ? 0 : 3;
+}
+
+static void the_function_starts_them(void)
+{
+    double want = 6;
+    CHECK(ls_launch(sum_ranks, &want, .num_processes = 3) == 0);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc > 1) check_filter = argv[1];
+    CHECK_RUN(the_launcher_starts_them);
+    CHECK_RUN(shells_start_them);
+    CHECK_RUN(hosts_are_refused_by_name);
+    CHECK_RUN(one_failure_is_everybodys);
+    CHECK_RUN(a_dead_process_is_named);
+    CHECK_RUN(different_calls_end_the_job);
+    CHECK_RUN_FORK(the_function_starts_them);
+    return check_done();
+}
