@@ -45,7 +45,7 @@ static double accuracy(ls_run *run, ls_module *net, ls_loader *test)
 
 int main(int argc, char **argv)
 {
-    const char *data_dir = "mnist", *output_dir = "runs/mnist";
+    const char *data_dir = "mnist";
     int epochs = 3;
     int64_t batch_size = 128;
     double lr = 1e-2;
@@ -56,9 +56,8 @@ int main(int argc, char **argv)
         LS_FLAG("batch_size", &batch_size, "digits per step"),
         LS_FLAG("lr", &lr, "highest learning rate"),
         LS_FLAG("with_tracking", &with_tracking, "record loss, learning rate and accuracy"),
-        LS_FLAG("output_dir", &output_dir, "where to record them"),
     };
-    ls_run *run = ls_init(&argc, &argv, .seed = 42);
+    ls_run *run = ls_init(&argc, &argv, .seed = 42, .project_dir = "runs/mnist");
     if (!ls_flags_read(run, &argc, &argv, flags, .about = "learn to read handwritten digits")) return ls_finish(run);
 
     ls_loader *train = ls_loader_new(run, digits(run, data_dir, "train"), .batch = batch_size, .shuffle = true);
@@ -70,7 +69,7 @@ int main(int argc, char **argv)
     ls_schedule *cycle = ls_one_cycle_new(adam, .max_lr = lr, .epochs = epochs, .steps_per_epoch = ls_len(train));
     ls_prepare(run, net, adam, cycle, train, test);
     if (with_tracking) {
-        ls_track_new(run, "all", .project_dir = output_dir, .name = ".");
+        ls_track_new(run, "all", .project_dir = ls_project_dir(run), .name = ".");
         ls_track_config(run, {"lr", lr}, {"epochs", epochs}, {"batch_size", (double)batch_size});
     }
 
@@ -93,9 +92,9 @@ int main(int argc, char **argv)
     }
     if (with_tracking && ls_is_main(run) && !ls_error(run)) {
         char path[1100];
-        snprintf(path, sizeof path, "%s/curve.svg", output_dir);
+        snprintf(path, sizeof path, "%s/curve.svg", ls_project_dir(run));
         ls_plot *plot = ls_plot_new(run, .title = "MNIST", .smooth = 0.95);
-        ls_plot_add_history(plot, ls_history_read(run, output_dir), "loss,accuracy");
+        ls_plot_add_history(plot, ls_history_read(run, ls_project_dir(run)), "loss,accuracy");
         if (ls_plot_write(plot, path)) ls_info(run, "%s", path);
     }
     return ls_finish(run);

@@ -8,11 +8,11 @@ out=$build/demo
 
 rm -rf "$out"
 mkdir -p "$out/held_out"
-"$build/examples/draw_pets" "$out/images" 110
+"$build/examples/draw_pets" "$out/images" 160
 mv "$out/images/abyssinian_cat_17.jpg" "$out/images/beagle_42.jpg" "$out/images/tortoise_63.jpg" "$out/held_out"
 
-"$build/examples/pets" --data_dir "$out/images" --output_dir "$out" --model resnet10t --no-freeze --image_size 64 \
-    --epochs 8 --batch_size 32 --lr 5e-3 --with_tracking
+"$build/examples/pets" --data_dir "$out/images" --output_dir "$out" --model resnet10t --width 32 --no-freeze --image_size 64 \
+    --epochs 10 --batch_size 32 --lr 5e-3 --with_tracking
 "$build/lockstep" plot "$out/runs/records" --keys loss --smooth 0.8 -o "$out/loss.svg"
 "$build/examples/pets" --output_dir "$out" --predict "$out"/held_out/*.jpg
 echo "model: $out/model.safetensors   curve: $out/loss.svg   pictures: $out/images"
