@@ -4,7 +4,7 @@
 #include <arm_neon.h>
 #include <string.h>
 
-#include "kernels/simd.h"
+#include "kernels/simd_rows.h"
 
 #define HALF (1 << (LS_IMAGE_WEIGHT_BITS - 1))
 
@@ -71,18 +71,31 @@ static void across(uint8_t *y, const uint8_t *x, const int32_t *first, const int
     else pixels_across(y, x, first, weight, taps, n);
 }
 
+/* Tables that take every fourth part of 16 bytes apart into 32-bit lanes. */
+static const uint8_t lanes_of_bytes[4][16] = {
+#define LANES(b)                                                                                                       \
+    {                                                                                                                  \
+        (b), 255, 255, 255, (b) + 1, 255, 255, 255, (b) + 2, 255, 255, 255, (b) + 3, 255, 255, 255                     \
+    }
+    LANES(0), LANES(4), LANES(8), LANES(12)
+#undef LANES
+};
+
 /* 16 columns. */
 LS_SIMD void columns_down(uint8_t *y, const uint8_t *const *row, const int32_t *weight, int64_t taps, int64_t at)
 {
-    int32x4_t sum[4] = {vdupq_n_s32(HALF), vdupq_n_s32(HALF), vdupq_n_s32(HALF), vdupq_n_s32(HALF)};
+    uint8x16_t lanes[4];
+    int32x4_t sum[4];
+    LS_UNROLL for (int i = 0; i < 4; i++)
+    {
+        lanes[i] = vld1q_u8(lanes_of_bytes[i]);
+        sum[i] = vdupq_n_s32(HALF);
+    }
     for (int64_t k = 0; k < taps; k++) {
         uint8x16_t bytes = vld1q_u8(row[k] + at);
-        uint16x8_t low = vmovl_u8(vget_low_u8(bytes)), high = vmovl_high_u8(bytes);
         int32x4_t w = vdupq_n_s32(weight[k]);
-        sum[0] = vmlaq_s32(sum[0], vreinterpretq_s32_u32(vmovl_u16(vget_low_u16(low))), w);
-        sum[1] = vmlaq_s32(sum[1], vreinterpretq_s32_u32(vmovl_high_u16(low)), w);
-        sum[2] = vmlaq_s32(sum[2], vreinterpretq_s32_u32(vmovl_u16(vget_low_u16(high))), w);
-        sum[3] = vmlaq_s32(sum[3], vreinterpretq_s32_u32(vmovl_high_u16(high)), w);
+        LS_UNROLL for (int i = 0; i < 4; i++) sum[i] =
+            vmlaq_s32(sum[i], vreinterpretq_s32_u8(vqtbl1q_u8(bytes, lanes[i])), w);
     }
     vst1q_u8(y, vcombine_u8(levels(sum[0], sum[1]), levels(sum[2], sum[3])));
 }
