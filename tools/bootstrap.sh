@@ -37,6 +37,7 @@ for group in "$@"; do
         ;;
     test)
         want c++ g++
+        want python3 python3
         want clang-format clang-format
         case $(uname -m) in
         aarch64)

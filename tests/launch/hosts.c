@@ -1,30 +1,10 @@
 /* hosts.c - jobs of several hosts: several launchers on this machine that meet at 127.0.0.1. */
 #include "shell.h"
 
-#include <netinet/in.h>
-#include <sys/socket.h>
-
 enum { HOSTS = 3 };
 
 static pid_t job[HOSTS];
 static char words[4096]; /* what a host printed */
-
-/* Two ports in a row that nobody uses. */
-static int find_port(void)
-{
-    static int next;
-    if (!next) next = 20000 + (int)getpid() % 20000;
-    for (;; next += 2) {
-        int free = 0;
-        for (int i = 0; i < 2; i++) {
-            int fd = socket(AF_INET, SOCK_STREAM, 0);
-            struct sockaddr_in here = {.sin_family = AF_INET, .sin_port = htons((uint16_t)(next + i))};
-            free += bind(fd, (struct sockaddr *)&here, sizeof here) == 0;
-            close(fd);
-        }
-        if (free == 2) return (next += 2) - 2;
-    }
-}
 
 static const char *file_of(int host)
 {
