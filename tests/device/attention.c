@@ -2,10 +2,10 @@
  * finite differences and PyTorch's numbers. */
 #include "device/cpu/cpu.h"
 
-#include "base/half.h"
 #include "base/parallel.h"
 #include "base/rng.h"
 #include "check.h"
+#include "kernels/element.h"
 #include "kernels/kernels.h"
 
 #include <stdlib.h>
@@ -42,24 +42,12 @@ typedef struct tensors {
 static double get(const ls_operand *x, int64_t a, int64_t b, int64_t c, int64_t d)
 {
     int64_t i = a * x->stride[0] + b * x->stride[1] + c * x->stride[2] + d * x->stride[3];
-    switch (x->dtype) {
-    case LS_BOOL: return ((const uint8_t *)x->data)[i];
-    case LS_F16: return (double)ls_f16_to_f32(((const ls_f16 *)x->data)[i]);
-    case LS_BF16: return (double)ls_bf16_to_f32(((const ls_bf16 *)x->data)[i]);
-    case LS_F32: return (double)((const float *)x->data)[i];
-    default: return ((const double *)x->data)[i];
-    }
+    return ls_get(x->dtype, x->data, i);
 }
 
 static void set_flat(const ls_operand *x, size_t i, double value)
 {
-    switch (x->dtype) {
-    case LS_BOOL: ((uint8_t *)x->data)[i] = value != 0; break;
-    case LS_F16: ((ls_f16 *)x->data)[i] = ls_f16_from_f32((float)value); break;
-    case LS_BF16: ((ls_bf16 *)x->data)[i] = ls_bf16_from_f32((float)value); break;
-    case LS_F32: ((float *)x->data)[i] = (float)value; break;
-    default: ((double *)x->data)[i] = value; break;
-    }
+    ls_put(x->dtype, x->data, (int64_t)i, value);
 }
 
 /* Memory is [batch][row][head][column], as a projection leaves it; logical order is [batch, head, row, column]. */

@@ -1,11 +1,7 @@
 /* conv.c - conv2d and its gradients against plain loops in double: strides, padding, dilation, groups, depthwise, both
  * memory orders of images and weights, all types, every ISA, one worker and two; and packed weights. */
 #include "base/memory.h"
-#include "base/parallel.h"
-#include "check.h"
-#include "device/cpu/cpu.h"
-#include "kernels/kernels.h"
-#include "tensors.h"
+#include "operands.h"
 
 static const int nchw[] = {0, 1, 2, 3}, nhwc[] = {0, 2, 3, 1};
 
@@ -34,7 +30,7 @@ static const conv_case cases[] = {
 typedef struct conv_tensors {
     const conv_case *what;
     int64_t out[2];
-    tensor x, w, y, bias;
+    operand x, w, y, bias;
 } conv_tensors;
 
 static conv_tensors conv_new(const conv_case *what, ls_dtype type, ls_dtype w_type, ls_dtype y_type, int orders)
@@ -44,20 +40,20 @@ static conv_tensors conv_new(const conv_case *what, ls_dtype type, ls_dtype w_ty
         int64_t span = what->dilation[d] * (what->kernel[d] - 1) + 1, in = d ? what->w : what->h;
         t.out[d] = (in + 2 * what->padding[d] - span) / what->stride[d] + 1;
     }
-    t.x = tensor_new(type, 4, (int64_t[]){what->n, what->c, what->h, what->w}, orders & 1 ? nchw : nhwc, 0);
-    t.w = tensor_new(w_type, 4, (int64_t[]){what->o, what->c / what->groups, what->kernel[0], what->kernel[1]},
-                     orders & 2 ? nchw : nhwc, 0);
-    t.y = tensor_new(y_type, 4, (int64_t[]){what->n, what->o, t.out[0], t.out[1]}, orders & 4 ? nchw : nhwc, 0);
-    t.bias = tensor_new(LS_F32, 1, &what->o, (int[]){0}, orders & 1);
+    t.x = operand_coarse(type, LS_SHAPE(what->n, what->c, what->h, what->w), orders & 1 ? nchw : nhwc, 1);
+    t.w = operand_coarse(w_type, LS_SHAPE(what->o, what->c / what->groups, what->kernel[0], what->kernel[1]),
+                         orders & 2 ? nchw : nhwc, 1);
+    t.y = operand_coarse(y_type, LS_SHAPE(what->n, what->o, t.out[0], t.out[1]), orders & 4 ? nchw : nhwc, 1);
+    t.bias = operand_coarse(LS_F32, LS_SHAPE(what->o), (int[]){0}, 1 + (orders & 1));
     return t;
 }
 
 static void conv_free(conv_tensors *t)
 {
-    tensor_free(&t->x);
-    tensor_free(&t->w);
-    tensor_free(&t->y);
-    tensor_free(&t->bias);
+    operand_free(&t->x);
+    operand_free(&t->w);
+    operand_free(&t->y);
+    operand_free(&t->bias);
 }
 
 /* Calls `visit` for every product of the convolution, with positions in x, w and y. */
@@ -75,8 +71,8 @@ static void each_product(const conv_tensors *t, void (*visit)(void *, int64_t x,
                             int64_t w = j * k->stride[1] - k->padding[1] + kw * k->dilation[1];
                             if (h < 0 || h >= k->h || w < 0 || w >= k->w) continue;
                             for (int64_t c = 0; c < group_c; c++)
-                                visit(arg, tensor_at(&t->x.view, n, o / group_o * group_c + c, h, w),
-                                      tensor_at(&t->w.view, o, c, kh, kw), tensor_at(&t->y.view, n, o, i, j));
+                                visit(arg, offset_at(&t->x.view, n, o / group_o * group_c + c, h, w),
+                                      offset_at(&t->w.view, o, c, kh, kw), offset_at(&t->y.view, n, o, i, j));
                         }
 }
 
@@ -91,9 +87,9 @@ static void add_product(void *arg, int64_t x, int64_t w, int64_t y)
 {
     expectation *e = arg;
     const ls_operand *px = &e->t->x.view, *pw = &e->t->w.view, *py = &e->t->y.view;
-    double term = e->which == 0   ? tensor_get(px, x) * tensor_get(pw, w)
-                  : e->which == 1 ? tensor_get(py, y) * tensor_get(pw, w)
-                                  : tensor_get(px, x) * tensor_get(py, y);
+    double term = e->which == 0   ? get_at(px, x) * get_at(pw, w)
+                  : e->which == 1 ? get_at(py, y) * get_at(pw, w)
+                                  : get_at(px, x) * get_at(py, y);
     int64_t at = e->which == 0 ? y : e->which == 1 ? x : w;
     e->sum[at] += term;
     e->size[at] += fabs(term);
@@ -106,13 +102,13 @@ static void check_conv(conv_tensors *t, int which, ls_dtype compute, bool accumu
     int64_t n = out->dim[0] * out->dim[1] * out->dim[2] * out->dim[3];
     expectation e = {t, which, calloc((size_t)n + 1, sizeof(double)), calloc((size_t)n + 1, sizeof(double))};
     for (int64_t i = 0; i < n; i++) {
-        if (accumulate) e.sum[i] = tensor_get(out, i);
+        if (accumulate) e.sum[i] = get_at(out, i);
         e.size[i] = 1 + fabs(e.sum[i]);
     }
     each_product(t, add_product, &e);
     for (int64_t i = 0; i < n && has_bias; i++) {
         int64_t o = out->stride[1] == 1 ? i % out->dim[1] : i / out->stride[1] % out->dim[1];
-        double bias = tensor_get(&t->bias.view, o * t->bias.view.stride[0]);
+        double bias = get_at(&t->bias.view, o * t->bias.view.stride[0]);
         e.sum[i] += bias;
         e.size[i] += fabs(bias);
     }
@@ -130,12 +126,11 @@ static void check_conv(conv_tensors *t, int which, ls_dtype compute, bool accumu
                                          k->groups};
     call.attrs.conv.accumulate = accumulate;
     call.attrs.conv.compute = compute;
-    ls_message why;
-    CHECK(ls_cpu_run(&call, &why) == LS_OK);
+    run(&call);
     double unit = out->dtype == LS_BF16 ? 0x1p-8 : out->dtype == LS_F16 ? 0x1p-11 : 0;
     unit += compute == LS_F64 && out->dtype == LS_F64 ? 1e-14 : 2e-6;
     for (int64_t i = 0; i < n; i++) {
-        double got = tensor_get(out, i);
+        double got = get_at(out, i);
         CHECK_MSG(fabs(got - e.sum[i]) <= unit * e.size[i], "case %d, tensor %d: element %d is %g, not %g",
                   (int)(k - cases), which, (int)i, got, e.sum[i]);
     }
@@ -159,7 +154,7 @@ static void all_types(void)
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++)
         for (int type = 0; type < 4; type++)
             for (int which = 0; which < 3; which++) {
-                ls_dtype half = tensor_types[type];
+                ls_dtype half = float_types[type];
                 conv_tensors t = conv_new(&cases[c], half, half, half, 2 * (type & 1));
                 check_conv(&t, which, half, false, false);
                 conv_free(&t);
@@ -194,7 +189,7 @@ static void packed_weights(void)
         check_conv(&t, 0, LS_BF16, false, false);
         check_conv(&t, 1, LS_BF16, false, false);
         if (step == 1) calls = ls_sys_calls();
-        for (int64_t i = 0; i < 16 * 24 * 9; i += 7) tensor_set(&t.w.view, i, tensor_random());
+        for (int64_t i = 0; i < 16 * 24 * 9; i += 7) set_at(&t.w.view, i, coarse_noise((uint64_t)step, i));
         derived.version++;
     }
     CHECK(ls_sys_calls() == calls);
@@ -205,16 +200,9 @@ static void packed_weights(void)
 int main(int argc, char **argv)
 {
     if (argc > 1) check_filter = argv[1];
-    for (int isa = 0; isa < LS_ISA_COUNT; isa++) {
-        if (!ls_isa_usable((ls_isa)isa)) continue;
-        ls_isa_cap((ls_isa)isa);
-        for (int width = 1; width <= 2; width++) {
-            ls_parallel_set_width(width);
-            CHECK_RUN(all_cases_in_all_orders);
-            CHECK_RUN(all_types);
-            CHECK_RUN_SLOW(larger_images);
-            CHECK_RUN(packed_weights);
-        }
-    }
+    CHECK_RUN_ISAS(all_cases_in_all_orders);
+    CHECK_RUN_ISAS(all_types);
+    CHECK_RUN_ISAS_SLOW(larger_images);
+    CHECK_RUN_ISAS(packed_weights);
     return check_done();
 }

@@ -1,11 +1,7 @@
 /* elementwise.c - each elementwise operator against a plain loop: every type, layout, broadcast and ISA, one and two
  * threads. */
-#include "base/parallel.h"
 #include "base/rng.h"
-#include "check.h"
-#include "device/cpu/cpu.h"
-#include "kernels/kernels.h"
-#include "layouts.h"
+#include "operands.h"
 
 #include <float.h>
 
@@ -154,10 +150,10 @@ static double sample(ls_dtype dtype, int64_t i)
     return dtype == LS_BOOL ? v > 1 : dtype == LS_U8 ? fabs(v) : v;
 }
 
-static void fill(const tensor *t, int64_t salt)
+static void fill(const operand *t, int64_t salt)
 {
-    int64_t n = tensor_numel(t);
-    for (int64_t i = 0; i < n; i++) put(t, i, sample(t->operand.dtype, i * 7 + salt));
+    int64_t n = numel(&t->view);
+    for (int64_t i = 0; i < n; i++) set(t, i, sample(t->view.dtype, i * 7 + salt));
 }
 
 static double wrapped(ls_dtype dtype, double v)
@@ -165,25 +161,25 @@ static double wrapped(ls_dtype dtype, double v)
     return dtype == LS_BOOL ? v != 0 : dtype == LS_U8 ? (uint8_t)(int64_t)v : v;
 }
 
-static void run_case(const op_case *c, ls_dtype dtype, ls_shape shape, ls_shape shape_b, layout out_layout, layout a,
-                     layout b)
+static void run_case(const op_case *c, ls_dtype dtype, ls_shape shape, ls_shape shape_b, placement out_layout,
+                     placement a, placement b)
 {
-    tensor y = tensor_new(c->gives_bool ? LS_BOOL : dtype, shape, out_layout);
-    tensor in[2] = {tensor_new(dtype, shape, a), tensor_new(dtype, shape_b, b)};
+    operand y = operand_new(c->gives_bool ? LS_BOOL : dtype, shape, out_layout);
+    operand in[2] = {operand_new(dtype, shape, a), operand_new(dtype, shape_b, b)};
     fill(&in[0], 1);
     fill(&in[1], 2);
     ls_message why = {""};
     ls_call call = {.op = c->op,
                     .n_in = c->inputs,
                     .n_out = 1,
-                    .in = {&in[0].operand, &in[1].operand},
-                    .out = {&y.operand},
+                    .in = {&in[0].view, &in[1].view},
+                    .out = {&y.view},
                     .attrs = attrs_of(c->op, 0.75, 1.25)};
     ls_status status = ls_cpu_run(&call, &why);
     CHECK_MSG(status == LS_OK, "%s %s: %s", c->name, ls_dtype_name(dtype), why.text);
-    int64_t n = tensor_numel(&y);
+    int64_t n = numel(&y.view);
     for (int64_t i = 0; i < n; i++) {
-        double x0 = get(&in[0], i), x1 = get_at(&in[1].operand, offset_of(&in[1].operand, &y.operand, i));
+        double x0 = get(&in[0], i), x1 = get_at(&in[1].view, broadcast_offset(&in[1].view, &y.view, i));
         double want = c->truth(x0, x1, 0.75, 1.25), got = get(&y, i);
         if (!is_float(dtype) && !c->gives_bool) want = wrapped(dtype, want);
         double size = fmax(fabs(want), fmax(fabs(x0), fabs(x1)) * 0.5);
@@ -195,9 +191,9 @@ static void run_case(const op_case *c, ls_dtype dtype, ls_shape shape, ls_shape 
                   x1, got, want);
         if (!near) break;
     }
-    tensor_free(&y);
-    tensor_free(&in[0]);
-    tensor_free(&in[1]);
+    operand_free(&y);
+    operand_free(&in[0]);
+    operand_free(&in[1]);
 }
 
 static bool takes(const op_case *c, ls_dtype dtype)
@@ -205,17 +201,6 @@ static bool takes(const op_case *c, ls_dtype dtype)
     if (c->op == LS_OP_neg && (dtype == LS_BOOL || dtype == LS_U8)) return false; /* no truth to compare with */
     if (c->op == LS_OP_sub && (dtype == LS_BOOL || dtype == LS_U8)) return false;
     return is_float(dtype) || !c->float_only;
-}
-
-#define EACH_DTYPE(d) for (ls_dtype d = LS_BOOL; d < LS_DTYPE_COUNT; d++)
-#define EACH_ISA(isa)                                                                                                  \
-    for (ls_isa isa = LS_ISA_REF; isa < LS_ISA_COUNT; isa++)                                                           \
-        if (ls_isa_usable(isa) && (ls_isa_cap(isa), true))
-
-static void lift_caps(void)
-{
-    ls_isa_cap(LS_ISA_COUNT - 1);
-    ls_parallel_set_width(0);
 }
 
 /* ---- tests ------------------------------------------------------------------------------------------------------- */
@@ -234,15 +219,15 @@ static void all_layouts(void)
 {
     EACH_ISA(isa) EACH_CASE(c)
     {
-        for (int l = 0; l < LAYOUT_COUNT * LAYOUT_COUNT * LAYOUT_COUNT; l++) {
-            layout y = (layout)(l % 4), a = (layout)(l / 4 % 4), b = (layout)(l / 16);
+        for (int l = 0; l < LAYOUTS * LAYOUTS * LAYOUTS; l++) {
+            placement y = (placement)(l % 4), a = (placement)(l / 4 % 4), b = (placement)(l / 16);
             run_case(c, LS_F32, LS_SHAPE(2, 3, 1, 5), LS_SHAPE(2, 3, 1, 5), y, a, b);
         }
     }
     lift_caps();
     EACH_CASE(c) EACH_DTYPE(d)
     {
-        if (takes(c, d)) run_case(c, d, LS_SHAPE(3, 4, 5), LS_SHAPE(3, 4, 5), BACKWARD, GAPS, LAST);
+        if (takes(c, d)) run_case(c, d, LS_SHAPE(3, 4, 5), LS_SHAPE(3, 4, 5), REVERSED, GAPS, CHANNELS_LAST);
     }
 }
 
@@ -258,7 +243,7 @@ static void second_input_broadcasts(void)
             run_case(c, d, LS_SHAPE(3, 700), LS_SHAPE(3, 1), PLAIN, PLAIN, PLAIN);
             run_case(c, d, LS_SHAPE(2, 1300), LS_SHAPE(1300), GAPS, PLAIN, GAPS);
             run_case(c, d, LS_SHAPE(5, 600), LS_SCALAR, PLAIN, PLAIN, PLAIN);
-            run_case(c, d, LS_SHAPE(2, 4, 3, 5), LS_SHAPE(4, 1, 1), LAST, LAST, PLAIN);
+            run_case(c, d, LS_SHAPE(2, 4, 3, 5), LS_SHAPE(4, 1, 1), CHANNELS_LAST, CHANNELS_LAST, PLAIN);
             run_case(c, d, LS_SCALAR, LS_SCALAR, PLAIN, PLAIN, PLAIN);
             run_case(c, d, LS_SHAPE(4, 0, 3), LS_SHAPE(3), PLAIN, PLAIN, PLAIN);
         }
@@ -273,7 +258,7 @@ static void threads_share_large_tensors(void)
         {
             if (c->op != LS_OP_add && c->op != LS_OP_gelu && c->op != LS_OP_eq && c->op != LS_OP_exp) continue;
             run_case(c, LS_F32, LS_SHAPE(300001), LS_SHAPE(300001), PLAIN, PLAIN, PLAIN);
-            run_case(c, LS_BF16, LS_SHAPE(1001, 301), LS_SHAPE(301), GAPS, BACKWARD, PLAIN);
+            run_case(c, LS_BF16, LS_SHAPE(1001, 301), LS_SHAPE(301), GAPS, REVERSED, PLAIN);
         }
     }
     lift_caps();
@@ -281,16 +266,16 @@ static void threads_share_large_tensors(void)
 
 static void numbers_mix_and_convert(void)
 {
-    tensor y = tensor_new(LS_F32, LS_SHAPE(3, 300), PLAIN), a = tensor_new(LS_BF16, LS_SHAPE(3, 300), BACKWARD),
-           b = tensor_new(LS_I32, LS_SHAPE(300), PLAIN);
+    operand y = operand_new(LS_F32, LS_SHAPE(3, 300), PLAIN), a = operand_new(LS_BF16, LS_SHAPE(3, 300), REVERSED),
+            b = operand_new(LS_I32, LS_SHAPE(300), PLAIN);
     fill(&a, 1);
     fill(&b, 2);
-    ls_call call = {.op = LS_OP_add, .n_in = 2, .n_out = 1, .in = {&a.operand, &b.operand}, .out = {&y.operand}};
-    CHECK(ls_cpu_run(&call, NULL) == LS_OK);
+    ls_call call = {.op = LS_OP_add, .n_in = 2, .n_out = 1, .in = {&a.view, &b.view}, .out = {&y.view}};
+    run(&call);
     for (int64_t i = 0; i < 900; i++) CHECK_NEAR(get(&y, i), get(&a, i) + get(&b, i % 300), 0x1p-7);
-    tensor_free(&y);
-    tensor_free(&a);
-    tensor_free(&b);
+    operand_free(&y);
+    operand_free(&a);
+    operand_free(&b);
 }
 
 static void special_values_go_through(void)
@@ -308,7 +293,7 @@ static void special_values_go_through(void)
         if (c->gives_bool) out.dtype = LS_BOOL;
         ls_call call = {.op = c->op, .n_in = c->inputs, .n_out = 1, .in = {&in, &in}, .out = {&out}};
         call.attrs = attrs_of(c->op, 0.75, 1.25);
-        CHECK(ls_cpu_run(&call, NULL) == LS_OK);
+        run(&call);
         for (int i = 0; i < N; i++) {
             double want = c->truth((double)x[i], (double)x[i], 0.75, 1.25);
             double got = c->gives_bool ? truth[i] : (double)y[i];
@@ -324,23 +309,23 @@ static void gelu_has_a_tanh_form(void)
 {
     EACH_ISA(isa) for (int gradient = 0; gradient < 2; gradient++)
     {
-        tensor y = tensor_new(LS_F32, LS_SHAPE(1001), PLAIN), dy = tensor_new(LS_F32, LS_SHAPE(1001), PLAIN),
-               x = tensor_new(LS_F32, LS_SHAPE(1001), PLAIN);
-        for (int i = 0; i < 1001; i++) put(&x, i, (i - 500) / 60.0), put(&dy, i, 1);
-        ls_call call = {.op = LS_OP_gelu, .n_in = 1, .n_out = 1, .in = {&x.operand}, .out = {&y.operand}};
+        operand y = operand_new(LS_F32, LS_SHAPE(1001), PLAIN), dy = operand_new(LS_F32, LS_SHAPE(1001), PLAIN),
+                x = operand_new(LS_F32, LS_SHAPE(1001), PLAIN);
+        for (int i = 0; i < 1001; i++) set(&x, i, (i - 500) / 60.0), set(&dy, i, 1);
+        ls_call call = {.op = LS_OP_gelu, .n_in = 1, .n_out = 1, .in = {&x.view}, .out = {&y.view}};
         if (gradient) {
             call.op = LS_OP_gelu_grad;
             call.n_in = 2;
-            call.in[0] = &dy.operand;
-            call.in[1] = &x.operand;
+            call.in[0] = &dy.view;
+            call.in[1] = &x.view;
         }
         call.attrs.gelu.tanh = 1;
-        CHECK(ls_cpu_run(&call, NULL) == LS_OK);
+        run(&call);
         for (int i = 0; i < 1001; i++)
             CHECK_NEAR(get(&y, i), gradient ? tanh_gelu_slope(get(&x, i)) : tanh_gelu(get(&x, i)), 1e-6);
-        tensor_free(&y);
-        tensor_free(&x);
-        tensor_free(&dy);
+        operand_free(&y);
+        operand_free(&x);
+        operand_free(&dy);
     }
     lift_caps();
 }
@@ -348,24 +333,24 @@ static void gelu_has_a_tanh_form(void)
 static void powers_of_usual_exponents(void)
 {
     const double exponents[] = {2, 3, 0.5, -0.5, -1, 1, 0, 2.5};
-    tensor x = tensor_new(LS_F32, LS_SHAPE(13), PLAIN), y = tensor_new(LS_F32, LS_SHAPE(13), PLAIN);
-    tensor i = tensor_new(LS_I64, LS_SHAPE(13), PLAIN), j = tensor_new(LS_I64, LS_SHAPE(13), PLAIN);
+    operand x = operand_new(LS_F32, LS_SHAPE(13), PLAIN), y = operand_new(LS_F32, LS_SHAPE(13), PLAIN);
+    operand i = operand_new(LS_I64, LS_SHAPE(13), PLAIN), j = operand_new(LS_I64, LS_SHAPE(13), PLAIN);
     for (int e = 0; e < 8; e++) {
-        for (int n = 0; n < 13; n++) put(&x, n, 0.3 + n), put(&i, n, n - 6);
-        ls_call call = {.op = LS_OP_pow_scalar, .n_in = 1, .n_out = 1, .in = {&x.operand}, .out = {&y.operand}};
+        for (int n = 0; n < 13; n++) set(&x, n, 0.3 + n), set(&i, n, n - 6);
+        ls_call call = {.op = LS_OP_pow_scalar, .n_in = 1, .n_out = 1, .in = {&x.view}, .out = {&y.view}};
         call.attrs.scalar.value = exponents[e];
-        CHECK(ls_cpu_run(&call, NULL) == LS_OK);
+        run(&call);
         for (int n = 0; n < 13; n++) CHECK_NEAR(get(&y, n), pow(get(&x, n), exponents[e]), 3e-7);
         if (exponents[e] != floor(exponents[e]) || exponents[e] < 0) continue;
-        call.in[0] = &i.operand;
-        call.out[0] = &j.operand;
-        CHECK(ls_cpu_run(&call, NULL) == LS_OK);
+        call.in[0] = &i.view;
+        call.out[0] = &j.view;
+        run(&call);
         for (int n = 0; n < 13; n++) CHECK(get(&j, n) == pow(get(&i, n), exponents[e]));
     }
-    tensor_free(&x);
-    tensor_free(&y);
-    tensor_free(&i);
-    tensor_free(&j);
+    operand_free(&x);
+    operand_free(&y);
+    operand_free(&i);
+    operand_free(&j);
 }
 
 static void whole_numbers_scale_exactly(void)
@@ -385,26 +370,24 @@ static void where_chooses(void)
 {
     EACH_ISA(isa) EACH_DTYPE(d)
     {
-        for (int l = 0; l < LAYOUT_COUNT; l++) {
-            tensor c = tensor_new(LS_BOOL, LS_SHAPE(3, 1, 37), (layout)l), a = tensor_new(d, LS_SHAPE(3, 5, 37), PLAIN),
-                   b = tensor_new(d, LS_SHAPE(5, 1), PLAIN), y = tensor_new(d, LS_SHAPE(3, 5, 37), (layout)(3 - l));
+        for (int l = 0; l < LAYOUTS; l++) {
+            operand c = operand_new(LS_BOOL, LS_SHAPE(3, 1, 37), (placement)l),
+                    a = operand_new(d, LS_SHAPE(3, 5, 37), PLAIN), b = operand_new(d, LS_SHAPE(5, 1), PLAIN),
+                    y = operand_new(d, LS_SHAPE(3, 5, 37), (placement)(3 - l));
             fill(&c, 0);
             fill(&a, 1);
             fill(&b, 2);
-            ls_call call = {.op = LS_OP_where,
-                            .n_in = 3,
-                            .n_out = 1,
-                            .in = {&c.operand, &a.operand, &b.operand},
-                            .out = {&y.operand}};
-            CHECK(ls_cpu_run(&call, NULL) == LS_OK);
-            for (int64_t i = 0; i < tensor_numel(&y); i++) {
-                bool chosen = get_at(&c.operand, offset_of(&c.operand, &y.operand, i)) != 0;
-                CHECK(get(&y, i) == (chosen ? get(&a, i) : get_at(&b.operand, offset_of(&b.operand, &y.operand, i))));
+            ls_call call = {
+                .op = LS_OP_where, .n_in = 3, .n_out = 1, .in = {&c.view, &a.view, &b.view}, .out = {&y.view}};
+            run(&call);
+            for (int64_t i = 0; i < numel(&y.view); i++) {
+                bool chosen = get_at(&c.view, broadcast_offset(&c.view, &y.view, i)) != 0;
+                CHECK(get(&y, i) == (chosen ? get(&a, i) : get_at(&b.view, broadcast_offset(&b.view, &y.view, i))));
             }
-            tensor_free(&c);
-            tensor_free(&a);
-            tensor_free(&b);
-            tensor_free(&y);
+            operand_free(&c);
+            operand_free(&a);
+            operand_free(&b);
+            operand_free(&y);
         }
     }
     lift_caps();
@@ -413,22 +396,22 @@ static void where_chooses(void)
 static void dropout_follows_the_counter(void)
 {
     const double p[] = {0, 0.1, 0.5, 1};
-    const ls_dtype dtypes[] = {LS_F32, LS_BF16, LS_F16, LS_F64};
-    EACH_ISA(isa) for (int c = 0; c < 4 * 4 * LAYOUT_COUNT; c++)
+    EACH_ISA(isa) for (int c = 0; c < 4 * 4 * LAYOUTS; c++)
     {
-        ls_dtype d = dtypes[c % 4];
-        tensor x = tensor_new(d, LS_SHAPE(3, 5, 47), (layout)(c / 16)), y = tensor_new(d, LS_SHAPE(3, 5, 47), PLAIN);
+        ls_dtype d = float_types[c % 4];
+        operand x = operand_new(d, LS_SHAPE(3, 5, 47), (placement)(c / 16)),
+                y = operand_new(d, LS_SHAPE(3, 5, 47), PLAIN);
         fill(&x, 1);
-        ls_call call = {.op = LS_OP_dropout, .n_in = 1, .n_out = 1, .in = {&x.operand}, .out = {&y.operand}};
+        ls_call call = {.op = LS_OP_dropout, .n_in = 1, .n_out = 1, .in = {&x.view}, .out = {&y.view}};
         call.attrs.random.seed = 99, call.attrs.random.offset = 1000, call.attrs.random.a = p[c / 4 % 4];
-        CHECK(ls_cpu_run(&call, NULL) == LS_OK);
-        for (int64_t i = 0; i < tensor_numel(&y); i++) {
+        run(&call);
+        for (int64_t i = 0; i < numel(&y.view); i++) {
             float u = ls_uniform_from_bits(ls_philox(99, 1000 + (uint64_t)i / 4).lane[i % 4]);
             bool kept = (double)u >= p[c / 4 % 4];
             CHECK_NEAR(get(&y, i), kept ? get(&x, i) / (1 - p[c / 4 % 4]) : 0, epsilon(d));
         }
-        tensor_free(&x);
-        tensor_free(&y);
+        operand_free(&x);
+        operand_free(&y);
     }
     lift_caps();
 }
@@ -436,32 +419,32 @@ static void dropout_follows_the_counter(void)
 static void dropout_does_not_depend_on_threads(void)
 {
     enum { N = 123457 };
-    tensor x = tensor_new(LS_F32, LS_SHAPE(N), PLAIN), y[2];
+    operand x = operand_new(LS_F32, LS_SHAPE(N), PLAIN), y[2];
     fill(&x, 1);
     for (int width = 1; width <= 2; width++) {
-        tensor *t = &y[width - 1];
-        *t = tensor_new(LS_F32, LS_SHAPE(N), PLAIN);
+        operand *t = &y[width - 1];
+        *t = operand_new(LS_F32, LS_SHAPE(N), PLAIN);
         ls_parallel_set_width(width);
         ls_isa_cap(width == 1 ? LS_ISA_REF : LS_ISA_COUNT - 1);
-        ls_call call = {.op = LS_OP_dropout, .n_in = 1, .n_out = 1, .in = {&x.operand}, .out = {&t->operand}};
+        ls_call call = {.op = LS_OP_dropout, .n_in = 1, .n_out = 1, .in = {&x.view}, .out = {&t->view}};
         call.attrs.random.seed = 5, call.attrs.random.a = 0.3;
-        CHECK(ls_cpu_run(&call, NULL) == LS_OK);
+        run(&call);
     }
     CHECK(memcmp(y[0].memory, y[1].memory, N * sizeof(float)) == 0);
-    tensor_free(&x);
-    tensor_free(&y[0]);
-    tensor_free(&y[1]);
+    operand_free(&x);
+    operand_free(&y[0]);
+    operand_free(&y[1]);
     lift_caps();
 }
 
 static void wrong_types_are_refused(void)
 {
     ls_message why = {""};
-    tensor x = tensor_new(LS_I32, LS_SHAPE(3), PLAIN);
-    ls_call call = {.op = LS_OP_exp, .n_in = 1, .n_out = 1, .in = {&x.operand}, .out = {&x.operand}};
+    operand x = operand_new(LS_I32, LS_SHAPE(3), PLAIN);
+    ls_call call = {.op = LS_OP_exp, .n_in = 1, .n_out = 1, .in = {&x.view}, .out = {&x.view}};
     CHECK(ls_cpu_run(&call, &why) == LS_ERR_DTYPE);
     CHECK_TEXT(why.text, "exp does not take i32");
-    tensor_free(&x);
+    operand_free(&x);
 }
 
 int main(int argc, char **argv)

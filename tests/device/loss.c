@@ -281,27 +281,12 @@ static void certain_answers(void)
     }
 }
 
-static void each_isa_compares_classes(void)
-{
-    on_each_isa(classes);
-}
-
-static void each_isa_compares_elements(void)
-{
-    on_each_isa(elements);
-}
-
-static void each_isa_is_certain(void)
-{
-    on_each_isa(certain_answers);
-}
-
 int main(int argc, char **argv)
 {
     if (argc > 1) check_filter = argv[1];
-    CHECK_RUN(each_isa_compares_classes);
+    CHECK_RUN_ISAS(classes);
     CHECK_RUN(wrong_targets);
-    CHECK_RUN(each_isa_compares_elements);
-    CHECK_RUN(each_isa_is_certain);
+    CHECK_RUN_ISAS(elements);
+    CHECK_RUN_ISAS(certain_answers);
     return check_done();
 }

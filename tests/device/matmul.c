@@ -1,16 +1,12 @@
 /* matmul.c - matmul and linear against plain loops in double: types, transposes, strides, broadcasting, odd and empty
  * sizes, every ISA, one worker and two; and the packed forms of weights. */
 #include "base/memory.h"
-#include "base/parallel.h"
-#include "check.h"
-#include "device/cpu/cpu.h"
-#include "kernels/kernels.h"
-#include "tensors.h"
+#include "operands.h"
 
 /* Orders in memory of [batch, head, row, column]. */
 static const int row_major[] = {0, 1, 2, 3}, transposed[] = {0, 1, 3, 2}, heads_inside[] = {0, 2, 1, 3};
 
-static double tolerance(ls_dtype compute, ls_dtype out)
+static double product_tolerance(ls_dtype compute, ls_dtype out)
 {
     double unit = out == LS_BF16 ? 0x1p-8 : out == LS_F16 ? 0x1p-11 : 0;
     return unit + (compute == LS_F64 && out == LS_F64 ? 1e-14 : 2e-6);
@@ -34,11 +30,10 @@ static void check_matmul(const ls_operand *a, const ls_operand *b, const ls_oper
     for (int64_t i = 0; i < batch; i++)
         for (int64_t h = 0; h < heads; h++)
             for (int64_t r = 0; r < rows; r++)
-                for (int64_t s = 0; s < columns; s++) *old++ = tensor_get(c, tensor_at(c, i, h, r, s));
+                for (int64_t s = 0; s < columns; s++) *old++ = get_at(c, offset_at(c, i, h, r, s));
     ls_call call = matmul_call(a, b, c, compute);
     call.attrs.product.accumulate = accumulate;
-    ls_message why;
-    CHECK(ls_cpu_run(&call, &why) == LS_OK);
+    run(&call);
     old = before;
     for (int64_t i = 0; i < batch; i++)
         for (int64_t h = 0; h < heads; h++)
@@ -47,21 +42,16 @@ static void check_matmul(const ls_operand *a, const ls_operand *b, const ls_oper
                     if ((old - before) % every) continue; /* large ones by samples */
                     double want = accumulate ? *old : 0, size = 1 + fabs(want);
                     for (int64_t k = 0; k < depth; k++) {
-                        double term = tensor_get(a, tensor_at(a, i, h, r, k)) * tensor_get(b, tensor_at(b, i, h, k, s));
+                        double term = get_at(a, offset_at(a, i, h, r, k)) * get_at(b, offset_at(b, i, h, k, s));
                         want += term;
                         size += fabs(term);
                     }
-                    double got = tensor_get(c, tensor_at(c, i, h, r, s));
-                    CHECK_MSG(fabs(got - want) <= tolerance(compute, c->dtype) * size,
+                    double got = get_at(c, offset_at(c, i, h, r, s));
+                    CHECK_MSG(fabs(got - want) <= product_tolerance(compute, c->dtype) * size,
                               "[%d,%d,%d,%d] of %dx%dx%d is %g, not %g", (int)i, (int)h, (int)r, (int)s, (int)rows,
                               (int)columns, (int)depth, got, want);
                 }
     free(before);
-}
-
-static void broadcast(ls_operand *x, int d)
-{
-    x->stride[d] = 0;
 }
 
 static void products_of_all_types_and_transposes(void)
@@ -69,17 +59,17 @@ static void products_of_all_types_and_transposes(void)
     static const int64_t sizes[][3] = {{1, 1, 1}, {2, 3, 4}, {13, 9, 5}, {40, 70, 33}, {100, 1, 17}, {1, 100, 17}};
     static const int *const orders[] = {row_major, transposed};
     for (int t = 0; t < 4; t++) {
-        ls_dtype type = tensor_types[t];
+        ls_dtype type = float_types[t];
         for (int turned = 0; turned < 8; turned++) {
             for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
                 int64_t m = sizes[s][0], n = sizes[s][1], k = sizes[s][2];
-                tensor a = tensor_new(type, 4, (int64_t[]){1, 1, m, k}, orders[turned & 1], 0);
-                tensor b = tensor_new(type, 4, (int64_t[]){1, 1, k, n}, orders[turned >> 1 & 1], 0);
-                tensor c = tensor_new(type, 4, (int64_t[]){1, 1, m, n}, orders[turned >> 2], 0);
+                operand a = operand_coarse(type, LS_SHAPE(1, 1, m, k), orders[turned & 1], 1);
+                operand b = operand_coarse(type, LS_SHAPE(1, 1, k, n), orders[turned >> 1 & 1], 1);
+                operand c = operand_coarse(type, LS_SHAPE(1, 1, m, n), orders[turned >> 2], 1);
                 check_matmul(&a.view, &b.view, &c.view, type, turned & 1);
-                tensor_free(&a);
-                tensor_free(&b);
-                tensor_free(&c);
+                operand_free(&a);
+                operand_free(&b);
+                operand_free(&c);
             }
         }
     }
@@ -88,32 +78,33 @@ static void products_of_all_types_and_transposes(void)
 static void mixed_types(void)
 {
     for (int v = 0; v < 64; v++) {
-        ls_dtype ta = tensor_types[v & 3], tb = tensor_types[v >> 2 & 3], tc = tensor_types[v >> 4];
-        tensor a = tensor_new(ta, 4, (int64_t[]){1, 1, 21, 35}, v & 1 ? transposed : row_major, 0);
-        tensor b = tensor_new(tb, 4, (int64_t[]){1, 1, 35, 27}, v & 2 ? transposed : row_major, 0);
-        tensor c = tensor_new(tc, 4, (int64_t[]){1, 1, 21, 27}, row_major, 0);
+        ls_dtype ta = float_types[v & 3], tb = float_types[v >> 2 & 3], tc = float_types[v >> 4];
+        operand a = operand_coarse(ta, LS_SHAPE(1, 1, 21, 35), v & 1 ? transposed : row_major, 1);
+        operand b = operand_coarse(tb, LS_SHAPE(1, 1, 35, 27), v & 2 ? transposed : row_major, 1);
+        operand c = operand_coarse(tc, LS_SHAPE(1, 1, 21, 27), row_major, 1);
         check_matmul(&a.view, &b.view, &c.view, LS_BF16, false);
         check_matmul(&a.view, &b.view, &c.view, LS_F32, true);
-        tensor_free(&a);
-        tensor_free(&b);
-        tensor_free(&c);
+        operand_free(&a);
+        operand_free(&b);
+        operand_free(&c);
     }
 }
 
 static void batches_broadcast_and_strided(void)
 {
     for (int v = 0; v < 32; v++) {
-        int gap = v >> 4;
-        tensor a = tensor_new(LS_F32, 4, (int64_t[]){3, 4, 10, 7}, v & 1 ? heads_inside : row_major, gap);
-        tensor b = tensor_new(LS_F32, 4, (int64_t[]){3, 4, 7, 11}, v & 1 ? heads_inside : transposed, gap);
-        tensor c = tensor_new(LS_F32, 4, (int64_t[]){3, 4, 10, 11}, v & 1 ? heads_inside : row_major, gap);
-        if (v & 2) broadcast(&a.view, 1);
-        if (v & 4) broadcast(&b.view, 0);
-        if (v & 8) broadcast(&b.view, 1);
-        check_matmul(&a.view, &b.view, &c.view, LS_F32, false);
-        tensor_free(&a);
-        tensor_free(&b);
-        tensor_free(&c);
+        int64_t step = 1 + (v >> 4);
+        operand a = operand_coarse(LS_F32, LS_SHAPE(3, 4, 10, 7), v & 1 ? heads_inside : row_major, step);
+        operand b = operand_coarse(LS_F32, LS_SHAPE(3, 4, 7, 11), v & 1 ? heads_inside : transposed, step);
+        operand c = operand_coarse(LS_F32, LS_SHAPE(3, 4, 10, 11), v & 1 ? heads_inside : row_major, step);
+        ls_operand repeated_a = a.view, repeated_b = b.view;
+        if (v & 2) repeated_a.stride[1] = 0;
+        if (v & 4) repeated_b.stride[0] = 0;
+        if (v & 8) repeated_b.stride[1] = 0;
+        check_matmul(&repeated_a, &repeated_b, &c.view, LS_F32, false);
+        operand_free(&a);
+        operand_free(&b);
+        operand_free(&c);
     }
 }
 
@@ -124,13 +115,13 @@ static void large_products(void)
         for (int v = 0; v < 4; v++) {
             int64_t i = sizes[s][0], m = sizes[s][1], n = sizes[s][2], k = sizes[s][3];
             ls_dtype type = v & 1 ? LS_BF16 : LS_F32;
-            tensor a = tensor_new(type, 4, (int64_t[]){i, 1, m, k}, v & 2 ? transposed : row_major, 0);
-            tensor b = tensor_new(type, 4, (int64_t[]){i, 1, k, n}, v & 2 ? row_major : transposed, 0);
-            tensor c = tensor_new(LS_F32, 4, (int64_t[]){i, 1, m, n}, row_major, 0);
+            operand a = operand_coarse(type, LS_SHAPE(i, 1, m, k), v & 2 ? transposed : row_major, 1);
+            operand b = operand_coarse(type, LS_SHAPE(i, 1, k, n), v & 2 ? row_major : transposed, 1);
+            operand c = operand_coarse(LS_F32, LS_SHAPE(i, 1, m, n), row_major, 1);
             check_matmul(&a.view, &b.view, &c.view, type, v & 2);
-            tensor_free(&a);
-            tensor_free(&b);
-            tensor_free(&c);
+            operand_free(&a);
+            operand_free(&b);
+            operand_free(&c);
         }
     }
 }
@@ -139,14 +130,14 @@ static void empty_sizes(void)
 {
     static const int64_t sizes[][4] = {{0, 3, 4, 5}, {2, 0, 4, 5}, {2, 3, 0, 5}, {2, 3, 4, 0}};
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
-        tensor a = tensor_new(LS_F32, 4, (int64_t[]){sizes[s][0], 1, sizes[s][1], sizes[s][3]}, row_major, 0);
-        tensor b = tensor_new(LS_F32, 4, (int64_t[]){sizes[s][0], 1, sizes[s][3], sizes[s][2]}, row_major, 0);
-        tensor c = tensor_new(LS_F32, 4, (int64_t[]){sizes[s][0], 1, sizes[s][1], sizes[s][2]}, row_major, 0);
+        operand a = operand_coarse(LS_F32, LS_SHAPE(sizes[s][0], 1, sizes[s][1], sizes[s][3]), row_major, 1);
+        operand b = operand_coarse(LS_F32, LS_SHAPE(sizes[s][0], 1, sizes[s][3], sizes[s][2]), row_major, 1);
+        operand c = operand_coarse(LS_F32, LS_SHAPE(sizes[s][0], 1, sizes[s][1], sizes[s][2]), row_major, 1);
         check_matmul(&a.view, &b.view, &c.view, LS_F32, false);
         check_matmul(&a.view, &b.view, &c.view, LS_F32, true);
-        tensor_free(&a);
-        tensor_free(&b);
-        tensor_free(&c);
+        operand_free(&a);
+        operand_free(&b);
+        operand_free(&c);
     }
 }
 
@@ -169,11 +160,11 @@ static void check_linear(ls_dtype type, ls_activation activation, int64_t n, int
 {
     static const int order_3d[][3] = {{0, 1, 2}, {1, 0, 2}, {2, 0, 1}};
     static const int order_2d[][2] = {{0, 1}, {1, 0}};
-    tensor x = tensor_new(type, 3, (int64_t[]){3, 5, k}, order_3d[variant % 3], 0);
-    tensor w = tensor_new(variant & 1 ? LS_F32 : type, 2, (int64_t[]){n, k}, order_2d[variant / 3 % 2], 0);
-    tensor bias = tensor_new(LS_F32, 1, &n, (int[]){0}, variant & 1);
-    tensor y = tensor_new(variant & 2 ? LS_F32 : type, 3, (int64_t[]){3, 5, n}, order_3d[(variant + 1) % 3], 0);
-    tensor pre = tensor_new(type, 3, (int64_t[]){3, 5, n}, order_3d[variant / 2 % 3], 0);
+    operand x = operand_coarse(type, LS_SHAPE(3, 5, k), order_3d[variant % 3], 1);
+    operand w = operand_coarse(variant & 1 ? LS_F32 : type, LS_SHAPE(n, k), order_2d[variant / 3 % 2], 1);
+    operand bias = operand_coarse(LS_F32, LS_SHAPE(n), (int[]){0}, 1 + (variant & 1));
+    operand y = operand_coarse(variant & 2 ? LS_F32 : type, LS_SHAPE(3, 5, n), order_3d[(variant + 1) % 3], 1);
+    operand pre = operand_coarse(type, LS_SHAPE(3, 5, n), order_3d[variant / 2 % 3], 1);
     bool has_bias = !(variant & 4), has_pre = variant & 8;
     w.view.derived = derived;
     ls_call call = {.op = LS_OP_linear,
@@ -183,31 +174,30 @@ static void check_linear(ls_dtype type, ls_activation activation, int64_t n, int
                     .out = {&y.view, has_pre ? &pre.view : NULL}};
     call.attrs.product.activation = activation;
     call.attrs.product.compute = type;
-    ls_message why;
-    CHECK(ls_cpu_run(&call, &why) == LS_OK);
+    run(&call);
     for (int64_t i = 0; i < 3; i++)
         for (int64_t j = 0; j < 5; j++)
             for (int64_t c = 0; c < n; c++) {
-                double sum = has_bias ? tensor_get(&bias.view, tensor_at(&bias.view, c, 0, 0, 0)) : 0, size = 1;
+                double sum = has_bias ? get_at(&bias.view, offset_at(&bias.view, c, 0, 0, 0)) : 0, size = 1;
                 for (int64_t p = 0; p < k; p++) {
-                    double term = tensor_get(&x.view, tensor_at(&x.view, i, j, p, 0)) *
-                                  tensor_get(&w.view, tensor_at(&w.view, c, p, 0, 0));
+                    double term = get_at(&x.view, offset_at(&x.view, i, j, p, 0)) *
+                                  get_at(&w.view, offset_at(&w.view, c, p, 0, 0));
                     sum += term;
                     size += fabs(term);
                 }
-                double got = tensor_get(&y.view, tensor_at(&y.view, i, j, c, 0)), want = activated(activation, sum);
-                CHECK_MSG(fabs(got - want) <= tolerance(type, y.view.dtype) * size, "y[%d,%d,%d] is %g, not %g", (int)i,
-                          (int)j, (int)c, got, want);
+                double got = get_at(&y.view, offset_at(&y.view, i, j, c, 0)), want = activated(activation, sum);
+                CHECK_MSG(fabs(got - want) <= product_tolerance(type, y.view.dtype) * size, "y[%d,%d,%d] is %g, not %g",
+                          (int)i, (int)j, (int)c, got, want);
                 if (!has_pre) continue;
-                got = tensor_get(&pre.view, tensor_at(&pre.view, i, j, c, 0));
-                CHECK_MSG(fabs(got - sum) <= tolerance(type, type) * size, "pre[%d,%d,%d] is %g, not %g", (int)i,
-                          (int)j, (int)c, got, sum);
+                got = get_at(&pre.view, offset_at(&pre.view, i, j, c, 0));
+                CHECK_MSG(fabs(got - sum) <= product_tolerance(type, type) * size, "pre[%d,%d,%d] is %g, not %g",
+                          (int)i, (int)j, (int)c, got, sum);
             }
-    tensor_free(&x);
-    tensor_free(&w);
-    tensor_free(&bias);
-    tensor_free(&y);
-    tensor_free(&pre);
+    operand_free(&x);
+    operand_free(&w);
+    operand_free(&bias);
+    operand_free(&y);
+    operand_free(&pre);
 }
 
 static void linear_layers(void)
@@ -215,7 +205,7 @@ static void linear_layers(void)
     for (int t = 0; t < 4; t++)
         for (int variant = 0; variant < 16; variant++)
             for (int activation = 0; activation < 7; activation++)
-                check_linear(tensor_types[t], (ls_activation)activation, variant & 1 ? 70 : 13, 19, variant, NULL);
+                check_linear(float_types[t], (ls_activation)activation, variant & 1 ? 70 : 13, 19, variant, NULL);
     check_linear(LS_F32, LS_ACT_RELU, 9, 0, 8, NULL);
 }
 
@@ -224,61 +214,52 @@ static void packed_weights(void)
 {
     enum { ROWS = 50, OUT = 70, DEPTH = 90 };
     ls_derived derived = {.version = 7};
-    tensor x = tensor_new(LS_BF16, 2, (int64_t[]){ROWS, DEPTH}, (int[]){0, 1}, 0);
-    tensor w = tensor_new(LS_F32, 2, (int64_t[]){OUT, DEPTH}, (int[]){0, 1}, 0);
-    tensor y = tensor_new(LS_F32, 2, (int64_t[]){ROWS, OUT}, (int[]){0, 1}, 0);
-    tensor dx = tensor_new(LS_F32, 2, (int64_t[]){ROWS, DEPTH}, (int[]){0, 1}, 0);
+    operand x = operand_coarse(LS_BF16, LS_SHAPE(ROWS, DEPTH), (int[]){0, 1}, 1);
+    operand w = operand_coarse(LS_F32, LS_SHAPE(OUT, DEPTH), (int[]){0, 1}, 1);
+    operand y = operand_coarse(LS_F32, LS_SHAPE(ROWS, OUT), (int[]){0, 1}, 1);
+    operand dx = operand_coarse(LS_F32, LS_SHAPE(ROWS, DEPTH), (int[]){0, 1}, 1);
     w.view.derived = &derived;
     ls_call forward = {.op = LS_OP_linear, .n_in = 2, .n_out = 1, .in = {&x.view, &w.view}, .out = {&y.view}};
     ls_call backward = {.op = LS_OP_matmul, .n_in = 2, .n_out = 1, .in = {&y.view, &w.view}, .out = {&dx.view}};
     forward.attrs.product.compute = LS_BF16;
     backward.attrs.product.compute = LS_F32;
-    ls_message why;
     uint64_t calls = 0;
     for (int step = 0; step < 5; step++) {
-        CHECK(ls_cpu_run(&forward, &why) == LS_OK && ls_cpu_run(&backward, &why) == LS_OK);
+        run(&forward);
+        run(&backward);
         if (step == 1) calls = ls_sys_calls();
         double want = 0, want_dx = 0;
-        for (int k = 0; k < DEPTH; k++)
-            want += tensor_get(&x.view, 49 * DEPTH + k) * tensor_get(&w.view, 69 * DEPTH + k);
-        for (int n = 0; n < OUT; n++)
-            want_dx += tensor_get(&y.view, 49 * OUT + n) * tensor_get(&w.view, n * DEPTH + 89);
-        CHECK_NEAR(tensor_get(&y.view, 49 * OUT + 69), want, 1e-5);
-        CHECK_NEAR(tensor_get(&dx.view, 49 * DEPTH + 89), want_dx, 1e-4);
-        tensor_set(&w.view, 69 * DEPTH + 89, 100 + step);
+        for (int k = 0; k < DEPTH; k++) want += get_at(&x.view, 49 * DEPTH + k) * get_at(&w.view, 69 * DEPTH + k);
+        for (int n = 0; n < OUT; n++) want_dx += get_at(&y.view, 49 * OUT + n) * get_at(&w.view, n * DEPTH + 89);
+        CHECK_NEAR(get_at(&y.view, 49 * OUT + 69), want, 1e-5);
+        CHECK_NEAR(get_at(&dx.view, 49 * DEPTH + 89), want_dx, 1e-4);
+        set_at(&w.view, 69 * DEPTH + 89, 100 + step);
         derived.version++;
     }
     CHECK(ls_sys_calls() == calls);
 
     /* Without a new version the old form is used: it was packed once, not once per call. */
     derived.version--;
-    tensor_set(&w.view, 69 * DEPTH + 89, 0);
-    double before = tensor_get(&y.view, 49 * OUT + 69);
-    CHECK(ls_cpu_run(&forward, &why) == LS_OK);
-    CHECK(tensor_get(&y.view, 49 * OUT + 69) == before);
+    set_at(&w.view, 69 * DEPTH + 89, 0);
+    double before = get_at(&y.view, 49 * OUT + 69);
+    run(&forward);
+    CHECK(get_at(&y.view, 49 * OUT + 69) == before);
     derived.release(derived.form);
-    tensor_free(&x);
-    tensor_free(&w);
-    tensor_free(&y);
-    tensor_free(&dx);
+    operand_free(&x);
+    operand_free(&w);
+    operand_free(&y);
+    operand_free(&dx);
 }
 
 int main(int argc, char **argv)
 {
     if (argc > 1) check_filter = argv[1];
-    for (int isa = 0; isa < LS_ISA_COUNT; isa++) {
-        if (!ls_isa_usable((ls_isa)isa)) continue;
-        ls_isa_cap((ls_isa)isa);
-        for (int width = 1; width <= 2; width++) {
-            ls_parallel_set_width(width);
-            CHECK_RUN(products_of_all_types_and_transposes);
-            CHECK_RUN(mixed_types);
-            CHECK_RUN(batches_broadcast_and_strided);
-            CHECK_RUN_SLOW(large_products);
-            CHECK_RUN(empty_sizes);
-            CHECK_RUN(linear_layers);
-            CHECK_RUN(packed_weights);
-        }
-    }
+    CHECK_RUN_ISAS(products_of_all_types_and_transposes);
+    CHECK_RUN_ISAS(mixed_types);
+    CHECK_RUN_ISAS(batches_broadcast_and_strided);
+    CHECK_RUN_ISAS_SLOW(large_products);
+    CHECK_RUN_ISAS(empty_sizes);
+    CHECK_RUN_ISAS(linear_layers);
+    CHECK_RUN_ISAS(packed_weights);
     return check_done();
 }

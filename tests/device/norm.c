@@ -366,38 +366,13 @@ static void far_from_zero(void)
     operand_free(&rstd);
 }
 
-static void each_isa_normalises_layers(void)
-{
-    on_each_isa(layer_norms);
-}
-
-static void each_isa_normalises_groups(void)
-{
-    on_each_isa(group_norms);
-}
-
-static void each_isa_normalises_batches(void)
-{
-    on_each_isa(batch_norms);
-}
-
-static void each_isa_normalises_constants(void)
-{
-    on_each_isa(constants);
-}
-
-static void each_isa_keeps_digits_of_variance(void)
-{
-    on_each_isa(far_from_zero);
-}
-
 int main(int argc, char **argv)
 {
     if (argc > 1) check_filter = argv[1];
-    CHECK_RUN(each_isa_normalises_layers);
-    CHECK_RUN(each_isa_normalises_groups);
-    CHECK_RUN(each_isa_normalises_batches);
-    CHECK_RUN(each_isa_normalises_constants);
-    CHECK_RUN(each_isa_keeps_digits_of_variance);
+    CHECK_RUN_ISAS(layer_norms);
+    CHECK_RUN_ISAS(group_norms);
+    CHECK_RUN_ISAS(batch_norms);
+    CHECK_RUN_ISAS(constants);
+    CHECK_RUN_ISAS(far_from_zero);
     return check_done();
 }

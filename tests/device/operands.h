@@ -1,10 +1,12 @@
-/* operands.h - operands in all types and layouts, for tests of the CPU's operators.
+/* operands.h - operands in all types and layouts, for tests of the CPU's operators, on every ISA.
  *
- * Elements are addressed by their row-major index, whatever the layout. Memory that belongs to no element is filled
- * with a pattern, and operand_free() checks that nobody wrote there. */
+ * Elements are addressed by their row-major index, whatever the layout, or by their place in memory. Memory that belongs
+ * to no element is filled with a pattern: operand_free() checks that nobody wrote there, and the address sanitizer
+ * notices who reads before the first element or behind the last. */
 #ifndef LOCKSTEP_TESTS_OPERANDS_H
 #define LOCKSTEP_TESTS_OPERANDS_H
 
+#include "base/guard.h"
 #include "base/parallel.h"
 #include "device/cpu/cpu.h"
 #include "kernels/element.h"
@@ -28,7 +30,13 @@ typedef struct operand {
     size_t bytes;
 } operand;
 
-enum { PATTERN = 0xa5 };
+enum { PATTERN = 0xa5, MARGIN = 8 }; /* elements before the first and behind the last */
+
+static const ls_dtype float_types[] = {LS_F32, LS_F64, LS_BF16, LS_F16};
+enum { FLOAT_TYPES = 4 };
+#define EACH_DTYPE(d) for (ls_dtype d = LS_BOOL; d < LS_DTYPE_COUNT; d++)
+
+/* ---- Elements ---------------------------------------------------------------------------------------------------- */
 
 static inline int64_t numel(const ls_operand *view)
 {
@@ -37,52 +45,91 @@ static inline int64_t numel(const ls_operand *view)
     return n;
 }
 
-static inline int64_t offset_of(const ls_operand *view, int64_t i)
+/* Where the row-major i-th element of `shape` is in a view that broadcasts to it. */
+static inline int64_t broadcast_offset(const ls_operand *view, const ls_operand *shape, int64_t i)
 {
     int64_t offset = 0;
-    for (int32_t d = view->ndim - 1; d >= 0; d--) {
-        offset += i % view->dim[d] * view->stride[d];
-        i /= view->dim[d];
+    for (int32_t d = shape->ndim - 1, own = view->ndim - 1; own >= 0; d--, own--) {
+        if (view->dim[own] != 1) offset += i % shape->dim[d] * view->stride[own];
+        i /= shape->dim[d];
     }
     return offset;
 }
 
-static inline double get(const operand *o, int64_t i)
+static inline int64_t offset_of(const ls_operand *view, int64_t i)
 {
-    return ls_get(o->view.dtype, o->view.data, offset_of(&o->view, i));
+    return broadcast_offset(view, view, i);
 }
 
-static inline void set(operand *o, int64_t i, double value)
+/* Where the element with these four indices is; those beyond ndim mean nothing. */
+static inline int64_t offset_at(const ls_operand *view, int64_t i, int64_t j, int64_t k, int64_t l)
 {
-    ls_put(o->view.dtype, o->view.data, offset_of(&o->view, i), value);
+    int64_t index[] = {i, j, k, l}, offset = 0;
+    for (int32_t d = 0; d < view->ndim; d++) offset += index[d] * view->stride[d];
+    return offset;
+}
+
+static inline double get_at(const ls_operand *view, int64_t offset)
+{
+    return ls_get(view->dtype, view->data, offset);
+}
+
+static inline void set_at(const ls_operand *view, int64_t offset, double value)
+{
+    ls_put(view->dtype, view->data, offset, value);
+}
+
+static inline double get(const operand *o, int64_t i)
+{
+    return get_at(&o->view, offset_of(&o->view, i));
+}
+
+static inline void set(const operand *o, int64_t i, double value)
+{
+    set_at(&o->view, offset_of(&o->view, i), value);
+}
+
+/* ---- Made and freed ---------------------------------------------------------------------------------------------- */
+
+/* In memory the dimensions follow each other in `order`, the slowest first; the elements of the fastest lie `step`
+ * apart, and each dimension ends with `gap` elements that are none. */
+static inline operand operand_ordered(ls_dtype dtype, ls_shape shape, const int32_t *order, int64_t step, int64_t gap)
+{
+    operand o = {.view = {.dtype = dtype, .ndim = shape.ndim}};
+    int64_t extent = step, last = 0;
+    for (int32_t k = shape.ndim - 1; k >= 0; k--) {
+        int32_t d = order[k];
+        o.view.dim[d] = shape.dim[d];
+        o.view.stride[d] = extent;
+        last += (shape.dim[d] - 1) * extent;
+        extent = extent * shape.dim[d] + gap;
+    }
+    size_t size = ls_dtype_size(dtype), used = numel(&o.view) ? (size_t)(last + 1) * size : 0;
+    o.bytes = used + 2 * MARGIN * size;
+    o.memory = malloc(o.bytes);
+    memset(o.memory, PATTERN, o.bytes);
+    o.view.data = o.memory + MARGIN * size;
+    ls_guard_close(o.memory, MARGIN * size);
+    ls_guard_close(o.memory + MARGIN * size + used, MARGIN * size);
+    return o;
 }
 
 static inline operand operand_new(ls_dtype dtype, ls_shape shape, placement layout)
 {
-    operand o = {.view = {.dtype = dtype, .ndim = shape.ndim}};
-    int32_t order[LS_MAX_DIMS], n = 0; /* slowest first */
+    int32_t order[LS_MAX_DIMS], n = 0;
     for (int32_t d = 0; d < shape.ndim; d++) {
-        o.view.dim[d] = shape.dim[d];
         if (layout == REVERSED) order[n++] = shape.ndim - 1 - d;
         else if (layout != CHANNELS_LAST || d != 1) order[n++] = d;
     }
     if (layout == CHANNELS_LAST && shape.ndim > 1) order[n++] = 1;
-    int64_t extent = layout == GAPS ? 2 : 1;
-    for (int32_t k = n - 1; k >= 0; k--) {
-        o.view.stride[order[k]] = extent;
-        extent = extent * shape.dim[order[k]] + (layout == GAPS ? 1 : 0);
-    }
-    o.bytes = (size_t)(extent + 16) * ls_dtype_size(dtype);
-    o.memory = malloc(o.bytes);
-    memset(o.memory, PATTERN, o.bytes);
-    o.view.data = o.memory + 8 * ls_dtype_size(dtype);
-    return o;
+    return layout == GAPS ? operand_ordered(dtype, shape, order, 2, 1) : operand_ordered(dtype, shape, order, 1, 0);
 }
 
 static inline void operand_free(operand *o)
 {
     if (!o->memory) return;
     size_t size = ls_dtype_size(o->view.dtype);
+    ls_guard_open(o->memory, o->bytes);
     for (int64_t i = 0; i < numel(&o->view); i++)
         memset((char *)o->view.data + (size_t)offset_of(&o->view, i) * size, PATTERN, size);
     for (size_t i = 0; i < o->bytes; i++) {
@@ -102,7 +149,8 @@ static inline ls_shape shape_of(const operand *o)
 
 static inline bool same_bits(const operand *a, const operand *b)
 {
-    return a->bytes == b->bytes && memcmp(a->memory, b->memory, a->bytes) == 0;
+    size_t margin = MARGIN * ls_dtype_size(a->view.dtype);
+    return a->bytes == b->bytes && memcmp(a->view.data, b->view.data, a->bytes - 2 * margin) == 0;
 }
 
 /* A number in [-2, 2) that depends on seed and i only. */
@@ -127,6 +175,22 @@ static inline operand operand_noise(ls_dtype dtype, ls_shape shape, placement la
     return o;
 }
 
+/* The same as a multiple of 1/32: exact in every floating type. */
+static inline double coarse_noise(uint64_t seed, int64_t i)
+{
+    return floor(noise(seed, i) * 32) / 32;
+}
+
+/* Filled with coarse noise, each operand with its own. */
+static inline operand operand_coarse(ls_dtype dtype, ls_shape shape, const int32_t *order, int64_t step)
+{
+    static uint64_t seed;
+    operand o = operand_ordered(dtype, shape, order, step, 0);
+    seed++;
+    for (int64_t i = 0; i < numel(&o.view); i++) set(&o, i, coarse_noise(seed, i));
+    return o;
+}
+
 /* Relative error that results of a type may have. */
 static inline double tolerance(ls_dtype dtype)
 {
@@ -138,26 +202,7 @@ static inline double tolerance(ls_dtype dtype)
     }
 }
 
-static const ls_dtype float_types[] = {LS_F32, LS_F64, LS_BF16, LS_F16};
-enum { FLOAT_TYPES = 4 };
-
-/* Run a test once per ISA that this CPU runs, with one worker and with two. */
-static inline void on_each_isa(void (*test)(void))
-{
-    for (int isa = 0; isa < LS_ISA_COUNT; isa++) {
-        if (!ls_isa_usable((ls_isa)isa)) continue;
-        ls_isa_cap((ls_isa)isa);
-        for (int width = 1; width <= 2; width++) {
-            ls_parallel_set_width(width);
-            int before = check_failures_here;
-            test();
-            if (check_failures_here > before)
-                fprintf(stderr, "  with ISA %s and %d worker(s)\n", ls_isa_name((ls_isa)isa), width);
-        }
-    }
-    ls_isa_cap(LS_ISA_COUNT - 1);
-    ls_parallel_set_width(0);
-}
+/* ---- Running ----------------------------------------------------------------------------------------------------- */
 
 static inline ls_status run(const ls_call *call)
 {
@@ -166,5 +211,40 @@ static inline ls_status run(const ls_call *call)
     CHECK_MSG(status == LS_OK, "status %s: %s", ls_status_name(status), why.text);
     return status;
 }
+
+/* The ISAs that this CPU runs, one after the other. */
+#define EACH_ISA(isa)                                                                                                  \
+    for (ls_isa isa = LS_ISA_REF; isa < LS_ISA_COUNT; isa++)                                                           \
+        if (ls_isa_usable(isa) && (ls_isa_cap(isa), true))
+
+static inline void lift_caps(void)
+{
+    ls_isa_cap(LS_ISA_COUNT - 1);
+    ls_parallel_set_width(0);
+}
+
+static void (*test_on_isas)(void);
+static bool test_is_slow;
+
+static inline void run_on_isas(void)
+{
+    lift_caps();
+    ls_isa best = ls_isa_in_use();
+    bool quick = getenv("CHECK_QUICK") != NULL;
+    EACH_ISA(isa) for (int width = quick ? 2 : 1; width <= 2; width++)
+    {
+        if (quick && test_is_slow && isa != best) continue;
+        ls_parallel_set_width(width);
+        int before = check_failures_here;
+        test_on_isas();
+        if (check_failures_here > before) fprintf(stderr, "  with ISA %s and %d worker(s)\n", ls_isa_name(isa), width);
+    }
+    lift_caps();
+}
+
+/* CHECK_RUN on every ISA, with one worker and with two. Where CHECK_QUICK is set: with two; and SLOW tests, which take
+ * more than a second, on the best ISA only. */
+#define CHECK_RUN_ISAS(test) (test_on_isas = (test), test_is_slow = false, check_one(#test, run_on_isas))
+#define CHECK_RUN_ISAS_SLOW(test) (test_on_isas = (test), test_is_slow = true, check_one(#test, run_on_isas))
 
 #endif

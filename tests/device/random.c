@@ -1,20 +1,16 @@
 /* random.c - random tensors: tied to the counter, not to layout, threads or ISA; with the distribution they claim. */
-#include "base/parallel.h"
 #include "base/rng.h"
-#include "check.h"
-#include "device/cpu/cpu.h"
-#include "kernels/kernels.h"
-#include "layouts.h"
+#include "operands.h"
 
 enum { N = 200003 };
 #define UNIFORM 0xb822751d54e8b41cu
 #define NORMAL 0xd40f36e2c84bb15au
 
-static void draw(ls_opcode op, const tensor *t, double a, double b)
+static void draw(ls_opcode op, const operand *t, double a, double b)
 {
-    ls_call call = {.op = op, .n_out = 1, .out = {&t->operand}};
+    ls_call call = {.op = op, .n_out = 1, .out = {&t->view}};
     call.attrs.random.seed = 11, call.attrs.random.offset = 77, call.attrs.random.a = a, call.attrs.random.b = b;
-    CHECK(ls_cpu_run(&call, NULL) == LS_OK);
+    run(&call);
 }
 
 static float uniform(int64_t i)
@@ -24,33 +20,31 @@ static float uniform(int64_t i)
 
 static void uniform_numbers_follow_the_counter(void)
 {
-    const ls_dtype dtypes[] = {LS_F32, LS_F64, LS_BF16, LS_F16};
-    for (int c = 0; c < 4 * LAYOUT_COUNT; c++) {
-        tensor t = tensor_new(dtypes[c % 4], LS_SHAPE(3, 7, 41), (layout)(c / 4));
+    for (int c = 0; c < 4 * LAYOUTS; c++) {
+        operand t = operand_new(float_types[c % 4], LS_SHAPE(3, 7, 41), (placement)(c / 4));
         draw(LS_OP_uniform, &t, -1, 3);
-        for (int64_t i = 0; i < tensor_numel(&t); i++) {
+        for (int64_t i = 0; i < numel(&t.view); i++) {
             CHECK_NEAR(get(&t, i), -1 + 4 * (double)uniform(i), c % 4 < 2 ? 1e-6 : 1e-2);
             CHECK(get(&t, i) >= -1 && get(&t, i) < 3);
         }
-        tensor_free(&t);
+        operand_free(&t);
     }
 }
 
 static void intervals_stay_open(void)
 {
-    const ls_dtype dtypes[] = {LS_F32, LS_F64, LS_BF16, LS_F16};
     const double high[] = {1, -1, 0};
     for (int c = 0; c < 12; c++) {
-        tensor t = tensor_new(dtypes[c % 4], LS_SHAPE(20000), PLAIN);
+        operand t = operand_new(float_types[c % 4], LS_SHAPE(20000), PLAIN);
         draw(LS_OP_uniform, &t, high[c / 4] - 1, high[c / 4]);
         for (int64_t i = 0; i < 20000; i++) CHECK(get(&t, i) >= high[c / 4] - 1 && get(&t, i) < high[c / 4]);
-        tensor_free(&t);
+        operand_free(&t);
     }
 }
 
 static void normal_numbers_are_box_and_mullers(void)
 {
-    tensor t = tensor_new(LS_F32, LS_SHAPE(N), PLAIN);
+    operand t = operand_new(LS_F32, LS_SHAPE(N), PLAIN);
     draw(LS_OP_normal, &t, 0, 1);
     double sum = 0, squares = 0, fourth = 0;
     for (int64_t i = 0; i < N; i++) {
@@ -62,45 +56,42 @@ static void normal_numbers_are_box_and_mullers(void)
     CHECK_NEAR(sum / N, 0, 0.01);
     CHECK_NEAR(squares / N, 1, 0.01);
     CHECK_NEAR(fourth / N, 3, 0.05);
-    tensor shifted = tensor_new(LS_F64, LS_SHAPE(100), GAPS);
+    operand shifted = operand_new(LS_F64, LS_SHAPE(100), GAPS);
     draw(LS_OP_normal, &shifted, 5, 0.5);
     for (int64_t i = 0; i < 100; i++) CHECK_NEAR(get(&shifted, i), 5 + 0.5 * get(&t, i), 1e-15);
-    tensor_free(&t);
-    tensor_free(&shifted);
+    operand_free(&t);
+    operand_free(&shifted);
 }
 
 /* The sum of all bits of a draw, whoever made it. Kept numbers prove that other machines draw the same. */
-static uint64_t fingerprint(const tensor *t)
+static uint64_t fingerprint(const operand *t)
 {
     uint64_t hash = 1469598103934665603u;
-    const unsigned char *byte = t->memory;
-    for (size_t i = 0; i < N * ls_dtype_size(t->operand.dtype); i++) hash = (hash ^ byte[i]) * 1099511628211u;
+    const unsigned char *byte = t->view.data;
+    for (size_t i = 0; i < N * ls_dtype_size(t->view.dtype); i++) hash = (hash ^ byte[i]) * 1099511628211u;
     return hash;
 }
 
 static void draws_do_not_depend_on_machine_or_threads(void)
 {
-    for (ls_isa isa = LS_ISA_REF; isa < LS_ISA_COUNT; isa++) {
-        if (!ls_isa_usable(isa)) continue;
-        ls_isa_cap(isa);
-        for (int width = 1; width <= 3; width++) {
-            ls_parallel_set_width(width);
-            tensor t = tensor_new(LS_F32, LS_SHAPE(N), PLAIN);
-            draw(LS_OP_uniform, &t, -0.1, 0.3);
-            CHECK_MSG(fingerprint(&t) == UNIFORM, "uniform: %llx", (unsigned long long)fingerprint(&t));
-            draw(LS_OP_normal, &t, 0.1, 0.02);
-            CHECK_MSG(fingerprint(&t) == NORMAL, "normal: %llx", (unsigned long long)fingerprint(&t));
-            tensor_free(&t);
-        }
+    EACH_ISA(isa) for (int width = 1; width <= 3; width++)
+    {
+        ls_parallel_set_width(width);
+        operand t = operand_new(LS_F32, LS_SHAPE(N), PLAIN);
+        draw(LS_OP_uniform, &t, -0.1, 0.3);
+        CHECK_MSG(fingerprint(&t) == UNIFORM, "uniform: %llx", (unsigned long long)fingerprint(&t));
+        draw(LS_OP_normal, &t, 0.1, 0.02);
+        CHECK_MSG(fingerprint(&t) == NORMAL, "normal: %llx", (unsigned long long)fingerprint(&t));
+        operand_free(&t);
     }
-    ls_isa_cap(LS_ISA_COUNT - 1);
-    ls_parallel_set_width(0);
+    lift_caps();
 }
 
 static void bernoulli_counts(void)
 {
-    for (ls_dtype d = LS_BOOL; d < LS_DTYPE_COUNT; d++) {
-        tensor t = tensor_new(d, LS_SHAPE(10007), d == LS_I32 ? GAPS : PLAIN);
+    EACH_DTYPE(d)
+    {
+        operand t = operand_new(d, LS_SHAPE(10007), d == LS_I32 ? GAPS : PLAIN);
         draw(LS_OP_bernoulli, &t, 0.3, 0);
         int64_t ones = 0;
         for (int64_t i = 0; i < 10007; i++) {
@@ -112,14 +103,14 @@ static void bernoulli_counts(void)
         CHECK(get(&t, 0) == 1 && get(&t, 10006) == 1);
         draw(LS_OP_bernoulli, &t, 0, 0);
         CHECK(get(&t, 0) == 0 && get(&t, 10006) == 0);
-        tensor_free(&t);
+        operand_free(&t);
     }
 }
 
 static void permutations_hold_every_number_once(void)
 {
     for (int64_t n = 0; n < 1000; n = n * 3 + 1) {
-        tensor t = tensor_new(LS_I64, LS_SHAPE(n), n == 4 ? GAPS : PLAIN);
+        operand t = operand_new(LS_I64, LS_SHAPE(n), n == 4 ? GAPS : PLAIN);
         draw(LS_OP_randperm, &t, 0, 0);
         bool seen[1000] = {false};
         int64_t fixed = 0;
@@ -130,7 +121,7 @@ static void permutations_hold_every_number_once(void)
             fixed += v == i;
         }
         CHECK(n < 100 || fixed < 10);
-        tensor_free(&t);
+        operand_free(&t);
     }
 }
 

@@ -304,33 +304,13 @@ static void along_one_dimension(void)
     }
 }
 
-static void each_isa_reduces(void)
-{
-    on_each_isa(reductions);
-}
-
-static void each_isa_reduces_much(void)
-{
-    on_each_isa(long_reductions);
-}
-
-static void each_isa_propagates_nan(void)
-{
-    on_each_isa(nan_is_the_extreme);
-}
-
-static void each_isa_keeps_digits_of_variance(void)
-{
-    on_each_isa(variance_of_an_outlier);
-}
-
 int main(int argc, char **argv)
 {
     if (argc > 1) check_filter = argv[1];
-    CHECK_RUN(each_isa_reduces);
-    CHECK_RUN_SLOW(each_isa_reduces_much);
-    CHECK_RUN(each_isa_propagates_nan);
-    CHECK_RUN(each_isa_keeps_digits_of_variance);
+    CHECK_RUN_ISAS(reductions);
+    CHECK_RUN_ISAS_SLOW(long_reductions);
+    CHECK_RUN_ISAS(nan_is_the_extreme);
+    CHECK_RUN_ISAS(variance_of_an_outlier);
     CHECK_RUN(expanded_input);
     CHECK_RUN(nothing_to_reduce);
     CHECK_RUN(same_result_on_any_team);

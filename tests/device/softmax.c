@@ -144,26 +144,11 @@ static void late_start(void)
     operand_free(&y);
 }
 
-static void each_isa_normalises_lines(void)
-{
-    on_each_isa(lines);
-}
-
-static void each_isa_survives_extremes(void)
-{
-    on_each_isa(extremes);
-}
-
-static void each_isa_starts_late(void)
-{
-    on_each_isa(late_start);
-}
-
 int main(int argc, char **argv)
 {
     if (argc > 1) check_filter = argv[1];
-    CHECK_RUN(each_isa_normalises_lines);
-    CHECK_RUN(each_isa_survives_extremes);
-    CHECK_RUN(each_isa_starts_late);
+    CHECK_RUN_ISAS(lines);
+    CHECK_RUN_ISAS(extremes);
+    CHECK_RUN_ISAS(late_start);
     return check_done();
 }
