@@ -78,7 +78,8 @@ __attribute__((unused)) static void check_one(const char *name, void (*function)
         if (!getenv("CHECK_QUICK")) CHECK_RUN(function);                                                               \
     } while (0)
 
-/* The same for a function that forks, and whose child starts threads: the thread sanitizer cannot follow them. */
+/* The same for a function that forks, and whose child starts threads or must have none: the thread sanitizer cannot
+ * follow them, and has one of its own. */
 #ifdef LS_SANITIZE_THREAD
 #define CHECK_RUN_FORK(function) (void)function
 #else

@@ -72,7 +72,10 @@ int main(int argc, char **argv)
         fprintf(stderr, "line one\nthe last words\n");
         return atoi(argument);
     }
-    if (strcmp(verb, "signal") == 0) raise(atoi(argument));
+    if (strcmp(verb, "signal") == 0) {
+        signal(atoi(argument), SIG_DFL); /* a sanitizer would make an exit status of it */
+        raise(atoi(argument));
+    }
     if (strcmp(verb, "hang") == 0) hang();
     if (strcmp(verb, "stubborn") == 0) {
         signal(SIGTERM, SIG_IGN);
