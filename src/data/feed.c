@@ -240,6 +240,7 @@ void ls_feed_pop(ls_feed *feed)
     revive_after_fork(feed);
     pthread_mutex_lock(&feed->lock);
     feed->begin++;
+    if (feed->issue < feed->begin) feed->issue = feed->begin; /* its slot is written anew: nobody may look there */
     pthread_mutex_unlock(&feed->lock);
 }
 
