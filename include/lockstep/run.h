@@ -52,8 +52,9 @@ typedef struct ls_init_opts {
     int64_t total_limit;                /* automatic checkpoints to keep, the latest; 0: all */
     bool async_save;                    /* checkpoints are written while training goes on */
     bool split_batches;                 /* a loader's batch size is that of all processes together, not of each */
-    bool uneven_batches;   /* processes may get different numbers of batches at the end; else samples are repeated */
-    bool dispatch_batches; /* the main process reads all batches and hands them out (streams: always) */
+    bool uneven_batches; /* processes may get different numbers of batches at the end; else samples are repeated */
+    ls_dtype gradient_compression; /* LS_BF16 or LS_F16: how f32 gradients travel between processes; else as they are */
+    bool dispatch_batches;         /* the main process reads all batches and hands them out (streams: always) */
 } ls_init_opts;
 
 /* Start a run. argc and argv may be NULL; flags that the run understands are taken out of them:
@@ -117,6 +118,13 @@ LS_API bool ls_sync_gradients(const ls_run *run);
 LS_API void ls_set_sync_gradients(ls_run *run, bool on);
 LS_API int64_t ls_gradient_accumulation_steps(const ls_run *run);
 LS_API void ls_set_gradient_accumulation_steps(ls_run *run, int64_t steps); /* from the next group on */
+
+/* Several processes whose loaders give different numbers of batches (.uneven_batches): one that has no more takes part
+ * in the others' steps with gradients of zero until all are done.  ls_join_uneven_inputs(run) { for (...;
+ * ls_next(...);) ... } Leave the marked part with `continue`, not with `break` or `return`. */
+#define ls_join_uneven_inputs(run) LS_MARKED_(ls_join_begin(run), ls_join_end(run), __LINE__)
+LS_API bool ls_join_begin(ls_run *run); /* true */
+LS_API bool ls_join_end(ls_run *run);   /* false */
 
 /* ---- Processes: alone, a program is the main one of a world of one ---- */
 

@@ -129,6 +129,15 @@ static bool leaf_make_room(ls_leaf *leaf, const ls_tensor *like)
     return leaf->grad != NULL;
 }
 
+ls_tensor *ls_leaf_room(ls_tensor *t)
+{
+    ls_leaf *leaf = t->node->leaf;
+    ls_mark mark = ls_scope_begin(t->run);
+    bool ok = leaf_make_room(leaf, t);
+    ls_scope_end(t->run, mark, NULL);
+    return ok ? leaf->grad : NULL;
+}
+
 /* `takeable`: dx is nobody else's, so its memory may become the gradient's. */
 static bool leaf_arrive(ls_leaf *leaf, ls_tensor *dx, bool takeable)
 {
@@ -156,7 +165,9 @@ ls_tensor *ls_grad_target(ls_node *node, int input, int32_t *accumulate)
 
 static void leaf_finished(ls_run *run, ls_leaf *leaf)
 {
-    if (leaf->hook && leaf->holds && leaf->tensor && !ls_failed(run)) leaf->hook(leaf->hook_user, leaf->tensor);
+    bool complete = leaf->holds && leaf->tensor;
+    if (complete && leaf->hook && !ls_failed(run)) leaf->hook(leaf->hook_user, leaf->tensor);
+    if (complete && leaf->watch && !ls_failed(run)) leaf->watch(leaf->watch_user, leaf->tensor);
 }
 
 static bool saved_untouched(ls_run *run, const ls_node *node)

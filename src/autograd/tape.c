@@ -163,7 +163,7 @@ ls_tensor *ls_requires_grad(ls_tensor *t, bool on)
     leaf->tensor = t;
     leaf->grad = NULL;
     leaf->holds = false;
-    leaf->hook = NULL;
+    leaf->hook = leaf->watch = NULL;
     leaf->derived = (ls_derived){.version = 1};
     t->node = &leaf->node;
     t->output = 0;
@@ -231,6 +231,24 @@ void ls_grad_hook(ls_tensor *t, ls_grad_hook_fn *hook, void *user)
     }
     leaf->hook = hook;
     leaf->hook_user = user;
+}
+
+void ls_leaf_watch(ls_tensor *t, ls_grad_hook_fn *watch, void *user)
+{
+    ls_node *node = t->is_leaf ? t->node : t->resting; /* a frozen one may be woken again */
+    if (!node) return;
+    node->leaf->watch = watch;
+    node->leaf->watch_user = user;
+}
+
+bool ls_leaf_holds(const ls_tensor *t)
+{
+    return leaf_of(t)->holds;
+}
+
+void ls_leaf_hold(ls_tensor *t)
+{
+    leaf_of(t)->holds = true;
 }
 
 ls_tensor *ls_detach(ls_tensor *t)

@@ -67,8 +67,10 @@ struct ls_leaf {
     ls_tensor *grad;   /* owned; NULL until there is memory for one */
     bool holds;        /* grad has a value (else its memory is only waiting) */
     ls_derived derived;
-    ls_grad_hook_fn *hook;
+    ls_grad_hook_fn *hook; /* the program's */
     void *hook_user;
+    ls_grad_hook_fn *watch; /* the library's, called after it */
+    void *watch_user;
 };
 
 /* ---- Recording ---- */
@@ -90,6 +92,17 @@ static inline bool ls_wants(const ls_node *node, int input)
 /* Memory where the gradient of this input may be written (*accumulate == 0) or added (1) directly, when the input is a
  * leaf whose gradient has its own type and shape; else NULL. After writing it, leave dx[input] NULL. */
 ls_tensor *ls_grad_target(ls_node *node, int input, int32_t *accumulate);
+
+/* ---- Gradients of leaves, for who reduces them over processes ----
+ *
+ * The tensor must be a leaf that collects gradients. */
+
+/* Call `watch` when the gradient is complete in a backward pass; NULL: no more. */
+void ls_leaf_watch(ls_tensor *t, ls_grad_hook_fn *watch, void *user);
+/* Memory of the gradient, whether it has a value or not. The leaf's own; NULL (and an error) when memory is out. */
+ls_tensor *ls_leaf_room(ls_tensor *t);
+bool ls_leaf_holds(const ls_tensor *t); /* has it a value? */
+void ls_leaf_hold(ls_tensor *t);        /* what is in the memory is the value */
 
 /* ---- Walking ---- */
 

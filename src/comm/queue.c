@@ -109,7 +109,7 @@ ls_status ls_comm_wait(ls_comm_queue *queue, ls_comm_request *request, ls_messag
     return request->status;
 }
 
-void *ls_comm_queue_share(ls_comm_queue *queue, size_t bytes, ls_message *why)
+ls_comm *ls_comm_queue_comm(ls_comm_queue *queue)
 {
-    return queue->comm->table->share(queue->comm, bytes, why);
+    return queue->comm;
 }

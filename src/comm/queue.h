@@ -30,7 +30,7 @@ void ls_comm_queue_free(ls_comm_queue *queue); /* waits for what was started; NU
 void ls_comm_start(ls_comm_queue *queue, ls_comm_request *request);
 ls_status ls_comm_wait(ls_comm_queue *queue, ls_comm_request *request, ls_message *why);
 
-/* Memory in which arrays are reduced in place by this queue. */
-void *ls_comm_queue_share(ls_comm_queue *queue, size_t bytes, ls_message *why);
+/* Its communicator, for others than its thread: only while nothing is under way. */
+ls_comm *ls_comm_queue_comm(ls_comm_queue *queue);
 
 #endif

@@ -67,7 +67,8 @@ static bool make_blocks(ls_optim *optim, int group, int64_t numel, blocks *b)
     b->moment_count = optim->rule->moment_count(&optim->groups[group].now);
     ls_tensor **all[] = {&b->parameters, &b->gradients, &b->moments[0], &b->moments[1]};
     for (int i = 0; i < 2 + b->moment_count; i++) {
-        *all[i] = ls_tensor_new(run, optim->device, LS_F32, LS_SHAPE(numel));
+        bool shared = all[i] == &b->gradients && run->gradient_block;
+        *all[i] = shared ? run->gradient_block(run, numel) : ls_tensor_new(run, optim->device, LS_F32, LS_SHAPE(numel));
         if ((*all[i])->life != LS_LIFE_LIVE || !ls_raw_fill(*all[i], 0)) return false;
     }
     return true;

@@ -34,11 +34,6 @@ static bool add(ls_run *run, ls_object *object)
 {
     ls_session *session = run->session;
     if (object->prepared) return true;
-    if (object->kind == LS_OBJECT_OPTIM && run->share.world > 1) {
-        ls_fail(&run->errors, LS_ERR_UNSUPPORTED, "ls_prepare: %d processes cannot train together yet; start one",
-                run->share.world);
-        return false;
-    }
     if (session->prepared_count == session->prepared_capacity) {
         int capacity = session->prepared_capacity ? session->prepared_capacity * 2 : 8;
         ls_object **grown = ls_sys_realloc(session->prepared, (size_t)capacity * sizeof *grown);
@@ -48,6 +43,7 @@ static bool add(ls_run *run, ls_object *object)
     }
     session->prepared[session->prepared_count++] = object;
     object->prepared = true;
+    if (object->kind == LS_OBJECT_MODULE) return ls_together_module(run, (ls_module *)object);
     return object->kind != LS_OBJECT_LOADER || ls_loader_share_out((ls_loader *)object, run->share);
 }
 
@@ -65,6 +61,7 @@ void ls_prepare_n(ls_run *run, int n, void *const *objects)
     }
     for (int i = 0; i < n; i++)
         if (!add(run, objects[i])) return;
+    ls_together_optims(run);
 }
 
 ls_object *ls_prepared_next(const ls_run *run, ls_object_kind kind, int *position)
@@ -83,6 +80,7 @@ void ls_free_memory(ls_run *run)
     if (!session) return;
     for (ls_object *o = run->objects; o; o = o->older) o->prepared = false;
     session->prepared_count = 0;
+    ls_together_end(run);
     run->accumulation.step = 0;
     run->accumulation.sync = true;
     for (ls_device *d = run->devices; d; d = d->next) ls_pool_trim(d->pool);

@@ -2,9 +2,19 @@
 #ifndef LOCKSTEP_RUN_PREPARE_H
 #define LOCKSTEP_RUN_PREPARE_H
 
+#include <lockstep/nn.h>
+
 #include "run/session.h"
 
 /* The next prepared object of a kind; *position starts at 0. NULL after the last. */
 ls_object *ls_prepared_next(const ls_run *run, ls_object_kind kind, int *position);
+
+/* ---- together.c: several processes train as one; with one process these do nothing ---- */
+
+/* The module's tensors become those of rank 0, its gradients the mean over processes. False after a failure. */
+bool ls_together_module(ls_run *run, ls_module *module);
+/* Prepared optimisers get memory for gradients that processes share. */
+void ls_together_optims(ls_run *run);
+void ls_together_end(ls_run *run);
 
 #endif

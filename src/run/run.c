@@ -194,6 +194,9 @@ void ls_backward_weighted(ls_run *run, ls_tensor *loss, double weight)
         seed = ls_tensor_new_like(loss, loss->view.dtype);
         if (seed->life == LS_LIFE_LIVE) ls_raw_fill(seed, factor);
     }
+    ls_reducer *reducer = run->session ? run->session->reducer : NULL;
+    if (!ls_failed(run)) ls_reducer_walk_begins(reducer, run->accumulation.sync);
     if (!ls_failed(run)) ls_walk_back(run, loss, seed);
+    ls_reducer_walk_ended(reducer);
     ls_scope_end(run, mark, NULL);
 }

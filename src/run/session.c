@@ -24,6 +24,7 @@ bool ls_session_open(ls_run *run, const ls_init_opts *opts)
     run->share.split_batches = opts->split_batches;
     run->share.uneven = opts->uneven_batches;
     run->share.dispatch = opts->dispatch_batches;
+    session->compression = opts->gradient_compression;
     session->total_limit = opts->total_limit;
     session->async_save = opts->async_save;
     session->project_dir = ls_text_copy(run, opts->project_dir ? opts->project_dir : ".");
@@ -37,6 +38,7 @@ void ls_session_close(ls_run *run)
     if (!session) return;
     ls_writer_free(&session->writer);
     ls_session_tell_failure(run);
+    ls_reducer_free(session->reducer);
     ls_comm_close(session->comm);
     for (ls_custom *c = session->customs, *next; c; c = next) {
         next = c->next;

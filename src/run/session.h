@@ -7,11 +7,14 @@
 #include "checkpoint/training.h"
 #include "checkpoint/writer.h"
 #include "comm/comm.h"
+#include "parallel/reducer.h"
 #include "tensor/context.h"
 
 typedef struct ls_session {
     ls_comm *comm;
     int local_rank, local_world;
+    ls_reducer *reducer;  /* what is trained by all processes together; NULL: nothing, or there is one */
+    ls_dtype compression; /* of gradients on their way; 0: none */
     bool forgives_memory; /* running out of it is expected: other processes need not know */
 
     ls_object **prepared; /* in the order of ls_prepare() */

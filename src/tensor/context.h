@@ -82,10 +82,12 @@ struct ls_run {
     ls_dtype *autocast; /* stack of types; the innermost is last */
     int32_t autocast_count, autocast_capacity;
 
-    ls_object *objects;         /* modules, optimisers, ...: freed with the run, the latest made first */
-    struct ls_scaler *scaler;   /* of the loss; NULL where none runs */
-    struct ls_session *session; /* ranks, prepared objects, epochs: src/run */
-    ls_loop *loop;              /* the loop over batches at work; NULL outside of all */
+    ls_object *objects;       /* modules, optimisers, ...: freed with the run, the latest made first */
+    struct ls_scaler *scaler; /* of the loss; NULL where none runs */
+    ls_tensor *(*gradient_block)(ls_run *run,
+                                 int64_t numel); /* makes blocks of gradients; NULL: they may be anywhere */
+    struct ls_session *session;                  /* ranks, prepared objects, epochs: src/run */
+    ls_loop *loop;                               /* the loop over batches at work; NULL outside of all */
     ls_accumulation accumulation;
     ls_schedule_policy schedule_policy;
     ls_share share;  /* this process's part of what all read */

@@ -1,0 +1,159 @@
+/* buckets.c - gradients that are reduced together. */
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "autograd/tape.h"
+#include "base/memory.h"
+#include "kernels/elementwise.h"
+#include "parallel/inside.h"
+
+enum {
+    FIRST_BYTES = 1 << 20, /* of the first bucket: small, so that communication begins early */
+    MOST_BYTES = 25 << 20,
+    LINE = 64,            /* gradients of a block begin on cache lines */
+    COMPRESSED = 2 << 20, /* elements that travel at a time */
+};
+
+void ls_buckets_free(ls_reducer *p)
+{
+    ls_sys_free(p->buckets);
+    ls_sys_free(p->stretches);
+    p->buckets = NULL;
+    p->stretches = NULL;
+    p->bucket_count = 0;
+}
+
+/* ---- on the communication thread ---- */
+
+static void convert(ls_dtype from, const void *x, ls_dtype to, void *y, int64_t n)
+{
+    ls_elementwise_kernels()->convert[from][to](n, (void *const[]){y, (void *)(uintptr_t)x}, NULL);
+}
+
+static ls_status reduce_compressed(ls_comm *comm, const ls_reducer *p, const ls_stretch *s, const char *site,
+                                   ls_message *why)
+{
+    ls_status status = LS_OK;
+    for (int64_t at = 0; at < s->count && !status; at += COMPRESSED) {
+        float *x = (float *)(void *)s->data + at;
+        int64_t n = s->count - at < COMPRESSED ? s->count - at : COMPRESSED;
+        convert(LS_F32, x, p->opts.compress, p->compressed, n);
+        status = ls_comm_all_reduce(comm, p->compressed, n, p->opts.compress, LS_COMM_MEAN, site, why);
+        if (!status) convert(p->opts.compress, p->compressed, LS_F32, x, n);
+    }
+    return status;
+}
+
+static ls_status reduce(ls_comm *comm, ls_comm_request *request, ls_message *why)
+{
+    const ls_bucket *bucket = (const ls_bucket *)request; /* its first member */
+    const ls_reducer *p = request->user;
+    ls_status status = LS_OK;
+    for (int i = 0; i < bucket->stretch_count && !status; i++) {
+        const ls_stretch *s = &bucket->stretches[i];
+        if (p->opts.compress && s->dtype == LS_F32) status = reduce_compressed(comm, p, s, bucket->site, why);
+        else status = ls_comm_all_reduce(comm, s->data, s->count, s->dtype, LS_COMM_MEAN, bucket->site, why);
+    }
+    return status;
+}
+
+/* ---- made ---- */
+
+static size_t bytes_of(const ls_slot *slot)
+{
+    return (size_t)ls_view_numel(&slot->tensor->view) * ls_dtype_size(slot->tensor->view.dtype);
+}
+
+bool ls_buckets_make(ls_reducer *p)
+{
+    ls_buckets_free(p);
+    ls_comm *comm = ls_reducer_comm(p);
+    ls_message why = {{0}};
+    if (p->opts.compress && !p->compressed)
+        p->compressed = comm->table->share(comm, COMPRESSED * sizeof(uint16_t), &why);
+    p->buckets = ls_sys_alloc((size_t)(p->slot_count + 1) * sizeof *p->buckets);
+    p->stretches = ls_sys_alloc((size_t)(p->slot_count + 1) * sizeof *p->stretches);
+    if (!p->buckets || !p->stretches || (p->opts.compress && !p->compressed)) {
+        ls_fail(&p->run->errors, LS_ERR_MEMORY, "no memory for buckets of gradients%s%s", *why.text ? ": " : "",
+                why.text);
+        return false;
+    }
+    size_t bytes = 0;
+    ls_bucket *open = NULL;
+    for (int i = 0; i < p->slot_count; i++) {
+        ls_slot *slot = p->slots[p->order[i]];
+        slot->trained = ls_wants_grad(slot->tensor);
+        slot->bucket = slot->trained ? p->bucket_count - 1 : -1;
+        if (!slot->trained) continue;
+        if (!open || bytes >= (p->bucket_count == 1 ? FIRST_BYTES : MOST_BYTES)) {
+            open = &p->buckets[p->bucket_count];
+            *open = (ls_bucket){.request = {.work = reduce, .user = p}, .first = i, .stretches = &p->stretches[i]};
+            snprintf(open->site, sizeof open->site, "gradients from %.40s", slot->name);
+            slot->bucket = p->bucket_count++;
+            bytes = 0;
+        }
+        bytes += bytes_of(slot);
+        open->count = i - open->first + 1;
+    }
+    return true;
+}
+
+/* ---- started ---- */
+
+static int find_block(const ls_reducer *p, const char *data)
+{
+    for (int i = 0; i < p->block_count; i++)
+        if (data >= p->blocks[i].base && data < p->blocks[i].base + p->blocks[i].bytes) return i;
+    return INT_MAX;
+}
+
+static int in_memory_order(const void *a, const void *b)
+{
+    const ls_stretch *x = a, *y = b;
+    if (x->block != y->block) return x->block < y->block ? -1 : 1;
+    return x->offset < y->offset ? -1 : x->offset > y->offset;
+}
+
+/* Gradients that adjoin in shared memory become one stretch, with the zeros between them. The order must be the same in
+ * all processes, where addresses differ. */
+static void join_neighbours(ls_bucket *bucket)
+{
+    int joined = 0;
+    qsort(bucket->stretches, (size_t)bucket->stretch_count, sizeof *bucket->stretches, in_memory_order);
+    for (int i = 0; i < bucket->stretch_count; i++) {
+        const ls_stretch *s = &bucket->stretches[i];
+        ls_stretch *last = joined ? &bucket->stretches[joined - 1] : NULL;
+        int64_t size = (int64_t)ls_dtype_size(s->dtype);
+        int64_t end = last ? (last->offset + last->count * size + LINE - 1) / LINE * LINE : 0;
+        if (last && s->block != INT_MAX && last->block == s->block && last->dtype == s->dtype && end == s->offset)
+            last->count = (s->offset - last->offset) / size + s->count;
+        else bucket->stretches[joined++] = *s;
+    }
+    bucket->stretch_count = joined;
+}
+
+void ls_bucket_start(ls_reducer *p, ls_bucket *bucket)
+{
+    bucket->stretch_count = 0;
+    for (int i = bucket->first; i < bucket->first + bucket->count; i++) {
+        const ls_slot *slot = p->slots[p->order[i]];
+        ls_tensor *gradient = slot->trained ? ls_leaf_room(slot->tensor) : NULL;
+        if (!gradient) continue;
+        ls_stretch *s = &bucket->stretches[bucket->stretch_count++];
+        *s = (ls_stretch){.data = gradient->view.data,
+                          .count = ls_view_numel(&gradient->view),
+                          .dtype = gradient->view.dtype,
+                          .block = find_block(p, gradient->view.data),
+                          .offset = i};
+        if (s->block != INT_MAX) s->offset = s->data - p->blocks[s->block].base;
+    }
+    join_neighbours(bucket);
+    ls_comm_start(p->queue, &bucket->request);
+}
+
+bool ls_bucket_wait(ls_reducer *p, ls_bucket *bucket)
+{
+    ls_message why = {{0}};
+    return ls_reducer_check(p, ls_comm_wait(p->queue, &bucket->request, &why), &why, "ls_backward");
+}

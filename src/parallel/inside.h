@@ -1,0 +1,92 @@
+/* inside.h - what the files of this folder share. */
+#ifndef LOCKSTEP_PARALLEL_INSIDE_H
+#define LOCKSTEP_PARALLEL_INSIDE_H
+
+#include "comm/queue.h"
+#include "parallel/reducer.h"
+
+/* A parameter. */
+typedef struct ls_slot {
+    ls_reducer *reducer;
+    ls_tensor *tensor; /* one reference */
+    char *name;
+    int index;    /* among all */
+    int bucket;   /* -1: it is not trained at present */
+    bool trained; /* as the buckets were made */
+    bool ready;   /* its gradient is complete in the pass at hand */
+} ls_slot;
+
+/* Numbers that follow each other in memory. */
+typedef struct ls_stretch {
+    char *data;
+    int64_t count;
+    ls_dtype dtype;
+    int block;      /* which of the shared ones; INT_MAX: none */
+    int64_t offset; /* in it, in bytes; outside of all: its place in the bucket */
+} ls_stretch;
+
+typedef struct ls_bucket {
+    ls_comm_request request;
+    int first, count; /* of reducer->order */
+    int missing;      /* gradients that are not complete */
+    int stretch_count;
+    ls_stretch *stretches; /* [count] */
+    char site[56];         /* for messages */
+} ls_bucket;
+
+typedef struct ls_shared_block {
+    char *base;
+    size_t bytes;
+} ls_shared_block;
+
+struct ls_reducer {
+    ls_run *run;
+    ls_comm_queue *queue;
+    ls_reducer_opts opts;
+
+    ls_slot **slots;
+    int slot_count, slot_capacity;
+    int *order;     /* [slot_count] slots in the order of buckets */
+    bool ordered;   /* as a backward pass completed them */
+    int *completed; /* [slot_count] slots as the pass at hand completes them */
+    int completed_count;
+    uint8_t *used; /* [slot_count] by anybody */
+    ls_bucket *buckets;
+    int bucket_count, next; /* the next to be started */
+    ls_stretch *stretches;  /* [slot_count] of all buckets */
+
+    ls_shared_block *blocks;
+    int block_count;
+    void *compressed; /* shared memory for numbers on their way */
+
+    ls_tensor **buffers; /* one reference each */
+    int buffer_count;
+    char *packed; /* their values */
+    size_t packed_bytes;
+
+    bool at_work; /* the pass at hand ends in a reduction */
+    bool joining;
+    int source; /* rank whose values count: 0, or the last that went on */
+};
+
+/* The communicator, for the thread of the run: only while nothing is under way. */
+ls_comm *ls_reducer_comm(ls_reducer *reducer);
+/* Record the failure of a collective. True for LS_OK. */
+bool ls_reducer_check(ls_reducer *reducer, ls_status status, const ls_message *why, const char *who);
+
+/* values.c: buffers become those of rank `source`; parameters, too. */
+bool ls_reducer_send_buffers(ls_reducer *reducer);
+bool ls_reducer_send_all(ls_reducer *reducer);
+bool ls_reducer_send(ls_reducer *reducer, ls_tensor *const *tensors, int count, int from, const char *site);
+
+/* buckets.c: distribute the slots that are trained; false (and an error) when memory is out. */
+bool ls_buckets_make(ls_reducer *reducer);
+void ls_buckets_free(ls_reducer *reducer);
+/* Start the reduction of a bucket; wait for it. */
+void ls_bucket_start(ls_reducer *reducer, ls_bucket *bucket);
+bool ls_bucket_wait(ls_reducer *reducer, ls_bucket *bucket);
+
+/* walk.c: the gradient of a slot is complete. */
+void ls_slot_ready(void *slot, ls_tensor *leaf);
+
+#endif

@@ -1,0 +1,236 @@
+/* reducer.c - what is trained together: gathered, compared, made equal. */
+#include "parallel/reducer.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "autograd/tape.h"
+#include "base/memory.h"
+#include "parallel/inside.h"
+
+/* ---- made and freed ---- */
+
+ls_reducer *ls_reducer_new(ls_run *run, ls_comm *comm, ls_reducer_opts opts)
+{
+    ls_message why = {{0}};
+    ls_reducer *p = ls_sys_alloc(sizeof *p);
+    if (!p) return ls_fail(&run->errors, LS_ERR_MEMORY, "ls_prepare: no memory"), NULL;
+    p->run = run;
+    p->opts = opts;
+    p->queue = ls_comm_queue_new(comm, opts.threaded, opts.cpu, &why);
+    if (p->queue) return p;
+    ls_fail(&run->errors, LS_ERR_PEER, "ls_prepare: %s", why.text);
+    ls_reducer_free(p);
+    return NULL;
+}
+
+/* Let go tensors: all, or those that nobody else has any more. */
+static void forget(ls_reducer *p, bool all)
+{
+    int kept = 0;
+    for (int i = 0; i < p->slot_count; i++) {
+        ls_slot *slot = p->slots[i];
+        if (!all && slot->tensor->refs > 1) {
+            slot->index = kept;
+            p->slots[kept++] = slot;
+            continue;
+        }
+        ls_leaf_watch(slot->tensor, NULL, NULL);
+        ls_release(slot->tensor);
+        ls_sys_free(slot->name);
+        ls_sys_free(slot);
+    }
+    p->slot_count = kept;
+    kept = 0;
+    p->packed_bytes = 0;
+    for (int i = 0; i < p->buffer_count; i++) {
+        ls_tensor *t = p->buffers[i];
+        if (all || t->refs == 1) {
+            ls_release(t);
+            continue;
+        }
+        p->buffers[kept++] = t;
+        p->packed_bytes += (size_t)ls_view_numel(&t->view) * ls_dtype_size(t->view.dtype);
+    }
+    p->buffer_count = kept;
+    ls_buckets_free(p);
+}
+
+void ls_reducer_clear(ls_reducer *p)
+{
+    if (p) forget(p, true);
+}
+
+void ls_reducer_free(ls_reducer *p)
+{
+    if (!p) return;
+    ls_comm_queue_free(p->queue);
+    forget(p, true);
+    ls_sys_free(p->slots);
+    ls_sys_free(p->order);
+    ls_sys_free(p->completed);
+    ls_sys_free(p->used);
+    ls_sys_free(p->blocks);
+    ls_sys_free(p->buffers);
+    ls_sys_free(p->packed);
+    ls_sys_free(p);
+}
+
+ls_comm *ls_reducer_comm(ls_reducer *p)
+{
+    return ls_comm_queue_comm(p->queue);
+}
+
+bool ls_reducer_check(ls_reducer *p, ls_status status, const ls_message *why, const char *who)
+{
+    if (status == LS_OK) return true;
+    ls_fail(&p->run->errors, status, "%s: %s", who, why->text);
+    return false;
+}
+
+/* ---- compared ---- */
+
+/* One line for each tensor: name, type, shape, whether it is trained. Freed by the caller; NULL: no memory. */
+static char *describe(const ls_state *tensors)
+{
+    size_t room = 1, used = 0;
+    for (int64_t i = 0; i < tensors->count; i++) room += strlen(tensors->entries[i].name) + LS_TEXT + 16;
+    char *text = ls_sys_alloc(room);
+    for (int64_t i = 0; text && i < tensors->count; i++) {
+        const ls_tensor *t = tensors->entries[i].tensor;
+        used += (size_t)snprintf(text + used, room - used, "%s %s%s\n", tensors->entries[i].name,
+                                 ls_operand_text(&t->view, (char[LS_TEXT]){0}), ls_wants_grad(t) ? "" : " frozen");
+    }
+    return text;
+}
+
+/* The first line in which texts differ. */
+static void tell_difference(ls_reducer *p, const char *here, const char *there, int rank)
+{
+    size_t line = 0, i = 0;
+    for (; here[i] && here[i] == there[i]; i++)
+        if (here[i] == '\n') line = i + 1;
+    int mine = (int)strcspn(here + line, "\n"), other = (int)strcspn(there + line, "\n");
+    ls_fail(&p->run->errors, LS_ERR_SHAPE, "ls_prepare: models differ: rank 0 has %.*s, rank %d has %.*s",
+            other ? other : 7, other ? there + line : "nothing", rank, mine ? mine : 7, mine ? here + line : "nothing");
+}
+
+static bool same_everywhere(ls_reducer *p, const ls_state *tensors)
+{
+    ls_comm *comm = ls_reducer_comm(p);
+    ls_message why = {{0}};
+    char *here = describe(tensors), *there = NULL;
+    uint64_t bytes = here ? strlen(here) + 1 : 0;
+    ls_status status = ls_comm_broadcast(comm, &bytes, sizeof bytes, 0, "ls_prepare", &why);
+    if (!status && (there = ls_sys_alloc(bytes + 1))) {
+        if (comm->rank == 0 && here) memcpy(there, here, bytes);
+        status = ls_comm_broadcast(comm, there, bytes, 0, "ls_prepare", &why);
+    }
+    bool ok = ls_reducer_check(p, status, &why, "ls_prepare");
+    if (ok && (!here || !there)) ls_fail(&p->run->errors, LS_ERR_MEMORY, "ls_prepare: no memory to compare models");
+    else if (ok && strcmp(here, there) != 0) tell_difference(p, here, there, comm->rank);
+    ls_sys_free(here);
+    ls_sys_free(there);
+    if (ls_failed(p->run)) comm->table->abort(comm, p->run->errors.message);
+    return ok && !ls_failed(p->run);
+}
+
+/* ---- gathered ---- */
+
+static bool holds(const ls_reducer *p, const ls_tensor *t)
+{
+    for (int i = 0; i < p->slot_count; i++)
+        if (p->slots[i]->tensor == t) return true;
+    for (int i = 0; i < p->buffer_count; i++)
+        if (p->buffers[i] == t) return true;
+    return false;
+}
+
+/* Room for `more` slots and buffers, in all arrays that go with them. */
+static bool make_room(ls_reducer *p, int64_t more)
+{
+    size_t slots = (size_t)(p->slot_count + more), buffers = (size_t)(p->buffer_count + more);
+    void *grown;
+#define GROW(array, count)                                                                                             \
+    if (!(grown = ls_sys_realloc(p->array, (count) * sizeof *p->array))) return false;                                 \
+    p->array = grown;
+    GROW(slots, slots)
+    GROW(order, slots)
+    GROW(completed, slots)
+    GROW(used, slots)
+    GROW(buffers, buffers)
+#undef GROW
+    return true;
+}
+
+static bool add_slot(ls_reducer *p, const char *name, ls_tensor *t)
+{
+    ls_slot *slot = ls_sys_alloc(sizeof *slot);
+    char *copy = ls_text_copy(p->run, name);
+    if (!slot || !copy) return ls_sys_free(slot), ls_sys_free(copy), false;
+    *slot = (ls_slot){.reducer = p, .tensor = ls_retain(t), .name = copy, .index = p->slot_count, .bucket = -1};
+    p->slots[p->slot_count++] = slot;
+    ls_leaf_watch(t, ls_slot_ready, slot);
+    return true;
+}
+
+static bool add_tensors(ls_reducer *p, const ls_state *parameters, const ls_state *tensors)
+{
+    for (int64_t i = 0; i < parameters->count; i++) {
+        const ls_state_entry *e = &parameters->entries[i];
+        if (!holds(p, e->tensor) && !add_slot(p, e->name, e->tensor)) return false;
+    }
+    for (int64_t i = 0; i < tensors->count; i++) {
+        ls_tensor *t = tensors->entries[i].tensor;
+        if (holds(p, t)) continue;
+        p->buffers[p->buffer_count++] = ls_retain(t);
+        p->packed_bytes += (size_t)ls_view_numel(&t->view) * ls_dtype_size(t->view.dtype);
+    }
+    char *packed = ls_sys_realloc(p->packed, p->packed_bytes + 1);
+    if (packed) p->packed = packed;
+    return packed != NULL;
+}
+
+bool ls_reducer_add(ls_reducer *p, const ls_state *parameters, const ls_state *tensors)
+{
+    const ls_device *device = tensors->count ? tensors->entries[0].tensor->storage->device : p->run->device;
+    if (!ls_device_is_host(device)) {
+        ls_fail(&p->run->errors, LS_ERR_UNSUPPORTED, "ls_prepare: processes train together on the CPU only, not on %s",
+                device->name);
+        return false;
+    }
+    if (!same_everywhere(p, tensors)) return false;
+    forget(p, false);
+    if (!make_room(p, tensors->count + 1) || !add_tensors(p, parameters, tensors)) {
+        ls_fail(&p->run->errors, LS_ERR_MEMORY, "ls_prepare: no memory");
+        return false;
+    }
+    /* Layers nearest to the loss are first; a backward pass will tell exactly. */
+    for (int i = 0; i < p->slot_count; i++) p->order[i] = p->slot_count - 1 - i;
+    p->ordered = false;
+    ls_buckets_free(p);
+    for (int64_t i = 0; i < tensors->count; i++)
+        if (!ls_reducer_send(p, &tensors->entries[i].tensor, 1, 0, "parameters")) return false;
+    return true;
+}
+
+/* ---- shared memory ---- */
+
+ls_tensor *ls_reducer_block(ls_reducer *p, int64_t numel)
+{
+    ls_run *run = p->run;
+    ls_message why = {{0}};
+    size_t bytes = (size_t)numel * sizeof(float);
+    ls_shared_block *grown = ls_sys_realloc(p->blocks, (size_t)(p->block_count + 1) * sizeof *grown);
+    if (!grown) return LS_POISON(run, LS_ERR_MEMORY, "no memory for gradients");
+    p->blocks = grown;
+    ls_comm *comm = ls_reducer_comm(p);
+    char *base = comm->table->share(comm, bytes, &why);
+    if (!base) return LS_POISON(run, LS_ERR_MEMORY, "gradients: %s", why.text);
+    p->blocks[p->block_count++] = (ls_shared_block){base, bytes};
+    ls_storage *storage = ls_storage_wrap(run, run->device, NULL, NULL);
+    if (!storage) return &run->poison;
+    ls_tensor *block = ls_tensor_over(run, storage, base, LS_F32, LS_SHAPE(numel));
+    ls_storage_release(run, storage);
+    return block;
+}

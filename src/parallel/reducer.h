@@ -1,0 +1,48 @@
+/* reducer.h - data-parallel training: every process computes gradients of its own batch, and before the optimiser's
+ * step they become the mean of all processes'.
+ *
+ * Gradients are reduced in buckets, in the order in which a backward pass completes them, by the communication thread
+ * while the pass goes on. An optimiser's block of gradients is made in shared memory (ls_reducer_block), so that they
+ * are born where they are reduced. A parameter that this process did not use counts as zero; one that nobody used keeps
+ * no gradient.
+ *
+ * All functions but ls_reducer_block must be called by all processes alike. They record failures in the run. */
+#ifndef LOCKSTEP_PARALLEL_REDUCER_H
+#define LOCKSTEP_PARALLEL_REDUCER_H
+
+#include "comm/comm.h"
+#include "tensor/state.h"
+
+typedef struct ls_reducer ls_reducer;
+
+typedef struct ls_reducer_opts {
+    ls_dtype
+        compress;  /* LS_BF16 or LS_F16: f32 gradients travel as such, summed in f32 and rounded once. 0: as they are */
+    bool threaded; /* by a thread of its own, else by whoever completes a bucket */
+    int cpu;       /* of the thread; -1: any */
+} ls_reducer_opts;
+
+/* NULL (and an error) on failure. */
+ls_reducer *ls_reducer_new(ls_run *run, ls_comm *comm, ls_reducer_opts opts);
+void ls_reducer_free(ls_reducer *reducer); /* NULL is accepted */
+
+/* Train these parameters together: all processes must have the same; values of `tensors`, which are those and the
+ * buffers beside them, become those of rank 0. Buffers do so again after every step. */
+bool ls_reducer_add(ls_reducer *reducer, const ls_state *parameters, const ls_state *tensors);
+
+/* Forget all of them. Memory that was shared stays. */
+void ls_reducer_clear(ls_reducer *reducer); /* NULL is accepted */
+
+/* f32 [numel], zero, in memory that all processes share; in the innermost scope. */
+ls_tensor *ls_reducer_block(ls_reducer *reducer, int64_t numel);
+
+/* Around a backward pass. With `sync` its gradients, and what was there before, become the mean of all processes'. */
+void ls_reducer_walk_begins(ls_reducer *reducer, bool sync);
+void ls_reducer_walk_ended(ls_reducer *reducer);
+
+/* Between these, processes may make different numbers of backward passes: who has no more takes part in the others'
+ * with gradients of zero. In the end all have the parameters of one that went on longest. */
+void ls_reducer_join_begin(ls_reducer *reducer);
+void ls_reducer_join_end(ls_reducer *reducer);
+
+#endif

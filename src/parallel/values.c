@@ -1,0 +1,55 @@
+/* values.c - parameters and buffers: the same in all processes. */
+#include <string.h>
+
+#include "base/memory.h"
+#include "parallel/inside.h"
+
+static size_t bytes_of(const ls_tensor *t)
+{
+    return (size_t)ls_view_numel(&t->view) * ls_dtype_size(t->view.dtype);
+}
+
+/* Through one piece of memory, so that many small tensors cost one call. */
+static bool send_packed(ls_reducer *p, ls_tensor *const *tensors, int count, char *packed, size_t bytes, int from,
+                        const char *site)
+{
+    ls_comm *comm = ls_reducer_comm(p);
+    ls_message why = {{0}};
+    char *at = packed;
+    for (int i = 0; comm->rank == from && i < count; at += bytes_of(tensors[i++]))
+        if (!ls_read(tensors[i], at, bytes_of(tensors[i]))) return false;
+    if (!ls_reducer_check(p, ls_comm_broadcast(comm, packed, bytes, from, site, &why), &why, site)) return false;
+    at = packed;
+    for (int i = 0; comm->rank != from && i < count; at += bytes_of(tensors[i++]))
+        if (!ls_write(tensors[i], at, bytes_of(tensors[i]))) return false;
+    return true;
+}
+
+bool ls_reducer_send(ls_reducer *p, ls_tensor *const *tensors, int count, int from, const char *site)
+{
+    enum { PIECE = 16 << 20 };
+    for (int first = 0, end; first < count; first = end) {
+        size_t bytes = 0;
+        for (end = first; end < count && (end == first || bytes + bytes_of(tensors[end]) <= PIECE); end++)
+            bytes += bytes_of(tensors[end]);
+        char *packed = ls_sys_alloc(bytes + 1);
+        if (!packed) return ls_fail(&p->run->errors, LS_ERR_MEMORY, "%s: no memory for %zu bytes", site, bytes), false;
+        bool ok = send_packed(p, tensors + first, end - first, packed, bytes, from, site);
+        ls_sys_free(packed);
+        if (!ok) return false;
+    }
+    return true;
+}
+
+bool ls_reducer_send_buffers(ls_reducer *p)
+{
+    if (!p->buffer_count) return true;
+    return send_packed(p, p->buffers, p->buffer_count, p->packed, p->packed_bytes, p->source, "buffers");
+}
+
+bool ls_reducer_send_all(ls_reducer *p)
+{
+    for (int i = 0; i < p->slot_count; i++)
+        if (!ls_reducer_send(p, &p->slots[i]->tensor, 1, p->source, "parameters")) return false;
+    return ls_reducer_send_buffers(p);
+}

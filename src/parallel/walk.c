@@ -1,0 +1,147 @@
+/* walk.c - backward passes of all processes, reduced as they go. */
+#include <string.h>
+
+#include "autograd/tape.h"
+#include "parallel/inside.h"
+
+/* ---- a pass ---- */
+
+/* Freezing and unfreezing between steps changes what is reduced. */
+static bool buckets_fit(const ls_reducer *p)
+{
+    if (!p->buckets) return false;
+    for (int i = 0; i < p->slot_count; i++)
+        if (p->slots[i]->trained != ls_wants_grad(p->slots[i]->tensor)) return false;
+    return true;
+}
+
+static bool begin_round(ls_reducer *p)
+{
+    if (!buckets_fit(p) && !ls_buckets_make(p)) return false;
+    for (int i = 0; i < p->bucket_count; i++) p->buckets[i].missing = 0;
+    for (int i = 0; i < p->slot_count; i++) {
+        ls_slot *slot = p->slots[i];
+        slot->ready = false;
+        if (slot->trained) p->buckets[slot->bucket].missing++;
+    }
+    p->next = p->completed_count = 0;
+    return true;
+}
+
+/* Buckets start in order, for all processes must start the same. */
+static void start_complete(ls_reducer *p)
+{
+    while (p->next < p->bucket_count && p->buckets[p->next].missing == 0) ls_bucket_start(p, &p->buckets[p->next++]);
+}
+
+void ls_slot_ready(void *user, ls_tensor *leaf)
+{
+    (void)leaf;
+    ls_slot *slot = user;
+    ls_reducer *p = slot->reducer;
+    if (!p->at_work || !slot->trained || slot->ready) return;
+    slot->ready = true;
+    p->completed[p->completed_count++] = slot->index;
+    p->buckets[slot->bucket].missing--;
+    start_complete(p);
+}
+
+/* Gradients that did not come in this pass: those of earlier ones count, else zero. */
+static bool complete_the_rest(ls_reducer *p)
+{
+    for (int i = 0; i < p->slot_count; i++) {
+        ls_slot *slot = p->slots[i];
+        p->used[i] = slot->trained && ls_leaf_holds(slot->tensor);
+        if (!slot->trained || slot->ready) continue;
+        ls_tensor *room = ls_leaf_room(slot->tensor);
+        if (!room || (!p->used[i] && !ls_raw_fill(room, 0))) return false;
+        p->buckets[slot->bucket].missing--;
+    }
+    start_complete(p);
+    return true;
+}
+
+/* The first pass tells the order in which gradients are completed; that of rank 0 counts for all. */
+static bool take_order(ls_reducer *p)
+{
+    int count = p->completed_count;
+    for (int i = 0; i < p->slot_count; i++)
+        if (!p->slots[p->order[i]]->ready) p->completed[count++] = p->order[i];
+    ls_message why = {{0}};
+    ls_status status = ls_comm_broadcast(ls_reducer_comm(p), p->completed, (size_t)p->slot_count * sizeof *p->completed,
+                                         0, "order of gradients", &why);
+    if (!ls_reducer_check(p, status, &why, "ls_backward")) return false;
+    memcpy(p->order, p->completed, (size_t)p->slot_count * sizeof *p->order);
+    p->ordered = true;
+    ls_buckets_free(p);
+    return true;
+}
+
+/* Wait for all buckets; learn which gradients anybody had. */
+static bool end_round(ls_reducer *p, bool keep)
+{
+    bool ok = complete_the_rest(p);
+    for (int i = 0; i < p->next; i++) ok &= ls_bucket_wait(p, &p->buckets[i]);
+    if (!ok) return false;
+    ls_message why = {{0}};
+    ls_status status =
+        ls_comm_all_reduce(ls_reducer_comm(p), p->used, p->slot_count, LS_U8, LS_COMM_MAX, "gradients in use", &why);
+    if (!ls_reducer_check(p, status, &why, "ls_backward")) return false;
+    for (int i = 0; keep && i < p->slot_count; i++)
+        if (p->used[i]) ls_leaf_hold(p->slots[i]->tensor);
+    return (p->ordered || take_order(p)) && ls_reducer_send_buffers(p);
+}
+
+/* Which rank still makes passes, the highest of them; -1: none. */
+static bool find_source(ls_reducer *p, bool active, int32_t *source)
+{
+    ls_comm *comm = ls_reducer_comm(p);
+    ls_message why = {{0}};
+    *source = active ? comm->rank : -1;
+    return ls_reducer_check(p, ls_comm_all_reduce(comm, source, 1, LS_I32, LS_COMM_MAX, "join", &why), &why, "ls_join");
+}
+
+/* The pass failed in the middle: the others wait for buckets that will not come. */
+static void give_up(ls_reducer *p)
+{
+    ls_comm *comm = ls_reducer_comm(p);
+    comm->table->abort(comm, p->run->errors.message);
+    for (int i = 0; i < p->next; i++) ls_bucket_wait(p, &p->buckets[i]);
+}
+
+void ls_reducer_walk_begins(ls_reducer *p, bool sync)
+{
+    int32_t source = 0;
+    if (!p || !p->slot_count) return;
+    p->at_work = sync && (!p->joining || find_source(p, true, &source)) && begin_round(p);
+    p->source = source;
+}
+
+void ls_reducer_walk_ended(ls_reducer *p)
+{
+    if (!p || !p->at_work) return;
+    if (ls_failed(p->run)) give_up(p);
+    else end_round(p, true);
+    p->at_work = false;
+}
+
+/* ---- joining ---- */
+
+void ls_reducer_join_begin(ls_reducer *p)
+{
+    if (p) p->joining = true;
+}
+
+void ls_reducer_join_end(ls_reducer *p)
+{
+    if (!p || !p->joining) return;
+    p->joining = false;
+    int32_t source = 0;
+    while (p->slot_count && !ls_failed(p->run) && find_source(p, false, &source) && source >= 0) {
+        p->source = source;
+        for (int i = 0; i < p->slot_count; i++) ls_grad_clear(p->slots[i]->tensor);
+        if (!begin_round(p) || !end_round(p, false)) return;
+    }
+    if (!ls_failed(p->run)) ls_reducer_send_all(p);
+    p->source = 0;
+}

@@ -1,0 +1,78 @@
+/* together.c - prepared modules and optimisers of several processes become one training. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/config.h"
+#include "optim/optim.h"
+#include "run/prepare.h"
+
+static bool alone(const ls_run *run)
+{
+    return run->share.world <= 1;
+}
+
+/* The entry of a list such as "7,15" that stands at a place; -1: none. */
+static int entry_of(const char *list, int place)
+{
+    for (; place > 0 && list; place--) list = strchr(list, ',') ? strchr(list, ',') + 1 : NULL;
+    return list && *list ? atoi(list) : -1;
+}
+
+static ls_tensor *make_block(ls_run *run, int64_t numel)
+{
+    return ls_reducer_block(run->session->reducer, numel);
+}
+
+static bool begin(ls_run *run)
+{
+    ls_session *session = run->session;
+    if (session->reducer) return true;
+    uint64_t workers = ls_config_count(LS_SETTING_COMM_WORKERS);
+    ls_dtype compress = session->compression;
+    if (workers > 1) {
+        ls_fail(&run->errors, LS_ERR_UNSUPPORTED, "ls_prepare: LOCKSTEP_COMM_WORKERS is %llu; it can be 0 or 1",
+                (unsigned long long)workers);
+        return false;
+    }
+    if (compress && compress != LS_BF16 && compress != LS_F16) {
+        ls_fail(&run->errors, LS_ERR_VALUE, "ls_init: .gradient_compression = %s; it can be bf16 or f16",
+                ls_dtype_name(compress));
+        return false;
+    }
+    ls_reducer_opts opts = {.compress = compress, .threaded = workers == 1};
+    opts.cpu = entry_of(ls_config_text(LS_SETTING_COMM_AFFINITY), session->local_rank);
+    session->reducer = ls_reducer_new(run, session->comm, opts);
+    if (session->reducer) run->gradient_block = make_block;
+    return session->reducer != NULL;
+}
+
+bool ls_together_module(ls_run *run, ls_module *module)
+{
+    if (alone(run)) return true;
+    return begin(run) && ls_reducer_add(run->session->reducer, ls_parameters(module), ls_state_dict(module));
+}
+
+void ls_together_optims(ls_run *run)
+{
+    int at = 0;
+    if (!run->session->reducer) return;
+    for (ls_object *o; (o = ls_prepared_next(run, LS_OBJECT_OPTIM, &at)) && !ls_failed(run);)
+        ls_optim_lay_out((ls_optim *)o);
+}
+
+void ls_together_end(ls_run *run)
+{
+    ls_reducer_clear(run->session->reducer);
+}
+
+bool ls_join_begin(ls_run *run)
+{
+    if (ls_session_of(run)) ls_reducer_join_begin(run->session->reducer);
+    return true;
+}
+
+bool ls_join_end(ls_run *run)
+{
+    if (ls_session_of(run)) ls_reducer_join_end(run->session->reducer);
+    return false;
+}

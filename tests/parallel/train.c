@@ -1,0 +1,347 @@
+/* train.c - several processes train as one: the same numbers as one process with their batches together. */
+#include <lockstep.h>
+
+#include <sys/mman.h>
+
+#include "base/config.h"
+#include "base/memory.h"
+#include "parallel/inside.h"
+#include "run/team.h"
+
+enum { SAMPLES = 48, FEATURES = 12, CLASSES = 5, GLOBAL_BATCH = 8, STEPS = 50, MOST = 1 << 14 };
+
+/* ---- what runs leave behind ---- */
+
+typedef struct left {
+    int64_t count;
+    float value[MOST];
+    double losses;
+} left;
+
+static left *results; /* [TEAM_MAX], shared with forked processes */
+
+static void leave_parameters(ls_run *run, ls_module *model)
+{
+    left *mine = &results[ls_rank(run)];
+    ls_state *parameters = ls_parameters(model);
+    mine->count = 0;
+    for (int64_t i = 0; i < ls_state_count(parameters); i++) {
+        ls_tensor *t = ls_state_tensor(parameters, i);
+        CHECK(ls_read(t, mine->value + mine->count, (size_t)ls_numel(t) * sizeof(float)));
+        mine->count += ls_numel(t);
+    }
+}
+
+/* ---- the same training on any number of processes ---- */
+
+typedef struct setup {
+    bool convolution, adam;
+    int64_t accumulation;
+    ls_dtype compression;
+    const char *workers;
+} setup;
+
+static setup now;
+
+static ls_module *make_model(ls_run *run)
+{
+    if (!now.convolution)
+        return ls_sequential_new(run, ls_linear_new(run, FEATURES, 40), ls_relu_new(run), ls_linear_new(run, 40, 24),
+                                 ls_gelu_new(run), ls_linear_new(run, 24, CLASSES));
+    return ls_sequential_new(run, ls_conv2d_new(run, 3, 8, 3, .padding = 1), ls_relu_new(run),
+                             ls_conv2d_new(run, 8, 4, 2, .stride = 2), ls_relu_new(run), ls_flatten_new(run),
+                             ls_linear_new(run, 4, CLASSES));
+}
+
+static ls_loader *make_loader(ls_run *run)
+{
+    static float x[SAMPLES * FEATURES];
+    static int64_t y[SAMPLES];
+    for (int i = 0; i < SAMPLES * FEATURES; i++) x[i] = (float)((i * 7919) % 1000) / 500 - 1;
+    for (int i = 0; i < SAMPLES; i++) y[i] = (i * 31) % CLASSES;
+    ls_shape shape = now.convolution ? LS_SHAPE(SAMPLES, 3, 2, 2) : LS_SHAPE(SAMPLES, FEATURES);
+    ls_dataset *set = ls_tensor_dataset_new(run, ls_keep(ls_from(run, LS_F32, shape, x)),
+                                            ls_keep(ls_from(run, LS_I64, LS_SHAPE(SAMPLES), y)));
+    return ls_loader_new(run, set, .batch = GLOBAL_BATCH / ls_world(run) / now.accumulation, .shuffle = true,
+                         .seed = 99);
+}
+
+static void train(ls_run *run)
+{
+    ls_set_seed(run, (uint64_t)(7 + 100 * ls_rank(run))); /* weights of rank 0 count */
+    ls_set_gradient_accumulation_steps(run, now.accumulation);
+    run->session->compression = now.compression;
+    ls_module *model = make_model(run);
+    ls_optim *optim =
+        now.adam ? ls_adamw_new(run, model, .lr = 1e-3) : ls_sgd_new(run, model, .lr = 0.05, .momentum = 0.9);
+    ls_loader *loader = make_loader(run);
+    ls_prepare(run, model, optim, loader);
+    for (int epoch; ls_steps_taken(optim) < STEPS && ls_epoch(run, 100, &epoch);) {
+        for (ls_batch b; ls_steps_taken(optim) < STEPS && ls_next(loader, &b);) {
+            ls_backward(run, ls_cross_entropy(ls_forward(model, ls_batch_field(&b, "0")), ls_batch_field(&b, "1")));
+            ls_clip_grad_norm(optim, 5);
+            ls_step(optim);
+            ls_zero_grad(optim);
+        }
+    }
+    CHECK_MSG(ls_error(run) == LS_OK, "%s", ls_error_message(run));
+    CHECK(ls_steps_taken(optim) == STEPS);
+    leave_parameters(run, model);
+}
+
+static void compare(int world, const left *one, double tolerance)
+{
+    for (int r = 0; r < world; r++) {
+        double largest = 0;
+        CHECK(results[r].count == one->count && one->count > 0);
+        for (int64_t i = 0; i < one->count; i++) largest = fmax(largest, fabs(results[r].value[i] - one->value[i]));
+        CHECK_MSG(largest <= tolerance, "rank %d of %d is %g away from one process", r, world, largest);
+        CHECK(memcmp(results[r].value, results[0].value, (size_t)one->count * sizeof(float)) == 0);
+    }
+}
+
+static void check_training(setup s, double tolerance, bool processes)
+{
+    static left one;
+    now = s;
+    team_run(1, train);
+    one = results[0];
+    for (int world = 2; world <= 4; world *= 2) {
+        memset(results, 0, sizeof *results * TEAM_MAX);
+        if (processes) team_fork(world, train);
+        else team_run(world, train);
+        compare(world, &one, tolerance);
+    }
+}
+
+static void processes_train_as_one(void)
+{
+    check_training((setup){.accumulation = 1}, 1e-6, true);
+    check_training((setup){.accumulation = 1, .convolution = true}, 1e-6, true);
+}
+
+static void adam_too(void)
+{
+    check_training((setup){.accumulation = 1, .adam = true}, 2e-6, false);
+}
+
+static void batches_add_up_before_they_are_reduced(void)
+{
+    check_training((setup){.accumulation = 2}, 1e-6, false);
+}
+
+static void without_a_thread_of_its_own(void)
+{
+    setenv("LOCKSTEP_COMM_WORKERS", "0", 1);
+    ls_config_reload();
+    check_training((setup){.accumulation = 1}, 1e-6, false);
+    unsetenv("LOCKSTEP_COMM_WORKERS");
+    ls_config_reload();
+}
+
+static void gradients_may_travel_in_half(void)
+{
+    check_training((setup){.accumulation = 1, .compression = LS_BF16}, 0.03, false);
+    check_training((setup){.accumulation = 1, .compression = LS_F16}, 0.01, false);
+}
+
+/* ---- parameters that are not used by all ---- */
+
+static ls_tensor *one_number(ls_run *run, double value)
+{
+    return ls_requires_grad(ls_keep(ls_full(run, LS_F32, value, 1)), true);
+}
+
+typedef struct branches {
+    ls_module *model;
+    ls_tensor *both, *mine[2], *nobody;
+} branches;
+
+static branches make_branches(ls_run *run)
+{
+    branches b = {.model = ls_module_new(run, "branches", NULL, NULL)};
+    b.both = ls_parameter(b.model, "both", one_number(run, 2));
+    b.mine[0] = ls_parameter(b.model, "first", one_number(run, 3));
+    b.mine[1] = ls_parameter(b.model, "second", one_number(run, 5));
+    b.nobody = ls_parameter(b.model, "nobody", one_number(run, 7));
+    return b;
+}
+
+static double gradient(ls_tensor *t)
+{
+    ls_tensor *g = ls_grad(t);
+    return g ? ls_item(g) : NAN;
+}
+
+static void use_different_parameters(ls_run *run)
+{
+    branches b = make_branches(run);
+    ls_optim *sgd = ls_sgd_new(run, b.model, .lr = 1);
+    ls_prepare(run, b.model, sgd);
+    for (int step = 0; step < 3; step++) {
+        double both = ls_item(b.both), own[2] = {ls_item(b.mine[0]), ls_item(b.mine[1])};
+        ls_backward(run, ls_sum(ls_mul(b.both, b.mine[ls_rank(run)])));
+        CHECK_NEAR(gradient(b.both), (own[0] + own[1]) / 2, 1e-6);
+        CHECK_NEAR(gradient(b.mine[0]), both / 2, 1e-6);
+        CHECK_NEAR(gradient(b.mine[1]), both / 2, 1e-6);
+        CHECK(isnan(gradient(b.nobody)));
+        ls_step(sgd);
+        ls_zero_grad(sgd);
+    }
+    CHECK_NEAR(ls_item(b.nobody), 7, 0);
+    CHECK_MSG(ls_error(run) == LS_OK, "%s", ls_error_message(run));
+}
+
+static void unused_parameters_count_as_zero(void)
+{
+    team_run(2, use_different_parameters);
+}
+
+static void freeze_and_unfreeze(ls_run *run)
+{
+    branches b = make_branches(run);
+    ls_requires_grad(b.mine[0], false);
+    ls_optim *sgd = ls_sgd_new(run, b.model, .lr = 1);
+    ls_prepare(run, b.model, sgd);
+    for (int step = 0; step < 4; step++) {
+        if (step == 2) ls_requires_grad(b.mine[0], true);
+        ls_backward(run, ls_mul_scalar(ls_sum(ls_mul(b.both, b.mine[0])), 1 + ls_rank(run)));
+        CHECK_NEAR(gradient(b.both), 1.5 * ls_item(b.mine[0]), 1e-6);
+        if (step >= 2) CHECK_NEAR(gradient(b.mine[0]), 1.5 * ls_item(b.both), 1e-6);
+        ls_step(sgd);
+        ls_zero_grad(sgd);
+    }
+    CHECK_MSG(ls_error(run) == LS_OK, "%s", ls_error_message(run));
+}
+
+static void parameters_may_be_frozen_and_unfrozen(void)
+{
+    team_run(2, freeze_and_unfreeze);
+}
+
+/* ---- in shared memory, in few pieces ---- */
+
+static void look_inside(ls_run *run)
+{
+    now = (setup){.accumulation = 1};
+    ls_module *model = make_model(run);
+    ls_optim *sgd = ls_sgd_new(run, model, .lr = 0.1);
+    ls_prepare(run, model, sgd);
+    ls_reducer *reducer = run->session->reducer;
+    for (int step = 0; step < 3; step++) {
+        ls_tensor *x = ls_ones(run, LS_F32, 4, FEATURES);
+        ls_backward(run, ls_sum(ls_forward(model, x)));
+        if (step == 0) continue; /* then the order was found */
+        CHECK(reducer->ordered && reducer->bucket_count == 1);
+        CHECK_MSG(reducer->buckets[0].stretch_count == 1, "%d stretches", reducer->buckets[0].stretch_count);
+        CHECK(reducer->buckets[0].stretches[0].block == 0);
+        CHECK(reducer->order[0] >= 4 && reducer->order[5] <= 1); /* from the last layer to the first */
+        uint64_t before = ls_sys_calls();
+        ls_step(sgd);
+        ls_zero_grad(sgd);
+        CHECK(ls_sys_calls() == before);
+    }
+}
+
+static void gradients_are_reduced_where_they_are_born(void)
+{
+    team_run(2, look_inside);
+}
+
+/* ---- buffers ---- */
+
+static void normalise(ls_run *run)
+{
+    ls_module *norm = ls_batch_norm_new(run, 3);
+    ls_optim *sgd = ls_sgd_new(run, norm, .lr = 0.1);
+    ls_prepare(run, norm, sgd);
+    ls_tensor *x = ls_add_scalar(ls_reshape(ls_arange(run, LS_F32, 12, 0, 1), 4, 3), 100 * ls_rank(run));
+    ls_backward(run, ls_sum(ls_forward(norm, x)));
+    ls_tensor *mean = ls_tensor_of(norm, "running_mean");
+    CHECK_NEAR(ls_item(ls_sum(mean)), 0.1 * (4.5 + 5.5 + 6.5), 1e-5); /* of rank 0 */
+    CHECK_MSG(ls_error(run) == LS_OK, "%s", ls_error_message(run));
+}
+
+static void buffers_are_those_of_rank_0(void)
+{
+    team_run(2, normalise);
+}
+
+/* ---- uneven inputs ---- */
+
+static void run_out_early(ls_run *run)
+{
+    branches b = make_branches(run);
+    ls_optim *sgd = ls_sgd_new(run, b.model, .lr = 0.1);
+    ls_prepare(run, b.model, sgd);
+    int steps = ls_rank(run) == 1 ? 4 : 2;
+    ls_join_uneven_inputs(run)
+    {
+        for (int i = 0; i < steps; i++) {
+            ls_backward(run, ls_sum(b.both));
+            CHECK_NEAR(gradient(b.both), i < 2 ? 1 : 0.5, 1e-6);
+            ls_step(sgd);
+            ls_zero_grad(sgd);
+        }
+    }
+    CHECK_NEAR(ls_item(b.both), 2 - 0.1 * 3, 1e-6);                     /* two whole steps and two halves, everywhere */
+    CHECK_NEAR(ls_item(ls_sum(ls_gather(run, b.both))), 2 * 1.7, 1e-6); /* and calls are in step again */
+    CHECK_MSG(ls_error(run) == LS_OK, "%s", ls_error_message(run));
+}
+
+static void who_has_no_more_batches_takes_part(void)
+{
+    team_run(2, run_out_early);
+}
+
+/* ---- what cannot be trained together ---- */
+
+static void differ(ls_run *run)
+{
+    ls_module *model = ls_linear_new(run, 3, 4 + ls_rank(run));
+    ls_prepare(run, model);
+    CHECK(ls_error(run) != LS_OK);
+    CHECK_MSG(strstr(ls_error_message(run), "rank 0 has weight [4,3] f32, rank 1 has weight [5,3] f32"), "%s",
+              ls_error_message(run));
+}
+
+static void models_that_differ_are_refused(void)
+{
+    team_run(2, differ);
+}
+
+static void fail_on_one(ls_run *run)
+{
+    branches b = make_branches(run);
+    ls_prepare(run, b.model, ls_sgd_new(run, b.model, .lr = 0.1));
+    ls_tensor *loss = ls_sum(b.both);
+    if (ls_rank(run) == 1) ls_matmul(ls_ones(run, LS_F32, 2, 3), ls_ones(run, LS_F32, 2, 3));
+    ls_backward(run, loss);
+    if (ls_rank(run) == 1) ls_wait_for_everyone(run);
+    CHECK(ls_error(run) == (ls_rank(run) ? LS_ERR_SHAPE : LS_ERR_PEER));
+    if (ls_rank(run) == 0) CHECK(strstr(ls_error_message(run), "rank 1 failed: matmul"));
+}
+
+static void a_rank_that_fails_stops_the_others(void)
+{
+    team_run(2, fail_on_one);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc > 1) check_filter = argv[1];
+    results = mmap(NULL, sizeof *results * TEAM_MAX, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    CHECK_RUN_FORK(processes_train_as_one);
+    CHECK_RUN(adam_too);
+    CHECK_RUN(batches_add_up_before_they_are_reduced);
+    CHECK_RUN(without_a_thread_of_its_own);
+    CHECK_RUN(gradients_may_travel_in_half);
+    CHECK_RUN(unused_parameters_count_as_zero);
+    CHECK_RUN(parameters_may_be_frozen_and_unfrozen);
+    CHECK_RUN(gradients_are_reduced_where_they_are_born);
+    CHECK_RUN(buffers_are_those_of_rank_0);
+    CHECK_RUN(who_has_no_more_batches_takes_part);
+    CHECK_RUN(models_that_differ_are_refused);
+    CHECK_RUN(a_rank_that_fails_stops_the_others);
+    return check_done();
+}
