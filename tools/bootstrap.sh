@@ -38,6 +38,8 @@ for group in "$@"; do
     test)
         want c++ g++
         want python3 python3
+        want mpiexec.hydra mpich # both: 16 MB to fetch, 85 MB on the disk
+        want mpirun.openmpi openmpi-bin
         want clang-format clang-format
         case $(uname -m) in
         aarch64)

@@ -1,0 +1,214 @@
+/* exchange.c - processes of mpiexec and mpirun tell each other bytes: under a process manager made here, and under the
+ * real ones where they are installed. */
+#include "shell.h"
+
+#include "launch/exchange.h"
+#include "launch/pmi1.h"
+
+#include <pthread.h>
+
+enum { RANKS = 3, KEYS = 64 };
+
+/* ---- A process manager ---- */
+
+static struct {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    char key[KEYS][64], value[KEYS][1100];
+    int keys, arrived, generation, finalized;
+    const char *init_answer; /* in place of the usual one */
+    int value_most;
+} manager = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+
+static void answer_get(FILE *to, const char *key)
+{
+    for (int i = 0; i < manager.keys; i++)
+        if (strcmp(manager.key[i], key) == 0) {
+            fprintf(to, "cmd=get_result rc=0 msg=success value=%s\n", manager.value[i]);
+            return;
+        }
+    fprintf(to, "cmd=get_result rc=-1 msg=key_%s_not_found value=unknown\n", key);
+}
+
+/* Every line of a connection is answered as Hydra does. */
+static void *serve(void *socket)
+{
+    FILE *from = fdopen(*(int *)socket, "r"), *to = fdopen(dup(*(int *)socket), "w");
+    char line[4096], space[64], key[64], value[1100];
+    while (fgets(line, sizeof line, from)) {
+        pthread_mutex_lock(&manager.lock);
+        if (strncmp(line, "cmd=init pmi_version=1 pmi_subversion=1\n", 41) == 0)
+            fprintf(to, "%s\n",
+                    manager.init_answer ? manager.init_answer
+                                        : "cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0");
+        else if (strcmp(line, "cmd=get_maxes\n") == 0)
+            fprintf(to, "cmd=maxes kvsname_max=256 keylen_max=64 vallen_max=%d\n", manager.value_most);
+        else if (strcmp(line, "cmd=get_appnum\n") == 0) fputs("cmd=appnum appnum=5\n", to);
+        else if (strcmp(line, "cmd=get_my_kvsname\n") == 0) fputs("cmd=my_kvsname kvsname=kvs_7\n", to);
+        else if (sscanf(line, "cmd=put kvsname=%63s key=%63s value=%1099s", space, key, value) == 3 &&
+                 strcmp(space, "kvs_7") == 0 && (int)strlen(value) < manager.value_most && manager.keys < KEYS) {
+            strcpy(manager.key[manager.keys], key);
+            strcpy(manager.value[manager.keys++], value);
+            fputs("cmd=put_result rc=0 msg=success\n", to);
+        } else if (sscanf(line, "cmd=get kvsname=%63s key=%63s", space, key) == 2) answer_get(to, key);
+        else if (strcmp(line, "cmd=barrier_in\n") == 0) {
+            int generation = manager.generation;
+            if (++manager.arrived == RANKS) manager.arrived = 0, manager.generation++;
+            pthread_cond_broadcast(&manager.changed);
+            while (manager.generation == generation) pthread_cond_wait(&manager.changed, &manager.lock);
+            fputs("cmd=barrier_out rc=0\n", to);
+        } else if (strcmp(line, "cmd=finalize\n") == 0) {
+            manager.finalized++;
+            fputs("cmd=finalize_ack rc=0\n", to);
+        } else fprintf(to, "cmd=what rc=-1\n");
+        pthread_mutex_unlock(&manager.lock);
+        fflush(to);
+    }
+    fclose(from);
+    fclose(to);
+    return NULL;
+}
+
+typedef struct rank {
+    pthread_t server, client;
+    int number, theirs, ours;
+    size_t size;
+    ls_status status;
+    bool right;
+} rank;
+
+static void *take_part(void *argument)
+{
+    rank *r = argument;
+    ls_message why = {""};
+    ls_pmi1 pmi;
+    unsigned char mine[2000], all[RANKS * 2000];
+    r->status = ls_pmi1_open(&pmi, r->ours, r->number, RANKS, 60, &why);
+    r->right = pmi.application == 5;
+    for (int round = 0; round < 2 && !r->status; round++) {
+        memset(mine, 16 * r->number + round, r->size);
+        r->status = ls_pmi1_all_gather(&pmi, mine, r->size, all, 60, &why);
+        for (size_t i = 0; i < RANKS * r->size; i++) r->right = r->right && all[i] == 16 * (int)(i / r->size) + round;
+    }
+    if (r->status) fprintf(stderr, "rank %d: %s\n", r->number, why.text);
+    ls_pmi1_close(&pmi);
+    close(r->ours);
+    return NULL;
+}
+
+static void connect_rank(rank *r, int number)
+{
+    int pair[2];
+    if (socketpair(AF_UNIX, SOCK_STREAM, 0, pair) != 0) exit(1);
+    *r = (rank){.number = number, .theirs = pair[0], .ours = pair[1]};
+    pthread_create(&r->server, NULL, serve, &r->theirs);
+}
+
+/* Bytes that fit in one value, that take several, and none. */
+static void exchanges_by_pmi1(void)
+{
+    static const size_t sizes[] = {8, 511, 2000, 0};
+    for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
+        manager.keys = manager.finalized = 0;
+        manager.value_most = sizes[s] == 8 ? 16 : 1024;
+        rank ranks[RANKS];
+        for (int i = 0; i < RANKS; i++) {
+            connect_rank(&ranks[i], i);
+            ranks[i].size = sizes[s];
+            pthread_create(&ranks[i].client, NULL, take_part, &ranks[i]);
+        }
+        for (int i = 0; i < RANKS; i++) {
+            pthread_join(ranks[i].client, NULL);
+            pthread_join(ranks[i].server, NULL);
+            CHECK(ranks[i].status == LS_OK && ranks[i].right);
+        }
+        CHECK(manager.finalized == RANKS);
+    }
+}
+
+static void says_what_went_wrong(void)
+{
+    ls_pmi1 pmi;
+    ls_message why = {""};
+    rank one;
+    unsigned char mine[8] = {0}, all[RANKS * 8];
+    manager.init_answer = "cmd=response_to_init rc=-1";
+    connect_rank(&one, 0);
+    CHECK(ls_pmi1_open(&pmi, one.ours, 0, RANKS, 60, &why) == LS_ERR_PEER);
+    CHECK(strstr(why.text, "pmi_subversion=1\" was answered with \"cmd=response_to_init rc=-1\""));
+    close(one.ours);
+    pthread_join(one.server, NULL);
+    manager.init_answer = NULL;
+
+    /* The others never come: a deadline. */
+    manager.value_most = 1024;
+    manager.arrived = manager.keys = 0;
+    connect_rank(&one, 0);
+    CHECK(ls_pmi1_open(&pmi, one.ours, 0, RANKS, 60, &why) == LS_OK);
+    CHECK(ls_pmi1_all_gather(&pmi, mine, 8, all, 0.1, &why) == LS_ERR_PEER);
+    CHECK(strstr(why.text, "rank 0 of 3: no answer in time"));
+    pthread_mutex_lock(&manager.lock);
+    manager.arrived = 0;
+    manager.generation++;
+    pthread_cond_broadcast(&manager.changed);
+    pthread_mutex_unlock(&manager.lock);
+    close(one.ours);
+    pthread_join(one.server, NULL);
+
+    int pair[2];
+    if (socketpair(AF_UNIX, SOCK_STREAM, 0, pair) != 0) return;
+    close(pair[0]);
+    CHECK(ls_pmi1_open(&pmi, pair[1], 1, RANKS, 60, &why) == LS_ERR_PEER);
+    CHECK(strstr(why.text, "rank 1 of 3: the process manager is gone"));
+    close(pair[1]);
+
+    ls_exchange *exchange;
+    ls_identity who = {.source = "torchrun", .world = 2, .bootstrap = LS_BOOTSTRAP_STORE, .pmi_fd = -1};
+    CHECK(ls_exchange_open(&exchange, &who, 60, &why) == LS_ERR_UNSUPPORTED && !exchange);
+    CHECK(strstr(why.text, "torchrun offers neither PMI-1 (PMI_FD) nor PMIx"));
+}
+
+/* ---- The real ones ---- */
+
+static void exchanges_under(const char *mpirun, const char *source, const char *complaint)
+{
+    if (run("set -- %s; command -v $1", mpirun) != 0) {
+        printf("skipped: %s is not there\n", mpirun);
+        return;
+    }
+    char line[128];
+    static const int sizes[] = {8, 3000};
+    for (int s = 0; s < 2; s++) {
+        CHECK(run("%s -n 3 " WORKER " %d </dev/null", mpirun, sizes[s]) == 0);
+        for (int i = 0; i < 3; i++) {
+            snprintf(line, sizeof line, "%s %d/3 right\n", source, i);
+            CHECK(says(line));
+        }
+    }
+    run("%s -n 2 " WORKER " 8 absent </dev/null", mpirun);
+    CHECK(says(complaint));
+}
+
+static void exchanges_under_mpich(void)
+{
+    exchanges_under("mpiexec.hydra", "Hydra", "Hydra 0/2 PMI: rank 0 of 2: no answer in time");
+}
+
+static void exchanges_under_open_mpi(void)
+{
+    setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
+    setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
+    exchanges_under("mpirun.openmpi --oversubscribe", "Open MPI", "Open MPI 0/2 PMIx: rank 0 of 2: not every rank");
+}
+
+int main(int argc, char **argv)
+{
+    begin_shell(argc, argv);
+    signal(SIGPIPE, SIG_IGN); /* the manager answers clients that have given up */
+    CHECK_RUN(exchanges_by_pmi1);
+    CHECK_RUN(says_what_went_wrong);
+    setenv("ASAN_OPTIONS", "detect_leaks=0", 1); /* libpmix keeps what it has */
+    CHECK_RUN(exchanges_under_mpich);
+    CHECK_RUN_FORK(exchanges_under_open_mpi); /* libpmix has threads */
+    return check_done();
+}
