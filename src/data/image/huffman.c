@@ -33,7 +33,9 @@ static inline int32_t number(uint64_t bits, ls_huff_entry e)
     return magnitude + (negative & (1 - (1 << size)));
 }
 
-enum { NO_SECOND = 128 }; /* places: outside of every block */
+enum { NO_SECOND = 128 };                  /* places: outside of every block */
+#define TOO_LONG ((ls_huff_pair)127 << 17) /* a pair that is none */
+enum { TOO_LONG_TO_WALK = 128 << 16 };
 
 /* A symbol alone as a pair; `value` is its number. */
 static inline ls_huff_pair single(ls_huff_entry e, int32_t value)
@@ -65,7 +67,7 @@ static void make_pairs(ls_huff_table *t)
     }
     for (uint64_t i = 0; i < COUNT; i++) {
         ls_huff_pair a = alone[i], b = alone[i << pair_bits(a) & (COUNT - 1)];
-        t->pair[i] = a;
+        t->pair[i] = a ? a : TOO_LONG;
         int bits = pair_bits(a) + pair_bits(b);
         if (a == 0 || pair_places(a) >= 64 || b == 0 || bits > LS_HUFF_PAIR) continue;
         uint64_t places = (uint64_t)(pair_places(a) + pair_places(b));
@@ -89,7 +91,7 @@ static void make_walks(ls_huff_table *t)
             bits += e & 63;
             places += run + 1;
         }
-        t->walk[i] = bits | bits << 8 | places << 16;
+        t->walk[i] = bits ? bits | bits << 8 | places << 16 : TOO_LONG_TO_WALK;
     }
 }
 
@@ -149,7 +151,7 @@ HUFF void fill(ls_huff_reader *r)
 }
 
 /* A code that the peek does not hold. */
-static __attribute__((noinline)) ls_huff_entry long_code(const ls_huff_table *t, uint64_t bits)
+static __attribute__((noinline)) ls_huff_entry find_long_code(const ls_huff_table *t, uint64_t bits)
 {
     int32_t code = (int32_t)(bits >> (64 - LS_HUFF_LONGEST));
     for (int length = LS_HUFF_PEEK + 1; length <= LS_HUFF_LONGEST; length++)
@@ -157,50 +159,56 @@ static __attribute__((noinline)) ls_huff_entry long_code(const ls_huff_table *t,
     return 0;
 }
 
-HUFF ls_huff_entry next_symbol(ls_huff_reader *r, const ls_huff_table *t)
+HUFF ls_huff_entry long_code(ls_huff_reader *r, const ls_huff_table *t)
 {
-    ls_huff_entry e = t->peek[r->bits >> (64 - LS_HUFF_PEEK)];
-    if (__builtin_expect(e == 0, 0)) {
-        e = long_code(t, r->bits);
-        r->bad |= e == 0;
-    }
+    ls_huff_entry e = find_long_code(t, r->bits);
+    r->bad |= e == 0;
     return e;
 }
 
-HUFF void drop(ls_huff_reader *r, ls_huff_entry e)
+/* ---- Blocks ----
+ *
+ * From look to look there is one path that everything waits for: the next bits are a table's index, and what the table
+ * says shifts them. Bits are filled up beside that path, between a look and the shift that follows from it. Readers are
+ * copied, so that they stay in registers. */
+
+/* Small loops whose steps differ: nothing of the counting is left. */
+#if defined(__clang__)
+#define UNROLL _Pragma("unroll")
+#else
+#define UNROLL _Pragma("GCC unroll 4")
+#endif
+
+/* The first number of a block: what its brightness differs by. */
+HUFF void next_level(ls_huff_reader *r, ls_huff_part *part)
 {
+    ls_huff_entry e = part->dc->peek[r->bits >> (64 - LS_HUFF_PEEK)];
+    fill(r);
+    if (__builtin_expect(e == 0, 0)) e = long_code(r, part->dc);
+    part->level = (int32_t)((uint32_t)part->level + (uint32_t)number(r->bits, e)); /* of damaged data: any number */
     r->bits <<= e & 63;
     r->count -= (int)(e & 63);
 }
 
-/* ---- Blocks: readers are copied, so that they stay in registers ---- */
-
-/* The first number of a block: what its brightness differs by. Bits have been filled up. */
-HUFF int32_t first_number(ls_huff_reader *r, const ls_huff_table *t)
+/* What comes next among the coefficients, as far as a quick look shows it. */
+HUFF ls_huff_pair look(const ls_huff_reader *r, const ls_huff_table *t)
 {
-    ls_huff_entry e = next_symbol(r, t);
-    int32_t value = number(r->bits, e);
-    drop(r, e);
-    return value;
+    return t->pair[r->bits >> (64 - LS_HUFF_PAIR)];
 }
 
-HUFF void next_level(ls_huff_reader *r, ls_huff_part *part)
+/* The same where it was too long. */
+HUFF ls_huff_pair look_closely(ls_huff_reader *r, const ls_huff_table *t)
 {
-    part->level =
-        (int32_t)((uint32_t)part->level + (uint32_t)first_number(r, part->dc)); /* of damaged data: any number */
+    fill(r);
+    ls_huff_entry e = t->peek[r->bits >> (64 - LS_HUFF_PEEK)];
+    if (e == 0) e = long_code(r, t);
+    return single(e, number(r->bits, e));
 }
 
-/* What comes next among the coefficients, in one look or two. */
-HUFF ls_huff_pair next_pair(ls_huff_reader *r, const ls_huff_table *t)
+HUFF void take_pair(ls_huff_reader *r, ls_huff_pair p)
 {
-    ls_huff_pair p = t->pair[r->bits >> (64 - LS_HUFF_PAIR)];
-    if (__builtin_expect(p == 0, 0)) {
-        ls_huff_entry e = next_symbol(r, t);
-        p = single(e, number(r->bits, e));
-    }
     r->bits <<= p & 63;
     r->count -= pair_bits(p);
-    return p;
 }
 
 HUFF void put_pair(ls_huff_pair p, int k, int16_t *coefficients)
@@ -225,33 +233,47 @@ HUFF int settle_end(ls_huff_reader *r, ls_huff_pair p, int k)
     return 64;
 }
 
+/* Pairs as long as they stay in the block, four for each time that bits are filled up; returns the one that does not. */
+HUFF ls_huff_pair take_pairs(ls_huff_reader *r, const ls_huff_table *t, int *k, int16_t *coefficients)
+{
+    for (;;) {
+        UNROLL for (int i = 0; i < 4; i++)
+        {
+            ls_huff_pair p = look(r, t);
+            if (*k + pair_places(p) >= 64) return p;
+            if (i == 0) fill(r);
+            put_pair(p, *k, coefficients);
+            take_pair(r, p);
+            *k += pair_places(p);
+        }
+    }
+}
+
 /* One block; returns how many of its coefficients may differ from zero. */
 HUFF int take_block(ls_huff_reader *r, ls_huff_part *part, int16_t *coefficients)
 {
-    const ls_huff_table *t = part->ac;
     memset(coefficients, 0, sizeof(ls_huff_block));
-    fill(r);
     next_level(r, part);
     coefficients[0] = (int16_t)part->level;
-    ls_huff_pair p;
-    int k = 1;
-    for (;;) { /* two looks for each time that bits are filled up: 56 hold two of the longest symbols */
-        p = next_pair(r, t);
+    for (int k = 1;;) {
+        ls_huff_pair p = take_pairs(r, part->ac, &k, coefficients);
+        if (__builtin_expect(pair_bits(p) == 0, 0)) p = look_closely(r, part->ac);
         put_pair(p, k, coefficients);
-        if ((k += pair_places(p)) >= 64) break;
         fill(r);
-        p = next_pair(r, t);
-        put_pair(p, k, coefficients);
-        if ((k += pair_places(p)) >= 64) break;
+        take_pair(r, p);
+        if (k + pair_places(p) >= 64) {
+            k = settle_end(r, p, k);
+            return k > 64 ? k - 64 : 64;
+        }
+        k += pair_places(p);
     }
-    k = settle_end(r, p, k - pair_places(p));
-    return k > 64 ? k - 64 : 64;
 }
 
 void ls_huff_units(ls_huff_reader *reader, ls_huff_part *const *parts, int count, int64_t units, ls_huff_block *blocks,
                    uint8_t *used)
 {
     ls_huff_reader r = *reader;
+    fill(&r); /* from here on, there are always enough bits for a look */
     for (int64_t unit = 0; unit < units && ls_huff_is_sound(&r); unit++)
         for (int i = 0; i < count; i++)
             for (int block = 0; block < parts[i]->blocks; block++)
@@ -262,51 +284,58 @@ void ls_huff_units(ls_huff_reader *reader, ls_huff_part *const *parts, int count
 /* ---- Walking past ---- */
 
 /* From place k on, the careful way. */
-static __attribute__((noinline)) void finish_walk(ls_huff_reader *r, const ls_huff_table *t, int k)
+static __attribute__((noinline)) ls_huff_reader finish_walk(ls_huff_reader r, const ls_huff_table *t, int k)
 {
     for (;;) {
-        fill(r);
-        ls_huff_pair p = next_pair(r, t);
+        fill(&r);
+        ls_huff_pair p = look(&r, t);
+        if (pair_bits(p) == 0) p = look_closely(&r, t);
+        take_pair(&r, p);
         if (k + pair_places(p) >= 64) {
-            settle_end(r, p, k);
-            return;
+            settle_end(&r, p, k);
+            return r;
         }
         k += pair_places(p);
     }
 }
 
-/* One look. True when the block goes on; otherwise it has ended, the careful way if need be. */
-HUFF bool walk_on(ls_huff_reader *r, const ls_huff_table *t, int *k)
+HUFF void take_walk(ls_huff_reader *r, ls_huff_walk w)
 {
-    ls_huff_walk w = t->walk[r->bits >> (64 - LS_HUFF_PAIR)];
-    int places = (int)(w >> 16), end = *k + places;
-    /* The end is sound where it was among the symbols and nothing before it left the block. */
-    if (__builtin_expect(w == 0 || (end >= 64 && (places < 64 || end >= 128)), 0)) {
-        ls_huff_reader slow = *r;
-        finish_walk(&slow, t, *k);
-        *r = slow;
-        return false;
-    }
     r->bits <<= w & 63;
     r->count -= (int)(w >> 8 & 255);
-    *k = end;
-    return end < 64;
+}
+
+/* Symbols as long as they stay in the block; returns those that do not. They take at most 21 bits: two for each time
+ * that bits are filled up. */
+HUFF ls_huff_walk take_walks(ls_huff_reader *r, const ls_huff_table *t, int *k)
+{
+    for (;;) {
+        UNROLL for (int i = 0; i < 2; i++)
+        {
+            ls_huff_walk w = t->walk[r->bits >> (64 - LS_HUFF_PAIR)];
+            if (*k + (int)(w >> 16) >= 64) return w;
+            if (i == 0) fill(r);
+            take_walk(r, w);
+            *k += (int)(w >> 16);
+        }
+    }
 }
 
 HUFF void walk_past(ls_huff_reader *r, ls_huff_part *part)
 {
-    const ls_huff_table *t = part->ac;
-    fill(r);
+    int k = 1;
     next_level(r, part);
-    for (int k = 1; walk_on(r, t, &k);) {
-        fill(r);
-        if (!walk_on(r, t, &k)) break;
-    }
+    ls_huff_walk w = take_walks(r, part->ac, &k);
+    fill(r);
+    /* Sound where the end was among the symbols and nothing before it left the block. */
+    if (__builtin_expect(w >> 16 < 64 || k + (int)(w >> 16) >= 128, 0)) *r = finish_walk(*r, part->ac, k);
+    else take_walk(r, w);
 }
 
 void ls_huff_skip_units(ls_huff_reader *reader, ls_huff_part *const *parts, int count, int64_t units)
 {
     ls_huff_reader r = *reader;
+    fill(&r); /* from here on, there are always enough bits for a look */
     for (int64_t unit = 0; unit < units && ls_huff_is_sound(&r); unit++)
         for (int i = 0; i < count; i++)
             for (int block = 0; block < parts[i]->blocks; block++) walk_past(&r, parts[i]);

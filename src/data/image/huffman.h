@@ -24,11 +24,12 @@ typedef uint32_t ls_huff_entry;
  *  24  zeros before the first      32  places from the first to the second; without one, so many that it falls outside
  *  40  value of the first          52  value of the second
  *
- * 0: too long for a quick look. */
+ * No bits and 127 places: too long for a quick look. Whoever sees a block end has to look twice anyway. */
 typedef uint64_t ls_huff_pair;
 
 /* What the next bits say to someone who only walks past: as many symbols as begin in them. Packed: at 0 and 8 the bits
- * they take with their numbers, at 16 the places that the block advances, 64 more at its end. 0: as above. */
+ * they take with their numbers, at 16 the places that the block advances, 64 more at its end. No bits and 128 places:
+ * as above. */
 typedef uint32_t ls_huff_walk;
 
 typedef struct ls_huff_table {
