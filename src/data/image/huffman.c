@@ -233,7 +233,7 @@ HUFF int settle_end(ls_huff_reader *r, ls_huff_pair p, int k)
     return 64;
 }
 
-/* Pairs as long as they stay in the block, four for each time that bits are filled up; returns the one that does not. */
+/* Pairs as long as they stay in the block, four of them for each fill; returns the one that does not. */
 HUFF ls_huff_pair take_pairs(ls_huff_reader *r, const ls_huff_table *t, int *k, int16_t *coefficients)
 {
     for (;;) {
