@@ -165,6 +165,27 @@ static void runs_the_batch_script(void)
     CHECK(says(expected) && says("0/4 0/2 0 ") && says("--resume_from_checkpoint latest\n"));
 }
 
+/* ---- The whole thing ---- */
+
+/* The manifest's program in an elastic pod of two processes; rank 1 is killed once there is a checkpoint. */
+static void trains_on_after_a_kill(void)
+{
+#ifdef PETS
+    make_folder();
+    CHECK(run(DRAW_PETS " %s/images 12", folder) == 0);
+    write_program("killed_once", "[ $RANK$TORCHELASTIC_RESTART_COUNT = 10 ] || exec " PETS " \"$@\"\n" PETS
+                                 " \"$@\" & while [ ! -d $OUT/checkpoints/checkpoint_0 ]; do sleep 0.01; done; "
+                                 "kill -9 $! $$");
+    CHECK(run("OUT=%s/out PET_NPROC_PER_NODE=2 PET_NNODES=1:4 PET_RDZV_BACKEND=c10d PET_RDZV_ENDPOINT=127.0.0.1:%d "
+              "PET_MAX_RESTARTS=10 PET_RDZV_CONF=last_call_timeout=0.2 " LAUNCH
+              "%s --data_dir %s/images --output_dir %s/out --model resnet10t --no-freeze --image_size 32 --epochs 6 "
+              "--batch_size 8 --checkpointing_steps 2 --resume_from_checkpoint latest",
+              folder, find_port(), path("killed_once"), folder, folder) == 0);
+    CHECK(says("first cause: rank 1") && says("SIGKILL") && says("restart 1 of 10") && says("epoch 5: "));
+    CHECK(access(path("out/model.safetensors"), R_OK) == 0);
+#endif
+}
+
 int main(int argc, char **argv)
 {
     begin_shell(argc, argv);
@@ -176,5 +197,6 @@ int main(int argc, char **argv)
     CHECK_RUN(runs_a_train_job);
     CHECK_RUN(runs_below_mpirun);
     CHECK_RUN(runs_the_batch_script);
+    CHECK_RUN_SLOW(trains_on_after_a_kill);
     return check_done();
 }
