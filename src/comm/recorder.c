@@ -98,20 +98,34 @@ void ls_ring_tell_last(const ls_member *member, char *text, size_t size)
     put_time(&w, last);
 }
 
+/* The header of the segment in a file, to be unmapped; NULL where there is none. */
+static const ls_segment_header *map_header(int file)
+{
+    struct stat status;
+    if (fstat(file, &status) != 0 || (size_t)status.st_size < sizeof(ls_segment_header)) return NULL;
+    void *map = mmap(NULL, sizeof(ls_segment_header), PROT_READ, MAP_SHARED, file, 0);
+    if (map == MAP_FAILED) return NULL;
+    size_t bytes = ((const ls_segment_header *)map)->header_bytes;
+    munmap(map, sizeof(ls_segment_header));
+    map = mmap(NULL, bytes ? bytes : 1, PROT_READ, MAP_SHARED, file, 0);
+    return map == MAP_FAILED ? NULL : map;
+}
+
+int ls_segment_culprit(int file)
+{
+    const ls_segment_header *header = map_header(file);
+    if (!header) return -1;
+    int culprit = atomic_load_explicit(&header->aborted, memory_order_acquire) == 2 ? header->culprit : -1;
+    munmap((void *)header, header->header_bytes);
+    return culprit;
+}
+
 void ls_segment_tell(int file, int count, char *text, size_t size)
 {
     writer w = {text, size, 0};
-    struct stat status;
     text[0] = '\0';
-    ls_segment_header first;
-    if (fstat(file, &status) != 0 || (size_t)status.st_size < sizeof first) return;
-    void *map = mmap(NULL, sizeof first, PROT_READ, MAP_SHARED, file, 0);
-    if (map == MAP_FAILED) return;
-    size_t bytes = ((const ls_segment_header *)map)->header_bytes;
-    munmap(map, sizeof first);
-    map = mmap(NULL, bytes ? bytes : 1, PROT_READ, MAP_SHARED, file, 0);
-    if (map == MAP_FAILED) return;
-    const ls_segment_header *header = map;
+    const ls_segment_header *header = map_header(file);
+    if (!header) return;
     for (uint32_t r = 0; r < header->size; r++) {
         const ls_member *member = &header->member[r];
         uint32_t next = atomic_load(&member->next), from = next > (uint32_t)count ? next - (uint32_t)count : 0;
@@ -124,5 +138,5 @@ void ls_segment_tell(int file, int count, char *text, size_t size)
             put(&w, "\n");
         }
     }
-    munmap(map, bytes);
+    munmap((void *)header, header->header_bytes);
 }

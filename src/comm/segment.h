@@ -111,5 +111,7 @@ void ls_ring_tell_last(const ls_member *member, char *text, size_t size);
 /* The last `count` operations of all ranks of a file, one line each, for whoever looks at what is left of a job. The
  * text is empty where the file is not a segment. */
 void ls_segment_tell(int file, int count, char *text, size_t size);
+/* The rank that told the others to stop; -1: none did. */
+int ls_segment_culprit(int file);
 
 #endif

@@ -11,16 +11,18 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { TAIL_LINES = 20, LAST_CALLS = 3, MOST_FILES = 1 << 20 };
+enum { TAIL_LINES = 20, LAST_CALLS = 3, MOST_FILES = 1 << 20, CULPRIT_PATIENCE = 1000 /* ms */ };
 
 /* ---- Opening -------------------------------------------------------------------------------------------------- */
 
@@ -311,8 +313,11 @@ static void note_failure(ls_group *group, int local_rank, bool same_moment)
     ls_logs_path(&group->logs, cause.attempt, local_rank, "error.json", path, sizeof path);
     ls_cause_read(&cause, path);
     if (group->shared >= 0) ls_segment_tell(group->shared, LAST_CALLS, cause.calls, sizeof cause.calls);
-    /* Several that ended since we last looked: the error files know which was first. */
-    if (group->cause.any && !(same_moment && cause.stamp > 0 && cause.stamp < group->cause.stamp)) return;
+    /* Several that ended since we last looked: the error files know which was first; one that was killed told nobody, so
+     * those that gave up did so because of it. */
+    bool earlier = cause.stamp > 0 && cause.stamp < group->cause.stamp;
+    bool killed = WIFSIGNALED(cause.status) && !WIFSIGNALED(group->cause.status);
+    if (group->cause.any && !(same_moment && (earlier || killed))) return;
 
     ls_stream *stream = &worker->stream[1];
     ls_stream_close(stream);
@@ -328,23 +333,48 @@ static void note_failure(ls_group *group, int local_rank, bool same_moment)
     group->cause = cause;
 }
 
+/* A worker has ended, and is still a zombie: take note of how, and let it go. */
+static void reap_worker(ls_group *group, int local_rank, bool failed, bool same_moment)
+{
+    ls_worker *worker = &group->worker[local_rank];
+    /* As long as it is a zombie its number stands for its group: what a failed worker leaves there dies now. */
+    if (failed) kill(-worker->pid, SIGKILL);
+    waitpid(worker->pid, &worker->status, 0);
+    if (failed && !group->stopping) note_failure(group, local_rank, same_moment);
+    worker->pid = 0;
+    group->running--;
+}
+
+/* A worker that fails tells the others, and they may be gone before it is: it is the first cause, so it goes first. */
+static void reap_culprit(ls_group *group, int except)
+{
+    int culprit = group->shared >= 0 ? ls_segment_culprit(group->shared) - group->assignment.first_rank : -1;
+    if (culprit < 0 || culprit >= group->plan->opts.num_processes || culprit == except) return;
+    pid_t pid = group->worker[culprit].pid;
+    int file = pid ? (int)syscall(SYS_pidfd_open, pid, 0) : -1;
+    if (file < 0) return;
+    bool ended = poll(&(struct pollfd){.fd = file, .events = POLLIN}, 1, CULPRIT_PATIENCE) > 0;
+    close(file);
+    siginfo_t info = {0};
+    if (!ended || waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || !info.si_pid) return;
+    reap_worker(group, culprit, info.si_code != CLD_EXITED || info.si_status != 0, true);
+}
+
 void ls_group_reap(ls_group *group)
 {
     bool had_cause = group->cause.any;
     for (;;) {
         siginfo_t info = {0};
         if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0) return;
-        int local_rank = group->plan->opts.num_processes - 1, status;
+        int local_rank = group->plan->opts.num_processes - 1;
         while (local_rank >= 0 && group->worker[local_rank].pid != info.si_pid) local_rank--;
-        /* While it is a zombie its number stands for its group: what a failed worker leaves there dies now. */
+        if (local_rank < 0) {
+            waitpid(info.si_pid, NULL, 0);
+            continue;
+        }
         bool failed = info.si_code != CLD_EXITED || info.si_status != 0;
-        if (local_rank >= 0 && failed) kill(-info.si_pid, SIGKILL);
-        waitpid(info.si_pid, &status, 0);
-        if (local_rank < 0) continue;
-        group->worker[local_rank].status = status;
-        if (failed && !group->stopping) note_failure(group, local_rank, !had_cause);
-        group->worker[local_rank].pid = 0;
-        group->running--;
+        if (failed && !group->cause.any && !group->stopping) reap_culprit(group, local_rank);
+        reap_worker(group, local_rank, failed, !had_cause);
     }
 }
 
