@@ -313,8 +313,8 @@ static void note_failure(ls_group *group, int local_rank, bool same_moment)
     ls_logs_path(&group->logs, cause.attempt, local_rank, "error.json", path, sizeof path);
     ls_cause_read(&cause, path);
     if (group->shared >= 0) ls_segment_tell(group->shared, LAST_CALLS, cause.calls, sizeof cause.calls);
-    /* Several that ended since we last looked: the error files know which was first; one that was killed told nobody, so
-     * those that gave up did so because of it. */
+    /* Several that ended since we last looked: the error files know which was first; one that was killed told nobody,
+     * so those that gave up did so because of it. */
     bool earlier = cause.stamp > 0 && cause.stamp < group->cause.stamp;
     bool killed = WIFSIGNALED(cause.status) && !WIFSIGNALED(group->cause.status);
     if (group->cause.any && !(same_moment && (earlier || killed))) return;

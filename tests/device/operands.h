@@ -1,8 +1,8 @@
 /* operands.h - operands in all types and layouts, for tests of the CPU's operators, on every ISA.
  *
- * Elements are addressed by their row-major index, whatever the layout, or by their place in memory. Memory that belongs
- * to no element is filled with a pattern: operand_free() checks that nobody wrote there, and the address sanitizer
- * notices who reads before the first element or behind the last. */
+ * Elements are addressed by their row-major index, whatever the layout, or by their place in memory. Memory that
+ * belongs to no element is filled with a pattern: operand_free() checks that nobody wrote there, and the address
+ * sanitizer notices who reads before the first element or behind the last. */
 #ifndef LOCKSTEP_TESTS_OPERANDS_H
 #define LOCKSTEP_TESTS_OPERANDS_H
 
