@@ -164,11 +164,11 @@ static bool share_fits(const ls_loader *loader, const ls_share *share)
     if (share->world < 1 || share->rank < 0 || share->rank >= share->world)
         ls_fail(&run->errors, LS_ERR_VALUE, "loader: rank %d of %d", share->rank, share->world);
     else if (share->dispatch && share->world > 1)
-        ls_fail(&run->errors, LS_ERR_UNSUPPORTED,
-                "loader: dispatch_batches needs a communicator that sends batches from rank 0 to the other %d, and "
-                "there is none yet; "
-                "without it each rank reads its own part",
-                share->world - 1);
+        ls_fail(
+            &run->errors, LS_ERR_UNSUPPORTED,
+            "loader: dispatch_batches, rank 0 reading for the other %d, is not there yet; without it each rank reads "
+            "its own part",
+            share->world - 1);
     else if (share->split_batches && sampler && sampler->lists)
         ls_fail(&run->errors, LS_ERR_VALUE, "loader: split_batches: batches of a list have no common size to be split");
     else if (share->split_batches && loader->opts.batch % share->world)

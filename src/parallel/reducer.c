@@ -210,7 +210,7 @@ bool ls_reducer_add(ls_reducer *p, const ls_state *parameters, const ls_state *t
     p->ordered = false;
     ls_buckets_free(p);
     for (int64_t i = 0; i < tensors->count; i++)
-        if (!ls_reducer_send(p, &tensors->entries[i].tensor, 1, 0, "parameters")) return false;
+        if (!ls_reducer_send(p, &tensors->entries[i].tensor, 1, 0, "ls_prepare")) return false;
     return true;
 }
 

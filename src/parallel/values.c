@@ -44,12 +44,12 @@ bool ls_reducer_send(ls_reducer *p, ls_tensor *const *tensors, int count, int fr
 bool ls_reducer_send_buffers(ls_reducer *p)
 {
     if (!p->buffer_count) return true;
-    return send_packed(p, p->buffers, p->buffer_count, p->packed, p->packed_bytes, p->source, "buffers");
+    return send_packed(p, p->buffers, p->buffer_count, p->packed, p->packed_bytes, p->source, "ls_backward");
 }
 
 bool ls_reducer_send_all(ls_reducer *p)
 {
     for (int i = 0; i < p->slot_count; i++)
-        if (!ls_reducer_send(p, &p->slots[i]->tensor, 1, p->source, "parameters")) return false;
+        if (!ls_reducer_send(p, &p->slots[i]->tensor, 1, p->source, "ls_join_uneven_inputs")) return false;
     return ls_reducer_send_buffers(p);
 }

@@ -47,6 +47,22 @@ static void resumes_where_it_stood(void)
     free(whole);
 }
 
+/* Two processes with half the batch each make as many steps as one; either goes on where the other stopped. */
+static void processes_share_the_work(void)
+{
+#define HALF " --data_dir " FOLDER "/images --model resnet10t --width 32 --no-freeze --image_size 32 --batch_size 6"
+    CHECK_MSG(run(LOCKSTEP_COMMAND " launch -n 2 " PETS HALF
+                                   " --epochs 2 --checkpointing_steps epoch --output_dir " FOLDER "/two" OUTPUT) == 0,
+              "%s", said);
+    CHECK_MSG(strstr(printed, "epoch 0: ") && strstr(printed, "epoch 1: "), "%s", printed);
+    CHECK_MSG(strstr(said, "train: 5 steps"), "%s", said);
+    CHECK_MSG(run(PETS SMALL " --epochs 3 --resume_from_checkpoint latest --output_dir " FOLDER "/two" OUTPUT) == 0,
+              "%s", said);
+    CHECK_MSG(strncmp(printed, "epoch 2: ", 9) == 0, "%s", printed);
+    CHECK_MSG(strstr(said, "train: 5 steps"), "%s", said);
+#undef HALF
+}
+
 static void bad_files_are_named_or_left_out(void)
 {
     file_append(FOLDER "/images/beagle_999.jpg", "GIF89a, and no more");
@@ -78,6 +94,7 @@ int main(int argc, char **argv)
     }
     CHECK_RUN(from_folder_to_prediction);
     CHECK_RUN(resumes_where_it_stood);
+    CHECK_RUN(processes_share_the_work);
     CHECK_RUN(bad_files_are_named_or_left_out);
     CHECK_RUN(misuse_is_explained);
     free(printed);

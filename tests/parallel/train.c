@@ -5,8 +5,11 @@
 
 #include "base/config.h"
 #include "base/memory.h"
+#include "folder.h"
 #include "parallel/inside.h"
 #include "run/team.h"
+
+#define FOLDER "parallel_test"
 
 enum { SAMPLES = 48, FEATURES = 12, CLASSES = 5, GLOBAL_BATCH = 8, STEPS = 50, MOST = 1 << 14 };
 
@@ -38,7 +41,9 @@ typedef struct setup {
     bool convolution, adam;
     int64_t accumulation;
     ls_dtype compression;
-    const char *workers;
+    int steps;        /* 0: STEPS */
+    const char *save; /* folder for a checkpoint in the end */
+    const char *load; /* and from the beginning */
 } setup;
 
 static setup now;
@@ -76,16 +81,19 @@ static void train(ls_run *run)
         now.adam ? ls_adamw_new(run, model, .lr = 1e-3) : ls_sgd_new(run, model, .lr = 0.05, .momentum = 0.9);
     ls_loader *loader = make_loader(run);
     ls_prepare(run, model, optim, loader);
-    for (int epoch; ls_steps_taken(optim) < STEPS && ls_epoch(run, 100, &epoch);) {
-        for (ls_batch b; ls_steps_taken(optim) < STEPS && ls_next(loader, &b);) {
+    if (now.load) CHECK(ls_load_state(run, now.load));
+    int64_t end = now.steps ? now.steps : STEPS;
+    for (int epoch; ls_steps_taken(optim) < end && ls_epoch(run, 100, &epoch);) {
+        for (ls_batch b; ls_steps_taken(optim) < end && ls_next(loader, &b);) {
             ls_backward(run, ls_cross_entropy(ls_forward(model, ls_batch_field(&b, "0")), ls_batch_field(&b, "1")));
             ls_clip_grad_norm(optim, 5);
             ls_step(optim);
             ls_zero_grad(optim);
+            if (now.save && ls_steps_taken(optim) == end) CHECK(ls_save_state(run, now.save));
         }
     }
     CHECK_MSG(ls_error(run) == LS_OK, "%s", ls_error_message(run));
-    CHECK(ls_steps_taken(optim) == STEPS);
+    CHECK(ls_steps_taken(optim) == end);
     leave_parameters(run, model);
 }
 
@@ -143,6 +151,25 @@ static void gradients_may_travel_in_half(void)
 {
     check_training((setup){.accumulation = 1, .compression = LS_BF16}, 0.03, false);
     check_training((setup){.accumulation = 1, .compression = LS_F16}, 0.01, false);
+}
+
+/* Begun by so many processes, ended by so many others: as if one had done it all. */
+static void checkpoints_move_between_numbers_of_processes(void)
+{
+    static const int worlds[][2] = {{2, 1}, {1, 2}, {2, 4}, {2, 2}};
+    static left one;
+    now = (setup){.accumulation = 1, .adam = true};
+    team_run(1, train);
+    one = results[0];
+    for (size_t i = 0; i < sizeof worlds / sizeof *worlds; i++) {
+        folder_fresh(FOLDER);
+        now = (setup){.accumulation = 1, .adam = true, .steps = 20, .save = FOLDER "/part"};
+        team_run(worlds[i][0], train);
+        now = (setup){.accumulation = 1, .adam = true, .load = FOLDER "/part"};
+        team_run(worlds[i][1], train);
+        compare(worlds[i][1], &one, 2e-6);
+    }
+    folder_remove(FOLDER);
 }
 
 /* ---- parameters that are not used by all ---- */
@@ -336,6 +363,7 @@ int main(int argc, char **argv)
     CHECK_RUN(batches_add_up_before_they_are_reduced);
     CHECK_RUN(without_a_thread_of_its_own);
     CHECK_RUN(gradients_may_travel_in_half);
+    CHECK_RUN(checkpoints_move_between_numbers_of_processes);
     CHECK_RUN(unused_parameters_count_as_zero);
     CHECK_RUN(parameters_may_be_frozen_and_unfrozen);
     CHECK_RUN(gradients_are_reduced_where_they_are_born);
