@@ -54,7 +54,7 @@ typedef struct ls_init_opts {
     bool split_batches;                 /* a loader's batch size is that of all processes together, not of each */
     bool uneven_batches; /* processes may get different numbers of batches at the end; else samples are repeated */
     ls_dtype gradient_compression; /* LS_BF16 or LS_F16: how f32 gradients travel between processes; else as they are */
-    bool dispatch_batches;         /* the main process reads all batches and hands them out (streams: always) */
+    bool dispatch_batches;         /* the main process reads all batches and hands them out; not of streams */
 } ls_init_opts;
 
 /* Start a run. argc and argv may be NULL; flags that the run understands are taken out of them:

@@ -18,6 +18,7 @@ static void clear(void *object)
     ls_loop_end(loader->object.run, &loader->loop);
     ls_feed_clear(loader->object.run, &loader->feed);
     ls_sys_free(loader->order);
+    ls_sys_free(loader->index);
     if (loader->set) ls_dataset_let_go(loader->set);
 }
 
@@ -163,12 +164,14 @@ static bool share_fits(const ls_loader *loader, const ls_share *share)
     const ls_sampler *sampler = loader->opts.sampler;
     if (share->world < 1 || share->rank < 0 || share->rank >= share->world)
         ls_fail(&run->errors, LS_ERR_VALUE, "loader: rank %d of %d", share->rank, share->world);
-    else if (share->dispatch && share->world > 1)
-        ls_fail(
-            &run->errors, LS_ERR_UNSUPPORTED,
-            "loader: dispatch_batches, rank 0 reading for the other %d, is not there yet; without it each rank reads "
-            "its own part",
-            share->world - 1);
+    else if (share->dispatch && share->world > 1 && (!run->exchange || !ls_device_is_host(run->device)))
+        ls_fail(&run->errors, LS_ERR_UNSUPPORTED,
+                "loader: dispatch_batches: rank 0 can read for the other %d only where they work together on the CPU",
+                share->world - 1);
+    else if (share->dispatch && share->world > 1 && (ls_dataset_is_stream(loader->set) || (sampler && sampler->lists)))
+        ls_fail(&run->errors, LS_ERR_UNSUPPORTED,
+                "loader: dispatch_batches is not there for %s; without it each rank reads and keeps its own part",
+                ls_dataset_is_stream(loader->set) ? "streams" : "batch lists");
     else if (share->split_batches && sampler && sampler->lists)
         ls_fail(&run->errors, LS_ERR_VALUE, "loader: split_batches: batches of a list have no common size to be split");
     else if (share->split_batches && loader->opts.batch % share->world)

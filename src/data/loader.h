@@ -19,6 +19,8 @@ struct ls_loader {
     ls_feed feed;
     ls_loop loop; /* what the run knows of it */
 
+    int64_t *index; /* of the batch handed out last, where rank 0 reads for all */
+    int64_t index_room;
     bool settled;           /* shared out, or read from as it is: its length is what it will be */
     int64_t epoch;          /* of the pass in progress, or of the next */
     bool in_pass;           /* begun, and its end not yet reported */
@@ -45,6 +47,16 @@ bool ls_loader_share_out(ls_loader *loader, ls_share share);
 
 /* Begin the pass that loader->epoch and shard.start describe (pass.c). */
 bool ls_loader_begin_pass(ls_loader *loader);
+
+/* Does rank 0 read for all? */
+static inline bool ls_loader_dispatches(const ls_loader *loader)
+{
+    return loader->shard.dispatch && loader->shard.world > 1;
+}
+
+/* dispatch.c: rank 0 has a slot with the samples of all ranks, one after the other; others have NULL. Every rank gets
+ * its tensors and loader->index. */
+bool ls_dispatch_deliver(ls_loader *loader, ls_slot *slot, int64_t *rows);
 
 /* ---- Stopping and resuming ---- */
 

@@ -78,6 +78,12 @@ void ls_rewind(ls_loader *loader)
 
 /* ---- batches ---- */
 
+/* Where rank 0 reads for all, others do not. */
+static bool reads(const ls_loader *loader)
+{
+    return !ls_loader_dispatches(loader) || loader->shard.rank == 0;
+}
+
 /* Put batches into the ring as long as there is room. */
 static bool push_batches(ls_loader *loader)
 {
@@ -85,6 +91,7 @@ static bool push_batches(ls_loader *loader)
     bool stream = ls_dataset_is_stream(loader->set);
     for (ls_slot *slot; loader->pushed < loader->batches && (slot = ls_feed_free_slot(feed)); loader->pushed++) {
         ls_span span = stream ? (ls_span){0, loader->shard.batch} : ls_shard_batch(&loader->shard, loader->pushed);
+        if (ls_loader_dispatches(loader)) span.size *= loader->shard.world; /* rank 0 has the first part of all */
         if (!ls_slot_prepare(loader->object.run, slot, &feed->reading, span.size)) return false;
         for (int64_t j = 0; !stream && j < span.size; j++) {
             int64_t position = (span.first + j) % loader->shard.samples;
@@ -113,13 +120,14 @@ static bool slot_failed(ls_loader *loader, const ls_slot *slot)
 /* The oldest batch, when it is full; NULL at the end of the pass and after a failure. Tells whether another follows. */
 static ls_slot *next_slot(ls_loader *loader, bool *last)
 {
+    *last = loader->handed + 1 == loader->batches;
+    if (!reads(loader)) return NULL;
     if (!push_batches(loader)) return NULL;
     ls_slot *slot = ls_feed_wait(&loader->feed, 0);
     if (slot->bad && !loader->bad) loader->blemish = slot->blemish;
     loader->bad += slot->bad;
     slot->bad = 0;
     if (slot_failed(loader, slot)) return NULL;
-    *last = loader->handed + 1 == loader->batches;
     if (!ls_dataset_is_stream(loader->set)) return slot;
     if (slot->count == 0) return NULL;
     loader->stream_read = slot->after;
@@ -128,12 +136,12 @@ static ls_slot *next_slot(ls_loader *loader, bool *last)
     return slot;
 }
 
-static void report(ls_loader *loader, const ls_slot *slot, bool last)
+static void report(ls_loader *loader, const ls_slot *slot, int64_t rows, bool last)
 {
     bool stream = ls_dataset_is_stream(loader->set);
     loader->loop.last = last;
     loader->loop.left = stream ? (last ? 0 : -1) : loader->batches - loader->handed;
-    loader->loop.rows = slot->count;
+    loader->loop.rows = rows;
     loader->loop.real_rows = stream ? slot->real : ls_shard_real(&loader->shard, loader->handed - 1);
     ls_loop_batch(loader->object.run, &loader->loop);
 }
@@ -154,20 +162,25 @@ static void name_tensors(ls_batch *batch)
 static bool hand_out(ls_loader *loader, ls_slot *slot, bool last, ls_batch *batch)
 {
     ls_run *run = loader->object.run;
-    loader->has_batch = true;
+    bool dispatched = ls_loader_dispatches(loader);
+    int64_t rows = slot ? slot->count : 0;
+    loader->has_batch = slot != NULL;
     loader->handed++;
     loader->scope = ls_scope_open(run, "batch");
-    if (!loader->scope || !ls_slot_deliver(run, slot, &loader->feed.reading, loader->tensors)) return false;
+    if (!loader->scope) return false;
+    if (dispatched ? !ls_dispatch_deliver(loader, slot, &rows)
+                   : !ls_slot_deliver(run, slot, &loader->feed.reading, loader->tensors))
+        return false;
     *batch = (ls_batch){
         .count = loader->set->field_count,
         .tensor = loader->tensors,
-        .size = slot->count,
-        .index = slot->index,
+        .size = rows,
+        .index = dispatched ? loader->index : slot->index,
         .last = last,
         .loader = loader,
     };
     name_tensors(batch);
-    report(loader, slot, last);
+    report(loader, slot, rows, last);
     if (loader->opts.collate) loader->opts.collate(loader->opts.user, batch);
     return !ls_failed(run);
 }
@@ -184,8 +197,9 @@ bool ls_next(ls_loader *loader, ls_batch *batch)
     }
     if (!loader->in_pass && !ls_loader_begin_pass(loader)) return false;
     bool last = false;
-    ls_slot *slot = loader->handed < loader->batches ? next_slot(loader, &last) : NULL;
-    if (slot) return hand_out(loader, slot, last, batch);
+    bool more = loader->handed < loader->batches;
+    ls_slot *slot = more ? next_slot(loader, &last) : NULL;
+    if (slot || (more && !reads(loader))) return hand_out(loader, slot, last, batch);
     if (!ls_failed(loader->object.run)) end_pass(loader);
     return false;
 }
@@ -226,6 +240,11 @@ ls_shape ls_batch_shape(const ls_batch *batch, const char *name, int64_t sample)
 {
     const ls_loader *loader = batch->loader;
     int i = field_called(batch, name, "ls_batch_shape");
+    if (i >= 0 && !loader->has_batch && ls_loader_dispatches(loader) && sample >= 0 && sample < batch->size) {
+        ls_shape padded = ls_view_shape(&loader->tensors[i]->view), row = {.ndim = padded.ndim - 1};
+        for (int d = 0; d < row.ndim; d++) row.dim[d] = padded.dim[d + 1];
+        return row; /* who did not read it knows its size in the batch only */
+    }
     if (i < 0 || !loader->has_batch || sample < 0 || sample >= batch->size) return ls_shape_make(0, NULL);
     const ls_slot *slot = &loader->feed.slots[loader->feed.begin % loader->feed.slot_count];
     return slot->cells[i] ? slot->cells[i][sample].shape : ls_field_shape(&loader->fields[i]);

@@ -15,8 +15,7 @@ static ls_shape batch_shape(ls_shape sample, int64_t size)
     return shape;
 }
 
-/* A tensor for a field of a batch that no scope owns; NULL (and an error) when memory is out. */
-static ls_tensor *owned_tensor(ls_run *run, const ls_field *field, ls_shape shape)
+ls_tensor *ls_field_tensor(ls_run *run, const ls_field *field, ls_shape shape)
 {
     ls_storage *storage = ls_storage_new(run, run->device, (size_t)ls_shape_numel(shape) * ls_dtype_size(field->dtype));
     if (!storage) return NULL;
@@ -91,7 +90,7 @@ bool ls_slot_prepare(ls_run *run, ls_slot *slot, const ls_reading *reading, int6
         const ls_field *field = &reading->fields[i];
         if (!reading->bytes[i]) continue;
         if (host) {
-            slot->tensor[i] = owned_tensor(run, field, batch_shape(ls_field_shape(field), size));
+            slot->tensor[i] = ls_field_tensor(run, field, batch_shape(ls_field_shape(field), size));
             if (!slot->tensor[i]) return ls_slot_forget(slot), false;
             slot->fixed[i] = slot->tensor[i]->view.data;
         } else {
@@ -242,7 +241,7 @@ static bool gather_cells(ls_run *run, ls_slot *slot, const ls_reading *reading, 
     *shape = batch_shape(most, slot->count);
     char *to;
     if (ls_device_is_host(run->device)) {
-        slot->tensor[i] = owned_tensor(run, field, *shape);
+        slot->tensor[i] = ls_field_tensor(run, field, *shape);
         if (!slot->tensor[i]) return false;
         to = slot->tensor[i]->view.data;
     } else {
@@ -262,7 +261,7 @@ static bool gather_cells(ls_run *run, ls_slot *slot, const ls_reading *reading, 
 static bool upload(ls_run *run, ls_slot *slot, const ls_field *field, int i, ls_shape shape)
 {
     ls_message why = {{0}};
-    slot->tensor[i] = owned_tensor(run, field, shape);
+    slot->tensor[i] = ls_field_tensor(run, field, shape);
     if (!slot->tensor[i]) return false;
     size_t bytes = (size_t)ls_shape_numel(shape) * ls_dtype_size(field->dtype);
     ls_status status = ls_device_upload_begin(run->device, slot->tensor[i]->view.data, slot->pinned[i], bytes, &why);

@@ -33,6 +33,9 @@ typedef struct ls_slot {
     ls_message failure, blemish;
 } ls_slot;
 
+/* A tensor for a field of a batch that no scope owns; NULL (and an error) when memory is out. */
+ls_tensor *ls_field_tensor(ls_run *run, const ls_field *field, ls_shape shape);
+
 /* Get ready for `size` samples; false (and an error) when memory is out. */
 bool ls_slot_prepare(ls_run *run, ls_slot *slot, const ls_reading *reading, int64_t size);
 /* The same for samples that stay here and never become tensors: in plain memory. */

@@ -36,6 +36,21 @@ bool ls_exchange_barrier(ls_run *run, const char *who)
     return check(run, ls_comm_barrier(comm, who, &why), &why, who);
 }
 
+static bool broadcast_of_main(ls_run *run, void *data, size_t bytes, const char *who)
+{
+    return ls_exchange_broadcast(run, data, bytes, 0, who);
+}
+
+static bool scatter_of_main(ls_run *run, const void *all, void *mine, size_t bytes, const char *who)
+{
+    ls_message why = {{0}};
+    ls_comm_call call = {
+        .kind = LS_COMM_SCATTER, .dtype = LS_U8, .count = (int64_t)bytes, .in = all, .out = mine, .site = who};
+    return check(run, ls_comm_run(run->session->comm, &call, &why), &why, who);
+}
+
+const ls_exchange_table ls_exchange_of_main = {broadcast_of_main, scatter_of_main};
+
 bool ls_exchange_any(ls_run *run, bool mine, bool *any, const char *who)
 {
     int32_t flag = mine;

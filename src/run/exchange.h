@@ -11,6 +11,8 @@ bool ls_exchange_all(ls_run *run, const void *mine, void *all, size_t bytes, con
 /* data[i] = op over ranks of data[i] */
 bool ls_exchange_reduce(ls_run *run, void *data, int64_t count, ls_dtype dtype, ls_comm_op op, const char *who);
 bool ls_exchange_broadcast(ls_run *run, void *data, size_t bytes, int from, const char *who);
+/* For loaders, which rank 0 may read for all. */
+extern const ls_exchange_table ls_exchange_of_main;
 bool ls_exchange_barrier(ls_run *run, const char *who);
 /* Is it so on any of them? *any becomes the same on all. */
 bool ls_exchange_any(ls_run *run, bool mine, bool *any, const char *who);

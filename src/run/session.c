@@ -12,6 +12,7 @@ void ls_session_join(ls_run *run, ls_comm *comm)
     run->session->comm = comm;
     run->session->local_rank = comm->rank;
     run->session->local_world = comm->size;
+    run->exchange = comm->size > 1 ? &ls_exchange_of_main : NULL;
     run->share.rank = comm->rank;
     run->share.world = comm->size;
 }

@@ -41,6 +41,13 @@ typedef struct ls_share {
     bool dispatch;      /* rank 0 reads and sends the others their part */
 } ls_share;
 
+/* Bytes between processes; all must call alike. False, and an error, on failure. */
+typedef struct ls_exchange_table {
+    bool (*broadcast)(ls_run *run, void *data, size_t bytes, const char *who); /* those of rank 0 */
+    /* Part `rank`, of `bytes`, of what rank 0 has. On rank 0 `mine` may be its own part of `all`. */
+    bool (*scatter)(ls_run *run, const void *all, void *mine, size_t bytes, const char *who);
+} ls_exchange_table;
+
 typedef enum ls_life { LS_LIFE_DEAD = 0, LS_LIFE_LIVE = 0x4c495645, LS_LIFE_POISON = 0x504f4953 } ls_life;
 
 struct ls_tensor {
@@ -90,8 +97,9 @@ struct ls_run {
     ls_loop *loop;                               /* the loop over batches at work; NULL outside of all */
     ls_accumulation accumulation;
     ls_schedule_policy schedule_policy;
-    ls_share share;  /* this process's part of what all read */
-    ls_run *earlier; /* made by the same thread before this one */
+    const ls_exchange_table *exchange; /* between processes, for those who do not know them; NULL: there is one */
+    ls_share share;                    /* this process's part of what all read */
+    ls_run *earlier;                   /* made by the same thread before this one */
 };
 
 /* ---- Errors ---- */

@@ -60,8 +60,8 @@ static ls_module *make_model(ls_run *run)
 
 static ls_loader *make_loader(ls_run *run)
 {
-    static float x[SAMPLES * FEATURES];
-    static int64_t y[SAMPLES];
+    float x[SAMPLES * FEATURES];
+    int64_t y[SAMPLES];
     for (int i = 0; i < SAMPLES * FEATURES; i++) x[i] = (float)((i * 7919) % 1000) / 500 - 1;
     for (int i = 0; i < SAMPLES; i++) y[i] = (i * 31) % CLASSES;
     ls_shape shape = now.convolution ? LS_SHAPE(SAMPLES, 3, 2, 2) : LS_SHAPE(SAMPLES, FEATURES);

@@ -239,6 +239,59 @@ static void count_batches(ls_run *run)
     CHECK(batches == 6 && ls_len(whole) == 6); /* one that is read without being prepared is read by each */
 }
 
+/* Only rank 0 looks at samples; every rank gets its rows of all fields, those of varying size padded alike. */
+static atomic_int looked[2];
+
+static bool look(void *user, int64_t i, ls_sample *sample)
+{
+    ls_run *run = user;
+    looked[ls_rank(run)]++;
+    *(float *)ls_sample_field(sample, 0) = (float)i;
+    int64_t *words = ls_sample_resize(sample, 1, LS_SHAPE(1 + i % 3));
+    if (!words) return false;
+    for (int64_t k = 0; k <= i % 3; k++) words[k] = 10 * i + k;
+    return true;
+}
+
+static void hand_out_batches(ls_run *run)
+{
+    int rank = ls_rank(run);
+    run->share.dispatch = true;
+    ls_dataset *set = ls_dataset_new(run, .count = 13, .get = look, .user = run,
+                                     .fields = {{"x", LS_F32}, {"words", LS_I64, {LS_ANY}, .pad = -1}});
+    ls_loader *loader = ls_loader_new(run, set, .batch = 4, .workers = 2);
+    ls_prepare(run, loader);
+    CHECK(ls_len(loader) == 2);
+    static const int64_t want[2][2][4] = {{{0, 1, 2, 3}, {8, 9, 10, -1}}, {{4, 5, 6, 7}, {11, 12, 0, -1}}};
+    for (int pass = 0; pass < 2; pass++) {
+        int n = 0;
+        for (ls_batch b; ls_next(loader, &b); n++) {
+            CHECK(b.size == (n ? 3 : 4) && b.last == (n == 1));
+            float x[4];
+            int64_t words[12];
+            CHECK(ls_dim(b.tensor[1], 1) == 3);
+            CHECK(ls_read(b.tensor[0], x, (size_t)b.size * sizeof *x));
+            CHECK(ls_read(b.tensor[1], words, (size_t)b.size * 3 * sizeof *words));
+            for (int64_t j = 0; j < b.size; j++) {
+                int64_t i = want[rank][n][j];
+                CHECK(b.index[j] == i && x[j] == (float)i);
+                for (int k = 0; k < 3; k++) CHECK(words[3 * j + k] == (k <= i % 3 ? 10 * i + k : -1));
+            }
+            int64_t rows = ls_numel(ls_gather_for_metrics(run, b.tensor[0]));
+            CHECK(rows == (n ? 5 : 8));
+        }
+        CHECK(n == 2);
+    }
+    CHECK_MSG(ls_error(run) == LS_OK, "%s", ls_error_message(run));
+}
+
+static void rank_0_reads_for_all(void)
+{
+    looked[0] = looked[1] = 0;
+    team_run(2, hand_out_batches);
+    CHECK(looked[0] == 28 && looked[1] == 0);
+}
+
 static void lengths_are_known_before_preparing(void)
 {
     team_run(2, count_batches);
@@ -260,5 +313,6 @@ int main(int argc, char **argv)
     CHECK_RUN(test_disagreement);
     CHECK_RUN(test_schedules_per_process);
     CHECK_RUN(lengths_are_known_before_preparing);
+    CHECK_RUN(rank_0_reads_for_all);
     return check_done();
 }
