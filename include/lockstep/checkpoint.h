@@ -65,15 +65,16 @@ typedef struct ls_load_model_opts {
     bool skip_mismatched; /* neither are tensors of another shape: they stay as they are */
     const char *optional; /* both for names of the model that match only: "*.num_batches_tracked|fc.*" */
     const char *only;     /* names to take, as the file has them */
-    const char *strip; /* taken off the front of the file's names; "module." and "_orig_mod.", which wrappers of PyTorch
-                             leave there, go without being asked */
-    const char *prefix; /* put in front of the file's names */
+    const char *strip;    /* taken off the front of the file's names; see below for what goes without being asked */
+    const char *prefix;   /* put in front of the file's names */
 } ls_load_model_opts;
 
-/* The other way: from any file, index or folder that ls_state_read() takes, also one of PyTorch. Numbers are converted
- * to the model's types and device. Tensors that are one under several names need only one of them. An error names what
- * is missing, unexpected or of another shape, and leaves the model as it was.
- * The report is the model's (see ls_load_state_dict). */
+/* The other way: from any file, index or folder that ls_state_read() takes, also one of PyTorch. Numbers are converted to the
+ * model's types and device. Tensors that are one under several names need only one of them. An error names what is missing,
+ * unexpected or of another shape, and leaves the model as it was. The report is the model's (see ls_load_state_dict).
+ *
+ * Where no name fits, the model is looked for in what programs of PyTorch put around it: under "state_dict", "model",
+ * "model_state_dict" or "net" of a dictionary with other things, and behind "module." and "_orig_mod.". */
 #define ls_load_model(run, model, ...) LS_LOAD_MODEL_(run, model, __VA_ARGS__, ._ = 0)
 #define LS_LOAD_MODEL_(run, model, path, ...)                                                                          \
     ls_load_model_sized((run), (model), (path), LS_OPTS(ls_load_model_opts, __VA_ARGS__))

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/opts.h"
+#include "formats/unwrap.h"
 #include "tensor/state.h"
 
 /* ---- tensors under several names ---- */
@@ -64,29 +65,6 @@ bool ls_save_model_sized(ls_run *run, ls_module *model, const char *folder, cons
 
 /* ---- loading ---- */
 
-static bool all_begin_with(const ls_state *state, const char *prefix)
-{
-    for (int64_t i = 0; i < state->count; i++)
-        if (strncmp(state->entries[i].name, prefix, strlen(prefix)) != 0) return false;
-    return state->count > 0;
-}
-
-/* Wrappers put their name in front of everything; a model that has such a child itself keeps it. */
-static void strip_wrappers(ls_state *given, const ls_state *mine)
-{
-    static const char *const wrappers[] = {"module.", "_orig_mod."};
-    for (int pass = 0; pass < 2; pass++) {
-        for (size_t w = 0; w < sizeof wrappers / sizeof *wrappers; w++) {
-            size_t length = strlen(wrappers[w]);
-            if (!all_begin_with(given, wrappers[w]) || all_begin_with(mine, wrappers[w])) continue;
-            for (int64_t i = 0; i < given->count; i++) {
-                char *name = given->entries[i].name;
-                memmove(name, name + length, strlen(name + length) + 1);
-            }
-        }
-    }
-}
-
 /* Let every name of a shared tensor have what the file has under any of them. */
 static bool add_aliases(ls_state *given, const ls_state *mine)
 {
@@ -128,7 +106,7 @@ ls_load_report ls_load_model_sized(ls_run *run, ls_module *model, const char *pa
     const ls_state *mine = ls_state_dict(model);
     ls_state *given = ls_state_read(run, path, .only = opts.only, .strip = opts.strip, .prefix = opts.prefix);
     if (!mine || !given) return report;
-    strip_wrappers(given, mine);
+    ls_state_unwrap(given, mine);
     if (add_aliases(given, mine)) {
         /* An error of the list is one of this file. */
         char before[sizeof run->errors.path];

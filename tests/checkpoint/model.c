@@ -141,6 +141,28 @@ static void names_of_wrappers_are_understood(void)
     CHECK(same_numbers(net, ls_child(whole, "backbone")));
 }
 
+/* {"epoch": 3, "state_dict": {"module.linear1.weight": ...}, "optimizer": {...}}, and a model whose own child is "model". */
+static void a_model_is_found_among_other_things(void)
+{
+    files_in(test_folder, true);
+    ls_module *net = model_for_test(), *other = model_for_test(), *whole = ls_module_new(run, "Whole", forward, NULL);
+    ls_state *all = ls_state_dict(net), *saved = ls_state_new(run);
+    ls_state_add(saved, "epoch", ls_full(run, LS_I64, 3, 1));
+    for (int64_t i = 0; i < ls_state_count(all); i++) {
+        char name[100];
+        snprintf(name, sizeof name, "state_dict.module.%s", ls_state_name(all, i));
+        ls_state_add(saved, name, ls_state_tensor(all, i));
+        snprintf(name, sizeof name, "optimizer.state.%d.exp_avg", (int)i);
+        ls_state_add(saved, name, ls_state_tensor(all, i));
+    }
+    CHECK(ls_state_write(saved, in_folder("w")));
+    CHECK(ls_load_model(run, other, in_folder("w")).loaded == 9 && same_numbers(net, other));
+    ls_module_add(whole, "model", net);
+    CHECK(ls_save_model(run, whole, test_folder));
+    CHECK(ls_load_model(run, whole, test_folder).loaded == 9);
+    CHECK(ls_load_model(run, other, in_folder("model.safetensors")).loaded == 9);
+}
+
 /* A file of half precision into a model of f32, and the other way round. */
 static void types_are_converted(void)
 {
@@ -186,6 +208,7 @@ int main(int argc, char **argv)
     CHECK_RUN(an_optimiser_that_moves_parameters_together_changes_nothing);
     CHECK_RUN(differences_are_named);
     CHECK_RUN(names_of_wrappers_are_understood);
+    CHECK_RUN(a_model_is_found_among_other_things);
     CHECK_RUN(types_are_converted);
     CHECK_RUN(shared_tensors_are_written_once_and_come_back);
     CHECK(ls_finish(run) == 0);

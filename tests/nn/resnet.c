@@ -92,6 +92,13 @@ static void weights_come_from_files(void)
     CHECK(same(old, other, "layer4.0.conv2.weight") && same(old, other, "conv1.6.weight"));
     CHECK(ls_dim(ls_tensor_of(other, "fc.weight"), 0) == 7 && deviation(ls_tensor_of(other, "fc.weight")) > 0);
 
+    /* as a program of PyTorch keeps them, with what else it needs */
+    CHECK(ls_state_write(ls_state_read(run, file, .prefix = "state_dict.module."), file));
+    copy = ls_resnet_new(run, SMALL, .classes = 5, .weights = file);
+    CHECK_MSG(ls_error(run) == LS_OK, "%s", ls_error_message(run));
+    CHECK(same(old, copy, "layer4.0.conv2.weight"));
+    CHECK(ls_state_write(ls_state_dict(old), file));
+
     CHECK(ls_resnet_new(run, "resnet10t", .width = 16, .classes = 5, .weights = file) == NULL);
     CHECK_MSG(ls_error(run) == LS_ERR_SHAPE && strstr(ls_error_message(run), "conv1.0.weight of resnet10t is"), "%s",
               ls_error_message(run));

@@ -9,6 +9,7 @@
 #include <lockstep/formats.h>
 #include <lockstep/models.h>
 
+#include "formats/unwrap.h"
 #include "nn/module.h"
 
 enum { STAGES = 4, MOST_CONVS = 3 };
@@ -164,6 +165,7 @@ static void load_weights(ls_module *net, const char *file)
     ls_run *run = net->object.run;
     ls_state *weights = ls_state_read(run, file);
     if (!weights) return;
+    ls_state_unwrap(weights, ls_state_dict(net));
     const ls_tensor *from = ls_state_find(weights, "fc.weight"), *to = ls_tensor_of(net, "fc.weight");
     bool same_classes = !from || ls_dim(from, 0) == ls_dim(to, 0);
     snprintf(run->errors.path, sizeof run->errors.path, "%s", file);

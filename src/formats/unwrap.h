@@ -1,0 +1,11 @@
+/* unwrap.h - names of a model's tensors as the model has them, from files that put something in front. */
+#ifndef LOCKSTEP_FORMATS_UNWRAP_H
+#define LOCKSTEP_FORMATS_UNWRAP_H
+
+#include <lockstep/state.h>
+
+/* Programs of PyTorch save {"epoch": 3, "state_dict": {"module.conv1.weight": ...}, "optimizer": ...}. Where none of the
+ * names that were read is one of `wanted`, leave what is in the model's part alone, and take off what wrappers put in front. */
+void ls_state_unwrap(ls_state *read, const ls_state *wanted);
+
+#endif
