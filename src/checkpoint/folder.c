@@ -89,22 +89,23 @@ static bool sync_parent(const char *folder, ls_message *why)
     return ls_folder_sync(slash ? parent : ".", why);
 }
 
-/* Every file of a folder, and their names, reach the disk; all are written first,
- * so that the disk takes them in one go. */
-static bool sync_files(const char *folder, ls_message *why)
+/* Every file of a folder, those in folders in it, and their names reach the disk; all are written first, so that the disk
+ * takes them in one go. */
+static bool sync_tree(int parent, const char *name, ls_message *why)
 {
-    DIR *entries = opendir(folder);
-    if (!entries) return complain(why, "open", folder, strerror(errno));
-    bool ok = true;
-    for (struct dirent *entry; ok && (entry = readdir(entries));) {
-        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0) continue;
-        int descriptor = openat(dirfd(entries), entry->d_name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-        ok = descriptor >= 0 && fsync(descriptor) == 0;
-        if (!ok) complain(why, "write", entry->d_name, strerror(errno));
-        if (descriptor >= 0) close(descriptor);
-    }
-    closedir(entries);
-    return ok && ls_folder_sync(folder, why);
+    int descriptor = openat(parent, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    struct stat about;
+    bool ok = descriptor >= 0 && fstat(descriptor, &about) == 0 && (fsync(descriptor) == 0 || errno == EINVAL);
+    if (!ok) complain(why, "write", name, strerror(errno));
+    bool is_folder = ok && S_ISDIR(about.st_mode);
+    DIR *entries = is_folder ? fdopendir(descriptor) : NULL;
+    if (is_folder && !entries) ok = complain(why, "open", name, strerror(errno));
+    for (struct dirent *entry; entries && ok && (entry = readdir(entries));)
+        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
+            ok = sync_tree(dirfd(entries), entry->d_name, why);
+    if (entries) closedir(entries);
+    else if (descriptor >= 0) close(descriptor);
+    return ok;
 }
 
 /* Put the part in the place of an existing folder, which becomes the part: at once where the system can. */
@@ -124,7 +125,7 @@ bool ls_folder_publish(const char *folder, ls_message *why)
     char *part = joined(folder, LS_FOLDER_PART);
     if (!part) return complain(why, "save to", folder, "no memory");
     bool replaces = ls_path_kind_of(folder) == LS_PATH_FOLDER;
-    bool ok = sync_files(part, why);
+    bool ok = sync_tree(AT_FDCWD, part, why);
     if (ok && (replaces ? !exchange(part, folder) : rename(part, folder) != 0))
         ok = complain(why, "give its name to", folder, strerror(errno));
     ok = ok && sync_parent(folder, why);

@@ -16,7 +16,7 @@
 #define FORMAT "lockstep checkpoint"
 /* The manifest ends with its own checksum, over what stands before this. */
 #define SEAL ",\n  \"xxh64\": \""
-enum { SIZE_LIMIT = 1 << 24 };
+enum { SIZE_LIMIT = 1 << 24, NAME_LIMIT = 1024 };
 
 static void text_of(uint64_t hash, char text[17])
 {
@@ -53,14 +53,20 @@ static bool put_file(ls_json_writer *w, const char *folder, const char *name, ls
     return true;
 }
 
-static bool put_files(ls_json_writer *w, const char *folder, ls_message *why)
+/* Those in a part of the folder ("", or "ema/"), and in the folders in it. */
+static bool put_files(ls_json_writer *w, const char *folder, const char *part, ls_message *why)
 {
+    char path[PATH_MAX], name[PATH_MAX];
     struct dirent **entries;
-    int count = scandir(folder, &entries, is_listed, alphasort);
-    if (count < 0) return snprintf(why->text, sizeof why->text, "could not list %.200s", folder), false;
+    snprintf(path, sizeof path, "%s/%s", folder, part);
+    int count = scandir(path, &entries, is_listed, alphasort);
+    if (count < 0) return snprintf(why->text, sizeof why->text, "could not list %.200s", path), false;
     bool ok = true;
     for (int i = 0; i < count; i++) {
-        ok = ok && put_file(w, folder, entries[i]->d_name, why);
+        snprintf(path, sizeof path, "%s/%s%s", folder, part, entries[i]->d_name);
+        bool is_folder = ls_path_kind_of(path) == LS_PATH_FOLDER;
+        snprintf(name, sizeof name, "%s%s%s", part, entries[i]->d_name, is_folder ? "/" : "");
+        ok = ok && strlen(name) < NAME_LIMIT ? (is_folder ? put_files : put_file)(w, folder, name, why) : false;
         free(entries[i]);
     }
     free(entries);
@@ -97,7 +103,7 @@ bool ls_manifest_write(const char *folder, const ls_manifest *manifest, ls_messa
     ls_json_put_integer(&w, "schedulers", manifest->schedules);
     ls_json_put_integer(&w, "dataloaders", manifest->loaders);
     ls_json_put_array(&w, "files");
-    bool listed = put_files(&w, folder, why);
+    bool listed = put_files(&w, folder, "", why);
     ls_json_put_end(&w);
     ls_json_put_end(&w);
     size_t length;
@@ -116,10 +122,16 @@ static bool refuse(ls_message *why, const char *name, const char *reason)
     return false;
 }
 
+/* A file below the folder, and nowhere else. */
+static bool is_below(const char *name)
+{
+    return *name != '/' && strncmp(name, "../", 3) != 0 && !strstr(name, "/../");
+}
+
 static bool check_file(const char *folder, const ls_json *entry, ls_message *why)
 {
     const char *name = ls_json_text(ls_json_get(entry, "name")), *want = ls_json_text(ls_json_get(entry, "xxh64"));
-    if (!name || !want || strchr(name, '/')) return refuse(why, LS_MANIFEST, "lists a file without name or checksum");
+    if (!name || !want || !is_below(name)) return refuse(why, LS_MANIFEST, "lists a file without name or checksum");
     char path[PATH_MAX], text[17];
     snprintf(path, sizeof path, "%s/%s", folder, name);
     if (ls_path_kind_of(path) != LS_PATH_FILE) return refuse(why, name, "is missing");
