@@ -26,7 +26,7 @@ bool ls_epoch(ls_run *run, int n, int *epoch)
     bool was_in_epoch = session->in_epoch;
     leave_epoch(run);
     ls_session_resume(run);
-    if (ls_failed(run)) return false;
+    if (ls_failed(run) || !ls_session_open_project(run)) return false;
     if (!session->restored) {
         if (was_in_epoch) session->epoch++;
         else if (session->epochs_over) session->epoch = 0; /* another loop of the same program */

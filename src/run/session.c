@@ -1,9 +1,13 @@
 /* session.c - who this process is: rank, world, the main one; and where its files go. */
 #include "run/exchange.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
+#include <unistd.h>
 
+#include "base/file.h"
 #include "base/memory.h"
 #include "base/terminal.h"
 
@@ -30,7 +34,23 @@ bool ls_session_open(ls_run *run, const ls_init_opts *opts)
     session->async_save = opts->async_save;
     session->project_dir = ls_text_copy(run, opts->project_dir ? opts->project_dir : ".");
     if (opts->resume_from_checkpoint) session->resume = ls_text_copy(run, opts->resume_from_checkpoint);
+    if (opts->project_dir && !*opts->project_dir)
+        return ls_fail(&run->errors, LS_ERR_VALUE, "ls_init: the name of the project's folder is empty"), false;
+    session->project_named = opts->project_dir != NULL;
     return session->project_dir && ls_session_find_others(run);
+}
+
+bool ls_session_open_project(ls_run *run)
+{
+    ls_session *session = run->session;
+    if (!session->project_named || session->project_open || !ls_is_main(run)) return true;
+    ls_message why = {{0}};
+    if (!ls_folder_make(session->project_dir, &why)) ls_fail(&run->errors, LS_ERR_IO, "ls_epoch: %s", why.text);
+    else if (access(session->project_dir, W_OK | X_OK) != 0)
+        ls_fail(&run->errors, LS_ERR_IO, "ls_epoch: results cannot be written to %s: %s", session->project_dir,
+                strerror(errno));
+    session->project_open = true;
+    return !ls_failed(run);
 }
 
 void ls_session_close(ls_run *run)

@@ -30,7 +30,8 @@ typedef struct ls_session {
     void *gathered; /* what ls_gather_object() handed out last */
 
     char *project_dir;
-    char *resume; /* folder to restore at the first epoch, or "latest"; NULL: none, or done */
+    bool project_named, project_open; /* by the program or a flag; made, and found good for writing */
+    char *resume;                     /* folder to restore at the first epoch, or "latest"; NULL: none, or done */
     int64_t total_limit;
     bool async_save;
     ls_writer writer;   /* of the checkpoint being saved */
@@ -48,6 +49,11 @@ ls_session *ls_session_of(ls_run *run);
 bool ls_session_find_others(ls_run *run);
 /* The run's first error, if there is one, becomes the other processes'. */
 void ls_session_tell_failure(ls_run *run);
+
+/* Before the first step, not after the last: make the folder for results where one was named, and see whether it can be
+ * written to. False (and an error) when not. */
+bool ls_session_open_project(ls_run *run);
+
 
 /* From now on the run is one of these processes. For tests, and for whoever brings a communicator. */
 void ls_session_join(ls_run *run, ls_comm *comm);
