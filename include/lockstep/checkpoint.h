@@ -129,8 +129,8 @@ LS_API void ls_register_sized(ls_run *run, const char *name, const ls_register_o
 
 typedef struct ls_hook ls_hook;
 typedef void ls_checkpoint_fn(ls_run *run, const char *folder, void *user);
-/* Called in every save, on the main process, with the folder while it is not published yet: files that are put there
- * become a part of the checkpoint. */
+/* Called in every save, on the main process, with the folder while it is not published yet: files that are put there,
+ * also in folders of their own, become a part of the checkpoint. */
 LS_API ls_hook *ls_save_hook(ls_run *run, ls_checkpoint_fn *function, void *user);
 /* Called in every load, with the folder that was found in order, before anything is restored. */
 LS_API ls_hook *ls_load_hook(ls_run *run, ls_checkpoint_fn *function, void *user);

@@ -93,6 +93,7 @@ static bool collect_loaders(const ls_training *t, ls_snapshot *s)
         }
         ls_json_put_object(&w, NULL);
         put_bits(&w, "seed", state.seed);
+        ls_json_put_integer(&w, "batch", ls_loader_round(t->loaders[i]));
         ls_json_put_integer(&w, "samples", state.samples);
         ls_json_put_integer(&w, "epoch", state.epoch);
         ls_json_put_integer(&w, "start", state.start);
@@ -156,6 +157,7 @@ static bool collect_accumulation(const ls_training *t, ls_snapshot *s)
     ls_json_writer w = {.indent = 2};
     ls_json_put_object(&w, NULL);
     ls_json_put_bool(&w, "sync_gradients", a->sync);
+    ls_json_put_integer(&w, "steps", a->steps);
     ls_json_put_integer(&w, "step", a->step);
     ls_json_put_integer(&w, "planned", a->planned);
     ls_json_put_number(&w, "unit", a->unit);

@@ -29,7 +29,7 @@ static char *path_of(const restoring *r, const char *name, char path[PATH_MAX])
 
 static bool fail(const restoring *r, ls_status code, const char *name, const char *reason)
 {
-    ls_fail(&r->training->run->errors, code, "ls_load_state: %s/%s: %s", r->folder, name, reason);
+    ls_fail(&r->training->run->errors, code, "ls_load_state: %s: %s", name, reason);
     return false;
 }
 
@@ -70,13 +70,28 @@ static bool each_element(const restoring *r, const char *name, int count, elemen
 
 /* ---- modules, optimisers, schedules ---- */
 
+/* The same names, that is: shapes are compared where numbers are loaded. */
+static bool is_of(const restoring *r, const char *file, const ls_state *saved, const ls_state *mine)
+{
+    const char *lacking = NULL;
+    for (int64_t i = 0; !lacking && i < ls_state_count(mine); i++)
+        if (!ls_state_find(saved, ls_state_name(mine, i))) lacking = ls_state_name(mine, i);
+    if (!lacking && ls_state_count(saved) == ls_state_count(mine)) return true;
+    char reason[300];
+    snprintf(reason, sizeof reason, "it is of another model, with %lld tensors instead of %lld%s%.200s",
+             (long long)ls_state_count(saved), (long long)ls_state_count(mine), lacking ? " and no " : "",
+             lacking ? lacking : "");
+    return fail(r, LS_ERR_STATE, file, reason);
+}
+
 static bool restore_modules(const restoring *r)
 {
     char path[PATH_MAX], name[LS_FILE_NAME];
     for (int i = 0; i < r->training->module_count; i++) {
         ls_file_numbered(name, "model", i, ".safetensors");
         ls_state *state = ls_state_read(r->training->run, path_of(r, name, path));
-        ls_load_state_dict(r->training->modules[i], state);
+        if (state && is_of(r, name, state, ls_state_dict(r->training->modules[i])))
+            ls_load_state_dict(r->training->modules[i], state);
         ls_state_free(state);
         if (ls_failed(r->training->run)) return false;
     }
@@ -152,6 +167,12 @@ static bool restore_loader(const restoring *r, int i, const ls_json *element)
         .passes = ls_json_integer(ls_json_get(element, "passes"), 0),
         .finished = ls_json_bool(ls_json_get(element, "finished"), false),
     };
+    int64_t batch = ls_json_integer(ls_json_get(element, "batch"), 0), now = ls_loader_round(r->training->loaders[i]);
+    if (batch && batch != now && r->training->rank == 0)
+        ls_log_line(LS_LOG_WARN,
+                    "%s was saved with batches of %lld samples; this run goes on with %lld, after the %lld samples of "
+                    "the pass that were read",
+                    r->folder, (long long)batch, (long long)now, (long long)state.start);
     return ls_loader_state_set(r->training->loaders[i], &state);
 }
 
@@ -225,6 +246,10 @@ static bool restore_accumulation(const restoring *r)
     ls_json *root = read_json(r, "accumulation.json");
     if (!root || !restore_gradients(r)) return ls_json_free(root), false;
     ls_accumulation *a = &r->training->run->accumulation;
+    int64_t steps = ls_json_integer(ls_json_get(root, "steps"), a->steps);
+    if (steps != a->steps && r->training->rank == 0)
+        ls_log_line(LS_LOG_WARN, "%s was saved with gradient_accumulation_steps %lld; this run goes on with %lld",
+                    r->folder, (long long)steps, (long long)a->steps);
     a->sync = ls_json_bool(ls_json_get(root, "sync_gradients"), true);
     a->step = ls_json_integer(ls_json_get(root, "step"), 0);
     a->planned = ls_json_integer(ls_json_get(root, "planned"), 1);
@@ -291,8 +316,8 @@ static bool counts_agree(const restoring *r, const ls_manifest *m)
         return true;
     ls_fail(
         &t->run->errors, LS_ERR_STATE,
-        "ls_load_state: %s has %d modules, %d optimisers, %d schedules and %d loaders; prepared are %d, %d, %d and %d",
-        r->folder, m->modules, m->optims, m->schedules, m->loaders, t->module_count, t->optim_count, t->schedule_count,
+        "ls_load_state: it has %d modules, %d optimisers, %d schedules and %d loaders; prepared are %d, %d, %d and %d",
+        m->modules, m->optims, m->schedules, m->loaders, t->module_count, t->optim_count, t->schedule_count,
         t->loader_count);
     return false;
 }
@@ -300,9 +325,15 @@ static bool counts_agree(const restoring *r, const ls_manifest *m)
 bool ls_training_restore(const ls_training *training, const char *folder, const ls_manifest *manifest)
 {
     restoring r = {training, folder};
+    /* Errors of whatever is restored are errors of this folder. */
+    char *path = training->run->errors.path, before[sizeof training->run->errors.path];
+    memcpy(before, path, sizeof before);
+    snprintf(path, sizeof before, "%s", folder);
     bool ok = counts_agree(&r, manifest) && customs_are_there(&r) && restore_modules(&r) && restore_moments(&r) &&
               restore_rates(&r) && each_element(&r, "dataloader.json", training->loader_count, restore_loader) &&
               restore_scaler(&r) && restore_accumulation(&r);
     for (const ls_custom *c = training->customs; ok && c; c = c->next) ok = restore_custom(&r, c);
-    return ok && restore_random(&r, manifest->world);
+    ok = ok && restore_random(&r, manifest->world);
+    memcpy(path, before, sizeof before);
+    return ok;
 }

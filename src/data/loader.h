@@ -76,6 +76,12 @@ ls_loader_state ls_loader_state_get(const ls_loader *loader);
 /* The next ls_next() gives the batch that would have come next. False (and an error) when the state does not fit. */
 bool ls_loader_state_set(ls_loader *loader, const ls_loader_state *state);
 
+/* Samples that all ranks take at a time. */
+static inline int64_t ls_loader_round(const ls_loader *loader)
+{
+    return loader->shard.batch * loader->shard.world;
+}
+
 /* A new epoch of the run begins, not one that is resumed: passes are counted anew, one that was broken off is over. */
 void ls_loader_epoch_begin(ls_loader *loader);
 /* Was it read to the end in this epoch of the run? */

@@ -54,7 +54,6 @@ void ls_session_tell_failure(ls_run *run);
  * written to. False (and an error) when not. */
 bool ls_session_open_project(ls_run *run);
 
-
 /* From now on the run is one of these processes. For tests, and for whoever brings a communicator. */
 void ls_session_join(ls_run *run, ls_comm *comm);
 

@@ -6,6 +6,7 @@
 #include <ctype.h>
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/file.h"
@@ -156,6 +157,16 @@ static char *checkpoints_folder(ls_run *run, char path[PATH_MAX])
     return path;
 }
 
+/* The folder as it will be renamed: no slash at the end, and where it is a link, what that means. */
+static char *plain_path(ls_run *run, const char *folder)
+{
+    char meant[PATH_MAX];
+    char *copy = ls_text_copy(run, realpath(folder, meant) ? meant : folder);
+    for (size_t length = copy ? strlen(copy) : 0; length > 1 && copy[length - 1] == '/'; length--)
+        copy[length - 1] = '\0';
+    return copy;
+}
+
 /* Let the writer's paths be those of a given folder, or of the next numbered one. */
 static bool choose_folder(ls_run *run, const char *folder)
 {
@@ -163,7 +174,7 @@ static bool choose_folder(ls_run *run, const char *folder)
     char parent[PATH_MAX];
     ls_message why = {{0}};
     if (folder) {
-        w->folder = ls_text_copy(run, folder);
+        w->folder = plain_path(run, folder);
     } else {
         int64_t *numbers, count = ls_folder_numbers(checkpoints_folder(run, parent), &numbers);
         w->folder = ls_folder_numbered(parent, count ? numbers[count - 1] + 1 : 0);
@@ -265,6 +276,24 @@ static bool is_latest(const char *folder)
     return !folder || strcmp(folder, "latest") == 0;
 }
 
+/* Fail with the checkpoint that was probably meant, where a folder is not one but has some in it. */
+static bool point_inside(ls_run *run, const char *folder)
+{
+    static const char *const places[] = {"", "/checkpoints"};
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        char parent[PATH_MAX];
+        snprintf(parent, sizeof parent, "%s%s", folder, places[i]);
+        int64_t *numbers, count = ls_folder_numbers(parent, &numbers), newest = count ? numbers[count - 1] : 0;
+        ls_sys_free(numbers);
+        if (!count) continue;
+        ls_fail(&run->errors, LS_ERR_IO,
+                "ls_load_state: %s is not a checkpoint, but holds some; the newest is %s/" LS_CHECKPOINT_STEM "%lld",
+                folder, parent, (long long)newest);
+        return true;
+    }
+    return false;
+}
+
 bool ls_load_state(ls_run *run, const char *folder)
 {
     if (!ls_session_of(run) || !ls_wait_for_save(run)) return false;
@@ -279,11 +308,12 @@ bool ls_load_state(ls_run *run, const char *folder)
         ls_sys_free(latest);
         return ok;
     }
-    if (ls_path_kind_of(folder) != LS_PATH_FOLDER)
-        ls_fail(&run->errors, LS_ERR_IO, "ls_load_state: there is no folder %s", folder);
-    else if (!ls_manifest_check(folder, &manifest, &why))
-        ls_fail(&run->errors, LS_ERR_IO, "ls_load_state: %s: %s", folder, why.text);
-    else return load(run, folder, &manifest);
+    ls_path_kind kind = ls_path_kind_of(folder);
+    if (kind == LS_PATH_NONE) ls_fail(&run->errors, LS_ERR_IO, "ls_load_state: there is no folder \"%s\"", folder);
+    else if (kind != LS_PATH_FOLDER)
+        ls_fail(&run->errors, LS_ERR_IO, "ls_load_state: %s is a file; checkpoints are folders", folder);
+    else if (ls_manifest_check(folder, &manifest, &why)) return load(run, folder, &manifest);
+    else if (!point_inside(run, folder)) ls_fail(&run->errors, LS_ERR_IO, "ls_load_state: %s: %s", folder, why.text);
     return false;
 }
 
@@ -296,7 +326,7 @@ void ls_session_resume(ls_run *run)
     int64_t *numbers, count = ls_folder_numbers(checkpoints_folder(run, parent), &numbers);
     ls_sys_free(numbers);
     if (is_latest(from) && count == 0)
-        ls_log_line(LS_LOG_INFO, "no checkpoint in %s yet: begins at the beginning", parent);
+        ls_log_line(LS_LOG_WARN, "no checkpoint in %s yet: begins at the beginning", parent);
     else ls_load_state(run, from);
     ls_sys_free(from);
 }

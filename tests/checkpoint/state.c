@@ -202,6 +202,38 @@ static void a_named_folder_is_replaced(void)
     CHECK(ls_finish(t.run) == 1);
 }
 
+/* Whatever the way to it looks like: with a slash at its end, through a link. */
+static void a_folder_may_be_named_in_any_way(void)
+{
+    clean();
+    training t = start_with(plain);
+    for (int i = 0; i < 2; i++) CHECK(ls_save_state(t.run, in_home("slash//")));
+    CHECK(exists("slash/state.json") && !exists("slash/.part") && !exists("slash.part"));
+    CHECK(ls_save_state(t.run, in_home("real")) && symlink("real", in_home("link")) == 0);
+    for (int i = 0; i < 2; i++) CHECK(ls_save_state(t.run, in_home("link")));
+    char target[16];
+    CHECK(readlink(in_home("link"), target, sizeof target) == 4 && !exists("real.part") && !exists("link.part"));
+    CHECK(ls_load_state(t.run, in_home("link")) && ls_load_state(t.run, in_home("slash/")));
+    CHECK(ls_finish(t.run) == 0);
+}
+
+/* A folder that cannot be written is noticed before the training, not after it. */
+static void the_project_is_opened_first(void)
+{
+    clean();
+    int epoch;
+    ls_run *run = ls_init(NULL, NULL, .project_dir = in_home("a/b"));
+    CHECK(ls_epoch(run, 1, &epoch) && exists("a/b"));
+    CHECK(ls_finish(run) == 0);
+    close(open(in_home("file"), O_CREAT | O_WRONLY, 0666));
+    run = ls_init(NULL, NULL, .project_dir = in_home("file"));
+    CHECK(!ls_epoch(run, 1, &epoch) && ls_error(run) == LS_ERR_IO && strstr(ls_error_message(run), "it is a file"));
+    ls_finish(run);
+    run = ls_init(NULL, NULL, .project_dir = "");
+    CHECK(ls_error(run) == LS_ERR_VALUE && strstr(ls_error_message(run), "folder is empty"));
+    ls_finish(run);
+}
+
 /* ---- damage ---- */
 
 static void change_byte(const char *name, off_t at)
@@ -290,6 +322,25 @@ static void what_does_not_fit_is_refused(void)
     CHECK(strstr(ls_error_message(run),
                  "1 modules, 1 optimisers, 1 schedules and 2 loaders; prepared are 1, 0, 0 and 0"));
     ls_finish(run);
+
+    /* what was meant, and of what the error is, must be in the words */
+    training t = start_with(plain);
+    CHECK(ls_save_state(t.run, NULL));
+    CHECK(!ls_load_state(t.run, home) && strstr(ls_error_message(t.run), "the newest is") &&
+          strstr(ls_error_message(t.run), "/checkpoints/checkpoint_0"));
+    ls_error_clear(t.run);
+    CHECK(!ls_load_state(t.run, in_home("one/state.json")) &&
+          strstr(ls_error_message(t.run), "is a file; checkpoints"));
+    ls_finish(t.run);
+    ls_run *other = ls_init(NULL, NULL);
+    ls_module *net = ls_sequential_new(other, ls_linear_new(other, 4, 16), ls_linear_new(other, 16, 2));
+    ls_optim *adam = ls_adamw_new(other, net, .lr = 1e-2);
+    ls_prepare(other, net, adam, ls_one_cycle_new(adam, .max_lr = 1e-2, .total_steps = 2),
+               ls_loader_new(other, points(other, 22), .batch = 4), ls_loader_new(other, points(other, 8), .batch = 8));
+    CHECK(!ls_load_state(other, in_home("one")) && strstr(ls_error_message(other), in_home("one")));
+    CHECK_MSG(strstr(ls_error_message(other), "model.safetensors: it is of another model, with 9 tensors instead of 4"),
+              "%s", ls_error_message(other));
+    ls_finish(other);
 }
 
 /* ---- what is registered, and hooks ---- */
@@ -372,6 +423,26 @@ static void refuse_to_save(ls_run *run, const char *folder, void *user)
 {
     (void)folder, (void)user;
     ls_error_set(run, LS_ERR_STATE, "not %s", "now");
+}
+
+static void write_in_folder(ls_run *run, const char *folder, void *user)
+{
+    char path[512];
+    snprintf(path, sizeof path, "%s/ema", folder);
+    CHECK(ls_save_model(run, user, path));
+}
+
+static void hooks_may_make_folders(void)
+{
+    clean();
+    training t = start_with(plain);
+    ls_save_hook(t.run, write_in_folder, t.net);
+    for (int i = 0; i < 2; i++) CHECK_MSG(ls_save_state(t.run, in_home("one")), "%s", ls_error_message(t.run));
+    CHECK(exists("one/ema/model.safetensors") && ls_load_state(t.run, in_home("one")));
+    change_byte("one/ema/model.safetensors", 700);
+    CHECK(!ls_load_state(t.run, in_home("one")) &&
+          strstr(ls_error_message(t.run), "ema/model.safetensors does not have the checksum"));
+    CHECK(ls_finish(t.run) == 1);
 }
 
 static void hooks_take_part(void)
@@ -652,11 +723,14 @@ int main(int argc, char **argv)
     CHECK_RUN(mixed_precision_goes_on_exactly);
     CHECK_RUN(only_the_latest_are_kept);
     CHECK_RUN(a_named_folder_is_replaced);
+    CHECK_RUN(a_folder_may_be_named_in_any_way);
+    CHECK_RUN(the_project_is_opened_first);
     CHECK_RUN(damage_is_named);
     CHECK_RUN(damaged_ones_are_passed_over);
     CHECK_RUN(what_does_not_fit_is_refused);
     CHECK_RUN(registered_things_are_restored);
     CHECK_RUN(hooks_take_part);
+    CHECK_RUN(hooks_may_make_folders);
     CHECK_RUN(a_run_can_go_back);
     CHECK_RUN(rates_set_by_hand_are_restored);
     CHECK_RUN(another_number_of_processes_goes_on);
