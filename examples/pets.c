@@ -13,10 +13,10 @@
 
 typedef struct options {
     const char *data_dir, *pattern, *model, *weights, *checkpointing_steps;
-    int64_t image_size, width, batch_size, workers;
-    int epochs;
+    int64_t width, batch_size;
+    int image_size, workers, epochs;
     double lr;
-    bool freeze, v1_strides, skip_bad, with_tracking;
+    bool by_folder, freeze, v1_strides, skip_bad, with_tracking;
     int64_t save_every; /* steps */
     bool save_epochs;
     ls_names predict;
@@ -27,6 +27,7 @@ static bool read_flags(ls_run *run, int *argc, char ***argv, options *o)
     ls_flag flags[] = {
         LS_FLAG("data_dir", &o->data_dir, "folder of photos, named breed_number.jpg"),
         LS_FLAG("pattern", &o->pattern, "regular expression whose first group is the label in a file name"),
+        LS_FLAG("by_folder", &o->by_folder, "the label is the name of the sub-folder a photo is in"),
         LS_FLAG("skip_bad", &o->skip_bad, "leave out files that are damaged, instead of stopping"),
         LS_FLAG("model", &o->model, "resnet18, resnet50d, ..."),
         LS_FLAG("weights", &o->weights, "file to start from: safetensors or PyTorch's"),
@@ -47,10 +48,12 @@ static bool read_flags(ls_run *run, int *argc, char ***argv, options *o)
     char *end = "";
     o->save_epochs = !strcmp(o->checkpointing_steps, "epoch");
     if (!o->save_epochs) o->save_every = strtoll(o->checkpointing_steps, &end, 10);
-    if (!*end && o->save_every >= 0) return true;
-    ls_error_set(run, LS_ERR_VALUE, "--checkpointing_steps is %s; it must be a number of steps or \"epoch\"",
-                 o->checkpointing_steps);
-    return false;
+    if (*end || o->save_every < 0)
+        ls_error_set(run, LS_ERR_VALUE, "--checkpointing_steps is %s; it must be a number of steps or \"epoch\"",
+                     o->checkpointing_steps);
+    else if (o->batch_size < 1)
+        ls_error_set(run, LS_ERR_VALUE, "--batch_size is %lld; it must be at least 1", (long long)o->batch_size);
+    return !ls_error(run);
 }
 
 /* ---- The model file: weights, and what is needed to use them ---- */
@@ -68,50 +71,63 @@ static ls_module *new_model(ls_run *run, const options *o, int64_t classes)
 
 static void save(ls_run *run, ls_module *model, const ls_dataset *pets, const options *o)
 {
-    static char names[1 << 16], image_size[24], width[24];
-    size_t used = 0;
-    for (int64_t i = 0; i < ls_class_count(pets) && used < sizeof names; i++)
-        used += (size_t)snprintf(names + used, sizeof names - used, "%s\n", ls_class_name(pets, i));
-    snprintf(image_size, sizeof image_size, "%lld", (long long)o->image_size);
+    size_t room = 1, used = 0;
+    for (int64_t i = 0; i < ls_class_count(pets); i++) room += strlen(ls_class_name(pets, i)) + 1;
+    char *names = calloc(room, 1), image_size[16], width[24];
+    if (!names) exit(1);
+    for (int64_t i = 0; i < ls_class_count(pets); i++)
+        used += (size_t)snprintf(names + used, room - used, "%s\n", ls_class_name(pets, i));
+    snprintf(image_size, sizeof image_size, "%d", o->image_size);
     snprintf(width, sizeof width, "%lld", (long long)o->width);
     const ls_metadata about[] = {{"architecture", o->model}, {"image_size", image_size},
                                  {"width", width},           {"v1_strides", o->v1_strides ? "yes" : "no"},
                                  {"classes", names},         {NULL, NULL}};
     ls_save_model(run, model, ls_project_dir(run), .metadata = about);
+    free(names);
 }
 
-/* Print the breed and its probability for every photo. */
-static void predict(ls_run *run, options *o)
+/* Print the breed and its probability for every photo; false when there was one that could not be read. */
+static bool predict(ls_run *run, options *o)
 {
     const ls_contents *saved = ls_contents_read(run, ls_project_dir(run));
     const char *names = "";
     for (int64_t i = 0; saved && i < saved->metadata_count; i++) {
         const ls_metadata *m = &saved->metadata[i];
         if (!strcmp(m->key, "architecture")) o->model = m->value;
-        if (!strcmp(m->key, "image_size")) o->image_size = strtoll(m->value, NULL, 10);
+        if (!strcmp(m->key, "image_size")) o->image_size = (int)strtol(m->value, NULL, 10);
         if (!strcmp(m->key, "width")) o->width = strtoll(m->value, NULL, 10);
         if (!strcmp(m->key, "v1_strides")) o->v1_strides = !strcmp(m->value, "yes");
         if (!strcmp(m->key, "classes")) names = m->value;
+    }
+    if (saved && !*names) {
+        ls_error_set(run, LS_ERR_VALUE, "%s: the model does not say what it knows; it was not trained by this program",
+                     ls_project_dir(run));
+        return false;
     }
     int64_t classes = 0;
     for (const char *c = names; *c; c++) classes += *c == '\n';
     o->weights = ls_project_dir(run);
     ls_module *model = new_model(run, o, classes);
     ls_eval(model);
+    if (ls_error(run)) return false;
+    bool all = true;
     ls_no_grad_begin(run);
-    for (int i = 0; i < o->predict.count && !ls_error(run); i++) {
+    for (int i = 0; i < o->predict.count; i++) {
         ls_mark mark = ls_scope_begin(run);
-        ls_tensor *image = ls_image_read(run, o->predict.name[i], .transform = ls_resize((int)o->image_size));
+        ls_tensor *image = ls_image_read(run, o->predict.name[i], .transform = ls_resize(o->image_size));
         ls_tensor *chances = ls_softmax(ls_forward(model, ls_imagenet_normalize(image)), -1);
         int64_t best = (int64_t)ls_item(ls_argmax(chances));
         const char *name = names;
         for (int64_t skip = best; skip > 0 && *name; name++) skip -= *name == '\n';
         double chance = ls_item(ls_max(chances));
-        if (!ls_error(run))
-            printf("%s: %.*s (%.1f %%)\n", o->predict.name[i], (int)strcspn(name, "\n"), name, 100 * chance);
+        if (ls_error(run)) fprintf(stderr, "%s\n", ls_error_message(run));
+        else printf("%s: %.*s (%.1f %%)\n", o->predict.name[i], (int)strcspn(name, "\n"), name, 100 * chance);
+        all = all && !ls_error(run);
+        ls_error_clear(run); /* there are other photos */
         ls_scope_end(run, mark, NULL);
     }
     ls_no_grad_end(run);
+    return all;
 }
 
 /* ---- Training ---- */
@@ -146,19 +162,19 @@ int main(int argc, char **argv)
     ls_run *run = ls_init(&argc, &argv, .seed = 42, .project_dir = "out", .async_save = true, .total_limit = 2);
     if (!read_flags(run, &argc, &argv, &o)) return ls_finish(run);
     if (o.predict.count) {
-        predict(run, &o);
-        return ls_finish(run);
+        bool all = predict(run, &o);
+        return ls_finish(run) || !all;
     }
 
-    ls_dataset *pets =
-        ls_image_folder_new(run, o.data_dir, .pattern = o.pattern, .on_bad = o.skip_bad ? LS_BAD_SKIP : LS_BAD_FATAL);
+    ls_dataset *pets = ls_image_folder_new(run, o.data_dir, .pattern = o.pattern, .by_folder = o.by_folder,
+                                           .on_bad = o.skip_bad ? LS_BAD_SKIP : LS_BAD_FATAL);
     ls_dataset *train_set, *eval_set;
     ls_split(pets, 0.8, &train_set, &eval_set);
-    ls_transform crop = ls_random_resized_crop((int)o.image_size, .min_scale = 0.5);
-    ls_loader *train = ls_loader_new(run, train_set, .batch = o.batch_size, .shuffle = true, .workers = (int)o.workers,
-                                     .transform = crop);
-    ls_loader *eval = ls_loader_new(run, eval_set, .batch = 2 * o.batch_size, .workers = (int)o.workers,
-                                    .transform = ls_resize((int)o.image_size));
+    ls_transform crop = ls_random_resized_crop(o.image_size, .min_scale = 0.5);
+    ls_loader *train =
+        ls_loader_new(run, train_set, .batch = o.batch_size, .shuffle = true, .workers = o.workers, .transform = crop);
+    ls_loader *eval = ls_loader_new(run, eval_set, .batch = 2 * o.batch_size, .workers = o.workers,
+                                    .transform = ls_resize(o.image_size));
 
     ls_module *model = new_model(run, &o, ls_class_count(pets));
     ls_optim *adam = ls_adam_new(run, model, .lr = o.lr / 25);

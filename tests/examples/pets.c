@@ -72,8 +72,24 @@ static void bad_files_are_named_or_left_out(void)
     remove(FOLDER "/images/beagle_999.jpg");
 }
 
+/* A photo that cannot be read does not keep the others from being looked at; labels may be sub-folders. */
+static void every_photo_is_looked_at(void)
+{
+    CHECK(run("mkdir -p " FOLDER "/sub/beagle " FOLDER "/sub/goldfish; cp " FOLDER "/images/beagle_* " FOLDER
+              "/sub/beagle; cp " FOLDER "/images/goldfish_* " FOLDER "/sub/goldfish" OUTPUT) == 0);
+    CHECK_MSG(run(PETS SMALL " --data_dir " FOLDER "/sub --by_folder --epochs 1 --output_dir " FOLDER "/by" OUTPUT) ==
+                  0,
+              "%s", said);
+    CHECK(run(PETS " --output_dir " FOLDER "/by --predict " FOLDER "/none.jpg " FOLDER
+                   "/images/goldfish_1.jpg" OUTPUT) == 1);
+    CHECK_MSG(strstr(said, "none.jpg") && strstr(printed, "goldfish_1.jpg: "), "%s%s", said, printed);
+}
+
 static void misuse_is_explained(void)
 {
+    CHECK(run(PETS SMALL " --batch_size 0" OUTPUT) == 1);
+    CHECK(run(PETS SMALL " --image_size 4294967328" OUTPUT) == 1);
+    CHECK_MSG(strstr(said, "--image_size"), "%s", said);
     CHECK(run(PETS SMALL " --checkpointing_steps sometimes" OUTPUT) == 1);
     CHECK_MSG(strstr(said, "\"epoch\""), "%s", said);
     CHECK(run(PETS " --batchsize 3" OUTPUT) == 1);
@@ -96,6 +112,7 @@ int main(int argc, char **argv)
     CHECK_RUN(resumes_where_it_stood);
     CHECK_RUN(processes_share_the_work);
     CHECK_RUN(bad_files_are_named_or_left_out);
+    CHECK_RUN(every_photo_is_looked_at);
     CHECK_RUN(misuse_is_explained);
     free(printed);
     free(said);
