@@ -49,7 +49,10 @@ ls_tensor *ls_batch_norm(ls_tensor *x, ls_batch_norm_opts opts)
     if (!opts.training && (!opts.running_mean || !opts.running_var))
         return op_error(run, op, LS_ERR_STATE, "evaluation needs running statistics");
     if (opts.training && channels && numel / channels == 1)
-        return op_error(run, op, LS_ERR_SHAPE, "%s: one value per channel has no variance to train on", OP_TEXT(x));
+        return op_error(run, op, LS_ERR_SHAPE,
+                        "%s: one value per channel has no variance to train on; take more samples in a batch, or "
+                        ".drop_last where only the last one has so few",
+                        OP_TEXT(x));
     in[5] = op_as(opts.residual, x->view.dtype);
     if (ls_failed(run)) return &run->poison;
 

@@ -47,9 +47,14 @@ ls_schedule *ls_one_cycle_sized(ls_optim *optim, const ls_one_cycle_opts *given,
     o.base_momentum = ls_opts_number(o.base_momentum, 0.85);
     o.max_momentum = ls_opts_number(o.max_momentum, 0.95);
     if (o.total_steps <= 0)
-        return ls_fail(errors, LS_ERR_VALUE, "ls_one_cycle_new: give .total_steps, or .epochs and .steps_per_epoch"),
+        return ls_fail(
+                   errors, LS_ERR_VALUE,
+                   "ls_one_cycle_new: .epochs = %lld with .steps_per_epoch = %lld are no steps; both must be at least "
+                   "1, or .total_steps given",
+                   (long long)o.epochs, (long long)o.steps_per_epoch),
                NULL;
-    if (!(o.max_lr > 0) && !o.max_lrs) return ls_fail(errors, LS_ERR_VALUE, "ls_one_cycle_new: give .max_lr"), NULL;
+    if (!(o.max_lr > 0 && isfinite(o.max_lr)) && !o.max_lrs)
+        return ls_fail(errors, LS_ERR_VALUE, "ls_one_cycle_new: .max_lr = %g; it must be above 0", o.max_lr), NULL;
     if (!(o.pct_start >= 0 && o.pct_start <= 1))
         return ls_fail(errors, LS_ERR_VALUE, "ls_one_cycle_new: .pct_start is %g, not in [0, 1]", o.pct_start), NULL;
     ls_schedule *s = ls_schedule_new(optim, one_cycle_at);

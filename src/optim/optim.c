@@ -1,6 +1,7 @@
 /* optim.c - optimisers: made, grouped, stepped. */
 #include "optim/optim.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "optim/scaler.h"
@@ -82,11 +83,12 @@ static bool add_group(ls_optim *optim, ls_group_opts settings)
 
 static bool settings_sound(ls_optim *optim, const ls_group_opts *s)
 {
-    if (s->lr >= 0 && s->weight_decay >= 0 && s->momentum >= 0 && s->epsilon >= 0 && s->beta1 >= 0 && s->beta1 < 1 &&
-        s->beta2 >= 0 && s->beta2 < 1)
+    if (s->lr >= 0 && isfinite(s->lr) && s->weight_decay >= 0 && s->momentum >= 0 && s->epsilon >= 0 && s->beta1 >= 0 &&
+        s->beta1 < 1 && s->beta2 >= 0 && s->beta2 < 1)
         return true;
     ls_fail(&optim->object.run->errors, LS_ERR_VALUE,
-            "%s: lr %g, weight decay %g, momentum %g, epsilon %g cannot be negative, betas %g and %g are in [0, 1)",
+            "%s: lr %g, weight decay %g, momentum %g, epsilon %g must be finite and not negative, betas %g and %g are "
+            "in [0, 1)",
             optim->rule->name, s->lr, s->weight_decay, s->momentum, s->epsilon, s->beta1, s->beta2);
     return false;
 }

@@ -417,11 +417,13 @@ static void misuse_is_an_error(void)
     } while (0)
     FAILS(ls_sgd_new(run, ls_relu_new(run)), LS_ERR_VALUE);
     FAILS(ls_sgd_new(run, m, .lr = -1), LS_ERR_VALUE);
+    FAILS(ls_sgd_new(run, m, .lr = INFINITY), LS_ERR_VALUE);
     FAILS(ls_adam_new(run, m, .beta1 = 1), LS_ERR_VALUE);
     FAILS(ls_sgd_new(run, m, .nesterov = true), LS_ERR_VALUE);
     FAILS(ls_group_get(sgd, 1), LS_ERR_VALUE);
     FAILS(ls_one_cycle_new(sgd, .max_lr = 1), LS_ERR_VALUE);
     FAILS(ls_one_cycle_new(sgd, .total_steps = 1), LS_ERR_VALUE);
+    FAILS(ls_one_cycle_new(sgd, .total_steps = 1, .max_lr = INFINITY), LS_ERR_VALUE);
     FAILS(ls_cosine_new(sgd, 0, 0), LS_ERR_VALUE);
     FAILS(ls_lambda_new(sgd, NULL, NULL), LS_ERR_VALUE);
     FAILS(ls_schedule_set(ls_exponential_new(sgd, 0.5), -1), LS_ERR_STATE);
