@@ -127,7 +127,7 @@ LS_API ls_dataset *ls_stream_sized(ls_run *run, const ls_stream_opts *opts, size
  * machines agree on numbers. Files that do not match are left out with a warning; hidden ones silently. */
 typedef struct ls_image_folder_opts {
     int _;
-    const char *pattern; /* "^(.*)_[0-9]+\\.jpg$"; by folder: "\\.(jpg|jpeg|png)$", upper or lower case */
+    const char *pattern; /* "^(.*)_[0-9]+\\.jpg$"; by folder: "\\.(jpg|jpeg|png)$"; both in upper or lower case */
     bool by_folder;
     ls_on_bad on_bad;
 } ls_image_folder_opts;

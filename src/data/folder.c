@@ -311,7 +311,7 @@ ls_dataset *ls_image_folder_sized(ls_run *run, const char *folder, const ls_imag
     set->on_bad = o.on_bad;
     const char *usual = o.by_folder ? "\\.(jpg|jpeg|png)$" : "^(.*)_[0-9]+\\.jpg$";
     const char *pattern = o.pattern ? o.pattern : usual;
-    bool ok = s.all ? compile(&s, pattern, o.by_folder && !o.pattern) : out_of_memory(&s);
+    bool ok = s.all ? compile(&s, pattern, !o.pattern) : out_of_memory(&s); /* cameras write .JPG */
     if (ok) {
         ok = visit_folder(&s, folder, NULL, 0) && report(&s, pattern) && put_in_order(&s, set);
         regfree(&s.pattern);

@@ -8,7 +8,7 @@
 #include "base/opts.h"
 #include "data/image/image.h"
 
-enum { MOST_WORKERS = 8, MOST_THREADS = 1024, PREFETCH = 2 };
+enum { MOST_WORKERS = 8, MOST_THREADS = 1024, PREFETCH = 2, MOST_SAMPLES = INT32_MAX };
 
 /* ---- made and freed ---- */
 
@@ -28,14 +28,25 @@ static bool refuse(ls_run *run, const char *what)
     return false;
 }
 
+static bool in_range(ls_run *run, const char *option, int64_t value, int64_t least, int64_t most)
+{
+    if (value >= least && value <= most) return true;
+    ls_fail(&run->errors, LS_ERR_VALUE, "ls_loader_new: %s = %lld; it must be from %lld to %lld", option,
+            (long long)value, (long long)least, (long long)most);
+    return false;
+}
+
 static bool options_fit(ls_run *run, const ls_dataset *set, const ls_loader_opts *o)
 {
     bool stream = ls_dataset_is_stream(set);
-    if (o->batch < 0 || o->prefetch < 0 || o->pad_multiple < 0 || o->workers < LS_NO_WORKERS ||
-        o->workers > MOST_THREADS) {
-        ls_fail(&run->errors, LS_ERR_VALUE,
-                "ls_loader_new: .batch = %lld, .prefetch = %d, .pad_multiple = %lld, .workers = %d",
-                (long long)o->batch, o->prefetch, (long long)o->pad_multiple, o->workers);
+    if (!in_range(run, ".batch", o->batch, 0, MOST_SAMPLES) ||
+        !in_range(run, ".prefetch", o->prefetch, 0, MOST_THREADS) ||
+        !in_range(run, ".pad_multiple", o->pad_multiple, 0, MOST_SAMPLES) ||
+        !in_range(run, ".workers", o->workers, LS_NO_WORKERS, MOST_THREADS))
+        return false;
+    if (set->count == 0 && set->base_count) {
+        ls_fail(&run->errors, LS_ERR_VALUE, "ls_loader_new: the %s has no samples; what it was taken from has %lld",
+                set->kind, (long long)set->bases[0]->count);
         return false;
     }
     if (set->count == 0) {
@@ -265,6 +276,7 @@ bool ls_loader_state_set(ls_loader *loader, const ls_loader_state *state)
 void ls_skip_first_batches(ls_loader *loader, int64_t n)
 {
     if (!loader || n < 0) return;
+    if (n > MOST_SAMPLES) n = MOST_SAMPLES; /* more than any pass has, and products stay numbers */
     ls_rewind(loader);
     ls_shard *shard = &loader->shard;
     shard->start = 0;

@@ -41,7 +41,7 @@ static void put_folder(const char *name)
 static void names_become_labels(void)
 {
     folder_fresh(HERE);
-    static const char *const names[] = {"pug_2.jpg", "pug_10.jpg", "great_dane_7.jpg", "Sphynx_1.jpg", ".hidden_1.jpg"};
+    static const char *const names[] = {"pug_2.jpg", "pug_10.jpg", "great_dane_7.JPG", "Sphynx_1.jpg", ".hidden_1.jpg"};
     for (int i = 0; i < 5; i++) put_photo(names[i]);
     ls_run *run = ls_init(NULL, NULL, .seed = 1);
     ls_dataset *set = ls_image_folder_new(run, HERE);
@@ -386,6 +386,15 @@ static void wrong_datasets_say_so(void)
     ls_error_clear(run);
     ls_dataset *empty = ls_dataset_new(run, .get = nothing, .fields = {{.name = "x", .dtype = LS_F32}});
     CHECK(empty && !ls_loader_new(run, empty) && strstr(ls_error_message(run), "has no samples"));
+    ls_error_clear(run);
+    ls_dataset *one = ls_tensor_dataset_new(run, ls_zeros(run, LS_F32, 1, 3)), *none = ls_subset(one, 0, NULL);
+    CHECK(!ls_loader_new(run, none) && strstr(ls_error_message(run), "no samples; what it was taken from has 1"));
+    ls_error_clear(run);
+    CHECK(!ls_loader_new(run, one, .workers = 5000) &&
+          strstr(ls_error_message(run), ".workers = 5000; it must be from -1 to 1024"));
+    ls_error_clear(run);
+    CHECK(!ls_loader_new(run, one, .batch = INT64_MAX) &&
+          strstr(ls_error_message(run), ".batch = 9223372036854775807"));
     ls_error_clear(run);
     ls_tensor *x = ls_zeros(run, LS_F32, 2, 3), *y = ls_zeros(run, LS_F32, 3);
     CHECK(!ls_tensor_dataset_new(run, x, y) && strstr(ls_error_message(run), "[2,3] f32 and [3] f32"));
