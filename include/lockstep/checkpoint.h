@@ -69,9 +69,10 @@ typedef struct ls_load_model_opts {
     const char *prefix;   /* put in front of the file's names */
 } ls_load_model_opts;
 
-/* The other way: from any file, index or folder that ls_state_read() takes, also one of PyTorch. Numbers are converted to the
- * model's types and device. Tensors that are one under several names need only one of them. An error names what is missing,
- * unexpected or of another shape, and leaves the model as it was. The report is the model's (see ls_load_state_dict).
+/* The other way: from any file, index or folder that ls_state_read() takes, also one of PyTorch. Numbers are converted
+ * to the model's types and device. Tensors that are one under several names need only one of them. An error names what
+ * is missing, unexpected or of another shape, and leaves the model as it was.
+ * The report is the model's (see ls_load_state_dict).
  *
  * Where no name fits, the model is looked for in what programs of PyTorch put around it: under "state_dict", "model",
  * "model_state_dict" or "net" of a dictionary with other things, and behind "module." and "_orig_mod.". */

@@ -86,8 +86,8 @@ LS_API int ls_finish(ls_run *run);
 LS_API void ls_prepare_n(ls_run *run, int n, void *const *objects);
 
 /* The next of n epochs: 0 .. n-1, or from where the restored checkpoint stood. False when they are over, or after an
- * error. Tensors made in an epoch go with it. The first call makes the project's folder where one was named, so that hours of
- * training do not end before a folder that cannot be written.
+ * error. Tensors made in an epoch go with it. The first call makes the project's folder where one was named: hours
+ * of training shall not end before a folder that cannot be written.
  *
  * An epoch is over when every prepared loader has been read to its end. A checkpoint saved then resumes with the next
  * epoch. One saved earlier resumes in the middle: loaders go on with the batch that was next, and the loop over one

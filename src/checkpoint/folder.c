@@ -89,8 +89,8 @@ static bool sync_parent(const char *folder, ls_message *why)
     return ls_folder_sync(slash ? parent : ".", why);
 }
 
-/* Every file of a folder, those in folders in it, and their names reach the disk; all are written first, so that the disk
- * takes them in one go. */
+/* Every file of a folder, those in folders in it, and their names reach the disk; all are written first,
+ * so that the disk takes them in one go. */
 static bool sync_tree(int parent, const char *name, ls_message *why)
 {
     int descriptor = openat(parent, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);

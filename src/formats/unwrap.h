@@ -4,8 +4,9 @@
 
 #include <lockstep/state.h>
 
-/* Programs of PyTorch save {"epoch": 3, "state_dict": {"module.conv1.weight": ...}, "optimizer": ...}. Where none of the
- * names that were read is one of `wanted`, leave what is in the model's part alone, and take off what wrappers put in front. */
+/* Programs of PyTorch save {"epoch": 3, "state_dict": {"module.conv1.weight": ...}, "optimizer": ...}. Where none of
+ * the names that were read is one of `wanted`, drop what is beside the model, and take off what was put in front of it.
+ */
 void ls_state_unwrap(ls_state *read, const ls_state *wanted);
 
 #endif
