@@ -141,7 +141,7 @@ static void names_of_wrappers_are_understood(void)
     CHECK(same_numbers(net, ls_child(whole, "backbone")));
 }
 
-/* {"epoch": 3, "state_dict": {"module.linear1.weight": ...}, "optimizer": {...}}; and a model whose child is "model". */
+/* {"epoch": 3, "state_dict": {"module.linear1.weight": ...}, "optimizer": {...}}; and a child called "model". */
 static void a_model_is_found_among_other_things(void)
 {
     files_in(test_folder, true);
