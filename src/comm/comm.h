@@ -68,12 +68,18 @@ typedef struct ls_comm_table {
     void *(*share)(ls_comm *comm, size_t bytes, ls_message *why);
     /* Everybody who waits for anybody of the job, or will, gets LS_ERR_PEER and these words. */
     void (*abort)(ls_comm *comm, const char *reason);
+    /* Everybody who waits gets LS_ERR_MEMORY, and so does who calls before renew: something was tried that needs more
+     * memory than there is, and will be tried otherwise. */
+    void (*recall)(ls_comm *comm);
+    /* Called by all ranks when nobody is in a call of this communicator, with steps that it was left in forgotten. */
+    void (*renew)(ls_comm *comm);
     void (*close)(ls_comm *comm); /* those made from it by split first */
 } ls_comm_table;
 
 struct ls_comm {
     const ls_comm_table *table;
     int rank, size;
+    bool deaf;       /* recalls are not for it */
     bool background; /* somebody else needs the CPU more: do not spin for long */
 };
 

@@ -14,7 +14,7 @@
 
 #include "base/memory.h"
 
-#define MAGIC 0x31676573706b636cULL /* changes with the layout */
+#define MAGIC 0x32676573706b636cULL /* changes with the layout */
 
 enum { PAGE = 1 << 16 }; /* of any machine */
 

@@ -50,6 +50,7 @@ typedef struct ls_segment_header {
     uint32_t header_bytes, size; /* ranks */
     uint64_t token[2];           /* of the job: strangers and processes of earlier attempts have another */
     _Atomic uint64_t used;       /* bytes of the file that are handed out */
+    _Atomic uint32_t recalled;   /* 1 + the rank that ran out of memory and wants to try again; 0: none */
     _Atomic uint32_t aborted;    /* 0, 1 while the words are written, 2 */
     int32_t culprit;
     char words[sizeof(ls_message)];

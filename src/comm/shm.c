@@ -69,7 +69,7 @@ static ls_shm *make(ls_segment *segment, uint64_t offset, int rank, int size, co
     size_t n = (size_t)size;
     ls_shm *shm = ls_sys_alloc(sizeof *shm);
     if (!shm) return snprintf(why->text, sizeof why->text, "no memory for a communicator"), NULL;
-    *shm = (ls_shm){.comm = {&table, rank, size, false}, .segment = segment};
+    *shm = (ls_shm){.comm = {.table = &table, .rank = rank, .size = size}, .segment = segment};
     ls_segment_hold(segment);
     shm->group = UINT32_MAX; /* until it counts */
     shm->timeout = (int64_t)ls_config_count(LS_SETTING_COMM_TIMEOUT) * 1000000000;
@@ -234,10 +234,10 @@ static void lay_card(ls_shm *shm, const ls_comm_call *call)
 static ls_status run(ls_comm *comm, const ls_comm_call *call, ls_message *why)
 {
     ls_shm *shm = (ls_shm *)comm;
-    if (!shm->broken.text[0] && ls_segment_aborted(shm->segment)) ls_segment_reason(shm->segment, &shm->broken);
+    if (!shm->broken.text[0] && ls_shm_interrupted(shm)) shm->status = ls_shm_interruption(shm);
     if (shm->broken.text[0]) {
         *why = shm->broken;
-        return LS_ERR_PEER;
+        return shm->status;
     }
     bool message = call->kind == LS_COMM_SEND || call->kind == LS_COMM_RECEIVE;
     uint64_t number = message ? ++shm->messages : ++shm->number;
@@ -247,6 +247,7 @@ static ls_status run(ls_comm *comm, const ls_comm_call *call, ls_message *why)
     if (!message) lay_card(shm, call);
     ls_status status = message ? ls_shm_message(shm, call, why) : ls_shm_collective(shm, call, why);
     if (status && !shm->broken.text[0]) shm->broken = *why;
+    shm->status = status;
     ls_ring_end(slot, &shm->entry, status);
     return status;
 }
@@ -257,4 +258,29 @@ static void abort_job(ls_comm *comm, const char *reason)
     ls_segment_abort(shm->segment, shm->world[comm->rank], reason);
 }
 
-static const ls_comm_table table = {"shared memory", run, split, share, abort_job, close_shm};
+static void recall(ls_comm *comm)
+{
+    ls_shm *shm = (ls_shm *)comm;
+    atomic_store(&shm->segment->header->recalled, 1 + (uint32_t)shm->world[comm->rank]);
+}
+
+/* Every rank puts back what it alone writes. */
+static void renew(ls_comm *comm)
+{
+    ls_shm *shm = (ls_shm *)comm;
+    int size = comm->size, rank = comm->rank;
+    atomic_store(&shm->lines[rank].count, 0);
+    for (int r = 0; r < size; r++) {
+        atomic_store(&shm->channels[rank * size + r].filled.count, 0);
+        atomic_store(&shm->channels[r * size + rank].emptied.count, 0);
+        shm->sent[r] = shm->received[r] = 0;
+    }
+    shm->step = 0;
+    shm->half = 0;
+    shm->number = shm->messages = 0;
+    shm->broken.text[0] = '\0';
+    shm->status = LS_OK;
+    if (rank == 0) atomic_store(&shm->segment->header->recalled, 0);
+}
+
+static const ls_comm_table table = {"shared memory", run, split, share, abort_job, recall, renew, close_shm};

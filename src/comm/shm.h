@@ -68,6 +68,7 @@ typedef struct ls_shm {
     int64_t shared;      /* bytes of all blocks */
     int64_t timeout;     /* ns; 0: none */
     ls_ring_entry entry; /* the call at hand */
+    ls_status status;    /* why it is broken */
     ls_message broken;   /* not "": nothing works any more */
 } ls_shm;
 
@@ -76,6 +77,9 @@ void ls_line_raise(ls_line *line, uint32_t count);
 ls_status ls_line_await(ls_shm *shm, ls_line *line, uint32_t count, int peer, ls_message *why);
 /* All ranks. */
 ls_status ls_shm_step(ls_shm *shm, ls_message *why);
+/* Must this rank stop waiting, because the job was given up or recalled? Why: shm->broken, and the status. */
+bool ls_shm_interrupted(const ls_shm *shm);
+ls_status ls_shm_interruption(ls_shm *shm);
 /* Nothing works any more, here and everywhere, for this reason. */
 LS_PRINTF(2, 3) ls_status ls_shm_break(ls_shm *shm, const char *format, ...);
 

@@ -39,14 +39,28 @@ static bool is_stopped(int pid)
     return after && (after[2] == 'T' || after[2] == 't');
 }
 
+bool ls_shm_interrupted(const ls_shm *shm)
+{
+    return ls_segment_aborted(shm->segment) ||
+           (!shm->comm.deaf && atomic_load_explicit(&shm->segment->header->recalled, memory_order_acquire) != 0);
+}
+
+ls_status ls_shm_interruption(ls_shm *shm)
+{
+    uint32_t recalled = atomic_load(&shm->segment->header->recalled);
+    if (ls_segment_aborted(shm->segment)) {
+        ls_segment_reason(shm->segment, &shm->broken);
+        return LS_ERR_PEER;
+    }
+    snprintf(shm->broken.text, sizeof shm->broken.text, "rank %d ran out of memory", (int)recalled - 1);
+    return LS_ERR_MEMORY;
+}
+
 /* A look around, every few milliseconds of sleep: is there anybody left to wait for? */
 static ls_status look_around(ls_shm *shm, int peer, int64_t began, ls_line *line, uint32_t count)
 {
     ls_segment *segment = shm->segment;
-    if (ls_segment_aborted(segment)) {
-        ls_segment_reason(segment, &shm->broken);
-        return LS_ERR_PEER;
-    }
+    if (ls_shm_interrupted(shm)) return ls_shm_interruption(shm);
     int them = shm->world[peer], me = shm->world[shm->comm.rank];
     const ls_member *member = &segment->header->member[them];
     bool left = atomic_load_explicit(&member->state, memory_order_acquire) == LS_MEMBER_LEFT;
@@ -70,10 +84,10 @@ ls_status ls_line_await(ls_shm *shm, ls_line *line, uint32_t count, int peer, ls
     int spins = shm->comm.background ? SPINS_IN_BACKGROUND : SPINS;
     for (int i = 0; i < spins; i++) {
         if (reached(line, count)) return LS_OK;
-        if (ls_segment_aborted(shm->segment)) break;
+        if (ls_shm_interrupted(shm)) break;
         ls_spin_hint();
     }
-    for (int i = 0; i < YIELDS && !ls_segment_aborted(shm->segment); i++) {
+    for (int i = 0; i < YIELDS && !ls_shm_interrupted(shm); i++) {
         if (reached(line, count)) return LS_OK;
         sched_yield();
     }

@@ -61,6 +61,12 @@ void ls_reducer_clear(ls_reducer *p)
     if (p) forget(p, true);
 }
 
+void ls_reducer_renew(ls_reducer *p)
+{
+    ls_comm *comm = p ? ls_reducer_comm(p) : NULL;
+    if (comm) comm->table->renew(comm);
+}
+
 void ls_reducer_free(ls_reducer *p)
 {
     if (!p) return;

@@ -33,6 +33,9 @@ bool ls_reducer_add(ls_reducer *reducer, const ls_state *parameters, const ls_st
 /* Forget all of them. Memory that was shared stays. */
 void ls_reducer_clear(ls_reducer *reducer); /* NULL is accepted */
 
+/* After a recall, between barriers: what was under way is forgotten. */
+void ls_reducer_renew(ls_reducer *reducer); /* NULL is accepted */
+
 /* f32 [numel], zero, in memory that all processes share; in the innermost scope. */
 ls_tensor *ls_reducer_block(ls_reducer *reducer, int64_t numel);
 

@@ -105,7 +105,8 @@ static bool find_source(ls_reducer *p, bool active, int32_t *source)
 static void give_up(ls_reducer *p)
 {
     ls_comm *comm = ls_reducer_comm(p);
-    comm->table->abort(comm, p->run->errors.message);
+    if (p->run->forgives_memory && p->run->errors.code == LS_ERR_MEMORY) comm->table->recall(comm);
+    else comm->table->abort(comm, p->run->errors.message);
     for (int i = 0; i < p->next; i++) ls_bucket_wait(p, &p->buckets[i]);
 }
 

@@ -1,5 +1,5 @@
 /* batch_size.c - try batch sizes until one fits in memory. */
-#include "run/exchange.h"
+#include "run/session.h"
 
 enum { FIRST_SIZE = 128 };
 
@@ -30,20 +30,59 @@ static void return_to(ls_run *run, const standing *before)
     for (ls_device *d = run->devices; d; d = d->next) ls_pool_trim(d->pool);
 }
 
+/* Whether any process ran out of memory. Those that wait for one that did are called back; the vote is on a
+ * communicator of its own, since others were left in the middle. */
+static bool any_is_full(ls_run *run, bool *full)
+{
+    ls_session *session = run->session;
+    ls_message why = {{0}};
+    int32_t flag = ls_failed(run);
+    if (flag) session->comm->table->recall(session->comm);
+    ls_status status = ls_comm_all_reduce(session->vote, &flag, 1, LS_I32, LS_COMM_MAX, "ls_find_batch_size", &why);
+    *full = flag != 0;
+    if (status) ls_error_clear(run);
+    if (status) ls_fail(&run->errors, status, "ls_find_batch_size: %s", why.text);
+    return status == LS_OK;
+}
+
+/* All are back: communicators begin anew. */
+static bool renew(ls_run *run)
+{
+    ls_session *session = run->session;
+    ls_message why = {{0}};
+    ls_status status = ls_comm_barrier(session->vote, "ls_find_batch_size", &why);
+    session->comm->table->renew(session->comm);
+    ls_reducer_renew(session->reducer);
+    if (!status) status = ls_comm_barrier(session->vote, "ls_find_batch_size", &why);
+    if (status) ls_fail(&run->errors, status, "ls_find_batch_size: %s", why.text);
+    return status == LS_OK;
+}
+
+static bool open_vote(ls_run *run)
+{
+    ls_session *session = run->session;
+    ls_message why = {{0}};
+    if (!session->vote) session->vote = session->comm->table->split(session->comm, 0, session->comm->rank, &why);
+    if (!session->vote) return ls_fail(&run->errors, LS_ERR_PEER, "ls_find_batch_size: %s", why.text), false;
+    if (session->vote->size > 1) session->vote->deaf = true;
+    return true;
+}
+
 int64_t ls_find_batch_size(ls_run *run, int64_t start, ls_batch_size_fn *train, void *user)
 {
-    if (!ls_session_of(run)) return 0;
+    if (!ls_session_of(run) || !open_vote(run)) return 0;
     for (int64_t size = start ? start : FIRST_SIZE; size > 0; size = size * 9 / 10) {
         standing before = stand(run);
         if (ls_failed(run)) return 0;
-        run->session->forgives_memory = true;
+        run->forgives_memory = true;
         train(run, size, user);
-        run->session->forgives_memory = false;
-        if (ls_failed(run) && ls_error(run) != LS_ERR_MEMORY) return 0;
+        run->forgives_memory = false;
         bool full;
-        if (!ls_exchange_any(run, ls_failed(run), &full, "ls_find_batch_size")) return 0;
+        if (ls_failed(run) && ls_error(run) != LS_ERR_MEMORY) return 0;
+        if (!any_is_full(run, &full)) return 0;
         if (!full) return ls_scope_end(run, before.scope, NULL), size;
         return_to(run, &before);
+        if (!renew(run)) return 0;
     }
     ls_fail(&run->errors, LS_ERR_MEMORY, "ls_find_batch_size: not even a batch of one fits");
     return 0;

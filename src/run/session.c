@@ -60,6 +60,7 @@ void ls_session_close(ls_run *run)
     ls_writer_free(&session->writer);
     ls_session_tell_failure(run);
     ls_reducer_free(session->reducer);
+    ls_comm_close(session->vote);
     ls_comm_close(session->comm);
     for (ls_custom *c = session->customs, *next; c; c = next) {
         next = c->next;
@@ -84,7 +85,7 @@ ls_session *ls_session_of(ls_run *run)
 void ls_session_tell_failure(ls_run *run)
 {
     ls_session *session = run->session;
-    if (!ls_failed(run) || (session->forgives_memory && run->errors.code == LS_ERR_MEMORY)) return;
+    if (!ls_failed(run) || (run->forgives_memory && run->errors.code == LS_ERR_MEMORY)) return;
     session->comm->table->abort(session->comm, run->errors.message);
 }
 

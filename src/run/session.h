@@ -15,7 +15,7 @@ typedef struct ls_session {
     int local_rank, local_world;
     ls_reducer *reducer;  /* what is trained by all processes together; NULL: nothing, or there is one */
     ls_dtype compression; /* of gradients on their way; 0: none */
-    bool forgives_memory; /* running out of it is expected: other processes need not know */
+    ls_comm *vote;        /* on what ls_find_batch_size() tried; NULL: not needed yet */
 
     ls_object **prepared; /* in the order of ls_prepare() */
     int prepared_count, prepared_capacity;

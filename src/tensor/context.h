@@ -97,6 +97,7 @@ struct ls_run {
     ls_loop *loop;                               /* the loop over batches at work; NULL outside of all */
     ls_accumulation accumulation;
     ls_schedule_policy schedule_policy;
+    bool forgives_memory;              /* running out of it is expected: something smaller will be tried */
     const ls_exchange_table *exchange; /* between processes, for those who do not know them; NULL: there is one */
     ls_share share;                    /* this process's part of what all read */
     ls_run *earlier;                   /* made by the same thread before this one */

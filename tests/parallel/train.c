@@ -250,7 +250,6 @@ static void parameters_may_be_frozen_and_unfrozen(void)
 
 static void look_inside(ls_run *run)
 {
-    now = (setup){.accumulation = 1};
     ls_module *model = make_model(run);
     ls_optim *sgd = ls_sgd_new(run, model, .lr = 0.1);
     ls_prepare(run, model, sgd);
@@ -272,6 +271,7 @@ static void look_inside(ls_run *run)
 
 static void gradients_are_reduced_where_they_are_born(void)
 {
+    now = (setup){.accumulation = 1};
     team_run(2, look_inside);
 }
 
@@ -354,6 +354,38 @@ static void a_rank_that_fails_stops_the_others(void)
     team_run(2, fail_on_one);
 }
 
+/* ---- one process has less memory ---- */
+
+static void try_size(ls_run *run, int64_t size, void *user)
+{
+    int *tried = user;
+    tried[0]++;
+    ls_module *model = ls_linear_new(run, 3, 1);
+    ls_optim *sgd = ls_sgd_new(run, model, .lr = 0.01);
+    ls_prepare(run, model, sgd);
+    for (int i = 0; i < 3; i++) {
+        ls_tensor *loss = ls_sum(ls_forward(model, ls_ones(run, LS_F32, size, 3)));
+        if (i == 1 && ls_rank(run) == 1 && size > 6) ls_fail(&run->errors, LS_ERR_MEMORY, "too large");
+        ls_backward(run, loss);
+        ls_step(sgd);
+        ls_zero_grad(sgd);
+    }
+}
+
+static void search(ls_run *run)
+{
+    int tried = 0;
+    int64_t size = ls_find_batch_size(run, 10, try_size, &tried); /* 10 9 8 7 6 */
+    CHECK_MSG(size == 6 && tried == 5, "%lld after %d: %s", (long long)size, tried, ls_error_message(run));
+    CHECK(ls_error(run) == LS_OK);
+    CHECK_NEAR(ls_item(ls_sum(ls_gather(run, ls_ones(run, LS_F32, 1)))), 2, 0); /* in step again */
+}
+
+static void all_find_the_same_batch_size(void)
+{
+    team_run(2, search);
+}
+
 int main(int argc, char **argv)
 {
     if (argc > 1) check_filter = argv[1];
@@ -371,5 +403,6 @@ int main(int argc, char **argv)
     CHECK_RUN(who_has_no_more_batches_takes_part);
     CHECK_RUN(models_that_differ_are_refused);
     CHECK_RUN(a_rank_that_fails_stops_the_others);
+    CHECK_RUN(all_find_the_same_batch_size);
     return check_done();
 }
