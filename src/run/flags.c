@@ -291,12 +291,28 @@ static bool wants_help(int argc, char **argv)
     return false;
 }
 
+/* ls_init() has read the run's own flags: a program's variable for one of those would never change. */
+static bool names_are_free(ls_run *run, const ls_flag *flags, int count)
+{
+    ls_run_flags unset = {0};
+    ls_flag own[LS_RUN_FLAG_COUNT];
+    ls_run_flags_table(&unset, own);
+    for (int i = 0; i < count; i++)
+        for (int k = 0; k < LS_RUN_FLAG_COUNT; k++)
+            if (strcmp(flags[i].name, own[k].name) == 0)
+                ls_fail(&run->errors, LS_ERR_VALUE,
+                        "--%s is a flag of every run, which ls_init() reads; the program's own needs another name",
+                        own[k].name);
+    return !ls_failed(run);
+}
+
 bool ls_flags_read_sized(ls_run *run, int *argc, char ***argv, const ls_flag *flags, int count,
                          const ls_flags_opts *given, size_t opts_size)
 {
     if (ls_failed(run)) return false;
     ls_flags_opts o;
     ls_opts_read(&o, sizeof o, given, opts_size);
+    if (!names_are_free(run, flags, count)) return false;
     if (wants_help(*argc, *argv)) {
         if (ls_is_main(run)) print_help((*argv)[0], flags, count, &o);
         return false;

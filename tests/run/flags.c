@@ -93,6 +93,19 @@ static void mistakes_are_named(void)
     refused(LINE("photo.jpg"), "photo.jpg: arguments without a flag are not expected; see --help");
 }
 
+/* The program's variable would keep its default whatever the command line says. */
+static void names_of_the_run_are_taken(void)
+{
+    uint64_t seed = 1;
+    const ls_flag table[] = {LS_FLAG("seed", &seed, "of the program")};
+    line l = LINE("--seed", "7");
+    char **argv = l.argv;
+    ls_run *run = ls_init(&l.argc, &argv);
+    CHECK(!ls_flags_read(run, &l.argc, &argv, table) && ls_error(run) == LS_ERR_VALUE);
+    CHECK(strstr(ls_error_message(run), "--seed is a flag of every run"));
+    ls_finish(run);
+}
+
 static int asks_for_help(void)
 {
     dup2(STDERR_FILENO, STDOUT_FILENO);
@@ -200,5 +213,6 @@ int main(int argc, char **argv)
     CHECK_RUN(all_spellings_are_read);
     CHECK_RUN(the_run_takes_its_own);
     CHECK_RUN(mistakes_are_named);
+    CHECK_RUN(names_of_the_run_are_taken);
     return check_done();
 }
