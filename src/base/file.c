@@ -225,23 +225,12 @@ bool ls_file_seal(ls_file_out *out, ls_message *why)
     return true; /* stays open: the lock keeps others away until the file has its name */
 }
 
-static bool sync_folder_of(const char *path, ls_message *why)
-{
-    const char *slash = strrchr(path, '/');
-    char folder[PATH_MAX];
-    size_t length = slash ? (size_t)(slash - path) : 0;
-    if (length >= sizeof folder) return complain(why, "sync the folder of", path, strerror(ENAMETOOLONG));
-    memcpy(folder, path, length);
-    folder[length] = 0;
-    return ls_folder_sync(length ? folder : slash ? "/" : ".", why);
-}
-
 bool ls_file_publish(ls_file_out *out, ls_message *why)
 {
     if (rename(out->part, out->path) != 0) return give_up(out, why, "write", strerror(errno));
     int failed = close(out->descriptor); /* where a file system reports late what it could not store */
     out->descriptor = -1;
-    bool ok = failed ? complain_errno(why, "write", out->path) : !out->sync || sync_folder_of(out->path, why);
+    bool ok = failed ? complain_errno(why, "write", out->path) : !out->sync || ls_folder_sync_above(out->path, why);
     forget(out);
     return ok;
 }
@@ -264,7 +253,9 @@ bool ls_folder_make(const char *path, ls_message *why)
     for (size_t i = 1; i <= length; i++) {
         if (path[i] && path[i] != '/') continue;
         part[i] = 0;
-        if (mkdir(part, 0777) != 0 && errno != EEXIST) return complain_errno(why, "make the folder", part);
+        bool made = mkdir(part, 0777) == 0;
+        if (!made && errno != EEXIST) return complain_errno(why, "make the folder", part);
+        if (made && path[i] && !ls_folder_sync_above(part, why)) return false;
         part[i] = path[i];
     }
     if (ls_path_kind_of(path) != LS_PATH_FOLDER) return complain(why, "make the folder", path, "it is a file");
@@ -280,4 +271,15 @@ bool ls_folder_sync(const char *path, ls_message *why)
     if (!ok) complain_errno(why, "sync the folder", path);
     close(descriptor);
     return ok;
+}
+
+bool ls_folder_sync_above(const char *path, ls_message *why)
+{
+    const char *slash = strrchr(path, '/');
+    char folder[PATH_MAX];
+    size_t length = slash ? (size_t)(slash - path) : 0;
+    if (length >= sizeof folder) return complain(why, "sync the folder of", path, strerror(ENAMETOOLONG));
+    memcpy(folder, path, length);
+    folder[length] = 0;
+    return ls_folder_sync(length ? folder : slash ? "/" : ".", why);
 }

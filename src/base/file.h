@@ -52,9 +52,12 @@ void ls_file_discard(ls_file_out *out); /* remove what is not published; does no
 /* All of it at once. */
 bool ls_file_write(const char *path, const void *bytes, size_t size, bool sync, ls_message *why);
 
-/* The folder and those above it; one that is there is fine. */
+/* The folder and those above it; one that is there is fine. Names of those above are on the disk then; that of the last
+ * is for whoever fills it to sync. */
 bool ls_folder_make(const char *path, ls_message *why);
 /* Names that were made, changed or removed in a folder reach the disk. */
 bool ls_folder_sync(const char *path, ls_message *why);
+/* The same for the folder that a file or folder is in. */
+bool ls_folder_sync_above(const char *path, ls_message *why);
 
 #endif

@@ -80,15 +80,6 @@ char *ls_folder_begin(const char *folder, ls_message *why)
     return NULL;
 }
 
-static bool sync_parent(const char *folder, ls_message *why)
-{
-    char parent[PATH_MAX];
-    snprintf(parent, sizeof parent, "%s", folder);
-    char *slash = strrchr(parent, '/');
-    if (slash) slash[slash == parent] = 0;
-    return ls_folder_sync(slash ? parent : ".", why);
-}
-
 /* Every file of a folder, those in folders in it, and their names reach the disk; all are written first,
  * so that the disk takes them in one go. */
 static bool sync_tree(int parent, const char *name, ls_message *why)
@@ -128,7 +119,7 @@ bool ls_folder_publish(const char *folder, ls_message *why)
     bool ok = sync_tree(AT_FDCWD, part, why);
     if (ok && (replaces ? !exchange(part, folder) : rename(part, folder) != 0))
         ok = complain(why, "give its name to", folder, strerror(errno));
-    ok = ok && sync_parent(folder, why);
+    ok = ok && ls_folder_sync_above(folder, why);
     if (ok && replaces) remove_tree(AT_FDCWD, part);
     ls_sys_free(part);
     return ok;

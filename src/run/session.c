@@ -45,7 +45,8 @@ bool ls_session_open_project(ls_run *run)
     ls_session *session = run->session;
     if (!session->project_named || session->project_open || !ls_is_main(run)) return true;
     ls_message why = {{0}};
-    if (!ls_folder_make(session->project_dir, &why)) ls_fail(&run->errors, LS_ERR_IO, "ls_epoch: %s", why.text);
+    if (!ls_folder_make(session->project_dir, &why) || !ls_folder_sync_above(session->project_dir, &why))
+        ls_fail(&run->errors, LS_ERR_IO, "ls_epoch: %s", why.text);
     else if (access(session->project_dir, W_OK | X_OK) != 0)
         ls_fail(&run->errors, LS_ERR_IO, "ls_epoch: results cannot be written to %s: %s", session->project_dir,
                 strerror(errno));
