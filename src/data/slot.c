@@ -270,7 +270,8 @@ static bool upload(ls_run *run, ls_slot *slot, const ls_field *field, int i, ls_
     return status == LS_OK;
 }
 
-bool ls_slot_deliver(ls_run *run, ls_slot *slot, const ls_reading *reading, ls_tensor **tensors)
+/* Put the fields together and start their copies to the device; the slot's event tells when they are done. */
+static bool begin_delivery(ls_run *run, ls_slot *slot, const ls_reading *reading)
 {
     bool host = ls_device_is_host(run->device);
     for (int i = 0; i < reading->field_count; i++) {
@@ -281,6 +282,18 @@ bool ls_slot_deliver(ls_run *run, ls_slot *slot, const ls_reading *reading, ls_t
     ls_message why = {{0}};
     if (!host && ls_device_event_record(run->device, &slot->event, &why))
         return ls_fail(&run->errors, LS_ERR_DEVICE, "loader: %s", why.text), false;
+    return true;
+}
+
+bool ls_slot_deliver(ls_run *run, ls_slot *slot, const ls_reading *reading, ls_tensor **tensors)
+{
+    if (!begin_delivery(run, slot, reading)) {
+        /* No event stands for copies that have begun: wait for them, or they would read memory that is given back. */
+        ls_message ignored;
+        if (slot->copying) ls_device_sync(run->device, &ignored);
+        slot->copying = false;
+        return false;
+    }
     for (int i = 0; i < reading->field_count; i++) {
         tensors[i] = slot->tensor[i];
         slot->tensor[i] = NULL;

@@ -116,7 +116,7 @@ static inline operand operand_ordered(ls_dtype dtype, ls_shape shape, const int3
 
 static inline operand operand_new(ls_dtype dtype, ls_shape shape, placement layout)
 {
-    int32_t order[LS_MAX_DIMS], n = 0;
+    int32_t order[LS_MAX_DIMS] = {0}, n = 0;
     for (int32_t d = 0; d < shape.ndim; d++) {
         if (layout == REVERSED) order[n++] = shape.ndim - 1 - d;
         else if (layout != CHANNELS_LAST || d != 1) order[n++] = d;
