@@ -2,6 +2,7 @@
  * finite differences and PyTorch's numbers. */
 #include "device/cpu/cpu.h"
 
+#include "base/memory.h"
 #include "base/parallel.h"
 #include "base/rng.h"
 #include "check.h"
@@ -382,6 +383,25 @@ static void cutting_changes_nothing(void)
     }
 }
 
+/* Whichever workers the tasks fall to, after the first call the system is not asked for memory again. */
+static void memory_does_not_depend_on_who_comes_first(void)
+{
+    setup s = {1, 3, 3, 300, 250, 16, 16, LS_BF16, NO_MASK, .by_steps = true};
+    tensors t;
+    make_all(&t, &s);
+    ls_parallel_set_width(16);
+    forward(&t, &s);
+    backward(&t, &s, true, true, true);
+    uint64_t before = ls_sys_calls();
+    for (int i = 0; i < 50; i++) {
+        forward(&t, &s);
+        backward(&t, &s, true, true, true);
+    }
+    CHECK_MSG(ls_sys_calls() == before, "%llu requests", (unsigned long long)(ls_sys_calls() - before));
+    ls_parallel_set_width(0);
+    drop_all(&t);
+}
+
 static double loss_of(tensors *t, const setup *s)
 {
     forward(t, s);
@@ -474,6 +494,7 @@ int main(int argc, char **argv)
     CHECK_RUN(dropout_draws_by_element);
     CHECK_RUN(empty_tensors_are_fine);
     CHECK_RUN(cutting_changes_nothing);
+    CHECK_RUN(memory_does_not_depend_on_who_comes_first);
     CHECK_RUN(gradient_is_the_slope);
     CHECK_RUN(equals_pytorch);
     return check_done();

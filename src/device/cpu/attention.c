@@ -134,48 +134,75 @@ static void set_addresses(const attention_job *job, ls_attention *problem, int64
     problem->first = (uint64_t)((batch * job->query_heads + query_head) * problem->queries * problem->keys);
 }
 
-/* One task on one worker; false when memory is out. */
-static bool run_task(const attention_job *job, int64_t task, ls_worker worker)
+typedef struct attention_task {
+    ls_attention problem;
+    ls_attention_part part;
+    int64_t batch, query_head;
+} attention_task;
+
+static attention_task task_at(const attention_job *job, int64_t index, char *staging)
 {
-    int64_t pieces = job->query_pieces + job->key_pieces, head = task / pieces, piece = task % pieces;
-    int64_t batch = head / job->heads_per_batch, query_head = head % job->heads_per_batch * job->problem.group;
-    bool by_keys = piece >= job->query_pieces;
-
-    ls_attention problem = job->problem;
-    char *staging = ls_scratch(worker, 1, all_staged_bytes(job));
-    if (!staging) return false;
-    set_addresses(job, &problem, batch, query_head, staging);
-
-    ls_attention_part part = {0, problem.queries, 0, problem.keys};
-    if (by_keys) {
-        piece_of(problem.keys, job->key_pieces, piece - job->query_pieces, &part.key_begin, &part.key_end);
-        problem.dq.data = NULL;
+    int64_t pieces = job->query_pieces + job->key_pieces, head = index / pieces, piece = index % pieces;
+    attention_task task = {.problem = job->problem,
+                           .part = {0, job->problem.queries, 0, job->problem.keys},
+                           .batch = head / job->heads_per_batch,
+                           .query_head = head % job->heads_per_batch * job->problem.group};
+    ls_attention *problem = &task.problem;
+    set_addresses(job, problem, task.batch, task.query_head, staging);
+    if (piece >= job->query_pieces) {
+        piece_of(problem->keys, job->key_pieces, piece - job->query_pieces, &task.part.key_begin, &task.part.key_end);
+        problem->dq.data = NULL;
     } else if (pieces > 1) {
-        piece_of(problem.queries, job->query_pieces, piece, &part.query_begin, &part.query_end);
-        problem.dk.data = problem.dv.data = NULL;
+        piece_of(problem->queries, job->query_pieces, piece, &task.part.query_begin, &task.part.query_end);
+        problem->dk.data = problem->dv.data = NULL;
     }
-
-    size_t bytes =
-        job->backward ? job->kernel->backward_scratch(&problem, &part) : job->kernel->forward_scratch(&problem);
-    void *scratch = ls_scratch(worker, 0, bytes + 64);
-    if (!scratch) return false;
-    move_staged(job, &problem, &part, batch, query_head, false);
-    (job->backward ? job->kernel->backward : job->kernel->forward)(&problem, &part, scratch);
-    move_staged(job, &problem, &part, batch, query_head, true);
-    return true;
+    return task;
 }
 
+static int64_t task_count(const attention_job *job)
+{
+    return job->batch * job->heads_per_batch * (job->query_pieces + job->key_pieces);
+}
+
+static size_t scratch_of(const attention_job *job, attention_task task)
+{
+    return job->backward ? job->kernel->backward_scratch(&task.problem, &task.part)
+                         : job->kernel->forward_scratch(&task.problem);
+}
+
+/* What the largest tasks need, the first of the pieces of queries and of keys. */
+static size_t most_scratch(const attention_job *job, char *staging)
+{
+    size_t by_queries = scratch_of(job, task_at(job, 0, staging));
+    size_t by_keys = job->key_pieces ? scratch_of(job, task_at(job, job->query_pieces, staging)) : 0;
+    return by_queries > by_keys ? by_queries : by_keys;
+}
+
+/* Every worker takes its memory, whether a task is left for it or not: which worker comes too late is chance, and a
+ * training that has been through one step asks the system for no more. */
 static void run_tasks(void *arg, ls_worker worker)
 {
     attention_job *job = arg;
-    int64_t tasks = job->batch * job->heads_per_batch * (job->query_pieces + job->key_pieces);
-    for (int64_t task; (task = atomic_fetch_add(&job->next_task, 1)) < tasks;)
-        if (!run_task(job, task, worker)) atomic_store(&job->out_of_memory, true);
+    int64_t tasks = task_count(job);
+    char *staging = ls_scratch(worker, 1, all_staged_bytes(job));
+    void *scratch = staging ? ls_scratch(worker, 0, most_scratch(job, staging) + 64) : NULL;
+    if (!scratch) {
+        atomic_store(&job->out_of_memory, true);
+        return;
+    }
+    for (int64_t index; (index = atomic_fetch_add(&job->next_task, 1)) < tasks;) {
+        attention_task task = task_at(job, index, staging);
+        move_staged(job, &task.problem, &task.part, task.batch, task.query_head, false);
+        (job->backward ? job->kernel->backward : job->kernel->forward)(&task.problem, &task.part, scratch);
+        move_staged(job, &task.problem, &task.part, task.batch, task.query_head, true);
+    }
 }
 
 static ls_status run_job(attention_job *job, ls_message *why)
 {
-    ls_parallel(run_tasks, job, ls_parallel_width());
+    int64_t tasks = task_count(job);
+    if (!tasks) return LS_OK;
+    ls_parallel(run_tasks, job, (int)least(tasks, ls_parallel_width()));
     if (job->out_of_memory) return ls_cpu_fail(why, LS_ERR_MEMORY, "no memory left for scratch of attention");
     return LS_OK;
 }
