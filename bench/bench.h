@@ -46,6 +46,8 @@ void bench_add_programs(int threads);
 void bench_add_overheads(void);
 /* `--first-step`: a training program that makes one step and ends. */
 int bench_first_step(void);
+/* `--held-out FOLDER`: print the photos that examples/pets tests on, for bench/pets_torch.py. */
+int bench_held_out(const char *folder);
 
 /* The same products by OpenBLAS; 0 when it is not installed. */
 double bench_openblas(const bench_item *item);

@@ -2,6 +2,7 @@
  *
  *   lockstep_bench --list       one line an item: name, unit, peak it is held against
  *   lockstep_bench --first-step be a training program of one step
+ *   lockstep_bench --held-out FOLDER  print the photos that examples/pets tests on
  *   lockstep_bench [--openblas] answer "name\n" with "value\n"; "-" when it cannot be measured
  *
  * bench/run.py asks this program and the peers in turn, so that all see the same machine. */
@@ -82,6 +83,7 @@ static double measure(const bench_item *item, bool openblas, double budget)
 int main(int argc, char **argv)
 {
     if (argc > 1 && strcmp(argv[1], "--first-step") == 0) return bench_first_step();
+    if (argc > 2 && strcmp(argv[1], "--held-out") == 0) return bench_held_out(argv[2]);
     int all = ls_parallel_width();
     for (int threads = 1; threads <= all; threads = threads == all ? all + 1 : all) {
         bench_add_peaks(threads);

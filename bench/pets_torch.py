@@ -2,7 +2,7 @@
 
 The same photos, network, weights, optimiser and schedule, the memory settings tuned by the caller's environment: prints the
 accuracy and the seconds of every epoch, and with --losses FILE writes the loss of every step. --eval names the photos to
-test on, one per line; the others are trained on."""
+test on, one per line (`lockstep_bench --held-out FOLDER` prints those of examples/pets); the others are trained on."""
 import argparse
 import os
 import re

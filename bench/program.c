@@ -1,8 +1,15 @@
-/* program.c - a training program from the start of its process to the end of its first step. */
+/* program.c - a training program from the start of its process to the end of its first step; and which photos
+ * examples/pets holds out, so that others can train on the same. */
 #include "bench.h"
 
+#include <dirent.h>
 #include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/wait.h>
+
+#include "data/random.h"
 
 /* The network of `make demo`, with a batch made here. */
 enum { BATCH = 32, SIZE = 64, CLASSES = 6 };
@@ -39,4 +46,24 @@ void bench_add_programs(int threads)
     bench_item *start = bench_add(BENCH_MS, BENCH_PEAK_NONE, threads, 1, "program/f32/demo net, start to first step");
     start->setup = start_setup;
     start->call = start_call;
+}
+
+static int is_photo(const struct dirent *entry)
+{
+    return strstr(entry->d_name, ".jpg") != NULL;
+}
+
+int bench_held_out(const char *folder)
+{
+    struct dirent **entries = NULL;
+    int count = scandir(folder, &entries, is_photo, alphasort);
+    int64_t *order = count > 0 ? calloc((size_t)count, sizeof *order) : NULL;
+    if (!order) return fprintf(stderr, "%s: no photos\n", folder), 1;
+    for (int i = 0; i < count; i++) order[i] = i;
+    ls_random_shuffle(ls_random_key(42, 0, LS_RANDOM_SPLIT), count, order); /* as ls_split() does with pets' seed */
+    for (int i = (int)(0.8 * count); i < count; i++) puts(entries[order[i]]->d_name);
+    for (int i = 0; i < count; i++) free(entries[i]);
+    free(entries);
+    free(order);
+    return 0;
 }

@@ -251,7 +251,7 @@ def image(dtype, case):
 
 FIRST_STEP = """
 import torch, timm
-net = timm.create_model("resnet10t", num_classes=6, stem_width=32)
+net = timm.create_model("resnet10t", num_classes=6, stem_width=16, channels=(32, 64, 128, 256))
 adam = torch.optim.Adam(net.parameters(), lr=1e-3)
 x, y = torch.rand(32, 3, 64, 64), torch.arange(32) * 6 // 32
 torch.nn.functional.cross_entropy(net(x), y).backward()
