@@ -2,7 +2,8 @@
  *
  * Values are read once, at the first question. A value that cannot be understood is reported and its default used; a
  * name LOCKSTEP_... that is not in the table is reported too, since it is most likely a spelling mistake. Some have a
- * second name that launchers of other systems set. */
+ * second name that launchers of other systems set. Who this process is, RANK to MASTER_PORT, every launcher says in its
+ * own way: launch/identity.h reads those six together with the others' names. */
 #ifndef LOCKSTEP_BASE_CONFIG_H
 #define LOCKSTEP_BASE_CONFIG_H
 
@@ -22,12 +23,12 @@
     LS_SETTING(HOME, TEXT, "", "folder of the launcher's configuration (empty: lockstep in the user's cache folder)")  \
     LS_SETTING(JOB_TOKEN, TEXT, "", "secret that hosts of a job know (empty: the job's name)")                         \
     LS_SETTING(TERMINATION_LOG, TEXT, "/dev/termination-log", "file that gets the first cause of a failed job")        \
-    LS_SETTING(RANK, COUNT, "0", "number of this process in the job")                                                  \
-    LS_SETTING(WORLD_SIZE, COUNT, "1", "processes of the job")                                                         \
-    LS_SETTING(LOCAL_RANK, COUNT, "0", "number of this process on its host")                                           \
-    LS_SETTING(LOCAL_WORLD_SIZE, COUNT, "0", "processes on this host (0: all of the job)")                             \
-    LS_SETTING(MASTER_ADDR, TEXT, "127.0.0.1", "host of the process with rank 0")                                      \
-    LS_SETTING(MASTER_PORT, COUNT, "29500", "port it listens on")                                                      \
+    LS_SETTING(RANK, TEXT, "", "number of this process in the job (empty: what the launcher says)")                    \
+    LS_SETTING(WORLD_SIZE, TEXT, "", "processes of the job (empty: what the launcher says)")                           \
+    LS_SETTING(LOCAL_RANK, TEXT, "", "number of this process on its host (empty: what the launcher says)")             \
+    LS_SETTING(LOCAL_WORLD_SIZE, TEXT, "", "processes on this host (empty: what the launcher says)")                   \
+    LS_SETTING(MASTER_ADDR, TEXT, "", "host of the process with rank 0 (empty: what the launcher says)")               \
+    LS_SETTING(MASTER_PORT, TEXT, "", "port where processes meet (empty: what the launcher says)")                     \
     LS_SETTING(COMM_FILE, COUNT, "0",                                                                                  \
                "file of the memory that processes of a host share, set by the launcher (0: none)")                     \
     LS_SETTING(COMM_TOKEN, TEXT, "", "what processes started without the launcher know their job by")                  \
@@ -40,12 +41,6 @@
 /* LS_SETTING_ALIAS("NAME", symbol): what launchers of other systems call the same thing.
  * The name LOCKSTEP_<symbol> wins. */
 #define LS_SETTING_ALIAS_LIST(LS_SETTING_ALIAS)                                                                        \
-    LS_SETTING_ALIAS("RANK", RANK)                                                                                     \
-    LS_SETTING_ALIAS("WORLD_SIZE", WORLD_SIZE)                                                                         \
-    LS_SETTING_ALIAS("LOCAL_RANK", LOCAL_RANK)                                                                         \
-    LS_SETTING_ALIAS("LOCAL_WORLD_SIZE", LOCAL_WORLD_SIZE)                                                             \
-    LS_SETTING_ALIAS("MASTER_ADDR", MASTER_ADDR)                                                                       \
-    LS_SETTING_ALIAS("MASTER_PORT", MASTER_PORT)                                                                       \
     LS_SETTING_ALIAS("ACCELERATE_MIXED_PRECISION", MIXED_PRECISION)                                                    \
     LS_SETTING_ALIAS("ACCELERATE_GRADIENT_ACCUMULATION_STEPS", GRADIENT_ACCUMULATION_STEPS)
 

@@ -1,5 +1,6 @@
 /* exchange.h - processes that mpirun, mpiexec or srun have started tell each other a few bytes each, such as
- * addresses. */
+ * addresses. Processes of one host need only the numbers that opening brings (run/others.c); the bytes are for a
+ * transport between hosts, which this release does not have. */
 #ifndef LOCKSTEP_LAUNCH_EXCHANGE_H
 #define LOCKSTEP_LAUNCH_EXCHANGE_H
 

@@ -50,7 +50,7 @@ static bool in_slurm_step(entries e)
 
 static bool by_lockstep(entries e)
 {
-    return is_set(e, "LOCKSTEP_RANK");
+    return is_set(e, "LOCKSTEP_RANK") || is_set(e, "LOCKSTEP_WORLD_SIZE");
 }
 
 static bool by_torchrun(entries e)
@@ -85,7 +85,7 @@ static bool by_pmix(entries e)
 
 static bool by_operator(entries e)
 {
-    return is_set(e, "RANK") && is_set(e, "WORLD_SIZE");
+    return is_set(e, "RANK") || is_set(e, "WORLD_SIZE");
 }
 
 static ls_status finish_slurm(entries e, ls_identity *who, ls_message *why);
@@ -218,8 +218,11 @@ ls_status ls_identity_read(entries e, ls_identity *who, ls_message *why)
         ls_status status = number(e, numbers[i].name, numbers[i].least, numbers[i].to, why);
         if (status) return status;
     }
-    if (by->world && who->world < 0) {
-        snprintf(why->text, sizeof why->text, "%s is set, but %s is not", by->rank, by->world);
+    if (who->world == 1 && who->rank < 0) who->rank = 0; /* there is no other */
+    if (who->rank < 0 || (by->world && who->world < 0)) {
+        bool ranked = who->rank >= 0;
+        snprintf(why->text, sizeof why->text, "%s is set, but %s is not", ranked ? by->rank : by->world,
+                 ranked ? by->world : by->rank);
         return LS_ERR_VALUE;
     }
     ls_status status = by->finish ? by->finish(e, who, why) : LS_OK;

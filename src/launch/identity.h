@@ -1,7 +1,7 @@
 /* identity.h - who is this process? Read from what launchers of all kinds leave in the environment.
  *
- * First that applies: our own names, torchrun's (LOCAL_RANK), Open MPI, Hydra (MPICH, Intel MPI), MVAPICH, PMIx, a
- * Slurm step, a PyTorchJob pod that runs the program without a launcher, nobody. Slurm comes late because a batch
+ * First that applies: our own names, torchrun's (LOCAL_RANK), Open MPI, Hydra (MPICH, Intel MPI), MVAPICH, a Slurm
+ * step, PMIx, a PyTorchJob pod that runs the program without a launcher, nobody. Slurm comes late because a batch
  * script exports SLURM_PROCID=0 to everything it starts, mpirun and launchers included. */
 #ifndef LOCKSTEP_LAUNCH_IDENTITY_H
 #define LOCKSTEP_LAUNCH_IDENTITY_H

@@ -6,7 +6,7 @@
 #include "comm/meet.h"
 #include "comm/shm.h"
 #include "launch/environment.h"
-#include "launch/identity.h"
+#include "launch/exchange.h"
 #include "run/session.h"
 
 #include <unistd.h>
@@ -40,19 +40,23 @@ static int shared_file(const ls_identity *who, ls_message *why)
     return ls_meet(job, who->rank, who->world, (int64_t)ls_config_count(LS_SETTING_COMM_TIMEOUT), why);
 }
 
+/* By the environment; only PMIx keeps the number of processes to itself. */
+static ls_status find_identity(ls_identity *who, ls_message *why)
+{
+    ls_status status = ls_identity_read((const char *const *)environ, who, why);
+    if (status || who->world >= 0) return status;
+    ls_exchange *exchange;
+    status = ls_exchange_open(&exchange, who, (double)ls_config_count(LS_SETTING_COMM_TIMEOUT), why);
+    ls_exchange_close(exchange);
+    return status;
+}
+
 bool ls_session_find_others(ls_run *run)
 {
     ls_identity who;
     ls_message why = {{0}};
-    ls_status status = ls_identity_read((const char *const *)environ, &who, &why);
+    ls_status status = find_identity(&who, &why);
     if (status) return ls_fail(&run->errors, status, "ls_init: %s", why.text), false;
-    if (who.bootstrap == LS_BOOTSTRAP_ALONE &&
-        (ls_config_count(LS_SETTING_WORLD_SIZE) > 1 || ls_config_count(LS_SETTING_RANK) > 0)) {
-        ls_fail(&run->errors, LS_ERR_VALUE,
-                "ls_init: RANK is %s and WORLD_SIZE is %s: a process of a job needs both, from 0 on and from 1 on",
-                ls_config_text(LS_SETTING_RANK), ls_config_text(LS_SETTING_WORLD_SIZE));
-        return false;
-    }
     if (who.world <= 1) return true;
     if (who.hosts > 1 || (who.local_world > 0 && who.local_world < who.world)) {
         ls_fail(

@@ -56,6 +56,40 @@ static void shells_start_them(void)
     HAS("rank 1 is one of 3 processes, rank 0 one of 2");
 }
 
+/* Real ones, where they are installed; the last says nothing but PMIx's own variables. */
+static void mpirun_starts_them(void)
+{
+    static const char *const ways[] = {
+        "mpiexec.hydra -n 2",
+        "mpirun.openmpi --oversubscribe -n 2",
+        "mpirun.openmpi --oversubscribe -n 2 env -u OMPI_COMM_WORLD_RANK -u OMPI_COMM_WORLD_SIZE",
+    };
+    setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
+    setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+        char line[1024];
+        snprintf(line, sizeof line, "command -v %.*s", (int)strcspn(ways[i], " "), ways[i]);
+        if (shell(line) != 0) {
+            printf("skipped: %s is not there\n", ways[i]);
+            continue;
+        }
+        snprintf(line, sizeof line, "ASAN_OPTIONS=detect_leaks=0 %s " WORKER " exchange </dev/null 2>&1", ways[i]);
+        CHECK(shell(line) == 0);
+        expect_exchange_of_two();
+    }
+}
+
+/* WORLD_SIZE counts what a launcher would start in each pod; without one, a pod is one process. */
+static void pods_are_processes(void)
+{
+    CHECK(shell("RANK=0 WORLD_SIZE=4 PET_NNODES=1 PET_NPROC_PER_NODE=4 MASTER_ADDR=pod-0 MASTER_PORT=23456 " WORKER
+                " exchange 2>&1") == 0);
+    HAS("rank 0 of 1, local 0 of 1: ");
+    CHECK(shell("RANK=1 WORLD_SIZE=8 PET_NNODES=2 PET_NPROC_PER_NODE=4 MASTER_ADDR=pod-0 MASTER_PORT=23456 " WORKER
+                " exchange 2>&1") == 1);
+    HAS("rank 1 of 2 processes on several hosts");
+}
+
 static void hosts_are_refused_by_name(void)
 {
     CHECK(shell("RANK=0 LOCAL_RANK=0 WORLD_SIZE=4 LOCAL_WORLD_SIZE=2 MASTER_ADDR=a " WORKER " exchange 2>&1") == 1);
@@ -112,6 +146,8 @@ int main(int argc, char **argv)
     if (argc > 1) check_filter = argv[1];
     CHECK_RUN(the_launcher_starts_them);
     CHECK_RUN(shells_start_them);
+    CHECK_RUN(mpirun_starts_them);
+    CHECK_RUN(pods_are_processes);
     CHECK_RUN(hosts_are_refused_by_name);
     CHECK_RUN(one_failure_is_everybodys);
     CHECK_RUN(a_dead_process_is_named);

@@ -67,9 +67,17 @@ static const scene scenes[] = {
                      "PET_NPROC_PER_NODE=4"},
      .expected = {"PyTorchJob", 1, 2, 0, 1, 1, 2, "m", 1, LS_BOOTSTRAP_STORE, -1}},
 
+    /* its only pod is alone, whatever WORLD_SIZE counts */
+    {.environment = {"RANK=0", "WORLD_SIZE=4", "MASTER_ADDR=m", "MASTER_PORT=1", "PET_NNODES=1",
+                     "PET_NPROC_PER_NODE=4"},
+     .expected = {"PyTorchJob", 0, 1, 0, 1, 0, 1, "m", 1, LS_BOOTSTRAP_ALONE, -1}},
+
     {.environment = {"RANK=4", "WORLD_SIZE=4", "LOCAL_RANK=0"}, .complaint = "torchrun says rank 4 of world size 4"},
     {.environment = {"RANK=x", "WORLD_SIZE=4", "LOCAL_RANK=0"}, .complaint = "RANK=x must be a whole number"},
     {.environment = {"RANK=1", "LOCAL_RANK=0"}, .complaint = "RANK is set, but WORLD_SIZE is not"},
+    {.environment = {"RANK=0"}, .complaint = "RANK is set, but WORLD_SIZE is not"},
+    {.environment = {"WORLD_SIZE=2"}, .complaint = "WORLD_SIZE is set, but RANK is not"},
+    {.environment = {"LOCKSTEP_WORLD_SIZE=2"}, .complaint = "LOCKSTEP_WORLD_SIZE is set, but LOCKSTEP_RANK is not"},
     {.environment = {"RANK=1", "WORLD_SIZE=4", "LOCAL_RANK=2", "LOCAL_WORLD_SIZE=2", "MASTER_ADDR=a"},
      .complaint = "local rank 2 of local world size 2"},
     {.environment = {"RANK=1", "WORLD_SIZE=2"}, .complaint = "MASTER_ADDR must name the host of rank 0"},

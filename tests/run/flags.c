@@ -199,9 +199,9 @@ static void the_environment_comes_last_but_for_accumulation(void)
     CHECK(code(run_captured("LOCKSTEP_MIXED_PRECISION=bf16", precision, text, sizeof text)) == LS_BF16);
     CHECK(code(run_captured("LOCKSTEP_MIXED_PRECISION=fp8", precision, text, sizeof text)) == 100);
     CHECK(code(run_captured("WORLD_SIZE=2", starts, text, sizeof text)) == 1);
-    CHECK(strstr(text, "RANK is 0 and WORLD_SIZE is 2: a process of a job needs both"));
+    CHECK(strstr(text, "WORLD_SIZE is set, but RANK is not"));
     CHECK(code(run_captured("RANK=1", starts, text, sizeof text)) == 1);
-    CHECK(strstr(text, "RANK is 1 and WORLD_SIZE is 1: a process of a job needs both"));
+    CHECK(strstr(text, "RANK is set, but WORLD_SIZE is not"));
     CHECK(code(run_captured("WORLD_SIZE=1", starts, text, sizeof text)) == 0);
 }
 
