@@ -25,6 +25,7 @@ typedef struct device {
     pthread_mutex_t lock;
     range ranges[MAX_RANGES];
     int range_count;
+    ls_stream *streams;
 } device;
 
 struct ls_event {
@@ -49,6 +50,7 @@ typedef struct job {
 
 struct ls_stream {
     device *owner;
+    ls_stream *next; /* of the same device */
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -92,20 +94,6 @@ static ls_status device_alloc(void *handle, size_t bytes, void **address)
     }
     *address = r.address;
     return LS_OK;
-}
-
-static void device_release(void *handle, void *address, size_t bytes)
-{
-    device *d = handle;
-    pthread_mutex_lock(&d->lock);
-    for (int i = 0; i < d->range_count; i++) {
-        if (d->ranges[i].address != address) continue;
-        munmap(d->ranges[i].address, bytes);
-        munmap(d->ranges[i].memory, bytes);
-        d->ranges[i] = d->ranges[--d->range_count];
-        break;
-    }
-    pthread_mutex_unlock(&d->lock);
 }
 
 /* ---- the thread of a stream ---- */
@@ -181,25 +169,30 @@ static job *new_job(job_kind kind)
     return j;
 }
 
-/* ---- streams and events ---- */
+/* ---- streams, events, and giving memory back ---- */
 
 static ls_status stream_create(void *handle, ls_stream **out)
 {
     ls_stream *s = calloc(1, sizeof *s);
     if (!s) return LS_ERR_MEMORY;
-    s->owner = handle;
+    device *d = s->owner = handle;
     pthread_mutex_init(&s->lock, NULL);
     pthread_cond_init(&s->changed, NULL);
     if (pthread_create(&s->thread, NULL, stream_main, s)) return free(s), LS_ERR_DEVICE;
+    s->next = d->streams;
+    d->streams = s;
     *out = s;
     return LS_OK;
 }
 
 static void stream_destroy(void *handle, ls_stream *s)
 {
-    (void)handle;
+    device *d = handle;
     job *quit = new_job(JOB_QUIT);
     if (!quit) return;
+    ls_stream **link = &d->streams;
+    while (*link != s) link = &(*link)->next;
+    *link = s->next;
     submit(s, quit);
     pthread_join(s->thread, NULL);
     pthread_mutex_destroy(&s->lock);
@@ -207,17 +200,40 @@ static void stream_destroy(void *handle, ls_stream *s)
     free(s);
 }
 
-static ls_status stream_sync(void *handle, ls_stream *s, ls_message *why)
+static void wait_stream(ls_stream *s)
 {
-    (void)handle;
     pthread_mutex_lock(&s->lock);
     uint64_t target = s->submitted;
     while (s->finished < target) pthread_cond_wait(&s->changed, &s->lock);
+    pthread_mutex_unlock(&s->lock);
+}
+
+static ls_status stream_sync(void *handle, ls_stream *s, ls_message *why)
+{
+    (void)handle;
+    wait_stream(s);
+    pthread_mutex_lock(&s->lock);
     ls_status status = s->status;
     if (status) *why = s->why;
     s->status = LS_OK;
     pthread_mutex_unlock(&s->lock);
     return status;
+}
+
+/* Work that was submitted before may still be using the memory. */
+static void device_release(void *handle, void *address, size_t bytes)
+{
+    device *d = handle;
+    for (ls_stream *s = d->streams; s; s = s->next) wait_stream(s);
+    pthread_mutex_lock(&d->lock);
+    for (int i = 0; i < d->range_count; i++) {
+        if (d->ranges[i].address != address) continue;
+        munmap(d->ranges[i].address, bytes);
+        munmap(d->ranges[i].memory, bytes);
+        d->ranges[i] = d->ranges[--d->range_count];
+        break;
+    }
+    pthread_mutex_unlock(&d->lock);
 }
 
 static ls_status event_create(void *handle, ls_event **out)
