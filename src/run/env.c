@@ -8,6 +8,8 @@
 
 #include "base/config.h"
 #include "base/cpus.h"
+#include "base/json.h"
+#include "base/memory.h"
 #include "base/parallel.h"
 #include "kernels/kernels.h"
 
@@ -15,54 +17,29 @@
 
 typedef struct writer {
     FILE *to;
-    bool json;
-    bool first; /* nothing written yet at this level */
+    ls_json_writer *json; /* NULL: text */
 } writer;
 
-static void put_string(FILE *to, const char *text)
+static void begin(const writer *w, const char *name)
 {
-    fputc('"', to);
-    for (; *text; text++) {
-        if (*text == '"' || *text == '\\') fputc('\\', to);
-        if ((unsigned char)*text >= 0x20) fputc(*text, to);
-    }
-    fputc('"', to);
+    if (w->json) ls_json_put_object(w->json, name);
+    else fprintf(w->to, "\n%s\n", name);
 }
 
-static void begin(writer *w, const char *name)
+static void end(const writer *w)
 {
-    if (w->json) {
-        fputs(w->first ? "" : ",\n", w->to);
-        put_string(w->to, name);
-        fputs(": {\n", w->to);
-    } else {
-        fprintf(w->to, "\n%s\n", name);
-    }
-    w->first = true;
+    if (w->json) ls_json_put_end(w->json);
 }
 
-static void end(writer *w)
+static void entry(const writer *w, const char *name, const char *value)
 {
-    if (w->json) fputs("\n}", w->to);
-    w->first = false;
-}
-
-static void entry(writer *w, const char *name, const char *value)
-{
-    if (w->json) {
-        fputs(w->first ? "" : ",\n", w->to);
-        put_string(w->to, name);
-        fputs(": ", w->to);
-        put_string(w->to, value);
-    } else {
-        fprintf(w->to, "  %-34s %s\n", name, value);
-    }
-    w->first = false;
+    if (w->json) ls_json_put_text(w->json, name, value);
+    else fprintf(w->to, "  %-34s %s\n", name, value);
 }
 
 /* ---- what there is to say ---- */
 
-static void machine(writer *w)
+static void machine(const writer *w)
 {
     struct utsname name;
     char text[256];
@@ -89,7 +66,7 @@ static void machine(writer *w)
     end(w);
 }
 
-static void settings(writer *w)
+static void settings(const writer *w)
 {
     begin(w, "settings");
     for (int i = 0; i < LS_SETTING_COUNT_OF; i++)
@@ -98,7 +75,7 @@ static void settings(writer *w)
 }
 
 /* "neon-bf16 2, neon 7": who brought how many pointers of a table's member; types where there is one pointer a type. */
-static void chosen(writer *w, ls_family *family, const ls_family_field *field)
+static void chosen(const writer *w, ls_family *family, const ls_family_field *field)
 {
     char name[96], text[256] = "";
     for (int isa = (int)ls_isa_in_use(); isa >= 0; isa--) {
@@ -120,7 +97,7 @@ static void chosen(writer *w, ls_family *family, const ls_family_field *field)
     if (*text) entry(w, name, text);
 }
 
-static void kernels(writer *w)
+static void kernels(const writer *w)
 {
     static ls_family *const families[] = {
 #define LS_FAMILY(name) &ls_family_##name,
@@ -135,12 +112,16 @@ static void kernels(writer *w)
 
 void ls_env_print(FILE *to, bool json)
 {
-    writer w = {.to = to, .json = json, .first = true};
-    if (json) fputs("{\n", to);
-    if (json) entry(&w, "lockstep", ls_version());
-    else fprintf(to, "lockstep %s\n", ls_version());
+    ls_json_writer text = {.indent = 2};
+    writer w = {.to = to, .json = json ? &text : NULL};
+    if (!json) fprintf(to, "lockstep %s\n", ls_version());
+    else begin(&w, NULL), entry(&w, "lockstep", ls_version());
     machine(&w);
     settings(&w);
     kernels(&w);
-    if (json) fputs("\n}\n", to);
+    if (!json) return;
+    end(&w);
+    char *whole = ls_json_take(&text, NULL);
+    if (whole) fprintf(to, "%s\n", whole);
+    ls_sys_free(whole);
 }
