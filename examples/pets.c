@@ -56,7 +56,7 @@ static bool read_flags(ls_run *run, int *argc, char ***argv, options *o)
     return !ls_error(run);
 }
 
-/* ---- The model file: weights, and what is needed to use them ---- */
+/* ---- The model file: weights, and what is needed to use them; a slash, which no label has, ends each class ---- */
 
 static ls_module *new_model(ls_run *run, const options *o, int64_t classes)
 {
@@ -76,7 +76,7 @@ static void save(ls_run *run, ls_module *model, const ls_dataset *pets, const op
     char *names = calloc(room, 1), image_size[16], width[24];
     if (!names) exit(1);
     for (int64_t i = 0; i < ls_class_count(pets); i++)
-        used += (size_t)snprintf(names + used, room - used, "%s\n", ls_class_name(pets, i));
+        used += (size_t)snprintf(names + used, room - used, "%s/", ls_class_name(pets, i));
     snprintf(image_size, sizeof image_size, "%d", o->image_size);
     snprintf(width, sizeof width, "%lld", (long long)o->width);
     const ls_metadata about[] = {{"architecture", o->model}, {"image_size", image_size},
@@ -105,7 +105,7 @@ static bool predict(ls_run *run, options *o)
         return false;
     }
     int64_t classes = 0;
-    for (const char *c = names; *c; c++) classes += *c == '\n';
+    for (const char *c = names; *c; c++) classes += *c == '/';
     o->weights = ls_project_dir(run);
     ls_module *model = new_model(run, o, classes);
     ls_eval(model);
@@ -118,10 +118,10 @@ static bool predict(ls_run *run, options *o)
         ls_tensor *chances = ls_softmax(ls_forward(model, ls_imagenet_normalize(image)), -1);
         int64_t best = (int64_t)ls_item(ls_argmax(chances));
         const char *name = names;
-        for (int64_t skip = best; skip > 0 && *name; name++) skip -= *name == '\n';
+        for (int64_t skip = best; skip > 0 && *name; name++) skip -= *name == '/';
         double chance = ls_item(ls_max(chances));
         if (ls_error(run)) fprintf(stderr, "%s\n", ls_error_message(run));
-        else printf("%s: %.*s (%.1f %%)\n", o->predict.name[i], (int)strcspn(name, "\n"), name, 100 * chance);
+        else printf("%s: %.*s (%.1f %%)\n", o->predict.name[i], (int)strcspn(name, "/"), name, 100 * chance);
         all = all && !ls_error(run);
         ls_error_clear(run); /* there are other photos */
         ls_scope_end(run, mark, NULL);
@@ -191,9 +191,10 @@ int main(int argc, char **argv)
             ls_schedule_step(cycle);
             ls_zero_grad(adam);
 
+            ls_progress_show(bar, "loss", ls_item(loss));
+            if (!ls_sync_gradients(run)) continue; /* gradients still add up */
             int64_t step = ls_steps_taken(adam);
             ls_track(run, step, {"loss", ls_item(loss)}, {"lr", ls_lr(adam)});
-            ls_progress_show(bar, "loss", ls_item(loss));
             if (o.save_every && step % o.save_every == 0) ls_save_state(run, NULL);
         }
         ls_progress_end(bar);

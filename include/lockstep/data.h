@@ -279,7 +279,8 @@ LS_API void ls_batch_set(ls_batch *batch, const char *name, ls_tensor *tensor);
 LS_API ls_shape ls_batch_shape(const ls_batch *batch, const char *name, int64_t sample);
 
 /* Leave out the first n batches of the coming pass, and of that one only; costs nothing unless the dataset is a
- * stream. */
+ * stream. A pass in progress is over with that, except in an epoch that a checkpoint has just brought back: there the
+ * call does nothing, since the loader stands beyond those batches already; ls_rewind() it first to begin anew. */
 LS_API void ls_skip_first_batches(ls_loader *loader, int64_t n);
 /* The epoch whose order the coming pass has; passes count from 0 and go on from here. */
 LS_API void ls_loader_set_epoch(ls_loader *loader, int64_t epoch);

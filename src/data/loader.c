@@ -276,6 +276,8 @@ bool ls_loader_state_set(ls_loader *loader, const ls_loader_state *state)
 void ls_skip_first_batches(ls_loader *loader, int64_t n)
 {
     if (!loader || n < 0) return;
+    bool restored = loader->ends > 0 || (loader->in_pass && loader->handed == 0);
+    if (restored) return; /* the program does again what it did before the checkpoint, which holds where that led */
     if (n > MOST_SAMPLES) n = MOST_SAMPLES; /* more than any pass has, and products stay numbers */
     ls_rewind(loader);
     ls_shard *shard = &loader->shard;

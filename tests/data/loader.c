@@ -202,6 +202,35 @@ static void skipping_is_for_one_pass(void)
     CHECK(ls_finish(run) == 0);
 }
 
+/* A program skips batches at the beginning of an epoch; resumed in the middle of it, it asks for that again. */
+static void skipping_again_keeps_the_restored_place(void)
+{
+    ls_run *run = ls_init(NULL, NULL, .seed = 5);
+    ls_loader *loader = ls_loader_new(run, numbers(run, 16), .batch = 4);
+    int64_t seen[16];
+    ls_batch b;
+    ls_skip_first_batches(loader, 1);
+    CHECK(ls_next(loader, &b) && b.index[0] == 4);
+    ls_loader_state inside = ls_loader_state_get(loader);
+    CHECK(read_pass(loader, seen) == 8);
+    ls_loader_state after = ls_loader_state_get(loader);
+
+    CHECK(ls_loader_state_set(loader, &inside));
+    ls_skip_first_batches(loader, 1);
+    CHECK(read_pass(loader, seen) == 8 && seen[0] == 8);
+    CHECK(ls_loader_state_set(loader, &after));
+    ls_skip_first_batches(loader, 1);
+    CHECK(!ls_next(loader, &b)); /* its loop was over */
+    ls_skip_first_batches(loader, 1);
+    CHECK(read_pass(loader, seen) == 12 && seen[0] == 4);
+
+    CHECK(ls_loader_state_set(loader, &inside));
+    ls_rewind(loader);
+    ls_skip_first_batches(loader, 3);
+    CHECK(read_pass(loader, seen) == 4 && seen[0] == 12);
+    CHECK(ls_finish(run) == 0);
+}
+
 static void a_resumed_job_may_have_another_size(void)
 {
     ls_run *run = ls_init(NULL, NULL, .seed = 5);
@@ -323,6 +352,7 @@ int main(int argc, char **argv)
     CHECK_RUN(the_state_resumes_at_every_batch);
     CHECK_RUN(an_evaluation_inside_training_is_not_repeated);
     CHECK_RUN(skipping_is_for_one_pass);
+    CHECK_RUN(skipping_again_keeps_the_restored_place);
     CHECK_RUN(a_resumed_job_may_have_another_size);
     CHECK_RUN(ranks_together_read_what_one_would);
     CHECK_RUN(every_sample_is_somewhere);

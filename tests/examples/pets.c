@@ -32,6 +32,8 @@ static void from_folder_to_prediction(void)
     free(rows);
     CHECK(run(PETS " --output_dir " FOLDER "/out --predict " FOLDER "/images/beagle_3.jpg" OUTPUT) == 0);
     CHECK_MSG(strstr(printed, FOLDER "/images/beagle_3.jpg: ") == printed && strstr(printed, " %)\n"), "%s", printed);
+    CHECK(run(LOCKSTEP_COMMAND " inspect " FOLDER "/out/model.safetensors" OUTPUT) == 0);
+    CHECK_MSG(strstr(printed, "abyssinian_cat/beagle/"), "%s", printed);
 }
 
 /* Stopped after the first epoch's checkpoint and resumed, it ends with the numbers of a training that went through. */
@@ -61,6 +63,21 @@ static void processes_share_the_work(void)
     CHECK_MSG(strncmp(printed, "epoch 2: ", 9) == 0, "%s", printed);
     CHECK_MSG(strstr(said, "train: 5 steps"), "%s", said);
 #undef HALF
+}
+
+/* Three steps of two, two and one batch: what happens every step does not happen in between. */
+static void steps_of_several_batches_are_saved_once(void)
+{
+    CHECK(run(PETS SMALL " --epochs 1 --gradient_accumulation_steps 2 --checkpointing_steps 1 --with_tracking"
+                         " --output_dir " FOLDER "/several" OUTPUT) == 0);
+    CHECK_MSG(strstr(said, "train: 5 steps"), "%s", said);
+    CHECK(access(FOLDER "/several/checkpoints/checkpoint_2", F_OK) == 0);
+    CHECK(access(FOLDER "/several/checkpoints/checkpoint_3", F_OK) != 0);
+    char *lines = file_text(FOLDER "/several/runs/records/values.jsonl", NULL);
+    int losses = 0;
+    for (const char *at = lines; at && (at = strstr(at, "\"loss\"")); at++) losses++;
+    CHECK(losses == 3);
+    free(lines);
 }
 
 static void bad_files_are_named_or_left_out(void)
@@ -111,6 +128,7 @@ int main(int argc, char **argv)
     CHECK_RUN(from_folder_to_prediction);
     CHECK_RUN(resumes_where_it_stood);
     CHECK_RUN(processes_share_the_work);
+    CHECK_RUN(steps_of_several_batches_are_saved_once);
     CHECK_RUN(bad_files_are_named_or_left_out);
     CHECK_RUN(every_photo_is_looked_at);
     CHECK_RUN(misuse_is_explained);
