@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/config.h"
+#include "base/library.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "device/cpu/cpu.h"
@@ -45,36 +45,13 @@ static int split_index(char *name)
     return atoi(colon + 1);
 }
 
-/* A path is opened as it is; a name is looked for in the folders of LOCKSTEP_PLUGIN_PATH,
- * then where the linker looks. */
-static void *open_library(const char *name, ls_message *why)
-{
-    char path[1024];
-    void *library = NULL;
-    if (strchr(name, '/')) library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
-    for (const char *folder = strchr(name, '/') ? "" : ls_config_text(LS_SETTING_PLUGIN_PATH); !library && *folder;) {
-        int length = (int)strcspn(folder, ":");
-        snprintf(path, sizeof path, "%.*s/liblockstep-%.128s.so", length, folder, name);
-        library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-        folder += length + (folder[length] == ':');
-    }
-    if (!library && !strchr(name, '/')) {
-        snprintf(path, sizeof path, "liblockstep-%.128s.so", name);
-        library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    }
-    if (!library) snprintf(why->text, sizeof why->text, "device \"%.64s\": %.160s", name, dlerror());
-    return library;
-}
-
 static const ls_device_table *table_from(void *library, const char *name, ls_message *why)
 {
-    void *symbol = dlsym(library, "ls_plugin_v1");
-    if (!symbol) {
+    ls_plugin_entry *entry = (ls_plugin_entry *)ls_library_function(library, "ls_plugin_v1");
+    if (!entry) {
         snprintf(why->text, sizeof why->text, "device \"%.64s\": the plug-in does not export ls_plugin_v1", name);
         return NULL;
     }
-    ls_plugin_entry *entry;
-    memcpy(&entry, &symbol, sizeof entry); /* ISO C has no cast from object to function pointer */
     const ls_device_table *table = entry(&host);
     if (!table || table->abi != LS_PLUGIN_ABI || table->size < sizeof(ls_device_table)) {
         snprintf(why->text, sizeof why->text, "device \"%.64s\": the plug-in speaks ABI %u, this library %u", name,
@@ -100,7 +77,7 @@ ls_device *ls_device_open(const char *name, ls_status *status, ls_message *why)
     if (strcmp(plain, "cpu") == 0) {
         device->table = &ls_cpu_device;
     } else {
-        device->library = open_library(plain, why);
+        device->library = ls_library_open("device", plain, why);
         if (device->library) device->table = table_from(device->library, plain, why);
         if (!device->table) goto close_device;
     }
