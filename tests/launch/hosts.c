@@ -4,44 +4,107 @@
 enum { HOSTS = 3 };
 
 static pid_t job[HOSTS];
+static int port;         /* where they meet */
 static char words[4096]; /* what a host printed */
 
-static const char *file_of(int host)
+static void begin_job(void)
 {
-    char name[16];
-    snprintf(name, sizeof name, "host%d", host);
-    return path(name);
+    make_folder();
+    port = find_port();
 }
 
-/* One host of a job where each has its rank. Beats are quick and patience is long: the machine may be busy. */
-static void start_host(int rank, int hosts, int port, const char *options, const char *program)
-{
-    char line[1024], name[16];
-    snprintf(name, sizeof name, "host%d", rank);
-    snprintf(line, sizeof line,
-             "--nnodes %d --node-rank %d --master-addr 127.0.0.1 --master-port %d --shutdown-timeout 5 --no-pin "
-             "--rdzv-conf join_timeout=20,heartbeat=0.2,dead_after=1 %s %s",
-             hosts, rank, port, options, program);
-    job[rank] = start_as(line, name);
-}
-
-/* One host of an elastic job. */
-static void join(int which, const char *range, int port, const char *options, const char *program)
+/* The launcher of one host. Beats are quick and patience is long: the machine may be busy. */
+static void start_launcher(int which, const char *hosts, const char *conf, const char *options, const char *program)
 {
     char line[1024], name[16];
     snprintf(name, sizeof name, "host%d", which);
     snprintf(line, sizeof line,
-             "--nnodes %s --rdzv-backend c10d --rdzv-endpoint 127.0.0.1:%d --shutdown-timeout 5 --no-pin "
-             "--rdzv-conf join_timeout=20,heartbeat=0.2,dead_after=1,last_call_timeout=0.3 %s %s",
-             range, port, options, program);
+             "%s --shutdown-timeout 5 --no-pin --rdzv-conf join_timeout=20,heartbeat=0.2,dead_after=1%s %s %s", hosts,
+             conf, options, program);
     job[which] = start_as(line, name);
 }
+
+/* One host of a job where each has its rank. */
+static void start_as_rank(int which, int rank, int hosts, const char *options, const char *program)
+{
+    char line[128];
+    snprintf(line, sizeof line, "--nnodes %d --node-rank %d --master-addr 127.0.0.1 --master-port %d", hosts, rank,
+             port);
+    start_launcher(which, line, "", options, program);
+}
+
+static void start_host(int rank, int hosts, const char *options, const char *program)
+{
+    start_as_rank(rank, rank, hosts, options, program);
+}
+
+static void start_hosts(int hosts, const char *options, const char *program)
+{
+    for (int i = 0; i < hosts; i++) start_host(i, hosts, options, program);
+}
+
+/* One host of an elastic job. */
+static void join(int which, const char *range, const char *options, const char *program)
+{
+    char line[128];
+    snprintf(line, sizeof line, "--nnodes %s --rdzv-backend c10d --rdzv-endpoint 127.0.0.1:%d", range, port);
+    start_launcher(which, line, ",last_call_timeout=0.3", options, program);
+}
+
+static void lose_host(int which)
+{
+    kill(job[which], SIGKILL);
+    end_of(job[which]);
+}
+
+/* ---- Programs: all write to the file "marks" ---- */
+
+__attribute__((format(printf, 1, 2))) static const char *filled(const char *format, ...)
+{
+    static char program[1024];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(program, sizeof program, format, args);
+    va_end(args);
+    return program;
+}
+
+/* Says "ready", and "saved" when it is told to end. */
+static const char *saves(void)
+{
+    return filled(WORKER " save %s", path("marks"));
+}
+
+/* Says `mark`, which the shell fills in, and ends when it is told to, with 0 after let_finish(). */
+static const char *marks_and_waits(const char *mark)
+{
+    return filled("sh -c 'echo %s >>%s; while [ ! -f %s ]; do sleep 0.05; done'", mark, path("marks"), path("finish"));
+}
+
+static void let_finish(void)
+{
+    close(open(path("finish"), O_CREAT | O_WRONLY, 0644));
+}
+
+static void wait_for_marks(const char *mark, int count)
+{
+    wait_for(path("marks"), mark, count);
+}
+
+static int count_marks(const char *mark)
+{
+    return count_lines(path("marks"), mark);
+}
+
+/* ---- Ends ---- */
 
 /* Exit code of a host; what it printed is in `words`. */
 static int end_host(int which)
 {
     int code = end_of(job[which]);
-    FILE *file = fopen(file_of(which), "r");
+    char name[16];
+    snprintf(name, sizeof name, "host%d", which);
+    FILE *file = fopen(path(name), "r");
     size_t length = file ? fread(words, 1, sizeof words - 1, file) : 0;
     words[length] = '\0';
     if (file) fclose(file);
@@ -55,18 +118,23 @@ static bool host_says(const char *text)
     return found;
 }
 
+/* All hosts from the first on end with this code. */
+static void expect_ends(int hosts, int code)
+{
+    for (int i = 0; i < hosts; i++) CHECK(end_host(i) == code);
+}
+
 /* ---- Fixed sizes ---- */
 
 static void numbers_all_workers(void)
 {
-    make_folder();
-    int port = find_port();
+    begin_job();
     const char *program =
         "sh -c 'echo $RANK/$WORLD_SIZE $LOCAL_RANK/$LOCAL_WORLD_SIZE $GROUP_RANK/$GROUP_WORLD_SIZE $MASTER_PORT'";
-    start_host(2, 3, port, "--nproc-per-node 1", program); /* before there is a leader */
-    start_host(1, 3, port, "--nproc-per-node 2", program);
+    start_host(2, 3, "--nproc-per-node 1", program); /* before there is a leader */
+    start_host(1, 3, "--nproc-per-node 2", program);
     usleep(200000);
-    start_host(0, 3, port, "--nproc-per-node 1", program);
+    start_host(0, 3, "--nproc-per-node 1", program);
     char expected[64];
     CHECK(end_host(0) == 0);
     snprintf(expected, sizeof expected, "0/4 0/1 0/3 %d\n", port);
@@ -79,9 +147,8 @@ static void numbers_all_workers(void)
 
 static void tells_all_hosts_the_cause(void)
 {
-    make_folder();
-    int port = find_port();
-    for (int i = 0; i < 3; i++) start_host(i, 3, port, "", WORKER " 2=say 7");
+    begin_job();
+    start_hosts(3, "", WORKER " 2=say 7");
     for (int i = 0; i < 3; i++) {
         CHECK(end_host(i) == 7);
         CHECK(host_says("first cause: rank 2 (local rank 0, host ") && host_says("    the last words\n"));
@@ -90,37 +157,33 @@ static void tells_all_hosts_the_cause(void)
 
 static void counts_restarts_once(void)
 {
-    make_folder();
-    int port = find_port();
+    begin_job();
     /* In turn: host 1 fails, host 0 fails, both succeed. */
     const char *program =
         "sh -c 'echo n=$TORCHELASTIC_RESTART_COUNT; case $RANK$TORCHELASTIC_RESTART_COUNT in 10|01) exit 3;; "
         "?2) exit 0;; *) sleep 100;; esac'";
-    for (int i = 0; i < 2; i++) start_host(i, 2, port, "--max-restarts 2", program);
+    start_hosts(2, "--max-restarts 2", program);
     for (int i = 0; i < 2; i++) {
         CHECK(end_host(i) == 0);
         CHECK(host_says("n=2\n"));
     }
-    for (int i = 0; i < 2; i++) start_host(i, 2, port, "--max-restarts 1", program); /* the port is free again */
-    for (int i = 0; i < 2; i++) CHECK(end_host(i) == 3);
+    start_hosts(2, "--max-restarts 1", program); /* the port is free again */
+    expect_ends(2, 3);
 }
 
 /* ---- Loss ---- */
 
 static void notices_a_lost_host(int number, const char *reason)
 {
-    make_folder();
-    int port = find_port();
-    char program[256];
-    snprintf(program, sizeof program, WORKER " save %s", path("marks"));
-    for (int i = 0; i < 3; i++) start_host(i, 3, port, "", program);
-    wait_for(path("marks"), "ready", 3);
+    begin_job();
+    start_hosts(3, "", saves());
+    wait_for_marks("ready", 3);
     kill(job[2], number);
     for (int i = 0; i < 2; i++) {
         CHECK(end_host(i) == 1);
         CHECK(host_says("was lost: ") && host_says(reason));
     }
-    CHECK(count_lines(path("marks"), "saved") >= 2); /* survivors had time to save */
+    CHECK(count_marks("saved") >= 2); /* survivors had time to save */
     kill(job[2], SIGCONT);
     end_host(2);
 }
@@ -137,52 +200,39 @@ static void notices_a_silent_host(void)
 
 static void waits_for_a_lost_host(void)
 {
-    make_folder();
-    int port = find_port();
-    char program[512];
-    snprintf(program, sizeof program,
-             "sh -c 'echo ready >>%s; if [ $TORCHELASTIC_RESTART_COUNT = 0 ]; then sleep 100; fi'", path("marks"));
-    for (int i = 0; i < 2; i++) start_host(i, 2, port, "--max-restarts 1", program);
-    wait_for(path("marks"), "ready", 2);
-    kill(job[1], SIGKILL);
-    end_of(job[1]);
-    start_host(1, 2, port, "--max-restarts 1", program);
-    CHECK(end_host(0) == 0);
-    CHECK(end_host(1) == 0);
+    begin_job();
+    const char *program =
+        filled("sh -c 'echo ready >>%s; if [ $TORCHELASTIC_RESTART_COUNT = 0 ]; then sleep 100; fi'", path("marks"));
+    start_hosts(2, "--max-restarts 1", program);
+    wait_for_marks("ready", 2);
+    lose_host(1);
+    start_host(1, 2, "--max-restarts 1", program);
+    expect_ends(2, 0);
 }
 
 static void survives_the_loss_of_the_leader(void)
 {
-    make_folder();
-    int port = find_port();
-    char program[512];
-    snprintf(program, sizeof program,
-             "sh -c 'echo ready$TORCHELASTIC_RESTART_COUNT >>%s; if [ -f %s ]; then exit 0; fi; [ "
-             "$TORCHELASTIC_RESTART_COUNT = 1 ] || "
-             "[ $RANK = 0 ] || exit 5; sleep 100'",
-             path("marks"), path("finish"));
-    for (int i = 0; i < 2; i++) start_host(i, 2, port, "--max-restarts 2", program);
-    wait_for(path("marks"), "ready1", 2); /* one restart is used up */
-    kill(job[0], SIGKILL);
-    end_of(job[0]);
-    run("touch %s", path("finish"));
-    start_host(0, 2, port, "--max-restarts 2", program);
-    CHECK(end_host(0) == 0);
-    CHECK(end_host(1) == 0);
+    begin_job();
+    const char *program = filled("sh -c 'echo ready$TORCHELASTIC_RESTART_COUNT >>%s; if [ -f %s ]; then exit 0; fi; [ "
+                                 "$TORCHELASTIC_RESTART_COUNT = 1 ] || "
+                                 "[ $RANK = 0 ] || exit 5; sleep 100'",
+                                 path("marks"), path("finish"));
+    start_hosts(2, "--max-restarts 2", program);
+    wait_for_marks("ready1", 2); /* one restart is used up */
+    lose_host(0);
+    let_finish();
+    start_host(0, 2, "--max-restarts 2", program);
+    expect_ends(2, 0);
     CHECK(host_says("the leader at 127.0.0.1:"));
-    CHECK(count_lines(path("marks"), "ready1") == 4); /* the new leader knows what was used up */
+    CHECK(count_marks("ready1") == 4); /* the new leader knows what was used up */
 }
 
 static void ends_without_the_leader(void)
 {
-    make_folder();
-    int port = find_port();
-    char program[256];
-    snprintf(program, sizeof program, WORKER " save %s", path("marks"));
-    for (int i = 0; i < 2; i++) start_host(i, 2, port, "", program);
-    wait_for(path("marks"), "ready", 2);
-    kill(job[0], SIGKILL);
-    end_of(job[0]);
+    begin_job();
+    start_hosts(2, "", saves());
+    wait_for_marks("ready", 2);
+    lose_host(0);
     CHECK(end_host(1) == 1);
     CHECK(host_says("the leader at 127.0.0.1:") && host_says(" was lost: "));
 }
@@ -190,16 +240,12 @@ static void ends_without_the_leader(void)
 static void passes_signals_on_to_all(void)
 {
     for (int told = 0; told < 2; told++) {
-        make_folder();
-        int port = find_port();
-        char program[256];
-        snprintf(program, sizeof program, WORKER " save %s", path("marks"));
-        for (int i = 0; i < 2; i++) start_host(i, 2, port, "", program);
-        wait_for(path("marks"), "ready", 2);
+        begin_job();
+        start_hosts(2, "", saves());
+        wait_for_marks("ready", 2);
         kill(job[told], SIGTERM);
-        CHECK(end_host(0) == 143);
-        CHECK(end_host(1) == 143);
-        CHECK(count_lines(path("marks"), "saved") == 2);
+        expect_ends(2, 143);
+        CHECK(count_marks("saved") == 2);
     }
 }
 
@@ -207,18 +253,16 @@ static void passes_signals_on_to_all(void)
 
 static void refuses_strangers(void)
 {
-    make_folder();
-    int port = find_port();
-    char program[256];
-    snprintf(program, sizeof program, "sh -c 'while [ ! -f %s ]; do sleep 0.05; done'", path("go"));
+    begin_job();
+    const char *program = marks_and_waits("here");
     setenv("LOCKSTEP_JOB_TOKEN", "secret", 1);
-    start_host(0, 2, port, "", program);
+    start_host(0, 2, "", program);
     setenv("LOCKSTEP_JOB_TOKEN", "guess", 1);
-    start_host(1, 2, port, "", program);
+    start_host(1, 2, "", program);
     CHECK(end_host(1) == 1);
     CHECK(host_says("refuses this host: it does not know the job token"));
 
-    /* Others who find the port: nonsense, silence, a message too long. */
+    /* Others who find the port: nonsense, what only a leader says, no proof. */
     for (int i = 0; i < 3; i++) {
         struct sockaddr_in there = {
             .sin_family = AF_INET, .sin_port = htons((uint16_t)(port + 1)), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -229,28 +273,24 @@ static void refuses_strangers(void)
         close(fd);
     }
     setenv("LOCKSTEP_JOB_TOKEN", "secret", 1);
-    start_host(1, 2, port, "", program);
-    usleep(300000);
-    char line[512];
-    snprintf(line, sizeof line,
-             "--nnodes 2 --node-rank 1 --master-addr 127.0.0.1 --master-port %d --rdzv-conf heartbeat=0.2 true", port);
-    job[2] = start_as(line, "host2");
+    start_host(1, 2, "", program);
+    wait_for_marks("here", 2);
+    start_as_rank(2, 1, 2, "", "true");
     CHECK(end_host(2) == 1);
     CHECK(host_says("another host has this rank"));
     unsetenv("LOCKSTEP_JOB_TOKEN");
-    run("touch %s", path("go"));
-    CHECK(end_host(0) == 0);
-    CHECK(end_host(1) == 0);
+    let_finish();
+    expect_ends(2, 0);
 }
 
 static void names_what_is_in_the_way(void)
 {
-    make_folder();
-    int port = find_port(), yes = 1, fd = socket(AF_INET, SOCK_STREAM, 0);
+    begin_job();
+    int yes = 1, fd = socket(AF_INET, SOCK_STREAM, 0);
     struct sockaddr_in here = {.sin_family = AF_INET, .sin_port = htons((uint16_t)(port + 1))};
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
     CHECK(bind(fd, (struct sockaddr *)&here, sizeof here) == 0 && listen(fd, 1) == 0);
-    start_host(0, 2, port, "", "true");
+    start_host(0, 2, "", "true");
     CHECK(end_host(0) == 1);
     CHECK(host_says("Address already in use") && host_says("--main_process_port"));
     close(fd);
@@ -288,75 +328,60 @@ static void reads_host_files(void)
 
 static void starts_a_missing_program_once(void)
 {
-    make_folder();
-    int port = find_port();
+    begin_job();
     close(open(path("script"), O_CREAT | O_WRONLY, 0755));
     run("printf '#!/no/such/interpreter\\n' >%s", path("script"));
-    for (int i = 0; i < 2; i++) start_host(i, 2, port, "--max-restarts 5", path("script"));
-    for (int i = 0; i < 2; i++) CHECK(end_host(i) == 127);
+    start_hosts(2, "--max-restarts 5", path("script"));
+    expect_ends(2, 127);
 }
 
 /* ---- Elastic ---- */
 
 static void grows_and_shrinks(void)
 {
-    make_folder();
-    int port = find_port();
-    char program[512];
-    /* Ends when told to, with 0 once the file is there. */
-    snprintf(program, sizeof program, "sh -c 'echo world$WORLD_SIZE >>%s; while [ ! -f %s ]; do sleep 0.05; done'",
-             path("marks"), path("finish"));
-    join(0, "1:3", port, "", program);
-    wait_for(path("marks"), "world1", 1);
-    join(1, "1:3", port, "", program);
-    wait_for(path("marks"), "world2", 2);
-    join(2, "1:3", port, "", program);
-    wait_for(path("marks"), "world3", 3);
-    CHECK(count_lines(path("marks"), "world3") == 3);
+    begin_job();
+    const char *program = marks_and_waits("world$WORLD_SIZE");
+    join(0, "1:3", "", program);
+    wait_for_marks("world1", 1);
+    join(1, "1:3", "", program);
+    wait_for_marks("world2", 2);
+    join(2, "1:3", "", program);
+    wait_for_marks("world3", 3);
+    CHECK(count_marks("world3") == 3);
     kill(job[1], SIGTERM); /* leaves as a pod does that is scaled down: no failure */
     CHECK(end_host(1) == 143);
-    wait_for(path("marks"), "world2", 4);
-    CHECK(count_lines(path("marks"), "world2") >= 4);
-    run("touch %s", path("finish"));
+    wait_for_marks("world2", 4);
+    CHECK(count_marks("world2") >= 4);
+    let_finish();
     CHECK(end_host(0) == 0);
     CHECK(end_host(2) == 0);
 }
 
 static void goes_on_with_fewer_after_a_loss(void)
 {
-    make_folder();
-    int port = find_port();
-    char program[512];
-    snprintf(program, sizeof program,
-             "sh -c 'echo world$WORLD_SIZE.$TORCHELASTIC_RESTART_COUNT >>%s; while [ ! -f %s ]; do sleep 0.05; done'",
-             path("marks"), path("finish"));
-    for (int i = 0; i < 3; i++) join(i, "2:3", port, "--max-restarts 1", program);
-    wait_for(path("marks"), "world3.0", 3);
-    kill(job[2], SIGKILL); /* may be any, also the leader: they all run on this machine, and another takes over */
-    end_of(job[2]);
-    for (int i = 0; i < 20000 && count_lines(path("marks"), "world2.") < 2; i++) usleep(1000);
-    CHECK(count_lines(path("marks"), "world2.") >= 2);
-    run("touch %s", path("finish"));
-    CHECK(end_host(0) == 0);
-    CHECK(end_host(1) == 0);
+    begin_job();
+    const char *program = marks_and_waits("world$WORLD_SIZE.$TORCHELASTIC_RESTART_COUNT");
+    for (int i = 0; i < 3; i++) join(i, "2:3", "--max-restarts 1", program);
+    wait_for_marks("world3.0", 3);
+    lose_host(2); /* may be any, also the leader: they all run on this machine, and another takes over */
+    wait_for_marks("world2.", 2);
+    CHECK(count_marks("world2.") >= 2);
+    let_finish();
+    expect_ends(2, 0);
 }
 
 static void another_takes_over_on_this_machine(void)
 {
-    make_folder();
-    int port = find_port();
-    char program[512];
-    snprintf(program, sizeof program, "sh -c 'echo world$WORLD_SIZE >>%s; while [ ! -f %s ]; do sleep 0.05; done'",
-             path("marks"), path("finish"));
-    join(0, "1:2", port, "", program);
-    wait_for(path("marks"), "world1", 1);
-    join(1, "1:2", port, "", program);
-    wait_for(path("marks"), "world2", 2);
-    kill(job[0], SIGKILL);
-    end_of(job[0]);
-    wait_for(path("marks"), "world1", 2);
-    CHECK(count_lines(path("marks"), "world1") == 2);
-    run("touch %s", path("finish"));
+    begin_job();
+    const char *program = marks_and_waits("world$WORLD_SIZE");
+    join(0, "1:2", "", program);
+    wait_for_marks("world1", 1);
+    join(1, "1:2", "", program);
+    wait_for_marks("world2", 2);
+    lose_host(0);
+    wait_for_marks("world1", 2);
+    CHECK(count_marks("world1") == 2);
+    let_finish();
     CHECK(end_host(1) == 0);
 }
 
