@@ -67,15 +67,22 @@ __attribute__((unused)) static void wait_for(const char *file, const char *line,
     for (int i = 0; i < 20000 && count_lines(file, line) < count; i++) usleep(1000);
 }
 
-/* Start in the background; its output goes to a file of the folder. */
-__attribute__((unused)) static pid_t start_as(const char *arguments, const char *name)
+/* Start a shell's line in the background; its output goes to a file of the folder. */
+__attribute__((unused)) static pid_t start_line(const char *command, const char *name)
 {
     pid_t pid = fork();
     if (pid) return pid;
-    char line[2048];
-    snprintf(line, sizeof line, "exec " LAUNCH "%s >%s 2>&1", arguments, path(name));
+    char line[2400];
+    snprintf(line, sizeof line, "exec %s >%s 2>&1", command, path(name));
     execl("/bin/sh", "sh", "-c", line, (char *)NULL);
     _exit(127);
+}
+
+__attribute__((unused)) static pid_t start_as(const char *arguments, const char *name)
+{
+    char line[2200];
+    snprintf(line, sizeof line, LAUNCH "%s", arguments);
+    return start_line(line, name);
 }
 
 __attribute__((unused)) static pid_t start(const char *arguments)

@@ -1,0 +1,65 @@
+/* beside.h - tests that run beside several hosts (hosts.c): start things there, disturb their network. */
+#ifndef LOCKSTEP_TESTS_BESIDE_H
+#define LOCKSTEP_TESTS_BESIDE_H
+
+#include "shell.h"
+
+#include <dirent.h>
+
+/* Before anything else: begin again beside so many hosts, then as begin_shell(). */
+__attribute__((unused)) static void begin_beside(int hosts, int argc, char **argv)
+{
+    if (!getenv("BESIDE_HOSTS")) {
+        char count[16];
+        snprintf(count, sizeof count, "%d", hosts);
+        setenv("BESIDE_HOSTS", count, 1);
+        execl(HOSTS, HOSTS, count, argv[0], argc > 1 ? argv[1] : NULL, (char *)NULL);
+        perror(HOSTS);
+        exit(1);
+    }
+    begin_shell(argc, argv);
+}
+
+/* Start a shell's line on a host; its output goes to a file of the folder. */
+__attribute__((unused)) static pid_t start_on(char host, const char *command, const char *name)
+{
+    char line[2300];
+    snprintf(line, sizeof line, HOSTS " on %c %s", host, command);
+    return start_line(line, name);
+}
+
+/* "up" or "down": the cable between a host and all others. */
+__attribute__((unused)) static void set_cable(char host, const char *state)
+{
+    CHECK_MSG(run("ip link set host-%c %s", host, state) == 0, "%s", output);
+}
+
+/* What the network does to all that comes to a host: "delay 20ms", "loss 10%"; "" for nothing. */
+__attribute__((unused)) static void set_weather(char host, const char *what)
+{
+    if (*what) CHECK_MSG(run("tc qdisc replace dev host-%c root netem %s", host, what) == 0, "%s", output);
+    else CHECK_MSG(run("tc qdisc del dev host-%c root", host) == 0, "%s", output);
+}
+
+/* Processes of all hosts, zombies too: of any program, or of those whose command line has this in it. */
+__attribute__((unused)) static int count_processes(const char *text)
+{
+    DIR *processes = opendir("/proc");
+    int count = 0;
+    for (struct dirent *entry; processes && (entry = readdir(processes));) {
+        char name[300], line[4096];
+        if (atoi(entry->d_name) <= 0) continue;
+        snprintf(name, sizeof name, "/proc/%s/cmdline", entry->d_name);
+        FILE *file = fopen(name, "r");
+        size_t length = file ? fread(line, 1, sizeof line - 1, file) : 0;
+        if (file) fclose(file);
+        for (size_t i = 0; i < length; i++)
+            if (!line[i]) line[i] = ' ';
+        line[length] = '\0';
+        count += !text || strstr(line, text) != NULL;
+    }
+    if (processes) closedir(processes);
+    return count;
+}
+
+#endif
