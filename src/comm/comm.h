@@ -17,8 +17,8 @@
     LS_COMM_KIND(BARRIER, "barrier")               /* nobody goes on before all have come */                           \
     LS_COMM_KIND(ALL_REDUCE, "all-reduce")         /* out[count] = op over ranks of in[count]; out may be in */        \
     LS_COMM_KIND(REDUCE, "reduce")                 /* the same for rank `peer` alone; out of others is not used */     \
-    LS_COMM_KIND(REDUCE_SCATTER, "reduce-scatter") /* out[count] = op over ranks of part `rank` of in[size * count] */ \
-    LS_COMM_KIND(ALL_GATHER, "all-gather")         /* out = in[count] of rank 0, of rank 1, ...; counts: of each */    \
+    LS_COMM_KIND(REDUCE_SCATTER, "reduce-scatter") /* out[count] = op over ranks of part `rank` of in */               \
+    LS_COMM_KIND(ALL_GATHER, "all-gather")         /* out = in[count] of rank 0, of rank 1, ... */                     \
     LS_COMM_KIND(BROADCAST, "broadcast")           /* out[count] becomes that of rank `peer` */                        \
     LS_COMM_KIND(ALL_TO_ALL, "all-to-all")         /* part r of in goes to rank r; out has a part from each */         \
     LS_COMM_KIND(GATHER, "gather")                 /* as all-gather, for rank `peer` alone */                          \
@@ -41,19 +41,32 @@ typedef enum ls_comm_op {
     LS_COMM_OP_COUNT
 } ls_comm_op;
 
+/* An array that has a part of each rank (out of gathers; in of scatters, reduce-scatter and all-to-all) has the parts
+ * in the order of ranks, each of `count` elements, or of counts[rank] where they differ.
+ *
+ * In place: in == out for all-reduce. For reduce-scatter out may be part `rank` of in: what else is in `in` is used up.
+ * For all-gather in may be part `rank` of out. In memory of `share` these three move nothing but the result. */
 typedef struct ls_comm_call {
     ls_comm_kind kind;
     ls_dtype dtype;
     ls_comm_op op;
-    int64_t count; /* elements */
+    int64_t count; /* elements; with counts that of this rank, except in all-to-all */
     const void *in;
     void *out;
-    const int64_t
-        *counts; /* elements of each rank where they differ: of out for gathers, of in for the rest; or NULL */
+    const int64_t *counts;     /* [size] elements of each part; NULL: count */
     const int64_t *out_counts; /* all-to-all: elements that come from each rank; NULL: count */
     int peer;
     const char *site; /* who calls, for messages: "ls_gather" */
 } ls_comm_call;
+
+/* Elements of the parts of lower ranks; with the number of ranks: of all. */
+static inline int64_t ls_comm_before(const ls_comm_call *call, int rank)
+{
+    int64_t sum = 0;
+    if (!call->counts) return call->count * rank;
+    for (int r = 0; r < rank; r++) sum += call->counts[r];
+    return sum;
+}
 
 typedef struct ls_comm ls_comm;
 

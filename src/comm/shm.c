@@ -217,18 +217,33 @@ static int64_t address_of(const ls_shm *shm, const char *data, size_t bytes)
 
 /* ---- run ---- */
 
+/* The array of a call that all ranks have alike, where it is worked on in place; NULL: it is not. */
+static const char *array_in_place(const ls_shm *shm, const ls_comm_call *call, size_t *bytes)
+{
+    size_t element = ls_dtype_size(call->dtype), before = (size_t)ls_comm_before(call, shm->comm.rank) * element;
+    const char *in = call->in, *out = call->out;
+    *bytes = (size_t)ls_comm_before(call, shm->comm.size) * element;
+    switch (call->kind) {
+    case LS_COMM_ALL_REDUCE: *bytes = (size_t)call->count * element; return in == out ? out : NULL;
+    case LS_COMM_REDUCE_SCATTER: return in && out == in + before ? in : NULL;
+    case LS_COMM_ALL_GATHER: return out && in == out + before ? out : NULL;
+    default: return NULL;
+    }
+}
+
 static void lay_card(ls_shm *shm, const ls_comm_call *call)
 {
     ls_card *card = ls_shm_card(shm, shm->comm.rank);
+    bool brings_parts = call->kind == LS_COMM_ALL_TO_ALL || call->kind == LS_COMM_REDUCE_SCATTER;
+    size_t bytes;
+    const char *array = array_in_place(shm, call, &bytes);
     card->what = shm->entry;
     card->extent = call->count;
-    for (int r = 0; call->counts && r < shm->comm.size; r++) {
-        bool brought = call->kind == LS_COMM_ALL_TO_ALL;
-        if (brought && (r == 0 || call->counts[r] > card->extent)) card->extent = call->counts[r];
-    }
-    size_t bytes = (size_t)call->count * ls_dtype_size(call->dtype);
-    bool in_place = call->kind == LS_COMM_ALL_REDUCE && call->in == call->out;
-    card->address = in_place ? address_of(shm, call->out, bytes) : -1;
+    card->address = array ? address_of(shm, array, bytes) : -1;
+    if (!call->counts || !brings_parts) return;
+    card->extent = call->counts[0];
+    for (int r = 1; r < shm->comm.size; r++)
+        if (call->counts[r] > card->extent) card->extent = call->counts[r];
 }
 
 static ls_status run(ls_comm *comm, const ls_comm_call *call, ls_message *why)

@@ -102,11 +102,8 @@ static void put(const job *j, int64_t piece)
     switch (call->kind) {
     case LS_COMM_BARRIER: break;
     case LS_COMM_REDUCE_SCATTER:
-        for (int r = 0; r < j->size; r++)
-            copy(stage + (size_t)r * j->part, in + (size_t)r * j->bytes + from, piece_of(j->bytes, most, piece));
-        break;
     case LS_COMM_SCATTER:
-        for (int r = 0; j->rank == call->peer && r < j->size; r++)
+        for (int r = 0; (j->rank == call->peer || call->kind == LS_COMM_REDUCE_SCATTER) && r < j->size; r++)
             copy(stage + (size_t)r * j->part, in + bytes_before(j, call->counts, r) + from,
                  piece_of(bytes_of(j, call->counts, r), most, piece));
         break;
@@ -198,17 +195,10 @@ static ls_status get(const job *j, int64_t piece, ls_message *why)
 
 /* Each rank reduces a slice: with few ranks into everybody's array, with many into its own, from where the others fetch
  * it, since reading from afar costs less than writing there. */
-static ls_status reduce_in_place(const job *j, ls_message *why)
+static ls_status all_reduce_in_place(const job *j, char **rows, ls_message *why)
 {
     enum { FEW = 4 };
-    char *rows[LS_SEGMENT_MOST];
     size_t begin, end;
-    for (int r = 0; r < j->size; r++) {
-        int64_t address = ls_shm_card(j->shm, r)->address;
-        const ls_shm_block *block = j->shm->blocks;
-        while (address >= block->begin + (int64_t)block->bytes) block++;
-        rows[r] = block->base + (size_t)r * block->bytes + (size_t)(address - block->begin);
-    }
     slice_of(j, j->bytes, j->rank, &begin, &end);
     if (j->size <= FEW) {
         fold(j, rows, rows, j->size, begin, end);
@@ -224,12 +214,37 @@ static ls_status reduce_in_place(const job *j, ls_message *why)
     return status ? status : ls_shm_step(j->shm, why);
 }
 
+/* All are ready to be read from; nobody goes on while somebody reads. */
+static ls_status work_in_place(const job *j, ls_message *why)
+{
+    char *rows[LS_SEGMENT_MOST];
+    const int64_t *counts = j->call->counts;
+    for (int r = 0; r < j->size; r++) {
+        int64_t address = ls_shm_card(j->shm, r)->address;
+        const ls_shm_block *block = j->shm->blocks;
+        while (address >= block->begin + (int64_t)block->bytes) block++;
+        rows[r] = block->base + (size_t)r * block->bytes + (size_t)(address - block->begin);
+    }
+    if (j->call->kind == LS_COMM_ALL_REDUCE) return all_reduce_in_place(j, rows, why);
+    if (j->call->kind == LS_COMM_REDUCE_SCATTER) {
+        size_t begin = bytes_before(j, counts, j->rank);
+        fold(j, rows, &rows[j->rank], 1, begin, begin + j->bytes);
+    }
+    for (int i = 1; j->call->kind == LS_COMM_ALL_GATHER && i < j->size; i++) {
+        int r = (j->rank + i) % j->size;
+        size_t begin = bytes_before(j, counts, r);
+        copy(rows[j->rank] + begin, rows[r] + begin, bytes_of(j, counts, r));
+    }
+    return ls_shm_step(j->shm, why);
+}
+
 /* ---- agreeing ---- */
 
 static bool same_call(const ls_card *a, const ls_card *b)
 {
     bool sizes_may_differ = a->what.kind == LS_COMM_ALL_GATHER || a->what.kind == LS_COMM_GATHER ||
-                            a->what.kind == LS_COMM_SCATTER || a->what.kind == LS_COMM_ALL_TO_ALL;
+                            a->what.kind == LS_COMM_SCATTER || a->what.kind == LS_COMM_ALL_TO_ALL ||
+                            a->what.kind == LS_COMM_REDUCE_SCATTER;
     return a->what.kind == b->what.kind && a->what.dtype == b->what.dtype && a->what.op == b->what.op &&
            a->what.peer == b->what.peer && (sizes_may_differ || a->what.count == b->what.count);
 }
@@ -238,8 +253,8 @@ static bool same_call(const ls_card *a, const ls_card *b)
 static ls_status agree(const job *j)
 {
     ls_comm_kind kind = j->call->kind;
-    bool knows_sizes =
-        kind == LS_COMM_ALL_GATHER || ((kind == LS_COMM_GATHER || kind == LS_COMM_SCATTER) && j->rank == j->call->peer);
+    bool knows_sizes = kind == LS_COMM_ALL_GATHER || kind == LS_COMM_REDUCE_SCATTER ||
+                       ((kind == LS_COMM_GATHER || kind == LS_COMM_SCATTER) && j->rank == j->call->peer);
     const ls_card *first = ls_shm_card(j->shm, 0);
     for (int r = 0; r < j->size; r++) {
         const ls_card *card = ls_shm_card(j->shm, r);
@@ -255,6 +270,19 @@ static ls_status agree(const job *j)
             return wrong_size(j, r, (size_t)card->what.count * j->element, wanted);
     }
     return LS_OK;
+}
+
+/* Worth a look at where the numbers stand before they are copied? By what all ranks know alike. */
+static bool is_large(const job *j)
+{
+    size_t bytes = j->bytes;
+    switch (j->call->kind) {
+    case LS_COMM_REDUCE_SCATTER:
+    case LS_COMM_ALL_GATHER: bytes = bytes_before(j, j->call->counts, j->size); break;
+    case LS_COMM_ALL_REDUCE: break;
+    default: return false;
+    }
+    return bytes * (size_t)j->size > LS_SHM_SMALL;
 }
 
 static bool all_in_shared_memory(const job *j)
@@ -281,7 +309,7 @@ ls_status ls_shm_collective(ls_shm *shm, const ls_comm_call *call, ls_message *w
     j.element = ls_dtype_size(call->dtype);
     j.bytes = (size_t)call->count * j.element;
     j.part = LS_SHM_HALF / (size_t)j.size / 64 * 64;
-    bool large = call->kind == LS_COMM_ALL_REDUCE && j.bytes * (size_t)j.size > LS_SHM_SMALL;
+    bool large = is_large(&j);
     if (!large) put(&j, 0);
     ls_status status = ls_shm_step(shm, why);
     if (!status) {
@@ -289,7 +317,7 @@ ls_status ls_shm_collective(ls_shm *shm, const ls_comm_call *call, ls_message *w
         if (status) *why = shm->broken;
     }
     if (status) return status;
-    if (large && all_in_shared_memory(&j)) return reduce_in_place(&j, why);
+    if (large && all_in_shared_memory(&j)) return work_in_place(&j, why);
     int64_t pieces = piece_count(&j);
     for (int64_t piece = 0; piece < pieces && !status; piece++) {
         if (piece > 0 || large) {

@@ -79,35 +79,54 @@ static void check_reduce(ls_comm *comm, ls_dtype dtype, ls_comm_op op, int64_t c
     free(want), free(in), free(out);
 }
 
-static void check_reduce_scatter(ls_comm *comm, ls_dtype dtype, ls_comm_op op, int64_t count)
-{
-    char *want = reduced(comm->size, dtype, op, 7, count * comm->size), *out = room(dtype, count);
-    char *in = filled(dtype, comm->rank, 7, count * comm->size);
-    ok(comm, &(ls_comm_call){LS_COMM_REDUCE_SCATTER, dtype, op, count, in, out, .site = NULL});
-    SAME(out, want + (size_t)(count * comm->rank) * ls_dtype_size(dtype), count);
-    free(want), free(in), free(out);
-}
-
-/* ---- exchanges ---- */
-
 static int64_t uneven(int64_t count, int rank)
 {
     return rank == 1 ? 0 : count / (rank + 1) + rank;
 }
 
-static void check_gathers(ls_comm *comm, ls_dtype dtype, int64_t count, bool differ)
+/* Into memory of its own, and in place: there the result is part `rank` of what was reduced. */
+static void check_reduce_scatter(ls_comm *comm, ls_dtype dtype, ls_comm_op op, int64_t count, char *shared)
+{
+    for (int differ = 0; differ < 2; differ++) {
+        int64_t counts[CREW_MOST], total = 0, before = 0, mine = differ ? uneven(count, comm->rank) : count;
+        for (int r = 0; r < comm->size; r++) total += counts[r] = differ ? uneven(count, r) : count;
+        for (int r = 0; r < comm->rank; r++) before += counts[r];
+        size_t at = (size_t)before * ls_dtype_size(dtype);
+        char *want = reduced(comm->size, dtype, op, 7, total), *out = room(dtype, mine);
+        char *in = shared ? shared : room(dtype, total);
+        ls_comm_call call = {LS_COMM_REDUCE_SCATTER, dtype, op, mine, in, out, differ ? counts : NULL, .site = NULL};
+        fill(dtype, in, comm->rank, 7, total);
+        ok(comm, &call);
+        SAME(out, want + at, mine);
+        call.out = in + at;
+        ok(comm, &call);
+        SAME(in + at, want + at, mine);
+        if (!shared) free(in);
+        free(want), free(out);
+    }
+}
+
+/* ---- exchanges ---- */
+
+static void check_gathers(ls_comm *comm, ls_dtype dtype, int64_t count, bool differ, char *shared)
 {
     ls_comm_op op = LS_COMM_SUM;
-    int64_t counts[CREW_MOST], total = 0, mine = differ ? uneven(count, comm->rank) : count;
+    int64_t counts[CREW_MOST], total = 0, before = 0, mine = differ ? uneven(count, comm->rank) : count;
     size_t element = ls_dtype_size(dtype);
     for (int r = 0; r < comm->size; r++) total += counts[r] = differ ? uneven(count, r) : count;
     char *want = room(dtype, total), *at = want;
     for (int r = 0; r < comm->size; r++) {
         fill(dtype, at, r, 3, counts[r]);
         at += (size_t)counts[r] * element;
+        if (r < comm->rank) before += counts[r];
     }
-    char *in = filled(dtype, comm->rank, 3, mine), *out = room(dtype, total);
+    char *in = filled(dtype, comm->rank, 3, mine), *out = shared ? shared : room(dtype, total);
     const int64_t *given = differ ? counts : NULL;
+    char *place = out + (size_t)before * element;
+    memcpy(place, in, (size_t)mine * element);
+    ok(comm, &(ls_comm_call){LS_COMM_ALL_GATHER, dtype, op, mine, place, out, .counts = given});
+    SAME(out, want, total);
+    memset(out, 0, (size_t)total * element);
     ok(comm, &(ls_comm_call){LS_COMM_ALL_GATHER, dtype, op, mine, in, out, .counts = given});
     SAME(out, want, total);
     int root = comm->size - 1;
@@ -118,7 +137,8 @@ static void check_gathers(ls_comm *comm, ls_dtype dtype, int64_t count, bool dif
     memset(out, 0, (size_t)total * element);
     ok(comm, &(ls_comm_call){LS_COMM_SCATTER, dtype, op, mine, want, out, .counts = given, .peer = root});
     SAME(out, in, mine);
-    free(want), free(in), free(out);
+    if (!shared) free(out);
+    free(want), free(in);
 }
 
 static void check_broadcast(ls_comm *comm, ls_dtype dtype, int64_t count)
@@ -184,11 +204,13 @@ static void walk(ls_comm *comm, ls_dtype dtype, int64_t count, char *shared)
         check_all_reduce(comm, dtype, op, count, NULL);
         if (shared) check_all_reduce(comm, dtype, op, count, shared + (count % 3) * 64);
         check_reduce(comm, dtype, op, count);
-        check_reduce_scatter(comm, dtype, op, count);
+        check_reduce_scatter(comm, dtype, op, count, NULL);
+        if (shared) check_reduce_scatter(comm, dtype, op, count, shared);
     }
     check_broadcast(comm, dtype, count);
     for (int differ = 0; differ < 2; differ++) {
-        check_gathers(comm, dtype, count, differ);
+        check_gathers(comm, dtype, count, differ, NULL);
+        if (shared) check_gathers(comm, dtype, count, differ, shared);
         check_all_to_all(comm, dtype, count, differ);
     }
     check_messages(comm, dtype, count);
@@ -204,6 +226,8 @@ static void all_kinds(ls_comm *comm, crew_result *result)
         for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) walk(comm, dtype, counts[i], shared);
         check_all_reduce(comm, dtype, LS_COMM_SUM, many, shared);
         check_all_reduce(comm, dtype, LS_COMM_MAX, many, NULL);
+        check_reduce_scatter(comm, dtype, LS_COMM_SUM, many / comm->size, shared);
+        check_gathers(comm, dtype, many / comm->size, true, shared);
     }
 }
 
@@ -227,7 +251,7 @@ static void many_ranks_fetch_slices(void)
 
 static void a_few_kinds(ls_comm *comm, crew_result *result)
 {
-    char *shared = comm->table->share(comm, 1 << 18, &result->why);
+    char *shared = comm->table->share(comm, 1 << 20, &result->why);
     walk(comm, LS_F32, 1025, shared);
     walk(comm, LS_BF16, 40001, shared);
 }
@@ -257,13 +281,14 @@ static void interleave(ls_comm *comm, crew_result *result)
         ls_philox4 same = ls_philox(17, i), own = ls_philox((uint64_t)(comm->rank + 100), i);
         if (own.lane[0] % 8 == 0) usleep(own.lane[1] % 300);
         int64_t count = same.lane[1] % 4 ? same.lane[1] % 2000 : same.lane[1] % 50000;
-        switch (same.lane[0] % 7) {
+        switch (same.lane[0] % 8) {
         case 0: check_all_reduce(comm, LS_F32, LS_COMM_MEAN, count, shared); break;
         case 1: check_all_reduce(comm, LS_BF16, LS_COMM_SUM, count, NULL); break;
-        case 2: check_gathers(comm, LS_I32, count, true); break;
+        case 2: check_gathers(comm, LS_I32, count, true, shared); break;
         case 3: check_all_to_all(comm, LS_U8, count, true); break;
         case 4: check_messages(comm, LS_F32, count); break;
-        case 5: check_broadcast(half, LS_F32, count); break;
+        case 5: check_reduce_scatter(comm, LS_F32, LS_COMM_SUM, count / comm->size, shared); break;
+        case 6: check_broadcast(half, LS_F32, count); break;
         default: check_all_reduce(half, LS_F64, LS_COMM_MAX, count, NULL); break;
         }
     }
