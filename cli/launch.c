@@ -1,20 +1,23 @@
 /* launch.c - lockstep launch: from a command line of torchrun or accelerate to a job. */
-#include <lockstep/launch.h>
+#include "launch.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "command.h"
 #include "launch_hosts.h"
-#include "launch_options.h"
 
 enum { LONGEST_VARIABLE = 512, MOST_WORDS = 4 };
 
+int refuse_options(const command *of, const char *why)
+{
+    fprintf(stderr, "lockstep %s: %s\n", of->name, why);
+    return EXIT_USAGE;
+}
+
 static int refuse(const char *why)
 {
-    fprintf(stderr, "lockstep launch: %s\n", why);
-    return EXIT_USAGE;
+    return refuse_options(&command_launch, why);
 }
 
 /* ---- How many ------------------------------------------------------------------------------------------------- */
@@ -89,43 +92,50 @@ static void set_variables(const launch_options *options, char texts[][LONGEST_VA
     list[count] = NULL;
 }
 
-static int run(int argc, char **argv)
+int launch_job(const command *by, const launch_options *options, char *const *words)
 {
     char why[1200], texts[OPTION_COUNT + 1][LONGEST_VARIABLE];
     const char *variables[OPTION_COUNT + 2];
+    ls_launch_opts opts = {0};
+    if (!launch_hosts(options, &opts, why, sizeof why) ||
+        !count_processes(options, opts.max_hosts, &opts.num_processes, why, sizeof why))
+        return refuse_options(by, why);
+    set_variables(options, texts, variables);
+
+    double timeout = option_number(options, OPTION_SHUTDOWN_TIMEOUT, 25);
+    opts.max_restarts = option_count(options, OPTION_MAX_RESTARTS, 0);
+    opts.max_quick_restarts = option_count(options, OPTION_MAX_QUICK_RESTARTS, 0);
+    opts.shutdown_timeout = timeout > 0 ? timeout : LS_ZERO;
+    opts.run_id = options->value[OPTION_RDZV_ID];
+    opts.role = options->value[OPTION_ROLE];
+    opts.num_threads = option_count(options, OPTION_NUM_THREADS, 0);
+    opts.no_pin = options->value[OPTION_NO_PIN] != NULL;
+    opts.environment = variables;
+    opts.log_dir = options->value[OPTION_LOG_DIR];
+    opts.tee = options->value[OPTION_TEE];
+    opts.redirects = options->value[OPTION_REDIRECTS];
+    opts.prefix = options->value[OPTION_PREFIX] != NULL;
+    opts.prefix_template = options->value[OPTION_PREFIX_TEMPLATE];
+    opts.show_ranks = options->value[OPTION_LOCAL_RANKS_FILTER];
+    opts.quiet = options->value[OPTION_QUIET] != NULL;
+    int code = ls_launch_program_sized(words, &opts, sizeof opts);
+    return code && options->value[OPTION_EXIT_CODE_COMPAT] ? EXIT_FAILURE : code;
+}
+
+static int run(int argc, char **argv)
+{
+    char why[1200];
     launch_options options;
     if (!launch_options_read(&options, argc, argv, (const char *const *)environ, why, sizeof why)) return refuse(why);
     if (!launch_options_configure(&options, why, sizeof why)) return refuse(why);
     if (!options.program) return refuse("which program? lockstep launch [options] program [its arguments]");
     if (options.value[OPTION_MODULE] && options.value[OPTION_NO_PYTHON])
         return refuse("--module and --no_python cannot be used together");
-    ls_launch_opts opts = {0};
-    if (!launch_hosts(&options, &opts, why, sizeof why) ||
-        !count_processes(&options, opts.max_hosts, &opts.num_processes, why, sizeof why))
-        return refuse(why);
-    set_variables(&options, texts, variables);
     char **words = compose(&options, argc);
     if (!words) return refuse("out of memory");
-
-    double timeout = option_number(&options, OPTION_SHUTDOWN_TIMEOUT, 25);
-    opts.max_restarts = option_count(&options, OPTION_MAX_RESTARTS, 0);
-    opts.max_quick_restarts = option_count(&options, OPTION_MAX_QUICK_RESTARTS, 0);
-    opts.shutdown_timeout = timeout > 0 ? timeout : LS_ZERO;
-    opts.run_id = options.value[OPTION_RDZV_ID];
-    opts.role = options.value[OPTION_ROLE];
-    opts.num_threads = option_count(&options, OPTION_NUM_THREADS, 0);
-    opts.no_pin = options.value[OPTION_NO_PIN] != NULL;
-    opts.environment = variables;
-    opts.log_dir = options.value[OPTION_LOG_DIR];
-    opts.tee = options.value[OPTION_TEE];
-    opts.redirects = options.value[OPTION_REDIRECTS];
-    opts.prefix = options.value[OPTION_PREFIX] != NULL;
-    opts.prefix_template = options.value[OPTION_PREFIX_TEMPLATE];
-    opts.show_ranks = options.value[OPTION_LOCAL_RANKS_FILTER];
-    opts.quiet = options.value[OPTION_QUIET] != NULL;
-    int code = ls_launch_program_sized(words, &opts, sizeof opts);
+    int code = launch_job(&command_launch, &options, words);
     free(words);
-    return code && options.value[OPTION_EXIT_CODE_COMPAT] ? EXIT_FAILURE : code;
+    return code;
 }
 
 static void more(void)

@@ -5,7 +5,7 @@
 #include "command.h"
 
 const command *const commands[] = {
-    &command_launch, &command_config,  &command_env,  &command_inspect,
+    &command_launch, &command_config,  &command_test, &command_env, &command_inspect,
     &command_plot,   &command_version, &command_help, NULL,
 };
 

@@ -83,6 +83,11 @@ typedef int ls_worker_fn(void *argument);
     ls_launch_sized((function), (argument), LS_OPTS(ls_launch_opts, __VA_ARGS__))
 LS_API int ls_launch_sized(ls_worker_fn *function, void *argument, const ls_launch_opts *opts, size_t opts_size);
 
+/* Did a launcher of any kind (this one, torchrun, mpirun, srun, a PyTorchJob) start this process as one of a job? A
+ * program that launches itself asks before it does. True as well where the environment says so in a way that ls_init()
+ * will refuse. */
+LS_API bool ls_launch_is_worker(void);
+
 /* CPUs a job on this host can count on: those of the affinity mask, limited by the control group's quota. */
 LS_API int ls_launch_cpus(void);
 

@@ -61,7 +61,7 @@ static void fold(const job *j, char *const *rows, char *const *to, int copies, s
     if (begin >= end) return;
     for (int r = 0; r < j->size; r++) x[r] = rows[r] + begin;
     for (int k = 0; k < copies; k++) y[k] = to[k] + begin;
-    float scale = j->call->op == LS_COMM_MEAN ? 1.0f / (float)j->size : 1.0f;
+    double scale = j->call->op == LS_COMM_MEAN ? 1.0 / j->size : 1.0;
     ls_combine_kernels()->fold_rows(j->call->dtype, folds[j->call->op], scale, y, copies, x, j->size,
                                     (int64_t)((end - begin) / j->element));
 }

@@ -152,6 +152,7 @@ static ls_status finish_operator(entries e, ls_identity *who, ls_message *why)
     who->local_world = 1;
     who->host_rank = who->rank;
     who->hosts = who->world;
+    who->launched = !is_set(e, "PET_NNODES"); /* which speaks to a launcher */
     return LS_OK;
 }
 
@@ -198,6 +199,7 @@ ls_status ls_identity_read(entries e, ls_identity *who, ls_message *why)
     }
     const struct launcher *by = &launchers[which];
     who->source = by->name;
+    who->launched = true;
 
     const char *address =
         ls_environment_get(e, is_set(e, "LOCKSTEP_MASTER_ADDR") ? "LOCKSTEP_MASTER_ADDR" : "MASTER_ADDR");

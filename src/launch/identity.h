@@ -26,7 +26,8 @@ typedef struct ls_identity {
     char master_addr[256]; /* "": unknown */
     int master_port;       /* 0: unknown */
     ls_bootstrap bootstrap;
-    int pmi_fd; /* of PMI1 and PMI2; -1: none */
+    int pmi_fd;    /* of PMI1 and PMI2; -1: none */
+    bool launched; /* as a process of a job; else by a person, or in a pod whose variables speak to a launcher */
 } ls_identity;
 
 /* A pure function of the environment. Fails, with variable and value in `why`,

@@ -2,6 +2,7 @@
 #include <lockstep/launch.h>
 
 #include "base/log.h"
+#include "launch/identity.h"
 #include "launch/plan.h"
 #include "launch/supervise.h"
 
@@ -76,6 +77,13 @@ int ls_launch_program_sized(char *const *argv, const ls_launch_opts *opts, size_
     code = ls_supervise(&plan);
     ls_plan_free(&plan);
     return code;
+}
+
+bool ls_launch_is_worker(void)
+{
+    ls_identity who;
+    ls_message why;
+    return ls_identity_read(inherited_environment(), &who, &why) != LS_OK || who.launched;
 }
 
 /* ---- A function of this program ------------------------------------------------------------------------------- */

@@ -34,7 +34,7 @@ static char *reduced(int size, ls_dtype dtype, ls_comm_op op, int64_t salt, int6
     static const ls_fold folds[] = {LS_FOLD_SUM, LS_FOLD_SUM, LS_FOLD_MAX, LS_FOLD_MIN, LS_FOLD_PROD};
     char *rows[CREW_MOST], *sum = room(dtype, count);
     for (int r = 0; r < size; r++) rows[r] = filled(dtype, r, salt, count);
-    ls_combine_ref.fold_rows(dtype, folds[op], op == LS_COMM_MEAN ? 1.0f / (float)size : 1, (void *[]){sum}, 1,
+    ls_combine_ref.fold_rows(dtype, folds[op], op == LS_COMM_MEAN ? 1.0 / size : 1, (void *[]){sum}, 1,
                              (const void *const *)rows, size, count);
     for (int r = 0; r < size; r++) free(rows[r]);
     return sum;

@@ -102,6 +102,8 @@ static void knows_who_it_is(void)
         CHECK_MSG(status == LS_OK, "scene %zu: %s", i, why.text);
         CHECK_TEXT(got.source, want->source);
         CHECK_TEXT(got.master_addr, want->master_addr);
+        bool expects_launcher = strcmp(got.source, "PyTorchJob") == 0; /* all of these pods have PET_NNODES */
+        CHECK(got.launched == (!expects_launcher && strcmp(got.source, "nobody") != 0));
         CHECK_MSG(
             got.rank == want->rank && got.world == want->world && got.local_rank == want->local_rank &&
                 got.local_world == want->local_world && got.host_rank == want->host_rank && got.hosts == want->hosts &&

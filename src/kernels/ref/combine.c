@@ -19,7 +19,7 @@ static void add_rows(ls_dtype from, ls_dtype to, void *y, const void *x, const i
 /* FOLD_ROWS(name, element, computed, load, store, scaled): rows of one type. Numbers that are not scaled are computed
  * without a sign, so that they wrap around. */
 #define FOLD_ROWS(name, element, computed, load, store, scaled)                                                        \
-    static void name(ls_fold fold, float scale, void *const *to, int copies, const void *const *x, int count,          \
+    static void name(ls_fold fold, double scale, void *const *to, int copies, const void *const *x, int count,         \
                      int64_t n)                                                                                        \
     {                                                                                                                  \
         for (int64_t i = 0; i < n; i++) {                                                                              \
@@ -55,10 +55,10 @@ FOLD_ROWS(fold_f64, double, double, AS_IT_IS, AS_IT_IS, true)
 #undef WRAPPED
 #undef FOLD_ROWS
 
-static void fold_rows(ls_dtype dtype, ls_fold fold, float scale, void *const *to, int copies, const void *const *x,
+static void fold_rows(ls_dtype dtype, ls_fold fold, double scale, void *const *to, int copies, const void *const *x,
                       int count, int64_t n)
 {
-    typedef void typed(ls_fold fold, float scale, void *const *to, int copies, const void *const *x, int count,
+    typedef void typed(ls_fold fold, double scale, void *const *to, int copies, const void *const *x, int count,
                        int64_t n);
     static typed *const of[LS_DTYPE_COUNT] = {
         [LS_BOOL] = fold_bool, [LS_U8] = fold_u8,     [LS_I8] = fold_i8,   [LS_I32] = fold_i32, [LS_I64] = fold_i64,

@@ -1,0 +1,255 @@
+/* test.c - lockstep test: does everything work that a training on these hosts needs?
+ *
+ * Started by a person it launches itself; started as a process of a job, by whatever launcher, it does the work. Every
+ * process tries everything, tells the others what it found, and the main one prints. */
+#include "test.h"
+
+#include <errno.h>
+#include <ftw.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "launch.h"
+
+enum { MOST_PROCESSES = 8, LONGEST_PATH = 4096, LONGEST_NAME = 64 };
+
+void trial_fails(trial *t, const char *format, ...)
+{
+    if (t->wrong[0]) return;
+    va_list args;
+    va_start(args, format);
+    vsnprintf(t->wrong, sizeof t->wrong, format, args);
+    va_end(args);
+}
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* ---- A folder that all processes see -------------------------------------------------------------------------- */
+
+static int remove_one(const char *path, const struct stat *about, int kind, struct FTW *where)
+{
+    (void)about, (void)kind, (void)where;
+    return remove(path);
+}
+
+static void remove_folder(const char *path)
+{
+    nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+/* The main process makes it; all get its name. "": there is none. */
+static void share_folder(trial *t, const char *above, char path[LONGEST_PATH])
+{
+    path[0] = '\0';
+    if (ls_is_main(t->run)) {
+        char *full = realpath(above, NULL);
+        snprintf(path, LONGEST_PATH, "%s/lockstep_test_XXXXXX", full ? full : above);
+        free(full);
+        if (!mkdtemp(path)) {
+            trial_fails(t, "no folder can be made in %s (%s): name one after lockstep test", above, strerror(errno));
+            path[0] = '\0';
+        }
+    }
+    ls_gathered all = ls_gather_object(t->run, path, strlen(path) + 1);
+    if (all.count) snprintf(path, LONGEST_PATH, "%s", (const char *)all.data[0]);
+    if (path[0] && access(path, R_OK) != 0)
+        trial_fails(t, "%s, made by rank 0, is not seen here: give lockstep test a folder that all hosts share", path);
+}
+
+static void try_folder(trial *t)
+{
+    static char path[LONGEST_PATH];
+    share_folder(t, t->folder, path);
+    t->folder = path;
+}
+
+/* ---- What all found ------------------------------------------------------------------------------------------- */
+
+static const struct check {
+    const char *name;
+    void (*run)(trial *t);
+} checks[] = {
+    {"identity", try_identity},     {"collectives", try_collectives},        {"sharding of data", try_data},
+    {"gradients", try_gradients},   {"mixed precision", try_half_precision}, {"shared folder", try_folder},
+    {"checkpoint", try_checkpoint},
+};
+
+static void name_host(char name[LONGEST_NAME])
+{
+    if (gethostname(name, LONGEST_NAME) != 0) strcpy(name, "?");
+    name[LONGEST_NAME - 1] = '\0';
+}
+
+/* How many processes found something; the main one prints who and what. */
+static int compare_notes(const trial *t, const char *check, double seconds)
+{
+    char host[LONGEST_NAME], note[LONGEST_NAME + sizeof t->wrong];
+    name_host(host);
+    size_t length = 0;
+    if (t->wrong[0]) length = (size_t)snprintf(note, sizeof note, "on %s: %s", host, t->wrong);
+    ls_gathered all = ls_gather_object(t->run, note, length);
+    int failures = 0;
+    for (int r = 0; r < all.count; r++) failures += all.size[r] > 0;
+    if (ls_error(t->run) || !ls_is_main(t->run)) return failures;
+    printf("  %-18s%s  %6.2f s\n", check, failures ? "FAILED" : "passed", seconds);
+    for (int r = 0; r < all.count; r++)
+        if (all.size[r]) printf("      rank %d %.*s\n", r, (int)all.size[r], (const char *)all.data[r]);
+    fflush(stdout);
+    return failures;
+}
+
+/* "4 processes on 2 hosts: node1 (2), node2 (2)" */
+static void introduce(ls_run *run, double seconds)
+{
+    struct {
+        char name[LONGEST_NAME];
+        int local_rank, local_world;
+    } mine = {.local_rank = ls_local_rank(run), .local_world = ls_local_world(run)};
+    name_host(mine.name);
+    ls_gathered all = ls_gather_object(run, &mine, sizeof mine);
+    if (!ls_is_main(run) || ls_error(run)) return;
+    int hosts = 0;
+    for (int r = 0; r < all.count; r++) {
+        memcpy(&mine, all.data[r], sizeof mine);
+        hosts += mine.local_rank == 0;
+    }
+    printf("lockstep %s, %d process%s on %d host%s:", ls_version(), all.count, all.count == 1 ? "" : "es", hosts,
+           hosts == 1 ? "" : "s");
+    for (int r = 0; r < all.count; r++) {
+        memcpy(&mine, all.data[r], sizeof mine);
+        if (mine.local_rank == 0) printf(" %s (%d)", mine.name, mine.local_world);
+    }
+    printf("\n  %-18spassed  %6.2f s\n", "start", seconds);
+    fflush(stdout);
+}
+
+/* ---- Numbers -------------------------------------------------------------------------------------------------- */
+
+/* Seconds of one all-reduce of so many f32, the best of several rounds. */
+static double time_all_reduce(ls_run *run, int64_t count, int rounds, int repeats)
+{
+    double best = 1e30;
+    for (int i = 0; i < rounds; i++) {
+        ls_mark mark = ls_scope_begin(run);
+        ls_tensor *x = ls_full(run, LS_F32, 1, count);
+        ls_wait_for_everyone(run);
+        double start = now();
+        for (int k = 0; k < repeats; k++) ls_reduce(run, x, LS_ACROSS_SUM);
+        double seconds = (now() - start) / repeats;
+        if (seconds < best) best = seconds;
+        ls_scope_end(run, mark, NULL);
+    }
+    return best;
+}
+
+static void measure(ls_run *run)
+{
+    enum { LARGE = 16 << 20 };
+    double small = time_all_reduce(run, 1, 10, 100), large = time_all_reduce(run, LARGE / 4, 5, 2);
+    if (ls_is_main(run) && !ls_error(run))
+        printf("  all-reduce: 4 bytes in %.1f us, 16 MiB in %.2f ms (%.2f GB/s)\n", 1e6 * small, 1e3 * large,
+               LARGE / large / 1e9);
+}
+
+/* ---- A process of the job ------------------------------------------------------------------------------------- */
+
+static int work(const char *above)
+{
+    double start = now();
+    ls_run *run = ls_init(NULL, NULL, .seed = 42);
+    trial t = {.run = run, .folder = above};
+    const char *first = NULL, *at = "start";
+    int mine = 0;
+    ls_set_gradient_accumulation_steps(run, 1); /* whatever the environment says */
+    ls_wait_for_everyone(run);
+    introduce(run, now() - start);
+    for (size_t i = 0; i < sizeof checks / sizeof *checks && !ls_error(run); i++) {
+        at = checks[i].name;
+        t.wrong[0] = '\0';
+        start = now();
+        ls_mark mark = ls_scope_begin(run);
+        checks[i].run(&t);
+        ls_free_memory(run);
+        ls_scope_end(run, mark, NULL);
+        int failures = compare_notes(&t, at, now() - start);
+        if (failures && !first) first = at;
+        if (t.wrong[0]) mine++, fprintf(stderr, "lockstep test: rank %d: %s: %s\n", ls_rank(run), at, t.wrong);
+        if (failures && checks[i].run == try_folder) break; /* the last needs it */
+    }
+    bool main = ls_is_main(run), several = ls_world(run) > 1;
+    if (!first && several) at = "measurement", measure(run);
+    if (main && t.folder != above && t.folder[0]) remove_folder(t.folder);
+    if (main && ls_error(run)) fprintf(stderr, "lockstep test: failed at: %s\n", at);
+    else if (main && first) fprintf(stderr, "lockstep test: failed at: %s\n", first);
+    else if (main && !several) puts("All is well, with one process: nothing between processes was tried.");
+    else if (main) puts("All is well: these processes can train together.");
+    ls_wait_for_everyone(run); /* who fails ends the others: not before all is said */
+    int code = ls_finish(run);
+    return code ? code : mine > 0; /* the cause is where it was found: the launcher names that process */
+}
+
+/* ---- The launcher --------------------------------------------------------------------------------------------- */
+
+/* As many processes as CPUs where nothing says how many, but few; two at least, or there is nothing to test. */
+static const char *usual_number(void)
+{
+    static char text[12];
+    int cpus = ls_launch_cpus();
+    snprintf(text, sizeof text, "%d", cpus < 2 ? 2 : cpus > MOST_PROCESSES ? MOST_PROCESSES : cpus);
+    return text;
+}
+
+static int run_test(int argc, char **argv)
+{
+    bool bare = argc == 1 || (argc == 2 && argv[1][0] != '-');
+    if (bare && ls_launch_is_worker()) return work(argc == 2 ? argv[1] : ".");
+
+    char why[1200], self[LONGEST_PATH] = "";
+    launch_options options;
+    if (!launch_options_read(&options, argc, argv, (const char *const *)environ, why, sizeof why) ||
+        !launch_options_configure(&options, why, sizeof why))
+        return refuse_options(&command_test, why);
+    if (options.value[OPTION_MODULE] || options.value[OPTION_NO_PYTHON])
+        return refuse_options(&command_test, "--module and --no_python are for programs of lockstep launch");
+    if (options.program && options.program[1])
+        return refuse_options(&command_test, "one folder at most can be given after the options");
+    if (!options.value[OPTION_NUM_PROCESSES] && !options.value[OPTION_HOSTFILE] &&
+        !options.value[OPTION_NPROC_PER_NODE])
+        options.value[OPTION_NPROC_PER_NODE] = usual_number();
+    if (readlink("/proc/self/exe", self, sizeof self - 1) < 0)
+        return refuse_options(&command_test, "/proc is not mounted: the command cannot find itself");
+    char *words[] = {self, "test", options.program ? options.program[0] : NULL, NULL};
+    return launch_job(&command_test, &options, words);
+}
+
+static void more(void)
+{
+    puts("\nOptions are those of lockstep launch:\n");
+    launch_options_list(stdout);
+}
+
+const command command_test = {
+    .name = "test",
+    .summary = "try all that training on these hosts needs, and say what fails where",
+    .usage = "usage: lockstep test [options of lockstep launch] [folder]\n"
+             "\n"
+             "    lockstep test                                     this host, a process for each CPU (2 to 8)\n"
+             "    lockstep test --config_file cluster.yaml          as lockstep config or accelerate config wrote it\n"
+             "    lockstep test --nnodes 2 --node-rank R --master-addr A /shared      the same on every host\n"
+             "    mpirun -n 4 lockstep test      srun -n 4 lockstep test      lockstep launch -n 4 lockstep test\n"
+             "\n"
+             "Every process tries: who it is, all collectives, the sharing out of data, training (the parameters must\n"
+             "be those that one process finds), 16-bit numbers, and a checkpoint with its resume, in the folder (the\n"
+             "current one), which all hosts must share. What fails is named with rank and host. The last line says\n"
+             "whether all is well; the exit code is 0 then.\n",
+    .more = more,
+    .run = run_test,
+};
