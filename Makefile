@@ -1,7 +1,7 @@
 # The front door. The work is done by CMake, CTest and the scripts in tools/.
 #
 #   make            library, command (build/lockstep) and examples (build/examples/)
-#   make demo       draw pets, train a network on them, predict
+#   make demo       draw pets, train a network on them in two processes, predict
 #   make test       build with everything checked, run all tests; ARGS="-R conv" only those
 #   make bench      measure against this machine's peak and against other libraries
 #   make asan tsan  all test programs under the address + undefined, or the thread sanitizer
