@@ -1,6 +1,5 @@
-/* exchange.h - processes that mpirun, mpiexec or srun have started tell each other a few bytes each, such as
- * addresses. Processes of one host need only the numbers that opening brings (run/others.c); the bytes are for a
- * transport between hosts, which this release does not have. */
+/* exchange.h - processes of a job tell each other a few bytes each, such as addresses, however they were started: at a
+ * port of rank 0 (store.h), or by the process manager (pmi.h, pmix.h). */
 #ifndef LOCKSTEP_LAUNCH_EXCHANGE_H
 #define LOCKSTEP_LAUNCH_EXCHANGE_H
 
@@ -8,8 +7,9 @@
 
 typedef struct ls_exchange ls_exchange;
 
-/* By PMI-1 or PMIx, as identity->bootstrap says; any other is refused with LS_ERR_UNSUPPORTED. Fills in the rank and
- * the world size where the environment did not tell them. A process opens one, once: both protocols end for good. */
+/* As identity->bootstrap says; one that is alone is refused with LS_ERR_UNSUPPORTED. Fills in the rank and the world
+ * size where the environment did not tell them. A process has one open at a time. What a process manager offers can be
+ * begun only once: it stays open until the process ends, and the next exchange goes on with it. */
 ls_status ls_exchange_open(ls_exchange **exchange, ls_identity *identity, double seconds, ls_message *why);
 
 /* Every rank gives `size` bytes, the same number everywhere, and gets world x size, by rank. All call it. Fails with

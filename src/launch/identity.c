@@ -63,9 +63,10 @@ static bool by_open_mpi(entries e)
     return is_set(e, "OMPI_COMM_WORLD_RANK");
 }
 
+/* It may have been started by srun itself. */
 static bool by_hydra(entries e)
 {
-    return is_set(e, "PMI_RANK") && !in_slurm_step(e);
+    return is_set(e, "PMI_RANK") && (!in_slurm_step(e) || is_set(e, "MPI_LOCALRANKID"));
 }
 
 static bool by_mvapich(entries e)
@@ -95,21 +96,65 @@ static ls_status finish_operator(entries e, ls_identity *who, ls_message *why);
 static const struct launcher {
     const char *name;
     bool (*applies)(entries e);
-    const char *rank, *world, *local_rank, *local_world, *host_rank, *hosts;
+    const char *rank, *world, *local_rank, *local_world, *host_rank, *hosts; /* names of variables; or NULL */
+    const char *job[2]; /* variables whose values no other job has, together; or NULL */
+    const char *attempt;
+    bool has_manager; /* its ranks are those of a process manager, which may offer PMI */
     ls_status (*finish)(entries e, ls_identity *who, ls_message *why); /* what is not simply a number; may be NULL */
 } launchers[] = {
-    {"lockstep", by_lockstep, "LOCKSTEP_RANK", "LOCKSTEP_WORLD_SIZE", "LOCKSTEP_LOCAL_RANK",
-     "LOCKSTEP_LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE", NULL},
-    {"torchrun", by_torchrun, "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE",
-     NULL},
-    {"Open MPI", by_open_mpi, "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
-     "OMPI_COMM_WORLD_LOCAL_SIZE", NULL, NULL, NULL}, /* OMPI_COMM_WORLD_NODE_RANK is no number of a node */
-    {"Hydra", by_hydra, "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", NULL, NULL, NULL},
-    {"MVAPICH", by_mvapich, "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_LOCAL_RANK",
-     "MV2_COMM_WORLD_LOCAL_SIZE", NULL, NULL, NULL},
-    {"Slurm", by_slurm, "SLURM_PROCID", NULL, "SLURM_LOCALID", NULL, "SLURM_NODEID", NULL, finish_slurm},
-    {"PMIx", by_pmix, "PMIX_RANK", NULL, NULL, NULL, NULL, NULL, NULL},
-    {"PyTorchJob", by_operator, "RANK", "WORLD_SIZE", NULL, NULL, NULL, NULL, finish_operator},
+    {.name = "lockstep",
+     .applies = by_lockstep,
+     .rank = "LOCKSTEP_RANK",
+     .world = "LOCKSTEP_WORLD_SIZE",
+     .local_rank = "LOCKSTEP_LOCAL_RANK",
+     .local_world = "LOCKSTEP_LOCAL_WORLD_SIZE",
+     .host_rank = "GROUP_RANK",
+     .hosts = "GROUP_WORLD_SIZE",
+     .job = {"TORCHELASTIC_RUN_ID"},
+     .attempt = "TORCHELASTIC_RESTART_COUNT"},
+    {.name = "torchrun",
+     .applies = by_torchrun,
+     .rank = "RANK",
+     .world = "WORLD_SIZE",
+     .local_rank = "LOCAL_RANK",
+     .local_world = "LOCAL_WORLD_SIZE",
+     .host_rank = "GROUP_RANK",
+     .hosts = "GROUP_WORLD_SIZE",
+     .job = {"TORCHELASTIC_RUN_ID"},
+     .attempt = "TORCHELASTIC_RESTART_COUNT"},
+    {.name = "Open MPI", /* OMPI_COMM_WORLD_NODE_RANK is no number of a node */
+     .applies = by_open_mpi,
+     .rank = "OMPI_COMM_WORLD_RANK",
+     .world = "OMPI_COMM_WORLD_SIZE",
+     .local_rank = "OMPI_COMM_WORLD_LOCAL_RANK",
+     .local_world = "OMPI_COMM_WORLD_LOCAL_SIZE",
+     .job = {"PMIX_NAMESPACE"},
+     .has_manager = true},
+    {.name = "Hydra",
+     .applies = by_hydra,
+     .rank = "PMI_RANK",
+     .world = "PMI_SIZE",
+     .local_rank = "MPI_LOCALRANKID",
+     .local_world = "MPI_LOCALNRANKS",
+     .has_manager = true},
+    {.name = "MVAPICH",
+     .applies = by_mvapich,
+     .rank = "MV2_COMM_WORLD_RANK",
+     .world = "MV2_COMM_WORLD_SIZE",
+     .local_rank = "MV2_COMM_WORLD_LOCAL_RANK",
+     .local_world = "MV2_COMM_WORLD_LOCAL_SIZE",
+     .has_manager = true},
+    {.name = "Slurm",
+     .applies = by_slurm,
+     .rank = "SLURM_PROCID",
+     .local_rank = "SLURM_LOCALID",
+     .host_rank = "SLURM_NODEID",
+     .job = {"SLURM_JOB_ID", "SLURM_STEP_ID"},
+     .attempt = "SLURM_RESTART_COUNT",
+     .has_manager = true,
+     .finish = finish_slurm},
+    {.name = "PMIx", .applies = by_pmix, .rank = "PMIX_RANK", .job = {"PMIX_NAMESPACE"}, .has_manager = true},
+    {.name = "PyTorchJob", .applies = by_operator, .rank = "RANK", .world = "WORLD_SIZE", .finish = finish_operator},
 };
 
 /* The first host, and a port that all tasks of the step derive alike. */
@@ -136,7 +181,8 @@ static ls_status finish_slurm(entries e, ls_identity *who, ls_message *why)
     if (!who->master_port) {
         const char *reserved = ls_environment_get(e, "SLURM_STEP_RESV_PORTS"); /* "12345-12348" */
         int job = ls_environment_integer(e, "SLURM_JOB_ID", 0, INT_MAX, 0);
-        who->master_port = reserved ? atoi(reserved) : 20000 + job % 20000;
+        int number_of_step = ls_environment_integer(e, "SLURM_STEP_ID", 0, INT_MAX, 0);
+        who->master_port = reserved ? atoi(reserved) : 20000 + (job % 20000 + number_of_step % 20000) % 20000;
     }
     return status;
 }
@@ -164,20 +210,30 @@ static ls_status contradiction(ls_message *why, const char *source, const char *
     return LS_ERR_VALUE;
 }
 
-/* Names of the process manager's own protocol, whoever numbered the ranks. */
-static void find_bootstrap(entries e, ls_identity *who)
+/* A process manager's own protocol is more certain than a port, unless the user wants that. */
+static void find_bootstrap(entries e, const struct launcher *by, ls_identity *who)
 {
     int fd = ls_environment_integer(e, "PMI_FD", 0, 1 << 20, -1);
-    bool has_pmix = is_set(e, "PMIX_NAMESPACE") && is_set(e, "PMIX_RANK");
+    bool managed = by->has_manager && !is_set(e, "LOCKSTEP_MASTER_ADDR");
     if (who->world == 1) who->bootstrap = LS_BOOTSTRAP_ALONE;
-    else if (who->master_addr[0] && who->master_port) who->bootstrap = LS_BOOTSTRAP_STORE;
-    else if (has_pmix) who->bootstrap = LS_BOOTSTRAP_PMIX;
-    else if (fd >= 0 || is_set(e, "PMI_PORT")) {
-        who->bootstrap = in_slurm_step(e) ? LS_BOOTSTRAP_PMI2 : LS_BOOTSTRAP_PMI1;
+    else if (managed && is_set(e, "PMIX_NAMESPACE") && is_set(e, "PMIX_RANK")) who->bootstrap = LS_BOOTSTRAP_PMIX;
+    else if (managed && fd >= 0) {
+        who->bootstrap = by->finish == finish_slurm ? LS_BOOTSTRAP_PMI2 : LS_BOOTSTRAP_PMI1;
         who->pmi_fd = fd;
     } else {
         who->bootstrap = LS_BOOTSTRAP_STORE;
     }
+}
+
+static void name_job(entries e, const struct launcher *by, ls_identity *who)
+{
+    size_t used = 0;
+    for (int i = 0; i < 2; i++) {
+        const char *value = by->job[i] ? ls_environment_get(e, by->job[i]) : NULL;
+        if (value && used < sizeof who->job)
+            used += (size_t)snprintf(who->job + used, sizeof who->job - used, "%s%s", used ? "." : "", value);
+    }
+    if (by->attempt) who->attempt = ls_environment_integer(e, by->attempt, 0, INT_MAX, 0);
 }
 
 ls_status ls_identity_read(entries e, ls_identity *who, ls_message *why)
@@ -236,7 +292,8 @@ ls_status ls_identity_read(entries e, ls_identity *who, ls_message *why)
     if (who->hosts >= 0 && who->host_rank >= who->hosts)
         return contradiction(why, by->name, "host", who->host_rank, "hosts", who->hosts);
 
-    find_bootstrap(e, who);
+    name_job(e, by, who);
+    find_bootstrap(e, by, who);
     if (who->bootstrap == LS_BOOTSTRAP_STORE) {
         if (!who->master_port) who->master_port = DEFAULT_PORT;
         if (!who->master_addr[0] && (who->hosts == 1 || who->local_world == who->world))

@@ -13,7 +13,7 @@ typedef enum ls_bootstrap {
     LS_BOOTSTRAP_ALONE, /* there is nobody else */
     LS_BOOTSTRAP_STORE, /* rank 0 listens at master_addr:master_port */
     LS_BOOTSTRAP_PMI1,  /* by the process manager, over file pmi_fd */
-    LS_BOOTSTRAP_PMI2,  /* likewise, Slurm's second version */
+    LS_BOOTSTRAP_PMI2,  /* likewise, the second version, by Slurm */
     LS_BOOTSTRAP_PMIX,  /* by libpmix */
 } ls_bootstrap;
 
@@ -27,6 +27,8 @@ typedef struct ls_identity {
     int master_port;       /* 0: unknown */
     ls_bootstrap bootstrap;
     int pmi_fd;    /* of PMI1 and PMI2; -1: none */
+    char job[256]; /* the launcher's name for the job, which other jobs do not have; "": it has none */
+    int attempt;   /* restarts before this one */
     bool launched; /* as a process of a job; else by a person, or in a pod whose variables speak to a launcher */
 } ls_identity;
 

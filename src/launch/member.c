@@ -31,6 +31,7 @@ typedef struct member {
     bool lost;               /* the wire ended; dealt with at the next tick */
     char why[256];
     double pause;
+    int tries;
     int64_t next_try, give_up, greeted, last_tick;
     bool ending;  /* the end is known: as soon as nothing runs */
     bool ordered; /* by the leader: then all know */
@@ -222,7 +223,7 @@ static void try_to_reach(member *m)
         return;
     }
     if (m->leader) return;
-    int fd = ls_wire_connect(m->plan->meeting_host, m->plan->meeting_port, &why);
+    int fd = ls_wire_connect(m->plan->meeting_host, m->plan->meeting_port, m->tries++, &why);
     if (fd < 0) {
         snprintf(m->why, sizeof m->why, "%s", why.text);
         return;

@@ -1,6 +1,8 @@
 /* token.c - SHA-256 (FIPS 180-4) and HMAC (RFC 2104). */
 #include "launch/token.h"
 
+#include "launch/hex.h"
+
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
@@ -86,11 +88,6 @@ void ls_sha256(const void *bytes, size_t size, uint8_t digest[LS_DIGEST])
 
 /* ---- Proofs --------------------------------------------------------------------------------------------------- */
 
-static void write_hex(const uint8_t digest[LS_DIGEST], char text[LS_PROOF])
-{
-    for (int i = 0; i < LS_DIGEST; i++) snprintf(text + 2 * i, 3, "%02x", digest[i]);
-}
-
 void ls_token_challenge(char text[LS_PROOF])
 {
     uint8_t number[LS_DIGEST];
@@ -99,7 +96,7 @@ void ls_token_challenge(char text[LS_PROOF])
         clock_gettime(CLOCK_REALTIME, &now);
         ls_sha256(&now, sizeof now, number);
     }
-    write_hex(number, text);
+    ls_hex_write(number, sizeof number, text);
 }
 
 void ls_token_prove(const char *token, const char *role, const char *challenge, char proof[LS_PROOF])
@@ -119,7 +116,7 @@ void ls_token_prove(const char *token, const char *role, const char *challenge, 
     add(&s, key, sizeof key);
     add(&s, inner, sizeof inner);
     end(&s, inner);
-    write_hex(inner, proof);
+    ls_hex_write(inner, sizeof inner, proof);
 }
 
 bool ls_token_same(const char *proof, const char *expected)

@@ -28,17 +28,18 @@ static struct addrinfo *resolve(const char *host, int port, ls_message *why)
     return status ? NULL : found;
 }
 
-int ls_wire_connect(const char *host, int port, ls_message *why)
+int ls_wire_connect(const char *host, int port, int turn, ls_message *why)
 {
     struct addrinfo *found = resolve(host, port, why);
-    int fd = -1;
-    for (struct addrinfo *one = found; one && fd < 0; one = one->ai_next) {
-        fd = socket(one->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-        if (fd >= 0 && connect(fd, one->ai_addr, one->ai_addrlen) != 0 && errno != EINPROGRESS) {
-            snprintf(why->text, sizeof why->text, "%.100s:%d: %s", host, port, strerror(errno));
-            close(fd);
-            fd = -1;
-        }
+    int fd = -1, count = 0;
+    for (struct addrinfo *one = found; one; one = one->ai_next) count++;
+    struct addrinfo *address = found;
+    for (int i = count ? turn % count : 0; i > 0; i--) address = address->ai_next;
+    if (address) fd = socket(address->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (address && (fd < 0 || (connect(fd, address->ai_addr, address->ai_addrlen) != 0 && errno != EINPROGRESS))) {
+        snprintf(why->text, sizeof why->text, "%.100s:%d: %s", host, port, strerror(errno));
+        if (fd >= 0) close(fd);
+        fd = -1;
     }
     if (found) freeaddrinfo(found);
     return fd;

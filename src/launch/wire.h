@@ -32,9 +32,10 @@ void ls_wire_send(ls_wire *wire, ls_json_writer *message);
 /* Send {"name": value}. */
 void ls_wire_say(ls_wire *wire, const char *name, int64_t value);
 
-/* A connection that is being made to host:port, -1 with errno or a resolver's words in `why`; and a socket that listens
- * on that port of every address of this host. */
-int ls_wire_connect(const char *host, int port, ls_message *why);
+/* A connection that is being made to host:port, -1 with the reason in `why`. A name may stand for several addresses:
+ * who tries again raises `turn`, and takes the next one. */
+int ls_wire_connect(const char *host, int port, int turn, ls_message *why);
+/* A socket that listens on that port of every address of this host. -1 with the reason in `why` and in errno. */
 int ls_wire_listen(int port, ls_message *why);
 /* Does the name stand for an address of this host? */
 bool ls_wire_is_here(const char *host);

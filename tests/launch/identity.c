@@ -5,7 +5,7 @@
 #include "launch/identity.h"
 
 typedef struct scene {
-    const char *environment[16];
+    const char *environment[18];
     ls_identity expected; /* source NULL: refused */
     const char *complaint;
 } scene;
@@ -31,7 +31,7 @@ static const scene scenes[] = {
     {.environment = {"OMPI_COMM_WORLD_RANK=5", "OMPI_COMM_WORLD_SIZE=8", "OMPI_COMM_WORLD_LOCAL_RANK=1",
                      "OMPI_COMM_WORLD_LOCAL_SIZE=4", "OMPI_COMM_WORLD_NODE_RANK=1", "PMIX_RANK=5",
                      "PMIX_NAMESPACE=123", "SLURM_PROCID=0", "SLURM_STEP_ID=4294967291", "SLURM_LOCALID=0"},
-     .expected = {"Open MPI", 5, 8, 1, 4, -1, -1, "", 0, LS_BOOTSTRAP_PMIX, -1}},
+     .expected = {"Open MPI", 5, 8, 1, 4, -1, -1, "", 0, LS_BOOTSTRAP_PMIX, -1, "123", 0}},
     /* MPICH and Intel MPI */
     {.environment = {"PMI_RANK=2", "PMI_SIZE=4", "PMI_FD=9", "MPI_LOCALRANKID=0", "MPI_LOCALNRANKS=2"},
      .expected = {"Hydra", 2, 4, 0, 2, -1, -1, "", 0, LS_BOOTSTRAP_PMI1, 9}},
@@ -44,17 +44,31 @@ static const scene scenes[] = {
                      "MV2_COMM_WORLD_LOCAL_SIZE=2"},
      .expected = {"MVAPICH", 1, 2, 1, 2, -1, -1, "127.0.0.1", 29500, LS_BOOTSTRAP_STORE, -1}},
     {.environment = {"PMIX_RANK=1", "PMIX_NAMESPACE=x"},
-     .expected = {"PMIx", 1, -1, -1, -1, -1, -1, "", 0, LS_BOOTSTRAP_PMIX, -1}},
+     .expected = {"PMIx", 1, -1, -1, -1, -1, -1, "", 0, LS_BOOTSTRAP_PMIX, -1, "x", 0}},
 
     /* srun --mpi=none, pmi2 */
     {.environment = {"SLURM_PROCID=3", "SLURM_STEP_ID=0", "SLURM_LOCALID=1", "SLURM_NODEID=1", "SLURM_STEP_NUM_TASKS=5",
                      "SLURM_STEP_NUM_NODES=3", "SLURM_STEP_TASKS_PER_NODE=2(x2),1", "SLURM_STEP_NODELIST=gpu[07-09]",
-                     "SLURM_JOB_ID=70001", "SLURM_NTASKS=99"},
-     .expected = {"Slurm", 3, 5, 1, 2, 1, 3, "gpu07", 30001, LS_BOOTSTRAP_STORE, -1}},
+                     "SLURM_JOB_ID=70001", "SLURM_NTASKS=99", "SLURM_RESTART_COUNT=1"},
+     .expected = {"Slurm", 3, 5, 1, 2, 1, 3, "gpu07", 30001, LS_BOOTSTRAP_STORE, -1, "70001.0", 1}},
     {.environment = {"SLURM_PROCID=0", "SLURM_STEP_ID=1", "SLURM_LOCALID=0", "SLURM_NODEID=0", "SLURM_NTASKS=2",
                      "SLURM_NNODES=1", "SLURM_TASKS_PER_NODE=2", "SLURM_JOB_NODELIST=n1",
                      "SLURM_STEP_RESV_PORTS=12000-12002", "PMI_RANK=0", "PMI_SIZE=2", "PMI_FD=7"},
-     .expected = {"Slurm", 0, 2, 0, 2, 0, 1, "n1", 12000, LS_BOOTSTRAP_STORE, -1}},
+     .expected = {"Slurm", 0, 2, 0, 2, 0, 1, "n1", 12000, LS_BOOTSTRAP_PMI2, 7, "1", 0}},
+    /* mpiexec of MPICH that uses srun to reach the hosts: the step is that of its helpers */
+    {.environment = {"SLURM_PROCID=0", "SLURM_STEP_ID=1", "SLURM_LOCALID=0", "SLURM_NODEID=0", "SLURM_NTASKS=2",
+                     "PMI_RANK=3", "PMI_SIZE=4", "PMI_FD=9", "MPI_LOCALRANKID=1", "MPI_LOCALNRANKS=2"},
+     .expected = {"Hydra", 3, 4, 1, 2, -1, -1, "", 0, LS_BOOTSTRAP_PMI1, 9}},
+    /* a port of one's own choice; one that an operator left does not count */
+    {.environment = {"PMI_RANK=2", "PMI_SIZE=4", "PMI_FD=9", "MASTER_ADDR=m", "MASTER_PORT=1"},
+     .expected = {"Hydra", 2, 4, -1, -1, -1, -1, "m", 1, LS_BOOTSTRAP_PMI1, 9}},
+    {.environment = {"PMI_RANK=2", "PMI_SIZE=4", "PMI_FD=9", "LOCKSTEP_MASTER_ADDR=m"},
+     .expected = {"Hydra", 2, 4, -1, -1, -1, -1, "m", 29500, LS_BOOTSTRAP_STORE, -1}},
+    /* launchers that mpiexec started number the processes themselves */
+    {.environment = {"RANK=3", "WORLD_SIZE=4", "LOCAL_RANK=1", "MASTER_ADDR=a", "MASTER_PORT=5", "PMI_RANK=1",
+                     "PMI_SIZE=2", "PMI_FD=9", "MPI_LOCALRANKID=0", "TORCHELASTIC_RUN_ID=j",
+                     "TORCHELASTIC_RESTART_COUNT=2"},
+     .expected = {"torchrun", 3, 4, 1, -1, -1, -1, "a", 5, LS_BOOTSTRAP_STORE, -1, "j", 2}},
     /* the batch script itself is alone */
     {.environment = {"SLURM_PROCID=0", "SLURM_LOCALID=0", "SLURM_NTASKS=8", "SLURM_JOB_ID=7"},
      .expected = {"nobody", 0, 1, 0, 1, 0, 1, "", 0, LS_BOOTSTRAP_ALONE, -1}},
@@ -102,6 +116,8 @@ static void knows_who_it_is(void)
         CHECK_MSG(status == LS_OK, "scene %zu: %s", i, why.text);
         CHECK_TEXT(got.source, want->source);
         CHECK_TEXT(got.master_addr, want->master_addr);
+        CHECK_TEXT(got.job, want->job);
+        CHECK(got.attempt == want->attempt);
         bool expects_launcher = strcmp(got.source, "PyTorchJob") == 0; /* all of these pods have PET_NNODES */
         CHECK(got.launched == (!expects_launcher && strcmp(got.source, "nobody") != 0));
         CHECK_MSG(
