@@ -46,6 +46,8 @@ void bench_add_programs(int threads);
 void bench_add_overheads(void);
 /* `--first-step`: a training program that makes one step and ends. */
 int bench_first_step(void);
+/* `--train NETWORK BATCH SIZE DTYPE SECONDS`: a training program of one or several processes that tells its speed. */
+int bench_train(char **arguments);
 /* `--held-out FOLDER`: print the photos that examples/pets tests on, for bench/pets_torch.py. */
 int bench_held_out(const char *folder);
 

@@ -1,8 +1,9 @@
 /* comm.c - all-reduce between two processes of this host: gradients of a BERT-base, a bucket, a number or two.
  *
  * "in place": the numbers stand in shared memory, as gradients do. "copied": they do not. The second process calls
- * until the first has left. The rate is that of the algorithm: bytes of the array over time. The peer is gloo,
- * PyTorch's. */
+ * until the first has left. The rate is that of the algorithm: bytes of the array over time. Small ones are made many
+ * times over, for a single one may find that the other process has been there before. Peers are MPIs and gloo,
+ * PyTorch's; bench/peers.py tells them to repeat as often. */
 #include "bench.h"
 
 #include "comm/shm.h"
@@ -16,16 +17,21 @@ typedef struct comm_case {
     const char *name;
     bench_unit unit;
     int64_t bytes;
+    int repeat;
     bool copied;
     ls_dtype dtype;
 } comm_case;
 
 static const comm_case cases[] = {
-    {"all-reduce 440 MB in place", BENCH_GBS, 440000000, false, LS_F32},
-    {"all-reduce 25 MiB in place", BENCH_GBS, 25 << 20, false, LS_F32},
-    {"all-reduce 25 MiB copied", BENCH_GBS, 25 << 20, true, LS_F32},
-    {"all-reduce 4 KiB copied", BENCH_NS, 4 << 10, true, LS_F32},
-    {"all-reduce 220 MB in place", BENCH_GBS, 220000000, false, LS_BF16},
+    {"all-reduce 440 MB in place", BENCH_GBS, 440000000, 1, false, LS_F32},
+    {"all-reduce 25 MiB in place", BENCH_GBS, 25 << 20, 1, false, LS_F32},
+    {"all-reduce 25 MiB copied", BENCH_GBS, 25 << 20, 1, true, LS_F32},
+    {"all-reduce 1 MiB in place", BENCH_GBS, 1 << 20, 4, false, LS_F32},
+    {"all-reduce 1 MiB copied", BENCH_GBS, 1 << 20, 4, true, LS_F32},
+    {"all-reduce 64 KiB in place", BENCH_NS, 64 << 10, 20, false, LS_F32},
+    {"all-reduce 64 KiB copied", BENCH_NS, 64 << 10, 20, true, LS_F32},
+    {"all-reduce 4 KiB copied", BENCH_NS, 4 << 10, 100, true, LS_F32},
+    {"all-reduce 220 MB in place", BENCH_GBS, 220000000, 1, false, LS_BF16},
 };
 
 typedef struct comm_state {
@@ -33,6 +39,7 @@ typedef struct comm_state {
     char *data;
     int64_t count;
     ls_dtype dtype;
+    int repeat;
     bool copied;
     pid_t other;
     cpu_set_t before;
@@ -42,7 +49,8 @@ static void comm_call(void *arg)
 {
     comm_state *s = arg;
     ls_message why;
-    ls_comm_all_reduce(s->comm, s->data, s->count, s->dtype, LS_COMM_MEAN, "bench", &why);
+    for (int i = 0; i < s->repeat; i++)
+        ls_comm_all_reduce(s->comm, s->data, s->count, s->dtype, LS_COMM_MEAN, "bench", &why);
 }
 
 static void pin(int rank)
@@ -64,6 +72,7 @@ static bool join(comm_state *s, const comm_case *c, int file, int rank)
     s->data = c->copied ? calloc(1, (size_t)c->bytes) : s->comm->table->share(s->comm, (size_t)c->bytes, &why);
     s->dtype = c->dtype;
     s->count = c->bytes / (int64_t)ls_dtype_size(c->dtype);
+    s->repeat = c->repeat;
     s->copied = c->copied;
     for (int64_t i = 0; s->data && i < c->bytes; i += 4096) s->data[i] = 0; /* the pages are there */
     return s->data != NULL;
@@ -101,8 +110,9 @@ void bench_add_comm(int threads)
 {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const comm_case *c = &cases[i];
-        bench_item *item = bench_add(c->unit, BENCH_PEAK_NONE, threads, c->unit == BENCH_NS ? 1 : (double)c->bytes,
-                                     "comm/%s/%s", ls_dtype_name(c->dtype), c->name);
+        double work = c->unit == BENCH_NS ? c->repeat : (double)c->bytes * c->repeat;
+        bench_item *item =
+            bench_add(c->unit, BENCH_PEAK_NONE, threads, work, "comm/%s/%s", ls_dtype_name(c->dtype), c->name);
         item->shape = c;
         item->setup = comm_setup;
         item->call = comm_call;

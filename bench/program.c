@@ -19,6 +19,7 @@ int bench_first_step(void)
     ls_run *run = ls_init(NULL, NULL);
     ls_module *net = ls_resnet_new(run, "resnet10t", .width = 32, .classes = CLASSES);
     ls_optim *adam = ls_adam_new(run, net, .lr = 1e-3);
+    ls_prepare(run, net, adam);
     ls_tensor *image = ls_channels_last(ls_rand(run, LS_F32, BATCH, 3, SIZE, SIZE));
     ls_tensor *label = ls_cast(ls_arange(run, LS_F32, BATCH, 0, 0.15), LS_I64);
     ls_backward(run, ls_cross_entropy(ls_forward(net, ls_imagenet_normalize(image)), label));

@@ -1,82 +1,50 @@
 """run.py BUILD [--quick] [filter ...] - measure Lockstep and its peers in turn, print a table, write BUILD/bench.json.
 
-Each competitor is a process of its own that is asked for one item at a time, all of them in turn, several rounds; the
-best value of each counts. Peers are OpenBLAS, and PyTorch as it comes and with its memory settings tuned, where `import
-torch` works (PYTHON_TORCH names another interpreter to try)."""
+Each competitor is asked for one item at a time, all of them in turn, several rounds; the best value of each counts.
+Peers (peers.py) are OpenBLAS, MPICH, Open MPI, and PyTorch as it comes and with its memory settings tuned, where they are
+installed. Whole commands (commands.py) are timed the same way: launchers, training by several processes."""
 import json
-import os
 import pathlib
-import subprocess
 import sys
 
-build = pathlib.Path(sys.argv[1])
-quick = "--quick" in sys.argv
+import commands
+import peers
+
+build = pathlib.Path(sys.argv[1]).resolve()
 filters = [a for a in sys.argv[2:] if not a.startswith("--")]
-rounds = 1 if quick else 3
-program = str(build / "bench" / "lockstep_bench")
-here = pathlib.Path(__file__).parent
-tuned = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": "100000000000", "MALLOC_ARENA_MAX": "1"}
+rounds = 1 if "--quick" in sys.argv else 3
 
 
-def torch_python():
-    for python in (os.environ.get("PYTHON_TORCH"), sys.executable):
-        if python and subprocess.run([python, "-c", "import torch"], capture_output=True).returncode == 0:
-            return python
+def say(message):
+    print(f"measuring without a peer: {message}", file=sys.stderr)
 
 
-def server(command, **extra):
-    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-                            env={**os.environ, **extra})
+def wanted(items):
+    return [i for i in items if i[0].startswith("peak/") or not filters or any(f in i[0] for f in filters)]
 
 
-def ask(process, name):
-    process.stdin.write(name + "\n")
-    process.stdin.flush()
-    answer = process.stdout.readline().strip()
-    return float(answer) if answer not in ("", "-") else None
-
-
-items = [line.split("\t") for line in subprocess.run([program, "--list"], capture_output=True, text=True, check=True)
-         .stdout.splitlines()]
-items = [i for i in items if i[0].startswith("peak/") or not filters or any(f in i[0] for f in filters)]
-python = torch_python()
-lockstep, openblas = server([program]), server([program, "--openblas"])
-torches = {}
-if python:
-    script = str(here / "torch_peer.py")
-    torches = {"torch": server([python, script]), "torch tuned": server([python, script], **tuned)}
-else:
-    print("PyTorch is not here (pip install torch brings it): measuring without it", file=sys.stderr)
-
-# Everyone has loaded before anything is measured. PyTorch's kernels take all cores whatever it is told, so it takes
-# part only where all of them are used.
-for process in [lockstep, openblas, *torches.values()]:
-    ask(process, "overhead/f32/nothing/1" if process in torches.values() else "nothing")
-all_threads = max((i[3] for i in items), key=int)
-
-peaks, results = {}, []
-print(f"{'item':58} {'unit':8} {'lockstep':>9} {'of peak':>8}   peers (lockstep is N times as fast)")
-for name, unit, peak, threads in items:
-    lower_is_better = unit in ("ms", "ns")
-    pick = min if lower_is_better else max
-    competitors = {"lockstep": lockstep}
-    if not name.startswith("peak/"):
-        if name.startswith("gemm/f32"):
-            competitors["openblas"] = openblas
-        if name.startswith("image/"):  # torchvision decodes in one thread
-            competitors.update(torches if threads == "1" else {})
-        elif threads == all_threads or name.startswith("overhead/"):
-            competitors.update(torches)
+def in_rounds(pick, competitors):
+    """The best value of every competitor that has one: who -> value."""
     best = {}
     for _ in range(rounds):
-        for who, process in competitors.items():
-            value = ask(process, name)
+        for who, value_of in competitors.items():
+            value = value_of()
             if value is not None:
                 best[who] = pick(best[who], value) if who in best else value
+    return best
+
+
+peaks, results = {}, []
+
+
+def row(name, unit, peak, threads, competitors):
+    """Measure, print and keep one item; Lockstep's value."""
+    lower_is_better = unit in ("ms", "ns")
+    best = in_rounds(min if lower_is_better else max, competitors)
     mine = best.pop("lockstep", None)
     if mine is None:
         print(f"{name:58} could not be measured")
-        continue
+        return
     if name.startswith("peak/"):
         peaks[peak, threads] = mine
     roof = peaks.get((peak, threads))
@@ -87,8 +55,24 @@ for name, unit, peak, threads in items:
     print(f"{name:58} {unit:8} {mine:9.4g} {share}   " +
           "  ".join(f"{who} {value:.4g} ({ratios[who]:.2f}x)" for who, value in best.items()), flush=True)
 
+
+items = peers.items(build)
+python = peers.torch_python(sys.executable)
+all_threads = max((i[3] for i in items), key=int)
+print(f"{'item':58} {'unit':8} {'lockstep':>9} {'of peak':>8}   peers (lockstep is N times as fast)")
+
+items = wanted(items)
+if any(not i[0].startswith("peak/") for i in items):
+    everyone = peers.find(build, python, all_threads, say)
+    for peer in everyone.values():
+        peer.load()  # everyone has loaded before anything is measured
+    for name, unit, peak, threads in items:
+        row(name, unit, peak, threads,
+            {who: (lambda p=peer: p.ask(name)) for who, peer in everyone.items() if peer.takes(name)})
+    for peer in everyone.values():
+        peer.end()
+for name, unit, competitors in wanted(commands.items(build, python, say)):
+    row(name, unit, "-", "2", competitors)
+
 (build / "bench.json").write_text(json.dumps(results, indent=1) + "\n")
-for process in [lockstep, openblas, *torches.values()]:
-    process.stdin.close()
-    process.wait()
 print(f"written: {build / 'bench.json'}")

@@ -57,6 +57,9 @@ for group in "$@"; do
         ;;
     bench)
         want "/usr/include/$(uname -m)-linux-gnu/cblas.h" libopenblas-dev
+        want mpicc.mpich libmpich-dev mpich
+        want mpicc.openmpi libopenmpi-dev openmpi-bin
+        want ip iproute2
         need python3 python3
         ;;
     format) need clang-format clang-format ;;

@@ -1,0 +1,108 @@
+"""peers.py - who is measured. A peer answers `ask(name)` with a value, or None where it has none; `takes(name)` says
+whether it is asked at all. All of them stay until `end()`.
+
+Servers load once and are asked by lines on stdin. MPIs are started for every value."""
+import os
+import pathlib
+import shutil
+import subprocess
+
+here = pathlib.Path(__file__).parent
+TUNED = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": "100000000000", "MALLOC_ARENA_MAX": "1"}
+# How often small all-reduces are repeated for one value: as in comm.c.
+REPEAT = {"1 MiB": 4, "64 KiB": 20, "4 KiB": 100}
+UNITS = {"MB": 10**6, "MiB": 1 << 20, "KiB": 1 << 10}
+
+
+class Server:
+    """A process that answers lines."""
+
+    def __init__(self, command, takes=lambda name: True, hello="nothing", **extra):
+        self.takes = takes
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                                        env={**os.environ, **extra})
+        self.hello = hello
+
+    def ask(self, name):
+        self.process.stdin.write(name + "\n")
+        self.process.stdin.flush()
+        answer = self.process.stdout.readline().strip()
+        return float(answer) if answer not in ("", "-") else None
+
+    def load(self):
+        self.ask(self.hello)
+
+    def end(self):
+        self.process.stdin.close()
+        self.process.wait()
+
+
+class Mpi:
+    """All-reduce by the MPI of this flavour; there is no bf16 in MPI."""
+
+    def __init__(self, build, flavour, launcher):
+        self.program = build / "bench" / f"mpi_peer_{flavour}"
+        self.command = [*launcher, "-n", "2", "--bind-to", "core", str(self.program)]
+        subprocess.run([f"mpicc.{flavour}", "-O2", "-o", str(self.program), str(here / "mpi_peer.c")], check=True)
+
+    def takes(self, name):
+        return name.startswith("comm/f32/all-reduce")
+
+    def ask(self, name):
+        size, unit = name.split("/")[2].split()[1:3]
+        count = int(size) * UNITS[unit]
+        done = subprocess.run([*self.command, str(count), str(REPEAT.get(f"{size} {unit}", 1)), "0.25"],
+                              capture_output=True, text=True, timeout=120)
+        if done.returncode:
+            return None
+        seconds = float(done.stdout.split()[-1])
+        return seconds * 1e9 if unit == "KiB" else count * 1e-9 / seconds
+
+    def load(self):
+        pass
+
+    def end(self):
+        pass
+
+
+def torch_python(current):
+    """An interpreter that has PyTorch."""
+    for python in (os.environ.get("PYTHON_TORCH"), current):
+        if python and subprocess.run([python, "-c", "import torch"], capture_output=True).returncode == 0:
+            return python
+
+
+def find(build, python, all_threads, say):
+    """Lockstep first, then all others that are here; `say` is told of those that are not."""
+    program = str(build / "bench" / "lockstep_bench")
+    peers = {"lockstep": Server([program]),
+             "openblas": Server([program, "--openblas"], lambda name: name.startswith("gemm/f32"))}
+    for flavour, launcher in {"mpich": ["mpiexec.hydra"], "openmpi": ["mpirun.openmpi", "--allow-run-as-root",
+                                                                     "--oversubscribe"]}.items():
+        if shutil.which(f"mpicc.{flavour}") and shutil.which(launcher[0]):
+            peers[flavour] = Mpi(build, flavour, launcher)
+        else:
+            say(f"{flavour} is not here (Debian's lib{flavour}-dev and {'mpich' if flavour == 'mpich' else 'openmpi-bin'})")
+
+    def torch_takes(name):
+        # PyTorch's kernels take all cores whatever it is told, so it takes part only where all of them are used;
+        # torchvision decodes in one thread.
+        threads = name.rsplit("/", 1)[1]
+        if name.startswith("peak/"):
+            return False
+        return threads == ("1" if name.startswith("image/") else all_threads) or name.startswith("overhead/")
+    if python:
+        script = [python, str(here / "torch_peer.py")]
+        peers["torch"] = Server(script, torch_takes, "overhead/f32/nothing/1")
+        # Memory settings are of no use to gloo.
+        peers["torch tuned"] = Server(script, lambda name: torch_takes(name) and not name.startswith("comm/"),
+                                      "overhead/f32/nothing/1", **TUNED)
+    else:
+        say("PyTorch is not here (pip install torch brings it; PYTHON_TORCH names another interpreter)")
+    return peers
+
+
+def items(build):
+    """What lockstep_bench measures: name, unit, peak it is held against, threads."""
+    return [line.split("\t") for line in subprocess.run([str(build / "bench" / "lockstep_bench"), "--list"], check=True,
+                                                        capture_output=True, text=True).stdout.splitlines()]

@@ -1,0 +1,42 @@
+/* train.c - a training program for measuring: steps of a residual network on made pictures, by as many processes as
+ * started it. */
+#include "bench.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { CLASSES = 37, WARM = 2 };
+
+/* `--train NETWORK BATCH SIZE DTYPE SECONDS`: the batch is of each process. Rank 0 prints the pictures a second of all,
+ * in the best of the steps: all processes end a step together, so that its time is that of the slowest. */
+int bench_train(char **arguments)
+{
+    int64_t batch = strtoll(arguments[1], NULL, 10), size = strtoll(arguments[2], NULL, 10);
+    bool half = strcmp(arguments[3], "bf16") == 0;
+    double seconds = strtod(arguments[4], NULL), best = 1e30, begin = 0;
+    ls_run *run = ls_init(NULL, NULL, .seed = 1, .mixed_precision = half ? LS_BF16 : LS_F32);
+    ls_module *net = ls_resnet_new(run, arguments[0], .classes = CLASSES);
+    ls_optim *adam = ls_adam_new(run, net, .lr = 1e-3);
+    ls_tensor *image = ls_channels_last(ls_rand(run, LS_F32, batch, 3, size, size));
+    ls_tensor *label = ls_cast(ls_arange(run, LS_F32, batch, 0, 0.5), LS_I64);
+    ls_prepare(run, net, adam);
+    double last = bench_now();
+    for (int step = 0; !ls_error(run); step++) {
+        ls_mark mark = ls_scope_begin(run);
+        ls_backward(run, ls_cross_entropy(ls_forward(net, ls_imagenet_normalize(image)), label));
+        ls_step(adam);
+        ls_zero_grad(adam);
+        ls_scope_end(run, mark, NULL);
+        double now = bench_now(), taken = now - last;
+        last = now;
+        if (step < WARM) continue;
+        if (step == WARM) begin = now;
+        else if (taken < best) best = taken;
+        /* Processes have clocks of their own: rank 0 says when it is enough. */
+        if (now - begin > seconds) ls_set_trigger(run);
+        if (ls_check_trigger(run)) break;
+    }
+    ls_print(run, "%.6g\n", (double)(batch * ls_world(run)) / best);
+    return ls_finish(run);
+}
