@@ -22,6 +22,20 @@ static int refuse(const char *why)
 
 /* ---- How many ------------------------------------------------------------------------------------------------- */
 
+/* accelerate's rules, in its words. */
+static bool check_gpus(const launch_options *options, int processes, char *why, size_t size)
+{
+    const char *ids = options->value[OPTION_GPU_IDS], *wrong = NULL;
+    if (options->value[OPTION_CPU]) wrong = "You can only use one of `--cpu` and `--multi_gpu` at a time.";
+    else if (processes == 1) wrong = "You need to use at least 2 processes to use `--multi_gpu`.";
+    else if (ids && strcmp(ids, "all") != 0 && !strchr(ids, ','))
+        wrong =
+            "Less than two GPU ids were configured and tried to run on multiple GPUs. Please ensure at least two are "
+            "specified for `--gpu_ids`, or use `--gpu_ids='all'`.";
+    if (wrong) snprintf(why, size, "%s", wrong);
+    return !wrong;
+}
+
 static bool count_processes(const launch_options *options, int hosts, int *count, char *why, size_t size)
 {
     const char *per_host = options->value[OPTION_NPROC_PER_NODE];
@@ -43,11 +57,7 @@ static bool count_processes(const launch_options *options, int hosts, int *count
         snprintf(why, size, "--nproc-per-node %s: must be a number above 0, auto or cpu", per_host ? per_host : "");
         return false;
     }
-    if (options->value[OPTION_MULTI_GPU] && total == 1) {
-        snprintf(why, size, "You need to use at least 2 processes to use `--multi_gpu`.");
-        return false;
-    }
-    return true;
+    return !options->value[OPTION_MULTI_GPU] || check_gpus(options, *count * hosts, why, size);
 }
 
 /* ---- What ----------------------------------------------------------------------------------------------------- */

@@ -123,10 +123,10 @@ static bool read_variables(launch_options *to, const char *const *environment, c
         for (option i = 0; i < OPTION_COUNT; i++) {
             if (strcmp(rows[i].pet, name) != 0 || to->value[i]) continue;
             if (rows[i].kind == SWITCH) to->value[i] = means_yes(value) ? "1" : NULL;
-            else if (*value && rows[i].kind == REFUSED) {
+            else if (rows[i].kind == REFUSED && *value && (rows[i].argument[0] || means_yes(value))) {
                 snprintf(why, size, "%s=%s cannot be used: %s", name, value, rows[i].help);
                 return false;
-            } else if (*value && !accept(to, i, name, value, why, size)) return false;
+            } else if (rows[i].kind != REFUSED && *value && !accept(to, i, name, value, why, size)) return false;
         }
     }
     return true;
@@ -277,13 +277,20 @@ bool option_variable(const launch_options *options, option which, char *text, si
     return true;
 }
 
-void launch_options_list(FILE *to)
+static void list(FILE *to, bool idle)
 {
     for (option i = 0; i < OPTION_COUNT; i++) {
-        if (rows[i].kind == REFUSED || rows[i].kind == IDLE) continue;
+        if (rows[i].kind == REFUSED || (rows[i].kind == IDLE) != idle) continue;
         char left[80];
         snprintf(left, sizeof left, "%s %s", rows[i].name, rows[i].argument);
         if (rows[i].letter) snprintf(left, sizeof left, "-%c, %s %s", rows[i].letter, rows[i].name, rows[i].argument);
         fprintf(to, "  %-38s %s\n", left, rows[i].help);
     }
+}
+
+void launch_options_list(FILE *to)
+{
+    list(to, false);
+    fputs("\nAccepted, with nothing left to do:\n\n", to);
+    list(to, true);
 }

@@ -36,7 +36,7 @@ bool launch_options_configure(launch_options *options, char *why, size_t size);
 int option_count(const launch_options *options, option which, int fallback);
 double option_number(const launch_options *options, option which, double fallback);
 
-/* One line per option that does something. */
+/* One line per option; those that do nothing come last. */
 void launch_options_list(FILE *to);
 
 /* Of two spellings the one that was given. */
