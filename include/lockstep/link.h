@@ -65,6 +65,8 @@ typedef struct ls_transport {
 
     /* `orderly`: what was sent still arrives; else the rest of the job is in ruins and nobody must wait. */
     void (*close)(ls_link *link, bool orderly);
+
+    bool finds_others; /* by itself, as MPI does: its addresses have 0 bytes */
 } ls_transport;
 
 typedef const ls_transport *ls_transport_entry(void);

@@ -240,16 +240,15 @@ static bool start_worker(ls_group *group, int local_rank)
     return true;
 }
 
-/* Workers that are all on this host find each other through memory that they inherit. Programs that are not ours ignore
- * it. */
+/* Workers of this host find each other through memory that they inherit. Programs that are not ours ignore it. */
 static bool share_memory(ls_group *group)
 {
-    const ls_assignment *a = &group->assignment;
+    int workers = group->plan->opts.num_processes;
     ls_message why = {{0}};
     if (group->shared >= 0) close(group->shared);
     group->shared = -1;
-    if (a->world == 1 || a->world > group->plan->opts.num_processes || a->world > LS_SEGMENT_MOST) return true;
-    group->shared = ls_segment_make(a->world, &why);
+    if (group->assignment.world == 1 || workers > LS_SEGMENT_MOST) return true;
+    group->shared = ls_segment_make(workers, &why);
     if (group->shared < 0) ls_log_line(LS_LOG_ERROR, "launch: %s", why.text);
     else if (group->files) note_file(group, group->shared);
     return group->shared >= 0;

@@ -152,8 +152,8 @@ static void start_generation(ls_leader *l)
     l->counts = l->hopeless = false;
     l->code = 0;
     l->cause[0] = '\0';
-    /* Workers of an earlier generation may still hold the port in their last moments. */
-    l->port = is_elastic(l) ? ls_port_free(0) : l->plan->opts.master_port;
+    /* A port of this host, where rank 0 is. Workers of hosts that were given up may still look for the last one. */
+    l->port = ls_port_find(is_elastic(l) ? 0 : l->plan->opts.master_port);
     int first = 0;
     for (int rank = 0; rank < hosts; rank++) {
         host *h = l->hosts;

@@ -7,15 +7,14 @@
 #include "base/memory.h"
 #include "base/opts.h"
 #include "launch/hosts.h"
+#include "launch/loop.h"
 #include "launch/wire.h"
 
 #include <errno.h>
-#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 enum { MOST_PROCESSES = 4096 };
@@ -26,16 +25,35 @@ int ls_launch_cpus(void)
     return quota && quota < allowed ? quota : allowed;
 }
 
-int ls_port_free(int wanted)
+static bool is_free(int port)
 {
-    int found = 0, fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), yes = 1;
-    struct sockaddr_in any = {.sin_family = AF_INET, .sin_port = htons((uint16_t)wanted)};
-    socklen_t size = sizeof any;
-    if (fd < 0) return 0;
-    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes); /* as whoever binds it next will */
-    bool bound = bind(fd, (struct sockaddr *)&any, sizeof any) == 0 && listen(fd, 1) == 0;
-    if (bound && getsockname(fd, (struct sockaddr *)&any, &size) == 0) found = ntohs(any.sin_port);
-    close(fd);
+    ls_message why;
+    int fd = ls_wire_listen(port, &why);
+    if (fd >= 0) close(fd);
+    return fd >= 0;
+}
+
+/* Ports from the first of these on are given to whoever connects to somewhere, at any moment. */
+static int first_fleeting_port(void)
+{
+    int first = 0;
+    FILE *file = fopen("/proc/sys/net/ipv4/ip_local_port_range", "r");
+    if (file && fscanf(file, "%d", &first) != 1) first = 0;
+    if (file) fclose(file);
+    return first;
+}
+
+int ls_port_find(int wanted)
+{
+    enum { LEAST = 20000, TRIES = 100 };
+    if (wanted && is_free(wanted)) return wanted;
+    int first = first_fleeting_port(), most = first >= LEAST + TRIES ? first : 65536, found = 0;
+    uint32_t random = (uint32_t)ls_now() ^ (uint32_t)getpid() << 16;
+    for (int i = 0; i < TRIES && !found; i++) {
+        int port = LEAST + (int)((random + (uint32_t)i * 7919u) % (uint32_t)(most - LEAST));
+        if (is_free(port)) found = port;
+    }
+    if (wanted) ls_log_line(LS_LOG_WARN, "port %d is already in use; workers meet at port %d instead", wanted, found);
     return found;
 }
 
@@ -183,15 +201,6 @@ static bool settle_hosts(ls_plan *plan)
     return true;
 }
 
-static void settle_port(ls_launch_opts *o)
-{
-    int wanted = o->master_port;
-    o->master_port = ls_port_free(wanted);
-    if (o->master_port) return;
-    o->master_port = ls_port_free(0);
-    ls_log_line(LS_LOG_WARN, "port %d is already in use; workers meet at port %d instead", wanted, o->master_port);
-}
-
 bool ls_plan_make(ls_plan *plan, const ls_launch_opts *opts, size_t opts_size, const char *const *inherited)
 {
     memset(plan, 0, sizeof *plan);
@@ -215,7 +224,7 @@ bool ls_plan_make(ls_plan *plan, const ls_launch_opts *opts, size_t opts_size, c
     if (!o->tee) o->tee = "0";
     if (!o->redirects) o->redirects = "0";
     settle_threads(o, inherited);
-    if (o->max_hosts == 1) settle_port(o);
+    if (o->max_hosts == 1) o->master_port = ls_port_find(o->master_port);
     if (!o->token || !*o->token) o->token = ls_config_text(LS_SETTING_JOB_TOKEN);
     if (!*o->token) o->token = o->run_id;
 
@@ -279,6 +288,7 @@ void ls_plan_environment(const ls_plan *plan, const ls_assignment *a, int local_
     ls_environment_set(e, "TORCHELASTIC_RESTART_COUNT", "%d", a->attempt);
     ls_environment_set(e, "TORCHELASTIC_MAX_RESTARTS", "%d", o->max_restarts);
     ls_environment_set(e, "TORCHELASTIC_RUN_ID", "%s", o->run_id);
+    if (strcmp(o->token, o->run_id) != 0) ls_environment_set(e, "LOCKSTEP_JOB_TOKEN", "%s", o->token);
     /* PyTorch's rank 0 serves its own store, at MASTER_PORT. */
     ls_environment_set(e, "TORCHELASTIC_USE_AGENT_STORE", "False");
     ls_environment_set(e, "TORCHELASTIC_SIGNALS_TO_HANDLE", "SIGTERM,SIGINT,SIGHUP,SIGQUIT");

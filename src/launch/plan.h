@@ -42,7 +42,8 @@ void ls_plan_environment(const ls_plan *plan, const ls_assignment *assignment, i
 /* "0".."3", or "0:3,12:1": which streams of which local rank. False when it cannot be read. */
 bool ls_streams_parse(const char *text, int processes, uint8_t *streams);
 
-/* A port of this host that nobody listens at; 0: none. Not reserved: whoever wants it binds soon. */
-int ls_port_free(int wanted);
+/* A port of this host that nobody listens at: the wanted one, unless that is 0 or taken (which is told), else any; 0:
+ * none. It is not reserved, but only who asks for it by number gets it. */
+int ls_port_find(int wanted);
 
 #endif

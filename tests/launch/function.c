@@ -33,7 +33,8 @@ static int sign_in(void *argument)
     board *b = argument;
     if (number("WORLD_SIZE") != 3 || number("LOCAL_WORLD_SIZE") != 3 || strcmp(getenv("EXTRA"), "yes") != 0) return 1;
     if (strcmp(getenv("ACCELERATE_MIXED_PRECISION"), "bf16") != 0) return 2;
-    if (ls_config_count(LS_SETTING_NUM_THREADS) != 2) return 3; /* read anew in the worker */
+    if (ls_config_count(LS_SETTING_NUM_THREADS) != 2) return 3;                /* read anew in the worker */
+    if (strcmp(ls_config_text(LS_SETTING_JOB_TOKEN), "secret") != 0) return 4; /* they prove it to each other */
     b->seen[number("RANK")] = (int)getpid();
     return 0;
 }
@@ -45,7 +46,7 @@ static void runs_in_each_worker(void)
     const char *const extra[] = {"EXTRA=yes", NULL};
     CHECK(ls_config_count(LS_SETTING_NUM_THREADS) == 0);
     CHECK(ls_launch(sign_in, b, .num_processes = 3, .environment = extra, .mixed_precision = "bf16", .num_threads = 2,
-                    .exit_codes = codes) == 0);
+                    .token = "secret", .exit_codes = codes) == 0);
     CHECK(codes[0] == 0 && codes[1] == 0 && codes[2] == 0);
     CHECK(b->seen[0] && b->seen[1] && b->seen[2] && b->seen[0] != b->seen[1] && b->seen[0] != (int)getpid());
 }

@@ -306,6 +306,25 @@ static void names_what_is_in_the_way(void)
     CHECK(says("1 of 2 hosts came within"));
 }
 
+/* All workers hear of the same other port. */
+static void workers_get_a_free_port(void)
+{
+    begin_job();
+    int yes = 1, fd = socket(AF_INET, SOCK_STREAM, 0), ports[2] = {0};
+    struct sockaddr_in here = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+    CHECK(bind(fd, (struct sockaddr *)&here, sizeof here) == 0 && listen(fd, 1) == 0);
+    start_hosts(2, "", "sh -c 'echo at $MASTER_PORT'");
+    for (int i = 0; i < 2; i++) {
+        CHECK(end_host(i) == 0);
+        const char *at = strstr(words, "at ");
+        if (i == 0) CHECK(host_says("is already in use; workers meet at port"));
+        while (at && sscanf(at, "at %d\n", &ports[i]) != 1) at = strstr(at + 1, "at ");
+    }
+    CHECK(ports[0] > 0 && ports[0] == ports[1] && ports[0] != port);
+    close(fd);
+}
+
 static void reads_host_files(void)
 {
     make_folder();
@@ -399,6 +418,7 @@ int main(int argc, char **argv)
     CHECK_RUN(passes_signals_on_to_all);
     CHECK_RUN(refuses_strangers);
     CHECK_RUN(names_what_is_in_the_way);
+    CHECK_RUN(workers_get_a_free_port);
     CHECK_RUN(reads_host_files);
     CHECK_RUN(starts_a_missing_program_once);
     CHECK_RUN(grows_and_shrinks);
