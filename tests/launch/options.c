@@ -25,20 +25,20 @@ __attribute__((format(printf, 1, 2))) static void note(const char *format, ...)
 int ls_launch_program_sized(char *const *argv, const ls_launch_opts *o, size_t opts_size)
 {
     CHECK(opts_size == sizeof *o);
+    /* clang-format off */
 #define INTEGER(name) note(#name "=%d\n", (int)o->name);
 #define NUMBER(name) note(#name "=%g\n", o->name);
 #define TEXT(name) note(#name "=%s\n", o->name ? o->name : "");
-    INTEGER(num_processes)
-    INTEGER(max_restarts) INTEGER(max_quick_restarts) NUMBER(shutdown_timeout) TEXT(master_addr) INTEGER(master_port)
-        TEXT(run_id) TEXT(role) INTEGER(min_hosts) INTEGER(max_hosts) INTEGER(host_rank) INTEGER(elastic) TEXT(hostfile)
-            TEXT(endpoint) TEXT(token) NUMBER(join_timeout) NUMBER(last_call) NUMBER(heartbeat) NUMBER(dead_after)
-                INTEGER(num_threads) INTEGER(no_pin) TEXT(log_dir) TEXT(tee) TEXT(redirects) INTEGER(prefix)
-                    TEXT(prefix_template) TEXT(show_ranks) INTEGER(quiet)
+    INTEGER(num_processes) INTEGER(max_restarts) INTEGER(max_quick_restarts) NUMBER(shutdown_timeout)
+    TEXT(master_addr) INTEGER(master_port) TEXT(run_id) TEXT(role) INTEGER(min_hosts) INTEGER(max_hosts)
+    INTEGER(host_rank) INTEGER(elastic) TEXT(hostfile) TEXT(endpoint) TEXT(token) NUMBER(join_timeout)
+    NUMBER(last_call) NUMBER(heartbeat) NUMBER(dead_after) INTEGER(num_threads) INTEGER(no_pin) TEXT(log_dir)
+    TEXT(tee) TEXT(redirects) INTEGER(prefix) TEXT(prefix_template) TEXT(show_ranks) INTEGER(quiet)
 #undef INTEGER
 #undef NUMBER
 #undef TEXT
-                        for (const char *const *variable = o->environment; *variable; variable++)
-                            note("%s\n", *variable);
+        /* clang-format on */
+        for (const char *const *variable = o->environment; *variable; variable++) note("%s\n", *variable);
     for (; *argv; argv++) note("word %s\n", *argv);
     return CODE;
 }
