@@ -39,6 +39,8 @@ dependency_line(PNG png "libpng ${PNG_VERSION_STRING}: PNG pictures are read"
                 "PNG files are refused (Debian: libpng-dev)")
 dependency_line(ZLIB zlib "zlib ${ZLIB_VERSION_STRING}: gzip files are read"
                 "gzip files are refused (Debian: zlib1g-dev)")
+dependency_line(UCX ucx "UCX ${LOCKSTEP_UCX_VERSION}: hosts talk through comm-ucx, by InfiniBand, RoCE or TCP"
+                "no comm-ucx (1.13 or newer; Debian: libucx-dev)")
 
 if(LOCKSTEP_SANITIZE)
     summary_line(sanitizer "${LOCKSTEP_SANITIZE}")

@@ -34,6 +34,7 @@ for group in "$@"; do
         want /usr/include/jpeglib.h libjpeg-dev
         want /usr/include/png.h libpng-dev
         want /usr/include/zlib.h zlib1g-dev
+        want /usr/include/ucp/api/ucp.h libucx-dev
         ;;
     test)
         want c++ g++

@@ -50,8 +50,8 @@ typedef struct ls_transport {
      * called it where the transport finds them by itself. */
     ls_status (*connect)(ls_link *link, const void *addresses, size_t each, ls_message *why);
 
-    /* Begin. The memory stays as it is until the message is done. *request NULL: it is done already. Receiving takes
-     * messages of up to `bytes`; a longer one fails. Empty messages are messages. */
+    /* Begin. The memory stays as it is until the message is done. *request NULL: it is sent already; receiving always
+     * gives one. It takes messages of up to `bytes`; a longer one fails. Empty messages are messages. */
     ls_status (*send)(ls_link *link, int peer, ls_link_channel channel, const void *data, size_t bytes,
                       ls_link_request **request, ls_message *why);
     ls_status (*receive)(ls_link *link, int peer, ls_link_channel channel, void *data, size_t bytes,

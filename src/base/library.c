@@ -2,6 +2,7 @@
 #include "base/library.h"
 
 #include <dlfcn.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -15,25 +16,42 @@ static void folder_of(const char *file, char *folder, size_t size)
     snprintf(folder, size, "%.*s", slash ? (int)(slash - file) : 0, file);
 }
 
-/* NULL and no complaint where there is no such file: others follow. */
-static void *try_folder(const char *folder, int length, const char *name, ls_message *why)
+/* Libraries behind plug-ins (UCX is one) take over signals when they are loaded; those belong to the program. */
+static void *load(const char *file, ls_message *why)
 {
-    char path[1024];
-    snprintf(path, sizeof path, "%.*s/liblockstep-%.128s.so", length, folder, name);
-    if (length == 0 || access(path, F_OK) != 0) return NULL;
-    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    struct sigaction before[NSIG] = {0};
+    for (int s = 1; s < NSIG; s++) sigaction(s, NULL, &before[s]);
+    void *library = dlopen(file, RTLD_NOW | RTLD_LOCAL);
+    for (int s = 1; s < NSIG; s++) {
+        struct sigaction now;
+        if (sigaction(s, NULL, &now) == 0 && now.sa_sigaction != before[s].sa_sigaction) sigaction(s, &before[s], NULL);
+    }
     if (!library) snprintf(why->text, sizeof why->text, "%.130s", dlerror());
     return library;
 }
 
+/* NULL and no complaint where there is no such file: others follow. */
+static void *try_folder(const char *folder, int length, const char *name, ls_message *why)
+{
+    char path[1200];
+    snprintf(path, sizeof path, "%.*s/liblockstep-%.128s.so", length, folder, name);
+    if (length == 0 || access(path, F_OK) != 0) return NULL;
+    return load(path, why);
+}
+
+/* Beside the library or program `file`, and where an installation has plug-ins, seen from lib/ and from bin/. */
 static void *try_beside(const char *file, const char *name, ls_message *why)
 {
-    char folder[900];
-    folder_of(file, folder, sizeof folder - sizeof "/lockstep");
-    void *library = try_folder(folder, (int)strlen(folder), name, why);
-    if (library || !*folder) return library;
-    strcat(folder, "/lockstep");
-    return try_folder(folder, (int)strlen(folder), name, why);
+    static const char *const places[] = {"", "/lockstep", "/" LOCKSTEP_LIBDIR "/lockstep",
+                                         "/../" LOCKSTEP_LIBDIR "/lockstep"};
+    char folder[768], place[1024];
+    folder_of(file, folder, sizeof folder);
+    void *library = NULL;
+    for (size_t i = 0; *folder && !library && i < sizeof places / sizeof *places; i++) {
+        int length = snprintf(place, sizeof place, "%s%.200s", folder, places[i]);
+        library = try_folder(place, length, name, why);
+    }
+    return library;
 }
 
 void *ls_library_open(const char *what, const char *name, ls_message *why)
@@ -41,8 +59,7 @@ void *ls_library_open(const char *what, const char *name, ls_message *why)
     ls_message first = {{0}}; /* what was wrong with one that is there says more than that the last place has none */
     void *library = NULL;
     if (strchr(name, '/')) {
-        library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
-        if (!library) snprintf(first.text, sizeof first.text, "%.130s", dlerror());
+        library = load(name, &first);
     } else {
         for (const char *folder = ls_config_text(LS_SETTING_PLUGIN_PATH); !library && *folder;) {
             int length = (int)strcspn(folder, ":");
@@ -59,8 +76,7 @@ void *ls_library_open(const char *what, const char *name, ls_message *why)
         if (!library && !first.text[0]) {
             char file[160];
             snprintf(file, sizeof file, "liblockstep-%.128s.so", name);
-            library = dlopen(file, RTLD_NOW | RTLD_LOCAL);
-            if (!library) snprintf(first.text, sizeof first.text, "%.130s", dlerror());
+            library = load(file, &first);
         }
     }
     if (!library) snprintf(why->text, sizeof why->text, "%.32s \"%.64s\": %.130s", what, name, first.text);
