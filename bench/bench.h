@@ -38,6 +38,7 @@ void bench_add_passes(int threads);
 void bench_add_blocks(int threads);
 void bench_add_models(int threads);
 void bench_add_comm(int threads);
+void bench_add_shards(void);
 void bench_add_files(int threads);
 void bench_add_checkpoints(int threads);
 void bench_add_loaders(int threads);

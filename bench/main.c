@@ -95,6 +95,7 @@ int main(int argc, char **argv)
     bench_add_blocks(all);
     bench_add_models(all);
     bench_add_comm(all);
+    bench_add_shards();
     bench_add_files(all);
     bench_add_checkpoints(all);
     bench_add_loaders(all);

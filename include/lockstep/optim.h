@@ -107,7 +107,8 @@ LS_API void ls_clip_grad_value_of(const ls_state *parameters, double limit);
 
 /* What the optimiser remembers, by parameter: "fc1.weight.exp_avg", "fc1.weight.exp_avg_sq",
  * "fc1.weight.momentum_buffer", "fc1.weight.master", and "fc1.weight.step" (i64, as it is now). Only what exists yet is
- * listed. The list is the optimiser's own and brought up to date by the next call. */
+ * listed. The list is the optimiser's own and brought up to date by the next call. With .shard_optimizer all processes
+ * must call it, and moments are listed in the main process only. */
 LS_API ls_state *ls_optim_state(ls_optim *optim);
 /* Copy it back. Names of parameters the optimiser does not have are an error. */
 LS_API void ls_optim_load(ls_optim *optim, const ls_state *state);

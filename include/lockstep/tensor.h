@@ -66,7 +66,9 @@ LS_API ls_tensor *ls_to_device(ls_tensor *t, const char *device);
 /* Make a tensor a leaf that collects gradients (floating types only), or stop that. Returns it. */
 LS_API ls_tensor *ls_requires_grad(ls_tensor *t, bool on);
 LS_API bool ls_wants_grad(const ls_tensor *t); /* is a leaf that collects, or was computed from one */
-/* The gradient of a leaf, as a tensor of the current scope; NULL while there is none. */
+/* The gradient of a leaf, as a tensor of the current scope; NULL while there is none. With .shard_optimizer, after a
+ * backward pass that ends in a step, it is the mean of all processes in the part that this one updates, and has no
+ * meaning elsewhere. */
 LS_API ls_tensor *ls_grad(ls_tensor *leaf);
 /* Forget the gradient; memory is kept for the next one. */
 LS_API void ls_grad_clear(ls_tensor *leaf);

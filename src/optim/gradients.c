@@ -19,6 +19,13 @@ ls_operand ls_operand_flat(const ls_operand *x)
     return flat;
 }
 
+ls_operand ls_operand_part(ls_operand flat, ls_range which)
+{
+    flat.data = (char *)flat.data + (size_t)which.begin * ls_dtype_size(flat.dtype);
+    flat.dim[0] = which.end - which.begin;
+    return flat;
+}
+
 void ls_operand_join(ls_operand *x, const ls_operand *y)
 {
     x->dim[0] = ((const char *)y->data - (const char *)x->data) / (ptrdiff_t)sizeof(float) + y->dim[0];
@@ -26,32 +33,38 @@ void ls_operand_join(ls_operand *x, const ls_operand *y)
 
 /* ---- one after the other ---- */
 
-typedef bool each_fn(void *user, const ls_operand *gradient);
+/* `part`: other processes have others of the same gradients. */
+typedef bool each_fn(void *user, const ls_operand *gradient, bool part);
 
-/* Call `each` for the gradients of an optimiser, neighbours as one. Stops when it is false. */
+/* Call `each` for the gradients that this process sees to, neighbours as one. Stops when it is false. */
 static bool each_of_optim(const ls_optim *optim, each_fn *each, void *user)
 {
     for (int group = 0; group < optim->group_count; group++) {
         ls_operand open;
         const ls_optim_slot *last = NULL;
         const ls_tensor *last_gradient = NULL;
+        bool part = false; /* is the open one? */
         for (int64_t i = 0; i < optim->slot_count; i++) {
             const ls_optim_slot *slot = &optim->slots[i];
             ls_tensor *gradient =
                 slot->group == group && ls_wants_grad(slot->parameter) ? ls_grad(slot->parameter) : NULL;
             if (!gradient) continue;
-            if (!ls_is_valid(gradient)) return false;
+            if (!ls_is_valid(gradient) || !ls_slot_check_home(optim, slot, gradient)) return false;
+            ls_range own = ls_slot_own(optim, slot);
             ls_operand flat = ls_operand_flat(&gradient->view);
+            if (own.begin == own.end) continue;
+            if (ls_slot_shared_out(optim, slot)) flat = ls_operand_part(flat, own);
             if (last && ls_slots_adjoin(last, last_gradient, slot, gradient)) {
                 ls_operand_join(&open, &flat);
             } else {
-                if (last && !each(user, &open)) return false;
+                if (last && !each(user, &open, part)) return false;
                 open = flat;
+                part = ls_slot_shared_out(optim, slot);
             }
             last = slot;
             last_gradient = gradient;
         }
-        if (last && !each(user, &open)) return false;
+        if (last && !each(user, &open, part)) return false;
     }
     return true;
 }
@@ -69,7 +82,7 @@ static bool each_of_list(const ls_state *list, const ls_device *device, each_fn 
             return false;
         }
         ls_operand flat = ls_operand_flat(&gradient->view);
-        if (!each(user, &flat)) return false;
+        if (!each(user, &flat, false)) return false;
     }
     return true;
 }
@@ -98,10 +111,10 @@ static bool each_of(const gradients *g, each_fn *each, void *user)
     return g->optim ? each_of_optim(g->optim, each, user) : each_of_list(g->list, g->device, each, user);
 }
 
-/* Zero, f32 [1], where the gradients are. */
-static ls_tensor *zero_on(ls_run *run, ls_device *device)
+/* Zero, [1], where the gradients are. */
+static ls_tensor *zero_on(ls_run *run, ls_device *device, ls_dtype dtype)
 {
-    ls_tensor *t = ls_tensor_new(run, device, LS_F32, LS_SHAPE(1));
+    ls_tensor *t = ls_tensor_new(run, device, dtype, LS_SHAPE(1));
     return ls_is_valid(t) && ls_raw_fill(t, 0) ? t : &run->poison;
 }
 
@@ -114,12 +127,21 @@ typedef struct unscaling {
 } unscaling;
 
 /* in: -  out: gradient, found */
-static bool unscale_one(void *user, const ls_operand *gradient)
+static bool unscale_one(void *user, const ls_operand *gradient, bool part)
 {
+    (void)part;
     const unscaling *u = user;
     ls_call call = {
         .op = LS_OP_unscale, .n_out = 2, .out = {gradient, &u->found->view}, .attrs.scalar = {.value = u->factor}};
     return ls_submit(u->optim->object.run, u->optim->device, &call);
+}
+
+/* Has any process found a gradient that is not finite? All learn the same. */
+static bool anybody_found(const ls_optim *optim, ls_tensor *found)
+{
+    ls_run *run = optim->object.run;
+    double sum = ls_item(found);
+    return (ls_optim_shared_out(optim) && !run->peers->sum(run, &sum)) || sum != 0;
 }
 
 bool ls_optim_unscale(ls_optim *optim)
@@ -129,9 +151,9 @@ bool ls_optim_unscale(ls_optim *optim)
     double factor = ls_accumulation_correction(run) / ls_scaler_scale(scaler);
     if ((!scaler && factor == 1) || optim->unscaled == run->walk_serial) return true;
     ls_mark mark = ls_scope_begin(run);
-    unscaling u = {optim, factor, zero_on(run, optim->device)};
+    unscaling u = {optim, factor, zero_on(run, optim->device, LS_F32)};
     if (ls_is_valid(u.found) && each_of_optim(optim, unscale_one, &u)) {
-        if (scaler) optim->finite = ls_item(u.found) == 0;
+        if (scaler) optim->finite = !anybody_found(optim, u.found);
         optim->unscaled = run->walk_serial;
     }
     ls_scope_end(run, mark, NULL);
@@ -140,16 +162,38 @@ bool ls_optim_unscale(ls_optim *optim)
 
 /* ---- clip by norm ---- */
 
+/* Sums of squares, [1]: of what every process has, and of parts. */
+typedef struct squares {
+    ls_tensor *whole, *parts;
+} squares;
+
 /* in: gradient  out: total */
-static bool add_squares(void *user, const ls_operand *gradient)
+static bool add_squares(void *user, const ls_operand *gradient, bool part)
 {
-    ls_tensor *total = user; /* f32 [1] */
+    const squares *s = user;
+    ls_tensor *total = part ? s->parts : s->whole;
     ls_call call = {.op = LS_OP_sum_squares, .n_in = 1, .n_out = 1, .in = {gradient}, .out = {&total->view}};
     return ls_submit(total->run, total->storage->device, &call);
 }
 
-static bool scale_one(void *user, const ls_operand *gradient)
+/* norm = the sum of the squares of all gradients, f32 [1]; on the host it is rounded once. */
+static bool sum_squares(const gradients *g, ls_tensor *norm)
 {
+    ls_run *run = g->run;
+    ls_dtype dtype = ls_device_is_host(g->device) ? LS_F64 : LS_F32;
+    squares s = {zero_on(run, g->device, dtype), zero_on(run, g->device, dtype)};
+    if (ls_failed(run) || !each_of(g, add_squares, &s)) return false;
+    if (g->optim && ls_optim_shared_out(g->optim)) {
+        double sum = ls_item(s.parts);
+        if (!run->peers->sum(run, &sum) || !ls_raw_fill(s.parts, sum) || !ls_raw_add(s.whole, s.whole, s.parts))
+            return false;
+    }
+    return ls_raw_copy(norm, s.whole);
+}
+
+static bool scale_one(void *user, const ls_operand *gradient, bool part)
+{
+    (void)part;
     ls_tensor *factor = user;           /* f32 [1] */
     ls_operand repeated = factor->view; /* to the gradient's shape */
     repeated.ndim = gradient->ndim;
@@ -181,9 +225,9 @@ static ls_tensor *clip_norm(const gradients *g, double max_norm)
 {
     ls_run *run = g->run;
     ls_mark mark = ls_scope_begin(run);
-    ls_tensor *norm = zero_on(run, g->device), *factor = zero_on(run, g->device);
-    bool ok = !ls_failed(run) && each_of(g, add_squares, norm) &&
-              on_scalar(LS_OP_sqrt, norm, norm, (ls_attrs){.affine = {0}}) && clip_factor(norm, max_norm, factor);
+    ls_tensor *norm = zero_on(run, g->device, LS_F32), *factor = zero_on(run, g->device, LS_F32);
+    bool ok = !ls_failed(run) && sum_squares(g, norm) && on_scalar(LS_OP_sqrt, norm, norm, (ls_attrs){.affine = {0}}) &&
+              clip_factor(norm, max_norm, factor);
     /* Looking at the factor costs nothing on the host and often saves a pass; elsewhere it would have to wait. */
     if (ok && !(ls_device_is_host(g->device) && ls_item(factor) >= 1)) each_of(g, scale_one, factor);
     return ls_scope_end(run, mark, ls_failed(run) ? &run->poison : norm);
@@ -194,17 +238,28 @@ ls_tensor *ls_clip_grad_norm(ls_optim *optim, double max_norm)
     if (!optim) return &ls_run_of(NULL)->poison;
     ls_run *run = optim->object.run;
     if (ls_failed(run)) return &run->poison;
-    if (!run->accumulation.sync) return zero_on(run, optim->device);
+    if (!run->accumulation.sync) return zero_on(run, optim->device, LS_F32);
     if (!ls_optim_lay_out(optim) || !ls_optim_unscale(optim)) return &run->poison;
     gradients g = gradients_of_optim(optim);
     return clip_norm(&g, max_norm);
+}
+
+/* A list does not tell which part of a gradient is the mean of all processes'. */
+static bool can_clip_list(ls_run *run, const char *who)
+{
+    if (!ls_failed(run) && run->peers && run->share.optimizer)
+        ls_fail(
+            &run->errors, LS_ERR_UNSUPPORTED,
+            "%s: with .shard_optimizer each process has only its part of the gradients; clip those of the optimiser",
+            who);
+    return !ls_failed(run);
 }
 
 ls_tensor *ls_clip_grad_norm_of(const ls_state *parameters, double max_norm)
 {
     if (!parameters) return &ls_run_of(NULL)->poison;
     ls_run *run = parameters->object.run;
-    if (ls_failed(run)) return &run->poison;
+    if (!can_clip_list(run, "ls_clip_grad_norm_of")) return &run->poison;
     gradients g = gradients_of_list(parameters);
     return clip_norm(&g, max_norm);
 }
@@ -216,8 +271,9 @@ typedef struct limiting {
     double limit;
 } limiting;
 
-static bool limit_one(void *user, const ls_operand *gradient)
+static bool limit_one(void *user, const ls_operand *gradient, bool part)
 {
+    (void)part;
     const limiting *l = user;
     ls_call call = {.op = LS_OP_clamp,
                     .n_in = 1,
@@ -245,7 +301,7 @@ void ls_clip_grad_value(ls_optim *optim, double limit)
 
 void ls_clip_grad_value_of(const ls_state *parameters, double limit)
 {
-    if (!parameters || ls_failed(parameters->object.run)) return;
+    if (!parameters || !can_clip_list(parameters->object.run, "ls_clip_grad_value_of")) return;
     gradients g = gradients_of_list(parameters);
     clip_value(&g, limit);
 }

@@ -1,8 +1,4 @@
-/* layout.c - parameters, gradients and moments in blocks of memory.
- *
- * A block holds the f32 parameters of one group in order, each beginning on a cache line; three more of the same layout
- * hold gradients and moments. The gaps are zero in all of them and stay so under every rule,
- * so a call may run across. */
+/* layout.c - parameters, gradients and moments in blocks of memory. */
 #include "optim/optim.h"
 
 enum { GRAIN = 16 }; /* elements to a cache line */
@@ -19,8 +15,7 @@ static bool movable(const ls_optim *optim, const ls_optim_slot *slot, int group)
            ls_view_contiguous(&p->view) && p->storage->device == optim->device;
 }
 
-/* An own handle on a part of a block, shaped like the parameter. */
-static ls_tensor *piece(ls_tensor *block, int64_t offset, const ls_tensor *parameter)
+ls_tensor *ls_block_piece(ls_tensor *block, int64_t offset, ls_shape shape)
 {
     ls_tensor *t = ls_handle_new_owned(block->run);
     if (!t) return NULL;
@@ -28,65 +23,149 @@ static ls_tensor *piece(ls_tensor *block, int64_t offset, const ls_tensor *param
     if (!t->storage) return ls_release(t), NULL;
     t->view.dtype = LS_F32;
     t->view.data = (char *)block->view.data + (size_t)offset * sizeof(float);
-    ls_view_set_contiguous(&t->view, ls_view_shape(&parameter->view));
+    ls_view_set_contiguous(&t->view, shape);
     return t;
 }
 
-typedef struct blocks {
-    ls_tensor *parameters, *gradients, *moments[LS_MAX_MOMENTS];
-    int moment_count, number;
-} blocks;
-
-static bool move_slot(ls_optim_slot *slot, const blocks *b, int64_t offset)
+ls_tensor *ls_elements_of(ls_tensor *t, ls_range which)
 {
-    ls_tensor *p = slot->parameter, *home = piece(b->parameters, offset, p);
+    ls_tensor *whole = ls_raw_contiguous(t), *part = ls_is_valid(whole) ? ls_alias(whole) : whole;
+    if (!ls_is_valid(part)) return part;
+    part->view = ls_operand_part(ls_operand_flat(&whole->view), which);
+    return part;
+}
+
+/* ---- who updates what ---- */
+
+ls_optim_block *ls_slot_block(const ls_optim *optim, const ls_optim_slot *slot)
+{
+    return slot->block ? &optim->blocks[slot->block - 1] : NULL;
+}
+
+bool ls_slot_shared_out(const ls_optim *optim, const ls_optim_slot *slot)
+{
+    return slot->block && ls_slot_block(optim, slot)->shared_out;
+}
+
+bool ls_optim_shared_out(const ls_optim *optim)
+{
+    for (int i = 0; i < optim->block_count; i++)
+        if (optim->blocks[i].shared_out) return true;
+    return false;
+}
+
+ls_range ls_slot_own(const ls_optim *optim, const ls_optim_slot *slot)
+{
+    int64_t numel = ls_view_numel(&slot->parameter->view);
+    if (!ls_slot_shared_out(optim, slot)) return (ls_range){0, numel};
+    ls_range own = ls_slot_block(optim, slot)->own;
+    int64_t begin = own.begin - slot->offset, end = own.end - slot->offset;
+    if (begin < 0) begin = 0;
+    if (end > numel) end = numel;
+    return begin < end ? (ls_range){begin, end} : (ls_range){0, 0};
+}
+
+/* ---- moments ---- */
+
+static bool block_need_moment(ls_optim_block *block, int k)
+{
+    if (block->moments[k]) return true;
+    const ls_tensor *p = block->parameters;
+    ls_tensor *t = ls_tensor_new(p->run, p->storage->device, LS_F32, LS_SHAPE(block->own.end - block->own.begin));
+    if (t->life != LS_LIFE_LIVE || !ls_raw_fill(t, 0)) return false;
+    return (block->moments[k] = ls_alias_owned(t)) != NULL;
+}
+
+bool ls_slot_need_moment(ls_optim *optim, ls_optim_slot *slot, int k)
+{
+    ls_optim_block *block = ls_slot_block(optim, slot);
+    if (slot->moments[k]) return true;
+    if (block) {
+        ls_range own = ls_slot_own(optim, slot);
+        ls_shape shape = block->shared_out ? LS_SHAPE(own.end - own.begin) : ls_view_shape(&slot->parameter->view);
+        if (!block_need_moment(block, k)) return false;
+        if (block->shared_out && own.begin == own.end) return true;
+        slot->moments[k] = ls_block_piece(block->moments[k], slot->offset + own.begin - block->own.begin, shape);
+        return slot->moments[k] != NULL;
+    }
+    ls_tensor *like = slot->master ? slot->master : slot->parameter;
+    ls_tensor *moment = ls_tensor_new_like(like, like->view.dtype);
+    if (moment->life != LS_LIFE_LIVE || !ls_raw_fill(moment, 0)) return false;
+    slot->moments[k] = ls_alias_owned(moment);
+    return slot->moments[k] != NULL;
+}
+
+/* Moments that a slot had before it was moved go along. */
+static bool move_moment(ls_optim *optim, ls_optim_slot *slot, int k)
+{
+    ls_tensor *before = slot->moments[k];
+    slot->moments[k] = NULL;
+    bool ok = ls_slot_need_moment(optim, slot, k);
+    if (ok && before && slot->moments[k]) {
+        ls_tensor *flat = ls_elements_of(slot->moments[k], (ls_range){0, ls_view_numel(&slot->moments[k]->view)});
+        ls_tensor *part = ls_elements_of(before, ls_slot_own(optim, slot));
+        ok = ls_is_valid(flat) && ls_is_valid(part) && ls_raw_copy(flat, part);
+    }
+    ls_release(before);
+    return ok;
+}
+
+/* ---- moving ---- */
+
+static bool move_slot(ls_optim *optim, ls_optim_slot *slot, int number, int64_t offset)
+{
+    const ls_optim_block *block = &optim->blocks[number - 1];
+    ls_tensor *p = slot->parameter, *home = ls_block_piece(block->parameters, offset, ls_view_shape(&p->view));
     if (!home) return false;
     bool ok = ls_raw_copy(home, p);
     if (ok) ls_adopt(p, home);
     ls_release(home);
     if (!ok) return false;
-    if (!(slot->grad_home = piece(b->gradients, offset, p))) return false;
+    if (!(slot->grad_home = ls_block_piece(block->gradients, offset, ls_view_shape(&p->view)))) return false;
     ls_grad_place(p, slot->grad_home);
-    for (int k = 0; k < b->moment_count; k++) {
-        ls_tensor *place = piece(b->moments[k], offset, p);
-        if (!place) return false;
-        if (slot->moments[k] && !ls_raw_copy(place, slot->moments[k])) return ls_release(place), false;
-        ls_release(slot->moments[k]);
-        slot->moments[k] = place;
-    }
-    slot->block = b->number;
+    slot->block = number;
     slot->offset = offset;
     slot->room = room_of(ls_numel(p));
+    int moments = optim->rule->moment_count(&optim->groups[slot->group].now);
+    for (int k = 0; k < LS_MAX_MOMENTS; k++)
+        if ((k < moments || slot->moments[k]) && !move_moment(optim, slot, k)) return false;
     return true;
 }
 
-static bool make_blocks(ls_optim *optim, int group, int64_t numel, blocks *b)
+/* A new block, the last of the optimiser's. */
+static bool add_block(ls_optim *optim, int64_t numel)
 {
     ls_run *run = optim->object.run;
-    b->number = ++optim->block_count;
-    b->moment_count = optim->rule->moment_count(&optim->groups[group].now);
-    ls_tensor **all[] = {&b->parameters, &b->gradients, &b->moments[0], &b->moments[1]};
-    for (int i = 0; i < 2 + b->moment_count; i++) {
-        bool shared = all[i] == &b->gradients && run->gradient_block;
-        *all[i] = shared ? run->gradient_block(run, numel) : ls_tensor_new(run, optim->device, LS_F32, LS_SHAPE(numel));
-        if ((*all[i])->life != LS_LIFE_LIVE || !ls_raw_fill(*all[i], 0)) return false;
-    }
-    return true;
+    const ls_peers_table *peers = run->peers;
+    ls_optim_block *grown = ls_sys_realloc(optim->blocks, (size_t)(optim->block_count + 1) * sizeof *grown);
+    if (!grown) return ls_fail(&run->errors, LS_ERR_MEMORY, "%s: no memory", optim->rule->name), false;
+    optim->blocks = grown;
+    ls_optim_block *b = &optim->blocks[optim->block_count];
+    *b = (ls_optim_block){.numel = numel, .own = {0, numel}};
+    b->shared_out = peers && run->share.optimizer && optim->object.prepared;
+    if (b->shared_out) b->own = ls_slice_of(numel, run->share.rank, run->share.world);
+    ls_tensor *parameters =
+        b->shared_out ? peers->parameter_block(run, numel) : ls_tensor_new(run, optim->device, LS_F32, LS_SHAPE(numel));
+    ls_tensor *gradients =
+        peers ? peers->gradient_block(run, numel) : ls_tensor_new(run, optim->device, LS_F32, LS_SHAPE(numel));
+    if (ls_failed(run) || !ls_raw_fill(parameters, 0) || !ls_raw_fill(gradients, 0)) return false;
+    optim->block_count++;
+    b->parameters = ls_alias_owned(parameters);
+    b->gradients = ls_alias_owned(gradients);
+    return b->parameters && b->gradients;
 }
 
 static bool lay_out_group(ls_optim *optim, int group)
 {
-    int64_t numel = 0;
+    int64_t numel = 0, offset = 0;
     for (int64_t i = 0; i < optim->slot_count; i++)
         if (movable(optim, &optim->slots[i], group)) numel += room_of(ls_numel(optim->slots[i].parameter));
-    blocks b = {0};
     if (numel == 0) return true;
-    if (!make_blocks(optim, group, numel, &b)) return false;
-    int64_t offset = 0;
+    if (!add_block(optim, numel)) return false;
     for (int64_t i = 0; i < optim->slot_count; i++) {
         ls_optim_slot *slot = &optim->slots[i];
         if (!movable(optim, slot, group)) continue;
-        if (!move_slot(slot, &b, offset)) return false;
+        if (!move_slot(optim, slot, optim->block_count, offset)) return false;
         offset += slot->room;
     }
     return true;
@@ -107,18 +186,21 @@ static bool at_home(const ls_optim_slot *slot, const ls_tensor *gradient)
     return slot->grad_home && gradient->view.data == slot->grad_home->view.data;
 }
 
+bool ls_slot_check_home(const ls_optim *optim, const ls_optim_slot *slot, const ls_tensor *gradient)
+{
+    if (!ls_slot_shared_out(optim, slot)) return true;
+    const char *home = (const char *)ls_slot_block(optim, slot)->parameters->view.data;
+    if (at_home(slot, gradient) && slot->parameter->view.data == home + (size_t)slot->offset * sizeof(float))
+        return true;
+    ls_fail(&optim->object.run->errors, LS_ERR_STATE,
+            "%s: %s was moved by another optimiser or by ls_grad_place(); with .shard_optimizer a parameter has one "
+            "optimiser, and its gradient one place",
+            optim->rule->name, slot->name);
+    return false;
+}
+
 bool ls_slots_adjoin(const ls_optim_slot *a, const ls_tensor *grad_a, const ls_optim_slot *b, const ls_tensor *grad_b)
 {
     return a->block && a->block == b->block && b->offset == a->offset + a->room && at_home(a, grad_a) &&
            at_home(b, grad_b);
-}
-
-bool ls_slot_need_moment(ls_optim_slot *slot, int k)
-{
-    if (slot->moments[k]) return true;
-    ls_tensor *like = slot->master ? slot->master : slot->parameter;
-    ls_tensor *moment = ls_tensor_new_like(like, like->view.dtype);
-    if (moment->life != LS_LIFE_LIVE || !ls_raw_fill(moment, 0)) return false;
-    slot->moments[k] = ls_alias_owned(moment);
-    return slot->moments[k] != NULL;
 }

@@ -20,6 +20,14 @@ static void clear(void *object)
         ls_release(slot->master);
         ls_release(slot->step_tensor);
     }
+    for (int i = 0; i < optim->block_count; i++) {
+        ls_optim_block *block = &optim->blocks[i];
+        ls_release(block->parameters);
+        ls_release(block->gradients);
+        for (int k = 0; k < LS_MAX_MOMENTS; k++) ls_release(block->moments[k]);
+        for (int k = 0; k < LS_MAX_MOMENTS; k++) ls_release(block->collected[k]);
+    }
+    ls_sys_free(optim->blocks);
     ls_sys_free(optim->slots);
     ls_sys_free(optim->groups);
 }
@@ -190,18 +198,18 @@ static ls_tensor *updated(const ls_optim *optim, ls_optim_slot *slot)
     return slot->master;
 }
 
-/* What a call must be told to update this slot, whose gradient this is. */
-static bool span_of(const ls_optim *optim, ls_optim_slot *slot, const ls_tensor *gradient, ls_optim_span *span)
+/* What a call must be told to update this slot, whose gradient this is: no elements, where others see to it. */
+static bool span_of(ls_optim *optim, ls_optim_slot *slot, const ls_tensor *gradient, ls_optim_span *span)
 {
     ls_tensor *parameter = updated(optim, slot);
-    if (!parameter) return false;
+    if (!parameter || !ls_slot_check_home(optim, slot, gradient)) return false;
     *span = (ls_optim_span){.parameter = parameter->view, .gradient = gradient->view, .step = slot->step + 1};
     ls_operand *operands[2 + LS_MAX_MOMENTS] = {&span->parameter, &span->gradient, &span->moments[0],
                                                 &span->moments[1]};
     int moments = optim->rule->moment_count(&optim->groups[slot->group].now);
     for (int k = 0; k < moments; k++) {
-        if (!ls_slot_need_moment(slot, k)) return false;
-        span->moments[k] = slot->moments[k]->view;
+        if (!ls_slot_need_moment(optim, slot, k)) return false;
+        if (slot->moments[k]) span->moments[k] = slot->moments[k]->view;
         span->first |= !slot->moments_hold[k];
         slot->moments_hold[k] = true;
     }
@@ -211,6 +219,9 @@ static bool span_of(const ls_optim *optim, ls_optim_slot *slot, const ls_tensor 
         operands[i]->derived = NULL;
         if (contiguous) *operands[i] = ls_operand_flat(operands[i]);
     }
+    if (!ls_slot_shared_out(optim, slot)) return true;
+    span->parameter = ls_operand_part(span->parameter, ls_slot_own(optim, slot));
+    span->gradient = ls_operand_part(span->gradient, ls_slot_own(optim, slot));
     return true;
 }
 
@@ -254,6 +265,7 @@ static bool step_group(ls_optim *optim, int group)
         if (!slot->due) continue;
         ls_optim_span span;
         if (!ls_is_valid(gradient) || !span_of(optim, slot, gradient, &span)) return false;
+        if (ls_view_numel(&span.parameter) == 0) continue;
         if (last && ls_slots_adjoin(last, last_gradient, slot, gradient) && alike(&open, &span, moments)) {
             join_spans(&open, &span, moments);
         } else {
@@ -276,10 +288,27 @@ static bool finish_slot(ls_optim_slot *slot)
     return !slot->master || ls_raw_copy(p, slot->master);
 }
 
+/* What each process updated becomes everybody's. */
+static bool spread_block(ls_optim *optim, int number)
+{
+    ls_run *run = optim->object.run;
+    const ls_optim_block *block = &optim->blocks[number - 1];
+    ls_range changed = {block->numel, 0};
+    for (int64_t i = 0; i < optim->slot_count; i++) {
+        const ls_optim_slot *slot = &optim->slots[i];
+        if (slot->block != number || !slot->due) continue;
+        if (slot->offset < changed.begin) changed.begin = slot->offset;
+        if (slot->offset + slot->room > changed.end) changed.end = slot->offset + slot->room;
+    }
+    return !block->shared_out || changed.begin >= changed.end || run->peers->spread(run, block->parameters, changed);
+}
+
 static bool take_step(ls_optim *optim)
 {
     for (int group = 0; group < optim->group_count; group++)
         if (!step_group(optim, group)) return false;
+    for (int number = 1; number <= optim->block_count; number++)
+        if (!spread_block(optim, number)) return false;
     for (int64_t i = 0; i < optim->slot_count; i++)
         if (optim->slots[i].due && !finish_slot(&optim->slots[i])) return false;
     optim->steps++;

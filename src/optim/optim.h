@@ -2,7 +2,10 @@
  *
  * An optimiser is a rule (SGD, Adam, AdamW), groups of settings, and slots: one for each parameter, with its moments
  * and its own count of steps. Before the first step f32 parameters, their gradients and moments move into blocks of
- * memory, one after the other, so that a device is called once per group and not once per parameter. */
+ * memory, one after the other, so that a device is called once per group and not once per parameter.
+ *
+ * Where several processes share out the state of an optimiser, each has a slice of every block: it holds the moments of
+ * that alone, finds the mean of its gradients there, updates it, and gets the rest of the parameters from others. */
 #ifndef LOCKSTEP_OPTIM_OPTIM_H
 #define LOCKSTEP_OPTIM_OPTIM_H
 
@@ -23,11 +26,22 @@ typedef struct ls_optim_slot {
     int block;                          /* where it was moved to, from 1; 0: it stays where it is */
     int64_t offset, room;               /* elements of the block: where it begins, how many it takes with its gap */
     ls_tensor *grad_home;               /* its gradient's place */
-    ls_tensor *moments[LS_MAX_MOMENTS]; /* NULL until needed */
-    bool moments_hold[LS_MAX_MOMENTS];  /* have a value, not only memory */
+    ls_tensor *moments[LS_MAX_MOMENTS]; /* of what this process updates of it (ls_slot_own); NULL until needed */
+    bool moments_hold[LS_MAX_MOMENTS];  /* have a value, not only memory; on all processes alike */
     ls_tensor *master;                  /* f32 copy of a half precision parameter; NULL without */
     ls_tensor *step_tensor;             /* for ls_optim_state() */
 } ls_optim_slot;
+
+/* Memory of parameters of one group, in order, each beginning on a cache line. Gradients are in one of the same layout,
+ * moments in one for each. The gaps are zero in all of them and stay so under every rule, so a call may run across. */
+typedef struct ls_optim_block {
+    int64_t numel;
+    ls_range own; /* elements that this process updates */
+    bool shared_out;
+    ls_tensor *parameters, *gradients;    /* f32 [numel] */
+    ls_tensor *moments[LS_MAX_MOMENTS];   /* f32 [own]; NULL until needed */
+    ls_tensor *collected[LS_MAX_MOMENTS]; /* f32 [numel], of all processes; NULL but while they are listed */
+} ls_optim_block;
 
 typedef struct ls_group {
     ls_group_opts now;
@@ -63,10 +77,12 @@ struct ls_optim {
     ls_optim_slot *slots;
 
     int block_count;
+    ls_optim_block *blocks;
     int64_t steps;
     bool skipped;      /* the last step */
     uint64_t unscaled; /* after which walk of the run the gradients last were */
     bool finite;       /* as found then */
+    bool collected;    /* moments of all processes were got, and are kept */
     ls_state *state;
 };
 
@@ -75,17 +91,35 @@ ls_optim *ls_optim_new(ls_run *run, const ls_rule *rule, const ls_state *paramet
 
 /* state.c: no step was ever taken. Groups stay as they are. */
 void ls_optim_forget(ls_optim *optim);
+/* Get the moments of all processes for ls_optim_state() on rank 0, and let go of them. All must call; nothing is done
+ * where state is not shared out. */
+bool ls_optim_collect(ls_optim *optim);
+void ls_optim_collect_end(ls_optim *optim);
 
 /* layout.c: give trained parameters that have none yet, and their gradients, a place in a block. */
 bool ls_optim_lay_out(ls_optim *optim);
+/* The block of a slot; NULL: it stays where it is. */
+ls_optim_block *ls_slot_block(const ls_optim *optim, const ls_optim_slot *slot);
+/* The elements of a slot's parameter that this process updates. */
+ls_range ls_slot_own(const ls_optim *optim, const ls_optim_slot *slot);
+bool ls_slot_shared_out(const ls_optim *optim, const ls_optim_slot *slot);
+bool ls_optim_shared_out(const ls_optim *optim); /* any of its slots */
 /* Memory for moment k of a slot, zero; false when memory is out. */
-bool ls_slot_need_moment(ls_optim_slot *slot, int k);
+bool ls_slot_need_moment(ls_optim *optim, ls_optim_slot *slot, int k);
+/* An own handle on a part of a block. NULL (and an error) when memory is out. */
+ls_tensor *ls_block_piece(ls_tensor *block, int64_t offset, ls_shape shape);
+/* Some elements of a tensor in a row, in the innermost scope: a view, where it is contiguous. */
+ls_tensor *ls_elements_of(ls_tensor *t, ls_range which);
+/* Is a gradient that came to be in a slot whose state is shared out where it is reduced? Else fails. */
+bool ls_slot_check_home(const ls_optim *optim, const ls_optim_slot *slot, const ls_tensor *gradient);
 
 /* Do two slots with gradients follow each other in a block, so that one call may run across both? */
 bool ls_slots_adjoin(const ls_optim_slot *a, const ls_tensor *grad_a, const ls_optim_slot *b, const ls_tensor *grad_b);
 
 /* gradients.c: the operand as n elements in a row, where it is contiguous; else unchanged. */
 ls_operand ls_operand_flat(const ls_operand *x);
+/* Some elements of a flat one. */
+ls_operand ls_operand_part(ls_operand flat, ls_range which);
 /* Let x reach to the end of y, both flat and in one block. */
 void ls_operand_join(ls_operand *x, const ls_operand *y);
 /* Divide the gradients by the loss scale and by what their group of batches was weighted too much, once after each walk

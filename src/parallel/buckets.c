@@ -31,16 +31,42 @@ static void convert(ls_dtype from, const void *x, ls_dtype to, void *y, int64_t 
     ls_elementwise_kernels()->convert[from][to](n, (void *const[]){y, (void *)(uintptr_t)x}, NULL);
 }
 
-static ls_status reduce_compressed(ls_comm *comm, const ls_reducer *p, const ls_stretch *s, const char *site,
-                                   ls_message *why)
+/* The mean of n numbers at `data`, which are those of a stretch from number `at` on, or stand for them. *mine: the part
+ * of them that is it in the end. */
+static ls_status reduce_numbers(ls_comm *comm, ls_reducer *p, const ls_stretch *s, int64_t at, ls_comm_call call,
+                                ls_range *mine, ls_message *why)
+{
+    call.op = LS_COMM_MEAN;
+    call.out = (void *)(uintptr_t)call.in;
+    *mine = (ls_range){0, call.count};
+    if (!p->opts.shard || s->block == INT_MAX) {
+        call.kind = LS_COMM_ALL_REDUCE;
+        return ls_comm_run(comm, &call, why);
+    }
+    int64_t begin = s->offset / (int64_t)sizeof(float) + at, n = (int64_t)(p->blocks[s->block].bytes / sizeof(float));
+    ls_shard_counts(p, n, (ls_range){begin, begin + call.count});
+    call.kind = LS_COMM_REDUCE_SCATTER;
+    call.counts = p->counts;
+    call.count = p->counts[comm->rank];
+    mine->begin = ls_comm_before(&call, comm->rank);
+    mine->end = mine->begin + call.count;
+    call.out = (char *)call.out + (size_t)mine->begin * ls_dtype_size(call.dtype);
+    return ls_comm_run(comm, &call, why);
+}
+
+static ls_status reduce_compressed(ls_comm *comm, ls_reducer *p, const ls_stretch *s, const char *site, ls_message *why)
 {
     ls_status status = LS_OK;
+    ls_range mine;
+    ls_dtype dtype = p->opts.compress;
     for (int64_t at = 0; at < s->count && !status; at += COMPRESSED) {
         float *x = (float *)(void *)s->data + at;
         int64_t n = s->count - at < COMPRESSED ? s->count - at : COMPRESSED;
-        convert(LS_F32, x, p->opts.compress, p->compressed, n);
-        status = ls_comm_all_reduce(comm, p->compressed, n, p->opts.compress, LS_COMM_MEAN, site, why);
-        if (!status) convert(p->opts.compress, p->compressed, LS_F32, x, n);
+        convert(LS_F32, x, dtype, p->compressed, n);
+        ls_comm_call call = {.dtype = dtype, .in = p->compressed, .count = n, .site = site};
+        status = reduce_numbers(comm, p, s, at, call, &mine, why);
+        if (!status)
+            convert(dtype, (uint16_t *)p->compressed + mine.begin, LS_F32, x + mine.begin, mine.end - mine.begin);
     }
     return status;
 }
@@ -48,12 +74,16 @@ static ls_status reduce_compressed(ls_comm *comm, const ls_reducer *p, const ls_
 static ls_status reduce(ls_comm *comm, ls_comm_request *request, ls_message *why)
 {
     const ls_bucket *bucket = (const ls_bucket *)request; /* its first member */
-    const ls_reducer *p = request->user;
+    ls_reducer *p = request->user;
     ls_status status = LS_OK;
+    ls_range mine;
     for (int i = 0; i < bucket->stretch_count && !status; i++) {
         const ls_stretch *s = &bucket->stretches[i];
         if (p->opts.compress && s->dtype == LS_F32) status = reduce_compressed(comm, p, s, bucket->site, why);
-        else status = ls_comm_all_reduce(comm, s->data, s->count, s->dtype, LS_COMM_MEAN, bucket->site, why);
+        else {
+            ls_comm_call call = {.dtype = s->dtype, .in = s->data, .count = s->count, .site = bucket->site};
+            status = reduce_numbers(comm, p, s, 0, call, &mine, why);
+        }
     }
     return status;
 }
@@ -101,7 +131,7 @@ bool ls_buckets_make(ls_reducer *p)
 
 /* ---- started ---- */
 
-static int find_block(const ls_reducer *p, const char *data)
+int ls_block_of(const ls_reducer *p, const char *data)
 {
     for (int i = 0; i < p->block_count; i++)
         if (data >= p->blocks[i].base && data < p->blocks[i].base + p->blocks[i].bytes) return i;
@@ -144,7 +174,7 @@ void ls_bucket_start(ls_reducer *p, ls_bucket *bucket)
         *s = (ls_stretch){.data = gradient->view.data,
                           .count = ls_view_numel(&gradient->view),
                           .dtype = gradient->view.dtype,
-                          .block = find_block(p, gradient->view.data),
+                          .block = ls_block_of(p, gradient->view.data),
                           .offset = i};
         if (s->block != INT_MAX) s->offset = s->data - p->blocks[s->block].base;
     }

@@ -58,6 +58,8 @@ struct ls_reducer {
     ls_shared_block *blocks;
     int block_count;
     void *compressed; /* shared memory for numbers on their way */
+    int64_t *counts;  /* [size] of a call at work */
+    bool in_slices;   /* with shard: gradients that are there were reduced, to slices */
 
     ls_tensor **buffers; /* one reference each */
     int buffer_count;
@@ -85,6 +87,15 @@ void ls_buckets_free(ls_reducer *reducer);
 /* Start the reduction of a bucket; wait for it. */
 void ls_bucket_start(ls_reducer *reducer, ls_bucket *bucket);
 bool ls_bucket_wait(ls_reducer *reducer, ls_bucket *bucket);
+
+/* shard.c: the elements of `part` of a block of n that are in the slice of each process, into reducer->counts. */
+void ls_shard_counts(ls_reducer *reducer, int64_t n, ls_range part);
+/* Gradients that were reduced to slices and are still there become such that reducing them again does not change
+ * them: the slice counts for all, and nothing else does. */
+void ls_shard_reopen(ls_reducer *reducer);
+
+/* buckets.c: which of the shared blocks an address is in; INT_MAX: none. */
+int ls_block_of(const ls_reducer *reducer, const char *data);
 
 /* walk.c: the gradient of a slot is complete. */
 void ls_slot_ready(void *slot, ls_tensor *leaf);

@@ -17,7 +17,9 @@ ls_reducer *ls_reducer_new(ls_run *run, ls_comm *comm, ls_reducer_opts opts)
     if (!p) return ls_fail(&run->errors, LS_ERR_MEMORY, "ls_prepare: no memory"), NULL;
     p->run = run;
     p->opts = opts;
-    p->queue = ls_comm_queue_new(comm, opts.threaded, opts.cpu, &why);
+    p->counts = ls_sys_alloc((size_t)comm->size * sizeof *p->counts);
+    if (!p->counts) snprintf(why.text, sizeof why.text, "no memory");
+    else p->queue = ls_comm_queue_new(comm, opts.threaded, opts.cpu, &why);
     if (p->queue) return p;
     ls_fail(&run->errors, LS_ERR_PEER, "ls_prepare: %s", why.text);
     ls_reducer_free(p);
@@ -77,6 +79,7 @@ void ls_reducer_free(ls_reducer *p)
     ls_sys_free(p->completed);
     ls_sys_free(p->used);
     ls_sys_free(p->blocks);
+    ls_sys_free(p->counts);
     ls_sys_free(p->buffers);
     ls_sys_free(p->packed);
     ls_sys_free(p);
@@ -222,21 +225,34 @@ bool ls_reducer_add(ls_reducer *p, const ls_state *parameters, const ls_state *t
 
 /* ---- shared memory ---- */
 
-ls_tensor *ls_reducer_block(ls_reducer *p, int64_t numel)
+/* *base: where it begins. */
+static ls_tensor *share(ls_reducer *p, int64_t numel, char **base)
 {
     ls_run *run = p->run;
     ls_message why = {{0}};
-    size_t bytes = (size_t)numel * sizeof(float);
-    ls_shared_block *grown = ls_sys_realloc(p->blocks, (size_t)(p->block_count + 1) * sizeof *grown);
-    if (!grown) return LS_POISON(run, LS_ERR_MEMORY, "no memory for gradients");
-    p->blocks = grown;
     ls_comm *comm = ls_reducer_comm(p);
-    char *base = comm->table->share(comm, bytes, &why);
-    if (!base) return LS_POISON(run, LS_ERR_MEMORY, "gradients: %s", why.text);
-    p->blocks[p->block_count++] = (ls_shared_block){base, bytes};
+    *base = comm->table->share(comm, (size_t)numel * sizeof(float), &why);
+    if (!*base) return LS_POISON(run, LS_ERR_MEMORY, "ls_prepare: %s", why.text);
     ls_storage *storage = ls_storage_wrap(run, run->device, NULL, NULL);
     if (!storage) return &run->poison;
-    ls_tensor *block = ls_tensor_over(run, storage, base, LS_F32, LS_SHAPE(numel));
+    ls_tensor *block = ls_tensor_over(run, storage, *base, LS_F32, LS_SHAPE(numel));
     ls_storage_release(run, storage);
     return block;
+}
+
+ls_tensor *ls_reducer_block(ls_reducer *p, int64_t numel)
+{
+    ls_shared_block *grown = ls_sys_realloc(p->blocks, (size_t)(p->block_count + 1) * sizeof *grown);
+    if (!grown) return LS_POISON(p->run, LS_ERR_MEMORY, "no memory for gradients");
+    p->blocks = grown;
+    char *base;
+    ls_tensor *block = share(p, numel, &base);
+    if (base) p->blocks[p->block_count++] = (ls_shared_block){base, (size_t)numel * sizeof(float)};
+    return block;
+}
+
+ls_tensor *ls_reducer_parameters(ls_reducer *p, int64_t numel)
+{
+    char *base;
+    return share(p, numel, &base);
 }

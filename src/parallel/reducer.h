@@ -6,7 +6,10 @@
  * are born where they are reduced. A parameter that this process did not use counts as zero; one that nobody used keeps
  * no gradient.
  *
- * All functions but ls_reducer_block must be called by all processes alike. They record failures in the run. */
+ * With `shard` optimisers share out their state (src/optim): of a block of gradients each process gets the mean in its
+ * own slice alone, and blocks of parameters are shared memory, too, into which each writes its slice for all.
+ *
+ * All functions must be called by all processes alike. They record failures in the run. */
 #ifndef LOCKSTEP_PARALLEL_REDUCER_H
 #define LOCKSTEP_PARALLEL_REDUCER_H
 
@@ -18,6 +21,7 @@ typedef struct ls_reducer ls_reducer;
 typedef struct ls_reducer_opts {
     ls_dtype
         compress;  /* LS_BF16 or LS_F16: f32 gradients travel as such, summed in f32 and rounded once. 0: as they are */
+    bool shard;    /* gradients in blocks are reduced to the slices of processes (ls_slice_of) */
     bool threaded; /* by a thread of its own, else by whoever completes a bucket */
     int cpu;       /* of the thread; -1: any */
 } ls_reducer_opts;
@@ -36,15 +40,22 @@ void ls_reducer_clear(ls_reducer *reducer); /* NULL is accepted */
 /* After a recall, between barriers: what was under way is forgotten. */
 void ls_reducer_renew(ls_reducer *reducer); /* NULL is accepted */
 
-/* f32 [numel], zero, in memory that all processes share; in the innermost scope. */
+/* f32 [numel], zero, in memory that all processes share; in the innermost scope. For gradients; for parameters. */
 ls_tensor *ls_reducer_block(ls_reducer *reducer, int64_t numel);
+ls_tensor *ls_reducer_parameters(ls_reducer *reducer, int64_t numel);
+
+/* As the entries of ls_peers_table. */
+bool ls_reducer_spread(ls_reducer *reducer, ls_tensor *block, ls_range part);
+bool ls_reducer_sum(ls_reducer *reducer, double *number);
+ls_tensor *ls_reducer_collect(ls_reducer *reducer, const ls_tensor *slice, int64_t numel);
 
 /* Around a backward pass. With `sync` its gradients, and what was there before, become the mean of all processes'. */
 void ls_reducer_walk_begins(ls_reducer *reducer, bool sync);
 void ls_reducer_walk_ended(ls_reducer *reducer);
 
 /* Between these, processes may make different numbers of backward passes: who has no more takes part in the others'
- * with gradients of zero. In the end all have the parameters of one that went on longest. */
+ * with gradients of zero. In the end all have the parameters of one that went on longest. Not with `shard`: who has no
+ * more batches takes no more steps, and its slice would stay as it is. */
 void ls_reducer_join_begin(ls_reducer *reducer);
 void ls_reducer_join_end(ls_reducer *reducer);
 

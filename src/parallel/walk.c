@@ -89,6 +89,7 @@ static bool end_round(ls_reducer *p, bool keep)
     if (!ls_reducer_check(p, status, &why, "ls_backward")) return false;
     for (int i = 0; keep && i < p->slot_count; i++)
         if (p->used[i]) ls_leaf_hold(p->slots[i]->tensor);
+    p->in_slices = p->opts.shard;
     return (p->ordered || take_order(p)) && ls_reducer_send_buffers(p);
 }
 
@@ -114,6 +115,7 @@ void ls_reducer_walk_begins(ls_reducer *p, bool sync)
 {
     int32_t source = 0;
     if (!p || !p->slot_count) return;
+    ls_shard_reopen(p);
     p->at_work = sync && (!p->joining || find_source(p, true, &source)) && begin_round(p);
     p->source = source;
 }
@@ -130,7 +132,12 @@ void ls_reducer_walk_ended(ls_reducer *p)
 
 void ls_reducer_join_begin(ls_reducer *p)
 {
-    if (p) p->joining = true;
+    if (!p) return;
+    if (p->opts.shard)
+        ls_fail(&p->run->errors, LS_ERR_UNSUPPORTED,
+                "ls_join_uneven_inputs: a process that has no more batches takes no more steps, and with "
+                ".shard_optimizer the others need it; leave out one of the two");
+    else p->joining = true;
 }
 
 void ls_reducer_join_end(ls_reducer *p)

@@ -29,6 +29,7 @@ bool ls_session_open(ls_run *run, const ls_init_opts *opts)
     run->share.split_batches = opts->split_batches;
     run->share.uneven = opts->uneven_batches;
     run->share.dispatch = opts->dispatch_batches;
+    run->share.optimizer = opts->shard_optimizer;
     session->compression = opts->gradient_compression;
     session->total_limit = opts->total_limit;
     session->async_save = opts->async_save;

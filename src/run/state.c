@@ -16,6 +16,7 @@
 #include "checkpoint/folder.h"
 #include "checkpoint/training.h"
 #include "data/loader.h"
+#include "optim/optim.h"
 #include "run/exchange.h"
 #include "run/prepare.h"
 
@@ -220,15 +221,31 @@ static bool save(ls_run *run, const char *folder, const ls_random_state *randoms
     return ls_wait_for_save(run) && ok;
 }
 
+/* What optimisers of all processes remember, to the main one; and let go of it. */
+static bool collect_optims(ls_run *run)
+{
+    int at = 0;
+    for (ls_object *o; (o = ls_prepared_next(run, LS_OBJECT_OPTIM, &at));)
+        if (!ls_optim_collect((ls_optim *)o)) return false;
+    return true;
+}
+
+static void collect_optims_end(ls_run *run)
+{
+    int at = 0;
+    for (ls_object *o; (o = ls_prepared_next(run, LS_OBJECT_OPTIM, &at));) ls_optim_collect_end((ls_optim *)o);
+}
+
 bool ls_save_state(ls_run *run, const char *folder)
 {
-    if (!ls_session_of(run) || !ls_wait_for_save(run)) return false;
+    if (!ls_session_of(run) || !ls_wait_for_save(run) || !collect_optims(run)) return false;
     ls_gathered states = ls_gather_object(run, &run->random, sizeof run->random);
     ls_random_state *randoms = ls_sys_alloc((size_t)(states.count + 1) * sizeof *randoms);
     if (!randoms) ls_fail(&run->errors, LS_ERR_MEMORY, "ls_save_state: no memory");
     for (int r = 0; randoms && r < states.count; r++) memcpy(&randoms[r], states.data[r], sizeof *randoms);
     bool ok = randoms && (!ls_is_main(run) || save(run, folder, randoms));
     ls_sys_free(randoms);
+    collect_optims_end(run);
     bool failed;
     if (!ls_exchange_any(run, !ok, &failed, "ls_save_state")) return false;
     if (failed) ls_fail(&run->errors, LS_ERR_PEER, "ls_save_state: the main process could not save");

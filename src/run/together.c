@@ -18,10 +18,32 @@ static int entry_of(const char *list, int place)
     return list && *list ? atoi(list) : -1;
 }
 
-static ls_tensor *make_block(ls_run *run, int64_t numel)
+static ls_tensor *gradient_block(ls_run *run, int64_t numel)
 {
     return ls_reducer_block(run->session->reducer, numel);
 }
+
+static ls_tensor *parameter_block(ls_run *run, int64_t numel)
+{
+    return ls_reducer_parameters(run->session->reducer, numel);
+}
+
+static bool spread(ls_run *run, ls_tensor *block, ls_range part)
+{
+    return ls_reducer_spread(run->session->reducer, block, part);
+}
+
+static bool sum(ls_run *run, double *number)
+{
+    return ls_reducer_sum(run->session->reducer, number);
+}
+
+static ls_tensor *collect(ls_run *run, const ls_tensor *slice, int64_t numel)
+{
+    return ls_reducer_collect(run->session->reducer, slice, numel);
+}
+
+static const ls_peers_table peers = {gradient_block, parameter_block, spread, sum, collect};
 
 static bool begin(ls_run *run)
 {
@@ -39,10 +61,10 @@ static bool begin(ls_run *run)
                 ls_dtype_name(compress));
         return false;
     }
-    ls_reducer_opts opts = {.compress = compress, .threaded = workers == 1};
+    ls_reducer_opts opts = {.compress = compress, .shard = run->share.optimizer, .threaded = workers == 1};
     opts.cpu = entry_of(ls_config_text(LS_SETTING_COMM_AFFINITY), session->local_rank);
     session->reducer = ls_reducer_new(run, session->comm, opts);
-    if (session->reducer) run->gradient_block = make_block;
+    if (session->reducer) run->peers = &peers;
     return session->reducer != NULL;
 }
 

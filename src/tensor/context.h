@@ -39,7 +39,19 @@ typedef struct ls_share {
     bool split_batches; /* .batch is that of all ranks together */
     bool uneven;        /* ranks may get different numbers of batches, and no sample twice */
     bool dispatch;      /* rank 0 reads and sends the others their part */
+    bool optimizer;     /* optimisers: each process keeps the state of a slice of the parameters, and updates that */
 } ls_share;
+
+/* The slice of a block of n elements that belongs to a process: consecutive, whole cache lines of f32, as even as they
+ * come. */
+static inline ls_range ls_slice_of(int64_t n, int rank, int world)
+{
+    enum { LINE = 16 };
+    int64_t lines = (n + LINE - 1) / LINE, each = lines / world, more = lines % world;
+    int64_t begin = (rank * each + (rank < more ? rank : more)) * LINE;
+    int64_t end = begin + (each + (rank < more)) * LINE;
+    return (ls_range){begin < n ? begin : n, end < n ? end : n};
+}
 
 /* Bytes between processes; all must call alike. False, and an error, on failure. */
 typedef struct ls_exchange_table {
@@ -47,6 +59,23 @@ typedef struct ls_exchange_table {
     /* Part `rank`, of `bytes`, of what rank 0 has. On rank 0 `mine` may be its own part of `all`. */
     bool (*scatter)(ls_run *run, const void *all, void *mine, size_t bytes, const char *who);
 } ls_exchange_table;
+
+/* What an optimiser has of the other processes. All must call alike. Failures are recorded; then the result is false,
+ * or poison. */
+typedef struct ls_peers_table {
+    /* f32 [numel], zero, in the innermost scope: gradients become the mean of all processes' where they stand; where
+     * optimisers share out their state, each process's slice of them does, and the rest means nothing. */
+    ls_tensor *(*gradient_block)(ls_run *run, int64_t numel);
+
+    /* ---- the rest is for those whose state is shared out ---- */
+
+    ls_tensor *(*parameter_block)(ls_run *run, int64_t numel);
+    /* Elements [part.begin, part.end) of a parameter_block become those of the process whose slice they are in. */
+    bool (*spread)(ls_run *run, ls_tensor *block, ls_range part);
+    bool (*sum)(ls_run *run, double *number);
+    /* The slices of all processes, f32 [numel], in the innermost scope of rank 0; NULL elsewhere. */
+    ls_tensor *(*collect)(ls_run *run, const ls_tensor *slice, int64_t numel);
+} ls_peers_table;
 
 typedef enum ls_life { LS_LIFE_DEAD = 0, LS_LIFE_LIVE = 0x4c495645, LS_LIFE_POISON = 0x504f4953 } ls_life;
 
@@ -89,12 +118,11 @@ struct ls_run {
     ls_dtype *autocast; /* stack of types; the innermost is last */
     int32_t autocast_count, autocast_capacity;
 
-    ls_object *objects;       /* modules, optimisers, ...: freed with the run, the latest made first */
-    struct ls_scaler *scaler; /* of the loss; NULL where none runs */
-    ls_tensor *(*gradient_block)(ls_run *run,
-                                 int64_t numel); /* makes blocks of gradients; NULL: they may be anywhere */
-    struct ls_session *session;                  /* ranks, prepared objects, epochs: src/run */
-    ls_loop *loop;                               /* the loop over batches at work; NULL outside of all */
+    ls_object *objects;          /* modules, optimisers, ...: freed with the run, the latest made first */
+    struct ls_scaler *scaler;    /* of the loss; NULL where none runs */
+    const ls_peers_table *peers; /* of optimisers; NULL: nobody trains with this process */
+    struct ls_session *session;  /* ranks, prepared objects, epochs: src/run */
+    ls_loop *loop;               /* the loop over batches at work; NULL outside of all */
     ls_accumulation accumulation;
     ls_schedule_policy schedule_policy;
     bool forgives_memory;              /* running out of it is expected: something smaller will be tried */

@@ -1,0 +1,386 @@
+/* shard.c - optimisers that share out their state: the numbers of those that do not, bit for bit. */
+#include <lockstep.h>
+
+#include <sys/mman.h>
+
+#include "base/memory.h"
+#include "folder.h"
+#include "optim/optim.h"
+#include "optim/scaler.h"
+#include "run/team.h"
+
+#define FOLDER "shard_test"
+
+enum { FEATURES = 12, CLASSES = 5, BATCH = 4, STEPS = 50, MOST = 1 << 18 };
+
+/* ---- what runs leave behind ---- */
+
+typedef struct left {
+    int64_t count, skipped;
+    float value[MOST];
+    double norms;
+} left;
+
+static left *results, before[TEAM_MAX]; /* results: [TEAM_MAX], shared with forked processes */
+
+static void leave(ls_run *run, ls_module *model)
+{
+    left *mine = &results[ls_rank(run)];
+    ls_state *parameters = ls_parameters(model);
+    mine->count = 0;
+    for (int64_t i = 0; i < ls_state_count(parameters); i++) {
+        ls_tensor *t = ls_state_tensor(parameters, i);
+        CHECK(ls_read(t, mine->value + mine->count, (size_t)ls_numel(t) * sizeof(float)));
+        mine->count += ls_numel(t);
+    }
+}
+
+/* ---- a training with everything ---- */
+
+typedef struct setup {
+    bool shard;
+    int hidden;    /* width of the hidden layers */
+    bool sgd, two; /* optimisers: SGD instead of AdamW; one more for the last layer */
+    bool groups;   /* biases are not decayed */
+    double norm, value;
+    int accumulation;
+    int passes; /* back, for each batch */
+    ls_dtype precision, compression;
+    bool freeze;   /* the first layer, for some of the steps; the last is not used in some */
+    bool overflow; /* on one process, once */
+    int steps;
+    const char *save, *load;
+} setup;
+
+static setup now;
+
+static ls_tensor *hidden_then_last(ls_module *net, ls_tensor *x, void *user)
+{
+    (void)user;
+    x = ls_relu(ls_forward(ls_child(net, "first"), x));
+    x = ls_relu(ls_forward(ls_child(net, "middle"), x));
+    return ls_forward(ls_child(net, "last"), x);
+}
+
+static ls_module *make_model(ls_run *run)
+{
+    ls_module *net = ls_module_new(run, "Net", hidden_then_last, NULL);
+    ls_module_add(net, "first", ls_linear_new(run, FEATURES, now.hidden));
+    ls_module_add(net, "middle", ls_linear_new(run, now.hidden, now.hidden + 3));
+    ls_module_add(net, "last", ls_linear_new(run, now.hidden + 3, CLASSES));
+    return net;
+}
+
+static ls_optim *make_optim(ls_run *run, ls_module *model)
+{
+    ls_state *list = now.two ? ls_state_matching(ls_parameters(model), "first.*|middle.*") : ls_parameters(model);
+    ls_optim *optim =
+        now.sgd ? ls_sgd_sized(run, list, LS_OPTS(ls_sgd_opts, .lr = 0.05, .momentum = 0.9, .weight_decay = 1e-3))
+                : ls_adamw_sized(run, list, LS_OPTS(ls_adam_opts, .lr = 2e-3, .weight_decay = 0.1));
+    if (now.groups)
+        ls_group_add(optim, ls_state_matching(ls_parameters(model), "*.bias"), .lr = 1e-2, .weight_decay = LS_ZERO);
+    return optim;
+}
+
+/* Something else in every process, batch and step. */
+static ls_tensor *loss_of(ls_run *run, ls_module *model, int step, int batch)
+{
+    float x[BATCH * FEATURES];
+    int64_t y[BATCH];
+    int salt = (step * 10 + batch) * 8 + ls_rank(run);
+    for (int i = 0; i < BATCH * FEATURES; i++) x[i] = (float)(((i + salt * 17) * 7919) % 1000) / 500 - 1;
+    for (int i = 0; i < BATCH; i++) y[i] = (i * 31 + salt) % CLASSES;
+    ls_tensor *out = ls_from(run, LS_F32, LS_SHAPE(BATCH, FEATURES), x);
+    bool cut = now.freeze && step % 7 == 3; /* the last layer is not used */
+    out =
+        cut ? ls_forward(ls_child(model, "middle"), ls_forward(ls_child(model, "first"), out)) : ls_forward(model, out);
+    ls_tensor *loss = cut ? ls_mean(out) : ls_cross_entropy(out, ls_from(run, LS_I64, LS_SHAPE(BATCH), y));
+    if (now.overflow && step == 5 && ls_rank(run) == ls_world(run) - 1) loss = ls_mul_scalar(loss, 1e36);
+    return loss;
+}
+
+static void one_step(ls_run *run, ls_module *model, ls_optim *const *optims, int count, int step)
+{
+    left *mine = &results[ls_rank(run)];
+    if (now.freeze) ls_requires_grad(ls_tensor_of(model, "first.weight"), step < 10 || step > 20);
+    for (int batch = 0; batch < now.accumulation; batch++) {
+        ls_accumulate(run)
+        {
+            for (int pass = 0; pass < now.passes; pass++) ls_backward(run, loss_of(run, model, step, batch + 3 * pass));
+            for (int i = 0; i < count; i++) {
+                if (now.norm > 0) mine->norms += ls_item(ls_clip_grad_norm(optims[i], now.norm));
+                if (now.value > 0) ls_clip_grad_value(optims[i], now.value);
+                ls_step(optims[i]);
+                mine->skipped += ls_sync_gradients(run) && ls_step_was_skipped(optims[i]);
+                ls_zero_grad(optims[i]);
+            }
+        }
+    }
+}
+
+static void train(ls_run *run)
+{
+    results[ls_rank(run)].norms = 0;
+    results[ls_rank(run)].skipped = 0;
+    ls_set_seed(run, (uint64_t)(7 + 100 * ls_rank(run)));
+    ls_set_gradient_accumulation_steps(run, now.accumulation);
+    run->session->compression = now.compression;
+    run->share.optimizer = now.shard;
+    ls_module *model = make_model(run);
+    ls_optim *optims[2] = {make_optim(run, model)};
+    int count = 1;
+    if (now.two) optims[count++] = ls_sgd_new(run, ls_child(model, "last"), .lr = 0.01, .momentum = 0.5);
+    if (now.two) ls_prepare(run, model, optims[0], optims[1]);
+    else ls_prepare(run, model, optims[0]);
+    if (now.load) CHECK(ls_load_state(run, now.load));
+    if (now.precision == LS_F16) ls_scaler_new(run);
+    if (now.precision) ls_autocast_begin(run, now.precision);
+    for (int step = now.load ? 20 : 0; step < now.steps && !ls_error(run); step++) {
+        ls_mark mark = ls_scope_begin(run);
+        one_step(run, model, optims, count, step);
+        ls_scope_end(run, mark, NULL);
+    }
+    if (now.save) CHECK(ls_save_state(run, now.save));
+    CHECK_MSG(ls_error(run) == LS_OK, "%s", ls_error_message(run));
+    leave(run, model);
+}
+
+static setup defaults(setup s)
+{
+    if (!s.hidden) s.hidden = 40;
+    if (!s.accumulation) s.accumulation = 1;
+    if (!s.passes) s.passes = 1;
+    if (!s.steps) s.steps = STEPS;
+    return s;
+}
+
+static void compare(const char *what, int world, double tolerance)
+{
+    for (int r = 0; r < world; r++) {
+        double largest = 0;
+        CHECK(results[r].count == before[r].count && results[r].count > 0);
+        CHECK_MSG(results[r].skipped == before[r].skipped, "%s: %lld steps skipped, %lld", what,
+                  (long long)results[r].skipped, (long long)before[r].skipped);
+        CHECK_NEAR(results[r].norms, before[r].norms, 1e-4 * before[r].norms);
+        for (int64_t i = 0; i < results[r].count; i++)
+            largest = fmax(largest, fabs(results[r].value[i] - before[r].value[i]));
+        CHECK_MSG(largest <= tolerance, "%s: rank %d of %d is %g away", what, r, world, largest);
+        CHECK(memcmp(results[r].value, results[0].value, (size_t)results[r].count * sizeof(float)) == 0);
+    }
+}
+
+static void check_same(const char *what, setup s, double tolerance)
+{
+    for (int world = 2; world <= 4; world++) {
+        now = defaults(s);
+        team_run(world, train);
+        memcpy(before, results, sizeof before);
+        now.shard = true;
+        team_run(world, train);
+        compare(what, world, tolerance);
+    }
+}
+
+static void the_same_bits_as_without(void)
+{
+    check_same("AdamW", (setup){.steps = STEPS}, 0);
+    check_same("SGD", (setup){.sgd = true, .groups = true}, 0);
+    check_same("through shared memory", (setup){.hidden = 300, .steps = 8, .groups = true}, 0);
+    check_same("two optimisers", (setup){.two = true}, 0);
+    check_same("in half", (setup){.hidden = 200, .compression = LS_BF16, .steps = 20}, 0);
+}
+
+/* Those were threads. */
+static void processes_too(void)
+{
+    now = defaults((setup){.hidden = 300, .norm = 1, .steps = 8});
+    team_fork(2, train);
+    memcpy(before, results, sizeof before);
+    now.shard = true;
+    team_fork(2, train);
+    compare("processes", 2, 0);
+}
+
+static void clipping_and_accumulation(void)
+{
+    check_same("by value", (setup){.value = 0.01, .groups = true, .accumulation = 2}, 0);
+    /* The norm is summed in another order, in f64: after rounding to f32 it is the same. */
+    check_same("by norm", (setup){.norm = 0.5, .groups = true, .accumulation = 3}, 0);
+    check_same("by norm, large", (setup){.norm = 0.5, .hidden = 300, .steps = 8}, 0);
+    check_same("both optimisers", (setup){.norm = 0.1, .value = 0.05, .two = true, .sgd = true}, 0);
+}
+
+static void mixed_precision_and_loss_scaling(void)
+{
+    check_same("bf16", (setup){.precision = LS_BF16, .norm = 1, .accumulation = 2}, 0);
+    check_same("f16", (setup){.precision = LS_F16, .norm = 1, .overflow = true}, 0);
+    CHECK(results[0].skipped > 0); /* and all processes alike */
+}
+
+static void frozen_and_unused_parameters(void)
+{
+    check_same("freezing", (setup){.freeze = true, .groups = true}, 0);
+    check_same("freezing, SGD", (setup){.freeze = true, .sgd = true, .norm = 1}, 0);
+}
+
+/* Means of several passes add up; here a slice is multiplied by the number of processes and divided again. */
+static void several_passes_for_a_step(void)
+{
+    check_same("passes", (setup){.passes = 2, .sgd = true, .accumulation = 2}, 2e-6);
+}
+
+/* ---- checkpoints ---- */
+
+static void train_part(bool shard, int world, const char *save, const char *load)
+{
+    now = defaults((setup){.shard = shard, .norm = 1, .groups = true, .steps = save ? 20 : 30});
+    now.save = save;
+    now.load = load;
+    team_run(world, train);
+}
+
+static void same_file(const char *a, const char *b, const char *name)
+{
+    char path[2][256];
+    size_t size[2] = {0};
+    snprintf(path[0], sizeof path[0], "%s/%s", a, name);
+    snprintf(path[1], sizeof path[1], "%s/%s", b, name);
+    char *bytes[2] = {file_text(path[0], &size[0]), file_text(path[1], &size[1])};
+    CHECK_MSG(bytes[0] && bytes[1] && size[0] == size[1] && memcmp(bytes[0], bytes[1], size[0]) == 0,
+              "%s differs: %zu and %zu bytes", name, size[0], size[1]);
+    free(bytes[0]), free(bytes[1]);
+}
+
+static void checkpoints_are_the_same_files(void)
+{
+    folder_fresh(FOLDER);
+    train_part(false, 2, FOLDER "/plain", NULL);
+    train_part(true, 2, FOLDER "/shared_out", NULL);
+    same_file(FOLDER "/plain", FOLDER "/shared_out", "model.safetensors");
+    same_file(FOLDER "/plain", FOLDER "/shared_out", "optimizer.safetensors");
+    for (int world = 1; world <= 4; world *= 2) {
+        train_part(false, world, NULL, FOLDER "/plain");
+        memcpy(before, results, sizeof before);
+        for (int shard = 0; shard < 2; shard++) {
+            train_part(shard, world, NULL, FOLDER "/shared_out");
+            compare("resumed", world, 0);
+            train_part(shard, world, NULL, FOLDER "/plain");
+            compare("resumed", world, 0);
+        }
+    }
+    folder_remove(FOLDER);
+}
+
+/* ---- memory ---- */
+
+static size_t in_use[2];
+
+static void measure(ls_run *run)
+{
+    run->share.optimizer = now.shard;
+    ls_module *model = make_model(run);
+    ls_optim *adam = ls_adam_new(run, model, .lr = 1e-3);
+    ls_prepare(run, model, adam);
+    ls_mark mark = ls_scope_begin(run);
+    one_step(run, model, &adam, 1, 0);
+    ls_scope_end(run, mark, NULL);
+    if (ls_rank(run) == 1) in_use[now.shard] = ls_memory(run).in_use;
+    int64_t numel = 0;
+    for (int64_t i = 0; i < ls_state_count(ls_parameters(model)); i++)
+        numel += ls_numel(ls_state_tensor(ls_parameters(model), i));
+    results[ls_rank(run)].count = numel;
+    /* Between steps, nothing is asked of the system. */
+    for (int i = 1; i < 4; i++) {
+        ls_backward(run, loss_of(run, model, i, 0));
+        uint64_t requests = ls_sys_calls();
+        if (i > 1) CHECK(ls_step(adam) && ls_sys_calls() == requests);
+        ls_zero_grad(adam);
+    }
+}
+
+static void moments_take_a_part_of_the_memory(void)
+{
+    for (int world = 2; world <= 4; world += 2) {
+        for (int shard = 0; shard < 2; shard++) {
+            now = defaults((setup){.shard = shard, .hidden = 400});
+            team_run(world, measure);
+        }
+        double bytes = (double)results[1].count * sizeof(float);
+        /* The parameters themselves are now in memory that the processes share. */
+        double saved = (double)in_use[0] - (double)in_use[1] - bytes;
+        CHECK_MSG(fabs(saved - 2 * bytes * (1 - 1.0 / world)) < 0.05 * bytes, "%g of %g bytes saved", saved, 2 * bytes);
+    }
+}
+
+/* ---- what a program sees ---- */
+
+static void look_at_state(ls_run *run)
+{
+    run->share.optimizer = true;
+    ls_module *model = make_model(run);
+    ls_optim *adam = ls_adam_new(run, model, .lr = 1e-3);
+    ls_prepare(run, model, adam);
+    for (int step = 0; step < 3; step++) one_step(run, model, &adam, 1, step);
+    const ls_state *state = ls_optim_state(adam);
+    CHECK(ls_state_find(state, "first.weight.step"));
+    ls_tensor *moment = ls_state_find(state, "last.bias.exp_avg");
+    CHECK((moment != NULL) == ls_is_main(run));
+    if (!moment) return;
+    CHECK(ls_numel(moment) == CLASSES && ls_item(ls_sum(ls_abs(moment))) > 0);
+    ls_tensor *first = ls_state_find(state, "first.weight.exp_avg_sq");
+    CHECK(ls_shape_equal(ls_shape_of(first), LS_SHAPE(now.hidden, FEATURES)));
+}
+
+static void the_main_process_lists_all_state(void)
+{
+    now = defaults((setup){.shard = true});
+    team_run(3, look_at_state);
+}
+
+static void refuse(ls_run *run, const char *words)
+{
+    CHECK_MSG(strstr(ls_error_message(run), words), "%s", ls_error_message(run));
+    ls_error_clear(run);
+}
+
+static void ask_for_too_much(ls_run *run)
+{
+    run->share.optimizer = true;
+    ls_module *model = make_model(run);
+    ls_optim *adam = ls_adam_new(run, model, .lr = 1e-3), *other = ls_sgd_new(run, model, .lr = 0.1);
+    ls_prepare(run, model, adam);
+    one_step(run, model, &adam, 1, 0);
+    ls_join_begin(run);
+    refuse(run, "leave out one of the two");
+    ls_clip_grad_norm_of(ls_parameters(model), 1);
+    refuse(run, "clip those of the optimiser");
+    ls_clip_grad_value_of(ls_parameters(model), 1);
+    refuse(run, "clip those of the optimiser");
+    ls_prepare(run, other); /* takes the parameters over */
+    ls_backward(run, loss_of(run, model, 1, 0));
+    CHECK(!ls_step(adam));
+    refuse(run, "a parameter has one optimiser");
+}
+
+static void what_cannot_be_shared_out_is_refused(void)
+{
+    now = defaults((setup){.shard = true});
+    team_run(2, ask_for_too_much);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc > 1) check_filter = argv[1];
+    results = mmap(NULL, sizeof *results * TEAM_MAX, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    CHECK_RUN_FORK(processes_too);
+    CHECK_RUN(the_same_bits_as_without);
+    CHECK_RUN(clipping_and_accumulation);
+    CHECK_RUN(mixed_precision_and_loss_scaling);
+    CHECK_RUN(frozen_and_unused_parameters);
+    CHECK_RUN(several_passes_for_a_step);
+    CHECK_RUN(checkpoints_are_the_same_files);
+    CHECK_RUN(moments_take_a_part_of_the_memory);
+    CHECK_RUN(the_main_process_lists_all_state);
+    CHECK_RUN(what_cannot_be_shared_out_is_refused);
+    return check_done();
+}
