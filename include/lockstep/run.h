@@ -164,6 +164,7 @@ LS_API ls_tensor *ls_gather_for_metrics(ls_run *run, ls_tensor *t);
 
 typedef enum ls_across { LS_ACROSS_SUM, LS_ACROSS_MEAN, LS_ACROSS_MAX, LS_ACROSS_MIN } ls_across;
 LS_API ls_tensor *ls_reduce(ls_run *run, ls_tensor *t, ls_across how);
+/* That of process `from`. The others have one of the same shape and type, or NULL: then they learn both. */
 LS_API ls_tensor *ls_broadcast(ls_run *run, ls_tensor *t, int from);
 
 typedef struct ls_pad_across_opts {

@@ -127,7 +127,10 @@ ls_comm *ls_shm_join(ls_segment *segment, int rank, ls_message *why)
     for (int r = 0; r < size; r++) world[r] = r;
     ls_member *member = &segment->header->member[rank];
     if (atomic_load(&member->state) != LS_MEMBER_ABSENT) {
-        snprintf(why->text, sizeof why->text, "rank %d of this job is taken by process %d", rank, member->pid);
+        if (member->pid == (int)getpid())
+            snprintf(why->text, sizeof why->text,
+                     "this process was rank %d of its job before: it can be so once, keep the first run", rank);
+        else snprintf(why->text, sizeof why->text, "rank %d of this job is taken by process %d", rank, member->pid);
         return NULL;
     }
     introduce(member);

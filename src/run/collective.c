@@ -37,21 +37,28 @@ static size_t bytes_of(const ls_tensor *t)
 }
 
 /* The descriptions of all ranks, freed by the caller. NULL after a failure. Sizes may differ in
- * dimension free_dim; -1: in none. */
-static description *agree(ls_run *run, const ls_tensor *t, int free_dim, const char *who)
+ * dimension free_dim; -1: in none. A rank that has no tensor (ndim -1) takes what rank 0 or, in a broadcast, the giver
+ * has. */
+static description *agree(ls_run *run, const ls_tensor *t, int free_dim, int model, const char *who)
 {
     ls_comm *comm = run->session->comm;
-    description mine = describe(t);
+    description mine = t ? describe(t) : (description){.ndim = -1};
     description *all = ls_sys_alloc((size_t)comm->size * sizeof *all);
     if (!all) return ls_fail(&run->errors, LS_ERR_MEMORY, "%s: no memory", who), NULL;
     bool ok = ls_exchange_all(run, &mine, all, sizeof mine, who);
-    for (int r = 1; ok && r < comm->size; r++) {
-        description a = all[0], b = all[r];
+    if (ok && all[model].ndim < 0) {
+        ok = false;
+        ls_fail(&run->errors, LS_ERR_VALUE, "%s: process %d has no tensor to give", who, model);
+    }
+    for (int r = 0; ok && r < comm->size; r++) {
+        description a = all[model], b = all[r];
+        if (b.ndim < 0) continue;
         if (free_dim >= 0) a.dim[free_dim] = b.dim[free_dim] = 0;
         ok = memcmp(&a, &b, sizeof a) == 0;
         if (!ok)
-            ls_fail(&run->errors, LS_ERR_SHAPE, "%s: process 0 has %s, process %d has %s", who,
-                    description_text(&all[0], (char[LS_TEXT]){0}), r, description_text(&all[r], (char[LS_TEXT]){0}));
+            ls_fail(&run->errors, LS_ERR_SHAPE, "%s: process %d has %s, process %d has %s", who, model,
+                    description_text(&all[model], (char[LS_TEXT]){0}), r,
+                    description_text(&all[r], (char[LS_TEXT]){0}));
     }
     if (ok) return all;
     ls_sys_free(all);
@@ -84,7 +91,7 @@ static void close_gaps(char *all, const description *d, int count, size_t row_by
 static ls_tensor *gather_rows(ls_run *run, ls_tensor *t, const char *who)
 {
     ls_comm *comm = run->session->comm;
-    description *d = agree(run, t, 0, who);
+    description *d = agree(run, t, 0, 0, who);
     if (!d) return &run->poison;
     ls_shape shape = ls_shape_of(t);
     int64_t largest = 0, total = 0;
@@ -172,31 +179,41 @@ ls_gathered ls_gather_object(ls_run *run, const void *data, size_t size)
 
 /* ---- reduce, broadcast ---- */
 
-/* Let a collective work on a copy of the numbers; the result is a new tensor. */
-typedef bool exchange_fn(const ls_tensor *t, void *numbers, int argument, const char *who);
+/* Numbers on their way: a copy of this rank's, which becomes the result's. */
+typedef struct parcel {
+    void *numbers;
+    int64_t count;
+    ls_dtype dtype;
+} parcel;
 
-static ls_tensor *exchange(ls_run *run, ls_tensor *t, exchange_fn *work, int argument, const char *who)
+typedef bool exchange_fn(ls_run *run, const parcel *p, int argument, const char *who);
+
+/* Rank `model` says what the result is; the others have the same or, where t is NULL, nothing. */
+static ls_tensor *exchange(ls_run *run, ls_tensor *t, int model, exchange_fn *work, int argument, const char *who)
 {
-    description *d = agree(run, t, -1, who);
+    description *d = agree(run, t, -1, model, who);
     if (!d) return &run->poison;
+    ls_shape shape = {.ndim = (int32_t)d[model].ndim};
+    for (int i = 0; i < shape.ndim; i++) shape.dim[i] = d[model].dim[i];
+    parcel p = {.count = ls_shape_numel(shape), .dtype = (ls_dtype)d[model].dtype};
     ls_sys_free(d);
-    size_t bytes = bytes_of(t);
-    void *numbers = ls_sys_alloc(bytes + 1);
-    if (!numbers) return LS_POISON(run, LS_ERR_MEMORY, "%s: no memory for %zu bytes on the way", who, bytes);
+    size_t bytes = (size_t)p.count * ls_dtype_size(p.dtype);
+    p.numbers = ls_sys_alloc(bytes + 1);
+    if (!p.numbers) return LS_POISON(run, LS_ERR_MEMORY, "%s: no memory for %zu bytes on the way", who, bytes);
     ls_tensor *result = &run->poison;
-    if (ls_read(t, numbers, bytes) && work(t, numbers, argument, who))
-        result = ls_from(run, t->view.dtype, ls_shape_of(t), numbers);
-    ls_sys_free(numbers);
+    if ((!t || ls_read(t, p.numbers, bytes)) && work(run, &p, argument, who))
+        result = ls_from(run, p.dtype, shape, p.numbers);
+    ls_sys_free(p.numbers);
     return result;
 }
 
-static bool reduce_numbers(const ls_tensor *t, void *numbers, int how, const char *who)
+static bool reduce_numbers(ls_run *run, const parcel *p, int how, const char *who)
 {
     static const ls_comm_op ops[] = {[LS_ACROSS_SUM] = LS_COMM_SUM,
                                      [LS_ACROSS_MEAN] = LS_COMM_MEAN,
                                      [LS_ACROSS_MAX] = LS_COMM_MAX,
                                      [LS_ACROSS_MIN] = LS_COMM_MIN};
-    return ls_exchange_reduce(t->run, numbers, ls_view_numel(&t->view), t->view.dtype, ops[how], who);
+    return ls_exchange_reduce(run, p->numbers, p->count, p->dtype, ops[how], who);
 }
 
 ls_tensor *ls_reduce(ls_run *run, ls_tensor *t, ls_across how)
@@ -205,20 +222,20 @@ ls_tensor *ls_reduce(ls_run *run, ls_tensor *t, ls_across how)
     if (how == LS_ACROSS_MEAN && !ls_dtype_is_float(t->view.dtype))
         return LS_POISON(run, LS_ERR_DTYPE, "ls_reduce: the mean of %s is not one of its numbers; ls_cast() it first",
                          ls_dtype_name(t->view.dtype));
-    return exchange(run, t, reduce_numbers, (int)how, "ls_reduce");
+    return exchange(run, t, 0, reduce_numbers, (int)how, "ls_reduce");
 }
 
-static bool broadcast_numbers(const ls_tensor *t, void *numbers, int from, const char *who)
+static bool broadcast_numbers(ls_run *run, const parcel *p, int from, const char *who)
 {
-    return ls_exchange_broadcast(t->run, numbers, bytes_of(t), from, who);
+    return ls_exchange_broadcast(run, p->numbers, (size_t)p->count * ls_dtype_size(p->dtype), from, who);
 }
 
 ls_tensor *ls_broadcast(ls_run *run, ls_tensor *t, int from)
 {
-    if (!ready(run, t, "ls_broadcast")) return &run->poison;
+    if (!ls_session_of(run) || (t && !ls_check_live(run, t, "ls_broadcast"))) return &run->poison;
     if (from < 0 || from >= ls_world(run))
         return LS_POISON(run, LS_ERR_VALUE, "ls_broadcast: there is no process %d of %d", from, ls_world(run));
-    return exchange(run, t, broadcast_numbers, from, "ls_broadcast");
+    return exchange(run, t, from, broadcast_numbers, from, "ls_broadcast");
 }
 
 /* ---- pad, split ---- */
@@ -230,7 +247,7 @@ ls_tensor *ls_pad_across_sized(ls_run *run, ls_tensor *t, const ls_pad_across_op
     if (!ready(run, t, "ls_pad_across_processes")) return &run->poison;
     int dim = o.dim < 0 ? o.dim + ls_ndim(t) : o.dim;
     if (dim < 0 || dim >= ls_ndim(t) || alone(run)) return t;
-    description *d = agree(run, t, dim, "ls_pad_across_processes");
+    description *d = agree(run, t, dim, 0, "ls_pad_across_processes");
     if (!d) return &run->poison;
     int64_t largest = 0;
     for (int r = 0; r < run->session->comm->size; r++)

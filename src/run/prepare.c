@@ -44,7 +44,8 @@ static bool add(ls_run *run, ls_object *object)
     session->prepared[session->prepared_count++] = object;
     object->prepared = true;
     if (object->kind == LS_OBJECT_MODULE) return ls_together_module(run, (ls_module *)object);
-    return object->kind != LS_OBJECT_LOADER || ls_loader_share_out((ls_loader *)object, run->share);
+    if (object->kind != LS_OBJECT_LOADER) return true;
+    return ls_together_loader(run, (ls_loader *)object) && ls_loader_share_out((ls_loader *)object, run->share);
 }
 
 void ls_prepare_n(ls_run *run, int n, void *const *objects)

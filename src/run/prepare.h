@@ -2,6 +2,7 @@
 #ifndef LOCKSTEP_RUN_PREPARE_H
 #define LOCKSTEP_RUN_PREPARE_H
 
+#include <lockstep/data.h>
 #include <lockstep/nn.h>
 
 #include "run/session.h"
@@ -13,6 +14,9 @@ ls_object *ls_prepared_next(const ls_run *run, ls_object_kind kind, int *positio
 
 /* The module's tensors become those of rank 0, its gradients the mean over processes. False after a failure. */
 bool ls_together_module(ls_run *run, ls_module *module);
+/* All read the same number of samples in batches of the same size; the order becomes that of rank 0. False after a
+ * failure. */
+bool ls_together_loader(ls_run *run, ls_loader *loader);
 /* Prepared optimisers get memory for gradients that processes share. */
 void ls_together_optims(ls_run *run);
 void ls_together_end(ls_run *run);

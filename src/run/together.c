@@ -3,7 +3,10 @@
 #include <string.h>
 
 #include "base/config.h"
+#include "base/memory.h"
+#include "data/loader.h"
 #include "optim/optim.h"
+#include "run/exchange.h"
 #include "run/prepare.h"
 
 static bool alone(const ls_run *run)
@@ -72,6 +75,33 @@ bool ls_together_module(ls_run *run, ls_module *module)
 {
     if (alone(run)) return true;
     return begin(run) && ls_reducer_add(run->session->reducer, ls_parameters(module), ls_state_dict(module));
+}
+
+/* Processes that do not see the same files, or were given different options, would read past each other; those that
+ * seed their random numbers by rank would read some samples twice and others never. */
+bool ls_together_loader(ls_run *run, ls_loader *loader)
+{
+    typedef struct reading {
+        uint64_t seed;
+        int64_t samples, batch;
+    } reading;
+    if (alone(run)) return true;
+    reading mine = {loader->opts.seed, loader->shard.samples, loader->opts.batch};
+    reading *all = ls_sys_alloc((size_t)run->share.world * sizeof *all);
+    if (!all) return ls_fail(&run->errors, LS_ERR_MEMORY, "ls_prepare: no memory"), false;
+    bool ok = ls_exchange_all(run, &mine, all, sizeof mine, "ls_prepare");
+    for (int r = 1; ok && r < run->share.world; r++) {
+        ok = all[r].samples == all[0].samples && all[r].batch == all[0].batch;
+        if (ok) continue;
+        ls_fail(
+            &run->errors, LS_ERR_VALUE,
+            "ls_prepare: a loader reads %lld samples in batches of %lld in process 0, but %lld in batches of %lld in "
+            "process %d: all must see the same data",
+            (long long)all[0].samples, (long long)all[0].batch, (long long)all[r].samples, (long long)all[r].batch, r);
+    }
+    if (ok) loader->opts.seed = all[0].seed;
+    ls_sys_free(all);
+    return ok;
 }
 
 void ls_together_optims(ls_run *run)

@@ -90,6 +90,12 @@ static void pods_are_processes(void)
     HAS("rank 1 of 2 processes on several hosts");
 }
 
+static void a_process_joins_once(void)
+{
+    CHECK(shell(LOCKSTEP_COMMAND " launch -n 2 " WORKER " twice 2>&1") == 1);
+    HAS("of its job before: it can be so once, keep the first run");
+}
+
 static void hosts_are_refused_by_name(void)
 {
     CHECK(shell("RANK=0 LOCAL_RANK=0 WORLD_SIZE=4 LOCAL_WORLD_SIZE=2 MASTER_ADDR=a " WORKER " exchange 2>&1") == 1);
@@ -148,6 +154,7 @@ int main(int argc, char **argv)
     CHECK_RUN(shells_start_them);
     CHECK_RUN(mpirun_starts_them);
     CHECK_RUN(pods_are_processes);
+    CHECK_RUN(a_process_joins_once);
     CHECK_RUN(hosts_are_refused_by_name);
     CHECK_RUN(one_failure_is_everybodys);
     CHECK_RUN(a_dead_process_is_named);

@@ -1,6 +1,6 @@
 /* worker.c - a program that is started several times: what a run does when it is one of several processes.
  *
- *     worker exchange | metrics | fail | die | differ | trigger */
+ *     worker exchange | twice | fail | die | differ | trigger */
 #include <lockstep.h>
 
 #include <signal.h>
@@ -66,7 +66,10 @@ int main(int argc, char **argv)
     ls_run *run = ls_init(&argc, &argv);
     const char *what = argc > 1 ? argv[1] : "exchange";
     if (strcmp(what, "exchange") == 0) exchange(run);
-    else if (strcmp(what, "fail") == 0) fail(run);
+    else if (strcmp(what, "twice") == 0) {
+        ls_finish(run);
+        run = ls_init(NULL, NULL);
+    } else if (strcmp(what, "fail") == 0) fail(run);
     else if (strcmp(what, "die") == 0) die(run);
     else if (strcmp(what, "differ") == 0) differ(run);
     else trigger(run);

@@ -1,0 +1,527 @@
+/* sync.c - what Accelerate's own tests expect of gradients, schedules, orders and metrics on several processes, beside
+ * vectors.c. */
+#include <lockstep.h>
+
+#include "base/rng.h"
+#include "run/share.h"
+#include "run/team.h"
+
+enum { MODES = 4 }; /* split_batches, dispatch_batches */
+
+static void set_mode(ls_run *run, int mode)
+{
+    run->share.split_batches = mode & 1;
+    run->share.dispatch = mode & 2;
+}
+
+static int64_t batch_of(const ls_run *run, int64_t each)
+{
+    return run->share.split_batches ? each * ls_world(run) : each;
+}
+
+static void check_no_error(ls_run *run)
+{
+    CHECK_MSG(ls_error(run) == LS_OK, "%s", ls_error_message(run));
+}
+
+/* ---- y = ax + b, by elementwise operators: autocast leaves their types alone ---- */
+
+static ls_tensor *line_forward(ls_module *line, ls_tensor *x, void *user)
+{
+    ls_state *p = user;
+    (void)line;
+    return ls_add(ls_mul(x, ls_state_tensor(p, 0)), ls_state_tensor(p, 1));
+}
+
+static ls_module *make_line(ls_run *run)
+{
+    ls_state *parameters = ls_state_new(run);
+    ls_module *line = ls_module_new(run, "line", line_forward, parameters);
+    for (int i = 0; i < 2; i++) {
+        ls_tensor *p = ls_requires_grad(ls_keep(ls_zeros(run, LS_F32, 1)), true);
+        ls_state_add(parameters, i ? "b" : "a", ls_parameter(line, i ? "b" : "a", p));
+    }
+    return line;
+}
+
+static ls_tensor *parameter_of(ls_module *line, int i)
+{
+    return ls_state_tensor(ls_parameters(line), i);
+}
+
+/* y = 2x + 3 + noise */
+static ls_dataset *line_data(ls_run *run, int64_t samples)
+{
+    float x[1024], y[1024];
+    for (int64_t i = 0; i < samples; i++) {
+        ls_philox4 bits = ls_philox(42, (uint64_t)i);
+        x[i] = (float)bits.lane[0] / 2147483648.0f - 1;
+        y[i] = 2 * x[i] + 3 + 0.1f * ((float)bits.lane[1] / 2147483648.0f - 1);
+    }
+    return ls_tensor_dataset_new(run, ls_keep(ls_from(run, LS_F32, LS_SHAPE(samples, 1), x)),
+                                 ls_keep(ls_from(run, LS_F32, LS_SHAPE(samples, 1), y)));
+}
+
+static ls_tensor *loss_of(ls_module *line, ls_tensor *x, ls_tensor *y)
+{
+    return ls_mse_loss(ls_forward(line, x), y, LS_REDUCE_MEAN);
+}
+
+/* ---- gradients: what all have after a step's last batch is what one process has that sees all batches ---- */
+
+/* The gradient of a, of b; 0 where there is none. */
+static double gradient(ls_module *line, int i)
+{
+    ls_tensor *g = ls_grad(parameter_of(line, i));
+    return g ? ls_item(g) : 0;
+}
+
+static bool same_gradients(ls_module *one, ls_module *other)
+{
+    bool same = true;
+    for (int i = 0; i < 2; i++) {
+        double a = gradient(one, i), b = gradient(other, i);
+        same = same && fabs(a - b) <= 1e-5 * fmax(1, fabs(a));
+    }
+    return same;
+}
+
+/* Where gradients are held back (no_sync), they are each process's own; else all have the mean. */
+static void hold_every_other(ls_run *run)
+{
+    ls_module *alone = make_line(run), *together = make_line(run);
+    ls_loader *loader = ls_loader_new(run, line_data(run, 96 * ls_world(run)), .batch = 16);
+    ls_prepare(run, together, loader);
+    int i = 0;
+    for (ls_batch b; ls_next(loader, &b); i++) {
+        ls_tensor *x = ls_gather(run, b.tensor[0]), *y = ls_gather(run, b.tensor[1]);
+        for (int p = 0; p < 2; p++) {
+            ls_grad_clear(parameter_of(alone, p));
+            ls_grad_clear(parameter_of(together, p));
+        }
+        ls_set_sync_gradients(run, true);
+        ls_backward(run, loss_of(alone, x, y));
+        ls_set_sync_gradients(run, i % 2);
+        ls_backward(run, loss_of(together, b.tensor[0], b.tensor[1]));
+        CHECK(same_gradients(alone, together) == (i % 2 || ls_world(run) == 1));
+        ls_set_sync_gradients(run, true);
+    }
+    CHECK(i == 6);
+    check_no_error(run);
+}
+
+static void held_gradients_stay_here(void)
+{
+    team_fork(1, hold_every_other);
+    team_fork(2, hold_every_other);
+}
+
+/* Three forward passes, then three backward: the last one brings all three together. */
+static void bring_three_together(ls_run *run)
+{
+    ls_module *alone = make_line(run), *together = make_line(run);
+    ls_prepare(run, together);
+    ls_tensor *mine[3], *all[3];
+    double scale = 1.0 + ls_rank(run);
+    ls_set_sync_gradients(run, false);
+    for (int i = 0; i < 3; i++) {
+        ls_tensor *x = ls_full(run, LS_F32, scale * (i + 1), 4, 1), *y = ls_full(run, LS_F32, 5, 4, 1);
+        mine[i] = loss_of(together, x, y);
+        all[i] = loss_of(alone, ls_gather(run, x), ls_gather(run, y));
+    }
+    for (int i = 0; i < 3; i++) {
+        ls_set_sync_gradients(run, i == 2);
+        ls_backward(run, mine[i]);
+        ls_backward(run, all[i]);
+        CHECK(same_gradients(alone, together) == (i == 2 || ls_world(run) == 1));
+    }
+    check_no_error(run);
+}
+
+static void one_synchronised_pass_brings_all_together(void)
+{
+    team_fork(1, bring_three_together);
+    team_fork(2, bring_three_together);
+    team_fork(4, bring_three_together);
+}
+
+/* 80 samples in batches of 16 per process, two to a step: equal at every second batch and at the last. */
+static void accumulate_in_every_mode(ls_run *run)
+{
+    for (int mode = 0; mode < MODES; mode++) {
+        set_mode(run, mode);
+        ls_set_gradient_accumulation_steps(run, 2);
+        ls_module *line = make_line(run);
+        ls_optim *sgd = ls_sgd_new(run, line, .lr = 1e-3);
+        ls_loader *loader = ls_loader_new(run, line_data(run, 80), .batch = batch_of(run, 16));
+        ls_prepare(run, line, sgd, loader);
+        double want[2] = {0, 0};
+        int i = 0, in_group = 0;
+        for (ls_batch b; ls_next(loader, &b); i++) {
+            ls_no_grad_begin(run); /* the mean over the batches of the group, each with the samples of all */
+            ls_tensor *x = ls_gather(run, b.tensor[0]),
+                      *error = ls_sub(ls_forward(line, x), ls_gather(run, b.tensor[1]));
+            want[0] += 2 * ls_item(ls_mean(ls_mul(error, x)));
+            want[1] += 2 * ls_item(ls_mean(error));
+            ls_no_grad_end(run);
+            in_group++;
+            ls_backward(run, loss_of(line, b.tensor[0], b.tensor[1]));
+            bool ends = i % 2 == 1 || b.last;
+            CHECK(ls_sync_gradients(run) == ends);
+            for (int p = 0; ends && p < 2; p++) CHECK_NEAR(gradient(line, p), want[p] / in_group, 1e-5);
+            ls_step(sgd);
+            ls_zero_grad(sgd);
+            if (ends) want[0] = want[1] = in_group = 0;
+        }
+        CHECK(ls_steps_taken(sgd) == (i + 1) / 2 && i == (ls_world(run) == 1 ? 5 : 3));
+        ls_free_memory(run);
+    }
+    ls_set_gradient_accumulation_steps(run, 1);
+    check_no_error(run);
+}
+
+static void groups_of_batches_give_the_mean_of_all(void)
+{
+    team_fork(1, accumulate_in_every_mode);
+    team_fork(2, accumulate_in_every_mode);
+}
+
+/* ---- mixed precision ---- */
+
+static double found[2];
+
+static void fit(ls_run *run, ls_dtype precision)
+{
+    int64_t world = ls_world(run), samples = 8 * 4 * 2;
+    ls_module *line = make_line(run);
+    ls_optim *sgd = ls_sgd_new(run, line, .lr = 0.1);
+    ls_loader *loader = ls_loader_new(run, line_data(run, samples), .batch = 16 / world, .shuffle = true, .seed = 42);
+    ls_prepare(run, line, sgd, loader);
+    if (precision) ls_autocast_begin(run, precision);
+    for (int epoch; ls_epoch(run, 3, &epoch);) {
+        for (ls_batch b; ls_next(loader, &b);) {
+            ls_backward(run, loss_of(line, b.tensor[0], b.tensor[1]));
+            ls_step(sgd);
+            ls_zero_grad(sgd);
+        }
+    }
+    if (precision) ls_autocast_end(run);
+    check_no_error(run);
+    CHECK(ls_steps_taken(sgd) == 12);
+    for (int i = 0; i < 2; i++) {
+        double value = ls_item(parameter_of(line, i));
+        if (world == 1) found[i] = value;
+        else CHECK_NEAR(value, found[i], 1e-6);
+    }
+}
+
+static void fit_in_f32(ls_run *run)
+{
+    fit(run, LS_DTYPE_NONE);
+}
+
+static void fit_in_bf16(ls_run *run)
+{
+    fit(run, LS_BF16);
+}
+
+static void fit_in_f16(ls_run *run)
+{
+    fit(run, LS_F16);
+}
+
+static void mixed_precision_fits_the_line_of_one_process(void)
+{
+    team_run(1, fit_in_f32);
+    CHECK(fabs(found[1]) > 1);
+    team_run(2, fit_in_f32);
+    team_run(2, fit_in_bf16);
+    team_run(2, fit_in_f16);
+}
+
+/* ---- schedules ---- */
+
+static double tenth_less(void *user, int64_t step)
+{
+    (void)user;
+    return 1 - (double)step / 10;
+}
+
+static void step_schedules(ls_run *run)
+{
+    double world = ls_world(run);
+    for (int policy = LS_SCHEDULE_PER_STEP; policy <= LS_SCHEDULE_PER_CALL; policy++) {
+        run->schedule_policy = (ls_schedule_policy)policy;
+        ls_module *line = make_line(run);
+        ls_optim *sgd = ls_sgd_new(run, line, .lr = 1);
+        ls_schedule *falling = ls_lambda_new(sgd, tenth_less, NULL);
+        ls_prepare(run, line, sgd, falling);
+        ls_tensor *x = ls_ones(run, LS_F32, 2, 1);
+        ls_backward(run, loss_of(line, x, x));
+        CHECK(ls_step(sgd));
+        ls_schedule_step(falling);
+        CHECK_NEAR(ls_lr(sgd), policy == LS_SCHEDULE_PER_PROCESS ? 1 - world / 10 : 0.9, 1e-12);
+        ls_free_memory(run);
+    }
+    run->schedule_policy = LS_SCHEDULE_PER_PROCESS;
+    ls_optim *sgd = ls_sgd_new(run, make_line(run), .lr = 1);
+    ls_schedule *cycle = ls_one_cycle_new(sgd, .max_lr = 0.01, .steps_per_epoch = 2, .epochs = 1);
+    ls_schedule_step(cycle);
+    CHECK(ls_schedule_get(cycle) == ls_world(run));
+    check_no_error(run);
+}
+
+static void schedules_follow_their_policy(void)
+{
+    team_run(1, step_schedules);
+    team_run(2, step_schedules);
+}
+
+/* A schedule of 20 steps from 10 is at 0 after 10 k batches of two processes, k to a step: not one batch earlier. */
+static void end_a_schedule(ls_run *run)
+{
+    run->schedule_policy = LS_SCHEDULE_PER_PROCESS;
+    for (int k = 1; k <= 4; k *= 2) {
+        ls_set_gradient_accumulation_steps(run, k);
+        ls_module *line = make_line(run);
+        ls_optim *sgd = ls_sgd_new(run, line, .lr = 10);
+        ls_schedule *falling = ls_warmup_linear_new(sgd, 0, 20);
+        ls_prepare(run, line, sgd, falling);
+        ls_tensor *x = ls_zeros(run, LS_F32, 2, 1);
+        for (int i = 0; i < 10 * k; i++) {
+            CHECK(ls_lr(sgd) > 0);
+            ls_accumulate(run)
+            {
+                ls_backward(run, loss_of(line, x, x));
+                ls_step(sgd);
+                ls_schedule_step(falling);
+                ls_zero_grad(sgd);
+            }
+        }
+        CHECK(ls_lr(sgd) == 0);
+        ls_free_memory(run);
+    }
+    check_no_error(run);
+}
+
+static void a_schedule_ends_with_its_steps(void)
+{
+    team_run(2, end_a_schedule);
+}
+
+/* ---- orders ---- */
+
+static bool get_number(void *user, int64_t index, ls_sample *sample)
+{
+    (void)user;
+    *(float *)ls_sample_field(sample, 0) = (float)index;
+    return true;
+}
+
+/* Random numbers may be seeded by rank: all still read parts of one order. */
+static void read_with_seeds_of_ones_own(ls_run *run)
+{
+    enum { COUNT = 22 };
+    static const int64_t sizes[] = {4, 4, 4, 4, 4, 2};
+    int64_t numbers[COUNT];
+    for (int i = 0; i < COUNT; i++) numbers[i] = i;
+    ls_set_seed(run, (uint64_t)(100 + ls_rank(run)));
+    for (int way = 0; way < 4; way++) {
+        ls_dataset *set = ls_dataset_new(run, .count = COUNT, .get = get_number, .fields = {{"x", LS_F32}});
+        ls_sampler *sampler = way == 2   ? ls_random_sampler_new(run)
+                              : way == 3 ? ls_batch_list_new(run, 6, sizes, numbers)
+                                         : NULL;
+        ls_loader *loader =
+            ls_loader_new(run, set, .batch = way == 3 ? 0 : 4, .shuffle = way == 1, .workers = 4, .sampler = sampler);
+        ls_prepare(run, loader);
+        int seen[COUNT] = {0};
+        int64_t rows = 0;
+        for (ls_batch b; ls_next(loader, &b);) {
+            float x[64];
+            ls_tensor *all = way == 3 ? ls_gather(run, b.tensor[0]) : ls_gather_for_metrics(run, b.tensor[0]);
+            CHECK(ls_numel(all) <= 64 && ls_read(all, x, (size_t)ls_numel(all) * sizeof *x));
+            for (int64_t i = 0; i < ls_numel(all); i++, rows++) seen[(int)x[i]]++;
+        }
+        CHECK(rows == COUNT);
+        for (int i = 0; i < COUNT; i++) CHECK_MSG(seen[i] == 1, "way %d: sample %d came %d times", way, i, seen[i]);
+    }
+    check_no_error(run);
+}
+
+static void all_read_parts_of_one_order(void)
+{
+    team_fork(2, read_with_seeds_of_ones_own);
+}
+
+static void read_different_data(ls_run *run)
+{
+    ls_loader *loader = ls_loader_new(run, line_data(run, 20 - ls_rank(run)), .batch = 4);
+    ls_prepare(run, loader);
+    CHECK(ls_error(run) == LS_ERR_VALUE);
+    CHECK_TEXT(ls_error_message(run), "ls_prepare: a loader reads 20 samples in batches of 4 in process 0, but 19 in "
+                                      "batches of 4 in process 1: all must see the same data");
+}
+
+static void data_that_differs_is_refused(void)
+{
+    team_run(2, read_different_data);
+}
+
+/* ---- metrics ---- */
+
+typedef struct ending {
+    int64_t samples, batch;
+    int world;
+    int64_t rest, steps;
+} ending;
+
+static const ending endings[] = {
+    {82, 16, 2, 18, 3}, {99, 16, 2, 3, 4}, {99, 16, 4, 35, 2}, {512, 16, 2, 0, 16}, {9, 5, 2, 9, 1}, {22, 4, 2, 6, 3},
+};
+
+static void count_endings(ls_run *run)
+{
+    for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
+        const ending *want = &endings[i];
+        if (want->world != ls_world(run)) continue;
+        ls_loader *loader = ls_loader_new(run, line_data(run, want->samples), .batch = want->batch);
+        ls_prepare(run, loader);
+        int64_t steps = 0, last = 0;
+        for (ls_batch b; ls_next(loader, &b); steps++) last = ls_dim(ls_gather_for_metrics(run, b.tensor[0]), 0);
+        CHECK(steps == want->steps && last == (want->rest ? want->rest : want->batch * want->world));
+    }
+    check_no_error(run);
+}
+
+static void the_last_batch_has_what_is_left(void)
+{
+    team_run(2, count_endings);
+    team_run(4, count_endings);
+}
+
+static void drop_and_skip(ls_run *run)
+{
+    int64_t world = ls_world(run), rows = 0;
+    ls_loader *dropping = ls_loader_new(run, line_data(run, 10 * world + 1), .batch = 5, .drop_last = true);
+    ls_prepare(run, dropping);
+    ls_batch b;
+    CHECK(ls_next(dropping, &b) && ls_next(dropping, &b));
+    CHECK(ls_dim(ls_gather_for_metrics(run, b.tensor[0]), 0) == 5 * world && !ls_next(dropping, &b));
+    /* what is skipped is not there, what is filled up is not counted */
+    for (int64_t skip = 0; skip < 3; skip++) {
+        ls_loader *loader = ls_loader_new(run, line_data(run, 10), .batch = 2);
+        ls_prepare(run, loader);
+        ls_skip_first_batches(loader, skip);
+        for (rows = 0; ls_next(loader, &b);) rows += ls_dim(ls_gather_for_metrics(run, b.tensor[0]), 0);
+        CHECK(rows == 10 - 2 * world * skip);
+    }
+    check_no_error(run);
+}
+
+static void dropped_and_skipped_samples_are_not_counted(void)
+{
+    team_run(2, drop_and_skip);
+}
+
+static bool next_number(void *user, ls_sample *sample)
+{
+    int *next = user;
+    if (*next == 30) return false;
+    *(float *)ls_sample_field(sample, 0) = (float)(*next)++;
+    return true;
+}
+
+static void begin_again(void *user, int64_t epoch)
+{
+    (void)epoch;
+    *(int *)user = 0;
+}
+
+static void count_a_stream(ls_run *run)
+{
+    int next = 0;
+    ls_dataset *set =
+        ls_stream_new(run, .next = next_number, .begin = begin_again, .user = &next, .fields = {{"x", LS_F32}});
+    ls_loader *loader = ls_loader_new(run, set, .batch = 4);
+    ls_prepare(run, loader);
+    int64_t rows = 0;
+    double sum = 0;
+    for (ls_batch b; ls_next(loader, &b);) {
+        ls_tensor *all = ls_gather_for_metrics(run, b.tensor[0]);
+        rows += ls_numel(all);
+        sum += ls_item(ls_sum(all));
+    }
+    CHECK(rows == 30 && sum == 435);
+    check_no_error(run);
+}
+
+static void streams_are_counted_too(void)
+{
+    team_fork(2, count_a_stream);
+}
+
+/* ---- operations ---- */
+
+static void operate(ls_run *run)
+{
+    int rank = ls_rank(run), world = ls_world(run);
+    /* a tensor of rank 0 alone comes to all */
+    int64_t got[3] = {0};
+    ls_tensor *t = rank ? NULL : ls_from(run, LS_I64, LS_SHAPE(3), (int64_t[]){1, 2, 3});
+    t = ls_broadcast(run, t, 0);
+    CHECK(ls_dtype_of(t) == LS_I64 && ls_ndim(t) == 1 && ls_read(t, got, sizeof got));
+    CHECK(got[0] == 1 && got[1] == 2 && got[2] == 3);
+    t = ls_broadcast(run, rank == world - 1 ? ls_full_shape(run, LS_F32, 7, LS_SCALAR) : NULL, world - 1);
+    CHECK(ls_ndim(t) == 0 && ls_item(t) == 7);
+    /* what is shared out comes together again */
+    float all[64];
+    ls_tensor *data = ls_arange(run, LS_F32, 17, 0, 1);
+    CHECK(ls_numel(ls_gather(run, ls_split_tensor_between_processes(run, data, true))) ==
+          (17 + world - 1) / world * world);
+    ls_tensor *parts = ls_gather(run, ls_split_tensor_between_processes(run, data, false));
+    CHECK(ls_numel(parts) == 17 && ls_read(parts, all, 17 * sizeof *all));
+    for (int i = 0; i < 17; i++) CHECK(all[i] == (float)i);
+    check_no_error(run);
+    CHECK(!ls_is_valid(ls_broadcast(run, rank == 0 ? NULL : data, 0)) && ls_error(run) == LS_ERR_VALUE);
+    CHECK_TEXT(ls_error_message(run), "ls_broadcast: process 0 has no tensor to give");
+    ls_error_clear(run);
+}
+
+static void tensors_travel_as_documented(void)
+{
+    team_run(1, operate);
+    team_run(2, operate);
+    team_run(4, operate);
+}
+
+/* Rows of a batch that is shared out evenly: the least multiple of the processes. */
+static void rows_are_padded_to_a_multiple(void)
+{
+    static const struct {
+        int64_t rows;
+        int world;
+        int64_t padded;
+    } table[] = {{1, 2, 2}, {3, 2, 4},   {4, 3, 6}, {3, 4, 4},   {4, 6, 6}, {1, 6, 6},
+                 {2, 6, 6}, {61, 6, 66}, {5, 4, 8}, {10, 6, 12}, {7, 3, 9}, {12, 6, 12}};
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++)
+        CHECK(ls_share_largest(table[i].rows, table[i].world) * table[i].world == table[i].padded);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc > 1) check_filter = argv[1];
+    CHECK_RUN_FORK(held_gradients_stay_here);
+    CHECK_RUN_FORK(one_synchronised_pass_brings_all_together);
+    CHECK_RUN_FORK(groups_of_batches_give_the_mean_of_all);
+    CHECK_RUN(mixed_precision_fits_the_line_of_one_process);
+    CHECK_RUN(schedules_follow_their_policy);
+    CHECK_RUN(a_schedule_ends_with_its_steps);
+    CHECK_RUN_FORK(all_read_parts_of_one_order);
+    CHECK_RUN(data_that_differs_is_refused);
+    CHECK_RUN(the_last_batch_has_what_is_left);
+    CHECK_RUN(dropped_and_skipped_samples_are_not_counted);
+    CHECK_RUN_FORK(streams_are_counted_too);
+    CHECK_RUN(tensors_travel_as_documented);
+    CHECK_RUN(rows_are_padded_to_a_multiple);
+    return check_done();
+}
