@@ -84,9 +84,11 @@ static void write_names(int count)
 }
 
 /* The life of a holder. */
-static _Noreturn void hold(int host, int count, int ready)
+static _Noreturn void hold(int host, int count, const int go[2], int ready)
 {
     char name = (char)('a' + host), done = 1;
+    close(go[1]);
+    if (read(go[0], &done, 1) != 0) exit(1); /* until all holders have their numbers */
     if (unshare(CLONE_NEWNET | CLONE_NEWNS | CLONE_NEWUTS | CLONE_NEWIPC) != 0) give_up("no namespaces for a host");
     if (sethostname(&name, 1) != 0) give_up("no name");
     mount_file_system("tmpfs", "/dev/shm", "size=64m,mode=1777");
@@ -108,14 +110,16 @@ static void connect_host(int host)
 
 static void make_hosts(int count)
 {
-    int ready[2];
+    int go[2], ready[2];
     char done;
-    if (pipe(ready) != 0) give_up("no pipe");
+    if (pipe(go) != 0 || pipe(ready) != 0) give_up("no pipe");
     for (int i = 0; i < count; i++) {
         pid_t pid = fork();
-        if (pid == 0) hold(i, count, ready[1]);
+        if (pid == 0) hold(i, count, go, ready[1]);
         if (pid != FIRST_HOLDER + i) give_up("no process");
     }
+    close(go[0]);
+    close(go[1]);
     close(ready[1]);
     shell("ip link set lo up && ip link add bridge type bridge && ip addr add 10.83.0.254/24 dev bridge && "
           "ip link set bridge up");
