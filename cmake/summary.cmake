@@ -41,6 +41,10 @@ dependency_line(ZLIB zlib "zlib ${ZLIB_VERSION_STRING}: gzip files are read"
                 "gzip files are refused (Debian: zlib1g-dev)")
 dependency_line(UCX ucx "UCX ${LOCKSTEP_UCX_VERSION}: hosts talk through comm-ucx, by InfiniBand, RoCE or TCP"
                 "no comm-ucx (1.13 or newer; Debian: libucx-dev)")
+string(REPLACE ";" ", comm-" mpis "${LOCKSTEP_TRANSPORTS}")
+string(REGEX REPLACE "^ucx,? ?" "" mpis "${mpis}")
+dependency_line(MPI mpi "under mpirun hosts talk through ${mpis}"
+                "no plug-in for mpirun (Debian: libopenmpi-dev, libmpich-dev)")
 
 if(LOCKSTEP_SANITIZE)
     summary_line(sanitizer "${LOCKSTEP_SANITIZE}")

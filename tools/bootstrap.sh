@@ -42,6 +42,8 @@ for group in "$@"; do
         need ip iproute2 # several hosts on one machine: tests without them fail
         want mpiexec.hydra mpich # both: 16 MB to fetch, 85 MB on the disk
         want mpirun.openmpi openmpi-bin
+        want mpicc.openmpi libopenmpi-dev # both: 8 MB to fetch, 62 MB on the disk
+        want mpicc.mpich libmpich-dev
         want clang-format clang-format
         case $(uname -m) in
         aarch64)
