@@ -31,14 +31,15 @@ static const struct row {
     LS_LAUNCH_CONFIG_LIST(ROW_TEXT, ROW_COUNT, ROW_SWITCH)};
 enum { ROWS = sizeof rows / sizeof *rows };
 
-/* accelerate's keys that have no counterpart: fine while they say nothing, refused when they ask for something. */
+/* accelerate's keys that have no counterpart: fine while they say nothing, refused when they ask for something. Those
+ * about TPUs mean nothing where distributed_type is not XLA, and that is refused. */
 static const struct foreign {
     const char *name, *refusal; /* NULL: whatever it says has no effect here */
 } foreign_keys[] = {
-    {"command_file", "there is no TPU device"},
-    {"commands", "there is no TPU device"},
+    {"command_file", NULL},
+    {"commands", NULL},
     {"deepspeed_config", "DeepSpeed is not supported"},
-    {"downcast_bf16", "there is no TPU device"},
+    {"downcast_bf16", NULL},
     {"dynamo_backend", NULL},
     {"dynamo_config", NULL},
     {"enable_cpu_affinity", NULL}, /* workers are pinned anyway */
@@ -49,12 +50,12 @@ static const struct foreign {
     {"megatron_lm_config", "Megatron-LM is not supported"},
     {"mpirun_config", "call mpirun with the program itself"},
     {"parallelism_config", "only data parallelism is supported"},
-    {"tpu_env", "there is no TPU device"},
-    {"tpu_name", "there is no TPU device"},
-    {"tpu_use_cluster", "there is no TPU device"},
-    {"tpu_use_sudo", "there is no TPU device"},
-    {"tpu_vm", "there is no TPU device"},
-    {"tpu_zone", "there is no TPU device"},
+    {"tpu_env", NULL},
+    {"tpu_name", NULL},
+    {"tpu_use_cluster", NULL},
+    {"tpu_use_sudo", NULL},
+    {"tpu_vm", NULL},
+    {"tpu_zone", NULL},
 };
 
 void ls_launch_config_default(ls_launch_config *config)

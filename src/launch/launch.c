@@ -157,13 +157,15 @@ int ls_launch_sized(ls_worker_fn *function, void *argument, const ls_launch_opts
     plan.function = function;
     plan.argument = argument;
     int code = LS_LAUNCH_REFUSED;
-    if (plan.opts.num_processes == 1 && plan.opts.max_restarts == 0) {
+    bool one = plan.opts.num_processes == 1;
+    if (one && plan.opts.max_hosts == 1 && plan.opts.max_restarts == 0) {
         puts("Launching training on CPU.");
         code = function(argument);
         if (plan.opts.exit_codes) plan.opts.exit_codes[0] = code;
     } else if (has_one_thread("ls_launch")) {
         code = is_true(ls_environment_get(plan.inherited, "ACCELERATE_DEBUG_MODE")) ? rehearse(&plan) : 0;
-        if (!code) printf("Launching training on %d CPUs.\n", plan.opts.num_processes);
+        if (!code && one) puts("Launching training on CPU.");
+        else if (!code) printf("Launching training on %d CPUs.\n", plan.opts.num_processes);
         if (!code) code = launch_workers(&plan);
     }
     ls_plan_free(&plan);

@@ -111,6 +111,16 @@ static bool check(const ls_launch_opts *o)
                     "launch: restarts, threads, timeout and port must not be negative, a port is below 65536");
         return false;
     }
+    if (o->min_hosts < 1 || o->max_hosts < o->min_hosts) {
+        ls_log_line(LS_LOG_ERROR, "launch: from %d to %d hosts: must be 1 or more, and not fall", o->min_hosts,
+                    o->max_hosts);
+        return false;
+    }
+    if (o->host_rank < 0 || o->host_rank >= o->max_hosts) {
+        ls_log_line(LS_LOG_ERROR, "launch: host_rank %d: must be less than the number of hosts, %d", o->host_rank,
+                    o->max_hosts);
+        return false;
+    }
     static const char *const precisions[] = {"no", "fp16", "bf16", "fp8"};
     bool known = !o->mixed_precision;
     for (size_t i = 0; i < sizeof precisions / sizeof *precisions && !known; i++)
@@ -177,10 +187,6 @@ static bool settle_hosts(ls_plan *plan)
 {
     enum { STATIC_PORT = 29500, ELASTIC_PORT = 29400 };
     ls_launch_opts *o = &plan->opts;
-    if (o->max_hosts < o->min_hosts || o->min_hosts < 1 || o->host_rank < 0 || o->host_rank >= o->max_hosts) {
-        ls_log_line(LS_LOG_ERROR, "launch: host %d of %d to %d hosts", o->host_rank, o->min_hosts, o->max_hosts);
-        return false;
-    }
     if (o->heartbeat <= 0 || o->dead_after < o->heartbeat || o->join_timeout < 0 || o->last_call < 0) {
         ls_log_line(LS_LOG_ERROR, "launch: a heartbeat every %g s, dead after %g s: must be longer, and above 0",
                     o->heartbeat, o->dead_after);

@@ -70,6 +70,23 @@ static void reads_old_and_loose_forms(void)
     CHECK(c.num_processes == 2);
 }
 
+/* Keys that an accelerate of any age writes beside those that count. */
+static void passes_over_what_does_not_apply(void)
+{
+    ls_launch_config c;
+    CHECK_TEXT(read_text("compute_environment: LOCAL_MACHINE\ndeepspeed_config: {}\ndistributed_type: 'NO'\n"
+                         "fsdp_config: {}\nmain_process_ip: null\nmain_process_port: null\nuse_cpu: false\n"
+                         "megatron_lm_config: {}\nmain_training_function: main\ngpu_ids: all\ntpu_name: a\n"
+                         "tpu_zone: b\ncommands: null\ncommand_file: tests/c.sh\ndowncast_bf16: 'yes'\n"
+                         "tpu_env: [A=1]\ndynamo_backend: INDUCTOR\n",
+                         &c),
+               "");
+    CHECK(c.num_processes == 1 && !c.use_cpu);
+    CHECK_TEXT(c.gpu_ids, "all");
+    CHECK_TEXT(read_text("distributed_type: XLA\ntpu_name: a\n", &c),
+               "distributed_type XLA: only NO, MULTI_CPU and MULTI_GPU are supported");
+}
+
 static void refuses(void)
 {
     static const struct {
@@ -125,6 +142,7 @@ int main(int argc, char **argv)
     close(mkstemp(file));
     CHECK_RUN(reads_accelerates);
     CHECK_RUN(reads_old_and_loose_forms);
+    CHECK_RUN(passes_over_what_does_not_apply);
     CHECK_RUN(refuses);
     CHECK_RUN(writes_what_it_reads);
     unlink(file);

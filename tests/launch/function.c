@@ -10,6 +10,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 typedef struct board { /* shared by all processes */
@@ -82,6 +83,28 @@ static int take_one(void *argument)
     return b->left-- > 0;
 }
 
+/* What a notebook shows. */
+static int succeed(void *argument)
+{
+    (void)argument;
+    return 0;
+}
+
+static int announce(void)
+{
+    dup2(STDERR_FILENO, STDOUT_FILENO);
+    int code = ls_launch(succeed, NULL, .num_processes = 2) | ls_launch(succeed, NULL, .num_processes = 1);
+    fflush(stdout);
+    return code;
+}
+
+static void says_what_it_launches(void)
+{
+    char text[4096];
+    CHECK(run_captured(NULL, announce, text, sizeof text) == 0);
+    CHECK_TEXT(text, "Launching training on 2 CPUs.\nLaunching training on CPU.\n");
+}
+
 static void survives_failures(void)
 {
     board *b = share_board();
@@ -102,6 +125,49 @@ static void one_process_stays_here(void)
     int pid = 0;
     CHECK(ls_launch(here, &pid, .num_processes = 1) == 4);
     CHECK(pid == (int)getpid());
+}
+
+/* ---- Several hosts ---- */
+
+typedef struct meeting {
+    board *b;
+    int port;
+    bool elastic;
+} meeting;
+
+static int meet(void *argument)
+{
+    board *b = ((meeting *)argument)->b;
+    if (number("WORLD_SIZE") != 2 || number("LOCAL_WORLD_SIZE") != 1 || number("GROUP_WORLD_SIZE") != 2) return 5;
+    b->seen[number("RANK")] = (int)getpid();
+    return number("RANK") == 1 ? b->left : 0;
+}
+
+static int call_on_host(meeting *m, int host)
+{
+    char endpoint[64];
+    snprintf(endpoint, sizeof endpoint, "127.0.0.1:%d", m->port + 1);
+    return ls_launch(meet, m, .num_processes = 1, .min_hosts = 2, .max_hosts = 2, .host_rank = m->elastic ? 0 : host,
+                     .master_addr = "127.0.0.1", .master_port = m->port, .endpoint = endpoint, .elastic = m->elastic,
+                     .join_timeout = 60, .last_call = 0.1, .quiet = true);
+}
+
+/* Called once on each host, with one process there: the two find each other, and end with one code. */
+static void one_process_on_each_of_two_hosts(void)
+{
+    static const int ends[] = {0, 0, 7};
+    for (int i = 0; i < 3; i++) {
+        meeting m = {.b = share_board(), .port = 21000 + (int)getpid() % 20000 + 4 * i, .elastic = i == 1};
+        m.b->left = ends[i];
+        fflush(NULL);
+        pid_t other = fork();
+        if (other == 0) _exit(call_on_host(&m, 1));
+        CHECK(call_on_host(&m, 0) == ends[i]);
+        int status = -1;
+        waitpid(other, &status, 0);
+        CHECK(WIFEXITED(status) && WEXITSTATUS(status) == ends[i]);
+        CHECK(m.b->seen[1] && m.b->seen[0] != m.b->seen[1] && (m.b->seen[0] || ends[i]));
+    }
 }
 
 static void *wait_here(void *go)
@@ -132,9 +198,23 @@ static int wrong_precision(void)
     return ls_launch(here, NULL, .num_processes = 2, .mixed_precision = "f16");
 }
 
+static int wrong_host(void)
+{
+    return ls_launch(here, NULL, .num_processes = 2, .host_rank = 2, .max_hosts = 2, .min_hosts = 2);
+}
+
+static int wrong_only_host(void)
+{
+    return ls_launch(here, NULL, .num_processes = 2, .host_rank = 1);
+}
+
 static void refuses(void)
 {
     char text[4096];
+    CHECK(WEXITSTATUS(run_captured(NULL, wrong_host, text, sizeof text)) == LS_LAUNCH_REFUSED);
+    CHECK_MSG(strstr(text, "host_rank 2: must be less than the number of hosts, 2"), "%s", text);
+    CHECK(WEXITSTATUS(run_captured(NULL, wrong_only_host, text, sizeof text)) == LS_LAUNCH_REFUSED);
+    CHECK_MSG(strstr(text, "host_rank 1: must be less than the number of hosts, 1"), "%s", text);
     CHECK(WEXITSTATUS(run_captured(NULL, try_with_threads, text, sizeof text)) == LS_LAUNCH_REFUSED);
     CHECK_MSG(strstr(text, "already runs 2 threads"), "%s", text);
     CHECK(WEXITSTATUS(run_captured(NULL, forget_the_number, text, sizeof text)) == LS_LAUNCH_REFUSED);
@@ -162,8 +242,10 @@ int main(int argc, char **argv)
     check_filter = argc > 1 ? argv[1] : NULL;
     CHECK_RUN(runs_in_each_worker);
     CHECK_RUN_FORK(names_the_worker_that_died);
+    CHECK_RUN_FORK(says_what_it_launches);
     CHECK_RUN(survives_failures);
     CHECK_RUN(one_process_stays_here);
+    CHECK_RUN_FORK(one_process_on_each_of_two_hosts);
     CHECK_RUN_FORK(refuses);
     CHECK_RUN_FORK(rehearses_in_debug_mode);
     return check_done();
