@@ -59,6 +59,12 @@ typedef struct ls_comm_call {
     const char *site; /* who calls, for messages: "ls_gather" */
 } ls_comm_call;
 
+/* Elements of the part of a rank. */
+static inline int64_t ls_comm_part(const ls_comm_call *call, int rank)
+{
+    return call->counts ? call->counts[rank] : call->count;
+}
+
 /* Elements of the parts of lower ranks; with the number of ranks: of all. */
 static inline int64_t ls_comm_before(const ls_comm_call *call, int rank)
 {

@@ -132,7 +132,7 @@ void ls_segment_tell(int file, int count, char *text, size_t size)
         for (uint32_t i = from; i < next; i++) {
             const ls_ring_entry *e = &member->ring[i % LS_RING];
             if (!e->number) continue;
-            put(&w, "rank %u: ", r);
+            put(&w, "rank %d: ", member->rank);
             put_entry(&w, e);
             put_time(&w, e);
             put(&w, "\n");

@@ -14,7 +14,7 @@
 
 #include "base/memory.h"
 
-#define MAGIC 0x32676573706b636cULL /* changes with the layout */
+#define MAGIC 0x33676573706b636cULL /* changes with the layout */
 
 enum { PAGE = 1 << 16 }; /* of any machine */
 
@@ -179,12 +179,12 @@ void ls_segment_map_out(ls_segment *segment, void *address)
 
 /* A file of the process becomes readable when it ends, also while nobody has asked how it ended. Kernels that do not
  * give such files know at least whether the number is in use. */
-bool ls_segment_dead(ls_segment *segment, int rank)
+bool ls_segment_dead(ls_segment *segment, int number)
 {
-    const ls_member *member = &segment->header->member[rank];
+    const ls_member *member = &segment->header->member[number];
     if (atomic_load_explicit(&member->state, memory_order_acquire) == LS_MEMBER_ABSENT) return false;
     pthread_mutex_lock(&segment->lock);
-    int *file = &segment->process[rank];
+    int *file = &segment->process[number];
     if (*file == -1) {
         *file = (int)syscall(SYS_pidfd_open, member->pid, 0);
         if (*file < 0 && errno != ESRCH) *file = -2;

@@ -38,6 +38,7 @@ typedef enum ls_member_state { LS_MEMBER_ABSENT, LS_MEMBER_HERE, LS_MEMBER_LEFT 
 typedef struct ls_member {
     _Atomic uint32_t state;
     _Atomic uint32_t next; /* entries of the ring that were ever begun */
+    int32_t rank;          /* in the job */
     int32_t pid;
     char version[24];
     char program[160];
@@ -47,12 +48,13 @@ typedef struct ls_member {
 
 typedef struct ls_segment_header {
     uint64_t magic;
-    uint32_t header_bytes, size; /* ranks */
+    uint32_t header_bytes, size; /* ranks of this host */
     uint64_t token[2];           /* of the job: strangers and processes of earlier attempts have another */
     _Atomic uint64_t used;       /* bytes of the file that are handed out */
     _Atomic uint32_t recalled;   /* 1 + the rank that ran out of memory and wants to try again; 0: none */
     _Atomic uint32_t aborted;    /* 0, 1 while the words are written, 2 */
-    int32_t culprit;
+    _Atomic uint32_t told;       /* other hosts know of it, or somebody is about to tell them */
+    int32_t culprit;             /* rank in the job; -1: nobody in particular */
     char words[sizeof(ls_message)];
     ls_member member[]; /* [size] */
 } ls_segment_header;
@@ -86,10 +88,10 @@ uint64_t ls_segment_take(ls_segment *segment, size_t bytes);
 void *ls_segment_map_in(ls_segment *segment, uint64_t offset, size_t bytes, ls_message *why);
 void ls_segment_map_out(ls_segment *segment, void *address);
 
-/* Has the process of a rank ended? One that never came has not. */
-bool ls_segment_dead(ls_segment *segment, int rank);
+/* Has the process of member `number` ended? One that never came has not. */
+bool ls_segment_dead(ls_segment *segment, int number);
 
-/* Everybody must stop; the first reason stays. */
+/* Everybody must stop, because of this rank of the job (-1: none); the first reason stays. */
 void ls_segment_abort(ls_segment *segment, int rank, const char *words);
 static inline bool ls_segment_aborted(const ls_segment *segment)
 {

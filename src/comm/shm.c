@@ -41,9 +41,10 @@ static void let_culprit_go_first(const ls_shm *shm)
 {
     enum { MOMENTS = 60, MOMENT = 5000 /* microseconds */ };
     const ls_segment_header *header = shm->segment->header;
-    int culprit = ls_segment_aborted(shm->segment) ? header->culprit : -1;
-    if (culprit < 0 || culprit == shm->comm.rank || header->member[culprit].pid == (int32_t)getpid()) return;
-    for (int i = 0; i < MOMENTS && !ls_segment_dead(shm->segment, culprit); i++) usleep(MOMENT);
+    int culprit = ls_segment_aborted(shm->segment) ? header->culprit : -1, number = 0;
+    while (number < (int)header->size && header->member[number].rank != culprit) number++;
+    if (culprit < 0 || number == (int)header->size || header->member[number].pid == (int32_t)getpid()) return;
+    for (int i = 0; i < MOMENTS && !ls_segment_dead(shm->segment, number); i++) usleep(MOMENT);
 }
 
 static void close_shm(ls_comm *comm)
@@ -57,14 +58,14 @@ static void close_shm(ls_comm *comm)
     if (shm->context) ls_segment_map_out(shm->segment, shm->context);
     ls_segment_let_go(shm->segment);
     ls_sys_free(shm->blocks);
-    ls_sys_free(shm->world);
+    ls_sys_free(shm->member);
     ls_sys_free(shm->sent);
     ls_sys_free(shm->received);
     ls_sys_free(shm);
 }
 
-/* A communicator whose part of the segment begins at `offset`. world is copied. */
-static ls_shm *make(ls_segment *segment, uint64_t offset, int rank, int size, const int *world, ls_message *why)
+/* A communicator whose part of the segment begins at `offset`. member is copied. */
+static ls_shm *make(ls_segment *segment, uint64_t offset, int rank, int size, const int *member, ls_message *why)
 {
     size_t n = (size_t)size;
     ls_shm *shm = ls_sys_alloc(sizeof *shm);
@@ -73,15 +74,15 @@ static ls_shm *make(ls_segment *segment, uint64_t offset, int rank, int size, co
     ls_segment_hold(segment);
     shm->group = UINT32_MAX; /* until it counts */
     shm->timeout = (int64_t)ls_config_count(LS_SETTING_COMM_TIMEOUT) * 1000000000;
-    shm->world = ls_sys_alloc(n * sizeof *shm->world);
+    shm->member = ls_sys_alloc(n * sizeof *shm->member);
     shm->sent = ls_sys_alloc(n * sizeof *shm->sent);
     shm->received = ls_sys_alloc(n * sizeof *shm->received);
     layout l = lay_out(size);
-    bool ok = shm->world && shm->sent && shm->received;
+    bool ok = shm->member && shm->sent && shm->received;
     if (!ok) snprintf(why->text, sizeof why->text, "no memory for a communicator");
     char *context = ok ? ls_segment_map_in(segment, offset, l.bytes, why) : NULL;
     if (!context) return close_shm(&shm->comm), NULL;
-    memcpy(shm->world, world, n * sizeof *world);
+    memcpy(shm->member, member, n * sizeof *member);
     shm->context = context;
     shm->lines = (ls_line *)(void *)(context + l.lines);
     shm->cards = (ls_card *)(void *)(context + l.cards);
@@ -93,9 +94,10 @@ static ls_shm *make(ls_segment *segment, uint64_t offset, int rank, int size, co
 
 /* ---- joined ---- */
 
-static void introduce(ls_member *member)
+static void introduce(ls_member *member, int rank)
 {
     struct stat status;
+    member->rank = rank;
     member->pid = (int32_t)getpid();
     snprintf(member->version, sizeof member->version, "%s", ls_version());
     if (stat("/proc/self/exe", &status) == 0) {
@@ -113,19 +115,25 @@ static ls_status know_each_other(ls_shm *shm)
     for (int r = 1; r < shm->comm.size; r++) {
         const ls_member *other = &shm->segment->header->member[r];
         if (strcmp(first->version, other->version) != 0)
-            return ls_shm_break(shm, "rank 0 has Lockstep %s, rank %d has %s", first->version, r, other->version);
+            return ls_shm_break(shm, "rank %d has Lockstep %s, rank %d has %s", first->rank, first->version,
+                                other->rank, other->version);
         if (memcmp(first->program_file, other->program_file, sizeof first->program_file) != 0)
-            return ls_shm_break(shm, "rank 0 runs %s, rank %d runs %s: processes of a job run the same program",
-                                first->program, r, other->program);
+            return ls_shm_break(shm, "rank %d runs %s, rank %d runs %s: processes of a job run the same program",
+                                first->rank, first->program, other->rank, other->program);
     }
     return LS_OK;
 }
 
 ls_comm *ls_shm_join(ls_segment *segment, int rank, ls_message *why)
 {
-    int size = (int)segment->header->size, world[LS_SEGMENT_MOST];
-    for (int r = 0; r < size; r++) world[r] = r;
-    ls_member *member = &segment->header->member[rank];
+    return ls_shm_join_host(segment, rank, rank, why);
+}
+
+ls_comm *ls_shm_join_host(ls_segment *segment, int number, int rank, ls_message *why)
+{
+    int size = (int)segment->header->size, all[LS_SEGMENT_MOST];
+    for (int r = 0; r < size; r++) all[r] = r;
+    ls_member *member = &segment->header->member[number];
     if (atomic_load(&member->state) != LS_MEMBER_ABSENT) {
         if (member->pid == (int)getpid())
             snprintf(why->text, sizeof why->text,
@@ -133,12 +141,12 @@ ls_comm *ls_shm_join(ls_segment *segment, int rank, ls_message *why)
         else snprintf(why->text, sizeof why->text, "rank %d of this job is taken by process %d", rank, member->pid);
         return NULL;
     }
-    introduce(member);
+    introduce(member, rank);
     /* The piece of all ranks is the first that was handed out: whoever comes takes it, or finds it taken. */
     uint64_t offset = segment->header->header_bytes, nobody = offset;
     size_t bytes = (lay_out(size).bytes + 0xffff) / 0x10000 * 0x10000;
     atomic_compare_exchange_strong(&segment->header->used, &nobody, offset + bytes);
-    ls_shm *shm = make(segment, offset, rank, size, world, why);
+    ls_shm *shm = make(segment, offset, number, size, all, why);
     if (!shm) return NULL;
     shm->group = 0;
     if (ls_comm_barrier(&shm->comm, "ls_init", why) == LS_OK) {
@@ -166,7 +174,7 @@ static ls_comm *split(ls_comm *comm, int colour, int key, ls_message *why)
 {
     ls_shm *shm = (ls_shm *)comm;
     wish all[LS_SEGMENT_MOST], mine = {.colour = colour, .key = key, .rank = comm->rank};
-    int world[LS_SEGMENT_MOST], count = 0, rank = 0;
+    int member[LS_SEGMENT_MOST], count = 0, rank = 0;
     /* The lowest rank of each colour gets the memory; how much is only known when all have told. */
     if (ls_comm_all_gather(comm, &mine, all, sizeof mine, "split", why) != LS_OK) return NULL;
     wish chosen[LS_SEGMENT_MOST];
@@ -175,15 +183,17 @@ static ls_comm *split(ls_comm *comm, int colour, int key, ls_message *why)
     int lowest = chosen[0].rank;
     qsort(chosen, (size_t)count, sizeof *chosen, by_key);
     for (int r = 0; r < count; r++) {
-        world[r] = shm->world[chosen[r].rank];
+        member[r] = shm->member[chosen[r].rank];
         if (chosen[r].rank == comm->rank) rank = r;
     }
     if (lowest == comm->rank) mine.offset = ls_segment_take(shm->segment, lay_out(count).bytes);
     if (ls_comm_all_gather(comm, &mine, all, sizeof mine, "split", why) != LS_OK) return NULL;
     if (!all[lowest].offset)
         return snprintf(why->text, sizeof why->text, "the memory shared by this job is used up"), NULL;
-    ls_shm *part = make(shm->segment, all[lowest].offset, rank, count, world, why);
+    ls_shm *part = make(shm->segment, all[lowest].offset, rank, count, member, why);
     if (!part) return NULL;
+    part->listen = shm->listen;
+    part->listener = shm->listener;
     part->group = (uint32_t)(all[lowest].offset >> 16);
     return &part->comm;
 }
@@ -218,14 +228,28 @@ static int64_t address_of(const ls_shm *shm, const char *data, size_t bytes)
     return -1;
 }
 
+char *ls_shm_shared(const ls_shm *shm, int rank, int64_t address)
+{
+    const ls_shm_block *block = shm->blocks;
+    while (address >= block->begin + (int64_t)block->bytes) block++;
+    return block->base + (size_t)rank * block->bytes + (size_t)(address - block->begin);
+}
+
+bool ls_shm_all_shared(const ls_shm *shm)
+{
+    for (int r = 0; r < shm->comm.size; r++)
+        if (ls_shm_card(shm, r)->address < 0) return false;
+    return true;
+}
+
 /* ---- run ---- */
 
 /* The array of a call that all ranks have alike, where it is worked on in place; NULL: it is not. */
-static const char *array_in_place(const ls_shm *shm, const ls_comm_call *call, size_t *bytes)
+static const char *array_in_place(const ls_comm *comm, const ls_comm_call *call, size_t *bytes)
 {
-    size_t element = ls_dtype_size(call->dtype), before = (size_t)ls_comm_before(call, shm->comm.rank) * element;
+    size_t element = ls_dtype_size(call->dtype), before = (size_t)ls_comm_before(call, comm->rank) * element;
     const char *in = call->in, *out = call->out;
-    *bytes = (size_t)ls_comm_before(call, shm->comm.size) * element;
+    *bytes = (size_t)ls_comm_before(call, comm->size) * element;
     switch (call->kind) {
     case LS_COMM_ALL_REDUCE: *bytes = (size_t)call->count * element; return in == out ? out : NULL;
     case LS_COMM_REDUCE_SCATTER: return in && out == in + before ? in : NULL;
@@ -234,24 +258,24 @@ static const char *array_in_place(const ls_shm *shm, const ls_comm_call *call, s
     }
 }
 
-static void lay_card(ls_shm *shm, const ls_comm_call *call)
+static void lay_card(ls_shm *shm, const ls_comm *comm, const ls_comm_call *call)
 {
     ls_card *card = ls_shm_card(shm, shm->comm.rank);
     bool brings_parts = call->kind == LS_COMM_ALL_TO_ALL || call->kind == LS_COMM_REDUCE_SCATTER;
     size_t bytes;
-    const char *array = array_in_place(shm, call, &bytes);
+    const char *array = array_in_place(comm, call, &bytes);
     card->what = shm->entry;
     card->extent = call->count;
     card->address = array ? address_of(shm, array, bytes) : -1;
     if (!call->counts || !brings_parts) return;
     card->extent = call->counts[0];
-    for (int r = 1; r < shm->comm.size; r++)
+    for (int r = 1; r < comm->size; r++)
         if (call->counts[r] > card->extent) card->extent = call->counts[r];
 }
 
-static ls_status run(ls_comm *comm, const ls_comm_call *call, ls_message *why)
+ls_status ls_shm_begin(ls_shm *shm, const ls_comm *comm, const ls_comm_call *call, ls_ring_entry **slot,
+                       ls_message *why)
 {
-    ls_shm *shm = (ls_shm *)comm;
     if (!shm->broken.text[0] && ls_shm_interrupted(shm)) shm->status = ls_shm_interruption(shm);
     if (shm->broken.text[0]) {
         *why = shm->broken;
@@ -259,27 +283,42 @@ static ls_status run(ls_comm *comm, const ls_comm_call *call, ls_message *why)
     }
     bool message = call->kind == LS_COMM_SEND || call->kind == LS_COMM_RECEIVE;
     uint64_t number = message ? ++shm->messages : ++shm->number;
-    ls_member *member = &shm->segment->header->member[shm->world[comm->rank]];
-    ls_ring_entry *slot = ls_ring_begin(member, call, number, shm->group);
-    shm->entry = *slot;
-    if (!message) lay_card(shm, call);
-    ls_status status = message ? ls_shm_message(shm, call, why) : ls_shm_collective(shm, call, why);
+    ls_member *member = &shm->segment->header->member[shm->member[shm->comm.rank]];
+    *slot = ls_ring_begin(member, call, number, shm->group);
+    shm->entry = **slot;
+    if (!message) lay_card(shm, comm, call);
+    return LS_OK;
+}
+
+ls_status ls_shm_end(ls_shm *shm, ls_ring_entry *slot, ls_status status, const ls_message *why)
+{
     if (status && !shm->broken.text[0]) shm->broken = *why;
     shm->status = status;
     ls_ring_end(slot, &shm->entry, status);
     return status;
 }
 
+static ls_status run(ls_comm *comm, const ls_comm_call *call, ls_message *why)
+{
+    ls_shm *shm = (ls_shm *)comm;
+    ls_ring_entry *slot;
+    bool message = call->kind == LS_COMM_SEND || call->kind == LS_COMM_RECEIVE;
+    ls_status status = ls_shm_begin(shm, comm, call, &slot, why);
+    if (status) return status;
+    status = message ? ls_shm_message(shm, call, why) : ls_shm_collective(shm, call, why);
+    return ls_shm_end(shm, slot, status, why);
+}
+
 static void abort_job(ls_comm *comm, const char *reason)
 {
     ls_shm *shm = (ls_shm *)comm;
-    ls_segment_abort(shm->segment, shm->world[comm->rank], reason);
+    ls_segment_abort(shm->segment, ls_shm_job_rank(shm, comm->rank), reason);
 }
 
 static void recall(ls_comm *comm)
 {
     ls_shm *shm = (ls_shm *)comm;
-    atomic_store(&shm->segment->header->recalled, 1 + (uint32_t)shm->world[comm->rank]);
+    atomic_store(&shm->segment->header->recalled, 1 + (uint32_t)ls_shm_job_rank(shm, comm->rank));
 }
 
 /* Every rank puts back what it alone writes. */

@@ -10,6 +10,7 @@
 
 #include "base/futex.h"
 #include "comm/segment.h"
+#include "kernels/combine.h"
 
 enum {
     LS_SHM_HALF = 512 << 10, /* bytes of a half of a stage */
@@ -49,7 +50,7 @@ typedef struct ls_shm_block {
 typedef struct ls_shm {
     ls_comm comm;
     ls_segment *segment;
-    int *world;     /* [size] ranks in the job */
+    int *member;    /* [size] numbers in the segment */
     uint32_t group; /* 0: all of the job */
     void *context;  /* the mapped piece that the following point into */
     ls_line *lines;
@@ -70,7 +71,17 @@ typedef struct ls_shm {
     ls_ring_entry entry; /* the call at hand */
     ls_status status;    /* why it is broken */
     ls_message broken;   /* not "": nothing works any more */
+
+    /* Called now and then by who waits: what goes on outside of this host? May be NULL. */
+    void (*listen)(void *listener);
+    void *listener;
 } ls_shm;
+
+/* Rank in the job of one of the communicator. */
+static inline int ls_shm_job_rank(const ls_shm *shm, int rank)
+{
+    return shm->segment->header->member[shm->member[rank]].rank;
+}
 
 /* shm_wait.c: raise a line of this rank; wait for one of rank `peer` to come to `count`. */
 void ls_line_raise(ls_line *line, uint32_t count);
@@ -83,6 +94,25 @@ ls_status ls_shm_interruption(ls_shm *shm);
 /* Nothing works any more, here and everywhere, for this reason. */
 LS_PRINTF(2, 3) ls_status ls_shm_break(ls_shm *shm, const char *format, ...);
 
+/* shm.c: a call is numbered, recorded (*slot) and its card laid; its end is recorded. `comm` is who is called: this
+ * communicator, or one that it is part of. */
+ls_status ls_shm_begin(ls_shm *shm, const ls_comm *comm, const ls_comm_call *call, ls_ring_entry **slot,
+                       ls_message *why);
+ls_status ls_shm_end(ls_shm *shm, ls_ring_entry *slot, ls_status status, const ls_message *why);
+
+/* Where all cards lie: do the numbers of all ranks stand in shared memory? Those of a rank at an address. */
+bool ls_shm_all_shared(const ls_shm *shm);
+char *ls_shm_shared(const ls_shm *shm, int rank, int64_t address);
+
+/* shm_wait.c: do two cards speak of the same collective? Sizes aside where they may differ. */
+bool ls_cards_agree(const ls_ring_entry *a, const ls_ring_entry *b);
+/* Ranks of the job that do not. */
+ls_status ls_shm_disagree(ls_shm *shm, int rank_a, const ls_ring_entry *a, int rank_b, const ls_ring_entry *b);
+/* Rank `from` of the job sent so many bytes, and this one wanted another number. */
+ls_status ls_shm_wrong_size(ls_shm *shm, int from, size_t sent, size_t wanted);
+
+/* shm_collective.c: how rows become one; a mean is scaled when all are in. */
+ls_fold ls_comm_fold(ls_comm_op op);
 /* shm_collective.c, shm_channel.c: a call whose card lies on the table. */
 ls_status ls_shm_collective(ls_shm *shm, const ls_comm_call *call, ls_message *why);
 ls_status ls_shm_message(ls_shm *shm, const ls_comm_call *call, ls_message *why);
@@ -97,7 +127,9 @@ static inline char *ls_shm_stage(const ls_shm *shm, int rank)
     return shm->stages + ((size_t)rank * 2 + (size_t)shm->half) * LS_SHM_HALF;
 }
 
-/* All ranks of a segment; the segment is held until it is closed. Waits for all of them. NULL: failed. */
+/* All members of a segment; the segment is held until it is closed. Waits for all of them. NULL: failed. */
 ls_comm *ls_shm_join(ls_segment *segment, int rank, ls_message *why);
+/* The same where they are not the whole job: member `number` has this rank in the job. */
+ls_comm *ls_shm_join_host(ls_segment *segment, int number, int rank, ls_message *why);
 
 #endif

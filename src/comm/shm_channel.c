@@ -44,11 +44,7 @@ static ls_status receive_boxes(ls_shm *shm, const ls_comm_call *call, size_t byt
         if (status) return status;
         const ls_ring_entry *what = &way->what[number & 1];
         if (what->dtype != (int32_t)call->dtype || what->count != call->count) {
-            char a[200], b[200];
-            ls_ring_tell(what, a, sizeof a);
-            ls_ring_tell(&shm->entry, b, sizeof b);
-            status = ls_shm_break(shm, "processes disagree: rank %d calls %s, rank %d calls %s", shm->world[peer], a,
-                                  shm->world[me], b);
+            status = ls_shm_disagree(shm, ls_shm_job_rank(shm, peer), what, ls_shm_job_rank(shm, me), &shm->entry);
             *why = shm->broken;
             return status;
         }

@@ -48,22 +48,27 @@ static void copy(void *to, const void *from, size_t bytes)
 
 /* ---- folding ---- */
 
-/* Bytes [begin, end) of the rows of all ranks, into as many copies. */
-static void fold(const job *j, char *const *rows, char *const *to, int copies, size_t begin, size_t end)
+ls_fold ls_comm_fold(ls_comm_op op)
 {
     static const ls_fold folds[LS_COMM_OP_COUNT] = {[LS_COMM_SUM] = LS_FOLD_SUM,
                                                     [LS_COMM_MEAN] = LS_FOLD_SUM,
                                                     [LS_COMM_MAX] = LS_FOLD_MAX,
                                                     [LS_COMM_MIN] = LS_FOLD_MIN,
                                                     [LS_COMM_PROD] = LS_FOLD_PROD};
+    return folds[op];
+}
+
+/* Bytes [begin, end) of the rows of all ranks, into as many copies. */
+static void fold(const job *j, char *const *rows, char *const *to, int copies, size_t begin, size_t end)
+{
     const void *x[LS_SEGMENT_MOST];
     void *y[LS_SEGMENT_MOST];
     if (begin >= end) return;
     for (int r = 0; r < j->size; r++) x[r] = rows[r] + begin;
     for (int k = 0; k < copies; k++) y[k] = to[k] + begin;
     double scale = j->call->op == LS_COMM_MEAN ? 1.0 / j->size : 1.0;
-    ls_combine_kernels()->fold_rows(j->call->dtype, folds[j->call->op], scale, y, copies, x, j->size,
-                                    (int64_t)((end - begin) / j->element));
+    ls_combine_kernels()->fold_rows(j->call->dtype, j->call->dtype, ls_comm_fold(j->call->op), scale, y, copies, x,
+                                    j->size, (int64_t)((end - begin) / j->element));
 }
 
 /* The bytes of an array of which a rank reduces all: whole cache lines, as even as they come. */
@@ -122,15 +127,6 @@ static void put(const job *j, int64_t piece)
     }
 }
 
-/* What rank r sent does not fill what is expected from it. */
-static ls_status wrong_size(const job *j, int r, size_t sent, size_t wanted)
-{
-    char mine[200];
-    ls_ring_tell(&j->shm->entry, mine, sizeof mine);
-    return ls_shm_break(j->shm, "rank %d expects %zu bytes of rank %d in %s, and that has %zu", j->shm->world[j->rank],
-                        wanted, j->shm->world[r], mine, sent);
-}
-
 static ls_status get_of_all(const job *j, int64_t piece)
 {
     const ls_comm_call *call = j->call;
@@ -140,7 +136,7 @@ static ls_status get_of_all(const job *j, int64_t piece)
         uint64_t sent;
         size_t wanted = bytes_of(j, call->out_counts, r);
         copy(&sent, part, sizeof sent);
-        if (sent != wanted) return wrong_size(j, r, sent, wanted);
+        if (sent != wanted) return ls_shm_wrong_size(j->shm, ls_shm_job_rank(j->shm, r), sent, wanted);
         copy((char *)call->out + bytes_before(j, call->out_counts, r) + from, part + 64, piece_of(wanted, most, piece));
     }
     return LS_OK;
@@ -219,12 +215,7 @@ static ls_status work_in_place(const job *j, ls_message *why)
 {
     char *rows[LS_SEGMENT_MOST];
     const int64_t *counts = j->call->counts;
-    for (int r = 0; r < j->size; r++) {
-        int64_t address = ls_shm_card(j->shm, r)->address;
-        const ls_shm_block *block = j->shm->blocks;
-        while (address >= block->begin + (int64_t)block->bytes) block++;
-        rows[r] = block->base + (size_t)r * block->bytes + (size_t)(address - block->begin);
-    }
+    for (int r = 0; r < j->size; r++) rows[r] = ls_shm_shared(j->shm, r, ls_shm_card(j->shm, r)->address);
     if (j->call->kind == LS_COMM_ALL_REDUCE) return all_reduce_in_place(j, rows, why);
     if (j->call->kind == LS_COMM_REDUCE_SCATTER) {
         size_t begin = bytes_before(j, counts, j->rank);
@@ -240,15 +231,6 @@ static ls_status work_in_place(const job *j, ls_message *why)
 
 /* ---- agreeing ---- */
 
-static bool same_call(const ls_card *a, const ls_card *b)
-{
-    bool sizes_may_differ = a->what.kind == LS_COMM_ALL_GATHER || a->what.kind == LS_COMM_GATHER ||
-                            a->what.kind == LS_COMM_SCATTER || a->what.kind == LS_COMM_ALL_TO_ALL ||
-                            a->what.kind == LS_COMM_REDUCE_SCATTER;
-    return a->what.kind == b->what.kind && a->what.dtype == b->what.dtype && a->what.op == b->what.op &&
-           a->what.peer == b->what.peer && (sizes_may_differ || a->what.count == b->what.count);
-}
-
 /* All have laid their cards: they must be alike, and sizes that may differ must be those this rank knows of. */
 static ls_status agree(const job *j)
 {
@@ -259,15 +241,12 @@ static ls_status agree(const job *j)
     for (int r = 0; r < j->size; r++) {
         const ls_card *card = ls_shm_card(j->shm, r);
         size_t wanted = knows_sizes ? bytes_of(j, j->call->counts, r) : 0;
-        if (!same_call(first, card) || (knows_sizes && !j->call->counts && first->what.count != card->what.count)) {
-            char a[200], b[200];
-            ls_ring_tell(&first->what, a, sizeof a);
-            ls_ring_tell(&card->what, b, sizeof b);
-            return ls_shm_break(j->shm, "processes disagree: rank %d calls %s, rank %d calls %s", j->shm->world[0], a,
-                                j->shm->world[r], b);
-        }
+        if (!ls_cards_agree(&first->what, &card->what) ||
+            (knows_sizes && !j->call->counts && first->what.count != card->what.count))
+            return ls_shm_disagree(j->shm, ls_shm_job_rank(j->shm, 0), &first->what, ls_shm_job_rank(j->shm, r),
+                                   &card->what);
         if (knows_sizes && wanted != (size_t)card->what.count * j->element)
-            return wrong_size(j, r, (size_t)card->what.count * j->element, wanted);
+            return ls_shm_wrong_size(j->shm, ls_shm_job_rank(j->shm, r), (size_t)card->what.count * j->element, wanted);
     }
     return LS_OK;
 }
@@ -283,13 +262,6 @@ static bool is_large(const job *j)
     default: return false;
     }
     return bytes * (size_t)j->size > LS_SHM_SMALL;
-}
-
-static bool all_in_shared_memory(const job *j)
-{
-    for (int r = 0; r < j->size; r++)
-        if (ls_shm_card(j->shm, r)->address < 0) return false;
-    return true;
 }
 
 static int64_t piece_count(const job *j)
@@ -317,7 +289,7 @@ ls_status ls_shm_collective(ls_shm *shm, const ls_comm_call *call, ls_message *w
         if (status) *why = shm->broken;
     }
     if (status) return status;
-    if (large && all_in_shared_memory(&j)) return work_in_place(&j, why);
+    if (large && ls_shm_all_shared(shm)) return work_in_place(&j, why);
     int64_t pieces = piece_count(&j);
     for (int64_t piece = 0; piece < pieces && !status; piece++) {
         if (piece > 0 || large) {

@@ -29,6 +29,30 @@ ls_status ls_shm_break(ls_shm *shm, const char *format, ...)
     return LS_ERR_PEER;
 }
 
+bool ls_cards_agree(const ls_ring_entry *a, const ls_ring_entry *b)
+{
+    bool sizes_may_differ = a->kind == LS_COMM_ALL_GATHER || a->kind == LS_COMM_GATHER || a->kind == LS_COMM_SCATTER ||
+                            a->kind == LS_COMM_ALL_TO_ALL || a->kind == LS_COMM_REDUCE_SCATTER;
+    return a->kind == b->kind && a->dtype == b->dtype && a->op == b->op && a->peer == b->peer &&
+           (sizes_may_differ || a->count == b->count);
+}
+
+ls_status ls_shm_disagree(ls_shm *shm, int rank_a, const ls_ring_entry *a, int rank_b, const ls_ring_entry *b)
+{
+    char of_a[200], of_b[200];
+    ls_ring_tell(a, of_a, sizeof of_a);
+    ls_ring_tell(b, of_b, sizeof of_b);
+    return ls_shm_break(shm, "processes disagree: rank %d calls %s, rank %d calls %s", rank_a, of_a, rank_b, of_b);
+}
+
+ls_status ls_shm_wrong_size(ls_shm *shm, int from, size_t sent, size_t wanted)
+{
+    char mine[200];
+    ls_ring_tell(&shm->entry, mine, sizeof mine);
+    return ls_shm_break(shm, "rank %d expects %zu bytes of rank %d in %s, and that has %zu",
+                        ls_shm_job_rank(shm, shm->comm.rank), wanted, from, mine, sent);
+}
+
 static bool is_stopped(int pid)
 {
     char path[64], line[512];
@@ -60,11 +84,12 @@ ls_status ls_shm_interruption(ls_shm *shm)
 static ls_status look_around(ls_shm *shm, int peer, int64_t began, ls_line *line, uint32_t count)
 {
     ls_segment *segment = shm->segment;
+    if (shm->listen) shm->listen(shm->listener);
     if (ls_shm_interrupted(shm)) return ls_shm_interruption(shm);
-    int them = shm->world[peer], me = shm->world[shm->comm.rank];
-    const ls_member *member = &segment->header->member[them];
+    int number = shm->member[peer], them = ls_shm_job_rank(shm, peer), me = ls_shm_job_rank(shm, shm->comm.rank);
+    const ls_member *member = &segment->header->member[number];
     bool left = atomic_load_explicit(&member->state, memory_order_acquire) == LS_MEMBER_LEFT;
-    bool dead = ls_segment_dead(segment, them);
+    bool dead = ls_segment_dead(segment, number);
     bool late = shm->timeout && ls_comm_clock() - began > shm->timeout;
     if ((!left && !dead && !late) || reached(line, count)) return LS_OK;
     char mine[200], theirs[200];

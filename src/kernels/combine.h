@@ -14,9 +14,10 @@ typedef void ls_add_rows_fn(ls_dtype from, ls_dtype to, void *y, const void *x, 
 
 typedef enum ls_fold { LS_FOLD_SUM, LS_FOLD_PROD, LS_FOLD_MAX, LS_FOLD_MIN, LS_FOLD_COUNT } ls_fold;
 
-/* to[k][i] = scale * (x[0][i] fold x[1][i] fold ...), from left to right, for k < copies and i < n. For all types:
- * integers are exact, wrap around and are not scaled; a NaN wins over every number. A row of `to` may be one of x. */
-typedef void ls_fold_rows_fn(ls_dtype dtype, ls_fold fold, double scale, void *const *to, int copies,
+/* y[k][i] = scale * (x[0][i] fold x[1][i] fold ...), from left to right, for k < copies and i < n. For all types:
+ * integers are exact, wrap around and are not scaled; a NaN wins over every number. y may be of another type than x
+ * where one of them is f32 and the other a half; else a row of y may be one of x. */
+typedef void ls_fold_rows_fn(ls_dtype from, ls_dtype to, ls_fold fold, double scale, void *const *y, int copies,
                              const void *const *x, int count, int64_t n);
 
 /* How a window is walked: its first element is number `first` for each pixel,

@@ -1,4 +1,5 @@
-/* crew.h - a job of several ranks on this host: processes made by fork, or threads where a sanitizer must see all. */
+/* crew.h - a job of several ranks: processes made by fork, or threads where a sanitizer must see all. They can play
+ * ranks of several hosts. */
 #ifndef LOCKSTEP_TESTS_COMM_CREW_H
 #define LOCKSTEP_TESTS_COMM_CREW_H
 
@@ -9,7 +10,9 @@
 
 #include "base/config.h"
 #include "check.h"
+#include "comm/hosts.h"
 #include "comm/shm.h"
+#include "comm/wires.h"
 
 enum { CREW_MOST = 8 };
 
@@ -23,40 +26,104 @@ typedef struct crew_result {
 
 typedef void crew_fn(ls_comm *comm, crew_result *result);
 
+/* The host of each rank, one character each ("0011"); NULL: all on one. And what carries messages between them. */
+static const char *crew_layout;
+static const ls_transport *crew_transport = &wires_transport;
+
+__attribute__((unused)) static int crew_host(int rank)
+{
+    return crew_layout ? crew_layout[rank] : 0;
+}
+
 typedef struct crew {
-    int size, file;
+    int size;
+    int file[CREW_MOST], width[CREW_MOST]; /* of the host of each rank: its memory, its ranks */
+    int boot;                              /* memory of all ranks, to find each other */
     pid_t pid[CREW_MOST];
     crew_result *result; /* [size] */
 } crew;
 
-__attribute__((unused)) static void crew_work(ls_segment *segment, int rank, crew_fn *body, crew_result *result)
+/* Files for all hosts. */
+__attribute__((unused)) static void crew_make(crew *c, int size)
 {
-    ls_comm *comm = ls_shm_join(segment, rank, &result->why);
+    ls_message why = {{0}};
+    *c = (crew){.size = size};
+    for (int r = 0; r < size; r++) {
+        int first = 0;
+        while (crew_host(first) != crew_host(r)) first++;
+        for (int other = 0; other < size; other++) c->width[r] += crew_host(other) == crew_host(r);
+        c->file[r] = first < r ? c->file[first] : ls_segment_make(c->width[r], &why);
+        CHECK_MSG(c->file[r] >= 0, "%s", why.text);
+    }
+    c->boot = ls_segment_make(size, &why);
+    if (crew_layout) wires_make(size);
+}
+
+__attribute__((unused)) static void crew_unmake(crew *c)
+{
+    for (int r = 0; r < c->size; r++)
+        if (c->file[r] >= 0) {
+            for (int other = r + 1; other < c->size; other++)
+                if (c->file[other] == c->file[r]) c->file[other] = -1;
+            close(c->file[r]);
+        }
+    close(c->boot);
+}
+
+__attribute__((unused)) static ls_status crew_gather(void *boot, const void *mine, size_t bytes, void *all,
+                                                     ls_message *why)
+{
+    return ls_comm_all_gather(boot, mine, all, bytes, "addresses", why);
+}
+
+/* Ranks of several hosts know each other's addresses by way of memory that all share after all. */
+__attribute__((unused)) static ls_comm *crew_join(ls_segment *segment, ls_segment *boot, int size, int rank,
+                                                  ls_message *why)
+{
+    int host[CREW_MOST];
+    if (!crew_layout) return ls_shm_join(segment, rank, why);
+    for (int r = 0; r < size; r++) host[r] = crew_host(r);
+    ls_comm *all = ls_shm_join(boot, rank, why);
+    ls_hosts_opts opts = {.transport = crew_transport, .rank = rank, .size = size, .host = host};
+    opts.segment = segment;
+    opts.all_gather = crew_gather;
+    opts.user = all;
+    ls_comm *comm = all ? ls_hosts_join(&opts, why) : NULL;
+    ls_comm_close(all);
+    return comm;
+}
+
+__attribute__((unused)) static void crew_work(ls_segment *segment, ls_segment *boot, int size, int rank, crew_fn *body,
+                                              crew_result *result)
+{
+    ls_comm *comm = crew_join(segment, boot, size, rank, &result->why);
     result->status = comm ? LS_OK : LS_ERR_PEER;
     if (comm) body(comm, result);
     result->when = ls_comm_clock();
     ls_comm_close(comm);
 }
 
-/* Begin as processes. The file stays open here, as it would in a launcher. */
+/* Begin as processes. Files stay open here, as they would in a launcher. */
 __attribute__((unused)) static void crew_start(crew *c, int size, crew_fn *body)
 {
-    ls_message why = {{0}};
-    c->size = size;
-    c->file = ls_segment_make(size, &why);
-    CHECK_MSG(c->file >= 0, "%s", why.text);
+    crew_make(c, size);
     c->result = mmap(NULL, sizeof *c->result * CREW_MOST, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     fflush(NULL);
     for (int r = 0; r < size; r++) {
         c->pid[r] = fork();
         if (c->pid[r]) continue;
         check_failures_here = 0;
-        ls_segment *segment = ls_segment_open(c->file, size, &c->result[r].why);
-        if (segment) crew_work(segment, r, body, &c->result[r]);
+        if (crew_layout) wires_keep(size, r);
+        ls_message *why = &c->result[r].why;
+        ls_segment *segment = ls_segment_open(dup(c->file[r]), c->width[r], why);
+        ls_segment *boot = ls_segment_open(dup(c->boot), size, why);
+        if (segment && boot) crew_work(segment, boot, size, r, body, &c->result[r]);
         ls_segment_let_go(segment);
+        ls_segment_let_go(boot);
         fflush(NULL);
         _exit(check_failures_here != 0);
     }
+    if (crew_layout) wires_keep(size, -1);
 }
 
 /* Wait for the end of all, and forget them. Results stay until crew_forget(). */
@@ -68,7 +135,7 @@ __attribute__((unused)) static void crew_end(crew *c)
 __attribute__((unused)) static void crew_forget(crew *c)
 {
     munmap(c->result, sizeof *c->result * CREW_MOST);
-    close(c->file);
+    crew_unmake(c);
 }
 
 /* All processes must end well. */
@@ -77,13 +144,14 @@ __attribute__((unused)) static void crew_run(int size, crew_fn *body)
     crew c;
     crew_start(&c, size, body);
     crew_end(&c);
-    for (int r = 0; r < size; r++) CHECK_MSG(c.result[r].wait == 0, "rank %d of %d: %x", r, size, c.result[r].wait);
+    for (int r = 0; r < size; r++)
+        CHECK_MSG(c.result[r].wait == 0, "rank %d of %d: %x: %s", r, size, c.result[r].wait, c.result[r].why.text);
     crew_forget(&c);
 }
 
 typedef struct crew_thread {
-    ls_segment *segment;
-    int rank;
+    ls_segment *segment, *boot;
+    int rank, size;
     crew_fn *body;
     crew_result result;
     pthread_t thread;
@@ -92,22 +160,34 @@ typedef struct crew_thread {
 __attribute__((unused)) static void *crew_thread_run(void *arg)
 {
     crew_thread *t = arg;
-    crew_work(t->segment, t->rank, t->body, &t->result);
+    crew_work(t->segment, t->boot, t->size, t->rank, t->body, &t->result);
     return NULL;
 }
 
 __attribute__((unused)) static void crew_run_threads(int size, crew_fn *body)
 {
     ls_message why = {{0}};
+    crew c;
     crew_thread t[CREW_MOST];
-    ls_segment *segment = ls_segment_open(ls_segment_make(size, &why), size, &why);
-    CHECK_MSG(segment, "%s", why.text);
+    crew_make(&c, size);
+    ls_segment *boot = ls_segment_open(dup(c.boot), size, &why), *segment[CREW_MOST];
+    CHECK_MSG(boot, "%s", why.text);
     for (int r = 0; r < size; r++) {
-        t[r] = (crew_thread){.segment = segment, .rank = r, .body = body};
+        int first = 0;
+        while (c.file[first] != c.file[r]) first++;
+        segment[r] = first < r ? segment[first] : ls_segment_open(dup(c.file[r]), c.width[r], &why);
+        CHECK_MSG(segment[r], "%s", why.text);
+        if (first < r) ls_segment_hold(segment[r]);
+        t[r] = (crew_thread){.segment = segment[r], .boot = boot, .rank = r, .size = size, .body = body};
         pthread_create(&t[r].thread, NULL, crew_thread_run, &t[r]);
     }
     for (int r = 0; r < size; r++) pthread_join(t[r].thread, NULL);
-    ls_segment_let_go(segment);
+    for (int r = 0; r < size; r++) {
+        CHECK_MSG(t[r].result.status == LS_OK, "rank %d: %s", r, t[r].result.why.text);
+        ls_segment_let_go(segment[r]);
+    }
+    ls_segment_let_go(boot);
+    crew_unmake(&c);
 }
 
 #endif

@@ -120,7 +120,7 @@ static void a_killed_rank_is_named_at_once(void)
     }
     /* What the dead did last can still be read by who started them. */
     char text[4096];
-    ls_segment_tell(c.file, 2, text, sizeof text);
+    ls_segment_tell(c.file[0], 2, text, sizeof text);
     CHECK_MSG(strstr(text, "rank 1: all-reduce sum of 8 f32 (before, call 2), done"), "%s", text);
     CHECK_MSG(strstr(text, "rank 3: all-reduce sum of 4096 f32 (after, call 3), failed"), "%s", text);
     crew_forget(&c);

@@ -91,12 +91,13 @@ static void every_isa_gives_the_same(void)
 }
 
 /* Rows folded on every ISA give the bits of the plain form, in one copy or several, in place or not. */
-static void fold(const ls_combine_table *kernels, ls_dtype dtype, ls_fold how, int count, int copies, int64_t n)
+static void fold(const ls_combine_table *kernels, ls_dtype dtype, ls_dtype to_type, ls_fold how, int count, int copies,
+                 int64_t n)
 {
     static double rows[5][PITCH], to[2][5][PITCH];
     const void *x[5];
     void *out[2][5];
-    size_t bytes = (size_t)n * ls_dtype_size(dtype);
+    size_t bytes = (size_t)n * ls_dtype_size(to_type);
     for (int r = 0; r < 5; r++) {
         for (int64_t i = 0; i < PITCH; i++) {
             ls_philox4 bits = ls_philox((uint64_t)r, (uint64_t)i);
@@ -108,13 +109,20 @@ static void fold(const ls_combine_table *kernels, ls_dtype dtype, ls_fold how, i
         x[r] = rows[r];
         for (int which = 0; which < 2; which++) out[which][r] = memset(to[which][r], 7, sizeof to[which][r]);
     }
-    ls_combine_ref.fold_rows(dtype, how, 0.25f, out[0], copies, x, count, n);
-    kernels->fold_rows(dtype, how, 0.25f, out[1], copies, x, count, n);
+    ls_combine_ref.fold_rows(dtype, to_type, how, 0.25f, out[0], copies, x, count, n);
+    kernels->fold_rows(dtype, to_type, how, 0.25f, out[1], copies, x, count, n);
     for (int k = 0; k < copies; k++) CHECK(memcmp(to[0][k], to[0][0], bytes) == 0);
     for (int k = 0; k < 5; k++) CHECK(memcmp(to[0][k], to[1][k], sizeof to[0][k]) == 0);
+    if (dtype != to_type) return;
     for (int k = 0; k < copies; k++) out[1][k] = rows[k];
-    kernels->fold_rows(dtype, how, 0.25f, out[1], copies, x, count, n);
+    kernels->fold_rows(dtype, to_type, how, 0.25f, out[1], copies, x, count, n);
     CHECK(memcmp(rows[copies - 1], to[0][0], bytes) == 0);
+}
+
+static bool may_become(ls_dtype from, ls_dtype to)
+{
+    bool halves = from == LS_BF16 || from == LS_F16 || to == LS_BF16 || to == LS_F16;
+    return from == to || (halves && (from == LS_F32 || to == LS_F32));
 }
 
 static void rows_fold_alike_on_every_isa(void)
@@ -122,10 +130,11 @@ static void rows_fold_alike_on_every_isa(void)
     for (int isa = 0; isa < LS_ISA_COUNT; isa++) {
         if (!ls_isa_usable((ls_isa)isa)) continue;
         ls_isa_cap((ls_isa)isa);
-        for (ls_dtype dtype = LS_BOOL; dtype < LS_DTYPE_COUNT; dtype++)
-            for (int how = 0; how < LS_FOLD_COUNT; how++)
-                for (int64_t n = 0; n <= MOST; n++)
-                    fold(ls_combine_kernels(), dtype, (ls_fold)how, 1 + (int)(n % 5), 1 + (int)(n % 3), n);
+        for (ls_dtype from = LS_BOOL; from < LS_DTYPE_COUNT; from++)
+            for (ls_dtype to = LS_BOOL; to < LS_DTYPE_COUNT; to++)
+                for (int how = 0; how < LS_FOLD_COUNT && may_become(from, to); how++)
+                    for (int64_t n = 0; n <= MOST; n++)
+                        fold(ls_combine_kernels(), from, to, (ls_fold)how, 1 + (int)(n % 5), 1 + (int)(n % 3), n);
     }
 }
 
@@ -137,13 +146,13 @@ static void folds_are_what_they_are_called(void)
     const float want[LS_FOLD_COUNT] = {
         [LS_FOLD_SUM] = 3, [LS_FOLD_PROD] = -15, [LS_FOLD_MAX] = 2.5f, [LS_FOLD_MIN] = -1};
     for (int how = 0; how < LS_FOLD_COUNT; how++) {
-        ls_combine_kernels()->fold_rows(LS_F32, (ls_fold)how, 0.5f, (void *[]){&y[how]}, 1,
+        ls_combine_kernels()->fold_rows(LS_F32, LS_F32, (ls_fold)how, 0.5f, (void *[]){&y[how]}, 1,
                                         (const void *[]){&x[0], &x[1], &x[2]}, 3, 1);
         CHECK_NEAR(y[how], want[how], 0);
     }
     int64_t sum;
-    ls_combine_kernels()->fold_rows(LS_I64, LS_FOLD_SUM, 1, (void *[]){&sum}, 1, (const void *[]){&big[0], &big[1]}, 2,
-                                    1);
+    ls_combine_kernels()->fold_rows(LS_I64, LS_I64, LS_FOLD_SUM, 1, (void *[]){&sum}, 1,
+                                    (const void *[]){&big[0], &big[1]}, 2, 1);
     CHECK(sum == INT64_MIN + 1);
 }
 

@@ -16,10 +16,10 @@ static void add_rows(ls_dtype from, ls_dtype to, void *y, const void *x, const i
     }
 }
 
-/* FOLD_ROWS(name, element, computed, load, store, scaled): rows of one type. Numbers that are not scaled are computed
- * without a sign, so that they wrap around. */
-#define FOLD_ROWS(name, element, computed, load, store, scaled)                                                        \
-    static void name(ls_fold fold, double scale, void *const *to, int copies, const void *const *x, int count,         \
+/* FOLD_ROWS(name, element, result, computed, load, store, scaled): rows of a type made one of the same or another.
+ * Numbers that are not scaled are computed without a sign, so that they wrap around. */
+#define FOLD_ROWS(name, element, result, computed, load, store, scaled)                                                \
+    static void name(ls_fold fold, double scale, void *const *y, int copies, const void *const *x, int count,          \
                      int64_t n)                                                                                        \
     {                                                                                                                  \
         for (int64_t i = 0; i < n; i++) {                                                                              \
@@ -34,36 +34,43 @@ static void add_rows(ls_dtype from, ls_dtype to, void *y, const void *x, const i
                 }                                                                                                      \
             }                                                                                                          \
             if (scaled) value = (computed)(value * (computed)scale);                                                   \
-            for (int k = 0; k < copies; k++) ((element *)to[k])[i] = store(value);                                     \
+            for (int k = 0; k < copies; k++) ((result *)y[k])[i] = store(value);                                       \
         }                                                                                                              \
     }
 #define WRAPPED(computed, a, operation, b)                                                                             \
     _Generic((a), int64_t : (computed)((uint64_t)(a)operation(uint64_t)(b)), default : (computed)((a)operation(b)))
 #define AS_IT_IS(value) (value)
 #define AS_TRUTH(value) ((uint8_t)((value) != 0))
-FOLD_ROWS(fold_bool, uint8_t, int64_t, AS_IT_IS, AS_TRUTH, false)
-FOLD_ROWS(fold_u8, uint8_t, int64_t, AS_IT_IS, (uint8_t), false)
-FOLD_ROWS(fold_i8, int8_t, int64_t, AS_IT_IS, (int8_t), false)
-FOLD_ROWS(fold_i32, int32_t, int64_t, AS_IT_IS, (int32_t), false)
-FOLD_ROWS(fold_i64, int64_t, int64_t, AS_IT_IS, AS_IT_IS, false)
-FOLD_ROWS(fold_f16, ls_f16, float, ls_f16_to_f32, ls_f16_from_f32, true)
-FOLD_ROWS(fold_bf16, ls_bf16, float, ls_bf16_to_f32, ls_bf16_from_f32, true)
-FOLD_ROWS(fold_f32, float, float, AS_IT_IS, AS_IT_IS, true)
-FOLD_ROWS(fold_f64, double, double, AS_IT_IS, AS_IT_IS, true)
+FOLD_ROWS(fold_bool, uint8_t, uint8_t, int64_t, AS_IT_IS, AS_TRUTH, false)
+FOLD_ROWS(fold_u8, uint8_t, uint8_t, int64_t, AS_IT_IS, (uint8_t), false)
+FOLD_ROWS(fold_i8, int8_t, int8_t, int64_t, AS_IT_IS, (int8_t), false)
+FOLD_ROWS(fold_i32, int32_t, int32_t, int64_t, AS_IT_IS, (int32_t), false)
+FOLD_ROWS(fold_i64, int64_t, int64_t, int64_t, AS_IT_IS, AS_IT_IS, false)
+FOLD_ROWS(fold_f16, ls_f16, ls_f16, float, ls_f16_to_f32, ls_f16_from_f32, true)
+FOLD_ROWS(fold_bf16, ls_bf16, ls_bf16, float, ls_bf16_to_f32, ls_bf16_from_f32, true)
+FOLD_ROWS(fold_f32, float, float, float, AS_IT_IS, AS_IT_IS, true)
+FOLD_ROWS(fold_f64, double, double, double, AS_IT_IS, AS_IT_IS, true)
+FOLD_ROWS(widen_f16, ls_f16, float, float, ls_f16_to_f32, AS_IT_IS, true)
+FOLD_ROWS(widen_bf16, ls_bf16, float, float, ls_bf16_to_f32, AS_IT_IS, true)
+FOLD_ROWS(round_f16, float, ls_f16, float, AS_IT_IS, ls_f16_from_f32, true)
+FOLD_ROWS(round_bf16, float, ls_bf16, float, AS_IT_IS, ls_bf16_from_f32, true)
 #undef AS_TRUTH
 #undef AS_IT_IS
 #undef WRAPPED
 #undef FOLD_ROWS
 
-static void fold_rows(ls_dtype dtype, ls_fold fold, double scale, void *const *to, int copies, const void *const *x,
-                      int count, int64_t n)
+static void fold_rows(ls_dtype from, ls_dtype to, ls_fold fold, double scale, void *const *y, int copies,
+                      const void *const *x, int count, int64_t n)
 {
-    typedef void typed(ls_fold fold, double scale, void *const *to, int copies, const void *const *x, int count,
+    typedef void typed(ls_fold fold, double scale, void *const *y, int copies, const void *const *x, int count,
                        int64_t n);
-    static typed *const of[LS_DTYPE_COUNT] = {
+    static typed *const same[LS_DTYPE_COUNT] = {
         [LS_BOOL] = fold_bool, [LS_U8] = fold_u8,     [LS_I8] = fold_i8,   [LS_I32] = fold_i32, [LS_I64] = fold_i64,
         [LS_F16] = fold_f16,   [LS_BF16] = fold_bf16, [LS_F32] = fold_f32, [LS_F64] = fold_f64};
-    of[dtype](fold, scale, to, copies, x, count, n);
+    static typed *const widened[LS_DTYPE_COUNT] = {[LS_F16] = widen_f16, [LS_BF16] = widen_bf16};
+    static typed *const rounded[LS_DTYPE_COUNT] = {[LS_F16] = round_f16, [LS_BF16] = round_bf16};
+    typed *fold_them = from == to ? same[from] : to == LS_F32 ? widened[from] : rounded[to];
+    fold_them(fold, scale, y, copies, x, count, n);
 }
 
 static inline void sum_windows(ls_dtype dtype, void *y, const void *x, const ls_window_row *row)

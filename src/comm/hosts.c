@@ -1,0 +1,418 @@
+/* hosts.c - the communicator between hosts: joined, split, left. */
+#include "comm/hosts.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "comm/hosts_inside.h"
+
+#include <lockstep/version.h>
+
+static const ls_comm_table table;
+
+/* ---- made and closed ---- */
+
+static void free_bunch(ls_bunch *bunch)
+{
+    ls_sys_free(bunch->wires);
+}
+
+static void close_job(ls_hosts_job *job, bool orderly)
+{
+    if (!job) return;
+    if (orderly) ls_job_tell(job, LS_URGENT_FAREWELL, job->rank, "");
+    if (job->urgent) job->transport->cancel(job->link, job->urgent);
+    if (job->link) job->transport->close(job->link, orderly);
+    pthread_mutex_destroy(&job->lock);
+    ls_sys_free(job->host);
+    ls_sys_free(job->left);
+    ls_sys_free(job);
+}
+
+static void close_hosts(ls_comm *comm)
+{
+    ls_hosts *h = (ls_hosts *)comm;
+    if (!h) return;
+    bool orderly = h->local && !h->local->broken.text[0] && !ls_segment_aborted(h->local->segment);
+    if (h->local && ls_segment_aborted(h->local->segment)) ls_job_spread(h->job);
+    if (h->link) ls_hosts_drop(h);
+    if (h->of_all) close_job(h->job, orderly);
+    else if (h->link) h->job->transport->close(h->link, orderly);
+    if (h->local) ls_comm_close(&h->local->comm);
+    for (int i = 0; i < LS_HOSTS_SLOTS; i++) free_bunch(&h->in[i]), free_bunch(&h->out[i]);
+    free_bunch(&h->fronts);
+    free_bunch(&h->sent);
+    for (int i = 0; h->ranks && i < h->hosts; i++) ls_sys_free(h->ranks[i]);
+    ls_sys_free(h->ranks);
+    ls_sys_free(h->width);
+    ls_sys_free(h->place);
+    ls_sys_free(h->names);
+    ls_sys_free(h->scratch);
+    ls_sys_free(h->fronts_in);
+    ls_sys_free(h->front_to);
+    ls_sys_free(h->last);
+    ls_sys_free(h);
+}
+
+/* Number the hosts, and the ranks on each. host: [size] any number. */
+static bool find_places(ls_hosts *h, const int *host)
+{
+    int size = h->comm.size;
+    h->width = ls_sys_alloc((size_t)size * sizeof *h->width);
+    h->ranks = ls_sys_alloc((size_t)size * sizeof *h->ranks);
+    h->place = ls_sys_alloc((size_t)size * sizeof *h->place);
+    if (!h->width || !h->ranks || !h->place) return false;
+    for (int r = 0; r < size; r++) {
+        int number = h->hosts;
+        for (int earlier = 0; earlier < r && number == h->hosts; earlier++)
+            if (host[earlier] == host[r]) number = h->place[earlier].host;
+        if (number == h->hosts) h->hosts++;
+        h->place[r] = (ls_place){number, h->width[number]++};
+    }
+    h->one_each = h->hosts == size;
+    h->host = h->place[h->comm.rank].host;
+    for (int i = 0; i < h->hosts; i++) {
+        h->ranks[i] = ls_sys_alloc((size_t)h->width[i] * sizeof **h->ranks);
+        if (!h->ranks[i]) return false;
+    }
+    for (int r = 0; r < size; r++) h->ranks[h->place[r].host][h->place[r].local] = r;
+    return true;
+}
+
+/* Room for what is under way. */
+static bool make_room(ls_hosts *h)
+{
+    enum { LINES = 128, WIDENING = 2 }; /* lost to whole cache lines; a half in f32 */
+    size_t size = (size_t)h->comm.size, each = LS_HOSTS_PIECE / size + LINES;
+    h->scratch_bytes = WIDENING * ((size_t)(h->hosts + 1) * each + LS_HOSTS_PIECE + size * LINES);
+    h->scratch_bytes = (h->scratch_bytes + 63) / 64 * 64;
+    h->scratch = ls_sys_alloc(LS_HOSTS_SLOTS * h->scratch_bytes);
+    h->fronts_in = ls_sys_alloc(size * sizeof *h->fronts_in);
+    h->front_to = ls_sys_alloc(size * sizeof *h->front_to);
+    h->last = ls_sys_alloc(size * sizeof *h->last);
+    return h->scratch && h->fronts_in && h->front_to && h->last;
+}
+
+/* Without a link. names and host (of each in the job) are copied; local is the new one's, also after a failure. */
+static ls_hosts *make(ls_hosts_job *job, ls_comm *local, int rank, int size, const int *names, ls_message *why)
+{
+    ls_hosts *h = ls_sys_alloc(sizeof *h);
+    int *host = ls_sys_alloc((size_t)size * sizeof *host);
+    if (!h || !host) {
+        snprintf(why->text, sizeof why->text, "no memory for a communicator");
+        ls_comm_close(local);
+        ls_sys_free(host);
+        return ls_sys_free(h), NULL;
+    }
+    *h = (ls_hosts){.comm = {.table = &table, .rank = rank, .size = size}, .job = job, .local = (ls_shm *)local};
+    h->local->listen = ls_job_listen;
+    h->local->listener = job;
+    h->names = ls_sys_alloc((size_t)size * sizeof *h->names);
+    for (int r = 0; h->names && r < size; r++) {
+        h->names[r] = names[r];
+        host[r] = job->host[names[r]];
+    }
+    bool ok = h->names && find_places(h, host) && make_room(h);
+    ls_sys_free(host);
+    if (!ok) snprintf(why->text, sizeof why->text, "no memory for a communicator");
+    h->stage = ok ? local->table->share(local, (size_t)LS_HOSTS_SLOTS * LS_HOSTS_PIECE, why) : NULL;
+    if (!h->stage) return close_hosts(&h->comm), NULL;
+    h->stage -= (size_t)local->rank * LS_HOSTS_SLOTS * LS_HOSTS_PIECE; /* of the first */
+    return h;
+}
+
+/* ---- joined ---- */
+
+static ls_status gather_by(void *comm, const void *mine, size_t bytes, void *all, ls_message *why)
+{
+    return ls_comm_all_gather(comm, mine, all, bytes, "connect", why);
+}
+
+typedef ls_status gather_fn(void *user, const void *mine, size_t bytes, void *all, ls_message *why);
+
+/* Let all `size` who gather know the addresses of all, *each bytes apart. *addresses is freed by the caller. */
+static ls_status gather_addresses(const ls_transport *transport, ls_link *link, gather_fn *gather, void *user, int size,
+                                  char **addresses, size_t *each, ls_message *why)
+{
+    char mine[LS_LINK_ADDRESS_MOST] = {0};
+    size_t bytes = link ? transport->address(link, mine) : 0;
+    *each = 0;
+    *addresses = NULL;
+    if (!gather && bytes == 0) return LS_OK;
+    if (!gather) {
+        snprintf(why->text, sizeof why->text, "transport %s needs somebody who passes addresses on", transport->name);
+        return LS_ERR_UNSUPPORTED;
+    }
+    uint32_t *sizes = ls_sys_alloc((size_t)size * sizeof *sizes);
+    if (!sizes) return snprintf(why->text, sizeof why->text, "no memory"), LS_ERR_MEMORY;
+    ls_status status = gather(user, &(uint32_t){(uint32_t)bytes}, sizeof *sizes, sizes, why);
+    for (int r = 0; r < size && !status; r++)
+        if (sizes[r] > *each) *each = sizes[r];
+    ls_sys_free(sizes);
+    if (status || !*each) return status;
+    *addresses = ls_sys_alloc((size_t)size * *each);
+    if (!*addresses) return snprintf(why->text, sizeof why->text, "no memory"), LS_ERR_MEMORY;
+    return gather(user, mine, *each, *addresses, why);
+}
+
+static ls_hosts_job *make_job(const ls_hosts_opts *o, ls_message *why)
+{
+    size_t n = (size_t)o->size;
+    ls_hosts_job *job = ls_sys_alloc(sizeof *job);
+    if (!job) return snprintf(why->text, sizeof why->text, "no memory"), NULL;
+    *job = (ls_hosts_job){.transport = o->transport, .segment = o->segment, .rank = o->rank, .size = o->size};
+    pthread_mutex_init(&job->lock, NULL);
+    job->host = ls_sys_alloc(n * sizeof *job->host);
+    job->left = ls_sys_alloc(n * sizeof *job->left);
+    if (job->host && job->left) {
+        memcpy(job->host, o->host, n * sizeof *job->host);
+        job->link = o->transport->open(&(ls_link_opts){.rank = o->rank, .size = o->size}, why);
+        if (job->link) return job;
+    }
+    close_job(job, false);
+    return NULL;
+}
+
+static ls_status connect_job(ls_hosts_job *job, const ls_hosts_opts *o, ls_message *why)
+{
+    char *addresses;
+    size_t each;
+    ls_status status =
+        gather_addresses(job->transport, job->link, o->all_gather, o->user, o->size, &addresses, &each, why);
+    if (!status) status = job->transport->connect(job->link, addresses, each, why);
+    if (!status) status = ls_job_begin_listening(job, why);
+    ls_sys_free(addresses);
+    return status;
+}
+
+/* Ranks of different versions would not understand each other. */
+static ls_status know_each_other(ls_hosts *h, ls_message *why)
+{
+    enum { ROOM = 24 };
+    char mine[ROOM] = {0}, *all = ls_sys_alloc((size_t)h->comm.size * ROOM);
+    if (!all) return snprintf(why->text, sizeof why->text, "no memory"), LS_ERR_MEMORY;
+    snprintf(mine, sizeof mine, "%s", ls_version());
+    ls_status status = ls_comm_all_gather(&h->comm, mine, all, ROOM, "ls_init", why);
+    for (int r = 1; r < h->comm.size && !status; r++) {
+        const char *theirs = all + (size_t)r * ROOM;
+        if (memcmp(theirs, all, ROOM) == 0) continue;
+        status = ls_hosts_break(h, "rank 0 has Lockstep %.*s, rank %d has %.*s", ROOM, all, r, ROOM, theirs);
+        *why = h->local->broken;
+    }
+    ls_sys_free(all);
+    return status;
+}
+
+static ls_status check(const ls_hosts_opts *o, int *number, ls_message *why)
+{
+    int here = 0;
+    *number = 0;
+    for (int r = 0; r < o->size; r++) {
+        if (o->host[r] != o->host[o->rank]) continue;
+        if (r < o->rank) ++*number;
+        here++;
+    }
+    if (here == (int)o->segment->header->size) return LS_OK;
+    snprintf(why->text, sizeof why->text, "%d ranks are on the host of rank %d, and its shared memory is for %u", here,
+             o->rank, o->segment->header->size);
+    return LS_ERR_VALUE;
+}
+
+ls_comm *ls_hosts_join(const ls_hosts_opts *o, ls_message *why)
+{
+    int number;
+    if (check(o, &number, why) != LS_OK) return NULL;
+    ls_comm *local = ls_shm_join_host(o->segment, number, o->rank, why);
+    if (!local || local->size == o->size) return local;
+    ls_hosts_job *job = make_job(o, why);
+    int *names = ls_sys_alloc((size_t)o->size * sizeof *names);
+    ls_status status = job && names ? connect_job(job, o, why) : LS_ERR_PEER;
+    if (status) {
+        local->table->abort(local, why->text);
+        close_job(job, false);
+        ls_comm_close(local);
+        ls_sys_free(names);
+        return NULL;
+    }
+    for (int r = 0; r < o->size; r++) names[r] = r;
+    ls_hosts *h = make(job, local, o->rank, o->size, names, why);
+    ls_sys_free(names);
+    if (!h) return close_job(job, false), NULL;
+    h->of_all = true;
+    h->link = job->link;
+    status = ls_comm_barrier(&h->comm, "ls_init", why);
+    if (!status) status = know_each_other(h, why);
+    if (status) return close_hosts(&h->comm), NULL;
+    return &h->comm;
+}
+
+/* ---- split ---- */
+
+typedef struct wish {
+    int32_t colour, key, rank;
+} wish;
+
+static int by_key(const void *a, const void *b)
+{
+    const wish *x = a, *y = b;
+    return x->key != y->key ? (x->key < y->key ? -1 : 1) : x->rank - y->rank;
+}
+
+/* A part over several hosts gets a link of its own. All ranks of h take part; part is NULL for those that need none. */
+static ls_status link_part(ls_hosts *h, ls_hosts *part, const int *ranks, ls_message *why)
+{
+    const ls_transport *transport = h->job->transport;
+    char *addresses = NULL, *theirs = NULL;
+    size_t each = 0;
+    if (part)
+        part->link = transport->open(
+            &(ls_link_opts){.rank = part->comm.rank, .size = part->comm.size, .of = h->link, .ranks = ranks}, why);
+    ls_message failure = *why;
+    ls_status status =
+        gather_addresses(transport, part ? part->link : NULL, gather_by, h, h->comm.size, &addresses, &each, why);
+    if (!status && part && !part->link) {
+        *why = failure;
+        status = LS_ERR_PEER;
+    }
+    if (!status && part) {
+        theirs = ls_sys_alloc((size_t)part->comm.size * each + 1);
+        if (!theirs) status = LS_ERR_MEMORY;
+        for (int r = 0; theirs && r < part->comm.size && each; r++)
+            memcpy(theirs + (size_t)r * each, addresses + (size_t)ranks[r] * each, each);
+        if (!status) status = transport->connect(part->link, theirs, each, why);
+    }
+    ls_sys_free(addresses);
+    ls_sys_free(theirs);
+    return status;
+}
+
+static ls_comm *split_into(ls_hosts *h, int colour, int key, wish *all, int *ranks, int *names, ls_message *why)
+{
+    int count = 0, rank = 0, hosts = 1;
+    wish mine = {colour, key, h->comm.rank};
+    if (ls_comm_all_gather(&h->comm, &mine, all, sizeof mine, "split", why) != LS_OK) return NULL;
+    for (int r = 0; r < h->comm.size; r++)
+        if (all[r].colour == colour) all[count++] = all[r];
+    qsort(all, (size_t)count, sizeof *all, by_key);
+    for (int r = 0; r < count; r++) {
+        ranks[r] = all[r].rank;
+        names[r] = h->names[ranks[r]];
+        if (ranks[r] == h->comm.rank) rank = r;
+        if (h->place[ranks[r]].host != h->place[ranks[0]].host) hosts = 2;
+    }
+    ls_comm *local = h->local->comm.table->split(&h->local->comm, colour, key, why);
+    if (!local) return NULL;
+    ls_hosts *part = hosts > 1 ? make(h->job, local, rank, count, names, why) : NULL;
+    if (hosts > 1 && !part) return NULL;
+    if (link_part(h, part, ranks, why) == LS_OK) return part ? &part->comm : local;
+    ls_comm_close(part ? &part->comm : local);
+    return NULL;
+}
+
+static ls_comm *split(ls_comm *comm, int colour, int key, ls_message *why)
+{
+    size_t n = (size_t)comm->size;
+    wish *all = ls_sys_alloc(n * sizeof *all);
+    int *ranks = ls_sys_alloc(2 * n * sizeof *ranks);
+    ls_comm *part = NULL;
+    if (all && ranks) part = split_into((ls_hosts *)comm, colour, key, all, ranks, ranks + n, why);
+    else snprintf(why->text, sizeof why->text, "no memory for a communicator");
+    ls_sys_free(all);
+    ls_sys_free(ranks);
+    return part;
+}
+
+/* ---- run ---- */
+
+/* Cards of this host lie in shared memory: they must be alike, and sizes those that this rank knows of. */
+static ls_status agree(ls_hosts *h, const ls_comm_call *call)
+{
+    bool parts = call->kind == LS_COMM_ALL_GATHER || call->kind == LS_COMM_REDUCE_SCATTER;
+    size_t element = ls_dtype_size(call->dtype);
+    const ls_ring_entry *first = &ls_shm_card(h->local, 0)->what;
+    for (int l = 0; l < ls_hosts_width(h); l++) {
+        const ls_ring_entry *card = &ls_shm_card(h->local, l)->what;
+        int rank = h->ranks[h->host][l];
+        if (!ls_cards_agree(first, card) || (parts && !call->counts && first->count != card->count))
+            return ls_shm_disagree(h->local, h->names[h->ranks[h->host][0]], first, h->names[rank], card);
+        if (parts && call->counts && call->counts[rank] != card->count)
+            return ls_shm_wrong_size(h->local, h->names[rank], (size_t)card->count * element,
+                                     (size_t)call->counts[rank] * element);
+    }
+    return LS_OK;
+}
+
+static ls_status collective(ls_hosts *h, const ls_comm_call *call, ls_message *why)
+{
+    bool pairs = call->kind == LS_COMM_GATHER || call->kind == LS_COMM_SCATTER || call->kind == LS_COMM_ALL_TO_ALL;
+    bool small = !pairs && ls_hosts_is_small(h, call);
+    if (small) ls_hosts_small_put(h, call);
+    ls_status status = ls_shm_step(h->local, why);
+    if (status) return status;
+    status = agree(h, call);
+    if (status) {
+        *why = h->local->broken;
+        return status;
+    }
+    if (pairs) return ls_hosts_pairs(h, call, why);
+    return small ? ls_hosts_small(h, call, why) : ls_hosts_pieces(h, call, why);
+}
+
+static ls_status run(ls_comm *comm, const ls_comm_call *call, ls_message *why)
+{
+    ls_hosts *h = (ls_hosts *)comm;
+    ls_ring_entry *slot;
+    bool message = call->kind == LS_COMM_SEND || call->kind == LS_COMM_RECEIVE;
+    h->local->comm.deaf = comm->deaf;
+    h->local->comm.background = comm->background;
+    ls_status status = ls_shm_begin(h->local, comm, call, &slot, why);
+    if (!status) {
+        status = message ? ls_hosts_message(h, call, why) : collective(h, call, why);
+        ls_shm_end(h->local, slot, status, why);
+    }
+    if (status) {
+        ls_hosts_drop(h);
+        ls_job_spread(h->job);
+    }
+    return status;
+}
+
+/* ---- the rest ---- */
+
+static void *share(ls_comm *comm, size_t bytes, ls_message *why)
+{
+    ls_comm *local = &((ls_hosts *)comm)->local->comm;
+    return local->table->share(local, bytes, why);
+}
+
+static void abort_job(ls_comm *comm, const char *reason)
+{
+    ls_hosts *h = (ls_hosts *)comm;
+    ls_segment_abort(h->job->segment, h->job->rank, reason);
+    ls_job_spread(h->job);
+}
+
+static void recall(ls_comm *comm)
+{
+    ls_hosts *h = (ls_hosts *)comm;
+    h->local->comm.table->recall(&h->local->comm);
+    ls_job_tell(h->job, LS_URGENT_RECALL, h->job->rank, "");
+}
+
+static void renew(ls_comm *comm)
+{
+    ls_hosts *h = (ls_hosts *)comm;
+    ls_message why = {{0}};
+    bool deaf = comm->deaf;
+    ls_hosts_drop(h);
+    h->local->comm.table->renew(&h->local->comm);
+    if (h->of_all) h->job->epoch++;
+    h->local->comm.deaf = true; /* the first rank of the host may not have taken the recall back yet */
+    h->local->status = ls_hosts_drain(h, &why);
+    h->local->comm.deaf = deaf;
+    if (h->local->status) h->local->broken = why;
+}
+
+static const ls_comm_table table = {"hosts", run, split, share, abort_job, recall, renew, close_hosts};

@@ -1,0 +1,59 @@
+/* hosts_front.c - what a rank of one host says to one of another before anything else: which call this is. */
+#include <string.h>
+
+#include "comm/hosts_inside.h"
+
+ls_status ls_front_send(ls_hosts *h, int peer, const void *data, size_t bytes, ls_message *why)
+{
+    ls_front *front = &h->front_to[peer];
+    size_t with = bytes <= LS_FRONT_DATA ? bytes : 0;
+    front->what = h->local->entry;
+    front->bytes = bytes;
+    if (with && data != front->data) memcpy(front->data, data, with);
+    return ls_hosts_send(h, &h->sent, peer, front, offsetof(ls_front, data) + with, why);
+}
+
+ls_status ls_front_expect(ls_hosts *h, int peer, ls_message *why)
+{
+    h->fronts_in[peer].what.number = 0; /* it has not come */
+    return ls_hosts_receive(h, &h->fronts, peer, &h->fronts_in[peer], sizeof(ls_front), why);
+}
+
+static bool agree(const ls_hosts *h, const ls_ring_entry *mine, const ls_ring_entry *theirs)
+{
+    if (mine->kind == LS_COMM_RECEIVE)
+        return theirs->kind == LS_COMM_SEND && theirs->peer == h->comm.rank && theirs->dtype == mine->dtype &&
+               theirs->count == mine->count;
+    return theirs->number == mine->number && ls_cards_agree(mine, theirs);
+}
+
+ls_status ls_fronts_await(ls_hosts *h, ls_message *why)
+{
+    const ls_ring_entry *mine = &h->local->entry;
+    int count = h->fronts.count;
+    ls_status status = ls_hosts_await(h, &h->fronts, why);
+    for (int i = 0; i < count && !status; i++) {
+        int peer = h->fronts.wires[i].peer, me = h->comm.rank;
+        const ls_ring_entry *theirs = &h->fronts_in[peer].what;
+        h->last[peer] = *theirs;
+        if (agree(h, mine, theirs)) continue;
+        bool first = me < peer; /* both tell it alike */
+        status = ls_shm_disagree(h->local, h->names[first ? me : peer], first ? mine : theirs,
+                                 h->names[first ? peer : me], first ? theirs : mine);
+        *why = h->local->broken;
+    }
+    return status;
+}
+
+ls_status ls_hosts_meet(ls_hosts *h, ls_message *why)
+{
+    ls_status status = LS_OK;
+    for (int host = 0; host < h->hosts && !status; host++)
+        if (host != h->host) status = ls_front_expect(h, h->ranks[host][0], why);
+    for (int host = 0; host < h->hosts && !status; host++)
+        if (host != h->host)
+            status = ls_front_send(h, h->ranks[host][0], h->front_to[h->comm.rank].data,
+                                   h->front_to[h->comm.rank].bytes, why);
+    if (!status) status = ls_fronts_await(h, why);
+    return status ? status : ls_hosts_await(h, &h->sent, why);
+}

@@ -1,0 +1,163 @@
+/* hosts_inside.h - what the files of the communicator between hosts share.
+ *
+ * A call begins with cards in shared memory, as on one host. Then ranks that exchange anything send each other a front:
+ * the card, and what fits behind it. Longer data follow in messages of at most a piece. */
+#ifndef LOCKSTEP_COMM_HOSTS_INSIDE_H
+#define LOCKSTEP_COMM_HOSTS_INSIDE_H
+
+#include "comm/hosts.h"
+#include "comm/shm.h"
+
+enum {
+    LS_FRONT_DATA = 8 << 10,  /* bytes that travel with a card */
+    LS_HOSTS_PIECE = 1 << 20, /* bytes of an array that are under way together, and of a message at most */
+    LS_HOSTS_SLOTS = 4,       /* pieces for which there is room */
+    LS_HOSTS_MOST = 4096,
+};
+
+/* ---- On the way ---- */
+
+typedef struct ls_front {
+    ls_ring_entry what;
+    uint64_t bytes; /* that the sender brings, behind this or after it */
+    char data[LS_FRONT_DATA];
+} ls_front;
+
+typedef enum ls_urgency { LS_URGENT_ABORT, LS_URGENT_RECALL, LS_URGENT_FAREWELL } ls_urgency;
+
+typedef struct ls_urgent {
+    int32_t kind;
+    int32_t rank;   /* of the job, because of which; -1: none */
+    uint64_t epoch; /* recalls of times past are not heard */
+    char words[sizeof(ls_message)];
+} ls_urgent;
+
+/* ---- In this process ---- */
+
+/* A message under way. */
+typedef struct ls_wire {
+    ls_link_request *request; /* NULL: it is done */
+    int peer;
+    bool comes; /* it is received, else sent */
+} ls_wire;
+
+/* Messages that are waited for together. */
+typedef struct ls_bunch {
+    ls_wire *wires;
+    int count, capacity;
+} ls_bunch;
+
+/* What all communicators of a process share: the link over all ranks, on which urgent news travel. The communicator of
+ * all ranks uses it, too, and others listen while they wait: hence the lock. */
+typedef struct ls_hosts_job {
+    const ls_transport *transport;
+    ls_segment *segment;
+    ls_link *link;
+    pthread_mutex_t lock;
+    int rank, size;
+    int *host;      /* [size] */
+    bool *left;     /* [size] they have said farewell */
+    uint64_t epoch; /* how often communicators were renewed */
+    bool listening;
+    ls_urgent heard; /* into which the next news come */
+    ls_link_request *urgent;
+} ls_hosts_job;
+
+/* Where a rank is. */
+typedef struct ls_place {
+    int host;  /* from 0, in the order of their first ranks */
+    int local; /* number among the ranks of its host */
+} ls_place;
+
+typedef struct ls_hosts {
+    ls_comm comm;
+    ls_shm *local; /* the ranks of this host; counts calls, keeps what is broken */
+    ls_hosts_job *job;
+    bool of_all; /* all ranks of the job; has the job's link */
+    ls_link *link;
+    int host, hosts;
+    bool one_each;   /* no host has more than one rank */
+    ls_place *place; /* [size] */
+    int *names;      /* [size] ranks in the job */
+    int *width;      /* [hosts] ranks of each */
+    int **ranks;     /* [hosts][width] */
+
+    char *stage;                    /* shared by the ranks of this host: [width][LS_HOSTS_SLOTS][LS_HOSTS_PIECE] */
+    char *scratch;                  /* [LS_HOSTS_SLOTS][scratch_bytes] */
+    size_t scratch_bytes;           /* for one piece */
+    uint64_t drained;               /* how often */
+    uint64_t turn;                  /* pieces so far: the slot of the next */
+    ls_front *fronts_in, *front_to; /* [size] */
+    ls_ring_entry *last;            /* [size] what was heard from each last */
+    ls_bunch fronts, sent;          /* of the call at hand: fronts that come; whatever goes */
+    ls_bunch in[LS_HOSTS_SLOTS];    /* of a piece: what comes, what goes */
+    ls_bunch out[LS_HOSTS_SLOTS];
+} ls_hosts;
+
+/* The rank that sums for `owner` on a host, and keeps the results for it. */
+static inline int ls_hosts_holder(const ls_hosts *h, int host, int owner)
+{
+    return h->ranks[host][h->place[owner].local % h->width[host]];
+}
+
+static inline int ls_hosts_width(const ls_hosts *h)
+{
+    return h->local->comm.size;
+}
+
+/* The type in which the sum of a host travels: halves are rounded once, at the end. */
+static inline ls_dtype ls_hosts_wire(const ls_hosts *h, const ls_comm_call *call)
+{
+    bool half = call->dtype == LS_BF16 || call->dtype == LS_F16;
+    return half && !h->one_each && ls_comm_reduces(call->kind) ? LS_F32 : call->dtype;
+}
+
+/* Room of a rank of this host for the piece of a turn. */
+static inline char *ls_hosts_stage(const ls_hosts *h, int local, uint64_t turn)
+{
+    return h->stage + ((size_t)local * LS_HOSTS_SLOTS + (size_t)(turn % LS_HOSTS_SLOTS)) * LS_HOSTS_PIECE;
+}
+
+/* ---- hosts_wait.c: messages ---- */
+
+/* Begin to send to, or to receive from, a rank. */
+ls_status ls_hosts_send(ls_hosts *h, ls_bunch *bunch, int peer, const void *data, size_t bytes, ls_message *why);
+ls_status ls_hosts_receive(ls_hosts *h, ls_bunch *bunch, int peer, void *data, size_t bytes, ls_message *why);
+/* Wait for all of them. */
+ls_status ls_hosts_await(ls_hosts *h, ls_bunch *bunch, ls_message *why);
+/* Give up whatever is under way. */
+void ls_hosts_drop(ls_hosts *h);
+/* Called by all ranks: nothing that was sent before comes after. */
+ls_status ls_hosts_drain(ls_hosts *h, ls_message *why);
+LS_PRINTF(2, 3) ls_status ls_hosts_break(ls_hosts *h, const char *format, ...);
+
+/* ---- hosts_urgent.c: news of the job ---- */
+
+void ls_job_listen(void *job); /* of which the first receive was begun by: */
+ls_status ls_job_begin_listening(ls_hosts_job *job, ls_message *why);
+/* Tell all ranks of other hosts, as far as they can be reached within a moment. */
+void ls_job_tell(ls_hosts_job *job, ls_urgency kind, int rank, const char *words);
+/* The segment of this host was given up: see to it that other hosts know. */
+void ls_job_spread(ls_hosts_job *job);
+
+/* ---- Calls whose cards lie in shared memory ---- */
+
+/* hosts_front.c: send a rank the card of this call with `bytes` of data to come, of which `data` may be the first; and
+ * await those of all ranks from which one was expected, in h->fronts_in. */
+ls_status ls_front_send(ls_hosts *h, int peer, const void *data, size_t bytes, ls_message *why);
+ls_status ls_front_expect(ls_hosts *h, int peer, ls_message *why);
+ls_status ls_fronts_await(ls_hosts *h, ls_message *why);
+/* The first ranks of all hosts send each other a front, with what the caller has put into its own (front_to[rank]). */
+ls_status ls_hosts_meet(ls_hosts *h, ls_message *why);
+
+/* hosts_small.c: barrier, broadcast, all-gather and reductions of which each host's share fits into a front. */
+bool ls_hosts_is_small(const ls_hosts *h, const ls_comm_call *call);
+void ls_hosts_small_put(ls_hosts *h, const ls_comm_call *call); /* before the cards are seen */
+ls_status ls_hosts_small(ls_hosts *h, const ls_comm_call *call, ls_message *why);
+/* hosts_pieces.c: the same of any size. */
+ls_status ls_hosts_pieces(ls_hosts *h, const ls_comm_call *call, ls_message *why);
+/* hosts_pairs.c: gather, scatter, all-to-all; messages. */
+ls_status ls_hosts_pairs(ls_hosts *h, const ls_comm_call *call, ls_message *why);
+ls_status ls_hosts_message(ls_hosts *h, const ls_comm_call *call, ls_message *why);
+
+#endif

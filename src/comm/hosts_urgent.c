@@ -1,0 +1,88 @@
+/* hosts_urgent.c - news that end everything, between all ranks of a job. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "comm/hosts_inside.h"
+
+enum { PATIENCE = 50 /* ms */ };
+
+ls_status ls_job_begin_listening(ls_hosts_job *job, ls_message *why)
+{
+    ls_status status = job->transport->receive(job->link, LS_LINK_ANY, LS_LINK_URGENT, &job->heard, sizeof job->heard,
+                                               &job->urgent, why);
+    job->listening = status == LS_OK;
+    return status;
+}
+
+static void heed(ls_hosts_job *job)
+{
+    const ls_urgent *news = &job->heard;
+    ls_segment_header *header = job->segment->header;
+    bool sensible = news->rank >= -1 && news->rank < job->size;
+    if (news->kind == LS_URGENT_ABORT && sensible) {
+        atomic_store(&header->told, 1);
+        job->heard.words[sizeof news->words - 1] = '\0';
+        ls_segment_abort(job->segment, news->rank, news->words);
+    }
+    if (news->kind == LS_URGENT_RECALL && sensible && news->epoch == job->epoch)
+        atomic_store(&header->recalled, 1 + (uint32_t)news->rank);
+    if (news->kind == LS_URGENT_FAREWELL && sensible && news->rank >= 0) job->left[news->rank] = true;
+}
+
+/* Somebody else who holds the lock listens, too. */
+void ls_job_listen(void *listener)
+{
+    ls_hosts_job *job = listener;
+    ls_message ignored;
+    if (pthread_mutex_trylock(&job->lock) != 0) return;
+    while (job->listening) {
+        bool done = !job->urgent; /* it came at once */
+        ls_status status = done ? LS_OK : job->transport->test(job->link, job->urgent, &done, NULL, &ignored);
+        if (!status && !done) break;
+        if (!status) heed(job);
+        job->urgent = NULL;
+        ls_job_begin_listening(job, &ignored);
+        if (status) break;
+    }
+    pthread_mutex_unlock(&job->lock);
+}
+
+void ls_job_tell(ls_hosts_job *job, ls_urgency kind, int rank, const char *words)
+{
+    const ls_transport *transport = job->transport;
+    ls_urgent news = {.kind = (int32_t)kind, .rank = rank, .epoch = job->epoch};
+    ls_message ignored;
+    ls_link_request **requests = ls_sys_alloc((size_t)job->size * sizeof *requests);
+    if (!requests) return;
+    snprintf(news.words, sizeof news.words, "%s", words);
+    pthread_mutex_lock(&job->lock);
+    int waiting = 0;
+    for (int r = 0; r < job->size; r++)
+        if (job->host[r] != job->host[job->rank] && !job->left[r] &&
+            transport->send(job->link, r, LS_LINK_URGENT, &news, sizeof news, &requests[waiting], &ignored) == LS_OK &&
+            requests[waiting])
+            waiting++;
+    for (int64_t began = ls_comm_clock(); waiting && ls_comm_clock() - began < (int64_t)PATIENCE * 1000000;) {
+        int still = 0;
+        for (int i = 0; i < waiting; i++) {
+            bool done = false;
+            ls_status status = transport->test(job->link, requests[i], &done, NULL, &ignored);
+            if (!status && !done) requests[still++] = requests[i];
+        }
+        waiting = still;
+    }
+    for (int i = 0; i < waiting; i++) transport->cancel(job->link, requests[i]);
+    pthread_mutex_unlock(&job->lock);
+    ls_sys_free(requests);
+}
+
+void ls_job_spread(ls_hosts_job *job)
+{
+    ls_segment_header *header = job->segment->header;
+    uint32_t nobody = 0;
+    if (!ls_segment_aborted(job->segment) || !atomic_compare_exchange_strong(&header->told, &nobody, 1)) return;
+    ls_message ignored;
+    ls_segment_reason(job->segment, &ignored); /* waits until the words are written */
+    ls_job_tell(job, LS_URGENT_ABORT, header->culprit, header->words);
+}

@@ -1,0 +1,236 @@
+/* hosts_wait.c - messages under way, and waiting for them: a moment awake, then asleep, never for ever. */
+#include <sched.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/memory.h"
+#include "comm/hosts_inside.h"
+
+enum {
+    SPIN = 50000, /* ns; looking at a link costs much more than looking at memory, and not always the same */
+    SPIN_IN_BACKGROUND = 5000, /* ns */
+    YIELDS = 64,
+    LISTEN = 128,    /* turns between looks at the news */
+    NAP = 2,         /* ms */
+    MORE_WORDS = 50, /* ms to hear from its neighbours why a rank is gone */
+    FAREWELL = 2000, /* ms in which what was sent before a farewell must have come */
+};
+
+/* ---- begun ---- */
+
+static void lock(ls_hosts *h)
+{
+    if (h->of_all) pthread_mutex_lock(&h->job->lock);
+}
+
+static void unlock(ls_hosts *h)
+{
+    if (h->of_all) pthread_mutex_unlock(&h->job->lock);
+}
+
+ls_status ls_hosts_break(ls_hosts *h, const char *format, ...)
+{
+    ls_message words;
+    va_list args;
+    va_start(args, format);
+    vsnprintf(words.text, sizeof words.text, format, args);
+    va_end(args);
+    return ls_shm_break(h->local, "%s", words.text);
+}
+
+/* The transport cannot reach a rank. Ranks of its host may know better why. */
+static ls_status lost(ls_hosts *h, const ls_wire *wire, const ls_message *cause, ls_message *why)
+{
+    char mine[200], last[200] = "nothing yet";
+    int them = h->names[wire->peer];
+    for (int i = 0; i < MORE_WORDS && !ls_segment_aborted(h->job->segment); i++) {
+        ls_job_listen(h->job);
+        usleep(1000);
+    }
+    if (ls_segment_aborted(h->job->segment)) {
+        ls_status status = ls_shm_interruption(h->local);
+        *why = h->local->broken;
+        return status;
+    }
+    ls_ring_tell(&h->local->entry, mine, sizeof mine);
+    if (h->last[wire->peer].number) ls_ring_tell(&h->last[wire->peer], last, sizeof last);
+    ls_status status = ls_hosts_break(h, "rank %d on host %d is gone (%s); rank %d was in %s; the last of rank %d: %s",
+                                      them, h->job->host[them], cause->text, h->job->rank, mine, them, last);
+    *why = h->local->broken;
+    return status;
+}
+
+static ls_wire *add(ls_bunch *bunch)
+{
+    if (bunch->count == bunch->capacity) {
+        int capacity = bunch->capacity ? 2 * bunch->capacity : 8;
+        ls_wire *grown = ls_sys_realloc(bunch->wires, (size_t)capacity * sizeof *grown);
+        if (!grown) return NULL;
+        bunch->wires = grown;
+        bunch->capacity = capacity;
+    }
+    return &bunch->wires[bunch->count];
+}
+
+static ls_status begin(ls_hosts *h, ls_bunch *bunch, ls_wire what, void *data, size_t bytes, ls_message *why)
+{
+    const ls_transport *transport = h->job->transport;
+    ls_message cause = {{0}};
+    ls_wire *wire = add(bunch);
+    if (!wire) return snprintf(why->text, sizeof why->text, "no memory for messages"), LS_ERR_MEMORY;
+    *wire = what;
+    lock(h);
+    ls_status status = what.comes
+                           ? transport->receive(h->link, what.peer, LS_LINK_DATA, data, bytes, &wire->request, &cause)
+                           : transport->send(h->link, what.peer, LS_LINK_DATA, data, bytes, &wire->request, &cause);
+    unlock(h);
+    if (status) return lost(h, &what, &cause, why);
+    bunch->count++;
+    return LS_OK;
+}
+
+ls_status ls_hosts_send(ls_hosts *h, ls_bunch *bunch, int peer, const void *data, size_t bytes, ls_message *why)
+{
+    return begin(h, bunch, (ls_wire){.peer = peer}, (void *)(uintptr_t)data, bytes, why);
+}
+
+ls_status ls_hosts_receive(ls_hosts *h, ls_bunch *bunch, int peer, void *data, size_t bytes, ls_message *why)
+{
+    return begin(h, bunch, (ls_wire){.peer = peer, .comes = true}, data, bytes, why);
+}
+
+/* ---- waited for ---- */
+
+/* A rank of this host that will not come any more: whoever waits for others waits for it, too. */
+static int dead_neighbour(const ls_hosts *h)
+{
+    for (int l = 0; l < ls_hosts_width(h); l++) {
+        int number = h->local->member[l];
+        const ls_member *member = &h->job->segment->header->member[number];
+        if (l != h->local->comm.rank && ls_segment_dead(h->job->segment, number) &&
+            atomic_load_explicit(&member->state, memory_order_acquire) != LS_MEMBER_LEFT)
+            return number;
+    }
+    return -1;
+}
+
+/* Every few milliseconds of sleep: is there anybody left to wait for? */
+static ls_status look_around(ls_hosts *h, const ls_wire *wire, int64_t began)
+{
+    ls_shm *local = h->local;
+    int them = h->names[wire->peer], me = h->job->rank, dead = dead_neighbour(h);
+    int64_t waited = ls_comm_clock() - began;
+    char mine[200], last[200] = "nothing yet";
+    ls_ring_tell(&local->entry, mine, sizeof mine);
+    if (dead >= 0) {
+        const ls_member *member = &h->job->segment->header->member[dead];
+        ls_ring_tell_last(member, last, sizeof last);
+        return ls_hosts_break(h, "rank %d (process %d) died; the last it did: %s", member->rank, member->pid, last);
+    }
+    bool late = local->timeout && waited > local->timeout;
+    bool left = wire->comes && h->job->left[them] && waited > (int64_t)FAREWELL * 1000000;
+    if (!late && !left) return LS_OK;
+    if (h->last[wire->peer].number) ls_ring_tell(&h->last[wire->peer], last, sizeof last);
+    if (left)
+        return ls_hosts_break(h, "rank %d has finished, and rank %d waits for it in %s; the last of rank %d: %s", them,
+                              me, mine, them, last);
+    return ls_hosts_break(h, "rank %d waited %.1f s for rank %d on host %d in %s; the last heard of rank %d: %s", me,
+                          (double)waited / 1e9, them, h->job->host[them], mine, them, last);
+}
+
+static void nap(ls_hosts *h)
+{
+    const ls_transport *transport = h->job->transport;
+    if (!transport->sleep) {
+        usleep(100);
+        return;
+    }
+    lock(h);
+    transport->sleep(h->link, NAP);
+    unlock(h);
+}
+
+/* How many from the first on are done. */
+static ls_status test(ls_hosts *h, ls_bunch *bunch, int *at, ls_message *cause)
+{
+    ls_status status = LS_OK;
+    lock(h);
+    while (*at < bunch->count && !status) {
+        ls_wire *wire = &bunch->wires[*at];
+        bool done = !wire->request;
+        if (!done) status = h->job->transport->test(h->link, wire->request, &done, NULL, cause);
+        if (done || status) wire->request = NULL;
+        if (!done) break;
+        ++*at;
+    }
+    unlock(h);
+    return status;
+}
+
+ls_status ls_hosts_await(ls_hosts *h, ls_bunch *bunch, ls_message *why)
+{
+    int64_t spin = h->comm.background ? SPIN_IN_BACKGROUND : SPIN, began = 0;
+    int at = 0, yields = 0;
+    for (int turn = 0;; turn++) {
+        ls_message cause = {{0}};
+        ls_status status = test(h, bunch, &at, &cause);
+        if (status) return lost(h, &bunch->wires[at], &cause, why);
+        if (at == bunch->count) break;
+        if (!began) began = ls_comm_clock();
+        if (turn % LISTEN == LISTEN - 1 || yields == YIELDS) ls_job_listen(h->job);
+        if (ls_shm_interrupted(h->local)) status = ls_shm_interruption(h->local);
+        else if (yields < YIELDS && ls_comm_clock() - began < spin) ls_spin_hint();
+        else if (yields < YIELDS) yields++, sched_yield();
+        else {
+            status = look_around(h, &bunch->wires[at], began);
+            if (!status) nap(h);
+        }
+        if (status) {
+            *why = h->local->broken;
+            return status;
+        }
+    }
+    bunch->count = 0;
+    return LS_OK;
+}
+
+static void drop(ls_hosts *h, ls_bunch *bunch)
+{
+    for (int i = 0; i < bunch->count; i++)
+        if (bunch->wires[i].request) h->job->transport->cancel(h->link, bunch->wires[i].request);
+    bunch->count = 0;
+}
+
+void ls_hosts_drop(ls_hosts *h)
+{
+    lock(h);
+    drop(h, &h->fronts);
+    drop(h, &h->sent);
+    for (int i = 0; i < LS_HOSTS_SLOTS; i++) {
+        drop(h, &h->in[i]);
+        drop(h, &h->out[i]);
+    }
+    unlock(h);
+}
+
+/* Everybody sends everybody a mark, and throws away what comes before it. */
+ls_status ls_hosts_drain(ls_hosts *h, ls_message *why)
+{
+    const uint64_t mark[2] = {0x6b72616d6b636f6cULL, ++h->drained};
+    int me = h->comm.rank, size = h->comm.size;
+    ls_status status = LS_OK;
+    for (int i = 1; i < size && !status; i++)
+        status = ls_hosts_send(h, &h->sent, (me + i) % size, mark, sizeof mark, why);
+    for (int i = 1; i < size && !status; i++) {
+        do {
+            memset(h->scratch, 0, sizeof mark);
+            status = ls_hosts_receive(h, &h->in[0], (me + i) % size, h->scratch, LS_HOSTS_PIECE, why);
+            if (!status) status = ls_hosts_await(h, &h->in[0], why);
+        } while (!status && memcmp(h->scratch, mark, sizeof mark) != 0);
+    }
+    if (!status) status = ls_hosts_await(h, &h->sent, why);
+    if (status) ls_hosts_drop(h);
+    return status;
+}

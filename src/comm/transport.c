@@ -1,0 +1,27 @@
+/* transport.c - transports are loaded, and asked whether they are of this version. */
+#include "comm/transport.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/library.h"
+
+const ls_transport *ls_transport_load(const char *name, ls_message *why)
+{
+    char file[160];
+    snprintf(file, sizeof file, "%s%.120s", strchr(name, '/') ? "" : "comm-", name);
+    void *library = ls_library_open("transport", strchr(name, '/') ? name : file, why);
+    if (!library) return NULL;
+    ls_transport_entry *entry = (ls_transport_entry *)ls_library_function(library, "ls_transport_v1");
+    const ls_transport *transport = entry ? entry() : NULL;
+    if (!transport)
+        snprintf(why->text, sizeof why->text, "transport \"%.100s\" %s", name,
+                 entry ? "cannot work here" : "has no function ls_transport_v1");
+    else if (transport->abi != LS_TRANSPORT_ABI || transport->size < sizeof *transport) {
+        snprintf(why->text, sizeof why->text,
+                 "transport \"%.100s\" is of interface %u with a table of %u bytes, this library of %u with %zu", name,
+                 transport->abi, transport->size, LS_TRANSPORT_ABI, sizeof *transport);
+        transport = NULL;
+    }
+    return transport;
+}

@@ -1,0 +1,46 @@
+/* hosts.c - every collective between ranks of several hosts, which are all here. */
+#include "comm/calls.h"
+
+static const char *const layouts[] = {"0011", "001122", "0111", "012", "0101", "01210"};
+
+static void every_kind_type_and_size(void)
+{
+    for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
+        crew_layout = layouts[i];
+        crew_run((int)strlen(layouts[i]), all_kinds);
+    }
+}
+
+static void several_pieces(void)
+{
+    for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
+        crew_layout = layouts[i];
+        crew_run((int)strlen(layouts[i]), large_ones);
+    }
+}
+
+static void calls_come_in_any_order_and_at_any_pace(void)
+{
+    for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
+        crew_layout = layouts[i];
+        crew_run((int)strlen(layouts[i]), interleave);
+    }
+}
+
+static void threads_play_processes(void)
+{
+    crew_layout = "0011";
+    crew_run_threads(4, a_few_kinds);
+    crew_layout = "010";
+    crew_run_threads(3, a_few_kinds);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc > 1) check_filter = argv[1];
+    CHECK_RUN(threads_play_processes);
+    CHECK_RUN_FORK(every_kind_type_and_size);
+    CHECK_RUN_FORK(several_pieces);
+    CHECK_RUN_FORK(calls_come_in_any_order_and_at_any_pace);
+    return check_done();
+}
