@@ -4,7 +4,7 @@
  *     pets --output_dir out --predict new_photo.jpg
  *
  * Labels come from file names: beagle_32.jpg shows a beagle. A training that was interrupted goes on exactly where its
- * last checkpoint stood with --resume_from_checkpoint latest. */
+ * last checkpoint stood with --resume_from_checkpoint latest; one that is told to end (SIGTERM) saves one first. */
 #include <lockstep.h>
 
 #include <stdio.h>
@@ -195,7 +195,9 @@ int main(int argc, char **argv)
             if (!ls_sync_gradients(run)) continue; /* gradients still add up */
             int64_t step = ls_steps_taken(adam);
             ls_track(run, step, {"loss", ls_item(loss)}, {"lr", ls_lr(adam)});
-            if (o.save_every && step % o.save_every == 0) ls_save_state(run, NULL);
+            bool stop = ls_stop_asked(run);
+            if (stop || (o.save_every && step % o.save_every == 0)) ls_save_state(run, NULL);
+            if (stop) return ls_finish(run); /* whoever starts it again goes on with this step's successor */
         }
         ls_progress_end(bar);
         double percent = accuracy(run, model, eval);

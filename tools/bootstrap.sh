@@ -39,7 +39,7 @@ for group in "$@"; do
     test)
         want c++ g++
         want python3 python3
-        need ip iproute2 # several hosts on one machine: tests without them fail
+        want ip iproute2 # several hosts on one machine: without it their tests fail
         want mpiexec.hydra mpich # both: 16 MB to fetch, 85 MB on the disk
         want mpirun.openmpi openmpi-bin
         want mpicc.openmpi libopenmpi-dev # both: 8 MB to fetch, 62 MB on the disk

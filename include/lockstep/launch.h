@@ -45,8 +45,8 @@ typedef struct ls_launch_opts {
     const char *token;        /* only who knows it may join; default LOCKSTEP_JOB_TOKEN, else run_id */
     double join_timeout;      /* seconds to wait for enough hosts, and for a lost leader; default 600 */
     double last_call;         /* and, with enough of them, for more, in an elastic job; default 30 */
-    double heartbeat;         /* seconds between signs of life; default 1 */
-    double dead_after;        /* silence that means loss; default 2 */
+    double heartbeat;         /* seconds between signs of life; default 0.5 */
+    double dead_after;        /* silence of a host, standstill of a worker, that means loss; default 2 */
 
     int num_threads; /* of each worker; default: the CPUs this process may use, shared out */
     bool no_pin;     /* leave placement to the system; by default workers get CPUs of their own, by NUMA node */

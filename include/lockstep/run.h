@@ -71,8 +71,8 @@ typedef struct ls_init_opts {
 #define LS_INIT_(argc, argv, ...) ls_init_sized((argc), (argv), LS_OPTS(ls_init_opts, __VA_ARGS__))
 LS_API ls_run *ls_init_sized(int *argc, char ***argv, const ls_init_opts *opts, size_t opts_size);
 
-/* End it: wait for checkpoints being written, print the first error, free everything the run owns, return the exit code
- * (0 or 1). */
+/* End it: wait for checkpoints being written, print the first error, free everything the run owns. Returns the exit
+ * code: 0, 1 after an error, or 128 + the signal where ls_stop_asked() said that there was one. */
 LS_API int ls_finish(ls_run *run);
 
 /* ---- Preparing ---- */
@@ -151,6 +151,19 @@ LS_API bool ls_main_first_end(ls_run *run);
 /* One process raises the trigger; at the next check, which all must make, all see it, and it is reset. */
 LS_API void ls_set_trigger(ls_run *run);
 LS_API bool ls_check_trigger(ls_run *run);
+
+/* Has this or any other process been told to end (SIGTERM, SIGINT, SIGUSR1)? The same answer on all; ask once a step:
+ *
+ *     if (ls_stop_asked(run)) {
+ *         ls_save_state(run, NULL);
+ *         return ls_finish(run);
+ *     }
+ *
+ * From the first call on such a signal does not end the process, unless it comes again seconds later; one that the
+ * program handles itself is left to it. Launchers and schedulers give notice this way, and start again what ended with
+ * 128 + signal. False after an error, also where another process failed: then there is nothing that all could save
+ * together, and training goes on from the checkpoint before. */
+LS_API bool ls_stop_asked(ls_run *run);
 
 /* ---- Tensors of all processes ----
  *

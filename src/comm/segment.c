@@ -197,14 +197,30 @@ bool ls_segment_dead(ls_segment *segment, int number)
     return dead;
 }
 
-void ls_segment_abort(ls_segment *segment, int rank, const char *words)
+static bool write_reason(ls_segment_header *header, int rank, const char *words)
 {
-    ls_segment_header *header = segment->header;
     uint32_t nobody = 0;
-    if (!atomic_compare_exchange_strong(&header->aborted, &nobody, 1)) return;
+    if (!atomic_compare_exchange_strong(&header->aborted, &nobody, 1)) return false;
     header->culprit = rank;
     snprintf(header->words, sizeof header->words, "%s", words);
     atomic_store_explicit(&header->aborted, 2, memory_order_release);
+    return true;
+}
+
+void ls_segment_abort(ls_segment *segment, int rank, const char *words)
+{
+    write_reason(segment->header, rank, words);
+}
+
+bool ls_segment_give_up(int file, const char *words)
+{
+    struct stat status;
+    if (fstat(file, &status) != 0 || (size_t)status.st_size < sizeof(ls_segment_header)) return false;
+    ls_segment_header *header = map_file(file, 0, sizeof *header);
+    if (!header) return false;
+    bool first = header->magic == MAGIC && write_reason(header, -1, words);
+    munmap(header, sizeof *header);
+    return first;
 }
 
 void ls_segment_reason(const ls_segment *segment, ls_message *why)

@@ -111,10 +111,14 @@ void ls_ring_end(ls_ring_entry *slot, const ls_ring_entry *entry, ls_status stat
 void ls_ring_tell(const ls_ring_entry *entry, char *text, size_t size);
 /* The last operation of a rank, and how long ago it was. */
 void ls_ring_tell_last(const ls_member *member, char *text, size_t size);
-/* The last `count` operations of all ranks of a file, one line each, for whoever looks at what is left of a job. The
- * text is empty where the file is not a segment. */
+
+/* ---- For whoever has the file and takes no part; a file that is not a segment tells nothing ---- */
+
+/* The last `count` operations of all ranks, one line each. */
 void ls_segment_tell(int file, int count, char *text, size_t size);
 /* The rank that told the others to stop; -1: none did. */
 int ls_segment_culprit(int file);
+/* Tell everybody to stop; false where somebody did already, or there is nobody. */
+bool ls_segment_give_up(int file, const char *words);
 
 #endif

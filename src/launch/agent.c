@@ -76,9 +76,14 @@ void ls_agent_report(ls_agent *a, const char *text, int code)
 
 /* ---- What happens --------------------------------------------------------------------------------------------- */
 
-void ls_agent_stop(ls_agent *a, int number)
+void ls_agent_stop(ls_agent *a, int number, const char *story)
 {
     if (a->phase != LS_AGENT_RUNNING) return;
+    if (story && *story) {
+        char line[512];
+        ls_cause_headline(story, line, sizeof line);
+        ls_group_abort(&a->group, line);
+    }
     a->phase = LS_AGENT_STOPPING;
     a->group.stopping = true;
     a->kill_at = ls_after(a->plan->opts.shutdown_timeout);
@@ -94,7 +99,7 @@ static void on_end_signal(ls_agent *a, int number)
     a->told = number;
     ls_log_line(LS_LOG_INFO, "SIG%s: passed on to %d workers, which have %.0f s to end", signal_name(number),
                 a->group.running, a->plan->opts.shutdown_timeout);
-    if (a->phase == LS_AGENT_RUNNING) ls_agent_stop(a, number);
+    if (a->phase == LS_AGENT_RUNNING) ls_agent_stop(a, number, NULL);
     else ls_group_signal(&a->group, number);
     if (a->decider.told) a->decider.told(a);
 }
@@ -117,7 +122,7 @@ static bool on_signal(ls_watch *watch, uint32_t events)
             raise(SIGSTOP);
             ls_group_signal(&a->group, SIGCONT);
             break;
-        default: ls_group_signal(&a->group, number);
+        default: a->hinted = number; ls_group_signal(&a->group, number);
         }
     }
     return true;
@@ -132,11 +137,23 @@ static int leftovers(const ls_agent *a, int number)
     return a->strangers ? 0 : ls_group_sweep(number);
 }
 
+/* Workers that were given notice, saved and ended did not fail: the job is told to end. */
+static void heed_hint(ls_agent *a)
+{
+    const ls_cause *cause = &a->group.cause;
+    if (!a->hinted || !cause->any || ls_cause_exit_code(cause) != 128 + a->hinted) return;
+    memset(&a->group.cause, 0, sizeof a->group.cause);
+    on_end_signal(a, a->hinted);
+}
+
 static void on_event(ls_agent *a)
 {
     bool late = ls_now() >= a->kill_at;
+    if (a->phase == LS_AGENT_RUNNING) heed_hint(a);
     if (a->phase == LS_AGENT_RUNNING && (a->group.cause.any || !a->could_start)) {
-        ls_agent_stop(a, SIGTERM);
+        char story[5000] = "a worker could not be started";
+        if (a->group.cause.any) ls_cause_tell(&a->group.cause, story, sizeof story);
+        ls_agent_stop(a, SIGTERM, story);
         if (a->decider.failed) a->decider.failed(a);
     }
     if (a->phase == LS_AGENT_STOPPING && late) {

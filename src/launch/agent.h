@@ -32,6 +32,7 @@ struct ls_agent {
     int64_t began, kill_at;
     bool strangers;   /* this process had children before */
     int told;         /* the signal that told this process to end; 0: none */
+    int hinted;       /* SIGUSR1 or SIGUSR2, which workers may take for notice of their end; 0: neither came */
     bool could_start; /* all workers of the attempt were started */
     bool finished;
     int code; /* of the finished job */
@@ -41,7 +42,9 @@ struct ls_agent {
 int ls_agent_run(ls_agent *agent, const ls_plan *plan, void (*begin)(ls_agent *agent));
 
 void ls_agent_start(ls_agent *agent, const ls_assignment *assignment); /* an idle one */
-void ls_agent_stop(ls_agent *agent, int number); /* with this signal; does nothing unless RUNNING */
+/* With this signal; does nothing unless RUNNING. With the story of what broke the job, collectives end at once with its
+ * first line; with NULL, workers may work together until they are gone, for instance to save. */
+void ls_agent_stop(ls_agent *agent, int number, const char *story);
 void ls_agent_finish(ls_agent *agent, int code); /* an idle one */
 
 /* Print the first cause, and leave it where Kubernetes and launchers above look for it. */

@@ -10,8 +10,11 @@
 #include <string.h>
 #include <sys/wait.h>
 
+#define HEADING "lockstep: first cause: "
+
 int ls_cause_exit_code(const ls_cause *cause)
 {
+    if (WIFSTOPPED(cause->status)) return 128 + WSTOPSIG(cause->status);
     return WIFSIGNALED(cause->status) ? 128 + WTERMSIG(cause->status) : WEXITSTATUS(cause->status);
 }
 
@@ -52,14 +55,17 @@ void ls_cause_tail(ls_cause *cause, const char *text, size_t length, int lines)
 
 static void describe_end(const ls_cause *cause, char *text, size_t size)
 {
-    if (!WIFSIGNALED(cause->status)) {
+    if (WIFEXITED(cause->status)) {
         snprintf(text, size, "exited with code %d", WEXITSTATUS(cause->status));
         return;
     }
-    int number = WTERMSIG(cause->status);
+    bool stopped = WIFSTOPPED(cause->status);
+    int number = stopped ? WSTOPSIG(cause->status) : WTERMSIG(cause->status);
     const char *name = sigabbrev_np(number);
-    snprintf(text, size, "was killed by SIG%s (signal %d%s)", name ? name : "?", number,
-             number == SIGKILL ? "; if nobody sent it, the system ran out of memory" : "");
+    if (stopped) snprintf(text, size, "was stopped by SIG%s (signal %d) and not woken", name ? name : "?", number);
+    else
+        snprintf(text, size, "was killed by SIG%s (signal %d%s)", name ? name : "?", number,
+                 number == SIGKILL ? "; if nobody sent it, the system ran out of memory" : "");
 }
 
 static void put_lines(const char *title, const char *lines, char *text, size_t size)
@@ -76,12 +82,18 @@ static void put_lines(const char *title, const char *lines, char *text, size_t s
     }
 }
 
+void ls_cause_headline(const char *story, char *line, size_t size)
+{
+    if (strncmp(story, HEADING, sizeof HEADING - 1) == 0) story += sizeof HEADING - 1;
+    snprintf(line, size, "%.*s", (int)strcspn(story, "\n"), story);
+}
+
 void ls_cause_tell(const ls_cause *cause, char *text, size_t size)
 {
     char end[128];
     describe_end(cause, end, sizeof end);
-    snprintf(text, size, "lockstep: first cause: rank %d (local rank %d, host %s, pid %d) %s after %.1f s\n",
-             cause->rank, cause->local_rank, cause->host, cause->pid, end, cause->seconds);
+    snprintf(text, size, HEADING "rank %d (local rank %d, host %s, pid %d) %s after %.1f s\n", cause->rank,
+             cause->local_rank, cause->host, cause->pid, end, cause->seconds);
     size_t used = strlen(text);
     if (cause->words[0]) snprintf(text + used, size - used, "lockstep: it says: %s\n", cause->words);
     put_lines("the last lines of its stderr", cause->tail, text, size);

@@ -27,6 +27,9 @@ void ls_cause_read(ls_cause *cause, const char *error_file);
 /* Keep the last `lines` lines of a text that may begin in the middle of one. */
 void ls_cause_tail(ls_cause *cause, const char *text, size_t length, int lines);
 
+/* The first line of a story, without what is in front of every one: for those who wait for who failed. */
+void ls_cause_headline(const char *story, char *line, size_t size);
+
 /* The whole story, several lines, each with a line break. Cut to `size`. */
 void ls_cause_tell(const ls_cause *cause, char *text, size_t size);
 

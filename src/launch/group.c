@@ -236,11 +236,13 @@ static bool start_worker(ls_group *group, int local_rank)
     worker->pid = pid;
     worker->status = 0;
     worker->began = ls_now();
+    worker->stopped = 0;
     group->running++;
     return true;
 }
 
-/* Workers of this host find each other through memory that they inherit. Programs that are not ours ignore it. */
+/* Workers of this host find each other through memory that they inherit, and learn from it when to give up. Programs
+ * that are not ours ignore it. */
 static bool share_memory(ls_group *group)
 {
     int workers = group->plan->opts.num_processes;
@@ -296,6 +298,12 @@ void ls_group_signal(ls_group *group, int number)
     }
 }
 
+void ls_group_abort(ls_group *group, const char *words)
+{
+    if (group->shared >= 0) ls_segment_give_up(group->shared, words);
+}
+
+/* Take note of how a worker failed, by its status. */
 static void note_failure(ls_group *group, int local_rank, bool same_moment)
 {
     ls_worker *worker = &group->worker[local_rank];
@@ -312,14 +320,14 @@ static void note_failure(ls_group *group, int local_rank, bool same_moment)
     ls_logs_path(&group->logs, cause.attempt, local_rank, "error.json", path, sizeof path);
     ls_cause_read(&cause, path);
     if (group->shared >= 0) ls_segment_tell(group->shared, LAST_CALLS, cause.calls, sizeof cause.calls);
-    /* Several that ended since we last looked: the error files know which was first; one that was killed told nobody,
+    /* Several that failed since we last looked: the error files know which was first; one that was killed told nobody,
      * so those that gave up did so because of it. */
     bool earlier = cause.stamp > 0 && cause.stamp < group->cause.stamp;
     bool killed = WIFSIGNALED(cause.status) && !WIFSIGNALED(group->cause.status);
     if (group->cause.any && !(same_moment && (earlier || killed))) return;
 
     ls_stream *stream = &worker->stream[1];
-    ls_stream_close(stream);
+    if (!WIFSTOPPED(cause.status)) ls_stream_close(stream); /* read to its end */
     if (stream->tail_length) ls_cause_tail(&cause, stream->tail, stream->tail_length, TAIL_LINES);
     ls_logs_path(&group->logs, cause.attempt, local_rank, "stderr.log", path, sizeof path);
     FILE *log = group->plan->redirected[local_rank] & 2 ? fopen(path, "r") : NULL;
@@ -359,8 +367,37 @@ static void reap_culprit(ls_group *group, int except)
     reap_worker(group, culprit, info.si_code != CLD_EXITED || info.si_status != 0, true);
 }
 
+/* Take note of who stands still by a signal, and who goes on. */
+static void note_standstill(ls_group *group)
+{
+    for (int i = 0; i < group->plan->opts.num_processes; i++) {
+        ls_worker *worker = &group->worker[i];
+        siginfo_t info = {0};
+        while (worker->pid && waitid(P_PID, (id_t)worker->pid, &info, WSTOPPED | WCONTINUED | WNOHANG) == 0 &&
+               info.si_pid) {
+            worker->stopped = info.si_code == CLD_STOPPED ? ls_now() : 0;
+            worker->status = info.si_code == CLD_STOPPED ? info.si_status << 8 | 0x7f : 0; /* as wait() writes it */
+            info.si_pid = 0;
+        }
+    }
+}
+
+/* One that stands still holds up all others. Returns when the next is due. */
+static int64_t check_standstill(ls_group *group, int64_t now)
+{
+    int64_t patience = (int64_t)(group->plan->opts.dead_after * 1e9), next = LS_NEVER;
+    for (int i = 0; i < group->plan->opts.num_processes && !group->stopping && !group->cause.any; i++) {
+        const ls_worker *worker = &group->worker[i];
+        if (!worker->pid || !worker->stopped) continue;
+        if (now - worker->stopped >= patience) note_failure(group, i, false);
+        else if (worker->stopped + patience < next) next = worker->stopped + patience;
+    }
+    return group->cause.any ? now : next;
+}
+
 void ls_group_reap(ls_group *group)
 {
+    note_standstill(group);
     bool had_cause = group->cause.any;
     for (;;) {
         siginfo_t info = {0};
@@ -401,7 +438,7 @@ int ls_group_sweep(int number)
 
 int64_t ls_group_tick(ls_group *group)
 {
-    int64_t next = LS_NEVER, now = ls_now();
+    int64_t now = ls_now(), next = group->stopping ? LS_NEVER : check_standstill(group, now);
     for (int i = 0; i < group->plan->opts.num_processes; i++) {
         for (int s = 0; s < 2; s++) {
             int64_t at = ls_stream_tick(&group->worker[i].stream[s], now);

@@ -12,9 +12,10 @@
 #include <sys/types.h>
 
 typedef struct ls_worker {
-    pid_t pid; /* also its session and process group; 0: never began, or reaped */
-    int status;
+    pid_t pid;  /* also its session and process group; 0: never began, or reaped */
+    int status; /* as wait() gives it, also while it is stopped */
     int64_t began;
+    int64_t stopped;     /* since when it stands still by a signal; 0: it does not */
     ls_stream stream[2]; /* stdout and stderr, where they pass through here */
 } ls_worker;
 
@@ -29,7 +30,7 @@ typedef struct ls_group {
     ls_sink sink[2];
     ls_worker *worker; /* [plan->opts.num_processes] */
     int *cpus, *first; /* placement; first NULL: not pinned */
-    int shared;        /* file of the memory that workers of one host share; -1: none */
+    int shared;        /* file of the memory that the workers of this host share; -1: none */
     bool *unstarted;   /* [num_processes] shared with the workers: the program could not be executed */
     int running;       /* workers not reaped */
     bool stopping;     /* their ends are no failures any more */
@@ -48,14 +49,17 @@ void ls_group_end(ls_group *group);
 /* To every process of every worker's group. Except for SIGKILL, stopped ones are woken to receive it. */
 void ls_group_signal(ls_group *group, int number);
 
+/* Collectives of the workers end at once, for this reason; only the first counts. */
+void ls_group_abort(ls_group *group, const char *words);
+
 /* Take in all that ended: workers, and what they left behind. The first worker that did not end with 0, unless it was
- * told to stop, is the cause. */
+ * told to stop, is the cause; so is one that stands still for longer than a host may be silent. */
 void ls_group_reap(ls_group *group);
 
 /* Processes that workers left behind, now children of this one: send them a signal. Returns how many there are. */
 int ls_group_sweep(int number);
 
-/* Show what waits too long; returns when to come again. */
+/* Show what waits too long, notice who stands still too long; returns when to come again. */
 int64_t ls_group_tick(ls_group *group);
 
 #endif

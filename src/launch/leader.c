@@ -22,6 +22,9 @@ enum { MOST_HOSTS = 4096 };
 
 typedef enum phase { GATHERING, RUNNING, DRAINING, ENDED } phase;
 
+/* Why a generation ends: hosts may join, one was told to leave, something failed. */
+typedef enum reason { JOINED, LEFT, BROKEN } reason;
+
 typedef struct host {
     ls_wire wire;
     ls_leader *leader;
@@ -50,7 +53,7 @@ struct ls_leader {
     int port; /* where the workers of this generation meet */
     ls_budget budget;
     int64_t began, since, last_call, last_tick; /* since: when gathering began */
-    bool counts;                                /* the end of this generation is a failure */
+    reason reason;                              /* why the generation is drained */
     bool hopeless;                              /* a program that cannot be executed: not tried again */
     int code;
     char cause[4096];
@@ -84,6 +87,7 @@ static void tell_all(ls_leader *l, const char *what, int64_t value, bool only_ta
         ls_json_put_integer(&w, what, value);
         ls_json_put_integer(&w, "code", l->code);
         ls_json_put_text(&w, "cause", l->cause);
+        ls_json_put_bool(&w, "broken", l->reason == BROKEN);
         ls_json_put_end(&w);
         ls_wire_send(&h->wire, &w);
     }
@@ -149,7 +153,7 @@ static void start_generation(ls_leader *l)
     l->generation++;
     l->phase = RUNNING;
     l->began = ls_now();
-    l->counts = l->hopeless = false;
+    l->hopeless = false;
     l->code = 0;
     l->cause[0] = '\0';
     /* A port of this host, where rank 0 is. Workers of hosts that were given up may still look for the last one. */
@@ -164,11 +168,11 @@ static void start_generation(ls_leader *l)
 }
 
 /* End the generation: the first reason counts. */
-static void drain(ls_leader *l, bool counts, int code, const char *cause)
+static void drain(ls_leader *l, reason why, int code, const char *cause)
 {
     if (l->phase != RUNNING) return;
     l->phase = DRAINING;
-    l->counts = counts;
+    l->reason = why;
     l->code = code;
     snprintf(l->cause, sizeof l->cause, "%s", cause);
     tell_all(l, "stop", l->generation, true);
@@ -185,9 +189,11 @@ static void gather(ls_leader *l)
 static void finish_generation(ls_leader *l)
 {
     bool good = l->phase == RUNNING;
+    /* In an elastic job hosts come and go; elsewhere one that goes takes the job with it. */
+    bool counts = l->reason == BROKEN || (l->reason == LEFT && !is_elastic(l));
     for (host *h = l->hosts; h; h = h->next) h->taking = false;
     if (good) end_job(l, 0);
-    else if (!l->counts) gather(l);
+    else if (!counts) gather(l);
     else if (!l->hopeless && ls_budget_take(&l->budget, &l->plan->opts, l->began)) gather(l);
     else end_job(l, l->code);
 }
@@ -247,7 +253,7 @@ static void on_failed(host *h, const ls_json *m)
     const char *cause = ls_json_text(ls_json_get(m, "cause"));
     if (l->phase != RUNNING || !h->taking) return;
     l->hopeless = ls_json_bool(ls_json_get(m, "unstarted"), false);
-    drain(l, true, (int)ls_json_integer(ls_json_get(m, "code"), 1), cause ? cause : "");
+    drain(l, BROKEN, (int)ls_json_integer(ls_json_get(m, "code"), 1), cause ? cause : "");
 }
 
 static void on_leave(host *h, const ls_json *m)
@@ -255,8 +261,7 @@ static void on_leave(host *h, const ls_json *m)
     char cause[256];
     h->left = (int)ls_json_integer(ls_json_get(m, "leave"), SIGTERM);
     snprintf(cause, sizeof cause, "lockstep: host %s was told to end by signal %d\n", h->name, h->left);
-    /* In an elastic job hosts come and go; elsewhere one that goes takes the job with it. */
-    if (h->taking) drain(h->leader, !is_elastic(h->leader), 128 + h->left, cause);
+    if (h->taking) drain(h->leader, LEFT, 128 + h->left, cause);
 }
 
 static void on_message(ls_wire *wire, const ls_json *m)
@@ -294,7 +299,7 @@ static void bury(ls_leader *l, host *h)
         snprintf(cause, sizeof cause, "lockstep: first cause: host %s with %d workers from host rank %d was lost: %s\n",
                  h->name, h->processes, h->rank, h->why);
         /* Politely or not, a host that goes from an elastic job leaves the others free to go on. */
-        if (!h->left) drain(l, true, 1, cause);
+        if (!h->left) drain(l, BROKEN, 1, cause);
     }
     host **link = &l->hosts;
     while (*link != h) link = &(*link)->next;
@@ -311,6 +316,7 @@ static int64_t check_hosts(ls_leader *l, int64_t now)
     /* If this process itself slept (stopped, starved), the others' silence proves nothing. */
     bool slept = now - l->last_tick > beat + dead / 2;
     l->last_tick = now;
+    int64_t due = now + beat / 2;
     for (host *h = l->hosts, *next; h; h = next) {
         next = h->next;
         if (slept) h->wire.heard = now;
@@ -319,9 +325,10 @@ static int64_t check_hosts(ls_leader *l, int64_t now)
             h->lost = true;
         }
         if (!h->lost && h->joined && now - h->wire.spoke >= beat) ls_wire_say(&h->wire, "beat", l->generation);
+        if (!h->lost && h->wire.heard + dead < due) due = h->wire.heard + dead + 1;
         if (h->lost) bury(l, h);
     }
-    return now + beat / 2;
+    return due;
 }
 
 /* How long hosts that are there wait for more. */
@@ -367,8 +374,8 @@ static void check_generation(ls_leader *l)
     }
     /* A new host is let in by starting again; not at once, or a job that hosts join one by one would never get on. */
     room = taking < l->plan->opts.max_hosts && ls_now() > l->began + patience(l);
-    if (l->phase == RUNNING && spare && room && !all_over) drain(l, false, 0, "");
-    if (l->phase == RUNNING && all_over && !all_good) drain(l, true, 1, "lockstep: a host ended without a cause\n");
+    if (l->phase == RUNNING && spare && room && !all_over) drain(l, JOINED, 0, "");
+    if (l->phase == RUNNING && all_over && !all_good) drain(l, BROKEN, 1, "lockstep: a host ended without a cause\n");
     if (all_over) finish_generation(l);
 }
 
@@ -390,9 +397,13 @@ bool ls_leader_is_done(const ls_leader *l)
 void ls_leader_abandon(ls_leader *l, int number)
 {
     if (l->phase == ENDED) return;
-    snprintf(l->cause, sizeof l->cause, "lockstep: the leader was told to end by signal %d\n", number);
-    /* With restarts to spare, the others wait for it to come back; a closed connection tells them. */
-    if (l->plan->opts.max_restarts == 0) end_job(l, 128 + number);
+    char cause[128];
+    snprintf(cause, sizeof cause, "lockstep: the leader was told to end by signal %d\n", number);
+    drain(l, LEFT, 128 + number, cause);
+    snprintf(l->cause, sizeof l->cause, "%s", cause);
+    /* In an elastic job, or with restarts to spare, the others wait for it to come back; a closed connection tells
+     * them. */
+    if (!is_elastic(l) && l->plan->opts.max_restarts == 0) end_job(l, 128 + number);
     for (host *h = l->hosts; h; h = h->next) {
         if (h->local) continue;
         ls_wire_close(&h->wire);

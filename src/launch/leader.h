@@ -16,6 +16,8 @@
  *     start     generation n: your ranks, the world, where workers meet       stop      end generation n, and why
  *     end       the job is over: exit code, and the cause in words            beat
  *
+ * With `stop` comes whether the generation is broken, or its workers may still work together, to save.
+ *
  *     GATHERING --enough hosts--> RUNNING --failure, loss, new host--> DRAINING --all over--> GATHERING or ENDED */
 #ifndef LOCKSTEP_LAUNCH_LEADER_H
 #define LOCKSTEP_LAUNCH_LEADER_H

@@ -128,13 +128,13 @@ static void on_message(ls_wire *wire, const ls_json *order)
         start(m, order);
     } else if (ls_json_get(order, "stop")) {
         if (ls_json_integer(ls_json_get(order, "stop"), -1) != m->generation) return;
+        ls_agent_stop(m->agent, SIGTERM, ls_json_bool(ls_json_get(order, "broken"), true) ? cause : NULL);
         tell_cause(m, cause, code);
-        ls_agent_stop(m->agent, SIGTERM);
     } else if (ls_json_get(order, "end")) {
         tell_cause(m, cause, code);
         m->ordered |= !m->ending;
         prepare_end(m, code);
-        ls_agent_stop(m->agent, SIGTERM);
+        ls_agent_stop(m->agent, SIGTERM, NULL);
     }
 }
 
@@ -240,13 +240,13 @@ static void handle_loss(member *m)
     m->standing = AWAY;
     ls_wire_close(&m->wire);
     if (m->ending || m->agent->told || !was_member) return;
-    ls_agent_stop(m->agent, SIGTERM);
     m->give_up = ls_after(o->join_timeout);
     m->next_try = ls_after(m->pause);
     char text[512];
     snprintf(text, sizeof text, "lockstep: first cause: the leader at %s:%d was lost: %.200s\n", m->plan->meeting_host,
              m->plan->meeting_port, m->why);
-    tell_cause(m, text, 1);
+    ls_agent_stop(m->agent, SIGTERM, text);
+    if (!m->told[0] || m->agent->phase == LS_AGENT_IDLE) tell_cause(m, text, 1); /* else something else came first */
     if (!o->elastic && o->max_restarts == 0) prepare_end(m, 1);
 }
 
@@ -285,7 +285,9 @@ static int64_t tick(ls_agent *agent)
     bool everyone_knows = !m->leader || !m->ordered || ls_leader_is_done(m->leader);
     if (m->ending && agent->phase == LS_AGENT_IDLE && everyone_knows) ls_agent_finish(agent, m->end_code);
     int64_t beat = now + (int64_t)(m->plan->opts.heartbeat * 0.5e9);
+    int64_t dead = m->wire.heard + (int64_t)(m->plan->opts.dead_after * 1e9) + 1;
     if (m->standing == AWAY && m->next_try > now && m->next_try < next) next = m->next_try;
+    if (m->standing == JOINED && dead < next) next = dead;
     return beat < next ? beat : next;
 }
 

@@ -221,8 +221,8 @@ bool ls_plan_make(ls_plan *plan, const ls_launch_opts *opts, size_t opts_size, c
     if (!o->max_hosts) o->max_hosts = o->min_hosts;
     o->join_timeout = ls_opts_number(o->join_timeout, 600);
     o->last_call = ls_opts_number(o->last_call, 30);
-    o->heartbeat = ls_opts_number(o->heartbeat, 1);
-    o->dead_after = ls_opts_number(o->dead_after, 2 * o->heartbeat);
+    o->heartbeat = ls_opts_number(o->heartbeat, 0.5);
+    o->dead_after = ls_opts_number(o->dead_after, o->heartbeat > 1 ? 2 * o->heartbeat : 2);
     if (!check(o) || (o->max_hosts > 1 && !settle_hosts(plan))) return false;
     if (!o->master_addr) o->master_addr = "127.0.0.1";
     if (!o->run_id || !*o->run_id) o->run_id = "none";

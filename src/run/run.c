@@ -59,8 +59,10 @@ ls_run *ls_init_sized(int *argc, char ***argv, const ls_init_opts *opts, size_t 
 int ls_finish(ls_run *run)
 {
     ls_wait_for_save(run);
-    int code = ls_failed(run);
-    if (code) ls_log_line(LS_LOG_ERROR, "%s", run->errors.message);
+    int told = run->session ? run->session->stop_signal : 0;
+    if (told) ls_wait_for_everyone(run); /* a process that ends first would seem to have failed */
+    int code = ls_failed(run) ? 1 : told ? 128 + told : 0;
+    if (ls_failed(run)) ls_log_line(LS_LOG_ERROR, "%s", run->errors.message);
     ls_run_ended(run);
     if (!run->tensors.size) return code; /* the run without memory */
     ls_session_close(run);

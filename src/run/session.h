@@ -27,7 +27,9 @@ typedef struct ls_session {
     ls_mark scope;    /* of the epoch */
 
     bool trigger;
-    void *gathered; /* what ls_gather_object() handed out last */
+    bool listens;    /* for signals that ask to stop */
+    int stop_signal; /* the one that processes agreed on; 0: none */
+    void *gathered;  /* what ls_gather_object() handed out last */
 
     char *project_dir;
     bool project_named, project_open; /* by the program or a flag; made, and found good for writing */

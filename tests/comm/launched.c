@@ -124,11 +124,56 @@ static void a_dead_process_is_named(void)
     HAS("rank 1: barrier (ls_wait_for_everyone, call 2), done");
 }
 
+/* The launcher tells survivors at once, and why. How long that took is printed, not judged: the machine may be busy. */
+static void survivors_learn_the_cause_at_once(void)
+{
+    CHECK(shell(LOCKSTEP_COMMAND " launch -n 4 " WORKER " survive 2>&1") == 128 + SIGKILL);
+    const char *at = strstr(output, "killed ");
+    double killed = at ? atof(at + 7) : 0, last = 0;
+    int knew = 0;
+    for (at = output; (at = strstr(at, "knew ")); at += 5, knew++) last = fmax(last, atof(at + 5));
+    CHECK_MSG(knew == 3, "%d of 3 returned:\n%s", knew, output);
+    /* Whoever was first, the launcher or another survivor, has told all. */
+    CHECK_MSG(strstr(output, ": rank 1 (local rank 1, host ") || strstr(output, ": rank 1 (process "), "%s", output);
+    printf("survivors returned %.1f ms after kill -9\n", 1e3 * (last - killed));
+    CHECK_MSG(last - killed < 10, "%.1f s", last - killed);
+}
+
 static void different_calls_end_the_job(void)
 {
     CHECK(shell(LOCKSTEP_COMMAND " launch -n 2 " WORKER " differ 2>&1") == 1);
     HAS("processes disagree: rank 0 calls barrier (ls_wait_for_everyone, call 2), rank 1 calls all-reduce max of 1 i32 "
         "(ls_check_trigger, call 2)");
+}
+
+/* ---- told to end ---- */
+
+/* A signal to one process, or to the launcher, stops all after the same step. */
+static void all_stop_after_the_same_step(void)
+{
+    static const struct way {
+        const char *kill;
+        int code;
+    } ways[] = {{"kill -TERM $!", 128 + SIGTERM},
+                {"kill -USR1 $!", 128 + SIGUSR1}, /* Slurm's notice */
+                {"kill -TERM $(cat $f.pid)", 128 + SIGTERM}};
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+        char line[1024];
+        snprintf(line, sizeof line,
+                 "f=$(mktemp -u); " LOCKSTEP_COMMAND " launch -n 3 " WORKER " stop $f 2>&1 & "
+                 "while [ ! -f $f ]; do sleep 0.01; done; %s; wait $!; code=$?; rm $f $f.pid; exit $code",
+                 ways[i].kill);
+        CHECK_MSG(shell(line) == ways[i].code, "%s:\n%s", ways[i].kill, output);
+        const char *at = strstr(output, "stopped after ");
+        int step = at ? atoi(at + 14) : -1, same = 0;
+        for (; at; at = strstr(at + 1, "stopped after ")) same += atoi(at + 14) == step;
+        CHECK_MSG(same == 3, "%s:\n%s", ways[i].kill, output);
+        bool failed = strstr(output, "first cause") != NULL; /* only where nobody told the launcher */
+        CHECK_MSG(failed == (i == 2), "%s:\n%s", ways[i].kill, output);
+    }
+    CHECK(shell("f=$(mktemp -u); " WORKER " stop $f & while [ ! -f $f ]; do sleep 0.01; done; kill $!; wait $!") ==
+          128 + SIGTERM);
+    HAS("rank 0 stopped after ");
 }
 
 /* ---- the function ---- */
@@ -158,7 +203,9 @@ int main(int argc, char **argv)
     CHECK_RUN(hosts_are_refused_by_name);
     CHECK_RUN(one_failure_is_everybodys);
     CHECK_RUN(a_dead_process_is_named);
+    CHECK_RUN(survivors_learn_the_cause_at_once);
     CHECK_RUN(different_calls_end_the_job);
+    CHECK_RUN(all_stop_after_the_same_step);
     CHECK_RUN_FORK(the_function_starts_them);
     return check_done();
 }

@@ -1,11 +1,12 @@
 /* worker.c - a program that is started several times: what a run does when it is one of several processes.
  *
- *     worker exchange | twice | fail | die | differ | trigger */
+ *     worker exchange | twice | fail | die | differ | trigger | stop FILE | survive */
 #include <lockstep.h>
 
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 static void exchange(ls_run *run)
@@ -61,6 +62,50 @@ static void trigger(ls_run *run)
     printf("rank %d: %d %d\n", ls_rank(run), first, second);
 }
 
+/* FILE.pid has the number of the last process, FILE is there when all have begun. */
+static void leave_number(ls_run *run, const char *path)
+{
+    char name[4096];
+    snprintf(name, sizeof name, "%s.pid", path);
+    FILE *file = ls_is_last(run) ? fopen(name, "w") : NULL;
+    if (file) fprintf(file, "%d", getpid());
+    if (file) fclose(file);
+    ls_wait_for_everyone(run);
+    if (ls_is_main(run) && (file = fopen(path, "w"))) fclose(file);
+}
+
+/* Steps until somebody is told to end. */
+static void stop(ls_run *run, const char *path)
+{
+    int step = 0;
+    while (!ls_stop_asked(run) && !ls_error(run)) {
+        if (++step == 3) leave_number(run, path);
+        usleep(100 * (unsigned)ls_rank(run)); /* the signal comes to some before, to some after they ask */
+    }
+    printf("rank %d stopped after %d\n", ls_rank(run), step);
+}
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+/* Rank 1 is killed; the others tell when they knew. */
+static void survive(ls_run *run)
+{
+    ls_stop_asked(run); /* or the launcher's SIGTERM would end them */
+    ls_wait_for_everyone(run);
+    if (ls_rank(run) == 1) {
+        printf("killed %.6f\n", now());
+        fflush(stdout);
+        raise(SIGKILL);
+    }
+    ls_wait_for_everyone(run);
+    printf("knew %.6f: %s\n", now(), ls_error_message(run));
+}
+
 int main(int argc, char **argv)
 {
     ls_run *run = ls_init(&argc, &argv);
@@ -72,6 +117,8 @@ int main(int argc, char **argv)
     } else if (strcmp(what, "fail") == 0) fail(run);
     else if (strcmp(what, "die") == 0) die(run);
     else if (strcmp(what, "differ") == 0) differ(run);
+    else if (strcmp(what, "stop") == 0) stop(run, argv[2]);
+    else if (strcmp(what, "survive") == 0) survive(run);
     else trigger(run);
     return ls_finish(run);
 }

@@ -1,0 +1,47 @@
+/* stop.c - has somebody told the training to end? Signals are noted when they come, and agreed upon once a step. */
+#include <signal.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "run/exchange.h"
+
+/* How people and schedulers ask: Kubernetes and Slurm with SIGTERM, terminals with SIGINT, Slurm's --signal and mpirun,
+ * which passes it on, with SIGUSR1. */
+static const int asking[] = {SIGTERM, SIGINT, SIGUSR1};
+
+/* Belong to the process, as its signals do. */
+static volatile sig_atomic_t asked, asked_at;
+
+/* Asked again means at once. But a scheduler may signal all processes, and so may their launcher then: what comes
+ * together is one question. */
+static void note_signal(int number)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    bool again = asked == number && (sig_atomic_t)now.tv_sec - asked_at > 1;
+    if (again && number != SIGUSR1) _exit(128 + number);
+    if (asked != number) asked_at = (sig_atomic_t)now.tv_sec;
+    asked = number;
+}
+
+/* A signal that the program handles itself, or that was to be ignored from the start, stays its own business. */
+static void listen_once(ls_session *session)
+{
+    if (session->listens) return;
+    session->listens = true;
+    for (size_t i = 0; i < sizeof asking / sizeof *asking; i++) {
+        struct sigaction before, ours = {.sa_handler = note_signal, .sa_flags = SA_RESTART};
+        if (sigaction(asking[i], NULL, &before) == 0 && before.sa_handler == SIG_DFL) sigaction(asking[i], &ours, NULL);
+    }
+}
+
+bool ls_stop_asked(ls_run *run)
+{
+    ls_session *session = ls_session_of(run);
+    if (!session) return false;
+    listen_once(session);
+    int32_t number = (int32_t)asked;
+    if (!ls_exchange_reduce(run, &number, 1, LS_I32, LS_COMM_MAX, "ls_stop_asked")) return false;
+    session->stop_signal = number;
+    return number != 0;
+}
