@@ -46,6 +46,7 @@ static bool count_processes(const launch_options *options, int hosts, int *count
                  option_name(OPTION_NUM_PROCESSES));
         return false;
     }
+    if (total == 1 && option_from_file(options, OPTION_NUM_PROCESSES)) total = 0; /* it was not about several hosts */
     if (total % hosts) {
         snprintf(why, size, "--num_processes %d is for all hosts together and cannot be shared among %d", total, hosts);
         return false;

@@ -191,10 +191,17 @@ bool launch_options_read(launch_options *to, int argc, char **argv, const char *
 
 /* Options that say the same thing in other words: a file's value counts only where none of them is given. */
 static const option same_as[][2] = {
-    {OPTION_NUM_PROCESSES, OPTION_NPROC_PER_NODE},    {OPTION_NUM_MACHINES, OPTION_NNODES},
-    {OPTION_MACHINE_RANK, OPTION_NODE_RANK},          {OPTION_MAIN_PROCESS_IP, OPTION_MASTER_ADDR},
-    {OPTION_MAIN_PROCESS_IP, OPTION_RDZV_ENDPOINT},   {OPTION_MAIN_PROCESS_PORT, OPTION_MASTER_PORT},
+    {OPTION_NUM_PROCESSES, OPTION_NPROC_PER_NODE},
+    {OPTION_NUM_MACHINES, OPTION_NNODES},
+    {OPTION_MACHINE_RANK, OPTION_NODE_RANK},
+    {OPTION_MAIN_PROCESS_IP, OPTION_MASTER_ADDR},
+    {OPTION_MAIN_PROCESS_IP, OPTION_RDZV_ENDPOINT},
+    {OPTION_MAIN_PROCESS_PORT, OPTION_MASTER_PORT},
     {OPTION_MAIN_PROCESS_PORT, OPTION_RDZV_ENDPOINT},
+    {OPTION_NUM_PROCESSES, OPTION_HOSTFILE},
+    {OPTION_NUM_MACHINES, OPTION_HOSTFILE},
+    {OPTION_MACHINE_RANK, OPTION_HOSTFILE},
+    {OPTION_NUM_PROCESSES, OPTION_NNODES},
 };
 
 static option open_option(const launch_options *options, const char *key)
@@ -251,6 +258,11 @@ bool launch_options_configure(launch_options *options, char *why, size_t size)
 #define TAKE_SWITCH(key, fallback) take_switch(options, #key, config->key);
     LS_LAUNCH_CONFIG_LIST(TAKE_TEXT, TAKE_COUNT, TAKE_SWITCH)
     return true;
+}
+
+bool option_from_file(const launch_options *options, option which)
+{
+    return options->value[which] == options->numbers[which];
 }
 
 int option_count(const launch_options *options, option which, int fallback)

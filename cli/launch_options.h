@@ -32,6 +32,9 @@ bool launch_options_read(launch_options *to, int argc, char **argv, const char *
  * stderr when it is accelerate's, and when that asks for what is not supported. False: `why` says what is wrong. */
 bool launch_options_configure(launch_options *options, char *why, size_t size);
 
+/* Is this number the configuration file's? */
+bool option_from_file(const launch_options *options, option which);
+
 /* Numbers among them; `fallback` when not given. */
 int option_count(const launch_options *options, option which, int fallback);
 double option_number(const launch_options *options, option which, double fallback);

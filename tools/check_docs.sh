@@ -39,4 +39,10 @@ for program in "$programs"/*.c; do
         { echo "a program in README.md or docs/ does not compile:"; cat "$program"; bad=1; }
 done
 
+# Functions and constants that the pages name exist.
+grep -ohE '\<(ls|LS)_[A-Za-z0-9_]+' -r include src | sort -u >"$programs/known"
+grep -oE '`[^`]*`' README.md docs/*.md | grep -oE '\<(ls|LS)_[A-Za-z0-9_]+' | sort -u >"$programs/named"
+comm -13 "$programs/known" "$programs/named" >"$programs/missing"
+[ ! -s "$programs/missing" ] || { echo "pages name what the sources do not have:"; cat "$programs/missing"; bad=1; }
+
 exit $bad

@@ -333,6 +333,21 @@ static void accelerates_rules_hold(void)
     CHECK_TEXT(difference(usual), "num_processes=8 master_addr=a min_hosts=2 max_hosts=2");
 }
 
+/* A file for one host and one process does not stand in the way of a command line for several. */
+static void hosts_win_over_the_file(void)
+{
+    FILE *config = fopen("options_test.yaml", "w");
+    fputs("distributed_type: NO\nnum_processes: 1\nnum_machines: 1\nmachine_rank: 0\n", config);
+    fclose(config);
+    set_usual("");
+    CHECK(launch("--config_file options_test.yaml --hostfile hosts program a") == CODE);
+    CHECK_TEXT(difference(usual), "num_processes=0 hostfile=hosts ACCELERATE_MIXED_PRECISION=no");
+    CHECK(launch("--config_file options_test.yaml --num_machines 2 --main_process_ip a program a") == CODE);
+    CHECK_TEXT(difference(usual), "master_addr=a min_hosts=2 max_hosts=2 ACCELERATE_MIXED_PRECISION=no");
+    CHECK(launch("--config_file options_test.yaml --nnodes 1:4 --rdzv-endpoint c:5 program a") == CODE);
+    CHECK_TEXT(difference(usual), "max_hosts=4 elastic=1 endpoint=c:5 ACCELERATE_MIXED_PRECISION=no");
+}
+
 int main(int argc, char **argv)
 {
     check_filter = argc > 1 ? argv[1] : NULL;
@@ -350,6 +365,7 @@ int main(int argc, char **argv)
     CHECK_RUN(nothing_of_theirs_is_unknown);
     CHECK_RUN(python_is_put_in_front);
     CHECK_RUN(accelerates_rules_hold);
+    CHECK_RUN(hosts_win_over_the_file);
     remove("options_test.yaml");
     return check_done();
 }
