@@ -1,5 +1,5 @@
-/* together.c - a training of two processes that is told to end, or of which anything is killed at any moment, goes on from
- * its latest checkpoint, and ends with the very weights of one that was left alone. */
+/* together.c - a training of two processes that is told to end, or of which anything is killed at any moment, goes on
+ * from its latest checkpoint, and ends with the very weights of one that was left alone. */
 #include "launch/shell.h"
 
 #include <dirent.h>
