@@ -16,11 +16,12 @@ static int run(int argc, char **argv)
 
 const command command_env = {
     .name = "env",
-    .summary = "this machine, the settings in force, the kernels chosen",
+    .summary = "this machine, the settings in force, transports between hosts, the kernels chosen",
     .usage = "usage: lockstep env [--json]\n"
              "\n"
              "Prints what Lockstep found on this machine: CPUs and instruction sets, the environment variables in\n"
-             "force, and for every kernel the instruction set it was chosen for.\n"
+             "force, the transports between hosts that can be loaded, and for every kernel the instruction set it was\n"
+             "chosen for.\n"
              "\n"
              "  --json    the same for programs\n",
     .run = run,

@@ -1,6 +1,6 @@
 #!/bin/sh
 # check_install.sh BUILD CC - install into an empty prefix, then build and run a program against it in the three ways
-# people do: pkg-config, CMake's find_package, and the static library.
+# people do: pkg-config, CMake's find_package, and the static library. Plug-ins are found there, too.
 set -eu
 build=$1
 cc=$2
@@ -17,6 +17,16 @@ library_dir=$(pkg-config --variable=libdir lockstep)
 
 "$prefix/bin/lockstep" version
 [ "$("$prefix/bin/lockstep" version)" = "lockstep $(pkg-config --modversion lockstep)" ]
+
+# Every plug-in that was built is installed, and loaded from there: env shows a version and no reason why not.
+"$prefix/bin/lockstep" env >"$work/env"
+for plugin in "$build"/*/lockstep/liblockstep-comm-*.so "$build"/*/*/lockstep/liblockstep-comm-*.so; do
+    [ -e "$plugin" ] || continue
+    name=${plugin##*/liblockstep-comm-}
+    name=${name%.so}
+    [ -e "$library_dir/lockstep/${plugin##*/}" ] && grep -E "^ +$name +" "$work/env" | grep -vq "transport " ||
+        { echo "plug-in $name is not found where it is installed:"; cat "$work/env"; exit 1; }
+done
 
 "$cc" -std=c17 -Wall -Wextra -Wpedantic -Werror "$program" $(pkg-config --cflags --libs lockstep) -lm \
     -Wl,-rpath,"$library_dir" -o "$work/by_pkg_config"

@@ -33,15 +33,16 @@ ls_status mpi_failed(const char *what, int error, ls_message *why)
     return LS_ERR_PEER;
 }
 
-/* The first words of what may be pages: up to the end of a line or a comma, without tabs. */
+/* The first words of what may be pages: up to the end of a line or a comma, without a heading. */
 const char *mpi_version(void)
 {
     static char text[MPI_MAX_LIBRARY_VERSION_STRING];
     int length = 0;
     if (MPI_Get_library_version(text, &length) != MPI_SUCCESS) return "unknown";
     text[strcspn(text, ",\n")] = '\0';
-    for (char *c = text; *c; c++)
-        if (*c == '\t') *c = ' ';
+    static const char heading[] = " Version:\t";
+    char *place = strstr(text, heading);
+    if (place) memmove(place + 1, place + strlen(heading), strlen(place + strlen(heading)) + 1);
     return text;
 }
 

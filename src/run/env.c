@@ -1,4 +1,4 @@
-/* env.c - the answer to "what runs here": machine, settings, kernels. Text and JSON come from one walk. */
+/* env.c - the answer to "what runs here": machine, settings, transports, kernels. Text and JSON come from one walk. */
 #include <lockstep/env.h>
 #include <lockstep/version.h>
 
@@ -11,6 +11,7 @@
 #include "base/json.h"
 #include "base/memory.h"
 #include "base/parallel.h"
+#include "comm/transport.h"
 #include "kernels/kernels.h"
 
 /* ---- one writer, two forms ---- */
@@ -74,6 +75,19 @@ static void settings(const writer *w)
     end(w);
 }
 
+/* Which of them can be loaded here, and what is behind each. */
+static void transports(const writer *w)
+{
+    static const char *const names[] = {"ucx", "openmpi", "mpich"};
+    begin(w, "transports between hosts");
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        ls_message why = {{0}};
+        const ls_transport *transport = ls_transport_load(names[i], &why);
+        entry(w, names[i], transport ? transport->version : why.text);
+    }
+    end(w);
+}
+
 /* "neon-bf16 2, neon 7": who brought how many pointers of a table's member; types where there is one pointer a type. */
 static void chosen(const writer *w, ls_family *family, const ls_family_field *field)
 {
@@ -118,6 +132,7 @@ void ls_env_print(FILE *to, bool json)
     else begin(&w, NULL), entry(&w, "lockstep", ls_version());
     machine(&w);
     settings(&w);
+    transports(&w);
     kernels(&w);
     if (!json) return;
     end(&w);
