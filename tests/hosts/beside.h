@@ -34,11 +34,23 @@ __attribute__((unused)) static void set_cable(char host, const char *state)
     CHECK_MSG(run("ip link set host-%c %s", host, state) == 0, "%s", output);
 }
 
-/* What the network does to all that comes to a host: "delay 20ms", "loss 10%"; "" for nothing. */
-__attribute__((unused)) static void set_weather(char host, const char *what)
+/* From now on all that passes between a host and the others is late by so many milliseconds, and so many percent of the
+ * packets are lost. */
+__attribute__((unused)) static pid_t start_weather(char host, int delay, int loss)
 {
-    if (*what) CHECK_MSG(run("tc qdisc replace dev host-%c root netem %s", host, what) == 0, "%s", output);
-    else CHECK_MSG(run("tc qdisc del dev host-%c root", host) == 0, "%s", output);
+    char line[256];
+    snprintf(line, sizeof line, WEATHER " host-%c %d %d", host, delay, loss);
+    pid_t pid = start_line(line, "weather");
+    wait_for(path("weather"), "ready", 1);
+    CHECK(count_lines(path("weather"), "ready") == 1);
+    return pid;
+}
+
+__attribute__((unused)) static void end_weather(pid_t weather, char host)
+{
+    kill(weather, SIGTERM);
+    end_of(weather);
+    CHECK_MSG(run("ip link del sky && ip link set host-%c master bridge", host) == 0, "%s", output);
 }
 
 /* Processes of all hosts, zombies too: of any program, or of those whose command line has this in it. */

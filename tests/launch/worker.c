@@ -86,7 +86,9 @@ int main(int argc, char **argv)
         signal(SIGTERM, on_signal);
         signal(SIGINT, on_signal);
         signal(SIGUSR1, on_signal);
-        leave_mark(argument, "ready");
+        char ready[64];
+        snprintf(ready, sizeof ready, "ready %s %d", getenv("RANK"), getpid());
+        leave_mark(argument, ready);
         while (told != SIGTERM && told != SIGINT) {
             usleep(1000);
             if (told == SIGUSR1) leave_mark(argument, "hint");
