@@ -6,6 +6,7 @@
 /* clang-format off */
 #include <lockstep/base.h>
 #include <lockstep/run.h>
+#include <lockstep/comm.h>
 #include <lockstep/tensor.h>
 #include <lockstep/ops.h>
 #include <lockstep/state.h>

@@ -33,8 +33,8 @@
                "file of the memory that processes of a host share, set by the launcher (0: none)")                     \
     LS_SETTING(COMM_TOKEN, TEXT, "", "what processes started without the launcher know their job by")                  \
     LS_SETTING(COMM_TIMEOUT, COUNT, "600", "seconds to wait for another process in a collective (0: for ever)")        \
-    LS_SETTING(COMM_WORKERS, COUNT, "1", "threads that reduce gradients while backward goes on (0: none, one by one)") \
-    LS_SETTING(COMM_AFFINITY, TEXT, "", "CPU of the communication thread of each local rank, e.g. 7,15 (empty: any)")  \
+    LS_SETTING(COMM_WORKERS, COUNT, "1", "threads that reduce gradients while backward goes on (0: none)")             \
+    LS_SETTING(COMM_AFFINITY, TEXT, "", "CPUs of the communication threads of each local rank (empty: any)")           \
     LS_SETTING(MIXED_PRECISION, TEXT, "", "no, bf16 or fp16, where the program does not say")                          \
     LS_SETTING(GRADIENT_ACCUMULATION_STEPS, COUNT, "0", "batches for one optimiser step (0: as the program says)")
 

@@ -1,4 +1,5 @@
-/* comm.h - collectives on raw host memory, and the processes they run between.
+/* comm.h - collectives on raw host memory, and the processes they run between: the inside of <lockstep/comm.h>, which
+ * says what calls there are.
  *
  * A communicator is a group of processes, the ranks, numbered from 0. All of them make the same calls in the same
  * order; a call is a description that can be run now (ls_comm_run), in the background (queue.h), recorded and compared.
@@ -10,54 +11,8 @@
 #ifndef LOCKSTEP_COMM_COMM_H
 #define LOCKSTEP_COMM_COMM_H
 
+#include <lockstep/comm.h>
 #include <lockstep/plugin.h>
-
-/* LS_COMM_KIND(symbol, "name") */
-#define LS_COMM_KIND_LIST(LS_COMM_KIND)                                                                                \
-    LS_COMM_KIND(BARRIER, "barrier")               /* nobody goes on before all have come */                           \
-    LS_COMM_KIND(ALL_REDUCE, "all-reduce")         /* out[count] = op over ranks of in[count]; out may be in */        \
-    LS_COMM_KIND(REDUCE, "reduce")                 /* the same for rank `peer` alone; out of others is not used */     \
-    LS_COMM_KIND(REDUCE_SCATTER, "reduce-scatter") /* out[count] = op over ranks of part `rank` of in */               \
-    LS_COMM_KIND(ALL_GATHER, "all-gather")         /* out = in[count] of rank 0, of rank 1, ... */                     \
-    LS_COMM_KIND(BROADCAST, "broadcast")           /* out[count] becomes that of rank `peer` */                        \
-    LS_COMM_KIND(ALL_TO_ALL, "all-to-all")         /* part r of in goes to rank r; out has a part from each */         \
-    LS_COMM_KIND(GATHER, "gather")                 /* as all-gather, for rank `peer` alone */                          \
-    LS_COMM_KIND(SCATTER, "scatter")               /* out[count] = part `rank` of in of rank `peer` */                 \
-    LS_COMM_KIND(SEND, "send")                     /* in[count] goes to rank `peer`, which calls receive */            \
-    LS_COMM_KIND(RECEIVE, "receive")               /* out[count] comes from rank `peer` */
-
-typedef enum ls_comm_kind {
-#define LS_COMM_KIND(symbol, name) LS_COMM_##symbol,
-    LS_COMM_KIND_LIST(LS_COMM_KIND) LS_COMM_KIND_COUNT
-#undef LS_COMM_KIND
-} ls_comm_kind;
-
-typedef enum ls_comm_op {
-    LS_COMM_SUM,
-    LS_COMM_MEAN, /* of floating types only */
-    LS_COMM_MAX,  /* a NaN wins */
-    LS_COMM_MIN,
-    LS_COMM_PROD,
-    LS_COMM_OP_COUNT
-} ls_comm_op;
-
-/* An array that has a part of each rank (out of gathers; in of scatters, reduce-scatter and all-to-all) has the parts
- * in the order of ranks, each of `count` elements, or of counts[rank] where they differ.
- *
- * In place: in == out for all-reduce. For reduce-scatter out may be part `rank` of in: what else is in `in` is used up.
- * For all-gather in may be part `rank` of out. In memory of `share` these three move nothing but the result. */
-typedef struct ls_comm_call {
-    ls_comm_kind kind;
-    ls_dtype dtype;
-    ls_comm_op op;
-    int64_t count; /* elements; with counts that of this rank, except in all-to-all */
-    const void *in;
-    void *out;
-    const int64_t *counts;     /* [size] elements of each part; NULL: count */
-    const int64_t *out_counts; /* all-to-all: elements that come from each rank; NULL: count */
-    int peer;
-    const char *site; /* who calls, for messages: "ls_gather" */
-} ls_comm_call;
 
 /* Elements of the part of a rank. */
 static inline int64_t ls_comm_part(const ls_comm_call *call, int rank)
@@ -73,8 +28,6 @@ static inline int64_t ls_comm_before(const ls_comm_call *call, int rank)
     for (int r = 0; r < rank; r++) sum += call->counts[r];
     return sum;
 }
-
-typedef struct ls_comm ls_comm;
 
 typedef struct ls_comm_table {
     const char *name;
@@ -98,11 +51,13 @@ typedef struct ls_comm_table {
 struct ls_comm {
     const ls_comm_table *table;
     int rank, size;
-    bool deaf;       /* recalls are not for it */
-    bool background; /* somebody else needs the CPU more: do not spin for long */
+    bool deaf;                  /* recalls are not for it */
+    bool background;            /* somebody else needs the CPU more: do not spin for long */
+    struct ls_helpers *helpers; /* threads that share in large work (helpers.h); NULL: there are none */
+    void *user;                 /* of who made it */
 };
 
-/* Of this process alone. Constant, shared, need not be closed. */
+/* Of this process alone. Constant, shared, need not be closed; those split off it are like all others. */
 ls_comm *ls_comm_self(void);
 
 /* "all-reduce", "sum". Never NULL. */

@@ -2,14 +2,16 @@
 #include "comm/queue.h"
 
 #include <pthread.h>
-#include <sched.h>
 #include <stdio.h>
 
+#include "base/log.h"
 #include "base/memory.h"
+#include "comm/helpers.h"
 
 struct ls_comm_queue {
     ls_comm *comm;
-    bool threaded, ending;
+    ls_comm_workers workers;
+    bool running, ending; /* the thread */
     pthread_t thread;
     pthread_mutex_t lock; /* of the list and of requests in it */
     pthread_cond_t started, finished;
@@ -41,35 +43,43 @@ static void *thread_main(void *arg)
     return NULL;
 }
 
-ls_comm_queue *ls_comm_queue_new(ls_comm *comm, bool threaded, int cpu, ls_message *why)
+ls_comm_queue *ls_comm_queue_new(ls_comm *comm, const ls_comm_workers *workers, ls_message *why)
 {
     ls_comm_queue *queue = ls_sys_alloc(sizeof *queue);
-    if (!queue) return snprintf(why->text, sizeof why->text, "no memory"), NULL;
-    queue->comm = comm->table->split(comm, 0, comm->rank, why);
-    if (!queue->comm) return ls_sys_free(queue), NULL;
-    queue->comm->background = threaded;
-    queue->threaded = threaded;
+    if (!queue) {
+        snprintf(why->text, sizeof why->text, "no memory");
+        ls_comm_close(comm);
+        return NULL;
+    }
+    queue->comm = comm;
+    queue->workers = *workers;
     queue->last = &queue->first;
     pthread_mutex_init(&queue->lock, NULL);
     pthread_cond_init(&queue->started, NULL);
     pthread_cond_init(&queue->finished, NULL);
-    if (threaded && pthread_create(&queue->thread, NULL, thread_main, queue) != 0) {
-        snprintf(why->text, sizeof why->text, "no thread for communication");
-        queue->threaded = false;
-        ls_comm_queue_free(queue);
-        return NULL;
-    }
-    cpu_set_t set;
-    CPU_ZERO(&set);
-    if (cpu >= 0 && cpu < CPU_SETSIZE) CPU_SET((size_t)cpu, &set);
-    if (threaded && CPU_COUNT(&set)) pthread_setaffinity_np(queue->thread, sizeof set, &set);
     return queue;
+}
+
+/* Is there a thread? Before the first call there is none, and once none could be had there never will be. */
+static bool has_thread(ls_comm_queue *queue)
+{
+    if (queue->running || queue->workers.count == 0) return queue->running;
+    queue->running = pthread_create(&queue->thread, NULL, thread_main, queue) == 0;
+    if (!queue->running) {
+        LS_LOG_ONCE(LS_LOG_WARN, "no thread for communication could be had: it waits for nothing else now");
+        queue->workers.count = 0;
+        return false;
+    }
+    ls_thread_pin(queue->thread, queue->workers.cpu[0]);
+    queue->comm->background = true;
+    queue->comm->helpers = ls_helpers_new(queue->workers.count - 1, queue->workers.cpu + 1);
+    return true;
 }
 
 void ls_comm_queue_free(ls_comm_queue *queue)
 {
     if (!queue) return;
-    if (queue->threaded) {
+    if (queue->running) {
         pthread_mutex_lock(&queue->lock);
         queue->ending = true;
         pthread_cond_signal(&queue->started);
@@ -79,6 +89,7 @@ void ls_comm_queue_free(ls_comm_queue *queue)
     pthread_mutex_destroy(&queue->lock);
     pthread_cond_destroy(&queue->started);
     pthread_cond_destroy(&queue->finished);
+    ls_helpers_free(queue->comm->helpers);
     ls_comm_close(queue->comm);
     ls_sys_free(queue);
 }
@@ -88,7 +99,7 @@ void ls_comm_start(ls_comm_queue *queue, ls_comm_request *request)
     request->next = NULL;
     request->done = false;
     request->status = LS_OK;
-    if (!queue->threaded) {
+    if (!has_thread(queue)) {
         work_off(queue, request);
         request->done = true;
         return;
@@ -98,6 +109,14 @@ void ls_comm_start(ls_comm_queue *queue, ls_comm_request *request)
     queue->last = &request->next;
     pthread_cond_signal(&queue->started);
     pthread_mutex_unlock(&queue->lock);
+}
+
+bool ls_comm_done(ls_comm_queue *queue, const ls_comm_request *request)
+{
+    pthread_mutex_lock(&queue->lock);
+    bool done = request->done;
+    pthread_mutex_unlock(&queue->lock);
+    return done;
 }
 
 ls_status ls_comm_wait(ls_comm_queue *queue, ls_comm_request *request, ls_message *why)
@@ -112,4 +131,18 @@ ls_status ls_comm_wait(ls_comm_queue *queue, ls_comm_request *request, ls_messag
 ls_comm *ls_comm_queue_comm(ls_comm_queue *queue)
 {
     return queue->comm;
+}
+
+ls_comm *ls_comm_queue_enter(ls_comm_queue *queue)
+{
+    pthread_mutex_lock(&queue->lock);
+    while (queue->first) pthread_cond_wait(&queue->finished, &queue->lock);
+    pthread_mutex_unlock(&queue->lock);
+    queue->comm->background = false;
+    return queue->comm;
+}
+
+void ls_comm_queue_leave(ls_comm_queue *queue)
+{
+    queue->comm->background = queue->running;
 }

@@ -1,7 +1,21 @@
 /* self.c - the communicator of a process that is alone: what it gathers is its own. */
 #include "comm/comm.h"
 
+#include <stdio.h>
 #include <string.h>
+
+#include "base/memory.h"
+
+typedef struct piece {
+    struct piece *next;
+    void *memory;
+    size_t bytes;
+} piece;
+
+typedef struct alone {
+    ls_comm comm;
+    piece *pieces; /* that were shared, with nobody */
+} alone;
 
 static ls_status run(ls_comm *comm, const ls_comm_call *call, ls_message *why)
 {
@@ -12,18 +26,30 @@ static ls_status run(ls_comm *comm, const ls_comm_call *call, ls_message *why)
     return LS_OK;
 }
 
+static const ls_comm_table table;
+
 static ls_comm *split(ls_comm *comm, int colour, int key, ls_message *why)
 {
-    (void)colour, (void)key, (void)why;
-    return comm;
+    (void)comm, (void)colour, (void)key;
+    alone *another = ls_sys_alloc(sizeof *another);
+    if (!another) return snprintf(why->text, sizeof why->text, "no memory for a communicator"), NULL;
+    another->comm = (ls_comm){.table = &table, .rank = 0, .size = 1};
+    return &another->comm;
 }
 
-/* There is nobody to share with, so nobody ever asks. */
 static void *share(ls_comm *comm, size_t bytes, ls_message *why)
 {
-    (void)comm, (void)bytes;
-    strcpy(why->text, "a process that is alone shares no memory");
-    return NULL;
+    alone *self = (alone *)comm;
+    piece *p = comm == ls_comm_self() ? NULL : ls_sys_alloc(sizeof *p);
+    void *memory = p ? ls_sys_map(bytes ? bytes : 1) : NULL;
+    if (!memory) {
+        snprintf(why->text, sizeof why->text, "no memory for %zu bytes", bytes);
+        ls_sys_free(p);
+        return NULL;
+    }
+    *p = (piece){self->pieces, memory, bytes ? bytes : 1};
+    self->pieces = p;
+    return memory;
 }
 
 static void ignore(ls_comm *comm, const char *reason)
@@ -36,9 +62,22 @@ static void do_nothing(ls_comm *comm)
     (void)comm;
 }
 
+static void close_self(ls_comm *comm)
+{
+    alone *self = (alone *)comm;
+    if (comm == ls_comm_self()) return;
+    for (piece *p = self->pieces, *next; p; p = next) {
+        next = p->next;
+        ls_sys_unmap(p->memory, p->bytes);
+        ls_sys_free(p);
+    }
+    ls_sys_free(self);
+}
+
+static const ls_comm_table table = {"self", run, split, share, ignore, do_nothing, do_nothing, close_self};
+
 ls_comm *ls_comm_self(void)
 {
-    static const ls_comm_table table = {"self", run, split, share, ignore, do_nothing, do_nothing, do_nothing};
     static ls_comm self = {.table = &table, .rank = 0, .size = 1};
     return &self;
 }

@@ -5,6 +5,7 @@
  * others' cards, so that a small call costs one step. */
 #include <string.h>
 
+#include "comm/helpers.h"
 #include "comm/shm.h"
 #include "kernels/combine.h"
 
@@ -46,7 +47,7 @@ static void copy(void *to, const void *from, size_t bytes)
     if (bytes) memcpy(to, from, bytes);
 }
 
-/* ---- folding ---- */
+/* ---- large work ---- */
 
 ls_fold ls_comm_fold(ls_comm_op op)
 {
@@ -58,17 +59,48 @@ ls_fold ls_comm_fold(ls_comm_op op)
     return folds[op];
 }
 
+typedef struct folding {
+    const job *job;
+    char *const *rows, *const *to;
+    int copies;
+    size_t begin;
+} folding;
+
+static void fold_part(void *user, size_t from, size_t end)
+{
+    const folding *f = user;
+    const job *j = f->job;
+    const void *x[LS_SEGMENT_MOST];
+    void *y[LS_SEGMENT_MOST];
+    for (int r = 0; r < j->size; r++) x[r] = f->rows[r] + f->begin + from;
+    for (int k = 0; k < f->copies; k++) y[k] = f->to[k] + f->begin + from;
+    double scale = j->call->op == LS_COMM_MEAN ? 1.0 / j->size : 1.0;
+    ls_combine_kernels()->fold_rows(j->call->dtype, j->call->dtype, ls_comm_fold(j->call->op), scale, y, f->copies, x,
+                                    j->size, (int64_t)((end - from) / j->element));
+}
+
 /* Bytes [begin, end) of the rows of all ranks, into as many copies. */
 static void fold(const job *j, char *const *rows, char *const *to, int copies, size_t begin, size_t end)
 {
-    const void *x[LS_SEGMENT_MOST];
-    void *y[LS_SEGMENT_MOST];
-    if (begin >= end) return;
-    for (int r = 0; r < j->size; r++) x[r] = rows[r] + begin;
-    for (int k = 0; k < copies; k++) y[k] = to[k] + begin;
-    double scale = j->call->op == LS_COMM_MEAN ? 1.0 / j->size : 1.0;
-    ls_combine_kernels()->fold_rows(j->call->dtype, j->call->dtype, ls_comm_fold(j->call->op), scale, y, copies, x,
-                                    j->size, (int64_t)((end - begin) / j->element));
+    folding f = {j, rows, to, copies, begin};
+    if (begin < end) ls_helpers_run(j->shm->comm.helpers, end - begin, fold_part, &f);
+}
+
+typedef struct copying {
+    char *to;
+    const char *from;
+} copying;
+
+static void copy_part(void *user, size_t begin, size_t end)
+{
+    const copying *c = user;
+    copy(c->to + begin, c->from + begin, end - begin);
+}
+
+/* The same as copy, for what may be large. */
+static void copy_array(const job *j, char *to, const char *from, size_t bytes)
+{
+    ls_helpers_run(j->shm->comm.helpers, bytes, copy_part, &(copying){to, from});
 }
 
 /* The bytes of an array of which a rank reduces all: whole cache lines, as even as they come. */
@@ -205,7 +237,7 @@ static ls_status all_reduce_in_place(const job *j, char **rows, ls_message *why)
     for (int i = 1; !status && i < j->size; i++) {
         int r = (j->rank + i) % j->size;
         slice_of(j, j->bytes, r, &begin, &end);
-        copy(rows[j->rank] + begin, rows[r] + begin, end - begin);
+        copy_array(j, rows[j->rank] + begin, rows[r] + begin, end - begin);
     }
     return status ? status : ls_shm_step(j->shm, why);
 }
@@ -224,7 +256,7 @@ static ls_status work_in_place(const job *j, ls_message *why)
     for (int i = 1; j->call->kind == LS_COMM_ALL_GATHER && i < j->size; i++) {
         int r = (j->rank + i) % j->size;
         size_t begin = bytes_before(j, counts, r);
-        copy(rows[j->rank] + begin, rows[r] + begin, bytes_of(j, counts, r));
+        copy_array(j, rows[j->rank] + begin, rows[r] + begin, bytes_of(j, counts, r));
     }
     return ls_shm_step(j->shm, why);
 }

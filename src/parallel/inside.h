@@ -2,7 +2,6 @@
 #ifndef LOCKSTEP_PARALLEL_INSIDE_H
 #define LOCKSTEP_PARALLEL_INSIDE_H
 
-#include "comm/queue.h"
 #include "parallel/reducer.h"
 
 /* A parameter. */

@@ -19,7 +19,9 @@ ls_reducer *ls_reducer_new(ls_run *run, ls_comm *comm, ls_reducer_opts opts)
     p->opts = opts;
     p->counts = ls_sys_alloc((size_t)comm->size * sizeof *p->counts);
     if (!p->counts) snprintf(why.text, sizeof why.text, "no memory");
-    else p->queue = ls_comm_queue_new(comm, opts.threaded, opts.cpu, &why);
+    /* A communicator of its own: calls of the run do not get between. */
+    ls_comm *own = p->counts ? comm->table->split(comm, 0, comm->rank, &why) : NULL;
+    if (own) p->queue = ls_comm_queue_new(own, &opts.workers, &why);
     if (p->queue) return p;
     ls_fail(&run->errors, LS_ERR_PEER, "ls_prepare: %s", why.text);
     ls_reducer_free(p);

@@ -13,17 +13,16 @@
 #ifndef LOCKSTEP_PARALLEL_REDUCER_H
 #define LOCKSTEP_PARALLEL_REDUCER_H
 
-#include "comm/comm.h"
+#include "comm/queue.h"
 #include "tensor/state.h"
 
 typedef struct ls_reducer ls_reducer;
 
 typedef struct ls_reducer_opts {
     ls_dtype
-        compress;  /* LS_BF16 or LS_F16: f32 gradients travel as such, summed in f32 and rounded once. 0: as they are */
-    bool shard;    /* gradients in blocks are reduced to the slices of processes (ls_slice_of) */
-    bool threaded; /* by a thread of its own, else by whoever completes a bucket */
-    int cpu;       /* of the thread; -1: any */
+        compress; /* LS_BF16 or LS_F16: f32 gradients travel as such, summed in f32 and rounded once. 0: as they are */
+    bool shard;   /* gradients in blocks are reduced to the slices of processes (ls_slice_of) */
+    ls_comm_workers workers; /* threads that reduce; without, whoever completes a bucket does */
 } ls_reducer_opts;
 
 /* NULL (and an error) on failure. */

@@ -53,6 +53,7 @@ static bool renew(ls_run *run)
     ls_status status = ls_comm_barrier(session->vote, "ls_find_batch_size", &why);
     session->comm->table->renew(session->comm);
     ls_reducer_renew(session->reducer);
+    ls_session_renew_desks(session);
     if (!status) status = ls_comm_barrier(session->vote, "ls_find_batch_size", &why);
     if (status) ls_fail(&run->errors, status, "ls_find_batch_size: %s", why.text);
     return status == LS_OK;

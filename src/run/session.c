@@ -61,6 +61,7 @@ void ls_session_close(ls_run *run)
     if (!session) return;
     ls_writer_free(&session->writer);
     ls_session_tell_failure(run);
+    ls_session_close_desks(session);
     ls_reducer_free(session->reducer);
     ls_comm_close(session->vote);
     ls_comm_close(session->comm);

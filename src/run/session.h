@@ -6,15 +6,19 @@
 
 #include "checkpoint/training.h"
 #include "checkpoint/writer.h"
-#include "comm/comm.h"
+#include "comm/queue.h"
 #include "parallel/reducer.h"
 #include "tensor/context.h"
+
+typedef struct ls_desk ls_desk;
 
 typedef struct ls_session {
     ls_comm *comm;
     int local_rank, local_world;
     ls_reducer *reducer;  /* what is trained by all processes together; NULL: nothing, or there is one */
     ls_dtype compression; /* of gradients on their way; 0: none */
+    ls_desk *desks;       /* communicators of the program */
+    ls_comm *programs;    /* that of all processes, if it was asked for */
     ls_comm *vote;        /* on what ls_find_batch_size() tried; NULL: not needed yet */
 
     ls_object **prepared; /* in the order of ls_prepare() */
@@ -51,6 +55,12 @@ ls_session *ls_session_of(ls_run *run);
 bool ls_session_find_others(ls_run *run);
 /* The run's first error, if there is one, becomes the other processes'. */
 void ls_session_tell_failure(ls_run *run);
+
+/* communicator.c: what the environment says about threads for communication. False (and an error) when it cannot be. */
+bool ls_session_workers(ls_run *run, const char *who, ls_comm_workers *workers);
+/* Communicators of the program end, with what was started on them; begin anew, after a recall, between barriers. */
+void ls_session_close_desks(ls_session *session);
+void ls_session_renew_desks(ls_session *session);
 
 /* Before the first step, not after the last: make the folder for results where one was named, and see whether it can be
  * written to. False (and an error) when not. */

@@ -1,8 +1,4 @@
 /* together.c - prepared modules and optimisers of several processes become one training. */
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/config.h"
 #include "base/memory.h"
 #include "data/loader.h"
 #include "optim/optim.h"
@@ -12,13 +8,6 @@
 static bool alone(const ls_run *run)
 {
     return run->share.world <= 1;
-}
-
-/* The entry of a list such as "7,15" that stands at a place; -1: none. */
-static int entry_of(const char *list, int place)
-{
-    for (; place > 0 && list; place--) list = strchr(list, ',') ? strchr(list, ',') + 1 : NULL;
-    return list && *list ? atoi(list) : -1;
 }
 
 static ls_tensor *gradient_block(ls_run *run, int64_t numel)
@@ -52,20 +41,14 @@ static bool begin(ls_run *run)
 {
     ls_session *session = run->session;
     if (session->reducer) return true;
-    uint64_t workers = ls_config_count(LS_SETTING_COMM_WORKERS);
     ls_dtype compress = session->compression;
-    if (workers > 1) {
-        ls_fail(&run->errors, LS_ERR_UNSUPPORTED, "ls_prepare: LOCKSTEP_COMM_WORKERS is %llu; it can be 0 or 1",
-                (unsigned long long)workers);
-        return false;
-    }
     if (compress && compress != LS_BF16 && compress != LS_F16) {
         ls_fail(&run->errors, LS_ERR_VALUE, "ls_init: .gradient_compression = %s; it can be bf16 or f16",
                 ls_dtype_name(compress));
         return false;
     }
-    ls_reducer_opts opts = {.compress = compress, .shard = run->share.optimizer, .threaded = workers == 1};
-    opts.cpu = entry_of(ls_config_text(LS_SETTING_COMM_AFFINITY), session->local_rank);
+    ls_reducer_opts opts = {.compress = compress, .shard = run->share.optimizer};
+    if (!ls_session_workers(run, "ls_prepare", &opts.workers)) return false;
     session->reducer = ls_reducer_new(run, session->comm, opts);
     if (session->reducer) run->peers = &peers;
     return session->reducer != NULL;

@@ -3,6 +3,7 @@
 
 #include <sys/mman.h>
 
+#include "base/config.h"
 #include "base/memory.h"
 #include "folder.h"
 #include "optim/optim.h"
@@ -229,6 +230,30 @@ static void several_passes_for_a_step(void)
     check_same("passes", (setup){.passes = 2, .sgd = true, .accumulation = 2}, 2e-6);
 }
 
+/* ---- workers ---- */
+
+static void train_with_workers(const char *count, bool shard)
+{
+    setenv("LOCKSTEP_COMM_WORKERS", count, 1);
+    ls_config_reload();
+    now = defaults((setup){.shard = shard, .hidden = 400, .steps = 5, .norm = 1}); /* slices are large */
+    team_run(2, train);
+    unsetenv("LOCKSTEP_COMM_WORKERS");
+    ls_config_reload();
+}
+
+static void the_number_of_workers_makes_no_difference(void)
+{
+    train_with_workers("1", false);
+    memcpy(before, results, sizeof before);
+    for (int shard = 0; shard < 2; shard++) {
+        train_with_workers("3", shard);
+        compare("three workers", 2, 0);
+        train_with_workers("0", shard);
+        compare("no workers", 2, 0);
+    }
+}
+
 /* ---- checkpoints ---- */
 
 static void train_part(bool shard, int world, const char *save, const char *load)
@@ -378,6 +403,7 @@ int main(int argc, char **argv)
     CHECK_RUN(mixed_precision_and_loss_scaling);
     CHECK_RUN(frozen_and_unused_parameters);
     CHECK_RUN(several_passes_for_a_step);
+    CHECK_RUN(the_number_of_workers_makes_no_difference);
     CHECK_RUN(checkpoints_are_the_same_files);
     CHECK_RUN(moments_take_a_part_of_the_memory);
     CHECK_RUN(the_main_process_lists_all_state);

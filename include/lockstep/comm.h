@@ -1,0 +1,132 @@
+/* comm.h - collectives on raw memory, between all processes of a run or some of them: what MPI, oneCCL and
+ * torch.distributed are called for. docs/collectives.md shows their calls beside these.
+ *
+ *     ls_comm *all = ls_comm_of(run);
+ *     float *x = ls_comm_share(all, n * sizeof *x);         memory in which nothing is copied; any other will do, too
+ *     ...
+ *     ls_collective(all, LS_COMM_ALL_REDUCE, .in = x, .out = x, .count = n, .dtype = LS_F32);
+ *
+ *     ls_request *r = ls_collective_start(all, LS_COMM_ALL_GATHER, .in = y, .out = z, .count = m, .dtype = LS_I64);
+ *     ... something else ...
+ *     ls_request_wait(r);
+ *
+ * A communicator is a group of processes, its ranks, numbered from 0. All of them make the same calls on it in the same
+ * order, started ones and others alike; send and receive concern two ranks only. Calls that differ in kind, type or
+ * size are noticed, and every process learns who called what, and where. Nothing waits for ever: a process that dies,
+ * fails or does not come within LOCKSTEP_COMM_TIMEOUT seconds ends the call of all others with an error.
+ *
+ * Results depend on ranks and numbers, not on timing: sums are formed in the order of ranks; f16 and bf16 are summed in
+ * f32 and rounded once; every rank gets the same bits. All types of numbers are allowed. A NaN wins over every number.
+ *
+ * Failures are errors of the run, sticky as all are. Communicators belong to the run's thread. Every function accepts
+ * NULL for a communicator or request, which is what is returned after a failure, and does nothing. A run of one process
+ * has communicators of one rank, on which everything works. */
+#ifndef LOCKSTEP_COMM_H
+#define LOCKSTEP_COMM_H
+
+#include <lockstep/run.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct ls_comm ls_comm;
+typedef struct ls_request ls_request;
+
+/* ---- What can be called ---- */
+
+/* LS_COMM_KIND(symbol, "name") */
+#define LS_COMM_KIND_LIST(LS_COMM_KIND)                                                                                \
+    LS_COMM_KIND(BARRIER, "barrier")               /* nobody goes on before all have come */                           \
+    LS_COMM_KIND(ALL_REDUCE, "all-reduce")         /* out[count] = op over ranks of in[count]; out may be in */        \
+    LS_COMM_KIND(REDUCE, "reduce")                 /* the same for rank `peer` alone; out of others is not used */     \
+    LS_COMM_KIND(REDUCE_SCATTER, "reduce-scatter") /* out[count] = op over ranks of part `rank` of in */               \
+    LS_COMM_KIND(ALL_GATHER, "all-gather")         /* out = in[count] of rank 0, of rank 1, ... */                     \
+    LS_COMM_KIND(BROADCAST, "broadcast")           /* out[count] becomes that of rank `peer` */                        \
+    LS_COMM_KIND(ALL_TO_ALL, "all-to-all")         /* part r of in goes to rank r; out has a part from each */         \
+    LS_COMM_KIND(GATHER, "gather")                 /* as all-gather, for rank `peer` alone */                          \
+    LS_COMM_KIND(SCATTER, "scatter")               /* out[count] = part `rank` of in of rank `peer` */                 \
+    LS_COMM_KIND(SEND, "send")                     /* in[count] goes to rank `peer`, which calls receive */            \
+    LS_COMM_KIND(RECEIVE, "receive")               /* out[count] comes from rank `peer` */
+
+typedef enum ls_comm_kind {
+#define LS_COMM_KIND(symbol, name) LS_COMM_##symbol,
+    LS_COMM_KIND_LIST(LS_COMM_KIND) LS_COMM_KIND_COUNT
+#undef LS_COMM_KIND
+} ls_comm_kind;
+
+typedef enum ls_comm_op {
+    LS_COMM_SUM,
+    LS_COMM_MEAN, /* of floating types only */
+    LS_COMM_MAX,
+    LS_COMM_MIN,
+    LS_COMM_PROD,
+    LS_COMM_OP_COUNT
+} ls_comm_op;
+
+/* What is needed depends on the kind.
+ *
+ * An array that has a part of each rank (out of gathers; in of scatters, reduce-scatter and all-to-all) has the parts
+ * in the order of ranks, each of `count` elements, or of counts[rank] where they differ.
+ *
+ * In place: in == out for all-reduce. For reduce-scatter out may be part `rank` of in: what else is in `in` is used up.
+ * For all-gather in may be part `rank` of out. In memory of ls_comm_share() these three move nothing but the result. */
+typedef struct ls_comm_call {
+    ls_comm_kind kind;
+    ls_dtype dtype;
+    ls_comm_op op; /* LS_COMM_SUM */
+    int64_t count; /* elements; with counts that of this rank, except in all-to-all */
+    const void *in;
+    void *out;
+    const int64_t *counts;     /* [size] elements of each part; NULL: count */
+    const int64_t *out_counts; /* all-to-all: elements that come from each rank; NULL: count */
+    int peer;
+    const char *site; /* who calls, for messages; filled in: file and line */
+    int _;
+} ls_comm_call;
+
+/* ---- Calling ---- */
+
+#define LS_COMM_TEXT_(x) LS_COMM_TEXT_OF_(x)
+#define LS_COMM_TEXT_OF_(x) #x
+#define LS_COMM_CALL_(kind_, ...)                                                                                      \
+    LS_OPTS(ls_comm_call, .kind = (kind_), .site = __FILE__ ":" LS_COMM_TEXT_(__LINE__), __VA_ARGS__)
+
+/* Make the call, and return when it is done. False (and an error) on failure. */
+#define ls_collective(comm, ...) LS_COLLECTIVE_(comm, __VA_ARGS__, ._ = 0)
+#define LS_COLLECTIVE_(comm, ...) ls_collective_sized((comm), LS_COMM_CALL_(__VA_ARGS__))
+LS_API bool ls_collective_sized(ls_comm *comm, const ls_comm_call *call, size_t size);
+
+/* Start it: it is made in the background, after those started before. Arrays and lists of counts must stay as they are
+ * until it has been waited for; what is in `out` before that means nothing. NULL (and an error) on failure.
+ * With LOCKSTEP_COMM_WORKERS=0 there is no background, and it is made at once. */
+#define ls_collective_start(comm, ...) LS_COLLECTIVE_START_(comm, __VA_ARGS__, ._ = 0)
+#define LS_COLLECTIVE_START_(comm, ...) ls_collective_start_sized((comm), LS_COMM_CALL_(__VA_ARGS__))
+LS_API ls_request *ls_collective_start_sized(ls_comm *comm, const ls_comm_call *call, size_t size);
+
+/* Is it done, well or not? Does not wait. */
+LS_API bool ls_request_done(const ls_request *request);
+/* Wait until it is. The request is gone then. False (and an error) when it failed. */
+LS_API bool ls_request_wait(ls_request *request);
+
+/* ---- Communicators ----
+ *
+ * They, and memory shared in them, go with the run. */
+
+/* All processes of the run. The first call is made by all of them, as if it were a barrier. */
+LS_API ls_comm *ls_comm_of(ls_run *run);
+/* Those of equal colour, ordered by key, then by rank. A colour below 0: none, and NULL. All ranks of `comm` call. */
+LS_API ls_comm *ls_comm_split(ls_comm *comm, int colour, int key);
+/* Free one that was split off, on all its ranks, and before it those split off it; waits for what was started on it. */
+LS_API void ls_comm_free(ls_comm *comm);
+LS_API int ls_comm_rank(const ls_comm *comm); /* of NULL: 0 */
+LS_API int ls_comm_size(const ls_comm *comm); /* of NULL: 1 */
+
+/* Memory of this process that the others of its host can work in: zero, aligned to pages, freed with the communicator.
+ * All ranks call with the same size. NULL (and an error) on failure. */
+LS_API void *ls_comm_share(ls_comm *comm, size_t bytes);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

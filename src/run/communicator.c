@@ -1,0 +1,277 @@
+/* communicator.c - collectives on raw memory, as programs call them. */
+#include <lockstep/comm.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/config.h"
+#include "base/memory.h"
+#include "base/opts.h"
+#include "run/session.h"
+
+/* What a communicator of a program's has beside it; its `user`. */
+struct ls_desk {
+    ls_run *run;
+    ls_comm_queue *queue; /* of the communicator */
+    ls_request *requests; /* not waited for */
+    ls_desk *next;        /* of the session */
+};
+
+struct ls_request {
+    ls_comm_request request;
+    ls_comm_call call;
+    ls_desk *desk;
+    ls_request *next;
+};
+
+/* ---- workers ---- */
+
+/* The entry of a list such as "7,15" that stands at a place; -1: none. */
+static int entry_of(const char *list, int place)
+{
+    for (; place > 0 && list; place--) list = strchr(list, ',') ? strchr(list, ',') + 1 : NULL;
+    return list && *list ? atoi(list) : -1;
+}
+
+bool ls_session_workers(ls_run *run, const char *who, ls_comm_workers *workers)
+{
+    uint64_t count = ls_config_count(LS_SETTING_COMM_WORKERS);
+    const char *cpus = ls_config_text(LS_SETTING_COMM_AFFINITY);
+    if (count > LS_COMM_WORKERS_MOST) {
+        ls_fail(&run->errors, LS_ERR_VALUE, "%s: LOCKSTEP_COMM_WORKERS is %llu; it can be %d at most", who,
+                (unsigned long long)count, (int)LS_COMM_WORKERS_MOST);
+        return false;
+    }
+    *workers = (ls_comm_workers){.count = (int)count};
+    for (int i = 0; i < workers->count; i++)
+        workers->cpu[i] = entry_of(cpus, run->session->local_rank * workers->count + i);
+    return true;
+}
+
+/* ---- made and freed ---- */
+
+static ls_desk *desk_of(const ls_comm *comm)
+{
+    return comm ? comm->user : NULL;
+}
+
+/* The desk of a communicator on which a call can be made; else NULL, and nobody waits for this process. */
+static ls_desk *open_desk(const ls_comm *comm)
+{
+    ls_desk *desk = desk_of(comm);
+    return desk && ls_session_of(desk->run) ? desk : NULL;
+}
+
+/* A program's part of another: NULL, and an error where it is not in any. */
+static ls_comm *split_off(ls_run *run, ls_comm *from, int colour, int key, const char *who)
+{
+    ls_message why = {{0}};
+    ls_comm_workers workers;
+    ls_desk *desk = ls_sys_alloc(sizeof *desk);
+    if (!desk) ls_fail(&run->errors, LS_ERR_MEMORY, "%s: no memory", who);
+    if (!desk || !ls_session_workers(run, who, &workers)) return ls_sys_free(desk), NULL;
+    ls_comm *comm = from->table->split(from, colour < 0 ? -1 : colour, key, &why);
+    if (comm && colour >= 0) desk->queue = ls_comm_queue_new(comm, &workers, &why);
+    else ls_comm_close(comm);
+    if (!desk->queue) {
+        if (!comm || colour >= 0) ls_fail(&run->errors, LS_ERR_PEER, "%s: %s", who, why.text);
+        return ls_sys_free(desk), NULL;
+    }
+    comm->user = desk;
+    desk->run = run;
+    desk->next = run->session->desks;
+    run->session->desks = desk;
+    return comm;
+}
+
+ls_comm *ls_comm_of(ls_run *run)
+{
+    ls_session *session = ls_session_of(run);
+    if (!session) return NULL;
+    if (!session->programs) session->programs = split_off(run, session->comm, 0, session->comm->rank, "ls_comm_of");
+    return session->programs;
+}
+
+ls_comm *ls_comm_split(ls_comm *comm, int colour, int key)
+{
+    ls_desk *desk = open_desk(comm);
+    if (!desk) return NULL;
+    ls_comm *part = split_off(desk->run, ls_comm_queue_enter(desk->queue), colour, key, "ls_comm_split");
+    ls_comm_queue_leave(desk->queue);
+    return part;
+}
+
+static void free_desk(ls_desk *desk)
+{
+    ls_comm_queue_free(desk->queue); /* waits */
+    for (ls_request *r = desk->requests, *next; r; r = next) {
+        next = r->next;
+        ls_sys_free(r);
+    }
+    ls_sys_free(desk);
+}
+
+void ls_comm_free(ls_comm *comm)
+{
+    ls_desk *desk = desk_of(comm);
+    if (!desk || comm == desk->run->session->programs) return;
+    ls_desk **at = &desk->run->session->desks;
+    while (*at != desk) at = &(*at)->next;
+    *at = desk->next;
+    free_desk(desk);
+}
+
+void ls_session_close_desks(ls_session *session)
+{
+    for (ls_desk *desk = session->desks, *next; desk; desk = next) {
+        next = desk->next;
+        free_desk(desk);
+    }
+    session->desks = NULL;
+    session->programs = NULL;
+}
+
+void ls_session_renew_desks(ls_session *session)
+{
+    for (ls_desk *desk = session->desks; desk; desk = desk->next) {
+        ls_comm *comm = ls_comm_queue_enter(desk->queue);
+        comm->table->renew(comm);
+        ls_comm_queue_leave(desk->queue);
+    }
+}
+
+int ls_comm_rank(const ls_comm *comm)
+{
+    return comm ? comm->rank : 0;
+}
+
+int ls_comm_size(const ls_comm *comm)
+{
+    return comm ? comm->size : 1;
+}
+
+void *ls_comm_share(ls_comm *comm, size_t bytes)
+{
+    ls_desk *desk = open_desk(comm);
+    if (!desk) return NULL;
+    ls_message why = {{0}};
+    ls_comm_queue_enter(desk->queue);
+    void *memory = comm->table->share(comm, bytes, &why);
+    ls_comm_queue_leave(desk->queue);
+    if (!memory) ls_fail(&desk->run->errors, LS_ERR_MEMORY, "ls_comm_share: %s", why.text);
+    return memory;
+}
+
+/* ---- calls ---- */
+
+static bool has_root(ls_comm_kind kind)
+{
+    return kind == LS_COMM_REDUCE || kind == LS_COMM_GATHER || kind == LS_COMM_SCATTER;
+}
+
+/* Elements of `in` and `out` that this rank must bring. */
+static void elements_of(const ls_comm *comm, const ls_comm_call *call, int64_t *in, int64_t *out)
+{
+    bool root = !has_root(call->kind) || call->peer == comm->rank;
+    int64_t parts = ls_comm_before(call, comm->size), one = call->count;
+    *in = *out = one;
+    switch (call->kind) {
+    case LS_COMM_BARRIER: *in = *out = 0; break;
+    case LS_COMM_REDUCE: *out = root ? one : 0; break;
+    case LS_COMM_ALL_GATHER:
+    case LS_COMM_GATHER: *out = root ? parts : 0; break;
+    case LS_COMM_SCATTER: *in = root ? parts : 0; break;
+    case LS_COMM_REDUCE_SCATTER: *in = parts; break;
+    case LS_COMM_ALL_TO_ALL:
+        *in = parts;
+        *out = ls_comm_before(&(ls_comm_call){.count = one, .counts = call->out_counts}, comm->size);
+        break;
+    case LS_COMM_BROADCAST:
+    case LS_COMM_RECEIVE: *in = 0; break;
+    case LS_COMM_SEND: *out = 0; break;
+    default: break;
+    }
+}
+
+/* What the program gave, in full. False (and an error) when nobody should be asked to take part in it. */
+static bool read_call(const ls_comm *comm, const ls_comm_call *given, size_t size, ls_comm_call *call)
+{
+    ls_run *run = desk_of(comm)->run;
+    int64_t in, out;
+    ls_opts_read(call, sizeof *call, given, size);
+    if (!call->site) call->site = "ls_collective";
+    if (strrchr(call->site, '/')) call->site = strrchr(call->site, '/') + 1;
+    if (call->kind == LS_COMM_BARRIER) call->dtype = LS_U8;
+    const char *name = ls_comm_kind_name(call->kind);
+    elements_of(comm, call, &in, &out);
+    if (!ls_dtype_size(call->dtype))
+        ls_fail(&run->errors, LS_ERR_DTYPE, "%s: %s needs a .dtype, such as LS_F32", call->site, name);
+    else if ((in > 0 && !call->in) || (out > 0 && !call->out))
+        ls_fail(&run->errors, LS_ERR_VALUE, "%s: %s of %lld elements needs .%s", call->site, name,
+                (long long)call->count, in > 0 && !call->in ? "in" : "out");
+    else if (call->kind == LS_COMM_ALL_TO_ALL && !call->counts != !call->out_counts)
+        ls_fail(&run->errors, LS_ERR_VALUE, "%s: %s needs .counts and .out_counts together", call->site, name);
+    return !ls_failed(run);
+}
+
+static bool check(ls_run *run, ls_status status, const ls_message *why, const char *site)
+{
+    if (status) ls_fail(&run->errors, status, "%s: %s", site, why->text);
+    if (status) ls_session_tell_failure(run);
+    return status == LS_OK;
+}
+
+bool ls_collective_sized(ls_comm *comm, const ls_comm_call *given, size_t size)
+{
+    ls_desk *desk = open_desk(comm);
+    ls_comm_call call;
+    ls_message why = {{0}};
+    if (!desk) return false;
+    if (!read_call(comm, given, size, &call)) return ls_session_tell_failure(desk->run), false;
+    ls_status status = ls_comm_run(ls_comm_queue_enter(desk->queue), &call, &why);
+    ls_comm_queue_leave(desk->queue);
+    return check(desk->run, status, &why, call.site);
+}
+
+static ls_status work(ls_comm *comm, ls_comm_request *request, ls_message *why)
+{
+    return ls_comm_run(comm, &((ls_request *)request)->call, why); /* its first member */
+}
+
+ls_request *ls_collective_start_sized(ls_comm *comm, const ls_comm_call *given, size_t size)
+{
+    ls_desk *desk = open_desk(comm);
+    ls_request *r = desk ? ls_sys_alloc(sizeof *r) : NULL;
+    if (!desk) return NULL;
+    if (!r) ls_fail(&desk->run->errors, LS_ERR_MEMORY, "ls_collective_start: no memory");
+    if (!r || !read_call(comm, given, size, &r->call)) {
+        ls_sys_free(r);
+        ls_session_tell_failure(desk->run);
+        return NULL;
+    }
+    r->request.work = work;
+    r->desk = desk;
+    r->next = desk->requests;
+    desk->requests = r;
+    ls_comm_start(desk->queue, &r->request);
+    return r;
+}
+
+bool ls_request_done(const ls_request *r)
+{
+    return !r || ls_comm_done(r->desk->queue, &r->request);
+}
+
+bool ls_request_wait(ls_request *r)
+{
+    if (!r) return false;
+    ls_desk *desk = r->desk;
+    ls_message why = {{0}};
+    ls_status status = ls_comm_wait(desk->queue, &r->request, &why);
+    ls_request **at = &desk->requests;
+    while (*at != r) at = &(*at)->next;
+    *at = r->next;
+    const char *site = r->call.site;
+    ls_sys_free(r);
+    return check(desk->run, status, &why, site);
+}
