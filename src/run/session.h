@@ -39,6 +39,7 @@ typedef struct ls_session {
     bool project_named, project_open; /* by the program or a flag; made, and found good for writing */
     char *resume;                     /* folder to restore at the first epoch, or "latest"; NULL: none, or done */
     int64_t total_limit;
+    bool known_checkpoints; /* those in the project's folder are this training's, or it was said that they are not */
     bool async_save;
     ls_writer writer;   /* of the checkpoint being saved */
     ls_custom *customs; /* registered for checkpoints, in that order */

@@ -168,6 +168,26 @@ static char *plain_path(ls_run *run, const char *folder)
     return copy;
 }
 
+/* A training that does not go on from the checkpoints in its folder numbers its own after them, and its limit counts
+ * both: said once, before anything is lost. */
+static void mind_older_checkpoints(ls_run *run)
+{
+    ls_session *session = run->session;
+    char parent[PATH_MAX], kept[64] = "";
+    if (session->known_checkpoints || !ls_is_main(run)) return;
+    session->known_checkpoints = true;
+    int64_t *numbers, count = ls_folder_numbers(checkpoints_folder(run, parent), &numbers);
+    int64_t newest = count ? numbers[count - 1] : -1, limit = session->total_limit;
+    ls_sys_free(numbers);
+    if (!count) return;
+    if (limit) snprintf(kept, sizeof kept, ", and only the latest %lld of all are kept", (long long)limit);
+    ls_log_line(LS_LOG_WARN,
+                "%s holds an older training, up to " LS_CHECKPOINT_STEM
+                "%lld, which this one does not go on from: what "
+                "it saves begins with " LS_CHECKPOINT_STEM "%lld%s; resume from the older one, or use another folder",
+                parent, (long long)newest, (long long)newest + 1, kept);
+}
+
 /* Let the writer's paths be those of a given folder, or of the next numbered one. */
 static bool choose_folder(ls_run *run, const char *folder)
 {
@@ -177,6 +197,7 @@ static bool choose_folder(ls_run *run, const char *folder)
     if (folder) {
         w->folder = plain_path(run, folder);
     } else {
+        mind_older_checkpoints(run);
         int64_t *numbers, count = ls_folder_numbers(checkpoints_folder(run, parent), &numbers);
         w->folder = ls_folder_numbered(parent, count ? numbers[count - 1] + 1 : 0);
         w->parent = ls_text_copy(run, parent);
@@ -264,7 +285,7 @@ static bool load(ls_run *run, const char *folder, const ls_manifest *manifest)
     ls_sys_free(lists);
     if (!ok) return false;
     run->session->epoch = (int)manifest->epoch;
-    run->session->restored = true;
+    run->session->restored = run->session->known_checkpoints = true;
     ls_log_line(LS_LOG_INFO, "goes on from %s: epoch %lld, step %lld", folder, (long long)manifest->epoch,
                 (long long)manifest->step);
     return true;
@@ -338,7 +359,11 @@ void ls_session_resume(ls_run *run)
 {
     ls_session *session = run->session;
     char *from = session->resume, parent[PATH_MAX];
-    if (!from || ls_failed(run)) return;
+    if (ls_failed(run)) return;
+    if (!from) {
+        mind_older_checkpoints(run);
+        return;
+    }
     session->resume = NULL;
     int64_t *numbers, count = ls_folder_numbers(checkpoints_folder(run, parent), &numbers);
     ls_sys_free(numbers);

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/capture.h"
 #include "base/hash.h"
 #include "base/memory.h"
 #include "check.h"
@@ -182,6 +183,41 @@ static void only_the_latest_are_kept(void)
               exists("checkpoints/checkpoint_11/state.json"));
         CHECK(ls_finish(t.run) == 0);
     }
+}
+
+static int begin_in_an_old_folder(void)
+{
+    for (int resumes = 0; resumes < 2; resumes++) {
+        training t = start_with((ls_init_opts){.total_limit = 3});
+        if (resumes) ls_load_state(t.run, NULL);
+        for (int i = 0; i < 2; i++) ls_save_state(t.run, NULL);
+        for (int epoch; ls_epoch(t.run, 1, &epoch);) {}
+        if (ls_finish(t.run) != 0) return 1;
+    }
+    training t = start_with(plain);
+    for (int epoch; ls_epoch(t.run, 1, &epoch);) {}
+    return ls_finish(t.run);
+}
+
+/* Who begins anew where an older training left checkpoints is told, once, what becomes of both. */
+static void older_checkpoints_are_named(void)
+{
+    clean();
+    training t = start_with(plain);
+    for (int i = 0; i < 2; i++) CHECK(ls_save_state(t.run, NULL));
+    for (int epoch; ls_epoch(t.run, 1, &epoch);) {} /* its own are none of an older one */
+    CHECK(ls_finish(t.run) == 0);
+    char text[4096], expected[1024];
+    CHECK(run_captured(NULL, begin_in_an_old_folder, text, sizeof text) == 0);
+    snprintf(
+        expected, sizeof expected,
+        "lockstep: warning: %s/checkpoints holds an older training, up to checkpoint_1, which this one does not go "
+        "on from: what it saves begins with checkpoint_2, and only the latest 3 of all are kept; resume from the "
+        "older one, or use another folder\n"
+        "lockstep: warning: %s/checkpoints holds an older training, up to checkpoint_5, which this one does not go "
+        "on from: what it saves begins with checkpoint_6; resume from the older one, or use another folder\n",
+        home, home);
+    CHECK_TEXT(text, expected);
 }
 
 static void a_named_folder_is_replaced(void)
@@ -722,6 +758,7 @@ int main(int argc, char **argv)
     CHECK_RUN(accumulating_runs_go_on_exactly);
     CHECK_RUN(mixed_precision_goes_on_exactly);
     CHECK_RUN(only_the_latest_are_kept);
+    CHECK_RUN_FORK(older_checkpoints_are_named);
     CHECK_RUN(a_named_folder_is_replaced);
     CHECK_RUN(a_folder_may_be_named_in_any_way);
     CHECK_RUN(the_project_is_opened_first);

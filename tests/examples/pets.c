@@ -46,7 +46,25 @@ static void resumes_where_it_stood(void)
     CHECK_TEXT(printed, whole);
     CHECK(run(PETS SMALL " --epochs 2 --resume_from_checkpoint latest --output_dir " FOLDER "/parts" OUTPUT) == 0);
     CHECK_MSG(strncmp(printed, "epoch 1: ", 9) == 0 && strstr(whole, printed), "%s", printed);
+    CHECK_MSG(!strstr(said, "warning"), "%s", said);
     free(whole);
+}
+
+/* Other options than before, or none of the checkpoints there: said, not guessed. */
+static void what_changes_is_said(void)
+{
+    CHECK(run(PETS SMALL " --epochs 3 --resume_from_checkpoint latest --output_dir " FOLDER "/parts" OUTPUT) == 0);
+    CHECK_MSG(strstr(said, "was trained with --epochs 2 --lr 0.005 --no-freeze, 12 photos in a step; it goes on with "
+                           "--epochs 3 --lr 0.005 --no-freeze, 12 photos in a step"),
+              "%s", said);
+    CHECK(run(PETS SMALL " --freeze --epochs 2 --resume_from_checkpoint latest --output_dir " FOLDER "/parts" OUTPUT) ==
+          0);
+    CHECK_MSG(strstr(said, "it goes on with --epochs 2 --lr 0.005 --freeze"), "%s", said);
+    CHECK(run(PETS SMALL " --epochs 1 --checkpointing_steps 2 --output_dir " FOLDER "/parts" OUTPUT) == 0);
+    CHECK_MSG(strstr(said,
+                     "/parts/checkpoints holds an older training, up to checkpoint_4, which this one does not go on "
+                     "from: what it saves begins with checkpoint_5, and only the latest 2 of all are kept"),
+              "%s", said);
 }
 
 /* Two processes with half the batch each make as many steps as one; either goes on where the other stopped. */
@@ -127,6 +145,7 @@ int main(int argc, char **argv)
     }
     CHECK_RUN(from_folder_to_prediction);
     CHECK_RUN(resumes_where_it_stood);
+    CHECK_RUN(what_changes_is_said);
     CHECK_RUN(processes_share_the_work);
     CHECK_RUN(steps_of_several_batches_are_saved_once);
     CHECK_RUN(bad_files_are_named_or_left_out);
