@@ -1,10 +1,11 @@
 /* trainee.c - a small training of several processes that may be killed, stopped or spread anew at any moment:
  *
- *     trainee FOLDER [STEPS [PAUSE]]
+ *     trainee FOLDER [STEPS [PAUSE [WIDTH]]]
  *
  * It goes on from the latest checkpoint in FOLDER, saves every few steps and when it is told to end, and leaves its
  * weights in FOLDER/final. FOLDER/steps.RANK has a line for each step made: number, samples, loss. The batch of all
- * processes together is always 24 samples. PAUSE: milliseconds of sleep in every step. */
+ * processes together is always 24 samples, an epoch 10 steps. PAUSE: milliseconds of sleep in every step. WIDTH: of the
+ * hidden layer; each costs 80 bytes of weights. */
 #include <lockstep.h>
 
 #include <stdio.h>
@@ -35,6 +36,7 @@ int main(int argc, char **argv)
     const char *folder = argc > 1 ? argv[1] : ".";
     int64_t steps = argc > 2 ? atoll(argv[2]) : 200;
     useconds_t pause = argc > 3 ? (useconds_t)(1000 * atof(argv[3])) : 0;
+    int64_t width = argc > 4 ? atoll(argv[4]) : 32;
     ls_run *run = ls_init(NULL, NULL, .seed = 5, .project_dir = folder, .resume_from_checkpoint = "latest",
                           .split_batches = true, .total_limit = 2, .async_save = true);
     char path[4096];
@@ -44,8 +46,8 @@ int main(int argc, char **argv)
         run, .count = SAMPLES, .get = get,
         .fields = {{.name = "x", .dtype = LS_F32, .shape = {FEATURES}}, {.name = "label", .dtype = LS_I64}});
     ls_loader *train = ls_loader_new(run, set, .batch = BATCH, .shuffle = true, .workers = LS_NO_WORKERS);
-    ls_module *net = ls_sequential_new(run, ls_linear_new(run, FEATURES, 32), ls_relu_new(run),
-                                       ls_dropout_new(run, 0.1), ls_linear_new(run, 32, 3));
+    ls_module *net = ls_sequential_new(run, ls_linear_new(run, FEATURES, width), ls_relu_new(run),
+                                       ls_dropout_new(run, 0.1), ls_linear_new(run, width, 3));
     ls_optim *adam = ls_adamw_new(run, net, .lr = 1e-2);
     ls_prepare(run, net, adam, train);
 
