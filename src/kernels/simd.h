@@ -21,6 +21,7 @@
  *   ls_vi_load_u8             as many bytes as there are lanes, widened
  *   ls_vi_store_bool4(p, a, b, c, d)  four masks as bytes, 1 where set
  *   ls_vf_load2_bf16, ls_vf_store2_bf16   of two adjacent vectors, where LS_SIMD_BF16_PAIRS says that this is cheaper
+ *   ls_vf_split_bf16(x, v), ls_vf_join_bf16(v)   the bf16 in a whole vector as two of f32, in an order of its own, and back
  *   ls_vu_mul_wide(a, b, &high)  low words of the 64-bit products, high words through the pointer
  *   ls_vu_interleave4(v)      v[0][0] v[1][0] v[2][0] v[3][0] v[0][1] ... in reading order over v[0], v[1], v[2], v[3]
  *   ls_vf_widen_low, ls_vf_widen_high   the lower and the upper half of the lanes, as ls_vd
@@ -153,6 +154,18 @@ LS_SIMD ls_vu ls_vf_bf16_bits(ls_vf x)
     ls_vu rounded = (bits + 0x7fffu + (high & 1u)) >> 16;
     ls_vu nan = (ls_vu)(x != x);
     return (rounded & ~nan) | ((high | 0x40u) & nan);
+}
+
+/* Those with even numbers and those with odd ones: no lane has to cross. */
+LS_SIMD void ls_vf_split_even_odd(ls_vu x, ls_vf v[2])
+{
+    v[0] = (ls_vf)(x << 16);
+    v[1] = (ls_vf)(x & 0xffff0000u);
+}
+
+LS_SIMD ls_vu ls_vf_join_even_odd(const ls_vf v[2])
+{
+    return ls_vf_bf16_bits(v[0]) | (ls_vf_bf16_bits(v[1]) << 16);
 }
 
 #if defined(__AVX512F__)

@@ -85,6 +85,16 @@ LS_SIMD void ls_vf_store_bf16(uint16_t *p, ls_vf x)
     _mm_storeu_si128((__m128i *)p, _mm_packus_epi32(low, high));
 }
 
+LS_SIMD void ls_vf_split_bf16(ls_vu x, ls_vf v[2])
+{
+    ls_vf_split_even_odd(x, v);
+}
+
+LS_SIMD ls_vu ls_vf_join_bf16(const ls_vf v[2])
+{
+    return ls_vf_join_even_odd(v);
+}
+
 LS_SIMD ls_vi ls_vi_load_u8(const uint8_t *p)
 {
     return (ls_vi)_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)p));

@@ -80,6 +80,16 @@ LS_SIMD void ls_vf_store_bf16(uint16_t *p, ls_vf x)
     _mm256_storeu_si256((__m256i *)p, _mm512_cvtepi32_epi16((__m512i)ls_vf_bf16_bits(x)));
 }
 
+LS_SIMD void ls_vf_split_bf16(ls_vu x, ls_vf v[2])
+{
+    ls_vf_split_even_odd(x, v);
+}
+
+LS_SIMD ls_vu ls_vf_join_bf16(const ls_vf v[2])
+{
+    return ls_vf_join_even_odd(v);
+}
+
 LS_SIMD ls_vi ls_vi_load_u8(const uint8_t *p)
 {
     return (ls_vi)_mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)p));

@@ -118,6 +118,27 @@ LS_SIMD void ls_vf_store2_bf16(uint16_t *p, const ls_vf v[2])
 #endif
 }
 
+/* Zips go through all four pipes of most cores, shifts through two of them. */
+LS_SIMD void ls_vf_split_bf16(ls_vu x, ls_vf v[2])
+{
+#ifdef __ARM_FEATURE_BF16_VECTOR_ARITHMETIC
+    v[0] = (ls_vf)vzip1q_u16(vdupq_n_u16(0), (uint16x8_t)x);
+    v[1] = (ls_vf)vzip2q_u16(vdupq_n_u16(0), (uint16x8_t)x);
+#else
+    ls_vf_split_even_odd(x, v);
+#endif
+}
+
+LS_SIMD ls_vu ls_vf_join_bf16(const ls_vf v[2])
+{
+#ifdef __ARM_FEATURE_BF16_VECTOR_ARITHMETIC
+    bfloat16x8_t low = vcvtq_low_bf16_f32((float32x4_t)v[0]);
+    return (ls_vu)vreinterpretq_u16_bf16(vcvtq_high_bf16_f32(low, (float32x4_t)v[1]));
+#else
+    return ls_vf_join_even_odd(v);
+#endif
+}
+
 LS_SIMD ls_vu ls_vu_mul_wide(ls_vu a, ls_vu b, ls_vu *high)
 {
     uint32x4_t x = (uint32x4_t)a, y = (uint32x4_t)b;
