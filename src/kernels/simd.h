@@ -21,7 +21,7 @@
  *   ls_vi_load_u8             as many bytes as there are lanes, widened
  *   ls_vi_store_bool4(p, a, b, c, d)  four masks as bytes, 1 where set
  *   ls_vf_load2_bf16, ls_vf_store2_bf16   of two adjacent vectors, where LS_SIMD_BF16_PAIRS says that this is cheaper
- *   ls_vf_split_bf16(x, v), ls_vf_join_bf16(v)   the bf16 in a whole vector as two of f32, in an order of its own, and back
+ *   ls_vf_split_bf16(x, v), ls_vf_join_bf16(v)   a vector of bf16 as two of f32, in an order of its own, and back
  *   ls_vu_mul_wide(a, b, &high)  low words of the 64-bit products, high words through the pointer
  *   ls_vu_interleave4(v)      v[0][0] v[1][0] v[2][0] v[3][0] v[0][1] ... in reading order over v[0], v[1], v[2], v[3]
  *   ls_vf_widen_low, ls_vf_widen_high   the lower and the upper half of the lanes, as ls_vd
