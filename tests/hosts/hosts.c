@@ -83,6 +83,16 @@ static void write_names(int count)
     if (fclose(file) != 0 || mount("/run/hosts", "/etc/hosts", NULL, MS_BIND, NULL) != 0) give_up("/etc/hosts");
 }
 
+/* UCX looks for interfaces in /sys/class/net, which shows those of whoever mounted it. Control groups stay as they
+ * were. A system that does not allow it has to have an interface of the same name. */
+static void show_interfaces(void)
+{
+    char groups[32];
+    snprintf(groups, sizeof groups, "/proc/self/fd/%d", open("/sys/fs/cgroup", O_PATH | O_DIRECTORY | O_CLOEXEC));
+    if (mount("sysfs", "/sys", "sysfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) != 0) return;
+    (void)mount(groups, "/sys/fs/cgroup", NULL, MS_BIND | MS_REC, NULL);
+}
+
 /* The life of a holder. */
 static _Noreturn void hold(int host, int count, const int go[2], int ready)
 {
@@ -94,6 +104,7 @@ static _Noreturn void hold(int host, int count, const int go[2], int ready)
     mount_file_system("tmpfs", "/dev/shm", "size=64m,mode=1777");
     mount_file_system("tmpfs", "/run", "size=16m,mode=755");
     write_names(count);
+    show_interfaces();
     shell("ip link set lo up");
     if (write(ready, &done, 1) != 1) give_up("no answer");
     for (;;) pause();

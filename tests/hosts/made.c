@@ -8,6 +8,12 @@ static void hosts_have_names_addresses_and_little_shared_memory(void)
     CHECK(run(HOSTS " on c hostname") == 255 && says("no way to host c"));
 }
 
+static void hosts_see_their_own_interfaces(void)
+{
+    CHECK(run(HOSTS " on b sh -c 'ip link show eth0 | grep -c \"$(cat /sys/class/net/eth0/address)\"'") == 0);
+    CHECK_TEXT(output, "1\n");
+}
+
 /* As mpirun calls it. */
 static void a_shell_reads_what_comes_by_rsh(void)
 {
@@ -46,6 +52,7 @@ int main(int argc, char **argv)
 {
     begin_beside(2, argc, argv);
     CHECK_RUN(hosts_have_names_addresses_and_little_shared_memory);
+    CHECK_RUN(hosts_see_their_own_interfaces);
     CHECK_RUN(a_shell_reads_what_comes_by_rsh);
     CHECK_RUN(nothing_is_left_behind);
     CHECK_RUN(cables_can_be_cut);
