@@ -17,6 +17,8 @@ LS_PRINTF(2, 3) void trial_fails(trial *t, const char *format, ...);
 void try_identity(trial *t);
 void try_collectives(trial *t);
 void try_data(trial *t);
+/* test_collectives.c */
+void try_raw_collectives(trial *t);
 /* test_training.c */
 void try_gradients(trial *t);
 void try_half_precision(trial *t);

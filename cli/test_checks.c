@@ -185,6 +185,7 @@ void try_collectives(trial *t)
     try_reductions(t);
     try_broadcasts(t);
     try_gathers(t);
+    try_raw_collectives(t);
     ls_wait_for_everyone(t->run);
 }
 
