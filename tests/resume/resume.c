@@ -136,7 +136,7 @@ static int train_quietly(const setup *s, const char *home, const char *log)
 {
     char errors[300];
     snprintf(errors, sizeof errors, "%s/errors", base);
-    freopen(errors, "w", stderr);
+    CHECK(freopen(errors, "w", stderr));
     int code = train(s, home, log);
     fflush(stderr);
     return code;

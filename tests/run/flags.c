@@ -78,7 +78,7 @@ static void refused(line l, const char *message)
 
 static void mistakes_are_named(void)
 {
-    freopen("/dev/null", "w", stderr); /* where ls_finish() repeats them */
+    CHECK(freopen("/dev/null", "w", stderr)); /* where ls_finish() repeats them */
     refused(LINE("--bath_size", "3"), "there is no flag --bath_size; did you mean --batch_size?");
     refused(LINE("--zzz"), "there is no flag --zzz; see --help");
     refused(LINE("--epochs", "many"), "--epochs is many; it must be a whole number");

@@ -59,7 +59,8 @@ bool ls_append_write(ls_append *file, const void *bytes, size_t size, ls_message
             if (written == 0) errno = ENOSPC;
             refuse(file->path, why);
             /* Readers should not see the half; if that fails too, the next piece covers it. */
-            return ftruncate(file->descriptor, file->size) != 0 && false;
+            if (ftruncate(file->descriptor, file->size) != 0) errno = 0;
+            return false;
         }
         done += (size_t)written;
     }
