@@ -25,14 +25,15 @@ port=$((21000 + $$ % 20000))
 grep '^| .* | .* |$' "$page" | sed 's/.* | \(.*\) |$/\1/' | grep -oE '`(lockstep|mpirun|\./program)[^`]*`' | tr -d '`' |
     sort -u >commands
 [ "$(wc -l <commands)" -ge 20 ] || { echo "only $(wc -l <commands) commands were found in $page"; exit 1; }
-bad=0
-while read -r line; do
+# try LINE - run it, with other ports each time.
+try()
+{
     port=$((port + 4))
-    command=$(echo "$line" | sed "s/node0/127.0.0.1/g; s/29500/$port/; s/29400/$port/; s/--nnodes 1:4/--nnodes 1:4 --rdzv-conf last_call_timeout=0.5/")
-    case $line in mpirun*) command -v mpirun >/dev/null || { echo "not tried, there is no mpirun: $line"; continue; } ;; esac
-    case $line in "lockstep launch train.py") command="PET_NPROC_PER_NODE=2 $command" ;; esac
+    command=$(echo "$1" | sed "s/node0/127.0.0.1/g; s/29500/$port/; s/29400/$port/
+        s/--nnodes 1:4/--nnodes 1:4 --rdzv-conf last_call_timeout=0.5/")
+    [ "$1" != "lockstep launch train.py" ] || command="PET_NPROC_PER_NODE=2 $command"
     code=0
-    case $line in
+    case $1 in
     *'$R'*)
         R=1 sh -c "$command" </dev/null >log.1 2>&1 &
         R=0 sh -c "$command" </dev/null >log 2>&1 || code=$?
@@ -41,6 +42,12 @@ while read -r line; do
         ;;
     *) sh -c "$command" </dev/null >log 2>&1 || code=$? ;;
     esac
-    [ $code = 0 ] || { echo "exit code $code: $command"; sed 's/^/    /' log; bad=1; }
+    return $code
+}
+
+bad=0
+while read -r line; do
+    case $line in mpirun*) command -v mpirun >/dev/null || { echo "not tried, there is no mpirun: $line"; continue; } ;; esac
+    try "$line" || try "$line" || { echo "exit code $code: $command"; sed 's/^/    /' log; bad=1; } # a port may be taken
 done <commands
 exit $bad

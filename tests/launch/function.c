@@ -7,9 +7,11 @@
 
 #include "base/config.h"
 
+#include <netinet/in.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -143,6 +145,21 @@ static int meet(void *argument)
     return number("RANK") == 1 ? b->left : 0;
 }
 
+/* A port that is free, and the next. */
+static int free_ports(void)
+{
+    for (int port = 21000 + (int)getpid() % 20000;; port += 2) {
+        int free = 0;
+        for (int i = 0; i < 2; i++) {
+            int fd = socket(AF_INET, SOCK_STREAM, 0);
+            struct sockaddr_in here = {.sin_family = AF_INET, .sin_port = htons((uint16_t)(port + i))};
+            free += bind(fd, (struct sockaddr *)&here, sizeof here) == 0;
+            close(fd);
+        }
+        if (free == 2) return port;
+    }
+}
+
 static int call_on_host(meeting *m, int host)
 {
     char endpoint[64];
@@ -157,7 +174,7 @@ static void one_process_on_each_of_two_hosts(void)
 {
     static const int ends[] = {0, 0, 7};
     for (int i = 0; i < 3; i++) {
-        meeting m = {.b = share_board(), .port = 21000 + (int)getpid() % 20000 + 4 * i, .elastic = i == 1};
+        meeting m = {.b = share_board(), .port = free_ports(), .elastic = i == 1};
         m.b->left = ends[i];
         fflush(NULL);
         pid_t other = fork();
