@@ -17,12 +17,13 @@ static int run(int argc, char **argv)
 const command command_env = {
     .name = "env",
     .summary = "this machine, the settings in force, transports between hosts, the kernels chosen",
-    .usage = "usage: lockstep env [--json]\n"
-             "\n"
-             "Prints what Lockstep found on this machine: CPUs and instruction sets, the environment variables in\n"
-             "force, the transports between hosts that can be loaded, and for every kernel the instruction set it was\n"
-             "chosen for.\n"
-             "\n"
-             "  --json    the same for programs\n",
+    .usage =
+        "usage: lockstep env [--json]\n"
+        "\n"
+        "Prints what Lockstep found on this machine: CPUs and instruction sets, the environment variables in\n"
+        "force, the file that lockstep launch takes defaults from, the transports between hosts that can be loaded,\n"
+        "and for every kernel the instruction set it was chosen for.\n"
+        "\n"
+        "  --json    the same for programs\n",
     .run = run,
 };

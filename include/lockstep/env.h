@@ -10,7 +10,8 @@
 extern "C" {
 #endif
 
-/* Version, machine, threads, instruction sets, settings in force and the kernels chosen, as text or as JSON. */
+/* Version, machine, threads, instruction sets, settings in force, the launcher's file, transports between hosts and the
+ * kernels chosen, as text or as JSON. */
 LS_API void ls_env_print(FILE *to, bool json);
 
 #ifdef __cplusplus

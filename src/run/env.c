@@ -1,5 +1,7 @@
-/* env.c - the answer to "what runs here": machine, settings, transports, kernels. Text and JSON come from one walk. */
+/* env.c - the answer to "what runs here": machine, settings, the launcher's file, transports, kernels. Text and JSON
+ * come from one walk. */
 #include <lockstep/env.h>
+#include <lockstep/launch.h>
 #include <lockstep/version.h>
 
 #include <stdio.h>
@@ -75,6 +77,32 @@ static void settings(const writer *w)
     end(w);
 }
 
+static void number(const writer *w, const char *name, int value)
+{
+    char text[16];
+    snprintf(text, sizeof text, "%d", value);
+    entry(w, name, text);
+}
+
+/* The file that `lockstep launch` takes defaults from. */
+static void configuration(const writer *w)
+{
+    char path[4096], why[1024];
+    bool foreign;
+    ls_launch_config config;
+    begin(w, "configuration of the launcher");
+    bool found = ls_launch_config_find(path, sizeof path, &foreign);
+    entry(w, "file", found ? path : "none");
+    if (found && ls_launch_config_read(path, &config, why, sizeof why)) entry(w, "not used", why);
+    else if (found) {
+#define ENTRY_TEXT(key, fallback) entry(w, #key, config.key);
+#define ENTRY_NUMBER(key, fallback) number(w, #key, config.key);
+#define ENTRY_SWITCH(key, fallback) entry(w, #key, config.key ? "true" : "false");
+        LS_LAUNCH_CONFIG_LIST(ENTRY_TEXT, ENTRY_NUMBER, ENTRY_SWITCH)
+    }
+    end(w);
+}
+
 /* Which of them can be loaded here, and what is behind each. */
 static void transports(const writer *w)
 {
@@ -132,6 +160,7 @@ void ls_env_print(FILE *to, bool json)
     else begin(&w, NULL), entry(&w, "lockstep", ls_version());
     machine(&w);
     settings(&w);
+    configuration(&w);
     transports(&w);
     kernels(&w);
     if (!json) return;
