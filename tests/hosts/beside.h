@@ -39,7 +39,7 @@ __attribute__((unused)) static void set_cable(char host, const char *state)
 __attribute__((unused)) static pid_t start_weather(char host, int delay, int loss)
 {
     char line[256];
-    snprintf(line, sizeof line, WEATHER " host-%c %d %d", host, delay, loss);
+    snprintf(line, sizeof line, "$(dirname " HOSTS ")/weather host-%c %d %d", host, delay, loss);
     pid_t pid = start_line(line, "weather");
     wait_for(path("weather"), "ready", 1);
     CHECK(count_lines(path("weather"), "ready") == 1);
