@@ -85,8 +85,12 @@ static bool find_places(ls_hosts *h, const int *host)
 static bool make_room(ls_hosts *h)
 {
     enum { LINES = 128, WIDENING = 2 }; /* lost to whole cache lines; a half in f32 */
-    size_t size = (size_t)h->comm.size, each = LS_HOSTS_PIECE / size + LINES;
-    h->scratch_bytes = WIDENING * ((size_t)(h->hosts + 1) * each + LS_HOSTS_PIECE + size * LINES);
+    size_t size = (size_t)h->comm.size;
+    h->piece = size * LS_HOSTS_PART;
+    if (h->piece < LS_HOSTS_PIECE) h->piece = LS_HOSTS_PIECE;
+    if (h->piece > LS_HOSTS_LARGE) h->piece = LS_HOSTS_LARGE;
+    size_t each = h->piece / size + LINES;
+    h->scratch_bytes = WIDENING * ((size_t)(h->hosts + 1) * each + h->piece + size * LINES);
     h->scratch_bytes = (h->scratch_bytes + 63) / 64 * 64;
     h->scratch = ls_sys_alloc(LS_HOSTS_SLOTS * h->scratch_bytes);
     h->fronts_in = ls_sys_alloc(size * sizeof *h->fronts_in);
@@ -117,9 +121,9 @@ static ls_hosts *make(ls_hosts_job *job, ls_comm *local, int rank, int size, con
     bool ok = h->names && find_places(h, host) && make_room(h);
     ls_sys_free(host);
     if (!ok) snprintf(why->text, sizeof why->text, "no memory for a communicator");
-    h->stage = ok ? local->table->share(local, (size_t)LS_HOSTS_SLOTS * LS_HOSTS_PIECE, why) : NULL;
+    h->stage = ok ? local->table->share(local, LS_HOSTS_SLOTS * h->piece, why) : NULL;
     if (!h->stage) return close_hosts(&h->comm), NULL;
-    h->stage -= (size_t)local->rank * LS_HOSTS_SLOTS * LS_HOSTS_PIECE; /* of the first */
+    h->stage -= (size_t)local->rank * LS_HOSTS_SLOTS * h->piece; /* of the first */
     return h;
 }
 

@@ -9,9 +9,11 @@
 #include "comm/shm.h"
 
 enum {
-    LS_FRONT_DATA = 8 << 10,  /* bytes that travel with a card */
-    LS_HOSTS_PIECE = 1 << 20, /* bytes of an array that are under way together, and of a message at most */
-    LS_HOSTS_SLOTS = 4,       /* pieces for which there is room */
+    LS_FRONT_DATA = 8 << 10,   /* bytes that travel with a card */
+    LS_HOSTS_PIECE = 1 << 20,  /* bytes of an array that are under way together, at least, */
+    LS_HOSTS_PART = 256 << 10, /* for each rank, so that many hosts do not drown in small messages, */
+    LS_HOSTS_LARGE = 16 << 20, /* and at most */
+    LS_HOSTS_SLOTS = 4,        /* pieces for which there is room */
     LS_HOSTS_MOST = 4096,
 };
 
@@ -82,7 +84,8 @@ typedef struct ls_hosts {
     int *width;      /* [hosts] ranks of each */
     int **ranks;     /* [hosts][width] */
 
-    char *stage;                    /* shared by the ranks of this host: [width][LS_HOSTS_SLOTS][LS_HOSTS_PIECE] */
+    char *stage;                    /* shared by the ranks of this host: [width][LS_HOSTS_SLOTS][piece] */
+    size_t piece;                   /* bytes of an array that are under way together, and of a message at most */
     char *scratch;                  /* [LS_HOSTS_SLOTS][scratch_bytes] */
     size_t scratch_bytes;           /* for one piece */
     uint64_t drained;               /* how often */
@@ -115,7 +118,7 @@ static inline ls_dtype ls_hosts_wire(const ls_hosts *h, const ls_comm_call *call
 /* Room of a rank of this host for the piece of a turn. */
 static inline char *ls_hosts_stage(const ls_hosts *h, int local, uint64_t turn)
 {
-    return h->stage + ((size_t)local * LS_HOSTS_SLOTS + (size_t)(turn % LS_HOSTS_SLOTS)) * LS_HOSTS_PIECE;
+    return h->stage + ((size_t)local * LS_HOSTS_SLOTS + (size_t)(turn % LS_HOSTS_SLOTS)) * h->piece;
 }
 
 /* ---- hosts_wait.c: messages ---- */

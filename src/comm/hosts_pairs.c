@@ -59,8 +59,8 @@ static bool comes(const exchange *x, int from, char **data, size_t *bytes)
 static ls_status send_rest(ls_hosts *h, int peer, const char *data, size_t bytes, ls_message *why)
 {
     ls_status status = LS_OK;
-    for (size_t at = 0; bytes > LS_FRONT_DATA && at < bytes && !status; at += LS_HOSTS_PIECE) {
-        size_t piece = bytes - at < LS_HOSTS_PIECE ? bytes - at : LS_HOSTS_PIECE;
+    for (size_t at = 0; bytes > LS_FRONT_DATA && at < bytes && !status; at += h->piece) {
+        size_t piece = bytes - at < h->piece ? bytes - at : h->piece;
         status = ls_hosts_send(h, &h->sent, peer, data + at, piece, why);
     }
     return status;
@@ -76,8 +76,8 @@ static ls_status receive_rest(ls_hosts *h, int peer, char *data, size_t bytes, l
         return status;
     }
     if (bytes && bytes <= LS_FRONT_DATA) memcpy(data, front->data, bytes);
-    for (size_t at = 0; bytes > LS_FRONT_DATA && at < bytes && !status; at += LS_HOSTS_PIECE) {
-        size_t piece = bytes - at < LS_HOSTS_PIECE ? bytes - at : LS_HOSTS_PIECE;
+    for (size_t at = 0; bytes > LS_FRONT_DATA && at < bytes && !status; at += h->piece) {
+        size_t piece = bytes - at < h->piece ? bytes - at : h->piece;
         status = ls_hosts_receive(h, &h->in[0], peer, data + at, piece, why);
     }
     return status;

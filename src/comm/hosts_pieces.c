@@ -294,7 +294,7 @@ ls_status ls_hosts_pieces(ls_hosts *h, const ls_comm_call *call, ls_message *why
     w.returns = call->kind != LS_COMM_REDUCE_SCATTER;
     w.wire = ls_hosts_wire(h, call);
     w.widening = ls_dtype_size(w.wire) / w.element;
-    w.room = has_parts(call) ? LS_HOSTS_PIECE / (size_t)size / 64 * 64 : LS_HOSTS_PIECE;
+    w.room = has_parts(call) ? h->piece / (size_t)size / 64 * 64 : h->piece;
     int64_t longest = call->count;
     for (int r = 0; has_parts(call) && r < size; r++)
         if (ls_comm_part(call, r) > longest) longest = ls_comm_part(call, r);

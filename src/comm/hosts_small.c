@@ -41,7 +41,7 @@ bool ls_hosts_is_small(const ls_hosts *h, const ls_comm_call *call)
     small s = understand(h, call);
     for (int host = 0; host < h->hosts; host++)
         if (bytes_of_host(&s, host) > LS_FRONT_DATA) return false;
-    return s.total <= LS_HOSTS_PIECE;
+    return s.total <= h->piece;
 }
 
 /* What this rank brings. */

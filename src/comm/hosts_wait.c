@@ -226,7 +226,7 @@ ls_status ls_hosts_drain(ls_hosts *h, ls_message *why)
     for (int i = 1; i < size && !status; i++) {
         do {
             memset(h->scratch, 0, sizeof mark);
-            status = ls_hosts_receive(h, &h->in[0], (me + i) % size, h->scratch, LS_HOSTS_PIECE, why);
+            status = ls_hosts_receive(h, &h->in[0], (me + i) % size, h->scratch, h->piece, why);
             if (!status) status = ls_hosts_await(h, &h->in[0], why);
         } while (!status && memcmp(h->scratch, mark, sizeof mark) != 0);
     }
