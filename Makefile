@@ -31,7 +31,7 @@ test:
 
 bench: all
 	@tools/bootstrap.sh bench
-	@cmake --build $(BUILD) --target lockstep_bench
+	@cmake --build $(BUILD) --target lockstep_bench hosts
 	@python3 bench/run.py $(BUILD) $(BENCH)
 
 asan:

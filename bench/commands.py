@@ -58,6 +58,32 @@ def launchers(build, python, say):
     return found
 
 
+def between_hosts(build, size, rate):
+    """An all-reduce by two hosts that the tests' `hosts` makes on this machine, one core each: GB/s. The peers are plain
+    sockets, which carry the same bytes both ways, and Open MPI over TCP. rate: of the network, as tc writes it; "": what the
+    cores can."""
+    hosts, bench = build / "tests" / "hosts", build / "bench"
+    if not hosts.exists() or not (shutil.which("ip") and shutil.which("tc")):
+        return {}
+    sockets = bench / "socket_peer"
+    subprocess.run(["cc", "-O2", "-D_GNU_SOURCE", "-o", str(sockets), str(here / "socket_peer.c")], check=True)
+    limit = "".join(f"tc qdisc replace dev host-{h} root tbf rate {rate} burst 256kb latency 20ms; " for h in "ab" if rate)
+    launch = f"{build}/lockstep launch --nnodes 2 --nproc-per-node 1 --master-addr 10.83.0.1 --no-pin --node-rank"
+    sums = f"{bench}/lockstep_bench --all-reduce {size} 1 0.5"
+    lines = {"lockstep": [f"{launch} {rank} {sums}" for rank in (0, 1)],
+             "sockets": [f"{sockets} {at} {size} 0.5" for at in ("-", "10.83.0.1")]}
+    result = {}
+    for who, (first, second) in lines.items():
+        both = f"{limit}taskset -c 0 {hosts} on a {first} & taskset -c 1 {hosts} on b {second}; wait"
+        result[who] = printed([str(hosts), "2", "sh", "-c", both], **ONE_THREAD)
+    if (bench / "mpi_peer_openmpi").exists():
+        mpirun = (f"mpirun.openmpi --allow-run-as-root --host a:1,b:1 -n 2 --bind-to none --mca plm_rsh_agent '{hosts} rsh' "
+                  "--mca btl tcp,self --mca pml ob1 --mca btl_tcp_if_include eth0 --mca oob_tcp_if_include eth0")
+        result["openmpi"] = printed([str(hosts), "2", "sh", "-c",
+                                     f"{limit}{hosts} on a {mpirun} {bench}/mpi_peer_openmpi {size} 1 0.5"])
+    return {who: (lambda ask=ask: (lambda seconds: seconds and size * 1e-9 / seconds)(ask())) for who, ask in result.items()}
+
+
 def items(build, python, say):
     launch = launchers(build, python, say)
     bench = str(build / "bench" / "lockstep_bench")
@@ -80,4 +106,10 @@ def items(build, python, say):
             competitors["torch DDP"] = printed([*launch["torchrun"], *torch], **tuned)
             competitors["torch, 1 process"] = printed(torch, **tuned)
         result.append((f"train/{dtype}/resnet50d, 2 x 16 photos of 96, 2 processes/2", "img/s", competitors))
+    for size, words in ((25 << 20, "25 MiB"), (100 << 20, "100 MiB")):
+        for rate in ("", "10gbit"):
+            competitors = between_hosts(build, size, rate)
+            if competitors:
+                case = f"all-reduce {words} between two{', 10 Gb/s' if rate else ''}"
+                result.append((f"hosts/f32/{case}/2", "GB/s", competitors))
     return result

@@ -2,7 +2,7 @@
 
 Each competitor is asked for one item at a time, all of them in turn, several rounds; the best value of each counts.
 Peers (peers.py) are OpenBLAS, MPICH, Open MPI, and PyTorch as it comes and with its memory settings tuned, where they are
-installed. Whole commands (commands.py) are timed the same way: launchers, training by several processes."""
+installed. Whole commands (commands.py) are timed the same way: launchers, training by several processes, sums between hosts."""
 import json
 import pathlib
 import sys
