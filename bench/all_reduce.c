@@ -6,8 +6,8 @@
 
 #include "run/session.h"
 
-/* `--all-reduce BYTES REPEAT SECONDS`: rank 0 prints the seconds of one in the best round of REPEAT, as mpi_peer.c does.
- * Numbers stand where gradients do, in memory that processes of a host share. */
+/* `--all-reduce BYTES REPEAT SECONDS`: rank 0 prints the seconds of one in the best round of REPEAT, as mpi_peer.c
+ * does. Numbers stand where gradients do, in memory that processes of a host share. */
 int bench_all_reduce(char **arguments)
 {
     int64_t count = strtoll(arguments[0], NULL, 10) / (int64_t)sizeof(float);
