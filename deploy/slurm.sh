@@ -1,6 +1,6 @@
 #!/bin/sh
 #SBATCH --job-name=lockstep-pets
-#SBATCH --nodes=1               # a program that trains across hosts takes more
+#SBATCH --nodes=1               # or more: they train together
 #SBATCH --ntasks-per-node=1     # one launcher a host; it starts the processes
 #SBATCH --cpus-per-task=8
 #SBATCH --time=04:00:00

@@ -247,6 +247,7 @@ __attribute__((visibility("default"))) const ls_transport *ls_transport_v1(void)
         .test = mpi_test,
         .cancel = mpi_cancel,
         .close = mpi_close,
+        .finds_others = true,
     };
     table.version = mpi_version();
     return &table;

@@ -2,6 +2,7 @@
 #include "process.h"
 
 #include <dlfcn.h>
+#include <errno.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -81,14 +82,30 @@ static int begin_mpi(void)
     return error == MPI_SUCCESS && given < MPI_THREAD_SERIALIZED ? MPI_ERR_OTHER : error;
 }
 
+/* MPICH before 4.2 over UCX may wait for ever when it ends: a process still takes leave of others, which wait for it at
+ * the process manager and do not answer. There it is left as it is once all have come this far, and only the process
+ * manager is told, in its words (PMI-1), that this is no failure. */
+static void end_mpi(void)
+{
+#if defined(MPICH_NUMVERSION) && MPICH_NUMVERSION < 40200000
+    const char *file = getenv("PMI_FD");
+    static const char goodbye[] = "cmd=finalize\n";
+    char answer[64];
+    if (file && MPI_Barrier(mpi.everybody) == MPI_SUCCESS) {
+        if (write(atoi(file), goodbye, sizeof goodbye - 1) == (ssize_t)sizeof goodbye - 1)
+            while (read(atoi(file), answer, sizeof answer) < 0 && errno == EINTR) continue;
+        return;
+    }
+#endif
+    MPI_Comm_free(&mpi.everybody);
+    MPI_Finalize();
+}
+
 /* Ending MPI waits for all processes. Who leaves in the middle of something just goes: mpirun ends the others. */
 static void at_exit(void)
 {
     if (mpi.process != getpid() || pthread_mutex_trylock(&mpi.lock) != 0) return;
-    if (!mpi.over && !mpi.ruined && mpi.links == 0) {
-        MPI_Comm_free(&mpi.everybody);
-        MPI_Finalize();
-    }
+    if (!mpi.over && !mpi.ruined && mpi.links == 0) end_mpi();
     mpi.over = true;
     pthread_mutex_unlock(&mpi.lock);
 }

@@ -32,6 +32,8 @@
     LS_SETTING(COMM_FILE, COUNT, "0",                                                                                  \
                "file of the memory that processes of a host share, set by the launcher (0: none)")                     \
     LS_SETTING(COMM_TOKEN, TEXT, "", "what processes started without the launcher know their job by")                  \
+    LS_SETTING(COMM_TRANSPORT, TEXT, "auto",                                                                           \
+               "what carries bytes between hosts: auto, ucx, mpi or the name of a plug-in")                            \
     LS_SETTING(COMM_TIMEOUT, COUNT, "600", "seconds to wait for another process in a collective (0: for ever)")        \
     LS_SETTING(COMM_WORKERS, COUNT, "1", "threads that reduce gradients while backward goes on (0: none)")             \
     LS_SETTING(COMM_AFFINITY, TEXT, "", "CPUs of the communication threads of each local rank (empty: any)")           \

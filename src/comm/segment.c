@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -63,6 +64,21 @@ int ls_segment_make(int size, ls_message *why)
     header->magic = MAGIC;
     munmap(header, header_bytes(size));
     return file;
+}
+
+bool ls_segment_token(int file, uint64_t token[2])
+{
+    ls_segment_header header;
+    if (pread(file, &header, sizeof header, 0) != (ssize_t)sizeof header || header.magic != MAGIC) return false;
+    memcpy(token, header.token, sizeof header.token);
+    return true;
+}
+
+bool ls_segment_taken(int file, int number)
+{
+    ls_member member;
+    off_t at = (off_t)(offsetof(ls_segment_header, member) + (size_t)number * sizeof member);
+    return pread(file, &member, sizeof member, at) == (ssize_t)sizeof member && member.state != LS_MEMBER_ABSENT;
 }
 
 /* ---- opened ---- */

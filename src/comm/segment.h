@@ -77,6 +77,11 @@ typedef struct ls_segment {
 /* Make a file for so many ranks. It is not closed on exec. -1: failed. */
 int ls_segment_make(int size, ls_message *why);
 
+/* What tells one such file from all others. False: it is none. */
+bool ls_segment_token(int file, uint64_t token[2]);
+/* Has a process come as this member, now or before? */
+bool ls_segment_taken(int file, int number);
+
 /* Take part in it; the file is the segment's from here on, also after a failure. NULL: failed. */
 ls_segment *ls_segment_open(int file, int size, ls_message *why);
 void ls_segment_hold(ls_segment *segment);

@@ -1,82 +1,77 @@
 /* others.c - the other processes of the job: who started them, and how this one joins them. */
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/config.h"
 #include "comm/meet.h"
 #include "comm/shm.h"
-#include "launch/environment.h"
-#include "launch/exchange.h"
+#include "run/others.h"
 #include "run/session.h"
 
 #include <unistd.h>
 
+int ls_share_memory(const ls_place *place, const char *name, ls_message *why)
+{
+    int inherited = (int)ls_config_count(LS_SETTING_COMM_FILE);
+    if (inherited && !ls_segment_taken(inherited, place->local_rank)) return dup(inherited); /* for who looks later */
+    return ls_meet(name, place->local_rank, place->local_world, (int64_t)ls_config_count(LS_SETTING_COMM_TIMEOUT), why);
+}
+
 /* What processes of one job, and no others, have in common. */
 static void name_job(const ls_identity *who, char *name, size_t size)
 {
-    static const char *const job_numbers[] = {"TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT", "PMIX_NAMESPACE",
-                                              "SLURM_JOB_ID", "SLURM_STEP_ID"};
     const char *token = ls_config_text(LS_SETTING_COMM_TOKEN);
-    if (*token) {
-        snprintf(name, size, "%s", token);
-        return;
-    }
-    int used = snprintf(name, size, "%s:%d", who->master_addr, who->master_port);
-    for (size_t i = 0; i < sizeof job_numbers / sizeof *job_numbers && (size_t)used < size; i++) {
-        const char *value = ls_environment_get((const char *const *)environ, job_numbers[i]);
-        used += snprintf(name + used, size - (size_t)used, " %s", value ? value : "");
-    }
-    /* Hydra's processes know nothing else in common but who started them. */
-    if (who->bootstrap == LS_BOOTSTRAP_PMI1 && (size_t)used < size)
-        snprintf(name + used, size - (size_t)used, " %ld", (long)getppid());
+    int file = (int)ls_config_count(LS_SETTING_COMM_FILE);
+    uint64_t inherited[2];
+    /* Hydra's processes know nothing in common but who started them. */
+    long parent = who->bootstrap == LS_BOOTSTRAP_PMI1 ? (long)getppid() : 0;
+    if (file && ls_segment_token(file, inherited))
+        snprintf(name, size, "%016" PRIx64 "%016" PRIx64, inherited[0], inherited[1]);
+    else if (*token) snprintf(name, size, "%s", token);
+    else snprintf(name, size, "%s:%d %s %d %ld", who->master_addr, who->master_port, who->job, who->attempt, parent);
 }
 
-static int shared_file(const ls_identity *who, ls_message *why)
+/* Processes that are sure to be all on this host: they need nobody's help to find each other. */
+static bool are_together(const ls_identity *who)
 {
-    int inherited = (int)ls_config_count(LS_SETTING_COMM_FILE);
-    if (inherited) return dup(inherited); /* the next run of this process may need it, too */
-    char job[512];
+    if (ls_config_count(LS_SETTING_COMM_FILE)) return who->local_world == who->world;
+    if (who->hosts > 0 || who->local_world > 0) return who->hosts == 1 || who->local_world == who->world;
+    return who->bootstrap == LS_BOOTSTRAP_STORE &&
+           (strcmp(who->master_addr, "127.0.0.1") == 0 || strcmp(who->master_addr, "localhost") == 0);
+}
+
+static ls_status join_together(ls_comm **comm, ls_place *place, const ls_identity *who, ls_message *why)
+{
+    if (who->world > LS_SEGMENT_MOST) {
+        snprintf(why->text, sizeof why->text, "%d processes on a host; at most %d can work together", who->world,
+                 (int)LS_SEGMENT_MOST);
+        return LS_ERR_UNSUPPORTED;
+    }
+    char job[640];
     name_job(who, job, sizeof job);
-    return ls_meet(job, who->rank, who->world, (int64_t)ls_config_count(LS_SETTING_COMM_TIMEOUT), why);
-}
-
-/* By the environment; only PMIx keeps the number of processes to itself. */
-static ls_status find_identity(ls_identity *who, ls_message *why)
-{
-    ls_status status = ls_identity_read((const char *const *)environ, who, why);
-    if (status || who->world >= 0) return status;
-    ls_exchange *exchange;
-    status = ls_exchange_open(&exchange, who, (double)ls_config_count(LS_SETTING_COMM_TIMEOUT), why);
-    ls_exchange_close(exchange);
-    return status;
+    int file = ls_share_memory(&(ls_place){who->rank, who->world}, job, why);
+    ls_segment *segment = file < 0 ? NULL : ls_segment_open(file, who->world, why);
+    *comm = segment ? ls_shm_join(segment, who->rank, why) : NULL;
+    ls_segment_let_go(segment);
+    *place = (ls_place){who->local_rank >= 0 ? who->local_rank : who->rank, who->world};
+    return *comm ? LS_OK : LS_ERR_PEER;
 }
 
 bool ls_session_find_others(ls_run *run)
 {
     ls_identity who;
+    ls_place place;
     ls_message why = {{0}};
-    ls_status status = find_identity(&who, &why);
+    ls_comm *comm = NULL;
+    ls_status status = ls_identity_read((const char *const *)environ, &who, &why);
+    if (!status && who.world == 1) return true;
+    if (!status)
+        status =
+            are_together(&who) ? join_together(&comm, &place, &who, &why) : ls_join_hosts(&comm, &place, &who, &why);
     if (status) return ls_fail(&run->errors, status, "ls_init: %s", why.text), false;
-    if (who.world <= 1) return true;
-    if (who.hosts > 1 || (who.local_world > 0 && who.local_world < who.world)) {
-        ls_fail(
-            &run->errors, LS_ERR_UNSUPPORTED,
-            "ls_init: rank %d of %d processes on several hosts: this build has communicators between processes of one "
-            "host only; start all of them on one",
-            who.rank, who.world);
-        return false;
-    }
-    if (who.world > LS_SEGMENT_MOST) {
-        ls_fail(&run->errors, LS_ERR_UNSUPPORTED, "ls_init: %d processes on a host; at most %d can work together",
-                who.world, (int)LS_SEGMENT_MOST);
-        return false;
-    }
-    int file = shared_file(&who, &why);
-    ls_segment *segment = file < 0 ? NULL : ls_segment_open(file, who.world, &why);
-    ls_comm *comm = segment ? ls_shm_join(segment, who.rank, &why) : NULL;
-    ls_segment_let_go(segment);
-    if (!comm) return ls_fail(&run->errors, LS_ERR_PEER, "ls_init: %s", why.text), false;
     ls_session_join(run, comm);
-    if (who.local_rank >= 0) run->session->local_rank = who.local_rank;
+    run->session->local_rank = place.local_rank;
+    run->session->local_world = place.local_world;
     return true;
 }

@@ -1,6 +1,6 @@
 /* worker.c - a program that is started several times: what a run does when it is one of several processes.
  *
- *     worker exchange | twice | fail | die | differ | trigger | stop FILE | survive */
+ *     worker exchange | train FILE | twice | fail | die | differ | trigger | stop FILE | survive */
 #include <lockstep.h>
 
 #include <signal.h>
@@ -32,6 +32,42 @@ static void exchange(ls_run *run)
            rank, world, ls_local_rank(run), ls_local_world(run), (long long)ls_dim(all, 0), ls_item(ls_sum(all)), total,
            mean, from, (long long)ls_dim(padded, 0), (const char *)words.data[world - 1],
            (long long)(part.end - part.begin));
+}
+
+/* A short training of one model, whatever the number of processes; every rank writes its parameters to FILE.<rank>. */
+static void train(ls_run *run, const char *file)
+{
+    enum { SAMPLES = 48, FEATURES = 12, CLASSES = 5, GLOBAL_BATCH = 8, EPOCHS = 5 };
+    float x[SAMPLES * FEATURES];
+    int64_t y[SAMPLES];
+    for (int i = 0; i < SAMPLES * FEATURES; i++) x[i] = (float)((i * 7919) % 1000) / 500 - 1;
+    for (int i = 0; i < SAMPLES; i++) y[i] = (i * 31) % CLASSES;
+    ls_set_seed(run, (uint64_t)(7 + 100 * ls_rank(run))); /* weights of rank 0 count */
+    ls_dataset *set = ls_tensor_dataset_new(run, ls_keep(ls_from(run, LS_F32, LS_SHAPE(SAMPLES, FEATURES), x)),
+                                            ls_keep(ls_from(run, LS_I64, LS_SHAPE(SAMPLES), y)));
+    ls_loader *loader = ls_loader_new(run, set, .batch = GLOBAL_BATCH / ls_world(run), .shuffle = true, .seed = 99);
+    ls_module *model =
+        ls_sequential_new(run, ls_linear_new(run, FEATURES, 40), ls_relu_new(run), ls_linear_new(run, 40, CLASSES));
+    ls_optim *sgd = ls_sgd_new(run, model, .lr = 0.05, .momentum = 0.9);
+    ls_prepare(run, model, sgd, loader);
+    for (int epoch; ls_epoch(run, EPOCHS, &epoch);) {
+        for (ls_batch b; ls_next(loader, &b);) {
+            ls_backward(run, ls_cross_entropy(ls_forward(model, ls_batch_field(&b, "0")), ls_batch_field(&b, "1")));
+            ls_step(sgd);
+            ls_zero_grad(sgd);
+        }
+    }
+    char path[256];
+    float values[4096];
+    snprintf(path, sizeof path, "%s.%d", file, ls_rank(run));
+    FILE *to = fopen(path, "wb");
+    ls_state *parameters = ls_parameters(model);
+    for (int64_t i = 0; to && i < ls_state_count(parameters); i++) {
+        ls_tensor *t = ls_state_tensor(parameters, i);
+        size_t count = (size_t)ls_numel(t);
+        if (ls_read(t, values, count * sizeof *values)) fwrite(values, sizeof *values, count, to);
+    }
+    if (to) fclose(to);
 }
 
 /* Rank 1 finds something wrong, the others wait for it. */
@@ -110,11 +146,15 @@ int main(int argc, char **argv)
 {
     ls_run *run = ls_init(&argc, &argv);
     const char *what = argc > 1 ? argv[1] : "exchange";
-    if (strcmp(what, "exchange") == 0) exchange(run);
-    else if (strcmp(what, "twice") == 0) {
-        ls_finish(run);
+    if (strcmp(what, "twice") == 0) {
+        exchange(run);
+        if (ls_finish(run) != 0) return 1;
         run = ls_init(NULL, NULL);
-    } else if (strcmp(what, "fail") == 0) fail(run);
+        what = "exchange";
+    }
+    if (strcmp(what, "exchange") == 0) exchange(run);
+    else if (strcmp(what, "train") == 0 && argc > 2) train(run, argv[2]);
+    else if (strcmp(what, "fail") == 0) fail(run);
     else if (strcmp(what, "die") == 0) die(run);
     else if (strcmp(what, "differ") == 0) differ(run);
     else if (strcmp(what, "stop") == 0) stop(run, argv[2]);

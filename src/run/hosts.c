@@ -1,0 +1,230 @@
+/* hosts.c - processes of several hosts: which of them share one, and what carries bytes between those that do not.
+ *
+ * Every process lays down a card, and everybody gets all cards. Processes with the same key share a host: they have
+ * inherited the same memory from a launcher or, without one, could meet at a local socket. They take memory together,
+ * in the order of their ranks, and join those of the other hosts over a transport. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/config.h"
+#include "base/hash.h"
+#include "base/memory.h"
+#include "comm/hosts.h"
+#include "comm/link_gather.h"
+#include "comm/shm.h"
+#include "comm/transport.h"
+#include "launch/exchange.h"
+#include "run/others.h"
+
+typedef struct card {
+    uint64_t host[2];    /* key: the same for those who share a host */
+    uint64_t meeting[2]; /* a name that nobody else has, for those who share a host with this process */
+    char transport[16];  /* "": it has none */
+} card;
+
+typedef struct search {
+    ls_identity *who;
+    const ls_transport *transport; /* NULL: there is none, for the reason */
+    ls_message reason;
+    ls_exchange *exchange; /* NULL where the transport finds the others by itself */
+    int64_t seconds;       /* to wait for others; 0: for ever */
+    card *cards;           /* [world] */
+    int *host;             /* [world] number of each rank's host */
+    int hosts;
+} search;
+
+/* ---- What carries bytes --------------------------------------------------------------------------------------- */
+
+/* The MPI whose mpirun started this process; NULL: none did, or one that we cannot speak with. */
+static const char *own_mpi(const ls_identity *who)
+{
+    static const char *const names[][2] = {{"Open MPI", "openmpi"}, {"Hydra", "mpich"}};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(who->source, names[i][0]) == 0) return names[i][1];
+    return NULL;
+}
+
+static const char *package_of(const char *transport)
+{
+    static const char *const packages[][2] = {{"ucx", "libucx0"}, {"openmpi", "libopenmpi3"}, {"mpich", "libmpich12"}};
+    for (size_t i = 0; i < sizeof packages / sizeof *packages; i++)
+        if (strcmp(transport, packages[i][0]) == 0) return packages[i][1];
+    return "what it needs";
+}
+
+static const ls_transport *choose_transport(const ls_identity *who, ls_message *why)
+{
+    const char *wanted = ls_config_text(LS_SETTING_COMM_TRANSPORT), *mpi = own_mpi(who);
+    bool any = strcmp(wanted, "auto") == 0;
+    const ls_transport *found = NULL;
+    ls_message reason = {{0}};
+    if (strcmp(wanted, "mpi") == 0) {
+        if (!mpi) {
+            snprintf(why->text, sizeof why->text,
+                     "LOCKSTEP_COMM_TRANSPORT=mpi, but %s started this process, no mpirun: leave it out, or say ucx",
+                     who->source);
+            return NULL;
+        }
+        wanted = mpi;
+    }
+    if (any && mpi) found = ls_transport_load(mpi, &reason);
+    if (any) wanted = "ucx";
+    if (!found) found = ls_transport_load(wanted, &reason);
+    if (!found)
+        snprintf(why->text, sizeof why->text, "no transport between hosts: %s: %.130s; install %s", wanted, reason.text,
+                 package_of(wanted));
+    return found;
+}
+
+/* ---- Cards ---------------------------------------------------------------------------------------------------- */
+
+/* Who has inherited the memory of a launcher shares it with whoever has the same; others can meet exactly where
+ * machine, network and user are the same. */
+static void find_key(uint64_t key[2])
+{
+    int inherited = (int)ls_config_count(LS_SETTING_COMM_FILE);
+    if (inherited && ls_segment_token(inherited, key)) return;
+    char boot[64] = "";
+    FILE *file = fopen("/proc/sys/kernel/random/boot_id", "r");
+    if (file && !fgets(boot, sizeof boot, file)) boot[0] = '\0';
+    if (file) fclose(file);
+    struct stat network = {0};
+    stat("/proc/self/ns/net", &network);
+    uint64_t numbers[3] = {network.st_dev, network.st_ino, getuid()};
+    ls_hash hash;
+    ls_hash_begin(&hash);
+    ls_hash_add(&hash, boot, strlen(boot));
+    ls_hash_add(&hash, numbers, sizeof numbers);
+    key[0] = ls_hash_end(&hash);
+    key[1] = 0; /* no token of a launcher, which is random */
+}
+
+/* Over the exchange, as a transport asks for it. */
+static ls_status gather(void *user, const void *mine, size_t bytes, void *all, ls_message *why)
+{
+    const search *s = user;
+    return ls_exchange_all_gather(s->exchange, mine, bytes, all, s->seconds ? (double)s->seconds : INFINITY, why);
+}
+
+static bool finds_others(const search *s)
+{
+    return s->transport && s->transport->finds_others;
+}
+
+static ls_status gather_cards(search *s, ls_message *why)
+{
+    card mine = {.transport = ""};
+    find_key(mine.host);
+    if (getrandom(mine.meeting, sizeof mine.meeting, 0) != (ssize_t)sizeof mine.meeting)
+        mine.meeting[0] = (uint64_t)ls_comm_clock();
+    snprintf(mine.transport, sizeof mine.transport, "%s", s->transport ? s->transport->name : "");
+    if (finds_others(s))
+        return ls_link_gather(s->transport, s->who->rank, s->who->world, &mine, sizeof mine, s->cards, s->seconds, why);
+    return gather(s, &mine, sizeof mine, s->cards, why);
+}
+
+/* Hosts are numbered as they come in the order of ranks. */
+static void read_cards(search *s, ls_place *place)
+{
+    for (int r = 0; r < s->who->world; r++) {
+        int first = 0;
+        while (memcmp(s->cards[first].host, s->cards[r].host, sizeof s->cards[r].host) != 0) first++;
+        s->host[r] = first == r ? s->hosts++ : s->host[first];
+    }
+    *place = (ls_place){0};
+    for (int r = 0; r < s->who->world; r++) {
+        if (s->host[r] != s->host[s->who->rank]) continue;
+        place->local_rank += r < s->who->rank;
+        place->local_world++;
+    }
+}
+
+/* Can all hosts speak with each other? */
+static ls_status check_transports(const search *s, ls_message *why)
+{
+    if (!s->transport) {
+        *why = s->reason;
+        return LS_ERR_UNSUPPORTED;
+    }
+    const char *mine = s->cards[s->who->rank].transport;
+    for (int r = 0; r < s->who->world; r++) {
+        const char *other = s->cards[r].transport;
+        if (strncmp(other, mine, sizeof s->cards[r].transport) == 0) continue;
+        snprintf(why->text, sizeof why->text,
+                 "rank %d has transport %.16s between hosts, rank %d %.16s: set LOCKSTEP_COMM_TRANSPORT for all",
+                 s->who->rank, mine, r, *other ? other : "none");
+        return LS_ERR_UNSUPPORTED;
+    }
+    return LS_OK;
+}
+
+/* ---- Memory of this host -------------------------------------------------------------------------------------- */
+
+static ls_segment *open_segment(const search *s, const ls_place *place, ls_message *why)
+{
+    if (place->local_world > LS_SEGMENT_MOST) {
+        snprintf(why->text, sizeof why->text, "%d processes on a host; at most %d can work together",
+                 place->local_world, (int)LS_SEGMENT_MOST);
+        return NULL;
+    }
+    int first = 0;
+    while (s->host[first] != s->host[s->who->rank]) first++;
+    char name[64];
+    const uint64_t *number = s->cards[first].meeting;
+    snprintf(name, sizeof name, "%016" PRIx64 "%016" PRIx64, number[0], number[1]);
+    int file = ls_share_memory(place, name, why);
+    return file < 0 ? NULL : ls_segment_open(file, place->local_world, why);
+}
+
+/* ---- All together --------------------------------------------------------------------------------------------- */
+
+static ls_status join(ls_comm **comm, search *s, const ls_place *place, ls_message *why)
+{
+    ls_status status = s->hosts > 1 ? check_transports(s, why) : LS_OK;
+    if (status) return status;
+    ls_segment *segment = open_segment(s, place, why);
+    if (!segment) return LS_ERR_PEER;
+    ls_hosts_opts opts = {.transport = s->transport,
+                          .rank = s->who->rank,
+                          .size = s->who->world,
+                          .host = s->host,
+                          .segment = segment,
+                          .all_gather = s->exchange ? gather : NULL,
+                          .user = s};
+    *comm = s->hosts > 1 ? ls_hosts_join(&opts, why) : ls_shm_join(segment, s->who->rank, why);
+    ls_segment_let_go(segment);
+    return *comm ? LS_OK : LS_ERR_PEER;
+}
+
+ls_status ls_join_hosts(ls_comm **comm, ls_place *place, ls_identity *who, ls_message *why)
+{
+    search s = {.who = who, .seconds = (int64_t)ls_config_count(LS_SETTING_COMM_TIMEOUT)};
+    s.transport = choose_transport(who, &s.reason);
+    ls_status status = LS_OK;
+    if (!finds_others(&s)) status = ls_exchange_open(&s.exchange, who, s.seconds ? (double)s.seconds : INFINITY, why);
+    if (!status && who->world == 1) { /* which PMIx alone knew */
+        *comm = ls_comm_self();
+        *place = (ls_place){0, 1};
+        return LS_OK;
+    }
+    if (!status) {
+        s.cards = ls_sys_alloc((size_t)who->world * sizeof *s.cards);
+        s.host = ls_sys_alloc((size_t)who->world * sizeof *s.host);
+        status = s.cards && s.host ? LS_OK : LS_ERR_MEMORY;
+        if (status) snprintf(why->text, sizeof why->text, "no memory for %d processes", who->world);
+    }
+    if (!status) status = gather_cards(&s, why);
+    if (!status) {
+        read_cards(&s, place);
+        status = join(comm, &s, place, why);
+    }
+    ls_exchange_close(s.exchange);
+    ls_sys_free(s.cards);
+    ls_sys_free(s.host);
+    return status;
+}

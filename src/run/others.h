@@ -1,0 +1,20 @@
+/* others.h - how a run comes to be one of several processes. */
+#ifndef LOCKSTEP_RUN_OTHERS_H
+#define LOCKSTEP_RUN_OTHERS_H
+
+#include "comm/comm.h"
+#include "launch/identity.h"
+
+/* Where this process is among the others. */
+typedef struct ls_place {
+    int local_rank, local_world;
+} ls_place;
+
+/* others.c: memory for the processes of this host, which know each other by a text. The memory that they inherited from
+ * a launcher serves their first run, the next ones make their own. A file; -1: failed. */
+int ls_share_memory(const ls_place *place, const char *name, ls_message *why);
+
+/* hosts.c: join the processes of a job that may be on several hosts, however they are placed. */
+ls_status ls_join_hosts(ls_comm **comm, ls_place *place, ls_identity *who, ls_message *why);
+
+#endif

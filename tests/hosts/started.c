@@ -1,0 +1,214 @@
+/* started.c - one program, started on two hosts in all the ways there are: its processes find each other, know where
+ * they are, and train to the parameters of one process. */
+#include "beside.h"
+
+enum { PARAMETERS = 12 * 40 + 40 + 40 * 5 + 5 };
+
+/* ---- Ways ---- */
+
+/* both LINE: on each host, with its number in $HOST. */
+#define BOTH                                                                                                           \
+    "both() { code=0; pids=; HOST=0; for host in a b; do HOST=$HOST " HOSTS " on $host sh -c \"$1\" & "                \
+    "pids=\"$pids $!\"; HOST=1; done; for pid in $pids; do wait $pid || code=$?; done; return $code; }; "
+#define LAUNCHED "both '" LOCKSTEP_COMMAND " launch --nproc-per-node 2 --no-pin --rdzv-conf join_timeout=60 "
+
+typedef struct way {
+    const char *needs; /* a command; NULL: nothing */
+    const char *line;  /* %s: the program */
+    const char *local; /* rank of each of the four on its host */
+} way;
+
+static const way ways[] = {
+    {NULL, LAUNCHED "--nnodes 2 --node-rank $HOST --master-addr a --master-port 29610 %s'", "0101"},
+    {NULL, LAUNCHED "--nnodes 2:2 --rdzv-backend c10d --rdzv-endpoint a:29630 %s'", "0101"},
+    {NULL,
+     "both 'for L in 0 1; do RANK=$((2 * HOST + L)) LOCAL_RANK=$L WORLD_SIZE=4 LOCAL_WORLD_SIZE=2 GROUP_RANK=$HOST "
+     "GROUP_WORLD_SIZE=2 MASTER_ADDR=a MASTER_PORT=29640 TORCHELASTIC_RUN_ID=hand %s & done; wait'",
+     "0101"},
+    {NULL, /* nobody says who is where */
+     "both 'for L in 0 1; do LOCKSTEP_RANK=$((HOST + 2 * L)) LOCKSTEP_WORLD_SIZE=4 LOCKSTEP_MASTER_ADDR=a %s & done; "
+     "wait'",
+     "0011"},
+    {"mpiexec.hydra",
+     "mpiexec.hydra -localhost 10.83.0.254 -launcher ssh -launcher-exec $RSH -hosts a,b -n 4 -ppn 2 %s </dev/null",
+     "0101"},
+    {"mpiexec.hydra",
+     "mpiexec.hydra -localhost 10.83.0.254 -launcher ssh -launcher-exec $RSH -hosts a,b -n 4 -ppn 1 %s </dev/null",
+     "0011"},
+    {"mpirun.openmpi", "mpirun.openmpi --mca plm_rsh_agent $RSH -H a:2,b:2 --map-by ppr:2:node -n 4 %s </dev/null",
+     "0101"},
+    {"mpirun.openmpi", "mpirun.openmpi --mca plm_rsh_agent $RSH -H a:2,b:2 --map-by node -n 4 %s </dev/null", "0011"},
+};
+
+/* mpirun calls a program, without arguments of its own, to reach a host. */
+static void prepare(void)
+{
+    FILE *script = fopen(path("rsh"), "w");
+    fprintf(script, "#!/bin/sh\nexec " HOSTS " rsh \"$@\"\n");
+    fclose(script);
+    chmod(path("rsh"), 0755);
+    setenv("RSH", path("rsh"), 1);
+    setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
+    setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
+}
+
+/* By a script, within a time that is far too long. Helpers of Open MPI 4.1 sometimes do not end when all processes
+ * have, and mpirun waits for them: then once more. */
+static int start_program(const way *by, const char *program)
+{
+    char line[2000];
+    FILE *script = fopen(path("start"), "w");
+    snprintf(line, sizeof line, by->line, program);
+    fprintf(script, BOTH "%s\n", line);
+    fclose(script);
+    int code = run("timeout -k 5 40 sh %s", path("start"));
+    return code == 124 && by->needs ? run("timeout -k 5 40 sh %s", path("start")) : code;
+}
+
+static bool is_there(const way *by)
+{
+    bool there = !by->needs || run("command -v %s", by->needs) == 0;
+    if (!there) printf("skipped: %s is not there\n", by->needs);
+    return there;
+}
+
+/* ---- What comes out ---- */
+
+static void expect_exchange(const char *local, int times)
+{
+    for (int rank = 0; rank < 4; rank++) {
+        char line[200];
+        snprintf(line, sizeof line,
+                 "rank %d of 4, local %c of 2: rows 10 sum 40 total 30 mean 2.5 from 4 padded 4 words rank 3 part %d\n",
+                 rank, local[rank], rank ? 2 : 3);
+        int found = 0;
+        for (const char *at = output; (at = strstr(at, line)); at++) found++;
+        CHECK_MSG(found == times, "%d times, not %d, \"%s\" in:\n%s", found, times, line, output);
+    }
+}
+
+static bool read_parameters(const char *file, int rank, float *to)
+{
+    char name[300];
+    snprintf(name, sizeof name, "%s.%d", file, rank);
+    FILE *from = fopen(name, "rb");
+    size_t count = from ? fread(to, sizeof *to, PARAMETERS, from) : 0;
+    if (from) fclose(from);
+    return count == PARAMETERS;
+}
+
+/* The same bits everywhere, and those of one process to rounding. */
+static void expect_parameters(const char *file, const char *name)
+{
+    static float one[PARAMETERS], first[PARAMETERS], other[PARAMETERS];
+    CHECK_MSG(read_parameters(file, 0, first), "%s: rank 0 has left nothing:\n%s", name, output);
+    for (int r = 1; r < 4; r++)
+        CHECK_MSG(read_parameters(file, r, other) && memcmp(other, first, sizeof first) == 0, "%s: rank %d differs",
+                  name, r);
+    double largest = 0;
+    CHECK(run(PROGRAM " train %s", path("one")) == 0 && read_parameters(path("one"), 0, one));
+    for (int i = 0; i < PARAMETERS; i++) largest = fmax(largest, fabs((double)first[i] - (double)one[i]));
+    CHECK_MSG(largest <= 1e-6, "%s: %g away from one process", name, largest);
+}
+
+/* ---- Tests ---- */
+
+static void processes_find_each_other(void)
+{
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+        if (!is_there(&ways[i])) continue;
+        CHECK_MSG(start_program(&ways[i], PROGRAM " exchange") == 0, "%s", ways[i].line);
+        expect_exchange(ways[i].local, 1);
+        if (!ways[i].needs || i % 2) continue; /* and with the addresses passed on by the process manager, not by MPI */
+        CHECK_MSG(start_program(&ways[i], "env LOCKSTEP_COMM_TRANSPORT=ucx " PROGRAM " exchange") == 0, "%s",
+                  ways[i].line);
+        expect_exchange(ways[i].local, 1);
+    }
+}
+
+/* Two runs in each process, one after the other. */
+static void and_once_more(void)
+{
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i += 2) {
+        if (!is_there(&ways[i])) continue;
+        CHECK_MSG(start_program(&ways[i], PROGRAM " twice") == 0, "%s", ways[i].line);
+        expect_exchange(ways[i].local, 2);
+    }
+}
+
+static void they_train_as_one(void)
+{
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+        char file[100], program[400];
+        snprintf(file, sizeof file, "%s/way%zu", folder, i);
+        snprintf(program, sizeof program, PROGRAM " train %s", file);
+        if (!is_there(&ways[i])) continue;
+        CHECK_MSG(start_program(&ways[i], program) == 0, "%s", ways[i].line);
+        expect_parameters(file, ways[i].line);
+    }
+}
+
+/* As a PyTorchJob starts them: one process a pod, and names that cannot be resolved before all pods are ready. */
+static void pods_wait_for_names(void)
+{
+    CHECK(run(HOSTS " on b sh -c 'grep -v \" a$\" /etc/hosts >/run/less; cat /etc/hosts >/run/more; cat /run/less "
+                    ">/etc/hosts'") == 0);
+    const char *pod = "env RANK=%d WORLD_SIZE=2 PET_NNODES=2 PET_NODE_RANK=%d PET_NPROC_PER_NODE=auto MASTER_ADDR=a "
+                      "MASTER_PORT=23456 " PROGRAM " exchange";
+    char line[2][500];
+    for (int i = 0; i < 2; i++) snprintf(line[i], sizeof line[i], pod, i, i);
+    pid_t a = start_on('a', line[0], "a"), b = start_on('b', line[1], "b");
+    usleep(500000);
+    CHECK(count_processes(PROGRAM) == 2); /* it is tried again, not given up */
+    CHECK(run(HOSTS " on b sh -c 'cat /run/more >/etc/hosts'") == 0);
+    CHECK(end_of(a) == 0);
+    CHECK(end_of(b) == 0);
+    run("cat %s %s", path("a"), path("b"));
+    CHECK(says("rank 0 of 2, local 0 of 1: rows 3 ") && says("rank 1 of 2, local 0 of 1: rows 3 "));
+}
+
+static void what_is_missing_is_named(void)
+{
+    CHECK(start_program(&ways[0], "env LOCKSTEP_COMM_TRANSPORT=pigeon " PROGRAM " exchange") == 1);
+    CHECK(says("ls_init: no transport between hosts: pigeon: "));
+    CHECK(start_program(&ways[0], "env LOCKSTEP_COMM_TRANSPORT=mpi " PROGRAM " exchange") == 1);
+    CHECK(says("LOCKSTEP_COMM_TRANSPORT=mpi, but torchrun started this process"));
+    /* One host has none: all are told at once. */
+    CHECK(start_program(&ways[0], "sh -c \"[ $HOST = 0 ] || export LOCKSTEP_COMM_TRANSPORT=pigeon; exec " PROGRAM
+                                  " exchange\"") == 1);
+    CHECK(strstr(output, "has transport ucx between hosts, rank ") || says("no transport between hosts: pigeon: "));
+    /* Somebody does not come. */
+    run(HOSTS " on a env RANK=0 WORLD_SIZE=2 MASTER_ADDR=a MASTER_PORT=29650 LOCKSTEP_COMM_TIMEOUT=1 " PROGRAM
+              " exchange");
+    CHECK(says("ls_init: 1 of 2 processes did not come to rank 0 within 1 s: rank 1"));
+    run(HOSTS " on b env RANK=1 WORLD_SIZE=2 MASTER_ADDR=a MASTER_PORT=29650 LOCKSTEP_COMM_TIMEOUT=1 " PROGRAM
+              " exchange");
+    CHECK(says("ls_init: rank 1 of 2 did not find rank 0 at a:29650 within 1 s: Connection refused"));
+}
+
+/* The second attempt of a group finds its port free, and itself. */
+static void they_start_again(void)
+{
+    static const way restarted = {
+        NULL, LAUNCHED "--max-restarts 2 --nnodes 2 --node-rank $HOST --master-addr a --master-port 29660 %s'", "0101"};
+    char program[400];
+    snprintf(
+        program, sizeof program,
+        "sh -c \"echo attempt \\$TORCHELASTIC_RESTART_COUNT; [ \\$TORCHELASTIC_RESTART_COUNT = 2 ] || exec " PROGRAM
+        " die; exec " PROGRAM " exchange\"");
+    CHECK(start_program(&restarted, program) == 0);
+    expect_exchange("0101", 1);
+}
+
+int main(int argc, char **argv)
+{
+    begin_beside(2, argc, argv);
+    prepare();
+    CHECK_RUN(processes_find_each_other);
+    CHECK_RUN(and_once_more);
+    CHECK_RUN(they_train_as_one);
+    CHECK_RUN(pods_wait_for_names);
+    CHECK_RUN(what_is_missing_is_named);
+    CHECK_RUN(they_start_again);
+    return check_done();
+}
