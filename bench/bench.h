@@ -49,6 +49,8 @@ void bench_add_overheads(void);
 int bench_first_step(void);
 /* `--train NETWORK BATCH SIZE DTYPE SECONDS`: a training program of one or several processes that tells its speed. */
 int bench_train(char **arguments);
+/* `--lost-peer`: print the milliseconds from kill -9 of a process to the error of the one that waits for it. */
+int bench_lost_peer(void);
 /* `--all-reduce BYTES REPEAT SECONDS`: a program of several processes, on one host or many, that sums. */
 int bench_all_reduce(char **arguments);
 /* `--held-out FOLDER`: print the photos that examples/pets tests on, for bench/pets_torch.py. */

@@ -96,6 +96,8 @@ def items(build, python, say):
                    {who: duration([*command, *([bench, "--first-step"] if who == "lockstep" else first_step)], **ONE_THREAD)
                     for who, command in launch.items()}))
 
+    result.append(("launch/none/kill -9 of a process, until the other knows/2", "ms",
+                   {"lockstep": printed([bench, "--lost-peer"])}))
     for dtype in ("f32", "bf16"):
         case = ["resnet50d", "16", "96", dtype, "1"]
         torch = [python, str(here / "train_torch.py"), *case]

@@ -83,6 +83,7 @@ static double measure(const bench_item *item, bool openblas, double budget)
 int main(int argc, char **argv)
 {
     if (argc > 1 && strcmp(argv[1], "--first-step") == 0) return bench_first_step();
+    if (argc > 1 && strcmp(argv[1], "--lost-peer") == 0) return bench_lost_peer();
     if (argc > 4 && strcmp(argv[1], "--all-reduce") == 0) return bench_all_reduce(argv + 2);
     if (argc > 6 && strcmp(argv[1], "--train") == 0) return bench_train(argv + 2);
     if (argc > 2 && strcmp(argv[1], "--held-out") == 0) return bench_held_out(argv[2]);
