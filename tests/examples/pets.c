@@ -1,4 +1,5 @@
 /* pets.c - the example of that name, from a folder of pictures to predictions, interrupted and misused. */
+#include <signal.h>
 #include <sys/wait.h>
 
 #include "check.h"
@@ -48,6 +49,22 @@ static void resumes_where_it_stood(void)
     CHECK_MSG(strncmp(printed, "epoch 1: ", 9) == 0 && strstr(whole, printed), "%s", printed);
     CHECK_MSG(!strstr(said, "warning"), "%s", said);
     free(whole);
+}
+
+/* As a pod that is preempted: told to end, it saves the step it has made, and says by its code that it may be started
+ * again. */
+static void saves_when_it_is_told_to_end(void)
+{
+#define LONG PETS SMALL " --epochs 12 --with_tracking --output_dir " FOLDER
+    CHECK(run(LONG "/long" OUTPUT) == 0);
+    int code =
+        run(LONG "/told" OUTPUT " & while ! grep -qs loss " FOLDER "/told/runs/records/values.csv; do sleep 0.01; "
+                 "done; kill -TERM $!; wait $!");
+    CHECK_MSG(code == 128 + SIGTERM, "%d: %s", code, said);
+    CHECK(run(LONG "/told --resume_from_checkpoint latest" OUTPUT) == 0);
+    CHECK_MSG(!strstr(said, "warning"), "%s", said);
+    CHECK(run("cmp " FOLDER "/long/model.safetensors " FOLDER "/told/model.safetensors" OUTPUT) == 0);
+#undef LONG
 }
 
 /* Other options than before, or none of the checkpoints there: said, not guessed. */
@@ -145,6 +162,7 @@ int main(int argc, char **argv)
     }
     CHECK_RUN(from_folder_to_prediction);
     CHECK_RUN(resumes_where_it_stood);
+    CHECK_RUN(saves_when_it_is_told_to_end);
     CHECK_RUN(what_changes_is_said);
     CHECK_RUN(processes_share_the_work);
     CHECK_RUN(steps_of_several_batches_are_saved_once);
