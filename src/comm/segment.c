@@ -58,6 +58,7 @@ int ls_segment_make(int size, ls_message *why)
     }
     header->header_bytes = (uint32_t)header_bytes(size);
     header->size = (uint32_t)size;
+    for (int i = 0; i < size; i++) header->member[i].rank = i; /* until they come and say so themselves */
     atomic_store(&header->used, header_bytes(size));
     if (getrandom(header->token, sizeof header->token, 0) != (ssize_t)sizeof header->token)
         header->token[0] = (uint64_t)ls_comm_clock();

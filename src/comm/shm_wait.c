@@ -86,12 +86,13 @@ static ls_status look_around(ls_shm *shm, int peer, int64_t began, ls_line *line
     ls_segment *segment = shm->segment;
     if (shm->listen) shm->listen(shm->listener);
     if (ls_shm_interrupted(shm)) return ls_shm_interruption(shm);
-    int number = shm->member[peer], them = ls_shm_job_rank(shm, peer), me = ls_shm_job_rank(shm, shm->comm.rank);
+    int number = shm->member[peer];
     const ls_member *member = &segment->header->member[number];
     bool left = atomic_load_explicit(&member->state, memory_order_acquire) == LS_MEMBER_LEFT;
     bool dead = ls_segment_dead(segment, number);
     bool late = shm->timeout && ls_comm_clock() - began > shm->timeout;
     if ((!left && !dead && !late) || reached(line, count)) return LS_OK;
+    int them = ls_shm_job_rank(shm, peer), me = ls_shm_job_rank(shm, shm->comm.rank);
     char mine[200], theirs[200];
     ls_ring_tell(&shm->entry, mine, sizeof mine);
     ls_ring_tell_last(member, theirs, sizeof theirs);

@@ -141,6 +141,21 @@ static void a_rank_that_finished_is_not_waited_for(void)
     crew_forget(&c);
 }
 
+/* ---- staying away ---- */
+
+static void a_rank_that_never_comes_is_named(void)
+{
+    ls_message why = {{0}};
+    setenv("LOCKSTEP_COMM_TIMEOUT", "1", 1);
+    ls_config_reload();
+    ls_segment *segment = ls_segment_open(ls_segment_make(2, &why), 2, &why);
+    CHECK(!ls_shm_join(segment, 0, &why));
+    CHECK_MSG(strstr(why.text, "for rank 1 in barrier (ls_init, call 1)"), "%s", why.text);
+    ls_segment_let_go(segment);
+    unsetenv("LOCKSTEP_COMM_TIMEOUT");
+    ls_config_reload();
+}
+
 /* ---- stopping ---- */
 
 static void stop_until_continued(ls_comm *comm, crew_result *result)
@@ -216,6 +231,7 @@ int main(int argc, char **argv)
     CHECK_RUN(senseless_calls_are_refused_before_anybody_waits);
     CHECK_RUN(a_killed_rank_is_named_at_once);
     CHECK_RUN(a_rank_that_finished_is_not_waited_for);
+    CHECK_RUN(a_rank_that_never_comes_is_named);
     CHECK_RUN(a_stopped_rank_is_given_up);
     CHECK_RUN(the_first_failure_reaches_all);
     CHECK_RUN(ranks_and_sizes_must_fit);
