@@ -5,6 +5,7 @@
 
 #include "base/config.h"
 #include "base/memory.h"
+#include "comm/crew.h"
 #include "folder.h"
 #include "optim/optim.h"
 #include "optim/scaler.h"
@@ -230,6 +231,29 @@ static void several_passes_for_a_step(void)
     check_same("passes", (setup){.passes = 2, .sgd = true, .accumulation = 2}, 2e-6);
 }
 
+/* ---- several hosts ---- */
+
+static void train_between_hosts(ls_comm *comm, crew_result *result)
+{
+    ls_run *run = ls_init(NULL, NULL);
+    ls_comm *own = comm->table->split(comm, 0, comm->rank, &result->why);
+    CHECK_MSG(own && strcmp(own->table->name, "hosts") == 0, "%s", result->why.text);
+    if (own) ls_session_join(run, own);
+    if (own) train(run);
+    ls_finish(run);
+}
+
+static void hosts_share_out_as_processes_do(void)
+{
+    crew_layout = "0011";
+    now = defaults((setup){.hidden = 150, .norm = 1, .steps = 5, .groups = true});
+    crew_run_threads(4, train_between_hosts);
+    memcpy(before, results, sizeof before);
+    now.shard = true;
+    crew_run_threads(4, train_between_hosts);
+    compare("hosts", 4, 0);
+}
+
 /* ---- workers ---- */
 
 static void train_with_workers(const char *count, bool shard)
@@ -403,6 +427,7 @@ int main(int argc, char **argv)
     CHECK_RUN(mixed_precision_and_loss_scaling);
     CHECK_RUN(frozen_and_unused_parameters);
     CHECK_RUN(several_passes_for_a_step);
+    CHECK_RUN(hosts_share_out_as_processes_do);
     CHECK_RUN(the_number_of_workers_makes_no_difference);
     CHECK_RUN(checkpoints_are_the_same_files);
     CHECK_RUN(moments_take_a_part_of_the_memory);
