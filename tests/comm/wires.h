@@ -60,6 +60,7 @@ struct wires_port {
     int links;
 };
 
+static int wires_delay; /* with which jobs begin */
 static wires_control *wires_rules;
 static int wires_line[WIRES_MOST][WIRES_MOST]; /* [a][b]: the end of a */
 static wires_port wires_ports[WIRES_MOST];
@@ -77,6 +78,7 @@ __attribute__((unused)) static void wires_make(int size)
     if (!wires_rules)
         wires_rules = mmap(NULL, sizeof *wires_rules, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     memset(wires_rules, 0, sizeof *wires_rules);
+    atomic_store(&wires_rules->delay, wires_delay);
     for (int a = 0; a < size; a++)
         for (int b = a + 1; b < size; b++) {
             int pair[2];

@@ -1,0 +1,325 @@
+/* hosts_failure.c - ranks of several hosts that disagree, die, stop, leave or fail: all others learn it, soon and with
+ * names. */
+#include <signal.h>
+
+#include "comm/crew.h"
+#include "comm/queue.h"
+
+enum { MS = 1000000 };
+
+static ls_status sum(ls_comm *comm, int64_t count, const char *site, ls_message *why)
+{
+    static float data[1 << 20];
+    return ls_comm_all_reduce(comm, data, count, LS_F32, LS_COMM_SUM, site, why);
+}
+
+static void check_words(const crew *c, int rank, const char *words)
+{
+    CHECK_MSG(c->result[rank].status == LS_ERR_PEER, "rank %d: %s", rank, ls_status_name(c->result[rank].status));
+    CHECK_MSG(strstr(c->result[rank].why.text, words), "%s, rank %d: \"%s\" has no \"%s\"", crew_layout, rank,
+              c->result[rank].why.text, words);
+}
+
+static int crew_size(void)
+{
+    return (int)strlen(crew_layout);
+}
+
+static const char *const layouts[] = {"0011", "012", "0111", "0101"};
+#define EACH_LAYOUT for (size_t i = 0; i < sizeof layouts / sizeof *layouts && (crew_layout = layouts[i]); i++)
+
+/* ---- disagreeing ---- */
+
+/* Rank 2, on another host than rank 0, calls something else: of few bytes, or of many. */
+static int64_t here_count;
+
+static void call_different_things(ls_comm *comm, crew_result *result)
+{
+    char data[16] = {0}, out[16 * CREW_MOST];
+    result->status = sum(comm, 8, "same", &result->why);
+    if (comm->rank != 2) result->status = sum(comm, here_count, "here", &result->why);
+    else if (here_count == 100) result->status = ls_comm_broadcast(comm, data, 16, 0, "there", &result->why);
+    else
+        result->status = ls_comm_run(comm,
+                                     &(ls_comm_call){.kind = LS_COMM_GATHER,
+                                                     .dtype = LS_U8,
+                                                     .count = 16,
+                                                     .in = data,
+                                                     .out = out,
+                                                     .peer = 1,
+                                                     .site = "there"},
+                                     &result->why);
+    if (result->status == LS_OK) result->status = ls_comm_barrier(comm, "after", &result->why);
+}
+
+static void different_calls_name_both(void)
+{
+    EACH_LAYOUT
+    {
+        for (here_count = 100; here_count <= 100000; here_count *= 1000) {
+            crew c;
+            int64_t began = ls_comm_clock();
+            crew_start(&c, crew_size(), call_different_things);
+            crew_end(&c);
+            for (int r = 0; r < c.size; r++) {
+                check_words(&c, r, "processes disagree: rank ");
+                check_words(&c, r, "f32 (here, call ");
+                check_words(&c, r,
+                            here_count == 100 ? "rank 2 calls broadcast of 16 bytes from rank 0 (there, call "
+                                              : "rank 2 calls gather of 16 bytes to rank 1 (there, call ");
+            }
+            CHECK(ls_comm_clock() - began < (int64_t)60 * 1000 * MS); /* not the time limit of ten minutes */
+            crew_forget(&c);
+        }
+    }
+}
+
+static void call_different_sizes(ls_comm *comm, crew_result *result)
+{
+    float in[8] = {0}, out[64];
+    int64_t counts[CREW_MOST] = {3, 3, 3, 3};
+    if (comm->rank == 0) counts[2] = 4;
+    ls_comm_call call = {.kind = LS_COMM_ALL_GATHER, .dtype = LS_F32, .count = 3, .in = in, .out = out};
+    call.counts = counts;
+    result->status = ls_comm_run(comm, &call, &result->why);
+    if (result->status == LS_OK) result->status = ls_comm_barrier(comm, "after", &result->why);
+}
+
+static void sizes_that_were_not_told_are_noticed(void)
+{
+    crew c;
+    crew_layout = "0011";
+    crew_start(&c, 4, call_different_sizes);
+    crew_end(&c);
+    for (int r = 0; r < 4; r++) check_words(&c, r, "rank 0 expects 28 bytes of rank 2 in all-gather of 3 f32 (call ");
+    crew_forget(&c);
+}
+
+static void message_of_another_size(ls_comm *comm, crew_result *result)
+{
+    float data[8] = {0};
+    ls_comm_call call = {.kind = LS_COMM_SEND, .dtype = LS_F32, .count = 8, .in = data, .out = data, .peer = 1};
+    if (comm->rank == 1) call.kind = LS_COMM_RECEIVE, call.count = 7, call.peer = 0;
+    if (comm->rank < 2) result->status = ls_comm_run(comm, &call, &result->why);
+    if (comm->rank != 1) result->status = ls_comm_barrier(comm, "after", &result->why);
+}
+
+static void messages_are_compared_too(void)
+{
+    crew c;
+    crew_layout = "010";
+    crew_start(&c, 3, message_of_another_size);
+    crew_end(&c);
+    for (int r = 0; r < 3; r++)
+        check_words(&c, r, "rank 0 calls send of 8 f32 to rank 1 (call 1), rank 1 calls receive of 7");
+    crew_forget(&c);
+}
+
+/* ---- dying ---- */
+
+static void be_killed(ls_comm *comm, crew_result *result)
+{
+    result->status = sum(comm, 8, "before", &result->why);
+    result->when = ls_comm_clock(); /* of the one who dies */
+    if (comm->rank == 1) kill(getpid(), SIGKILL);
+    result->status = sum(comm, 1 << 20, "after", &result->why);
+}
+
+static void a_killed_rank_is_named_on_all_hosts(void)
+{
+    EACH_LAYOUT
+    {
+        crew c;
+        crew_start(&c, crew_size(), be_killed);
+        crew_end(&c);
+        for (int r = 0; r < c.size; r++) {
+            if (r == 1) continue;
+            check_words(&c, r, "rank 1 ");
+            check_words(&c, r, "all-reduce sum of 8 f32 (before, call ");
+            CHECK_MSG(c.result[r].when - c.result[1].when < (int64_t)5000 * MS, "after %lld ms",
+                      (long long)(c.result[r].when - c.result[1].when) / MS);
+        }
+        /* What the dead did last can still be read by who started them, under its rank in the job. */
+        char text[4096];
+        ls_segment_tell(c.file[1], 2, text, sizeof text);
+        CHECK_MSG(strstr(text, "rank 1: all-reduce sum of 8 f32 (before, call "), "%s", text);
+        crew_forget(&c);
+    }
+}
+
+static void leave_early(ls_comm *comm, crew_result *result)
+{
+    if (comm->rank != 1) result->status = ls_comm_barrier(comm, "forgotten", &result->why);
+}
+
+static void a_rank_that_finished_is_not_waited_for(void)
+{
+    crew c;
+    crew_layout = "01";
+    crew_start(&c, 2, leave_early);
+    crew_end(&c);
+    CHECK(c.result[1].status == LS_OK);
+    check_words(&c, 0, "rank 1 ");
+    check_words(&c, 0, "in barrier (forgotten, call ");
+    crew_forget(&c);
+}
+
+/* ---- stopping ---- */
+
+static void stop_until_continued(ls_comm *comm, crew_result *result)
+{
+    if (comm->rank == 1) kill(getpid(), SIGSTOP);
+    result->status = ls_comm_barrier(comm, "with the stopped", &result->why);
+    if (comm->rank == 1 && !result->status) result->status = ls_comm_barrier(comm, "later", &result->why);
+}
+
+static void a_stopped_rank_is_given_up(void)
+{
+    crew c;
+    crew_layout = "01";
+    setenv("LOCKSTEP_COMM_TIMEOUT", "1", 1);
+    ls_config_reload();
+    crew_start(&c, 2, stop_until_continued);
+    waitpid(c.pid[0], &c.result[0].wait, 0);
+    check_words(&c, 0, "rank 0 waited 1.");
+    check_words(&c, 0, "for rank 1 on host 49 in barrier (with the stopped, call ");
+    kill(c.pid[1], SIGCONT);
+    waitpid(c.pid[1], &c.result[1].wait, 0);
+    check_words(&c, 1, "rank 0 waited 1.");
+    crew_forget(&c);
+    unsetenv("LOCKSTEP_COMM_TIMEOUT");
+    ls_config_reload();
+}
+
+/* ---- failing ---- */
+
+/* Some wait in shared memory, some for messages, and some in the communicator of a queue. */
+static ls_status sum_in_background(ls_comm *comm, ls_comm_request *request, ls_message *why)
+{
+    (void)request;
+    return sum(comm, 4096, "in the background", why);
+}
+
+static void fail_alone(ls_comm *comm, crew_result *result)
+{
+    ls_comm *apart = comm->table->split(comm, 0, comm->rank, &result->why);
+    CHECK_MSG(apart, "%s", result->why.text);
+    ls_comm_queue *queue = ls_comm_queue_new(apart, &(ls_comm_workers){.count = 1, .cpu = {-1}}, &result->why);
+    ls_comm_request request = {.work = sum_in_background};
+    CHECK_MSG(queue, "%s", result->why.text);
+    if (comm->rank == 1) {
+        usleep(20000);
+        comm->table->abort(comm, "conv2d: channels 3 and 4 differ");
+    } else {
+        ls_comm_start(queue, &request);
+        result->status = ls_comm_wait(queue, &request, &result->why);
+    }
+    result->when = ls_comm_clock();
+    if (comm->rank == 1) result->status = ls_comm_barrier(comm, "too late", &result->why);
+    ls_comm_queue_free(queue);
+}
+
+static void the_first_failure_reaches_all(void)
+{
+    EACH_LAYOUT
+    {
+        crew c;
+        crew_start(&c, crew_size(), fail_alone);
+        crew_end(&c);
+        for (int r = 0; r < c.size; r++) check_words(&c, r, "rank 1 failed: conv2d: channels 3 and 4 differ");
+        crew_forget(&c);
+    }
+}
+
+/* ---- recalling ---- */
+
+/* Rank 1 runs out of memory, and the others are in the middle of something; then all begin anew. */
+static void recall(ls_comm *comm, crew_result *result)
+{
+    ls_comm *vote = comm->table->split(comm, 0, comm->rank, &result->why);
+    CHECK_MSG(vote, "%s", result->why.text);
+    vote->deaf = true;
+    for (int attempt = 0; attempt < 3 && vote; attempt++) {
+        ls_status status = LS_ERR_MEMORY;
+        if (comm->rank == 1) comm->table->recall(comm);
+        else status = sum(comm, attempt % 2 ? 1 << 20 : 100, "left", &result->why);
+        CHECK_MSG(status == LS_ERR_MEMORY, "%s", result->why.text);
+        CHECK_MSG(comm->rank == 1 || strstr(result->why.text, "rank 1 ran out of memory"), "%s", result->why.text);
+        for (int step = 0; step < 2; step++) {
+            result->status = ls_comm_barrier(vote, "back", &result->why);
+            CHECK_MSG(result->status == LS_OK, "%s", result->why.text);
+            if (step == 0) comm->table->renew(comm);
+        }
+        float data[3] = {(float)comm->rank, 1, 2};
+        result->status = ls_comm_all_reduce(comm, data, 3, LS_F32, LS_COMM_SUM, "again", &result->why);
+        CHECK_MSG(result->status == LS_OK, "%s", result->why.text);
+        CHECK(data[0] == (float)(comm->size * (comm->size - 1) / 2) && data[2] == (float)(2 * comm->size));
+    }
+    ls_comm_close(vote);
+}
+
+static void who_runs_out_of_memory_calls_all_back(void)
+{
+    EACH_LAYOUT crew_run(crew_size(), recall);
+}
+
+/* ---- delayed ---- */
+
+static void sums_with_delay(ls_comm *comm, crew_result *result)
+{
+    for (int i = 0; i < 5; i++) {
+        float x = (float)comm->rank;
+        result->status = ls_comm_all_reduce(comm, &x, 1, LS_F32, LS_COMM_SUM, "", &result->why);
+        CHECK_MSG(!result->status && x == 6, "%s", result->why.text);
+        result->status = sum(comm, 300000, "", &result->why);
+        CHECK_MSG(!result->status, "%s", result->why.text);
+    }
+}
+
+static void messages_may_take_their_time(void)
+{
+    crew_layout = "0011";
+    wires_delay = 20000;
+    crew_run(4, sums_with_delay);
+    wires_delay = 0;
+}
+
+/* A line that is cut says nothing: the time limit does. */
+static void wait_for_nothing(ls_comm *comm, crew_result *result)
+{
+    result->status = sum(comm, 8, "before", &result->why);
+    if (comm->rank == 0) atomic_store(&wires_rules->cut[1][0], 1);
+    result->status = ls_comm_barrier(comm, "cut", &result->why);
+    if (!result->status) result->status = ls_comm_barrier(comm, "later", &result->why);
+}
+
+static void a_cut_line_is_given_up(void)
+{
+    crew c;
+    crew_layout = "01";
+    setenv("LOCKSTEP_COMM_TIMEOUT", "1", 1);
+    ls_config_reload();
+    crew_start(&c, 2, wait_for_nothing);
+    crew_end(&c);
+    check_words(&c, 0, "rank 0 waited 1.");
+    for (int r = 0; r < 2; r++) CHECK(c.result[r].status == LS_ERR_PEER);
+    crew_forget(&c);
+    unsetenv("LOCKSTEP_COMM_TIMEOUT");
+    ls_config_reload();
+}
+
+int main(int argc, char **argv)
+{
+    if (argc > 1) check_filter = argv[1];
+    CHECK_RUN(different_calls_name_both);
+    CHECK_RUN(sizes_that_were_not_told_are_noticed);
+    CHECK_RUN(messages_are_compared_too);
+    CHECK_RUN(a_killed_rank_is_named_on_all_hosts);
+    CHECK_RUN(a_rank_that_finished_is_not_waited_for);
+    CHECK_RUN(a_stopped_rank_is_given_up);
+    CHECK_RUN(the_first_failure_reaches_all);
+    CHECK_RUN(who_runs_out_of_memory_calls_all_back);
+    CHECK_RUN(messages_may_take_their_time);
+    CHECK_RUN(a_cut_line_is_given_up);
+    return check_done();
+}
