@@ -37,13 +37,14 @@ static void close_hosts(ls_comm *comm)
     if (!h) return;
     bool orderly = h->local && !h->local->broken.text[0] && !ls_segment_aborted(h->local->segment);
     if (h->local && ls_segment_aborted(h->local->segment)) ls_job_spread(h->job);
-    if (h->link) ls_hosts_drop(h);
+    if (h->job->link) ls_hosts_drop(h);
+    if (h->link) h->job->transport->close(h->link, orderly);
     if (h->of_all) close_job(h->job, orderly);
-    else if (h->link) h->job->transport->close(h->link, orderly);
     if (h->local) ls_comm_close(&h->local->comm);
     for (int i = 0; i < LS_HOSTS_SLOTS; i++) free_bunch(&h->in[i]), free_bunch(&h->out[i]);
     free_bunch(&h->fronts);
     free_bunch(&h->sent);
+    free_bunch(&h->addresses);
     for (int i = 0; h->ranks && i < h->hosts; i++) ls_sys_free(h->ranks[i]);
     ls_sys_free(h->ranks);
     ls_sys_free(h->width);
@@ -113,6 +114,7 @@ static ls_hosts *make(ls_hosts_job *job, ls_comm *local, int rank, int size, con
     *h = (ls_hosts){.comm = {.table = &table, .rank = rank, .size = size}, .job = job, .local = (ls_shm *)local};
     h->local->listen = ls_job_listen;
     h->local->listener = job;
+    h->addresses.by_job = true;
     h->names = ls_sys_alloc((size_t)size * sizeof *h->names);
     for (int r = 0; h->names && r < size; r++) {
         h->names[r] = names[r];
@@ -128,38 +130,6 @@ static ls_hosts *make(ls_hosts_job *job, ls_comm *local, int rank, int size, con
 }
 
 /* ---- joined ---- */
-
-static ls_status gather_by(void *comm, const void *mine, size_t bytes, void *all, ls_message *why)
-{
-    return ls_comm_all_gather(comm, mine, all, bytes, "connect", why);
-}
-
-typedef ls_status gather_fn(void *user, const void *mine, size_t bytes, void *all, ls_message *why);
-
-/* Let all `size` who gather know the addresses of all, *each bytes apart. *addresses is freed by the caller. */
-static ls_status gather_addresses(const ls_transport *transport, ls_link *link, gather_fn *gather, void *user, int size,
-                                  char **addresses, size_t *each, ls_message *why)
-{
-    char mine[LS_LINK_ADDRESS_MOST] = {0};
-    size_t bytes = link ? transport->address(link, mine) : 0;
-    *each = 0;
-    *addresses = NULL;
-    if (!gather && bytes == 0) return LS_OK;
-    if (!gather) {
-        snprintf(why->text, sizeof why->text, "transport %s needs somebody who passes addresses on", transport->name);
-        return LS_ERR_UNSUPPORTED;
-    }
-    uint32_t *sizes = ls_sys_alloc((size_t)size * sizeof *sizes);
-    if (!sizes) return snprintf(why->text, sizeof why->text, "no memory"), LS_ERR_MEMORY;
-    ls_status status = gather(user, &(uint32_t){(uint32_t)bytes}, sizeof *sizes, sizes, why);
-    for (int r = 0; r < size && !status; r++)
-        if (sizes[r] > *each) *each = sizes[r];
-    ls_sys_free(sizes);
-    if (status || !*each) return status;
-    *addresses = ls_sys_alloc((size_t)size * *each);
-    if (!*addresses) return snprintf(why->text, sizeof why->text, "no memory"), LS_ERR_MEMORY;
-    return gather(user, mine, *each, *addresses, why);
-}
 
 static ls_hosts_job *make_job(const ls_hosts_opts *o, ls_message *why)
 {
@@ -179,16 +149,61 @@ static ls_hosts_job *make_job(const ls_hosts_opts *o, ls_message *why)
     return NULL;
 }
 
+/* The addresses are gathered by who brought the ranks together. */
 static ls_status connect_job(ls_hosts_job *job, const ls_hosts_opts *o, ls_message *why)
 {
-    char *addresses;
-    size_t each;
-    ls_status status =
-        gather_addresses(job->transport, job->link, o->all_gather, o->user, o->size, &addresses, &each, why);
-    if (!status) status = job->transport->connect(job->link, addresses, each, why);
+    char mine[LS_LINK_ADDRESS_MOST] = {0}, *addresses = NULL;
+    size_t bytes = job->transport->address(job->link, mine);
+    if (bytes && !o->all_gather) {
+        snprintf(why->text, sizeof why->text, "transport %s needs somebody who passes addresses on",
+                 job->transport->name);
+        return LS_ERR_UNSUPPORTED;
+    }
+    addresses = ls_sys_alloc((size_t)o->size * sizeof mine);
+    if (!addresses) return snprintf(why->text, sizeof why->text, "no memory"), LS_ERR_MEMORY;
+    ls_status status = bytes ? o->all_gather(o->user, mine, sizeof mine, addresses, why) : LS_OK;
+    if (!status) status = job->transport->connect(job->link, addresses, bytes ? sizeof mine : 0, why);
     if (!status) status = ls_job_begin_listening(job, why);
     ls_sys_free(addresses);
     return status;
+}
+
+/* Every rank sends its address to every other, on the link of the job. all: [size][LS_LINK_ADDRESS_MOST] */
+static ls_status exchange_addresses(ls_hosts *h, char *all, ls_message *why)
+{
+    int me = h->comm.rank, size = h->comm.size;
+    char *mine = all + (size_t)me * LS_LINK_ADDRESS_MOST;
+    ls_status status = LS_OK;
+    for (int r = 0; r < size && !status; r++)
+        if (r != me)
+            status = ls_hosts_receive(h, &h->addresses, r, all + (size_t)r * LS_LINK_ADDRESS_MOST, LS_LINK_ADDRESS_MOST,
+                                      why);
+    for (int i = 1; i < size && !status; i++)
+        status = ls_hosts_send(h, &h->addresses, (me + i) % size, mine, LS_LINK_ADDRESS_MOST, why);
+    return status ? status : ls_hosts_await(h, &h->addresses, why);
+}
+
+/* Called by all ranks: a link of their own. */
+static ls_status open_link(ls_hosts *h, ls_message *why)
+{
+    const ls_transport *transport = h->job->transport;
+    ls_link_opts opts = {.rank = h->comm.rank, .size = h->comm.size, .of = h->job->link, .ranks = h->names};
+    char *all = ls_sys_alloc((size_t)h->comm.size * LS_LINK_ADDRESS_MOST);
+    ls_status status = LS_OK;
+    pthread_mutex_lock(&h->job->lock);
+    h->link = all ? transport->open(&opts, why) : NULL;
+    pthread_mutex_unlock(&h->job->lock);
+    if (!all) snprintf(why->text, sizeof why->text, "no memory for addresses");
+    size_t bytes = h->link ? transport->address(h->link, all + (size_t)h->comm.rank * LS_LINK_ADDRESS_MOST) : 0;
+    if (!h->link) status = LS_ERR_PEER;
+    else if (bytes) status = exchange_addresses(h, all, why);
+    if (!status) status = transport->connect(h->link, all, bytes ? LS_LINK_ADDRESS_MOST : 0, why);
+    ls_sys_free(all);
+    if (!status || h->local->broken.text[0]) return status;
+    h->local->broken = *why; /* others wait for this one */
+    ls_segment_abort(h->job->segment, h->job->rank, why->text);
+    ls_job_spread(h->job);
+    return h->local->status = status;
 }
 
 /* Ranks of different versions would not understand each other. */
@@ -209,13 +224,14 @@ static ls_status know_each_other(ls_hosts *h, ls_message *why)
     return status;
 }
 
-static ls_status check(const ls_hosts_opts *o, int *number, ls_message *why)
+/* The ranks of this host, in their order; *number: this one's place among them. */
+static ls_status find_neighbours(const ls_hosts_opts *o, int *ranks, int *number, ls_message *why)
 {
     int here = 0;
-    *number = 0;
     for (int r = 0; r < o->size; r++) {
         if (o->host[r] != o->host[o->rank]) continue;
-        if (r < o->rank) ++*number;
+        if (r == o->rank) *number = here;
+        if (here < LS_SEGMENT_MOST) ranks[here] = r;
         here++;
     }
     if (here == (int)o->segment->header->size) return LS_OK;
@@ -226,9 +242,9 @@ static ls_status check(const ls_hosts_opts *o, int *number, ls_message *why)
 
 ls_comm *ls_hosts_join(const ls_hosts_opts *o, ls_message *why)
 {
-    int number;
-    if (check(o, &number, why) != LS_OK) return NULL;
-    ls_comm *local = ls_shm_join_host(o->segment, number, o->rank, why);
+    int number = 0, ranks[LS_SEGMENT_MOST];
+    if (find_neighbours(o, ranks, &number, why) != LS_OK) return NULL;
+    ls_comm *local = ls_shm_join_host(o->segment, number, ranks, why);
     if (!local || local->size == o->size) return local;
     ls_hosts_job *job = make_job(o, why);
     int *names = ls_sys_alloc((size_t)o->size * sizeof *names);
@@ -245,8 +261,8 @@ ls_comm *ls_hosts_join(const ls_hosts_opts *o, ls_message *why)
     ls_sys_free(names);
     if (!h) return close_job(job, false), NULL;
     h->of_all = true;
-    h->link = job->link;
-    status = ls_comm_barrier(&h->comm, "ls_init", why);
+    status = open_link(h, why);
+    if (!status) status = ls_comm_barrier(&h->comm, "ls_init", why);
     if (!status) status = know_each_other(h, why);
     if (status) return close_hosts(&h->comm), NULL;
     return &h->comm;
@@ -262,34 +278,6 @@ static int by_key(const void *a, const void *b)
 {
     const wish *x = a, *y = b;
     return x->key != y->key ? (x->key < y->key ? -1 : 1) : x->rank - y->rank;
-}
-
-/* A part over several hosts gets a link of its own. All ranks of h take part; part is NULL for those that need none. */
-static ls_status link_part(ls_hosts *h, ls_hosts *part, const int *ranks, ls_message *why)
-{
-    const ls_transport *transport = h->job->transport;
-    char *addresses = NULL, *theirs = NULL;
-    size_t each = 0;
-    if (part)
-        part->link = transport->open(
-            &(ls_link_opts){.rank = part->comm.rank, .size = part->comm.size, .of = h->link, .ranks = ranks}, why);
-    ls_message failure = *why;
-    ls_status status =
-        gather_addresses(transport, part ? part->link : NULL, gather_by, h, h->comm.size, &addresses, &each, why);
-    if (!status && part && !part->link) {
-        *why = failure;
-        status = LS_ERR_PEER;
-    }
-    if (!status && part) {
-        theirs = ls_sys_alloc((size_t)part->comm.size * each + 1);
-        if (!theirs) status = LS_ERR_MEMORY;
-        for (int r = 0; theirs && r < part->comm.size && each; r++)
-            memcpy(theirs + (size_t)r * each, addresses + (size_t)ranks[r] * each, each);
-        if (!status) status = transport->connect(part->link, theirs, each, why);
-    }
-    ls_sys_free(addresses);
-    ls_sys_free(theirs);
-    return status;
 }
 
 static ls_comm *split_into(ls_hosts *h, int colour, int key, wish *all, int *ranks, int *names, ls_message *why)
@@ -308,10 +296,11 @@ static ls_comm *split_into(ls_hosts *h, int colour, int key, wish *all, int *ran
     }
     ls_comm *local = h->local->comm.table->split(&h->local->comm, colour, key, why);
     if (!local) return NULL;
-    ls_hosts *part = hosts > 1 ? make(h->job, local, rank, count, names, why) : NULL;
-    if (hosts > 1 && !part) return NULL;
-    if (link_part(h, part, ranks, why) == LS_OK) return part ? &part->comm : local;
-    ls_comm_close(part ? &part->comm : local);
+    if (hosts == 1) return local;
+    ls_hosts *part = make(h->job, local, rank, count, names, why);
+    if (!part) return NULL;
+    if (open_link(part, why) == LS_OK) return &part->comm;
+    close_hosts(&part->comm);
     return NULL;
 }
 
@@ -405,6 +394,7 @@ static void recall(ls_comm *comm)
     ls_job_tell(h->job, LS_URGENT_RECALL, h->job->rank, "");
 }
 
+/* Messages may have been left on the way: nothing that was sent before comes after. */
 static void renew(ls_comm *comm)
 {
     ls_hosts *h = (ls_hosts *)comm;
@@ -414,9 +404,9 @@ static void renew(ls_comm *comm)
     h->local->comm.table->renew(&h->local->comm);
     if (h->of_all) h->job->epoch++;
     h->local->comm.deaf = true; /* the first rank of the host may not have taken the recall back yet */
-    h->local->status = ls_hosts_drain(h, &why);
+    if (h->link) h->job->transport->close(h->link, false);
+    h->local->status = open_link(h, &why);
     h->local->comm.deaf = deaf;
-    if (h->local->status) h->local->broken = why;
 }
 
 static const ls_comm_table table = {"hosts", run, split, share, abort_job, recall, renew, close_hosts};

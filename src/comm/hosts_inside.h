@@ -47,10 +47,11 @@ typedef struct ls_wire {
 typedef struct ls_bunch {
     ls_wire *wires;
     int count, capacity;
+    bool by_job; /* on the link of the job */
 } ls_bunch;
 
-/* What all communicators of a process share: the link over all ranks, on which urgent news travel. The communicator of
- * all ranks uses it, too, and others listen while they wait: hence the lock. */
+/* What all communicators of a process share: a link over all ranks on which urgent news and addresses travel. Whoever
+ * waits listens to it, hence the lock. */
 typedef struct ls_hosts_job {
     const ls_transport *transport;
     ls_segment *segment;
@@ -75,8 +76,8 @@ typedef struct ls_hosts {
     ls_comm comm;
     ls_shm *local; /* the ranks of this host; counts calls, keeps what is broken */
     ls_hosts_job *job;
-    bool of_all; /* all ranks of the job; has the job's link */
-    ls_link *link;
+    bool of_all;   /* all ranks of the job; the job goes with it */
+    ls_link *link; /* its own; one that messages were left on is replaced */
     int host, hosts;
     bool one_each;   /* no host has more than one rank */
     ls_place *place; /* [size] */
@@ -88,12 +89,12 @@ typedef struct ls_hosts {
     size_t piece;                   /* bytes of an array that are under way together, and of a message at most */
     char *scratch;                  /* [LS_HOSTS_SLOTS][scratch_bytes] */
     size_t scratch_bytes;           /* for one piece */
-    uint64_t drained;               /* how often */
     uint64_t turn;                  /* pieces so far: the slot of the next */
     ls_front *fronts_in, *front_to; /* [size] */
     ls_ring_entry *last;            /* [size] what was heard from each last */
     ls_bunch fronts, sent;          /* of the call at hand: fronts that come; whatever goes */
-    ls_bunch in[LS_HOSTS_SLOTS];    /* of a piece: what comes, what goes */
+    ls_bunch addresses;
+    ls_bunch in[LS_HOSTS_SLOTS]; /* of a piece: what comes, what goes */
     ls_bunch out[LS_HOSTS_SLOTS];
 } ls_hosts;
 
@@ -130,8 +131,6 @@ ls_status ls_hosts_receive(ls_hosts *h, ls_bunch *bunch, int peer, void *data, s
 ls_status ls_hosts_await(ls_hosts *h, ls_bunch *bunch, ls_message *why);
 /* Give up whatever is under way. */
 void ls_hosts_drop(ls_hosts *h);
-/* Called by all ranks: nothing that was sent before comes after. */
-ls_status ls_hosts_drain(ls_hosts *h, ls_message *why);
 LS_PRINTF(2, 3) ls_status ls_hosts_break(ls_hosts *h, const char *format, ...);
 
 /* ---- hosts_urgent.c: news of the job ---- */

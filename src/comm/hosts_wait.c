@@ -20,14 +20,19 @@ enum {
 
 /* ---- begun ---- */
 
-static void lock(ls_hosts *h)
+static ls_link *link_of(const ls_hosts *h, const ls_bunch *bunch)
 {
-    if (h->of_all) pthread_mutex_lock(&h->job->lock);
+    return bunch->by_job ? h->job->link : h->link;
 }
 
-static void unlock(ls_hosts *h)
+static void lock(ls_hosts *h, const ls_bunch *bunch)
 {
-    if (h->of_all) pthread_mutex_unlock(&h->job->lock);
+    if (bunch->by_job) pthread_mutex_lock(&h->job->lock);
+}
+
+static void unlock(ls_hosts *h, const ls_bunch *bunch)
+{
+    if (bunch->by_job) pthread_mutex_unlock(&h->job->lock);
 }
 
 ls_status ls_hosts_break(ls_hosts *h, const char *format, ...)
@@ -81,11 +86,12 @@ static ls_status begin(ls_hosts *h, ls_bunch *bunch, ls_wire what, void *data, s
     ls_wire *wire = add(bunch);
     if (!wire) return snprintf(why->text, sizeof why->text, "no memory for messages"), LS_ERR_MEMORY;
     *wire = what;
-    lock(h);
-    ls_status status = what.comes
-                           ? transport->receive(h->link, what.peer, LS_LINK_DATA, data, bytes, &wire->request, &cause)
-                           : transport->send(h->link, what.peer, LS_LINK_DATA, data, bytes, &wire->request, &cause);
-    unlock(h);
+    ls_link *link = link_of(h, bunch);
+    int peer = bunch->by_job ? h->names[what.peer] : what.peer;
+    lock(h, bunch);
+    ls_status status = what.comes ? transport->receive(link, peer, LS_LINK_DATA, data, bytes, &wire->request, &cause)
+                                  : transport->send(link, peer, LS_LINK_DATA, data, bytes, &wire->request, &cause);
+    unlock(h, bunch);
     if (status) return lost(h, &what, &cause, why);
     bunch->count++;
     return LS_OK;
@@ -140,32 +146,32 @@ static ls_status look_around(ls_hosts *h, const ls_wire *wire, int64_t began)
                           (double)waited / 1e9, them, h->job->host[them], mine, them, last);
 }
 
-static void nap(ls_hosts *h)
+static void nap(ls_hosts *h, const ls_bunch *bunch)
 {
     const ls_transport *transport = h->job->transport;
     if (!transport->sleep) {
         usleep(100);
         return;
     }
-    lock(h);
-    transport->sleep(h->link, NAP);
-    unlock(h);
+    lock(h, bunch);
+    transport->sleep(link_of(h, bunch), NAP);
+    unlock(h, bunch);
 }
 
 /* How many from the first on are done. */
 static ls_status test(ls_hosts *h, ls_bunch *bunch, int *at, ls_message *cause)
 {
     ls_status status = LS_OK;
-    lock(h);
+    lock(h, bunch);
     while (*at < bunch->count && !status) {
         ls_wire *wire = &bunch->wires[*at];
         bool done = !wire->request;
-        if (!done) status = h->job->transport->test(h->link, wire->request, &done, NULL, cause);
+        if (!done) status = h->job->transport->test(link_of(h, bunch), wire->request, &done, NULL, cause);
         if (done || status) wire->request = NULL;
         if (!done) break;
         ++*at;
     }
-    unlock(h);
+    unlock(h, bunch);
     return status;
 }
 
@@ -185,7 +191,7 @@ ls_status ls_hosts_await(ls_hosts *h, ls_bunch *bunch, ls_message *why)
         else if (yields < YIELDS) yields++, sched_yield();
         else {
             status = look_around(h, &bunch->wires[at], began);
-            if (!status) nap(h);
+            if (!status) nap(h, bunch);
         }
         if (status) {
             *why = h->local->broken;
@@ -198,39 +204,20 @@ ls_status ls_hosts_await(ls_hosts *h, ls_bunch *bunch, ls_message *why)
 
 static void drop(ls_hosts *h, ls_bunch *bunch)
 {
+    lock(h, bunch);
     for (int i = 0; i < bunch->count; i++)
-        if (bunch->wires[i].request) h->job->transport->cancel(h->link, bunch->wires[i].request);
+        if (bunch->wires[i].request) h->job->transport->cancel(link_of(h, bunch), bunch->wires[i].request);
+    unlock(h, bunch);
     bunch->count = 0;
 }
 
 void ls_hosts_drop(ls_hosts *h)
 {
-    lock(h);
     drop(h, &h->fronts);
     drop(h, &h->sent);
+    drop(h, &h->addresses);
     for (int i = 0; i < LS_HOSTS_SLOTS; i++) {
         drop(h, &h->in[i]);
         drop(h, &h->out[i]);
     }
-    unlock(h);
-}
-
-/* Everybody sends everybody a mark, and throws away what comes before it. */
-ls_status ls_hosts_drain(ls_hosts *h, ls_message *why)
-{
-    const uint64_t mark[2] = {0x6b72616d6b636f6cULL, ++h->drained};
-    int me = h->comm.rank, size = h->comm.size;
-    ls_status status = LS_OK;
-    for (int i = 1; i < size && !status; i++)
-        status = ls_hosts_send(h, &h->sent, (me + i) % size, mark, sizeof mark, why);
-    for (int i = 1; i < size && !status; i++) {
-        do {
-            memset(h->scratch, 0, sizeof mark);
-            status = ls_hosts_receive(h, &h->in[0], (me + i) % size, h->scratch, h->piece, why);
-            if (!status) status = ls_hosts_await(h, &h->in[0], why);
-        } while (!status && memcmp(h->scratch, mark, sizeof mark) != 0);
-    }
-    if (!status) status = ls_hosts_await(h, &h->sent, why);
-    if (status) ls_hosts_drop(h);
-    return status;
 }

@@ -59,13 +59,19 @@ static void close_shm(ls_comm *comm)
     ls_segment_let_go(shm->segment);
     ls_sys_free(shm->blocks);
     ls_sys_free(shm->member);
+    ls_sys_free(shm->world);
     ls_sys_free(shm->sent);
     ls_sys_free(shm->received);
     ls_sys_free(shm);
 }
 
-/* A communicator whose part of the segment begins at `offset`. member is copied. */
-static ls_shm *make(ls_segment *segment, uint64_t offset, int rank, int size, const int *member, ls_message *why)
+/* Who takes part: their numbers in the segment, their ranks in the job. */
+typedef struct people {
+    int member[LS_SEGMENT_MOST], world[LS_SEGMENT_MOST];
+} people;
+
+/* A communicator whose part of the segment begins at `offset`. */
+static ls_shm *make(ls_segment *segment, uint64_t offset, int rank, int size, const people *who, ls_message *why)
 {
     size_t n = (size_t)size;
     ls_shm *shm = ls_sys_alloc(sizeof *shm);
@@ -75,14 +81,16 @@ static ls_shm *make(ls_segment *segment, uint64_t offset, int rank, int size, co
     shm->group = UINT32_MAX; /* until it counts */
     shm->timeout = (int64_t)ls_config_count(LS_SETTING_COMM_TIMEOUT) * 1000000000;
     shm->member = ls_sys_alloc(n * sizeof *shm->member);
+    shm->world = ls_sys_alloc(n * sizeof *shm->world);
     shm->sent = ls_sys_alloc(n * sizeof *shm->sent);
     shm->received = ls_sys_alloc(n * sizeof *shm->received);
     layout l = lay_out(size);
-    bool ok = shm->member && shm->sent && shm->received;
+    bool ok = shm->member && shm->world && shm->sent && shm->received;
     if (!ok) snprintf(why->text, sizeof why->text, "no memory for a communicator");
     char *context = ok ? ls_segment_map_in(segment, offset, l.bytes, why) : NULL;
     if (!context) return close_shm(&shm->comm), NULL;
-    memcpy(shm->member, member, n * sizeof *member);
+    memcpy(shm->member, who->member, n * sizeof *shm->member);
+    memcpy(shm->world, who->world, n * sizeof *shm->world);
     shm->context = context;
     shm->lines = (ls_line *)(void *)(context + l.lines);
     shm->cards = (ls_card *)(void *)(context + l.cards);
@@ -126,13 +134,16 @@ static ls_status know_each_other(ls_shm *shm)
 
 ls_comm *ls_shm_join(ls_segment *segment, int rank, ls_message *why)
 {
-    return ls_shm_join_host(segment, rank, rank, why);
+    int ranks[LS_SEGMENT_MOST];
+    for (int r = 0; r < LS_SEGMENT_MOST; r++) ranks[r] = r;
+    return ls_shm_join_host(segment, rank, ranks, why);
 }
 
-ls_comm *ls_shm_join_host(ls_segment *segment, int number, int rank, ls_message *why)
+ls_comm *ls_shm_join_host(ls_segment *segment, int number, const int *ranks, ls_message *why)
 {
-    int size = (int)segment->header->size, all[LS_SEGMENT_MOST];
-    for (int r = 0; r < size; r++) all[r] = r;
+    int size = (int)segment->header->size, rank = ranks[number];
+    people all;
+    for (int r = 0; r < size; r++) all.member[r] = r, all.world[r] = ranks[r];
     ls_member *member = &segment->header->member[number];
     if (atomic_load(&member->state) != LS_MEMBER_ABSENT) {
         if (member->pid == (int)getpid())
@@ -146,7 +157,7 @@ ls_comm *ls_shm_join_host(ls_segment *segment, int number, int rank, ls_message 
     uint64_t offset = segment->header->header_bytes, nobody = offset;
     size_t bytes = (lay_out(size).bytes + 0xffff) / 0x10000 * 0x10000;
     atomic_compare_exchange_strong(&segment->header->used, &nobody, offset + bytes);
-    ls_shm *shm = make(segment, offset, number, size, all, why);
+    ls_shm *shm = make(segment, offset, number, size, &all, why);
     if (!shm) return NULL;
     shm->group = 0;
     if (ls_comm_barrier(&shm->comm, "ls_init", why) == LS_OK) {
@@ -174,7 +185,8 @@ static ls_comm *split(ls_comm *comm, int colour, int key, ls_message *why)
 {
     ls_shm *shm = (ls_shm *)comm;
     wish all[LS_SEGMENT_MOST], mine = {.colour = colour, .key = key, .rank = comm->rank};
-    int member[LS_SEGMENT_MOST], count = 0, rank = 0;
+    int count = 0, rank = 0;
+    people some;
     /* The lowest rank of each colour gets the memory; how much is only known when all have told. */
     if (ls_comm_all_gather(comm, &mine, all, sizeof mine, "split", why) != LS_OK) return NULL;
     wish chosen[LS_SEGMENT_MOST];
@@ -183,14 +195,15 @@ static ls_comm *split(ls_comm *comm, int colour, int key, ls_message *why)
     int lowest = chosen[0].rank;
     qsort(chosen, (size_t)count, sizeof *chosen, by_key);
     for (int r = 0; r < count; r++) {
-        member[r] = shm->member[chosen[r].rank];
+        some.member[r] = shm->member[chosen[r].rank];
+        some.world[r] = shm->world[chosen[r].rank];
         if (chosen[r].rank == comm->rank) rank = r;
     }
     if (lowest == comm->rank) mine.offset = ls_segment_take(shm->segment, lay_out(count).bytes);
     if (ls_comm_all_gather(comm, &mine, all, sizeof mine, "split", why) != LS_OK) return NULL;
     if (!all[lowest].offset)
         return snprintf(why->text, sizeof why->text, "the memory shared by this job is used up"), NULL;
-    ls_shm *part = make(shm->segment, all[lowest].offset, rank, count, member, why);
+    ls_shm *part = make(shm->segment, all[lowest].offset, rank, count, &some, why);
     if (!part) return NULL;
     part->listen = shm->listen;
     part->listener = shm->listener;

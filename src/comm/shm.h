@@ -51,6 +51,7 @@ typedef struct ls_shm {
     ls_comm comm;
     ls_segment *segment;
     int *member;    /* [size] numbers in the segment */
+    int *world;     /* [size] ranks in the job */
     uint32_t group; /* 0: all of the job */
     void *context;  /* the mapped piece that the following point into */
     ls_line *lines;
@@ -80,7 +81,7 @@ typedef struct ls_shm {
 /* Rank in the job of one of the communicator. */
 static inline int ls_shm_job_rank(const ls_shm *shm, int rank)
 {
-    return shm->segment->header->member[shm->member[rank]].rank;
+    return shm->world[rank];
 }
 
 /* shm_wait.c: raise a line of this rank; wait for one of rank `peer` to come to `count`. */
@@ -129,7 +130,7 @@ static inline char *ls_shm_stage(const ls_shm *shm, int rank)
 
 /* All members of a segment; the segment is held until it is closed. Waits for all of them. NULL: failed. */
 ls_comm *ls_shm_join(ls_segment *segment, int rank, ls_message *why);
-/* The same where they are not the whole job: member `number` has this rank in the job. */
-ls_comm *ls_shm_join_host(ls_segment *segment, int number, int rank, ls_message *why);
+/* The same where they are not the whole job: this is member `number`, and each has its rank in the job. */
+ls_comm *ls_shm_join_host(ls_segment *segment, int number, const int *ranks, ls_message *why);
 
 #endif
