@@ -29,8 +29,8 @@ typedef enum ls_urgency { LS_URGENT_ABORT, LS_URGENT_RECALL, LS_URGENT_FAREWELL 
 
 typedef struct ls_urgent {
     int32_t kind;
-    int32_t rank;   /* of the job, because of which; -1: none */
-    uint64_t epoch; /* recalls of times past are not heard */
+    int32_t rank;     /* of the job, because of which; -1: none */
+    uint32_t renewed; /* how often it was begun anew */
     char words[sizeof(ls_message)];
 } ls_urgent;
 
@@ -58,9 +58,8 @@ typedef struct ls_hosts_job {
     ls_link *link;
     pthread_mutex_t lock;
     int rank, size;
-    int *host;      /* [size] */
-    bool *left;     /* [size] they have said farewell */
-    uint64_t epoch; /* how often communicators were renewed */
+    int *host;  /* [size] */
+    bool *left; /* [size] they have said farewell */
     bool listening;
     ls_urgent heard; /* into which the next news come */
     ls_link_request *urgent;

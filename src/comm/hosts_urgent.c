@@ -25,8 +25,7 @@ static void heed(ls_hosts_job *job)
         job->heard.words[sizeof news->words - 1] = '\0';
         ls_segment_abort(job->segment, news->rank, news->words);
     }
-    if (news->kind == LS_URGENT_RECALL && sensible && news->epoch == job->epoch)
-        atomic_store(&header->recalled, 1 + (uint32_t)news->rank);
+    if (news->kind == LS_URGENT_RECALL && sensible) ls_segment_recall(job->segment, news->rank, news->renewed);
     if (news->kind == LS_URGENT_FAREWELL && sensible && news->rank >= 0) job->left[news->rank] = true;
 }
 
@@ -51,7 +50,7 @@ void ls_job_listen(void *listener)
 void ls_job_tell(ls_hosts_job *job, ls_urgency kind, int rank, const char *words)
 {
     const ls_transport *transport = job->transport;
-    ls_urgent news = {.kind = (int32_t)kind, .rank = rank, .epoch = job->epoch};
+    ls_urgent news = {.kind = (int32_t)kind, .rank = rank, .renewed = atomic_load(&job->segment->header->renewed)};
     ls_message ignored;
     ls_link_request **requests = ls_sys_alloc((size_t)job->size * sizeof *requests);
     if (!requests) return;

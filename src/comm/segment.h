@@ -51,7 +51,8 @@ typedef struct ls_segment_header {
     uint32_t header_bytes, size; /* ranks of this host */
     uint64_t token[2];           /* of the job: strangers and processes of earlier attempts have another */
     _Atomic uint64_t used;       /* bytes of the file that are handed out */
-    _Atomic uint32_t recalled;   /* 1 + the rank that ran out of memory and wants to try again; 0: none */
+    _Atomic uint32_t renewed;    /* how often it was begun anew */
+    _Atomic uint32_t recalled;   /* who ran out of memory and wants to try again, and when: see below; 0: nobody */
     _Atomic uint32_t aborted;    /* 0, 1 while the words are written, 2 */
     _Atomic uint32_t told;       /* other hosts know of it, or somebody is about to tell them */
     int32_t culprit;             /* rank in the job; -1: nobody in particular */
@@ -102,6 +103,20 @@ static inline bool ls_segment_aborted(const ls_segment *segment)
 {
     return atomic_load_explicit(&segment->header->aborted, memory_order_acquire) != 0;
 }
+/* A rank of the job ran out of memory after so many new beginnings: a recall that comes late is none. */
+static inline void ls_segment_recall(ls_segment *segment, int rank, uint32_t renewed)
+{
+    atomic_store(&segment->header->recalled, renewed << 16 | (uint32_t)(rank + 1));
+}
+/* The rank that did, since the last new beginning; -1: none. */
+static inline int ls_segment_recalled(const ls_segment *segment)
+{
+    uint32_t word = atomic_load_explicit(&segment->header->recalled, memory_order_acquire);
+    if (!word) return -1;
+    uint32_t renewed = atomic_load_explicit(&segment->header->renewed, memory_order_acquire);
+    return word >> 16 == (renewed & 0xffff) ? (int)(word & 0xffff) - 1 : -1;
+}
+
 /* "rank 1 failed: words" */
 void ls_segment_reason(const ls_segment *segment, ls_message *why);
 

@@ -331,7 +331,7 @@ static void abort_job(ls_comm *comm, const char *reason)
 static void recall(ls_comm *comm)
 {
     ls_shm *shm = (ls_shm *)comm;
-    atomic_store(&shm->segment->header->recalled, 1 + (uint32_t)ls_shm_job_rank(shm, comm->rank));
+    ls_segment_recall(shm->segment, ls_shm_job_rank(shm, comm->rank), atomic_load(&shm->segment->header->renewed));
 }
 
 /* Every rank puts back what it alone writes. */
@@ -350,7 +350,7 @@ static void renew(ls_comm *comm)
     shm->number = shm->messages = 0;
     shm->broken.text[0] = '\0';
     shm->status = LS_OK;
-    if (rank == 0) atomic_store(&shm->segment->header->recalled, 0);
+    if (rank == 0 && shm->group == 0) atomic_fetch_add(&shm->segment->header->renewed, 1);
 }
 
 static const ls_comm_table table = {"shared memory", run, split, share, abort_job, recall, renew, close_shm};

@@ -65,18 +65,17 @@ static bool is_stopped(int pid)
 
 bool ls_shm_interrupted(const ls_shm *shm)
 {
-    return ls_segment_aborted(shm->segment) ||
-           (!shm->comm.deaf && atomic_load_explicit(&shm->segment->header->recalled, memory_order_acquire) != 0);
+    return ls_segment_aborted(shm->segment) || (!shm->comm.deaf && ls_segment_recalled(shm->segment) >= 0);
 }
 
 ls_status ls_shm_interruption(ls_shm *shm)
 {
-    uint32_t recalled = atomic_load(&shm->segment->header->recalled);
+    int recalled = ls_segment_recalled(shm->segment);
     if (ls_segment_aborted(shm->segment)) {
         ls_segment_reason(shm->segment, &shm->broken);
         return LS_ERR_PEER;
     }
-    snprintf(shm->broken.text, sizeof shm->broken.text, "rank %d ran out of memory", (int)recalled - 1);
+    snprintf(shm->broken.text, sizeof shm->broken.text, "rank %d ran out of memory", recalled);
     return LS_ERR_MEMORY;
 }
 
