@@ -402,7 +402,7 @@ static void renew(ls_comm *comm)
     bool deaf = comm->deaf;
     ls_hosts_drop(h);
     h->local->comm.table->renew(&h->local->comm);
-    h->turn = 0; /* some may have come further than others */
+    h->turn = 0;                /* some may have come further than others */
     h->local->comm.deaf = true; /* the first rank of the host may not have taken the recall back yet */
     if (h->link) h->job->transport->close(h->link, false);
     h->local->status = open_link(h, &why);
