@@ -28,6 +28,7 @@ static void close_job(ls_hosts_job *job, bool orderly)
     pthread_mutex_destroy(&job->lock);
     ls_sys_free(job->host);
     ls_sys_free(job->left);
+    ls_sys_free(job->telling);
     ls_sys_free(job);
 }
 
@@ -82,6 +83,14 @@ static bool find_places(ls_hosts *h, const int *host)
     return true;
 }
 
+/* So many messages need no more memory. */
+static bool reserve(ls_bunch *bunch, int capacity)
+{
+    bunch->wires = ls_sys_alloc((size_t)capacity * sizeof *bunch->wires);
+    bunch->capacity = bunch->wires ? capacity : 0;
+    return bunch->wires != NULL;
+}
+
 /* Room for what is under way. */
 static bool make_room(ls_hosts *h)
 {
@@ -97,7 +106,11 @@ static bool make_room(ls_hosts *h)
     h->fronts_in = ls_sys_alloc(size * sizeof *h->fronts_in);
     h->front_to = ls_sys_alloc(size * sizeof *h->front_to);
     h->last = ls_sys_alloc(size * sizeof *h->last);
-    return h->scratch && h->fronts_in && h->front_to && h->last;
+    bool ok = h->scratch && h->fronts_in && h->front_to && h->last && reserve(&h->fronts, h->comm.size) &&
+              reserve(&h->sent, h->comm.size);
+    for (int i = 0; i < LS_HOSTS_SLOTS && ok; i++)
+        ok = reserve(&h->in[i], 2 * h->comm.size) && reserve(&h->out[i], 2 * h->comm.size);
+    return ok;
 }
 
 /* Without a link. names and host (of each in the job) are copied; local is the new one's, also after a failure. */
@@ -140,7 +153,8 @@ static ls_hosts_job *make_job(const ls_hosts_opts *o, ls_message *why)
     pthread_mutex_init(&job->lock, NULL);
     job->host = ls_sys_alloc(n * sizeof *job->host);
     job->left = ls_sys_alloc(n * sizeof *job->left);
-    if (job->host && job->left) {
+    job->telling = ls_sys_alloc(n * sizeof(ls_link_request *));
+    if (job->host && job->left && job->telling) {
         memcpy(job->host, o->host, n * sizeof *job->host);
         job->link = o->transport->open(&(ls_link_opts){.rank = o->rank, .size = o->size}, why);
         if (job->link) return job;

@@ -63,6 +63,7 @@ typedef struct ls_hosts_job {
     bool listening;
     ls_urgent heard; /* into which the next news come */
     ls_link_request *urgent;
+    ls_link_request **telling; /* [size] room for news on their way */
 } ls_hosts_job;
 
 /* Where a rank is. */

@@ -2,7 +2,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/memory.h"
 #include "comm/hosts_inside.h"
 
 enum { PATIENCE = 50 /* ms */ };
@@ -52,8 +51,7 @@ void ls_job_tell(ls_hosts_job *job, ls_urgency kind, int rank, const char *words
     const ls_transport *transport = job->transport;
     ls_urgent news = {.kind = (int32_t)kind, .rank = rank, .renewed = atomic_load(&job->segment->header->renewed)};
     ls_message ignored;
-    ls_link_request **requests = ls_sys_alloc((size_t)job->size * sizeof *requests);
-    if (!requests) return;
+    ls_link_request **requests = job->telling;
     snprintf(news.words, sizeof news.words, "%s", words);
     pthread_mutex_lock(&job->lock);
     int waiting = 0;
@@ -73,7 +71,6 @@ void ls_job_tell(ls_hosts_job *job, ls_urgency kind, int rank, const char *words
     }
     for (int i = 0; i < waiting; i++) transport->cancel(job->link, requests[i]);
     pthread_mutex_unlock(&job->lock);
-    ls_sys_free(requests);
 }
 
 void ls_job_spread(ls_hosts_job *job)

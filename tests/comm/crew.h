@@ -23,6 +23,7 @@ typedef struct crew_result {
     ls_message why;
     int64_t when; /* it had the status, by ls_comm_clock() */
     int wait;     /* status of its process */
+    bool closed;  /* the body has closed the communicator */
 } crew_result;
 
 typedef void crew_fn(ls_comm *comm, crew_result *result);
@@ -110,7 +111,7 @@ __attribute__((unused)) static void crew_work(ls_segment *segment, ls_segment *b
     result->status = comm ? LS_OK : LS_ERR_PEER;
     if (comm) body(comm, result);
     result->when = ls_comm_clock();
-    ls_comm_close(comm);
+    if (!result->closed) ls_comm_close(comm);
 }
 
 /* Begin as processes. Files stay open here, as they would in a launcher. */

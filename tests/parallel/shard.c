@@ -245,6 +245,7 @@ static void train_between_hosts(ls_comm *comm, crew_result *result)
 
 static void hosts_share_out_as_processes_do(void)
 {
+    const char *layout = crew_layout;
     crew_layout = "0011";
     now = defaults((setup){.hidden = 150, .norm = 1, .steps = 5, .groups = true});
     crew_run_threads(4, train_between_hosts);
@@ -252,6 +253,7 @@ static void hosts_share_out_as_processes_do(void)
     now.shard = true;
     crew_run_threads(4, train_between_hosts);
     compare("hosts", 4, 0);
+    crew_layout = layout;
 }
 
 /* ---- workers ---- */
@@ -417,9 +419,12 @@ static void what_cannot_be_shared_out_is_refused(void)
     team_run(2, ask_for_too_much);
 }
 
+/* With --hosts 0101 ranks are of several hosts, one character each. */
 int main(int argc, char **argv)
 {
-    if (argc > 1) check_filter = argv[1];
+    int given = argc > 2 && strcmp(argv[1], "--hosts") == 0 ? 2 : 0;
+    if (given) crew_layout = argv[2];
+    if (argc > 1 + given) check_filter = argv[1 + given];
     results = mmap(NULL, sizeof *results * TEAM_MAX, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     CHECK_RUN_FORK(processes_too);
     CHECK_RUN(the_same_bits_as_without);

@@ -386,9 +386,12 @@ static void all_find_the_same_batch_size(void)
     team_run(2, search);
 }
 
+/* With --hosts 0101 ranks are of several hosts, one character each. */
 int main(int argc, char **argv)
 {
-    if (argc > 1) check_filter = argv[1];
+    int given = argc > 2 && strcmp(argv[1], "--hosts") == 0 ? 2 : 0;
+    if (given) crew_layout = argv[2];
+    if (argc > 1 + given) check_filter = argv[1 + given];
     results = mmap(NULL, sizeof *results * TEAM_MAX, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     CHECK_RUN_FORK(processes_train_as_one);
     CHECK_RUN(adam_too);
