@@ -12,10 +12,10 @@ enum {
     SPIN = 50000, /* ns; looking at a link costs much more than looking at memory, and not always the same */
     SPIN_IN_BACKGROUND = 5000, /* ns */
     YIELDS = 64,
-    LISTEN = 128,    /* turns between looks at the news */
-    NAP = 2,         /* ms */
-    MORE_WORDS = 50, /* ms to hear from its neighbours why a rank is gone */
-    FAREWELL = 2000, /* ms in which what was sent before a farewell must have come */
+    LISTEN = 128,     /* turns between looks at the news */
+    NAP = 2,          /* ms */
+    MORE_WORDS = 200, /* ms to hear from ranks of its host why one is gone, where there are any */
+    FAREWELL = 2000,  /* ms in which what was sent before a farewell must have come */
 };
 
 /* ---- begun ---- */
@@ -48,9 +48,11 @@ ls_status ls_hosts_break(ls_hosts *h, const char *format, ...)
 /* The transport cannot reach a rank. Ranks of its host may know better why. */
 static ls_status lost(ls_hosts *h, const ls_wire *wire, const ls_message *cause, ls_message *why)
 {
-    char mine[200], last[200] = "nothing yet";
+    char mine[200], last[200] = "nothing said to this rank";
     int them = h->names[wire->peer];
-    for (int i = 0; i < MORE_WORDS && !ls_segment_aborted(h->job->segment); i++) {
+    int neighbours = 0;
+    for (int r = 0; r < h->job->size; r++) neighbours += r != them && h->job->host[r] == h->job->host[them];
+    for (int i = 0; i < MORE_WORDS && neighbours && !ls_segment_aborted(h->job->segment); i++) {
         ls_job_listen(h->job);
         usleep(1000);
     }
@@ -128,7 +130,7 @@ static ls_status look_around(ls_hosts *h, const ls_wire *wire, int64_t began)
     ls_shm *local = h->local;
     int them = h->names[wire->peer], me = h->job->rank, dead = dead_neighbour(h);
     int64_t waited = ls_comm_clock() - began;
-    char mine[200], last[200] = "nothing yet";
+    char mine[200], last[200] = "nothing said to this rank";
     ls_ring_tell(&local->entry, mine, sizeof mine);
     if (dead >= 0) {
         const ls_member *member = &h->job->segment->header->member[dead];

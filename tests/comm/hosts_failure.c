@@ -135,7 +135,9 @@ static void a_killed_rank_is_named_on_all_hosts(void)
         for (int r = 0; r < c.size; r++) {
             if (r == 1) continue;
             check_words(&c, r, "rank 1 ");
-            check_words(&c, r, "all-reduce sum of 8 f32 (before, call ");
+            /* On a busy machine the line may be seen to close before neighbours have looked. */
+            if (!strstr(c.result[r].why.text, "rank 1 on host "))
+                check_words(&c, r, "died; the last it did: all-reduce sum of 8 f32 (before, call ");
             CHECK_MSG(c.result[r].when - c.result[1].when < (int64_t)5000 * MS, "after %lld ms",
                       (long long)(c.result[r].when - c.result[1].when) / MS);
         }
