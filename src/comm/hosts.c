@@ -212,6 +212,7 @@ static ls_status open_link(ls_hosts *h, ls_message *why)
     if (!h->link) status = LS_ERR_PEER;
     else if (bytes) status = exchange_addresses(h, all, why);
     if (!status) status = transport->connect(h->link, all, bytes ? LS_LINK_ADDRESS_MOST : 0, why);
+    if (status) ls_hosts_drop(h);
     ls_sys_free(all);
     if (!status || h->local->broken.text[0]) return status;
     h->local->broken = *why; /* others wait for this one */

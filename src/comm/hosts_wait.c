@@ -14,7 +14,8 @@ enum {
     YIELDS = 64,
     LISTEN = 128,     /* turns between looks at the news */
     NAP = 2,          /* ms */
-    MORE_WORDS = 200, /* ms to hear from ranks of its host why one is gone, where there are any */
+    OWN_WORDS = 50,   /* ms to hear why a rank is gone, from itself */
+    MORE_WORDS = 200, /* ms to hear it from others of its host, where there are any */
     FAREWELL = 2000,  /* ms in which what was sent before a farewell must have come */
 };
 
@@ -52,7 +53,8 @@ static ls_status lost(ls_hosts *h, const ls_wire *wire, const ls_message *cause,
     int them = h->names[wire->peer];
     int neighbours = 0;
     for (int r = 0; r < h->job->size; r++) neighbours += r != them && h->job->host[r] == h->job->host[them];
-    for (int i = 0; i < MORE_WORDS && neighbours && !ls_segment_aborted(h->job->segment); i++) {
+    int patience = neighbours ? MORE_WORDS : OWN_WORDS;
+    for (int i = 0; i < patience && !ls_segment_aborted(h->job->segment); i++) {
         ls_job_listen(h->job);
         usleep(1000);
     }
