@@ -27,22 +27,40 @@ static bool agree(const ls_hosts *h, const ls_ring_entry *mine, const ls_ring_en
     return theirs->number == mine->number && ls_cards_agree(mine, theirs);
 }
 
+/* The front of a rank has come. */
+static ls_status judge(ls_hosts *h, int peer, ls_message *why)
+{
+    const ls_ring_entry *mine = &h->local->entry, *theirs = &h->fronts_in[peer].what;
+    int me = h->comm.rank;
+    h->last[peer] = *theirs;
+    if (agree(h, mine, theirs)) return LS_OK;
+    bool first = me < peer; /* both tell it alike */
+    ls_status status = ls_shm_disagree(h->local, h->names[first ? me : peer], first ? mine : theirs,
+                                       h->names[first ? peer : me], first ? theirs : mine);
+    *why = h->local->broken;
+    return status;
+}
+
 ls_status ls_fronts_await(ls_hosts *h, ls_message *why)
 {
-    const ls_ring_entry *mine = &h->local->entry;
     int count = h->fronts.count;
     ls_status status = ls_hosts_await(h, &h->fronts, why);
-    for (int i = 0; i < count && !status; i++) {
-        int peer = h->fronts.wires[i].peer, me = h->comm.rank;
-        const ls_ring_entry *theirs = &h->fronts_in[peer].what;
-        h->last[peer] = *theirs;
-        if (agree(h, mine, theirs)) continue;
-        bool first = me < peer; /* both tell it alike */
-        status = ls_shm_disagree(h->local, h->names[first ? me : peer], first ? mine : theirs,
-                                 h->names[first ? peer : me], first ? theirs : mine);
-        *why = h->local->broken;
-    }
+    for (int i = 0; i < count && !status; i++) status = judge(h, h->fronts.wires[i].peer, why);
     return status;
+}
+
+ls_status ls_front_of_lost(ls_hosts *h, int peer, ls_message *why)
+{
+    for (int i = 0; i < h->fronts.count; i++) {
+        ls_wire *wire = &h->fronts.wires[i];
+        bool done = !wire->request;
+        ls_message ignored;
+        if (wire->peer != peer) continue;
+        ls_status status = done ? LS_OK : h->job->transport->test(h->link, wire->request, &done, NULL, &ignored);
+        if (done || status) wire->request = NULL;
+        return done && h->fronts_in[peer].what.number ? judge(h, peer, why) : LS_OK;
+    }
+    return LS_OK;
 }
 
 ls_status ls_hosts_meet(ls_hosts *h, ls_message *why)

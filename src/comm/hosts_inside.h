@@ -149,6 +149,8 @@ void ls_job_spread(ls_hosts_job *job);
 ls_status ls_front_send(ls_hosts *h, int peer, const void *data, size_t bytes, ls_message *why);
 ls_status ls_front_expect(ls_hosts *h, int peer, ls_message *why);
 ls_status ls_fronts_await(ls_hosts *h, ls_message *why);
+/* A rank is gone. It may have been through with its call, and that another than this: then why, else LS_OK. */
+ls_status ls_front_of_lost(ls_hosts *h, int peer, ls_message *why);
 /* The first ranks of all hosts send each other a front, with what the caller has put into its own (front_to[rank]). */
 ls_status ls_hosts_meet(ls_hosts *h, ls_message *why);
 

@@ -54,19 +54,21 @@ static ls_status lost(ls_hosts *h, const ls_wire *wire, const ls_message *cause,
     int neighbours = 0;
     for (int r = 0; r < h->job->size; r++) neighbours += r != them && h->job->host[r] == h->job->host[them];
     int patience = neighbours ? MORE_WORDS : OWN_WORDS;
+    ls_status status = ls_front_of_lost(h, wire->peer, why);
+    if (status) return status;
     for (int i = 0; i < patience && !ls_segment_aborted(h->job->segment); i++) {
         ls_job_listen(h->job);
         usleep(1000);
     }
     if (ls_segment_aborted(h->job->segment)) {
-        ls_status status = ls_shm_interruption(h->local);
+        status = ls_shm_interruption(h->local);
         *why = h->local->broken;
         return status;
     }
     ls_ring_tell(&h->local->entry, mine, sizeof mine);
     if (h->last[wire->peer].number) ls_ring_tell(&h->last[wire->peer], last, sizeof last);
-    ls_status status = ls_hosts_break(h, "rank %d on host %d is gone (%s); rank %d was in %s; the last of rank %d: %s",
-                                      them, h->job->host[them], cause->text, h->job->rank, mine, them, last);
+    status = ls_hosts_break(h, "rank %d on host %d is gone (%s); rank %d was in %s; the last of rank %d: %s", them,
+                            h->job->host[them], cause->text, h->job->rank, mine, them, last);
     *why = h->local->broken;
     return status;
 }

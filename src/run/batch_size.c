@@ -59,14 +59,17 @@ static bool renew(ls_run *run)
     return status == LS_OK;
 }
 
+/* Nobody may be called back before all have it and are deaf there: hence the barrier. */
 static bool open_vote(ls_run *run)
 {
     ls_session *session = run->session;
     ls_message why = {{0}};
-    if (!session->vote) session->vote = session->comm->table->split(session->comm, 0, session->comm->rank, &why);
-    if (!session->vote) return ls_fail(&run->errors, LS_ERR_PEER, "ls_find_batch_size: %s", why.text), false;
-    if (session->vote->size > 1) session->vote->deaf = true;
-    return true;
+    if (session->vote) return true;
+    session->vote = session->comm->table->split(session->comm, 0, session->comm->rank, &why);
+    if (session->vote && session->vote->size > 1)
+        session->vote->deaf = true; /* the one of a single process is shared */
+    if (session->vote && ls_comm_barrier(session->vote, "ls_find_batch_size", &why) == LS_OK) return true;
+    return ls_fail(&run->errors, LS_ERR_PEER, "ls_find_batch_size: %s", why.text), false;
 }
 
 int64_t ls_find_batch_size(ls_run *run, int64_t start, ls_batch_size_fn *train, void *user)

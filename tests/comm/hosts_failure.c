@@ -240,7 +240,8 @@ static void recall(ls_comm *comm, crew_result *result)
 {
     ls_comm *vote = comm->table->split(comm, 0, comm->rank, &result->why);
     CHECK_MSG(vote, "%s", result->why.text);
-    vote->deaf = true;
+    if (vote) vote->deaf = true;
+    CHECK_MSG(vote && ls_comm_barrier(vote, "deaf", &result->why) == LS_OK, "%s", result->why.text);
     for (int attempt = 0; attempt < 3 && vote; attempt++) {
         ls_status status = LS_ERR_MEMORY;
         if (comm->rank == 1) comm->table->recall(comm);
