@@ -11,11 +11,14 @@
 
 __attribute__((unused)) static void fill(ls_dtype dtype, void *to, int rank, int64_t salt, int64_t count)
 {
+    ls_philox4 bits = {{0}};
     for (int64_t i = 0; i < count; i++) {
-        ls_philox4 bits = ls_philox((uint64_t)(rank * 1000003 + salt), (uint64_t)i);
-        if (ls_dtype_is_float(dtype)) ls_put(dtype, to, i, (double)(bits.lane[0] % 4096) / 1024 - 2);
-        else if (dtype == LS_BOOL) ls_put_int(dtype, to, i, bits.lane[0] % 2);
-        else ls_put_int(dtype, to, i, bits.lane[0] % 11 - 5);
+        if (i % 4 == 0) bits = ls_philox((uint64_t)(rank * 1000003 + salt), (uint64_t)i);
+        uint32_t lane = bits.lane[i % 4];
+        if (dtype == LS_F32) ((float *)to)[i] = (float)(lane % 4096) / 1024 - 2; /* the most of what is filled */
+        else if (ls_dtype_is_float(dtype)) ls_put(dtype, to, i, (double)(lane % 4096) / 1024 - 2);
+        else if (dtype == LS_BOOL) ls_put_int(dtype, to, i, lane % 2);
+        else ls_put_int(dtype, to, i, lane % 11 - 5);
     }
 }
 
@@ -252,11 +255,21 @@ __attribute__((unused)) static void all_kinds(ls_comm *comm, crew_result *result
     }
 }
 
-/* Several pieces to a call. */
+/* Several pieces to a call, more than there is room for at a time. */
 __attribute__((unused)) static void large_ones(ls_comm *comm, crew_result *result)
 {
+    const int64_t many = 1600007, each = many / comm->size;
     (void)result;
-    walk(comm, LS_F32, 300007, NULL);
+    check_all_reduce(comm, LS_F32, LS_COMM_SUM, many, NULL);
+    check_reduce(comm, LS_F32, LS_COMM_MAX, each);
+    check_reduce(comm, LS_BF16, LS_COMM_MEAN, each);
+    check_reduce_scatter(comm, LS_F32, LS_COMM_SUM, each, NULL);
+    check_broadcast(comm, LS_F32, each);
+    for (int differ = 0; differ < 2; differ++) {
+        check_gathers(comm, LS_F32, each, differ, NULL);
+        check_all_to_all(comm, LS_F32, each, differ);
+    }
+    check_messages(comm, LS_F32, each);
 }
 
 __attribute__((unused)) static void a_few_kinds(ls_comm *comm, crew_result *result)

@@ -1,7 +1,7 @@
 /* hosts.c - every collective between ranks of several hosts, which are all here. */
 #include "comm/calls.h"
 
-static const char *const layouts[] = {"0011", "0111", "012", "0101", "001122", "01210"};
+static const char *const layouts[] = {"0011", "012", "01210", "0111", "0101", "001122"};
 enum { LAYOUTS = sizeof layouts / sizeof *layouts, SOME = 3 };
 
 static void every_kind_type_and_size(void)
@@ -14,7 +14,7 @@ static void every_kind_type_and_size(void)
 
 static void several_pieces(void)
 {
-    for (int i = 0; i < LAYOUTS; i++) {
+    for (int i = 0; i < SOME; i++) {
         crew_layout = layouts[i];
         crew_run((int)strlen(layouts[i]), large_ones);
     }
