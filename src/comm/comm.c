@@ -30,6 +30,14 @@ static bool has_peer(ls_comm_kind kind)
            kind == LS_COMM_SEND || kind == LS_COMM_RECEIVE;
 }
 
+/* The first of the elements of parts that cannot be one; 0: they all can. */
+static int64_t wrong_count(const int64_t *counts, int size)
+{
+    for (int r = 0; counts && r < size; r++)
+        if (counts[r] < 0) return counts[r];
+    return 0;
+}
+
 ls_status ls_comm_run(ls_comm *comm, const ls_comm_call *call, ls_message *why)
 {
     const char *name = ls_comm_kind_name(call->kind);
@@ -37,6 +45,12 @@ ls_status ls_comm_run(ls_comm *comm, const ls_comm_call *call, ls_message *why)
         (unsigned)call->op >= LS_COMM_OP_COUNT) {
         snprintf(why->text, sizeof why->text, "%s of %lld elements of type %s", name, (long long)call->count,
                  ls_dtype_name(call->dtype));
+        return LS_ERR_VALUE;
+    }
+    int64_t wrong = wrong_count(call->counts, comm->size);
+    if (!wrong) wrong = wrong_count(call->out_counts, comm->size);
+    if (wrong) {
+        snprintf(why->text, sizeof why->text, "%s with a part of %lld elements", name, (long long)wrong);
         return LS_ERR_VALUE;
     }
     bool to_itself = (call->kind == LS_COMM_SEND || call->kind == LS_COMM_RECEIVE) &&

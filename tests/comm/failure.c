@@ -86,6 +86,10 @@ static void senseless_calls(ls_comm *comm, crew_result *result)
     CHECK(ls_comm_run(comm, &call, &result->why) == LS_ERR_VALUE);
     call = (ls_comm_call){.kind = LS_COMM_SEND, .dtype = LS_I32, .count = 4, .in = data, .peer = comm->rank};
     CHECK(ls_comm_run(comm, &call, &result->why) == LS_ERR_VALUE);
+    call = (ls_comm_call){.kind = LS_COMM_ALL_GATHER, .dtype = LS_I32, .count = 1, .in = data, .out = data};
+    call.counts = (int64_t[]){1, -1};
+    CHECK(ls_comm_run(comm, &call, &result->why) == LS_ERR_VALUE);
+    CHECK_MSG(strstr(result->why.text, "all-gather with a part of -1 elements"), "%s", result->why.text);
     CHECK(ls_comm_all_reduce(comm, data, -1, LS_I32, LS_COMM_SUM, "", &result->why) == LS_ERR_VALUE);
     CHECK(ls_comm_all_reduce(comm, data, 4, LS_I32, LS_COMM_MEAN, "", &result->why) == LS_ERR_DTYPE);
     CHECK(ls_comm_barrier(comm, "still works", &result->why) == LS_OK);
