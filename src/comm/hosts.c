@@ -243,6 +243,11 @@ static ls_status know_each_other(ls_hosts *h, ls_message *why)
 static ls_status find_neighbours(const ls_hosts_opts *o, int *ranks, int *number, ls_message *why)
 {
     int here = 0;
+    if (o->size > LS_HOSTS_MOST) {
+        snprintf(why->text, sizeof why->text, "%d processes; at most %d can work together", o->size,
+                 (int)LS_HOSTS_MOST);
+        return LS_ERR_UNSUPPORTED;
+    }
     for (int r = 0; r < o->size; r++) {
         if (o->host[r] != o->host[o->rank]) continue;
         if (r == o->rank) *number = here;

@@ -14,7 +14,7 @@ enum {
     LS_HOSTS_PART = 256 << 10, /* for each rank, so that many hosts do not drown in small messages, */
     LS_HOSTS_LARGE = 16 << 20, /* and at most */
     LS_HOSTS_SLOTS = 4,        /* pieces for which there is room */
-    LS_HOSTS_MOST = 4096,
+    LS_HOSTS_MOST = 4096,      /* ranks of a job */
 };
 
 /* ---- On the way ---- */

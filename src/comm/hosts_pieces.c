@@ -269,13 +269,27 @@ static ls_status greet(const work *w, ls_message *why)
     return status;
 }
 
+/* Before anything else that comes is looked at: is it that call, with parts of the sizes that this rank knows of? */
+static ls_status be_greeted(const work *w, ls_message *why)
+{
+    ls_hosts *h = w->h;
+    ls_status status = ls_fronts_await(h, why);
+    for (int r = 0; r < h->comm.size && has_parts(w->call) && !status; r++) {
+        int64_t theirs = h->fronts_in[r].what.count, wanted = ls_comm_part(w->call, r);
+        if (!is_partner(h, r) || theirs == wanted) continue;
+        status = ls_shm_wrong_size(h->local, h->names[r], (size_t)theirs * w->element, (size_t)wanted * w->element);
+        *why = h->local->broken;
+    }
+    return status;
+}
+
 static ls_status all_pieces(const work *w, ls_message *why)
 {
     ls_hosts *h = w->h;
     ls_status status = greet(w, why);
     for (int64_t k = 0; k < w->pieces + 2 && !status; k++) {
         if (k < w->pieces) status = w->reduces ? bring_sums(w, k, why) : bring_parts(w, k, why);
-        if (!status && k == 1) status = ls_fronts_await(h, why); /* before anything else that comes is looked at */
+        if (!status && k == 1) status = be_greeted(w, why);
         if (!status && w->reduces && k >= 1 && k - 1 < w->pieces) status = turn_round(w, k - 1, why);
         if (!status && k >= 2) status = finish(w, k - 2, why);
     }

@@ -99,7 +99,7 @@ static void gather_host(const small *s, ls_front *front)
 static void join_hosts(const small *s, const ls_front *const *fronts, char *result)
 {
     ls_hosts *h = s->h;
-    const void *rows[LS_SEGMENT_MOST];
+    const void *rows[LS_HOSTS_MOST];
     if (ls_comm_reduces(s->call->kind)) {
         double scale = s->call->op == LS_COMM_MEAN ? 1.0 / h->comm.size : 1.0;
         for (int host = 0; host < h->hosts; host++) rows[host] = fronts[host]->data;

@@ -74,12 +74,13 @@ static void different_calls_name_both(void)
     }
 }
 
+/* Rank 0 thinks that rank 2 has one more: of few bytes, or of many. */
 static void call_different_sizes(ls_comm *comm, crew_result *result)
 {
-    float in[8] = {0}, out[64];
-    int64_t counts[CREW_MOST] = {3, 3, 3, 3};
-    if (comm->rank == 0) counts[2] = 4;
-    ls_comm_call call = {.kind = LS_COMM_ALL_GATHER, .dtype = LS_F32, .count = 3, .in = in, .out = out};
+    static float in[1 << 20], out[1 << 20];
+    int64_t n = here_count, counts[CREW_MOST] = {n, n, n, n};
+    if (comm->rank == 0) counts[2]++;
+    ls_comm_call call = {.kind = LS_COMM_ALL_GATHER, .dtype = LS_F32, .count = n, .in = in, .out = out};
     call.counts = counts;
     result->status = ls_comm_run(comm, &call, &result->why);
     if (result->status == LS_OK) result->status = ls_comm_barrier(comm, "after", &result->why);
@@ -87,12 +88,17 @@ static void call_different_sizes(ls_comm *comm, crew_result *result)
 
 static void sizes_that_were_not_told_are_noticed(void)
 {
-    crew c;
-    crew_layout = "0011";
-    crew_start(&c, 4, call_different_sizes);
-    crew_end(&c);
-    for (int r = 0; r < 4; r++) check_words(&c, r, "rank 0 expects 28 bytes of rank 2 in all-gather of 3 f32 (call ");
-    crew_forget(&c);
+    static const char *const words[] = {"rank 0 expects 28 bytes of rank 2 in all-gather of 3 f32 (call ",
+                                        "rank 0 expects 800004 bytes of rank 2 in all-gather of 200000 f32 (call "};
+    for (int many = 0; many < 2; many++) {
+        crew c;
+        crew_layout = "0011";
+        here_count = many ? 200000 : 3;
+        crew_start(&c, 4, call_different_sizes);
+        crew_end(&c);
+        for (int r = 0; r < 4; r++) check_words(&c, r, words[many]);
+        crew_forget(&c);
+    }
 }
 
 static void message_of_another_size(ls_comm *comm, crew_result *result)
@@ -113,6 +119,19 @@ static void messages_are_compared_too(void)
     for (int r = 0; r < 3; r++)
         check_words(&c, r, "rank 0 calls send of 8 f32 to rank 1 (call 1), rank 1 calls receive of 7");
     crew_forget(&c);
+}
+
+static void too_many_ranks_are_refused(void)
+{
+    static int host[5000];
+    ls_message why = {{0}};
+    int file = ls_segment_make(1, &why);
+    ls_segment *segment = ls_segment_open(file, 1, &why);
+    ls_hosts_opts opts = {.transport = crew_transport, .size = 5000, .host = host, .segment = segment};
+    for (int r = 0; r < opts.size; r++) host[r] = r;
+    CHECK(!ls_hosts_join(&opts, &why));
+    CHECK_MSG(strstr(why.text, "5000 processes; at most 4096 can work together"), "%s", why.text);
+    ls_segment_let_go(segment);
 }
 
 /* ---- dying ---- */
@@ -320,6 +339,7 @@ int main(int argc, char **argv)
     CHECK_RUN(different_calls_name_both);
     CHECK_RUN(sizes_that_were_not_told_are_noticed);
     CHECK_RUN(messages_are_compared_too);
+    CHECK_RUN(too_many_ranks_are_refused);
     CHECK_RUN(a_killed_rank_is_named_on_all_hosts);
     CHECK_RUN(a_rank_that_finished_is_not_waited_for);
     CHECK_RUN(a_stopped_rank_is_given_up);
