@@ -125,8 +125,8 @@ static ls_hosts *make(ls_hosts_job *job, ls_comm *local, int rank, int size, con
         return ls_sys_free(h), NULL;
     }
     *h = (ls_hosts){.comm = {.table = &table, .rank = rank, .size = size}, .job = job, .local = (ls_shm *)local};
-    h->local->listen = ls_job_listen;
-    h->local->listener = job;
+    h->local->listen = ls_hosts_listen;
+    h->local->listener = h;
     h->addresses.by_job = true;
     h->names = ls_sys_alloc((size_t)size * sizeof *h->names);
     for (int r = 0; h->names && r < size; r++) {
@@ -316,7 +316,11 @@ static ls_comm *split_into(ls_hosts *h, int colour, int key, wish *all, int *ran
     }
     ls_comm *local = h->local->comm.table->split(&h->local->comm, colour, key, why);
     if (!local) return NULL;
-    if (hosts == 1) return local;
+    if (hosts == 1) { /* messages of this communicator are not for who waits in that one */
+        ((ls_shm *)local)->listen = ls_job_listen;
+        ((ls_shm *)local)->listener = h->job;
+        return local;
+    }
     ls_hosts *part = make(h->job, local, rank, count, names, why);
     if (!part) return NULL;
     if (open_link(part, why) == LS_OK) return &part->comm;

@@ -129,13 +129,16 @@ ls_status ls_hosts_send(ls_hosts *h, ls_bunch *bunch, int peer, const void *data
 ls_status ls_hosts_receive(ls_hosts *h, ls_bunch *bunch, int peer, void *data, size_t bytes, ls_message *why);
 /* Wait for all of them. */
 ls_status ls_hosts_await(ls_hosts *h, ls_bunch *bunch, ls_message *why);
+/* For who waits in shared memory: let messages go on, since others may wait for them before they come there. True: some
+ * are under way. */
+bool ls_hosts_listen(void *h);
 /* Give up whatever is under way. */
 void ls_hosts_drop(ls_hosts *h);
 LS_PRINTF(2, 3) ls_status ls_hosts_break(ls_hosts *h, const char *format, ...);
 
 /* ---- hosts_urgent.c: news of the job ---- */
 
-void ls_job_listen(void *job); /* of which the first receive was begun by: */
+bool ls_job_listen(void *job); /* false: that was all; of which the first receive was begun by: */
 ls_status ls_job_begin_listening(ls_hosts_job *job, ls_message *why);
 /* Tell all ranks of other hosts, as far as they can be reached within a moment. */
 void ls_job_tell(ls_hosts_job *job, ls_urgency kind, int rank, const char *words);

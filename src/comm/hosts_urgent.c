@@ -29,11 +29,11 @@ static void heed(ls_hosts_job *job)
 }
 
 /* Somebody else who holds the lock listens, too. */
-void ls_job_listen(void *listener)
+bool ls_job_listen(void *listener)
 {
     ls_hosts_job *job = listener;
     ls_message ignored;
-    if (pthread_mutex_trylock(&job->lock) != 0) return;
+    if (pthread_mutex_trylock(&job->lock) != 0) return false;
     while (job->listening) {
         bool done = !job->urgent; /* it came at once */
         ls_status status = done ? LS_OK : job->transport->test(job->link, job->urgent, &done, NULL, &ignored);
@@ -44,6 +44,7 @@ void ls_job_listen(void *listener)
         if (status) break;
     }
     pthread_mutex_unlock(&job->lock);
+    return false;
 }
 
 void ls_job_tell(ls_hosts_job *job, ls_urgency kind, int rank, const char *words)

@@ -73,8 +73,9 @@ typedef struct ls_shm {
     ls_status status;    /* why it is broken */
     ls_message broken;   /* not "": nothing works any more */
 
-    /* Called now and then by who waits: what goes on outside of this host? May be NULL. */
-    void (*listen)(void *listener);
+    /* Called now and then by who waits: what goes on outside of this host? True: much may, call again soon. May be
+     * NULL. */
+    bool (*listen)(void *listener);
     void *listener;
 } ls_shm;
 

@@ -6,7 +6,7 @@
 
 #include "comm/shm.h"
 
-enum { SPINS = 3000, SPINS_IN_BACKGROUND = 100, YIELDS = 64, NAP = 5000000 /* ns */ };
+enum { SPINS = 3000, SPINS_IN_BACKGROUND = 100, YIELDS = 64, NAP = 5000000 /* ns */, SHORT_NAP = 100000 };
 
 void ls_line_raise(ls_line *line, uint32_t count)
 {
@@ -83,7 +83,6 @@ ls_status ls_shm_interruption(ls_shm *shm)
 static ls_status look_around(ls_shm *shm, int peer, int64_t began, ls_line *line, uint32_t count)
 {
     ls_segment *segment = shm->segment;
-    if (shm->listen) shm->listen(shm->listener);
     if (ls_shm_interrupted(shm)) return ls_shm_interruption(shm);
     int number = shm->member[peer];
     const ls_member *member = &segment->header->member[number];
@@ -118,6 +117,7 @@ ls_status ls_line_await(ls_shm *shm, ls_line *line, uint32_t count, int peer, ls
     }
     int64_t began = ls_comm_clock();
     while (!reached(line, count)) {
+        long nap = shm->listen && shm->listen(shm->listener) ? SHORT_NAP : NAP;
         ls_status status = look_around(shm, peer, began, line, count);
         if (status) {
             *why = shm->broken;
@@ -125,7 +125,7 @@ ls_status ls_line_await(ls_shm *shm, ls_line *line, uint32_t count, int peer, ls
         }
         atomic_fetch_add(&line->sleepers, 1);
         uint32_t seen = atomic_load(&line->count);
-        if ((int32_t)(seen - count) < 0) ls_futex_wait_shared(&line->count, seen, NAP);
+        if ((int32_t)(seen - count) < 0) ls_futex_wait_shared(&line->count, seen, nap);
         atomic_fetch_sub(&line->sleepers, 1);
     }
     return LS_OK;
