@@ -164,7 +164,7 @@ static void nap(ls_hosts *h, const ls_bunch *bunch)
     unlock(h, bunch);
 }
 
-/* How many from the first on are done. */
+/* How many from the first on are done; after a failure, which it was. */
 static ls_status test(ls_hosts *h, ls_bunch *bunch, int *at, ls_message *cause)
 {
     ls_status status = LS_OK;
@@ -174,7 +174,7 @@ static ls_status test(ls_hosts *h, ls_bunch *bunch, int *at, ls_message *cause)
         bool done = !wire->request;
         if (!done) status = h->job->transport->test(link_of(h, bunch), wire->request, &done, NULL, cause);
         if (done || status) wire->request = NULL;
-        if (!done) break;
+        if (!done || status) break; /* one that failed may be said to be done, too */
         ++*at;
     }
     unlock(h, bunch);
