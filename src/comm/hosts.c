@@ -16,7 +16,7 @@ static const ls_comm_table table;
 
 static void free_bunch(ls_bunch *bunch)
 {
-    ls_sys_free(bunch->wires);
+    ls_sys_free(bunch->parcels);
 }
 
 static void close_job(ls_hosts_job *job, bool orderly)
@@ -49,7 +49,7 @@ static void close_hosts(ls_comm *comm)
     for (int i = 0; h->ranks && i < h->hosts; i++) ls_sys_free(h->ranks[i]);
     ls_sys_free(h->ranks);
     ls_sys_free(h->width);
-    ls_sys_free(h->place);
+    ls_sys_free(h->seat);
     ls_sys_free(h->names);
     ls_sys_free(h->scratch);
     ls_sys_free(h->fronts_in);
@@ -59,36 +59,36 @@ static void close_hosts(ls_comm *comm)
 }
 
 /* Number the hosts, and the ranks on each. host: [size] any number. */
-static bool find_places(ls_hosts *h, const int *host)
+static bool find_seats(ls_hosts *h, const int *host)
 {
     int size = h->comm.size;
     h->width = ls_sys_alloc((size_t)size * sizeof *h->width);
     h->ranks = ls_sys_alloc((size_t)size * sizeof *h->ranks);
-    h->place = ls_sys_alloc((size_t)size * sizeof *h->place);
-    if (!h->width || !h->ranks || !h->place) return false;
+    h->seat = ls_sys_alloc((size_t)size * sizeof *h->seat);
+    if (!h->width || !h->ranks || !h->seat) return false;
     for (int r = 0; r < size; r++) {
         int number = h->hosts;
         for (int earlier = 0; earlier < r && number == h->hosts; earlier++)
-            if (host[earlier] == host[r]) number = h->place[earlier].host;
+            if (host[earlier] == host[r]) number = h->seat[earlier].host;
         if (number == h->hosts) h->hosts++;
-        h->place[r] = (ls_place){number, h->width[number]++};
+        h->seat[r] = (ls_seat){number, h->width[number]++};
     }
     h->one_each = h->hosts == size;
-    h->host = h->place[h->comm.rank].host;
+    h->host = h->seat[h->comm.rank].host;
     for (int i = 0; i < h->hosts; i++) {
         h->ranks[i] = ls_sys_alloc((size_t)h->width[i] * sizeof **h->ranks);
         if (!h->ranks[i]) return false;
     }
-    for (int r = 0; r < size; r++) h->ranks[h->place[r].host][h->place[r].local] = r;
+    for (int r = 0; r < size; r++) h->ranks[h->seat[r].host][h->seat[r].local] = r;
     return true;
 }
 
 /* So many messages need no more memory. */
 static bool reserve(ls_bunch *bunch, int capacity)
 {
-    bunch->wires = ls_sys_alloc((size_t)capacity * sizeof *bunch->wires);
-    bunch->capacity = bunch->wires ? capacity : 0;
-    return bunch->wires != NULL;
+    bunch->parcels = ls_sys_alloc((size_t)capacity * sizeof *bunch->parcels);
+    bunch->capacity = bunch->parcels ? capacity : 0;
+    return bunch->parcels != NULL;
 }
 
 /* Room for what is under way. */
@@ -133,7 +133,7 @@ static ls_hosts *make(ls_hosts_job *job, ls_comm *local, int rank, int size, con
         h->names[r] = names[r];
         host[r] = job->host[names[r]];
     }
-    bool ok = h->names && find_places(h, host) && make_room(h);
+    bool ok = h->names && find_seats(h, host) && make_room(h);
     ls_sys_free(host);
     if (!ok) snprintf(why->text, sizeof why->text, "no memory for a communicator");
     h->stage = ok ? local->table->share(local, LS_HOSTS_SLOTS * h->piece, why) : NULL;
@@ -312,7 +312,7 @@ static ls_comm *split_into(ls_hosts *h, int colour, int key, wish *all, int *ran
         ranks[r] = all[r].rank;
         names[r] = h->names[ranks[r]];
         if (ranks[r] == h->comm.rank) rank = r;
-        if (h->place[ranks[r]].host != h->place[ranks[0]].host) hosts = 2;
+        if (h->seat[ranks[r]].host != h->seat[ranks[0]].host) hosts = 2;
     }
     ls_comm *local = h->local->comm.table->split(&h->local->comm, colour, key, why);
     if (!local) return NULL;

@@ -45,19 +45,19 @@ ls_status ls_fronts_await(ls_hosts *h, ls_message *why)
 {
     int count = h->fronts.count;
     ls_status status = ls_hosts_await(h, &h->fronts, why);
-    for (int i = 0; i < count && !status; i++) status = judge(h, h->fronts.wires[i].peer, why);
+    for (int i = 0; i < count && !status; i++) status = judge(h, h->fronts.parcels[i].peer, why);
     return status;
 }
 
 ls_status ls_front_of_lost(ls_hosts *h, int peer, ls_message *why)
 {
     for (int i = 0; i < h->fronts.count; i++) {
-        ls_wire *wire = &h->fronts.wires[i];
-        bool done = !wire->request;
+        ls_parcel *parcel = &h->fronts.parcels[i];
+        bool done = !parcel->request;
         ls_message ignored;
-        if (wire->peer != peer) continue;
-        ls_status status = done ? LS_OK : h->job->transport->test(h->link, wire->request, &done, NULL, &ignored);
-        if (done || status) wire->request = NULL;
+        if (parcel->peer != peer) continue;
+        ls_status status = done ? LS_OK : h->job->transport->test(h->link, parcel->request, &done, NULL, &ignored);
+        if (done || status) parcel->request = NULL;
         return done && h->fronts_in[peer].what.number ? judge(h, peer, why) : LS_OK;
     }
     return LS_OK;

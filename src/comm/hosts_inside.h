@@ -37,15 +37,15 @@ typedef struct ls_urgent {
 /* ---- In this process ---- */
 
 /* A message under way. */
-typedef struct ls_wire {
+typedef struct ls_parcel {
     ls_link_request *request; /* NULL: it is done */
     int peer;
     bool comes; /* it is received, else sent */
-} ls_wire;
+} ls_parcel;
 
 /* Messages that are waited for together. */
 typedef struct ls_bunch {
-    ls_wire *wires;
+    ls_parcel *parcels;
     int count, capacity;
     bool by_job; /* on the link of the job */
 } ls_bunch;
@@ -67,10 +67,10 @@ typedef struct ls_hosts_job {
 } ls_hosts_job;
 
 /* Where a rank is. */
-typedef struct ls_place {
+typedef struct ls_seat {
     int host;  /* from 0, in the order of their first ranks */
     int local; /* number among the ranks of its host */
-} ls_place;
+} ls_seat;
 
 typedef struct ls_hosts {
     ls_comm comm;
@@ -79,11 +79,11 @@ typedef struct ls_hosts {
     bool of_all;   /* all ranks of the job; the job goes with it */
     ls_link *link; /* its own; one that messages were left on is replaced */
     int host, hosts;
-    bool one_each;   /* no host has more than one rank */
-    ls_place *place; /* [size] */
-    int *names;      /* [size] ranks in the job */
-    int *width;      /* [hosts] ranks of each */
-    int **ranks;     /* [hosts][width] */
+    bool one_each; /* no host has more than one rank */
+    ls_seat *seat; /* [size] */
+    int *names;    /* [size] ranks in the job */
+    int *width;    /* [hosts] ranks of each */
+    int **ranks;   /* [hosts][width] */
 
     char *stage;                    /* shared by the ranks of this host: [width][LS_HOSTS_SLOTS][piece] */
     size_t piece;                   /* bytes of an array that are under way together, and of a message at most */
@@ -101,7 +101,7 @@ typedef struct ls_hosts {
 /* The rank that sums for `owner` on a host, and keeps the results for it. */
 static inline int ls_hosts_holder(const ls_hosts *h, int host, int owner)
 {
-    return h->ranks[host][h->place[owner].local % h->width[host]];
+    return h->ranks[host][h->seat[owner].local % h->width[host]];
 }
 
 static inline int ls_hosts_width(const ls_hosts *h)

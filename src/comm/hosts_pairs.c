@@ -124,9 +124,9 @@ ls_status ls_hosts_pairs(ls_hosts *h, const ls_comm_call *call, ls_message *why)
 
 ls_status ls_hosts_message(ls_hosts *h, const ls_comm_call *call, ls_message *why)
 {
-    if (h->place[call->peer].host == h->host) {
+    if (h->seat[call->peer].host == h->host) {
         ls_comm_call here = *call;
-        here.peer = h->place[call->peer].local;
+        here.peer = h->seat[call->peer].local;
         return ls_shm_message(h->local, &here, why);
     }
     exchange x = {h, call, ls_dtype_size(call->dtype)};

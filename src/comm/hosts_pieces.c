@@ -89,7 +89,7 @@ static int slot(const work *w, int64_t piece)
 /* Does anybody on a host want the results? */
 static bool wanted_on(const work *w, int host)
 {
-    if (w->call->kind == LS_COMM_REDUCE) return w->h->place[w->call->peer].host == host;
+    if (w->call->kind == LS_COMM_REDUCE) return w->h->seat[w->call->peer].host == host;
     return w->returns;
 }
 
@@ -149,7 +149,7 @@ static ls_status bring_sums(const work *w, int64_t piece, ls_message *why)
     for (int i = 1; i < h->comm.size && !status; i++) {
         int owner = (me + i) % h->comm.size;
         part p = part_of(w, piece, owner);
-        if (h->place[owner].host == h->host || ls_hosts_holder(h, h->host, owner) != me || !p.bytes) continue;
+        if (h->seat[owner].host == h->host || ls_hosts_holder(h, h->host, owner) != me || !p.bytes) continue;
         const char *sum = sum_host(w, piece, p, &room);
         status = ls_hosts_send(h, &h->out[slot(w, piece)], owner, sum, p.bytes * w->widening, why);
     }
@@ -186,7 +186,7 @@ static ls_status spread(const work *w, int64_t piece, const char *mine, size_t b
     ls_status status = LS_OK;
     for (int owner = 0; owner < h->comm.size && wanted_on(w, h->host) && !status; owner++) {
         part p = part_of(w, piece, owner);
-        if (h->place[owner].host == h->host || ls_hosts_holder(h, h->host, owner) != me || !p.bytes) continue;
+        if (h->seat[owner].host == h->host || ls_hosts_holder(h, h->host, owner) != me || !p.bytes) continue;
         status = ls_hosts_receive(h, &h->in[at], owner, kept(w, piece, h->local->comm.rank, p), p.bytes, why);
     }
     for (int i = 1; i < h->hosts && bytes && !status; i++) {
@@ -229,7 +229,7 @@ static void take(const work *w, int64_t piece)
     for (int i = 0; i < h->comm.size; i++) {
         int owner = (h->comm.rank + i) % h->comm.size;
         part p = part_of(w, piece, owner);
-        int holder = h->place[ls_hosts_holder(h, h->host, owner)].local;
+        int holder = h->seat[ls_hosts_holder(h, h->host, owner)].local;
         const char *from = kept(w, piece, holder, p);
         char *to = (char *)w->call->out + p.array;
         if (p.bytes && from != to) memcpy(to, from, p.bytes);
@@ -253,8 +253,8 @@ static ls_status finish(const work *w, int64_t piece, ls_message *why)
 /* Ranks of other hosts with which this one has to do. */
 static bool is_partner(const ls_hosts *h, int rank)
 {
-    return h->place[rank].host != h->host && (ls_hosts_holder(h, h->place[rank].host, h->comm.rank) == rank ||
-                                              ls_hosts_holder(h, h->host, rank) == h->comm.rank);
+    return h->seat[rank].host != h->host && (ls_hosts_holder(h, h->seat[rank].host, h->comm.rank) == rank ||
+                                             ls_hosts_holder(h, h->host, rank) == h->comm.rank);
 }
 
 /* Which call this is, in front of its data. */

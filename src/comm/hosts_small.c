@@ -28,7 +28,7 @@ static size_t bytes_of_host(const small *s, int host)
     const ls_hosts *h = s->h;
     size_t bytes = 0;
     switch (s->call->kind) {
-    case LS_COMM_BROADCAST: return h->place[s->call->peer].host == host ? s->total : 0;
+    case LS_COMM_BROADCAST: return h->seat[s->call->peer].host == host ? s->total : 0;
     case LS_COMM_ALL_GATHER:
         for (int l = 0; l < h->width[host]; l++) bytes += (size_t)ls_comm_part(s->call, h->ranks[host][l]) * s->element;
         return bytes;
@@ -85,7 +85,7 @@ static void gather_host(const small *s, ls_front *front)
         ls_combine_kernels()->fold_rows(s->call->dtype, s->wire, ls_comm_fold(s->call->op), 1, (void *[]){at}, 1, rows,
                                         ls_hosts_width(h), (int64_t)(s->total / s->element));
     } else if (s->call->kind == LS_COMM_BROADCAST && front->bytes) {
-        memcpy(at, share_of(s, h->place[s->call->peer].local), s->total);
+        memcpy(at, share_of(s, h->seat[s->call->peer].local), s->total);
     } else if (s->call->kind == LS_COMM_ALL_GATHER) {
         for (int l = 0; l < ls_hosts_width(h); l++) {
             size_t bytes = (size_t)ls_comm_part(s->call, h->ranks[h->host][l]) * s->element;
@@ -106,7 +106,7 @@ static void join_hosts(const small *s, const ls_front *const *fronts, char *resu
         ls_combine_kernels()->fold_rows(s->wire, s->call->dtype, ls_comm_fold(s->call->op), scale, (void *[]){result},
                                         1, rows, h->hosts, (int64_t)(s->total / s->element));
     } else if (s->call->kind == LS_COMM_BROADCAST && s->total) {
-        memcpy(result, fronts[h->place[s->call->peer].host]->data, s->total);
+        memcpy(result, fronts[h->seat[s->call->peer].host]->data, s->total);
     } else if (s->call->kind == LS_COMM_ALL_GATHER) {
         for (int host = 0; host < h->hosts; host++) {
             const char *at = fronts[host]->data;

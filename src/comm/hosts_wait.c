@@ -47,14 +47,14 @@ ls_status ls_hosts_break(ls_hosts *h, const char *format, ...)
 }
 
 /* The transport cannot reach a rank. Ranks of its host may know better why. */
-static ls_status lost(ls_hosts *h, const ls_wire *wire, const ls_message *cause, ls_message *why)
+static ls_status lost(ls_hosts *h, const ls_parcel *parcel, const ls_message *cause, ls_message *why)
 {
     char mine[200], last[200] = "nothing said to this rank";
-    int them = h->names[wire->peer];
+    int them = h->names[parcel->peer];
     int neighbours = 0;
     for (int r = 0; r < h->job->size; r++) neighbours += r != them && h->job->host[r] == h->job->host[them];
     int patience = neighbours ? MORE_WORDS : OWN_WORDS;
-    ls_status status = ls_front_of_lost(h, wire->peer, why);
+    ls_status status = ls_front_of_lost(h, parcel->peer, why);
     if (status) return status;
     for (int i = 0; i < patience && !ls_segment_aborted(h->job->segment); i++) {
         ls_job_listen(h->job);
@@ -66,37 +66,37 @@ static ls_status lost(ls_hosts *h, const ls_wire *wire, const ls_message *cause,
         return status;
     }
     ls_ring_tell(&h->local->entry, mine, sizeof mine);
-    if (h->last[wire->peer].number) ls_ring_tell(&h->last[wire->peer], last, sizeof last);
+    if (h->last[parcel->peer].number) ls_ring_tell(&h->last[parcel->peer], last, sizeof last);
     status = ls_hosts_break(h, "rank %d on host %d is gone (%s); rank %d was in %s; the last of rank %d: %s", them,
                             h->job->host[them], cause->text, h->job->rank, mine, them, last);
     *why = h->local->broken;
     return status;
 }
 
-static ls_wire *add(ls_bunch *bunch)
+static ls_parcel *add(ls_bunch *bunch)
 {
     if (bunch->count == bunch->capacity) {
         int capacity = bunch->capacity ? 2 * bunch->capacity : 8;
-        ls_wire *grown = ls_sys_realloc(bunch->wires, (size_t)capacity * sizeof *grown);
+        ls_parcel *grown = ls_sys_realloc(bunch->parcels, (size_t)capacity * sizeof *grown);
         if (!grown) return NULL;
-        bunch->wires = grown;
+        bunch->parcels = grown;
         bunch->capacity = capacity;
     }
-    return &bunch->wires[bunch->count];
+    return &bunch->parcels[bunch->count];
 }
 
-static ls_status begin(ls_hosts *h, ls_bunch *bunch, ls_wire what, void *data, size_t bytes, ls_message *why)
+static ls_status begin(ls_hosts *h, ls_bunch *bunch, ls_parcel what, void *data, size_t bytes, ls_message *why)
 {
     const ls_transport *transport = h->job->transport;
     ls_message cause = {{0}};
-    ls_wire *wire = add(bunch);
-    if (!wire) return snprintf(why->text, sizeof why->text, "no memory for messages"), LS_ERR_MEMORY;
-    *wire = what;
+    ls_parcel *parcel = add(bunch);
+    if (!parcel) return snprintf(why->text, sizeof why->text, "no memory for messages"), LS_ERR_MEMORY;
+    *parcel = what;
     ls_link *link = link_of(h, bunch);
     int peer = bunch->by_job ? h->names[what.peer] : what.peer;
     lock(h, bunch);
-    ls_status status = what.comes ? transport->receive(link, peer, LS_LINK_DATA, data, bytes, &wire->request, &cause)
-                                  : transport->send(link, peer, LS_LINK_DATA, data, bytes, &wire->request, &cause);
+    ls_status status = what.comes ? transport->receive(link, peer, LS_LINK_DATA, data, bytes, &parcel->request, &cause)
+                                  : transport->send(link, peer, LS_LINK_DATA, data, bytes, &parcel->request, &cause);
     unlock(h, bunch);
     if (status) return lost(h, &what, &cause, why);
     bunch->count++;
@@ -105,12 +105,12 @@ static ls_status begin(ls_hosts *h, ls_bunch *bunch, ls_wire what, void *data, s
 
 ls_status ls_hosts_send(ls_hosts *h, ls_bunch *bunch, int peer, const void *data, size_t bytes, ls_message *why)
 {
-    return begin(h, bunch, (ls_wire){.peer = peer}, (void *)(uintptr_t)data, bytes, why);
+    return begin(h, bunch, (ls_parcel){.peer = peer}, (void *)(uintptr_t)data, bytes, why);
 }
 
 ls_status ls_hosts_receive(ls_hosts *h, ls_bunch *bunch, int peer, void *data, size_t bytes, ls_message *why)
 {
-    return begin(h, bunch, (ls_wire){.peer = peer, .comes = true}, data, bytes, why);
+    return begin(h, bunch, (ls_parcel){.peer = peer, .comes = true}, data, bytes, why);
 }
 
 /* ---- waited for ---- */
@@ -129,10 +129,10 @@ static int dead_neighbour(const ls_hosts *h)
 }
 
 /* Every few milliseconds of sleep: is there anybody left to wait for? */
-static ls_status look_around(ls_hosts *h, const ls_wire *wire, int64_t began)
+static ls_status look_around(ls_hosts *h, const ls_parcel *parcel, int64_t began)
 {
     ls_shm *local = h->local;
-    int them = h->names[wire->peer], me = h->job->rank, dead = dead_neighbour(h);
+    int them = h->names[parcel->peer], me = h->job->rank, dead = dead_neighbour(h);
     int64_t waited = ls_comm_clock() - began;
     char mine[200], last[200] = "nothing said to this rank";
     ls_ring_tell(&local->entry, mine, sizeof mine);
@@ -142,9 +142,9 @@ static ls_status look_around(ls_hosts *h, const ls_wire *wire, int64_t began)
         return ls_hosts_break(h, "rank %d (process %d) died; the last it did: %s", member->rank, member->pid, last);
     }
     bool late = local->timeout && waited > local->timeout;
-    bool left = wire->comes && h->job->left[them] && waited > (int64_t)FAREWELL * 1000000;
+    bool left = parcel->comes && h->job->left[them] && waited > (int64_t)FAREWELL * 1000000;
     if (!late && !left) return LS_OK;
-    if (h->last[wire->peer].number) ls_ring_tell(&h->last[wire->peer], last, sizeof last);
+    if (h->last[parcel->peer].number) ls_ring_tell(&h->last[parcel->peer], last, sizeof last);
     if (left)
         return ls_hosts_break(h, "rank %d has finished, and rank %d waits for it in %s; the last of rank %d: %s", them,
                               me, mine, them, last);
@@ -170,10 +170,10 @@ static ls_status test(ls_hosts *h, ls_bunch *bunch, int *at, ls_message *cause)
     ls_status status = LS_OK;
     lock(h, bunch);
     while (*at < bunch->count && !status) {
-        ls_wire *wire = &bunch->wires[*at];
-        bool done = !wire->request;
-        if (!done) status = h->job->transport->test(link_of(h, bunch), wire->request, &done, NULL, cause);
-        if (done || status) wire->request = NULL;
+        ls_parcel *parcel = &bunch->parcels[*at];
+        bool done = !parcel->request;
+        if (!done) status = h->job->transport->test(link_of(h, bunch), parcel->request, &done, NULL, cause);
+        if (done || status) parcel->request = NULL;
         if (!done || status) break; /* one that failed may be said to be done, too */
         ++*at;
     }
@@ -188,7 +188,7 @@ ls_status ls_hosts_await(ls_hosts *h, ls_bunch *bunch, ls_message *why)
     for (int turn = 0;; turn++) {
         ls_message cause = {{0}};
         ls_status status = test(h, bunch, &at, &cause);
-        if (status) return lost(h, &bunch->wires[at], &cause, why);
+        if (status) return lost(h, &bunch->parcels[at], &cause, why);
         if (at == bunch->count) break;
         if (!began) began = ls_comm_clock();
         if (turn % LISTEN == LISTEN - 1 || yields == YIELDS) ls_job_listen(h->job);
@@ -196,7 +196,7 @@ ls_status ls_hosts_await(ls_hosts *h, ls_bunch *bunch, ls_message *why)
         else if (yields < YIELDS && ls_comm_clock() - began < spin) ls_spin_hint();
         else if (yields < YIELDS) yields++, sched_yield();
         else {
-            status = look_around(h, &bunch->wires[at], began);
+            status = look_around(h, &bunch->parcels[at], began);
             if (!status) nap(h, bunch);
         }
         if (status) {
@@ -220,7 +220,7 @@ bool ls_hosts_listen(void *listener)
     for (int i = 0; i < 1 + 2 * LS_HOSTS_SLOTS && !h->fronts.count; i++) {
         ls_message cause = {{0}}, ignored;
         int at = 0;
-        if (test(h, bunches[i], &at, &cause)) return lost(h, &bunches[i]->wires[at], &cause, &ignored), true;
+        if (test(h, bunches[i], &at, &cause)) return lost(h, &bunches[i]->parcels[at], &cause, &ignored), true;
         some = some || at < bunches[i]->count;
     }
     return some;
@@ -230,7 +230,7 @@ static void drop(ls_hosts *h, ls_bunch *bunch)
 {
     lock(h, bunch);
     for (int i = 0; i < bunch->count; i++)
-        if (bunch->wires[i].request) h->job->transport->cancel(link_of(h, bunch), bunch->wires[i].request);
+        if (bunch->parcels[i].request) h->job->transport->cancel(link_of(h, bunch), bunch->parcels[i].request);
     unlock(h, bunch);
     bunch->count = 0;
 }
