@@ -77,6 +77,9 @@ void *ls_library_open(const char *what, const char *name, ls_message *why)
             char file[160];
             snprintf(file, sizeof file, "liblockstep-%.128s.so", name);
             library = load(file, &first);
+            if (!library && strncmp(first.text, file, strlen(file)) == 0)
+                snprintf(first.text, sizeof first.text,
+                         "%.60s is nowhere: built without it, or LOCKSTEP_PLUGIN_PATH must name its folder", file);
         }
     }
     if (!library) snprintf(why->text, sizeof why->text, "%.32s \"%.64s\": %.130s", what, name, first.text);

@@ -155,9 +155,9 @@ static ls_status check_transports(const search *s, ls_message *why)
     for (int r = 0; r < s->who->world; r++) {
         const char *other = s->cards[r].transport;
         if (strncmp(other, mine, sizeof s->cards[r].transport) == 0) continue;
-        snprintf(why->text, sizeof why->text,
-                 "rank %d has transport %.16s between hosts, rank %d %.16s: set LOCKSTEP_COMM_TRANSPORT for all",
-                 s->who->rank, mine, r, *other ? other : "none");
+        snprintf(why->text, sizeof why->text, "rank %d has transport %.16s between hosts, rank %d %.16s: %s",
+                 s->who->rank, mine, r, *other ? other : "none",
+                 *other ? "set LOCKSTEP_COMM_TRANSPORT for all" : "`lockstep env` shows there what it lacks");
         return LS_ERR_UNSUPPORTED;
     }
     return LS_OK;

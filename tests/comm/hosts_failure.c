@@ -134,6 +134,13 @@ static void too_many_ranks_are_refused(void)
     ls_segment_let_go(segment);
 }
 
+static void a_transport_that_is_not_there_is_named(void)
+{
+    ls_message why = {{0}};
+    CHECK(!ls_transport_load("pigeon", &why));
+    CHECK_MSG(strstr(why.text, "liblockstep-comm-pigeon.so is nowhere: built without it, or"), "%s", why.text);
+}
+
 /* ---- dying ---- */
 
 static void be_killed(ls_comm *comm, crew_result *result)
@@ -340,6 +347,7 @@ int main(int argc, char **argv)
     CHECK_RUN(sizes_that_were_not_told_are_noticed);
     CHECK_RUN(messages_are_compared_too);
     CHECK_RUN(too_many_ranks_are_refused);
+    CHECK_RUN(a_transport_that_is_not_there_is_named);
     CHECK_RUN(a_killed_rank_is_named_on_all_hosts);
     CHECK_RUN(a_rank_that_finished_is_not_waited_for);
     CHECK_RUN(a_stopped_rank_is_given_up);
