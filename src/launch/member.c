@@ -26,9 +26,10 @@ typedef struct member {
     ls_wire wire;
     standing standing;
     char challenge[LS_PROOF];
-    int generation, attempt; /* the last that was started here */
-    bool has_joined;         /* once at least */
-    bool lost;               /* the wire ended; dealt with at the next tick */
+    int generation;   /* the last that was started here */
+    ls_budget budget; /* of the job, as far as it is known here */
+    bool at_stake;    /* if the leader is lost, so is a try */
+    bool lost;        /* the wire ended; dealt with at the next tick */
     char why[256];
     double pause;
     int tries;
@@ -74,7 +75,7 @@ static void say_hello(member *m, const char *challenge)
     ls_json_put_integer(&w, "rank", o->host_rank);
     ls_json_put_integer(&w, "processes", o->num_processes);
     ls_json_put_integer(&w, "generation", m->generation);
-    ls_json_put_integer(&w, "attempt", m->attempt);
+    ls_json_put_integer(&w, "attempt", m->budget.used);
     ls_json_put_end(&w);
     ls_wire_send(&m->wire, &w);
 }
@@ -90,7 +91,6 @@ static void be_welcome(member *m, const char *proof)
         return;
     }
     m->standing = JOINED;
-    m->has_joined = true;
     m->pause = FIRST_PAUSE;
 }
 
@@ -106,7 +106,8 @@ static void start(member *m, const ls_json *order)
     const char *address = ls_json_text(ls_json_get(order, "master_addr"));
     snprintf(a.master_addr, sizeof a.master_addr, "%s", address ? address : "");
     m->generation = (int)ls_json_integer(ls_json_get(order, "start"), 0);
-    m->attempt = a.attempt;
+    m->budget.used = a.attempt;
+    m->at_stake = true;
     m->told[0] = '\0';
     ls_agent_start(m->agent, &a);
 }
@@ -127,8 +128,10 @@ static void on_message(ls_wire *wire, const ls_json *order)
     } else if (ls_json_get(order, "start")) {
         start(m, order);
     } else if (ls_json_get(order, "stop")) {
+        bool broken = ls_json_bool(ls_json_get(order, "broken"), true);
         if (ls_json_integer(ls_json_get(order, "stop"), -1) != m->generation) return;
-        ls_agent_stop(m->agent, SIGTERM, ls_json_bool(ls_json_get(order, "broken"), true) ? cause : NULL);
+        m->at_stake = broken || !m->plan->opts.elastic;
+        ls_agent_stop(m->agent, SIGTERM, broken ? cause : NULL);
         tell_cause(m, cause, code);
     } else if (ls_json_get(order, "end")) {
         tell_cause(m, cause, code);
@@ -247,7 +250,8 @@ static void handle_loss(member *m)
              m->plan->meeting_port, m->why);
     ls_agent_stop(m->agent, SIGTERM, text);
     if (!m->told[0] || m->agent->phase == LS_AGENT_IDLE) tell_cause(m, text, 1); /* else something else came first */
-    if (!o->elastic && o->max_restarts == 0) prepare_end(m, 1);
+    if (m->at_stake && !ls_budget_take(&m->budget, o, m->agent->began)) prepare_end(m, 1);
+    m->at_stake = false;
 }
 
 static void check_connection(member *m, int64_t now)

@@ -224,7 +224,7 @@ static void survives_the_loss_of_the_leader(void)
     start_host(0, 2, "--max-restarts 2", program);
     expect_ends(2, 0);
     CHECK(host_says("the leader at 127.0.0.1:"));
-    CHECK(count_marks("ready1") == 4); /* the new leader knows what was used up */
+    CHECK(count_marks("ready1") == 2 && count_marks("ready2") == 2); /* one more, and the new leader knows it */
 }
 
 static void ends_without_the_leader(void)
@@ -392,14 +392,43 @@ static void goes_on_with_fewer_after_a_loss(void)
 static void another_takes_over_on_this_machine(void)
 {
     begin_job();
+    const char *program = marks_and_waits("world$WORLD_SIZE.$TORCHELASTIC_RESTART_COUNT");
+    join(0, "1:2", "--max-restarts 1", program);
+    wait_for_marks("world1.0", 1);
+    join(1, "1:2", "--max-restarts 1", program);
+    wait_for_marks("world2.0", 2);
+    lose_host(0);
+    wait_for_marks("world1.1", 1);
+    CHECK(count_marks("world1.1") == 1);
+    let_finish();
+    CHECK(end_host(1) == 0);
+}
+
+/* A leader that goes down with its host costs a restart, as any host does. */
+static void elastic_jobs_have_a_budget_too(void)
+{
+    begin_job();
     const char *program = marks_and_waits("world$WORLD_SIZE");
     join(0, "1:2", "", program);
     wait_for_marks("world1", 1);
     join(1, "1:2", "", program);
     wait_for_marks("world2", 2);
     lose_host(0);
-    wait_for_marks("world1", 2);
-    CHECK(count_marks("world1") == 2);
+    CHECK(end_host(1) == 1 && host_says(" was lost: "));
+}
+
+/* One that is told to end does not: its pod is replaced. */
+static void a_leader_may_leave(void)
+{
+    begin_job();
+    const char *program = marks_and_waits("world$WORLD_SIZE.$TORCHELASTIC_RESTART_COUNT");
+    join(0, "1:2", "", program);
+    wait_for_marks("world1.0", 1);
+    join(1, "1:2", "", program);
+    wait_for_marks("world2.0", 2);
+    kill(job[0], SIGTERM);
+    CHECK(end_host(0) == 143);
+    wait_for_marks("world1.0", 2);
     let_finish();
     CHECK(end_host(1) == 0);
 }
@@ -424,5 +453,7 @@ int main(int argc, char **argv)
     CHECK_RUN(grows_and_shrinks);
     CHECK_RUN(goes_on_with_fewer_after_a_loss);
     CHECK_RUN(another_takes_over_on_this_machine);
+    CHECK_RUN(elastic_jobs_have_a_budget_too);
+    CHECK_RUN(a_leader_may_leave);
     return check_done();
 }
