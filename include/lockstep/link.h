@@ -62,6 +62,9 @@ typedef struct ls_transport {
     void (*cancel)(ls_link *link, ls_link_request *request); /* it is gone, and its memory free to be used */
     /* Sleep until something may have happened on this link, at most so long. NULL: it cannot. */
     void (*sleep)(ls_link *link, int milliseconds);
+    /* Let everything of this link go on: messages that are done for their sender may still be on their way. Called by
+     * other threads too, one at a time. NULL: they need no help, or a call on any link of the process helps all. */
+    void (*progress)(ls_link *link);
 
     /* `orderly`: what was sent still arrives; else the rest of the job is in ruins and nobody must wait. */
     void (*close)(ls_link *link, bool orderly);

@@ -143,6 +143,7 @@ __attribute__((visibility("default"))) const ls_transport *ls_transport_v1(void)
         .test = ucx_test,
         .cancel = ucx_cancel,
         .sleep = ucx_sleep,
+        .progress = ucx_progress,
         .close = ucx_close,
     };
     table.version = ucp_get_version_string();

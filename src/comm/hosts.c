@@ -38,6 +38,7 @@ static void close_hosts(ls_comm *comm)
     if (!h) return;
     bool orderly = h->local && !h->local->broken.text[0] && !ls_segment_aborted(h->local->segment);
     if (h->local && ls_segment_aborted(h->local->segment)) ls_job_spread(h->job);
+    ls_job_discharge(h);
     if (h->job->link) ls_hosts_drop(h);
     if (h->link) h->job->transport->close(h->link, orderly);
     if (h->of_all) close_job(h->job, orderly);
@@ -55,6 +56,7 @@ static void close_hosts(ls_comm *comm)
     ls_sys_free(h->fronts_in);
     ls_sys_free(h->front_to);
     ls_sys_free(h->last);
+    pthread_mutex_destroy(&h->lock);
     ls_sys_free(h);
 }
 
@@ -125,6 +127,7 @@ static ls_hosts *make(ls_hosts_job *job, ls_comm *local, int rank, int size, con
         return ls_sys_free(h), NULL;
     }
     *h = (ls_hosts){.comm = {.table = &table, .rank = rank, .size = size}, .job = job, .local = (ls_shm *)local};
+    pthread_mutex_init(&h->lock, NULL);
     h->local->listen = ls_hosts_listen;
     h->local->listener = h;
     h->addresses.by_job = true;
@@ -214,6 +217,7 @@ static ls_status open_link(ls_hosts *h, ls_message *why)
     if (!status) status = transport->connect(h->link, all, bytes ? LS_LINK_ADDRESS_MOST : 0, why);
     if (status) ls_hosts_drop(h);
     ls_sys_free(all);
+    if (!status) ls_job_enlist(h);
     if (!status || h->local->broken.text[0]) return status;
     h->local->broken = *why; /* others wait for this one */
     ls_segment_abort(h->job->segment, h->job->rank, why->text);
@@ -428,6 +432,7 @@ static void renew(ls_comm *comm)
     h->local->comm.table->renew(&h->local->comm);
     h->turn = 0;                /* some may have come further than others */
     h->local->comm.deaf = true; /* the first rank of the host may not have taken the recall back yet */
+    ls_job_discharge(h);
     if (h->link) h->job->transport->close(h->link, false);
     h->local->status = open_link(h, &why);
     h->local->comm.deaf = deaf;

@@ -54,6 +54,7 @@ typedef struct ls_bunch {
  * waits listens to it, hence the lock. */
 typedef struct ls_hosts_job {
     const ls_transport *transport;
+    struct ls_hosts *first; /* communicators with a link of their own, which whoever waits looks after */
     ls_segment *segment;
     ls_link *link;
     pthread_mutex_t lock;
@@ -76,8 +77,10 @@ typedef struct ls_hosts {
     ls_comm comm;
     ls_shm *local; /* the ranks of this host; counts calls, keeps what is broken */
     ls_hosts_job *job;
-    bool of_all;   /* all ranks of the job; the job goes with it */
-    ls_link *link; /* its own; one that messages were left on is replaced */
+    bool of_all;           /* all ranks of the job; the job goes with it */
+    ls_link *link;         /* its own; one that messages were left on is replaced */
+    pthread_mutex_t lock;  /* of the link */
+    struct ls_hosts *next; /* of the job */
     int host, hosts;
     bool one_each; /* no host has more than one rank */
     ls_seat *seat; /* [size] */
@@ -140,6 +143,9 @@ LS_PRINTF(2, 3) ls_status ls_hosts_break(ls_hosts *h, const char *format, ...);
 
 bool ls_job_listen(void *job); /* false: that was all; of which the first receive was begun by: */
 ls_status ls_job_begin_listening(ls_hosts_job *job, ls_message *why);
+/* From now on, and no longer, whoever listens lets messages on the link of this communicator go on. */
+void ls_job_enlist(ls_hosts *h);
+void ls_job_discharge(ls_hosts *h);
 /* Tell all ranks of other hosts, as far as they can be reached within a moment. */
 void ls_job_tell(ls_hosts_job *job, ls_urgency kind, int rank, const char *words);
 /* The segment of this host was given up: see to it that other hosts know. */

@@ -28,6 +28,36 @@ static void heed(ls_hosts_job *job)
     if (news->kind == LS_URGENT_FAREWELL && sensible && news->rank >= 0) job->left[news->rank] = true;
 }
 
+void ls_job_enlist(ls_hosts *h)
+{
+    pthread_mutex_lock(&h->job->lock);
+    h->next = h->job->first;
+    h->job->first = h;
+    pthread_mutex_unlock(&h->job->lock);
+}
+
+void ls_job_discharge(ls_hosts *h)
+{
+    pthread_mutex_lock(&h->job->lock);
+    for (ls_hosts **at = &h->job->first; *at; at = &(*at)->next) {
+        if (*at != h) continue;
+        *at = h->next;
+        break;
+    }
+    pthread_mutex_unlock(&h->job->lock);
+}
+
+/* A call that is over here may have left bytes that no socket had room for. Others wait for them, and this rank perhaps
+ * for those others, in another call. */
+static void let_go_on(ls_hosts_job *job)
+{
+    for (ls_hosts *h = job->first; h && job->transport->progress; h = h->next) {
+        if (pthread_mutex_trylock(&h->lock) != 0) continue; /* somebody is at it */
+        job->transport->progress(h->link);
+        pthread_mutex_unlock(&h->lock);
+    }
+}
+
 /* Somebody else who holds the lock listens, too. */
 bool ls_job_listen(void *listener)
 {
@@ -43,6 +73,7 @@ bool ls_job_listen(void *listener)
         ls_job_begin_listening(job, &ignored);
         if (status) break;
     }
+    let_go_on(job);
     pthread_mutex_unlock(&job->lock);
     return false;
 }

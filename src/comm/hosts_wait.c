@@ -28,12 +28,12 @@ static ls_link *link_of(const ls_hosts *h, const ls_bunch *bunch)
 
 static void lock(ls_hosts *h, const ls_bunch *bunch)
 {
-    if (bunch->by_job) pthread_mutex_lock(&h->job->lock);
+    pthread_mutex_lock(bunch->by_job ? &h->job->lock : &h->lock);
 }
 
 static void unlock(ls_hosts *h, const ls_bunch *bunch)
 {
-    if (bunch->by_job) pthread_mutex_unlock(&h->job->lock);
+    pthread_mutex_unlock(bunch->by_job ? &h->job->lock : &h->lock);
 }
 
 ls_status ls_hosts_break(ls_hosts *h, const char *format, ...)
