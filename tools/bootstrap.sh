@@ -89,7 +89,10 @@ else
     apt="$as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Lock::Timeout=300 -o Acquire::Retries=3"
     log=$(mktemp)
     trap 'rm -f "$log"' EXIT
-    if $apt update >"$log" 2>&1 && $apt install -y --no-install-recommends $packages >"$log" 2>&1; then exit 0; fi
+    if $apt update >"$log" 2>&1 && $apt install -y --no-install-recommends $packages >"$log" 2>&1; then
+        touch "$(dirname "$0")/../CMakeLists.txt" # folders that are configured look again for what is there now
+        exit 0
+    fi
     cat "$log" >&2
 fi
 
