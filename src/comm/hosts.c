@@ -166,27 +166,43 @@ static ls_hosts_job *make_job(const ls_hosts_opts *o, ls_message *why)
     return NULL;
 }
 
-/* The addresses are gathered by who brought the ranks together. */
-static ls_status connect_job(ls_hosts_job *job, const ls_hosts_opts *o, ls_message *why)
+/* The addresses are gathered by who brought the ranks together, in rooms as large as the longest needs: rank 0 may have
+ * to hand all of them to everyone. */
+static ls_status gather_addresses(ls_hosts_job *job, const ls_hosts_opts *o, char **all, size_t *each, ls_message *why)
 {
-    char mine[LS_LINK_ADDRESS_MOST] = {0}, *addresses = NULL;
-    size_t bytes = job->transport->address(job->link, mine);
-    if (bytes && !o->all_gather) {
+    char mine[LS_LINK_ADDRESS_MOST] = {0};
+    uint64_t bytes = job->transport->address(job->link, mine);
+    if (!bytes) return LS_OK; /* it finds the others by itself */
+    if (!o->all_gather) {
         snprintf(why->text, sizeof why->text, "transport %s needs somebody who passes addresses on",
                  job->transport->name);
         return LS_ERR_UNSUPPORTED;
     }
-    addresses = ls_sys_alloc((size_t)o->size * sizeof mine);
-    if (!addresses) return snprintf(why->text, sizeof why->text, "no memory"), LS_ERR_MEMORY;
-    ls_status status = bytes ? o->all_gather(o->user, mine, sizeof mine, addresses, why) : LS_OK;
-    if (!status) status = job->transport->connect(job->link, addresses, bytes ? sizeof mine : 0, why);
+    uint64_t *lengths = ls_sys_alloc((size_t)o->size * sizeof *lengths);
+    ls_status status = lengths ? o->all_gather(o->user, &bytes, sizeof bytes, lengths, why) : LS_ERR_MEMORY;
+    for (int r = 0; r < o->size && !status; r++)
+        if (lengths[r] > *each) *each = lengths[r];
+    ls_sys_free(lengths);
+    if (!status && *each <= sizeof mine) *all = ls_sys_alloc((size_t)o->size * *each);
+    if (!status && !*all) status = LS_ERR_MEMORY;
+    if (status == LS_ERR_MEMORY) snprintf(why->text, sizeof why->text, "no memory for addresses");
+    return status ? status : o->all_gather(o->user, mine, *each, *all, why);
+}
+
+static ls_status connect_job(ls_hosts_job *job, const ls_hosts_opts *o, ls_message *why)
+{
+    char *addresses = NULL;
+    size_t each = 0;
+    ls_status status = gather_addresses(job, o, &addresses, &each, why);
+    if (!status) status = job->transport->connect(job->link, addresses, each, why);
     if (!status) status = ls_job_begin_listening(job, why);
     ls_sys_free(addresses);
     return status;
 }
 
-/* Every rank sends its address to every other, on the link of the job. all: [size][LS_LINK_ADDRESS_MOST] */
-static ls_status exchange_addresses(ls_hosts *h, char *all, ls_message *why)
+/* Every rank sends its address, of so many bytes, to every other, on the link of the job.
+ * all: [size][LS_LINK_ADDRESS_MOST] */
+static ls_status exchange_addresses(ls_hosts *h, char *all, size_t bytes, ls_message *why)
 {
     int me = h->comm.rank, size = h->comm.size;
     char *mine = all + (size_t)me * LS_LINK_ADDRESS_MOST;
@@ -196,7 +212,7 @@ static ls_status exchange_addresses(ls_hosts *h, char *all, ls_message *why)
             status = ls_hosts_receive(h, &h->addresses, r, all + (size_t)r * LS_LINK_ADDRESS_MOST, LS_LINK_ADDRESS_MOST,
                                       why);
     for (int i = 1; i < size && !status; i++)
-        status = ls_hosts_send(h, &h->addresses, (me + i) % size, mine, LS_LINK_ADDRESS_MOST, why);
+        status = ls_hosts_send(h, &h->addresses, (me + i) % size, mine, bytes, why);
     return status ? status : ls_hosts_await(h, &h->addresses, why);
 }
 
@@ -213,7 +229,7 @@ static ls_status open_link(ls_hosts *h, ls_message *why)
     if (!all) snprintf(why->text, sizeof why->text, "no memory for addresses");
     size_t bytes = h->link ? transport->address(h->link, all + (size_t)h->comm.rank * LS_LINK_ADDRESS_MOST) : 0;
     if (!h->link) status = LS_ERR_PEER;
-    else if (bytes) status = exchange_addresses(h, all, why);
+    else if (bytes) status = exchange_addresses(h, all, bytes, why);
     if (!status) status = transport->connect(h->link, all, bytes ? LS_LINK_ADDRESS_MOST : 0, why);
     if (status) ls_hosts_drop(h);
     ls_sys_free(all);

@@ -167,11 +167,6 @@ static ls_status check_transports(const search *s, ls_message *why)
 
 static ls_segment *open_segment(const search *s, const ls_place *place, ls_message *why)
 {
-    if (place->local_world > LS_SEGMENT_MOST) {
-        snprintf(why->text, sizeof why->text, "%d processes on a host; at most %d can work together",
-                 place->local_world, (int)LS_SEGMENT_MOST);
-        return NULL;
-    }
     int first = 0;
     while (s->host[first] != s->host[s->who->rank]) first++;
     char name[64];
@@ -208,6 +203,7 @@ ls_status ls_join_hosts(ls_comm **comm, ls_place *place, ls_identity *who, ls_me
     ls_status status = LS_OK;
     if (!finds_others(&s)) status = ls_exchange_open(&s.exchange, who, s.seconds ? (double)s.seconds : INFINITY, why);
     if (!status && who->world == 1) { /* which PMIx alone knew */
+        ls_exchange_close(s.exchange);
         *comm = ls_comm_self();
         *place = (ls_place){0, 1};
         return LS_OK;

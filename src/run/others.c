@@ -14,6 +14,11 @@
 int ls_share_memory(const ls_place *place, const char *name, ls_message *why)
 {
     int inherited = (int)ls_config_count(LS_SETTING_COMM_FILE);
+    if (place->local_world > LS_SEGMENT_MOST) {
+        snprintf(why->text, sizeof why->text, "%d processes on a host; at most %d can work together",
+                 place->local_world, (int)LS_SEGMENT_MOST);
+        return -1;
+    }
     if (inherited && !ls_segment_taken(inherited, place->local_rank)) return dup(inherited); /* for who looks later */
     return ls_meet(name, place->local_rank, place->local_world, (int64_t)ls_config_count(LS_SETTING_COMM_TIMEOUT), why);
 }
@@ -43,11 +48,6 @@ static bool are_together(const ls_identity *who)
 
 static ls_status join_together(ls_comm **comm, ls_place *place, const ls_identity *who, ls_message *why)
 {
-    if (who->world > LS_SEGMENT_MOST) {
-        snprintf(why->text, sizeof why->text, "%d processes on a host; at most %d can work together", who->world,
-                 (int)LS_SEGMENT_MOST);
-        return LS_ERR_UNSUPPORTED;
-    }
     char job[640];
     name_job(who, job, sizeof job);
     int file = ls_share_memory(&(ls_place){who->rank, who->world}, job, why);
