@@ -3,13 +3,9 @@
 #define LOCKSTEP_TESTS_JOB_H
 
 #include "beside.h"
+#include "launchers.h"
 
 #include <time.h>
-
-enum { MOST_HOSTS = 3 };
-
-static pid_t job[MOST_HOSTS]; /* the launchers */
-static char words[1 << 16];   /* what one of them printed, and its workers */
 
 __attribute__((unused)) static double now(void)
 {
@@ -51,26 +47,6 @@ __attribute__((unused)) static void start_hosts(int hosts, const char *options, 
 {
     make_folder();
     for (int i = 0; i < hosts; i++) start_host(i, hosts, options, program);
-}
-
-/* Exit code of a host; what it printed is in `words`. */
-static int end_host(int which)
-{
-    int code = end_of(job[which]);
-    char name[16];
-    snprintf(name, sizeof name, "host%d", which);
-    FILE *file = fopen(path(name), "r");
-    size_t length = file ? fread(words, 1, sizeof words - 1, file) : 0;
-    words[length] = '\0';
-    if (file) fclose(file);
-    return code;
-}
-
-__attribute__((unused)) static bool host_says(const char *text)
-{
-    bool found = strstr(words, text) != NULL;
-    if (!found) fprintf(stderr, "no \"%s\" in:\n%s\n", text, words);
-    return found;
 }
 
 /* All hosts from the first on end with this code, and with this in their words. */

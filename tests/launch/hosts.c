@@ -1,11 +1,7 @@
 /* hosts.c - jobs of several hosts: several launchers on this machine that meet at 127.0.0.1. */
-#include "shell.h"
+#include "launchers.h"
 
-enum { HOSTS = 3 };
-
-static pid_t job[HOSTS];
-static int port;         /* where they meet */
-static char words[4096]; /* what a host printed */
+static int port; /* where they meet */
 
 static void begin_job(void)
 {
@@ -97,26 +93,6 @@ static int count_marks(const char *mark)
 }
 
 /* ---- Ends ---- */
-
-/* Exit code of a host; what it printed is in `words`. */
-static int end_host(int which)
-{
-    int code = end_of(job[which]);
-    char name[16];
-    snprintf(name, sizeof name, "host%d", which);
-    FILE *file = fopen(path(name), "r");
-    size_t length = file ? fread(words, 1, sizeof words - 1, file) : 0;
-    words[length] = '\0';
-    if (file) fclose(file);
-    return code;
-}
-
-static bool host_says(const char *text)
-{
-    bool found = strstr(words, text) != NULL;
-    if (!found) fprintf(stderr, "no \"%s\" in:\n%s\n", text, words);
-    return found;
-}
 
 /* All hosts from the first on end with this code. */
 static void expect_ends(int hosts, int code)

@@ -28,13 +28,7 @@ static left *results, before[TEAM_MAX]; /* results: [TEAM_MAX], shared with fork
 static void leave(ls_run *run, ls_module *model)
 {
     left *mine = &results[ls_rank(run)];
-    ls_state *parameters = ls_parameters(model);
-    mine->count = 0;
-    for (int64_t i = 0; i < ls_state_count(parameters); i++) {
-        ls_tensor *t = ls_state_tensor(parameters, i);
-        CHECK(ls_read(t, mine->value + mine->count, (size_t)ls_numel(t) * sizeof(float)));
-        mine->count += ls_numel(t);
-    }
+    mine->count = team_read(model, mine->value);
 }
 
 /* ---- a training with everything ---- */

@@ -3,21 +3,8 @@
 #include <lockstep.h>
 
 #include "base/rng.h"
+#include "modes.h"
 #include "run/share.h"
-#include "run/team.h"
-
-enum { MODES = 4 }; /* split_batches, dispatch_batches */
-
-static void set_mode(ls_run *run, int mode)
-{
-    run->share.split_batches = mode & 1;
-    run->share.dispatch = mode & 2;
-}
-
-static int64_t batch_of(const ls_run *run, int64_t each)
-{
-    return run->share.split_batches ? each * ls_world(run) : each;
-}
 
 static void check_no_error(ls_run *run)
 {

@@ -26,13 +26,7 @@ static left *results; /* [TEAM_MAX], shared with forked processes */
 static void leave_parameters(ls_run *run, ls_module *model)
 {
     left *mine = &results[ls_rank(run)];
-    ls_state *parameters = ls_parameters(model);
-    mine->count = 0;
-    for (int64_t i = 0; i < ls_state_count(parameters); i++) {
-        ls_tensor *t = ls_state_tensor(parameters, i);
-        CHECK(ls_read(t, mine->value + mine->count, (size_t)ls_numel(t) * sizeof(float)));
-        mine->count += ls_numel(t);
-    }
+    mine->count = team_read(model, mine->value);
 }
 
 /* ---- the same training on any number of processes ---- */

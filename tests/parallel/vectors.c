@@ -4,22 +4,8 @@
 #include <sys/mman.h>
 
 #include "base/rng.h"
+#include "modes.h"
 #include "optim/scaler.h"
-#include "run/team.h"
-
-enum { MODES = 4 }; /* split_batches, dispatch_batches */
-
-static void set_mode(ls_run *run, int mode)
-{
-    run->share.split_batches = mode & 1;
-    run->share.dispatch = mode & 2;
-}
-
-/* The loader's batch that makes `each` samples per process. */
-static int64_t batch_of(const ls_run *run, int64_t each)
-{
-    return run->share.split_batches ? each * ls_world(run) : each;
-}
 
 static ls_dataset *counted(ls_run *run, int64_t samples)
 {

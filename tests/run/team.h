@@ -33,4 +33,17 @@ __attribute__((unused)) static void team_fork(int size, void (*body)(ls_run *run
     crew_run(size, team_member);
 }
 
+/* All parameters, one after the other. Returns how many numbers they have. */
+__attribute__((unused)) static int64_t team_read(ls_module *model, float *values)
+{
+    ls_state *parameters = ls_parameters(model);
+    int64_t count = 0;
+    for (int64_t i = 0; i < ls_state_count(parameters); i++) {
+        ls_tensor *t = ls_state_tensor(parameters, i);
+        CHECK(ls_read(t, values + count, (size_t)ls_numel(t) * sizeof(float)));
+        count += ls_numel(t);
+    }
+    return count;
+}
+
 #endif

@@ -1,0 +1,21 @@
+/* modes.h - the ways in which loaders share out batches, as Accelerate's own tests go through them. */
+#ifndef LOCKSTEP_TESTS_PARALLEL_MODES_H
+#define LOCKSTEP_TESTS_PARALLEL_MODES_H
+
+#include "run/team.h"
+
+enum { MODES = 4 }; /* split_batches, dispatch_batches */
+
+static void set_mode(ls_run *run, int mode)
+{
+    run->share.split_batches = mode & 1;
+    run->share.dispatch = mode & 2;
+}
+
+/* The loader's batch that makes `each` samples per process. */
+static int64_t batch_of(const ls_run *run, int64_t each)
+{
+    return run->share.split_batches ? each * ls_world(run) : each;
+}
+
+#endif
