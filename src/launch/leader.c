@@ -16,7 +16,6 @@
 #include <unistd.h>
 
 enum { MOST_HOSTS = 4096 };
-#define LAST_WORDS 2.0 /* seconds a finished leader waits for the others to hang up */
 #define SECOND_CALL                                                                                                    \
     5.0 /* most seconds to wait for latecomers once there has been a generation: the others have stopped */
 
@@ -74,8 +73,7 @@ static void refuse(host *h, const char *why)
     ls_json_put_end(&w);
     ls_wire_send(&h->wire, &w);
     ls_log_line(LS_LOG_WARN, "host %s was refused: %s", h->name[0] ? h->name : "without a name", why);
-    ls_wire_close(&h->wire);
-    h->lost = true;
+    ls_wire_part(&h->wire);
 }
 
 static void tell_all(ls_leader *l, const char *what, int64_t value, bool only_taking)
@@ -387,11 +385,11 @@ int64_t ls_leader_tick(ls_leader *l)
     return other < next ? other : next;
 }
 
-bool ls_leader_is_done(const ls_leader *l)
+bool ls_leader_is_parting(const ls_leader *l)
 {
     bool alone = true;
     for (const host *h = l->hosts; h; h = h->next) alone &= h->local || h->lost || !h->joined;
-    return l->phase == ENDED && (alone || ls_now() > l->since + (int64_t)(LAST_WORDS * 1e9));
+    return l->phase == ENDED && !alone && ls_now() < l->since + (int64_t)(LS_LAST_WORDS * 1e9);
 }
 
 void ls_leader_abandon(ls_leader *l, int number)
@@ -401,15 +399,13 @@ void ls_leader_abandon(ls_leader *l, int number)
     snprintf(cause, sizeof cause, "lockstep: the leader was told to end by signal %d\n", number);
     drain(l, LEFT, 128 + number, cause);
     snprintf(l->cause, sizeof l->cause, "%s", cause);
-    /* In an elastic job, or with restarts to spare, the others wait for it to come back; a closed connection tells
+    /* In an elastic job, or with restarts to spare, the others wait for it to come back; that the connection ends tells
      * them. */
     if (!is_elastic(l) && l->plan->opts.max_restarts == 0) end_job(l, 128 + number);
-    for (host *h = l->hosts; h; h = h->next) {
-        if (h->local) continue;
-        ls_wire_close(&h->wire);
-        h->lost = true;
-    }
     l->phase = ENDED;
+    l->since = ls_now();
+    for (host *h = l->hosts; h; h = h->next)
+        if (!h->local) ls_wire_part(&h->wire);
 }
 
 /* ---- Connections ---------------------------------------------------------------------------------------------- */
@@ -454,7 +450,7 @@ static bool on_connection(ls_watch *watch, uint32_t events)
     ls_leader *l = watch->owner;
     int fd = accept4(watch->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK), count = 0;
     for (host *h = l->hosts; h; h = h->next) count++;
-    if (fd >= 0 && count >= MOST_HOSTS) close(fd);
+    if (fd >= 0 && (count >= MOST_HOSTS || l->phase == ENDED)) close(fd);
     else if (fd >= 0) add_host(l, fd);
     return true;
 }

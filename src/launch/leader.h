@@ -43,7 +43,7 @@ int64_t ls_leader_tick(ls_leader *leader);
 /* This process was told to end: say so to all, unless they are to wait for the leader's return. */
 void ls_leader_abandon(ls_leader *leader, int signal);
 
-/* The job is over and every host knows. */
-bool ls_leader_is_done(const ls_leader *leader);
+/* The job is over, or this process leaves it, and some host need not know yet. */
+bool ls_leader_is_parting(const ls_leader *leader);
 
 #endif

@@ -34,9 +34,9 @@ typedef struct member {
     double pause;
     int tries;
     int64_t next_try, give_up, greeted, last_tick;
-    bool ending;  /* the end is known: as soon as nothing runs */
-    bool ordered; /* by the leader: then all know */
+    bool ending; /* the end is known: as soon as nothing runs */
     int end_code;
+    int64_t parted;  /* when the leader was told the last words */
     char told[4096]; /* the cause that was printed last */
 } member;
 
@@ -135,7 +135,6 @@ static void on_message(ls_wire *wire, const ls_json *order)
         tell_cause(m, cause, code);
     } else if (ls_json_get(order, "end")) {
         tell_cause(m, cause, code);
-        m->ordered |= !m->ending;
         prepare_end(m, code);
         ls_agent_stop(m->agent, SIGTERM, NULL);
     }
@@ -281,13 +280,23 @@ static void check_connection(member *m, int64_t now)
 
 /* ---- The decider ---------------------------------------------------------------------------------------------- */
 
+/* Wait until everybody has heard what is said here last: the leader all hosts, another host the leader. */
+static bool is_parting(member *m)
+{
+    if (m->leader) return ls_leader_is_parting(m->leader);
+    if (ls_wire_is_open(&m->wire) && !m->wire.parting) {
+        m->parted = ls_now();
+        ls_wire_part(&m->wire);
+    }
+    return ls_wire_is_open(&m->wire) && ls_now() < m->parted + (int64_t)(LS_LAST_WORDS * 1e9);
+}
+
 static int64_t tick(ls_agent *agent)
 {
     member *m = agent->decider.state;
     int64_t now = ls_now(), next = m->leader ? ls_leader_tick(m->leader) : LS_NEVER;
     check_connection(m, now);
-    bool everyone_knows = !m->leader || !m->ordered || ls_leader_is_done(m->leader);
-    if (m->ending && agent->phase == LS_AGENT_IDLE && everyone_knows) ls_agent_finish(agent, m->end_code);
+    if (m->ending && agent->phase == LS_AGENT_IDLE && !is_parting(m)) ls_agent_finish(agent, m->end_code);
     int64_t beat = now + (int64_t)(m->plan->opts.heartbeat * 0.5e9);
     int64_t dead = m->wire.heard + (int64_t)(m->plan->opts.dead_after * 1e9) + 1;
     if (m->standing == AWAY && m->next_try > now && m->next_try < next) next = m->next_try;

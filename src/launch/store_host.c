@@ -69,8 +69,19 @@ LS_PRINTF(2, 3) static void refuse(visitor *v, const char *format, ...)
     snprintf(host->refused, sizeof host->refused, "a process of host %s: %.150s", v->name[0] ? v->name : "unknown",
              why);
     ls_log_line(LS_LOG_WARN, "refused %s", host->refused);
-    ls_wire_close(&v->wire);
-    v->lost = true;
+    snprintf(v->why, sizeof v->why, "%.120s", why);
+    v->lost = v->rank > 0; /* a stranger is cleared away when it hangs up */
+    ls_wire_part(&v->wire);
+}
+
+/* Wait until all who are there have heard the last words, whatever they may be about to say. */
+static void part_with_all(ls_store *store)
+{
+    int64_t deadline = ls_after(LS_LAST_WORDS);
+    for (visitor *v = store->host->visitors; v; v = v->next) {
+        ls_wire_part(&v->wire);
+        while (v->rank > 0 && ls_wire_is_open(&v->wire) && ls_now() < deadline) ls_loop_wait(store->loop, deadline);
+    }
 }
 
 /* Everybody who is there learns why it ends, and so does the caller. */
@@ -82,6 +93,7 @@ LS_PRINTF(3, 4) static ls_status fail(ls_store *store, ls_message *why, const ch
     va_end(args);
     for (visitor *v = store->host->visitors; v; v = v->next)
         if (v->rank > 0) say_text(&v->wire, "failed", why->text);
+    part_with_all(store);
     return LS_ERR_PEER;
 }
 

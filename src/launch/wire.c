@@ -91,12 +91,12 @@ static void end(ls_wire *wire, const char *why)
     wire->on_end(wire, why);
 }
 
-/* Deliver what has come as whole lines. A handler may close the wire. */
+/* Deliver what has come as whole lines. A handler may part with the wire, or close it. */
 static void deliver(ls_wire *wire)
 {
     size_t from = 0;
     char *stop;
-    while (ls_wire_is_open(wire) && (stop = memchr(wire->in + from, '\n', wire->in_length - from))) {
+    while (ls_wire_is_open(wire) && !wire->parting && (stop = memchr(wire->in + from, '\n', wire->in_length - from))) {
         ls_message why;
         ls_json *message = ls_json_read(wire->in + from, (size_t)(stop - wire->in) - from, &why);
         from = (size_t)(stop - wire->in) + 1;
@@ -133,6 +133,7 @@ static void receive(ls_wire *wire)
         end(wire, got ? strerror(errno) : "it closed the connection");
         return;
     }
+    if (wire->parting) return;
     wire->heard = ls_now();
     wire->in_length += (size_t)got;
     deliver(wire);
@@ -154,6 +155,7 @@ static void flush(ls_wire *wire)
     }
     wire->out_length -= done;
     if (wire->out_length) memmove(wire->out, wire->out + done, wire->out_length);
+    else if (wire->parting) shutdown(wire->watch.fd, SHUT_WR);
     ls_loop_watch(wire->loop, &wire->watch, wire->out_length ? EPOLLIN | EPOLLOUT : EPOLLIN);
 }
 
@@ -185,6 +187,7 @@ bool ls_wire_open(ls_wire *wire, int loop, int fd, bool connecting)
     wire->watch = (ls_watch){.fd = fd, .ready = ready, .owner = wire};
     wire->loop = loop;
     wire->connecting = connecting;
+    wire->parting = false;
     wire->in_length = wire->out_length = 0;
     wire->heard = wire->spoke = ls_now();
     if (ls_loop_watch(loop, &wire->watch, connecting ? EPOLLOUT : EPOLLIN)) return true;
@@ -196,8 +199,6 @@ bool ls_wire_open(ls_wire *wire, int loop, int fd, bool connecting)
 void ls_wire_close(ls_wire *wire)
 {
     if (!ls_wire_is_open(wire)) return;
-    if (!wire->connecting && wire->out_length) /* the last words: try, do not wait */
-        if (send(wire->watch.fd, wire->out, wire->out_length, MSG_NOSIGNAL | MSG_DONTWAIT) < 0) wire->out_length = 0;
     ls_loop_watch(wire->loop, &wire->watch, 0);
     close(wire->watch.fd);
     wire->watch.fd = -1;
@@ -207,11 +208,20 @@ void ls_wire_close(ls_wire *wire)
     wire->in_length = wire->in_room = wire->out_length = wire->out_room = 0;
 }
 
+void ls_wire_part(ls_wire *wire)
+{
+    if (!ls_wire_is_open(wire) || wire->parting) return;
+    wire->parting = true;
+    if (wire->connecting) end(wire, "not needed any more");
+    else flush(wire);
+}
+
 void ls_wire_send(ls_wire *wire, ls_json_writer *message)
 {
     size_t length;
     char *text = ls_json_take(message, &length);
-    if (!text || !ls_wire_is_open(wire) || !make_room(&wire->out, &wire->out_room, wire->out_length + length + 1)) {
+    bool listens = ls_wire_is_open(wire) && !wire->parting;
+    if (!text || !listens || !make_room(&wire->out, &wire->out_room, wire->out_length + length + 1)) {
         ls_sys_free(text);
         return;
     }

@@ -9,6 +9,7 @@ typedef struct ls_wire {
     ls_watch watch; /* fd -1: closed */
     int loop;
     bool connecting;
+    bool parting; /* nothing more is said; what still comes is not listened to */
     char *in, *out;
     size_t in_length, in_room, out_length, out_room;
     int64_t heard; /* when the other side last gave a sign of life */
@@ -22,6 +23,10 @@ typedef struct ls_wire {
 /* Take over a connected socket, or one that is just connecting. The caller has set the two functions and the owner. */
 bool ls_wire_open(ls_wire *wire, int loop, int fd, bool connecting);
 void ls_wire_close(ls_wire *wire); /* a closed one stays closed */
+/* Say nothing more, and wait for the other side to hang up too: `on_end` tells. A connection that is just closed while
+ * something lies there unread is reset, and takes with it what the other side has not received yet. */
+void ls_wire_part(ls_wire *wire);
+#define LS_LAST_WORDS 2.0 /* seconds to wait for that; then the other side is not there any more */
 static inline bool ls_wire_is_open(const ls_wire *wire)
 {
     return wire->watch.ready && wire->watch.fd >= 0;
