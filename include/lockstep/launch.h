@@ -76,7 +76,10 @@ LS_API int ls_launch_program_sized(char *const *argv, const ls_launch_opts *opts
 /* Call `function` in each worker, a fork of this process; what it returns (0 to 127) is the worker's exit code. Threads
  * do not survive a fork: the call is refused in a process that already runs some, so ls_init() belongs inside the
  * function. One process on one host that is not to be restarted is not forked at all: the function runs right here.
- * num_processes must be given. Where ACCELERATE_DEBUG_MODE is true, workers that do nothing are launched first. */
+ * num_processes must be given. Where ACCELERATE_DEBUG_MODE is true, workers that do nothing are launched first.
+ *
+ * While it waits, SIGTERM, SIGINT, SIGHUP and SIGQUIT do not end this program but go to the workers, which have time to
+ * save. Signals that the program handles or ignores are left to it. */
 typedef int ls_worker_fn(void *argument);
 #define ls_launch(...) LS_LAUNCH_(__VA_ARGS__, ._ = 0)
 #define LS_LAUNCH_(function, argument, ...)                                                                            \

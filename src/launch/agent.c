@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/prctl.h>
@@ -92,8 +93,9 @@ void ls_agent_stop(ls_agent *a, int number, const char *story)
 
 static void on_end_signal(ls_agent *a, int number)
 {
-    if (a->told) { /* asked again: at once, then */
-        a->kill_at = ls_now();
+    if (a->told) { /* asked again: at once, then, unless it is the same request by another way */
+        if (number != a->relayed) a->kill_at = ls_now();
+        a->relayed = 0;
         return;
     }
     a->told = number;
@@ -104,6 +106,16 @@ static void on_end_signal(ls_agent *a, int number)
     if (a->decider.told) a->decider.told(a);
 }
 
+/* What the program above was told: a number, negative where it was told again; 0: it is gone. Signals of a terminal,
+ * and those to a whole group, come from both sides. */
+static void on_relay(ls_agent *a, int number)
+{
+    if (a->told && number < 0) a->kill_at = ls_now();
+    if (a->told) return;
+    on_end_signal(a, number ? abs(number) : SIGTERM);
+    a->relayed = a->told;
+}
+
 static bool on_signal(ls_watch *watch, uint32_t events)
 {
     (void)events;
@@ -111,6 +123,10 @@ static bool on_signal(ls_watch *watch, uint32_t events)
     struct signalfd_siginfo info;
     while (read(watch->fd, &info, sizeof info) == sizeof info) {
         int number = (int)info.ssi_signo;
+        if (number == LS_AGENT_RELAY) {
+            on_relay(a, info.ssi_int);
+            continue;
+        }
         switch (number) {
         case SIGCHLD: ls_group_reap(&a->group); break;
         case SIGTERM:
@@ -226,9 +242,24 @@ static void loop_until_finished(ls_agent *a)
     }
 }
 
+/* Where stdin, stdout or stderr were closed, files opened from here on would take their places. */
+static void open_standard_files(void)
+{
+    int fd = open("/dev/null", O_RDWR);
+    while (fd >= 0 && fd < STDERR_FILENO) fd = open("/dev/null", O_RDWR);
+    if (fd > STDERR_FILENO) close(fd);
+}
+
+static bool is_ignored(int number)
+{
+    struct sigaction action;
+    return sigaction(number, NULL, &action) == 0 && action.sa_handler == SIG_IGN;
+}
+
 int ls_agent_run(ls_agent *a, const ls_plan *plan, void (*begin)(ls_agent *agent))
 {
-    static const int handled[] = {SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGTSTP};
+    const int handled[] = {SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGTSTP, LS_AGENT_RELAY};
+    open_standard_files();
     int loop = ls_loop_open();
     a->plan = plan;
     a->kill_at = LS_NEVER;
@@ -242,6 +273,9 @@ int ls_agent_run(ls_agent *a, const ls_plan *plan, void (*begin)(ls_agent *agent
     sigset_t mask;
     sigemptyset(&mask);
     for (size_t i = 0; i < sizeof handled / sizeof *handled; i++) sigaddset(&mask, handled[i]);
+    if (is_ignored(SIGHUP)) sigdelset(&mask, SIGHUP); /* by nohup */
+    bool childless = is_ignored(SIGCHLD);             /* by who started this: ends of workers would go unnoticed */
+    if (childless) signal(SIGCHLD, SIG_DFL);
     sigprocmask(SIG_BLOCK, &mask, &a->group.inherited);
     a->group.on_pipe = signal(SIGPIPE, SIG_IGN);
     a->signals = (ls_watch){.fd = signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK), .ready = on_signal, .owner = a};
@@ -260,6 +294,7 @@ int ls_agent_run(ls_agent *a, const ls_plan *plan, void (*begin)(ls_agent *agent
     prctl(PR_SET_CHILD_SUBREAPER, 0);
     close(a->signals.fd);
     signal(SIGPIPE, a->group.on_pipe);
+    if (childless) signal(SIGCHLD, SIG_IGN);
     sigprocmask(SIG_SETMASK, &a->group.inherited, NULL);
     ls_group_close(&a->group);
 close_loop:

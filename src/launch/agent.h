@@ -13,6 +13,10 @@
 
 typedef enum ls_agent_phase { LS_AGENT_IDLE, LS_AGENT_RUNNING, LS_AGENT_STOPPING, LS_AGENT_SWEEPING } ls_agent_phase;
 
+/* The signal by which a program that launches a function passes on what it is told (see launch.c): with a value, the
+ * number of the signal that it got, negative from the second on; without one it is dead. */
+#define LS_AGENT_RELAY SIGRTMIN
+
 typedef struct ls_agent ls_agent;
 
 typedef struct ls_decider {
@@ -32,6 +36,7 @@ struct ls_agent {
     int64_t began, kill_at;
     bool strangers;   /* this process had children before */
     int told;         /* the signal that told this process to end; 0: none */
+    int relayed;      /* the same, where the program above passed it on; 0: not, or it came from elsewhere since */
     int hinted;       /* SIGUSR1 or SIGUSR2, which workers may take for notice of their end; 0: neither came */
     bool could_start; /* all workers of the attempt were started */
     bool finished;

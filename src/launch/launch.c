@@ -2,19 +2,23 @@
 #include <lockstep/launch.h>
 
 #include "base/log.h"
+#include "launch/agent.h"
 #include "launch/identity.h"
 #include "launch/plan.h"
 #include "launch/supervise.h"
 
 #include <dirent.h>
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/signalfd.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -96,31 +100,63 @@ static bool is_true(const char *text)
     return false;
 }
 
+/* Wait for the supervisor. Signals that would end this program are passed on, so that workers can save; those that it
+ * handles or ignores are left to it. Returns the exit code; *code has it already where the system does not tell. */
+static int await_supervisor(pid_t supervisor, const int *code)
+{
+    static const int ends[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT};
+    int told = 0, status = 0;
+    sigset_t mask, before;
+    sigemptyset(&mask);
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+        struct sigaction action;
+        if (sigaction(ends[i], NULL, &action) == 0 && action.sa_handler == SIG_DFL) sigaddset(&mask, ends[i]);
+    }
+    sigprocmask(SIG_BLOCK, &mask, &before);
+    struct pollfd files[] = {{.fd = (int)syscall(SYS_pidfd_open, supervisor, 0), .events = POLLIN},
+                             {.fd = signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK), .events = POLLIN}};
+    pid_t ended;
+    while ((ended = waitpid(supervisor, &status, WNOHANG)) == 0 || (ended < 0 && errno == EINTR)) {
+        struct signalfd_siginfo info;
+        poll(files, 2, files[0].fd < 0 ? 100 : -1);
+        while (read(files[1].fd, &info, sizeof info) == sizeof info) {
+            int number = (int)info.ssi_signo;
+            sigqueue(supervisor, LS_AGENT_RELAY, (union sigval){.sival_int = told ? -number : number});
+            told = number;
+        }
+    }
+    for (int i = 0; i < 2; i++)
+        if (files[i].fd >= 0) close(files[i].fd);
+    sigprocmask(SIG_SETMASK, &before, NULL);
+    if (ended < 0) return *code; /* SIGCHLD is ignored here */
+    if (!WIFSIGNALED(status)) return WEXITSTATUS(status);
+    return 128 + (told ? told : WTERMSIG(status)); /* told before it could listen */
+}
+
 /* A process of its own supervises, so that signals and other children of this program are left alone. */
 static int launch_workers(ls_plan *plan)
 {
-    size_t bytes = (size_t)plan->opts.num_processes * sizeof(int);
-    int *asked = plan->opts.exit_codes, status = 0;
+    size_t workers = (size_t)plan->opts.num_processes, bytes = (workers + 1) * sizeof(int);
+    int *asked = plan->opts.exit_codes;
     int *codes = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (codes == MAP_FAILED) {
         ls_log_line(LS_LOG_ERROR, "ls_launch: out of memory");
         return LS_LAUNCH_REFUSED;
     }
     plan->opts.exit_codes = codes;
+    codes[workers] = 128 + SIGKILL; /* of the supervisor, if it says no other */
     fflush(NULL);
     pid_t parent = getpid(), supervisor = fork();
     if (supervisor == 0) {
-        prctl(PR_SET_PDEATHSIG, SIGTERM);
+        prctl(PR_SET_PDEATHSIG, LS_AGENT_RELAY);
         if (getppid() != parent) _exit(128 + SIGTERM);
-        _exit(ls_supervise(plan));
+        codes[workers] = ls_supervise(plan);
+        _exit(codes[workers]);
     }
     int code = LS_LAUNCH_REFUSED;
     if (supervisor < 0) ls_log_line(LS_LOG_ERROR, "ls_launch: no process: %s", strerror(errno));
-    else {
-        while (waitpid(supervisor, &status, 0) < 0 && errno == EINTR) {}
-        code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
-    }
-    if (asked) memcpy(asked, codes, bytes);
+    else code = await_supervisor(supervisor, &codes[workers]);
+    if (asked) memcpy(asked, codes, workers * sizeof *codes);
     munmap(codes, bytes);
     return code;
 }

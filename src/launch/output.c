@@ -1,6 +1,7 @@
 /* output.c - lines of many workers on one terminal. */
 #include "launch/output.h"
 
+#include "base/log.h"
 #include "base/memory.h"
 
 #include <errno.h>
@@ -96,14 +97,19 @@ void ls_sink_say(ls_sink *sink, const char *text)
 
 /* ---- Streams -------------------------------------------------------------------------------------------------- */
 
-static void write_all(int fd, const char *text, size_t length)
+/* A full disk costs the log, not the job. */
+static void copy_to_file(ls_stream *stream, const char *text, size_t length)
 {
-    while (length) {
-        ssize_t written = write(fd, text, length);
-        if (written < 0 && errno != EINTR) return; /* a full disk costs the log, not the job */
-        if (written < 0) continue;
-        text += written;
-        length -= (size_t)written;
+    while (length && stream->file >= 0) {
+        ssize_t written = write(stream->file, text, length);
+        if (written >= 0) {
+            text += written;
+            length -= (size_t)written;
+        } else if (errno != EINTR) {
+            ls_log_line(LS_LOG_WARN, "launch: a log ends here, the job goes on: %s", strerror(errno));
+            close(stream->file);
+            stream->file = -1;
+        }
     }
 }
 
@@ -176,7 +182,7 @@ static ssize_t take(ls_stream *stream)
     ssize_t got = read(stream->watch.fd, fresh, stream->room - stream->length);
     if (got <= 0) return got;
     remember(stream, fresh, (size_t)got);
-    if (stream->file >= 0) write_all(stream->file, fresh, (size_t)got);
+    copy_to_file(stream, fresh, (size_t)got);
     stream->length += (size_t)got;
     show_lines(stream, (size_t)got);
     return got;

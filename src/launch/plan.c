@@ -132,8 +132,11 @@ static bool check(const ls_launch_opts *o)
 static void settle_threads(ls_launch_opts *o, const char *const *inherited)
 {
     if (!o->num_threads) o->num_threads = ls_environment_integer(inherited, "OMP_NUM_THREADS", 1, 1 << 16, 0);
-    if (!o->num_threads) o->num_threads = ls_launch_cpus() / o->num_processes;
+    if (o->num_threads) return;
+    o->num_threads = ls_launch_cpus() / o->num_processes;
     if (!o->num_threads) o->num_threads = 1;
+    ls_log_line(LS_LOG_INFO, "launch: %d workers of %d threads each, the CPUs shared out (OMP_NUM_THREADS)",
+                o->num_processes, o->num_threads);
 }
 
 /* "host:port", "[::1]:port" or "host". */
@@ -274,10 +277,10 @@ void ls_plan_environment(const ls_plan *plan, const ls_assignment *a, int local_
     ls_environment_add_all(e, plan->inherited);
     ls_environment_add_all(e, o->environment);
     if (o->mixed_precision) ls_environment_set(e, "ACCELERATE_MIXED_PRECISION", "%s", o->mixed_precision);
-    /* A program's own spelling would win over what follows. */
-    static const char *const own[] = {"LOCKSTEP_RANK",        "LOCKSTEP_WORLD_SIZE",
-                                      "LOCKSTEP_LOCAL_RANK",  "LOCKSTEP_LOCAL_WORLD_SIZE",
-                                      "LOCKSTEP_MASTER_ADDR", "LOCKSTEP_MASTER_PORT"};
+    /* A program's own spelling would win over what follows; what another launcher gave to this one is not theirs. */
+    static const char *const own[] = {
+        "LOCKSTEP_RANK",        "LOCKSTEP_WORLD_SIZE",  "LOCKSTEP_LOCAL_RANK", "LOCKSTEP_LOCAL_WORLD_SIZE",
+        "LOCKSTEP_MASTER_ADDR", "LOCKSTEP_MASTER_PORT", "LOCKSTEP_COMM_FILE"};
     for (size_t i = 0; i < sizeof own / sizeof *own; i++) ls_environment_unset(e, own[i]);
     /* The names and meanings of torchrun. GROUP is the host; a role is the whole job, as with torchrun's command. */
     ls_environment_set(e, "LOCAL_RANK", "%d", local_rank);

@@ -112,6 +112,46 @@ static void workers_die_with_the_launcher(void)
     CHECK(!is_alive(path("pid")));
 }
 
+/* Whoever starts it may have closed files, or ignore what it lives by. */
+static void starts_from_anywhere(void)
+{
+    make_folder();
+    const char *job = "timeout -s KILL 60 " LAUNCH "-n 2 sh -c 'cat; echo $RANK out; echo err >&2'";
+    CHECK(run("%s <&-", job) == 0 && says("0 out\n") && says("1 out\n"));
+    CHECK(run("%s >&-", job) == 0 && says("err\nerr\n"));
+    CHECK(run("%s 2>&- </dev/null", job) == 0 && says("0 out\n") && says("1 out\n"));
+    CHECK(run("%s <&- >&- 2>&-", job) == 0);
+    CHECK(run("timeout -s KILL 60 sh -c \"trap '' CHLD; exec " LAUNCH "-n 2 " WORKER " 1=exit 4\"") == 4);
+}
+
+static void nohup_is_heeded(void)
+{
+    make_folder();
+    char line[512];
+    snprintf(line, sizeof line, "nohup " LAUNCH "-n 2 " WORKER " save %s", path("marks"));
+    pid_t job = start_line(line, "out");
+    wait_for(path("marks"), "ready", 2);
+    kill(job, SIGHUP);
+    kill(job, SIGUSR1);
+    wait_for(path("marks"), "hint", 2);
+    kill(job, SIGTERM);
+    CHECK(end_of(job) == 143); /* and not 129 */
+    CHECK(count_lines(path("marks"), "saved") == 2);
+}
+
+/* As the first process of a container, whose signals the system drops where nobody asked for them. */
+static void is_a_good_first_process(void)
+{
+    make_folder();
+    char line[512];
+    snprintf(line, sizeof line, "unshare -pf --kill-child " LAUNCH "-n 2 " WORKER " save %s", path("marks"));
+    pid_t outer = start_line(line, "out");
+    wait_for(path("marks"), "ready", 2);
+    CHECK(run("pkill -TERM -P %d", (int)outer) == 0);
+    CHECK(end_of(outer) == 143);
+    CHECK(count_lines(path("marks"), "saved") == 2);
+}
+
 /* ---- Nothing is left ---- */
 
 static void leaves_no_process(void)
@@ -180,7 +220,11 @@ static void refuses_by_name(void)
     CHECK(run(LAUNCH "--nnodes 2 --node-rank 2 --master-addr a true") == 2 && says("there are 2 hosts"));
     CHECK(run(LAUNCH "--nnodes 2 --master-addr a --rdzv-conf join=1 true") == 2 && says("--rdzv-conf join=1"));
     CHECK(run(LAUNCH "-n 3 --num_machines 2 --main_process_ip a true") == 2 && says("cannot be shared among 2"));
-    CHECK(run("PET_LOGS_SPECS=a.b " LAUNCH "true") == 2);
+    CHECK(run(LAUNCH "-n 0 true") == 2 && says("--num_processes 0: must be a number above 0"));
+    CHECK(run(LAUNCH "--nproc-per-node 2x true") == 2 && says("--nproc-per-node 2x: must be a number above 0"));
+    CHECK(run(LAUNCH "--standalone --hostfile a true") == 2 && says("leave out --hostfile"));
+    CHECK(run(LAUNCH "--max-restarts 3 %s/missing.py", folder) == 127 && says("missing.py cannot be read: No such"));
+    CHECK(run(LAUNCH "-n 2 --help") == 0 && says("usage: lockstep launch") && says("--num_processes N"));
 }
 
 /* ---- Environment ---- */
@@ -351,6 +395,15 @@ static void writes_torchruns_files(void)
     CHECK(says("    the last words\n") && says("logs of all workers: "));
 }
 
+static void a_full_disk_costs_the_log(void)
+{
+    make_folder();
+    CHECK(run("unshare -m sh -c 'mount -t tmpfs -o size=64k none %s && exec " LAUNCH "-n 2 --tee 3 --log-dir %s " WORKER
+              " print 200 | wc -l'",
+              folder, folder) == 0);
+    CHECK(says("a log ends here, the job goes on: No space left on device") && says("400\n"));
+}
+
 static void marks_lines_with_ranks(void)
 {
     CHECK(
@@ -401,6 +454,9 @@ int main(int argc, char **argv)
     CHECK_RUN(lets_programs_save);
     CHECK_RUN(dies_at_the_second_request);
     CHECK_RUN(workers_die_with_the_launcher);
+    CHECK_RUN(starts_from_anywhere);
+    CHECK_RUN(nohup_is_heeded);
+    CHECK_RUN(is_a_good_first_process);
     CHECK_RUN(leaves_no_process);
     CHECK_RUN(leaves_no_file);
     CHECK_RUN(leaves_earlier_children_alone);
@@ -418,6 +474,7 @@ int main(int argc, char **argv)
     CHECK_RUN(uses_accelerates_file);
     CHECK_RUN(keeps_lines_whole);
     CHECK_RUN(writes_torchruns_files);
+    CHECK_RUN(a_full_disk_costs_the_log);
     CHECK_RUN(marks_lines_with_ranks);
     CHECK_RUN(passes_a_prompt_on);
     CHECK_RUN(supervises_while_nobody_reads);

@@ -129,6 +129,83 @@ static void one_process_stays_here(void)
     CHECK(pid == (int)getpid());
 }
 
+/* ---- Signals to the program that launches ---- */
+
+static volatile sig_atomic_t told;
+
+static void on_signal(int number)
+{
+    told = number;
+}
+
+/* As a program that writes a checkpoint when it is told to end: that takes longer than signals need. */
+static int save_when_told(void *argument)
+{
+    board *b = argument;
+    signal(SIGTERM, on_signal);
+    signal(SIGINT, on_signal);
+    b->seen[number("RANK")] = 1;
+    while (!told) usleep(1000);
+    usleep(200000);
+    b->seen[number("RANK")] = 1 + (int)told;
+    return 0;
+}
+
+static pid_t launch_in_child(board *b)
+{
+    fflush(NULL);
+    pid_t program = fork();
+    if (program == 0) {
+        setpgid(0, 0);
+        int code = ls_launch(save_when_told, b, .num_processes = 2, .quiet = true);
+        b->left = code;
+        _exit(code == 128 + SIGTERM || code == 128 + SIGINT ? 0 : 1);
+    }
+    for (int i = 0; i < 20000 && !(b->seen[0] && b->seen[1]); i++) usleep(1000);
+    return program;
+}
+
+/* It goes on waiting, its workers have time to save, and then it hears by which signal. */
+static void passes_signals_on(void)
+{
+    for (int i = 0; i < 3; i++) {
+        int wanted = i == 2 ? SIGINT : SIGTERM, status = -1;
+        board *b = share_board();
+        pid_t program = launch_in_child(b);
+        kill(i == 0 ? program : -program, wanted); /* to it alone, or as a terminal does, to all of the group */
+        waitpid(program, &status, 0);
+        CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+        CHECK(b->left == 128 + wanted && b->seen[0] == 1 + wanted && b->seen[1] == 1 + wanted);
+    }
+}
+
+/* Killed, it cannot wait; the workers end all the same, and save. */
+static void workers_outlive_it_to_save(void)
+{
+    board *b = share_board();
+    pid_t program = launch_in_child(b);
+    kill(program, SIGKILL);
+    waitpid(program, NULL, 0);
+    for (int i = 0; i < 20000 && (b->seen[0] == 1 || b->seen[1] == 1); i++) usleep(1000);
+    CHECK(b->seen[0] == 1 + SIGTERM && b->seen[1] == 1 + SIGTERM);
+}
+
+static int fail(void *argument)
+{
+    (void)argument;
+    return number("RANK") == 1 ? 6 : 0;
+}
+
+static void tells_codes_where_children_are_ignored(void)
+{
+    int codes[2] = {9, 9};
+    signal(SIGCHLD, SIG_IGN);
+    CHECK(ls_launch(fail, NULL, .num_processes = 2, .exit_codes = codes, .quiet = true) == 6);
+    CHECK(codes[1] == 6);
+    CHECK(ls_launch(succeed, NULL, .num_processes = 2) == 0);
+    signal(SIGCHLD, SIG_DFL);
+}
+
 /* ---- Several hosts ---- */
 
 typedef struct meeting {
@@ -262,6 +339,9 @@ int main(int argc, char **argv)
     CHECK_RUN_FORK(says_what_it_launches);
     CHECK_RUN(survives_failures);
     CHECK_RUN(one_process_stays_here);
+    CHECK_RUN_FORK(passes_signals_on);
+    CHECK_RUN_FORK(workers_outlive_it_to_save);
+    CHECK_RUN_FORK(tells_codes_where_children_are_ignored);
     CHECK_RUN_FORK(one_process_on_each_of_two_hosts);
     CHECK_RUN_FORK(refuses);
     CHECK_RUN_FORK(rehearses_in_debug_mode);
