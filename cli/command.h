@@ -22,6 +22,9 @@ extern const command command_config, command_env, command_help, command_inspect,
 /* All commands in the order of `lockstep help`; the row after the last is NULL. */
 extern const command *const commands[];
 
+/* All of `lockstep help NAME`; returns the exit code. */
+int print_page(const command *about);
+
 /* Of the names the one that was most likely meant; NULL when none is near. */
 const char *nearest(const char *wanted, const char *const *names, size_t count);
 

@@ -1,13 +1,14 @@
 /* launch.c - lockstep launch: from a command line of torchrun or accelerate to a job. */
 #include "launch.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "launch_hosts.h"
 
-enum { LONGEST_VARIABLE = 512, MOST_WORDS = 4 };
+enum { LONGEST_VARIABLE = 4096, MOST_WORDS = 4 };
 
 int refuse_options(const command *of, const char *why)
 {
@@ -41,6 +42,10 @@ static bool count_processes(const launch_options *options, int hosts, int *count
     const char *per_host = options->value[OPTION_NPROC_PER_NODE];
     int total = option_count(options, OPTION_NUM_PROCESSES, 0);
     *count = options->value[OPTION_HOSTFILE] ? 0 : 1; /* the file says */
+    if (options->value[OPTION_NUM_PROCESSES] && !total) {
+        snprintf(why, size, "%s 0: must be a number above 0", option_name(OPTION_NUM_PROCESSES));
+        return false;
+    }
     if (total && options->value[OPTION_HOSTFILE]) {
         snprintf(why, size, "--hostfile says how many processes there are: leave out %s",
                  option_name(OPTION_NUM_PROCESSES));
@@ -53,7 +58,7 @@ static bool count_processes(const launch_options *options, int hosts, int *count
     }
     if (total) *count = total / hosts;
     else if (per_host && (strcmp(per_host, "auto") == 0 || strcmp(per_host, "cpu") == 0)) *count = ls_launch_cpus();
-    else if (per_host) *count = atoi(per_host);
+    else if (per_host) *count = is_count(per_host) ? atoi(per_host) : 0;
     if (*count < 1 && (total || per_host)) {
         snprintf(why, size, "--nproc-per-node %s: must be a number above 0, auto or cpu", per_host ? per_host : "");
         return false;
@@ -103,6 +108,17 @@ static void set_variables(const launch_options *options, char texts[][LONGEST_VA
     list[count] = NULL;
 }
 
+/* Found now, a wrong name costs one line: Python would say so once for each process, and again after each restart. */
+static int look_for_script(const launch_options *options)
+{
+    const char *script = options->program[0];
+    if (options->value[OPTION_MODULE] || options->value[OPTION_NO_PYTHON] || !is_python(script)) return 0;
+    if (access(script, R_OK) == 0) return 0;
+    bool missing = errno == ENOENT;
+    fprintf(stderr, "lockstep launch: the script %s cannot be read: %s\n", script, strerror(errno));
+    return missing ? LS_LAUNCH_NOT_FOUND : LS_LAUNCH_NOT_EXECUTABLE;
+}
+
 int launch_job(const command *by, const launch_options *options, char *const *words)
 {
     char why[1200], texts[OPTION_COUNT + 1][LONGEST_VARIABLE];
@@ -138,13 +154,16 @@ static int run(int argc, char **argv)
     char why[1200];
     launch_options options;
     if (!launch_options_read(&options, argc, argv, (const char *const *)environ, why, sizeof why)) return refuse(why);
+    if (options.value[OPTION_HELP]) return print_page(&command_launch);
     if (!launch_options_configure(&options, why, sizeof why)) return refuse(why);
     if (!options.program) return refuse("which program? lockstep launch [options] program [its arguments]");
     if (options.value[OPTION_MODULE] && options.value[OPTION_NO_PYTHON])
         return refuse("--module and --no_python cannot be used together");
+    int code = look_for_script(&options);
+    if (code) return code;
     char **words = compose(&options, argc);
     if (!words) return refuse("out of memory");
-    int code = launch_job(&command_launch, &options, words);
+    code = launch_job(&command_launch, &options, words);
     free(words);
     return code;
 }

@@ -40,8 +40,8 @@ static bool read_conf(const char *text, ls_launch_opts *opts, char *why, size_t 
         {"read_timeout", &unused},
         {"heartbeat_timeout", &unused},
     };
-    for (const char *c = text; *c;) {
-        size_t length = strcspn(c, ","), name = strcspn(c, "="), which = 0, count = sizeof known / sizeof *known;
+    for (const char *c = text + strspn(text, " "); *c;) {
+        size_t length = strcspn(c, ", "), name = strcspn(c, "="), which = 0, count = sizeof known / sizeof *known;
         while (which < count && (strlen(known[which].name) != name || strncmp(known[which].name, c, name) != 0))
             which++;
         char *end = NULL;
@@ -51,7 +51,8 @@ static bool read_conf(const char *text, ls_launch_opts *opts, char *why, size_t 
             return false;
         }
         *known[which].to = value > 0 ? value : LS_ZERO;
-        c += length + (c[length] == ',');
+        c += length;
+        c += strspn(c, ", ");
     }
     if (interval > 0) opts->heartbeat = interval;
     if (attempts > 0) opts->dead_after = attempts * (interval > 0 ? interval : 5);
@@ -67,6 +68,10 @@ bool launch_hosts(const launch_options *options, ls_launch_opts *opts, char *why
     const char *backend = options->value[OPTION_RDZV_BACKEND], *conf = options->value[OPTION_RDZV_CONF];
     opts->hostfile = options->value[OPTION_HOSTFILE];
     opts->min_hosts = opts->max_hosts = 1;
+    if (options->value[OPTION_STANDALONE] && opts->hostfile) {
+        snprintf(why, size, "--standalone is for this host alone: leave out --hostfile");
+        return false;
+    }
     if (options->value[OPTION_STANDALONE]) return true;
     if (opts->hostfile && (options->value[count] || options->value[rank])) {
         snprintf(why, size, "--hostfile says how many hosts there are and which this is: leave out %s",

@@ -70,7 +70,7 @@ static void complain_unknown(const char *given, size_t length, char *why, size_t
 
 /* ---- Values --------------------------------------------------------------------------------------------------- */
 
-static bool is_count(const char *text)
+bool is_count(const char *text)
 {
     char *end;
     errno = 0;
@@ -112,6 +112,19 @@ static bool means_yes(const char *text)
     return !*text || (strcmp(text, "0") != 0 && strcasecmp(text, "false") != 0);
 }
 
+/* torchrun knows two of them by a second name. */
+static bool is_variable_of(option which, const char *name)
+{
+    if (which == OPTION_PREFIX_TEMPLATE && strcmp(name, "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE") == 0) return true;
+    if (which == OPTION_SHUTDOWN_TIMEOUT && strcmp(name, "TORCH_ELASTIC_SHUTDOWN_TIMEOUT") == 0) return true;
+    return *name && strcmp(rows[which].pet, name) == 0;
+}
+
+static void say_idle(const char *source, option which)
+{
+    fprintf(stderr, "lockstep launch: %s has no effect: %s\n", source, rows[which].help);
+}
+
 static bool read_variables(launch_options *to, const char *const *environment, char *why, size_t size)
 {
     for (; environment && *environment; environment++) {
@@ -119,9 +132,9 @@ static bool read_variables(launch_options *to, const char *const *environment, c
         const char *value = *environment + length + ((*environment)[length] == '=');
         char name[64];
         snprintf(name, sizeof name, "%.*s", (int)length, *environment);
-        if (strncmp(name, "PET_", 4) != 0) continue;
         for (option i = 0; i < OPTION_COUNT; i++) {
-            if (strcmp(rows[i].pet, name) != 0 || to->value[i]) continue;
+            if (!is_variable_of(i, name) || to->value[i]) continue;
+            if (rows[i].kind == IDLE && *value && (rows[i].argument[0] || means_yes(value))) say_idle(name, i);
             if (rows[i].kind == SWITCH) to->value[i] = means_yes(value) ? "1" : NULL;
             else if (rows[i].kind == REFUSED && *value && (rows[i].argument[0] || means_yes(value))) {
                 snprintf(why, size, "%s=%s cannot be used: %s", name, value, rows[i].help);
@@ -167,7 +180,7 @@ static bool read_flag(launch_options *to, char **argv, int *at, char *why, size_
         snprintf(why, size, "%s needs a value: %s", row->name, row->argument);
         return false;
     }
-    if (row->kind == IDLE) fprintf(stderr, "lockstep launch: %s has no effect: %s\n", row->name, row->help);
+    if (row->kind == IDLE) say_idle(row->name, which);
     return accept(to, which, row->name, value, why, size);
 }
 

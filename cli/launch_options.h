@@ -35,6 +35,8 @@ bool launch_options_configure(launch_options *options, char *why, size_t size);
 /* Is this number the configuration file's? */
 bool option_from_file(const launch_options *options, option which);
 
+/* A whole number, not negative, and nothing else? */
+bool is_count(const char *text);
 /* Numbers among them; `fallback` when not given. */
 int option_count(const launch_options *options, option which, int fallback);
 double option_number(const launch_options *options, option which, double fallback);

@@ -75,7 +75,7 @@ const char *nearest(const char *wanted, const char *const *names, size_t count)
 
 /* ---- help ---- */
 
-static int print_page(const command *about)
+int print_page(const command *about)
 {
     fputs(about->usage, stdout);
     if (about->more) about->more();

@@ -214,9 +214,10 @@ static int run_test(int argc, char **argv)
 
     char why[1200], self[LONGEST_PATH] = "";
     launch_options options;
-    if (!launch_options_read(&options, argc, argv, (const char *const *)environ, why, sizeof why) ||
-        !launch_options_configure(&options, why, sizeof why))
+    if (!launch_options_read(&options, argc, argv, (const char *const *)environ, why, sizeof why))
         return refuse_options(&command_test, why);
+    if (options.value[OPTION_HELP]) return print_page(&command_test);
+    if (!launch_options_configure(&options, why, sizeof why)) return refuse_options(&command_test, why);
     if (options.value[OPTION_MODULE] || options.value[OPTION_NO_PYTHON])
         return refuse_options(&command_test, "--module and --no_python are for programs of lockstep launch");
     if (options.program && options.program[1])

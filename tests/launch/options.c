@@ -43,6 +43,12 @@ int ls_launch_program_sized(char *const *argv, const ls_launch_opts *o, size_t o
     return CODE;
 }
 
+int print_page(const command *about)
+{
+    (void)about;
+    return 0;
+}
+
 const char *nearest(const char *wanted, const char *const *names, size_t count)
 {
     (void)wanted, (void)names, (void)count;
@@ -115,6 +121,7 @@ static const struct effect {
     [OPTION_NO_PIN] = {"", "no_pin=1", ""},
     [OPTION_MODULE] = {"", "word python3 word -u word -m", ""},
     [OPTION_NO_PYTHON] = {"", "", ""}, /* see below */
+    [OPTION_HELP] = {"", "", ""},      /* nothing is launched */
     [OPTION_CONFIG_FILE] = {"options_test.yaml", "num_processes=5 ACCELERATE_MIXED_PRECISION=bf16", ""},
     [OPTION_MIXED_PRECISION] = {"bf16", "ACCELERATE_MIXED_PRECISION=bf16", ""},
     [OPTION_ACCUMULATION] = {"4", "ACCELERATE_GRADIENT_ACCUMULATION_STEPS=4", ""},
@@ -232,6 +239,25 @@ static void the_command_line_wins_over_variables(void)
     unsetenv("PET_STANDALONE");
 }
 
+static void torchruns_second_names_are_known(void)
+{
+    set_usual("");
+    setenv("TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE", "<>", 1);
+    setenv("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", "3", 1);
+    CHECK(launch("program a") == CODE);
+    CHECK_TEXT(difference(usual), "shutdown_timeout=3 prefix_template=<>");
+    unsetenv("TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE");
+    unsetenv("TORCH_ELASTIC_SHUTDOWN_TIMEOUT");
+}
+
+static void blanks_in_settings_are_fine(void)
+{
+    char *words[] = {"launch", "--rdzv-conf", " join_timeout=7, heartbeat=3 ", "program", NULL};
+    caught[0] = '\0';
+    CHECK(command_launch.run(4, words) == CODE);
+    CHECK(strstr(caught, "\njoin_timeout=7\n") && strstr(caught, "\nheartbeat=3\n"));
+}
+
 static void idle_options_say_so(void)
 {
     for (option i = 0; i < OPTION_COUNT; i++) {
@@ -243,6 +269,12 @@ static void idle_options_say_so(void)
         CHECK(launch(words) == CODE);
         CHECK_TEXT(difference(usual), "");
         CHECK_MSG(strstr(said, " has no effect: "), "%s: %s", words, said);
+        if (!rows[i].pet[0]) continue;
+        setenv(rows[i].pet, "1", 1);
+        CHECK(launch("program a") == CODE);
+        CHECK_TEXT(difference(usual), "");
+        CHECK_MSG(strstr(said, rows[i].pet) && strstr(said, " has no effect: "), "%s: %s", rows[i].pet, said);
+        unsetenv(rows[i].pet);
     }
 }
 
@@ -309,12 +341,15 @@ static void nothing_of_theirs_is_unknown(void)
 static void python_is_put_in_front(void)
 {
     set_usual("");
+    CHECK(launch("train.py a") == LS_LAUNCH_NOT_FOUND && !caught[0] && strstr(said, "the script train.py cannot be"));
+    fclose(fopen("train.py", "w"));
     launch("train.py a");
     CHECK_TEXT(difference(usual), "word python3 word -u word train.py");
     launch("--no_python train.py a");
     CHECK_TEXT(difference(usual), "word train.py");
     launch("-- -n a");
     CHECK_TEXT(difference(usual), "word -n");
+    remove("train.py");
 }
 
 static void accelerates_rules_hold(void)
@@ -359,6 +394,8 @@ int main(int argc, char **argv)
     fclose(config);
     CHECK_RUN(every_option_reaches_the_call);
     CHECK_RUN(the_command_line_wins_over_variables);
+    CHECK_RUN(torchruns_second_names_are_known);
+    CHECK_RUN(blanks_in_settings_are_fine);
     CHECK_RUN(idle_options_say_so);
     CHECK_RUN(others_are_refused_with_the_reason);
     CHECK_RUN(the_help_page_has_them_all);
