@@ -2,7 +2,8 @@
  *
  * A piece has a part for each owner. Reductions: the holder of a part sums it over the ranks of its host and sends that
  * to the owner; the owner sums over hosts and sends the result to the holders; ranks of a host take from their holders.
- * All-gather and broadcast are the second half of it, reduce-scatter is the first. */
+ * All-gather is the second half of it, reduce-scatter is the first. A broadcast has the same second half, after the
+ * root has sent each owner its part: nobody, however many hosts there are, sends more than twice what it has. */
 #include <string.h>
 
 #include "comm/hosts_inside.h"
@@ -11,7 +12,10 @@
 typedef struct work {
     ls_hosts *h;
     const ls_comm_call *call;
-    bool reduces, returns;    /* which halves there are */
+    bool reduces, casts; /* what the first half does, if there is one */
+    bool returns;        /* there is a second half */
+    int root;            /* rank and host from which a broadcast comes, to which a reduce goes; -1: neither */
+    int root_host;
     size_t element, widening; /* bytes of an element, how much more a sum of a host has */
     ls_dtype wire;
     size_t room; /* of a piece for each owner, where owners have arrays of their own; else of all */
@@ -38,7 +42,7 @@ static bool has_parts(const ls_comm_call *call)
     return call->kind == LS_COMM_REDUCE_SCATTER || call->kind == LS_COMM_ALL_GATHER;
 }
 
-/* Arrays are cut by rank, or within a piece in slices of whole cache lines; a broadcast has one owner. */
+/* Arrays are cut by rank, or within a piece in slices of whole cache lines. */
 static part part_of(const work *w, int64_t piece, int owner)
 {
     const ls_comm_call *call = w->call;
@@ -51,8 +55,7 @@ static part part_of(const work *w, int64_t piece, int owner)
     }
     size_t here = whole > before ? smaller(whole - before, w->room) : 0;
     p.bytes = here;
-    if (call->kind == LS_COMM_BROADCAST && owner != call->peer) p.bytes = 0;
-    if (call->kind != LS_COMM_ALL_REDUCE && call->kind != LS_COMM_REDUCE) return p;
+    if (has_parts(call)) return p;
     size_t size = (size_t)w->h->comm.size, each = ((here + size - 1) / size + 63) / 64 * 64;
     p.room = smaller(each * (size_t)owner, here);
     p.bytes = smaller(here - p.room, each);
@@ -86,11 +89,11 @@ static int slot(const work *w, int64_t piece)
     return (int)((w->first + (uint64_t)piece) % LS_HOSTS_SLOTS);
 }
 
-/* Does anybody on a host want the results? */
+/* Do owners send their parts to this host? */
 static bool wanted_on(const work *w, int host)
 {
-    if (w->call->kind == LS_COMM_REDUCE) return w->h->seat[w->call->peer].host == host;
-    return w->returns;
+    if (w->call->kind == LS_COMM_REDUCE) return host == w->root_host;
+    return w->returns && !(w->casts && host == w->root_host);
 }
 
 static size_t in_lines(size_t bytes)
@@ -100,13 +103,14 @@ static size_t in_lines(size_t bytes)
 
 /* ---- the first half ---- */
 
-/* Every rank of a host puts its numbers where the others see them. */
+/* Every rank of a host that brings numbers puts them where the others see them. */
 static ls_status put(const work *w, int64_t piece, ls_message *why)
 {
     ls_hosts *h = w->h;
-    const char *in = w->call->kind == LS_COMM_BROADCAST ? w->call->out : w->call->in;
+    const char *in = w->casts ? w->call->out : w->call->in;
+    bool brings = !w->casts || h->comm.rank == w->root;
     char *stage = ls_hosts_stage(h, h->local->comm.rank, w->first + (uint64_t)piece);
-    for (int owner = 0; owner < h->comm.size; owner++) {
+    for (int owner = 0; owner < h->comm.size && brings; owner++) {
         part p = part_of(w, piece, owner);
         if (p.bytes) memcpy(stage + p.room, in + p.array, p.bytes);
     }
@@ -156,6 +160,26 @@ static ls_status bring_sums(const work *w, int64_t piece, ls_message *why)
     return status;
 }
 
+/* The root of a broadcast sends owners on other hosts their parts; those on its own see them. */
+static ls_status bring_slices(const work *w, int64_t piece, ls_message *why)
+{
+    ls_hosts *h = w->h;
+    int me = h->comm.rank, at = slot(w, piece);
+    if (h->host != w->root_host) {
+        part mine = part_of(w, piece, me);
+        char *to = kept(w, piece, h->local->comm.rank, mine);
+        return mine.bytes ? ls_hosts_receive(h, &h->in[at], w->root, to, mine.bytes, why) : LS_OK;
+    }
+    ls_status status = w->staged ? put(w, piece, why) : LS_OK;
+    for (int i = 1; i < h->comm.size && me == w->root && !status; i++) {
+        int owner = (me + i) % h->comm.size;
+        part p = part_of(w, piece, owner);
+        if (h->seat[owner].host == h->host || !p.bytes) continue;
+        status = ls_hosts_send(h, &h->out[at], owner, brought(w, piece, h->local->comm.rank, p), p.bytes, why);
+    }
+    return status;
+}
+
 /* ---- the second half ---- */
 
 /* Where the result of the own part goes. */
@@ -196,23 +220,31 @@ static ls_status spread(const work *w, int64_t piece, const char *mine, size_t b
     return status;
 }
 
+/* Where the own part of a broadcast has come. */
+static const char *cast_to(const work *w, int64_t piece, part p)
+{
+    const ls_hosts *h = w->h;
+    bool here = h->host == w->root_host;
+    return here ? brought(w, piece, h->seat[w->root].local, p) : kept(w, piece, h->local->comm.rank, p);
+}
+
 static ls_status turn_round(const work *w, int64_t piece, ls_message *why)
 {
     ls_status status = ls_hosts_await(w->h, &w->h->in[slot(w, piece)], why);
     part mine = part_of(w, piece, w->h->comm.rank);
     if (status) return status;
+    if (w->casts) return spread(w, piece, cast_to(w, piece, mine), mine.bytes, why);
     char *result = result_of(w, piece, mine);
     if (mine.bytes) sum_hosts(w, piece, mine, result);
     return w->returns ? spread(w, piece, result, mine.bytes, why) : LS_OK;
 }
 
-/* All-gather and broadcast begin here. */
+/* An all-gather begins here. */
 static ls_status bring_parts(const work *w, int64_t piece, ls_message *why)
 {
     ls_hosts *h = w->h;
     part mine = part_of(w, piece, h->comm.rank);
     const char *in = (const char *)w->call->in + (size_t)piece * w->room;
-    if (w->call->kind == LS_COMM_BROADCAST) in = (const char *)w->call->out + mine.array;
     char *here = kept(w, piece, h->local->comm.rank, mine);
     if (mine.bytes && here != in) memcpy(here, in, mine.bytes);
     return spread(w, piece, in, mine.bytes, why);
@@ -220,17 +252,17 @@ static ls_status bring_parts(const work *w, int64_t piece, ls_message *why)
 
 /* ---- the end ---- */
 
-/* All results have come to their holders on this host. */
+/* All results have come to their holders on this host; those of a broadcast were at its root. */
 static void take(const work *w, int64_t piece)
 {
     ls_hosts *h = w->h;
-    bool root = h->comm.rank == w->call->peer;
-    if ((w->call->kind == LS_COMM_REDUCE && !root) || (w->call->kind == LS_COMM_BROADCAST && root)) return;
+    bool root = h->comm.rank == w->root, at_root = w->casts && h->host == w->root_host;
+    if ((w->call->kind == LS_COMM_REDUCE && !root) || (w->casts && root)) return;
     for (int i = 0; i < h->comm.size; i++) {
         int owner = (h->comm.rank + i) % h->comm.size;
         part p = part_of(w, piece, owner);
-        int holder = h->seat[ls_hosts_holder(h, h->host, owner)].local;
-        const char *from = kept(w, piece, holder, p);
+        int holder = at_root ? w->root : ls_hosts_holder(h, h->host, owner);
+        const char *from = kept(w, piece, h->seat[holder].local, p);
         char *to = (char *)w->call->out + p.array;
         if (p.bytes && from != to) memcpy(to, from, p.bytes);
     }
@@ -242,8 +274,8 @@ static ls_status finish(const work *w, int64_t piece, ls_message *why)
     int at = slot(w, piece);
     ls_status status = ls_hosts_await(h, &h->in[at], why);
     if (!status) status = ls_hosts_await(h, &h->out[at], why);
-    if (status || !w->returns || ls_hosts_width(h) == 1 || !wanted_on(w, h->host)) return status;
-    status = ls_shm_step(h->local, why);
+    if (status || !w->returns || ls_hosts_width(h) == 1) return status;
+    if (wanted_on(w, h->host)) status = ls_shm_step(h->local, why);
     if (!status) take(w, piece);
     return status;
 }
@@ -251,10 +283,13 @@ static ls_status finish(const work *w, int64_t piece, ls_message *why)
 /* ---- the whole ---- */
 
 /* Ranks of other hosts with which this one has to do. */
-static bool is_partner(const ls_hosts *h, int rank)
+static bool is_partner(const work *w, int rank)
 {
-    return h->seat[rank].host != h->host && (ls_hosts_holder(h, h->seat[rank].host, h->comm.rank) == rank ||
-                                             ls_hosts_holder(h, h->host, rank) == h->comm.rank);
+    const ls_hosts *h = w->h;
+    int me = h->comm.rank;
+    bool holds = ls_hosts_holder(h, h->seat[rank].host, me) == rank || ls_hosts_holder(h, h->host, rank) == me;
+    bool casts = w->casts && (rank == w->root || me == w->root);
+    return h->seat[rank].host != h->host && (holds || casts);
 }
 
 /* Which call this is, in front of its data. */
@@ -263,9 +298,9 @@ static ls_status greet(const work *w, ls_message *why)
     ls_hosts *h = w->h;
     ls_status status = LS_OK;
     for (int r = 0; r < h->comm.size && !status; r++)
-        if (is_partner(h, r)) status = ls_front_expect(h, r, why);
+        if (is_partner(w, r)) status = ls_front_expect(h, r, why);
     for (int r = 0; r < h->comm.size && !status; r++)
-        if (is_partner(h, r)) status = ls_front_send(h, r, NULL, 0, why);
+        if (is_partner(w, r)) status = ls_front_send(h, r, NULL, 0, why);
     return status;
 }
 
@@ -276,7 +311,7 @@ static ls_status be_greeted(const work *w, ls_message *why)
     ls_status status = ls_fronts_await(h, why);
     for (int r = 0; r < h->comm.size && has_parts(w->call) && !status; r++) {
         int64_t theirs = h->fronts_in[r].what.count, wanted = ls_comm_part(w->call, r);
-        if (!is_partner(h, r) || theirs == wanted) continue;
+        if (!is_partner(w, r) || theirs == wanted) continue;
         status = ls_shm_wrong_size(h->local, h->names[r], (size_t)theirs * w->element, (size_t)wanted * w->element);
         *why = h->local->broken;
     }
@@ -288,9 +323,10 @@ static ls_status all_pieces(const work *w, ls_message *why)
     ls_hosts *h = w->h;
     ls_status status = greet(w, why);
     for (int64_t k = 0; k < w->pieces + 2 && !status; k++) {
-        if (k < w->pieces) status = w->reduces ? bring_sums(w, k, why) : bring_parts(w, k, why);
+        if (k < w->pieces && w->reduces) status = bring_sums(w, k, why);
+        else if (k < w->pieces) status = w->casts ? bring_slices(w, k, why) : bring_parts(w, k, why);
         if (!status && k == 1) status = be_greeted(w, why);
-        if (!status && w->reduces && k >= 1 && k - 1 < w->pieces) status = turn_round(w, k - 1, why);
+        if (!status && (w->reduces || w->casts) && k >= 1 && k - 1 < w->pieces) status = turn_round(w, k - 1, why);
         if (!status && k >= 2) status = finish(w, k - 2, why);
     }
     if (!status) status = ls_hosts_await(h, &h->sent, why);
@@ -305,7 +341,10 @@ ls_status ls_hosts_pieces(ls_hosts *h, const ls_comm_call *call, ls_message *why
     int width = ls_hosts_width(h), size = h->comm.size;
     work w = {.h = h, .call = call, .element = ls_dtype_size(call->dtype), .rows = rows, .first = h->turn};
     w.reduces = ls_comm_reduces(call->kind);
+    w.casts = call->kind == LS_COMM_BROADCAST;
     w.returns = call->kind != LS_COMM_REDUCE_SCATTER;
+    w.root = w.casts || call->kind == LS_COMM_REDUCE ? call->peer : -1;
+    w.root_host = w.root < 0 ? -1 : h->seat[w.root].host;
     w.wire = ls_hosts_wire(h, call);
     w.widening = ls_dtype_size(w.wire) / w.element;
     w.room = has_parts(call) ? h->piece / (size_t)size / 64 * 64 : h->piece;
@@ -315,7 +354,7 @@ ls_status ls_hosts_pieces(ls_hosts *h, const ls_comm_call *call, ls_message *why
     w.pieces = (int64_t)(((size_t)longest * w.element + w.room - 1) / w.room);
     bool shared = width > 1 && ls_shm_all_shared(h->local);
     w.staged = width > 1 && !shared;
-    if (width == 1) rows[0] = (char *)(uintptr_t)call->in;
+    if (width == 1) rows[0] = w.casts ? call->out : (char *)(uintptr_t)call->in;
     for (int l = 0; shared && l < width; l++) rows[l] = ls_shm_shared(h->local, l, ls_shm_card(h->local, l)->address);
     h->turn += (uint64_t)w.pieces;
     return all_pieces(&w, why);

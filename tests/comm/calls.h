@@ -165,14 +165,15 @@ __attribute__((unused)) static void check_gathers(ls_comm *comm, ls_dtype dtype,
     free(want), free(in);
 }
 
-__attribute__((unused)) static void check_broadcast(ls_comm *comm, ls_dtype dtype, int64_t count)
+__attribute__((unused)) static void check_broadcast(ls_comm *comm, ls_dtype dtype, int64_t count, char *shared)
 {
     ls_comm_op op = LS_COMM_SUM;
     for (int root = 0; root < comm->size; root++) {
-        char *want = filled(dtype, root, 5, count), *data = filled(dtype, comm->rank, 5, count);
+        char *want = filled(dtype, root, 5, count), *mine = filled(dtype, comm->rank, 5, count);
+        char *data = shared ? memcpy(shared, mine, (size_t)count * ls_dtype_size(dtype)) : mine;
         ok(comm, &(ls_comm_call){LS_COMM_BROADCAST, dtype, op, count, NULL, data, .peer = root});
         SAME(data, want, count);
-        free(want), free(data);
+        free(want), free(mine);
     }
 }
 
@@ -231,7 +232,8 @@ __attribute__((unused)) static void walk(ls_comm *comm, ls_dtype dtype, int64_t 
         check_reduce_scatter(comm, dtype, op, count, NULL);
         if (shared) check_reduce_scatter(comm, dtype, op, count, shared);
     }
-    check_broadcast(comm, dtype, count);
+    check_broadcast(comm, dtype, count, NULL);
+    if (shared) check_broadcast(comm, dtype, count, shared);
     for (int differ = 0; differ < 2; differ++) {
         check_gathers(comm, dtype, count, differ, NULL);
         if (shared) check_gathers(comm, dtype, count, differ, shared);
@@ -264,7 +266,7 @@ __attribute__((unused)) static void large_ones(ls_comm *comm, crew_result *resul
     check_reduce(comm, LS_F32, LS_COMM_MAX, each);
     check_reduce(comm, LS_BF16, LS_COMM_MEAN, each);
     check_reduce_scatter(comm, LS_F32, LS_COMM_SUM, each, NULL);
-    check_broadcast(comm, LS_F32, each);
+    check_broadcast(comm, LS_F32, each, NULL);
     for (int differ = 0; differ < 2; differ++) {
         check_gathers(comm, LS_F32, each, differ, NULL);
         check_all_to_all(comm, LS_F32, each, differ);
@@ -299,7 +301,7 @@ __attribute__((unused)) static void interleave(ls_comm *comm, crew_result *resul
         case 3: check_all_to_all(comm, LS_U8, count, true); break;
         case 4: check_messages(comm, LS_F32, count); break;
         case 5: check_reduce_scatter(comm, LS_F32, LS_COMM_SUM, count / comm->size, shared); break;
-        case 6: check_broadcast(half, LS_F32, count); break;
+        case 6: check_broadcast(half, LS_F32, count, NULL); break;
         default: check_all_reduce(half, LS_F64, LS_COMM_MAX, count, NULL); break;
         }
     }

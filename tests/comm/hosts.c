@@ -20,6 +20,44 @@ static void several_pieces(void)
     }
 }
 
+/* ---- how much travels ---- */
+
+enum { MUCH = 4 << 20 };
+
+static void cast_much(ls_comm *comm, crew_result *result)
+{
+    char *data = calloc(MUCH, 1);
+    if (comm->rank == 1) memset(data, 7, MUCH);
+    CHECK_MSG(ls_comm_broadcast(comm, data, MUCH, 1, "much", &result->why) == LS_OK, "%s", result->why.text);
+    CHECK(data[0] == 7 && data[MUCH / 2] == 7 && data[MUCH - 1] == 7);
+    free(data);
+}
+
+static void sum_much(ls_comm *comm, crew_result *result)
+{
+    int32_t *data = calloc(MUCH, 1);
+    ls_comm_call call = {.kind = LS_COMM_ALL_REDUCE, .dtype = LS_I32, .in = data, .out = data, .count = MUCH / 4};
+    CHECK_MSG(ls_comm_run(comm, &call, &result->why) == LS_OK, "%s", result->why.text);
+    free(data);
+}
+
+/* However many hosts there are. */
+static void nobody_sends_more_than_twice_what_it_has(void)
+{
+    static const char *const many[] = {"01234567", "00112233", "01112345"};
+    crew_fn *const bodies[] = {cast_much, sum_much};
+    for (size_t i = 0; i < sizeof many / sizeof *many; i++)
+        for (int b = 0; b < 2; b++) {
+            crew_layout = many[i];
+            crew_run((int)strlen(many[i]), bodies[b]);
+            for (int r = 0; r < (int)strlen(many[i]); r++) {
+                uint64_t sent = atomic_load(&wires_rules->sent[r]);
+                CHECK_MSG(sent < 2 * (uint64_t)MUCH + MUCH / 8, "%s: rank %d sent %.1f times", many[i], r,
+                          (double)sent / MUCH);
+            }
+        }
+}
+
 static void calls_come_in_any_order_and_at_any_pace(void)
 {
     for (int i = 0; i < LAYOUTS; i++) {
@@ -45,6 +83,7 @@ int main(int argc, char **argv)
     if (!given) CHECK_RUN(threads_play_processes);
     CHECK_RUN_FORK(every_kind_type_and_size);
     CHECK_RUN_FORK(several_pieces);
+    if (!given) CHECK_RUN_FORK(nobody_sends_more_than_twice_what_it_has);
     CHECK_RUN_FORK(calls_come_in_any_order_and_at_any_pace);
     return check_done();
 }

@@ -19,10 +19,11 @@
 
 enum { WIRES_MOST = 8 };
 
-/* What the ranks of all jobs of a test obey. */
+/* What the ranks of all jobs of a test obey, and what is seen of them. */
 typedef struct wires_control {
     _Atomic int delay;                       /* of every message, in microseconds */
     _Atomic int cut[WIRES_MOST][WIRES_MOST]; /* [from][to] */
+    _Atomic uint64_t sent[WIRES_MOST];       /* bytes of messages of each rank so far */
 } wires_control;
 
 typedef struct wires_head {
@@ -274,6 +275,7 @@ static ls_status wires_send(ls_link *link, int peer, ls_link_channel channel, co
                             ls_link_request **request, ls_message *why)
 {
     int to = link->ranks[peer];
+    atomic_fetch_add(&wires_rules->sent[link->port->rank], bytes);
     return wires_begin(
         link,
         &(ls_link_request){.head = {.bytes = bytes,
