@@ -95,6 +95,24 @@ static bool ask_text(const char *question, char *answer, size_t size)
     return false;
 }
 
+/* In the user's home, by default; "~/" stands for it. Asked until it is short enough. */
+static void ask_path(const char *question, const char *fallback, char *path, size_t size)
+{
+    char line[LONGEST];
+    const char *home = getenv("HOME");
+    int length;
+    do {
+        printf("%s [~/%s]: ", question, fallback);
+        fflush(stdout);
+        read_answer(line);
+        bool below = !*line || strncmp(line, "~/", 2) == 0;
+        length = snprintf(path, size, "%s%s%s", below && home ? home : "", below ? "/" : "",
+                          !*line  ? fallback
+                          : below ? line + 2
+                                  : line);
+    } while (length >= (int)size);
+}
+
 /* ---- The three forms ------------------------------------------------------------------------------------------ */
 
 static bool ask_about_machines(ls_launch_config *config)
@@ -111,6 +129,9 @@ static bool ask_about_machines(ls_launch_config *config)
         ask_number("What is the port you will use to communicate with the main process?", 29500, 1, 65535);
     config->same_network = ask_yes("Are all the machines on the same local network?", true);
     strcpy(config->rdzv_backend, backends[ask_choice("What rendezvous backend will you use?", backends, 2)]);
+    if (ask_yes("Do you want lockstep to launch mpirun, which then starts the processes on all machines?", false))
+        ask_path("Please enter the path to the hostfile to use with mpirun", "hostfile", config->mpirun_hostfile,
+                 sizeof config->mpirun_hostfile);
     return true;
 }
 

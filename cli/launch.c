@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "launch_hosts.h"
+#include "launch_mpirun.h"
 
 enum { LONGEST_VARIABLE = 4096, MOST_WORDS = 4 };
 
@@ -124,10 +125,11 @@ int launch_job(const command *by, const launch_options *options, char *const *wo
     char why[1200], texts[OPTION_COUNT + 1][LONGEST_VARIABLE];
     const char *variables[OPTION_COUNT + 2];
     ls_launch_opts opts = {0};
+    set_variables(options, texts, variables);
+    if (options->value[OPTION_MPIRUN_HOSTFILE]) return launch_mpirun(by, options, variables, words);
     if (!launch_hosts(options, &opts, why, sizeof why) ||
         !count_processes(options, opts.max_hosts, &opts.num_processes, why, sizeof why))
         return refuse_options(by, why);
-    set_variables(options, texts, variables);
 
     double timeout = option_number(options, OPTION_SHUTDOWN_TIMEOUT, 25);
     opts.max_restarts = option_count(options, OPTION_MAX_RESTARTS, 0);

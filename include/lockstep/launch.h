@@ -100,11 +100,16 @@ LS_API int ls_launch_cpus(void);
  * with the names of accelerate's default_config.yaml, which is read as well. */
 
 /* TEXT(name, default), COUNT(name, default), SWITCH(name, default), in the order of the file. A text or number that is
- * empty or 0 is not written. */
+ * empty or 0 is not written. dynamo_* stands in the file below dynamo_config, mpirun_* below mpirun_config. */
 #define LS_LAUNCH_CONFIG_LIST(TEXT, COUNT, SWITCH)                                                                     \
     TEXT(compute_environment, "LOCAL_MACHINE")                                                                         \
     SWITCH(debug, false)                                                                                               \
     TEXT(distributed_type, "NO") /* NO, MULTI_CPU or MULTI_GPU */                                                      \
+    TEXT(dynamo_backend, "")                                                                                           \
+    TEXT(dynamo_mode, "")                                                                                              \
+    SWITCH(dynamo_use_dynamic, false)                                                                                  \
+    SWITCH(dynamo_use_fullgraph, false)                                                                                \
+    SWITCH(dynamo_use_regional_compilation, false)                                                                     \
     TEXT(gpu_ids, "")                                                                                                  \
     COUNT(gradient_accumulation_steps, 0)                                                                              \
     COUNT(machine_rank, 0)                                                                                             \
@@ -112,6 +117,7 @@ LS_API int ls_launch_cpus(void);
     COUNT(main_process_port, 0)                                                                                        \
     COUNT(max_restarts, 0)                                                                                             \
     TEXT(mixed_precision, "no")                                                                                        \
+    TEXT(mpirun_hostfile, "")                                                                                          \
     COUNT(num_cpu_threads_per_process, 0)                                                                              \
     COUNT(num_machines, 1)                                                                                             \
     COUNT(num_processes, 1) /* over all machines */                                                                    \

@@ -6,6 +6,7 @@
 #include "base/yaml.h"
 #include "launch/environment.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
@@ -31,6 +32,16 @@ static const struct row {
     LS_LAUNCH_CONFIG_LIST(ROW_TEXT, ROW_COUNT, ROW_SWITCH)};
 enum { ROWS = sizeof rows / sizeof *rows };
 
+/* Rows whose names begin alike stand together below a key of their own. */
+static const char *const groups[] = {"dynamo_config", "mpirun_config"};
+
+static const char *group_of(const char *name)
+{
+    for (size_t i = 0; i < sizeof groups / sizeof *groups; i++)
+        if (strncmp(name, groups[i], strcspn(groups[i], "_") + 1) == 0) return groups[i];
+    return "";
+}
+
 /* accelerate's keys that have no counterpart: fine while they say nothing, refused when they ask for something. Those
  * about TPUs mean nothing where distributed_type is not XLA, and that is refused. */
 static const struct foreign {
@@ -40,15 +51,14 @@ static const struct foreign {
     {"commands", NULL},
     {"deepspeed_config", "DeepSpeed is not supported"},
     {"downcast_bf16", NULL},
-    {"dynamo_backend", NULL},
-    {"dynamo_config", NULL},
     {"enable_cpu_affinity", NULL}, /* workers are pinned anyway */
     {"fp16", NULL},                /* of old versions: mixed_precision */
     {"fp8_config", "there is no fp8 recipe to set"},
     {"fsdp_config", "FSDP is not supported"},
+    {"ipex_config", NULL}, /* of old versions */
     {"main_training_function", NULL},
     {"megatron_lm_config", "Megatron-LM is not supported"},
-    {"mpirun_config", "call mpirun with the program itself"},
+    {"mpirun_ccl", NULL}, /* of old versions: processes talk through plug-ins of their own */
     {"parallelism_config", "only data parallelism is supported"},
     {"tpu_env", NULL},
     {"tpu_name", NULL},
@@ -170,16 +180,19 @@ static const struct foreign *find_foreign(const char *name)
     return NULL;
 }
 
-static ls_status read_keys(const ls_json *root, ls_launch_config *config, char *why, size_t size)
+/* Names of keys that nobody knows are added to `unknown`. */
+static ls_status read_keys(const ls_json *root, ls_launch_config *config, char unknown[512], char *why, size_t size)
 {
-    char unknown[512] = "";
     for (const ls_json *member = ls_json_first(root); member; member = member->next) {
         const struct foreign *foreign = find_foreign(member->key);
         int i = 0;
         while (i < ROWS && strcmp(rows[i].name, member->key) != 0) i++;
-        if (i == ROWS && !foreign) {
+        if (strcmp(member->key, group_of(member->key)) == 0) {
+            ls_status status = read_keys(member, config, unknown, why, size);
+            if (status) return status;
+        } else if (i == ROWS && !foreign) {
             size_t used = strlen(unknown);
-            snprintf(unknown + used, sizeof unknown - used, "%s%s", used ? ", " : "", member->key);
+            snprintf(unknown + used, 512 - used, "%s%s", used ? ", " : "", member->key);
         } else if (foreign && foreign->refusal && !says_nothing(member)) {
             return fail(LS_ERR_UNSUPPORTED, why, size, "%s cannot be used: %s", member->key, foreign->refusal);
         } else if (strcmp(member->key, "fp16") == 0 && !says_nothing(member)) {
@@ -189,7 +202,6 @@ static ls_status read_keys(const ls_json *root, ls_launch_config *config, char *
             if (status) return status;
         }
     }
-    if (*unknown) return fail(LS_ERR_VALUE, why, size, "unknown keys (%s): correct or remove them", unknown);
     return LS_OK;
 }
 
@@ -224,9 +236,13 @@ ls_status ls_launch_config_read(const char *path, ls_launch_config *config, char
     enum { MOST = 1 << 20 };
     ls_launch_config_default(config);
     FILE *file = fopen(path, "r");
-    char *text = file ? ls_sys_alloc(MOST) : NULL;
+    char *text = file ? ls_sys_alloc(MOST) : NULL, unknown[512] = "";
     size_t length = text ? fread(text, 1, MOST, file) : 0;
     int error = errno;
+    if (text && ferror(file)) { /* a folder, for instance */
+        ls_sys_free(text);
+        text = NULL;
+    }
     if (file) fclose(file);
     if (!text) return fail(LS_ERR_IO, why, size, "%s: %s", path, strerror(error));
     ls_message reason = {""};
@@ -237,7 +253,9 @@ ls_status ls_launch_config_read(const char *path, ls_launch_config *config, char
     else if (root->type != LS_JSON_OBJECT) snprintf(detail, sizeof detail, "no keys in the file");
     else if (!ls_json_get(root, "distributed_type"))
         snprintf(detail, sizeof detail, "a `distributed_type` must be specified");
-    else status = read_keys(root, config, detail, sizeof detail);
+    else status = read_keys(root, config, unknown, detail, sizeof detail);
+    if (!status && *unknown)
+        status = fail(LS_ERR_VALUE, detail, sizeof detail, "unknown keys (%s): correct or remove them", unknown);
     if (!status) status = check(config, detail, sizeof detail);
     ls_json_free(root);
     ls_sys_free(text);
@@ -258,38 +276,83 @@ static bool make_folder_of(const char *path)
     return true;
 }
 
-static void print_row(FILE *to, const ls_launch_config *config, const struct row *row, bool json, bool *first)
+/* Is there anything to write? Switches say no as well, but not those that only some know. */
+static bool is_told(const ls_launch_config *config, const struct row *row)
 {
     const void *place = (const char *)config + row->place;
-    const char *text = place, *quote = json ? "\"" : "";
-    if (row->kind == TEXT && !*text) return;
-    if (row->kind == COUNT && !*(const int *)place && strcmp(row->name, "machine_rank") != 0) return;
-    if (json) fputs(*first ? "" : ",\n", to);
-    fprintf(to, "%s%s%s%s: ", json ? "  " : "", quote, row->name, quote);
-    *first = false;
-    /* Quoted as accelerate does, so that "no" and "0,1" stay texts for every reader. */
-    bool quoted = json || strcasecmp(text, "no") == 0 || strpbrk(text, ",:#'\" ");
-    const char *mark = json ? "\"" : quoted ? "'" : "";
-    if (row->kind == TEXT) fprintf(to, "%s%s%s", mark, text, mark);
+    if (row->kind == TEXT) return *(const char *)place;
+    if (row->kind == COUNT) return *(const int *)place || strcmp(row->name, "machine_rank") == 0;
+    return *(const bool *)place || !*group_of(row->name);
+}
+
+static void put_json(ls_json_writer *to, const ls_launch_config *config, const struct row *row)
+{
+    const void *place = (const char *)config + row->place;
+    if (row->kind == TEXT) ls_json_put_text(to, row->name, place);
+    if (row->kind == COUNT) ls_json_put_integer(to, row->name, *(const int *)place);
+    if (row->kind == SWITCH) ls_json_put_bool(to, row->name, *(const bool *)place);
+}
+
+/* Quoted, as accelerate does, unless it is a word for every reader: "no" and "0,1" stay texts. */
+static void put_text(FILE *to, const char *text)
+{
+    static const char *const words[] = {"no", "n", "yes", "y", "on", "off", "true", "false", "null", NULL};
+    size_t plain = 0;
+    while (isalnum((unsigned char)text[plain]) || (text[plain] && strchr("_./-", text[plain]))) plain++;
+    bool quoted = text[plain] || !(isalpha((unsigned char)text[0]) || text[0] == '/') || is_one_of(text, words);
+    if (quoted) fputc('\'', to);
+    for (const char *c = text; *c; c++) fputs(*c == '\'' ? "''" : (char[]){*c, 0}, to);
+    if (quoted) fputc('\'', to);
+}
+
+static void put_yaml(FILE *to, const ls_launch_config *config, const struct row *row)
+{
+    const void *place = (const char *)config + row->place;
+    fprintf(to, "%s%s: ", *group_of(row->name) ? "  " : "", row->name);
+    if (row->kind == TEXT) put_text(to, place);
     if (row->kind == COUNT) fprintf(to, "%d", *(const int *)place);
     if (row->kind == SWITCH) fputs(*(const bool *)place ? "true" : "false", to);
-    if (!json) fputc('\n', to);
+    fputc('\n', to);
+}
+
+/* False: out of memory. */
+static bool put_rows(FILE *to, const ls_launch_config *config, bool json)
+{
+    ls_json_writer w = {.indent = 2};
+    const char *group = "";
+    ls_json_put_object(&w, NULL);
+    for (int i = 0; i < ROWS; i++) {
+        if (!is_told(config, &rows[i])) continue;
+        const char *next = group_of(rows[i].name);
+        if (strcmp(group, next) != 0) {
+            if (*group) ls_json_put_end(&w);
+            if (*next) ls_json_put_object(&w, next);
+            if (*next && !json) fprintf(to, "%s:\n", next);
+            group = next;
+        }
+        if (json) put_json(&w, config, &rows[i]);
+        else put_yaml(to, config, &rows[i]);
+    }
+    if (*group) ls_json_put_end(&w);
+    ls_json_put_end(&w);
+    char *text = ls_json_take(&w, NULL);
+    bool good = text != NULL;
+    if (json && good) fprintf(to, "%s\n", text);
+    ls_sys_free(text);
+    return good;
 }
 
 ls_status ls_launch_config_write(const char *path, const ls_launch_config *config, char *why, size_t size)
 {
     char temporary[PATH_MAX];
     size_t length = strlen(path);
-    bool json = length > 5 && strcmp(path + length - 5, ".json") == 0, first = true, good;
+    bool json = length > 5 && strcmp(path + length - 5, ".json") == 0, good;
     if (snprintf(temporary, sizeof temporary, "%s.%d", path, (int)getpid()) >= (int)sizeof temporary ||
         !make_folder_of(path))
         return fail(LS_ERR_IO, why, size, "%s: %s", path, strerror(errno));
     FILE *file = fopen(temporary, "w");
     if (!file) return fail(LS_ERR_IO, why, size, "%s: %s", temporary, strerror(errno));
-    if (json) fputs("{\n", file);
-    for (int i = 0; i < ROWS; i++) print_row(file, config, &rows[i], json, &first);
-    if (json) fputs("\n}\n", file);
-    good = fflush(file) == 0 && fsync(fileno(file)) == 0;
+    good = put_rows(file, config, json) && fflush(file) == 0 && fsync(fileno(file)) == 0;
     good = fclose(file) == 0 && good;
     if (good && rename(temporary, path) == 0) return LS_OK;
     ls_status status = fail(LS_ERR_IO, why, size, "%s: %s", path, strerror(errno));

@@ -47,7 +47,7 @@ try()
 
 bad=0
 while read -r line; do
-    case $line in mpirun*) command -v mpirun >/dev/null || { echo "not tried, there is no mpirun: $line"; continue; } ;; esac
+    case $line in *mpirun*) command -v mpirun >/dev/null || { echo "not tried, there is no mpirun: $line"; continue; } ;; esac
     try "$line" || try "$line" || { echo "exit code $code: $command"; sed 's/^/    /' log; bad=1; } # a port may be taken
 done <commands
 exit $bad

@@ -341,6 +341,9 @@ static void asks_and_remembers(void)
     CHECK(run(CONFIG "--config_file %s </dev/null", path("d.json")) == 0);
     CHECK(run("cat %s", path("d.json")) == 0 && says("  \"distributed_type\": \"NO\",\n"));
     CHECK(run("printf '1\\n2\\n' | " CONFIG "--config_file %s", path("e.yaml")) == 1 && says("the input ended"));
+    CHECK(run("printf '1\\n2\\n1\\nnode0\\n\\n\\n\\nyes\\n\\n\\n8\\n' | HOME=/h " CONFIG "--config_file %s",
+              path("f.yaml")) == 0);
+    CHECK(run("cat %s", path("f.yaml")) == 0 && says("mpirun_config:\n  mpirun_hostfile: /h/hostfile\n"));
 }
 
 static void writes_the_basic_file(void)
@@ -374,6 +377,44 @@ static void uses_accelerates_file(void)
     CHECK(run("LOCKSTEP_HOME=%s " CONFIG "default --mixed_precision bf16; LOCKSTEP_HOME=%s " LOCKSTEP_COMMAND " env",
               folder, folder) == 0);
     CHECK(says("\n  mixed_precision                    bf16\n") && says("\n  num_processes                      1\n"));
+}
+
+/* Programs that print how they are called, in place of those of Open MPI and of MPICH. */
+static void make_mpirun(const char *name, const char *version)
+{
+    FILE *file = fopen(path(name), "w");
+    fprintf(file,
+            "#!/bin/sh\nif [ \"$1\" = --version ]; then echo '%s'; exit; fi\n"
+            "echo $0 $*; echo $ACCELERATE_MIXED_PRECISION $OMP_NUM_THREADS $MASTER_ADDR; exit 7\n",
+            version);
+    fclose(file);
+    chmod(path(name), 0755);
+}
+
+static void calls_mpirun(void)
+{
+    make_folder();
+    const char *line = "PATH=%s:$PATH OMP_NUM_THREADS=3 " LAUNCH "--config_file %s %s";
+    char file[200];
+    snprintf(file, sizeof file, "%s", path("mpi.yaml"));
+    FILE *config = fopen(file, "w");
+    fputs("distributed_type: MULTI_CPU\nmain_process_ip: node0\nmain_process_port: 29500\nmixed_precision: bf16\n"
+          "mpirun_config:\n  mpirun_ccl: '1'\n  mpirun_hostfile: /home/user/hostfile\nnum_machines: 4\n"
+          "num_processes: 16\n",
+          config);
+    fclose(config);
+    make_mpirun("mpirun", "HYDRA build details:");
+    CHECK(run(line, folder, file, "./program --cpu") == 7);
+    CHECK(says("/mpirun -f /home/user/hostfile -ppn 4 -n 16 ./program --cpu\nbf16 3 node0\n"));
+    make_mpirun("mpirun", "mpirun (Open MPI) 4.1.4");
+    CHECK(run(line, folder, file, "./program --cpu") == 7);
+    CHECK(says("/mpirun --hostfile /home/user/hostfile --npernode 4 -n 16 --bind-to socket -x OMP_NUM_THREADS=3"));
+    CHECK(says(" -x MASTER_ADDR=node0 -x MASTER_PORT=29500 -x ACCELERATE_MIXED_PRECISION=bf16 ./program --cpu\n"));
+    CHECK(run(line, folder, file, "--max-restarts 1 true") == 2 && says("--max-restarts cannot be used with --mpirun"));
+    CHECK(run(line, folder, file, "-n 3 true") == 2 && says("--num_processes 3 cannot be shared among 4 hosts"));
+    CHECK(run(LAUNCH "--mpirun_hostfile a true") == 2 && says("how many processes?"));
+    CHECK(run("PATH=/nowhere " LAUNCH "--mpirun_hostfile a -n 2 true") == 2 &&
+          says("mpirun or mpiexec were not found"));
 }
 
 /* ---- Output ---- */
@@ -478,6 +519,7 @@ int main(int argc, char **argv)
     CHECK_RUN(asks_and_remembers);
     CHECK_RUN(writes_the_basic_file);
     CHECK_RUN(uses_accelerates_file);
+    CHECK_RUN(calls_mpirun);
     CHECK_RUN(keeps_lines_whole);
     CHECK_RUN(writes_torchruns_files);
     CHECK_RUN(a_full_disk_costs_the_log);

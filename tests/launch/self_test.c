@@ -63,6 +63,20 @@ static void other_launchers_start_it(void)
     }
 }
 
+static void mpirun_is_called_for_it(void)
+{
+    static const char *const ways[][2] = {{"mpiexec.hydra", "localhost:4"},
+                                          {"mpirun.openmpi --allow-run-as-root", "localhost slots=4"}};
+    for (size_t i = 0; i < 2; i++) {
+        if (run("command -v %.*s", (int)strcspn(ways[i][0], " "), ways[i][0]) != 0) continue;
+        CHECK(run("mkdir -p %s/bin && echo 'exec %s \"$@\"' >%s/bin/mpirun && chmod +x %s/bin/mpirun && echo '%s' >%s",
+                  folder, ways[i][0], folder, folder, ways[i][1], path("hosts")) == 0);
+        CHECK(run("ASAN_OPTIONS=detect_leaks=0 PATH=%s/bin:$PATH " TEST "--mpirun_hostfile %s -n 2 %s </dev/null",
+                  folder, path("hosts"), folder) == 0);
+        expect_success(", 2 processes on 1 host: ");
+    }
+}
+
 /* A pod whose variables speak to a launcher. */
 static void pods_launch_it(void)
 {
@@ -111,6 +125,7 @@ int main(int argc, char **argv)
     CHECK_RUN(starts_itself);
     CHECK_RUN(takes_the_options_of_launch);
     CHECK_RUN(other_launchers_start_it);
+    CHECK_RUN(mpirun_is_called_for_it);
     CHECK_RUN(pods_launch_it);
     CHECK_RUN(a_missing_folder_is_named);
     CHECK_RUN(a_folder_that_is_not_shared_is_named);
