@@ -399,16 +399,16 @@ static void calls_mpirun(void)
     snprintf(file, sizeof file, "%s", path("mpi.yaml"));
     FILE *config = fopen(file, "w");
     fputs("distributed_type: MULTI_CPU\nmain_process_ip: node0\nmain_process_port: 29500\nmixed_precision: bf16\n"
-          "mpirun_config:\n  mpirun_ccl: '1'\n  mpirun_hostfile: /home/user/hostfile\nnum_machines: 4\n"
+          "mpirun_config:\n  mpirun_ccl: '1'\n  mpirun_hostfile: /etc/mpi/hostfile\nnum_machines: 4\n"
           "num_processes: 16\n",
           config);
     fclose(config);
     make_mpirun("mpirun", "HYDRA build details:");
     CHECK(run(line, folder, file, "./program --cpu") == 7);
-    CHECK(says("/mpirun -f /home/user/hostfile -ppn 4 -n 16 ./program --cpu\nbf16 3 node0\n"));
+    CHECK(says("/mpirun -f /etc/mpi/hostfile -ppn 4 -n 16 ./program --cpu\nbf16 3 node0\n"));
     make_mpirun("mpirun", "mpirun (Open MPI) 4.1.4");
     CHECK(run(line, folder, file, "./program --cpu") == 7);
-    CHECK(says("/mpirun --hostfile /home/user/hostfile --npernode 4 -n 16 --bind-to socket -x OMP_NUM_THREADS=3"));
+    CHECK(says("/mpirun --hostfile /etc/mpi/hostfile --npernode 4 -n 16 --bind-to socket -x OMP_NUM_THREADS=3"));
     CHECK(says(" -x MASTER_ADDR=node0 -x MASTER_PORT=29500 -x ACCELERATE_MIXED_PRECISION=bf16 ./program --cpu\n"));
     CHECK(run(line, folder, file, "--max-restarts 1 true") == 2 && says("--max-restarts cannot be used with --mpirun"));
     CHECK(run(line, folder, file, "-n 3 true") == 2 && says("--num_processes 3 cannot be shared among 4 hosts"));

@@ -39,7 +39,7 @@ static const char *const accelerate = "compute_environment: LOCAL_MACHINE\n"
                                       "mixed_precision: 'no'\n"
                                       "mpirun_config:\n"
                                       "  mpirun_ccl: '1'\n"
-                                      "  mpirun_hostfile: /home/user/hostfile\n"
+                                      "  mpirun_hostfile: /etc/mpi/hostfile\n"
                                       "num_machines: 2\n"
                                       "num_processes: 4\n"
                                       "rdzv_backend: static\n"
@@ -56,7 +56,7 @@ static void reads_accelerates(void)
     CHECK(c.num_processes == 4 && c.num_machines == 2 && c.machine_rank == 1 && c.main_process_port == 8080 &&
           c.use_cpu);
     CHECK_TEXT(c.main_process_ip, "192.168.20.1");
-    CHECK_TEXT(c.mpirun_hostfile, "/home/user/hostfile");
+    CHECK_TEXT(c.mpirun_hostfile, "/etc/mpi/hostfile");
     CHECK_TEXT(c.dynamo_backend, "INDUCTOR");
     CHECK_TEXT(c.dynamo_mode, "default");
     CHECK(c.dynamo_use_dynamic && !c.dynamo_use_fullgraph);
