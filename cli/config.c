@@ -20,11 +20,16 @@ static int failed(const char *why)
 
 /* ---- Questions ------------------------------------------------------------------------------------------------ */
 
-/* One line, without blanks around it; empty at the end of the input, where every question has its default. */
+/* One line, without blanks around it; empty at the end of the input, where every question has its default. Who ends it
+ * at a terminal wants to leave. */
 static void read_answer(char *answer)
 {
     char line[LONGEST] = "";
-    if (!fgets(line, sizeof line, stdin)) putchar('\n');
+    bool ended = !fgets(line, sizeof line, stdin);
+    if (ended) putchar('\n');
+    if (ended && isatty(STDIN_FILENO)) exit(failed("nothing was written"));
+    if (!ended && !strchr(line, '\n')) /* too long for an answer: the rest is not the next one */
+        for (int c = getchar(); c != EOF && c != '\n';) c = getchar();
     char *begin = line, *end = line + strlen(line);
     while (isspace((unsigned char)*begin)) begin++;
     while (end > begin && isspace((unsigned char)end[-1])) end--;
@@ -135,6 +140,16 @@ static bool ask_about_machines(ls_launch_config *config)
     return true;
 }
 
+static int ask_processes(int machines)
+{
+    for (;;) {
+        int count = ask_number("How many processes should be used for distributed training, on all machines together?",
+                               machines, machines, 1 << 20);
+        if (count % machines == 0) return count;
+        printf("Please enter a multiple of %d: they are shared out evenly.\n", machines);
+    }
+}
+
 static int write_to(const char *path, const ls_launch_config *config, const char *message)
 {
     char why[LONGEST];
@@ -157,11 +172,7 @@ static int ask(const char *path)
             ask_yes("Should distributed operations be checked while running for errors? This can avoid timeout "
                     "issues but will be slower.",
                     false);
-        config.num_processes = ask_number("How many processes should be used for distributed training, on all machines "
-                                          "together?",
-                                          config.num_machines, config.num_machines, 1 << 20);
-        if (config.num_processes % config.num_machines)
-            return failed("the processes cannot be shared evenly among the machines");
+        config.num_processes = ask_processes(config.num_machines);
     }
     config.num_cpu_threads_per_process =
         ask_number("How many threads should each process use (0: the CPUs, shared out)?", 0, 0, 1 << 16);
@@ -181,7 +192,7 @@ static int write_default(const char *path, const char *precision)
     ls_launch_config config;
     ls_launch_config_default(&config);
     config.use_cpu = true;
-    snprintf(config.mixed_precision, sizeof config.mixed_precision, "%s", precision);
+    for (int i = 0; precision[i]; i++) config.mixed_precision[i] = (char)tolower((unsigned char)precision[i]);
     return write_to(path, &config, "lockstep configuration saved at %s\n");
 }
 
@@ -217,7 +228,10 @@ static int run(int argc, char **argv)
         bool file = is_option(argv[i], "--config_file"), mixed = by_default && is_option(argv[i], "--mixed_precision");
         if (!file && !mixed) return no_such_option(&command_config, argv[i]);
         if (!value) value = ++i < argc ? argv[i] : NULL;
-        if (!value || (file && strlen(value) >= sizeof path)) return no_such_option(&command_config, argv[i - 1]);
+        if (!value || !*value || strlen(value) >= sizeof path) {
+            fprintf(stderr, "lockstep config: %s needs a value\n", file ? "--config_file" : "--mixed_precision");
+            return EXIT_USAGE;
+        }
         if (file) strcpy(path, value);
         else precision = value;
     }

@@ -147,7 +147,7 @@ static void is_a_good_first_process(void)
     snprintf(line, sizeof line, "unshare -pf --kill-child " LAUNCH "-n 2 " WORKER " save %s", path("marks"));
     pid_t outer = start_line(line, "out");
     wait_for(path("marks"), "ready", 2);
-    CHECK(run("pkill -TERM -P %d", (int)outer) == 0);
+    CHECK(run("kill -TERM $(cat /proc/%d/task/%d/children)", (int)outer, (int)outer) == 0);
     CHECK(end_of(outer) == 143);
     CHECK(count_lines(path("marks"), "saved") == 2);
 }
@@ -346,10 +346,29 @@ static void asks_and_remembers(void)
     CHECK(run("cat %s", path("f.yaml")) == 0 && says("mpirun_config:\n  mpirun_hostfile: /h/hostfile\n"));
 }
 
+static void bears_with_odd_answers(void)
+{
+    make_folder();
+    /* A line too long for an answer, numbers out of range, three processes for two machines. */
+    CHECK(run("{ head -c 3000 /dev/zero | tr '\\0' 1; printf '\\n7\\nmulti-cpu\\nx\\n2\\n2\\n1\\n "
+              "\\nnode0\\n70000\\n1234\\n\\n"
+              "c10d\\n\\n\\n3\\n4\\n'; } | " CONFIG "--config_file %s",
+              path("c.yaml")) == 0);
+    CHECK(says("Please enter a multiple of 2") && says("Please enter a number from 1 to 65535."));
+    CHECK(run("cat %s", path("c.yaml")) == 0 &&
+          says("machine_rank: 1\nmain_process_ip: node0\nmain_process_port: 1234\n"));
+    CHECK(says("num_machines: 2\nnum_processes: 4\nrdzv_backend: c10d\n"));
+    /* The end of the input at a terminal: nothing is written. */
+    CHECK(run("script -qec '" CONFIG "--config_file %s' /dev/null </dev/null", path("d.yaml")) == 1);
+    CHECK(says("nothing was written") && access(path("d.yaml"), F_OK) != 0);
+    CHECK(run(CONFIG "--config_file=") == 2 && says("--config_file needs a value"));
+    CHECK(run(CONFIG "default --mixed_precision") == 2 && says("--mixed_precision needs a value"));
+}
+
 static void writes_the_basic_file(void)
 {
     make_folder();
-    CHECK(run("LOCKSTEP_HOME=%s/new/home " CONFIG "default --mixed-precision bf16", folder) == 0);
+    CHECK(run("LOCKSTEP_HOME=%s/new/home " CONFIG "default --mixed-precision BF16", folder) == 0);
     CHECK(run("LOCKSTEP_HOME=%s/new/home " CONFIG "default", folder) == 0 && says("will not override"));
     CHECK(run("LOCKSTEP_HOME=%s/new/home " LAUNCH "sh -c 'echo $ACCELERATE_MIXED_PRECISION'", folder) == 0);
     CHECK_TEXT(output, "bf16\n");
@@ -517,6 +536,7 @@ int main(int argc, char **argv)
     CHECK_RUN(shares_cpus_out);
     CHECK_RUN(only_the_first_reads_stdin);
     CHECK_RUN(asks_and_remembers);
+    CHECK_RUN(bears_with_odd_answers);
     CHECK_RUN(writes_the_basic_file);
     CHECK_RUN(uses_accelerates_file);
     CHECK_RUN(calls_mpirun);
