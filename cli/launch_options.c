@@ -3,6 +3,7 @@
 
 #include "command.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
@@ -299,6 +300,9 @@ bool option_variable(const launch_options *options, option which, char *text, si
     if (!*variable || !value) return false;
     bool complete = strchr(variable, '=') != NULL;
     snprintf(text, size, "%s%s%s", variable, complete ? "" : "=", complete ? "" : value);
+    /* Choices may be written in any way, programs expect theirs. */
+    for (char *c = text + strlen(variable); rows[which].kind == CHOICE && *c; c++)
+        *c = (char)tolower((unsigned char)*c);
     return true;
 }
 

@@ -34,6 +34,7 @@ void ls_cause_read(ls_cause *cause, const char *error_file)
     const char *words = ls_json_text(ls_json_get(outer, "message"));
     if (!words) words = ls_json_text(outer);
     if (words) snprintf(cause->words, sizeof cause->words, "%s", words);
+    for (size_t n = strlen(cause->words); n && cause->words[n - 1] == '\n'; n--) cause->words[n - 1] = '\0';
     const ls_json *stamp = ls_json_get(ls_json_get(outer, "extraInfo"), "timestamp");
     const char *digits = ls_json_text(stamp);
     cause->stamp = digits ? atof(digits) : ls_json_number(stamp, 0);

@@ -141,30 +141,51 @@ static bool parse_slots(const char *text, size_t length, int *slots)
     return *end == '\0' && isdigit((unsigned char)number[0]) && value >= 1 && value < 1 << 20;
 }
 
-/* One line without comment: a name, perhaps ":n", perhaps "slots=n";
- * the largest number of slots is mpirun's business. */
+static size_t blanks(const char *from, const char *end)
+{
+    size_t count = 0;
+    while (from + count < end && strchr(" \t\r", from[count])) count++;
+    return count;
+}
+
+/* The length of the word here. Blanks around its '=' belong to it. */
+static size_t word_here(const char *line, const char *end)
+{
+    size_t length = 0;
+    for (;;) {
+        while (line + length < end && !strchr(" \t\r", line[length])) length++;
+        size_t gap = blanks(line + length, end);
+        const char *next = line + length + gap;
+        bool joined = gap && next < end && (line[length - 1] == '=' || *next == '=');
+        if (!joined) return length;
+        length += gap + 1;
+    }
+}
+
+/* One line without comment: a name, perhaps with somebody's in front ("user@"), perhaps ":n", perhaps "slots=n"; the
+ * largest number of slots is mpirun's business. */
 static ls_status parse_line(const char *line, size_t length, ls_hosts *to, ls_message *why)
 {
     const char *end = line + length, *name = NULL;
     size_t name_length = 0;
     int slots = 1, ignored;
     while (line < end) {
-        size_t skip = strspn(line, " \t\r");
-        line += skip < (size_t)(end - line) ? skip : (size_t)(end - line);
-        size_t word = strcspn(line, " \t\r\n");
-        if (word > (size_t)(end - line)) word = (size_t)(end - line);
+        line += blanks(line, end);
+        size_t word = word_here(line, end);
         if (!word) break;
-        const char *equals = memchr(line, '=', word), *colon = memchr(line, ':', word);
-        size_t key = equals ? (size_t)(equals - line) : 0;
+        const char *stop = line + word, *equals = memchr(line, '=', word), *at = memchr(line, '@', word);
+        const char *value = equals ? equals + 1 + blanks(equals + 1, stop) : stop;
+        size_t key = equals ? strcspn(line, " \t\r=") : 0, length_of_value = (size_t)(stop - value);
         bool good = true;
         if (!name && !equals) {
-            name = line;
-            name_length = colon ? (size_t)(colon - line) : word;
-            if (colon) good = parse_slots(colon + 1, word - name_length - 1, &slots);
+            name = at ? at + 1 : line;
+            const char *colon = memchr(name, ':', (size_t)(stop - name));
+            name_length = (size_t)((colon ? colon : stop) - name);
+            if (colon) good = parse_slots(colon + 1, (size_t)(stop - colon) - 1, &slots);
         } else if (key == 5 && memcmp(line, "slots", 5) == 0) {
-            good = name && parse_slots(equals + 1, word - key - 1, &slots);
+            good = name && parse_slots(value, length_of_value, &slots);
         } else if (key == 9 && (memcmp(line, "max_slots", 9) == 0 || memcmp(line, "max-slots", 9) == 0)) {
-            good = name && parse_slots(equals + 1, word - key - 1, &ignored);
+            good = name && parse_slots(value, length_of_value, &ignored);
         } else {
             good = false;
         }

@@ -97,7 +97,7 @@ static void refuse(const char *what, const char *value, const char *wanted)
     ls_log_line(LS_LOG_ERROR, "launch: %s \"%s\": %s", what, value, wanted);
 }
 
-static bool check(const ls_launch_opts *o)
+static bool check(ls_launch_opts *o)
 {
     char number[32];
     snprintf(number, sizeof number, "%d", o->num_processes);
@@ -123,8 +123,10 @@ static bool check(const ls_launch_opts *o)
     }
     static const char *const precisions[] = {"no", "fp16", "bf16", "fp8"};
     bool known = !o->mixed_precision;
-    for (size_t i = 0; i < sizeof precisions / sizeof *precisions && !known; i++)
+    for (size_t i = 0; i < sizeof precisions / sizeof *precisions && !known; i++) {
         known = strcasecmp(o->mixed_precision, precisions[i]) == 0;
+        if (known) o->mixed_precision = precisions[i]; /* as programs read it */
+    }
     if (!known) refuse("mixed_precision", o->mixed_precision, "must be no, fp16, bf16 or fp8");
     return known;
 }

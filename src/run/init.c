@@ -39,7 +39,9 @@ static bool settle_precision(ls_run *run, const char *flag, ls_init_opts *opts)
     const char *environment = ls_config_text(LS_SETTING_MIXED_PRECISION);
     if (flag) return precision_named(flag, &opts->mixed_precision);
     if (!opts->mixed_precision && *environment && !precision_named(environment, &opts->mixed_precision)) {
-        ls_fail(&run->errors, LS_ERR_VALUE, "MIXED_PRECISION is %s; it must be one of " PRECISIONS, environment);
+        ls_fail(&run->errors, LS_ERR_VALUE,
+                "LOCKSTEP_MIXED_PRECISION or ACCELERATE_MIXED_PRECISION is %s; it must be one of " PRECISIONS,
+                environment);
         return false;
     }
     ls_dtype type = opts->mixed_precision;

@@ -48,7 +48,7 @@ static void runs_in_each_worker(void)
     int codes[3] = {9, 9, 9};
     const char *const extra[] = {"EXTRA=yes", NULL};
     CHECK(ls_config_count(LS_SETTING_NUM_THREADS) == 0);
-    CHECK(ls_launch(sign_in, b, .num_processes = 3, .environment = extra, .mixed_precision = "bf16", .num_threads = 2,
+    CHECK(ls_launch(sign_in, b, .num_processes = 3, .environment = extra, .mixed_precision = "BF16", .num_threads = 2,
                     .token = "secret", .exit_codes = codes) == 0);
     CHECK(codes[0] == 0 && codes[1] == 0 && codes[2] == 0);
     CHECK(b->seen[0] && b->seen[1] && b->seen[2] && b->seen[0] != b->seen[1] && b->seen[0] != (int)getpid());

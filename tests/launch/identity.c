@@ -179,6 +179,9 @@ static void reads_host_files(void)
     CHECK_TEXT(parsed("# Open MPI\na slots=4 max_slots=8\n\nb.ns.svc slots=2 # two\n"), "a:4 b.ns.svc:2");
     CHECK_TEXT(parsed("a:4\nb:2\n"), "a:4 b:2");
     CHECK_TEXT(parsed("a\r\nb\r\n  a  \n"), "a:2 b:1");
+    CHECK_TEXT(parsed("  a \t slots = 4  max-slots= 8\r\nme@b slots =2#two\nc:3"), "a:4 b:2 c:3");
+    CHECK_TEXT(parsed("a slots= \n"), "line 1: \"slots=\" is neither host, host:n nor slots=n");
+    CHECK_TEXT(parsed("a = \n"), "line 1: \"a =\" is neither host, host:n nor slots=n");
     CHECK_TEXT(parsed("a slots=4\nb slots=x\n"), "line 2: \"slots=x\" is neither host, host:n nor slots=n");
     CHECK_TEXT(parsed("a b\n"), "line 1: \"b\" is neither host, host:n nor slots=n");
     CHECK_TEXT(parsed("a:0\n"), "line 1: \"a:0\" is neither host, host:n nor slots=n");

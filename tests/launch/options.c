@@ -348,6 +348,8 @@ static void python_is_put_in_front(void)
     CHECK_TEXT(difference(usual), "word python3 word -u word train.py");
     launch("--no_python train.py a");
     CHECK_TEXT(difference(usual), "word train.py");
+    launch("--mixed_precision BF16 program a");
+    CHECK_TEXT(difference(usual), "ACCELERATE_MIXED_PRECISION=bf16");
     launch("-- -n a");
     CHECK_TEXT(difference(usual), "word -n");
     remove("train.py");
