@@ -136,11 +136,7 @@ static ls_status look_around(ls_hosts *h, const ls_parcel *parcel, int64_t began
     int64_t waited = ls_comm_clock() - began;
     char mine[200], last[200] = "nothing said to this rank";
     ls_ring_tell(&local->entry, mine, sizeof mine);
-    if (dead >= 0) {
-        const ls_member *member = &h->job->segment->header->member[dead];
-        ls_ring_tell_last(member, last, sizeof last);
-        return ls_hosts_break(h, "rank %d (process %d) died; the last it did: %s", member->rank, member->pid, last);
-    }
+    if (dead >= 0) return ls_shm_mourn(local, &h->job->segment->header->member[dead]);
     bool late = local->timeout && waited > local->timeout;
     bool left = parcel->comes && h->job->left[them] && waited > (int64_t)FAREWELL * 1000000;
     if (!late && !left) return LS_OK;

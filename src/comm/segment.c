@@ -214,11 +214,12 @@ bool ls_segment_dead(ls_segment *segment, int number)
     return dead;
 }
 
-static bool write_reason(ls_segment_header *header, int rank, const char *words)
+static bool write_reason(ls_segment_header *header, int rank, bool mourned, const char *words)
 {
     uint32_t nobody = 0;
     if (!atomic_compare_exchange_strong(&header->aborted, &nobody, 1)) return false;
     header->culprit = rank;
+    header->mourned = mourned;
     snprintf(header->words, sizeof header->words, "%s", words);
     atomic_store_explicit(&header->aborted, 2, memory_order_release);
     return true;
@@ -226,7 +227,12 @@ static bool write_reason(ls_segment_header *header, int rank, const char *words)
 
 void ls_segment_abort(ls_segment *segment, int rank, const char *words)
 {
-    write_reason(segment->header, rank, words);
+    write_reason(segment->header, rank, false, words);
+}
+
+void ls_segment_mourn(ls_segment *segment, int rank, const char *words)
+{
+    write_reason(segment->header, rank, true, words);
 }
 
 bool ls_segment_give_up(int file, const char *words)
@@ -235,7 +241,7 @@ bool ls_segment_give_up(int file, const char *words)
     if (fstat(file, &status) != 0 || (size_t)status.st_size < sizeof(ls_segment_header)) return false;
     ls_segment_header *header = map_file(file, 0, sizeof *header);
     if (!header) return false;
-    bool first = header->magic == MAGIC && write_reason(header, -1, words);
+    bool first = header->magic == MAGIC && write_reason(header, -1, false, words);
     munmap(header, sizeof *header);
     return first;
 }
@@ -246,7 +252,7 @@ void ls_segment_reason(const ls_segment *segment, ls_message *why)
     for (int i = 0; i < 100 && atomic_load_explicit(&header->aborted, memory_order_acquire) == 1; i++) usleep(1000);
     bool told = atomic_load_explicit(&header->aborted, memory_order_acquire) == 2;
     enum { ROOM = sizeof why->text - 32 }; /* for who it was */
-    if (told && header->culprit >= 0)
+    if (told && header->culprit >= 0 && !header->mourned)
         snprintf(why->text, sizeof why->text, "rank %d failed: %.*s", header->culprit, ROOM, header->words);
     else if (told) snprintf(why->text, sizeof why->text, "%.*s", (int)sizeof why->text - 1, header->words);
     else snprintf(why->text, sizeof why->text, "another process failed while it told why");

@@ -56,6 +56,7 @@ typedef struct ls_segment_header {
     _Atomic uint32_t aborted;    /* 0, 1 while the words are written, 2 */
     _Atomic uint32_t told;       /* other hosts know of it, or somebody is about to tell them */
     int32_t culprit;             /* rank in the job; -1: nobody in particular */
+    int32_t mourned;             /* 1: the words are another's, who found it dead */
     char words[sizeof(ls_message)];
     ls_member member[]; /* [size] */
 } ls_segment_header;
@@ -99,6 +100,8 @@ bool ls_segment_dead(ls_segment *segment, int number);
 
 /* Everybody must stop, because of this rank of the job (-1: none); the first reason stays. */
 void ls_segment_abort(ls_segment *segment, int rank, const char *words);
+/* The same, where that rank could not say so itself. */
+void ls_segment_mourn(ls_segment *segment, int rank, const char *words);
 static inline bool ls_segment_aborted(const ls_segment *segment)
 {
     return atomic_load_explicit(&segment->header->aborted, memory_order_acquire) != 0;
@@ -136,7 +139,7 @@ void ls_ring_tell_last(const ls_member *member, char *text, size_t size);
 
 /* The last `count` operations of all ranks, one line each. */
 void ls_segment_tell(int file, int count, char *text, size_t size);
-/* The rank that told the others to stop; -1: none did. */
+/* The rank that told the others to stop, or was found dead by them; -1: neither. */
 int ls_segment_culprit(int file);
 /* Tell everybody to stop; false where somebody did already, or there is nobody. */
 bool ls_segment_give_up(int file, const char *words);

@@ -95,6 +95,8 @@ bool ls_shm_interrupted(const ls_shm *shm);
 ls_status ls_shm_interruption(ls_shm *shm);
 /* Nothing works any more, here and everywhere, for this reason. */
 LS_PRINTF(2, 3) ls_status ls_shm_break(ls_shm *shm, const char *format, ...);
+/* Because this member is dead: whoever watches over the job learns that it was the first. */
+ls_status ls_shm_mourn(ls_shm *shm, const ls_member *member);
 
 /* shm.c: a call is numbered, recorded (*slot) and its card laid; its end is recorded. `comm` is who is called: this
  * communicator, or one that it is part of. */

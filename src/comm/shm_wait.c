@@ -29,6 +29,17 @@ ls_status ls_shm_break(ls_shm *shm, const char *format, ...)
     return LS_ERR_PEER;
 }
 
+ls_status ls_shm_mourn(ls_shm *shm, const ls_member *member)
+{
+    char last[200];
+    ls_message words;
+    ls_ring_tell_last(member, last, sizeof last);
+    snprintf(words.text, sizeof words.text, "rank %d (process %d) died; the last it did: %s", member->rank, member->pid,
+             last);
+    ls_segment_mourn(shm->segment, member->rank, words.text);
+    return ls_shm_break(shm, "%s", words.text);
+}
+
 bool ls_cards_agree(const ls_ring_entry *a, const ls_ring_entry *b)
 {
     bool sizes_may_differ = a->kind == LS_COMM_ALL_GATHER || a->kind == LS_COMM_GATHER || a->kind == LS_COMM_SCATTER ||
@@ -97,7 +108,7 @@ static ls_status look_around(ls_shm *shm, int peer, int64_t began, ls_line *line
     if (left)
         return ls_shm_break(shm, "rank %d has finished, and rank %d waits for it in %s; the last of rank %d: %s", them,
                             me, mine, them, theirs);
-    if (dead) return ls_shm_break(shm, "rank %d (process %d) died; the last it did: %s", them, member->pid, theirs);
+    if (dead) return ls_shm_mourn(shm, member);
     return ls_shm_break(shm, "rank %d waited %.1f s for rank %d in %s; rank %d (process %d%s) did last: %s", me,
                         (double)(ls_comm_clock() - began) / 1e9, them, mine, them, member->pid,
                         is_stopped(member->pid) ? ", which is stopped" : "", theirs);

@@ -121,6 +121,9 @@ static void a_dead_process_is_named(void)
     HAS("was killed by SIGKILL");
     HAS("what workers did last together:");
     HAS("rank 1: barrier (ls_wait_for_everyone, call 2), done");
+    CHECK(shell(LOCKSTEP_COMMAND " launch -n 3 " WORKER " leave 2>&1") == 9);
+    HAS("first cause: rank 1 ");
+    HAS("exited with code 9");
 }
 
 /* The launcher tells survivors at once, and why. How long that took is printed, not judged: the machine may be busy. */

@@ -85,6 +85,22 @@ static void die(ls_run *run)
     ls_wait_for_everyone(run);
 }
 
+/* Without a word, while the launcher sleeps: when it wakes up the others, who fail because of this one, are gone. */
+static void leave(ls_run *run)
+{
+    ls_wait_for_everyone(run);
+    if (ls_rank(run) == 1) {
+        pid_t launcher = getppid();
+        kill(launcher, SIGSTOP);
+        if (fork() == 0) {
+            usleep(500000);
+            kill(launcher, SIGCONT);
+        }
+        _exit(9);
+    }
+    ls_wait_for_everyone(run);
+}
+
 static void differ(ls_run *run)
 {
     if (ls_rank(run) == 1) ls_check_trigger(run);
@@ -156,6 +172,7 @@ int main(int argc, char **argv)
     else if (strcmp(what, "train") == 0 && argc > 2) train(run, argv[2]);
     else if (strcmp(what, "fail") == 0) fail(run);
     else if (strcmp(what, "die") == 0) die(run);
+    else if (strcmp(what, "leave") == 0) leave(run);
     else if (strcmp(what, "differ") == 0) differ(run);
     else if (strcmp(what, "stop") == 0) stop(run, argv[2]);
     else if (strcmp(what, "survive") == 0) survive(run);
