@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/utsname.h>
+#include <unistd.h>
 
 #include "base/config.h"
 #include "base/cpus.h"
@@ -56,6 +57,8 @@ static void machine(const writer *w)
     int quota = ls_cpus_quota("");
     snprintf(text, sizeof text, quota ? "%d" : "none", quota);
     entry(w, "CPU quota", text);
+    snprintf(text, sizeof text, "%.2f GB", (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE) / (1 << 30));
+    entry(w, "memory", text);
     snprintf(text, sizeof text, "%d", ls_parallel_width());
     entry(w, "threads", text);
     text[0] = 0;
@@ -84,14 +87,15 @@ static void number(const writer *w, const char *name, int value)
     entry(w, name, text);
 }
 
-/* The file that `lockstep launch` takes defaults from. */
-static void configuration(const writer *w)
+/* The file that `lockstep launch` takes defaults from, or would if it were given. */
+static void configuration(const writer *w, const char *given)
 {
     char path[4096], why[1024];
     bool foreign;
     ls_launch_config config;
     begin(w, "configuration of the launcher");
-    bool found = ls_launch_config_find(path, sizeof path, &foreign);
+    if (given) snprintf(path, sizeof path, "%s", given);
+    bool found = given || ls_launch_config_find(path, sizeof path, &foreign);
     entry(w, "file", found ? path : "none");
     if (found && ls_launch_config_read(path, &config, why, sizeof why)) entry(w, "not used", why);
     else if (found) {
@@ -152,7 +156,7 @@ static void kernels(const writer *w)
     end(w);
 }
 
-void ls_env_print(FILE *to, bool json)
+void ls_env_print(FILE *to, bool json, const char *config_file)
 {
     ls_json_writer text = {.indent = 2};
     writer w = {.to = to, .json = json ? &text : NULL};
@@ -160,7 +164,7 @@ void ls_env_print(FILE *to, bool json)
     else begin(&w, NULL), entry(&w, "lockstep", ls_version());
     machine(&w);
     settings(&w);
-    configuration(&w);
+    configuration(&w, config_file);
     transports(&w);
     kernels(&w);
     if (!json) return;

@@ -393,6 +393,10 @@ static void uses_accelerates_file(void)
     CHECK(run(LAUNCH "--config_file %s true", path("missing")) == 2 && says("No such file"));
     CHECK(run("HF_HOME=%s " LOCKSTEP_COMMAND " env", folder) == 0 && says("configuration of the launcher\n  file "));
     CHECK(says("/accelerate/default_config.yaml\n  not used ") && says("FSDP is not supported"));
+    CHECK(run(LOCKSTEP_COMMAND " env --config_file %s", path("accelerate/default_config.yaml")) == 0);
+    CHECK(says("/accelerate/default_config.yaml\n  not used ") && says("\n  memory                             "));
+    CHECK(run(LOCKSTEP_COMMAND " env --json --config-file=%s", path("missing")) == 0 && says("No such file"));
+    CHECK(run(LOCKSTEP_COMMAND " env --config_file") == 2);
     CHECK(run("LOCKSTEP_HOME=%s " CONFIG "default --mixed_precision bf16; LOCKSTEP_HOME=%s " LOCKSTEP_COMMAND " env",
               folder, folder) == 0);
     CHECK(says("\n  mixed_precision                    bf16\n") && says("\n  num_processes                      1\n"));

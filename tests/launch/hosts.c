@@ -121,6 +121,22 @@ static void numbers_all_workers(void)
     CHECK(host_says("3/4 0/1 2/3"));
 }
 
+/* Where one pod that ends with 0 makes the whole job a success, none may before all have. */
+static void early_hosts_wait_for_the_others(void)
+{
+    for (int early = 0; early < 2; early++) {
+        begin_job();
+        start_hosts(2, "",
+                    filled("sh -c 'echo up >>%s; while [ $RANK != %d ] && [ ! -f %s ]; do sleep 0.05; done'",
+                           path("marks"), early, path("finish")));
+        wait_for_marks("up", 2);
+        usleep(300000);
+        CHECK(waitpid(job[early], NULL, WNOHANG) == 0);
+        let_finish();
+        expect_ends(2, 0);
+    }
+}
+
 static void tells_all_hosts_the_cause(void)
 {
     begin_job();
@@ -413,6 +429,7 @@ int main(int argc, char **argv)
 {
     begin_shell(argc, argv);
     CHECK_RUN(numbers_all_workers);
+    CHECK_RUN(early_hosts_wait_for_the_others);
     CHECK_RUN(tells_all_hosts_the_cause);
     CHECK_RUN(counts_restarts_once);
     CHECK_RUN(notices_a_killed_host);
