@@ -132,6 +132,12 @@ def all_reduce(size, hosts, network, host, half=False):
     return 3 * network.latency + messages + max(wire, busy), busy
 
 
+def short_call(hosts, network, few=16):
+    """Seconds of a call of few bytes: hosts tell each other directly, or, where they are many, pass on what they hear."""
+    rounds, messages = (1, hosts - 1) if hosts <= few else (math.ceil(math.log2(hosts)), 1)
+    return rounds * (network.latency + 2 * messages * network.overhead)
+
+
 def step(work, hosts, network, host, half=False):
     """Seconds of a step, and of one without any communication."""
     alone = work.seconds / host.speed
@@ -146,7 +152,7 @@ def step(work, hosts, network, host, half=False):
         stolen += 0.0 if host.has_spare_core() else busy
     after = 0.0
     if hosts > 1:  # which gradients are in use; running statistics from rank 0
-        after = 2 * (network.latency + 2 * (hosts - 1) * network.overhead) + 2 * work.buffers / network.rate()
+        after = 2 * short_call(hosts, network) + 2 * work.buffers / network.rate()
     return max(forward + backward + stolen, end) + after + optimizer, alone
 
 

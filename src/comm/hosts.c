@@ -55,6 +55,8 @@ static void close_hosts(ls_comm *comm)
     ls_sys_free(h->scratch);
     ls_sys_free(h->fronts_in);
     ls_sys_free(h->front_to);
+    ls_sys_free(h->came);
+    ls_sys_free(h->passed_on);
     ls_sys_free(h->last);
     pthread_mutex_destroy(&h->lock);
     ls_sys_free(h);
@@ -107,9 +109,12 @@ static bool make_room(ls_hosts *h)
     h->scratch = ls_sys_alloc(LS_HOSTS_SLOTS * h->scratch_bytes);
     h->fronts_in = ls_sys_alloc(size * sizeof *h->fronts_in);
     h->front_to = ls_sys_alloc(size * sizeof *h->front_to);
+    h->came = ls_sys_alloc(size * sizeof(ls_front *));
     h->last = ls_sys_alloc(size * sizeof *h->last);
-    bool ok = h->scratch && h->fronts_in && h->front_to && h->last && reserve(&h->fronts, h->comm.size) &&
-              reserve(&h->sent, h->comm.size);
+    bool many = h->hosts > h->job->few;
+    if (many) h->passed_on = ls_sys_alloc((size_t)h->hosts * sizeof(ls_front));
+    bool ok = h->scratch && h->fronts_in && h->front_to && h->came && h->last && (h->passed_on || !many) &&
+              reserve(&h->fronts, h->comm.size) && reserve(&h->sent, h->comm.size);
     for (int i = 0; i < LS_HOSTS_SLOTS && ok; i++)
         ok = reserve(&h->in[i], 2 * h->comm.size) && reserve(&h->out[i], 2 * h->comm.size);
     return ok;
@@ -153,6 +158,7 @@ static ls_hosts_job *make_job(const ls_hosts_opts *o, ls_message *why)
     ls_hosts_job *job = ls_sys_alloc(sizeof *job);
     if (!job) return snprintf(why->text, sizeof why->text, "no memory"), NULL;
     *job = (ls_hosts_job){.transport = o->transport, .segment = o->segment, .rank = o->rank, .size = o->size};
+    job->few = o->few ? o->few : LS_HOSTS_FEW;
     pthread_mutex_init(&job->lock, NULL);
     job->host = ls_sys_alloc(n * sizeof *job->host);
     job->left = ls_sys_alloc(n * sizeof *job->left);

@@ -20,6 +20,7 @@ typedef struct ls_hosts_opts {
      * itself. */
     ls_status (*all_gather)(void *user, const void *mine, size_t bytes, void *all, ls_message *why);
     void *user;
+    int few; /* hosts that tell each other directly what they do; more of them pass it on. 0: as many as is best */
 } ls_hosts_opts;
 
 /* All ranks of the job. Waits for all of them. The segment is held until it is closed. NULL: failed. */

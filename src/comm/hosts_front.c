@@ -15,8 +15,9 @@ ls_status ls_front_send(ls_hosts *h, int peer, const void *data, size_t bytes, l
 
 ls_status ls_front_expect(ls_hosts *h, int peer, ls_message *why)
 {
-    h->fronts_in[peer].what.number = 0; /* it has not come */
-    return ls_hosts_receive(h, &h->fronts, peer, &h->fronts_in[peer], sizeof(ls_front), why);
+    h->came[peer] = &h->fronts_in[peer];
+    h->came[peer]->what.number = 0; /* it has not come */
+    return ls_hosts_receive(h, &h->fronts, peer, h->came[peer], sizeof(ls_front), why);
 }
 
 static bool agree(const ls_hosts *h, const ls_ring_entry *mine, const ls_ring_entry *theirs)
@@ -27,10 +28,9 @@ static bool agree(const ls_hosts *h, const ls_ring_entry *mine, const ls_ring_en
     return theirs->number == mine->number && ls_cards_agree(mine, theirs);
 }
 
-/* The front of a rank has come. */
-static ls_status judge(ls_hosts *h, int peer, ls_message *why)
+ls_status ls_front_judge(ls_hosts *h, int peer, ls_message *why)
 {
-    const ls_ring_entry *mine = &h->local->entry, *theirs = &h->fronts_in[peer].what;
+    const ls_ring_entry *mine = &h->local->entry, *theirs = &h->came[peer]->what;
     int me = h->comm.rank;
     h->last[peer] = *theirs;
     if (agree(h, mine, theirs)) return LS_OK;
@@ -45,7 +45,7 @@ ls_status ls_fronts_await(ls_hosts *h, ls_message *why)
 {
     int count = h->fronts.count;
     ls_status status = ls_hosts_await(h, &h->fronts, why);
-    for (int i = 0; i < count && !status; i++) status = judge(h, h->fronts.parcels[i].peer, why);
+    for (int i = 0; i < count && !status; i++) status = ls_front_judge(h, h->fronts.parcels[i].peer, why);
     return status;
 }
 
@@ -58,20 +58,7 @@ ls_status ls_front_of_lost(ls_hosts *h, int peer, ls_message *why)
         if (parcel->peer != peer) continue;
         ls_status status = done ? LS_OK : h->job->transport->test(h->link, parcel->request, &done, NULL, &ignored);
         if (done || status) parcel->request = NULL;
-        return done && h->fronts_in[peer].what.number ? judge(h, peer, why) : LS_OK;
+        return done && h->came[peer]->what.number ? ls_front_judge(h, peer, why) : LS_OK;
     }
     return LS_OK;
-}
-
-ls_status ls_hosts_meet(ls_hosts *h, ls_message *why)
-{
-    ls_status status = LS_OK;
-    for (int host = 0; host < h->hosts && !status; host++)
-        if (host != h->host) status = ls_front_expect(h, h->ranks[host][0], why);
-    for (int host = 0; host < h->hosts && !status; host++)
-        if (host != h->host)
-            status = ls_front_send(h, h->ranks[host][0], h->front_to[h->comm.rank].data,
-                                   h->front_to[h->comm.rank].bytes, why);
-    if (!status) status = ls_fronts_await(h, why);
-    return status ? status : ls_hosts_await(h, &h->sent, why);
 }

@@ -14,6 +14,7 @@ enum {
     LS_HOSTS_PART = 256 << 10, /* for each rank, so that many hosts do not drown in small messages, */
     LS_HOSTS_LARGE = 16 << 20, /* and at most */
     LS_HOSTS_SLOTS = 4,        /* pieces for which there is room */
+    LS_HOSTS_FEW = 16,         /* hosts that tell each other directly: each message costs a core 2 us, a round 20 */
     LS_HOSTS_MOST = 4096,      /* ranks of a job */
 };
 
@@ -58,7 +59,7 @@ typedef struct ls_hosts_job {
     ls_segment *segment;
     ls_link *link;
     pthread_mutex_t lock;
-    int rank, size;
+    int rank, size, few;
     int *host;  /* [size] */
     bool *left; /* [size] they have said farewell */
     bool listening;
@@ -94,6 +95,8 @@ typedef struct ls_hosts {
     size_t scratch_bytes;           /* for one piece */
     uint64_t turn;                  /* pieces so far: the slot of the next */
     ls_front *fronts_in, *front_to; /* [size] */
+    ls_front **came;                /* [size] where the front of each comes: in fronts_in, or among those passed on */
+    char *passed_on;                /* fronts of all hosts, one behind the other; NULL: there are few */
     ls_ring_entry *last;            /* [size] what was heard from each last */
     ls_bunch fronts, sent;          /* of the call at hand: fronts that come; whatever goes */
     ls_bunch addresses;
@@ -154,13 +157,17 @@ void ls_job_spread(ls_hosts_job *job);
 /* ---- Calls whose cards lie in shared memory ---- */
 
 /* hosts_front.c: send a rank the card of this call with `bytes` of data to come, of which `data` may be the first; and
- * await those of all ranks from which one was expected, in h->fronts_in. */
+ * await those of all ranks from which one was expected, in h->came. */
 ls_status ls_front_send(ls_hosts *h, int peer, const void *data, size_t bytes, ls_message *why);
 ls_status ls_front_expect(ls_hosts *h, int peer, ls_message *why);
 ls_status ls_fronts_await(ls_hosts *h, ls_message *why);
+/* The front of a rank has come, or was passed on: is it of this call? */
+ls_status ls_front_judge(ls_hosts *h, int peer, ls_message *why);
 /* A rank is gone. It may have been through with its call, and that another than this: then why, else LS_OK. */
 ls_status ls_front_of_lost(ls_hosts *h, int peer, ls_message *why);
-/* The first ranks of all hosts send each other a front, with what the caller has put into its own (front_to[rank]). */
+
+/* hosts_meet.c: the first ranks of all hosts get each other's fronts, in h->came, with what the caller has put into its
+ * own (front_to[rank]). */
 ls_status ls_hosts_meet(ls_hosts *h, ls_message *why);
 
 /* hosts_small.c: barrier, broadcast, all-gather and reductions of which each host's share fits into a front. */

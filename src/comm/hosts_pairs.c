@@ -68,7 +68,7 @@ static ls_status send_rest(ls_hosts *h, int peer, const char *data, size_t bytes
 
 static ls_status receive_rest(ls_hosts *h, int peer, char *data, size_t bytes, ls_message *why)
 {
-    const ls_front *front = &h->fronts_in[peer];
+    const ls_front *front = h->came[peer];
     ls_status status = LS_OK;
     if (front->bytes != bytes) {
         status = ls_shm_wrong_size(h->local, h->names[peer], front->bytes, bytes);
@@ -115,11 +115,14 @@ static ls_status exchange_all(const exchange *x, ls_message *why)
 ls_status ls_hosts_pairs(ls_hosts *h, const ls_comm_call *call, ls_message *why)
 {
     exchange x = {h, call, ls_dtype_size(call->dtype)};
-    ls_status status = exchange_all(&x, why);
-    if (status || h->local->comm.rank != 0 || call->kind == LS_COMM_ALL_TO_ALL) return status;
-    /* Hosts that have nothing to say to each other in this call agree that it is this. */
-    h->front_to[h->comm.rank].bytes = 0;
-    return ls_hosts_meet(h, why);
+    ls_status status = LS_OK;
+    if (h->local->comm.rank == 0 && call->kind != LS_COMM_ALL_TO_ALL) {
+        /* Hosts that have nothing to say to each other in this call agree that it is this; before anything else, or one
+         * that is in another call would wait for one that waits for it. */
+        h->front_to[h->comm.rank].bytes = 0;
+        status = ls_hosts_meet(h, why);
+    }
+    return status ? status : exchange_all(&x, why);
 }
 
 ls_status ls_hosts_message(ls_hosts *h, const ls_comm_call *call, ls_message *why)

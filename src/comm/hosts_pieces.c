@@ -310,8 +310,9 @@ static ls_status be_greeted(const work *w, ls_message *why)
     ls_hosts *h = w->h;
     ls_status status = ls_fronts_await(h, why);
     for (int r = 0; r < h->comm.size && has_parts(w->call) && !status; r++) {
-        int64_t theirs = h->fronts_in[r].what.count, wanted = ls_comm_part(w->call, r);
-        if (!is_partner(w, r) || theirs == wanted) continue;
+        if (!is_partner(w, r)) continue;
+        int64_t theirs = h->came[r]->what.count, wanted = ls_comm_part(w->call, r);
+        if (theirs == wanted) continue;
         status = ls_shm_wrong_size(h->local, h->names[r], (size_t)theirs * w->element, (size_t)wanted * w->element);
         *why = h->local->broken;
     }

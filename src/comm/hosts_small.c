@@ -142,7 +142,7 @@ static ls_status exchange(const small *s, char *result, ls_message *why)
     for (int host = 0; host < h->hosts && !status; host++) {
         int rank = h->ranks[host][0];
         size_t wanted = bytes_of_host(s, host);
-        fronts[host] = host == h->host ? &h->front_to[rank] : &h->fronts_in[rank];
+        fronts[host] = h->came[rank];
         if (fronts[host]->bytes == wanted) continue;
         status = ls_shm_wrong_size(h->local, h->names[rank], fronts[host]->bytes, wanted);
         *why = h->local->broken;

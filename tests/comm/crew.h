@@ -31,6 +31,7 @@ typedef void crew_fn(ls_comm *comm, crew_result *result);
 /* The host of each rank, one character each ("0011"); NULL: all on one. And what carries messages between them. */
 static const char *crew_layout;
 static const ls_transport *crew_transport = &wires_transport;
+static int crew_few; /* hosts that tell each other directly; 0: what is best */
 
 __attribute__((unused)) static int crew_host(int rank)
 {
@@ -99,6 +100,7 @@ __attribute__((unused)) static ls_comm *crew_join(ls_segment *segment, ls_segmen
     opts.segment = segment;
     opts.all_gather = crew_gather;
     opts.user = all;
+    opts.few = crew_few;
     ls_comm *comm = all ? ls_hosts_join(&opts, why) : NULL;
     ls_comm_close(all);
     return comm;

@@ -66,6 +66,17 @@ static void calls_come_in_any_order_and_at_any_pace(void)
     }
 }
 
+/* As among many hosts. */
+static void hosts_pass_on_what_they_hear(void)
+{
+    crew_few = 1;
+    every_kind_type_and_size();
+    calls_come_in_any_order_and_at_any_pace();
+    crew_layout = "01234567";
+    crew_run(8, interleave);
+    crew_few = 0;
+}
+
 static void threads_play_processes(void)
 {
     crew_layout = "0011";
@@ -85,5 +96,6 @@ int main(int argc, char **argv)
     CHECK_RUN_FORK(several_pieces);
     if (!given) CHECK_RUN_FORK(nobody_sends_more_than_twice_what_it_has);
     CHECK_RUN_FORK(calls_come_in_any_order_and_at_any_pace);
+    CHECK_RUN_FORK(hosts_pass_on_what_they_hear);
     return check_done();
 }

@@ -26,7 +26,9 @@ static int crew_size(void)
 }
 
 static const char *const layouts[] = {"0011", "012", "0111", "0101"};
-#define EACH_LAYOUT for (size_t i = 0; i < sizeof layouts / sizeof *layouts && (crew_layout = layouts[i]); i++)
+/* In every second one hosts pass on what they hear. */
+#define EACH_LAYOUT                                                                                                    \
+    for (size_t i = 0; i < sizeof layouts / sizeof *layouts && (crew_layout = layouts[i]); i++, crew_few = (int)i % 2)
 
 /* ---- disagreeing ---- */
 
@@ -72,6 +74,54 @@ static void different_calls_name_both(void)
             crew_forget(&c);
         }
     }
+}
+
+/* Whoever calls what, also where hosts hear of each other by way of others. */
+static const ls_comm_call kinds[] = {{.kind = LS_COMM_BARRIER},
+                                     {.kind = LS_COMM_ALL_REDUCE, .count = 8},
+                                     {.kind = LS_COMM_ALL_REDUCE, .count = 100000},
+                                     {.kind = LS_COMM_BROADCAST, .count = 100000, .peer = 3},
+                                     {.kind = LS_COMM_GATHER, .count = 8, .peer = 3},
+                                     {.kind = LS_COMM_SCATTER, .count = 8, .peer = 1},
+                                     {.kind = LS_COMM_ALL_TO_ALL, .count = 8}};
+enum { KINDS = sizeof kinds / sizeof *kinds };
+static int most_call, rank_2_calls;
+
+static void call_one_of_many(ls_comm *comm, crew_result *result)
+{
+    static float in[100000], out[100000];
+    ls_comm_call call = kinds[comm->rank == 2 ? rank_2_calls : most_call];
+    call.dtype = LS_F32;
+    call.in = in;
+    call.out = out;
+    call.site = comm->rank == 2 ? "there" : "here";
+    result->status = ls_comm_run(comm, &call, &result->why);
+    if (result->status == LS_OK) result->status = ls_comm_barrier(comm, "after", &result->why);
+}
+
+static void expect_to_be_told_apart(void)
+{
+    crew c;
+    int64_t began = ls_comm_clock();
+    crew_start(&c, crew_size(), call_one_of_many);
+    crew_end(&c);
+    for (int r = 0; r < c.size; r++) {
+        check_words(&c, r, "processes disagree: rank ");
+        check_words(&c, r, "rank 2 calls ");
+        check_words(&c, r, "(there, call ");
+    }
+    CHECK(ls_comm_clock() - began < (int64_t)60 * 1000 * MS); /* not the time limit of ten minutes */
+    crew_forget(&c);
+}
+
+static void any_two_calls_are_told_apart(void)
+{
+    crew_layout = "01234";
+    for (crew_few = 1; crew_few >= 0; crew_few--)
+        for (most_call = 0; most_call < KINDS; most_call++)
+            for (rank_2_calls = 0; rank_2_calls < KINDS; rank_2_calls++)
+                if (most_call != rank_2_calls) expect_to_be_told_apart();
+    crew_few = 0;
 }
 
 /* Rank 0 thinks that rank 2 has one more: of few bytes, or of many. */
@@ -346,6 +396,7 @@ int main(int argc, char **argv)
     if (given) crew_load(argv[2]);
     if (argc > 1 + given) check_filter = argv[1 + given];
     CHECK_RUN(different_calls_name_both);
+    CHECK_RUN(any_two_calls_are_told_apart);
     CHECK_RUN(sizes_that_were_not_told_are_noticed);
     CHECK_RUN(messages_are_compared_too);
     CHECK_RUN(too_many_ranks_are_refused);
