@@ -356,7 +356,7 @@ ls_status ls_hosts_pieces(ls_hosts *h, const ls_comm_call *call, ls_message *why
     bool shared = width > 1 && ls_shm_all_shared(h->local);
     w.staged = width > 1 && !shared;
     if (width == 1) rows[0] = w.casts ? call->out : (char *)(uintptr_t)call->in;
-    for (int l = 0; shared && l < width; l++) rows[l] = ls_shm_shared(h->local, l, ls_shm_card(h->local, l)->address);
+    for (int l = 0; shared && l < width; l++) rows[l] = ls_shm_shared(h->local, l);
     h->turn += (uint64_t)w.pieces;
     return all_pieces(&w, why);
 }

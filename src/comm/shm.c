@@ -225,27 +225,27 @@ static void *share(ls_comm *comm, size_t bytes, ls_message *why)
         return snprintf(why->text, sizeof why->text, "no memory to share %zu bytes of each process", bytes), NULL;
     char *base = ls_segment_map_in(shm->segment, offset, bytes * (size_t)comm->size, why);
     if (!base) return NULL;
-    shm->blocks[shm->block_count++] = (ls_shm_block){base, bytes, shm->shared};
-    shm->shared += (int64_t)bytes;
+    shm->blocks[shm->block_count++] = (ls_shm_block){base, bytes, (int64_t)offset};
     return base + (size_t)comm->rank * bytes;
 }
 
-/* On cards: where numbers of this rank stand in the memory shared; -1: elsewhere. */
+/* On cards: where numbers of this rank stand in the file; -1: elsewhere. */
 static int64_t address_of(const ls_shm *shm, const char *data, size_t bytes)
 {
     for (int i = 0; i < shm->block_count; i++) {
         const ls_shm_block *block = &shm->blocks[i];
         const char *mine = block->base + (size_t)shm->comm.rank * block->bytes;
-        if (data >= mine && data + bytes <= mine + block->bytes) return block->begin + (data - mine);
+        if (data >= mine && data + bytes <= mine + block->bytes) return block->begin + (data - block->base);
     }
     return -1;
 }
 
-char *ls_shm_shared(const ls_shm *shm, int rank, int64_t address)
+char *ls_shm_shared(const ls_shm *shm, int rank)
 {
-    const ls_shm_block *block = shm->blocks;
-    while (address >= block->begin + (int64_t)block->bytes) block++;
-    return block->base + (size_t)rank * block->bytes + (size_t)(address - block->begin);
+    const ls_shm_block *block = shm->blocks + shm->block_count - 1;
+    int64_t address = ls_shm_card(shm, rank)->address;
+    while (address < block->begin) block--; /* they come one after the other in the file, too */
+    return block->base + (address - block->begin);
 }
 
 bool ls_shm_all_shared(const ls_shm *shm)

@@ -29,7 +29,7 @@ typedef struct ls_line {
 typedef struct ls_card {
     _Alignas(64) ls_ring_entry what;
     int64_t extent;  /* the largest part this rank brings, in elements */
-    int64_t address; /* where its numbers stand in the memory shared, from the first of all blocks on; -1: elsewhere */
+    int64_t address; /* where its numbers stand in the file that all share; -1: elsewhere */
 } ls_card;
 
 /* From one rank to one other: boxes that are filled and emptied in turn. */
@@ -44,7 +44,7 @@ typedef struct ls_channel {
 typedef struct ls_shm_block {
     char *base;
     size_t bytes;
-    int64_t begin; /* address of its first byte on cards */
+    int64_t begin; /* in the file: a rank that was called back may know fewer blocks than others */
 } ls_shm_block;
 
 typedef struct ls_shm {
@@ -67,7 +67,6 @@ typedef struct ls_shm {
     uint32_t *sent, *received; /* [size] boxes of each channel so far */
     ls_shm_block *blocks;
     int block_count;
-    int64_t shared;      /* bytes of all blocks */
     int64_t timeout;     /* ns; 0: none */
     ls_ring_entry entry; /* the call at hand */
     ls_status status;    /* why it is broken */
@@ -104,9 +103,9 @@ ls_status ls_shm_begin(ls_shm *shm, const ls_comm *comm, const ls_comm_call *cal
                        ls_message *why);
 ls_status ls_shm_end(ls_shm *shm, ls_ring_entry *slot, ls_status status, const ls_message *why);
 
-/* Where all cards lie: do the numbers of all ranks stand in shared memory? Those of a rank at an address. */
+/* Where all cards lie: do the numbers of all ranks stand in shared memory? Those of one. */
 bool ls_shm_all_shared(const ls_shm *shm);
-char *ls_shm_shared(const ls_shm *shm, int rank, int64_t address);
+char *ls_shm_shared(const ls_shm *shm, int rank);
 
 /* shm_wait.c: do two cards speak of the same collective? Sizes aside where they may differ. */
 bool ls_cards_agree(const ls_ring_entry *a, const ls_ring_entry *b);

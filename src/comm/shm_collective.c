@@ -247,7 +247,7 @@ static ls_status work_in_place(const job *j, ls_message *why)
 {
     char *rows[LS_SEGMENT_MOST];
     const int64_t *counts = j->call->counts;
-    for (int r = 0; r < j->size; r++) rows[r] = ls_shm_shared(j->shm, r, ls_shm_card(j->shm, r)->address);
+    for (int r = 0; r < j->size; r++) rows[r] = ls_shm_shared(j->shm, r);
     if (j->call->kind == LS_COMM_ALL_REDUCE) return all_reduce_in_place(j, rows, why);
     if (j->call->kind == LS_COMM_REDUCE_SCATTER) {
         size_t begin = bytes_before(j, counts, j->rank);
