@@ -161,7 +161,7 @@ static ls_status mpi_receive(ls_link *link, int peer, ls_link_channel channel, v
     return begin(link, peer, channel, data, bytes, true, request, why);
 }
 
-static ls_status failure(const ls_link_request *request, int error, ls_message *why)
+static ls_status failure(const ls_link *link, const ls_link_request *request, int error, ls_message *why)
 {
     int kind = MPI_SUCCESS;
     char what[64];
@@ -171,7 +171,8 @@ static ls_status failure(const ls_link_request *request, int error, ls_message *
                  request->room);
         return LS_ERR_VALUE;
     }
-    snprintf(what, sizeof what, "%s rank %d", request->receives ? "receiving from" : "sending to", request->peer);
+    int rank = request->peer == LS_LINK_ANY ? LS_LINK_ANY : link->world[request->peer];
+    snprintf(what, sizeof what, "%s rank %d", request->receives ? "receiving from" : "sending to", rank);
     return mpi_failed(what, error, why);
 }
 
@@ -186,7 +187,7 @@ static ls_status mpi_test(ls_link *link, ls_link_request *request, bool *done, s
     }
     int error = MPI_Test(&request->mpi, &flag, &status);
     if (error == MPI_SUCCESS && flag && request->receives) MPI_Get_count(&status, MPI_BYTE, &count);
-    ls_status result = error == MPI_SUCCESS ? LS_OK : failure(request, error, why);
+    ls_status result = error == MPI_SUCCESS ? LS_OK : failure(link, request, error, why);
     mpi_unlock();
     if (result == LS_OK && !flag) return LS_OK;
     *done = result == LS_OK;

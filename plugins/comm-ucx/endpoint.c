@@ -28,9 +28,9 @@ ls_status ucx_peer_failed(const ls_link *link, int rank, ls_message *why)
     const peer *p = &link->peers[rank];
     if (!link->worker)
         snprintf(why->text, sizeof why->text, "UCX: the link of rank %d was given up half way through a message",
-                 link->rank);
-    else if (p->state == PEER_CLOSED) snprintf(why->text, sizeof why->text, "rank %d has closed its link", rank);
-    else snprintf(why->text, sizeof why->text, "rank %d is lost: %s", rank, ucs_status_string(p->reason));
+                 link->peers[link->rank].name);
+    else if (p->state == PEER_CLOSED) snprintf(why->text, sizeof why->text, "rank %d has closed its link", p->name);
+    else snprintf(why->text, sizeof why->text, "rank %d is lost: %s", p->name, ucs_status_string(p->reason));
     return LS_ERR_PEER;
 }
 
@@ -53,7 +53,7 @@ ls_status ucx_endpoint_need(ls_link *link, int rank, ls_message *why)
     }
     p->endpoint = NULL;
     snprintf(why->text, sizeof why->text,
-             "UCX: no connection to rank %d: %s; UCX_NET_DEVICES names the networks to use", rank,
+             "UCX: no connection to rank %d: %s; UCX_NET_DEVICES names the networks to use", p->name,
              ucs_status_string(status));
     return LS_ERR_PEER;
 }

@@ -33,7 +33,9 @@ static ls_link *ucx_open(const ls_link_opts *opts, ls_message *why)
     }
     link->rank = opts->rank;
     link->size = opts->size;
+    link->whole = !opts->of;
     link->peers = peers;
+    for (int r = 0; r < opts->size; r++) peers[r].name = opts->of ? opts->of->peers[opts->ranks[r]].name : r;
     const ucp_worker_params_t params = {
         .field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE,
         .thread_mode = UCS_THREAD_MODE_SERIALIZED, /* one thread at a time, not always the same */
@@ -119,8 +121,11 @@ static void ucx_close(ls_link *link, bool orderly)
         if (orderly) say_goodbye(link);
         ucx_endpoints_close(link, orderly ? FLUSH_MS : 0);
     }
+    if (link->worker) {
+        ucx_requests_recall(link);
+        ucp_worker_destroy(link->worker);
+    }
     ucx_requests_free(link);
-    if (link->worker) ucp_worker_destroy(link->worker);
     free(link->addresses);
     free(link->peers);
     free(link);

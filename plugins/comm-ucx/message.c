@@ -33,10 +33,14 @@ static void free_request(ls_link_request *request)
     link->free = request;
 }
 
-void ucx_requests_free(ls_link *link)
+void ucx_requests_recall(ls_link *link)
 {
     for (ls_link_request *r = link->active; r; r = r->next)
-        if (link->worker && r->receives && !r->done) ucp_request_cancel(link->worker, r->handle);
+        if (r->receives && !r->done) ucp_request_cancel(link->worker, r->handle);
+}
+
+void ucx_requests_free(ls_link *link)
+{
     while (link->active) free_request(link->active);
     for (ls_link_request *next; link->free; link->free = next) {
         next = link->free->next;
@@ -198,7 +202,8 @@ static ls_status failure(ls_link *link, const ls_link_request *request, ls_messa
     }
     int rank = request->peer == LS_LINK_ANY ? link->rank : request->peer;
     if (link->peers[rank].state == PEER_OPEN && link->worker) {
-        snprintf(why->text, sizeof why->text, "rank %d: %s", rank, ucs_status_string(request->status));
+        snprintf(why->text, sizeof why->text, "rank %d: %s", link->peers[rank].name,
+                 ucs_status_string(request->status));
         return LS_ERR_PEER;
     }
     return ucx_peer_failed(link, rank, why);
@@ -221,14 +226,18 @@ static void go_on_until(const bool *done, ls_link *link, int milliseconds)
     for (int64_t end = ucx_clock() + milliseconds; !*done && ucx_clock() < end;) ucx_progress(link);
 }
 
-/* Receives that nobody answered yet are called back. What is half way through either ends within a moment, or its
- * connection is cut; where that does not end it either the link is given up, since the memory must be free. */
+/* Receives that nobody answered yet are called back. What is half way through either ends within a moment, or the link
+ * is given up, since the memory must be free. That of the whole job is needed for other messages: only the connection
+ * is cut, if that helps. (Where both ranks are still connecting it may not be: a worker that has closed its end answers
+ * the other with a new one, and UCX 1.13 aborts the process that hears of two.) */
 void ucx_cancel(ls_link *link, ls_link_request *request)
 {
     if (!request->done && request->receives) ucp_request_cancel(link->worker, request->handle);
     go_on_until(&request->done, link, 20);
-    if (!request->done && request->peer != LS_LINK_ANY) ucx_endpoint_cut(link, request->peer);
-    go_on_until(&request->done, link, 100); /* cutting takes UCX a few rounds */
+    if (!request->done && link->whole && request->peer != LS_LINK_ANY) {
+        ucx_endpoint_cut(link, request->peer);
+        go_on_until(&request->done, link, 100); /* cutting takes UCX a few rounds */
+    }
     if (!request->done) give_up(link);
     free_request(request);
 }

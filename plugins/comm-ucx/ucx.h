@@ -18,6 +18,7 @@ typedef enum peer_state {
 } peer_state;
 
 typedef struct peer {
+    int name;          /* rank in the job, for messages */
     ucp_ep_h endpoint; /* NULL: not made yet, or given back */
     const void *address;
     peer_state state;
@@ -38,7 +39,8 @@ struct ls_link_request {
 struct ls_link {
     ucp_worker_h worker; /* NULL: given up */
     int rank, size;
-    int event; /* file that becomes readable when something happened */
+    bool whole; /* of the job */
+    int event;  /* file that becomes readable when something happened */
     peer *peers;
     char *addresses; /* [size], each at peers[i].address */
     ls_link_request *active, *free;
@@ -71,7 +73,8 @@ void ucx_cancel(ls_link *link, ls_link_request *request);
 void ucx_sleep(ls_link *link, int milliseconds);
 void ucx_progress(ls_link *link);        /* let everything go on, goodbyes too */
 void ucx_listen_for_byes(ls_link *link); /* from now on */
-void ucx_requests_free(ls_link *link);   /* all that are left; receives are called back first */
+void ucx_requests_recall(ls_link *link); /* receives that are left */
+void ucx_requests_free(ls_link *link);   /* when there is no worker any more, which would still end some */
 
 /* Milliseconds of a clock that never goes back. */
 int64_t ucx_clock(void);

@@ -6,14 +6,18 @@
 
 static void rank_0_is_killed(int rank)
 {
-    link_rank l = job_link(rank, RANKS, 0);
+    link_rank l = job_link(rank, RANKS, 0), back = part_link(l, RANKS - 1 - rank, RANKS, (int[RANKS]){2, 1, 0});
     char *data = calloc(1, 8 << 20);
     barrier(l);
+    barrier(back);
     if (rank == 0) raise(SIGKILL);
     double start = seconds();
     ls_message why = {{0}};
     /* what waits for it ends ... */
     ls_status status = wait_why(l.link, begin_receive(l.link, 0, LS_LINK_DATA, data, 100), NULL, &why);
+    CHECK_MSG(status == LS_ERR_PEER && strstr(why.text, "rank 0"), "%d: %s", (int)status, why.text);
+    /* ... where it is called so in the job, too ... */
+    status = wait_why(back.link, begin_receive(back.link, RANKS - 1, LS_LINK_DATA, data, 100), NULL, &why);
     CHECK_MSG(status == LS_ERR_PEER && strstr(why.text, "rank 0"), "%d: %s", (int)status, why.text);
     /* ... and so does what is sent to it, small or large, whenever that begins */
     for (int i = 0; i < 2; i++) {
@@ -29,6 +33,7 @@ static void rank_0_is_killed(int rank)
     wait_for(l.link, begin_receive(l.link, LS_LINK_ANY, LS_LINK_URGENT, &other, sizeof other));
     wait_for(l.link, request);
     CHECK(other == peer);
+    transport->close(back.link, true);
     transport->close(l.link, true);
     free(data);
 }
