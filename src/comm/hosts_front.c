@@ -56,7 +56,9 @@ ls_status ls_front_of_lost(ls_hosts *h, int peer, ls_message *why)
         bool done = !parcel->request;
         ls_message ignored;
         if (parcel->peer != peer) continue;
+        pthread_mutex_lock(&h->lock);
         ls_status status = done ? LS_OK : h->job->transport->test(h->link, parcel->request, &done, NULL, &ignored);
+        pthread_mutex_unlock(&h->lock);
         if (done || status) parcel->request = NULL;
         return done && h->came[peer]->what.number ? ls_front_judge(h, peer, why) : LS_OK;
     }

@@ -46,7 +46,8 @@ ls_status ls_hosts_break(ls_hosts *h, const char *format, ...)
     return ls_shm_break(h->local, "%s", words.text);
 }
 
-/* The transport cannot reach a rank. Ranks of its host may know better why. */
+/* The transport cannot reach a rank. Ranks of its host may know better why, or all were called back and it has gone
+ * already: that is news on another link, which may come later. */
 static ls_status lost(ls_hosts *h, const ls_parcel *parcel, const ls_message *cause, ls_message *why)
 {
     char mine[200], last[200] = "nothing said to this rank";
@@ -56,11 +57,11 @@ static ls_status lost(ls_hosts *h, const ls_parcel *parcel, const ls_message *ca
     int patience = neighbours ? MORE_WORDS : OWN_WORDS;
     ls_status status = ls_front_of_lost(h, parcel->peer, why);
     if (status) return status;
-    for (int i = 0; i < patience && !ls_segment_aborted(h->job->segment); i++) {
+    for (int i = 0; i < patience && !ls_shm_interrupted(h->local); i++) {
         ls_job_listen(h->job);
         usleep(1000);
     }
-    if (ls_segment_aborted(h->job->segment)) {
+    if (ls_shm_interrupted(h->local)) {
         status = ls_shm_interruption(h->local);
         *why = h->local->broken;
         return status;

@@ -123,9 +123,12 @@ static int visit(const greeting *mine, int64_t deadline, ls_message *why)
 {
     struct sockaddr_un address;
     socklen_t bytes = address_of(mine->job, &address);
-    while (!deadline || ls_comm_clock() < deadline) {
+    for (int64_t now; now = ls_comm_clock(), !deadline || now < deadline;) {
         int connection = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0), file = -1;
         greeting theirs = {0};
+        /* Rank 0 may listen, and be stopped. */
+        struct timeval rest = {.tv_sec = (deadline - now) / SECOND, .tv_usec = (deadline - now) % SECOND / 1000 | 1};
+        if (deadline) setsockopt(connection, SOL_SOCKET, SO_RCVTIMEO, &rest, sizeof rest);
         if (connect(connection, (struct sockaddr *)&address, bytes) == 0 && is_ours(connection) &&
             send(connection, mine, sizeof *mine, MSG_NOSIGNAL) == (ssize_t)sizeof *mine)
             file = receive_file(connection, &theirs);

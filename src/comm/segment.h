@@ -106,10 +106,12 @@ static inline bool ls_segment_aborted(const ls_segment *segment)
 {
     return atomic_load_explicit(&segment->header->aborted, memory_order_acquire) != 0;
 }
-/* A rank of the job ran out of memory after so many new beginnings: a recall that comes late is none. */
+/* A rank of the job ran out of memory after so many new beginnings. A recall that comes late is none, and does not take
+ * the place of another. */
 static inline void ls_segment_recall(ls_segment *segment, int rank, uint32_t renewed)
 {
-    atomic_store(&segment->header->recalled, renewed << 16 | (uint32_t)(rank + 1));
+    if (renewed == atomic_load(&segment->header->renewed))
+        atomic_store(&segment->header->recalled, renewed << 16 | (uint32_t)(rank + 1));
 }
 /* The rank that did, since the last new beginning; -1: none. */
 static inline int ls_segment_recalled(const ls_segment *segment)

@@ -94,7 +94,7 @@ ls_status ls_shm_interruption(ls_shm *shm)
 static ls_status look_around(ls_shm *shm, int peer, int64_t began, ls_line *line, uint32_t count)
 {
     ls_segment *segment = shm->segment;
-    if (ls_shm_interrupted(shm)) return ls_shm_interruption(shm);
+    if (ls_shm_interrupted(shm) && !reached(line, count)) return ls_shm_interruption(shm);
     int number = shm->member[peer];
     const ls_member *member = &segment->header->member[number];
     bool left = atomic_load_explicit(&member->state, memory_order_acquire) == LS_MEMBER_LEFT;

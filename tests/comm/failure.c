@@ -2,6 +2,7 @@
 #include <signal.h>
 
 #include "comm/crew.h"
+#include "comm/meet.h"
 
 enum { MS = 1000000 };
 
@@ -160,6 +161,46 @@ static void a_rank_that_never_comes_is_named(void)
     ls_config_reload();
 }
 
+/* Rank 0 listens, and is stopped: who comes to it does not wait for longer than it may. */
+static void a_rank_0_that_is_stopped_is_given_up(void)
+{
+    ls_message why = {{0}};
+    char job[64];
+    snprintf(job, sizeof job, "stopped %d", (int)getpid());
+    pid_t host = fork();
+    if (!host) ls_meet(job, 0, 2, 60, &why), _exit(0);
+    usleep(100000);
+    kill(host, SIGSTOP);
+    pid_t visitor = fork();
+    if (!visitor) {
+        alarm(60);
+        bool failed = ls_meet(job, 1, 2, 1, &why) < 0 && strstr(why.text, "rank 1 of 2 waited for rank 0");
+        _exit(failed ? 0 : 1);
+    }
+    int status = -1;
+    waitpid(visitor, &status, 0);
+    CHECK_MSG(status == 0, "ended with %x", status);
+    kill(host, SIGKILL);
+    waitpid(host, &status, 0);
+}
+
+/* ---- recalling ---- */
+
+static void a_late_recall_is_none(void)
+{
+    ls_message why = {{0}};
+    ls_segment *segment = ls_segment_open(ls_segment_make(2, &why), 2, &why);
+    CHECK(ls_segment_recalled(segment) == -1);
+    ls_segment_recall(segment, 3, 0);
+    CHECK(ls_segment_recalled(segment) == 3);
+    atomic_store(&segment->header->renewed, 1);
+    CHECK(ls_segment_recalled(segment) == -1);
+    ls_segment_recall(segment, 2, 1);
+    ls_segment_recall(segment, 4, 0); /* on its way since before */
+    CHECK(ls_segment_recalled(segment) == 2);
+    ls_segment_let_go(segment);
+}
+
 /* ---- stopping ---- */
 
 static void stop_until_continued(ls_comm *comm, crew_result *result)
@@ -236,6 +277,8 @@ int main(int argc, char **argv)
     CHECK_RUN(a_killed_rank_is_named_at_once);
     CHECK_RUN(a_rank_that_finished_is_not_waited_for);
     CHECK_RUN(a_rank_that_never_comes_is_named);
+    CHECK_RUN(a_rank_0_that_is_stopped_is_given_up);
+    CHECK_RUN(a_late_recall_is_none);
     CHECK_RUN(a_stopped_rank_is_given_up);
     CHECK_RUN(the_first_failure_reaches_all);
     CHECK_RUN(ranks_and_sizes_must_fit);
