@@ -36,7 +36,8 @@ typedef struct wires_port wires_port;
 
 struct ls_link {
     wires_port *port;
-    uint64_t number, parts; /* its name; how many were made of it */
+    uint64_t number;              /* among those of this rank */
+    uint64_t numbers[WIRES_MOST]; /* among those of the others: who receives names the link */
     int rank, size;
     int ranks[WIRES_MOST]; /* in the job */
 };
@@ -58,7 +59,8 @@ struct wires_port {
     ls_link_request *waiting, *unexpected, *going;
     ls_link_request reading[WIRES_MOST]; /* what comes in from each */
     size_t head_at[WIRES_MOST];
-    int links;
+    int links; /* open now */
+    uint64_t made;
 };
 
 static int wires_delay; /* with which jobs begin */
@@ -231,25 +233,25 @@ static ls_link *wires_open(const ls_link_opts *opts, ls_message *why)
     link->rank = opts->rank;
     link->size = opts->size;
     link->port = opts->of ? opts->of->port : &wires_ports[opts->rank];
-    link->number = opts->of ? opts->of->number * 64 + ++opts->of->parts : 1;
+    link->number = ++link->port->made;
     link->port->links++;
     for (int r = 0; r < opts->size; r++) link->ranks[r] = opts->of ? opts->of->ranks[opts->ranks[r]] : r;
     return link;
 }
 
-/* Not needed, but all must get everybody's. */
 static size_t wires_address(ls_link *link, void *to)
 {
-    return (size_t)snprintf(to, 32, "rank %d", link->ranks[link->rank]) + 1;
+    return (size_t)snprintf(to, 48, "rank %d link %llu", link->ranks[link->rank], (unsigned long long)link->number) + 1;
 }
 
 static ls_status wires_connect(ls_link *link, const void *addresses, size_t each, ls_message *why)
 {
     for (int r = 0; r < link->size; r++) {
-        char want[32];
-        snprintf(want, sizeof want, "rank %d", link->ranks[r]);
-        if (strcmp((const char *)addresses + (size_t)r * each, want) != 0)
-            return snprintf(why->text, sizeof why->text, "addresses are mixed up"), LS_ERR_PEER;
+        int rank = -1;
+        unsigned long long number = 0;
+        sscanf((const char *)addresses + (size_t)r * each, "rank %d link %llu", &rank, &number);
+        link->numbers[r] = number;
+        if (rank != link->ranks[r]) return snprintf(why->text, sizeof why->text, "addresses are mixed up"), LS_ERR_PEER;
     }
     return LS_OK;
 }
@@ -259,7 +261,6 @@ static ls_status wires_begin(ls_link *link, ls_link_request *what, ls_link_reque
     wires_port *port = link->port;
     ls_link_request *r = malloc(sizeof *r);
     *r = *what;
-    r->head.link = link->number;
     pthread_mutex_lock(&port->lock);
     wires_append(r->comes ? &port->waiting : &port->going, r);
     wires_go_on(port);
@@ -278,7 +279,8 @@ static ls_status wires_send(ls_link *link, int peer, ls_link_channel channel, co
     atomic_fetch_add(&wires_rules->sent[link->port->rank], bytes);
     return wires_begin(
         link,
-        &(ls_link_request){.head = {.bytes = bytes,
+        &(ls_link_request){.head = {.link = link->numbers[peer],
+                                    .bytes = bytes,
                                     .when = wires_now() + atomic_load(&wires_rules->delay) * INT64_C(1000),
                                     .channel = (int32_t)channel,
                                     .from = link->port->rank},
@@ -291,11 +293,12 @@ static ls_status wires_receive(ls_link *link, int peer, ls_link_channel channel,
                                ls_link_request **request, ls_message *why)
 {
     int from = peer == LS_LINK_ANY ? LS_LINK_ANY : link->ranks[peer];
-    return wires_begin(
-        link,
-        &(ls_link_request){
-            .head = {.channel = (int32_t)channel, .from = from}, .comes = true, .data = data, .room = bytes},
-        request, why);
+    return wires_begin(link,
+                       &(ls_link_request){.head = {.link = link->number, .channel = (int32_t)channel, .from = from},
+                                          .comes = true,
+                                          .data = data,
+                                          .room = bytes},
+                       request, why);
 }
 
 static ls_status wires_test(ls_link *link, ls_link_request *r, bool *done, size_t *received, ls_message *why)
@@ -355,9 +358,11 @@ static void wires_sleep(ls_link *link, int milliseconds)
 static void wires_close(ls_link *link, bool orderly)
 {
     wires_port *port = link->port;
-    for (int64_t end = wires_now() + INT64_C(5000000000); orderly && port->going && wires_now() < end;) {
+    bool more = orderly;
+    for (int64_t end = wires_now() + INT64_C(5000000000); more && wires_now() < end;) {
         pthread_mutex_lock(&port->lock);
         wires_go_on(port);
+        more = port->going != NULL;
         pthread_mutex_unlock(&port->lock);
     }
     if (--port->links == 0) {
