@@ -278,6 +278,8 @@ int ls_agent_run(ls_agent *a, const ls_plan *plan, void (*begin)(ls_agent *agent
     if (childless) signal(SIGCHLD, SIG_DFL);
     sigprocmask(SIG_BLOCK, &mask, &a->group.inherited);
     a->group.on_pipe = signal(SIGPIPE, SIG_IGN);
+    getrlimit(RLIMIT_NOFILE, &a->group.limit);
+    setrlimit(RLIMIT_NOFILE, &(struct rlimit){a->group.limit.rlim_max, a->group.limit.rlim_max});
     a->signals = (ls_watch){.fd = signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK), .ready = on_signal, .owner = a};
     siginfo_t info = {0};
     a->strangers = waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0;
@@ -295,6 +297,7 @@ int ls_agent_run(ls_agent *a, const ls_plan *plan, void (*begin)(ls_agent *agent
     close(a->signals.fd);
     signal(SIGPIPE, a->group.on_pipe);
     if (childless) signal(SIGCHLD, SIG_IGN);
+    setrlimit(RLIMIT_NOFILE, &a->group.limit);
     sigprocmask(SIG_SETMASK, &a->group.inherited, NULL);
     ls_group_close(&a->group);
 close_loop:

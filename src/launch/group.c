@@ -175,6 +175,7 @@ static _Noreturn void become_worker(ls_group *group, int local_rank, pid_t paren
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent) _exit(128 + SIGKILL); /* it died before we asked to be told */
     signal(SIGPIPE, group->on_pipe);
+    setrlimit(RLIMIT_NOFILE, &group->limit);
     if (group->first) {
         cpu_set_t set[8];
         memset(set, 0, sizeof set);

@@ -9,6 +9,7 @@
 
 #include <sched.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/types.h>
 
 typedef struct ls_worker {
@@ -25,6 +26,7 @@ typedef struct ls_group {
     cpu_set_t *files;     /* open before all this began: a forked function keeps these and no others */
     sigset_t inherited;   /* the mask workers start with */
     void (*on_pipe)(int); /* and what they do with SIGPIPE */
+    struct rlimit limit;  /* and how many files they may open; this process has two for each of them */
     ls_assignment assignment;
     ls_logs logs;
     ls_sink sink[2];

@@ -48,7 +48,8 @@ static int look_for(const char *program, const char *const *environment)
 {
     const char *path = ls_environment_get(environment, "PATH");
     bool found = false;
-    if (strchr(program, '/') || !path) path = "";
+    if (!path) path = "/bin:/usr/bin"; /* where exec looks then */
+    if (strchr(program, '/')) path = "";
     for (const char *folder = path;; folder += strcspn(folder, ":") + 1) {
         char file[4096];
         struct stat about;

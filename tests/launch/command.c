@@ -121,6 +121,7 @@ static void starts_from_anywhere(void)
     CHECK(run("%s >&-", job) == 0 && says("err\nerr\n"));
     CHECK(run("%s 2>&- </dev/null", job) == 0 && says("0 out\n") && says("1 out\n"));
     CHECK(run("%s <&- >&- 2>&-", job) == 0);
+    CHECK(run("env -u PATH " LAUNCH "true") == 0);
     CHECK(run("timeout -s KILL 60 sh -c \"trap '' CHLD; exec " LAUNCH "-n 2 " WORKER " 1=exit 4\"") == 4);
 }
 
@@ -509,6 +510,9 @@ static void starts_many(void)
     CHECK(run(LAUNCH "-n 64 sh -c 'echo $RANK' | sort -n | uniq | wc -l") == 0);
     CHECK(atoi(output) == 64);
     CHECK(run(LAUNCH "-n 64 " WORKER " 63=exit 5") == 5);
+    /* Files for more than may be open at first; workers keep that number. */
+    CHECK(run("ulimit -Sn 40; " LAUNCH "-n 30 --no-pin sh -c 'ulimit -Sn' | sort -u") == 0);
+    CHECK_TEXT(output, "40\n");
 }
 
 int main(int argc, char **argv)
