@@ -147,6 +147,10 @@ LS_API void ls_wait_for_everyone(ls_run *run);
 #define ls_main_first(run) LS_MARKED_(ls_main_first_begin(run), ls_main_first_end(run), __LINE__)
 LS_API bool ls_main_first_begin(ls_run *run);
 LS_API bool ls_main_first_end(ls_run *run);
+/* The same with one process of each host, for files that hosts do not share. */
+#define ls_local_main_first(run) LS_MARKED_(ls_local_main_first_begin(run), ls_local_main_first_end(run), __LINE__)
+LS_API bool ls_local_main_first_begin(ls_run *run);
+LS_API bool ls_local_main_first_end(ls_run *run);
 
 /* One process raises the trigger; at the next check, which all must make, all see it, and it is reset. */
 LS_API void ls_set_trigger(ls_run *run);

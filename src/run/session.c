@@ -163,6 +163,18 @@ bool ls_main_first_end(ls_run *run)
     return false;
 }
 
+bool ls_local_main_first_begin(ls_run *run)
+{
+    if (ls_session_of(run) && !ls_is_local_main(run)) ls_exchange_barrier(run, "ls_local_main_first");
+    return true;
+}
+
+bool ls_local_main_first_end(ls_run *run)
+{
+    if (ls_session_of(run) && ls_is_local_main(run)) ls_exchange_barrier(run, "ls_local_main_first");
+    return false;
+}
+
 /* ---- triggers ---- */
 
 void ls_set_trigger(ls_run *run)

@@ -157,6 +157,29 @@ static void main_goes_first(ls_run *run)
     atomic_store(&arrived, 0);
 }
 
+/* Ranks 0 and 1 on one host, the others on the next. */
+static void one_of_each_host_goes_first(ls_run *run)
+{
+    int before = run->session->local_rank;
+    run->session->local_rank = ls_rank(run) < 2 ? ls_rank(run) : ls_rank(run) - 2;
+    int hosts = ls_world(run) > 2 ? 2 : 1;
+    ls_local_main_first(run)
+    {
+        if (ls_is_local_main(run)) {
+            usleep(2000);
+            CHECK(atomic_load(&arrived) < hosts);
+        } else {
+            CHECK(atomic_load(&arrived) >= hosts);
+        }
+        atomic_fetch_add(&arrived, 1);
+    }
+    ls_wait_for_everyone(run);
+    CHECK(atomic_load(&arrived) == ls_world(run));
+    ls_wait_for_everyone(run);
+    atomic_store(&arrived, 0);
+    run->session->local_rank = before;
+}
+
 static void identities(ls_run *run)
 {
     CHECK(ls_is_main(run) == (ls_rank(run) == 0) && ls_is_last(run) == (ls_rank(run) == ls_world(run) - 1));
@@ -214,6 +237,7 @@ TEST(pads)
 TEST(splits)
 TEST(triggers)
 TEST(main_goes_first)
+TEST(one_of_each_host_goes_first)
 TEST(identities)
 TEST(schedules_per_process)
 
@@ -309,6 +333,7 @@ int main(int argc, char **argv)
     CHECK_RUN(test_metrics);
     CHECK_RUN(test_triggers);
     CHECK_RUN(test_main_goes_first);
+    CHECK_RUN(test_one_of_each_host_goes_first);
     CHECK_RUN(test_identities);
     CHECK_RUN(test_disagreement);
     CHECK_RUN(test_schedules_per_process);
