@@ -14,6 +14,7 @@
 
 enum { TYPE_BOOL = 1, TYPE_INT = 6, TYPE_UINT32 = 14, TYPE_BYTES = 27 };
 enum { SCOPE_GLOBAL = 3, DONE_ALREADY = -157 };
+#define FOR_EVER 1e8 /* seconds */
 #define ANY_RANK (UINT32_MAX - 1)
 
 typedef struct process {
@@ -191,6 +192,7 @@ ls_status ls_pmix_all_gather(ls_pmix *pmix, const void *mine, size_t size, void 
         return LS_ERR_STATE;
     }
     char key[32];
+    if (seconds > FOR_EVER) seconds = FOR_EVER; /* what follows wants a number that fits */
     snprintf(key, sizeof key, "lockstep.%d", pmix->rounds++);
     value given = {.type = TYPE_BYTES};
     given.data.bytes.start = (char *)(uintptr_t)mine; /* only read */
