@@ -74,6 +74,8 @@ struct ls_reducer {
 ls_comm *ls_reducer_comm(ls_reducer *reducer);
 /* Record the failure of a collective. True for LS_OK. */
 bool ls_reducer_check(ls_reducer *reducer, ls_status status, const ls_message *why, const char *who);
+/* The run has failed here: nobody must wait for this process; where memory is forgiven, all try again. */
+void ls_reducer_call_off(ls_reducer *reducer);
 
 /* values.c: buffers become those of rank `source`; parameters, too. */
 bool ls_reducer_send_buffers(ls_reducer *reducer);

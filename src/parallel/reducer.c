@@ -99,6 +99,13 @@ bool ls_reducer_check(ls_reducer *p, ls_status status, const ls_message *why, co
     return false;
 }
 
+void ls_reducer_call_off(ls_reducer *p)
+{
+    ls_comm *comm = ls_reducer_comm(p);
+    if (p->run->forgives_memory && p->run->errors.code == LS_ERR_MEMORY) comm->table->recall(comm);
+    else comm->table->abort(comm, p->run->errors.message);
+}
+
 /* ---- compared ---- */
 
 /* One line for each tensor: name, type, shape, whether it is trained. Freed by the caller; NULL: no memory. */
@@ -142,7 +149,7 @@ static bool same_everywhere(ls_reducer *p, const ls_state *tensors)
     else if (ok && strcmp(here, there) != 0) tell_difference(p, here, there, comm->rank);
     ls_sys_free(here);
     ls_sys_free(there);
-    if (ls_failed(p->run)) comm->table->abort(comm, p->run->errors.message);
+    if (ls_failed(p->run)) ls_reducer_call_off(p);
     return ok && !ls_failed(p->run);
 }
 

@@ -72,7 +72,7 @@ ls_tensor *ls_reducer_collect(ls_reducer *p, const ls_tensor *slice, int64_t num
     ls_tensor *whole = NULL;
     if (comm->rank == 0) {
         whole = ls_tensor_new(p->run, p->run->device, LS_F32, LS_SHAPE(numel));
-        if (!ls_is_valid(whole)) comm->table->abort(comm, p->run->errors.message);
+        if (!ls_is_valid(whole)) ls_reducer_call_off(p);
         if (!ls_is_valid(whole)) return whole;
     }
     ls_shard_counts(p, numel, (ls_range){0, numel});

@@ -105,9 +105,7 @@ static bool find_source(ls_reducer *p, bool active, int32_t *source)
 /* The pass failed in the middle: the others wait for buckets that will not come. */
 static void give_up(ls_reducer *p)
 {
-    ls_comm *comm = ls_reducer_comm(p);
-    if (p->run->forgives_memory && p->run->errors.code == LS_ERR_MEMORY) comm->table->recall(comm);
-    else comm->table->abort(comm, p->run->errors.message);
+    ls_reducer_call_off(p);
     for (int i = 0; i < p->next; i++) ls_bucket_wait(p, &p->buckets[i]);
 }
 

@@ -1,4 +1,5 @@
 /* batch_size.c - try batch sizes until one fits in memory. */
+#include "run/prepare.h"
 #include "run/session.h"
 
 enum { FIRST_SIZE = 128 };
@@ -59,12 +60,14 @@ static bool renew(ls_run *run)
     return status == LS_OK;
 }
 
-/* Nobody may be called back before all have it and are deaf there: hence the barrier. */
+/* Communicators are made by all or by none: nobody may be called back before all have them, and are deaf in the one
+ * for votes. Hence the barrier. */
 static bool open_vote(ls_run *run)
 {
     ls_session *session = run->session;
     ls_message why = {{0}};
     if (session->vote) return true;
+    if (!ls_together_begin(run)) return false;
     session->vote = session->comm->table->split(session->comm, 0, session->comm->rank, &why);
     if (session->vote && session->vote->size > 1)
         session->vote->deaf = true; /* the one of a single process is shared */

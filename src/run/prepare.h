@@ -12,6 +12,10 @@ ls_object *ls_prepared_next(const ls_run *run, ls_object_kind kind, int *positio
 
 /* ---- together.c: several processes train as one; with one process these do nothing ---- */
 
+/* What the first module would begin: made earlier by those who cannot be called back from it. False (and an error) on
+ * failure. */
+bool ls_together_begin(ls_run *run);
+
 /* The module's tensors become those of rank 0, its gradients the mean over processes. False after a failure. */
 bool ls_together_module(ls_run *run, ls_module *module);
 /* All read the same number of samples in batches of the same size; the order becomes that of rank 0. False after a

@@ -37,10 +37,10 @@ static ls_tensor *collect(ls_run *run, const ls_tensor *slice, int64_t numel)
 
 static const ls_peers_table peers = {gradient_block, parameter_block, spread, sum, collect};
 
-static bool begin(ls_run *run)
+bool ls_together_begin(ls_run *run)
 {
     ls_session *session = run->session;
-    if (session->reducer) return true;
+    if (alone(run) || session->reducer) return true;
     ls_dtype compress = session->compression;
     if (compress && compress != LS_BF16 && compress != LS_F16) {
         ls_fail(&run->errors, LS_ERR_VALUE, "ls_init: .gradient_compression = %s; it can be bf16 or f16",
@@ -50,14 +50,15 @@ static bool begin(ls_run *run)
     ls_reducer_opts opts = {.compress = compress, .shard = run->share.optimizer};
     if (!ls_session_workers(run, "ls_prepare", &opts.workers)) return false;
     session->reducer = ls_reducer_new(run, session->comm, opts);
-    if (session->reducer) run->peers = &peers;
     return session->reducer != NULL;
 }
 
 bool ls_together_module(ls_run *run, ls_module *module)
 {
     if (alone(run)) return true;
-    return begin(run) && ls_reducer_add(run->session->reducer, ls_parameters(module), ls_state_dict(module));
+    if (!ls_together_begin(run)) return false;
+    run->peers = &peers;
+    return ls_reducer_add(run->session->reducer, ls_parameters(module), ls_state_dict(module));
 }
 
 /* Processes that do not see the same files, or were given different options, would read past each other; those that

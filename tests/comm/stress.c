@@ -455,7 +455,7 @@ static void run_round(void)
             CHECK_MSG(c.result[r].status == LS_ERR_PEER, "rank %d: %s", r, c.result[r].why.text);
     }
     if (given.plan == FAILED) CHECK_MSG(failed == size, "only %d of %d know of the failure", failed, size);
-    if (given.plan == KILLED) CHECK_MSG(killed == 1, "%d were killed", killed);
+    if (given.plan == KILLED) CHECK_MSG(killed >= 1, "nobody was killed");
     crew_forget(&c);
 }
 
