@@ -46,6 +46,18 @@ ls_status ls_hosts_break(ls_hosts *h, const char *format, ...)
     return ls_shm_break(h->local, "%s", words.text);
 }
 
+/* The same, because this rank is not there any more. */
+LS_PRINTF(3, 4) static ls_status mourn(ls_hosts *h, int rank, const char *format, ...)
+{
+    ls_message words;
+    va_list args;
+    va_start(args, format);
+    vsnprintf(words.text, sizeof words.text, format, args);
+    va_end(args);
+    ls_segment_mourn(h->job->segment, rank, words.text);
+    return ls_shm_break(h->local, "%s", words.text);
+}
+
 /* The transport cannot reach a rank. Ranks of its host may know better why, or all were called back and it has gone
  * already: that is news on another link, which may come later. */
 static ls_status lost(ls_hosts *h, const ls_parcel *parcel, const ls_message *cause, ls_message *why)
@@ -68,8 +80,8 @@ static ls_status lost(ls_hosts *h, const ls_parcel *parcel, const ls_message *ca
     }
     ls_ring_tell(&h->local->entry, mine, sizeof mine);
     if (h->last[parcel->peer].number) ls_ring_tell(&h->last[parcel->peer], last, sizeof last);
-    status = ls_hosts_break(h, "rank %d on host %d is gone (%s); rank %d was in %s; the last of rank %d: %s", them,
-                            h->job->host[them], cause->text, h->job->rank, mine, them, last);
+    status = mourn(h, them, "rank %d on host %d is gone (%s); rank %d was in %s; the last of rank %d: %s", them,
+                   h->job->host[them], cause->text, h->job->rank, mine, them, last);
     *why = h->local->broken;
     return status;
 }

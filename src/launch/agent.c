@@ -166,6 +166,7 @@ static void on_event(ls_agent *a)
 {
     bool late = ls_now() >= a->kill_at;
     if (a->phase == LS_AGENT_RUNNING) heed_hint(a);
+    if (ls_group_is_undecided(&a->group)) return;
     if (a->phase == LS_AGENT_RUNNING && (a->group.cause.any || !a->could_start)) {
         char story[5000] = "a worker could not be started";
         if (a->group.cause.any) ls_cause_tell(&a->group.cause, story, sizeof story);
@@ -237,7 +238,8 @@ static void loop_until_finished(ls_agent *a)
         if (asked < next) next = asked;
         if (a->kill_at < next) next = a->kill_at;
         /* What the decider has just ordered may already be over: nothing waits that could be noticed now. */
-        bool pending = a->phase != LS_AGENT_IDLE && a->phase != LS_AGENT_SWEEPING && a->group.running == 0;
+        bool pending = a->phase != LS_AGENT_IDLE && a->phase != LS_AGENT_SWEEPING && a->group.running == 0 &&
+                       !ls_group_is_undecided(&a->group);
         if (!a->finished && !pending) ls_loop_wait(a->group.loop, next);
     }
 }

@@ -304,6 +304,18 @@ void ls_group_abort(ls_group *group, const char *words)
     if (group->shared >= 0) ls_segment_give_up(group->shared, words);
 }
 
+/* Does the first that failed belong to another host? */
+static bool is_elsewhere(const ls_group *group)
+{
+    int culprit = group->shared >= 0 ? ls_segment_culprit(group->shared) : -1, first = group->assignment.first_rank;
+    return culprit >= 0 && (culprit < first || culprit >= first + group->plan->opts.num_processes);
+}
+
+bool ls_group_is_undecided(const ls_group *group)
+{
+    return group->cause.any && !group->stopping && ls_now() < group->act_at;
+}
+
 /* Take note of how a worker failed, by its status. */
 static void note_failure(ls_group *group, int local_rank, bool same_moment)
 {
@@ -339,6 +351,7 @@ static void note_failure(ls_group *group, int local_rank, bool same_moment)
         fclose(log);
     }
     group->cause = cause;
+    group->act_at = is_elsewhere(group) ? ls_after(CULPRIT_PATIENCE * 1e-3) : ls_now();
 }
 
 /* A worker has ended, and is still a zombie: take note of how, and let it go. */
@@ -393,7 +406,7 @@ static int64_t check_standstill(ls_group *group, int64_t now)
         if (now - worker->stopped >= patience) note_failure(group, i, false);
         else if (worker->stopped + patience < next) next = worker->stopped + patience;
     }
-    return group->cause.any ? now : next;
+    return group->cause.any ? group->act_at : next;
 }
 
 void ls_group_reap(ls_group *group)

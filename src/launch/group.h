@@ -37,6 +37,7 @@ typedef struct ls_group {
     int running;       /* workers not reaped */
     bool stopping;     /* their ends are no failures any more */
     ls_cause cause;
+    int64_t act_at; /* when the cause is acted upon: what failed before it, on another host, may be told until then */
 } ls_group;
 
 bool ls_group_open(ls_group *group, const ls_plan *plan, int loop); /* false: refused, the reason is printed */
@@ -57,6 +58,9 @@ void ls_group_abort(ls_group *group, const char *words);
 /* Take in all that ended: workers, and what they left behind. The first worker that did not end with 0, unless it was
  * told to stop, is the cause; so is one that stands still for longer than a host may be silent. */
 void ls_group_reap(ls_group *group);
+
+/* Has a worker failed, because of one of another host, of which the launcher there has not told yet? */
+bool ls_group_is_undecided(const ls_group *group);
 
 /* Processes that workers left behind, now children of this one: send them a signal. Returns how many there are. */
 int ls_group_sweep(int number);
