@@ -186,7 +186,9 @@ bool mpi_lock(ls_message *why)
     pthread_mutex_lock(&mpi.lock);
     if (!mpi.over) return true;
     pthread_mutex_unlock(&mpi.lock);
-    snprintf(why->text, sizeof why->text, "MPI was given up in this process half way through a message");
+    snprintf(why->text, sizeof why->text,
+             "MPI cannot call back a message that is half way, and was given up in this process; "
+             "LOCKSTEP_COMM_TRANSPORT=ucx can");
     return false;
 }
 

@@ -4,7 +4,9 @@
 
 #include "comm/hosts_inside.h"
 
-enum { PATIENCE = 50 /* ms */ };
+/* ms for news to leave: of a failure, which others notice anyway; of what does not end the job, which a message that is
+ * called back may do to a transport. */
+enum { PATIENCE = 50, LEISURE = 3000 };
 
 ls_status ls_job_begin_listening(ls_hosts_job *job, ls_message *why)
 {
@@ -92,7 +94,8 @@ void ls_job_tell(ls_hosts_job *job, ls_urgency kind, int rank, const char *words
             transport->send(job->link, r, LS_LINK_URGENT, &news, sizeof news, &requests[waiting], &ignored) == LS_OK &&
             requests[waiting])
             waiting++;
-    for (int64_t began = ls_comm_clock(); waiting && ls_comm_clock() - began < (int64_t)PATIENCE * 1000000;) {
+    int64_t until = ls_comm_clock() + (kind == LS_URGENT_ABORT ? PATIENCE : LEISURE) * (int64_t)1000000;
+    while (waiting && ls_comm_clock() < until) {
         int still = 0;
         for (int i = 0; i < waiting; i++) {
             bool done = false;

@@ -498,9 +498,8 @@ static void calls_in_which_a_rank_is_killed(void)
 
 static void threads_play_processes(void)
 {
-    given.plan = PLAIN;
     crew_layout = "0011";
-    crew_run_threads(4, play);
+    for (given.plan = PLAIN; given.plan <= RECALLED; given.plan++) crew_run_threads(4, play);
 }
 
 /* ---- under mpirun ---- */
@@ -513,6 +512,7 @@ static int number_of(const char *a, const char *b)
 
 static void be_a_rank(int rank, int size)
 {
+    given.plan = check_filter && strstr("calls_that_are_recalled", check_filter) ? RECALLED : PLAIN;
     for (int i = 0; i < given.rounds; i++, given.seed++) {
         char job[64];
         crew_result result = {0};
