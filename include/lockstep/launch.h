@@ -60,8 +60,8 @@ typedef struct ls_launch_opts {
      * of all workers ("3") or by local rank ("0:3,1:2"); redirects go to a file only, tee to a file and here. */
     const char *log_dir; /* for <run_id>_<random>/attempt_<n>/<local rank>/{stdout.log,stderr.log,error.json} */
     const char *tee, *redirects;
-    bool prefix;                 /* begin each line with the worker's rank; implied by tee */
-    const char *prefix_template; /* default "[${role_name}${local_rank}]:", of ${role_name} ${rank} ${local_rank} */
+    bool prefix; /* begin each line with the worker's rank; tee begins it with the local one, as torchrun does */
+    const char *prefix_template; /* default "[${role_name}${rank}]:", of ${role_name} ${rank} ${local_rank} */
     const char *show_ranks;      /* local ranks whose output is shown here, "0,2"; default all */
 
     bool quiet;      /* the first cause is not printed */

@@ -155,7 +155,8 @@ static int open_stream(ls_group *group, int local_rank, int which)
     }
     /* A terminal is handed on, so that programs see one: they buffer by line and draw progress bars. */
     if (shown && !prefixed && isatty(STDOUT_FILENO + which)) return -1;
-    const char *form = plan->opts.prefix_template ? plan->opts.prefix_template : "[${role_name}${local_rank}]:";
+    const char *form = plan->opts.prefix_template;
+    if (!form) form = plan->opts.prefix ? "[${role_name}${rank}]:" : "[${role_name}${local_rank}]:"; /* torchrun's */
     stream->prefix[0] = '\0';
     if (prefixed) {
         fill_in(stream->prefix, sizeof stream->prefix, form, plan, group->assignment.first_rank + local_rank,

@@ -137,6 +137,17 @@ static void early_hosts_wait_for_the_others(void)
     }
 }
 
+/* Local ranks would be the same on all. */
+static void marks_lines_with_the_rank_in_the_job(void)
+{
+    begin_job();
+    start_hosts(2, "--prefix", "echo here");
+    for (int i = 0; i < 2; i++) {
+        CHECK(end_host(i) == 0);
+        CHECK_TEXT(words, i ? "[default1]:here\n" : "[default0]:here\n");
+    }
+}
+
 static void tells_all_hosts_the_cause(void)
 {
     begin_job();
@@ -430,6 +441,7 @@ int main(int argc, char **argv)
     begin_shell(argc, argv);
     CHECK_RUN(numbers_all_workers);
     CHECK_RUN(early_hosts_wait_for_the_others);
+    CHECK_RUN(marks_lines_with_the_rank_in_the_job);
     CHECK_RUN(tells_all_hosts_the_cause);
     CHECK_RUN(counts_restarts_once);
     CHECK_RUN(notices_a_killed_host);
