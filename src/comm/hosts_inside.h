@@ -60,8 +60,8 @@ typedef struct ls_hosts_job {
     ls_link *link;
     pthread_mutex_t lock;
     int rank, size, few;
-    int *host;  /* [size] */
-    bool *left; /* [size] they have said farewell */
+    int *host;          /* [size] */
+    _Atomic bool *left; /* [size] they have said farewell */
     bool listening;
     ls_urgent heard; /* into which the next news come */
     ls_link_request *urgent;

@@ -344,6 +344,31 @@ static void who_runs_out_of_memory_calls_all_back(void)
     EACH_LAYOUT crew_run(crew_size(), recall);
 }
 
+/* Rank 1 calls rank 0 back, and leaves its connections: rank 0 sees that first. */
+static void leave_before_news(ls_comm *comm, crew_result *result)
+{
+    if (comm->rank == 1) {
+        comm->table->recall(comm);
+        atomic_store(&wires_rules->gone[1], 1);
+        usleep(200000);
+    } else {
+        result->status = sum(comm, 100, "left", &result->why);
+    }
+}
+
+static void who_is_gone_may_have_called_back(void)
+{
+    crew c;
+    crew_layout = "01";
+    wires_delay = 20000;
+    crew_start(&c, 2, leave_before_news);
+    crew_end(&c);
+    CHECK_MSG(c.result[0].status == LS_ERR_MEMORY, "%s", c.result[0].why.text);
+    CHECK_MSG(strstr(c.result[0].why.text, "rank 1 ran out of memory"), "%s", c.result[0].why.text);
+    crew_forget(&c);
+    wires_delay = 0;
+}
+
 /* ---- delayed ---- */
 
 static void sums_with_delay(ls_comm *comm, crew_result *result)
@@ -406,6 +431,7 @@ int main(int argc, char **argv)
     CHECK_RUN(a_stopped_rank_is_given_up);
     CHECK_RUN(the_first_failure_reaches_all);
     CHECK_RUN(who_runs_out_of_memory_calls_all_back);
+    if (!given) CHECK_RUN(who_is_gone_may_have_called_back);
     if (!given) CHECK_RUN(messages_may_take_their_time);
     if (!given) CHECK_RUN(a_cut_line_is_given_up);
     return check_done();

@@ -23,6 +23,7 @@ enum { WIRES_MOST = 8 };
 typedef struct wires_control {
     _Atomic int delay;                       /* of every message, in microseconds */
     _Atomic int cut[WIRES_MOST][WIRES_MOST]; /* [from][to] */
+    _Atomic int gone[WIRES_MOST];            /* whose links of parts of the job seem closed */
     _Atomic uint64_t sent[WIRES_MOST];       /* bytes of messages of each rank so far */
 } wires_control;
 
@@ -36,6 +37,7 @@ typedef struct wires_port wires_port;
 
 struct ls_link {
     wires_port *port;
+    bool part;                    /* of the job */
     uint64_t number;              /* among those of this rank */
     uint64_t numbers[WIRES_MOST]; /* among those of the others: who receives names the link */
     int rank, size;
@@ -233,6 +235,7 @@ static ls_link *wires_open(const ls_link_opts *opts, ls_message *why)
     link->rank = opts->rank;
     link->size = opts->size;
     link->port = opts->of ? opts->of->port : &wires_ports[opts->rank];
+    link->part = opts->of != NULL;
     link->number = ++link->port->made;
     link->port->links++;
     for (int r = 0; r < opts->size; r++) link->ranks[r] = opts->of ? opts->of->ranks[opts->ranks[r]] : r;
@@ -309,7 +312,8 @@ static ls_status wires_test(ls_link *link, ls_link_request *r, bool *done, size_
     wires_go_on(port);
     *done = r->done;
     if (received) *received = r->received;
-    bool hopeless = r->comes && !r->done && r->head.from >= 0 && port->gone[r->head.from];
+    bool hopeless = r->comes && !r->done && r->head.from >= 0 &&
+                    (port->gone[r->head.from] || (link->part && atomic_load(&wires_rules->gone[r->head.from])));
     for (ls_link_request *m = port->unexpected; m && hopeless; m = m->next) hopeless = !wires_fits(r, &m->head);
     if (r->lost || hopeless) status = LS_ERR_PEER;
     if (r->too_long) status = LS_ERR_VALUE;
