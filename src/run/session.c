@@ -151,28 +151,30 @@ void ls_wait_for_everyone(ls_run *run)
     if (ls_session_of(run)) ls_exchange_barrier(run, "ls_wait_for_everyone");
 }
 
+/* Who goes first meets the others when it is through, who follows before it begins. */
+static void meet_if(ls_run *run, bool now, const char *who)
+{
+    if (ls_session_of(run) && now) ls_exchange_barrier(run, who);
+}
+
 bool ls_main_first_begin(ls_run *run)
 {
-    if (ls_session_of(run) && !ls_is_main(run)) ls_exchange_barrier(run, "ls_main_first");
-    return true;
+    return meet_if(run, !ls_is_main(run), "ls_main_first"), true;
 }
 
 bool ls_main_first_end(ls_run *run)
 {
-    if (ls_session_of(run) && ls_is_main(run)) ls_exchange_barrier(run, "ls_main_first");
-    return false;
+    return meet_if(run, ls_is_main(run), "ls_main_first"), false;
 }
 
 bool ls_local_main_first_begin(ls_run *run)
 {
-    if (ls_session_of(run) && !ls_is_local_main(run)) ls_exchange_barrier(run, "ls_local_main_first");
-    return true;
+    return meet_if(run, !ls_is_local_main(run), "ls_local_main_first"), true;
 }
 
 bool ls_local_main_first_end(ls_run *run)
 {
-    if (ls_session_of(run) && ls_is_local_main(run)) ls_exchange_barrier(run, "ls_local_main_first");
-    return false;
+    return meet_if(run, ls_is_local_main(run), "ls_local_main_first"), false;
 }
 
 /* ---- triggers ---- */
