@@ -21,6 +21,20 @@ static bool read_range(const char *text, int *least, int *most)
     return !*end && from >= 1 && upto >= from && upto <= 1 << 16;
 }
 
+/* Settings of torchrun's that are no numbers: who leads, and what its store is made of, which is nothing to us. */
+static bool read_word(const char *text, size_t name, const char *value, size_t length, ls_launch_opts *opts)
+{
+    static const char *const words[] = {"0", "1", "f", "t", "n", "y", "no", "yes", "false", "true"};
+    bool leads = name == 7 && strncmp(text, "is_host", name) == 0, known = false;
+    for (size_t i = 0; leads && i < sizeof words / sizeof *words; i++) {
+        if (strlen(words[i]) != length || strncasecmp(words[i], value, length) != 0) continue;
+        opts->leads = i % 2 ? 1 : -1;
+        known = true;
+    }
+    if (name == 10 && strncmp(text, "store_type", name) == 0) known = length == 3 && strncasecmp(value, "tcp", 3) == 0;
+    return known || (name == 9 && strncmp(text, "use_libuv", name) == 0);
+}
+
 /* Settings of torchrun's rendezvous that mean something here, and ours. */
 static bool read_conf(const char *text, ls_launch_opts *opts, char *why, size_t size)
 {
@@ -46,11 +60,12 @@ static bool read_conf(const char *text, ls_launch_opts *opts, char *why, size_t 
             which++;
         char *end = NULL;
         double value = name < length ? strtod(c + name + 1, &end) : -1;
-        if (which == count || name >= length || end != c + length || value < 0) {
+        bool word = name < length && read_word(c, name, c + name + 1, length - name - 1, opts);
+        if (!word && (which == count || name >= length || end != c + length || !(value >= 0))) {
             snprintf(why, size, "--rdzv-conf %.*s: not a setting with a number that is known here", (int)length, c);
             return false;
         }
-        *known[which].to = value > 0 ? value : LS_ZERO;
+        if (!word) *known[which].to = value > 0 ? value : LS_ZERO;
         c += length;
         c += strspn(c, ", ");
     }

@@ -40,6 +40,7 @@ typedef struct ls_launch_opts {
     int min_hosts, max_hosts; /* default 1; the job runs with any number between, elastic if they differ */
     int host_rank;            /* which this is, in a job that is not elastic */
     bool elastic;             /* hosts may come and go; their ranks follow from their arrival */
+    int leads;                /* an elastic job: 1 yes, -1 no; default: if the endpoint is here */
     const char *hostfile;     /* of mpirun: says how many hosts there are, which this is, and num_processes */
     const char *endpoint;     /* "host:port" where hosts meet; default: master_addr, the port after master_port */
     const char *token;        /* only who knows it may join; default LOCKSTEP_JOB_TOKEN, else run_id */

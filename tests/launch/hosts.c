@@ -379,6 +379,23 @@ static void grows_and_shrinks(void)
     CHECK(end_host(2) == 0);
 }
 
+/* torchrun's is_host: both could, by the endpoint's name. */
+static void the_user_says_who_leads(void)
+{
+    begin_job();
+    const char *program = "sh -c 'echo $GROUP_RANK/$GROUP_WORLD_SIZE'";
+    for (int i = 0; i < 2; i++) {
+        char range[128];
+        snprintf(range, sizeof range, "--nnodes 2 --rdzv-backend c10d --rdzv-endpoint 127.0.0.1:%d", port);
+        start_launcher(i, range, i ? ",is_host=1" : ",is_host=0", "", program);
+        usleep(300000);
+    }
+    CHECK(end_host(0) == 0);
+    CHECK_TEXT(words, "1/2\n");
+    CHECK(end_host(1) == 0);
+    CHECK_TEXT(words, "0/2\n");
+}
+
 static void goes_on_with_fewer_after_a_loss(void)
 {
     begin_job();
@@ -456,6 +473,7 @@ int main(int argc, char **argv)
     CHECK_RUN(reads_host_files);
     CHECK_RUN(starts_a_missing_program_once);
     CHECK_RUN(grows_and_shrinks);
+    CHECK_RUN(the_user_says_who_leads);
     CHECK_RUN(goes_on_with_fewer_after_a_loss);
     CHECK_RUN(another_takes_over_on_this_machine);
     CHECK_RUN(elastic_jobs_have_a_budget_too);

@@ -31,7 +31,7 @@ int ls_launch_program_sized(char *const *argv, const ls_launch_opts *o, size_t o
 #define TEXT(name) note(#name "=%s\n", o->name ? o->name : "");
     INTEGER(num_processes) INTEGER(max_restarts) INTEGER(max_quick_restarts) NUMBER(shutdown_timeout)
     TEXT(master_addr) INTEGER(master_port) TEXT(run_id) TEXT(role) INTEGER(min_hosts) INTEGER(max_hosts)
-    INTEGER(host_rank) INTEGER(elastic) TEXT(hostfile) TEXT(endpoint) TEXT(token) NUMBER(join_timeout)
+    INTEGER(host_rank) INTEGER(elastic) INTEGER(leads) TEXT(hostfile) TEXT(endpoint) TEXT(token) NUMBER(join_timeout)
     NUMBER(last_call) NUMBER(heartbeat) NUMBER(dead_after) INTEGER(num_threads) INTEGER(no_pin) TEXT(log_dir)
     TEXT(tee) TEXT(redirects) INTEGER(prefix) TEXT(prefix_template) TEXT(show_ranks) INTEGER(quiet)
 #undef INTEGER
@@ -257,6 +257,14 @@ static void blanks_in_settings_are_fine(void)
     caught[0] = '\0';
     CHECK(command_launch.run(4, words) == CODE);
     CHECK(strstr(caught, "\njoin_timeout=7\n") && strstr(caught, "\nheartbeat=3\n"));
+    set_usual("");
+    launch("--rdzv-conf is_host=True,store_type=tcp,use_libuv=0 program a");
+    CHECK_TEXT(difference(usual), "leads=1");
+    launch("--rdzv-conf is_host=0,last_call_timeout=0 program a");
+    CHECK(strstr(difference(usual), "leads=-1 last_call="));
+    CHECK(launch("--rdzv-conf is_host=maybe program") == EXIT_USAGE);
+    CHECK(launch("--rdzv-conf store_type=file program") == EXIT_USAGE);
+    CHECK(launch("--rdzv-conf join_timeout=nan program") == EXIT_USAGE);
 }
 
 static void idle_options_say_so(void)
