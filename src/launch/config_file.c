@@ -247,7 +247,8 @@ ls_status ls_launch_config_read(const char *path, ls_launch_config *config, char
     if (!text) return fail(LS_ERR_IO, why, size, "%s: %s", path, strerror(error));
     ls_message reason = {""};
     char detail[700];
-    ls_json *root = length < MOST ? ls_yaml_read(text, length, &reason) : NULL;
+    size_t mark = length >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0; /* of some editors */
+    ls_json *root = length < MOST ? ls_yaml_read(text + mark, length - mark, &reason) : NULL;
     ls_status status = LS_ERR_VALUE;
     if (!root) snprintf(detail, sizeof detail, "%s", length < MOST ? reason.text : "too large");
     else if (root->type != LS_JSON_OBJECT) snprintf(detail, sizeof detail, "no keys in the file");

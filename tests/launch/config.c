@@ -75,6 +75,11 @@ static void reads_old_and_loose_forms(void)
     CHECK_TEXT(read_text("{\"distributed_type\": \"MULTI_CPU\", \"num_processes\": 2, \"main_process_ip\": null}", &c),
                "");
     CHECK(c.num_processes == 2);
+    CHECK_TEXT(read_text("\xef\xbb\xbf"
+                         "distributed_type: MULTI_CPU\r\nnum_processes: 3\r\n",
+                         &c),
+               "");
+    CHECK(c.num_processes == 3);
 }
 
 /* Keys that an accelerate of any age writes beside those that count. */
