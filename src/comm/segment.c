@@ -2,6 +2,7 @@
 #include "comm/segment.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stddef.h>
@@ -189,6 +190,17 @@ void ls_segment_map_out(ls_segment *segment, void *address)
         munmap(map->address, map->bytes);
         ls_sys_free(map);
     }
+    pthread_mutex_unlock(&segment->lock);
+}
+
+void ls_segment_clear(ls_segment *segment, const void *address)
+{
+    pthread_mutex_lock(&segment->lock);
+    const ls_segment_map *map = segment->maps;
+    while (map && map->address != address) map = map->next;
+    if (map)
+        (void)fallocate(segment->file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)map->offset,
+                        (off_t)map->bytes);
     pthread_mutex_unlock(&segment->lock);
 }
 

@@ -94,6 +94,8 @@ uint64_t ls_segment_take(ls_segment *segment, size_t bytes);
 /* Map a piece; the same piece is mapped once, however often it is asked for. NULL: failed. */
 void *ls_segment_map_in(ls_segment *segment, uint64_t offset, size_t bytes, ls_message *why);
 void ls_segment_map_out(ls_segment *segment, void *address);
+/* Nobody uses the piece that is mapped there any more: what it held goes back to the system. */
+void ls_segment_clear(ls_segment *segment, const void *address);
 
 /* Has the process of member `number` ended? One that never came has not. */
 bool ls_segment_dead(ls_segment *segment, int number);

@@ -18,7 +18,7 @@ static const ls_comm_table table;
 
 /* Where the parts of a communicator's piece of the segment begin. */
 typedef struct layout {
-    size_t lines, cards, channels, stages, boxes, bytes;
+    size_t leavers, lines, cards, channels, stages, boxes, bytes;
 } layout;
 
 static layout lay_out(int size)
@@ -26,6 +26,7 @@ static layout lay_out(int size)
     enum { PAGE = 4096 };
     size_t n = (size_t)size, at = 0;
     layout l;
+    l.leavers = at, at += sizeof(ls_line);
     l.lines = at, at += n * sizeof(ls_line);
     l.cards = at, at += 2 * n * sizeof(ls_card);
     l.channels = at, at += n * n * sizeof(ls_channel);
@@ -47,6 +48,12 @@ static void let_culprit_go_first(const ls_shm *shm)
     for (int i = 0; i < MOMENTS && !ls_segment_dead(shm->segment, number); i++) usleep(MOMENT);
 }
 
+static void let_go(ls_shm *shm, void *piece, bool last)
+{
+    if (last) ls_segment_clear(shm->segment, piece);
+    ls_segment_map_out(shm->segment, piece);
+}
+
 static void close_shm(ls_comm *comm)
 {
     ls_shm *shm = (ls_shm *)comm;
@@ -54,8 +61,9 @@ static void close_shm(ls_comm *comm)
     if (shm->group == 0) let_culprit_go_first(shm);
     if (shm->group == 0)
         atomic_store_explicit(&shm->segment->header->member[comm->rank].state, LS_MEMBER_LEFT, memory_order_release);
-    for (int i = 0; i < shm->block_count; i++) ls_segment_map_out(shm->segment, shm->blocks[i].base);
-    if (shm->context) ls_segment_map_out(shm->segment, shm->context);
+    bool last = shm->context && atomic_fetch_add(&shm->leavers->count, 1) + 1 == (uint32_t)comm->size;
+    for (int i = 0; i < shm->block_count; i++) let_go(shm, shm->blocks[i].base, last);
+    if (shm->context) let_go(shm, shm->context, last);
     ls_segment_let_go(shm->segment);
     ls_sys_free(shm->blocks);
     ls_sys_free(shm->member);
@@ -92,6 +100,7 @@ static ls_shm *make(ls_segment *segment, uint64_t offset, int rank, int size, co
     memcpy(shm->member, who->member, n * sizeof *shm->member);
     memcpy(shm->world, who->world, n * sizeof *shm->world);
     shm->context = context;
+    shm->leavers = (ls_line *)(void *)(context + l.leavers);
     shm->lines = (ls_line *)(void *)(context + l.lines);
     shm->cards = (ls_card *)(void *)(context + l.cards);
     shm->channels = (ls_channel *)(void *)(context + l.channels);

@@ -50,10 +50,11 @@ typedef struct ls_shm_block {
 typedef struct ls_shm {
     ls_comm comm;
     ls_segment *segment;
-    int *member;    /* [size] numbers in the segment */
-    int *world;     /* [size] ranks in the job */
-    uint32_t group; /* 0: all of the job */
-    void *context;  /* the mapped piece that the following point into */
+    int *member;      /* [size] numbers in the segment */
+    int *world;       /* [size] ranks in the job */
+    uint32_t group;   /* 0: all of the job */
+    void *context;    /* the mapped piece that the following point into */
+    ls_line *leavers; /* who has closed it: the last clears the memory */
     ls_line *lines;
     ls_card *cards;       /* [2][size] */
     ls_channel *channels; /* [size][size]: from, to */

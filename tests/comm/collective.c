@@ -1,4 +1,6 @@
 /* collective.c - every collective of every type and of odd sizes, against numbers that each rank computes for all. */
+#include <sys/stat.h>
+
 #include "base/memory.h"
 #include "comm/calls.h"
 
@@ -49,6 +51,31 @@ static void memory_that_some_do_not_have_is_no_harm(void)
     crew_run(3, share_again);
 }
 
+/* Communicators come and go, and so does what they share. */
+static void split_often(ls_comm *comm, crew_result *result)
+{
+    struct stat before, after;
+    int file = ((ls_shm *)comm)->segment->file;
+    for (int i = 0; i < 20; i++) {
+        ls_comm *part = comm->table->split(comm, 0, 0, &result->why);
+        CHECK_MSG(part, "%s", result->why.text);
+        char *shared = part->table->share(part, 1 << 20, &result->why);
+        check_all_reduce(part, LS_F32, LS_COMM_SUM, 200000, i % 2 ? shared : NULL);
+        ls_comm_close(part);
+        ok(comm, &(ls_comm_call){.kind = LS_COMM_BARRIER, .dtype = LS_U8});
+        CHECK(fstat(file, i < 2 ? &before : &after) == 0);
+        ok(comm, &(ls_comm_call){.kind = LS_COMM_BARRIER, .dtype = LS_U8});
+    }
+    CHECK_MSG(after.st_blocks <= before.st_blocks, "%lld, then %lld blocks", (long long)before.st_blocks,
+              (long long)after.st_blocks);
+}
+
+static void closed_communicators_leave_nothing(void)
+{
+    crew_run(3, split_often);
+    crew_run_threads(3, split_often);
+}
+
 int main(int argc, char **argv)
 {
     if (argc > 1) check_filter = argv[1];
@@ -58,5 +85,6 @@ int main(int argc, char **argv)
     CHECK_RUN_FORK(many_ranks_fetch_slices);
     CHECK_RUN_FORK(calls_come_in_any_order_and_at_any_pace);
     CHECK_RUN_FORK(memory_that_some_do_not_have_is_no_harm);
+    CHECK_RUN_FORK(closed_communicators_leave_nothing);
     return check_done();
 }
