@@ -221,25 +221,14 @@ static ls_status get(const job *j, int64_t piece, ls_message *why)
 
 /* ---- numbers that stand in shared memory ---- */
 
-/* Each rank reduces a slice: with few ranks into everybody's array, with many into its own, from where the others fetch
- * it, since reading from afar costs less than writing there. */
+/* Each rank reduces a slice into everybody's array: the lines that it writes it has just read. Had the others to fetch
+ * the results from where they were formed, 8 ranks of one processor would take three to five times as long. */
 static ls_status all_reduce_in_place(const job *j, char **rows, ls_message *why)
 {
-    enum { FEW = 4 };
     size_t begin, end;
     slice_of(j, j->bytes, j->rank, &begin, &end);
-    if (j->size <= FEW) {
-        fold(j, rows, rows, j->size, begin, end);
-        return ls_shm_step(j->shm, why);
-    }
-    fold(j, rows, &rows[j->rank], 1, begin, end);
-    ls_status status = ls_shm_step(j->shm, why);
-    for (int i = 1; !status && i < j->size; i++) {
-        int r = (j->rank + i) % j->size;
-        slice_of(j, j->bytes, r, &begin, &end);
-        copy_array(j, rows[j->rank] + begin, rows[r] + begin, end - begin);
-    }
-    return status ? status : ls_shm_step(j->shm, why);
+    fold(j, rows, rows, j->size, begin, end);
+    return ls_shm_step(j->shm, why);
 }
 
 /* All are ready to be read from; nobody goes on while somebody reads. */
