@@ -469,9 +469,9 @@ static void writes_torchruns_files(void)
 static void a_full_disk_costs_the_log(void)
 {
     make_folder();
-    CHECK(run("unshare -m sh -c 'mount -t tmpfs -o size=64k none %s && exec " LAUNCH "-n 2 --tee 3 --log-dir %s " WORKER
-              " print 200 | wc -l'",
-              folder, folder) == 0);
+    CHECK(run("mkdir %s/disk && unshare -m sh -c 'mount -t tmpfs -o size=64k none %s/disk && exec " LAUNCH
+              "-n 2 --tee 3 --log-dir %s/disk " WORKER " print 200 | wc -l'",
+              folder, folder, folder) == 0);
     CHECK(says("a log ends here, the job goes on: No space left on device") && says("400\n"));
 }
 
