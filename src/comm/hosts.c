@@ -258,7 +258,7 @@ static ls_status know_each_other(ls_hosts *h, ls_message *why)
     for (int r = 1; r < h->comm.size && !status; r++) {
         const char *theirs = all + (size_t)r * ROOM;
         if (memcmp(theirs, all, ROOM) == 0) continue;
-        status = ls_hosts_break(h, "rank 0 has Lockstep %.*s, rank %d has %.*s", ROOM, all, r, ROOM, theirs);
+        status = ls_shm_break(h->local, "rank 0 has Lockstep %.*s, rank %d has %.*s", ROOM, all, r, ROOM, theirs);
         *why = h->local->broken;
     }
     ls_sys_free(all);

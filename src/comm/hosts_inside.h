@@ -140,7 +140,6 @@ ls_status ls_hosts_await(ls_hosts *h, ls_bunch *bunch, ls_message *why);
 bool ls_hosts_listen(void *h);
 /* Give up whatever is under way. */
 void ls_hosts_drop(ls_hosts *h);
-LS_PRINTF(2, 3) ls_status ls_hosts_break(ls_hosts *h, const char *format, ...);
 
 /* ---- hosts_urgent.c: news of the job ---- */
 

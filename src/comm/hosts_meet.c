@@ -44,7 +44,7 @@ static ls_status find_fronts(ls_hosts *h, int known, int count, size_t *end, ls_
         h->came[rank] = front;
         if (i) status = ls_front_judge(h, rank, why); /* the first one was when it came */
         if (!status && front->bytes > LS_FRONT_DATA) {
-            status = ls_hosts_break(h, "rank %d sent what is no front", h->names[first_of(h, known)]);
+            status = ls_shm_break(h->local, "rank %d sent what is no front", h->names[first_of(h, known)]);
             *why = h->local->broken;
         }
         *end += length_of(front);

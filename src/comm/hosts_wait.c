@@ -1,6 +1,5 @@
 /* hosts_wait.c - messages under way, and waiting for them: a moment awake, then asleep, never for ever. */
 #include <sched.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -36,28 +35,6 @@ static void unlock(ls_hosts *h, const ls_bunch *bunch)
     pthread_mutex_unlock(bunch->by_job ? &h->job->lock : &h->lock);
 }
 
-ls_status ls_hosts_break(ls_hosts *h, const char *format, ...)
-{
-    ls_message words;
-    va_list args;
-    va_start(args, format);
-    vsnprintf(words.text, sizeof words.text, format, args);
-    va_end(args);
-    return ls_shm_break(h->local, "%s", words.text);
-}
-
-/* The same, because this rank is not there any more. */
-LS_PRINTF(3, 4) static ls_status mourn(ls_hosts *h, int rank, const char *format, ...)
-{
-    ls_message words;
-    va_list args;
-    va_start(args, format);
-    vsnprintf(words.text, sizeof words.text, format, args);
-    va_end(args);
-    ls_segment_mourn(h->job->segment, rank, words.text);
-    return ls_shm_break(h->local, "%s", words.text);
-}
-
 /* The transport cannot reach a rank. Ranks of its host may know better why, or all were called back and it has gone
  * already: that is news on another link, which may come later. */
 static ls_status lost(ls_hosts *h, const ls_parcel *parcel, const ls_message *cause, ls_message *why)
@@ -80,8 +57,8 @@ static ls_status lost(ls_hosts *h, const ls_parcel *parcel, const ls_message *ca
     }
     ls_ring_tell(&h->local->entry, mine, sizeof mine);
     if (h->last[parcel->peer].number) ls_ring_tell(&h->last[parcel->peer], last, sizeof last);
-    status = mourn(h, them, "rank %d on host %d is gone (%s); rank %d was in %s; the last of rank %d: %s", them,
-                   h->job->host[them], cause->text, h->job->rank, mine, them, last);
+    status = ls_shm_mourn(h->local, them, "rank %d on host %d is gone (%s); rank %d was in %s; the last of rank %d: %s",
+                          them, h->job->host[them], cause->text, h->job->rank, mine, them, last);
     *why = h->local->broken;
     return status;
 }
@@ -149,16 +126,16 @@ static ls_status look_around(ls_hosts *h, const ls_parcel *parcel, int64_t began
     int64_t waited = ls_comm_clock() - began;
     char mine[200], last[200] = "nothing said to this rank";
     ls_ring_tell(&local->entry, mine, sizeof mine);
-    if (dead >= 0) return ls_shm_mourn(local, &h->job->segment->header->member[dead]);
+    if (dead >= 0) return ls_shm_mourn_member(local, &h->job->segment->header->member[dead]);
     bool late = local->timeout && waited > local->timeout;
     bool left = parcel->comes && h->job->left[them] && waited > (int64_t)FAREWELL * 1000000;
     if (!late && !left) return LS_OK;
     if (h->last[parcel->peer].number) ls_ring_tell(&h->last[parcel->peer], last, sizeof last);
     if (left)
-        return ls_hosts_break(h, "rank %d has finished, and rank %d waits for it in %s; the last of rank %d: %s", them,
-                              me, mine, them, last);
-    return ls_hosts_break(h, "rank %d waited %.1f s for rank %d on host %d in %s; the last heard of rank %d: %s", me,
-                          (double)waited / 1e9, them, h->job->host[them], mine, them, last);
+        return ls_shm_break(local, "rank %d has finished, and rank %d waits for it in %s; the last of rank %d: %s",
+                            them, me, mine, them, last);
+    return ls_shm_break(local, "rank %d waited %.1f s for rank %d on host %d in %s; the last heard of rank %d: %s", me,
+                        (double)waited / 1e9, them, h->job->host[them], mine, them, last);
 }
 
 static void nap(ls_hosts *h, const ls_bunch *bunch)

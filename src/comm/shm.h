@@ -95,8 +95,9 @@ bool ls_shm_interrupted(const ls_shm *shm);
 ls_status ls_shm_interruption(ls_shm *shm);
 /* Nothing works any more, here and everywhere, for this reason. */
 LS_PRINTF(2, 3) ls_status ls_shm_break(ls_shm *shm, const char *format, ...);
-/* Because this member is dead: whoever watches over the job learns that it was the first. */
-ls_status ls_shm_mourn(ls_shm *shm, const ls_member *member);
+/* Because this rank of the job is dead: whoever watches over the job learns that it was the first. */
+LS_PRINTF(3, 4) ls_status ls_shm_mourn(ls_shm *shm, int rank, const char *format, ...);
+ls_status ls_shm_mourn_member(ls_shm *shm, const ls_member *member);
 
 /* shm.c: a call is numbered, recorded (*slot) and its card laid; its end is recorded. `comm` is who is called: this
  * communicator, or one that it is part of. */

@@ -19,25 +19,38 @@ static bool reached(ls_line *line, uint32_t count)
     return (int32_t)(atomic_load_explicit(&line->count, memory_order_acquire) - count) >= 0;
 }
 
+static ls_status give_up(ls_shm *shm, bool dead, int rank, const char *format, va_list args)
+{
+    vsnprintf(shm->broken.text, sizeof shm->broken.text, format, args);
+    if (dead) ls_segment_mourn(shm->segment, rank, shm->broken.text);
+    else ls_segment_abort(shm->segment, rank, shm->broken.text);
+    return LS_ERR_PEER;
+}
+
 ls_status ls_shm_break(ls_shm *shm, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    vsnprintf(shm->broken.text, sizeof shm->broken.text, format, args);
+    ls_status status = give_up(shm, false, -1, format, args);
     va_end(args);
-    ls_segment_abort(shm->segment, -1, shm->broken.text);
-    return LS_ERR_PEER;
+    return status;
 }
 
-ls_status ls_shm_mourn(ls_shm *shm, const ls_member *member)
+ls_status ls_shm_mourn(ls_shm *shm, int rank, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    ls_status status = give_up(shm, true, rank, format, args);
+    va_end(args);
+    return status;
+}
+
+ls_status ls_shm_mourn_member(ls_shm *shm, const ls_member *member)
 {
     char last[200];
-    ls_message words;
     ls_ring_tell_last(member, last, sizeof last);
-    snprintf(words.text, sizeof words.text, "rank %d (process %d) died; the last it did: %s", member->rank, member->pid,
-             last);
-    ls_segment_mourn(shm->segment, member->rank, words.text);
-    return ls_shm_break(shm, "%s", words.text);
+    return ls_shm_mourn(shm, member->rank, "rank %d (process %d) died; the last it did: %s", member->rank, member->pid,
+                        last);
 }
 
 bool ls_cards_agree(const ls_ring_entry *a, const ls_ring_entry *b)
@@ -108,7 +121,7 @@ static ls_status look_around(ls_shm *shm, int peer, int64_t began, ls_line *line
     if (left)
         return ls_shm_break(shm, "rank %d has finished, and rank %d waits for it in %s; the last of rank %d: %s", them,
                             me, mine, them, theirs);
-    if (dead) return ls_shm_mourn(shm, member);
+    if (dead) return ls_shm_mourn_member(shm, member);
     return ls_shm_break(shm, "rank %d waited %.1f s for rank %d in %s; rank %d (process %d%s) did last: %s", me,
                         (double)(ls_comm_clock() - began) / 1e9, them, mine, them, member->pid,
                         is_stopped(member->pid) ? ", which is stopped" : "", theirs);

@@ -125,13 +125,20 @@ static void starts_from_anywhere(void)
     CHECK(run("timeout -s KILL 60 sh -c \"trap '' CHLD; exec " LAUNCH "-n 2 " WORKER " 1=exit 4\"") == 4);
 }
 
-static void nohup_is_heeded(void)
+/* Two workers that save when they are told to end, started with this in front; they are ready. */
+static pid_t start_savers(const char *before)
 {
     make_folder();
     char line[512];
-    snprintf(line, sizeof line, "nohup " LAUNCH "-n 2 " WORKER " save %s", path("marks"));
+    snprintf(line, sizeof line, "%s" LAUNCH "-n 2 " WORKER " save %s", before, path("marks"));
     pid_t job = start_line(line, "out");
     wait_for(path("marks"), "ready", 2);
+    return job;
+}
+
+static void nohup_is_heeded(void)
+{
+    pid_t job = start_savers("nohup ");
     kill(job, SIGHUP);
     kill(job, SIGUSR1);
     wait_for(path("marks"), "hint", 2);
@@ -143,11 +150,7 @@ static void nohup_is_heeded(void)
 /* As the first process of a container, whose signals the system drops where nobody asked for them. */
 static void is_a_good_first_process(void)
 {
-    make_folder();
-    char line[512];
-    snprintf(line, sizeof line, "unshare -pf --kill-child " LAUNCH "-n 2 " WORKER " save %s", path("marks"));
-    pid_t outer = start_line(line, "out");
-    wait_for(path("marks"), "ready", 2);
+    pid_t outer = start_savers("unshare -pf --kill-child ");
     CHECK(run("kill -TERM $(cat /proc/%d/task/%d/children)", (int)outer, (int)outer) == 0);
     CHECK(end_of(outer) == 143);
     CHECK(count_lines(path("marks"), "saved") == 2);

@@ -359,14 +359,20 @@ static void starts_a_missing_program_once(void)
 
 /* ---- Elastic ---- */
 
+/* The second host comes when the first is at work. */
+static void join_one_by_one(const char *hosts, const char *program, const char *alone, const char *both)
+{
+    join(0, hosts, "", program);
+    wait_for_marks(alone, 1);
+    join(1, hosts, "", program);
+    wait_for_marks(both, 2);
+}
+
 static void grows_and_shrinks(void)
 {
     begin_job();
     const char *program = marks_and_waits("world$WORLD_SIZE");
-    join(0, "1:3", "", program);
-    wait_for_marks("world1", 1);
-    join(1, "1:3", "", program);
-    wait_for_marks("world2", 2);
+    join_one_by_one("1:3", program, "world1", "world2");
     join(2, "1:3", "", program);
     wait_for_marks("world3", 3);
     CHECK(count_marks("world3") == 3);
@@ -428,11 +434,7 @@ static void another_takes_over_on_this_machine(void)
 static void elastic_jobs_have_a_budget_too(void)
 {
     begin_job();
-    const char *program = marks_and_waits("world$WORLD_SIZE");
-    join(0, "1:2", "", program);
-    wait_for_marks("world1", 1);
-    join(1, "1:2", "", program);
-    wait_for_marks("world2", 2);
+    join_one_by_one("1:2", marks_and_waits("world$WORLD_SIZE"), "world1", "world2");
     lose_host(0);
     CHECK(end_host(1) == 1 && host_says(" was lost: "));
 }
@@ -441,11 +443,7 @@ static void elastic_jobs_have_a_budget_too(void)
 static void a_leader_may_leave(void)
 {
     begin_job();
-    const char *program = marks_and_waits("world$WORLD_SIZE.$TORCHELASTIC_RESTART_COUNT");
-    join(0, "1:2", "", program);
-    wait_for_marks("world1.0", 1);
-    join(1, "1:2", "", program);
-    wait_for_marks("world2.0", 2);
+    join_one_by_one("1:2", marks_and_waits("world$WORLD_SIZE.$TORCHELASTIC_RESTART_COUNT"), "world1.0", "world2.0");
     kill(job[0], SIGTERM);
     CHECK(end_host(0) == 143);
     wait_for_marks("world1.0", 2);
