@@ -96,8 +96,10 @@ LS_API void ls_set_lr(ls_optim *optim, double lr); /* of all groups */
 
 /* Scale all gradients so that their norm is at most max_norm. Returns the norm before, a tensor of one element: reading
  * it waits for the device. Unscales first where a loss scaler runs.
- * While gradients add up nothing is done and 0 returned. */
+ * While gradients add up nothing is done and 0 returned. With INFINITY nothing is scaled, with 0 all gradients become
+ * 0; a negative limit is an error. Where the norm is not finite, gradients that are not become NaN and the others 0. */
 LS_API ls_tensor *ls_clip_grad_norm(ls_optim *optim, double max_norm);
+/* Limit every element to [-limit, limit]; a negative limit is an error. */
 LS_API void ls_clip_grad_value(ls_optim *optim, double limit);
 /* The same for the gradients of a list of parameters, as they are. */
 LS_API ls_tensor *ls_clip_grad_norm_of(const ls_state *parameters, double max_norm);

@@ -1,6 +1,8 @@
 /* gradients.c - work on all gradients at once: unscale, clip by norm, clip by value.
  *
- * Gradients that follow each other in memory are treated as one. */
+ * Gradients that follow each other in memory are treated as one, with the gaps between them. Gaps hold zeros and must
+ * stay so, or every later norm is wrong: whatever is done here to a zero leaves a zero. So factors are finite numbers
+ * and limits are not negative. */
 #include <math.h>
 
 #include "optim/optim.h"
@@ -205,20 +207,37 @@ static bool scale_one(void *user, const ls_operand *gradient, bool part)
     return ls_submit(factor->run, factor->storage->device, &call);
 }
 
-/* out = op(in), both f32 [1] */
+/* out = op(in), both [1] */
 static bool on_scalar(ls_opcode op, ls_tensor *in, ls_tensor *out, ls_attrs attrs)
 {
     ls_call call = {.op = op, .n_in = 1, .n_out = 1, .in = {&in->view}, .out = {&out->view}, .attrs = attrs};
     return ls_submit(out->run, out->storage->device, &call);
 }
 
-/* min(max_norm / (norm + 1e-6), 1) */
+/* factor = 0 unless norm is finite: NaN times the zero of a gap would be NaN. */
+static bool zero_unless_finite(ls_tensor *norm, ls_tensor *factor)
+{
+    ls_run *run = norm->run;
+    ls_tensor *finite = zero_on(run, norm->storage->device, LS_BOOL),
+              *zero = zero_on(run, norm->storage->device, LS_F32);
+    if (ls_failed(run)) return false;
+    ls_call call = {.op = LS_OP_where,
+                    .n_in = 3,
+                    .n_out = 1,
+                    .in = {&finite->view, &factor->view, &zero->view},
+                    .out = {&factor->view}};
+    return on_scalar(LS_OP_isfinite, norm, finite, (ls_attrs){.affine = {0}}) &&
+           ls_submit(run, norm->storage->device, &call);
+}
+
+/* min(max_norm / (norm + 1e-6), 1), and 0 where the norm is not finite */
 static bool clip_factor(ls_tensor *norm, double max_norm, ls_tensor *factor)
 {
     return on_scalar(LS_OP_affine, norm, factor, (ls_attrs){.affine = {.scale = 1, .shift = 1e-6}}) &&
            on_scalar(LS_OP_reciprocal, factor, factor, (ls_attrs){.affine = {0}}) &&
            on_scalar(LS_OP_affine, factor, factor, (ls_attrs){.affine = {.scale = max_norm}}) &&
-           on_scalar(LS_OP_clamp, factor, factor, (ls_attrs){.range = {.low = 0, .high = 1}});
+           on_scalar(LS_OP_clamp, factor, factor, (ls_attrs){.range = {.low = 0, .high = 1}}) &&
+           zero_unless_finite(norm, factor);
 }
 
 static ls_tensor *clip_norm(const gradients *g, double max_norm)
@@ -226,18 +245,26 @@ static ls_tensor *clip_norm(const gradients *g, double max_norm)
     ls_run *run = g->run;
     ls_mark mark = ls_scope_begin(run);
     ls_tensor *norm = zero_on(run, g->device, LS_F32), *factor = zero_on(run, g->device, LS_F32);
-    bool ok = !ls_failed(run) && sum_squares(g, norm) && on_scalar(LS_OP_sqrt, norm, norm, (ls_attrs){.affine = {0}}) &&
-              clip_factor(norm, max_norm, factor);
+    bool ok = !ls_failed(run) && sum_squares(g, norm) && on_scalar(LS_OP_sqrt, norm, norm, (ls_attrs){.affine = {0}});
+    bool limited = ok && !isinf(max_norm) && clip_factor(norm, max_norm, factor);
     /* Looking at the factor costs nothing on the host and often saves a pass; elsewhere it would have to wait. */
-    if (ok && !(ls_device_is_host(g->device) && ls_item(factor) >= 1)) each_of(g, scale_one, factor);
+    if (limited && !(ls_device_is_host(g->device) && ls_item(factor) >= 1)) each_of(g, scale_one, factor);
     return ls_scope_end(run, mark, ls_failed(run) ? &run->poison : norm);
+}
+
+/* Zero lets nothing through, infinity everything. */
+static bool limit_sound(ls_run *run, double limit, const char *who)
+{
+    if (!ls_failed(run) && !(limit >= 0))
+        ls_fail(&run->errors, LS_ERR_VALUE, "%s: the limit is %g; it must be 0 or more", who, limit);
+    return !ls_failed(run);
 }
 
 ls_tensor *ls_clip_grad_norm(ls_optim *optim, double max_norm)
 {
     if (!optim) return &ls_run_of(NULL)->poison;
     ls_run *run = optim->object.run;
-    if (ls_failed(run)) return &run->poison;
+    if (!limit_sound(run, max_norm, "ls_clip_grad_norm")) return &run->poison;
     if (!run->accumulation.sync) return zero_on(run, optim->device, LS_F32);
     if (!ls_optim_lay_out(optim) || !ls_optim_unscale(optim)) return &run->poison;
     gradients g = gradients_of_optim(optim);
@@ -259,7 +286,8 @@ ls_tensor *ls_clip_grad_norm_of(const ls_state *parameters, double max_norm)
 {
     if (!parameters) return &ls_run_of(NULL)->poison;
     ls_run *run = parameters->object.run;
-    if (!can_clip_list(run, "ls_clip_grad_norm_of")) return &run->poison;
+    if (!limit_sound(run, max_norm, "ls_clip_grad_norm_of") || !can_clip_list(run, "ls_clip_grad_norm_of"))
+        return &run->poison;
     gradients g = gradients_of_list(parameters);
     return clip_norm(&g, max_norm);
 }
@@ -293,7 +321,8 @@ static void clip_value(const gradients *g, double limit)
 
 void ls_clip_grad_value(ls_optim *optim, double limit)
 {
-    if (!optim || ls_failed(optim->object.run) || !optim->object.run->accumulation.sync) return;
+    if (!optim || !limit_sound(optim->object.run, limit, "ls_clip_grad_value")) return;
+    if (!optim->object.run->accumulation.sync) return;
     if (!ls_optim_lay_out(optim) || !ls_optim_unscale(optim)) return;
     gradients g = gradients_of_optim(optim);
     clip_value(&g, limit);
@@ -301,7 +330,8 @@ void ls_clip_grad_value(ls_optim *optim, double limit)
 
 void ls_clip_grad_value_of(const ls_state *parameters, double limit)
 {
-    if (!parameters || !can_clip_list(parameters->object.run, "ls_clip_grad_value_of")) return;
+    if (!parameters || !limit_sound(parameters->object.run, limit, "ls_clip_grad_value_of")) return;
+    if (!can_clip_list(parameters->object.run, "ls_clip_grad_value_of")) return;
     gradients g = gradients_of_list(parameters);
     clip_value(&g, limit);
 }

@@ -91,7 +91,8 @@ static bool add_group(ls_optim *optim, ls_group_opts settings)
 
 static bool settings_sound(ls_optim *optim, const ls_group_opts *s)
 {
-    if (s->lr >= 0 && isfinite(s->lr) && s->weight_decay >= 0 && s->momentum >= 0 && s->epsilon >= 0 && s->beta1 >= 0 &&
+    bool finite = isfinite(s->lr + s->weight_decay + s->momentum + s->dampening + s->epsilon);
+    if (finite && s->lr >= 0 && s->weight_decay >= 0 && s->momentum >= 0 && s->epsilon >= 0 && s->beta1 >= 0 &&
         s->beta1 < 1 && s->beta2 >= 0 && s->beta2 < 1)
         return true;
     ls_fail(&optim->object.run->errors, LS_ERR_VALUE,
@@ -182,7 +183,11 @@ double ls_lr(const ls_optim *optim)
 
 void ls_set_lr(ls_optim *optim, double lr)
 {
-    for (int i = 0; i < ls_group_count(optim); i++) optim->groups[i].now.lr = lr;
+    for (int i = 0; i < ls_group_count(optim); i++) {
+        ls_group_opts values = optim->groups[i].now;
+        values.lr = lr;
+        ls_group_set(optim, i, values);
+    }
 }
 
 /* ---- a step ---- */

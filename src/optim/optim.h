@@ -33,7 +33,8 @@ typedef struct ls_optim_slot {
 } ls_optim_slot;
 
 /* Memory of parameters of one group, in order, each beginning on a cache line. Gradients are in one of the same layout,
- * moments in one for each. The gaps are zero in all of them and stay so under every rule, so a call may run across. */
+ * moments in one for each. A call may run across the gaps: those of gradients and moments are zero and stay so,
+ * whatever is done to a gradient (gradients.c) and under every rule; those of parameters are never looked at. */
 typedef struct ls_optim_block {
     int64_t numel;
     ls_range own; /* elements that this process updates */

@@ -1,12 +1,14 @@
 /* scaler.c - the scale of the loss over time. */
 #include "optim/scaler.h"
 
-#include <math.h>
-
 #define INITIAL_SCALE 65536.0
 #define GROWTH 2.0
 #define BACKOFF 0.5
 enum { GROWTH_INTERVAL = 2000 };
+/* Gradients are multiplied by the inverse, and by up to the number of batches of a step, in f32: infinity would make
+ * NaN of zeros. */
+#define LOWEST_SCALE 0x1p-100
+#define HIGHEST_SCALE 0x1p127
 
 static void clear(void *object)
 {
@@ -31,15 +33,19 @@ double ls_scaler_scale(const ls_scaler *scaler)
     return scaler ? scaler->now.scale : 1;
 }
 
+static bool usable(double scale)
+{
+    return scale >= LOWEST_SCALE && scale <= HIGHEST_SCALE;
+}
+
 /* The scale of the next walk, after the steps since the last. */
 static ls_loss_scale next_scale(const ls_scaler *scaler)
 {
     ls_loss_scale next = scaler->now;
     if (!scaler->stepped) return next;
-    if (scaler->overflow) return (ls_loss_scale){.scale = next.scale * BACKOFF};
-    if (++next.good_steps < GROWTH_INTERVAL) return next;
-    /* The scale is applied in f32: it must not outgrow that. */
-    return (ls_loss_scale){.scale = isfinite((float)(next.scale * GROWTH)) ? next.scale * GROWTH : next.scale};
+    if (!scaler->overflow && ++next.good_steps < GROWTH_INTERVAL) return next;
+    double scale = next.scale * (scaler->overflow ? BACKOFF : GROWTH);
+    return (ls_loss_scale){.scale = usable(scale) ? scale : next.scale};
 }
 
 static void settle(ls_scaler *scaler, ls_loss_scale scale)
@@ -69,6 +75,8 @@ void ls_loss_scale_set(ls_run *run, ls_loss_scale state)
 {
     if (ls_failed(run)) return;
     if (!run->scaler) ls_fail(&run->errors, LS_ERR_STATE, "ls_loss_scale_set: this run has no loss scaler");
-    else if (!(state.scale > 0)) ls_fail(&run->errors, LS_ERR_VALUE, "ls_loss_scale_set: the scale is %g", state.scale);
+    else if (!usable(state.scale))
+        ls_fail(&run->errors, LS_ERR_VALUE, "ls_loss_scale_set: the scale is %g; it must be between 2^-100 and 2^127",
+                state.scale);
     else settle(run->scaler, state);
 }
