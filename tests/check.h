@@ -3,8 +3,10 @@
  *     static void adds_numbers(void) { CHECK(1 + 1 == 2); CHECK_NEAR(x, 3.0, 1e-6); }
  *     int main(int argc, char **argv) { CHECK_RUN(adds_numbers); return check_done(); }
  *
- * A failed check prints file, line and values, is counted, and the test goes on. The program ends with
- * "N passed, N failed" and exits non-zero when something failed or nothing ran. argv[1] filters by name. */
+ * A failed check prints file, line and values, is counted, and the test goes on. A test of what this machine lacks or
+ * does not allow says so (CHECK_SKIP) and is counted apart, with its name and the reason in a line "SKIP name: reason".
+ * The program ends with "N passed, N failed, N skipped", and exits with 1 when something failed or no test was
+ * there, and with 77 when all were skipped. argv[1] filters by name. */
 #ifndef LOCKSTEP_TESTS_CHECK_H
 #define LOCKSTEP_TESTS_CHECK_H
 
@@ -15,7 +17,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int check_passed, check_failed, check_failures_here;
+static int check_passed, check_failed, check_skipped, check_failures_here;
+static char check_skip_reason[300]; /* of the test that runs; "": it goes on */
+static char check_skip_all[300];    /* while set: why tests cannot be done here; they are not begun */
 static const char *check_filter;
 
 __attribute__((format(printf, 3, 4), unused)) static void check_fail(const char *file, int line, const char *text, ...)
@@ -29,6 +33,23 @@ __attribute__((format(printf, 3, 4), unused)) static void check_fail(const char 
     }
     va_end(args);
 }
+
+/* Notes that the test that runs cannot be done here, or not all of it: it counts as skipped, unless a check fails. */
+__attribute__((format(printf, 1, 2), unused)) static void check_skip(const char *reason, ...)
+{
+    va_list args;
+    va_start(args, reason);
+    if (!check_skip_reason[0]) vsnprintf(check_skip_reason, sizeof check_skip_reason, reason, args);
+    va_end(args);
+    check_skip_reason[strcspn(check_skip_reason, "\n")] = '\0';
+}
+
+/* The same, and ends the test function: CHECK_SKIP("%s is not installed", program). */
+#define CHECK_SKIP(...)                                                                                                \
+    do {                                                                                                               \
+        check_skip(__VA_ARGS__);                                                                                       \
+        return;                                                                                                        \
+    } while (0)
 
 #define CHECK(condition)                                                                                               \
     do {                                                                                                               \
@@ -60,10 +81,14 @@ __attribute__((unused)) static void check_one(const char *name, void (*function)
 {
     if (check_filter && !strstr(name, check_filter)) return;
     check_failures_here = 0;
-    function();
+    strcpy(check_skip_reason, check_skip_all);
+    if (!check_skip_all[0]) function();
     if (check_failures_here) {
         check_failed++;
         fprintf(stderr, "FAIL %s (%d checks)\n", name, check_failures_here);
+    } else if (check_skip_reason[0]) {
+        check_skipped++;
+        printf("SKIP %s: %s\n", name, check_skip_reason);
     } else {
         check_passed++;
     }
@@ -71,23 +96,30 @@ __attribute__((unused)) static void check_one(const char *name, void (*function)
 
 #define CHECK_RUN(function) check_one(#function, function)
 
+__attribute__((unused)) static void check_is_slow(void)
+{
+    CHECK_SKIP("takes long, and CHECK_QUICK is set");
+}
+
+__attribute__((unused)) static void check_forks(void)
+{
+    CHECK_SKIP("the thread sanitizer does not follow processes that fork");
+}
+
 /* The same for a function that takes more than a second: left out where CHECK_QUICK is set, because programs run many
  * times slower there (qemu, sanitizers). */
-#define CHECK_RUN_SLOW(function)                                                                                       \
-    do {                                                                                                               \
-        if (!getenv("CHECK_QUICK")) CHECK_RUN(function);                                                               \
-    } while (0)
+#define CHECK_RUN_SLOW(function) check_one(#function, getenv("CHECK_QUICK") ? check_is_slow : function)
 
 /* The same for a function that forks, and whose child starts threads or must have none: the thread sanitizer cannot
  * follow them, and has one of its own. */
 #ifdef LS_SANITIZE_THREAD
-#define CHECK_RUN_FORK(function) (void)function
+#define CHECK_RUN_FORK(function) ((void)function, check_one(#function, check_forks))
 #else
 #define CHECK_RUN_FORK(function) CHECK_RUN(function)
 #endif
 
 /* The path of what tests may use but sources do not contain: in LOCKSTEP_TEST_DATA, else in shared/data beside the
- * source tree. NULL, and a line that says so, where it is not there. Valid until the next call. */
+ * source tree. NULL where it is not there, and the test counts as skipped. Valid until the next call. */
 __attribute__((unused)) static const char *check_data(const char *name)
 {
     static char path[1024];
@@ -95,14 +127,15 @@ __attribute__((unused)) static const char *check_data(const char *name)
     snprintf(path, sizeof path, "%s/%s", folder ? folder : CHECK_DATA_DIR, name);
     FILE *file = fopen(path, "rb");
     if (file) fclose(file);
-    else printf("skipped: %s is not there\n", path);
+    else check_skip("%s is not there", path);
     return file ? path : NULL;
 }
 
 __attribute__((unused)) static int check_done(void)
 {
-    printf("%d passed, %d failed\n", check_passed, check_failed);
-    return check_failed || !check_passed;
+    printf("%d passed, %d failed, %d skipped\n", check_passed, check_failed, check_skipped);
+    if (check_failed || check_passed) return check_failed != 0;
+    return check_skipped ? 77 : 1;
 }
 
 #endif

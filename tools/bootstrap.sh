@@ -34,12 +34,12 @@ for group in "$@"; do
         want /usr/include/jpeglib.h libjpeg-dev
         want /usr/include/png.h libpng-dev
         want /usr/include/zlib.h zlib1g-dev
-        want /usr/include/ucp/api/ucp.h libucx-dev # between hosts: without it the tests of training there fail
+        want /usr/include/ucp/api/ucp.h libucx-dev # between hosts: without it the tests of training there are skipped
         ;;
     test)
         want c++ g++
         want python3 python3
-        want ip iproute2 # several hosts on one machine: without it their tests fail
+        want ip iproute2 # several hosts on one machine: without it their tests are skipped
         want mpiexec.hydra mpich # both: 16 MB to fetch, 85 MB on the disk
         want mpirun.openmpi openmpi-bin
         want mpicc.openmpi libopenmpi-dev # both: 8 MB to fetch, 62 MB on the disk

@@ -1,8 +1,9 @@
 #!/bin/sh
-# run_tests.sh BUILD [ctest options] - run the tests of a build folder; the last line is "N passed, N failed".
+# run_tests.sh BUILD [ctest options] - run the tests of a build folder; the last line is "N passed, N failed, N skipped".
 #
-# A test program counts with the numbers it prints itself, any other test as one. Fails when a test failed or none ran.
-# The counts are left in BUILD/test_counts as two numbers.
+# A test program counts with the numbers it prints itself, any other test as one. Tests that could not be done here are
+# listed before the last line, each with its reason: "SKIP program/test: reason". Fails when a test failed or none ran.
+# The counts are left in BUILD/test_counts as three numbers, the list in BUILD/test_skips.
 set -eu
 build=$1
 shift
@@ -25,24 +26,34 @@ status=0
 $unrandomised ctest --test-dir "$build" -j "$(nproc)" --output-on-failure --no-tests=error \
     --test-output-size-passed 1000000 --test-output-size-failed 1000000 --output-junit "$results" "$@" || status=$?
 
-[ -f "$results" ] || echo "<testcase status=\"fail\"></testcase>" >"$results"
-counts=$(awk '
+[ -f "$results" ] || echo '<testcase name="ctest" status="fail"></testcase>' >"$results"
+awk -v counts="$build/test_counts" -v status="$status" '
+    function value_of(attribute) {
+        return match($0, " " attribute "=\"[^\"]*\"") ? substr($0, RSTART + length(attribute) + 3, RLENGTH - length(attribute) - 4) : ""
+    }
+    function plain(text) {
+        gsub(/&lt;/, "<", text); gsub(/&gt;/, ">", text); gsub(/&quot;/, "\"", text); gsub(/&apos;/, "\047", text)
+        gsub(/&amp;/, "\\&", text)
+        return text
+    }
     function close_test() {
-        if (state == "run") { if (seen) { passed += p; failed += f } else passed++ }
-        if (state == "fail") { passed += p; failed += f ? f : 1 }
+        if (state == "notrun" && message ~ /^SKIP_/) state = "skip"
+        passed += p; failed += f; skipped += s
+        if (state == "run" && !seen) passed++
+        else if (state == "skip" && !s) { skipped++; print "SKIP " name ": " plain(last) }
+        else if (state != "run" && state != "skip" && !f) failed++
     }
-    /<testcase / {
-        match($0, /status="[a-z]*"/)
-        state = substr($0, RSTART + 8, RLENGTH - 9)
-        seen = p = f = 0
-    }
-    match($0, /[0-9]+ passed, [0-9]+ failed/) {
-        split(substr($0, RSTART, RLENGTH), word, " ")
-        seen = 1; p = word[1]; f = word[3]
+    /<testcase / { name = value_of("name"); state = value_of("status"); message = last = ""; seen = p = f = s = 0 }
+    /<skipped / { message = value_of("message") }
+    { line = $0; sub(/.*<system-out>/, "", line); sub(/<\/system-out>.*/, "", line) }
+    line ~ /[^ \t]/ && line !~ /^[ \t]*<\/?[a-z]/ { last = line }
+    line ~ /^SKIP / { print "SKIP " name "/" plain(substr(line, 6)) }
+    match(line, /[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped/) {
+        split(substr(line, RSTART, RLENGTH), word, " ")
+        seen = 1; p = word[1]; f = word[3]; s = word[5]
     }
     /<\/testcase>/ { close_test() }
-    END { print passed + 0, failed + 0 }' "$results")
-[ "$status" = 0 ] || [ "${counts#* }" != 0 ] || counts="${counts% *} 1"
-echo "$counts" >"$build/test_counts"
-echo "${counts% *} passed, ${counts#* } failed"
+    END { print passed + 0, failed + (status != 0 && !failed), skipped + 0 >counts }' "$results" | tee "$build/test_skips"
+read -r passed failed skipped <"$build/test_counts"
+echo "$passed passed, $failed failed, $skipped skipped"
 exit "$status"

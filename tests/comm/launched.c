@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "check.h"
+#include "mpis.h"
 
 static char output[1 << 16];
 
@@ -56,24 +57,13 @@ static void shells_start_them(void)
     HAS("rank 1 is one of 3 processes, rank 0 one of 2");
 }
 
-/* Real ones, where they are installed; the last says nothing but PMIx's own variables. */
-static void mpirun_starts_them(void)
+/* Real ones; one of them also with nothing but PMIx's own variables. */
+static void they_find_each_other(void)
 {
-    static const char *const ways[] = {
-        "mpiexec.hydra -n 2",
-        "mpirun.openmpi --oversubscribe -n 2",
-        "mpirun.openmpi --oversubscribe -n 2 env -u OMPI_COMM_WORLD_RANK -u OMPI_COMM_WORLD_SIZE",
-    };
-    setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
-    setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
-    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+    for (int i = 0; i < 1 + mpi_is(OPEN_MPI); i++) {
         char line[1024];
-        snprintf(line, sizeof line, "command -v %.*s", (int)strcspn(ways[i], " "), ways[i]);
-        if (shell(line) != 0) {
-            printf("skipped: %s is not there\n", ways[i]);
-            continue;
-        }
-        snprintf(line, sizeof line, "ASAN_OPTIONS=detect_leaks=0 %s " WORKER " exchange </dev/null 2>&1", ways[i]);
+        snprintf(line, sizeof line, "ASAN_OPTIONS=detect_leaks=0 %s -n 2 %s" WORKER " exchange </dev/null 2>&1",
+                 mpi_in_use->mpiexec, i ? "env -u OMPI_COMM_WORLD_RANK -u OMPI_COMM_WORLD_SIZE " : "");
         CHECK(shell(line) == 0);
         expect_exchange_of_two();
     }
@@ -199,7 +189,7 @@ int main(int argc, char **argv)
     if (argc > 1) check_filter = argv[1];
     CHECK_RUN(the_launcher_starts_them);
     CHECK_RUN(shells_start_them);
-    CHECK_RUN(mpirun_starts_them);
+    CHECK_RUN_MPIS(they_find_each_other);
     CHECK_RUN(pods_are_processes);
     CHECK_RUN(a_process_joins_again);
     CHECK_RUN(one_failure_is_everybodys);

@@ -334,6 +334,7 @@ static void odd_files_are_pictures_or_named(void)
     if (!folder) return;
     struct dirent **names;
     int count = scandir(folder, &names, is_jpg, by_name);
+    CHECK(count > 0);
     for (int i = 0; i < count; i++) {
         bytes b = read_all("%s/%s", folder, names[i]->d_name);
         result r = transformed(b, ls_resize(64), 0);

@@ -156,10 +156,8 @@ int main(int argc, char **argv)
 {
     if (argc > 1) check_filter = argv[1];
     folder_fresh(FOLDER);
-    if (run(DRAW_PETS " " FOLDER "/images 12" OUTPUT) != 0) {
-        printf("skipped: %s", said); /* built without libjpeg */
-        return 77;
-    }
+    if (run(DRAW_PETS " " FOLDER "/images 12" OUTPUT) != 0)
+        snprintf(check_skip_all, sizeof check_skip_all, "%.*s", (int)strcspn(said, "\n"), said); /* no libjpeg */
     CHECK_RUN(from_folder_to_prediction);
     CHECK_RUN(resumes_where_it_stood);
     CHECK_RUN(saves_when_it_is_told_to_end);

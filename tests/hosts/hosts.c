@@ -9,8 +9,8 @@
  * of all; and 64 MiB of /dev/shm, as containers have. Processes have numbers of their own, and all of them end with the
  * command: nothing can be left behind, neither a process nor an interface nor a mount.
  *
- * Needs the rights of root, or a system that lets users make namespaces; where there are neither it says so and fails.
- */
+ * Needs the rights of root, or a system that lets users make namespaces; where there are neither it says so and ends
+ * with 77. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
@@ -25,7 +25,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { MOST = 26, FIRST_HOLDER = 2 }; /* the holder of host i, a process that keeps it alive, has number 2 + i */
+enum {
+    MOST = 26,
+    FIRST_HOLDER = 2, /* the holder of host i, a process that keeps it alive, has number 2 + i */
+    NO_HOSTS = 77     /* exit code */
+};
 
 __attribute__((format(printf, 1, 2))) static _Noreturn void give_up(const char *format, ...)
 {
@@ -35,8 +39,9 @@ __attribute__((format(printf, 1, 2))) static _Noreturn void give_up(const char *
     fprintf(stderr, "hosts: cannot make hosts: ");
     vfprintf(stderr, format, args);
     va_end(args);
-    fprintf(stderr, ": %s. Be root, or let users make namespaces, and have iproute2\n", strerror(error));
-    exit(1);
+    fprintf(stderr, "%s%s\nBe root, or let users make namespaces, and have iproute2\n", error ? ": " : "",
+            error ? strerror(error) : "");
+    exit(NO_HOSTS);
 }
 
 __attribute__((format(printf, 1, 2))) static void shell(const char *format, ...)
@@ -135,7 +140,7 @@ static void make_hosts(int count)
     shell("ip link set lo up && ip link add bridge type bridge && ip addr add 10.83.0.254/24 dev bridge && "
           "ip link set bridge up");
     for (int i = 0; i < count; i++)
-        if (read(ready[0], &done, 1) != 1) exit(1); /* a holder has said why */
+        if (read(ready[0], &done, 1) != 1) exit(NO_HOSTS); /* a holder has said why */
     close(ready[0]);
     for (int i = 0; i < count; i++) connect_host(i);
 }

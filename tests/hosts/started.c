@@ -1,6 +1,7 @@
 /* started.c - one program, started on two hosts in all the ways there are: its processes find each other, know where
  * they are, and train to the parameters of one process. */
 #include "beside.h"
+#include "mpis.h"
 
 enum { PARAMETERS = 12 * 40 + 40 + 40 * 5 + 5 };
 
@@ -12,33 +13,39 @@ enum { PARAMETERS = 12 * 40 + 40 + 40 * 5 + 5 };
     "pids=\"$pids $!\"; HOST=1; done; for pid in $pids; do wait $pid || code=$?; done; return $code; }; "
 #define LAUNCHED "both '" LOCKSTEP_COMMAND " launch --nproc-per-node 2 --no-pin --rdzv-conf join_timeout=60 "
 
+enum { NO_MPI = -1 };
+
 typedef struct way {
-    const char *needs; /* a command; NULL: nothing */
+    int by;            /* NO_MPI: by ourselves */
     const char *line;  /* %s: the program */
     const char *local; /* rank of each of the four on its host */
+    bool once;         /* tried with one program only */
 } way;
 
+#define HYDRA "-localhost 10.83.0.254 -launcher ssh -launcher-exec $RSH -hosts a,b -n 4 "
+#define OPEN "--mca plm_rsh_agent $RSH -H a:2,b:2 -n 4 "
+
 static const way ways[] = {
-    {NULL, LAUNCHED "--nnodes 2 --node-rank $HOST --master-addr a --master-port 29610 %s'", "0101"},
-    {NULL, LAUNCHED "--nnodes 2:2 --rdzv-backend c10d --rdzv-endpoint a:29630 %s'", "0101"},
-    {NULL,
+    {NO_MPI, LAUNCHED "--nnodes 2 --node-rank $HOST --master-addr a --master-port 29610 %s'", "0101", false},
+    {NO_MPI, LAUNCHED "--nnodes 2:2 --rdzv-backend c10d --rdzv-endpoint a:29630 %s'", "0101", true},
+    {NO_MPI,
      "both 'for L in 0 1; do RANK=$((2 * HOST + L)) LOCAL_RANK=$L WORLD_SIZE=4 LOCAL_WORLD_SIZE=2 GROUP_RANK=$HOST "
      "GROUP_WORLD_SIZE=2 MASTER_ADDR=a MASTER_PORT=29640 TORCHELASTIC_RUN_ID=hand %s & done; wait'",
-     "0101"},
-    {NULL, /* nobody says who is where */
+     "0101", false},
+    {NO_MPI, /* nobody says who is where */
      "both 'for L in 0 1; do LOCKSTEP_RANK=$((HOST + 2 * L)) LOCKSTEP_WORLD_SIZE=4 LOCKSTEP_MASTER_ADDR=a %s & done; "
      "wait'",
-     "0011"},
-    {"mpiexec.hydra",
-     "mpiexec.hydra -localhost 10.83.0.254 -launcher ssh -launcher-exec $RSH -hosts a,b -n 4 -ppn 2 %s </dev/null",
-     "0101"},
-    {"mpiexec.hydra",
-     "mpiexec.hydra -localhost 10.83.0.254 -launcher ssh -launcher-exec $RSH -hosts a,b -n 4 -ppn 1 %s </dev/null",
-     "0011"},
-    {"mpirun.openmpi", "mpirun.openmpi --mca plm_rsh_agent $RSH -H a:2,b:2 --map-by ppr:2:node -n 4 %s </dev/null",
-     "0101"},
-    {"mpirun.openmpi", "mpirun.openmpi --mca plm_rsh_agent $RSH -H a:2,b:2 --map-by node -n 4 %s </dev/null", "0011"},
+     "0011", true},
+    {MPICH, "mpiexec.hydra " HYDRA "-ppn 2 %s </dev/null", "0101", false},
+    {MPICH, "mpiexec.hydra " HYDRA "-ppn 1 %s </dev/null", "0011", true},
+    {OPEN_MPI, "mpirun.openmpi " OPEN "--map-by ppr:2:node %s </dev/null", "0101", false},
+    {OPEN_MPI, "mpirun.openmpi " OPEN "--map-by node %s </dev/null", "0011", true},
 };
+
+/* The ways of the MPI in use, or our own where none is; `all`: also those tried with one program only. */
+#define EACH_WAY(each, all)                                                                                            \
+    for (const way *each = ways; each < ways + sizeof ways / sizeof *ways; each++)                                     \
+        if (each->by == (mpi_in_use ? (int)(mpi_in_use - mpis) : NO_MPI) && ((all) || !each->once))
 
 /* mpirun calls a program, without arguments of its own, to reach a host. */
 static void prepare(void)
@@ -78,19 +85,12 @@ static int start_program(const way *by, const char *program)
     fclose(script);
     snprintf(line, sizeof line, "timeout -k 5 100 sh %s", path("start"));
     int ours = 0, code = -1;
-    for (int tries = by->needs ? 2 : 1; tries && code < 0 && !ours; tries--) {
+    for (int tries = by->by == NO_MPI ? 1 : 2; tries && code < 0 && !ours; tries--) {
         code = await(start_line(line, "said"), &ours);
         run("cat %s", path("said"));
         if (code < 0) printf("%s hangs with %d of our processes\n%s\n", program, ours, output);
     }
     return code;
-}
-
-static bool is_there(const way *by)
-{
-    bool there = !by->needs || run("command -v %s", by->needs) == 0;
-    if (!there) printf("skipped: %s is not there\n", by->needs);
-    return there;
 }
 
 /* ---- What comes out ---- */
@@ -136,54 +136,58 @@ static void expect_parameters(const char *file, const char *name)
 
 static void processes_find_each_other(void)
 {
-    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
-        if (!is_there(&ways[i])) continue;
-        CHECK_MSG(start_program(&ways[i], PROGRAM " exchange") == 0, "%s", ways[i].line);
-        expect_exchange(ways[i].local, 1);
-        if (!ways[i].needs || i % 2) continue; /* and with the addresses passed on by the process manager, not by MPI */
-        CHECK_MSG(start_program(&ways[i], "env LOCKSTEP_COMM_TRANSPORT=ucx " PROGRAM " exchange") == 0, "%s",
-                  ways[i].line);
-        expect_exchange(ways[i].local, 1);
+    EACH_WAY(by, true)
+    {
+        CHECK_MSG(start_program(by, PROGRAM " exchange") == 0, "%s", by->line);
+        expect_exchange(by->local, 1);
+        if (!mpi_in_use || by->once) continue; /* and with the addresses passed on by the process manager, not by MPI */
+        CHECK_MSG(start_program(by, "env LOCKSTEP_COMM_TRANSPORT=ucx " PROGRAM " exchange") == 0, "%s", by->line);
+        expect_exchange(by->local, 1);
     }
 }
 
 /* Two runs in each process, one after the other. */
 static void and_once_more(void)
 {
-    for (size_t i = 0; i < sizeof ways / sizeof *ways; i += 2) {
-        if (!is_there(&ways[i])) continue;
-        CHECK_MSG(start_program(&ways[i], PROGRAM " twice") == 0, "%s", ways[i].line);
-        expect_exchange(ways[i].local, 2);
+    EACH_WAY(by, false)
+    {
+        CHECK_MSG(start_program(by, PROGRAM " twice") == 0, "%s", by->line);
+        expect_exchange(by->local, 2);
     }
 }
 
 static void they_train_as_one(void)
 {
-    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+    EACH_WAY(by, true)
+    {
         char file[100], program[400];
-        snprintf(file, sizeof file, "%s/way%zu", folder, i);
+        snprintf(file, sizeof file, "%s/way%td", folder, by - ways);
         snprintf(program, sizeof program, PROGRAM " train %s", file);
-        if (!is_there(&ways[i])) continue;
-        CHECK_MSG(start_program(&ways[i], program) == 0, "%s", ways[i].line);
-        expect_parameters(file, ways[i].line);
+        CHECK_MSG(start_program(by, program) == 0, "%s", by->line);
+        expect_parameters(file, by->line);
     }
 }
 
-/* The command that users try a new cluster with, which all ways may start, too. */
+/* The command that users try a new cluster with. */
 static void the_self_test_passes(void)
 {
+    char program[400];
+    snprintf(program, sizeof program, LOCKSTEP_COMMAND " test %s", folder);
+    EACH_WAY(by, false)
+    {
+        CHECK_MSG(start_program(by, program) == 0, "%s\n%s", by->line, output);
+        CHECK(says(", 4 processes on 2 hosts: ") && says("All is well: these processes can train together."));
+    }
+}
+
+static void the_self_test_starts_itself(void)
+{
     static const way itself = {
-        NULL, "both '" LOCKSTEP_COMMAND " test --nproc-per-node 2 --nnodes 2 --node-rank $HOST --master-addr a %s'",
-        ""};
+        NO_MPI, "both '" LOCKSTEP_COMMAND " test --nproc-per-node 2 --nnodes 2 --node-rank $HOST --master-addr a %s'",
+        "", true};
     char program[400];
     CHECK(start_program(&itself, folder) == 0);
     CHECK(says(", 4 processes on 2 hosts: a (2) b (2)\n") && says("All is well: these processes can train together."));
-    snprintf(program, sizeof program, LOCKSTEP_COMMAND " test %s", folder);
-    for (size_t i = 0; i < sizeof ways / sizeof *ways; i += 2) {
-        if (!is_there(&ways[i])) continue;
-        CHECK_MSG(start_program(&ways[i], program) == 0, "%s\n%s", ways[i].line, output);
-        CHECK(says(", 4 processes on 2 hosts: ") && says("All is well: these processes can train together."));
-    }
     /* A folder that is not the same one everywhere. */
     snprintf(program, sizeof program, LOCKSTEP_COMMAND " test /run");
     CHECK(start_program(&ways[0], program) == 1);
@@ -233,7 +237,8 @@ static void what_is_missing_is_named(void)
 static void they_start_again(void)
 {
     static const way restarted = {
-        NULL, LAUNCHED "--max-restarts 2 --nnodes 2 --node-rank $HOST --master-addr a --master-port 29660 %s'", "0101"};
+        NO_MPI, LAUNCHED "--max-restarts 2 --nnodes 2 --node-rank $HOST --master-addr a --master-port 29660 %s'",
+        "0101", true};
     char program[400];
     snprintf(
         program, sizeof program,
@@ -248,9 +253,14 @@ int main(int argc, char **argv)
     begin_beside(2, argc, argv);
     prepare();
     CHECK_RUN(processes_find_each_other);
+    CHECK_RUN_MPIS(processes_find_each_other);
     CHECK_RUN(and_once_more);
+    CHECK_RUN_MPIS(and_once_more);
     CHECK_RUN(they_train_as_one);
+    CHECK_RUN_MPIS(they_train_as_one);
     CHECK_RUN(the_self_test_passes);
+    CHECK_RUN_MPIS(the_self_test_passes);
+    CHECK_RUN(the_self_test_starts_itself);
     CHECK_RUN(pods_wait_for_names);
     CHECK_RUN(what_is_missing_is_named);
     CHECK_RUN(they_start_again);

@@ -203,7 +203,7 @@ int main(int argc, char **argv)
 {
     if (argc > 1) check_filter = argv[1];
 #if defined(__x86_64__)
-    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return 77; /* skipped: the CPU lacks it */
+    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) strcpy(check_skip_all, "the CPU lacks AVX2");
 #endif
 #define LS_CASE(name, truth, relative, absolute) CHECK_RUN(name##_is_accurate);
     LS_CASE_LIST(LS_CASE)

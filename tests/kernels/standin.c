@@ -195,7 +195,7 @@ int main(int argc, char **argv)
 {
     check_filter = argc > 1 ? argv[1] : NULL;
 #if defined(__x86_64__)
-    if (!ls_isa_usable(LS_ISA_AVX2)) return 77;
+    if (!ls_isa_usable(LS_ISA_AVX2)) strcpy(check_skip_all, "the CPU lacks AVX2");
 #endif
     CHECK_RUN(avx512_bf16_products);
     CHECK_RUN(amx_products);

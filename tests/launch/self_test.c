@@ -1,4 +1,5 @@
 /* self_test.c - lockstep test: however it is started, it says that all is well, or what fails, by rank and host. */
+#include "mpis.h"
 #include "shell.h"
 
 #define TEST LOCKSTEP_COMMAND " test "
@@ -53,28 +54,25 @@ static void other_launchers_start_it(void)
               "& RANK=0 LOCAL_RANK=0 " TEST "; wait",
               folder, folder) == 0);
     expect_success(", 2 processes on 1 host: ");
-    static const char *const ways[] = {"mpiexec.hydra", "mpirun.openmpi --oversubscribe --allow-run-as-root"};
-    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
-        if (run("command -v %.*s", (int)strcspn(ways[i], " "), ways[i]) != 0) continue;
-        CHECK(run("ASAN_OPTIONS=detect_leaks=0 %s -n 3 " TEST "%s </dev/null", ways[i], folder) == 0);
-        expect_success(", 3 processes on 1 host: ");
-        CHECK(run("ASAN_OPTIONS=detect_leaks=0 %s -n 1 " TEST "%s </dev/null", ways[i], folder) == 0);
-        CHECK(says(", 1 process on 1 host: ")); /* it is told who it is, and starts no others */
-    }
 }
 
+static void it_finds_itself(void)
+{
+    CHECK(run("ASAN_OPTIONS=detect_leaks=0 %s -n 3 " TEST "%s </dev/null", mpi_in_use->mpiexec, folder) == 0);
+    expect_success(", 3 processes on 1 host: ");
+    CHECK(run("ASAN_OPTIONS=detect_leaks=0 %s -n 1 " TEST "%s </dev/null", mpi_in_use->mpiexec, folder) == 0);
+    CHECK(says(", 1 process on 1 host: ")); /* it is told who it is, and starts no others */
+}
+
+/* By the launcher, with a file of hosts in its own words. */
 static void mpirun_is_called_for_it(void)
 {
-    static const char *const ways[][2] = {{"mpiexec.hydra", "localhost:4"},
-                                          {"mpirun.openmpi --allow-run-as-root", "localhost slots=4"}};
-    for (size_t i = 0; i < 2; i++) {
-        if (run("command -v %.*s", (int)strcspn(ways[i][0], " "), ways[i][0]) != 0) continue;
-        CHECK(run("mkdir -p %s/bin && echo 'exec %s \"$@\"' >%s/bin/mpirun && chmod +x %s/bin/mpirun && echo '%s' >%s",
-                  folder, ways[i][0], folder, folder, ways[i][1], path("hosts")) == 0);
-        CHECK(run("ASAN_OPTIONS=detect_leaks=0 PATH=%s/bin:$PATH " TEST "--mpirun_hostfile %s -n 2 %s </dev/null",
-                  folder, path("hosts"), folder) == 0);
-        expect_success(", 2 processes on 1 host: ");
-    }
+    CHECK(run("mkdir -p %s/bin && echo 'exec %s \"$@\"' >%s/bin/mpirun && chmod +x %s/bin/mpirun && echo '%s' >%s",
+              folder, mpi_in_use->mpiexec, folder, folder, mpi_is(OPEN_MPI) ? "localhost slots=4" : "localhost:4",
+              path("hosts")) == 0);
+    CHECK(run("ASAN_OPTIONS=detect_leaks=0 PATH=%s/bin:$PATH " TEST "--mpirun_hostfile %s -n 2 %s </dev/null", folder,
+              path("hosts"), folder) == 0);
+    expect_success(", 2 processes on 1 host: ");
 }
 
 /* A pod whose variables speak to a launcher. */
@@ -99,6 +97,7 @@ static void a_missing_folder_is_named(void)
 /* Rank 1 sees another file system in the folder's place, as a host would that does not share it. */
 static void a_folder_that_is_not_shared_is_named(void)
 {
+    if (!may_mount()) return;
     CHECK(run(LAUNCH "-n 2 sh -c 'if [ $RANK = 0 ]; then exec " TEST "%s; fi; exec unshare -m sh -c \"mount -t tmpfs "
                      "none %s && exec " TEST "%s\"'",
               folder, folder, folder) == 1);
@@ -125,7 +124,8 @@ int main(int argc, char **argv)
     CHECK_RUN(starts_itself);
     CHECK_RUN(takes_the_options_of_launch);
     CHECK_RUN(other_launchers_start_it);
-    CHECK_RUN(mpirun_is_called_for_it);
+    CHECK_RUN_MPIS(it_finds_itself);
+    CHECK_RUN_MPIS(mpirun_is_called_for_it);
     CHECK_RUN(pods_launch_it);
     CHECK_RUN(a_missing_folder_is_named);
     CHECK_RUN(a_folder_that_is_not_shared_is_named);

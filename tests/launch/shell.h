@@ -67,6 +67,20 @@ __attribute__((unused)) static void wait_for(const char *file, const char *line,
     for (int i = 0; i < 20000 && count_lines(file, line) < count; i++) usleep(1000);
 }
 
+/* A test that mounts something, or makes processes the first of their container, asks before whether it may: by
+ * `unshare` with these options. */
+__attribute__((unused)) static bool may_unshare(const char *options)
+{
+    bool may = run("unshare %s", options) == 0;
+    if (!may) check_skip("not allowed here: %s", output);
+    return may;
+}
+
+__attribute__((unused)) static bool may_mount(void)
+{
+    return may_unshare("-m mount -t tmpfs none /tmp");
+}
+
 /* Start a shell's line in the background; its output goes to a file of the folder. */
 __attribute__((unused)) static pid_t start_line(const char *command, const char *name)
 {

@@ -237,5 +237,5 @@ int main(int argc, char **argv)
     CHECK_RUN_FORK(gradients_meet_at_the_last_batch_of_a_group);
     CHECK_RUN_FORK(all_skip_a_step_that_one_cannot_make);
     CHECK_RUN_FORK(operations_give_the_documented_values);
-    return check_failed || check_passed ? check_done() : 0; /* none where a sanitizer cannot follow forks */
+    return check_done();
 }

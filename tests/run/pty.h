@@ -3,14 +3,24 @@
 #define LOCKSTEP_TESTS_PTY_H
 
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
 #include <sys/wait.h>
 #include <termios.h>
 #include <unistd.h>
 
-/* stdout and stderr of the child are a terminal of so many columns. Returns the exit code, -1 when it did not exit or
- * there are no terminals here. */
+static inline bool has_terminals(void)
+{
+    int master = posix_openpt(O_RDWR | O_NOCTTY);
+    bool usable = master >= 0 && grantpt(master) == 0 && unlockpt(master) == 0;
+    int terminal = usable ? open(ptsname(master), O_RDWR | O_NOCTTY) : -1;
+    if (terminal >= 0) close(terminal);
+    if (master >= 0) close(master);
+    return terminal >= 0;
+}
+
+/* stdout and stderr of the child are a terminal of so many columns. Returns the exit code, -1 when it did not exit. */
 static inline int run_on_terminal(int columns, int (*body)(void), char *text, size_t size)
 {
     text[0] = '\0';
