@@ -19,6 +19,9 @@
 extern "C" {
 #endif
 
+typedef struct ls_run ls_run;
+typedef struct ls_module ls_module;
+
 /* Exit codes of a launch that could not begin. */
 enum { LS_LAUNCH_REFUSED = 2, LS_LAUNCH_NOT_EXECUTABLE = 126, LS_LAUNCH_NOT_FOUND = 127 };
 
@@ -65,6 +68,8 @@ typedef struct ls_launch_opts {
     const char *prefix_template; /* default "[${role_name}${rank}]:", of ${role_name} ${rank} ${local_rank} */
     const char *show_ranks;      /* local ranks whose output is shown here, "0,2"; default all */
 
+    ls_module *model; /* for the workers of ls_launch(): see ls_launched_model() */
+
     bool quiet;      /* the first cause is not printed */
     int *exit_codes; /* receives those of the workers of this host, num_processes of them; 0 for one that never began */
 } ls_launch_opts;
@@ -74,10 +79,13 @@ typedef struct ls_launch_opts {
 #define LS_LAUNCH_PROGRAM_(argv, ...) ls_launch_program_sized((argv), LS_OPTS(ls_launch_opts, __VA_ARGS__))
 LS_API int ls_launch_program_sized(char *const *argv, const ls_launch_opts *opts, size_t opts_size);
 
-/* Call `function` in each worker, a fork of this process; what it returns (0 to 127) is the worker's exit code. Threads
- * do not survive a fork: the call is refused in a process that already runs some, so ls_init() belongs inside the
- * function. One process on one host that is not to be restarted is not forked at all: the function runs right here.
- * num_processes must be given. Where ACCELERATE_DEBUG_MODE is true, workers that do nothing are launched first.
+/* Call `function` in each worker, a fork of this process; what it returns (0 to 127) is the worker's exit code. One
+ * process on one host that is not to be restarted is not forked at all: the function runs right here. num_processes
+ * must be given. Where ACCELERATE_DEBUG_MODE is true, workers that do nothing are launched first.
+ *
+ * Workers make their runs themselves, with ls_init() inside the function. The call is refused while a run of this
+ * process lives (after ls_finish() it is allowed again; the exception is .model below), while it has threads of its own
+ * making, which a fork would lose, and in a process that is itself one of a launched job.
  *
  * While it waits, SIGTERM, SIGINT, SIGHUP and SIGQUIT do not end this program but go to the workers, which have time to
  * save. Signals that the program handles or ignores are left to it. */
@@ -86,6 +94,20 @@ typedef int ls_worker_fn(void *argument);
 #define LS_LAUNCH_(function, argument, ...)                                                                            \
     ls_launch_sized((function), (argument), LS_OPTS(ls_launch_opts, __VA_ARGS__))
 LS_API int ls_launch_sized(ls_worker_fn *function, void *argument, const ls_launch_opts *opts, size_t opts_size);
+
+/* A model made before the launch, once, for all workers:
+ *
+ *     ls_module *model = ls_resnet_new(outer, "resnet50d");
+ *     ls_launch(train, &settings, .num_processes = 8, .model = model);
+ *     ...
+ *     static int train(void *settings) { ls_run *run = ls_init(NULL, NULL); ls_module *model = ls_launched_model(run);
+ *
+ * Workers share its memory until they write to it: eight of them need no more than one. The model's run must be the
+ * only one of this process, on the CPU, with nothing prepared, and hold nothing but models. In a worker that run goes
+ * on as the one that the first ls_init() there makes, with the options, flags and rank of the worker; where it names
+ * another device the model moves there. Here, run and model stay as they are. NULL (and an error) where the process was
+ * launched without a model. */
+LS_API ls_module *ls_launched_model(ls_run *run);
 
 /* Did a launcher of any kind (this one, torchrun, mpirun, srun, a PyTorchJob) start this process as one of a job? A
  * program that launches itself asks before it does. True as well where the environment says so in a way that ls_init()

@@ -185,30 +185,42 @@ static void gather(int width)
     pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
-static int default_width;
+static atomic_int default_width; /* 0: not found yet */
 
-static void find_default_width(void)
+static int find_default_width(void)
 {
     int quota = ls_cpus_quota("");
     int width = ls_cpus_allowed(NULL, 0);
     if (quota && quota < width) width = quota;
     uint64_t asked = ls_config_count(LS_SETTING_NUM_THREADS);
     if (asked) width = asked < MAX_WIDTH ? (int)asked : MAX_WIDTH;
-    default_width = width < MAX_WIDTH ? width : MAX_WIDTH;
+    return width < MAX_WIDTH ? width : MAX_WIDTH;
 }
 
 int ls_parallel_width(void)
 {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    int wanted = atomic_load_explicit(&team.wanted, memory_order_relaxed);
-    if (wanted) return wanted;
-    pthread_once(&once, find_default_width);
-    return default_width;
+    int width = atomic_load_explicit(&team.wanted, memory_order_relaxed);
+    if (!width) width = atomic_load_explicit(&default_width, memory_order_relaxed);
+    if (!width) atomic_store_explicit(&default_width, width = find_default_width(), memory_order_relaxed);
+    return width;
 }
 
 void ls_parallel_set_width(int n)
 {
     atomic_store(&team.wanted, n < 1 ? 0 : n < MAX_WIDTH ? n : MAX_WIDTH);
+}
+
+void ls_parallel_rest(void)
+{
+    if (atomic_exchange_explicit(&team.led, true, memory_order_acquire)) return; /* another thread is at work */
+    if (team.width > 1) send_home();
+    atomic_store_explicit(&team.led, false, memory_order_release);
+}
+
+void ls_parallel_reload(void)
+{
+    atomic_store(&team.wanted, 0);
+    atomic_store(&default_width, 0);
 }
 
 /* ---- Calls ---------------------------------------------------------------------------------------------------- */

@@ -23,6 +23,11 @@ int ls_parallel_width(void);
 /* Change it; takes effect at the next call. n < 1 restores the default. Not from inside a worker. */
 void ls_parallel_set_width(int n);
 
+/* End the team's threads until the next call, so that a fork leaves nothing behind. Not from inside a worker. */
+void ls_parallel_rest(void);
+/* In a forked worker, whose CPUs and settings are its own: forget the width found or set before. */
+void ls_parallel_reload(void);
+
 /* Run fn(arg, worker) once on each of min(width, max_workers) workers and return when all are done. */
 void ls_parallel(ls_spmd_fn *fn, void *arg, int max_workers);
 /* Inside an SPMD function: wait until all its workers have arrived. */

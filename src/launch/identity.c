@@ -256,6 +256,7 @@ ls_status ls_identity_read(entries e, ls_identity *who, ls_message *why)
     const struct launcher *by = &launchers[which];
     who->source = by->name;
     who->launched = true;
+    who->by_launcher = by->applies == by_lockstep || by->applies == by_torchrun;
 
     const char *address =
         ls_environment_get(e, is_set(e, "LOCKSTEP_MASTER_ADDR") ? "LOCKSTEP_MASTER_ADDR" : "MASTER_ADDR");

@@ -26,10 +26,11 @@ typedef struct ls_identity {
     char master_addr[256]; /* "": unknown */
     int master_port;       /* 0: unknown */
     ls_bootstrap bootstrap;
-    int pmi_fd;    /* of PMI1 and PMI2; -1: none */
-    char job[256]; /* the launcher's name for the job, which other jobs do not have; "": it has none */
-    int attempt;   /* restarts before this one */
-    bool launched; /* as a process of a job; else by a person, or in a pod whose variables speak to a launcher */
+    int pmi_fd;       /* of PMI1 and PMI2; -1: none */
+    char job[256];    /* the launcher's name for the job, which other jobs do not have; "": it has none */
+    int attempt;      /* restarts before this one */
+    bool launched;    /* as a process of a job; else by a person, or in a pod whose variables speak to a launcher */
+    bool by_launcher; /* of Lockstep's or torchrun's kind: all that runs on the hosts of the job is its own doing */
 } ls_identity;
 
 /* A pure function of the environment. Fails, with variable and value in `why`,

@@ -1,5 +1,5 @@
 /* launch.c - the two ways to launch: a program, and a function of this program. */
-#include <lockstep/launch.h>
+#include "launch/launch.h"
 
 #include "base/log.h"
 #include "launch/agent.h"
@@ -71,10 +71,30 @@ static int look_for(const char *program, const char *const *environment)
     return LS_LAUNCH_NOT_FOUND;
 }
 
-int ls_launch_program_sized(char *const *argv, const ls_launch_opts *opts, size_t opts_size)
+/* Is this process itself one of a job? Each of its processes would begin another job, side by side. Under a process
+ * manager that is right where those jobs are the hosts of one. */
+static bool is_nested(const char *caller, bool one_host)
+{
+    ls_identity who;
+    ls_message why;
+    ls_identity_read(inherited_environment(), &who,
+                     &why); /* what ls_init() would refuse is one of a job all the same */
+    if (!who.launched) return false;
+    if (!who.by_launcher && (!one_host || who.world == 1)) return false;
+    ls_log_line(
+        LS_LOG_ERROR,
+        "%s: this process is already rank %d of %d, say the variables of %s: each of them would launch a job of "
+        "its own. Start the program without a launcher, or let it ask ls_launch_is_worker() and call the "
+        "function directly",
+        caller, who.rank, who.world, who.source);
+    return true;
+}
+
+int ls_launch_argv(char *const *argv, const ls_launch_opts *opts, size_t opts_size)
 {
     ls_plan plan;
-    if (!argv || !argv[0] || !has_one_thread("ls_launch_program")) return LS_LAUNCH_REFUSED;
+    if (!argv || !argv[0] || is_nested("ls_launch_program", false) || !has_one_thread("ls_launch_program"))
+        return LS_LAUNCH_REFUSED;
     int code = look_for(argv[0], inherited_environment());
     if (code) return code;
     if (!ls_plan_make(&plan, opts, opts_size, inherited_environment())) return LS_LAUNCH_REFUSED;
@@ -182,10 +202,9 @@ static int rehearse(const ls_plan *plan)
     return code;
 }
 
-int ls_launch_sized(ls_worker_fn *function, void *argument, const ls_launch_opts *opts, size_t opts_size)
+int ls_launch_function(ls_worker_fn *function, void *argument, const ls_launch_opts *opts, size_t opts_size)
 {
     ls_plan plan;
-    if (!function) return LS_LAUNCH_REFUSED;
     if (!opts || !opts->num_processes) {
         ls_log_line(LS_LOG_ERROR, "ls_launch: how many processes? add .num_processes = ... to the call");
         return LS_LAUNCH_REFUSED;
@@ -194,12 +213,12 @@ int ls_launch_sized(ls_worker_fn *function, void *argument, const ls_launch_opts
     plan.function = function;
     plan.argument = argument;
     int code = LS_LAUNCH_REFUSED;
-    bool one = plan.opts.num_processes == 1;
-    if (one && plan.opts.max_hosts == 1 && plan.opts.max_restarts == 0) {
+    bool one = plan.opts.num_processes == 1, one_host = plan.opts.max_hosts == 1;
+    if (one && one_host && plan.opts.max_restarts == 0 && !plan.opts.model) {
         puts("Launching training on CPU.");
         code = function(argument);
         if (plan.opts.exit_codes) plan.opts.exit_codes[0] = code;
-    } else if (has_one_thread("ls_launch")) {
+    } else if (!is_nested("ls_launch", one_host) && has_one_thread("ls_launch")) {
         code = is_true(ls_environment_get(plan.inherited, "ACCELERATE_DEBUG_MODE")) ? rehearse(&plan) : 0;
         if (!code && one) puts("Launching training on CPU.");
         else if (!code) printf("Launching training on %d CPUs.\n", plan.opts.num_processes);

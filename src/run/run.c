@@ -13,6 +13,7 @@
 #include "base/opts.h"
 #include "optim/scaler.h"
 #include "run/init.h"
+#include "run/launched.h"
 #include "run/session.h"
 
 /* Handles that rest before reuse: a stale pointer is noticed for this many new tensors. */
@@ -29,16 +30,13 @@ static ls_run *run_without_memory(void)
     return &empty;
 }
 
-ls_run *ls_init_sized(int *argc, char ***argv, const ls_init_opts *opts, size_t opts_size)
+static ls_run *run_new(void)
 {
-    ls_init_opts o;
-    ls_opts_read(&o, sizeof o, opts, opts_size);
     ls_run *run = ls_sys_alloc(sizeof *run);
     bool has_memory = run != NULL;
     if (!has_memory) run = run_without_memory();
     ls_run_begun(run);
     if (!has_memory) return run;
-    run->errors.abort_on_fail = o.abort_on_error;
     run->poison.run = run;
     run->poison.life = LS_LIFE_POISON;
     run->poison.view.dtype = LS_F32;
@@ -46,11 +44,23 @@ ls_run *ls_init_sized(int *argc, char ***argv, const ls_init_opts *opts, size_t 
     run->storages = (ls_slab){.size = sizeof(ls_storage), .link = offsetof(ls_storage, link)};
     run->nodes = (ls_slab){.size = sizeof(ls_node), .link = offsetof(ls_node, link)};
     run->leaves = (ls_slab){.size = sizeof(ls_leaf), .link = offsetof(ls_leaf, node.link)};
-    run->accumulation = (ls_accumulation){.steps = 1, .sync = true, .planned = 1, .unit = 1};
     ls_scope_begin(run);
+    return run;
+}
+
+ls_run *ls_init_sized(int *argc, char ***argv, const ls_init_opts *opts, size_t opts_size)
+{
+    ls_init_opts o;
+    ls_opts_read(&o, sizeof o, opts, opts_size);
+    ls_run *run = ls_launched_run();
+    if (!run) run = run_new();
+    if (!run->tensors.size) return run; /* the run without memory */
+    run->errors.abort_on_fail = o.abort_on_error;
+    run->accumulation = (ls_accumulation){.steps = 1, .sync = true, .planned = 1, .unit = 1};
     if (!ls_failed(run) && ls_init_settle(run, argc, argv, &o)) ls_session_open(run, &o);
-    run->random.seed = o.seed;
+    run->random = (ls_random_state){.seed = o.seed};
     if (!ls_failed(run)) run->device = ls_device_named(run, o.device ? o.device : "cpu");
+    if (!ls_failed(run)) ls_launched_move(run);
     if (!ls_failed(run) && o.mixed_precision && o.mixed_precision != LS_F32) ls_autocast_begin(run, o.mixed_precision);
     if (!ls_failed(run) && o.mixed_precision == LS_F16) ls_scaler_new(run);
     return run;

@@ -129,6 +129,7 @@ struct ls_run {
     const ls_exchange_table *exchange; /* between processes, for those who do not know them; NULL: there is one */
     ls_share share;                    /* this process's part of what all read */
     ls_run *earlier;                   /* made by the same thread before this one */
+    struct ls_module *launched;        /* the model that ls_launch() handed to this process; NULL: none */
 };
 
 /* ---- Errors ---- */
@@ -146,6 +147,7 @@ static inline bool ls_failed(const ls_run *run)
 ls_run *ls_run_of(const ls_tensor *t);
 void ls_run_begun(ls_run *run);
 void ls_run_ended(ls_run *run);
+int ls_runs_alive(void); /* of all threads of this process */
 
 /* True when the handle can be used; else records why not (unless it is this run's poison, which is a consequence). */
 bool ls_check_live(ls_run *run, const ls_tensor *t, const char *who);

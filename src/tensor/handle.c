@@ -1,4 +1,5 @@
 /* handle.c - handles, storage and scopes: who owns what, and when it goes. */
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -250,18 +251,27 @@ void ls_drop(ls_tensor *t)
 /* ---- misuse ---- */
 
 static _Thread_local ls_run *latest_run;
+static atomic_int runs_alive;
 
 void ls_run_begun(ls_run *run)
 {
     run->earlier = latest_run;
     latest_run = run;
+    atomic_fetch_add(&runs_alive, 1);
 }
 
 void ls_run_ended(ls_run *run)
 {
     ls_run **at = &latest_run;
     while (*at && *at != run) at = &(*at)->earlier;
-    if (*at) *at = run->earlier;
+    if (!*at) return;
+    *at = run->earlier;
+    atomic_fetch_sub(&runs_alive, 1);
+}
+
+int ls_runs_alive(void)
+{
+    return atomic_load(&runs_alive);
 }
 
 /* Stands in on a thread that has no run. It has failed already: nothing is done in it, and nothing is written to it. */

@@ -1,0 +1,154 @@
+/* launched.c - a launch, and the runs of this process: none may live in it, but for that of a model that goes along.
+ *
+ * A fork copies a run with all it owns, except threads. A worker that went on with such a copy would train alone, as
+ * rank 0 of 1. The run of a model that is passed along becomes the worker's own instead: ls_init() begins it anew
+ * around the model, so that handles and memory stay what they are, and pages are shared until they are written to. */
+#include "run/launched.h"
+
+#include <string.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/opts.h"
+#include "base/parallel.h"
+#include "launch/launch.h"
+#include "nn/module.h"
+#include "optim/scaler.h"
+#include "run/session.h"
+
+static ls_module *handed; /* to this process by the one that launched it, until ls_init() takes it */
+
+/* ---- before the launch ---- */
+
+static bool refuse(const char *caller, const char *why)
+{
+    ls_log_line(LS_LOG_ERROR, "%s: %s", caller, why);
+    return false;
+}
+
+static bool no_run_lives(const char *caller)
+{
+    if (ls_runs_alive() == 0) return true;
+    return refuse(caller, "a run lives in this process, and in copies of it every worker would train alone: call "
+                          "ls_init() inside the launched function, or ls_finish() this run first; a model can go along "
+                          "as .model");
+}
+
+/* Is the object part of a model? What else a run owns has open files, threads or a place in the data. */
+static bool is_of_a_model(const ls_object *object)
+{
+    switch (object->kind) {
+    case LS_OBJECT_MODULE:
+    case LS_OBJECT_STATE:
+    case LS_OBJECT_NAMES:
+    case LS_OBJECT_CONTENTS:
+    case LS_OBJECT_HOOK:
+    case LS_OBJECT_SCALER: return true;
+    default: return false;
+    }
+}
+
+static bool can_go_along(const ls_module *model)
+{
+    const ls_run *run = model->object.run;
+    if (ls_failed(run)) return refuse("ls_launch", run->errors.message);
+    if (ls_runs_alive() != 1)
+        return refuse("ls_launch", ".model: another run than the model's lives in this process: ls_finish() it first");
+    for (const ls_device *d = run->devices; d; d = d->next)
+        if (!ls_device_is_host(d))
+            return refuse("ls_launch",
+                          ".model: its run uses a device that a fork would lose: make the model on the CPU "
+                          "and name the device in the ls_init() inside the function");
+    if (ls_world(run) > 1) return refuse("ls_launch", ".model: its run is already one of several processes");
+    for (const ls_object *o = run->objects; o; o = o->older) {
+        if (o->prepared)
+            return refuse("ls_launch", ".model: its run has prepared objects: call ls_prepare() inside the function");
+        if (!is_of_a_model(o))
+            return refuse("ls_launch", ".model: its run holds more than models: make optimisers, schedules, datasets, "
+                                       "loaders and trackers inside the function");
+    }
+    return true;
+}
+
+/* ---- in the worker ---- */
+
+typedef struct errand {
+    ls_worker_fn *function;
+    void *argument;
+    ls_module *model;
+    pid_t launcher;
+} errand;
+
+static int run_errand(void *of)
+{
+    const errand *e = of;
+    if (getpid() != e->launcher) ls_parallel_reload();
+    if (e->model) {
+        ls_errors *errors = &e->model->object.run->errors;
+        handed = e->model;
+        errors->abort_on_fail = false;
+        ls_fail(errors, LS_ERR_STATE,
+                "this run belongs to the process that launched: call ls_init() and ls_launched_model() first");
+    }
+    return e->function(e->argument);
+}
+
+ls_run *ls_launched_run(void)
+{
+    ls_module *model = handed;
+    if (!model) return NULL;
+    handed = NULL;
+    ls_run *run = model->object.run;
+    ls_errors_clear(&run->errors);
+    ls_session_close(run);
+    ls_object_free(run->scaler);
+    run->scaler = NULL;
+    run->autocast_count = 0;
+    run->no_grad = 0;
+    run->launched = model;
+    return run;
+}
+
+static bool move_member(void *to, const char *path, const ls_member *member)
+{
+    (void)path;
+    ls_tensor *t = member->tensor, *moved = ls_to_device(t, to);
+    if (!ls_is_valid(moved)) return false;
+    if (moved != t) ls_adopt(t, moved);
+    return true;
+}
+
+void ls_launched_move(ls_run *run)
+{
+    if (!run->launched || ls_device_is_host(run->device)) return;
+    ls_mark mark = ls_scope_begin(run);
+    ls_module_visit(run->launched, move_member, run->device->name);
+    ls_scope_end(run, mark, NULL);
+}
+
+ls_module *ls_launched_model(ls_run *run)
+{
+    if (!ls_failed(run) && !run->launched)
+        ls_fail(&run->errors, LS_ERR_STATE,
+                "ls_launched_model: this process was launched without one; pass .model to ls_launch()");
+    return ls_failed(run) ? NULL : run->launched;
+}
+
+/* ---- launching ---- */
+
+int ls_launch_program_sized(char *const *argv, const ls_launch_opts *opts, size_t opts_size)
+{
+    if (!no_run_lives("ls_launch_program")) return LS_LAUNCH_REFUSED;
+    ls_parallel_rest();
+    return ls_launch_argv(argv, opts, opts_size);
+}
+
+int ls_launch_sized(ls_worker_fn *function, void *argument, const ls_launch_opts *opts, size_t opts_size)
+{
+    ls_launch_opts o;
+    ls_opts_read(&o, sizeof o, opts, opts_size);
+    if (!function) return LS_LAUNCH_REFUSED;
+    if (o.model ? !can_go_along(o.model) : !no_run_lives("ls_launch")) return LS_LAUNCH_REFUSED;
+    ls_parallel_rest();
+    return ls_launch_function(run_errand, &(errand){function, argument, o.model, getpid()}, opts, opts_size);
+}
