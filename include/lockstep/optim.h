@@ -65,7 +65,8 @@ LS_API void ls_optim_free(ls_optim *optim);
 LS_API bool ls_step(ls_optim *optim);
 LS_API bool ls_step_was_skipped(const ls_optim *optim);
 LS_API int64_t ls_steps_taken(const ls_optim *optim);
-/* Forget the gradients of all its parameters, unless they still add up. */
+/* Forget the gradients of all its parameters, unless they still add up: of several batches, no step has used them, and
+ * the last one is not in. */
 LS_API void ls_zero_grad(ls_optim *optim);
 
 /* ---- Parameter groups ---- */
@@ -119,8 +120,8 @@ LS_API void ls_optim_load(ls_optim *optim, const ls_state *state);
  *
  * Runs with .mixed_precision = LS_F16: ls_backward() multiplies the loss by the scale, ls_step() divides the gradients
  * by it, and skips the step and halves the scale when one of them is not finite. After 2000 steps without a skip the
- * scale doubles. It starts at 65536. Several optimisers that step after the same ls_backward() use the same scale, each
- * skips for its own gradients, and the scale changes once for all of them. */
+ * scale doubles. It starts at 65536. It changes between groups of batches: several optimisers use the same scale, each
+ * skips for its own gradients, and their steps after one batch count as one. */
 typedef struct ls_loss_scale {
     double scale;       /* of the next ls_backward(); 1 where no scaler runs */
     int64_t good_steps; /* since it changed */

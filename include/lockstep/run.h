@@ -101,8 +101,9 @@ LS_API void ls_free_memory(ls_run *run);
 /* ---- Gradient accumulation ----
  *
  * With .gradient_accumulation_steps = k the loop does not change: of k batches' backward passes the last ends in a
- * step. Before it ls_step(), ls_zero_grad(), ls_schedule_step() and clipping do nothing. The last batch of a pass ends
- * in a step as well, and its short group is weighted right: gradients are means over the batches there are.
+ * step. Before it ls_step(), ls_schedule_step() and clipping do nothing, and ls_zero_grad(), at either end of the
+ * loop's body, leaves an optimiser's gradients until they are complete or its step has used them. The last batch of a
+ * pass ends in a step as well, and its short group is weighted right: gradients are means over the batches there are.
  *
  * The first backward pass after ls_next() counts the batch. A loop without a loader, or with several backward passes
  * per batch, marks the batch itself:

@@ -246,9 +246,19 @@ bool ls_leaf_holds(const ls_tensor *t)
     return leaf_of(t)->holds;
 }
 
+/* Other processes may have added theirs at any time of the group. */
 void ls_leaf_hold(ls_tensor *t)
 {
-    leaf_of(t)->holds = true;
+    ls_leaf *leaf = leaf_of(t);
+    uint64_t first = t->run->accumulation.first_walk;
+    if (!leaf->holds && leaf->node.walk < first) leaf->node.walk = first;
+    leaf->holds = true;
+}
+
+uint64_t ls_leaf_walk(const ls_tensor *t)
+{
+    const ls_leaf *leaf = leaf_of(t);
+    return leaf ? leaf->node.walk : 0;
 }
 
 ls_tensor *ls_detach(ls_tensor *t)

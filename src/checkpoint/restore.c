@@ -244,8 +244,10 @@ static bool restore_gradients(const restoring *r)
 static bool restore_accumulation(const restoring *r)
 {
     ls_json *root = read_json(r, "accumulation.json");
-    if (!root || !restore_gradients(r)) return ls_json_free(root), false;
     ls_accumulation *a = &r->training->run->accumulation;
+    a->first_walk = r->training->run->walk_serial + 1; /* the gradients that come now are those of the group */
+    a->last_batch = 0;
+    if (!root || !restore_gradients(r)) return ls_json_free(root), false;
     int64_t steps = ls_json_integer(ls_json_get(root, "steps"), a->steps);
     if (steps != a->steps && r->training->rank == 0)
         ls_log_line(LS_LOG_WARN, "%s was saved with gradient_accumulation_steps %lld; this run goes on with %lld",

@@ -330,6 +330,7 @@ bool ls_step(ls_optim *optim)
     if (ok && scaler) ls_scaler_stepped(scaler, optim->finite);
     optim->skipped = ok && scaler && !optim->finite;
     bool taken = ok && !optim->skipped && take_step(optim);
+    optim->used = run->walk_serial;
     ls_scope_end(run, mark, NULL);
     return taken;
 }
@@ -344,8 +345,19 @@ int64_t ls_steps_taken(const ls_optim *optim)
     return optim ? optim->steps : 0;
 }
 
+/* Some batches of the group are in, and neither its last nor a step has been: whatever other optimisers did. */
+static bool gradients_add_up(const ls_optim *optim)
+{
+    uint64_t newest = 0;
+    for (int64_t i = 0; i < optim->slot_count; i++) {
+        uint64_t walk = ls_leaf_walk(optim->slots[i].parameter);
+        if (walk > newest) newest = walk;
+    }
+    return newest > optim->used && ls_accumulation_open(optim->object.run, newest);
+}
+
 void ls_zero_grad(ls_optim *optim)
 {
-    if (!optim || ls_failed(optim->object.run) || !optim->object.run->accumulation.sync) return;
+    if (!optim || ls_failed(optim->object.run) || gradients_add_up(optim)) return;
     for (int64_t i = 0; i < optim->slot_count; i++) ls_grad_clear(optim->slots[i].parameter);
 }

@@ -82,6 +82,7 @@ struct ls_optim {
     int64_t steps;
     bool skipped;      /* the last step */
     uint64_t unscaled; /* after which walk of the run the gradients last were */
+    uint64_t used;     /* walks up to this one: gradients of them have had their step, taken or skipped */
     bool finite;       /* as found then */
     bool collected;    /* moments of all processes were got, and are kept */
     ls_state *state;

@@ -38,7 +38,7 @@ static bool usable(double scale)
     return scale >= LOWEST_SCALE && scale <= HIGHEST_SCALE;
 }
 
-/* The scale of the next walk, after the steps since the last. */
+/* The scale of the next group, after the steps of the last. */
 static ls_loss_scale next_scale(const ls_scaler *scaler)
 {
     ls_loss_scale next = scaler->now;
@@ -48,16 +48,15 @@ static ls_loss_scale next_scale(const ls_scaler *scaler)
     return (ls_loss_scale){.scale = usable(scale) ? scale : next.scale};
 }
 
-static void settle(ls_scaler *scaler, ls_loss_scale scale)
+static void set(ls_scaler *scaler, ls_loss_scale scale)
 {
     scaler->now = scale;
     scaler->stepped = scaler->overflow = false;
 }
 
-double ls_scaler_begin_walk(ls_scaler *scaler)
+void ls_scaler_settle(ls_scaler *scaler)
 {
-    if (scaler) settle(scaler, next_scale(scaler));
-    return ls_scaler_scale(scaler);
+    if (scaler) set(scaler, next_scale(scaler));
 }
 
 void ls_scaler_stepped(ls_scaler *scaler, bool finite)
@@ -78,5 +77,5 @@ void ls_loss_scale_set(ls_run *run, ls_loss_scale state)
     else if (!usable(state.scale))
         ls_fail(&run->errors, LS_ERR_VALUE, "ls_loss_scale_set: the scale is %g; it must be between 2^-100 and 2^127",
                 state.scale);
-    else settle(run->scaler, state);
+    else set(run->scaler, state);
 }

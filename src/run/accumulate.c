@@ -21,8 +21,7 @@ bool ls_sync_gradients(const ls_run *run)
 
 void ls_set_sync_gradients(ls_run *run, bool on)
 {
-    run->accumulation.sync = on;
-    run->accumulation.held = !on;
+    ls_accumulation_hold(run, !on);
 }
 
 int64_t ls_gradient_accumulation_steps(const ls_run *run)

@@ -84,5 +84,6 @@ void ls_free_memory(ls_run *run)
     ls_together_end(run);
     run->accumulation.step = 0;
     run->accumulation.sync = true;
+    run->accumulation.last_batch = 0;
     for (ls_device *d = run->devices; d; d = d->next) ls_pool_trim(d->pool);
 }

@@ -201,7 +201,9 @@ void ls_backward_weighted(ls_run *run, ls_tensor *loss, double weight)
     }
     ls_mark mark = ls_scope_begin(run);
     ls_tensor *seed = NULL;
-    double factor = ls_scaler_begin_walk(ls_scaler_of(run)) * ls_accumulation_backward(run, weight);
+    double factor = ls_accumulation_backward(run, weight);
+    if (ls_accumulation_begins(run)) ls_scaler_settle(ls_scaler_of(run));
+    factor *= ls_scaler_scale(ls_scaler_of(run));
     if (factor != 1) {
         seed = ls_tensor_new_like(loss, loss->view.dtype);
         if (seed->life == LS_LIFE_LIVE) ls_raw_fill(seed, factor);

@@ -20,10 +20,19 @@ typedef struct ls_accumulation {
     int64_t planned;    /* batches of the group at hand, as far as could be known at its first */
     double unit;        /* weight of the first */
     double sum;         /* weights so far */
+    /* Walks back, by ls_run.walk_serial. An optimiser tells from them whether its gradients are complete. */
+    uint64_t first_walk; /* of the group at hand: gradients of earlier ones belong to groups that are over */
+    uint64_t last_batch; /* first walk of the batch that ends the group, where sync is set */
 } ls_accumulation;
 
 /* A batch begins: decide whether it ends its group. */
 void ls_accumulation_count(ls_run *run, double weight);
+/* Let the gradients at hand add up; let the next walk end their group. */
+void ls_accumulation_hold(ls_run *run, bool on);
+/* Does the walk about to begin start a group? */
+bool ls_accumulation_begins(const ls_run *run);
+/* Are gradients that were added to by this walk, and no later one, still waiting for more batches? */
+bool ls_accumulation_open(const ls_run *run, uint64_t walk);
 /* A backward pass begins: count its batch, unless that has been done. Returns the factor of its loss. */
 double ls_accumulation_backward(ls_run *run, double weight);
 /* What gradients of a complete group must still be multiplied by. */

@@ -237,5 +237,7 @@ ls_tensor *ls_raw_contiguous(ls_tensor *t);
 /* ---- Tape, as the handles see it (src/autograd) ---- */
 void ls_node_release(ls_run *run, ls_node *node);
 void ls_leaf_forget(ls_node *leaf); /* the leaf's handle dies */
+/* The last walk back that reached a leaf; 0 where there was none, and for other tensors. */
+uint64_t ls_leaf_walk(const ls_tensor *t);
 
 #endif

@@ -103,6 +103,41 @@ static void held_gradients_stay_here(void)
     team_fork(2, hold_every_other);
 }
 
+/* Two optimisers in turn, ls_zero_grad() first, gradients of two batches: each reduction takes along what the other one
+ * has so far, which must stay there, also in processes that did not use it: of the second model only the last uses the
+ * first batch of a group. */
+static void train_two_in_turn(ls_run *run)
+{
+    enum { BATCHES = 4 };
+    ls_module *lines[2];
+    ls_optim *optims[2];
+    for (int m = 0; m < 2; m++) lines[m] = make_line(run);
+    for (int m = 0; m < 2; m++) optims[m] = ls_sgd_new(run, lines[m]);
+    ls_prepare(run, lines[0], lines[1], optims[0], optims[1]);
+    ls_set_gradient_accumulation_steps(run, 2);
+    bool last = ls_rank(run) == ls_world(run) - 1;
+    for (int i = 0; i < BATCHES; i++) {
+        ls_accumulate(run)
+        {
+            for (int m = 0; m < 2; m++) {
+                ls_zero_grad(optims[m]);
+                if (m == 0 || last || i % 2)
+                    ls_backward(run, ls_sum(ls_mul_scalar(parameter_of(lines[m], 0), i + 1))); /* 1, 2, 3, 4 */
+                if (i % 2) CHECK_NEAR(gradient(lines[m], 0), ((m ? 1.0 / ls_world(run) : 1) * i + i + 1) / 2, 1e-6);
+                CHECK(ls_step(optims[m]) == (i % 2 == 1));
+            }
+        }
+    }
+    check_no_error(run);
+}
+
+static void optimisers_in_turn_keep_what_adds_up(void)
+{
+    team_fork(1, train_two_in_turn);
+    team_fork(2, train_two_in_turn);
+    team_fork(3, train_two_in_turn);
+}
+
 /* Three forward passes, then three backward: the last one brings all three together. */
 static void bring_three_together(ls_run *run)
 {
@@ -498,6 +533,7 @@ int main(int argc, char **argv)
 {
     if (argc > 1) check_filter = argv[1];
     CHECK_RUN_FORK(held_gradients_stay_here);
+    CHECK_RUN_FORK(optimisers_in_turn_keep_what_adds_up);
     CHECK_RUN_FORK(one_synchronised_pass_brings_all_together);
     CHECK_RUN_FORK(groups_of_batches_give_the_mean_of_all);
     CHECK_RUN(mixed_precision_fits_the_line_of_one_process);

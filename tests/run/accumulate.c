@@ -180,6 +180,120 @@ static void gradients_can_be_held(void)
     CHECK(ls_finish(run) == 0);
 }
 
+/* ---- several optimisers, and where ls_zero_grad() stands ---- */
+
+enum { MODELS = 2, BATCHES = 5 };
+typedef enum order { ZERO_FIRST, ZERO_LAST, ZERO_ALL_FIRST, ORDERS } order;
+
+/* y = w x with gradients x = 1, 10, 100, ...: shows which batches a gradient is of. */
+static double gradient_of(ls_module *net)
+{
+    ls_tensor *gradient = ls_grad(ls_tensor_of(net, "weight"));
+    return gradient ? ls_item(gradient) : 0;
+}
+
+static void check_group(ls_module *net, int batch)
+{
+    static const double want[BATCHES] = {0.5, 5.5, 50, 550, 10000}; /* groups of two, the last alone */
+    CHECK_NEAR(gradient_of(net), want[batch], 1e-6);
+}
+
+/* Each model has a backward pass of its own in every batch. */
+static void train_in_turn(order zero, bool marked, ls_dtype precision)
+{
+    ls_run *run = ls_init(NULL, NULL, .seed = 1, .gradient_accumulation_steps = 2, .mixed_precision = precision);
+    ls_autocast_begin(run, LS_F32);
+    ls_loss_scale scale = {.scale = 1}; /* so that gradients can be read before they are unscaled */
+    if (precision) ls_loss_scale_set(run, scale);
+    ls_module *nets[MODELS];
+    ls_optim *optims[MODELS];
+    for (int m = 0; m < MODELS; m++) nets[m] = ls_linear_new(run, 1, 1, .no_bias = true);
+    for (int m = 0; m < MODELS; m++) optims[m] = ls_sgd_new(run, nets[m]);
+    ls_loop loop = {0};
+    float x = 1;
+    for (int i = 0; i < BATCHES; i++, x *= 10) {
+        next(run, &loop, i, BATCHES, true);
+        if (marked) ls_accumulate_begin(run);
+        for (int m = 0; m < MODELS && zero == ZERO_ALL_FIRST; m++) ls_zero_grad(optims[m]);
+        for (int m = 0; m < MODELS; m++) {
+            if (zero == ZERO_FIRST) ls_zero_grad(optims[m]);
+            ls_backward(run, ls_sum(ls_forward(nets[m], ls_from(run, LS_F32, LS_SHAPE(1, 1), &x))));
+            check_group(nets[m], i);
+            ls_step(optims[m]);
+            if (zero == ZERO_LAST) ls_zero_grad(optims[m]);
+        }
+        if (marked) ls_accumulate_end(run);
+    }
+    for (int m = 0; m < MODELS; m++) CHECK(ls_steps_taken(optims[m]) == 3);
+    CHECK(ls_finish(run) == 0);
+}
+
+static void every_optimiser_keeps_what_still_adds_up(void)
+{
+    for (order zero = ZERO_FIRST; zero < ORDERS; zero++)
+        for (int marked = 0; marked < 2; marked++) {
+            train_in_turn(zero, marked, LS_DTYPE_NONE);
+            train_in_turn(zero, marked, LS_F16);
+        }
+}
+
+/* A step that the program leaves out, or one that is skipped, does not let gradients into the next group. */
+static void complete_gradients_are_forgotten_without_a_step(void)
+{
+    for (int marked = 0; marked < 2; marked++) {
+        ls_run *run = ls_init(NULL, NULL, .gradient_accumulation_steps = 2);
+        ls_module *net = ls_linear_new(run, 1, 1, .no_bias = true);
+        ls_optim *sgd = ls_sgd_new(run, net);
+        ls_loop loop = {0};
+        float x = 1;
+        for (int i = 0; i < BATCHES; i++, x *= 10) {
+            next(run, &loop, i, BATCHES, true);
+            if (marked) ls_accumulate_begin(run);
+            ls_backward(run, ls_sum(ls_forward(net, ls_from(run, LS_F32, LS_SHAPE(1, 1), &x))));
+            check_group(net, i);
+            ls_zero_grad(sgd);
+            if (marked) ls_accumulate_end(run);
+        }
+        CHECK(gradient_of(net) == 0 && ls_finish(run) == 0);
+    }
+}
+
+/* One optimiser overflows in the middle of the other's group: that one's gradients stay of one scale. */
+static void gradients_that_add_up_have_one_scale(void)
+{
+    ls_run *run = ls_init(NULL, NULL, .gradient_accumulation_steps = 2, .mixed_precision = LS_F16);
+    ls_module *a = ls_linear_new(run, 1, 1, .no_bias = true), *b = ls_linear_new(run, 1, 1, .no_bias = true);
+    ls_optim *first = ls_sgd_new(run, a), *second = ls_sgd_new(run, b, .lr = 1);
+    double before = weight_of(b);
+    ls_loop loop = {0};
+    for (int i = 0; i < 2; i++) {
+        next(run, &loop, i, 2, true);
+        ls_backward(run, ls_sum(ls_mul_scalar(ls_tensor_of(a, "weight"), i ? NAN : 1)));
+        CHECK(!ls_step(first));
+        ls_backward(run, ls_sum(ls_tensor_of(b, "weight")));
+        CHECK(ls_step(second) == (i == 1));
+    }
+    CHECK_NEAR(weight_of(b), before - 1, 1e-6);
+    CHECK(ls_loss_scale_get(run).scale == 32768 && ls_finish(run) == 0);
+}
+
+/* Held by the program, with ls_zero_grad() first: as with a loader. */
+static void held_gradients_are_kept(void)
+{
+    ls_run *run = ls_init(NULL, NULL);
+    ls_module *net = ls_linear_new(run, 1, 1, .no_bias = true);
+    ls_optim *sgd = ls_sgd_new(run, net);
+    static const double want[] = {1, 2, 3, 1, 2, 3};
+    for (int i = 0; i < 6; i++) {
+        ls_set_sync_gradients(run, i % 3 == 2);
+        ls_zero_grad(sgd);
+        ls_backward(run, ls_sum(ls_tensor_of(net, "weight")));
+        CHECK(gradient_of(net) == want[i]);
+        CHECK(ls_step(sgd) == (i % 3 == 2));
+    }
+    CHECK(ls_finish(run) == 0);
+}
+
 /* Loops nest, and one that was left by `break` ends when the one around it goes on. */
 static void loops_nest(void)
 {
@@ -275,6 +389,10 @@ int main(int argc, char **argv)
     CHECK_RUN(weights_count);
     CHECK_RUN(a_batch_counts_once);
     CHECK_RUN(gradients_can_be_held);
+    CHECK_RUN(every_optimiser_keeps_what_still_adds_up);
+    CHECK_RUN(complete_gradients_are_forgotten_without_a_step);
+    CHECK_RUN(gradients_that_add_up_have_one_scale);
+    CHECK_RUN(held_gradients_are_kept);
     CHECK_RUN(loops_nest);
     CHECK_RUN(clipping_unscales_first);
     CHECK_RUN(a_schedule_may_step_at_every_call);
