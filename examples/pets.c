@@ -130,42 +130,6 @@ static bool predict(ls_run *run, options *o)
     return all;
 }
 
-/* ---- What the course of a training depends on goes with its checkpoints ---- */
-
-static void describe(ls_run *run, const options *o, char text[200])
-{
-    snprintf(text, 200, "--epochs %d --lr %g --%sfreeze, %lld photos in a step", o->epochs, o->lr,
-             o->freeze ? "" : "no-", (long long)(o->batch_size * ls_world(run) * ls_gradient_accumulation_steps(run)));
-}
-
-static FILE *open_note(const char *folder, const char *mode)
-{
-    char path[4096];
-    snprintf(path, sizeof path, "%s/pets.txt", folder);
-    return fopen(path, mode);
-}
-
-static void note_options(ls_run *run, const char *folder, void *user)
-{
-    char text[200];
-    FILE *file = open_note(folder, "w");
-    describe(run, user, text);
-    if (!file || fputs(text, file) < 0) ls_error_set(run, LS_ERR_IO, "%s/pets.txt cannot be written", folder);
-    if (file) fclose(file);
-}
-
-static void compare_options(ls_run *run, const char *folder, void *user)
-{
-    char before[200] = "", now[200];
-    FILE *file = open_note(folder, "r");
-    bool known = file && fgets(before, sizeof before, file);
-    if (file) fclose(file);
-    describe(run, user, now);
-    if (known && strcmp(before, now) != 0)
-        ls_warn(run, "%s was trained with %s; it goes on with %s: the result will be that of neither", folder, before,
-                now);
-}
-
 /* ---- Training ---- */
 
 static double accuracy(ls_run *run, ls_module *model, ls_loader *eval)
@@ -216,8 +180,6 @@ int main(int argc, char **argv)
     ls_optim *adam = ls_adam_new(run, model, .lr = o.lr / 25);
     ls_schedule *cycle = ls_one_cycle_new(adam, .max_lr = o.lr, .epochs = o.epochs, .steps_per_epoch = ls_len(train));
     ls_prepare(run, model, adam, cycle, train, eval);
-    ls_save_hook(run, note_options, &o);
-    ls_load_hook(run, compare_options, &o);
 
     if (o.with_tracking) ls_track_new(run, "all", .name = "records");
     for (int epoch; ls_epoch(run, o.epochs, &epoch);) {

@@ -13,14 +13,15 @@
  * and, after a crash, the same program with --resume_from_checkpoint latest: the first ls_epoch() restores the newest
  * complete checkpoint, and every number that follows is, bit for bit, what it would have been.
  *
- * A checkpoint holds the prepared modules, optimisers (with gradients that still add up), schedules and loaders (epoch,
- * order and position), the loss scale, the random state of every process, the epoch and what was registered. It is a
- * folder:
+ * A checkpoint holds the prepared modules (and which parameters are frozen), optimisers (with gradients that still add
+ * up), schedules and loaders (epoch, order and position), the loss scale, the random state of every process, the epoch
+ * and what was registered. It is a folder:
  *
  *     model.safetensors  model_1.safetensors ...    modules, in the order of ls_prepare(): any tool reads them
  *     optimizer.safetensors  optimizer_1... ...     moments and counts of steps, by parameter
  *     optimizer.json  scheduler.json  dataloader.json  scaler.json  random_states_0.json ...
  *     gradients.safetensors                         only between the steps of an accumulation
+ *     settings.json                                 what is frozen, and switches that are compared: docs/checkpoints.md
  *     custom_NAME.safetensors  custom_NAME.bin      what was registered
  *     state.json                                    version, epoch, step, world size; every file's size and XXH64
  *
@@ -97,8 +98,9 @@ LS_API bool ls_wait_for_save(ls_run *run);
 
 /* Restore all from a folder; or, with NULL or "latest", from the newest complete one of the automatic ones: a damaged
  * one is named in a warning and passed over. Every file is compared with its size and checksum before anything is
- * touched. The next ls_epoch() then enters the epoch that was saved. False, and an error, when there is no such
- * checkpoint, it is damaged (which file, and how) or does not fit what was prepared. */
+ * touched. The next ls_epoch() then enters the epoch that was saved. Settings that differ are named in warnings. False,
+ * and an error, when there is no such checkpoint, it is damaged (which file, and how) or does not fit what was
+ * prepared. */
 LS_API bool ls_load_state(ls_run *run, const char *folder);
 
 /* ---- Runs: what else belongs to them ---- */

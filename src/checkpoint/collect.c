@@ -158,6 +158,7 @@ static bool collect_accumulation(const ls_training *t, ls_snapshot *s)
     ls_json_put_object(&w, NULL);
     ls_json_put_bool(&w, "sync_gradients", a->sync);
     ls_json_put_integer(&w, "steps", a->steps);
+    ls_json_put_integer(&w, "steps_at_the_beginning", t->begun->accumulation);
     ls_json_put_integer(&w, "step", a->step);
     ls_json_put_integer(&w, "planned", a->planned);
     ls_json_put_number(&w, "unit", a->unit);
@@ -213,7 +214,7 @@ bool ls_training_collect(const ls_training *t, ls_snapshot *s)
         .loaders = t->loader_count,
     };
     bool ok = collect_tensors(t, s) && collect_optims(t, s) && collect_schedules(t, s) && collect_loaders(t, s) &&
-              collect_randoms(t, s) && collect_scaler(t, s) && collect_accumulation(t, s);
+              collect_randoms(t, s) && collect_scaler(t, s) && collect_accumulation(t, s) && ls_settings_collect(t, s);
     for (const ls_custom *c = t->customs; ok && c; c = c->next) ok = collect_custom(c, s);
     return ok;
 }

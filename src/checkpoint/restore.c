@@ -68,6 +68,44 @@ static bool each_element(const restoring *r, const char *name, int count, elemen
     return ok;
 }
 
+/* ---- settings ---- */
+
+static bool is_listed(const ls_json *names, const char *name)
+{
+    for (const ls_json *n = ls_json_first(names); n; n = n->next) {
+        const char *text = ls_json_text(n);
+        if (text && strcmp(text, name) == 0) return true;
+    }
+    return false;
+}
+
+/* What is trained is what was trained then, whatever the program has frozen or not yet. */
+static void restore_frozen(const ls_training *t, const ls_json *names)
+{
+    for (int i = 0; names && i < t->module_count; i++) {
+        const ls_state *parameters = ls_parameters(t->modules[i]);
+        for (int64_t p = 0; p < ls_state_count(parameters); p++) {
+            char name[1024];
+            snprintf(name, sizeof name, "%d.%s", i, parameters->entries[p].name);
+            bool trained = !is_listed(names, name);
+            if (trained != ls_wants_grad(parameters->entries[p].tensor))
+                ls_requires_grad(parameters->entries[p].tensor, trained);
+        }
+    }
+}
+
+/* Checkpoints of earlier versions have no such file. */
+static bool restore_settings(const restoring *r)
+{
+    char path[PATH_MAX];
+    if (ls_path_kind_of(path_of(r, LS_SETTINGS, path)) != LS_PATH_FILE) return true;
+    ls_json *saved = read_json(r, LS_SETTINGS);
+    bool ok = saved && ls_settings_compare(r->training, r->folder, saved);
+    if (ok) restore_frozen(r->training, ls_json_get(saved, LS_SETTINGS_FROZEN));
+    ls_json_free(saved);
+    return ok && !ls_failed(r->training->run);
+}
+
 /* ---- modules, optimisers, schedules ---- */
 
 /* The same names, that is: shapes are compared where numbers are loaded. */
@@ -249,9 +287,14 @@ static bool restore_accumulation(const restoring *r)
     a->last_batch = 0;
     if (!root || !restore_gradients(r)) return ls_json_free(root), false;
     int64_t steps = ls_json_integer(ls_json_get(root, "steps"), a->steps);
-    if (steps != a->steps && r->training->rank == 0)
-        ls_log_line(LS_LOG_WARN, "%s was saved with gradient_accumulation_steps %lld; this run goes on with %lld",
-                    r->folder, (long long)steps, (long long)a->steps);
+    int64_t begun = ls_json_integer(ls_json_get(root, "steps_at_the_beginning"), steps);
+    if (begun == r->training->begun->accumulation) a->steps = steps; /* the program may have changed them on its way */
+    else if (r->training->rank == 0)
+        ls_log_line(
+            LS_LOG_WARN,
+            "%s was saved with gradient_accumulation_steps: %lld; this run goes on with %lld, and schedules that "
+            "count steps end at another batch",
+            r->folder, (long long)begun, (long long)a->steps);
     a->sync = ls_json_bool(ls_json_get(root, "sync_gradients"), true);
     a->step = ls_json_integer(ls_json_get(root, "step"), 0);
     a->planned = ls_json_integer(ls_json_get(root, "planned"), 1);
@@ -331,9 +374,10 @@ bool ls_training_restore(const ls_training *training, const char *folder, const 
     char *path = training->run->errors.path, before[sizeof training->run->errors.path];
     memcpy(before, path, sizeof before);
     snprintf(path, sizeof before, "%s", folder);
-    bool ok = counts_agree(&r, manifest) && customs_are_there(&r) && restore_modules(&r) && restore_moments(&r) &&
-              restore_rates(&r) && each_element(&r, "dataloader.json", training->loader_count, restore_loader) &&
-              restore_scaler(&r) && restore_accumulation(&r);
+    bool ok = counts_agree(&r, manifest) && customs_are_there(&r) && restore_modules(&r) && restore_settings(&r) &&
+              restore_moments(&r) && restore_rates(&r) &&
+              each_element(&r, "dataloader.json", training->loader_count, restore_loader) && restore_scaler(&r) &&
+              restore_accumulation(&r);
     for (const ls_custom *c = training->customs; ok && c; c = c->next) ok = restore_custom(&r, c);
     ok = ok && restore_random(&r, manifest->world);
     memcpy(path, before, sizeof before);

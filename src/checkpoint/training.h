@@ -16,8 +16,18 @@ typedef struct ls_custom {
     struct ls_custom *next;
 } ls_custom;
 
+/* How a run began, as far as no prepared object knows it. */
+typedef struct ls_begun {
+    uint64_t seed;
+    ls_dtype precision, compression;
+    int64_t accumulation; /* gradient_accumulation_steps; the run may have changed them since */
+    int64_t epochs;       /* of the loop over them; 0: there was none yet */
+    char *frozen;         /* names of parameters that were frozen then; NULL: not known yet */
+} ls_begun;
+
 typedef struct ls_training {
     ls_run *run;
+    const ls_begun *begun;
     int module_count, optim_count, schedule_count, loader_count;
     ls_module *const *modules;
     ls_optim *const *optims;
@@ -34,6 +44,13 @@ typedef struct ls_training {
 bool ls_training_collect(const ls_training *training, ls_snapshot *snapshot);
 /* Put back what is in a folder whose manifest was checked. The run's epoch is for the caller. */
 bool ls_training_restore(const ls_training *training, const char *folder, const ls_manifest *manifest);
+
+/* settings.c: switches that change numbers. Differing ones are named in warnings; an error, where the rest of a
+ * checkpoint would mean something else. */
+#define LS_SETTINGS "settings.json"
+#define LS_SETTINGS_FROZEN "frozen" /* in it: an array of names */
+bool ls_settings_collect(const ls_training *training, ls_snapshot *snapshot);
+bool ls_settings_compare(const ls_training *training, const char *folder, const ls_json *saved);
 
 /* "model", 1, ".safetensors" -> "model_1.safetensors"; no number for 0. */
 enum { LS_FILE_NAME = 160 };

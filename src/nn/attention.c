@@ -74,6 +74,7 @@ ls_module *ls_multihead_attention_sized(ls_run *run, int64_t features, int64_t h
     a->heads = heads;
     a->dropout = opts.dropout;
     a->causal = opts.causal;
+    ls_layer_says(a, "heads %lld dropout %g%s", (long long)heads, a->dropout, a->causal ? " causal" : "");
     if (heads < 1 || features < 1 || features % heads) {
         ls_fail(&run->errors, LS_ERR_VALUE, "MultiheadAttention: %lld features do not make %lld equal heads",
                 (long long)features, (long long)heads);
@@ -138,6 +139,7 @@ ls_module *ls_transformer_layer_sized(ls_run *run, int64_t features, int64_t hea
     ls_activation activation = opts.activation ? opts.activation : LS_ACT_RELU;
     t->dropout = ls_opts_number(opts.dropout, 0.1);
     t->norm_first = opts.norm_first;
+    ls_layer_says(t, "dropout %g%s", t->dropout, t->norm_first ? " norm_first" : "");
     t->self_attn = ls_module_add(
         m, "self_attn", ls_multihead_attention_new(run, features, heads, .dropout = t->dropout, .causal = opts.causal));
     t->linear1 = ls_module_add(m, "linear1", ls_linear_new(run, features, wide, .activation = activation));

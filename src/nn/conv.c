@@ -50,6 +50,10 @@ static ls_module *conv_new(ls_run *run, int64_t in, int64_t out, int64_t kernel,
                             .padding_hw = {opts.padding_hw[0], opts.padding_hw[1]},
                             .dilation_hw = {opts.dilation_hw[0], opts.dilation_hw[1]},
                             .output_padding = opts.output_padding};
+    ls_layer_says(c, "stride %lld %lldx%lld padding %lld %lldx%lld dilation %lld %lldx%lld", (long long)opts.stride,
+                  (long long)opts.stride_hw[0], (long long)opts.stride_hw[1], (long long)opts.padding,
+                  (long long)opts.padding_hw[0], (long long)opts.padding_hw[1], (long long)opts.dilation,
+                  (long long)opts.dilation_hw[0], (long long)opts.dilation_hw[1]);
     ls_shape shape = transposed ? LS_SHAPE(in, out / groups, height, width) : LS_SHAPE(out, in / groups, height, width);
     if (kind == CONV_BLANK) {
         c->weight = ls_parameter(&c->module, "weight", ls_empty_shape(run, LS_F32, shape));

@@ -28,6 +28,7 @@ ls_module *ls_linear_sized(ls_run *run, int64_t in, int64_t out, const ls_linear
     l->activation = opts.activation;
     l->weight = ls_parameter_uniform(&l->module, "weight", bound, LS_SHAPE(out, in));
     if (!opts.no_bias) l->bias = ls_parameter_uniform(&l->module, "bias", bound, LS_SHAPE(out));
+    if (opts.activation) ls_layer_says(l, "activation %d", (int)opts.activation);
     return ls_layer_done(l);
 }
 

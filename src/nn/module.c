@@ -1,6 +1,8 @@
 /* module.c - modules: made, put together, run, freed. */
 #include "nn/module.h"
 
+#include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 
 /* ---- made and freed ---- */
@@ -64,6 +66,16 @@ ls_module *ls_layer_done(void *layer)
     if (!module || !ls_failed(module->object.run)) return module;
     free_alone(module);
     return NULL;
+}
+
+void ls_layer_says(void *layer, const char *format, ...)
+{
+    ls_module *module = layer;
+    if (!module) return;
+    va_list args;
+    va_start(args, format);
+    vsnprintf(module->says, sizeof module->says, format, args);
+    va_end(args);
 }
 
 ls_module *ls_module_new(ls_run *run, const char *kind, ls_forward_fn *forward, void *user)

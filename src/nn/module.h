@@ -27,6 +27,7 @@ typedef struct ls_branch {
 struct ls_module {
     ls_object object;
     char *kind;
+    char says[96];     /* settings that no parameter shows: "p 0.1"; see ls_layer_says */
     const char *name;  /* that of its first parent's branch; NULL without one */
     ls_module *parent; /* the first */
 
@@ -53,6 +54,10 @@ void *ls_layer_new(ls_run *run, const char *kind, size_t size, ls_forward_fn *fo
 void *ls_layer_new_n(ls_run *run, const char *kind, size_t size, ls_forward_n_fn *forward);
 /* The end of a constructor: the module, or NULL, freed, when something failed since. Accepts NULL. */
 ls_module *ls_layer_done(void *layer);
+
+/* What changes the layer's numbers and is not in the names and shapes of its parameters, in words: a training that goes
+ * on with another layer is told. Accepts NULL. */
+LS_PRINTF(2, 3) void ls_layer_says(void *layer, const char *format, ...);
 
 /* Is a number of inputs right? Records an error where it is not. */
 bool ls_layer_takes(const ls_module *module, int n, int least, int most);

@@ -58,6 +58,7 @@ ls_module *ls_batch_norm_sized(ls_run *run, int64_t channels, const ls_batch_nor
     m->epsilon = opts.epsilon;
     m->momentum = opts.momentum;
     m->activation = opts.activation;
+    ls_layer_says(m, "epsilon %g momentum %g activation %d", m->epsilon, m->momentum, (int)m->activation);
     add_affine(m, LS_SHAPE(channels), opts.no_affine, false);
     if (!opts.no_running_stats) {
         m->running_mean = ls_buffer(&m->module, "running_mean", ls_zeros(run, LS_F32, channels));
@@ -85,6 +86,7 @@ ls_module *ls_layer_norm_sized(ls_run *run, ls_shape shape, const ls_layer_norm_
     norm *m = ls_layer_new_n(run, "LayerNorm", sizeof *m, layer_norm_forward);
     if (!m) return NULL;
     m->epsilon = opts.epsilon;
+    ls_layer_says(m, "epsilon %g", m->epsilon);
     if (opts.no_affine && shape.ndim != 1)
         ls_fail(&run->errors, LS_ERR_UNSUPPORTED, "LayerNorm without weight works over one dimension, not %d",
                 shape.ndim);
@@ -110,6 +112,7 @@ ls_module *ls_group_norm_sized(ls_run *run, int64_t groups, int64_t channels, co
     if (!m) return NULL;
     m->groups = groups;
     m->epsilon = opts.epsilon;
+    ls_layer_says(m, "groups %lld epsilon %g", (long long)groups, m->epsilon);
     if (groups < 1 || channels % groups)
         ls_fail(&run->errors, LS_ERR_VALUE, "GroupNorm: %lld channels do not make %lld equal groups",
                 (long long)channels, (long long)groups);

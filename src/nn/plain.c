@@ -83,6 +83,7 @@ static ls_module *numbered_new(ls_run *run, const char *kind, ls_forward_fn *for
     if (layer) {
         layer->apply = apply;
         layer->value = value;
+        ls_layer_says(layer, "%g", value);
     }
     return ls_layer_done(layer);
 }
@@ -136,6 +137,8 @@ static ls_module *pool_new(ls_run *run, const char *kind, ls_tensor *(*apply)(ls
                               .padding_hw = {opts.padding_hw[0], opts.padding_hw[1]},
                               .ceil_mode = opts.ceil_mode,
                               .exclude_padding = opts.exclude_padding};
+    ls_layer_says(p, "kernel %lld stride %lld padding %lld", (long long)kernel, (long long)opts.stride,
+                  (long long)opts.padding);
     return ls_layer_done(p);
 }
 

@@ -85,7 +85,7 @@ static bool add_group(ls_optim *optim, ls_group_opts settings)
         optim->groups = grown;
         optim->group_capacity = capacity;
     }
-    optim->groups[optim->group_count++] = (ls_group){.now = settings};
+    optim->groups[optim->group_count++] = (ls_group){.now = settings, .made = settings};
     return true;
 }
 

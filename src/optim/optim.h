@@ -45,8 +45,8 @@ typedef struct ls_optim_block {
 } ls_optim_block;
 
 typedef struct ls_group {
-    ls_group_opts now;
-    double initial_lr; /* when the first schedule was made */
+    ls_group_opts now, made; /* at the moment, and as the program made it */
+    double initial_lr;       /* when the first schedule was made */
     bool scheduled;
 } ls_group;
 

@@ -25,6 +25,7 @@ bool ls_epoch(ls_run *run, int n, int *epoch)
     if (!session) return false;
     bool was_in_epoch = session->in_epoch;
     leave_epoch(run);
+    if (n > 0) session->begun.epochs = n;
     ls_session_resume(run);
     if (ls_failed(run) || !ls_session_open_project(run)) return false;
     if (!session->restored) {

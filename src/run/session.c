@@ -31,6 +31,10 @@ bool ls_session_open(ls_run *run, const ls_init_opts *opts)
     run->share.dispatch = opts->dispatch_batches;
     run->share.optimizer = opts->shard_optimizer;
     session->compression = opts->gradient_compression;
+    session->begun = (ls_begun){.seed = opts->seed,
+                                .precision = opts->mixed_precision,
+                                .compression = opts->gradient_compression,
+                                .accumulation = run->accumulation.steps};
     session->total_limit = opts->total_limit;
     session->async_save = opts->async_save;
     session->project_dir = ls_text_copy(run, opts->project_dir ? opts->project_dir : ".");
@@ -74,6 +78,7 @@ void ls_session_close(ls_run *run)
     ls_sys_free(session->gathered);
     ls_sys_free(session->project_dir);
     ls_sys_free(session->resume);
+    ls_sys_free(session->begun.frozen);
     ls_sys_free(session);
     run->session = NULL;
 }

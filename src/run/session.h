@@ -35,6 +35,7 @@ typedef struct ls_session {
     int stop_signal; /* the one that processes agreed on; 0: none */
     void *gathered;  /* what ls_gather_object() handed out last */
 
+    ls_begun begun; /* what checkpoints compare */
     char *project_dir;
     bool project_named, project_open; /* by the program or a flag; made, and found good for writing */
     char *resume;                     /* folder to restore at the first epoch, or "latest"; NULL: none, or done */

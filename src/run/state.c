@@ -22,6 +22,23 @@
 
 /* ---- what belongs to the run ---- */
 
+/* Names of the parameters that are frozen before the first epoch, load or save: how the program begins. Noted once. */
+static void note_frozen(ls_run *run)
+{
+    char text[4096] = "none";
+    size_t used = 0;
+    int at = 0;
+    if (run->session->begun.frozen) return;
+    for (ls_object *o; (o = ls_prepared_next(run, LS_OBJECT_MODULE, &at));) {
+        const ls_state *parameters = ls_parameters((ls_module *)o);
+        for (int64_t p = 0; p < ls_state_count(parameters) && used < sizeof text; p++)
+            if (!ls_wants_grad(ls_state_tensor(parameters, p)))
+                used += (size_t)snprintf(text + used, sizeof text - used, "%s%s", used ? ", " : "",
+                                         ls_state_name(parameters, p));
+    }
+    run->session->begun.frozen = ls_text_copy(run, text);
+}
+
 /* Lists of the prepared objects of each kind, in one block that the caller frees; NULL when memory is out. */
 static void *list_training(ls_run *run, ls_training *t)
 {
@@ -38,6 +55,7 @@ static void *list_training(ls_run *run, ls_training *t)
     }
     *t = (ls_training){
         .run = run,
+        .begun = &session->begun,
         .module_count = counts[0],
         .optim_count = counts[1],
         .schedule_count = counts[2],
@@ -260,6 +278,7 @@ static void collect_optims_end(ls_run *run)
 bool ls_save_state(ls_run *run, const char *folder)
 {
     if (!ls_session_of(run) || !ls_wait_for_save(run) || !collect_optims(run)) return false;
+    note_frozen(run);
     ls_gathered states = ls_gather_object(run, &run->random, sizeof run->random);
     ls_random_state *randoms = ls_sys_alloc((size_t)(states.count + 1) * sizeof *randoms);
     if (!randoms) ls_fail(&run->errors, LS_ERR_MEMORY, "ls_save_state: no memory");
@@ -335,6 +354,7 @@ static bool point_inside(ls_run *run, const char *folder)
 bool ls_load_state(ls_run *run, const char *folder)
 {
     if (!ls_session_of(run) || !ls_wait_for_save(run)) return false;
+    note_frozen(run);
     ls_manifest manifest;
     ls_message why = {{0}};
     if (is_latest(folder)) {
@@ -360,6 +380,7 @@ void ls_session_resume(ls_run *run)
     ls_session *session = run->session;
     char *from = session->resume, parent[PATH_MAX];
     if (ls_failed(run)) return;
+    note_frozen(run);
     if (!from) {
         mind_older_checkpoints(run);
         return;

@@ -1,0 +1,239 @@
+/* settings.c - switches that change the numbers of a training: kept in settings.json, compared when it goes on.
+ *
+ * One walk lists them all, key and value as text. Saving writes what the walk lists; loading compares it with what was
+ * written. A key that the file lacks (it was saved by an earlier version) is not compared. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "checkpoint/training.h"
+#include "data/loader.h"
+#include "nn/module.h"
+#include "optim/schedule.h"
+
+/* What happens when a value differs. */
+typedef enum effect {
+    GOES_ON, /* the program's value is used from here on: a warning */
+    STAYS,   /* the saved value is restored, and the program's has no effect: a warning */
+    REFUSED,
+} effect;
+
+typedef struct walk {
+    const ls_training *training;
+    ls_json_writer *to;  /* saving: what is listed goes here */
+    const ls_json *from; /* comparing: the root of the file */
+    const char *folder;
+} walk;
+
+enum { SHOWN = 160 };
+
+static void report(const walk *w, effect e, const char *key, const char *saved, const char *mine)
+{
+    bool main = w->training->rank == 0;
+    if (e == GOES_ON && main)
+        ls_log_line(LS_LOG_WARN, "%s was saved with %s: %.*s; this run goes on with %.*s", w->folder, key, SHOWN, saved,
+                    SHOWN, mine);
+    if (e == STAYS && main)
+        ls_log_line(LS_LOG_WARN, "%s was saved with %s: %.*s, which stays in force; this program's has no effect: %.*s",
+                    w->folder, key, SHOWN, saved, SHOWN, mine);
+    if (e == REFUSED)
+        ls_fail(
+            &w->training->run->errors, LS_ERR_STATE,
+            "ls_load_state: saved with %s: %.*s, here it is %.*s; go on with the same, or begin a new training with "
+            "the model alone: ls_load_model() takes model.safetensors of this folder",
+            key, SHOWN, saved, SHOWN, mine);
+}
+
+LS_PRINTF(4, 5) static void setting(const walk *w, effect e, const char *key, const char *format, ...)
+{
+    char value[4096];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(value, sizeof value, format, args);
+    va_end(args);
+    if (w->to) {
+        ls_json_put_text(w->to, key, value);
+        return;
+    }
+    const char *saved = ls_json_text(ls_json_get(w->from, key));
+    if (saved && strcmp(saved, value) != 0) report(w, e, key, saved, value);
+}
+
+static const char *yes_no(bool on)
+{
+    return on ? "yes" : "no";
+}
+
+static const char *type_name(ls_dtype type)
+{
+    return !type || type == LS_F32 ? "no" : ls_dtype_name(type);
+}
+
+/* ---- the run ---- */
+
+static void list_run(const walk *w)
+{
+    static const char *const policies[] = {"per step", "per process", "per call"};
+    const ls_run *run = w->training->run;
+    const ls_begun *begun = w->training->begun;
+    setting(w, STAYS, "seed", "%llu", (unsigned long long)begun->seed);
+    setting(w, GOES_ON, "mixed_precision", "%s", type_name(begun->precision));
+    if (begun->epochs) setting(w, GOES_ON, "epochs", "%lld", (long long)begun->epochs);
+    setting(w, GOES_ON, "accumulate_across_epochs", "%s", yes_no(run->accumulation.across_epochs));
+    setting(w, GOES_ON, "schedule_policy", "%s", policies[run->schedule_policy]);
+    setting(w, GOES_ON, "split_batches", "%s", yes_no(run->share.split_batches));
+    setting(w, GOES_ON, "uneven_batches", "%s", yes_no(run->share.uneven));
+    setting(w, GOES_ON, "dispatch_batches", "%s", yes_no(run->share.dispatch));
+    setting(w, GOES_ON, "shard_optimizer", "%s", yes_no(run->share.optimizer));
+    setting(w, GOES_ON, "gradient_compression", "%s", type_name(begun->compression));
+    if (begun->frozen) setting(w, STAYS, "parameters frozen at the beginning", "%s", begun->frozen);
+}
+
+/* ---- what was prepared ---- */
+
+/* Kinds and settings of layers, by path. Names and shapes of parameters are compared with the files of tensors. */
+static int list_layers(const walk *w, const char *path, const ls_module *module)
+{
+    int count = 1;
+    setting(w, GOES_ON, path, "%s%s%s", module->kind, module->says[0] ? " " : "", module->says);
+    for (int i = 0; i < module->child_count; i++) {
+        char below[600];
+        snprintf(below, sizeof below, "%s%s%s", path, module->parent ? "." : " ", module->children[i].name);
+        count += list_layers(w, below, module->children[i].module);
+    }
+    return count;
+}
+
+static void list_group(const walk *w, const char *name, int g, const ls_group_opts *made)
+{
+    const struct {
+        const char *key;
+        double value;
+    } rows[] = {
+        {"lr", made->lr},
+        {"weight_decay", made->weight_decay},
+        {"momentum", made->momentum},
+        {"dampening", made->dampening},
+        {"beta1", made->beta1},
+        {"beta2", made->beta2},
+        {"epsilon", made->epsilon},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char key[100];
+        snprintf(key, sizeof key, "%s group %d %s", name, g, rows[i].key);
+        setting(w, STAYS, key, "%.9g", rows[i].value);
+    }
+}
+
+static void list_optim(const walk *w, const char *name, const ls_optim *optim)
+{
+    char key[700];
+    snprintf(key, sizeof key, "%s options", name);
+    setting(w, GOES_ON, key, "nesterov %s, maximize %s, decoupled %s, master_weights %s", yes_no(optim->nesterov),
+            yes_no(optim->maximize), yes_no(optim->decoupled), yes_no(optim->master_weights));
+    for (int g = 0; g < optim->group_count; g++) list_group(w, name, g, &optim->groups[g].made);
+    for (int64_t i = 0; optim->group_count > 1 && i < optim->slot_count; i++) {
+        snprintf(key, sizeof key, "%s group of %.600s", name, optim->slots[i].name);
+        setting(w, REFUSED, key, "%d", optim->slots[i].group);
+    }
+}
+
+/* Does it ask the program, whose function may not be for any step? */
+static bool asks_program(const ls_schedule *schedule)
+{
+    bool asks = schedule->factor != NULL;
+    for (int i = 0; !asks && i < schedule->part_count; i++) asks = asks_program(schedule->parts[i]);
+    return asks;
+}
+
+/* A schedule is known by its rates: factors of the initial rate at some steps, or rates where that plays no part. */
+static void list_schedule(const walk *w, const char *name, const ls_schedule *schedule)
+{
+    char text[400];
+    size_t used = 0;
+    if (asks_program(schedule)) return;
+    for (int64_t step = 1; step <= 1000000; step *= 10) {
+        int64_t at = schedule->limit && step > schedule->limit ? schedule->limit : step;
+        used += (size_t)snprintf(text + used, sizeof text - used, "%s%.6g at step %lld", used ? ", " : "",
+                                 schedule->rates_at(schedule, at, 0, 1).lr, (long long)at);
+        if (at != step) break;
+    }
+    setting(w, GOES_ON, name, "%s", text);
+}
+
+static void list_loader(const walk *w, const char *name, const ls_loader *loader)
+{
+    const ls_loader_opts *o = &loader->opts;
+    char key[100], text[2000];
+    snprintf(key, sizeof key, "%s order", name);
+    setting(w, REFUSED, key, "%s", o->sampler ? o->sampler->kind : o->shuffle ? "shuffled" : "as in the dataset");
+    snprintf(key, sizeof key, "%s drop_last", name);
+    setting(w, GOES_ON, key, "%s", yes_no(o->drop_last));
+    size_t used = (size_t)snprintf(text, sizeof text, "%d steps", (int)o->transform.count);
+    for (int i = 0; i < o->transform.count; i++) {
+        const ls_transform_step *s = &o->transform.step[i];
+        used += (size_t)snprintf(text + used, sizeof text - used, ", %d: %dx%d filter %d", (int)s->kind, (int)s->height,
+                                 (int)s->width, (int)s->filter);
+        for (int v = 0; v < 6; v++)
+            if (s->value[v] != 0) used += (size_t)snprintf(text + used, sizeof text - used, " %.6g", s->value[v]);
+    }
+    snprintf(key, sizeof key, "%s transform", name);
+    setting(w, GOES_ON, key, "%s", text);
+}
+
+static void list_all(const walk *w)
+{
+    const ls_training *t = w->training;
+    char name[64];
+    list_run(w);
+    for (int i = 0; i < t->module_count; i++) {
+        snprintf(name, sizeof name, "model %d", i);
+        int layers = list_layers(w, name, t->modules[i]);
+        snprintf(name, sizeof name, "model %d number of layers", i);
+        setting(w, GOES_ON, name, "%d", layers);
+    }
+    for (int i = 0; i < t->optim_count; i++) {
+        snprintf(name, sizeof name, "optimizer %d", i);
+        list_optim(w, name, t->optims[i]);
+    }
+    for (int i = 0; i < t->schedule_count; i++) {
+        snprintf(name, sizeof name, "schedule %d", i);
+        list_schedule(w, name, t->schedules[i]);
+    }
+    for (int i = 0; i < t->loader_count; i++) {
+        snprintf(name, sizeof name, "loader %d", i);
+        list_loader(w, name, t->loaders[i]);
+    }
+}
+
+/* Of all modules, as they are now: "0.fc.weight". */
+static void put_frozen(const ls_training *t, ls_json_writer *to)
+{
+    ls_json_put_array(to, LS_SETTINGS_FROZEN);
+    for (int i = 0; i < t->module_count; i++) {
+        const ls_state *parameters = ls_parameters(t->modules[i]);
+        for (int64_t p = 0; p < ls_state_count(parameters); p++) {
+            char name[1024];
+            snprintf(name, sizeof name, "%d.%s", i, parameters->entries[p].name);
+            if (!ls_wants_grad(parameters->entries[p].tensor)) ls_json_put_text(to, NULL, name);
+        }
+    }
+    ls_json_put_end(to);
+}
+
+bool ls_settings_collect(const ls_training *training, ls_snapshot *snapshot)
+{
+    ls_json_writer to = {.indent = 2};
+    ls_json_put_object(&to, NULL);
+    list_all(&(walk){.training = training, .to = &to});
+    put_frozen(training, &to);
+    ls_json_put_end(&to);
+    return ls_snapshot_add_json(snapshot, LS_SETTINGS, &to);
+}
+
+bool ls_settings_compare(const ls_training *training, const char *folder, const ls_json *saved)
+{
+    list_all(&(walk){.training = training, .from = saved, .folder = folder});
+    return !ls_failed(training->run);
+}

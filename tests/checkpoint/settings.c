@@ -1,0 +1,229 @@
+/* settings.c - switches that change numbers: a run that goes on has those it was saved with, or says what differs. */
+#include <lockstep.h>
+
+#include <pthread.h>
+
+#include "base/capture.h"
+#include "check.h"
+#include "folder.h"
+
+static const char *home; /* in memory, where that can be: checkpoints wait for the disk */
+
+enum { EPOCHS = 4, BATCHES = 6, NEVER = -1 };
+
+/* Everything that a case can change. */
+typedef struct variant {
+    ls_init_opts init;
+    int epochs;
+    double dropout, lr, group_lr, gamma, momentum;
+    bool nesterov, in_order, frozen, drop_last, other_groups, one_group, gelu;
+} variant;
+
+static const variant usual = {
+    .epochs = EPOCHS, .dropout = 0.2, .lr = 1e-2, .group_lr = 1e-3, .gamma = 0.99, .momentum = 0.9};
+
+typedef struct training {
+    ls_run *run;
+    ls_module *net;
+    ls_optim *sgd;
+    ls_schedule *decay;
+    ls_loader *train;
+    int epochs;
+} training;
+
+static ls_dataset *points(ls_run *run, int64_t n)
+{
+    ls_random_state before = ls_random_get(run);
+    ls_random_set(run, (ls_random_state){.seed = 99});
+    ls_tensor *x = ls_keep(ls_randn(run, LS_F32, n, 4));
+    ls_tensor *y = ls_keep(ls_cast(ls_gt(ls_sum_dim(x, 1, false), ls_zeros(run, LS_F32, 1)), LS_I64));
+    ls_random_set(run, before);
+    return ls_tensor_dataset_new(run, ls_named(x, "image"), ls_named(y, "label"));
+}
+
+static training start(variant v, const char *resume)
+{
+    v.init.project_dir = home;
+    v.init.resume_from_checkpoint = resume;
+    ls_run *run = ls_init_sized(NULL, NULL, &v.init, sizeof v.init);
+    training t = {.run = run, .epochs = v.epochs};
+    t.net = ls_sequential_new(run, ls_linear_new(run, 4, 37), v.gelu ? ls_gelu_new(run) : ls_relu_new(run),
+                              ls_linear_new(run, 37, 19), ls_dropout_new(run, v.dropout), ls_linear_new(run, 19, 2));
+    if (v.frozen) {
+        ls_freeze(t.net);
+        ls_unfreeze(ls_child(t.net, "4"));
+    }
+    t.sgd = ls_sgd_new(run, t.net, .lr = v.lr, .momentum = v.momentum, .nesterov = v.nesterov);
+    if (!v.one_group)
+        ls_group_add(t.sgd, ls_state_matching(ls_parameters(t.net), v.other_groups ? "0.bias" : "*.bias"),
+                     .lr = v.group_lr);
+    t.decay = ls_exponential_new(t.sgd, v.gamma);
+    t.train = ls_loader_new(run, points(run, 23), .batch = 4, .shuffle = !v.in_order, .drop_last = v.drop_last);
+    ls_prepare(run, t.net, t.sgd, t.decay, t.train);
+    return t;
+}
+
+/* Called as each epoch begins, first of all. */
+typedef void begin_fn(training *t, int epoch);
+
+typedef struct record {
+    double number[128];
+    int count;
+} record;
+
+/* Train to the end, or to `stop` batches and save then. */
+static void train(training *t, record *r, begin_fn *begin, int stop)
+{
+    for (int epoch; ls_epoch(t->run, t->epochs, &epoch);) {
+        if (begin && r->count % BATCHES == 0) begin(t, epoch);
+        for (ls_batch b; ls_next(t->train, &b);) {
+            ls_tensor *loss = ls_cross_entropy(ls_forward(t->net, b.image), b.label);
+            ls_backward(t->run, loss);
+            double norm = ls_item(ls_clip_grad_norm(t->sgd, 0.5));
+            ls_step(t->sgd);
+            ls_schedule_step(t->decay);
+            ls_zero_grad(t->sgd);
+            r->number[r->count++] = ls_item(loss) + norm;
+            if (r->count != stop) continue;
+            CHECK(ls_save_state(t->run, NULL));
+            return;
+        }
+    }
+}
+
+/* Stop after each batch in turn. */
+static void goes_on_exactly(variant v, begin_fn *begin)
+{
+    folder_fresh(home);
+    record whole = {0};
+    training t = start(v, NULL);
+    train(&t, &whole, begin, NEVER);
+    CHECK(ls_finish(t.run) == 0 && whole.count == EPOCHS * BATCHES);
+    for (int stop = 1; stop < whole.count; stop++) {
+        folder_fresh(home);
+        record r = {0};
+        t = start(v, NULL);
+        train(&t, &r, begin, stop);
+        CHECK(ls_finish(t.run) == 0);
+        t = start(v, "latest");
+        train(&t, &r, begin, NEVER);
+        CHECK_TEXT(ls_error_message(t.run), "");
+        int same = 0;
+        while (same < whole.count && r.number[same] == whole.number[same]) same++;
+        CHECK_MSG(same == whole.count && r.count == whole.count, "stopped after %d of %d: differs from %d on", stop,
+                  whole.count, same);
+        CHECK(ls_finish(t.run) == 0);
+    }
+}
+
+/* ---- what a program changes on its way ---- */
+
+static void unfreeze_step_by_step(training *t, int epoch)
+{
+    if (epoch == 1) ls_unfreeze(ls_child(t->net, "2"));
+    if (epoch == 2) ls_unfreeze(t->net);
+    if (epoch == 3) ls_freeze(ls_child(t->net, "4"));
+}
+
+static void what_is_trained_goes_on(void)
+{
+    variant v = usual;
+    v.frozen = true;
+    goes_on_exactly(v, unfreeze_step_by_step);
+}
+
+static void accumulate_more_and_more(training *t, int epoch)
+{
+    ls_set_gradient_accumulation_steps(t->run, epoch + 1);
+}
+
+static void accumulation_steps_go_on(void)
+{
+    goes_on_exactly(usual, accumulate_more_and_more);
+}
+
+/* ---- what another start changes ---- */
+
+static variant changed;
+
+static int resume_changed(void)
+{
+    training t = start(changed, "latest");
+    record r = {0};
+    train(&t, &r, NULL, NEVER);
+    return ls_finish(t.run);
+}
+
+/* What a run with other settings says that goes on from one with the usual ones. */
+static const char *said_with(variant v)
+{
+    static char text[8192];
+    folder_fresh(home);
+    training t = start(usual, NULL);
+    record r = {0};
+    train(&t, &r, NULL, 8);
+    CHECK(ls_finish(t.run) == 0);
+    changed = v;
+    run_captured(NULL, resume_changed, text, sizeof text);
+    return text;
+}
+
+static void expect(variant v, const char *words)
+{
+    const char *said = said_with(v);
+    CHECK_MSG(strstr(said, words), "\"%s\" lacks \"%s\"", said, words);
+}
+
+#define CHANGE(statement, words)                                                                                       \
+    do {                                                                                                               \
+        variant v = usual;                                                                                             \
+        statement;                                                                                                     \
+        expect(v, words);                                                                                              \
+    } while (0)
+
+static void other_settings_are_named(void)
+{
+    CHECK_TEXT(said_with(usual), "");
+#define SAVED "/checkpoints/checkpoint_0 was saved with "
+    CHANGE(v.init.mixed_precision = LS_BF16, SAVED "mixed_precision: no; this run goes on with bf16\n");
+    CHANGE(v.init.seed = 5, SAVED "seed: 0, which stays in force; this program's has no effect: 5\n");
+    CHANGE(v.init.gradient_accumulation_steps = 3, SAVED "gradient_accumulation_steps: 1; this run goes on with 3");
+    CHANGE(v.init.accumulate_across_epochs = true, SAVED "accumulate_across_epochs: no; this run goes on with yes\n");
+    CHANGE(v.init.schedule_policy = LS_SCHEDULE_PER_CALL,
+           SAVED "schedule_policy: per step; this run goes on with per call\n");
+    CHANGE(v.init.split_batches = true, SAVED "split_batches: no; this run goes on with yes\n");
+    CHANGE(v.init.uneven_batches = true, SAVED "uneven_batches: no; this run goes on with yes\n");
+    CHANGE(v.init.dispatch_batches = true, SAVED "dispatch_batches: no; this run goes on with yes\n");
+    CHANGE(v.init.shard_optimizer = true, SAVED "shard_optimizer: no; this run goes on with yes\n");
+    CHANGE(v.init.gradient_compression = LS_F16, SAVED "gradient_compression: no; this run goes on with f16\n");
+    CHANGE(v.epochs = 5, SAVED "epochs: 4; this run goes on with 5\n");
+    CHANGE(v.dropout = 0.4, SAVED "model 0 3: Dropout 0.2; this run goes on with Dropout 0.4\n");
+    CHANGE(v.gelu = true, SAVED "model 0 1: ReLU; this run goes on with GELU\n");
+    CHANGE(v.frozen = true,
+           SAVED "parameters frozen at the beginning: none, which stays in force; this program's has no "
+                 "effect: 0.weight, 0.bias, 2.weight, 2.bias\n");
+    CHANGE(v.lr = 2e-2,
+           SAVED "optimizer 0 group 0 lr: 0.01, which stays in force; this program's has no effect: 0.02\n");
+    CHANGE(v.group_lr = 2e-2, SAVED "optimizer 0 group 1 lr: 0.001, which stays in force");
+    CHANGE(v.nesterov = true, "nesterov yes");
+    CHANGE(v.gamma = 0.5, SAVED "schedule 0: 0.99 at step 1");
+    CHANGE(v.drop_last = true, SAVED "loader 0 drop_last: no; this run goes on with yes\n");
+    CHANGE(v.in_order = true, "ls_load_state: saved with loader 0 order: shuffled, here it is as in the dataset; go on "
+                              "with the same, or begin a new training with the model alone");
+    CHANGE(v.other_groups = true, "saved with optimizer 0 group of 2.bias: 1, here it is 0");
+    CHANGE(v.one_group = true, "another number of parameter groups was saved");
+}
+
+int main(int argc, char **argv)
+{
+    check_filter = argc > 1 ? argv[1] : NULL;
+    char path[64];
+    snprintf(path, sizeof path, "%s/lockstep-settings-%d", access("/dev/shm", W_OK) == 0 ? "/dev/shm" : ".",
+             (int)getpid());
+    home = path;
+    CHECK_RUN_FORK(other_settings_are_named);
+    CHECK_RUN(what_is_trained_goes_on);
+    CHECK_RUN(accumulation_steps_go_on);
+    folder_remove(home);
+    return check_done();
+}
