@@ -16,7 +16,7 @@
 enum { MOST_PHOTOS = 1000, SIZE = 224, CROPS = 2 };
 
 typedef struct photos {
-    ls_file_map file[MOST_PHOTOS];
+    ls_file_bytes file[MOST_PHOTOS];
     int count;
     ls_transform transform;
     atomic_int next, failed;
@@ -52,7 +52,7 @@ static void image_worker(void *arg, ls_worker worker)
     photos *p = arg;
     static _Thread_local float pixels[SIZE * SIZE * 3];
     for (int i; (i = atomic_fetch_add(&p->next, 1)) < CROPS * p->count;) {
-        const ls_file_map *file = &p->file[i % p->count];
+        const ls_file_bytes *file = &p->file[i % p->count];
         const uint64_t random[2] = {1, (uint64_t)i};
         ls_image_out out = {.memory = pixels, .height = SIZE, .width = SIZE};
         if (ls_image_decode_transform(file->bytes, file->size, &p->transform, random, out, NULL) != LS_OK)
@@ -76,7 +76,7 @@ static void *image_setup(ls_run *run, const bench_item *item)
     for (int i = 0; i < count; i++) {
         char path[2048];
         snprintf(path, sizeof path, "%s/%s", folder(), entries[i]->d_name);
-        if (p->count < MOST_PHOTOS && ls_file_map_open(&p->file[p->count], path, NULL)) p->count++;
+        if (p->count < MOST_PHOTOS && ls_file_load(&p->file[p->count], path, SIZE_MAX, NULL)) p->count++;
         free(entries[i]);
     }
     free(entries);
@@ -88,7 +88,7 @@ static void image_release(void *state)
 {
     photos *p = state;
     if (p->failed) fprintf(stderr, "%d pictures could not be decoded\n", p->failed);
-    for (int i = 0; i < p->count; i++) ls_file_map_close(&p->file[i]);
+    for (int i = 0; i < p->count; i++) ls_file_unload(&p->file[i]);
     free(p);
 }
 

@@ -29,8 +29,8 @@ typedef struct ls_state_read_opts {
     const char *device; /* where they go; default: the run's device */
 } ls_state_read_opts;
 
-/* The tensors of a file, an index or a folder. On the CPU they are the file itself, mapped: nothing is read before it
- * is used, and writing to a tensor never reaches the file. NULL, and an error, when something is wrong with the file.
+/* The tensors of a file, an index or a folder, read into memory: what becomes of the file later changes no tensor, and
+ * writing to a tensor never reaches the file. NULL, and an error, when something is wrong with the file.
  *
  * Nested containers of a pickle give dotted names, "state.0.exp_avg"; numbers are tensors without dimensions; a file of
  * one tensor without a name calls it "tensor". Types that Lockstep does not have become the next larger one that holds

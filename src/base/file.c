@@ -1,18 +1,20 @@
-/* file.c - mapped files, and files that appear complete or not at all. */
+/* file.c - files in memory, and files that appear complete or not at all. */
 #include "base/file.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/descriptors.h"
 #include "base/memory.h"
+#include "base/parallel.h"
 
 /* "could not open PATH: No such file or directory"; of a long path the end is shown. Always false. */
 static bool complain(ls_message *why, const char *what, const char *path, const char *reason)
@@ -39,43 +41,77 @@ ls_path_kind ls_path_kind_of(const char *path)
     return S_ISREG(about.st_mode) ? LS_PATH_FILE : S_ISDIR(about.st_mode) ? LS_PATH_FOLDER : LS_PATH_OTHER;
 }
 
-static int open_file(const char *path, size_t *size, ls_message *why)
+#define BECAME_SHORTER "it became shorter while it was read"
+
+static int open_file(const char *path, struct stat *about, ls_message *why)
 {
-    struct stat about;
     int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe would wait for its other end */
     if (descriptor < 0) return complain_errno(why, "open", path), -1;
-    if (fstat(descriptor, &about) != 0) complain_errno(why, "open", path);
-    else if (!S_ISREG(about.st_mode))
-        complain(why, "read", path, S_ISDIR(about.st_mode) ? "it is a folder" : "it is not a regular file");
-    else return *size = (size_t)about.st_size, descriptor;
+    if (fstat(descriptor, about) != 0) complain_errno(why, "open", path);
+    else if (!S_ISREG(about->st_mode))
+        complain(why, "read", path, S_ISDIR(about->st_mode) ? "it is a folder" : "it is not a regular file");
+    else return descriptor;
     close(descriptor);
     return -1;
 }
 
-bool ls_file_map_open(ls_file_map *map, const char *path, ls_message *why)
+enum { LOAD_GRAIN = 8 << 20 }; /* bytes that are worth another thread */
+
+typedef struct loading {
+    int descriptor;
+    char *to;
+    atomic_int error; /* errno of a failed read; -1: the file is shorter than it was */
+} loading;
+
+static void load_range(void *user, int64_t begin, int64_t end)
 {
-    size_t size;
-    int descriptor = open_file(path, &size, why);
+    loading *l = user;
+    while (begin < end && !atomic_load(&l->error)) {
+        ssize_t got = pread(l->descriptor, l->to + begin, (size_t)(end - begin), begin);
+        if (got < 0 && errno == EINTR) continue;
+        if (got > 0) begin += got;
+        else atomic_store(&l->error, got < 0 ? errno : -1);
+    }
+}
+
+static bool same_time(struct timespec a, struct timespec b)
+{
+    return a.tv_sec == b.tv_sec && a.tv_nsec == b.tv_nsec;
+}
+
+bool ls_file_load(ls_file_bytes *file, const char *path, size_t limit, ls_message *why)
+{
+    struct stat before, after;
+    int descriptor = open_file(path, &before, why);
     if (descriptor < 0) return false;
-    void *bytes = mmap(NULL, size ? size : 1, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE, descriptor, 0);
-    if (bytes == MAP_FAILED) complain_errno(why, "map", path);
+    size_t size = (size_t)before.st_size, wanted = size < limit ? size : limit;
+    loading l = {.descriptor = descriptor, .to = ls_sys_map(wanted)};
+    if (l.to) ls_parallel_for((int64_t)wanted, LOAD_GRAIN, load_range, &l);
+    bool known = fstat(descriptor, &after) == 0;
     close(descriptor);
-    if (bytes == MAP_FAILED) return false;
-    *map = (ls_file_map){bytes, size};
+    int error = atomic_load(&l.error);
+    if (!l.to) return complain(why, "read", path, "no memory");
+    if (error) {
+        ls_sys_unmap(l.to, wanted);
+        return complain(why, "read", path, error < 0 ? BECAME_SHORTER : strerror(error));
+    }
+    bool changed = !known || after.st_size != before.st_size || !same_time(after.st_mtim, before.st_mtim);
+    *file = (ls_file_bytes){l.to, wanted, size, changed};
     return true;
 }
 
-void ls_file_map_close(ls_file_map *map)
+void ls_file_unload(ls_file_bytes *file)
 {
-    if (map->bytes) munmap(map->bytes, map->size ? map->size : 1);
-    *map = (ls_file_map){0};
+    ls_sys_unmap(file->bytes, file->there);
+    *file = (ls_file_bytes){0};
 }
 
 char *ls_file_read(const char *path, size_t limit, size_t *size, ls_message *why)
 {
-    size_t expected, used = 0;
-    int descriptor = open_file(path, &expected, why);
+    struct stat about;
+    int descriptor = open_file(path, &about, why);
     if (descriptor < 0) return NULL;
+    size_t expected = (size_t)about.st_size, used = 0;
     char *text = NULL;
     if (expected > limit) complain(why, "read", path, "it is too large");
     else if (!(text = ls_sys_alloc(expected + 1))) complain(why, "read", path, "no memory");
@@ -83,7 +119,7 @@ char *ls_file_read(const char *path, size_t limit, size_t *size, ls_message *why
         ssize_t got = read(descriptor, text + used, expected - used);
         if (got < 0 && errno == EINTR) continue;
         if (got <= 0) {
-            complain(why, "read", path, got < 0 ? strerror(errno) : "it became shorter while it was read");
+            complain(why, "read", path, got < 0 ? strerror(errno) : BECAME_SHORTER);
             ls_sys_free(text);
             text = NULL;
         } else {
@@ -126,7 +162,7 @@ static bool give_up(ls_file_out *out, ls_message *why, const char *what, const c
 static int open_part(const char *part)
 {
     for (;;) {
-        int descriptor = open(part, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+        int descriptor = ls_descriptor_open(part, O_WRONLY | O_CREAT | O_NOFOLLOW, 0666);
         if (descriptor < 0) return -1;
         bool locked = flock(descriptor, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK; /* some systems cannot lock */
         /* Its owner may have published the file between our two calls: then the lock is on a file that has its name. */

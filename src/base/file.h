@@ -1,4 +1,7 @@
-/* file.h - files as a whole: mapped for reading, written under a temporary name until they are complete.
+/* file.h - files as a whole: read into memory, written under a temporary name until they are complete.
+ *
+ * Nothing is mapped: a mapped file that another program writes to changes under the reader's eyes, and one that is cut
+ * short ends the process.
  *
  * Failures are told in words that carry the path and the system's reason. */
 #ifndef LOCKSTEP_BASE_FILE_H
@@ -8,13 +11,16 @@
 
 /* ---- Reading ---- */
 
-typedef struct ls_file_map {
-    char *bytes; /* private to the process: writes never reach the file. Not NULL, also for an empty file */
-    size_t size;
-} ls_file_map;
+typedef struct ls_file_bytes {
+    char *bytes;  /* page-aligned; not NULL, also for an empty file */
+    size_t there; /* bytes that were read */
+    size_t size;  /* of the file */
+    bool changed; /* somebody wrote to the file meanwhile: its bytes may be of two times */
+} ls_file_bytes;
 
-bool ls_file_map_open(ls_file_map *map, const char *path, ls_message *why);
-void ls_file_map_close(ls_file_map *map);
+/* The first `limit` bytes of a file, by all threads where it is large; SIZE_MAX: all of it. */
+bool ls_file_load(ls_file_bytes *file, const char *path, size_t limit, ls_message *why);
+void ls_file_unload(ls_file_bytes *file);
 
 /* All of a small file, zero-terminated; ls_sys_free() it. NULL on failure or when it is larger than `limit`. */
 char *ls_file_read(const char *path, size_t limit, size_t *size, ls_message *why);

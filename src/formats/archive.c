@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "formats/bytes.h"
 #include "formats/index.h"
 
 /* ---- pages ---- */
@@ -15,7 +16,7 @@ void ls_pages_release(void *object)
 {
     ls_pages *pages = object;
     if (--pages->refs > 0) return;
-    if (pages->map.bytes) ls_file_map_close(&pages->map);
+    if (pages->file.bytes) ls_file_unload(&pages->file);
     else ls_sys_free(pages->bytes);
     ls_sys_free(pages);
 }
@@ -114,6 +115,11 @@ bool ls_archive_add_metadata(ls_archive *a, const char *key, const char *value)
 
 /* ---- opening ---- */
 
+static bool is_safetensors(const char *bytes, size_t size)
+{
+    return size >= 9 && memcmp(bytes + 4, "\0\0\0\0{", 5) == 0;
+}
+
 bool ls_archive_parse(ls_archive *a, const char *path, ls_pages *pages)
 {
     hold(a, pages);
@@ -122,7 +128,7 @@ bool ls_archive_parse(ls_archive *a, const char *path, ls_pages *pages)
     a->files[a->file_count++] = a->file;
 
     const char *bytes = pages->bytes;
-    if (pages->size >= 9 && memcmp(bytes + 4, "\0\0\0\0{", 5) == 0) return ls_read_safetensors(a, pages);
+    if (is_safetensors(bytes, pages->size)) return ls_read_safetensors(a, pages);
     if (pages->size >= 4 && memcmp(bytes, "PK\3\4", 4) == 0) return ls_read_zip(a, pages);
     if (pages->size >= 6 && memcmp(bytes, "\x93NUMPY", 6) == 0) return ls_read_npy(a, pages);
     if (pages->size >= 2 && bytes[0] == '\x80' && bytes[1] >= 2 && bytes[1] <= 5) return ls_read_pickle(a, pages);
@@ -130,17 +136,35 @@ bool ls_archive_parse(ls_archive *a, const char *path, ls_pages *pages)
                                           : "the file is empty");
 }
 
+/* Of a safetensors file only the header, where names are enough: it may be of any size. */
+static bool load(const ls_archive *a, ls_pages *pages, const char *path, ls_message *why)
+{
+    enum { BEGIN = 9 };
+    ls_file_bytes *file = &pages->file;
+    if (a->names_only && !ls_file_load(file, path, BEGIN, why)) return false;
+    pages->head_only = a->names_only && is_safetensors(file->bytes, file->there);
+    size_t header = pages->head_only ? ls_u32(file->bytes) : 0;
+    size_t wanted = !pages->head_only ? SIZE_MAX : header <= LS_SAFETENSORS_HEADER ? 8 + header : BEGIN;
+    if (a->names_only) ls_file_unload(file);
+    if (!ls_file_load(file, path, wanted, why)) return false;
+    bool as_before = !pages->head_only || (is_safetensors(file->bytes, file->there) && ls_u32(file->bytes) == header);
+    if (!file->changed && as_before) return true;
+    snprintf(why->text, sizeof why->text, "%.200s was written to while it was read", path);
+    ls_file_unload(file);
+    return false;
+}
+
 bool ls_archive_open_file(ls_archive *a, const char *path)
 {
     ls_message why;
     ls_pages *pages = ls_sys_alloc(sizeof *pages);
     if (!pages) return ls_fail(a->errors, LS_ERR_MEMORY, "%s: no memory", path), false;
-    if (!ls_file_map_open(&pages->map, path, &why)) {
+    if (!load(a, pages, path, &why)) {
         ls_sys_free(pages);
         return ls_fail(a->errors, LS_ERR_IO, "%s", why.text), false;
     }
-    pages->bytes = pages->map.bytes;
-    pages->size = pages->map.size;
+    pages->bytes = pages->file.bytes;
+    pages->size = pages->file.size;
     return ls_archive_parse(a, path, pages);
 }
 
@@ -163,9 +187,9 @@ static bool check_names(ls_archive *a)
     return ok;
 }
 
-bool ls_archive_open(ls_archive *a, ls_errors *errors, const char *path)
+bool ls_archive_open(ls_archive *a, ls_errors *errors, const char *path, bool names_only)
 {
-    *a = (ls_archive){.errors = errors};
+    *a = (ls_archive){.errors = errors, .names_only = names_only};
     ls_path_kind kind = ls_path_kind_of(path);
     bool ok = kind == LS_PATH_FOLDER                            ? ls_archive_open_folder(a, path)
               : kind == LS_PATH_FILE && ls_is_shard_index(path) ? ls_archive_open_index(a, path)

@@ -13,12 +13,13 @@
 #include "base/status.h"
 #include "formats/element.h"
 
-/* Memory that entries point into: a mapped file, or what was unpacked from one. */
+/* Memory that entries point into: a file, or what was unpacked from one. */
 typedef struct ls_pages {
     int32_t refs;
     char *bytes;
     size_t size;
-    ls_file_map map; /* empty: bytes are from ls_sys_alloc() */
+    bool head_only;     /* of a file: only its header is in memory, and entries have no data */
+    ls_file_bytes file; /* empty: bytes are from ls_sys_alloc() */
     struct ls_pages *next;
 } ls_pages;
 
@@ -30,13 +31,15 @@ typedef struct ls_archive_entry {
     ls_element element;
     int ndim;
     const int64_t *dim, *stride; /* stride in elements; NULL: row-major */
-    char *data;      /* element [0, ..., 0]; all elements lie within the pages, or the archive's own memory */
+    char *data;      /* element [0, ..., 0]; all elements lie within the pages, or the archive's own memory. NULL where
+                      * the archive is of names only */
     ls_pages *pages; /* NULL: the archive's own memory */
     int64_t storage; /* entries of one number are views of the same memory */
 } ls_archive_entry;
 
 typedef struct ls_archive {
     ls_errors *errors; /* where failures are recorded */
+    bool names_only;   /* numbers are read only where names cannot be had without */
     ls_arena arena;
     const char *format;
     const char *file; /* the one being read, for messages and entries */
@@ -51,7 +54,7 @@ typedef struct ls_archive {
 
 /* A file, an index or a folder. On failure false: the error says why, with the file's name, and the archive is only
  * good to be closed. No name stands twice. */
-bool ls_archive_open(ls_archive *archive, ls_errors *errors, const char *path);
+bool ls_archive_open(ls_archive *archive, ls_errors *errors, const char *path, bool names_only);
 void ls_archive_close(ls_archive *archive);
 
 /* ---- For readers ---- */
@@ -71,6 +74,9 @@ char *ls_archive_text(ls_archive *archive, const char *text, size_t length);
 /* Append. The entry's name, dim and stride must be the archive's; `file` is set here. */
 bool ls_archive_add(ls_archive *archive, ls_archive_entry entry);
 bool ls_archive_add_metadata(ls_archive *archive, const char *key, const char *value);
+
+/* The largest header of a safetensors file that is read: that of the reference implementation. */
+#define LS_SAFETENSORS_HEADER 100000000u
 
 /* Readers of formats: each is given the bytes of one file. */
 bool ls_read_safetensors(ls_archive *archive, ls_pages *pages);

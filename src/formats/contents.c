@@ -22,7 +22,7 @@ const ls_contents *ls_contents_read(ls_run *run, const char *path)
     contents *c = ls_object_new(run, LS_OBJECT_CONTENTS, sizeof *c, clear);
     if (!c) return NULL;
     ls_archive *a = &c->archive;
-    bool ok = ls_archive_open(a, &run->errors, path);
+    bool ok = ls_archive_open(a, &run->errors, path, true);
     ls_file_tensor *tensors = ok ? ls_archive_take(a, (size_t)a->count * sizeof *tensors) : NULL;
     if (!tensors) return ls_object_free(c), NULL;
     for (int64_t i = 0; i < a->count; i++) {

@@ -10,8 +10,6 @@
 #include "base/json.h"
 #include "formats/archive.h"
 
-#define MAX_HEADER 100000000u /* that of the reference implementation */
-
 typedef struct span {
     uint64_t begin, end;
     const char *name;
@@ -113,9 +111,9 @@ static bool read_tensors(ls_archive *a, const ls_json *header, ls_pages *pages, 
         }
         ls_archive_entry entry = {.pages = pages, .storage = a->storages++};
         if (!read_tensor(a, m, &entry, &spans[count]) || !ls_archive_add(a, entry)) return false;
-        /* Within the address space, and checked below before anybody looks. */
-        a->entries[first + count].data = pages->bytes + data;
-        if (spans[count].begin <= pages->size - data) a->entries[first + count].data += spans[count].begin;
+        /* Checked below before anybody looks. */
+        if (!pages->head_only && spans[count].begin <= pages->size - data)
+            a->entries[first + count].data = pages->bytes + data + spans[count].begin;
         count++;
     }
     return check_cover(a, spans, count, pages->size - data);
@@ -127,7 +125,7 @@ bool ls_read_safetensors(ls_archive *a, ls_pages *pages)
     uint64_t length = 0;
     for (int i = 8; i-- > 0 && pages->size >= 8;) length = length << 8 | (unsigned char)pages->bytes[i];
     if (pages->size < 8) return ls_archive_fail(a, "%zu bytes are too few for a safetensors header", pages->size);
-    if (length > MAX_HEADER)
+    if (length > LS_SAFETENSORS_HEADER)
         return ls_archive_fail(a, "a header of %llu bytes is too large", (unsigned long long)length);
     if (length > pages->size - 8)
         return ls_archive_fail(a, "a header of %llu bytes in a file of %zu: the file is cut short",

@@ -155,7 +155,7 @@ ls_state *ls_state_read_sized(ls_run *run, const char *path, const ls_state_read
     if (l.opts.device) l.device = ls_device_named(run, l.opts.device);
     ls_state *state = l.device ? ls_state_new(run) : NULL;
     if (!state) return NULL;
-    bool ok = ls_archive_open(&l.archive, &run->errors, path);
+    bool ok = ls_archive_open(&l.archive, &run->errors, path, false);
     if (ok) {
         l.storages = ls_archive_take(&l.archive, (size_t)l.archive.storages * sizeof(void *));
         ok = l.storages && load(&l, state);

@@ -79,14 +79,13 @@ static void large_pieces_and_small_ones_keep_their_order(void)
         i += n;
     }
     CHECK(ls_file_seal(&out, &why) && ls_file_publish(&out, &why));
-    ls_file_map map;
-    CHECK(ls_file_map_open(&map, path_of("a"), &why));
-    CHECK(map.size == LARGE && memcmp(map.bytes, large, LARGE) == 0);
-    map.bytes[0] = 77; /* private: the file keeps its byte */
-    ls_file_map again;
-    CHECK(ls_file_map_open(&again, path_of("a"), &why) && again.bytes[0] == large[0]);
-    ls_file_map_close(&map);
-    ls_file_map_close(&again);
+    ls_file_bytes file;
+    CHECK(ls_file_load(&file, path_of("a"), SIZE_MAX, &why));
+    CHECK(file.size == LARGE && file.there == LARGE && !file.changed && memcmp(file.bytes, large, LARGE) == 0);
+    ls_file_unload(&file);
+    CHECK(ls_file_load(&file, path_of("a"), 100, &why));
+    CHECK(file.size == LARGE && file.there == 100 && memcmp(file.bytes, large, 100) == 0);
+    ls_file_unload(&file);
     unlink(path_of("a"));
     free(large);
 }
@@ -125,11 +124,11 @@ static void a_living_writer_is_not_disturbed_and_a_dead_one_is_no_hindrance(void
 
 static void what_cannot_be_done_is_said_with_its_path(void)
 {
-    ls_file_map map;
-    CHECK(!ls_file_map_open(&map, path_of("none"), &why) && strstr(why.text, "none: No such file"));
-    CHECK(!ls_file_map_open(&map, folder, &why) && strstr(why.text, "it is a folder"));
+    ls_file_bytes file;
+    CHECK(!ls_file_load(&file, path_of("none"), SIZE_MAX, &why) && strstr(why.text, "none: No such file"));
+    CHECK(!ls_file_load(&file, folder, SIZE_MAX, &why) && strstr(why.text, "it is a folder"));
     CHECK(mkfifo(path_of("pipe"), 0600) == 0);
-    CHECK(!ls_file_map_open(&map, path_of("pipe"), &why) && strstr(why.text, "it is not a regular file"));
+    CHECK(!ls_file_load(&file, path_of("pipe"), SIZE_MAX, &why) && strstr(why.text, "it is not a regular file"));
     unlink(path_of("pipe"));
     CHECK(!ls_file_write(path_of("none/a"), "x", 1, true, &why) && strstr(why.text, "none/a: No such file"));
     CHECK(!ls_file_write(folder, "x", 1, true, &why)); /* a folder is in the place of the file */

@@ -46,15 +46,15 @@ ls_tensor *ls_image_read_sized(ls_run *run, const char *path, const ls_image_rea
     ls_image_read_opts o;
     ls_opts_read(&o, sizeof o, opts, opts_size);
     ls_message why = {{0}};
-    ls_file_map file;
-    if (!ls_file_map_open(&file, path, &why)) return LS_POISON(run, LS_ERR_IO, "%s", why.text);
+    ls_file_bytes file;
+    if (!ls_file_load(&file, path, SIZE_MAX, &why)) return LS_POISON(run, LS_ERR_IO, "%s", why.text);
 
     /* A key of its own: pictures and operators must not share numbers. */
     const uint64_t random[2] = {run->random.seed ^ UINT64_C(0x696d616765), run->random.offset++};
     pixels p = {.dtype = ls_transform_dtype(&o.transform)};
     ls_status status = ls_image_decode_transform(file.bytes, file.size, &o.transform, random,
                                                  (ls_image_out){.room = room_for_pixels, .user = &p}, &why);
-    ls_file_map_close(&file);
+    ls_file_unload(&file);
     ls_tensor *t = &run->poison;
     if (status == LS_OK) t = tensor_of(run, &p);
     else ls_fail(&run->errors, status, "%s: %s", path, why.text);
@@ -68,10 +68,10 @@ bool ls_image_size(ls_run *run, const char *path, int64_t *width, int64_t *heigh
     if (!path || !width || !height)
         return ls_fail(&run->errors, LS_ERR_VALUE, "image_size: an argument is NULL"), false;
     ls_message why = {{0}};
-    ls_file_map file;
-    if (!ls_file_map_open(&file, path, &why)) return ls_fail(&run->errors, LS_ERR_IO, "%s", why.text), false;
+    ls_file_bytes file;
+    if (!ls_file_load(&file, path, SIZE_MAX, &why)) return ls_fail(&run->errors, LS_ERR_IO, "%s", why.text), false;
     ls_status status = ls_image_measure(file.bytes, file.size, width, height, &why);
-    ls_file_map_close(&file);
+    ls_file_unload(&file);
     if (status != LS_OK) ls_fail(&run->errors, status, "%s: %s", path, why.text);
     return status == LS_OK;
 }

@@ -85,8 +85,8 @@ static bool read_header(csv *sink, char *line)
 /* Write all rows anew, under a header that has grown by `added` columns. */
 static bool widen(csv *sink, size_t added, ls_message *why)
 {
-    ls_file_map old;
-    if (!ls_file_map_open(&old, sink->file.path, why)) return false;
+    ls_file_bytes old;
+    if (!ls_file_load(&old, sink->file.path, SIZE_MAX, why)) return false;
     ls_buffer wide = {0};
     put_header(sink, &wide);
     const char *end = old.bytes + old.size, *row = memchr(old.bytes, '\n', old.size);
@@ -95,7 +95,7 @@ static bool widen(csv *sink, size_t added, ls_message *why)
         for (size_t i = 0; i < added; i++) ls_buffer_put(&wide, ",", 1);
         ls_buffer_put(&wide, "\n", 1);
     }
-    ls_file_map_close(&old);
+    ls_file_unload(&old);
     ls_append widened;
     bool ok = !wide.failed && ls_file_write(sink->file.path, wide.bytes, wide.length, false, why) &&
               ls_append_open(&widened, sink->file.path, why);
@@ -123,13 +123,13 @@ static void close_file(void *of, bool succeeded)
 /* The columns of a table that is there. */
 static bool read_columns(csv *sink, ls_message *why)
 {
-    ls_file_map map;
-    if (!ls_file_map_open(&map, sink->file.path, why)) return false;
-    const char *end = memchr(map.bytes, '\n', map.size);
-    size_t length = end ? (size_t)(end - map.bytes) : 0;
+    ls_file_bytes table;
+    if (!ls_file_load(&table, sink->file.path, SIZE_MAX, why)) return false;
+    const char *end = memchr(table.bytes, '\n', table.size);
+    size_t length = end ? (size_t)(end - table.bytes) : 0;
     char *header = ls_sys_alloc(length + 1);
-    if (header) memcpy(header, map.bytes, length);
-    ls_file_map_close(&map);
+    if (header) memcpy(header, table.bytes, length);
+    ls_file_unload(&table);
     bool known = header && read_header(sink, header);
     if (header && !known)
         snprintf(why->text, sizeof why->text, "%.120s: begins with \"%.60s\", not with step,time", sink->file.path,

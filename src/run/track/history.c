@@ -61,14 +61,14 @@ bool ls_history_add(ls_history *history, const char *name, size_t length, double
 
 static bool read_file(ls_history *history, const char *path, ls_message *why)
 {
-    ls_file_map map;
-    if (!ls_file_map_open(&map, path, why)) return false;
-    bool has_words = map.size > 4 && memcmp(map.bytes, "step", 4) == 0;
-    bool ok = map.size == 0         ? true
-              : map.bytes[0] == '{' ? ls_history_read_jsonl(history, map.bytes, map.size, why)
-              : has_words           ? ls_history_read_csv(history, map.bytes, map.size, why)
-                                    : ls_history_read_events(history, map.bytes, map.size, why);
-    ls_file_map_close(&map);
+    ls_file_bytes file;
+    if (!ls_file_load(&file, path, SIZE_MAX, why)) return false;
+    bool has_words = file.size > 4 && memcmp(file.bytes, "step", 4) == 0;
+    bool ok = file.size == 0         ? true
+              : file.bytes[0] == '{' ? ls_history_read_jsonl(history, file.bytes, file.size, why)
+              : has_words            ? ls_history_read_csv(history, file.bytes, file.size, why)
+                                     : ls_history_read_events(history, file.bytes, file.size, why);
+    ls_file_unload(&file);
     if (ok || !why->text[0]) return ok;
     ls_message what = *why;
     snprintf(why->text, sizeof why->text, "%.120s: %.120s", path, what.text);
