@@ -52,8 +52,11 @@ typedef struct ls_save_model_opts {
 } ls_save_model_opts;
 
 /* Parameters and buffers to a folder: "model.safetensors", or shards (see ls_state_write_sharded). Tensors that are one
- * under several names are written once, under the first; the others are named in a warning. The first process writes,
- * the others do nothing. False, and an error, on failure. */
+ * under several names are written once, under the first; the others are named in a warning.
+ *
+ * All processes must call it. The main one writes, and all return when the files are there: any of them may load them
+ * next. False, and an error on all, when that failed. In a save hook, where the main process is alone, it waits for
+ * nobody. Where one process is to write by itself, ls_state_write_sharded() does. */
 #define ls_save_model(run, model, ...) LS_SAVE_MODEL_(run, model, __VA_ARGS__, ._ = 0)
 #define LS_SAVE_MODEL_(run, model, folder, ...)                                                                        \
     ls_save_model_sized((run), (model), (folder), LS_OPTS(ls_save_model_opts, __VA_ARGS__))

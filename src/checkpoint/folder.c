@@ -140,9 +140,9 @@ static int64_t number_of(const char *name, bool part)
     size_t stem = strlen(LS_CHECKPOINT_STEM);
     if (strncmp(name, LS_CHECKPOINT_STEM, stem) != 0 || name[stem] < '0' || name[stem] > '9') return -1;
     char *end;
-    errno = 0;
-    long long n = strtoll(name + stem, &end, 10);
-    return errno == 0 && strcmp(end, part ? LS_FOLDER_PART : "") == 0 ? n : -1;
+    if (name[stem] == '0' && name[stem + 1] >= '0' && name[stem + 1] <= '9') return -1;
+    long long n = strtoll(name + stem, &end, 10); /* the largest there is where it does not fit */
+    return n <= LS_CHECKPOINT_LAST && strcmp(end, part ? LS_FOLDER_PART : "") == 0 ? n : -1;
 }
 
 static int ascending(const void *a, const void *b)

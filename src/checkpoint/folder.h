@@ -8,6 +8,8 @@
 
 #define LS_CHECKPOINT_STEM "checkpoint_"
 #define LS_FOLDER_PART ".part"
+/* Folders with larger numbers, or with zeros in front of them, are somebody else's. */
+#define LS_CHECKPOINT_LAST INT64_C(999999999999)
 
 /* ---- One folder ---- */
 

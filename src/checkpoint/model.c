@@ -48,19 +48,41 @@ static ls_state *without_aliases(ls_run *run, const ls_state *all)
     return state;
 }
 
+static bool write_model(ls_run *run, ls_module *model, const char *folder, const ls_save_model_opts *opts)
+{
+    const ls_state *all = ls_state_dict(model);
+    ls_state *state = all ? without_aliases(run, all) : NULL;
+    bool ok = state && ls_state_write_sharded(state, folder, .max_shard_size = opts->max_shard_size,
+                                              .metadata = opts->metadata, .no_sync = opts->no_sync);
+    ls_state_free(state);
+    return ok;
+}
+
+/* Everybody learns whether the main process could write it: nobody returns before the files are there. */
+static bool agree(ls_run *run, bool ok)
+{
+    struct {
+        ls_status code;
+        char message[256];
+    } cause = {0};
+    if (!ok) {
+        cause.code = run->errors.code;
+        snprintf(cause.message, sizeof cause.message, "%.255s", run->errors.message);
+    }
+    if (!run->exchange) return ok;
+    if (!run->exchange->broadcast(run, &cause, sizeof cause, "ls_save_model")) return false;
+    if (cause.code && !ls_is_main(run))
+        ls_fail(&run->errors, LS_ERR_PEER, "ls_save_model: the main process could not write it: %s", cause.message);
+    return !cause.code;
+}
+
 bool ls_save_model_sized(ls_run *run, ls_module *model, const char *folder, const ls_save_model_opts *given,
                          size_t opts_size)
 {
     ls_save_model_opts opts;
     ls_opts_read(&opts, sizeof opts, given, opts_size);
     if (!model || ls_failed(run)) return false;
-    if (!ls_is_main(run)) return true;
-    const ls_state *all = ls_state_dict(model);
-    ls_state *state = all ? without_aliases(run, all) : NULL;
-    bool ok = state && ls_state_write_sharded(state, folder, .max_shard_size = opts.max_shard_size,
-                                              .metadata = opts.metadata, .no_sync = opts.no_sync);
-    ls_state_free(state);
-    return ok;
+    return agree(run, !ls_is_main(run) || write_model(run, model, folder, &opts));
 }
 
 /* ---- loading ---- */

@@ -2,6 +2,7 @@
 #include "launch/agent.h"
 
 #include "base/config.h"
+#include "base/descriptors.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "base/memory.h"
@@ -244,14 +245,6 @@ static void loop_until_finished(ls_agent *a)
     }
 }
 
-/* Where stdin, stdout or stderr were closed, files opened from here on would take their places. */
-static void open_standard_files(void)
-{
-    int fd = open("/dev/null", O_RDWR);
-    while (fd >= 0 && fd < STDERR_FILENO) fd = open("/dev/null", O_RDWR);
-    if (fd > STDERR_FILENO) close(fd);
-}
-
 static bool is_ignored(int number)
 {
     struct sigaction action;
@@ -261,7 +254,7 @@ static bool is_ignored(int number)
 int ls_agent_run(ls_agent *a, const ls_plan *plan, void (*begin)(ls_agent *agent))
 {
     const int handled[] = {SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGTSTP, LS_AGENT_RELAY};
-    open_standard_files();
+    ls_descriptors_fill();
     int loop = ls_loop_open();
     a->plan = plan;
     a->kill_at = LS_NEVER;

@@ -8,6 +8,7 @@
 
 #include "autograd/tape.h"
 #include "base/config.h"
+#include "base/descriptors.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/opts.h"
@@ -51,6 +52,7 @@ static ls_run *run_new(void)
 ls_run *ls_init_sized(int *argc, char ***argv, const ls_init_opts *opts, size_t opts_size)
 {
     ls_init_opts o;
+    ls_descriptors_fill();
     ls_opts_read(&o, sizeof o, opts, opts_size);
     ls_run *run = ls_launched_run();
     if (!run) run = run_new();

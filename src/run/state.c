@@ -17,6 +17,7 @@
 #include "checkpoint/training.h"
 #include "data/loader.h"
 #include "optim/optim.h"
+#include "run/claim.h"
 #include "run/exchange.h"
 #include "run/prepare.h"
 
@@ -128,6 +129,15 @@ static void call_hooks(ls_run *run, bool on_save, const char *folder)
     }
 }
 
+/* The main process alone is in there: what it calls must not wait for the others. */
+static void call_save_hooks(ls_run *run, const char *folder)
+{
+    const ls_exchange_table *others = run->exchange;
+    run->exchange = NULL;
+    call_hooks(run, true, folder);
+    run->exchange = others;
+}
+
 /* ---- registered things ---- */
 
 static bool is_name(const char *name)
@@ -215,9 +225,17 @@ static bool choose_folder(ls_run *run, const char *folder)
     if (folder) {
         w->folder = plain_path(run, folder);
     } else {
+        if (!ls_folder_make(checkpoints_folder(run, parent), &why))
+            return ls_fail(&run->errors, LS_ERR_IO, "ls_save_state: %s", why.text), false;
+        if (!ls_claim_folder(run, ls_project_dir(run), "ls_save_state")) return false;
         mind_older_checkpoints(run);
         int64_t *numbers, count = ls_folder_numbers(checkpoints_folder(run, parent), &numbers);
-        w->folder = ls_folder_numbered(parent, count ? numbers[count - 1] + 1 : 0);
+        int64_t last = count ? numbers[count - 1] : -1;
+        if (last < LS_CHECKPOINT_LAST) w->folder = ls_folder_numbered(parent, last + 1);
+        else
+            ls_fail(&run->errors, LS_ERR_IO,
+                    "ls_save_state: %s holds " LS_CHECKPOINT_STEM "%lld, the last number there is; rename it", parent,
+                    (long long)last);
         w->parent = ls_text_copy(run, parent);
         w->limit = run->session->total_limit;
         ls_sys_free(numbers);
@@ -251,7 +269,7 @@ static bool save(ls_run *run, const char *folder, const ls_random_state *randoms
     find_epoch(run, &t);
     w->snapshot = (ls_snapshot){.run = run, .copies = session->async_save ? &w->copies : NULL};
     bool ok = choose_folder(run, folder) && ls_training_collect(&t, &w->snapshot);
-    if (ok) call_hooks(run, true, w->part);
+    if (ok) call_save_hooks(run, w->part);
     ok = ok && !ls_failed(run);
     if (ok) ls_writer_start(w, session->async_save);
     else if (w->folder && w->part) ls_folder_discard(w->folder);

@@ -2,6 +2,7 @@
 #include "formats/files.h"
 
 #include "base/memory.h"
+#include "run/team.h"
 #include "tensor/context.h"
 
 static ls_run *run;
@@ -198,6 +199,45 @@ static void shared_tensors_are_written_once_and_come_back(void)
     CHECK(same_numbers(net, other) && ls_tensor_of(other, "in.weight") == ls_tensor_of(other, "out.weight"));
 }
 
+static char place[256]; /* of what processes save together */
+
+/* What one process has written the others may read as soon as the call returns. */
+static void save_and_load(ls_run *mine)
+{
+    ls_module *net = ls_linear_new(mine, 500, 700);
+    CHECK(ls_save_model(mine, net, place));
+    CHECK(ls_load_model(mine, net, place).loaded == 2);
+    CHECK_TEXT(ls_error_message(mine), "");
+}
+
+static void all_processes_may_load_what_one_saved(void)
+{
+    snprintf(place, sizeof place, "%s", in_folder("together"));
+    for (int i = 0; i < 3; i++) {
+        team_run(3, save_and_load);
+        files_in(place, true);
+        rmdir(place);
+    }
+}
+
+static void fail_to_save(ls_run *mine)
+{
+    ls_module *net = ls_linear_new(mine, 5, 7);
+    CHECK(!ls_save_model(mine, net, place));
+    CHECK_MSG(strstr(ls_error_message(mine), "file: it is a file") || strstr(ls_error_message(mine), "Not a directory"),
+              "%s", ls_error_message(mine));
+    CHECK(ls_is_main(mine) || strstr(ls_error_message(mine), "the main process could not write it"));
+}
+
+static void all_processes_learn_that_it_failed(void)
+{
+    ls_message why;
+    CHECK(ls_file_write(in_folder("file"), "x", 1, false, &why));
+    snprintf(place, sizeof place, "%s", in_folder("file/below"));
+    team_run(2, fail_to_save);
+    unlink(in_folder("file"));
+}
+
 int main(int argc, char **argv)
 {
     if (argc > 1) check_filter = argv[1];
@@ -211,6 +251,8 @@ int main(int argc, char **argv)
     CHECK_RUN(a_model_is_found_among_other_things);
     CHECK_RUN(types_are_converted);
     CHECK_RUN(shared_tensors_are_written_once_and_come_back);
+    CHECK_RUN(all_processes_may_load_what_one_saved);
+    CHECK_RUN(all_processes_learn_that_it_failed);
     CHECK(ls_finish(run) == 0);
     end_files();
     return check_done();

@@ -185,6 +185,19 @@ static void only_the_latest_are_kept(void)
     }
 }
 
+/* Numbers that cannot be ours are somebody else's, and there is a last one. */
+static void numbers_have_an_end(void)
+{
+    clean();
+    CHECK(mkdir(in_home("checkpoints"), 0777) == 0 && mkdir(in_home("checkpoints/checkpoint_007"), 0777) == 0);
+    CHECK(mkdir(in_home("checkpoints/checkpoint_9223372036854775807"), 0777) == 0);
+    training t = start_with(plain);
+    CHECK(ls_save_state(t.run, NULL) && exists("checkpoints/checkpoint_0/state.json"));
+    CHECK(rename(in_home("checkpoints/checkpoint_0"), in_home("checkpoints/checkpoint_999999999999")) == 0);
+    CHECK(!ls_save_state(t.run, NULL) && strstr(ls_error_message(t.run), "the last number there is; rename it"));
+    ls_finish(t.run);
+}
+
 static int begin_in_an_old_folder(void)
 {
     for (int resumes = 0; resumes < 2; resumes++) {
@@ -758,6 +771,7 @@ int main(int argc, char **argv)
     CHECK_RUN(accumulating_runs_go_on_exactly);
     CHECK_RUN(mixed_precision_goes_on_exactly);
     CHECK_RUN(only_the_latest_are_kept);
+    CHECK_RUN(numbers_have_an_end);
     CHECK_RUN_FORK(older_checkpoints_are_named);
     CHECK_RUN(a_named_folder_is_replaced);
     CHECK_RUN(a_folder_may_be_named_in_any_way);

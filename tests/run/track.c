@@ -3,6 +3,8 @@
 
 #include <dirent.h>
 #include <math.h>
+#include <signal.h>
+#include <sys/resource.h>
 
 #include "base/capture.h"
 #include "base/crc.h"
@@ -366,10 +368,13 @@ static void settings_are_kept(void)
     free(text);
 }
 
+/* A limit on the size of files stands for a full disk: write() fails. */
 static int records_on_a_full_disk(void)
 {
     ls_run *run = ls_init(NULL, NULL);
     ls_track_new(run, "jsonl", .project_dir = FOLDER, .name = ".");
+    signal(SIGXFSZ, SIG_IGN);
+    setrlimit(RLIMIT_FSIZE, &(struct rlimit){.rlim_cur = 0, .rlim_max = RLIM_INFINITY});
     for (int i = 0; i < 3; i++) ls_track(run, i, {"loss", 1});
     return ls_finish(run);
 }
@@ -378,10 +383,9 @@ static void a_full_disk_does_not_stop_training(void)
 {
     char text[2048];
     folder_fresh(FOLDER);
-    if (symlink("/dev/full", FOLDER "/values.jsonl") != 0) return;
     CHECK(run_captured(NULL, records_on_a_full_disk, text, sizeof text) == 0);
     CHECK_TEXT(text, "lockstep: warning: values are not recorded: " FOLDER
-                     "/values.jsonl: No space left on device; training goes on\n");
+                     "/values.jsonl: File too large; training goes on\n");
 }
 
 static void refuses(const char *kinds, const char *project, ls_status status, const char *words)

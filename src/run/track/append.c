@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/descriptors.h"
 #include "base/memory.h"
 
 /* Where the last line that has its line break ends; -1 when the file cannot be read. */
@@ -32,7 +33,12 @@ static bool refuse(const char *path, ls_message *why)
 
 bool ls_append_open(ls_append *file, const char *path, ls_message *why)
 {
-    int descriptor = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    /* A link in the place of the file was made by somebody else: what it points to is not ours to write to. */
+    int descriptor = ls_descriptor_open(path, O_RDWR | O_CREAT | O_NOFOLLOW, 0666);
+    if (descriptor < 0 && errno == ELOOP) {
+        snprintf(why->text, sizeof why->text, "%.200s is a link; remove it", path);
+        return false;
+    }
     if (descriptor < 0) return refuse(path, why);
     struct stat status;
     if (fstat(descriptor, &status) != 0) goto close_it;

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/opts.h"
+#include "run/claim.h"
 #include "run/track/sink.h"
 #include "tensor/context.h"
 
@@ -105,6 +106,7 @@ ls_tracker *ls_track_sized(ls_run *run, const char *kinds, const ls_track_opts *
     if (!tracker) return NULL;
     ls_message why = {{0}};
     bool ok = make_folder(tracker, &o, &why);
+    if (ok && !ls_claim_folder(run, tracker->folder, "ls_track_new")) return ls_object_free(tracker), NULL;
     for (int i = 0; ok && i < FORMATS; i++) {
         if (!chosen[i]) continue;
         tracker->sinks[i] = formats[i]->open(tracker->folder, &why);

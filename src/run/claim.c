@@ -1,0 +1,159 @@
+/* claim.c - a locked file in a folder says whose it is.
+ *
+ * ".lockstep" holds a lock (flock) and a line about its owner. The lock goes with the process that holds it, however
+ * that ends; the file goes with the run, and one that a killed process left means nothing. Only the main process of a
+ * job claims folders. */
+#include "run/claim.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/descriptors.h"
+#include "base/log.h"
+#include "base/memory.h"
+
+#define FILE_NAME ".lockstep"
+enum { PATIENCE_MS = 1000, PAUSE_MS = 20, LINE = 600 };
+
+struct ls_claim {
+    char *path; /* of the file */
+    int descriptor;
+    dev_t device; /* of the folder */
+    ino_t inode;
+    ls_claim *next;
+};
+
+/* ---- who ---- */
+
+/* The command line of this process, its arguments apart by blanks. */
+static void command_line(char *text, size_t size)
+{
+    FILE *file = fopen("/proc/self/cmdline", "re");
+    size_t got = file ? fread(text, 1, size - 1, file) : 0;
+    if (file) fclose(file);
+    while (got && !text[got - 1]) got--;
+    text[got] = '\0';
+    for (size_t i = 0; i < got; i++)
+        if ((unsigned char)text[i] <= ' ') text[i] = ' ';
+}
+
+static void write_owner(int descriptor)
+{
+    char line[LINE], command[400], host[100] = "", since[40];
+    struct tm parts;
+    time_t now = time(NULL);
+    gethostname(host, sizeof host - 1);
+    strftime(since, sizeof since, "%Y-%m-%d %H:%M:%S", localtime_r(&now, &parts));
+    command_line(command, sizeof command);
+    int length = snprintf(line, sizeof line, "process %d on %s, since %s: %s", (int)getpid(), host, since, command);
+    size_t size = length < LINE ? (size_t)length : LINE - 1;
+    if (ftruncate(descriptor, 0) != 0 || pwrite(descriptor, line, size, 0) < 0)
+        ls_log_line(LS_LOG_DEBUG, "a claimed folder does not say whose it is: %s", strerror(errno));
+}
+
+/* What its owner has written, fit for a terminal. */
+static void read_owner(int descriptor, char line[LINE])
+{
+    ssize_t got = pread(descriptor, line, LINE - 1, 0);
+    line[got > 0 ? got : 0] = '\0';
+    for (char *c = line; *c; c++)
+        if ((unsigned char)*c < ' ' || (unsigned char)*c > '~') *c = '?';
+    if (!line[0]) snprintf(line, LINE, "it does not say which");
+}
+
+/* ---- the lock ---- */
+
+typedef enum outcome { LOCKED, WITHOUT, BUSY, FAILED } outcome;
+
+static outcome lock_once(const char *path, int *descriptor)
+{
+    *descriptor = ls_descriptor_open(path, O_RDWR | O_CREAT | O_NOFOLLOW, 0666);
+    if (*descriptor < 0) return FAILED;
+    if (flock(*descriptor, LOCK_EX | LOCK_NB) != 0) return errno == EWOULDBLOCK ? BUSY : WITHOUT;
+    /* The owner before may have removed the file between our two calls: then the lock is on a file without a name. */
+    struct stat ours, named;
+    bool same = fstat(*descriptor, &ours) == 0 && lstat(path, &named) == 0 && ours.st_ino == named.st_ino &&
+                ours.st_dev == named.st_dev;
+    return same ? LOCKED : BUSY;
+}
+
+/* A run that is being ended, to be started anew, gets a moment to do so. */
+static outcome lock(const char *path, int *descriptor)
+{
+    outcome result;
+    for (int waited = 0;; waited += PAUSE_MS) {
+        result = lock_once(path, descriptor);
+        if (result != BUSY || waited >= PATIENCE_MS) return result;
+        close(*descriptor);
+        nanosleep(&(struct timespec){.tv_nsec = PAUSE_MS * 1000000L}, NULL);
+    }
+}
+
+static void let_go(ls_claim *claim, bool remove)
+{
+    if (remove && claim->descriptor >= 0) unlink(claim->path);
+    if (claim->descriptor >= 0) close(claim->descriptor);
+    ls_sys_free(claim->path);
+    ls_sys_free(claim);
+}
+
+/* ---- for the run ---- */
+
+static bool is_ours(const ls_session *session, const struct stat *folder)
+{
+    const ls_claim *c = session->claims;
+    while (c && (c->device != folder->st_dev || c->inode != folder->st_ino)) c = c->next;
+    return c != NULL;
+}
+
+bool ls_claim_folder(ls_run *run, const char *folder, const char *who)
+{
+    ls_session *session = run->session;
+    struct stat about;
+    char path[PATH_MAX], owner[LINE];
+    if (!ls_is_main(run)) return true;
+    if (stat(folder, &about) != 0 || snprintf(path, sizeof path, "%s/" FILE_NAME, folder) >= PATH_MAX)
+        return ls_fail(&run->errors, LS_ERR_IO, "%s: %s: %s", who, folder, strerror(errno)), false;
+    if (is_ours(session, &about)) return true;
+    ls_claim *claim = ls_sys_alloc(sizeof *claim);
+    char *copy = claim ? ls_text_copy(run, path) : NULL;
+    if (!copy) {
+        ls_sys_free(claim);
+        return ls_fail(&run->errors, LS_ERR_MEMORY, "%s: no memory", who), false;
+    }
+    *claim = (ls_claim){.path = copy, .descriptor = -1, .device = about.st_dev, .inode = about.st_ino};
+    switch (lock(path, &claim->descriptor)) {
+    case LOCKED: write_owner(claim->descriptor); break;
+    case WITHOUT:
+        ls_log_line(LS_LOG_WARN, "%s cannot be locked (%s): take care that no other run writes into it", folder,
+                    strerror(errno));
+        break;
+    case BUSY:
+        read_owner(claim->descriptor, owner);
+        ls_fail(&run->errors, LS_ERR_STATE,
+                "%s: %s belongs to a run that has not ended (%s); end it, or give this one another folder", who, folder,
+                owner);
+        break;
+    case FAILED: ls_fail(&run->errors, LS_ERR_IO, "%s: %s: %s", who, path, strerror(errno)); break;
+    }
+    if (ls_failed(run)) return let_go(claim, false), false;
+    claim->next = session->claims;
+    session->claims = claim;
+    return true;
+}
+
+void ls_claims_end(ls_session *session)
+{
+    for (ls_claim *c = session->claims, *next; c; c = next) {
+        next = c->next;
+        let_go(c, true);
+    }
+    session->claims = NULL;
+}
