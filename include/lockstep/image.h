@@ -163,7 +163,8 @@ typedef struct ls_decode_opts {
     bool upright; /* turn the picture as the camera noted (EXIF orientation); default: as stored, like torchvision */
     bool fast;    /* where at least twice the pixels are there, let the JPEG decoder scale: quicker, slightly other
                          * pixels (a level or two in smooth parts, more at edges) */
-    int64_t max_pixels; /* refuse pictures of more; 178,956,970, Pillow's limit */
+    int64_t max_pixels; /* refuse pictures of more; else of more than 178,956,970, Pillow's limit, or than the size of
+                         * the file makes likely (64 MiB and 1032 bytes for each of its own) */
 } ls_decode_opts;
 #define ls_decode(...) ls_decode_sized(LS_OPTS(ls_decode_opts, ._ = 0, __VA_ARGS__))
 LS_API ls_transform ls_decode_sized(const ls_decode_opts *opts, size_t opts_size);

@@ -382,6 +382,12 @@ static void large_pictures_are_refused(void)
         if (b.data[i] == 0xff && b.data[i + 1] == 0xc0) memset(b.data + i + 5, 0xff, 4);
     CHECK_TEXT(refusal_of(b.data, b.size, (ls_transform){0}),
                "holds a picture of 65535 x 65535 pixels, more than the limit of 178956970 (ls_decode(.max_pixels))");
+    /* One of 13000 x 13000 in a file that is far too small for that. */
+    for (size_t i = 0; i + 9 < b.size; i++)
+        if (b.data[i] == 0xff && b.data[i + 1] == 0xc0) memcpy(b.data + i + 5, "\x32\xc8\x32\xc8", 4);
+    const char *refusal = refusal_of(b.data, b.size, (ls_transform){0});
+    CHECK_MSG(strstr(refusal, "more than a file of that size may; ls_decode(.max_pixels = 169000000) allows it"), "%s",
+              refusal);
     free(b.data);
 }
 

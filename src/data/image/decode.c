@@ -1,6 +1,7 @@
 /* decode.c - from the bytes of a file to a finished picture: views and pixel steps in turn. */
 #include <string.h>
 
+#include "base/budget.h"
 #include "data/image/baseline.h"
 #include "data/image/head.h"
 #include "data/image/pixels.h"
@@ -131,6 +132,13 @@ static ls_status open_job(job *j)
             j->why, LS_ERR_IO,
             "holds a picture of %lld x %lld pixels, more than the limit of %lld (ls_decode(.max_pixels))",
             (long long)width, (long long)height, (long long)most);
+    /* A file may mean much more than it holds: who expects such files says how many pixels are fine. */
+    uint64_t bytes = 3 * (uint64_t)width * (uint64_t)height;
+    if (!(j->t && j->t->max_pixels) && bytes > ls_budget_of(j->size))
+        return ls_message_set(j->why, LS_ERR_IO,
+                              "holds a picture of %lld x %lld pixels in %zu bytes, more than a file of that size may; "
+                              "ls_decode(.max_pixels = %lld) allows it",
+                              (long long)width, (long long)height, j->size, (long long)(width * height));
     if (!ls_image_is_whole(j->bytes, j->size, j->head.format))
         return ls_message_set(j->why, LS_ERR_IO, "%s ends early: the end of the picture is missing",
                               j->head.format == LS_IMAGE_JPEG ? "JPEG" : "PNG");
