@@ -10,7 +10,7 @@
 #include <string.h>
 #include <strings.h>
 
-typedef enum kind { COUNT, NUMBER, TEXT, SWITCH, CHOICE, IDLE, REFUSED } kind;
+typedef enum kind { COUNT, POSITIVE, NUMBER, TEXT, SWITCH, CHOICE, IDLE, REFUSED } kind;
 
 static const struct row {
     const char *name;
@@ -100,6 +100,7 @@ static bool accept(launch_options *to, option which, const char *source, const c
     const struct row *row = &rows[which];
     const char *wanted = NULL;
     if (row->kind == COUNT && !is_count(value)) wanted = "a whole number, not negative";
+    if (row->kind == POSITIVE && (!is_count(value) || atoi(value) < 1)) wanted = "a whole number, at least 1";
     if (row->kind == NUMBER && !is_number(value)) wanted = "a number, not negative";
     if (row->kind == CHOICE && !is_choice(row->argument, value)) wanted = row->argument;
     if (wanted) snprintf(why, size, "%s %s: must be %s", source, value, wanted);

@@ -132,8 +132,9 @@ LS_API void ls_loss_scale_set(ls_run *run, ls_loss_scale state);
 /* ---- Schedules ----
  *
  * Made for an optimiser, they set the learning rate of each group from its rate at that time, at once and after each
- * ls_schedule_step(). Steps count from 0. A step is not counted when the optimiser's last one was skipped, or none was
- * due because gradients add up; .schedule_policy of ls_init() can change that. */
+ * ls_schedule_step(). Steps count from 0. The call moves nothing where the optimiser has taken no step since the last:
+ * it was skipped, was not due because gradients add up, or ls_step() was not called. .schedule_policy of ls_init() can
+ * change that. */
 
 /* Up from max_lr / div_factor to max_lr and down to max_lr / div_factor / final_div_factor, momentum (or beta1) the
  * other way. Length: total_steps, or epochs * steps_per_epoch. */

@@ -35,7 +35,7 @@ typedef struct ls_tensor ls_tensor;
 typedef enum ls_schedule_policy {
     LS_SCHEDULE_PER_STEP = 0, /* once for every step an optimiser has taken, on any number of processes */
     LS_SCHEDULE_PER_PROCESS,  /* as Accelerate: then as many steps as there are processes, up to its end */
-    LS_SCHEDULE_PER_CALL,     /* at every call, also while gradients add up and after a skipped step */
+    LS_SCHEDULE_PER_CALL,     /* at every call, whether a step was taken or not */
 } ls_schedule_policy;
 
 typedef struct ls_init_opts {

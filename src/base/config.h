@@ -38,7 +38,7 @@
     LS_SETTING(COMM_WORKERS, COUNT, "1", "threads that reduce gradients while backward goes on (0: none)")             \
     LS_SETTING(COMM_AFFINITY, TEXT, "", "CPUs of the communication threads of each local rank (empty: any)")           \
     LS_SETTING(MIXED_PRECISION, TEXT, "", "no, bf16 or fp16, where the program does not say")                          \
-    LS_SETTING(GRADIENT_ACCUMULATION_STEPS, COUNT, "0", "batches for one optimiser step (0: as the program says)")
+    LS_SETTING(GRADIENT_ACCUMULATION_STEPS, TEXT, "", "batches for one optimiser step (empty: as the program says)")
 
 /* LS_SETTING_ALIAS("NAME", symbol): what launchers of other systems call the same thing.
  * The name LOCKSTEP_<symbol> wins. */

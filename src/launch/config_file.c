@@ -160,6 +160,8 @@ static ls_status take(ls_launch_config *config, const struct row *row, const ls_
                 : row->kind == COUNT ? to_count(value, place)
                                      : to_switch(value, place);
     if (!good) return fail(LS_ERR_VALUE, why, size, "%s must be %s", row->name, wanted[row->kind]);
+    if (place == &config->gradient_accumulation_steps && config->gradient_accumulation_steps == 0)
+        return fail(LS_ERR_VALUE, why, size, "gradient_accumulation_steps must be at least 1");
     return LS_OK;
 }
 

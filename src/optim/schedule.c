@@ -40,6 +40,7 @@ ls_schedule *ls_schedule_new(ls_optim *optim, ls_rates_fn *rates_at)
     if (!schedule) return NULL;
     schedule->optim = optim;
     schedule->group_count = optim->group_count;
+    schedule->followed = optim->steps;
     schedule->rates_at = rates_at;
     for (int i = 0; i < optim->group_count; i++) {
         ls_group *group = &optim->groups[i];
@@ -59,8 +60,8 @@ void ls_schedule_step(ls_schedule *schedule)
 {
     if (!schedule || ls_failed(schedule->object.run)) return;
     const ls_run *run = schedule->object.run;
-    bool at_every_call = run->schedule_policy == LS_SCHEDULE_PER_CALL;
-    if (!at_every_call && (!run->accumulation.sync || ls_step_was_skipped(schedule->optim))) return;
+    bool stepped = schedule->optim->steps != schedule->followed;
+    if (!stepped && run->schedule_policy != LS_SCHEDULE_PER_CALL) return;
     int64_t step = schedule->step + 1;
     if (run->schedule_policy == LS_SCHEDULE_PER_PROCESS) {
         step = schedule->step + run->share.world;
@@ -88,6 +89,7 @@ void ls_schedule_set(ls_schedule *schedule, int64_t step)
         return;
     }
     schedule->step = step;
+    schedule->followed = schedule->optim->steps;
     apply(schedule);
 }
 

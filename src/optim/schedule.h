@@ -19,6 +19,7 @@ struct ls_schedule {
     int group_count; /* when it was made */
     ls_rates_fn *rates_at;
     int64_t step, limit; /* limit: the last step it can be asked for; 0: none */
+    int64_t followed;    /* steps of the optimiser that it has followed */
     double lr;           /* that it set last, of group 0 */
 
     /* what the formulas need; which of them, says rates_at */

@@ -1,6 +1,7 @@
 /* init.c - settle the options of a run: a flag wins over the program, the program over the environment. */
 #include "run/init.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/config.h"
@@ -51,9 +52,23 @@ static bool settle_precision(ls_run *run, const char *flag, ls_init_opts *opts)
     return false;
 }
 
+/* What the environment says; 0 where it says nothing, or what cannot be (and an error). */
+static int64_t accumulation_of_environment(ls_run *run)
+{
+    const char *text = ls_config_text(LS_SETTING_GRADIENT_ACCUMULATION_STEPS);
+    char *end;
+    int64_t steps = strtoll(text, &end, 10);
+    if (*text && (*end || steps < 1 || steps == INT64_MAX))
+        ls_fail(&run->errors, LS_ERR_VALUE,
+                "LOCKSTEP_GRADIENT_ACCUMULATION_STEPS or ACCELERATE_GRADIENT_ACCUMULATION_STEPS is %s; it must be at "
+                "least 1",
+                text);
+    return ls_failed(run) ? 0 : steps;
+}
+
 static bool settle_accumulation(ls_run *run, int64_t flag, ls_init_opts *opts)
 {
-    int64_t environment = (int64_t)ls_config_count(LS_SETTING_GRADIENT_ACCUMULATION_STEPS);
+    int64_t environment = accumulation_of_environment(run);
     int64_t steps = flag != 0 ? flag : environment ? environment : opts->gradient_accumulation_steps;
     run->accumulation.across_epochs = opts->accumulate_across_epochs;
     if (steps != 0) ls_set_gradient_accumulation_steps(run, steps);

@@ -223,6 +223,7 @@ static void refuses_by_name(void)
     CHECK(run(LAUNCH "--use_fsdp true") == 2 && says("--use_fsdp cannot be used: FSDP is not supported"));
     CHECK(run(LAUNCH "--fsdp-version 2 true") == 2 && says("--fsdp-version cannot be used"));
     CHECK(run(LAUNCH "-n x true") == 2 && says("--num_processes x: must be a whole number"));
+    CHECK(run(LAUNCH "--gradient_accumulation_steps 0 true") == 2 && says("must be a whole number, at least 1"));
     CHECK(run(LAUNCH "-n 0 --nproc-per-node 0 true") == 2);
     CHECK(run(LAUNCH "--mixed_precision f16 true") == 2 && says("no|fp16|bf16|fp8"));
     CHECK(run(LAUNCH "--tee 4 true") == 2 && says("give 0, 1, 2 or 3"));

@@ -112,6 +112,7 @@ static void refuses(void)
         {"distributed_type: NO\ndeepspeed_config:\n  zero_stage: 2\n",
          "deepspeed_config cannot be used: DeepSpeed is not supported"},
         {"distributed_type: NO\nnum_processes: many\n", "num_processes must be a whole number, not negative"},
+        {"distributed_type: NO\ngradient_accumulation_steps: 0\n", "gradient_accumulation_steps must be at least 1"},
         {"distributed_type: NO\ndebug: 7\n", "debug must be true or false"},
         {"distributed_type: NO\nmixed_precision: f16\n", "mixed_precision f16: must be no, fp16, bf16 or fp8"},
         {"distributed_type: NO\nmixed_precision: [a]\n", "mixed_precision must be a text"},

@@ -288,6 +288,7 @@ static void step_schedules(ls_run *run)
     run->schedule_policy = LS_SCHEDULE_PER_PROCESS;
     ls_optim *sgd = ls_sgd_new(run, make_line(run), .lr = 1);
     ls_schedule *cycle = ls_one_cycle_new(sgd, .max_lr = 0.01, .steps_per_epoch = 2, .epochs = 1);
+    CHECK(ls_step(sgd));
     ls_schedule_step(cycle);
     CHECK(ls_schedule_get(cycle) == ls_world(run));
     check_no_error(run);

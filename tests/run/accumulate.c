@@ -358,6 +358,27 @@ static void a_schedule_may_step_at_every_call(void)
     CHECK(ls_finish(run) == 0);
 }
 
+/* A step that the program leaves out, or forgets, moves no schedule; one call follows any number of steps. */
+static void a_schedule_moves_after_steps_alone(void)
+{
+    ls_run *run = ls_init(NULL, NULL);
+    ls_module *net = ls_linear_new(run, 1, 1, .no_bias = true);
+    ls_optim *sgd = ls_sgd_new(run, net, .lr = 1);
+    ls_schedule *falling = ls_exponential_new(sgd, 0.5);
+    ls_schedule_step(falling);
+    ls_backward(run, loss_of(run, net, 0, 1));
+    ls_schedule_step(falling);
+    CHECK(ls_schedule_get(falling) == 0 && ls_lr(sgd) == 1);
+    CHECK(ls_step(sgd) && ls_step(sgd));
+    ls_schedule_step(falling);
+    ls_schedule_step(falling);
+    CHECK(ls_schedule_get(falling) == 1 && ls_lr(sgd) == 0.5);
+    ls_schedule_set(falling, 5);
+    ls_schedule_step(falling);
+    CHECK(ls_schedule_get(falling) == 5);
+    CHECK(ls_finish(run) == 0);
+}
+
 /* A linear schedule over 20 steps from 10 reaches 0 after 20 k batches of k to a step. */
 static void schedules_end_with_the_steps(void)
 {
@@ -396,6 +417,7 @@ int main(int argc, char **argv)
     CHECK_RUN(loops_nest);
     CHECK_RUN(clipping_unscales_first);
     CHECK_RUN(a_schedule_may_step_at_every_call);
+    CHECK_RUN(a_schedule_moves_after_steps_alone);
     CHECK_RUN(schedules_end_with_the_steps);
     return check_done();
 }

@@ -210,9 +210,11 @@ static void schedules_per_process(ls_run *run)
     ls_optim *sgd = ls_sgd_new(run, ls_linear_new(run, 1, 1), .lr = 1);
     ls_schedule *cycle = ls_one_cycle_new(sgd, .max_lr = 0.01, .steps_per_epoch = 2, .epochs = 1);
     ls_schedule *falling = ls_warmup_linear_new(sgd, 0, 10);
+    ls_step(sgd);
     ls_schedule_step(falling);
     CHECK(ls_schedule_get(falling) == ls_world(run));
     ls_schedule_step(cycle);
+    ls_step(sgd);
     ls_schedule_step(cycle);
     CHECK(ls_schedule_get(cycle) <= 2 && ls_error(run) == LS_OK);
     run->schedule_policy = LS_SCHEDULE_PER_STEP;

@@ -194,6 +194,12 @@ static void the_environment_comes_last_but_for_accumulation(void)
     CHECK(code(run_captured("ACCELERATE_GRADIENT_ACCUMULATION_STEPS=3", accumulates, text, sizeof text)) ==
           30 + LS_BF16);
     CHECK(code(run_captured("LOCKSTEP_GRADIENT_ACCUMULATION_STEPS=5", accumulates, text, sizeof text)) == 50 + LS_BF16);
+    static char *const none[] = {"ACCELERATE_GRADIENT_ACCUMULATION_STEPS=0", "LOCKSTEP_GRADIENT_ACCUMULATION_STEPS=-1",
+                                 "LOCKSTEP_GRADIENT_ACCUMULATION_STEPS=2x"};
+    for (size_t i = 0; i < sizeof none / sizeof *none; i++) {
+        CHECK(code(run_captured(none[i], starts, text, sizeof text)) == 1);
+        CHECK_MSG(strstr(text, "it must be at least 1"), "%s: %s", none[i], text);
+    }
     CHECK(code(run_captured("ACCELERATE_MIXED_PRECISION=fp16", accumulates, text, sizeof text)) == 20 + LS_BF16);
     CHECK(code(run_captured("ACCELERATE_MIXED_PRECISION=fp16", precision, text, sizeof text)) == LS_F16);
     CHECK(code(run_captured("LOCKSTEP_MIXED_PRECISION=bf16", precision, text, sizeof text)) == LS_BF16);
