@@ -66,7 +66,8 @@ int main(int argc, char **argv)
         ls_sequential_new(run, stage(run, 1, 16), stage(run, 16, 32), stage(run, 32, 64), ls_flatten_new(run),
                           ls_dropout_new(run, 0.2), ls_linear_new(run, 64 * 3 * 3, 10));
     ls_optim *adam = ls_adamw_new(run, net, .lr = lr / 25);
-    ls_schedule *cycle = ls_one_cycle_new(adam, .max_lr = lr, .epochs = epochs, .steps_per_epoch = ls_len(train));
+    ls_schedule *cycle =
+        ls_one_cycle_new(adam, .max_lr = lr, .epochs = epochs, .steps_per_epoch = ls_steps_per_epoch(train));
     ls_prepare(run, net, adam, cycle, train, test);
     if (with_tracking) {
         ls_track_new(run, "all", .project_dir = ls_project_dir(run), .name = ".");

@@ -178,7 +178,8 @@ int main(int argc, char **argv)
 
     ls_module *model = new_model(run, &o, ls_class_count(pets));
     ls_optim *adam = ls_adam_new(run, model, .lr = o.lr / 25);
-    ls_schedule *cycle = ls_one_cycle_new(adam, .max_lr = o.lr, .epochs = o.epochs, .steps_per_epoch = ls_len(train));
+    ls_schedule *cycle =
+        ls_one_cycle_new(adam, .max_lr = o.lr, .epochs = o.epochs, .steps_per_epoch = ls_steps_per_epoch(train));
     ls_prepare(run, model, adam, cycle, train, eval);
 
     if (o.with_tracking) ls_track_new(run, "all", .name = "records");

@@ -251,6 +251,10 @@ LS_API void ls_loader_free(ls_loader *loader);
 
 /* Batches of a pass, for this process; -1 for a stream. */
 LS_API int64_t ls_len(const ls_loader *loader);
+/* What a schedule moves in a pass: steps of the optimiser, which are fewer than batches where gradients of several add
+ * up, as .schedule_policy counts them. With .accumulate_across_epochs passes differ by one: the most. -1 for a stream.
+ *     ls_warmup_cosine_new(adam, 100, epochs * ls_steps_per_epoch(train)) */
+LS_API int64_t ls_steps_per_epoch(const ls_loader *loader);
 
 struct ls_batch {
     ls_tensor *image, *label; /* the fields of these names; else the first and the second (or NULL) */

@@ -228,6 +228,16 @@ int64_t ls_len(const ls_loader *loader)
     return ls_shard_len(&whole);
 }
 
+int64_t ls_steps_per_epoch(const ls_loader *loader)
+{
+    int64_t batches = ls_len(loader);
+    if (batches <= 0) return batches;
+    const ls_run *run = loader->object.run;
+    if (run->schedule_policy == LS_SCHEDULE_PER_CALL) return batches;
+    int64_t steps = (batches - 1) / run->accumulation.steps + 1;
+    return run->schedule_policy == LS_SCHEDULE_PER_PROCESS ? steps * run->share.world : steps;
+}
+
 /* ---- stopped and resumed ---- */
 
 static int64_t consumed(const ls_loader *loader)

@@ -68,6 +68,6 @@ ls_schedule *ls_one_cycle_sized(ls_optim *optim, const ls_one_cycle_opts *given,
     for (int i = 0; i < optim->group_count; i++) s->max_lrs[i] = o.max_lrs ? o.max_lrs[i] : o.max_lr;
     o.max_lrs = NULL; /* the caller's */
     s->cycle = o;
-    s->limit = o.total_steps;
+    s->limit = s->end = o.total_steps;
     return ls_schedule_begin(s);
 }

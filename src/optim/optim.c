@@ -329,6 +329,7 @@ bool ls_step(ls_optim *optim)
     bool ok = ls_optim_lay_out(optim) && ls_optim_unscale(optim);
     if (ok && scaler) ls_scaler_stepped(scaler, optim->finite);
     optim->skipped = ok && scaler && !optim->finite;
+    optim->skipped_steps += optim->skipped;
     bool taken = ok && !optim->skipped && take_step(optim);
     optim->used = run->walk_serial;
     ls_scope_end(run, mark, NULL);

@@ -80,11 +80,12 @@ struct ls_optim {
     int block_count;
     ls_optim_block *blocks;
     int64_t steps;
-    bool skipped;      /* the last step */
-    uint64_t unscaled; /* after which walk of the run the gradients last were */
-    uint64_t used;     /* walks up to this one: gradients of them have had their step, taken or skipped */
-    bool finite;       /* as found then */
-    bool collected;    /* moments of all processes were got, and are kept */
+    int64_t skipped_steps; /* by the loss scaler, in this run */
+    bool skipped;          /* the last step */
+    uint64_t unscaled;     /* after which walk of the run the gradients last were */
+    uint64_t used;         /* walks up to this one: gradients of them have had their step, taken or skipped */
+    bool finite;           /* as found then */
+    bool collected;        /* moments of all processes were got, and are kept */
     ls_state *state;
 };
 

@@ -7,6 +7,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/log.h"
+
 #define PI 3.14159265358979323846
 
 /* ---- what they share ---- */
@@ -84,13 +86,30 @@ void ls_schedule_set(ls_schedule *schedule, int64_t step)
 {
     if (!schedule || ls_failed(schedule->object.run)) return;
     if (step < 0 || (schedule->limit && step > schedule->limit)) {
-        ls_fail(&schedule->object.run->errors, LS_ERR_STATE, "step %lld of a schedule that was made for %lld",
-                (long long)step, (long long)schedule->limit);
+        ls_fail(
+            &schedule->object.run->errors, LS_ERR_STATE,
+            "ls_schedule_step: step %lld of a schedule made for %lld; ls_steps_per_epoch(loader) counts those of an "
+            "epoch",
+            (long long)step, (long long)schedule->limit);
         return;
     }
     schedule->step = step;
     schedule->followed = schedule->optim->steps;
     apply(schedule);
+}
+
+/* Steps that a loss scaler skipped, and a last one whose ls_schedule_step() nobody waits for, are no mistake. */
+void ls_schedule_over(const ls_schedule *s)
+{
+    if (!s->end || s->inner || !s->optim->steps) return;
+    int64_t each = s->object.run->schedule_policy == LS_SCHEDULE_PER_PROCESS ? s->object.run->share.world : 1;
+    int64_t tolerance = s->end / 100 + each * (1 + s->optim->skipped_steps);
+    bool early = s->step + tolerance<s->end, late = s->step> s->end + tolerance;
+    if (!early && !(late && !(s->repeats && s->step % s->end == 0))) return;
+    ls_log_line(LS_LOG_WARN,
+                "a learning rate schedule made for %lld steps %s step %lld, at a rate of %g; "
+                "ls_steps_per_epoch(loader) counts the steps of an epoch",
+                (long long)s->end, early ? "ended at" : "went on to", (long long)s->step, s->lr);
 }
 
 void ls_schedule_free(ls_schedule *schedule)
@@ -119,7 +138,8 @@ ls_schedule *ls_cosine_new(ls_optim *optim, int64_t period, double eta_min)
 {
     ls_schedule *s = sound(optim, "ls_cosine_new", period) ? ls_schedule_new(optim, cosine_at) : NULL;
     if (!s) return NULL;
-    s->period = period;
+    s->period = s->end = period;
+    s->repeats = true;
     s->low = eta_min;
     return ls_schedule_begin(s);
 }
@@ -171,7 +191,7 @@ static ls_schedule *warmup_new(ls_optim *optim, int64_t warmup, int64_t total, c
     if (warmup < 0) return ls_fail(&optim->object.run->errors, LS_ERR_VALUE, "%s: negative warm-up", who), NULL;
     ls_schedule *s = ls_schedule_new(optim, rates_at);
     if (!s) return NULL;
-    s->period = total;
+    s->period = s->end = total;
     s->warmup = warmup;
     return ls_schedule_begin(s);
 }
@@ -237,5 +257,7 @@ ls_schedule *ls_sequential_schedule_new(ls_optim *optim, int n, ls_schedule *con
     }
     memcpy(s->parts, schedules, (size_t)n * sizeof *s->parts);
     if (n > 1) memcpy(s->milestones, milestones, (size_t)(n - 1) * sizeof *s->milestones);
+    for (int i = 0; i < n; i++) schedules[i]->inner = true;
+    if (schedules[n - 1]->end) s->end = schedules[n - 1]->end + (n > 1 ? milestones[n - 2] : 0);
     return ls_schedule_begin(s);
 }

@@ -20,6 +20,9 @@ struct ls_schedule {
     ls_rates_fn *rates_at;
     int64_t step, limit; /* limit: the last step it can be asked for; 0: none */
     int64_t followed;    /* steps of the optimiser that it has followed */
+    int64_t end;         /* the step at which its formula has run its course; 0: it has no end */
+    bool repeats;        /* and begins anew there */
+    bool inner;          /* a part of another, which moves for it */
     double lr;           /* that it set last, of group 0 */
 
     /* what the formulas need; which of them, says rates_at */
@@ -37,5 +40,8 @@ struct ls_schedule {
 /* A schedule at step 0; set what its formula needs, then begin: the rates of step 0 are set. Both accept NULL. */
 ls_schedule *ls_schedule_new(ls_optim *optim, ls_rates_fn *rates_at);
 ls_schedule *ls_schedule_begin(ls_schedule *schedule);
+
+/* Training is over: warn where the schedule was made for another number of steps. */
+void ls_schedule_over(const ls_schedule *schedule);
 
 #endif

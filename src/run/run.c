@@ -15,6 +15,7 @@
 #include "optim/scaler.h"
 #include "run/init.h"
 #include "run/launched.h"
+#include "run/report.h"
 #include "run/session.h"
 
 /* Handles that rest before reuse: a stale pointer is noticed for this many new tensors. */
@@ -73,6 +74,7 @@ int ls_finish(ls_run *run)
     ls_wait_for_save(run);
     int told = run->session ? run->session->stop_signal : 0;
     if (told) ls_wait_for_everyone(run); /* a process that ends first would seem to have failed */
+    else ls_run_report(run);
     int code = ls_failed(run) ? 1 : told ? 128 + told : 0;
     if (ls_failed(run)) ls_log_line(LS_LOG_ERROR, "%s", run->errors.message);
     ls_run_ended(run);

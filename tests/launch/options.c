@@ -97,7 +97,7 @@ static const char *difference(const char *usual)
 
 /* ---- The rows ---- */
 
-typedef enum kind { COUNT, NUMBER, TEXT, SWITCH, CHOICE, IDLE, REFUSED } kind;
+typedef enum kind { COUNT, POSITIVE, NUMBER, TEXT, SWITCH, CHOICE, IDLE, REFUSED } kind;
 static const struct row {
     const char *name;
     char letter;
