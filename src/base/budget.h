@@ -21,7 +21,7 @@ static inline uint64_t ls_budget_of(uint64_t file_bytes)
 }
 
 /* Take `bytes` out of what a file of this size may take, of which *taken are gone; false when it is not enough. */
-static inline bool ls_budget_take(uint64_t *taken, uint64_t bytes, uint64_t file_bytes)
+static inline bool ls_budget_draw(uint64_t *taken, uint64_t bytes, uint64_t file_bytes)
 {
     uint64_t all = ls_budget_of(file_bytes);
     if (*taken > all || bytes > all - *taken) return false;

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/budget.h"
 #include "base/memory.h"
 #include "data/dataset.h"
 #include "data/image/image.h"
@@ -93,10 +94,10 @@ static int64_t read_source(source *s, void *to, int64_t bytes)
     return (int64_t)fread(to, 1, (size_t)bytes, s->file);
 }
 
-/* Can a file of this size hold so much? Deflate makes at most 1032 of one byte. */
+/* Can a file of this size hold so much? */
 static bool is_plausible(const source *s, int64_t bytes)
 {
-    return bytes / (s->packed ? 1032 : 1) <= s->size;
+    return bytes / (s->packed ? (int64_t)LS_BUDGET_RATIO : 1) <= s->size;
 }
 
 /* ---- idx ---- */

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/budget.h"
 #include "base/memory.h"
 #include "formats/bytes.h"
 #include "formats/index.h"
@@ -30,6 +31,7 @@ static void hold(ls_archive *a, ls_pages *pages)
 
 ls_pages *ls_archive_unpack(ls_archive *a, size_t size)
 {
+    if (!ls_archive_afford(a, size)) return NULL;
     ls_pages *pages = ls_sys_alloc(sizeof *pages);
     char *bytes = pages ? ls_sys_alloc(size) : NULL;
     if (!bytes) {
@@ -48,8 +50,6 @@ static bool fail(ls_archive *a, ls_status code, const char *format, va_list args
 {
     char text[600];
     vsnprintf(text, sizeof text, format, args);
-    for (char *c = text; *c; c++) /* names of a file end up on somebody's terminal */
-        if ((unsigned char)*c < 0x20 || *c == 0x7f) *c = '?';
     ls_fail(a->errors, code, "%s: %s", a->file, text);
     return false;
 }
@@ -72,8 +72,16 @@ bool ls_archive_fail_with(ls_archive *a, ls_status code, const char *format, ...
     return false;
 }
 
+bool ls_archive_afford(ls_archive *a, uint64_t bytes)
+{
+    if (ls_budget_draw(&a->taken, bytes, a->file_bytes)) return true;
+    return ls_archive_fail(a, "it expands to more than %llu bytes, the most that a file of %llu bytes may",
+                           (unsigned long long)ls_budget_of(a->file_bytes), (unsigned long long)a->file_bytes);
+}
+
 void *ls_archive_take(ls_archive *a, size_t bytes)
 {
+    if (!ls_archive_afford(a, bytes)) return NULL;
     void *block = ls_arena_take(&a->arena, bytes);
     if (!block) ls_archive_fail_with(a, LS_ERR_MEMORY, "no memory for what it holds");
     return block;
@@ -91,6 +99,7 @@ static bool grow(ls_archive *a, void *list, int64_t count, int64_t *capacity, si
     void **items = list;
     if (count < *capacity) return true;
     int64_t wanted = *capacity ? *capacity * 2 : 32;
+    if (!ls_archive_afford(a, (uint64_t)(wanted - *capacity) * size)) return false;
     void *grown = ls_sys_realloc(*items, (size_t)wanted * size);
     if (!grown) return ls_archive_fail_with(a, LS_ERR_MEMORY, "no memory for a list of %lld", (long long)wanted);
     *items = grown;
@@ -123,6 +132,7 @@ static bool is_safetensors(const char *bytes, size_t size)
 bool ls_archive_parse(ls_archive *a, const char *path, ls_pages *pages)
 {
     hold(a, pages);
+    a->file_bytes += pages->size;
     a->file = ls_archive_text(a, path, strlen(path));
     if (!a->file || !grow(a, &a->files, a->file_count, &a->file_capacity, sizeof *a->files)) return false;
     a->files[a->file_count++] = a->file;

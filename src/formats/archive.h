@@ -41,6 +41,7 @@ typedef struct ls_archive {
     ls_errors *errors; /* where failures are recorded */
     bool names_only;   /* numbers are read only where names cannot be had without */
     ls_arena arena;
+    uint64_t file_bytes, taken; /* of all files; of memory, on their word (base/budget.h) */
     const char *format;
     const char *file; /* the one being read, for messages and entries */
     ls_pages *pages;  /* of all files; the archive holds one reference each */
@@ -61,14 +62,16 @@ void ls_archive_close(ls_archive *archive);
 
 /* The same for bytes in memory, which the archive takes over. */
 bool ls_archive_parse(ls_archive *archive, const char *path, ls_pages *pages);
-/* New pages of zeroed memory, held by the archive; NULL (and an error) when memory is out. */
+/* New pages of zeroed memory, counted and held by the archive; NULL (and an error) when memory is out. */
 ls_pages *ls_archive_unpack(ls_archive *archive, size_t size);
 
 /* Record an error (LS_ERR_IO unless given) that begins with the file's name. Always false. */
 LS_PRINTF(2, 3) bool ls_archive_fail(ls_archive *archive, const char *format, ...);
 LS_PRINTF(3, 4) bool ls_archive_fail_with(ls_archive *archive, ls_status code, const char *format, ...);
 
-/* Memory of the archive; NULL (and an error) when it is out. */
+/* Count memory that is about to be taken because a file says so; false (and an error) beyond the files' budget. */
+bool ls_archive_afford(ls_archive *archive, uint64_t bytes);
+/* Memory of the archive, counted; NULL (and an error) when it is out. */
 void *ls_archive_take(ls_archive *archive, size_t bytes);
 char *ls_archive_text(ls_archive *archive, const char *text, size_t length);
 /* Append. The entry's name, dim and stride must be the archive's; `file` is set here. */

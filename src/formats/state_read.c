@@ -86,9 +86,11 @@ static bool gather(const ls_operand *view, ls_element element, char *to)
 
 static ls_tensor *copied(loader *l, const ls_archive_entry *entry, const ls_operand *view, ls_element element)
 {
+    /* A stride of zero repeats what is stored once, as often as the shape says. */
+    size_t bytes = (size_t)ls_view_numel(view) * ls_dtype_size(view->dtype);
+    if (!ls_archive_afford(&l->archive, bytes)) return &l->run->poison;
     ls_tensor *t = ls_tensor_new(l->run, l->device, view->dtype, ls_view_shape(view));
     if (t->life != LS_LIFE_LIVE) return t;
-    size_t bytes = (size_t)ls_view_numel(view) * ls_dtype_size(view->dtype);
     bool host = ls_device_is_host(l->device);
     char *to = host ? t->view.data : ls_sys_alloc(bytes);
     if (!to && bytes) return LS_POISON(l->run, LS_ERR_MEMORY, "no memory for %zu bytes of %s", bytes, entry->name);
@@ -109,6 +111,7 @@ static ls_tensor *make_tensor(loader *l, const ls_archive_entry *entry)
         usable_in_place(l, entry, &view, element) ? in_place(l, entry, &view) : copied(l, entry, &view, element);
     ls_dtype wanted = l->opts.dtype;
     if (t->life != LS_LIFE_LIVE || !wanted || !ls_dtype_is_float(view.dtype) || wanted == view.dtype) return t;
+    if (!ls_archive_afford(&l->archive, (uint64_t)ls_numel(t) * ls_dtype_size(wanted))) return &l->run->poison;
     ls_tensor *converted = ls_tensor_new_like(t, wanted);
     return converted->life == LS_LIFE_LIVE && ls_raw_copy(converted, t) ? converted : &l->run->poison;
 }

@@ -7,6 +7,7 @@
 #include <zlib.h>
 #endif
 
+#include "base/budget.h"
 #include "base/crc.h"
 #include "formats/bytes.h"
 
@@ -17,7 +18,6 @@ enum {
     CENTRAL_SIZE = 46,
     LOCAL_SIZE = 30,
     MAX_COMMENT = 65535,
-    MAX_RATIO = 1032, /* deflate cannot do better */
 };
 #define ZIP_END 0x06054b50u
 #define ZIP_END64 0x06064b50u
@@ -150,11 +150,9 @@ static bool inflate_all(const ls_zip_file *file, char *to)
     return status == Z_STREAM_END && out == 0;
 }
 
-static bool unpack(ls_archive *a, ls_zip *zip, ls_zip_file *file)
+static bool unpack(ls_archive *a, ls_zip_file *file)
 {
-    /* Entries do not overlap in an honest file, so together they cannot unpack to more than this. */
-    zip->unpacked += file->size;
-    if (file->size / MAX_RATIO > file->packed_size || zip->unpacked / MAX_RATIO > zip->pages->size)
+    if (file->size / LS_BUDGET_RATIO > file->packed_size)
         return ls_archive_fail(a, "%s in it lies about its size", file->name);
     ls_pages *pages = ls_archive_unpack(a, file->size);
     if (!pages) return false;
@@ -164,9 +162,8 @@ static bool unpack(ls_archive *a, ls_zip *zip, ls_zip_file *file)
     return true;
 }
 #else
-static bool unpack(ls_archive *a, ls_zip *zip, ls_zip_file *file)
+static bool unpack(ls_archive *a, ls_zip_file *file)
 {
-    (void)zip;
     return ls_archive_fail_with(a, LS_ERR_UNSUPPORTED,
                                 "%s in it is compressed, and this library was built without zlib", file->name);
 }
@@ -176,7 +173,7 @@ bool ls_zip_fetch(ls_archive *a, ls_zip *zip, ls_zip_file *file)
 {
     if (file->pages) return true;
     if (file->deflated) {
-        if (!unpack(a, zip, file)) return false;
+        if (!unpack(a, file)) return false;
     } else {
         file->pages = zip->pages;
         file->bytes = file->packed;

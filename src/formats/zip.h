@@ -18,7 +18,6 @@ typedef struct ls_zip {
     ls_pages *pages;
     int64_t count;
     ls_zip_file *files; /* sorted by name */
-    uint64_t unpacked;  /* bytes so far */
 } ls_zip;
 
 /* Reads the directory. False, with an error, when it is damaged. Memory is the archive's. */

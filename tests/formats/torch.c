@@ -3,6 +3,7 @@
 
 #include <sys/stat.h>
 
+#include "base/budget.h"
 #include "base/memory.h"
 #include "formats/archive.h"
 
@@ -160,12 +161,11 @@ static void what_would_be_run_is_refused_by_name(void)
     }
 }
 
-/* Lists that hold the same list twice, 40 levels: a few bytes that stand for 2^40 values. */
+/* Lists that hold the same list twice, 40 levels: a few bytes for 2^40 values without memory of their own. */
 static void shared_containers_do_not_explode(void)
 {
-    char pickle[400] = "\x80\x02]";
-    size_t at = 3;
-    at += (size_t)snprintf(pickle + at, sizeof pickle - at, "K%ca", 1);
+    char pickle[400] = "\x80\x02]Na";
+    size_t at = 5;
     for (int i = 0; i < 40; i++) {
         memcpy(pickle + at, "2\x86", 2); /* DUP, TUPLE2 */
         at += 2;
@@ -174,6 +174,132 @@ static void shared_containers_do_not_explode(void)
     put_file(in_folder("p"), pickle, at);
     CHECK_REFUSED(run, ls_state_read(run, in_folder("p")), LS_ERR_IO, "more than 4194304 values");
 }
+
+/* ---- pickles that name one thing many times ---- */
+
+typedef struct pickle {
+    char *bytes;
+    size_t size;
+} pickle;
+
+static void put(pickle *p, const void *bytes, size_t size)
+{
+    p->bytes = realloc(p->bytes, p->size + size);
+    memcpy(p->bytes + p->size, bytes, size);
+    p->size += size;
+}
+
+#define PUT(p, text) put(p, text, sizeof(text) - 1)
+
+static void put_times(pickle *p, int times, const char *text)
+{
+    while (times-- > 0) put(p, text, strlen(text));
+}
+
+/* BINUNICODE or BINBYTES of so many times a letter. */
+static void put_long(pickle *p, char opcode, uint32_t length)
+{
+    char *text = malloc(5 + (size_t)length);
+    text[0] = opcode;
+    for (int i = 0; i < 4; i++) text[1 + i] = (char)(length >> 8 * i);
+    memset(text + 5, 'x', length);
+    put(p, text, 5 + (size_t)length);
+    free(text);
+}
+
+/* 100,000 numbers, met through 1,000 lists of 100, under a name of 1,500 letters: 150 MB of names. */
+static void long_names(pickle *p)
+{
+    PUT(p, "}");
+    put_long(p, 'X', 1500);
+    PUT(p, "](](");
+    put_times(p, 100, "K\1");
+    PUT(p, "eq\1");
+    put_times(p, 999, "h\1");
+    PUT(p, "es.");
+}
+
+/* An array of 60 kB, met 3,000 times. */
+static void copied_array(pickle *p)
+{
+    PUT(p, "](cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\0\x85"
+           "C\1b\x87R(K\1M\x60\xea\x85"
+           "cnumpy\ndtype\nX\2\0\0\0u1\x89\x88\x87R\x89");
+    put_long(p, 'B', 60000);
+    PUT(p, "tbq\1");
+    put_times(p, 2999, "h\1");
+    PUT(p, "e.");
+}
+
+/* 2,000 sets, of the same 10,000 values each. */
+static void copied_set(pickle *p)
+{
+    PUT(p, "](");
+    put_times(p, 10000, "N");
+    PUT(p, "eq\1c__builtin__\nset\nq\2");
+    put_times(p, 2000, "h\2h\1\x85R0");
+    PUT(p, "0.");
+}
+
+/* 4,000 times the bytes of the same text of 40 kB. */
+static void encoded_text(pickle *p)
+{
+    put_long(p, 'X', 40000);
+    PUT(p, "q\1X\6\0\0\0latin1q\2c_codecs\nencode\nq\3");
+    put_times(p, 4000, "h\3h\1h\2\x86R0");
+    PUT(p, "00.");
+}
+
+static void what_expands_is_held_against_the_size_of_the_file(void)
+{
+    void (*const makers[])(pickle *) = {long_names, copied_array, copied_set, encoded_text};
+    for (size_t i = 0; i < sizeof makers / sizeof *makers; i++) {
+        pickle p = {0};
+        PUT(&p, "\x80\x02");
+        makers[i](&p);
+        put_file(in_folder("p"), p.bytes, p.size);
+        free(p.bytes);
+        CHECK_REFUSED(run, ls_state_read(run, in_folder("p")), LS_ERR_IO, "it expands to more than");
+    }
+}
+
+/* A view of one float that repeats it 2^30 times takes nothing where it lies, but must not be written out. */
+static void a_repeated_number_is_not_written_out(void)
+{
+    pickle p = {0};
+    PUT(&p, "\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19.\x80\x02M\xe9\x03."
+            "\x80\x02}X\x0d\0\0\0little_endian\x88s."
+            "\x80\x02"
+            "ctorch._utils\n_rebuild_tensor_v2\n((X\x07\0\0\0storagectorch\nFloatStorage\n"
+            "X\x01\0\0\0"
+            "0X\x03\0\0\0cpuK\x01NtQK\0J\0\0\0\x40\x85K\0\x85\x89}tR."
+            "\x80\x02]X\x01\0\0\0"
+            "0a.\x01\0\0\0\0\0\0\0\0\0\x80\x3f");
+    put_file(in_folder("p"), p.bytes, p.size);
+    free(p.bytes);
+    CHECK_REFUSED(run, ls_state_read(run, in_folder("p"), .dtype = LS_F64), LS_ERR_IO, "it expands to more than");
+}
+
+/* Nothing costs a file more bytes of memory for each of its own than a long list of small numbers. */
+static void honest_files_are_far_from_the_limit(void)
+{
+    enum { COUNT = 400000 };
+    pickle p = {0};
+    PUT(&p, "\x80\x02}X\4\0\0\0name](");
+    put_times(&p, COUNT, "K\1");
+    PUT(&p, "es.");
+    put_file(in_folder("p"), p.bytes, p.size);
+    free(p.bytes);
+    ls_errors errors = {0};
+    ls_archive archive;
+    CHECK_MSG(ls_archive_open(&archive, &errors, in_folder("p"), false), "%s", errors.message);
+    CHECK(archive.count == COUNT);
+    CHECK_MSG(archive.taken < ls_budget_of(archive.file_bytes) / 2, "%llu of %llu", (unsigned long long)archive.taken,
+              (unsigned long long)ls_budget_of(archive.file_bytes));
+    ls_archive_close(&archive);
+}
+
+#undef PUT
 
 /* A tensor of a pickle over a storage of 4 floats, in the older form, with these numbers. */
 static void views_beyond_their_storage_are_refused(void)
@@ -424,6 +550,9 @@ int main(int argc, char **argv)
     CHECK_RUN(reads_numpy);
     CHECK_RUN(what_would_be_run_is_refused_by_name);
     CHECK_RUN(shared_containers_do_not_explode);
+    CHECK_RUN(what_expands_is_held_against_the_size_of_the_file);
+    CHECK_RUN(a_repeated_number_is_not_written_out);
+    CHECK_RUN(honest_files_are_far_from_the_limit);
     CHECK_RUN(views_beyond_their_storage_are_refused);
     CHECK_RUN(sums_of_zip_files_are_checked);
     CHECK_RUN(reads_every_file_of_the_collection);
