@@ -75,7 +75,9 @@ static void describe(const ls_history *history, const char *path)
     for (int i = 0; i < ls_history_count(history); i++) {
         ls_curve curve = ls_history_at(history, i);
         double last = curve.count ? curve.y[curve.count - 1] : 0;
-        printf("%s %s (%lld points, last %.4g)", i ? "," : "", curve.name, (long long)curve.count, last);
+        char name[512]; /* names stand in files */
+        printf("%s %s (%lld points, last %.4g)", i ? "," : "", ls_printable(name, sizeof name, curve.name),
+               (long long)curve.count, last);
     }
     putchar('\n');
 }

@@ -120,6 +120,14 @@ typedef enum ls_log_level {
         LS_LOG_LEVEL_COUNT
 } ls_log_level;
 
+/* ---- Text of others ------------------------------------------------------------------------------------------- */
+
+/* Text of a file or of another machine, made fit to be printed: control characters and escape sequences, marks that
+ * turn the direction of writing around and bytes that are not UTF-8 become "?", line breaks and tabs blanks. At most
+ * `size` bytes with the zero, cut between characters; never longer than the text, so that `to` may be the text itself.
+ * Returns `to`. Error messages and log lines have been through it already. */
+LS_API char *ls_printable(char *to, size_t size, const char *text);
+
 #ifdef __cplusplus
 }
 #endif

@@ -73,10 +73,7 @@ void ls_log_from(const char *origin, ls_log_level level, const char *format, va_
     int more = snprintf(line + lead, 1024, "%s%s", origin, levels[level].lead);
     lead += (size_t)(more < 1024 ? more : 1023);
     vsnprintf(line + lead, sizeof line - lead - 1, format, args); /* leaves room for the line break */
-    size_t length = strlen(line);
-    for (size_t i = 0; i < length; i++) {
-        if (line[i] == '\n' || line[i] == '\r') line[i] = ' ';
-    }
+    size_t length = strlen(ls_printable(line, sizeof line, line));
     line[length] = '\n';
     ls_terminal_write(stderr, line, length + 1);
 }

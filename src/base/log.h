@@ -15,7 +15,7 @@
 bool ls_log_shows(ls_log_level level);
 bool ls_log_shows_of_program(ls_log_level level);
 
-/* Text beyond about 2000 bytes is cut; line breaks become spaces. */
+/* Text beyond about 2000 bytes is cut; ls_printable() is what is shown, so that text of others may stand in it. */
 LS_PRINTF(2, 3) void ls_log_line(ls_log_level level, const char *format, ...);
 /* The same whatever the level in force, with another origin than "lockstep: " in front. */
 LS_PRINTF(3, 0) void ls_log_from(const char *origin, ls_log_level level, const char *format, va_list args);

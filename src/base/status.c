@@ -17,6 +17,7 @@ ls_status ls_fail(ls_errors *errors, ls_status code, const char *format, ...)
     va_start(args, format);
     vsnprintf(errors->message + lead, sizeof errors->message - (size_t)lead, format, args);
     va_end(args);
+    ls_printable(errors->message, sizeof errors->message, errors->message);
     if (errors->abort_on_fail || ls_config_switch(LS_SETTING_ABORT)) {
         ls_log_line(LS_LOG_ERROR, "%s: %s", ls_status_text(code), errors->message);
         abort();

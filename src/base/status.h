@@ -12,8 +12,8 @@ typedef struct ls_errors {
     char message[1024]; /* "path: text" of the first failure */
 } ls_errors;
 
-/* Record a failure; later ones are ignored, they mostly follow from the first. Returns `code`, so that callers can
- * write `return ls_fail(...)`. */
+/* Record a failure; later ones are ignored, they mostly follow from the first. Names of files and in files may stand
+ * in the text: what is kept is ls_printable(). Returns `code`, so that callers can write `return ls_fail(...)`. */
 LS_PRINTF(3, 4) ls_status ls_fail(ls_errors *errors, ls_status code, const char *format, ...);
 
 /* Forget the failure; path and abort_on_fail stay. */

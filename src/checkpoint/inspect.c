@@ -8,7 +8,6 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/memory.h"
-#include "base/utf8.h"
 #include "checkpoint/manifest.h"
 #include "tensor/context.h"
 
@@ -16,16 +15,12 @@ enum { MAX_STATE = 16 << 20 };
 
 /* ---- words ---- */
 
-/* Text of a file on somebody's terminal: without characters that the terminal would obey. */
 static void print_safely(FILE *to, const char *text)
 {
-    for (size_t left = strlen(text), length; left; text += length, left -= length) {
-        length = ls_utf8_length(text, left);
-        uint32_t code = length ? ls_utf8_decode(text, length) : 0;
-        if (code < 0x20 || (code >= 0x7f && code < 0xa0)) fputc('?', to);
-        else fwrite(text, 1, length, to);
-        if (!length) length = 1;
-    }
+    size_t size = strlen(text) + 1;
+    char *copy = ls_sys_alloc(size);
+    fputs(copy ? ls_printable(copy, size, text) : "?", to);
+    ls_sys_free(copy);
 }
 
 static void print_count(FILE *to, const char *before, int64_t count, const char *noun)

@@ -114,6 +114,7 @@ LS_PRINTF(4, 5) static ls_status fail(ls_status status, char *why, size_t size, 
     va_list args;
     va_start(args, format);
     vsnprintf(why, size, format, args);
+    ls_printable(why, size, why); /* values of the file stand in it */
     va_end(args);
     return status;
 }
