@@ -1,5 +1,6 @@
-/* hash.h - XXH64 of bytes that come in pieces: notices damage, at the speed of memory.
- * Not against those who mean harm. */
+/* hash.h - XXH64 of bytes that come in pieces: notices damage, at the speed of memory, and is the same in every
+ * process; not against those who mean harm. And a keyed hash for tables whose names others choose, which is different
+ * in every process: never write it down. */
 #ifndef LOCKSTEP_BASE_HASH_H
 #define LOCKSTEP_BASE_HASH_H
 
@@ -15,7 +16,11 @@ void ls_hash_begin(ls_hash *hash);
 void ls_hash_add(ls_hash *hash, const void *bytes, size_t size);
 uint64_t ls_hash_end(const ls_hash *hash); /* of all so far; more may follow */
 
-/* Of a whole file, and its size. */
+/* SipHash-1-3 with the key of this process, or with one that is given. */
+uint64_t ls_hash_keyed(const void *bytes, size_t size);
+uint64_t ls_hash_with_key(const uint64_t key[2], const void *bytes, size_t size);
+
+/* XXH64 of a whole file, and its size. */
 bool ls_hash_file(const char *path, uint64_t *hash, uint64_t *size, ls_message *why);
 
 #endif

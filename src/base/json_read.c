@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/hash.h"
 #include "base/json.h"
 #include "base/memory.h"
 #include "base/utf8.h"
@@ -198,13 +199,6 @@ static bool read_number(reader *r, ls_json *value)
 
 /* ---- objects ---- */
 
-static uint64_t hash(const char *text)
-{
-    uint64_t h = 0xcbf29ce484222325u;
-    for (; *text; text++) h = (h ^ (unsigned char)*text) * 0x100000001b3u;
-    return h ^ h >> 32;
-}
-
 /* Slots of the index of an object: a power of two, at least twice as many as members. */
 static uint64_t index_slots(int64_t count)
 {
@@ -216,7 +210,7 @@ static uint64_t index_slots(int64_t count)
 /* The slot with this key, or the empty one where it belongs. */
 static const ls_json **index_slot(const ls_json *object, const char *key)
 {
-    uint64_t mask = index_slots(object->count) - 1, i = hash(key) & mask;
+    uint64_t mask = index_slots(object->count) - 1, i = ls_hash_keyed(key, strlen(key)) & mask;
     while (object->index[i] && strcmp(object->index[i]->key, key) != 0) i = (i + 1) & mask;
     return &object->index[i];
 }

@@ -6,6 +6,7 @@
 
 #include "base/json.h"
 #include "base/memory.h"
+#include "base/names.h"
 #include "formats/index.h"
 
 enum { MAX_INDEX = 100000000 };
@@ -49,47 +50,67 @@ static bool is_plain_name(const char *name)
     return name && *name && !strchr(name, '/') && strcmp(name, "..") != 0 && strcmp(name, ".") != 0;
 }
 
-/* The first name that the index puts into this shard and that the shard does not have. */
+/* The first name that the index puts into this shard and that the shard, whose entries begin at `first`, lacks. */
 static const char *first_missing(const ls_archive *a, int64_t first, const ls_json *map, const char *shard)
 {
-    for (const ls_json *m = map->first; m; m = m->next) {
-        if (strcmp(m->text, shard) != 0) continue;
-        int64_t i = first;
-        while (i < a->count && strcmp(a->entries[i].name, m->key) != 0) i++;
-        if (i == a->count) return m->key;
-    }
-    return NULL;
+    ls_names there = {0};
+    const char *missing = NULL;
+    bool ok = true;
+    for (int64_t i = first; ok && i < a->count; i++)
+        ok = ls_names_add(&there, a->entries[i].name, strlen(a->entries[i].name), i) >= 0;
+    for (const ls_json *m = map->first; ok && !missing && m; m = m->next)
+        if (strcmp(m->text, shard) == 0 && ls_names_find(&there, m->key, strlen(m->key)) < 0) missing = m->key;
+    ls_names_free(&there);
+    return missing ? missing : "?"; /* twice in the shard, or no memory to say */
 }
 
-static bool read_shard(ls_archive *a, const char *index, size_t folder_length, const ls_json *map, const char *shard)
+/* `expected`: how many tensors the index puts into this shard. */
+static bool read_shard(ls_archive *a, const char *index, size_t folder_length, const ls_json *map, const char *shard,
+                       int64_t expected)
 {
     char path[PATH_MAX];
-    int64_t first = a->count, expected = 0, described = a->metadata_count;
+    int64_t first = a->count, described = a->metadata_count;
     if (!join(a, path, index, folder_length, shard)) return false;
     if (ls_path_kind_of(path) == LS_PATH_NONE)
         return ls_fail(a->errors, LS_ERR_IO, "%s: the shard %s is missing", index, path), false;
     if (!ls_archive_open_file(a, path)) return false;
     if (a->file_count > 1) a->metadata_count = described; /* all shards say the same */
-    for (const ls_json *m = map->first; m; m = m->next) expected += strcmp(m->text, shard) == 0;
     if (keep_mapped(a, first, map, shard) == expected) return true;
-    const char *missing = first_missing(a, first, map, shard);
-    return ls_archive_fail(a, "tensor %s, which the index puts into this shard, is not in it", missing ? missing : "?");
+    return ls_archive_fail(a, "tensor %s, which the index puts into this shard, is not in it",
+                           first_missing(a, first, map, shard));
+}
+
+typedef struct shards {
+    ls_names numbers; /* in the order in which they come up */
+    int64_t *sizes;   /* tensors in each */
+} shards;
+
+static bool count_shards(ls_archive *a, const char *path, const ls_json *map, shards *all)
+{
+    all->sizes = ls_sys_alloc((size_t)map->count * sizeof *all->sizes);
+    bool ok = all->sizes != NULL;
+    for (const ls_json *m = map->first; ok && m; m = m->next) {
+        if (!is_plain_name(ls_json_text(m)))
+            return ls_fail(a->errors, LS_ERR_IO, "%s: the shard of %s is not a file name", path, m->key), false;
+        int64_t shard = ls_names_add(&all->numbers, m->text, strlen(m->text), all->numbers.count);
+        ok = shard >= 0;
+        if (ok) all->sizes[shard]++;
+    }
+    return ok || (ls_fail(a->errors, LS_ERR_MEMORY, "%s: no memory for a list of shards", path), false);
 }
 
 static bool read_map(ls_archive *a, const char *path, size_t folder_length, const ls_json *map)
 {
-    for (const ls_json *m = map->first; m; m = m->next)
-        if (!is_plain_name(ls_json_text(m)))
-            return ls_fail(a->errors, LS_ERR_IO, "%s: the shard of %s is not a file name", path, m->key), false;
-    for (const ls_json *m = map->first; m; m = m->next) {
-        bool known = false; /* a shard is read when its name comes up first; there are few */
-        for (int64_t i = 0; !known && i < a->file_count; i++) {
-            const char *slash = strrchr(a->files[i], '/');
-            known = strcmp(slash ? slash + 1 : a->files[i], m->text) == 0;
-        }
-        if (!known && !read_shard(a, path, folder_length, map, m->text)) return false;
+    shards all = {0};
+    bool ok = count_shards(a, path, map, &all);
+    int64_t read = 0;
+    for (const ls_json *m = map->first; ok && m; m = m->next) {
+        if (ls_names_find(&all.numbers, m->text, strlen(m->text)) < read) continue; /* the next comes up first here */
+        ok = read_shard(a, path, folder_length, map, m->text, all.sizes[read++]);
     }
-    return true;
+    ls_sys_free(all.sizes);
+    ls_names_free(&all.numbers);
+    return ok;
 }
 
 bool ls_archive_open_index(ls_archive *a, const char *path)

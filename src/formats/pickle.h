@@ -79,8 +79,8 @@ typedef struct ls_pickle {
     ls_archive *archive; /* owns all values */
     const char *begin, *at, *end;
     ls_pickle_list stack, memo;
-    ls_pickle_storage *storages; /* the first met is the last here */
-    ls_pickle_storage *hashed[1024];
+    ls_pickle_storage *storages;        /* the first met is the last here */
+    ls_pickle_storage *hashed[1 << 14]; /* by the keyed hash of their keys */
 } ls_pickle;
 
 /* Run one pickle, from p->at up to its end; the next may follow. NULL (and an error) when it is damaged or refused. */

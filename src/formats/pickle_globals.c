@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "base/utf8.h"
 #include "formats/numpy.h"
 #include "formats/pickle.h"
@@ -133,9 +134,7 @@ static bool read_counts(ls_pickle *p, const ls_pickle_value *from, int *count, c
 
 ls_pickle_storage *ls_pickle_storage_of(ls_pickle *p, const char *key, size_t length)
 {
-    uint64_t hash = 0xcbf29ce484222325u;
-    for (size_t i = 0; i < length; i++) hash = (hash ^ (unsigned char)key[i]) * 0x100000001b3u;
-    ls_pickle_storage **bucket = &p->hashed[(hash ^ hash >> 32) % (sizeof p->hashed / sizeof *p->hashed)];
+    ls_pickle_storage **bucket = &p->hashed[ls_hash_keyed(key, length) % (sizeof p->hashed / sizeof *p->hashed)];
     for (ls_pickle_storage *s = *bucket; s; s = s->same_hash)
         if (same(s->key, key, length)) return s;
     ls_pickle_storage *storage = ls_archive_take(p->archive, sizeof *storage);

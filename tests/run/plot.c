@@ -6,6 +6,7 @@
 #include <math.h>
 
 #include "base/crc.h"
+#include "base/file.h"
 #include "base/memory.h"
 #include "check.h"
 #include "folder.h"
@@ -248,6 +249,10 @@ static void what_cannot_be_read_is_refused(void)
     refuses_history(NULL, "NULL");
     file_append(FOLDER "/text", "just some words, no events at all");
     refuses_history(FOLDER "/text", "neither JSON lines, nor a table of steps, nor events");
+    static const char zeros[] = "step,a\0,a\0bbbbbbbbbbbbbbbb\n1,1,2\n";
+    ls_message why;
+    CHECK(ls_file_write(FOLDER "/zeros", zeros, sizeof zeros - 1, false, &why));
+    refuses_history(FOLDER "/zeros", "byte 6 is zero: this is not a table of text");
     file_append(FOLDER "/values.jsonl", "{\"step\":1,\"loss\":2}\n{\"step\":\n{\"step\":3,\"loss\":2}\n");
     refuses_history(FOLDER, "line 2 is not a JSON object");
 }

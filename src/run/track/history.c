@@ -16,9 +16,8 @@
 
 static ls_history_series *series_named(ls_history *history, const char *name, size_t length)
 {
-    for (int i = 0; i < history->count; i++)
-        if (strncmp(history->series[i].name, name, length) == 0 && !history->series[i].name[length])
-            return &history->series[i];
+    int64_t known = ls_names_find(&history->names, name, length);
+    if (known >= 0) return &history->series[known];
     if (history->count == history->capacity) {
         int capacity = history->capacity ? history->capacity * 2 : 16;
         ls_history_series *grown = ls_sys_realloc(history->series, (size_t)capacity * sizeof *grown);
@@ -27,15 +26,18 @@ static ls_history_series *series_named(ls_history *history, const char *name, si
         history->capacity = capacity;
     }
     char *copy = ls_sys_alloc(length + 1);
-    if (!copy) return NULL;
+    if (!copy || ls_names_add(&history->names, memcpy(copy, name, length), length, history->count) < 0) {
+        ls_sys_free(copy);
+        return NULL;
+    }
     ls_history_series *series = &history->series[history->count++];
-    *series = (ls_history_series){.name = memcpy(copy, name, length)};
+    *series = (ls_history_series){.name = copy};
     return series;
 }
 
 static bool grow(ls_history_series *series)
 {
-    int64_t capacity = series->capacity ? series->capacity * 2 : 256;
+    int64_t capacity = series->capacity ? series->capacity * 2 : 16;
     double **arrays[] = {&series->x, &series->y};
     for (int i = 0; i < 2; i++) {
         double *grown = ls_sys_realloc(*arrays[i], (size_t)capacity * sizeof **arrays[i]);
@@ -123,6 +125,7 @@ static void clear(void *object)
         ls_sys_free(history->series[i].y);
     }
     ls_sys_free(history->series);
+    ls_names_free(&history->names);
 }
 
 ls_history *ls_history_read(ls_run *run, const char *path)
@@ -159,7 +162,6 @@ ls_curve ls_history_at(const ls_history *history, int i)
 
 ls_curve ls_history_find(const ls_history *history, const char *name)
 {
-    int i = 0;
-    while (name && i < ls_history_count(history) && strcmp(history->series[i].name, name) != 0) i++;
-    return ls_history_at(history, i);
+    int64_t i = history && name ? ls_names_find(&history->names, name, strlen(name)) : -1;
+    return ls_history_at(history, (int)i);
 }

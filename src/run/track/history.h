@@ -5,6 +5,7 @@
 #include <lockstep/plugin.h>
 #include <lockstep/track.h>
 
+#include "base/names.h"
 #include "tensor/object.h"
 
 typedef struct ls_history_series {
@@ -17,10 +18,11 @@ struct ls_history {
     ls_object object;
     int count, capacity;
     ls_history_series *series; /* in the order in which names appeared */
+    ls_names names;            /* of them, with their places */
 };
 
 /* Add a point. Where a resumed run comes to steps that were recorded before, the new values take the place of the old.
- * False when memory is out. The name has `length` bytes. */
+ * False when memory is out. The name has `length` bytes, none of them zero. */
 bool ls_history_add(ls_history *history, const char *name, size_t length, double step, double value);
 
 /* Read one file. False, with the reason, on failure; why stays empty when memory is out. A last line or record that is

@@ -100,6 +100,11 @@ bool ls_history_read_csv(ls_history *history, const char *text, size_t size, ls_
         snprintf(why->text, sizeof why->text, "the header is not complete");
         return false;
     }
+    const char *zero = memchr(text, 0, size);
+    if (zero) {
+        snprintf(why->text, sizeof why->text, "byte %zu is zero: this is not a table of text", (size_t)(zero - text));
+        return false;
+    }
     header columns = {text, row_end};
     while (text = row_end + 1, (row_end = memchr(text, '\n', (size_t)(end - text))))
         if (!add_row(history, columns, text, row_end)) return false;

@@ -8,7 +8,7 @@
 #include "base/opts.h"
 #include "tensor/context.h"
 
-enum { SMALLEST = 100, LARGEST = 16384 };
+enum { SMALLEST = 100, LARGEST = 16384, MOST_PANELS = 500 };
 
 static void clear(void *object)
 {
@@ -56,6 +56,11 @@ static ls_plot_panel *panel_named(ls_plot *plot, const char *title)
 {
     for (ls_plot_panel *p = plot->first; p; p = p->next)
         if (strcmp(p->title, title) == 0) return p;
+    if (plot->count == MOST_PANELS) {
+        ls_fail(&plot->object.run->errors, LS_ERR_VALUE,
+                "ls_plot: more than %d panels; choose what to draw by its keys", MOST_PANELS);
+        return NULL;
+    }
     ls_plot_panel *panel = ls_arena_take(&plot->arena, sizeof *panel);
     if (!panel || !(panel->title = copy_text(plot, title))) return NULL;
     if (plot->last) plot->last->next = panel;

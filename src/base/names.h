@@ -1,0 +1,24 @@
+/* names.h - a table of names and a number for each: found by about one comparison, however many there are and whoever
+ * chose them (ls_hash_keyed). The names are the caller's, and must stay where they are. */
+#ifndef LOCKSTEP_BASE_NAMES_H
+#define LOCKSTEP_BASE_NAMES_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* All zero is an empty table. */
+typedef struct ls_names {
+    int64_t count, capacity; /* names; slots, a power of two */
+    struct ls_names_slot *slots;
+} ls_names;
+
+enum { LS_NAMES_NONE = -1, LS_NAMES_MEMORY = -2 };
+
+/* The number of a name of `length` bytes; LS_NAMES_NONE when it is not in the table. */
+int64_t ls_names_find(const ls_names *names, const char *name, size_t length);
+/* Give a name a number, 0 or above; one that is in the table keeps its own. The number it has then is returned;
+ * LS_NAMES_MEMORY when memory is out. */
+int64_t ls_names_add(ls_names *names, const char *name, size_t length, int64_t number);
+void ls_names_free(ls_names *names); /* leaves it empty */
+
+#endif
