@@ -96,7 +96,8 @@ int launch_mpirun(const command *by, const launch_options *options, const char *
     if (open_mpi) *end++ = "--bind-to", *end++ = "socket";
 
     int threads = option_count(options, OPTION_NUM_THREADS, 0), shared = ls_launch_cpus() * hosts / processes;
-    const char *given = getenv("OMP_NUM_THREADS");
+    const char *own_name = getenv("LOCKSTEP_NUM_THREADS");
+    const char *given = own_name && *own_name ? own_name : getenv("OMP_NUM_THREADS");
     option address = given_of(options, OPTION_MASTER_ADDR, OPTION_MAIN_PROCESS_IP);
     option port = given_of(options, OPTION_MASTER_PORT, OPTION_MAIN_PROCESS_PORT);
     if (!threads && given) threads = atoi(given);

@@ -53,7 +53,7 @@ typedef struct ls_launch_opts {
     double dead_after;        /* silence of a host, standstill of a worker, that means loss; default 2 */
 
     int num_threads; /* of each worker; default: the CPUs this process may use, shared out */
-    bool no_pin;     /* leave placement to the system; by default workers get CPUs of their own, by NUMA node */
+    bool no_pin;     /* threads run on any CPU; else workers keep to their own while nobody else uses them */
 
     const char *mixed_precision; /* "no", "fp16", "bf16" or "fp8": workers get it as ACCELERATE_MIXED_PRECISION */
     /* "NAME=value" for the workers' environment, on top of this process's; ends with NULL. */

@@ -40,13 +40,14 @@ typedef struct value {
 
 static value values[LS_SETTING_COUNT_OF];
 
-static bool parse_count(const char *text, uint64_t *number)
+/* A whole number, up to the end of the text or to `stop`. */
+static bool parse_count(const char *text, char stop, uint64_t *number)
 {
     if (!isdigit((unsigned char)*text)) return false;
     char *end;
     errno = 0;
     *number = strtoull(text, &end, 10);
-    return *end == '\0' && errno == 0;
+    return (*end == '\0' || *end == stop) && errno == 0;
 }
 
 static bool parse_switch(const char *text, uint64_t *number)
@@ -61,10 +62,10 @@ static bool parse_switch(const char *text, uint64_t *number)
     return false;
 }
 
-static bool take(value *to, ls_setting_kind kind, const char *text)
+static bool take(value *to, ls_setting_kind kind, const char *text, bool ours)
 {
     if (strlen(text) >= sizeof to->text) return false;
-    if (kind == LS_SETTING_KIND_COUNT && !parse_count(text, &to->number)) return false;
+    if (kind == LS_SETTING_KIND_COUNT && !parse_count(text, ours ? '\0' : ',', &to->number)) return false;
     if (kind == LS_SETTING_KIND_SWITCH && !parse_switch(text, &to->number)) return false;
     strcpy(to->text, text);
     return true;
@@ -85,8 +86,8 @@ static void read_environment(void)
     }
     for (int i = 0; i < LS_SETTING_COUNT_OF; i++) {
         value *v = &values[i];
-        v->refused = v->name && !take(v, rows[i].kind, given_as(v->name));
-        if (!v->name || v->refused) take(v, rows[i].kind, rows[i].fallback);
+        v->refused = v->name && !take(v, rows[i].kind, given_as(v->name), v->name == rows[i].name);
+        if (!v->name || v->refused) take(v, rows[i].kind, rows[i].fallback, true);
     }
 }
 
@@ -149,6 +150,12 @@ const char *ls_config_text(ls_setting setting)
 uint64_t ls_config_count(ls_setting setting)
 {
     return value_of(setting)->number;
+}
+
+const char *ls_config_source(ls_setting setting)
+{
+    const value *v = value_of(setting);
+    return v->refused ? NULL : v->name;
 }
 
 bool ls_config_switch(ls_setting setting)

@@ -12,7 +12,9 @@
 
 /* LS_SETTING(symbol, kind, "default", "help"): the variable is LOCKSTEP_<symbol>. */
 #define LS_SETTING_LIST(LS_SETTING)                                                                                    \
-    LS_SETTING(NUM_THREADS, COUNT, "0", "threads that CPU kernels use (0: the CPUs this process may use)")             \
+    LS_SETTING(NUM_THREADS, COUNT, "0", "threads that CPU kernels use (0: this process's share of the CPUs)")          \
+    LS_SETTING(PIN, TEXT, "auto",                                                                                      \
+               "keep threads on CPUs of their own: yes, no, auto (while no other program uses them)")                  \
     LS_SETTING(ISA, TEXT, "", "highest instruction set CPU kernels may use, e.g. ref, neon, avx2 (empty: the best)")   \
     LS_SETTING(LOG, TEXT, "", "least severe message shown: error, warn, info or debug (empty: warn, programs info)")   \
     LS_SETTING(LOG_TIME, SWITCH, "0", "put date and time in front of every message")                                   \
@@ -40,9 +42,11 @@
     LS_SETTING(MIXED_PRECISION, TEXT, "", "no, bf16 or fp16, where the program does not say")                          \
     LS_SETTING(GRADIENT_ACCUMULATION_STEPS, TEXT, "", "batches for one optimiser step (empty: as the program says)")
 
-/* LS_SETTING_ALIAS("NAME", symbol): what launchers of other systems call the same thing.
- * The name LOCKSTEP_<symbol> wins. */
+/* LS_SETTING_ALIAS("NAME", symbol): what other systems call the same thing. The name LOCKSTEP_<symbol> wins. There a
+ * count may be a list, of which the first counts: OMP_NUM_THREADS has a number for each level of nesting. */
 #define LS_SETTING_ALIAS_LIST(LS_SETTING_ALIAS)                                                                        \
+    LS_SETTING_ALIAS("OMP_NUM_THREADS", NUM_THREADS)                                                                   \
+    LS_SETTING_ALIAS("CCL_WORKER_COUNT", COMM_WORKERS)                                                                 \
     LS_SETTING_ALIAS("ACCELERATE_MIXED_PRECISION", MIXED_PRECISION)                                                    \
     LS_SETTING_ALIAS("ACCELERATE_GRADIENT_ACCUMULATION_STEPS", GRADIENT_ACCUMULATION_STEPS)
 
@@ -71,6 +75,9 @@ const ls_setting_row *ls_config_row(ls_setting setting);
 const char *ls_config_text(ls_setting setting);
 uint64_t ls_config_count(ls_setting setting); /* of a COUNT */
 bool ls_config_switch(ls_setting setting);    /* of a SWITCH */
+
+/* The variable that gave the value; NULL: it is the default. */
+const char *ls_config_source(ls_setting setting);
 
 /* Read the environment again: for a process that was just forked with another one. No other thread may run. */
 void ls_config_reload(void);

@@ -1,10 +1,13 @@
 /* cpus.c - affinity mask and control group quota. */
 #include "base/cpus.h"
 
+#include <fcntl.h>
 #include <sched.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 int ls_cpus_allowed(int *numbers, int room)
 {
@@ -116,4 +119,52 @@ int ls_cpus_quota(const char *root)
     }
     fclose(groups);
     return quota;
+}
+
+/* ---- Use ------------------------------------------------------------------------------------------------------ */
+
+static bool has(const int *numbers, int count, long number)
+{
+    for (int i = 0; i < count; i++)
+        if (numbers[i] == number) return true;
+    return false;
+}
+
+/* "cpu3 user nice system idle iowait irq softirq steal ...", in ticks: what was spent on programs of this system. */
+static bool ticks_of(const char *line, const int *cpus, int count, long long *ticks)
+{
+    long long t[7];
+    char *end;
+    if (strncmp(line, "cpu", 3) != 0 || line[3] < '0' || line[3] > '9') return false;
+    if (!has(cpus, count, strtol(line + 3, &end, 10))) return false;
+    if (sscanf(end, "%lld %lld %lld %lld %lld %lld %lld", t, t + 1, t + 2, t + 3, t + 4, t + 5, t + 6) != 7)
+        return false;
+    *ticks += t[0] + t[1] + t[2] + t[5] + t[6];
+    return true;
+}
+
+double ls_cpus_busy(const char *root, const int *cpus, int count)
+{
+    char path[PATH_SIZE], text[4096];
+    snprintf(path, sizeof path, "%s/proc/stat", root);
+    int file = open(path, O_RDONLY | O_CLOEXEC), found = 0;
+    long long ticks = 0;
+    size_t length = 0;
+    bool more = file >= 0;
+    while (more) {
+        ssize_t got = read(file, text + length, sizeof text - 1 - length);
+        if (got > 0) length += (size_t)got;
+        text[length] = '\0';
+        char *line = text, *end;
+        for (; (end = strchr(line, '\n')); line = end + 1) {
+            *end = '\0';
+            found += ticks_of(line, cpus, count, &ticks);
+            if (strncmp(line, "intr", 4) == 0) got = 0; /* CPUs come first; this line may be very long */
+        }
+        length = strlen(line);
+        memmove(text, line, length + 1);
+        more = got > 0 && length < sizeof text - 1;
+    }
+    if (file >= 0) close(file);
+    return found == count ? (double)ticks / (double)sysconf(_SC_CLK_TCK) : -1;
 }

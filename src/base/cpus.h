@@ -9,4 +9,8 @@ int ls_cpus_allowed(int *numbers, int room);
  * `root` is put in front of /proc and /sys: "" except in tests. */
 int ls_cpus_quota(const char *root);
 
+/* Seconds since the machine started in which these CPUs, taken together, ran anything; < 0: the system does not say.
+ * Allocates nothing. */
+double ls_cpus_busy(const char *root, const int *cpus, int count);
+
 #endif

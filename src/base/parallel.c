@@ -10,6 +10,7 @@
 #include "base/cpus.h"
 #include "base/futex.h"
 #include "base/log.h"
+#include "base/pin.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -44,7 +45,8 @@ static struct {
     atomic_int wanted; /* width asked for; 0: the default */
     int width;         /* members that exist, the leader (member 0) included; 0: no team yet */
     int reserved;      /* the CPU left to the leader where the others are pinned; -1: nobody is pinned */
-    bool crowded;      /* more members than CPUs */
+    bool crowded;      /* more members than CPUs, or others use them too */
+    uint32_t pins;     /* ls_pin_changes() when CPUs were chosen */
     bool watches_forks;
     atomic_int spins; /* how long to watch a word before going to sleep */
 
@@ -141,14 +143,15 @@ static void forget_team(void)
     atomic_store(&team.led, false);
 }
 
-/* One CPU per member when there are exactly as many. The leader is the user's thread and stays free to move; the CPU it
- * is on now is left to it. */
+/* One CPU per member when there are exactly as many, and nobody else uses them. The leader is the user's thread and
+ * stays free to move; the CPU it is on now is left to it. */
 static void choose_cpus(int width)
 {
     int cpus[MAX_WIDTH];
     int count = ls_cpus_allowed(cpus, MAX_WIDTH);
-    team.crowded = width > count;
-    team.reserved = width == count ? sched_getcpu() : -1;
+    team.pins = ls_pin_changes();
+    team.crowded = width > count || ls_pin_shared();
+    team.reserved = width == count && ls_pin_held() ? sched_getcpu() : -1;
     for (int i = 1, next = 0; i < width; i++) {
         if (team.reserved >= 0 && cpus[next] == team.reserved) next++;
         team.members[i].cpu = team.reserved >= 0 ? cpus[next++] : -1;
@@ -185,24 +188,48 @@ static void gather(int width)
     pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
-static atomic_int default_width; /* 0: not found yet */
+static atomic_int default_width;                       /* 0: not found yet */
+static atomic_int share_cpus = 0, share_processes = 1; /* see ls_parallel_share(); 0: all that are allowed */
 
-static int find_default_width(void)
+/* What is asked for, else what there is; and where that comes from. */
+static int find_default_width(const char **source)
 {
-    int quota = ls_cpus_quota("");
-    int width = ls_cpus_allowed(NULL, 0);
-    if (quota && quota < width) width = quota;
     uint64_t asked = ls_config_count(LS_SETTING_NUM_THREADS);
-    if (asked) width = asked < MAX_WIDTH ? (int)asked : MAX_WIDTH;
-    return width < MAX_WIDTH ? width : MAX_WIDTH;
+    if (asked) {
+        *source = ls_config_source(LS_SETTING_NUM_THREADS);
+        return asked < MAX_WIDTH ? (int)asked : MAX_WIDTH;
+    }
+    int processes = atomic_load(&share_processes), width = atomic_load(&share_cpus), quota = ls_cpus_quota("");
+    *source = processes > 1 ? "its share of the CPUs allowed" : "the CPUs allowed";
+    if (!width) width = ls_cpus_allowed(NULL, 0);
+    if (quota && quota / processes < width) {
+        *source = processes > 1 ? "its share of the CPU quota" : "the CPU quota";
+        width = quota / processes;
+    }
+    return width < 1 ? 1 : width < MAX_WIDTH ? width : MAX_WIDTH;
 }
 
 int ls_parallel_width(void)
 {
     int width = atomic_load_explicit(&team.wanted, memory_order_relaxed);
     if (!width) width = atomic_load_explicit(&default_width, memory_order_relaxed);
-    if (!width) atomic_store_explicit(&default_width, width = find_default_width(), memory_order_relaxed);
+    if (!width)
+        atomic_store_explicit(&default_width, width = find_default_width(&(const char *){NULL}), memory_order_relaxed);
     return width;
+}
+
+const char *ls_parallel_width_source(void)
+{
+    const char *source = "the program";
+    if (!atomic_load_explicit(&team.wanted, memory_order_relaxed)) find_default_width(&source);
+    return source;
+}
+
+void ls_parallel_share(int cpus, int processes)
+{
+    atomic_store(&share_cpus, cpus);
+    atomic_store(&share_processes, processes > 1 ? processes : 1);
+    atomic_store(&default_width, 0);
 }
 
 void ls_parallel_set_width(int n)
@@ -245,7 +272,7 @@ void ls_parallel(ls_spmd_fn *fn, void *arg, int max_workers)
         fn(arg, (ls_worker){0, 1});
         return;
     }
-    if (team.width != width) gather(width);
+    if (team.width != width || team.pins != ls_pin_changes()) gather(width);
     int workers = max_workers < team.width ? max_workers : team.width;
     if (workers > 1) call_team(fn, arg, workers);
     else fn(arg, (ls_worker){0, 1});

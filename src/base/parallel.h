@@ -18,8 +18,13 @@ typedef struct ls_worker {
 typedef void ls_spmd_fn(void *arg, ls_worker worker);
 typedef void ls_range_fn(void *arg, int64_t begin, int64_t end);
 
-/* Size of the team: LOCKSTEP_NUM_THREADS, else the CPUs this process may use (affinity, cgroup quota). At least 1. */
+/* Size of the team: LOCKSTEP_NUM_THREADS or OMP_NUM_THREADS, else the CPUs this process may use (affinity, cgroup
+ * quota) or its share of them. At least 1. */
 int ls_parallel_width(void);
+/* Where that comes from: the name of a variable, or words such as "the CPUs allowed". */
+const char *ls_parallel_width_source(void);
+/* So many of the CPUs allowed are this process's, which is one of several with one quota. (0, 1): all are. */
+void ls_parallel_share(int cpus, int processes);
 /* Change it; takes effect at the next call. n < 1 restores the default. Not from inside a worker. */
 void ls_parallel_set_width(int n);
 

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/pin.h"
 #include "data/loader.h"
 #include "data/random.h"
 
@@ -190,6 +191,7 @@ bool ls_next(ls_loader *loader, ls_batch *batch)
     *batch = (ls_batch){.loader = loader};
     if (!loader || ls_failed(loader->object.run)) return false;
     leave_batch(loader);
+    ls_pin_watch();
     if (loader->ends > 0) {
         loader->ends--;
         loader->passes++;

@@ -2,11 +2,9 @@
 #include "launch/group.h"
 
 #include "base/config.h"
-#include "base/cpus.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "comm/segment.h"
-#include "launch/placement.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -25,20 +23,6 @@
 enum { TAIL_LINES = 20, LAST_CALLS = 3, MOST_FILES = 1 << 20, CULPRIT_PATIENCE = 1000 /* ms */ };
 
 /* ---- Opening -------------------------------------------------------------------------------------------------- */
-
-static bool place(ls_group *group)
-{
-    int processes = group->plan->opts.num_processes, count = ls_cpus_allowed(NULL, 0);
-    if (group->plan->opts.no_pin || processes == 1) return true;
-    group->cpus = ls_sys_alloc((size_t)count * sizeof *group->cpus);
-    group->first = ls_sys_alloc((size_t)(processes + 1) * sizeof *group->first);
-    if (!group->cpus || !group->first) return false;
-    ls_cpus_allowed(group->cpus, count);
-    if (ls_placement("", group->cpus, count, processes, group->first)) return true;
-    ls_sys_free(group->first);
-    group->first = NULL;
-    return true;
-}
 
 /* Call `each` for every open file of this process. */
 static void for_each_file(ls_group *group, void (*each)(ls_group *group, int fd))
@@ -84,7 +68,7 @@ bool ls_group_open(ls_group *group, const ls_plan *plan, int loop)
     void *shared = mmap(NULL, processes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     group->unstarted = shared == MAP_FAILED ? NULL : shared;
     if (plan->function) note_files(group);
-    if (!group->worker || !group->unstarted || !place(group) || (plan->function && !group->files)) {
+    if (!group->worker || !group->unstarted || (plan->function && !group->files)) {
         ls_log_line(LS_LOG_ERROR, "launch: out of memory");
         ls_group_close(group);
         return false;
@@ -102,8 +86,6 @@ void ls_group_close(ls_group *group)
     for (int i = 0; i < 2; i++) ls_sink_close(&group->sink[i]);
     ls_logs_close(&group->logs);
     ls_sys_free(group->worker);
-    ls_sys_free(group->cpus);
-    ls_sys_free(group->first);
     ls_sys_free(group->files);
     if (group->shared >= 0) close(group->shared);
     if (group->unstarted) munmap(group->unstarted, (size_t)group->plan->opts.num_processes);
@@ -177,13 +159,6 @@ static _Noreturn void become_worker(ls_group *group, int local_rank, pid_t paren
     if (getppid() != parent) _exit(128 + SIGKILL); /* it died before we asked to be told */
     signal(SIGPIPE, group->on_pipe);
     setrlimit(RLIMIT_NOFILE, &group->limit);
-    if (group->first) {
-        cpu_set_t set[8];
-        memset(set, 0, sizeof set);
-        for (int i = group->first[local_rank]; i < group->first[local_rank + 1]; i++)
-            CPU_SET_S((size_t)group->cpus[i], sizeof set, set);
-        sched_setaffinity(0, sizeof set, set);
-    }
     int nothing = local_rank ? open("/dev/null", O_RDONLY | O_CLOEXEC) : -1; /* one reader of stdin is enough */
     if (nothing >= 0) dup2(nothing, STDIN_FILENO);
     for (int i = 0; i < 2; i++)

@@ -31,7 +31,6 @@ typedef struct ls_group {
     ls_logs logs;
     ls_sink sink[2];
     ls_worker *worker; /* [plan->opts.num_processes] */
-    int *cpus, *first; /* placement; first NULL: not pinned */
     int shared;        /* file of the memory that the workers of this host share; -1: none */
     bool *unstarted;   /* [num_processes] shared with the workers: the program could not be executed */
     int running;       /* workers not reaped */

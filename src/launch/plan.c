@@ -133,7 +133,9 @@ static bool check(ls_launch_opts *o)
 
 static void settle_threads(ls_launch_opts *o, const char *const *inherited)
 {
-    if (!o->num_threads) o->num_threads = ls_environment_integer(inherited, "OMP_NUM_THREADS", 1, 1 << 16, 0);
+    static const char *const names[] = {"LOCKSTEP_NUM_THREADS", "OMP_NUM_THREADS"}; /* the first wins, as in programs */
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (!o->num_threads) o->num_threads = ls_environment_integer(inherited, names[i], 1, 1 << 16, 0);
     if (o->num_threads) return;
     o->num_threads = ls_launch_cpus() / o->num_processes;
     if (!o->num_threads) o->num_threads = 1;
@@ -282,7 +284,7 @@ void ls_plan_environment(const ls_plan *plan, const ls_assignment *a, int local_
     /* A program's own spelling would win over what follows; what another launcher gave to this one is not theirs. */
     static const char *const own[] = {
         "LOCKSTEP_RANK",        "LOCKSTEP_WORLD_SIZE",  "LOCKSTEP_LOCAL_RANK", "LOCKSTEP_LOCAL_WORLD_SIZE",
-        "LOCKSTEP_MASTER_ADDR", "LOCKSTEP_MASTER_PORT", "LOCKSTEP_COMM_FILE"};
+        "LOCKSTEP_MASTER_ADDR", "LOCKSTEP_MASTER_PORT", "LOCKSTEP_COMM_FILE",  "LOCKSTEP_NUM_THREADS"};
     for (size_t i = 0; i < sizeof own / sizeof *own; i++) ls_environment_unset(e, own[i]);
     /* The names and meanings of torchrun. GROUP is the host; a role is the whole job, as with torchrun's command. */
     ls_environment_set(e, "LOCAL_RANK", "%d", local_rank);
@@ -307,6 +309,5 @@ void ls_plan_environment(const ls_plan *plan, const ls_assignment *a, int local_
     if (!ls_environment_get(plan->inherited, "TORCH_NCCL_ASYNC_ERROR_HANDLING"))
         ls_environment_set(e, "TORCH_NCCL_ASYNC_ERROR_HANDLING", "1");
     ls_environment_set(e, "OMP_NUM_THREADS", "%d", o->num_threads);
-    if (!ls_environment_get(plan->inherited, "LOCKSTEP_NUM_THREADS"))
-        ls_environment_set(e, "LOCKSTEP_NUM_THREADS", "%d", o->num_threads);
+    if (o->no_pin) ls_environment_set(e, "LOCKSTEP_PIN", "no");
 }

@@ -16,6 +16,7 @@
 #include "base/parallel.h"
 #include "comm/transport.h"
 #include "kernels/kernels.h"
+#include "launch/identity.h"
 
 /* ---- one writer, two forms ---- */
 
@@ -35,13 +36,33 @@ static void end(const writer *w)
     if (w->json) ls_json_put_end(w->json);
 }
 
+/* A value, and where it comes from (NULL: it goes without saying). */
+static void entry_from(const writer *w, const char *name, const char *value, const char *source)
+{
+    char other[96];
+    snprintf(other, sizeof other, "%s from", name);
+    if (w->json) ls_json_put_text(w->json, name, value);
+    if (w->json && source) ls_json_put_text(w->json, other, source);
+    if (!w->json) fprintf(w->to, "  %-34s %s%s%s\n", name, value, source ? ", from " : "", source ? source : "");
+}
+
 static void entry(const writer *w, const char *name, const char *value)
 {
-    if (w->json) ls_json_put_text(w->json, name, value);
-    else fprintf(w->to, "  %-34s %s\n", name, value);
+    entry_from(w, name, value, NULL);
 }
 
 /* ---- what there is to say ---- */
+
+/* A process that a launcher started beside others will share the CPUs with them. (Which ones, they settle together in
+ * ls_init.) */
+static void share_cpus(void)
+{
+    ls_identity who;
+    ls_message why;
+    if (ls_identity_read((const char *const *)environ, &who, &why) || who.local_world < 2) return;
+    int cpus = ls_cpus_allowed(NULL, 0), share = cpus / who.local_world;
+    ls_parallel_share(share ? share : 1, who.local_world);
+}
 
 static void machine(const writer *w)
 {
@@ -59,8 +80,9 @@ static void machine(const writer *w)
     entry(w, "CPU quota", text);
     snprintf(text, sizeof text, "%.2f GB", (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE) / (1 << 30));
     entry(w, "memory", text);
+    share_cpus();
     snprintf(text, sizeof text, "%d", ls_parallel_width());
-    entry(w, "threads", text);
+    entry_from(w, "threads", text, ls_parallel_width_source());
     text[0] = 0;
     for (int isa = 0; isa < LS_ISA_COUNT; isa++) {
         size_t used = strlen(text);
@@ -75,8 +97,10 @@ static void machine(const writer *w)
 static void settings(const writer *w)
 {
     begin(w, "settings");
-    for (int i = 0; i < LS_SETTING_COUNT_OF; i++)
-        entry(w, ls_config_row((ls_setting)i)->name, ls_config_text((ls_setting)i));
+    for (int i = 0; i < LS_SETTING_COUNT_OF; i++) {
+        const char *name = ls_config_row((ls_setting)i)->name, *source = ls_config_source((ls_setting)i);
+        entry_from(w, name, ls_config_text((ls_setting)i), source && strcmp(source, name) != 0 ? source : NULL);
+    }
     end(w);
 }
 

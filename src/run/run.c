@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/opts.h"
+#include "base/pin.h"
 #include "optim/scaler.h"
 #include "run/init.h"
 #include "run/launched.h"
@@ -203,6 +204,7 @@ void ls_backward_weighted(ls_run *run, ls_tensor *loss, double weight)
         ls_fail(&run->errors, LS_ERR_VALUE, "ls_backward_weighted: the weight is %g, not a positive number", weight);
         return;
     }
+    ls_pin_watch();
     ls_mark mark = ls_scope_begin(run);
     ls_tensor *seed = NULL;
     double factor = ls_accumulation_backward(run, weight);

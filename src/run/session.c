@@ -43,7 +43,7 @@ bool ls_session_open(ls_run *run, const ls_init_opts *opts)
     if (opts->project_dir && !*opts->project_dir)
         return ls_fail(&run->errors, LS_ERR_VALUE, "ls_init: the name of the project's folder is empty"), false;
     session->project_named = opts->project_dir != NULL;
-    return session->project_dir && ls_session_find_others(run);
+    return session->project_dir && ls_session_find_others(run) && ls_session_take_cpus(run);
 }
 
 bool ls_session_open_project(ls_run *run)
@@ -68,6 +68,7 @@ void ls_session_close(ls_run *run)
     ls_writer_free(&session->writer);
     ls_claims_end(session);
     ls_session_tell_failure(run);
+    ls_session_leave_cpus(session);
     ls_session_close_desks(session);
     ls_reducer_free(session->reducer);
     ls_comm_close(session->vote);

@@ -16,6 +16,7 @@ typedef struct ls_claim ls_claim;
 typedef struct ls_session {
     ls_comm *comm;
     int local_rank, local_world;
+    bool pinned;          /* CPUs are held for it */
     ls_reducer *reducer;  /* what is trained by all processes together; NULL: nothing, or there is one */
     ls_dtype compression; /* of gradients on their way; 0: none */
     ls_desk *desks;       /* communicators of the program */
@@ -57,6 +58,9 @@ ls_session *ls_session_of(ls_run *run);
 
 /* others.c: find the processes of the job and join them. False (and an error) on failure. */
 bool ls_session_find_others(ls_run *run);
+/* cpus.c: take this process's share of the CPUs, after the others were found, and give it back. */
+bool ls_session_take_cpus(ls_run *run);
+void ls_session_leave_cpus(ls_session *session);
 /* The run's first error, if there is one, becomes the other processes'. */
 void ls_session_tell_failure(ls_run *run);
 

@@ -96,6 +96,28 @@ static void a_variable_that_went_is_forgotten(void)
     CHECK(ls_config_count(LS_SETTING_COMM_TIMEOUT) == 600);
 }
 
+static void names_of_other_systems_are_read(void)
+{
+    static const char *const names[] = {"OMP_NUM_THREADS", "CCL_WORKER_COUNT", "LOCKSTEP_NUM_THREADS"};
+    for (int i = 0; i < 3; i++) unsetenv(names[i]);
+    ls_config_reload();
+    CHECK(!ls_config_source(LS_SETTING_NUM_THREADS) && ls_config_count(LS_SETTING_COMM_WORKERS) == 1);
+    setenv("OMP_NUM_THREADS", "6,2", 1); /* one for each level */
+    setenv("CCL_WORKER_COUNT", "3", 1);
+    ls_config_reload();
+    CHECK(ls_config_count(LS_SETTING_NUM_THREADS) == 6 && ls_config_count(LS_SETTING_COMM_WORKERS) == 3);
+    CHECK_TEXT(ls_config_source(LS_SETTING_NUM_THREADS), "OMP_NUM_THREADS");
+    setenv("LOCKSTEP_NUM_THREADS", "2", 1); /* our own wins */
+    ls_config_reload();
+    CHECK(ls_config_count(LS_SETTING_NUM_THREADS) == 2);
+    CHECK_TEXT(ls_config_source(LS_SETTING_NUM_THREADS), "LOCKSTEP_NUM_THREADS");
+    setenv("LOCKSTEP_NUM_THREADS", "2,1", 1); /* and is no list */
+    ls_config_reload();
+    CHECK(ls_config_count(LS_SETTING_NUM_THREADS) == 0 && !ls_config_source(LS_SETTING_NUM_THREADS));
+    for (int i = 0; i < 3; i++) unsetenv(names[i]);
+    ls_config_reload();
+}
+
 int main(int argc, char **argv)
 {
     if (argc > 1) check_filter = argv[1];
@@ -104,5 +126,6 @@ int main(int argc, char **argv)
     CHECK_RUN(levels_filter);
     CHECK_RUN(rows_describe_themselves);
     CHECK_RUN(a_variable_that_went_is_forgotten);
+    CHECK_RUN(names_of_other_systems_are_read);
     return check_done();
 }

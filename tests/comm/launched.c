@@ -1,6 +1,7 @@
 /* launched.c - runs of several processes: started by the launcher, by its function, or by hand. */
 #include <lockstep.h>
 
+#include <sched.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -69,6 +70,79 @@ static void they_find_each_other(void)
     }
 }
 
+/* ---- CPUs ---- */
+
+/* CPUs that a process may use here; the tests below need several. */
+static int count_cpus(void)
+{
+    cpu_set_t set;
+    return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+}
+
+/* Two processes, with so many threads each, and so many CPUs that they keep to. */
+static void expect_threads(int threads, int cpus)
+{
+    for (int rank = 0; rank < 2; rank++) {
+        char line[80];
+        snprintf(line, sizeof line, "rank %d: threads %d, CPUs %d\n", rank, threads, cpus);
+        HAS(line);
+    }
+}
+
+/* Started by hand, with variables before the program of the one and of the other. */
+static int start_two(const char *both, const char *first, const char *second)
+{
+    char line[1024];
+    snprintf(line, sizeof line,
+             "unset OMP_NUM_THREADS LOCKSTEP_NUM_THREADS; export WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 "
+             "LOCKSTEP_COMM_TOKEN=cpus_$$ LOCKSTEP_PIN=yes %s; RANK=1 LOCAL_RANK=1 %s " WORKER
+             " threads 2>&1 & RANK=0 LOCAL_RANK=0 %s " WORKER " threads; wait",
+             both, second, first);
+    return shell(line);
+}
+
+static void they_share_the_cpus(void)
+{
+    int cpus = count_cpus();
+    if (cpus < 2 || cpus % 2) CHECK_SKIP("%d CPUs cannot be halved", cpus);
+    CHECK(start_two("", "", "") == 0);
+    expect_threads(cpus / 2, cpus / 2);
+    CHECK(start_two("LOCKSTEP_PIN=no", "", "") == 0);
+    expect_threads(cpus / 2, cpus);
+    CHECK(start_two("OMP_NUM_THREADS=3,2", "", "") == 0);
+    expect_threads(3, cpus > 5 ? cpus / 2 : cpus);
+    CHECK(start_two("OMP_NUM_THREADS=3 LOCKSTEP_NUM_THREADS=1", "", "") == 0);
+    expect_threads(1, cpus / 2);
+    CHECK(shell("env -u OMP_NUM_THREADS " LOCKSTEP_COMMAND " launch -n 2 --enable_cpu_affinity " WORKER
+                " threads 2>&1") == 0);
+    expect_threads(cpus / 2, cpus / 2);
+}
+
+/* By a launcher that bound them, each to CPUs of its own. */
+static void what_is_bound_stays_bound(void)
+{
+    int cpus = count_cpus();
+    if (cpus < 2) CHECK_SKIP("there is one CPU");
+    if (shell("taskset -c 0-1 true 2>&1") != 0) CHECK_SKIP("%s", output);
+    CHECK(start_two("", "taskset -c 0", "taskset -c 1") == 0);
+    expect_threads(1, 1);
+    CHECK(start_two("", "taskset -c 0,1", "taskset -c 1") == 0);
+    HAS("rank 0: threads 2, CPUs 2\n");
+    HAS("rank 1: threads 1, CPUs 1\n");
+}
+
+static void they_take_their_share(void)
+{
+    int cpus = count_cpus();
+    if (cpus < 2 || cpus % 2) CHECK_SKIP("%d CPUs cannot be halved", cpus);
+    char line[1024];
+    snprintf(line, sizeof line,
+             "unset OMP_NUM_THREADS; export LOCKSTEP_PIN=yes; %s %s -n 2 " WORKER " threads </dev/null 2>&1",
+             mpi_in_use->mpiexec, mpi_is(OPEN_MPI) ? "--bind-to none" : "");
+    CHECK(shell(line) == 0);
+    expect_threads(cpus / 2, cpus / 2);
+}
+
 /* WORLD_SIZE counts what a launcher would start in each pod; without one, a pod is one process. */
 static void pods_are_processes(void)
 {
@@ -110,7 +184,7 @@ static void a_dead_process_is_named(void)
     HAS("first cause: rank 1 ");
     HAS("was killed by SIGKILL");
     HAS("what workers did last together:");
-    HAS("rank 1: barrier (ls_wait_for_everyone, call 2), done");
+    HAS("rank 1: barrier (ls_wait_for_everyone, call 3), done");
     CHECK(shell(LOCKSTEP_COMMAND " launch -n 3 " WORKER " leave 2>&1") == 9);
     HAS("first cause: rank 1 ");
     HAS("exited with code 9");
@@ -134,8 +208,8 @@ static void survivors_learn_the_cause_at_once(void)
 static void different_calls_end_the_job(void)
 {
     CHECK(shell(LOCKSTEP_COMMAND " launch -n 2 " WORKER " differ 2>&1") == 1);
-    HAS("processes disagree: rank 0 calls barrier (ls_wait_for_everyone, call 2), rank 1 calls all-reduce max of 1 i32 "
-        "(ls_check_trigger, call 2)");
+    HAS("processes disagree: rank 0 calls barrier (ls_wait_for_everyone, call 3), rank 1 calls all-reduce max of 1 i32 "
+        "(ls_check_trigger, call 3)");
 }
 
 /* ---- told to end ---- */
@@ -190,6 +264,9 @@ int main(int argc, char **argv)
     CHECK_RUN(the_launcher_starts_them);
     CHECK_RUN(shells_start_them);
     CHECK_RUN_MPIS(they_find_each_other);
+    CHECK_RUN(they_share_the_cpus);
+    CHECK_RUN(what_is_bound_stays_bound);
+    CHECK_RUN_MPIS(they_take_their_share);
     CHECK_RUN(pods_are_processes);
     CHECK_RUN(a_process_joins_again);
     CHECK_RUN(one_failure_is_everybodys);

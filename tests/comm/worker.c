@@ -1,8 +1,10 @@
 /* worker.c - a program that is started several times: what a run does when it is one of several processes.
  *
- *     worker exchange | train FILE | twice | fail | die | differ | trigger | stop FILE | survive */
+ *     worker exchange | train FILE | twice | fail | die | differ | trigger | stop FILE | survive | threads */
 #include <lockstep.h>
 
+#include <dirent.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -158,6 +160,28 @@ static void survive(ls_run *run)
     printf("knew %.6f: %s\n", now(), ls_error_message(run));
 }
 
+/* Threads that compute, seen by their names, and the CPUs that the process keeps to. */
+static void count_threads(ls_run *run)
+{
+    int threads = 1;
+    cpu_set_t set;
+    ls_item(ls_sum(ls_matmul(ls_ones(run, LS_F32, 512, 512), ls_ones(run, LS_F32, 512, 512))));
+    DIR *tasks = opendir("/proc/self/task");
+    for (struct dirent *task; tasks && (task = readdir(tasks));) {
+        char path[300], name[32] = "";
+        snprintf(path, sizeof path, "/proc/self/task/%s/comm", task->d_name);
+        FILE *file = fopen(path, "r");
+        if (file && !fgets(name, sizeof name, file)) name[0] = '\0';
+        if (file) fclose(file);
+        threads += strncmp(name, "lockstep-", 9) == 0 && name[9] >= '0' && name[9] <= '9';
+    }
+    if (tasks) closedir(tasks);
+    sched_getaffinity(0, sizeof set, &set);
+    printf("rank %d: threads %d, CPUs %d\n", ls_rank(run), threads, CPU_COUNT(&set));
+    fflush(stdout);
+    ls_wait_for_everyone(run); /* who ends gives its CPUs back */
+}
+
 int main(int argc, char **argv)
 {
     ls_run *run = ls_init(&argc, &argv);
@@ -176,6 +200,7 @@ int main(int argc, char **argv)
     else if (strcmp(what, "differ") == 0) differ(run);
     else if (strcmp(what, "stop") == 0) stop(run, argv[2]);
     else if (strcmp(what, "survive") == 0) survive(run);
+    else if (strcmp(what, "threads") == 0) count_threads(run);
     else trigger(run);
     return ls_finish(run);
 }

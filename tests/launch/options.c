@@ -119,6 +119,7 @@ static const struct effect {
     [OPTION_NPROC_PER_NODE] = {"3", "num_processes=3", ""},
     [OPTION_NUM_THREADS] = {"3", "num_threads=3", ""},
     [OPTION_NO_PIN] = {"", "no_pin=1", ""},
+    [OPTION_ENABLE_CPU_AFFINITY] = {"", "LOCKSTEP_PIN=yes", ""},
     [OPTION_MODULE] = {"", "word python3 word -u word -m", ""},
     [OPTION_NO_PYTHON] = {"", "", ""}, /* see below */
     [OPTION_HELP] = {"", "", ""},      /* nothing is launched */

@@ -1,0 +1,88 @@
+/* cpus.c - which CPUs are this process's own, where several processes of the job run on one machine.
+ *
+ * A launcher may have given each process CPUs of its own (Open MPI and srun do), or left all of them to all. Processes
+ * tell each other which they may use: those that may use the same ones share them out, in the order of ranks. */
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/cpus.h"
+#include "base/hash.h"
+#include "base/memory.h"
+#include "base/parallel.h"
+#include "base/pin.h"
+#include "launch/placement.h"
+#include "run/session.h"
+
+typedef struct card {
+    uint64_t machine; /* the same for those whom one kernel runs */
+    uint64_t cpus;    /* and that may use the same CPUs of it */
+} card;
+
+static uint64_t hash_of(const void *bytes, size_t size)
+{
+    ls_hash hash;
+    ls_hash_begin(&hash);
+    ls_hash_add(&hash, bytes, size);
+    return ls_hash_end(&hash);
+}
+
+static uint64_t machine_key(void)
+{
+    char text[256] = "";
+    FILE *file = fopen("/proc/sys/kernel/random/boot_id", "r");
+    if (!file || !fgets(text, sizeof text, file)) gethostname(text, sizeof text - 1);
+    if (file) fclose(file);
+    return hash_of(text, strlen(text));
+}
+
+/* This process's place among those that may use the same CPUs, and their number. */
+static bool find_place(ls_run *run, const card *mine, int *place, int *sharers)
+{
+    ls_comm *comm = run->session->comm;
+    ls_message why = {{0}};
+    *place = 0;
+    *sharers = 1;
+    if (comm->size == 1) return true;
+    card *all = ls_sys_alloc((size_t)comm->size * sizeof *all);
+    ls_status status = all ? ls_comm_all_gather(comm, mine, all, sizeof *mine, "ls_init", &why) : LS_ERR_MEMORY;
+    if (!status) *sharers = 0;
+    for (int r = 0; !status && r < comm->size; r++) {
+        if (all[r].machine != mine->machine || all[r].cpus != mine->cpus) continue;
+        *place += r < comm->rank;
+        ++*sharers;
+    }
+    ls_sys_free(all);
+    if (status) ls_fail(&run->errors, status, "ls_init: %s", all ? why.text : "no memory");
+    return status == LS_OK;
+}
+
+bool ls_session_take_cpus(ls_run *run)
+{
+    int count = ls_cpus_allowed(NULL, 0), place, sharers;
+    int *cpus = ls_sys_alloc((size_t)count * sizeof *cpus);
+    if (!cpus) return ls_fail(&run->errors, LS_ERR_MEMORY, "ls_init: no memory"), false;
+    ls_cpus_allowed(cpus, count);
+    card mine = {machine_key(), hash_of(cpus, (size_t)count * sizeof *cpus)};
+    int *first = find_place(run, &mine, &place, &sharers) ? ls_sys_alloc((size_t)(sharers + 1) * sizeof *first) : NULL;
+    if (first) {
+        bool enough = ls_placement("", cpus, count, sharers, first);
+        int begin = enough ? first[place] : 0, share = enough ? first[place + 1] - begin : 1;
+        ls_parallel_share(sharers > 1 ? share : 0, run->session->local_world);
+        /* More threads than that are the user's wish: the system places them. */
+        if (enough && ls_parallel_width() <= share)
+            ls_pin_begin(cpus + begin, share, NULL), run->session->pinned = true;
+    } else if (!ls_failed(run)) {
+        ls_fail(&run->errors, LS_ERR_MEMORY, "ls_init: no memory");
+    }
+    ls_sys_free(first);
+    ls_sys_free(cpus);
+    return !ls_failed(run);
+}
+
+void ls_session_leave_cpus(ls_session *session)
+{
+    if (session->pinned) ls_pin_end();
+    session->pinned = false;
+    ls_parallel_share(0, 1);
+}
