@@ -205,6 +205,8 @@ static int update(const char *path)
         return failed(why);
     }
     if (ls_launch_config_read(path, &config, why, sizeof why)) return failed(why);
+    if (*config.ineffective)
+        fprintf(stderr, "lockstep config: kept, but without effect here: %s\n", config.ineffective);
     return write_to(path, &config, "Successfully updated the configuration file at %s.\n");
 }
 

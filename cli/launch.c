@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
 #include "launch_hosts.h"
@@ -91,6 +92,16 @@ static char **compose(const launch_options *options, int argc)
     return words;
 }
 
+/* Said by an option or by a file: accelerate writes gpu_ids: all into files of hosts without any. */
+static bool asks_for_gpus(const launch_options *options)
+{
+    const char *ids = options->value[OPTION_GPU_IDS], *type = options->config.distributed_type;
+    bool listed =
+        ids && (ids != options->config.gpu_ids || (strcmp(ids, "all") != 0 && strcmp(type, "MULTI_CPU") != 0));
+    return !options->value[OPTION_CPU] &&
+           (options->value[OPTION_MULTI_GPU] || listed || strcasecmp(type, "MULTI_GPU") == 0);
+}
+
 /* accelerate's variables for the options given; ends with NULL. */
 static void set_variables(const launch_options *options, char texts[][LONGEST_VARIABLE], const char **list)
 {
@@ -106,6 +117,8 @@ static void set_variables(const launch_options *options, char texts[][LONGEST_VA
         list[count] = texts[count];
         count++;
     }
+    if (asks_for_gpus(options))
+        list[count++] = "LOCKSTEP_DEVICE=cuda"; /* programs of Lockstep; PyTorch finds GPUs itself */
     list[count] = NULL;
 }
 
@@ -123,7 +136,7 @@ static int look_for_script(const launch_options *options)
 int launch_job(const command *by, const launch_options *options, char *const *words)
 {
     char why[1200], texts[OPTION_COUNT + 1][LONGEST_VARIABLE];
-    const char *variables[OPTION_COUNT + 2];
+    const char *variables[OPTION_COUNT + 3];
     ls_launch_opts opts = {0};
     set_variables(options, texts, variables);
     if (options->value[OPTION_MPIRUN_HOSTFILE]) return launch_mpirun(by, options, variables, words);

@@ -268,6 +268,8 @@ bool launch_options_configure(launch_options *options, char *why, size_t size)
                 path);
     }
     const ls_launch_config *config = &options->config;
+    if (*config->ineffective)
+        fprintf(stderr, "lockstep launch: %s: these keys have no effect here: %s\n", path, config->ineffective);
 #define TAKE_TEXT(key, fallback) take_text(options, #key, config->key);
 #define TAKE_COUNT(key, fallback) take_count(options, #key, config->key);
 #define TAKE_SWITCH(key, fallback) take_switch(options, #key, config->key);

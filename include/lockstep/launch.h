@@ -133,6 +133,7 @@ LS_API int ls_launch_cpus(void);
     SWITCH(dynamo_use_dynamic, false)                                                                                  \
     SWITCH(dynamo_use_fullgraph, false)                                                                                \
     SWITCH(dynamo_use_regional_compilation, false)                                                                     \
+    SWITCH(enable_cpu_affinity, false)                                                                                 \
     TEXT(gpu_ids, "")                                                                                                  \
     COUNT(gradient_accumulation_steps, 0)                                                                              \
     COUNT(machine_rank, 0)                                                                                             \
@@ -140,6 +141,7 @@ LS_API int ls_launch_cpus(void);
     COUNT(main_process_port, 0)                                                                                        \
     COUNT(max_restarts, 0)                                                                                             \
     TEXT(mixed_precision, "no")                                                                                        \
+    COUNT(mpirun_ccl, 0) /* CCL_WORKER_COUNT */                                                                        \
     TEXT(mpirun_hostfile, "")                                                                                          \
     COUNT(num_cpu_threads_per_process, 0)                                                                              \
     COUNT(num_machines, 1)                                                                                             \
@@ -153,6 +155,8 @@ LS_API int ls_launch_cpus(void);
 #define LS_CONFIG_SWITCH_(name, fallback) bool name;
 typedef struct ls_launch_config {
     LS_LAUNCH_CONFIG_LIST(LS_CONFIG_TEXT_, LS_CONFIG_COUNT_, LS_CONFIG_SWITCH_)
+    char kept[4096];       /* keys of accelerate's that have no counterpart, as a JSON object: they are written again */
+    char ineffective[512]; /* the names of those among them that ask for something, "a, b": it is not done */
 } ls_launch_config;
 #undef LS_CONFIG_TEXT_
 #undef LS_CONFIG_COUNT_

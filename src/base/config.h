@@ -39,6 +39,7 @@
     LS_SETTING(COMM_TIMEOUT, COUNT, "600", "seconds to wait for another process in a collective (0: for ever)")        \
     LS_SETTING(COMM_WORKERS, COUNT, "1", "threads that reduce gradients while backward goes on (0: none)")             \
     LS_SETTING(COMM_AFFINITY, TEXT, "", "CPUs of the communication threads of each local rank (empty: any)")           \
+    LS_SETTING(DEVICE, TEXT, "", "device, where the program names none (empty: cpu); launchers say cuda for GPUs")     \
     LS_SETTING(MIXED_PRECISION, TEXT, "", "no, bf16 or fp16, where the program does not say")                          \
     LS_SETTING(GRADIENT_ACCUMULATION_STEPS, TEXT, "", "batches for one optimiser step (empty: as the program says)")
 

@@ -42,23 +42,20 @@ static const char *group_of(const char *name)
     return "";
 }
 
-/* accelerate's keys that have no counterpart: fine while they say nothing, refused when they ask for something. Those
- * about TPUs mean nothing where distributed_type is not XLA, and that is refused. */
+/* accelerate's keys that have no counterpart: kept, and named or refused when they ask for something. */
 static const struct foreign {
-    const char *name, *refusal; /* NULL: whatever it says has no effect here */
+    const char *name, *refusal; /* NULL: what it asks for does not matter so much, it is named */
 } foreign_keys[] = {
     {"command_file", NULL},
     {"commands", NULL},
     {"deepspeed_config", "DeepSpeed is not supported"},
     {"downcast_bf16", NULL},
-    {"enable_cpu_affinity", NULL}, /* workers are pinned anyway */
-    {"fp16", NULL},                /* of old versions: mixed_precision */
+    {"fp16", NULL}, /* of old versions: mixed_precision */
     {"fp8_config", "there is no fp8 recipe to set"},
     {"fsdp_config", "FSDP is not supported"},
     {"ipex_config", NULL}, /* of old versions */
     {"main_training_function", NULL},
     {"megatron_lm_config", "Megatron-LM is not supported"},
-    {"mpirun_ccl", NULL}, /* of old versions: processes talk through plug-ins of their own */
     {"parallelism_config", "only data parallelism is supported"},
     {"tpu_env", NULL},
     {"tpu_name", NULL},
@@ -176,6 +173,20 @@ static bool says_nothing(const ls_json *value)
     return (to_switch(value, &on) && !on) || (ls_json_text(value) && !*ls_json_text(value));
 }
 
+/* accelerate writes main_training_function: main into every file; it speaks of TPUs. */
+static bool asks(const ls_json *member)
+{
+    const char *text = ls_json_text(member);
+    bool usual = text && strcmp(member->key, "main_training_function") == 0 && strcmp(text, "main") == 0;
+    return !usual && !says_nothing(member);
+}
+
+static void add_name(char names[512], const char *name)
+{
+    size_t used = strlen(names);
+    snprintf(names + used, 512 - used, "%s%s", used ? ", " : "", name);
+}
+
 static const struct foreign *find_foreign(const char *name)
 {
     for (size_t i = 0; i < sizeof foreign_keys / sizeof *foreign_keys; i++)
@@ -183,23 +194,30 @@ static const struct foreign *find_foreign(const char *name)
     return NULL;
 }
 
-/* Names of keys that nobody knows are added to `unknown`. */
-static ls_status read_keys(const ls_json *root, ls_launch_config *config, char unknown[512], char *why, size_t size)
+/* What is read beside the values: names of keys that nobody knows, and what to keep. */
+typedef struct leftovers {
+    char unknown[512];
+    ls_json_writer kept;
+} leftovers;
+
+static ls_status read_keys(const ls_json *root, ls_launch_config *config, leftovers *rest, char *why, size_t size)
 {
     for (const ls_json *member = ls_json_first(root); member; member = member->next) {
         const struct foreign *foreign = find_foreign(member->key);
         int i = 0;
         while (i < ROWS && strcmp(rows[i].name, member->key) != 0) i++;
         if (strcmp(member->key, group_of(member->key)) == 0) {
-            ls_status status = read_keys(member, config, unknown, why, size);
+            ls_status status = read_keys(member, config, rest, why, size);
             if (status) return status;
         } else if (i == ROWS && !foreign) {
-            size_t used = strlen(unknown);
-            snprintf(unknown + used, 512 - used, "%s%s", used ? ", " : "", member->key);
+            add_name(rest->unknown, member->key);
         } else if (foreign && foreign->refusal && !says_nothing(member)) {
             return fail(LS_ERR_UNSUPPORTED, why, size, "%s cannot be used: %s", member->key, foreign->refusal);
-        } else if (strcmp(member->key, "fp16") == 0 && !says_nothing(member)) {
-            strcpy(config->mixed_precision, "fp16");
+        } else if (strcmp(member->key, "fp16") == 0) {
+            if (!says_nothing(member)) strcpy(config->mixed_precision, "fp16");
+        } else if (foreign) {
+            ls_json_put_value(&rest->kept, member->key, member);
+            if (asks(member)) add_name(config->ineffective, member->key);
         } else if (i < ROWS && member->type != LS_JSON_NULL) {
             ls_status status = take(config, &rows[i], member, why, size);
             if (status) return status;
@@ -239,7 +257,8 @@ ls_status ls_launch_config_read(const char *path, ls_launch_config *config, char
     enum { MOST = 1 << 20 };
     ls_launch_config_default(config);
     FILE *file = fopen(path, "r");
-    char *text = file ? ls_sys_alloc(MOST) : NULL, unknown[512] = "";
+    char *text = file ? ls_sys_alloc(MOST) : NULL;
+    leftovers rest = {.unknown = ""};
     size_t length = text ? fread(text, 1, MOST, file) : 0;
     int error = errno;
     if (text && ferror(file)) { /* a folder, for instance */
@@ -257,9 +276,17 @@ ls_status ls_launch_config_read(const char *path, ls_launch_config *config, char
     else if (root->type != LS_JSON_OBJECT) snprintf(detail, sizeof detail, "no keys in the file");
     else if (!ls_json_get(root, "distributed_type"))
         snprintf(detail, sizeof detail, "a `distributed_type` must be specified");
-    else status = read_keys(root, config, unknown, detail, sizeof detail);
-    if (!status && *unknown)
-        status = fail(LS_ERR_VALUE, detail, sizeof detail, "unknown keys (%s): correct or remove them", unknown);
+    else {
+        ls_json_put_object(&rest.kept, NULL);
+        status = read_keys(root, config, &rest, detail, sizeof detail);
+        ls_json_put_end(&rest.kept);
+    }
+    char *kept = ls_json_take(&rest.kept, NULL);
+    if (!status && *rest.unknown)
+        status = fail(LS_ERR_VALUE, detail, sizeof detail, "unknown keys (%s): correct or remove them", rest.unknown);
+    if (!status && (!kept || snprintf(config->kept, sizeof config->kept, "%s", kept) >= (int)sizeof config->kept))
+        status = fail(LS_ERR_MEMORY, detail, sizeof detail, "too much in it that has no effect here");
+    ls_sys_free(kept);
     if (!status) status = check(config, detail, sizeof detail);
     ls_json_free(root);
     ls_sys_free(text);
@@ -319,10 +346,24 @@ static void put_yaml(FILE *to, const ls_launch_config *config, const struct row 
     fputc('\n', to);
 }
 
+/* In YAML, values other than texts may be written as in JSON. */
+static void put_kept_yaml(FILE *to, const ls_json *member)
+{
+    ls_json_writer w = {0};
+    fprintf(to, "%s: ", member->key);
+    if (ls_json_text(member)) put_text(to, ls_json_text(member));
+    else ls_json_put_value(&w, NULL, member);
+    char *text = ls_json_take(&w, NULL);
+    fprintf(to, "%s\n", text ? text : "");
+    ls_sys_free(text);
+}
+
 /* False: out of memory. */
 static bool put_rows(FILE *to, const ls_launch_config *config, bool json)
 {
     ls_json_writer w = {.indent = 2};
+    ls_message why;
+    ls_json *kept = *config->kept ? ls_json_read(config->kept, strlen(config->kept), &why) : NULL;
     const char *group = "";
     ls_json_put_object(&w, NULL);
     for (int i = 0; i < ROWS; i++) {
@@ -338,9 +379,14 @@ static bool put_rows(FILE *to, const ls_launch_config *config, bool json)
         else put_yaml(to, config, &rows[i]);
     }
     if (*group) ls_json_put_end(&w);
+    for (const ls_json *member = ls_json_first(kept); member; member = member->next) {
+        if (json) ls_json_put_value(&w, member->key, member);
+        else put_kept_yaml(to, member);
+    }
     ls_json_put_end(&w);
     char *text = ls_json_take(&w, NULL);
-    bool good = text != NULL;
+    bool good = text != NULL && (kept || !*config->kept);
+    ls_json_free(kept);
     if (json && good) fprintf(to, "%s\n", text);
     ls_sys_free(text);
     return good;

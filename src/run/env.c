@@ -127,6 +127,7 @@ static void configuration(const writer *w, const char *given)
 #define ENTRY_NUMBER(key, fallback) number(w, #key, config.key);
 #define ENTRY_SWITCH(key, fallback) entry(w, #key, config.key ? "true" : "false");
         LS_LAUNCH_CONFIG_LIST(ENTRY_TEXT, ENTRY_NUMBER, ENTRY_SWITCH)
+        if (*config.ineffective) entry(w, "without effect", config.ineffective);
     }
     end(w);
 }

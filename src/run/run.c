@@ -51,6 +51,21 @@ static ls_run *run_new(void)
     return run;
 }
 
+/* The program's, else the environment's, else the CPU. Who asked a launcher for GPUs must not be given the CPU. */
+static void open_device(ls_run *run, const char *given)
+{
+    const char *asked = given ? "" : ls_config_text(LS_SETTING_DEVICE);
+    run->device = ls_device_named(run, given ? given : *asked ? asked : "cpu");
+    if (run->device || !*asked) return;
+    ls_errors why = run->errors;
+    ls_errors_clear(&run->errors);
+    ls_fail(
+        &run->errors, why.code,
+        "ls_init: LOCKSTEP_DEVICE=%s, as launchers say where GPUs are asked for: %s. To train on the CPU, launch with "
+        "--cpu, without --multi_gpu and --gpu_ids",
+        asked, why.message);
+}
+
 ls_run *ls_init_sized(int *argc, char ***argv, const ls_init_opts *opts, size_t opts_size)
 {
     ls_init_opts o;
@@ -63,7 +78,7 @@ ls_run *ls_init_sized(int *argc, char ***argv, const ls_init_opts *opts, size_t 
     run->accumulation = (ls_accumulation){.steps = 1, .sync = true, .planned = 1, .unit = 1};
     if (!ls_failed(run) && ls_init_settle(run, argc, argv, &o)) ls_session_open(run, &o);
     run->random = (ls_random_state){.seed = o.seed};
-    if (!ls_failed(run)) run->device = ls_device_named(run, o.device ? o.device : "cpu");
+    if (!ls_failed(run)) open_device(run, o.device);
     if (!ls_failed(run)) ls_launched_move(run);
     if (!ls_failed(run) && o.mixed_precision && o.mixed_precision != LS_F32) ls_autocast_begin(run, o.mixed_precision);
     if (!ls_failed(run) && o.mixed_precision == LS_F16) ls_scaler_new(run);

@@ -143,6 +143,17 @@ static void they_take_their_share(void)
     expect_threads(cpus / 2, cpus / 2);
 }
 
+/* GPUs, for which there is no device here, are not the CPU by another name. */
+static void who_wants_gpus_is_not_given_the_cpu(void)
+{
+    CHECK(shell(LOCKSTEP_COMMAND " launch -n 2 --multi_gpu " WORKER " exchange 2>&1") == 1);
+    HAS("LOCKSTEP_DEVICE=cuda, as launchers say where GPUs are asked for: ");
+    HAS("To train on the CPU, launch with --cpu");
+    CHECK(!strstr(output, "rank 0 of 2"));
+    CHECK(shell(LOCKSTEP_COMMAND " launch -n 2 --cpu --gpu_ids 0 " WORKER " exchange 2>&1") == 0);
+    expect_exchange_of_two();
+}
+
 /* WORLD_SIZE counts what a launcher would start in each pod; without one, a pod is one process. */
 static void pods_are_processes(void)
 {
@@ -267,6 +278,7 @@ int main(int argc, char **argv)
     CHECK_RUN(they_share_the_cpus);
     CHECK_RUN(what_is_bound_stays_bound);
     CHECK_RUN_MPIS(they_take_their_share);
+    CHECK_RUN(who_wants_gpus_is_not_given_the_cpu);
     CHECK_RUN(pods_are_processes);
     CHECK_RUN(a_process_joins_again);
     CHECK_RUN(one_failure_is_everybodys);

@@ -338,10 +338,10 @@ static void asks_and_remembers(void)
     CHECK(run("printf '1\\n1\\nmaybe\\nyes\\n3\\n\\nbf16\\n' | " CONFIG "--config_file %s", yaml) == 0);
     CHECK(says("  1  multi-CPU\n") && says("Please enter yes or no.") && says("lockstep configuration saved at "));
     CHECK(run("cat %s", yaml) == 0);
-    CHECK_TEXT(output,
-               "compute_environment: LOCAL_MACHINE\ndebug: true\ndistributed_type: MULTI_CPU\nmachine_rank: 0\n"
-               "mixed_precision: bf16\nnum_machines: 1\nnum_processes: 3\nrdzv_backend: static\nsame_network: true\n"
-               "use_cpu: true\n");
+    CHECK_TEXT(output, "compute_environment: LOCAL_MACHINE\ndebug: true\ndistributed_type: MULTI_CPU\n"
+                       "enable_cpu_affinity: false\nmachine_rank: 0\nmixed_precision: bf16\nnum_machines: "
+                       "1\nnum_processes: 3\nrdzv_backend: static\nsame_network: true\n"
+                       "use_cpu: true\n");
     const char *print = "sh -c 'echo $WORLD_SIZE $ACCELERATE_MIXED_PRECISION $ACCELERATE_DEBUG_MODE' | sort -u";
     CHECK(run(LAUNCH "--config_file %s %s", yaml, print) == 0);
     CHECK_TEXT(output, "3 bf16 true\n");
@@ -412,6 +412,21 @@ static void uses_accelerates_file(void)
     CHECK(says("\n  mixed_precision                    bf16\n") && says("\n  num_processes                      1\n"));
 }
 
+/* They are named once, and stay. */
+static void keeps_keys_of_accelerate(void)
+{
+    make_folder();
+    CHECK(run("printf 'distributed_type: NO\\ndowncast_bf16: true\\ntpu_env: []\\n' >%s && " CONFIG
+              "update --config_file %s",
+              path("k.yaml"), path("k.yaml")) == 0);
+    CHECK(says("kept, but without effect here: downcast_bf16\n") && says("Successfully updated"));
+    CHECK(run("cat %s", path("k.yaml")) == 0 && says("\ndowncast_bf16: true\ntpu_env: []\n"));
+    CHECK(run(LAUNCH "-n 2 --config_file %s true", path("k.yaml")) == 0);
+    CHECK(says("k.yaml: these keys have no effect here: downcast_bf16\n"));
+    CHECK(run(LOCKSTEP_COMMAND " env --config_file %s", path("k.yaml")) == 0);
+    CHECK(says("  without effect                     downcast_bf16\n"));
+}
+
 /* Programs that print how they are called, in place of those of Open MPI and of MPICH. */
 static void make_mpirun(const char *name, const char *version)
 {
@@ -442,7 +457,8 @@ static void calls_mpirun(void)
     make_mpirun("mpirun", "mpirun (Open MPI) 4.1.4");
     CHECK(run(line, folder, file, "./program --cpu") == 7);
     CHECK(says("/mpirun --hostfile /etc/mpi/hostfile --npernode 4 -n 16 --bind-to socket -x OMP_NUM_THREADS=3"));
-    CHECK(says(" -x MASTER_ADDR=node0 -x MASTER_PORT=29500 -x ACCELERATE_MIXED_PRECISION=bf16 ./program --cpu\n"));
+    CHECK(says(" -x MASTER_ADDR=node0 -x MASTER_PORT=29500 -x ACCELERATE_MIXED_PRECISION=bf16 -x CCL_WORKER_COUNT=1 "
+               "./program --cpu\n"));
     CHECK(run(line, folder, file, "--max-restarts 1 true") == 2 && says("--max-restarts cannot be used with --mpirun"));
     CHECK(run(line, folder, file, "-n 3 true") == 2 && says("--num_processes 3 cannot be shared among 4 hosts"));
     CHECK(run(LAUNCH "--mpirun_hostfile a true") == 2 && says("how many processes?"));
@@ -557,6 +573,7 @@ int main(int argc, char **argv)
     CHECK_RUN(bears_with_odd_answers);
     CHECK_RUN(writes_the_basic_file);
     CHECK_RUN(uses_accelerates_file);
+    CHECK_RUN(keeps_keys_of_accelerate);
     CHECK_RUN(calls_mpirun);
     CHECK_RUN(keeps_lines_whole);
     CHECK_RUN(writes_torchruns_files);

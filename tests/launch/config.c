@@ -61,6 +61,8 @@ static void reads_accelerates(void)
     CHECK_TEXT(c.dynamo_mode, "default");
     CHECK(c.dynamo_use_dynamic && !c.dynamo_use_fullgraph);
     CHECK_TEXT(c.mixed_precision, "no");
+    CHECK(c.mpirun_ccl == 1 && !c.enable_cpu_affinity);
+    CHECK_TEXT(c.ineffective, "ipex_config"); /* it asks for something; the others say what everybody says */
 }
 
 static void reads_old_and_loose_forms(void)
@@ -98,6 +100,31 @@ static void passes_over_what_does_not_apply(void)
     CHECK_TEXT(c.dynamo_backend, "INDUCTOR"); /* as old versions wrote it */
     CHECK_TEXT(read_text("distributed_type: XLA\ntpu_name: a\n", &c),
                "distributed_type XLA: only NO, MULTI_CPU and MULTI_GPU are supported");
+}
+
+/* Also those that ask for nothing, in both forms of files, and when they are read and written again. */
+static void keys_without_effect_are_kept(void)
+{
+    ls_launch_config c, again;
+    char why[256];
+    const char *const names[] = {file, "/tmp/launch_config_test.json"};
+    const char *kept = "{\"downcast_bf16\":true,\"commands\":[\"a: b\",7,null],\"ipex_config\":{\"ipex\":false},"
+                       "\"tpu_name\":\"no\",\"tpu_env\":[],\"fsdp_config\":{}}";
+    CHECK_TEXT(read_text("distributed_type: NO\ndowncast_bf16: true\ncommands:\n- 'a: b'\n- 7\n- null\nipex_config:\n"
+                         "  ipex: false\ntpu_name: 'no'\ntpu_env: []\nfsdp_config: {}\nfp16: false\n",
+                         &c),
+               "");
+    CHECK_TEXT(c.kept, kept);
+    CHECK_TEXT(c.ineffective, "downcast_bf16, commands, ipex_config");
+    for (int i = 0; i < 2; i++) {
+        CHECK(ls_launch_config_write(names[i], &c, why, sizeof why) == LS_OK);
+        CHECK_MSG(ls_launch_config_read(names[i], &again, why, sizeof why) == LS_OK, "%s", why);
+        CHECK_TEXT(again.kept, kept);
+    }
+    unlink(names[1]);
+    static char large[7000];
+    snprintf(large, sizeof large, "distributed_type: NO\ntpu_name: x%03000d\ntpu_zone: x%03000d\n", 1, 1);
+    CHECK_TEXT(read_text(large, &c), "too much in it that has no effect here");
 }
 
 static void refuses(void)
@@ -163,6 +190,7 @@ int main(int argc, char **argv)
     CHECK_RUN(reads_accelerates);
     CHECK_RUN(reads_old_and_loose_forms);
     CHECK_RUN(passes_over_what_does_not_apply);
+    CHECK_RUN(keys_without_effect_are_kept);
     CHECK_RUN(refuses);
     CHECK_RUN(writes_what_it_reads);
     unlink(file);

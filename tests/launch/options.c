@@ -129,8 +129,8 @@ static const struct effect {
     [OPTION_CLIPPING] = {"1.5", "ACCELERATE_GRADIENT_CLIPPING=1.5", ""},
     [OPTION_CPU] = {"", "ACCELERATE_USE_CPU=True", ""},
     [OPTION_DEBUG] = {"", "ACCELERATE_DEBUG_MODE=true", ""},
-    [OPTION_MULTI_GPU] = {"", "", "-n 2 "}, /* a check, see below */
-    [OPTION_GPU_IDS] = {"0,1", "CUDA_VISIBLE_DEVICES=0,1", ""},
+    [OPTION_MULTI_GPU] = {"", "LOCKSTEP_DEVICE=cuda", "-n 2 "},
+    [OPTION_GPU_IDS] = {"0,1", "CUDA_VISIBLE_DEVICES=0,1 LOCKSTEP_DEVICE=cuda", ""},
     [OPTION_DYNAMO_BACKEND] = {"inductor", "ACCELERATE_DYNAMO_BACKEND=inductor", ""},
     [OPTION_DYNAMO_MODE] = {"default", "ACCELERATE_DYNAMO_MODE=default", ""},
     [OPTION_DYNAMO_FULLGRAPH] = {"", "ACCELERATE_DYNAMO_USE_FULLGRAPH=True", ""},
@@ -139,6 +139,7 @@ static const struct effect {
     [OPTION_NNODES] = {"1:4", "max_hosts=4 elastic=1", ""},
     [OPTION_HOSTFILE] = {"hosts", "num_processes=0 hostfile=hosts", ""},
     [OPTION_MPIRUN_HOSTFILE] = {NULL, NULL, NULL}, /* another program: see command.c */
+    [OPTION_MPIRUN_CCL] = {"3", "CCL_WORKER_COUNT=3", ""},
     [OPTION_NUM_MACHINES] = {"2", "min_hosts=2 max_hosts=2", ""},
     [OPTION_NODE_RANK] = {"1", "host_rank=1", TWO_HOSTS},
     [OPTION_MACHINE_RANK] = {"1", "host_rank=1", TWO_HOSTS},
@@ -372,6 +373,7 @@ static void accelerates_rules_hold(void)
     CHECK(launch("--multi_gpu --cpu -n 2 program") == EXIT_USAGE && strstr(said, "You can only use one of `--cpu`"));
     CHECK(launch("--multi_gpu --gpu_ids 1 -n 2 program") == EXIT_USAGE && strstr(said, "Less than two GPU ids"));
     CHECK(launch("--multi_gpu --gpu_ids all -n 2 program") == CODE);
+    CHECK(launch("--cpu --gpu_ids 0 program") == CODE && !strstr(caught, "LOCKSTEP_DEVICE"));
     CHECK(launch("--module --no_python program") == EXIT_USAGE);
     set_usual("");
     launch("--num_processes 8 --num_machines 2 --main_process_ip a program a"); /* over all hosts */
@@ -395,6 +397,40 @@ static void hosts_win_over_the_file(void)
     CHECK_TEXT(difference(usual), "max_hosts=4 elastic=1 endpoint=c:5 ACCELERATE_MIXED_PRECISION=no");
 }
 
+/* Who wants GPUs says so to programs of Lockstep; files have words about GPUs also where nobody wants any. */
+static void gpus_are_asked_for_by_name(void)
+{
+    static const struct {
+        const char *keys;
+        bool asked;
+    } files[] = {
+        {"distributed_type: MULTI_GPU\nnum_processes: 2\ngpu_ids: all\n", true},
+        {"distributed_type: MULTI_GPU\nnum_processes: 2\nuse_cpu: true\n", false},
+        {"distributed_type: MULTI_CPU\nnum_processes: 2\ngpu_ids: all\nuse_cpu: false\n", false},
+        {"distributed_type: MULTI_CPU\nnum_processes: 2\ngpu_ids: '0,1'\n", false},
+        {"distributed_type: NO\ngpu_ids: all\n", false},
+        {"distributed_type: NO\ngpu_ids: '0'\n", true},
+    };
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        FILE *config = fopen("options_test.yaml", "w");
+        fputs(files[i].keys, config);
+        fclose(config);
+        CHECK(launch("--config_file options_test.yaml program") == CODE);
+        CHECK_MSG((strstr(caught, "\nLOCKSTEP_DEVICE=cuda\n") != NULL) == files[i].asked, "%s", files[i].keys);
+    }
+}
+
+/* In one line, whatever their number. */
+static void keys_without_effect_are_named(void)
+{
+    FILE *config = fopen("options_test.yaml", "w");
+    fputs("distributed_type: NO\ndowncast_bf16: true\ntpu_env: [A=1]\nmain_training_function: main\ntpu_zone: ''\n",
+          config);
+    fclose(config);
+    CHECK(launch("--config_file options_test.yaml program") == CODE);
+    CHECK_TEXT(said, "lockstep launch: options_test.yaml: these keys have no effect here: downcast_bf16, tpu_env\n");
+}
+
 int main(int argc, char **argv)
 {
     check_filter = argc > 1 ? argv[1] : NULL;
@@ -415,6 +451,8 @@ int main(int argc, char **argv)
     CHECK_RUN(python_is_put_in_front);
     CHECK_RUN(accelerates_rules_hold);
     CHECK_RUN(hosts_win_over_the_file);
+    CHECK_RUN(gpus_are_asked_for_by_name);
+    CHECK_RUN(keys_without_effect_are_named);
     remove("options_test.yaml");
     return check_done();
 }
