@@ -23,6 +23,7 @@ typedef struct way {
 } way;
 
 #define HYDRA "-localhost 10.83.0.254 -launcher ssh -launcher-exec $RSH -hosts a,b -n 4 "
+#define INTEL HOSTS " on a " INTEL_MPIEXEC " -launcher ssh -launcher-exec $RSH -n 4 " /* all hosts look for its own */
 #define OPEN "--mca plm_rsh_agent $RSH -H a:2,b:2 -n 4 "
 
 static const way ways[] = {
@@ -40,6 +41,8 @@ static const way ways[] = {
     {MPICH, "mpiexec.hydra " HYDRA "-ppn 1 %s </dev/null", "0011", true},
     {OPEN_MPI, "mpirun.openmpi " OPEN "--map-by ppr:2:node %s </dev/null", "0101", false},
     {OPEN_MPI, "mpirun.openmpi " OPEN "--map-by node %s </dev/null", "0011", true},
+    {INTEL_MPI, INTEL "-hosts a,b -ppn 2 %s </dev/null", "0101", false},
+    {INTEL_MPI, INTEL "-f $HOSTFILE -ppn 1 -genv SOMETHING else %s </dev/null", "0011", true},
 };
 
 /* The ways of the MPI in use, or our own where none is; `all`: also those tried with one program only. */
@@ -55,6 +58,10 @@ static void prepare(void)
     fclose(script);
     chmod(path("rsh"), 0755);
     setenv("RSH", path("rsh"), 1);
+    FILE *hosts = fopen(path("hosts"), "w");
+    fprintf(hosts, "a:2\nb:2\n");
+    fclose(hosts);
+    setenv("HOSTFILE", path("hosts"), 1);
     setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
     setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
 }

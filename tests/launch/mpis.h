@@ -1,5 +1,7 @@
 /* mpis.h - tests that are repeated under each MPI: CHECK_RUN_MPIS(starts_them) counts as starts_them_under_mpich,
- * starts_them_under_open_mpi. Where one is not installed, its test is skipped. */
+ * starts_them_under_open_mpi, starts_them_under_intel_mpi. Where one is not installed, its test is skipped.
+ *
+ * Intel MPI is in the build folder where `make test` has put it (tools/intel_mpi.sh). */
 #ifndef LOCKSTEP_TESTS_MPIS_H
 #define LOCKSTEP_TESTS_MPIS_H
 
@@ -11,11 +13,12 @@ typedef struct mpi {
     const char *mpiexec; /* followed by "-n 2 program": processes here, as many as one likes */
 } mpi;
 
-enum { MPICH, OPEN_MPI, MPIS };
+enum { MPICH, OPEN_MPI, INTEL_MPI, MPIS };
 
 static const mpi mpis[MPIS] = {
     [MPICH] = {"mpich", "Hydra", "mpiexec.hydra"},
     [OPEN_MPI] = {"open_mpi", "Open MPI", "mpirun.openmpi --oversubscribe --allow-run-as-root"},
+    [INTEL_MPI] = {"intel_mpi", "Hydra", INTEL_MPIEXEC},
 };
 
 static const mpi *mpi_in_use; /* NULL outside of these tests */
@@ -35,18 +38,20 @@ static void mpi_run_one(void)
     mpi_test();
 }
 
-__attribute__((unused)) static void mpi_run_each(const char *name, void (*test)(void))
+/* Under one of them. */
+static void mpi_run(const char *name, void (*test)(void), int which)
 {
+    char full[200];
     mpi_test = test;
-    for (int i = 0; i < MPIS; i++) {
-        char full[200];
-        mpi_in_use = &mpis[i];
-        snprintf(full, sizeof full, "%s_under_%s", name, mpis[i].name);
-        check_one(full, mpi_run_one);
-    }
+    mpi_in_use = &mpis[which];
+    snprintf(full, sizeof full, "%s_under_%s", name, mpi_in_use->name);
+    check_one(full, mpi_run_one);
     mpi_in_use = NULL;
 }
 
-#define CHECK_RUN_MPIS(test) mpi_run_each(#test, test)
+#define CHECK_RUN_MPIS(test)                                                                                           \
+    do {                                                                                                               \
+        for (int mpi_ = 0; mpi_ < MPIS; mpi_++) mpi_run(#test, test, mpi_);                                            \
+    } while (0)
 
 #endif
