@@ -56,6 +56,7 @@ typedef struct ls_init_opts {
     ls_dtype gradient_compression; /* LS_BF16 or LS_F16: how f32 gradients travel between processes; else as they are */
     bool dispatch_batches;         /* the main process reads all batches and hands them out; not of streams */
     bool shard_optimizer; /* each process keeps the optimisers' state of its part of the parameters, and updates that */
+    bool check_finite;    /* fail at the first result or gradient that is NaN or infinite, and name it: slow */
 } ls_init_opts;
 
 /* Start a run. argc and argv may be NULL; flags that the run understands are taken out of them:

@@ -5,6 +5,9 @@
  * leaf is finished, and its hook called, the moment its last gradient has arrived. */
 #include "autograd/tape.h"
 
+#include <stdio.h>
+#include <string.h>
+
 /* ---- counting ---- */
 
 static void reach(ls_run *run, ls_node *root)
@@ -191,6 +194,27 @@ static void release_gradients(ls_node *node)
     }
 }
 
+/* With .check_finite: name the first gradient that is not. A loss scaler expects some, and deals with them. */
+static bool gradients_finite(ls_run *run, const ls_node *node, ls_tensor *const *dx)
+{
+    for (int i = 0; i < node->n_in; i++) {
+        const ls_leaf *leaf = node->in[i].node ? node->in[i].node->leaf : NULL;
+        ls_tensor *gradient = dx[i] ? dx[i] : leaf && leaf->holds ? leaf->grad : NULL;
+        ls_not_finite found;
+        if (!node->in[i].node || !ls_is_valid(gradient) || !ls_find_not_finite(gradient, &found)) continue;
+        char path[sizeof run->errors.path], input[32];
+        memcpy(path, run->errors.path, sizeof path);
+        snprintf(run->errors.path, sizeof run->errors.path, "%s", node->site ? node->site : "");
+        snprintf(input, sizeof input, "its input %d", i);
+        ls_fail(&run->errors, LS_ERR_VALUE, "backward of %s: the gradient of %s, %s, is %g at %s", node->op->name,
+                leaf && leaf->tensor && leaf->tensor->name ? leaf->tensor->name : input,
+                ls_operand_text(&gradient->view, (char[LS_TEXT]){0}), found.value, found.at);
+        memcpy(run->errors.path, path, sizeof path);
+        return false;
+    }
+    return true;
+}
+
 static bool process(ls_run *run, ls_node *node)
 {
     if (node->walked) {
@@ -211,6 +235,7 @@ static bool process(ls_run *run, ls_node *node)
         if (!dx) return ls_fail(&run->errors, LS_ERR_MEMORY, "backward of %s: no memory", node->op->name), false;
     }
     if (arrived) node->op->backward(node, node->grad, dx);
+    if (run->finite.check && !run->scaler && !ls_failed(run)) gradients_finite(run, node, dx);
     for (int i = 0; i < node->n_saved; i++) ls_release(node->saved[i]);
     node->n_saved = 0;
     node->walked = true;

@@ -41,6 +41,7 @@
     LS_SETTING(COMM_AFFINITY, TEXT, "", "CPUs of the communication threads of each local rank (empty: any)")           \
     LS_SETTING(DEVICE, TEXT, "", "device, where the program names none (empty: cpu); launchers say cuda for GPUs")     \
     LS_SETTING(MIXED_PRECISION, TEXT, "", "no, bf16 or fp16, where the program does not say")                          \
+    LS_SETTING(CHECK_FINITE, SWITCH, "0", "fail at the first result or gradient that is NaN or infinite, and name it") \
     LS_SETTING(GRADIENT_ACCUMULATION_STEPS, TEXT, "", "batches for one optimiser step (empty: as the program says)")
 
 /* LS_SETTING_ALIAS("NAME", symbol): what other systems call the same thing. The name LOCKSTEP_<symbol> wins. There a

@@ -72,12 +72,31 @@ bool op_submit(ls_opcode op, int n_in, ls_tensor *const *in, int n_out, ls_tenso
     return ls_submit(out[0]->run, device, &call);
 }
 
+/* With .check_finite: name the operator whose result is not finite first. Infinity that comes from infinity is meant,
+ * as in a mask; so is a tensor filled with it. */
+static bool result_finite(ls_run *run, ls_opcode op, int n_in, ls_tensor *const *in, ls_tensor *out)
+{
+    ls_not_finite found, before;
+    if (run->walking || op == LS_OP_fill || !ls_find_not_finite(out, &found)) return true;
+    int guilty = 0;
+    while (guilty < n_in && !(in[guilty] && ls_find_not_finite(in[guilty], &before))) guilty++;
+    if (guilty < n_in && !found.is_nan) return true;
+    char result[LS_TEXT], input[LS_TEXT + 100] = "its inputs are finite";
+    if (guilty < n_in)
+        snprintf(input, sizeof input, "its input %d, %s, was %g already at %.40s", guilty,
+                 ls_operand_text(&in[guilty]->view, result), before.value, before.at);
+    op_error(run, op, LS_ERR_VALUE, "the result, %s, is %g at %s; %s", ls_operand_text(&out->view, result), found.value,
+             found.at, input);
+    return false;
+}
+
 bool op_record(ls_opcode op, int n_in, ls_tensor *const *in, int n_out, ls_tensor *const *out, const ls_attrs *attrs,
                ls_node **node)
 {
     *node = NULL;
     ls_run *run = out[0]->run;
     if (out[0]->life != LS_LIFE_LIVE) return false;
+    if (run->finite.check && !result_finite(run, op, n_in, in, out[0])) return false;
     if (!ls_op_table[op].backward || !ls_must_record(run, n_in, in)) return true;
     *node = ls_record(run, &ls_op_table[op], n_in, in, n_out, out);
     if (!*node) return false;

@@ -240,6 +240,12 @@ static bool clip_factor(ls_tensor *norm, double max_norm, ls_tensor *factor)
            zero_unless_finite(norm, factor);
 }
 
+/* The step that the gradients are for, from 1. */
+static int64_t step_of(const gradients *g)
+{
+    return g->optim ? g->optim->steps + g->optim->skipped_steps + 1 : (int64_t)g->run->walk_serial;
+}
+
 static ls_tensor *clip_norm(const gradients *g, double max_norm)
 {
     ls_run *run = g->run;
@@ -249,6 +255,8 @@ static ls_tensor *clip_norm(const gradients *g, double max_norm)
     bool limited = ok && !isinf(max_norm) && clip_factor(norm, max_norm, factor);
     /* Looking at the factor costs nothing on the host and often saves a pass; elsewhere it would have to wait. */
     if (limited && !(ls_device_is_host(g->device) && ls_item(factor) >= 1)) each_of(g, scale_one, factor);
+    if (ok && !run->scaler && !ls_finite_look(run, norm))
+        ls_finite_note(run, "the norm of the gradients", step_of(g), run->share.rank);
     return ls_scope_end(run, mark, ls_failed(run) ? &run->poison : norm);
 }
 

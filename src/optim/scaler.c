@@ -1,6 +1,8 @@
 /* scaler.c - the scale of the loss over time. */
 #include "optim/scaler.h"
 
+#include "base/log.h"
+
 #define INITIAL_SCALE 65536.0
 #define GROWTH 2.0
 #define BACKOFF 0.5
@@ -56,7 +58,15 @@ static void set(ls_scaler *scaler, ls_loss_scale scale)
 
 void ls_scaler_settle(ls_scaler *scaler)
 {
-    if (scaler) set(scaler, next_scale(scaler));
+    if (!scaler) return;
+    set(scaler, next_scale(scaler));
+    if (scaler->now.scale >= 1 || scaler->told) return;
+    scaler->told = true;
+    if (scaler->object.run->share.rank == 0)
+        ls_log_line(
+            LS_LOG_WARN,
+            "the loss scale has fallen below 1: gradients are not finite however small they are made, and no "
+            "step is taken; bf16 needs no scale, and LOCKSTEP_CHECK_FINITE=1 names results that are not finite");
 }
 
 void ls_scaler_stepped(ls_scaler *scaler, bool finite)

@@ -49,7 +49,9 @@ struct ls_reducer {
     bool ordered;   /* as a backward pass completed them */
     int *completed; /* [slot_count] slots as the pass at hand completes them */
     int completed_count;
-    uint8_t *used; /* [slot_count] by anybody */
+    uint8_t *used; /* [slot_count] by anybody; then 1 + the rank of one whose loss was not finite, or 0 */
+    bool odd;      /* a loss of this process was not finite since the last reduction */
+    int odd_rank;  /* of one whose loss was not finite before the last reduction; -1: there was none */
     ls_bucket *buckets;
     int bucket_count, next; /* the next to be started */
     ls_stretch *stretches;  /* [slot_count] of all buckets */

@@ -175,7 +175,7 @@ static bool make_room(ls_reducer *p, int64_t more)
     GROW(slots, slots)
     GROW(order, slots)
     GROW(completed, slots)
-    GROW(used, slots)
+    GROW(used, slots + 1)
     GROW(buffers, buffers)
 #undef GROW
     return true;

@@ -48,6 +48,12 @@ bool ls_reducer_spread(ls_reducer *reducer, ls_tensor *block, ls_range part);
 bool ls_reducer_sum(ls_reducer *reducer, double *number);
 ls_tensor *ls_reducer_collect(ls_reducer *reducer, const ls_tensor *slice, int64_t numel);
 
+/* The loss of the pass about to begin is not finite: all learn it with the next reduction. False where there will be
+ * none. */
+bool ls_reducer_odd_loss(ls_reducer *reducer);
+/* After a pass: the rank of a process that said so; -1: nobody did, or nothing was reduced. */
+int ls_reducer_odd_rank(const ls_reducer *reducer);
+
 /* Around a backward pass. With `sync` its gradients, and what was there before, become the mean of all processes'. */
 void ls_reducer_walk_begins(ls_reducer *reducer, bool sync);
 void ls_reducer_walk_ended(ls_reducer *reducer);

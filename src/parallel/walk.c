@@ -84,9 +84,13 @@ static bool end_round(ls_reducer *p, bool keep)
     for (int i = 0; i < p->next; i++) ok &= ls_bucket_wait(p, &p->buckets[i]);
     if (!ok) return false;
     ls_message why = {{0}};
-    ls_status status =
-        ls_comm_all_reduce(ls_reducer_comm(p), p->used, p->slot_count, LS_U8, LS_COMM_MAX, "gradients in use", &why);
+    int rank = ls_reducer_comm(p)->rank;
+    p->used[p->slot_count] = (uint8_t)(!p->odd ? 0 : rank < UINT8_MAX ? rank + 1 : UINT8_MAX);
+    ls_status status = ls_comm_all_reduce(ls_reducer_comm(p), p->used, p->slot_count + 1, LS_U8, LS_COMM_MAX,
+                                          "gradients in use", &why);
     if (!ls_reducer_check(p, status, &why, "ls_backward")) return false;
+    p->odd = false;
+    p->odd_rank = p->used[p->slot_count] - 1;
     for (int i = 0; keep && i < p->slot_count; i++)
         if (p->used[i]) ls_leaf_hold(p->slots[i]->tensor);
     p->in_slices = p->opts.shard;
@@ -109,10 +113,22 @@ static void give_up(ls_reducer *p)
     for (int i = 0; i < p->next; i++) ls_bucket_wait(p, &p->buckets[i]);
 }
 
+bool ls_reducer_odd_loss(ls_reducer *p)
+{
+    if (!p || !p->slot_count) return false;
+    return p->odd = true;
+}
+
+int ls_reducer_odd_rank(const ls_reducer *p)
+{
+    return p && p->slot_count ? p->odd_rank : -1;
+}
+
 void ls_reducer_walk_begins(ls_reducer *p, bool sync)
 {
     int32_t source = 0;
     if (!p || !p->slot_count) return;
+    p->odd_rank = -1;
     ls_shard_reopen(p);
     p->at_work = sync && (!p->joining || find_source(p, true, &source)) && begin_round(p);
     p->source = source;

@@ -1,6 +1,7 @@
 /* epoch.c - the loop over epochs: counted here, restored from checkpoints. */
 #include "data/loader.h"
 #include "run/prepare.h"
+#include "run/report.h"
 #include "run/state.h"
 
 /* Loops over batches that were left by `break` are over with their epoch. */
@@ -25,6 +26,7 @@ bool ls_epoch(ls_run *run, int n, int *epoch)
     if (!session) return false;
     bool was_in_epoch = session->in_epoch;
     leave_epoch(run);
+    ls_run_look_back(run);
     if (n > 0) session->begun.epochs = n;
     ls_session_resume(run);
     if (ls_failed(run) || !ls_session_open_project(run)) return false;

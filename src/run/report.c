@@ -1,12 +1,53 @@
 /* report.c - what a run has to say at its end: things that did not stop it, but that its owner should know. */
 #include "run/report.h"
 
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
 #include "optim/schedule.h"
 #include "run/session.h"
 
+static const ls_optim *first_optim(const ls_run *run)
+{
+    const ls_optim *first = NULL;
+    for (const ls_object *o = run->objects; o; o = o->older)
+        if (o->kind == LS_OBJECT_OPTIM) first = (const ls_optim *)o;
+    return first;
+}
+
+int64_t ls_run_step(const ls_run *run)
+{
+    const ls_optim *optim = first_optim(run);
+    return optim ? optim->steps + optim->skipped_steps + 1 : (int64_t)run->walk_serial + 1;
+}
+
+void ls_run_look_back(ls_run *run)
+{
+    if (ls_finite_late(run))
+        ls_finite_note(run, "a loss or norm of gradients up to here", ls_run_step(run), run->share.rank);
+}
+
+static void report_finite(const ls_run *run)
+{
+    const ls_finite *f = &run->finite;
+    const ls_optim *optim = first_optim(run);
+    int64_t skipped = optim ? optim->skipped_steps : 0;
+    char text[160] = "";
+    if (f->steps)
+        snprintf(text, sizeof text, "steps whose loss or gradient norm was not finite: %lld, the first was step %lld%s",
+                 (long long)f->steps, (long long)f->first, skipped ? "; " : "");
+    if (skipped)
+        snprintf(text + strlen(text), sizeof text - strlen(text), "steps skipped by the loss scaler: %lld",
+                 (long long)skipped);
+    if (*text) ls_log_line(f->steps ? LS_LOG_WARN : LS_LOG_INFO, "%s", text);
+}
+
 void ls_run_report(ls_run *run)
 {
+    ls_run_look_back(run);
     if (ls_failed(run) || !ls_is_main(run)) return;
     for (const ls_object *o = run->objects; o; o = o->older)
         if (o->kind == LS_OBJECT_SCHEDULE) ls_schedule_over((const ls_schedule *)o);
+    report_finite(run);
 }

@@ -7,4 +7,9 @@
 /* The run ends by itself, not by a signal: the main process warns of what went wrong without an error. */
 void ls_run_report(ls_run *run);
 
+/* The step that training is at, from 1: by the optimiser made first. */
+int64_t ls_run_step(const ls_run *run);
+/* On devices that nobody waits for: was a loss since the last call not finite? Where waiting costs little. */
+void ls_run_look_back(ls_run *run);
+
 #endif

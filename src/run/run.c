@@ -75,6 +75,7 @@ ls_run *ls_init_sized(int *argc, char ***argv, const ls_init_opts *opts, size_t 
     if (!run) run = run_new();
     if (!run->tensors.size) return run; /* the run without memory */
     run->errors.abort_on_fail = o.abort_on_error;
+    run->finite.check = o.check_finite || ls_config_switch(LS_SETTING_CHECK_FINITE);
     run->accumulation = (ls_accumulation){.steps = 1, .sync = true, .planned = 1, .unit = 1};
     if (!ls_failed(run) && ls_init_settle(run, argc, argv, &o)) ls_session_open(run, &o);
     run->random = (ls_random_state){.seed = o.seed};
@@ -97,6 +98,7 @@ int ls_finish(ls_run *run)
     if (!run->tensors.size) return code; /* the run without memory */
     ls_session_close(run);
     ls_objects_free(run);
+    ls_finite_clear(run);
     if (run->scope_count > 0) {
         ls_scope_end(run, 1, NULL);
         for (ls_tensor *t; (t = run->scopes[0].first);) ls_drop(t);
@@ -230,8 +232,12 @@ void ls_backward_weighted(ls_run *run, ls_tensor *loss, double weight)
         if (seed->life == LS_LIFE_LIVE) ls_raw_fill(seed, factor);
     }
     ls_reducer *reducer = run->session ? run->session->reducer : NULL;
+    bool odd = !ls_finite_look(run, loss), shared = odd && ls_reducer_odd_loss(reducer);
+    if (odd && !shared && !ls_failed(run)) ls_finite_note(run, "the loss", ls_run_step(run), run->share.rank);
     if (!ls_failed(run)) ls_reducer_walk_begins(reducer, run->accumulation.sync);
     if (!ls_failed(run)) ls_walk_back(run, loss, seed);
     ls_reducer_walk_ended(reducer);
+    int rank = ls_reducer_odd_rank(reducer);
+    if (rank >= 0 && !ls_failed(run)) ls_finite_note(run, "the loss", ls_run_step(run), rank);
     ls_scope_end(run, mark, NULL);
 }

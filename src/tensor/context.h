@@ -12,6 +12,7 @@
 #include "base/status.h"
 #include "device/device.h"
 #include "tensor/accumulate.h"
+#include "tensor/finite.h"
 #include "tensor/loop.h"
 #include "tensor/object.h"
 #include "tensor/slab.h"
@@ -124,6 +125,7 @@ struct ls_run {
     struct ls_session *session;  /* ranks, prepared objects, epochs: src/run */
     ls_loop *loop;               /* the loop over batches at work; NULL outside of all */
     ls_accumulation accumulation;
+    ls_finite finite;
     ls_schedule_policy schedule_policy;
     bool forgives_memory;              /* running out of it is expected: something smaller will be tried */
     const ls_exchange_table *exchange; /* between processes, for those who do not know them; NULL: there is one */

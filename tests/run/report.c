@@ -1,19 +1,25 @@
-/* report.c - what a run tells its owner without failing: schedules made for another number of steps. */
+/* report.c - what a run tells its owner without failing: schedules made for another number of steps, numbers that are
+ * not finite. */
 #include <lockstep.h>
 
 #include <sys/wait.h>
 
 #include "base/capture.h"
-#include "check.h"
-#include "tensor/context.h"
+#include "run/team.h"
 
+static const char *device = "cpu";
 static char said[8192];
 
 /* Run a body in a process of its own; what it prints is in `said`. Returns its exit code. */
+static int tell_with(char *environment, int (*body)(void))
+{
+    int status = run_captured(environment, body, said, sizeof said);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
 static int tell(int (*body)(void))
 {
-    int status = run_captured(NULL, body, said, sizeof said);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    return tell_with(NULL, body);
 }
 
 static int count_of(const char *text)
@@ -179,11 +185,179 @@ static void a_schedule_that_did_not_end_with_training_is_named(void)
     CHECK(count_of("step 7 of a schedule made for 6") == 1 && count_of("\n") == 1);
 }
 
+/* ---- numbers that are not finite ---- */
+
+/* Five steps of two layers on pictures of ones; `spoil` says what one element of batch i is. */
+static void train_on(ls_run *run, float (*spoil)(int rank, int i), bool clip, bool accumulate)
+{
+    ls_module *net = ls_module_new(run, "Net", NULL, NULL);
+    ls_module *first = ls_module_add(net, "fc1", ls_linear_new(run, 4, 3));
+    ls_module *last = ls_module_add(net, "fc2", ls_linear_new(run, 3, 2));
+    ls_optim *sgd = ls_sgd_new(run, net, .lr = 1e-3);
+    ls_prepare(run, net, sgd);
+    if (accumulate) ls_set_gradient_accumulation_steps(run, 2);
+    for (int i = 0; i < 5 && !ls_error(run); i++) {
+        float x[8] = {1, 1, 1, 1, 1, 1, spoil(ls_rank(run), i), 1};
+        ls_tensor *loss = ls_mean(ls_forward(last, ls_forward(first, ls_from(run, LS_F32, LS_SHAPE(2, 4), x))));
+        ls_backward(run, loss);
+        if (clip) ls_clip_grad_norm(sgd, 1);
+        if (isfinite(x[6])) ls_step(sgd);
+        ls_zero_grad(sgd);
+    }
+}
+
+static float nan_in_the_third(int rank, int i)
+{
+    (void)rank;
+    return i == 2 ? NAN : 1;
+}
+
+static float nan_in_the_last_process(int rank, int i)
+{
+    return rank == 1 && i >= 2 ? INFINITY : 1;
+}
+
+static float never(int rank, int i)
+{
+    (void)rank;
+    (void)i;
+    return 1;
+}
+
+static int one_bad_loss(void)
+{
+    ls_run *run = ls_init(NULL, NULL, .device = device);
+    train_on(run, nan_in_the_third, true, false);
+    return ls_finish(run);
+}
+
+static int all_is_well(void)
+{
+    ls_run *run = ls_init(NULL, NULL, .device = device);
+    train_on(run, never, true, false);
+    return ls_finish(run);
+}
+
+static void one_process_of_two(ls_run *run)
+{
+    train_on(run, nan_in_the_last_process, false, false);
+}
+
+static void one_process_of_two_accumulating(ls_run *run)
+{
+    train_on(run, nan_in_the_last_process, false, true);
+}
+
+static int together(void)
+{
+    team_fork(2, one_process_of_two);
+    return 0;
+}
+
+static int together_accumulating(void)
+{
+    team_fork(2, one_process_of_two_accumulating);
+    return 0;
+}
+
+static void the_first_that_is_not_finite_is_told_and_all_are_counted(void)
+{
+    bool host = strcmp(device, "cpu") == 0;
+    CHECK(tell(all_is_well) == 0);
+    CHECK_MSG(!*said, "%s", said);
+    CHECK(tell(one_bad_loss) == 0);
+    if (host) CHECK_MSG(count_of("step 3: the loss is not finite; training goes on") == 1, "%s", said);
+    else CHECK_MSG(count_of("a loss or norm of gradients up to here is not finite") == 1, "%s", said);
+    CHECK_MSG(count_of("was not finite: 1, the first was step ") == 1 && count_of("\n") == 2, "%s", said);
+    if (!host) return;
+    CHECK(tell(together) == 0);
+    CHECK_MSG(count_of("step 3: the loss is not finite in process 1; training goes on") == 1, "%s", said);
+    CHECK_MSG(count_of("was not finite: 3, the first was step 3") == 1 && count_of("\n") == 2, "%s", said);
+    CHECK(tell(together_accumulating) == 0);
+    CHECK_MSG(count_of("step 2: the loss is not finite in process 1") == 1 && count_of("\n") == 2, "%s", said);
+}
+
+/* ---- found ---- */
+
+static int overflow_on_the_way_back(void)
+{
+    ls_run *run = ls_init(NULL, NULL, .device = device, .check_finite = true);
+    ls_module *net = ls_module_new(run, "Net", NULL, NULL);
+    ls_module *layer = ls_module_add(net, "fc1", ls_linear_new(run, 2, 1, .no_bias = true));
+    ls_init_constant(ls_tensor_of(layer, "weight"), 0);
+    float x[2] = {1e30f, 1}; /* the loss is 0, its gradient 1e30 * 1e30 */
+    ls_tensor *y = ls_forward(layer, ls_from(run, LS_F32, LS_SHAPE(1, 2), x));
+    ls_backward(run, ls_sum(ls_mul_scalar(y, 1e30)));
+    return ls_finish(run);
+}
+
+static int masked(void)
+{
+    ls_run *run = ls_init(NULL, NULL, .device = device);
+    ls_tensor *x = ls_requires_grad(ls_ones(run, LS_F32, 2, 2), true);
+    ls_tensor *mask = ls_full(run, LS_F32, -INFINITY, 1, 1);
+    ls_tensor *scores = ls_concat(2, (ls_tensor *[]){x, ls_expand(mask, 2, 1)}, 1);
+    ls_backward(run, ls_sum(ls_softmax(scores, 1)));
+    return ls_finish(run);
+}
+
+static int logarithm_of_zero(void)
+{
+    ls_run *run = ls_init(NULL, NULL, .device = device);
+    ls_log(ls_zeros(run, LS_F32, 3));
+    return ls_finish(run);
+}
+
+static int scale_sinks(void)
+{
+    ls_run *run = ls_init(NULL, NULL, .device = device, .mixed_precision = LS_F16);
+    ls_module *m = ls_module_new(run, "one", NULL, NULL);
+    ls_tensor *p = ls_parameter(m, "p", ls_ones(run, LS_F32, 4));
+    ls_optim *sgd = ls_sgd_new(run, m);
+    ls_loss_scale_set(run, (ls_loss_scale){.scale = 2});
+    for (int i = 0; i < 5; i++) {
+        ls_backward(run, ls_sum(ls_mul_scalar(p, INFINITY)));
+        CHECK(!ls_step(sgd));
+        ls_zero_grad(sgd);
+    }
+    return ls_finish(run);
+}
+
+static void a_loss_scale_below_one_is_told_once(void)
+{
+    CHECK(tell(scale_sinks) == 0);
+    CHECK_MSG(count_of("the loss scale has fallen below 1") == 1, "%s", said);
+    CHECK_MSG(count_of("was not finite: 5, the first was step 1") == 1 || strcmp(device, "cpu") != 0, "%s", said);
+    CHECK_MSG(count_of("steps skipped by the loss scaler: 5") == 1, "%s", said);
+}
+
+static void the_check_names_module_operator_and_parameter(void)
+{
+    CHECK(tell_with("LOCKSTEP_CHECK_FINITE=1", all_is_well) == 0 && !*said);
+    CHECK(tell_with("LOCKSTEP_CHECK_FINITE=1", one_bad_loss) == 1);
+    CHECK_MSG(
+        count_of("fc1: linear: the result, [2,3] f32, is nan at [1,0]; its input 0, [2,4] f32, was nan already at "
+                 "[1,2]") == 1,
+        "%s", said);
+    CHECK(count_of("\n") == 1);
+    CHECK(tell(overflow_on_the_way_back) == 1);
+    CHECK_MSG(count_of("fc1: backward of linear: the gradient of weight, [1,2] f32, is inf at [0,0]") == 1, "%s", said);
+    CHECK(tell_with("LOCKSTEP_CHECK_FINITE=1", masked) == 0);
+    CHECK_MSG(!*said, "%s", said);
+    CHECK(tell_with("LOCKSTEP_CHECK_FINITE=1", logarithm_of_zero) == 1);
+    CHECK_MSG(count_of("log: the result, [3] f32, is -inf at [0]; its inputs are finite") == 1, "%s", said);
+    CHECK(tell(logarithm_of_zero) == 0 && !*said);
+}
+
 int main(int argc, char **argv)
 {
-    check_filter = argc > 1 ? argv[1] : NULL;
-    CHECK_RUN(steps_of_an_epoch_know_who_counts_them);
+    if (argc > 2 && strcmp(argv[1], "--device") == 0) device = argv[2];
+    else if (argc > 1) check_filter = argv[1];
     CHECK_RUN(a_schedule_of_the_right_length_says_nothing);
     CHECK_RUN(a_schedule_that_did_not_end_with_training_is_named);
+    CHECK_RUN_FORK(the_first_that_is_not_finite_is_told_and_all_are_counted);
+    CHECK_RUN(the_check_names_module_operator_and_parameter);
+    CHECK_RUN(a_loss_scale_below_one_is_told_once);
+    CHECK_RUN(steps_of_an_epoch_know_who_counts_them); /* last: it reads the environment in this process */
     return check_done();
 }
