@@ -29,6 +29,24 @@ typedef struct ls_gemm_side {
     void (*across)(void *panels, int64_t panel_stride, const void *const *line, int64_t count);
 } ls_gemm_side;
 
+/* Rows of A that are multiplied where they lie: row i begins i * stride bytes after the first, and its slice s, kr
+ * numbers of the panels' type, offset[s] bytes further on. */
+typedef struct ls_gemm_rows {
+    const void *first;
+    int64_t stride;
+    int64_t slices;
+    const int64_t *offset;
+} ls_gemm_rows;
+
+/* Where the first `columns` sums of row i of a product go: `offset` bytes after row[i], as f32 or rounded to bf16;
+ * where row[i] is NULL they are dropped. */
+typedef struct ls_gemm_targets {
+    void *const *row;
+    int64_t offset;
+    int64_t columns;
+    ls_dtype dtype;
+} ls_gemm_targets;
+
 typedef struct ls_gemm_kernel {
     const char *name;
     ls_dtype panel; /* number type of packed panels: LS_F32, LS_BF16 or LS_F64 */
@@ -46,6 +64,10 @@ typedef struct ls_gemm_kernel {
      * ldc elements apart. */
     void (*column_bf16)(int64_t count, int64_t k, const void *a, int64_t a_stride, const void *b, const void *from,
                         void *to, int64_t ldc);
+    /* (optional) `count` tiles one below the other, of rows of A where they lie with one panel of B. All
+     * count * mr rows are read. */
+    void (*in_place)(int64_t count, const ls_gemm_rows *a, const void *b, const ls_gemm_targets *to);
+    int64_t in_place_columns; /* of C, up to which that is faster than packing A first: later it pays */
     /* (optional) Bracket every run of tiles on a thread: take and give back what the CPU needs for them (AMX tiles). */
     void (*begin)(void);
     void (*end)(void);

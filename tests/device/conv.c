@@ -179,6 +179,25 @@ static void larger_images(void)
         }
 }
 
+/* Pixels that are multiplied where they lie: whole images and bands of one, borders of every width, kernel rows as one
+ * line, and rows of points that end in the middle of a tile. */
+static void pixels_in_place(void)
+{
+    static const conv_case direct[] = {
+        {3, 32, 40, 19, 17, 1, {3, 3}, {1, 1}, {1, 1}, {1, 1}}, {2, 64, 33, 45, 22, 1, {3, 3}, {2, 2}, {1, 1}, {1, 1}},
+        {1, 32, 32, 30, 31, 1, {3, 3}, {1, 1}, {2, 2}, {2, 2}}, {5, 64, 100, 7, 7, 1, {1, 1}, {1, 1}, {0, 0}, {1, 1}},
+        {2, 32, 64, 12, 41, 1, {5, 2}, {3, 1}, {0, 3}, {1, 1}}, {2, 64, 64, 13, 12, 2, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
+        {2, 8, 32, 33, 35, 1, {3, 3}, {2, 2}, {1, 1}, {1, 1}}};
+    for (size_t c = 0; c < sizeof direct / sizeof *direct; c++)
+        for (int which = 0; which < 3; which++)
+            for (int variant = 0; variant < 4; variant++) {
+                ls_dtype type = variant & 1 ? LS_BF16 : LS_F32;
+                conv_tensors t = conv_new(&direct[c], type, LS_F32, type, 2);
+                check_conv(&t, which, type, variant & 2, which == 0 && variant & 2);
+                conv_free(&t);
+            }
+}
+
 static void packed_weights(void)
 {
     ls_derived derived = {0};
@@ -203,6 +222,7 @@ int main(int argc, char **argv)
     CHECK_RUN_ISAS(all_cases_in_all_orders);
     CHECK_RUN_ISAS(all_types);
     CHECK_RUN_ISAS_SLOW(larger_images);
+    CHECK_RUN_ISAS_SLOW(pixels_in_place);
     CHECK_RUN_ISAS(packed_weights);
     return check_done();
 }

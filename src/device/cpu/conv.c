@@ -119,6 +119,7 @@ typedef struct conv_job {
     int64_t first_o;   /* of the group */
     int64_t padded_o;  /* dinput: output channels of a tap, as k counts them */
     bool together;     /* all taps of a point are one line */
+    int64_t line_taps; /* forward: taps of a line of weights */
 } conv_job;
 
 static void locate_pixels(const ls_gemm_source *source, int64_t item, int64_t segment, int64_t first, int64_t count,
@@ -150,7 +151,7 @@ static void locate_weights(const ls_gemm_source *source, int64_t item, int64_t s
     const conv_job *job = source->context;
     const weights *w = &job->weights;
     int64_t width = job->conv->window.kernel[1], bytes = (int64_t)ls_dtype_size(source->dtype);
-    int64_t at = segment / width * w->tap_stride[0] + segment % width * w->tap_stride[1];
+    int64_t tap = segment * job->line_taps, at = tap / width * w->tap_stride[0] + tap % width * w->tap_stride[1];
     for (int64_t i = 0; i < count; i++) line[i] = w->data + (at + (job->first_o + first + i) * w->o_stride) * bytes;
 }
 
@@ -181,23 +182,13 @@ static bool prepare_weights(ls_gemm_source *source)
 
 /* ---- Sides of the product ---------------------------------------------------------------------------------------- */
 
-/* Pixels that are all at equal distances, image after image: plain rows of a matrix. */
-static bool is_even(const ls_walk *walk)
-{
-    const ls_pixels *p = &walk->pixels;
-    bool once = walk->taps[0] == 1 && walk->taps[1] == 1 && walk->origin[0] == 0 && walk->origin[1] == 0 &&
-                walk->stride[0] == 1 && walk->stride[1] == 1 && walk->grid[0] == p->size[0] &&
-                walk->grid[1] == p->size[1];
-    return once && (p->row == p->size[1] * p->pixel || p->size[0] == 1) && p->item == p->size[0] * p->row;
-}
-
 static ls_gemm_sink pixel_sink(const conv_job *shared, const void *bias)
 {
     const ls_pixels *p = &shared->out.pixels;
     return (ls_gemm_sink){.store = ls_gemm_store_rows,
                           .how = {.accumulate = shared->conv->accumulate, .out_dtype = p->dtype, .pre_dtype = p->dtype},
                           .bias = bias,
-                          .locate = is_even(&shared->out) ? ls_gemm_locate_rows : locate_out,
+                          .locate = ls_walk_is_even(&shared->out) ? ls_gemm_locate_rows : locate_out,
                           .out_step = p->step,
                           .out = p->data,
                           .out_stride = p->pixel,
@@ -212,7 +203,7 @@ static ls_gemm_source pixel_source(const conv_job *shared, int64_t segments, int
                             .segments = segments,
                             .length = length,
                             .room = shared->together ? length * (int64_t)ls_dtype_size(p->dtype) : 0,
-                            .locate = is_even(&shared->over) ? ls_gemm_locate_matrix : locate_pixels,
+                            .locate = ls_walk_is_even(&shared->over) ? ls_gemm_locate_matrix : locate_pixels,
                             .data = p->data,
                             .stride = p->pixel,
                             .context = shared};
@@ -246,12 +237,17 @@ ls_status ls_cpu_conv2d(const ls_call *call, ls_message *why)
     if (!memory) return ls_conv_out_of_memory(why);
     if (bias) convert_bias(bias, sum_dtype, memory);
 
-    bool together = ls_conv_is_narrow(&conv);
-    int64_t taps = conv.window.kernel[0] * conv.window.kernel[1];
-    int64_t segments = together ? 1 : taps, length = conv.group_c * (together ? taps : 1);
     ls_conv_space space = {memory + bias_space};
     ls_walk over_x = ls_walk_forward(&conv, ls_conv_pixels(x, &space)), over_y = ls_walk_over(ls_pixels_of(y));
-    conv_job shared = {.conv = &conv, .weights = weights_of(w, kernel, together, space.next), .together = together};
+    bool direct = ls_conv_direct_suits(&over_x, kernel, conv.group_c, conv.group_o);
+    bool together = !direct && ls_conv_is_narrow(&conv);
+    int64_t taps = conv.window.kernel[0] * conv.window.kernel[1], line_taps = together ? taps : 1;
+    if (direct && conv.group_c < kernel->kr && conv.window.dilation[1] == 1) line_taps = conv.window.kernel[1];
+    int64_t segments = taps / line_taps, length = conv.group_c * line_taps;
+    conv_job shared = {.conv = &conv,
+                       .weights = weights_of(w, kernel, line_taps > 1, space.next),
+                       .together = together,
+                       .line_taps = line_taps};
     ls_status status = LS_OK;
     for (int64_t g = 0; g < conv.window.groups && status == LS_OK; g++) {
         shared.first_o = g * conv.group_o;
@@ -276,7 +272,8 @@ ls_status ls_cpu_conv2d(const ls_call *call, ls_message *why)
             .derived = w->derived,
             .key = weights_key(w, LS_OP_conv2d, shared.first_o, NULL),
         };
-        status = ls_gemm_run(&job, why);
+        if (direct) status = ls_conv_direct_run(&job, &shared.over, conv.group_c, line_taps, why);
+        else status = ls_gemm_run(&job, why);
     }
     return status;
 }
@@ -326,7 +323,9 @@ ls_status ls_cpu_conv2d_dinput(const ls_call *call, ls_message *why)
             .derived = w->derived,
             .key = weights_key(w, LS_OP_conv2d_dinput, shared.first_o, &shared.phase),
         };
-        status = ls_gemm_run(&job, why);
+        if (ls_conv_direct_suits(&shared.over, kernel, conv.group_o, conv.group_c))
+            status = ls_conv_direct_run(&job, &shared.over, conv.group_o, 1, why);
+        else status = ls_gemm_run(&job, why);
     }
     return status;
 }

@@ -65,6 +65,8 @@ ls_walk ls_phase_points(const ls_conv *conv, ls_pixels dx, const ls_phase *phase
 ls_walk ls_walk_from_channel(ls_walk walk, int64_t channel);
 /* A walk that sees each pixel once. */
 ls_walk ls_walk_over(ls_pixels pixels);
+/* Does a walk see each pixel once, and are they all at equal distances, image after image: plain rows of a matrix? */
+bool ls_walk_is_even(const ls_walk *walk);
 
 /* Scratch of the caller for copies of images and weights: slot 2, taken once with what a call may need. */
 typedef struct ls_conv_space {
@@ -79,6 +81,13 @@ ls_status ls_conv_out_of_memory(ls_message *why);
 
 /* Few channels: lines of one tap would be short and mostly padding, so all taps of a point are put together. */
 bool ls_conv_is_narrow(const ls_conv *conv);
+
+/* conv_direct.c: the product of the pixels under a walk with B of the job; A of the job is not asked. k of the job is
+ * segments of taps_in_line taps of `channels` numbers, padded to the kernel's kr; the taps of a line follow each other
+ * in a row of the image. */
+bool ls_conv_direct_suits(const ls_walk *walk, const ls_gemm_kernel *kernel, int64_t channels, int64_t columns);
+ls_status ls_conv_direct_run(ls_gemm_job *job, const ls_walk *walk, int64_t channels, int64_t taps_in_line,
+                             ls_message *why);
 
 /* conv_dweight.c: the gradient for the weight. Operands as in conv.c. */
 ls_status ls_conv_dweight(const ls_call *call, const ls_conv *conv, ls_message *why);

@@ -231,6 +231,15 @@ ls_walk ls_walk_over(ls_pixels pixels)
     return (ls_walk){.pixels = pixels, .grid = {pixels.size[0], pixels.size[1]}, .stride = {1, 1}, .taps = {1, 1}};
 }
 
+bool ls_walk_is_even(const ls_walk *walk)
+{
+    const ls_pixels *p = &walk->pixels;
+    bool once = walk->taps[0] == 1 && walk->taps[1] == 1 && walk->origin[0] == 0 && walk->origin[1] == 0 &&
+                walk->stride[0] == 1 && walk->stride[1] == 1 && walk->grid[0] == p->size[0] &&
+                walk->grid[1] == p->size[1];
+    return once && (p->row == p->size[1] * p->pixel || p->size[0] == 1) && p->item == p->size[0] * p->row;
+}
+
 bool ls_conv_is_narrow(const ls_conv *conv)
 {
     return conv->group_c < 16 && conv->window.kernel[0] * conv->window.kernel[1] > 1;

@@ -507,6 +507,20 @@ static const void *packed_form(ls_gemm_job *job, int64_t stride)
     return form ? form->panels : NULL;
 }
 
+const void *ls_gemm_panels_of_b(ls_gemm_job *job, int64_t *stride)
+{
+    const ls_gemm_kernel *kernel = job->kernel;
+    int64_t panels = ceil_div(job->n, kernel->b.width);
+    *stride = panel_distance(kernel, kernel->b.width, job->k);
+    if (job->derived) return packed_form(job, *stride);
+    if (job->b.prepare && !job->b.prepare(&job->b)) return NULL;
+    gemm_packing packing = {
+        job, ls_scratch((ls_worker){0, 1}, 3, (size_t)(panels * *stride) * ls_dtype_size(kernel->panel)), *stride};
+    if (packing.to)
+        ls_parallel_for(panels, larger(1, LEAST_WORK / 16 / (kernel->b.width * job->k)), pack_panels, &packing);
+    return packing.to;
+}
+
 /* ---- The job ----------------------------------------------------------------------------------------------------- */
 
 static ls_status out_of_memory(ls_message *why)
@@ -525,6 +539,12 @@ static ls_status run_empty(const ls_gemm_job *job, ls_message *why)
     return LS_OK;
 }
 
+int ls_gemm_workers(const ls_gemm_job *job)
+{
+    double work = (double)job->batch * (double)job->m * (double)job->n * (double)job->k;
+    return (int)smaller(ls_parallel_width(), 1 + (int64_t)smaller((int64_t)(work / LEAST_WORK), 1 << 20));
+}
+
 ls_status ls_gemm_run(ls_gemm_job *job, ls_message *why)
 {
     if (!job->batch || !job->m || !job->n) return LS_OK;
@@ -537,8 +557,7 @@ ls_status ls_gemm_run(ls_gemm_job *job, ls_message *why)
         if (!plan.b) return out_of_memory(why);
     } else if (job->b.prepare && !job->b.prepare(&job->b)) return out_of_memory(why);
 
-    double work = (double)job->batch * (double)job->m * (double)job->n * (double)job->k;
-    int workers = (int)smaller(ls_parallel_width(), 1 + (int64_t)smaller((int64_t)(work / LEAST_WORK), 1 << 20));
+    int workers = ls_gemm_workers(job);
     plan_tasks(&plan, workers);
 
     ls_gemm_job part = *job; /* with another sink, where sums are for parts of k */

@@ -119,6 +119,12 @@ static inline ls_dtype ls_gemm_sum_dtype(const ls_gemm_kernel *kernel)
     return kernel->panel == LS_F64 ? LS_F64 : LS_F32;
 }
 
+/* The parts of ls_gemm_run that other engines share: B of a job with same_b in panels, *stride elements apart, kept
+ * with their operand or packed into scratch slot 3 of the caller (NULL when memory is out); and how many workers are
+ * worth waking. */
+const void *ls_gemm_panels_of_b(ls_gemm_job *job, int64_t *stride);
+int ls_gemm_workers(const ls_gemm_job *job);
+
 /* LS_ERR_MEMORY or LS_OK. Uses scratch slots 0 and 1 of every worker and 3 of the caller;
  * slot 2 is free for operands. */
 ls_status ls_gemm_run(ls_gemm_job *job, ls_message *why);

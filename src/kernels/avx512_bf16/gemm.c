@@ -8,6 +8,7 @@ typedef float sums_bf16 __attribute__((vector_size(64)));
 #define ROWS 12
 #define STEPS 4
 #define SUM float
+#define SUM_IS_F32 1
 #define VECTOR sums_bf16
 #include "kernels/x86/gemm_pairs.inc"
 

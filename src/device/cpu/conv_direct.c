@@ -1,0 +1,415 @@
+/* conv_direct.c - convolutions whose pixels are multiplied where they lie, without being packed first.
+ *
+ * Let the rows of an image follow each other with a border of zeros in between. Then the numbers that a tap sees at
+ * successive points are at equal distances, whatever row they are in, and a kernel can fetch a tile of them by that
+ * distance alone:
+ *
+ *     row of the copy   0 0 | x x x x x | 0 0 | x x x x x | ...   a right border is the left border of the next row
+ *     points            . . . . .  - -   . . . . .                sums of points in the border ("-") are dropped
+ *
+ * A task copies its part of the image into such a form, which stays in L2, and meets it with all panels of the weights.
+ * With a stride of s rows, copy rows go to s planes in turn: within a plane, points again are at equal distances. Where
+ * there is one tap, no border and no stride, the image itself has that form and nothing is copied. */
+#include "device/cpu/conv.h"
+
+#include "base/parallel.h"
+
+#include <stdatomic.h>
+#include <string.h>
+
+#define COPY_BYTES (512 << 10)  /* of a task's copy of the image: a quarter of L2 or so */
+#define IMAGE_BYTES (64 << 10)  /* of its part of an image that is not copied: it meets all weights from near L1 */
+#define LEAST_POINTS 256        /* of a task: they share what is fetched of the weights */
+#define LEAST_USE 0.6           /* of the points; the others are border */
+#define LEAST_PANELS 4          /* of the weights, for points of their own */
+#define PANEL_BYTES (512 << 10) /* of the weights, at most: it is fetched for every tile, from L2 */
+#define TASKS_PER_WORKER 4
+
+typedef struct direct_plan {
+    const ls_gemm_job *job;
+    const ls_walk *walk;
+    const char *b; /* panels of the weights */
+    int64_t b_stride;
+    int64_t channels, bytes;     /* of a pixel of the image; of a number of the copy */
+    int64_t low[2];              /* row and column of the image that the copy begins with; negative: in the border */
+    int64_t pitch;               /* numbers from pixel to pixel of the copy */
+    int64_t width, height;       /* pixels of a row; rows of an item in one plane */
+    int64_t need[2];             /* rows and columns that the points of one item see */
+    int64_t items, rows;         /* of a task: several whole images, or rows of the grid of one */
+    int64_t parts, part_columns; /* of the columns: tasks for the same points */
+    int64_t tasks;
+    bool copied;
+    int64_t slices;
+    int64_t *offset; /* [slices] */
+    _Atomic int64_t next;
+    atomic_bool out_of_memory;
+} direct_plan;
+
+static int64_t smaller(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static int64_t larger(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+static int64_t ceil_div(int64_t a, int64_t b)
+{
+    return (a + b - 1) / b;
+}
+
+/* ---- The form of the copy ---------------------------------------------------------------------------------------- */
+
+/* Pixels, along one dimension, that `points` points see, from the first to the last. */
+static int64_t seen_by(const ls_walk *walk, int d, int64_t points)
+{
+    int64_t reach = (walk->taps[d] - 1) * walk->tap_step[d];
+    return (points - 1) * walk->stride[d] + (reach < 0 ? -reach : reach) + 1;
+}
+
+/* How far apart rows, or images, must begin so that each may use the zeros in front of the next as its border, and so
+ * that their points differ. */
+static int64_t distance(const direct_plan *plan, int d, int64_t points)
+{
+    const ls_walk *walk = plan->walk;
+    int64_t before = larger(0, -plan->low[d]), need = seen_by(walk, d, points);
+    int64_t there = smaller(walk->pixels.size[d], plan->low[d] + need) - larger(0, plan->low[d]);
+    int64_t least = larger(larger(before + there, need - before), points * walk->stride[d]);
+    return ls_gemm_round_up(least, walk->stride[d]);
+}
+
+static int64_t points_in_row(const direct_plan *plan)
+{
+    return plan->width / plan->walk->stride[1];
+}
+
+/* Numbers of a plane, with what its last points see beyond it and what a last tile of them reads in vain. */
+static int64_t plane_numbers(const direct_plan *plan)
+{
+    int64_t beyond = larger(0, ceil_div(plan->need[0], plan->walk->stride[0]) - plan->height) + 1;
+    int64_t tile = plan->job->kernel->a.width * plan->walk->stride[1];
+    int64_t numbers = ((plan->items * plan->height + beyond) * plan->width + tile) * plan->pitch;
+    return ls_gemm_round_up(numbers + plan->slices * plan->job->kernel->kr, 64);
+}
+
+/* Bytes from the first point to the numbers of a tap. */
+static int64_t tap_offset(const direct_plan *plan, int64_t i, int64_t j)
+{
+    const ls_walk *walk = plan->walk;
+    int64_t row = walk->origin[0] + i * walk->tap_step[0] - plan->low[0];
+    int64_t column = walk->origin[1] + j * walk->tap_step[1] - plan->low[1];
+    int64_t plane = row % walk->stride[0], in_plane = row / walk->stride[0];
+    return (plane * plane_numbers(plan) + (in_plane * plan->width + column) * plan->pitch) * plan->bytes;
+}
+
+/* ---- Copying ----------------------------------------------------------------------------------------------------- */
+
+static void copy_pixels(const direct_plan *plan, char *to, const char *from, int64_t count)
+{
+    const ls_pixels *p = &plan->walk->pixels;
+    bool same = p->dtype == plan->job->kernel->panel;
+    int64_t channels = plan->channels, from_bytes = (int64_t)ls_dtype_size(p->dtype);
+    if (plan->pitch == channels && p->pixel == channels) {
+        if (same) memcpy(to, from, (size_t)(count * channels * plan->bytes));
+        else plan->job->kernel->convert(to, from, p->dtype, count * channels);
+        return;
+    }
+    size_t gap = (size_t)((plan->pitch - channels) * plan->bytes);
+    for (int64_t i = 0; i < count; i++, from += p->pixel * from_bytes) {
+        if (same) memcpy(to, from, (size_t)(channels * plan->bytes));
+        else plan->job->kernel->convert(to, from, p->dtype, channels);
+        to += channels * plan->bytes;
+        memset(to, 0, gap);
+        to += gap;
+    }
+}
+
+/* Row `row` of image `item`, with its border, to a row of the copy. */
+static void copy_row(const direct_plan *plan, char *to, int64_t item, int64_t row)
+{
+    const ls_pixels *p = &plan->walk->pixels;
+    int64_t pixel = plan->pitch * plan->bytes, first = larger(0, plan->low[1]);
+    int64_t before = smaller(larger(0, -plan->low[1]), plan->width);
+    int64_t there = larger(0, smaller(p->size[1] - first, plan->width - before));
+    if (row < 0 || row >= p->size[0]) {
+        memset(to, 0, (size_t)(plan->width * pixel));
+        return;
+    }
+    const char *from = p->data + (item * p->item + row * p->row + first * p->pixel) * (int64_t)ls_dtype_size(p->dtype);
+    memset(to, 0, (size_t)(before * pixel));
+    copy_pixels(plan, to + before * pixel, from, there);
+    memset(to + (before + there) * pixel, 0, (size_t)((plan->width - before - there) * pixel));
+}
+
+/* What the points of rows [y, y + rows) of the grid see of images [item, item + items). */
+static void copy_part(const direct_plan *plan, char *to, int64_t item, int64_t items, int64_t y)
+{
+    int64_t stride = plan->walk->stride[0], plane = plane_numbers(plan) * plan->bytes;
+    int64_t row_bytes = plan->width * plan->pitch * plan->bytes;
+    for (int64_t q = 0; q < stride; q++) {
+        char *at = to + q * plane;
+        for (int64_t i = 0; i < items; i++)
+            for (int64_t r = 0; r < plan->height; r++, at += row_bytes)
+                copy_row(plan, at, item + i, plan->low[0] + (y + r) * stride + q);
+        memset(at, 0, (size_t)(to + (q + 1) * plane - at));
+    }
+}
+
+/* ---- A task ------------------------------------------------------------------------------------------------------ */
+
+typedef struct direct_task {
+    char *copy;
+    const char *first; /* point */
+    int64_t tiles;
+    void **row;     /* of every point of the tiles; NULL: border */
+    void **valid;   /* those that are not, one after the other */
+    void **shifted; /* to a column */
+    int64_t valid_count;
+    float *sums; /* [valid_count, columns of a panel], where they are not finished when they leave the kernel */
+} direct_task;
+
+/* May sums go straight to the result, but for their type? */
+static bool is_plain(const ls_gemm_job *job)
+{
+    const ls_gemm_sink *sink = &job->sink;
+    bool type = sink->how.out_dtype == LS_F32 || sink->how.out_dtype == LS_BF16;
+    return type && sink->out_step == 1 && !sink->bias && !sink->pre && !sink->how.accumulate &&
+           sink->how.activation == LS_ACT_NONE;
+}
+
+static int64_t task_points(const direct_plan *plan)
+{
+    int64_t points = plan->copied ? plan->items * plan->height * points_in_row(plan) : plan->rows;
+    return ls_gemm_round_up(points, plan->job->kernel->a.width);
+}
+
+static int64_t copy_bytes(const direct_plan *plan)
+{
+    int64_t numbers = plan->copied ? plan->walk->stride[0] * plane_numbers(plan)
+                                   : plan->job->kernel->a.width * plan->pitch; /* a last tile of few rows */
+    return ls_gemm_round_up(numbers * plan->bytes, 64);
+}
+
+static bool task_memory(const direct_plan *plan, ls_worker worker, direct_task *task)
+{
+    int64_t points = task_points(plan), pointers = ls_gemm_round_up(points * (int64_t)sizeof(void *), 64);
+    int64_t sums = is_plain(plan->job) ? 0 : points * plan->job->kernel->b.width * (int64_t)sizeof(float);
+    int64_t copy = copy_bytes(plan);
+    char *memory = ls_scratch(worker, 0, (size_t)(copy + 3 * pointers + sums));
+    if (!memory) return false;
+    *task = (direct_task){.copy = memory,
+                          .row = (void **)(memory + copy),
+                          .valid = (void **)(memory + copy + pointers),
+                          .shifted = (void **)(memory + copy + 2 * pointers),
+                          .sums = (float *)(memory + copy + 3 * pointers)};
+    return true;
+}
+
+/* Where the sums of the points go. */
+static void locate_points(const direct_plan *plan, direct_task *task, int64_t item, int64_t items, int64_t y,
+                          int64_t rows)
+{
+    const ls_gemm_sink *sink = &plan->job->sink;
+    const int64_t *grid = plan->walk->grid;
+    int64_t line = points_in_row(plan), at = 0;
+    task->tiles = ceil_div(((items - 1) * plan->height + rows) * line, plan->job->kernel->a.width);
+    for (int64_t i = 0; i < items; i++) {
+        for (int64_t r = 0; r < plan->height && (i + 1 < items || r < rows); r++, at += line) {
+            int64_t there = r < rows ? grid[1] : 0;
+            if (there) sink->locate(sink, 0, ((item + i) * grid[0] + y + r) * grid[1], there, task->row + at, NULL);
+            for (int64_t x = there; x < line; x++) task->row[at + x] = NULL;
+        }
+    }
+    for (; at < task->tiles * plan->job->kernel->a.width; at++) task->row[at] = NULL;
+}
+
+/* Rows that go through sums in f32: these lie without gaps, in the order of the points. */
+static void collect_valid(const direct_plan *plan, direct_task *task)
+{
+    int64_t n = 0;
+    for (int64_t i = 0; i < task->tiles * plan->job->kernel->a.width; i++) {
+        if (!task->row[i]) continue;
+        task->valid[n] = task->row[i];
+        task->row[i] = task->sums + n++ * plan->job->kernel->b.width;
+    }
+    task->valid_count = n;
+}
+
+static void finish_panel(const direct_plan *plan, const direct_task *task, int64_t column, int64_t columns)
+{
+    const ls_gemm_job *job = plan->job;
+    const ls_gemm_sink *sink = &job->sink;
+    int64_t at = column * sink->out_step * (int64_t)ls_dtype_size(sink->how.out_dtype);
+    const float *bias = sink->bias ? (const float *)sink->bias + column : NULL;
+    for (int64_t i = 0; i < task->valid_count; i++) task->shifted[i] = (char *)task->valid[i] + at;
+    ls_gemm_finish_rows(job, task->valid_count, columns, task->sums, job->kernel->b.width, bias, task->shifted, NULL);
+}
+
+static void multiply(const direct_plan *plan, direct_task *task, int64_t part)
+{
+    const ls_gemm_job *job = plan->job;
+    const ls_gemm_kernel *kernel = job->kernel;
+    bool plain = is_plain(job);
+    ls_gemm_rows a = {.first = task->first,
+                      .stride = plan->pitch * plan->walk->stride[1] * plan->bytes,
+                      .slices = plan->slices,
+                      .offset = plan->offset};
+    ls_gemm_targets to = {.row = task->row, .dtype = plain ? job->sink.how.out_dtype : LS_F32};
+    if (!plain) collect_valid(plan, task);
+    int64_t end = smaller(job->n, (part + 1) * plan->part_columns);
+    for (int64_t column = part * plan->part_columns; column < end; column += kernel->b.width) {
+        to.columns = smaller(kernel->b.width, end - column);
+        if (plain) to.offset = column * (int64_t)ls_dtype_size(to.dtype);
+        kernel->in_place(task->tiles, &a, plan->b + column / kernel->b.width * plan->b_stride * plan->bytes, &to);
+        if (!plain) finish_panel(plan, task, column, to.columns);
+    }
+}
+
+static void run_copied(const direct_plan *plan, direct_task *task, int64_t number, int64_t part)
+{
+    int64_t bands = ceil_div(plan->walk->grid[0], plan->rows), images = plan->job->m / plan->walk->grid[0];
+    images /= plan->walk->grid[1];
+    int64_t item = number / bands * plan->items, y = number % bands * plan->rows;
+    int64_t items = smaller(plan->items, images - item), rows = smaller(plan->rows, plan->walk->grid[0] - y);
+    copy_part(plan, task->copy, item, items, y);
+    locate_points(plan, task, item, items, y, rows);
+    task->first = task->copy;
+    multiply(plan, task, part);
+}
+
+/* Points [first, first + count) of an image that needs no copy; a tile that would read beyond its end does. */
+static void run_in_image(const direct_plan *plan, direct_task *task, int64_t number, int64_t part)
+{
+    const ls_gemm_sink *sink = &plan->job->sink;
+    int64_t mr = plan->job->kernel->a.width, stride = plan->pitch * plan->bytes;
+    int64_t first = number * plan->rows, count = smaller(plan->rows, plan->job->m - first), whole = count / mr * mr;
+    const char *image = plan->walk->pixels.data;
+    if (whole) {
+        sink->locate(sink, 0, first, whole, task->row, NULL);
+        task->first = image + first * stride;
+        task->tiles = whole / mr;
+        multiply(plan, task, part);
+    }
+    if (whole == count) return;
+    sink->locate(sink, 0, first + whole, count - whole, task->row, NULL);
+    for (int64_t i = count - whole; i < mr; i++) task->row[i] = NULL;
+    memcpy(task->copy, image + (first + whole) * stride, (size_t)((count - whole) * stride));
+    memset(task->copy + (count - whole) * stride, 0, (size_t)((mr - count + whole) * stride));
+    task->first = task->copy;
+    task->tiles = 1;
+    multiply(plan, task, part);
+}
+
+static void run_tasks(void *arg, ls_worker worker)
+{
+    direct_plan *plan = arg;
+    direct_task task;
+    if (!task_memory(plan, worker, &task)) {
+        atomic_store(&plan->out_of_memory, true);
+        return;
+    }
+    if (plan->job->kernel->begin) plan->job->kernel->begin();
+    for (int64_t number; (number = atomic_fetch_add(&plan->next, 1)) < plan->tasks;)
+        (plan->copied ? run_copied : run_in_image)(plan, &task, number / plan->parts, number % plan->parts);
+    if (plan->job->kernel->end) plan->job->kernel->end();
+}
+
+/* ---- Planning ---------------------------------------------------------------------------------------------------- */
+
+/* Points that make a task: rows of the grid, or images. */
+static void cut_points(direct_plan *plan, int64_t images, int64_t workers)
+{
+    const ls_walk *walk = plan->walk;
+    int64_t pixel = plan->pitch * plan->bytes, wanted = workers > 1 ? TASKS_PER_WORKER * workers : 1;
+    int64_t most = larger(COPY_BYTES / (pixel * walk->stride[0] * walk->stride[1]), LEAST_POINTS);
+    if (!plan->copied) {
+        most = larger(IMAGE_BYTES / pixel, LEAST_POINTS);
+        plan->items = 1;
+        most = larger(LEAST_POINTS, smaller(most, ceil_div(plan->job->m, wanted)));
+        plan->rows = ls_gemm_round_up(ceil_div(plan->job->m, ceil_div(plan->job->m, most)), plan->job->kernel->a.width);
+        plan->tasks = ceil_div(plan->job->m, plan->rows);
+        return;
+    }
+    plan->width = distance(plan, 1, walk->grid[1]);
+    plan->height = distance(plan, 0, walk->grid[0]) / walk->stride[0];
+    int64_t line = points_in_row(plan), per_image = plan->height * line;
+    most = larger(LEAST_POINTS, smaller(most, ceil_div(images * per_image, wanted)));
+    plan->rows = walk->grid[0];
+    plan->items = larger(1, smaller(images, most / per_image));
+    if (per_image > most) { /* equal bands of one image */
+        plan->rows = ceil_div(walk->grid[0], ceil_div(walk->grid[0], larger(1, most / line)));
+        plan->height = ceil_div(seen_by(walk, 0, plan->rows), walk->stride[0]);
+    }
+    plan->need[0] = seen_by(walk, 0, plan->rows);
+    plan->tasks = ceil_div(images, plan->items) * ceil_div(walk->grid[0], plan->rows);
+}
+
+static void cut_tasks(direct_plan *plan, int64_t workers)
+{
+    const int64_t *grid = plan->walk->grid;
+    cut_points(plan, plan->job->m / (grid[0] * grid[1]), workers);
+    int64_t panels = ceil_div(plan->job->n, plan->job->kernel->b.width), wanted = 1;
+    if (workers > 1 && plan->tasks < TASKS_PER_WORKER * workers)
+        wanted = ceil_div(TASKS_PER_WORKER * workers, plan->tasks);
+    plan->part_columns = larger(ceil_div(panels, wanted), LEAST_PANELS) * plan->job->kernel->b.width;
+    plan->parts = ceil_div(plan->job->n, plan->part_columns);
+    plan->tasks *= plan->parts;
+}
+
+/* k in the order of the weights: taps, and the numbers that follow each other in a line of them. */
+static void list_slices(direct_plan *plan, int64_t taps_in_line)
+{
+    const ls_walk *walk = plan->walk;
+    int64_t kr = plan->job->kernel->kr, n = 0;
+    for (int64_t i = 0; i < walk->taps[0]; i++)
+        for (int64_t j = 0; j < walk->taps[1]; j += taps_in_line)
+            for (int64_t number = 0; number < taps_in_line * plan->channels; number += kr)
+                plan->offset[n++] = plan->copied ? tap_offset(plan, i, j) + number * plan->bytes : number * plan->bytes;
+}
+
+static bool needs_copy(const ls_walk *walk, const ls_gemm_kernel *kernel, int64_t channels)
+{
+    const ls_pixels *p = &walk->pixels;
+    return !ls_walk_is_even(walk) || p->dtype != kernel->panel || channels % kernel->kr;
+}
+
+bool ls_conv_direct_suits(const ls_walk *walk, const ls_gemm_kernel *kernel, int64_t channels, int64_t columns)
+{
+    int64_t taps = walk->taps[0] * walk->taps[1];
+    int64_t panel = taps * channels * kernel->b.width * (int64_t)ls_dtype_size(kernel->panel);
+    if (!kernel->in_place || columns > kernel->in_place_columns || panel > PANEL_BYTES || !taps || !walk->grid[0] ||
+        !walk->grid[1])
+        return false;
+    if (!needs_copy(walk, kernel, channels)) return true;
+    direct_plan plan = {.walk = walk};
+    for (int d = 0; d < 2; d++) plan.low[d] = walk->origin[d] + smaller(0, (walk->taps[d] - 1) * walk->tap_step[d]);
+    plan.width = distance(&plan, 1, walk->grid[1]);
+    double points = (double)(points_in_row(&plan) * distance(&plan, 0, walk->grid[0]) / walk->stride[0]);
+    return (double)(walk->grid[0] * walk->grid[1]) >= LEAST_USE * points;
+}
+
+ls_status ls_conv_direct_run(ls_gemm_job *job, const ls_walk *walk, int64_t channels, int64_t taps_in_line,
+                             ls_message *why)
+{
+    const ls_gemm_kernel *kernel = job->kernel;
+    direct_plan plan = {.job = job,
+                        .walk = walk,
+                        .channels = channels,
+                        .bytes = (int64_t)ls_dtype_size(kernel->panel),
+                        .pitch = taps_in_line > 1 ? channels : ls_gemm_round_up(channels, kernel->kr),
+                        .copied = needs_copy(walk, kernel, channels),
+                        .slices = job->k / kernel->kr};
+    if (!plan.copied) plan.pitch = walk->pixels.pixel;
+    for (int d = 0; d < 2; d++) plan.low[d] = walk->origin[d] + smaller(0, (walk->taps[d] - 1) * walk->tap_step[d]);
+    plan.b = ls_gemm_panels_of_b(job, &plan.b_stride);
+    plan.offset = ls_scratch((ls_worker){0, 1}, 1, (size_t)plan.slices * sizeof *plan.offset);
+    if (!plan.b || !plan.offset) return ls_conv_out_of_memory(why);
+    int workers = ls_gemm_workers(job);
+    cut_tasks(&plan, workers);
+    list_slices(&plan, taps_in_line);
+    if (workers > 1) ls_parallel(run_tasks, &plan, workers);
+    else run_tasks(&plan, (ls_worker){0, 1});
+    return atomic_load(&plan.out_of_memory) ? ls_conv_out_of_memory(why) : LS_OK;
+}
