@@ -11,15 +11,42 @@
 #include <unistd.h>
 
 #include "base/hash.h"
+#include "base/memory.h"
 #include "comm/segment.h"
 
-enum { RETRY = 10000 /* microseconds */, SECOND = 1000000000 };
+enum {
+    RETRY = 10000, /* microseconds */
+    SECOND = 1000000000,
+    NAMES = 16 /* tried one after the other, where another user has taken one */
+};
 
-/* What a process says when it comes, and what it is told. */
+/* What a process says when it comes. */
 typedef struct greeting {
     uint64_t job;
+    uint64_t self; /* this process and no other */
     int32_t rank, size;
+    int32_t pid;
+    int32_t unused;
 } greeting;
+
+typedef enum verdict { WELCOME, OTHER_SIZE, TAKEN, LATER } verdict;
+
+/* And what it is told; a file comes with WELCOME. */
+typedef struct answer {
+    uint64_t job;
+    int32_t verdict, size;
+    int32_t pid, holder; /* of rank 0; of the process that has the rank, if it is TAKEN */
+} answer;
+
+struct ls_meeting {
+    int listener;
+    greeting mine;
+    greeting come[LS_SEGMENT_MOST]; /* by rank; size 0: nobody yet */
+    bool complete;
+    ls_door *door;
+    ls_claim_fn *claimed;
+    void *user;
+};
 
 static uint64_t hash_of(const char *job)
 {
@@ -29,21 +56,74 @@ static uint64_t hash_of(const char *job)
     return ls_hash_end(&hash);
 }
 
+/* ---- names ---- */
+
 /* A name that is no file: it goes with the socket. */
-static socklen_t address_of(uint64_t job, struct sockaddr_un *address)
+static socklen_t address_of(uint64_t job, int number, struct sockaddr_un *address)
 {
     *address = (struct sockaddr_un){.sun_family = AF_UNIX};
-    int length = snprintf(address->sun_path + 1, sizeof address->sun_path - 1, "lockstep-%u-%016llx",
-                          (unsigned)getuid(), (unsigned long long)job);
+    int length = snprintf(address->sun_path + 1, sizeof address->sun_path - 1, "lockstep-%u-%016llx-%d",
+                          (unsigned)getuid(), (unsigned long long)job, number);
     return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)length);
+}
+
+static bool peer_of(int connection, struct ucred *peer)
+{
+    socklen_t bytes = sizeof *peer;
+    return getsockopt(connection, SOL_SOCKET, SO_PEERCRED, peer, &bytes) == 0;
 }
 
 static bool is_ours(int connection)
 {
     struct ucred peer;
-    socklen_t bytes = sizeof peer;
-    return getsockopt(connection, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) == 0 && peer.uid == getuid();
+    return peer_of(connection, &peer) && peer.uid == getuid();
 }
+
+/* A connection to whoever has the name; -1: nobody, or (and then *stranger is true) another user. */
+static int connect_to(uint64_t job, int number, struct ucred *peer, bool *stranger)
+{
+    struct sockaddr_un address;
+    socklen_t bytes = address_of(job, number, &address);
+    int connection = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    bool there = connection >= 0 && connect(connection, (struct sockaddr *)&address, bytes) == 0;
+    *stranger = there && (!peer_of(connection, peer) || peer->uid != getuid());
+    if (there && !*stranger) return connection;
+    if (connection >= 0) close(connection);
+    return -1;
+}
+
+/* Listen at the first free name, unless a process of this user has one of them. -1: failed. */
+static int take_name(uint64_t job, int size, ls_message *why)
+{
+    int listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0), error = listener < 0 ? errno : EADDRINUSE;
+    struct ucred peer = {0};
+    for (int number = 0; listener >= 0 && number < NAMES; number++) {
+        bool stranger;
+        int other = connect_to(job, number, &peer, &stranger);
+        if (other < 0) continue;
+        close(other);
+        close(listener);
+        snprintf(why->text, sizeof why->text,
+                 "rank 0 cannot wait for the others: process %d is rank 0 of another job here with the same "
+                 "MASTER_ADDR and MASTER_PORT: give each job its own port",
+                 (int)peer.pid);
+        return -1;
+    }
+    for (int number = 0; error == EADDRINUSE && listener >= 0 && number < NAMES; number++) {
+        struct sockaddr_un address;
+        socklen_t bytes = address_of(job, number, &address);
+        if (bind(listener, (struct sockaddr *)&address, bytes) == 0 && listen(listener, size) == 0) return listener;
+        error = errno;
+    }
+    if (listener >= 0) close(listener);
+    snprintf(why->text, sizeof why->text, "rank 0 cannot wait for the others: %s%s", strerror(error),
+             error == EADDRINUSE ? "; another user has taken the names where they meet: set LOCKSTEP_COMM_TOKEN to a "
+                                   "secret, the same for all processes of the job"
+                                 : "");
+    return -1;
+}
+
+/* ---- messages ---- */
 
 /* The part of a message that carries a file. */
 typedef union file_part {
@@ -51,95 +131,176 @@ typedef union file_part {
     char room[CMSG_SPACE(sizeof(int))];
 } file_part;
 
-static bool send_file(int connection, int file, const greeting *words)
+/* With the file, unless that is -1. */
+static bool send_answer(int connection, int file, const answer *words)
 {
     file_part part = {0};
     struct iovec text = {(void *)(uintptr_t)words, sizeof *words};
-    struct msghdr message = {.msg_iov = &text, .msg_iovlen = 1, .msg_control = &part, .msg_controllen = sizeof part};
-    struct cmsghdr *header = CMSG_FIRSTHDR(&message);
-    *header = (struct cmsghdr){.cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(sizeof file)};
-    memcpy(CMSG_DATA(header), &file, sizeof file);
+    struct msghdr message = {.msg_iov = &text, .msg_iovlen = 1};
+    if (file >= 0) {
+        message.msg_control = &part;
+        message.msg_controllen = sizeof part;
+        struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+        *header =
+            (struct cmsghdr){.cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(sizeof file)};
+        memcpy(CMSG_DATA(header), &file, sizeof file);
+    }
     return sendmsg(connection, &message, MSG_NOSIGNAL) == (ssize_t)sizeof *words;
 }
 
-static int receive_file(int connection, greeting *words)
+/* False: no answer. *file is -1 where none came with it. */
+static bool receive_answer(int connection, answer *words, int *file)
 {
     file_part part = {0};
     struct iovec text = {words, sizeof *words};
     struct msghdr message = {.msg_iov = &text, .msg_iovlen = 1, .msg_control = &part, .msg_controllen = sizeof part};
-    int file = -1;
-    if (recvmsg(connection, &message, MSG_CMSG_CLOEXEC) != (ssize_t)sizeof *words) return -1;
+    *file = -1;
+    if (recvmsg(connection, &message, MSG_CMSG_CLOEXEC) != (ssize_t)sizeof *words) return false;
     struct cmsghdr *header = CMSG_FIRSTHDR(&message);
-    if (header && header->cmsg_type == SCM_RIGHTS) memcpy(&file, CMSG_DATA(header), sizeof file);
-    return file;
+    if (header && header->cmsg_type == SCM_RIGHTS) memcpy(file, CMSG_DATA(header), sizeof *file);
+    return true;
 }
 
-/* One that came: it gets the file, or no answer. Returns its rank; -1: it does not belong here. */
-static int serve(int listener, int file, const greeting *mine)
+/* ---- rank 0 ---- */
+
+static verdict judge(const ls_meeting *m, const greeting *theirs)
 {
-    int connection = accept4(listener, NULL, NULL, SOCK_CLOEXEC), rank = -1;
-    greeting theirs;
+    const greeting *first = &m->come[theirs->rank];
+    if (theirs->size != m->mine.size) return OTHER_SIZE;
+    if (first->size && first->self != theirs->self) return TAKEN;
+    return m->complete ? LATER : WELCOME; /* one that is done with this run may be about to begin its next */
+}
+
+/* One that came: it gets the file, or words, or, where it is not of this job, no answer. True, with words of its own,
+ * when two claim a rank. */
+static bool serve(ls_meeting *m, int file, ls_message *claim)
+{
+    int connection = accept4(m->listener, NULL, NULL, SOCK_CLOEXEC);
+    if (connection < 0) return false;
+    greeting theirs = {0};
     struct timeval moment = {.tv_sec = 1};
     setsockopt(connection, SOL_SOCKET, SO_RCVTIMEO, &moment, sizeof moment);
-    if (connection >= 0 && is_ours(connection) && recv(connection, &theirs, sizeof theirs, 0) == sizeof theirs &&
-        theirs.job == mine->job && theirs.rank > 0 && theirs.rank < mine->size && send_file(connection, file, mine) &&
-        theirs.size == mine->size)
-        rank = theirs.rank;
-    if (connection >= 0) close(connection);
-    return rank;
+    bool taken = false;
+    if (is_ours(connection) && recv(connection, &theirs, sizeof theirs, 0) == sizeof theirs &&
+        theirs.job == m->mine.job && theirs.rank > 0 && theirs.rank < m->mine.size) {
+        greeting *first = &m->come[theirs.rank];
+        verdict v = judge(m, &theirs);
+        answer words = {m->mine.job, v, m->mine.size, m->mine.pid, first->pid};
+        taken = v == TAKEN;
+        if (send_answer(connection, v == WELCOME ? file : -1, &words) && v == WELCOME) *first = theirs;
+        if (taken)
+            snprintf(
+                claim->text, sizeof claim->text,
+                "rank %d was claimed twice, by processes %d and %d: two jobs with one MASTER_ADDR and MASTER_PORT? "
+                "Give each its own port",
+                theirs.rank, first->pid, theirs.pid);
+    }
+    close(connection);
+    return taken;
 }
 
-static int host(const greeting *mine, int64_t deadline, ls_message *why)
+static int first_missing(const ls_meeting *m, int *missing)
 {
-    struct sockaddr_un address;
-    socklen_t bytes = address_of(mine->job, &address);
-    int listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0), file = -1;
-    bool come[LS_SEGMENT_MOST] = {false};
-    if (listener < 0 || bind(listener, (struct sockaddr *)&address, bytes) != 0 || listen(listener, mine->size) != 0) {
-        snprintf(why->text, sizeof why->text, "rank 0 cannot wait for the others: %s%s", strerror(errno),
-                 errno == EADDRINUSE ? "; another job here has the same MASTER_ADDR and MASTER_PORT" : "");
-        goto done;
-    }
-    file = ls_segment_make(mine->size, why);
-    for (int missing = mine->size - 1; file >= 0 && missing > 0;) {
-        struct pollfd wait = {.fd = listener, .events = POLLIN};
-        int rank = poll(&wait, 1, 100) > 0 ? serve(listener, file, mine) : -1;
-        if (rank > 0 && !come[rank]) come[rank] = true, missing--;
-        if (missing && deadline && ls_comm_clock() > deadline) {
-            int first = 1;
-            while (come[first]) first++;
+    int first = 0;
+    *missing = 0;
+    for (int r = m->mine.size - 1; r > 0; r--)
+        if (!m->come[r].size) first = r, ++*missing;
+    return first;
+}
+
+/* Returns the file; -1: not all came, or too many. */
+static int gather(ls_meeting *m, int64_t deadline, ls_message *why)
+{
+    int file = ls_segment_make(m->mine.size, why), missing;
+    for (int first; file >= 0 && (first = first_missing(m, &missing));) {
+        struct pollfd wait = {.fd = m->listener, .events = POLLIN};
+        bool twice = poll(&wait, 1, 100) > 0 && serve(m, file, why), late = deadline && ls_comm_clock() > deadline;
+        if (late && !twice)
             snprintf(why->text, sizeof why->text, "%d of %d processes did not come, rank %d is the first of them",
-                     missing, mine->size, first);
-            close(file);
-            file = -1;
-        }
+                     missing, m->mine.size, first);
+        if (!twice && !late) continue;
+        ls_segment_give_up(file, why->text); /* for those who have it */
+        close(file);
+        file = -1;
     }
-done:
-    if (listener >= 0) close(listener);
+    m->complete = true;
     return file;
+}
+
+static int host(ls_meeting **meeting, const greeting *mine, int64_t deadline, ls_message *why)
+{
+    ls_meeting *m = ls_sys_alloc(sizeof *m);
+    if (!m) return snprintf(why->text, sizeof why->text, "no memory to meet the others"), -1;
+    m->mine = *mine;
+    m->listener = take_name(mine->job, mine->size, why);
+    int file = m->listener >= 0 ? gather(m, deadline, why) : -1;
+    if (file >= 0 && meeting) *meeting = m;
+    else ls_meeting_end(m);
+    return file;
+}
+
+static void serve_latecomer(void *of)
+{
+    ls_meeting *m = of;
+    ls_message claim;
+    if (serve(m, -1, &claim)) m->claimed(m->user, claim.text);
+}
+
+void ls_meeting_watch(ls_meeting *m, ls_claim_fn *claimed, void *user)
+{
+    m->claimed = claimed;
+    m->user = user;
+    m->door = ls_door_open(m->listener, serve_latecomer, m);
+}
+
+void ls_meeting_end(ls_meeting *m)
+{
+    if (!m) return;
+    ls_door_close(m->door);
+    if (m->listener >= 0) close(m->listener);
+    ls_sys_free(m);
+}
+
+/* ---- the others ---- */
+
+/* Under one of the names. False: nobody is there yet, or it is not the time. */
+static bool ask(const greeting *mine, int number, int64_t patience, answer *words, int *file)
+{
+    struct ucred peer;
+    bool stranger;
+    int connection = connect_to(mine->job, number, &peer, &stranger);
+    if (connection < 0) return false;
+    /* Rank 0 may listen, and be stopped. */
+    struct timeval rest = {.tv_sec = patience / SECOND, .tv_usec = patience % SECOND / 1000 | 1};
+    if (patience) setsockopt(connection, SOL_SOCKET, SO_RCVTIMEO, &rest, sizeof rest);
+    bool answered = send(connection, mine, sizeof *mine, MSG_NOSIGNAL) == (ssize_t)sizeof *mine &&
+                    receive_answer(connection, words, file) && words->job == mine->job && words->verdict != LATER;
+    close(connection);
+    return answered;
+}
+
+static int hear(const greeting *mine, const answer *words, int file, ls_message *why)
+{
+    if (words->verdict == WELCOME && file >= 0) return file;
+    if (words->verdict == OTHER_SIZE)
+        snprintf(why->text, sizeof why->text, "rank %d is one of %d processes, rank 0 one of %d", mine->rank,
+                 mine->size, words->size);
+    else
+        snprintf(why->text, sizeof why->text,
+                 "rank %d was refused by rank 0, process %d: this is process %d, and process %d has that rank: two "
+                 "jobs with one MASTER_ADDR and MASTER_PORT? Give each its own port",
+                 mine->rank, words->pid, mine->pid, words->holder);
+    if (file >= 0) close(file);
+    return -1;
 }
 
 static int visit(const greeting *mine, int64_t deadline, ls_message *why)
 {
-    struct sockaddr_un address;
-    socklen_t bytes = address_of(mine->job, &address);
     for (int64_t now; now = ls_comm_clock(), !deadline || now < deadline;) {
-        int connection = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0), file = -1;
-        greeting theirs = {0};
-        /* Rank 0 may listen, and be stopped. */
-        struct timeval rest = {.tv_sec = (deadline - now) / SECOND, .tv_usec = (deadline - now) % SECOND / 1000 | 1};
-        if (deadline) setsockopt(connection, SOL_SOCKET, SO_RCVTIMEO, &rest, sizeof rest);
-        if (connect(connection, (struct sockaddr *)&address, bytes) == 0 && is_ours(connection) &&
-            send(connection, mine, sizeof *mine, MSG_NOSIGNAL) == (ssize_t)sizeof *mine)
-            file = receive_file(connection, &theirs);
-        close(connection);
-        if (file >= 0 && theirs.size == mine->size) return file;
-        if (file >= 0) {
-            close(file);
-            snprintf(why->text, sizeof why->text, "rank %d is one of %d processes, rank 0 one of %d", mine->rank,
-                     mine->size, theirs.size);
-            return -1;
-        }
+        answer words = {0};
+        int file;
+        for (int number = 0; number < NAMES; number++)
+            if (ask(mine, number, deadline ? deadline - now : 0, &words, &file)) return hear(mine, &words, file, why);
         usleep(RETRY);
     }
     snprintf(why->text, sizeof why->text, "rank %d of %d waited for rank 0, which did not come", mine->rank,
@@ -147,9 +308,11 @@ static int visit(const greeting *mine, int64_t deadline, ls_message *why)
     return -1;
 }
 
-int ls_meet(const char *job, int rank, int size, int64_t seconds, ls_message *why)
+int ls_meet(const char *job, int rank, int size, int64_t seconds, ls_meeting **meeting, ls_message *why)
 {
-    greeting mine = {hash_of(job), rank, size};
+    greeting mine = {
+        .job = hash_of(job), .self = ls_process_self(), .rank = rank, .size = size, .pid = (int32_t)getpid()};
     int64_t deadline = seconds ? ls_comm_clock() + seconds * SECOND : 0;
-    return rank == 0 ? host(&mine, deadline, why) : visit(&mine, deadline, why);
+    if (meeting) *meeting = NULL;
+    return rank == 0 ? host(meeting, &mine, deadline, why) : visit(&mine, deadline, why);
 }

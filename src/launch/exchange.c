@@ -41,7 +41,8 @@ static ls_status open_store(ls_store **store, const ls_identity *who, double sec
                           .rank = who->rank,
                           .world = who->world,
                           .token = *token ? token : who->job,
-                          .attempt = who->attempt};
+                          .attempt = who->attempt,
+                          .self = ls_process_self()};
     return ls_store_open(store, &opts, seconds, why);
 }
 
@@ -98,6 +99,16 @@ ls_status ls_exchange_all_gather(ls_exchange *exchange, const void *mine, size_t
     case LS_BOOTSTRAP_PMIX: return ls_pmix_all_gather(exchange->pmix, mine, size, all, seconds, why);
     default: return ls_pmi_all_gather(&exchange->pmi, mine, size, all, seconds, why);
     }
+}
+
+bool ls_exchange_can_watch(const ls_exchange *exchange)
+{
+    return exchange && exchange->by == LS_BOOTSTRAP_STORE && exchange->rank == 0;
+}
+
+void ls_exchange_watch(ls_exchange *exchange, ls_claim_fn *claimed, void *user)
+{
+    ls_store_watch(exchange->store, claimed, user);
 }
 
 void ls_exchange_close(ls_exchange *exchange)

@@ -3,6 +3,7 @@
 #ifndef LOCKSTEP_LAUNCH_EXCHANGE_H
 #define LOCKSTEP_LAUNCH_EXCHANGE_H
 
+#include "comm/door.h"
 #include "launch/identity.h"
 
 typedef struct ls_exchange ls_exchange;
@@ -16,6 +17,11 @@ ls_status ls_exchange_open(ls_exchange **exchange, ls_identity *identity, double
  * LS_ERR_PEER when one of them has not come within `seconds`. */
 ls_status ls_exchange_all_gather(ls_exchange *exchange, const void *mine, size_t size, void *all, double seconds,
                                  ls_message *why);
+
+/* After the last all-gather, on rank 0 of those who meet at its port: stay there, and tell of processes that claim a
+ * rank of the job. */
+bool ls_exchange_can_watch(const ls_exchange *exchange); /* false for NULL */
+void ls_exchange_watch(ls_exchange *exchange, ls_claim_fn *claimed, void *user);
 
 void ls_exchange_close(ls_exchange *exchange); /* NULL is allowed */
 

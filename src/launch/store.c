@@ -5,6 +5,7 @@
 #include "launch/hex.h"
 #include "launch/store_inside.h"
 
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -34,16 +35,19 @@ LS_PRINTF(3, 4) static void give_up(ls_store *store, ls_status status, const cha
 
 static void say_hello(ls_store *store, const char *challenge)
 {
-    char proof[LS_PROOF], name[65] = "";
+    char proof[LS_PROOF], name[65] = "", self[17];
     gethostname(name, sizeof name - 1);
     ls_store_prove(store, "process", challenge, proof);
     ls_token_challenge(store->challenge);
+    snprintf(self, sizeof self, "%016" PRIx64, store->self);
     ls_json_writer w = {0};
     ls_json_put_object(&w, NULL);
-    ls_json_put_integer(&w, "hello", 1);
+    ls_json_put_integer(&w, "hello", LS_STORE_VERSION);
     ls_json_put_text(&w, "proof", proof);
     ls_json_put_text(&w, "challenge", store->challenge);
     ls_json_put_text(&w, "host", name);
+    ls_json_put_text(&w, "self", self);
+    ls_json_put_integer(&w, "pid", getpid());
     ls_json_put_integer(&w, "rank", store->rank);
     ls_json_put_integer(&w, "world", store->world);
     ls_json_put_integer(&w, "attempt", store->attempt);
@@ -147,6 +151,7 @@ ls_status ls_store_open(ls_store **to, const ls_store_opts *opts, double seconds
     store->rank = opts->rank;
     store->world = opts->world;
     store->attempt = opts->attempt;
+    store->self = opts->self;
     store->loop = loop;
     store->wire.on_message = on_message;
     store->wire.on_end = on_end;

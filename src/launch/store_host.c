@@ -25,7 +25,8 @@ typedef struct visitor {
     ls_wire wire;
     ls_store *store;
     int rank; /* -1: has not proved to belong to the job */
-    char name[65];
+    char name[65], self[17];
+    int64_t pid;
     char challenge[LS_PROOF];
     int64_t came;
     int round;   /* of what it gave last */
@@ -44,6 +45,11 @@ struct ls_store_host {
     visitor **member; /* [world] by rank; NULL: has not come; [0] is this process */
     int count, missing;
     char refused[256]; /* the last that was, and why */
+    char claim[400];   /* what ended the meeting: two processes that claim a rank; "": nothing did */
+    bool complete;     /* all is exchanged: who comes now is late */
+    ls_door *door;
+    ls_claim_fn *claimed;
+    void *user;
 };
 
 /* ---- Words ---------------------------------------------------------------------------------------------------- */
@@ -59,7 +65,7 @@ static void say_text(ls_wire *wire, const char *name, const char *text)
 
 LS_PRINTF(2, 3) static void refuse(visitor *v, const char *format, ...)
 {
-    char why[200];
+    char why[400];
     va_list args;
     va_start(args, format);
     vsnprintf(why, sizeof why, format, args);
@@ -118,35 +124,64 @@ static ls_status fail_for(ls_store *store, bool (*is_late)(const ls_store *, int
 
 /* ---- Visitors ------------------------------------------------------------------------------------------------- */
 
+static void welcome(visitor *v, int rank, const char *challenge)
+{
+    ls_store *store = v->store;
+    char proof[LS_PROOF];
+    v->rank = rank;
+    store->host->member[rank] = v;
+    store->host->missing--;
+    ls_store_prove(store, "rank 0", challenge, proof);
+    say_text(&v->wire, "welcome", proof);
+}
+
+/* Somebody has that rank. The same process may have lost its connection and come again or, later, be about to begin its
+ * next run, for which it is too early: it will try again. */
+static void meet_again(visitor *v, visitor *first, int rank, const char *challenge)
+{
+    ls_store_host *host = v->store->host;
+    bool same = strcmp(first->self, v->self) == 0;
+    if (same && host->complete) {
+        v->lost = true;
+    } else if (same) {
+        first->rank = -1;
+        first->lost = true;
+        host->missing++;
+        welcome(v, rank, challenge);
+    } else {
+        snprintf(host->claim, sizeof host->claim,
+                 "rank %d was claimed twice, by process %lld of host %s and process %lld of host %s: two jobs with one "
+                 "MASTER_ADDR and MASTER_PORT? Give each its own port",
+                 rank, (long long)first->pid, first->name, (long long)v->pid, v->name);
+        refuse(v, "%s", host->claim);
+        if (host->complete) host->claimed(host->user, host->claim);
+    }
+}
+
 static void on_hello(visitor *v, const ls_json *m)
 {
     ls_store *store = v->store;
-    ls_store_host *host = store->host;
-    char expected[LS_PROOF], proof[LS_PROOF];
+    char expected[LS_PROOF];
     const char *name = ls_json_text(ls_json_get(m, "host")), *challenge = ls_json_text(ls_json_get(m, "challenge"));
-    int rank = (int)ls_json_integer(ls_json_get(m, "rank"), -1),
-        world = (int)ls_json_integer(ls_json_get(m, "world"), -1);
-    int attempt = (int)ls_json_integer(ls_json_get(m, "attempt"), -1);
+    const char *self = ls_json_text(ls_json_get(m, "self"));
+    int64_t rank = ls_json_integer(ls_json_get(m, "rank"), -1), world = ls_json_integer(ls_json_get(m, "world"), -1);
+    int64_t attempt = ls_json_integer(ls_json_get(m, "attempt"), -1);
+    v->pid = ls_json_integer(ls_json_get(m, "pid"), 0);
     if (name) snprintf(v->name, sizeof v->name, "%s", name);
+    if (self) snprintf(v->self, sizeof v->self, "%s", self);
     ls_store_prove(store, "process", v->challenge, expected);
-    if (ls_json_integer(ls_json_get(m, "hello"), 0) != 1 || !challenge || strlen(challenge) >= LS_PROOF)
+    if (ls_json_integer(ls_json_get(m, "hello"), 0) != LS_STORE_VERSION || !challenge ||
+        strlen(challenge) >= LS_PROOF || !self)
         refuse(v, "it speaks another version");
     else if (attempt != store->attempt)
-        refuse(v, "it belongs to attempt %d of its job, and this is attempt %d", attempt, store->attempt);
+        refuse(v, "it belongs to attempt %lld of its job, and this is attempt %d", (long long)attempt, store->attempt);
     else if (!ls_token_same(ls_json_text(ls_json_get(m, "proof")), expected))
         refuse(v, "it does not know the token of this job");
     else if (world != store->world)
-        refuse(v, "it is one of %d processes, and this job has %d (WORLD_SIZE)", world, store->world);
-    else if (rank < 1 || rank >= world) refuse(v, "rank %d is not one of this job's others", rank);
-    else if (host->member[rank] && !host->member[rank]->lost)
-        refuse(v, "rank %d has come already, from host %s", rank, host->member[rank]->name);
-    else {
-        v->rank = rank;
-        host->member[rank] = v;
-        host->missing--;
-        ls_store_prove(store, "rank 0", challenge, proof);
-        say_text(&v->wire, "welcome", proof);
-    }
+        refuse(v, "it is one of %lld processes, and this job has %d (WORLD_SIZE)", (long long)world, store->world);
+    else if (rank < 1 || rank >= world) refuse(v, "rank %lld is not one of this job's others", (long long)rank);
+    else if (store->host->member[rank]) meet_again(v, store->host->member[rank], (int)rank, challenge);
+    else welcome(v, (int)rank, challenge);
 }
 
 static void on_give(visitor *v, const ls_json *m)
@@ -268,10 +303,11 @@ ls_status ls_store_host_open(ls_store *store, int64_t deadline, double seconds, 
         return LS_ERR_IO;
     }
     ls_loop_watch(store->loop, &host->listener, EPOLLIN);
-    while (host->missing && ls_now() < deadline) {
+    while (host->missing && !host->claim[0] && ls_now() < deadline) {
         wait_a_while(store, deadline);
         clear_away(store, true);
     }
+    if (host->claim[0]) return fail(store, why, "%s", host->claim);
     return host->missing ? fail_for(store, is_absent, "come to rank 0", seconds, why) : LS_OK;
 }
 
@@ -323,6 +359,7 @@ ls_status ls_store_host_all_gather(ls_store *store, const void *mine, size_t siz
         if (ls_now() >= deadline) return fail_for(store, is_silent, "give what all wait for", seconds, why);
         wait_a_while(store, deadline);
         clear_away(store, false);
+        if (host->claim[0]) return fail(store, why, "%s", host->claim);
     }
     if (status) return status;
 
@@ -343,10 +380,29 @@ ls_status ls_store_host_all_gather(ls_store *store, const void *mine, size_t siz
     return done ? LS_OK : fail(store, why, "not all processes took the addresses of all within %g s", seconds);
 }
 
+/* ---- Latecomers ----------------------------------------------------------------------------------------------- */
+
+static void serve_latecomer(void *of)
+{
+    ls_store *store = of;
+    ls_loop_wait(store->loop, 0);
+    clear_away(store, false);
+}
+
+void ls_store_watch(ls_store *store, ls_claim_fn *claimed, void *user)
+{
+    ls_store_host *host = store->host;
+    host->claimed = claimed;
+    host->user = user;
+    host->complete = true;
+    host->door = ls_door_open(store->loop, serve_latecomer, store);
+}
+
 void ls_store_host_close(ls_store *store)
 {
     ls_store_host *host = store->host;
     if (!host) return;
+    ls_door_close(host->door);
     while (host->visitors) {
         visitor *next = host->visitors->next;
         free_visitor(host->visitors);

@@ -13,6 +13,7 @@ typedef struct ls_store_host ls_store_host;
 struct ls_store {
     char address[256], token[320];
     int port, rank, world, attempt;
+    uint64_t self;
     int loop;
     int round;           /* exchanges begun */
     ls_store_host *host; /* of rank 0; NULL elsewhere */
@@ -36,5 +37,7 @@ ls_status ls_store_host_open(ls_store *store, int64_t deadline, double seconds, 
 ls_status ls_store_host_all_gather(ls_store *store, const void *mine, size_t size, char *all, int64_t deadline,
                                    double seconds, ls_message *why);
 void ls_store_host_close(ls_store *store);
+
+enum { LS_STORE_VERSION = 2 }; /* of what hello says */
 
 #endif

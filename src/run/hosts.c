@@ -172,13 +172,13 @@ static ls_segment *open_segment(const search *s, const ls_place *place, ls_messa
     char name[64];
     const uint64_t *number = s->cards[first].meeting;
     snprintf(name, sizeof name, "%016" PRIx64 "%016" PRIx64, number[0], number[1]);
-    int file = ls_share_memory(place, name, why);
+    int file = ls_share_memory(place, name, NULL, why);
     return file < 0 ? NULL : ls_segment_open(file, place->local_world, why);
 }
 
 /* ---- All together --------------------------------------------------------------------------------------------- */
 
-static ls_status join(ls_comm **comm, search *s, const ls_place *place, ls_message *why)
+static ls_status join(ls_comm **comm, search *s, const ls_place *place, ls_lookout **lookout, ls_message *why)
 {
     ls_status status = s->hosts > 1 ? check_transports(s, why) : LS_OK;
     if (status) return status;
@@ -192,11 +192,15 @@ static ls_status join(ls_comm **comm, search *s, const ls_place *place, ls_messa
                           .all_gather = s->exchange ? gather : NULL,
                           .user = s};
     *comm = s->hosts > 1 ? ls_hosts_join(&opts, why) : ls_shm_join(segment, s->who->rank, why);
+    if (*comm && s->who->rank == 0) {
+        *lookout = ls_lookout_open(segment->file, NULL, s->exchange);
+        s->exchange = NULL;
+    }
     ls_segment_let_go(segment);
     return *comm ? LS_OK : LS_ERR_PEER;
 }
 
-ls_status ls_join_hosts(ls_comm **comm, ls_place *place, ls_identity *who, ls_message *why)
+ls_status ls_join_hosts(ls_comm **comm, ls_place *place, ls_lookout **lookout, ls_identity *who, ls_message *why)
 {
     search s = {.who = who, .seconds = (int64_t)ls_config_count(LS_SETTING_COMM_TIMEOUT)};
     s.transport = choose_transport(who, &s.reason);
@@ -217,7 +221,7 @@ ls_status ls_join_hosts(ls_comm **comm, ls_place *place, ls_identity *who, ls_me
     if (!status) status = gather_cards(&s, why);
     if (!status) {
         read_cards(&s, place);
-        status = join(comm, &s, place, why);
+        status = join(comm, &s, place, lookout, why);
     }
     ls_exchange_close(s.exchange);
     ls_sys_free(s.cards);

@@ -11,7 +11,7 @@
 
 #include <unistd.h>
 
-int ls_share_memory(const ls_place *place, const char *name, ls_message *why)
+int ls_share_memory(const ls_place *place, const char *name, ls_meeting **meeting, ls_message *why)
 {
     int inherited = (int)ls_config_count(LS_SETTING_COMM_FILE);
     if (place->local_world > LS_SEGMENT_MOST) {
@@ -20,7 +20,8 @@ int ls_share_memory(const ls_place *place, const char *name, ls_message *why)
         return -1;
     }
     if (inherited && !ls_segment_taken(inherited, place->local_rank)) return dup(inherited); /* for who looks later */
-    return ls_meet(name, place->local_rank, place->local_world, (int64_t)ls_config_count(LS_SETTING_COMM_TIMEOUT), why);
+    return ls_meet(name, place->local_rank, place->local_world, (int64_t)ls_config_count(LS_SETTING_COMM_TIMEOUT),
+                   meeting, why);
 }
 
 /* What processes of one job, and no others, have in common. */
@@ -46,12 +47,16 @@ static bool are_together(const ls_identity *who)
            (strcmp(who->master_addr, "127.0.0.1") == 0 || strcmp(who->master_addr, "localhost") == 0);
 }
 
-static ls_status join_together(ls_comm **comm, ls_place *place, const ls_identity *who, ls_message *why)
+static ls_status join_together(ls_comm **comm, ls_place *place, ls_lookout **lookout, const ls_identity *who,
+                               ls_message *why)
 {
     char job[640];
+    ls_meeting *meeting = NULL;
     name_job(who, job, sizeof job);
-    int file = ls_share_memory(&(ls_place){who->rank, who->world}, job, why);
+    int file = ls_share_memory(&(ls_place){who->rank, who->world}, job, &meeting, why);
     ls_segment *segment = file < 0 ? NULL : ls_segment_open(file, who->world, why);
+    if (segment) *lookout = ls_lookout_open(segment->file, meeting, NULL);
+    else ls_meeting_end(meeting);
     *comm = segment ? ls_shm_join(segment, who->rank, why) : NULL;
     ls_segment_let_go(segment);
     *place = (ls_place){who->local_rank >= 0 ? who->local_rank : who->rank, who->world};
@@ -64,11 +69,12 @@ bool ls_session_find_others(ls_run *run)
     ls_place place;
     ls_message why = {{0}};
     ls_comm *comm = NULL;
+    ls_lookout **lookout = &run->session->lookout;
     ls_status status = ls_identity_read((const char *const *)environ, &who, &why);
     if (!status && who.world == 1) return true;
     if (!status)
-        status =
-            are_together(&who) ? join_together(&comm, &place, &who, &why) : ls_join_hosts(&comm, &place, &who, &why);
+        status = are_together(&who) ? join_together(&comm, &place, lookout, &who, &why)
+                                    : ls_join_hosts(&comm, &place, lookout, &who, &why);
     if (status) return ls_fail(&run->errors, status, "ls_init: %s", why.text), false;
     ls_session_join(run, comm);
     run->session->local_rank = place.local_rank;

@@ -73,6 +73,7 @@ void ls_session_close(ls_run *run)
     ls_reducer_free(session->reducer);
     ls_comm_close(session->vote);
     ls_comm_close(session->comm);
+    ls_lookout_close(session->lookout);
     for (ls_custom *c = session->customs, *next; c; c = next) {
         next = c->next;
         ls_sys_free(c->name);

@@ -12,6 +12,7 @@
 
 typedef struct ls_desk ls_desk;
 typedef struct ls_claim ls_claim;
+typedef struct ls_lookout ls_lookout;
 
 typedef struct ls_session {
     ls_comm *comm;
@@ -22,6 +23,7 @@ typedef struct ls_session {
     ls_desk *desks;       /* communicators of the program */
     ls_comm *programs;    /* that of all processes, if it was asked for */
     ls_comm *vote;        /* on what ls_find_batch_size() tried; NULL: not needed yet */
+    ls_lookout *lookout;  /* of rank 0, for processes that claim ranks of the others; NULL: none */
 
     ls_object **prepared; /* in the order of ls_prepare() */
     int prepared_count, prepared_capacity;
@@ -73,6 +75,8 @@ void ls_session_renew_desks(ls_session *session);
 /* Before the first step, not after the last: make the folder for results where one was named, and see whether it can be
  * written to. False (and an error) when not. */
 bool ls_session_open_project(ls_run *run);
+
+void ls_lookout_close(ls_lookout *lookout); /* NULL is accepted */
 
 /* From now on the run is one of these processes. For tests, and for whoever brings a communicator. */
 void ls_session_join(ls_run *run, ls_comm *comm);

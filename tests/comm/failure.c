@@ -1,6 +1,10 @@
 /* failure.c - ranks that disagree, die, stop, leave or fail: all others learn it, soon and with names. */
 #include <signal.h>
+#include <stddef.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 
+#include "base/hash.h"
 #include "comm/crew.h"
 #include "comm/meet.h"
 
@@ -168,13 +172,13 @@ static void a_rank_0_that_is_stopped_is_given_up(void)
     char job[64];
     snprintf(job, sizeof job, "stopped %d", (int)getpid());
     pid_t host = fork();
-    if (!host) ls_meet(job, 0, 2, 60, &why), _exit(0);
+    if (!host) ls_meet(job, 0, 2, 60, NULL, &why), _exit(0);
     usleep(100000);
     kill(host, SIGSTOP);
     pid_t visitor = fork();
     if (!visitor) {
         alarm(60);
-        bool failed = ls_meet(job, 1, 2, 1, &why) < 0 && strstr(why.text, "rank 1 of 2 waited for rank 0");
+        bool failed = ls_meet(job, 1, 2, 1, NULL, &why) < 0 && strstr(why.text, "rank 1 of 2 waited for rank 0");
         _exit(failed ? 0 : 1);
     }
     int status = -1;
@@ -182,6 +186,49 @@ static void a_rank_0_that_is_stopped_is_given_up(void)
     CHECK_MSG(status == 0, "ended with %x", status);
     kill(host, SIGKILL);
     waitpid(host, &status, 0);
+}
+
+/* Another user can guess the name where processes meet, and listen there first. */
+static void a_name_that_another_user_has_is_passed_over(void)
+{
+    if (getuid() != 0) {
+        check_skip("needs to be root, to become another user");
+        return;
+    }
+    ls_message why = {{0}};
+    char job[64];
+    int status = -1, ready[2];
+    snprintf(job, sizeof job, "squatted %d", (int)getpid());
+    ls_hash hash;
+    ls_hash_begin(&hash);
+    ls_hash_add(&hash, job, strlen(job));
+    struct sockaddr_un name = {.sun_family = AF_UNIX};
+    int length = snprintf(name.sun_path + 1, sizeof name.sun_path - 1, "lockstep-0-%016llx-0",
+                          (unsigned long long)ls_hash_end(&hash));
+    CHECK(pipe(ready) == 0);
+    pid_t squatter = fork();
+    if (!squatter) {
+        int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+        char good = setuid(65534) == 0 &&
+                    bind(fd, (struct sockaddr *)&name,
+                         (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)length)) == 0 &&
+                    listen(fd, 8) == 0;
+        if (write(ready[1], &good, 1) == 1) pause();
+        _exit(0);
+    }
+    char good = 0;
+    CHECK(read(ready[0], &good, 1) == 1 && good);
+    pid_t visitor = fork();
+    if (!visitor) _exit(ls_meet(job, 1, 2, 60, NULL, &why) >= 0 ? 0 : 1);
+    int file = ls_meet(job, 0, 2, 60, NULL, &why);
+    CHECK_MSG(file >= 0, "%s", why.text);
+    waitpid(visitor, &status, 0);
+    CHECK(status == 0);
+    kill(squatter, SIGKILL);
+    waitpid(squatter, &status, 0);
+    close(file);
+    close(ready[0]);
+    close(ready[1]);
 }
 
 /* ---- recalling ---- */
@@ -278,6 +325,7 @@ int main(int argc, char **argv)
     CHECK_RUN(a_rank_that_finished_is_not_waited_for);
     CHECK_RUN(a_rank_that_never_comes_is_named);
     CHECK_RUN(a_rank_0_that_is_stopped_is_given_up);
+    CHECK_RUN(a_name_that_another_user_has_is_passed_over);
     CHECK_RUN(a_late_recall_is_none);
     CHECK_RUN(a_stopped_rank_is_given_up);
     CHECK_RUN(the_first_failure_reaches_all);

@@ -524,7 +524,7 @@ static void be_a_rank(int rank, int size)
         }
         crew_layout = given.layout;
         snprintf(job, sizeof job, "stress %d %llu %c", (int)getppid(), (unsigned long long)given.seed, host[rank]);
-        int file = ls_meet(job, local, width, PATIENCE, &result.why);
+        int file = ls_meet(job, local, width, PATIENCE, NULL, &result.why);
         ls_segment *segment = file >= 0 ? ls_segment_open(file, width, &result.why) : NULL;
         ls_hosts_opts opts = {
             .transport = crew_transport, .rank = rank, .size = size, .host = host, .segment = segment};

@@ -51,10 +51,12 @@ static void make_job(process *job, int world)
 {
     int port = find_port();
     for (int r = 0; r < world; r++)
-        job[r] = (process){.opts = {.host = "127.0.0.1", .port = port, .rank = r, .world = world, .token = "secret"},
-                           .size = 100,
-                           .rounds = 2,
-                           .seconds = 60};
+        job[r] = (process){
+            .opts =
+                {.host = "127.0.0.1", .port = port, .rank = r, .world = world, .token = "secret", .self = (uint64_t)r},
+            .size = 100,
+            .rounds = 2,
+            .seconds = 60};
 }
 
 static void run_job(process *job, int count)
@@ -163,15 +165,7 @@ static void noise_does_not_matter(void)
 
 static void numbers_must_fit(void)
 {
-    process job[4];
-    make_job(job, 3);
-    job[3] = job[1];
-    job[3].delay = 0.3; /* rank 1 comes twice */
-    job[2].delay = 0.6;
-    run_job(job, 4);
-    expect_success(job, 3);
-    EXPECT_WORDS(job[3], "rank 1 has come already, from host ");
-
+    process job[2];
     make_job(job, 2);
     job[0].seconds = 1;
     job[1].opts.world = 5;
