@@ -64,8 +64,25 @@ static void write_error_file(const ls_agent *a, const char *text, int code)
     ls_sys_free(json);
 }
 
-void ls_agent_report(ls_agent *a, const char *text, int code)
+/* Line by line: other hosts, and workers, have had a say in it. */
+static void make_printable(const char *words, char *text, size_t size)
 {
+    size_t used = 0;
+    text[0] = '\0';
+    for (size_t length; *words && used + 1 < size; words += length + (words[length] == '\n')) {
+        char line[2000];
+        length = strcspn(words, "\n");
+        snprintf(line, sizeof line, "%.*s", (int)length, words);
+        int wrote = snprintf(text + used, size - used, "%s%s", ls_printable(line, sizeof line, line),
+                             words[length] ? "\n" : "");
+        used += (size_t)wrote;
+    }
+}
+
+void ls_agent_report(ls_agent *a, const char *words, int code)
+{
+    char text[5000];
+    make_printable(words, text, sizeof text);
     if (!a->plan->opts.quiet) ls_sink_say(&a->group.sink[1], text);
     if (!a->plan->opts.quiet && !a->group.logs.temporary && a->group.logs.root[0]) {
         char where[700];

@@ -1,6 +1,7 @@
 /* hosts.c - names of hosts out of node lists and host files. */
 #include "launch/hosts.h"
 
+#include "base/hash.h"
 #include "base/memory.h"
 
 #include <ctype.h>
@@ -8,7 +9,41 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_HOSTS = 1 << 16, LONGEST_NAME = 255 };
+enum {
+    MOST_HOSTS = 1 << 16,
+    MOST_NAMED = 4 * MOST_HOSTS, /* names in a list, those that come again included */
+    LONGEST_NAME = 255
+};
+
+/* Where the name stands in the table, or would. */
+static int *place_of(const ls_hosts *hosts, const char *name, size_t length)
+{
+    ls_hash hash;
+    ls_hash_begin(&hash);
+    ls_hash_add(&hash, name, length);
+    uint32_t mask = (uint32_t)hosts->places - 1, at = (uint32_t)ls_hash_end(&hash) & mask;
+    for (; hosts->place[at]; at = (at + 1) & mask) {
+        const char *other = hosts->host[hosts->place[at] - 1].name;
+        if (strlen(other) == length && memcmp(other, name, length) == 0) break;
+    }
+    return &hosts->place[at];
+}
+
+static bool make_room(ls_hosts *to)
+{
+    if (to->count < to->room) return true;
+    int room = to->room ? 2 * to->room : 16;
+    ls_host_slot *larger = room <= MOST_HOSTS ? ls_sys_realloc(to->host, (size_t)room * sizeof *larger) : NULL;
+    if (larger) to->host = larger;
+    int *place = larger ? ls_sys_alloc(2 * (size_t)room * sizeof *place) : NULL;
+    if (!place) return false;
+    ls_sys_free(to->place);
+    to->place = place;
+    to->places = 2 * room;
+    to->room = room;
+    for (int i = 0; i < to->count; i++) *place_of(to, to->host[i].name, strlen(to->host[i].name)) = i + 1;
+    return true;
+}
 
 static ls_status add(ls_hosts *to, const char *name, size_t length, int slots, ls_message *why)
 {
@@ -16,21 +51,17 @@ static ls_status add(ls_hosts *to, const char *name, size_t length, int slots, l
         snprintf(why->text, sizeof why->text, "a host name of %zu characters", length);
         return LS_ERR_VALUE;
     }
-    for (int i = 0; i < to->count; i++) {
-        if (strlen(to->host[i].name) != length || memcmp(to->host[i].name, name, length) != 0) continue;
-        to->host[i].slots += slots;
+    int *place = to->count ? place_of(to, name, length) : NULL;
+    bool again = place && *place, fits = ++to->named <= MOST_NAMED && (again || make_room(to));
+    if (!fits) {
+        snprintf(why->text, sizeof why->text, "too many hosts");
+        return LS_ERR_MEMORY;
+    }
+    if (again) {
+        to->host[*place - 1].slots += slots;
         return LS_OK;
     }
-    if (to->count == to->room) {
-        int room = to->room ? 2 * to->room : 16;
-        ls_host_slot *larger = room <= MOST_HOSTS ? ls_sys_realloc(to->host, (size_t)room * sizeof *larger) : NULL;
-        if (!larger) {
-            snprintf(why->text, sizeof why->text, "too many hosts");
-            return LS_ERR_MEMORY;
-        }
-        to->host = larger;
-        to->room = room;
-    }
+    *place_of(to, name, length) = to->count + 1;
     ls_host_slot *slot = &to->host[to->count++];
     memcpy(slot->name, name, length);
     slot->name[length] = '\0';
@@ -41,6 +72,7 @@ static ls_status add(ls_hosts *to, const char *name, size_t length, int slots, l
 void ls_hosts_free(ls_hosts *hosts)
 {
     ls_sys_free(hosts->host);
+    ls_sys_free(hosts->place);
     memset(hosts, 0, sizeof *hosts);
 }
 

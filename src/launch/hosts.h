@@ -12,6 +12,8 @@ typedef struct ls_host_slot {
 typedef struct ls_hosts {
     ls_host_slot *host; /* in the order of the list, each name once */
     int count, room;
+    int *place, places; /* a table of numbers into it, from 1, by name */
+    int named;          /* names that the list held, with those that came again */
 } ls_hosts;
 
 /* Slurm's compressed form: "gpu[01-03,07],login,rack[1-2]n[1-4]". `to` is empty. */

@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "launch/agent.h"
+#include "launch/refusals.h"
 #include "launch/token.h"
 #include "launch/wire.h"
 
@@ -15,7 +16,13 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { MOST_HOSTS = 4096 };
+enum {
+    MOST_HOSTS = 4096,
+    MOST_PROCESSES = 4096,   /* of a host */
+    MOST_RESTARTS = 1 << 20, /* that a host may remember */
+    STRANGERS = 64           /* connections that have not proved to belong to the job */
+};
+#define LONGEST_HELLO 5.0 /* seconds in which they must */
 #define SECOND_CALL                                                                                                    \
     5.0 /* most seconds to wait for latecomers once there has been a generation: the others have stopped */
 
@@ -36,6 +43,7 @@ typedef struct host {
     int left;        /* the signal that told it to end; 0: none */
     int wanted;      /* its rank, as it was told; -1: any */
     int rank, processes, order;
+    int64_t came;
     char name[65];
     char challenge[LS_PROOF];
     struct host *next;
@@ -53,7 +61,8 @@ struct ls_leader {
     ls_budget budget;
     int64_t began, since, last_call, last_tick; /* since: when gathering began */
     reason reason;                              /* why the generation is drained */
-    bool hopeless;                              /* a program that cannot be executed: not tried again */
+    ls_refusals refusals;
+    bool hopeless; /* a program that cannot be executed: not tried again */
     int code;
     char cause[4096];
 };
@@ -72,7 +81,7 @@ static void refuse(host *h, const char *why)
     ls_json_put_text(&w, "refused", why);
     ls_json_put_end(&w);
     ls_wire_send(&h->wire, &w);
-    ls_log_line(LS_LOG_WARN, "host %s was refused: %s", h->name[0] ? h->name : "without a name", why);
+    ls_refusals_tell(&h->leader->refusals, "host %s was refused: %s", h->name[0] ? h->name : "without a name", why);
     ls_wire_part(&h->wire);
 }
 
@@ -213,12 +222,24 @@ static void on_hello(host *h, const ls_json *m)
         refuse(h, "it does not know the job token");
         return;
     }
-    h->wanted = is_elastic(l) ? -1 : (int)ls_json_integer(ls_json_get(m, "rank"), -1);
-    h->processes = (int)ls_json_integer(ls_json_get(m, "processes"), 1);
-    if (!is_elastic(l) && (h->wanted < 0 || h->wanted >= l->plan->opts.max_hosts)) {
+    int64_t wanted = ls_json_integer(ls_json_get(m, "rank"), -1);
+    int64_t processes = ls_json_integer(ls_json_get(m, "processes"), 1);
+    int64_t generation = ls_json_integer(ls_json_get(m, "generation"), 0);
+    int64_t attempt = ls_json_integer(ls_json_get(m, "attempt"), 0);
+    if (!is_elastic(l) && (wanted < 0 || wanted >= l->plan->opts.max_hosts)) {
         refuse(h, "its rank is not one of this job's");
         return;
     }
+    if (processes < 1 || processes > MOST_PROCESSES) {
+        refuse(h, "its number of processes is not one from 1 to 4096");
+        return;
+    }
+    if (generation < 0 || generation > MOST_RESTARTS || attempt < 0 || attempt > MOST_RESTARTS) {
+        refuse(h, "it remembers more restarts than there can be");
+        return;
+    }
+    h->wanted = is_elastic(l) ? -1 : (int)wanted;
+    h->processes = (int)processes;
     for (host *other = l->hosts; other; other = other->next) {
         if (other == h || !other->joined || other->lost || other->left || h->wanted < 0) continue;
         if (other->wanted != h->wanted) continue;
@@ -231,11 +252,9 @@ static void on_hello(host *h, const ls_json *m)
         snprintf(other->why, sizeof other->why, "it came back");
     }
     /* A leader that comes back goes on where the hosts had been. */
-    int generation = (int)ls_json_integer(ls_json_get(m, "generation"), 0);
-    int attempt = (int)ls_json_integer(ls_json_get(m, "attempt"), 0);
-    if (generation > l->generation) l->generation = generation;
-    if (attempt > l->budget.used) l->budget.used = attempt;
-    h->joined = true;
+    if (generation > l->generation) l->generation = (int)generation;
+    if (attempt > l->budget.used) l->budget.used = (int)attempt;
+    h->joined = h->wire.trusted = true;
     h->order = ++l->order;
     ls_token_prove(l->plan->opts.token, "leader", challenge, proof);
     ls_json_writer w = {0};
@@ -250,14 +269,16 @@ static void on_failed(host *h, const ls_json *m)
     ls_leader *l = h->leader;
     const char *cause = ls_json_text(ls_json_get(m, "cause"));
     if (l->phase != RUNNING || !h->taking) return;
+    int64_t code = ls_json_integer(ls_json_get(m, "code"), 1);
     l->hopeless = ls_json_bool(ls_json_get(m, "unstarted"), false);
-    drain(l, BROKEN, (int)ls_json_integer(ls_json_get(m, "code"), 1), cause ? cause : "");
+    drain(l, BROKEN, code > 0 && code < 256 ? (int)code : 1, cause ? cause : "");
 }
 
 static void on_leave(host *h, const ls_json *m)
 {
     char cause[256];
-    h->left = (int)ls_json_integer(ls_json_get(m, "leave"), SIGTERM);
+    int64_t number = ls_json_integer(ls_json_get(m, "leave"), SIGTERM);
+    h->left = number > 0 && number < NSIG ? (int)number : SIGTERM;
     snprintf(cause, sizeof cause, "lockstep: host %s was told to end by signal %d\n", h->name, h->left);
     if (h->taking) drain(h->leader, LEFT, 128 + h->left, cause);
 }
@@ -322,6 +343,10 @@ static int64_t check_hosts(ls_leader *l, int64_t now)
             snprintf(h->why, sizeof h->why, "no sign of life for %.1f s", (double)(now - h->wire.heard) / 1e9);
             h->lost = true;
         }
+        if (!h->lost && !h->joined && now - h->came > (int64_t)(LONGEST_HELLO * 1e9)) {
+            snprintf(h->why, sizeof h->why, "no hello within %g s", LONGEST_HELLO);
+            h->lost = true;
+        }
         if (!h->lost && h->joined && now - h->wire.spoke >= beat) ls_wire_say(&h->wire, "beat", l->generation);
         if (!h->lost && h->wire.heard + dead < due) due = h->wire.heard + dead + 1;
         if (h->lost) bury(l, h);
@@ -380,6 +405,7 @@ static void check_generation(ls_leader *l)
 int64_t ls_leader_tick(ls_leader *l)
 {
     int64_t now = ls_now(), next = check_hosts(l, now), other = LS_NEVER;
+    ls_refusals_sum_up(&l->refusals, false);
     if (l->phase == GATHERING) other = check_gathering(l, now);
     if (l->phase == RUNNING || l->phase == DRAINING) check_generation(l);
     return other < next ? other : next;
@@ -418,6 +444,7 @@ static host *add_host(ls_leader *l, int fd)
         return NULL;
     }
     h->leader = l;
+    h->came = ls_now();
     h->wire.on_message = on_message;
     h->wire.on_end = on_end;
     h->wire.owner = h;
@@ -448,8 +475,20 @@ static bool on_connection(ls_watch *watch, uint32_t events)
 {
     (void)events;
     ls_leader *l = watch->owner;
-    int fd = accept4(watch->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK), count = 0;
-    for (host *h = l->hosts; h; h = h->next) count++;
+    int fd = accept4(watch->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK), count = 0, strangers = 0;
+    bool full = fd < 0 && (errno == EMFILE || errno == ENFILE);
+    host *oldest = NULL;
+    for (host *h = l->hosts; h; h = h->next) {
+        count += !h->lost;
+        if (h->lost || h->joined || h->local) continue;
+        strangers++;
+        if (!oldest) oldest = h;
+    }
+    /* A host of the job says at once who it is: of those that do not, the one that has been here for longest goes. */
+    if (oldest && (full || strangers >= STRANGERS)) {
+        ls_wire_close(&oldest->wire);
+        oldest->lost = true;
+    }
     if (fd >= 0 && (count >= MOST_HOSTS || l->phase == ENDED)) close(fd);
     else if (fd >= 0) add_host(l, fd);
     return true;
@@ -483,6 +522,7 @@ void ls_leader_close(ls_leader *l)
         ls_sys_free(l->hosts);
         l->hosts = next;
     }
+    ls_refusals_sum_up(&l->refusals, true);
     ls_loop_watch(l->loop, &l->listener, 0);
     close(l->listener.fd);
     ls_sys_free(l);

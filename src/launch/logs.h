@@ -9,7 +9,8 @@
 typedef struct ls_logs {
     char root[600]; /* "": there is none */
     bool temporary; /* nobody asked for it: removed at the end */
-    int attempts, processes;
+    int mark;       /* file that is locked while this launcher lives; -1: none */
+    int processes;
 } ls_logs;
 
 /* False when files were asked for and the folder cannot be made; the reason is printed. Files that nobody asked for may

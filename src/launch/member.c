@@ -91,6 +91,7 @@ static void be_welcome(member *m, const char *proof)
         return;
     }
     m->standing = JOINED;
+    m->wire.trusted = true;
     m->pause = FIRST_PAUSE;
 }
 

@@ -4,6 +4,7 @@
 #include "launch/hex.h"
 #include "launch/loop.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <limits.h>
 #include <poll.h>
@@ -52,15 +53,25 @@ static ls_status send_text(ls_pmi *pmi, const char *text, size_t size, int64_t d
     return LS_OK;
 }
 
-/* Is there a whole message? Where it begins, where it ends, and what it takes with its frame. */
+/* A length: digits, then blanks. -1: it is none. */
+static int read_count(const char text[COUNT])
+{
+    int count = 0, digits = 0;
+    while (digits < COUNT && isdigit((unsigned char)text[digits])) count = 10 * count + text[digits++] - '0';
+    for (int i = digits; i < COUNT; i++)
+        if (text[i] != ' ') return -1;
+    return digits ? count : -1;
+}
+
+/* Is there a whole message? Where it begins, where it ends, and what it takes with its frame. One whose length makes no
+ * sense is whole and empty: no answer to anything. */
 static bool find_message(const ls_pmi *pmi, size_t *begin, size_t *end, size_t *taken)
 {
     if (pmi->counted) {
-        char count[COUNT + 1] = "";
         if (pmi->length < COUNT) return false;
-        memcpy(count, pmi->text, COUNT);
+        int count = read_count(pmi->text);
         *begin = COUNT;
-        *taken = *end = COUNT + strtoul(count, NULL, 10);
+        *taken = *end = COUNT + (size_t)(count < 0 ? 0 : count);
         return *end <= pmi->length;
     }
     const char *line = memchr(pmi->text, '\n', pmi->length);

@@ -59,7 +59,7 @@ static void be_welcome(ls_store *store, const char *proof)
 {
     char expected[LS_PROOF];
     ls_store_prove(store, "rank 0", store->challenge, expected);
-    store->welcome = ls_token_same(proof, expected);
+    store->welcome = store->wire.trusted = ls_token_same(proof, expected);
     if (!store->welcome)
         give_up(store, LS_ERR_PEER, "who answers at %s:%d does not know the token of this job", store->address,
                 store->port);

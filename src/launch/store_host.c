@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "launch/hex.h"
+#include "launch/refusals.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -44,6 +45,7 @@ struct ls_store_host {
     visitor *visitors;
     visitor **member; /* [world] by rank; NULL: has not come; [0] is this process */
     int count, missing;
+    ls_refusals refusals;
     char refused[256]; /* the last that was, and why */
     char claim[400];   /* what ended the meeting: two processes that claim a rank; "": nothing did */
     bool complete;     /* all is exchanged: who comes now is late */
@@ -74,7 +76,7 @@ LS_PRINTF(2, 3) static void refuse(visitor *v, const char *format, ...)
     say_text(&v->wire, "refused", why);
     snprintf(host->refused, sizeof host->refused, "a process of host %s: %.150s", v->name[0] ? v->name : "unknown",
              why);
-    ls_log_line(LS_LOG_WARN, "refused %s", host->refused);
+    ls_refusals_tell(&host->refusals, "refused %s", host->refused);
     snprintf(v->why, sizeof v->why, "%.120s", why);
     v->lost = v->rank > 0; /* a stranger is cleared away when it hangs up */
     ls_wire_part(&v->wire);
@@ -129,6 +131,7 @@ static void welcome(visitor *v, int rank, const char *challenge)
     ls_store *store = v->store;
     char proof[LS_PROOF];
     v->rank = rank;
+    v->wire.trusted = true;
     store->host->member[rank] = v;
     store->host->missing--;
     ls_store_prove(store, "rank 0", challenge, proof);
@@ -212,14 +215,39 @@ static void on_end(ls_wire *wire, const char *why)
     snprintf(v->why, sizeof v->why, "%s", why);
 }
 
+static void free_visitor(visitor *v)
+{
+    ls_wire_close(&v->wire);
+    ls_sys_free(v->given);
+    ls_sys_free(v);
+}
+
+/* Make room where strangers have taken it all: the one that has been silent for longest goes. A process of the job says
+ * who it is at once. */
+static void drop_stranger(ls_store_host *host)
+{
+    visitor **oldest = NULL;
+    for (visitor **link = &host->visitors; *link; link = &(*link)->next)
+        if ((*link)->rank < 0) oldest = link;
+    if (!oldest) return;
+    visitor *v = *oldest;
+    *oldest = v->next;
+    host->count--;
+    free_visitor(v);
+}
+
 static bool on_connection(ls_watch *watch, uint32_t events)
 {
     (void)events;
     ls_store *store = watch->owner;
     ls_store_host *host = store->host;
     int fd = accept4(watch->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-    if (fd < 0) return true;
-    visitor *v = host->count < store->world + STRANGERS ? ls_sys_alloc(sizeof *v) : NULL;
+    if (fd < 0) {
+        if (errno == EMFILE || errno == ENFILE) drop_stranger(host); /* else it is asked again and again */
+        return true;
+    }
+    if (host->count >= store->world + STRANGERS) drop_stranger(host);
+    visitor *v = ls_sys_alloc(sizeof *v);
     if (!v) {
         close(fd);
         return true;
@@ -237,13 +265,6 @@ static bool on_connection(ls_watch *watch, uint32_t events)
     ls_token_challenge(v->challenge);
     say_text(&v->wire, "store", v->challenge);
     return true;
-}
-
-static void free_visitor(visitor *v)
-{
-    ls_wire_close(&v->wire);
-    ls_sys_free(v->given);
-    ls_sys_free(v);
 }
 
 /* Who does not say who it is within a moment goes; so does one that hung up before all are there: it may come again. */
@@ -403,6 +424,7 @@ void ls_store_host_close(ls_store *store)
     ls_store_host *host = store->host;
     if (!host) return;
     ls_door_close(host->door);
+    ls_refusals_sum_up(&host->refusals, true);
     while (host->visitors) {
         visitor *next = host->visitors->next;
         free_visitor(host->visitors);

@@ -14,7 +14,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { LONGEST_MESSAGE = 1 << 16 };
+enum { LONGEST_MESSAGE = 1 << 16, LONGEST_OF_STRANGER = 1 << 12 };
 
 /* ---- Sockets -------------------------------------------------------------------------------------------------- */
 
@@ -137,7 +137,8 @@ static void receive(ls_wire *wire)
     wire->heard = ls_now();
     wire->in_length += (size_t)got;
     deliver(wire);
-    if (ls_wire_is_open(wire) && wire->in_length > LONGEST_MESSAGE) end(wire, "a message without end");
+    size_t most = wire->trusted ? LONGEST_MESSAGE : LONGEST_OF_STRANGER;
+    if (ls_wire_is_open(wire) && wire->in_length > most) end(wire, "a message without end");
 }
 
 static void flush(ls_wire *wire)
@@ -188,6 +189,7 @@ bool ls_wire_open(ls_wire *wire, int loop, int fd, bool connecting)
     wire->loop = loop;
     wire->connecting = connecting;
     wire->parting = false;
+    wire->trusted = false;
     wire->in_length = wire->out_length = 0;
     wire->heard = wire->spoke = ls_now();
     if (ls_loop_watch(loop, &wire->watch, connecting ? EPOLLOUT : EPOLLIN)) return true;

@@ -12,6 +12,7 @@ typedef struct ls_wire {
     bool parting; /* nothing more is said; what still comes is not listened to */
     char *in, *out;
     size_t in_length, in_room, out_length, out_room;
+    bool trusted;  /* the other side has proved who it is: its messages may be long */
     int64_t heard; /* when the other side last gave a sign of life */
     int64_t spoke; /* when we did */
     /* What comes in, and the end of the connection, with the reason in words. Both may close the wire. */

@@ -99,7 +99,9 @@ static void settings(const writer *w)
     begin(w, "settings");
     for (int i = 0; i < LS_SETTING_COUNT_OF; i++) {
         const char *name = ls_config_row((ls_setting)i)->name, *source = ls_config_source((ls_setting)i);
-        entry_from(w, name, ls_config_text((ls_setting)i), source && strcmp(source, name) != 0 ? source : NULL);
+        const char *text = ls_config_text((ls_setting)i);
+        bool secret = *text && (i == LS_SETTING_JOB_TOKEN || i == LS_SETTING_COMM_TOKEN); /* this ends up in reports */
+        entry_from(w, name, secret ? "(set)" : text, source && strcmp(source, name) != 0 ? source : NULL);
     }
     end(w);
 }
