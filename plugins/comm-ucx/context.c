@@ -89,6 +89,7 @@ static ucs_status_t make(ucp_context_h *context)
 ucp_context_h ucx_context_get(ls_message *why)
 {
     pthread_mutex_lock(&shared.lock);
+    if (!shared.context) ucx_wait_for_networks();
     ucs_status_t status = shared.context ? UCS_OK : make(&shared.context);
     if (status == UCS_OK) shared.users++;
     else shared.context = NULL;

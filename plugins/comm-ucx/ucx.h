@@ -52,6 +52,9 @@ struct ls_link {
 ucp_context_h ucx_context_get(ls_message *why); /* NULL: failed */
 void ucx_context_put(void);
 
+/* networks.c: wait a moment for networks that already carry traffic, but are not told to be running yet. */
+void ucx_wait_for_networks(void);
+
 /* ---- endpoint.c: connections to other ranks ---- */
 
 /* Make sure that there is a connection. LS_ERR_PEER: the other side is closed or lost. */

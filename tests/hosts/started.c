@@ -37,6 +37,12 @@ static const way ways[] = {
      "both 'for L in 0 1; do LOCKSTEP_RANK=$((HOST + 2 * L)) LOCKSTEP_WORLD_SIZE=4 LOCKSTEP_MASTER_ADDR=a %s & done; "
      "wait'",
      "0011", true},
+    {NO_MPI, /* over a network that comes up at this moment */
+     "both 'N=$((HOST + 1)); [ $N = 2 ] || ip link add v1 type veth peer name v2 netns 3; "
+     "until ip addr add 10.84.0.$N/24 dev v$N 2>/dev/null; do sleep 0.01; done; ip link set v$N up; "
+     "for L in 0 1; do UCX_NET_DEVICES=v$N LOCKSTEP_RANK=$((HOST + 2 * L)) LOCKSTEP_WORLD_SIZE=4 "
+     "LOCKSTEP_MASTER_ADDR=10.84.0.1 %s & done; wait; ip link del v$N 2>/dev/null; true'",
+     "0011", true},
     {MPICH, "mpiexec.hydra " HYDRA "-ppn 2 %s </dev/null", "0101", false},
     {MPICH, "mpiexec.hydra " HYDRA "-ppn 1 %s </dev/null", "0011", true},
     {OPEN_MPI, "mpirun.openmpi " OPEN "--map-by ppr:2:node %s </dev/null", "0101", false},
