@@ -182,18 +182,12 @@ static int ask(const char *path)
 
 static int write_default(const char *path, const char *precision)
 {
-    if (access(path, F_OK) == 0) {
-        printf(
-            "Configuration already exists at %s, will not override. Run `lockstep config` manually or pass a different "
-            "`--config_file`.\n",
-            path);
-        return EXIT_SUCCESS;
-    }
-    ls_launch_config config;
-    ls_launch_config_default(&config);
-    config.use_cpu = true;
-    for (int i = 0; precision[i]; i++) config.mixed_precision[i] = (char)tolower((unsigned char)precision[i]);
-    return write_to(path, &config, "lockstep configuration saved at %s\n");
+    char why[2 * LONGEST];
+    ls_status status = ls_launch_config_write_basic(path, precision, why, sizeof why);
+    if (status && status != LS_ERR_STATE) return failed(why);
+    if (status) puts(why); /* the user has one */
+    else printf("lockstep configuration saved at %s\n", path);
+    return EXIT_SUCCESS;
 }
 
 static int update(const char *path)

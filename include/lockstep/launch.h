@@ -40,17 +40,19 @@ typedef struct ls_launch_opts {
     /* Several hosts: each calls with the same numbers. One leads: the one with host_rank 0 or, in an elastic job, the
      * one that the endpoint's name stands for. The others connect to it. What the leader learns, a worker that failed,
      * a host that is silent, it tells all at once; restarts have one budget. */
-    int min_hosts, max_hosts; /* default 1; the job runs with any number between, elastic if they differ */
-    int host_rank;            /* which this is, in a job that is not elastic */
-    bool elastic;             /* hosts may come and go; their ranks follow from their arrival */
-    int leads;                /* an elastic job: 1 yes, -1 no; default: if the endpoint is here */
-    const char *hostfile;     /* of mpirun: says how many hosts there are, which this is, and num_processes */
-    const char *endpoint;     /* "host:port" where hosts meet; default: master_addr, the port after master_port */
-    const char *token;        /* only who knows it may join; default LOCKSTEP_JOB_TOKEN, else run_id */
-    double join_timeout;      /* seconds to wait for enough hosts, and for a lost leader; default 600 */
-    double last_call;         /* and, with enough of them, for more, in an elastic job; default 30 */
-    double heartbeat;         /* seconds between signs of life; default 0.5 */
-    double dead_after;        /* silence of a host, standstill of a worker, that means loss; default 2 */
+    int num_hosts; /* default 1: so many take part, and */
+    int host_rank; /* this is which of them, from 0 */
+    int min_hosts,
+        max_hosts;        /* instead of num_hosts, both: the job runs with any number between, elastic if they differ */
+    bool elastic;         /* hosts may come and go; their ranks follow from their arrival */
+    int leads;            /* an elastic job: 1 yes, -1 no; default: if the endpoint is here */
+    const char *hostfile; /* of mpirun: says how many hosts there are, which this is, and num_processes */
+    const char *endpoint; /* "host:port" where hosts meet; default: master_addr, the port after master_port */
+    const char *token;    /* only who knows it may join; default LOCKSTEP_JOB_TOKEN, else run_id */
+    double join_timeout;  /* seconds to wait for enough hosts, and for a lost leader; default 600 */
+    double last_call;     /* and, with enough of them, for more, in an elastic job; default 30 */
+    double heartbeat;     /* seconds between signs of life; default 0.5 */
+    double dead_after;    /* silence of a host, standstill of a worker, that means loss; default 2 */
 
     int num_threads; /* of each worker; default: the CPUs this process may use, shared out */
     bool no_pin;     /* threads run on any CPU; else workers keep to their own while nobody else uses them */
@@ -173,6 +175,10 @@ LS_API bool ls_launch_config_find(char *path, size_t size, bool *foreign);
 LS_API ls_status ls_launch_config_read(const char *path, ls_launch_config *config, char *why, size_t size);
 /* Replaces a file as a whole or not at all; makes the folders it needs. */
 LS_API ls_status ls_launch_config_write(const char *path, const ls_launch_config *config, char *why, size_t size);
+/* Accelerate's write_basic_config(): a file for the CPUs of this host, without questions. `path` NULL: where it
+ * belongs; `mixed_precision`: "no" (NULL as well), "fp16" or "bf16". LS_ERR_STATE: there is one already, and it
+ * stays. */
+LS_API ls_status ls_launch_config_write_basic(const char *path, const char *mixed_precision, char *why, size_t size);
 
 #ifdef __cplusplus
 }

@@ -232,6 +232,13 @@ static bool is_one_of(const char *text, const char *const *words)
     return *words;
 }
 
+/* Files for SageMaker describe a job of its own kind, with keys of its own. */
+static bool is_for_sagemaker(const ls_json *root)
+{
+    const char *environment = ls_json_text(ls_json_get(root, "compute_environment"));
+    return environment && strcasecmp(environment, "AMAZON_SAGEMAKER") == 0;
+}
+
 static ls_status check(ls_launch_config *config, char *why, size_t size)
 {
     static const char *const types[] = {"NO", "MULTI_CPU", "MULTI_GPU", NULL};
@@ -274,6 +281,10 @@ ls_status ls_launch_config_read(const char *path, ls_launch_config *config, char
     ls_status status = LS_ERR_VALUE;
     if (!root) snprintf(detail, sizeof detail, "%s", length < MOST ? reason.text : "too large");
     else if (root->type != LS_JSON_OBJECT) snprintf(detail, sizeof detail, "no keys in the file");
+    else if (is_for_sagemaker(root))
+        status = fail(LS_ERR_UNSUPPORTED, detail, sizeof detail,
+                      "SageMaker is not supported: the file describes a job for it (compute_environment: "
+                      "AMAZON_SAGEMAKER); `lockstep config` writes one for machines of your own");
     else if (!ls_json_get(root, "distributed_type"))
         snprintf(detail, sizeof detail, "a `distributed_type` must be specified");
     else {
@@ -408,4 +419,27 @@ ls_status ls_launch_config_write(const char *path, const ls_launch_config *confi
     ls_status status = fail(LS_ERR_IO, why, size, "%s: %s", path, strerror(errno));
     unlink(temporary);
     return status;
+}
+
+ls_status ls_launch_config_write_basic(const char *path, const char *mixed_precision, char *why, size_t size)
+{
+    static const char *const precisions[] = {"no", "fp16", "bf16", NULL};
+    char place[PATH_MAX];
+    ls_launch_config config;
+    ls_launch_config_default(&config);
+    ls_launch_config_place(place, sizeof place);
+    if (!path) path = place;
+    if (!mixed_precision) mixed_precision = "no";
+    if (!is_one_of(mixed_precision, precisions))
+        return fail(LS_ERR_VALUE, why, size, "`mixed_precision` should be one of 'no', 'fp16' or 'bf16'. Received %s",
+                    mixed_precision);
+    if (access(path, F_OK) == 0)
+        return fail(LS_ERR_STATE, why, size,
+                    "Configuration already exists at %s, will not override. Run `lockstep config` manually or pass a "
+                    "different `--config_file`.",
+                    path);
+    config.use_cpu = true;
+    for (int i = 0; mixed_precision[i]; i++)
+        config.mixed_precision[i] = (char)tolower((unsigned char)mixed_precision[i]);
+    return ls_launch_config_write(path, &config, why, size);
 }

@@ -190,6 +190,29 @@ static bool read_hostfile(ls_plan *plan)
     return found;
 }
 
+/* One number, or a range of them: with the upper end alone ranks of hosts would mean nothing. */
+static bool settle_number_of_hosts(ls_launch_opts *o)
+{
+    if (o->num_hosts && (o->min_hosts || o->max_hosts) &&
+        (o->num_hosts != o->min_hosts || o->num_hosts != o->max_hosts)) {
+        ls_log_line(LS_LOG_ERROR, "launch: num_hosts %d, and min_hosts %d to max_hosts %d: give one or the other",
+                    o->num_hosts, o->min_hosts, o->max_hosts);
+        return false;
+    }
+    if (o->max_hosts && !o->min_hosts && !o->elastic) {
+        ls_log_line(LS_LOG_ERROR,
+                    "launch: max_hosts %d without min_hosts: for a job of %d hosts give num_hosts, for an elastic one "
+                    "both",
+                    o->max_hosts, o->max_hosts);
+        return false;
+    }
+    if (o->num_hosts) o->min_hosts = o->max_hosts = o->num_hosts;
+    if (!o->min_hosts) o->min_hosts = 1;
+    if (!o->max_hosts) o->max_hosts = o->min_hosts;
+    o->num_hosts = o->max_hosts;
+    return true;
+}
+
 static bool settle_hosts(ls_plan *plan)
 {
     enum { STATIC_PORT = 29500, ELASTIC_PORT = 29400 };
@@ -222,10 +245,9 @@ bool ls_plan_make(ls_plan *plan, const ls_launch_opts *opts, size_t opts_size, c
     ls_opts_read(o, sizeof *o, opts, opts_size);
     if (o->hostfile && !read_hostfile(plan)) return false;
     if (!o->num_processes) o->num_processes = 1;
+    if (!settle_number_of_hosts(o)) return false;
     if (!o->max_quick_restarts) o->max_quick_restarts = 5;
     o->shutdown_timeout = ls_opts_number(o->shutdown_timeout, 25);
-    if (!o->min_hosts) o->min_hosts = 1;
-    if (!o->max_hosts) o->max_hosts = o->min_hosts;
     o->join_timeout = ls_opts_number(o->join_timeout, 600);
     o->last_call = ls_opts_number(o->last_call, 30);
     o->heartbeat = ls_opts_number(o->heartbeat, 0.5);

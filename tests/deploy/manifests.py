@@ -79,12 +79,12 @@ POD = {
     "metadata": {"labels": {}},
     "spec!": {
         "containers!": [CONTAINER], "initContainers": [CONTAINER], "restartPolicy": {"Never", "OnFailure", "Always"},
-        "terminationGracePeriodSeconds": int, "securityContext": {"fsGroup": int},
+        "nodeSelector": {}, "terminationGracePeriodSeconds": int, "securityContext": {"fsGroup": int},
         "volumes": [{"name!": NAME, "persistentVolumeClaim!": {"claimName!": NAME}}],
     },
 }
 JOB = {"backoffLimit": int, "template!": POD}
-META = {"name!": NAME, "labels": {}}
+META = {"name!": NAME, "namespace!": NAME, "labels": {}}
 RUN_POLICY = {"cleanPodPolicy": {"None", "Running", "All"}, "backoffLimit": int}
 REPLICAS = {"replicas!": int, "template!": POD, "restartPolicy": {"Always", "OnFailure", "Never", "ExitCode"}}
 KINDS = {
@@ -92,6 +92,7 @@ KINDS = {
         "accessModes!": [{"ReadWriteOnce", "ReadWriteMany"}], "resources!": {"requests!": {"storage!": QUANTITY}}},
     ("v1", "Service"): {
         "clusterIP": str, "publishNotReadyAddresses": bool, "selector!": {}, "ports!": [{"name": NAME, "port!": int}]},
+    ("v1", "Pod"): POD["spec!"],
     ("batch/v1", "Job"): JOB,
     ("apps/v1", "StatefulSet"): {
         "serviceName!": NAME, "replicas": int, "podManagementPolicy": {"OrderedReady", "Parallel"},
@@ -207,6 +208,8 @@ def check_all(files, known):
             table = {"apiVersion!": str, "kind!": str, "metadata!": META, "spec!": KINDS[kind]}
             check(document, table, f"{name}: {kind[1]}")
             every.append(document)
+    if len({document["metadata"]["namespace"] for document in every}) > 1:
+        raise Wrong("claims and secrets are found in one namespace only")
     named = {(document["kind"], document["metadata"]["name"]) for document in every}
     claims = {name for kind, name in named if kind == "PersistentVolumeClaim"}
     for document in every:
@@ -214,6 +217,8 @@ def check_all(files, known):
         for template in find(document, "template"):
             if "containers" in template.get("spec", {}):
                 check_pod(template, claims, known)
+        if kind == "Pod":
+            check_pod(document, claims, known)
         if kind == "StatefulSet":
             if ("Service", spec["serviceName"]) not in named:
                 raise Wrong("the StatefulSet's service is not there")
@@ -237,7 +242,12 @@ BREAKS = [
     ("pytorchjob", "kubeflow.org/v1", "kubeflow.org/v3"),
     ("pytorchjob", "maxRestarts:", "maxRestart:"),
     ("pytorchjob", 'nprocPerNode: "1"', "nprocPerNode: 1"),
-    ("pytorchjob", "replicas: 1", "replicas: 5"),
+    ("pytorchjob", "replicas: 4", "replicas: 5"),
+    ("pytorchjob", "namespace: lockstep", "namespace: other"),
+    ("pytorchjob", "namespace: lockstep", "nameSpace: lockstep"),
+    ("pytorchjob", "nodeSelector:", "nodeSelection:"),
+    ("pytorchjob", "name: OMP_NUM_THREADS", "nam: OMP_NUM_THREADS"),
+    ("results", "claimName: lockstep-checkpoints", "claimName: lockstep-results"),
     ("pytorchjob", "name: pytorch #", "name: worker #"),
     ("pytorchjob", "restartPolicy: ExitCode", "restartPolicy: Sometimes"),
     ("pytorchjob", '"--resume_from_checkpoint", "latest"', '"--no-freeze"'),
@@ -258,7 +268,7 @@ BREAKS = [
 
 def main():
     deploy, lockstep, pets = sys.argv[1:]
-    names = ["storage", "pytorchjob", "trainjob", "mpijob", "statefulset"]
+    names = ["storage", "pytorchjob", "trainjob", "mpijob", "statefulset", "results"]
     files = {}
     for name in names:
         with open(f"{deploy}/{name}.yaml", encoding="utf-8") as file:

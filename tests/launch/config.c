@@ -143,8 +143,8 @@ static void refuses(void)
         {"distributed_type: NO\ndebug: 7\n", "debug must be true or false"},
         {"distributed_type: NO\nmixed_precision: f16\n", "mixed_precision f16: must be no, fp16, bf16 or fp8"},
         {"distributed_type: NO\nmixed_precision: [a]\n", "mixed_precision must be a text"},
-        {"compute_environment: AMAZON_SAGEMAKER\ndistributed_type: NO\n",
-         "compute_environment AMAZON_SAGEMAKER: only LOCAL_MACHINE is supported"},
+        {"compute_environment: CLOUD\ndistributed_type: NO\n",
+         "compute_environment CLOUD: only LOCAL_MACHINE is supported"},
         {"distributed_type: MULTI_CPU\nnum_machines: 2\nmachine_rank: 2\n", "machine_rank 2: there are 2 machines"},
         {"- a\n", "no keys in the file"},
         {"distributed_type: NO\n\tx: 1\n", "line 2: a tab: indent with blanks"},
@@ -182,6 +182,42 @@ static void writes_what_it_reads(void)
     CHECK_TEXT(why, "/tmp: Is a directory");
 }
 
+/* ---- Without questions ---- */
+
+static void a_basic_file_is_written_once(void)
+{
+    ls_launch_config config;
+    char why[1024] = "";
+    unlink(file);
+    CHECK(ls_launch_config_write_basic(file, "fp8", why, sizeof why) == LS_ERR_VALUE);
+    CHECK_TEXT(why, "`mixed_precision` should be one of 'no', 'fp16' or 'bf16'. Received fp8");
+    CHECK(ls_launch_config_write_basic(file, "BF16", why, sizeof why) == LS_OK);
+    CHECK(ls_launch_config_read(file, &config, why, sizeof why) == LS_OK);
+    CHECK_TEXT(config.mixed_precision, "bf16");
+    CHECK(config.use_cpu && config.num_processes == 1 && config.num_machines == 1);
+    CHECK(ls_launch_config_write_basic(file, NULL, why, sizeof why) == LS_ERR_STATE);
+    CHECK_MSG(strstr(why, "Configuration already exists at ") && strstr(why, "will not override"), "%s", why);
+    CHECK(ls_launch_config_read(file, &config, why, sizeof why) == LS_OK);
+    CHECK_TEXT(config.mixed_precision, "bf16");
+}
+
+/* As accelerate writes it for SageMaker. */
+static void files_for_sagemaker_are_named(void)
+{
+    ls_launch_config config;
+    const char *why = read_text("base_job_name: accelerate-sagemaker-1\n"
+                                "compute_environment: AMAZON_SAGEMAKER\n"
+                                "distributed_type: DATA_PARALLEL\n"
+                                "ec2_instance_type: ml.p3.16xlarge\n"
+                                "iam_role_name: xxxxx\n"
+                                "mixed_precision: fp16\n"
+                                "num_machines: 1\n"
+                                "py_version: py38\n"
+                                "region: us-east-1\n",
+                                &config);
+    CHECK_MSG(strncmp(why, "SageMaker is not supported: ", 28) == 0 && strstr(why, "`lockstep config`"), "%s", why);
+}
+
 int main(int argc, char **argv)
 {
     check_filter = argc > 1 ? argv[1] : NULL;
@@ -193,6 +229,8 @@ int main(int argc, char **argv)
     CHECK_RUN(keys_without_effect_are_kept);
     CHECK_RUN(refuses);
     CHECK_RUN(writes_what_it_reads);
+    CHECK_RUN(a_basic_file_is_written_once);
+    CHECK_RUN(files_for_sagemaker_are_named);
     unlink(file);
     return check_done();
 }

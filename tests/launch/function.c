@@ -241,7 +241,7 @@ static int call_on_host(meeting *m, int host)
 {
     char endpoint[64];
     snprintf(endpoint, sizeof endpoint, "127.0.0.1:%d", m->port + 1);
-    return ls_launch(meet, m, .num_processes = 1, .min_hosts = 2, .max_hosts = 2, .host_rank = m->elastic ? 0 : host,
+    return ls_launch(meet, m, .num_processes = 1, .num_hosts = 2, .host_rank = m->elastic ? 0 : host,
                      .master_addr = "127.0.0.1", .master_port = m->port, .endpoint = endpoint, .elastic = m->elastic,
                      .join_timeout = 60, .last_call = 0.1, .quiet = true);
 }
@@ -297,6 +297,16 @@ static int wrong_host(void)
     return ls_launch(here, NULL, .num_processes = 2, .host_rank = 2, .max_hosts = 2, .min_hosts = 2);
 }
 
+static int half_a_range(void)
+{
+    return ls_launch(here, NULL, .num_processes = 2, .host_rank = 1, .max_hosts = 2, .master_addr = "127.0.0.1");
+}
+
+static int two_numbers(void)
+{
+    return ls_launch(here, NULL, .num_processes = 2, .num_hosts = 3, .min_hosts = 1, .max_hosts = 2);
+}
+
 static int wrong_only_host(void)
 {
     return ls_launch(here, NULL, .num_processes = 2, .host_rank = 1);
@@ -309,6 +319,10 @@ static void refuses(void)
     CHECK_MSG(strstr(text, "host_rank 2: must be less than the number of hosts, 2"), "%s", text);
     CHECK(WEXITSTATUS(run_captured(NULL, wrong_only_host, text, sizeof text)) == LS_LAUNCH_REFUSED);
     CHECK_MSG(strstr(text, "host_rank 1: must be less than the number of hosts, 1"), "%s", text);
+    CHECK(WEXITSTATUS(run_captured(NULL, half_a_range, text, sizeof text)) == LS_LAUNCH_REFUSED);
+    CHECK_MSG(strstr(text, "max_hosts 2 without min_hosts: for a job of 2 hosts give num_hosts"), "%s", text);
+    CHECK(WEXITSTATUS(run_captured(NULL, two_numbers, text, sizeof text)) == LS_LAUNCH_REFUSED);
+    CHECK_MSG(strstr(text, "num_hosts 3, and min_hosts 1 to max_hosts 2: give one or the other"), "%s", text);
     CHECK(WEXITSTATUS(run_captured(NULL, try_with_threads, text, sizeof text)) == LS_LAUNCH_REFUSED);
     CHECK_MSG(strstr(text, "already runs 2 threads"), "%s", text);
     CHECK(WEXITSTATUS(run_captured(NULL, forget_the_number, text, sizeof text)) == LS_LAUNCH_REFUSED);
