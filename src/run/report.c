@@ -43,11 +43,11 @@ static void report_finite(const ls_run *run)
     if (*text) ls_log_line(f->steps ? LS_LOG_WARN : LS_LOG_INFO, "%s", text);
 }
 
-void ls_run_report(ls_run *run)
+void ls_run_report(ls_run *run, bool told)
 {
     ls_run_look_back(run);
     if (ls_failed(run) || !ls_is_main(run)) return;
-    for (const ls_object *o = run->objects; o; o = o->older)
+    for (const ls_object *o = run->objects; o && !told; o = o->older)
         if (o->kind == LS_OBJECT_SCHEDULE) ls_schedule_over((const ls_schedule *)o);
     report_finite(run);
 }

@@ -4,8 +4,9 @@
 
 #include <lockstep/run.h>
 
-/* The run ends by itself, not by a signal: the main process warns of what went wrong without an error. */
-void ls_run_report(ls_run *run);
+/* The run ends without an error: the main process warns of what went wrong all the same. `told`: it was asked to end,
+ * so schedules have not come to theirs. */
+void ls_run_report(ls_run *run, bool told);
 
 /* The step that training is at, from 1: by the optimiser made first. */
 int64_t ls_run_step(const ls_run *run);

@@ -91,7 +91,7 @@ int ls_finish(ls_run *run)
     ls_wait_for_save(run);
     int told = run->session ? run->session->stop_signal : 0;
     if (told) ls_wait_for_everyone(run); /* a process that ends first would seem to have failed */
-    else ls_run_report(run);
+    ls_run_report(run, told != 0);
     int code = ls_failed(run) ? 1 : told ? 128 + told : 0;
     if (ls_failed(run)) ls_log_line(LS_LOG_ERROR, "%s", run->errors.message);
     ls_run_ended(run);

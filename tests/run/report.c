@@ -2,6 +2,7 @@
  * not finite. */
 #include <lockstep.h>
 
+#include <signal.h>
 #include <sys/wait.h>
 
 #include "base/capture.h"
@@ -238,6 +239,20 @@ static int all_is_well(void)
     return ls_finish(run);
 }
 
+/* Asked to end after five steps of a schedule for fifty. */
+static int told_to_end(void)
+{
+    ls_run *run = ls_init(NULL, NULL, .device = device);
+    ls_stop_asked(run); /* listens from now on */
+    train_on(run, nan_in_the_third, false, false);
+    ls_optim *sgd = ls_sgd_new(run, ls_linear_new(run, 1, 1));
+    ls_cosine_new(sgd, 50, 0);
+    ls_step(sgd);
+    raise(SIGTERM);
+    CHECK(ls_stop_asked(run));
+    return ls_finish(run);
+}
+
 static void one_process_of_two(ls_run *run)
 {
     train_on(run, nan_in_the_last_process, false, false);
@@ -269,6 +284,8 @@ static void the_first_that_is_not_finite_is_told_and_all_are_counted(void)
     if (host) CHECK_MSG(count_of("step 3: the loss is not finite; training goes on") == 1, "%s", said);
     else CHECK_MSG(count_of("a loss or norm of gradients up to here is not finite") == 1, "%s", said);
     CHECK_MSG(count_of("was not finite: 1, the first was step ") == 1 && count_of("\n") == 2, "%s", said);
+    CHECK(tell(told_to_end) == 128 + SIGTERM);
+    CHECK_MSG(count_of("was not finite: 1, the first was step ") == 1 && count_of("schedule") == 0, "%s", said);
     if (!host) return;
     CHECK(tell(together) == 0);
     CHECK_MSG(count_of("step 3: the loss is not finite in process 1; training goes on") == 1, "%s", said);
