@@ -233,7 +233,7 @@ LS_PRINTF(3, 4) LS_API void ls_error_set(ls_run *run, ls_status status, const ch
  *
  * A tensor made by an operator lives until the innermost open scope closes. Scopes nest; modules and loops open them.
  * What backward still needs is kept alive by the tape, whatever the scope. A closed scope's handles are dead: using one
- * is an error that says so, as long as fewer than 512 newer tensors have been made. */
+ * is an error that says so, however many tensors have been made since. */
 
 typedef int32_t ls_mark;
 LS_API ls_mark ls_scope_begin(ls_run *run);

@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #define HUGE_PAGE ((size_t)2 << 20)
@@ -78,6 +79,52 @@ void ls_sys_unmap(void *block, size_t bytes)
     if (!block) return;
     ls_guard_open(block, mapped_size(bytes));
     munmap(block, mapped_size(bytes));
+}
+
+static bool map_at(void *at, size_t bytes, int protection)
+{
+    int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED;
+    return mmap(at, bytes, protection, flags, -1, 0) != MAP_FAILED;
+}
+
+void *ls_sys_reserve(size_t bytes)
+{
+    struct rlimit limit;
+    bool limited = getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
+    if (refused() || (limited && bytes > limit.rlim_cur / 16)) return NULL;
+    void *block = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return block == MAP_FAILED ? NULL : block;
+}
+
+bool ls_sys_back(void *at, size_t bytes)
+{
+    return !refused() && map_at(at, bytes, PROT_READ | PROT_WRITE);
+}
+
+bool ls_sys_move(void *from, void *to, size_t bytes)
+{
+#ifdef MREMAP_DONTUNMAP
+    if (mremap(from, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, to) == to) return true;
+#endif
+    /* Before Linux 5.7, and in emulators: other memory does as well. */
+    if (!map_at(to, bytes, PROT_READ | PROT_WRITE)) return false;
+    ls_sys_empty(from, bytes);
+    return true;
+}
+
+void ls_sys_empty(void *at, size_t bytes)
+{
+    map_at(at, bytes, PROT_READ); /* where the system cannot, the memory stays */
+}
+
+void ls_sys_drop_pages(void *at, size_t bytes)
+{
+    madvise(at, bytes, MADV_DONTNEED);
+}
+
+void ls_sys_unreserve(void *block, size_t bytes)
+{
+    if (block) munmap(block, bytes);
 }
 
 uint64_t ls_sys_calls(void)

@@ -10,7 +10,7 @@
 static const char *describe(const ls_run *run, const void *argument)
 {
     if (!argument) return "is NULL";
-    if (ls_slab_holds(&run->tensors, argument)) return "is a tensor";
+    if (ls_ring_holds(&run->tensors, argument)) return "is a tensor";
     for (const ls_run *other = ls_run_of(NULL); other; other = other->earlier)
         for (const ls_object *o = other->objects; o; o = o->older)
             if (o == argument) return "belongs to another run";

@@ -19,9 +19,6 @@
 #include "run/report.h"
 #include "run/session.h"
 
-/* Handles that rest before reuse: a stale pointer is noticed for this many new tensors. */
-enum { TENSOR_REST = 512 };
-
 /* Where a run comes from when even its own memory cannot be had: it only carries the error. */
 static ls_run *run_without_memory(void)
 {
@@ -43,7 +40,7 @@ static ls_run *run_new(void)
     run->poison.run = run;
     run->poison.life = LS_LIFE_POISON;
     run->poison.view.dtype = LS_F32;
-    run->tensors = (ls_slab){.size = sizeof(ls_tensor), .link = offsetof(ls_tensor, next), .rest = TENSOR_REST};
+    run->tensors = ls_handles_ring();
     run->storages = (ls_slab){.size = sizeof(ls_storage), .link = offsetof(ls_storage, link)};
     run->nodes = (ls_slab){.size = sizeof(ls_node), .link = offsetof(ls_node, link)};
     run->leaves = (ls_slab){.size = sizeof(ls_leaf), .link = offsetof(ls_leaf, node.link)};
@@ -73,7 +70,7 @@ ls_run *ls_init_sized(int *argc, char ***argv, const ls_init_opts *opts, size_t 
     ls_opts_read(&o, sizeof o, opts, opts_size);
     ls_run *run = ls_launched_run();
     if (!run) run = run_new();
-    if (!run->tensors.size) return run; /* the run without memory */
+    if (!run->tensors.stride) return run; /* the run without memory */
     run->errors.abort_on_fail = o.abort_on_error;
     run->finite.check = o.check_finite || ls_config_switch(LS_SETTING_CHECK_FINITE);
     run->accumulation = (ls_accumulation){.steps = 1, .sync = true, .planned = 1, .unit = 1};
@@ -95,7 +92,7 @@ int ls_finish(ls_run *run)
     int code = ls_failed(run) ? 1 : told ? 128 + told : 0;
     if (ls_failed(run)) ls_log_line(LS_LOG_ERROR, "%s", run->errors.message);
     ls_run_ended(run);
-    if (!run->tensors.size) return code; /* the run without memory */
+    if (!run->tensors.stride) return code; /* the run without memory */
     ls_session_close(run);
     ls_objects_free(run);
     ls_finite_clear(run);
@@ -107,7 +104,7 @@ int ls_finish(ls_run *run)
         next = d->next;
         ls_device_close(d);
     }
-    ls_slab_free(&run->tensors);
+    ls_ring_free(&run->tensors);
     ls_slab_free(&run->storages);
     ls_slab_free(&run->nodes);
     ls_slab_free(&run->leaves);

@@ -2,8 +2,8 @@
  *
  * Ownership: a handle (ls_tensor) belongs to the scope it was made in, or, when made for the tape, to a tape node;
  * either holds one reference. A handle holds a reference to its storage and one to the tape node that made it. When the
- * last reference goes, the handle dies: its storage and node are let go,
- * and the object rests so that later use is noticed. */
+ * last reference goes, the handle dies: its storage and node are let go. Its address is not used again (ring.h), so
+ * later use is noticed. */
 #ifndef LOCKSTEP_TENSOR_CONTEXT_H
 #define LOCKSTEP_TENSOR_CONTEXT_H
 
@@ -15,6 +15,7 @@
 #include "tensor/finite.h"
 #include "tensor/loop.h"
 #include "tensor/object.h"
+#include "tensor/ring.h"
 #include "tensor/slab.h"
 
 typedef struct ls_node ls_node;
@@ -78,7 +79,15 @@ typedef struct ls_peers_table {
     ls_tensor *(*collect)(ls_run *run, const ls_tensor *slice, int64_t numel);
 } ls_peers_table;
 
-typedef enum ls_life { LS_LIFE_DEAD = 0, LS_LIFE_LIVE = 0x4c495645, LS_LIFE_POISON = 0x504f4953 } ls_life;
+/* All but the last two are dead, and say what of. */
+typedef enum ls_life {
+    LS_LIFE_FORGOTTEN = 0, /* so long ago that its memory moved on */
+    LS_LIFE_RELEASED,      /* with the list, module or tape that held it */
+    LS_LIFE_ENDED,         /* with its scope */
+    LS_LIFE_DROPPED,       /* by ls_drop() */
+    LS_LIFE_LIVE = 0x4c495645,
+    LS_LIFE_POISON = 0x504f4953,
+} ls_life;
 
 struct ls_tensor {
     ls_operand view; /* first: what devices are given */
@@ -92,7 +101,7 @@ struct ls_tensor {
     bool is_leaf;
     const char *name;
     uint64_t scope;             /* serial of the scope it belongs to; 0: none */
-    ls_tensor *next, *previous; /* in that scope's list; next also links resting handles */
+    ls_tensor *next, *previous; /* in that scope's list */
 };
 
 typedef struct ls_scope {
@@ -105,7 +114,8 @@ struct ls_run {
     ls_errors errors;
     ls_device *device;  /* where tensors are made */
     ls_device *devices; /* all that were opened */
-    ls_slab tensors, storages, nodes, leaves;
+    ls_ring tensors;
+    ls_slab storages, nodes, leaves;
     ls_tensor poison;
 
     ls_scope *scopes; /* [0] is the run's own lifetime */
@@ -168,6 +178,9 @@ uint64_t ls_scope_open(ls_run *run, const char *label); /* 0 after a failure */
 void ls_scope_close(ls_run *run, uint64_t serial);      /* one that is gone already is accepted */
 
 /* ---- Handles and storage ---- */
+
+/* Where the handles of a new run come from. */
+ls_ring ls_handles_ring(void);
 
 /* A handle with one reference, in the innermost scope; view, storage and node are for the caller to fill. NULL (and an
  * error) when memory is out. */

@@ -8,9 +8,22 @@
 
 /* ---- handles ---- */
 
+enum { HANDLE_STRIDE = 256 };
+_Static_assert(sizeof(ls_tensor) <= HANDLE_STRIDE, "handles are cut from pages");
+
+static bool is_living(const void *handle)
+{
+    return ((const ls_tensor *)handle)->life == LS_LIFE_LIVE;
+}
+
+ls_ring ls_handles_ring(void)
+{
+    return (ls_ring){.stride = HANDLE_STRIDE, .is_living = is_living};
+}
+
 ls_tensor *ls_handle_new_owned(ls_run *run)
 {
-    ls_tensor *t = ls_slab_take(&run->tensors);
+    ls_tensor *t = ls_ring_take(&run->tensors);
     if (!t) return ls_fail(&run->errors, LS_ERR_MEMORY, "no memory for a tensor handle"), NULL;
     t->run = run;
     t->storage = NULL;
@@ -66,11 +79,11 @@ void ls_handle_to_scope(ls_run *run, ls_tensor *owned)
     enter_scope(&run->scopes[run->scope_count - 1], owned);
 }
 
-void ls_release(ls_tensor *t)
+static void let_go(ls_tensor *t, ls_life why)
 {
-    if (!t || --t->refs > 0) return;
+    if (--t->refs > 0) return;
     ls_run *run = t->run;
-    t->life = LS_LIFE_DEAD;
+    t->life = why;
     if (t->node) {
         if (t->is_leaf) ls_leaf_forget(t->node);
         ls_node_release(run, t->node);
@@ -83,7 +96,12 @@ void ls_release(ls_tensor *t)
     }
     if (t->storage) ls_storage_release(run, t->storage);
     t->storage = NULL;
-    ls_slab_give(&run->tensors, t);
+    ls_ring_give(&run->tensors, t);
+}
+
+void ls_release(ls_tensor *t)
+{
+    if (t) let_go(t, LS_LIFE_RELEASED);
 }
 
 /* ---- storage ---- */
@@ -172,7 +190,7 @@ static void empty_scope(ls_scope *scope)
         if (t->next) t->next->previous = NULL;
         t->next = t->previous = NULL;
         t->scope = 0; /* a list or module may let it live on */
-        ls_release(t);
+        let_go(t, LS_LIFE_ENDED);
     }
 }
 
@@ -245,7 +263,7 @@ void ls_drop(ls_tensor *t)
     if (t && t->life == LS_LIFE_POISON) return;
     if (!ls_check_live(run, t, "ls_drop") || !t->scope) return; /* without a scope it belongs to a list or module */
     leave_scope(run, t);
-    ls_release(t);
+    let_go(t, LS_LIFE_DROPPED);
 }
 
 /* ---- misuse ---- */
@@ -280,23 +298,40 @@ static ls_run no_run = {.errors = {.code = LS_ERR_STATE, .message = "this thread
 
 ls_run *ls_run_of(const ls_tensor *t)
 {
-    if (t) return t->run;
+    if (t && t->run) return t->run;
+    for (ls_run *run = latest_run; t && run; run = run->earlier) /* forgotten: the address still tells */
+        if (ls_ring_holds(&run->tensors, t)) return run;
     if (latest_run) return latest_run;
     LS_LOG_ONCE(LS_LOG_ERROR, "a tensor is NULL, and %s", no_run.errors.message); /* no ls_finish() will tell */
     return &no_run;
+}
+
+/* Which one it was and how it ended, as far as its memory still tells. */
+static void complain_of_dead(ls_run *run, const ls_tensor *t, const char *who)
+{
+    static const char *const ends[] = {
+        [LS_LIFE_RELEASED] = "was released with what held it; ls_keep() lets a tensor live on",
+        [LS_LIFE_ENDED] = "was released when its scope ended; ls_keep() lets it live on",
+        [LS_LIFE_DROPPED] = "was given back with ls_drop()",
+    };
+    int64_t newer = ls_ring_newer(&run->tensors, t);
+    char age[64] = "";
+    if (newer >= 0) snprintf(age, sizeof age, ", %lld tensors before the latest", (long long)newer);
+    if (t->life == LS_LIFE_FORGOTTEN)
+        ls_fail(&run->errors, LS_ERR_SCOPE,
+                "%s: this tensor was released long ago (it was made%s); ls_keep() lets a tensor live on", who, age);
+    else
+        ls_fail(&run->errors, LS_ERR_SCOPE, "%s: tensor %s%s%sof shape %s %s", who, t->name ? "\"" : "",
+                t->name ? t->name : "", t->name ? "\" " : "",
+                ls_shape_text(ls_view_shape(&t->view), (char[LS_TEXT]){0}), ends[t->life]);
 }
 
 bool ls_check_live(ls_run *run, const ls_tensor *t, const char *who)
 {
     if (t && t->life == LS_LIFE_LIVE) return true;
     if (!t) ls_fail(&run->errors, LS_ERR_VALUE, "%s: the tensor is NULL", who);
-    else if (t->life == LS_LIFE_POISON) {
-        if (t->run != run) ls_fail(&run->errors, LS_ERR_STATE, "%s: the tensor is poison of another run", who);
-    } else
-        ls_fail(&run->errors, LS_ERR_SCOPE,
-                "%s: tensor %s%s%sof shape %s was released when its scope ended; ls_keep() lets it live on", who,
-                t->name ? "\"" : "", t->name ? t->name : "", t->name ? "\" " : "",
-                ls_shape_text(ls_view_shape(&t->view), (char[LS_TEXT]){0}));
+    else if (t->life != LS_LIFE_POISON) complain_of_dead(run, t, who);
+    else if (t->run != run) ls_fail(&run->errors, LS_ERR_STATE, "%s: the tensor is poison of another run", who);
     return false;
 }
 

@@ -111,7 +111,50 @@ static void handles_that_are_dead(void)
     FAILS(ls_to_device(kept, NULL), LS_ERR_VALUE, "NULL");
     FAILS(ls_scope_end(run, 0, NULL), LS_ERR_STATE, "mark");
     ls_drop(kept);
-    FAILS(ls_relu(kept), LS_ERR_SCOPE, "released");
+    FAILS(ls_relu(kept), LS_ERR_SCOPE, "tensor of shape [4] was given back with ls_drop()");
+    ls_state *list = ls_state_new(run);
+    mark = ls_scope_begin(run);
+    ls_tensor *listed = Z(5);
+    ls_state_add(list, "five", listed);
+    ls_scope_end(run, mark, NULL);
+    CHECK(ls_is_valid(listed));
+    ls_state_free(list);
+    FAILS(ls_relu(listed), LS_ERR_SCOPE, "tensor of shape [5] was released with what held it");
+}
+
+/* However many tensors are made, a dead one does not become one of them. */
+static void handles_that_have_been_dead_for_long(void)
+{
+    static const int64_t newer[] = {1, 100, 127, 128, 129, 511, 512, 513, 600, 5000, 100 * 1000, 5 * 1000 * 1000};
+    ls_run *other = ls_init(NULL, NULL); /* errors go to the run of the tensor, not to the latest */
+    for (size_t k = 0; k < sizeof newer / sizeof *newer; k++) {
+        ls_mark mark = ls_scope_begin(run);
+        ls_tensor *lost = ls_ones(run, LS_F32, 1), *dropped = ls_ones(run, LS_F32, 1);
+        ls_drop(dropped);
+        ls_scope_end(run, mark, NULL);
+        for (int64_t i = 0; i < newer[k];) { /* a hundred live at a time */
+            mark = ls_scope_begin(run);
+            for (int n = 0; n < 100 && i < newer[k]; n++, i++) ls_full(run, LS_F32, 7, 1);
+            if (i == newer[k]) {
+                FAILS(ls_item(lost), LS_ERR_SCOPE, "released");
+                FAILS(ls_item(ls_sum(dropped)), LS_ERR_SCOPE, newer[k] < 1000 ? "ls_drop()" : "sum");
+                FAILS(ls_add(ls_full(run, LS_F32, 7, 1), lost), LS_ERR_SCOPE, "add");
+                FAILS(ls_keep(lost), LS_ERR_SCOPE, "ls_keep");
+                FAILS(ls_drop(lost), LS_ERR_SCOPE, "ls_drop");
+                FAILS(ls_requires_grad(lost, true), LS_ERR_SCOPE, "ls_requires_grad");
+                FAILS(ls_backward(run, lost), LS_ERR_SCOPE, "ls_backward");
+                CHECK(!ls_is_valid(lost) && ls_numel(lost) == 0 && ls_named(lost, "it") == lost);
+                CHECK(strstr(ls_format(lost, (char[32]){0}, 32), "released"));
+                CHECK(ls_scope_end(run, ls_scope_begin(run), lost) == lost && !ls_is_valid(lost));
+                ls_prepare(run, lost);
+                CHECK(ls_error(run) && strstr(ls_error_message(run), "is a tensor"));
+                ls_error_clear(run);
+            }
+            ls_scope_end(run, mark, NULL);
+        }
+        CHECK(ls_error(other) == LS_OK);
+    }
+    ls_finish(other);
 }
 
 static void runs_that_meet(void)
@@ -280,6 +323,7 @@ int main(int argc, char **argv)
     CHECK_RUN(numbers_out_of_range);
     CHECK_RUN(sizes_beyond_reason);
     CHECK_RUN(handles_that_are_dead);
+    CHECK_RUN(handles_that_have_been_dead_for_long);
     CHECK_RUN(runs_that_meet);
     CHECK_RUN(walks_within_walks);
     CHECK_RUN(errors_stick);

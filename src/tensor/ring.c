@@ -1,0 +1,224 @@
+/* ring.c - chunks of objects on their way through the address space. */
+#include "tensor/ring.h"
+
+#include <unistd.h>
+
+#include "base/memory.h"
+
+#define LEAST_RESERVATION ((size_t)16 << 20) /* where addresses are scarce */
+#define FIRST_RESERVATION ((size_t)1 << 30)
+#define LAST_RESERVATION ((size_t)8 << 40)
+
+static char *end_of(ls_ring_chunk *chunk)
+{
+    return (char *)chunk + LS_RING_CHUNK;
+}
+
+static int32_t per_chunk(const ls_ring *ring)
+{
+    return (int32_t)(LS_RING_CHUNK / ring->stride - 1);
+}
+
+/* ---- the order of chunks ---- */
+
+static bool is_placed(const ls_ring *ring, const ls_ring_chunk *chunk)
+{
+    return (const char *)chunk >= ring->base && (const char *)chunk < ring->end;
+}
+
+static void append(ls_ring *ring, ls_ring_chunk *chunk)
+{
+    chunk->before = ring->last;
+    chunk->after = NULL;
+    if (ring->last) ring->last->after = chunk;
+    else ring->first = chunk;
+    ring->last = chunk;
+    ring->placed++;
+}
+
+/* Of the chunk itself, which may have moved already, only the address is used. */
+static void take_out(ls_ring *ring, const ls_ring_chunk *chunk, ls_ring_chunk *before, ls_ring_chunk *after)
+{
+    if (ring->checked == chunk) ring->checked = after;
+    if (before) before->after = after;
+    else ring->first = after;
+    if (after) after->before = before;
+    else ring->last = before;
+    ring->placed--;
+}
+
+/* ---- addresses ---- */
+
+static bool reserve(ls_ring *ring, size_t bytes)
+{
+    if (ring->reservations == LS_RING_RESERVATIONS) return false;
+    char *block = ls_sys_reserve(bytes + LS_RING_CHUNK);
+    if (!block) return false;
+    ring->reserved[ring->reservations].block = block;
+    ring->reserved[ring->reservations++].bytes = bytes + LS_RING_CHUNK;
+    ring->base = ring->hand = block + -(uintptr_t)block % LS_RING_CHUNK;
+    ring->end = ring->base + bytes;
+    ring->first = ring->last = ring->checked = NULL; /* chunks of the earlier one stay there until they die */
+    ring->placed = ring->left = 0;
+    return true;
+}
+
+/* More addresses, or from now on the present ones again. */
+static bool go_on(ls_ring *ring)
+{
+    size_t present = (size_t)(ring->end - ring->base);
+    for (size_t bytes = FIRST_RESERVATION; !present && bytes >= LEAST_RESERVATION; bytes /= 2)
+        if (reserve(ring, bytes)) return true;
+    if (!present) return false;
+    if (present >= LAST_RESERVATION || !reserve(ring, 2 * present)) ring->hand = ring->base;
+    return true;
+}
+
+/* Where the next chunk goes: the hand steps over those that still have living objects. NULL: no place is free. */
+static char *next_place(ls_ring *ring)
+{
+    for (int64_t passed = 0; passed <= ring->placed; passed++) {
+        if (ring->hand == ring->end && !go_on(ring)) return NULL;
+        if (ring->hand != (char *)ring->first) return ring->hand;
+        ls_ring_chunk *chunk = ring->first;
+        take_out(ring, chunk, chunk->before, chunk->after);
+        append(ring, chunk);
+        ring->hand += LS_RING_CHUNK;
+    }
+    return NULL;
+}
+
+/* Addresses that chunks moved away from still have page tables and mappings of their own: make one empty area of each
+ * gap. The walk begins behind the hand, so it passes the end of the reservation once. */
+static void clean(ls_ring *ring)
+{
+    char *from = ring->first && (char *)ring->first >= ring->hand ? ring->hand : ring->base;
+    for (ls_ring_chunk *chunk = ring->first; chunk; chunk = chunk->after) {
+        if ((char *)chunk < from) {
+            if (from < ring->end) ls_sys_empty(from, (size_t)(ring->end - from));
+            from = ring->base;
+        }
+        if (from < (char *)chunk) ls_sys_empty(from, (size_t)((char *)chunk - from));
+        from = end_of(chunk);
+    }
+    ring->left = 0;
+}
+
+/* ---- memory ---- */
+
+/* Give back the pages of a chunk that hold no living object, where few are left: one tensor that is kept must not hold
+ * the memory of thousands of dead ones. */
+static bool thin_out(const ls_ring *ring, ls_ring_chunk *chunk)
+{
+    if (!chunk->living || chunk->living > per_chunk(ring) / 8 || chunk->living == chunk->thinned) return false;
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    for (char *start = (char *)chunk + page; start < end_of(chunk); start += page) { /* the first holds the counts */
+        bool needed = false;
+        for (size_t i = 0; i < page && !needed; i += ring->stride) needed = ring->is_living(start + i);
+        if (!needed) ls_sys_drop_pages(start, page);
+    }
+    chunk->thinned = chunk->living;
+    return true;
+}
+
+/* Whenever memory grows, chunks are looked at in turn until there was something to do in two of them. */
+static void save_memory(ls_ring *ring)
+{
+    enum { MANY = 256 };
+    for (int looks = 0, thinned = 0; looks < MANY && thinned < 2; looks++) {
+        if (!ring->checked) ring->checked = ring->first;
+        thinned += thin_out(ring, ring->checked);
+        ring->checked = ring->checked->after;
+    }
+}
+
+static ls_ring_chunk *fresh_chunk(ls_ring *ring)
+{
+    char *place = next_place(ring);
+    if (!place || !ls_sys_back(place, LS_RING_CHUNK)) return NULL;
+    ring->hand += LS_RING_CHUNK;
+    append(ring, (ls_ring_chunk *)(void *)place);
+    ring->last->living = per_chunk(ring);
+    save_memory(ring);
+    return ring->last;
+}
+
+/* The chunk that has been dead for longest, at new addresses. Where the system does not let it move (a process may have
+ * only so many mappings) it is used where it is. */
+static ls_ring_chunk *moved_chunk(ls_ring *ring)
+{
+    enum { CLEAN_EVERY = 16 };
+    ls_ring_chunk *chunk = ring->dead;
+    ring->dead = chunk->next_dead;
+    ring->resting--;
+    char *place = next_place(ring);
+    ls_ring_chunk *before = chunk->before, *after = chunk->after; /* read now: memory may move without its contents */
+    if (!place || !ls_sys_move(chunk, place, LS_RING_CHUNK)) return chunk;
+    ring->hand += LS_RING_CHUNK;
+    if (is_placed(ring, chunk)) {
+        take_out(ring, chunk, before, after);
+        ring->left++;
+    } else ls_sys_empty(chunk, LS_RING_CHUNK);
+    append(ring, (ls_ring_chunk *)(void *)place);
+    if (ring->left > CLEAN_EVERY && ring->left > ring->placed) clean(ring);
+    return ring->last;
+}
+
+/* One to use and some to rest: where in a chunk a step begins differs from step to step, so of steps that are alike a
+ * later one may need a chunk more, and must not ask for memory then. */
+static ls_ring_chunk *more_chunks(ls_ring *ring)
+{
+    for (int spare = ring->reservations ? 1 : 3; spare > 0; spare--) {
+        ls_ring_chunk *chunk = fresh_chunk(ring);
+        if (!chunk) break;
+        chunk->living = 0;
+        ls_ring_bury(ring, chunk);
+    }
+    return fresh_chunk(ring);
+}
+
+bool ls_ring_turn(ls_ring *ring)
+{
+    ls_ring_chunk *chunk = ring->resting > LS_RING_REST ? moved_chunk(ring) : more_chunks(ring);
+    if (!chunk && ring->dead) chunk = moved_chunk(ring); /* out of memory: messages may lose their detail */
+    if (!chunk) return false;
+    chunk->living = per_chunk(ring);
+    chunk->thinned = -1;
+    ring->at = (char *)chunk + ring->stride;
+    ring->stop = end_of(chunk);
+    return true;
+}
+
+void ls_ring_bury(ls_ring *ring, ls_ring_chunk *chunk)
+{
+    chunk->next_dead = NULL;
+    if (ring->dead) ring->dead_last->next_dead = chunk;
+    else ring->dead = chunk;
+    ring->dead_last = chunk;
+    ring->resting++;
+}
+
+/* ---- looking at addresses ---- */
+
+bool ls_ring_holds(const ls_ring *ring, const void *address)
+{
+    for (int i = 0; i < ring->reservations; i++) {
+        uintptr_t start = (uintptr_t)ring->reserved[i].block, at = (uintptr_t)address;
+        if (at >= start && at - start < ring->reserved[i].bytes)
+            return at % ring->stride == 0 && at % LS_RING_CHUNK != 0;
+    }
+    return false;
+}
+
+int64_t ls_ring_newer(const ls_ring *ring, const void *object)
+{
+    const char *from = object;
+    if (from < ring->base || from >= ring->at || ring->at > ring->end) return -1;
+    return (ring->at - from) / (int64_t)ring->stride - 1 - (ring->at - from) / LS_RING_CHUNK;
+}
+
+void ls_ring_free(ls_ring *ring)
+{
+    for (int i = 0; i < ring->reservations; i++) ls_sys_unreserve(ring->reserved[i].block, ring->reserved[i].bytes);
+    *ring = (ls_ring){.stride = ring->stride, .is_living = ring->is_living};
+}
