@@ -41,7 +41,7 @@ typedef enum ls_schedule_policy {
 typedef struct ls_init_opts {
     int _;
     uint64_t seed;                       /* of all random numbers; 0 is a seed like any other */
-    ls_dtype mixed_precision;            /* LS_BF16 or LS_F16: forward passes run under ls_autocast with this type */
+    ls_dtype mixed_precision;            /* LS_BF16 or LS_F16: the forward pass of prepared modules runs in it */
     const char *device;                  /* "cpu" (default), a plug-in's name or path, with ":index" for the later */
     bool abort_on_error;                 /* stop with a core dump at the first error, where it is detected */
     int64_t gradient_accumulation_steps; /* 1: batches whose gradients make one step of the optimiser */
@@ -80,9 +80,9 @@ LS_API int ls_finish(ls_run *run);
 
 /* Hand over what is trained and read: modules, optimisers, schedules, loaders, in any order and number, at once or in
  * several calls; an object that is already prepared is left as it is. They are saved and restored by ls_save_state()
- * and ls_load_state() in this order, loaders are shared out among the processes, and with --resume_from_checkpoint the
- * first ls_epoch() restores them. Anything else (a tensor, NULL, an object of another run)
- * is an error that names its place. */
+ * and ls_load_state() in this order, loaders are shared out among the processes, modules run in .mixed_precision, and
+ * with --resume_from_checkpoint the first ls_epoch() restores them. Anything else (a tensor, NULL, an object of another
+ * run) is an error that names its place. */
 #define ls_prepare(run, ...)                                                                                           \
     ls_prepare_n((run), (int)(sizeof((void *[]){__VA_ARGS__}) / sizeof(void *)), (void *const[]){__VA_ARGS__})
 LS_API void ls_prepare_n(ls_run *run, int n, void *const *objects);
@@ -277,11 +277,17 @@ LS_API void ls_backward_weighted(ls_run *run, ls_tensor *loss, double weight);
 
 /* ---- Autocast ----
  *
+ * With .mixed_precision, ls_forward() of a prepared module (ls_prepare) runs in an autocast scope of that type, and its
+ * result is f32 again. All else is computed in the types it is given: losses, metrics, modules that were not prepared.
+ * The functions below are for those who want more of it. Inside a prepared module its own type counts.
+ *
  * Within a scope, operators choose their type by the policy column of ops.def: matrix products and convolutions run in
  * `dtype` (LS_BF16 or LS_F16), losses in f32, the rest in what they are given. Parameters stay f32. Scopes nest;
  * LS_F32 switches autocast off inside. */
 LS_API void ls_autocast_begin(ls_run *run, ls_dtype dtype);
 LS_API void ls_autocast_end(ls_run *run);
+/* What .mixed_precision or --mixed_precision came to: LS_BF16, LS_F16, or LS_F32. */
+LS_API ls_dtype ls_mixed_precision(const ls_run *run);
 
 #ifdef __cplusplus
 }

@@ -1,9 +1,13 @@
 /* module.c - modules: made, put together, run, freed. */
 #include "nn/module.h"
 
+#include <lockstep/ops.h>
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+
+#include "autograd/tape.h"
 
 /* ---- made and freed ---- */
 
@@ -245,6 +249,27 @@ static ls_tensor *call(ls_module *module, int n, ls_tensor *const *inputs)
     return LS_POISON(run, LS_ERR_STATE, "%s has no forward function; run its children", module->kind);
 }
 
+/* A prepared module computes in the run's mixed precision; what it returns is f32 again, so that losses and metrics are
+ * not computed with eight bits. */
+static ls_tensor *call_in_its_precision(ls_module *module, int n, ls_tensor *const *inputs)
+{
+    ls_run *run = module->object.run;
+    if (run->mixed_precision == LS_F32 || !module->object.prepared) return call(module, n, inputs);
+    ls_autocast_begin(run, run->mixed_precision);
+    ls_tensor *y = call(module, n, inputs);
+    ls_autocast_end(run);
+    bool half = y && y->life == LS_LIFE_LIVE && (y->view.dtype == LS_BF16 || y->view.dtype == LS_F16);
+    return half ? ls_cast(y, LS_F32) : y;
+}
+
+/* If it is trained, the user may have wanted mixed precision and forgotten ls_prepare(): ls_backward() will look. */
+static void note_full_precision(ls_module *module)
+{
+    ls_run *run = module->object.run;
+    if (run->mixed_precision == LS_F32 || module->object.prepared || run->autocast_count || run->no_grad) return;
+    module->in_full_precision = run->full_precision_forwards = true;
+}
+
 ls_tensor *ls_forward_n(ls_module *module, int n, ls_tensor *const *inputs)
 {
     if (!module) {
@@ -255,8 +280,9 @@ ls_tensor *ls_forward_n(ls_module *module, int n, ls_tensor *const *inputs)
     if (ls_failed(run)) return &run->poison;
     char *path = run->errors.path;
     size_t cut = enter_path(path, sizeof run->errors.path, module);
+    if (cut == 0) note_full_precision(module);
     ls_mark mark = ls_scope_begin(run);
-    ls_tensor *y = call(module, n, inputs);
+    ls_tensor *y = call_in_its_precision(module, n, inputs);
     if (!y) y = LS_POISON(run, LS_ERR_VALUE, "the forward function returned NULL");
     y = ls_scope_end(run, mark, y);
     module->has_output = y->life == LS_LIFE_LIVE;
@@ -268,6 +294,15 @@ ls_tensor *ls_forward_n(ls_module *module, int n, ls_tensor *const *inputs)
 ls_tensor *ls_forward(ls_module *module, ls_tensor *x)
 {
     return ls_forward_n(module, 1, &x);
+}
+
+bool ls_module_has_gradients(const ls_module *module)
+{
+    for (int i = 0; i < module->member_count; i++)
+        if (module->members[i].tensor->is_leaf && ls_leaf_holds(module->members[i].tensor)) return true;
+    for (int i = 0; i < module->child_count; i++)
+        if (ls_module_has_gradients(module->children[i].module)) return true;
+    return false;
 }
 
 /* ---- modes ---- */

@@ -35,6 +35,7 @@ struct ls_module {
     ls_forward_fn *forward;
     void *user;
     bool training;
+    bool in_full_precision; /* it ran outside of all others, not prepared, although the run has mixed precision */
 
     int member_count, member_capacity;
     ls_member *members;
@@ -58,6 +59,9 @@ ls_module *ls_layer_done(void *layer);
 /* What changes the layer's numbers and is not in the names and shapes of its parameters, in words: a training that goes
  * on with another layer is told. Accepts NULL. */
 LS_PRINTF(2, 3) void ls_layer_says(void *layer, const char *format, ...);
+
+/* Did a backward pass leave a gradient at a parameter of it or of its children? */
+bool ls_module_has_gradients(const ls_module *module);
 
 /* Is a number of inputs right? Records an error where it is not. */
 bool ls_layer_takes(const ls_module *module, int n, int least, int most);

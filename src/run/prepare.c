@@ -3,8 +3,10 @@
 
 #include <stdio.h>
 
+#include "base/log.h"
 #include "base/memory.h"
 #include "data/loader.h"
+#include "nn/module.h"
 
 /* What an unexpected argument is, found without looking into it: it may be anything. */
 static const char *describe(const ls_run *run, const void *argument)
@@ -63,6 +65,22 @@ void ls_prepare_n(ls_run *run, int n, void *const *objects)
     for (int i = 0; i < n; i++)
         if (!add(run, objects[i])) return;
     ls_together_optims(run);
+}
+
+void ls_remind_of_prepare(ls_run *run)
+{
+    run->full_precision_forwards = false;
+    for (ls_object *o = run->objects; o; o = o->older) {
+        ls_module *module = (ls_module *)o;
+        if (o->kind != LS_OBJECT_MODULE || !module->in_full_precision) continue;
+        module->in_full_precision = false;
+        if (o->prepared || run->session->told_of_prepare || !ls_module_has_gradients(module)) continue;
+        run->session->told_of_prepare = true;
+        if (ls_is_main(run))
+            ls_log_line(LS_LOG_WARN,
+                        "mixed precision is %s, but %s is trained in f32: it was not handed to ls_prepare()",
+                        ls_dtype_name(run->mixed_precision), module->name ? module->name : module->kind);
+    }
 }
 
 ls_object *ls_prepared_next(const ls_run *run, ls_object_kind kind, int *position)

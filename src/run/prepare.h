@@ -10,6 +10,10 @@
 /* The next prepared object of a kind; *position starts at 0. NULL after the last. */
 ls_object *ls_prepared_next(const ls_run *run, ls_object_kind kind, int *position);
 
+/* After a backward pass in which modules that were not prepared took part, although the run has mixed precision: say
+ * so, once in a job, where they are trained. */
+void ls_remind_of_prepare(ls_run *run);
+
 /* ---- together.c: several processes train as one; with one process these do nothing ---- */
 
 /* What the first module would begin: made earlier by those who cannot be called back from it. False (and an error) on

@@ -16,6 +16,7 @@
 #include "optim/scaler.h"
 #include "run/init.h"
 #include "run/launched.h"
+#include "run/prepare.h"
 #include "run/report.h"
 #include "run/session.h"
 
@@ -44,6 +45,7 @@ static ls_run *run_new(void)
     run->storages = (ls_slab){.size = sizeof(ls_storage), .link = offsetof(ls_storage, link)};
     run->nodes = (ls_slab){.size = sizeof(ls_node), .link = offsetof(ls_node, link)};
     run->leaves = (ls_slab){.size = sizeof(ls_leaf), .link = offsetof(ls_leaf, node.link)};
+    run->mixed_precision = LS_F32;
     ls_scope_begin(run);
     return run;
 }
@@ -78,7 +80,7 @@ ls_run *ls_init_sized(int *argc, char ***argv, const ls_init_opts *opts, size_t 
     run->random = (ls_random_state){.seed = o.seed};
     if (!ls_failed(run)) open_device(run, o.device);
     if (!ls_failed(run)) ls_launched_move(run);
-    if (!ls_failed(run) && o.mixed_precision && o.mixed_precision != LS_F32) ls_autocast_begin(run, o.mixed_precision);
+    run->mixed_precision = o.mixed_precision ? o.mixed_precision : LS_F32;
     if (!ls_failed(run) && o.mixed_precision == LS_F16) ls_scaler_new(run);
     return run;
 }
@@ -190,6 +192,13 @@ ls_tensor *ls_to_device(ls_tensor *t, const char *name)
     return ok ? moved : &run->poison;
 }
 
+/* ---- mixed precision ---- */
+
+ls_dtype ls_mixed_precision(const ls_run *run)
+{
+    return run->mixed_precision ? run->mixed_precision : LS_F32;
+}
+
 /* ---- backward ---- */
 
 void ls_backward(ls_run *run, ls_tensor *loss)
@@ -236,5 +245,6 @@ void ls_backward_weighted(ls_run *run, ls_tensor *loss, double weight)
     ls_reducer_walk_ended(reducer);
     int rank = ls_reducer_odd_rank(reducer);
     if (rank >= 0 && !ls_failed(run)) ls_finite_note(run, "the loss", ls_run_step(run), rank);
+    if (run->full_precision_forwards) ls_remind_of_prepare(run);
     ls_scope_end(run, mark, NULL);
 }

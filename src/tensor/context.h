@@ -126,7 +126,9 @@ struct ls_run {
     int32_t no_grad;
     bool walking; /* back from a loss */
     uint64_t node_serial, walk_serial;
-    ls_dtype *autocast; /* stack of types; the innermost is last */
+    ls_dtype mixed_precision;     /* of the forward pass of prepared modules: LS_BF16, LS_F16, or LS_F32 */
+    bool full_precision_forwards; /* modules that were not prepared ran although there is one, since ls_backward() */
+    ls_dtype *autocast;           /* stack of types; the innermost is last */
     int32_t autocast_count, autocast_capacity;
 
     ls_object *objects;          /* modules, optimisers, ...: freed with the run, the latest made first */

@@ -89,6 +89,7 @@ static void follow_losses(const golden *g, const training *t, ls_run *run, doubl
     ls_load_state_dict(model, golden_state(run, g, prefix));
     ls_optim *optim = t->optimiser(run, model);
     ls_schedule *schedule = t->schedule(optim);
+    ls_prepare(run, model, optim);
     const float *losses = golden_find(g, "%s/losses", t->name)->data;
     const golden_entry *norms = golden_find(g, "%s/norms", t->name);
     ls_memory_stats settled = {0};

@@ -57,6 +57,7 @@ static void other_widths_and_channels_run(void)
 {
     ls_run *run = ls_init(NULL, NULL, .mixed_precision = LS_BF16);
     ls_module *net = ls_resnet_new(run, "resnet14t", .width = 8, .in_channels = 1, .classes = 3);
+    ls_prepare(run, net);
     ls_tensor *x = ls_randn(run, LS_F32, 2, 1, 33, 47);
     ls_backward(run, ls_cross_entropy(ls_forward(net, x), ls_zeros(run, LS_I64, 2)));
     CHECK(ls_grad(ls_tensor_of(net, "conv1.0.weight")) != NULL);

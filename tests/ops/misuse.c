@@ -296,6 +296,7 @@ static void a_steady_step_allocates_nothing(void)
                           ls_max_pool2d_new(r, 2), ls_flatten_new(r), ls_linear_new(r, 8 * 9, 16),
                           ls_layer_norm_new(r, 16), ls_dropout_new(r, 0.1), ls_linear_new(r, 16, 5));
     ls_optim *adam = ls_adamw_new(r, net, .lr = 1e-2);
+    ls_prepare(r, net, adam);
     uint64_t steady = 0;
     for (int step = 0; step < 12; step++) {
         if (step == 8) steady = ls_memory(r).system_requests;

@@ -137,7 +137,7 @@ static void the_run_takes_its_own(void)
     CHECK_TEXT(ls_error_message(run), "");
     CHECK(ls_random_get(run).seed == 7 && ls_gradient_accumulation_steps(run) == 4);
     CHECK_TEXT(ls_project_dir(run), "/tmp/x");
-    CHECK(ls_dtype_of(ls_matmul(ls_ones(run, LS_F32, 2, 2), ls_ones(run, LS_F32, 2, 2))) == LS_BF16);
+    CHECK(ls_mixed_precision(run) == LS_BF16);
     CHECK(l.argc == 7 && strcmp(l.argv[1], "--epochs") == 0 && strcmp(l.argv[3], "file") == 0 &&
           strcmp(l.argv[4], "--") == 0 && !l.argv[7]);
     CHECK(ls_finish(run) == 0);
@@ -145,7 +145,7 @@ static void the_run_takes_its_own(void)
     line no = LINE("--mixed_precision", "no");
     argv = no.argv;
     run = ls_init(&no.argc, &argv, .mixed_precision = LS_F16);
-    CHECK(ls_loss_scale_get(run).scale == 1 && run->autocast_count == 0 && no.argc == 1);
+    CHECK(ls_loss_scale_get(run).scale == 1 && ls_mixed_precision(run) == LS_F32 && no.argc == 1);
     CHECK(ls_finish(run) == 0);
 
     line bad = LINE("--mixed_precision", "fp8");
@@ -167,13 +167,13 @@ static void the_run_takes_its_own(void)
 static int accumulates(void)
 {
     ls_run *run = ls_init(NULL, NULL, .gradient_accumulation_steps = 2, .mixed_precision = LS_BF16);
-    return (int)ls_gradient_accumulation_steps(run) * 10 + (run->autocast_count ? (int)run->autocast[0] : 0);
+    return (int)ls_gradient_accumulation_steps(run) * 10 + (int)ls_mixed_precision(run);
 }
 
 static int precision(void)
 {
     ls_run *run = ls_init(NULL, NULL);
-    return ls_failed(run) ? 100 : run->autocast_count ? (int)run->autocast[0] : 0;
+    return ls_failed(run) ? 100 : (int)ls_mixed_precision(run);
 }
 
 static int starts(void)

@@ -1,6 +1,8 @@
 /* session.c - what a run is given and how far it is: preparing, epochs, finding a batch size. */
 #include <lockstep.h>
 
+#include <unistd.h>
+
 #include "check.h"
 #include "run/prepare.h"
 
@@ -133,12 +135,98 @@ static void autocast_scopes_nest(void)
 {
     ls_run *run = ls_init(NULL, NULL, .mixed_precision = LS_F16);
     ls_tensor *x = ls_ones(run, LS_F32, 2, 2);
+    CHECK(ls_dtype_of(ls_matmul(x, x)) == LS_F32); /* the run's is for prepared modules */
+    ls_autocast_begin(run, ls_mixed_precision(run));
     CHECK(ls_dtype_of(ls_matmul(x, x)) == LS_F16);
     ls_autocast_begin(run, LS_F32);
     CHECK(ls_dtype_of(ls_matmul(x, x)) == LS_F32);
     ls_autocast_end(run);
     CHECK(ls_dtype_of(ls_matmul(x, x)) == LS_F16);
+    ls_autocast_end(run);
+    CHECK(ls_dtype_of(ls_matmul(x, x)) == LS_F32);
     CHECK(ls_finish(run) == 0);
+}
+
+static ls_dtype seen_inside; /* the type of a product inside of a forward pass */
+
+static ls_tensor *look_inside(ls_module *module, ls_tensor *x, void *user)
+{
+    (void)module, (void)user;
+    ls_tensor *y = ls_matmul(x, x);
+    seen_inside = ls_dtype_of(y);
+    return y;
+}
+
+/* As Accelerate: inside of what was prepared, and nowhere else. */
+static void mixed_precision_is_for_prepared_modules(void)
+{
+    static const ls_dtype types[] = {LS_BF16, LS_F16};
+    for (int i = 0; i < 2; i++) {
+        ls_run *run = ls_init(NULL, NULL, .mixed_precision = types[i]);
+        ls_module *net = ls_linear_new(run, 1, 1), *looking = ls_module_new(run, "looking", look_inside, NULL);
+        ls_tensor *w = ls_tensor_of(net, "weight"), *x = ls_full(run, LS_F32, 3, 257, 1);
+        ls_tensor *square = ls_ones(run, LS_F32, 2, 2);
+        ls_init_constant(w, 1);
+        ls_init_constant(ls_tensor_of(net, "bias"), 0);
+        CHECK(ls_mixed_precision(run) == types[i]);
+        CHECK(ls_dtype_of(ls_forward(looking, square)) == LS_F32 && seen_inside == LS_F32);
+        ls_prepare(run, net, looking);
+        CHECK(ls_dtype_of(ls_forward(looking, square)) == LS_F32 && seen_inside == types[i]);
+        CHECK(ls_dtype_of(ls_forward(net, x)) == LS_F32);
+        CHECK(ls_item(ls_sum(ls_forward(net, x))) == 771); /* in bf16 that would be 772 */
+        ls_backward(run, ls_mean(ls_forward(net, x)));     /* through the cast */
+        CHECK_NEAR(ls_item(ls_grad(w)), 3 * ls_loss_scale_get(run).scale, 1e-2);
+        ls_autocast_begin(run, LS_F32); /* inside of a module its own counts */
+        CHECK(ls_dtype_of(ls_forward(looking, square)) == LS_F32 && seen_inside == types[i]);
+        ls_autocast_end(run);
+        CHECK_MSG(ls_finish(run) == 0, "%s", "a run in mixed precision");
+    }
+}
+
+/* The loss is f32, so its gradient times the first scale is a number. */
+static void the_first_step_in_f16_is_taken(void)
+{
+    ls_run *run = ls_init(NULL, NULL, .mixed_precision = LS_F16);
+    ls_module *net = ls_linear_new(run, 5, 5);
+    ls_optim *sgd = ls_sgd_new(run, net, .lr = 0.1);
+    ls_prepare(run, net, sgd);
+    ls_backward(run, ls_mean(ls_forward(net, ls_ones(run, LS_F32, 2, 5))));
+    CHECK(ls_step(sgd) && !ls_step_was_skipped(sgd));
+    CHECK(ls_finish(run) == 0);
+}
+
+/* What a program says on stderr while a module is trained, prepared or not. */
+static void train_module(bool prepared, bool frozen, char *said, size_t size)
+{
+    ls_run *run = ls_init(NULL, NULL, .mixed_precision = LS_BF16);
+    ls_module *net = ls_linear_new(run, 2, 1), *head = ls_linear_new(run, 1, 1);
+    if (frozen) ls_freeze(net);
+    ls_optim *sgd = ls_sgd_new(run, head, .lr = 0.1);
+    ls_prepare(run, head, sgd);
+    if (prepared) ls_prepare(run, net);
+    FILE *words = tmpfile();
+    int before = dup(STDERR_FILENO);
+    dup2(fileno(words), STDERR_FILENO);
+    for (int i = 0; i < 3; i++)
+        ls_backward(run, ls_mean(ls_forward(head, ls_forward(net, ls_ones(run, LS_F32, 4, 2)))));
+    dup2(before, STDERR_FILENO);
+    close(before);
+    rewind(words);
+    said[fread(said, 1, size - 1, words)] = 0;
+    fclose(words);
+    CHECK(ls_finish(run) == 0);
+}
+
+static void training_in_f32_by_mistake_is_said_once(void)
+{
+    char said[1024];
+    train_module(true, false, said, sizeof said);
+    CHECK_TEXT(said, "");
+    train_module(false, true, said, sizeof said);
+    CHECK_TEXT(said, "");
+    train_module(false, false, said, sizeof said);
+    CHECK_TEXT(said, "lockstep: warning: mixed precision is bf16, but Linear is trained in f32: it was not handed to "
+                     "ls_prepare()\n");
 }
 
 /* ---- batch sizes ---- */
@@ -192,6 +280,9 @@ int main(int argc, char **argv)
     CHECK_RUN(loaders_drive_accumulation);
     CHECK_RUN(a_loop_left_early_begins_anew_with_the_epoch);
     CHECK_RUN(autocast_scopes_nest);
+    CHECK_RUN(mixed_precision_is_for_prepared_modules);
+    CHECK_RUN(the_first_step_in_f16_is_taken);
+    CHECK_RUN(training_in_f32_by_mistake_is_said_once);
     CHECK_RUN(batch_sizes_shrink_by_a_tenth);
     return check_done();
 }
