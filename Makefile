@@ -5,6 +5,7 @@
 #   make test       build with everything checked, run all tests; ARGS="-R conv" only those
 #   make bench      measure against this machine's peak and against other libraries
 #   make asan tsan  all test programs under the address + undefined, or the thread sanitizer
+#   make fuzz       look for inputs that crash a parser: SECONDS=20 each (clang, libFuzzer)
 #   make format     lay out the sources      make tidy     static analysis
 #   make symbols    accept a changed API     make docs     regenerate what comes from tables
 #   make install    PREFIX=/usr/local        make clean    remove build/
@@ -47,6 +48,10 @@ tsan:
 	@cmake --build $(BUILD)/tsan
 	@tools/run_tests.sh $(BUILD)/tsan $(ARGS)
 
+fuzz:
+	@tools/bootstrap.sh build fuzz
+	@tests/fuzz/run.sh $(or $(SECONDS),20)
+
 format:
 	@tools/bootstrap.sh format
 	@tools/format.sh
@@ -68,4 +73,4 @@ clean:
 	@rm -rf $(BUILD)
 
 , := ,
-.PHONY: all demo test bench asan tsan format tidy symbols docs install clean
+.PHONY: all demo test bench asan tsan fuzz format tidy symbols docs install clean

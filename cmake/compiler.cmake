@@ -28,6 +28,12 @@ if(LOCKSTEP_SANITIZE)
     list(TRANSFORM sanitizers PREPEND LS_SANITIZE_)
     add_compile_definitions(${sanitizers})
 endif()
+if(LOCKSTEP_FUZZ)
+    if(NOT CMAKE_C_COMPILER_ID STREQUAL "Clang")
+        message(FATAL_ERROR "LOCKSTEP_FUZZ needs libFuzzer, which comes with clang: set CC=clang")
+    endif()
+    add_compile_options(-fsanitize=fuzzer-no-link) # the library reports which branches it takes
+endif()
 
 find_program(CCACHE ccache)
 if(CCACHE)

@@ -1,5 +1,5 @@
 #!/bin/sh
-# bootstrap.sh GROUP... - install what is missing on Debian or Ubuntu: groups build, test, bench, format, tidy.
+# bootstrap.sh GROUP... - install what is missing on Debian or Ubuntu: groups build, test, bench, fuzz, format, tidy.
 #
 # Silent when nothing is missing. Otherwise says what it installs, asks nothing, and needs to be root or to have sudo
 # without a password. Where it cannot install, it names the packages; only what the build itself needs is fatal.
@@ -64,6 +64,10 @@ for group in "$@"; do
         want mpicc.openmpi libopenmpi-dev openmpi-bin
         want ip iproute2
         need python3 python3
+        ;;
+    fuzz)
+        want clang clang
+        want "$(clang -print-file-name="libclang_rt.fuzzer-$(uname -m).a" 2>/dev/null || echo none)" libclang-rt-14-dev
         ;;
     format) need clang-format clang-format ;;
     tidy) need clang-tidy clang-tidy ;;

@@ -234,7 +234,10 @@ static bool read_inline(reader *r, const char *key)
         if (!read_scalar(r, &value, false)) return false;
         put_scalar(r, key, &value);
     }
-    if (!at_line_end(r)) return fail(r, "something follows a value: \"%.20s\"", r->at);
+    if (!at_line_end(r)) {
+        int shown = r->end - r->at < 20 ? (int)(r->end - r->at) : 20; /* there is no zero behind the text */
+        return fail(r, "something follows a value: \"%.*s\"", shown, r->at);
+    }
     next_line(r);
     return !r->failed;
 }

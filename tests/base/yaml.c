@@ -82,6 +82,14 @@ static void refuses_with_lines(void)
 }
 
 /* Every prefix and every file with one byte changed ends in a tree or in a reason. */
+static void messages_end_where_the_text_ends(void)
+{
+    static const char text[] = "a: 'x' y and what is not the file's";
+    ls_message why = {""};
+    CHECK(!ls_yaml_read(text, 8, &why));
+    CHECK_TEXT(why.text, "line 1: something follows a value: \"y\"");
+}
+
 static void survives_damage(void)
 {
     const char *yaml = "a: [1, {b: 'c'}]\nd:\n  - e: \"f\\n\"\n    g: ~\n  - - h\ni: -1.5 # j\n";
@@ -110,6 +118,7 @@ int main(int argc, char **argv)
     CHECK_RUN(reads_scalars);
     CHECK_RUN(reads_collections);
     CHECK_RUN(refuses_with_lines);
+    CHECK_RUN(messages_end_where_the_text_ends);
     CHECK_RUN(survives_damage);
     return check_done();
 }
