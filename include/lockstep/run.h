@@ -57,6 +57,7 @@ typedef struct ls_init_opts {
     bool dispatch_batches;         /* the main process reads all batches and hands them out; not of streams */
     bool shard_optimizer; /* each process keeps the optimisers' state of its part of the parameters, and updates that */
     bool check_finite;    /* fail at the first result or gradient that is NaN or infinite, and name it: slow */
+    bool flush_denormals; /* ls_set_flush_denormals(true) until ls_finish(); also LOCKSTEP_FLUSH_DENORMALS=1 */
 } ls_init_opts;
 
 /* Start a run. argc and argv may be NULL; flags that the run understands are taken out of them:
@@ -75,6 +76,12 @@ LS_API ls_run *ls_init_sized(int *argc, char ***argv, const ls_init_opts *opts, 
 /* End it: wait for checkpoints being written, print the first error, free everything the run owns. Returns the exit
  * code: 0, 1 after an error, or 128 + the signal where ls_stop_asked() said that there was one. */
 LS_API int ls_finish(ls_run *run);
+
+/* Take numbers too small for full precision (below 1.2e-38 in f32 and bf16) for zero, or, the default as in PyTorch,
+ * keep them. Kept, they are exact, and on x86-64 arithmetic with many of them is up to two hundred times slower. Holds
+ * for the calling thread and the kernels it runs, on all their threads. Matrix products of bf16 in hardware (AMX,
+ * AVX512-BF16, BFMMLA) never keep them. False where the CPU cannot do it. */
+LS_API bool ls_set_flush_denormals(bool flush);
 
 /* ---- Preparing ---- */
 

@@ -8,6 +8,7 @@
 
 #include "base/config.h"
 #include "base/cpus.h"
+#include "base/denormals.h"
 #include "base/futex.h"
 #include "base/log.h"
 #include "base/pin.h"
@@ -54,6 +55,7 @@ static struct {
     ls_spmd_fn *fn; /* NULL: go home */
     void *arg;
     int workers;
+    bool flushes; /* denormals: the members compute as their leader does */
 
     _Alignas(LINE) ls_futex unfinished; /* workers still at it, and SLEEPING */
     _Alignas(LINE) ls_futex arrived;    /* at the barrier */
@@ -120,6 +122,7 @@ static void *member_main(void *self)
     for (;;) {
         wait_for_bell(&me->bell);
         if (!team.fn) return NULL;
+        if (ls_denormals_flushed() != team.flushes) ls_denormals_flush(team.flushes);
         team.fn(team.arg, (ls_worker){index, team.workers});
         finish();
     }
@@ -257,6 +260,7 @@ static void call_team(ls_spmd_fn *fn, void *arg, int workers)
     team.fn = fn;
     team.arg = arg;
     team.workers = workers;
+    team.flushes = ls_denormals_flushed();
     atomic_store_explicit(&team.spins, choose_spins(), memory_order_relaxed);
     atomic_store_explicit(&team.unfinished, (uint32_t)workers - 1, memory_order_relaxed);
     for (int i = 1; i < workers; i++) ring(&team.members[i].bell);

@@ -11,6 +11,7 @@
 
 #include "base/config.h"
 #include "base/cpus.h"
+#include "base/denormals.h"
 #include "base/json.h"
 #include "base/memory.h"
 #include "base/parallel.h"
@@ -83,6 +84,8 @@ static void machine(const writer *w)
     share_cpus();
     snprintf(text, sizeof text, "%d", ls_parallel_width());
     entry_from(w, "threads", text, ls_parallel_width_source());
+    bool flushes = ls_denormals_flushed() || ls_config_switch(LS_SETTING_FLUSH_DENORMALS);
+    entry(w, "denormals", flushes ? "taken for zero" : "kept");
     text[0] = 0;
     for (int isa = 0; isa < LS_ISA_COUNT; isa++) {
         size_t used = strlen(text);

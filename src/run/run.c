@@ -8,6 +8,7 @@
 
 #include "autograd/tape.h"
 #include "base/config.h"
+#include "base/denormals.h"
 #include "base/descriptors.h"
 #include "base/log.h"
 #include "base/memory.h"
@@ -75,6 +76,9 @@ ls_run *ls_init_sized(int *argc, char ***argv, const ls_init_opts *opts, size_t 
     if (!run->tensors.stride) return run; /* the run without memory */
     run->errors.abort_on_fail = o.abort_on_error;
     run->finite.check = o.check_finite || ls_config_switch(LS_SETTING_CHECK_FINITE);
+    /* Before anything makes a thread: it begins with the mode of its maker. */
+    if ((o.flush_denormals || ls_config_switch(LS_SETTING_FLUSH_DENORMALS)) && !ls_denormals_flushed())
+        run->flushes_denormals = ls_set_flush_denormals(true);
     run->accumulation = (ls_accumulation){.steps = 1, .sync = true, .planned = 1, .unit = 1};
     if (!ls_failed(run) && ls_init_settle(run, argc, argv, &o)) ls_session_open(run, &o);
     run->random = (ls_random_state){.seed = o.seed};
@@ -83,6 +87,12 @@ ls_run *ls_init_sized(int *argc, char ***argv, const ls_init_opts *opts, size_t 
     run->mixed_precision = o.mixed_precision ? o.mixed_precision : LS_F32;
     if (!ls_failed(run) && o.mixed_precision == LS_F16) ls_scaler_new(run);
     return run;
+}
+
+bool ls_set_flush_denormals(bool flush)
+{
+    ls_denormals_flush(flush);
+    return ls_denormals_flushed() == flush;
 }
 
 int ls_finish(ls_run *run)
@@ -112,6 +122,7 @@ int ls_finish(ls_run *run)
     ls_slab_free(&run->leaves);
     ls_sys_free(run->scopes);
     ls_sys_free(run->autocast);
+    if (run->flushes_denormals) ls_set_flush_denormals(false);
     ls_sys_free(run);
     return code;
 }

@@ -139,6 +139,7 @@ struct ls_run {
     ls_accumulation accumulation;
     ls_finite finite;
     ls_schedule_policy schedule_policy;
+    bool flushes_denormals;            /* since it began: ls_finish() ends that */
     bool forgives_memory;              /* running out of it is expected: something smaller will be tried */
     const ls_exchange_table *exchange; /* between processes, for those who do not know them; NULL: there is one */
     ls_share share;                    /* this process's part of what all read */

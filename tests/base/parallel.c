@@ -2,6 +2,7 @@
 #include "base/parallel.h"
 
 #include "base/capture.h"
+#include "base/denormals.h"
 #include "base/memory.h"
 #include "check.h"
 
@@ -203,6 +204,36 @@ static int child_runs(void)
     return right && runs_on(2, MANY) ? 0 : 1;
 }
 
+typedef struct modes {
+    float tiny; /* subnormal */
+    bool flushed[64];
+    float product[64];
+} modes;
+
+static void note_mode(void *arg, ls_worker worker)
+{
+    modes *m = arg;
+    volatile float tiny = m->tiny, one = 1;
+    m->flushed[worker.index] = ls_denormals_flushed();
+    m->product[worker.index] = tiny * one;
+}
+
+/* Every thread of the team computes as the one that calls it, whatever the call before wanted. */
+static void workers_treat_denormals_as_their_leader_does(void)
+{
+    ls_parallel_set_width(4);
+    for (int round = 0; round < 6; round++) {
+        bool flush = round % 2;
+        modes m = {.tiny = 1e-39f};
+        ls_denormals_flush(flush);
+        CHECK(ls_denormals_flushed() == flush);
+        ls_parallel(note_mode, &m, 4);
+        ls_denormals_flush(false);
+        for (int i = 0; i < 4; i++) CHECK(m.flushed[i] == flush && (m.product[i] == 0) == flush);
+    }
+    ls_parallel_set_width(0);
+}
+
 static void a_forked_child_gets_its_own_team(void)
 {
     char text[256];
@@ -326,6 +357,7 @@ int main(int argc, char **argv)
     CHECK_RUN(worker_ranges_are_aligned);
     CHECK_RUN(nested_calls_are_serial);
     CHECK_RUN(leaders_do_not_meet);
+    CHECK_RUN(workers_treat_denormals_as_their_leader_does);
     CHECK_RUN_FORK(a_forked_child_gets_its_own_team);
     CHECK_RUN_FORK(a_child_forked_during_a_call_works);
     CHECK_RUN(scratch_is_private_and_kept);

@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include "base/denormals.h"
 #include "check.h"
 #include "run/prepare.h"
 
@@ -229,6 +230,36 @@ static void training_in_f32_by_mistake_is_said_once(void)
                      "ls_prepare()\n");
 }
 
+/* ---- denormals ---- */
+
+/* The sum of a product and a sum whose every number is subnormal. */
+static double sum_of_tiny(ls_run *run)
+{
+    ls_tensor *tiny = ls_full(run, LS_F32, 1e-39, 96, 96);
+    ls_tensor *product = ls_matmul(tiny, ls_ones(run, LS_F32, 96, 96));
+    return ls_item(ls_sum(ls_cast(product, LS_F64))) + ls_item(ls_sum(ls_cast(ls_add(tiny, tiny), LS_F64)));
+}
+
+static void denormals_are_kept_unless_the_run_flushes_them(void)
+{
+    double kept = 96 * 96 * 96 * 1e-39 + 96 * 96 * 2e-39;
+    ls_run *run = ls_init(NULL, NULL);
+    CHECK_NEAR(sum_of_tiny(run) / kept, 1, 1e-4); /* a subnormal of 1e-39 has 19 bits */
+    CHECK(ls_set_flush_denormals(true));
+    CHECK(sum_of_tiny(run) == 0);
+    CHECK(ls_set_flush_denormals(false));
+    CHECK_NEAR(sum_of_tiny(run) / kept, 1, 1e-4);
+    CHECK(ls_finish(run) == 0);
+
+    run = ls_init(NULL, NULL, .flush_denormals = true);
+    CHECK(sum_of_tiny(run) == 0);
+    ls_run *other = ls_init(NULL, NULL, .flush_denormals = true); /* one within the other */
+    CHECK(ls_finish(other) == 0);
+    CHECK(sum_of_tiny(run) == 0 && ls_denormals_flushed());
+    CHECK(ls_finish(run) == 0);
+    CHECK(!ls_denormals_flushed()); /* as before the run */
+}
+
 /* ---- batch sizes ---- */
 
 typedef struct trial {
@@ -283,6 +314,7 @@ int main(int argc, char **argv)
     CHECK_RUN(mixed_precision_is_for_prepared_modules);
     CHECK_RUN(the_first_step_in_f16_is_taken);
     CHECK_RUN(training_in_f32_by_mistake_is_said_once);
+    CHECK_RUN(denormals_are_kept_unless_the_run_flushes_them);
     CHECK_RUN(batch_sizes_shrink_by_a_tenth);
     return check_done();
 }
