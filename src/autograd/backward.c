@@ -179,7 +179,8 @@ static bool saved_untouched(ls_run *run, const ls_node *node)
         const ls_tensor *t = node->saved[i];
         if (!t || t->storage->version == node->saved_version[i]) continue;
         ls_fail(&run->errors, LS_ERR_STATE,
-                "backward of %s: a tensor %s it needs was changed in place after the forward pass", node->op->name,
+                "backward of %s: tensor %s%s%s%s, which it needs, was changed in place after the forward pass",
+                node->op->name, t->name ? "\"" : "", t->name ? t->name : "", t->name ? "\" " : "",
                 ls_operand_text(&t->view, (char[LS_TEXT]){0}));
         return false;
     }

@@ -79,7 +79,8 @@ void *ls_library_open(const char *what, const char *name, ls_message *why)
             library = load(file, &first);
             if (!library && strncmp(first.text, file, strlen(file)) == 0)
                 snprintf(first.text, sizeof first.text,
-                         "%.60s is nowhere: built without it, or LOCKSTEP_PLUGIN_PATH must name its folder", file);
+                         "not in this build%s; LOCKSTEP_PLUGIN_PATH names folders to look for %.50s in",
+                         strcmp(what, "device") == 0 ? ", which has cpu" : "", file);
         }
     }
     if (!library) snprintf(why->text, sizeof why->text, "%.32s \"%.64s\": %.130s", what, name, first.text);

@@ -1,6 +1,7 @@
 /* status.c - record the first failure. */
 #include "base/status.h"
 
+#include "base/caller.h"
 #include "base/config.h"
 #include "base/log.h"
 
@@ -18,6 +19,7 @@ ls_status ls_fail(ls_errors *errors, ls_status code, const char *format, ...)
     vsnprintf(errors->message + lead, sizeof errors->message - (size_t)lead, format, args);
     va_end(args);
     ls_printable(errors->message, sizeof errors->message, errors->message);
+    ls_caller_text(errors->caller, sizeof errors->caller);
     if (errors->abort_on_fail || ls_config_switch(LS_SETTING_ABORT)) {
         ls_log_line(LS_LOG_ERROR, "%s: %s", ls_status_text(code), errors->message);
         abort();
@@ -28,5 +30,5 @@ ls_status ls_fail(ls_errors *errors, ls_status code, const char *format, ...)
 void ls_errors_clear(ls_errors *errors)
 {
     errors->code = LS_OK;
-    errors->message[0] = '\0';
+    errors->message[0] = errors->caller[0] = '\0';
 }

@@ -4,12 +4,16 @@
 
 #include <lockstep/base.h>
 
+/* "1 worker", "2 workers": printf("%d worker%s", n, LS_S(n)) */
+#define LS_S(n) ((n) == 1 ? "" : "s")
+
 /* One record, owned by whatever fails as a whole (a run); used by one thread at a time. All zero is a valid start. */
 typedef struct ls_errors {
     ls_status code;     /* LS_OK: nothing has failed */
     bool abort_on_fail; /* as LOCKSTEP_ABORT=1 does for all: print the first failure and abort() */
     char path[256];     /* kept by the owner: the module at work, "resnet50d/layer3.2/conv1"; may be empty */
     char message[1024]; /* "path: text" of the first failure */
+    char caller[160];   /* the place in the user's program whose call failed (caller.h); may be empty */
 } ls_errors;
 
 /* Record a failure; later ones are ignored, they mostly follow from the first. Names of files and in files may stand

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/opts.h"
+#include "formats/index.h"
 #include "formats/unwrap.h"
 #include "tensor/state.h"
 
@@ -52,8 +53,9 @@ static bool write_model(ls_run *run, ls_module *model, const char *folder, const
 {
     const ls_state *all = ls_state_dict(model);
     ls_state *state = all ? without_aliases(run, all) : NULL;
-    bool ok = state && ls_state_write_sharded(state, folder, .max_shard_size = opts->max_shard_size,
-                                              .metadata = opts->metadata, .no_sync = opts->no_sync);
+    ls_state_write_opts how = {
+        .max_shard_size = opts->max_shard_size, .metadata = opts->metadata, .no_sync = opts->no_sync};
+    bool ok = state && ls_state_write_shards(state, folder, how, "ls_save_model");
     ls_state_free(state);
     return ok;
 }

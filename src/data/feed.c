@@ -2,6 +2,7 @@
 #include "data/feed.h"
 
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -21,13 +22,22 @@ static ls_slot *slot_of(const ls_feed *feed, int64_t batch)
 
 /* ---- filling ---- */
 
+/* What is wrong with the first bad sample, and which file that is. The end of a long path tells more than its start. */
+static void name_blemish(const ls_feed *feed, ls_slot *slot, int64_t j, const ls_sample *sample)
+{
+    const char *path = ls_dataset_is_stream(feed->set) ? "" : ls_sample_path(feed->set, slot->place[j]);
+    size_t length = strlen(path), most = 120;
+    snprintf(slot->blemish.text, sizeof slot->blemish.text, "%s%s%s%.120s", length > most ? "..." : "",
+             path + (length > most ? length - most : 0), length ? ": " : "", sample->why.text);
+}
+
 void ls_feed_note_bad(ls_feed *feed, ls_slot *slot, int64_t j, const ls_sample *sample)
 {
     pthread_mutex_lock(&feed->lock);
     slot->bad++;
     if (slot->bad_at < 0 || j < slot->bad_at) {
         slot->bad_at = j;
-        slot->blemish = sample->why;
+        name_blemish(feed, slot, j, sample);
     }
     pthread_mutex_unlock(&feed->lock);
 }

@@ -30,14 +30,10 @@ typedef struct photos {
 
 /* ---- samples ---- */
 
-static bool fail(ls_sample *sample, const char *path, const char *why)
+/* Which file it is is said by whoever reports it (path_of). */
+static bool fail(ls_sample *sample, const char *why)
 {
-    ls_message text = {{0}};
-    size_t length = strlen(path), most = 120; /* the end of a long path tells more, and the reason must fit */
-    snprintf(text.text, sizeof text.text, "%s%s: %.120s", length > most ? "..." : "",
-             path + (length > most ? length - most : 0), why);
-    sample->status = LS_OK;
-    return ls_sample_fail(sample, LS_ERR_IO, "%s", text.text);
+    return ls_sample_fail(sample, LS_ERR_IO, "%s", why);
 }
 
 /* The bytes of a file in the sample's scratch; NULL when it cannot be read. */
@@ -45,17 +41,17 @@ static void *read_file(ls_sample *sample, const char *path, size_t *size)
 {
     struct stat about;
     int file = open(path, O_RDONLY | O_CLOEXEC);
-    if (file < 0) return fail(sample, path, strerror(errno)), NULL;
+    if (file < 0) return fail(sample, strerror(errno)), NULL;
     char *bytes = NULL;
     *size = 0;
-    if (fstat(file, &about)) fail(sample, path, strerror(errno));
-    else if (about.st_size == 0) fail(sample, path, "the file is empty");
+    if (fstat(file, &about)) fail(sample, strerror(errno));
+    else if (about.st_size == 0) fail(sample, "the file is empty");
     else bytes = ls_sample_scratch(sample, (size_t)about.st_size);
     while (bytes && *size < (size_t)about.st_size) {
         ssize_t part = read(file, bytes + *size, (size_t)about.st_size - *size);
         if (part > 0) *size += (size_t)part;
         else if (part == 0 || errno != EINTR) {
-            fail(sample, path, part ? strerror(errno) : "it became shorter while it was read");
+            fail(sample, part ? strerror(errno) : "it became shorter while it was read");
             bytes = NULL;
         }
     }
@@ -72,10 +68,7 @@ static bool get(void *user, int64_t index, ls_sample *sample)
     size_t size;
     const void *bytes = read_file(sample, p->path, &size);
     if (!bytes) return false;
-    if (ls_sample_image(sample, 0, bytes, size)) return true;
-    if (sample->status != LS_ERR_IO) return false;
-    ls_message why = sample->why;
-    return fail(sample, p->path, why.text);
+    return ls_sample_image(sample, 0, bytes, size);
 }
 
 static int64_t class_of(void *user, int64_t index)
@@ -243,7 +236,7 @@ static bool put_in_order(search *s, ls_dataset *set)
         all->list[i].label =
             (const char **)bsearch(&all->list[i].class_name, names, (size_t)classes, sizeof *names, by_text) - names;
     bool ok = ls_dataset_set_classes(set, classes, names);
-    if (ok && classes == 1)
+    if (ok && classes == 1 && s->run->share.rank == 0)
         ls_log_line(LS_LOG_WARN, "image folder: all %lld photos of %s are of one class, \"%s\"", (long long)all->count,
                     s->root, names[0]);
     ls_sys_free(names);
@@ -271,7 +264,7 @@ static bool report(search *s, const char *pattern)
                 (long long)s->left_out, s->left_out ? ": " : "", list, more, cure);
         return false;
     }
-    if (s->left_out)
+    if (s->left_out && s->run->share.rank == 0)
         ls_log_line(LS_LOG_WARN, "image folder: %lld files of %s are left out, %lld taken: %s%s not like %s; %s",
                     (long long)s->left_out, s->root, (long long)s->all->count, list, more, pattern, cure);
     return true;

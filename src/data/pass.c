@@ -109,7 +109,8 @@ static bool slot_failed(ls_loader *loader, const ls_slot *slot)
     int64_t index = slot->index[slot->failed_at];
     const char *path = ls_sample_path(loader->set, index);
     if (path[0])
-        ls_fail(&loader->object.run->errors, slot->status, "%s: %s: %s", loader->set->kind, path, slot->failure.text);
+        ls_fail(&loader->object.run->errors, slot->status, "%s: %s: %s%s", loader->set->kind, path, slot->failure.text,
+                slot->status == LS_ERR_IO ? "; .on_bad = LS_BAD_SKIP leaves out files that are damaged" : "");
     else if (ls_dataset_is_stream(loader->set))
         ls_fail(&loader->object.run->errors, slot->status, "stream: %s", slot->failure.text);
     else

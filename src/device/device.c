@@ -82,8 +82,8 @@ ls_device *ls_device_open(const char *name, ls_status *status, ls_message *why)
         if (!device->table) goto close_device;
     }
     if (index >= device->table->count()) {
-        snprintf(why->text, sizeof why->text, "device \"%.64s\": %d such devices are usable here", name,
-                 device->table->count());
+        snprintf(why->text, sizeof why->text, "device \"%.64s\": %d such device%s usable here", name,
+                 device->table->count(), device->table->count() == 1 ? " is" : "s are");
         device->table = NULL;
         goto close_device;
     }

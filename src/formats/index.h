@@ -2,6 +2,8 @@
 #ifndef LOCKSTEP_FORMATS_INDEX_H
 #define LOCKSTEP_FORMATS_INDEX_H
 
+#include <lockstep/formats.h>
+
 #include "formats/archive.h"
 
 /* Does the file begin like JSON? */
@@ -11,6 +13,9 @@ bool ls_archive_open_index(ls_archive *archive, const char *path);
 bool ls_archive_open_folder(ls_archive *archive, const char *path);
 /* One file of tensors, appended to what the archive holds. */
 bool ls_archive_open_file(ls_archive *archive, const char *path);
+
+/* What ls_state_write_sharded() does, in the name of the call that the program made. */
+bool ls_state_write_shards(const ls_state *state, const char *folder, ls_state_write_opts opts, const char *who);
 
 /* "10GB", "512KiB", "100", "1.5GB": bytes; -1 for what is not a size. KB, MB, GB, TB are powers of 1000, KiB,
  * ... of 1024. */

@@ -189,10 +189,14 @@ bool ls_state_write_sized(const ls_state *state, const char *path, const ls_stat
 bool ls_state_write_sharded_sized(const ls_state *state, const char *folder, const ls_state_write_opts *given,
                                   size_t opts_size)
 {
-    static const char who[] = "ls_state_write_sharded";
-    if (!ready(state, folder, who)) return false;
     ls_state_write_opts opts;
     ls_opts_read(&opts, sizeof opts, given, opts_size);
+    return ls_state_write_shards(state, folder, opts, "ls_state_write_sharded");
+}
+
+bool ls_state_write_shards(const ls_state *state, const char *folder, ls_state_write_opts opts, const char *who)
+{
+    if (!ready(state, folder, who)) return false;
     int64_t limit = ls_size_from_text(opts.max_shard_size ? opts.max_shard_size : "10GB");
     if (limit < 0)
         return ls_fail(&state->object.run->errors, LS_ERR_VALUE,

@@ -6,6 +6,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/status.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -117,8 +118,8 @@ static void on_end_signal(ls_agent *a, int number)
         return;
     }
     a->told = number;
-    ls_log_line(LS_LOG_INFO, "SIG%s: passed on to %d workers, which have %.0f s to end", signal_name(number),
-                a->group.running, a->plan->opts.shutdown_timeout);
+    ls_log_line(LS_LOG_INFO, "SIG%s: passed on to %d worker%s: %.0f s to end", signal_name(number), a->group.running,
+                LS_S(a->group.running), a->plan->opts.shutdown_timeout);
     if (a->phase == LS_AGENT_RUNNING) ls_agent_stop(a, number, NULL);
     else ls_group_signal(&a->group, number);
     if (a->decider.told) a->decider.told(a);

@@ -3,6 +3,7 @@
 
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/status.h"
 #include "launch/agent.h"
 #include "launch/refusals.h"
 #include "launch/token.h"
@@ -315,8 +316,9 @@ static void bury(ls_leader *l, host *h)
 {
     if (h->joined && h->taking && !h->over && l->phase != ENDED) {
         char cause[400];
-        snprintf(cause, sizeof cause, "lockstep: first cause: host %s with %d workers from host rank %d was lost: %s\n",
-                 h->name, h->processes, h->rank, h->why);
+        snprintf(cause, sizeof cause,
+                 "lockstep: first cause: host %s with %d worker%s from host rank %d was lost: %s\n", h->name,
+                 h->processes, LS_S(h->processes), h->rank, h->why);
         /* Politely or not, a host that goes from an elastic job leaves the others free to go on. */
         if (!h->left) drain(l, BROKEN, 1, cause);
     }

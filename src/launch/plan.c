@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/opts.h"
+#include "base/status.h"
 #include "launch/hosts.h"
 #include "launch/loop.h"
 #include "launch/wire.h"
@@ -139,8 +140,8 @@ static void settle_threads(ls_launch_opts *o, const char *const *inherited)
     if (o->num_threads) return;
     o->num_threads = ls_launch_cpus() / o->num_processes;
     if (!o->num_threads) o->num_threads = 1;
-    ls_log_line(LS_LOG_INFO, "launch: %d workers of %d threads each, the CPUs shared out (OMP_NUM_THREADS)",
-                o->num_processes, o->num_threads);
+    ls_log_line(LS_LOG_INFO, "launch: %d worker%s of %d thread%s each, the CPUs shared out (OMP_NUM_THREADS)",
+                o->num_processes, LS_S(o->num_processes), o->num_threads, LS_S(o->num_threads));
 }
 
 /* "host:port", "[::1]:port" or "host". */

@@ -1,7 +1,10 @@
 /* tree.c - looking inside modules: children, members and state by name. */
 #include "nn/module.h"
 
+#include <stdio.h>
 #include <string.h>
+
+#include "base/nearest.h"
 
 const char *ls_module_kind(const ls_module *module)
 {
@@ -50,13 +53,34 @@ static const ls_module *descend(const ls_module *module, const char *path, size_
     return module;
 }
 
+/* Record that a path leads nowhere, and what may have been meant: at the first part that is wrong, a child or, at the
+ * end of the path to a tensor, a parameter or buffer. */
+static void complain(const ls_module *module, const char *who, const char *what, const char *path, bool tensors)
+{
+    const char *part = path;
+    const ls_module *at = module;
+    for (const char *dot; (dot = strchr(part, '.')); part = dot + 1) {
+        const ls_module *next = descend(at, part, (size_t)(dot - part));
+        if (!next) break;
+        at = next;
+    }
+    size_t length = strcspn(part, ".");
+    ls_nearest nearest = ls_nearest_to(part, length);
+    for (int i = 0; i < at->child_count; i++) ls_nearest_try(&nearest, at->children[i].name);
+    for (int i = 0; tensors && !part[length] && i < at->member_count; i++)
+        ls_nearest_try(&nearest, at->members[i].name);
+    char meant[192] = "";
+    if (nearest.name)
+        snprintf(meant, sizeof meant, "; did you mean \"%.*s%s\"?", (int)(part - path), path, nearest.name);
+    ls_fail(&module->object.run->errors, LS_ERR_VALUE, "%s: %s has no %s \"%s\"%s", who, module->kind, what, path,
+            meant);
+}
+
 ls_module *ls_child(const ls_module *module, const char *path)
 {
     if (!module) return NULL;
     const ls_module *child = path ? descend(module, path, strlen(path)) : NULL;
-    if (!child)
-        ls_fail(&module->object.run->errors, LS_ERR_VALUE, "ls_child: %s has no child \"%s\"", module->kind,
-                path ? path : "");
+    if (!child) complain(module, "ls_child", "child", path ? path : "", false);
     return (ls_module *)child;
 }
 
@@ -68,8 +92,8 @@ ls_tensor *ls_tensor_of(const ls_module *module, const char *path)
     const ls_module *owner = path ? descend(module, path, dot ? (size_t)(dot - path) : 0) : NULL;
     for (int i = 0; owner && i < owner->member_count; i++)
         if (strcmp(owner->members[i].name, last) == 0) return owner->members[i].tensor;
-    return LS_POISON(module->object.run, LS_ERR_VALUE, "ls_tensor_of: %s has no parameter or buffer \"%s\"",
-                     module->kind, path ? path : "");
+    complain(module, "ls_tensor_of", "parameter or buffer", path ? path : "", true);
+    return &module->object.run->poison;
 }
 
 /* ---- all of them ---- */

@@ -148,12 +148,17 @@ ls_tensor *ls_gather_for_metrics(ls_run *run, ls_tensor *t)
 
 ls_gathered ls_gather_object(ls_run *run, const void *data, size_t size)
 {
+    return ls_gather_bytes(run, data, size, "ls_gather_object");
+}
+
+ls_gathered ls_gather_bytes(ls_run *run, const void *data, size_t size, const char *who)
+{
     ls_gathered all_of_them = {0};
     ls_session *session = ls_session_of(run);
     if (!session) return all_of_them;
     size_t count = (size_t)session->comm->size, largest = 0;
     size_t *sizes = ls_sys_alloc(count * sizeof *sizes);
-    bool ok = sizes && ls_exchange_all(run, &size, sizes, sizeof size, "ls_gather_object");
+    bool ok = sizes && ls_exchange_all(run, &size, sizes, sizeof size, who);
     for (size_t r = 0; ok && r < count; r++)
         if (sizes[r] > largest) largest = sizes[r];
     /* one block: pointers, sizes, the bytes of all ranks, and mine as they are sent */
@@ -166,12 +171,12 @@ ls_gathered ls_gather_object(ls_run *run, const void *data, size_t size)
         if (size) memcpy(mine, data, size);
         memcpy(lengths, sizes, count * sizeof *lengths);
         for (size_t r = 0; r < count; r++) pointers[r] = all + r * largest;
-        ok = ls_exchange_all(run, mine, all, largest, "ls_gather_object");
+        ok = ls_exchange_all(run, mine, all, largest, who);
         ls_sys_free(session->gathered);
         session->gathered = block;
         if (ok) all_of_them = (ls_gathered){session->comm->size, pointers, lengths};
     } else if (!ls_failed(run)) {
-        ls_fail(&run->errors, LS_ERR_MEMORY, "ls_gather_object: no memory for %zu bytes of every process", largest);
+        ls_fail(&run->errors, LS_ERR_MEMORY, "%s: no memory for %zu bytes of every process", who, largest);
     }
     ls_sys_free(sizes);
     return all_of_them;

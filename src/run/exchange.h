@@ -6,6 +6,8 @@
 
 #include "run/session.h"
 
+/* What ls_gather_object() does, in the name of another call. */
+ls_gathered ls_gather_bytes(ls_run *run, const void *data, size_t size, const char *who);
 /* all = `bytes` of rank 0, of rank 1, ... */
 bool ls_exchange_all(ls_run *run, const void *mine, void *all, size_t bytes, const char *who);
 /* data[i] = op over ranks of data[i] */

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/nearest.h"
 #include "base/opts.h"
 #include "tensor/context.h"
 
@@ -50,39 +51,13 @@ static const ls_flag *find(const reader *r, const char *text, size_t length, boo
     return NULL;
 }
 
-/* Insertions, deletions and replacements that turn one word into the other; words longer than 63 are never near. */
-static int distance(const char *a, size_t length, const char *b)
-{
-    int row[64];
-    size_t columns = strlen(b);
-    if (length > 63 || columns > 63) return 64;
-    for (size_t j = 0; j <= columns; j++) row[j] = (int)j;
-    for (size_t i = 1; i <= length; i++) {
-        int diagonal = row[0];
-        row[0] = (int)i;
-        for (size_t j = 1; j <= columns; j++) {
-            int replaced = diagonal + (folded(a[i - 1]) != b[j - 1]);
-            diagonal = row[j];
-            row[j] = row[j] < row[j - 1] ? row[j] + 1 : row[j - 1] + 1;
-            if (replaced < row[j]) row[j] = replaced;
-        }
-    }
-    return row[columns];
-}
-
 static void fail_unknown(const reader *r, const char *text, size_t length)
 {
-    const char *nearest = NULL;
-    int least = (int)length / 2 + 1;
-    for (int i = 0; i < r->count; i++) {
-        int d = distance(text, length, r->flags[i].name);
-        if (d >= least) continue;
-        least = d;
-        nearest = r->flags[i].name;
-    }
+    ls_nearest nearest = ls_nearest_to(text, length);
+    for (int i = 0; i < r->count; i++) ls_nearest_try(&nearest, r->flags[i].name);
     ls_fail(&r->run->errors, LS_ERR_VALUE,
-            nearest ? "there is no flag --%.*s; did you mean --%s?" : "there is no flag --%.*s; see --help",
-            (int)length, text, nearest);
+            nearest.name ? "there is no flag --%.*s; did you mean --%s?" : "there is no flag --%.*s; see --help",
+            (int)length, text, nearest.name);
 }
 
 /* ---- values ---- */

@@ -102,7 +102,10 @@ int ls_finish(ls_run *run)
     if (told) ls_wait_for_everyone(run); /* a process that ends first would seem to have failed */
     ls_run_report(run, told != 0);
     int code = ls_failed(run) ? 1 : told ? 128 + told : 0;
-    if (ls_failed(run)) ls_log_line(LS_LOG_ERROR, "%s", run->errors.message);
+    const char *caller = run->errors.caller;
+    if (ls_failed(run))
+        ls_log_line(LS_LOG_ERROR, "%s%s%s%s", run->errors.message, caller[0] ? " (called from " : "", caller,
+                    caller[0] ? ")" : "");
     ls_run_ended(run);
     if (!run->tensors.stride) return code; /* the run without memory */
     ls_session_close(run);

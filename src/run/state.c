@@ -297,7 +297,7 @@ bool ls_save_state(ls_run *run, const char *folder)
 {
     if (!ls_session_of(run) || !ls_wait_for_save(run) || !collect_optims(run)) return false;
     note_frozen(run);
-    ls_gathered states = ls_gather_object(run, &run->random, sizeof run->random);
+    ls_gathered states = ls_gather_bytes(run, &run->random, sizeof run->random, "ls_save_state");
     ls_random_state *randoms = ls_sys_alloc((size_t)(states.count + 1) * sizeof *randoms);
     if (!randoms) ls_fail(&run->errors, LS_ERR_MEMORY, "ls_save_state: no memory");
     for (int r = 0; randoms && r < states.count; r++) memcpy(&randoms[r], states.data[r], sizeof *randoms);

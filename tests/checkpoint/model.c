@@ -41,6 +41,9 @@ static void shards_and_index_are_those_of_accelerate(void)
     ls_module *net = model_for_test();
     CHECK(ls_save_model(run, net, test_folder, .max_shard_size = "100"));
     CHECK(files_in(test_folder, false) == 4);
+    CHECK(!ls_save_model(run, net, test_folder, .max_shard_size = "many"));
+    CHECK_MSG(strstr(ls_error_message(run), "ls_save_model: .max_shard_size = \"many\""), "%s", ls_error_message(run));
+    ls_error_clear(run);
     size_t size;
     ls_message why;
     char *index = ls_file_read(in_folder("model.safetensors.index.json"), 10000, &size, &why);

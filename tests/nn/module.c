@@ -115,6 +115,14 @@ static void misuse_is_an_error(void)
     FAILS(ls_parameter(net, "count", ls_zeros(run, LS_I64, 2)), LS_ERR_DTYPE);
     FAILS(ls_parameter(net, "none", NULL), LS_ERR_VALUE);
     FAILS(ls_child(net, "head.7"), LS_ERR_VALUE);
+    CHECK(!ls_child(net, "haed.0"));
+    CHECK_MSG(strstr(ls_error_message(run), "has no child \"haed.0\"; did you mean \"head\"?"), "%s",
+              ls_error_message(run));
+    ls_error_clear(run);
+    CHECK(!ls_is_valid(ls_tensor_of(net, "head.0.wieght")));
+    CHECK_MSG(strstr(ls_error_message(run), "\"head.0.wieght\"; did you mean \"head.0.weight\"?"), "%s",
+              ls_error_message(run));
+    ls_error_clear(run);
     FAILS(ls_tensor_of(net, "head.0.nothing"), LS_ERR_VALUE);
     FAILS(ls_forward(NULL, ls_zeros(run, LS_F32, 1)), LS_ERR_VALUE);
     FAILS(ls_forward(net, NULL), LS_ERR_VALUE);

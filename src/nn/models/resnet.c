@@ -9,6 +9,7 @@
 #include <lockstep/formats.h>
 #include <lockstep/models.h>
 
+#include "base/nearest.h"
 #include "formats/unwrap.h"
 #include "nn/module.h"
 
@@ -38,13 +39,17 @@ static const plan plans[] = {
 
 static const plan *find_plan(ls_run *run, const char *name)
 {
-    char known[512] = "";
+    char known[512] = "", meant[64] = "";
+    ls_nearest nearest = ls_nearest_to(name ? name : "", name ? strlen(name) : 0);
     size_t used = 0;
     for (size_t i = 0; i < sizeof plans / sizeof *plans; i++) {
         if (name && strcmp(plans[i].name, name) == 0) return &plans[i];
         used += (size_t)snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "", plans[i].name);
+        ls_nearest_try(&nearest, plans[i].name);
     }
-    ls_fail(&run->errors, LS_ERR_VALUE, "ls_resnet_new: there is no \"%s\"; known are %s", name ? name : "", known);
+    if (nearest.name) snprintf(meant, sizeof meant, "did you mean \"%s\"? ", nearest.name);
+    ls_fail(&run->errors, LS_ERR_VALUE, "ls_resnet_new: there is no \"%s\"; %sknown are %s", name ? name : "", meant,
+            known);
     return NULL;
 }
 

@@ -278,7 +278,7 @@ bool ls_progress_next(ls_progress *bar, ls_loader *loader, ls_batch *batch)
 
 void ls_progress_show(ls_progress *bar, const char *name, double value)
 {
-    if (!bar || !name) return;
+    if (!bar || !name || ls_failed(bar->object.run)) return; /* numbers of a run that failed are poison */
     int i = 0;
     while (i < bar->value_count && strncmp(bar->values[i].name, name, WORD - 1) != 0) i++;
     if (i == SHOWN_VALUES) return;
