@@ -285,6 +285,9 @@ static int launch_heavy(board *b)
 
 static void workers_share_its_memory(void)
 {
+#ifdef LS_SANITIZE_ADDRESS
+    CHECK_SKIP("the sanitizer keeps memory that was given back");
+#endif
     board *b = share_board();
     fflush(NULL);
     pid_t child = fork();
