@@ -17,7 +17,7 @@ static void attention_call(void *arg)
 {
     block_state *s = arg;
     ls_mark mark = ls_scope_begin(s->run);
-    ls_tensor *o = ls_attention(s->x[0], s->x[1], s->x[2], (ls_attention_opts){.dropout = 0.1});
+    ls_tensor *o = ls_attention(s->x[0], s->x[1], s->x[2], .dropout = 0.1);
     ls_backward(s->run, ls_sum(ls_mul(o, s->dy)));
     for (int i = 0; i < 3; i++) ls_grad_clear(s->x[i]);
     ls_scope_end(s->run, mark, NULL);

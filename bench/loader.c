@@ -35,8 +35,7 @@ static void call(void *state)
 
 void bench_add_loaders(int threads)
 {
-    static const kind kinds[] = {
-        {"8 numbers", 8, LS_NO_WORKERS}, {"784 numbers", 784, LS_NO_WORKERS}, {"784 numbers, 2 workers", 784, 2}};
+    static const kind kinds[] = {{"8 numbers", 8, 0}, {"784 numbers", 784, 0}, {"784 numbers, 2 workers", 784, 2}};
     for (int i = 0; i < 3; i++) {
         bench_item *item = bench_add(BENCH_NS, BENCH_PEAK_NONE, threads, SAMPLES, "loader/f32/%s", kinds[i].name);
         item->setup = setup;

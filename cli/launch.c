@@ -43,7 +43,7 @@ static bool count_processes(const launch_options *options, int hosts, int *count
 {
     const char *per_host = options->value[OPTION_NPROC_PER_NODE];
     int total = option_count(options, OPTION_NUM_PROCESSES, 0);
-    *count = options->value[OPTION_HOSTFILE] ? 0 : 1; /* the file says */
+    *count = options->value[OPTION_HOSTFILE] ? LS_AUTO : 1; /* the file says */
     if (options->value[OPTION_NUM_PROCESSES] && !total) {
         snprintf(why, size, "%s 0: must be a number above 0", option_name(OPTION_NUM_PROCESSES));
         return false;
@@ -137,20 +137,19 @@ int launch_job(const command *by, const launch_options *options, char *const *wo
 {
     char why[1200], texts[OPTION_COUNT + 1][LONGEST_VARIABLE];
     const char *variables[OPTION_COUNT + 3];
-    ls_launch_opts opts = {0};
+    ls_launch_opts opts = {ls_launch_opts_defaults};
     set_variables(options, texts, variables);
     if (options->value[OPTION_MPIRUN_HOSTFILE]) return launch_mpirun(by, options, variables, words);
     if (!launch_hosts(options, &opts, why, sizeof why) ||
         !count_processes(options, opts.max_hosts, &opts.num_processes, why, sizeof why))
         return refuse_options(by, why);
 
-    double timeout = option_number(options, OPTION_SHUTDOWN_TIMEOUT, 25);
     opts.max_restarts = option_count(options, OPTION_MAX_RESTARTS, 0);
-    opts.max_quick_restarts = option_count(options, OPTION_MAX_QUICK_RESTARTS, 0);
-    opts.shutdown_timeout = timeout > 0 ? timeout : LS_ZERO;
+    opts.max_quick_restarts = option_count(options, OPTION_MAX_QUICK_RESTARTS, opts.max_quick_restarts);
+    opts.shutdown_timeout = option_number(options, OPTION_SHUTDOWN_TIMEOUT, opts.shutdown_timeout);
     opts.run_id = options->value[OPTION_RDZV_ID];
     opts.role = options->value[OPTION_ROLE];
-    opts.num_threads = option_count(options, OPTION_NUM_THREADS, 0);
+    opts.num_threads = option_count(options, OPTION_NUM_THREADS, LS_AUTO);
     opts.no_pin = options->value[OPTION_NO_PIN] != NULL;
     opts.environment = variables;
     opts.log_dir = options->value[OPTION_LOG_DIR];
@@ -160,7 +159,7 @@ int launch_job(const command *by, const launch_options *options, char *const *wo
     opts.prefix_template = options->value[OPTION_PREFIX_TEMPLATE];
     opts.show_ranks = options->value[OPTION_LOCAL_RANKS_FILTER];
     opts.quiet = options->value[OPTION_QUIET] != NULL;
-    int code = ls_launch_program_sized(words, &opts, sizeof opts);
+    int code = ls_launch_program_sized(words, &opts, LS_OPTS_SIZE(ls_launch_opts));
     return code && options->value[OPTION_EXIT_CODE_COMPAT] ? EXIT_FAILURE : code;
 }
 

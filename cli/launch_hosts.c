@@ -28,7 +28,7 @@ static bool read_word(const char *text, size_t name, const char *value, size_t l
     bool leads = name == 7 && strncmp(text, "is_host", name) == 0, known = false;
     for (size_t i = 0; leads && i < sizeof words / sizeof *words; i++) {
         if (strlen(words[i]) != length || strncasecmp(words[i], value, length) != 0) continue;
-        opts->leads = i % 2 ? 1 : -1;
+        opts->leads = i % 2 ? 1 : 0;
         known = true;
     }
     if (name == 10 && strncmp(text, "store_type", name) == 0) known = length == 3 && strncasecmp(value, "tcp", 3) == 0;
@@ -65,7 +65,7 @@ static bool read_conf(const char *text, ls_launch_opts *opts, char *why, size_t 
             snprintf(why, size, "--rdzv-conf %.*s: not a setting with a number that is known here", (int)length, c);
             return false;
         }
-        if (!word) *known[which].to = value > 0 ? value : LS_ZERO;
+        if (!word) *known[which].to = value;
         c += length;
         c += strspn(c, ", ");
     }

@@ -98,7 +98,7 @@ static void draw(ls_run *run, const request *r)
 
 static int run_plot(int argc, char **argv)
 {
-    request r = {.output = "curve.svg", .runs = argv};
+    request r = {.output = "curve.svg", .width = LS_AUTO, .height = LS_AUTO, .runs = argv};
     const char *wrong = NULL;
     if (!read_arguments(&r, argc, argv, &wrong)) return no_such_option(&command_plot, wrong);
     if (r.run_count == 0) {

@@ -210,7 +210,7 @@ static void try_loader(trial *t, int64_t count, bool shuffle)
     for (int pass = 0; seen && pass < 2; pass++) {
         int64_t place = 0, more;
         for (ls_batch b; ls_next(loader, &b);) {
-            double *numbers = numbers_of(ls_gather_for_metrics(t->run, b.tensor[0]), &more);
+            double *numbers = numbers_of(ls_gather(t->run, b.tensor[0]), &more);
             for (int64_t i = 0; numbers && i < more; i++, place++) {
                 int64_t number = (int64_t)numbers[i];
                 bool new = number >= 0 && number < count &&seen[number] == pass;

@@ -34,7 +34,7 @@ static double accuracy(ls_run *run, ls_module *net, ls_loader *test)
     ls_eval(net);
     ls_no_grad_begin(run);
     for (ls_batch b; ls_next(test, &b);) {
-        ls_tensor *hit = ls_gather_for_metrics(run, ls_eq(ls_argmax(ls_forward(net, b.image)), b.label));
+        ls_tensor *hit = ls_gather(run, ls_eq(ls_argmax(ls_forward(net, b.image)), b.label));
         right += ls_item(ls_sum(hit));
         seen += (double)ls_numel(hit);
     }
@@ -48,13 +48,14 @@ int main(int argc, char **argv)
     const char *data_dir = "mnist";
     int epochs = 3;
     int64_t batch_size = 128;
-    double lr = 1e-2;
+    double lr = 1e-2, weight_decay = 0.01;
     bool with_tracking = false;
     const ls_flag flags[] = {
         LS_FLAG("data_dir", &data_dir, "folder with the idx files"),
         LS_FLAG("epochs", &epochs, "times to go through the training digits"),
         LS_FLAG("batch_size", &batch_size, "digits per step"),
         LS_FLAG("lr", &lr, "highest learning rate"),
+        LS_FLAG("weight_decay", &weight_decay, "part of each weight that a step at the full rate takes away"),
         LS_FLAG("with_tracking", &with_tracking, "record loss, learning rate and accuracy"),
     };
     ls_run *run = ls_init(&argc, &argv, .seed = 42, .project_dir = "runs/mnist");
@@ -65,7 +66,7 @@ int main(int argc, char **argv)
     ls_module *net =
         ls_sequential_new(run, stage(run, 1, 16), stage(run, 16, 32), stage(run, 32, 64), ls_flatten_new(run),
                           ls_dropout_new(run, 0.2), ls_linear_new(run, 64 * 3 * 3, 10));
-    ls_optim *adam = ls_adamw_new(run, net, .lr = lr / 25);
+    ls_optim *adam = ls_adamw_new(run, net, .lr = lr / 25, .weight_decay = weight_decay);
     ls_schedule *cycle =
         ls_one_cycle_new(adam, .max_lr = lr, .epochs = epochs, .steps_per_epoch = ls_steps_per_epoch(train));
     ls_prepare(run, net, adam, cycle, train, test);

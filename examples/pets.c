@@ -38,7 +38,7 @@ static bool read_flags(ls_run *run, int *argc, char ***argv, options *o)
         LS_FLAG("epochs", &o->epochs, "passes over the photos"),
         LS_FLAG("batch_size", &o->batch_size, "photos in a step"),
         LS_FLAG("lr", &o->lr, "highest learning rate"),
-        LS_FLAG("workers", &o->workers, "threads that read photos; 0: by the machine"),
+        LS_FLAG("workers", &o->workers, "threads that read photos; -1: by the machine"),
         LS_FLAG("checkpointing_steps", &o->checkpointing_steps, "save the state every N steps, or every \"epoch\""),
         LS_FLAG("with_tracking", &o->with_tracking, "record loss, rate and accuracy: TensorBoard, JSON lines, CSV"),
         LS_FLAG("predict", &o->predict, "say what these photos show, with the model in output_dir"),
@@ -139,7 +139,7 @@ static double accuracy(ls_run *run, ls_module *model, ls_loader *eval)
     ls_no_grad_begin(run);
     for (ls_batch b; ls_next(eval, &b);) {
         ls_tensor *guess = ls_argmax(ls_forward(model, ls_imagenet_normalize(b.image)));
-        ls_tensor *hit = ls_gather_for_metrics(run, ls_eq(guess, b.label));
+        ls_tensor *hit = ls_gather(run, ls_eq(guess, b.label));
         right += ls_item(ls_sum(hit));
         seen += (double)ls_numel(hit);
     }
@@ -154,6 +154,7 @@ int main(int argc, char **argv)
                  .model = "resnet50d",
                  .image_size = 224,
                  .width = 64,
+                 .workers = LS_AUTO,
                  .batch_size = 64,
                  .epochs = 5,
                  .lr = 3e-2,

@@ -5,6 +5,7 @@
 
 /* clang-format off */
 #include <lockstep/base.h>
+#include <lockstep/call.h>
 #include <lockstep/run.h>
 #include <lockstep/comm.h>
 #include <lockstep/tensor.h>
@@ -18,7 +19,6 @@
 #include <lockstep/image.h>
 #include <lockstep/data.h>
 #include <lockstep/track.h>
-#include <lockstep/checkpoint.h>
 #include <lockstep/flags.h>
 #include <lockstep/launch.h>
 #include <lockstep/env.h>

@@ -25,7 +25,7 @@ find $folders -name '*.[ch]' -o -name '*.inc' -o -name '*.def' | sort | xargs aw
         below["run"] = "nn optim data parallel checkpoint launch"
 
         # public header: the folder that stands behind it; any other is named after its folder
-        split("base version plugin link ops.def", words, " ")
+        split("base call version plugin link ops.def", words, " ")
         for (i in words) behind[words[i]] = "base"
         split("run tensor state", words, " ")
         for (i in words) behind[words[i]] = "tensor"

@@ -26,11 +26,11 @@ extern "C" {
 
 /* ---- Options -------------------------------------------------------------------------------------------------- */
 
-/* Options of a constructor are given by name: f(run, .lr = 0.1). Zero means the default. The dummy first member makes
- * the call without options legal, the size lets a newer library serve an older caller. */
-#define LS_OPTS(type, ...) &(const type){__VA_ARGS__}, sizeof(type)
-/* The number zero where it is meant and not the default: f(run, .beta1 = LS_ZERO). */
-#define LS_ZERO (-0.0)
+/* "Not given", for options where that is a state: the value is chosen, or taken from somewhere else, as the comment of
+ * the option says. call.h: how options are given, and lists. */
+#define LS_AUTO (-1)             /* of an integer */
+#define LS_AUTO_REAL (-HUGE_VAL) /* of a floating number */
+#define LS_AUTO_SEED UINT64_MAX  /* of a seed */
 
 /* ---- Status --------------------------------------------------------------------------------------------------- */
 

@@ -45,11 +45,12 @@ extern "C" {
 /* ---- Models ---- */
 
 typedef struct ls_save_model_opts {
-    int _;
-    const char *max_shard_size;  /* "10GB" */
-    const ls_metadata *metadata; /* for every file */
-    bool no_sync;                /* see ls_state_write */
+    const char *max_shard_size LS_DEFAULT(NULL);  /* NULL is "10GB" */
+    const ls_metadata *metadata LS_DEFAULT(NULL); /* for every file */
+    bool no_sync LS_DEFAULT(false);               /* see ls_state_write */
+    bool _ LS_DEFAULT(false);
 } ls_save_model_opts;
+#define ls_save_model_opts_defaults .no_sync = false
 
 /* Parameters and buffers to a folder: "model.safetensors", or shards (see ls_state_write_sharded). Tensors that are one
  * under several names are written once, under the first; the others are named in a warning.
@@ -57,21 +58,21 @@ typedef struct ls_save_model_opts {
  * All processes must call it. The main one writes, and all return when the files are there: any of them may load them
  * next. False, and an error on all, when that failed. In a save hook, where the main process is alone, it waits for
  * nobody. Where one process is to write by itself, ls_state_write_sharded() does. */
-#define ls_save_model(run, model, ...) LS_SAVE_MODEL_(run, model, __VA_ARGS__, ._ = 0)
-#define LS_SAVE_MODEL_(run, model, folder, ...)                                                                        \
-    ls_save_model_sized((run), (model), (folder), LS_OPTS(ls_save_model_opts, __VA_ARGS__))
+#define ls_save_model(run, model, ...) LS_CALL_3(ls_save_model, ls_save_model_opts, run, model, __VA_ARGS__, )
 LS_API bool ls_save_model_sized(ls_run *run, ls_module *model, const char *folder, const ls_save_model_opts *opts,
                                 size_t opts_size);
 
 typedef struct ls_load_model_opts {
-    int _;
-    bool partial;         /* names that are missing here or there are no error */
-    bool skip_mismatched; /* neither are tensors of another shape: they stay as they are */
-    const char *optional; /* both for names of the model that match only: "*.num_batches_tracked|fc.*" */
-    const char *only;     /* names to take, as the file has them */
-    const char *strip;    /* taken off the front of the file's names; see below for what goes without being asked */
-    const char *prefix;   /* put in front of the file's names */
+    bool partial LS_DEFAULT(false);         /* ignore names present on one side only */
+    bool skip_mismatched LS_DEFAULT(false); /* leave tensors of another shape as they are */
+    const char *optional LS_DEFAULT(NULL);  /* both for names of the model that match only: "*.extra|fc.*" */
+    const char *only LS_DEFAULT(NULL);      /* names to take, as the file has them */
+    /* Taken off the front of the file's names; see below for what goes without being asked. */
+    const char *strip LS_DEFAULT(NULL);
+    const char *prefix LS_DEFAULT(NULL); /* put in front of the file's names */
+    bool _ LS_DEFAULT(false);
 } ls_load_model_opts;
+#define ls_load_model_opts_defaults .partial = false
 
 /* The other way: from any file, index or folder that ls_state_read() takes, also one of PyTorch. Numbers are converted
  * to the model's types and device. Tensors that are one under several names need only one of them. An error names what
@@ -80,9 +81,7 @@ typedef struct ls_load_model_opts {
  *
  * Where no name fits, the model is looked for in what programs of PyTorch put around it: under "state_dict", "model",
  * "model_state_dict" or "net" of a dictionary with other things, and behind "module." and "_orig_mod.". */
-#define ls_load_model(run, model, ...) LS_LOAD_MODEL_(run, model, __VA_ARGS__, ._ = 0)
-#define LS_LOAD_MODEL_(run, model, path, ...)                                                                          \
-    ls_load_model_sized((run), (model), (path), LS_OPTS(ls_load_model_opts, __VA_ARGS__))
+#define ls_load_model(run, model, ...) LS_CALL_3(ls_load_model, ls_load_model_opts, run, model, __VA_ARGS__, )
 LS_API ls_load_report ls_load_model_sized(ls_run *run, ls_module *model, const char *path,
                                           const ls_load_model_opts *opts, size_t opts_size);
 
@@ -114,22 +113,24 @@ typedef struct ls_bytes {
 } ls_bytes;
 
 typedef struct ls_register_opts {
-    int _;
-    void *data; /* either: memory of fixed size, saved and written back as it is, */
-    size_t size;
-    ls_state *tensors; /* or: tensors, whose numbers are saved and copied back, */
-    ls_bytes (*save)(
-        void *user); /* or: bytes, valid until the next call, and a function that takes them back; false when */
-    bool (*load)(void *user, const void *data, size_t size); /* it cannot use them */
-    void *user;
+    void *data LS_DEFAULT(NULL); /* either: memory of fixed size, saved and written back as it is, */
+    size_t size LS_DEFAULT(0);
+    ls_state *tensors LS_DEFAULT(NULL); /* or: tensors, whose numbers are saved and copied back, */
+    /* or: bytes, valid until the next call, and a function that takes them back; false when it cannot use them. */
+    ls_bytes (*save)(void *user) LS_DEFAULT(NULL);
+    bool (*load)(void *user, const void *data, size_t size) LS_DEFAULT(NULL);
+    void *user LS_DEFAULT(NULL);
+    bool _ LS_DEFAULT(false);
 } ls_register_opts;
+#define ls_register_opts_defaults .data = NULL
 
 /* Make something a part of checkpoints, under a name of letters, digits, `_`, `-` and `.`:
  *     ls_register_for_checkpointing(run, "best", .data = &best, .size = sizeof best);
  * A checkpoint must have exactly what is registered when it is loaded. */
-#define ls_register_for_checkpointing(run, ...) LS_REGISTER_(run, __VA_ARGS__, ._ = 0)
-#define LS_REGISTER_(run, name, ...) ls_register_sized((run), (name), LS_OPTS(ls_register_opts, __VA_ARGS__))
-LS_API void ls_register_sized(ls_run *run, const char *name, const ls_register_opts *opts, size_t opts_size);
+#define ls_register_for_checkpointing(run, ...)                                                                        \
+    LS_CALL_2(ls_register_for_checkpointing, ls_register_opts, run, __VA_ARGS__, )
+LS_API void ls_register_for_checkpointing_sized(ls_run *run, const char *name, const ls_register_opts *opts,
+                                                size_t opts_size);
 
 /* ---- Runs: hooks ---- */
 

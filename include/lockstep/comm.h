@@ -72,35 +72,37 @@ typedef enum ls_comm_op {
  * In place: in == out for all-reduce. For reduce-scatter out may be part `rank` of in: what else is in `in` is used up.
  * For all-gather in may be part `rank` of out. In memory of ls_comm_share() these three move nothing but the result. */
 typedef struct ls_comm_call {
-    ls_comm_kind kind;
-    ls_dtype dtype;
-    ls_comm_op op; /* LS_COMM_SUM */
-    int64_t count; /* elements; with counts that of this rank, except in all-to-all */
-    const void *in;
-    void *out;
-    const int64_t *counts;     /* [size] elements of each part; NULL: count */
-    const int64_t *out_counts; /* all-to-all: elements that come from each rank; NULL: count */
-    int peer;
-    const char *site; /* who calls, for messages; filled in: file and line */
-    int _;
+    ls_comm_kind kind LS_DEFAULT(LS_COMM_BARRIER);
+    ls_dtype dtype LS_DEFAULT(LS_DTYPE_NONE);
+    ls_comm_op op LS_DEFAULT(LS_COMM_SUM);
+    int64_t count LS_DEFAULT(0); /* elements; with counts that of this rank, except in all-to-all */
+    const void *in LS_DEFAULT(NULL);
+    void *out LS_DEFAULT(NULL);
+    const int64_t *counts LS_DEFAULT(NULL);     /* [size] elements of each part; NULL: count */
+    const int64_t *out_counts LS_DEFAULT(NULL); /* all-to-all: elements that come from each rank; NULL: count */
+    int peer LS_DEFAULT(0);
+    const char *site LS_DEFAULT(NULL); /* where the call stands, for messages; filled in: file and line */
+    bool _ LS_DEFAULT(false);
 } ls_comm_call;
+#define ls_comm_call_defaults .op = LS_COMM_SUM
 
 /* ---- Calling ---- */
 
 #define LS_COMM_TEXT_(x) LS_COMM_TEXT_OF_(x)
 #define LS_COMM_TEXT_OF_(x) #x
+/* What is named ends with a comma, or is nothing at all. */
 #define LS_COMM_CALL_(kind_, ...)                                                                                      \
-    LS_OPTS(ls_comm_call, .kind = (kind_), .site = __FILE__ ":" LS_COMM_TEXT_(__LINE__), __VA_ARGS__)
+    LS_OPTS(ls_comm_call, .kind = (kind_), __VA_ARGS__.site = __FILE__ ":" LS_COMM_TEXT_(__LINE__))
 
 /* Make the call, and return when it is done. False (and an error) on failure. */
-#define ls_collective(comm, ...) LS_COLLECTIVE_(comm, __VA_ARGS__, ._ = 0)
+#define ls_collective(comm, ...) LS_COLLECTIVE_(comm, __VA_ARGS__, )
 #define LS_COLLECTIVE_(comm, ...) ls_collective_sized((comm), LS_COMM_CALL_(__VA_ARGS__))
 LS_API bool ls_collective_sized(ls_comm *comm, const ls_comm_call *call, size_t size);
 
 /* Start it: it is made in the background, after those started before. Arrays and lists of counts must stay as they are
  * until it has been waited for; what is in `out` before that means nothing. NULL (and an error) on failure.
  * With LOCKSTEP_COMM_WORKERS=0 there is no background, and it is made at once. */
-#define ls_collective_start(comm, ...) LS_COLLECTIVE_START_(comm, __VA_ARGS__, ._ = 0)
+#define ls_collective_start(comm, ...) LS_COLLECTIVE_START_(comm, __VA_ARGS__, )
 #define LS_COLLECTIVE_START_(comm, ...) ls_collective_start_sized((comm), LS_COMM_CALL_(__VA_ARGS__))
 LS_API ls_request *ls_collective_start_sized(ls_comm *comm, const ls_comm_call *call, size_t size);
 

@@ -42,20 +42,21 @@ typedef struct ls_batch ls_batch;
 #define LS_ANY (-1) /* a size that differs from sample to sample */
 
 typedef struct ls_field {
-    const char *name;
-    ls_dtype dtype;
-    int64_t shape[LS_MAX_DIMS]; /* of a sample, ended by 0; none: a single number. LS_ANY: see ls_sample_resize() */
-    double pad;                 /* fills up the shorter samples of a batch */
+    const char *name LS_DEFAULT(NULL);
+    ls_dtype dtype LS_DEFAULT(LS_DTYPE_NONE);
+    /* Of a sample, ended by 0; none: a single number. LS_ANY: see ls_sample_resize(). */
+    int64_t shape[LS_MAX_DIMS] LS_DEFAULT({});
+    double pad LS_DEFAULT(0); /* fills up the shorter samples of a batch */
     /* A picture, channels last in memory: .transform and .dtype of the loader decide size and type. With a shape
      * [C,H,W]: pixels as they are, see ls_sample_pixels(). */
-    bool image;
+    bool image LS_DEFAULT(false);
 } ls_field;
 
 /* One sample on its way into a batch. */
 typedef struct ls_sample ls_sample;
 
 /* Write sample `index` and return true; or ls_sample_fail() and return false. Called by several threads at once (unless
- * .workers = LS_NO_WORKERS) and in any order; it must not call functions of the run. */
+ * .workers = 0) and in any order; it must not call functions of the run. */
 typedef bool ls_get_fn(void *user, int64_t index, ls_sample *sample);
 
 /* Memory of a field for this sample, row-major: right in the batch. Undefined where nothing is written. */
@@ -84,40 +85,42 @@ typedef enum ls_on_bad {
 } ls_on_bad;
 
 typedef struct ls_dataset_opts {
-    int _;
-    int64_t count; /* samples */
-    ls_get_fn *get;
-    void *user;
-    ls_field fields[LS_MAX_FIELDS]; /* ended by one without a name */
-    ls_on_bad on_bad;
-    void (*release)(void *user);    /* (optional) when the dataset goes */
-    int64_t class_count;            /* (optional) see ls_class_count() */
-    const char *const *class_names; /* (optional) class_count of them; copied */
+    int64_t count LS_DEFAULT(LS_AUTO); /* samples; must be given */
+    ls_get_fn *get LS_DEFAULT(NULL);
+    void *user LS_DEFAULT(NULL);
+    ls_field fields[LS_MAX_FIELDS] LS_DEFAULT({}); /* ended by one without a name */
+    ls_on_bad on_bad LS_DEFAULT(LS_BAD_FATAL);
+    void (*release)(void *user) LS_DEFAULT(NULL);    /* (optional) when the dataset goes */
+    int64_t class_count LS_DEFAULT(0);               /* see ls_class_count(); 0: unknown */
+    const char *const *class_names LS_DEFAULT(NULL); /* (optional) class_count of them; copied */
+    bool _ LS_DEFAULT(false);
 } ls_dataset_opts;
-#define ls_dataset_new(run, ...) ls_dataset_sized((run), LS_OPTS(ls_dataset_opts, __VA_ARGS__))
-LS_API ls_dataset *ls_dataset_sized(ls_run *run, const ls_dataset_opts *opts, size_t opts_size);
+#define ls_dataset_opts_defaults .count = LS_AUTO
+#define ls_dataset_new(...) LS_CALL_1(ls_dataset_new, ls_dataset_opts, __VA_ARGS__, )
+LS_API ls_dataset *ls_dataset_new_sized(ls_run *run, const ls_dataset_opts *opts, size_t opts_size);
 
 /* ---- Streams: datasets that are read from the beginning to an end nobody knows ---- */
 
 typedef struct ls_stream_opts {
-    int _;
     /* Write the next sample and return true; at the end, or after ls_sample_fail(), false. */
-    bool (*next)(void *user, ls_sample *sample);
+    bool (*next)(void *user, ls_sample *sample) LS_DEFAULT(NULL);
     /* (optional) A pass begins: go back to the first sample. Without it a pass goes on where the one before ended. */
-    void (*begin)(void *user, int64_t epoch);
+    void (*begin)(void *user, int64_t epoch) LS_DEFAULT(NULL);
     /* (optional) Pass over n samples without reading them; returns how many there were. Without it they are read. */
-    int64_t (*skip)(void *user, int64_t n);
-    void *user;
-    ls_field fields[LS_MAX_FIELDS]; /* ended by one without a name */
-    ls_on_bad on_bad;               /* LS_BAD_SKIP: the stream goes on with the next sample */
-    void (*release)(void *user);    /* (optional) when the dataset goes */
-    int64_t class_count;            /* (optional) see ls_class_count() */
-    const char *const *class_names; /* (optional) class_count of them; copied */
+    int64_t (*skip)(void *user, int64_t n) LS_DEFAULT(NULL);
+    void *user LS_DEFAULT(NULL);
+    ls_field fields[LS_MAX_FIELDS] LS_DEFAULT({});   /* ended by one without a name */
+    ls_on_bad on_bad LS_DEFAULT(LS_BAD_FATAL);       /* LS_BAD_SKIP: the stream goes on with the next sample */
+    void (*release)(void *user) LS_DEFAULT(NULL);    /* (optional) when the dataset goes */
+    int64_t class_count LS_DEFAULT(0);               /* see ls_class_count(); 0: unknown */
+    const char *const *class_names LS_DEFAULT(NULL); /* (optional) class_count of them; copied */
+    bool _ LS_DEFAULT(false);
 } ls_stream_opts;
+#define ls_stream_opts_defaults .next = NULL
 /* One thread at a time calls these functions, not always the same one. Processes read the whole stream and keep their
  * part: what is not theirs is not decoded. */
-#define ls_stream_new(run, ...) ls_stream_sized((run), LS_OPTS(ls_stream_opts, __VA_ARGS__))
-LS_API ls_dataset *ls_stream_sized(ls_run *run, const ls_stream_opts *opts, size_t opts_size);
+#define ls_stream_new(...) LS_CALL_1(ls_stream_new, ls_stream_opts, __VA_ARGS__, )
+LS_API ls_dataset *ls_stream_new_sized(ls_run *run, const ls_stream_opts *opts, size_t opts_size);
 
 /* ---- Ready-made datasets ---- */
 
@@ -126,16 +129,16 @@ LS_API ls_dataset *ls_stream_sized(ls_run *run, const ls_stream_opts *opts, size
  * sub-folder a photo is in, at any depth below it. Files are sorted by name and classes too, byte by byte, so that all
  * machines agree on numbers. Files that do not match are left out with a warning; hidden ones silently. */
 typedef struct ls_image_folder_opts {
-    int _;
-    const char *pattern; /* "^(.*)_[0-9]+\\.jpg$"; by folder: "\\.(jpg|jpeg|png)$"; both in upper or lower case */
-    bool by_folder;
-    ls_on_bad on_bad;
+    /* NULL is "^(.*)_[0-9]+\\.jpg$"; by folder: "\\.(jpg|jpeg|png)$"; both in upper or lower case */
+    const char *pattern LS_DEFAULT(NULL);
+    bool by_folder LS_DEFAULT(false);
+    ls_on_bad on_bad LS_DEFAULT(LS_BAD_FATAL);
+    bool _ LS_DEFAULT(false);
 } ls_image_folder_opts;
-#define ls_image_folder_new(run, ...) LS_IMAGE_FOLDER_NEW_(run, __VA_ARGS__, ._ = 0)
-#define LS_IMAGE_FOLDER_NEW_(run, folder, ...)                                                                         \
-    ls_image_folder_sized((run), (folder), LS_OPTS(ls_image_folder_opts, __VA_ARGS__))
-LS_API ls_dataset *ls_image_folder_sized(ls_run *run, const char *folder, const ls_image_folder_opts *opts,
-                                         size_t opts_size);
+#define ls_image_folder_opts_defaults .pattern = NULL
+#define ls_image_folder_new(run, ...) LS_CALL_2(ls_image_folder_new, ls_image_folder_opts, run, __VA_ARGS__, )
+LS_API ls_dataset *ls_image_folder_new_sized(ls_run *run, const char *folder, const ls_image_folder_opts *opts,
+                                             size_t opts_size);
 /* The file of sample `index`; "" for datasets that are not made of files. */
 LS_API const char *ls_sample_path(const ls_dataset *set, int64_t index);
 
@@ -146,8 +149,7 @@ LS_API ls_dataset *ls_mnist_new(ls_run *run, const char *images_path, const char
 /* Sample i is row i of each tensor: ls_tensor_dataset_new(run, x, y). A tensor that has a name gives it to its field;
  * the others are "0", "1", ... Memory is shared with the tensors where they are contiguous and on the CPU. */
 #define ls_tensor_dataset_new(run, ...)                                                                                \
-    ls_tensor_dataset_of((run), (int)(sizeof((ls_tensor *[]){__VA_ARGS__}) / sizeof(ls_tensor *)),                     \
-                         (ls_tensor *const[]){__VA_ARGS__})
+    ls_tensor_dataset_of((run), (int)LS_LIST_COUNT(ls_tensor *, __VA_ARGS__), LS_LIST(ls_tensor *, __VA_ARGS__))
 LS_API ls_dataset *ls_tensor_dataset_of(ls_run *run, int count, ls_tensor *const *tensors);
 
 /* ---- Parts of datasets ---- */
@@ -158,8 +160,7 @@ LS_API ls_dataset *ls_subset(ls_dataset *set, int64_t count, const int64_t *indi
  * seed and of n, and drawing it disturbs no other random numbers. */
 LS_API void ls_split(ls_dataset *set, double fraction, ls_dataset **first, ls_dataset **second);
 /* One after the other; the same fields. ls_join(a, b). Classes are those of the first. */
-#define ls_join(...)                                                                                                   \
-    ls_join_of((int)(sizeof((ls_dataset *[]){__VA_ARGS__}) / sizeof(ls_dataset *)), (ls_dataset *const[]){__VA_ARGS__})
+#define ls_join(...) ls_join_of((int)LS_LIST_COUNT(ls_dataset *, __VA_ARGS__), LS_LIST(ls_dataset *, __VA_ARGS__))
 LS_API ls_dataset *ls_join_of(int count, ls_dataset *const *sets);
 
 /* ---- What a dataset is ---- */
@@ -180,39 +181,41 @@ LS_API void ls_dataset_free(ls_dataset *set);
 
 /* Samples drawn at random: each at most once, or, with replacement, any number of times. */
 typedef struct ls_random_sampler_opts {
-    int _;
-    int64_t draws; /* in an epoch; as many as there are samples */
-    bool replacement;
+    int64_t draws LS_DEFAULT(LS_AUTO); /* in an epoch; LS_AUTO: as many as there are samples */
+    bool replacement LS_DEFAULT(false);
+    bool _ LS_DEFAULT(false);
 } ls_random_sampler_opts;
-#define ls_random_sampler_new(...) LS_RANDOM_SAMPLER_NEW_(__VA_ARGS__, ._ = 0)
-#define LS_RANDOM_SAMPLER_NEW_(run, ...) ls_random_sampler_sized((run), LS_OPTS(ls_random_sampler_opts, __VA_ARGS__))
-LS_API ls_sampler *ls_random_sampler_sized(ls_run *run, const ls_random_sampler_opts *opts, size_t opts_size);
+#define ls_random_sampler_opts_defaults .draws = LS_AUTO
+#define ls_random_sampler_new(...) LS_CALL_1(ls_random_sampler_new, ls_random_sampler_opts, __VA_ARGS__, )
+LS_API ls_sampler *ls_random_sampler_new_sized(ls_run *run, const ls_random_sampler_opts *opts, size_t opts_size);
 
 /* Sample i comes with a probability proportional to weights[i]; one for each sample, copied. */
 typedef struct ls_weighted_sampler_opts {
-    int _;
-    int64_t draws;            /* in an epoch; as many as there are samples */
-    bool without_replacement; /* each at most once */
+    int64_t draws LS_DEFAULT(LS_AUTO);          /* in an epoch; LS_AUTO: as many as there are samples */
+    bool without_replacement LS_DEFAULT(false); /* each at most once */
+    bool _ LS_DEFAULT(false);
 } ls_weighted_sampler_opts;
-#define ls_weighted_sampler_new(run, count, ...) LS_WEIGHTED_SAMPLER_NEW_(run, count, __VA_ARGS__, ._ = 0)
-#define LS_WEIGHTED_SAMPLER_NEW_(run, count, weights, ...)                                                             \
-    ls_weighted_sampler_sized((run), (count), (weights), LS_OPTS(ls_weighted_sampler_opts, __VA_ARGS__))
-LS_API ls_sampler *ls_weighted_sampler_sized(ls_run *run, int64_t count, const double *weights,
-                                             const ls_weighted_sampler_opts *opts, size_t opts_size);
+#define ls_weighted_sampler_opts_defaults .draws = LS_AUTO
+#define ls_weighted_sampler_new(run, count, ...)                                                                       \
+    LS_CALL_3(ls_weighted_sampler_new, ls_weighted_sampler_opts, run, count, __VA_ARGS__, )
+LS_API ls_sampler *ls_weighted_sampler_new_sized(ls_run *run, int64_t count, const double *weights,
+                                                 const ls_weighted_sampler_opts *opts, size_t opts_size);
 
 /* Every world-th sample beginning with rank, and the first ones again so that all ranks have the same number: for
  * programs that share out by themselves. Loaders given to ls_prepare() are shared out anyway. */
 typedef struct ls_distributed_sampler_opts {
-    int _;
-    int rank, world;
-    bool shuffle;   /* before sharing out, in the same order for all */
-    bool drop_last; /* leave out what cannot be shared out evenly */
+    int rank LS_DEFAULT(LS_AUTO), world LS_DEFAULT(LS_AUTO); /* LS_AUTO: the run's */
+    bool shuffle LS_DEFAULT(false);                          /* before sharing out, in the same order for all */
+    bool drop_last LS_DEFAULT(false);                        /* leave out what cannot be shared out evenly */
+    bool _ LS_DEFAULT(false);
 } ls_distributed_sampler_opts;
-#define ls_distributed_sampler_new(run, ...)                                                                           \
-    ls_distributed_sampler_sized((run), LS_OPTS(ls_distributed_sampler_opts, __VA_ARGS__))
-LS_API ls_sampler *ls_distributed_sampler_sized(ls_run *run, const ls_distributed_sampler_opts *opts, size_t opts_size);
+#define ls_distributed_sampler_opts_defaults .rank = LS_AUTO, .world = LS_AUTO
+#define ls_distributed_sampler_new(...)                                                                                \
+    LS_CALL_1(ls_distributed_sampler_new, ls_distributed_sampler_opts, __VA_ARGS__, )
+LS_API ls_sampler *ls_distributed_sampler_new_sized(ls_run *run, const ls_distributed_sampler_opts *opts,
+                                                    size_t opts_size);
 
-/* An order of your own: write the `draws` samples of an epoch. */
+/* An order of your own: write the `draws` samples of an epoch (LS_AUTO: as many as there are). */
 typedef void ls_order_fn(void *user, int64_t epoch, int64_t draws, int64_t *samples);
 LS_API ls_sampler *ls_order_sampler_new(ls_run *run, int64_t draws, ls_order_fn *order, void *user);
 /* Batches of your own, of any sizes: batch k is the next sizes[k] of `samples`. All is copied.
@@ -222,31 +225,32 @@ LS_API void ls_sampler_free(ls_sampler *sampler); /* not before its loaders */
 
 /* ---- Loaders ---- */
 
-#define LS_NO_WORKERS (-1)
-
 /* Called with each batch on the run's thread, where operators may be used: ls_batch_set()
  * puts what they make of it in its place. */
 typedef void ls_collate_fn(void *user, ls_batch *batch);
 
 typedef struct ls_loader_opts {
-    int _;
-    int64_t batch;          /* samples in a batch; 1 */
-    bool shuffle;           /* in an order that is a function of seed and epoch alone */
-    bool drop_last;         /* leave out a last batch that is not full */
-    uint64_t seed;          /* of the order and of random transforms; 0: the run's */
-    int prefetch;           /* batches made ahead; 2 */
-    int workers;            /* threads that read samples; as many as CPUs, at most 8, and none for what is in memory.
-                     * LS_NO_WORKERS: samples are read inside ls_next() */
-    ls_transform transform; /* of pictures: see image.h */
-    ls_dtype dtype;         /* of pictures: LS_F32 (0..1), or LS_U8 (0..255) to convert on the device */
-    ls_sampler *sampler;    /* instead of .shuffle */
-    ls_collate_fn *collate;
-    void *user;           /* of collate */
-    int64_t pad_multiple; /* sizes that vary are padded to a multiple of this */
+    int64_t batch LS_DEFAULT(LS_AUTO);      /* samples in a batch; LS_AUTO: 1, or as the sampler's batch list says */
+    bool shuffle LS_DEFAULT(false);         /* in an order that is a function of seed and epoch alone */
+    bool drop_last LS_DEFAULT(false);       /* leave out a last batch that is not full */
+    uint64_t seed LS_DEFAULT(LS_AUTO_SEED); /* of the order and of random transforms; LS_AUTO_SEED: the run's */
+    int prefetch LS_DEFAULT(2);             /* batches that workers make ahead; at least 1 */
+    /* Threads that read samples; 0: they are read inside ls_next(). LS_AUTO: as many as CPUs, at most 8, and 0 for what
+     * is in memory. */
+    int workers LS_DEFAULT(LS_AUTO);
+    ls_transform transform LS_DEFAULT({}); /* of pictures: see image.h */
+    /* Of pictures: LS_F32 (0..1), or LS_U8 (0..255) to convert on the device. LS_DTYPE_NONE: as the transform says. */
+    ls_dtype dtype LS_DEFAULT(LS_DTYPE_NONE);
+    ls_sampler *sampler LS_DEFAULT(NULL); /* instead of .shuffle */
+    ls_collate_fn *collate LS_DEFAULT(NULL);
+    void *user LS_DEFAULT(NULL);        /* of collate */
+    int64_t pad_multiple LS_DEFAULT(1); /* sizes that vary are padded to a multiple of this */
+    bool _ LS_DEFAULT(false);
 } ls_loader_opts;
-#define ls_loader_new(run, ...) LS_LOADER_NEW_(run, __VA_ARGS__, ._ = 0)
-#define LS_LOADER_NEW_(run, set, ...) ls_loader_sized((run), (set), LS_OPTS(ls_loader_opts, __VA_ARGS__))
-LS_API ls_loader *ls_loader_sized(ls_run *run, ls_dataset *set, const ls_loader_opts *opts, size_t opts_size);
+#define ls_loader_opts_defaults                                                                                        \
+    .batch = LS_AUTO, .seed = LS_AUTO_SEED, .prefetch = 2, .workers = LS_AUTO, .pad_multiple = 1
+#define ls_loader_new(run, ...) LS_CALL_2(ls_loader_new, ls_loader_opts, run, __VA_ARGS__, )
+LS_API ls_loader *ls_loader_new_sized(ls_run *run, ls_dataset *set, const ls_loader_opts *opts, size_t opts_size);
 LS_API void ls_loader_free(ls_loader *loader);
 
 /* Batches of a pass, for this process; -1 for a stream. */

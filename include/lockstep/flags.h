@@ -59,6 +59,39 @@ typedef struct ls_flag {
     {                                                                                                                  \
         (name), LS_FLAG_TEXT, (const char **)(variable), (help), (choices)                                             \
     }
+#ifdef __cplusplus
+#define LS_FLAG_TYPE(variable) ls_flag_type_of_(variable)
+extern "C++" {
+constexpr ls_flag_type ls_flag_type_of_(const char **)
+{
+    return LS_FLAG_TEXT;
+}
+constexpr ls_flag_type ls_flag_type_of_(int *)
+{
+    return LS_FLAG_INT;
+}
+constexpr ls_flag_type ls_flag_type_of_(int64_t *)
+{
+    return LS_FLAG_INT64;
+}
+constexpr ls_flag_type ls_flag_type_of_(uint64_t *)
+{
+    return LS_FLAG_UINT64;
+}
+constexpr ls_flag_type ls_flag_type_of_(double *)
+{
+    return LS_FLAG_NUMBER;
+}
+constexpr ls_flag_type ls_flag_type_of_(bool *)
+{
+    return LS_FLAG_SWITCH;
+}
+constexpr ls_flag_type ls_flag_type_of_(ls_names *)
+{
+    return LS_FLAG_NAMES;
+}
+}
+#else
 #define LS_FLAG_TYPE(variable)                                                                                         \
     _Generic((variable),                                                                                               \
         const char **: LS_FLAG_TEXT,                                                                                   \
@@ -68,16 +101,18 @@ typedef struct ls_flag {
         double *: LS_FLAG_NUMBER,                                                                                      \
         bool *: LS_FLAG_SWITCH,                                                                                        \
         ls_names *: LS_FLAG_NAMES)
+#endif
 
 typedef struct ls_flags_opts {
-    int _;
-    const char *about;     /* a line for the help page */
-    const char *arguments; /* "FILE...": what arguments without a flag are; NULL: there are none */
+    const char *about LS_DEFAULT(NULL);     /* a line for the help page */
+    const char *arguments LS_DEFAULT(NULL); /* "FILE...": what arguments without a flag are; NULL: there are none */
+    bool _ LS_DEFAULT(false);
 } ls_flags_opts;
+#define ls_flags_opts_defaults .about = NULL
 
 /* Read a table's flags. argv keeps the program's name and the arguments without a flag. False when the program should
  * end: after --help, or after a mistake, which is an error of the run (an unknown flag names the nearest known one). */
-#define ls_flags_read(run, argc, argv, ...) LS_FLAGS_READ_(run, argc, argv, __VA_ARGS__, ._ = 0)
+#define ls_flags_read(run, argc, argv, ...) LS_FLAGS_READ_(run, argc, argv, __VA_ARGS__, )
 #define LS_FLAGS_READ_(run, argc, argv, flags, ...)                                                                    \
     ls_flags_read_sized((run), (argc), (argv), (flags), (int)(sizeof(flags) / sizeof(*(flags))),                       \
                         LS_OPTS(ls_flags_opts, __VA_ARGS__))

@@ -21,13 +21,15 @@ extern "C" {
 /* ---- Reading ---- */
 
 typedef struct ls_state_read_opts {
-    int _;
-    const char *only;   /* the names wanted, as the file has them: "*.weight|fc.*" (see ls_state_matching) */
-    const char *strip;  /* "module.": taken off the front of names that have it */
-    const char *prefix; /* "backbone.": put in front of every name, after strip */
-    ls_dtype dtype;     /* convert floating tensors to this type */
-    const char *device; /* where they go; default: the run's device */
+    /* The names wanted, as the file has them: "*.weight|fc.*" (see ls_state_matching). NULL: all. */
+    const char *only LS_DEFAULT(NULL);
+    const char *strip LS_DEFAULT(NULL);       /* "module.": taken off the front of names that have it */
+    const char *prefix LS_DEFAULT(NULL);      /* "backbone.": put in front of every name, after strip */
+    ls_dtype dtype LS_DEFAULT(LS_DTYPE_NONE); /* convert floating tensors to this type; LS_DTYPE_NONE: do not */
+    const char *device LS_DEFAULT(NULL);      /* where they go; NULL: the run's device */
+    bool _ LS_DEFAULT(false);
 } ls_state_read_opts;
+#define ls_state_read_opts_defaults .only = NULL
 
 /* The tensors of a file, an index or a folder, read into memory: what becomes of the file later changes no tensor, and
  * writing to a tensor never reaches the file. NULL, and an error, when something is wrong with the file.
@@ -36,8 +38,7 @@ typedef struct ls_state_read_opts {
  * one tensor without a name calls it "tensor". Types that Lockstep does not have become the next larger one that holds
  * all their values: I16 U16 -> i32, U32 -> i64, F8 -> f32, U64 -> i64 (an error where a value does not fit); complex
  * numbers get a last dimension of 2. F4 and F6 are refused. */
-#define ls_state_read(run, ...) LS_STATE_READ_(run, __VA_ARGS__, ._ = 0)
-#define LS_STATE_READ_(run, path, ...) ls_state_read_sized((run), (path), LS_OPTS(ls_state_read_opts, __VA_ARGS__))
+#define ls_state_read(run, ...) LS_CALL_2(ls_state_read, ls_state_read_opts, run, __VA_ARGS__, )
 LS_API ls_state *ls_state_read_sized(ls_run *run, const char *path, const ls_state_read_opts *opts, size_t opts_size);
 
 /* ---- Writing ---- */
@@ -48,17 +49,17 @@ typedef struct ls_metadata {
 } ls_metadata;
 
 typedef struct ls_state_write_opts {
-    int _;
-    const ls_metadata *metadata; /* besides {"format", "pt"}, which is always there */
-    bool no_sync;                /* do not wait for the disk: quicker, but a power cut may lose the file */
-    const char *max_shard_size;  /* ls_state_write_sharded: "10GB" (default), "500MB", "2GiB", or a number of bytes */
+    const ls_metadata *metadata LS_DEFAULT(NULL); /* besides {"format", "pt"}, which is always there */
+    bool no_sync LS_DEFAULT(false); /* do not wait for the disk: quicker, but a power cut may lose the file */
+    /* ls_state_write_sharded: "500MB", "2GiB", or a number of bytes. NULL is "10GB". */
+    const char *max_shard_size LS_DEFAULT(NULL);
+    bool _ LS_DEFAULT(false);
 } ls_state_write_opts;
+#define ls_state_write_opts_defaults .no_sync = false
 
 /* One safetensors file. It appears under its name when it is complete and on the disk; after a failure (a full disk)
  * what was there before is still there, and nothing else. The folder must exist. False, and an error, on failure. */
-#define ls_state_write(state, ...) LS_STATE_WRITE_(state, __VA_ARGS__, ._ = 0)
-#define LS_STATE_WRITE_(state, path, ...)                                                                              \
-    ls_state_write_sized((state), (path), LS_OPTS(ls_state_write_opts, __VA_ARGS__))
+#define ls_state_write(state, ...) LS_CALL_2(ls_state_write, ls_state_write_opts, state, __VA_ARGS__, )
 LS_API bool ls_state_write_sized(const ls_state *state, const char *path, const ls_state_write_opts *opts,
                                  size_t opts_size);
 
@@ -66,9 +67,7 @@ LS_API bool ls_state_write_sized(const ls_state *state, const char *path, const 
  * "model-00001-of-00003.safetensors" ... and "model.safetensors.index.json", as Transformers names them. Tensors are
  * put into shards in the order of the list; a tensor above the limit has a shard of its own. Files of a former save
  * that no longer belong there are removed at the end. */
-#define ls_state_write_sharded(state, ...) LS_STATE_WRITE_SHARDED_(state, __VA_ARGS__, ._ = 0)
-#define LS_STATE_WRITE_SHARDED_(state, folder, ...)                                                                    \
-    ls_state_write_sharded_sized((state), (folder), LS_OPTS(ls_state_write_opts, __VA_ARGS__))
+#define ls_state_write_sharded(state, ...) LS_CALL_2(ls_state_write_sharded, ls_state_write_opts, state, __VA_ARGS__, )
 LS_API bool ls_state_write_sharded_sized(const ls_state *state, const char *folder, const ls_state_write_opts *opts,
                                          size_t opts_size);
 

@@ -57,128 +57,133 @@ typedef struct ls_transform {
 } ls_transform;
 
 /* One after another: ls_compose(ls_resize_shorter(256), ls_center_crop(224), ls_random_flip()). */
-#define ls_compose(...)                                                                                                \
-    ls_compose_list((const ls_transform[]){__VA_ARGS__},                                                               \
-                    sizeof((const ls_transform[]){__VA_ARGS__}) / sizeof(ls_transform))
+#define ls_compose(...) ls_compose_list(LS_LIST(ls_transform, __VA_ARGS__), LS_LIST_COUNT(ls_transform, __VA_ARGS__))
 LS_API ls_transform ls_compose_list(const ls_transform *transforms, size_t count);
 
 /* A random part of the picture, scaled to size x size: of min_scale to max_scale of its area, and of a ratio of width
  * to height between min_ratio and max_ratio; the middle where ten attempts do not fit. */
 typedef struct ls_random_resized_crop_opts {
-    int _;
-    double min_scale, max_scale; /* 0.08 and 1 */
-    double min_ratio, max_ratio; /* 3/4 and 4/3 */
-    ls_filter filter;            /* LS_FILTER_BILINEAR */
-    int width;                   /* size */
+    double min_scale LS_DEFAULT(0.08), max_scale LS_DEFAULT(1);
+    double min_ratio LS_DEFAULT(3.0 / 4), max_ratio LS_DEFAULT(4.0 / 3);
+    ls_filter filter LS_DEFAULT(LS_FILTER_DEFAULT);
+    int width LS_DEFAULT(LS_AUTO); /* LS_AUTO: size */
+    bool _ LS_DEFAULT(false);
 } ls_random_resized_crop_opts;
-#define ls_random_resized_crop(...) LS_RANDOM_RESIZED_CROP_(__VA_ARGS__, ._ = 0)
-#define LS_RANDOM_RESIZED_CROP_(size, ...)                                                                             \
-    ls_random_resized_crop_sized((size), LS_OPTS(ls_random_resized_crop_opts, __VA_ARGS__))
+#define ls_random_resized_crop_opts_defaults                                                                           \
+    .min_scale = 0.08, .max_scale = 1, .min_ratio = 3.0 / 4, .max_ratio = 4.0 / 3, .width = LS_AUTO
+#define ls_random_resized_crop(...) LS_CALL_1(ls_random_resized_crop, ls_random_resized_crop_opts, __VA_ARGS__, )
 LS_API ls_transform ls_random_resized_crop_sized(int size, const ls_random_resized_crop_opts *opts, size_t opts_size);
 
 /* The whole picture, scaled to exactly size x size (or size high and .width wide):
  * torchvision's Resize((size, size)). */
 typedef struct ls_resize_opts {
-    int _;
-    ls_filter filter; /* LS_FILTER_BILINEAR */
-    int width;        /* size */
+    ls_filter filter LS_DEFAULT(LS_FILTER_DEFAULT);
+    int width LS_DEFAULT(LS_AUTO); /* LS_AUTO: size */
+    bool _ LS_DEFAULT(false);
 } ls_resize_opts;
-#define ls_resize(...) LS_RESIZE_(__VA_ARGS__, ._ = 0)
-#define LS_RESIZE_(size, ...) ls_resize_sized((size), LS_OPTS(ls_resize_opts, __VA_ARGS__))
+#define ls_resize_opts_defaults .width = LS_AUTO
+#define ls_resize(...) LS_CALL_1(ls_resize, ls_resize_opts, __VA_ARGS__, )
 LS_API ls_transform ls_resize_sized(int size, const ls_resize_opts *opts, size_t opts_size);
 
 /* The whole picture, scaled so that its shorter side is `size`: torchvision's Resize(size). */
-#define ls_resize_shorter(...) LS_RESIZE_SHORTER_(__VA_ARGS__, ._ = 0)
-#define LS_RESIZE_SHORTER_(size, ...) ls_resize_shorter_sized((size), LS_OPTS(ls_resize_opts, __VA_ARGS__))
+#define ls_resize_shorter(...) LS_CALL_1(ls_resize_shorter, ls_resize_opts, __VA_ARGS__, )
 LS_API ls_transform ls_resize_shorter_sized(int size, const ls_resize_opts *opts, size_t opts_size);
 
 /* The middle, size x size (or size high and .width wide); black is added around what is smaller. */
 typedef struct ls_center_crop_opts {
-    int _;
-    int width; /* size */
+    int width LS_DEFAULT(LS_AUTO); /* LS_AUTO: size */
+    bool _ LS_DEFAULT(false);
 } ls_center_crop_opts;
-#define ls_center_crop(...) LS_CENTER_CROP_(__VA_ARGS__, ._ = 0)
-#define LS_CENTER_CROP_(size, ...) ls_center_crop_sized((size), LS_OPTS(ls_center_crop_opts, __VA_ARGS__))
+#define ls_center_crop_opts_defaults .width = LS_AUTO
+#define ls_center_crop(...) LS_CALL_1(ls_center_crop, ls_center_crop_opts, __VA_ARGS__, )
 LS_API ls_transform ls_center_crop_sized(int size, const ls_center_crop_opts *opts, size_t opts_size);
 
 /* Left and right exchanged, or top and bottom, with a probability. */
 typedef struct ls_random_flip_opts {
-    int _;
-    double probability; /* 0.5 */
-    bool vertical;
+    double probability LS_DEFAULT(0.5);
+    bool vertical LS_DEFAULT(false);
+    bool _ LS_DEFAULT(false);
 } ls_random_flip_opts;
-#define ls_random_flip(...) ls_random_flip_sized(LS_OPTS(ls_random_flip_opts, ._ = 0, __VA_ARGS__))
+#define ls_random_flip_opts_defaults .probability = 0.5
+#define ls_random_flip(...) LS_CALL_0(ls_random_flip, ls_random_flip_opts, __VA_ARGS__)
 LS_API ls_transform ls_random_flip_sized(const ls_random_flip_opts *opts, size_t opts_size);
 
 /* Turned about the middle by an angle between -degrees and degrees, counter-clockwise; the size stays. */
 typedef struct ls_random_rotation_opts {
-    int _;
-    double min_degrees; /* -degrees */
-    ls_filter filter;   /* LS_FILTER_NEAREST or LS_FILTER_BILINEAR */
-    uint8_t fill[3];    /* what appears in the corners; black */
+    double min_degrees LS_DEFAULT(LS_AUTO_REAL);    /* LS_AUTO_REAL: -degrees */
+    ls_filter filter LS_DEFAULT(LS_FILTER_DEFAULT); /* LS_FILTER_NEAREST or LS_FILTER_BILINEAR */
+    uint8_t fill[3] LS_DEFAULT({0, 0, 0});          /* what appears in the corners */
+    bool _ LS_DEFAULT(false);
 } ls_random_rotation_opts;
-#define ls_random_rotation(...) LS_RANDOM_ROTATION_(__VA_ARGS__, ._ = 0)
-#define LS_RANDOM_ROTATION_(degrees, ...)                                                                              \
-    ls_random_rotation_sized((degrees), LS_OPTS(ls_random_rotation_opts, __VA_ARGS__))
+#define ls_random_rotation_opts_defaults .min_degrees = LS_AUTO_REAL
+#define ls_random_rotation(...) LS_CALL_1(ls_random_rotation, ls_random_rotation_opts, __VA_ARGS__, )
 LS_API ls_transform ls_random_rotation_sized(double degrees, const ls_random_rotation_opts *opts, size_t opts_size);
 
 /* Brightness, contrast and saturation are multiplied by a number between 1 - x and 1 + x, the hue is turned by up to x
  * of the circle (at most 0.5), in random order. Zero leaves one alone. */
 typedef struct ls_color_jitter_opts {
-    int _;
-    double brightness, contrast, saturation, hue;
+    double brightness LS_DEFAULT(0), contrast LS_DEFAULT(0), saturation LS_DEFAULT(0), hue LS_DEFAULT(0);
+    bool _ LS_DEFAULT(false);
 } ls_color_jitter_opts;
-#define ls_color_jitter(...) ls_color_jitter_sized(LS_OPTS(ls_color_jitter_opts, ._ = 0, __VA_ARGS__))
+#define ls_color_jitter_opts_defaults .brightness = 0
+#define ls_color_jitter(...) LS_CALL_0(ls_color_jitter, ls_color_jitter_opts, __VA_ARGS__)
 LS_API ls_transform ls_color_jitter_sized(const ls_color_jitter_opts *opts, size_t opts_size);
 
 /* Shades of gray, still in three channels, with a probability. */
 typedef struct ls_grayscale_opts {
-    int _;
-    double probability; /* 1 */
+    double probability LS_DEFAULT(1);
+    bool _ LS_DEFAULT(false);
 } ls_grayscale_opts;
-#define ls_grayscale(...) ls_grayscale_sized(LS_OPTS(ls_grayscale_opts, ._ = 0, __VA_ARGS__))
+#define ls_grayscale_opts_defaults .probability = 1
+#define ls_grayscale(...) LS_CALL_0(ls_grayscale, ls_grayscale_opts, __VA_ARGS__)
 LS_API ls_transform ls_grayscale_sized(const ls_grayscale_opts *opts, size_t opts_size);
 
 /* The type of the result: LS_F32 in 0..1 (the default, also without this), or LS_U8 in 0..255 as it is. */
 typedef struct ls_to_tensor_opts {
-    int _;
-    ls_dtype dtype; /* LS_F32 */
+    ls_dtype dtype LS_DEFAULT(LS_F32);
+    bool _ LS_DEFAULT(false);
 } ls_to_tensor_opts;
-#define ls_to_tensor(...) ls_to_tensor_sized(LS_OPTS(ls_to_tensor_opts, ._ = 0, __VA_ARGS__))
+#define ls_to_tensor_opts_defaults .dtype = LS_F32
+#define ls_to_tensor(...) LS_CALL_0(ls_to_tensor, ls_to_tensor_opts, __VA_ARGS__)
 LS_API ls_transform ls_to_tensor_sized(const ls_to_tensor_opts *opts, size_t opts_size);
 
 /* (x - mean) / std of each channel, after everything else. The defaults are those of ImageNet. A model that normalises
  * on its device (ls_imagenet_normalize) must not be given normalised pictures. */
 typedef struct ls_normalize_image_opts {
-    int _;
-    float mean[3]; /* 0.485, 0.456, 0.406, unless std is given */
-    float std[3];  /* 0.229, 0.224, 0.225, unless mean is given; then 1 */
+    float mean[3] LS_DEFAULT({0.485f, 0.456f, 0.406f});
+    float std[3] LS_DEFAULT({0.229f, 0.224f, 0.225f});
+    bool _ LS_DEFAULT(false);
 } ls_normalize_image_opts;
-#define ls_normalize_image(...) ls_normalize_image_sized(LS_OPTS(ls_normalize_image_opts, ._ = 0, __VA_ARGS__))
+#define ls_normalize_image_opts_defaults .mean = {0.485f, 0.456f, 0.406f}, .std = {0.229f, 0.224f, 0.225f}
+#define ls_normalize_image(...) LS_CALL_0(ls_normalize_image, ls_normalize_image_opts, __VA_ARGS__)
 LS_API ls_transform ls_normalize_image_sized(const ls_normalize_image_opts *opts, size_t opts_size);
 
 /* How files are decoded; stands anywhere in a composition. */
 typedef struct ls_decode_opts {
-    int _;
-    bool upright; /* turn the picture as the camera noted (EXIF orientation); default: as stored, like torchvision */
-    bool fast;    /* where at least twice the pixels are there, let the JPEG decoder scale: quicker, slightly other
-                         * pixels (a level or two in smooth parts, more at edges) */
-    int64_t max_pixels; /* refuse pictures of more; else of more than 178,956,970, Pillow's limit, or than the size of
-                         * the file makes likely (64 MiB and 1032 bytes for each of its own) */
+    /* Turn the picture as the camera noted (EXIF orientation); otherwise it is as stored, like torchvision. */
+    bool upright LS_DEFAULT(false);
+    /* Where at least twice the pixels are there, let the JPEG decoder scale: quicker, slightly other pixels (a level or
+     * two in smooth parts, more at edges). */
+    bool fast LS_DEFAULT(false);
+    /* Refuse pictures of more. LS_AUTO: of more than 178,956,970, Pillow's limit, or than the size of the file makes
+     * likely (64 MiB and 1032 bytes for each of its own). */
+    int64_t max_pixels LS_DEFAULT(LS_AUTO);
+    bool _ LS_DEFAULT(false);
 } ls_decode_opts;
-#define ls_decode(...) ls_decode_sized(LS_OPTS(ls_decode_opts, ._ = 0, __VA_ARGS__))
+#define ls_decode_opts_defaults .max_pixels = LS_AUTO
+#define ls_decode(...) LS_CALL_0(ls_decode, ls_decode_opts, __VA_ARGS__)
 LS_API ls_transform ls_decode_sized(const ls_decode_opts *opts, size_t opts_size);
 
 /* ---- Files ---- */
 
 typedef struct ls_image_read_opts {
-    int _;
-    ls_transform transform; /* random steps take numbers of the run */
+    ls_transform transform LS_DEFAULT({}); /* random steps take numbers of the run */
+    bool _ LS_DEFAULT(false);
 } ls_image_read_opts;
+#define ls_image_read_opts_defaults ._ = false
 
 /* A picture as a batch of one, [1,3,H,W] in channels-last memory, f32 in 0..1 unless the transform says otherwise. */
-#define ls_image_read(run, ...) LS_IMAGE_READ_(run, __VA_ARGS__, ._ = 0)
-#define LS_IMAGE_READ_(run, path, ...) ls_image_read_sized((run), (path), LS_OPTS(ls_image_read_opts, __VA_ARGS__))
+#define ls_image_read(run, ...) LS_CALL_2(ls_image_read, ls_image_read_opts, run, __VA_ARGS__, )
 LS_API ls_tensor *ls_image_read_sized(ls_run *run, const char *path, const ls_image_read_opts *opts, size_t opts_size);
 
 /* Size of the picture in a file, as stored; reads its head only. False (and an error) when it is none. */

@@ -13,7 +13,7 @@
 #ifndef LOCKSTEP_LAUNCH_H
 #define LOCKSTEP_LAUNCH_H
 
-#include <lockstep/base.h>
+#include <lockstep/call.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -26,59 +26,69 @@ typedef struct ls_module ls_module;
 enum { LS_LAUNCH_REFUSED = 2, LS_LAUNCH_NOT_EXECUTABLE = 126, LS_LAUNCH_NOT_FOUND = 127 };
 
 typedef struct ls_launch_opts {
-    int _;
-    int num_processes;       /* on this host; default 1 */
-    int max_restarts;        /* of the whole group, after failures; default 0 */
-    int max_quick_restarts;  /* in a row, within 10 seconds of a start each: no better next time; default 5 */
-    double shutdown_timeout; /* seconds between SIGTERM and SIGKILL; default 25: less than Kubernetes allows a pod */
+    int num_processes LS_DEFAULT(LS_AUTO);  /* on this host; LS_AUTO: 1, or as the hostfile says */
+    int max_restarts LS_DEFAULT(0);         /* of the whole group, after failures */
+    int max_quick_restarts LS_DEFAULT(5);   /* in a row, within 10 seconds of a start each: no better next time */
+    double shutdown_timeout LS_DEFAULT(25); /* seconds from SIGTERM to SIGKILL: less than Kubernetes allows a pod */
 
-    const char *master_addr; /* what workers get as MASTER_ADDR; default 127.0.0.1 */
-    int master_port;         /* and as MASTER_PORT; default: a free one */
-    const char *run_id;      /* names the job in folders and messages; default "none" */
-    const char *role;        /* default "default" */
+    const char *master_addr LS_DEFAULT(NULL); /* what workers get as MASTER_ADDR; NULL is 127.0.0.1 */
+    int master_port LS_DEFAULT(0);            /* and as MASTER_PORT; 0: a free one */
+    const char *run_id LS_DEFAULT(NULL);      /* names the job in folders and messages; NULL is "none" */
+    const char *role LS_DEFAULT(NULL);        /* NULL is "default" */
 
     /* Several hosts: each calls with the same numbers. One leads: the one with host_rank 0 or, in an elastic job, the
      * one that the endpoint's name stands for. The others connect to it. What the leader learns, a worker that failed,
      * a host that is silent, it tells all at once; restarts have one budget. */
-    int num_hosts; /* default 1: so many take part, and */
-    int host_rank; /* this is which of them, from 0 */
-    int min_hosts,
-        max_hosts;        /* instead of num_hosts, both: the job runs with any number between, elastic if they differ */
-    bool elastic;         /* hosts may come and go; their ranks follow from their arrival */
-    int leads;            /* an elastic job: 1 yes, -1 no; default: if the endpoint is here */
-    const char *hostfile; /* of mpirun: says how many hosts there are, which this is, and num_processes */
-    const char *endpoint; /* "host:port" where hosts meet; default: master_addr, the port after master_port */
-    const char *token;    /* only who knows it may join; default LOCKSTEP_JOB_TOKEN, else run_id */
-    double join_timeout;  /* seconds to wait for enough hosts, and for a lost leader; default 600 */
-    double last_call;     /* and, with enough of them, for more, in an elastic job; default 30 */
-    double heartbeat;     /* seconds between signs of life; default 0.5 */
-    double dead_after;    /* silence of a host, standstill of a worker, that means loss; default 2 */
+    int num_hosts LS_DEFAULT(LS_AUTO); /* so many take part (LS_AUTO: 1), and */
+    int host_rank LS_DEFAULT(0);       /* this is which of them, from 0 */
+    /* Instead of num_hosts, both: the job runs with any number between, elastic if they differ. */
+    int min_hosts LS_DEFAULT(LS_AUTO), max_hosts LS_DEFAULT(LS_AUTO);
+    bool elastic LS_DEFAULT(false);        /* hosts may come and go; their ranks follow from their arrival */
+    int leads LS_DEFAULT(LS_AUTO);         /* an elastic job: 1 yes, 0 no; LS_AUTO: if the endpoint is here */
+    const char *hostfile LS_DEFAULT(NULL); /* of mpirun: says how many hosts, which this is, and num_processes */
+    const char *endpoint LS_DEFAULT(NULL); /* "host:port" where hosts meet; NULL: master_addr, the port after its own */
+    const char *token LS_DEFAULT(NULL);    /* needed to join; NULL: LOCKSTEP_JOB_TOKEN, else run_id */
+    double join_timeout LS_DEFAULT(600);   /* seconds to wait for enough hosts, and for a lost leader */
+    double last_call LS_DEFAULT(30);       /* and, with enough of them, for more, in an elastic job */
+    double heartbeat LS_DEFAULT(0.5);      /* seconds between signs of life */
+    /* Silence of a host, standstill of a worker, that means loss; LS_AUTO_REAL: 2, or twice a longer heartbeat. */
+    double dead_after LS_DEFAULT(LS_AUTO_REAL);
 
-    int num_threads; /* of each worker; default: the CPUs this process may use, shared out */
-    bool no_pin;     /* threads run on any CPU; else workers keep to their own while nobody else uses them */
+    int num_threads LS_DEFAULT(LS_AUTO); /* of each worker; LS_AUTO: the CPUs this process may use, shared out */
+    /* Threads run on any CPU; otherwise workers keep to their own while nobody else uses them. */
+    bool no_pin LS_DEFAULT(false);
 
-    const char *mixed_precision; /* "no", "fp16", "bf16" or "fp8": workers get it as ACCELERATE_MIXED_PRECISION */
+    /* "no", "fp16", "bf16" or "fp8": workers get it as ACCELERATE_MIXED_PRECISION. */
+    const char *mixed_precision LS_DEFAULT(NULL);
     /* "NAME=value" for the workers' environment, on top of this process's; ends with NULL. */
-    const char *const *environment;
+    const char *const *environment LS_DEFAULT(NULL);
 
     /* What workers write. By default it goes where this process's goes, lines kept whole; a stream that is a terminal
      * is handed to the workers as it is. For `tee` and `redirects`: which streams (0 none, 1 stdout, 2 stderr, 3 both),
      * of all workers ("3") or by local rank ("0:3,1:2"); redirects go to a file only, tee to a file and here. */
-    const char *log_dir; /* for <run_id>_<random>/attempt_<n>/<local rank>/{stdout.log,stderr.log,error.json} */
-    const char *tee, *redirects;
-    bool prefix; /* begin each line with the worker's rank; tee begins it with the local one, as torchrun does */
-    const char *prefix_template; /* default "[${role_name}${rank}]:", of ${role_name} ${rank} ${local_rank} */
-    const char *show_ranks;      /* local ranks whose output is shown here, "0,2"; default all */
+    /* For <run_id>_<random>/attempt_<n>/<local rank>/{stdout.log,stderr.log,error.json}. */
+    const char *log_dir LS_DEFAULT(NULL);
+    const char *tee LS_DEFAULT(NULL), *redirects LS_DEFAULT(NULL);
+    /* Begin each line with the worker's rank; tee begins it with the local one, as torchrun does. */
+    bool prefix LS_DEFAULT(false);
+    /* Of ${role_name} ${rank} ${local_rank}; NULL is "[${role_name}${rank}]:". */
+    const char *prefix_template LS_DEFAULT(NULL);
+    const char *show_ranks LS_DEFAULT(NULL); /* local ranks whose output is shown here, "0,2"; NULL: all */
 
-    ls_module *model; /* for the workers of ls_launch(): see ls_launched_model() */
+    ls_module *model LS_DEFAULT(NULL); /* for the workers of ls_launch(): see ls_launched_model() */
 
-    bool quiet;      /* the first cause is not printed */
-    int *exit_codes; /* receives those of the workers of this host, num_processes of them; 0 for one that never began */
+    bool quiet LS_DEFAULT(false); /* the first cause is not printed */
+    /* Receives those of the workers of this host, num_processes of them; 0 for one that never began. */
+    int *exit_codes LS_DEFAULT(NULL);
+    bool _ LS_DEFAULT(false);
 } ls_launch_opts;
+#define ls_launch_opts_defaults                                                                                        \
+    .num_processes = LS_AUTO, .max_quick_restarts = 5, .shutdown_timeout = 25, .num_hosts = LS_AUTO,                   \
+    .min_hosts = LS_AUTO, .max_hosts = LS_AUTO, .leads = LS_AUTO, .join_timeout = 600, .last_call = 30,                \
+    .heartbeat = 0.5, .dead_after = LS_AUTO_REAL, .num_threads = LS_AUTO
 
 /* Run `argv` (ends with NULL; argv[0] is looked for along PATH) in each worker. "${local_rank}" is replaced in it. */
-#define ls_launch_program(...) LS_LAUNCH_PROGRAM_(__VA_ARGS__, ._ = 0)
-#define LS_LAUNCH_PROGRAM_(argv, ...) ls_launch_program_sized((argv), LS_OPTS(ls_launch_opts, __VA_ARGS__))
+#define ls_launch_program(...) LS_CALL_1(ls_launch_program, ls_launch_opts, __VA_ARGS__, )
 LS_API int ls_launch_program_sized(char *const *argv, const ls_launch_opts *opts, size_t opts_size);
 
 /* Call `function` in each worker, a fork of this process; what it returns (0 to 127) is the worker's exit code. One
@@ -92,9 +102,7 @@ LS_API int ls_launch_program_sized(char *const *argv, const ls_launch_opts *opts
  * While it waits, SIGTERM, SIGINT, SIGHUP and SIGQUIT do not end this program but go to the workers, which have time to
  * save. Signals that the program handles or ignores are left to it. */
 typedef int ls_worker_fn(void *argument);
-#define ls_launch(...) LS_LAUNCH_(__VA_ARGS__, ._ = 0)
-#define LS_LAUNCH_(function, argument, ...)                                                                            \
-    ls_launch_sized((function), (argument), LS_OPTS(ls_launch_opts, __VA_ARGS__))
+#define ls_launch(function, ...) LS_CALL_2(ls_launch, ls_launch_opts, function, __VA_ARGS__, )
 LS_API int ls_launch_sized(ls_worker_fn *function, void *argument, const ls_launch_opts *opts, size_t opts_size);
 
 /* A model made before the launch, once, for all workers:

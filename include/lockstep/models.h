@@ -20,20 +20,21 @@ extern "C" {
  * mean pooling in shortcuts), and the small ones resnet10t, resnet14t. Another name is an error that lists all. Sides
  * that 32 divides waste nothing; 32 is the least. Weights start as timm's do. */
 typedef struct ls_resnet_opts {
-    int _;
-    int64_t classes;     /* 1000 */
-    int64_t in_channels; /* 3 */
-    int64_t width;       /* channels of the first stage, a multiple of 8: 64. Everything else is in proportion */
+    int64_t classes LS_DEFAULT(1000);
+    int64_t in_channels LS_DEFAULT(3);
+    /* Channels of the first stage, a multiple of 8. Everything else is in proportion. */
+    int64_t width LS_DEFAULT(64);
     /* A file to load (formats.h). One that was made for another number of classes leaves the last layer as it starts;
      * any other difference is an error that says which. */
-    const char *weights;
+    const char *weights LS_DEFAULT(NULL);
     /* Stages halve the picture in their first 1x1 convolution, as the first published weights expect, and not in the
      * 3x3 one after it. */
-    bool v1_strides;
+    bool v1_strides LS_DEFAULT(false);
+    bool _ LS_DEFAULT(false);
 } ls_resnet_opts;
-#define ls_resnet_new(run, ...) LS_RESNET_NEW_(run, __VA_ARGS__, ._ = 0)
-#define LS_RESNET_NEW_(run, name, ...) ls_resnet_sized((run), (name), LS_OPTS(ls_resnet_opts, __VA_ARGS__))
-LS_API ls_module *ls_resnet_sized(ls_run *run, const char *name, const ls_resnet_opts *opts, size_t opts_size);
+#define ls_resnet_opts_defaults .classes = 1000, .in_channels = 3, .width = 64
+#define ls_resnet_new(run, ...) LS_CALL_2(ls_resnet_new, ls_resnet_opts, run, __VA_ARGS__, )
+LS_API ls_module *ls_resnet_new_sized(ls_run *run, const char *name, const ls_resnet_opts *opts, size_t opts_size);
 
 /* The last layer of a classifying network: its child "fc", "classifier" or "head". */
 LS_API ls_module *ls_classifier(const ls_module *model);

@@ -39,8 +39,7 @@ LS_API ls_tensor *ls_forward(ls_module *module, ls_tensor *x);
 /* The same for modules with several inputs: ls_forward_with(attention, x, mask). */
 LS_API ls_tensor *ls_forward_n(ls_module *module, int n, ls_tensor *const *inputs);
 #define ls_forward_with(module, ...)                                                                                   \
-    ls_forward_n((module), (int)(sizeof((ls_tensor *[]){__VA_ARGS__}) / sizeof(ls_tensor *)),                          \
-                 (ls_tensor *const[]){__VA_ARGS__})
+    ls_forward_n((module), (int)LS_LIST_COUNT(ls_tensor *, __VA_ARGS__), LS_LIST(ls_tensor *, __VA_ARGS__))
 
 /* Training or evaluation, for the module and everything below: matters to dropout and batch normalisation. Modules are
  * made for training. */
@@ -99,11 +98,12 @@ LS_API ls_state *ls_parameters(ls_module *module);
 LS_API ls_state *ls_state_dict(ls_module *module);
 
 typedef struct ls_load_opts {
-    int _;
-    bool partial;         /* names that are missing here or there are no error */
-    bool skip_mismatched; /* entries of another shape are left out instead of being an error */
-    const char *optional; /* both for the module's names that match only: "*.num_batches_tracked|fc.*" */
+    bool partial LS_DEFAULT(false);         /* ignore names present on one side only */
+    bool skip_mismatched LS_DEFAULT(false); /* leave out entries of another shape instead of failing */
+    const char *optional LS_DEFAULT(NULL);  /* both for the module's names that match only: "*.extra|fc.*" */
+    bool _ LS_DEFAULT(false);
 } ls_load_opts;
+#define ls_load_opts_defaults .partial = false
 
 /* What a load did. The arrays are the module's, valid until its next load; unexpected names are those of the list. */
 typedef struct ls_load_report {
@@ -114,10 +114,9 @@ typedef struct ls_load_report {
 } ls_load_report;
 
 /* Copy the numbers of a list into the tensors of the same name, converting type and device. After an error the module
- * is as it was. */
-#define ls_load_state_dict(module, ...) LS_LOAD_STATE_DICT_(module, __VA_ARGS__, ._ = 0)
-#define LS_LOAD_STATE_DICT_(module, state, ...)                                                                        \
-    ls_load_state_dict_sized((module), (state), LS_OPTS(ls_load_opts, __VA_ARGS__))
+ * is as it was. A list may lack "num_batches_tracked" of batch normalisation, which then stays as it is: older files of
+ * PyTorch do not have it. */
+#define ls_load_state_dict(module, ...) LS_CALL_2(ls_load_state_dict, ls_load_opts, module, __VA_ARGS__, )
 LS_API ls_load_report ls_load_state_dict_sized(ls_module *module, const ls_state *state, const ls_load_opts *opts,
                                                size_t opts_size);
 
@@ -128,84 +127,86 @@ LS_API void ls_module_cast(ls_module *module, ls_dtype dtype);
 
 /* x [...,in] -> [...,out]. weight [out,in], bias [out] */
 typedef struct ls_linear_opts {
-    int _;
-    bool no_bias;
-    ls_activation activation; /* fused, applied last */
+    bool no_bias LS_DEFAULT(false);
+    ls_activation activation LS_DEFAULT(LS_ACT_NONE); /* fused, applied last */
+    bool _ LS_DEFAULT(false);
 } ls_linear_opts;
-#define ls_linear_new(run, in, ...) LS_LINEAR_NEW_(run, in, __VA_ARGS__, ._ = 0)
-#define LS_LINEAR_NEW_(run, in, out, ...) ls_linear_sized((run), (in), (out), LS_OPTS(ls_linear_opts, __VA_ARGS__))
-LS_API ls_module *ls_linear_sized(ls_run *run, int64_t in, int64_t out, const ls_linear_opts *opts, size_t opts_size);
+#define ls_linear_opts_defaults .no_bias = false
+#define ls_linear_new(run, in, ...) LS_CALL_3(ls_linear_new, ls_linear_opts, run, in, __VA_ARGS__, )
+LS_API ls_module *ls_linear_new_sized(ls_run *run, int64_t in, int64_t out, const ls_linear_opts *opts,
+                                      size_t opts_size);
 
 /* x [N,in,H,W] -> [N,out,OH,OW]. weight [out,in/groups,kernel,kernel], bias [out]; transposed: weight
- * [in,out/groups,kernel,kernel]. Where they are set the _hw pairs win over the single numbers. */
-typedef struct ls_conv2d_opts {
-    int _;
-    int64_t stride, padding, dilation, groups;
-    int64_t kernel_hw[2], stride_hw[2], padding_hw[2], dilation_hw[2];
-    int64_t output_padding; /* transposed only */
-    bool no_bias;
-} ls_conv2d_opts;
-#define ls_conv2d_new(run, in, out, ...) LS_CONV2D_NEW_(run, in, out, __VA_ARGS__, ._ = 0)
-#define LS_CONV2D_NEW_(run, in, out, kernel, ...)                                                                      \
-    ls_conv2d_sized((run), (in), (out), (kernel), LS_OPTS(ls_conv2d_opts, __VA_ARGS__))
-LS_API ls_module *ls_conv2d_sized(ls_run *run, int64_t in, int64_t out, int64_t kernel, const ls_conv2d_opts *opts,
-                                  size_t opts_size);
-#define ls_conv_transpose2d_new(run, in, out, ...) LS_CONV_TRANSPOSE2D_NEW_(run, in, out, __VA_ARGS__, ._ = 0)
-#define LS_CONV_TRANSPOSE2D_NEW_(run, in, out, kernel, ...)                                                            \
-    ls_conv_transpose2d_sized((run), (in), (out), (kernel), LS_OPTS(ls_conv2d_opts, __VA_ARGS__))
-LS_API ls_module *ls_conv_transpose2d_sized(ls_run *run, int64_t in, int64_t out, int64_t kernel,
-                                            const ls_conv2d_opts *opts, size_t opts_size);
+ * [in,out/groups,kernel,kernel]. A number of the _hw pairs wins over the single one where it is given. */
+typedef struct ls_conv2d_new_opts {
+    int64_t stride LS_DEFAULT(1), padding LS_DEFAULT(0), dilation LS_DEFAULT(1), groups LS_DEFAULT(1);
+    int64_t kernel_hw[2] LS_DEFAULT({LS_AUTO, LS_AUTO}), stride_hw[2] LS_DEFAULT({LS_AUTO, LS_AUTO});
+    int64_t padding_hw[2] LS_DEFAULT({LS_AUTO, LS_AUTO}), dilation_hw[2] LS_DEFAULT({LS_AUTO, LS_AUTO});
+    int64_t output_padding LS_DEFAULT(0); /* transposed only */
+    bool no_bias LS_DEFAULT(false);
+    bool _ LS_DEFAULT(false);
+} ls_conv2d_new_opts;
+#define ls_conv2d_new_opts_defaults                                                                                    \
+    .stride = 1, .dilation = 1, .groups = 1, .kernel_hw = {LS_AUTO, LS_AUTO}, .stride_hw = {LS_AUTO, LS_AUTO},         \
+    .padding_hw = {LS_AUTO, LS_AUTO}, .dilation_hw = {LS_AUTO, LS_AUTO}
+#define ls_conv2d_new(run, in, out, ...) LS_CALL_4(ls_conv2d_new, ls_conv2d_new_opts, run, in, out, __VA_ARGS__, )
+LS_API ls_module *ls_conv2d_new_sized(ls_run *run, int64_t in, int64_t out, int64_t kernel,
+                                      const ls_conv2d_new_opts *opts, size_t opts_size);
+#define ls_conv_transpose2d_new(run, in, out, ...)                                                                     \
+    LS_CALL_4(ls_conv_transpose2d_new, ls_conv2d_new_opts, run, in, out, __VA_ARGS__, )
+LS_API ls_module *ls_conv_transpose2d_new_sized(ls_run *run, int64_t in, int64_t out, int64_t kernel,
+                                                const ls_conv2d_new_opts *opts, size_t opts_size);
 
 /* x [N,C] or [N,C,...], like x. weight, bias, running_mean, running_var [C], num_batches_tracked (i64). A second input
  * is added before the activation: ls_forward_with(bn, x, shortcut). */
 typedef struct ls_batch_norm_new_opts {
-    int _;
-    double epsilon, momentum; /* 1e-5 and 0.1 */
-    bool no_affine;           /* without weight and bias */
-    bool no_running_stats;    /* always with the statistics of the batch */
-    ls_activation activation; /* LS_ACT_NONE or LS_ACT_RELU */
+    double epsilon LS_DEFAULT(1e-5), momentum LS_DEFAULT(0.1);
+    bool no_affine LS_DEFAULT(false);                 /* without weight and bias */
+    bool no_running_stats LS_DEFAULT(false);          /* always with the statistics of the batch */
+    ls_activation activation LS_DEFAULT(LS_ACT_NONE); /* LS_ACT_NONE or LS_ACT_RELU */
+    bool _ LS_DEFAULT(false);
 } ls_batch_norm_new_opts;
-#define ls_batch_norm_new(run, ...) LS_BATCH_NORM_NEW_(run, __VA_ARGS__, ._ = 0)
-#define LS_BATCH_NORM_NEW_(run, channels, ...)                                                                         \
-    ls_batch_norm_sized((run), (channels), LS_OPTS(ls_batch_norm_new_opts, __VA_ARGS__))
-LS_API ls_module *ls_batch_norm_sized(ls_run *run, int64_t channels, const ls_batch_norm_new_opts *opts,
-                                      size_t opts_size);
+#define ls_batch_norm_new_opts_defaults .epsilon = 1e-5, .momentum = 0.1
+#define ls_batch_norm_new(run, ...) LS_CALL_2(ls_batch_norm_new, ls_batch_norm_new_opts, run, __VA_ARGS__, )
+LS_API ls_module *ls_batch_norm_new_sized(ls_run *run, int64_t channels, const ls_batch_norm_new_opts *opts,
+                                          size_t opts_size);
 
-/* Over the last dimension of that many features, like x; over several with ls_layer_norm_sized(run, LS_SHAPE(7, 7),
- * ...). weight and bias of that shape. A second input is added first: ls_forward_with(norm, x, residual). */
+/* Over the last dimension of that many features, like x; or over several: ls_layer_norm_shape_new(run, LS_SHAPE(7, 7)).
+ * weight and bias of that shape. A second input is added first: ls_forward_with(norm, x, residual). */
 typedef struct ls_layer_norm_opts {
-    int _;
-    double epsilon; /* 1e-5 */
-    bool no_affine, no_bias;
+    double epsilon LS_DEFAULT(1e-5);
+    bool no_affine LS_DEFAULT(false), no_bias LS_DEFAULT(false);
+    bool _ LS_DEFAULT(false);
 } ls_layer_norm_opts;
-#define ls_layer_norm_new(run, ...) LS_LAYER_NORM_NEW_(run, __VA_ARGS__, ._ = 0)
-#define LS_LAYER_NORM_NEW_(run, features, ...)                                                                         \
-    ls_layer_norm_sized((run), LS_SHAPE(features), LS_OPTS(ls_layer_norm_opts, __VA_ARGS__))
-LS_API ls_module *ls_layer_norm_sized(ls_run *run, ls_shape shape, const ls_layer_norm_opts *opts, size_t opts_size);
+#define ls_layer_norm_opts_defaults .epsilon = 1e-5
+#define ls_layer_norm_new(run, ...) LS_CALL_2(ls_layer_norm_new, ls_layer_norm_opts, run, __VA_ARGS__, )
+LS_API ls_module *ls_layer_norm_new_sized(ls_run *run, int64_t features, const ls_layer_norm_opts *opts,
+                                          size_t opts_size);
+#define ls_layer_norm_shape_new(run, ...) LS_CALL_2(ls_layer_norm_shape_new, ls_layer_norm_opts, run, __VA_ARGS__, )
+LS_API ls_module *ls_layer_norm_shape_new_sized(ls_run *run, ls_shape shape, const ls_layer_norm_opts *opts,
+                                                size_t opts_size);
 
 /* x [N,C,...], channels in `groups` equal parts. weight, bias [C] */
 typedef struct ls_group_norm_opts {
-    int _;
-    double epsilon; /* 1e-5 */
-    bool no_affine;
+    double epsilon LS_DEFAULT(1e-5);
+    bool no_affine LS_DEFAULT(false);
+    bool _ LS_DEFAULT(false);
 } ls_group_norm_opts;
-#define ls_group_norm_new(run, groups, ...) LS_GROUP_NORM_NEW_(run, groups, __VA_ARGS__, ._ = 0)
-#define LS_GROUP_NORM_NEW_(run, groups, channels, ...)                                                                 \
-    ls_group_norm_sized((run), (groups), (channels), LS_OPTS(ls_group_norm_opts, __VA_ARGS__))
-LS_API ls_module *ls_group_norm_sized(ls_run *run, int64_t groups, int64_t channels, const ls_group_norm_opts *opts,
-                                      size_t opts_size);
+#define ls_group_norm_opts_defaults .epsilon = 1e-5
+#define ls_group_norm_new(run, groups, ...) LS_CALL_3(ls_group_norm_new, ls_group_norm_opts, run, groups, __VA_ARGS__, )
+LS_API ls_module *ls_group_norm_new_sized(ls_run *run, int64_t groups, int64_t channels, const ls_group_norm_opts *opts,
+                                          size_t opts_size);
 
 /* index [...] (i64 or i32) -> [...,features]. weight [rows,features] */
+#define LS_NO_ROW INT64_MIN
 typedef struct ls_embedding_opts {
-    int _;
-    bool has_padding_idx;
-    int64_t padding_idx; /* with has_padding_idx: this row starts as zeros and gets no gradient */
+    int64_t padding_idx LS_DEFAULT(LS_NO_ROW); /* this row, from the end when negative, is zeros without a gradient */
+    bool _ LS_DEFAULT(false);
 } ls_embedding_opts;
-#define ls_embedding_new(run, rows, ...) LS_EMBEDDING_NEW_(run, rows, __VA_ARGS__, ._ = 0)
-#define LS_EMBEDDING_NEW_(run, rows, features, ...)                                                                    \
-    ls_embedding_sized((run), (rows), (features), LS_OPTS(ls_embedding_opts, __VA_ARGS__))
-LS_API ls_module *ls_embedding_sized(ls_run *run, int64_t rows, int64_t features, const ls_embedding_opts *opts,
-                                     size_t opts_size);
+#define ls_embedding_opts_defaults .padding_idx = LS_NO_ROW
+#define ls_embedding_new(run, rows, ...) LS_CALL_3(ls_embedding_new, ls_embedding_opts, run, rows, __VA_ARGS__, )
+LS_API ls_module *ls_embedding_new_sized(ls_run *run, int64_t rows, int64_t features, const ls_embedding_opts *opts,
+                                         size_t opts_size);
 
 /* ---- Layers without parameters ---- */
 
@@ -226,59 +227,50 @@ LS_API ls_module *ls_flatten_new(ls_run *run);           /* [N,...] -> [N,-1] */
 LS_API ls_module *ls_upsample_new(ls_run *run, int64_t factor, ls_resize method);
 LS_API ls_module *ls_adaptive_avg_pool2d_new(ls_run *run, int64_t height, int64_t width);
 
-typedef struct ls_pool2d_opts {
-    int _;
-    int64_t stride, padding, dilation; /* stride: the kernel; dilation: max pooling only */
-    int64_t kernel_hw[2], stride_hw[2], padding_hw[2];
-    bool ceil_mode, exclude_padding; /* exclude_padding: mean pooling only */
-} ls_pool2d_opts;
-#define ls_max_pool2d_new(run, ...) LS_MAX_POOL2D_NEW_(run, __VA_ARGS__, ._ = 0)
-#define LS_MAX_POOL2D_NEW_(run, kernel, ...) ls_max_pool2d_sized((run), (kernel), LS_OPTS(ls_pool2d_opts, __VA_ARGS__))
-LS_API ls_module *ls_max_pool2d_sized(ls_run *run, int64_t kernel, const ls_pool2d_opts *opts, size_t opts_size);
-#define ls_avg_pool2d_new(run, ...) LS_AVG_POOL2D_NEW_(run, __VA_ARGS__, ._ = 0)
-#define LS_AVG_POOL2D_NEW_(run, kernel, ...) ls_avg_pool2d_sized((run), (kernel), LS_OPTS(ls_pool2d_opts, __VA_ARGS__))
-LS_API ls_module *ls_avg_pool2d_sized(ls_run *run, int64_t kernel, const ls_pool2d_opts *opts, size_t opts_size);
+/* Options as in ls_max_pool2d. */
+#define ls_max_pool2d_new(run, ...) LS_CALL_2(ls_max_pool2d_new, ls_pool2d_opts, run, __VA_ARGS__, )
+LS_API ls_module *ls_max_pool2d_new_sized(ls_run *run, int64_t kernel, const ls_pool2d_opts *opts, size_t opts_size);
+#define ls_avg_pool2d_new(run, ...) LS_CALL_2(ls_avg_pool2d_new, ls_pool2d_opts, run, __VA_ARGS__, )
+LS_API ls_module *ls_avg_pool2d_new_sized(ls_run *run, int64_t kernel, const ls_pool2d_opts *opts, size_t opts_size);
 
 /* ---- Attention, batch first ---- */
 
 /* Inputs: x [B,S,E]; x and mask; query, key, value; or those and mask. mask as in ls_attention. in_proj_weight [3E,E],
  * in_proj_bias [3E], out_proj.weight [E,E], out_proj.bias [E] */
 typedef struct ls_multihead_attention_opts {
-    int _;
-    double dropout;
-    bool no_bias, causal;
+    double dropout LS_DEFAULT(0);
+    bool no_bias LS_DEFAULT(false), causal LS_DEFAULT(false);
+    bool _ LS_DEFAULT(false);
 } ls_multihead_attention_opts;
-#define ls_multihead_attention_new(run, features, ...) LS_MULTIHEAD_ATTENTION_NEW_(run, features, __VA_ARGS__, ._ = 0)
-#define LS_MULTIHEAD_ATTENTION_NEW_(run, features, heads, ...)                                                         \
-    ls_multihead_attention_sized((run), (features), (heads), LS_OPTS(ls_multihead_attention_opts, __VA_ARGS__))
-LS_API ls_module *ls_multihead_attention_sized(ls_run *run, int64_t features, int64_t heads,
-                                               const ls_multihead_attention_opts *opts, size_t opts_size);
+#define ls_multihead_attention_opts_defaults .dropout = 0
+#define ls_multihead_attention_new(run, features, ...)                                                                 \
+    LS_CALL_3(ls_multihead_attention_new, ls_multihead_attention_opts, run, features, __VA_ARGS__, )
+LS_API ls_module *ls_multihead_attention_new_sized(ls_run *run, int64_t features, int64_t heads,
+                                                   const ls_multihead_attention_opts *opts, size_t opts_size);
 
 /* One layer of a transformer encoder, x [B,S,E] or x and mask: self_attn, linear1, linear2, norm1, norm2. */
 typedef struct ls_transformer_opts {
-    int _;
-    int64_t feedforward;      /* 2048 */
-    double dropout, epsilon;  /* 0.1 and 1e-5; LS_ZERO for none */
-    ls_activation activation; /* LS_ACT_RELU */
-    bool norm_first, causal;
+    int64_t feedforward LS_DEFAULT(2048);
+    double dropout LS_DEFAULT(0.1), epsilon LS_DEFAULT(1e-5);
+    ls_activation activation LS_DEFAULT(LS_ACT_RELU);
+    bool norm_first LS_DEFAULT(false), causal LS_DEFAULT(false);
+    bool _ LS_DEFAULT(false);
 } ls_transformer_opts;
-#define ls_transformer_layer_new(run, features, ...) LS_TRANSFORMER_LAYER_NEW_(run, features, __VA_ARGS__, ._ = 0)
-#define LS_TRANSFORMER_LAYER_NEW_(run, features, heads, ...)                                                           \
-    ls_transformer_layer_sized((run), (features), (heads), LS_OPTS(ls_transformer_opts, __VA_ARGS__))
-LS_API ls_module *ls_transformer_layer_sized(ls_run *run, int64_t features, int64_t heads,
-                                             const ls_transformer_opts *opts, size_t opts_size);
+#define ls_transformer_opts_defaults .feedforward = 2048, .dropout = 0.1, .epsilon = 1e-5, .activation = LS_ACT_RELU
+#define ls_transformer_layer_new(run, features, ...)                                                                   \
+    LS_CALL_3(ls_transformer_layer_new, ls_transformer_opts, run, features, __VA_ARGS__, )
+LS_API ls_module *ls_transformer_layer_new_sized(ls_run *run, int64_t features, int64_t heads,
+                                                 const ls_transformer_opts *opts, size_t opts_size);
 
 /* ---- Containers ---- */
 
 /* One after the other; children are named "0", "1", ... */
 #define ls_sequential_new(run, ...)                                                                                    \
-    ls_sequential_of((run), (int)(sizeof((ls_module *[]){__VA_ARGS__}) / sizeof(ls_module *)),                         \
-                     (ls_module *const[]){__VA_ARGS__})
+    ls_sequential_of((run), (int)LS_LIST_COUNT(ls_module *, __VA_ARGS__), LS_LIST(ls_module *, __VA_ARGS__))
 LS_API ls_module *ls_sequential_of(ls_run *run, int n, ls_module *const *modules);
 /* Children "0", "1", ... for a parent's forward function to use; has none of its own. n may be 0. */
 #define ls_module_list_new(run, ...)                                                                                   \
-    ls_module_list_of((run), (int)(sizeof((ls_module *[]){__VA_ARGS__}) / sizeof(ls_module *)),                        \
-                      (ls_module *const[]){__VA_ARGS__})
+    ls_module_list_of((run), (int)LS_LIST_COUNT(ls_module *, __VA_ARGS__), LS_LIST(ls_module *, __VA_ARGS__))
 LS_API ls_module *ls_module_list_of(ls_run *run, int n, ls_module *const *modules);
 /* Append to either of them. Returns the child. */
 LS_API ls_module *ls_module_append(ls_module *list, ls_module *child);

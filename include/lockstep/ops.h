@@ -130,36 +130,59 @@ LS_API ls_tensor *ls_matmul(ls_tensor *a, ls_tensor *b); /* [...,M,K] [...,K,N];
 /* x [...,K], weight [N,K], bias [N] (optional) -> activation(x W^T + b) [...,N] */
 LS_API ls_tensor *ls_linear(ls_tensor *x, ls_tensor *weight, ls_tensor *bias, ls_activation activation);
 
-/* Geometry of convolution and pooling: one number serves height and width; the _hw pairs, where set, win. Zero stride
- * and dilation mean 1 (pooling: stride = kernel), zero groups 1. */
-typedef struct ls_conv {
-    int64_t stride, padding, dilation, groups;
-    int64_t stride_hw[2], padding_hw[2], dilation_hw[2];
-    int64_t output_padding; /* transposed convolution */
-} ls_conv;
-typedef struct ls_pool2d {
-    int64_t kernel, stride, padding, dilation;
-    int64_t kernel_hw[2], stride_hw[2], padding_hw[2];
-    bool ceil_mode, exclude_padding; /* exclude_padding: the mean counts only real elements */
-} ls_pool2d;
+/* Geometry of convolutions: one number serves height and width; a number of the _hw pairs, {height, width}, wins where
+ * it is given. ls_conv2d(x, weight, NULL, .stride = 2, .padding_hw = {0, 1}) */
+typedef struct ls_conv2d_opts {
+    int64_t stride LS_DEFAULT(1), padding LS_DEFAULT(0), dilation LS_DEFAULT(1), groups LS_DEFAULT(1);
+    int64_t stride_hw[2] LS_DEFAULT({LS_AUTO, LS_AUTO}), padding_hw[2] LS_DEFAULT({LS_AUTO, LS_AUTO});
+    int64_t dilation_hw[2] LS_DEFAULT({LS_AUTO, LS_AUTO});
+    int64_t output_padding LS_DEFAULT(0); /* transposed convolution */
+    bool _ LS_DEFAULT(false);
+} ls_conv2d_opts;
+#define ls_conv2d_opts_defaults                                                                                        \
+    .stride = 1, .dilation = 1, .groups = 1, .stride_hw = {LS_AUTO, LS_AUTO}, .padding_hw = {LS_AUTO, LS_AUTO},        \
+    .dilation_hw = {LS_AUTO, LS_AUTO}
 
 /* x [N,C,H,W], weight [O,C/groups,KH,KW], bias [O] (optional) */
-LS_API ls_tensor *ls_conv2d(ls_tensor *x, ls_tensor *weight, ls_tensor *bias, ls_conv geometry);
+#define ls_conv2d(x, weight, ...) LS_CALL_3(ls_conv2d, ls_conv2d_opts, x, weight, __VA_ARGS__, )
+LS_API ls_tensor *ls_conv2d_sized(ls_tensor *x, ls_tensor *weight, ls_tensor *bias, const ls_conv2d_opts *opts,
+                                  size_t opts_size);
 /* x [N,C,H,W], weight [C,O/groups,KH,KW], bias [O] (optional) */
-LS_API ls_tensor *ls_conv_transpose2d(ls_tensor *x, ls_tensor *weight, ls_tensor *bias, ls_conv geometry);
+#define ls_conv_transpose2d(x, weight, ...) LS_CALL_3(ls_conv_transpose2d, ls_conv2d_opts, x, weight, __VA_ARGS__, )
+LS_API ls_tensor *ls_conv_transpose2d_sized(ls_tensor *x, ls_tensor *weight, ls_tensor *bias,
+                                            const ls_conv2d_opts *opts, size_t opts_size);
 
 /* Fused attention. q [B,H,S,D], k and v [B,H,T,D]; fewer key heads are shared by consecutive query heads. */
 typedef struct ls_attention_opts {
-    ls_tensor *mask; /* (optional) broadcast to [B,H,S,T]; bool: true attends; float: added to scores, no gradient */
-    double scale;    /* 0: 1 / sqrt(D) */
-    double dropout;
-    bool causal; /* position i sees keys 0 .. i */
+    /* (optional) Broadcast to [B,H,S,T]; bool: true attends; float: added to scores, no gradient. */
+    ls_tensor *mask LS_DEFAULT(NULL);
+    double scale LS_DEFAULT(LS_AUTO_REAL); /* LS_AUTO_REAL: 1 / sqrt(D) */
+    double dropout LS_DEFAULT(0);
+    bool causal LS_DEFAULT(false); /* position i sees keys 0 .. i */
+    bool _ LS_DEFAULT(false);
 } ls_attention_opts;
-LS_API ls_tensor *ls_attention(ls_tensor *q, ls_tensor *k, ls_tensor *v, ls_attention_opts opts);
+#define ls_attention_opts_defaults .scale = LS_AUTO_REAL
+#define ls_attention(q, k, ...) LS_CALL_3(ls_attention, ls_attention_opts, q, k, __VA_ARGS__, )
+LS_API ls_tensor *ls_attention_sized(ls_tensor *q, ls_tensor *k, ls_tensor *v, const ls_attention_opts *opts,
+                                     size_t opts_size);
 
 /* ---- Pooling and resizing, [N,C,H,W] ---- */
-LS_API ls_tensor *ls_max_pool2d(ls_tensor *x, ls_pool2d geometry);
-LS_API ls_tensor *ls_avg_pool2d(ls_tensor *x, ls_pool2d geometry);
+typedef struct ls_pool2d_opts {
+    int64_t stride LS_DEFAULT(LS_AUTO);                    /* LS_AUTO: the kernel's size */
+    int64_t padding LS_DEFAULT(0), dilation LS_DEFAULT(1); /* dilation: max pooling only */
+    int64_t kernel_hw[2] LS_DEFAULT({LS_AUTO, LS_AUTO}), stride_hw[2] LS_DEFAULT({LS_AUTO, LS_AUTO});
+    int64_t padding_hw[2] LS_DEFAULT({LS_AUTO, LS_AUTO}); /* pairs as in ls_conv2d */
+    bool ceil_mode LS_DEFAULT(false);
+    bool exclude_padding LS_DEFAULT(false); /* mean pooling: count real elements only */
+    bool _ LS_DEFAULT(false);
+} ls_pool2d_opts;
+#define ls_pool2d_opts_defaults                                                                                        \
+    .stride = LS_AUTO, .dilation = 1, .kernel_hw = {LS_AUTO, LS_AUTO}, .stride_hw = {LS_AUTO, LS_AUTO},                \
+    .padding_hw = {LS_AUTO, LS_AUTO}
+#define ls_max_pool2d(x, ...) LS_CALL_2(ls_max_pool2d, ls_pool2d_opts, x, __VA_ARGS__, )
+LS_API ls_tensor *ls_max_pool2d_sized(ls_tensor *x, int64_t kernel, const ls_pool2d_opts *opts, size_t opts_size);
+#define ls_avg_pool2d(x, ...) LS_CALL_2(ls_avg_pool2d, ls_pool2d_opts, x, __VA_ARGS__, )
+LS_API ls_tensor *ls_avg_pool2d_sized(ls_tensor *x, int64_t kernel, const ls_pool2d_opts *opts, size_t opts_size);
 LS_API ls_tensor *ls_adaptive_avg_pool2d(ls_tensor *x, int64_t height, int64_t width);
 typedef enum ls_resize { LS_NEAREST, LS_BILINEAR, LS_BILINEAR_CORNERS } ls_resize;
 LS_API ls_tensor *ls_interpolate(ls_tensor *x, int64_t height, int64_t width, ls_resize method);
@@ -170,16 +193,21 @@ LS_API ls_tensor *ls_interpolate(ls_tensor *x, int64_t height, int64_t width, ls
 LS_API ls_tensor *ls_normalize(ls_tensor *x, const double *mean, const double *deviation);
 LS_API ls_tensor *ls_imagenet_normalize(ls_tensor *x); /* with the mean and deviation that ImageNet networks expect */
 typedef struct ls_batch_norm_opts {
-    ls_tensor *weight, *bias;              /* [C] (optional) */
-    ls_tensor *running_mean, *running_var; /* [C] (optional when training); updated in place when training */
-    ls_tensor *residual;                   /* (optional) added after normalising */
-    bool training;
-    double momentum, epsilon; /* 0: 0.1 and 1e-5 */
-    ls_activation activation; /* LS_ACT_NONE or LS_ACT_RELU, applied last */
+    ls_tensor *weight LS_DEFAULT(NULL), *bias LS_DEFAULT(NULL); /* [C] (optional) */
+    /* [C] (optional when training); updated in place when training */
+    ls_tensor *running_mean LS_DEFAULT(NULL), *running_var LS_DEFAULT(NULL);
+    ls_tensor *residual LS_DEFAULT(NULL); /* (optional) added after normalising */
+    bool training LS_DEFAULT(false);
+    double momentum LS_DEFAULT(0.1), epsilon LS_DEFAULT(1e-5);
+    ls_activation activation LS_DEFAULT(LS_ACT_NONE); /* LS_ACT_NONE or LS_ACT_RELU, applied last */
+    bool _ LS_DEFAULT(false);
 } ls_batch_norm_opts;
-LS_API ls_tensor *ls_batch_norm(ls_tensor *x, ls_batch_norm_opts opts); /* x [N,C] or [N,C,...] */
+#define ls_batch_norm_opts_defaults .momentum = 0.1, .epsilon = 1e-5
+/* x [N,C] or [N,C,...] */
+#define ls_batch_norm(...) LS_CALL_1(ls_batch_norm, ls_batch_norm_opts, __VA_ARGS__, )
+LS_API ls_tensor *ls_batch_norm_sized(ls_tensor *x, const ls_batch_norm_opts *opts, size_t opts_size);
 /* Over the last dimensions, as many as `weight` has (weight and bias optional: then over the last one). With a residual
- * (optional) it is x + residual that is normalised. epsilon 0: 1e-5. */
+ * (optional) it is x + residual that is normalised. The usual epsilon is 1e-5. */
 LS_API ls_tensor *ls_layer_norm(ls_tensor *x, ls_tensor *weight, ls_tensor *bias, double epsilon);
 LS_API ls_tensor *ls_add_layer_norm(ls_tensor *x, ls_tensor *residual, ls_tensor *weight, ls_tensor *bias,
                                     double epsilon);
@@ -190,22 +218,28 @@ LS_API ls_tensor *ls_softmax(ls_tensor *x, int dim);
 LS_API ls_tensor *ls_log_softmax(ls_tensor *x, int dim);
 
 typedef struct ls_loss_opts {
-    ls_reduction reduction;
-    ls_tensor *weight;      /* (optional) [C]; bce: broadcast to x */
-    ls_tensor *pos_weight;  /* (optional) bce */
-    double label_smoothing; /* cross entropy */
-    int64_t ignore_index;   /* with has_ignore_index; targets of -100 are ignored by default */
-    bool has_ignore_index;
-    double beta; /* smooth L1; 0: 1 */
+    ls_reduction reduction LS_DEFAULT(LS_REDUCE_MEAN);
+    ls_tensor *weight LS_DEFAULT(NULL);     /* (optional) [C]; bce: broadcast to x */
+    ls_tensor *pos_weight LS_DEFAULT(NULL); /* (optional) bce */
+    double label_smoothing LS_DEFAULT(0);   /* cross entropy */
+    int64_t ignore_index LS_DEFAULT(-100);  /* targets that do not count: cross entropy, nll */
+    double beta LS_DEFAULT(1);              /* smooth L1: where the parabola ends; 0 is the L1 loss */
+    bool _ LS_DEFAULT(false);
 } ls_loss_opts;
+#define ls_loss_opts_defaults .ignore_index = -100, .beta = 1
 /* logits [N,C] or [N,C,...], target i64 or i32 [N] or [N,...]; the mean over what is not ignored */
-LS_API ls_tensor *ls_cross_entropy(ls_tensor *logits, ls_tensor *target);
-LS_API ls_tensor *ls_cross_entropy_with(ls_tensor *logits, ls_tensor *target, ls_loss_opts opts);
-LS_API ls_tensor *ls_nll_loss(ls_tensor *log_probability, ls_tensor *target, ls_loss_opts opts);
+#define ls_cross_entropy(logits, ...) LS_CALL_2(ls_cross_entropy, ls_loss_opts, logits, __VA_ARGS__, )
+LS_API ls_tensor *ls_cross_entropy_sized(ls_tensor *logits, ls_tensor *target, const ls_loss_opts *opts,
+                                         size_t opts_size);
+#define ls_nll_loss(log_probability, ...) LS_CALL_2(ls_nll_loss, ls_loss_opts, log_probability, __VA_ARGS__, )
+LS_API ls_tensor *ls_nll_loss_sized(ls_tensor *log_probability, ls_tensor *target, const ls_loss_opts *opts,
+                                    size_t opts_size);
 LS_API ls_tensor *ls_mse_loss(ls_tensor *x, ls_tensor *target, ls_reduction reduction);
 LS_API ls_tensor *ls_l1_loss(ls_tensor *x, ls_tensor *target, ls_reduction reduction);
-LS_API ls_tensor *ls_smooth_l1_loss(ls_tensor *x, ls_tensor *target, ls_loss_opts opts);
-LS_API ls_tensor *ls_bce_with_logits(ls_tensor *x, ls_tensor *target, ls_loss_opts opts);
+#define ls_smooth_l1_loss(x, ...) LS_CALL_2(ls_smooth_l1_loss, ls_loss_opts, x, __VA_ARGS__, )
+LS_API ls_tensor *ls_smooth_l1_loss_sized(ls_tensor *x, ls_tensor *target, const ls_loss_opts *opts, size_t opts_size);
+#define ls_bce_with_logits(x, ...) LS_CALL_2(ls_bce_with_logits, ls_loss_opts, x, __VA_ARGS__, )
+LS_API ls_tensor *ls_bce_with_logits_sized(ls_tensor *x, ls_tensor *target, const ls_loss_opts *opts, size_t opts_size);
 
 #ifdef __cplusplus
 }

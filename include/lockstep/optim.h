@@ -9,9 +9,8 @@
  *     ls_schedule_step(cycle);
  *     ls_zero_grad(adam);
  *
- * Options that are zero take the default written behind them; where zero itself is meant, say LS_ZERO. Optimisers and
- * schedules belong to the run and are freed with it. A constructor that fails records the error and returns NULL; every
- * function here accepts NULL and does nothing. */
+ * Optimisers and schedules belong to the run and are freed with it. A constructor that fails records the error and
+ * returns NULL; every function here accepts NULL and does nothing. */
 #ifndef LOCKSTEP_OPTIM_H
 #define LOCKSTEP_OPTIM_H
 
@@ -26,36 +25,52 @@ typedef struct ls_schedule ls_schedule;
 
 /* ---- Optimisers ----
  *
- * Made for a module, ls_sgd_new(run, model, .lr = 0.1), or for any list of parameters, ls_sgd_sized(run, list, ...).
- * Parameters that are frozen or got no gradient are left alone, and so is their state. */
+ * Made for all parameters of a module, ls_sgd_new(run, model, .lr = 0.1), or for a list of some, of one module or of
+ * several: ls_sgd_new(run, NULL, .parameters = list). Parameters that are frozen or got no gradient are left alone, and
+ * so is their state. */
 
 typedef struct ls_sgd_opts {
-    int _;
-    double lr; /* 1e-3 */
-    double momentum, dampening, weight_decay;
-    bool nesterov, maximize;
-    bool master_weights; /* keep half precision parameters in f32 as well, and round from there */
-    bool scattered;      /* leave each tensor where it is (default: f32 parameters move into one block of memory) */
+    double lr LS_DEFAULT(1e-3);
+    double momentum LS_DEFAULT(0), dampening LS_DEFAULT(0), weight_decay LS_DEFAULT(0);
+    bool nesterov LS_DEFAULT(false), maximize LS_DEFAULT(false);
+    /* Keep half precision parameters in f32 as well, and round from there. */
+    bool master_weights LS_DEFAULT(false);
+    /* Leave each tensor where it is; otherwise f32 parameters move into one block of memory. */
+    bool scattered LS_DEFAULT(false);
+    const ls_state *parameters LS_DEFAULT(NULL); /* these, not all of the module */
+    bool _ LS_DEFAULT(false);
 } ls_sgd_opts;
-#define ls_sgd_new(run, ...) LS_SGD_NEW_(run, __VA_ARGS__, ._ = 0)
-#define LS_SGD_NEW_(run, module, ...) ls_sgd_sized((run), ls_parameters(module), LS_OPTS(ls_sgd_opts, __VA_ARGS__))
-LS_API ls_optim *ls_sgd_sized(ls_run *run, const ls_state *parameters, const ls_sgd_opts *opts, size_t opts_size);
+#define ls_sgd_opts_defaults .lr = 1e-3
+#define ls_sgd_new(run, ...) LS_CALL_2(ls_sgd_new, ls_sgd_opts, run, __VA_ARGS__, )
+LS_API ls_optim *ls_sgd_new_sized(ls_run *run, ls_module *module, const ls_sgd_opts *opts, size_t opts_size);
 
-/* Adam adds weight decay to the gradient, AdamW shrinks the parameter itself. */
+/* Adds weight decay to the gradient. */
 typedef struct ls_adam_opts {
-    int _;
-    double lr;           /* 1e-3 */
-    double beta1, beta2; /* 0.9 and 0.999 */
-    double epsilon;      /* 1e-8 */
-    double weight_decay; /* 0; AdamW 0.01 */
-    bool maximize, master_weights, scattered;
+    double lr LS_DEFAULT(1e-3);
+    double beta1 LS_DEFAULT(0.9), beta2 LS_DEFAULT(0.999);
+    double epsilon LS_DEFAULT(1e-8);
+    double weight_decay LS_DEFAULT(0);
+    bool maximize LS_DEFAULT(false), master_weights LS_DEFAULT(false), scattered LS_DEFAULT(false);
+    const ls_state *parameters LS_DEFAULT(NULL);
+    bool _ LS_DEFAULT(false);
 } ls_adam_opts;
-#define ls_adam_new(run, ...) LS_ADAM_NEW_(run, __VA_ARGS__, ._ = 0)
-#define LS_ADAM_NEW_(run, module, ...) ls_adam_sized((run), ls_parameters(module), LS_OPTS(ls_adam_opts, __VA_ARGS__))
-LS_API ls_optim *ls_adam_sized(ls_run *run, const ls_state *parameters, const ls_adam_opts *opts, size_t opts_size);
-#define ls_adamw_new(run, ...) LS_ADAMW_NEW_(run, __VA_ARGS__, ._ = 0)
-#define LS_ADAMW_NEW_(run, module, ...) ls_adamw_sized((run), ls_parameters(module), LS_OPTS(ls_adam_opts, __VA_ARGS__))
-LS_API ls_optim *ls_adamw_sized(ls_run *run, const ls_state *parameters, const ls_adam_opts *opts, size_t opts_size);
+#define ls_adam_opts_defaults .lr = 1e-3, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8
+#define ls_adam_new(run, ...) LS_CALL_2(ls_adam_new, ls_adam_opts, run, __VA_ARGS__, )
+LS_API ls_optim *ls_adam_new_sized(ls_run *run, ls_module *module, const ls_adam_opts *opts, size_t opts_size);
+
+/* Shrinks the parameter itself. */
+typedef struct ls_adamw_opts {
+    double lr LS_DEFAULT(1e-3);
+    double beta1 LS_DEFAULT(0.9), beta2 LS_DEFAULT(0.999);
+    double epsilon LS_DEFAULT(1e-8);
+    double weight_decay LS_DEFAULT(0.01);
+    bool maximize LS_DEFAULT(false), master_weights LS_DEFAULT(false), scattered LS_DEFAULT(false);
+    const ls_state *parameters LS_DEFAULT(NULL);
+    bool _ LS_DEFAULT(false);
+} ls_adamw_opts;
+#define ls_adamw_opts_defaults .lr = 1e-3, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8, .weight_decay = 0.01
+#define ls_adamw_new(run, ...) LS_CALL_2(ls_adamw_new, ls_adamw_opts, run, __VA_ARGS__, )
+LS_API ls_optim *ls_adamw_new_sized(ls_run *run, ls_module *module, const ls_adamw_opts *opts, size_t opts_size);
 
 /* Free it now; its schedules first. */
 LS_API void ls_optim_free(ls_optim *optim);
@@ -71,25 +86,32 @@ LS_API void ls_zero_grad(ls_optim *optim);
 
 /* ---- Parameter groups ---- */
 
-/* What may differ between groups. Zero: as in the optimiser's options. */
+/* What may differ between groups. LS_AUTO_REAL: as in the optimiser's options. */
 typedef struct ls_group_opts {
-    int _;
-    double lr, weight_decay;
-    double momentum, dampening;   /* SGD */
-    double beta1, beta2, epsilon; /* Adam, AdamW */
+    double lr LS_DEFAULT(LS_AUTO_REAL), weight_decay LS_DEFAULT(LS_AUTO_REAL);
+    double momentum LS_DEFAULT(LS_AUTO_REAL), dampening LS_DEFAULT(LS_AUTO_REAL); /* SGD */
+    double beta1 LS_DEFAULT(LS_AUTO_REAL), beta2 LS_DEFAULT(LS_AUTO_REAL);        /* Adam, AdamW */
+    double epsilon LS_DEFAULT(LS_AUTO_REAL);
+    bool _ LS_DEFAULT(false);
 } ls_group_opts;
+#define ls_group_opts_defaults                                                                                         \
+    .lr = LS_AUTO_REAL, .weight_decay = LS_AUTO_REAL, .momentum = LS_AUTO_REAL, .dampening = LS_AUTO_REAL,             \
+    .beta1 = LS_AUTO_REAL, .beta2 = LS_AUTO_REAL, .epsilon = LS_AUTO_REAL
 
 /* A new group of these parameters, which leave the group they were in; those that are new to the optimiser join it.
- *     ls_group_add(adam, ls_state_matching(ls_parameters(model), "*.bias|*norm*"), .weight_decay = LS_ZERO);
+ *     ls_group_add(adam, ls_state_matching(ls_parameters(model), "*.bias|*norm*"), .weight_decay = 0);
  * Group 0 holds what no other group took. Returns the group's number. */
-#define ls_group_add(optim, ...) LS_GROUP_ADD_(optim, __VA_ARGS__, ._ = 0)
-#define LS_GROUP_ADD_(optim, parameters, ...)                                                                          \
-    ls_group_add_sized((optim), (parameters), LS_OPTS(ls_group_opts, __VA_ARGS__))
+#define ls_group_add(optim, ...) LS_CALL_2(ls_group_add, ls_group_opts, optim, __VA_ARGS__, )
 LS_API int ls_group_add_sized(ls_optim *optim, const ls_state *parameters, const ls_group_opts *opts, size_t opts_size);
 LS_API int ls_group_count(const ls_optim *optim);
-/* The numbers a group uses now, and a way to set them. */
-LS_API ls_group_opts ls_group_get(const ls_optim *optim, int group);
-LS_API void ls_group_set(ls_optim *optim, int group, ls_group_opts values);
+/* The numbers a group uses now, and a way to set some of them: ls_group_set(adam, 1, .lr = 1e-4). What is not named
+ * stays as it is. */
+typedef struct ls_group_numbers {
+    double lr, weight_decay, momentum, dampening, beta1, beta2, epsilon;
+} ls_group_numbers;
+LS_API ls_group_numbers ls_group_get(const ls_optim *optim, int group);
+#define ls_group_set(optim, ...) LS_CALL_2(ls_group_set, ls_group_opts, optim, __VA_ARGS__, )
+LS_API void ls_group_set_sized(ls_optim *optim, int group, const ls_group_opts *opts, size_t opts_size);
 LS_API double ls_lr(const ls_optim *optim);        /* of group 0 */
 LS_API void ls_set_lr(ls_optim *optim, double lr); /* of all groups */
 
@@ -137,20 +159,23 @@ LS_API void ls_loss_scale_set(ls_run *run, ls_loss_scale state);
  * change that. */
 
 /* Up from max_lr / div_factor to max_lr and down to max_lr / div_factor / final_div_factor, momentum (or beta1) the
- * other way. Length: total_steps, or epochs * steps_per_epoch. */
+ * other way. max_lr must be given, and a length: total_steps, or epochs and steps_per_epoch. */
 typedef struct ls_one_cycle_opts {
-    int _;
-    double max_lr;
-    const double *max_lrs; /* (optional) instead: one for each group */
-    int64_t total_steps, epochs, steps_per_epoch;
-    double pct_start;                    /* 0.3 */
-    double div_factor, final_div_factor; /* 25 and 1e4 */
-    double base_momentum, max_momentum;  /* 0.85 and 0.95 */
-    bool linear;                         /* straight lines instead of half cosines */
-    bool three_phase, no_momentum_cycle;
+    double max_lr LS_DEFAULT(LS_AUTO_REAL);
+    const double *max_lrs LS_DEFAULT(NULL); /* (optional) instead: one for each group */
+    int64_t total_steps LS_DEFAULT(LS_AUTO), epochs LS_DEFAULT(LS_AUTO), steps_per_epoch LS_DEFAULT(LS_AUTO);
+    double pct_start LS_DEFAULT(0.3);
+    double div_factor LS_DEFAULT(25), final_div_factor LS_DEFAULT(1e4);
+    double base_momentum LS_DEFAULT(0.85), max_momentum LS_DEFAULT(0.95);
+    bool linear LS_DEFAULT(false); /* straight lines instead of half cosines */
+    bool three_phase LS_DEFAULT(false), no_momentum_cycle LS_DEFAULT(false);
+    bool _ LS_DEFAULT(false);
 } ls_one_cycle_opts;
-#define ls_one_cycle_new(optim, ...) ls_one_cycle_sized((optim), LS_OPTS(ls_one_cycle_opts, __VA_ARGS__))
-LS_API ls_schedule *ls_one_cycle_sized(ls_optim *optim, const ls_one_cycle_opts *opts, size_t opts_size);
+#define ls_one_cycle_opts_defaults                                                                                     \
+    .max_lr = LS_AUTO_REAL, .total_steps = LS_AUTO, .epochs = LS_AUTO, .steps_per_epoch = LS_AUTO, .pct_start = 0.3,   \
+    .div_factor = 25, .final_div_factor = 1e4, .base_momentum = 0.85, .max_momentum = 0.95
+#define ls_one_cycle_new(...) LS_CALL_1(ls_one_cycle_new, ls_one_cycle_opts, __VA_ARGS__, )
+LS_API ls_schedule *ls_one_cycle_new_sized(ls_optim *optim, const ls_one_cycle_opts *opts, size_t opts_size);
 
 /* Half a cosine from the initial rate to eta_min in `period` steps, and back. */
 LS_API ls_schedule *ls_cosine_new(ls_optim *optim, int64_t period, double eta_min);

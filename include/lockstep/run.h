@@ -5,7 +5,7 @@
  *     ls_prepare(run, model, adam, cycle, train, eval);
  *     for (int epoch; ls_epoch(run, 5, &epoch);) {
  *         for (ls_batch b; ls_next(train, &b);) { ... ls_backward(run, loss); ls_step(adam); ... }
- *         for (ls_batch b; ls_next(eval, &b);) { ... ls_gather_for_metrics(run, hit) ... }
+ *         for (ls_batch b; ls_next(eval, &b);) { ... ls_gather(run, hit) ... }
  *         ls_print(run, "epoch %d: %.2f\n", epoch, accuracy);
  *     }
  *     return ls_finish(run);
@@ -18,7 +18,7 @@
 #ifndef LOCKSTEP_RUN_H
 #define LOCKSTEP_RUN_H
 
-#include <lockstep/base.h>
+#include <lockstep/call.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -39,26 +39,35 @@ typedef enum ls_schedule_policy {
 } ls_schedule_policy;
 
 typedef struct ls_init_opts {
-    int _;
-    uint64_t seed;                       /* of all random numbers; 0 is a seed like any other */
-    ls_dtype mixed_precision;            /* LS_BF16 or LS_F16: the forward pass of prepared modules runs in it */
-    const char *device;                  /* "cpu" (default), a plug-in's name or path, with ":index" for the later */
-    bool abort_on_error;                 /* stop with a core dump at the first error, where it is detected */
-    int64_t gradient_accumulation_steps; /* 1: batches whose gradients make one step of the optimiser */
-    bool accumulate_across_epochs;       /* else the last batch of a pass ends in a step, however short its group */
-    ls_schedule_policy schedule_policy;
-    const char *project_dir;            /* "." : where checkpoints, logs and results go */
-    const char *resume_from_checkpoint; /* as the flag: a folder, or "latest" */
-    int64_t total_limit;                /* automatic checkpoints to keep, the latest; 0: all */
-    bool async_save;                    /* checkpoints are written while training goes on */
-    bool split_batches;                 /* a loader's batch size is that of all processes together, not of each */
-    bool uneven_batches; /* processes may get different numbers of batches at the end; else samples are repeated */
-    ls_dtype gradient_compression; /* LS_BF16 or LS_F16: how f32 gradients travel between processes; else as they are */
-    bool dispatch_batches;         /* the main process reads all batches and hands them out; not of streams */
-    bool shard_optimizer; /* each process keeps the optimisers' state of its part of the parameters, and updates that */
-    bool check_finite;    /* fail at the first result or gradient that is NaN or infinite, and name it: slow */
-    bool flush_denormals; /* ls_set_flush_denormals(true) until ls_finish(); also LOCKSTEP_FLUSH_DENORMALS=1 */
+    uint64_t seed LS_DEFAULT(0); /* of all random numbers; 0 is a seed like any other */
+    /* LS_BF16 or LS_F16: the forward pass of prepared modules runs in it; LS_F32: it does not, whatever the environment
+     * says; LS_DTYPE_NONE: as the environment says. */
+    ls_dtype mixed_precision LS_DEFAULT(LS_DTYPE_NONE);
+    const char *device LS_DEFAULT(NULL);   /* NULL is "cpu"; or a plug-in's name or path, with ":index" for the later */
+    bool abort_on_error LS_DEFAULT(false); /* stop with a core dump at the first error, where it is detected */
+    int64_t gradient_accumulation_steps LS_DEFAULT(1); /* batches whose gradients make one step of the optimiser */
+    /* Otherwise the last batch of a pass ends in a step, however short its group. */
+    bool accumulate_across_epochs LS_DEFAULT(false);
+    ls_schedule_policy schedule_policy LS_DEFAULT(LS_SCHEDULE_PER_STEP);
+    const char *project_dir LS_DEFAULT(NULL);            /* NULL is ".": where checkpoints, logs and results go */
+    const char *resume_from_checkpoint LS_DEFAULT(NULL); /* as the flag: a folder, or "latest" */
+    int64_t total_limit LS_DEFAULT(LS_AUTO); /* automatic checkpoints to keep, the latest; LS_AUTO: all of them */
+    bool async_save LS_DEFAULT(false);       /* checkpoints are written while training goes on */
+    bool split_batches LS_DEFAULT(false);    /* a loader's batch size is that of all processes together, not of each */
+    /* Processes may get different numbers of batches at the end; otherwise samples are repeated. */
+    bool uneven_batches LS_DEFAULT(false);
+    /* LS_BF16 or LS_F16: how f32 gradients travel between processes; LS_DTYPE_NONE: as they are. */
+    ls_dtype gradient_compression LS_DEFAULT(LS_DTYPE_NONE);
+    bool dispatch_batches LS_DEFAULT(false); /* the main process reads all batches and hands them out; not of streams */
+    /* Each process keeps the optimisers' state of its part of the parameters, and updates that. */
+    bool shard_optimizer LS_DEFAULT(false);
+    /* Fail at the first result or gradient that is NaN or infinite, and name it: slow. */
+    bool check_finite LS_DEFAULT(false);
+    /* ls_set_flush_denormals(true) until ls_finish(); also LOCKSTEP_FLUSH_DENORMALS=1 */
+    bool flush_denormals LS_DEFAULT(false);
+    bool _ LS_DEFAULT(false);
 } ls_init_opts;
+#define ls_init_opts_defaults .gradient_accumulation_steps = 1, .total_limit = LS_AUTO
 
 /* Start a run. argc and argv may be NULL; flags that the run understands are taken out of them:
  *
@@ -69,8 +78,7 @@ typedef struct ls_init_opts {
  * A flag wins over an option given here, an option over the environment (docs/env.md), with one exception that is
  * Accelerate's: GRADIENT_ACCUMULATION_STEPS of the environment wins over the option.
  * Always returns a run; ask ls_error() whether it can be used. */
-#define ls_init(argc, ...) LS_INIT_(argc, __VA_ARGS__, ._ = 0)
-#define LS_INIT_(argc, argv, ...) ls_init_sized((argc), (argv), LS_OPTS(ls_init_opts, __VA_ARGS__))
+#define ls_init(argc, ...) LS_CALL_2(ls_init, ls_init_opts, argc, __VA_ARGS__, )
 LS_API ls_run *ls_init_sized(int *argc, char ***argv, const ls_init_opts *opts, size_t opts_size);
 
 /* End it: wait for checkpoints being written, print the first error, free everything the run owns. Returns the exit
@@ -90,8 +98,7 @@ LS_API bool ls_set_flush_denormals(bool flush);
  * and ls_load_state() in this order, loaders are shared out among the processes, modules run in .mixed_precision, and
  * with --resume_from_checkpoint the first ls_epoch() restores them. Anything else (a tensor, NULL, an object of another
  * run) is an error that names its place. */
-#define ls_prepare(run, ...)                                                                                           \
-    ls_prepare_n((run), (int)(sizeof((void *[]){__VA_ARGS__}) / sizeof(void *)), (void *const[]){__VA_ARGS__})
+#define ls_prepare(run, ...) ls_prepare_n((run), (int)LS_LIST_COUNT(void *, __VA_ARGS__), LS_LIST(void *, __VA_ARGS__))
 LS_API void ls_prepare_n(ls_run *run, int n, void *const *objects);
 
 /* The next of n epochs: 0 .. n-1, or from where the restored checkpoint stood. False when they are over, or after an
@@ -182,11 +189,12 @@ LS_API bool ls_stop_asked(ls_run *run);
  *
  * All processes must call these, in the same order. Results are equal everywhere and not recorded for gradients. */
 
-/* One after the other along dimension 0, in the order of ranks; sizes there may differ. [] counts as [1]. */
+/* One after the other along dimension 0, in the order of ranks; sizes there may differ. [] counts as [1]. No sample
+ * counts twice: a result with one row per sample of the batch in hand comes without the rows of samples that were
+ * repeated to fill the last batches. Other tensors are gathered whole. */
 LS_API ls_tensor *ls_gather(ls_run *run, ls_tensor *t);
-/* The same without the samples that were repeated to fill the last batches. For results with one row per sample of the
- * batch at hand; others are gathered whole. */
-LS_API ls_tensor *ls_gather_for_metrics(ls_run *run, ls_tensor *t);
+/* The same with the repeated samples, as they came. */
+LS_API ls_tensor *ls_gather_with_repeats(ls_run *run, ls_tensor *t);
 
 typedef enum ls_across { LS_ACROSS_SUM, LS_ACROSS_MEAN, LS_ACROSS_MAX, LS_ACROSS_MIN } ls_across;
 LS_API ls_tensor *ls_reduce(ls_run *run, ls_tensor *t, ls_across how);
@@ -194,15 +202,16 @@ LS_API ls_tensor *ls_reduce(ls_run *run, ls_tensor *t, ls_across how);
 LS_API ls_tensor *ls_broadcast(ls_run *run, ls_tensor *t, int from);
 
 typedef struct ls_pad_across_opts {
-    int _;
-    int dim;      /* 0; from the end when negative */
-    double value; /* 0 */
-    bool first;   /* pad in front */
+    int dim LS_DEFAULT(0); /* from the end when negative */
+    double value LS_DEFAULT(0);
+    bool first LS_DEFAULT(false); /* pad in front */
+    bool _ LS_DEFAULT(false);
 } ls_pad_across_opts;
+#define ls_pad_across_opts_defaults .dim = 0
 /* Padded to the largest size of any process. A dimension that the tensor does not have leaves it as it is. */
-#define ls_pad_across_processes(run, ...) LS_PAD_ACROSS_(run, __VA_ARGS__, ._ = 0)
-#define LS_PAD_ACROSS_(run, t, ...) ls_pad_across_sized((run), (t), LS_OPTS(ls_pad_across_opts, __VA_ARGS__))
-LS_API ls_tensor *ls_pad_across_sized(ls_run *run, ls_tensor *t, const ls_pad_across_opts *opts, size_t opts_size);
+#define ls_pad_across_processes(run, ...) LS_CALL_2(ls_pad_across_processes, ls_pad_across_opts, run, __VA_ARGS__, )
+LS_API ls_tensor *ls_pad_across_processes_sized(ls_run *run, ls_tensor *t, const ls_pad_across_opts *opts,
+                                                size_t opts_size);
 
 /* This process's part of `count` things: consecutive, sizes differ by one at most, the first get more. */
 typedef struct ls_range {

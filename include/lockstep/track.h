@@ -32,15 +32,16 @@ extern "C" {
 #define ls_debug(run, ...) ls_log_main((run), LS_LOG_DEBUG, __VA_ARGS__)
 
 #define ls_log_main(run, level, ...)                                                                                   \
-    ls_log_at((run), (level), (ls_log_place){__FILE__, __LINE__, false, NULL}, __VA_ARGS__)
+    ls_log_at((run), (level), LS_LITERAL(ls_log_place){__FILE__, __LINE__, false, NULL}, __VA_ARGS__)
 /* From every process. */
 #define ls_log_all(run, level, ...)                                                                                    \
-    ls_log_at((run), (level), (ls_log_place){__FILE__, __LINE__, true, NULL}, __VA_ARGS__)
+    ls_log_at((run), (level), LS_LITERAL(ls_log_place){__FILE__, __LINE__, true, NULL}, __VA_ARGS__)
 /* A warning that is shown the first time this line of the program is reached, and never again. */
 #define ls_warn_once(run, ...)                                                                                         \
     do {                                                                                                               \
         static int warned_here_;                                                                                       \
-        ls_log_at((run), LS_LOG_WARN, (ls_log_place){__FILE__, __LINE__, false, &warned_here_}, __VA_ARGS__);          \
+        ls_log_at((run), LS_LOG_WARN, LS_LITERAL(ls_log_place){__FILE__, __LINE__, false, &warned_here_},              \
+                  __VA_ARGS__);                                                                                        \
     } while (0)
 
 typedef struct ls_log_place {
@@ -63,18 +64,18 @@ LS_API LS_PRINTF(4, 5) void ls_log_at(const ls_run *run, ls_log_level level, ls_
 typedef struct ls_progress ls_progress;
 
 typedef struct ls_progress_opts {
-    int _;
-    const char *label;  /* in front of everything; none */
-    const char *unit;   /* what is counted, one of them; "step" */
-    int64_t done;       /* steps that were made before, as after a resume: they count, but not for the rate */
-    bool every_process; /* show it in all of them, not in the main process alone */
-    bool quiet;         /* show nothing */
+    const char *label LS_DEFAULT(NULL); /* in front of everything */
+    const char *unit LS_DEFAULT(NULL);  /* what is counted, one of them; NULL is "step" */
+    int64_t done LS_DEFAULT(0); /* steps that were made before, as after a resume: they count, but not for the rate */
+    bool every_process LS_DEFAULT(false); /* show it in all of them, not in the main process alone */
+    bool quiet LS_DEFAULT(false);         /* show nothing */
+    bool _ LS_DEFAULT(false);
 } ls_progress_opts;
+#define ls_progress_opts_defaults .done = 0
 
 /* `total` is the number of steps to come and done before; 0 when it is not known. */
-#define ls_progress_new(run, ...) LS_PROGRESS_NEW_(run, __VA_ARGS__, ._ = 0)
-#define LS_PROGRESS_NEW_(run, total, ...) ls_progress_sized((run), (total), LS_OPTS(ls_progress_opts, __VA_ARGS__))
-LS_API ls_progress *ls_progress_sized(ls_run *run, int64_t total, const ls_progress_opts *opts, size_t opts_size);
+#define ls_progress_new(run, ...) LS_CALL_2(ls_progress_new, ls_progress_opts, run, __VA_ARGS__, )
+LS_API ls_progress *ls_progress_new_sized(ls_run *run, int64_t total, const ls_progress_opts *opts, size_t opts_size);
 
 /* Count steps. Below 0.1 us where nothing is drawn. */
 LS_API void ls_progress_step(ls_progress *bar, int64_t steps);
@@ -100,16 +101,17 @@ LS_API void ls_progress_end(ls_progress *bar);
 typedef struct ls_tracker ls_tracker;
 
 typedef struct ls_track_opts {
-    int _;
-    const char *project_dir; /* "runs" in the project_dir of ls_init() */
-    const char *name;        /* folder of this run in it; date and time. "." puts the files into project_dir itself */
+    const char *project_dir LS_DEFAULT(NULL); /* NULL is "runs" in the project_dir of ls_init() */
+    /* Folder of this run in it; NULL: date and time. "." puts the files into project_dir itself. */
+    const char *name LS_DEFAULT(NULL);
+    bool _ LS_DEFAULT(false);
 } ls_track_opts;
+#define ls_track_opts_defaults .name = NULL
 
 /* `kinds`: one of those above, several with commas in between, or "all". A run may have several trackers; ls_track()
  * and the others write to each. NULL in processes that record nothing. */
-#define ls_track_new(run, ...) LS_TRACK_NEW_(run, __VA_ARGS__, ._ = 0)
-#define LS_TRACK_NEW_(run, kinds, ...) ls_track_sized((run), (kinds), LS_OPTS(ls_track_opts, __VA_ARGS__))
-LS_API ls_tracker *ls_track_sized(ls_run *run, const char *kinds, const ls_track_opts *opts, size_t opts_size);
+#define ls_track_new(run, ...) LS_CALL_2(ls_track_new, ls_track_opts, run, __VA_ARGS__, )
+LS_API ls_tracker *ls_track_new_sized(ls_run *run, const char *kinds, const ls_track_opts *opts, size_t opts_size);
 LS_API const char *ls_track_folder(const ls_tracker *tracker); /* "" for NULL */
 /* Close the files and free it. The run does so where the program does not. */
 LS_API void ls_track_end(ls_tracker *tracker);
@@ -122,8 +124,7 @@ typedef struct ls_value {
 /* Record numbers: ls_track(run, step, {"loss", loss}, {"lr", rate}).
  * Names may have slashes to group them ("eval/loss"). */
 #define ls_track(run, step, ...)                                                                                       \
-    ls_track_n((run), (step), sizeof((const ls_value[]){__VA_ARGS__}) / sizeof(ls_value),                              \
-               (const ls_value[]){__VA_ARGS__})
+    ls_track_n((run), (step), LS_LIST_COUNT(ls_value, __VA_ARGS__), LS_LIST(ls_value, __VA_ARGS__))
 LS_API void ls_track_n(ls_run *run, int64_t step, size_t count, const ls_value *values);
 /* Record a text. */
 LS_API void ls_track_text(ls_run *run, int64_t step, const char *name, const char *text);
@@ -131,8 +132,7 @@ LS_API void ls_track_text(ls_run *run, int64_t step, const char *name, const cha
 /* Say with which settings the run was made: ls_track_config(run, {"lr", 1e-3}, {"epochs", 3}). What is said before the
  * first value is recorded becomes TensorBoard's hyperparameters; a name that is said again replaces what it was. */
 #define ls_track_config(run, ...)                                                                                      \
-    ls_track_config_n((run), sizeof((const ls_value[]){__VA_ARGS__}) / sizeof(ls_value),                               \
-                      (const ls_value[]){__VA_ARGS__})
+    ls_track_config_n((run), LS_LIST_COUNT(ls_value, __VA_ARGS__), LS_LIST(ls_value, __VA_ARGS__))
 LS_API void ls_track_config_n(ls_run *run, size_t count, const ls_value *values);
 LS_API void ls_track_config_text(ls_run *run, const char *name, const char *text);
 
@@ -167,16 +167,18 @@ LS_API void ls_history_free(ls_history *history);
 typedef struct ls_plot ls_plot;
 
 typedef struct ls_plot_opts {
-    int _;
-    const char *title;   /* above everything; none */
-    const char *x_label; /* "step" */
-    int width, height;   /* pixels; by default 880 x 520 for one panel, 520 x 360 for each of several */
-    double smooth; /* 0 to below 1: draw running means, which keep this part from point to point of the densest curve */
-    bool log_x, log_y; /* logarithmic axes; what is not above zero is left out */
+    const char *title LS_DEFAULT(NULL);   /* above everything */
+    const char *x_label LS_DEFAULT(NULL); /* NULL is "step" */
+    /* Pixels; LS_AUTO: 880 x 520 for one panel, 520 x 360 for each of several. */
+    int width LS_DEFAULT(LS_AUTO), height LS_DEFAULT(LS_AUTO);
+    /* 0 to below 1: draw running means, which keep this part from point to point of the densest curve. */
+    double smooth LS_DEFAULT(0);
+    bool log_x LS_DEFAULT(false), log_y LS_DEFAULT(false); /* logarithmic axes; what is not above zero is left out */
+    bool _ LS_DEFAULT(false);
 } ls_plot_opts;
-#define ls_plot_new(...) LS_PLOT_NEW_(__VA_ARGS__, ._ = 0)
-#define LS_PLOT_NEW_(run, ...) ls_plot_sized((run), LS_OPTS(ls_plot_opts, __VA_ARGS__))
-LS_API ls_plot *ls_plot_sized(ls_run *run, const ls_plot_opts *opts, size_t opts_size);
+#define ls_plot_opts_defaults .width = LS_AUTO, .height = LS_AUTO
+#define ls_plot_new(...) LS_CALL_1(ls_plot_new, ls_plot_opts, __VA_ARGS__, )
+LS_API ls_plot *ls_plot_new_sized(ls_run *run, const ls_plot_opts *opts, size_t opts_size);
 
 /* Draw a curve in the panel of this title, which is made where there is none. The points are copied. Where a panel has
  * several curves, a legend shows their names. */
@@ -184,12 +186,12 @@ LS_API void ls_plot_add(ls_plot *plot, const char *panel, ls_curve curve);
 /* Draw what was recorded. `keys` are names with commas in between, each in a panel of its own; names joined by "+"
  * share one: "lr,loss+eval/loss". NULL: all, each in its own. A key that was not recorded is an error. */
 typedef struct ls_plot_history_opts {
-    int _;
-    const char *name; /* of the run, for pictures with several */
+    const char *name LS_DEFAULT(NULL); /* of the run, for pictures with several */
+    bool _ LS_DEFAULT(false);
 } ls_plot_history_opts;
-#define ls_plot_add_history(plot, history, ...) LS_PLOT_ADD_HISTORY_(plot, history, __VA_ARGS__, ._ = 0)
-#define LS_PLOT_ADD_HISTORY_(plot, history, keys, ...)                                                                 \
-    ls_plot_add_history_sized((plot), (history), (keys), LS_OPTS(ls_plot_history_opts, __VA_ARGS__))
+#define ls_plot_history_opts_defaults .name = NULL
+#define ls_plot_add_history(plot, history, ...)                                                                        \
+    LS_CALL_3(ls_plot_add_history, ls_plot_history_opts, plot, history, __VA_ARGS__, )
 LS_API void ls_plot_add_history_sized(ls_plot *plot, const ls_history *history, const char *keys,
                                       const ls_plot_history_opts *opts, size_t opts_size);
 /* Write the picture, as the path ends: .svg or .png. Returns whether it is there. */

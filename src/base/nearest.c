@@ -9,11 +9,9 @@ static int folded(char c)
     return c == '-' ? '_' : tolower((unsigned char)c);
 }
 
-/* Insertions, deletions and replacements that turn one word into the other; words longer than 63 are never near. */
-static int distance(const char *a, size_t length, const char *b)
+int ls_word_distance(const char *a, size_t length, const char *b, size_t columns)
 {
     int row[64];
-    size_t columns = strlen(b);
     if (columns >= sizeof row / sizeof *row || length >= sizeof row / sizeof *row) return 64;
     for (size_t j = 0; j <= columns; j++) row[j] = (int)j;
     for (size_t i = 1; i <= length; i++) {
@@ -36,7 +34,7 @@ ls_nearest ls_nearest_to(const char *text, size_t length)
 
 void ls_nearest_try(ls_nearest *nearest, const char *name)
 {
-    int d = distance(nearest->text, nearest->length, name);
+    int d = ls_word_distance(nearest->text, nearest->length, name, strlen(name));
     if (d >= nearest->distance) return;
     nearest->distance = d;
     nearest->name = name;

@@ -17,4 +17,7 @@ ls_nearest ls_nearest_to(const char *text, size_t length);
 /* Look at one more. Dashes are as good as underscores, capitals as small letters. */
 void ls_nearest_try(ls_nearest *nearest, const char *name);
 
+/* Insertions, deletions and replacements that turn one word into the other; words longer than 63 are never near. */
+int ls_word_distance(const char *a, size_t length_a, const char *b, size_t length_b);
+
 #endif

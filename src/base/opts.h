@@ -1,23 +1,31 @@
-/* opts.h - reading the options of a constructor: an older caller's struct is shorter, zero means the default. */
+/* opts.h - reading the options of a call: the library's defaults, then what the caller's struct holds, which is shorter
+ * where the caller was built against an older library. */
 #ifndef LOCKSTEP_BASE_OPTS_H
 #define LOCKSTEP_BASE_OPTS_H
 
-#include <math.h>
-#include <stddef.h>
+#include <lockstep/call.h>
+
 #include <string.h>
 
-/* Copy what the caller gave into `to` (of to_size bytes, this library's idea of the struct); the rest is zero. */
-static inline void ls_opts_read(void *to, size_t to_size, const void *from, size_t from_size)
+/* Options as a value of `type`. `given` may be NULL: then all are defaults. */
+#define LS_OPTS_READ(type, given, given_size)                                                                          \
+    (*(const type *)ls_opts_read(&(type){type##_defaults}, LS_OPTS_SIZE(type), (given), (given_size)))
+
+static inline const void *ls_opts_read(void *defaults, size_t size, const void *given, size_t given_size)
 {
-    memset(to, 0, to_size);
-    if (from) memcpy(to, from, from_size < to_size ? from_size : to_size);
+    if (given) memcpy(defaults, given, given_size < size ? given_size : size);
+    return defaults;
 }
 
-/* A number option: the default for zero, zero for LS_ZERO. */
-static inline double ls_opts_number(double given, double fallback)
+/* An option that was not given is taken from somewhere else. */
+static inline double ls_opts_real(double given, double otherwise)
 {
-    if (given != 0) return given;
-    return signbit(given) ? 0.0 : fallback;
+    return given == LS_AUTO_REAL ? otherwise : given;
+}
+
+static inline int64_t ls_opts_integer(int64_t given, int64_t otherwise)
+{
+    return given == LS_AUTO ? otherwise : given;
 }
 
 #endif

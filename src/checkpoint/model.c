@@ -81,8 +81,7 @@ static bool agree(ls_run *run, bool ok)
 bool ls_save_model_sized(ls_run *run, ls_module *model, const char *folder, const ls_save_model_opts *given,
                          size_t opts_size)
 {
-    ls_save_model_opts opts;
-    ls_opts_read(&opts, sizeof opts, given, opts_size);
+    ls_save_model_opts opts = LS_OPTS_READ(ls_save_model_opts, given, opts_size);
     if (!model || ls_failed(run)) return false;
     return agree(run, !ls_is_main(run) || write_model(run, model, folder, &opts));
 }
@@ -124,8 +123,7 @@ ls_load_report ls_load_model_sized(ls_run *run, ls_module *model, const char *pa
                                    const ls_load_model_opts *given_opts, size_t opts_size)
 {
     ls_load_report report = {0};
-    ls_load_model_opts opts;
-    ls_opts_read(&opts, sizeof opts, given_opts, opts_size);
+    ls_load_model_opts opts = LS_OPTS_READ(ls_load_model_opts, given_opts, opts_size);
     if (!model || ls_failed(run)) return report;
     const ls_state *mine = ls_state_dict(model);
     ls_state *given = ls_state_read(run, path, .only = opts.only, .strip = opts.strip, .prefix = opts.prefix);

@@ -10,7 +10,7 @@ static void write_now(ls_writer *w)
 {
     w->failed = !ls_snapshot_write(&w->snapshot, w->part, &w->why) || !ls_folder_publish(w->folder, &w->why);
     if (w->failed) ls_folder_discard(w->folder);
-    else if (w->parent && w->limit) ls_folder_prune(w->parent, w->limit);
+    else if (w->parent && w->limit != LS_AUTO) ls_folder_prune(w->parent, w->limit);
 }
 
 static void *thread_body(void *writer)

@@ -12,7 +12,7 @@ typedef struct ls_writer {
     char *folder;         /* to be published; the writer's */
     char *part;           /* where files are put until then; the writer's */
     char *parent;         /* of numbered folders, to be pruned; NULL: this one has no number */
-    int64_t limit;        /* of numbered folders; 0: none */
+    int64_t limit;        /* of numbered folders; LS_AUTO: none */
 
     bool running; /* in a thread that has not been waited for */
     pthread_t thread;

@@ -68,14 +68,15 @@ ls_dataset *ls_dataset_begin(ls_run *run, const char *kind, const ls_field *fiel
     return NULL;
 }
 
-ls_dataset *ls_dataset_sized(ls_run *run, const ls_dataset_opts *opts, size_t opts_size)
+ls_dataset *ls_dataset_new_sized(ls_run *run, const ls_dataset_opts *opts, size_t opts_size)
 {
-    ls_dataset_opts o;
-    ls_opts_read(&o, sizeof o, opts, opts_size);
+    ls_dataset_opts o = LS_OPTS_READ(ls_dataset_opts, opts, opts_size);
     if (ls_failed(run)) return NULL;
     if (!o.get || o.count < 0) {
         if (!o.get)
             ls_fail(&run->errors, LS_ERR_VALUE, "ls_dataset_new: .get is missing, the function that writes a sample");
+        else if (o.count == LS_AUTO)
+            ls_fail(&run->errors, LS_ERR_VALUE, "ls_dataset_new: .count is missing, the number of samples");
         else ls_fail(&run->errors, LS_ERR_VALUE, "ls_dataset_new: .count = %lld samples", (long long)o.count);
         return NULL;
     }
@@ -90,10 +91,9 @@ ls_dataset *ls_dataset_sized(ls_run *run, const ls_dataset_opts *opts, size_t op
     return set;
 }
 
-ls_dataset *ls_stream_sized(ls_run *run, const ls_stream_opts *opts, size_t opts_size)
+ls_dataset *ls_stream_new_sized(ls_run *run, const ls_stream_opts *opts, size_t opts_size)
 {
-    ls_stream_opts o;
-    ls_opts_read(&o, sizeof o, opts, opts_size);
+    ls_stream_opts o = LS_OPTS_READ(ls_stream_opts, opts, opts_size);
     if (ls_failed(run)) return NULL;
     if (!o.next)
         return ls_fail(&run->errors, LS_ERR_VALUE,

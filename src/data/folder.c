@@ -286,10 +286,10 @@ static bool compile(search *s, const char *pattern, bool any_case)
     return false;
 }
 
-ls_dataset *ls_image_folder_sized(ls_run *run, const char *folder, const ls_image_folder_opts *opts, size_t opts_size)
+ls_dataset *ls_image_folder_new_sized(ls_run *run, const char *folder, const ls_image_folder_opts *opts,
+                                      size_t opts_size)
 {
-    ls_image_folder_opts o;
-    ls_opts_read(&o, sizeof o, opts, opts_size);
+    ls_image_folder_opts o = LS_OPTS_READ(ls_image_folder_opts, opts, opts_size);
     if (ls_failed(run)) return NULL;
     if (!folder) return ls_fail(&run->errors, LS_ERR_VALUE, "image folder: no folder is given (NULL)"), NULL;
     const ls_field fields[LS_MAX_FIELDS] = {{.name = "image", .image = true}, {.name = "label", .dtype = LS_I64}};

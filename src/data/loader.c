@@ -8,7 +8,7 @@
 #include "base/opts.h"
 #include "data/image/image.h"
 
-enum { MOST_WORKERS = 8, MOST_THREADS = 1024, PREFETCH = 2, MOST_SAMPLES = INT32_MAX };
+enum { MOST_WORKERS = 8, MOST_THREADS = 1024, MOST_SAMPLES = INT32_MAX };
 
 /* ---- made and freed ---- */
 
@@ -39,10 +39,10 @@ static bool in_range(ls_run *run, const char *option, int64_t value, int64_t lea
 static bool options_fit(ls_run *run, const ls_dataset *set, const ls_loader_opts *o)
 {
     bool stream = ls_dataset_is_stream(set);
-    if (!in_range(run, ".batch", o->batch, 0, MOST_SAMPLES) ||
-        !in_range(run, ".prefetch", o->prefetch, 0, MOST_THREADS) ||
-        !in_range(run, ".pad_multiple", o->pad_multiple, 0, MOST_SAMPLES) ||
-        !in_range(run, ".workers", o->workers, LS_NO_WORKERS, MOST_THREADS))
+    if (!in_range(run, ".batch", ls_opts_integer(o->batch, 1), 1, MOST_SAMPLES) ||
+        !in_range(run, ".prefetch", o->prefetch, 1, MOST_THREADS) ||
+        !in_range(run, ".pad_multiple", o->pad_multiple, 1, MOST_SAMPLES) ||
+        !in_range(run, ".workers", ls_opts_integer(o->workers, 0), 0, MOST_THREADS))
         return false;
     if (set->count == 0 && set->base_count) {
         ls_fail(&run->errors, LS_ERR_VALUE, "ls_loader_new: the %s has no samples; what it was taken from has %lld",
@@ -56,7 +56,8 @@ static bool options_fit(ls_run *run, const ls_dataset *set, const ls_loader_opts
     if (stream && (o->shuffle || o->sampler))
         return refuse(run, "a stream comes in its own order: neither .shuffle nor .sampler");
     if (o->sampler && o->shuffle) return refuse(run, "either .shuffle or .sampler decides the order, not both");
-    if (o->sampler && o->sampler->lists && o->batch) return refuse(run, "a batch list has its own sizes: no .batch");
+    if (o->sampler && o->sampler->lists && o->batch != LS_AUTO)
+        return refuse(run, "a batch list has its own sizes: no .batch");
     return true;
 }
 
@@ -106,7 +107,7 @@ static bool resolve_fields(ls_loader *loader)
         .fields = loader->fields,
         .field_count = set->field_count,
         .transform = &loader->opts.transform,
-        .pad_multiple = loader->opts.pad_multiple ? loader->opts.pad_multiple : 1,
+        .pad_multiple = loader->opts.pad_multiple,
     };
     for (int i = 0; i < set->field_count; i++) loader->feed.reading.bytes[i] = ls_field_bytes(&loader->fields[i]);
     return true;
@@ -129,29 +130,28 @@ static bool make_room(ls_loader *loader)
 
 static int workers_for(const ls_dataset *set, int wanted)
 {
-    if (wanted) return wanted == LS_NO_WORKERS ? 0 : wanted;
+    if (wanted != LS_AUTO) return wanted;
     if (set->in_memory) return 0;
     int cpus = ls_cpus_allowed(NULL, 0), quota = ls_cpus_quota("");
     if (quota && quota < cpus) cpus = quota;
     return cpus < MOST_WORKERS ? cpus : MOST_WORKERS;
 }
 
-ls_loader *ls_loader_sized(ls_run *run, ls_dataset *set, const ls_loader_opts *opts, size_t opts_size)
+ls_loader *ls_loader_new_sized(ls_run *run, ls_dataset *set, const ls_loader_opts *opts, size_t opts_size)
 {
-    ls_loader_opts o;
-    ls_opts_read(&o, sizeof o, opts, opts_size);
+    ls_loader_opts o = LS_OPTS_READ(ls_loader_opts, opts, opts_size);
     if (ls_failed(run)) return NULL;
     if (!set) return refuse(run, "the dataset is NULL"), NULL;
     if (!options_fit(run, set, &o)) return NULL;
     ls_loader *loader = ls_object_new(run, LS_OBJECT_LOADER, sizeof *loader, clear);
     if (!loader) return NULL;
     ls_dataset_hold(set);
-    if (o.batch == 0) o.batch = 1;
-    if (o.seed == 0) o.seed = run->random.seed;
+    if (o.batch == LS_AUTO) o.batch = 1;
+    if (o.seed == LS_AUTO_SEED) o.seed = run->random.seed;
     loader->set = set;
     loader->opts = o;
     int workers = workers_for(set, o.workers);
-    int ahead = workers ? (o.prefetch ? o.prefetch : PREFETCH) : ls_dataset_is_stream(set);
+    int ahead = workers ? o.prefetch : ls_dataset_is_stream(set);
     bool ok = resolve_fields(loader) && make_room(loader) && ls_feed_init(run, &loader->feed, workers, ahead + 1) &&
               ls_loader_share_out(loader, (ls_share){.world = 1});
     loader->settled = false;

@@ -20,7 +20,10 @@ static void clear(void *object)
 static ls_sampler *sampler_new(ls_run *run, const char *kind, int64_t draws)
 {
     if (ls_failed(run)) return NULL;
-    if (draws < 0) return ls_fail(&run->errors, LS_ERR_VALUE, "%s: %lld draws", kind, (long long)draws), NULL;
+    if (draws != LS_AUTO && draws < 1)
+        return ls_fail(&run->errors, LS_ERR_VALUE, "%s: %lld draws in an epoch; it must be at least 1", kind,
+                       (long long)draws),
+               NULL;
     ls_sampler *sampler = ls_object_new(run, LS_OBJECT_SAMPLER, sizeof *sampler, clear);
     if (!sampler) return NULL;
     sampler->kind = kind;
@@ -51,7 +54,7 @@ void ls_order_shuffled(uint64_t key, int64_t count, int64_t *samples)
 static int64_t random_length(const ls_sampler *s, int64_t count)
 {
     if (s->draws > count && !s->replacement) return refuse(s, s->draws, "draws without .replacement", count);
-    return s->draws ? s->draws : count;
+    return ls_opts_integer(s->draws, count);
 }
 
 static bool random_order(const ls_sampler *s, int64_t count, uint64_t key, int64_t epoch, int64_t *samples)
@@ -63,10 +66,9 @@ static bool random_order(const ls_sampler *s, int64_t count, uint64_t key, int64
     return true;
 }
 
-ls_sampler *ls_random_sampler_sized(ls_run *run, const ls_random_sampler_opts *opts, size_t opts_size)
+ls_sampler *ls_random_sampler_new_sized(ls_run *run, const ls_random_sampler_opts *opts, size_t opts_size)
 {
-    ls_random_sampler_opts o;
-    ls_opts_read(&o, sizeof o, opts, opts_size);
+    ls_random_sampler_opts o = LS_OPTS_READ(ls_random_sampler_opts, opts, opts_size);
     ls_sampler *s = sampler_new(run, "random sampler", o.draws);
     if (!s) return NULL;
     s->replacement = o.replacement;
@@ -80,7 +82,7 @@ ls_sampler *ls_random_sampler_sized(ls_run *run, const ls_random_sampler_opts *o
 static int64_t weighted_length(const ls_sampler *s, int64_t count)
 {
     if (s->weight_count != count) return refuse(s, s->weight_count, "weights", count);
-    int64_t draws = s->draws ? s->draws : count;
+    int64_t draws = ls_opts_integer(s->draws, count);
     if (s->replacement || draws <= s->positive_count) return draws;
     ls_fail(&s->object.run->errors, LS_ERR_VALUE,
             "%s: %lld draws without replacement, but only %lld weights are above 0", s->kind, (long long)draws,
@@ -151,11 +153,10 @@ static bool weighted_order(const ls_sampler *s, int64_t count, uint64_t key, int
     return true;
 }
 
-ls_sampler *ls_weighted_sampler_sized(ls_run *run, int64_t count, const double *weights,
-                                      const ls_weighted_sampler_opts *opts, size_t opts_size)
+ls_sampler *ls_weighted_sampler_new_sized(ls_run *run, int64_t count, const double *weights,
+                                          const ls_weighted_sampler_opts *opts, size_t opts_size)
 {
-    ls_weighted_sampler_opts o;
-    ls_opts_read(&o, sizeof o, opts, opts_size);
+    ls_weighted_sampler_opts o = LS_OPTS_READ(ls_weighted_sampler_opts, opts, opts_size);
     ls_sampler *s = sampler_new(run, "weighted sampler", o.draws);
     if (!s) return NULL;
     s->replacement = !o.without_replacement;
@@ -209,14 +210,15 @@ static bool distributed_order(const ls_sampler *s, int64_t count, uint64_t key, 
     return true;
 }
 
-ls_sampler *ls_distributed_sampler_sized(ls_run *run, const ls_distributed_sampler_opts *opts, size_t opts_size)
+ls_sampler *ls_distributed_sampler_new_sized(ls_run *run, const ls_distributed_sampler_opts *opts, size_t opts_size)
 {
-    ls_distributed_sampler_opts o;
-    ls_opts_read(&o, sizeof o, opts, opts_size);
+    ls_distributed_sampler_opts o = LS_OPTS_READ(ls_distributed_sampler_opts, opts, opts_size);
     if (ls_failed(run)) return NULL;
+    if (o.world == LS_AUTO) o.world = run->share.world;
+    if (o.rank == LS_AUTO) o.rank = run->share.rank;
     if (o.world < 1 || o.rank < 0 || o.rank >= o.world)
         return ls_fail(&run->errors, LS_ERR_VALUE, "distributed sampler: rank %d of %d", o.rank, o.world), NULL;
-    ls_sampler *s = sampler_new(run, "distributed sampler", 0);
+    ls_sampler *s = sampler_new(run, "distributed sampler", LS_AUTO);
     if (!s) return NULL;
     s->rank = o.rank;
     s->world = o.world;
@@ -242,7 +244,7 @@ static bool all_there(const ls_sampler *s, int64_t count, const int64_t *samples
 
 static int64_t given_length(const ls_sampler *s, int64_t count)
 {
-    return s->draws ? s->draws : count;
+    return ls_opts_integer(s->draws, count);
 }
 
 static bool own_order(const ls_sampler *s, int64_t count, uint64_t key, int64_t epoch, int64_t *samples)
@@ -273,7 +275,7 @@ static bool listed_order(const ls_sampler *s, int64_t count, uint64_t key, int64
 
 ls_sampler *ls_batch_list_new(ls_run *run, int64_t batches, const int64_t *sizes, const int64_t *samples)
 {
-    ls_sampler *s = sampler_new(run, "batch list", 0);
+    ls_sampler *s = sampler_new(run, "batch list", LS_AUTO);
     if (!s) return NULL;
     s->length = given_length;
     s->order = listed_order;

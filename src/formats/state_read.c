@@ -149,7 +149,7 @@ ls_state *ls_state_read_sized(ls_run *run, const char *path, const ls_state_read
 {
     if (ls_failed(run)) return NULL;
     loader l = {.run = run, .device = run->device};
-    ls_opts_read(&l.opts, sizeof l.opts, opts, opts_size);
+    l.opts = LS_OPTS_READ(ls_state_read_opts, opts, opts_size);
     if (!path) return ls_fail(&run->errors, LS_ERR_VALUE, "ls_state_read: the path is NULL"), NULL;
     if (l.opts.dtype && !ls_dtype_is_float(l.opts.dtype))
         return ls_fail(&run->errors, LS_ERR_DTYPE, "ls_state_read: .dtype = %s is not a floating type",

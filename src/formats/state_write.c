@@ -179,8 +179,7 @@ static bool ready(const ls_state *state, const char *path, const char *who)
 bool ls_state_write_sized(const ls_state *state, const char *path, const ls_state_write_opts *given, size_t opts_size)
 {
     if (!ready(state, path, "ls_state_write")) return false;
-    ls_state_write_opts opts;
-    ls_opts_read(&opts, sizeof opts, given, opts_size);
+    ls_state_write_opts opts = LS_OPTS_READ(ls_state_write_opts, given, opts_size);
     job j;
     bool ok = begin_job(&j, state, &opts) && put_shard(&j, 0, path) && ls_file_publish(&j.shards[0].out, &j.why);
     return end_job(&j, ok, "ls_state_write");
@@ -189,8 +188,7 @@ bool ls_state_write_sized(const ls_state *state, const char *path, const ls_stat
 bool ls_state_write_sharded_sized(const ls_state *state, const char *folder, const ls_state_write_opts *given,
                                   size_t opts_size)
 {
-    ls_state_write_opts opts;
-    ls_opts_read(&opts, sizeof opts, given, opts_size);
+    ls_state_write_opts opts = LS_OPTS_READ(ls_state_write_opts, given, opts_size);
     return ls_state_write_shards(state, folder, opts, "ls_state_write_sharded");
 }
 

@@ -2,6 +2,7 @@
 #include "launch/launch.h"
 
 #include "base/log.h"
+#include "base/opts.h"
 #include "launch/agent.h"
 #include "launch/identity.h"
 #include "launch/plan.h"
@@ -205,7 +206,7 @@ static int rehearse(const ls_plan *plan)
 int ls_launch_function(ls_worker_fn *function, void *argument, const ls_launch_opts *opts, size_t opts_size)
 {
     ls_plan plan;
-    if (!opts || !opts->num_processes) {
+    if (LS_OPTS_READ(ls_launch_opts, opts, opts_size).num_processes == LS_AUTO) {
         ls_log_line(LS_LOG_ERROR, "ls_launch: how many processes? add .num_processes = ... to the call");
         return LS_LAUNCH_REFUSED;
     }

@@ -197,7 +197,9 @@ static void told(ls_agent *agent)
 static bool try_to_lead(member *m)
 {
     const ls_launch_opts *o = &m->plan->opts;
-    bool here = !o->elastic ? o->host_rank == 0 : o->leads ? o->leads > 0 : ls_wire_is_here(m->plan->meeting_host);
+    bool here = !o->elastic           ? o->host_rank == 0
+                : o->leads != LS_AUTO ? o->leads > 0
+                                      : ls_wire_is_here(m->plan->meeting_host);
     if (!here) return true;
     ls_message why;
     m->leader = ls_leader_open(m->plan, m->agent->group.loop, m->plan->meeting_port, &why);

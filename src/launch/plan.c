@@ -106,10 +106,13 @@ static bool check(ls_launch_opts *o)
         refuse("number of processes", number, "must be from 1 to 4096");
         return false;
     }
-    if (o->max_restarts < 0 || o->num_threads < 0 || o->shutdown_timeout < 0 || o->master_port < 0 ||
+    if (o->max_restarts < 0 || o->max_quick_restarts < 0 || o->shutdown_timeout < 0 || o->master_port < 0 ||
         o->master_port > 65535) {
-        ls_log_line(LS_LOG_ERROR,
-                    "launch: restarts, threads, timeout and port must not be negative, a port is below 65536");
+        ls_log_line(LS_LOG_ERROR, "launch: restarts, timeout and port must not be negative, a port is below 65536");
+        return false;
+    }
+    if (o->num_threads != LS_AUTO && o->num_threads < 1) {
+        ls_log_line(LS_LOG_ERROR, "launch: num_threads %d: a worker needs at least 1", o->num_threads);
         return false;
     }
     if (o->min_hosts < 1 || o->max_hosts < o->min_hosts) {
@@ -136,8 +139,9 @@ static void settle_threads(ls_launch_opts *o, const char *const *inherited)
 {
     static const char *const names[] = {"LOCKSTEP_NUM_THREADS", "OMP_NUM_THREADS"}; /* the first wins, as in programs */
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (!o->num_threads) o->num_threads = ls_environment_integer(inherited, names[i], 1, 1 << 16, 0);
-    if (o->num_threads) return;
+        if (o->num_threads == LS_AUTO)
+            o->num_threads = ls_environment_integer(inherited, names[i], 1, 1 << 16, LS_AUTO);
+    if (o->num_threads != LS_AUTO) return;
     o->num_threads = ls_launch_cpus() / o->num_processes;
     if (!o->num_threads) o->num_threads = 1;
     ls_log_line(LS_LOG_INFO, "launch: %d worker%s of %d thread%s each, the CPUs shared out (OMP_NUM_THREADS)",
@@ -180,7 +184,7 @@ static bool read_hostfile(ls_plan *plan)
     if (found) {
         o->min_hosts = o->max_hosts = hosts.count;
         o->host_rank = here;
-        if (!o->num_processes) o->num_processes = hosts.host[here].slots;
+        if (o->num_processes == LS_AUTO) o->num_processes = hosts.host[here].slots;
         snprintf(plan->first_host, sizeof plan->first_host, "%s", hosts.host[0].name);
         if (!o->master_addr) o->master_addr = plan->first_host;
     } else if (!status) {
@@ -194,22 +198,22 @@ static bool read_hostfile(ls_plan *plan)
 /* One number, or a range of them: with the upper end alone ranks of hosts would mean nothing. */
 static bool settle_number_of_hosts(ls_launch_opts *o)
 {
-    if (o->num_hosts && (o->min_hosts || o->max_hosts) &&
-        (o->num_hosts != o->min_hosts || o->num_hosts != o->max_hosts)) {
+    bool ranged = o->min_hosts != LS_AUTO || o->max_hosts != LS_AUTO;
+    if (o->num_hosts != LS_AUTO && ranged && (o->num_hosts != o->min_hosts || o->num_hosts != o->max_hosts)) {
         ls_log_line(LS_LOG_ERROR, "launch: num_hosts %d, and min_hosts %d to max_hosts %d: give one or the other",
                     o->num_hosts, o->min_hosts, o->max_hosts);
         return false;
     }
-    if (o->max_hosts && !o->min_hosts && !o->elastic) {
+    if (o->max_hosts != LS_AUTO && o->min_hosts == LS_AUTO && !o->elastic) {
         ls_log_line(LS_LOG_ERROR,
                     "launch: max_hosts %d without min_hosts: for a job of %d hosts give num_hosts, for an elastic one "
                     "both",
                     o->max_hosts, o->max_hosts);
         return false;
     }
-    if (o->num_hosts) o->min_hosts = o->max_hosts = o->num_hosts;
-    if (!o->min_hosts) o->min_hosts = 1;
-    if (!o->max_hosts) o->max_hosts = o->min_hosts;
+    if (o->num_hosts != LS_AUTO) o->min_hosts = o->max_hosts = o->num_hosts;
+    if (o->min_hosts == LS_AUTO) o->min_hosts = 1;
+    if (o->max_hosts == LS_AUTO) o->max_hosts = o->min_hosts;
     o->num_hosts = o->max_hosts;
     return true;
 }
@@ -243,16 +247,11 @@ bool ls_plan_make(ls_plan *plan, const ls_launch_opts *opts, size_t opts_size, c
     memset(plan, 0, sizeof *plan);
     plan->inherited = inherited;
     ls_launch_opts *o = &plan->opts;
-    ls_opts_read(o, sizeof *o, opts, opts_size);
+    *o = LS_OPTS_READ(ls_launch_opts, opts, opts_size);
     if (o->hostfile && !read_hostfile(plan)) return false;
-    if (!o->num_processes) o->num_processes = 1;
+    if (o->num_processes == LS_AUTO) o->num_processes = 1;
     if (!settle_number_of_hosts(o)) return false;
-    if (!o->max_quick_restarts) o->max_quick_restarts = 5;
-    o->shutdown_timeout = ls_opts_number(o->shutdown_timeout, 25);
-    o->join_timeout = ls_opts_number(o->join_timeout, 600);
-    o->last_call = ls_opts_number(o->last_call, 30);
-    o->heartbeat = ls_opts_number(o->heartbeat, 0.5);
-    o->dead_after = ls_opts_number(o->dead_after, o->heartbeat > 1 ? 2 * o->heartbeat : 2);
+    o->dead_after = ls_opts_real(o->dead_after, o->heartbeat > 1 ? 2 * o->heartbeat : 2);
     if (!check(o) || (o->max_hosts > 1 && !settle_hosts(plan))) return false;
     if (!o->master_addr) o->master_addr = "127.0.0.1";
     if (!o->run_id || !*o->run_id) o->run_id = "none";

@@ -55,19 +55,16 @@ static ls_tensor *attention_forward(ls_module *self, int n, ls_tensor *const *x,
     else
         for (int i = 0; i < 3; i++) parts[i] = project(a, x[i], i);
     for (int i = 0; i < 3; i++) parts[i] = to_heads(parts[i], a->heads);
-    ls_tensor *mixed = ls_attention(parts[0], parts[1], parts[2],
-                                    (ls_attention_opts){.mask = mask,
-                                                        .dropout = self->training ? a->dropout : 0,
-                                                        .causal = a->causal}); /* [B,H,S,D] */
+    ls_tensor *mixed = ls_attention(parts[0], parts[1], parts[2], .mask = mask,
+                                    .dropout = self->training ? a->dropout : 0, .causal = a->causal); /* [B,H,S,D] */
     ls_tensor *joined = ls_reshape(ls_permute(mixed, 0, 2, 1, 3), ls_dim(x[0], 0), ls_dim(x[0], 1), a->features);
     return ls_forward(a->out_proj, joined);
 }
 
-ls_module *ls_multihead_attention_sized(ls_run *run, int64_t features, int64_t heads,
-                                        const ls_multihead_attention_opts *given, size_t opts_size)
+ls_module *ls_multihead_attention_new_sized(ls_run *run, int64_t features, int64_t heads,
+                                            const ls_multihead_attention_opts *given, size_t opts_size)
 {
-    ls_multihead_attention_opts opts;
-    ls_opts_read(&opts, sizeof opts, given, opts_size);
+    ls_multihead_attention_opts opts = LS_OPTS_READ(ls_multihead_attention_opts, given, opts_size);
     attention *a = ls_layer_new_n(run, "MultiheadAttention", sizeof *a, attention_forward);
     if (!a) return NULL;
     a->features = features;
@@ -127,23 +124,24 @@ static ls_tensor *transformer_forward(ls_module *self, int n, ls_tensor *const *
     return ls_forward_with(t->norm2, feed_forward(t, y), y);
 }
 
-ls_module *ls_transformer_layer_sized(ls_run *run, int64_t features, int64_t heads, const ls_transformer_opts *given,
-                                      size_t opts_size)
+ls_module *ls_transformer_layer_new_sized(ls_run *run, int64_t features, int64_t heads,
+                                          const ls_transformer_opts *given, size_t opts_size)
 {
-    ls_transformer_opts opts;
-    ls_opts_read(&opts, sizeof opts, given, opts_size);
+    ls_transformer_opts opts = LS_OPTS_READ(ls_transformer_opts, given, opts_size);
+    if (opts.feedforward < 1 && !ls_failed(run))
+        ls_fail(&run->errors, LS_ERR_VALUE, "TransformerLayer: .feedforward = %lld features between; at least 1",
+                (long long)opts.feedforward);
     transformer *t = ls_layer_new_n(run, "TransformerLayer", sizeof *t, transformer_forward);
     if (!t) return NULL;
     ls_module *m = &t->module;
-    int64_t wide = opts.feedforward ? opts.feedforward : 2048;
-    ls_activation activation = opts.activation ? opts.activation : LS_ACT_RELU;
-    t->dropout = ls_opts_number(opts.dropout, 0.1);
+    t->dropout = opts.dropout;
     t->norm_first = opts.norm_first;
     ls_layer_says(t, "dropout %g%s", t->dropout, t->norm_first ? " norm_first" : "");
     t->self_attn = ls_module_add(
         m, "self_attn", ls_multihead_attention_new(run, features, heads, .dropout = t->dropout, .causal = opts.causal));
-    t->linear1 = ls_module_add(m, "linear1", ls_linear_new(run, features, wide, .activation = activation));
-    t->linear2 = ls_module_add(m, "linear2", ls_linear_new(run, wide, features));
+    t->linear1 =
+        ls_module_add(m, "linear1", ls_linear_new(run, features, opts.feedforward, .activation = opts.activation));
+    t->linear2 = ls_module_add(m, "linear2", ls_linear_new(run, opts.feedforward, features));
     t->norm1 = ls_module_add(m, "norm1", ls_layer_norm_new(run, features, .epsilon = opts.epsilon));
     t->norm2 = ls_module_add(m, "norm2", ls_layer_norm_new(run, features, .epsilon = opts.epsilon));
     return ls_layer_done(m);

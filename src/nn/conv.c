@@ -6,50 +6,48 @@
 typedef struct conv {
     ls_module module;
     ls_tensor *weight, *bias; /* [out,in/groups,KH,KW], transposed [in,out/groups,KH,KW]; [out] or NULL */
-    ls_conv geometry;
+    ls_conv2d_opts geometry;
 } conv;
 
 static ls_tensor *conv_forward(ls_module *self, ls_tensor *x, void *user)
 {
     (void)user;
     const conv *c = (const conv *)self;
-    return ls_conv2d(x, c->weight, c->bias, c->geometry);
+    return ls_conv2d_sized(x, c->weight, c->bias, &c->geometry, LS_OPTS_SIZE(ls_conv2d_opts));
 }
 
 static ls_tensor *conv_transpose_forward(ls_module *self, ls_tensor *x, void *user)
 {
     (void)user;
     const conv *c = (const conv *)self;
-    return ls_conv_transpose2d(x, c->weight, c->bias, c->geometry);
+    return ls_conv_transpose2d_sized(x, c->weight, c->bias, &c->geometry, LS_OPTS_SIZE(ls_conv2d_opts));
 }
 
 typedef enum conv_kind { CONV, CONV_BLANK, CONV_TRANSPOSED } conv_kind;
 
 static ls_module *conv_new(ls_run *run, int64_t in, int64_t out, int64_t kernel, conv_kind kind,
-                           const ls_conv2d_opts *given, size_t opts_size)
+                           const ls_conv2d_new_opts *given, size_t opts_size)
 {
     bool transposed = kind == CONV_TRANSPOSED;
-    ls_conv2d_opts opts;
-    ls_opts_read(&opts, sizeof opts, given, opts_size);
+    ls_conv2d_new_opts opts = LS_OPTS_READ(ls_conv2d_new_opts, given, opts_size);
     conv *c = ls_layer_new(run, transposed ? "ConvTranspose2d" : "Conv2d", sizeof *c,
                            transposed ? conv_transpose_forward : conv_forward);
     if (!c) return NULL;
-    int64_t groups = opts.groups ? opts.groups : 1;
-    int64_t height = opts.kernel_hw[0] ? opts.kernel_hw[0] : kernel,
-            width = opts.kernel_hw[1] ? opts.kernel_hw[1] : kernel;
-    if (groups < 0 || in % groups || out % groups || height < 1 || width < 1) {
+    int64_t groups = opts.groups;
+    int64_t height = ls_opts_integer(opts.kernel_hw[0], kernel), width = ls_opts_integer(opts.kernel_hw[1], kernel);
+    if (groups < 1 || in % groups || out % groups || height < 1 || width < 1) {
         ls_fail(&run->errors, LS_ERR_VALUE, "%s: %lld to %lld channels in %lld groups with a kernel of %lldx%lld",
                 c->module.kind, (long long)in, (long long)out, (long long)groups, (long long)height, (long long)width);
         return ls_layer_done(c);
     }
-    c->geometry = (ls_conv){.stride = opts.stride,
-                            .padding = opts.padding,
-                            .dilation = opts.dilation,
-                            .groups = groups,
-                            .stride_hw = {opts.stride_hw[0], opts.stride_hw[1]},
-                            .padding_hw = {opts.padding_hw[0], opts.padding_hw[1]},
-                            .dilation_hw = {opts.dilation_hw[0], opts.dilation_hw[1]},
-                            .output_padding = opts.output_padding};
+    c->geometry = (ls_conv2d_opts){.stride = opts.stride,
+                                   .padding = opts.padding,
+                                   .dilation = opts.dilation,
+                                   .groups = groups,
+                                   .stride_hw = {opts.stride_hw[0], opts.stride_hw[1]},
+                                   .padding_hw = {opts.padding_hw[0], opts.padding_hw[1]},
+                                   .dilation_hw = {opts.dilation_hw[0], opts.dilation_hw[1]},
+                                   .output_padding = opts.output_padding};
     ls_layer_says(c, "stride %lld %lldx%lld padding %lld %lldx%lld dilation %lld %lldx%lld", (long long)opts.stride,
                   (long long)opts.stride_hw[0], (long long)opts.stride_hw[1], (long long)opts.padding,
                   (long long)opts.padding_hw[0], (long long)opts.padding_hw[1], (long long)opts.dilation,
@@ -66,19 +64,20 @@ static ls_module *conv_new(ls_run *run, int64_t in, int64_t out, int64_t kernel,
     return ls_layer_done(c);
 }
 
-ls_module *ls_conv2d_sized(ls_run *run, int64_t in, int64_t out, int64_t kernel, const ls_conv2d_opts *opts,
-                           size_t opts_size)
+ls_module *ls_conv2d_new_sized(ls_run *run, int64_t in, int64_t out, int64_t kernel, const ls_conv2d_new_opts *opts,
+                               size_t opts_size)
 {
     return conv_new(run, in, out, kernel, CONV, opts, opts_size);
 }
 
-ls_module *ls_conv2d_blank(ls_run *run, int64_t in, int64_t out, int64_t kernel, const ls_conv2d_opts *opts)
+ls_module *ls_conv2d_blank_sized(ls_run *run, int64_t in, int64_t out, int64_t kernel, const ls_conv2d_new_opts *opts,
+                                 size_t opts_size)
 {
-    return conv_new(run, in, out, kernel, CONV_BLANK, opts, sizeof *opts);
+    return conv_new(run, in, out, kernel, CONV_BLANK, opts, opts_size);
 }
 
-ls_module *ls_conv_transpose2d_sized(ls_run *run, int64_t in, int64_t out, int64_t kernel, const ls_conv2d_opts *opts,
-                                     size_t opts_size)
+ls_module *ls_conv_transpose2d_new_sized(ls_run *run, int64_t in, int64_t out, int64_t kernel,
+                                         const ls_conv2d_new_opts *opts, size_t opts_size)
 {
     return conv_new(run, in, out, kernel, CONV_TRANSPOSED, opts, opts_size);
 }

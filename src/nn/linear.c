@@ -18,10 +18,9 @@ static ls_tensor *linear_forward(ls_module *self, ls_tensor *x, void *user)
     return ls_linear(x, l->weight, l->bias, l->activation);
 }
 
-ls_module *ls_linear_sized(ls_run *run, int64_t in, int64_t out, const ls_linear_opts *given, size_t opts_size)
+ls_module *ls_linear_new_sized(ls_run *run, int64_t in, int64_t out, const ls_linear_opts *given, size_t opts_size)
 {
-    ls_linear_opts opts;
-    ls_opts_read(&opts, sizeof opts, given, opts_size);
+    ls_linear_opts opts = LS_OPTS_READ(ls_linear_opts, given, opts_size);
     linear *l = ls_layer_new(run, "Linear", sizeof *l, linear_forward);
     if (!l) return NULL;
     double bound = in > 0 ? 1 / sqrt((double)in) : 0;
@@ -53,15 +52,14 @@ static ls_tensor *embedding_forward(ls_module *self, ls_tensor *index, void *use
     return ls_where(ls_unsqueeze(ls_eq(index, padding), -1), ls_detach(rows), rows);
 }
 
-ls_module *ls_embedding_sized(ls_run *run, int64_t rows, int64_t features, const ls_embedding_opts *given,
-                              size_t opts_size)
+ls_module *ls_embedding_new_sized(ls_run *run, int64_t rows, int64_t features, const ls_embedding_opts *given,
+                                  size_t opts_size)
 {
-    ls_embedding_opts opts;
-    ls_opts_read(&opts, sizeof opts, given, opts_size);
+    ls_embedding_opts opts = LS_OPTS_READ(ls_embedding_opts, given, opts_size);
     embedding *e = ls_layer_new(run, "Embedding", sizeof *e, embedding_forward);
     if (!e) return NULL;
-    e->has_padding = opts.has_padding_idx;
-    e->padding = opts.padding_idx < 0 ? opts.padding_idx + rows : opts.padding_idx;
+    e->has_padding = opts.padding_idx != LS_NO_ROW;
+    if (e->has_padding) e->padding = opts.padding_idx < 0 ? opts.padding_idx + rows : opts.padding_idx;
     e->weight = ls_parameter(&e->module, "weight", ls_normal_shape(run, LS_F32, 0, 1, LS_SHAPE(rows, features)));
     if (e->has_padding) {
         if (e->padding < 0 || e->padding >= rows)

@@ -5,8 +5,12 @@
 
 #include "nn/module.h"
 
-/* "a, b, c and 4 more": those names that do not match the patterns (NULL: all). Returns how many these are. */
-static int64_t name_some(char *text, size_t size, const char *const *names, int64_t count, const char *except)
+/* Files of PyTorch before 0.4.1 do not have it, and PyTorch does not miss it. */
+static const char never_missed[] = "num_batches_tracked|*.num_batches_tracked";
+
+/* "a, b, c and 4 more": those names that match neither of the patterns (NULL: none). Returns how many these are. */
+static int64_t name_some(char *text, size_t size, const char *const *names, int64_t count, const char *except,
+                         const char *or_except)
 {
     enum { SHOWN = 3 };
     size_t used = 0;
@@ -14,6 +18,7 @@ static int64_t name_some(char *text, size_t size, const char *const *names, int6
     text[0] = '\0';
     for (int64_t i = 0; i < count; i++) {
         if (except && ls_name_matches(except, names[i])) continue;
+        if (or_except && ls_name_matches(or_except, names[i])) continue;
         if (found++ < SHOWN && used < size)
             used += (size_t)snprintf(text + used, size - used, "%s%s", found > 1 ? ", " : "", names[i]);
     }
@@ -51,7 +56,8 @@ static bool acceptable(const ls_module *module, const ls_load_report *report, co
 {
     ls_errors *errors = &module->object.run->errors;
     char names[300], more[300];
-    int64_t differing = name_some(names, sizeof names, report->mismatched, report->mismatched_count, opts->optional);
+    int64_t differing =
+        name_some(names, sizeof names, report->mismatched, report->mismatched_count, opts->optional, NULL);
     if (differing && !opts->skip_mismatched) {
         names[strcspn(names, ",")] = '\0'; /* the first of them */
         char a[LS_TEXT], b[LS_TEXT];
@@ -61,8 +67,9 @@ static bool acceptable(const ls_module *module, const ls_load_report *report, co
                 differing > 1 ? ", and others differ too" : "");
         return false;
     }
-    int64_t missing = name_some(names, sizeof names, report->missing, report->missing_count, opts->optional);
-    int64_t unexpected = name_some(more, sizeof more, report->unexpected, report->unexpected_count, NULL);
+    int64_t missing =
+        name_some(names, sizeof names, report->missing, report->missing_count, opts->optional, never_missed);
+    int64_t unexpected = name_some(more, sizeof more, report->unexpected, report->unexpected_count, NULL, NULL);
     if (opts->partial || (!missing && !unexpected)) return true;
     ls_fail(errors, LS_ERR_VALUE, "ls_load_state_dict: %s%s%s%s%s; .partial = true allows that",
             missing ? "missing " : "", names, missing && unexpected ? ", " : "", unexpected ? "unexpected " : "", more);
@@ -84,8 +91,7 @@ ls_load_report ls_load_state_dict_sized(ls_module *module, const ls_state *state
     ls_load_report report = {0};
     if (!module) return report;
     ls_run *run = module->object.run;
-    ls_load_opts opts;
-    ls_opts_read(&opts, sizeof opts, given_opts, opts_size);
+    ls_load_opts opts = LS_OPTS_READ(ls_load_opts, given_opts, opts_size);
     const ls_state *mine = ls_failed(run) ? NULL : ls_state_dict(module);
     if (!mine) return report;
     ls_sys_free(module->report);

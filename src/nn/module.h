@@ -71,7 +71,9 @@ ls_tensor *ls_parameter_uniform(ls_module *module, const char *name, double boun
 ls_tensor *ls_parameter_full(ls_module *module, const char *name, double value, ls_shape shape);
 
 /* A convolution without bias whose weight is for the caller to fill. */
-ls_module *ls_conv2d_blank(ls_run *run, int64_t in, int64_t out, int64_t kernel, const ls_conv2d_opts *opts);
+#define ls_conv2d_blank(run, in, out, ...) LS_CALL_4(ls_conv2d_blank, ls_conv2d_new_opts, run, in, out, __VA_ARGS__, )
+ls_module *ls_conv2d_blank_sized(ls_run *run, int64_t in, int64_t out, int64_t kernel, const ls_conv2d_new_opts *opts,
+                                 size_t opts_size);
 
 /* Call `visit` for every parameter and buffer below, in PyTorch's order, with its dotted path.
  * Stops when it is false. */

@@ -36,23 +36,17 @@ static ls_tensor *batch_norm_forward(ls_module *self, int n, ls_tensor *const *x
     const norm *m = (const norm *)self;
     if (!ls_layer_takes(self, n, 1, 2)) return &self->object.run->poison;
     bool learns = self->training && m->running_mean;
-    ls_tensor *y = ls_batch_norm(x[0], (ls_batch_norm_opts){.weight = m->weight,
-                                                            .bias = m->bias,
-                                                            .running_mean = m->running_mean,
-                                                            .running_var = m->running_var,
-                                                            .residual = n > 1 ? x[1] : NULL,
-                                                            .training = self->training || !m->running_mean,
-                                                            .momentum = m->momentum,
-                                                            .epsilon = m->epsilon,
-                                                            .activation = m->activation});
+    ls_tensor *y = ls_batch_norm(x[0], .weight = m->weight, .bias = m->bias, .running_mean = m->running_mean,
+                                 .running_var = m->running_var, .residual = n > 1 ? x[1] : NULL,
+                                 .training = self->training || !m->running_mean, .momentum = m->momentum,
+                                 .epsilon = m->epsilon, .activation = m->activation);
     if (learns && y->life == LS_LIFE_LIVE) count_batch(m->batches);
     return y;
 }
 
-ls_module *ls_batch_norm_sized(ls_run *run, int64_t channels, const ls_batch_norm_new_opts *given, size_t opts_size)
+ls_module *ls_batch_norm_new_sized(ls_run *run, int64_t channels, const ls_batch_norm_new_opts *given, size_t opts_size)
 {
-    ls_batch_norm_new_opts opts;
-    ls_opts_read(&opts, sizeof opts, given, opts_size);
+    ls_batch_norm_new_opts opts = LS_OPTS_READ(ls_batch_norm_new_opts, given, opts_size);
     norm *m = ls_layer_new_n(run, "BatchNorm", sizeof *m, batch_norm_forward);
     if (!m) return NULL;
     m->epsilon = opts.epsilon;
@@ -79,10 +73,9 @@ static ls_tensor *layer_norm_forward(ls_module *self, int n, ls_tensor *const *x
                   : ls_add_layer_norm(x[0], x[1], m->weight, m->bias, m->epsilon);
 }
 
-ls_module *ls_layer_norm_sized(ls_run *run, ls_shape shape, const ls_layer_norm_opts *given, size_t opts_size)
+ls_module *ls_layer_norm_shape_new_sized(ls_run *run, ls_shape shape, const ls_layer_norm_opts *given, size_t opts_size)
 {
-    ls_layer_norm_opts opts;
-    ls_opts_read(&opts, sizeof opts, given, opts_size);
+    ls_layer_norm_opts opts = LS_OPTS_READ(ls_layer_norm_opts, given, opts_size);
     norm *m = ls_layer_new_n(run, "LayerNorm", sizeof *m, layer_norm_forward);
     if (!m) return NULL;
     m->epsilon = opts.epsilon;
@@ -94,6 +87,11 @@ ls_module *ls_layer_norm_sized(ls_run *run, ls_shape shape, const ls_layer_norm_
     return ls_layer_done(m);
 }
 
+ls_module *ls_layer_norm_new_sized(ls_run *run, int64_t features, const ls_layer_norm_opts *opts, size_t opts_size)
+{
+    return ls_layer_norm_shape_new_sized(run, LS_SHAPE(features), opts, opts_size);
+}
+
 /* ---- group ---- */
 
 static ls_tensor *group_norm_forward(ls_module *self, ls_tensor *x, void *user)
@@ -103,11 +101,10 @@ static ls_tensor *group_norm_forward(ls_module *self, ls_tensor *x, void *user)
     return ls_group_norm(x, m->groups, m->weight, m->bias, m->epsilon);
 }
 
-ls_module *ls_group_norm_sized(ls_run *run, int64_t groups, int64_t channels, const ls_group_norm_opts *given,
-                               size_t opts_size)
+ls_module *ls_group_norm_new_sized(ls_run *run, int64_t groups, int64_t channels, const ls_group_norm_opts *given,
+                                   size_t opts_size)
 {
-    ls_group_norm_opts opts;
-    ls_opts_read(&opts, sizeof opts, given, opts_size);
+    ls_group_norm_opts opts = LS_OPTS_READ(ls_group_norm_opts, given, opts_size);
     norm *m = ls_layer_new(run, "GroupNorm", sizeof *m, group_norm_forward);
     if (!m) return NULL;
     m->groups = groups;

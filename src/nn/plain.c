@@ -107,49 +107,42 @@ ls_module *ls_dropout_new(ls_run *run, double p)
 
 /* ---- pooling and resizing ---- */
 
+typedef ls_tensor *pool_fn(ls_tensor *x, int64_t kernel, const ls_pool2d_opts *opts, size_t opts_size);
+
 typedef struct pool {
     ls_module module;
-    ls_tensor *(*apply)(ls_tensor *x, ls_pool2d geometry);
-    ls_pool2d geometry;
+    pool_fn *apply;
+    int64_t kernel;
+    ls_pool2d_opts opts;
 } pool;
 
 static ls_tensor *pool_forward(ls_module *self, ls_tensor *x, void *user)
 {
     (void)user;
     const pool *p = (const pool *)self;
-    return p->apply(x, p->geometry);
+    return p->apply(x, p->kernel, &p->opts, LS_OPTS_SIZE(ls_pool2d_opts));
 }
 
-static ls_module *pool_new(ls_run *run, const char *kind, ls_tensor *(*apply)(ls_tensor *x, ls_pool2d geometry),
-                           int64_t kernel, const ls_pool2d_opts *given, size_t opts_size)
+static ls_module *pool_new(ls_run *run, const char *kind, pool_fn *apply, int64_t kernel, ls_pool2d_opts opts)
 {
-    ls_pool2d_opts opts;
-    ls_opts_read(&opts, sizeof opts, given, opts_size);
     pool *p = ls_layer_new(run, kind, sizeof *p, pool_forward);
     if (!p) return NULL;
     p->apply = apply;
-    p->geometry = (ls_pool2d){.kernel = kernel,
-                              .stride = opts.stride,
-                              .padding = opts.padding,
-                              .dilation = opts.dilation,
-                              .kernel_hw = {opts.kernel_hw[0], opts.kernel_hw[1]},
-                              .stride_hw = {opts.stride_hw[0], opts.stride_hw[1]},
-                              .padding_hw = {opts.padding_hw[0], opts.padding_hw[1]},
-                              .ceil_mode = opts.ceil_mode,
-                              .exclude_padding = opts.exclude_padding};
+    p->kernel = kernel;
+    p->opts = opts;
     ls_layer_says(p, "kernel %lld stride %lld padding %lld", (long long)kernel, (long long)opts.stride,
                   (long long)opts.padding);
     return ls_layer_done(p);
 }
 
-ls_module *ls_max_pool2d_sized(ls_run *run, int64_t kernel, const ls_pool2d_opts *opts, size_t opts_size)
+ls_module *ls_max_pool2d_new_sized(ls_run *run, int64_t kernel, const ls_pool2d_opts *opts, size_t opts_size)
 {
-    return pool_new(run, "MaxPool2d", ls_max_pool2d, kernel, opts, opts_size);
+    return pool_new(run, "MaxPool2d", ls_max_pool2d_sized, kernel, LS_OPTS_READ(ls_pool2d_opts, opts, opts_size));
 }
 
-ls_module *ls_avg_pool2d_sized(ls_run *run, int64_t kernel, const ls_pool2d_opts *opts, size_t opts_size)
+ls_module *ls_avg_pool2d_new_sized(ls_run *run, int64_t kernel, const ls_pool2d_opts *opts, size_t opts_size)
 {
-    return pool_new(run, "AvgPool2d", ls_avg_pool2d, kernel, opts, opts_size);
+    return pool_new(run, "AvgPool2d", ls_avg_pool2d_sized, kernel, LS_OPTS_READ(ls_pool2d_opts, opts, opts_size));
 }
 
 typedef struct resized {

@@ -3,8 +3,10 @@
 
 #include <math.h>
 
-ls_tensor *ls_attention(ls_tensor *q, ls_tensor *k, ls_tensor *v, ls_attention_opts opts)
+ls_tensor *ls_attention_sized(ls_tensor *q, ls_tensor *k, ls_tensor *v, const ls_attention_opts *given,
+                              size_t opts_size)
 {
+    ls_attention_opts opts = LS_OPTS_READ(ls_attention_opts, given, opts_size);
     ls_opcode op = LS_OP_attention;
     ls_run *run = op_begin(op, 3, 4, (ls_tensor *[]){q, k, v, opts.mask});
     if (!run) return op_poison(q ? q : k);
@@ -46,10 +48,9 @@ ls_tensor *ls_attention(ls_tensor *q, ls_tensor *k, ls_tensor *v, ls_attention_o
     o->view.stride[2] = heads * width;
     bool record = ls_must_record(run, 3, in);
     ls_tensor *lse = record ? op_new(q, dtype == LS_F64 ? LS_F64 : LS_F32, LS_SHAPE(batch, heads, rows)) : NULL;
-    ls_attrs attrs = {
-        .attention = {.scale = opts.scale != 0 ? opts.scale : 1 / sqrt((double)(a->dim[3] ? a->dim[3] : 1)),
-                      .dropout = opts.dropout,
-                      .causal = opts.causal}};
+    ls_attrs attrs = {.attention = {.scale = ls_opts_real(opts.scale, 1 / sqrt((double)(a->dim[3] ? a->dim[3] : 1))),
+                                    .dropout = opts.dropout,
+                                    .causal = opts.causal}};
     if (opts.dropout > 0) op_draw(run, ls_shape_numel(scores), &attrs.attention.seed, &attrs.attention.offset);
     ls_node *node;
     if (!op_submit(op, 4, in, 2, (ls_tensor *[]){o, lse}, &attrs) || !op_record(op, 3, in, 1, &o, &attrs, &node))

@@ -1,22 +1,17 @@
 /* conv.c - convolution and its transpose. Activations are made channels last; weights keep the layout they have. */
 #include "ops/op.h"
 
-static int64_t pick(const int64_t pair[2], int i, int64_t single, int64_t fallback)
-{
-    int64_t value = pair[0] || pair[1] ? pair[i] : single;
-    return value ? value : fallback;
-}
-
 /* The window of a convolution over a weight [.., .., KH, KW]; false, with an error, when it makes no sense. */
-static bool conv_window(ls_run *run, ls_opcode op, const ls_tensor *weight, const ls_conv *geometry, ls_window *window)
+static bool conv_window(ls_run *run, ls_opcode op, const ls_tensor *weight, const ls_conv2d_opts *geometry,
+                        ls_window *window)
 {
-    *window = (ls_window){.groups = geometry->groups ? geometry->groups : 1};
+    *window = (ls_window){.groups = geometry->groups};
     bool ok = window->groups > 0;
     for (int i = 0; i < 2; i++) {
         window->kernel[i] = weight->view.dim[2 + i];
-        window->stride[i] = pick(geometry->stride_hw, i, geometry->stride, 1);
-        window->padding[i] = pick(geometry->padding_hw, i, geometry->padding, 0);
-        window->dilation[i] = pick(geometry->dilation_hw, i, geometry->dilation, 1);
+        window->stride[i] = ls_opts_integer(geometry->stride_hw[i], geometry->stride);
+        window->padding[i] = ls_opts_integer(geometry->padding_hw[i], geometry->padding);
+        window->dilation[i] = ls_opts_integer(geometry->dilation_hw[i], geometry->dilation);
         ok = ok && window->stride[i] > 0 && window->padding[i] >= 0 && window->dilation[i] > 0 && window->kernel[i] > 0;
     }
     if (!ok)
@@ -45,8 +40,10 @@ static bool four_dims(ls_run *run, ls_opcode op, const ls_tensor *x, const ls_te
 
 /* ---- conv2d ---- */
 
-ls_tensor *ls_conv2d(ls_tensor *x, ls_tensor *weight, ls_tensor *bias, ls_conv geometry)
+ls_tensor *ls_conv2d_sized(ls_tensor *x, ls_tensor *weight, ls_tensor *bias, const ls_conv2d_opts *opts,
+                           size_t opts_size)
 {
+    ls_conv2d_opts geometry = LS_OPTS_READ(ls_conv2d_opts, opts, opts_size);
     ls_run *run = op_begin(LS_OP_conv2d, 2, 3, (ls_tensor *[]){x, weight, bias});
     if (!run) return op_poison(x ? x : weight);
     if (!four_dims(run, LS_OP_conv2d, x, weight, bias, ls_dim(weight, 0))) return &run->poison;
@@ -114,12 +111,14 @@ BACK(conv2d)
 
 /* ---- the transpose: forward is the gradient of a convolution for its input, and the other way round ---- */
 
-ls_tensor *ls_conv_transpose2d(ls_tensor *x, ls_tensor *weight, ls_tensor *bias, ls_conv geometry)
+ls_tensor *ls_conv_transpose2d_sized(ls_tensor *x, ls_tensor *weight, ls_tensor *bias, const ls_conv2d_opts *opts,
+                                     size_t opts_size)
 {
+    ls_conv2d_opts geometry = LS_OPTS_READ(ls_conv2d_opts, opts, opts_size);
     ls_opcode op = LS_OP_conv_transpose2d;
     ls_run *run = op_begin(op, 2, 3, (ls_tensor *[]){x, weight, bias});
     if (!run) return op_poison(x ? x : weight);
-    int64_t groups = geometry.groups ? geometry.groups : 1, outputs = ls_dim(weight, 1) * groups;
+    int64_t groups = geometry.groups, outputs = ls_dim(weight, 1) * groups;
     if (!four_dims(run, op, x, weight, bias, outputs)) return &run->poison;
     ls_attrs attrs = {.conv = {.compute = op_half_type(run, x->view.dtype)}};
     ls_window *window = &attrs.conv.window;

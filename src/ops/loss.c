@@ -67,7 +67,7 @@ static ls_attrs loss_attrs(const ls_loss_opts *opts)
     return (ls_attrs){.loss = {.reduction = opts->reduction,
                                .smoothing = opts->label_smoothing,
                                .beta = opts->beta,
-                               .ignore_index = opts->has_ignore_index ? opts->ignore_index : -100,
+                               .ignore_index = opts->ignore_index,
                                .has_ignore = 1}};
 }
 
@@ -76,13 +76,9 @@ static ls_shape loss_shape(const ls_tensor *per_element, ls_reduction reduction)
     return reduction == LS_REDUCE_NONE ? ls_view_shape(&per_element->view) : LS_SCALAR;
 }
 
-ls_tensor *ls_cross_entropy(ls_tensor *logits, ls_tensor *target)
+ls_tensor *ls_cross_entropy_sized(ls_tensor *logits, ls_tensor *target, const ls_loss_opts *given, size_t opts_size)
 {
-    return ls_cross_entropy_with(logits, target, (ls_loss_opts){0});
-}
-
-ls_tensor *ls_cross_entropy_with(ls_tensor *logits, ls_tensor *target, ls_loss_opts opts)
-{
+    ls_loss_opts opts = LS_OPTS_READ(ls_loss_opts, given, opts_size);
     ls_opcode op = LS_OP_cross_entropy;
     ls_tensor *in[3] = {logits, target, opts.weight};
     ls_run *run = op_begin(op, 2, 3, in);
@@ -115,8 +111,9 @@ BACK(cross_entropy)
     dx[0] = op_submit(LS_OP_cross_entropy_grad, 6, in, 1, &out, &node->attrs) ? out : NULL;
 }
 
-ls_tensor *ls_nll_loss(ls_tensor *log_probability, ls_tensor *target, ls_loss_opts opts)
+ls_tensor *ls_nll_loss_sized(ls_tensor *log_probability, ls_tensor *target, const ls_loss_opts *given, size_t opts_size)
 {
+    ls_loss_opts opts = LS_OPTS_READ(ls_loss_opts, given, opts_size);
     ls_opcode op = LS_OP_nll_loss;
     ls_tensor *x = log_probability, *in[3] = {x, target, opts.weight};
     ls_run *run = op_begin(op, 2, 3, in);
@@ -201,9 +198,9 @@ ls_tensor *ls_l1_loss(ls_tensor *x, ls_tensor *target, ls_reduction reduction)
     return elementwise_loss(LS_OP_smooth_l1_loss, x, target, &(ls_loss_opts){.reduction = reduction});
 }
 
-ls_tensor *ls_smooth_l1_loss(ls_tensor *x, ls_tensor *target, ls_loss_opts opts)
+ls_tensor *ls_smooth_l1_loss_sized(ls_tensor *x, ls_tensor *target, const ls_loss_opts *given, size_t opts_size)
 {
-    if (opts.beta == 0) opts.beta = 1;
+    ls_loss_opts opts = LS_OPTS_READ(ls_loss_opts, given, opts_size);
     return elementwise_loss(LS_OP_smooth_l1_loss, x, target, &opts);
 }
 
@@ -212,8 +209,9 @@ BACK(smooth_l1_loss)
     back_elementwise(node, LS_OP_smooth_l1_loss_grad, dy[0], dx, true);
 }
 
-ls_tensor *ls_bce_with_logits(ls_tensor *x, ls_tensor *target, ls_loss_opts opts)
+ls_tensor *ls_bce_with_logits_sized(ls_tensor *x, ls_tensor *target, const ls_loss_opts *given, size_t opts_size)
 {
+    ls_loss_opts opts = LS_OPTS_READ(ls_loss_opts, given, opts_size);
     if (target && ls_is_valid(target) && target->node)
         return LS_POISON(target->run, LS_ERR_STATE, "bce_with_logits: the target has no gradient; ls_detach() it");
     return elementwise_loss(LS_OP_bce_with_logits, x, target, &opts);

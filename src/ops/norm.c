@@ -30,8 +30,9 @@ static ls_tensor *wanted(ls_node *node, int input, ls_tensor *like)
 
 /* ---- batch norm ---- */
 
-ls_tensor *ls_batch_norm(ls_tensor *x, ls_batch_norm_opts opts)
+ls_tensor *ls_batch_norm_sized(ls_tensor *x, const ls_batch_norm_opts *given, size_t opts_size)
 {
+    ls_batch_norm_opts opts = LS_OPTS_READ(ls_batch_norm_opts, given, opts_size);
     ls_opcode op = LS_OP_batch_norm;
     ls_tensor *in[6] = {x, opts.weight, opts.bias, opts.running_mean, opts.running_var, opts.residual};
     ls_run *run = op_begin(op, 1, 6, in);
@@ -59,8 +60,8 @@ ls_tensor *ls_batch_norm(ls_tensor *x, ls_batch_norm_opts opts)
     ls_tensor *out[3] = {ls_tensor_new_like(x, x->view.dtype), NULL, NULL};
     if (opts.training)
         for (int i = 1; i < 3; i++) out[i] = op_new(x, statistics_type(x), LS_SHAPE(channels));
-    ls_attrs attrs = {.norm = {.epsilon = opts.epsilon != 0 ? opts.epsilon : 1e-5,
-                               .momentum = opts.momentum != 0 ? opts.momentum : 0.1,
+    ls_attrs attrs = {.norm = {.epsilon = opts.epsilon,
+                               .momentum = opts.momentum,
                                .training = opts.training,
                                .activation = opts.activation}};
     if (!op_submit(op, 6, in, 3, out, &attrs)) return &run->poison;
@@ -131,7 +132,7 @@ static ls_tensor *layer_norm(ls_tensor *x, ls_tensor *residual, ls_tensor *weigh
     ls_tensor *out[4] = {op_new(x, x->view.dtype, shape), op_new(x, statistics_type(x), LS_SHAPE(rows)),
                          op_new(x, statistics_type(x), LS_SHAPE(rows)),
                          residual ? op_new(x, x->view.dtype, shape) : NULL};
-    ls_attrs attrs = {.norm = {.epsilon = epsilon != 0 ? epsilon : 1e-5, .groups = size}};
+    ls_attrs attrs = {.norm = {.epsilon = epsilon, .groups = size}};
     ls_node *node;
     if (!op_submit(op, 4, in, 4, out, &attrs) || !op_record(op, 4, in, 1, out, &attrs, &node)) return &run->poison;
     if (node) {
@@ -184,7 +185,7 @@ ls_tensor *ls_group_norm(ls_tensor *x, int64_t groups, ls_tensor *weight, ls_ten
     ls_shape stats = LS_SHAPE(x->view.dim[0], groups);
     ls_tensor *out[3] = {ls_tensor_new_like(x, x->view.dtype), op_new(x, statistics_type(x), stats),
                          op_new(x, statistics_type(x), stats)};
-    ls_attrs attrs = {.norm = {.epsilon = epsilon != 0 ? epsilon : 1e-5, .groups = groups}};
+    ls_attrs attrs = {.norm = {.epsilon = epsilon, .groups = groups}};
     ls_node *node;
     if (!op_submit(op, 3, in, 3, out, &attrs) || !op_record(op, 3, in, 1, out, &attrs, &node)) return &run->poison;
     if (node) {

@@ -19,6 +19,7 @@
 #include <lockstep/ops.h>
 
 #include "autograd/tape.h"
+#include "base/opts.h"
 
 extern const ls_op_info ls_op_table[LS_OP_COUNT];
 

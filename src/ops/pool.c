@@ -16,23 +16,18 @@ static ls_tensor *image_like(ls_tensor *x, ls_dtype dtype, ls_shape shape)
     return last ? op_new_channels_last(x, dtype, shape) : op_new(x, dtype, shape);
 }
 
-static int64_t pick(const int64_t pair[2], int i, int64_t single, int64_t fallback)
-{
-    int64_t value = pair[0] || pair[1] ? pair[i] : single;
-    return value ? value : fallback;
-}
-
 /* The window and the size of the result; false, with an error, when it makes no sense. */
-static bool pool_window(ls_run *run, ls_opcode op, const ls_tensor *x, const ls_pool2d *geometry, ls_window *window,
-                        ls_shape *shape)
+static bool pool_window(ls_run *run, ls_opcode op, const ls_tensor *x, int64_t square, const ls_pool2d_opts *geometry,
+                        ls_window *window, ls_shape *shape)
 {
     *window = (ls_window){.groups = 1};
     *shape = ls_view_shape(&x->view);
     for (int i = 0; i < 2; i++) {
-        int64_t kernel = window->kernel[i] = pick(geometry->kernel_hw, i, geometry->kernel, 0);
-        int64_t stride = window->stride[i] = pick(geometry->stride_hw, i, geometry->stride, kernel);
-        int64_t padding = window->padding[i] = pick(geometry->padding_hw, i, geometry->padding, 0);
-        int64_t dilation = window->dilation[i] = geometry->dilation ? geometry->dilation : 1;
+        int64_t kernel = window->kernel[i] = ls_opts_integer(geometry->kernel_hw[i], square);
+        int64_t stride = window->stride[i] =
+            ls_opts_integer(geometry->stride_hw[i], ls_opts_integer(geometry->stride, kernel));
+        int64_t padding = window->padding[i] = ls_opts_integer(geometry->padding_hw[i], geometry->padding);
+        int64_t dilation = window->dilation[i] = geometry->dilation;
         int64_t size = x->view.dim[2 + i], reach = dilation * (kernel - 1) + 1;
         bool ok = kernel > 0 && stride > 0 && padding >= 0 && dilation > 0 && padding <= kernel / 2 &&
                   size + 2 * padding >= reach;
@@ -49,14 +44,15 @@ static bool pool_window(ls_run *run, ls_opcode op, const ls_tensor *x, const ls_
     return true;
 }
 
-ls_tensor *ls_max_pool2d(ls_tensor *x, ls_pool2d geometry)
+ls_tensor *ls_max_pool2d_sized(ls_tensor *x, int64_t kernel, const ls_pool2d_opts *opts, size_t opts_size)
 {
+    ls_pool2d_opts geometry = LS_OPTS_READ(ls_pool2d_opts, opts, opts_size);
     ls_run *run = op_begin(LS_OP_max_pool2d, 1, 1, &x);
     if (!run) return op_poison(x);
     ls_attrs attrs = {.pool = {.count_include_pad = 1}};
     ls_shape shape;
     if (!is_image(run, LS_OP_max_pool2d, x) ||
-        !pool_window(run, LS_OP_max_pool2d, x, &geometry, &attrs.pool.window, &shape))
+        !pool_window(run, LS_OP_max_pool2d, x, kernel, &geometry, &attrs.pool.window, &shape))
         return &run->poison;
     bool record = ls_must_record(run, 1, &x);
     ls_tensor *out[2] = {image_like(x, x->view.dtype, shape), record ? image_like(x, LS_I32, shape) : NULL};
@@ -78,14 +74,15 @@ BACK(max_pool2d)
     dx[0] = pool_gradient(node, LS_OP_max_pool2d_grad, 2, (ls_tensor *[]){dy[0], node->saved[0]});
 }
 
-ls_tensor *ls_avg_pool2d(ls_tensor *x, ls_pool2d geometry)
+ls_tensor *ls_avg_pool2d_sized(ls_tensor *x, int64_t kernel, const ls_pool2d_opts *opts, size_t opts_size)
 {
+    ls_pool2d_opts geometry = LS_OPTS_READ(ls_pool2d_opts, opts, opts_size);
     ls_run *run = op_begin(LS_OP_avg_pool2d, 1, 1, &x);
     if (!run) return op_poison(x);
     ls_attrs attrs = {.pool = {.count_include_pad = !geometry.exclude_padding}};
     ls_shape shape;
     if (!is_image(run, LS_OP_avg_pool2d, x) ||
-        !pool_window(run, LS_OP_avg_pool2d, x, &geometry, &attrs.pool.window, &shape))
+        !pool_window(run, LS_OP_avg_pool2d, x, kernel, &geometry, &attrs.pool.window, &shape))
         return &run->poison;
     if (attrs.pool.window.dilation[0] != 1)
         return op_error(run, LS_OP_avg_pool2d, LS_ERR_VALUE, "dilation is not possible here");

@@ -34,27 +34,42 @@ static ls_rates one_cycle_at(const ls_schedule *s, int64_t step, int group, doub
                       .momentum = between(o->linear, phases[i].from_momentum, phases[i].to_momentum, part)};
 }
 
-ls_schedule *ls_one_cycle_sized(ls_optim *optim, const ls_one_cycle_opts *given, size_t opts_size)
+/* Set total_steps; or say what is wrong. */
+static const char *length_of(ls_one_cycle_opts *o)
+{
+    bool counted = o->total_steps != LS_AUTO, in_epochs = o->epochs != LS_AUTO || o->steps_per_epoch != LS_AUTO;
+    if (counted && o->total_steps < 1) return ".total_steps is below 1";
+    if (counted) return NULL;
+    if (!in_epochs) return "its length is missing";
+    if (o->epochs < 1) return o->epochs == LS_AUTO ? ".epochs is missing" : ".epochs is below 1";
+    if (o->steps_per_epoch < 1)
+        return o->steps_per_epoch == LS_AUTO ? ".steps_per_epoch is missing" : ".steps_per_epoch is below 1";
+    o->total_steps = o->epochs * o->steps_per_epoch;
+    return NULL;
+}
+
+ls_schedule *ls_one_cycle_new_sized(ls_optim *optim, const ls_one_cycle_opts *given, size_t opts_size)
 {
     if (!optim || ls_failed(optim->object.run)) return NULL;
     ls_errors *errors = &optim->object.run->errors;
-    ls_one_cycle_opts o;
-    ls_opts_read(&o, sizeof o, given, opts_size);
-    if (!o.total_steps) o.total_steps = o.epochs * o.steps_per_epoch;
-    o.pct_start = ls_opts_number(o.pct_start, 0.3);
-    o.div_factor = ls_opts_number(o.div_factor, 25);
-    o.final_div_factor = ls_opts_number(o.final_div_factor, 1e4);
-    o.base_momentum = ls_opts_number(o.base_momentum, 0.85);
-    o.max_momentum = ls_opts_number(o.max_momentum, 0.95);
-    if (o.total_steps <= 0)
-        return ls_fail(
-                   errors, LS_ERR_VALUE,
-                   "ls_one_cycle_new: .epochs = %lld with .steps_per_epoch = %lld are no steps; both must be at least "
-                   "1, or .total_steps given",
-                   (long long)o.epochs, (long long)o.steps_per_epoch),
+    ls_one_cycle_opts o = LS_OPTS_READ(ls_one_cycle_opts, given, opts_size);
+    const char *problem = length_of(&o);
+    if (problem)
+        return ls_fail(errors, LS_ERR_VALUE,
+                       "ls_one_cycle_new: %s; give .total_steps, or .epochs and .steps_per_epoch, "
+                       "all at least 1",
+                       problem),
                NULL;
-    if (!(o.max_lr > 0 && isfinite(o.max_lr)) && !o.max_lrs)
+    if (!o.max_lrs && o.max_lr == LS_AUTO_REAL)
+        return ls_fail(errors, LS_ERR_VALUE, "ls_one_cycle_new: give .max_lr, the rate at the top"), NULL;
+    if (!o.max_lrs && !(o.max_lr > 0 && isfinite(o.max_lr)))
         return ls_fail(errors, LS_ERR_VALUE, "ls_one_cycle_new: .max_lr = %g; it must be above 0", o.max_lr), NULL;
+    if (!(o.div_factor > 0 && o.final_div_factor > 0))
+        return ls_fail(errors, LS_ERR_VALUE,
+                       "ls_one_cycle_new: rates are divided by .div_factor = %g and .final_div_factor = %g, which must "
+                       "be above 0",
+                       o.div_factor, o.final_div_factor),
+               NULL;
     if (!(o.pct_start >= 0 && o.pct_start <= 1))
         return ls_fail(errors, LS_ERR_VALUE, "ls_one_cycle_new: .pct_start is %g, not in [0, 1]", o.pct_start), NULL;
     ls_schedule *s = ls_schedule_new(optim, one_cycle_at);

@@ -128,20 +128,25 @@ ls_optim *ls_optim_new(ls_run *run, const ls_rule *rule, const ls_state *paramet
 
 /* ---- groups ---- */
 
+/* What was not given is as in `otherwise`. */
+static void complete(ls_group_opts *given, const ls_group_opts *otherwise)
+{
+    given->lr = ls_opts_real(given->lr, otherwise->lr);
+    given->weight_decay = ls_opts_real(given->weight_decay, otherwise->weight_decay);
+    given->momentum = ls_opts_real(given->momentum, otherwise->momentum);
+    given->dampening = ls_opts_real(given->dampening, otherwise->dampening);
+    given->beta1 = ls_opts_real(given->beta1, otherwise->beta1);
+    given->beta2 = ls_opts_real(given->beta2, otherwise->beta2);
+    given->epsilon = ls_opts_real(given->epsilon, otherwise->epsilon);
+}
+
 int ls_group_add_sized(ls_optim *optim, const ls_state *parameters, const ls_group_opts *given, size_t opts_size)
 {
     if (!optim) return 0;
     ls_run *run = optim->object.run;
     if (ls_failed(run)) return 0;
-    ls_group_opts s;
-    ls_opts_read(&s, sizeof s, given, opts_size);
-    s.lr = ls_opts_number(s.lr, optim->defaults.lr);
-    s.weight_decay = ls_opts_number(s.weight_decay, optim->defaults.weight_decay);
-    s.momentum = ls_opts_number(s.momentum, optim->defaults.momentum);
-    s.dampening = ls_opts_number(s.dampening, optim->defaults.dampening);
-    s.beta1 = ls_opts_number(s.beta1, optim->defaults.beta1);
-    s.beta2 = ls_opts_number(s.beta2, optim->defaults.beta2);
-    s.epsilon = ls_opts_number(s.epsilon, optim->defaults.epsilon);
+    ls_group_opts s = LS_OPTS_READ(ls_group_opts, given, opts_size);
+    complete(&s, &optim->defaults);
     if (!settings_sound(optim, &s) || !add_group(optim, s)) return 0;
     for (int64_t i = 0; i < ls_state_count(parameters); i++) {
         ls_optim_slot *slot = find_slot(optim, parameters->entries[i].tensor);
@@ -166,14 +171,20 @@ static bool group_exists(const ls_optim *optim, int group, const char *who)
     return false;
 }
 
-ls_group_opts ls_group_get(const ls_optim *optim, int group)
+ls_group_numbers ls_group_get(const ls_optim *optim, int group)
 {
-    return group_exists(optim, group, "ls_group_get") ? optim->groups[group].now : (ls_group_opts){0};
+    if (!group_exists(optim, group, "ls_group_get")) return (ls_group_numbers){0};
+    const ls_group_opts *now = &optim->groups[group].now;
+    return (ls_group_numbers){now->lr,    now->weight_decay, now->momentum, now->dampening,
+                              now->beta1, now->beta2,        now->epsilon};
 }
 
-void ls_group_set(ls_optim *optim, int group, ls_group_opts values)
+void ls_group_set_sized(ls_optim *optim, int group, const ls_group_opts *given, size_t opts_size)
 {
-    if (group_exists(optim, group, "ls_group_set") && settings_sound(optim, &values)) optim->groups[group].now = values;
+    if (!group_exists(optim, group, "ls_group_set")) return;
+    ls_group_opts values = LS_OPTS_READ(ls_group_opts, given, opts_size);
+    complete(&values, &optim->groups[group].now);
+    if (settings_sound(optim, &values)) optim->groups[group].now = values;
 }
 
 double ls_lr(const ls_optim *optim)
@@ -183,11 +194,7 @@ double ls_lr(const ls_optim *optim)
 
 void ls_set_lr(ls_optim *optim, double lr)
 {
-    for (int i = 0; i < ls_group_count(optim); i++) {
-        ls_group_opts values = optim->groups[i].now;
-        values.lr = lr;
-        ls_group_set(optim, i, values);
-    }
+    for (int i = 0; i < ls_group_count(optim); i++) ls_group_set(optim, i, .lr = lr);
 }
 
 /* ---- a step ---- */

@@ -30,17 +30,16 @@ static const ls_rule sgd = {
     .fill_call = sgd_fill_call,
 };
 
-ls_optim *ls_sgd_sized(ls_run *run, const ls_state *parameters, const ls_sgd_opts *given, size_t opts_size)
+ls_optim *ls_sgd_new_sized(ls_run *run, ls_module *module, const ls_sgd_opts *given, size_t opts_size)
 {
-    ls_sgd_opts opts;
-    ls_opts_read(&opts, sizeof opts, given, opts_size);
+    ls_sgd_opts opts = LS_OPTS_READ(ls_sgd_opts, given, opts_size);
     if (opts.nesterov && (opts.momentum <= 0 || opts.dampening != 0)) {
         ls_fail(&run->errors, LS_ERR_VALUE, "SGD: Nesterov needs momentum and no dampening, not %g and %g",
                 opts.momentum, opts.dampening);
         return NULL;
     }
-    return ls_optim_new(run, &sgd, parameters,
-                        &(ls_optim){.defaults = {.lr = ls_opts_number(opts.lr, 1e-3),
+    return ls_optim_new(run, &sgd, opts.parameters ? opts.parameters : ls_parameters(module),
+                        &(ls_optim){.defaults = {.lr = opts.lr,
                                                  .weight_decay = opts.weight_decay,
                                                  .momentum = opts.momentum,
                                                  .dampening = opts.dampening},
@@ -89,29 +88,36 @@ static const ls_rule adamw = {
     .fill_call = adam_fill_call,
 };
 
-static ls_optim *adam_new(ls_run *run, const ls_rule *rule, double weight_decay, const ls_state *parameters,
-                          const ls_adam_opts *given, size_t opts_size)
+static ls_optim *adam_new(ls_run *run, const ls_rule *rule, ls_module *module, ls_adam_opts opts)
 {
-    ls_adam_opts opts;
-    ls_opts_read(&opts, sizeof opts, given, opts_size);
-    return ls_optim_new(run, rule, parameters,
-                        &(ls_optim){.defaults = {.lr = ls_opts_number(opts.lr, 1e-3),
-                                                 .weight_decay = ls_opts_number(opts.weight_decay, weight_decay),
-                                                 .beta1 = ls_opts_number(opts.beta1, 0.9),
-                                                 .beta2 = ls_opts_number(opts.beta2, 0.999),
-                                                 .epsilon = ls_opts_number(opts.epsilon, 1e-8)},
+    return ls_optim_new(run, rule, opts.parameters ? opts.parameters : ls_parameters(module),
+                        &(ls_optim){.defaults = {.lr = opts.lr,
+                                                 .weight_decay = opts.weight_decay,
+                                                 .beta1 = opts.beta1,
+                                                 .beta2 = opts.beta2,
+                                                 .epsilon = opts.epsilon},
                                     .decoupled = rule == &adamw,
                                     .maximize = opts.maximize,
                                     .master_weights = opts.master_weights,
                                     .scattered = opts.scattered});
 }
 
-ls_optim *ls_adam_sized(ls_run *run, const ls_state *parameters, const ls_adam_opts *opts, size_t opts_size)
+ls_optim *ls_adam_new_sized(ls_run *run, ls_module *module, const ls_adam_opts *opts, size_t opts_size)
 {
-    return adam_new(run, &adam, 0, parameters, opts, opts_size);
+    return adam_new(run, &adam, module, LS_OPTS_READ(ls_adam_opts, opts, opts_size));
 }
 
-ls_optim *ls_adamw_sized(ls_run *run, const ls_state *parameters, const ls_adam_opts *opts, size_t opts_size)
+ls_optim *ls_adamw_new_sized(ls_run *run, ls_module *module, const ls_adamw_opts *opts, size_t opts_size)
 {
-    return adam_new(run, &adamw, 0.01, parameters, opts, opts_size);
+    ls_adamw_opts o = LS_OPTS_READ(ls_adamw_opts, opts, opts_size);
+    return adam_new(run, &adamw, module,
+                    (ls_adam_opts){.lr = o.lr,
+                                   .beta1 = o.beta1,
+                                   .beta2 = o.beta2,
+                                   .epsilon = o.epsilon,
+                                   .weight_decay = o.weight_decay,
+                                   .maximize = o.maximize,
+                                   .master_weights = o.master_weights,
+                                   .scattered = o.scattered,
+                                   .parameters = o.parameters});
 }

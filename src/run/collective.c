@@ -129,14 +129,14 @@ static ls_tensor *gather(ls_run *run, ls_tensor *t, const char *who)
     return alone(run) ? t : gather_rows(run, t, who);
 }
 
-ls_tensor *ls_gather(ls_run *run, ls_tensor *t)
+ls_tensor *ls_gather_with_repeats(ls_run *run, ls_tensor *t)
 {
-    return gather(run, t, "ls_gather");
+    return gather(run, t, "ls_gather_with_repeats");
 }
 
-ls_tensor *ls_gather_for_metrics(ls_run *run, ls_tensor *t)
+ls_tensor *ls_gather(ls_run *run, ls_tensor *t)
 {
-    ls_tensor *all = gather(run, t, "ls_gather_for_metrics");
+    ls_tensor *all = gather(run, t, "ls_gather");
     const ls_loop *loop = run->loop;
     bool by_sample = loop && !ls_failed(run) && ls_ndim(t) > 0 && ls_dim(t, 0) == loop->rows;
     if (!by_sample || loop->real_rows < 0 || loop->real_rows >= ls_dim(all, 0)) return all;
@@ -245,10 +245,9 @@ ls_tensor *ls_broadcast(ls_run *run, ls_tensor *t, int from)
 
 /* ---- pad, split ---- */
 
-ls_tensor *ls_pad_across_sized(ls_run *run, ls_tensor *t, const ls_pad_across_opts *opts, size_t opts_size)
+ls_tensor *ls_pad_across_processes_sized(ls_run *run, ls_tensor *t, const ls_pad_across_opts *opts, size_t opts_size)
 {
-    ls_pad_across_opts o;
-    ls_opts_read(&o, sizeof o, opts, opts_size);
+    ls_pad_across_opts o = LS_OPTS_READ(ls_pad_across_opts, opts, opts_size);
     if (!ready(run, t, "ls_pad_across_processes")) return &run->poison;
     int dim = o.dim < 0 ? o.dim + ls_ndim(t) : o.dim;
     if (dim < 0 || dim >= ls_ndim(t) || alone(run)) return t;

@@ -198,7 +198,7 @@ static bool read_call(const ls_comm *comm, const ls_comm_call *given, size_t siz
 {
     ls_run *run = desk_of(comm)->run;
     int64_t in, out;
-    ls_opts_read(call, sizeof *call, given, size);
+    *call = LS_OPTS_READ(ls_comm_call, given, size);
     if (!call->site) call->site = "ls_collective";
     if (strrchr(call->site, '/')) call->site = strrchr(call->site, '/') + 1;
     if (call->kind == LS_COMM_BARRIER) call->dtype = LS_U8;

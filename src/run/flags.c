@@ -285,8 +285,7 @@ bool ls_flags_read_sized(ls_run *run, int *argc, char ***argv, const ls_flag *fl
                          const ls_flags_opts *given, size_t opts_size)
 {
     if (ls_failed(run)) return false;
-    ls_flags_opts o;
-    ls_opts_read(&o, sizeof o, given, opts_size);
+    ls_flags_opts o = LS_OPTS_READ(ls_flags_opts, given, opts_size);
     if (!names_are_free(run, flags, count)) return false;
     if (wants_help(*argc, *argv)) {
         if (ls_is_main(run)) print_help((*argv)[0], flags, count, &o);

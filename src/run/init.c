@@ -69,15 +69,19 @@ static int64_t accumulation_of_environment(ls_run *run)
 static bool settle_accumulation(ls_run *run, int64_t flag, ls_init_opts *opts)
 {
     int64_t environment = accumulation_of_environment(run);
-    int64_t steps = flag != 0 ? flag : environment ? environment : opts->gradient_accumulation_steps;
+    int64_t steps = flag != LS_AUTO ? flag : environment ? environment : opts->gradient_accumulation_steps;
     run->accumulation.across_epochs = opts->accumulate_across_epochs;
-    if (steps != 0) ls_set_gradient_accumulation_steps(run, steps);
+    ls_set_gradient_accumulation_steps(run, steps);
     return !ls_failed(run);
 }
 
 bool ls_init_settle(ls_run *run, int *argc, char ***argv, ls_init_opts *opts)
 {
-    ls_run_flags given = {.seed = opts->seed, .device = opts->device, .project_dir = opts->project_dir};
+    ls_run_flags given = {.seed = opts->seed,
+                          .threads = LS_AUTO,
+                          .accumulation = LS_AUTO,
+                          .device = opts->device,
+                          .project_dir = opts->project_dir};
     ls_flag table[LS_RUN_FLAG_COUNT];
     ls_run_flags_table(&given, table);
     if (!ls_flags_take(run, argc, argv, table, LS_RUN_FLAG_COUNT)) return false;
@@ -86,10 +90,16 @@ bool ls_init_settle(ls_run *run, int *argc, char ***argv, ls_init_opts *opts)
     opts->project_dir = given.project_dir;
     opts->resume_from_checkpoint = given.resume ? given.resume : opts->resume_from_checkpoint;
     run->schedule_policy = opts->schedule_policy;
-    if (given.threads < 0) {
+    if (opts->total_limit != LS_AUTO && opts->total_limit < 1) {
+        ls_fail(&run->errors, LS_ERR_VALUE,
+                "ls_init: .total_limit = %lld would keep no checkpoint; give at least 1, or LS_AUTO to keep all",
+                (long long)opts->total_limit);
+        return false;
+    }
+    if (given.threads != LS_AUTO && given.threads < 1) {
         ls_fail(&run->errors, LS_ERR_VALUE, "--num_threads is %lld; it must be at least 1", (long long)given.threads);
         return false;
     }
-    if (given.threads > 0) ls_parallel_set_width((int)given.threads);
+    if (given.threads != LS_AUTO) ls_parallel_set_width((int)given.threads);
     return settle_precision(run, given.mixed_precision, opts) && settle_accumulation(run, given.accumulation, opts);
 }

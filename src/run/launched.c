@@ -148,8 +148,7 @@ int ls_launch_program_sized(char *const *argv, const ls_launch_opts *opts, size_
 
 int ls_launch_sized(ls_worker_fn *function, void *argument, const ls_launch_opts *opts, size_t opts_size)
 {
-    ls_launch_opts o;
-    ls_opts_read(&o, sizeof o, opts, opts_size);
+    ls_launch_opts o = LS_OPTS_READ(ls_launch_opts, opts, opts_size);
     if (!function) return LS_LAUNCH_REFUSED;
     if (o.model ? !can_go_along(o.model) : !no_run_lives("ls_launch")) return LS_LAUNCH_REFUSED;
     ls_parallel_rest();

@@ -68,9 +68,8 @@ static void open_device(ls_run *run, const char *given)
 
 ls_run *ls_init_sized(int *argc, char ***argv, const ls_init_opts *opts, size_t opts_size)
 {
-    ls_init_opts o;
     ls_descriptors_fill();
-    ls_opts_read(&o, sizeof o, opts, opts_size);
+    ls_init_opts o = LS_OPTS_READ(ls_init_opts, opts, opts_size);
     ls_run *run = ls_launched_run();
     if (!run) run = run_new();
     if (!run->tensors.stride) return run; /* the run without memory */

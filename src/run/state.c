@@ -148,12 +148,11 @@ static bool is_name(const char *name)
     return true;
 }
 
-void ls_register_sized(ls_run *run, const char *name, const ls_register_opts *opts, size_t opts_size)
+void ls_register_for_checkpointing_sized(ls_run *run, const char *name, const ls_register_opts *opts, size_t opts_size)
 {
     ls_session *session = ls_session_of(run);
     if (!session) return;
-    ls_register_opts o;
-    ls_opts_read(&o, sizeof o, opts, opts_size);
+    ls_register_opts o = LS_OPTS_READ(ls_register_opts, opts, opts_size);
     const char *why = NULL;
     int ways = (o.data != NULL) + (o.tensors != NULL) + (o.save != NULL);
     if (!is_name(name)) why = "is not a name of letters, digits, _, - and .";
@@ -208,7 +207,7 @@ static void mind_older_checkpoints(ls_run *run)
     int64_t newest = count ? numbers[count - 1] : -1, limit = session->total_limit;
     ls_sys_free(numbers);
     if (!count) return;
-    if (limit) snprintf(kept, sizeof kept, ", and only the latest %lld of all are kept", (long long)limit);
+    if (limit != LS_AUTO) snprintf(kept, sizeof kept, ", and only the latest %lld of all are kept", (long long)limit);
     ls_log_line(LS_LOG_WARN,
                 "%s holds an older training, up to " LS_CHECKPOINT_STEM
                 "%lld, which this one does not go on from: what "

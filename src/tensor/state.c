@@ -1,10 +1,13 @@
 /* state.c - lists of named tensors. */
 #include "tensor/state.h"
 
+#include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/nearest.h"
 
 /* ---- a list ---- */
 
@@ -178,9 +181,66 @@ static ls_state *filtered(const ls_state *state, const char *patterns, bool want
     return result;
 }
 
+/* How far a name is from the letters of the nearest pattern. */
+static int distance_to(const char *patterns, const char *name)
+{
+    int least = INT_MAX;
+    for (const char *pattern = patterns; pattern; pattern = strchr(pattern, '|')) {
+        if (*pattern == '|') pattern++;
+        char letters[64];
+        size_t length = 0;
+        for (const char *c = pattern; *c && *c != '|' && length + 1 < sizeof letters; c++)
+            if (*c != '*') letters[length++] = *c;
+        letters[length] = '\0';
+        /* Of the whole name, or of its end or its beginning, as "*.bias" and "fc.*" look at it. */
+        size_t whole = strlen(name), part = length < whole ? length : whole;
+        int d[] = {ls_word_distance(letters, length, name, whole),
+                   ls_word_distance(letters, length, name + whole - part, part),
+                   ls_word_distance(letters, length, name, part)};
+        for (int i = 0; i < 3; i++)
+            if (d[i] < least) least = d[i];
+    }
+    return least;
+}
+
+/* Say that nothing matches, and which names come nearest. */
+static void fail_no_match(const ls_state *state, const char *patterns)
+{
+    enum { SHOWN = 5 };
+    int64_t shown[SHOWN], count = 0;
+    int distances[SHOWN];
+    for (int64_t i = 0; i < state->count; i++) {
+        int d = distance_to(patterns, state->entries[i].name);
+        int64_t at = count < SHOWN ? count++ : SHOWN;
+        for (; at > 0 && distances[at - 1] > d; at--) {
+            if (at == SHOWN) continue;
+            distances[at] = distances[at - 1];
+            shown[at] = shown[at - 1];
+        }
+        if (at == SHOWN) continue;
+        distances[at] = d;
+        shown[at] = i;
+    }
+    char names[400] = "";
+    size_t used = 0;
+    for (int64_t i = 0; i < count && used < sizeof names; i++)
+        used +=
+            (size_t)snprintf(names + used, sizeof names - used, "%s%s", i ? ", " : "", state->entries[shown[i]].name);
+    if (state->count > count && used < sizeof names)
+        snprintf(names + used, sizeof names - used, " and %lld more", (long long)(state->count - count));
+    ls_fail(&state->object.run->errors, LS_ERR_VALUE,
+            count ? "ls_state_matching: no name matches \"%s\"; there are %s"
+                  : "ls_state_matching: no name matches \"%s\": the list is empty",
+            patterns, names);
+}
+
 ls_state *ls_state_matching(const ls_state *state, const char *patterns)
 {
-    return filtered(state, patterns, true);
+    ls_state *result = filtered(state, patterns, true);
+    if (!result || result->count) return result;
+    fail_no_match(state, patterns);
+    ls_state_free(result);
+    return NULL;
 }
 
 ls_state *ls_state_without(const ls_state *state, const char *patterns)

@@ -19,8 +19,13 @@ typedef struct variant {
     bool nesterov, in_order, frozen, drop_last, other_groups, one_group, gelu;
 } variant;
 
-static const variant usual = {
-    .epochs = EPOCHS, .dropout = 0.2, .lr = 1e-2, .group_lr = 1e-3, .gamma = 0.99, .momentum = 0.9};
+static const variant usual = {.init = {ls_init_opts_defaults},
+                              .epochs = EPOCHS,
+                              .dropout = 0.2,
+                              .lr = 1e-2,
+                              .group_lr = 1e-3,
+                              .gamma = 0.99,
+                              .momentum = 0.9};
 
 typedef struct training {
     ls_run *run;
@@ -45,7 +50,7 @@ static training start(variant v, const char *resume)
 {
     v.init.project_dir = home;
     v.init.resume_from_checkpoint = resume;
-    ls_run *run = ls_init_sized(NULL, NULL, &v.init, sizeof v.init);
+    ls_run *run = ls_init_sized(NULL, NULL, &v.init, LS_OPTS_SIZE(ls_init_opts));
     training t = {.run = run, .epochs = v.epochs};
     t.net = ls_sequential_new(run, ls_linear_new(run, 4, 37), v.gelu ? ls_gelu_new(run) : ls_relu_new(run),
                               ls_linear_new(run, 37, 19), ls_dropout_new(run, v.dropout), ls_linear_new(run, 19, 2));

@@ -108,13 +108,13 @@ static void train(training *t, record *r, int save_every, int stop)
     }
 }
 
-static ls_init_opts plain = {0};
+static ls_init_opts plain = {ls_init_opts_defaults};
 
 static training start_with(ls_init_opts o)
 {
     o.seed = 3;
     o.project_dir = home;
-    return start(ls_init_sized(NULL, NULL, &o, sizeof o));
+    return start(ls_init_sized(NULL, NULL, &o, LS_OPTS_SIZE(ls_init_opts)));
 }
 
 /* Interrupt after each number of losses in turn, go on from the latest checkpoint: the same numbers to the last bit. */
@@ -155,14 +155,14 @@ static void runs_go_on_exactly(void)
 
 static void accumulating_runs_go_on_exactly(void)
 {
-    goes_on_exactly((ls_init_opts){.gradient_accumulation_steps = 4}, 1);
-    goes_on_exactly((ls_init_opts){.gradient_accumulation_steps = 3, .accumulate_across_epochs = true}, 2);
+    goes_on_exactly(LS_OPTIONS(ls_init_opts, .gradient_accumulation_steps = 4), 1);
+    goes_on_exactly(LS_OPTIONS(ls_init_opts, .gradient_accumulation_steps = 3, .accumulate_across_epochs = true), 2);
 }
 
 static void mixed_precision_goes_on_exactly(void)
 {
-    goes_on_exactly((ls_init_opts){.mixed_precision = LS_F16}, 2);
-    goes_on_exactly((ls_init_opts){.mixed_precision = LS_BF16, .async_save = true, .total_limit = 2}, 1);
+    goes_on_exactly(LS_OPTIONS(ls_init_opts, .mixed_precision = LS_F16), 2);
+    goes_on_exactly(LS_OPTIONS(ls_init_opts, .mixed_precision = LS_BF16, .async_save = true, .total_limit = 2), 1);
 }
 
 /* ---- names and limits ---- */
@@ -171,7 +171,7 @@ static void only_the_latest_are_kept(void)
 {
     for (int async = 0; async < 2; async++) {
         clean();
-        training t = start_with((ls_init_opts){.total_limit = 2, .async_save = async});
+        training t = start_with(LS_OPTIONS(ls_init_opts, .total_limit = 2, .async_save = async));
         for (int i = 0; i < 11; i++) CHECK(ls_save_state(t.run, NULL));
         CHECK(ls_wait_for_save(t.run));
         int64_t *numbers, count = ls_folder_numbers(in_home("checkpoints"), &numbers);
@@ -201,7 +201,7 @@ static void numbers_have_an_end(void)
 static int begin_in_an_old_folder(void)
 {
     for (int resumes = 0; resumes < 2; resumes++) {
-        training t = start_with((ls_init_opts){.total_limit = 3});
+        training t = start_with(LS_OPTIONS(ls_init_opts, .total_limit = 3));
         if (resumes) ls_load_state(t.run, NULL);
         for (int i = 0; i < 2; i++) ls_save_state(t.run, NULL);
         for (int epoch; ls_epoch(t.run, 1, &epoch);) {}
@@ -355,7 +355,7 @@ static void damaged_ones_are_passed_over(void)
     ls_sys_free(numbers);
     unlink(in_home("checkpoints/checkpoint_4/model.safetensors"));
     mkdir(in_home("checkpoints/checkpoint_5"), 0777);
-    t = start_with((ls_init_opts){.resume_from_checkpoint = "latest"});
+    t = start_with(LS_OPTIONS(ls_init_opts, .resume_from_checkpoint = "latest"));
     int epoch;
     CHECK(ls_epoch(t.run, EPOCHS, &epoch) && epoch == 1 && ls_steps_taken(t.adam) == 6);
     CHECK(ls_save_state(t.run, NULL) && exists("checkpoints/checkpoint_6/state.json"));
@@ -546,10 +546,7 @@ static void rates_set_by_hand_are_restored(void)
     ls_prepare(run, net, sgd);
     ls_backward(run, ls_sum(ls_forward(net, ls_ones(run, LS_F32, 1, 2))));
     CHECK(ls_step(sgd));
-    ls_group_opts first = ls_group_get(sgd, 0);
-    first.lr = 0.1;
-    first.weight_decay = 1e-3;
-    ls_group_set(sgd, 0, first);
+    ls_group_set(sgd, 0, .lr = 0.1, .weight_decay = 1e-3);
     CHECK(ls_save_state(run, in_home("one")));
     float before[4], after[4];
     ls_read(ls_state_find(ls_optim_state(sgd), "weight.momentum_buffer"), before, sizeof before);
@@ -654,7 +651,7 @@ static void saved_in_an_inner_loop_the_outer_one_goes_on(void)
         number_count = 0;
         train_with_evaluations(plain, stop);
         number_count = saved_count;
-        train_with_evaluations((ls_init_opts){.resume_from_checkpoint = "latest"}, 0);
+        train_with_evaluations(LS_OPTIONS(ls_init_opts, .resume_from_checkpoint = "latest"), 0);
         CHECK_MSG(number_count == count && memcmp(whole, numbers, sizeof(double) * (size_t)count) == 0,
                   "stopped at %d of %d: %d numbers", stop, count, number_count);
     }
@@ -667,7 +664,7 @@ static void what_a_killed_save_left_is_no_hindrance(void)
 {
     for (int async = 0; async < 2; async++) {
         clean();
-        training t = start_with((ls_init_opts){.async_save = async, .total_limit = 1});
+        training t = start_with(LS_OPTIONS(ls_init_opts, .async_save = async, .total_limit = 1));
         CHECK(ls_save_state(t.run, NULL) && ls_wait_for_save(t.run));
         mkdir(in_home("checkpoints/checkpoint_1.part"), 0777);
         close(open(in_home("checkpoints/checkpoint_1.part/rest"), O_CREAT | O_WRONLY, 0666));
@@ -721,7 +718,7 @@ static void memory_may_run_out_anywhere(void)
 {
     for (int async = 0; async < 2; async++) {
         clean();
-        training t = start_with((ls_init_opts){.async_save = async, .gradient_accumulation_steps = 2});
+        training t = start_with(LS_OPTIONS(ls_init_opts, .async_save = async, .gradient_accumulation_steps = 2));
         record r = {0};
         train(&t, &r, 0, 3);
         CHECK(ls_save_state(t.run, in_home("old")) && save_and_wait(t.run));

@@ -298,7 +298,7 @@ static void every_sample_is_somewhere(void)
             ls_sampler *sampler = way < 2    ? NULL
                                   : way == 2 ? ls_random_sampler_new(run)
                                              : ls_batch_list_new(run, 6, sizes, in_order);
-            ls_loader *loader = ls_loader_new(run, set, .batch = way == 3 ? 0 : 4, .shuffle = way == 1,
+            ls_loader *loader = ls_loader_new(run, set, .batch = way == 3 ? LS_AUTO : 4, .shuffle = way == 1,
                                               .sampler = sampler, .workers = 4);
             CHECK(ls_loader_share_out(loader, (ls_share){.rank = r, .world = 2}));
             int64_t index[24], count = read_pass(loader, index);

@@ -112,7 +112,7 @@ static void an_order_of_ones_own(void)
     ls_run *run = ls_init(NULL, NULL, .seed = 11);
     ls_dataset *set = numbers(run, 6);
     int64_t index[8], beyond = 0;
-    ls_sampler *own = ls_order_sampler_new(run, 0, backwards, &beyond);
+    ls_sampler *own = ls_order_sampler_new(run, LS_AUTO, backwards, &beyond);
     CHECK(pass_of(run, set, own, 0, index) == 6 && index[0] == 5 && index[5] == 0);
     CHECK(pass_of(run, set, own, 1, index) == 6 && index[0] == 0 && index[1] == 5);
     beyond = 2;

@@ -66,7 +66,7 @@ static uint64_t pass_digest(ls_loader *loader)
 static void content_does_not_depend_on_workers(void)
 {
     uint64_t expected[3] = {0};
-    static const int workers[] = {LS_NO_WORKERS, 1, 3, 8};
+    static const int workers[] = {0, 1, 3, 8};
     for (int w = 0; w < 4; w++)
         for (int prefetch = 1; prefetch < 5; prefetch += 3) {
             ls_run *run = ls_init(NULL, NULL, .seed = 3, .device = device);
@@ -117,7 +117,7 @@ static void a_bad_sample_is_replaced_by_the_next_good_one(void)
 
 static void failures_name_the_first_sample(void)
 {
-    static const int workers[] = {LS_NO_WORKERS, 3};
+    static const int workers[] = {0, 3};
     for (int w = 0; w < 2; w++) {
         ls_run *run = ls_init(NULL, NULL, .seed = 3, .device = device);
         made m = {.bad_from = 23, .bad_to = 30, .fatal = 22};
@@ -211,7 +211,7 @@ static void resuming_works_with_workers(void)
 
 static void steady_passes_take_nothing_from_the_system(void)
 {
-    static const int workers[] = {LS_NO_WORKERS, 3};
+    static const int workers[] = {0, 3};
     for (int w = 0; w < 2; w++) {
         ls_run *run = ls_init(NULL, NULL, .seed = 3, .device = device);
         made m = {.fatal = -1};

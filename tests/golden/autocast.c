@@ -14,9 +14,9 @@ typedef ls_tensor *result_fn(ls_run *run, ls_tensor *x, ls_tensor *w, ls_tensor 
 #define OPS                                                                                                            \
     OP(matmul, ls_matmul(x, w))                                                                                        \
     OP(linear, ls_linear(x, w, NULL, LS_ACT_NONE))                                                                     \
-    OP(conv2d, ls_conv2d(image, ls_zeros(run, LS_F32, 3, 2, 3, 3), NULL, (ls_conv){0}))                                \
-    OP(conv_transpose2d, ls_conv_transpose2d(image, ls_zeros(run, LS_F32, 2, 3, 3, 3), NULL, (ls_conv){0}))            \
-    OP(attention, ls_attention(QUERY, QUERY, QUERY, (ls_attention_opts){0}))                                           \
+    OP(conv2d, ls_conv2d(image, ls_zeros(run, LS_F32, 3, 2, 3, 3), NULL))                                              \
+    OP(conv_transpose2d, ls_conv_transpose2d(image, ls_zeros(run, LS_F32, 2, 3, 3, 3), NULL))                          \
+    OP(attention, ls_attention(QUERY, QUERY, QUERY))                                                                   \
     OP(add, ls_add(x, x))                                                                                              \
     OP(mul, ls_mul(x, x))                                                                                              \
     OP(exp, ls_exp(x))                                                                                                 \
@@ -26,13 +26,13 @@ typedef ls_tensor *result_fn(ls_run *run, ls_tensor *x, ls_tensor *w, ls_tensor 
     OP(mean, ls_mean(x))                                                                                               \
     OP(softmax, ls_softmax(x, -1))                                                                                     \
     OP(log_softmax, ls_log_softmax(x, -1))                                                                             \
-    OP(layer_norm, ls_layer_norm(x, NULL, NULL, 0))                                                                    \
-    OP(max_pool2d, ls_max_pool2d(image, (ls_pool2d){.kernel = 2}))                                                     \
+    OP(layer_norm, ls_layer_norm(x, NULL, NULL, 1e-5))                                                                 \
+    OP(max_pool2d, ls_max_pool2d(image, 2))                                                                            \
     OP(cross_entropy, ls_cross_entropy(x, TARGET))                                                                     \
-    OP(nll_loss, ls_nll_loss(x, TARGET, (ls_loss_opts){0}))                                                            \
+    OP(nll_loss, ls_nll_loss(x, TARGET))                                                                               \
     OP(mse_loss, ls_mse_loss(x, x, LS_REDUCE_MEAN))                                                                    \
     OP(l1_loss, ls_l1_loss(x, x, LS_REDUCE_MEAN))                                                                      \
-    OP(smooth_l1_loss, ls_smooth_l1_loss(x, x, (ls_loss_opts){0}))                                                     \
+    OP(smooth_l1_loss, ls_smooth_l1_loss(x, x))                                                                        \
     OP(concat, ls_concat(2, (ls_tensor *[]){x, w}, 0))                                                                 \
     OP(argmax, ls_argmax(x))                                                                                           \
     OP(eq, ls_eq(x, x))

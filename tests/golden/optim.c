@@ -163,7 +163,7 @@ static void follow_path(const golden *g, size_t o, size_t s, bool scattered)
         ls_mark mark = ls_scope_begin(run);
         if (rates) {
             const double *want = (const double *)rates->data + 2 * i;
-            ls_group_opts now = ls_group_get(optim, 0);
+            ls_group_numbers now = ls_group_get(optim, 0);
             CHECK_NEAR(now.lr / want[0], want[0] == 0 ? NAN : 1, 1e-12);
             CHECK_NEAR(strcmp(optim_name, "adam") == 0 ? now.beta1 : now.momentum, want[1], 1e-12);
         }

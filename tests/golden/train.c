@@ -17,7 +17,7 @@ static ls_tensor *cnn_forward(ls_module *net, ls_tensor *x, void *user)
 {
     (void)user;
     x = ls_forward(ls_child(net, "bn1"), ls_forward(ls_child(net, "conv1"), x));
-    x = ls_max_pool2d(ls_relu(x), (ls_pool2d){.kernel = 2});
+    x = ls_max_pool2d(ls_relu(x), 2);
     x = ls_relu(ls_forward(ls_child(net, "bn2"), ls_forward(ls_child(net, "conv2"), x)));
     return ls_forward(ls_child(net, "fc"), ls_flatten(ls_adaptive_avg_pool2d(x, 1, 1), 1, -1));
 }
@@ -46,11 +46,11 @@ static ls_module *transformer_new(ls_run *run)
 {
     ls_module *net = ls_module_new(run, "transformer", transformer_forward, NULL);
     ls_parameter(net, "positions", ls_randn(run, LS_F32, 10, 16));
-    ls_module_add(net, "tokens", ls_embedding_new(run, 30, 16, .has_padding_idx = true, .padding_idx = 0));
+    ls_module_add(net, "tokens", ls_embedding_new(run, 30, 16, .padding_idx = 0));
     ls_module *layers = ls_module_add(net, "layers", ls_module_list_of(run, 0, NULL));
     for (int i = 0; i < 2; i++)
-        ls_module_append(layers, ls_transformer_layer_new(run, 16, 2, .feedforward = 32, .dropout = LS_ZERO,
-                                                          .activation = LS_ACT_GELU));
+        ls_module_append(
+            layers, ls_transformer_layer_new(run, 16, 2, .feedforward = 32, .dropout = 0, .activation = LS_ACT_GELU));
     ls_module_add(net, "norm", ls_layer_norm_new(run, 16));
     ls_module_add(net, "head", ls_linear_new(run, 16, 30));
     return net;

@@ -24,7 +24,7 @@ __attribute__((format(printf, 1, 2))) static void note(const char *format, ...)
 /* What the command calls here in place of the library. */
 int ls_launch_program_sized(char *const *argv, const ls_launch_opts *o, size_t opts_size)
 {
-    CHECK(opts_size == sizeof *o);
+    CHECK(opts_size == LS_OPTS_SIZE(ls_launch_opts));
     /* clang-format off */
 #define INTEGER(name) note(#name "=%d\n", (int)o->name);
 #define NUMBER(name) note(#name "=%g\n", o->name);
@@ -137,7 +137,7 @@ static const struct effect {
     [OPTION_DYNAMO_DYNAMIC] = {"", "ACCELERATE_DYNAMO_USE_DYNAMIC=True", ""},
     [OPTION_DYNAMO_REGIONAL] = {"", "ACCELERATE_DYNAMO_USE_REGIONAL_COMPILATION=True", ""},
     [OPTION_NNODES] = {"1:4", "max_hosts=4 elastic=1", ""},
-    [OPTION_HOSTFILE] = {"hosts", "num_processes=0 hostfile=hosts", ""},
+    [OPTION_HOSTFILE] = {"hosts", "num_processes=-1 hostfile=hosts", ""},
     [OPTION_MPIRUN_HOSTFILE] = {NULL, NULL, NULL}, /* another program: see command.c */
     [OPTION_MPIRUN_CCL] = {"3", "CCL_WORKER_COUNT=3", ""},
     [OPTION_NUM_MACHINES] = {"2", "min_hosts=2 max_hosts=2", ""},
@@ -263,7 +263,7 @@ static void blanks_in_settings_are_fine(void)
     launch("--rdzv-conf is_host=True,store_type=tcp,use_libuv=0 program a");
     CHECK_TEXT(difference(usual), "leads=1");
     launch("--rdzv-conf is_host=0,last_call_timeout=0 program a");
-    CHECK(strstr(difference(usual), "leads=-1 last_call="));
+    CHECK(strstr(difference(usual), "leads=0 last_call=0"));
     CHECK(launch("--rdzv-conf is_host=maybe program") == EXIT_USAGE);
     CHECK(launch("--rdzv-conf store_type=file program") == EXIT_USAGE);
     CHECK(launch("--rdzv-conf join_timeout=nan program") == EXIT_USAGE);
@@ -390,7 +390,7 @@ static void hosts_win_over_the_file(void)
     fclose(config);
     set_usual("");
     CHECK(launch("--config_file options_test.yaml --hostfile hosts program a") == CODE);
-    CHECK_TEXT(difference(usual), "num_processes=0 hostfile=hosts ACCELERATE_MIXED_PRECISION=no");
+    CHECK_TEXT(difference(usual), "num_processes=-1 hostfile=hosts ACCELERATE_MIXED_PRECISION=no");
     CHECK(launch("--config_file options_test.yaml --num_machines 2 --main_process_ip a program a") == CODE);
     CHECK_TEXT(difference(usual), "master_addr=a min_hosts=2 max_hosts=2 ACCELERATE_MIXED_PRECISION=no");
     CHECK(launch("--config_file options_test.yaml --nnodes 1:4 --rdzv-endpoint c:5 program a") == CODE);

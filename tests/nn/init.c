@@ -46,7 +46,7 @@ static void layers_start_as_in_pytorch(void)
     check_uniform(ls_tensor_of(attention, "in_proj_weight"), sqrt(6.0 / (32 + 96)));
     CHECK(ls_item(ls_norm(ls_tensor_of(attention, "in_proj_bias"))) == 0);
     CHECK(ls_item(ls_norm(ls_tensor_of(attention, "out_proj.bias"))) == 0);
-    ls_module *padded = ls_embedding_new(run, 5, 4, .has_padding_idx = true, .padding_idx = 2);
+    ls_module *padded = ls_embedding_new(run, 5, 4, .padding_idx = 2);
     CHECK(ls_item(ls_norm(ls_select(ls_tensor_of(padded, "weight"), 0, 2))) == 0);
     CHECK(ls_item(ls_norm(ls_select(ls_tensor_of(padded, "weight"), 0, 1))) > 0);
     CHECK(ls_finish(run) == 0);

@@ -174,7 +174,7 @@ static void groups_have_their_own_settings(void)
     ls_run *run = ls_init(NULL, NULL);
     ls_module *m = two_layers(run);
     ls_optim *sgd = ls_sgd_new(run, m, .lr = 0.5, .weight_decay = 0.25);
-    int biases = ls_group_add(sgd, ls_state_matching(ls_parameters(m), "*.bias"), .weight_decay = LS_ZERO);
+    int biases = ls_group_add(sgd, ls_state_matching(ls_parameters(m), "*.bias"), .weight_decay = 0);
     int head = ls_group_add(sgd, ls_state_matching(ls_parameters(m), "2.weight"), .lr = 0.125);
     CHECK(biases == 1 && head == 2 && ls_group_count(sgd) == 3);
     CHECK(ls_group_get(sgd, 0).weight_decay == 0.25 && ls_group_get(sgd, 1).weight_decay == 0);

@@ -70,11 +70,11 @@ static ls_module *make_model(ls_run *run)
 static ls_optim *make_optim(ls_run *run, ls_module *model)
 {
     ls_state *list = now.two ? ls_state_matching(ls_parameters(model), "first.*|middle.*") : ls_parameters(model);
-    ls_optim *optim =
-        now.sgd ? ls_sgd_sized(run, list, LS_OPTS(ls_sgd_opts, .lr = 0.05, .momentum = 0.9, .weight_decay = 1e-3))
-                : ls_adamw_sized(run, list, LS_OPTS(ls_adam_opts, .lr = 2e-3, .weight_decay = 0.1));
+    ls_optim *optim = now.sgd
+                          ? ls_sgd_new(run, NULL, .lr = 0.05, .momentum = 0.9, .weight_decay = 1e-3, .parameters = list)
+                          : ls_adamw_new(run, NULL, .lr = 2e-3, .weight_decay = 0.1, .parameters = list);
     if (now.groups)
-        ls_group_add(optim, ls_state_matching(ls_parameters(model), "*.bias"), .lr = 1e-2, .weight_decay = LS_ZERO);
+        ls_group_add(optim, ls_state_matching(ls_parameters(model), "*.bias"), .lr = 1e-2, .weight_decay = 0);
     return optim;
 }
 

@@ -81,7 +81,7 @@ static void hold_every_other(ls_run *run)
     ls_prepare(run, together, loader);
     int i = 0;
     for (ls_batch b; ls_next(loader, &b); i++) {
-        ls_tensor *x = ls_gather(run, b.tensor[0]), *y = ls_gather(run, b.tensor[1]);
+        ls_tensor *x = ls_gather_with_repeats(run, b.tensor[0]), *y = ls_gather_with_repeats(run, b.tensor[1]);
         for (int p = 0; p < 2; p++) {
             ls_grad_clear(parameter_of(alone, p));
             ls_grad_clear(parameter_of(together, p));
@@ -149,7 +149,7 @@ static void bring_three_together(ls_run *run)
     for (int i = 0; i < 3; i++) {
         ls_tensor *x = ls_full(run, LS_F32, scale * (i + 1), 4, 1), *y = ls_full(run, LS_F32, 5, 4, 1);
         mine[i] = loss_of(together, x, y);
-        all[i] = loss_of(alone, ls_gather(run, x), ls_gather(run, y));
+        all[i] = loss_of(alone, ls_gather_with_repeats(run, x), ls_gather_with_repeats(run, y));
     }
     for (int i = 0; i < 3; i++) {
         ls_set_sync_gradients(run, i == 2);
@@ -181,8 +181,8 @@ static void accumulate_in_every_mode(ls_run *run)
         int i = 0, in_group = 0;
         for (ls_batch b; ls_next(loader, &b); i++) {
             ls_no_grad_begin(run); /* the mean over the batches of the group, each with the samples of all */
-            ls_tensor *x = ls_gather(run, b.tensor[0]),
-                      *error = ls_sub(ls_forward(line, x), ls_gather(run, b.tensor[1]));
+            ls_tensor *x = ls_gather_with_repeats(run, b.tensor[0]),
+                      *error = ls_sub(ls_forward(line, x), ls_gather_with_repeats(run, b.tensor[1]));
             want[0] += 2 * ls_item(ls_mean(ls_mul(error, x)));
             want[1] += 2 * ls_item(ls_mean(error));
             ls_no_grad_end(run);
@@ -354,14 +354,14 @@ static void read_with_seeds_of_ones_own(ls_run *run)
         ls_sampler *sampler = way == 2   ? ls_random_sampler_new(run)
                               : way == 3 ? ls_batch_list_new(run, 6, sizes, numbers)
                                          : NULL;
-        ls_loader *loader =
-            ls_loader_new(run, set, .batch = way == 3 ? 0 : 4, .shuffle = way == 1, .workers = 4, .sampler = sampler);
+        ls_loader *loader = ls_loader_new(run, set, .batch = way == 3 ? LS_AUTO : 4, .shuffle = way == 1, .workers = 4,
+                                          .sampler = sampler);
         ls_prepare(run, loader);
         int seen[COUNT] = {0};
         int64_t rows = 0;
         for (ls_batch b; ls_next(loader, &b);) {
             float x[64];
-            ls_tensor *all = way == 3 ? ls_gather(run, b.tensor[0]) : ls_gather_for_metrics(run, b.tensor[0]);
+            ls_tensor *all = way == 3 ? ls_gather_with_repeats(run, b.tensor[0]) : ls_gather(run, b.tensor[0]);
             CHECK(ls_numel(all) <= 64 && ls_read(all, x, (size_t)ls_numel(all) * sizeof *x));
             for (int64_t i = 0; i < ls_numel(all); i++, rows++) seen[(int)x[i]]++;
         }
@@ -410,7 +410,7 @@ static void count_endings(ls_run *run)
         ls_loader *loader = ls_loader_new(run, line_data(run, want->samples), .batch = want->batch);
         ls_prepare(run, loader);
         int64_t steps = 0, last = 0;
-        for (ls_batch b; ls_next(loader, &b); steps++) last = ls_dim(ls_gather_for_metrics(run, b.tensor[0]), 0);
+        for (ls_batch b; ls_next(loader, &b); steps++) last = ls_dim(ls_gather(run, b.tensor[0]), 0);
         CHECK(steps == want->steps && last == (want->rest ? want->rest : want->batch * want->world));
     }
     check_no_error(run);
@@ -429,13 +429,13 @@ static void drop_and_skip(ls_run *run)
     ls_prepare(run, dropping);
     ls_batch b;
     CHECK(ls_next(dropping, &b) && ls_next(dropping, &b));
-    CHECK(ls_dim(ls_gather_for_metrics(run, b.tensor[0]), 0) == 5 * world && !ls_next(dropping, &b));
+    CHECK(ls_dim(ls_gather(run, b.tensor[0]), 0) == 5 * world && !ls_next(dropping, &b));
     /* what is skipped is not there, what is filled up is not counted */
     for (int64_t skip = 0; skip < 3; skip++) {
         ls_loader *loader = ls_loader_new(run, line_data(run, 10), .batch = 2);
         ls_prepare(run, loader);
         ls_skip_first_batches(loader, skip);
-        for (rows = 0; ls_next(loader, &b);) rows += ls_dim(ls_gather_for_metrics(run, b.tensor[0]), 0);
+        for (rows = 0; ls_next(loader, &b);) rows += ls_dim(ls_gather(run, b.tensor[0]), 0);
         CHECK(rows == 10 - 2 * world * skip);
     }
     check_no_error(run);
@@ -470,7 +470,7 @@ static void count_a_stream(ls_run *run)
     int64_t rows = 0;
     double sum = 0;
     for (ls_batch b; ls_next(loader, &b);) {
-        ls_tensor *all = ls_gather_for_metrics(run, b.tensor[0]);
+        ls_tensor *all = ls_gather(run, b.tensor[0]);
         rows += ls_numel(all);
         sum += ls_item(ls_sum(all));
     }

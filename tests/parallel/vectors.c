@@ -28,7 +28,8 @@ static void read_in_every_mode(ls_run *run)
             int seen[128] = {0};
             int64_t got = 0;
             for (ls_batch b; ls_next(loader, &b); got += 8 * ls_world(run))
-                CHECK(ls_read(ls_gather(run, b.tensor[0]), all + got, 8 * (size_t)ls_world(run) * sizeof *all));
+                CHECK(ls_read(ls_gather_with_repeats(run, b.tensor[0]), all + got,
+                              8 * (size_t)ls_world(run) * sizeof *all));
             CHECK(got == samples);
             for (int64_t i = 0; i < samples; i++) {
                 seen[(int)all[i]]++;
@@ -58,7 +59,7 @@ static void count_metrics(ls_run *run)
             int64_t rows = 0;
             double sum = 0;
             for (ls_batch b; ls_next(loader, &b);) {
-                ls_tensor *x = ls_gather_for_metrics(run, b.tensor[0]);
+                ls_tensor *x = ls_gather(run, b.tensor[0]);
                 rows += ls_numel(x);
                 sum += ls_item(ls_sum(x));
             }

@@ -45,7 +45,7 @@ int main(int argc, char **argv)
     ls_dataset *set = ls_dataset_new(
         run, .count = SAMPLES, .get = get,
         .fields = {{.name = "x", .dtype = LS_F32, .shape = {FEATURES}}, {.name = "label", .dtype = LS_I64}});
-    ls_loader *train = ls_loader_new(run, set, .batch = BATCH, .shuffle = true, .workers = LS_NO_WORKERS);
+    ls_loader *train = ls_loader_new(run, set, .batch = BATCH, .shuffle = true, .workers = 0);
     ls_module *net = ls_sequential_new(run, ls_linear_new(run, FEATURES, width), ls_relu_new(run),
                                        ls_dropout_new(run, 0.1), ls_linear_new(run, width, 3));
     ls_optim *adam = ls_adamw_new(run, net, .lr = 1e-2);

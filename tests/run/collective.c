@@ -120,13 +120,13 @@ static void metrics(ls_run *run)
 {
     ls_loop loop = {.last = true, .rows = 2, .real_rows = 3};
     ls_loop_batch(run, &loop);
-    CHECK(ls_dim(ls_gather_for_metrics(run, ls_zeros(run, LS_F32, 2, 5)), 0) == 3);
-    CHECK(ls_dim(ls_gather_for_metrics(run, ls_zeros(run, LS_F32, 1)), 0) == 2); /* a loss, not a row per sample */
-    CHECK(ls_dim(ls_gather_for_metrics(run, ls_full_shape(run, LS_F32, 1, LS_SCALAR)), 0) == 2);
+    CHECK(ls_dim(ls_gather(run, ls_zeros(run, LS_F32, 2, 5)), 0) == 3);
+    CHECK(ls_dim(ls_gather(run, ls_zeros(run, LS_F32, 1)), 0) == 2); /* a loss, not a row per sample */
+    CHECK(ls_dim(ls_gather(run, ls_full_shape(run, LS_F32, 1, LS_SCALAR)), 0) == 2);
     loop.real_rows = -1;
-    CHECK(ls_dim(ls_gather_for_metrics(run, ls_zeros(run, LS_F32, 2, 5)), 0) == 4);
+    CHECK(ls_dim(ls_gather(run, ls_zeros(run, LS_F32, 2, 5)), 0) == 4);
     ls_loop_end(run, &loop);
-    CHECK(ls_dim(ls_gather_for_metrics(run, ls_zeros(run, LS_F32, 2, 5)), 0) == 4);
+    CHECK(ls_dim(ls_gather(run, ls_zeros(run, LS_F32, 2, 5)), 0) == 4);
 }
 
 static void triggers(ls_run *run)
@@ -303,7 +303,7 @@ static void hand_out_batches(ls_run *run)
                 CHECK(b.index[j] == i && x[j] == (float)i);
                 for (int k = 0; k < 3; k++) CHECK(words[3 * j + k] == (k <= i % 3 ? 10 * i + k : -1));
             }
-            int64_t rows = ls_numel(ls_gather_for_metrics(run, b.tensor[0]));
+            int64_t rows = ls_numel(ls_gather(run, b.tensor[0]));
             CHECK(rows == (n ? 5 : 8));
         }
         CHECK(n == 2);
@@ -318,6 +318,32 @@ static void rank_0_reads_for_all(void)
     CHECK(looked[0] == 28 && looked[1] == 0);
 }
 
+/* As a program counts: right and seen of what all processes have. */
+static void count_seven(ls_run *run)
+{
+    ls_loader *loader =
+        ls_loader_new(run, ls_tensor_dataset_new(run, ls_arange(run, LS_F32, 7, 1, 1)), .batch = 4, .shuffle = true);
+    ls_prepare(run, loader);
+    for (int epoch; ls_epoch(run, 2, &epoch);) {
+        int64_t seen = 0, with_repeats = 0;
+        double sum = 0;
+        for (ls_batch b; ls_next(loader, &b);) {
+            ls_tensor *all = ls_gather(run, b.tensor[0]);
+            sum += ls_item(ls_sum(all));
+            seen += ls_numel(all);
+            with_repeats += ls_numel(ls_gather_with_repeats(run, b.tensor[0]));
+        }
+        CHECK(seen == 7 && sum == 28 && with_repeats == (ls_world(run) == 1 ? 7 : 8));
+    }
+    CHECK_MSG(ls_error(run) == LS_OK, "%s", ls_error_message(run));
+}
+
+static void seven_samples_are_seven_on_any_number_of_processes(void)
+{
+    team_run(1, count_seven);
+    team_run(2, count_seven);
+}
+
 static void lengths_are_known_before_preparing(void)
 {
     team_run(2, count_batches);
@@ -327,6 +353,7 @@ int main(int argc, char **argv)
 {
     check_filter = argc > 1 ? argv[1] : NULL;
     CHECK_RUN(test_gathers);
+    CHECK_RUN(seven_samples_are_seven_on_any_number_of_processes);
     CHECK_RUN(test_objects);
     CHECK_RUN(test_reduces_and_broadcasts);
     CHECK_RUN(test_pads);

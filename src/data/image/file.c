@@ -43,8 +43,7 @@ ls_tensor *ls_image_read_sized(ls_run *run, const char *path, const ls_image_rea
     if (!run) return NULL;
     if (ls_failed(run)) return &run->poison;
     if (!path) return LS_POISON(run, LS_ERR_VALUE, "image_read: no path");
-    ls_image_read_opts o;
-    ls_opts_read(&o, sizeof o, opts, opts_size);
+    ls_image_read_opts o = LS_OPTS_READ(ls_image_read_opts, opts, opts_size);
     ls_message why = {{0}};
     ls_file_bytes file;
     if (!ls_file_load(&file, path, SIZE_MAX, &why)) return LS_POISON(run, LS_ERR_IO, "%s", why.text);

@@ -50,7 +50,7 @@ static bool filter_exists(ls_filter filter)
 /* A step that makes pictures of a given size, or says why not. */
 static ls_transform sized_step(const char *name, ls_transform_step step, int width)
 {
-    step.width = width ? width : step.height;
+    step.width = (int32_t)ls_opts_integer(width, step.height);
     if (!step.filter) step.filter = LS_FILTER_BILINEAR;
     if (!side_fits(step.height) || !side_fits(step.width))
         return impossible("%s: size %d x %d: sides must be 1 to %d", name, step.height, step.width, LS_IMAGE_MAX_SIDE);
@@ -59,19 +59,16 @@ static ls_transform sized_step(const char *name, ls_transform_step step, int wid
 }
 
 /* A step that happens with a probability. */
-static ls_transform chance_step(const char *name, ls_step_kind kind, double given, double fallback)
+static ls_transform chance_step(const char *name, ls_step_kind kind, double p)
 {
-    double p = ls_opts_number(given, fallback);
     if (!(p >= 0 && p <= 1)) return impossible("%s: probability %g is not in 0..1", name, p);
     return one_step((ls_transform_step){.kind = (int32_t)kind, .value = {p}});
 }
 
 ls_transform ls_random_resized_crop_sized(int size, const ls_random_resized_crop_opts *opts, size_t opts_size)
 {
-    ls_random_resized_crop_opts o;
-    ls_opts_read(&o, sizeof o, opts, opts_size);
-    double scale[2] = {ls_opts_number(o.min_scale, 0.08), ls_opts_number(o.max_scale, 1)};
-    double ratio[2] = {ls_opts_number(o.min_ratio, 3.0 / 4), ls_opts_number(o.max_ratio, 4.0 / 3)};
+    ls_random_resized_crop_opts o = LS_OPTS_READ(ls_random_resized_crop_opts, opts, opts_size);
+    double scale[2] = {o.min_scale, o.max_scale}, ratio[2] = {o.min_ratio, o.max_ratio};
     if (!(scale[0] > 0 && scale[0] <= scale[1] && isfinite(scale[1])))
         return impossible("random_resized_crop: scale %g to %g: must rise from above 0", scale[0], scale[1]);
     if (!(ratio[0] > 0 && ratio[0] <= ratio[1] && isfinite(ratio[1])))
@@ -86,41 +83,37 @@ ls_transform ls_random_resized_crop_sized(int size, const ls_random_resized_crop
 
 ls_transform ls_resize_sized(int size, const ls_resize_opts *opts, size_t opts_size)
 {
-    ls_resize_opts o;
-    ls_opts_read(&o, sizeof o, opts, opts_size);
+    ls_resize_opts o = LS_OPTS_READ(ls_resize_opts, opts, opts_size);
     return sized_step(
         "resize", (ls_transform_step){.kind = LS_STEP_RESIZE, .filter = (int32_t)o.filter, .height = size}, o.width);
 }
 
 ls_transform ls_resize_shorter_sized(int size, const ls_resize_opts *opts, size_t opts_size)
 {
-    ls_resize_opts o;
-    ls_opts_read(&o, sizeof o, opts, opts_size);
-    if (o.width) return impossible("resize_shorter: takes one size; the other side follows from the picture");
+    ls_resize_opts o = LS_OPTS_READ(ls_resize_opts, opts, opts_size);
+    if (o.width != LS_AUTO)
+        return impossible("resize_shorter: takes one size; the other side follows from the picture");
     return sized_step("resize_shorter",
                       (ls_transform_step){.kind = LS_STEP_RESIZE_SHORTER, .filter = (int32_t)o.filter, .height = size},
-                      0);
+                      LS_AUTO);
 }
 
 ls_transform ls_center_crop_sized(int size, const ls_center_crop_opts *opts, size_t opts_size)
 {
-    ls_center_crop_opts o;
-    ls_opts_read(&o, sizeof o, opts, opts_size);
+    ls_center_crop_opts o = LS_OPTS_READ(ls_center_crop_opts, opts, opts_size);
     return sized_step("center_crop", (ls_transform_step){.kind = LS_STEP_CENTER_CROP, .height = size}, o.width);
 }
 
 ls_transform ls_random_flip_sized(const ls_random_flip_opts *opts, size_t opts_size)
 {
-    ls_random_flip_opts o;
-    ls_opts_read(&o, sizeof o, opts, opts_size);
-    return chance_step("random_flip", o.vertical ? LS_STEP_FLIP_VERTICAL : LS_STEP_FLIP_HORIZONTAL, o.probability, 0.5);
+    ls_random_flip_opts o = LS_OPTS_READ(ls_random_flip_opts, opts, opts_size);
+    return chance_step("random_flip", o.vertical ? LS_STEP_FLIP_VERTICAL : LS_STEP_FLIP_HORIZONTAL, o.probability);
 }
 
 ls_transform ls_random_rotation_sized(double degrees, const ls_random_rotation_opts *opts, size_t opts_size)
 {
-    ls_random_rotation_opts o;
-    ls_opts_read(&o, sizeof o, opts, opts_size);
-    double least = ls_opts_number(o.min_degrees, -degrees);
+    ls_random_rotation_opts o = LS_OPTS_READ(ls_random_rotation_opts, opts, opts_size);
+    double least = ls_opts_real(o.min_degrees, -degrees);
     if (!(least <= degrees && isfinite(least) && isfinite(degrees)))
         return impossible("random_rotation: %g to %g degrees: must rise", least, degrees);
     if (o.filter != LS_FILTER_DEFAULT && o.filter != LS_FILTER_NEAREST && o.filter != LS_FILTER_BILINEAR)
@@ -134,8 +127,7 @@ ls_transform ls_random_rotation_sized(double degrees, const ls_random_rotation_o
 
 ls_transform ls_color_jitter_sized(const ls_color_jitter_opts *opts, size_t opts_size)
 {
-    ls_color_jitter_opts o;
-    ls_opts_read(&o, sizeof o, opts, opts_size);
+    ls_color_jitter_opts o = LS_OPTS_READ(ls_color_jitter_opts, opts, opts_size);
     double strength[] = {o.brightness, o.contrast, o.saturation, o.hue};
     static const char *const names[] = {"brightness", "contrast", "saturation", "hue"};
     for (int i = 0; i < 4; i++)
@@ -148,31 +140,25 @@ ls_transform ls_color_jitter_sized(const ls_color_jitter_opts *opts, size_t opts
 
 ls_transform ls_grayscale_sized(const ls_grayscale_opts *opts, size_t opts_size)
 {
-    ls_grayscale_opts o;
-    ls_opts_read(&o, sizeof o, opts, opts_size);
-    return chance_step("grayscale", LS_STEP_GRAYSCALE, o.probability, 1);
+    ls_grayscale_opts o = LS_OPTS_READ(ls_grayscale_opts, opts, opts_size);
+    return chance_step("grayscale", LS_STEP_GRAYSCALE, o.probability);
 }
 
 ls_transform ls_to_tensor_sized(const ls_to_tensor_opts *opts, size_t opts_size)
 {
-    ls_to_tensor_opts o;
-    ls_opts_read(&o, sizeof o, opts, opts_size);
-    if (o.dtype != LS_DTYPE_NONE && o.dtype != LS_F32 && o.dtype != LS_U8)
+    ls_to_tensor_opts o = LS_OPTS_READ(ls_to_tensor_opts, opts, opts_size);
+    if (o.dtype != LS_F32 && o.dtype != LS_U8)
         return impossible("to_tensor: %s: pictures are f32 or u8", ls_dtype_name(o.dtype));
-    return (ls_transform){.dtype = o.dtype ? (int32_t)o.dtype : LS_F32};
+    return (ls_transform){.dtype = (int32_t)o.dtype};
 }
 
 ls_transform ls_normalize_image_sized(const ls_normalize_image_opts *opts, size_t opts_size)
 {
-    static const float imagenet_mean[] = {0.485f, 0.456f, 0.406f}, imagenet_std[] = {0.229f, 0.224f, 0.225f};
-    ls_normalize_image_opts o;
-    ls_opts_read(&o, sizeof o, opts, opts_size);
-    bool given = false;
-    for (int c = 0; c < 3; c++) given = given || o.mean[c] != 0 || o.std[c] != 0;
+    ls_normalize_image_opts o = LS_OPTS_READ(ls_normalize_image_opts, opts, opts_size);
     ls_transform t = {.normalized = 1};
     for (int c = 0; c < 3; c++) {
-        t.mean[c] = given ? o.mean[c] : imagenet_mean[c];
-        t.std[c] = !given ? imagenet_std[c] : o.std[c] != 0 ? o.std[c] : 1;
+        t.mean[c] = o.mean[c];
+        t.std[c] = o.std[c];
         if (!(t.std[c] > 0) || !isfinite(t.std[c]) || !isfinite(t.mean[c]))
             return impossible("normalize_image: mean %g and std %g of channel %d", (double)t.mean[c], (double)t.std[c],
                               c);
@@ -182,10 +168,10 @@ ls_transform ls_normalize_image_sized(const ls_normalize_image_opts *opts, size_
 
 ls_transform ls_decode_sized(const ls_decode_opts *opts, size_t opts_size)
 {
-    ls_decode_opts o;
-    ls_opts_read(&o, sizeof o, opts, opts_size);
-    if (o.max_pixels < 0) return impossible("decode: max_pixels %lld", (long long)o.max_pixels);
-    return (ls_transform){.upright = o.upright, .fast = o.fast, .max_pixels = o.max_pixels};
+    ls_decode_opts o = LS_OPTS_READ(ls_decode_opts, opts, opts_size);
+    if (o.max_pixels != LS_AUTO && o.max_pixels < 1)
+        return impossible("decode: max_pixels %lld would refuse every picture", (long long)o.max_pixels);
+    return (ls_transform){.upright = o.upright, .fast = o.fast, .max_pixels = ls_opts_integer(o.max_pixels, 0)};
 }
 
 ls_transform ls_compose_list(const ls_transform *transforms, size_t count)

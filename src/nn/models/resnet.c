@@ -58,8 +58,7 @@ static const plan *find_plan(ls_run *run, const char *name)
 /* Its weights come at the end, from chance or from a file. */
 static ls_module *conv_new(ls_run *run, int64_t in, int64_t out, int64_t kernel, int64_t stride)
 {
-    return ls_conv2d_blank(run, in, out, kernel,
-                           &(ls_conv2d_opts){.stride = stride, .padding = kernel / 2, .no_bias = true});
+    return ls_conv2d_blank(run, in, out, kernel, .stride = stride, .padding = kernel / 2, .no_bias = true);
 }
 
 static ls_module *norm_new(ls_run *run, int64_t channels, ls_activation activation)
@@ -174,19 +173,17 @@ static void load_weights(ls_module *net, const char *file)
     const ls_tensor *from = ls_state_find(weights, "fc.weight"), *to = ls_tensor_of(net, "fc.weight");
     bool same_classes = !from || ls_dim(from, 0) == ls_dim(to, 0);
     snprintf(run->errors.path, sizeof run->errors.path, "%s", file);
-    ls_load_state_dict(net, weights, .optional = same_classes ? "*.num_batches_tracked" : "*.num_batches_tracked|fc.*");
+    ls_load_state_dict(net, weights, .optional = same_classes ? NULL : "fc.*");
     run->errors.path[0] = '\0';
     ls_state_free(weights);
 }
 
-ls_module *ls_resnet_sized(ls_run *run, const char *name, const ls_resnet_opts *given, size_t opts_size)
+ls_module *ls_resnet_new_sized(ls_run *run, const char *name, const ls_resnet_opts *given, size_t opts_size)
 {
-    ls_resnet_opts opts;
-    ls_opts_read(&opts, sizeof opts, given, opts_size);
+    ls_resnet_opts opts = LS_OPTS_READ(ls_resnet_opts, given, opts_size);
     const plan *p = ls_failed(run) ? NULL : find_plan(run, name);
     if (!p) return NULL;
-    int64_t classes = opts.classes ? opts.classes : 1000, in = opts.in_channels ? opts.in_channels : 3;
-    int64_t width = opts.width ? opts.width : 64, channels = width;
+    int64_t classes = opts.classes, in = opts.in_channels, width = opts.width, channels = width;
     if (classes < 1 || in < 1 || width < 8 || width % 8) {
         ls_fail(&run->errors, LS_ERR_VALUE, "ls_resnet_new: %s with %lld classes, %lld channels in, width %lld", name,
                 (long long)classes, (long long)in, (long long)width);

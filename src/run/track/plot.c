@@ -22,12 +22,11 @@ static const char *copy_text(ls_plot *plot, const char *text)
     return copy;
 }
 
-ls_plot *ls_plot_sized(ls_run *run, const ls_plot_opts *opts, size_t opts_size)
+ls_plot *ls_plot_new_sized(ls_run *run, const ls_plot_opts *opts, size_t opts_size)
 {
     if (!run || ls_failed(run)) return NULL;
-    ls_plot_opts o;
-    ls_opts_read(&o, sizeof o, opts, opts_size);
-    bool small = (o.width && o.width < SMALLEST) || (o.height && o.height < SMALLEST);
+    ls_plot_opts o = LS_OPTS_READ(ls_plot_opts, opts, opts_size);
+    bool small = (o.width != LS_AUTO && o.width < SMALLEST) || (o.height != LS_AUTO && o.height < SMALLEST);
     if (small || o.width > LARGEST || o.height > LARGEST) {
         ls_fail(&run->errors, LS_ERR_VALUE, "ls_plot_new: a picture of %d x %d: each must be from %d to %d", o.width,
                 o.height, SMALLEST, LARGEST);
@@ -114,8 +113,7 @@ void ls_plot_add_history_sized(ls_plot *plot, const ls_history *history, const c
                                const ls_plot_history_opts *opts, size_t opts_size)
 {
     if (!plot || !history || ls_failed(plot->object.run)) return;
-    ls_plot_history_opts o;
-    ls_opts_read(&o, sizeof o, opts, opts_size);
+    ls_plot_history_opts o = LS_OPTS_READ(ls_plot_history_opts, opts, opts_size);
     for (int i = 0; !keys && i < ls_history_count(history); i++) {
         ls_curve curve = ls_history_at(history, i);
         add_recorded(plot, curve.name, curve, o.name, false);

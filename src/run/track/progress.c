@@ -228,11 +228,10 @@ static void end(void *object)
     if (outer) outer->covered = false;
 }
 
-ls_progress *ls_progress_sized(ls_run *run, int64_t total, const ls_progress_opts *opts, size_t opts_size)
+ls_progress *ls_progress_new_sized(ls_run *run, int64_t total, const ls_progress_opts *opts, size_t opts_size)
 {
     if (!run || ls_failed(run)) return NULL;
-    ls_progress_opts o;
-    ls_opts_read(&o, sizeof o, opts, opts_size);
+    ls_progress_opts o = LS_OPTS_READ(ls_progress_opts, opts, opts_size);
     if (total < 0 || o.done < 0) {
         ls_fail(&run->errors, LS_ERR_VALUE,
                 "ls_progress_new: a total of %lld and %lld done before: neither can be negative", (long long)total,

@@ -91,11 +91,10 @@ static bool make_folder(ls_tracker *tracker, const ls_track_opts *o, ls_message 
            ls_folder_make(tracker->folder, why);
 }
 
-ls_tracker *ls_track_sized(ls_run *run, const char *kinds, const ls_track_opts *opts, size_t opts_size)
+ls_tracker *ls_track_new_sized(ls_run *run, const char *kinds, const ls_track_opts *opts, size_t opts_size)
 {
     if (!run || ls_failed(run) || !ls_is_main(run)) return NULL;
-    ls_track_opts o;
-    ls_opts_read(&o, sizeof o, opts, opts_size);
+    ls_track_opts o = LS_OPTS_READ(ls_track_opts, opts, opts_size);
     bool chosen[FORMATS] = {false};
     if (!kinds || !choose(kinds, chosen)) {
         ls_fail(&run->errors, LS_ERR_VALUE, "ls_track_new: \"%s\" is not a list of tensorboard, jsonl, csv, or all",
