@@ -28,9 +28,14 @@ for plugin in "$build"/*/lockstep/liblockstep-comm-*.so "$build"/*/*/lockstep/li
         { echo "plug-in $name is not found where it is installed:"; cat "$work/env"; exit 1; }
 done
 
-"$cc" -std=c17 -Wall -Wextra -Wpedantic -Werror "$program" $(pkg-config --cflags --libs lockstep) -lm \
-    -Wl,-rpath,"$library_dir" -o "$work/by_pkg_config"
+# The prefix is a private one: the commands of README.md put the path into the program, or LD_LIBRARY_PATH names it.
+strict="-std=c17 -Wall -Wextra -Wpedantic -Werror"
+command=$(sed -n 's/^    cc train\.c \(.*rpath.*\) -o train$/\1/p' README.md)
+[ -n "$command" ] || { echo "README.md has no command for a private prefix"; exit 1; }
+eval "\"$cc\" $strict $program $command -o $work/by_pkg_config"
 "$work/by_pkg_config"
+"$cc" $strict "$program" $(pkg-config --cflags --libs lockstep) -o "$work/without_path"
+LD_LIBRARY_PATH=$library_dir "$work/without_path"
 
 libraries=$(pkg-config --static --libs lockstep | sed "s|-llockstep|$library_dir/liblockstep.a|")
 "$cc" -std=c17 "$program" $(pkg-config --cflags lockstep) $libraries -o "$work/by_static"
