@@ -79,9 +79,8 @@ void ls_handle_to_scope(ls_run *run, ls_tensor *owned)
     enter_scope(&run->scopes[run->scope_count - 1], owned);
 }
 
-static void let_go(ls_tensor *t, ls_life why)
+static void die(ls_tensor *t, ls_life why)
 {
-    if (--t->refs > 0) return;
     ls_run *run = t->run;
     t->life = why;
     if (t->node) {
@@ -97,6 +96,11 @@ static void let_go(ls_tensor *t, ls_life why)
     if (t->storage) ls_storage_release(run, t->storage);
     t->storage = NULL;
     ls_ring_give(&run->tensors, t);
+}
+
+static inline void let_go(ls_tensor *t, ls_life why)
+{
+    if (--t->refs == 0) die(t, why);
 }
 
 void ls_release(ls_tensor *t)
@@ -296,14 +300,19 @@ int ls_runs_alive(void)
 static ls_run no_run = {.errors = {.code = LS_ERR_STATE, .message = "this thread has no run; ls_init() makes one"},
                         .poison = {.run = &no_run, .life = LS_LIFE_POISON, .view.dtype = LS_F32}};
 
-ls_run *ls_run_of(const ls_tensor *t)
+/* Of a handle that is forgotten the address still tells. */
+static ls_run *run_of_none(const ls_tensor *t)
 {
-    if (t && t->run) return t->run;
-    for (ls_run *run = latest_run; t && run; run = run->earlier) /* forgotten: the address still tells */
+    for (ls_run *run = latest_run; t && run; run = run->earlier)
         if (ls_ring_holds(&run->tensors, t)) return run;
     if (latest_run) return latest_run;
     LS_LOG_ONCE(LS_LOG_ERROR, "a tensor is NULL, and %s", no_run.errors.message); /* no ls_finish() will tell */
     return &no_run;
+}
+
+ls_run *ls_run_of(const ls_tensor *t)
+{
+    return t && t->run ? t->run : run_of_none(t);
 }
 
 /* Which one it was and how it ended, as far as its memory still tells. */

@@ -143,13 +143,14 @@ static ls_ring_chunk *fresh_chunk(ls_ring *ring)
     return ring->last;
 }
 
-/* The chunk that has been dead for longest, at new addresses. Where the system does not let it move (a process may have
+/* A dead chunk at new addresses: the last but one that died, since it is still in caches, and the last one keeps what
+ * messages tell. Where the system does not let it move (a process may have
  * only so many mappings) it is used where it is. */
 static ls_ring_chunk *moved_chunk(ls_ring *ring)
 {
     enum { CLEAN_EVERY = 16 };
-    ls_ring_chunk *chunk = ring->dead;
-    ring->dead = chunk->next_dead;
+    ls_ring_chunk **link = ring->resting > LS_RING_REST ? &ring->dead->next_dead : &ring->dead, *chunk = *link;
+    *link = chunk->next_dead;
     ring->resting--;
     char *place = next_place(ring);
     ls_ring_chunk *before = chunk->before, *after = chunk->after; /* read now: memory may move without its contents */
@@ -191,10 +192,8 @@ bool ls_ring_turn(ls_ring *ring)
 
 void ls_ring_bury(ls_ring *ring, ls_ring_chunk *chunk)
 {
-    chunk->next_dead = NULL;
-    if (ring->dead) ring->dead_last->next_dead = chunk;
-    else ring->dead = chunk;
-    ring->dead_last = chunk;
+    chunk->next_dead = ring->dead;
+    ring->dead = chunk;
     ring->resting++;
 }
 

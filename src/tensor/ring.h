@@ -20,8 +20,8 @@
 #include <stdint.h>
 
 enum {
-    LS_RING_CHUNK = 512 << 10, /* bytes that move together: small enough for caches, large enough for few calls */
-    LS_RING_REST = 1,          /* dead chunks that stay where they are, for messages */
+    LS_RING_CHUNK = 2 << 20, /* bytes that move together: what one entry of a page directory covers moves at once */
+    LS_RING_REST = 1,        /* dead chunks that stay where they are, for messages */
     LS_RING_RESERVATIONS = 16,
 };
 
@@ -31,12 +31,12 @@ typedef struct ls_ring {
     size_t stride;                         /* of an object: a power of two, below a page. Set these two, */
     bool (*is_living)(const void *object); /* the rest is zero at first */
 
-    char *at, *stop;                 /* the next object, and the end of its chunk */
-    char *base, *end, *hand;         /* addresses in use now, and where the next chunk goes */
-    ls_ring_chunk *first, *last;     /* chunks in [base, end) in the order the hand will meet them */
-    ls_ring_chunk *checked;          /* the next of them to be looked at for pages to give back */
-    ls_ring_chunk *dead, *dead_last; /* chunks of dead objects only, oldest first, wherever they are */
-    int64_t placed, resting, left;   /* chunks: in [base, end), dead, moved away from since the last cleaning */
+    char *at, *stop;               /* the next object, and the end of its chunk */
+    char *base, *end, *hand;       /* addresses in use now, and where the next chunk goes */
+    ls_ring_chunk *first, *last;   /* chunks in [base, end) in the order the hand will meet them */
+    ls_ring_chunk *checked;        /* the next of them to be looked at for pages to give back */
+    ls_ring_chunk *dead;           /* chunks of dead objects only, the latest first, wherever they are */
+    int64_t placed, resting, left; /* chunks: in [base, end), dead, moved away from since the last cleaning */
     struct {
         void *block;
         size_t bytes;
