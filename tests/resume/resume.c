@@ -343,7 +343,7 @@ static int train_with_small_files(const setup *s, const char *home, const char *
 static void train_without_room(bool small_disk)
 {
     for (int async = 0; async < 2; async++) {
-        setup s = {"full", LS_F32, 2, .async = async, .save_every = 3};
+        setup s = {"full", LS_F32, 2, .async = async, .save_every = 3, .keep = LS_AUTO};
         char home[300], log[300];
         snprintf(home, sizeof home, "%s/full", base);
         snprintf(log, sizeof log, "%s/full.log", base);
