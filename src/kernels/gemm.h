@@ -64,6 +64,12 @@ typedef struct ls_gemm_kernel {
      * ldc elements apart. */
     void (*column_bf16)(int64_t count, int64_t k, const void *a, int64_t a_stride, const void *b, const void *from,
                         void *to, int64_t ldc);
+    /* (optional) tile() with panels of B half as wide, the second one b_stride elements after the first, which
+     * half_b fills and in which k may begin at any multiple of half_step. */
+    void (*tile_halves)(int64_t k, const void *a, const void *b, int64_t b_stride, const void *from, void *to,
+                        int64_t ldc);
+    ls_gemm_side half_b;
+    int half_step;
     /* (optional) `count` tiles one below the other, of rows of A where they lie with one panel of B. All
      * count * mr rows are read. */
     void (*in_place)(int64_t count, const ls_gemm_rows *a, const void *b, const ls_gemm_targets *to);

@@ -92,6 +92,11 @@ ls_status ls_conv_direct_run(ls_gemm_job *job, const ls_walk *walk, int64_t chan
 /* conv_dweight.c: the gradient for the weight. Operands as in conv.c. */
 ls_status ls_conv_dweight(const ls_call *call, const ls_conv *conv, ls_message *why);
 
+/* conv_dweight_taps.c: the same with every pixel packed once for all taps, for pixels of contiguous channels, one group
+ * and dw in f32. The first says whether that is possible, and wastes little. */
+bool ls_conv_dweight_by_taps(const ls_conv *conv, const ls_operand *dw);
+ls_status ls_conv_dweight_taps(const ls_conv *conv, ls_pixels dy, ls_pixels x, const ls_operand *dw, ls_message *why);
+
 /* conv_depthwise.c: one channel per group on either side, pixel by pixel. Operands as in conv.c. */
 ls_status ls_conv_depthwise(const ls_call *call, const ls_conv *conv, ls_message *why);
 ls_status ls_conv_depthwise_dinput(const ls_call *call, const ls_conv *conv, ls_message *why);

@@ -32,15 +32,18 @@ static inline __attribute__((always_inline)) void sums_end(float *to, int64_t do
     TILE_STORE(3, to + down + right, stride);
 }
 
-static void tile_wide_bf16(int64_t k, const void *a, const void *b, const void *from, void *to, int64_t ldc)
+/* Both tiles of a slice of B are `right` units apart, slices b_slice. */
+static inline __attribute__((always_inline)) void multiply_wide(int64_t k, const void *a, const void *b, int64_t right,
+                                                                int64_t b_slice, const void *from, void *to,
+                                                                int64_t ldc)
 {
     const uint32_t *a_at = a, *b_at = b;
     sums_begin(from);
-    for (; k > 0; k -= 32, a_at += 2 * TILE_UNITS, b_at += 2 * TILE_UNITS) {
+    for (; k > 0; k -= 32, a_at += 2 * TILE_UNITS, b_at += b_slice) {
         TILE_LOAD(4, a_at, TILE_ROW);
         TILE_LOAD(6, b_at, TILE_ROW);
         TILE_MULTIPLY(0, 4, 6);
-        TILE_LOAD(7, b_at + TILE_UNITS, TILE_ROW);
+        TILE_LOAD(7, b_at + right, TILE_ROW);
         TILE_MULTIPLY(1, 4, 7);
         TILE_LOAD(5, a_at + TILE_UNITS, TILE_ROW);
         TILE_MULTIPLY(2, 5, 6);
@@ -48,6 +51,17 @@ static void tile_wide_bf16(int64_t k, const void *a, const void *b, const void *
     }
     if (ldc) sums_end(to, 16 * ldc, 16, ldc * (int64_t)sizeof(float));
     else sums_end(to, 2 * TILE_UNITS, TILE_UNITS, TILE_ROW);
+}
+
+static void tile_wide_bf16(int64_t k, const void *a, const void *b, const void *from, void *to, int64_t ldc)
+{
+    multiply_wide(k, a, b, TILE_UNITS, 2 * TILE_UNITS, from, to, ldc);
+}
+
+static void tile_halves_bf16(int64_t k, const void *a, const void *b, int64_t b_stride, const void *from, void *to,
+                             int64_t ldc)
+{
+    multiply_wide(k, a, b, b_stride / 2, TILE_UNITS, from, to, ldc);
 }
 
 static void tile_tall_bf16(int64_t k, const void *a, const void *b, const void *from, void *to, int64_t ldc)

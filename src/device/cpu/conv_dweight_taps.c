@@ -1,0 +1,281 @@
+/* conv_dweight_taps.c - the gradient of a convolution for its weight, with every pixel packed once for all taps.
+ *
+ *     dw [O, tap, C] = sum over points p of  dy [p, O]^T  x [p + offset of the tap, C]
+ *
+ * Let points be counted row after row with as many between the rows of an image, and between images, as the border
+ * needs. Then a tap sees all points at one distance, and the product of a tap begins so many points further on in the
+ * same panels of x: these are packed once, and once more from the second point on where a panel holds pairs of points.
+ *
+ * A task multiplies a part of the points, a chunk at a time, and keeps its sums in L2. Large weights, whose sums find
+ * no room there, and strides, which would need panels of their own, are faster packed tap by tap. Parts depend on sizes
+ * alone and are added in their order: results do not depend on the number of workers. */
+#include "device/cpu/conv.h"
+
+#include "base/parallel.h"
+
+#include <stdatomic.h>
+#include <string.h>
+
+#define CHUNK 512             /* points that are packed, and then met from near L1 */
+#define SUM_BYTES (640 << 10) /* of dw, at most: a third of L2 or so */
+#define MOST_PARTS 16
+#define LEAST_USE 0.6 /* of the points that are counted */
+
+/* One side of the product: where its pixels are, point by point. */
+typedef struct points {
+    ls_pixels pixels;
+    int64_t first[2]; /* pixel of point (0, 0) of an image */
+    int64_t grid[2];  /* points of an image that are pixels, at most */
+} points;
+
+typedef struct taps_plan {
+    const ls_conv *conv;
+    const ls_operand *dw;
+    const ls_gemm_kernel *kernel;
+    points dy, x;
+    int64_t line, height; /* points of a row, rows of an image, as they are counted */
+    int64_t total, part;  /* points; of a part, a multiple of CHUNK */
+    int64_t parts;
+    int64_t reach; /* points that taps see beyond a chunk, at most */
+    int64_t panels_o, panels_c, taps, bytes;
+    char *sums; /* [parts][panels_o][panels_c][taps][tile] */
+    _Atomic int64_t next;
+    atomic_bool out_of_memory;
+} taps_plan;
+
+static int64_t smaller(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static int64_t larger(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+static int64_t ceil_div(int64_t a, int64_t b)
+{
+    return (a + b - 1) / b;
+}
+
+/* Addresses of the pixels of points [first, first + count); NULL where there is none. */
+static void locate(const taps_plan *plan, const points *side, int64_t first, int64_t count, const void **line)
+{
+    const ls_pixels *p = &side->pixels;
+    int64_t bytes = (int64_t)ls_dtype_size(p->dtype);
+    int64_t x = first % plan->line, y = first / plan->line % plan->height, item = first / plan->line / plan->height;
+    for (int64_t run; count > 0; count -= run, line += run) {
+        run = smaller(count, plan->line - x);
+        int64_t row = side->first[0] + y;
+        bool there = y < side->grid[0] && row >= 0 && row < p->size[0] && item < plan->conv->n;
+        const char *at = p->data + (item * p->item + row * p->row) * bytes;
+        for (int64_t i = 0; i < run; i++) {
+            int64_t column = side->first[1] + x + i;
+            bool here = there && x + i < side->grid[1] && column >= 0 && column < p->size[1];
+            line[i] = here ? at + column * p->pixel * bytes : NULL;
+        }
+        x = 0;
+        if (++y < plan->height) continue;
+        y = 0;
+        item++;
+    }
+}
+
+/* ---- A task ------------------------------------------------------------------------------------------------------ */
+
+typedef struct taps_task {
+    const void **line;
+    char *a, *b;
+    int64_t a_stride, b_stride, b_set; /* elements from panel to panel; from panels of x to those that begin later */
+} taps_task;
+
+static bool task_memory(const taps_plan *plan, ls_worker worker, taps_task *task)
+{
+    const ls_gemm_kernel *kernel = plan->kernel;
+    int64_t seen = ls_gemm_round_up(CHUNK + plan->reach, kernel->kr) + kernel->kr;
+    task->a_stride = CHUNK * kernel->a.width + 32; /* not a power of two, for the sets of the L1 cache */
+    task->b_stride = seen * kernel->half_b.width + 32;
+    task->b_set = 2 * task->b_stride * plan->panels_c;
+    int64_t lines = ls_gemm_round_up((seen + kernel->half_step) * (int64_t)sizeof(void *), 64);
+    int64_t a = ls_gemm_round_up(plan->panels_o * task->a_stride * plan->bytes, 64);
+    char *memory = ls_scratch(worker, 0, (size_t)(lines + a + kernel->half_step * task->b_set * plan->bytes));
+    if (!memory) return false;
+    task->line = (const void **)memory;
+    task->a = memory + lines;
+    task->b = task->a + a;
+    return true;
+}
+
+static void pack_dy(const taps_plan *plan, const taps_task *task, int64_t point, int64_t count)
+{
+    ls_gemm_lines lines = {.line = task->line, .dtype = plan->dy.pixels.dtype, .across = true};
+    locate(plan, &plan->dy, point, count, task->line);
+    ls_gemm_pack(plan->kernel, &plan->kernel->a, task->a, task->a_stride, &lines, plan->conv->group_o, count);
+}
+
+/* From every point modulo half_step on. */
+static void pack_x(const taps_plan *plan, const taps_task *task, int64_t point, int64_t count)
+{
+    const ls_gemm_kernel *kernel = plan->kernel;
+    int64_t seen = count + plan->reach;
+    locate(plan, &plan->x, point, seen + kernel->half_step - 1, task->line);
+    for (int step = 0; step < kernel->half_step; step++) {
+        ls_gemm_lines lines = {.line = task->line + step, .dtype = plan->x.pixels.dtype, .across = true};
+        ls_gemm_pack(kernel, &kernel->half_b, task->b + step * task->b_set * plan->bytes, task->b_stride, &lines,
+                     plan->conv->group_c, seen);
+    }
+}
+
+/* Where the panels of a tap begin within what pack_x made, for the first panel of channels. */
+static const char *tap_panels(const taps_plan *plan, const taps_task *task, int64_t tap)
+{
+    const ls_window *w = &plan->conv->window;
+    int64_t row = tap / w->kernel[1] * w->dilation[0], column = tap % w->kernel[1] * w->dilation[1];
+    int64_t offset = row * plan->line + column, step = plan->kernel->half_step;
+    int64_t at = offset % step * task->b_set + offset / step * step * plan->kernel->half_b.width;
+    return task->b + at * plan->bytes;
+}
+
+static char *tile_of(const taps_plan *plan, int64_t part, int64_t o, int64_t c, int64_t tap)
+{
+    int64_t tile = plan->kernel->a.width * plan->kernel->b.width * (int64_t)sizeof(float);
+    return plan->sums + (((part * plan->panels_o + o) * plan->panels_c + c) * plan->taps + tap) * tile;
+}
+
+/* ---- Adding up --------------------------------------------------------------------------------------------------- */
+
+/* A panel of output channels and one of input channels: parts in their order, taps of an input channel side by side. */
+static void add_panel(const taps_plan *plan, int64_t o, int64_t c)
+{
+    const ls_operand *dw = plan->dw;
+    int64_t mr = plan->kernel->a.width, nr = plan->kernel->b.width, width = dw->dim[3];
+    int64_t rows = smaller(mr, dw->dim[0] - o * mr), channels = smaller(nr, dw->dim[1] - c * nr);
+    for (int64_t row = 0; row < rows; row++) {
+        for (int64_t tap = 0; tap < plan->taps; tap++) {
+            float sum[LS_GEMM_MAX_WIDTH] = {0};
+            for (int64_t part = 0; part < plan->parts; part++) {
+                const float *from = (const float *)tile_of(plan, part, o, c, tap) + row * nr;
+                for (int64_t i = 0; i < nr; i++) sum[i] += from[i];
+            }
+            float *to = (float *)dw->data + (o * mr + row) * dw->stride[0] + c * nr * dw->stride[1] +
+                        tap / width * dw->stride[2] + tap % width * dw->stride[3];
+            for (int64_t i = 0; i < channels; i++, to += dw->stride[1])
+                *to = sum[i] + (plan->conv->accumulate ? *to : 0);
+        }
+    }
+}
+
+/* Panels of output channels [begin, end). */
+static void add_parts(void *arg, int64_t begin, int64_t end)
+{
+    const taps_plan *plan = arg;
+    for (int64_t o = begin; o < end; o++)
+        for (int64_t c = 0; c < plan->panels_c; c++) add_panel(plan, o, c);
+}
+
+static void multiply_chunk(const taps_plan *plan, const taps_task *task, int64_t part, int64_t count, bool first,
+                           bool last)
+{
+    const ls_gemm_kernel *kernel = plan->kernel;
+    int64_t k = ls_gemm_round_up(count, kernel->kr);
+    for (int64_t o = 0; o < plan->panels_o; o++)
+        for (int64_t c = 0; c < plan->panels_c; c++)
+            for (int64_t tap = 0; tap < plan->taps; tap++) {
+                char *sums = tile_of(plan, part, o, c, tap);
+                const char *b = tap_panels(plan, task, tap) + 2 * c * task->b_stride * plan->bytes;
+                kernel->tile_halves(k, task->a + o * task->a_stride * plan->bytes, b, task->b_stride,
+                                    first ? NULL : sums, sums, last ? kernel->b.width : 0);
+            }
+}
+
+static void run_part(const taps_plan *plan, const taps_task *task, int64_t part)
+{
+    int64_t begin = part * plan->part, end = smaller(plan->total, begin + plan->part);
+    for (int64_t at = begin; at < end; at += CHUNK) {
+        int64_t count = smaller(CHUNK, end - at);
+        pack_dy(plan, task, at, count);
+        pack_x(plan, task, at, count);
+        multiply_chunk(plan, task, part, count, at == begin, at + CHUNK >= end);
+    }
+}
+
+static void run_tasks(void *arg, ls_worker worker)
+{
+    taps_plan *plan = arg;
+    taps_task task;
+    if (!task_memory(plan, worker, &task)) {
+        atomic_store(&plan->out_of_memory, true);
+        return;
+    }
+    if (plan->kernel->begin) plan->kernel->begin();
+    for (int64_t part; (part = atomic_fetch_add(&plan->next, 1)) < plan->parts;) run_part(plan, &task, part);
+    if (plan->kernel->end) plan->kernel->end();
+}
+
+/* ---- Planning ---------------------------------------------------------------------------------------------------- */
+
+static const ls_gemm_kernel *kernel_for(const ls_conv *conv)
+{
+    const ls_gemm_kernel *const *kernel = ls_gemm_kernels(conv->compute);
+    for (int i = 0; i < LS_GEMM_SHAPES && kernel[i]; i++)
+        if (kernel[i]->tile_halves && ls_gemm_sum_dtype(kernel[i]) == LS_F32) return kernel[i];
+    return NULL;
+}
+
+/* Points from row to row, or from image to image: as many as grid, and so many more that what a tap sees beyond the end
+ * of one is border of the next. */
+static int64_t spaced(const ls_conv *conv, int d)
+{
+    const ls_window *w = &conv->window;
+    int64_t need = conv->out[d] + (w->kernel[d] - 1) * w->dilation[d];
+    int64_t there = larger(smaller(conv->in[d] + w->padding[d], need), need - w->padding[d]);
+    return larger(there, conv->out[d]);
+}
+
+static int64_t sums_bytes(const ls_conv *conv, const ls_gemm_kernel *kernel)
+{
+    int64_t outputs = ls_gemm_round_up(conv->group_o, kernel->a.width);
+    int64_t channels = ls_gemm_round_up(conv->group_c, kernel->b.width);
+    return outputs * channels * conv->window.kernel[0] * conv->window.kernel[1] * (int64_t)sizeof(float);
+}
+
+bool ls_conv_dweight_by_taps(const ls_conv *conv, const ls_operand *dw)
+{
+    const ls_gemm_kernel *kernel = kernel_for(conv);
+    const ls_window *w = &conv->window;
+    if (!kernel || w->kernel[0] * w->kernel[1] == 1 || w->groups > 1 || w->stride[0] > 1 || w->stride[1] > 1 ||
+        dw->dtype != LS_F32 || !conv->n || !conv->out[0] || !conv->out[1] || sums_bytes(conv, kernel) > SUM_BYTES)
+        return false;
+    double use = (double)(conv->out[0] * conv->out[1]) / (double)(spaced(conv, 0) * spaced(conv, 1));
+    use *= (double)conv->group_o / (double)ls_gemm_round_up(conv->group_o, kernel->a.width);
+    use *= (double)conv->group_c / (double)ls_gemm_round_up(conv->group_c, kernel->b.width);
+    return use >= LEAST_USE;
+}
+
+ls_status ls_conv_dweight_taps(const ls_conv *conv, ls_pixels dy, ls_pixels x, const ls_operand *dw, ls_message *why)
+{
+    const ls_window *w = &conv->window;
+    const ls_gemm_kernel *kernel = kernel_for(conv);
+    taps_plan plan = {.conv = conv,
+                      .dw = dw,
+                      .kernel = kernel,
+                      .dy = {.pixels = dy, .grid = {conv->out[0], conv->out[1]}},
+                      .x = {.pixels = x, .first = {-w->padding[0], -w->padding[1]}, .grid = {INT64_MAX, INT64_MAX}},
+                      .line = spaced(conv, 1),
+                      .height = spaced(conv, 0),
+                      .panels_o = ceil_div(conv->group_o, kernel->a.width),
+                      .panels_c = ceil_div(conv->group_c, kernel->b.width),
+                      .taps = w->kernel[0] * w->kernel[1],
+                      .bytes = (int64_t)ls_dtype_size(kernel->panel)};
+    plan.total = conv->n * plan.height * plan.line;
+    plan.reach = (w->kernel[0] - 1) * w->dilation[0] * plan.line + (w->kernel[1] - 1) * w->dilation[1];
+    plan.parts = larger(1, smaller(MOST_PARTS, plan.total / (2 * CHUNK)));
+    plan.part = ls_gemm_round_up(ceil_div(plan.total, plan.parts), CHUNK);
+    plan.parts = ceil_div(plan.total, plan.part);
+    plan.sums = ls_scratch((ls_worker){0, 1}, 3, (size_t)(plan.parts * sums_bytes(conv, kernel)));
+    if (!plan.sums) return ls_conv_out_of_memory(why);
+    ls_parallel(run_tasks, &plan, ls_parallel_width());
+    if (atomic_load(&plan.out_of_memory)) return ls_conv_out_of_memory(why);
+    ls_parallel_for(plan.panels_o, 1, add_parts, &plan);
+    return LS_OK;
+}
