@@ -23,6 +23,7 @@ ls_family ls_family_combine = {
 #elif defined(__x86_64__)
             [LS_ISA_AVX2] = &ls_combine_avx2,
             [LS_ISA_AVX512] = &ls_combine_avx512,
+            [LS_ISA_AVX512_BF16] = &ls_combine_avx512_bf16,
 #endif
         },
 };

@@ -71,6 +71,7 @@ typedef struct ls_combine_table {
 /* The table in use. */
 const ls_combine_table *ls_combine_kernels(void);
 
-extern const ls_combine_table ls_combine_ref, ls_combine_neon, ls_combine_neon_bf16, ls_combine_avx2, ls_combine_avx512;
+extern const ls_combine_table ls_combine_ref, ls_combine_neon, ls_combine_neon_bf16, ls_combine_avx2, ls_combine_avx512,
+    ls_combine_avx512_bf16;
 
 #endif

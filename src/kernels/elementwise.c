@@ -23,6 +23,7 @@ ls_family ls_family_elementwise = {
 #elif defined(__x86_64__)
             [LS_ISA_AVX2] = &ls_elementwise_avx2,
             [LS_ISA_AVX512] = &ls_elementwise_avx512,
+            [LS_ISA_AVX512_BF16] = &ls_elementwise_avx512_bf16,
 #endif
         },
 };

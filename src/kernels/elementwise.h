@@ -104,7 +104,7 @@ const ls_elementwise *ls_elementwise_kernels(void);
 
 /* What each ISA offers. */
 extern const ls_elementwise ls_elementwise_ref, ls_elementwise_neon, ls_elementwise_neon_bf16, ls_elementwise_avx2,
-    ls_elementwise_avx512;
+    ls_elementwise_avx512, ls_elementwise_avx512_bf16;
 
 /* Word counts from which u = word >> 8 (24 bits) is "u / 2^24 >= p" exactly. */
 static inline uint32_t ls_dropout_threshold(double p)

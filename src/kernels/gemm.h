@@ -47,6 +47,36 @@ typedef struct ls_gemm_targets {
     ls_dtype dtype;
 } ls_gemm_targets;
 
+/* `count` tiles one below the other: panel i of A, a_stride elements after the one before, with one panel of B. */
+typedef struct ls_gemm_column {
+    int64_t count, k;
+    const void *a, *b;
+    int64_t a_stride;
+    const void *from; /* partial tiles, one after the other, to go on from; NULL: start with zero */
+    void *to;         /* rows of the column, ldc elements apart; or with ldc == 0 partial tiles, one after the other */
+    int64_t ldc;
+    /* Of column_bf16: */
+    const float *bias; /* of the columns, or NULL; only where the kernel has column_bias */
+    bool stream; /* nobody reads the result soon: it may bypass the caches. `to` and rows are multiples of 64 bytes */
+    /* Memory that the next call reads and that is worth fetching into L2 meanwhile, and how many cache lines of it. */
+    const char *ahead;
+    int64_t ahead_lines;
+} ls_gemm_column;
+typedef void ls_gemm_column_fn(const ls_gemm_column *column);
+
+/* How products are cut into blocks for the caches of the CPUs that a kernel is made for (device/cpu/gemm.c). */
+typedef struct ls_gemm_blocks {
+    int64_t rows;         /* of a block of A, at most */
+    int64_t block_bytes;  /* of that block, packed: it stays in L2 while all panels of B go by */
+    int64_t depth_bytes;  /* of a row of that block, at most */
+    int64_t panel_bytes;  /* of a panel of B as deep as it stays in L1 */
+    int64_t sums_bytes;   /* of partial sums beside a block, where all of k does not fit into one */
+    int64_t strip;        /* columns of C that are finished together, about */
+    int64_t tasks;        /* a worker should have, by cutting columns where rows make fewer */
+    int64_t shared_bytes; /* of B, at most, for which all workers pack it together, once, rather than each its part */
+    int64_t stream_bytes; /* of C, from which on it does not stay in the caches */
+} ls_gemm_blocks;
+
 typedef struct ls_gemm_kernel {
     const char *name;
     ls_dtype panel; /* number type of packed panels: LS_F32, LS_BF16 or LS_F64 */
@@ -59,11 +89,6 @@ typedef struct ls_gemm_kernel {
      * row-major, ldc elements from row to row, always written whole; with ldc == 0 a partial tile: mr * nr sums in an
      * order of the kernel's own. */
     void (*tile)(int64_t k, const void *a, const void *b, const void *from, void *to, int64_t ldc);
-    /* (optional) `count` tiles one below the other, rounded to bf16: panel i of A, a_stride elements after the one
-     * before, with one panel of B, from partial tile i if `from` is not NULL, to the rows of `to`,
-     * ldc elements apart. */
-    void (*column_bf16)(int64_t count, int64_t k, const void *a, int64_t a_stride, const void *b, const void *from,
-                        void *to, int64_t ldc);
     /* (optional) tile() with panels of B half as wide, the second one b_stride elements after the first, which
      * half_b fills and in which k may begin at any multiple of half_step. */
     void (*tile_halves)(int64_t k, const void *a, const void *b, int64_t b_stride, const void *from, void *to,
@@ -74,6 +99,10 @@ typedef struct ls_gemm_kernel {
      * count * mr rows are read. */
     void (*in_place)(int64_t count, const ls_gemm_rows *a, const void *b, const ls_gemm_targets *to);
     int64_t in_place_columns; /* of C, up to which that is faster than packing A first: later it pays */
+    /* (optional) Columns of tiles: sums as `tile` leaves them, and rounded to bf16. What is missing is done tile by tile. */
+    ls_gemm_column_fn *column, *column_bf16;
+    bool column_bias;             /* column_bf16 adds a bias, too */
+    const ls_gemm_blocks *blocks; /* NULL: what suits most CPUs */
     /* (optional) Bracket every run of tiles on a thread: take and give back what the CPU needs for them (AMX tiles). */
     void (*begin)(void);
     void (*end)(void);

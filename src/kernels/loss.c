@@ -27,6 +27,7 @@ ls_family ls_family_loss = {
 #elif defined(__x86_64__)
             [LS_ISA_AVX2] = &ls_loss_avx2,
             [LS_ISA_AVX512] = &ls_loss_avx512,
+            [LS_ISA_AVX512_BF16] = &ls_loss_avx512_bf16,
 #endif
         },
 };

@@ -46,6 +46,7 @@ typedef struct ls_loss_kernels {
 /* The table in use. Entries for floating types only. */
 const ls_loss_kernels *ls_loss_table(void);
 
-extern const ls_loss_kernels ls_loss_ref, ls_loss_neon, ls_loss_neon_bf16, ls_loss_avx2, ls_loss_avx512;
+extern const ls_loss_kernels ls_loss_ref, ls_loss_neon, ls_loss_neon_bf16, ls_loss_avx2, ls_loss_avx512,
+    ls_loss_avx512_bf16;
 
 #endif

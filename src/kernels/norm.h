@@ -73,6 +73,7 @@ typedef struct ls_norm_kernels {
 /* The table in use. Entries for floating types only. */
 const ls_norm_kernels *ls_norm_table(void);
 
-extern const ls_norm_kernels ls_norm_ref, ls_norm_neon, ls_norm_neon_bf16, ls_norm_avx2, ls_norm_avx512;
+extern const ls_norm_kernels ls_norm_ref, ls_norm_neon, ls_norm_neon_bf16, ls_norm_avx2, ls_norm_avx512,
+    ls_norm_avx512_bf16;
 
 #endif

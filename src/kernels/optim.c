@@ -24,6 +24,7 @@ ls_family ls_family_optim = {
 #elif defined(__x86_64__)
             [LS_ISA_AVX2] = &ls_optim_avx2,
             [LS_ISA_AVX512] = &ls_optim_avx512,
+            [LS_ISA_AVX512_BF16] = &ls_optim_avx512_bf16,
 #endif
         },
 };

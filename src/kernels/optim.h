@@ -45,6 +45,7 @@ typedef struct ls_optim_kernels {
 const ls_optim_kernels *ls_optim_kernels_in_use(void);
 
 /* What each ISA offers. */
-extern const ls_optim_kernels ls_optim_ref, ls_optim_neon, ls_optim_neon_bf16, ls_optim_avx2, ls_optim_avx512;
+extern const ls_optim_kernels ls_optim_ref, ls_optim_neon, ls_optim_neon_bf16, ls_optim_avx2, ls_optim_avx512,
+    ls_optim_avx512_bf16;
 
 #endif

@@ -20,7 +20,9 @@
  *   ls_vf_load_f16, ls_vf_store_f16, ls_vf_load_bf16, ls_vf_store_bf16   stores round to nearest even, NaN stays NaN
  *   ls_vi_load_u8             as many bytes as there are lanes, widened
  *   ls_vi_store_bool4(p, a, b, c, d)  four masks as bytes, 1 where set
- *   ls_vf_load2_bf16, ls_vf_store2_bf16   of two adjacent vectors, where LS_SIMD_BF16_PAIRS says that this is cheaper
+ *   ls_vf_load2_bf16, ls_vf_store2_bf16   of two adjacent vectors; defined with LS_SIMD_BF16_PAIRS where that is cheaper
+ *   ls_vf_stream2_bf16        such a store past the caches; defined with LS_SIMD_BF16_STREAM, p a multiple of LS_SIMD_BYTES.
+ *                             ls_stream_end() before other threads may look
  *   ls_vf_split_bf16(x, v), ls_vf_join_bf16(v)   a vector of bf16 as two of f32, in an order of its own, and back
  *   ls_vu_mul_wide(a, b, &high)  low words of the 64-bit products, high words through the pointer
  *   ls_vu_interleave4(v)      v[0][0] v[1][0] v[2][0] v[3][0] v[0][1] ... in reading order over v[0], v[1], v[2], v[3]
@@ -183,6 +185,31 @@ LS_SIMD ls_vf ls_vf_clamp(ls_vf x, ls_vf low, ls_vf high)
 {
     return ls_vf_max(low, ls_vf_min(high, x));
 }
+
+#ifndef LS_SIMD_BF16_PAIRS
+LS_SIMD void ls_vf_load2_bf16(const uint16_t *p, ls_vf v[2])
+{
+    v[0] = ls_vf_load_bf16(p);
+    v[1] = ls_vf_load_bf16(p + LS_VF_LANES);
+}
+
+LS_SIMD void ls_vf_store2_bf16(uint16_t *p, const ls_vf v[2])
+{
+    ls_vf_store_bf16(p, v[0]);
+    ls_vf_store_bf16(p + LS_VF_LANES, v[1]);
+}
+#endif
+
+#ifndef LS_SIMD_BF16_STREAM
+LS_SIMD void ls_vf_stream2_bf16(uint16_t *p, const ls_vf v[2])
+{
+    ls_vf_store2_bf16(p, v);
+}
+
+LS_SIMD void ls_stream_end(void)
+{
+}
+#endif
 
 LS_SIMD ls_vf ls_vf_load_bf16_part(const uint16_t *p, int64_t n)
 {

@@ -79,25 +79,21 @@ LS_SIMD void ls_vf_put(ls_dtype type, void *data, int64_t i, ls_vf x, int64_t la
 /* `count` vectors at once, from element i on. */
 LS_SIMD void ls_vf_get4(ls_vf *v, ls_dtype type, const void *data, int64_t i, int64_t lanes, int count)
 {
-#ifdef LS_SIMD_BF16_PAIRS
     if (type == LS_BF16 && count == 4) {
         ls_vf_load2_bf16((const uint16_t *)data + i, v);
         ls_vf_load2_bf16((const uint16_t *)data + i + 2 * LS_VF_LANES, v + 2);
         return;
     }
-#endif
     LS_UNROLL for (int u = 0; u < count; u++) v[u] = ls_vf_get(type, data, i + u * LS_VF_LANES, lanes);
 }
 
 LS_SIMD void ls_vf_put4(ls_dtype type, void *data, int64_t i, const ls_vf *v, int64_t lanes, int count)
 {
-#ifdef LS_SIMD_BF16_PAIRS
     if (type == LS_BF16 && count == 4) {
         ls_vf_store2_bf16((uint16_t *)data + i, v);
         ls_vf_store2_bf16((uint16_t *)data + i + 2 * LS_VF_LANES, v + 2);
         return;
     }
-#endif
     LS_UNROLL for (int u = 0; u < count; u++) ls_vf_put(type, data, i + u * LS_VF_LANES, v[u], lanes);
 }
 

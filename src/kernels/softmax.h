@@ -36,6 +36,6 @@ typedef struct ls_softmax_kernels {
 const ls_softmax_kernels *ls_softmax_table(void);
 
 extern const ls_softmax_kernels ls_softmax_ref, ls_softmax_neon, ls_softmax_neon_bf16, ls_softmax_avx2,
-    ls_softmax_avx512;
+    ls_softmax_avx512, ls_softmax_avx512_bf16;
 
 #endif

@@ -119,38 +119,58 @@ static void check_product(const ls_gemm_kernel *kernel, const operand *a, const 
     free(tile);
 }
 
-/* Columns of tiles in bf16 against the tiles they are made of, started with zero and from partial tiles. */
+/* Columns of tiles against the tiles they are made of, started with zero and from partial tiles. */
 static void check_column(const ls_gemm_kernel *kernel, const operand *a, const operand *b)
 {
     int64_t k = ls_gemm_round_up(a->k, kernel->kr), mr = kernel->a.width, nr = kernel->b.width;
     int64_t panels = (a->rows + mr - 1) / mr, split = k / kernel->kr / 2 * kernel->kr;
-    size_t bytes = ls_dtype_size(kernel->panel), rows = (size_t)(panels * mr);
+    size_t bytes = ls_dtype_size(kernel->panel), rows = (size_t)(panels * mr), sums = rows * (size_t)nr;
     char *pa = aligned_alloc(64, (rows * (size_t)k * bytes + 63) & ~(size_t)63);
     char *pb = aligned_alloc(64, ((size_t)(ls_gemm_round_up(b->rows, nr) * k) * bytes + 63) & ~(size_t)63);
-    float *partial = aligned_alloc(64, (rows * (size_t)nr * sizeof(float) + 63) & ~(size_t)63);
-    float *want = calloc(rows * (size_t)nr, sizeof *want);
-    ls_bf16 *got = calloc(rows * (size_t)(nr + 3), sizeof *got);
+    float *partial = aligned_alloc(64, (sums * sizeof(float) + 63) & ~(size_t)63);
+    float *bias = calloc((size_t)nr, sizeof *bias), *want = calloc(sums, sizeof *want);
+    float *got = calloc(rows * (size_t)(nr + 3), sizeof *got);
+    ls_bf16 *half = aligned_alloc(64, (rows * (size_t)(nr + 32) * sizeof *half + 63) & ~(size_t)63);
     ls_gemm_pack(kernel, &kernel->a, pa, mr * k, &a->source, a->rows, a->k);
     ls_gemm_pack(kernel, &kernel->b, pb, nr * k, &b->source, b->rows, b->k);
+    for (int64_t j = 0; j < nr; j++) bias[j] = (float)random_number();
     if (kernel->begin) kernel->begin();
-    for (int64_t i = 0; i < panels; i++) {
-        const char *ta = pa + (size_t)(i * mr * k) * bytes;
-        if (split) kernel->tile(split, ta, pb, NULL, partial + i * mr * nr, 0);
-        kernel->tile(k, ta, pb, NULL, want + i * mr * nr, nr);
-    }
-    for (int whole = 0; whole < 2; whole++) {
+    for (int64_t i = 0; i < panels; i++)
+        kernel->tile(k, pa + (size_t)(i * mr * k) * bytes, pb, NULL, want + i * mr * nr, nr);
+    for (int variant = 0; variant < 8; variant++) {
+        bool whole = variant & 1, biased = variant & 2 && kernel->column_bias, stream = variant & 4;
         size_t skip = whole ? 0 : (size_t)split * bytes;
-        kernel->column_bf16(panels, whole ? k : k - split, pa + skip * (size_t)mr, mr * k, pb + skip * (size_t)nr,
-                            whole || !split ? NULL : partial, got, nr + 3);
-        for (int64_t i = 0; i < (int64_t)rows * nr; i++)
-            CHECK(got[i / nr * (nr + 3) + i % nr] == ls_bf16_from_f32(want[i]));
+        ls_gemm_column c = {.count = panels, .k = split, .a = pa, .a_stride = mr * k, .b = pb, .to = partial};
+        if (split && kernel->column) kernel->column(&c);
+        for (int64_t i = 0; split && !kernel->column && i < panels; i++)
+            kernel->tile(split, pa + (size_t)(i * mr * k) * bytes, pb, NULL, partial + i * mr * nr, 0);
+        c.k = whole ? k : k - split;
+        c.a = pa + skip * (size_t)mr;
+        c.b = pb + skip * (size_t)nr;
+        c.from = whole || !split ? NULL : partial;
+        c.ahead = pb;
+        c.ahead_lines = variant;
+        if (kernel->column) {
+            c.to = got, c.ldc = nr + 3;
+            kernel->column(&c);
+            for (int64_t i = 0; i < (int64_t)sums; i++) CHECK(got[i / nr * (nr + 3) + i % nr] == want[i]);
+        }
+        if (kernel->column_bf16) {
+            c.to = half, c.ldc = stream ? nr + 32 : nr + 3;
+            c.bias = biased ? bias : NULL, c.stream = stream && (nr + 32) % 32 == 0;
+            kernel->column_bf16(&c);
+            for (int64_t i = 0; i < (int64_t)sums; i++)
+                CHECK(half[i / nr * c.ldc + i % nr] == ls_bf16_from_f32(want[i] + (biased ? bias[i % nr] : 0)));
+        }
     }
     if (kernel->end) kernel->end();
     free(pa);
     free(pb);
     free(partial);
+    free(bias);
     free(want);
     free(got);
+    free(half);
 }
 
 static void check_kernel(const ls_gemm_kernel *kernel)
@@ -164,7 +184,7 @@ static void check_kernel(const ls_gemm_kernel *kernel)
                 operand a = operand_new(sizes[s][0], sizes[s][2], source, turned & 1);
                 operand b = operand_new(sizes[s][1], sizes[s][2], source, turned & 2);
                 check_product(kernel, &a, &b);
-                if (kernel->column_bf16) check_column(kernel, &a, &b);
+                if (kernel->column || kernel->column_bf16) check_column(kernel, &a, &b);
                 operand_free(&a);
                 operand_free(&b);
             }

@@ -3,6 +3,7 @@
 #include "base/half.h"
 #include "base/rng.h"
 #include "check.h"
+#include "kernels/kernels.h"
 #include "kernels/simd_math.h"
 #include "kernels/simd_philox.h"
 
@@ -160,6 +161,32 @@ static void halves_convert_like_scalars(void)
     }
 }
 
+/* One subnormal number among others must not change how these are rounded, nor be lost itself. */
+static void pairs_round_like_single_vectors(void)
+{
+    _Alignas(LS_SIMD_BYTES) uint16_t stored[2 * LS_VF_LANES], streamed[2 * LS_VF_LANES], joined[2 * LS_VF_LANES];
+    for (uint64_t bits = 0; bits < UINT32_MAX; bits += 39119 * LS_VF_LANES) {
+        for (int subnormal = -1; subnormal < 2 * LS_VF_LANES; subnormal += LS_VF_LANES - 1) {
+            ls_vf x[2];
+            for (int i = 0; i < 2 * LS_VF_LANES; i++)
+                x[i / LS_VF_LANES][i % LS_VF_LANES] =
+                    float_of(i == subnormal ? 0x18001u : (uint32_t)(bits + 39119u * (uint32_t)i));
+            ls_vf_store2_bf16(stored, x);
+            ls_vf_stream2_bf16(streamed, x);
+            ls_stream_end();
+            ls_vf back[2];
+            ls_vu pair = ls_vf_join_bf16(x);
+            ls_vf_split_bf16(pair, back);
+            ls_vf_store2_bf16(joined, back);
+            for (int i = 0; i < 2 * LS_VF_LANES; i++) {
+                uint16_t want = ls_bf16_from_f32(x[i / LS_VF_LANES][i % LS_VF_LANES]);
+                CHECK_MSG(stored[i] == want && streamed[i] == want && joined[i] == want, "%04x: %04x %04x %04x", want,
+                          stored[i], streamed[i], joined[i]);
+            }
+        }
+    }
+}
+
 static void parts_touch_only_their_lanes(void)
 {
     float from[LS_VF_LANES], to[LS_VF_LANES];
@@ -202,13 +229,16 @@ static void random_words_are_philox(void)
 int main(int argc, char **argv)
 {
     if (argc > 1) check_filter = argv[1];
-#if defined(__x86_64__)
+#if defined(__AVX512BF16__)
+    if (!ls_isa_usable(LS_ISA_AVX512_BF16)) strcpy(check_skip_all, "the CPU lacks AVX-512 BF16");
+#elif defined(__x86_64__)
     if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) strcpy(check_skip_all, "the CPU lacks AVX2");
 #endif
 #define LS_CASE(name, truth, relative, absolute) CHECK_RUN(name##_is_accurate);
     LS_CASE_LIST(LS_CASE)
     CHECK_RUN(exp_negative_is_accurate);
     CHECK_RUN(halves_convert_like_scalars);
+    CHECK_RUN(pairs_round_like_single_vectors);
     CHECK_RUN(parts_touch_only_their_lanes);
     CHECK_RUN(lanes_reduce);
     CHECK_RUN(random_words_are_philox);

@@ -11,6 +11,7 @@
 
 #define CHANNEL_BLOCK 64
 #define WIDEST_STRIP 1024 /* columns that may come together */
+#define ROWS_TOGETHER 64  /* rows of sums that are finished in one call */
 
 typedef struct dweight_job {
     const ls_conv *conv;
@@ -83,11 +84,14 @@ static void store_sums(const ls_gemm_job *job, int64_t item, int64_t row, int64_
         int64_t there = shared->together ? channels - c : job->b.length - number; /* not beyond: in the padding */
         run = shared->together ? there : shared->padded - number;
         if (run > columns - at) run = columns - at;
-        for (int64_t i = 0; i < rows && there > 0; i++) {
-            int64_t to = (shared->first_o + row + i) * dw->stride[0] + c * dw->stride[1] + tap / width * dw->stride[2] +
-                         tap % width * dw->stride[3];
-            ls_gemm_finish_rows(job, 1, there < run ? there : run, from + i * ld * sum_bytes, 0, NULL,
-                                &(void *){(char *)dw->data + to * bytes}, NULL);
+        char *to = (char *)dw->data + ((shared->first_o + row) * dw->stride[0] + c * dw->stride[1] +
+                                       tap / width * dw->stride[2] + tap % width * dw->stride[3]) *
+                                          bytes;
+        for (int64_t i = 0, count; i < rows && there > 0; i += count) {
+            void *out[ROWS_TOGETHER];
+            count = rows - i < ROWS_TOGETHER ? rows - i : ROWS_TOGETHER;
+            for (int64_t j = 0; j < count; j++) out[j] = to + (i + j) * dw->stride[0] * bytes;
+            ls_gemm_finish_rows(job, count, there < run ? there : run, from + i * ld * sum_bytes, ld, NULL, out, NULL);
         }
     }
 }

@@ -2,15 +2,21 @@
  *
  * A task is a rectangle of C, or of the sums over a part of k. Its loops, outermost first:
  *
- *     columns of the task, by NC    (partial sums of the task's rows x NC stay in L2 or L3)
- *     k, by KC                      B [KC, NC] packed here, unless it has been packed beforehand
- *     rows, by MC                   A [MC, KC] packed, into L2
- *     panels of B                   one panel, nr x KC, stays in L1
+ *     columns of the task, by NC
+ *     k, by KD                      B [KD, NC] packed here; all of k, where B has been packed before
+ *     rows, by MC                   (partial sums of MC x NC stay in L2; of all rows, where there are several KD)
+ *     k, by KB                      A [MC, KB] packed, into L2
+ *     strips of columns
+ *     k, by KC                      one panel of B, nr x KC, stays in L1
  *     panels of A                   stream from L2
  *
- * Where B is packed beforehand (weights), tasks are small and dealt out as workers ask for them. Otherwise every task
- * packs what it needs of B for itself, so tasks are few and large. When C is so small that it does not make enough
- * tasks, k is cut too: by the sizes alone, not by the number of workers, so that sums round the same way. */
+ * How large these are is a matter of the kernel's numbers (ls_gemm_blocks): where L2 is large and L3 slow, all of k
+ * meets many rows at once; where they are alike, KB is KC and blocks are small.
+ *
+ * Where B is packed before (weights; or by all workers together, if it is not too large), tasks are small and dealt out
+ * as workers ask for them. Otherwise every task packs what it needs of B for itself, KD is KC, and tasks are few and
+ * large. When C is so small that it does not make enough tasks, k is cut too: by the sizes alone, not by the number of
+ * workers, so that sums round the same way. */
 #include "device/cpu/gemm.h"
 
 #include "base/parallel.h"
@@ -20,10 +26,8 @@
 #include <string.h>
 
 #define MAX_LINES 512              /* addresses of lines that are asked for at a time */
-#define ROWS 96                    /* about MC; MAX_LINES at most */
-#define PANEL_BYTES (24 << 10)     /* of a panel of B, at most: it shares L1 with what streams by */
-#define DEPTH_BYTES 1536           /* of a row of an A block, at most */
-#define STRIP 64                   /* columns of C that are finished together */
+#define ROWS 96                    /* about as many rows as a task should have at least */
+#define FINISH_ROWS 128            /* rows of a strip that are finished together, about */
 #define PARTIAL_COLUMNS 1024       /* about NC, when sums are kept between blocks of k */
 #define FEW_ROWS_COLUMNS 192       /* about NC, and */
 #define FEW_ROWS_BYTES (600 << 10) /* of a packed block of B, when few rows meet it */
@@ -34,11 +38,25 @@
 #define SPLIT_BLOCKS 64            /* C blocks, below which k is cut */
 #define SPLIT_DEPTH 2048           /* the least part of k */
 
+/* For kernels that bring no numbers of their own: a block of A is as deep as a panel of B stays in L1. */
+static const ls_gemm_blocks usual = {
+    .rows = 96,
+    .block_bytes = INT64_MAX,
+    .depth_bytes = 1536,
+    .panel_bytes = 24 << 10,
+    .sums_bytes = INT64_MAX,
+    .strip = 64,
+    .tasks = 8,
+    .shared_bytes = 0,
+    .stream_bytes = INT64_MAX,
+};
+
 typedef struct gemm_plan {
     const ls_gemm_job *job;
-    const char *b; /* packed beforehand, or NULL */
+    const char *b; /* packed before, or NULL */
     int64_t b_stride;
-    int64_t kc, mc, nc, strip;
+    int64_t kd, kb, kc, mc, nc, strip;
+    bool stream;                             /* C is too large to stay in the caches */
     int64_t row_tasks, column_tasks, splits; /* tasks of one item */
     int64_t task_rows, task_columns, task_depth;
     _Atomic int64_t next;
@@ -58,6 +76,11 @@ static int64_t larger(int64_t a, int64_t b)
 static int64_t ceil_div(int64_t a, int64_t b)
 {
     return (a + b - 1) / b;
+}
+
+static const ls_gemm_blocks *blocks_of(const ls_gemm_kernel *kernel)
+{
+    return kernel->blocks ? kernel->blocks : &usual;
 }
 
 /* The size of equal parts, each a multiple of unit and not above `most` (but at least one unit). */
@@ -118,11 +141,11 @@ static void finish_with_gaps(const ls_gemm_job *job, int64_t rows, int64_t colum
     const ls_gemm_sink *sink = &job->sink;
     int64_t bytes = sum_bytes(job), out_bytes = (int64_t)ls_dtype_size(sink->how.out_dtype);
     int64_t pre_bytes = (int64_t)ls_dtype_size(sink->how.pre_dtype);
-    double out_part[STRIP], pre_part[STRIP];
+    double out_part[64], pre_part[64];
     void *out_row = out_part, *pre_row = pre_part;
     for (int64_t i = 0; i < rows; i++) {
         for (int64_t c = 0, n; c < columns; c += n) {
-            n = smaller(columns - c, STRIP);
+            n = smaller(columns - c, (int64_t)(sizeof out_part / sizeof *out_part));
             char *to = (char *)out[i] + c * sink->out_step * out_bytes;
             if (sink->how.accumulate) move_elements(out_row, 1, to, sink->out_step, out_bytes, n);
             finish_of(job)(&sink->how, 1, n, sums + (i * ld + c) * bytes, ld, bias ? bias + c * bytes : NULL, &out_row,
@@ -231,12 +254,14 @@ static bool buffers_take(const gemm_plan *plan, ls_worker worker, gemm_buffers *
 {
     const ls_gemm_kernel *kernel = plan->job->kernel;
     int64_t bytes = (int64_t)ls_dtype_size(kernel->panel), sums = sum_bytes(plan->job);
-    int64_t columns = ls_gemm_round_up(plan->nc, kernel->b.width);
-    int64_t a = ls_gemm_round_up(
-        ceil_div(plan->mc, kernel->a.width) * panel_distance(kernel, kernel->a.width, plan->kc) * bytes, 4096);
-    int64_t strip = ls_gemm_round_up(ls_gemm_round_up(plan->mc, kernel->a.width) * plan->strip * sums, 4096);
-    int64_t partial =
-        plan->kc < plan->task_depth ? ls_gemm_round_up(plan->task_rows, kernel->a.width) * columns * sums : 0;
+    int64_t columns = ls_gemm_round_up(plan->nc, kernel->b.width), rows = ls_gemm_round_up(plan->mc, kernel->a.width);
+    int64_t a =
+        ls_gemm_round_up(rows / kernel->a.width * panel_distance(kernel, kernel->a.width, plan->kb) * bytes, 4096);
+    int64_t strip = ls_gemm_round_up(rows * plan->strip * sums, 4096);
+    int64_t partial = 0;
+    if (plan->kd < plan->task_depth) partial = ls_gemm_round_up(plan->task_rows, kernel->a.width) * columns * sums;
+    else if (plan->kb < plan->kd) partial = rows * columns * sums;
+    else if (plan->kc < plan->kb) partial = rows * plan->strip * sums;
     int64_t room = larger(plan->job->a.room, plan->job->b.room) * MAX_LINES;
     char *memory = ls_scratch(worker, 0, (size_t)(a + strip + partial + room));
     if (!memory) return false;
@@ -244,75 +269,121 @@ static bool buffers_take(const gemm_plan *plan, ls_worker worker, gemm_buffers *
         .a = memory, .strip = memory + a, .partial = memory + a + strip, .room = memory + a + strip + partial};
     if (plan->b) return true;
     to->b = ls_scratch(worker, 1,
-                       (size_t)(columns / kernel->b.width * panel_distance(kernel, kernel->b.width, plan->kc) * bytes));
+                       (size_t)(columns / kernel->b.width * panel_distance(kernel, kernel->b.width, plan->kd) * bytes));
     return to->b != NULL;
 }
 
-/* Where the tiles of a block may go without a stop: rows at equal distances, and nothing to be done to them but to
- * round them to bf16 where the kernel can. */
-static char *direct_target(const ls_gemm_job *job, int64_t item, int64_t row, int64_t column)
+/* A block of A that meets panels of B: rows x columns of C at (row, column) of an item of the sink, `depth` deep. */
+typedef struct gemm_block {
+    int64_t item, row, rows, column, columns, depth;
+    const char *a, *b;
+    int64_t a_stride, b_stride; /* elements from panel to panel */
+    char *partial;              /* sums so far: tiles of a panel's columns one after the other, then the next panel's */
+    int64_t partial_stride;     /* bytes from panel to panel of B; 0: they are finished strip by strip */
+    bool first, last;           /* of the blocks along k */
+} gemm_block;
+
+/* Where the tiles of a block may go without a stop: rows at equal distances, and nothing to be done to them but what
+ * the kernel can do: round them to bf16, perhaps with a bias. */
+static char *direct_target(const ls_gemm_job *job, const gemm_block *block)
 {
     const ls_gemm_sink *sink = &job->sink;
     bool round = sink->how.out_dtype == LS_BF16 && job->kernel->column_bf16;
+    bool bias = sink->bias && !(round && job->kernel->column_bias);
     if ((!round && sink->how.out_dtype != ls_gemm_sum_dtype(job->kernel)) || sink->store != ls_gemm_store_rows ||
-        sink->locate != ls_gemm_locate_rows || sink->out_step != 1 || sink->bias || sink->pre || sink->how.accumulate ||
+        sink->locate != ls_gemm_locate_rows || sink->out_step != 1 || bias || sink->pre || sink->how.accumulate ||
         sink->how.activation != LS_ACT_NONE)
         return NULL;
-    int64_t at = (sink->out_offset ? sink->out_offset[item] : 0) + row * sink->out_stride + column;
+    int64_t at = (sink->out_offset ? sink->out_offset[block->item] : 0) + block->row * sink->out_stride + block->column;
     return (char *)sink->out + at * (int64_t)ls_dtype_size(sink->how.out_dtype);
 }
 
-/* All tiles of a block of A with panels of B: rows x columns of C at (row, column), kc deep. `partial` holds the sums
- * so far of these tiles. In the last round, tiles go to a strip of rows, which is then finished,
- * or where they can directly to C. */
-static void multiply_block(const gemm_plan *plan, const gemm_buffers *at, int64_t item, int64_t row, int64_t rows,
-                           int64_t column, int64_t columns, int64_t kc, const char *b, int64_t b_stride, char *partial,
-                           bool first, bool last)
+/* One column of tiles, by whatever the kernel has for it. */
+static void multiply_column(const ls_gemm_kernel *kernel, ls_gemm_column *c, bool round, int64_t sums)
+{
+    int64_t bytes = (int64_t)ls_dtype_size(kernel->panel), mr = kernel->a.width, nr = kernel->b.width;
+    if (round) kernel->column_bf16(c);
+    else if (kernel->column) kernel->column(c);
+    else {
+        int64_t to_step = (c->ldc ? mr * c->ldc : mr * nr) * sums, lines = ceil_div(c->ahead_lines, c->count);
+        for (int64_t i = 0; i < c->count; i++) {
+            for (int64_t line = 0; line < lines; line++, c->ahead += 64) __builtin_prefetch(c->ahead, 0, 2);
+            kernel->tile(c->k, (const char *)c->a + i * c->a_stride * bytes, c->b,
+                         c->from ? (const char *)c->from + i * mr * nr * sums : NULL, (char *)c->to + i * to_step,
+                         c->ldc);
+        }
+    }
+}
+
+/* Part of a strip: columns [s, s + width) of the block's, over k from k0 on, kc deep. In the last round, tiles go to
+ * the buffer of the strip, which is then finished, or where they can directly to C. */
+static void multiply_strip(const gemm_plan *plan, const gemm_buffers *at, const gemm_block *block, int64_t s,
+                           int64_t width, int64_t k0, int64_t kc)
 {
     const ls_gemm_job *job = plan->job;
     const ls_gemm_kernel *kernel = job->kernel;
+    const ls_gemm_sink *sink = &job->sink;
     int64_t mr = kernel->a.width, nr = kernel->b.width, bytes = (int64_t)ls_dtype_size(kernel->panel);
-    int64_t a_stride = panel_distance(kernel, kernel->a.width, kc), sums = sum_bytes(job), ld = plan->strip;
-    /* The next panel of B, if it comes from far, is fetched while this one is at work: so many cache lines per tile.
-     * Thin panels stay in L1 anyway; there, a few rows at a time meet all panels,
-     * so that cache lines of C are filled at once. */
-    int64_t panel_lines = nr * kc * bytes / 64, panels = ceil_div(rows, mr);
-    bool thin = panel_lines <= THIN_PANEL_LINES;
-    int64_t ahead = plan->b && !thin ? ceil_div(panel_lines, panels) : 0,
-            group = thin ? larger(THIN_ROWS / mr, 1) * mr : rows;
-    char *direct = last ? direct_target(job, item, row, column) : NULL;
-    int64_t out_stride = job->sink.out_stride, out_bytes = (int64_t)ls_dtype_size(job->sink.how.out_dtype);
-    bool round = direct && job->sink.how.out_dtype == LS_BF16;
-    int64_t direct_rows = direct ? rows / mr * mr : 0;
-    for (int64_t s = 0; s < columns; s += plan->strip) {
-        int64_t width = smaller(plan->strip, columns - s), direct_columns = direct ? width / nr * nr : 0;
-        for (int64_t g = 0; g < rows; g += group) {
+    int64_t sums = sum_bytes(job), ld = plan->strip, panels = ceil_div(block->rows, mr);
+    int64_t out_stride = sink->out_stride, out_bytes = (int64_t)ls_dtype_size(sink->how.out_dtype);
+    bool first = block->first && k0 == 0, last = block->last && k0 + kc >= block->depth;
+    char *direct = last ? direct_target(job, block) : NULL;
+    bool round = direct && sink->how.out_dtype == LS_BF16;
+    int64_t direct_rows = direct ? block->rows / mr * mr : 0, direct_columns = direct ? width / nr * nr : 0;
+
+    /* The next panel of B, if it comes from far, is fetched while this one is at work. Thin panels stay in L1 anyway;
+     * there, a few rows at a time meet all panels, so that cache lines of C are filled at once. */
+    int64_t panel_lines = nr * kc * bytes / 64;
+    bool thin = panel_lines <= THIN_PANEL_LINES && nr * out_bytes < 64;
+    int64_t ahead = plan->b && !thin ? panel_lines : 0;
+    int64_t slab = last && !direct ? ls_gemm_round_up(FINISH_ROWS, mr) : block->rows;
+    int64_t group = thin ? larger(THIN_ROWS / mr, 1) * mr : slab;
+    for (int64_t r = 0; r < block->rows; r += slab) {
+        int64_t slab_end = smaller(r + slab, block->rows);
+        for (int64_t g = r; g < slab_end; g += group) {
+            int64_t group_end = smaller(g + group, slab_end);
             for (int64_t j = 0; j < width; j += nr) {
-                const char *b_panel = b + (s + j) / nr * b_stride * bytes, *next = b_panel + b_stride * bytes;
-                for (int64_t i = g, step; i < smaller(g + group, rows); i += step) {
-                    const char *a_panel = at->a + i / mr * a_stride * bytes;
-                    char *sums_so_far = partial + ((s + j) / nr * panels + i / mr) * mr * nr * sums;
-                    const char *from = first ? NULL : sums_so_far;
-                    char *to =
-                        i < direct_rows && j < direct_columns ? direct + (i * out_stride + s + j) * out_bytes : NULL;
-                    for (int64_t line = 0; line < ahead; line++, next += 64) __builtin_prefetch(next, 0, 2);
-                    step = to && round && thin ? smaller(g + group, direct_rows) - i : mr;
-                    if (to && round)
-                        kernel->column_bf16(step / mr, kc, a_panel, a_stride, b_panel, from, to, out_stride);
-                    else if (to) kernel->tile(kc, a_panel, b_panel, from, to, out_stride);
-                    else if (last) kernel->tile(kc, a_panel, b_panel, from, at->strip + (i * ld + j) * sums, ld);
-                    else kernel->tile(kc, a_panel, b_panel, from, sums_so_far, 0);
+                const char *b = block->b + ((s + j) / nr * block->b_stride + k0 * nr) * bytes;
+                char *so_far = block->partial + (block->partial_stride ? (s + j) / nr * block->partial_stride
+                                                                       : j / nr * panels * mr * nr * sums);
+                for (int64_t i = g, end; i < group_end; i = end) {
+                    bool whole = i < direct_rows && j < direct_columns;
+                    end = whole ? smaller(group_end, direct_rows) : group_end;
+                    ls_gemm_column c = {.count = ceil_div(end - i, mr),
+                                        .k = kc,
+                                        .a = block->a + (i / mr * block->a_stride + k0 * mr) * bytes,
+                                        .a_stride = block->a_stride,
+                                        .b = b,
+                                        .from = first ? NULL : so_far + i / mr * mr * nr * sums,
+                                        .to = so_far + i / mr * mr * nr * sums,
+                                        .ahead = b + block->b_stride * bytes,
+                                        .ahead_lines = ahead};
+                    if (whole) {
+                        c.to = direct + (i * out_stride + s + j) * out_bytes, c.ldc = out_stride;
+                        if (sink->bias) c.bias = (const float *)sink->bias + block->column + s + j;
+                        c.stream = plan->stream && ((uintptr_t)c.to | (uintptr_t)(out_stride * out_bytes)) % 64 == 0;
+                    } else if (last) c.to = at->strip + (i * ld + j) * sums, c.ldc = ld;
+                    multiply_column(kernel, &c, whole && round, sums);
                 }
             }
         }
         if (!last) continue;
-        if (direct_rows < rows && direct_columns)
-            job->sink.store(job, item, row + direct_rows, rows - direct_rows, column + s, direct_columns,
-                            at->strip + direct_rows * ld * sums, ld);
+        int64_t finished = larger(smaller(direct_rows, slab_end) - r, 0);
+        if (r + finished < slab_end && direct_columns)
+            sink->store(job, block->item, block->row + r + finished, slab_end - r - finished, block->column + s,
+                        direct_columns, at->strip + (r + finished) * ld * sums, ld);
         if (direct_columns < width)
-            job->sink.store(job, item, row, rows, column + s + direct_columns, width - direct_columns,
-                            at->strip + direct_columns * sums, ld);
+            sink->store(job, block->item, block->row + r, slab_end - r, block->column + s + direct_columns,
+                        width - direct_columns, at->strip + (r * ld + direct_columns) * sums, ld);
     }
+}
+
+static void multiply_block(const gemm_plan *plan, const gemm_buffers *at, const gemm_block *block)
+{
+    for (int64_t s = 0; s < block->columns; s += plan->strip)
+        for (int64_t k = 0; k < block->depth; k += plan->kc)
+            multiply_strip(plan, at, block, s, smaller(plan->strip, block->columns - s), k,
+                           smaller(plan->kc, block->depth - k));
 }
 
 /* C [row, row + rows) x [column, column + columns) of an item, over k in [k0, k1), to item `sink_item` of the sink. */
@@ -321,24 +392,35 @@ static void run_task(const gemm_plan *plan, const gemm_buffers *at, int64_t item
 {
     const ls_gemm_job *job = plan->job;
     const ls_gemm_kernel *kernel = job->kernel;
-    int64_t bytes = (int64_t)ls_dtype_size(kernel->panel), nr = kernel->b.width;
+    int64_t bytes = (int64_t)ls_dtype_size(kernel->panel), mr = kernel->a.width, nr = kernel->b.width;
     for (int64_t n = 0; n < columns; n += plan->nc) {
-        int64_t width = smaller(plan->nc, columns - n), padded = ls_gemm_round_up(width, nr);
-        for (int64_t k = k0; k < k1; k += plan->kc) {
-            int64_t depth = smaller(plan->kc, k1 - k), b_stride = plan->b_stride;
-            const char *b = plan->b + ((column + n) / nr * b_stride + k * nr) * bytes;
-            if (!plan->b) {
-                b_stride = panel_distance(kernel, kernel->b.width, depth);
-                pack_block(job, &job->b, &kernel->b, item, column + n, width, job->n, k, k + depth, at->room, at->b,
-                           b_stride);
-                b = at->b;
-            }
+        gemm_block block = {.item = sink_item, .column = column + n, .columns = smaller(plan->nc, columns - n)};
+        int64_t padded = ls_gemm_round_up(block.columns, nr);
+        for (int64_t d = k0; d < k1; d += plan->kd) {
+            int64_t d_end = smaller(d + plan->kd, k1);
+            const char *b = plan->b ? plan->b + (block.column / nr * plan->b_stride + d * nr) * bytes : at->b;
+            block.b_stride = plan->b ? plan->b_stride : panel_distance(kernel, kernel->b.width, d_end - d);
+            if (!plan->b)
+                pack_block(job, &job->b, &kernel->b, item, block.column, block.columns, job->n, d, d_end, at->room,
+                           at->b, block.b_stride);
             for (int64_t m = 0; m < rows; m += plan->mc) {
-                int64_t height = smaller(plan->mc, rows - m);
-                pack_block(job, &job->a, &kernel->a, item, row + m, height, job->m, k, k + depth, at->room, at->a,
-                           panel_distance(kernel, kernel->a.width, depth));
-                multiply_block(plan, at, sink_item, row + m, height, column + n, width, depth, b, b_stride,
-                               at->partial + m * padded * sum_bytes(job), k == k0, k + depth == k1);
+                block.row = row + m;
+                block.rows = smaller(plan->mc, rows - m);
+                bool kept = plan->kd < plan->task_depth; /* partial sums are, of all rows of the task */
+                block.partial = at->partial + (kept ? m * padded * sum_bytes(job) : 0);
+                block.partial_stride =
+                    plan->kb < plan->task_depth ? ls_gemm_round_up(block.rows, mr) * nr * sum_bytes(job) : 0;
+                for (int64_t k = d; k < d_end; k += plan->kb) {
+                    block.depth = smaller(plan->kb, d_end - k);
+                    block.first = k == k0;
+                    block.last = k + block.depth == k1;
+                    block.a = at->a;
+                    block.a_stride = panel_distance(kernel, kernel->a.width, block.depth);
+                    block.b = b + (k - d) * nr * bytes;
+                    pack_block(job, &job->a, &kernel->a, item, block.row, block.rows, job->m, k, k + block.depth,
+                               at->room, at->a, block.a_stride);
+                    multiply_block(plan, at, &block);
+                }
             }
         }
     }
@@ -420,48 +502,83 @@ static void cut_squarely(int64_t m, int64_t n, int64_t wanted, int64_t *rows, in
     }
 }
 
+/* Into how many parts k is cut. */
+static int64_t splits_of(const ls_gemm_job *job)
+{
+    int64_t blocks = job->batch * ceil_div(job->m, ROWS) * ceil_div(job->n, ROWS);
+    if (job->batch > 1 || blocks >= SPLIT_BLOCKS / 4) return 1;
+    return larger(1, smaller(SPLIT_BLOCKS / blocks, job->k / SPLIT_DEPTH));
+}
+
+/* Tasks that find B packed: blocks of rows that all panels of B meet. Where these are few they are made to come out
+ * even, and columns are cut, too. */
+static void plan_on_packed(gemm_plan *plan, int64_t workers, int64_t kc, int64_t unit)
+{
+    const ls_gemm_job *job = plan->job;
+    const ls_gemm_blocks *blocks = blocks_of(job->kernel);
+    int64_t mr = job->kernel->a.width, kr = job->kernel->kr, bytes = (int64_t)ls_dtype_size(job->kernel->panel);
+    int64_t parts = job->batch * plan->splits;
+    plan->kd = plan->task_depth;
+    plan->kb = even_part(plan->task_depth, larger(blocks->depth_bytes / bytes, kc), kr);
+    plan->kc = even_part(plan->kb, kc, kr);
+    bool keeps_sums = plan->kb < plan->task_depth;
+
+    /* One block each, or several that follow each other in memory. */
+    int64_t most = smaller(blocks->rows, blocks->block_bytes / (plan->kb * bytes));
+    int64_t in_task = keeps_sums || workers == 1 ? 1 : larger(1, job->m * parts / (blocks->rows * 16 * workers));
+    int64_t rows = ceil_div(ceil_div(job->m, even_part(job->m, most, mr)), in_task);
+    int64_t wanted = workers > 1 ? blocks->tasks * workers : 1;
+    int64_t columns = larger(1, smaller(ceil_div(wanted, parts * rows), job->n / (2 * plan->strip)));
+    if (rows * columns * parts < 4 * workers && job->m > ROWS * rows)
+        rows = ls_gemm_round_up(rows * columns * parts, workers) / (columns * parts);
+    plan->task_rows = ls_gemm_round_up(ceil_div(job->m, larger(rows, 1)), mr);
+    plan->task_columns = ls_gemm_round_up(ceil_div(job->n, columns), unit);
+    plan->nc = even_part(plan->task_columns, keeps_sums ? PARTIAL_COLUMNS : plan->task_columns, unit);
+    if (keeps_sums) most = smaller(most, blocks->sums_bytes / (plan->nc * sum_bytes(job)));
+    plan->mc = even_part(plan->task_rows, most, mr);
+}
+
+/* Tasks that pack their own part of B. */
+static void plan_with_packing(gemm_plan *plan, int64_t workers, int64_t kc, int64_t unit)
+{
+    const ls_gemm_job *job = plan->job;
+    int64_t mr = job->kernel->a.width, kr = job->kernel->kr, bytes = (int64_t)ls_dtype_size(job->kernel->panel);
+    int64_t rows = 1, columns = 1, parts = job->batch * plan->splits;
+    bool keeps_sums = kc < plan->task_depth;
+    if (parts < 2 * workers && workers > 1) cut_squarely(job->m, job->n, ceil_div(workers, parts), &rows, &columns);
+    if (keeps_sums) rows = larger(rows, ceil_div(job->m, 8 * ROWS));
+    plan->task_rows = ls_gemm_round_up(ceil_div(job->m, rows), mr);
+    plan->task_columns = ls_gemm_round_up(ceil_div(job->n, columns), unit);
+    plan->mc = even_part(plan->task_rows, ROWS, mr);
+    int64_t nc = keeps_sums ? PARTIAL_COLUMNS : plan->task_columns;
+    if (plan->task_rows <= 2 * ROWS) { /* few rows meet each block of B: it should find its place in L2 */
+        nc = larger(FEW_ROWS_COLUMNS, plan->strip);
+        kc = smaller(kc, larger(FEW_ROWS_BYTES / (nc * bytes), kr));
+    }
+    plan->nc = even_part(plan->task_columns, nc, unit);
+    plan->kd = plan->kb = plan->kc = even_part(plan->task_depth, kc, kr);
+}
+
 static void plan_tasks(gemm_plan *plan, int64_t workers)
 {
     const ls_gemm_job *job = plan->job;
     const ls_gemm_kernel *kernel = job->kernel;
-    int64_t mr = kernel->a.width, nr = kernel->b.width, bytes = (int64_t)ls_dtype_size(kernel->panel);
-    plan->strip = job->strip ? job->strip : larger(STRIP / nr * nr, nr);
+    const ls_gemm_blocks *blocks = blocks_of(kernel);
+    int64_t nr = kernel->b.width, bytes = (int64_t)ls_dtype_size(kernel->panel);
+    plan->strip = job->strip ? job->strip : larger(blocks->strip / nr * nr, nr);
     int64_t unit = job->b.segments > 1 && job->b.across && !job->strip ? nr : plan->strip;
-
-    int64_t blocks = job->batch * ceil_div(job->m, ROWS) * ceil_div(job->n, ROWS);
-    plan->splits = 1;
-    if (job->batch == 1 && blocks < SPLIT_BLOCKS / 4)
-        plan->splits = larger(1, smaller(SPLIT_BLOCKS / blocks, job->k / SPLIT_DEPTH));
-    plan->task_depth = even_part(job->k, ceil_div(job->k, plan->splits), kernel->kr);
+    plan->task_depth = even_part(job->k, ceil_div(job->k, splits_of(job)), kernel->kr);
     plan->splits = ceil_div(job->k, plan->task_depth);
-    int64_t kc = smaller(DEPTH_BYTES, PANEL_BYTES / nr) / bytes;
-    bool keeps_sums = kc < plan->task_depth;
-
-    int64_t rows = 1, columns = 1, parts = job->batch * plan->splits;
-    if (plan->b) {
-        /* One block of rows each, or several that follow each other in memory. */
-        int64_t in_task = keeps_sums || workers == 1 ? 1 : larger(1, job->m * parts / (ROWS * 16 * workers));
-        rows = ceil_div(ceil_div(job->m, even_part(job->m, ROWS, mr)), in_task);
-        columns = larger(1, smaller(ceil_div(workers > 1 ? 8 * workers : 1, parts * rows), job->n / (2 * plan->strip)));
-    } else {
-        if (parts < 2 * workers && workers > 1) cut_squarely(job->m, job->n, ceil_div(workers, parts), &rows, &columns);
-        if (keeps_sums) rows = larger(rows, ceil_div(job->m, 8 * ROWS));
-    }
-    plan->task_rows = ls_gemm_round_up(ceil_div(job->m, rows), mr);
-    plan->task_columns = ls_gemm_round_up(ceil_div(job->n, columns), unit);
+    int64_t kc = smaller(blocks->depth_bytes, blocks->panel_bytes / nr) / bytes;
+    if (plan->b) plan_on_packed(plan, workers, kc, unit);
+    else plan_with_packing(plan, workers, kc, unit);
     plan->row_tasks = ceil_div(job->m, plan->task_rows);
     plan->column_tasks = ceil_div(job->n, plan->task_columns);
-    plan->mc = even_part(plan->task_rows, ROWS, mr);
-    int64_t nc = keeps_sums ? PARTIAL_COLUMNS : plan->task_columns;
-    if (!plan->b && plan->task_rows <= 2 * ROWS) { /* few rows meet each block of B: it should find its place in L2 */
-        nc = larger(FEW_ROWS_COLUMNS, plan->strip);
-        kc = smaller(kc, larger(FEW_ROWS_BYTES / (nc * bytes), kernel->kr));
-    }
-    plan->nc = even_part(plan->task_columns, nc, unit);
-    plan->kc = even_part(plan->task_depth, kc, kernel->kr);
+    int64_t out_bytes = (int64_t)ls_dtype_size(job->sink.how.out_dtype);
+    plan->stream = job->batch * job->m * job->n * out_bytes >= blocks->stream_bytes;
 }
 
-/* ---- B packed beforehand ----------------------------------------------------------------------------------------- */
+/* ---- B packed before any task ------------------------------------------------------------------------------------ */
 
 typedef struct gemm_packing {
     const ls_gemm_job *job;
@@ -476,6 +593,13 @@ static void pack_panels(void *arg, int64_t begin, int64_t end)
     int64_t row = begin * side->width, rows = smaller(end * side->width, p->job->n) - row;
     pack_block(p->job, &p->job->b, side, 0, row, rows, p->job->n, 0, p->job->k, NULL,
                p->to + begin * p->stride * (int64_t)ls_dtype_size(p->job->kernel->panel), p->stride);
+}
+
+static void pack_all(const ls_gemm_job *job, void *to, int64_t stride)
+{
+    gemm_packing packing = {job, to, stride};
+    int64_t width = job->kernel->b.width;
+    ls_parallel_for(ceil_div(job->n, width), larger(1, LEAST_WORK / 16 / (width * job->k)), pack_panels, &packing);
 }
 
 /* The packed form of B that is kept with its operand, filled if it is not up to date. NULL when memory is out. */
@@ -498,8 +622,7 @@ static const void *packed_form(ls_gemm_job *job, int64_t stride)
     if (form && form->version != job->derived->version) {
         if (job->b.prepare && !job->b.prepare(&job->b)) form = NULL;
         else {
-            gemm_packing packing = {job, form->panels, stride};
-            ls_parallel_for(panels, larger(1, LEAST_WORK / 16 / (kernel->b.width * job->k)), pack_panels, &packing);
+            pack_all(job, form->panels, stride);
             form->version = job->derived->version;
         }
     }
@@ -510,15 +633,23 @@ static const void *packed_form(ls_gemm_job *job, int64_t stride)
 const void *ls_gemm_panels_of_b(ls_gemm_job *job, int64_t *stride)
 {
     const ls_gemm_kernel *kernel = job->kernel;
-    int64_t panels = ceil_div(job->n, kernel->b.width);
     *stride = panel_distance(kernel, kernel->b.width, job->k);
     if (job->derived) return packed_form(job, *stride);
     if (job->b.prepare && !job->b.prepare(&job->b)) return NULL;
-    gemm_packing packing = {
-        job, ls_scratch((ls_worker){0, 1}, 3, (size_t)(panels * *stride) * ls_dtype_size(kernel->panel)), *stride};
-    if (packing.to)
-        ls_parallel_for(panels, larger(1, LEAST_WORK / 16 / (kernel->b.width * job->k)), pack_panels, &packing);
-    return packing.to;
+    size_t bytes = (size_t)(ceil_div(job->n, kernel->b.width) * *stride) * ls_dtype_size(kernel->panel);
+    void *panels = ls_scratch((ls_worker){0, 1}, 3, bytes);
+    if (panels) pack_all(job, panels, *stride);
+    return panels;
+}
+
+/* Whether all workers pack B together before any task: not where each task would meet its part of B once, nor where B is
+ * large, or its lines are put together as they are asked for. */
+static bool packs_together(const ls_gemm_job *job)
+{
+    bool one_b = job->batch == 1 || job->same_b;
+    int64_t bytes = job->n * job->k * (int64_t)ls_dtype_size(job->kernel->panel);
+    return one_b && !job->b.room && job->m > 2 * ROWS && bytes <= blocks_of(job->kernel)->shared_bytes &&
+           splits_of(job) == 1;
 }
 
 /* ---- The job ----------------------------------------------------------------------------------------------------- */
@@ -551,9 +682,8 @@ ls_status ls_gemm_run(ls_gemm_job *job, ls_message *why)
     if (!job->k) return run_empty(job, why);
     const ls_gemm_kernel *kernel = job->kernel;
     gemm_plan plan = {.job = job};
-    if (job->derived) {
-        plan.b_stride = panel_distance(kernel, kernel->b.width, job->k);
-        plan.b = packed_form(job, plan.b_stride);
+    if (job->derived || packs_together(job)) {
+        plan.b = ls_gemm_panels_of_b(job, &plan.b_stride);
         if (!plan.b) return out_of_memory(why);
     } else if (job->b.prepare && !job->b.prepare(&job->b)) return out_of_memory(why);
 

@@ -1,11 +1,19 @@
 /* gemm.c - bf16 matrix products with AMX: four tiles of sums, two by two or one below the other, grow by 32 k at a
- * time. A slice of a panel is as many tiles as the panel is wide, each of them 1 KiB without gaps. */
+ * time. A slice of a panel is as many tiles as the panel is wide, each of them 1 KiB without gaps.
+ *
+ * A step, 32 k of a tile, keeps the multiplier busy for 64 cycles, and whatever else a tile costs must happen in the
+ * shadow of such steps. So in a column of tiles the sums of one leave their registers during the first step of the
+ * next, one register at a time; they are rounded, row by row, during the steps that follow; and what later tiles will
+ * read is fetched meanwhile. Panels of A pass by once per panel of B and are kept out of L1, where that one stays. */
 #include "kernels/gemm.h"
 
 #include "kernels/amx/tile.h"
+#include "kernels/simd.h"
 
 #define TILE_UNITS 256 /* of four bytes */
 #define TILE_ROW 64    /* bytes */
+#define TILE_SIDE 32   /* rows and columns of four tiles, two by two */
+#define SUMS (TILE_SIDE * TILE_SIDE)
 
 /* Sums are in registers 0 to 3. They start from a partial tile, which is these registers as they are, or with zero. */
 static inline __attribute__((always_inline)) void sums_begin(const float *from)
@@ -32,6 +40,25 @@ static inline __attribute__((always_inline)) void sums_end(float *to, int64_t do
     TILE_STORE(3, to + down + right, stride);
 }
 
+/* ---- two by two -------------------------------------------------------------------------------------------------- */
+
+/* A slice of both panels into registers 4 to 7. The tiles of B are `right` units apart. */
+static inline __attribute__((always_inline)) void slices_load(const uint32_t *a, const uint32_t *b, int64_t right)
+{
+    TILE_LOAD(6, b, TILE_ROW);
+    TILE_LOAD(7, b + right, TILE_ROW);
+    TILE_LOAD_ONCE(4, a, TILE_ROW);
+    TILE_LOAD_ONCE(5, a + TILE_UNITS, TILE_ROW);
+}
+
+static inline __attribute__((always_inline)) void slices_multiply(void)
+{
+    TILE_MULTIPLY(0, 4, 6);
+    TILE_MULTIPLY(1, 4, 7);
+    TILE_MULTIPLY(2, 5, 6);
+    TILE_MULTIPLY(3, 5, 7);
+}
+
 /* Both tiles of a slice of B are `right` units apart, slices b_slice. */
 static inline __attribute__((always_inline)) void multiply_wide(int64_t k, const void *a, const void *b, int64_t right,
                                                                 int64_t b_slice, const void *from, void *to,
@@ -40,14 +67,8 @@ static inline __attribute__((always_inline)) void multiply_wide(int64_t k, const
     const uint32_t *a_at = a, *b_at = b;
     sums_begin(from);
     for (; k > 0; k -= 32, a_at += 2 * TILE_UNITS, b_at += b_slice) {
-        TILE_LOAD(4, a_at, TILE_ROW);
-        TILE_LOAD(6, b_at, TILE_ROW);
-        TILE_MULTIPLY(0, 4, 6);
-        TILE_LOAD(7, b_at + right, TILE_ROW);
-        TILE_MULTIPLY(1, 4, 7);
-        TILE_LOAD(5, a_at + TILE_UNITS, TILE_ROW);
-        TILE_MULTIPLY(2, 5, 6);
-        TILE_MULTIPLY(3, 5, 7);
+        slices_load(a_at, b_at, right);
+        slices_multiply();
     }
     if (ldc) sums_end(to, 16 * ldc, 16, ldc * (int64_t)sizeof(float));
     else sums_end(to, 2 * TILE_UNITS, TILE_UNITS, TILE_ROW);
@@ -63,6 +84,114 @@ static void tile_halves_bf16(int64_t k, const void *a, const void *b, int64_t b_
 {
     multiply_wide(k, a, b, b_stride / 2, TILE_UNITS, from, to, ldc);
 }
+
+/* A finished tile: where its sums go from the registers, and the rows they are rounded to, if they are. */
+typedef struct leaving {
+    float *sums; /* NULL: there is no such tile */
+    int64_t down, right, stride;
+    uint16_t *rows;
+} leaving;
+
+/* Register t leaves and begins again; the first product of the next tile follows. */
+#define SUM_CHANGE(t, i, j, a, b)                                                                                      \
+    do {                                                                                                               \
+        if (last->sums) TILE_STORE(t, last->sums + i * last->down + j * last->right, last->stride);                    \
+        if (from) TILE_LOAD(t, from + t * TILE_UNITS, TILE_ROW);                                                       \
+        else TILE_ZERO(t);                                                                                             \
+        TILE_MULTIPLY(t, a, b);                                                                                        \
+    } while (0)
+
+static inline __attribute__((always_inline)) void sums_change(const leaving *last, const float *from)
+{
+    SUM_CHANGE(0, 0, 0, 4, 6);
+    SUM_CHANGE(1, 0, 1, 4, 7);
+    SUM_CHANGE(2, 1, 0, 5, 6);
+    SUM_CHANGE(3, 1, 1, 5, 7);
+}
+
+/* Row `row` of a tile that lies as its registers do, to bf16. */
+static inline __attribute__((always_inline)) void row_round(const ls_gemm_column *c, const leaving *tile, int row)
+{
+    const float *at = tile->sums + row / 16 * 2 * TILE_UNITS + row % 16 * 16;
+    uint16_t *to = tile->rows + row * c->ldc;
+    for (int column = 0; column < TILE_SIDE; column += 2 * LS_VF_LANES) {
+        int next = column + LS_VF_LANES;
+        ls_vf v[2] = {ls_vf_load(at + column / 16 * TILE_UNITS + column % 16),
+                      ls_vf_load(at + next / 16 * TILE_UNITS + next % 16)};
+        if (c->bias) v[0] += ls_vf_load(c->bias + column), v[1] += ls_vf_load(c->bias + next);
+        if (c->stream) ls_vf_stream2_bf16(to + column, v);
+        else ls_vf_store2_bf16(to + column, v);
+    }
+}
+
+/* So many cache lines of two streams are fetched in every step. */
+typedef struct fetching {
+    const char *panel, *sums;
+    int64_t panel_lines, sum_lines;
+} fetching;
+
+static inline __attribute__((always_inline)) void fetch(fetching *f)
+{
+    for (int64_t i = 0; i < f->panel_lines; i++, f->panel += 64) __builtin_prefetch(f->panel, 0, 2);
+    for (int64_t i = 0; i < f->sum_lines; i++, f->sums += 64) __builtin_prefetch(f->sums, 1, 3);
+}
+
+/* One tile of a column. `last` is the one before it, still in the registers. */
+static inline __attribute__((always_inline)) void
+column_tile(const ls_gemm_column *c, const uint32_t *a, const float *from, const leaving *last, fetching *f, bool round)
+{
+    enum { ROWS_PER_STEP = 4 };
+    const uint32_t *b = c->b;
+    int row = round && last->sums ? 0 : TILE_SIDE;
+    slices_load(a, b, TILE_UNITS);
+    sums_change(last, from);
+    fetch(f);
+    for (int64_t k = 32; k < c->k; k += 32) {
+        a += 2 * TILE_UNITS, b += 2 * TILE_UNITS;
+        slices_load(a, b, TILE_UNITS);
+        if (row < TILE_SIDE)
+            for (int end = row + ROWS_PER_STEP; row < end; row++) row_round(c, last, row);
+        fetch(f);
+        slices_multiply();
+    }
+    for (; row < TILE_SIDE; row++) row_round(c, last, row);
+}
+
+static inline __attribute__((always_inline)) void column_of_tiles(const ls_gemm_column *c, bool round)
+{
+    _Alignas(64) float room[2][SUMS]; /* sums that are rounded: of the last tile, and of the one before */
+    int64_t steps = c->k / 32;
+    bool partial = !round && !c->ldc;
+    fetching f = {.panel = c->ahead, .panel_lines = (c->ahead_lines + c->count * steps - 1) / (c->count * steps)};
+    leaving last = {.stride = TILE_ROW, .right = TILE_UNITS, .down = 2 * TILE_UNITS};
+    if (!round && !partial) last.stride = c->ldc * (int64_t)sizeof(float), last.right = 16, last.down = 16 * c->ldc;
+    for (int64_t i = 0; i < c->count; i++) {
+        const float *from = c->from ? (const float *)c->from + i * SUMS : NULL;
+        const float *next = from ? from + SUMS : partial ? (float *)c->to + (i + 1) * SUMS : NULL;
+        f.sums = (const char *)next;
+        f.sum_lines = next && i + 1 < c->count ? (SUMS / 16 + steps - 1) / steps : 0;
+        column_tile(c, (const uint32_t *)((const uint16_t *)c->a + i * c->a_stride), from, &last, &f, round);
+        if (round) {
+            last.sums = room[i % 2];
+            last.rows = (uint16_t *)c->to + i * TILE_SIDE * c->ldc;
+        } else last.sums = (float *)c->to + i * (partial ? SUMS : TILE_SIDE * c->ldc);
+    }
+    sums_end(last.sums, last.down, last.right, last.stride);
+    for (int row = 0; round && row < TILE_SIDE; row++) row_round(c, &last, row);
+    if (c->stream) ls_stream_end();
+}
+
+static void column_wide(const ls_gemm_column *c)
+{
+    column_of_tiles(c, false);
+}
+
+static void column_wide_bf16(const ls_gemm_column *c)
+{
+    column_of_tiles(c, true);
+}
+
+/* ---- four high --------------------------------------------------------------------------------------------------- */
 
 static void tile_tall_bf16(int64_t k, const void *a, const void *b, const void *from, void *to, int64_t ldc)
 {
@@ -83,6 +212,22 @@ static void tile_tall_bf16(int64_t k, const void *a, const void *b, const void *
     else sums_end(to, 2 * TILE_UNITS, TILE_UNITS, TILE_ROW);
 }
 
+/* ---- the table --------------------------------------------------------------------------------------------------- */
+
+/* One core multiplies 1.5 to 1.8 TFLOP in a second, reads 170 GB from L2 but 25 from L3, and its L2 holds 2 MB: a panel of
+ * B that comes from L3 should meet hundreds of rows. */
+static const ls_gemm_blocks deep = {
+    .rows = 576,
+    .block_bytes = 896 << 10,
+    .depth_bytes = 3072,
+    .panel_bytes = 32 << 10,
+    .sums_bytes = 800 << 10,
+    .strip = 64,
+    .tasks = 1,
+    .shared_bytes = 64 << 20,
+    .stream_bytes = 8 << 20,
+};
+
 static void in_place_wide_bf16(int64_t count, const ls_gemm_rows *a, const void *b, const ls_gemm_targets *to);
 
 #define ISA "amx"
@@ -91,7 +236,8 @@ static void in_place_wide_bf16(int64_t count, const ls_gemm_rows *a, const void 
 #define IN_PLACE_tall
 #define ROWS 32
 #define STEPS 16
-#define BRACKET .begin = tile_begin, .end = tile_end
+#define EXTRAS .begin = tile_begin, .end = tile_end, .blocks = &deep
+#define EXTRAS_WIDE .column = column_wide, .column_bf16 = column_wide_bf16, .column_bias = true, EXTRAS
 #include "kernels/x86/gemm_pairs.inc"
 
 /* ---- rows of A where they lie ------------------------------------------------------------------------------------ */

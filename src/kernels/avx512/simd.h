@@ -74,11 +74,64 @@ LS_SIMD ls_vf ls_vf_load_bf16(const uint16_t *p)
     return (ls_vf)_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)p)), 16);
 }
 
-/* Not VCVTNEPS2BF16: that flushes subnormal numbers to zero. */
+#ifdef __AVX512BF16__
+
+/* VCVTNEPS2BF16 takes subnormal numbers for zero: where there are any, bits are rounded one by one. */
+LS_SIMD bool ls_vf_has_subnormal(ls_vf a, ls_vf b)
+{
+    enum { SUBNORMAL = 0x20 };
+    return !_mm512_kortestz(_mm512_fpclass_ps_mask((__m512)a, SUBNORMAL), _mm512_fpclass_ps_mask((__m512)b, SUBNORMAL));
+}
+
+/* Two vectors as one of bf16, in reading order. */
+LS_SIMD __m512i ls_vf_pair_bf16(const ls_vf v[2])
+{
+    if (__builtin_expect(!ls_vf_has_subnormal(v[0], v[1]), 1))
+        return (__m512i)_mm512_cvtne2ps_pbh((__m512)v[1], (__m512)v[0]);
+    __m512i low = _mm512_castsi256_si512(_mm512_cvtepi32_epi16((__m512i)ls_vf_bf16_bits(v[0])));
+    return _mm512_inserti64x4(low, _mm512_cvtepi32_epi16((__m512i)ls_vf_bf16_bits(v[1])), 1);
+}
+
+LS_SIMD void ls_vf_store_bf16(uint16_t *p, ls_vf x)
+{
+    __m256i half = __builtin_expect(!ls_vf_has_subnormal(x, x), 1) ? (__m256i)_mm512_cvtneps_pbh((__m512)x)
+                                                                   : _mm512_cvtepi32_epi16((__m512i)ls_vf_bf16_bits(x));
+    _mm256_storeu_si256((__m256i *)p, half);
+}
+
+#define LS_SIMD_BF16_PAIRS
+
+LS_SIMD void ls_vf_load2_bf16(const uint16_t *p, ls_vf v[2])
+{
+    v[0] = ls_vf_load_bf16(p);
+    v[1] = ls_vf_load_bf16(p + LS_VF_LANES);
+}
+
+LS_SIMD void ls_vf_store2_bf16(uint16_t *p, const ls_vf v[2])
+{
+    _mm512_storeu_si512(p, ls_vf_pair_bf16(v));
+}
+
+#define LS_SIMD_BF16_STREAM
+
+LS_SIMD void ls_vf_stream2_bf16(uint16_t *p, const ls_vf v[2])
+{
+    _mm512_stream_si512((__m512i *)(void *)p, ls_vf_pair_bf16(v));
+}
+
+LS_SIMD void ls_stream_end(void)
+{
+    _mm_sfence();
+}
+
+#else
+
 LS_SIMD void ls_vf_store_bf16(uint16_t *p, ls_vf x)
 {
     _mm256_storeu_si256((__m256i *)p, _mm512_cvtepi32_epi16((__m512i)ls_vf_bf16_bits(x)));
 }
+
+#endif
 
 LS_SIMD void ls_vf_split_bf16(ls_vu x, ls_vf v[2])
 {
@@ -87,6 +140,13 @@ LS_SIMD void ls_vf_split_bf16(ls_vu x, ls_vf v[2])
 
 LS_SIMD ls_vu ls_vf_join_bf16(const ls_vf v[2])
 {
+#ifdef __AVX512BF16__
+    if (__builtin_expect(!ls_vf_has_subnormal(v[0], v[1]), 1)) {
+        __m512i even = _mm512_cvtepu16_epi32((__m256i)_mm512_cvtneps_pbh((__m512)v[0]));
+        __m512i odd = _mm512_cvtepu16_epi32((__m256i)_mm512_cvtneps_pbh((__m512)v[1]));
+        return (ls_vu)even | ((ls_vu)odd << 16);
+    }
+#endif
     return ls_vf_join_even_odd(v);
 }
 

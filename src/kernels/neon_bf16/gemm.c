@@ -189,8 +189,10 @@ static void along_8(void *panel, const void *const *line, int64_t k)
 
 /* Tiles one below the other. `moving` and `still` say which of wide and narrow is A and moves on, and which is B. */
 #define COLUMN(shape, moving, still)                                                                                   \
-    const char *wide, *narrow, *a_at = a;                                                                              \
-    int64_t k_left, rounds = k / 8, bytes = (int64_t)sizeof(uint16_t), stride = ldc * bytes, a_step = a_stride * bytes;\
+    const char *wide, *narrow, *a_at = c->a, *from = c->from;                                                          \
+    char *to = c->to;                                                                                                  \
+    int64_t k_left, count = c->count, rounds = c->k / 8, bytes = (int64_t)sizeof(uint16_t);                            \
+    int64_t stride = c->ldc * bytes, a_step = c->a_stride * bytes;                                                     \
     __asm__ volatile("7:\n"                                                                                            \
                      "mov %[" #moving "], %[a_at]\n"                                                                   \
                      "mov %[" #still "], %[b]\n"                                                                       \
@@ -204,7 +206,7 @@ static void along_8(void *panel, const void *const *line, int64_t k)
                      "bne 7b\n"                                                                                        \
                      : [wide] "=&r"(wide), [narrow] "=&r"(narrow), [k] "=&r"(k_left), [a_at] "+r"(a_at), [to] "+r"(to),\
                        [from] "+r"(from), [count] "+r"(count)                                                          \
-                     : [b] "r"(b), [rounds] "r"(rounds), [a_step] "r"(a_step), [stride] "r"(stride)                    \
+                     : [b] "r"(c->b), [rounds] "r"(rounds), [a_step] "r"(a_step), [stride] "r"(stride)                    \
                      : LS_ASM_CLOBBERS)
 
 /* clang-format on */
@@ -219,14 +221,12 @@ static void tile_8x12(int64_t k, const void *a, const void *b, const void *from,
     TILE(FLAT, b, a);
 }
 
-static void column_12x8(int64_t count, int64_t k, const void *a, int64_t a_stride, const void *b, const void *from,
-                        void *to, int64_t ldc)
+static void column_12x8(const ls_gemm_column *c)
 {
     COLUMN(TALL, wide, narrow);
 }
 
-static void column_8x12(int64_t count, int64_t k, const void *a, int64_t a_stride, const void *b, const void *from,
-                        void *to, int64_t ldc)
+static void column_8x12(const ls_gemm_column *c)
 {
     COLUMN(FLAT, narrow, wide);
 }

@@ -31,6 +31,11 @@ static inline void TILE_LOAD(int t, const void *from, int64_t stride)
     for (int row = 0; row < 16; row++) memcpy(tiles[t][row], (const char *)from + row * stride, 64);
 }
 
+static inline void TILE_LOAD_ONCE(int t, const void *from, int64_t stride)
+{
+    TILE_LOAD(t, from, stride);
+}
+
 static inline void TILE_STORE(int t, void *to, int64_t stride)
 {
     for (int row = 0; row < 16; row++) memcpy((char *)to + row * stride, tiles[t][row], 64);
