@@ -39,11 +39,20 @@ typedef struct ls_attention {
 
     ls_attention_matrix q, k, v; /* [queries, depth], [keys, depth], [keys, value_depth] */
     ls_attention_matrix o;       /* [queries, value_depth] */
-    ls_attention_matrix lse;     /* log of the sum of exponentials of each query's scores; row 1 apart is contiguous */
+    /* What dropout kept, for backward not to draw again: a bit per score, rows of bytes, padding included. NULL: drawn
+     * again. Private to the kernels: some do without it. */
+    ls_attention_matrix kept;
+    ls_attention_matrix lse; /* log of the sum of exponentials of each query's scores; row 1 apart is contiguous */
 
     ls_attention_matrix d_o;        /* like o */
     ls_attention_matrix dq, dk, dv; /* like q, k, v */
 } ls_attention;
+
+/* Bytes of a row of `kept`. */
+static inline int64_t ls_attention_kept_bytes(int64_t keys)
+{
+    return (keys + 63) / 64 * 8;
+}
 
 /* Parts begin at multiples of this. */
 #define LS_ATTENTION_CUT 48

@@ -136,6 +136,25 @@ void ls_gemm_pack(const ls_gemm_kernel *kernel, const ls_gemm_side *side, void *
     (source->across ? pack_across : pack_along)(&p, panels, panel_stride, rows, k);
 }
 
+/* ---- columns of tiles -------------------------------------------------------------------------------------------- */
+
+void ls_gemm_run_column(const ls_gemm_kernel *kernel, const ls_gemm_column *c)
+{
+    if (kernel->column) {
+        kernel->column(c);
+        return;
+    }
+    int64_t bytes = (int64_t)ls_dtype_size(kernel->panel), mr = kernel->a.width, nr = kernel->b.width;
+    int64_t sums = kernel->panel == LS_F64 ? 8 : 4, to_step = (c->ldc ? mr * c->ldc : mr * nr) * sums;
+    int64_t lines = (c->ahead_lines + c->count - 1) / c->count;
+    const char *ahead = c->ahead;
+    for (int64_t i = 0; i < c->count; i++) {
+        for (int64_t line = 0; line < lines; line++, ahead += 64) __builtin_prefetch(ahead, 0, 2);
+        kernel->tile(c->k, (const char *)c->a + i * c->a_stride * bytes, c->b,
+                     c->from ? (const char *)c->from + i * mr * nr * sums : NULL, (char *)c->to + i * to_step, c->ldc);
+    }
+}
+
 /* ---- choice ------------------------------------------------------------------------------------------------------ */
 
 static ls_gemm_table tables[LS_ISA_COUNT];

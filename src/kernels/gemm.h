@@ -99,7 +99,7 @@ typedef struct ls_gemm_kernel {
      * count * mr rows are read. */
     void (*in_place)(int64_t count, const ls_gemm_rows *a, const void *b, const ls_gemm_targets *to);
     int64_t in_place_columns; /* of C, up to which that is faster than packing A first: later it pays */
-    /* (optional) Columns of tiles: sums as `tile` leaves them, and rounded to bf16. What is missing is done tile by tile. */
+    /* (optional) Columns of tiles: sums as `tile` leaves them, and rounded to bf16. */
     ls_gemm_column_fn *column, *column_bf16;
     bool column_bias;             /* column_bf16 adds a bias, too */
     const ls_gemm_blocks *blocks; /* NULL: what suits most CPUs */
@@ -159,6 +159,9 @@ static inline int64_t ls_gemm_round_up(int64_t n, int64_t unit)
 {
     return (n + unit - 1) / unit * unit;
 }
+
+/* A column of tiles, sums as `tile` leaves them, by whatever the kernel has for it. */
+void ls_gemm_run_column(const ls_gemm_kernel *kernel, const ls_gemm_column *column);
 
 /* Pack rows [0, rows) and k in [0, k) of the source, as side `side` of the kernel, into ceil(rows / width) panels that
  * start panel_stride elements apart. Rows up to a multiple of width and k up to one of kr are filled with zeros. */

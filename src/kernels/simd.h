@@ -19,9 +19,10 @@
  *   ls_vf_sum, ls_vf_hmax     over the lanes; the sum is a tree, the same on every call
  *   ls_vf_load_f16, ls_vf_store_f16, ls_vf_load_bf16, ls_vf_store_bf16   stores round to nearest even, NaN stays NaN
  *   ls_vi_load_u8             as many bytes as there are lanes, widened
+ *   ls_vi_bits(m), ls_vi_from_bits(b)   a mask as one bit per lane, the first lane lowest, and back
  *   ls_vi_store_bool4(p, a, b, c, d)  four masks as bytes, 1 where set
- *   ls_vf_load2_bf16, ls_vf_store2_bf16   of two adjacent vectors; defined with LS_SIMD_BF16_PAIRS where that is cheaper
- *   ls_vf_stream2_bf16        such a store past the caches; defined with LS_SIMD_BF16_STREAM, p a multiple of LS_SIMD_BYTES.
+ *   ls_vf_load2_bf16, ls_vf_store2_bf16   of two adjacent vectors; with LS_SIMD_BF16_PAIRS, where that is cheaper
+ *   ls_vf_stream2_bf16        such a store past the caches; with LS_SIMD_BF16_STREAM. p is a multiple of LS_SIMD_BYTES;
  *                             ls_stream_end() before other threads may look
  *   ls_vf_split_bf16(x, v), ls_vf_join_bf16(v)   a vector of bf16 as two of f32, in an order of its own, and back
  *   ls_vu_mul_wide(a, b, &high)  low words of the 64-bit products, high words through the pointer

@@ -12,6 +12,39 @@ typedef struct ls_vphilox {
     ls_vu word[LS_PHILOX_VECTORS];
 } ls_vphilox;
 
+#ifdef LS_SIMD_PHILOX_COUNTERS /* the ISA has a better way, so many counters at a time */
+
+LS_SIMD ls_vphilox ls_vu_philox(uint64_t seed, uint64_t counter)
+{
+    enum { GROUPS = 4, VECTORS = LS_PHILOX_VECTORS / 2 / GROUPS };
+    ls_vphilox drawn;
+    _Pragma("GCC unroll 2") for (int half = 0; half < 2; half++, counter += GROUPS * LS_SIMD_PHILOX_COUNTERS)
+    {
+        __m512i a[4], b[4], c[4], d[4];
+        uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
+        ls_philox_begin(a, counter);
+        ls_philox_begin(b, counter + LS_SIMD_PHILOX_COUNTERS);
+        ls_philox_begin(c, counter + 2 * LS_SIMD_PHILOX_COUNTERS);
+        ls_philox_begin(d, counter + 3 * LS_SIMD_PHILOX_COUNTERS);
+        for (int round = 0; round < 10; round++) {
+            ls_philox_round(a, k0, k1);
+            ls_philox_round(b, k0, k1);
+            ls_philox_round(c, k0, k1);
+            ls_philox_round(d, k0, k1);
+            k0 += 0x9E3779B9u;
+            k1 += 0xBB67AE85u;
+        }
+        ls_vu *to = drawn.word + half * GROUPS * VECTORS;
+        ls_philox_end(a, to);
+        ls_philox_end(b, to + VECTORS);
+        ls_philox_end(c, to + 2 * VECTORS);
+        ls_philox_end(d, to + 3 * VECTORS);
+    }
+    return drawn;
+}
+
+#else
+
 /* The four words of each counter from `counter` on. */
 LS_SIMD void ls_vu_philox_begin(ls_vu c[4], uint64_t counter)
 {
@@ -56,6 +89,8 @@ LS_SIMD ls_vphilox ls_vu_philox(uint64_t seed, uint64_t counter)
     return (ls_vphilox){
         {a[0], a[1], a[2], a[3], b[0], b[1], b[2], b[3], c[0], c[1], c[2], c[3], d[0], d[1], d[2], d[3]}};
 }
+
+#endif
 
 /* [0, 1) with 24 bits, as ls_uniform_from_bits. */
 LS_SIMD ls_vf ls_vu_uniform(ls_vu bits)

@@ -52,14 +52,18 @@ ls_tensor *ls_attention_sized(ls_tensor *q, ls_tensor *k, ls_tensor *v, const ls
                                     .dropout = opts.dropout,
                                     .causal = opts.causal}};
     if (opts.dropout > 0) op_draw(run, ls_shape_numel(scores), &attrs.attention.seed, &attrs.attention.offset);
+    /* What dropout kept, for the device to hand to its gradient: a bit per score in rows of whole words. */
+    ls_tensor *kept = NULL;
+    if (record && opts.dropout > 0) kept = op_new(q, LS_U8, LS_SHAPE(batch, heads, rows, (b->dim[2] + 63) / 64 * 8));
     ls_node *node;
-    if (!op_submit(op, 4, in, 2, (ls_tensor *[]){o, lse}, &attrs) || !op_record(op, 3, in, 1, &o, &attrs, &node))
+    if (!op_submit(op, 4, in, 3, (ls_tensor *[]){o, lse, kept}, &attrs) || !op_record(op, 3, in, 1, &o, &attrs, &node))
         return &run->poison;
     if (node) {
         for (int i = 0; i < 3; i++) ls_save(node, in[i]);
         ls_save(node, o);
         ls_save(node, lse);
         ls_save(node, mask);
+        ls_save(node, kept);
     }
     return o;
 }
@@ -67,12 +71,12 @@ ls_tensor *ls_attention_sized(ls_tensor *q, ls_tensor *k, ls_tensor *v, const ls
 BACK(attention)
 {
     ls_tensor **saved = node->saved;
-    ls_tensor *in[7] = {dy[0], saved[0], saved[1], saved[2], saved[3], saved[4], saved[5]}, *out[3];
+    ls_tensor *in[8] = {dy[0], saved[0], saved[1], saved[2], saved[3], saved[4], saved[5], saved[6]}, *out[3];
     for (int i = 0; i < 3; i++) out[i] = ls_wants(node, i) ? ls_tensor_new_like(saved[i], saved[i]->view.dtype) : NULL;
     int first = 0;
     while (!out[first]) first++;
-    ls_call call = {.op = LS_OP_attention_grad, .n_in = 7, .n_out = 3, .attrs = node->attrs};
-    for (int i = 0; i < 7; i++) call.in[i] = in[i] ? &in[i]->view : NULL;
+    ls_call call = {.op = LS_OP_attention_grad, .n_in = 8, .n_out = 3, .attrs = node->attrs};
+    for (int i = 0; i < 8; i++) call.in[i] = in[i] ? &in[i]->view : NULL;
     for (int i = 0; i < 3; i++) {
         if (out[i] && out[i]->life != LS_LIFE_LIVE) return;
         call.out[i] = out[i] ? &out[i]->view : NULL;

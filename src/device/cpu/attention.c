@@ -24,6 +24,7 @@ typedef struct attention_job {
     const ls_attention_kernel *kernel;
     ls_dtype dtype; /* of the kernel's matrices */
     const ls_operand *mask;
+    const ls_operand *kept;
     attention_use use[9]; /* as many as ls_attention has matrices */
     int n_use;
     int64_t batch, query_heads, key_heads;
@@ -131,6 +132,9 @@ static void set_addresses(const attention_job *job, ls_attention *problem, int64
         }
     }
     if (job->mask) problem->mask.data = element_at(job->mask, batch, query_head);
+    if (job->kept)
+        problem->kept =
+            (ls_attention_matrix){element_at(job->kept, batch, query_head), job->kept->stride[2], job->kept->stride[1]};
     problem->first = (uint64_t)((batch * job->query_heads + query_head) * problem->queries * problem->keys);
 }
 
@@ -255,7 +259,7 @@ static void start_job(attention_job *job, const ls_call *call, const ls_operand 
 }
 
 /* in: q [B,H,Sq,D], k [B,Hk,Skv,D], v [B,Hk,Skv,Dv], mask? [B,H,Sq,Skv] (bool: true attends; float: added to scores)
- * out: o [B,H,Sq,Dv], lse? [B,H,Sq] (f64 for f64, else f32)
+ * out: o [B,H,Sq,Dv], lse? [B,H,Sq] (f64 for f64, else f32), kept? [B,H,Sq,bytes] (u8), for the gradient only
  * Hk divides H: query head h uses key head h / (H / Hk). attrs: attention. A query that sees no key gives zeros and an
  * lse of -infinity. The score [b,h,i,j] is dropped as element [b,h,i,j] of a tensor [B,H,Sq,Skv] would be. */
 ls_status ls_cpu_attention(const ls_call *call, ls_message *why)
@@ -265,12 +269,14 @@ ls_status ls_cpu_attention(const ls_call *call, ls_message *why)
     start_job(&job, call, call->in[0], call->in[1], call->in[2], mask);
     use_operand(&job, call->out[0], offsetof(ls_attention, o), false, true);
     use_operand(&job, call->n_out > 1 ? call->out[1] : NULL, offsetof(ls_attention, lse), false, true);
+    job.kept = call->n_out > 2 ? call->out[2] : NULL;
     job.heads_per_batch = job.query_heads;
     job.query_pieces = pieces_of(job.problem.queries, job.batch * job.query_heads);
     return run_job(&job, why);
 }
 
-/* in: do [B,H,Sq,Dv], q [B,H,Sq,D], k [B,Hk,Skv,D], v [B,Hk,Skv,Dv], o [B,H,Sq,Dv], lse [B,H,Sq], mask? [B,H,Sq,Skv]
+/* in: do [B,H,Sq,Dv], q [B,H,Sq,D], k [B,Hk,Skv,D], v [B,Hk,Skv,Dv], o [B,H,Sq,Dv], lse [B,H,Sq], mask? [B,H,Sq,Skv],
+ *     kept? [B,H,Sq,bytes]
  * out: dq? like q, dk? like k, dv? like v
  * attrs: those of the attention call that made o and lse. */
 ls_status ls_cpu_attention_grad(const ls_call *call, ls_message *why)
@@ -284,6 +290,8 @@ ls_status ls_cpu_attention_grad(const ls_call *call, ls_message *why)
     use_operand(&job, call->out[0], offsetof(ls_attention, dq), false, true);
     use_operand(&job, call->n_out > 1 ? call->out[1] : NULL, offsetof(ls_attention, dk), true, true);
     use_operand(&job, call->n_out > 2 ? call->out[2] : NULL, offsetof(ls_attention, dv), true, true);
+
+    job.kept = call->n_in > 7 ? call->in[7] : NULL;
 
     bool dq = call->out[0], dkv = (call->n_out > 1 && call->out[1]) || (call->n_out > 2 && call->out[2]);
     job.problem.group = job.key_heads ? job.query_heads / job.key_heads : 1;

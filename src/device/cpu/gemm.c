@@ -298,23 +298,6 @@ static char *direct_target(const ls_gemm_job *job, const gemm_block *block)
     return (char *)sink->out + at * (int64_t)ls_dtype_size(sink->how.out_dtype);
 }
 
-/* One column of tiles, by whatever the kernel has for it. */
-static void multiply_column(const ls_gemm_kernel *kernel, ls_gemm_column *c, bool round, int64_t sums)
-{
-    int64_t bytes = (int64_t)ls_dtype_size(kernel->panel), mr = kernel->a.width, nr = kernel->b.width;
-    if (round) kernel->column_bf16(c);
-    else if (kernel->column) kernel->column(c);
-    else {
-        int64_t to_step = (c->ldc ? mr * c->ldc : mr * nr) * sums, lines = ceil_div(c->ahead_lines, c->count);
-        for (int64_t i = 0; i < c->count; i++) {
-            for (int64_t line = 0; line < lines; line++, c->ahead += 64) __builtin_prefetch(c->ahead, 0, 2);
-            kernel->tile(c->k, (const char *)c->a + i * c->a_stride * bytes, c->b,
-                         c->from ? (const char *)c->from + i * mr * nr * sums : NULL, (char *)c->to + i * to_step,
-                         c->ldc);
-        }
-    }
-}
-
 /* Part of a strip: columns [s, s + width) of the block's, over k from k0 on, kc deep. In the last round, tiles go to
  * the buffer of the strip, which is then finished, or where they can directly to C. */
 static void multiply_strip(const gemm_plan *plan, const gemm_buffers *at, const gemm_block *block, int64_t s,
@@ -363,7 +346,8 @@ static void multiply_strip(const gemm_plan *plan, const gemm_buffers *at, const 
                         if (sink->bias) c.bias = (const float *)sink->bias + block->column + s + j;
                         c.stream = plan->stream && ((uintptr_t)c.to | (uintptr_t)(out_stride * out_bytes)) % 64 == 0;
                     } else if (last) c.to = at->strip + (i * ld + j) * sums, c.ldc = ld;
-                    multiply_column(kernel, &c, whole && round, sums);
+                    if (whole && round) kernel->column_bf16(&c);
+                    else ls_gemm_run_column(kernel, &c);
                 }
             }
         }

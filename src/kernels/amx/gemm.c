@@ -214,8 +214,8 @@ static void tile_tall_bf16(int64_t k, const void *a, const void *b, const void *
 
 /* ---- the table --------------------------------------------------------------------------------------------------- */
 
-/* One core multiplies 1.5 to 1.8 TFLOP in a second, reads 170 GB from L2 but 25 from L3, and its L2 holds 2 MB: a panel of
- * B that comes from L3 should meet hundreds of rows. */
+/* A core multiplies 1.5 TFLOP in a second, reads 170 GB from L2 but 25 from L3, and its L2 holds 2 MB: a panel of B
+ * that comes from L3 should meet hundreds of rows. */
 static const ls_gemm_blocks deep = {
     .rows = 576,
     .block_bytes = 896 << 10,

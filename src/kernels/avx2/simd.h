@@ -100,6 +100,17 @@ LS_SIMD ls_vi ls_vi_load_u8(const uint8_t *p)
     return (ls_vi)_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)p));
 }
 
+LS_SIMD uint32_t ls_vi_bits(ls_vi mask)
+{
+    return (uint32_t)_mm256_movemask_ps((__m256)mask);
+}
+
+LS_SIMD ls_vi ls_vi_from_bits(uint32_t bits)
+{
+    const ls_vi lane = {1, 2, 4, 8, 16, 32, 64, 128};
+    return (((int32_t)bits + (ls_vi){0}) & lane) != 0;
+}
+
 LS_SIMD void ls_vi_store_bool4(uint8_t *p, ls_vi a, ls_vi b, ls_vi c, ls_vi d)
 {
     __m256i low = _mm256_packs_epi32((__m256i)a, (__m256i)b), high = _mm256_packs_epi32((__m256i)c, (__m256i)d);

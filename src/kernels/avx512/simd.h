@@ -155,6 +155,16 @@ LS_SIMD ls_vi ls_vi_load_u8(const uint8_t *p)
     return (ls_vi)_mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)p));
 }
 
+LS_SIMD uint32_t ls_vi_bits(ls_vi mask)
+{
+    return _mm512_movepi32_mask((__m512i)mask);
+}
+
+LS_SIMD ls_vi ls_vi_from_bits(uint32_t bits)
+{
+    return (ls_vi)_mm512_movm_epi32((__mmask16)bits);
+}
+
 LS_SIMD void ls_vi_store_bool4(uint8_t *p, ls_vi a, ls_vi b, ls_vi c, ls_vi d)
 {
     const ls_vi mask[4] = {a & 1, b & 1, c & 1, d & 1};
@@ -185,6 +195,39 @@ LS_SIMD void ls_vu_interleave4(ls_vu v[4])
     v[1] = (ls_vu)_mm512_shuffle_i32x4(low01, low23, 0xdd);
     v[2] = (ls_vu)_mm512_shuffle_i32x4(high01, high23, 0x88);
     v[3] = (ls_vu)_mm512_shuffle_i32x4(high01, high23, 0xdd);
+}
+
+/* Philox on 64-bit lanes: a product leaves its high word where a shuffle finds it, and what stands in the upper half of
+ * a lane is never read. Of eight counters the first four sit in even lanes and the others in odd ones, so that the
+ * words of a counter meet in one quarter of a register. */
+#define LS_SIMD_PHILOX_COUNTERS 8
+
+LS_SIMD void ls_philox_begin(__m512i c[4], uint64_t counter)
+{
+    c[0] = _mm512_add_epi64(_mm512_set1_epi64((int64_t)counter), _mm512_set_epi64(7, 3, 6, 2, 5, 1, 4, 0));
+    c[1] = _mm512_srli_epi64(c[0], 32);
+    c[2] = c[3] = _mm512_setzero_si512();
+}
+
+LS_SIMD void ls_philox_round(__m512i c[4], uint32_t k0, uint32_t k1)
+{
+    __m512i first = _mm512_mul_epu32(c[0], _mm512_set1_epi64(0xD2511F53));
+    __m512i second = _mm512_mul_epu32(c[2], _mm512_set1_epi64(0xCD9E8D57));
+    __m512i high0 = _mm512_shuffle_epi32(first, _MM_PERM_DDBB), high1 = _mm512_shuffle_epi32(second, _MM_PERM_DDBB);
+    enum { XOR = 0x96 }; /* of all three */
+    c[0] = _mm512_ternarylogic_epi32(high1, c[1], _mm512_set1_epi32((int)k0), XOR);
+    c[2] = _mm512_ternarylogic_epi32(high0, c[3], _mm512_set1_epi32((int)k1), XOR);
+    c[1] = second;
+    c[3] = first;
+}
+
+/* The words of eight counters in reading order. */
+LS_SIMD void ls_philox_end(const __m512i c[4], ls_vu word[2])
+{
+    __m512i front = _mm512_mask_shuffle_epi32(c[0], 0xaaaa, c[1], _MM_PERM_CCAA);
+    __m512i back = _mm512_mask_shuffle_epi32(c[2], 0xaaaa, c[3], _MM_PERM_CCAA);
+    word[0] = (ls_vu)_mm512_unpacklo_epi64(front, back);
+    word[1] = (ls_vu)_mm512_unpackhi_epi64(front, back);
 }
 
 LS_SIMD ls_vd ls_vf_widen_low(ls_vf x)

@@ -91,6 +91,18 @@ LS_SIMD ls_vi ls_vi_load_u8(const uint8_t *p)
     return (ls_vi)vmovl_u16(vget_low_u16(words));
 }
 
+LS_SIMD uint32_t ls_vi_bits(ls_vi mask)
+{
+    const ls_vi lane = {1, 2, 4, 8};
+    return vaddvq_u32((uint32x4_t)(mask & lane));
+}
+
+LS_SIMD ls_vi ls_vi_from_bits(uint32_t bits)
+{
+    const ls_vi lane = {1, 2, 4, 8};
+    return (ls_vi)vtstq_u32(vdupq_n_u32(bits), (uint32x4_t)lane);
+}
+
 LS_SIMD void ls_vi_store_bool4(uint8_t *p, ls_vi a, ls_vi b, ls_vi c, ls_vi d)
 {
     uint16x8_t low = vuzp1q_u16((uint16x8_t)a, (uint16x8_t)b), high = vuzp1q_u16((uint16x8_t)c, (uint16x8_t)d);

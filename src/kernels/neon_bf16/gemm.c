@@ -206,7 +206,7 @@ static void along_8(void *panel, const void *const *line, int64_t k)
                      "bne 7b\n"                                                                                        \
                      : [wide] "=&r"(wide), [narrow] "=&r"(narrow), [k] "=&r"(k_left), [a_at] "+r"(a_at), [to] "+r"(to),\
                        [from] "+r"(from), [count] "+r"(count)                                                          \
-                     : [b] "r"(c->b), [rounds] "r"(rounds), [a_step] "r"(a_step), [stride] "r"(stride)                    \
+                     : [b] "r"(c->b), [rounds] "r"(rounds), [a_step] "r"(a_step), [stride] "r"(stride)                 \
                      : LS_ASM_CLOBBERS)
 
 /* clang-format on */
