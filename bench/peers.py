@@ -40,10 +40,11 @@ class Server:
 class Mpi:
     """All-reduce by the MPI of this flavour; there is no bf16 in MPI."""
 
-    def __init__(self, build, flavour, launcher):
+    def __init__(self, build, flavour, compiler, launcher, libraries=(), **extra):
         self.program = build / "bench" / f"mpi_peer_{flavour}"
-        self.command = [*launcher, "-n", "2", "--bind-to", "core", str(self.program)]
-        subprocess.run([f"mpicc.{flavour}", "-O2", "-o", str(self.program), str(here / "mpi_peer.c")], check=True)
+        self.command = [*launcher, "-n", "2", str(self.program)]
+        self.environment = {**os.environ, **extra}
+        subprocess.run([*compiler, "-O2", "-o", str(self.program), str(here / "mpi_peer.c"), *libraries], check=True)
 
     def takes(self, name):
         return name.startswith("comm/f32/all-reduce")
@@ -52,7 +53,7 @@ class Mpi:
         size, unit = name.split("/")[2].split()[1:3]
         count = int(size) * UNITS[unit]
         done = subprocess.run([*self.command, str(count), str(REPEAT.get(f"{size} {unit}", 1)), "0.25"],
-                              capture_output=True, text=True, timeout=120)
+                              capture_output=True, text=True, timeout=120, env=self.environment)
         if done.returncode:
             return None
         seconds = float(done.stdout.split()[-1])
@@ -65,11 +66,27 @@ class Mpi:
         pass
 
 
+def python_with(module, *candidates):
+    """The first of these interpreters that has a module."""
+    for python in candidates:
+        if python and subprocess.run([python, "-c", f"import {module}"], capture_output=True).returncode == 0:
+            return python
+
+
 def torch_python(current):
     """An interpreter that has PyTorch."""
-    for python in (os.environ.get("PYTHON_TORCH"), current):
-        if python and subprocess.run([python, "-c", "import torch"], capture_output=True).returncode == 0:
-            return python
+    return python_with("torch", os.environ.get("PYTHON_TORCH"), current)
+
+
+def intel_mpi(build):
+    """Intel MPI from pip (impi-devel), beside the interpreter of PyTorch or of its extension; None where it is not."""
+    for python in (os.environ.get("PYTHON_TORCH"), os.environ.get("PYTHON_IPEX")):
+        root = pathlib.Path(python).parent.parent if python else pathlib.Path("/nowhere")
+        libraries, launcher = root / "lib", root / "bin" / "mpiexec.hydra"
+        if launcher.exists() and (root / "include" / "mpi.h").exists() and (libraries / "libmpi.so.12").exists():
+            return Mpi(build, "intel", ["cc", f"-I{root / 'include'}"], [str(launcher)],
+                       [str(libraries / "libmpi.so.12"), f"-Wl,-rpath,{libraries}"],
+                       I_MPI_ROOT=str(root), I_MPI_FABRICS="shm", I_MPI_PIN_DOMAIN="core")
 
 
 def find(build, python, all_threads, say):
@@ -80,9 +97,15 @@ def find(build, python, all_threads, say):
     for flavour, launcher in {"mpich": ["mpiexec.hydra"], "openmpi": ["mpirun.openmpi", "--allow-run-as-root",
                                                                      "--oversubscribe"]}.items():
         if shutil.which(f"mpicc.{flavour}") and shutil.which(launcher[0]):
-            peers[flavour] = Mpi(build, flavour, launcher)
+            peers[flavour] = Mpi(build, flavour, [f"mpicc.{flavour}"], [*launcher, "--bind-to", "core"])
         else:
             say(f"{flavour} is not here (Debian's lib{flavour}-dev and {'mpich' if flavour == 'mpich' else 'openmpi-bin'})")
+
+    intel = intel_mpi(build)
+    if intel:
+        peers["intel mpi"] = intel
+    else:
+        say("Intel MPI is not here (pip install impi-devel beside PYTHON_TORCH brings it)")
 
     def torch_takes(name):
         # PyTorch's kernels take all cores whatever it is told, so it takes part only where all of them are used;
@@ -97,7 +120,14 @@ def find(build, python, all_threads, say):
         # Memory settings are of no use to gloo.
         peers["torch tuned"] = Server(script, lambda name: torch_takes(name) and not name.startswith("comm/"),
                                       "overhead/f32/nothing/1", **TUNED)
+    ipex = python_with("intel_extension_for_pytorch", os.environ.get("PYTHON_IPEX"))
+    if ipex:
+        computes = ("attention", "block", "conv", "gemm", "model")
+        peers["ipex"] = Server([ipex, str(here / "torch_peer.py"), "--ipex"],
+                               lambda name: torch_takes(name) and name.split("/")[0] in computes, "overhead/f32/nothing/1", **TUNED)
     else:
+        say("Intel's extension for PyTorch is not here (PYTHON_IPEX names an interpreter that has intel-extension-for-pytorch)")
+    if not python:
         say("PyTorch is not here (pip install torch brings it; PYTHON_TORCH names another interpreter)")
     return peers
 

@@ -1,18 +1,22 @@
-"""run.py BUILD [--quick] [filter ...] - measure Lockstep and its peers in turn, print a table, write BUILD/bench.json.
+"""run.py BUILD [--quick] [--polite] [filter ...] - measure Lockstep and its peers in turn, print a table, write BUILD/bench.json.
 
 Each competitor is asked for one item at a time, all of them in turn, several rounds; the best value of each counts.
-Peers (peers.py) are OpenBLAS, MPICH, Open MPI, and PyTorch as it comes and with its memory settings tuned, where they are
-installed. Whole commands (commands.py) are timed the same way: launchers, training by several processes, sums between hosts."""
+Peers (peers.py) are OpenBLAS, MPICH, Open MPI, Intel MPI, PyTorch as it comes and with its memory settings tuned, and Intel's
+extension of it, where they are installed. Whole commands (commands.py) are timed the same way: launchers, training by several
+processes, sums between hosts. Everything goes before other work on the machine where that is allowed (not with --polite), and
+a row that others disturbed nevertheless says so."""
 import json
 import pathlib
 import sys
 
 import commands
+import load
 import peers
 
 build = pathlib.Path(sys.argv[1]).resolve()
 filters = [a for a in sys.argv[2:] if not a.startswith("--")]
 rounds = 1 if "--quick" in sys.argv else 3
+DISTURBED = 0.1  # of a core that others took: more than that is said
 
 
 def say(message):
@@ -40,7 +44,8 @@ peaks, results = {}, []
 def row(name, unit, peak, threads, competitors):
     """Measure, print and keep one item; Lockstep's value."""
     lower_is_better = unit in ("ms", "ns")
-    best = in_rounds(min if lower_is_better else max, competitors)
+    with load.Watch() as watch:
+        best = in_rounds(min if lower_is_better else max, competitors)
     mine = best.pop("lockstep", None)
     if mine is None:
         print(f"{name:58} could not be measured")
@@ -50,10 +55,12 @@ def row(name, unit, peak, threads, competitors):
     roof = peaks.get((peak, threads))
     fraction = mine / roof if roof and not name.startswith("peak/") else None
     ratios = {who: (value / mine if lower_is_better else mine / value) for who, value in best.items()}
-    results.append({"name": name, "unit": unit, "lockstep": mine, "peers": best, "fraction_of_peak": fraction})
+    results.append({"name": name, "unit": unit, "lockstep": mine, "peers": best, "fraction_of_peak": fraction,
+                    "others": round(watch.others, 2)})
     share = f"{fraction:8.0%}" if fraction else " " * 8
     print(f"{name:58} {unit:8} {mine:9.4g} {share}   " +
-          "  ".join(f"{who} {value:.4g} ({ratios[who]:.2f}x)" for who, value in best.items()), flush=True)
+          "  ".join(f"{who} {value:.4g} ({ratios[who]:.2f}x)" for who, value in best.items()) +
+          (f"  [others took {watch.others:.0%} of a core]" if watch.others > DISTURBED else ""), flush=True)
 
 
 items = peers.items(build)
@@ -61,8 +68,14 @@ python = peers.torch_python(sys.executable)
 all_threads = max((i[3] for i in items), key=int)
 print(f"{'item':58} {'unit':8} {'lockstep':>9} {'of peak':>8}   peers (lockstep is N times as fast)")
 
-items = wanted(items)
-if any(not i[0].startswith("peak/") for i in items):
+
+def measure(items, priority):
+    """All of these, by peers that are started for them: those that start threads and processes of their own, and wait for
+    them, must leave the system room to run these."""
+    if all(i[0].startswith("peak/") for i in items):
+        return
+    if priority and "--polite" not in sys.argv and not load.take_priority():
+        print("measuring without priority over other work: only root may take it", file=sys.stderr)
     everyone = peers.find(build, python, all_threads, say)
     for peer in everyone.values():
         peer.load()  # everyone has loaded before anything is measured
@@ -71,6 +84,12 @@ if any(not i[0].startswith("peak/") for i in items):
             {who: (lambda p=peer: p.ask(name)) for who, peer in everyone.items() if peer.takes(name)})
     for peer in everyone.values():
         peer.end()
+    load.give_priority_back()
+
+
+computes = ("attention/", "block/", "conv/", "gemm/", "model/", "overhead/", "pass/", "peak/")
+measure(wanted([i for i in items if i[0].startswith(computes)]), priority=True)
+measure(wanted([i for i in items if not i[0].startswith(computes)]), priority=False)
 for name, unit, competitors in wanted(commands.items(build, python, say)):
     row(name, unit, "-", "2", competitors)
 

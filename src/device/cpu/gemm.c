@@ -626,8 +626,8 @@ const void *ls_gemm_panels_of_b(ls_gemm_job *job, int64_t *stride)
     return panels;
 }
 
-/* Whether all workers pack B together before any task: not where each task would meet its part of B once, nor where B is
- * large, or its lines are put together as they are asked for. */
+/* Whether all workers pack B together before any task: not where each task would meet its part of B once, nor where B
+ * is large, or its lines are put together as they are asked for. */
 static bool packs_together(const ls_gemm_job *job)
 {
     bool one_b = job->batch == 1 || job->same_b;
