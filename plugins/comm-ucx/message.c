@@ -74,19 +74,21 @@ static ucp_tag_t tag_of(ls_link_channel channel, int rank)
     return (ucp_tag_t)channel << 32 | (uint32_t)rank;
 }
 
-static int sender_of(ucp_tag_t tag)
+/* Its bits come from outside: LS_LINK_ANY where they name no rank of the link. */
+static int sender_of(const ls_link *link, ucp_tag_t tag)
 {
-    return (int)(uint32_t)tag;
+    return (uint32_t)tag < (uint32_t)link->size ? (int)(uint32_t)tag : LS_LINK_ANY;
 }
 
 static void received(void *handle, ucs_status_t status, const ucp_tag_recv_info_t *info, void *user)
 {
     ls_link_request *request = user;
-    finished(request, status);
-    if (status == UCS_OK) {
+    int sender = status == UCS_OK ? sender_of(request->link, info->sender_tag) : LS_LINK_ANY;
+    finished(request, status == UCS_OK && sender == LS_LINK_ANY ? UCS_ERR_REJECTED : status);
+    if (sender != LS_LINK_ANY) {
         request->bytes = info->length;
-        request->peer = sender_of(info->sender_tag);
-        request->link->peers[request->peer].known = true;
+        request->peer = sender;
+        request->link->peers[sender].known = true;
     }
     ucp_request_free(handle); /* `info` is in there */
 }
@@ -199,6 +201,10 @@ static ls_status failure(ls_link *link, const ls_link_request *request, ls_messa
         snprintf(why->text, sizeof why->text, "a message is longer than the %zu bytes there is room for",
                  request->bytes);
         return LS_ERR_VALUE;
+    }
+    if (request->status == UCS_ERR_REJECTED) {
+        snprintf(why->text, sizeof why->text, "UCX: a message came that no rank of this group has sent");
+        return LS_ERR_PEER;
     }
     int rank = request->peer == LS_LINK_ANY ? link->rank : request->peer;
     if (link->peers[rank].state == PEER_OPEN && link->worker) {

@@ -68,9 +68,10 @@ bool ls_job_listen(void *listener)
     if (pthread_mutex_trylock(&job->lock) != 0) return false;
     while (job->listening) {
         bool done = !job->urgent; /* it came at once */
-        ls_status status = done ? LS_OK : job->transport->test(job->link, job->urgent, &done, NULL, &ignored);
+        size_t bytes = sizeof job->heard;
+        ls_status status = done ? LS_OK : job->transport->test(job->link, job->urgent, &done, &bytes, &ignored);
         if (!status && !done) break;
-        if (!status) heed(job);
+        if (!status && bytes == sizeof job->heard) heed(job); /* of a shorter one the rest would be older news */
         job->urgent = NULL;
         ls_job_begin_listening(job, &ignored);
         if (status) break;

@@ -148,17 +148,22 @@ static bool send_answer(int connection, int file, const answer *words)
     return sendmsg(connection, &message, MSG_NOSIGNAL) == (ssize_t)sizeof *words;
 }
 
-/* False: no answer. *file is -1 where none came with it. */
+/* False: no answer. *file is the caller's in either case, -1 where none came. */
 static bool receive_answer(int connection, answer *words, int *file)
 {
     file_part part = {0};
     struct iovec text = {words, sizeof *words};
-    struct msghdr message = {.msg_iov = &text, .msg_iovlen = 1, .msg_control = &part, .msg_controllen = sizeof part};
+    struct msghdr message = {.msg_iov = &text,
+                             .msg_iovlen = 1,
+                             .msg_control = &part,
+                             .msg_controllen = CMSG_LEN(sizeof *file)}; /* with padding two would fit */
     *file = -1;
-    if (recvmsg(connection, &message, MSG_CMSG_CLOEXEC) != (ssize_t)sizeof *words) return false;
-    struct cmsghdr *header = CMSG_FIRSTHDR(&message);
-    if (header && header->cmsg_type == SCM_RIGHTS) memcpy(file, CMSG_DATA(header), sizeof *file);
-    return true;
+    ssize_t got = recvmsg(connection, &message, MSG_CMSG_CLOEXEC);
+    struct cmsghdr *header = got >= 0 ? CMSG_FIRSTHDR(&message) : NULL;
+    if (header && header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_RIGHTS &&
+        header->cmsg_len == CMSG_LEN(sizeof *file))
+        memcpy(file, CMSG_DATA(header), sizeof *file);
+    return got == (ssize_t)sizeof *words;
 }
 
 /* ---- rank 0 ---- */
@@ -273,8 +278,10 @@ static bool ask(const greeting *mine, int number, int64_t patience, answer *word
     /* Rank 0 may listen, and be stopped. */
     struct timeval rest = {.tv_sec = patience / SECOND, .tv_usec = patience % SECOND / 1000 | 1};
     if (patience) setsockopt(connection, SOL_SOCKET, SO_RCVTIMEO, &rest, sizeof rest);
+    *file = -1;
     bool answered = send(connection, mine, sizeof *mine, MSG_NOSIGNAL) == (ssize_t)sizeof *mine &&
                     receive_answer(connection, words, file) && words->job == mine->job && words->verdict != LATER;
+    if (!answered && *file >= 0) close(*file);
     close(connection);
     return answered;
 }

@@ -2,6 +2,7 @@
 #include "launch/pmix.h"
 
 #include "base/memory.h"
+#include "launch/pmix_library.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
@@ -10,49 +11,15 @@
 #include <string.h>
 #include <time.h>
 
-/* ---- What the PMIx standard lays down, versions 3 to 5 --------------------------------------------------------- */
-
-enum { TYPE_BOOL = 1, TYPE_INT = 6, TYPE_UINT32 = 14, TYPE_BYTES = 27 };
-enum { SCOPE_GLOBAL = 3, DONE_ALREADY = -157 };
 #define FOR_EVER 1e8 /* seconds */
-#define ANY_RANK (UINT32_MAX - 1)
+enum { MOST_RANKS = 1 << 24 };
 
-typedef struct process {
-    char space[256];
-    uint32_t rank;
-} process;
-
-typedef struct value {
-    uint16_t type;
-    union {
-        bool flag;
-        int integer;
-        uint32_t uint32;
-        struct {
-            char *start;
-            size_t size;
-        } bytes;
-        void *room[3]; /* the largest member has three words */
-    } data;
-} value;
-
-typedef struct info {
-    char key[512];
-    uint32_t flags;
-    value value;
-} info;
-
-typedef void (*on_done)(int status, void *user);
+typedef ls_pmix_process process;
+typedef ls_pmix_value value;
+typedef ls_pmix_info info;
 
 struct ls_pmix {
-    void *library;
-    int (*init)(process *me, info *with, size_t count);
-    int (*finalize)(const info *with, size_t count);
-    int (*put)(uint8_t scope, const char *key, value *what);
-    int (*commit)(void);
-    int (*fence)(const process *who, size_t whos, const info *with, size_t count, on_done done, void *user);
-    int (*get)(const process *whose, const char *key, const info *with, size_t count, value **what);
-    const char *(*error_string)(int status);
+    ls_pmix_library with;
     process me;
     uint32_t world;
     int rounds;
@@ -65,40 +32,62 @@ struct ls_pmix {
 
 static ls_status failed(const ls_pmix *pmix, const char *what, int code, ls_message *why)
 {
-    snprintf(why->text, sizeof why->text, "PMIx: %s: %.150s", what, pmix->error_string(code));
+    snprintf(why->text, sizeof why->text, "PMIx: %s: %.150s", what, pmix->with.error_string(code));
     return LS_ERR_PEER;
 }
 
 /* ---- Opening --------------------------------------------------------------------------------------------------- */
 
-static bool load(ls_pmix *pmix, ls_message *why)
+static bool load(ls_pmix_library *library, ls_message *why)
 {
     const struct {
         const char *name;
         void *to;
     } functions[] = {
-        {"PMIx_Init", &pmix->init},
-        {"PMIx_Finalize", &pmix->finalize},
-        {"PMIx_Put", &pmix->put},
-        {"PMIx_Commit", &pmix->commit},
-        {"PMIx_Get", &pmix->get},
-        {"PMIx_Fence_nb", &pmix->fence},
-        {"PMIx_Error_string", &pmix->error_string},
+        {"PMIx_Init", &library->init},
+        {"PMIx_Finalize", &library->finalize},
+        {"PMIx_Put", &library->put},
+        {"PMIx_Commit", &library->commit},
+        {"PMIx_Get", &library->get},
+        {"PMIx_Fence_nb", &library->fence},
+        {"PMIx_Error_string", &library->error_string},
     };
-    /* Its own plug-ins look for its symbols. */
-    pmix->library = dlopen("libpmix.so.2", RTLD_NOW | RTLD_GLOBAL);
-    if (!pmix->library) snprintf(why->text, sizeof why->text, "PMIx: %.200s; install libpmix2", dlerror());
-    for (size_t i = 0; pmix->library && i < sizeof functions / sizeof *functions; i++) {
-        void *found = dlsym(pmix->library, functions[i].name);
+    /* Its own plug-ins look for its symbols. It stays: it does not survive being closed. */
+    void *handle = dlopen("libpmix.so.2", RTLD_NOW | RTLD_GLOBAL);
+    if (!handle) snprintf(why->text, sizeof why->text, "PMIx: %.200s; install libpmix2", dlerror());
+    for (size_t i = 0; handle && i < sizeof functions / sizeof *functions; i++) {
+        void *found = dlsym(handle, functions[i].name);
         memcpy(functions[i].to, &found, sizeof found);
         if (found) continue;
         snprintf(why->text, sizeof why->text, "PMIx: libpmix.so.2 has no %s", functions[i].name);
         return false;
     }
-    return pmix->library != NULL;
+    return handle != NULL;
 }
 
-ls_status ls_pmix_open(ls_pmix **to, int *rank, int *world, ls_message *why)
+static void free_value(value *got)
+{
+    if (got && got->type == LS_PMIX_BYTES) free(got->data.bytes.start); /* the library's, as the value is */
+    free(got);
+}
+
+static ls_status find_world(ls_pmix *pmix, ls_message *why)
+{
+    process all = pmix->me;
+    all.rank = LS_PMIX_ANY_RANK;
+    value *size = NULL;
+    int code = pmix->with.get(&all, "pmix.job.size", NULL, 0, &size);
+    bool told = !code && size && size->type == LS_PMIX_UINT32;
+    if (told) pmix->world = size->data.uint32;
+    free_value(size);
+    if (code) return failed(pmix, "number of processes", code, why);
+    if (told && pmix->world <= MOST_RANKS && pmix->me.rank < pmix->world) return LS_OK;
+    snprintf(why->text, sizeof why->text, "PMIx: this is said to be rank %u of %u processes", pmix->me.rank,
+             pmix->world);
+    return LS_ERR_PEER;
+}
+
+ls_status ls_pmix_open_with(ls_pmix **to, const ls_pmix_library *library, int *rank, int *world, ls_message *why)
 {
     *to = NULL;
     ls_pmix *pmix = ls_sys_alloc(sizeof *pmix);
@@ -106,10 +95,10 @@ ls_status ls_pmix_open(ls_pmix **to, int *rank, int *world, ls_message *why)
         snprintf(why->text, sizeof why->text, "PMIx: out of memory");
         return LS_ERR_MEMORY;
     }
-    ls_status status = load(pmix, why) ? LS_OK : LS_ERR_UNSUPPORTED;
-    int code = status ? 0 : pmix->init(&pmix->me, NULL, 0);
-    if (code) status = failed(pmix, "PMIx_Init", code, why);
-    if (status) { /* the library stays: it does not survive being closed */
+    pmix->with = *library;
+    int code = pmix->with.init(&pmix->me, NULL, 0);
+    if (code) {
+        ls_status status = failed(pmix, "PMIx_Init", code, why);
         ls_sys_free(pmix);
         return status;
     }
@@ -120,27 +109,28 @@ ls_status ls_pmix_open(ls_pmix **to, int *rank, int *world, ls_message *why)
     pthread_cond_init(&pmix->changed, &attributes);
     pthread_condattr_destroy(&attributes);
 
-    process all = pmix->me;
-    all.rank = ANY_RANK;
-    value *size = NULL;
-    code = pmix->get(&all, "pmix.job.size", NULL, 0, &size);
-    if (code || size->type != TYPE_UINT32) {
-        status = failed(pmix, "number of processes", code, why);
+    ls_status status = find_world(pmix, why);
+    if (status) {
         ls_pmix_close(pmix);
         return status;
     }
-    pmix->world = size->data.uint32;
-    free(size); /* the library's */
     *rank = (int)pmix->me.rank;
     *world = (int)pmix->world;
     *to = pmix;
     return LS_OK;
 }
 
+ls_status ls_pmix_open(ls_pmix **to, int *rank, int *world, ls_message *why)
+{
+    ls_pmix_library library;
+    *to = NULL;
+    return load(&library, why) ? ls_pmix_open_with(to, &library, rank, world, why) : LS_ERR_UNSUPPORTED;
+}
+
 void ls_pmix_close(ls_pmix *pmix)
 {
     if (!pmix || pmix->lost) return;
-    pmix->finalize(NULL, 0);
+    pmix->with.finalize(NULL, 0);
     pthread_cond_destroy(&pmix->changed);
     pthread_mutex_destroy(&pmix->lock);
     ls_sys_free(pmix);
@@ -167,10 +157,10 @@ static ls_status fence(ls_pmix *pmix, double seconds, ls_message *why)
     end.tv_sec = (time_t)whole;
     end.tv_nsec = (long)((whole - (double)end.tv_sec) * 1e9);
 
-    info collect = {.key = "pmix.collect", .value = {.type = TYPE_BOOL, .data.flag = true}};
+    info collect = {.key = "pmix.collect", .value = {.type = LS_PMIX_BOOL, .data.flag = true}};
     pmix->fenced = false;
-    int code = pmix->fence(NULL, 0, &collect, 1, fence_done, pmix);
-    if (code == DONE_ALREADY) return LS_OK;
+    int code = pmix->with.fence(NULL, 0, &collect, 1, fence_done, pmix);
+    if (code == LS_PMIX_DONE_ALREADY) return LS_OK;
     if (code) return failed(pmix, "PMIx_Fence", code, why);
     pthread_mutex_lock(&pmix->lock);
     while (!pmix->fenced && pthread_cond_timedwait(&pmix->changed, &pmix->lock, &end) == 0) continue;
@@ -194,25 +184,24 @@ ls_status ls_pmix_all_gather(ls_pmix *pmix, const void *mine, size_t size, void 
     char key[32];
     if (seconds > FOR_EVER) seconds = FOR_EVER; /* what follows wants a number that fits */
     snprintf(key, sizeof key, "lockstep.%d", pmix->rounds++);
-    value given = {.type = TYPE_BYTES};
+    value given = {.type = LS_PMIX_BYTES};
     given.data.bytes.start = (char *)(uintptr_t)mine; /* only read */
     given.data.bytes.size = size;
-    int code = pmix->put(SCOPE_GLOBAL, key, &given);
-    if (!code) code = pmix->commit();
+    int code = pmix->with.put(LS_PMIX_GLOBAL, key, &given);
+    if (!code) code = pmix->with.commit();
     if (code) return failed(pmix, "PMIx_Put", code, why);
     ls_status status = fence(pmix, seconds, why);
 
-    info limit = {.key = "pmix.timeout", .value = {.type = TYPE_INT, .data.integer = (int)seconds + 1}};
+    info limit = {.key = "pmix.timeout", .value = {.type = LS_PMIX_INT, .data.integer = (int)seconds + 1}};
     for (uint32_t rank = 0; rank < pmix->world && !status; rank++) {
         process whose = pmix->me;
         whose.rank = rank;
         value *got = NULL;
-        code = pmix->get(&whose, key, &limit, 1, &got);
+        code = pmix->with.get(&whose, key, &limit, 1, &got);
         if (code) return failed(pmix, "PMIx_Get", code, why);
-        bool fits = got->type == TYPE_BYTES && got->data.bytes.size == size;
+        bool fits = got && got->type == LS_PMIX_BYTES && got->data.bytes.size == size;
         if (fits) memcpy((char *)all + rank * size, got->data.bytes.start, size);
-        if (got->type == TYPE_BYTES) free(got->data.bytes.start); /* the library's */
-        free(got);
+        free_value(got);
         if (!fits) {
             snprintf(why->text, sizeof why->text, "PMIx: rank %u gave another number of bytes than rank %u", rank,
                      pmix->me.rank);

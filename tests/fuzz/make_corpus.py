@@ -124,6 +124,46 @@ def messages():
     put("pmi", "pmi2_negative", greeting + b"    -5cmd=fullinit-response;")
 
 
+def meetings():
+    """What processes say to each other before a run: the store, the name on a host, PMIx and UCX."""
+    give = lambda n: b'{"give":%d,"bytes":"0100000000000000"}\n' % n
+    take = lambda n: b'{"take":%d,"bytes":"01000000000000000200000000000000"}\n' % n
+    put("store", "process", b"\2" + give(1) + give(2))
+    put("store", "process_other_size", b"\2" + b'{"give":1,"bytes":"01"}\n{"give":-1,"bytes":"0g"}\n')
+    put("store", "process_stranger", b"\0" + b'{"hello":2,"proof":"x","challenge":"y","host":"\\u001b","self":"1","rank":1,'
+        b'"world":2,"attempt":0}\n')
+    put("store", "rank_0", b"\3" + take(1) + take(2))
+    put("store", "rank_0_pieces", b"\3" + b'{"take":1,"bytes":"0100"}\n{"take":1,"bytes":"0000000000000200000000000000"}\n'
+        b'{"failed":"x"}\n')
+    put("store", "rank_0_more", b"\3" + b'{"take":1,"bytes":"%s"}\n' % (b"00" * 40))
+    put("store", "rank_0_stranger", b"\1" + b'{"welcome":"x"}\n{"refused":"no"}\n')
+    greeting = lambda rank, size: struct.pack("<QQiiii", 0, 7, rank, size, 99, 0)
+    for name, rank, size in (("claim", 1, 2), ("other_size", 1, 3), ("rank_0", 0, 2), ("beyond", 512, 2), ("negative", -1, 2)):
+        put("meet", name, b"\2" + greeting(rank, size))
+    put("meet", "other_job", b"\0" + greeting(1, 2))
+    put("meet", "short", b"\2" + greeting(1, 2)[:20])
+    for name, verdict in (("welcome", 0), ("refused", 1), ("taken", 2), ("later", 3), ("unheard_of", 9)):
+        put("meet", "answer_" + name, b"\7" + struct.pack("<Qiiii", 0, verdict, 2, 98, 99))
+    put("meet", "answer_no_file", b"\3" + struct.pack("<Qiiii", 0, 0, 2, 98, 99))
+    put("meet", "answer_short", b"\7" + bytes(9))
+    put("meet", "answer_other_job", b"\5" + struct.pack("<Qiiii", 1, 0, 2, 98, 99))
+    world = lambda rank, size: struct.pack(">IBBBBI", rank, 0, 0, 0, 14, size)
+    value = lambda size: bytes([0, 0, 27, size])
+    put("pmix", "two", world(0, 2) + b"\0\0\0" + value(8) + value(8) + b"\0\0\1\0\0" + value(8) + value(8))
+    put("pmix", "another_size", world(1, 2) + b"\0\0\0" + value(9))
+    put("pmix", "nothing", world(0, 2) + b"\0\0\0\0\xff")
+    put("pmix", "no_world", world(0, 0))
+    put("pmix", "rank_beyond", world(2, 2))
+    put("pmix", "world_negative", world(0, 0xFFFFFFFF))
+    put("pmix", "world_nothing", struct.pack(">IBBB", 0, 0, 0, 255))
+    event = lambda what, channel, rank: struct.pack("<BQ", what, channel << 32 | rank)
+    put("ucx", "receive", event(1, 0, 2) + event(0x40, 0, 1) + event(2, 0, 0))
+    put("ucx", "bye", event(0, 2, 1) + event(0, 2, 2) + event(2, 0, 0))
+    put("ucx", "bye_of_nobody", event(0, 2, 3) + event(0, 2, 0xFFFFFFFF))
+    put("ucx", "any", event(5, 0, 0) + event(0x40, 1, 7) + event(2, 0, 0))
+    put("ucx", "cut_long", event(1, 0, 2) + event(0x90, 0, 1) + event(2, 0, 0) + event(1, 0, 3) + event(3, 0, 3))
+
+
 def masked_crc(data):
     table = []
     for i in range(256):
@@ -185,5 +225,5 @@ def pictures():
         put("image", "jpeg_%d" % choice, bytes([choice]) + jpeg())
 
 
-for make in (archives, texts, messages, values, pictures):
+for make in (archives, texts, messages, meetings, values, pictures):
     make()
