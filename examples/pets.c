@@ -208,5 +208,8 @@ int main(int argc, char **argv)
         if (o.save_epochs) ls_save_state(run, NULL);
     }
     if (!ls_error(run)) save(run, model, pets, &o);
-    return ls_finish(run);
+    bool damaged = strstr(ls_error_message(run), "LS_BAD_SKIP"); /* which is a flag here */
+    int code = ls_finish(run);
+    if (damaged) fprintf(stderr, "pets: --skip_bad leaves out files that are damaged\n");
+    return code;
 }

@@ -36,6 +36,7 @@ int main(int argc, char **argv)
                           ls_linear_new(run, 64, 64, .activation = LS_ACT_GELU), ls_linear_new(run, 64, ARMS));
     ls_optim *adam = ls_adamw_new(run, net, .lr = 1e-2);
     ls_schedule *cycle = ls_one_cycle_new(adam, .max_lr = 1e-2, .epochs = EPOCHS, .steps_per_epoch = TRAIN / BATCH);
+    ls_prepare(run, net, adam);
     ls_describe(net, stdout);
 
     for (int epoch = 0; epoch < EPOCHS && !ls_error(run); epoch++) {

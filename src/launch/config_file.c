@@ -3,6 +3,7 @@
 
 #include "base/config.h"
 #include "base/memory.h"
+#include "base/nearest.h"
 #include "base/yaml.h"
 #include "launch/environment.h"
 
@@ -194,6 +195,19 @@ static const struct foreign *find_foreign(const char *name)
     return NULL;
 }
 
+/* With the key that was meant, where one comes near. */
+static void add_unknown(char names[512], const char *name)
+{
+    ls_nearest nearest = ls_nearest_to(name, strlen(name));
+    char text[200];
+    for (int i = 0; i < ROWS; i++) ls_nearest_try(&nearest, rows[i].name);
+    for (size_t i = 0; i < sizeof groups / sizeof *groups; i++) ls_nearest_try(&nearest, groups[i]);
+    for (size_t i = 0; i < sizeof foreign_keys / sizeof *foreign_keys; i++)
+        ls_nearest_try(&nearest, foreign_keys[i].name);
+    snprintf(text, sizeof text, nearest.name ? "%.80s (did you mean %s?)" : "%.80s", name, nearest.name);
+    add_name(names, text);
+}
+
 /* What is read beside the values: names of keys that nobody knows, and what to keep. */
 typedef struct leftovers {
     char unknown[512];
@@ -210,7 +224,7 @@ static ls_status read_keys(const ls_json *root, ls_launch_config *config, leftov
             ls_status status = read_keys(member, config, rest, why, size);
             if (status) return status;
         } else if (i == ROWS && !foreign) {
-            add_name(rest->unknown, member->key);
+            add_unknown(rest->unknown, member->key);
         } else if (foreign && foreign->refusal && !says_nothing(member)) {
             return fail(LS_ERR_UNSUPPORTED, why, size, "%s cannot be used: %s", member->key, foreign->refusal);
         } else if (strcmp(member->key, "fp16") == 0) {
@@ -294,7 +308,7 @@ ls_status ls_launch_config_read(const char *path, ls_launch_config *config, char
     }
     char *kept = ls_json_take(&rest.kept, NULL);
     if (!status && *rest.unknown)
-        status = fail(LS_ERR_VALUE, detail, sizeof detail, "unknown keys (%s): correct or remove them", rest.unknown);
+        status = fail(LS_ERR_VALUE, detail, sizeof detail, "unknown keys: %s; correct or remove them", rest.unknown);
     if (!status && (!kept || snprintf(config->kept, sizeof config->kept, "%s", kept) >= (int)sizeof config->kept))
         status = fail(LS_ERR_MEMORY, detail, sizeof detail, "too much in it that has no effect here");
     ls_sys_free(kept);

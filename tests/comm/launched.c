@@ -221,6 +221,10 @@ static void different_calls_end_the_job(void)
     CHECK(shell(LOCKSTEP_COMMAND " launch -n 2 " WORKER " differ 2>&1") == 1);
     HAS("processes disagree: rank 0 calls barrier (ls_wait_for_everyone, call 3), rank 1 calls all-reduce max of 1 i32 "
         "(ls_check_trigger, call 3)");
+    /* By the name of the call that the program made, not of one inside it. */
+    CHECK(shell(LOCKSTEP_COMMAND " launch -n 2 " WORKER " save_alone 2>&1") == 1);
+    HAS("(ls_save_state, call 3)");
+    CHECK(!strstr(output, "ls_gather_object"));
 }
 
 /* ---- told to end ---- */

@@ -1,6 +1,7 @@
 /* worker.c - a program that is started several times: what a run does when it is one of several processes.
  *
- *     worker exchange | train FILE | twice | fail | die | differ | trigger | stop FILE | survive | threads */
+ *     worker exchange | train FILE | twice | fail | die | differ | save_alone | trigger | stop FILE | survive |
+ *            threads */
 #include <lockstep.h>
 
 #include <dirent.h>
@@ -109,6 +110,12 @@ static void differ(ls_run *run)
     else ls_wait_for_everyone(run);
 }
 
+static void save_alone(ls_run *run)
+{
+    if (ls_rank(run) == 1) ls_save_state(run, NULL);
+    else ls_wait_for_everyone(run);
+}
+
 static void trigger(ls_run *run)
 {
     if (ls_is_last(run)) ls_set_trigger(run);
@@ -198,6 +205,7 @@ int main(int argc, char **argv)
     else if (strcmp(what, "die") == 0) die(run);
     else if (strcmp(what, "leave") == 0) leave(run);
     else if (strcmp(what, "differ") == 0) differ(run);
+    else if (strcmp(what, "save_alone") == 0) save_alone(run);
     else if (strcmp(what, "stop") == 0) stop(run, argv[2]);
     else if (strcmp(what, "survive") == 0) survive(run);
     else if (strcmp(what, "threads") == 0) count_threads(run);

@@ -135,7 +135,10 @@ static void refuses(void)
         {"num_processes: 2\n", "a `distributed_type` must be specified"},
         {"distributed_type: FSDP\n", "distributed_type FSDP: only NO, MULTI_CPU and MULTI_GPU are supported"},
         {"distributed_type: NO\nzeta: 1\ndynamo_config:\n  beta: 1\nalpha: 2\n",
-         "unknown keys (zeta, beta, alpha): correct or remove them"},
+         "unknown keys: zeta, beta, alpha; correct or remove them"},
+        {"distributed_type: NO\nnum_proceses: 2\nzeta: 1\ndynamo_conifg: {}\ndeepspeed_confg: {}\n",
+         "unknown keys: num_proceses (did you mean num_processes?), zeta, dynamo_conifg (did you mean dynamo_config?), "
+         "deepspeed_confg (did you mean deepspeed_config?); correct or remove them"},
         {"distributed_type: NO\ndeepspeed_config:\n  zero_stage: 2\n",
          "deepspeed_config cannot be used: DeepSpeed is not supported"},
         {"distributed_type: NO\nnum_processes: many\n", "num_processes must be a whole number, not negative"},

@@ -14,6 +14,7 @@ static void unknown_names_list_the_known(void)
     const char *message = ls_error_message(run);
     CHECK_MSG(strstr(message, "\"resnet51\"") && strstr(message, "resnet10t, ") && strstr(message, "resnet200d"), "%s",
               message);
+    CHECK_MSG(strstr(message, "; did you mean \"resnet50\"? known are "), "%s", message);
     ls_error_clear(run);
     CHECK(ls_resnet_new(run, NULL) == NULL && ls_error(run) == LS_ERR_VALUE);
     ls_error_clear(run);
