@@ -17,12 +17,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum {
-    MOST_HOSTS = 4096,
-    MOST_PROCESSES = 4096,   /* of a host */
-    MOST_RESTARTS = 1 << 20, /* that a host may remember */
-    STRANGERS = 64           /* connections that have not proved to belong to the job */
-};
+enum { STRANGERS = 64 };  /* connections that have not proved to belong to the job */
 #define LONGEST_HELLO 5.0 /* seconds in which they must */
 #define SECOND_CALL                                                                                                    \
     5.0 /* most seconds to wait for latecomers once there has been a generation: the others have stopped */
@@ -231,11 +226,11 @@ static void on_hello(host *h, const ls_json *m)
         refuse(h, "its rank is not one of this job's");
         return;
     }
-    if (processes < 1 || processes > MOST_PROCESSES) {
+    if (processes < 1 || processes > LS_MOST_PROCESSES) {
         refuse(h, "its number of processes is not one from 1 to 4096");
         return;
     }
-    if (generation < 0 || generation > MOST_RESTARTS || attempt < 0 || attempt > MOST_RESTARTS) {
+    if (generation < 0 || generation > LS_MOST_RESTARTS || attempt < 0 || attempt > LS_MOST_RESTARTS) {
         refuse(h, "it remembers more restarts than there can be");
         return;
     }
@@ -491,7 +486,7 @@ static bool on_connection(ls_watch *watch, uint32_t events)
         ls_wire_close(&oldest->wire);
         oldest->lost = true;
     }
-    if (fd >= 0 && (count >= MOST_HOSTS || l->phase == ENDED)) close(fd);
+    if (fd >= 0 && (count >= LS_MOST_HOSTS || l->phase == ENDED)) close(fd);
     else if (fd >= 0) add_host(l, fd);
     return true;
 }

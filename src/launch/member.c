@@ -95,18 +95,46 @@ static void be_welcome(member *m, const char *proof)
     m->pause = FIRST_PAUSE;
 }
 
+/* The numbers of an order to start so many processes here. NULL: they can be; else the name of one that cannot. */
+static const char *read_start(const ls_json *order, int processes, int *generation, ls_assignment *a)
+{
+    const struct {
+        const char *name;
+        int64_t least, most;
+        int *to;
+    } numbers[] = {
+        {"start", 0, LS_MOST_RESTARTS, generation},
+        {"attempt", 0, LS_MOST_RESTARTS, &a->attempt},
+        {"hosts", 1, LS_MOST_HOSTS, &a->hosts},
+        {"host_rank", 0, LS_MOST_HOSTS - 1, &a->host_rank},
+        {"world", processes, LS_MOST_HOSTS * LS_MOST_PROCESSES, &a->world},
+        {"first_rank", 0, LS_MOST_HOSTS * LS_MOST_PROCESSES, &a->first_rank},
+        {"master_port", 1, 65535, &a->master_port},
+    };
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        int64_t number = ls_json_integer(ls_json_get(order, numbers[i].name), -1);
+        if (number < numbers[i].least || number > numbers[i].most) return numbers[i].name;
+        *numbers[i].to = (int)number;
+    }
+    if (a->host_rank >= a->hosts) return "host_rank";
+    return a->first_rank > a->world - processes ? "first_rank" : NULL;
+}
+
 static void start(member *m, const ls_json *order)
 {
     if (m->agent->phase != LS_AGENT_IDLE || m->ending || m->agent->told) return;
-    ls_assignment a = {.attempt = (int)ls_json_integer(ls_json_get(order, "attempt"), 0),
-                       .first_rank = (int)ls_json_integer(ls_json_get(order, "first_rank"), 0),
-                       .world = (int)ls_json_integer(ls_json_get(order, "world"), 1),
-                       .host_rank = (int)ls_json_integer(ls_json_get(order, "host_rank"), 0),
-                       .hosts = (int)ls_json_integer(ls_json_get(order, "hosts"), 1),
-                       .master_port = (int)ls_json_integer(ls_json_get(order, "master_port"), 0)};
+    ls_assignment a = {0};
+    int generation;
+    const char *wrong = read_start(order, m->plan->opts.num_processes, &generation, &a);
+    if (wrong) {
+        ls_log_line(LS_LOG_ERROR, "launch: the leader at %s:%d orders what cannot be: %s %lld", m->plan->meeting_host,
+                    m->plan->meeting_port, wrong, (long long)ls_json_integer(ls_json_get(order, wrong), -1));
+        prepare_end(m, 1);
+        return;
+    }
     const char *address = ls_json_text(ls_json_get(order, "master_addr"));
     snprintf(a.master_addr, sizeof a.master_addr, "%s", address ? address : "");
-    m->generation = (int)ls_json_integer(ls_json_get(order, "start"), 0);
+    m->generation = generation;
     m->budget.used = a.attempt;
     m->at_stake = true;
     m->told[0] = '\0';
@@ -117,7 +145,8 @@ static void on_message(ls_wire *wire, const ls_json *order)
 {
     member *m = wire->owner;
     const char *text, *cause = ls_json_text(ls_json_get(order, "cause"));
-    int code = (int)ls_json_integer(ls_json_get(order, "code"), 1);
+    int64_t told_code = ls_json_integer(ls_json_get(order, "code"), 1);
+    int code = told_code >= 0 && told_code < 256 ? (int)told_code : 1;
     if ((text = ls_json_text(ls_json_get(order, "lockstep")))) say_hello(m, text);
     else if ((text = ls_json_text(ls_json_get(order, "welcome")))) be_welcome(m, text);
     else if ((text = ls_json_text(ls_json_get(order, "refused")))) {

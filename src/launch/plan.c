@@ -18,8 +18,6 @@
 #include <strings.h>
 #include <unistd.h>
 
-enum { MOST_PROCESSES = 4096 };
-
 int ls_launch_cpus(void)
 {
     int allowed = ls_cpus_allowed(NULL, 0), quota = ls_cpus_quota("");
@@ -102,7 +100,7 @@ static bool check(ls_launch_opts *o)
 {
     char number[32];
     snprintf(number, sizeof number, "%d", o->num_processes);
-    if (o->num_processes < 1 || o->num_processes > MOST_PROCESSES) {
+    if (o->num_processes < 1 || o->num_processes > LS_MOST_PROCESSES) {
         refuse("number of processes", number, "must be from 1 to 4096");
         return false;
     }

@@ -6,6 +6,13 @@
 
 #include "launch/environment.h"
 
+/* What a job may have: numbers beyond it are a mistake, or hostile. */
+enum {
+    LS_MOST_HOSTS = 4096,
+    LS_MOST_PROCESSES = 4096,  /* of a host */
+    LS_MOST_RESTARTS = 1 << 20 /* that a host, or a leader, may remember */
+};
+
 /* Exactly one of argv and function is set. Nothing here is owned but the three arrays at the end. */
 typedef struct ls_plan {
     ls_launch_opts opts; /* no zero stands for a default any more */

@@ -158,6 +158,75 @@ static void strangers_are_not_listened_to_for_long(void)
     end_well();
 }
 
+/* ---- A leader that is not to be believed ---- */
+
+static int listen_at(int number)
+{
+    struct sockaddr_in here = {.sin_family = AF_INET, .sin_port = htons((uint16_t)number)};
+    here.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), yes = 1;
+    setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+    if (bind(listener, (struct sockaddr *)&here, sizeof here) != 0 || listen(listener, 4) != 0) return -1;
+    return listener;
+}
+
+/* The exit code of a host with this leader's proof and order; what it said is in `words`. */
+static int obey(const char *order)
+{
+    make_folder();
+    setenv("LOCKSTEP_JOB_TOKEN", "s3cret", 1);
+    port = find_port() + 1;
+    int listener = listen_at(port);
+    CHECK(listener >= 0);
+    start_host(1, "1024", "true");
+    int fd = accept(listener, NULL, NULL);
+    static const char greeting[] = "{\"lockstep\":\"abc\"}\n";
+    char hello[2048], proof[LS_PROOF], answer[2048];
+    CHECK(send(fd, greeting, strlen(greeting), MSG_NOSIGNAL) > 0);
+    read_line(fd, hello, sizeof hello);
+    char *challenge = strstr(hello, "\"challenge\":\"");
+    CHECK(challenge);
+    if (challenge) {
+        challenge += strlen("\"challenge\":\"");
+        challenge[strcspn(challenge, "\"")] = '\0';
+        ls_token_prove("s3cret", "leader", challenge, proof);
+        int length = snprintf(answer, sizeof answer, "{\"welcome\":\"%s\"}\n{%s}\n", proof, order);
+        CHECK(send(fd, answer, (size_t)length, MSG_NOSIGNAL) == length);
+    }
+    while (recv(fd, hello, sizeof hello, 0) > 0) continue;
+    close(fd);
+    close(listener);
+    return end_host(1);
+}
+
+static void numbers_of_leaders_are_checked(void)
+{
+    /* start, attempt, first_rank, world, host_rank, hosts, master_port */
+    static const struct {
+        const char *numbers[7], *complaint;
+    } cases[] = {
+        {{"9007199254740993", "0", "1", "2", "1", "2", "2000"}, "start 9007199254740993"},
+        {{"1", "-1", "1", "2", "1", "2", "2000"}, "attempt -1"},
+        {{"1", "0", "2", "2", "1", "2", "2000"}, "first_rank 2"},
+        {{"1", "0", "4294967297", "2", "1", "2", "2000"}, "first_rank 4294967297"},
+        {{"1", "0", "0", "4294967297", "1", "2", "2000"}, "world 4294967297"},
+        {{"1", "0", "1", "2", "2", "2", "2000"}, "host_rank 2"},
+        {{"1", "0", "1", "2", "1", "2147483648", "2000"}, "hosts 2147483648"},
+        {{"1", "0", "1", "2", "1", "2", "65536"}, "master_port 65536"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const char *const *n = cases[i].numbers;
+        char order[512];
+        snprintf(order, sizeof order,
+                 "\"start\":%s,\"attempt\":%s,\"first_rank\":%s,\"world\":%s,\"host_rank\":%s,\"hosts\":%s,"
+                 "\"master_addr\":\"127.0.0.1\",\"master_port\":%s",
+                 n[0], n[1], n[2], n[3], n[4], n[5], n[6]);
+        CHECK(obey(order) == 1);
+        CHECK(host_says("orders what cannot be: ") && host_says(cases[i].complaint));
+    }
+    CHECK(obey("\"end\":1,\"code\":4294967296") == 1); /* not the 0 that its low bits are */
+}
+
 /* ---- Process managers ---- */
 
 typedef struct manager {
@@ -279,6 +348,7 @@ int main(int argc, char **argv)
     CHECK_RUN(a_crowd_that_says_nothing_keeps_nobody_out);
     CHECK_RUN(refusals_do_not_fill_the_log);
     CHECK_RUN(numbers_of_hosts_are_checked);
+    CHECK_RUN(numbers_of_leaders_are_checked);
     CHECK_RUN(strangers_are_not_listened_to_for_long);
     return check_done();
 }
