@@ -40,11 +40,15 @@ void ls_caller_text(char *text, size_t size)
     const void *library = base_of((uintptr_t)&ls_caller_text, &about);
     const void *program = base_of((uintptr_t)getauxval(AT_ENTRY), &about);
     if (!library || library == program) return; /* linked together, nothing tells whose a frame is */
-    int count = backtrace(frames, DEPTH);
-    for (int i = 0; i < count; i++) {
+    const void *libc = base_of((uintptr_t)&getauxval, &about);
+    int count = backtrace(frames, DEPTH), i = 0;
+    /* A sanitizer stands between backtrace() and here. */
+    while (i < count && base_of((uintptr_t)frames[i] - 1, &about) != library) i++;
+    for (; i < count; i++) {
         uintptr_t call = (uintptr_t)frames[i] - 1; /* frames hold where calls return to */
         const void *base = base_of(call, &about);
         if (!base || base == library) continue;
+        if (base == libc) return; /* a thread of the library's own */
         if (is_command(about.dli_fname)) return;
         snprintf(text, size, "%s%s%s+0x%llx", about.dli_sname ? about.dli_sname : "", about.dli_sname ? " in " : "",
                  about.dli_fname, (unsigned long long)(call - (uintptr_t)base));
