@@ -250,8 +250,7 @@ static inline void put_rows(const float *sums, const ls_gemm_targets *to, void *
         void *out = (char *)row[i] + to->offset;
         const float *left = sums + i / 16 * 2 * TILE_UNITS + i % 16 * 16, *right = left + TILE_UNITS;
         if (to->columns == 32 && to->dtype == LS_BF16) {
-            ls_vf_store_bf16(out, ls_vf_load(left));
-            ls_vf_store_bf16((uint16_t *)out + 16, ls_vf_load(right));
+            ls_vf_store2_bf16(out, (ls_vf[]){ls_vf_load(left), ls_vf_load(right)});
         } else {
             int64_t first = to->columns < 16 ? to->columns : 16;
             ls_gemm_store(out, to->dtype, left, first);
