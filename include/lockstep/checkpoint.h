@@ -20,7 +20,7 @@
  *     model.safetensors  model_1.safetensors ...    modules, in the order of ls_prepare(): any tool reads them
  *     optimizer.safetensors  optimizer_1... ...     moments and counts of steps, by parameter
  *     optimizer.json  scheduler.json  dataloader.json  scaler.json  random_states_0.json ...
- *     gradients.safetensors                         only between the steps of an accumulation
+ *     gradients.safetensors  gradients_1... ...     of each process, only between the batches of an accumulation
  *     settings.json                                 what is frozen, and switches that are compared: docs/checkpoints.md
  *     custom_NAME.safetensors  custom_NAME.bin      what was registered
  *     state.json                                    version, epoch, step, world size; every file's size and XXH64

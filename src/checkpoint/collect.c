@@ -133,23 +133,7 @@ static bool collect_scaler(const ls_training *t, ls_snapshot *s)
     return ls_snapshot_add_json(s, "scaler.json", &w);
 }
 
-/* ---- gradients that still add up ---- */
-
-static ls_state *open_gradients(const ls_training *t)
-{
-    ls_state *list = ls_state_new(t->run);
-    for (int i = 0; list && i < t->module_count; i++) {
-        ls_state *parameters = ls_parameters(t->modules[i]);
-        for (int64_t p = 0; p < ls_state_count(parameters); p++) {
-            ls_tensor *gradient =
-                ls_wants_grad(ls_state_tensor(parameters, p)) ? ls_grad(ls_state_tensor(parameters, p)) : NULL;
-            char name[1024];
-            snprintf(name, sizeof name, "%d.%s", i, ls_state_name(parameters, p));
-            if (gradient) ls_state_add(list, name, gradient);
-        }
-    }
-    return list;
-}
+/* ---- how far an accumulation is ---- */
 
 static bool collect_accumulation(const ls_training *t, ls_snapshot *s)
 {
@@ -186,8 +170,8 @@ static bool collect_custom(const ls_custom *custom, ls_snapshot *s)
 /* Tensors come first, in two rounds: how much room their copies need must be known before the first is made. */
 static bool collect_tensors(const ls_training *t, ls_snapshot *s)
 {
-    const ls_state *gradients = s->list = t->run->accumulation.sync ? NULL : open_gradients(t);
-    size_t bytes = ls_snapshot_bytes(gradients);
+    size_t bytes = 0;
+    for (int r = 0; t->gradients && r < t->world; r++) bytes += ls_snapshot_bytes(t->gradients[r]);
     for (int i = 0; i < t->module_count; i++) bytes += ls_snapshot_bytes(ls_state_dict(t->modules[i]));
     for (int i = 0; i < t->optim_count; i++) bytes += ls_snapshot_bytes(ls_optim_state(t->optims[i]));
     for (const ls_custom *c = t->customs; c; c = c->next) bytes += ls_snapshot_bytes(c->opts.tensors);
@@ -199,7 +183,9 @@ static bool collect_tensors(const ls_training *t, ls_snapshot *s)
     for (int i = 0; ok && i < t->optim_count; i++)
         ok = ls_snapshot_add_tensors(s, ls_file_numbered(name, "optimizer", i, ".safetensors"),
                                      ls_optim_state(t->optims[i]));
-    return ok && (ls_state_count(gradients) == 0 || ls_snapshot_add_tensors(s, "gradients.safetensors", gradients));
+    for (int r = 0; ok && t->gradients && r < t->world; r++)
+        ok = ls_snapshot_add_tensors(s, ls_file_numbered(name, LS_GRADIENTS, r, ".safetensors"), t->gradients[r]);
+    return ok;
 }
 
 bool ls_training_collect(const ls_training *t, ls_snapshot *s)

@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "autograd/tape.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
@@ -245,47 +244,15 @@ static bool restore_scaler(const restoring *r)
     return !ls_failed(r->training->run);
 }
 
-/* ---- gradients that still add up ---- */
+/* ---- how far an accumulation is ---- */
 
-/* "1.fc.weight": the parameter fc.weight of module 1; NULL when there is none. */
-static ls_tensor *parameter_called(const ls_training *t, const char *name)
-{
-    char *rest;
-    long i = strtol(name, &rest, 10);
-    return *rest == '.' && i >= 0 && i < t->module_count ? ls_state_find(ls_parameters(t->modules[i]), rest + 1) : NULL;
-}
-
-static bool restore_gradients(const restoring *r)
-{
-    ls_run *run = r->training->run;
-    char path[PATH_MAX];
-    for (int i = 0; i < r->training->module_count; i++) {
-        ls_state *parameters = ls_parameters(r->training->modules[i]);
-        for (int64_t p = 0; p < ls_state_count(parameters); p++) ls_grad_clear(ls_state_tensor(parameters, p));
-    }
-    if (ls_path_kind_of(path_of(r, "gradients.safetensors", path)) != LS_PATH_FILE) return true;
-    ls_state *gradients = ls_state_read(run, path);
-    ls_mark mark = ls_scope_begin(run);
-    for (int64_t i = 0; i < ls_state_count(gradients) && !ls_failed(run); i++) {
-        ls_tensor *parameter = parameter_called(r->training, ls_state_name(gradients, i));
-        ls_tensor *gradient = ls_state_tensor(gradients, i);
-        bool fits =
-            parameter && ls_wants_grad(parameter) && ls_shape_equal(ls_shape_of(parameter), ls_shape_of(gradient));
-        if (!fits) fail(r, LS_ERR_STATE, "gradients.safetensors", "a parameter with a gradient is not trained here");
-        else ls_walk_back(run, parameter, gradient);
-    }
-    ls_scope_end(run, mark, NULL);
-    ls_state_free(gradients);
-    return !ls_failed(run);
-}
-
-static bool restore_accumulation(const restoring *r)
+static bool restore_accumulation(const restoring *r, const ls_manifest *manifest)
 {
     ls_json *root = read_json(r, "accumulation.json");
     ls_accumulation *a = &r->training->run->accumulation;
     a->first_walk = r->training->run->walk_serial + 1; /* the gradients that come now are those of the group */
     a->last_batch = 0;
-    if (!root || !restore_gradients(r)) return ls_json_free(root), false;
+    if (!root || !ls_gradients_restore(r->training, r->folder, manifest)) return ls_json_free(root), false;
     int64_t steps = ls_json_integer(ls_json_get(root, "steps"), a->steps);
     int64_t begun = ls_json_integer(ls_json_get(root, "steps_at_the_beginning"), steps);
     if (begun == r->training->begun->accumulation) a->steps = steps; /* the program may have changed them on its way */
@@ -377,7 +344,7 @@ bool ls_training_restore(const ls_training *training, const char *folder, const 
     bool ok = counts_agree(&r, manifest) && customs_are_there(&r) && restore_modules(&r) && restore_settings(&r) &&
               restore_moments(&r) && restore_rates(&r) &&
               each_element(&r, "dataloader.json", training->loader_count, restore_loader) && restore_scaler(&r) &&
-              restore_accumulation(&r);
+              restore_accumulation(&r, manifest);
     for (const ls_custom *c = training->customs; ok && c; c = c->next) ok = restore_custom(&r, c);
     ok = ok && restore_random(&r, manifest->world);
     memcpy(path, before, sizeof before);

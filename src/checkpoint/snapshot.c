@@ -164,6 +164,5 @@ bool ls_snapshot_write(const ls_snapshot *snapshot, const char *folder, ls_messa
 void ls_snapshot_clear(ls_snapshot *snapshot)
 {
     ls_arena_free(&snapshot->arena);
-    ls_state_free(snapshot->list);
     *snapshot = (ls_snapshot){.run = snapshot->run, .copies = snapshot->copies};
 }

@@ -32,7 +32,6 @@ typedef struct ls_snapshot {
     ls_arena arena;
     ls_copies *copies; /* NULL: nothing is copied */
     ls_snapshot_file *first, *last;
-    ls_state *list; /* freed with it: tensors that are in no other */
     ls_manifest manifest;
 } ls_snapshot;
 

@@ -37,7 +37,9 @@ typedef struct ls_training {
     int64_t epoch;   /* to go on with */
     bool epoch_over; /* it is the one after that at hand: loaders begin anew */
     int rank, world;
-    const ls_random_state *randoms; /* of every rank; for saving */
+    /* of every rank; for saving */
+    const ls_random_state *randoms;
+    ls_state *const *gradients; /* that still add up: ls_gradients_collect(); NULL: there are none */
 } ls_training;
 
 /* Fill a snapshot. False, and an error of the run, on failure. */
@@ -51,6 +53,10 @@ bool ls_training_restore(const ls_training *training, const char *folder, const 
 #define LS_SETTINGS_FROZEN "frozen" /* in it: an array of names */
 bool ls_settings_collect(const ls_training *training, ls_snapshot *snapshot);
 bool ls_settings_compare(const ls_training *training, const char *folder, const ls_json *saved);
+
+/* gradients.c: gradients that still add up, a file for each rank. */
+#define LS_GRADIENTS "gradients"
+bool ls_gradients_restore(const ls_training *training, const char *folder, const ls_manifest *manifest);
 
 /* "model", 1, ".safetensors" -> "model_1.safetensors"; no number for 0. */
 enum { LS_FILE_NAME = 160 };

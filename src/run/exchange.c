@@ -15,6 +15,14 @@ bool ls_exchange_all(ls_run *run, const void *mine, void *all, size_t bytes, con
     return check(run, ls_comm_all_gather(comm, mine, all, bytes, who, &why), &why, who);
 }
 
+bool ls_exchange_gather(ls_run *run, const void *mine, void *all, size_t bytes, const char *who)
+{
+    ls_message why = {{0}};
+    ls_comm_call call = {
+        .kind = LS_COMM_GATHER, .dtype = LS_U8, .count = (int64_t)bytes, .in = mine, .out = all, .site = who};
+    return check(run, ls_comm_run(run->session->comm, &call, &why), &why, who);
+}
+
 bool ls_exchange_reduce(ls_run *run, void *data, int64_t count, ls_dtype dtype, ls_comm_op op, const char *who)
 {
     ls_comm *comm = run->session->comm;

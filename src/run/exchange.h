@@ -10,6 +10,8 @@
 ls_gathered ls_gather_bytes(ls_run *run, const void *data, size_t size, const char *who);
 /* all = `bytes` of rank 0, of rank 1, ... */
 bool ls_exchange_all(ls_run *run, const void *mine, void *all, size_t bytes, const char *who);
+/* The same on rank 0 alone; `all` of the others is not looked at. */
+bool ls_exchange_gather(ls_run *run, const void *mine, void *all, size_t bytes, const char *who);
 /* data[i] = op over ranks of data[i] */
 bool ls_exchange_reduce(ls_run *run, void *data, int64_t count, ls_dtype dtype, ls_comm_op op, const char *who);
 bool ls_exchange_broadcast(ls_run *run, void *data, size_t bytes, int from, const char *who);

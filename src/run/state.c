@@ -19,6 +19,7 @@
 #include "optim/optim.h"
 #include "run/claim.h"
 #include "run/exchange.h"
+#include "run/gradients.h"
 #include "run/prepare.h"
 
 /* ---- what belongs to the run ---- */
@@ -257,7 +258,7 @@ bool ls_wait_for_save(ls_run *run)
 }
 
 /* On the main process: collect, let hooks add their files, write. */
-static bool save(ls_run *run, const char *folder, const ls_random_state *randoms)
+static bool save(ls_run *run, const char *folder, const ls_random_state *randoms, ls_state *const *gradients)
 {
     ls_session *session = run->session;
     ls_writer *w = &session->writer;
@@ -265,6 +266,7 @@ static bool save(ls_run *run, const char *folder, const ls_random_state *randoms
     void *lists = list_training(run, &t);
     if (!lists) return false;
     t.randoms = randoms;
+    t.gradients = gradients;
     find_epoch(run, &t);
     w->snapshot = (ls_snapshot){.run = run, .copies = session->async_save ? &w->copies : NULL};
     bool ok = choose_folder(run, folder) && ls_training_collect(&t, &w->snapshot);
@@ -296,12 +298,15 @@ bool ls_save_state(ls_run *run, const char *folder)
 {
     if (!ls_session_of(run) || !ls_wait_for_save(run) || !collect_optims(run)) return false;
     note_frozen(run);
+    ls_state **gradients;
+    bool ok = ls_gradients_collect(run, &gradients);
     ls_gathered states = ls_gather_bytes(run, &run->random, sizeof run->random, "ls_save_state");
     ls_random_state *randoms = ls_sys_alloc((size_t)(states.count + 1) * sizeof *randoms);
     if (!randoms) ls_fail(&run->errors, LS_ERR_MEMORY, "ls_save_state: no memory");
     for (int r = 0; randoms && r < states.count; r++) memcpy(&randoms[r], states.data[r], sizeof *randoms);
-    bool ok = randoms && (!ls_is_main(run) || save(run, folder, randoms));
+    ok = ok && randoms && (!ls_is_main(run) || save(run, folder, randoms, gradients));
     ls_sys_free(randoms);
+    ls_gradients_collect_end(run, gradients);
     collect_optims_end(run);
     bool failed;
     if (!ls_exchange_any(run, !ok, &failed, "ls_save_state")) return false;

@@ -1,0 +1,146 @@
+/* accumulating.c - processes that are saved between the batches of an accumulation, when each has gradients of its own:
+ * as many go on with the very numbers, others with the same sums. */
+#include <lockstep.h>
+
+#include <math.h>
+
+#include "check.h"
+#include "folder.h"
+#include "run/team.h"
+
+enum { EPOCHS = 2, BATCHES = 5, ALL = EPOCHS * BATCHES, WEIGHTS = 6 * 5 + 5 + 5 * 2 + 2 };
+
+static const char *home;
+
+/* ---- a training ---- */
+
+static struct {
+    bool shard, partly, resume;
+    int accumulation, stop; /* batches to save after, and to end */
+} plan;
+
+static float weights[WEIGHTS], undisturbed[WEIGHTS]; /* as rank 0 has them in the end */
+static bool alike;                                   /* all ranks had the same */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+static ls_dataset *points(ls_run *run)
+{
+    ls_random_set(run, (ls_random_state){.seed = 99});
+    ls_tensor *x = ls_keep(ls_randn(run, LS_F32, 12 * BATCHES, 6));
+    ls_tensor *y = ls_keep(ls_cast(ls_gt(ls_sum_dim(x, 1, false), ls_zeros(run, LS_F32, 1)), LS_I64));
+    return ls_tensor_dataset_new(run, ls_named(x, "image"), ls_named(y, "label"));
+}
+
+static void leave_weights(ls_run *run, ls_module *net)
+{
+    float mine[WEIGHTS];
+    CHECK(team_read(net, mine) == WEIGHTS);
+    pthread_mutex_lock(&lock);
+    if (ls_is_main(run)) memcpy(weights, mine, sizeof weights);
+    pthread_mutex_unlock(&lock);
+    ls_wait_for_everyone(run);
+    pthread_mutex_lock(&lock);
+    alike = alike && memcmp(weights, mine, sizeof weights) == 0;
+    pthread_mutex_unlock(&lock);
+}
+
+/* With plan.partly rank 1 leaves out the first layer in the first batch of each group: it has no gradient there yet. */
+static ls_tensor *forward(ls_run *run, ls_module *net, ls_tensor *x, int batch)
+{
+    bool leaves_out = plan.partly && ls_rank(run) == 1 && batch % BATCHES % plan.accumulation == 0;
+    return leaves_out ? ls_forward(ls_child(net, "2"), ls_slice(x, 1, 0, 5, 1)) : ls_forward(net, x);
+}
+
+/* Every batch is of 12 samples, however many processes share them. */
+static void train(ls_run *run)
+{
+    ls_set_gradient_accumulation_steps(run, plan.accumulation);
+    run->share.split_batches = true;
+    run->share.optimizer = plan.shard;
+    ls_loader *train = ls_loader_new(run, points(run), .batch = 12, .shuffle = true, .seed = 8);
+    ls_module *net = ls_sequential_new(run, ls_linear_new(run, 6, 5), ls_tanh_new(run), ls_linear_new(run, 5, 2));
+    ls_optim *sgd = ls_sgd_new(run, net, .lr = 0.3, .momentum = 0.9);
+    ls_prepare(run, net, sgd, train);
+    if (plan.resume) CHECK_MSG(ls_load_state(run, home), "%s", ls_error_message(run));
+    int count = plan.resume ? plan.stop : 0;
+    for (int epoch; ls_epoch(run, EPOCHS, &epoch);)
+        for (ls_batch b; ls_next(train, &b);) {
+            ls_backward(run, ls_cross_entropy(forward(run, net, b.image, count), b.label));
+            ls_step(sgd);
+            ls_zero_grad(sgd);
+            if (++count != plan.stop) continue;
+            CHECK_MSG(ls_save_state(run, home), "%s", ls_error_message(run));
+            return;
+        }
+    CHECK(count == ALL);
+    leave_weights(run, net);
+}
+
+static void train_undisturbed(int world)
+{
+    plan.stop = 0;
+    plan.resume = false;
+    alike = true;
+    team_run(world, train);
+    CHECK(alike);
+    memcpy(undisturbed, weights, sizeof weights);
+}
+
+/* Two processes save after some batches, others go on. Returns by how much the weights differ in the end. */
+static double interrupt(int stop, int world)
+{
+    folder_fresh(home);
+    plan.stop = stop;
+    plan.resume = false;
+    team_run(2, train);
+    plan.resume = alike = true;
+    team_run(world, train);
+    CHECK(alike);
+    double most = 0;
+    for (int i = 0; i < WEIGHTS; i++) most = fmax(most, fabs((double)weights[i] - undisturbed[i]));
+    return most;
+}
+
+/* ---- the same number, and others ---- */
+
+static void as_many_processes_go_on_exactly(void)
+{
+    plan.partly = true;
+    for (int shard = 0; shard < 2; shard++)
+        for (int accumulation = 2; accumulation < 4; accumulation++) {
+            plan.shard = shard;
+            plan.accumulation = accumulation;
+            train_undisturbed(2);
+            for (int stop = 1; stop < ALL; stop++)
+                CHECK_MSG(interrupt(stop, 2) == 0 && memcmp(weights, undisturbed, sizeof weights) == 0,
+                          "shard %d, accumulation %d, saved after batch %d", shard, accumulation, stop);
+        }
+}
+
+static void any_number_of_processes_goes_on_with_the_same_sums(void)
+{
+    plan.accumulation = 3;
+    plan.partly = false;
+    for (int shard = 0; shard < 2; shard++)
+        for (int world = 1; world <= 4; world++)
+            for (int stop = 1; stop < ALL; stop += 3) {
+                plan.shard = shard;
+                train_undisturbed(2);
+                double off = interrupt(stop, world);
+                CHECK_MSG(off < 1e-5, "shard %d, %d processes, saved after batch %d: off by %g", shard, world, stop,
+                          off);
+            }
+}
+
+int main(int argc, char **argv)
+{
+    check_filter = argc > 1 ? argv[1] : NULL;
+    char path[64];
+    snprintf(path, sizeof path, "%s/lockstep-accumulating-%d", access("/dev/shm", W_OK) == 0 ? "/dev/shm" : ".",
+             (int)getpid());
+    home = path;
+    CHECK_RUN(as_many_processes_go_on_exactly);
+    CHECK_RUN(any_number_of_processes_goes_on_with_the_same_sums);
+    folder_remove(home);
+    return check_done();
+}
