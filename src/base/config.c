@@ -108,15 +108,15 @@ static void report_mistakes(void)
     };
     for (int i = 0; i < LS_SETTING_COUNT_OF; i++) {
         if (values[i].refused) {
-            ls_log_line(LS_LOG_WARN, "%s must be %s; using \"%s\"", values[i].name, wanted[rows[i].kind],
-                        values[i].text);
+            ls_log_of_job(LS_LOG_WARN, "%s must be %s; using \"%s\"", values[i].name, wanted[rows[i].kind],
+                          values[i].text);
         }
     }
     for (char **entry = environ; entry && *entry; entry++) {
         size_t name_length = strcspn(*entry, "=");
         if (strncmp(*entry, PREFIX, strlen(PREFIX)) == 0 && !is_known(*entry, name_length)) {
-            ls_log_line(LS_LOG_WARN, "environment variable %.*s is not known and has no effect", (int)name_length,
-                        *entry);
+            ls_log_of_job(LS_LOG_WARN, "environment variable %.*s is not known and has no effect", (int)name_length,
+                          *entry);
         }
     }
 }

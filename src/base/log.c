@@ -5,6 +5,7 @@
 #include "base/terminal.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -38,8 +39,8 @@ static ls_log_level shown_or(ls_log_level unsaid)
         if (level == LS_LOG_LEVEL_COUNT) level = UNSAID;
         atomic_store(&said, level);
         if (!known) {
-            LS_LOG_ONCE(LS_LOG_WARN, "%s=%s is not one of error, warn, info, debug; using warn",
-                        ls_config_row(LS_SETTING_LOG)->name, wanted);
+            LS_LOG_ONCE_OF_JOB(LS_LOG_WARN, "%s=%s is not one of error, warn, info, debug; using warn",
+                               ls_config_row(LS_SETTING_LOG)->name, wanted);
         }
     }
     return level == UNSAID ? unsaid : (ls_log_level)level;
@@ -81,6 +82,33 @@ void ls_log_from(const char *origin, ls_log_level level, const char *format, va_
 void ls_log_line(ls_log_level level, const char *format, ...)
 {
     if (!ls_log_shows(level)) return;
+    va_list args;
+    va_start(args, format);
+    ls_log_from("lockstep: ", level, format, args);
+    va_end(args);
+}
+
+/* ---- for the job ---- */
+
+static atomic_int rank_told = -1; /* by a run; -1: not yet */
+
+void ls_log_set_rank(int rank)
+{
+    atomic_store(&rank_told, rank);
+}
+
+static bool is_first(void)
+{
+    int rank = atomic_load_explicit(&rank_told, memory_order_relaxed);
+    if (rank >= 0) return rank == 0;
+    const char *text = ls_config_text(LS_SETTING_RANK);
+    if (!*text) text = getenv("RANK"); /* Lockstep's launcher, and torchrun */
+    return !text || !*text || strcmp(text, "0") == 0;
+}
+
+void ls_log_of_job(ls_log_level level, const char *format, ...)
+{
+    if (!ls_log_shows(level) || !is_first()) return;
     va_list args;
     va_start(args, format);
     ls_log_from("lockstep: ", level, format, args);

@@ -17,14 +17,20 @@ bool ls_log_shows_of_program(ls_log_level level);
 
 /* Text beyond about 2000 bytes is cut; ls_printable() is what is shown, so that text of others may stand in it. */
 LS_PRINTF(2, 3) void ls_log_line(ls_log_level level, const char *format, ...);
-/* The same whatever the level in force, with another origin than "lockstep: " in front. */
+/* Of the whole job, not of this process alone: only the first of its processes says it. Which one this is, ls_init()
+ * tells by ls_log_set_rank(); before that LOCKSTEP_RANK or RANK does. A process that was told nothing is the first. */
+LS_PRINTF(2, 3) void ls_log_of_job(ls_log_level level, const char *format, ...);
+void ls_log_set_rank(int rank);
+/* The same as ls_log_line() whatever the level in force, with another origin than "lockstep: " in front. */
 LS_PRINTF(3, 0) void ls_log_from(const char *origin, ls_log_level level, const char *format, va_list args);
 
-/* The same, but only the first time this place is reached in the process. */
-#define LS_LOG_ONCE(level, ...)                                                                                        \
+/* The first two, but only the first time this place is reached in the process. */
+#define LS_LOG_ONCE(level, ...) LS_LOG_ONCE_BY(ls_log_line, level, __VA_ARGS__)
+#define LS_LOG_ONCE_OF_JOB(level, ...) LS_LOG_ONCE_BY(ls_log_of_job, level, __VA_ARGS__)
+#define LS_LOG_ONCE_BY(say, level, ...)                                                                                \
     do {                                                                                                               \
         static atomic_flag logged_here_ = ATOMIC_FLAG_INIT;                                                            \
-        if (!atomic_flag_test_and_set(&logged_here_)) ls_log_line(level, __VA_ARGS__);                                 \
+        if (!atomic_flag_test_and_set(&logged_here_)) say(level, __VA_ARGS__);                                         \
     } while (0)
 
 #endif

@@ -98,7 +98,7 @@ void ls_pin_begin(const int *cpus, int count, const ls_pin_rules *rules)
     const char *asked = ls_config_text(LS_SETTING_PIN);
     bool always = strcmp(asked, "yes") == 0, never = strcmp(asked, "no") == 0;
     if (!always && !never && strcmp(asked, "auto") != 0)
-        LS_LOG_ONCE(LS_LOG_WARN, "LOCKSTEP_PIN must be auto, yes or no; using \"auto\"");
+        LS_LOG_ONCE_OF_JOB(LS_LOG_WARN, "LOCKSTEP_PIN must be auto, yes or no; using \"auto\"");
     pthread_mutex_lock(&pin.lock);
     if (pin.runs++ == 0) {
         memset(&pin.ours, 0, sizeof pin.ours);

@@ -43,9 +43,9 @@ static ls_state *without_aliases(ls_run *run, const ls_state *all)
         }
     }
     if (used)
-        ls_log_line(LS_LOG_WARN,
-                    "%s %s not written: shared with a tensor of another name, which is; loading restores it", dropped,
-                    strchr(dropped, ',') ? "are" : "is");
+        ls_log_of_job(LS_LOG_WARN,
+                      "%s %s not written: shared with a tensor of another name, which is; loading restores it", dropped,
+                      strchr(dropped, ',') ? "are" : "is");
     return state;
 }
 

@@ -205,11 +205,12 @@ static bool restore_loader(const restoring *r, int i, const ls_json *element)
         .finished = ls_json_bool(ls_json_get(element, "finished"), false),
     };
     int64_t batch = ls_json_integer(ls_json_get(element, "batch"), 0), now = ls_loader_round(r->training->loaders[i]);
-    if (batch && batch != now && r->training->rank == 0)
-        ls_log_line(LS_LOG_WARN,
-                    "%s was saved with batches of %lld samples; this run goes on with %lld, after the %lld samples of "
-                    "the pass that were read",
-                    r->folder, (long long)batch, (long long)now, (long long)state.start);
+    if (batch && batch != now)
+        ls_log_of_job(
+            LS_LOG_WARN,
+            "%s was saved with batches of %lld samples; this run goes on with %lld, after the %lld samples of "
+            "the pass that were read",
+            r->folder, (long long)batch, (long long)now, (long long)state.start);
     return ls_loader_state_set(r->training->loaders[i], &state);
 }
 
@@ -232,8 +233,8 @@ static bool restore_scaler(const restoring *r)
     char path[PATH_MAX];
     bool saved = ls_path_kind_of(path_of(r, "scaler.json", path)) == LS_PATH_FILE;
     if (saved != (r->training->run->scaler != NULL))
-        ls_log_line(LS_LOG_WARN, "%s was saved %s a loss scaler; this run goes on %s one", r->folder,
-                    saved ? "with" : "without", saved ? "without" : "with a fresh");
+        ls_log_of_job(LS_LOG_WARN, "%s was saved %s a loss scaler; this run goes on %s one", r->folder,
+                      saved ? "with" : "without", saved ? "without" : "with a fresh");
     if (!saved || !r->training->run->scaler) return true;
     ls_json *root = read_json(r, "scaler.json");
     if (!root) return false;
@@ -256,8 +257,8 @@ static bool restore_accumulation(const restoring *r, const ls_manifest *manifest
     int64_t steps = ls_json_integer(ls_json_get(root, "steps"), a->steps);
     int64_t begun = ls_json_integer(ls_json_get(root, "steps_at_the_beginning"), steps);
     if (begun == r->training->begun->accumulation) a->steps = steps; /* the program may have changed them on its way */
-    else if (r->training->rank == 0)
-        ls_log_line(
+    else
+        ls_log_of_job(
             LS_LOG_WARN,
             "%s was saved with gradient_accumulation_steps: %lld; this run goes on with %lld, and schedules that "
             "count steps end at another batch",

@@ -30,13 +30,13 @@ enum { SHOWN = 160 };
 
 static void report(const walk *w, effect e, const char *key, const char *saved, const char *mine)
 {
-    bool main = w->training->rank == 0;
-    if (e == GOES_ON && main)
-        ls_log_line(LS_LOG_WARN, "%s was saved with %s: %.*s; this run goes on with %.*s", w->folder, key, SHOWN, saved,
-                    SHOWN, mine);
-    if (e == STAYS && main)
-        ls_log_line(LS_LOG_WARN, "%s was saved with %s: %.*s, which stays in force; this program's has no effect: %.*s",
-                    w->folder, key, SHOWN, saved, SHOWN, mine);
+    if (e == GOES_ON)
+        ls_log_of_job(LS_LOG_WARN, "%s was saved with %s: %.*s; this run goes on with %.*s", w->folder, key, SHOWN,
+                      saved, SHOWN, mine);
+    if (e == STAYS)
+        ls_log_of_job(LS_LOG_WARN,
+                      "%s was saved with %s: %.*s, which stays in force; this program's has no effect: %.*s", w->folder,
+                      key, SHOWN, saved, SHOWN, mine);
     if (e == REFUSED)
         ls_fail(
             &w->training->run->errors, LS_ERR_STATE,

@@ -236,9 +236,9 @@ static bool put_in_order(search *s, ls_dataset *set)
         all->list[i].label =
             (const char **)bsearch(&all->list[i].class_name, names, (size_t)classes, sizeof *names, by_text) - names;
     bool ok = ls_dataset_set_classes(set, classes, names);
-    if (ok && classes == 1 && s->run->share.rank == 0)
-        ls_log_line(LS_LOG_WARN, "image folder: all %lld photos of %s are of one class, \"%s\"", (long long)all->count,
-                    s->root, names[0]);
+    if (ok && classes == 1)
+        ls_log_of_job(LS_LOG_WARN, "image folder: all %lld photos of %s are of one class, \"%s\"",
+                      (long long)all->count, s->root, names[0]);
     ls_sys_free(names);
     return ok;
 }
@@ -264,9 +264,9 @@ static bool report(search *s, const char *pattern)
                 (long long)s->left_out, s->left_out ? ": " : "", list, more, cure);
         return false;
     }
-    if (s->left_out && s->run->share.rank == 0)
-        ls_log_line(LS_LOG_WARN, "image folder: %lld files of %s are left out, %lld taken: %s%s not like %s; %s",
-                    (long long)s->left_out, s->root, (long long)s->all->count, list, more, pattern, cure);
+    if (s->left_out)
+        ls_log_of_job(LS_LOG_WARN, "image folder: %lld files of %s are left out, %lld taken: %s%s not like %s; %s",
+                      (long long)s->left_out, s->root, (long long)s->all->count, list, more, pattern, cure);
     return true;
 }
 

@@ -37,8 +37,8 @@ static ls_isa cap_in_environment(void)
         size_t length = strlen(valid);
         snprintf(valid + length, sizeof valid - length, "%s%s", length ? ", " : "", names[isa]);
     }
-    ls_log_line(LS_LOG_WARN, "%s=%s is ignored: valid on this architecture are %s", ls_config_row(LS_SETTING_ISA)->name,
-                name, valid);
+    ls_log_of_job(LS_LOG_WARN, "%s=%s is ignored: valid on this architecture are %s",
+                  ls_config_row(LS_SETTING_ISA)->name, name, valid);
     return LS_ISA_COUNT - 1;
 }
 

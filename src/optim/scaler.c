@@ -62,11 +62,9 @@ void ls_scaler_settle(ls_scaler *scaler)
     set(scaler, next_scale(scaler));
     if (scaler->now.scale >= 1 || scaler->told) return;
     scaler->told = true;
-    if (scaler->object.run->share.rank == 0)
-        ls_log_line(
-            LS_LOG_WARN,
-            "the loss scale has fallen below 1: gradients are not finite however small they are made, and no "
-            "step is taken; bf16 needs no scale, and LOCKSTEP_CHECK_FINITE=1 names results that are not finite");
+    ls_log_of_job(LS_LOG_WARN,
+                  "the loss scale has fallen below 1: gradients are not finite however small they are made, and no "
+                  "step is taken; bf16 needs no scale, and LOCKSTEP_CHECK_FINITE=1 names results that are not finite");
 }
 
 void ls_scaler_stepped(ls_scaler *scaler, bool finite)

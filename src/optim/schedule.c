@@ -106,10 +106,10 @@ void ls_schedule_over(const ls_schedule *s)
     int64_t tolerance = s->end / 100 + each * (1 + s->optim->skipped_steps);
     bool early = s->step + tolerance<s->end, late = s->step> s->end + tolerance;
     if (!early && !(late && !(s->repeats && s->step % s->end == 0))) return;
-    ls_log_line(LS_LOG_WARN,
-                "a learning rate schedule made for %lld steps %s step %lld, at a rate of %g; "
-                "ls_steps_per_epoch(loader) counts the steps of an epoch",
-                (long long)s->end, early ? "ended at" : "went on to", (long long)s->step, s->lr);
+    ls_log_of_job(LS_LOG_WARN,
+                  "a learning rate schedule made for %lld steps %s step %lld, at a rate of %g; "
+                  "ls_steps_per_epoch(loader) counts the steps of an epoch",
+                  (long long)s->end, early ? "ended at" : "went on to", (long long)s->step, s->lr);
 }
 
 void ls_schedule_free(ls_schedule *schedule)

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/config.h"
+#include "base/log.h"
 #include "comm/meet.h"
 #include "comm/shm.h"
 #include "run/others.h"
@@ -71,6 +72,7 @@ bool ls_session_find_others(ls_run *run)
     ls_comm *comm = NULL;
     ls_lookout **lookout = &run->session->lookout;
     ls_status status = ls_identity_read((const char *const *)environ, &who, &why);
+    if (!status) ls_log_set_rank(who.rank);
     if (!status && who.world == 1) return true;
     if (!status)
         status = are_together(&who) ? join_together(&comm, &place, lookout, &who, &why)

@@ -76,10 +76,8 @@ void ls_remind_of_prepare(ls_run *run)
         module->in_full_precision = false;
         if (o->prepared || run->session->told_of_prepare || !ls_module_has_gradients(module)) continue;
         run->session->told_of_prepare = true;
-        if (ls_is_main(run))
-            ls_log_line(LS_LOG_WARN,
-                        "mixed precision is %s, but %s is trained in f32: it was not handed to ls_prepare()",
-                        ls_dtype_name(run->mixed_precision), module->name ? module->name : module->kind);
+        ls_log_of_job(LS_LOG_WARN, "mixed precision is %s, but %s is trained in f32: it was not handed to ls_prepare()",
+                      ls_dtype_name(run->mixed_precision), module->name ? module->name : module->kind);
     }
 }
 

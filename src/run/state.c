@@ -209,11 +209,11 @@ static void mind_older_checkpoints(ls_run *run)
     ls_sys_free(numbers);
     if (!count) return;
     if (limit != LS_AUTO) snprintf(kept, sizeof kept, ", and only the latest %lld of all are kept", (long long)limit);
-    ls_log_line(LS_LOG_WARN,
-                "%s holds an older training, up to " LS_CHECKPOINT_STEM
-                "%lld, which this one does not go on from: what "
-                "it saves begins with " LS_CHECKPOINT_STEM "%lld%s; resume from the older one, or use another folder",
-                parent, (long long)newest, (long long)newest + 1, kept);
+    ls_log_of_job(LS_LOG_WARN,
+                  "%s holds an older training, up to " LS_CHECKPOINT_STEM
+                  "%lld, which this one does not go on from: what "
+                  "it saves begins with " LS_CHECKPOINT_STEM "%lld%s; resume from the older one, or use another folder",
+                  parent, (long long)newest, (long long)newest + 1, kept);
 }
 
 /* Let the writer's paths be those of a given folder, or of the next numbered one. */
@@ -342,7 +342,7 @@ static char *find_latest(ls_run *run, ls_manifest *manifest)
         ls_message why = {{0}};
         found = ls_folder_numbered(parent, numbers[count]);
         if (!found || ls_manifest_check(found, manifest, &why)) break;
-        ls_log_line(LS_LOG_WARN, "%s is damaged and passed over: %s", found, why.text);
+        ls_log_of_job(LS_LOG_WARN, "%s is damaged and passed over: %s", found, why.text);
         ls_sys_free(found);
         found = NULL;
     }
@@ -411,7 +411,7 @@ void ls_session_resume(ls_run *run)
     int64_t *numbers, count = ls_folder_numbers(checkpoints_folder(run, parent), &numbers);
     ls_sys_free(numbers);
     if (is_latest(from) && count == 0)
-        ls_log_line(LS_LOG_WARN, "no checkpoint in %s yet: begins at the beginning", parent);
+        ls_log_of_job(LS_LOG_WARN, "no checkpoint in %s yet: begins at the beginning", parent);
     else ls_load_state(run, from);
     ls_sys_free(from);
 }

@@ -35,6 +35,17 @@ static int logs_long(void)
     return 0;
 }
 
+static int logs_of_job(void)
+{
+    ls_log_of_job(LS_LOG_WARN, "told by the launcher");
+    ls_log_set_rank(1);
+    ls_log_of_job(LS_LOG_WARN, "second");
+    ls_log_set_rank(0);
+    ls_log_of_job(LS_LOG_WARN, "first");
+    for (int i = 0; i < 3; i++) LS_LOG_ONCE_OF_JOB(LS_LOG_WARN, "once");
+    return 0;
+}
+
 static int code(int status)
 {
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
@@ -118,12 +129,25 @@ static void names_of_other_systems_are_read(void)
     ls_config_reload();
 }
 
+static void the_first_process_speaks_for_the_job(void)
+{
+    static const char last[] = "lockstep: warning: first\nlockstep: warning: once\n";
+    run_captured("LOCKSTEP_RANK=1", logs_of_job, text, sizeof text);
+    CHECK_TEXT(text, last);
+    run_captured("LOCKSTEP_RANK=0", logs_of_job, text, sizeof text);
+    CHECK_HAS(text, "lockstep: warning: told by the launcher\n");
+    CHECK(!strstr(text, "second"));
+    run_captured(NULL, logs_of_job, text, sizeof text);
+    CHECK_HAS(text, "lockstep: warning: told by the launcher\n");
+}
+
 int main(int argc, char **argv)
 {
     if (argc > 1) check_filter = argv[1];
     CHECK_RUN(values_are_read);
     CHECK_RUN(mistakes_are_reported);
     CHECK_RUN(levels_filter);
+    CHECK_RUN(the_first_process_speaks_for_the_job);
     CHECK_RUN(rows_describe_themselves);
     CHECK_RUN(a_variable_that_went_is_forgotten);
     CHECK_RUN(names_of_other_systems_are_read);

@@ -227,6 +227,27 @@ static void different_calls_end_the_job(void)
     CHECK(!strstr(output, "ls_gather_object"));
 }
 
+static int count(const char *words)
+{
+    int times = 0;
+    for (const char *at = output; (at = strstr(at, words)); at++) times++;
+    return times;
+}
+
+/* What concerns the job is not said by each of its processes. */
+static void the_job_warns_once(void)
+{
+    static const char command[] = " train /tmp/lockstep_once.out --resume_from_checkpoint latest --output_dir "
+                                  "/tmp/lockstep_once 2>&1; rm -rf /tmp/lockstep_once*";
+    char line[1024];
+    snprintf(line, sizeof line, "LOCKSTEP_NONSENSE=1 LOCKSTEP_ISA=none %s launch -n 3 %s%s", LOCKSTEP_COMMAND, WORKER,
+             command);
+    CHECK(shell(line) == 0);
+    CHECK_MSG(count("no checkpoint in ") == 1 && count("LOCKSTEP_ISA=none is ignored") == 1, "%s", output);
+    CHECK_MSG(count("LOCKSTEP_NONSENSE is not known") <= 2, "%s", output); /* the launcher, and one worker */
+    CHECK_MSG(count("LOCKSTEP_NONSENSE is not known") >= 1, "%s", output);
+}
+
 /* ---- told to end ---- */
 
 /* A signal to one process, or to the launcher, stops all after the same step. */
@@ -289,6 +310,7 @@ int main(int argc, char **argv)
     CHECK_RUN(a_dead_process_is_named);
     CHECK_RUN(survivors_learn_the_cause_at_once);
     CHECK_RUN(different_calls_end_the_job);
+    CHECK_RUN(the_job_warns_once);
     CHECK_RUN(all_stop_after_the_same_step);
     CHECK_RUN_FORK(the_function_starts_them);
     return check_done();
