@@ -3,7 +3,8 @@
  *     ls_optim *adam = ls_adamw_new(run, model, .lr = 3e-4, .weight_decay = 0);
  *
  * What is not named has the default that stands behind the option; what is named counts, also when it is 0
- * (docs/options.md). In C++ options are named in the order of their struct. */
+ * (docs/options.md). In C a value without a name does not compile; in C++ options are named in the order of their
+ * struct. */
 #ifndef LOCKSTEP_CALL_H
 #define LOCKSTEP_CALL_H
 
@@ -21,6 +22,22 @@
  * them to a function that ends in _sized. LS_CALL_n(f, type, a1 ... an, .name = value, ...,) calls f_sized(a1 ... an,
  * options, their size); the comma at its end makes a call without options legal. */
 #define LS_OPTS_SIZE(type) offsetof(type, _)
+
+/* What `_` is, which also refuses a value without a name, as in ls_sgd_new(run, model, 0.1). In C that would initialise
+ * the member behind the last default, whichever that is, so the defaults end inside of `_`. In gcc `last` is then next,
+ * and its attribute refuses it; elsewhere nothing is next. The pragmas below make errors of both. */
+#if defined(__GNUC__) && !defined(__clang__) && !defined(__cplusplus)
+typedef struct ls_options_end {
+    bool first, last;
+} __attribute__((designated_init)) ls_options_end;
+#define LS_OPTIONS_END_ ._.first = false
+#else
+typedef struct ls_options_end {
+    bool first, last;
+} ls_options_end;
+#define LS_OPTIONS_END_ ._.last = false
+#endif
+
 #ifdef __cplusplus
 #define LS_DEFAULT(...) = __VA_ARGS__
 #define LS_OPTIONS(type, ...) (type{__VA_ARGS__})
@@ -29,14 +46,20 @@
 #define LS_DEFAULT(...)
 /* Defaults first, then what was named: compilers warn of members that are initialised twice, but not here. The literal
  * is an array of one so that gcc finds a place for the pragma, which it allows in a struct and not in an expression. */
-#define LS_OPTIONS(type, ...) ((const type[LS_ONE_QUIET_]){{type##_defaults, __VA_ARGS__}}[LS_ONE_LOUD_ - 1])
+#define LS_OPTIONS(type, ...)                                                                                          \
+    ((const type[LS_ONE_QUIET_]){{type##_defaults, LS_OPTIONS_END_, __VA_ARGS__}}[LS_ONE_LOUD_ - 1])
 #define LS_OPTS(type, ...) &LS_OPTIONS(type, __VA_ARGS__), LS_OPTS_SIZE(type)
 #if defined(__clang__)
-#define LS_ONE_QUIET_ _Pragma("clang diagnostic push") _Pragma("clang diagnostic ignored \"-Winitializer-overrides\"") 1
+#define LS_ONE_QUIET_                                                                                                  \
+    _Pragma("clang diagnostic push") _Pragma("clang diagnostic ignored \"-Winitializer-overrides\"")                   \
+        _Pragma("clang diagnostic error \"-Wexcess-initializers\"") 1
 #define LS_ONE_LOUD_ _Pragma("clang diagnostic pop") 1
 #elif defined(__GNUC__)
 #define LS_ONE_QUIET_                                                                                                  \
-    sizeof(struct { _Pragma("GCC diagnostic push") _Pragma("GCC diagnostic ignored \"-Woverride-init\"") char one; })
+    sizeof(struct {                                                                                                    \
+        _Pragma("GCC diagnostic push") _Pragma("GCC diagnostic ignored \"-Woverride-init\"")                           \
+            _Pragma("GCC diagnostic error \"-Wdesignated-init\"") char one;                                            \
+    })
 #define LS_ONE_LOUD_ sizeof(struct { _Pragma("GCC diagnostic pop") char one; })
 #else
 #define LS_ONE_QUIET_ 1

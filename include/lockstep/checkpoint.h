@@ -48,7 +48,7 @@ typedef struct ls_save_model_opts {
     const char *max_shard_size LS_DEFAULT(NULL);  /* NULL is "10GB" */
     const ls_metadata *metadata LS_DEFAULT(NULL); /* for every file */
     bool no_sync LS_DEFAULT(false);               /* see ls_state_write */
-    bool _ LS_DEFAULT(false);
+    ls_options_end _ LS_DEFAULT({});
 } ls_save_model_opts;
 #define ls_save_model_opts_defaults .no_sync = false
 
@@ -70,7 +70,7 @@ typedef struct ls_load_model_opts {
     /* Taken off the front of the file's names; see below for what goes without being asked. */
     const char *strip LS_DEFAULT(NULL);
     const char *prefix LS_DEFAULT(NULL); /* put in front of the file's names */
-    bool _ LS_DEFAULT(false);
+    ls_options_end _ LS_DEFAULT({});
 } ls_load_model_opts;
 #define ls_load_model_opts_defaults .partial = false
 
@@ -120,7 +120,7 @@ typedef struct ls_register_opts {
     ls_bytes (*save)(void *user) LS_DEFAULT(NULL);
     bool (*load)(void *user, const void *data, size_t size) LS_DEFAULT(NULL);
     void *user LS_DEFAULT(NULL);
-    bool _ LS_DEFAULT(false);
+    ls_options_end _ LS_DEFAULT({});
 } ls_register_opts;
 #define ls_register_opts_defaults .data = NULL
 

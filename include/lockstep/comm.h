@@ -82,7 +82,7 @@ typedef struct ls_comm_call {
     const int64_t *out_counts LS_DEFAULT(NULL); /* all-to-all: elements that come from each rank; NULL: count */
     int peer LS_DEFAULT(0);
     const char *site LS_DEFAULT(NULL); /* where the call stands, for messages; filled in: file and line */
-    bool _ LS_DEFAULT(false);
+    ls_options_end _ LS_DEFAULT({});
 } ls_comm_call;
 #define ls_comm_call_defaults .op = LS_COMM_SUM
 

@@ -93,7 +93,7 @@ typedef struct ls_dataset_opts {
     void (*release)(void *user) LS_DEFAULT(NULL);    /* (optional) when the dataset goes */
     int64_t class_count LS_DEFAULT(0);               /* see ls_class_count(); 0: unknown */
     const char *const *class_names LS_DEFAULT(NULL); /* (optional) class_count of them; copied */
-    bool _ LS_DEFAULT(false);
+    ls_options_end _ LS_DEFAULT({});
 } ls_dataset_opts;
 #define ls_dataset_opts_defaults .count = LS_AUTO
 #define ls_dataset_new(...) LS_CALL_1(ls_dataset_new, ls_dataset_opts, __VA_ARGS__, )
@@ -114,7 +114,7 @@ typedef struct ls_stream_opts {
     void (*release)(void *user) LS_DEFAULT(NULL);    /* (optional) when the dataset goes */
     int64_t class_count LS_DEFAULT(0);               /* see ls_class_count(); 0: unknown */
     const char *const *class_names LS_DEFAULT(NULL); /* (optional) class_count of them; copied */
-    bool _ LS_DEFAULT(false);
+    ls_options_end _ LS_DEFAULT({});
 } ls_stream_opts;
 #define ls_stream_opts_defaults .next = NULL
 /* One thread at a time calls these functions, not always the same one. Processes read the whole stream and keep their
@@ -133,7 +133,7 @@ typedef struct ls_image_folder_opts {
     const char *pattern LS_DEFAULT(NULL);
     bool by_folder LS_DEFAULT(false);
     ls_on_bad on_bad LS_DEFAULT(LS_BAD_FATAL);
-    bool _ LS_DEFAULT(false);
+    ls_options_end _ LS_DEFAULT({});
 } ls_image_folder_opts;
 #define ls_image_folder_opts_defaults .pattern = NULL
 #define ls_image_folder_new(run, ...) LS_CALL_2(ls_image_folder_new, ls_image_folder_opts, run, __VA_ARGS__, )
@@ -183,7 +183,7 @@ LS_API void ls_dataset_free(ls_dataset *set);
 typedef struct ls_random_sampler_opts {
     int64_t draws LS_DEFAULT(LS_AUTO); /* in an epoch; LS_AUTO: as many as there are samples */
     bool replacement LS_DEFAULT(false);
-    bool _ LS_DEFAULT(false);
+    ls_options_end _ LS_DEFAULT({});
 } ls_random_sampler_opts;
 #define ls_random_sampler_opts_defaults .draws = LS_AUTO
 #define ls_random_sampler_new(...) LS_CALL_1(ls_random_sampler_new, ls_random_sampler_opts, __VA_ARGS__, )
@@ -193,7 +193,7 @@ LS_API ls_sampler *ls_random_sampler_new_sized(ls_run *run, const ls_random_samp
 typedef struct ls_weighted_sampler_opts {
     int64_t draws LS_DEFAULT(LS_AUTO);          /* in an epoch; LS_AUTO: as many as there are samples */
     bool without_replacement LS_DEFAULT(false); /* each at most once */
-    bool _ LS_DEFAULT(false);
+    ls_options_end _ LS_DEFAULT({});
 } ls_weighted_sampler_opts;
 #define ls_weighted_sampler_opts_defaults .draws = LS_AUTO
 #define ls_weighted_sampler_new(run, count, ...)                                                                       \
@@ -207,7 +207,7 @@ typedef struct ls_distributed_sampler_opts {
     int rank LS_DEFAULT(LS_AUTO), world LS_DEFAULT(LS_AUTO); /* LS_AUTO: the run's */
     bool shuffle LS_DEFAULT(false);                          /* before sharing out, in the same order for all */
     bool drop_last LS_DEFAULT(false);                        /* leave out what cannot be shared out evenly */
-    bool _ LS_DEFAULT(false);
+    ls_options_end _ LS_DEFAULT({});
 } ls_distributed_sampler_opts;
 #define ls_distributed_sampler_opts_defaults .rank = LS_AUTO, .world = LS_AUTO
 #define ls_distributed_sampler_new(...)                                                                                \
@@ -245,7 +245,7 @@ typedef struct ls_loader_opts {
     ls_collate_fn *collate LS_DEFAULT(NULL);
     void *user LS_DEFAULT(NULL);        /* of collate */
     int64_t pad_multiple LS_DEFAULT(1); /* sizes that vary are padded to a multiple of this */
-    bool _ LS_DEFAULT(false);
+    ls_options_end _ LS_DEFAULT({});
 } ls_loader_opts;
 #define ls_loader_opts_defaults                                                                                        \
     .batch = LS_AUTO, .seed = LS_AUTO_SEED, .prefetch = 2, .workers = LS_AUTO, .pad_multiple = 1

@@ -106,7 +106,7 @@ constexpr ls_flag_type ls_flag_type_of_(ls_names *)
 typedef struct ls_flags_opts {
     const char *about LS_DEFAULT(NULL);     /* a line for the help page */
     const char *arguments LS_DEFAULT(NULL); /* "FILE...": what arguments without a flag are; NULL: there are none */
-    bool _ LS_DEFAULT(false);
+    ls_options_end _ LS_DEFAULT({});
 } ls_flags_opts;
 #define ls_flags_opts_defaults .about = NULL
 

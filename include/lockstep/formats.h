@@ -27,7 +27,7 @@ typedef struct ls_state_read_opts {
     const char *prefix LS_DEFAULT(NULL);      /* "backbone.": put in front of every name, after strip */
     ls_dtype dtype LS_DEFAULT(LS_DTYPE_NONE); /* convert floating tensors to this type; LS_DTYPE_NONE: do not */
     const char *device LS_DEFAULT(NULL);      /* where they go; NULL: the run's device */
-    bool _ LS_DEFAULT(false);
+    ls_options_end _ LS_DEFAULT({});
 } ls_state_read_opts;
 #define ls_state_read_opts_defaults .only = NULL
 
@@ -53,7 +53,7 @@ typedef struct ls_state_write_opts {
     bool no_sync LS_DEFAULT(false); /* do not wait for the disk: quicker, but a power cut may lose the file */
     /* ls_state_write_sharded: "500MB", "2GiB", or a number of bytes. NULL is "10GB". */
     const char *max_shard_size LS_DEFAULT(NULL);
-    bool _ LS_DEFAULT(false);
+    ls_options_end _ LS_DEFAULT({});
 } ls_state_write_opts;
 #define ls_state_write_opts_defaults .no_sync = false
 

@@ -67,7 +67,7 @@ typedef struct ls_random_resized_crop_opts {
     double min_ratio LS_DEFAULT(3.0 / 4), max_ratio LS_DEFAULT(4.0 / 3);
     ls_filter filter LS_DEFAULT(LS_FILTER_DEFAULT);
     int width LS_DEFAULT(LS_AUTO); /* LS_AUTO: size */
-    bool _ LS_DEFAULT(false);
+    ls_options_end _ LS_DEFAULT({});
 } ls_random_resized_crop_opts;
 #define ls_random_resized_crop_opts_defaults                                                                           \
     .min_scale = 0.08, .max_scale = 1, .min_ratio = 3.0 / 4, .max_ratio = 4.0 / 3, .width = LS_AUTO
@@ -79,7 +79,7 @@ LS_API ls_transform ls_random_resized_crop_sized(int size, const ls_random_resiz
 typedef struct ls_resize_opts {
     ls_filter filter LS_DEFAULT(LS_FILTER_DEFAULT);
     int width LS_DEFAULT(LS_AUTO); /* LS_AUTO: size */
-    bool _ LS_DEFAULT(false);
+    ls_options_end _ LS_DEFAULT({});
 } ls_resize_opts;
 #define ls_resize_opts_defaults .width = LS_AUTO
 #define ls_resize(...) LS_CALL_1(ls_resize, ls_resize_opts, __VA_ARGS__, )
@@ -92,7 +92,7 @@ LS_API ls_transform ls_resize_shorter_sized(int size, const ls_resize_opts *opts
 /* The middle, size x size (or size high and .width wide); black is added around what is smaller. */
 typedef struct ls_center_crop_opts {
     int width LS_DEFAULT(LS_AUTO); /* LS_AUTO: size */
-    bool _ LS_DEFAULT(false);
+    ls_options_end _ LS_DEFAULT({});
 } ls_center_crop_opts;
 #define ls_center_crop_opts_defaults .width = LS_AUTO
 #define ls_center_crop(...) LS_CALL_1(ls_center_crop, ls_center_crop_opts, __VA_ARGS__, )
@@ -102,7 +102,7 @@ LS_API ls_transform ls_center_crop_sized(int size, const ls_center_crop_opts *op
 typedef struct ls_random_flip_opts {
     double probability LS_DEFAULT(0.5);
     bool vertical LS_DEFAULT(false);
-    bool _ LS_DEFAULT(false);
+    ls_options_end _ LS_DEFAULT({});
 } ls_random_flip_opts;
 #define ls_random_flip_opts_defaults .probability = 0.5
 #define ls_random_flip(...) LS_CALL_0(ls_random_flip, ls_random_flip_opts, __VA_ARGS__)
@@ -113,7 +113,7 @@ typedef struct ls_random_rotation_opts {
     double min_degrees LS_DEFAULT(LS_AUTO_REAL);    /* LS_AUTO_REAL: -degrees */
     ls_filter filter LS_DEFAULT(LS_FILTER_DEFAULT); /* LS_FILTER_NEAREST or LS_FILTER_BILINEAR */
     uint8_t fill[3] LS_DEFAULT({0, 0, 0});          /* what appears in the corners */
-    bool _ LS_DEFAULT(false);
+    ls_options_end _ LS_DEFAULT({});
 } ls_random_rotation_opts;
 #define ls_random_rotation_opts_defaults .min_degrees = LS_AUTO_REAL
 #define ls_random_rotation(...) LS_CALL_1(ls_random_rotation, ls_random_rotation_opts, __VA_ARGS__, )
@@ -123,7 +123,7 @@ LS_API ls_transform ls_random_rotation_sized(double degrees, const ls_random_rot
  * of the circle (at most 0.5), in random order. Zero leaves one alone. */
 typedef struct ls_color_jitter_opts {
     double brightness LS_DEFAULT(0), contrast LS_DEFAULT(0), saturation LS_DEFAULT(0), hue LS_DEFAULT(0);
-    bool _ LS_DEFAULT(false);
+    ls_options_end _ LS_DEFAULT({});
 } ls_color_jitter_opts;
 #define ls_color_jitter_opts_defaults .brightness = 0
 #define ls_color_jitter(...) LS_CALL_0(ls_color_jitter, ls_color_jitter_opts, __VA_ARGS__)
@@ -132,7 +132,7 @@ LS_API ls_transform ls_color_jitter_sized(const ls_color_jitter_opts *opts, size
 /* Shades of gray, still in three channels, with a probability. */
 typedef struct ls_grayscale_opts {
     double probability LS_DEFAULT(1);
-    bool _ LS_DEFAULT(false);
+    ls_options_end _ LS_DEFAULT({});
 } ls_grayscale_opts;
 #define ls_grayscale_opts_defaults .probability = 1
 #define ls_grayscale(...) LS_CALL_0(ls_grayscale, ls_grayscale_opts, __VA_ARGS__)
@@ -141,7 +141,7 @@ LS_API ls_transform ls_grayscale_sized(const ls_grayscale_opts *opts, size_t opt
 /* The type of the result: LS_F32 in 0..1 (the default, also without this), or LS_U8 in 0..255 as it is. */
 typedef struct ls_to_tensor_opts {
     ls_dtype dtype LS_DEFAULT(LS_F32);
-    bool _ LS_DEFAULT(false);
+    ls_options_end _ LS_DEFAULT({});
 } ls_to_tensor_opts;
 #define ls_to_tensor_opts_defaults .dtype = LS_F32
 #define ls_to_tensor(...) LS_CALL_0(ls_to_tensor, ls_to_tensor_opts, __VA_ARGS__)
@@ -152,7 +152,7 @@ LS_API ls_transform ls_to_tensor_sized(const ls_to_tensor_opts *opts, size_t opt
 typedef struct ls_normalize_image_opts {
     float mean[3] LS_DEFAULT({0.485f, 0.456f, 0.406f});
     float std[3] LS_DEFAULT({0.229f, 0.224f, 0.225f});
-    bool _ LS_DEFAULT(false);
+    ls_options_end _ LS_DEFAULT({});
 } ls_normalize_image_opts;
 #define ls_normalize_image_opts_defaults .mean = {0.485f, 0.456f, 0.406f}, .std = {0.229f, 0.224f, 0.225f}
 #define ls_normalize_image(...) LS_CALL_0(ls_normalize_image, ls_normalize_image_opts, __VA_ARGS__)
@@ -168,7 +168,7 @@ typedef struct ls_decode_opts {
     /* Refuse pictures of more. LS_AUTO: of more than 178,956,970, Pillow's limit, or than the size of the file makes
      * likely (64 MiB and 1032 bytes for each of its own). */
     int64_t max_pixels LS_DEFAULT(LS_AUTO);
-    bool _ LS_DEFAULT(false);
+    ls_options_end _ LS_DEFAULT({});
 } ls_decode_opts;
 #define ls_decode_opts_defaults .max_pixels = LS_AUTO
 #define ls_decode(...) LS_CALL_0(ls_decode, ls_decode_opts, __VA_ARGS__)
@@ -178,9 +178,9 @@ LS_API ls_transform ls_decode_sized(const ls_decode_opts *opts, size_t opts_size
 
 typedef struct ls_image_read_opts {
     ls_transform transform LS_DEFAULT({}); /* random steps take numbers of the run */
-    bool _ LS_DEFAULT(false);
+    ls_options_end _ LS_DEFAULT({});
 } ls_image_read_opts;
-#define ls_image_read_opts_defaults ._ = false
+#define ls_image_read_opts_defaults LS_OPTIONS_END_
 
 /* A picture as a batch of one, [1,3,H,W] in channels-last memory, f32 in 0..1 unless the transform says otherwise. */
 #define ls_image_read(run, ...) LS_CALL_2(ls_image_read, ls_image_read_opts, run, __VA_ARGS__, )

@@ -80,7 +80,7 @@ typedef struct ls_launch_opts {
     bool quiet LS_DEFAULT(false); /* the first cause is not printed */
     /* Receives those of the workers of this host, num_processes of them; 0 for one that never began. */
     int *exit_codes LS_DEFAULT(NULL);
-    bool _ LS_DEFAULT(false);
+    ls_options_end _ LS_DEFAULT({});
 } ls_launch_opts;
 #define ls_launch_opts_defaults                                                                                        \
     .num_processes = LS_AUTO, .max_quick_restarts = 5, .shutdown_timeout = 25, .num_hosts = LS_AUTO,                   \

@@ -30,7 +30,7 @@ typedef struct ls_resnet_opts {
     /* Stages halve the picture in their first 1x1 convolution, as the first published weights expect, and not in the
      * 3x3 one after it. */
     bool v1_strides LS_DEFAULT(false);
-    bool _ LS_DEFAULT(false);
+    ls_options_end _ LS_DEFAULT({});
 } ls_resnet_opts;
 #define ls_resnet_opts_defaults .classes = 1000, .in_channels = 3, .width = 64
 #define ls_resnet_new(run, ...) LS_CALL_2(ls_resnet_new, ls_resnet_opts, run, __VA_ARGS__, )

@@ -101,7 +101,7 @@ typedef struct ls_load_opts {
     bool partial LS_DEFAULT(false);         /* ignore names present on one side only */
     bool skip_mismatched LS_DEFAULT(false); /* leave out entries of another shape instead of failing */
     const char *optional LS_DEFAULT(NULL);  /* both for the module's names that match only: "*.extra|fc.*" */
-    bool _ LS_DEFAULT(false);
+    ls_options_end _ LS_DEFAULT({});
 } ls_load_opts;
 #define ls_load_opts_defaults .partial = false
 
@@ -129,7 +129,7 @@ LS_API void ls_module_cast(ls_module *module, ls_dtype dtype);
 typedef struct ls_linear_opts {
     bool no_bias LS_DEFAULT(false);
     ls_activation activation LS_DEFAULT(LS_ACT_NONE); /* fused, applied last */
-    bool _ LS_DEFAULT(false);
+    ls_options_end _ LS_DEFAULT({});
 } ls_linear_opts;
 #define ls_linear_opts_defaults .no_bias = false
 #define ls_linear_new(run, in, ...) LS_CALL_3(ls_linear_new, ls_linear_opts, run, in, __VA_ARGS__, )
@@ -144,7 +144,7 @@ typedef struct ls_conv2d_new_opts {
     int64_t padding_hw[2] LS_DEFAULT({LS_AUTO, LS_AUTO}), dilation_hw[2] LS_DEFAULT({LS_AUTO, LS_AUTO});
     int64_t output_padding LS_DEFAULT(0); /* transposed only */
     bool no_bias LS_DEFAULT(false);
-    bool _ LS_DEFAULT(false);
+    ls_options_end _ LS_DEFAULT({});
 } ls_conv2d_new_opts;
 #define ls_conv2d_new_opts_defaults                                                                                    \
     .stride = 1, .dilation = 1, .groups = 1, .kernel_hw = {LS_AUTO, LS_AUTO}, .stride_hw = {LS_AUTO, LS_AUTO},         \
@@ -164,7 +164,7 @@ typedef struct ls_batch_norm_new_opts {
     bool no_affine LS_DEFAULT(false);                 /* without weight and bias */
     bool no_running_stats LS_DEFAULT(false);          /* always with the statistics of the batch */
     ls_activation activation LS_DEFAULT(LS_ACT_NONE); /* LS_ACT_NONE or LS_ACT_RELU */
-    bool _ LS_DEFAULT(false);
+    ls_options_end _ LS_DEFAULT({});
 } ls_batch_norm_new_opts;
 #define ls_batch_norm_new_opts_defaults .epsilon = 1e-5, .momentum = 0.1
 #define ls_batch_norm_new(run, ...) LS_CALL_2(ls_batch_norm_new, ls_batch_norm_new_opts, run, __VA_ARGS__, )
@@ -176,7 +176,7 @@ LS_API ls_module *ls_batch_norm_new_sized(ls_run *run, int64_t channels, const l
 typedef struct ls_layer_norm_opts {
     double epsilon LS_DEFAULT(1e-5);
     bool no_affine LS_DEFAULT(false), no_bias LS_DEFAULT(false);
-    bool _ LS_DEFAULT(false);
+    ls_options_end _ LS_DEFAULT({});
 } ls_layer_norm_opts;
 #define ls_layer_norm_opts_defaults .epsilon = 1e-5
 #define ls_layer_norm_new(run, ...) LS_CALL_2(ls_layer_norm_new, ls_layer_norm_opts, run, __VA_ARGS__, )
@@ -190,7 +190,7 @@ LS_API ls_module *ls_layer_norm_shape_new_sized(ls_run *run, ls_shape shape, con
 typedef struct ls_group_norm_opts {
     double epsilon LS_DEFAULT(1e-5);
     bool no_affine LS_DEFAULT(false);
-    bool _ LS_DEFAULT(false);
+    ls_options_end _ LS_DEFAULT({});
 } ls_group_norm_opts;
 #define ls_group_norm_opts_defaults .epsilon = 1e-5
 #define ls_group_norm_new(run, groups, ...) LS_CALL_3(ls_group_norm_new, ls_group_norm_opts, run, groups, __VA_ARGS__, )
@@ -201,7 +201,7 @@ LS_API ls_module *ls_group_norm_new_sized(ls_run *run, int64_t groups, int64_t c
 #define LS_NO_ROW INT64_MIN
 typedef struct ls_embedding_opts {
     int64_t padding_idx LS_DEFAULT(LS_NO_ROW); /* this row, from the end when negative, is zeros without a gradient */
-    bool _ LS_DEFAULT(false);
+    ls_options_end _ LS_DEFAULT({});
 } ls_embedding_opts;
 #define ls_embedding_opts_defaults .padding_idx = LS_NO_ROW
 #define ls_embedding_new(run, rows, ...) LS_CALL_3(ls_embedding_new, ls_embedding_opts, run, rows, __VA_ARGS__, )
@@ -240,7 +240,7 @@ LS_API ls_module *ls_avg_pool2d_new_sized(ls_run *run, int64_t kernel, const ls_
 typedef struct ls_multihead_attention_opts {
     double dropout LS_DEFAULT(0);
     bool no_bias LS_DEFAULT(false), causal LS_DEFAULT(false);
-    bool _ LS_DEFAULT(false);
+    ls_options_end _ LS_DEFAULT({});
 } ls_multihead_attention_opts;
 #define ls_multihead_attention_opts_defaults .dropout = 0
 #define ls_multihead_attention_new(run, features, ...)                                                                 \
@@ -254,7 +254,7 @@ typedef struct ls_transformer_opts {
     double dropout LS_DEFAULT(0.1), epsilon LS_DEFAULT(1e-5);
     ls_activation activation LS_DEFAULT(LS_ACT_RELU);
     bool norm_first LS_DEFAULT(false), causal LS_DEFAULT(false);
-    bool _ LS_DEFAULT(false);
+    ls_options_end _ LS_DEFAULT({});
 } ls_transformer_opts;
 #define ls_transformer_opts_defaults .feedforward = 2048, .dropout = 0.1, .epsilon = 1e-5, .activation = LS_ACT_RELU
 #define ls_transformer_layer_new(run, features, ...)                                                                   \

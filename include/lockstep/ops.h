@@ -137,7 +137,7 @@ typedef struct ls_conv2d_opts {
     int64_t stride_hw[2] LS_DEFAULT({LS_AUTO, LS_AUTO}), padding_hw[2] LS_DEFAULT({LS_AUTO, LS_AUTO});
     int64_t dilation_hw[2] LS_DEFAULT({LS_AUTO, LS_AUTO});
     int64_t output_padding LS_DEFAULT(0); /* transposed convolution */
-    bool _ LS_DEFAULT(false);
+    ls_options_end _ LS_DEFAULT({});
 } ls_conv2d_opts;
 #define ls_conv2d_opts_defaults                                                                                        \
     .stride = 1, .dilation = 1, .groups = 1, .stride_hw = {LS_AUTO, LS_AUTO}, .padding_hw = {LS_AUTO, LS_AUTO},        \
@@ -159,7 +159,7 @@ typedef struct ls_attention_opts {
     double scale LS_DEFAULT(LS_AUTO_REAL); /* LS_AUTO_REAL: 1 / sqrt(D) */
     double dropout LS_DEFAULT(0);
     bool causal LS_DEFAULT(false); /* position i sees keys 0 .. i */
-    bool _ LS_DEFAULT(false);
+    ls_options_end _ LS_DEFAULT({});
 } ls_attention_opts;
 #define ls_attention_opts_defaults .scale = LS_AUTO_REAL
 #define ls_attention(q, k, ...) LS_CALL_3(ls_attention, ls_attention_opts, q, k, __VA_ARGS__, )
@@ -174,7 +174,7 @@ typedef struct ls_pool2d_opts {
     int64_t padding_hw[2] LS_DEFAULT({LS_AUTO, LS_AUTO}); /* pairs as in ls_conv2d */
     bool ceil_mode LS_DEFAULT(false);
     bool exclude_padding LS_DEFAULT(false); /* mean pooling: count real elements only */
-    bool _ LS_DEFAULT(false);
+    ls_options_end _ LS_DEFAULT({});
 } ls_pool2d_opts;
 #define ls_pool2d_opts_defaults                                                                                        \
     .stride = LS_AUTO, .dilation = 1, .kernel_hw = {LS_AUTO, LS_AUTO}, .stride_hw = {LS_AUTO, LS_AUTO},                \
@@ -200,7 +200,7 @@ typedef struct ls_batch_norm_opts {
     bool training LS_DEFAULT(false);
     double momentum LS_DEFAULT(0.1), epsilon LS_DEFAULT(1e-5);
     ls_activation activation LS_DEFAULT(LS_ACT_NONE); /* LS_ACT_NONE or LS_ACT_RELU, applied last */
-    bool _ LS_DEFAULT(false);
+    ls_options_end _ LS_DEFAULT({});
 } ls_batch_norm_opts;
 #define ls_batch_norm_opts_defaults .momentum = 0.1, .epsilon = 1e-5
 /* x [N,C] or [N,C,...] */
@@ -224,7 +224,7 @@ typedef struct ls_loss_opts {
     double label_smoothing LS_DEFAULT(0);   /* cross entropy */
     int64_t ignore_index LS_DEFAULT(-100);  /* targets that do not count: cross entropy, nll */
     double beta LS_DEFAULT(1);              /* smooth L1: where the parabola ends; 0 is the L1 loss */
-    bool _ LS_DEFAULT(false);
+    ls_options_end _ LS_DEFAULT({});
 } ls_loss_opts;
 #define ls_loss_opts_defaults .ignore_index = -100, .beta = 1
 /* logits [N,C] or [N,C,...], target i64 or i32 [N] or [N,...]; the mean over what is not ignored */

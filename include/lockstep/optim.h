@@ -38,7 +38,7 @@ typedef struct ls_sgd_opts {
     /* Leave each tensor where it is; otherwise f32 parameters move into one block of memory. */
     bool scattered LS_DEFAULT(false);
     const ls_state *parameters LS_DEFAULT(NULL); /* these, not all of the module */
-    bool _ LS_DEFAULT(false);
+    ls_options_end _ LS_DEFAULT({});
 } ls_sgd_opts;
 #define ls_sgd_opts_defaults .lr = 1e-3
 #define ls_sgd_new(run, ...) LS_CALL_2(ls_sgd_new, ls_sgd_opts, run, __VA_ARGS__, )
@@ -52,7 +52,7 @@ typedef struct ls_adam_opts {
     double weight_decay LS_DEFAULT(0);
     bool maximize LS_DEFAULT(false), master_weights LS_DEFAULT(false), scattered LS_DEFAULT(false);
     const ls_state *parameters LS_DEFAULT(NULL);
-    bool _ LS_DEFAULT(false);
+    ls_options_end _ LS_DEFAULT({});
 } ls_adam_opts;
 #define ls_adam_opts_defaults .lr = 1e-3, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8
 #define ls_adam_new(run, ...) LS_CALL_2(ls_adam_new, ls_adam_opts, run, __VA_ARGS__, )
@@ -66,7 +66,7 @@ typedef struct ls_adamw_opts {
     double weight_decay LS_DEFAULT(0.01);
     bool maximize LS_DEFAULT(false), master_weights LS_DEFAULT(false), scattered LS_DEFAULT(false);
     const ls_state *parameters LS_DEFAULT(NULL);
-    bool _ LS_DEFAULT(false);
+    ls_options_end _ LS_DEFAULT({});
 } ls_adamw_opts;
 #define ls_adamw_opts_defaults .lr = 1e-3, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8, .weight_decay = 0.01
 #define ls_adamw_new(run, ...) LS_CALL_2(ls_adamw_new, ls_adamw_opts, run, __VA_ARGS__, )
@@ -92,7 +92,7 @@ typedef struct ls_group_opts {
     double momentum LS_DEFAULT(LS_AUTO_REAL), dampening LS_DEFAULT(LS_AUTO_REAL); /* SGD */
     double beta1 LS_DEFAULT(LS_AUTO_REAL), beta2 LS_DEFAULT(LS_AUTO_REAL);        /* Adam, AdamW */
     double epsilon LS_DEFAULT(LS_AUTO_REAL);
-    bool _ LS_DEFAULT(false);
+    ls_options_end _ LS_DEFAULT({});
 } ls_group_opts;
 #define ls_group_opts_defaults                                                                                         \
     .lr = LS_AUTO_REAL, .weight_decay = LS_AUTO_REAL, .momentum = LS_AUTO_REAL, .dampening = LS_AUTO_REAL,             \
@@ -169,7 +169,7 @@ typedef struct ls_one_cycle_opts {
     double base_momentum LS_DEFAULT(0.85), max_momentum LS_DEFAULT(0.95);
     bool linear LS_DEFAULT(false); /* straight lines instead of half cosines */
     bool three_phase LS_DEFAULT(false), no_momentum_cycle LS_DEFAULT(false);
-    bool _ LS_DEFAULT(false);
+    ls_options_end _ LS_DEFAULT({});
 } ls_one_cycle_opts;
 #define ls_one_cycle_opts_defaults                                                                                     \
     .max_lr = LS_AUTO_REAL, .total_steps = LS_AUTO, .epochs = LS_AUTO, .steps_per_epoch = LS_AUTO, .pct_start = 0.3,   \

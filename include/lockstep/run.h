@@ -65,7 +65,7 @@ typedef struct ls_init_opts {
     bool check_finite LS_DEFAULT(false);
     /* ls_set_flush_denormals(true) until ls_finish(); also LOCKSTEP_FLUSH_DENORMALS=1 */
     bool flush_denormals LS_DEFAULT(false);
-    bool _ LS_DEFAULT(false);
+    ls_options_end _ LS_DEFAULT({});
 } ls_init_opts;
 #define ls_init_opts_defaults .gradient_accumulation_steps = 1, .total_limit = LS_AUTO
 
@@ -205,7 +205,7 @@ typedef struct ls_pad_across_opts {
     int dim LS_DEFAULT(0); /* from the end when negative */
     double value LS_DEFAULT(0);
     bool first LS_DEFAULT(false); /* pad in front */
-    bool _ LS_DEFAULT(false);
+    ls_options_end _ LS_DEFAULT({});
 } ls_pad_across_opts;
 #define ls_pad_across_opts_defaults .dim = 0
 /* Padded to the largest size of any process. A dimension that the tensor does not have leaves it as it is. */

@@ -69,7 +69,7 @@ typedef struct ls_progress_opts {
     int64_t done LS_DEFAULT(0); /* steps that were made before, as after a resume: they count, but not for the rate */
     bool every_process LS_DEFAULT(false); /* show it in all of them, not in the main process alone */
     bool quiet LS_DEFAULT(false);         /* show nothing */
-    bool _ LS_DEFAULT(false);
+    ls_options_end _ LS_DEFAULT({});
 } ls_progress_opts;
 #define ls_progress_opts_defaults .done = 0
 
@@ -104,7 +104,7 @@ typedef struct ls_track_opts {
     const char *project_dir LS_DEFAULT(NULL); /* NULL is "runs" in the project_dir of ls_init() */
     /* Folder of this run in it; NULL: date and time. "." puts the files into project_dir itself. */
     const char *name LS_DEFAULT(NULL);
-    bool _ LS_DEFAULT(false);
+    ls_options_end _ LS_DEFAULT({});
 } ls_track_opts;
 #define ls_track_opts_defaults .name = NULL
 
@@ -174,7 +174,7 @@ typedef struct ls_plot_opts {
     /* 0 to below 1: draw running means, which keep this part from point to point of the densest curve. */
     double smooth LS_DEFAULT(0);
     bool log_x LS_DEFAULT(false), log_y LS_DEFAULT(false); /* logarithmic axes; what is not above zero is left out */
-    bool _ LS_DEFAULT(false);
+    ls_options_end _ LS_DEFAULT({});
 } ls_plot_opts;
 #define ls_plot_opts_defaults .width = LS_AUTO, .height = LS_AUTO
 #define ls_plot_new(...) LS_CALL_1(ls_plot_new, ls_plot_opts, __VA_ARGS__, )
@@ -187,7 +187,7 @@ LS_API void ls_plot_add(ls_plot *plot, const char *panel, ls_curve curve);
  * share one: "lr,loss+eval/loss". NULL: all, each in its own. A key that was not recorded is an error. */
 typedef struct ls_plot_history_opts {
     const char *name LS_DEFAULT(NULL); /* of the run, for pictures with several */
-    bool _ LS_DEFAULT(false);
+    ls_options_end _ LS_DEFAULT({});
 } ls_plot_history_opts;
 #define ls_plot_history_opts_defaults .name = NULL
 #define ls_plot_add_history(plot, history, ...)                                                                        \
