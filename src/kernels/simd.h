@@ -187,6 +187,22 @@ LS_SIMD ls_vf ls_vf_clamp(ls_vf x, ls_vf low, ls_vf high)
     return ls_vf_max(low, ls_vf_min(high, x));
 }
 
+/* The mask of vector v of a run of vectors, a bit per lane from p on; to be stored in order. */
+LS_SIMD ls_vi ls_vi_load_bits(const uint8_t *p, int v)
+{
+    uint32_t bits = p[v * LS_VF_LANES / 8] >> (v * LS_VF_LANES % 8);
+    if (LS_VF_LANES > 8) bits |= (uint32_t)p[v * LS_VF_LANES / 8 + 1] << 8;
+    return ls_vi_from_bits(bits);
+}
+
+LS_SIMD void ls_vi_store_bits(uint8_t *p, int v, ls_vi mask)
+{
+    uint32_t bits = ls_vi_bits(mask), at = (uint32_t)(v * LS_VF_LANES) % 8;
+    uint8_t *to = p + v * LS_VF_LANES / 8;
+    to[0] = (uint8_t)((at ? to[0] : 0u) | bits << at);
+    if (LS_VF_LANES > 8) to[1] = (uint8_t)(bits >> 8);
+}
+
 #ifndef LS_SIMD_BF16_PAIRS
 LS_SIMD void ls_vf_load2_bf16(const uint16_t *p, ls_vf v[2])
 {

@@ -424,11 +424,23 @@ ls_tensor *ls_dropout(ls_tensor *x, double p)
     if (p == 0) return x;
     ls_attrs attrs = {.random = {.a = p}};
     op_draw(run, ls_view_numel(&x->view), &attrs.random.seed, &attrs.random.offset);
-    return unary(LS_OP_dropout, x, &attrs, true, 0, KEEP_NONE);
+    if (!ls_dtype_is_float(x->view.dtype)) x = ls_cast(x, LS_F32);
+    if (ls_failed(run)) return &run->poison;
+    ls_tensor *y = ls_tensor_new_like(x, x->view.dtype), *kept = NULL;
+    if (y->life != LS_LIFE_LIVE) return y;
+    /* A bit per element, in whole groups of 256, for the device to hand to the gradient. */
+    if (ls_must_record(run, 1, &x) && ls_view_contiguous(&x->view) && ls_view_contiguous(&y->view))
+        kept = op_new(x, LS_U8, LS_SHAPE((ls_view_numel(&x->view) + 255) / 256 * 32));
+    ls_node *node;
+    if (!op_submit(LS_OP_dropout, 1, &x, 2, (ls_tensor *[]){y, kept}, &attrs) ||
+        !op_record(LS_OP_dropout, 1, &x, 1, &y, &attrs, &node))
+        return &run->poison;
+    ls_save(node, kept);
+    return y;
 }
 
-BACK(dropout) /* the same mask, made again from the same counters */
+BACK(dropout) /* what was kept then, or the same mask, made again from the same counters */
 {
-    ls_tensor *out = ls_tensor_new_like(dy[0], dy[0]->view.dtype);
-    dx[0] = op_submit(LS_OP_dropout, 1, dy, 1, &out, &node->attrs) ? out : &dy[0]->run->poison;
+    ls_tensor *out = ls_tensor_new_like(dy[0], dy[0]->view.dtype), *in[2] = {dy[0], node->saved[0]};
+    dx[0] = op_submit(LS_OP_dropout, 2, in, 1, &out, &node->attrs) ? out : &dy[0]->run->poison;
 }

@@ -437,6 +437,37 @@ static void dropout_does_not_depend_on_threads(void)
     lift_caps();
 }
 
+/* Another seed in the second call would drop other elements, if it drew. */
+static void noted_dropout_is_not_drawn_again(void)
+{
+    enum { N = 70001 };
+    const double p[] = {0.1, 1};
+    EACH_ISA(isa) for (int c = 0; c < 2 * 4; c++)
+    {
+        ls_dtype d = float_types[c % 4];
+        operand x = operand_new(d, LS_SHAPE(N), PLAIN), y = operand_new(d, LS_SHAPE(N), PLAIN);
+        operand z = operand_new(d, LS_SHAPE(N), PLAIN),
+                kept = operand_new(LS_U8, LS_SHAPE((N + 255) / 256 * 32), PLAIN);
+        fill(&x, 1);
+        ls_call call = {.op = LS_OP_dropout, .n_in = 1, .n_out = 2, .in = {&x.view}, .out = {&y.view, &kept.view}};
+        call.attrs.random.seed = 99, call.attrs.random.a = p[c / 4];
+        run(&call);
+        call = (ls_call){.op = LS_OP_dropout, .n_in = 2, .n_out = 1, .in = {&x.view, &kept.view}, .out = {&z.view}};
+        call.attrs.random.seed = 7, call.attrs.random.a = p[c / 4];
+        run(&call);
+        CHECK(same_bits(&y, &z));
+        for (int64_t i = 0; i < N && c < 4; i += 101) {
+            float u = ls_uniform_from_bits(ls_philox(99, (uint64_t)i / 4).lane[i % 4]);
+            CHECK((get(&y, i) != 0) == ((double)u >= p[0] && get(&x, i) != 0));
+        }
+        operand_free(&x);
+        operand_free(&y);
+        operand_free(&z);
+        operand_free(&kept);
+    }
+    lift_caps();
+}
+
 static void wrong_types_are_refused(void)
 {
     ls_message why = {""};
@@ -462,6 +493,7 @@ int main(int argc, char **argv)
     CHECK_RUN(where_chooses);
     CHECK_RUN(dropout_follows_the_counter);
     CHECK_RUN(dropout_does_not_depend_on_threads);
+    CHECK_RUN(noted_dropout_is_not_drawn_again);
     CHECK_RUN(wrong_types_are_refused);
     return check_done();
 }

@@ -5,6 +5,7 @@
  * converted on the way: inputs to what they promote to, the result to what the output asks for. */
 #include "kernels/elementwise.h"
 
+#include "base/parallel.h"
 #include "device/cpu/cpu.h"
 #include "device/cpu/iterate.h"
 #include "device/cpu/rows.h"
@@ -192,20 +193,63 @@ static void run_dropout(void *arg, int64_t first, int64_t n, void *const *p)
     run->kernel(n, first, p[0], p[1], &run->how);
 }
 
-/* in: x  out: y, same shape. Element i is kept where its uniform number is at least p. The gradient is this operator
- * applied to dy with the same seed and offset. */
+/* The same of tensors without gaps, whose groups of elements have bits of their own. */
+typedef struct noted_run {
+    dropout_run drop;
+    char *out;
+    const char *x;
+    int64_t n, bytes;
+} noted_run;
+
+static void run_noted(void *arg, int64_t begin, int64_t end)
+{
+    const noted_run *run = arg;
+    ls_dropout how = run->drop.how;
+    int64_t first = begin * LS_DROPOUT_GROUP, last = end * LS_DROPOUT_GROUP;
+    if (last > run->n) last = run->n;
+    if (how.note) how.note += first / 8;
+    if (how.noted) how.noted += first / 8;
+    run->drop.kernel(last - first, first, run->out + first * run->bytes, run->x + first * run->bytes, &how);
+}
+
+static bool has_gaps(const ls_operand *x)
+{
+    int64_t stride = 1;
+    for (int d = x->ndim - 1; d >= 0; d--) {
+        if (x->dim[d] != 1 && x->stride[d] != stride) return true;
+        stride *= x->dim[d];
+    }
+    return false;
+}
+
+/* in: x, kept?  out: y, same shape, kept?  Element i is kept where its uniform number is at least p. The gradient is
+ * this operator applied to dy with the same seed and offset; `kept`, bytes of this device's own that forward has
+ * written, spares it the drawing. Forward writes them for x and y in row-major order without gaps only. */
 ls_status ls_cpu_dropout(const ls_call *call, ls_message *why)
 {
-    const ls_operand *out = call->out[0];
+    const ls_operand *out = call->out[0], *x = call->in[0], *note = call->n_out > 1 ? call->out[1] : NULL;
+    const ls_operand *noted = call->n_in > 1 ? call->in[1] : NULL;
     ls_dropout_fn *kernel = ls_elementwise_kernels()->dropout[out->dtype];
     if (!kernel) return ls_cpu_fail(why, LS_ERR_DTYPE, "dropout does not take %s", ls_dtype_name(out->dtype));
+    dropout_run run = {
+        kernel, {.seed = call->attrs.random.seed, .offset = call->attrs.random.offset, .p = call->attrs.random.a}};
+    bool gaps = has_gaps(out) || has_gaps(x) || x->dtype != out->dtype;
+    if (note && gaps) return ls_cpu_fail(why, LS_ERR_SHAPE, "dropout keeps no bits of a tensor with gaps");
+    if ((note || noted) && !gaps) {
+        run.how.note = note ? note->data : NULL;
+        run.how.noted = noted ? noted->data : NULL;
+        int64_t n = 1;
+        for (int d = 0; d < out->ndim; d++) n *= out->dim[d];
+        noted_run all = {run, out->data, x->data, n, (int64_t)ls_dtype_size(out->dtype)};
+        ls_parallel_for((n + LS_DROPOUT_GROUP - 1) / LS_DROPOUT_GROUP, 64, run_noted, &all);
+        return LS_OK;
+    }
     ls_walk walk = {.count = 2,
                     .outputs = 1,
-                    .operand = {out, call->in[0]},
+                    .operand = {out, x},
                     .as = {out->dtype, out->dtype},
                     .in_order = true,
                     .grain = ls_grain(1500)};
-    dropout_run run = {kernel, {call->attrs.random.seed, call->attrs.random.offset, call->attrs.random.a}};
     ls_iterate(&walk, run_dropout, &run);
     return LS_OK;
 }

@@ -261,7 +261,8 @@ LS_SIZE(8, uint64_t)
         for (int64_t i = 0; i < n; i++) {                                                                              \
             uint64_t at = (uint64_t)(first + i);                                                                       \
             if (i == 0 || at % 4 == 0) words = ls_philox(how->seed, how->offset + at / 4);                             \
-            bool kept = words.lane[at % 4] >> 8 >= threshold;                                                          \
+            bool kept = how->noted ? how->noted[i / 8] >> i % 8 & 1 : words.lane[at % 4] >> 8 >= threshold;            \
+            if (how->note) how->note[i / 8] = (uint8_t)((i % 8 ? how->note[i / 8] : 0) | kept << i % 8);               \
             to[i] = put_real_##dtype(kept ? get_##dtype(from[i]) * scale : 0);                                         \
         }                                                                                                              \
     }
