@@ -4,6 +4,7 @@
  * written. A key that the file lacks (it was saved by an earlier version) is not compared. */
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/log.h"
@@ -28,6 +29,8 @@ typedef struct walk {
 
 enum { SHOWN = 160 };
 
+#define OR_ANEW "or begin a new training with the model alone: ls_load_model() takes model.safetensors of this folder"
+
 static void report(const walk *w, effect e, const char *key, const char *saved, const char *mine)
 {
     if (e == GOES_ON)
@@ -38,11 +41,9 @@ static void report(const walk *w, effect e, const char *key, const char *saved, 
                       "%s was saved with %s: %.*s, which stays in force; this program's has no effect: %.*s", w->folder,
                       key, SHOWN, saved, SHOWN, mine);
     if (e == REFUSED)
-        ls_fail(
-            &w->training->run->errors, LS_ERR_STATE,
-            "ls_load_state: saved with %s: %.*s, here it is %.*s; go on with the same, or begin a new training with "
-            "the model alone: ls_load_model() takes model.safetensors of this folder",
-            key, SHOWN, saved, SHOWN, mine);
+        ls_fail(&w->training->run->errors, LS_ERR_STATE,
+                "ls_load_state: saved with %s: %.*s, here it is %.*s; go on with the same, " OR_ANEW, key, SHOWN, saved,
+                SHOWN, mine);
 }
 
 LS_PRINTF(4, 5) static void setting(const walk *w, effect e, const char *key, const char *format, ...)
@@ -72,12 +73,26 @@ static const char *type_name(ls_dtype type)
 
 /* ---- the run ---- */
 
+/* What is random before the first epoch was made with the program's seed: with another one ls_split() hands samples of
+ * the evaluation to the training. That of the main process counts; others may have been given their own. */
+static void list_seed(const walk *w)
+{
+    unsigned long long mine = w->training->begun->seed;
+    const char *saved = w->to ? NULL : ls_json_text(ls_json_get(w->from, "seed"));
+    if (w->to) setting(w, REFUSED, "seed", "%llu", mine);
+    if (!saved || w->training->rank != 0 || strtoull(saved, NULL, 10) == mine) return;
+    ls_fail(&w->training->run->errors, LS_ERR_STATE,
+            "ls_load_state: saved with seed %.20s, but this run began with seed %llu, which ls_split() and all else "
+            "that is random has used by now; go on with --seed %.20s, " OR_ANEW,
+            saved, mine, saved);
+}
+
 static void list_run(const walk *w)
 {
     static const char *const policies[] = {"per step", "per process", "per call"};
     const ls_run *run = w->training->run;
     const ls_begun *begun = w->training->begun;
-    setting(w, STAYS, "seed", "%llu", (unsigned long long)begun->seed);
+    list_seed(w);
     setting(w, GOES_ON, "mixed_precision", "%s", type_name(begun->precision));
     if (begun->epochs) setting(w, GOES_ON, "epochs", "%lld", (long long)begun->epochs);
     setting(w, GOES_ON, "accumulate_across_epochs", "%s", yes_no(run->accumulation.across_epochs));

@@ -191,7 +191,6 @@ static void other_settings_are_named(void)
     CHECK_TEXT(said_with(usual), "");
 #define SAVED "/checkpoints/checkpoint_0 was saved with "
     CHANGE(v.init.mixed_precision = LS_BF16, SAVED "mixed_precision: no; this run goes on with bf16\n");
-    CHANGE(v.init.seed = 5, SAVED "seed: 0, which stays in force; this program's has no effect: 5\n");
     CHANGE(v.init.gradient_accumulation_steps = 3, SAVED "gradient_accumulation_steps: 1; this run goes on with 3");
     CHANGE(v.init.accumulate_across_epochs = true, SAVED "accumulate_across_epochs: no; this run goes on with yes\n");
     CHANGE(v.init.schedule_policy = LS_SCHEDULE_PER_CALL,
@@ -215,6 +214,9 @@ static void other_settings_are_named(void)
     CHANGE(v.drop_last = true, SAVED "loader 0 drop_last: no; this run goes on with yes\n");
     CHANGE(v.in_order = true, "ls_load_state: saved with loader 0 order: shuffled, here it is as in the dataset; go on "
                               "with the same, or begin a new training with the model alone");
+    CHANGE(v.init.seed = 5,
+           "ls_load_state: saved with seed 0, but this run began with seed 5, which ls_split() and all "
+           "else that is random has used by now; go on with --seed 0, or begin a new training");
     CHANGE(v.other_groups = true, "saved with optimizer 0 group of 2.bias: 1, here it is 0");
     CHANGE(v.one_group = true, "another number of parameter groups was saved");
 }
