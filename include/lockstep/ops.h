@@ -234,6 +234,7 @@ LS_API ls_tensor *ls_cross_entropy_sized(ls_tensor *logits, ls_tensor *target, c
 #define ls_nll_loss(log_probability, ...) LS_CALL_2(ls_nll_loss, ls_loss_opts, log_probability, __VA_ARGS__, )
 LS_API ls_tensor *ls_nll_loss_sized(ls_tensor *log_probability, ls_tensor *target, const ls_loss_opts *opts,
                                     size_t opts_size);
+/* x and a target of the same shape, which is not broadcast; weights are */
 LS_API ls_tensor *ls_mse_loss(ls_tensor *x, ls_tensor *target, ls_reduction reduction);
 LS_API ls_tensor *ls_l1_loss(ls_tensor *x, ls_tensor *target, ls_reduction reduction);
 #define ls_smooth_l1_loss(x, ...) LS_CALL_2(ls_smooth_l1_loss, ls_loss_opts, x, __VA_ARGS__, )

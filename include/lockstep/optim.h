@@ -177,7 +177,8 @@ typedef struct ls_one_cycle_opts {
 #define ls_one_cycle_new(...) LS_CALL_1(ls_one_cycle_new, ls_one_cycle_opts, __VA_ARGS__, )
 LS_API ls_schedule *ls_one_cycle_new_sized(ls_optim *optim, const ls_one_cycle_opts *opts, size_t opts_size);
 
-/* Half a cosine from the initial rate to eta_min in `period` steps, and back. */
+/* Half a cosine from the initial rate to eta_min in `period` steps, and back, of which ls_finish() warns: for a rate
+ * that begins anew, put several one after the other. */
 LS_API ls_schedule *ls_cosine_new(ls_optim *optim, int64_t period, double eta_min);
 /* Times gamma every `period` steps; times gamma every step. */
 LS_API ls_schedule *ls_step_lr_new(ls_optim *optim, int64_t period, double gamma);

@@ -108,8 +108,7 @@ static void report_mistakes(void)
     };
     for (int i = 0; i < LS_SETTING_COUNT_OF; i++) {
         if (values[i].refused) {
-            ls_log_of_job(LS_LOG_WARN, "%s must be %s; using \"%s\"", values[i].name, wanted[rows[i].kind],
-                          values[i].text);
+            ls_log_of_job(LS_LOG_WARN, "%s must be %s; it is taken as not set", values[i].name, wanted[rows[i].kind]);
         }
     }
     for (char **entry = environ; entry && *entry; entry++) {

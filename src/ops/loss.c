@@ -143,15 +143,18 @@ BACK(nll_loss)
 
 /* ---- element by element ---- */
 
-/* Losses of x against a target of the same (broadcast) shape, with up to two weights broadcast to it. */
+/* Losses of x against a target of the same shape, with up to two weights broadcast to it. The target is not: [N,1]
+ * against [N] would compare every sample with every other. */
 static ls_tensor *elementwise_loss(ls_opcode op, ls_tensor *x, ls_tensor *target, const ls_loss_opts *opts)
 {
     ls_tensor *in[4] = {x, target, opts->weight, opts->pos_weight};
     ls_run *run = op_begin(op, 2, 4, in);
     if (!run) return op_poison(x);
-    ls_shape shape;
-    if (!op_broadcast(ls_view_shape(&x->view), ls_view_shape(&target->view), &shape))
-        return op_error(run, op, LS_ERR_SHAPE, "%s and target %s do not fit", OP_TEXT(x), OP_TEXT(target));
+    if (!op_same_shape(&x->view, &target->view))
+        return op_error(run, op, LS_ERR_SHAPE,
+                        "%s and target %s must have the same shape; ls_reshape() or ls_squeeze() one of them",
+                        OP_TEXT(x), OP_TEXT(target));
+    ls_shape shape = ls_view_shape(&x->view);
     ls_dtype dtype = ls_dtype_promote(x->view.dtype, target->view.dtype) == LS_F64 ? LS_F64 : LS_F32;
     ls_tensor *wide[4] = {0};
     for (int i = 0; i < 4; i++) {

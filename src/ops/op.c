@@ -72,6 +72,17 @@ bool op_submit(ls_opcode op, int n_in, ls_tensor *const *in, int n_out, ls_tenso
     return ls_submit(out[0]->run, device, &call);
 }
 
+/* What an operator did, for messages. A conversion is named by its tensor and type: mixed precision makes it before an
+ * operator of the program, and the program knows nothing of a copy. */
+static void describe_work(ls_opcode op, const ls_tensor *in, const ls_tensor *out, char text[2 * LS_TEXT])
+{
+    char operand[LS_TEXT];
+    if (op == LS_OP_copy && in->view.dtype != out->view.dtype)
+        snprintf(text, 2 * LS_TEXT, "cast of %.40s%s%s to %s", in->name ? in->name : "", in->name ? " " : "",
+                 ls_operand_text(&in->view, operand), ls_dtype_name(out->view.dtype));
+    else snprintf(text, 2 * LS_TEXT, "%s", ls_op_table[op].name);
+}
+
 /* With .check_finite: name the operator whose result is not finite first. Infinity that comes from infinity is meant,
  * as in a mask; so is a tensor filled with it. */
 static bool result_finite(ls_run *run, ls_opcode op, int n_in, ls_tensor *const *in, ls_tensor *out)
@@ -81,12 +92,14 @@ static bool result_finite(ls_run *run, ls_opcode op, int n_in, ls_tensor *const 
     int guilty = 0;
     while (guilty < n_in && !(in[guilty] && ls_find_not_finite(in[guilty], &before))) guilty++;
     if (guilty < n_in && !found.is_nan) return true;
-    char result[LS_TEXT], input[LS_TEXT + 100] = "its inputs are finite";
+    char work[2 * LS_TEXT], result[LS_TEXT], input[LS_TEXT + 100] = "its inputs are finite";
+    if (op == LS_OP_copy && out->view.dtype == LS_F16) snprintf(input, sizeof input, "f16 holds numbers up to 65504");
     if (guilty < n_in)
         snprintf(input, sizeof input, "its input %d, %s, was %g already at %.40s", guilty,
                  ls_operand_text(&in[guilty]->view, result), before.value, before.at);
-    op_error(run, op, LS_ERR_VALUE, "the result, %s, is %g at %s; %s", ls_operand_text(&out->view, result), found.value,
-             found.at, input);
+    describe_work(op, in[0], out, work);
+    ls_fail(&run->errors, LS_ERR_VALUE, "%s: the result, %s, is %g at %s; %s", work,
+            ls_operand_text(&out->view, result), found.value, found.at, input);
     return false;
 }
 

@@ -104,8 +104,9 @@ void ls_schedule_over(const ls_schedule *s)
     if (!s->end || s->inner || !s->optim->steps) return;
     int64_t each = s->object.run->schedule_policy == LS_SCHEDULE_PER_PROCESS ? s->object.run->share.world : 1;
     int64_t tolerance = s->end / 100 + each * (1 + s->optim->skipped_steps);
-    bool early = s->step + tolerance<s->end, late = s->step> s->end + tolerance;
-    if (!early && !(late && !(s->repeats && s->step % s->end == 0))) return;
+    bool early = s->step + tolerance < s->end;
+    bool late = s->step - tolerance > s->end;
+    if (!early && !late) return;
     ls_log_of_job(LS_LOG_WARN,
                   "a learning rate schedule made for %lld steps %s step %lld, at a rate of %g; "
                   "ls_steps_per_epoch(loader) counts the steps of an epoch",
@@ -117,12 +118,13 @@ void ls_schedule_free(ls_schedule *schedule)
     ls_object_free(schedule);
 }
 
-/* A length in steps must be positive. */
-static bool sound(const ls_optim *optim, const char *who, int64_t length)
+/* A schedule needs at least one of what it is made of. */
+static bool sound(const ls_optim *optim, const char *who, const char *unit, int64_t count)
 {
     if (!optim || ls_failed(optim->object.run)) return false;
-    if (length > 0) return true;
-    ls_fail(&optim->object.run->errors, LS_ERR_VALUE, "%s: %lld steps are none", who, (long long)length);
+    if (count > 0) return true;
+    ls_fail(&optim->object.run->errors, LS_ERR_VALUE, "%s needs at least one %s, not %lld", who, unit,
+            (long long)count);
     return false;
 }
 
@@ -136,10 +138,9 @@ static ls_rates cosine_at(const ls_schedule *s, int64_t step, int group, double 
 
 ls_schedule *ls_cosine_new(ls_optim *optim, int64_t period, double eta_min)
 {
-    ls_schedule *s = sound(optim, "ls_cosine_new", period) ? ls_schedule_new(optim, cosine_at) : NULL;
+    ls_schedule *s = sound(optim, "ls_cosine_new", "step", period) ? ls_schedule_new(optim, cosine_at) : NULL;
     if (!s) return NULL;
     s->period = s->end = period;
-    s->repeats = true;
     s->low = eta_min;
     return ls_schedule_begin(s);
 }
@@ -152,7 +153,7 @@ static ls_rates step_at(const ls_schedule *s, int64_t step, int group, double in
 
 ls_schedule *ls_step_lr_new(ls_optim *optim, int64_t period, double gamma)
 {
-    ls_schedule *s = sound(optim, "ls_step_lr_new", period) ? ls_schedule_new(optim, step_at) : NULL;
+    ls_schedule *s = sound(optim, "ls_step_lr_new", "step", period) ? ls_schedule_new(optim, step_at) : NULL;
     if (!s) return NULL;
     s->period = period;
     s->gamma = gamma;
@@ -187,7 +188,7 @@ static ls_rates warmup_cosine_at(const ls_schedule *s, int64_t step, int group, 
 
 static ls_schedule *warmup_new(ls_optim *optim, int64_t warmup, int64_t total, const char *who, ls_rates_fn *rates_at)
 {
-    if (!sound(optim, who, total)) return NULL;
+    if (!sound(optim, who, "step", total)) return NULL;
     if (warmup < 0) return ls_fail(&optim->object.run->errors, LS_ERR_VALUE, "%s: negative warm-up", who), NULL;
     ls_schedule *s = ls_schedule_new(optim, rates_at);
     if (!s) return NULL;
@@ -236,7 +237,7 @@ static ls_rates sequential_at(const ls_schedule *s, int64_t step, int group, dou
 ls_schedule *ls_sequential_schedule_new(ls_optim *optim, int n, ls_schedule *const *schedules,
                                         const int64_t *milestones)
 {
-    if (!sound(optim, "ls_sequential_schedule_new", n)) return NULL;
+    if (!sound(optim, "ls_sequential_schedule_new", "schedule", n)) return NULL;
     ls_run *run = optim->object.run;
     for (int i = 0; i < n; i++) {
         const char *why = !schedules[i]                                    ? "is NULL"

@@ -21,7 +21,6 @@ struct ls_schedule {
     int64_t step, limit; /* limit: the last step it can be asked for; 0: none */
     int64_t followed;    /* steps of the optimiser that it has followed */
     int64_t end;         /* the step at which its formula has run its course; 0: it has no end */
-    bool repeats;        /* and begins anew there */
     bool inner;          /* a part of another, which moves for it */
     double lr;           /* that it set last, of group 0 */
 

@@ -66,7 +66,7 @@ static void mistakes_are_reported(void)
                           "LOCKSTEP_NUM_THREADS=99999999999999999999999"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         CHECK(code(run_captured(bad[i], threads, text, sizeof text)) == 0);
-        CHECK_TEXT(text, "lockstep: warning: LOCKSTEP_NUM_THREADS must be a whole number; using \"0\"\n");
+        CHECK_TEXT(text, "lockstep: warning: LOCKSTEP_NUM_THREADS must be a whole number; it is taken as not set\n");
     }
     CHECK(code(run_captured("LOCKSTEP_ABORT=perhaps", aborts, text, sizeof text)) == 0);
     CHECK_HAS(text, "LOCKSTEP_ABORT must be 0 or 1");

@@ -27,6 +27,13 @@ static void check_error(int line, ls_status status, const char *part)
 static void shapes_that_do_not_fit(void)
 {
     FAILS(ls_add(Z(2, 3), Z(4, 3)), LS_ERR_SHAPE, "add: [2,3] f32 and [4,3] f32 do not broadcast");
+    FAILS(ls_mse_loss(Z(8, 1), Z(8), LS_REDUCE_MEAN), LS_ERR_SHAPE,
+          "mse_loss: [8,1] f32 and target [8] f32 must have the same shape; ls_reshape() or ls_squeeze() one of them");
+    FAILS(ls_mse_loss(Z(8, 1), INDEX(8), LS_REDUCE_SUM), LS_ERR_SHAPE, "[8,1] f32 and target [8] i64 must have");
+    FAILS(ls_l1_loss(Z(8), Z(8, 1), LS_REDUCE_NONE), LS_ERR_SHAPE, "[8] f32 and target [8,1] f32 must have");
+    FAILS(ls_smooth_l1_loss(Z(4, 8), Z(8)), LS_ERR_SHAPE, "[4,8] f32 and target [8] f32 must have");
+    FAILS(ls_bce_with_logits(Z(8, 1), Z(8)), LS_ERR_SHAPE, "[8,1] f32 and target [8] f32 must have");
+    FAILS(ls_bce_with_logits(Z(8, 2), Z(8, 2), .weight = Z(3)), LS_ERR_SHAPE, "weight [3] f32 does not fit");
     FAILS(ls_matmul(Z(64, 191), Z(192, 64)), LS_ERR_SHAPE, "inner sizes 191 and 192 differ");
     FAILS(ls_linear(Z(2, 3), Z(5, 4), NULL, LS_ACT_NONE), LS_ERR_SHAPE, "3 inputs where the weight has 4");
     FAILS(ls_linear(Z(2, 3), Z(5, 3), Z(4), LS_ACT_NONE), LS_ERR_SHAPE, "bias [4] f32");

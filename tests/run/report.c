@@ -110,9 +110,15 @@ static ls_schedule *endless(ls_optim *optim, int64_t steps)
     return ls_exponential_new(optim, 0.9);
 }
 
-static ls_schedule *waves(ls_optim *optim, int64_t steps)
+static ls_schedule *third(ls_optim *optim, int64_t steps)
 {
     return ls_cosine_new(optim, steps / 3, 0);
+}
+
+static ls_schedule *restarts(ls_optim *optim, int64_t steps)
+{
+    ls_schedule *parts[] = {third(optim, steps), third(optim, steps), third(optim, steps)};
+    return ls_sequential_schedule_new(optim, 3, parts, (int64_t[]){steps / 3, steps / 3 * 2});
 }
 
 static int64_t two_an_epoch(const ls_loader *loader)
@@ -133,9 +139,13 @@ static int sequence_by_steps(void)
 {
     return train_by(ls_steps_per_epoch, sequence);
 }
-static int waves_by_steps(void)
+static int restarts_by_steps(void)
 {
-    return train_by(ls_steps_per_epoch, waves);
+    return train_by(ls_steps_per_epoch, restarts);
+}
+static int cosine_of_one_epoch(void)
+{
+    return train_by(ls_steps_per_epoch, third);
 }
 static int endless_by_steps(void)
 {
@@ -164,7 +174,7 @@ static int cycle_too_short(void)
 
 static void a_schedule_of_the_right_length_says_nothing(void)
 {
-    int (*const bodies[])(void) = {linear_by_steps, cycle_by_steps, sequence_by_steps, waves_by_steps,
+    int (*const bodies[])(void) = {linear_by_steps, cycle_by_steps, sequence_by_steps, restarts_by_steps,
                                    endless_by_steps};
     for (size_t i = 0; i < sizeof bodies / sizeof *bodies; i++) {
         CHECK(tell(bodies[i]) == 0);
@@ -182,6 +192,8 @@ static void a_schedule_that_did_not_end_with_training_is_named(void)
     }
     CHECK(tell(linear_too_short) == 0);
     CHECK(count_of("a learning rate schedule made for 6 steps went on to step 9") == 1 && count_of("\n") == 1);
+    CHECK(tell(cosine_of_one_epoch) == 0);
+    CHECK(count_of("a learning rate schedule made for 3 steps went on to step 9") == 1 && count_of("\n") == 1);
     CHECK(tell(cycle_too_short) == 1);
     CHECK(count_of("step 7 of a schedule made for 6") == 1 && count_of("\n") == 1);
 }
@@ -348,6 +360,35 @@ static void a_loss_scale_below_one_is_told_once(void)
     CHECK_MSG(count_of("steps skipped by the loss scaler: 5") == 1, "%s", said);
 }
 
+static int input_too_large_for_half(void)
+{
+    ls_run *run = ls_init(NULL, NULL, .device = device, .mixed_precision = LS_F16, .check_finite = true);
+    ls_module *net = ls_module_new(run, "Net", NULL, NULL);
+    ls_module *layer = ls_module_add(net, "fc1", ls_linear_new(run, 2, 1));
+    ls_prepare(run, layer);
+    ls_forward(layer, ls_full(run, LS_F32, 1e30, 3, 2));
+    return ls_finish(run);
+}
+
+static int weight_too_large_for_half(void)
+{
+    ls_run *run = ls_init(NULL, NULL, .device = device, .check_finite = true);
+    ls_tensor *weight = ls_tensor_of(ls_linear_new(run, 2, 1), "weight");
+    ls_init_constant(weight, 1e30);
+    ls_cast(weight, LS_F16);
+    return ls_finish(run);
+}
+
+static void the_check_names_the_tensor_that_a_cast_spoiled(void)
+{
+    CHECK(tell(input_too_large_for_half) == 1);
+    CHECK_MSG(count_of("fc1: cast of [3,2] f32 to f16: the result, [3,2] f16, is inf at [0,0]; f16 holds numbers up to "
+                       "65504") == 1,
+              "%s", said);
+    CHECK(tell(weight_too_large_for_half) == 1);
+    CHECK_MSG(count_of("cast of weight [1,2] f32 to f16: the result, [1,2] f16, is inf") == 1, "%s", said);
+}
+
 static void the_check_names_module_operator_and_parameter(void)
 {
     CHECK(tell_with("LOCKSTEP_CHECK_FINITE=1", all_is_well) == 0 && !*said);
@@ -374,6 +415,7 @@ int main(int argc, char **argv)
     CHECK_RUN(a_schedule_that_did_not_end_with_training_is_named);
     CHECK_RUN_FORK(the_first_that_is_not_finite_is_told_and_all_are_counted);
     CHECK_RUN(the_check_names_module_operator_and_parameter);
+    CHECK_RUN(the_check_names_the_tensor_that_a_cast_spoiled);
     CHECK_RUN(a_loss_scale_below_one_is_told_once);
     CHECK_RUN(steps_of_an_epoch_know_who_counts_them); /* last: it reads the environment in this process */
     return check_done();
