@@ -46,7 +46,8 @@ static void report(const walk *w, effect e, const char *key, const char *saved, 
                 SHOWN, mine);
 }
 
-LS_PRINTF(4, 5) static void setting(const walk *w, effect e, const char *key, const char *format, ...)
+/* Save it, or compare it. True when it differs from what was saved. */
+LS_PRINTF(4, 5) static bool setting(const walk *w, effect e, const char *key, const char *format, ...)
 {
     char value[4096];
     va_list args;
@@ -55,10 +56,12 @@ LS_PRINTF(4, 5) static void setting(const walk *w, effect e, const char *key, co
     va_end(args);
     if (w->to) {
         ls_json_put_text(w->to, key, value);
-        return;
+        return false;
     }
     const char *saved = ls_json_text(ls_json_get(w->from, key));
-    if (saved && strcmp(saved, value) != 0) report(w, e, key, saved, value);
+    bool differs = saved && strcmp(saved, value) != 0;
+    if (differs) report(w, e, key, saved, value);
+    return differs;
 }
 
 static const char *yes_no(bool on)
@@ -162,19 +165,22 @@ static bool asks_program(const ls_schedule *schedule)
     return asks;
 }
 
-/* A schedule is known by its rates: factors of the initial rate at some steps, or rates where that plays no part. */
+/* Kind and length; and, where those are the same, rates at some steps, up to the first that differs. They are for an
+ * initial rate of 1, for that of the checkpoint will be restored. */
 static void list_schedule(const walk *w, const char *name, const ls_schedule *schedule)
 {
-    char text[400];
-    size_t used = 0;
-    if (asks_program(schedule)) return;
+    char key[100], text[LS_SCHEDULE_TEXT];
+    snprintf(key, sizeof key, "%s formula", name);
+    if (setting(w, GOES_ON, key, "%s", ls_schedule_describe(schedule, text)) || asks_program(schedule)) return;
     for (int64_t step = 1; step <= 1000000; step *= 10) {
         int64_t at = schedule->limit && step > schedule->limit ? schedule->limit : step;
-        used += (size_t)snprintf(text + used, sizeof text - used, "%s%.6g at step %lld", used ? ", " : "",
-                                 schedule->rates_at(schedule, at, 0, 1).lr, (long long)at);
-        if (at != step) break;
+        double rate = schedule->rates_at(schedule, at, 0, 1).lr;
+        bool fixed = rate == schedule->rates_at(schedule, at, 0, 2).lr; /* whatever the initial one */
+        snprintf(key, sizeof key, "%s at step %lld", name, (long long)at);
+        bool differs = setting(w, GOES_ON, key, "%s%.6g%s", fixed ? "a rate of " : "", rate,
+                               fixed ? "" : " times the initial rate");
+        if (differs || at != step) break;
     }
-    setting(w, GOES_ON, name, "%s", text);
 }
 
 static void list_loader(const walk *w, const char *name, const ls_loader *loader)

@@ -72,7 +72,7 @@ ls_schedule *ls_one_cycle_new_sized(ls_optim *optim, const ls_one_cycle_opts *gi
                NULL;
     if (!(o.pct_start >= 0 && o.pct_start <= 1))
         return ls_fail(errors, LS_ERR_VALUE, "ls_one_cycle_new: .pct_start is %g, not in [0, 1]", o.pct_start), NULL;
-    ls_schedule *s = ls_schedule_new(optim, one_cycle_at);
+    ls_schedule *s = ls_schedule_new(optim, "one cycle", one_cycle_at);
     if (!s) return NULL;
     s->max_lrs = ls_sys_alloc((size_t)optim->group_count * sizeof *s->max_lrs);
     if (!s->max_lrs) {

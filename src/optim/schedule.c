@@ -5,6 +5,7 @@
 #include "optim/schedule.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/log.h"
@@ -35,12 +36,13 @@ static void apply(ls_schedule *schedule)
     }
 }
 
-ls_schedule *ls_schedule_new(ls_optim *optim, ls_rates_fn *rates_at)
+ls_schedule *ls_schedule_new(ls_optim *optim, const char *kind, ls_rates_fn *rates_at)
 {
     if (!optim || ls_failed(optim->object.run)) return NULL;
     ls_schedule *schedule = ls_object_new(optim->object.run, LS_OBJECT_SCHEDULE, sizeof *schedule, clear);
     if (!schedule) return NULL;
     schedule->optim = optim;
+    schedule->kind = kind;
     schedule->group_count = optim->group_count;
     schedule->followed = optim->steps;
     schedule->rates_at = rates_at;
@@ -98,6 +100,18 @@ void ls_schedule_set(ls_schedule *schedule, int64_t step)
     apply(schedule);
 }
 
+char *ls_schedule_describe(const ls_schedule *s, char text[LS_SCHEDULE_TEXT])
+{
+    int used = snprintf(text, LS_SCHEDULE_TEXT, "%s", s->kind);
+    if (s->part_count) used += snprintf(text + used, (size_t)(LS_SCHEDULE_TEXT - used), " of %d", s->part_count);
+    if (s->end) used += snprintf(text + used, (size_t)(LS_SCHEDULE_TEXT - used), " over %lld steps", (long long)s->end);
+    else if (s->period > 1)
+        used += snprintf(text + used, (size_t)(LS_SCHEDULE_TEXT - used), " every %lld steps", (long long)s->period);
+    if (s->warmup)
+        snprintf(text + used, (size_t)(LS_SCHEDULE_TEXT - used), ", %lld of them warm-up", (long long)s->warmup);
+    return text;
+}
+
 /* Steps that a loss scaler skipped, and a last one whose ls_schedule_step() nobody waits for, are no mistake. */
 void ls_schedule_over(const ls_schedule *s)
 {
@@ -138,7 +152,7 @@ static ls_rates cosine_at(const ls_schedule *s, int64_t step, int group, double 
 
 ls_schedule *ls_cosine_new(ls_optim *optim, int64_t period, double eta_min)
 {
-    ls_schedule *s = sound(optim, "ls_cosine_new", "step", period) ? ls_schedule_new(optim, cosine_at) : NULL;
+    ls_schedule *s = sound(optim, "ls_cosine_new", "step", period) ? ls_schedule_new(optim, "cosine", cosine_at) : NULL;
     if (!s) return NULL;
     s->period = s->end = period;
     s->low = eta_min;
@@ -153,7 +167,9 @@ static ls_rates step_at(const ls_schedule *s, int64_t step, int group, double in
 
 ls_schedule *ls_step_lr_new(ls_optim *optim, int64_t period, double gamma)
 {
-    ls_schedule *s = sound(optim, "ls_step_lr_new", "step", period) ? ls_schedule_new(optim, step_at) : NULL;
+    ls_schedule *s = sound(optim, "ls_step_lr_new", "step", period)
+                         ? ls_schedule_new(optim, period > 1 ? "step decay" : "exponential decay", step_at)
+                         : NULL;
     if (!s) return NULL;
     s->period = period;
     s->gamma = gamma;
@@ -186,11 +202,12 @@ static ls_rates warmup_cosine_at(const ls_schedule *s, int64_t step, int group, 
     return (ls_rates){.lr = initial * fmax(0, 0.5 * (1 + cos(PI * warmup_progress(s, step))))};
 }
 
-static ls_schedule *warmup_new(ls_optim *optim, int64_t warmup, int64_t total, const char *who, ls_rates_fn *rates_at)
+static ls_schedule *warmup_new(ls_optim *optim, int64_t warmup, int64_t total, const char *who, const char *kind,
+                               ls_rates_fn *rates_at)
 {
     if (!sound(optim, who, "step", total)) return NULL;
     if (warmup < 0) return ls_fail(&optim->object.run->errors, LS_ERR_VALUE, "%s: negative warm-up", who), NULL;
-    ls_schedule *s = ls_schedule_new(optim, rates_at);
+    ls_schedule *s = ls_schedule_new(optim, kind, rates_at);
     if (!s) return NULL;
     s->period = s->end = total;
     s->warmup = warmup;
@@ -199,12 +216,12 @@ static ls_schedule *warmup_new(ls_optim *optim, int64_t warmup, int64_t total, c
 
 ls_schedule *ls_warmup_linear_new(ls_optim *optim, int64_t warmup, int64_t total)
 {
-    return warmup_new(optim, warmup, total, "ls_warmup_linear_new", warmup_linear_at);
+    return warmup_new(optim, warmup, total, "ls_warmup_linear_new", "linear", warmup_linear_at);
 }
 
 ls_schedule *ls_warmup_cosine_new(ls_optim *optim, int64_t warmup, int64_t total)
 {
-    return warmup_new(optim, warmup, total, "ls_warmup_cosine_new", warmup_cosine_at);
+    return warmup_new(optim, warmup, total, "ls_warmup_cosine_new", "cosine", warmup_cosine_at);
 }
 
 static ls_rates lambda_at(const ls_schedule *s, int64_t step, int group, double initial)
@@ -217,7 +234,7 @@ ls_schedule *ls_lambda_new(ls_optim *optim, ls_factor_fn *factor, void *user)
 {
     if (!optim || ls_failed(optim->object.run)) return NULL;
     if (!factor) return ls_fail(&optim->object.run->errors, LS_ERR_VALUE, "ls_lambda_new: no function"), NULL;
-    ls_schedule *s = ls_schedule_new(optim, lambda_at);
+    ls_schedule *s = ls_schedule_new(optim, "function of the program", lambda_at);
     if (!s) return NULL;
     s->factor = factor;
     s->user = user;
@@ -246,7 +263,7 @@ ls_schedule *ls_sequential_schedule_new(ls_optim *optim, int n, ls_schedule *con
                                                                            : NULL;
         if (why) return ls_fail(&run->errors, LS_ERR_VALUE, "ls_sequential_schedule_new: schedule %d %s", i, why), NULL;
     }
-    ls_schedule *s = ls_schedule_new(optim, sequential_at);
+    ls_schedule *s = ls_schedule_new(optim, "sequence", sequential_at);
     if (!s) return NULL;
     s->part_count = n;
     s->parts = ls_sys_alloc((size_t)n * sizeof *s->parts);

@@ -16,7 +16,8 @@ typedef ls_rates ls_rates_fn(const ls_schedule *schedule, int64_t step, int grou
 struct ls_schedule {
     ls_object object;
     ls_optim *optim;
-    int group_count; /* when it was made */
+    const char *kind; /* "cosine" */
+    int group_count;  /* when it was made */
     ls_rates_fn *rates_at;
     int64_t step, limit; /* limit: the last step it can be asked for; 0: none */
     int64_t followed;    /* steps of the optimiser that it has followed */
@@ -36,8 +37,12 @@ struct ls_schedule {
     double *max_lrs; /* of each group */
 };
 
+/* "cosine over 21 steps": kind and length, as far as it has one. */
+enum { LS_SCHEDULE_TEXT = 128 };
+char *ls_schedule_describe(const ls_schedule *schedule, char text[LS_SCHEDULE_TEXT]);
+
 /* A schedule at step 0; set what its formula needs, then begin: the rates of step 0 are set. Both accept NULL. */
-ls_schedule *ls_schedule_new(ls_optim *optim, ls_rates_fn *rates_at);
+ls_schedule *ls_schedule_new(ls_optim *optim, const char *kind, ls_rates_fn *rates_at);
 ls_schedule *ls_schedule_begin(ls_schedule *schedule);
 
 /* Training is over: warn where the schedule was made for another number of steps. */

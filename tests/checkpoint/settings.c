@@ -15,6 +15,7 @@ enum { EPOCHS = 4, BATCHES = 6, NEVER = -1 };
 typedef struct variant {
     ls_init_opts init;
     int epochs;
+    int64_t cosine; /* steps of such a schedule; 0: it decays exponentially */
     double dropout, lr, group_lr, gamma, momentum;
     bool nesterov, in_order, frozen, drop_last, other_groups, one_group, gelu;
 } variant;
@@ -62,7 +63,7 @@ static training start(variant v, const char *resume)
     if (!v.one_group)
         ls_group_add(t.sgd, ls_state_matching(ls_parameters(t.net), v.other_groups ? "0.bias" : "*.bias"),
                      .lr = v.group_lr);
-    t.decay = ls_exponential_new(t.sgd, v.gamma);
+    t.decay = v.cosine ? ls_cosine_new(t.sgd, v.cosine, 0) : ls_exponential_new(t.sgd, v.gamma);
     t.train = ls_loader_new(run, points(run, 23), .batch = 4, .shuffle = !v.in_order, .drop_last = v.drop_last);
     ls_prepare(run, t.net, t.sgd, t.decay, t.train);
     return t;
@@ -159,12 +160,12 @@ static int resume_changed(void)
     return ls_finish(t.run);
 }
 
-/* What a run with other settings says that goes on from one with the usual ones. */
-static const char *said_with(variant v)
+/* What a run with these settings says that goes on from one with those. */
+static const char *said_between(variant before, variant v)
 {
     static char text[8192];
     folder_fresh(home);
-    training t = start(usual, NULL);
+    training t = start(before, NULL);
     record r = {0};
     train(&t, &r, NULL, 8);
     CHECK(ls_finish(t.run) == 0);
@@ -173,9 +174,9 @@ static const char *said_with(variant v)
     return text;
 }
 
-static void expect(variant v, const char *words)
+static void expect(variant before, variant v, const char *words)
 {
-    const char *said = said_with(v);
+    const char *said = said_between(before, v);
     CHECK_MSG(strstr(said, words), "\"%s\" lacks \"%s\"", said, words);
 }
 
@@ -183,12 +184,12 @@ static void expect(variant v, const char *words)
     do {                                                                                                               \
         variant v = usual;                                                                                             \
         statement;                                                                                                     \
-        expect(v, words);                                                                                              \
+        expect(usual, v, words);                                                                                       \
     } while (0)
 
 static void other_settings_are_named(void)
 {
-    CHECK_TEXT(said_with(usual), "");
+    CHECK_TEXT(said_between(usual, usual), "");
 #define SAVED "/checkpoints/checkpoint_0 was saved with "
     CHANGE(v.init.mixed_precision = LS_BF16, SAVED "mixed_precision: no; this run goes on with bf16\n");
     CHANGE(v.init.gradient_accumulation_steps = 3, SAVED "gradient_accumulation_steps: 1; this run goes on with 3");
@@ -210,7 +211,10 @@ static void other_settings_are_named(void)
            SAVED "optimizer 0 group 0 lr: 0.01, which stays in force; this program's has no effect: 0.02\n");
     CHANGE(v.group_lr = 2e-2, SAVED "optimizer 0 group 1 lr: 0.001, which stays in force");
     CHANGE(v.nesterov = true, "nesterov yes");
-    CHANGE(v.gamma = 0.5, SAVED "schedule 0: 0.99 at step 1");
+    CHANGE(v.gamma = 0.5,
+           SAVED "schedule 0 at step 1: 0.99 times the initial rate; this run goes on with 0.5 times the "
+                 "initial rate\n");
+    CHANGE(v.cosine = 24, SAVED "schedule 0 formula: exponential decay; this run goes on with cosine over 24 steps\n");
     CHANGE(v.drop_last = true, SAVED "loader 0 drop_last: no; this run goes on with yes\n");
     CHANGE(v.in_order = true, "ls_load_state: saved with loader 0 order: shuffled, here it is as in the dataset; go on "
                               "with the same, or begin a new training with the model alone");
@@ -221,6 +225,21 @@ static void other_settings_are_named(void)
     CHANGE(v.one_group = true, "another number of parameter groups was saved");
 }
 
+/* In one line, not one for each step. */
+static void a_schedule_of_another_length_is_named(void)
+{
+    variant shorter = usual, longer = usual;
+    shorter.cosine = 21;
+    longer.cosine = 24;
+    char line[600];
+    snprintf(line, sizeof line,
+             "lockstep: warning: %s" SAVED
+             "schedule 0 formula: cosine over 21 steps; this run goes on with cosine over "
+             "24 steps\n",
+             home);
+    CHECK_TEXT(said_between(shorter, longer), line);
+}
+
 int main(int argc, char **argv)
 {
     check_filter = argc > 1 ? argv[1] : NULL;
@@ -229,6 +248,7 @@ int main(int argc, char **argv)
              (int)getpid());
     home = path;
     CHECK_RUN_FORK(other_settings_are_named);
+    CHECK_RUN_FORK(a_schedule_of_another_length_is_named);
     CHECK_RUN(what_is_trained_goes_on);
     CHECK_RUN(accumulation_steps_go_on);
     folder_remove(home);
