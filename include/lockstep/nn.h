@@ -114,8 +114,8 @@ typedef struct ls_load_report {
 } ls_load_report;
 
 /* Copy the numbers of a list into the tensors of the same name, converting type and device. After an error the module
- * is as it was. A list may lack "num_batches_tracked" of batch normalisation, which then stays as it is: older files of
- * PyTorch do not have it. */
+ * is as it was. A list that has none of the module's names is an error, also with .partial. A list may lack
+ * "num_batches_tracked" of batch normalisation, which then stays as it is: older files of PyTorch do not have it. */
 #define ls_load_state_dict(module, ...) LS_CALL_2(ls_load_state_dict, ls_load_opts, module, __VA_ARGS__, )
 LS_API ls_load_report ls_load_state_dict_sized(ls_module *module, const ls_state *state, const ls_load_opts *opts,
                                                size_t opts_size);

@@ -159,7 +159,10 @@ LS_API void ls_loss_scale_set(ls_run *run, ls_loss_scale state);
  * change that. */
 
 /* Up from max_lr / div_factor to max_lr and down to max_lr / div_factor / final_div_factor, momentum (or beta1) the
- * other way. max_lr must be given, and a length: total_steps, or epochs and steps_per_epoch. */
+ * other way. max_lr must be given, and a length: total_steps, or epochs and steps_per_epoch.
+ *
+ * The optimiser's last step, number total_steps - 1, is made at the lowest rate. The ls_schedule_step() after it sets,
+ * as in PyTorch, the rate of a step beyond, which is never used: it is what ls_lr() then returns. */
 typedef struct ls_one_cycle_opts {
     double max_lr LS_DEFAULT(LS_AUTO_REAL);
     const double *max_lrs LS_DEFAULT(NULL); /* (optional) instead: one for each group */

@@ -76,7 +76,7 @@ typedef struct ls_init_opts {
  *
  * with `-` or `_` and with `=` or a space before the value. Others, and all after `--`, stay for the program (flags.h).
  * A flag wins over an option given here, an option over the environment (docs/env.md), with one exception that is
- * Accelerate's: GRADIENT_ACCUMULATION_STEPS of the environment wins over the option.
+ * Accelerate's: ACCELERATE_GRADIENT_ACCUMULATION_STEPS (or LOCKSTEP_GRADIENT_ACCUMULATION_STEPS) wins over the option.
  * Always returns a run; ask ls_error() whether it can be used. */
 #define ls_init(argc, ...) LS_CALL_2(ls_init, ls_init_opts, argc, __VA_ARGS__, )
 LS_API ls_run *ls_init_sized(int *argc, char ***argv, const ls_init_opts *opts, size_t opts_size);

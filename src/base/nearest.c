@@ -2,6 +2,7 @@
 #include "base/nearest.h"
 
 #include <ctype.h>
+#include <stdio.h>
 #include <string.h>
 
 static int folded(char c)
@@ -34,8 +35,35 @@ ls_nearest ls_nearest_to(const char *text, size_t length)
 
 void ls_nearest_try(ls_nearest *nearest, const char *name)
 {
-    int d = ls_word_distance(nearest->text, nearest->length, name, strlen(name));
-    if (d >= nearest->distance) return;
-    nearest->distance = d;
+    ls_nearest_add(nearest, name, ls_word_distance(nearest->text, nearest->length, name, strlen(name)));
+}
+
+void ls_nearest_add(ls_nearest *nearest, const char *name, int distance)
+{
+    int64_t at = nearest->seen++;
+    if (at > LS_NEAREST_FEW) at = LS_NEAREST_FEW;
+    for (; at > 0 && nearest->distances[at - 1] > distance; at--) {
+        if (at == LS_NEAREST_FEW) continue; /* the last one falls out */
+        nearest->few[at] = nearest->few[at - 1];
+        nearest->distances[at] = nearest->distances[at - 1];
+    }
+    if (at < LS_NEAREST_FEW) {
+        nearest->few[at] = name;
+        nearest->distances[at] = distance;
+    }
+    if (distance >= nearest->distance) return;
+    nearest->distance = distance;
     nearest->name = name;
+}
+
+const char *ls_nearest_names(const ls_nearest *nearest, char *text, size_t size)
+{
+    size_t used = 0;
+    text[0] = '\0';
+    int64_t shown = nearest->seen < LS_NEAREST_FEW ? nearest->seen : LS_NEAREST_FEW;
+    for (int64_t i = 0; i < shown && used < size; i++)
+        used += (size_t)snprintf(text + used, size - used, "%s%s", i ? ", " : "", nearest->few[i]);
+    if (nearest->seen > shown && used < size)
+        snprintf(text + used, size - used, " and %lld more", (long long)(nearest->seen - shown));
+    return text;
 }

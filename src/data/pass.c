@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/nearest.h"
 #include "base/pin.h"
 #include "data/loader.h"
 #include "data/random.h"
@@ -219,8 +220,11 @@ static int field_called(const ls_batch *batch, const char *name, const char *who
     }
     for (int i = 0; i < batch->count; i++)
         if (strcmp(loader->fields[i].name, name) == 0) return i;
-    ls_fail(&loader->object.run->errors, LS_ERR_VALUE, "%s: the %s has no field \"%s\"; its first is \"%s\"", who,
-            loader->set->kind, name, loader->fields[0].name);
+    ls_nearest nearest = ls_nearest_to(name, strlen(name));
+    for (int i = 0; i < batch->count; i++) ls_nearest_try(&nearest, loader->fields[i].name);
+    char names[300];
+    ls_fail(&loader->object.run->errors, LS_ERR_VALUE, "%s: the %s has no field \"%s\"; it has %s", who,
+            loader->set->kind, name, ls_nearest_names(&nearest, names, sizeof names));
     return -1;
 }
 

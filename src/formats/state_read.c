@@ -2,7 +2,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "base/memory.h"
+#include "base/nearest.h"
 #include "base/opts.h"
 #include "formats/archive.h"
 #include "tensor/state.h"
@@ -135,13 +137,36 @@ static bool add(loader *l, ls_state *state, const ls_archive_entry *entry)
     return ok;
 }
 
-static bool load(loader *l, ls_state *state)
+/* The names of the file, those first that come nearest to a pattern. */
+static const char *names_near(const loader *l, const char *pattern, char *text, size_t size)
 {
+    ls_nearest nearest = ls_nearest_to(pattern, strlen(pattern));
+    for (int64_t i = 0; i < l->archive.count; i++) {
+        const char *name = l->archive.entries[i].name;
+        ls_nearest_add(&nearest, name, ls_name_distance(pattern, name));
+    }
+    return ls_nearest_names(&nearest, text, size);
+}
+
+static bool load(loader *l, ls_state *state, const char *path)
+{
+    const char *only = l->opts.only, *strip = l->opts.strip ? l->opts.strip : "";
+    bool stripped = !*strip;
     for (int64_t i = 0; i < l->archive.count; i++) {
         const ls_archive_entry *entry = &l->archive.entries[i];
-        if (l->opts.only && !ls_name_matches(l->opts.only, entry->name)) continue;
+        if (only && !ls_name_matches(only, entry->name)) continue;
         if (!add(l, state, entry)) return false;
+        stripped |= strncmp(entry->name, strip, strlen(strip)) == 0;
     }
+    char names[400];
+    if (only && !state->count && l->archive.count) {
+        ls_fail(&l->run->errors, LS_ERR_VALUE, "%s: no name matches .only = \"%s\"; there are %s", path, only,
+                names_near(l, only, names, sizeof names));
+        return false;
+    }
+    if (!stripped && l->archive.count && l->run->share.rank == 0)
+        ls_log_line(LS_LOG_WARN, "%s: no name begins with .strip = \"%s\"; there are %s", path, strip,
+                    names_near(l, strip, names, sizeof names));
     return ls_state_check_names(state);
 }
 
@@ -161,7 +186,7 @@ ls_state *ls_state_read_sized(ls_run *run, const char *path, const ls_state_read
     bool ok = ls_archive_open(&l.archive, &run->errors, path, false);
     if (ok) {
         l.storages = ls_archive_take(&l.archive, (size_t)l.archive.storages * sizeof(void *));
-        ok = l.storages && load(&l, state);
+        ok = l.storages && load(&l, state, path);
     }
     for (int64_t i = 0; l.storages && i < l.archive.storages; i++)
         if (l.storages[i]) ls_storage_release(run, l.storages[i]); /* the tensors have their own references */

@@ -69,9 +69,12 @@ static void complain(const ls_module *module, const char *who, const char *what,
     for (int i = 0; i < at->child_count; i++) ls_nearest_try(&nearest, at->children[i].name);
     for (int i = 0; tensors && !part[length] && i < at->member_count; i++)
         ls_nearest_try(&nearest, at->members[i].name);
-    char meant[192] = "";
+    char meant[400] = "", names[300];
     if (nearest.name)
         snprintf(meant, sizeof meant, "; did you mean \"%.*s%s\"?", (int)(part - path), path, nearest.name);
+    else if (nearest.seen)
+        snprintf(meant, sizeof meant, "; %.*s has %s", part > path ? (int)(part - path - 1) : 2,
+                 part > path ? path : "it", ls_nearest_names(&nearest, names, sizeof names));
     ls_fail(&module->object.run->errors, LS_ERR_VALUE, "%s: %s has no %s \"%s\"%s", who, module->kind, what, path,
             meant);
 }

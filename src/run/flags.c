@@ -213,8 +213,24 @@ bool ls_flags_take(ls_run *run, int *argc, char ***argv, const ls_flag *flags, i
 
 /* ---- help ---- */
 
+/* A variable that was left open: LS_AUTO, LS_AUTO_REAL, LS_AUTO_SEED. */
+static bool is_auto(const ls_flag *flag)
+{
+    switch (flag->type) {
+    case LS_FLAG_INT: return *(int *)flag->to == LS_AUTO;
+    case LS_FLAG_INT64: return *(int64_t *)flag->to == LS_AUTO;
+    case LS_FLAG_UINT64: return *(uint64_t *)flag->to == LS_AUTO_SEED;
+    case LS_FLAG_NUMBER: return *(double *)flag->to == LS_AUTO_REAL;
+    default: return false;
+    }
+}
+
 static void print_default(const ls_flag *flag)
 {
+    if (is_auto(flag)) {
+        printf(" (auto)");
+        return;
+    }
     switch (flag->type) {
     case LS_FLAG_TEXT:
         if (*(const char **)flag->to) printf(" (%s)", *(const char **)flag->to);

@@ -181,8 +181,7 @@ static ls_state *filtered(const ls_state *state, const char *patterns, bool want
     return result;
 }
 
-/* How far a name is from the letters of the nearest pattern. */
-static int distance_to(const char *patterns, const char *name)
+int ls_name_distance(const char *patterns, const char *name)
 {
     int least = INT_MAX;
     for (const char *pattern = patterns; pattern; pattern = strchr(pattern, '|')) {
@@ -206,32 +205,14 @@ static int distance_to(const char *patterns, const char *name)
 /* Say that nothing matches, and which names come nearest. */
 static void fail_no_match(const ls_state *state, const char *patterns)
 {
-    enum { SHOWN = 5 };
-    int64_t shown[SHOWN], count = 0;
-    int distances[SHOWN];
-    for (int64_t i = 0; i < state->count; i++) {
-        int d = distance_to(patterns, state->entries[i].name);
-        int64_t at = count < SHOWN ? count++ : SHOWN;
-        for (; at > 0 && distances[at - 1] > d; at--) {
-            if (at == SHOWN) continue;
-            distances[at] = distances[at - 1];
-            shown[at] = shown[at - 1];
-        }
-        if (at == SHOWN) continue;
-        distances[at] = d;
-        shown[at] = i;
-    }
-    char names[400] = "";
-    size_t used = 0;
-    for (int64_t i = 0; i < count && used < sizeof names; i++)
-        used +=
-            (size_t)snprintf(names + used, sizeof names - used, "%s%s", i ? ", " : "", state->entries[shown[i]].name);
-    if (state->count > count && used < sizeof names)
-        snprintf(names + used, sizeof names - used, " and %lld more", (long long)(state->count - count));
+    ls_nearest nearest = ls_nearest_to(patterns, strlen(patterns));
+    for (int64_t i = 0; i < state->count; i++)
+        ls_nearest_add(&nearest, state->entries[i].name, ls_name_distance(patterns, state->entries[i].name));
+    char names[400];
     ls_fail(&state->object.run->errors, LS_ERR_VALUE,
-            count ? "ls_state_matching: no name matches \"%s\"; there are %s"
-                  : "ls_state_matching: no name matches \"%s\": the list is empty",
-            patterns, names);
+            state->count ? "ls_state_matching: no name matches \"%s\"; there are %s"
+                         : "ls_state_matching: no name matches \"%s\": the list is empty",
+            patterns, ls_nearest_names(&nearest, names, sizeof names));
 }
 
 ls_state *ls_state_matching(const ls_state *state, const char *patterns)

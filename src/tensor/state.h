@@ -24,6 +24,8 @@ bool ls_state_check_names(const ls_state *state);
 
 /* Does a name match one of the patterns of ls_state_matching()? */
 bool ls_name_matches(const char *patterns, const char *name);
+/* How far a name is from the letters of the nearest pattern, for messages about patterns that match nothing. */
+int ls_name_distance(const char *patterns, const char *name);
 
 /* For lists that are rebuilt: entry i (at most the count) becomes this one; what follows stays for the next call when
  * nothing changed, so that names stay where they are. False when memory is out. */

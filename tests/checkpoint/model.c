@@ -1,6 +1,7 @@
 /* model.c - models are saved as Accelerate saves them and load from what Python wrote. */
 #include "formats/files.h"
 
+#include "base/capture.h"
 #include "base/memory.h"
 #include "run/team.h"
 #include "tensor/context.h"
@@ -127,6 +128,46 @@ static void differences_are_named(void)
     ls_error_clear(run);
 }
 
+/* Also one that may leave things out; the message names the pattern and what is there, the nearest first. */
+static void a_load_that_takes_nothing_is_an_error(void)
+{
+    files_in(test_folder, true);
+    ls_module *net = model_for_test();
+    CHECK(ls_save_model(run, net, test_folder));
+    const char *path = in_folder("model.safetensors");
+    CHECK(ls_load_model(run, net, path, .partial = true, .only = "linaer2.*").loaded == 0);
+    CHECK(ls_error(run) == LS_ERR_VALUE);
+    CHECK_MSG(
+        strstr(ls_error_message(run), "model.safetensors: no name matches .only = \"linaer2.*\"; there are linear2."),
+        "%s", ls_error_message(run));
+    ls_error_clear(run);
+    CHECK(ls_load_model(run, net, path, .partial = true, .prefix = "bakbone.").loaded == 0);
+    CHECK(ls_error(run) == LS_ERR_VALUE);
+    CHECK_MSG(strstr(ls_error_message(run), "nothing to load: ModelForTest has linear1.weight, linear1.bias, ") &&
+                  strstr(ls_error_message(run), ", the list bakbone."),
+              "%s", ls_error_message(run));
+    ls_error_clear(run);
+    CHECK(ls_load_model(run, net, path, .partial = true, .only = "linear2.*|gone.*").loaded == 2 && !ls_error(run));
+}
+
+static int loads_with_patterns_that_mean_nothing(void)
+{
+    run = ls_init(NULL, NULL);
+    ls_module *net = model_for_test();
+    bool ok = ls_save_model(run, net, test_folder);
+    ok = ok && ls_load_model(run, net, test_folder, .strip = "modul.", .optional = "linear1.*|liner2.*").loaded == 9;
+    return ls_finish(run) || !ok;
+}
+
+static void patterns_that_mean_nothing_are_told(void)
+{
+    static char text[4096];
+    CHECK(run_captured(NULL, loads_with_patterns_that_mean_nothing, text, sizeof text) == 0);
+    CHECK_MSG(strstr(text, "no name begins with .strip = \"modul.\"; there are "), "%s", text);
+    CHECK_MSG(strstr(text, "no name of ModelForTest matches .optional = \"liner2.*\"; there are linear2."), "%s", text);
+    CHECK(!strstr(text, "linear1.*"));
+}
+
 static void names_of_wrappers_are_understood(void)
 {
     files_in(test_folder, true);
@@ -245,11 +286,13 @@ int main(int argc, char **argv)
 {
     if (argc > 1) check_filter = argv[1];
     begin_files();
+    CHECK_RUN(patterns_that_mean_nothing_are_told); /* in a process of its own, before this one has threads */
     run = ls_init(NULL, NULL, .seed = 1);
     CHECK_RUN(shards_and_index_are_those_of_accelerate);
     CHECK_RUN(a_small_model_is_one_file);
     CHECK_RUN(an_optimiser_that_moves_parameters_together_changes_nothing);
     CHECK_RUN(differences_are_named);
+    CHECK_RUN(a_load_that_takes_nothing_is_an_error);
     CHECK_RUN(names_of_wrappers_are_understood);
     CHECK_RUN(a_model_is_found_among_other_things);
     CHECK_RUN(types_are_converted);

@@ -333,7 +333,8 @@ static void wrong_options_say_so(void)
     CHECK(!ls_next(loader, &b) && !ls_next(NULL, &b));
     ls_error_clear(run);
     CHECK(ls_next(loader, &b));
-    CHECK(ls_batch_field(&b, "colour") && strstr(ls_error_message(run), "colour"));
+    CHECK(ls_batch_field(&b, "lable"));
+    CHECK_MSG(strstr(ls_error_message(run), "has no field \"lable\"; it has label, x"), "%s", ls_error_message(run));
     ls_loader_free(NULL);
     ls_dataset_free(NULL);
     ls_finish(run);

@@ -119,6 +119,14 @@ static void misuse_is_an_error(void)
     CHECK_MSG(strstr(ls_error_message(run), "has no child \"haed.0\"; did you mean \"head\"?"), "%s",
               ls_error_message(run));
     ls_error_clear(run);
+    CHECK(!ls_child(net, "decoder"));
+    CHECK_MSG(strstr(ls_error_message(run), "has no child \"decoder\"; it has "), "%s", ls_error_message(run));
+    CHECK(strstr(ls_error_message(run), "head") && strstr(ls_error_message(run), "fc1"));
+    ls_error_clear(run);
+    CHECK(!ls_child(net, "head.classifier"));
+    CHECK_MSG(strstr(ls_error_message(run), "has no child \"head.classifier\"; head has 0, 1"), "%s",
+              ls_error_message(run));
+    ls_error_clear(run);
     CHECK(!ls_is_valid(ls_tensor_of(net, "head.0.wieght")));
     CHECK_MSG(strstr(ls_error_message(run), "\"head.0.wieght\"; did you mean \"head.0.weight\"?"), "%s",
               ls_error_message(run));

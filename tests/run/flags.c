@@ -110,7 +110,7 @@ static int asks_for_help(void)
 {
     dup2(STDERR_FILENO, STDOUT_FILENO);
     ls_run *run = ls_init(NULL, NULL);
-    settings s = {.model = "resnet18", .lr = 0.5};
+    settings s = {.model = "resnet18", .epochs = LS_AUTO, .batch_size = LS_AUTO, .id = LS_AUTO_SEED, .lr = 0.5};
     line l = LINE("--epochs", "x", "--help");
     bool goes_on = parse(run, &l, &s, "FILE...");
     return goes_on || ls_finish(run);
@@ -123,6 +123,8 @@ static void help_comes_from_the_table(void)
     CHECK(strstr(text, "usage: program [flags] FILE...\ntrains\n"));
     CHECK(strstr(text, "--model resnet18|resnet50d") && strstr(text, "network (resnet18)"));
     CHECK(strstr(text, "--freeze, --no-freeze") && strstr(text, "learning rate (0.5)"));
+    CHECK(strstr(text, "passes over the data (auto)") && strstr(text, "photos per step (auto)"));
+    CHECK(strstr(text, "number of the run (auto)"));
     CHECK(strstr(text, "--resume_from_checkpoint TEXT"));
 }
 
