@@ -27,7 +27,7 @@ for corpus in tests/fuzz/corpus/*; do
     fi
     mkdir -p "build/fuzz/corpus/$name"
     if ASAN_OPTIONS=allocator_may_return_null=1 "build/fuzz/tests/fuzz/fuzz_$name" "build/fuzz/corpus/$name" "$corpus" \
-        -max_total_time="$seconds" -max_len=20000 -timeout=20 -rss_limit_mb=2000 \
+        -max_total_time="$seconds" -max_len=20000 -timeout=120 -rss_limit_mb=2000 \
         -artifact_prefix="build/fuzz/found/$name-" >"build/fuzz/$name.log" 2>&1; then
         passed=$((passed + 1))
     else
