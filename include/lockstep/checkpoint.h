@@ -89,7 +89,8 @@ LS_API ls_load_report ls_load_model_sized(ls_run *run, ls_module *model, const c
 
 /* Save to a folder, replacing a checkpoint that is there; or, with NULL, to the next of the automatic ones. Of those,
  * the run's total_limit are kept; older ones are deleted when the new one is safe. All processes must call it. False,
- * and an error, when it could not be written.
+ * and an error, when it could not be written. What was trained but not handed to ls_prepare() is not saved: a warning
+ * names it, once.
  *
  * With .async_save of ls_init() only a copy in memory is made here; it is written while training goes on. A failure is
  * then reported by the next save, ls_wait_for_save() or ls_finish(), all of which wait for it. */

@@ -14,6 +14,9 @@ ls_object *ls_prepared_next(const ls_run *run, ls_object_kind kind, int *positio
  * so, once in a job, where they are trained. */
 void ls_remind_of_prepare(ls_run *run);
 
+/* unsaved.c: a checkpoint is saved. Say, once in a job, what has been trained by now and will not be in it. */
+void ls_remind_of_unsaved(ls_run *run);
+
 /* ---- together.c: several processes train as one; with one process these do nothing ---- */
 
 /* What the first module would begin: made earlier by those who cannot be called back from it. False (and an error) on

@@ -298,6 +298,7 @@ bool ls_save_state(ls_run *run, const char *folder)
 {
     if (!ls_session_of(run) || !ls_wait_for_save(run) || !collect_optims(run)) return false;
     note_frozen(run);
+    ls_remind_of_unsaved(run);
     ls_state **gradients;
     bool ok = ls_gradients_collect(run, &gradients);
     ls_gathered states = ls_gather_bytes(run, &run->random, sizeof run->random, "ls_save_state");

@@ -240,6 +240,61 @@ static void a_schedule_of_another_length_is_named(void)
     CHECK_TEXT(said_between(shorter, longer), line);
 }
 
+/* ---- what was not prepared ---- */
+
+/* Train a little, with none but these prepared, and save twice. */
+static struct {
+    bool net, sgd, decay, registered;
+} prepared;
+
+static int save_what_is_prepared(void)
+{
+    ls_run *run = ls_init(NULL, NULL, .project_dir = home);
+    ls_module *net = ls_sequential_new(run, ls_linear_new(run, 4, 2), ls_linear_new(run, 2, 2));
+    ls_optim *sgd = ls_sgd_new(run, net, .lr = 1e-2), *unused = ls_adam_new(run, net);
+    ls_schedule *decay = ls_cosine_new(sgd, 2, 0), *idle = ls_exponential_new(unused, 0.5);
+    if (prepared.net) ls_prepare(run, net);
+    if (prepared.sgd) ls_prepare(run, sgd);
+    if (prepared.decay) ls_prepare(run, decay);
+    if (prepared.registered) ls_register_for_checkpointing(run, "net", .tensors = ls_parameters(net));
+    for (int i = 0; i < 2; i++) {
+        ls_backward(run, ls_mean(ls_forward(net, ls_ones(run, LS_F32, 3, 4))));
+        ls_step(sgd);
+        ls_schedule_step(decay);
+        ls_zero_grad(sgd);
+        ls_save_state(run, NULL);
+    }
+    return idle ? ls_finish(run) : 1;
+}
+
+static void expect_unsaved(const char *things)
+{
+    char text[2048], line[600] = "";
+    if (*things)
+        snprintf(
+            line, sizeof line,
+            "lockstep: warning: ls_save_state does not save %s: hand all of it to ls_prepare(), or a training that "
+            "goes on begins it anew\n",
+            things);
+    folder_fresh(home);
+    CHECK(run_captured(NULL, save_what_is_prepared, text, sizeof text) == 0);
+    CHECK_TEXT(text, line);
+}
+
+static void what_is_not_prepared_is_named_once(void)
+{
+    prepared.net = prepared.sgd = prepared.decay = true;
+    expect_unsaved("");
+    prepared.decay = false;
+    expect_unsaved("the schedule cosine over 2 steps");
+    prepared.sgd = false;
+    expect_unsaved("the schedule cosine over 2 steps, the optimiser SGD");
+    prepared.net = false;
+    expect_unsaved("the schedule cosine over 2 steps, the optimiser SGD, the module of 0.weight and 3 more");
+    prepared.sgd = prepared.decay = prepared.registered = true;
+    expect_unsaved("");
+}
+
 int main(int argc, char **argv)
 {
     check_filter = argc > 1 ? argv[1] : NULL;
@@ -248,6 +303,7 @@ int main(int argc, char **argv)
              (int)getpid());
     home = path;
     CHECK_RUN_FORK(other_settings_are_named);
+    CHECK_RUN_FORK(what_is_not_prepared_is_named_once);
     CHECK_RUN_FORK(a_schedule_of_another_length_is_named);
     CHECK_RUN(what_is_trained_goes_on);
     CHECK_RUN(accumulation_steps_go_on);
