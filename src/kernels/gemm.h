@@ -45,6 +45,7 @@ typedef struct ls_gemm_targets {
     int64_t offset;
     int64_t columns;
     ls_dtype dtype;
+    bool stream; /* nobody reads them soon: they may bypass the caches. All addresses are multiples of 64 bytes */
 } ls_gemm_targets;
 
 /* `count` tiles one below the other: panel i of A, a_stride elements after the one before, with one panel of B. */

@@ -247,6 +247,17 @@ static void finish_panel(const direct_plan *plan, const direct_task *task, int64
     ls_gemm_finish_rows(job, task->valid_count, columns, task->sums, job->kernel->b.width, bias, task->shifted, NULL);
 }
 
+/* Is the result so large that it leaves the caches before it is read, and do these rows begin with cache lines? */
+static bool may_stream(const direct_plan *plan, const direct_task *task)
+{
+    const ls_gemm_job *job = plan->job;
+    int64_t bytes = job->m * job->n * (int64_t)ls_dtype_size(job->sink.how.out_dtype);
+    if (!job->kernel->blocks || bytes < job->kernel->blocks->stream_bytes) return false;
+    uintptr_t any = 0;
+    for (int64_t i = 0; i < task->tiles * job->kernel->a.width; i++) any |= (uintptr_t)task->row[i];
+    return any % 64 == 0;
+}
+
 static void multiply(const direct_plan *plan, direct_task *task, int64_t part)
 {
     const ls_gemm_job *job = plan->job;
@@ -257,7 +268,8 @@ static void multiply(const direct_plan *plan, direct_task *task, int64_t part)
                       .slices = plan->slices,
                       .offset = plan->offset};
     ls_gemm_targets to = {.row = task->row, .dtype = plain ? job->sink.how.out_dtype : LS_F32};
-    if (!plain) collect_valid(plan, task);
+    if (plain) to.stream = may_stream(plan, task);
+    else collect_valid(plan, task);
     int64_t end = smaller(job->n, (part + 1) * plan->part_columns);
     for (int64_t column = part * plan->part_columns; column < end; column += kernel->b.width) {
         to.columns = smaller(kernel->b.width, end - column);

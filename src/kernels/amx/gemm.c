@@ -250,7 +250,9 @@ static inline void put_rows(const float *sums, const ls_gemm_targets *to, void *
         void *out = (char *)row[i] + to->offset;
         const float *left = sums + i / 16 * 2 * TILE_UNITS + i % 16 * 16, *right = left + TILE_UNITS;
         if (to->columns == 32 && to->dtype == LS_BF16) {
-            ls_vf_store2_bf16(out, (ls_vf[]){ls_vf_load(left), ls_vf_load(right)});
+            ls_vf v[2] = {ls_vf_load(left), ls_vf_load(right)};
+            if (to->stream) ls_vf_stream2_bf16(out, v);
+            else ls_vf_store2_bf16(out, v);
         } else {
             int64_t first = to->columns < 16 ? to->columns : 16;
             ls_gemm_store(out, to->dtype, left, first);
@@ -299,6 +301,7 @@ static void in_place_wide_bf16(int64_t count, const ls_gemm_rows *a, const void 
     }
     sums_end(sums[0], 2 * TILE_UNITS, TILE_UNITS, TILE_ROW);
     put_rows(sums[0], to, to->row + (count - 1) * 32);
+    if (to->stream) ls_stream_end();
 }
 
 const ls_gemm_table ls_gemm_amx = {
