@@ -87,6 +87,7 @@ static void compare_with_one(trial *t, ls_dtype precision)
     float alone[MOST], together[MOST];
     if (ls_mixed_precision(run) != LS_DTYPE_NONE) precision = ls_mixed_precision(run);
     training reference = make_training(run, (int64_t)BATCH * ls_world(run)), shared = make_training(run, BATCH);
+    ls_train_apart(reference.sgd);
     train(run, reference, precision, 3);
     ls_prepare(run, shared.model, shared.sgd, shared.loader);
     train(run, shared, precision, 3);

@@ -78,6 +78,9 @@ LS_API void ls_optim_free(ls_optim *optim);
 /* Update the parameters from their gradients. False when no step was taken: after a failure, while gradients of several
  * batches add up (run.h), or when a loss scaler runs and a gradient was not finite. */
 LS_API bool ls_step(ls_optim *optim);
+/* Each process trains these parameters for itself, on purpose: ls_step() does not warn that their module, or the
+ * loader they are trained with, was not handed to ls_prepare(). */
+LS_API void ls_train_apart(ls_optim *optim);
 LS_API bool ls_step_was_skipped(const ls_optim *optim);
 LS_API int64_t ls_steps_taken(const ls_optim *optim);
 /* Forget the gradients of all its parameters, unless they still add up: of several batches, no step has used them, and

@@ -142,6 +142,7 @@ static ls_slot *next_slot(ls_loader *loader, bool *last)
 static void report(ls_loader *loader, const ls_slot *slot, int64_t rows, bool last)
 {
     bool stream = ls_dataset_is_stream(loader->set);
+    loader->loop.whole = loader->shard.world < loader->object.run->share.world;
     loader->loop.last = last;
     loader->loop.left = stream ? (last ? 0 : -1) : loader->batches - loader->handed;
     loader->loop.rows = rows;

@@ -332,6 +332,7 @@ bool ls_step(ls_optim *optim)
     if (!optim || ls_failed(optim->object.run) || !optim->object.run->accumulation.sync) return false;
     ls_run *run = optim->object.run;
     ls_scaler *scaler = ls_scaler_of(run);
+    if (run->share.world > 1 && !optim->apart) ls_optim_look_for_others(optim);
     ls_mark mark = ls_scope_begin(run);
     bool ok = ls_optim_lay_out(optim) && ls_optim_unscale(optim);
     if (ok && scaler) ls_scaler_stepped(scaler, optim->finite);

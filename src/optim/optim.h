@@ -82,6 +82,7 @@ struct ls_optim {
     int64_t steps;
     int64_t skipped_steps; /* by the loss scaler, in this run */
     bool skipped;          /* the last step */
+    bool apart;            /* nothing is to be said (any more) of processes that train without each other */
     uint64_t unscaled;     /* after which walk of the run the gradients last were */
     uint64_t used;         /* walks up to this one: gradients of them have had their step, taken or skipped */
     bool finite;           /* as found then */
@@ -91,6 +92,9 @@ struct ls_optim {
 
 /* optim.c: an optimiser of a rule for these parameters. NULL after a failure. */
 ls_optim *ls_optim_new(ls_run *run, const ls_rule *rule, const ls_state *parameters, const ls_optim *settings);
+
+/* apart.c: before the first step of one of several processes, warn where nobody brings their training together. */
+void ls_optim_look_for_others(ls_optim *optim);
 
 /* state.c: no step was ever taken. Groups stay as they are. */
 void ls_optim_forget(ls_optim *optim);

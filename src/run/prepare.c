@@ -3,10 +3,10 @@
 
 #include <stdio.h>
 
-#include "base/log.h"
 #include "base/memory.h"
 #include "data/loader.h"
 #include "nn/module.h"
+#include "tensor/remind.h"
 
 /* What an unexpected argument is, found without looking into it: it may be anything. */
 static const char *describe(const ls_run *run, const void *argument)
@@ -67,17 +67,16 @@ void ls_prepare_n(ls_run *run, int n, void *const *objects)
     ls_together_optims(run);
 }
 
-void ls_remind_of_prepare(ls_run *run)
+void ls_look_for_full_precision(ls_run *run)
 {
     run->full_precision_forwards = false;
     for (ls_object *o = run->objects; o; o = o->older) {
         ls_module *module = (ls_module *)o;
         if (o->kind != LS_OBJECT_MODULE || !module->in_full_precision) continue;
         module->in_full_precision = false;
-        if (o->prepared || run->session->told_of_prepare || !ls_module_has_gradients(module)) continue;
-        run->session->told_of_prepare = true;
-        ls_log_of_job(LS_LOG_WARN, "mixed precision is %s, but %s is trained in f32: it was not handed to ls_prepare()",
-                      ls_dtype_name(run->mixed_precision), module->name ? module->name : module->kind);
+        if (!o->prepared && ls_module_has_gradients(module))
+            ls_remind_of_prepare(run, LS_REMIND_PRECISION, "mixed precision is %s, but %s is trained in f32",
+                                 ls_dtype_name(run->mixed_precision), module->name ? module->name : module->kind);
     }
 }
 

@@ -12,7 +12,7 @@ ls_object *ls_prepared_next(const ls_run *run, ls_object_kind kind, int *positio
 
 /* After a backward pass in which modules that were not prepared took part, although the run has mixed precision: say
  * so, once in a job, where they are trained. */
-void ls_remind_of_prepare(ls_run *run);
+void ls_look_for_full_precision(ls_run *run);
 
 /* unsaved.c: a checkpoint is saved. Say, once in a job, what has been trained by now and will not be in it. */
 void ls_remind_of_unsaved(ls_run *run);

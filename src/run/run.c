@@ -258,6 +258,6 @@ void ls_backward_weighted(ls_run *run, ls_tensor *loss, double weight)
     ls_reducer_walk_ended(reducer);
     int rank = ls_reducer_odd_rank(reducer);
     if (rank >= 0 && !ls_failed(run)) ls_finite_note(run, "the loss", ls_run_step(run), rank);
-    if (run->full_precision_forwards) ls_remind_of_prepare(run);
+    if (run->full_precision_forwards) ls_look_for_full_precision(run);
     ls_scope_end(run, mark, NULL);
 }

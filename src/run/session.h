@@ -27,7 +27,6 @@ typedef struct ls_session {
 
     ls_object **prepared; /* in the order of ls_prepare() */
     int prepared_count, prepared_capacity;
-    bool told_of_prepare; /* that mixed precision is for prepared modules */
     bool told_of_unsaved; /* that checkpoints are of prepared objects */
 
     int epoch;        /* at hand, or the first of those to come */

@@ -133,6 +133,7 @@ struct ls_run {
 
     ls_object *objects;          /* modules, optimisers, ...: freed with the run, the latest made first */
     struct ls_scaler *scaler;    /* of the loss; NULL where none runs */
+    unsigned reminded;           /* of ls_prepare(), for which reasons: remind.h */
     const ls_peers_table *peers; /* of optimisers; NULL: nobody trains with this process */
     struct ls_session *session;  /* ranks, prepared objects, epochs: src/run */
     ls_loop *loop;               /* the loop over batches at work; NULL outside of all */
@@ -257,5 +258,6 @@ void ls_node_release(ls_run *run, ls_node *node);
 void ls_leaf_forget(ls_node *leaf); /* the leaf's handle dies */
 /* The last walk back that reached a leaf; 0 where there was none, and for other tensors. */
 uint64_t ls_leaf_walk(const ls_tensor *t);
+bool ls_leaf_watched(const ls_tensor *leaf); /* by somebody who reduces its gradients over processes */
 
 #endif

@@ -11,6 +11,7 @@ typedef struct ls_loop {
     struct ls_loop *outer; /* the loop around it; NULL: none */
     bool running;          /* on the stack */
     bool counted;          /* the batch at hand has been, for gradient accumulation */
+    bool whole;            /* each of several processes reads all of it */
     bool last;             /* nothing follows the batch at hand */
     int64_t left;          /* batches after the one at hand; -1: unknown */
     int64_t rows;          /* samples of the batch at hand, here */

@@ -306,6 +306,78 @@ static void the_first_that_is_not_finite_is_told_and_all_are_counted(void)
     CHECK_MSG(count_of("step 2: the loss is not finite in process 1") == 1 && count_of("\n") == 2, "%s", said);
 }
 
+/* ---- forgotten ---- */
+
+static struct {
+    bool net, head, optim, loader, apart; /* which are prepared; and the optimiser is told that nobody else trains */
+} given;
+
+/* Two layers, with an optimiser for both, trained for four batches. */
+static void train_what_was_given(ls_run *run)
+{
+    ls_module *net = ls_module_new(run, "Net", NULL, NULL), *head = ls_module_new(run, "Head", NULL, NULL);
+    ls_module *first = ls_module_add(net, "fc1", ls_linear_new(run, 1, 3));
+    ls_module *last = ls_module_add(head, "fc2", ls_linear_new(run, 3, 1));
+    ls_optim *sgd = ls_sgd_new(run, net, .lr = 1e-3);
+    ls_group_add(sgd, ls_parameters(head));
+    ls_loader *loader;
+    batches_of_five(&loader, run);
+    if (given.net) ls_prepare(run, net);
+    if (given.head) ls_prepare(run, head);
+    if (given.optim) ls_prepare(run, sgd);
+    if (given.loader) ls_prepare(run, loader);
+    if (given.apart) ls_train_apart(sgd);
+    CHECK(ls_len(loader) == 3);
+    for (int epoch = 0; epoch < 2; epoch++)
+        for (ls_batch b; ls_next(loader, &b);) {
+            ls_backward(run, ls_mean(ls_forward(last, ls_forward(first, b.tensor[0]))));
+            CHECK(ls_step(sgd));
+            ls_zero_grad(sgd);
+        }
+    CHECK(ls_len(loader) == (given.loader ? 3 : 5));
+    CHECK_MSG(!ls_error(run), "%s", ls_error_message(run));
+}
+
+static int forgetful(void)
+{
+    team_fork(2, train_what_was_given);
+    return check_failures_here != 0;
+}
+
+static void what_several_processes_train_apart_is_told_once_in_a_job(void)
+{
+    static const char
+        *const net = "each of 2 processes trains the module of fc1.weight for itself, and they will differ: "
+                     "it was not handed to ls_prepare()",
+               *const head = "trains the module of fc2.weight for itself",
+               *const loader = "each of 2 processes trains on all samples of a loader: it was not handed to "
+                               "ls_prepare()";
+    static const struct {
+        bool net, head, optim, loader, apart;
+        bool says_net, says_head, says_loader;
+    } cases[] = {
+        {.net = true, .head = true, .optim = true, .loader = true},
+        {.net = true, .head = true, .loader = true},
+        {.optim = true, .loader = true, .says_net = true},
+        {.says_net = true, .says_loader = true},
+        {.net = true, .optim = true, .loader = true, .says_head = true},
+        {.net = true, .head = true, .optim = true, .says_loader = true},
+        {.apart = true},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        given.net = cases[i].net;
+        given.head = cases[i].head;
+        given.optim = cases[i].optim;
+        given.loader = cases[i].loader;
+        given.apart = cases[i].apart;
+        CHECK(tell(forgetful) == 0);
+        CHECK_MSG(count_of(net) == cases[i].says_net && count_of(head) == cases[i].says_head &&
+                      count_of(loader) == cases[i].says_loader &&
+                      count_of("\n") == cases[i].says_net + cases[i].says_head + cases[i].says_loader,
+                  "case %zu: %s", i, said);
+    }
+}
+
 /* ---- found ---- */
 
 static int overflow_on_the_way_back(void)
@@ -414,6 +486,7 @@ int main(int argc, char **argv)
     CHECK_RUN(a_schedule_of_the_right_length_says_nothing);
     CHECK_RUN(a_schedule_that_did_not_end_with_training_is_named);
     CHECK_RUN_FORK(the_first_that_is_not_finite_is_told_and_all_are_counted);
+    CHECK_RUN_FORK(what_several_processes_train_apart_is_told_once_in_a_job);
     CHECK_RUN(the_check_names_module_operator_and_parameter);
     CHECK_RUN(the_check_names_the_tensor_that_a_cast_spoiled);
     CHECK_RUN(a_loss_scale_below_one_is_told_once);
