@@ -28,7 +28,7 @@ extern "C" {
 
 /* "Not given", for options where that is a state: the value is chosen, or taken from somewhere else, as the comment of
  * the option says. call.h: how options are given, and lists. */
-#define LS_AUTO (-1)             /* of an integer */
+#define LS_AUTO INT32_MIN        /* of an integer; not -1, which a user may type */
 #define LS_AUTO_REAL (-HUGE_VAL) /* of a floating number */
 #define LS_AUTO_SEED UINT64_MAX  /* of a seed */
 

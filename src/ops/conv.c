@@ -1,6 +1,12 @@
 /* conv.c - convolution and its transpose. Activations are made channels last; weights keep the layout they have. */
 #include "ops/op.h"
 
+/* Kernels count in 32 bits. */
+static bool in_range(int64_t value, int64_t least)
+{
+    return value >= least && value <= INT32_MAX;
+}
+
 /* The window of a convolution over a weight [.., .., KH, KW]; false, with an error, when it makes no sense. */
 static bool conv_window(ls_run *run, ls_opcode op, const ls_tensor *weight, const ls_conv2d_opts *geometry,
                         ls_window *window)
@@ -12,7 +18,8 @@ static bool conv_window(ls_run *run, ls_opcode op, const ls_tensor *weight, cons
         window->stride[i] = ls_opts_integer(geometry->stride_hw[i], geometry->stride);
         window->padding[i] = ls_opts_integer(geometry->padding_hw[i], geometry->padding);
         window->dilation[i] = ls_opts_integer(geometry->dilation_hw[i], geometry->dilation);
-        ok = ok && window->stride[i] > 0 && window->padding[i] >= 0 && window->dilation[i] > 0 && window->kernel[i] > 0;
+        ok = ok && in_range(window->stride[i], 1) && in_range(window->padding[i], 0) &&
+             in_range(window->dilation[i], 1) && window->kernel[i] > 0;
     }
     if (!ok)
         op_error(run, op, LS_ERR_VALUE,
@@ -63,6 +70,8 @@ ls_tensor *ls_conv2d_sized(ls_tensor *x, ls_tensor *weight, ls_tensor *bias, con
         if (room < 0)
             return op_error(run, LS_OP_conv2d, LS_ERR_SHAPE, "%s is smaller than the window of weight %s", OP_TEXT(x),
                             OP_TEXT(weight));
+        /* A longer stride leaves the image as well, and working spaces grow with it. */
+        if (window->stride[i] > room) window->stride[i] = room + 1;
         shape.dim[2 + i] = room / window->stride[i] + 1;
     }
     ls_dtype dtype = attrs.conv.compute;
@@ -135,6 +144,8 @@ ls_tensor *ls_conv_transpose2d_sized(ls_tensor *x, ls_tensor *weight, ls_tensor 
                             (long long)geometry.output_padding);
         shape.dim[2 + i] = (x->view.dim[2 + i] - 1) * window->stride[i] - 2 * window->padding[i] +
                            window->dilation[i] * (window->kernel[i] - 1) + geometry.output_padding + 1;
+        if (x->view.dim[2 + i] == 1 && window->stride[i] > geometry.output_padding)
+            window->stride[i] = geometry.output_padding + 1; /* there is no second pixel to be that far away */
         if (shape.dim[2 + i] < 1)
             return op_error(run, op, LS_ERR_SHAPE, "%s and weight %s leave nothing", OP_TEXT(x), OP_TEXT(weight));
     }

@@ -28,15 +28,16 @@ static bool pool_window(ls_run *run, ls_opcode op, const ls_tensor *x, int64_t s
             ls_opts_integer(geometry->stride_hw[i], ls_opts_integer(geometry->stride, kernel));
         int64_t padding = window->padding[i] = ls_opts_integer(geometry->padding_hw[i], geometry->padding);
         int64_t dilation = window->dilation[i] = geometry->dilation;
-        int64_t size = x->view.dim[2 + i], reach = dilation * (kernel - 1) + 1;
-        bool ok = kernel > 0 && stride > 0 && padding >= 0 && dilation > 0 && padding <= kernel / 2 &&
-                  size + 2 * padding >= reach;
+        int64_t size = x->view.dim[2 + i];
+        bool ok = kernel > 0 && kernel <= INT32_MAX && stride > 0 && stride <= INT32_MAX && padding >= 0 &&
+                  padding <= kernel / 2 && dilation > 0 && dilation <= INT32_MAX &&
+                  size + 2 * padding > dilation * (kernel - 1);
         if (!ok) {
             op_error(run, op, LS_ERR_VALUE, "window %lld, stride %lld, padding %lld, dilation %lld on %s",
                      (long long)kernel, (long long)stride, (long long)padding, (long long)dilation, OP_TEXT(x));
             return false;
         }
-        int64_t room = size + 2 * padding - reach;
+        int64_t room = size + 2 * padding - dilation * (kernel - 1) - 1;
         int64_t count = (geometry->ceil_mode ? room + stride - 1 : room) / stride + 1;
         if (geometry->ceil_mode && (count - 1) * stride >= size + padding) count--; /* must begin inside */
         shape->dim[2 + i] = count;

@@ -75,6 +75,26 @@ static bool settle_accumulation(ls_run *run, int64_t flag, ls_init_opts *opts)
     return !ls_failed(run);
 }
 
+/* What is only read later, or on several processes, is refused now all the same. */
+static bool options_sound(ls_run *run, const ls_init_opts *o)
+{
+    ls_dtype compress = o->gradient_compression;
+    if (o->total_limit != LS_AUTO && o->total_limit < 1)
+        ls_fail(&run->errors, LS_ERR_VALUE,
+                "ls_init: .total_limit = %lld would keep no checkpoint; give at least 1, or LS_AUTO to keep all",
+                (long long)o->total_limit);
+    else if ((unsigned)o->schedule_policy > LS_SCHEDULE_PER_CALL)
+        ls_fail(&run->errors, LS_ERR_VALUE, "ls_init: .schedule_policy = %d is none of LS_SCHEDULE_PER_...",
+                (int)o->schedule_policy);
+    else if (compress && compress != LS_BF16 && compress != LS_F16)
+        ls_fail(&run->errors, LS_ERR_VALUE, "ls_init: .gradient_compression = %s; it can be bf16 or f16",
+                ls_dtype_name(compress));
+    else if (o->resume_from_checkpoint && !*o->resume_from_checkpoint)
+        ls_fail(&run->errors, LS_ERR_VALUE,
+                "ls_init: .resume_from_checkpoint is empty; give a folder or \"latest\", or NULL to begin anew");
+    return !ls_failed(run);
+}
+
 bool ls_init_settle(ls_run *run, int *argc, char ***argv, ls_init_opts *opts)
 {
     ls_run_flags given = {.seed = opts->seed,
@@ -90,12 +110,7 @@ bool ls_init_settle(ls_run *run, int *argc, char ***argv, ls_init_opts *opts)
     opts->project_dir = given.project_dir;
     opts->resume_from_checkpoint = given.resume ? given.resume : opts->resume_from_checkpoint;
     run->schedule_policy = opts->schedule_policy;
-    if (opts->total_limit != LS_AUTO && opts->total_limit < 1) {
-        ls_fail(&run->errors, LS_ERR_VALUE,
-                "ls_init: .total_limit = %lld would keep no checkpoint; give at least 1, or LS_AUTO to keep all",
-                (long long)opts->total_limit);
-        return false;
-    }
+    if (!options_sound(run, opts)) return false;
     if (given.threads != LS_AUTO && given.threads < 1) {
         ls_fail(&run->errors, LS_ERR_VALUE, "--num_threads is %lld; it must be at least 1", (long long)given.threads);
         return false;

@@ -41,13 +41,7 @@ bool ls_together_begin(ls_run *run)
 {
     ls_session *session = run->session;
     if (alone(run) || session->reducer) return true;
-    ls_dtype compress = session->compression;
-    if (compress && compress != LS_BF16 && compress != LS_F16) {
-        ls_fail(&run->errors, LS_ERR_VALUE, "ls_init: .gradient_compression = %s; it can be bf16 or f16",
-                ls_dtype_name(compress));
-        return false;
-    }
-    ls_reducer_opts opts = {.compress = compress, .shard = run->share.optimizer};
+    ls_reducer_opts opts = {.compress = session->compression, .shard = run->share.optimizer};
     if (!ls_session_workers(run, "ls_prepare", &opts.workers)) return false;
     session->reducer = ls_reducer_new(run, session->comm, opts);
     return session->reducer != NULL;

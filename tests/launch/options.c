@@ -137,7 +137,7 @@ static const struct effect {
     [OPTION_DYNAMO_DYNAMIC] = {"", "ACCELERATE_DYNAMO_USE_DYNAMIC=True", ""},
     [OPTION_DYNAMO_REGIONAL] = {"", "ACCELERATE_DYNAMO_USE_REGIONAL_COMPILATION=True", ""},
     [OPTION_NNODES] = {"1:4", "max_hosts=4 elastic=1", ""},
-    [OPTION_HOSTFILE] = {"hosts", "num_processes=-1 hostfile=hosts", ""},
+    [OPTION_HOSTFILE] = {"hosts", "num_processes=-2147483648 hostfile=hosts", ""},
     [OPTION_MPIRUN_HOSTFILE] = {NULL, NULL, NULL}, /* another program: see command.c */
     [OPTION_MPIRUN_CCL] = {"3", "CCL_WORKER_COUNT=3", ""},
     [OPTION_NUM_MACHINES] = {"2", "min_hosts=2 max_hosts=2", ""},
@@ -390,7 +390,7 @@ static void hosts_win_over_the_file(void)
     fclose(config);
     set_usual("");
     CHECK(launch("--config_file options_test.yaml --hostfile hosts program a") == CODE);
-    CHECK_TEXT(difference(usual), "num_processes=-1 hostfile=hosts ACCELERATE_MIXED_PRECISION=no");
+    CHECK_TEXT(difference(usual), "num_processes=-2147483648 hostfile=hosts ACCELERATE_MIXED_PRECISION=no");
     CHECK(launch("--config_file options_test.yaml --num_machines 2 --main_process_ip a program a") == CODE);
     CHECK_TEXT(difference(usual), "master_addr=a min_hosts=2 max_hosts=2 ACCELERATE_MIXED_PRECISION=no");
     CHECK(launch("--config_file options_test.yaml --nnodes 1:4 --rdzv-endpoint c:5 program a") == CODE);

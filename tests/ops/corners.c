@@ -82,6 +82,31 @@ static void pictures_are_normalised_as_by_single_operators(void)
     CHECK_TEXT(ls_error_message(run), "");
 }
 
+/* One window fits, wherever the next would begin; a window of one pixel has nothing to dilate. */
+static void strides_past_the_image_are_one_window(void)
+{
+    ls_tensor *x = ls_requires_grad(ls_randn(run, LS_F32, 2, 3, 8, 8), true),
+              *weight = ls_randn(run, LS_F32, 4, 3, 3, 3);
+    ls_tensor *small = ls_conv2d(x, weight, NULL, .stride = 8);
+    for (int64_t stride = 100; stride <= INT32_MAX; stride = stride * 1000 + 83647) {
+        ls_tensor *y = ls_conv2d(x, weight, NULL, .stride = stride);
+        CHECK(ls_dim(y, 2) == 1 && ls_dim(y, 3) == 1);
+        CHECK_NEAR(ls_item(ls_max(ls_abs(ls_sub(y, small)))), 0, 1e-5);
+        ls_backward(run, ls_sum(y));
+        CHECK_NEAR(ls_item(ls_sum(ls_grad(x))), 2 * ls_item(ls_sum(weight)), 1e-3);
+        x = ls_requires_grad(ls_detach(x), true);
+    }
+    ls_tensor *point = ls_randn(run, LS_F32, 4, 3, 1, 1);
+    ls_tensor *dilated = ls_conv2d(x, point, NULL, .dilation = INT32_MAX), *plain = ls_conv2d(x, point, NULL);
+    CHECK_NEAR(ls_item(ls_max(ls_abs(ls_sub(dilated, plain)))), 0, 1e-5);
+    ls_tensor *pixel = ls_randn(run, LS_F32, 2, 4, 1, 1);
+    ls_tensor *apart = ls_conv_transpose2d(pixel, weight, NULL, .stride = INT32_MAX);
+    CHECK_NEAR(ls_item(ls_max(ls_abs(ls_sub(apart, ls_conv_transpose2d(pixel, weight, NULL))))), 0, 1e-5);
+    ls_tensor *pooled = ls_max_pool2d(x, 2, .stride = INT32_MAX, .ceil_mode = true);
+    CHECK(ls_dim(pooled, 2) == 1);
+    CHECK_TEXT(ls_error_message(run), "");
+}
+
 int main(int argc, char **argv)
 {
     const char *device = NULL;
@@ -95,6 +120,7 @@ int main(int argc, char **argv)
     CHECK_RUN(gradients_of_running_sums_keep_their_digits);
     CHECK_RUN(gradients_stay_on_their_device);
     CHECK_RUN(pictures_are_normalised_as_by_single_operators);
+    CHECK_RUN(strides_past_the_image_are_one_window);
     ls_finish(run);
     return check_done();
 }

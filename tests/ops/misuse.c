@@ -41,6 +41,18 @@ static void shapes_that_do_not_fit(void)
     FAILS(ls_conv2d(Z(1, 3, 2, 2), Z(4, 3, 3, 3), NULL), LS_ERR_SHAPE, "smaller than the window");
     FAILS(ls_conv2d(Z(3, 8, 8), Z(4, 3, 3, 3), NULL), LS_ERR_SHAPE, "four dimensions");
     FAILS(ls_conv2d(Z(1, 3, 8, 8), Z(4, 3, 3, 3), NULL, .stride = -1), LS_ERR_VALUE, "stride -1");
+    FAILS(ls_conv2d(Z(1, 3, 8, 8), Z(4, 3, 3, 3), NULL, .padding_hw = {-1, 2}), LS_ERR_VALUE, "padding -1x2");
+    FAILS(ls_conv2d(Z(1, 3, 8, 8), Z(4, 3, 3, 3), NULL, .stride = (int64_t)1 << 32), LS_ERR_VALUE,
+          "stride 4294967296x");
+    FAILS(ls_conv2d(Z(1, 3, 8, 8), Z(4, 3, 3, 3), NULL, .padding = INT64_MAX), LS_ERR_VALUE, "padding 92233");
+    FAILS(ls_conv2d(Z(1, 3, 8, 8), Z(4, 3, 3, 3), NULL, .dilation = INT64_MAX), LS_ERR_VALUE, "dilation 92233");
+    FAILS(ls_conv2d(Z(1, 3, 8, 8), Z(4, 3, 3, 3), NULL, .dilation = INT32_MAX), LS_ERR_SHAPE,
+          "smaller than the window");
+    FAILS(ls_conv_transpose2d(Z(1, 3, 8, 8), Z(3, 4, 3, 3), NULL, .stride = (int64_t)1 << 40), LS_ERR_VALUE,
+          "stride 10995");
+    FAILS(ls_max_pool2d(Z(1, 3, 8, 8), 2, .stride = (int64_t)1 << 32), LS_ERR_VALUE, "stride 4294967296");
+    FAILS(ls_max_pool2d(Z(1, 3, 8, 8), 2, .stride = -1), LS_ERR_VALUE, "stride -1");
+    FAILS(ls_max_pool2d(Z(1, 3, 8, 8), INT64_MAX, .dilation = 4), LS_ERR_VALUE, "window 92233");
     FAILS(ls_reshape(Z(2, 3), 4, 2), LS_ERR_SHAPE, "cannot become [4,2]");
     FAILS(ls_reshape(Z(2, 3), -1, -1), LS_ERR_SHAPE, "cannot become");
     FAILS(ls_permute(Z(2, 3), 0, 0), LS_ERR_SHAPE, "not an order");

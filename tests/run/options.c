@@ -3,6 +3,7 @@
 #include <lockstep.h>
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -137,6 +138,39 @@ static void zero_is_zero_in_transforms(void)
     CHECK(strstr(ls_decode(.max_pixels = 0).problem, "max_pixels 0") != NULL);
 }
 
+#define REFUSES(text, ...)                                                                                             \
+    do {                                                                                                               \
+        ls_run *refused = ls_init(__VA_ARGS__);                                                                        \
+        CHECK(ls_error(refused) == LS_ERR_VALUE && strstr(ls_error_message(refused), text));                           \
+        CHECK(ls_finish(refused) == 1);                                                                                \
+    } while (0)
+
+/* A user may type -1: it is a number below 0, not the sign of what was not given. */
+static void minus_one_is_a_number(void)
+{
+    static const char *const flags[] = {"--num_threads", "--gradient_accumulation_steps"};
+    for (int i = 0; i < 2; i++) {
+        char flag[64], *words[] = {"program", flag, "-1", NULL}, **argv = words;
+        int argc = 3;
+        snprintf(flag, sizeof flag, "%s", flags[i]);
+        REFUSES("-1", &argc, &argv);
+    }
+    REFUSES("total_limit = -1", NULL, NULL, .total_limit = -1);
+    ls_run *run = ls_init(NULL, NULL);
+    ls_dataset *set = numbers(run);
+    FAILS(ls_loader_new(run, set, .batch = -1), ".batch = -1");
+    FAILS(ls_loader_new(run, set, .workers = -1), ".workers = -1");
+    CHECK(ls_finish(run) == 0);
+}
+
+static void what_is_none_of_the_choices_is_refused(void)
+{
+    REFUSES(".schedule_policy = 7777", NULL, NULL, .schedule_policy = (ls_schedule_policy)7777);
+    REFUSES(".schedule_policy = -1", NULL, NULL, .schedule_policy = (ls_schedule_policy)-1);
+    REFUSES(".gradient_compression = i64", NULL, NULL, .gradient_compression = LS_I64);
+    REFUSES(".resume_from_checkpoint is empty", NULL, NULL, .resume_from_checkpoint = "");
+}
+
 static void zero_is_refused_where_it_makes_no_sense(void)
 {
     ls_run *run = ls_init(NULL, NULL, .total_limit = 0);
@@ -208,6 +242,8 @@ int main(int argc, char **argv)
     CHECK_RUN(zero_is_zero_in_loaders);
     CHECK_RUN(zero_is_zero_in_transforms);
     CHECK_RUN(zero_is_refused_where_it_makes_no_sense);
+    CHECK_RUN(minus_one_is_a_number);
+    CHECK_RUN(what_is_none_of_the_choices_is_refused);
     CHECK_RUN(precision_that_is_named_wins_over_the_environment);
     CHECK_RUN(an_older_caller_gets_the_defaults_of_newer_options);
     return check_done();
