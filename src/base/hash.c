@@ -99,6 +99,14 @@ uint64_t ls_hash_end(const ls_hash *hash)
     return x ^ (x >> 32);
 }
 
+uint64_t ls_hash_of(const void *bytes, size_t size)
+{
+    ls_hash hash;
+    ls_hash_begin(&hash);
+    ls_hash_add(&hash, bytes, size);
+    return ls_hash_end(&hash);
+}
+
 bool ls_hash_file(const char *path, uint64_t *hash, uint64_t *size, ls_message *why)
 {
     ls_hash h;

@@ -15,6 +15,7 @@ typedef struct ls_hash {
 void ls_hash_begin(ls_hash *hash);
 void ls_hash_add(ls_hash *hash, const void *bytes, size_t size);
 uint64_t ls_hash_end(const ls_hash *hash); /* of all so far; more may follow */
+uint64_t ls_hash_of(const void *bytes, size_t size);
 
 /* SipHash-1-3 with the key of this process, or with one that is given. */
 uint64_t ls_hash_keyed(const void *bytes, size_t size);

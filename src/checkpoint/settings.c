@@ -11,6 +11,7 @@
 #include "checkpoint/training.h"
 #include "data/loader.h"
 #include "nn/module.h"
+#include "optim/optim.h"
 #include "optim/schedule.h"
 
 /* What happens when a value differs. */
@@ -25,6 +26,7 @@ typedef struct walk {
     ls_json_writer *to;  /* saving: what is listed goes here */
     const ls_json *from; /* comparing: the root of the file */
     const char *folder;
+    bool among_processes; /* lists for them, not for a checkpoint */
 } walk;
 
 enum { SHOWN = 160 };
@@ -123,7 +125,7 @@ static int list_layers(const walk *w, const char *path, const ls_module *module)
     return count;
 }
 
-static void list_group(const walk *w, const char *name, int g, const ls_group_opts *made)
+static void list_group(const walk *w, const char *name, const ls_group_opts *made)
 {
     const struct {
         const char *key;
@@ -139,7 +141,7 @@ static void list_group(const walk *w, const char *name, int g, const ls_group_op
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         char key[100];
-        snprintf(key, sizeof key, "%s group %d %s", name, g, rows[i].key);
+        snprintf(key, sizeof key, "%.80s %s", name, rows[i].key);
         setting(w, STAYS, key, "%.9g", rows[i].value);
     }
 }
@@ -147,10 +149,19 @@ static void list_group(const walk *w, const char *name, int g, const ls_group_op
 static void list_optim(const walk *w, const char *name, const ls_optim *optim)
 {
     char key[700];
+    if (w->among_processes) {
+        snprintf(key, sizeof key, "%s rule", name);
+        setting(w, REFUSED, key, "%s for %lld parameters", optim->rule->name, (long long)optim->slot_count);
+    }
     snprintf(key, sizeof key, "%s options", name);
     setting(w, GOES_ON, key, "nesterov %s, maximize %s, decoupled %s, master_weights %s", yes_no(optim->nesterov),
             yes_no(optim->maximize), yes_no(optim->decoupled), yes_no(optim->master_weights));
-    for (int g = 0; g < optim->group_count; g++) list_group(w, name, g, &optim->groups[g].made);
+    for (int g = 0; g < optim->group_count; g++) {
+        snprintf(key, sizeof key, "%s group %d", name, g);
+        list_group(w, key, &optim->groups[g].made);
+        snprintf(key, sizeof key, "%s group %d current", name, g);
+        if (w->among_processes) list_group(w, key, &optim->groups[g].now);
+    }
     for (int64_t i = 0; optim->group_count > 1 && i < optim->slot_count; i++) {
         snprintf(key, sizeof key, "%s group of %.600s", name, optim->slots[i].name);
         setting(w, REFUSED, key, "%d", optim->slots[i].group);
@@ -203,11 +214,21 @@ static void list_loader(const walk *w, const char *name, const ls_loader *loader
     setting(w, GOES_ON, key, "%s", text);
 }
 
+/* What programs may change between ls_init() and ls_prepare(), and how many objects follow. */
+static void list_prepared(const walk *w)
+{
+    const ls_training *t = w->training;
+    setting(w, REFUSED, "gradient_accumulation_steps", "%lld", (long long)t->run->accumulation.steps);
+    setting(w, REFUSED, "prepared objects", "modules: %d, optimisers: %d, schedules: %d, loaders: %d", t->module_count,
+            t->optim_count, t->schedule_count, t->loader_count);
+}
+
 static void list_all(const walk *w)
 {
     const ls_training *t = w->training;
     char name[64];
-    list_run(w);
+    if (w->among_processes) list_prepared(w);
+    else list_run(w);
     for (int i = 0; i < t->module_count; i++) {
         snprintf(name, sizeof name, "model %d", i);
         int layers = list_layers(w, name, t->modules[i]);
@@ -251,6 +272,13 @@ bool ls_settings_collect(const ls_training *training, ls_snapshot *snapshot)
     put_frozen(training, &to);
     ls_json_put_end(&to);
     return ls_snapshot_add_json(snapshot, LS_SETTINGS, &to);
+}
+
+void ls_settings_describe(const ls_training *training, ls_json_writer *to)
+{
+    ls_json_put_object(to, NULL);
+    list_all(&(walk){.training = training, .to = to, .among_processes = true});
+    ls_json_put_end(to);
 }
 
 bool ls_settings_compare(const ls_training *training, const char *folder, const ls_json *saved)

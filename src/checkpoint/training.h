@@ -52,6 +52,9 @@ bool ls_training_restore(const ls_training *training, const char *folder, const 
 #define LS_SETTINGS "settings.json"
 #define LS_SETTINGS_FROZEN "frozen" /* in it: an array of names */
 bool ls_settings_collect(const ls_training *training, ls_snapshot *snapshot);
+/* For processes that compare theirs: one object of texts, with what tensors of a checkpoint would tell; without what
+ * ls_init() has compared. */
+void ls_settings_describe(const ls_training *training, ls_json_writer *to);
 bool ls_settings_compare(const ls_training *training, const char *folder, const ls_json *saved);
 
 /* gradients.c: gradients that still add up, a file for each rank. */

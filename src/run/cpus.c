@@ -1,7 +1,8 @@
 /* cpus.c - which CPUs are this process's own, where several processes of the job run on one machine.
  *
  * A launcher may have given each process CPUs of its own (Open MPI and srun do), or left all of them to all. Processes
- * tell each other which they may use: those that may use the same ones share them out, in the order of ranks. */
+ * tell each other which they may use: those that may use the same ones share them out, in the order of ranks. What all
+ * must have in common travels with that: it is the first exchange of a job. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -12,20 +13,13 @@
 #include "base/parallel.h"
 #include "base/pin.h"
 #include "launch/placement.h"
-#include "run/session.h"
+#include "run/alike.h"
 
 typedef struct card {
     uint64_t machine; /* the same for those whom one kernel runs */
     uint64_t cpus;    /* and that may use the same CPUs of it */
+    ls_terms terms;   /* on the way with it: the same for all, or an error */
 } card;
-
-static uint64_t hash_of(const void *bytes, size_t size)
-{
-    ls_hash hash;
-    ls_hash_begin(&hash);
-    ls_hash_add(&hash, bytes, size);
-    return ls_hash_end(&hash);
-}
 
 static uint64_t machine_key(void)
 {
@@ -33,7 +27,7 @@ static uint64_t machine_key(void)
     FILE *file = fopen("/proc/sys/kernel/random/boot_id", "r");
     if (!file || !fgets(text, sizeof text, file)) gethostname(text, sizeof text - 1);
     if (file) fclose(file);
-    return hash_of(text, strlen(text));
+    return ls_hash_of(text, strlen(text));
 }
 
 /* This process's place among those that may use the same CPUs, and their number. */
@@ -48,13 +42,14 @@ static bool find_place(ls_run *run, const card *mine, int *place, int *sharers)
     ls_status status = all ? ls_comm_all_gather(comm, mine, all, sizeof *mine, "ls_init", &why) : LS_ERR_MEMORY;
     if (!status) *sharers = 0;
     for (int r = 0; !status && r < comm->size; r++) {
+        if (!ls_terms_agree(run, &all[0].terms, &all[r].terms, r)) break;
         if (all[r].machine != mine->machine || all[r].cpus != mine->cpus) continue;
         *place += r < comm->rank;
         ++*sharers;
     }
     ls_sys_free(all);
     if (status) ls_fail(&run->errors, status, "ls_init: %s", all ? why.text : "no memory");
-    return status == LS_OK;
+    return !ls_failed(run);
 }
 
 bool ls_session_take_cpus(ls_run *run)
@@ -63,7 +58,7 @@ bool ls_session_take_cpus(ls_run *run)
     int *cpus = ls_sys_alloc((size_t)count * sizeof *cpus);
     if (!cpus) return ls_fail(&run->errors, LS_ERR_MEMORY, "ls_init: no memory"), false;
     ls_cpus_allowed(cpus, count);
-    card mine = {machine_key(), hash_of(cpus, (size_t)count * sizeof *cpus)};
+    card mine = {machine_key(), ls_hash_of(cpus, (size_t)count * sizeof *cpus), ls_terms_of(run)};
     int *first = find_place(run, &mine, &place, &sharers) ? ls_sys_alloc((size_t)(sharers + 1) * sizeof *first) : NULL;
     if (first) {
         bool enough = ls_placement("", cpus, count, sharers, first);

@@ -6,6 +6,7 @@
 #include "base/memory.h"
 #include "data/loader.h"
 #include "nn/module.h"
+#include "run/alike.h"
 #include "tensor/remind.h"
 
 /* What an unexpected argument is, found without looking into it: it may be anything. */
@@ -32,10 +33,20 @@ static bool can_be_prepared(ls_object_kind kind)
            kind == LS_OBJECT_LOADER;
 }
 
+/* A freed object's memory may have become this one, which then stands in its place of the list too. */
+static void forget_freed(ls_session *session, const ls_object *object)
+{
+    int kept = 0;
+    for (int i = 0; i < session->prepared_count; i++)
+        if (session->prepared[i] != object) session->prepared[kept++] = session->prepared[i];
+    session->prepared_count = kept;
+}
+
 static bool add(ls_run *run, ls_object *object)
 {
     ls_session *session = run->session;
     if (object->prepared) return true;
+    forget_freed(session, object);
     if (session->prepared_count == session->prepared_capacity) {
         int capacity = session->prepared_capacity ? session->prepared_capacity * 2 : 8;
         ls_object **grown = ls_sys_realloc(session->prepared, (size_t)capacity * sizeof *grown);
@@ -62,9 +73,12 @@ void ls_prepare_n(ls_run *run, int n, void *const *objects)
                 object ? "cannot be prepared" : describe(run, objects[i]));
         return;
     }
-    for (int i = 0; i < n; i++)
+    int taken = 0;
+    for (int i = 0; i < n; i++) {
+        taken += !((const ls_object *)objects[i])->prepared;
         if (!add(run, objects[i])) return;
-    ls_together_optims(run);
+    }
+    if (ls_prepared_alike(run, run->session->prepared_count - taken)) ls_together_optims(run);
 }
 
 void ls_look_for_full_precision(ls_run *run)

@@ -41,8 +41,7 @@ static void note_frozen(ls_run *run)
     run->session->begun.frozen = ls_text_copy(run, text);
 }
 
-/* Lists of the prepared objects of each kind, in one block that the caller frees; NULL when memory is out. */
-static void *list_training(ls_run *run, ls_training *t)
+void *ls_session_training(ls_run *run, int position, ls_training *t)
 {
     static const ls_object_kind kinds[] = {LS_OBJECT_MODULE, LS_OBJECT_OPTIM, LS_OBJECT_SCHEDULE, LS_OBJECT_LOADER};
     enum { KINDS = sizeof kinds / sizeof *kinds };
@@ -52,7 +51,7 @@ static void *list_training(ls_run *run, ls_training *t)
     void **block = ls_sys_alloc((KINDS * stride + 1) * sizeof *block);
     if (!block) return ls_fail(&run->errors, LS_ERR_MEMORY, "no memory for the list of prepared objects"), NULL;
     for (int k = 0; k < KINDS; k++) {
-        int at = 0;
+        int at = position;
         for (void *o; (o = ls_prepared_next(run, kinds[k], &at));) block[(size_t)k * stride + (size_t)counts[k]++] = o;
     }
     *t = (ls_training){
@@ -263,7 +262,7 @@ static bool save(ls_run *run, const char *folder, const ls_random_state *randoms
     ls_session *session = run->session;
     ls_writer *w = &session->writer;
     ls_training t;
-    void *lists = list_training(run, &t);
+    void *lists = ls_session_training(run, 0, &t);
     if (!lists) return false;
     t.randoms = randoms;
     t.gradients = gradients;
@@ -320,7 +319,7 @@ bool ls_save_state(ls_run *run, const char *folder)
 static bool load(ls_run *run, const char *folder, const ls_manifest *manifest)
 {
     ls_training t;
-    void *lists = list_training(run, &t);
+    void *lists = ls_session_training(run, 0, &t);
     if (!lists) return false;
     call_hooks(run, false, folder);
     bool ok = !ls_failed(run) && ls_training_restore(&t, folder, manifest);

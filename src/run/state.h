@@ -8,4 +8,8 @@
  * the run begins at the beginning. */
 void ls_session_resume(ls_run *run);
 
+/* What was prepared, at this position or later, as lists in one block that the caller frees; NULL (and an error) when
+ * memory is out. */
+void *ls_session_training(ls_run *run, int position, ls_training *t);
+
 #endif

@@ -3,54 +3,18 @@
 
 #include <lockstep.h>
 
-#include "base/config.h"
-
-#include <netinet/in.h>
-#include <sys/mman.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
-#include <unistd.h>
+#include "by_hand.h"
 
 /* Shared by all processes. */
 typedef struct board {
     char words[4][1024];
 } board;
 
-static int find_port(void)
-{
-    struct sockaddr_in here = {.sin_family = AF_INET};
-    socklen_t size = sizeof here;
-    int fd = socket(AF_INET, SOCK_STREAM, 0);
-    here.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    bind(fd, (struct sockaddr *)&here, sizeof here);
-    getsockname(fd, (struct sockaddr *)&here, &size);
-    close(fd);
-    return ntohs(here.sin_port);
-}
-
-static void set_number(const char *name, int value)
-{
-    char text[16];
-    snprintf(text, sizeof text, "%d", value);
-    setenv(name, text, 1);
-}
-
-static void be_rank(int rank, const char *address, int port)
-{
-    set_number("LOCKSTEP_RANK", rank);
-    set_number("LOCKSTEP_WORLD_SIZE", 2);
-    set_number("MASTER_PORT", port);
-    setenv("MASTER_ADDR", address, 1);
-    setenv("LOCKSTEP_COMM_TIMEOUT", "5", 1);
-    ls_config_reload();
-}
-
 /* Train for as long as it takes until something happens, but not for ever. */
-static int train(board *b, int number, const char *address, int port)
+static int train(board *b, int number, uint64_t seed, const char *address, int port)
 {
-    int rank = number % 2, job = number / 2;
-    be_rank(rank, address, port);
-    ls_run *run = ls_init(NULL, NULL, .seed = (uint64_t)(1 + job));
+    be_rank(number % 2, address, port);
+    ls_run *run = ls_init(NULL, NULL, .seed = seed);
     ls_module *model = ls_linear_new(run, 4, 2);
     ls_optim *sgd = ls_sgd_new(run, model, .lr = 0.1);
     ls_prepare(run, model, sgd);
@@ -66,52 +30,81 @@ static int train(board *b, int number, const char *address, int port)
     return ls_finish(run);
 }
 
-/* Processes 0 and 1 are one job, 2 and 3 the other; they start in this order. */
-static void run_jobs(const int order[4], const char *address)
+typedef struct outcome {
+    pid_t pids[4];
+    int codes[4];
+    board *words;
+} outcome;
+
+/* Processes 0 and 1 are one job, 2 and 3 the other; they start in this order, after as many milliseconds each. */
+static outcome run_jobs(const int order[4], const int pauses[4], const uint64_t seeds[2], const char *address)
 {
     board *b = mmap(NULL, sizeof *b, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    int port = find_port(), codes[4];
-    pid_t pids[4];
+    outcome o = {.words = b};
+    int port = find_port();
     fflush(NULL);
     for (int i = 0; i < 4; i++) {
-        pids[order[i]] = fork();
-        if (pids[order[i]] == 0) {
+        usleep((useconds_t)pauses[i] * 1000);
+        o.pids[order[i]] = fork();
+        if (o.pids[order[i]] == 0) {
             fclose(stderr);
-            _exit(train(b, order[i], address, port));
+            _exit(train(b, order[i], seeds[order[i] / 2], address, port));
         }
-        usleep(50000);
     }
     for (int i = 0; i < 4; i++) {
         int status = -1;
-        waitpid(pids[i], &status, 0);
-        codes[i] = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+        waitpid(o.pids[i], &status, 0);
+        o.codes[i] = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
     }
+    for (int i = 0; i < 4; i++)
+        CHECK_MSG(o.codes[i] == 1 && b->words[i][0], "order %d%d%d%d, process %d: %d %s", order[0], order[1], order[2],
+                  order[3], i, o.codes[i], b->words[i]);
+    return o;
+}
+
+/* Nothing but the process that comes too late tells two jobs of one program apart. */
+static void run_equal_jobs(const int order[4], const char *address)
+{
+    outcome o = run_jobs(order, (int[4]){0, 50, 50, 50}, (uint64_t[2]){1, 1}, address);
     bool told = false;
     for (int i = 0; i < 4; i++) {
         char pid[16];
-        CHECK_MSG(codes[i] == 1 && b->words[i][0], "order %d%d%d%d, process %d: %d %s", order[0], order[1], order[2],
-                  order[3], i, codes[i], b->words[i]);
-        const char *at = strstr(b->words[i], "claimed twice, by process");
+        const char *at = strstr(o.words->words[i], "claimed twice, by process");
         if (!at) continue;
-        bool first = snprintf(pid, sizeof pid, "%d", (int)pids[1]) && strstr(at, pid);
-        told |= first && snprintf(pid, sizeof pid, "%d", (int)pids[3]) && strstr(at, pid);
+        bool first = snprintf(pid, sizeof pid, "%d", (int)o.pids[1]) && strstr(at, pid);
+        told |= first && snprintf(pid, sizeof pid, "%d", (int)o.pids[3]) && strstr(at, pid);
     }
-    CHECK_MSG(told, "who claimed rank 1 twice? \"%s\" \"%s\" \"%s\" \"%s\"", b->words[0], b->words[1], b->words[2],
-              b->words[3]);
-    munmap(b, sizeof *b);
+    CHECK_MSG(told, "who claimed rank 1 twice? \"%s\" \"%s\" \"%s\" \"%s\"", o.words->words[0], o.words->words[1],
+              o.words->words[2], o.words->words[3]);
+    munmap(o.words, sizeof *o.words);
 }
 
 static const int orders[][4] = {{0, 3, 2, 1}, {3, 0, 1, 2}, {0, 1, 2, 3}};
 
 static void jobs_with_one_port_do_not_mix(void)
 {
-    for (size_t i = 0; i < sizeof orders / sizeof *orders; i++) run_jobs(orders[i], "127.0.0.1");
+    for (size_t i = 0; i < sizeof orders / sizeof *orders; i++) run_equal_jobs(orders[i], "127.0.0.1");
 }
 
 /* Nothing says that they are on one host: they meet at the port itself. */
 static void neither_do_those_that_may_be_on_several_hosts(void)
 {
-    for (size_t i = 0; i < sizeof orders / sizeof *orders; i++) run_jobs(orders[i], "127.0.0.2");
+    for (size_t i = 0; i < sizeof orders / sizeof *orders; i++) run_equal_jobs(orders[i], "127.0.0.2");
+}
+
+/* Rank 0 of one and rank 1 of the other come first, and are two: nobody is too many for them. */
+static void jobs_whose_seeds_differ_are_told_so(void)
+{
+    static const char *const addresses[] = {"127.0.0.1", "127.0.0.2"};
+    for (int i = 0; i < 2; i++) {
+        outcome o = run_jobs((int[4]){0, 3, 2, 1}, (int[4]){0, 0, 150, 150}, (uint64_t[2]){1, 2}, addresses[i]);
+        bool told = false;
+        for (int p = 0; p < 4; p++)
+            told |= strstr(o.words->words[p], "seed is 1 in process 0, but 2 in process 1") != NULL &&
+                    strstr(o.words->words[p], "do two jobs share one MASTER_PORT?") != NULL;
+        CHECK_MSG(told, "\"%s\" \"%s\"", o.words->words[0], o.words->words[3]);
+        munmap(o.words, sizeof *o.words);
+    }
 }
 
 /* Its processes come to rank 0 again and again, some before it is done with the run before. */
@@ -151,6 +144,7 @@ int main(int argc, char **argv)
     check_filter = argc > 1 ? argv[1] : NULL;
     CHECK_RUN_FORK(jobs_with_one_port_do_not_mix);
     CHECK_RUN_FORK(neither_do_those_that_may_be_on_several_hosts);
+    CHECK_RUN_FORK(jobs_whose_seeds_differ_are_told_so);
     CHECK_RUN_FORK(a_job_may_have_several_runs);
     return check_done();
 }

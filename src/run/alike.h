@@ -1,0 +1,22 @@
+/* alike.h - what must be the same in all processes of a job: compared before it can make their numbers differ. */
+#ifndef LOCKSTEP_RUN_ALIKE_H
+#define LOCKSTEP_RUN_ALIKE_H
+
+#include "run/session.h"
+
+enum { LS_TERMS = 11 };
+
+/* The options of ls_init() that change numbers, as they are in force. */
+typedef struct ls_terms {
+    uint64_t value[LS_TERMS];
+} ls_terms;
+
+ls_terms ls_terms_of(const ls_run *run);
+/* Are those of process `rank` the same as those of process 0? Else an error that names the first that differs. */
+bool ls_terms_agree(ls_run *run, const ls_terms *first, const ls_terms *other, int rank);
+
+/* Are objects that were prepared at this position or later made alike in all processes? All must call. False (and an
+ * error that names the first setting that differs) when not. */
+bool ls_prepared_alike(ls_run *run, int position);
+
+#endif

@@ -1,0 +1,45 @@
+/* by_hand.h - processes that are told who they are by variables, as if set by hand. */
+#ifndef LOCKSTEP_TESTS_RUN_BY_HAND_H
+#define LOCKSTEP_TESTS_RUN_BY_HAND_H
+
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/config.h"
+
+static int find_port(void)
+{
+    struct sockaddr_in here = {.sin_family = AF_INET};
+    socklen_t size = sizeof here;
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    here.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    bind(fd, (struct sockaddr *)&here, sizeof here);
+    getsockname(fd, (struct sockaddr *)&here, &size);
+    close(fd);
+    return ntohs(here.sin_port);
+}
+
+static void set_number(const char *name, int value)
+{
+    char text[16];
+    snprintf(text, sizeof text, "%d", value);
+    setenv(name, text, 1);
+}
+
+/* One of two. */
+static void be_rank(int rank, const char *address, int port)
+{
+    set_number("LOCKSTEP_RANK", rank);
+    set_number("LOCKSTEP_WORLD_SIZE", 2);
+    set_number("MASTER_PORT", port);
+    setenv("MASTER_ADDR", address, 1);
+    setenv("LOCKSTEP_COMM_TIMEOUT", "5", 1);
+    ls_config_reload();
+}
+
+#endif
