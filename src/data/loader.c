@@ -142,6 +142,7 @@ ls_loader *ls_loader_new_sized(ls_run *run, ls_dataset *set, const ls_loader_opt
     ls_loader_opts o = LS_OPTS_READ(ls_loader_opts, opts, opts_size);
     if (ls_failed(run)) return NULL;
     if (!set) return refuse(run, "the dataset is NULL"), NULL;
+    if (set->object.kind == LS_OBJECT_ENDED) return refuse(run, "the run of the dataset has ended"), NULL;
     if (!options_fit(run, set, &o)) return NULL;
     ls_loader *loader = ls_object_new(run, LS_OBJECT_LOADER, sizeof *loader, clear);
     if (!loader) return NULL;

@@ -192,7 +192,7 @@ static bool hand_out(ls_loader *loader, ls_slot *slot, bool last, ls_batch *batc
 bool ls_next(ls_loader *loader, ls_batch *batch)
 {
     *batch = (ls_batch){.loader = loader};
-    if (!loader || ls_failed(loader->object.run)) return false;
+    if (!loader || ls_object_has_ended(loader, "ls_next") || ls_failed(loader->object.run)) return false;
     leave_batch(loader);
     ls_pin_watch();
     if (loader->ends > 0) {

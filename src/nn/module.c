@@ -158,7 +158,7 @@ ls_module *ls_module_add(ls_module *parent, const char *name, ls_module *child)
                 parent->kind);
         return NULL;
     }
-    if (!name_is_free(parent, name, "ls_module_add")) return child;
+    if (ls_object_has_ended(child, "ls_module_add") || !name_is_free(parent, name, "ls_module_add")) return child;
     if (contains(child, parent)) {
         ls_fail(&run->errors, LS_ERR_VALUE, "ls_module_add: %s cannot be a part of itself", parent->kind);
         return child;
@@ -277,7 +277,7 @@ ls_tensor *ls_forward_n(ls_module *module, int n, ls_tensor *const *inputs)
         return LS_POISON(current, LS_ERR_VALUE, "ls_forward: the module is NULL");
     }
     ls_run *run = module->object.run;
-    if (ls_failed(run)) return &run->poison;
+    if (ls_failed(run)) return ls_object_has_ended(module, "ls_forward"), &run->poison;
     char *path = run->errors.path;
     size_t cut = enter_path(path, sizeof run->errors.path, module);
     if (cut == 0) note_full_precision(module);

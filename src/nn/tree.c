@@ -178,12 +178,14 @@ static ls_state *list_members(ls_module *module, ls_state **list, bool parameter
 
 ls_state *ls_parameters(ls_module *module)
 {
-    return module ? list_members(module, &module->parameters, true) : NULL;
+    if (!module || ls_object_has_ended(module, "ls_parameters")) return NULL;
+    return list_members(module, &module->parameters, true);
 }
 
 ls_state *ls_state_dict(ls_module *module)
 {
-    return module ? list_members(module, &module->state, false) : NULL;
+    if (!module || ls_object_has_ended(module, "ls_state_dict")) return NULL;
+    return list_members(module, &module->state, false);
 }
 
 static int64_t count_parameters(ls_module *module, bool trainable_only)

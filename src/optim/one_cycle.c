@@ -50,7 +50,7 @@ static const char *length_of(ls_one_cycle_opts *o)
 
 ls_schedule *ls_one_cycle_new_sized(ls_optim *optim, const ls_one_cycle_opts *given, size_t opts_size)
 {
-    if (!optim || ls_failed(optim->object.run)) return NULL;
+    if (!optim || ls_object_has_ended(optim, "ls_one_cycle_new") || ls_failed(optim->object.run)) return NULL;
     ls_errors *errors = &optim->object.run->errors;
     ls_one_cycle_opts o = LS_OPTS_READ(ls_one_cycle_opts, given, opts_size);
     const char *problem = length_of(&o);

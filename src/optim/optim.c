@@ -329,7 +329,9 @@ static bool take_step(ls_optim *optim)
 
 bool ls_step(ls_optim *optim)
 {
-    if (!optim || ls_failed(optim->object.run) || !optim->object.run->accumulation.sync) return false;
+    if (!optim || ls_object_has_ended(optim, "ls_step") || ls_failed(optim->object.run) ||
+        !optim->object.run->accumulation.sync)
+        return false;
     ls_run *run = optim->object.run;
     ls_scaler *scaler = ls_scaler_of(run);
     if (run->share.world > 1 && !optim->apart) ls_optim_look_for_others(optim);

@@ -38,7 +38,7 @@ static void apply(ls_schedule *schedule)
 
 ls_schedule *ls_schedule_new(ls_optim *optim, const char *kind, ls_rates_fn *rates_at)
 {
-    if (!optim || ls_failed(optim->object.run)) return NULL;
+    if (!optim || ls_object_has_ended(optim, "ls_schedule_new") || ls_failed(optim->object.run)) return NULL;
     ls_schedule *schedule = ls_object_new(optim->object.run, LS_OBJECT_SCHEDULE, sizeof *schedule, clear);
     if (!schedule) return NULL;
     schedule->optim = optim;
@@ -135,7 +135,7 @@ void ls_schedule_free(ls_schedule *schedule)
 /* A schedule needs at least one of what it is made of. */
 static bool sound(const ls_optim *optim, const char *who, const char *unit, int64_t count)
 {
-    if (!optim || ls_failed(optim->object.run)) return false;
+    if (!optim || ls_object_has_ended(optim, who) || ls_failed(optim->object.run)) return false;
     if (count > 0) return true;
     ls_fail(&optim->object.run->errors, LS_ERR_VALUE, "%s needs at least one %s, not %lld", who, unit,
             (long long)count);
@@ -232,7 +232,7 @@ static ls_rates lambda_at(const ls_schedule *s, int64_t step, int group, double 
 
 ls_schedule *ls_lambda_new(ls_optim *optim, ls_factor_fn *factor, void *user)
 {
-    if (!optim || ls_failed(optim->object.run)) return NULL;
+    if (!optim || ls_object_has_ended(optim, "ls_lambda_new") || ls_failed(optim->object.run)) return NULL;
     if (!factor) return ls_fail(&optim->object.run->errors, LS_ERR_VALUE, "ls_lambda_new: no function"), NULL;
     ls_schedule *s = ls_schedule_new(optim, "function of the program", lambda_at);
     if (!s) return NULL;

@@ -118,7 +118,7 @@ int ls_finish(ls_run *run)
         next = d->next;
         ls_device_close(d);
     }
-    ls_ring_free(&run->tensors);
+    ls_ring_leave(&run->tensors);
     ls_slab_free(&run->storages);
     ls_slab_free(&run->nodes);
     ls_slab_free(&run->leaves);

@@ -306,7 +306,8 @@ static ls_run *run_of_none(const ls_tensor *t)
     for (ls_run *run = latest_run; t && run; run = run->earlier)
         if (ls_ring_holds(&run->tensors, t)) return run;
     if (latest_run) return latest_run;
-    LS_LOG_ONCE(LS_LOG_ERROR, "a tensor is NULL, and %s", no_run.errors.message); /* no ls_finish() will tell */
+    LS_LOG_ONCE(LS_LOG_ERROR, "a tensor or object is NULL, or its run has ended, and %s",
+                no_run.errors.message); /* no ls_finish() will tell */
     return &no_run;
 }
 
@@ -326,7 +327,10 @@ static void complain_of_dead(ls_run *run, const ls_tensor *t, const char *who)
     int64_t newer = ls_ring_newer(&run->tensors, t);
     char age[64] = "";
     if (newer >= 0) snprintf(age, sizeof age, ", %lld tensors before the latest", (long long)newer);
-    if (t->life == LS_LIFE_FORGOTTEN)
+    if (t->life == LS_LIFE_FORGOTTEN && ls_ring_was_left(&run->tensors, t))
+        ls_fail(&run->errors, LS_ERR_SCOPE, "%s: the run of this tensor has ended; no tensor outlives ls_finish()",
+                who);
+    else if (t->life == LS_LIFE_FORGOTTEN)
         ls_fail(&run->errors, LS_ERR_SCOPE,
                 "%s: this tensor was released long ago (it was made%s); ls_keep() lets a tensor live on", who, age);
     else

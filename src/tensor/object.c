@@ -1,6 +1,7 @@
 /* object.c - the list of things a run owns. */
 #include "tensor/object.h"
 
+#include <pthread.h>
 #include <string.h>
 
 #include "base/memory.h"
@@ -12,6 +13,7 @@ void *ls_object_new(ls_run *run, ls_object_kind kind, size_t bytes, void (*clear
     if (!object) return ls_fail(&run->errors, LS_ERR_MEMORY, "no memory for an object of %zu bytes", bytes), NULL;
     object->kind = kind;
     object->run = run;
+    object->bytes = bytes;
     object->clear = clear;
     object->older = run->objects;
     if (run->objects) run->objects->newer = object;
@@ -19,20 +21,61 @@ void *ls_object_new(ls_run *run, ls_object_kind kind, size_t bytes, void (*clear
     return object;
 }
 
-void ls_object_free(void *of)
+static void let_go(ls_object *object)
 {
-    ls_object *object = of;
-    if (!object) return;
     if (object->newer) object->newer->older = object->older;
     else object->run->objects = object->older;
     if (object->older) object->older->newer = object->newer;
     if (object->clear) object->clear(object);
+}
+
+void ls_object_free(void *of)
+{
+    ls_object *object = of;
+    if (!object || object->kind == LS_OBJECT_ENDED) return;
+    let_go(object);
     ls_sys_free(object);
+}
+
+/* ---- after the run ---- */
+
+/* Calls look whether the run of their object has failed before they do anything. Nothing is written to it. */
+static ls_run ended_run = {.errors = {.code = LS_ERR_STATE, .message = "the run has ended"},
+                           .mixed_precision = LS_F32,
+                           .poison = {.run = &ended_run, .life = LS_LIFE_POISON, .view.dtype = LS_F32}};
+
+enum { REMEMBERED = 4096 };
+static struct {
+    pthread_mutex_t lock;
+    ls_object *object[REMEMBERED];
+    unsigned next;
+} ended = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static void end(ls_object *object)
+{
+    let_go(object);
+    memset(object, 0, object->bytes);
+    object->kind = LS_OBJECT_ENDED;
+    object->run = &ended_run;
+    pthread_mutex_lock(&ended.lock);
+    ls_object **place = &ended.object[ended.next++ % REMEMBERED], *oldest = *place;
+    *place = object;
+    pthread_mutex_unlock(&ended.lock);
+    ls_sys_free(oldest);
 }
 
 void ls_objects_free(ls_run *run)
 {
-    while (run->objects) ls_object_free(run->objects);
+    while (run->objects) end(run->objects);
+}
+
+bool ls_object_has_ended(const void *of, const char *who)
+{
+    const ls_object *object = of;
+    if (!object || object->kind != LS_OBJECT_ENDED) return false;
+    ls_fail(&ls_run_of(NULL)->errors, LS_ERR_STATE, "%s: the run of this object has ended; none outlives ls_finish()",
+            who);
+    return true;
 }
 
 char *ls_text_copy(ls_run *run, const char *text)

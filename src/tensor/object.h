@@ -23,12 +23,14 @@ typedef enum ls_object_kind {
     LS_OBJECT_TRACKER,
     LS_OBJECT_HISTORY,
     LS_OBJECT_PLOT,
+    LS_OBJECT_ENDED, /* its run has ended */
 } ls_object_kind;
 
 typedef struct ls_object {
     ls_object_kind kind;
     bool prepared; /* handed to ls_prepare() */
     ls_run *run;
+    size_t bytes;
     struct ls_object *older, *newer;
     void (*clear)(void *object); /* lets go what the object holds; the object itself is freed by the caller */
 } ls_object;
@@ -36,8 +38,11 @@ typedef struct ls_object {
 /* A zeroed object of `bytes` that the run owns; NULL (and an error) when memory is out. */
 void *ls_object_new(ls_run *run, ls_object_kind kind, size_t bytes, void (*clear)(void *object));
 void ls_object_free(void *object); /* NULL is accepted */
-/* At the end of the run: all that are left, the latest made first. */
+/* At the end of the run: all that are left, the latest made first. What a program still holds of them is empty then,
+ * belongs to a run that has failed, and does nothing; that is so for the latest thousands of such objects. */
 void ls_objects_free(ls_run *run);
+/* Is it such an object? Then that is an error of the thread's latest run. NULL is not. */
+bool ls_object_has_ended(const void *object, const char *who);
 
 /* A copy of a string, freed with ls_sys_free(); NULL (and an error) when memory is out. */
 char *ls_text_copy(ls_run *run, const char *text);

@@ -1,6 +1,8 @@
 /* ring.c - chunks of objects on their way through the address space. */
 #include "tensor/ring.h"
 
+#include <pthread.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/memory.h"
@@ -63,14 +65,38 @@ static bool reserve(ls_ring *ring, size_t bytes)
     return true;
 }
 
+/* Rings that were left: nothing but addresses. There are as many as there ever were rings at a time. */
+enum { MOST_LEFT = 64 };
+static struct {
+    pthread_mutex_t lock;
+    ls_ring ring[MOST_LEFT];
+    int count;
+} left = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static void inherit(ls_ring *ring)
+{
+    pthread_mutex_lock(&left.lock);
+    if (left.count > 0) {
+        ls_ring own = *ring;
+        *ring = left.ring[--left.count];
+        ring->stride = own.stride;
+        ring->is_living = own.is_living;
+    }
+    pthread_mutex_unlock(&left.lock);
+}
+
 /* More addresses, or from now on the present ones again. */
 static bool go_on(ls_ring *ring)
 {
+    if (!ring->base) inherit(ring);
+    if (ring->hand != ring->end) return true;
     size_t present = (size_t)(ring->end - ring->base);
     for (size_t bytes = FIRST_RESERVATION; !present && bytes >= LEAST_RESERVATION; bytes /= 2)
         if (reserve(ring, bytes)) return true;
     if (!present) return false;
-    if (present >= LAST_RESERVATION || !reserve(ring, 2 * present)) ring->hand = ring->base;
+    if (present < LAST_RESERVATION && reserve(ring, 2 * present)) return true;
+    ring->hand = ring->base;
+    if (ring->reservations == ring->inherited) ring->began = ring->base; /* whose objects are where is not known now */
     return true;
 }
 
@@ -199,14 +225,31 @@ void ls_ring_bury(ls_ring *ring, ls_ring_chunk *chunk)
 
 /* ---- looking at addresses ---- */
 
-bool ls_ring_holds(const ls_ring *ring, const void *address)
+/* Which reservation an address is in; -1: none. */
+static int reservation_of(const ls_ring *ring, const void *address)
 {
     for (int i = 0; i < ring->reservations; i++) {
         uintptr_t start = (uintptr_t)ring->reserved[i].block, at = (uintptr_t)address;
-        if (at >= start && at - start < ring->reserved[i].bytes)
-            return at % ring->stride == 0 && at % LS_RING_CHUNK != 0;
+        if (at >= start && at - start < ring->reserved[i].bytes) return i;
     }
-    return false;
+    return -1;
+}
+
+bool ls_ring_holds(const ls_ring *ring, const void *address)
+{
+    uintptr_t at = (uintptr_t)address;
+    return reservation_of(ring, address) >= 0 && at % ring->stride == 0 && at % LS_RING_CHUNK != 0;
+}
+
+bool ls_ring_was_left(const ls_ring *ring, const void *object)
+{
+    int at = reservation_of(ring, object);
+    if (at >= 0) return at < ring->inherited - 1 || (at == ring->inherited - 1 && (const char *)object < ring->began);
+    bool found = false;
+    pthread_mutex_lock(&left.lock);
+    for (int i = 0; i < left.count && !found; i++) found = reservation_of(&left.ring[i], object) >= 0;
+    pthread_mutex_unlock(&left.lock);
+    return found;
 }
 
 int64_t ls_ring_newer(const ls_ring *ring, const void *object)
@@ -214,6 +257,24 @@ int64_t ls_ring_newer(const ls_ring *ring, const void *object)
     const char *from = object;
     if (from < ring->base || from >= ring->at || ring->at > ring->end) return -1;
     return (ring->at - from) / (int64_t)ring->stride - 1 - (ring->at - from) / LS_RING_CHUNK;
+}
+
+void ls_ring_leave(ls_ring *ring)
+{
+    for (int i = 0; i < ring->reservations; i++) ls_sys_empty(ring->reserved[i].block, ring->reserved[i].bytes);
+    ls_ring rest = {.base = ring->base,
+                    .end = ring->end,
+                    .hand = ring->hand,
+                    .reservations = ring->reservations,
+                    .inherited = ring->reservations,
+                    .began = ring->hand};
+    memcpy(rest.reserved, ring->reserved, sizeof rest.reserved);
+    pthread_mutex_lock(&left.lock);
+    bool kept = rest.reservations && left.count < MOST_LEFT;
+    if (kept) left.ring[left.count++] = rest;
+    pthread_mutex_unlock(&left.lock);
+    if (kept) ring->reservations = 0;
+    ls_ring_free(ring);
 }
 
 void ls_ring_free(ls_ring *ring)

@@ -11,7 +11,9 @@
  *
  * Reservations grow with use: 1 GiB at first (4 million handles), then 2, up to 8 TiB. Where the system grants no more
  * addresses (ulimit -v), the last reservation is gone round again: an address comes back after as many objects as fit
- * in it, and only a stale pointer of that age could meet a living object. */
+ * in it, and only a stale pointer of that age could meet a living object.
+ *
+ * Addresses belong to the process: a ring that is left gives its memory back, and the next ring goes on behind it. */
 #ifndef LOCKSTEP_TENSOR_RING_H
 #define LOCKSTEP_TENSOR_RING_H
 
@@ -42,6 +44,8 @@ typedef struct ls_ring {
         size_t bytes;
     } reserved[LS_RING_RESERVATIONS];
     int reservations;
+    int inherited; /* of these, those that rings before this one began; */
+    char *began;   /* in the last of those its own objects are from here on */
 } ls_ring;
 
 /* At the start of each chunk, in place of its first object. */
@@ -75,6 +79,10 @@ static inline void ls_ring_give(ls_ring *ring, void *object)
 bool ls_ring_holds(const ls_ring *ring, const void *address);
 /* How many objects have been made since that one; -1 where that is no longer known. */
 int64_t ls_ring_newer(const ls_ring *ring, const void *object);
-void ls_ring_free(ls_ring *ring);
+/* Did a ring that was left make this object? false also where that is no longer known. */
+bool ls_ring_was_left(const ls_ring *ring, const void *object);
+/* All objects are dead, and read as such from now on. Memory goes back to the system, addresses to the next ring. */
+void ls_ring_leave(ls_ring *ring);
+void ls_ring_free(ls_ring *ring); /* addresses as well: nothing may be read there any more */
 
 #endif

@@ -56,6 +56,52 @@ static void wrong_arguments_are_named(void)
     CHECK(ls_finish(other) == 0 && ls_finish(run) == 0);
 }
 
+static void ended(ls_run *run, const char *message)
+{
+    CHECK(ls_failed(run));
+    CHECK_TEXT(ls_error_message(run), message);
+    ls_error_clear(run);
+}
+
+#define ENDED ": the run of this object has ended; none outlives ls_finish()"
+
+static void objects_end_with_their_run(void)
+{
+    ls_run *one = ls_init(NULL, NULL);
+    ls_module *net = ls_sequential_new(one, ls_linear_new(one, 2, 2), ls_linear_new(one, 2, 2));
+    ls_optim *sgd = ls_sgd_new(one, net);
+    ls_schedule *flat = ls_exponential_new(sgd, 1);
+    ls_dataset *set = ls_tensor_dataset_new(one, ls_ones(one, LS_F32, 4, 2));
+    ls_loader *loader = ls_loader_new(one, set);
+    CHECK(ls_finish(one) == 0);
+
+    ls_run *two = ls_init(NULL, NULL);
+    ls_module *own = ls_sequential_new(two, ls_linear_new(two, 2, 2));
+    CHECK(!ls_sgd_new(two, net));
+    ended(two, "ls_parameters" ENDED);
+    CHECK(!ls_is_valid(ls_forward(net, ls_ones(two, LS_F32, 1, 2))));
+    ended(two, "ls_forward" ENDED);
+    ls_module_add(own, "more", net);
+    ended(two, "ls_module_add" ENDED);
+    CHECK(!ls_step(sgd));
+    ended(two, "ls_step" ENDED);
+    CHECK(!ls_exponential_new(sgd, 1));
+    ended(two, "ls_step_lr_new" ENDED);
+    ls_batch batch;
+    CHECK(!ls_next(loader, &batch));
+    ended(two, "ls_next" ENDED);
+    CHECK(!ls_loader_new(two, set));
+    ended(two, "ls_loader_new: the run of the dataset has ended");
+    ls_prepare(two, net);
+    refused(two, "ls_prepare: argument 1 of 1 is not an object of this run" EXPECTED);
+    ls_schedule_step(flat); /* what gives or takes nothing does nothing */
+    ls_zero_grad(sgd);
+    ls_loader_free(loader);
+    ls_dataset_free(set);
+    ls_module_free(net);
+    CHECK(ls_finish(two) == 0);
+}
+
 static void epochs_count(void)
 {
     ls_run *run = ls_init(NULL, NULL);
@@ -307,6 +353,7 @@ int main(int argc, char **argv)
     check_filter = argc > 1 ? argv[1] : NULL;
     CHECK_RUN(prepared_in_any_order);
     CHECK_RUN(wrong_arguments_are_named);
+    CHECK_RUN(objects_end_with_their_run);
     CHECK_RUN(epochs_count);
     CHECK_RUN(loaders_drive_accumulation);
     CHECK_RUN(a_loop_left_early_begins_anew_with_the_epoch);

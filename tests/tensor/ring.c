@@ -199,6 +199,34 @@ static void no_memory_is_no_object(void)
     }
 }
 
+/* As runs that follow each other: what one had made is dead for all that come after it. */
+static void a_ring_goes_on_where_another_was_left(void)
+{
+    enum { RINGS = 2000 };
+    static object *of[RINGS];
+    int64_t bytes, bytes_before = 0;
+    int mappings, mappings_before = 0;
+    for (int i = 0; i < RINGS; i++) {
+        ls_ring ring = new_ring();
+        of[i] = take(&ring, i + 1);
+        for (int k = 0; k < i; k += 1 + i / 20)
+            CHECK(of[k] != of[i] && !lives(of[k]) && ls_ring_was_left(&ring, of[k]));
+        CHECK(!ls_ring_was_left(&ring, of[i]) && !ls_ring_was_left(&ring, &ring));
+        ls_ring_leave(&ring);
+        CHECK(!lives(of[i]) && ls_ring_was_left(&ring, of[i]) && !ls_ring_holds(&ring, of[i]));
+        if (i == 10) footprint(&bytes_before, &mappings_before);
+    }
+    footprint(&bytes, &mappings);
+    CHECK(bytes - bytes_before < 8 << 20 && mappings - mappings_before < 20);
+
+    ls_ring one = new_ring(), two = new_ring(); /* side by side they do not share */
+    object *a = take(&one, 1), *b = take(&two, 2);
+    CHECK(lives(a) && lives(b) && !ls_ring_holds(&one, b) && !ls_ring_holds(&two, a));
+    ls_ring_leave(&one);
+    CHECK(!lives(a) && lives(b) && ls_ring_was_left(&two, a));
+    ls_ring_leave(&two);
+}
+
 /* The thread sanitizer's own memory grows with every address. */
 #ifdef LS_SANITIZE_THREAD
 #define CHECK_RUN_MEASURED(function) (void)function
@@ -216,5 +244,6 @@ int main(int argc, char **argv)
     CHECK_RUN_FORK(limited_processes_go_round);
     CHECK_RUN_FORK(children_have_their_own);
     CHECK_RUN(no_memory_is_no_object);
+    CHECK_RUN(a_ring_goes_on_where_another_was_left); /* the last: rings above begin without addresses */
     return check_done();
 }

@@ -138,6 +138,22 @@ static void two_runs_do_not_meet(void)
     CHECK(ls_finish(other) == 0);
 }
 
+static void tensors_end_with_their_run(void)
+{
+    ls_run *one = ls_init(NULL, NULL);
+    ls_tensor *kept = ls_keep(ls_full(one, LS_F32, 1, 3)), *last = kept;
+    CHECK(ls_finish(one) == 0);
+    for (int makes = 0; makes < 2; makes++) { /* also where the next run has made nothing yet */
+        ls_run *two = ls_init(NULL, NULL);
+        for (int i = 0; makes && i < 100; i++) last = ls_full(two, LS_F32, 7, 3);
+        CHECK(last != kept || !makes);
+        CHECK(!ls_is_valid(kept));
+        ls_sum(kept);
+        CHECK_TEXT(ls_error_message(two), "sum: the run of this tensor has ended; no tensor outlives ls_finish()");
+        CHECK(ls_error(two) == LS_ERR_SCOPE && ls_finish(two) == 1);
+    }
+}
+
 static void a_forked_child_computes(void)
 {
     ls_item(ls_sum(ls_matmul(ls_ones(run, LS_F32, 300, 300), ls_ones(run, LS_F32, 300, 300)))); /* the team is up */
@@ -205,6 +221,7 @@ int main(int argc, char **argv)
     CHECK_RUN(tensors_print_themselves);
     CHECK_RUN(randomness_repeats);
     CHECK_RUN(two_runs_do_not_meet);
+    CHECK_RUN(tensors_end_with_their_run);
     CHECK_RUN_FORK(a_forked_child_computes);
     CHECK_RUN(an_error_can_stop_the_program);
     CHECK_MSG(ls_error(run) == LS_OK, "%s", ls_error_message(run));
