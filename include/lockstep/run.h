@@ -288,7 +288,10 @@ LS_API bool ls_grad_enabled(const ls_run *run);
  * released on the way, so the same graph can be walked once. Scales the loss where a loss scaler runs. */
 LS_API void ls_backward(ls_run *run, ls_tensor *loss);
 /* The same where batches of a group count differently: the group's gradient is the sum of weight * gradient divided by
- * the sum of the weights. For a mean loss the weight is the number of its samples or tokens. */
+ * the sum of the weights, over all its batches on all processes. For a mean loss the weight is the number of its
+ * samples or tokens. ls_backward() has weight 1. All losses of one batch must have the same weight (another is an
+ * error): multiply a loss that shall count more. Not with gradients held by ls_set_sync_gradients(), which have no sum.
+ */
 LS_API void ls_backward_weighted(ls_run *run, ls_tensor *loss, double weight);
 
 /* ---- Autocast ----

@@ -146,7 +146,9 @@ static bool collect_accumulation(const ls_training *t, ls_snapshot *s)
     ls_json_put_integer(&w, "step", a->step);
     ls_json_put_integer(&w, "planned", a->planned);
     ls_json_put_number(&w, "unit", a->unit);
-    ls_json_put_number(&w, "sum", a->sum);
+    ls_json_put_number(&w, "sum", t->weights);
+    ls_json_put_number(&w, "measure", a->measure);
+    ls_json_put_bool(&w, "weighted", a->weighted);
     ls_json_put_end(&w);
     return ls_snapshot_add_json(s, "accumulation.json", &w);
 }

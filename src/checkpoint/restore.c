@@ -267,8 +267,11 @@ static bool restore_accumulation(const restoring *r, const ls_manifest *manifest
     a->step = ls_json_integer(ls_json_get(root, "step"), 0);
     a->planned = ls_json_integer(ls_json_get(root, "planned"), 1);
     a->unit = ls_json_number(ls_json_get(root, "unit"), 1);
-    a->sum = ls_json_number(ls_json_get(root, "sum"), 0);
-    a->held = a->scoped = false;
+    a->batches = a->weights = ls_json_number(ls_json_get(root, "sum"), 0);
+    a->measure = ls_json_number(ls_json_get(root, "measure"), 1);
+    a->weighted = ls_json_bool(ls_json_get(root, "weighted"), false);
+    a->shared_sum = 0;
+    a->held = a->scoped = a->loose = false;
     ls_json_free(root);
     return true;
 }

@@ -39,6 +39,7 @@ typedef struct ls_training {
     int rank, world;
     /* of every rank; for saving */
     const ls_random_state *randoms;
+    double weights;             /* of the batches that gradients still add up from: the mean of all ranks' sums */
     ls_state *const *gradients; /* that still add up: ls_gradients_collect(); NULL: there are none */
 } ls_training;
 

@@ -38,6 +38,11 @@ typedef struct ls_shared_block {
     size_t bytes;
 } ls_shared_block;
 
+/* What a process brings to a group of batches (tensor/accumulate.h); zeros: it has no more. */
+typedef struct ls_weights {
+    double sum, plan;
+} ls_weights;
+
 struct ls_reducer {
     ls_run *run;
     ls_comm_queue *queue;
@@ -49,9 +54,11 @@ struct ls_reducer {
     bool ordered;   /* as a backward pass completed them */
     int *completed; /* [slot_count] slots as the pass at hand completes them */
     int completed_count;
-    uint8_t *used; /* [slot_count] by anybody; then 1 + the rank of one whose loss was not finite, or 0 */
-    bool odd;      /* a loss of this process was not finite since the last reduction */
-    int odd_rank;  /* of one whose loss was not finite before the last reduction; -1: there was none */
+    /* [slot_count] by anybody; then 1 + the rank of one whose loss was not finite, or 0; then: do weights count? */
+    uint8_t *used;
+    ls_weights *weights; /* [size] of all, where they do */
+    bool odd;            /* a loss of this process was not finite since the last reduction */
+    int odd_rank;        /* of one whose loss was not finite before the last reduction; -1: there was none */
     ls_bucket *buckets;
     int bucket_count, next; /* the next to be started */
     ls_stretch *stretches;  /* [slot_count] of all buckets */

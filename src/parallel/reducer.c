@@ -18,9 +18,11 @@ ls_reducer *ls_reducer_new(ls_run *run, ls_comm *comm, ls_reducer_opts opts)
     p->run = run;
     p->opts = opts;
     p->counts = ls_sys_alloc((size_t)comm->size * sizeof *p->counts);
-    if (!p->counts) snprintf(why.text, sizeof why.text, "no memory");
+    p->weights = ls_sys_alloc((size_t)comm->size * sizeof *p->weights);
+    bool room = p->counts && p->weights;
+    if (!room) snprintf(why.text, sizeof why.text, "no memory");
     /* A communicator of its own: calls of the run do not get between. */
-    ls_comm *own = p->counts ? comm->table->split(comm, 0, comm->rank, &why) : NULL;
+    ls_comm *own = room ? comm->table->split(comm, 0, comm->rank, &why) : NULL;
     if (own) p->queue = ls_comm_queue_new(own, &opts.workers, &why);
     if (p->queue) return p;
     ls_fail(&run->errors, LS_ERR_PEER, "ls_prepare: %s", why.text);
@@ -82,6 +84,7 @@ void ls_reducer_free(ls_reducer *p)
     ls_sys_free(p->used);
     ls_sys_free(p->blocks);
     ls_sys_free(p->counts);
+    ls_sys_free(p->weights);
     ls_sys_free(p->buffers);
     ls_sys_free(p->packed);
     ls_sys_free(p);
@@ -175,7 +178,7 @@ static bool make_room(ls_reducer *p, int64_t more)
     GROW(slots, slots)
     GROW(order, slots)
     GROW(completed, slots)
-    GROW(used, slots + 1)
+    GROW(used, slots + 2)
     GROW(buffers, buffers)
 #undef GROW
     return true;

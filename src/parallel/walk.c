@@ -77,7 +77,32 @@ static bool take_order(ls_reducer *p)
     return true;
 }
 
-/* Wait for all buckets; learn which gradients anybody had. */
+/* All learn what the group weighs. Gradients were divided by each process's plan before they became a mean. */
+static bool share_weights(ls_reducer *p, bool active)
+{
+    ls_comm *comm = ls_reducer_comm(p);
+    ls_message why = {{0}};
+    ls_weights mine = {0}, all = {0};
+    if (active) mine = (ls_weights){ls_accumulation_sum(p->run), ls_accumulation_plan(p->run)};
+    ls_status status = ls_comm_all_gather(comm, &mine, p->weights, sizeof mine, "weights of batches", &why);
+    if (!ls_reducer_check(p, status, &why, "ls_backward_weighted")) return false;
+    for (int r = 0; r < comm->size; r++) {
+        const ls_weights *w = &p->weights[r];
+        if (w->plan > 0 && all.plan > 0 && w->plan != all.plan) {
+            ls_fail(&p->run->errors, LS_ERR_STATE,
+                    "ls_backward_weighted: process %d began a group of batches with ls_backward, or with other "
+                    "gradient_accumulation_steps, and another did not; call the same in all",
+                    r);
+            return false;
+        }
+        if (w->plan > 0) all.plan = w->plan;
+        all.sum += w->sum;
+    }
+    ls_accumulation_share(p->run, all.sum, comm->size);
+    return true;
+}
+
+/* Wait for all buckets; learn which gradients anybody had, and what they weigh. */
 static bool end_round(ls_reducer *p, bool keep)
 {
     bool ok = complete_the_rest(p);
@@ -86,11 +111,14 @@ static bool end_round(ls_reducer *p, bool keep)
     ls_message why = {{0}};
     int rank = ls_reducer_comm(p)->rank;
     p->used[p->slot_count] = (uint8_t)(!p->odd ? 0 : rank < UINT8_MAX ? rank + 1 : UINT8_MAX);
-    ls_status status = ls_comm_all_reduce(ls_reducer_comm(p), p->used, p->slot_count + 1, LS_U8, LS_COMM_MAX,
+    p->used[p->slot_count + 1] = keep && p->run->accumulation.weighted;
+    ls_status status = ls_comm_all_reduce(ls_reducer_comm(p), p->used, p->slot_count + 2, LS_U8, LS_COMM_MAX,
                                           "gradients in use", &why);
     if (!ls_reducer_check(p, status, &why, "ls_backward")) return false;
     p->odd = false;
     p->odd_rank = p->used[p->slot_count] - 1;
+    if (!p->used[p->slot_count + 1]) ls_accumulation_share(p->run, 0, ls_reducer_comm(p)->size);
+    else if (!share_weights(p, keep)) return false;
     for (int i = 0; keep && i < p->slot_count; i++)
         if (p->used[i]) ls_leaf_hold(p->slots[i]->tensor);
     p->in_slices = p->opts.shard;

@@ -3,7 +3,7 @@
 
 bool ls_accumulate_begin(ls_run *run)
 {
-    ls_accumulation_count(run, 1);
+    ls_accumulation_count(run);
     run->accumulation.scoped = true;
     return true;
 }

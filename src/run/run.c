@@ -78,7 +78,7 @@ ls_run *ls_init_sized(int *argc, char ***argv, const ls_init_opts *opts, size_t 
     /* Before anything makes a thread: it begins with the mode of its maker. */
     if ((o.flush_denormals || ls_config_switch(LS_SETTING_FLUSH_DENORMALS)) && !ls_denormals_flushed())
         run->flushes_denormals = ls_set_flush_denormals(true);
-    run->accumulation = (ls_accumulation){.steps = 1, .sync = true, .planned = 1, .unit = 1};
+    run->accumulation = (ls_accumulation){.steps = 1, .sync = true, .planned = 1, .unit = 1, .measure = 1};
     if (!ls_failed(run) && ls_init_settle(run, argc, argv, &o)) ls_session_open(run, &o);
     run->random = (ls_random_state){.seed = o.seed};
     if (!ls_failed(run)) open_device(run, o.device);
@@ -214,12 +214,7 @@ ls_dtype ls_mixed_precision(const ls_run *run)
 
 /* ---- backward ---- */
 
-void ls_backward(ls_run *run, ls_tensor *loss)
-{
-    ls_backward_weighted(run, loss, 1);
-}
-
-void ls_backward_weighted(ls_run *run, ls_tensor *loss, double weight)
+static void backward(ls_run *run, ls_tensor *loss, double weight, bool weighted)
 {
     if (ls_failed(run) || !ls_check_live(run, loss, "ls_backward")) return;
     if (ls_view_numel(&loss->view) != 1) {
@@ -240,10 +235,11 @@ void ls_backward_weighted(ls_run *run, ls_tensor *loss, double weight)
         ls_fail(&run->errors, LS_ERR_VALUE, "ls_backward_weighted: the weight is %g, not a positive number", weight);
         return;
     }
+    double factor = ls_accumulation_backward(run, weight, weighted);
+    if (ls_failed(run)) return;
     ls_pin_watch();
     ls_mark mark = ls_scope_begin(run);
     ls_tensor *seed = NULL;
-    double factor = ls_accumulation_backward(run, weight);
     if (ls_accumulation_begins(run)) ls_scaler_settle(ls_scaler_of(run));
     factor *= ls_scaler_scale(ls_scaler_of(run));
     if (factor != 1) {
@@ -260,4 +256,14 @@ void ls_backward_weighted(ls_run *run, ls_tensor *loss, double weight)
     if (rank >= 0 && !ls_failed(run)) ls_finite_note(run, "the loss", ls_run_step(run), rank);
     if (run->full_precision_forwards) ls_look_for_full_precision(run);
     ls_scope_end(run, mark, NULL);
+}
+
+void ls_backward(ls_run *run, ls_tensor *loss)
+{
+    backward(run, loss, 1, false);
+}
+
+void ls_backward_weighted(ls_run *run, ls_tensor *loss, double weight)
+{
+    backward(run, loss, weight, true);
 }

@@ -257,7 +257,8 @@ bool ls_wait_for_save(ls_run *run)
 }
 
 /* On the main process: collect, let hooks add their files, write. */
-static bool save(ls_run *run, const char *folder, const ls_random_state *randoms, ls_state *const *gradients)
+static bool save(ls_run *run, const char *folder, const ls_random_state *randoms, double weights,
+                 ls_state *const *gradients)
 {
     ls_session *session = run->session;
     ls_writer *w = &session->writer;
@@ -265,6 +266,7 @@ static bool save(ls_run *run, const char *folder, const ls_random_state *randoms
     void *lists = ls_session_training(run, 0, &t);
     if (!lists) return false;
     t.randoms = randoms;
+    t.weights = weights;
     t.gradients = gradients;
     find_epoch(run, &t);
     w->snapshot = (ls_snapshot){.run = run, .copies = session->async_save ? &w->copies : NULL};
@@ -293,6 +295,12 @@ static void collect_optims_end(ls_run *run)
     for (ls_object *o; (o = ls_prepared_next(run, LS_OBJECT_OPTIM, &at));) ls_optim_collect_end((ls_optim *)o);
 }
 
+/* What each process brings to a checkpoint. */
+typedef struct own_state {
+    ls_random_state random;
+    double weights; /* of the batches its gradients add up from */
+} own_state;
+
 bool ls_save_state(ls_run *run, const char *folder)
 {
     if (!ls_session_of(run) || !ls_wait_for_save(run) || !collect_optims(run)) return false;
@@ -300,11 +308,18 @@ bool ls_save_state(ls_run *run, const char *folder)
     ls_remind_of_unsaved(run);
     ls_state **gradients;
     bool ok = ls_gradients_collect(run, &gradients);
-    ls_gathered states = ls_gather_bytes(run, &run->random, sizeof run->random, "ls_save_state");
+    own_state mine = {run->random, ls_accumulation_sum(run)};
+    double weights = 0;
+    ls_gathered states = ls_gather_bytes(run, &mine, sizeof mine, "ls_save_state");
     ls_random_state *randoms = ls_sys_alloc((size_t)(states.count + 1) * sizeof *randoms);
     if (!randoms) ls_fail(&run->errors, LS_ERR_MEMORY, "ls_save_state: no memory");
-    for (int r = 0; randoms && r < states.count; r++) memcpy(&randoms[r], states.data[r], sizeof *randoms);
-    ok = ok && randoms && (!ls_is_main(run) || save(run, folder, randoms, gradients));
+    for (int r = 0; randoms && r < states.count; r++) {
+        memcpy(&mine, states.data[r], sizeof mine);
+        randoms[r] = mine.random;
+        weights += mine.weights;
+    }
+    if (states.count) weights /= states.count;
+    ok = ok && randoms && (!ls_is_main(run) || save(run, folder, randoms, weights, gradients));
     ls_sys_free(randoms);
     ls_gradients_collect_end(run, gradients);
     collect_optims_end(run);

@@ -1,9 +1,11 @@
 /* accumulate.c - which batch ends in a step, and how much each weighs. */
 #include "tensor/accumulate.h"
 
+#include <math.h>
+
 #include "tensor/context.h"
 
-void ls_accumulation_count(ls_run *run, double weight)
+void ls_accumulation_count(ls_run *run)
 {
     ls_accumulation *a = &run->accumulation;
     ls_loop *loop = run->loop;
@@ -11,14 +13,20 @@ void ls_accumulation_count(ls_run *run, double weight)
     if (a->held) return;
     bool ends_pass = loop && loop->last && !a->across_epochs;
     if (a->sync) { /* the group before is complete */
-        if (run->walk_serial >= a->last_batch) a->first_walk = run->walk_serial + 1;
+        if (run->walk_serial >= a->last_batch) {
+            a->first_walk = run->walk_serial + 1;
+            a->loose = false;
+        }
         bool length_known = loop && loop->left >= 0 && !a->across_epochs;
         a->planned = a->steps - a->step % a->steps;
         if (length_known && loop->left + 1 < a->planned) a->planned = loop->left + 1;
-        a->unit = weight;
-        a->sum = 0;
+        a->unit = a->measure;
+        a->batches = a->weights = 0;
+        a->weighted = false;
     }
-    a->sum += weight;
+    a->batches++;
+    a->told = false;
+    a->shared_sum = 0;
     a->step = ends_pass ? 0 : a->step + 1;
     a->sync = ends_pass || a->step % a->steps == 0;
     if (a->sync) a->last_batch = run->walk_serial + 1;
@@ -44,16 +52,67 @@ bool ls_accumulation_open(const ls_run *run, uint64_t walk)
     return walk >= a->first_walk && !(a->sync && walk >= a->last_batch);
 }
 
-double ls_accumulation_backward(ls_run *run, double weight)
+/* The first pass of a batch tells what the batch weighs, that of a group what its batches are measured by. */
+static void take_weight(ls_run *run, double weight, bool weighted)
 {
     ls_accumulation *a = &run->accumulation;
-    if (!a->scoped && !(run->loop && run->loop->counted)) ls_accumulation_count(run, weight);
-    if (a->held) return weight / (double)a->steps;
-    return a->planned == 1 && weight == a->unit ? 1 : weight / (a->unit * (double)a->planned);
+    if (weighted && a->weights == 0) {
+        if (run->share.world > 1) a->planned = a->steps; /* lengths may differ */
+        else a->unit = weight;
+    }
+    a->weight = weight;
+    a->weights += weight;
+    a->told = true;
+}
+
+static bool weight_fits(ls_run *run, double weight, bool weighted)
+{
+    const ls_accumulation *a = &run->accumulation;
+    if (weighted && a->loose)
+        ls_fail(&run->errors, LS_ERR_STATE,
+                "ls_backward_weighted: gradients are held (ls_set_sync_gradients), and those are not weighted; let "
+                ".gradient_accumulation_steps or ls_accumulate() make the group, or use ls_backward()");
+    else if (!a->held && weight != a->weight)
+        ls_fail(
+            &run->errors, LS_ERR_VALUE,
+            "%s: the weight is %g, and an earlier backward pass of the same batch had %g; give all losses of a batch "
+            "the same weight, and multiply a loss that shall count more",
+            weighted ? "ls_backward_weighted" : "ls_backward", weight, a->weight);
+    return !ls_failed(run);
+}
+
+double ls_accumulation_backward(ls_run *run, double weight, bool weighted)
+{
+    ls_accumulation *a = &run->accumulation;
+    if (!a->scoped && !(run->loop && run->loop->counted)) ls_accumulation_count(run);
+    if (a->held) a->loose = true;
+    else if (!a->told) take_weight(run, weight, weighted);
+    if (!weight_fits(run, weight, weighted)) return 0;
+    a->weighted |= weighted;
+    return a->held ? 1 / (double)a->steps : weight / ls_accumulation_plan(run);
+}
+
+double ls_accumulation_sum(const ls_run *run)
+{
+    const ls_accumulation *a = &run->accumulation;
+    return a->weighted ? a->weights : a->batches;
+}
+
+double ls_accumulation_plan(const ls_run *run)
+{
+    return run->accumulation.unit * (double)run->accumulation.planned;
+}
+
+void ls_accumulation_share(ls_run *run, double total, int processes)
+{
+    ls_accumulation *a = &run->accumulation;
+    a->shared_sum = total / processes;
+    a->measure = total > 0 ? exp2(floor(log2(a->shared_sum / (double)a->steps))) : 1;
 }
 
 double ls_accumulation_correction(const ls_run *run)
 {
     const ls_accumulation *a = &run->accumulation;
-    return a->sum > 0 ? a->unit * (double)a->planned / a->sum : 1;
+    double sum = a->shared_sum > 0 ? a->shared_sum : ls_accumulation_sum(run);
+    return sum > 0 ? ls_accumulation_plan(run) / sum : 1;
 }

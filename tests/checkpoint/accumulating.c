@@ -15,7 +15,7 @@ static const char *home;
 /* ---- a training ---- */
 
 static struct {
-    bool shard, partly, resume;
+    bool shard, partly, weighted, resume;
     int accumulation, stop; /* batches to save after, and to end */
 } plan;
 
@@ -65,7 +65,9 @@ static void train(ls_run *run)
     int count = plan.resume ? plan.stop : 0;
     for (int epoch; ls_epoch(run, EPOCHS, &epoch);)
         for (ls_batch b; ls_next(train, &b);) {
-            ls_backward(run, ls_cross_entropy(forward(run, net, b.image, count), b.label));
+            ls_tensor *loss = ls_cross_entropy(forward(run, net, b.image, count), b.label);
+            if (plan.weighted) ls_backward_weighted(run, loss, 100 * (1 + count % 3 + 4 * ls_rank(run)));
+            else ls_backward(run, loss);
             ls_step(sgd);
             ls_zero_grad(sgd);
             if (++count != plan.stop) continue;
@@ -106,15 +108,17 @@ static double interrupt(int stop, int world)
 static void as_many_processes_go_on_exactly(void)
 {
     plan.partly = true;
-    for (int shard = 0; shard < 2; shard++)
+    for (int way = 0; way < 4; way++)
         for (int accumulation = 2; accumulation < 4; accumulation++) {
-            plan.shard = shard;
+            bool shard = plan.shard = way & 1, weighted = plan.weighted = way & 2; /* differently on each process */
             plan.accumulation = accumulation;
             train_undisturbed(2);
             for (int stop = 1; stop < ALL; stop++)
                 CHECK_MSG(interrupt(stop, 2) == 0 && memcmp(weights, undisturbed, sizeof weights) == 0,
-                          "shard %d, accumulation %d, saved after batch %d", shard, accumulation, stop);
+                          "shard %d, weighted %d, accumulation %d, saved after batch %d", shard, weighted, accumulation,
+                          stop);
         }
+    plan.weighted = false;
 }
 
 static void any_number_of_processes_goes_on_with_the_same_sums(void)

@@ -138,6 +138,88 @@ static void optimisers_in_turn_keep_what_adds_up(void)
     team_fork(3, train_two_in_turn);
 }
 
+/* Gradients are the sum of weight * gradient over all processes' batches by the sum of their weights. Every process
+ * weighs otherwise, and in each group: what one expected of the others would be wrong. */
+static void weigh_otherwise(ls_run *run, bool shard, int steps, bool plain_in_between)
+{
+    enum { BATCHES = 7 };
+    run->share.optimizer = shard;
+    ls_set_gradient_accumulation_steps(run, steps);
+    ls_module *line = make_line(run);
+    ls_optim *sgd = ls_sgd_new(run, line, .lr = 1);
+    ls_dataset *data = line_data(run, BATCHES * ls_world(run));
+    ls_loader *loader = ls_loader_new(run, data, .batch = 1);
+    ls_prepare(run, line, sgd, loader);
+    double sum[2] = {0}, at = 0;
+    int i = 0;
+    for (ls_batch b; ls_next(loader, &b); i++) {
+        bool plain = plain_in_between && i / steps % 2;
+        double weight = plain ? 1 : 100 * (1 + i % 3 + (i % 2 ? 5 : 2) * ls_rank(run)), x = 1 + i + 10 * ls_rank(run);
+        ls_tensor *loss = ls_mean(ls_forward(line, ls_full(run, LS_F32, x, 1, 1)));
+        if (plain) ls_backward(run, loss);
+        else ls_backward_weighted(run, loss, weight);
+        sum[0] += weight;
+        sum[1] += weight * x;
+        ls_tensor *norm = ls_clip_grad_norm(sgd, i % 2 ? 1e9 : 0.5);
+        bool ends = (i + 1) % steps == 0 || i == BATCHES - 1;
+        CHECK(ls_step(sgd) == ends);
+        ls_zero_grad(sgd);
+        if (!ends) continue;
+        double all[2], a = ls_item(parameter_of(line, 0));
+        CHECK(ls_read(ls_reduce(run, ls_from(run, LS_F64, LS_SHAPE(2), sum), LS_ACROSS_SUM), all, sizeof all));
+        double want = all[1] / all[0], length = sqrt(want * want + 1); /* b's gradient is 1 */
+        CHECK_NEAR(ls_item(norm), length, 1e-5 * length);
+        CHECK_NEAR(at - a, i % 2 ? want : 0.5 * want / length, 1e-5 * length);
+        at = a;
+        sum[0] = sum[1] = 0;
+    }
+    CHECK(i == BATCHES);
+    check_no_error(run);
+    ls_free_memory(run);
+}
+
+static void weigh_in_all_ways(ls_run *run)
+{
+    for (int way = 0; way < 4; way++)
+        for (int steps = 1; steps <= 3; steps++) weigh_otherwise(run, way & 1, steps, way & 2);
+}
+
+/* One that has no more batches weighs nothing; groups that end earlier on one process are measured alike. */
+static void weigh_until_all_are_done(ls_run *run)
+{
+    ls_set_gradient_accumulation_steps(run, 2);
+    ls_module *line = make_line(run);
+    ls_optim *sgd = ls_sgd_new(run, line, .lr = 1);
+    ls_prepare(run, line, sgd);
+    int batches = ls_rank(run) ? 3 : 6; /* groups: 2 and 2, 2 and 1, 2 and 0 */
+    ls_loop loop = {0};
+    ls_join_uneven_inputs(run)
+    {
+        for (int i = 0; i < batches; i++) {
+            loop.left = batches - 1 - i;
+            loop.last = !loop.left;
+            ls_loop_batch(run, &loop);
+            ls_backward_weighted(run, ls_mul_scalar(parameter_of(line, 0), 1 + i), ls_rank(run) ? 30 : 10 + i);
+            ls_step(sgd);
+            ls_zero_grad(sgd);
+        }
+        ls_loop_end(run, &loop);
+    }
+    double got = -ls_item(parameter_of(line, 0));
+    double alone = (10 + 22) / 21.0 + (36 + 52) / 25.0, both = (10 + 22 + 30 + 60) / 81.0 + (36 + 52 + 90) / 55.0;
+    CHECK_NEAR(got, (ls_world(run) == 1 ? alone : both) + (70 + 90) / 29.0, 1e-5);
+    check_no_error(run);
+}
+
+static void weights_of_all_processes_count(void)
+{
+    team_fork(1, weigh_until_all_are_done);
+    team_fork(2, weigh_until_all_are_done);
+    team_fork(1, weigh_in_all_ways);
+    team_fork(2, weigh_in_all_ways);
+    team_fork(3, weigh_in_all_ways);
+}
+
 /* Three forward passes, then three backward: the last one brings all three together. */
 static void bring_three_together(ls_run *run)
 {
@@ -535,6 +617,7 @@ int main(int argc, char **argv)
     if (argc > 1) check_filter = argv[1];
     CHECK_RUN_FORK(held_gradients_stay_here);
     CHECK_RUN_FORK(optimisers_in_turn_keep_what_adds_up);
+    CHECK_RUN_FORK(weights_of_all_processes_count);
     CHECK_RUN_FORK(one_synchronised_pass_brings_all_together);
     CHECK_RUN_FORK(groups_of_batches_give_the_mean_of_all);
     CHECK_RUN(mixed_precision_fits_the_line_of_one_process);

@@ -1,6 +1,8 @@
 /* accumulate.c - gradients of several batches for one step: which batch ends in a step, and how much each weighs. */
 #include <lockstep.h>
 
+#include <string.h>
+
 #include "check.h"
 #include "tensor/context.h"
 
@@ -142,6 +144,79 @@ static void weights_count(void)
     ls_backward_weighted(run, loss_of(run, ls_linear_new(run, 1, 1, .no_bias = true), 0, 1), 0);
     CHECK(ls_error(run) == LS_ERR_VALUE);
     CHECK(ls_finish(run) == 1);
+}
+
+/* In a marked batch the weight counts as well, whatever the number of its backward passes. */
+static void weights_of_marked_batches_count(void)
+{
+    static const double weights[] = {3, 5};
+    ls_run *run = ls_init(NULL, NULL, .gradient_accumulation_steps = 3);
+    ls_module *net = ls_linear_new(run, 1, 1, .no_bias = true);
+    ls_optim *sgd = ls_sgd_new(run, net, .lr = 1);
+    double before = weight_of(net);
+    ls_accumulate(run) CHECK(!ls_step(sgd)); /* no pass: it weighs nothing */
+    for (int i = 0; i < 2; i++) {
+        ls_accumulate(run)
+        {
+            for (int pass = 0; pass < 2; pass++) /* gradients of 1 + 10, then 2 + 20 */
+                ls_backward_weighted(run, ls_sum(ls_mul_scalar(ls_tensor_of(net, "weight"), (i + 1) * (pass ? 10 : 1))),
+                                     weights[i]);
+            CHECK(ls_step(sgd) == (i == 1));
+        }
+    }
+    CHECK_NEAR(before - weight_of(net), (3 * 11 + 5 * 22) / 8.0, 1e-4);
+    CHECK(ls_finish(run) == 0);
+}
+
+/* Which loss the sum of the weights belongs to could not be known. */
+static void losses_of_a_batch_have_one_weight(void)
+{
+    static const char *const said[] = {
+        "ls_backward_weighted: the weight is 20, and an earlier backward pass of the same batch had 2;",
+        "ls_backward: the weight is 1, and an earlier backward pass of the same batch had 2;",
+        "ls_backward_weighted: the weight is 20, and an earlier backward pass of the same batch had 1;"};
+    for (int way = 0; way < 3; way++) {
+        ls_run *run = ls_init(NULL, NULL, .gradient_accumulation_steps = 2);
+        ls_module *net = ls_linear_new(run, 1, 1);
+        ls_loop loop = {0};
+        next(run, &loop, 0, 4, true);
+        if (way == 2) ls_backward(run, loss_of(run, net, 0, 1));
+        else ls_backward_weighted(run, loss_of(run, net, 0, 1), 2);
+        CHECK(ls_error(run) == LS_OK);
+        if (way == 1) ls_backward(run, loss_of(run, net, 0, 1));
+        else ls_backward_weighted(run, loss_of(run, net, 0, 1), 20);
+        CHECK(ls_error(run) == LS_ERR_VALUE);
+        CHECK(strstr(ls_error_message(run), said[way]));
+        ls_error_clear(run);
+        next(run, &loop, 1, 4, true);
+        ls_backward_weighted(run, loss_of(run, net, 0, 1), 7); /* the next batch may weigh what it likes */
+        CHECK(ls_error(run) == LS_OK);
+        ls_loop_end(run, &loop);
+        CHECK(ls_finish(run) == 0);
+    }
+}
+
+static void held_gradients_are_not_weighted(void)
+{
+    for (int held = 0; held < 2; held++) {
+        ls_run *run = ls_init(NULL, NULL);
+        ls_module *net = ls_linear_new(run, 1, 1);
+        ls_set_sync_gradients(run, false);
+        if (!held) {
+            ls_backward(run, loss_of(run, net, 0, 1));
+            ls_set_sync_gradients(run, true);
+        }
+        CHECK(ls_error(run) == LS_OK);
+        ls_backward_weighted(run, loss_of(run, net, 0, 1), 2);
+        CHECK(ls_error(run) == LS_ERR_STATE);
+        CHECK(strstr(ls_error_message(run), "gradients are held (ls_set_sync_gradients)"));
+        ls_error_clear(run);
+        ls_set_sync_gradients(run, true);
+        ls_backward(run, loss_of(run, net, 0, 1));
+        ls_backward_weighted(run, loss_of(run, net, 0, 1), 2); /* a group of its own */
+        CHECK(ls_error(run) == LS_OK);
+        CHECK(ls_finish(run) == 0);
+    }
 }
 
 /* Several losses of one batch count it once. */
@@ -407,6 +482,9 @@ int main(int argc, char **argv)
     CHECK_RUN(groups_end_where_accelerate_ends_them);
     CHECK_RUN(short_groups_weigh_right);
     CHECK_RUN(weights_count);
+    CHECK_RUN(weights_of_marked_batches_count);
+    CHECK_RUN(losses_of_a_batch_have_one_weight);
+    CHECK_RUN(held_gradients_are_not_weighted);
     CHECK_RUN(a_batch_counts_once);
     CHECK_RUN(gradients_can_be_held);
     CHECK_RUN(every_optimiser_keeps_what_still_adds_up);
