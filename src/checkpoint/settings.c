@@ -184,13 +184,14 @@ static void list_schedule(const walk *w, const char *name, const ls_schedule *sc
     snprintf(key, sizeof key, "%s formula", name);
     if (setting(w, GOES_ON, key, "%s", ls_schedule_describe(schedule, text)) || asks_program(schedule)) return;
     for (int64_t step = 1; step <= 1000000; step *= 10) {
-        int64_t at = schedule->limit && step > schedule->limit ? schedule->limit : step;
+        bool last = schedule->limit && step >= schedule->limit;
+        int64_t at = last ? schedule->limit : step;
         double rate = schedule->rates_at(schedule, at, 0, 1).lr;
         bool fixed = rate == schedule->rates_at(schedule, at, 0, 2).lr; /* whatever the initial one */
         snprintf(key, sizeof key, "%s at step %lld", name, (long long)at);
         bool differs = setting(w, GOES_ON, key, "%s%.6g%s", fixed ? "a rate of " : "", rate,
                                fixed ? "" : " times the initial rate");
-        if (differs || at != step) break;
+        if (differs || last) break;
     }
 }
 

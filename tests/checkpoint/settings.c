@@ -295,6 +295,21 @@ static void what_is_not_prepared_is_named_once(void)
     expect_unsaved("");
 }
 
+/* Rates are compared at steps 1, 10, 100, ... and at the last, which may be one of them. */
+static void a_cycle_of_any_length_goes_on(void)
+{
+    for (int64_t steps = 9; steps <= 102; steps += steps == 12 ? 87 : 1) {
+        folder_fresh(home);
+        ls_run *run = ls_init(NULL, NULL, .project_dir = home);
+        ls_module *net = ls_linear_new(run, 4, 2);
+        ls_optim *sgd = ls_sgd_new(run, net, .lr = 0.1, .momentum = 0.9);
+        ls_prepare(run, net, sgd, ls_one_cycle_new(sgd, .max_lr = 0.1, .total_steps = steps));
+        CHECK(ls_save_state(run, NULL));
+        CHECK_MSG(ls_load_state(run, NULL), "%d steps: %s", (int)steps, ls_error_message(run));
+        ls_finish(run);
+    }
+}
+
 int main(int argc, char **argv)
 {
     check_filter = argc > 1 ? argv[1] : NULL;
@@ -307,6 +322,7 @@ int main(int argc, char **argv)
     CHECK_RUN_FORK(a_schedule_of_another_length_is_named);
     CHECK_RUN(what_is_trained_goes_on);
     CHECK_RUN(accumulation_steps_go_on);
+    CHECK_RUN(a_cycle_of_any_length_goes_on);
     folder_remove(home);
     return check_done();
 }
