@@ -190,7 +190,7 @@ static bool serve(ls_meeting *m, int file, ls_message *claim)
         theirs.job == m->mine.job && theirs.rank > 0 && theirs.rank < m->mine.size) {
         greeting *first = &m->come[theirs.rank];
         verdict v = judge(m, &theirs);
-        answer words = {m->mine.job, v, m->mine.size, m->mine.pid, first->pid};
+        answer words = {m->mine.job, (int32_t)v, m->mine.size, m->mine.pid, first->pid};
         taken = v == TAKEN;
         if (send_answer(connection, v == WELCOME ? file : -1, &words) && v == WELCOME) *first = theirs;
         if (taken)
