@@ -34,7 +34,7 @@ typedef struct direct_plan {
     int64_t low[2];              /* row and column of the image that the copy begins with; negative: in the border */
     int64_t pitch;               /* numbers from pixel to pixel of the copy */
     int64_t width, height;       /* pixels of a row; rows of an item in one plane */
-    int64_t need[2];             /* rows and columns that the points of one item see */
+    int64_t need;                /* rows that the points of one item see */
     int64_t items, rows;         /* of a task: several whole images, or rows of the grid of one */
     int64_t parts, part_columns; /* of the columns: tasks for the same points */
     int64_t tasks;
@@ -44,21 +44,6 @@ typedef struct direct_plan {
     _Atomic int64_t next;
     atomic_bool out_of_memory;
 } direct_plan;
-
-static int64_t smaller(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
-static int64_t larger(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-
-static int64_t ceil_div(int64_t a, int64_t b)
-{
-    return (a + b - 1) / b;
-}
 
 /* ---- The form of the copy ---------------------------------------------------------------------------------------- */
 
@@ -88,7 +73,7 @@ static int64_t points_in_row(const direct_plan *plan)
 /* Numbers of a plane, with what its last points see beyond it and what a last tile of them reads in vain. */
 static int64_t plane_numbers(const direct_plan *plan)
 {
-    int64_t beyond = larger(0, ceil_div(plan->need[0], plan->walk->stride[0]) - plan->height) + 1;
+    int64_t beyond = larger(0, ceil_div(plan->need, plan->walk->stride[0]) - plan->height) + 1;
     int64_t tile = plan->job->kernel->a.width * plan->walk->stride[1];
     int64_t numbers = ((plan->items * plan->height + beyond) * plan->width + tile) * plan->pitch;
     return ls_gemm_round_up(numbers + plan->slices * plan->job->kernel->kr, 64);
@@ -354,7 +339,7 @@ static void cut_points(direct_plan *plan, int64_t images, int64_t workers)
         plan->rows = ceil_div(walk->grid[0], ceil_div(walk->grid[0], larger(1, most / line)));
         plan->height = ceil_div(seen_by(walk, 0, plan->rows), walk->stride[0]);
     }
-    plan->need[0] = seen_by(walk, 0, plan->rows);
+    plan->need = seen_by(walk, 0, plan->rows);
     plan->tasks = ceil_div(images, plan->items) * ceil_div(walk->grid[0], plan->rows);
 }
 

@@ -43,21 +43,6 @@ typedef struct taps_plan {
     atomic_bool out_of_memory;
 } taps_plan;
 
-static int64_t smaller(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
-static int64_t larger(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-
-static int64_t ceil_div(int64_t a, int64_t b)
-{
-    return (a + b - 1) / b;
-}
-
 /* Addresses of the pixels of points [first, first + count); NULL where there is none. */
 static void locate(const taps_plan *plan, const points *side, int64_t first, int64_t count, const void **line)
 {

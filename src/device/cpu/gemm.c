@@ -63,21 +63,6 @@ typedef struct gemm_plan {
     atomic_bool out_of_memory;
 } gemm_plan;
 
-static int64_t smaller(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
-static int64_t larger(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-
-static int64_t ceil_div(int64_t a, int64_t b)
-{
-    return (a + b - 1) / b;
-}
-
 static const ls_gemm_blocks *blocks_of(const ls_gemm_kernel *kernel)
 {
     return kernel->blocks ? kernel->blocks : &usual;

@@ -12,6 +12,23 @@
 
 #include "kernels/gemm.h"
 
+/* ---- Sizes ----------------------------------------------------------------------------------------------------- */
+
+static inline int64_t smaller(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static inline int64_t larger(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+static inline int64_t ceil_div(int64_t a, int64_t b)
+{
+    return (a + b - 1) / b;
+}
+
 /* ---- Operands -------------------------------------------------------------------------------------------------- */
 
 typedef struct ls_gemm_source ls_gemm_source;
