@@ -14,7 +14,7 @@ int bench_all_reduce(char **arguments)
     int repeat = (int)strtol(arguments[1], NULL, 10);
     double seconds = strtod(arguments[2], NULL), best = 1e30;
     ls_run *run = ls_init(NULL, NULL);
-    ls_comm *comm = ls_error(run) ? NULL : run->session->comm;
+    ls_comm *comm = ls_error(run) ? NULL : run->comm;
     ls_message why = {{0}};
     float *data = comm ? comm->table->share(comm, (size_t)count * sizeof *data, &why) : NULL;
     for (int64_t i = 0; data && i < count; i++) data[i] = 0; /* the pages are there */

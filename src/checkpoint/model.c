@@ -9,6 +9,7 @@
 #include "base/opts.h"
 #include "formats/index.h"
 #include "formats/unwrap.h"
+#include "tensor/exchange.h"
 #include "tensor/state.h"
 
 /* ---- tensors under several names ---- */
@@ -71,8 +72,7 @@ static bool agree(ls_run *run, bool ok)
         cause.code = run->errors.code;
         snprintf(cause.message, sizeof cause.message, "%.255s", run->errors.message);
     }
-    if (!run->exchange) return ok;
-    if (!run->exchange->broadcast(run, &cause, sizeof cause, "ls_save_model")) return false;
+    if (!ls_exchange_broadcast(run, &cause, sizeof cause, 0, "ls_save_model")) return false;
     if (cause.code && !ls_is_main(run))
         ls_fail(&run->errors, LS_ERR_PEER, "ls_save_model: the main process could not write it: %s", cause.message);
     return !cause.code;

@@ -1,6 +1,7 @@
 /* dispatch.c - batches that rank 0 reads for all: it hands every rank its rows, its own being the first. */
 #include "base/memory.h"
 #include "data/loader.h"
+#include "tensor/exchange.h"
 
 /* What ranks cannot know by themselves: sizes of fields whose samples vary, padded to the largest of the round. */
 typedef struct announcement {
@@ -26,8 +27,7 @@ static bool hand_rows(ls_loader *loader, int i, ls_shape shape)
         if (!*t) return false;
         ls_handle_to_scope(run, *t);
     }
-    if (!run->exchange->scatter(run, all, (*t)->view.data, bytes_of(&loader->fields[i], shape), "ls_next"))
-        return false;
+    if (!ls_exchange_scatter(run, all, (*t)->view.data, bytes_of(&loader->fields[i], shape), "ls_next")) return false;
     (*t)->view.dim[0] = shape.dim[0];
     return true;
 }
@@ -41,8 +41,8 @@ static bool hand_index(ls_loader *loader, const ls_slot *slot, int64_t rows)
         loader->index = grown;
         loader->index_room = rows;
     }
-    return run->exchange->scatter(run, slot ? slot->index : NULL, loader->index, (size_t)rows * sizeof *loader->index,
-                                  "ls_next");
+    return ls_exchange_scatter(run, slot ? slot->index : NULL, loader->index, (size_t)rows * sizeof *loader->index,
+                               "ls_next");
 }
 
 bool ls_dispatch_deliver(ls_loader *loader, ls_slot *slot, int64_t *rows)
@@ -57,7 +57,7 @@ bool ls_dispatch_deliver(ls_loader *loader, ls_slot *slot, int64_t *rows)
             a.shape[i].dim[0] = a.rows;
         }
     }
-    if (!run->exchange->broadcast(run, &a, sizeof a, "ls_next")) return false;
+    if (!ls_exchange_broadcast(run, &a, sizeof a, 0, "ls_next")) return false;
     *rows = a.rows;
     for (int i = 0; i < loader->set->field_count; i++)
         if (!hand_rows(loader, i, a.shape[i])) return false;

@@ -176,7 +176,7 @@ static bool share_fits(const ls_loader *loader, const ls_share *share)
     const ls_sampler *sampler = loader->opts.sampler;
     if (share->world < 1 || share->rank < 0 || share->rank >= share->world)
         ls_fail(&run->errors, LS_ERR_VALUE, "loader: rank %d of %d", share->rank, share->world);
-    else if (share->dispatch && share->world > 1 && (!run->exchange || !ls_device_is_host(run->device)))
+    else if (share->dispatch && share->world > 1 && (run->comm->size == 1 || !ls_device_is_host(run->device)))
         ls_fail(&run->errors, LS_ERR_UNSUPPORTED,
                 "loader: dispatch_batches: rank 0 can read for the other %d only where they work together on the CPU",
                 share->world - 1);

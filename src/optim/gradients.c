@@ -143,7 +143,7 @@ static bool anybody_found(const ls_optim *optim, ls_tensor *found)
 {
     ls_run *run = optim->object.run;
     double sum = ls_item(found);
-    return (ls_optim_shared_out(optim) && !run->peers->sum(run, &sum)) || sum != 0;
+    return (ls_optim_shared_out(optim) && !ls_reducer_sum(run->reducer, &sum)) || sum != 0;
 }
 
 bool ls_optim_unscale(ls_optim *optim)
@@ -187,7 +187,7 @@ static bool sum_squares(const gradients *g, ls_tensor *norm)
     if (ls_failed(run) || !each_of(g, add_squares, &s)) return false;
     if (g->optim && ls_optim_shared_out(g->optim)) {
         double sum = ls_item(s.parts);
-        if (!run->peers->sum(run, &sum) || !ls_raw_fill(s.parts, sum) || !ls_raw_add(s.whole, s.whole, s.parts))
+        if (!ls_reducer_sum(run->reducer, &sum) || !ls_raw_fill(s.parts, sum) || !ls_raw_add(s.whole, s.whole, s.parts))
             return false;
     }
     return ls_raw_copy(norm, s.whole);
@@ -282,7 +282,7 @@ ls_tensor *ls_clip_grad_norm(ls_optim *optim, double max_norm)
 /* A list does not tell which part of a gradient is the mean of all processes'. */
 static bool can_clip_list(ls_run *run, const char *who)
 {
-    if (!ls_failed(run) && run->peers && run->share.optimizer)
+    if (!ls_failed(run) && run->reducer && run->share.optimizer)
         ls_fail(
             &run->errors, LS_ERR_UNSUPPORTED,
             "%s: with .shard_optimizer each process has only its part of the gradients; clip those of the optimiser",

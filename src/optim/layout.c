@@ -136,18 +136,18 @@ static bool move_slot(ls_optim *optim, ls_optim_slot *slot, int number, int64_t 
 static bool add_block(ls_optim *optim, int64_t numel)
 {
     ls_run *run = optim->object.run;
-    const ls_peers_table *peers = run->peers;
+    bool together = ls_reducer_trains(run->reducer);
     ls_optim_block *grown = ls_sys_realloc(optim->blocks, (size_t)(optim->block_count + 1) * sizeof *grown);
     if (!grown) return ls_fail(&run->errors, LS_ERR_MEMORY, "%s: no memory", optim->rule->name), false;
     optim->blocks = grown;
     ls_optim_block *b = &optim->blocks[optim->block_count];
     *b = (ls_optim_block){.numel = numel, .own = {0, numel}};
-    b->shared_out = peers && run->share.optimizer && optim->object.prepared;
+    b->shared_out = together && run->share.optimizer && optim->object.prepared;
     if (b->shared_out) b->own = ls_slice_of(numel, run->share.rank, run->share.world);
-    ls_tensor *parameters =
-        b->shared_out ? peers->parameter_block(run, numel) : ls_tensor_new(run, optim->device, LS_F32, LS_SHAPE(numel));
+    ls_tensor *parameters = b->shared_out ? ls_reducer_parameters(run->reducer, numel)
+                                          : ls_tensor_new(run, optim->device, LS_F32, LS_SHAPE(numel));
     ls_tensor *gradients =
-        peers ? peers->gradient_block(run, numel) : ls_tensor_new(run, optim->device, LS_F32, LS_SHAPE(numel));
+        together ? ls_reducer_block(run->reducer, numel) : ls_tensor_new(run, optim->device, LS_F32, LS_SHAPE(numel));
     if (ls_failed(run) || !ls_raw_fill(parameters, 0) || !ls_raw_fill(gradients, 0)) return false;
     optim->block_count++;
     b->parameters = ls_alias_owned(parameters);

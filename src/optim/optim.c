@@ -312,7 +312,8 @@ static bool spread_block(ls_optim *optim, int number)
         if (slot->offset < changed.begin) changed.begin = slot->offset;
         if (slot->offset + slot->room > changed.end) changed.end = slot->offset + slot->room;
     }
-    return !block->shared_out || changed.begin >= changed.end || run->peers->spread(run, block->parameters, changed);
+    return !block->shared_out || changed.begin >= changed.end ||
+           ls_reducer_spread(run->reducer, block->parameters, changed);
 }
 
 static bool take_step(ls_optim *optim)

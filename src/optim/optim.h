@@ -13,6 +13,7 @@
 
 #include "base/memory.h"
 #include "base/opts.h"
+#include "parallel/reducer.h"
 #include "tensor/state.h"
 
 enum { LS_MAX_MOMENTS = 2 };

@@ -61,7 +61,8 @@ bool ls_optim_collect(ls_optim *optim)
     for (int i = 0; i < optim->block_count && !ls_failed(run); i++) {
         ls_optim_block *block = &optim->blocks[i];
         for (int k = 0; block->shared_out && k < LS_MAX_MOMENTS && !ls_failed(run); k++) {
-            ls_tensor *whole = block->moments[k] ? run->peers->collect(run, block->moments[k], block->numel) : NULL;
+            ls_tensor *whole =
+                block->moments[k] ? ls_reducer_collect(run->reducer, block->moments[k], block->numel) : NULL;
             if (whole && !ls_failed(run)) block->collected[k] = ls_alias_owned(whole);
         }
     }

@@ -235,6 +235,11 @@ bool ls_reducer_add(ls_reducer *p, const ls_state *parameters, const ls_state *t
     return true;
 }
 
+bool ls_reducer_trains(const ls_reducer *p)
+{
+    return p && p->slot_count;
+}
+
 /* ---- shared memory ---- */
 
 /* *base: where it begins. */

@@ -39,13 +39,21 @@ void ls_reducer_clear(ls_reducer *reducer); /* NULL is accepted */
 /* After a recall, between barriers: what was under way is forgotten. */
 void ls_reducer_renew(ls_reducer *reducer); /* NULL is accepted */
 
-/* f32 [numel], zero, in memory that all processes share; in the innermost scope. For gradients; for parameters. */
-ls_tensor *ls_reducer_block(ls_reducer *reducer, int64_t numel);
-ls_tensor *ls_reducer_parameters(ls_reducer *reducer, int64_t numel);
+/* ---- For optimisers: memory in the innermost scope, false or poison after a failure ---- */
 
-/* As the entries of ls_peers_table. */
+/* Are gradients reduced at all? Of NULL: no. */
+bool ls_reducer_trains(const ls_reducer *reducer);
+/* f32 [numel], zero: gradients become the mean of all processes' where they stand; with `shard`, each process's slice
+ * of them does, and the rest means nothing. */
+ls_tensor *ls_reducer_block(ls_reducer *reducer, int64_t numel);
+
+/* With `shard`. A block of parameters is f32 [numel], zero; elements [part.begin, part.end) of it become those of the
+ * process whose slice they are in. */
+ls_tensor *ls_reducer_parameters(ls_reducer *reducer, int64_t numel);
 bool ls_reducer_spread(ls_reducer *reducer, ls_tensor *block, ls_range part);
+/* *number = its sum over processes. */
 bool ls_reducer_sum(ls_reducer *reducer, double *number);
+/* The slices of all processes, f32 [numel], on rank 0; NULL elsewhere. */
 ls_tensor *ls_reducer_collect(ls_reducer *reducer, const ls_tensor *slice, int64_t numel);
 
 /* The loss of the pass about to begin is not finite: all learn it with the next reduction. False where there will be

@@ -143,19 +143,19 @@ static void give_up(ls_reducer *p)
 
 bool ls_reducer_odd_loss(ls_reducer *p)
 {
-    if (!p || !p->slot_count) return false;
+    if (!ls_reducer_trains(p)) return false;
     return p->odd = true;
 }
 
 int ls_reducer_odd_rank(const ls_reducer *p)
 {
-    return p && p->slot_count ? p->odd_rank : -1;
+    return ls_reducer_trains(p) ? p->odd_rank : -1;
 }
 
 void ls_reducer_walk_begins(ls_reducer *p, bool sync)
 {
     int32_t source = 0;
-    if (!p || !p->slot_count) return;
+    if (!ls_reducer_trains(p)) return;
     p->odd_rank = -1;
     ls_shard_reopen(p);
     p->at_work = sync && (!p->joining || find_source(p, true, &source)) && begin_round(p);

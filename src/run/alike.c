@@ -7,8 +7,9 @@
 
 #include "base/hash.h"
 #include "base/memory.h"
-#include "run/exchange.h"
+#include "run/collective.h"
 #include "run/state.h"
+#include "tensor/exchange.h"
 
 /* ---- options of the run ---- */
 

@@ -38,7 +38,7 @@ static bool any_is_full(ls_run *run, bool *full)
     ls_session *session = run->session;
     ls_message why = {{0}};
     int32_t flag = ls_failed(run);
-    if (flag) session->comm->table->recall(session->comm);
+    if (flag) run->comm->table->recall(run->comm);
     ls_status status = ls_comm_all_reduce(session->vote, &flag, 1, LS_I32, LS_COMM_MAX, "ls_find_batch_size", &why);
     *full = flag != 0;
     if (status) ls_error_clear(run);
@@ -52,8 +52,8 @@ static bool renew(ls_run *run)
     ls_session *session = run->session;
     ls_message why = {{0}};
     ls_status status = ls_comm_barrier(session->vote, "ls_find_batch_size", &why);
-    session->comm->table->renew(session->comm);
-    ls_reducer_renew(session->reducer);
+    run->comm->table->renew(run->comm);
+    ls_reducer_renew(run->reducer);
     ls_session_renew_desks(session);
     if (!status) status = ls_comm_barrier(session->vote, "ls_find_batch_size", &why);
     if (status) ls_fail(&run->errors, status, "ls_find_batch_size: %s", why.text);
@@ -68,7 +68,7 @@ static bool open_vote(ls_run *run)
     ls_message why = {{0}};
     if (session->vote) return true;
     if (!ls_together_begin(run)) return false;
-    session->vote = session->comm->table->split(session->comm, 0, session->comm->rank, &why);
+    session->vote = run->comm->table->split(run->comm, 0, run->comm->rank, &why);
     if (session->vote && session->vote->size > 1)
         session->vote->deaf = true; /* the one of a single process is shared */
     if (session->vote && ls_comm_barrier(session->vote, "ls_find_batch_size", &why) == LS_OK) return true;

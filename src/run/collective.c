@@ -8,8 +8,9 @@
 
 #include "base/memory.h"
 #include "base/opts.h"
-#include "run/exchange.h"
+#include "run/collective.h"
 #include "run/share.h"
+#include "tensor/exchange.h"
 
 /* ---- what all can use ---- */
 
@@ -41,7 +42,7 @@ static size_t bytes_of(const ls_tensor *t)
  * has. */
 static description *agree(ls_run *run, const ls_tensor *t, int free_dim, int model, const char *who)
 {
-    ls_comm *comm = run->session->comm;
+    ls_comm *comm = run->comm;
     description mine = t ? describe(t) : (description){.ndim = -1};
     description *all = ls_sys_alloc((size_t)comm->size * sizeof *all);
     if (!all) return ls_fail(&run->errors, LS_ERR_MEMORY, "%s: no memory", who), NULL;
@@ -72,7 +73,7 @@ static bool ready(ls_run *run, const ls_tensor *t, const char *who)
 
 static bool alone(const ls_run *run)
 {
-    return run->session->comm->size == 1;
+    return run->comm->size == 1;
 }
 
 /* ---- gather ---- */
@@ -90,7 +91,7 @@ static void close_gaps(char *all, const description *d, int count, size_t row_by
 
 static ls_tensor *gather_rows(ls_run *run, ls_tensor *t, const char *who)
 {
-    ls_comm *comm = run->session->comm;
+    ls_comm *comm = run->comm;
     description *d = agree(run, t, 0, 0, who);
     if (!d) return &run->poison;
     ls_shape shape = ls_shape_of(t);
@@ -156,7 +157,7 @@ ls_gathered ls_gather_bytes(ls_run *run, const void *data, size_t size, const ch
     ls_gathered all_of_them = {0};
     ls_session *session = ls_session_of(run);
     if (!session) return all_of_them;
-    size_t count = (size_t)session->comm->size, largest = 0;
+    size_t count = (size_t)run->comm->size, largest = 0;
     size_t *sizes = ls_sys_alloc(count * sizeof *sizes);
     bool ok = sizes && ls_exchange_all(run, &size, sizes, sizeof size, who);
     for (size_t r = 0; ok && r < count; r++)
@@ -174,7 +175,7 @@ ls_gathered ls_gather_bytes(ls_run *run, const void *data, size_t size, const ch
         ok = ls_exchange_all(run, mine, all, largest, who);
         ls_sys_free(session->gathered);
         session->gathered = block;
-        if (ok) all_of_them = (ls_gathered){session->comm->size, pointers, lengths};
+        if (ok) all_of_them = (ls_gathered){run->comm->size, pointers, lengths};
     } else if (!ls_failed(run)) {
         ls_fail(&run->errors, LS_ERR_MEMORY, "%s: no memory for %zu bytes of every process", who, largest);
     }
@@ -254,7 +255,7 @@ ls_tensor *ls_pad_across_processes_sized(ls_run *run, ls_tensor *t, const ls_pad
     description *d = agree(run, t, dim, 0, "ls_pad_across_processes");
     if (!d) return &run->poison;
     int64_t largest = 0;
-    for (int r = 0; r < run->session->comm->size; r++)
+    for (int r = 0; r < run->comm->size; r++)
         if (d[r].dim[dim] > largest) largest = d[r].dim[dim];
     ls_sys_free(d);
     ls_shape none = {.ndim = ls_ndim(t)}, missing = none;

@@ -88,7 +88,7 @@ ls_comm *ls_comm_of(ls_run *run)
 {
     ls_session *session = ls_session_of(run);
     if (!session) return NULL;
-    if (!session->programs) session->programs = split_off(run, session->comm, 0, session->comm->rank, "ls_comm_of");
+    if (!session->programs) session->programs = split_off(run, run->comm, 0, run->comm->rank, "ls_comm_of");
     return session->programs;
 }
 

@@ -33,7 +33,7 @@ static uint64_t machine_key(void)
 /* This process's place among those that may use the same CPUs, and their number. */
 static bool find_place(ls_run *run, const card *mine, int *place, int *sharers)
 {
-    ls_comm *comm = run->session->comm;
+    ls_comm *comm = run->comm;
     ls_message why = {{0}};
     *place = 0;
     *sharers = 1;

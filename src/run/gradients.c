@@ -6,8 +6,9 @@
 
 #include "autograd/tape.h"
 #include "base/memory.h"
-#include "run/exchange.h"
+#include "run/collective.h"
 #include "run/prepare.h"
+#include "tensor/exchange.h"
 
 static const char who[] = "ls_save_state";
 

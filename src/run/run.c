@@ -47,6 +47,7 @@ static ls_run *run_new(void)
     run->nodes = (ls_slab){.size = sizeof(ls_node), .link = offsetof(ls_node, link)};
     run->leaves = (ls_slab){.size = sizeof(ls_leaf), .link = offsetof(ls_leaf, node.link)};
     run->mixed_precision = LS_F32;
+    run->comm = ls_comm_self();
     ls_scope_begin(run);
     return run;
 }
@@ -246,7 +247,7 @@ static void backward(ls_run *run, ls_tensor *loss, double weight, bool weighted)
         seed = ls_tensor_new_like(loss, loss->view.dtype);
         if (seed->life == LS_LIFE_LIVE) ls_raw_fill(seed, factor);
     }
-    ls_reducer *reducer = run->session ? run->session->reducer : NULL;
+    ls_reducer *reducer = run->reducer;
     bool odd = !ls_finite_look(run, loss), shared = odd && ls_reducer_odd_loss(reducer);
     if (odd && !shared && !ls_failed(run)) ls_finite_note(run, "the loss", ls_run_step(run), run->share.rank);
     if (!ls_failed(run)) ls_reducer_walk_begins(reducer, run->accumulation.sync);

@@ -1,5 +1,5 @@
 /* session.c - who this process is: rank, world, the main one; and where its files go. */
-#include "run/exchange.h"
+#include "run/session.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -11,13 +11,13 @@
 #include "base/memory.h"
 #include "base/terminal.h"
 #include "run/claim.h"
+#include "tensor/exchange.h"
 
 void ls_session_join(ls_run *run, ls_comm *comm)
 {
-    run->session->comm = comm;
+    run->comm = comm;
     run->session->local_rank = comm->rank;
     run->session->local_world = comm->size;
-    run->exchange = comm->size > 1 ? &ls_exchange_of_main : NULL;
     run->share.rank = comm->rank;
     run->share.world = comm->size;
 }
@@ -70,9 +70,11 @@ void ls_session_close(ls_run *run)
     ls_session_tell_failure(run);
     ls_session_leave_cpus(session);
     ls_session_close_desks(session);
-    ls_reducer_free(session->reducer);
+    ls_reducer_free(run->reducer);
+    run->reducer = NULL;
     ls_comm_close(session->vote);
-    ls_comm_close(session->comm);
+    ls_comm_close(run->comm);
+    run->comm = ls_comm_self();
     ls_lookout_close(session->lookout);
     for (ls_custom *c = session->customs, *next; c; c = next) {
         next = c->next;
@@ -97,21 +99,20 @@ ls_session *ls_session_of(ls_run *run)
 
 void ls_session_tell_failure(ls_run *run)
 {
-    ls_session *session = run->session;
     if (!ls_failed(run) || (run->forgives_memory && run->errors.code == LS_ERR_MEMORY)) return;
-    session->comm->table->abort(session->comm, run->errors.message);
+    run->comm->table->abort(run->comm, run->errors.message);
 }
 
 /* ---- who ---- */
 
 int ls_rank(const ls_run *run)
 {
-    return run->session ? run->session->comm->rank : 0;
+    return run->share.rank;
 }
 
 int ls_world(const ls_run *run)
 {
-    return run->session ? run->session->comm->size : 1;
+    return run->session ? run->share.world : 1;
 }
 
 int ls_local_rank(const ls_run *run)

@@ -15,10 +15,8 @@ typedef struct ls_claim ls_claim;
 typedef struct ls_lookout ls_lookout;
 
 typedef struct ls_session {
-    ls_comm *comm;
     int local_rank, local_world;
     bool pinned;          /* CPUs are held for it */
-    ls_reducer *reducer;  /* what is trained by all processes together; NULL: nothing, or there is one */
     ls_dtype compression; /* of gradients on their way; 0: none */
     ls_desk *desks;       /* communicators of the program */
     ls_comm *programs;    /* that of all processes, if it was asked for */

@@ -18,9 +18,10 @@
 #include "data/loader.h"
 #include "optim/optim.h"
 #include "run/claim.h"
-#include "run/exchange.h"
+#include "run/collective.h"
 #include "run/gradients.h"
 #include "run/prepare.h"
+#include "tensor/exchange.h"
 
 /* ---- what belongs to the run ---- */
 
@@ -132,10 +133,10 @@ static void call_hooks(ls_run *run, bool on_save, const char *folder)
 /* The main process alone is in there: what it calls must not wait for the others. */
 static void call_save_hooks(ls_run *run, const char *folder)
 {
-    const ls_exchange_table *others = run->exchange;
-    run->exchange = NULL;
+    ls_comm *all = run->comm;
+    run->comm = ls_comm_self();
     call_hooks(run, true, folder);
-    run->exchange = others;
+    run->comm = all;
 }
 
 /* ---- registered things ---- */

@@ -3,7 +3,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "run/exchange.h"
+#include "run/session.h"
+#include "tensor/exchange.h"
 
 /* How people and schedulers ask: Kubernetes and Slurm with SIGTERM, terminals with SIGINT, Slurm's --signal and mpirun,
  * which passes it on, with SIGUSR1. */

@@ -2,57 +2,28 @@
 #include "base/memory.h"
 #include "data/loader.h"
 #include "optim/optim.h"
-#include "run/exchange.h"
 #include "run/prepare.h"
+#include "tensor/exchange.h"
 
 static bool alone(const ls_run *run)
 {
     return run->share.world <= 1;
 }
 
-static ls_tensor *gradient_block(ls_run *run, int64_t numel)
-{
-    return ls_reducer_block(run->session->reducer, numel);
-}
-
-static ls_tensor *parameter_block(ls_run *run, int64_t numel)
-{
-    return ls_reducer_parameters(run->session->reducer, numel);
-}
-
-static bool spread(ls_run *run, ls_tensor *block, ls_range part)
-{
-    return ls_reducer_spread(run->session->reducer, block, part);
-}
-
-static bool sum(ls_run *run, double *number)
-{
-    return ls_reducer_sum(run->session->reducer, number);
-}
-
-static ls_tensor *collect(ls_run *run, const ls_tensor *slice, int64_t numel)
-{
-    return ls_reducer_collect(run->session->reducer, slice, numel);
-}
-
-static const ls_peers_table peers = {gradient_block, parameter_block, spread, sum, collect};
-
 bool ls_together_begin(ls_run *run)
 {
-    ls_session *session = run->session;
-    if (alone(run) || session->reducer) return true;
-    ls_reducer_opts opts = {.compress = session->compression, .shard = run->share.optimizer};
+    if (alone(run) || run->reducer) return true;
+    ls_reducer_opts opts = {.compress = run->session->compression, .shard = run->share.optimizer};
     if (!ls_session_workers(run, "ls_prepare", &opts.workers)) return false;
-    session->reducer = ls_reducer_new(run, session->comm, opts);
-    return session->reducer != NULL;
+    run->reducer = ls_reducer_new(run, run->comm, opts);
+    return run->reducer != NULL;
 }
 
 bool ls_together_module(ls_run *run, ls_module *module)
 {
     if (alone(run)) return true;
     if (!ls_together_begin(run)) return false;
-    run->peers = &peers;
-    return ls_reducer_add(run->session->reducer, ls_parameters(module), ls_state_dict(module));
+    return ls_reducer_add(run->reducer, ls_parameters(module), ls_state_dict(module));
 }
 
 /* Processes that do not see the same files, or were given different options, would read past each other; those that
@@ -85,24 +56,24 @@ bool ls_together_loader(ls_run *run, ls_loader *loader)
 void ls_together_optims(ls_run *run)
 {
     int at = 0;
-    if (!run->session->reducer) return;
+    if (!run->reducer) return;
     for (ls_object *o; (o = ls_prepared_next(run, LS_OBJECT_OPTIM, &at)) && !ls_failed(run);)
         ls_optim_lay_out((ls_optim *)o);
 }
 
 void ls_together_end(ls_run *run)
 {
-    ls_reducer_clear(run->session->reducer);
+    ls_reducer_clear(run->reducer);
 }
 
 bool ls_join_begin(ls_run *run)
 {
-    if (ls_session_of(run)) ls_reducer_join_begin(run->session->reducer);
+    if (ls_session_of(run)) ls_reducer_join_begin(run->reducer);
     return true;
 }
 
 bool ls_join_end(ls_run *run)
 {
-    if (ls_session_of(run)) ls_reducer_join_end(run->session->reducer);
+    if (ls_session_of(run)) ls_reducer_join_end(run->reducer);
     return false;
 }

@@ -10,6 +10,7 @@
 #include <lockstep/tensor.h>
 
 #include "base/status.h"
+#include "comm/comm.h"
 #include "device/device.h"
 #include "tensor/accumulate.h"
 #include "tensor/finite.h"
@@ -54,30 +55,6 @@ static inline ls_range ls_slice_of(int64_t n, int rank, int world)
     int64_t end = begin + (each + (rank < more)) * LINE;
     return (ls_range){begin < n ? begin : n, end < n ? end : n};
 }
-
-/* Bytes between processes; all must call alike. False, and an error, on failure. */
-typedef struct ls_exchange_table {
-    bool (*broadcast)(ls_run *run, void *data, size_t bytes, const char *who); /* those of rank 0 */
-    /* Part `rank`, of `bytes`, of what rank 0 has. On rank 0 `mine` may be its own part of `all`. */
-    bool (*scatter)(ls_run *run, const void *all, void *mine, size_t bytes, const char *who);
-} ls_exchange_table;
-
-/* What an optimiser has of the other processes. All must call alike. Failures are recorded; then the result is false,
- * or poison. */
-typedef struct ls_peers_table {
-    /* f32 [numel], zero, in the innermost scope: gradients become the mean of all processes' where they stand; where
-     * optimisers share out their state, each process's slice of them does, and the rest means nothing. */
-    ls_tensor *(*gradient_block)(ls_run *run, int64_t numel);
-
-    /* ---- the rest is for those whose state is shared out ---- */
-
-    ls_tensor *(*parameter_block)(ls_run *run, int64_t numel);
-    /* Elements [part.begin, part.end) of a parameter_block become those of the process whose slice they are in. */
-    bool (*spread)(ls_run *run, ls_tensor *block, ls_range part);
-    bool (*sum)(ls_run *run, double *number);
-    /* The slices of all processes, f32 [numel], in the innermost scope of rank 0; NULL elsewhere. */
-    ls_tensor *(*collect)(ls_run *run, const ls_tensor *slice, int64_t numel);
-} ls_peers_table;
 
 /* All but the last two are dead, and say what of. */
 typedef enum ls_life {
@@ -131,21 +108,21 @@ struct ls_run {
     ls_dtype *autocast;           /* stack of types; the innermost is last */
     int32_t autocast_count, autocast_capacity;
 
-    ls_object *objects;          /* modules, optimisers, ...: freed with the run, the latest made first */
-    struct ls_scaler *scaler;    /* of the loss; NULL where none runs */
-    unsigned reminded;           /* of ls_prepare(), for which reasons: remind.h */
-    const ls_peers_table *peers; /* of optimisers; NULL: nobody trains with this process */
-    struct ls_session *session;  /* ranks, prepared objects, epochs: src/run */
-    ls_loop *loop;               /* the loop over batches at work; NULL outside of all */
+    ls_object *objects;         /* modules, optimisers, ...: freed with the run, the latest made first */
+    struct ls_scaler *scaler;   /* of the loss; NULL where none runs */
+    unsigned reminded;          /* of ls_prepare(), for which reasons: remind.h */
+    ls_comm *comm;              /* all processes of the job; of one process where there is no job */
+    struct ls_reducer *reducer; /* what they train together: src/parallel; NULL: nothing */
+    struct ls_session *session; /* ranks, prepared objects, epochs: src/run */
+    ls_loop *loop;              /* the loop over batches at work; NULL outside of all */
     ls_accumulation accumulation;
     ls_finite finite;
     ls_schedule_policy schedule_policy;
-    bool flushes_denormals;            /* since it began: ls_finish() ends that */
-    bool forgives_memory;              /* running out of it is expected: something smaller will be tried */
-    const ls_exchange_table *exchange; /* between processes, for those who do not know them; NULL: there is one */
-    ls_share share;                    /* this process's part of what all read */
-    ls_run *earlier;                   /* made by the same thread before this one */
-    struct ls_module *launched;        /* the model that ls_launch() handed to this process; NULL: none */
+    bool flushes_denormals;     /* since it began: ls_finish() ends that */
+    bool forgives_memory;       /* running out of it is expected: something smaller will be tried */
+    ls_share share;             /* this process's part of what all read */
+    ls_run *earlier;            /* made by the same thread before this one */
+    struct ls_module *launched; /* the model that ls_launch() handed to this process; NULL: none */
 };
 
 /* ---- Errors ---- */

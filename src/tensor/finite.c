@@ -54,7 +54,7 @@ void ls_finite_note(ls_run *run, const char *what, int64_t step, int rank)
     f->last = step;
     if (f->first) return;
     f->first = step;
-    if (run->peers && run->share.rank != 0) return; /* one line for all who train together */
+    if (run->reducer && run->share.rank != 0) return; /* one line for all who train together */
     char process[32] = "";
     if (run->share.world > 1) snprintf(process, sizeof process, " in process %d", rank);
     ls_log_line(LS_LOG_WARN,

@@ -247,7 +247,7 @@ static void look_inside(ls_run *run)
     ls_module *model = make_model(run);
     ls_optim *sgd = ls_sgd_new(run, model, .lr = 0.1);
     ls_prepare(run, model, sgd);
-    ls_reducer *reducer = run->session->reducer;
+    ls_reducer *reducer = run->reducer;
     for (int step = 0; step < 3; step++) {
         ls_tensor *x = ls_ones(run, LS_F32, 4, FEATURES);
         ls_backward(run, ls_sum(ls_forward(model, x)));
