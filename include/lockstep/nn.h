@@ -41,6 +41,24 @@ LS_API ls_tensor *ls_forward_n(ls_module *module, int n, ls_tensor *const *input
 #define ls_forward_with(module, ...)                                                                                   \
     ls_forward_n((module), (int)LS_LIST_COUNT(ls_tensor *, __VA_ARGS__), LS_LIST(ls_tensor *, __VA_ARGS__))
 
+/* What a module returns: one tensor as a rule, and up to LS_MODULE_OUTPUTS. Items from `count` on are NULL; after a
+ * failure count is 0 and all of them are poison, so that they may be used without a look. */
+#define LS_MODULE_OUTPUTS 8
+typedef struct ls_outputs {
+    int count;
+    ls_tensor *item[LS_MODULE_OUTPUTS];
+} ls_outputs;
+
+/* All outputs of a module:
+ *
+ *     ls_outputs out = ls_forward_all(encoder, tokens, mask);
+ *     ls_tensor *sequence = out.item[0], *pooled = out.item[1];
+ *
+ * The functions above want one output, and so does ls_sequential_new(): there a module with several is an error. */
+LS_API ls_outputs ls_forward_all_n(ls_module *module, int n, ls_tensor *const *inputs);
+#define ls_forward_all(module, ...)                                                                                    \
+    ls_forward_all_n((module), (int)LS_LIST_COUNT(ls_tensor *, __VA_ARGS__), LS_LIST(ls_tensor *, __VA_ARGS__))
+
 /* Training or evaluation, for the module and everything below: matters to dropout and batch normalisation. Modules are
  * made for training. */
 LS_API void ls_train(ls_module *module);
@@ -66,6 +84,14 @@ typedef ls_tensor *ls_forward_n_fn(ls_module *self, int n, ls_tensor *const *inp
  * function, must outlive the module and may be NULL. */
 LS_API ls_module *ls_module_new(ls_run *run, const char *kind, ls_forward_fn *forward, void *user);
 LS_API ls_module *ls_module_new_n(ls_run *run, const char *kind, ls_forward_n_fn *forward, void *user);
+
+/* One with several outputs; its forward function ends with
+ *
+ *     return LS_OUTPUTS(sequence, pooled); */
+typedef ls_outputs ls_forward_all_fn(ls_module *self, int n, ls_tensor *const *inputs, void *user);
+LS_API ls_module *ls_module_new_all(ls_run *run, const char *kind, ls_forward_all_fn *forward, void *user);
+#define LS_OUTPUTS(...) ls_outputs_make(LS_LIST_COUNT(ls_tensor *, __VA_ARGS__), LS_LIST(ls_tensor *, __VA_ARGS__))
+LS_API ls_outputs ls_outputs_make(size_t count, ls_tensor *const *items);
 
 /* Make `child` a part of `parent` under a name without dots. Returns the child. A child may be part of several parents:
  * they share its parameters. */

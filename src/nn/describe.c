@@ -12,10 +12,17 @@ static const char *shown_name(const ls_module *module, const char *name)
     return name ? name : module->kind;
 }
 
-static void output_text(const ls_module *module, char text[LS_TEXT])
+enum { OUTPUTS_TEXT = LS_MODULE_OUTPUTS * LS_TEXT };
+
+/* "[8,128,768] [8,768]" */
+static void output_text(const ls_module *module, char text[OUTPUTS_TEXT])
 {
-    if (module->has_output) ls_shape_text(module->output, text);
-    else text[0] = '\0';
+    text[0] = '\0';
+    for (int i = 0; i < module->output_count; i++) {
+        char *end = text + strlen(text);
+        if (i) *end++ = ' ';
+        ls_shape_text(module->output[i], end);
+    }
 }
 
 static void widen(int *width, size_t needed)
@@ -25,7 +32,7 @@ static void widen(int *width, size_t needed)
 
 static void measure(const ls_module *module, const char *name, int depth, columns *widths)
 {
-    char output[LS_TEXT];
+    char output[OUTPUTS_TEXT];
     output_text(module, output);
     widen(&widths->name, 2 * (size_t)depth + strlen(shown_name(module, name)));
     widen(&widths->kind, strlen(module->kind));
@@ -50,7 +57,7 @@ static char *with_commas(int64_t n, char text[32])
 
 static void print_rows(ls_module *module, const char *name, int depth, const columns *widths, FILE *to)
 {
-    char output[LS_TEXT], count[32];
+    char output[OUTPUTS_TEXT], count[32];
     output_text(module, output);
     int64_t parameters = ls_parameter_count(module), trained = ls_trainable_count(module);
     fprintf(to, "%*s%-*s  %-*s  %-*s  %14s%s\n", 2 * depth, "", widths->name - 2 * depth, shown_name(module, name),

@@ -27,26 +27,62 @@ bool ls_layer_takes(const ls_module *module, int n, int least, int most)
     return false;
 }
 
-static ls_tensor *call(ls_module *module, int n, ls_tensor *const *inputs)
+static ls_tensor *refuse(const ls_module *module, int n)
 {
     ls_run *run = module->object.run;
-    if (module->forward_n) return module->forward_n(module, n, inputs, module->user);
-    if (module->forward)
-        return ls_layer_takes(module, n, 1, 1) ? module->forward(module, inputs[0], module->user) : &run->poison;
-    return LS_POISON(run, LS_ERR_STATE, "%s has no forward function; run its children", module->kind);
+    if (module->forward) ls_layer_takes(module, n, 1, 1);
+    else ls_fail(&run->errors, LS_ERR_STATE, "%s has no forward function; run its children", module->kind);
+    return &run->poison;
+}
+
+static void call(ls_module *module, int n, ls_tensor *const *inputs, ls_outputs *out)
+{
+    out->count = 1;
+    if (module->forward && n == 1) out->item[0] = module->forward(module, inputs[0], module->user);
+    else if (module->forward_n) out->item[0] = module->forward_n(module, n, inputs, module->user);
+    else if (module->forward_all) *out = module->forward_all(module, n, inputs, module->user);
+    else out->item[0] = refuse(module, n);
+}
+
+static bool is_half(const ls_tensor *y)
+{
+    return y && y->life == LS_LIFE_LIVE && (y->view.dtype == LS_BF16 || y->view.dtype == LS_F16);
 }
 
 /* A prepared module computes in the run's mixed precision; what it returns is f32 again, so that losses and metrics are
  * not computed with eight bits. */
-static ls_tensor *call_in_its_precision(ls_module *module, int n, ls_tensor *const *inputs)
+static void call_in_its_precision(ls_module *module, int n, ls_tensor *const *inputs, ls_outputs *out)
 {
     ls_run *run = module->object.run;
-    if (run->mixed_precision == LS_F32 || !module->object.prepared) return call(module, n, inputs);
+    if (run->mixed_precision == LS_F32 || !module->object.prepared) {
+        call(module, n, inputs, out);
+        return;
+    }
     ls_autocast_begin(run, run->mixed_precision);
-    ls_tensor *y = call(module, n, inputs);
+    call(module, n, inputs, out);
     ls_autocast_end(run);
-    bool half = y && y->life == LS_LIFE_LIVE && (y->view.dtype == LS_BF16 || y->view.dtype == LS_F16);
-    return half ? ls_cast(y, LS_F32) : y;
+    for (int i = 0; i < out->count && i < LS_MODULE_OUTPUTS; i++)
+        if (is_half(out->item[i])) out->item[i] = ls_cast(out->item[i], LS_F32);
+}
+
+/* After a failure, and where outputs are not as they must be, one that is poison. */
+static void check_outputs(const ls_module *module, int most, ls_outputs *out)
+{
+    ls_run *run = module->object.run;
+    if (ls_failed(run)) out->count = 0;
+    else if (out->count < 1 || out->count > LS_MODULE_OUTPUTS)
+        ls_fail(&run->errors, LS_ERR_VALUE, "the forward function returned %d outputs, and a module has 1 to %d",
+                out->count, LS_MODULE_OUTPUTS);
+    else if (out->count > most)
+        ls_fail(&run->errors, LS_ERR_VALUE,
+                "%s has %d outputs, and one is wanted here; ls_forward_all() returns all of them", module->kind,
+                out->count);
+    for (int i = 0; i < out->count && !ls_failed(run); i++)
+        if (!out->item[i] && out->count == 1) ls_fail(&run->errors, LS_ERR_VALUE, "the forward function returned NULL");
+        else if (!out->item[i])
+            ls_fail(&run->errors, LS_ERR_VALUE, "output %d of %d that the forward function returned is NULL", i,
+                    out->count);
+    if (ls_failed(run)) *out = (ls_outputs){.count = 1, .item = {&run->poison}};
 }
 
 /* If it is trained, the user may have wanted mixed precision and forgotten ls_prepare(): ls_backward() will look. */
@@ -57,28 +93,62 @@ static void note_full_precision(ls_module *module)
     module->in_full_precision = run->full_precision_forwards = true;
 }
 
-ls_tensor *ls_forward_n(ls_module *module, int n, ls_tensor *const *inputs)
+static void note_outputs(ls_module *module, const ls_outputs *out)
 {
-    if (!module) {
-        ls_run *current = ls_run_of(n > 0 ? inputs[0] : NULL);
-        return LS_POISON(current, LS_ERR_VALUE, "ls_forward: the module is NULL");
+    module->output_count = out->item[0]->life == LS_LIFE_LIVE ? out->count : 0;
+    for (int i = 0; i < module->output_count; i++) module->output[i] = ls_view_shape(&out->item[i]->view);
+}
+
+/* Run a module that may have up to `most` outputs. There is at least one; after a failure it is poison. */
+static void forward(ls_module *module, int n, ls_tensor *const *inputs, int most, ls_outputs *out)
+{
+    ls_run *run = module ? module->object.run : ls_run_of(n > 0 ? inputs[0] : NULL);
+    if (!module || ls_failed(run)) {
+        if (!module) ls_fail(&run->errors, LS_ERR_VALUE, "ls_forward: the module is NULL");
+        else ls_object_has_ended(module, "ls_forward");
+        out->count = 1;
+        out->item[0] = &run->poison;
+        return;
     }
-    ls_run *run = module->object.run;
-    if (ls_failed(run)) return ls_object_has_ended(module, "ls_forward"), &run->poison;
     char *path = run->errors.path;
     size_t cut = enter_path(path, sizeof run->errors.path, module);
     if (cut == 0) note_full_precision(module);
     ls_mark mark = ls_scope_begin(run);
-    ls_tensor *y = call_in_its_precision(module, n, inputs);
-    if (!y) y = LS_POISON(run, LS_ERR_VALUE, "the forward function returned NULL");
-    y = ls_scope_end(run, mark, y);
-    module->has_output = y->life == LS_LIFE_LIVE;
-    if (module->has_output) module->output = ls_view_shape(&y->view);
+    call_in_its_precision(module, n, inputs, out);
+    if (out->count != 1 || !out->item[0]) check_outputs(module, most, out);
+    ls_scope_end_n(run, mark, out->count, out->item);
+    note_outputs(module, out);
     path[cut] = '\0';
-    return y;
 }
 
 ls_tensor *ls_forward(ls_module *module, ls_tensor *x)
 {
-    return ls_forward_n(module, 1, &x);
+    ls_outputs out;
+    forward(module, 1, &x, 1, &out);
+    return out.item[0];
+}
+
+ls_tensor *ls_forward_n(ls_module *module, int n, ls_tensor *const *inputs)
+{
+    ls_outputs out;
+    forward(module, n, inputs, 1, &out);
+    return out.item[0];
+}
+
+ls_outputs ls_forward_all_n(ls_module *module, int n, ls_tensor *const *inputs)
+{
+    ls_outputs out;
+    forward(module, n, inputs, LS_MODULE_OUTPUTS, &out);
+    ls_run *run = ls_run_of(out.item[0]);
+    bool failed = ls_failed(run);
+    if (failed) out.count = 0;
+    for (int i = out.count; i < LS_MODULE_OUTPUTS; i++) out.item[i] = failed ? &run->poison : NULL;
+    return out;
+}
+
+ls_outputs ls_outputs_make(size_t count, ls_tensor *const *items)
+{
+    ls_outputs out = {.count = (int)count};
+    for (size_t i = 0; i < count && i < LS_MODULE_OUTPUTS; i++) out.item[i] = items[i];
+    return out;
 }

@@ -96,6 +96,15 @@ ls_module *ls_module_new_n(ls_run *run, const char *kind, ls_forward_n_fn *forwa
     return module;
 }
 
+ls_module *ls_module_new_all(ls_run *run, const char *kind, ls_forward_all_fn *forward, void *user)
+{
+    ls_module *module = layer_new(run, kind ? kind : "module", sizeof *module);
+    if (!module) return NULL;
+    module->forward_all = forward;
+    module->user = user;
+    return module;
+}
+
 static void free_tree(ls_module *module)
 {
     for (int i = 0; i < module->child_count; i++)

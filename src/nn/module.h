@@ -31,8 +31,9 @@ struct ls_module {
     const char *name;  /* that of its first parent's branch; NULL without one */
     ls_module *parent; /* the first */
 
-    ls_forward_n_fn *forward_n; /* one of the two is set; neither in a list */
-    ls_forward_fn *forward;
+    ls_forward_fn *forward; /* one of the three is set; none in a list */
+    ls_forward_n_fn *forward_n;
+    ls_forward_all_fn *forward_all;
     void *user;
     bool training;
     bool in_full_precision; /* it ran outside of all others, not prepared, although the run has mixed precision */
@@ -42,8 +43,8 @@ struct ls_module {
     int child_count, child_capacity;
     ls_branch *children;
 
-    bool has_output;
-    ls_shape output; /* of the last forward pass */
+    int output_count; /* of the last forward pass; 0: there was none, or it failed */
+    ls_shape output[LS_MODULE_OUTPUTS];
 
     ls_state *parameters, *state; /* lists handed out; NULL until asked for */
     const char **report;          /* names in the report of the last load */

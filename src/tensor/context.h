@@ -158,6 +158,9 @@ char *ls_operand_text(const ls_operand *x, char text[LS_TEXT]);
 uint64_t ls_scope_open(ls_run *run, const char *label); /* 0 after a failure */
 void ls_scope_close(ls_run *run, uint64_t serial);      /* one that is gone already is accepted */
 
+/* ls_scope_end() with up to 32 tensors that escape; one may stand there twice, or be NULL. */
+void ls_scope_end_n(ls_run *run, ls_mark mark, int n, ls_tensor *const *escape);
+
 /* ---- Handles and storage ---- */
 
 /* Where the handles of a new run come from. */

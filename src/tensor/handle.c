@@ -205,20 +205,31 @@ ls_mark ls_scope_begin(ls_run *run)
     return mark;
 }
 
-ls_tensor *ls_scope_end(ls_run *run, ls_mark mark, ls_tensor *escape)
+void ls_scope_end_n(ls_run *run, ls_mark mark, int n, ls_tensor *const *escape)
 {
     if (mark < 1) { /* scope 0 is the run's own and closes with it; only ls_init opens it with mark 0 */
         ls_fail(&run->errors, LS_ERR_STATE, "ls_scope_end: mark %d does not come from ls_scope_begin", mark);
-        return escape;
+        return;
     }
-    bool moves = escape && escape->life == LS_LIFE_LIVE && escape->scope &&
-                 escape->scope >= (mark < run->scope_count ? run->scopes[mark].serial : UINT64_MAX);
-    if (moves) leave_scope(run, escape);
+    uint64_t closes = mark < run->scope_count ? run->scopes[mark].serial : UINT64_MAX;
+    unsigned moved = 0;
+    for (int i = 0; i < n; i++) {
+        ls_tensor *t = escape[i];
+        if (!t || t->life != LS_LIFE_LIVE || !t->scope || t->scope < closes) continue;
+        leave_scope(run, t);
+        moved |= 1u << i;
+    }
     while (run->scope_count > mark) {
         empty_scope(&run->scopes[run->scope_count - 1]);
         run->scope_count--;
     }
-    if (moves) enter_scope(&run->scopes[run->scope_count - 1], escape);
+    for (int i = 0; moved >> i; i++)
+        if (moved >> i & 1) enter_scope(&run->scopes[run->scope_count - 1], escape[i]);
+}
+
+ls_tensor *ls_scope_end(ls_run *run, ls_mark mark, ls_tensor *escape)
+{
+    ls_scope_end_n(run, mark, 1, &escape);
     return escape;
 }
 

@@ -70,6 +70,17 @@ static void lists_and_shapes(ls_run *run)
     EXPECT(crop.count == 3 && crop.problem[0] == '\0');
 }
 
+static ls_outputs halves(ls_module *, int, ls_tensor *const *x, void *)
+{
+    return LS_OUTPUTS(ls_slice(x[0], 0, 0, 2, 1), ls_slice(x[0], 0, 2, 4, 1));
+}
+
+static void several_outputs(ls_run *run)
+{
+    ls_outputs out = ls_forward_all(ls_module_new_all(run, "Halves", halves, nullptr), ls_arange(run, LS_F32, 4, 0, 1));
+    EXPECT(out.count == 2 && ls_item(ls_sum(out.item[0])) == 1 && ls_item(ls_sum(out.item[1])) == 5);
+}
+
 int main(int argc, char **argv)
 {
     ls_run *run = ls_init(&argc, &argv, .seed = 1, .gradient_accumulation_steps = 1);
@@ -104,6 +115,7 @@ int main(int argc, char **argv)
     EXPECT(last < first / 4);
     zero_is_zero(run, net);
     lists_and_shapes(run);
+    several_outputs(run);
     defaults_are_those_of_c();
     ls_debug(run, "loss %g to %g", first, last);
     EXPECT(ls_error(run) == LS_OK);

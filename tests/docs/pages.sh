@@ -39,6 +39,7 @@ cat >start.c <<'END'
 #include <lockstep.h>
 #include <stdio.h>
 ls_tensor *forward(ls_module *net, ls_tensor *x, void *user);
+ls_outputs encode(ls_module *net, int n, ls_tensor *const *inputs, void *user);
 void lines(ls_run *run, ls_tensor *x, ls_tensor *y, ls_tensor *a, ls_tensor *b, ls_tensor *mask, ls_tensor *index,
            ls_tensor *logits, ls_tensor *target, ls_tensor *loss, ls_module *net, ls_optim *opt, ls_state *state);
 END
