@@ -26,8 +26,7 @@ static void fill_drawn(ls_tensor *t, ls_opcode op, double a, double b, const cha
     ls_attrs attrs = {.random = {.a = a, .b = b}};
     op_draw(run, ls_view_numel(&t->view), &attrs.random.seed, &attrs.random.offset);
     op_submit(op, 0, NULL, 1, &t, &attrs);
-    t->storage->version++;
-    if (t->view.derived) t->view.derived->version++;
+    ls_written(t);
 }
 
 void ls_init_uniform(ls_tensor *t, double low, double high)

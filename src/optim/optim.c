@@ -295,8 +295,7 @@ static bool finish_slot(ls_optim_slot *slot)
 {
     ls_tensor *p = slot->parameter;
     slot->step++;
-    p->storage->version++;
-    if (p->view.derived) p->view.derived->version++;
+    ls_written(p);
     return !slot->master || ls_raw_copy(p, slot->master);
 }
 

@@ -71,10 +71,12 @@ struct ls_reducer {
 
     ls_tensor **buffers; /* one reference each */
     int buffer_count;
-    char *packed; /* their values */
-    size_t packed_bytes;
+    ls_tensor *packed;       /* u8, one reference: their values on their way; NULL: no memory yet */
+    ls_comm_request sending; /* of those; without work: not under way */
+    ls_comm_request asking;  /* of `used`; without work: not under way */
 
     bool at_work; /* the pass at hand ends in a reduction */
+    bool active;  /* this process walked back in it; else it only takes part in those of others */
     bool joining;
     int source; /* rank whose values count: 0, or the last that went on */
 };
@@ -86,10 +88,14 @@ bool ls_reducer_check(ls_reducer *reducer, ls_status status, const ls_message *w
 /* The run has failed here: nobody must wait for this process; where memory is forgiven, all try again. */
 void ls_reducer_call_off(ls_reducer *reducer);
 
-/* values.c: buffers become those of rank `source`; parameters, too. */
-bool ls_reducer_send_buffers(ls_reducer *reducer);
+/* values.c: parameters and buffers become those of rank `source`. */
 bool ls_reducer_send_all(ls_reducer *reducer);
 bool ls_reducer_send(ls_reducer *reducer, ls_tensor *const *tensors, int count, int from, const char *site);
+
+/* buffers.c: start to make buffers those of rank `source`; wait until they are. False (and an error) on failure. */
+bool ls_buffers_start(ls_reducer *reducer);
+bool ls_buffers_wait(ls_reducer *reducer);
+void ls_buffers_unpack(ls_reducer *reducer); /* there are others now, or none */
 
 /* buckets.c: distribute the slots that are trained; false (and an error) when memory is out. */
 bool ls_buckets_make(ls_reducer *reducer);

@@ -48,7 +48,7 @@ static void forget(ls_reducer *p, bool all)
     }
     p->slot_count = kept;
     kept = 0;
-    p->packed_bytes = 0;
+    ls_buffers_unpack(p);
     for (int i = 0; i < p->buffer_count; i++) {
         ls_tensor *t = p->buffers[i];
         if (all || t->refs == 1) {
@@ -56,7 +56,6 @@ static void forget(ls_reducer *p, bool all)
             continue;
         }
         p->buffers[kept++] = t;
-        p->packed_bytes += (size_t)ls_view_numel(&t->view) * ls_dtype_size(t->view.dtype);
     }
     p->buffer_count = kept;
     ls_buckets_free(p);
@@ -86,7 +85,6 @@ void ls_reducer_free(ls_reducer *p)
     ls_sys_free(p->counts);
     ls_sys_free(p->weights);
     ls_sys_free(p->buffers);
-    ls_sys_free(p->packed);
     ls_sys_free(p);
 }
 
@@ -205,11 +203,8 @@ static bool add_tensors(ls_reducer *p, const ls_state *parameters, const ls_stat
         ls_tensor *t = tensors->entries[i].tensor;
         if (holds(p, t)) continue;
         p->buffers[p->buffer_count++] = ls_retain(t);
-        p->packed_bytes += (size_t)ls_view_numel(&t->view) * ls_dtype_size(t->view.dtype);
     }
-    char *packed = ls_sys_realloc(p->packed, p->packed_bytes + 1);
-    if (packed) p->packed = packed;
-    return packed != NULL;
+    return true;
 }
 
 bool ls_reducer_add(ls_reducer *p, const ls_state *parameters, const ls_state *tensors)

@@ -1,4 +1,4 @@
-/* values.c - parameters and buffers: the same in all processes. */
+/* values.c - parameters and buffers: the same in all processes before they begin, and after some ended earlier. */
 #include <string.h>
 
 #include "base/memory.h"
@@ -48,15 +48,9 @@ bool ls_reducer_send(ls_reducer *p, ls_tensor *const *tensors, int count, int fr
     return true;
 }
 
-bool ls_reducer_send_buffers(ls_reducer *p)
-{
-    if (!p->buffer_count) return true;
-    return send_packed(p, p->buffers, p->buffer_count, p->packed, p->packed_bytes, p->source, "ls_backward");
-}
-
 bool ls_reducer_send_all(ls_reducer *p)
 {
     for (int i = 0; i < p->slot_count; i++)
         if (!ls_reducer_send(p, &p->slots[i]->tensor, 1, p->source, "ls_join_uneven_inputs")) return false;
-    return ls_reducer_send_buffers(p);
+    return ls_buffers_start(p) && ls_buffers_wait(p);
 }

@@ -15,8 +15,9 @@ static bool buckets_fit(const ls_reducer *p)
     return true;
 }
 
-static bool begin_round(ls_reducer *p)
+static bool begin_round(ls_reducer *p, bool active)
 {
+    p->active = active;
     if (!buckets_fit(p) && !ls_buckets_make(p)) return false;
     for (int i = 0; i < p->bucket_count; i++) p->buckets[i].missing = 0;
     for (int i = 0; i < p->slot_count; i++) {
@@ -25,13 +26,33 @@ static bool begin_round(ls_reducer *p)
         if (slot->trained) p->buckets[slot->bucket].missing++;
     }
     p->next = p->completed_count = 0;
-    return true;
+    return ls_buffers_start(p);
 }
 
-/* Buckets start in order, for all processes must start the same. */
+static ls_status find_used(ls_comm *comm, ls_comm_request *request, ls_message *why)
+{
+    ls_reducer *p = request->user;
+    return ls_comm_all_reduce(comm, p->used, p->slot_count + 2, LS_U8, LS_COMM_MAX, "gradients in use", why);
+}
+
+/* All gradients of the pass are there, or it is known that they will not come: let all processes know which. */
+static void ask_for_used(ls_reducer *p)
+{
+    int rank = ls_reducer_comm(p)->rank;
+    for (int i = 0; i < p->slot_count; i++) p->used[i] = p->slots[i]->trained && ls_leaf_holds(p->slots[i]->tensor);
+    p->used[p->slot_count] = (uint8_t)(!p->odd ? 0 : rank < UINT8_MAX ? rank + 1 : UINT8_MAX);
+    p->used[p->slot_count + 1] = p->active && p->run->accumulation.weighted;
+    p->asking = (ls_comm_request){.work = find_used, .user = p};
+    ls_comm_start(p->queue, &p->asking);
+}
+
+/* Buckets start in order, for all processes must start the same. What belongs to no bucket travels before the last. */
 static void start_complete(ls_reducer *p)
 {
-    while (p->next < p->bucket_count && p->buckets[p->next].missing == 0) ls_bucket_start(p, &p->buckets[p->next++]);
+    while (p->next < p->bucket_count && p->buckets[p->next].missing == 0) {
+        if (p->next == p->bucket_count - 1) ask_for_used(p);
+        ls_bucket_start(p, &p->buckets[p->next++]);
+    }
 }
 
 void ls_slot_ready(void *user, ls_tensor *leaf)
@@ -51,13 +72,13 @@ static bool complete_the_rest(ls_reducer *p)
 {
     for (int i = 0; i < p->slot_count; i++) {
         ls_slot *slot = p->slots[i];
-        p->used[i] = slot->trained && ls_leaf_holds(slot->tensor);
         if (!slot->trained || slot->ready) continue;
         ls_tensor *room = ls_leaf_room(slot->tensor);
-        if (!room || (!p->used[i] && !ls_raw_fill(room, 0))) return false;
+        if (!room || (!ls_leaf_holds(slot->tensor) && !ls_raw_fill(room, 0))) return false;
         p->buckets[slot->bucket].missing--;
     }
     start_complete(p);
+    if (p->bucket_count == 0) ask_for_used(p);
     return true;
 }
 
@@ -78,12 +99,12 @@ static bool take_order(ls_reducer *p)
 }
 
 /* All learn what the group weighs. Gradients were divided by each process's plan before they became a mean. */
-static bool share_weights(ls_reducer *p, bool active)
+static bool share_weights(ls_reducer *p)
 {
     ls_comm *comm = ls_reducer_comm(p);
     ls_message why = {{0}};
     ls_weights mine = {0}, all = {0};
-    if (active) mine = (ls_weights){ls_accumulation_sum(p->run), ls_accumulation_plan(p->run)};
+    if (p->active) mine = (ls_weights){ls_accumulation_sum(p->run), ls_accumulation_plan(p->run)};
     ls_status status = ls_comm_all_gather(comm, &mine, p->weights, sizeof mine, "weights of batches", &why);
     if (!ls_reducer_check(p, status, &why, "ls_backward_weighted")) return false;
     for (int r = 0; r < comm->size; r++) {
@@ -102,27 +123,30 @@ static bool share_weights(ls_reducer *p, bool active)
     return true;
 }
 
+/* Whatever is under way. */
+static bool wait_for_all(ls_reducer *p)
+{
+    ls_message why = {{0}};
+    bool ok = true;
+    for (int i = 0; i < p->next; i++) ok &= ls_bucket_wait(p, &p->buckets[i]);
+    if (p->asking.work) ok &= ls_reducer_check(p, ls_comm_wait(p->queue, &p->asking, &why), &why, "ls_backward");
+    p->asking.work = NULL;
+    return ls_buffers_wait(p) && ok;
+}
+
 /* Wait for all buckets; learn which gradients anybody had, and what they weigh. */
-static bool end_round(ls_reducer *p, bool keep)
+static bool end_round(ls_reducer *p)
 {
     bool ok = complete_the_rest(p);
-    for (int i = 0; i < p->next; i++) ok &= ls_bucket_wait(p, &p->buckets[i]);
-    if (!ok) return false;
-    ls_message why = {{0}};
-    int rank = ls_reducer_comm(p)->rank;
-    p->used[p->slot_count] = (uint8_t)(!p->odd ? 0 : rank < UINT8_MAX ? rank + 1 : UINT8_MAX);
-    p->used[p->slot_count + 1] = keep && p->run->accumulation.weighted;
-    ls_status status = ls_comm_all_reduce(ls_reducer_comm(p), p->used, p->slot_count + 2, LS_U8, LS_COMM_MAX,
-                                          "gradients in use", &why);
-    if (!ls_reducer_check(p, status, &why, "ls_backward")) return false;
+    if (!wait_for_all(p) || !ok) return false;
     p->odd = false;
     p->odd_rank = p->used[p->slot_count] - 1;
     if (!p->used[p->slot_count + 1]) ls_accumulation_share(p->run, 0, ls_reducer_comm(p)->size);
-    else if (!share_weights(p, keep)) return false;
-    for (int i = 0; keep && i < p->slot_count; i++)
+    else if (!share_weights(p)) return false;
+    for (int i = 0; p->active && i < p->slot_count; i++)
         if (p->used[i]) ls_leaf_hold(p->slots[i]->tensor);
     p->in_slices = p->opts.shard;
-    return (p->ordered || take_order(p)) && ls_reducer_send_buffers(p);
+    return p->ordered || take_order(p);
 }
 
 /* Which rank still makes passes, the highest of them; -1: none. */
@@ -138,7 +162,7 @@ static bool find_source(ls_reducer *p, bool active, int32_t *source)
 static void give_up(ls_reducer *p)
 {
     ls_reducer_call_off(p);
-    for (int i = 0; i < p->next; i++) ls_bucket_wait(p, &p->buckets[i]);
+    wait_for_all(p);
 }
 
 bool ls_reducer_odd_loss(ls_reducer *p)
@@ -154,19 +178,18 @@ int ls_reducer_odd_rank(const ls_reducer *p)
 
 void ls_reducer_walk_begins(ls_reducer *p, bool sync)
 {
-    int32_t source = 0;
     if (!ls_reducer_trains(p)) return;
     p->odd_rank = -1;
+    p->source = 0;
     ls_shard_reopen(p);
-    p->at_work = sync && (!p->joining || find_source(p, true, &source)) && begin_round(p);
-    p->source = source;
+    p->at_work = sync && (!p->joining || find_source(p, true, &p->source)) && begin_round(p, true);
 }
 
 void ls_reducer_walk_ended(ls_reducer *p)
 {
     if (!p || !p->at_work) return;
     if (ls_failed(p->run)) give_up(p);
-    else end_round(p, true);
+    else end_round(p);
     p->at_work = false;
 }
 
@@ -190,7 +213,7 @@ void ls_reducer_join_end(ls_reducer *p)
     while (p->slot_count && !ls_failed(p->run) && find_source(p, false, &source) && source >= 0) {
         p->source = source;
         for (int i = 0; i < p->slot_count; i++) ls_grad_clear(p->slots[i]->tensor);
-        if (!begin_round(p) || !end_round(p, false)) return;
+        if (!begin_round(p, false) || !end_round(p)) return;
     }
     if (!ls_failed(p->run)) ls_reducer_send_all(p);
     p->source = 0;

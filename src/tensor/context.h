@@ -202,6 +202,13 @@ ls_tensor *ls_alias_owned(ls_tensor *t);
 /* Let a handle mean the memory, type and shape of another from now on; gradient and name stay its own. */
 void ls_adopt(ls_tensor *t, const ls_tensor *from);
 
+/* Its elements were written in place: what was made from them before is stale. */
+static inline void ls_written(ls_tensor *t)
+{
+    t->storage->version++;
+    if (t->view.derived) t->view.derived->version++;
+}
+
 /* ---- Views ---- */
 
 static inline ls_shape ls_view_shape(const ls_operand *x)

@@ -292,8 +292,7 @@ bool ls_write(ls_tensor *t, const void *from, size_t bytes)
         transferred(run, ls_device_upload(t->storage->device, plain->view.data, from, bytes, &why), "ls_write", &why) &&
         (direct || ls_raw_copy(t, plain));
     ls_scope_end(run, mark, NULL);
-    t->storage->version++;
-    if (t->view.derived) t->view.derived->version++;
+    ls_written(t);
     return ok;
 }
 
@@ -403,6 +402,5 @@ void ls_assign(ls_tensor *dst, ls_tensor *src)
     from.ndim = dst->view.ndim;
     ls_call call = {.op = LS_OP_copy, .n_in = 1, .n_out = 1, .in = {&from}, .out = {&dst->view}};
     ls_submit(run, dst->storage->device, &call);
-    dst->storage->version++;
-    if (dst->view.derived) dst->view.derived->version++;
+    ls_written(dst);
 }

@@ -1,6 +1,7 @@
 /* train.c - several processes train as one: the same numbers as one process with their batches together. */
 #include <lockstep.h>
 
+#include <pthread.h>
 #include <sys/mman.h>
 
 #include "base/config.h"
@@ -288,6 +289,55 @@ static void buffers_are_those_of_rank_0(void)
     team_run(2, normalise);
 }
 
+/* ---- who makes the calls ---- */
+
+typedef struct counted {
+    const ls_comm_table *table; /* of the communicator that is looked at */
+    pthread_t runs;             /* the thread of the run */
+    int calls, of_run;
+} counted;
+
+static counted counts[TEAM_MAX];
+
+static ls_status count_call(ls_comm *comm, const ls_comm_call *call, ls_message *why)
+{
+    counted *c = &counts[comm->rank];
+    c->calls++;
+    c->of_run += pthread_equal(pthread_self(), c->runs);
+    return c->table->run(comm, call, why);
+}
+
+static void count_calls(ls_run *run)
+{
+    enum { LAYERS = 5 };
+    ls_module *model = ls_sequential_new(run, ls_linear_new(run, FEATURES, FEATURES));
+    for (int i = 0; i < LAYERS; i++) ls_module_append(model, ls_batch_norm_new(run, FEATURES));
+    ls_optim *sgd = ls_sgd_new(run, model, .lr = 0.1);
+    ls_prepare(run, model, sgd);
+    ls_tensor *x = ls_reshape(ls_arange(run, LS_F32, 4 * FEATURES, 0, 0.1 + ls_rank(run)), 4, FEATURES);
+    ls_comm *comm = ls_reducer_comm(run->reducer);
+    counted *c = &counts[comm->rank];
+    *c = (counted){.table = comm->table, .runs = pthread_self()};
+    ls_comm_table counting = *comm->table;
+    counting.run = count_call;
+    for (int step = 0; step < 3; step++) {
+        if (step == 2) comm->table = &counting; /* the order of gradients is known */
+        ls_backward(run, ls_sum(ls_forward(model, x)));
+        ls_step(sgd);
+        ls_zero_grad(sgd);
+    }
+    comm->table = c->table;
+    /* One bucket, all buffers, who used what. */
+    CHECK_MSG(c->calls == 3, "%d calls", c->calls);
+    CHECK_MSG(c->of_run == 0, "%d of %d calls are made by the thread that computes", c->of_run, c->calls);
+    CHECK_MSG(ls_error(run) == LS_OK, "%s", ls_error_message(run));
+}
+
+static void a_pass_waits_for_its_buckets_alone(void)
+{
+    team_run(2, count_calls);
+}
+
 /* ---- uneven inputs ---- */
 
 static void run_out_early(ls_run *run)
@@ -400,6 +450,7 @@ int main(int argc, char **argv)
     CHECK_RUN(parameters_may_be_frozen_and_unfrozen);
     CHECK_RUN(gradients_are_reduced_where_they_are_born);
     CHECK_RUN(buffers_are_those_of_rank_0);
+    CHECK_RUN(a_pass_waits_for_its_buckets_alone);
     CHECK_RUN(who_has_no_more_batches_takes_part);
     CHECK_RUN(models_that_differ_are_refused);
     CHECK_RUN(a_rank_that_fails_stops_the_others);

@@ -1,0 +1,73 @@
+/* buffers.c - running statistics and the like travel once a pass, all together, while gradients are being computed.
+ *
+ * They are what the forward pass left, so they are on their way before the walk back begins. The device gathers them
+ * into one piece of memory: however many there are, they are sent by one call. */
+#include "parallel/inside.h"
+
+enum { LINE = 64 }; /* each begins on a cache line of the packed memory */
+
+static size_t room_of(const ls_tensor *t)
+{
+    size_t bytes = (size_t)ls_view_numel(&t->view) * ls_dtype_size(t->view.dtype);
+    return (bytes + LINE - 1) / LINE * LINE;
+}
+
+void ls_buffers_unpack(ls_reducer *p)
+{
+    ls_release(p->packed);
+    p->packed = NULL;
+}
+
+static bool make_room(ls_reducer *p)
+{
+    int64_t bytes = 0;
+    if (p->packed) return true;
+    for (int i = 0; i < p->buffer_count; i++) bytes += (int64_t)room_of(p->buffers[i]);
+    ls_mark mark = ls_scope_begin(p->run);
+    ls_tensor *t = ls_tensor_new(p->run, p->buffers[0]->storage->device, LS_U8, LS_SHAPE(bytes));
+    if (ls_is_valid(t)) p->packed = ls_alias_owned(t);
+    ls_scope_end(p->run, mark, NULL);
+    return p->packed != NULL;
+}
+
+/* Every buffer to its place in the packed memory, or from there. */
+static bool copy_all(ls_reducer *p, bool to_packed)
+{
+    char *at = p->packed->view.data;
+    for (int i = 0; i < p->buffer_count; at += room_of(p->buffers[i++])) {
+        ls_tensor *t = p->buffers[i];
+        ls_operand place = {.data = at, .dtype = t->view.dtype};
+        ls_view_set_contiguous(&place, ls_view_shape(&t->view));
+        ls_call call = {.op = LS_OP_copy, .n_in = 1, .n_out = 1};
+        call.in[0] = to_packed ? &t->view : &place;
+        call.out[0] = to_packed ? &place : &t->view;
+        if (!ls_submit(p->run, t->storage->device, &call)) return false;
+        if (!to_packed) ls_written(t);
+    }
+    return true;
+}
+
+static ls_status broadcast(ls_comm *comm, ls_comm_request *request, ls_message *why)
+{
+    const ls_reducer *p = request->user;
+    return ls_comm_broadcast(comm, p->packed->view.data, (size_t)ls_view_numel(&p->packed->view), p->source,
+                             "buffers of modules", why);
+}
+
+bool ls_buffers_start(ls_reducer *p)
+{
+    if (!p->buffer_count) return true;
+    if (!make_room(p) || (ls_reducer_comm(p)->rank == p->source && !copy_all(p, true))) return false;
+    p->sending = (ls_comm_request){.work = broadcast, .user = p};
+    ls_comm_start(p->queue, &p->sending);
+    return true;
+}
+
+bool ls_buffers_wait(ls_reducer *p)
+{
+    ls_message why = {{0}};
+    if (!p->sending.work) return true;
+    bool ok = ls_reducer_check(p, ls_comm_wait(p->queue, &p->sending, &why), &why, "ls_backward");
+    p->sending.work = NULL;
+    return ok && (ls_reducer_comm(p)->rank == p->source || copy_all(p, false));
+}
