@@ -254,7 +254,7 @@ const op_case op_cases[] = {
     CASE(cross_entropy, cross_entropy_sum, N(7, 5), I(5, 7)), CASE(cross_entropy, cross_entropy_none, N(7, 5), I(5, 7)),
     CASE(nll_loss, nll, N(7, 5), I(5, 7), CONSTANT_P(5)), CASE(nll_loss, nll_sum, N(7, 5), I(5, 7)),
     CASE(mse_loss, mse, N(4, 7), N(4, 7)), CASE(mse_loss, mse_none, N(4, 7), N(4, 7)),
-    CASE(smooth_l1_loss, l1, N(4, 7), P(4, 7)), CASE(smooth_l1_loss, smooth_l1, N(4, 7), N(4, 7)),
+    CASE(l1_loss, l1, N(4, 7), P(4, 7)), CASE(smooth_l1_loss, smooth_l1, N(4, 7), N(4, 7)),
     CASE(bce_with_logits, bce, N(4, 7), CONSTANT_N(4, 7)),
     CASE(bce_with_logits, bce_weights, N(4, 7), CONSTANT_N(4, 7), CONSTANT_P(7), CONSTANT_P(4, 1)),
 };

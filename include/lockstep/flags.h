@@ -16,7 +16,8 @@
  *
  * Accepted: --name value, --name=value, with `-` or `_`; --name and --no-name for switches; several values, up to the
  * next flag, for a list of names; `--` before arguments that look like flags.
- * The value a variable has before is the default. Names of the run's own flags (see ls_init) are taken. */
+ * The value a variable has before is the default; where that is LS_AUTO, LS_AUTO_REAL or LS_AUTO_SEED, "auto" may be
+ * given as well. Names of the run's own flags (see ls_init) are taken. */
 #ifndef LOCKSTEP_FLAGS_H
 #define LOCKSTEP_FLAGS_H
 

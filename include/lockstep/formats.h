@@ -22,7 +22,7 @@ extern "C" {
 
 typedef struct ls_state_read_opts {
     /* The names wanted, as the file has them: "*.weight|fc.*" (see ls_state_matching); an error where it has none of
-     * them. NULL: all. */
+     * them, a warning where a pattern matches none. NULL: all. */
     const char *only LS_DEFAULT(NULL);
     const char *strip LS_DEFAULT(NULL);       /* "module.": taken off the front of names that have it */
     const char *prefix LS_DEFAULT(NULL);      /* "backbone.": put in front of every name, after strip */

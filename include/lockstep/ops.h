@@ -217,9 +217,10 @@ LS_API ls_tensor *ls_group_norm(ls_tensor *x, int64_t groups, ls_tensor *weight,
 LS_API ls_tensor *ls_softmax(ls_tensor *x, int dim);
 LS_API ls_tensor *ls_log_softmax(ls_tensor *x, int dim);
 
+/* An option that a loss does not have is an error where it is given. */
 typedef struct ls_loss_opts {
     ls_reduction reduction LS_DEFAULT(LS_REDUCE_MEAN);
-    ls_tensor *weight LS_DEFAULT(NULL);     /* (optional) [C]; bce: broadcast to x */
+    ls_tensor *weight LS_DEFAULT(NULL);     /* (optional) cross entropy, nll: [C]; bce: broadcast to x */
     ls_tensor *pos_weight LS_DEFAULT(NULL); /* (optional) bce */
     double label_smoothing LS_DEFAULT(0);   /* cross entropy */
     int64_t ignore_index LS_DEFAULT(-100);  /* targets that do not count: cross entropy, nll */

@@ -164,8 +164,8 @@ LS_API void ls_loss_scale_set(ls_run *run, ls_loss_scale state);
 /* Up from max_lr / div_factor to max_lr and down to max_lr / div_factor / final_div_factor, momentum (or beta1) the
  * other way. max_lr must be given, and a length: total_steps, or epochs and steps_per_epoch.
  *
- * The optimiser's last step, number total_steps - 1, is made at the lowest rate. The ls_schedule_step() after it sets,
- * as in PyTorch, the rate of a step beyond, which is never used: it is what ls_lr() then returns. */
+ * The optimiser's last step, number total_steps - 1, is made at the lowest rate. The ls_schedule_step() after it leaves
+ * it there; one more is an error. */
 typedef struct ls_one_cycle_opts {
     double max_lr LS_DEFAULT(LS_AUTO_REAL);
     const double *max_lrs LS_DEFAULT(NULL); /* (optional) instead: one for each group */
@@ -189,10 +189,10 @@ LS_API ls_schedule *ls_cosine_new(ls_optim *optim, int64_t period, double eta_mi
 /* Times gamma every `period` steps; times gamma every step. */
 LS_API ls_schedule *ls_step_lr_new(ls_optim *optim, int64_t period, double gamma);
 LS_API ls_schedule *ls_exponential_new(ls_optim *optim, double gamma);
-/* Up from 0 in `warmup` steps, then straight down to 0 at step `total`; or half a cosine down. */
+/* Up from 0 in `warmup` steps, at most all of them, then straight down to 0 at step `total`; or half a cosine down. */
 LS_API ls_schedule *ls_warmup_linear_new(ls_optim *optim, int64_t warmup, int64_t total);
 LS_API ls_schedule *ls_warmup_cosine_new(ls_optim *optim, int64_t warmup, int64_t total);
-/* The initial rate times factor(step). */
+/* The initial rate times factor(step), which is finite and not negative. */
 typedef double ls_factor_fn(void *user, int64_t step);
 LS_API ls_schedule *ls_lambda_new(ls_optim *optim, ls_factor_fn *factor, void *user);
 /* The n schedules one after the other; schedule i+1 begins, at its step 0, at milestones[i] (n-1 of them). */

@@ -253,7 +253,8 @@ LS_PRINTF(3, 4) LS_API void ls_error_set(ls_run *run, ls_status status, const ch
 
 typedef int32_t ls_mark;
 LS_API ls_mark ls_scope_begin(ls_run *run);
-/* Close every scope above the mark. `escape` (may be NULL) moves to the enclosing scope and is returned. */
+/* Close the scope of the mark and those opened since. `escape` (may be NULL) moves to the enclosing scope and is
+ * returned. A mark serves once: of a scope that is closed already it is an error. */
 LS_API ls_tensor *ls_scope_end(ls_run *run, ls_mark mark, ls_tensor *escape);
 /* Let a tensor live as long as the run. Returns it. */
 LS_API ls_tensor *ls_keep(ls_tensor *t);

@@ -25,7 +25,8 @@ LS_API ls_tensor *ls_state_tensor(const ls_state *state, int64_t i); /* the same
 LS_API ls_tensor *ls_state_find(const ls_state *state, const char *name);
 
 /* The entries whose name matches a pattern, as a new list, and those whose name does not. `*` stands for any characters
- * and `|` separates patterns: "*.bias|*norm*". Patterns of which none matches are an error that names what there is. */
+ * and `|` separates patterns: "*.bias|*norm*". Patterns of which none matches are an error that names what there is; of
+ * one that matches nothing among others that do there is a warning. */
 LS_API ls_state *ls_state_matching(const ls_state *state, const char *patterns);
 LS_API ls_state *ls_state_without(const ls_state *state, const char *patterns);
 

@@ -48,7 +48,7 @@ static inline void ls_float_control_set(uint64_t bits)
 
 static inline bool ls_denormals_flushed(void)
 {
-    return LS_FLUSH_BITS && (ls_float_control() & LS_FLUSH_BITS) == LS_FLUSH_BITS;
+    return LS_FLUSH_BITS != 0 && (ls_float_control() & LS_FLUSH_BITS) == LS_FLUSH_BITS;
 }
 
 static inline void ls_denormals_flush(bool on)

@@ -152,9 +152,12 @@ static bool load(loader *l, ls_state *state, const char *path)
 {
     const char *only = l->opts.only, *strip = l->opts.strip ? l->opts.strip : "";
     bool stripped = !*strip;
+    uint64_t matched = 0; /* patterns of .only */
     for (int64_t i = 0; i < l->archive.count; i++) {
         const ls_archive_entry *entry = &l->archive.entries[i];
-        if (only && !ls_name_matches(only, entry->name)) continue;
+        uint64_t matches = only ? ls_name_matches(only, entry->name) : 1;
+        matched |= matches;
+        if (!matches) continue;
         if (!add(l, state, entry)) return false;
         stripped |= strncmp(entry->name, strip, strlen(strip)) == 0;
     }
@@ -164,6 +167,10 @@ static bool load(loader *l, ls_state *state, const char *path)
                 names_near(l, only, names, sizeof names));
         return false;
     }
+    char idle[200];
+    if (only && l->archive.count && *ls_patterns_idle(only, matched, idle, sizeof idle))
+        ls_log_of_job(LS_LOG_WARN, "%s: no name matches \"%s\" of .only = \"%s\"; there are %s", path, idle, only,
+                      names_near(l, idle, names, sizeof names));
     if (!stripped && l->archive.count && l->run->share.rank == 0)
         ls_log_line(LS_LOG_WARN, "%s: no name begins with .strip = \"%s\"; there are %s", path, strip,
                     names_near(l, strip, names, sizeof names));

@@ -96,6 +96,13 @@ static void refuse(const char *what, const char *value, const char *wanted)
     ls_log_line(LS_LOG_ERROR, "launch: %s \"%s\": %s", what, value, wanted);
 }
 
+/* Seconds: not NaN, and short enough to be counted in nanoseconds from now. */
+#define LONGEST_TIME 1e9
+static bool is_time(double seconds)
+{
+    return seconds >= 0 && seconds <= LONGEST_TIME;
+}
+
 static bool check(ls_launch_opts *o)
 {
     char number[32];
@@ -104,9 +111,13 @@ static bool check(ls_launch_opts *o)
         refuse("number of processes", number, "must be from 1 to 4096");
         return false;
     }
-    if (o->max_restarts < 0 || o->max_quick_restarts < 0 || o->shutdown_timeout < 0 || o->master_port < 0 ||
-        o->master_port > 65535) {
-        ls_log_line(LS_LOG_ERROR, "launch: restarts, timeout and port must not be negative, a port is below 65536");
+    if (o->max_restarts < 0 || o->max_quick_restarts < 0 || o->master_port < 0 || o->master_port > 65535) {
+        ls_log_line(LS_LOG_ERROR, "launch: restarts and port must not be negative, a port is below 65536");
+        return false;
+    }
+    if (!is_time(o->shutdown_timeout)) {
+        ls_log_line(LS_LOG_ERROR, "launch: shutdown_timeout %g: must be from 0 to %g seconds", o->shutdown_timeout,
+                    LONGEST_TIME);
         return false;
     }
     if (o->num_threads != LS_AUTO && o->num_threads < 1) {
@@ -220,9 +231,14 @@ static bool settle_hosts(ls_plan *plan)
 {
     enum { STATIC_PORT = 29500, ELASTIC_PORT = 29400 };
     ls_launch_opts *o = &plan->opts;
-    if (o->heartbeat <= 0 || o->dead_after < o->heartbeat || o->join_timeout < 0 || o->last_call < 0) {
+    if (!(o->heartbeat > 0 && o->dead_after >= o->heartbeat && is_time(o->dead_after))) {
         ls_log_line(LS_LOG_ERROR, "launch: a heartbeat every %g s, dead after %g s: must be longer, and above 0",
                     o->heartbeat, o->dead_after);
+        return false;
+    }
+    if (!is_time(o->join_timeout) || !is_time(o->last_call)) {
+        ls_log_line(LS_LOG_ERROR, "launch: join_timeout %g, last_call %g: must be from 0 to %g seconds",
+                    o->join_timeout, o->last_call, LONGEST_TIME);
         return false;
     }
     if (o->min_hosts != o->max_hosts) o->elastic = true;

@@ -40,6 +40,12 @@ static ls_module *conv_new(ls_run *run, int64_t in, int64_t out, int64_t kernel,
                 c->module.kind, (long long)in, (long long)out, (long long)groups, (long long)height, (long long)width);
         return ls_layer_done(c);
     }
+    if (opts.output_padding && !transposed) {
+        ls_fail(&run->errors, LS_ERR_VALUE,
+                "Conv2d: .output_padding = %lld is an option of transposed convolutions alone; leave it out",
+                (long long)opts.output_padding);
+        return ls_layer_done(c);
+    }
     c->geometry = (ls_conv2d_opts){.stride = opts.stride,
                                    .padding = opts.padding,
                                    .dilation = opts.dilation,

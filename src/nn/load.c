@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "base/nearest.h"
 #include "nn/module.h"
 
 /* Files of PyTorch before 0.4.1 do not have it, and PyTorch does not miss it. */
@@ -67,26 +66,6 @@ static bool fits_at_all(const ls_module *module, const ls_load_report *report, c
     return false;
 }
 
-/* A pattern of .optional that means nothing is spelt wrong, mostly. One process says so for all. */
-static void warn_of_unmatched(const ls_module *module, const ls_state *mine, const char *patterns)
-{
-    if (module->object.run->share.rank != 0) return;
-    for (const char *at = patterns; at; at = strchr(at, '|') ? strchr(at, '|') + 1 : NULL) {
-        char pattern[200], names[400];
-        snprintf(pattern, sizeof pattern, "%.*s", (int)strcspn(at, "|"), at);
-        ls_nearest nearest = ls_nearest_to(pattern, strlen(pattern));
-        bool matches = false;
-        for (int64_t i = 0; !matches && i < mine->count; i++) {
-            const char *name = mine->entries[i].name;
-            matches = ls_name_matches(pattern, name);
-            ls_nearest_add(&nearest, name, ls_name_distance(pattern, name));
-        }
-        if (!matches && mine->count)
-            ls_log_line(LS_LOG_WARN, "ls_load_state_dict: no name of %s matches .optional = \"%s\"; there are %s",
-                        module->kind, pattern, ls_nearest_names(&nearest, names, sizeof names));
-    }
-}
-
 static bool acceptable(const ls_module *module, const ls_load_report *report, const ls_load_opts *opts,
                        const ls_state *mine, const ls_state *given)
 {
@@ -134,7 +113,11 @@ ls_load_report ls_load_state_dict_sized(ls_module *module, const ls_state *state
     module->report = ls_sys_alloc((size_t)(mine->count + ls_state_count(state) + 1) * sizeof *module->report);
     if (!module->report) return ls_fail(&run->errors, LS_ERR_MEMORY, "ls_load_state_dict: no memory"), report;
     report = compare(module, mine, state);
-    warn_of_unmatched(module, mine, opts.optional);
+    if (opts.optional) {
+        char lead[160];
+        snprintf(lead, sizeof lead, "ls_load_state_dict: no name of %.60s matches .optional =", module->kind);
+        ls_warn_of_idle(mine, opts.optional, lead);
+    }
     if (!acceptable(module, &report, &opts, mine, state)) return report;
 
     for (int64_t i = 0; i < mine->count && !ls_failed(run); i++) {

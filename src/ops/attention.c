@@ -21,6 +21,8 @@ ls_tensor *ls_attention_sized(ls_tensor *q, ls_tensor *k, ls_tensor *v, const ls
         return op_error(run, op, LS_ERR_DTYPE, "q %s: a floating type is needed", OP_TEXT(q));
     if (!(opts.dropout >= 0 && opts.dropout < 1))
         return op_error(run, op, LS_ERR_VALUE, "dropout %g is not in [0, 1)", opts.dropout);
+    double scale = ls_opts_real(opts.scale, 1 / sqrt((double)(a->dim[3] ? a->dim[3] : 1)));
+    if (!isfinite(scale)) return op_error(run, op, LS_ERR_VALUE, "scale %g; it must be finite", scale);
     dtype = op_half_type(run, dtype);
 
     ls_shape scores = LS_SHAPE(a->dim[0], a->dim[1], a->dim[2], b->dim[2]), both;
@@ -48,9 +50,7 @@ ls_tensor *ls_attention_sized(ls_tensor *q, ls_tensor *k, ls_tensor *v, const ls
     o->view.stride[2] = heads * width;
     bool record = ls_must_record(run, 3, in);
     ls_tensor *lse = record ? op_new(q, dtype == LS_F64 ? LS_F64 : LS_F32, LS_SHAPE(batch, heads, rows)) : NULL;
-    ls_attrs attrs = {.attention = {.scale = ls_opts_real(opts.scale, 1 / sqrt((double)(a->dim[3] ? a->dim[3] : 1))),
-                                    .dropout = opts.dropout,
-                                    .causal = opts.causal}};
+    ls_attrs attrs = {.attention = {.scale = scale, .dropout = opts.dropout, .causal = opts.causal}};
     if (opts.dropout > 0) op_draw(run, ls_shape_numel(scores), &attrs.attention.seed, &attrs.attention.offset);
     /* What dropout kept, for the device to hand to its gradient: a bit per score in rows of whole words. */
     ls_tensor *kept = NULL;

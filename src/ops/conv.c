@@ -54,6 +54,10 @@ ls_tensor *ls_conv2d_sized(ls_tensor *x, ls_tensor *weight, ls_tensor *bias, con
     ls_run *run = op_begin(LS_OP_conv2d, 2, 3, (ls_tensor *[]){x, weight, bias});
     if (!run) return op_poison(x ? x : weight);
     if (!four_dims(run, LS_OP_conv2d, x, weight, bias, ls_dim(weight, 0))) return &run->poison;
+    if (geometry.output_padding)
+        return op_error(run, LS_OP_conv2d, LS_ERR_VALUE,
+                        "output padding %lld is an option of transposed convolutions alone; leave it out",
+                        (long long)geometry.output_padding);
     ls_attrs attrs = {.conv = {.compute = op_half_type(run, x->view.dtype)}};
     ls_window *window = &attrs.conv.window;
     if (!conv_window(run, LS_OP_conv2d, weight, &geometry, window)) return &run->poison;

@@ -377,19 +377,29 @@ ls_tensor *ls_gelu_tanh(ls_tensor *x)
     return gelu(x, true);
 }
 
+/* An activation with a number of its own, which must be sound: above 0 for softplus, which divides by it. */
+static ls_tensor *shaped(ls_opcode op, ls_tensor *x, const char *name, double value)
+{
+    bool divides = op == LS_OP_softplus;
+    if (x && x->life == LS_LIFE_LIVE && !(isfinite(value) && (value > 0 || !divides)))
+        return op_error(x->run, op, LS_ERR_VALUE, "%s %g; it must be finite%s", name, value,
+                        divides ? " and above 0" : "");
+    return unary(op, x, &(ls_attrs){.scalar = {value}}, true, 0, KEEP_INPUT);
+}
+
 ls_tensor *ls_softplus(ls_tensor *x, double beta)
 {
-    return unary(LS_OP_softplus, x, &(ls_attrs){.scalar = {beta != 0 ? beta : 1}}, true, 0, KEEP_INPUT);
+    return shaped(LS_OP_softplus, x, "beta", beta);
 }
 
 ls_tensor *ls_elu(ls_tensor *x, double alpha)
 {
-    return unary(LS_OP_elu, x, &(ls_attrs){.scalar = {alpha}}, true, 0, KEEP_INPUT);
+    return shaped(LS_OP_elu, x, "alpha", alpha);
 }
 
 ls_tensor *ls_leaky_relu(ls_tensor *x, double slope)
 {
-    return unary(LS_OP_leaky_relu, x, &(ls_attrs){.scalar = {slope}}, true, 0, KEEP_INPUT);
+    return shaped(LS_OP_leaky_relu, x, "slope", slope);
 }
 
 /* dx = name_grad(dy, what forward saved), one call of the device. */

@@ -71,6 +71,28 @@ static ls_attrs loss_attrs(const ls_loss_opts *opts)
                                .has_ignore = 1}};
 }
 
+/* Options of other losses, or out of range, are no default: whoever names them expects something of them. */
+enum { TAKES_WEIGHT = 1, TAKES_POS_WEIGHT = 2, TAKES_SMOOTHING = 4, TAKES_IGNORE_INDEX = 8, TAKES_BETA = 16 };
+
+static bool options_sound(ls_run *run, ls_opcode op, const ls_loss_opts *o, int takes)
+{
+    ls_loss_opts defaults = {ls_loss_opts_defaults};
+    const char *foreign = NULL;
+    if (o->weight && !(takes & TAKES_WEIGHT)) foreign = "weight";
+    if (o->pos_weight && !(takes & TAKES_POS_WEIGHT)) foreign = "pos_weight";
+    if (o->label_smoothing != defaults.label_smoothing && !(takes & TAKES_SMOOTHING)) foreign = "label_smoothing";
+    if (o->ignore_index != defaults.ignore_index && !(takes & TAKES_IGNORE_INDEX)) foreign = "ignore_index";
+    if (o->beta != defaults.beta && !(takes & TAKES_BETA)) foreign = "beta";
+    if (foreign) op_error(run, op, LS_ERR_VALUE, "has no option .%s; leave it out", foreign);
+    else if ((unsigned)o->reduction > LS_REDUCE_NONE)
+        op_error(run, op, LS_ERR_VALUE, "reduction %d is none of LS_REDUCE_...", (int)o->reduction);
+    else if (!(o->label_smoothing >= 0 && o->label_smoothing <= 1))
+        op_error(run, op, LS_ERR_VALUE, "label smoothing %g is not in [0, 1]", o->label_smoothing);
+    else if (!(o->beta >= 0 && o->beta < INFINITY))
+        op_error(run, op, LS_ERR_VALUE, "beta %g; it must be finite and not negative", o->beta);
+    return !ls_failed(run);
+}
+
 static ls_shape loss_shape(const ls_tensor *per_element, ls_reduction reduction)
 {
     return reduction == LS_REDUCE_NONE ? ls_view_shape(&per_element->view) : LS_SCALAR;
@@ -82,9 +104,9 @@ ls_tensor *ls_cross_entropy_sized(ls_tensor *logits, ls_tensor *target, const ls
     ls_opcode op = LS_OP_cross_entropy;
     ls_tensor *in[3] = {logits, target, opts.weight};
     ls_run *run = op_begin(op, 2, 3, in);
-    if (!run || !classes_fit(run, op, logits, target, opts.weight)) return op_poison(logits);
-    if (!(opts.label_smoothing >= 0 && opts.label_smoothing <= 1))
-        return op_error(run, op, LS_ERR_VALUE, "label smoothing %g is not in [0, 1]", opts.label_smoothing);
+    if (!run || !options_sound(run, op, &opts, TAKES_WEIGHT | TAKES_SMOOTHING | TAKES_IGNORE_INDEX) ||
+        !classes_fit(run, op, logits, target, opts.weight))
+        return op_poison(logits);
     ls_dtype dtype = loss_type(logits);
     in[1] = target = op_as(target, LS_I64);
     in[2] = op_as(opts.weight, dtype);
@@ -117,7 +139,9 @@ ls_tensor *ls_nll_loss_sized(ls_tensor *log_probability, ls_tensor *target, cons
     ls_opcode op = LS_OP_nll_loss;
     ls_tensor *x = log_probability, *in[3] = {x, target, opts.weight};
     ls_run *run = op_begin(op, 2, 3, in);
-    if (!run || !classes_fit(run, op, x, target, opts.weight)) return op_poison(x);
+    if (!run || !options_sound(run, op, &opts, TAKES_WEIGHT | TAKES_IGNORE_INDEX) ||
+        !classes_fit(run, op, x, target, opts.weight))
+        return op_poison(x);
     ls_dtype dtype = loss_type(x);
     in[1] = target = op_as(target, LS_I64);
     in[2] = op_as(opts.weight, dtype);
@@ -145,11 +169,11 @@ BACK(nll_loss)
 
 /* Losses of x against a target of the same shape, with up to two weights broadcast to it. The target is not: [N,1]
  * against [N] would compare every sample with every other. */
-static ls_tensor *elementwise_loss(ls_opcode op, ls_tensor *x, ls_tensor *target, const ls_loss_opts *opts)
+static ls_tensor *elementwise_loss(ls_opcode op, ls_tensor *x, ls_tensor *target, const ls_loss_opts *opts, int takes)
 {
     ls_tensor *in[4] = {x, target, opts->weight, opts->pos_weight};
     ls_run *run = op_begin(op, 2, 4, in);
-    if (!run) return op_poison(x);
+    if (!run || !options_sound(run, op, opts, takes)) return op_poison(x);
     if (!op_same_shape(&x->view, &target->view))
         return op_error(run, op, LS_ERR_SHAPE,
                         "%s and target %s must have the same shape; ls_reshape() or ls_squeeze() one of them",
@@ -169,8 +193,9 @@ static ls_tensor *elementwise_loss(ls_opcode op, ls_tensor *x, ls_tensor *target
     if (ls_failed(run)) return &run->poison;
     ls_tensor *y = op_new(x, dtype, opts->reduction == LS_REDUCE_NONE ? shape : LS_SCALAR);
     ls_attrs attrs = loss_attrs(opts);
+    ls_opcode kernel = op == LS_OP_l1_loss ? LS_OP_smooth_l1_loss : op;
     ls_node *node;
-    if (!op_submit(op, 4, wide, 1, &y, &attrs) || !op_record(op, 2, in, 1, &y, &attrs, &node)) return &run->poison;
+    if (!op_submit(kernel, 4, wide, 1, &y, &attrs) || !op_record(op, 2, in, 1, &y, &attrs, &node)) return &run->poison;
     if (node)
         for (int i = 0; i < 4; i++) ls_save(node, wide[i]);
     return y;
@@ -188,7 +213,7 @@ static void back_elementwise(ls_node *node, ls_opcode op, ls_tensor *dy, ls_tens
 
 ls_tensor *ls_mse_loss(ls_tensor *x, ls_tensor *target, ls_reduction reduction)
 {
-    return elementwise_loss(LS_OP_mse_loss, x, target, &(ls_loss_opts){.reduction = reduction});
+    return elementwise_loss(LS_OP_mse_loss, x, target, &LS_OPTIONS(ls_loss_opts, .reduction = reduction), 0);
 }
 
 BACK(mse_loss)
@@ -198,13 +223,19 @@ BACK(mse_loss)
 
 ls_tensor *ls_l1_loss(ls_tensor *x, ls_tensor *target, ls_reduction reduction)
 {
-    return elementwise_loss(LS_OP_smooth_l1_loss, x, target, &(ls_loss_opts){.reduction = reduction});
+    return elementwise_loss(LS_OP_l1_loss, x, target, &LS_OPTIONS(ls_loss_opts, .reduction = reduction, .beta = 0),
+                            TAKES_BETA);
+}
+
+BACK(l1_loss)
+{
+    back_elementwise(node, LS_OP_smooth_l1_loss_grad, dy[0], dx, true);
 }
 
 ls_tensor *ls_smooth_l1_loss_sized(ls_tensor *x, ls_tensor *target, const ls_loss_opts *given, size_t opts_size)
 {
     ls_loss_opts opts = LS_OPTS_READ(ls_loss_opts, given, opts_size);
-    return elementwise_loss(LS_OP_smooth_l1_loss, x, target, &opts);
+    return elementwise_loss(LS_OP_smooth_l1_loss, x, target, &opts, TAKES_BETA);
 }
 
 BACK(smooth_l1_loss)
@@ -217,7 +248,7 @@ ls_tensor *ls_bce_with_logits_sized(ls_tensor *x, ls_tensor *target, const ls_lo
     ls_loss_opts opts = LS_OPTS_READ(ls_loss_opts, given, opts_size);
     if (target && ls_is_valid(target) && target->node)
         return LS_POISON(target->run, LS_ERR_STATE, "bce_with_logits: the target has no gradient; ls_detach() it");
-    return elementwise_loss(LS_OP_bce_with_logits, x, target, &opts);
+    return elementwise_loss(LS_OP_bce_with_logits, x, target, &opts, TAKES_WEIGHT | TAKES_POS_WEIGHT);
 }
 
 BACK(bce_with_logits)

@@ -22,6 +22,16 @@ static bool is_floating(ls_run *run, ls_opcode op, const ls_tensor *x)
     return !ls_failed(run);
 }
 
+/* epsilon goes under a root with a variance, momentum mixes old and new statistics. */
+static bool numbers_sound(ls_run *run, ls_opcode op, double epsilon, double momentum)
+{
+    if (!(epsilon >= 0 && epsilon < INFINITY))
+        op_error(run, op, LS_ERR_VALUE, "epsilon %g; it must be finite and not negative", epsilon);
+    else if (!(momentum >= 0 && momentum <= 1))
+        op_error(run, op, LS_ERR_VALUE, "momentum %g is not in [0, 1]", momentum);
+    return !ls_failed(run);
+}
+
 /* Room for the gradient of an input, when it is wanted. */
 static ls_tensor *wanted(ls_node *node, int input, ls_tensor *like)
 {
@@ -36,7 +46,7 @@ ls_tensor *ls_batch_norm_sized(ls_tensor *x, const ls_batch_norm_opts *given, si
     ls_opcode op = LS_OP_batch_norm;
     ls_tensor *in[6] = {x, opts.weight, opts.bias, opts.running_mean, opts.running_var, opts.residual};
     ls_run *run = op_begin(op, 1, 6, in);
-    if (!run || !is_floating(run, op, x)) return op_poison(x);
+    if (!run || !is_floating(run, op, x) || !numbers_sound(run, op, opts.epsilon, opts.momentum)) return op_poison(x);
     if (x->view.ndim < 2 || x->view.ndim > 5)
         return op_error(run, op, LS_ERR_SHAPE, "%s is not [N,C] or [N,C,...]", OP_TEXT(x));
     int64_t channels = x->view.dim[1], numel = ls_view_numel(&x->view);
@@ -110,7 +120,7 @@ static ls_tensor *layer_norm(ls_tensor *x, ls_tensor *residual, ls_tensor *weigh
     ls_opcode op = LS_OP_layer_norm;
     ls_tensor *in[4] = {x, weight, bias, residual};
     ls_run *run = op_begin(op, 1, 4, in);
-    if (!run || !is_floating(run, op, x)) return op_poison(x);
+    if (!run || !is_floating(run, op, x) || !numbers_sound(run, op, epsilon, 0)) return op_poison(x);
     int dims = weight ? weight->view.ndim : 1;
     int64_t size = 1, numel = ls_view_numel(&x->view);
     bool ok = dims >= 1 && x->view.ndim >= dims;
@@ -175,7 +185,7 @@ ls_tensor *ls_group_norm(ls_tensor *x, int64_t groups, ls_tensor *weight, ls_ten
     ls_opcode op = LS_OP_group_norm;
     ls_tensor *in[3] = {x, weight, bias};
     ls_run *run = op_begin(op, 1, 3, in);
-    if (!run || !is_floating(run, op, x)) return op_poison(x);
+    if (!run || !is_floating(run, op, x) || !numbers_sound(run, op, epsilon, 0)) return op_poison(x);
     if (x->view.ndim < 2 || groups < 1 || x->view.dim[1] % groups)
         return op_error(run, op, LS_ERR_SHAPE, "channels of %s do not split into %lld groups", OP_TEXT(x),
                         (long long)groups);

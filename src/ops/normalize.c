@@ -20,7 +20,10 @@ ls_tensor *ls_normalize(ls_tensor *x, const double *mean, const double *deviatio
     for (int64_t c = 0; c < channels; c++) {
         attrs.normalize.mean[c] = mean[c];
         attrs.normalize.deviation[c] = deviation[c];
-        if (!(deviation[c] != 0)) return op_error(run, op, LS_ERR_VALUE, "deviation %g", deviation[c]);
+        if (!isfinite(mean[c]) || !isfinite(deviation[c]) || deviation[c] == 0)
+            return op_error(run, op, LS_ERR_VALUE,
+                            "mean %g, deviation %g of channel %lld: finite, and not divided by 0", mean[c],
+                            deviation[c], (long long)c);
     }
     ls_tensor *y = op_new_channels_last(x, op_half_type(run, dtype == LS_U8 ? LS_F32 : dtype), ls_view_shape(&x->view));
     ls_node *node;

@@ -50,6 +50,9 @@ ls_tensor *ls_max_pool2d_sized(ls_tensor *x, int64_t kernel, const ls_pool2d_opt
     ls_pool2d_opts geometry = LS_OPTS_READ(ls_pool2d_opts, opts, opts_size);
     ls_run *run = op_begin(LS_OP_max_pool2d, 1, 1, &x);
     if (!run) return op_poison(x);
+    if (geometry.exclude_padding)
+        return op_error(run, LS_OP_max_pool2d, LS_ERR_VALUE,
+                        "exclude_padding is an option of mean pooling alone; leave it out");
     ls_attrs attrs = {.pool = {.count_include_pad = 1}};
     ls_shape shape;
     if (!is_image(run, LS_OP_max_pool2d, x) ||

@@ -28,7 +28,7 @@ static ls_rates one_cycle_at(const ls_schedule *s, int64_t step, int group, doub
     int last = o->three_phase ? 2 : 1, i = 0;
     while (i < last && (double)step > phases[i].end) i++;
     double begin = i ? phases[i - 1].end : 0;
-    double length = phases[i].end - begin, part = length > 0 ? ((double)step - begin) / length : 1;
+    double length = phases[i].end - begin, part = length > 0 ? fmin(1, ((double)step - begin) / length) : 1;
     return (ls_rates){.lr = between(o->linear, phases[i].from_lr, phases[i].to_lr, part),
                       .has_momentum = !o->no_momentum_cycle,
                       .momentum = between(o->linear, phases[i].from_momentum, phases[i].to_momentum, part)};
@@ -38,14 +38,52 @@ static ls_rates one_cycle_at(const ls_schedule *s, int64_t step, int group, doub
 static const char *length_of(ls_one_cycle_opts *o)
 {
     bool counted = o->total_steps != LS_AUTO, in_epochs = o->epochs != LS_AUTO || o->steps_per_epoch != LS_AUTO;
+    if (counted && in_epochs) return "its length is given twice";
     if (counted && o->total_steps < 1) return ".total_steps is below 1";
     if (counted) return NULL;
     if (!in_epochs) return "its length is missing";
     if (o->epochs < 1) return o->epochs == LS_AUTO ? ".epochs is missing" : ".epochs is below 1";
     if (o->steps_per_epoch < 1)
         return o->steps_per_epoch == LS_AUTO ? ".steps_per_epoch is missing" : ".steps_per_epoch is below 1";
-    o->total_steps = o->epochs * o->steps_per_epoch;
+    if (__builtin_mul_overflow(o->epochs, o->steps_per_epoch, &o->total_steps)) return "it is too long";
     return NULL;
+}
+
+static bool positive(double value)
+{
+    return value > 0 && value < INFINITY;
+}
+
+/* The rates at the top, one for each of `groups`; an error, and false, when one makes no sense. */
+static bool tops_sound(ls_errors *errors, const ls_one_cycle_opts *o, int groups)
+{
+    if (!o->max_lrs && o->max_lr == LS_AUTO_REAL)
+        ls_fail(errors, LS_ERR_VALUE, "ls_one_cycle_new: give .max_lr, the rate at the top");
+    else if (o->max_lrs && o->max_lr != LS_AUTO_REAL)
+        ls_fail(errors, LS_ERR_VALUE, "ls_one_cycle_new: .max_lr and .max_lrs are both given; leave one out");
+    else if (!o->max_lrs && !positive(o->max_lr))
+        ls_fail(errors, LS_ERR_VALUE, "ls_one_cycle_new: .max_lr = %g; it must be finite and above 0", o->max_lr);
+    else
+        for (int i = 0; o->max_lrs && i < groups; i++)
+            if (!positive(o->max_lrs[i]))
+                ls_fail(errors, LS_ERR_VALUE, "ls_one_cycle_new: .max_lrs[%d] = %g; it must be finite and above 0", i,
+                        o->max_lrs[i]);
+    return errors->code == LS_OK;
+}
+
+static bool numbers_sound(ls_errors *errors, const ls_one_cycle_opts *o)
+{
+    if (!positive(o->div_factor) || !positive(o->final_div_factor))
+        ls_fail(errors, LS_ERR_VALUE,
+                "ls_one_cycle_new: rates are divided by .div_factor = %g and .final_div_factor = %g, which must be "
+                "finite and above 0",
+                o->div_factor, o->final_div_factor);
+    else if (!(o->pct_start >= 0 && o->pct_start <= 1))
+        ls_fail(errors, LS_ERR_VALUE, "ls_one_cycle_new: .pct_start is %g, not in [0, 1]", o->pct_start);
+    else if (!(o->base_momentum >= 0 && o->base_momentum < 1 && o->max_momentum >= 0 && o->max_momentum < 1))
+        ls_fail(errors, LS_ERR_VALUE, "ls_one_cycle_new: .base_momentum = %g and .max_momentum = %g are not in [0, 1)",
+                o->base_momentum, o->max_momentum);
+    return errors->code == LS_OK;
 }
 
 ls_schedule *ls_one_cycle_new_sized(ls_optim *optim, const ls_one_cycle_opts *given, size_t opts_size)
@@ -60,18 +98,7 @@ ls_schedule *ls_one_cycle_new_sized(ls_optim *optim, const ls_one_cycle_opts *gi
                        "all at least 1",
                        problem),
                NULL;
-    if (!o.max_lrs && o.max_lr == LS_AUTO_REAL)
-        return ls_fail(errors, LS_ERR_VALUE, "ls_one_cycle_new: give .max_lr, the rate at the top"), NULL;
-    if (!o.max_lrs && !(o.max_lr > 0 && isfinite(o.max_lr)))
-        return ls_fail(errors, LS_ERR_VALUE, "ls_one_cycle_new: .max_lr = %g; it must be above 0", o.max_lr), NULL;
-    if (!(o.div_factor > 0 && o.final_div_factor > 0))
-        return ls_fail(errors, LS_ERR_VALUE,
-                       "ls_one_cycle_new: rates are divided by .div_factor = %g and .final_div_factor = %g, which must "
-                       "be above 0",
-                       o.div_factor, o.final_div_factor),
-               NULL;
-    if (!(o.pct_start >= 0 && o.pct_start <= 1))
-        return ls_fail(errors, LS_ERR_VALUE, "ls_one_cycle_new: .pct_start is %g, not in [0, 1]", o.pct_start), NULL;
+    if (!tops_sound(errors, &o, optim->group_count) || !numbers_sound(errors, &o)) return NULL;
     ls_schedule *s = ls_schedule_new(optim, "one cycle", one_cycle_at);
     if (!s) return NULL;
     s->max_lrs = ls_sys_alloc((size_t)optim->group_count * sizeof *s->max_lrs);

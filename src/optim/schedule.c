@@ -28,6 +28,13 @@ static void apply(ls_schedule *schedule)
     for (int i = 0; i < schedule->group_count && i < optim->group_count; i++) {
         ls_group_opts *now = &optim->groups[i].now;
         ls_rates rates = schedule->rates_at(schedule, schedule->step, i, optim->groups[i].initial_lr);
+        if (!(rates.lr >= 0 && rates.lr < INFINITY)) {
+            ls_fail(&schedule->object.run->errors, LS_ERR_VALUE,
+                    "learning rate schedule (%s): the rate of group %d at step %lld is %g; it must be finite and not "
+                    "negative",
+                    schedule->kind, i, (long long)schedule->step, rates.lr);
+            return;
+        }
         now->lr = rates.lr;
         if (i == 0) schedule->lr = rates.lr;
         if (!rates.has_momentum) continue;
@@ -142,6 +149,15 @@ static bool sound(const ls_optim *optim, const char *who, const char *unit, int6
     return false;
 }
 
+/* A rate, or a factor of one, that would make rates NaN, infinite or negative. */
+static bool number_sound(const ls_optim *optim, const char *who, const char *name, double value)
+{
+    if (value >= 0 && value < INFINITY) return true;
+    ls_fail(&optim->object.run->errors, LS_ERR_VALUE, "%s: %s = %g; it must be finite and not negative", who, name,
+            value);
+    return false;
+}
+
 /* ---- one formula each ---- */
 
 static ls_rates cosine_at(const ls_schedule *s, int64_t step, int group, double initial)
@@ -152,7 +168,9 @@ static ls_rates cosine_at(const ls_schedule *s, int64_t step, int group, double 
 
 ls_schedule *ls_cosine_new(ls_optim *optim, int64_t period, double eta_min)
 {
-    ls_schedule *s = sound(optim, "ls_cosine_new", "step", period) ? ls_schedule_new(optim, "cosine", cosine_at) : NULL;
+    if (!sound(optim, "ls_cosine_new", "step", period) || !number_sound(optim, "ls_cosine_new", "eta_min", eta_min))
+        return NULL;
+    ls_schedule *s = ls_schedule_new(optim, "cosine", cosine_at);
     if (!s) return NULL;
     s->period = s->end = period;
     s->low = eta_min;
@@ -165,20 +183,24 @@ static ls_rates step_at(const ls_schedule *s, int64_t step, int group, double in
     return (ls_rates){.lr = initial * pow(s->gamma, (double)(step / s->period))};
 }
 
-ls_schedule *ls_step_lr_new(ls_optim *optim, int64_t period, double gamma)
+static ls_schedule *decay_new(ls_optim *optim, const char *who, int64_t period, double gamma)
 {
-    ls_schedule *s = sound(optim, "ls_step_lr_new", "step", period)
-                         ? ls_schedule_new(optim, period > 1 ? "step decay" : "exponential decay", step_at)
-                         : NULL;
+    if (!sound(optim, who, "step", period) || !number_sound(optim, who, "gamma", gamma)) return NULL;
+    ls_schedule *s = ls_schedule_new(optim, period > 1 ? "step decay" : "exponential decay", step_at);
     if (!s) return NULL;
     s->period = period;
     s->gamma = gamma;
     return ls_schedule_begin(s);
 }
 
+ls_schedule *ls_step_lr_new(ls_optim *optim, int64_t period, double gamma)
+{
+    return decay_new(optim, "ls_step_lr_new", period, gamma);
+}
+
 ls_schedule *ls_exponential_new(ls_optim *optim, double gamma)
 {
-    return ls_step_lr_new(optim, 1, gamma);
+    return decay_new(optim, "ls_exponential_new", 1, gamma);
 }
 
 static double warmup_progress(const ls_schedule *s, int64_t step)
@@ -206,7 +228,11 @@ static ls_schedule *warmup_new(ls_optim *optim, int64_t warmup, int64_t total, c
                                ls_rates_fn *rates_at)
 {
     if (!sound(optim, who, "step", total)) return NULL;
-    if (warmup < 0) return ls_fail(&optim->object.run->errors, LS_ERR_VALUE, "%s: negative warm-up", who), NULL;
+    if (warmup < 0 || warmup > total)
+        return ls_fail(&optim->object.run->errors, LS_ERR_VALUE,
+                       "%s: %lld steps of warm-up of %lld in all; the warm-up is a part of them, from 0 on", who,
+                       (long long)warmup, (long long)total),
+               NULL;
     ls_schedule *s = ls_schedule_new(optim, kind, rates_at);
     if (!s) return NULL;
     s->period = s->end = total;

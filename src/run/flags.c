@@ -3,6 +3,7 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -100,7 +101,7 @@ static bool parse(const ls_flag *flag, const char *text)
     case LS_FLAG_SWITCH: return parse_switch(text, flag->to);
     case LS_FLAG_NUMBER: {
         double value = strtod(text, &end);
-        if (end == text || *end || errno) return false;
+        if (end == text || *end || errno || isnan(value)) return false;
         return *(double *)flag->to = value, true;
     }
     case LS_FLAG_UINT64: {
@@ -119,6 +120,26 @@ static bool parse(const ls_flag *flag, const char *text)
     case LS_FLAG_NAMES: break;
     }
     return false;
+}
+
+/* A variable that was left open: LS_AUTO, LS_AUTO_REAL, LS_AUTO_SEED. */
+static bool is_auto(const ls_flag *flag)
+{
+    switch (flag->type) {
+    case LS_FLAG_INT: return *(int *)flag->to == LS_AUTO;
+    case LS_FLAG_INT64: return *(int64_t *)flag->to == LS_AUTO;
+    case LS_FLAG_UINT64: return *(uint64_t *)flag->to == LS_AUTO_SEED;
+    case LS_FLAG_NUMBER: return *(double *)flag->to == LS_AUTO_REAL;
+    default: return false;
+    }
+}
+
+/* The value of a flag that takes one. "auto" leaves open what is, and the number that stands for that is no value. */
+static bool take_value(const ls_flag *flag, const char *text)
+{
+    bool open = is_auto(flag);
+    if (open && strcmp(text, "auto") == 0) return true;
+    return parse(flag, text) && !(open && is_auto(flag));
 }
 
 static bool is_flag(const char *text)
@@ -171,7 +192,7 @@ static bool take_flag(reader *r, const char *argument)
         return true;
     } else {
         if (!value && r->next < r->argc && !is_known_flag(r, r->argv[r->next])) value = r->argv[r->next++];
-        ok = value && !negated && parse(flag, value);
+        ok = value && !negated && take_value(flag, value);
     }
     if (!ok && flag->choices)
         ls_fail(&r->run->errors, LS_ERR_VALUE, "--%s is %s; it must be one of %s", flag->name, value ? value : "empty",
@@ -212,18 +233,6 @@ bool ls_flags_take(ls_run *run, int *argc, char ***argv, const ls_flag *flags, i
 }
 
 /* ---- help ---- */
-
-/* A variable that was left open: LS_AUTO, LS_AUTO_REAL, LS_AUTO_SEED. */
-static bool is_auto(const ls_flag *flag)
-{
-    switch (flag->type) {
-    case LS_FLAG_INT: return *(int *)flag->to == LS_AUTO;
-    case LS_FLAG_INT64: return *(int64_t *)flag->to == LS_AUTO;
-    case LS_FLAG_UINT64: return *(uint64_t *)flag->to == LS_AUTO_SEED;
-    case LS_FLAG_NUMBER: return *(double *)flag->to == LS_AUTO_REAL;
-    default: return false;
-    }
-}
 
 static void print_default(const ls_flag *flag)
 {

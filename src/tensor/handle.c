@@ -198,33 +198,48 @@ static void empty_scope(ls_scope *scope)
     }
 }
 
+/* A mark is the end of a scope's serial number: a closed scope's finds none, whatever was opened in its place. */
+static ls_mark mark_of(uint64_t serial)
+{
+    return (ls_mark)(serial & INT32_MAX);
+}
+
 ls_mark ls_scope_begin(ls_run *run)
 {
-    ls_mark mark = run->scope_count;
-    scope_push(run);
-    return mark;
+    return scope_push(run) ? mark_of(run->scope_serial) : 0;
+}
+
+/* Close the scopes from this place in the stack on. */
+static void close_from(ls_run *run, int32_t place)
+{
+    while (run->scope_count > place) {
+        empty_scope(&run->scopes[run->scope_count - 1]);
+        run->scope_count--;
+    }
 }
 
 void ls_scope_end_n(ls_run *run, ls_mark mark, int n, ls_tensor *const *escape)
 {
-    if (mark < 1) { /* scope 0 is the run's own and closes with it; only ls_init opens it with mark 0 */
-        ls_fail(&run->errors, LS_ERR_STATE, "ls_scope_end: mark %d does not come from ls_scope_begin", mark);
+    int32_t place = run->scope_count - 1;
+    while (place > 0 && mark_of(run->scopes[place].serial) != mark) place--;
+    if (place < 1) { /* scope 0 is the run's own and closes with it */
+        ls_fail(&run->errors, LS_ERR_STATE,
+                "ls_scope_end: mark %d is of no open scope: it was ended before, by itself or by a scope around it, or "
+                "does not come from ls_scope_begin",
+                mark);
         return;
     }
-    uint64_t closes = mark < run->scope_count ? run->scopes[mark].serial : UINT64_MAX;
+    uint64_t closes = run->scopes[place].serial;
     unsigned moved = 0;
     for (int i = 0; i < n; i++) {
         ls_tensor *t = escape[i];
-        if (!t || t->life != LS_LIFE_LIVE || !t->scope || t->scope < closes) continue;
+        if (!t || t->life != LS_LIFE_LIVE || t->scope < closes) continue;
         leave_scope(run, t);
         moved |= 1u << i;
     }
-    while (run->scope_count > mark) {
-        empty_scope(&run->scopes[run->scope_count - 1]);
-        run->scope_count--;
-    }
+    close_from(run, place);
     for (int i = 0; moved >> i; i++)
-        if (moved >> i & 1) enter_scope(&run->scopes[run->scope_count - 1], escape[i]);
+        if (moved >> i & 1) enter_scope(&run->scopes[place - 1], escape[i]);
 }
 
 ls_tensor *ls_scope_end(ls_run *run, ls_mark mark, ls_tensor *escape)
@@ -246,17 +261,13 @@ void ls_scope_close(ls_run *run, uint64_t serial)
     int32_t at = run->scope_count;
     while (at > 0 && run->scopes[at - 1].serial > serial) at--;
     if (at == 0 || run->scopes[--at].serial != serial) return;
-    bool labelled_above = false, marked_above = false;
-    for (int32_t i = at + 1; i < run->scope_count; i++) {
-        if (run->scopes[i].label) labelled_above = true;
-        else marked_above = true;
-    }
+    bool labelled_above = false;
+    for (int32_t i = at + 1; i < run->scope_count; i++) labelled_above |= run->scopes[i].label != NULL;
     if (!labelled_above) {
-        ls_scope_end(run, at, NULL);
+        close_from(run, at);
         return;
     }
     empty_scope(&run->scopes[at]);
-    if (marked_above) return; /* marks are places in the stack: the empty scope stays until what is below it closes */
     memmove(&run->scopes[at], &run->scopes[at + 1], (size_t)(run->scope_count - at - 1) * sizeof *run->scopes);
     run->scope_count--;
 }

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "base/memory.h"
 #include "base/nearest.h"
 
@@ -154,14 +155,29 @@ static bool matches_one(const char *pattern, const char *end, const char *text)
     return pattern == end;
 }
 
-bool ls_name_matches(const char *patterns, const char *text)
+uint64_t ls_name_matches(const char *patterns, const char *text)
 {
-    for (const char *pattern = patterns;;) {
-        const char *end = strchr(pattern, '|');
-        if (matches_one(pattern, end ? end : pattern + strlen(pattern), text)) return true;
-        if (!end) return false;
-        pattern = end + 1;
+    uint64_t matched = 0, bit = 1;
+    for (const char *pattern = patterns, *end; pattern; pattern = *end ? end + 1 : NULL) {
+        end = pattern + strcspn(pattern, "|");
+        if (matches_one(pattern, end, text)) matched |= bit;
+        if (bit << 1) bit <<= 1;
     }
+    return matched;
+}
+
+char *ls_patterns_idle(const char *patterns, uint64_t matched, char *text, size_t size)
+{
+    size_t used = 0;
+    text[0] = '\0';
+    for (const char *pattern = patterns, *end; pattern; pattern = *end ? end + 1 : NULL) {
+        end = pattern + strcspn(pattern, "|");
+        if (!(matched & 1) && used < size)
+            used +=
+                (size_t)snprintf(text + used, size - used, "%s%.*s", used ? "|" : "", (int)(end - pattern), pattern);
+        matched = matched >> 1 | (matched & UINT64_C(1) << 63);
+    }
+    return text;
 }
 
 static ls_state *filtered(const ls_state *state, const char *patterns, bool wanted)
@@ -173,7 +189,8 @@ static ls_state *filtered(const ls_state *state, const char *patterns, bool want
     ls_state *result = ls_state_new(run);
     for (int64_t i = 0; result && i < state->count; i++) {
         const ls_state_entry *entry = &state->entries[i];
-        if (ls_name_matches(patterns, entry->name) == wanted && !ls_state_append(result, entry->name, entry->tensor)) {
+        bool matches = ls_name_matches(patterns, entry->name) != 0;
+        if (matches == wanted && !ls_state_append(result, entry->name, entry->tensor)) {
             ls_state_free(result);
             result = NULL;
         }
@@ -202,31 +219,46 @@ int ls_name_distance(const char *patterns, const char *name)
     return least;
 }
 
-/* Say that nothing matches, and which names come nearest. */
-static void fail_no_match(const ls_state *state, const char *patterns)
+/* The names of a list that come nearest to patterns that match none of them. */
+static const char *names_near(const ls_state *state, const char *patterns, char *text, size_t size)
 {
     ls_nearest nearest = ls_nearest_to(patterns, strlen(patterns));
     for (int64_t i = 0; i < state->count; i++)
         ls_nearest_add(&nearest, state->entries[i].name, ls_name_distance(patterns, state->entries[i].name));
-    char names[400];
-    ls_fail(&state->object.run->errors, LS_ERR_VALUE,
-            state->count ? "ls_state_matching: no name matches \"%s\"; there are %s"
-                         : "ls_state_matching: no name matches \"%s\": the list is empty",
-            patterns, ls_nearest_names(&nearest, names, sizeof names));
+    return ls_nearest_names(&nearest, text, size);
+}
+
+void ls_warn_of_idle(const ls_state *state, const char *patterns, const char *lead)
+{
+    uint64_t matched = 0;
+    for (int64_t i = 0; i < state->count; i++) matched |= ls_name_matches(patterns, state->entries[i].name);
+    char idle[200], names[400];
+    if (state->count && *ls_patterns_idle(patterns, matched, idle, sizeof idle))
+        ls_log_of_job(LS_LOG_WARN, "%s \"%s\"; there are %s", lead, idle, names_near(state, idle, names, sizeof names));
 }
 
 ls_state *ls_state_matching(const ls_state *state, const char *patterns)
 {
     ls_state *result = filtered(state, patterns, true);
-    if (!result || result->count) return result;
-    fail_no_match(state, patterns);
+    if (!result) return NULL;
+    if (result->count) {
+        ls_warn_of_idle(state, patterns, "ls_state_matching: no name matches");
+        return result;
+    }
+    char names[400];
+    ls_fail(&state->object.run->errors, LS_ERR_VALUE,
+            state->count ? "ls_state_matching: no name matches \"%s\"; there are %s"
+                         : "ls_state_matching: no name matches \"%s\": the list is empty",
+            patterns, names_near(state, patterns, names, sizeof names));
     ls_state_free(result);
     return NULL;
 }
 
 ls_state *ls_state_without(const ls_state *state, const char *patterns)
 {
-    return filtered(state, patterns, false);
+    ls_state *result = filtered(state, patterns, false);
+    if (result) ls_warn_of_idle(state, patterns, "ls_state_without: no name matches");
+    return result;
 }
 
 ls_state *ls_state_copy(const ls_state *state)

@@ -22,8 +22,12 @@ struct ls_state {
 bool ls_state_append(ls_state *state, const char *name, ls_tensor *tensor);
 bool ls_state_check_names(const ls_state *state);
 
-/* Does a name match one of the patterns of ls_state_matching()? */
-bool ls_name_matches(const char *patterns, const char *name);
+/* Which of the patterns of ls_state_matching() match a name: bit i for pattern i, the last bit for all from 63 on. */
+uint64_t ls_name_matches(const char *patterns, const char *name);
+/* The patterns whose bit is not set, as "fc.*|*.gamma", to `text`, which is returned. */
+char *ls_patterns_idle(const char *patterns, uint64_t matched, char *text, size_t size);
+/* Warn of patterns that match nothing in a list, which are misspelt, mostly: `lead "fc.*"; there are ...`. */
+void ls_warn_of_idle(const ls_state *state, const char *patterns, const char *lead);
 /* How far a name is from the letters of the nearest pattern, for messages about patterns that match nothing. */
 int ls_name_distance(const char *patterns, const char *name);
 

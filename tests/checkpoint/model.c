@@ -155,6 +155,10 @@ static int loads_with_patterns_that_mean_nothing(void)
     run = ls_init(NULL, NULL);
     ls_module *net = model_for_test();
     bool ok = ls_save_model(run, net, test_folder);
+    ok = ok && ls_load_model(run, net, test_folder, .partial = true, .only = "linear2.*|gone.*|linear1.*").loaded == 4;
+    ls_state *all = ls_state_dict(net);
+    ok = ok && ls_state_count(ls_state_matching(all, "*.bias|*.gama")) == 3;
+    ok = ok && ls_state_count(ls_state_without(all, "liner1.*")) == 9;
     ok = ok && ls_load_model(run, net, test_folder, .strip = "modul.", .optional = "linear1.*|liner2.*").loaded == 9;
     return ls_finish(run) || !ok;
 }
@@ -165,7 +169,11 @@ static void patterns_that_mean_nothing_are_told(void)
     CHECK(run_captured(NULL, loads_with_patterns_that_mean_nothing, text, sizeof text) == 0);
     CHECK_MSG(strstr(text, "no name begins with .strip = \"modul.\"; there are "), "%s", text);
     CHECK_MSG(strstr(text, "no name of ModelForTest matches .optional = \"liner2.*\"; there are linear2."), "%s", text);
-    CHECK(!strstr(text, "linear1.*"));
+    CHECK_MSG(strstr(text, "no name matches \"gone.*\" of .only = \"linear2.*|gone.*|linear1.*\"; there are "), "%s",
+              text);
+    CHECK_MSG(strstr(text, "ls_state_matching: no name matches \"*.gama\"; there are "), "%s", text);
+    CHECK_MSG(strstr(text, "ls_state_without: no name matches \"liner1.*\"; there are linear1."), "%s", text);
+    CHECK(!strstr(text, "\"linear1.*"));
 }
 
 static void names_of_wrappers_are_understood(void)

@@ -312,9 +312,23 @@ static int wrong_only_host(void)
     return ls_launch(here, NULL, .num_processes = 2, .host_rank = 1);
 }
 
+static int no_time(void)
+{
+    return ls_launch(here, NULL, .num_processes = 2, .shutdown_timeout = NAN);
+}
+
+static int no_heartbeat(void)
+{
+    return ls_launch(here, NULL, .num_processes = 2, .num_hosts = 2, .master_addr = "127.0.0.1", .heartbeat = NAN);
+}
+
 static void refuses(void)
 {
     char text[4096];
+    CHECK(WEXITSTATUS(run_captured(NULL, no_time, text, sizeof text)) == LS_LAUNCH_REFUSED);
+    CHECK_MSG(strstr(text, "shutdown_timeout nan: must be from 0 to 1e+09 seconds"), "%s", text);
+    CHECK(WEXITSTATUS(run_captured(NULL, no_heartbeat, text, sizeof text)) == LS_LAUNCH_REFUSED);
+    CHECK_MSG(strstr(text, "a heartbeat every nan s"), "%s", text);
     CHECK(WEXITSTATUS(run_captured(NULL, wrong_host, text, sizeof text)) == LS_LAUNCH_REFUSED);
     CHECK_MSG(strstr(text, "host_rank 2: must be less than the number of hosts, 2"), "%s", text);
     CHECK(WEXITSTATUS(run_captured(NULL, wrong_only_host, text, sizeof text)) == LS_LAUNCH_REFUSED);

@@ -24,13 +24,52 @@ static void check_error(int line, ls_status status, const char *part)
 #define Z(...) ls_zeros(run, LS_F32, __VA_ARGS__)
 #define INDEX(...) ls_zeros(run, LS_I64, __VA_ARGS__)
 
+static void options_out_of_range(void)
+{
+    ls_tensor *x = Z(2, 4), *image = Z(1, 3, 8, 8), *q = Z(1, 2, 3, 4);
+    FAILS(ls_batch_norm(x, .training = true, .epsilon = NAN), LS_ERR_VALUE, "batch_norm: epsilon nan");
+    FAILS(ls_batch_norm(x, .training = true, .epsilon = -1e-5), LS_ERR_VALUE, "epsilon -1e-05; it must be finite");
+    FAILS(ls_batch_norm(x, .training = true, .momentum = 1.5), LS_ERR_VALUE, "momentum 1.5 is not in [0, 1]");
+    FAILS(ls_batch_norm(x, .training = true, .momentum = NAN), LS_ERR_VALUE, "momentum nan");
+    FAILS(ls_layer_norm(x, NULL, NULL, INFINITY), LS_ERR_VALUE, "layer_norm: epsilon inf");
+    FAILS(ls_add_layer_norm(x, x, NULL, NULL, NAN), LS_ERR_VALUE, "layer_norm: epsilon nan");
+    FAILS(ls_group_norm(x, 2, NULL, NULL, -1), LS_ERR_VALUE, "group_norm: epsilon -1");
+    FAILS(ls_forward(ls_batch_norm_new(run, 4, .momentum = -1), x), LS_ERR_VALUE, "BatchNorm: batch_norm: momentum -1");
+    FAILS(ls_attention(q, q, q, .scale = NAN), LS_ERR_VALUE, "attention: scale nan");
+    FAILS(ls_attention(q, q, q, .scale = INFINITY), LS_ERR_VALUE, "attention: scale inf");
+    FAILS(ls_softplus(x, 0), LS_ERR_VALUE, "softplus: beta 0; it must be finite and above 0");
+    FAILS(ls_elu(x, NAN), LS_ERR_VALUE, "elu: alpha nan");
+    FAILS(ls_leaky_relu(x, INFINITY), LS_ERR_VALUE, "leaky_relu: slope inf");
+    FAILS(ls_normalize(image, (double[]){0, 0, 0}, (double[]){1, NAN, 1}), LS_ERR_VALUE, "deviation nan of channel 1");
+    FAILS(ls_normalize(image, (double[]){0, 0, INFINITY}, (double[]){1, 1, 1}), LS_ERR_VALUE, "mean inf");
+    FAILS(ls_smooth_l1_loss(x, x, .beta = -1), LS_ERR_VALUE, "smooth_l1_loss: beta -1");
+    FAILS(ls_smooth_l1_loss(x, x, .beta = NAN), LS_ERR_VALUE, "beta nan");
+    FAILS(ls_mse_loss(x, x, (ls_reduction)7), LS_ERR_VALUE, "mse_loss: reduction 7 is none of LS_REDUCE_");
+    CHECK(ls_is_valid(ls_attention(q, q, q, .scale = -1)) && ls_is_valid(ls_layer_norm(x, NULL, NULL, 0)));
+}
+
+/* What is named and would be ignored. */
+static void options_of_others(void)
+{
+    ls_tensor *x = Z(4, 3), *image = Z(1, 3, 8, 8), *classes = INDEX(4);
+    FAILS(ls_cross_entropy(x, classes, .beta = 0.5), LS_ERR_VALUE, "cross_entropy: has no option .beta; leave it out");
+    FAILS(ls_cross_entropy(x, classes, .pos_weight = Z(3)), LS_ERR_VALUE, "has no option .pos_weight");
+    FAILS(ls_nll_loss(x, classes, .label_smoothing = 0.1), LS_ERR_VALUE, "nll_loss: has no option .label_smoothing");
+    FAILS(ls_smooth_l1_loss(x, x, .weight = Z(3)), LS_ERR_VALUE, "smooth_l1_loss: has no option .weight");
+    FAILS(ls_bce_with_logits(x, x, .ignore_index = 0), LS_ERR_VALUE, "bce_with_logits: has no option .ignore_index");
+    FAILS(ls_conv2d(image, Z(4, 3, 3, 3), NULL, .output_padding = 1), LS_ERR_VALUE, "conv2d: output padding 1");
+    FAILS(ls_conv2d_new(run, 3, 4, 3, .output_padding = 1), LS_ERR_VALUE, "Conv2d: .output_padding = 1");
+    FAILS(ls_max_pool2d(image, 2, .exclude_padding = true), LS_ERR_VALUE, "max_pool2d: exclude_padding");
+    CHECK(ls_is_valid(ls_cross_entropy(x, classes, .beta = 1, .ignore_index = 2)));
+}
+
 static void shapes_that_do_not_fit(void)
 {
     FAILS(ls_add(Z(2, 3), Z(4, 3)), LS_ERR_SHAPE, "add: [2,3] f32 and [4,3] f32 do not broadcast");
     FAILS(ls_mse_loss(Z(8, 1), Z(8), LS_REDUCE_MEAN), LS_ERR_SHAPE,
           "mse_loss: [8,1] f32 and target [8] f32 must have the same shape; ls_reshape() or ls_squeeze() one of them");
     FAILS(ls_mse_loss(Z(8, 1), INDEX(8), LS_REDUCE_SUM), LS_ERR_SHAPE, "[8,1] f32 and target [8] i64 must have");
-    FAILS(ls_l1_loss(Z(8), Z(8, 1), LS_REDUCE_NONE), LS_ERR_SHAPE, "[8] f32 and target [8,1] f32 must have");
+    FAILS(ls_l1_loss(Z(8), Z(8, 1), LS_REDUCE_NONE), LS_ERR_SHAPE, "l1_loss: [8] f32 and target [8,1] f32 must have");
     FAILS(ls_smooth_l1_loss(Z(4, 8), Z(8)), LS_ERR_SHAPE, "[4,8] f32 and target [8] f32 must have");
     FAILS(ls_bce_with_logits(Z(8, 1), Z(8)), LS_ERR_SHAPE, "[8,1] f32 and target [8] f32 must have");
     FAILS(ls_bce_with_logits(Z(8, 2), Z(8, 2), .weight = Z(3)), LS_ERR_SHAPE, "weight [3] f32 does not fit");
@@ -343,6 +382,8 @@ int main(int argc, char **argv)
     if (argc > 1) check_filter = argv[1];
     run = ls_init(NULL, NULL, .seed = 1);
     CHECK_RUN(shapes_that_do_not_fit);
+    CHECK_RUN(options_out_of_range);
+    CHECK_RUN(options_of_others);
     CHECK_RUN(types_that_do_not_fit);
     CHECK_RUN(numbers_out_of_range);
     CHECK_RUN(sizes_beyond_reason);

@@ -282,6 +282,32 @@ static void masters_remember_small_steps(void)
     CHECK(ls_finish(run) == 0);
 }
 
+/* One call more than there are steps, as at the end of any loop, and a step that somebody takes after it. */
+static void a_cycle_ends_at_its_lowest_rate(void)
+{
+    ls_run *run = ls_init(NULL, NULL, .schedule_policy = LS_SCHEDULE_PER_CALL);
+    for (int linear = 0; linear < 2; linear++) {
+        ls_optim *sgd = ls_sgd_new(run, two_layers(run));
+        ls_schedule *cycle = ls_one_cycle_new(sgd, .max_lr = 1, .total_steps = 5, .linear = linear);
+        for (int i = 0; i < 4; i++) ls_schedule_step(cycle);
+        double lowest = ls_lr(sgd), momentum = ls_group_get(sgd, 0).momentum;
+        CHECK_NEAR(lowest, 1.0 / 25 / 1e4, 1e-12);
+        CHECK_NEAR(momentum, 0.95, 1e-12);
+        ls_schedule_step(cycle);
+        CHECK(ls_lr(sgd) == lowest && ls_group_get(sgd, 0).momentum == momentum && !ls_error(run));
+        ls_schedule_step(cycle);
+        CHECK(ls_error(run) == LS_ERR_STATE);
+        ls_error_clear(run);
+    }
+    CHECK(ls_finish(run) == 0);
+}
+
+static double below_zero(void *user, int64_t step)
+{
+    (void)user;
+    return step < 2 ? 1 : -1;
+}
+
 /* ---- misuse ---- */
 
 static void misuse_is_an_error(void)
@@ -307,6 +333,20 @@ static void misuse_is_an_error(void)
     FAILS(ls_one_cycle_new(sgd, .max_lr = 1), LS_ERR_VALUE);
     FAILS(ls_one_cycle_new(sgd, .total_steps = 1), LS_ERR_VALUE);
     FAILS(ls_one_cycle_new(sgd, .total_steps = 1, .max_lr = INFINITY), LS_ERR_VALUE);
+    FAILS(ls_one_cycle_new(sgd, .total_steps = 9, .max_lrs = &(double){-1}), LS_ERR_VALUE);
+    FAILS(ls_one_cycle_new(sgd, .total_steps = 9, .max_lr = 1, .max_lrs = &(double){1}), LS_ERR_VALUE);
+    FAILS(ls_one_cycle_new(sgd, .total_steps = 9, .max_lr = 1, .epochs = 3), LS_ERR_VALUE);
+    FAILS(ls_one_cycle_new(sgd, .max_lr = 1, .epochs = INT64_MAX, .steps_per_epoch = 2), LS_ERR_VALUE);
+    FAILS(ls_one_cycle_new(sgd, .total_steps = 9, .max_lr = 1, .base_momentum = -0.5), LS_ERR_VALUE);
+    FAILS(ls_one_cycle_new(sgd, .total_steps = 9, .max_lr = 1, .max_momentum = NAN), LS_ERR_VALUE);
+    FAILS(ls_one_cycle_new(sgd, .total_steps = 9, .max_lr = 1, .final_div_factor = NAN), LS_ERR_VALUE);
+    FAILS(ls_cosine_new(sgd, 5, NAN), LS_ERR_VALUE);
+    FAILS(ls_cosine_new(sgd, 5, -1), LS_ERR_VALUE);
+    FAILS(ls_step_lr_new(sgd, 5, -0.5), LS_ERR_VALUE);
+    FAILS(ls_exponential_new(sgd, NAN), LS_ERR_VALUE);
+    FAILS(ls_warmup_linear_new(sgd, 20, 10), LS_ERR_VALUE);
+    FAILS(ls_warmup_cosine_new(sgd, -1, 10), LS_ERR_VALUE);
+    FAILS(ls_schedule_set(ls_lambda_new(sgd, below_zero, NULL), 2), LS_ERR_VALUE);
     ls_cosine_new(sgd, 0, 0);
     CHECK_TEXT(ls_error_message(run), "ls_cosine_new needs at least one step, not 0");
     FAILS((void)0, LS_ERR_VALUE);
@@ -360,6 +400,7 @@ int main(int argc, char **argv)
     CHECK_RUN(schedules_resume);
     CHECK_RUN(state_resumes_exactly);
     CHECK_RUN(masters_remember_small_steps);
+    CHECK_RUN(a_cycle_ends_at_its_lowest_rate);
     CHECK_RUN(misuse_is_an_error);
     CHECK_RUN(memory_may_run_out);
     return check_done();

@@ -87,10 +87,29 @@ static void mistakes_are_named(void)
     refused(LINE("--data_dir", "--epochs", "3"), "--data_dir is empty; it must be a text");
     refused(LINE("--id", "-1"), "--id is -1; it must be a whole number from 0");
     refused(LINE("--lr=1e"), "--lr is 1e; it must be a number");
+    refused(LINE("--lr=nan"), "--lr is nan; it must be a number");
+    refused(LINE("--epochs=auto"), "--epochs is auto; it must be a whole number");
     refused(LINE("--model", "resnet"), "--model is resnet; it must be one of resnet18|resnet50d");
     refused(LINE("--freeze=perhaps"), "--freeze is perhaps; it must be yes or no");
     refused(LINE("--predict", "--freeze"), "--predict is empty; it must be one or more names");
     refused(LINE("photo.jpg"), "photo.jpg: arguments without a flag are not expected; see --help");
+}
+
+/* As the help page shows it; the numbers that stand for it inside are no values. */
+static void auto_may_be_given_where_it_is_the_default(void)
+{
+    ls_run *run = ls_init(NULL, NULL);
+    settings s = {.epochs = LS_AUTO, .batch_size = LS_AUTO, .id = LS_AUTO_SEED, .lr = LS_AUTO_REAL};
+    line l = LINE("--epochs", "auto", "--batch_size=auto", "--id", "auto", "--lr", "auto");
+    CHECK(parse(run, &l, &s, NULL));
+    CHECK(s.epochs == LS_AUTO && s.batch_size == LS_AUTO && s.id == LS_AUTO_SEED && s.lr == LS_AUTO_REAL);
+    const line wrong[] = {LINE("--epochs=-2147483648"), LINE("--id=18446744073709551615"), LINE("--lr=-inf")};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        l = wrong[i];
+        CHECK(!parse(run, &l, &s, NULL) && ls_error(run) == LS_ERR_VALUE);
+        ls_error_clear(run);
+    }
+    CHECK(ls_finish(run) == 0);
 }
 
 /* The program's variable would keep its default whatever the command line says. */
@@ -219,6 +238,7 @@ int main(int argc, char **argv)
     CHECK_RUN(help_comes_from_the_table);
     CHECK_RUN(the_environment_comes_last_but_for_accumulation);
     CHECK_RUN(all_spellings_are_read);
+    CHECK_RUN(auto_may_be_given_where_it_is_the_default);
     CHECK_RUN(the_run_takes_its_own);
     CHECK_RUN(mistakes_are_named);
     CHECK_RUN(names_of_the_run_are_taken);

@@ -72,6 +72,27 @@ static void scopes_end_what_they_hold(void)
     ls_drop(kept);
 }
 
+/* Also where another scope has been opened in the place of the closed one. */
+static void a_mark_ends_one_scope_once(void)
+{
+    ls_mark outer = ls_scope_begin(run), mark = ls_scope_begin(run);
+    ls_scope_end(run, mark, NULL);
+    ls_mark other = ls_scope_begin(run);
+    ls_tensor *t = ls_ones(run, LS_F32, 3);
+    ls_scope_end(run, mark, NULL);
+    CHECK(ls_error(run) == LS_ERR_STATE && strstr(ls_error_message(run), "is of no open scope: it was ended before"));
+    ls_error_clear(run);
+    CHECK(ls_is_valid(t));
+    ls_scope_end(run, outer, NULL);
+    CHECK(!ls_is_valid(t) && !ls_error(run));
+    ls_scope_end(run, other, NULL);
+    CHECK(ls_error(run) == LS_ERR_STATE);
+    ls_error_clear(run);
+    ls_scope_end(run, 0, NULL);
+    CHECK(ls_error(run) == LS_ERR_STATE);
+    ls_error_clear(run);
+}
+
 /* A list holds a tensor beyond its scope; whoever has the handle may still keep it, let it escape or drop it. */
 static void lists_and_scopes_hold_independently(void)
 {
@@ -217,6 +238,7 @@ int main(int argc, char **argv)
     CHECK_RUN(every_type_holds_its_numbers);
     CHECK_RUN(views_share_memory);
     CHECK_RUN(scopes_end_what_they_hold);
+    CHECK_RUN(a_mark_ends_one_scope_once);
     CHECK_RUN(lists_and_scopes_hold_independently);
     CHECK_RUN(tensors_print_themselves);
     CHECK_RUN(randomness_repeats);
