@@ -133,16 +133,14 @@ typedef struct ls_register_opts {
 LS_API void ls_register_for_checkpointing_sized(ls_run *run, const char *name, const ls_register_opts *opts,
                                                 size_t opts_size);
 
-/* ---- Runs: hooks ---- */
+/* ---- Runs: hooks; ls_hook_remove() removes one ---- */
 
-typedef struct ls_hook ls_hook;
 typedef void ls_checkpoint_fn(ls_run *run, const char *folder, void *user);
 /* Called in every save, on the main process, with the folder while it is not published yet: files that are put there,
  * also in folders of their own, become a part of the checkpoint. */
 LS_API ls_hook *ls_save_hook(ls_run *run, ls_checkpoint_fn *function, void *user);
 /* Called in every load, with the folder that was found in order, before anything is restored. */
 LS_API ls_hook *ls_load_hook(ls_run *run, ls_checkpoint_fn *function, void *user);
-LS_API void ls_hook_remove(ls_hook *hook);
 
 /* ---- Looking inside ---- */
 

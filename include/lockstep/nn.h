@@ -41,6 +41,9 @@ LS_API ls_tensor *ls_forward_n(ls_module *module, int n, ls_tensor *const *input
 #define ls_forward_with(module, ...)                                                                                   \
     ls_forward_n((module), (int)LS_LIST_COUNT(ls_tensor *, __VA_ARGS__), LS_LIST(ls_tensor *, __VA_ARGS__))
 
+/* A module takes up to so many inputs. */
+#define LS_MODULE_INPUTS 16
+
 /* What a module returns: one tensor as a rule, and up to LS_MODULE_OUTPUTS. Items from `count` on are NULL; after a
  * failure count is 0 and all of them are poison, so that they may be used without a look. */
 #define LS_MODULE_OUTPUTS 8
@@ -74,6 +77,20 @@ LS_API void ls_describe(ls_module *module, FILE *to);
 
 /* Free a module and its children now. Only one that is not part of another. */
 LS_API void ls_module_free(ls_module *module);
+
+/* ---- Hooks ----
+ *
+ * Functions that are called whenever a module runs, in the order in which they were added. They run in the module's
+ * scope and on its path: what they compute goes with what the module computed, and their errors are the module's. They
+ * may add and remove hooks; what was added is called from the next pass on. None is called after a failure. */
+
+/* Before the forward function. inputs[0 .. n-1] may be replaced. */
+typedef void ls_forward_pre_hook_fn(ls_module *module, int n, ls_tensor **inputs, void *user);
+/* After it, with the inputs it had. Outputs may be replaced; those of a prepared module are f32 already. */
+typedef void ls_forward_hook_fn(ls_module *module, int n, ls_tensor *const *inputs, ls_outputs *outputs, void *user);
+/* NULL when that failed. A hook goes with its module, or when ls_hook_remove() is called before. */
+LS_API ls_hook *ls_forward_pre_hook(ls_module *module, ls_forward_pre_hook_fn *hook, void *user);
+LS_API ls_hook *ls_forward_hook(ls_module *module, ls_forward_hook_fn *hook, void *user);
 
 /* ---- Making one ---- */
 

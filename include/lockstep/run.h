@@ -27,6 +27,10 @@ extern "C" {
 typedef struct ls_run ls_run;
 typedef struct ls_tensor ls_tensor;
 
+/* A function of the program that the library calls: in checkpoints (checkpoint.h), around modules (nn.h). */
+typedef struct ls_hook ls_hook;
+LS_API void ls_hook_remove(ls_hook *hook); /* NULL is accepted */
+
 /* A part of a program between two calls: ls_main_first(run) { ... }. The line keeps names of nested ones apart. */
 #define LS_MARKED_(begin, end, line) LS_MARKED_AT_(begin, end, line)
 #define LS_MARKED_AT_(begin, end, line) for (bool ls_turn_##line = begin; ls_turn_##line; ls_turn_##line = end)

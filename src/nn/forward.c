@@ -66,23 +66,26 @@ static void call_in_its_precision(ls_module *module, int n, ls_tensor *const *in
 }
 
 /* After a failure, and where outputs are not as they must be, one that is poison. */
-static void check_outputs(const ls_module *module, int most, ls_outputs *out)
+static void check_outputs(const ls_module *module, const char *maker, ls_outputs *out)
 {
     ls_run *run = module->object.run;
     if (ls_failed(run)) out->count = 0;
     else if (out->count < 1 || out->count > LS_MODULE_OUTPUTS)
-        ls_fail(&run->errors, LS_ERR_VALUE, "the forward function returned %d outputs, and a module has 1 to %d",
-                out->count, LS_MODULE_OUTPUTS);
-    else if (out->count > most)
-        ls_fail(&run->errors, LS_ERR_VALUE,
-                "%s has %d outputs, and one is wanted here; ls_forward_all() returns all of them", module->kind,
-                out->count);
+        ls_fail(&run->errors, LS_ERR_VALUE, "%s returned %d outputs, and a module has 1 to %d", maker, out->count,
+                LS_MODULE_OUTPUTS);
     for (int i = 0; i < out->count && !ls_failed(run); i++)
-        if (!out->item[i] && out->count == 1) ls_fail(&run->errors, LS_ERR_VALUE, "the forward function returned NULL");
+        if (!out->item[i] && out->count == 1) ls_fail(&run->errors, LS_ERR_VALUE, "%s returned NULL", maker);
         else if (!out->item[i])
-            ls_fail(&run->errors, LS_ERR_VALUE, "output %d of %d that the forward function returned is NULL", i,
-                    out->count);
+            ls_fail(&run->errors, LS_ERR_VALUE, "output %d of %d that %s returned is NULL", i, out->count, maker);
     if (ls_failed(run)) *out = (ls_outputs){.count = 1, .item = {&run->poison}};
+}
+
+static void refuse_several(const ls_module *module, ls_outputs *out)
+{
+    out->item[0] = LS_POISON(module->object.run, LS_ERR_VALUE,
+                             "%s has %d outputs, and one is wanted here; ls_forward_all() returns all of them",
+                             module->kind, out->count);
+    out->count = 1;
 }
 
 /* If it is trained, the user may have wanted mixed precision and forgotten ls_prepare(): ls_backward() will look. */
@@ -103,9 +106,10 @@ static void note_outputs(ls_module *module, const ls_outputs *out)
 static void forward(ls_module *module, int n, ls_tensor *const *inputs, int most, ls_outputs *out)
 {
     ls_run *run = module ? module->object.run : ls_run_of(n > 0 ? inputs[0] : NULL);
-    if (!module || ls_failed(run)) {
+    if (!module || ls_failed(run) || n > LS_MODULE_INPUTS) {
         if (!module) ls_fail(&run->errors, LS_ERR_VALUE, "ls_forward: the module is NULL");
-        else ls_object_has_ended(module, "ls_forward");
+        else if (!ls_object_has_ended(module, "ls_forward"))
+            ls_fail(&run->errors, LS_ERR_VALUE, "ls_forward: %d inputs; a module takes up to %d", n, LS_MODULE_INPUTS);
         out->count = 1;
         out->item[0] = &run->poison;
         return;
@@ -114,8 +118,16 @@ static void forward(ls_module *module, int n, ls_tensor *const *inputs, int most
     size_t cut = enter_path(path, sizeof run->errors.path, module);
     if (cut == 0) note_full_precision(module);
     ls_mark mark = ls_scope_begin(run);
-    call_in_its_precision(module, n, inputs, out);
-    if (out->count != 1 || !out->item[0]) check_outputs(module, most, out);
+    ls_tensor *replaced[LS_MODULE_INPUTS];
+    if (module->hooks) inputs = ls_hooks_before(module, n, inputs, replaced);
+    out->count = 0;
+    if (!ls_failed(run)) call_in_its_precision(module, n, inputs, out);
+    if (out->count != 1 || !out->item[0]) check_outputs(module, "the forward function", out);
+    if (module->hooks) {
+        ls_hooks_after(module, n, inputs, out);
+        check_outputs(module, "a forward hook", out);
+    }
+    if (out->count > most) refuse_several(module, out);
     ls_scope_end_n(run, mark, out->count, out->item);
     note_outputs(module, out);
     path[cut] = '\0';

@@ -14,6 +14,7 @@
 static void clear(void *object)
 {
     ls_module *module = object;
+    ls_hooks_free(module);
     for (int i = 0; i < module->member_count; i++) {
         ls_member *member = &module->members[i];
         if (member->tensor->name == member->name) member->tensor->name = NULL;

@@ -38,6 +38,9 @@ struct ls_module {
     bool training;
     bool in_full_precision; /* it ran outside of all others, not prepared, although the run has mixed precision */
 
+    struct ls_module_hook *hooks; /* in the order they are called in; NULL: there is none */
+    uint64_t hook_serial;         /* of the latest */
+
     int member_count, member_capacity;
     ls_member *members;
     int child_count, child_capacity;
@@ -60,6 +63,13 @@ ls_module *ls_layer_done(void *layer);
 /* What changes the layer's numbers and is not in the names and shapes of its parameters, in words: a training that goes
  * on with another layer is told. Accepts NULL. */
 LS_PRINTF(2, 3) void ls_layer_says(void *layer, const char *format, ...);
+
+/* hooks.c: call those before the forward function, which may replace inputs (the result is `inputs`, filled), and
+ * those after it; let all of them go. */
+ls_tensor *const *ls_hooks_before(ls_module *module, int n, ls_tensor *const *given,
+                                  ls_tensor *inputs[LS_MODULE_INPUTS]);
+void ls_hooks_after(ls_module *module, int n, ls_tensor *const *inputs, ls_outputs *outputs);
+void ls_hooks_free(ls_module *module);
 
 /* Did a backward pass leave a gradient at a parameter of it or of its children? */
 bool ls_module_has_gradients(const ls_module *module);

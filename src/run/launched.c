@@ -43,6 +43,7 @@ static bool is_of_a_model(const ls_object *object)
     case LS_OBJECT_NAMES:
     case LS_OBJECT_CONTENTS:
     case LS_OBJECT_HOOK:
+    case LS_OBJECT_FORWARD_HOOK:
     case LS_OBJECT_SCALER: return true;
     default: return false;
     }

@@ -84,23 +84,23 @@ static void find_epoch(const ls_run *run, ls_training *t)
 
 /* ---- hooks ---- */
 
-struct ls_hook {
-    ls_object object;
+typedef struct checkpoint_hook {
+    ls_hook hook;
     bool on_save;
     ls_checkpoint_fn *function;
     void *user;
-};
+} checkpoint_hook;
 
 static ls_hook *hook_new(ls_run *run, bool on_save, ls_checkpoint_fn *function, void *user)
 {
     if (ls_failed(run)) return NULL;
     if (!function) return ls_fail(&run->errors, LS_ERR_VALUE, "a checkpoint hook without a function"), NULL;
-    ls_hook *hook = ls_object_new(run, LS_OBJECT_HOOK, sizeof *hook, NULL);
+    checkpoint_hook *hook = ls_object_new(run, LS_OBJECT_HOOK, sizeof *hook, NULL);
     if (!hook) return NULL;
     hook->on_save = on_save;
     hook->function = function;
     hook->user = user;
-    return hook;
+    return &hook->hook;
 }
 
 ls_hook *ls_save_hook(ls_run *run, ls_checkpoint_fn *function, void *user)
@@ -113,11 +113,6 @@ ls_hook *ls_load_hook(ls_run *run, ls_checkpoint_fn *function, void *user)
     return hook_new(run, false, function, user);
 }
 
-void ls_hook_remove(ls_hook *hook)
-{
-    ls_object_free(hook);
-}
-
 /* In the order they were registered in. */
 static void call_hooks(ls_run *run, bool on_save, const char *folder)
 {
@@ -125,7 +120,7 @@ static void call_hooks(ls_run *run, bool on_save, const char *folder)
     while (o && o->older) o = o->older;
     for (; o && !ls_failed(run); o = next) {
         next = o->newer; /* a hook may remove itself */
-        ls_hook *hook = (ls_hook *)o;
+        const checkpoint_hook *hook = (const checkpoint_hook *)o;
         if (o->kind == LS_OBJECT_HOOK && hook->on_save == on_save) hook->function(run, folder, hook->user);
     }
 }

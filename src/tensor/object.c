@@ -37,6 +37,11 @@ void ls_object_free(void *of)
     ls_sys_free(object);
 }
 
+void ls_hook_remove(ls_hook *hook)
+{
+    ls_object_free(hook);
+}
+
 /* ---- after the run ---- */
 
 /* Calls look whether the run of their object has failed before they do anything. Nothing is written to it. */

@@ -16,6 +16,7 @@ typedef enum ls_object_kind {
     LS_OBJECT_PROGRESS,
     LS_OBJECT_NAMES,
     LS_OBJECT_HOOK,
+    LS_OBJECT_FORWARD_HOOK,
     LS_OBJECT_DATASET,
     LS_OBJECT_SAMPLER,
     LS_OBJECT_LOADER,
@@ -34,6 +35,11 @@ typedef struct ls_object {
     struct ls_object *older, *newer;
     void (*clear)(void *object); /* lets go what the object holds; the object itself is freed by the caller */
 } ls_object;
+
+/* What every kind of hook begins with. */
+struct ls_hook {
+    ls_object object;
+};
 
 /* A zeroed object of `bytes` that the run owns; NULL (and an error) when memory is out. */
 void *ls_object_new(ls_run *run, ls_object_kind kind, size_t bytes, void (*clear)(void *object));
