@@ -11,6 +11,7 @@
 #include "base/memory.h"
 #include "checkpoint/training.h"
 #include "data/loader.h"
+#include "nn/module.h"
 #include "optim/optim.h"
 
 typedef struct restoring {
@@ -93,6 +94,27 @@ static void restore_frozen(const ls_training *t, const ls_json *names)
     }
 }
 
+static void restore_modes(ls_module *module, const char *path, const ls_json *evaluating)
+{
+    module->training = !is_listed(evaluating, path);
+    for (int i = 0; i < module->child_count; i++) {
+        char below[1024];
+        snprintf(below, sizeof below, "%s.%s", path, module->children[i].name);
+        restore_modes(module->children[i].module, below, evaluating);
+    }
+}
+
+/* Parts in evaluation stay so in a model that trains. A model that is in another mode now than it was then is used for
+ * something else, and the program says what it needs. */
+static void restore_evaluating(const ls_training *t, const ls_json *evaluating)
+{
+    for (int i = 0; evaluating && i < t->module_count; i++) {
+        char path[16];
+        snprintf(path, sizeof path, "%d", i);
+        if (t->modules[i]->training && !is_listed(evaluating, path)) restore_modes(t->modules[i], path, evaluating);
+    }
+}
+
 /* Checkpoints of earlier versions have no such file. */
 static bool restore_settings(const restoring *r)
 {
@@ -101,6 +123,7 @@ static bool restore_settings(const restoring *r)
     ls_json *saved = read_json(r, LS_SETTINGS);
     bool ok = saved && ls_settings_compare(r->training, r->folder, saved);
     if (ok) restore_frozen(r->training, ls_json_get(saved, LS_SETTINGS_FROZEN));
+    if (ok) restore_evaluating(r->training, ls_json_get(saved, LS_SETTINGS_EVALUATING));
     ls_json_free(saved);
     return ok && !ls_failed(r->training->run);
 }

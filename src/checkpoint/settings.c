@@ -2,11 +2,14 @@
  *
  * One walk lists them all, key and value as text. Saving writes what the walk lists; loading compares it with what was
  * written. A key that the file lacks (it was saved by an earlier version) is not compared. */
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/denormals.h"
+#include "base/hash.h"
 #include "base/log.h"
 #include "checkpoint/training.h"
 #include "data/loader.h"
@@ -100,6 +103,7 @@ static void list_run(const walk *w)
     list_seed(w);
     setting(w, GOES_ON, "mixed_precision", "%s", type_name(begun->precision));
     if (begun->epochs) setting(w, GOES_ON, "epochs", "%lld", (long long)begun->epochs);
+    setting(w, GOES_ON, "flush_denormals", "%s", yes_no(ls_denormals_flushed()));
     setting(w, GOES_ON, "accumulate_across_epochs", "%s", yes_no(run->accumulation.across_epochs));
     setting(w, GOES_ON, "schedule_policy", "%s", policies[run->schedule_policy]);
     setting(w, GOES_ON, "split_batches", "%s", yes_no(run->share.split_batches));
@@ -108,6 +112,7 @@ static void list_run(const walk *w)
     setting(w, GOES_ON, "shard_optimizer", "%s", yes_no(run->share.optimizer));
     setting(w, GOES_ON, "gradient_compression", "%s", type_name(begun->compression));
     if (begun->frozen) setting(w, STAYS, "parameters frozen at the beginning", "%s", begun->frozen);
+    if (begun->evaluating) setting(w, STAYS, "parts in evaluation at the beginning", "%s", begun->evaluating);
 }
 
 /* ---- what was prepared ---- */
@@ -176,23 +181,74 @@ static bool asks_program(const ls_schedule *schedule)
     return asks;
 }
 
-/* Kind and length; and, where those are the same, rates at some steps, up to the first that differs. They are for an
- * initial rate of 1, for that of the checkpoint will be restored. */
+/* The rate of a group at a step, for an initial rate of 1, for that of the checkpoint will be restored; and the
+ * momentum. True when one differs. */
+static bool list_rate(const walk *w, const char *name, const ls_schedule *schedule, int group, int64_t step)
+{
+    char key[100], momentum[40] = "as it is";
+    ls_rates rates = schedule->rates_at(schedule, step, group, 1);
+    bool fixed = rates.lr == schedule->rates_at(schedule, step, group, 2).lr; /* whatever the initial one */
+    int used = snprintf(key, sizeof key, "%s at step %lld", name, (long long)step);
+    if (group) snprintf(key + used, sizeof key - (size_t)used, " of group %d", group);
+    if (setting(w, GOES_ON, key, "%s%.6g%s", fixed ? "a rate of " : "", rates.lr,
+                fixed ? "" : " times the initial rate"))
+        return true;
+    if (group) return false; /* all have the same */
+    if (rates.has_momentum) snprintf(momentum, sizeof momentum, "%.6g", rates.momentum);
+    snprintf(key, sizeof key, "%s momentum at step %lld", name, (long long)step);
+    return setting(w, GOES_ON, key, "%s", momentum);
+}
+
+/* A function of the program can be asked for the step that was reached, and for no other. It is not compared where it
+ * may depend on what the program has registered, which comes back later. */
+static void list_answer(const walk *w, const char *name, const ls_schedule *schedule)
+{
+    char key[100];
+    int64_t step = schedule->step;
+    snprintf(key, sizeof key, "%s rate", name);
+    const char *saved = w->to ? NULL : ls_json_text(ls_json_get(w->from, key));
+    if (saved && sscanf(saved, "at step %" SCNd64, &step) != 1) return;
+    if (saved && w->training->customs) return;
+    setting(w, GOES_ON, key, "at step %" PRId64 ": %.6g times the initial rate", step,
+            schedule->rates_at(schedule, step, 0, 1).lr);
+}
+
+/* Kind and length; and, where those are the same, rates at some steps, up to the first that differs. */
 static void list_schedule(const walk *w, const char *name, const ls_schedule *schedule)
 {
     char key[100], text[LS_SCHEDULE_TEXT];
     snprintf(key, sizeof key, "%s formula", name);
-    if (setting(w, GOES_ON, key, "%s", ls_schedule_describe(schedule, text)) || asks_program(schedule)) return;
+    if (setting(w, GOES_ON, key, "%s", ls_schedule_describe(schedule, text))) return;
+    if (asks_program(schedule)) {
+        list_answer(w, name, schedule);
+        return;
+    }
     for (int64_t step = 1; step <= 1000000; step *= 10) {
-        bool last = schedule->limit && step >= schedule->limit;
-        int64_t at = last ? schedule->limit : step;
-        double rate = schedule->rates_at(schedule, at, 0, 1).lr;
-        bool fixed = rate == schedule->rates_at(schedule, at, 0, 2).lr; /* whatever the initial one */
-        snprintf(key, sizeof key, "%s at step %lld", name, (long long)at);
-        bool differs = setting(w, GOES_ON, key, "%s%.6g%s", fixed ? "a rate of " : "", rate,
-                               fixed ? "" : " times the initial rate");
+        bool last = schedule->limit && step >= schedule->limit, differs = false;
+        for (int g = 0; g < schedule->group_count && !differs; g++)
+            differs = list_rate(w, name, schedule, g, last ? schedule->limit : step);
         if (differs || last) break;
     }
+}
+
+/* What an order is made of, but for functions of the program; those for one process each differ in nothing else. */
+static void list_sampler(const walk *w, const char *name, const ls_sampler *s)
+{
+    char key[100], draws[32] = "all", contents[32] = "none";
+    if (s->draws != LS_AUTO) snprintf(draws, sizeof draws, "%lld", (long long)s->draws);
+    if (s->weights)
+        snprintf(contents, sizeof contents, "weights %016" PRIx64,
+                 ls_hash_of(s->weights, (size_t)s->weight_count * sizeof *s->weights));
+    if (s->listed) {
+        ls_hash hash;
+        ls_hash_begin(&hash);
+        ls_hash_add(&hash, s->lists, (size_t)(s->list_count + 1) * sizeof *s->lists);
+        ls_hash_add(&hash, s->listed, (size_t)s->draws * sizeof *s->listed);
+        snprintf(contents, sizeof contents, "batches %016" PRIx64, ls_hash_end(&hash));
+    }
+    snprintf(key, sizeof key, "%s sampler", name);
+    setting(w, GOES_ON, key, "draws: %s, replacement: %s, shuffle: %s, drop_last: %s, contents: %s", draws,
+            yes_no(s->replacement), yes_no(s->shuffle), yes_no(s->drop_last), contents);
 }
 
 static void list_loader(const walk *w, const char *name, const ls_loader *loader)
@@ -201,6 +257,12 @@ static void list_loader(const walk *w, const char *name, const ls_loader *loader
     char key[100], text[2000];
     snprintf(key, sizeof key, "%s order", name);
     setting(w, REFUSED, key, "%s", o->sampler ? o->sampler->kind : o->shuffle ? "shuffled" : "as in the dataset");
+    if (o->sampler) list_sampler(w, name, o->sampler);
+    snprintf(key, sizeof key, "%s choice of samples", name);
+    if (loader->set->choice) setting(w, REFUSED, key, "%016" PRIx64 " (ls_split, ls_subset)", loader->set->choice);
+    else setting(w, REFUSED, key, "all");
+    snprintf(key, sizeof key, "%s seed", name);
+    if (!w->among_processes) setting(w, STAYS, key, "%" PRIu64, o->seed);
     snprintf(key, sizeof key, "%s drop_last", name);
     setting(w, GOES_ON, key, "%s", yes_no(o->drop_last));
     size_t used = (size_t)snprintf(text, sizeof text, "%d steps", (int)o->transform.count);
@@ -265,12 +327,30 @@ static void put_frozen(const ls_training *t, ls_json_writer *to)
     ls_json_put_end(to);
 }
 
+/* Paths of all modules in evaluation, "0.backbone", of the whole model "0". */
+static void put_evaluating(ls_json_writer *to, const ls_module *module, const char *path)
+{
+    if (!module->training) ls_json_put_text(to, NULL, path);
+    for (int i = 0; i < module->child_count; i++) {
+        char below[1024];
+        snprintf(below, sizeof below, "%s.%s", path, module->children[i].name);
+        put_evaluating(to, module->children[i].module, below);
+    }
+}
+
 bool ls_settings_collect(const ls_training *training, ls_snapshot *snapshot)
 {
     ls_json_writer to = {.indent = 2};
     ls_json_put_object(&to, NULL);
     list_all(&(walk){.training = training, .to = &to});
     put_frozen(training, &to);
+    ls_json_put_array(&to, LS_SETTINGS_EVALUATING);
+    for (int i = 0; i < training->module_count; i++) {
+        char path[16];
+        snprintf(path, sizeof path, "%d", i);
+        put_evaluating(&to, training->modules[i], path);
+    }
+    ls_json_put_end(&to);
     ls_json_put_end(&to);
     return ls_snapshot_add_json(snapshot, LS_SETTINGS, &to);
 }
@@ -285,5 +365,7 @@ void ls_settings_describe(const ls_training *training, ls_json_writer *to)
 bool ls_settings_compare(const ls_training *training, const char *folder, const ls_json *saved)
 {
     list_all(&(walk){.training = training, .from = saved, .folder = folder});
+    const char *epochs = ls_json_text(ls_json_get(saved, "epochs"));
+    training->begun->epochs_before = epochs ? strtoll(epochs, NULL, 10) : 0;
     return !ls_failed(training->run);
 }

@@ -20,14 +20,16 @@ typedef struct ls_custom {
 typedef struct ls_begun {
     uint64_t seed;
     ls_dtype precision, compression;
-    int64_t accumulation; /* gradient_accumulation_steps; the run may have changed them since */
-    int64_t epochs;       /* of the loop over them; 0: there was none yet */
-    char *frozen;         /* names of parameters that were frozen then; NULL: not known yet */
+    int64_t accumulation;  /* gradient_accumulation_steps; the run may have changed them since */
+    int64_t epochs;        /* of the loop over them; 0: there was none yet */
+    int64_t epochs_before; /* the same, of the checkpoint it goes on from; 0: not known */
+    char *frozen;          /* names of parameters that were frozen then; NULL: not known yet */
+    char *evaluating;      /* names of parts of models in training that were in evaluation then; NULL: the same */
 } ls_begun;
 
 typedef struct ls_training {
     ls_run *run;
-    const ls_begun *begun;
+    ls_begun *begun;
     int module_count, optim_count, schedule_count, loader_count;
     ls_module *const *modules;
     ls_optim *const *optims;
@@ -52,6 +54,7 @@ bool ls_training_restore(const ls_training *training, const char *folder, const 
  * checkpoint would mean something else. */
 #define LS_SETTINGS "settings.json"
 #define LS_SETTINGS_FROZEN "frozen" /* in it: an array of names */
+#define LS_SETTINGS_EVALUATING "in evaluation"
 bool ls_settings_collect(const ls_training *training, ls_snapshot *snapshot);
 /* For processes that compare theirs: one object of texts, with what tensors of a checkpoint would tell; without what
  * ls_init() has compared. */

@@ -27,6 +27,7 @@ struct ls_dataset {
     int64_t class_count;
     char **class_names; /* NULL: none */
 
+    uint64_t choice;          /* which samples of its bases it has, as a hash; 0: all of one that has no bases */
     ls_dataset *const *bases; /* those it is a part of, base_count of them; they have its classes */
     int base_count;
     int64_t users;  /* loaders and parts made of it */

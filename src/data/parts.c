@@ -1,6 +1,7 @@
 /* parts.c - datasets made of others: a choice of samples, a random split, one after the other. */
 #include <string.h>
 
+#include "base/hash.h"
 #include "base/memory.h"
 #include "data/dataset.h"
 #include "data/random.h"
@@ -107,6 +108,11 @@ ls_dataset *ls_subset(ls_dataset *base, int64_t count, const int64_t *indices)
                ls_object_free(set), NULL;
     if (count) memcpy(p->map, indices, (size_t)count * sizeof *p->map);
     set->count = count;
+    ls_hash hash;
+    ls_hash_begin(&hash);
+    ls_hash_add(&hash, &base->choice, sizeof base->choice);
+    ls_hash_add(&hash, p->map, (size_t)count * sizeof *p->map);
+    set->choice = ls_hash_end(&hash);
     return set;
 }
 
@@ -166,6 +172,13 @@ ls_dataset *ls_join_of(int count, ls_dataset *const *sets)
     if (!set) return NULL;
     p->ends = ls_sys_alloc((size_t)count * sizeof *p->ends);
     if (!p->ends) return ls_fail(&run->errors, LS_ERR_MEMORY, "ls_join: out of memory"), ls_object_free(set), NULL;
-    for (int i = 0; i < count; i++) p->ends[i] = set->count += sets[i]->count;
+    ls_hash hash;
+    ls_hash_begin(&hash);
+    for (int i = 0; i < count; i++) {
+        p->ends[i] = set->count += sets[i]->count;
+        ls_hash_add(&hash, &p->ends[i], sizeof p->ends[i]);
+        ls_hash_add(&hash, &sets[i]->choice, sizeof sets[i]->choice);
+    }
+    set->choice = ls_hash_end(&hash);
     return set;
 }

@@ -54,10 +54,14 @@ static ls_module *conv_new(ls_run *run, int64_t in, int64_t out, int64_t kernel,
                                    .padding_hw = {opts.padding_hw[0], opts.padding_hw[1]},
                                    .dilation_hw = {opts.dilation_hw[0], opts.dilation_hw[1]},
                                    .output_padding = opts.output_padding};
-    ls_layer_says(c, "stride %lld %lldx%lld padding %lld %lldx%lld dilation %lld %lldx%lld", (long long)opts.stride,
-                  (long long)opts.stride_hw[0], (long long)opts.stride_hw[1], (long long)opts.padding,
-                  (long long)opts.padding_hw[0], (long long)opts.padding_hw[1], (long long)opts.dilation,
-                  (long long)opts.dilation_hw[0], (long long)opts.dilation_hw[1]);
+    long long hw[6];
+    for (int i = 0; i < 2; i++) {
+        hw[i] = ls_opts_integer(opts.stride_hw[i], opts.stride);
+        hw[2 + i] = ls_opts_integer(opts.padding_hw[i], opts.padding);
+        hw[4 + i] = ls_opts_integer(opts.dilation_hw[i], opts.dilation);
+    }
+    ls_layer_says(c, "stride %lldx%lld padding %lldx%lld dilation %lldx%lld output padding %lld", hw[0], hw[1], hw[2],
+                  hw[3], hw[4], hw[5], (long long)opts.output_padding);
     ls_shape shape = transposed ? LS_SHAPE(in, out / groups, height, width) : LS_SHAPE(out, in / groups, height, width);
     if (kind == CONV_BLANK) {
         c->weight = ls_parameter(&c->module, "weight", ls_empty_shape(run, LS_F32, shape));

@@ -130,8 +130,15 @@ static ls_module *pool_new(ls_run *run, const char *kind, pool_fn *apply, int64_
     p->apply = apply;
     p->kernel = kernel;
     p->opts = opts;
-    ls_layer_says(p, "kernel %lld stride %lld padding %lld", (long long)kernel, (long long)opts.stride,
-                  (long long)opts.padding);
+    long long hw[6];
+    for (int i = 0; i < 2; i++) {
+        hw[i] = ls_opts_integer(opts.kernel_hw[i], kernel);
+        hw[2 + i] = ls_opts_integer(opts.stride_hw[i], ls_opts_integer(opts.stride, hw[i]));
+        hw[4 + i] = ls_opts_integer(opts.padding_hw[i], opts.padding);
+    }
+    ls_layer_says(p, "kernel %lldx%lld stride %lldx%lld padding %lldx%lld dilation %lld%s%s", hw[0], hw[1], hw[2],
+                  hw[3], hw[4], hw[5], (long long)opts.dilation, opts.ceil_mode ? " ceil_mode" : "",
+                  opts.exclude_padding ? " exclude_padding" : "");
     return ls_layer_done(p);
 }
 
@@ -172,6 +179,7 @@ static ls_module *resized_new(ls_run *run, const char *kind, ls_forward_fn *forw
     r->height = settings.height;
     r->width = settings.width;
     r->method = settings.method;
+    ls_layer_says(r, "%lldx%lld method %d", (long long)r->height, (long long)r->width, (int)r->method);
     return ls_layer_done(r);
 }
 

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/denormals.h"
 #include "base/hash.h"
 #include "base/memory.h"
 #include "run/collective.h"
@@ -29,6 +30,7 @@ static const struct {
     {"dispatch_batches", AS_YES_NO},
     {"shard_optimizer", AS_YES_NO},
     {"gradient_compression", AS_TYPE},
+    {"flush_denormals", AS_YES_NO},
     {"resume_from_checkpoint", AS_YES_NO}, /* hosts may know one folder by different names */
 };
 
@@ -47,6 +49,7 @@ ls_terms ls_terms_of(const ls_run *run)
         run->share.dispatch,
         run->share.optimizer,
         begun->compression,
+        ls_denormals_flushed(),
         session->resume != NULL,
     }};
 }

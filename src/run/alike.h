@@ -4,7 +4,7 @@
 
 #include "run/session.h"
 
-enum { LS_TERMS = 11 };
+enum { LS_TERMS = 12 };
 
 /* The options of ls_init() that change numbers, as they are in force. */
 typedef struct ls_terms {

@@ -1,4 +1,5 @@
 /* epoch.c - the loop over epochs: counted here, restored from checkpoints. */
+#include "base/log.h"
 #include "data/loader.h"
 #include "run/prepare.h"
 #include "run/report.h"
@@ -20,6 +21,17 @@ static void begin_passes(ls_run *run)
     for (ls_object *o; (o = ls_prepared_next(run, LS_OBJECT_LOADER, &at));) ls_loader_epoch_begin((ls_loader *)o);
 }
 
+/* A checkpoint that was loaded before the loop over epochs was compared with all but its length. */
+static void compare_epochs(ls_begun *begun, int n)
+{
+    if (n < 1) return;
+    if (!begun->epochs && begun->epochs_before && begun->epochs_before != n)
+        ls_log_of_job(LS_LOG_WARN,
+                      "the checkpoint that this run goes on from was saved with epochs: %lld; this run goes on with %d",
+                      (long long)begun->epochs_before, n);
+    begun->epochs = n;
+}
+
 bool ls_epoch(ls_run *run, int n, int *epoch)
 {
     ls_session *session = run->session;
@@ -27,7 +39,7 @@ bool ls_epoch(ls_run *run, int n, int *epoch)
     bool was_in_epoch = session->in_epoch;
     leave_epoch(run);
     ls_run_look_back(run);
-    if (n > 0) session->begun.epochs = n;
+    compare_epochs(&session->begun, n);
     ls_session_resume(run);
     if (ls_failed(run) || !ls_session_open_project(run)) return false;
     if (!session->restored) {

@@ -86,6 +86,7 @@ void ls_session_close(ls_run *run)
     ls_sys_free(session->project_dir);
     ls_sys_free(session->resume);
     ls_sys_free(session->begun.frozen);
+    ls_sys_free(session->begun.evaluating);
     ls_sys_free(session);
     run->session = NULL;
 }

@@ -16,6 +16,7 @@
 #include "checkpoint/folder.h"
 #include "checkpoint/training.h"
 #include "data/loader.h"
+#include "nn/module.h"
 #include "optim/optim.h"
 #include "run/claim.h"
 #include "run/collective.h"
@@ -25,8 +26,22 @@
 
 /* ---- what belongs to the run ---- */
 
-/* Names of the parameters that are frozen before the first epoch, load or save: how the program begins. Noted once. */
-static void note_frozen(ls_run *run)
+/* Names of parts that are in evaluation although the model is not, to the end of a text. */
+static size_t name_evaluating(const ls_module *module, const char *path, char *text, size_t size, size_t used)
+{
+    for (int i = 0; i < module->child_count && used < size; i++) {
+        const ls_module *child = module->children[i].module;
+        char below[1024];
+        snprintf(below, sizeof below, "%s%s%s", path, *path ? "." : "", module->children[i].name);
+        if (child->training) used = name_evaluating(child, below, text, size, used);
+        else used += (size_t)snprintf(text + used, size - used, "%s%s", used ? ", " : "", below);
+    }
+    return used;
+}
+
+/* How the program begins, noted once, before the first epoch, load or save: names of parameters that are frozen, and of
+ * parts in evaluation. */
+static void note_beginning(ls_run *run)
 {
     char text[4096] = "none";
     size_t used = 0;
@@ -40,6 +55,14 @@ static void note_frozen(ls_run *run)
                                          ls_state_name(parameters, p));
     }
     run->session->begun.frozen = ls_text_copy(run, text);
+    snprintf(text, sizeof text, "none");
+    used = 0;
+    at = 0;
+    for (ls_object *o; (o = ls_prepared_next(run, LS_OBJECT_MODULE, &at));) {
+        const ls_module *module = (const ls_module *)o;
+        if (module->training) used = name_evaluating(module, "", text, sizeof text, used);
+    }
+    run->session->begun.evaluating = ls_text_copy(run, text);
 }
 
 void *ls_session_training(ls_run *run, int position, ls_training *t)
@@ -300,7 +323,7 @@ typedef struct own_state {
 bool ls_save_state(ls_run *run, const char *folder)
 {
     if (!ls_session_of(run) || !ls_wait_for_save(run) || !collect_optims(run)) return false;
-    note_frozen(run);
+    note_beginning(run);
     ls_remind_of_unsaved(run);
     ls_state **gradients;
     bool ok = ls_gradients_collect(run, &gradients);
@@ -387,7 +410,7 @@ static bool point_inside(ls_run *run, const char *folder)
 bool ls_load_state(ls_run *run, const char *folder)
 {
     if (!ls_session_of(run) || !ls_wait_for_save(run)) return false;
-    note_frozen(run);
+    note_beginning(run);
     ls_manifest manifest;
     ls_message why = {{0}};
     if (is_latest(folder)) {
@@ -413,7 +436,7 @@ void ls_session_resume(ls_run *run)
     ls_session *session = run->session;
     char *from = session->resume, parent[PATH_MAX];
     if (ls_failed(run)) return;
-    note_frozen(run);
+    note_beginning(run);
     if (!from) {
         mind_older_checkpoints(run);
         return;

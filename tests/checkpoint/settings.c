@@ -17,7 +17,12 @@ typedef struct variant {
     int epochs;
     int64_t cosine; /* steps of such a schedule; 0: it decays exponentially */
     double dropout, lr, group_lr, gamma, momentum;
-    bool nesterov, in_order, frozen, drop_last, other_groups, one_group, gelu;
+    bool nesterov, in_order, frozen, drop_last, other_groups, one_group, gelu, evaluating;
+    double max_lr, group_max_lr, base_momentum; /* of a cycle; 0: there is none */
+    double factor;                              /* of a schedule that is a function; 0: there is none */
+    double weight;                              /* of the first sample, in a sampler; 0: there is none */
+    bool without_replacement;
+    uint64_t loader_seed, split_seed; /* 0: the run's, no split */
 } variant;
 
 static const variant usual = {.init = {ls_init_opts_defaults},
@@ -47,6 +52,38 @@ static ls_dataset *points(ls_run *run, int64_t n)
     return ls_tensor_dataset_new(run, ls_named(x, "image"), ls_named(y, "label"));
 }
 
+static double factor_at(void *user, int64_t step)
+{
+    return pow(*(const double *)user, (double)step);
+}
+
+static ls_schedule *schedule_of(ls_optim *sgd, const variant *v)
+{
+    static double factor;
+    factor = v->factor;
+    if (v->max_lr > 0)
+        return ls_one_cycle_new(sgd, .max_lrs = (double[]){v->max_lr, v->group_max_lr}, .total_steps = 24,
+                                .base_momentum = v->base_momentum);
+    if (v->factor > 0) return ls_lambda_new(sgd, factor_at, &factor);
+    return v->cosine ? ls_cosine_new(sgd, v->cosine, 0) : ls_exponential_new(sgd, v->gamma);
+}
+
+static ls_loader *loader_of(ls_run *run, const variant *v)
+{
+    ls_dataset *set = points(run, v->split_seed ? 46 : 23), *rest;
+    if (v->split_seed) {
+        ls_set_seed(run, v->split_seed);
+        ls_split(set, 0.5, &set, &rest);
+    }
+    double weights[23];
+    for (int i = 0; i < 23; i++) weights[i] = i ? 1 : v->weight;
+    ls_sampler *sampler = NULL;
+    if (v->weight > 0)
+        sampler = ls_weighted_sampler_new(run, 23, weights, .without_replacement = v->without_replacement);
+    return ls_loader_new(run, set, .batch = 4, .shuffle = !v->in_order && !sampler, .sampler = sampler,
+                         .drop_last = v->drop_last, .seed = v->loader_seed ? v->loader_seed : LS_AUTO_SEED);
+}
+
 static training start(variant v, const char *resume)
 {
     v.init.project_dir = home;
@@ -63,8 +100,9 @@ static training start(variant v, const char *resume)
     if (!v.one_group)
         ls_group_add(t.sgd, ls_state_matching(ls_parameters(t.net), v.other_groups ? "0.bias" : "*.bias"),
                      .lr = v.group_lr);
-    t.decay = v.cosine ? ls_cosine_new(t.sgd, v.cosine, 0) : ls_exponential_new(t.sgd, v.gamma);
-    t.train = ls_loader_new(run, points(run, 23), .batch = 4, .shuffle = !v.in_order, .drop_last = v.drop_last);
+    t.decay = schedule_of(t.sgd, &v);
+    t.train = loader_of(run, &v);
+    if (v.evaluating) ls_eval(ls_child(t.net, "3"));
     ls_prepare(run, t.net, t.sgd, t.decay, t.train);
     return t;
 }
@@ -136,6 +174,32 @@ static void what_is_trained_goes_on(void)
     variant v = usual;
     v.frozen = true;
     goes_on_exactly(v, unfreeze_step_by_step);
+}
+
+static void still_step_by_step(training *t, int epoch)
+{
+    if (epoch == 1) ls_eval(ls_child(t->net, "3"));
+    if (epoch == 3) ls_train(ls_child(t->net, "3"));
+}
+
+static void parts_in_evaluation_go_on(void)
+{
+    goes_on_exactly(usual, still_step_by_step);
+    variant v = usual;
+    v.evaluating = true;
+    goes_on_exactly(v, NULL);
+}
+
+/* Whoever evaluates a checkpoint has said so before. */
+static void a_model_in_evaluation_stays_there(void)
+{
+    folder_fresh(home);
+    training t = start(usual, NULL);
+    CHECK(ls_save_state(t.run, NULL));
+    ls_eval(t.net);
+    CHECK(ls_load_state(t.run, NULL));
+    CHECK(!ls_is_training(t.net) && !ls_is_training(ls_child(t.net, "3")));
+    CHECK(ls_finish(t.run) == 0);
 }
 
 static void accumulate_more_and_more(training *t, int epoch)
@@ -221,8 +285,60 @@ static void other_settings_are_named(void)
     CHANGE(v.init.seed = 5,
            "ls_load_state: saved with seed 0, but this run began with seed 5, which ls_split() and all "
            "else that is random has used by now; go on with --seed 0, or begin a new training");
+    CHANGE(v.init.flush_denormals = true, SAVED "flush_denormals: no; this run goes on with yes\n");
+    CHANGE(v.evaluating = true,
+           SAVED "parts in evaluation at the beginning: none, which stays in force; this program's has "
+                 "no effect: 3\n");
+    CHANGE(v.loader_seed = 7, SAVED "loader 0 seed: 0, which stays in force; this program's has no effect: 7\n");
     CHANGE(v.other_groups = true, "saved with optimizer 0 group of 2.bias: 1, here it is 0");
     CHANGE(v.one_group = true, "another number of parameter groups was saved");
+}
+
+#define CHANGE_OF(before, statement, words)                                                                            \
+    do {                                                                                                               \
+        variant v = before;                                                                                            \
+        statement;                                                                                                     \
+        expect(before, v, words);                                                                                      \
+    } while (0)
+
+static void what_schedules_and_orders_are_made_of_is_compared(void)
+{
+    variant cycle = usual, function = usual, weighted = usual, split = usual;
+    cycle.max_lr = cycle.group_max_lr = 0.1;
+    cycle.base_momentum = 0.85;
+    CHECK_TEXT(said_between(cycle, cycle), "");
+    CHANGE_OF(cycle, v.group_max_lr = 0.2, "schedule 0 at step 1 of group 1: a rate of 0.");
+    CHANGE_OF(cycle, v.base_momentum = 0.5, "schedule 0 momentum at step 1: 0.9");
+    function.factor = 0.9;
+    CHECK_TEXT(said_between(function, function), "");
+    CHANGE_OF(function, v.factor = 0.5,
+              "schedule 0 rate: at step 8: 0.430467 times the initial rate; this run goes on with "
+              "at step 8: 0.00390625 times");
+    weighted.weight = 2;
+    CHECK_TEXT(said_between(weighted, weighted), "");
+    CHANGE_OF(weighted, v.weight = 3, "loader 0 sampler: draws: all, replacement: yes, ");
+    CHANGE_OF(weighted, v.without_replacement = true, "this run goes on with draws: all, replacement: no, ");
+    split.split_seed = 3;
+    CHECK_TEXT(said_between(split, split), "");
+    CHANGE_OF(split, v.split_seed = 4, "ls_load_state: saved with loader 0 choice of samples: ");
+}
+
+static int load_before_the_loop(void)
+{
+    training t = start(usual, NULL);
+    ls_load_state(t.run, NULL);
+    t.epochs = 5;
+    record r = {0};
+    train(&t, &r, NULL, NEVER);
+    return ls_finish(t.run);
+}
+
+static void another_number_of_epochs_is_named_after_a_load(void)
+{
+    char text[2048];
+    said_between(usual, usual);
+    CHECK(run_captured(NULL, load_before_the_loop, text, sizeof text) == 0);
+    CHECK_MSG(strstr(text, "goes on from was saved with epochs: 4; this run goes on with 5\n"), "%s", text);
 }
 
 /* In one line, not one for each step. */
@@ -318,9 +434,13 @@ int main(int argc, char **argv)
              (int)getpid());
     home = path;
     CHECK_RUN_FORK(other_settings_are_named);
+    CHECK_RUN_FORK(what_schedules_and_orders_are_made_of_is_compared);
+    CHECK_RUN_FORK(another_number_of_epochs_is_named_after_a_load);
     CHECK_RUN_FORK(what_is_not_prepared_is_named_once);
     CHECK_RUN_FORK(a_schedule_of_another_length_is_named);
     CHECK_RUN(what_is_trained_goes_on);
+    CHECK_RUN(parts_in_evaluation_go_on);
+    CHECK_RUN(a_model_in_evaluation_stays_there);
     CHECK_RUN(accumulation_steps_go_on);
     CHECK_RUN(a_cycle_of_any_length_goes_on);
     folder_remove(home);

@@ -5,6 +5,7 @@
 
 #include "base/memory.h"
 #include "check.h"
+#include "nn/module.h"
 
 /* ---- a network of one's own ---- */
 
@@ -293,6 +294,26 @@ static void patterns_that_match_nothing_are_an_error(void)
     CHECK(ls_finish(run) == 0);
 }
 
+/* For trainings that go on: settings that names and shapes of parameters do not show. */
+static void layers_say_what_changes_their_numbers(void)
+{
+    ls_run *run = ls_init(NULL, NULL);
+    ls_module *const pairs[][2] = {
+        {ls_conv2d_new(run, 1, 1, 3), ls_conv2d_new(run, 1, 1, 3, .dilation_hw = {LS_AUTO, 2})},
+        {ls_conv2d_new(run, 1, 1, 3), ls_conv2d_new(run, 1, 1, 3, .padding_hw = {1, LS_AUTO})},
+        {ls_conv_transpose2d_new(run, 1, 1, 3, .stride = 2),
+         ls_conv_transpose2d_new(run, 1, 1, 3, .stride = 2, .output_padding = 1)},
+        {ls_max_pool2d_new(run, 3), ls_max_pool2d_new(run, 3, .ceil_mode = true)},
+        {ls_max_pool2d_new(run, 3), ls_max_pool2d_new(run, 3, .kernel_hw = {LS_AUTO, 2})},
+        {ls_avg_pool2d_new(run, 3), ls_avg_pool2d_new(run, 3, .exclude_padding = true)},
+        {ls_upsample_new(run, 2, LS_NEAREST), ls_upsample_new(run, 2, LS_BILINEAR)},
+        {ls_adaptive_avg_pool2d_new(run, 1, 1), ls_adaptive_avg_pool2d_new(run, 1, 2)},
+    };
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
+        CHECK_MSG(strcmp(pairs[i][0]->says, pairs[i][1]->says) != 0, "%zu: %s", i, pairs[i][0]->says);
+    CHECK(ls_finish(run) == 0);
+}
+
 static void tied_parameters_are_one(void)
 {
     ls_run *run = ls_init(NULL, NULL);
@@ -386,6 +407,7 @@ int main(int argc, char **argv)
     CHECK_RUN(loading_is_strict_unless_partial);
     CHECK_RUN(patterns_select_names);
     CHECK_RUN(patterns_that_match_nothing_are_an_error);
+    CHECK_RUN(layers_say_what_changes_their_numbers);
     CHECK_RUN(tied_parameters_are_one);
     CHECK_RUN(parameters_can_be_cast);
     CHECK_RUN(description_is_a_table);

@@ -23,6 +23,7 @@ static const option options[] = {
     {"dispatch_batches", "no", "yes", {ls_init_opts_defaults, .dispatch_batches = true}},
     {"shard_optimizer", "no", "yes", {ls_init_opts_defaults, .shard_optimizer = true}},
     {"gradient_compression", "no", "f16", {ls_init_opts_defaults, .gradient_compression = LS_F16}},
+    {"flush_denormals", "no", "yes", {ls_init_opts_defaults, .flush_denormals = true}},
     {"resume_from_checkpoint", "no", "yes", {ls_init_opts_defaults, .resume_from_checkpoint = "latest"}},
 };
 
@@ -83,6 +84,7 @@ typedef enum oddity {
     MOMENTUM,
     SHUFFLE,
     DROP_LAST,
+    SPLIT_SEED,
     DROPOUT,
     SCHEDULE,
     MISSING_SCHEDULE,
@@ -99,6 +101,7 @@ static const char *const complaints[ODDITIES] = {
     [MOMENTUM] = "optimizer 0 group 0 momentum: 0 in process 0, but 0.9 in process 1",
     [SHUFFLE] = "loader 0 order: as in the dataset in process 0, but shuffled in process 1",
     [DROP_LAST] = "loader 0 drop_last: no in process 0, but yes in process 1",
+    [SPLIT_SEED] = "loader 0 choice of samples: ",
     [DROPOUT] = "model 0 1: Dropout 0.25 in process 0, but Dropout 0.5 in process 1",
     [SCHEDULE] = "schedule 0 formula: cosine over 10 steps in process 0, but cosine over 20 steps in process 1",
     [MISSING_SCHEDULE] = "prepared objects: modules: 1, optimisers: 1, schedules: 1, loaders: 1 in process 0, but "
@@ -125,6 +128,8 @@ static void prepare_oddly(ls_run *run)
     ls_schedule *schedule = ls_cosine_new(optim, odd && tried == SCHEDULE ? 20 : 10, 0);
     if (odd && tried == RATE_SET_LATER) ls_set_lr(optim, 0.3);
     ls_dataset *set = ls_tensor_dataset_of(run, 1, (ls_tensor *[]){ls_zeros(run, LS_F32, 8, 1)});
+    if (odd && tried == SPLIT_SEED) ls_set_seed(run, 77);
+    if (tried == SPLIT_SEED) ls_split(set, 0.5, &set, &(ls_dataset *){NULL});
     ls_loader *loader =
         ls_loader_new(run, set, .batch = 2, .shuffle = odd && tried == SHUFFLE, .drop_last = odd && tried == DROP_LAST);
     if (odd && tried == ACCUMULATION) ls_set_gradient_accumulation_steps(run, 3);

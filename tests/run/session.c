@@ -86,7 +86,7 @@ static void objects_end_with_their_run(void)
     CHECK(!ls_step(sgd));
     ended(two, "ls_step" ENDED);
     CHECK(!ls_exponential_new(sgd, 1));
-    ended(two, "ls_step_lr_new" ENDED);
+    ended(two, "ls_exponential_new" ENDED);
     ls_batch batch;
     CHECK(!ls_next(loader, &batch));
     ended(two, "ls_next" ENDED);
