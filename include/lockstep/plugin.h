@@ -1,13 +1,16 @@
 /* plugin.h - what a device is: the contract between the library and the machines it trains on.
  *
- * A plug-in is a shared object that exports `ls_plugin_v1`, a function that returns a table. It includes this header
+ * A plug-in is a shared object that exports `ls_plugin_v2`, a function that returns a table. It includes this header
  * and nothing else of the library. The built-in CPU device stands behind the same table.
  *
  * A device is entered at operator level: an opcode, descriptions of the operands, attributes, a stream. It may run the
  * operator now (CPU), enqueue it (CUDA) or record it to compile later (XLA); nothing above can tell. Work in one stream
  * happens in the order it was submitted. Results are visible to the host only after an event or a stream has been
  * waited for. Addresses of device memory are opaque to the library: it never reads or writes through them, but it does
- * add byte offsets to them, so memory of one allocation must be contiguous. */
+ * add byte offsets to them, so memory of one allocation must be contiguous.
+ *
+ * A device that records needs to know three more things, and finds them here: what a call reads and writes
+ * (ls_effects), when memory dies (LS_TRAIT_STORAGES), and which numbers change from step to step (ls_call.live). */
 #ifndef LOCKSTEP_PLUGIN_H
 #define LOCKSTEP_PLUGIN_H
 
@@ -17,7 +20,7 @@
 extern "C" {
 #endif
 
-#define LS_PLUGIN_ABI 1u
+#define LS_PLUGIN_ABI 2u
 #define LS_MAX_INPUTS 8
 #define LS_MAX_OUTPUTS 4
 
@@ -30,6 +33,14 @@ typedef enum ls_opcode {
     LS_OP_COUNT
 } ls_opcode;
 
+/* The list of operators this header was compiled with. A plug-in with another list would run wrong operators, since
+ * opcodes are places in it: the library compares the lists and names the first difference. */
+#define LS_OP(name, kind, policy, gradient, summary) #name " "
+static const char ls_operators[] =
+#include <lockstep/ops.def>
+    ;
+#undef LS_OP
+
 /* Where a device may keep its own form (packed, converted) of a long-lived operand such as a weight. `version` grows
  * with every write to the operand, so a form is good while the version it was made from still stands. */
 typedef struct ls_derived {
@@ -38,7 +49,7 @@ typedef struct ls_derived {
     void (*release)(void *form); /* set together with form; called when the operand's memory is given back */
 } ls_derived;
 
-/* One operand: a strided view of device memory. Strides count elements and may be 0 (broadcast) or negative never. */
+/* One operand: a strided view of device memory. Strides count elements; 0 means broadcast, none is negative. */
 typedef struct ls_operand {
     void *data; /* device address of element [0, ..., 0] */
     ls_dtype dtype;
@@ -115,8 +126,24 @@ typedef struct ls_call {
     int32_t n_in, n_out;
     const ls_operand *in[LS_MAX_INPUTS];
     const ls_operand *out[LS_MAX_OUTPUTS];
-    ls_attrs attrs;
+    /* Numbers that change from step to step, in device memory, contiguous; NULL: attrs has them all. Only devices with
+     * LS_TRAIT_LIVE_VALUES get them, so that the calls of one step equal those of the next. They replace members of
+     * attrs, which are 0 then:
+     *   operators that draw   u64 [2]: seed, and what attrs' offset is counted from (uniform .. randperm, dropout, ...)
+     *   adam_step             f64 [3]: lr, bias1, bias2
+     *   sgd_step              f64 [1]: lr
+     *   unscale               f64 [1]: value
+     *   fill                  f64 [1]: shift */
+    const ls_operand *live;
+    const char *site; /* the module at work, "bert/encoder.3"; NULL: none. Lives as long as the device is open */
+    ls_attrs attrs;   /* of opcodes without attributes: not set */
 } ls_call;
+
+/* What a call does to its operands beyond reading every input and overwriting every output: bit i stands for in[i] or
+ * out[i]. An output that is read is updated. */
+typedef struct ls_effects {
+    uint32_t inputs_written, outputs_read;
+} ls_effects;
 
 /* Where a failing call says why, in words for the user: "index 7 at [3] is out of range for 5 rows". */
 typedef struct ls_message {
@@ -125,12 +152,30 @@ typedef struct ls_message {
 
 /* ---- What the library offers a plug-in ------------------------------------------------------------------------ */
 
+typedef struct ls_owner ls_owner; /* the library's side of an open device; opaque to the plug-in */
+typedef struct ls_workspace {
+    void *address;
+    void *block; /* the library's own */
+} ls_workspace;
+
 typedef struct ls_host {
     uint32_t abi, size;
+    const char *operators; /* ls_operators of the library */
     const char *(*op_name)(ls_opcode op);
+    size_t (*dtype_size)(ls_dtype dtype); /* bytes of an element */
+    ls_effects (*effects)(const ls_call *call);
+    size_t (*attrs_size)(ls_opcode op); /* bytes of ls_call.attrs that this opcode sets; 0: none */
     /* Run an operator here and now on the host's CPU, on operands in host memory. For operators a device lacks. */
     ls_status (*run_on_cpu)(const ls_call *call, ls_message *why);
     void (*log)(const char *text);
+    /* Put "module: operator: " in front of a reason, as failures noticed in `run` get it anyway: for those that are
+     * reported later, by stream_sync and event_sync. `site` and `op` are those of the call. */
+    void (*blame)(const char *site, ls_opcode op, ls_message *why);
+    /* Scratch memory for the work of the compute stream, from the same cache as tensors, so that it is counted and
+     * given back with theirs. What `give` gets may be handed out again at once, to work submitted later. LS_ERR_MEMORY
+     * when there is no more. Only while the library calls `run`. */
+    ls_status (*take)(ls_owner *owner, size_t bytes, ls_workspace *workspace);
+    void (*give)(ls_owner *owner, ls_workspace workspace);
 } ls_host;
 
 /* ---- What a plug-in offers the library ------------------------------------------------------------------------ */
@@ -138,15 +183,46 @@ typedef struct ls_host {
 typedef struct ls_stream ls_stream; /* the device's own; opaque here */
 typedef struct ls_event ls_event;
 
-typedef enum ls_copy_kind { LS_COPY_TO_DEVICE, LS_COPY_TO_HOST, LS_COPY_ON_DEVICE } ls_copy_kind;
+typedef enum ls_copy_kind {
+    LS_COPY_TO_DEVICE,
+    LS_COPY_TO_HOST,
+    LS_COPY_ON_DEVICE,
+    LS_COPY_VALUES, /* to the device, LS_VALUES_BYTES at most, taken when called: the host memory may change at once */
+} ls_copy_kind;
+#define LS_VALUES_BYTES 256
+
+/* What is different about a device. */
+enum {
+    LS_TRAIT_HOST = 1u << 0,        /* addresses are host addresses, and every call is complete when it returns */
+    LS_TRAIT_STORAGES = 1u << 1,    /* alloc and release are called once per tensor's memory: nothing is cached */
+    LS_TRAIT_LIVE_VALUES = 1u << 2, /* numbers that change from step to step come as operands: ls_call.live */
+    LS_TRAIT_SCATTERED = 1u << 3,   /* parameters keep their own memory: optimisers do not lay them out in blocks */
+};
+
+/* Where a training loop stands. What was submitted before a mark need not wait for what comes after it. */
+typedef enum ls_mark_kind {
+    LS_MARK_STEP_BEGINS, /* a batch is about to be handed out */
+    LS_MARK_STEP_ENDED,  /* an optimiser has made its step */
+} ls_mark_kind;
+
+/* How a device is opened. */
+typedef struct ls_device_opts {
+    uint32_t size;
+    int32_t index;   /* which of count() */
+    ls_owner *owner; /* for ls_host.take and give */
+} ls_device_opts;
 
 typedef struct ls_device_table {
-    uint32_t abi, size; /* LS_PLUGIN_ABI, sizeof(ls_device_table) */
-    const char *name;   /* "cpu", "cuda", ... */
+    uint32_t abi, size;    /* LS_PLUGIN_ABI, sizeof(ls_device_table): entries beyond a plug-in's size count as NULL */
+    uint32_t call_size;    /* sizeof(ls_call) */
+    uint32_t traits;       /* LS_TRAIT_... */
+    const char *operators; /* ls_operators */
+    const char *name;      /* "cpu", "cuda", ... */
 
-    /* How many such devices are usable here; 0 when the hardware or its driver is missing. */
+    /* How many such devices are usable here; 0 when the hardware or its driver is missing. Must not start a driver that
+     * a later fork would break. */
     int (*count)(void);
-    ls_status (*open)(const ls_host *host, int index, void **device, ls_message *why);
+    ls_status (*open)(const ls_host *host, const ls_device_opts *opts, void **device, ls_message *why);
     void (*close)(void *device);
 
     /* Memory, aligned to 64 bytes at least; release happens after all work submitted before it. Slow: the library
@@ -174,9 +250,21 @@ typedef struct ls_device_table {
 
     /* Operators, in stream order. LS_ERR_UNSUPPORTED when this device lacks it. */
     ls_status (*run)(void *device, ls_stream *stream, const ls_call *call, ls_message *why);
+
+    /* ---- optional entries: NULL where a device has no use for them ---- */
+
+    /* Can it run this operator? NULL: all of them. A fused operator that it cannot run is put together from others. */
+    bool (*supports)(void *device, ls_opcode op);
+    ls_status (*mark)(void *device, ls_stream *stream, ls_mark_kind mark, ls_message *why);
+    /* The stream as the vendor's libraries know it, such as a cudaStream_t. */
+    void *(*native)(void *device, ls_stream *stream);
 } ls_device_table;
 
-/* The symbol a plug-in exports: const ls_device_table *ls_plugin_v1(const ls_host *host); */
+/* The beginning of a plug-in's table. */
+#define LS_DEVICE_TABLE                                                                                                \
+    .abi = LS_PLUGIN_ABI, .size = sizeof(ls_device_table), .call_size = sizeof(ls_call), .operators = ls_operators
+
+/* The symbol a plug-in exports: const ls_device_table *ls_plugin_v2(const ls_host *host); */
 typedef const ls_device_table *ls_plugin_entry(const ls_host *host);
 
 #ifdef __cplusplus

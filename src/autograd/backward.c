@@ -235,6 +235,7 @@ static bool process(ls_run *run, ls_node *node)
         dx = ls_sys_alloc((size_t)node->n_in * sizeof *dx);
         if (!dx) return ls_fail(&run->errors, LS_ERR_MEMORY, "backward of %s: no memory", node->op->name), false;
     }
+    run->site = node->site;
     if (arrived) node->op->backward(node, node->grad, dx);
     if (run->finite.check && !run->scaler && !ls_failed(run)) gradients_finite(run, node, dx);
     for (int i = 0; i < node->n_saved; i++) ls_release(node->saved[i]);
@@ -260,6 +261,7 @@ bool ls_walk_back(ls_run *run, ls_tensor *from, ls_tensor *seed)
 {
     ls_node *root = from->node;
     reach(run, root);
+    const char *outside = run->site;
     run->no_grad++;
     run->walking = true;
     ls_mark outer = ls_scope_begin(run);
@@ -292,5 +294,6 @@ bool ls_walk_back(ls_run *run, ls_tensor *from, ls_tensor *seed)
     ls_scope_end(run, outer, NULL);
     run->walking = false;
     run->no_grad--;
+    run->site = outside;
     return ok;
 }

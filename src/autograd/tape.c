@@ -47,7 +47,7 @@ static void node_init(ls_run *run, ls_node *node)
 {
     node->op = NULL;
     node->leaf = NULL;
-    node->site = run->finite.check ? ls_site_here(run) : NULL;
+    node->site = run->site;
     node->serial = ++run->node_serial;
     node->refs = 1;
     node->n_in = node->n_out = node->n_saved = 0;

@@ -41,7 +41,7 @@ typedef struct ls_leaf ls_leaf;
 struct ls_node {
     const ls_op_info *op; /* NULL for a leaf */
     ls_leaf *leaf;        /* NULL for an operator */
-    const char *site;     /* the module that made it, where results are checked (tensor/finite.h); else NULL */
+    const char *site;     /* the module that made it (tensor/site.h); may be NULL */
     uint64_t serial;      /* grows with every node: later is closer to the loss */
     int32_t refs;
     int32_t n_in, n_out, n_saved;

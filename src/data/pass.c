@@ -6,6 +6,7 @@
 #include "base/pin.h"
 #include "data/loader.h"
 #include "data/random.h"
+#include "tensor/live.h"
 
 /* ---- begin and end ---- */
 
@@ -201,6 +202,7 @@ bool ls_next(ls_loader *loader, ls_batch *batch)
         return false;
     }
     if (!loader->in_pass && !ls_loader_begin_pass(loader)) return false;
+    ls_step_mark(loader->object.run, LS_MARK_STEP_BEGINS);
     bool last = false;
     bool more = loader->handed < loader->batches;
     ls_slot *slot = more ? next_slot(loader, &last) : NULL;

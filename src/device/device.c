@@ -11,27 +11,44 @@
 #include "base/memory.h"
 #include "device/cpu/cpu.h"
 
-const char *ls_op_name(ls_opcode op)
-{
-    static const char *const names[LS_OP_COUNT] = {
-#define LS_OP(name, kind, policy, gradient, summary) #name,
-#include <lockstep/ops.def>
-#undef LS_OP
-    };
-    return (unsigned)op < LS_OP_COUNT ? names[op] : "?";
-}
-
 static void host_log(const char *text)
 {
     ls_log_line(LS_LOG_INFO, "%s", text);
 }
 
+static void host_blame(const char *site, ls_opcode op, ls_message *why)
+{
+    ls_message said = *why;
+    snprintf(why->text, sizeof why->text, "%s%s%s: %.160s", site ? site : "", site ? ": " : "", ls_op_name(op),
+             said.text);
+}
+
+static ls_status host_take(ls_owner *owner, size_t bytes, ls_workspace *workspace)
+{
+    ls_block *block = ls_pool_take(((ls_device *)owner)->pool, bytes);
+    if (!block) return LS_ERR_MEMORY;
+    *workspace = (ls_workspace){block->address, block};
+    return LS_OK;
+}
+
+static void host_give(ls_owner *owner, ls_workspace workspace)
+{
+    ls_pool_give(((ls_device *)owner)->pool, workspace.block);
+}
+
 static const ls_host host = {
     .abi = LS_PLUGIN_ABI,
     .size = sizeof(ls_host),
+    .operators = ls_operators,
     .op_name = ls_op_name,
+    .dtype_size = ls_dtype_size,
+    .effects = ls_op_effects,
+    .attrs_size = ls_op_attrs_size,
     .run_on_cpu = ls_cpu_run,
     .log = host_log,
+    .blame = host_blame,
+    .take = host_take,
+    .give = host_give,
 };
 
 /* ---- finding the table ---- */
@@ -45,20 +62,46 @@ static int split_index(char *name)
     return atoi(colon + 1);
 }
 
-static const ls_device_table *table_from(void *library, const char *name, ls_message *why)
+/* The first operator in which two lists differ: its number, and its names. */
+static void tell_operators_apart(const char *theirs, const char *name, ls_message *why)
 {
-    ls_plugin_entry *entry = (ls_plugin_entry *)ls_library_function(library, "ls_plugin_v1");
-    if (!entry) {
-        snprintf(why->text, sizeof why->text, "device \"%.64s\": the plug-in does not export ls_plugin_v1", name);
-        return NULL;
+    const char *ours = ls_operators;
+    int number = 0;
+    for (size_t n; (n = strcspn(ours, " ")) == strcspn(theirs, " ") && memcmp(ours, theirs, n) == 0 && ours[n];
+         number++) {
+        ours += n + 1;
+        theirs += n + 1;
     }
-    const ls_device_table *table = entry(&host);
-    if (!table || table->abi != LS_PLUGIN_ABI || table->size < sizeof(ls_device_table)) {
+    snprintf(why->text, sizeof why->text,
+             "device \"%.64s\": the plug-in was built for another list of operators: its number %d is \"%.*s\", the "
+             "library's is \"%.*s\"; build it again with this version's headers",
+             name, number, *theirs ? (int)strcspn(theirs, " ") : 7, *theirs ? theirs : "nothing",
+             *ours ? (int)strcspn(ours, " ") : 7, *ours ? ours : "nothing");
+}
+
+/* What the plug-in has of a table, with NULL for what it does not. False, and why not. */
+static bool read_table(const ls_device_table *given, const char *name, ls_device_table *table, ls_message *why)
+{
+    if (!given || given->abi != LS_PLUGIN_ABI || given->size < offsetof(ls_device_table, supports) ||
+        given->call_size != sizeof(ls_call)) {
         snprintf(why->text, sizeof why->text, "device \"%.64s\": the plug-in speaks ABI %u, this library %u", name,
-                 table ? table->abi : 0, LS_PLUGIN_ABI);
-        return NULL;
+                 given ? given->abi : 0, LS_PLUGIN_ABI);
+        return false;
     }
-    return table;
+    if (strcmp(given->operators, ls_operators) != 0) return tell_operators_apart(given->operators, name, why), false;
+    *table = (ls_device_table){0};
+    memcpy(table, given, given->size < sizeof *table ? given->size : sizeof *table);
+    return true;
+}
+
+static bool table_from(void *library, const char *name, ls_device_table *table, ls_message *why)
+{
+    ls_plugin_entry *entry = (ls_plugin_entry *)ls_library_function(library, "ls_plugin_v2");
+    if (entry) return read_table(entry(&host), name, table, why);
+    bool old = ls_library_function(library, "ls_plugin_v1") != NULL;
+    snprintf(why->text, sizeof why->text, "device \"%.64s\": the library does not export ls_plugin_v2: it is %s", name,
+             old ? "a plug-in of an older version; build it again" : "no plug-in for devices");
+    return false;
 }
 
 /* ---- opening ---- */
@@ -74,29 +117,26 @@ ls_device *ls_device_open(const char *name, ls_status *status, ls_message *why)
     snprintf(device->name, sizeof device->name, "%s", name);
 
     *status = LS_ERR_DEVICE;
-    if (strcmp(plain, "cpu") == 0) {
-        device->table = &ls_cpu_device;
-    } else {
+    ls_device_table table = ls_cpu_device;
+    if (strcmp(plain, "cpu") != 0) {
         device->library = ls_library_open("device", plain, why);
-        if (device->library) device->table = table_from(device->library, plain, why);
-        if (!device->table) goto close_device;
+        if (!device->library || !table_from(device->library, plain, &table, why)) goto close_device;
     }
-    if (index >= device->table->count()) {
-        snprintf(why->text, sizeof why->text, "device \"%.64s\": %d such device%s usable here", name,
-                 device->table->count(), device->table->count() == 1 ? " is" : "s are");
-        device->table = NULL;
+    int count = table.count();
+    if (index >= count) {
+        snprintf(why->text, sizeof why->text, "device \"%.64s\": %d such device%s usable here", name, count,
+                 count == 1 ? " is" : "s are");
         goto close_device;
     }
-    *status = device->table->open(&host, index, &device->handle, why);
-    if (*status) {
-        device->table = NULL;
-        goto close_device;
-    }
-    if (device->table->stream_create) {
-        *status = device->table->stream_create(device->handle, &device->stream);
+    ls_device_opts opts = {.size = sizeof opts, .index = index, .owner = (ls_owner *)device};
+    *status = table.open(&host, &opts, &device->handle, why);
+    if (*status) goto close_device;
+    device->table = table;
+    if (table.stream_create) {
+        *status = table.stream_create(device->handle, &device->stream);
         if (*status) goto close_device;
     }
-    device->pool = ls_pool_new(device->table, device->handle);
+    device->pool = ls_pool_new(&device->table, device->handle);
     if (!device->pool) goto out_of_memory;
     *status = LS_OK;
     return device;
@@ -117,8 +157,8 @@ void ls_device_close(ls_device *device)
         ls_device_sync(device, &ignored);
         ls_pool_free(device->pool);
     }
-    if (device->stream) device->table->stream_destroy(device->handle, device->stream);
-    if (device->table) device->table->close(device->handle);
+    if (device->stream) device->table.stream_destroy(device->handle, device->stream);
+    if (device->table.close) device->table.close(device->handle);
     if (device->library) dlclose(device->library);
     ls_sys_free(device);
 }
@@ -127,19 +167,19 @@ void ls_device_close(ls_device *device)
 
 ls_status ls_device_run(ls_device *device, const ls_call *call, ls_message *why)
 {
-    return device->table->run(device->handle, device->stream, call, why);
+    return device->table.run(device->handle, device->stream, call, why);
 }
 
 ls_status ls_device_sync(ls_device *device, ls_message *why)
 {
-    return device->stream ? device->table->stream_sync(device->handle, device->stream, why) : LS_OK;
+    return device->stream ? device->table.stream_sync(device->handle, device->stream, why) : LS_OK;
 }
 
 static ls_status copy_and_wait(ls_device *device, void *to, const void *from, size_t bytes, ls_copy_kind kind,
                                ls_message *why)
 {
     if (bytes == 0) return LS_OK;
-    ls_status status = device->table->copy(device->handle, device->stream, to, from, bytes, kind, why);
+    ls_status status = device->table.copy(device->handle, device->stream, to, from, bytes, kind, why);
     return status ? status : ls_device_sync(device, why);
 }
 
@@ -153,31 +193,41 @@ ls_status ls_device_download(ls_device *device, void *to, const void *from, size
     return copy_and_wait(device, to, from, bytes, LS_COPY_TO_HOST, why);
 }
 
+ls_status ls_device_put(ls_device *device, void *to, const void *from, size_t bytes, ls_message *why)
+{
+    return device->table.copy(device->handle, device->stream, to, from, bytes, LS_COPY_VALUES, why);
+}
+
+ls_status ls_device_mark(ls_device *device, ls_mark_kind mark, ls_message *why)
+{
+    return device->table.mark ? device->table.mark(device->handle, device->stream, mark, why) : LS_OK;
+}
+
 /* ---- uploads that overlap with work ---- */
 
 void *ls_device_host_alloc(ls_device *device, size_t bytes)
 {
     void *memory = NULL;
-    if (!device->table->host_alloc) return ls_sys_map(bytes);
-    return device->table->host_alloc(device->handle, bytes, &memory) == LS_OK ? memory : NULL;
+    if (!device->table.host_alloc) return ls_sys_map(bytes);
+    return device->table.host_alloc(device->handle, bytes, &memory) == LS_OK ? memory : NULL;
 }
 
 void ls_device_host_release(ls_device *device, void *memory, size_t bytes)
 {
     if (!memory) return;
-    if (device->table->host_alloc) device->table->host_release(device->handle, memory, bytes);
+    if (device->table.host_alloc) device->table.host_release(device->handle, memory, bytes);
     else ls_sys_unmap(memory, bytes);
 }
 
 ls_status ls_device_upload_begin(ls_device *device, void *to, const void *from, size_t bytes, ls_message *why)
 {
     if (bytes == 0) return LS_OK;
-    return device->table->copy(device->handle, device->stream, to, from, bytes, LS_COPY_TO_DEVICE, why);
+    return device->table.copy(device->handle, device->stream, to, from, bytes, LS_COPY_TO_DEVICE, why);
 }
 
 ls_status ls_device_event_record(ls_device *device, ls_event **event, ls_message *why)
 {
-    const ls_device_table *table = device->table;
+    const ls_device_table *table = &device->table;
     if (!table->event_create) return ls_device_sync(device, why);
     ls_status status = *event ? LS_OK : table->event_create(device->handle, event);
     return status ? status : table->event_record(device->handle, *event, device->stream);
@@ -185,12 +235,12 @@ ls_status ls_device_event_record(ls_device *device, ls_event **event, ls_message
 
 ls_status ls_device_event_wait(ls_device *device, ls_event *event, ls_message *why)
 {
-    return event ? device->table->event_sync(device->handle, event, why) : LS_OK;
+    return event ? device->table.event_sync(device->handle, event, why) : LS_OK;
 }
 
 void ls_device_event_free(ls_device *device, ls_event *event)
 {
-    if (event) device->table->event_destroy(device->handle, event);
+    if (event) device->table.event_destroy(device->handle, event);
 }
 
 /* ---- the CPU ---- */
@@ -200,9 +250,9 @@ static int cpu_count(void)
     return 1;
 }
 
-static ls_status cpu_open(const ls_host *unused_host, int index, void **device, ls_message *why)
+static ls_status cpu_open(const ls_host *unused_host, const ls_device_opts *opts, void **device, ls_message *why)
 {
-    (void)unused_host, (void)index, (void)why;
+    (void)unused_host, (void)opts, (void)why;
     *device = NULL;
     return LS_OK;
 }
@@ -240,14 +290,6 @@ static ls_status cpu_run(void *device, ls_stream *stream, const ls_call *call, l
 }
 
 const ls_device_table ls_cpu_device = {
-    .abi = LS_PLUGIN_ABI,
-    .size = sizeof(ls_device_table),
-    .name = "cpu",
-    .count = cpu_count,
-    .open = cpu_open,
-    .close = cpu_close,
-    .alloc = cpu_alloc,
-    .release = cpu_release,
-    .copy = cpu_copy,
-    .run = cpu_run,
+    LS_DEVICE_TABLE,    .traits = LS_TRAIT_HOST, .name = "cpu",          .count = cpu_count, .open = cpu_open,
+    .close = cpu_close, .alloc = cpu_alloc,      .release = cpu_release, .copy = cpu_copy,   .run = cpu_run,
 };

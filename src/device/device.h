@@ -8,12 +8,13 @@
 
 #include <lockstep/plugin.h>
 
+#include "device/facts.h"
 #include "device/pool.h"
 
 typedef struct ls_device {
-    const ls_device_table *table;
-    void *handle;      /* the table's own */
-    ls_stream *stream; /* NULL where the device has none */
+    ls_device_table table; /* the plug-in's; entries it does not have are NULL */
+    void *handle;          /* the table's own */
+    ls_stream *stream;     /* NULL where the device has none */
     ls_pool *pool;
     void *library; /* from dlopen; NULL for the CPU */
     char name[64]; /* "cpu", "cuda:0": how the user named it */
@@ -27,16 +28,31 @@ extern const ls_device_table ls_cpu_device;
 ls_device *ls_device_open(const char *name, ls_status *status, ls_message *why);
 void ls_device_close(ls_device *device);
 
+static inline bool ls_device_has(const ls_device *device, uint32_t trait)
+{
+    return (device->table.traits & trait) != 0;
+}
+
 static inline bool ls_device_is_host(const ls_device *device)
 {
-    return device->table == &ls_cpu_device;
+    return ls_device_has(device, LS_TRAIT_HOST);
+}
+
+/* False: put the operator together from others. */
+static inline bool ls_device_supports(const ls_device *device, ls_opcode op)
+{
+    return !device->table.supports || device->table.supports(device->handle, op);
 }
 
 ls_status ls_device_run(ls_device *device, const ls_call *call, ls_message *why);
 /* Copies return when the host memory may be reused. */
 ls_status ls_device_upload(ls_device *device, void *to, const void *from, size_t bytes, ls_message *why);
 ls_status ls_device_download(ls_device *device, void *to, const void *from, size_t bytes, ls_message *why);
+/* A few numbers, LS_VALUES_BYTES at most, in stream order: no wait, and the host memory may change at once. */
+ls_status ls_device_put(ls_device *device, void *to, const void *from, size_t bytes, ls_message *why);
 ls_status ls_device_sync(ls_device *device, ls_message *why);
+/* A step of training begins or has ended. */
+ls_status ls_device_mark(ls_device *device, ls_mark_kind mark, ls_message *why);
 
 /* Host memory that copies run fast from: pinned where the device offers that. NULL when out. */
 void *ls_device_host_alloc(ls_device *device, size_t bytes);
@@ -47,7 +63,5 @@ ls_status ls_device_upload_begin(ls_device *device, void *to, const void *from, 
 ls_status ls_device_event_record(ls_device *device, ls_event **event, ls_message *why);
 ls_status ls_device_event_wait(ls_device *device, ls_event *event, ls_message *why);
 void ls_device_event_free(ls_device *device, ls_event *event); /* NULL is accepted */
-
-const char *ls_op_name(ls_opcode op);
 
 #endif

@@ -3,7 +3,6 @@
 
 #include "base/guard.h"
 #include "base/memory.h"
-#include "device/device.h"
 
 #define CHUNK_BYTES ((size_t)32 << 20) /* least to ask the device for */
 #define CHUNK_STEP ((size_t)2 << 20)   /* larger requests are rounded up to this: whole huge pages */
@@ -31,7 +30,9 @@ typedef struct slab {
 struct ls_pool {
     const ls_device_table *table;
     void *device;
-    bool guarded; /* in host memory, where the sanitizer sees it */
+    bool guarded;  /* in host memory, where the sanitizer sees it */
+    bool exact;    /* nothing is cached: the device is asked for every block, and told of its end */
+    ls_block *out; /* the exact ones that are out */
 
     uint64_t rows_filled;        /* bit r: some list in row r holds a block */
     uint32_t lists_filled[ROWS]; /* bit l: list l of the row holds a block */
@@ -227,6 +228,31 @@ size_t ls_pool_trim(ls_pool *pool)
     return before - pool->held;
 }
 
+/* ---- Blocks of a device that sees every one of them ----------------------------------------------------------- */
+
+/* Needs one descriptor. */
+static ls_block *take_exact(ls_pool *pool, size_t bytes)
+{
+    void *address = NULL;
+    if (pool->table->alloc(pool->device, bytes, &address) != LS_OK) return NULL;
+    ls_block *block = new_descriptor(pool);
+    *block = (ls_block){.address = address, .bytes = bytes, .after = pool->out};
+    if (pool->out) pool->out->before = block;
+    pool->out = block;
+    pool->held += bytes;
+    return block;
+}
+
+static void give_exact(ls_pool *pool, ls_block *block)
+{
+    if (block->after) block->after->before = block->before;
+    if (block->before) block->before->after = block->after;
+    else pool->out = block->after;
+    pool->table->release(pool->device, block->address, block->bytes);
+    pool->held -= block->bytes;
+    drop_descriptor(pool, block);
+}
+
 /* ---- Blocks in use in other streams --------------------------------------------------------------------------- */
 
 typedef enum effort {
@@ -263,7 +289,8 @@ ls_pool *ls_pool_new(const ls_device_table *table, void *device)
     if (!pool) return NULL;
     pool->table = table;
     pool->device = device;
-    pool->guarded = table == &ls_cpu_device;
+    pool->guarded = (table->traits & LS_TRAIT_HOST) != 0;
+    pool->exact = (table->traits & LS_TRAIT_STORAGES) != 0;
     pool->pending_end = &pool->pending;
     return pool;
 }
@@ -272,6 +299,7 @@ void ls_pool_free(ls_pool *pool)
 {
     if (!pool) return;
     collect(pool, WAIT);
+    while (pool->out) give_exact(pool, pool->out);
     while (pool->chunks) {
         chunk *next = pool->chunks->next;
         release_chunk(pool, pool->chunks);
@@ -317,8 +345,8 @@ ls_block *ls_pool_take(ls_pool *pool, size_t bytes)
     bytes = bytes ? round_up(bytes + (pool->guarded ? LS_GUARD_GAP : 0), LS_POOL_ALIGN) : LS_POOL_ALIGN;
     if (pool->pending) collect(pool, OLDEST);
     if (pool->spare_count < 2 && !make_descriptors(pool)) return NULL; /* one for a chunk, one for a cut */
-    ls_block *block = find(pool, bytes);
-    if (!block && !(block = find_harder(pool, bytes))) return NULL;
+    ls_block *block = pool->exact ? take_exact(pool, bytes) : find(pool, bytes);
+    if (!block && (pool->exact || !(block = find_harder(pool, bytes)))) return NULL;
     cut(pool, block, bytes);
     pool->stats.in_use += bytes;
     if (pool->stats.in_use > pool->stats.peak) pool->stats.peak = pool->stats.in_use;
@@ -330,7 +358,8 @@ void ls_pool_give(ls_pool *pool, ls_block *block)
 {
     pool->stats.in_use -= block->bytes;
     if (pool->guarded) ls_guard_close(block->address, block->bytes);
-    merge_and_insert(pool, block);
+    if (pool->exact) give_exact(pool, block);
+    else merge_and_insert(pool, block);
 }
 
 void ls_pool_give_after(ls_pool *pool, ls_block *block, ls_event *event)

@@ -31,7 +31,7 @@ typedef struct ls_pool_stats {
     size_t peak;       /* largest in_use so far */
     size_t cached;     /* bytes got from the device and free */
     uint64_t chunks;   /* held now */
-    uint64_t requests; /* made to the device so far */
+    uint64_t requests; /* for chunks, made to the device so far */
 } ls_pool_stats;
 
 /* NULL when host memory is out. Takes no device memory yet. Table and device must outlive the pool. */

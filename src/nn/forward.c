@@ -116,6 +116,8 @@ static void forward(ls_module *module, int n, ls_tensor *const *inputs, int most
     }
     char *path = run->errors.path;
     size_t cut = enter_path(path, sizeof run->errors.path, module);
+    const char *outside = run->site;
+    run->site = module->site = ls_site_here(run, module->site);
     if (cut == 0) note_full_precision(module);
     ls_mark mark = ls_scope_begin(run);
     ls_tensor *replaced[LS_MODULE_INPUTS];
@@ -131,6 +133,7 @@ static void forward(ls_module *module, int n, ls_tensor *const *inputs, int most
     ls_scope_end_n(run, mark, out->count, out->item);
     note_outputs(module, out);
     path[cut] = '\0';
+    run->site = outside;
 }
 
 ls_tensor *ls_forward(ls_module *module, ls_tensor *x)

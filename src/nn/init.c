@@ -24,8 +24,9 @@ static void fill_drawn(ls_tensor *t, ls_opcode op, double a, double b, const cha
         return;
     }
     ls_attrs attrs = {.random = {.a = a, .b = b}};
-    op_draw(run, ls_view_numel(&t->view), &attrs.random.seed, &attrs.random.offset);
-    op_submit(op, 0, NULL, 1, &t, &attrs);
+    ls_tensor *live =
+        ls_draw(run, t->storage->device, ls_view_numel(&t->view), &attrs.random.seed, &attrs.random.offset);
+    op_submit_live(op, 0, NULL, 1, &t, &attrs, live);
     ls_written(t);
 }
 

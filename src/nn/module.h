@@ -46,6 +46,7 @@ struct ls_module {
     int child_count, child_capacity;
     ls_branch *children;
 
+    const char *site; /* where it was in the last forward pass (tensor/site.h) */
     int output_count; /* of the last forward pass; 0: there was none, or it failed */
     ls_shape output[LS_MODULE_OUTPUTS];
 

@@ -51,12 +51,15 @@ ls_tensor *ls_attention_sized(ls_tensor *q, ls_tensor *k, ls_tensor *v, const ls
     bool record = ls_must_record(run, 3, in);
     ls_tensor *lse = record ? op_new(q, dtype == LS_F64 ? LS_F64 : LS_F32, LS_SHAPE(batch, heads, rows)) : NULL;
     ls_attrs attrs = {.attention = {.scale = scale, .dropout = opts.dropout, .causal = opts.causal}};
-    if (opts.dropout > 0) op_draw(run, ls_shape_numel(scores), &attrs.attention.seed, &attrs.attention.offset);
+    ls_tensor *live = NULL;
+    if (opts.dropout > 0)
+        live = ls_draw(run, q->storage->device, ls_shape_numel(scores), &attrs.attention.seed, &attrs.attention.offset);
     /* What dropout kept, for the device to hand to its gradient: a bit per score in rows of whole words. */
     ls_tensor *kept = NULL;
     if (record && opts.dropout > 0) kept = op_new(q, LS_U8, LS_SHAPE(batch, heads, rows, (b->dim[2] + 63) / 64 * 8));
     ls_node *node;
-    if (!op_submit(op, 4, in, 3, (ls_tensor *[]){o, lse, kept}, &attrs) || !op_record(op, 3, in, 1, &o, &attrs, &node))
+    if (!op_submit_live(op, 4, in, 3, (ls_tensor *[]){o, lse, kept}, &attrs, live) ||
+        !op_record(op, 3, in, 1, &o, &attrs, &node))
         return &run->poison;
     if (node) {
         for (int i = 0; i < 3; i++) ls_save(node, in[i]);
@@ -64,6 +67,7 @@ ls_tensor *ls_attention_sized(ls_tensor *q, ls_tensor *k, ls_tensor *v, const ls
         ls_save(node, lse);
         ls_save(node, mask);
         ls_save(node, kept);
+        ls_save(node, live);
     }
     return o;
 }
@@ -75,7 +79,8 @@ BACK(attention)
     for (int i = 0; i < 3; i++) out[i] = ls_wants(node, i) ? ls_tensor_new_like(saved[i], saved[i]->view.dtype) : NULL;
     int first = 0;
     while (!out[first]) first++;
-    ls_call call = {.op = LS_OP_attention_grad, .n_in = 8, .n_out = 3, .attrs = node->attrs};
+    const ls_operand *live = saved[7] ? &saved[7]->view : NULL;
+    ls_call call = {.op = LS_OP_attention_grad, .n_in = 8, .n_out = 3, .live = live, .attrs = node->attrs};
     for (int i = 0; i < 8; i++) call.in[i] = in[i] ? &in[i]->view : NULL;
     for (int i = 0; i < 3; i++) {
         if (out[i] && out[i]->life != LS_LIFE_LIVE) return;

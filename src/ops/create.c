@@ -5,8 +5,10 @@ static ls_tensor *created(ls_run *run, ls_opcode op, ls_dtype dtype, ls_shape sh
 {
     ls_tensor *t = ls_empty_shape(run, dtype, shape);
     if (t->life != LS_LIFE_LIVE) return t;
-    if (is_random) op_draw(run, ls_view_numel(&t->view), &attrs.random.seed, &attrs.random.offset);
-    return op_submit(op, 0, NULL, 1, &t, &attrs) ? t : &run->poison;
+    ls_tensor *live = NULL;
+    if (is_random)
+        live = ls_draw(run, t->storage->device, ls_view_numel(&t->view), &attrs.random.seed, &attrs.random.offset);
+    return op_submit_live(op, 0, NULL, 1, &t, &attrs, live) ? t : &run->poison;
 }
 
 ls_tensor *ls_uniform_shape(ls_run *run, ls_dtype dtype, double low, double high, ls_shape shape)

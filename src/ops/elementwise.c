@@ -81,6 +81,7 @@ static ls_tensor *binary(ls_opcode op, ls_tensor *a, ls_tensor *b, result_type r
     call.n_out = 1;
     call.in[0] = &in[0]->view;
     call.in[1] = &in[1]->view;
+    call.live = NULL;
     ls_operand left, right;
     ls_tensor *y;
     if (op_same_shape(&in[0]->view, &in[1]->view)) {
@@ -433,7 +434,8 @@ ls_tensor *ls_dropout(ls_tensor *x, double p)
     if (!(p >= 0 && p <= 1)) return op_error(run, LS_OP_dropout, LS_ERR_VALUE, "probability %g is not in [0, 1]", p);
     if (p == 0) return x;
     ls_attrs attrs = {.random = {.a = p}};
-    op_draw(run, ls_view_numel(&x->view), &attrs.random.seed, &attrs.random.offset);
+    ls_tensor *live =
+        ls_draw(run, x->storage->device, ls_view_numel(&x->view), &attrs.random.seed, &attrs.random.offset);
     if (!ls_dtype_is_float(x->view.dtype)) x = ls_cast(x, LS_F32);
     if (ls_failed(run)) return &run->poison;
     ls_tensor *y = ls_tensor_new_like(x, x->view.dtype), *kept = NULL;
@@ -442,15 +444,19 @@ ls_tensor *ls_dropout(ls_tensor *x, double p)
     if (ls_must_record(run, 1, &x) && ls_view_contiguous(&x->view) && ls_view_contiguous(&y->view))
         kept = op_new(x, LS_U8, LS_SHAPE((ls_view_numel(&x->view) + 255) / 256 * 32));
     ls_node *node;
-    if (!op_submit(LS_OP_dropout, 1, &x, 2, (ls_tensor *[]){y, kept}, &attrs) ||
+    if (!op_submit_live(LS_OP_dropout, 1, &x, 2, (ls_tensor *[]){y, kept}, &attrs, live) ||
         !op_record(LS_OP_dropout, 1, &x, 1, &y, &attrs, &node))
         return &run->poison;
-    ls_save(node, kept);
+    if (node) {
+        ls_save(node, kept);
+        ls_save(node, kept ? NULL : live);
+    }
     return y;
 }
 
 BACK(dropout) /* what was kept then, or the same mask, made again from the same counters */
 {
     ls_tensor *out = ls_tensor_new_like(dy[0], dy[0]->view.dtype), *in[2] = {dy[0], node->saved[0]};
-    dx[0] = op_submit(LS_OP_dropout, 2, in, 1, &out, &node->attrs) ? out : &dy[0]->run->poison;
+    bool ok = op_submit_live(LS_OP_dropout, 2, in, 1, &out, &node->attrs, node->saved[1]);
+    dx[0] = ok ? out : &dy[0]->run->poison;
 }

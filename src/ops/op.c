@@ -55,10 +55,12 @@ ls_tensor *op_error(ls_run *run, ls_opcode op, ls_status code, const char *forma
 
 /* ---- submitting and recording ---- */
 
-bool op_submit(ls_opcode op, int n_in, ls_tensor *const *in, int n_out, ls_tensor *const *out, const ls_attrs *attrs)
+bool op_submit_live(ls_opcode op, int n_in, ls_tensor *const *in, int n_out, ls_tensor *const *out,
+                    const ls_attrs *attrs, const ls_tensor *live)
 {
     ls_call call;
     ls_device *device = NULL;
+    if (live && live->life != LS_LIFE_LIVE) return false;
     call.op = op;
     call.n_in = n_in;
     call.n_out = n_out;
@@ -68,6 +70,7 @@ bool op_submit(ls_opcode op, int n_in, ls_tensor *const *in, int n_out, ls_tenso
         call.out[i] = out[i] ? &out[i]->view : NULL;
         if (!device && out[i]) device = out[i]->storage->device;
     }
+    call.live = live ? &live->view : NULL;
     if (attrs) call.attrs = *attrs;
     return ls_submit(out[0]->run, device, &call);
 }
@@ -175,13 +178,6 @@ ls_tensor *op_full(ls_tensor *like, ls_dtype dtype, double value, ls_shape shape
 {
     ls_tensor *t = op_new(like, dtype, shape);
     return t->life == LS_LIFE_LIVE && ls_raw_fill(t, value) ? t : &like->run->poison;
-}
-
-void op_draw(ls_run *run, int64_t n, uint64_t *seed, uint64_t *offset)
-{
-    *seed = run->random.seed;
-    *offset = run->random.offset;
-    run->random.offset += ((uint64_t)n + 3) / 4;
 }
 
 /* ---- number types ---- */

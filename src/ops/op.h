@@ -20,6 +20,7 @@
 
 #include "autograd/tape.h"
 #include "base/opts.h"
+#include "tensor/live.h"
 
 extern const ls_op_info ls_op_table[LS_OP_COUNT];
 
@@ -45,7 +46,13 @@ static inline ls_tensor *op_poison(const ls_tensor *t)
 bool op_run(ls_opcode op, int n_in, ls_tensor *const *in, int n_out, ls_tensor *const *out, const ls_attrs *attrs,
             ls_node **node);
 /* The halves of it, for operators that submit other calls than their own, or none (views). */
-bool op_submit(ls_opcode op, int n_in, ls_tensor *const *in, int n_out, ls_tensor *const *out, const ls_attrs *attrs);
+bool op_submit_live(ls_opcode op, int n_in, ls_tensor *const *in, int n_out, ls_tensor *const *out,
+                    const ls_attrs *attrs, const ls_tensor *live); /* of ls_draw(); NULL is accepted */
+static inline bool op_submit(ls_opcode op, int n_in, ls_tensor *const *in, int n_out, ls_tensor *const *out,
+                             const ls_attrs *attrs)
+{
+    return op_submit_live(op, n_in, in, n_out, out, attrs, NULL);
+}
 bool op_record(ls_opcode op, int n_in, ls_tensor *const *in, int n_out, ls_tensor *const *out, const ls_attrs *attrs,
                ls_node **node);
 
@@ -78,9 +85,6 @@ ls_tensor *op_expanded(ls_tensor *x, ls_shape shape);
 
 /* The same for an operand: into *room, which is returned. */
 const ls_operand *op_expand_operand(const ls_operand *x, ls_shape shape, ls_operand *room);
-
-/* Take the random numbers of n elements: where they start. */
-void op_draw(ls_run *run, int64_t n, uint64_t *seed, uint64_t *offset);
 
 /* dx of an activation from dy and what its forward saved, by the device's *_grad operator. */
 ls_tensor *op_activation_grad(ls_opcode op, ls_tensor *dy, ls_tensor *saved, const ls_attrs *attrs);

@@ -7,6 +7,7 @@
 
 #include "optim/optim.h"
 #include "optim/scaler.h"
+#include "tensor/live.h"
 
 /* ---- neighbours in memory ---- */
 
@@ -135,15 +136,16 @@ static bool unscale_one(void *user, const ls_operand *gradient, bool part)
     const unscaling *u = user;
     ls_call call = {
         .op = LS_OP_unscale, .n_out = 2, .out = {gradient, &u->found->view}, .attrs.scalar = {.value = u->factor}};
-    return ls_submit(u->optim->object.run, u->optim->device, &call);
+    return ls_submit_live(u->optim->object.run, u->optim->device, &call);
 }
 
-/* Has any process found a gradient that is not finite? All learn the same. */
-static bool anybody_found(const ls_optim *optim, ls_tensor *found)
+/* Where each process looked at its part of the gradients, all learn what one of them found. */
+static bool share_found(const ls_optim *optim, ls_tensor *found)
 {
     ls_run *run = optim->object.run;
+    if (!ls_optim_shared_out(optim)) return true;
     double sum = ls_item(found);
-    return (ls_optim_shared_out(optim) && !ls_reducer_sum(run->reducer, &sum)) || sum != 0;
+    return ls_reducer_sum(run->reducer, &sum) && ls_raw_fill(found, sum);
 }
 
 bool ls_optim_unscale(ls_optim *optim)
@@ -154,8 +156,10 @@ bool ls_optim_unscale(ls_optim *optim)
     if ((!scaler && factor == 1) || optim->unscaled == run->walk_serial) return true;
     ls_mark mark = ls_scope_begin(run);
     unscaling u = {optim, factor, zero_on(run, optim->device, LS_F32)};
-    if (ls_is_valid(u.found) && each_of_optim(optim, unscale_one, &u)) {
-        if (scaler) optim->finite = !anybody_found(optim, u.found);
+    ls_release(optim->found);
+    optim->found = NULL;
+    if (ls_is_valid(u.found) && each_of_optim(optim, unscale_one, &u) && (!scaler || share_found(optim, u.found))) {
+        if (scaler) optim->found = ls_alias_owned(u.found);
         optim->unscaled = run->walk_serial;
     }
     ls_scope_end(run, mark, NULL);

@@ -174,7 +174,7 @@ static bool lay_out_group(ls_optim *optim, int group)
 bool ls_optim_lay_out(ls_optim *optim)
 {
     ls_run *run = optim->object.run;
-    if (optim->scattered) return true;
+    if (optim->scattered || (optim->device && ls_device_has(optim->device, LS_TRAIT_SCATTERED))) return true;
     ls_mark mark = ls_scope_begin(run);
     for (int group = 0; group < optim->group_count && !ls_failed(run); group++) lay_out_group(optim, group);
     ls_scope_end(run, mark, NULL);

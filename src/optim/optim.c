@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "optim/scaler.h"
+#include "tensor/live.h"
 
 /* ---- made and freed ---- */
 
@@ -27,6 +28,7 @@ static void clear(void *object)
         for (int k = 0; k < LS_MAX_MOMENTS; k++) ls_release(block->moments[k]);
         for (int k = 0; k < LS_MAX_MOMENTS; k++) ls_release(block->collected[k]);
     }
+    ls_release(optim->found);
     ls_sys_free(optim->blocks);
     ls_sys_free(optim->slots);
     ls_sys_free(optim->groups);
@@ -114,7 +116,6 @@ ls_optim *ls_optim_new(ls_run *run, const ls_rule *rule, const ls_state *paramet
     optim->decoupled = settings->decoupled;
     optim->master_weights = settings->master_weights;
     optim->scattered = settings->scattered;
-    optim->finite = true;
     bool ok = settings_sound(optim, &optim->defaults) && add_group(optim, optim->defaults);
     for (int64_t i = 0; ok && i < ls_state_count(parameters); i++)
         if (!find_slot(optim, parameters->entries[i].tensor))
@@ -223,7 +224,6 @@ static bool span_of(ls_optim *optim, ls_optim_slot *slot, const ls_tensor *gradi
         if (!ls_slot_need_moment(optim, slot, k)) return false;
         if (slot->moments[k]) span->moments[k] = slot->moments[k]->view;
         span->first |= !slot->moments_hold[k];
-        slot->moments_hold[k] = true;
     }
     bool contiguous = true;
     for (int i = 0; i < 2 + moments; i++) contiguous &= ls_view_contiguous(operands[i]);
@@ -253,13 +253,14 @@ static void join_spans(ls_optim_span *a, const ls_optim_span *b, int moments)
     for (int k = 0; k < moments; k++) ls_operand_join(&a->moments[k], &b->moments[k]);
 }
 
-/* in: gradient  out: parameter, moments ... */
+/* in: gradient, found?  out: parameter, moments ... */
 static bool submit_span(const ls_optim *optim, const ls_group_opts *settings, const ls_optim_span *span, int moments)
 {
-    ls_call call = {.n_in = 1, .n_out = 1 + moments, .in = {&span->gradient}, .out = {&span->parameter}};
+    const ls_operand *found = optim->found ? &optim->found->view : NULL;
+    ls_call call = {.n_in = 2, .n_out = 1 + moments, .in = {&span->gradient, found}, .out = {&span->parameter}};
     for (int k = 0; k < moments; k++) call.out[1 + k] = &span->moments[k];
     optim->rule->fill_call(optim, settings, span, &call);
-    return ls_submit(optim->object.run, optim->device, &call);
+    return ls_submit_live(optim->object.run, optim->device, &call);
 }
 
 static bool step_group(ls_optim *optim, int group)
@@ -290,11 +291,10 @@ static bool step_group(ls_optim *optim, int group)
     return !last || submit_span(optim, settings, &open, moments);
 }
 
-/* Count the step, round from the master, and let the device's forms of the parameter be made anew. */
+/* Round from the master, and let the device's forms of the parameter be made anew. */
 static bool finish_slot(ls_optim_slot *slot)
 {
     ls_tensor *p = slot->parameter;
-    slot->step++;
     ls_written(p);
     return !slot->master || ls_raw_copy(p, slot->master);
 }
@@ -315,7 +315,8 @@ static bool spread_block(ls_optim *optim, int number)
            ls_reducer_spread(run->reducer, block->parameters, changed);
 }
 
-static bool take_step(ls_optim *optim)
+/* Whatever was found: the device makes no step where a gradient was not finite, and nobody waits to hear of it. */
+static bool submit_step(ls_optim *optim)
 {
     for (int group = 0; group < optim->group_count; group++)
         if (!step_group(optim, group)) return false;
@@ -323,8 +324,19 @@ static bool take_step(ls_optim *optim)
         if (!spread_block(optim, number)) return false;
     for (int64_t i = 0; i < optim->slot_count; i++)
         if (optim->slots[i].due && !finish_slot(&optim->slots[i])) return false;
-    optim->steps++;
     return true;
+}
+
+static void count_step(ls_optim *optim)
+{
+    optim->steps++;
+    for (int64_t i = 0; i < optim->slot_count; i++) {
+        ls_optim_slot *slot = &optim->slots[i];
+        if (!slot->due) continue;
+        slot->step++;
+        int moments = optim->rule->moment_count(&optim->groups[slot->group].now);
+        for (int k = 0; k < moments; k++) slot->moments_hold[k] = true;
+    }
 }
 
 bool ls_step(ls_optim *optim)
@@ -336,14 +348,16 @@ bool ls_step(ls_optim *optim)
     ls_scaler *scaler = ls_scaler_of(run);
     if (run->share.world > 1 && !optim->apart) ls_optim_look_for_others(optim);
     ls_mark mark = ls_scope_begin(run);
-    bool ok = ls_optim_lay_out(optim) && ls_optim_unscale(optim);
-    if (ok && scaler) ls_scaler_stepped(scaler, optim->finite);
-    optim->skipped = ok && scaler && !optim->finite;
-    optim->skipped_steps += optim->skipped;
-    bool taken = ok && !optim->skipped && take_step(optim);
+    bool ok = ls_optim_lay_out(optim) && ls_optim_unscale(optim) && submit_step(optim);
     optim->used = run->walk_serial;
     ls_scope_end(run, mark, NULL);
-    return taken;
+    ls_step_mark(run, LS_MARK_STEP_ENDED);
+    optim->skipped = ok && optim->found && ls_item(optim->found) != 0;
+    ok = ok && !ls_failed(run);
+    if (ok && scaler) ls_scaler_stepped(scaler, !optim->skipped);
+    optim->skipped_steps += ok && optim->skipped;
+    if (ok && !optim->skipped) count_step(optim);
+    return ok && !optim->skipped;
 }
 
 bool ls_step_was_skipped(const ls_optim *optim)

@@ -86,7 +86,7 @@ struct ls_optim {
     bool apart;            /* nothing is to be said (any more) of processes that train without each other */
     uint64_t unscaled;     /* after which walk of the run the gradients last were */
     uint64_t used;         /* walks up to this one: gradients of them have had their step, taken or skipped */
-    bool finite;           /* as found then */
+    ls_tensor *found;      /* f32 [1], owned: not 0 where they were not finite then; NULL: nothing was looked for */
     bool collected;        /* moments of all processes were got, and are kept */
     ls_state *state;
 };

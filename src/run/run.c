@@ -20,6 +20,7 @@
 #include "run/prepare.h"
 #include "run/report.h"
 #include "run/session.h"
+#include "tensor/live.h"
 
 /* Where a run comes from when even its own memory cannot be had: it only carries the error. */
 static ls_run *run_without_memory(void)
@@ -111,6 +112,7 @@ int ls_finish(ls_run *run)
     ls_session_close(run);
     ls_objects_free(run);
     ls_finite_clear(run);
+    ls_live_free(run);
     if (run->scope_count > 0) {
         ls_scope_end(run, 1, NULL);
         for (ls_tensor *t; (t = run->scopes[0].first);) ls_drop(t);
@@ -119,6 +121,7 @@ int ls_finish(ls_run *run)
         next = d->next;
         ls_device_close(d);
     }
+    ls_sites_free(run);
     ls_ring_leave(&run->tensors);
     ls_slab_free(&run->storages);
     ls_slab_free(&run->nodes);
@@ -245,7 +248,8 @@ static void backward(ls_run *run, ls_tensor *loss, double weight, bool weighted)
     factor *= ls_scaler_scale(ls_scaler_of(run));
     if (factor != 1) {
         seed = ls_tensor_new_like(loss, loss->view.dtype);
-        if (seed->life == LS_LIFE_LIVE) ls_raw_fill(seed, factor);
+        ls_call fill = {.op = LS_OP_fill, .n_out = 1, .out = {&seed->view}, .attrs.affine = {.shift = factor}};
+        if (seed->life == LS_LIFE_LIVE) ls_submit_live(run, seed->storage->device, &fill);
     }
     ls_reducer *reducer = run->reducer;
     bool odd = !ls_finite_look(run, loss), shared = odd && ls_reducer_odd_loss(reducer);

@@ -17,6 +17,7 @@
 #include "tensor/loop.h"
 #include "tensor/object.h"
 #include "tensor/ring.h"
+#include "tensor/site.h"
 #include "tensor/slab.h"
 
 typedef struct ls_node ls_node;
@@ -87,8 +88,19 @@ typedef struct ls_scope {
     const char *label; /* what closes it, for messages: "batch", "module"; NULL: a scope of the user's */
 } ls_scope;
 
+/* Of this step, on a device that wants live values (live.h). */
+typedef struct ls_live {
+    ls_tensor *drawn; /* owned, u64 [2]: seed and offset that random numbers count from; NULL: none were drawn */
+    uint64_t seed, offset;
+    ls_tensor *numbers; /* owned, f64: those of the last call that had some; NULL: there was none */
+    double number[LS_LIVE_MOST];
+    int count;
+} ls_live;
+
 struct ls_run {
     ls_errors errors;
+    const char *site; /* the module at work, or whose gradients are computed; NULL: none (site.h) */
+    ls_site *sites;
     ls_device *device;  /* where tensors are made */
     ls_device *devices; /* all that were opened */
     ls_ring tensors;
@@ -100,6 +112,7 @@ struct ls_run {
     uint64_t scope_serial;
 
     ls_random_state random;
+    ls_live live;
     int32_t no_grad;
     bool walking; /* back from a loss */
     uint64_t node_serial, walk_serial;

@@ -65,33 +65,10 @@ void ls_finite_note(ls_run *run, const char *what, int64_t step, int rank)
 
 /* ---- searched for ---- */
 
-struct ls_site {
-    ls_site *next;
-    char path[];
-};
-
-const char *ls_site_here(ls_run *run)
-{
-    const char *path = run->errors.path;
-    for (const ls_site *s = run->finite.sites; s; s = s->next)
-        if (strcmp(s->path, path) == 0) return s->path;
-    ls_site *site = ls_sys_alloc(sizeof *site + strlen(path) + 1);
-    if (!site) return NULL;
-    strcpy(site->path, path);
-    site->next = run->finite.sites;
-    run->finite.sites = site;
-    return site->path;
-}
-
 void ls_finite_clear(ls_run *run)
 {
     ls_release(run->finite.trace);
     run->finite.trace = NULL;
-    for (ls_site *s = run->finite.sites, *next; s; s = next) {
-        next = s->next;
-        ls_sys_free(s);
-    }
-    run->finite.sites = NULL;
 }
 
 static double value_at(ls_dtype dtype, const char *data, int64_t i)

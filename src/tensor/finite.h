@@ -4,14 +4,11 @@
 
 #include <lockstep/run.h>
 
-typedef struct ls_site ls_site;
-
 typedef struct ls_finite {
     bool check;          /* look at every result, and fail at the first that is not finite */
     int64_t steps;       /* that had a loss or a norm of gradients that was not */
     int64_t first, last; /* the first and the last of them; 0: there was none */
     ls_tensor *trace;    /* f32 [1]: NaN since a number on a device that nobody waits for was not finite; or NULL */
-    ls_site *sites;      /* paths of modules that nodes of the tape remember */
 } ls_finite;
 
 /* A number that training depends on, [1]: "the loss", "the norm of the gradients". On the host, false when it is not
@@ -33,7 +30,5 @@ typedef struct ls_not_finite {
 } ls_not_finite;
 /* False where all are finite, or it is not of a floating type. Waits for the device. */
 bool ls_find_not_finite(ls_tensor *t, ls_not_finite *found);
-/* The path of the module at work, as long as the run lives; NULL when memory is out. */
-const char *ls_site_here(ls_run *run);
 
 #endif

@@ -143,11 +143,14 @@ bool ls_submit(ls_run *run, ls_device *device, ls_call *call)
 {
     ls_message why;
     why.text[0] = 0;
+    call->site = run->site;
     ls_status status = ls_device_run(device, call, &why);
     if (status == LS_OK) return true;
+    const char *site = run->errors.path[0] || !run->site ? "" : run->site; /* backward knows no path */
     if (status == LS_ERR_UNSUPPORTED && !why.text[0])
-        ls_fail(&run->errors, status, "%s: device %s lacks this operator", ls_op_name(call->op), device->name);
-    else ls_fail(&run->errors, status, "%s: %s", ls_op_name(call->op), why.text[0] ? why.text : ls_status_text(status));
+        snprintf(why.text, sizeof why.text, "device %s lacks this operator", device->name);
+    ls_fail(&run->errors, status, "%s%s%s: %s", site, *site ? ": " : "", ls_op_name(call->op),
+            why.text[0] ? why.text : ls_status_text(status));
     return false;
 }
 

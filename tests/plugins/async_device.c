@@ -44,6 +44,7 @@ typedef struct job {
     void *to;
     const void *from;
     size_t bytes;
+    char values[LS_VALUES_BYTES];
     ls_event *event;
     uint64_t target; /* of the event */
 } job;
@@ -130,6 +131,7 @@ static void *stream_main(void *argument)
         switch (j->kind) {
         case JOB_CALL: /* after a failure nothing runs: its inputs may never have been written */
             if (!failed) status = s->owner->host->run_on_cpu(&j->call, &why);
+            if (status) s->owner->host->blame(j->call.site, j->call.op, &why);
             break;
         case JOB_COPY:
             if (!failed) memcpy(j->to, j->from, j->bytes);
@@ -313,11 +315,12 @@ static ls_status device_copy(void *handle, ls_stream *s, void *to, const void *f
 {
     device *d = handle;
     if (kind != LS_COPY_TO_HOST && !(to = behind(d, to))) return refuse(why, "the destination of a copy");
-    if (kind != LS_COPY_TO_DEVICE && !(from = behind(d, from))) return refuse(why, "the source of a copy");
+    bool from_device = kind == LS_COPY_TO_HOST || kind == LS_COPY_ON_DEVICE;
+    if (from_device && !(from = behind(d, from))) return refuse(why, "the source of a copy");
     job *j = new_job(JOB_COPY);
     if (!j) return LS_ERR_MEMORY;
     j->to = to;
-    j->from = from;
+    j->from = kind == LS_COPY_VALUES ? memcpy(j->values, from, bytes) : from;
     j->bytes = bytes;
     submit(s, j);
     return LS_OK;
@@ -362,9 +365,9 @@ static int device_count(void)
     return 2;
 }
 
-static ls_status device_open(const ls_host *host, int index, void **handle, ls_message *why)
+static ls_status device_open(const ls_host *host, const ls_device_opts *opts, void **handle, ls_message *why)
 {
-    (void)index, (void)why;
+    (void)opts, (void)why;
     device *d = calloc(1, sizeof *d);
     if (!d) return LS_ERR_MEMORY;
     d->host = host;
@@ -380,13 +383,12 @@ static void device_close(void *handle)
     free(d);
 }
 
-extern ls_plugin_entry ls_plugin_v1;
+extern ls_plugin_entry ls_plugin_v2;
 
-const ls_device_table *ls_plugin_v1(const ls_host *host)
+const ls_device_table *ls_plugin_v2(const ls_host *host)
 {
     static const ls_device_table table = {
-        .abi = LS_PLUGIN_ABI,
-        .size = sizeof(ls_device_table),
+        LS_DEVICE_TABLE,
         .name = "async",
         .count = device_count,
         .open = device_open,

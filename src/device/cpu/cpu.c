@@ -4,6 +4,8 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "device/facts.h"
+
 typedef ls_status cpu_op(const ls_call *call, ls_message *why);
 
 static cpu_op *const cpu_ops[LS_OP_COUNT] = {
@@ -21,7 +23,10 @@ ls_status ls_cpu_run(const ls_call *call, ls_message *why)
 {
     cpu_op *op = (unsigned)call->op < LS_OP_COUNT ? cpu_ops[call->op] : NULL;
     if (!op) return ls_cpu_fail(why, LS_ERR_UNSUPPORTED, "opcode %d has no CPU kernel", (int)call->op);
-    return op(call, why);
+    if (!call->live) return op(call, why);
+    ls_call settled = *call;
+    ls_call_settle(&settled);
+    return op(&settled, why);
 }
 
 ls_status ls_cpu_fail(ls_message *why, ls_status status, const char *format, ...)

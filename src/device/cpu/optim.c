@@ -33,11 +33,20 @@ static void run_sgd(void *arg, int64_t first, int64_t n, void *const *p)
     run->sgd_kernel(n, p[0], run->has_momentum ? p[1] : NULL, p[run->has_momentum ? 2 : 1], &run->sgd);
 }
 
-/* in: g  out: p, m, v, all of one shape, updated. Any floating types: computed in f64 where p is f64, else in f32.
+/* A gradient was not finite: no step. */
+static bool found_one(const ls_call *call)
+{
+    const ls_operand *found = call->n_in > 1 ? call->in[1] : NULL;
+    return found && ls_get(found->dtype, found->data, 0) != 0;
+}
+
+/* in: g, found? (one element: nothing is done where it is not 0)  out: p, m, v, all of the shape of g, updated. Any
+ * floating types: computed in f64 where p is f64, else in f32.
  * attrs.adam: bias1 = 1 - beta1^t, bias2 = 1 - beta2^t; decoupled: AdamW, else weight decay is added to g. */
 ls_status ls_cpu_adam_step(const ls_call *call, ls_message *why)
 {
     (void)why;
+    if (found_one(call)) return LS_OK;
     ls_dtype as = ls_compute_dtype(call->out[0]->dtype);
     step_run run = {.adam_kernel = ls_optim_kernels_in_use()->adam[as], .adam = ls_adam_of(&call->attrs)};
     ls_walk walk = {.count = 4,
@@ -50,10 +59,12 @@ ls_status ls_cpu_adam_step(const ls_call *call, ls_message *why)
     return LS_OK;
 }
 
-/* in: g  out: p, momentum?, of one shape, updated. Types as above. attrs.sgd: first: momentum is not set yet. */
+/* in: g, found?  out: p, momentum?, of one shape, updated. found and types as above.
+ * attrs.sgd: first: momentum is not set yet. */
 ls_status ls_cpu_sgd_step(const ls_call *call, ls_message *why)
 {
     (void)why;
+    if (found_one(call)) return LS_OK;
     ls_dtype as = ls_compute_dtype(call->out[0]->dtype);
     const ls_operand *momentum = call->n_out > 1 ? call->out[1] : NULL;
     step_run run = {.sgd_kernel = ls_optim_kernels_in_use()->sgd[as],
