@@ -47,6 +47,11 @@ typedef struct ls_derived {
     uint64_t version;
     void *form;                  /* the device's own; NULL at first */
     void (*release)(void *form); /* set together with form; called when the operand's memory is given back */
+    /* The library's own, where the device asked for it (LS_TRAIT_HALF_COPY): the operand in half precision, with the
+     * same strides, good while half_version equals version. NULL: there is none. */
+    void *half;
+    ls_dtype half_dtype;
+    uint64_t half_version;
 } ls_derived;
 
 /* One operand: a strided view of device memory. Strides count elements; 0 means broadcast, none is negative. */
@@ -197,6 +202,8 @@ enum {
     LS_TRAIT_STORAGES = 1u << 1,    /* alloc and release are called once per tensor's memory: nothing is cached */
     LS_TRAIT_LIVE_VALUES = 1u << 2, /* numbers that change from step to step come as operands: ls_call.live */
     LS_TRAIT_SCATTERED = 1u << 3,   /* parameters keep their own memory: optimisers do not lay them out in blocks */
+    LS_TRAIT_HALF_COPY = 1u << 4,   /* with mixed precision, optimiser steps write half copies: ls_derived.half */
+    LS_TRAIT_KRSC = 1u << 5,        /* weights of convolutions have their input channels last in memory */
 };
 
 /* Where a training loop stands. What was submitted before a mark need not wait for what comes after it. */

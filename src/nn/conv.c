@@ -23,6 +23,18 @@ static ls_tensor *conv_transpose_forward(ls_module *self, ls_tensor *x, void *us
     return ls_conv_transpose2d_sized(x, c->weight, c->bias, &c->geometry, LS_OPTS_SIZE(ls_conv2d_opts));
 }
 
+/* Not set yet, in the order of memory that the device likes. */
+static ls_tensor *new_weight(ls_run *run, ls_shape shape)
+{
+    ls_tensor *t = ls_empty_shape(run, LS_F32, shape);
+    if (!ls_is_valid(t) || !ls_device_has(run->device, LS_TRAIT_KRSC)) return t;
+    t->view.stride[1] = 1;
+    t->view.stride[3] = shape.dim[1];
+    t->view.stride[2] = shape.dim[1] * shape.dim[3];
+    t->view.stride[0] = shape.dim[1] * shape.dim[3] * shape.dim[2];
+    return t;
+}
+
 typedef enum conv_kind { CONV, CONV_BLANK, CONV_TRANSPOSED } conv_kind;
 
 static ls_module *conv_new(ls_run *run, int64_t in, int64_t out, int64_t kernel, conv_kind kind,
@@ -64,12 +76,13 @@ static ls_module *conv_new(ls_run *run, int64_t in, int64_t out, int64_t kernel,
                   hw[3], hw[4], hw[5], (long long)opts.output_padding);
     ls_shape shape = transposed ? LS_SHAPE(in, out / groups, height, width) : LS_SHAPE(out, in / groups, height, width);
     if (kind == CONV_BLANK) {
-        c->weight = ls_parameter(&c->module, "weight", ls_empty_shape(run, LS_F32, shape));
+        c->weight = ls_parameter(&c->module, "weight", new_weight(run, shape));
         return ls_layer_done(c);
     }
     int64_t fan_in = shape.dim[1] * height * width;
     double bound = fan_in > 0 ? 1 / sqrt((double)fan_in) : 0;
-    c->weight = ls_parameter_uniform(&c->module, "weight", bound, shape);
+    c->weight = ls_parameter(&c->module, "weight", new_weight(run, shape));
+    ls_init_uniform(c->weight, -bound, bound);
     if (!opts.no_bias) c->bias = ls_parameter_uniform(&c->module, "bias", bound, LS_SHAPE(out));
     return ls_layer_done(c);
 }

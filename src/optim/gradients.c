@@ -15,7 +15,7 @@ ls_operand ls_operand_flat(const ls_operand *x)
 {
     ls_operand flat = *x;
     flat.derived = NULL;
-    if (!ls_view_contiguous(x)) return flat;
+    if (!ls_view_dense(x)) return flat;
     flat.ndim = 1;
     flat.dim[0] = ls_view_numel(x);
     flat.stride[0] = 1;

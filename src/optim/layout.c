@@ -11,19 +11,22 @@ static int64_t room_of(int64_t numel)
 static bool movable(const ls_optim *optim, const ls_optim_slot *slot, int group)
 {
     const ls_tensor *p = slot->parameter;
-    return !slot->block && slot->group == group && ls_wants_grad(p) && p->view.dtype == LS_F32 &&
-           ls_view_contiguous(&p->view) && p->storage->device == optim->device;
+    /* Slices of state that is shared out are of elements in row-major order. */
+    bool fits = optim->object.run->share.optimizer ? ls_view_contiguous(&p->view) : ls_view_dense(&p->view);
+    return !slot->block && slot->group == group && ls_wants_grad(p) && p->view.dtype == LS_F32 && fits &&
+           p->storage->device == optim->device;
 }
 
-ls_tensor *ls_block_piece(ls_tensor *block, int64_t offset, ls_shape shape)
+ls_tensor *ls_block_piece(ls_tensor *block, int64_t offset, const ls_operand *like)
 {
     ls_tensor *t = ls_handle_new_owned(block->run);
     if (!t) return NULL;
     t->storage = ls_storage_part(block->run, block->storage);
     if (!t->storage) return ls_release(t), NULL;
-    t->view.dtype = LS_F32;
-    t->view.data = (char *)block->view.data + (size_t)offset * sizeof(float);
-    ls_view_set_contiguous(&t->view, shape);
+    t->view = *like;
+    t->view.derived = NULL;
+    t->view.dtype = block->view.dtype;
+    t->view.data = (char *)block->view.data + (size_t)offset * ls_dtype_size(block->view.dtype);
     return t;
 }
 
@@ -82,10 +85,11 @@ bool ls_slot_need_moment(ls_optim *optim, ls_optim_slot *slot, int k)
     if (slot->moments[k]) return true;
     if (block) {
         ls_range own = ls_slot_own(optim, slot);
-        ls_shape shape = block->shared_out ? LS_SHAPE(own.end - own.begin) : ls_view_shape(&slot->parameter->view);
+        ls_operand like = slot->parameter->view;
+        if (block->shared_out) ls_view_set_contiguous(&like, LS_SHAPE(own.end - own.begin));
         if (!block_need_moment(block, k)) return false;
         if (block->shared_out && own.begin == own.end) return true;
-        slot->moments[k] = ls_block_piece(block->moments[k], slot->offset + own.begin - block->own.begin, shape);
+        slot->moments[k] = ls_block_piece(block->moments[k], slot->offset + own.begin - block->own.begin, &like);
         return slot->moments[k] != NULL;
     }
     ls_tensor *like = slot->master ? slot->master : slot->parameter;
@@ -101,7 +105,9 @@ static bool move_moment(ls_optim *optim, ls_optim_slot *slot, int k)
     ls_tensor *before = slot->moments[k];
     slot->moments[k] = NULL;
     bool ok = ls_slot_need_moment(optim, slot, k);
-    if (ok && before && slot->moments[k]) {
+    if (ok && before && slot->moments[k] && !ls_slot_shared_out(optim, slot))
+        ok = ls_raw_copy(slot->moments[k], before);
+    else if (ok && before && slot->moments[k]) {
         ls_tensor *flat = ls_elements_of(slot->moments[k], (ls_range){0, ls_view_numel(&slot->moments[k]->view)});
         ls_tensor *part = ls_elements_of(before, ls_slot_own(optim, slot));
         ok = ls_is_valid(flat) && ls_is_valid(part) && ls_raw_copy(flat, part);
@@ -115,13 +121,13 @@ static bool move_moment(ls_optim *optim, ls_optim_slot *slot, int k)
 static bool move_slot(ls_optim *optim, ls_optim_slot *slot, int number, int64_t offset)
 {
     const ls_optim_block *block = &optim->blocks[number - 1];
-    ls_tensor *p = slot->parameter, *home = ls_block_piece(block->parameters, offset, ls_view_shape(&p->view));
+    ls_tensor *p = slot->parameter, *home = ls_block_piece(block->parameters, offset, &p->view);
     if (!home) return false;
     bool ok = ls_raw_copy(home, p);
     if (ok) ls_adopt(p, home);
     ls_release(home);
     if (!ok) return false;
-    if (!(slot->grad_home = ls_block_piece(block->gradients, offset, ls_view_shape(&p->view)))) return false;
+    if (!(slot->grad_home = ls_block_piece(block->gradients, offset, &p->view))) return false;
     ls_grad_place(p, slot->grad_home);
     slot->block = number;
     slot->offset = offset;

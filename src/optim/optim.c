@@ -15,6 +15,7 @@ static void clear(void *object)
     for (int64_t i = 0; i < optim->slot_count; i++) {
         ls_optim_slot *slot = &optim->slots[i];
         ls_sys_free(slot->name);
+        ls_slot_half_free(slot);
         ls_release(slot->parameter);
         ls_release(slot->grad_home);
         for (int k = 0; k < LS_MAX_MOMENTS; k++) ls_release(slot->moments[k]);
@@ -25,6 +26,7 @@ static void clear(void *object)
         ls_optim_block *block = &optim->blocks[i];
         ls_release(block->parameters);
         ls_release(block->gradients);
+        ls_release(block->half);
         for (int k = 0; k < LS_MAX_MOMENTS; k++) ls_release(block->moments[k]);
         for (int k = 0; k < LS_MAX_MOMENTS; k++) ls_release(block->collected[k]);
     }
@@ -219,19 +221,22 @@ static bool span_of(ls_optim *optim, ls_optim_slot *slot, const ls_tensor *gradi
     *span = (ls_optim_span){.parameter = parameter->view, .gradient = gradient->view, .step = slot->step + 1};
     ls_operand *operands[2 + LS_MAX_MOMENTS] = {&span->parameter, &span->gradient, &span->moments[0],
                                                 &span->moments[1]};
+    if (!ls_slot_need_half(optim, slot)) return false;
+    if (slot->half) span->half = slot->half->view;
     int moments = optim->rule->moment_count(&optim->groups[slot->group].now);
     for (int k = 0; k < moments; k++) {
         if (!ls_slot_need_moment(optim, slot, k)) return false;
         if (slot->moments[k]) span->moments[k] = slot->moments[k]->view;
         span->first |= !slot->moments_hold[k];
     }
-    bool contiguous = true;
-    for (int i = 0; i < 2 + moments; i++) contiguous &= ls_view_contiguous(operands[i]);
+    bool shared_out = ls_slot_shared_out(optim, slot), flat = true; /* state that is shared out is flat already */
+    for (int i = 0; i < 2 + moments && !shared_out; i++) flat = flat && ls_views_match(operands[i], &span->parameter);
     for (int i = 0; i < 2 + moments; i++) {
         operands[i]->derived = NULL;
-        if (contiguous) *operands[i] = ls_operand_flat(operands[i]);
+        if (flat) *operands[i] = ls_operand_flat(operands[i]);
     }
-    if (!ls_slot_shared_out(optim, slot)) return true;
+    if (flat && slot->half) span->half = ls_operand_flat(&span->half);
+    if (!shared_out) return true;
     span->parameter = ls_operand_part(span->parameter, ls_slot_own(optim, slot));
     span->gradient = ls_operand_part(span->gradient, ls_slot_own(optim, slot));
     return true;
@@ -243,7 +248,7 @@ static bool alike(const ls_optim_span *a, const ls_optim_span *b, int moments)
     if (a->step != b->step || a->first != b->first) return false;
     for (int k = 0; k < moments; k++) /* moments made later than the block are not in it */
         if ((const char *)b->moments[k].data - (const char *)a->moments[k].data != distance) return false;
-    return true;
+    return !a->half.data == !b->half.data;
 }
 
 static void join_spans(ls_optim_span *a, const ls_optim_span *b, int moments)
@@ -251,14 +256,19 @@ static void join_spans(ls_optim_span *a, const ls_optim_span *b, int moments)
     ls_operand_join(&a->parameter, &b->parameter);
     ls_operand_join(&a->gradient, &b->gradient);
     for (int k = 0; k < moments; k++) ls_operand_join(&a->moments[k], &b->moments[k]);
+    a->half.dim[0] = a->parameter.dim[0];
 }
 
-/* in: gradient, found?  out: parameter, moments ... */
+/* in: gradient, found?  out: parameter, moments ..., half? */
 static bool submit_span(const ls_optim *optim, const ls_group_opts *settings, const ls_optim_span *span, int moments)
 {
     const ls_operand *found = optim->found ? &optim->found->view : NULL;
     ls_call call = {.n_in = 2, .n_out = 1 + moments, .in = {&span->gradient, found}, .out = {&span->parameter}};
     for (int k = 0; k < moments; k++) call.out[1 + k] = &span->moments[k];
+    if (span->half.data) {
+        call.out[1 + optim->rule->most_moments] = &span->half;
+        call.n_out = 2 + optim->rule->most_moments;
+    }
     optim->rule->fill_call(optim, settings, span, &call);
     return ls_submit_live(optim->object.run, optim->device, &call);
 }
@@ -296,6 +306,7 @@ static bool finish_slot(ls_optim_slot *slot)
 {
     ls_tensor *p = slot->parameter;
     ls_written(p);
+    ls_slot_half_written(slot);
     return !slot->master || ls_raw_copy(p, slot->master);
 }
 

@@ -30,6 +30,7 @@ typedef struct ls_optim_slot {
     ls_tensor *moments[LS_MAX_MOMENTS]; /* of what this process updates of it (ls_slot_own); NULL until needed */
     bool moments_hold[LS_MAX_MOMENTS];  /* have a value, not only memory; on all processes alike */
     ls_tensor *master;                  /* f32 copy of a half precision parameter; NULL without */
+    ls_tensor *half;                    /* half precision copy of an f32 parameter (half.c); NULL without */
     ls_tensor *step_tensor;             /* for ls_optim_state() */
 } ls_optim_slot;
 
@@ -41,6 +42,7 @@ typedef struct ls_optim_block {
     ls_range own; /* elements that this process updates */
     bool shared_out;
     ls_tensor *parameters, *gradients;    /* f32 [numel] */
+    ls_tensor *half;                      /* [numel], the parameters in the run's mixed precision; NULL: not wanted */
     ls_tensor *moments[LS_MAX_MOMENTS];   /* f32 [own]; NULL until needed */
     ls_tensor *collected[LS_MAX_MOMENTS]; /* f32 [numel], of all processes; NULL but while they are listed */
 } ls_optim_block;
@@ -54,13 +56,15 @@ typedef struct ls_group {
 /* Memory that is updated by one call: one parameter, or several that follow each other. */
 typedef struct ls_optim_span {
     ls_operand parameter, gradient, moments[LS_MAX_MOMENTS];
-    int64_t step; /* this one: 1, 2, ... */
-    bool first;   /* the moments have no value yet */
+    ls_operand half; /* no address: there is none */
+    int64_t step;    /* this one: 1, 2, ... */
+    bool first;      /* the moments have no value yet */
 } ls_optim_span;
 
 typedef struct ls_rule {
     const char *name;
     const char *moment_names[LS_MAX_MOMENTS]; /* PyTorch's; NULL where there are fewer */
+    int most_moments;                         /* outputs of the step between the parameter and its half copy */
     bool has_betas;                           /* OneCycle moves beta1, else momentum */
     int (*moment_count)(const ls_group_opts *settings);
     void (*fill_call)(const ls_optim *optim, const ls_group_opts *settings, const ls_optim_span *span, ls_call *call);
@@ -104,6 +108,12 @@ void ls_optim_forget(ls_optim *optim);
 bool ls_optim_collect(ls_optim *optim);
 void ls_optim_collect_end(ls_optim *optim);
 
+/* half.c: where the device asks for it, give a slot a half precision copy that steps keep up to date. */
+bool ls_slot_need_half(ls_optim *optim, ls_optim_slot *slot);
+/* The copy is as new as the parameter: after a step. Let it go. */
+void ls_slot_half_written(ls_optim_slot *slot);
+void ls_slot_half_free(ls_optim_slot *slot);
+
 /* layout.c: give trained parameters that have none yet, and their gradients, a place in a block. */
 bool ls_optim_lay_out(ls_optim *optim);
 /* The block of a slot; NULL: it stays where it is. */
@@ -115,7 +125,7 @@ bool ls_optim_shared_out(const ls_optim *optim); /* any of its slots */
 /* Memory for moment k of a slot, zero; false when memory is out. */
 bool ls_slot_need_moment(ls_optim *optim, ls_optim_slot *slot, int k);
 /* An own handle on a part of a block. NULL (and an error) when memory is out. */
-ls_tensor *ls_block_piece(ls_tensor *block, int64_t offset, ls_shape shape);
+ls_tensor *ls_block_piece(ls_tensor *block, int64_t offset, const ls_operand *like);
 /* Some elements of a tensor in a row, in the innermost scope: a view, where it is contiguous. */
 ls_tensor *ls_elements_of(ls_tensor *t, ls_range which);
 /* Is a gradient that came to be in a slot whose state is shared out where it is reduced? Else fails. */

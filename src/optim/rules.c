@@ -26,6 +26,7 @@ static void sgd_fill_call(const ls_optim *optim, const ls_group_opts *settings, 
 static const ls_rule sgd = {
     .name = "SGD",
     .moment_names = {"momentum_buffer"},
+    .most_moments = 1,
     .moment_count = sgd_moment_count,
     .fill_call = sgd_fill_call,
 };
@@ -75,6 +76,7 @@ static void adam_fill_call(const ls_optim *optim, const ls_group_opts *settings,
 static const ls_rule adam = {
     .name = "Adam",
     .moment_names = {"exp_avg", "exp_avg_sq"},
+    .most_moments = 2,
     .has_betas = true,
     .moment_count = adam_moment_count,
     .fill_call = adam_fill_call,
@@ -83,6 +85,7 @@ static const ls_rule adam = {
 static const ls_rule adamw = {
     .name = "AdamW",
     .moment_names = {"exp_avg", "exp_avg_sq"},
+    .most_moments = 2,
     .has_betas = true,
     .moment_count = adam_moment_count,
     .fill_call = adam_fill_call,

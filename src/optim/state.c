@@ -33,7 +33,7 @@ static bool list_collected(const ls_optim *optim, const ls_optim_slot *slot, int
 {
     const ls_optim_block *block = ls_slot_block(optim, slot);
     if (!block->collected[k]) return true;
-    ls_tensor *whole = ls_block_piece(block->collected[k], slot->offset, ls_view_shape(&slot->parameter->view));
+    ls_tensor *whole = ls_block_piece(block->collected[k], slot->offset, &slot->parameter->view);
     bool ok = whole && list_one(l, slot, optim->rule->moment_names[k], whole);
     ls_release(whole);
     return ok;

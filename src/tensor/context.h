@@ -241,6 +241,8 @@ static inline int64_t ls_view_numel(const ls_operand *x)
 bool ls_view_contiguous(const ls_operand *x);
 /* No gaps and no overlaps: some order of its dimensions is contiguous. */
 bool ls_view_dense(const ls_operand *x);
+/* Dense, of one shape and laid out alike: element by element the same order in memory. */
+bool ls_views_match(const ls_operand *a, const ls_operand *b);
 void ls_view_set_contiguous(ls_operand *x, ls_shape shape);
 
 /* ---- Work on tensors below the operators: no checks, no history ---- */

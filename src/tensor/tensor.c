@@ -39,6 +39,14 @@ bool ls_view_dense(const ls_operand *x)
     return true;
 }
 
+bool ls_views_match(const ls_operand *a, const ls_operand *b)
+{
+    if (a->ndim != b->ndim || !ls_view_dense(a)) return false;
+    for (int d = 0; d < a->ndim; d++)
+        if (a->dim[d] != b->dim[d] || (a->dim[d] > 1 && a->stride[d] != b->stride[d])) return false;
+    return true;
+}
+
 void ls_view_set_contiguous(ls_operand *x, ls_shape shape)
 {
     x->ndim = shape.ndim;

@@ -326,15 +326,42 @@ static ls_status device_copy(void *handle, ls_stream *s, void *to, const void *f
     return LS_OK;
 }
 
+static _Atomic int64_t half_copies_used;
+
+__attribute__((visibility("default"))) int64_t async_half_copies_used(void);
+
+int64_t async_half_copies_used(void)
+{
+    return half_copies_used;
+}
+
+/* The type that a product computes in. */
+static ls_dtype compute_of(const ls_call *call)
+{
+    switch (call->op) {
+    case LS_OP_matmul:
+    case LS_OP_linear: return call->attrs.product.compute;
+    case LS_OP_conv2d:
+    case LS_OP_conv2d_dinput: return call->attrs.conv.compute;
+    default: return LS_DTYPE_NONE;
+    }
+}
+
 /* Copies an operand for the queue. Its packed form is not used: by the time the call runs,
- * the version may have moved. */
-static bool capture(device *d, const ls_operand *x, ls_operand *copy)
+ * the version may have moved. A product in half precision reads the copy that the optimiser wrote. */
+static bool capture(device *d, ls_dtype compute, const ls_operand *x, ls_operand *copy)
 {
     *copy = *x;
     copy->derived = NULL;
+    const ls_derived *forms = x->derived;
+    if (forms && forms->half && forms->half_version == forms->version && forms->half_dtype == compute) {
+        copy->data = forms->half;
+        copy->dtype = forms->half_dtype;
+        half_copies_used++;
+    }
     bool empty = false;
     for (int i = 0; i < x->ndim; i++) empty |= x->dim[i] == 0;
-    if (!empty) copy->data = behind(d, x->data);
+    if (!empty) copy->data = behind(d, copy->data);
     return empty || copy->data;
 }
 
@@ -346,12 +373,13 @@ static ls_status device_run(void *handle, ls_stream *s, const ls_call *call, ls_
     j->call = *call;
     for (int i = 0; i < call->n_in; i++) {
         if (!call->in[i]) continue;
-        if (!capture(d, call->in[i], &j->in[i])) return free(j), refuse(why, "an input");
+        ls_dtype compute = i == 1 ? compute_of(call) : LS_DTYPE_NONE; /* the weight, and not the bias */
+        if (!capture(d, compute, call->in[i], &j->in[i])) return free(j), refuse(why, "an input");
         j->call.in[i] = &j->in[i];
     }
     for (int i = 0; i < call->n_out; i++) {
         if (!call->out[i]) continue;
-        if (!capture(d, call->out[i], &j->out[i])) return free(j), refuse(why, "an output");
+        if (!capture(d, LS_DTYPE_NONE, call->out[i], &j->out[i])) return free(j), refuse(why, "an output");
         j->call.out[i] = &j->out[i];
     }
     submit(s, j);
@@ -389,6 +417,7 @@ const ls_device_table *ls_plugin_v2(const ls_host *host)
 {
     static const ls_device_table table = {
         LS_DEVICE_TABLE,
+        .traits = LS_TRAIT_HALF_COPY | LS_TRAIT_KRSC,
         .name = "async",
         .count = device_count,
         .open = device_open,

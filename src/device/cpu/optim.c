@@ -40,12 +40,18 @@ static bool found_one(const ls_call *call)
     return found && ls_get(found->dtype, found->data, 0) != 0;
 }
 
-/* in: g, found? (one element: nothing is done where it is not 0)  out: p, m, v, all of the shape of g, updated. Any
- * floating types: computed in f64 where p is f64, else in f32.
+/* The copy of p in half precision that an optimiser may ask for; NULL is accepted. */
+static ls_status write_half(const ls_operand *p, const ls_operand *half, ls_message *why)
+{
+    if (!half) return LS_OK;
+    return ls_cpu_copy(&(ls_call){.op = LS_OP_copy, .n_in = 1, .n_out = 1, .in = {p}, .out = {half}}, why);
+}
+
+/* in: g, found? (one element: nothing is done where it is not 0)  out: p, m, v, all of the shape of g, updated, and
+ * half? (becomes p in its own type). Any floating types: computed in f64 where p is f64, else in f32.
  * attrs.adam: bias1 = 1 - beta1^t, bias2 = 1 - beta2^t; decoupled: AdamW, else weight decay is added to g. */
 ls_status ls_cpu_adam_step(const ls_call *call, ls_message *why)
 {
-    (void)why;
     if (found_one(call)) return LS_OK;
     ls_dtype as = ls_compute_dtype(call->out[0]->dtype);
     step_run run = {.adam_kernel = ls_optim_kernels_in_use()->adam[as], .adam = ls_adam_of(&call->attrs)};
@@ -56,14 +62,13 @@ ls_status ls_cpu_adam_step(const ls_call *call, ls_message *why)
                     .updates = true,
                     .grain = ls_grain(1000)};
     ls_iterate(&walk, run_adam, &run);
-    return LS_OK;
+    return write_half(call->out[0], call->n_out > 3 ? call->out[3] : NULL, why);
 }
 
-/* in: g, found?  out: p, momentum?, of one shape, updated. found and types as above.
+/* in: g, found?  out: p, momentum?, of one shape, updated, half?. All as above.
  * attrs.sgd: first: momentum is not set yet. */
 ls_status ls_cpu_sgd_step(const ls_call *call, ls_message *why)
 {
-    (void)why;
     if (found_one(call)) return LS_OK;
     ls_dtype as = ls_compute_dtype(call->out[0]->dtype);
     const ls_operand *momentum = call->n_out > 1 ? call->out[1] : NULL;
@@ -77,7 +82,7 @@ ls_status ls_cpu_sgd_step(const ls_call *call, ls_message *why)
                     .updates = true,
                     .grain = ls_grain(600)};
     ls_iterate(&walk, run_sgd, &run);
-    return LS_OK;
+    return write_half(call->out[0], call->n_out > 2 ? call->out[2] : NULL, why);
 }
 
 /* ---- sum of squares ---------------------------------------------------------------------------------------------- */

@@ -1,0 +1,42 @@
+/* half.c - copies of f32 parameters in the precision of the forward pass, for devices that ask for them: the step that
+ * changes a parameter writes its copy in the same pass; without, a device converts one weight after the other. */
+#include "optim/optim.h"
+
+static bool wanted(const ls_optim *optim, const ls_optim_slot *slot)
+{
+    const ls_run *run = optim->object.run;
+    return ls_device_has(optim->device, LS_TRAIT_HALF_COPY) && run->mixed_precision != LS_F32 &&
+           slot->parameter->view.dtype == LS_F32 && !ls_slot_shared_out(optim, slot);
+}
+
+static ls_tensor *copy_of(ls_tensor *parameters)
+{
+    ls_tensor *half = ls_tensor_new_like(parameters, parameters->run->mixed_precision);
+    return ls_is_valid(half) && ls_raw_copy(half, parameters) ? ls_alias_owned(half) : NULL;
+}
+
+bool ls_slot_need_half(ls_optim *optim, ls_optim_slot *slot)
+{
+    if (slot->half || !wanted(optim, slot)) return true;
+    ls_optim_block *block = ls_slot_block(optim, slot);
+    if (block && !block->half) block->half = copy_of(block->parameters);
+    if (block) slot->half = block->half ? ls_block_piece(block->half, slot->offset, &slot->parameter->view) : NULL;
+    else slot->half = copy_of(slot->parameter);
+    return slot->half != NULL;
+}
+
+void ls_slot_half_written(ls_optim_slot *slot)
+{
+    ls_derived *derived = slot->parameter->view.derived;
+    if (!slot->half || !derived) return;
+    derived->half = slot->half->view.data;
+    derived->half_dtype = slot->half->view.dtype;
+    derived->half_version = derived->version;
+}
+
+void ls_slot_half_free(ls_optim_slot *slot)
+{
+    if (slot->half && slot->parameter->view.derived) slot->parameter->view.derived->half = NULL;
+    ls_release(slot->half);
+    slot->half = NULL;
+}
