@@ -147,6 +147,12 @@ CALL(layer_norm_plain, ls_layer_norm(in[0], NULL, NULL, 1e-3))
 CALL(add_layer_norm, ls_add_layer_norm(in[0], in[1], in[2], in[3], 1e-5))
 CALL(group_norm, ls_group_norm(in[0], 3, in[1], in[2], 1e-5))
 
+/* Alone: src/parallel's tests have more processes. */
+CALL(all_reduce, ls_all_reduce(ls_comm_of(run), in[0], LS_COMM_SUM))
+CALL(all_gather, ls_all_gather(ls_comm_of(run), in[0]))
+CALL(reduce_scatter, ls_reduce_scatter(ls_comm_of(run), in[0], LS_COMM_MEAN))
+CALL(broadcast, ls_broadcast_from(ls_comm_of(run), in[0], 0))
+
 CALL(softmax, ls_softmax(in[0], -1))
 CALL(softmax_first, ls_softmax(in[0], 0))
 CALL(log_softmax, ls_log_softmax(in[0], -1))
@@ -246,6 +252,9 @@ const op_case op_cases[] = {
     LOOSE(layer_norm, layer_norm, 4, N(3, 4, 5), N(4, 5), N(4, 5)), LOOSE(layer_norm, layer_norm_plain, 4, N(5, 19)),
     LOOSE(layer_norm, add_layer_norm, 4, N(5, 19), N(5, 19), N(19), N(19)),
     LOOSE(group_norm, group_norm, 4, N(2, 6, 3, 5), N(6), N(6)),
+
+    EXACT(all_reduce, all_reduce, N(5, 7)), EXACT(all_gather, all_gather, N(5, 3)),
+    EXACT(reduce_scatter, reduce_scatter, N(5, 3)), EXACT(broadcast, broadcast, N(5, 7)),
 
     CASE(softmax, softmax, N(5, 19)), CASE(softmax, softmax_first, N(5, 7, 3)),
     CASE(log_softmax, log_softmax, N(5, 19)), CASE(log_softmax, log_softmax_first, N(5, 7)),

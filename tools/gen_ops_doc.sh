@@ -9,7 +9,8 @@ cat <<'END'
 Made from `include/lockstep/ops.def` by `make docs`; do not edit.
 
 - **Kind**: *kernel* runs on the device; *view* makes a new view of the same memory; *built* is put together from other
-  operators; *grad* is called by gradients only; *update* writes its inputs in place.
+  operators; *grad* is called by gradients only; *update* writes its inputs in place; *collective* is run by several
+  processes together.
 - **Autocast**: what a mixed-precision scope does to floating inputs. *half* casts them to the scope's type, *f32*
   widens them, *widest* brings all to the widest among them, *same* leaves them alone.
 - **Gradient**: *own* where the operator has a gradient of its own, *parts* where it follows from the operators it is

@@ -111,6 +111,23 @@ LS_API bool ls_request_done(const ls_request *request);
 /* Wait until it is. The request is gone then. False (and an error) when it failed. */
 LS_API bool ls_request_wait(ls_request *request);
 
+/* ---- Tensors, with gradients ----
+ *
+ * Operators like all others, whose input comes from all ranks of a communicator: each brings a tensor of the same shape
+ * and type, on its device, and gets one there. The gradient is that of the sum of all ranks' losses, so all ranks walk
+ * back through the same of these operators, and the communicator must not be freed before.
+ * ls_reduce(), ls_gather() and ls_broadcast() (<lockstep/run.h>) are for metrics: of all processes of the run, and
+ * without gradients. */
+
+/* op over ranks, element by element. Gradients flow through LS_COMM_SUM and LS_COMM_MEAN. */
+LS_API ls_tensor *ls_all_reduce(ls_comm *comm, ls_tensor *x, ls_comm_op op);
+/* [n, ...] of each rank, one after the other: [size * n, ...]. */
+LS_API ls_tensor *ls_all_gather(ls_comm *comm, ls_tensor *x);
+/* op over ranks of [size * n, ...], of which each rank gets its part: [n, ...]. Gradients as with ls_all_reduce(). */
+LS_API ls_tensor *ls_reduce_scatter(ls_comm *comm, ls_tensor *x, ls_comm_op op);
+/* That of rank `root`. */
+LS_API ls_tensor *ls_broadcast_from(ls_comm *comm, ls_tensor *x, int root);
+
 /* ---- Communicators ----
  *
  * They, and memory shared in them, go with the run. */

@@ -120,6 +120,8 @@ typedef union ls_attrs {
     struct { double lr, beta1, beta2, epsilon, weight_decay, bias1, bias2; int32_t decoupled, maximize; } adam;
     /* sgd_step */
     struct { double lr, momentum, dampening, weight_decay; int32_t nesterov, first, maximize; } sgd;
+    /* all_reduce .. broadcast: which ls_comm_op, from which rank, number of the communicator among the run's */
+    struct { int32_t op, root, group; } collective;
 } ls_attrs;
 /* clang-format on */
 

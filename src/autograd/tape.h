@@ -17,7 +17,14 @@ enum { LS_MAX_SAVED = 8 };
  * of its own with recording off. */
 typedef void ls_backward_fn(ls_node *node, ls_tensor *const *dy, ls_tensor **dx);
 
-typedef enum ls_op_kind { LS_KIND_KERNEL, LS_KIND_VIEW, LS_KIND_BUILT, LS_KIND_GRAD, LS_KIND_UPDATE } ls_op_kind;
+typedef enum ls_op_kind {
+    LS_KIND_KERNEL,
+    LS_KIND_VIEW,
+    LS_KIND_BUILT,
+    LS_KIND_GRAD,
+    LS_KIND_UPDATE,
+    LS_KIND_COLLECTIVE,
+} ls_op_kind;
 typedef enum ls_op_policy { LS_POLICY_SAME, LS_POLICY_HALF, LS_POLICY_F32, LS_POLICY_WIDEST } ls_op_policy;
 
 typedef struct ls_op_info {

@@ -38,6 +38,34 @@ static int64_t wrong_count(const int64_t *counts, int size)
     return 0;
 }
 
+static bool has_root(ls_comm_kind kind)
+{
+    return kind == LS_COMM_REDUCE || kind == LS_COMM_GATHER || kind == LS_COMM_SCATTER;
+}
+
+void ls_comm_elements(const ls_comm *comm, const ls_comm_call *call, int64_t *in, int64_t *out)
+{
+    bool root = !has_root(call->kind) || call->peer == comm->rank;
+    int64_t parts = ls_comm_before(call, comm->size), one = call->count;
+    *in = *out = one;
+    switch (call->kind) {
+    case LS_COMM_BARRIER: *in = *out = 0; break;
+    case LS_COMM_REDUCE: *out = root ? one : 0; break;
+    case LS_COMM_ALL_GATHER:
+    case LS_COMM_GATHER: *out = root ? parts : 0; break;
+    case LS_COMM_SCATTER: *in = root ? parts : 0; break;
+    case LS_COMM_REDUCE_SCATTER: *in = parts; break;
+    case LS_COMM_ALL_TO_ALL:
+        *in = parts;
+        *out = ls_comm_before(&(ls_comm_call){.count = one, .counts = call->out_counts}, comm->size);
+        break;
+    case LS_COMM_BROADCAST:
+    case LS_COMM_RECEIVE: *in = 0; break;
+    case LS_COMM_SEND: *out = 0; break;
+    default: break;
+    }
+}
+
 ls_status ls_comm_run(ls_comm *comm, const ls_comm_call *call, ls_message *why)
 {
     const char *name = ls_comm_kind_name(call->kind);

@@ -51,10 +51,14 @@ typedef struct ls_comm_table {
 struct ls_comm {
     const ls_comm_table *table;
     int rank, size;
-    bool deaf;                  /* recalls are not for it */
-    bool background;            /* somebody else needs the CPU more: do not spin for long */
-    struct ls_helpers *helpers; /* threads that share in large work (helpers.h); NULL: there are none */
-    void *user;                 /* of who made it */
+    struct ls_comm_queue *queue; /* whose it is (queue.h); NULL: nobody's */
+    void *staging;               /* host memory for numbers of devices (staged.c); NULL: none yet */
+    size_t staging_bytes;
+    struct ls_device *staging_for; /* the device that this memory is of */
+    bool deaf;                     /* recalls are not for it */
+    bool background;               /* somebody else needs the CPU more: do not spin for long */
+    struct ls_helpers *helpers;    /* threads that share in large work (helpers.h); NULL: there are none */
+    void *user;                    /* of who made it */
 };
 
 /* Of this process alone. Constant, shared, need not be closed; those split off it are like all others. */
@@ -69,6 +73,13 @@ bool ls_comm_reduces(ls_comm_kind kind);
 
 /* Check the description and run it. */
 ls_status ls_comm_run(ls_comm *comm, const ls_comm_call *call, ls_message *why);
+/* Elements of `in` and `out` that this rank must bring; of a broadcast, `in` of who has it is its `out`. */
+void ls_comm_elements(const ls_comm *comm, const ls_comm_call *call, int64_t *in, int64_t *out);
+
+/* staged.c: the same where `in` and `out` are memory of a device, in the order of what was submitted to it before and
+ * will be after. Memory of the host is worked in where it stands; other memory passes through the host. */
+ls_status ls_comm_run_on(ls_comm *comm, struct ls_device *device, const ls_comm_call *call, ls_message *why);
+void ls_comm_free_staging(ls_comm *comm);
 
 /* data[i] = op over ranks of data[i], the same bits on every rank. */
 static inline ls_status ls_comm_all_reduce(ls_comm *comm, void *data, int64_t count, ls_dtype dtype, ls_comm_op op,
@@ -116,7 +127,9 @@ static inline ls_status ls_comm_barrier(ls_comm *comm, const char *site, ls_mess
 
 static inline void ls_comm_close(ls_comm *comm)
 {
-    if (comm) comm->table->close(comm);
+    if (!comm) return;
+    ls_comm_free_staging(comm);
+    comm->table->close(comm);
 }
 
 #endif

@@ -52,6 +52,7 @@ ls_comm_queue *ls_comm_queue_new(ls_comm *comm, const ls_comm_workers *workers, 
         return NULL;
     }
     queue->comm = comm;
+    comm->queue = queue;
     queue->workers = *workers;
     queue->last = &queue->first;
     pthread_mutex_init(&queue->lock, NULL);

@@ -1,7 +1,7 @@
 /* collective.c - tensors and bytes of all processes: gather, reduce, broadcast, pad, split.
  *
  * Before numbers are exchanged, descriptions are: processes that disagree about what they exchange learn it, by name,
- * instead of waiting for each other. Numbers travel through host memory. */
+ * instead of waiting for each other. */
 #include <lockstep/ops.h>
 
 #include <string.h>
@@ -185,55 +185,36 @@ ls_gathered ls_gather_bytes(ls_run *run, const void *data, size_t size, const ch
 
 /* ---- reduce, broadcast ---- */
 
-/* Numbers on their way: a copy of this rank's, which becomes the result's. */
-typedef struct parcel {
-    void *numbers;
-    int64_t count;
-    ls_dtype dtype;
-} parcel;
-
-typedef bool exchange_fn(ls_run *run, const parcel *p, int argument, const char *who);
-
 /* Rank `model` says what the result is; the others have the same or, where t is NULL, nothing. */
-static ls_tensor *exchange(ls_run *run, ls_tensor *t, int model, exchange_fn *work, int argument, const char *who)
+static ls_tensor *exchange(ls_run *run, ls_tensor *t, int model, ls_comm_call call, const char *who)
 {
     description *d = agree(run, t, -1, model, who);
     if (!d) return &run->poison;
     ls_shape shape = {.ndim = (int32_t)d[model].ndim};
     for (int i = 0; i < shape.ndim; i++) shape.dim[i] = d[model].dim[i];
-    parcel p = {.count = ls_shape_numel(shape), .dtype = (ls_dtype)d[model].dtype};
+    call.dtype = (ls_dtype)d[model].dtype;
+    call.count = ls_shape_numel(shape);
+    call.site = who;
     ls_sys_free(d);
-    size_t bytes = (size_t)p.count * ls_dtype_size(p.dtype);
-    p.numbers = ls_sys_alloc(bytes + 1);
-    if (!p.numbers) return LS_POISON(run, LS_ERR_MEMORY, "%s: no memory for %zu bytes on the way", who, bytes);
-    ls_tensor *result = &run->poison;
-    if ((!t || ls_read(t, p.numbers, bytes)) && work(run, &p, argument, who))
-        result = ls_from(run, p.dtype, shape, p.numbers);
-    ls_sys_free(p.numbers);
-    return result;
+    ls_tensor *result = ls_tensor_new(run, t ? t->storage->device : run->device, call.dtype, shape);
+    if (!ls_is_valid(result) || (t && !ls_raw_copy(result, t))) return &run->poison;
+    call.in = call.out = result->view.data;
+    ls_message why = {{0}};
+    ls_status status = ls_comm_run_on(run->comm, result->storage->device, &call, &why);
+    return status ? LS_POISON(run, status, "%s: %s", who, why.text) : result;
 }
 
-static bool reduce_numbers(ls_run *run, const parcel *p, int how, const char *who)
+ls_tensor *ls_reduce(ls_run *run, ls_tensor *t, ls_across how)
 {
     static const ls_comm_op ops[] = {[LS_ACROSS_SUM] = LS_COMM_SUM,
                                      [LS_ACROSS_MEAN] = LS_COMM_MEAN,
                                      [LS_ACROSS_MAX] = LS_COMM_MAX,
                                      [LS_ACROSS_MIN] = LS_COMM_MIN};
-    return ls_exchange_reduce(run, p->numbers, p->count, p->dtype, ops[how], who);
-}
-
-ls_tensor *ls_reduce(ls_run *run, ls_tensor *t, ls_across how)
-{
     if (!ready(run, t, "ls_reduce")) return &run->poison;
     if (how == LS_ACROSS_MEAN && !ls_dtype_is_float(t->view.dtype))
         return LS_POISON(run, LS_ERR_DTYPE, "ls_reduce: the mean of %s is not one of its numbers; ls_cast() it first",
                          ls_dtype_name(t->view.dtype));
-    return exchange(run, t, 0, reduce_numbers, (int)how, "ls_reduce");
-}
-
-static bool broadcast_numbers(ls_run *run, const parcel *p, int from, const char *who)
-{
-    return ls_exchange_broadcast(run, p->numbers, (size_t)p->count * ls_dtype_size(p->dtype), from, who);
+    return exchange(run, t, 0, (ls_comm_call){.kind = LS_COMM_ALL_REDUCE, .op = ops[how]}, "ls_reduce");
 }
 
 ls_tensor *ls_broadcast(ls_run *run, ls_tensor *t, int from)
@@ -241,7 +222,7 @@ ls_tensor *ls_broadcast(ls_run *run, ls_tensor *t, int from)
     if (!ls_session_of(run) || (t && !ls_check_live(run, t, "ls_broadcast"))) return &run->poison;
     if (from < 0 || from >= ls_world(run))
         return LS_POISON(run, LS_ERR_VALUE, "ls_broadcast: there is no process %d of %d", from, ls_world(run));
-    return exchange(run, t, from, broadcast_numbers, from, "ls_broadcast");
+    return exchange(run, t, from, (ls_comm_call){.kind = LS_COMM_BROADCAST, .peer = from}, "ls_broadcast");
 }
 
 /* ---- pad, split ---- */

@@ -1,6 +1,7 @@
 /* communicator.c - collectives on raw memory, as programs call them. */
 #include <lockstep/comm.h>
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,6 +9,7 @@
 #include "base/memory.h"
 #include "base/opts.h"
 #include "run/session.h"
+#include "tensor/exchange.h"
 
 /* What a communicator of a program's has beside it; its `user`. */
 struct ls_desk {
@@ -62,6 +64,22 @@ static ls_desk *open_desk(const ls_comm *comm)
     return desk && ls_session_of(desk->run) ? desk : NULL;
 }
 
+/* Operators know a communicator by its number. */
+static bool add_group(ls_run *run, ls_comm *comm)
+{
+    ls_comm **grown = ls_sys_realloc(run->groups, (size_t)(run->group_count + 1) * sizeof *grown);
+    if (!grown) return false;
+    run->groups = grown;
+    run->groups[run->group_count++] = comm;
+    return true;
+}
+
+static void forget_group(ls_run *run, const ls_comm *comm)
+{
+    for (int i = 0; i < run->group_count; i++)
+        if (run->groups[i] == comm) run->groups[i] = NULL;
+}
+
 /* A program's part of another: NULL, and an error where it is not in any. */
 static ls_comm *split_off(ls_run *run, ls_comm *from, int colour, int key, const char *who)
 {
@@ -73,6 +91,11 @@ static ls_comm *split_off(ls_run *run, ls_comm *from, int colour, int key, const
     ls_comm *comm = from->table->split(from, colour < 0 ? -1 : colour, key, &why);
     if (comm && colour >= 0) desk->queue = ls_comm_queue_new(comm, &workers, &why);
     else ls_comm_close(comm);
+    if (desk->queue && !add_group(run, comm)) {
+        snprintf(why.text, sizeof why.text, "no memory");
+        ls_comm_queue_free(desk->queue);
+        desk->queue = NULL;
+    }
     if (!desk->queue) {
         if (!comm || colour >= 0) ls_fail(&run->errors, LS_ERR_PEER, "%s: %s", who, why.text);
         return ls_sys_free(desk), NULL;
@@ -118,11 +141,16 @@ void ls_comm_free(ls_comm *comm)
     ls_desk **at = &desk->run->session->desks;
     while (*at != desk) at = &(*at)->next;
     *at = desk->next;
+    forget_group(desk->run, comm);
     free_desk(desk);
 }
 
-void ls_session_close_desks(ls_session *session)
+void ls_session_close_desks(ls_run *run)
 {
+    ls_session *session = run->session;
+    ls_sys_free(run->groups);
+    run->groups = NULL;
+    run->group_count = 0;
     for (ls_desk *desk = session->desks, *next; desk; desk = next) {
         next = desk->next;
         free_desk(desk);
@@ -164,35 +192,6 @@ void *ls_comm_share(ls_comm *comm, size_t bytes)
 
 /* ---- calls ---- */
 
-static bool has_root(ls_comm_kind kind)
-{
-    return kind == LS_COMM_REDUCE || kind == LS_COMM_GATHER || kind == LS_COMM_SCATTER;
-}
-
-/* Elements of `in` and `out` that this rank must bring. */
-static void elements_of(const ls_comm *comm, const ls_comm_call *call, int64_t *in, int64_t *out)
-{
-    bool root = !has_root(call->kind) || call->peer == comm->rank;
-    int64_t parts = ls_comm_before(call, comm->size), one = call->count;
-    *in = *out = one;
-    switch (call->kind) {
-    case LS_COMM_BARRIER: *in = *out = 0; break;
-    case LS_COMM_REDUCE: *out = root ? one : 0; break;
-    case LS_COMM_ALL_GATHER:
-    case LS_COMM_GATHER: *out = root ? parts : 0; break;
-    case LS_COMM_SCATTER: *in = root ? parts : 0; break;
-    case LS_COMM_REDUCE_SCATTER: *in = parts; break;
-    case LS_COMM_ALL_TO_ALL:
-        *in = parts;
-        *out = ls_comm_before(&(ls_comm_call){.count = one, .counts = call->out_counts}, comm->size);
-        break;
-    case LS_COMM_BROADCAST:
-    case LS_COMM_RECEIVE: *in = 0; break;
-    case LS_COMM_SEND: *out = 0; break;
-    default: break;
-    }
-}
-
 /* What the program gave, in full. False (and an error) when nobody should be asked to take part in it. */
 static bool read_call(const ls_comm *comm, const ls_comm_call *given, size_t size, ls_comm_call *call)
 {
@@ -203,7 +202,7 @@ static bool read_call(const ls_comm *comm, const ls_comm_call *given, size_t siz
     if (strrchr(call->site, '/')) call->site = strrchr(call->site, '/') + 1;
     if (call->kind == LS_COMM_BARRIER) call->dtype = LS_U8;
     const char *name = ls_comm_kind_name(call->kind);
-    elements_of(comm, call, &in, &out);
+    ls_comm_elements(comm, call, &in, &out);
     if (!ls_dtype_size(call->dtype))
         ls_fail(&run->errors, LS_ERR_DTYPE, "%s: %s needs a .dtype, such as LS_F32", call->site, name);
     else if ((in > 0 && !call->in) || (out > 0 && !call->out))
@@ -217,7 +216,7 @@ static bool read_call(const ls_comm *comm, const ls_comm_call *given, size_t siz
 static bool check(ls_run *run, ls_status status, const ls_message *why, const char *site)
 {
     if (status) ls_fail(&run->errors, status, "%s: %s", site, why->text);
-    if (status) ls_session_tell_failure(run);
+    if (status) ls_tell_failure(run);
     return status == LS_OK;
 }
 
@@ -227,7 +226,7 @@ bool ls_collective_sized(ls_comm *comm, const ls_comm_call *given, size_t size)
     ls_comm_call call;
     ls_message why = {{0}};
     if (!desk) return false;
-    if (!read_call(comm, given, size, &call)) return ls_session_tell_failure(desk->run), false;
+    if (!read_call(comm, given, size, &call)) return ls_tell_failure(desk->run), false;
     ls_status status = ls_comm_run(ls_comm_queue_enter(desk->queue), &call, &why);
     ls_comm_queue_leave(desk->queue);
     return check(desk->run, status, &why, call.site);
@@ -246,7 +245,7 @@ ls_request *ls_collective_start_sized(ls_comm *comm, const ls_comm_call *given, 
     if (!r) ls_fail(&desk->run->errors, LS_ERR_MEMORY, "ls_collective_start: no memory");
     if (!r || !read_call(comm, given, size, &r->call)) {
         ls_sys_free(r);
-        ls_session_tell_failure(desk->run);
+        ls_tell_failure(desk->run);
         return NULL;
     }
     r->request.work = work;

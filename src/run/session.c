@@ -67,9 +67,9 @@ void ls_session_close(ls_run *run)
     if (!session) return;
     ls_writer_free(&session->writer);
     ls_claims_end(session);
-    ls_session_tell_failure(run);
+    ls_tell_failure(run);
     ls_session_leave_cpus(session);
-    ls_session_close_desks(session);
+    ls_session_close_desks(run);
     ls_reducer_free(run->reducer);
     run->reducer = NULL;
     ls_comm_close(session->vote);
@@ -94,14 +94,8 @@ void ls_session_close(ls_run *run)
 ls_session *ls_session_of(ls_run *run)
 {
     if (!ls_failed(run)) return run->session;
-    if (run->session) ls_session_tell_failure(run);
+    if (run->session) ls_tell_failure(run);
     return NULL;
-}
-
-void ls_session_tell_failure(ls_run *run)
-{
-    if (!ls_failed(run) || (run->forgives_memory && run->errors.code == LS_ERR_MEMORY)) return;
-    run->comm->table->abort(run->comm, run->errors.message);
 }
 
 /* ---- who ---- */

@@ -62,13 +62,11 @@ bool ls_session_find_others(ls_run *run);
 /* cpus.c: take this process's share of the CPUs, after the others were found, and give it back. */
 bool ls_session_take_cpus(ls_run *run);
 void ls_session_leave_cpus(ls_session *session);
-/* The run's first error, if there is one, becomes the other processes'. */
-void ls_session_tell_failure(ls_run *run);
 
 /* communicator.c: what the environment says about threads for communication. False (and an error) when it cannot be. */
 bool ls_session_workers(ls_run *run, const char *who, ls_comm_workers *workers);
 /* Communicators of the program end, with what was started on them; begin anew, after a recall, between barriers. */
-void ls_session_close_desks(ls_session *session);
+void ls_session_close_desks(ls_run *run);
 void ls_session_renew_desks(ls_session *session);
 
 /* Before the first step, not after the last: make the folder for results where one was named, and see whether it can be

@@ -121,10 +121,12 @@ struct ls_run {
     ls_dtype *autocast;           /* stack of types; the innermost is last */
     int32_t autocast_count, autocast_capacity;
 
-    ls_object *objects;         /* modules, optimisers, ...: freed with the run, the latest made first */
-    struct ls_scaler *scaler;   /* of the loss; NULL where none runs */
-    unsigned reminded;          /* of ls_prepare(), for which reasons: remind.h */
-    ls_comm *comm;              /* all processes of the job; of one process where there is no job */
+    ls_object *objects;       /* modules, optimisers, ...: freed with the run, the latest made first */
+    struct ls_scaler *scaler; /* of the loss; NULL where none runs */
+    unsigned reminded;        /* of ls_prepare(), for which reasons: remind.h */
+    ls_comm *comm;            /* all processes of the job; of one process where there is no job */
+    ls_comm **groups;         /* communicators of the program, by number; NULL: freed */
+    int32_t group_count;
     struct ls_reducer *reducer; /* what they train together: src/parallel; NULL: nothing */
     struct ls_session *session; /* ranks, prepared objects, epochs: src/run */
     ls_loop *loop;              /* the loop over batches at work; NULL outside of all */

@@ -60,3 +60,9 @@ bool ls_exchange_any(ls_run *run, bool mine, bool *any, const char *who)
     *any = flag != 0;
     return ok;
 }
+
+void ls_tell_failure(ls_run *run)
+{
+    if (!ls_failed(run) || (run->forgives_memory && run->errors.code == LS_ERR_MEMORY)) return;
+    run->comm->table->abort(run->comm, run->errors.message);
+}

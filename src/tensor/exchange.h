@@ -20,4 +20,7 @@ bool ls_exchange_barrier(ls_run *run, const char *who);
 /* Is it so on any of them? *any becomes the same on all. */
 bool ls_exchange_any(ls_run *run, bool mine, bool *any, const char *who);
 
+/* The run's first error, if there is one, becomes the other processes'. */
+void ls_tell_failure(ls_run *run);
+
 #endif

@@ -19,6 +19,7 @@ ls_status ls_cpu_fail(ls_message *why, ls_status status, const char *format, ...
 #define LS_CPU_UPDATE(name) LS_CPU_KERNEL(name)
 #define LS_CPU_VIEW(name)
 #define LS_CPU_BUILT(name)
+#define LS_CPU_COLLECTIVE(name)
 #define LS_OP(name, kind, policy, gradient, summary) LS_CPU_##kind(name)
 #include <lockstep/ops.def>
 #undef LS_OP
@@ -27,5 +28,6 @@ ls_status ls_cpu_fail(ls_message *why, ls_status status, const char *format, ...
 #undef LS_CPU_UPDATE
 #undef LS_CPU_VIEW
 #undef LS_CPU_BUILT
+#undef LS_CPU_COLLECTIVE
 
 #endif
