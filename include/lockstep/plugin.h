@@ -9,6 +9,9 @@
  * waited for. Addresses of device memory are opaque to the library: it never reads or writes through them, but it does
  * add byte offsets to them, so memory of one allocation must be contiguous.
  *
+ * Where several processes train together, a second thread copies gradients to and from the host, converts them (`run`
+ * of `copy`) and waits for the stream, while the first goes on submitting work: these entries must allow for that.
+ *
  * A device that records needs to know three more things, and finds them here: what a call reads and writes
  * (ls_effects), when memory dies (LS_TRAIT_STORAGES), and which numbers change from step to step (ls_call.live). */
 #ifndef LOCKSTEP_PLUGIN_H

@@ -36,6 +36,7 @@ ls_status ls_comm_run_on(ls_comm *comm, ls_device *device, const ls_comm_call *c
     ls_comm_elements(comm, call, &in, &out);
     if (comm->size == 1) return keep(device, call, (size_t)call->count * element, why);
     size_t in_bytes = (size_t)in * element, out_bytes = (size_t)out * element, out_at = (in_bytes + 63) / 64 * 64;
+    if (call->kind == LS_COMM_ALL_REDUCE) out_at = 0; /* in place */
     if (!make_room(comm, device, out_at + out_bytes + 1)) {
         snprintf(why->text, sizeof why->text, "no host memory for %zu bytes on their way", out_at + out_bytes);
         return LS_ERR_MEMORY;

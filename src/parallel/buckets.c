@@ -5,6 +5,7 @@
 
 #include "autograd/tape.h"
 #include "base/memory.h"
+#include "device/device.h"
 #include "kernels/elementwise.h"
 #include "parallel/inside.h"
 
@@ -26,9 +27,19 @@ void ls_buckets_free(ls_reducer *p)
 
 /* ---- on the communication thread ---- */
 
-static void convert(ls_dtype from, const void *x, ls_dtype to, void *y, int64_t n)
+/* y = x, of another type. On the host by this thread alone: an operator would take the team of threads from the pass at
+ * work. */
+static ls_status convert(ls_device *device, ls_dtype from, void *x, ls_dtype to, void *y, int64_t n, ls_message *why)
 {
-    ls_elementwise_kernels()->convert[from][to](n, (void *const[]){y, (void *)(uintptr_t)x}, NULL);
+    if (ls_device_is_host(device)) {
+        ls_elementwise_kernels()->convert[from][to](n, (void *const[]){y, x}, NULL);
+        return LS_OK;
+    }
+    ls_operand in = {.data = x, .dtype = from}, out = {.data = y, .dtype = to};
+    ls_view_set_contiguous(&in, LS_SHAPE(n));
+    ls_view_set_contiguous(&out, LS_SHAPE(n));
+    ls_call call = {.op = LS_OP_copy, .n_in = 1, .n_out = 1, .in = {&in}, .out = {&out}};
+    return ls_device_run(device, &call, why);
 }
 
 /* The mean of n numbers at `data`, which are those of a stretch from number `at` on, or stand for them. *mine: the part
@@ -41,7 +52,7 @@ static ls_status reduce_numbers(ls_comm *comm, ls_reducer *p, const ls_stretch *
     *mine = (ls_range){0, call.count};
     if (!p->opts.shard || s->block == INT_MAX) {
         call.kind = LS_COMM_ALL_REDUCE;
-        return ls_comm_run(comm, &call, why);
+        return ls_comm_run_on(comm, p->device, &call, why);
     }
     int64_t begin = s->offset / (int64_t)sizeof(float) + at, n = (int64_t)(p->blocks[s->block].bytes / sizeof(float));
     ls_shard_counts(p, n, (ls_range){begin, begin + call.count});
@@ -51,7 +62,7 @@ static ls_status reduce_numbers(ls_comm *comm, ls_reducer *p, const ls_stretch *
     mine->begin = ls_comm_before(&call, comm->rank);
     mine->end = mine->begin + call.count;
     call.out = (char *)call.out + (size_t)mine->begin * ls_dtype_size(call.dtype);
-    return ls_comm_run(comm, &call, why);
+    return ls_comm_run_on(comm, p->device, &call, why);
 }
 
 static ls_status reduce_compressed(ls_comm *comm, ls_reducer *p, const ls_stretch *s, const char *site, ls_message *why)
@@ -60,13 +71,14 @@ static ls_status reduce_compressed(ls_comm *comm, ls_reducer *p, const ls_stretc
     ls_range mine;
     ls_dtype dtype = p->opts.compress;
     for (int64_t at = 0; at < s->count && !status; at += COMPRESSED) {
-        float *x = (float *)(void *)s->data + at;
+        char *x = s->data + (size_t)at * sizeof(float), *half = p->compressed->view.data;
         int64_t n = s->count - at < COMPRESSED ? s->count - at : COMPRESSED;
-        convert(LS_F32, x, dtype, p->compressed, n);
-        ls_comm_call call = {.dtype = dtype, .in = p->compressed, .count = n, .site = site};
-        status = reduce_numbers(comm, p, s, at, call, &mine, why);
+        status = convert(p->device, LS_F32, x, dtype, half, n, why);
+        ls_comm_call call = {.dtype = dtype, .in = half, .count = n, .site = site};
+        if (!status) status = reduce_numbers(comm, p, s, at, call, &mine, why);
         if (!status)
-            convert(dtype, (uint16_t *)p->compressed + mine.begin, LS_F32, x + mine.begin, mine.end - mine.begin);
+            status = convert(p->device, dtype, half + (size_t)mine.begin * sizeof(uint16_t), LS_F32,
+                             x + (size_t)mine.begin * sizeof(float), mine.end - mine.begin, why);
     }
     return status;
 }
@@ -95,20 +107,25 @@ static size_t bytes_of(const ls_slot *slot)
     return (size_t)ls_view_numel(&slot->tensor->view) * ls_dtype_size(slot->tensor->view.dtype);
 }
 
+/* Memory for gradients that travel in half. */
+static bool need_compressed(ls_reducer *p)
+{
+    if (!p->opts.compress || p->compressed) return true;
+    ls_mark mark = ls_scope_begin(p->run);
+    ls_tensor *t = ls_shared_tensor(p, p->opts.compress, COMPRESSED);
+    if (ls_is_valid(t)) p->compressed = ls_alias_owned(t);
+    ls_scope_end(p->run, mark, NULL);
+    return p->compressed != NULL;
+}
+
 bool ls_buckets_make(ls_reducer *p)
 {
     ls_buckets_free(p);
-    ls_comm *comm = ls_reducer_comm(p);
-    ls_message why = {{0}};
-    if (p->opts.compress && !p->compressed)
-        p->compressed = comm->table->share(comm, COMPRESSED * sizeof(uint16_t), &why);
+    if (!need_compressed(p)) return false;
     p->buckets = ls_sys_alloc((size_t)(p->slot_count + 1) * sizeof *p->buckets);
     p->stretches = ls_sys_alloc((size_t)(p->slot_count + 1) * sizeof *p->stretches);
-    if (!p->buckets || !p->stretches || (p->opts.compress && !p->compressed)) {
-        ls_fail(&p->run->errors, LS_ERR_MEMORY, "no memory for buckets of gradients%s%s", *why.text ? ": " : "",
-                why.text);
-        return false;
-    }
+    if (!p->buckets || !p->stretches)
+        return ls_fail(&p->run->errors, LS_ERR_MEMORY, "no memory for buckets of gradients"), false;
     size_t bytes = 0;
     ls_bucket *open = NULL;
     for (int i = 0; i < p->slot_count; i++) {
@@ -145,7 +162,7 @@ static int in_memory_order(const void *a, const void *b)
     return x->offset < y->offset ? -1 : x->offset > y->offset;
 }
 
-/* Gradients that adjoin in shared memory become one stretch, with the zeros between them. The order must be the same in
+/* Gradients that adjoin in a block become one stretch, with the zeros between them. The order must be the same in
  * all processes, where addresses differ. */
 static void join_neighbours(ls_bucket *bucket)
 {

@@ -24,7 +24,7 @@ static bool make_room(ls_reducer *p)
     if (p->packed) return true;
     for (int i = 0; i < p->buffer_count; i++) bytes += (int64_t)room_of(p->buffers[i]);
     ls_mark mark = ls_scope_begin(p->run);
-    ls_tensor *t = ls_tensor_new(p->run, p->buffers[0]->storage->device, LS_U8, LS_SHAPE(bytes));
+    ls_tensor *t = ls_tensor_new(p->run, p->device, LS_U8, LS_SHAPE(bytes));
     if (ls_is_valid(t)) p->packed = ls_alias_owned(t);
     ls_scope_end(p->run, mark, NULL);
     return p->packed != NULL;
@@ -41,7 +41,7 @@ static bool copy_all(ls_reducer *p, bool to_packed)
         ls_call call = {.op = LS_OP_copy, .n_in = 1, .n_out = 1};
         call.in[0] = to_packed ? &t->view : &place;
         call.out[0] = to_packed ? &place : &t->view;
-        if (!ls_submit(p->run, t->storage->device, &call)) return false;
+        if (!ls_submit(p->run, p->device, &call)) return false;
         if (!to_packed) ls_written(t);
     }
     return true;
@@ -50,8 +50,13 @@ static bool copy_all(ls_reducer *p, bool to_packed)
 static ls_status broadcast(ls_comm *comm, ls_comm_request *request, ls_message *why)
 {
     const ls_reducer *p = request->user;
-    return ls_comm_broadcast(comm, p->packed->view.data, (size_t)ls_view_numel(&p->packed->view), p->source,
-                             "buffers of modules", why);
+    ls_comm_call call = {.kind = LS_COMM_BROADCAST,
+                         .dtype = LS_U8,
+                         .count = ls_view_numel(&p->packed->view),
+                         .out = p->packed->view.data,
+                         .peer = p->source,
+                         .site = "buffers of modules"};
+    return ls_comm_run_on(comm, p->device, &call, why);
 }
 
 bool ls_buffers_start(ls_reducer *p)

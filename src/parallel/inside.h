@@ -17,10 +17,10 @@ typedef struct ls_slot {
 
 /* Numbers that follow each other in memory. */
 typedef struct ls_stretch {
-    char *data;
+    char *data; /* of the reducer's device */
     int64_t count;
     ls_dtype dtype;
-    int block;      /* which of the shared ones; INT_MAX: none */
+    int block;      /* of gradients; INT_MAX: none */
     int64_t offset; /* in it, in bytes; outside of all: its place in the bucket */
 } ls_stretch;
 
@@ -33,10 +33,11 @@ typedef struct ls_bucket {
     char site[56];         /* for messages */
 } ls_bucket;
 
-typedef struct ls_shared_block {
+/* Of gradients: in memory that processes share where the device is the host. */
+typedef struct ls_gradient_block {
     char *base;
     size_t bytes;
-} ls_shared_block;
+} ls_gradient_block;
 
 /* What a process brings to a group of batches (tensor/accumulate.h); zeros: it has no more. */
 typedef struct ls_weights {
@@ -45,6 +46,7 @@ typedef struct ls_weights {
 
 struct ls_reducer {
     ls_run *run;
+    ls_device *device; /* of everything that is trained; NULL while there is nothing */
     ls_comm_queue *queue;
     ls_reducer_opts opts;
 
@@ -63,11 +65,11 @@ struct ls_reducer {
     int bucket_count, next; /* the next to be started */
     ls_stretch *stretches;  /* [slot_count] of all buckets */
 
-    ls_shared_block *blocks;
+    ls_gradient_block *blocks;
     int block_count;
-    void *compressed; /* shared memory for numbers on their way */
-    int64_t *counts;  /* [size] of a call at work */
-    bool in_slices;   /* with shard: gradients that are there were reduced, to slices */
+    ls_tensor *compressed; /* one reference: numbers on their way; NULL until needed */
+    int64_t *counts;       /* [size] of a call at work */
+    bool in_slices;        /* with shard: gradients that are there were reduced, to slices */
 
     ls_tensor **buffers; /* one reference each */
     int buffer_count;
@@ -110,8 +112,12 @@ void ls_shard_counts(ls_reducer *reducer, int64_t n, ls_range part);
  * them: the slice counts for all, and nothing else does. */
 void ls_shard_reopen(ls_reducer *reducer);
 
-/* buckets.c: which of the shared blocks an address is in; INT_MAX: none. */
+/* buckets.c: which of the blocks of gradients an address is in; INT_MAX: none. */
 int ls_block_of(const ls_reducer *reducer, const char *data);
+
+/* blocks.c: a tensor [numel], zero, in the innermost scope, where collectives move least: in memory that processes
+ * share, or the device's. */
+ls_tensor *ls_shared_tensor(ls_reducer *reducer, ls_dtype dtype, int64_t numel);
 
 /* walk.c: the gradient of a slot is complete. */
 void ls_slot_ready(void *slot, ls_tensor *leaf);

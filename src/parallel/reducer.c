@@ -77,6 +77,7 @@ void ls_reducer_free(ls_reducer *p)
     if (!p) return;
     ls_comm_queue_free(p->queue);
     forget(p, true);
+    ls_release(p->compressed);
     ls_sys_free(p->slots);
     ls_sys_free(p->order);
     ls_sys_free(p->completed);
@@ -207,16 +208,27 @@ static bool add_tensors(ls_reducer *p, const ls_state *parameters, const ls_stat
     return true;
 }
 
-bool ls_reducer_add(ls_reducer *p, const ls_state *parameters, const ls_state *tensors)
+/* Buckets and buffers are packed on it. */
+static bool on_one_device(ls_reducer *p, const ls_state *tensors)
 {
-    const ls_device *device = tensors->count ? tensors->entries[0].tensor->storage->device : p->run->device;
-    if (!ls_device_is_host(device)) {
-        ls_fail(&p->run->errors, LS_ERR_UNSUPPORTED, "ls_prepare: processes train together on the CPU only, not on %s",
-                device->name);
+    if (!p->slot_count && !p->buffer_count) p->device = NULL;
+    for (int64_t i = 0; i < tensors->count; i++) {
+        ls_device *device = tensors->entries[i].tensor->storage->device;
+        if (!p->device) p->device = device;
+        if (p->device == device) continue;
+        ls_fail(&p->run->errors, LS_ERR_UNSUPPORTED,
+                "ls_prepare: %s is on device %s, other tensors are on %s; processes train on one device each",
+                tensors->entries[i].name, device->name, p->device->name);
         return false;
     }
+    return true;
+}
+
+bool ls_reducer_add(ls_reducer *p, const ls_state *parameters, const ls_state *tensors)
+{
     if (!same_everywhere(p, tensors)) return false;
     forget(p, false);
+    if (!on_one_device(p, tensors)) return false;
     if (!make_room(p, tensors->count + 1) || !add_tensors(p, parameters, tensors)) {
         ls_fail(&p->run->errors, LS_ERR_MEMORY, "ls_prepare: no memory");
         return false;
@@ -233,38 +245,4 @@ bool ls_reducer_add(ls_reducer *p, const ls_state *parameters, const ls_state *t
 bool ls_reducer_trains(const ls_reducer *p)
 {
     return p && p->slot_count;
-}
-
-/* ---- shared memory ---- */
-
-/* *base: where it begins. */
-static ls_tensor *share(ls_reducer *p, int64_t numel, char **base)
-{
-    ls_run *run = p->run;
-    ls_message why = {{0}};
-    ls_comm *comm = ls_reducer_comm(p);
-    *base = comm->table->share(comm, (size_t)numel * sizeof(float), &why);
-    if (!*base) return LS_POISON(run, LS_ERR_MEMORY, "ls_prepare: %s", why.text);
-    ls_storage *storage = ls_storage_wrap(run, run->device, NULL, NULL);
-    if (!storage) return &run->poison;
-    ls_tensor *block = ls_tensor_over(run, storage, *base, LS_F32, LS_SHAPE(numel));
-    ls_storage_release(run, storage);
-    return block;
-}
-
-ls_tensor *ls_reducer_block(ls_reducer *p, int64_t numel)
-{
-    ls_shared_block *grown = ls_sys_realloc(p->blocks, (size_t)(p->block_count + 1) * sizeof *grown);
-    if (!grown) return LS_POISON(p->run, LS_ERR_MEMORY, "no memory for gradients");
-    p->blocks = grown;
-    char *base;
-    ls_tensor *block = share(p, numel, &base);
-    if (base) p->blocks[p->block_count++] = (ls_shared_block){base, (size_t)numel * sizeof(float)};
-    return block;
-}
-
-ls_tensor *ls_reducer_parameters(ls_reducer *p, int64_t numel)
-{
-    char *base;
-    return share(p, numel, &base);
 }

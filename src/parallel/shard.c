@@ -18,18 +18,36 @@ void ls_shard_counts(ls_reducer *p, int64_t n, ls_range part)
 
 /* ---- gradients of more than one pass ---- */
 
+/* Elements [begin, end) of a gradient times a factor; times 0: zero, whatever they were. */
+static void scale(ls_reducer *p, const ls_tensor *gradient, int64_t begin, int64_t end, double factor)
+{
+    if (begin >= end || ls_failed(p->run)) return;
+    ls_operand part = {.data = (char *)gradient->view.data + (size_t)begin * sizeof(float), .dtype = LS_F32};
+    ls_view_set_contiguous(&part, LS_SHAPE(end - begin));
+    ls_call call = {.op = LS_OP_affine, .n_in = 1, .n_out = 1, .in = {&part}, .out = {&part}};
+    call.attrs = (ls_attrs){.affine = {.scale = factor}};
+    if (factor == 0) call.op = LS_OP_fill, call.n_in = 0;
+    ls_submit(p->run, p->device, &call);
+}
+
+static int64_t within(int64_t x, int64_t low, int64_t high)
+{
+    return x < low ? low : x > high ? high : x;
+}
+
 static void reopen_slot(ls_reducer *p, ls_slot *slot, const ls_comm *comm)
 {
     ls_tensor *gradient = ls_leaf_holds(slot->tensor) ? ls_leaf_room(slot->tensor) : NULL;
     int block = gradient ? ls_block_of(p, gradient->view.data) : INT_MAX;
     if (block == INT_MAX) return;
-    float *x = gradient->view.data;
-    int64_t n = ls_view_numel(&gradient->view), begin = x - (const float *)(const void *)p->blocks[block].base;
-    ls_range own = ls_slice_of((int64_t)(p->blocks[block].bytes / sizeof *x), comm->rank, comm->size);
-    for (int64_t i = 0; i < n; i++) {
-        bool mine = begin + i >= own.begin && begin + i < own.end;
-        x[i] = mine ? x[i] * (float)comm->size : 0;
-    }
+    const ls_gradient_block *b = &p->blocks[block];
+    int64_t n = ls_view_numel(&gradient->view);
+    int64_t at = ((const char *)gradient->view.data - b->base) / (int64_t)sizeof(float);
+    ls_range own = ls_slice_of((int64_t)(b->bytes / sizeof(float)), comm->rank, comm->size);
+    int64_t begin = within(own.begin - at, 0, n), end = within(own.end - at, 0, n);
+    scale(p, gradient, 0, begin, 0);
+    scale(p, gradient, begin, end, comm->size);
+    scale(p, gradient, end, n, 0);
 }
 
 void ls_shard_reopen(ls_reducer *p)
@@ -45,7 +63,7 @@ bool ls_reducer_spread(ls_reducer *p, ls_tensor *block, ls_range part)
 {
     ls_comm *comm = ls_reducer_comm(p);
     ls_message why = {{0}};
-    float *out = (float *)block->view.data + part.begin;
+    char *out = (char *)block->view.data + (size_t)part.begin * sizeof(float);
     ls_shard_counts(p, ls_view_numel(&block->view), part);
     ls_comm_call call = {.kind = LS_COMM_ALL_GATHER,
                          .dtype = LS_F32,
@@ -53,8 +71,8 @@ bool ls_reducer_spread(ls_reducer *p, ls_tensor *block, ls_range part)
                          .counts = p->counts,
                          .out = out,
                          .site = "new parameters"};
-    call.in = out + ls_comm_before(&call, comm->rank);
-    return ls_reducer_check(p, ls_comm_run(comm, &call, &why), &why, "ls_step");
+    call.in = out + (size_t)ls_comm_before(&call, comm->rank) * sizeof(float);
+    return ls_reducer_check(p, ls_comm_run_on(comm, block->storage->device, &call, &why), &why, "ls_step");
 }
 
 bool ls_reducer_sum(ls_reducer *p, double *number)
@@ -71,7 +89,7 @@ ls_tensor *ls_reducer_collect(ls_reducer *p, const ls_tensor *slice, int64_t num
     ls_message why = {{0}};
     ls_tensor *whole = NULL;
     if (comm->rank == 0) {
-        whole = ls_tensor_new(p->run, p->run->device, LS_F32, LS_SHAPE(numel));
+        whole = ls_tensor_new(p->run, slice->storage->device, LS_F32, LS_SHAPE(numel));
         if (!ls_is_valid(whole)) ls_reducer_call_off(p);
         if (!ls_is_valid(whole)) return whole;
     }
@@ -83,5 +101,6 @@ ls_tensor *ls_reducer_collect(ls_reducer *p, const ls_tensor *slice, int64_t num
                          .in = slice->view.data,
                          .out = whole ? whole->view.data : NULL,
                          .site = "state of an optimiser"};
-    return ls_reducer_check(p, ls_comm_run(comm, &call, &why), &why, "ls_optim_state") ? whole : &p->run->poison;
+    ls_status status = ls_comm_run_on(comm, slice->storage->device, &call, &why);
+    return ls_reducer_check(p, status, &why, "ls_optim_state") ? whole : &p->run->poison;
 }

@@ -65,19 +65,23 @@ static bool gather_one(const gathering *g, int64_t i)
     if (!gradient) return false;
     ls_shape shape = ls_shape_of(gradient);
     ls_dtype dtype = gradient->view.dtype;
-    size_t bytes = (size_t)ls_shape_numel(shape) * ls_dtype_size(dtype);
-    char *mine = ls_sys_alloc(bytes + 1);
-    if (!mine) ls_fail(&run->errors, LS_ERR_MEMORY, "%s: no memory for gradients on their way", who);
-    else if (is_held_by(g, ls_rank(run), i)) ls_read(gradient, mine, bytes);
-    if (ls_is_main(run)) all = ls_tensor_new(run, run->device, dtype, LS_SHAPE(g->held->count, ls_shape_numel(shape)));
-    bool ok = ls_session_of(run) && ls_exchange_gather(run, mine, all ? all->view.data : NULL, bytes, who);
-    for (int r = 0; ok && all && r < g->held->count; r++) {
+    int64_t numel = ls_shape_numel(shape);
+    size_t bytes = (size_t)numel * ls_dtype_size(dtype);
+    ls_device *device = gradient->storage->device;
+    ls_tensor *mine = ls_raw_contiguous(gradient);
+    if (ls_is_main(run)) all = ls_tensor_new(run, device, dtype, LS_SHAPE(g->held->count, numel));
+    if (!ls_session_of(run)) return false;
+    ls_message why = {{0}};
+    ls_comm_call call = {.kind = LS_COMM_GATHER, .dtype = dtype, .count = numel, .in = mine->view.data, .site = who};
+    call.out = all ? all->view.data : NULL;
+    ls_status status = ls_comm_run_on(run->comm, device, &call, &why);
+    if (status) ls_fail(&run->errors, status, "%s: %s", who, why.text);
+    for (int r = 0; !status && all && r < g->held->count; r++) {
         if (!is_held_by(g, r, i)) continue;
         ls_tensor *part = ls_tensor_over(run, all->storage, (char *)all->view.data + (size_t)r * bytes, dtype, shape);
         ls_state_add(g->parts[r], g->trained->entries[i].name, part);
     }
-    ls_sys_free(mine);
-    return ok && !ls_failed(run);
+    return !ls_failed(run);
 }
 
 static bool gather_all(const gathering *g)

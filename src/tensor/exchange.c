@@ -18,13 +18,6 @@ bool ls_exchange_all(ls_run *run, const void *mine, void *all, size_t bytes, con
         who);
 }
 
-bool ls_exchange_gather(ls_run *run, const void *mine, void *all, size_t bytes, const char *who)
-{
-    return call(run,
-                (ls_comm_call){.kind = LS_COMM_GATHER, .dtype = LS_U8, .count = (int64_t)bytes, .in = mine, .out = all},
-                who);
-}
-
 bool ls_exchange_scatter(ls_run *run, const void *all, void *mine, size_t bytes, const char *who)
 {
     return call(

@@ -9,8 +9,6 @@
 
 /* all = `bytes` of rank 0, of rank 1, ... */
 bool ls_exchange_all(ls_run *run, const void *mine, void *all, size_t bytes, const char *who);
-/* The same on rank 0 alone; `all` of the others is not looked at. */
-bool ls_exchange_gather(ls_run *run, const void *mine, void *all, size_t bytes, const char *who);
 /* mine = part `rank`, of `bytes`, of what rank 0 has. On rank 0 `mine` may be its own part of `all`. */
 bool ls_exchange_scatter(ls_run *run, const void *all, void *mine, size_t bytes, const char *who);
 /* data[i] = op over ranks of data[i] */

@@ -6,8 +6,6 @@
 
 enum { ROWS = 8, COLUMNS = 3, NUMEL = ROWS * COLUMNS }; /* of each process; four divide the rows */
 
-static const char *device_name;
-
 static void check_no_error(ls_run *run)
 {
     CHECK_MSG(ls_error(run) == LS_OK, "%s", ls_error_message(run));
@@ -170,29 +168,11 @@ static void check_rows(ls_run *run)
         for (int strided = 0; strided < 2; strided++) check_row(run, k, strided);
 }
 
-/* team_run() with the device that was asked for. */
-static void (*body)(ls_run *run);
-
-static void member(ls_comm *comm, crew_result *result)
-{
-    ls_run *run = ls_init(NULL, NULL, .device = device_name);
-    ls_session_join(run, comm);
-    body(run);
-    ls_finish(run);
-    result->closed = true;
-}
-
-static void on_processes(int world, void (*what)(ls_run *run))
-{
-    body = what;
-    crew_run_threads(world, member);
-}
-
 static void results_and_gradients_are_those_of_all(void)
 {
-    on_processes(1, check_rows);
-    on_processes(2, check_rows);
-    on_processes(4, check_rows);
+    team_run(1, check_rows);
+    team_run(2, check_rows);
+    team_run(4, check_rows);
 }
 
 /* ---- some of the processes ---- */
@@ -211,7 +191,7 @@ static void reduce_in_pairs(ls_run *run)
 
 static void groups_are_by_themselves(void)
 {
-    on_processes(4, reduce_in_pairs);
+    team_run(4, reduce_in_pairs);
 }
 
 /* A matrix divided among processes by columns, the next one by rows: Megatron's pair of layers. */
@@ -239,15 +219,15 @@ static void multiply_in_parts(ls_run *run)
 
 static void layers_may_be_divided_among_processes(void)
 {
-    on_processes(2, multiply_in_parts);
-    on_processes(4, multiply_in_parts);
+    team_run(2, multiply_in_parts);
+    team_run(4, multiply_in_parts);
 }
 
 /* ---- what cannot be called ---- */
 
 static void mistakes_are_named(void)
 {
-    ls_run *run = ls_init(NULL, NULL, .device = device_name); /* in a job, others would learn of them */
+    ls_run *run = ls_init(NULL, NULL, .device = team_device); /* in a job, others would learn of them */
     ls_comm *all = ls_comm_of(run);
     ls_tensor *x = ls_requires_grad(ls_ones(run, LS_F32, 3), true);
     ls_all_reduce(all, x, LS_COMM_MAX);
@@ -293,15 +273,15 @@ static void bring_different_sizes(ls_run *run)
 
 static void nobody_waits_for_one_that_cannot_come(void)
 {
-    on_processes(2, divide_unevenly);
-    on_processes(2, fail_before);
-    on_processes(2, bring_different_sizes);
+    team_run(2, divide_unevenly);
+    team_run(2, fail_before);
+    team_run(2, bring_different_sizes);
 }
 
 int main(int argc, char **argv)
 {
     for (int i = 1; i < argc; i++) {
-        if (strcmp(argv[i], "--device") == 0 && i + 1 < argc) device_name = argv[++i];
+        if (strcmp(argv[i], "--device") == 0 && i + 1 < argc) team_device = argv[++i];
         else check_filter = argv[i];
     }
     CHECK_RUN(results_and_gradients_are_those_of_all);

@@ -250,6 +250,26 @@ static void hosts_share_out_as_processes_do(void)
     crew_layout = layout;
 }
 
+/* ---- another device ---- */
+
+static void devices_share_out_as_the_host_does(void)
+{
+    static const setup setups[] = {{.hidden = 40, .steps = 10},
+                                   {.hidden = 300, .steps = 4, .groups = true},
+                                   {.hidden = 200, .compression = LS_BF16, .steps = 5},
+                                   {.hidden = 40, .passes = 2, .sgd = true, .accumulation = 2, .steps = 10}};
+    for (size_t i = 0; i < sizeof setups / sizeof *setups; i++) {
+        now = defaults(setups[i]);
+        now.shard = true;
+        team_run(2, train);
+        memcpy(before, results, sizeof before);
+        team_device = ASYNC_DEVICE;
+        team_run(2, train);
+        team_device = NULL;
+        compare("device", 2, 0);
+    }
+}
+
 /* ---- workers ---- */
 
 static void train_with_workers(const char *count, bool shard)
@@ -427,6 +447,7 @@ int main(int argc, char **argv)
     CHECK_RUN(frozen_and_unused_parameters);
     CHECK_RUN(several_passes_for_a_step);
     CHECK_RUN(hosts_share_out_as_processes_do);
+    CHECK_RUN(devices_share_out_as_the_host_does);
     CHECK_RUN(the_number_of_workers_makes_no_difference);
     CHECK_RUN(checkpoints_are_the_same_files);
     CHECK_RUN(moments_take_a_part_of_the_memory);

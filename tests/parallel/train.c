@@ -433,6 +433,63 @@ static void all_find_the_same_batch_size(void)
     for (too_large_at = -1; too_large_at < 2; too_large_at++) team_run(2, search);
 }
 
+/* ---- devices ---- */
+
+/* Its memory is not the host's, and its work is done later: gradients and buffers pass through the host. */
+static void another_device_trains_to_the_same_bits(void)
+{
+    static const setup setups[] = {{.accumulation = 1},
+                                   {.accumulation = 1, .convolution = true},
+                                   {.accumulation = 2, .adam = true},
+                                   {.accumulation = 1, .compression = LS_BF16}};
+    static left on_host[TEAM_MAX];
+    for (size_t i = 0; i < sizeof setups / sizeof *setups; i++) {
+        for (int world = 2; world <= 4; world *= 2) {
+            now = setups[i];
+            now.steps = 20;
+            team_fork(world, train);
+            memcpy(on_host, results, sizeof on_host);
+            memset(results, 0, sizeof *results * TEAM_MAX);
+            team_device = ASYNC_DEVICE;
+            team_fork(world, train);
+            team_device = NULL;
+            for (int r = 0; r < world; r++)
+                CHECK_MSG(results[r].count > 0 && results[r].count == on_host[r].count &&
+                              memcmp(results[r].value, on_host[r].value, (size_t)results[r].count * sizeof(float)) == 0,
+                          "setup %zu: rank %d of %d differs", i, r, world);
+        }
+    }
+}
+
+static void another_device_does_the_rest_too(void)
+{
+    team_device = ASYNC_DEVICE;
+    team_run(2, normalise);
+    team_run(2, count_calls);
+    team_run(2, use_different_parameters);
+    team_run(2, freeze_and_unfreeze);
+    team_run(2, run_out_early);
+    team_run(2, fail_on_one);
+    team_device = NULL;
+}
+
+static void mix_devices(ls_run *run)
+{
+    ls_module *model = ls_module_new(run, "mixed", NULL, NULL);
+    ls_parameter(model, "here", one_number(run, 1));
+    ls_tensor *there = ls_requires_grad(ls_keep(ls_to_device(ls_ones(run, LS_F32, 1), ASYNC_DEVICE)), true);
+    ls_parameter(model, "there", there);
+    ls_prepare(run, model);
+    CHECK_MSG(strstr(ls_error_message(run), "ls_prepare: there is on device") &&
+                  strstr(ls_error_message(run), "other tensors are on cpu"),
+              "%s", ls_error_message(run));
+}
+
+static void a_model_on_two_devices_is_refused(void)
+{
+    team_run(2, mix_devices);
+}
+
 /* With --hosts 0101 ranks are of several hosts, one character each. */
 int main(int argc, char **argv)
 {
@@ -441,6 +498,7 @@ int main(int argc, char **argv)
     if (argc > 1 + given) check_filter = argv[1 + given];
     results = mmap(NULL, sizeof *results * TEAM_MAX, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     CHECK_RUN_FORK(processes_train_as_one);
+    CHECK_RUN_FORK(another_device_trains_to_the_same_bits);
     CHECK_RUN(adam_too);
     CHECK_RUN(batches_add_up_before_they_are_reduced);
     CHECK_RUN(without_a_thread_of_its_own);
@@ -455,5 +513,7 @@ int main(int argc, char **argv)
     CHECK_RUN(models_that_differ_are_refused);
     CHECK_RUN(a_rank_that_fails_stops_the_others);
     CHECK_RUN(all_find_the_same_batch_size);
+    CHECK_RUN(another_device_does_the_rest_too);
+    CHECK_RUN(a_model_on_two_devices_is_refused);
     return check_done();
 }

@@ -9,10 +9,11 @@
 enum { TEAM_MAX = CREW_MOST };
 
 static void (*team_body)(ls_run *run);
+static const char *team_device; /* NULL: the CPU */
 
 static void team_member(ls_comm *comm, crew_result *result)
 {
-    ls_run *run = ls_init(NULL, NULL);
+    ls_run *run = ls_init(NULL, NULL, .device = team_device);
     ls_session_join(run, comm);
     team_body(run);
     ls_finish(run);
