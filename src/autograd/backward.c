@@ -195,7 +195,8 @@ static void release_gradients(ls_node *node)
     }
 }
 
-/* With .check_finite: name the first gradient that is not. A loss scaler expects some, and deals with them. */
+/* With .check_finite: name the first gradient that is NaN, or infinite at a parameter. Infinity on the way may still be
+ * masked, as that of a root behind ReLU is. A loss scaler expects some, and deals with them. */
 static bool gradients_finite(ls_run *run, const ls_node *node, ls_tensor *const *dx)
 {
     for (int i = 0; i < node->n_in; i++) {
@@ -203,6 +204,7 @@ static bool gradients_finite(ls_run *run, const ls_node *node, ls_tensor *const 
         ls_tensor *gradient = dx[i] ? dx[i] : leaf && leaf->holds ? leaf->grad : NULL;
         ls_not_finite found;
         if (!node->in[i].node || !ls_is_valid(gradient) || !ls_find_not_finite(gradient, &found)) continue;
+        if (!leaf && !found.is_nan) continue;
         char path[sizeof run->errors.path], input[32];
         memcpy(path, run->errors.path, sizeof path);
         snprintf(run->errors.path, sizeof run->errors.path, "%s", node->site ? node->site : "");

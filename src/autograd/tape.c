@@ -128,7 +128,9 @@ static void leaf_rest(ls_tensor *t)
 static ls_tensor *leaf_wake(ls_tensor *t)
 {
     ls_leaf *leaf = t->resting->leaf;
-    if (leaf->grad && leaf->grad->view.dtype != t->view.dtype) { /* the tensor was cast meanwhile */
+    const ls_tensor *grad = leaf->grad;
+    if (grad && (grad->view.dtype != t->view.dtype || grad->storage->device != t->storage->device)) {
+        /* the tensor was cast or moved meanwhile */
         ls_release(leaf->grad);
         leaf->grad = NULL;
     }

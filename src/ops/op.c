@@ -198,10 +198,15 @@ ls_dtype op_half_type(const ls_run *run, ls_dtype dtype)
     return half == LS_F32 || dtype == LS_F64 ? dtype : half;
 }
 
+ls_dtype op_wide_type(const ls_run *run, ls_dtype dtype)
+{
+    bool half = dtype == LS_BF16 || dtype == LS_F16;
+    return half && autocast_type(run) != LS_F32 ? LS_F32 : dtype;
+}
+
 ls_tensor *op_as_f32(ls_tensor *x)
 {
-    if (!x || autocast_type(x->run) == LS_F32) return x;
-    return x->view.dtype == LS_BF16 || x->view.dtype == LS_F16 ? ls_cast(x, LS_F32) : x;
+    return x ? op_as(x, op_wide_type(x->run, x->view.dtype)) : NULL;
 }
 
 void ls_autocast_begin(ls_run *run, ls_dtype dtype)

@@ -94,8 +94,10 @@ ls_tensor *op_as(ls_tensor *x, ls_dtype dtype);
 /* The type a HALF operator computes in, given its inputs': the autocast type,
  * unless that is off or the input's is f64. */
 ls_dtype op_half_type(const ls_run *run, ls_dtype dtype);
-/* F32 policy: half types become f32 inside an autocast scope. */
+/* F32 policy: half types become f32 inside an autocast scope. op_wide_type(): the type alone, for kernels that write
+ * another than they read. */
 ls_tensor *op_as_f32(ls_tensor *x);
+ls_dtype op_wide_type(const ls_run *run, ls_dtype dtype);
 
 /* A new [N,C,H,W] tensor whose memory runs N, H, W, C. */
 ls_tensor *op_new_channels_last(ls_tensor *like, ls_dtype dtype, ls_shape shape);

@@ -41,7 +41,9 @@ static ls_tensor *reduced(ls_opcode op, ls_tensor *x, ls_shape dims, bool keep, 
         if (mask >> d & 1) count *= shape.dim[d], shape.dim[d] = 1;
     if (count == 0 && (op == LS_OP_max || op == LS_OP_min))
         return op_error(run, op, LS_ERR_SHAPE, "%s has no element to choose", OP_TEXT(x));
-    ls_tensor *y = op_new(x, op == LS_OP_sum && !is_float ? LS_I64 : x->view.dtype, shape);
+    ls_dtype dtype = x->view.dtype;
+    if (op == LS_OP_sum) dtype = is_float ? op_wide_type(run, dtype) : LS_I64;
+    ls_tensor *y = op_new(x, dtype, shape);
     ls_attrs attrs = {.reduce = {.mask = mask, .correction = correction}};
     ls_node *node;
     if (!op_run(op, 1, &x, 1, &y, &attrs, &node)) return &run->poison;
@@ -92,7 +94,7 @@ ls_tensor *ls_var_dims(ls_tensor *x, ls_shape dims, int correction, bool keep)
 
 BACK(sum)
 {
-    dx[0] = op_expanded(dy[0], node->in[0].shape);
+    dx[0] = op_expanded(op_as(dy[0], node->in[0].dtype), node->in[0].shape);
 }
 
 BACK(mean)

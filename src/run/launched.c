@@ -97,6 +97,13 @@ static int run_errand(void *of)
     return e->function(e->argument);
 }
 
+static bool clear_gradient(void *user, const char *path, const ls_member *member)
+{
+    (void)user, (void)path;
+    if (!member->is_buffer) ls_grad_clear(member->tensor);
+    return true;
+}
+
 ls_run *ls_launched_run(void)
 {
     ls_module *model = handed;
@@ -110,6 +117,7 @@ ls_run *ls_launched_run(void)
     run->autocast_count = 0;
     run->no_grad = 0;
     run->launched = model;
+    ls_module_visit(model, clear_gradient, NULL); /* of a backward pass of the launcher: its own affair */
     return run;
 }
 
@@ -118,7 +126,11 @@ static bool move_member(void *to, const char *path, const ls_member *member)
     (void)path;
     ls_tensor *t = member->tensor, *moved = ls_to_device(t, to);
     if (!ls_is_valid(moved)) return false;
-    if (moved != t) ls_adopt(t, moved);
+    if (moved == t) return true;
+    bool trained = ls_wants_grad(t);
+    ls_requires_grad(t, false); /* the room for its gradient is where it was */
+    ls_adopt(t, moved);
+    if (trained) ls_requires_grad(t, true);
     return true;
 }
 

@@ -28,11 +28,25 @@ void ls_run_look_back(ls_run *run)
         ls_finite_note(run, "a loss or norm of gradients up to here", ls_run_step(run), run->share.rank);
 }
 
+/* Of all optimisers. A scaler finds its scale by skipping: from 65536 down to 1 in 16 steps, and now and then later. */
+static int64_t skipped_steps(const ls_run *run, bool *unusual)
+{
+    int64_t skipped = 0, taken = 0;
+    for (const ls_object *o = run->objects; o; o = o->older) {
+        if (o->kind != LS_OBJECT_OPTIM) continue;
+        const ls_optim *optim = (const ls_optim *)o;
+        skipped += optim->skipped_steps;
+        taken += optim->steps;
+    }
+    *unusual = skipped > 16 + taken / 100;
+    return skipped;
+}
+
 static void report_finite(const ls_run *run)
 {
     const ls_finite *f = &run->finite;
-    const ls_optim *optim = first_optim(run);
-    int64_t skipped = optim ? optim->skipped_steps : 0;
+    bool unusual;
+    int64_t skipped = skipped_steps(run, &unusual);
     char text[160] = "";
     if (f->steps)
         snprintf(text, sizeof text, "steps whose loss or gradient norm was not finite: %lld, the first was step %lld%s",
@@ -40,7 +54,7 @@ static void report_finite(const ls_run *run)
     if (skipped)
         snprintf(text + strlen(text), sizeof text - strlen(text), "steps skipped by the loss scaler: %lld",
                  (long long)skipped);
-    if (*text) ls_log_line(f->steps ? LS_LOG_WARN : LS_LOG_INFO, "%s", text);
+    if (*text) ls_log_line(f->steps || unusual ? LS_LOG_WARN : LS_LOG_INFO, "%s", text);
 }
 
 void ls_run_report(ls_run *run, bool told)

@@ -25,7 +25,6 @@ typedef struct ls_session {
 
     ls_object **prepared; /* in the order of ls_prepare() */
     int prepared_count, prepared_capacity;
-    bool told_of_unsaved; /* that checkpoints are of prepared objects */
 
     int epoch;        /* at hand, or the first of those to come */
     bool in_epoch;    /* between two calls of ls_epoch() */

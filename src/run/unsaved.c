@@ -2,9 +2,9 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-#include "base/log.h"
 #include "optim/schedule.h"
 #include "run/prepare.h"
+#include "tensor/remind.h"
 
 /* A few of them by name, the rest as a number. */
 typedef struct unsaved {
@@ -63,7 +63,7 @@ static void note_optim(unsaved *u, const ls_optim *optim)
 void ls_remind_of_unsaved(ls_run *run)
 {
     unsaved u = {.used = 0};
-    if (run->session->told_of_unsaved || !ls_is_main(run)) return;
+    if (run->reminded & LS_REMIND_UNSAVED || !ls_is_main(run)) return;
     for (const ls_object *o = run->objects; o; o = o->older) {
         const ls_optim *optim = (const ls_optim *)o;
         const ls_schedule *schedule = (const ls_schedule *)o;
@@ -72,10 +72,7 @@ void ls_remind_of_unsaved(ls_run *run)
             note(&u, "the schedule %s", ls_schedule_describe(schedule, (char[LS_SCHEDULE_TEXT]){0}));
     }
     if (!u.named) return;
-    run->session->told_of_unsaved = true;
     if (u.more) snprintf(u.text + u.used, sizeof u.text - u.used, " and %d more", u.more);
-    ls_log_line(LS_LOG_WARN,
-                "ls_save_state does not save %s: hand all of it to ls_prepare(), or a training that goes on begins it "
-                "anew",
-                u.text);
+    ls_remind_of_prepare(run, LS_REMIND_UNSAVED,
+                         "ls_save_state does not save %s, and a training that goes on begins it anew", u.text);
 }

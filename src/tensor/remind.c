@@ -11,7 +11,7 @@ void ls_remind_of_prepare(ls_run *run, ls_reminder reason, const char *format, .
 {
     if (run->share.rank != 0 || run->reminded & (unsigned)reason) return;
     run->reminded |= (unsigned)reason;
-    char text[400];
+    char text[800];
     va_list args;
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);

@@ -5,6 +5,7 @@
 #include <math.h>
 
 #include "check.h"
+#include "checkpoint/points.h"
 #include "folder.h"
 #include "run/team.h"
 
@@ -22,14 +23,6 @@ static struct {
 static float weights[WEIGHTS], undisturbed[WEIGHTS]; /* as rank 0 has them in the end */
 static bool alike;                                   /* all ranks had the same */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-
-static ls_dataset *points(ls_run *run)
-{
-    ls_random_set(run, (ls_random_state){.seed = 99});
-    ls_tensor *x = ls_keep(ls_randn(run, LS_F32, 12 * BATCHES, 6));
-    ls_tensor *y = ls_keep(ls_cast(ls_gt(ls_sum_dim(x, 1, false), ls_zeros(run, LS_F32, 1)), LS_I64));
-    return ls_tensor_dataset_new(run, ls_named(x, "image"), ls_named(y, "label"));
-}
 
 static void leave_weights(ls_run *run, ls_module *net)
 {
@@ -57,7 +50,7 @@ static void train(ls_run *run)
     ls_set_gradient_accumulation_steps(run, plan.accumulation);
     run->share.split_batches = true;
     run->share.optimizer = plan.shard;
-    ls_loader *train = ls_loader_new(run, points(run), .batch = 12, .shuffle = true, .seed = 8);
+    ls_loader *train = ls_loader_new(run, points(run, 12 * BATCHES, 6), .batch = 12, .shuffle = true, .seed = 8);
     ls_module *net = ls_sequential_new(run, ls_linear_new(run, 6, 5), ls_tanh_new(run), ls_linear_new(run, 5, 2));
     ls_optim *sgd = ls_sgd_new(run, net, .lr = 0.3, .momentum = 0.9);
     ls_prepare(run, net, sgd, train);
@@ -139,10 +132,7 @@ static void any_number_of_processes_goes_on_with_the_same_sums(void)
 int main(int argc, char **argv)
 {
     check_filter = argc > 1 ? argv[1] : NULL;
-    char path[64];
-    snprintf(path, sizeof path, "%s/lockstep-accumulating-%d", access("/dev/shm", W_OK) == 0 ? "/dev/shm" : ".",
-             (int)getpid());
-    home = path;
+    home = home_of("accumulating");
     CHECK_RUN(as_many_processes_go_on_exactly);
     CHECK_RUN(any_number_of_processes_goes_on_with_the_same_sums);
     folder_remove(home);

@@ -5,9 +5,10 @@
 
 #include "base/capture.h"
 #include "check.h"
+#include "checkpoint/points.h"
 #include "folder.h"
 
-static const char *home; /* in memory, where that can be: checkpoints wait for the disk */
+static const char *home;
 
 enum { EPOCHS = 4, BATCHES = 6, NEVER = -1 };
 
@@ -42,16 +43,6 @@ typedef struct training {
     int epochs;
 } training;
 
-static ls_dataset *points(ls_run *run, int64_t n)
-{
-    ls_random_state before = ls_random_get(run);
-    ls_random_set(run, (ls_random_state){.seed = 99});
-    ls_tensor *x = ls_keep(ls_randn(run, LS_F32, n, 4));
-    ls_tensor *y = ls_keep(ls_cast(ls_gt(ls_sum_dim(x, 1, false), ls_zeros(run, LS_F32, 1)), LS_I64));
-    ls_random_set(run, before);
-    return ls_tensor_dataset_new(run, ls_named(x, "image"), ls_named(y, "label"));
-}
-
 static double factor_at(void *user, int64_t step)
 {
     return pow(*(const double *)user, (double)step);
@@ -70,7 +61,7 @@ static ls_schedule *schedule_of(ls_optim *sgd, const variant *v)
 
 static ls_loader *loader_of(ls_run *run, const variant *v)
 {
-    ls_dataset *set = points(run, v->split_seed ? 46 : 23), *rest;
+    ls_dataset *set = points(run, v->split_seed ? 46 : 23, 4), *rest;
     if (v->split_seed) {
         ls_set_seed(run, v->split_seed);
         ls_split(set, 0.5, &set, &rest);
@@ -389,8 +380,8 @@ static void expect_unsaved(const char *things)
     if (*things)
         snprintf(
             line, sizeof line,
-            "lockstep: warning: ls_save_state does not save %s: hand all of it to ls_prepare(), or a training that "
-            "goes on begins it anew\n",
+            "lockstep: warning: ls_save_state does not save %s, and a training that goes on begins it anew: it was not "
+            "handed to ls_prepare()\n",
             things);
     folder_fresh(home);
     CHECK(run_captured(NULL, save_what_is_prepared, text, sizeof text) == 0);
@@ -429,10 +420,7 @@ static void a_cycle_of_any_length_goes_on(void)
 int main(int argc, char **argv)
 {
     check_filter = argc > 1 ? argv[1] : NULL;
-    char path[64];
-    snprintf(path, sizeof path, "%s/lockstep-settings-%d", access("/dev/shm", W_OK) == 0 ? "/dev/shm" : ".",
-             (int)getpid());
-    home = path;
+    home = home_of("settings");
     CHECK_RUN_FORK(other_settings_are_named);
     CHECK_RUN_FORK(what_schedules_and_orders_are_made_of_is_compared);
     CHECK_RUN_FORK(another_number_of_epochs_is_named_after_a_load);

@@ -11,11 +11,12 @@
 #include "check.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/manifest.h"
+#include "checkpoint/points.h"
 #include "run/team.h"
 
 /* ---- a folder of our own ---- */
 
-static char home[256];
+static const char *home;
 
 static void clean(void)
 {
@@ -48,16 +49,6 @@ typedef struct training {
     ls_loader *train, *eval;
 } training;
 
-static ls_dataset *points(ls_run *run, int64_t n)
-{
-    ls_random_state before = ls_random_get(run);
-    ls_random_set(run, (ls_random_state){.seed = 99});
-    ls_tensor *x = ls_keep(ls_randn(run, LS_F32, n, 4));
-    ls_tensor *y = ls_keep(ls_cast(ls_gt(ls_sum_dim(x, 1, false), ls_zeros(run, LS_F32, 1)), LS_I64));
-    ls_random_set(run, before);
-    return ls_tensor_dataset_new(run, ls_named(x, "image"), ls_named(y, "label"));
-}
-
 static training start(ls_run *run)
 {
     training t = {.run = run};
@@ -65,8 +56,8 @@ static training start(ls_run *run)
                               ls_dropout_new(run, 0.2), ls_linear_new(run, 16, 2));
     t.adam = ls_adamw_new(run, t.net, .lr = 1e-2);
     t.cycle = ls_one_cycle_new(t.adam, .max_lr = 1e-2, .total_steps = 40);
-    t.train = ls_loader_new(run, points(run, 22), .batch = 4, .shuffle = true);
-    t.eval = ls_loader_new(run, points(run, 8), .batch = 8);
+    t.train = ls_loader_new(run, points(run, 22, 4), .batch = 4, .shuffle = true);
+    t.eval = ls_loader_new(run, points(run, 8, 4), .batch = 8);
     ls_prepare(run, t.cycle, t.train, t.net, t.adam, t.eval);
     return t;
 }
@@ -385,7 +376,8 @@ static void what_does_not_fit_is_refused(void)
     ls_module *net = ls_sequential_new(other, ls_linear_new(other, 4, 16), ls_linear_new(other, 16, 2));
     ls_optim *adam = ls_adamw_new(other, net, .lr = 1e-2);
     ls_prepare(other, net, adam, ls_one_cycle_new(adam, .max_lr = 1e-2, .total_steps = 2),
-               ls_loader_new(other, points(other, 22), .batch = 4), ls_loader_new(other, points(other, 8), .batch = 8));
+               ls_loader_new(other, points(other, 22, 4), .batch = 4),
+               ls_loader_new(other, points(other, 8, 4), .batch = 8));
     CHECK(!ls_load_state(other, in_home("one")) && strstr(ls_error_message(other), in_home("one")));
     CHECK_MSG(strstr(ls_error_message(other), "model.safetensors: it is of another model, with 9 tensors instead of 4"),
               "%s", ls_error_message(other));
@@ -574,7 +566,7 @@ static void count_samples(const ls_batch *b)
 /* Two processes read two batches each of the epoch, and save. */
 static void save_as_two(ls_run *run)
 {
-    ls_loader *train = ls_loader_new(run, points(run, 22), .batch = 3, .shuffle = true, .seed = 8);
+    ls_loader *train = ls_loader_new(run, points(run, 22, 4), .batch = 3, .shuffle = true, .seed = 8);
     ls_prepare(run, train);
     int epoch;
     CHECK(ls_epoch(run, 1, &epoch));
@@ -590,7 +582,7 @@ static void save_as_two(ls_run *run)
 /* Any number of them goes on with the rest: every sample comes once, but for those that fill up the last round. */
 static void go_on(ls_run *run)
 {
-    ls_loader *train = ls_loader_new(run, points(run, 22), .batch = 2, .shuffle = true, .seed = 1);
+    ls_loader *train = ls_loader_new(run, points(run, 22, 4), .batch = 2, .shuffle = true, .seed = 1);
     ls_prepare(run, train);
     CHECK(ls_load_state(run, in_home("two")));
     CHECK(ls_random_get(run).offset == (ls_rank(run) == 1 ? 1 : 0));
@@ -760,9 +752,7 @@ static void checksums_are_xxh64(void)
 int main(int argc, char **argv)
 {
     check_filter = argc > 1 ? argv[1] : NULL;
-    /* In memory, where that can be: checkpoints wait for the disk. */
-    snprintf(home, sizeof home, "%s/lockstep-test-%d", access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp",
-             (int)getpid());
+    home = home_of("state");
     CHECK_RUN(checksums_are_xxh64);
     CHECK_RUN(runs_go_on_exactly);
     CHECK_RUN(accumulating_runs_go_on_exactly);

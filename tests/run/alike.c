@@ -104,8 +104,8 @@ static const char *const complaints[ODDITIES] = {
     [SPLIT_SEED] = "loader 0 choice of samples: ",
     [DROPOUT] = "model 0 1: Dropout 0.25 in process 0, but Dropout 0.5 in process 1",
     [SCHEDULE] = "schedule 0 formula: cosine over 10 steps in process 0, but cosine over 20 steps in process 1",
-    [MISSING_SCHEDULE] = "prepared objects: modules: 1, optimisers: 1, schedules: 1, loaders: 1 in process 0, but "
-                         "modules: 1, optimisers: 1, schedules: 0, loaders: 1 in process 1",
+    [MISSING_SCHEDULE] = ("prepared objects: modules: 1, optimisers: 1, schedules: 1, loaders: 1 in process 0, but "
+                          "modules: 1, optimisers: 1, schedules: 0, loaders: 1 in process 1"),
     [ACCUMULATION] = "gradient_accumulation_steps: 1 in process 0, but 3 in process 1",
 };
 

@@ -402,6 +402,15 @@ static int masked(void)
     return ls_finish(run);
 }
 
+static int root_behind_relu(void)
+{
+    ls_run *run = ls_init(NULL, NULL, .device = device);
+    ls_tensor *x = ls_requires_grad(ls_full(run, LS_F32, -1, 3), true);
+    ls_backward(run, ls_sum(ls_sqrt(ls_relu(x))));
+    CHECK(ls_item(ls_sum(ls_abs(ls_grad(x)))) == 0);
+    return ls_finish(run);
+}
+
 static int logarithm_of_zero(void)
 {
     ls_run *run = ls_init(NULL, NULL, .device = device);
@@ -422,6 +431,34 @@ static int scale_sinks(void)
         ls_zero_grad(sgd);
     }
     return ls_finish(run);
+}
+
+/* Gradients overflow while the loss stays finite: with a scale that is kept high, in every step. */
+static int overflows;
+
+static int skips_with_a_finite_loss(void)
+{
+    ls_run *run = ls_init(NULL, NULL, .device = device, .mixed_precision = LS_F16);
+    ls_module *m = ls_module_new(run, "one", NULL, NULL);
+    ls_tensor *p = ls_parameter(m, "p", ls_zeros(run, LS_F32, 4));
+    ls_optim *other = ls_sgd_new(run, m), *sgd = ls_sgd_new(run, m);
+    for (int i = 0; i < overflows; i++) {
+        ls_loss_scale_set(run, (ls_loss_scale){.scale = 65536});
+        ls_backward(run, ls_sum(ls_mul_scalar(p, 1e38)));
+        CHECK(!ls_step(sgd));
+        ls_zero_grad(sgd);
+    }
+    return other ? ls_finish(run) : 1;
+}
+
+static void skipped_steps_are_counted_where_they_are_many(void)
+{
+    overflows = 3; /* as a scaler does at first */
+    CHECK(tell(skips_with_a_finite_loss) == 0);
+    CHECK_MSG(count_of("skipped") == 0, "%s", said);
+    overflows = 20;
+    CHECK(tell(skips_with_a_finite_loss) == 0);
+    CHECK_MSG(count_of("warning: steps skipped by the loss scaler: 20") == 1, "%s", said);
 }
 
 static void a_loss_scale_below_one_is_told_once(void)
@@ -474,6 +511,8 @@ static void the_check_names_module_operator_and_parameter(void)
     CHECK_MSG(count_of("fc1: backward of linear: the gradient of weight, [1,2] f32, is inf at [0,0]") == 1, "%s", said);
     CHECK(tell_with("LOCKSTEP_CHECK_FINITE=1", masked) == 0);
     CHECK_MSG(!*said, "%s", said);
+    CHECK(tell_with("LOCKSTEP_CHECK_FINITE=1", root_behind_relu) == 0);
+    CHECK_MSG(!*said, "%s", said);
     CHECK(tell_with("LOCKSTEP_CHECK_FINITE=1", logarithm_of_zero) == 1);
     CHECK_MSG(count_of("log: the result, [3] f32, is -inf at [0]; its inputs are finite") == 1, "%s", said);
     CHECK(tell(logarithm_of_zero) == 0 && !*said);
@@ -490,6 +529,7 @@ int main(int argc, char **argv)
     CHECK_RUN(the_check_names_module_operator_and_parameter);
     CHECK_RUN(the_check_names_the_tensor_that_a_cast_spoiled);
     CHECK_RUN(a_loss_scale_below_one_is_told_once);
+    CHECK_RUN(skipped_steps_are_counted_where_they_are_many);
     CHECK_RUN(steps_of_an_epoch_know_who_counts_them); /* last: it reads the environment in this process */
     return check_done();
 }

@@ -194,6 +194,22 @@ static void autocast_scopes_nest(void)
     CHECK(ls_finish(run) == 0);
 }
 
+/* As in PyTorch: 257 times 3 is no number of bf16. Means stay in half. */
+static void sums_are_f32_under_autocast(void)
+{
+    ls_run *run = ls_init(NULL, NULL);
+    ls_tensor *x = ls_requires_grad(ls_cast(ls_full(run, LS_F32, 3, 257), LS_BF16), true);
+    CHECK(ls_dtype_of(ls_sum(x)) == LS_BF16 && ls_item(ls_sum(x)) == 772);
+    ls_autocast_begin(run, LS_BF16);
+    ls_tensor *sum = ls_sum(x);
+    CHECK(ls_dtype_of(sum) == LS_F32 && ls_item(sum) == 771);
+    CHECK(ls_dtype_of(ls_sum_dim(x, 0, true)) == LS_F32 && ls_dtype_of(ls_mean(x)) == LS_BF16);
+    ls_autocast_end(run);
+    ls_backward(run, sum);
+    CHECK(ls_dtype_of(ls_grad(x)) == LS_BF16 && ls_item(ls_sum(ls_cast(ls_grad(x), LS_F32))) == 257);
+    CHECK(ls_finish(run) == 0);
+}
+
 static ls_dtype seen_inside; /* the type of a product inside of a forward pass */
 
 static ls_tensor *look_inside(ls_module *module, ls_tensor *x, void *user)
@@ -358,6 +374,7 @@ int main(int argc, char **argv)
     CHECK_RUN(loaders_drive_accumulation);
     CHECK_RUN(a_loop_left_early_begins_anew_with_the_epoch);
     CHECK_RUN(autocast_scopes_nest);
+    CHECK_RUN(sums_are_f32_under_autocast);
     CHECK_RUN(mixed_precision_is_for_prepared_modules);
     CHECK_RUN(the_first_step_in_f16_is_taken);
     CHECK_RUN(training_in_f32_by_mistake_is_said_once);

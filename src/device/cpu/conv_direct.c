@@ -372,6 +372,13 @@ static bool needs_copy(const ls_walk *walk, const ls_gemm_kernel *kernel, int64_
     return !ls_walk_is_even(walk) || p->dtype != kernel->panel || channels % kernel->kr;
 }
 
+/* Where the image, or the copy of it, begins. */
+static void find_low(direct_plan *plan)
+{
+    const ls_walk *walk = plan->walk;
+    for (int d = 0; d < 2; d++) plan->low[d] = walk->origin[d] + smaller(0, (walk->taps[d] - 1) * walk->tap_step[d]);
+}
+
 bool ls_conv_direct_suits(const ls_walk *walk, const ls_gemm_kernel *kernel, int64_t channels, int64_t columns)
 {
     int64_t taps = walk->taps[0] * walk->taps[1];
@@ -381,7 +388,7 @@ bool ls_conv_direct_suits(const ls_walk *walk, const ls_gemm_kernel *kernel, int
         return false;
     if (!needs_copy(walk, kernel, channels)) return true;
     direct_plan plan = {.walk = walk};
-    for (int d = 0; d < 2; d++) plan.low[d] = walk->origin[d] + smaller(0, (walk->taps[d] - 1) * walk->tap_step[d]);
+    find_low(&plan);
     plan.width = distance(&plan, 1, walk->grid[1]);
     double points = (double)(points_in_row(&plan) * distance(&plan, 0, walk->grid[0]) / walk->stride[0]);
     return (double)(walk->grid[0] * walk->grid[1]) >= LEAST_USE * points;
@@ -399,7 +406,7 @@ ls_status ls_conv_direct_run(ls_gemm_job *job, const ls_walk *walk, int64_t chan
                         .copied = needs_copy(walk, kernel, channels),
                         .slices = job->k / kernel->kr};
     if (!plan.copied) plan.pitch = walk->pixels.pixel;
-    for (int d = 0; d < 2; d++) plan.low[d] = walk->origin[d] + smaller(0, (walk->taps[d] - 1) * walk->tap_step[d]);
+    find_low(&plan);
     plan.b = ls_gemm_panels_of_b(job, &plan.b_stride);
     plan.offset = ls_scratch((ls_worker){0, 1}, 1, (size_t)plan.slices * sizeof *plan.offset);
     if (!plan.b || !plan.offset) return ls_conv_out_of_memory(why);
