@@ -72,6 +72,17 @@ LS_API bool ls_is_training(const ls_module *module);
 LS_API void ls_freeze(ls_module *module);
 LS_API void ls_unfreeze(ls_module *module);
 
+/* Gradient checkpointing: keep nothing of what the module computes for backward, and compute it again when its
+ * gradients are wanted. That takes less memory, and one more forward pass in time; results and gradients stay the same
+ * to the last bit, with dropout and batch normalisation, too. It helps in the blocks of a deep network, each by itself:
+ *
+ *     for (int i = 0; i < ls_child_count(layers); i++) ls_recompute(ls_child_at(layers, i), true);
+ *
+ * The module must compute the same from the same inputs (ls_is_recomputing() says that it is the second time). Its
+ * inputs, parameters, mode and what is frozen must stay until ls_backward(). Hooks of the module are called once, those
+ * of modules inside it twice. Without gradients (ls_no_grad_begin) it makes no difference. */
+LS_API void ls_recompute(ls_module *module, bool on);
+
 /* A table of layers, output shapes (of the last forward pass, if there was one) and parameter counts. */
 LS_API void ls_describe(ls_module *module, FILE *to);
 

@@ -300,6 +300,10 @@ LS_API void ls_backward(ls_run *run, ls_tensor *loss);
  */
 LS_API void ls_backward_weighted(ls_run *run, ls_tensor *loss, double weight);
 
+/* Does a forward function run for the second time, for backward (ls_recompute)? One that changes state of its own, say
+ * an average in a buffer, does so the first time only. */
+LS_API bool ls_is_recomputing(const ls_run *run);
+
 /* ---- Autocast ----
  *
  * With .mixed_precision, ls_forward() of a prepared module (ls_prepare) runs in an autocast scope of that type, and its

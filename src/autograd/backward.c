@@ -3,10 +3,10 @@
  * First the nodes in reach are counted: how many gradients each will receive. Then nodes whose gradients are complete
  * are processed, the latest made first, each in a scope of its own; what a node saved is released right after it. A
  * leaf is finished, and its hook called, the moment its last gradient has arrived. */
-#include "autograd/tape.h"
-
 #include <stdio.h>
 #include <string.h>
+
+#include "autograd/replay.h"
 
 /* ---- counting ---- */
 
@@ -227,6 +227,7 @@ static bool process(ls_run *run, ls_node *node)
                 node->op->name);
         return false;
     }
+    if (node->replay && node->n_saved && !ls_replay_fill(node->replay)) return false;
     if (!saved_untouched(run, node)) return false;
 
     ls_tensor *few[LS_MAX_INPUTS] = {0};

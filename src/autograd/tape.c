@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "autograd/replay.h"
 #include "base/memory.h"
 
 /* ---- nodes ---- */
@@ -23,6 +24,7 @@ void ls_node_release(ls_run *run, ls_node *node)
         ls_node *dead = list;
         list = dead->link;
         node_clear_saved(dead);
+        if (dead->replay) ls_replay_leave(dead);
         for (int i = 0; i < dead->n_out; i++) ls_release(dead->grad[i]);
         for (int i = 0; i < dead->n_in; i++) {
             ls_node *source = dead->in[i].node;
@@ -53,7 +55,16 @@ static void node_init(ls_run *run, ls_node *node)
     node->n_in = node->n_out = node->n_saved = 0;
     node->walked = false;
     node->walk = 0;
+    node->replay = NULL;
     node->in = node->inline_in;
+}
+
+ls_node *ls_node_blank(ls_run *run)
+{
+    ls_node *node = ls_slab_take(&run->nodes);
+    if (!node) return ls_fail(&run->errors, LS_ERR_MEMORY, "no memory for the tape"), NULL;
+    node_init(run, node);
+    return node;
 }
 
 bool ls_must_record(const ls_run *run, int n_in, ls_tensor *const *in)
@@ -98,12 +109,20 @@ ls_node *ls_record(ls_run *run, const ls_op_info *op, int n_in, ls_tensor *const
         node->refs++;
     }
     node->refs--; /* the outputs hold it now */
+    if (run->replays.now) {
+        node->replay = run->replays.now;
+        ls_replay_record(node);
+    }
     return node;
 }
 
 void ls_save(ls_node *node, ls_tensor *t)
 {
     if (!node) return;
+    if (node->replay) {
+        ls_replay_save(node, t);
+        return;
+    }
     int slot = node->n_saved;
     node->saved[slot] = t ? ls_alias_owned(t) : NULL;
     node->saved_version[slot] = t ? t->storage->version : 0;

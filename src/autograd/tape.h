@@ -52,7 +52,9 @@ struct ls_node {
     uint64_t serial;      /* grows with every node: later is closer to the loss */
     int32_t refs;
     int32_t n_in, n_out, n_saved;
-    bool walked; /* saved tensors are gone */
+    bool walked;       /* saved tensors are gone */
+    int32_t place;     /* in its replay; -1: none */
+    ls_replay *replay; /* computes its saved tensors again; NULL: they are kept */
 
     /* of the walk in progress */
     uint64_t walk;
@@ -89,6 +91,9 @@ bool ls_must_record(const ls_run *run, int n_in, ls_tensor *const *in);
 ls_node *ls_record(ls_run *run, const ls_op_info *op, int n_in, ls_tensor *const *in, int n_out, ls_tensor *const *out);
 /* Keep a tensor for backward in the next free slot. NULL is remembered as NULL. */
 void ls_save(ls_node *node, ls_tensor *t);
+
+/* A node without operator, inputs and outputs, with one reference: its tensor wants a gradient, and nobody walks it. */
+ls_node *ls_node_blank(ls_run *run);
 
 /* ---- In a backward function ---- */
 

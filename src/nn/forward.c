@@ -1,6 +1,7 @@
 /* forward.c - a module runs: in a scope, on the path that errors carry, in its precision. */
 #include <string.h>
 
+#include "autograd/replay.h"
 #include "nn/module.h"
 
 /* Append the module to the path that errors carry: "net/layer3.2/conv1". Returns where to cut it off again. */
@@ -51,7 +52,7 @@ static bool is_half(const ls_tensor *y)
 
 /* A prepared module computes in the run's mixed precision; what it returns is f32 again, so that losses and metrics are
  * not computed with eight bits. */
-static void call_in_its_precision(ls_module *module, int n, ls_tensor *const *inputs, ls_outputs *out)
+static inline void call_in_its_precision(ls_module *module, int n, ls_tensor *const *inputs, ls_outputs *out)
 {
     ls_run *run = module->object.run;
     if (run->mixed_precision == LS_F32 || !module->object.prepared) {
@@ -64,6 +65,45 @@ static void call_in_its_precision(ls_module *module, int n, ls_tensor *const *in
     for (int i = 0; i < out->count && i < LS_MODULE_OUTPUTS; i++)
         if (is_half(out->item[i])) out->item[i] = ls_cast(out->item[i], LS_F32);
 }
+
+/* ---- again in backward ---- */
+
+_Static_assert(LS_MODULE_INPUTS <= LS_REPLAY_INPUTS, "a replay holds the inputs of any module");
+
+/* What a module computes depends on: the versions of its parameters, its mode, and what is trained. */
+static uint64_t print_of(const ls_module *module)
+{
+    uint64_t print = 1 + module->training;
+    for (int i = 0; i < module->member_count; i++) {
+        const ls_member *member = &module->members[i];
+        if (!member->is_buffer) print = 31 * print + 2 * member->tensor->storage->version + member->tensor->is_leaf;
+    }
+    for (int i = 0; i < module->child_count; i++) print = 31 * print + print_of(module->children[i].module);
+    return print;
+}
+
+static void again(void *user, uint64_t print, int n, ls_tensor *const *inputs)
+{
+    ls_module *module = user;
+    ls_outputs out;
+    if (print == print_of(module)) call_in_its_precision(module, n, inputs, &out);
+    else
+        ls_fail(&module->object.run->errors, LS_ERR_STATE,
+                "%s changed between its forward pass and ls_backward(), where it is recomputed: a parameter, training "
+                "or evaluation, or what is frozen",
+                module->kind);
+}
+
+void ls_recompute(ls_module *module, bool on)
+{
+    if (!module || ls_object_has_ended(module, "ls_recompute")) return;
+    if (on && !module->forward && !module->forward_n && !module->forward_all)
+        ls_fail(&module->object.run->errors, LS_ERR_STATE,
+                "ls_recompute: %s has no forward function; recompute its children", module->kind);
+    else module->recomputes = on;
+}
+
+/* ---- around the forward function ---- */
 
 /* After a failure, and where outputs are not as they must be, one that is poison. */
 static void check_outputs(const ls_module *module, const char *maker, ls_outputs *out)
@@ -123,7 +163,10 @@ static void forward(ls_module *module, int n, ls_tensor *const *inputs, int most
     ls_tensor *replaced[LS_MODULE_INPUTS];
     if (module->hooks) inputs = ls_hooks_before(module, n, inputs, replaced);
     out->count = 0;
+    ls_replay *replay = NULL;
+    if (module->recomputes) replay = ls_replay_begin(run, again, module, print_of(module), n, inputs);
     if (!ls_failed(run)) call_in_its_precision(module, n, inputs, out);
+    if (replay) ls_replay_end(replay);
     if (out->count != 1 || !out->item[0]) check_outputs(module, "the forward function", out);
     if (module->hooks) {
         ls_hooks_after(module, n, inputs, out);

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "autograd/tape.h"
+#include "autograd/replay.h"
 
 /* ---- made and freed ---- */
 
@@ -15,6 +15,7 @@ static void clear(void *object)
 {
     ls_module *module = object;
     ls_hooks_free(module);
+    ls_replay_forget(module->object.run, module);
     for (int i = 0; i < module->member_count; i++) {
         ls_member *member = &module->members[i];
         if (member->tensor->name == member->name) member->tensor->name = NULL;

@@ -36,6 +36,7 @@ struct ls_module {
     ls_forward_all_fn *forward_all;
     void *user;
     bool training;
+    bool recomputes;        /* see ls_recompute() */
     bool in_full_precision; /* it ran outside of all others, not prepared, although the run has mixed precision */
 
     struct ls_module_hook *hooks; /* in the order they are called in; NULL: there is none */

@@ -40,7 +40,7 @@ static ls_tensor *batch_norm_forward(ls_module *self, int n, ls_tensor *const *x
                                  .running_var = m->running_var, .residual = n > 1 ? x[1] : NULL,
                                  .training = self->training || !m->running_mean, .momentum = m->momentum,
                                  .epsilon = m->epsilon, .activation = m->activation);
-    if (learns && y->life == LS_LIFE_LIVE) count_batch(m->batches);
+    if (learns && y->life == LS_LIFE_LIVE && !ls_is_recomputing(y->run)) count_batch(m->batches);
     return y;
 }
 

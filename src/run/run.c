@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "autograd/tape.h"
+#include "autograd/replay.h"
 #include "base/config.h"
 #include "base/denormals.h"
 #include "base/descriptors.h"
@@ -125,6 +125,7 @@ int ls_finish(ls_run *run)
     ls_ring_leave(&run->tensors);
     ls_slab_free(&run->storages);
     ls_slab_free(&run->nodes);
+    ls_replay_free_all(run);
     ls_slab_free(&run->leaves);
     ls_sys_free(run->scopes);
     ls_sys_free(run->autocast);

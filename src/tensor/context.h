@@ -21,6 +21,14 @@
 #include "tensor/slab.h"
 
 typedef struct ls_node ls_node;
+typedef struct ls_replay ls_replay;
+
+/* Stretches of the tape that are computed again in backward (autograd/replay.h). */
+typedef struct ls_replays {
+    ls_replay *now; /* the innermost that is recorded or runs again; NULL: none */
+    ls_replay *alive, *resting;
+    int32_t again; /* how many run again */
+} ls_replays;
 
 /* Called with `user` when the last tensor over foreign memory goes. */
 typedef void ls_memory_release_fn(void *user);
@@ -115,6 +123,7 @@ struct ls_run {
     ls_live live;
     int32_t no_grad;
     bool walking; /* back from a loss */
+    ls_replays replays;
     uint64_t node_serial, walk_serial;
     ls_dtype mixed_precision;     /* of the forward pass of prepared modules: LS_BF16, LS_F16, or LS_F32 */
     bool full_precision_forwards; /* modules that were not prepared ran although there is one, since ls_backward() */

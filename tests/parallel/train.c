@@ -34,6 +34,7 @@ static void leave_parameters(ls_run *run, ls_module *model)
 
 typedef struct setup {
     bool convolution, adam;
+    bool recompute; /* what backward needs */
     int64_t accumulation;
     ls_dtype compression;
     int steps;        /* 0: STEPS */
@@ -72,6 +73,8 @@ static void train(ls_run *run)
     ls_set_gradient_accumulation_steps(run, now.accumulation);
     run->session->compression = now.compression;
     ls_module *model = make_model(run);
+    ls_recompute(model, now.recompute);
+    for (int i = 0; i < 3; i++) ls_recompute(ls_child_at(model, i), now.recompute);
     ls_optim *optim =
         now.adam ? ls_adamw_new(run, model, .lr = 1e-3) : ls_sgd_new(run, model, .lr = 0.05, .momentum = 0.9);
     ls_loader *loader = make_loader(run);
@@ -131,6 +134,18 @@ static void adam_too(void)
 static void batches_add_up_before_they_are_reduced(void)
 {
     check_training((setup){.accumulation = 2}, 1e-6, false);
+}
+
+static void gradients_of_recomputed_modules_are_reduced_once(void)
+{
+    static left plain;
+    now = (setup){.accumulation = 2};
+    team_run(2, train);
+    plain = results[0];
+    memset(results, 0, sizeof *results * TEAM_MAX);
+    now.recompute = true;
+    team_run(2, train);
+    compare(2, &plain, 0);
 }
 
 static void without_a_thread_of_its_own(void)
@@ -501,6 +516,7 @@ int main(int argc, char **argv)
     CHECK_RUN_FORK(another_device_trains_to_the_same_bits);
     CHECK_RUN(adam_too);
     CHECK_RUN(batches_add_up_before_they_are_reduced);
+    CHECK_RUN(gradients_of_recomputed_modules_are_reduced_once);
     CHECK_RUN(without_a_thread_of_its_own);
     CHECK_RUN(gradients_may_travel_in_half);
     CHECK_RUN(checkpoints_move_between_numbers_of_processes);

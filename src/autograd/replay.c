@@ -1,0 +1,314 @@
+/* replay.c - stretches of the tape that are computed again in backward. */
+#include "autograd/replay.h"
+
+#include <string.h>
+
+#include "base/memory.h"
+
+/* What a stretch recorded, in order: nodes and replays inside it. NULL once they died. */
+typedef struct entry {
+    const ls_op_info *op; /* NULL: a replay */
+    ls_node *node;
+    ls_replay *inner;
+} entry;
+
+struct ls_replay {
+    ls_run *run;
+    int32_t refs;             /* of its nodes, of replays inside, and of whoever records it */
+    ls_replay *newer, *older; /* among those alive, or resting */
+    ls_replay *outer;         /* one reference; NULL: it stands alone */
+    ls_replay *interrupted;   /* while this one is recorded or filled: the one before */
+    int32_t place;            /* among the entries of the outer */
+    ls_replay_fn *again;      /* NULL: its user is gone */
+    void *user;
+    uint64_t print;
+
+    int32_t n;
+    bool has_inputs; /* false: the outer will give them */
+    bool wants[LS_REPLAY_INPUTS];
+    ls_tensor *inputs[LS_REPLAY_INPUTS]; /* owned, without history */
+    uint64_t version[LS_REPLAY_INPUTS];
+    ls_random_state random;
+    ls_dtype autocast;
+    char path[sizeof((ls_errors *)NULL)->path];
+
+    entry *entries;
+    int32_t count, capacity;
+    int32_t next; /* entry, while it is filled */
+    bool filling; /* it runs again */
+    bool filled;
+};
+
+/* ---- made and freed: structs rest in the run, so that a steady step takes nothing from the system ---- */
+
+static ls_replay *take(ls_run *run)
+{
+    ls_replay *r = run->replays.resting;
+    if (r) run->replays.resting = r->older;
+    else r = ls_sys_alloc(sizeof *r);
+    if (!r) return ls_fail(&run->errors, LS_ERR_MEMORY, "no memory for the tape"), NULL;
+    entry *entries = r->entries;
+    int32_t capacity = r->capacity;
+    *r = (ls_replay){.run = run, .refs = 1, .older = run->replays.alive, .entries = entries, .capacity = capacity};
+    if (r->older) r->older->newer = r;
+    run->replays.alive = r;
+    return r;
+}
+
+static void drop_inputs(ls_replay *r)
+{
+    for (int i = 0; r->has_inputs && i < r->n; i++) ls_release(r->inputs[i]);
+    r->has_inputs = false;
+}
+
+static void release(ls_replay *r)
+{
+    while (r && --r->refs == 0) {
+        ls_run *run = r->run;
+        ls_replay *outer = r->outer;
+        drop_inputs(r);
+        if (outer && outer->entries[r->place].inner == r) outer->entries[r->place].inner = NULL;
+        if (r->newer) r->newer->older = r->older;
+        else run->replays.alive = r->older;
+        if (r->older) r->older->newer = r->newer;
+        r->older = run->replays.resting;
+        run->replays.resting = r;
+        r = outer;
+    }
+}
+
+void ls_replay_forget(ls_run *run, const void *user)
+{
+    for (ls_replay *r = run->replays.alive; r; r = r->older)
+        if (r->user == user) r->again = NULL;
+}
+
+void ls_replay_free_all(ls_run *run)
+{
+    for (ls_replay *r = run->replays.resting, *next; r; r = next) {
+        next = r->older;
+        ls_sys_free(r->entries);
+        ls_sys_free(r);
+    }
+    run->replays.resting = NULL;
+}
+
+/* ---- the first time ---- */
+
+static entry *append(ls_replay *r)
+{
+    if (r->count == r->capacity) {
+        int32_t capacity = r->capacity ? 2 * r->capacity : 64;
+        entry *grown = ls_sys_realloc(r->entries, (size_t)capacity * sizeof *grown);
+        if (!grown) return ls_fail(&r->run->errors, LS_ERR_MEMORY, "no memory for the tape"), NULL;
+        r->entries = grown;
+        r->capacity = capacity;
+    }
+    r->entries[r->count] = (entry){0};
+    return &r->entries[r->count++];
+}
+
+static void hold_inputs(ls_replay *r, ls_tensor *const *inputs)
+{
+    for (int i = 0; i < r->n; i++) {
+        bool live = inputs[i] && inputs[i]->life == LS_LIFE_LIVE;
+        r->inputs[i] = live ? ls_alias_owned(inputs[i]) : NULL;
+        r->version[i] = live ? inputs[i]->storage->version : 0;
+    }
+    r->has_inputs = true;
+}
+
+static void complain_of_another(const ls_replay *r, const char *now)
+{
+    const entry *then = r->next < r->count ? &r->entries[r->next] : NULL;
+    const char *first = !then ? "nothing more" : then->op ? then->op->name : "a module that is recomputed";
+    ls_fail(&r->run->errors, LS_ERR_STATE,
+            "recomputed for its gradients, it did something else than before (step %d: %s, then it was %s); a forward "
+            "function must compute the same from the same inputs",
+            (int)r->next, now, first);
+}
+
+/* The entry of the first time that stands where the second is now; NULL (and an error) where it is something else. */
+static entry *twin(ls_replay *r, const ls_op_info *op)
+{
+    entry *then = r->next < r->count ? &r->entries[r->next] : NULL;
+    if (then && then->op == op) return r->next++, then;
+    complain_of_another(r, op ? op->name : "a module that is recomputed");
+    return NULL;
+}
+
+/* A replay begins inside another. Its inputs are the outer's to give. */
+static void nest(ls_replay *r, ls_replay *outer, ls_tensor *const *inputs)
+{
+    entry *at = outer->filling ? twin(outer, NULL) : append(outer);
+    if (!at) return;
+    if (!outer->filling) {
+        at->inner = r;
+        r->outer = outer;
+        r->place = outer->count - 1;
+        outer->refs++;
+    } else if (at->inner && !at->inner->has_inputs && !at->inner->filled) hold_inputs(at->inner, inputs);
+}
+
+ls_replay *ls_replay_begin(ls_run *run, ls_replay_fn *again, void *user, uint64_t print, int n,
+                           ls_tensor *const *inputs)
+{
+    if (run->no_grad || ls_failed(run)) return NULL;
+    ls_replay *r = take(run), *outer = run->replays.now;
+    if (!r) return NULL;
+    r->again = again;
+    r->user = user;
+    r->print = print;
+    r->n = n;
+    for (int i = 0; i < n; i++) r->wants[i] = inputs[i] && inputs[i]->node;
+    r->random = run->random;
+    r->autocast = run->autocast_count ? run->autocast[run->autocast_count - 1] : LS_F32;
+    memcpy(r->path, run->errors.path, sizeof r->path);
+    if (outer) nest(r, outer, inputs);
+    else hold_inputs(r, inputs);
+    r->interrupted = outer;
+    run->replays.now = r;
+    return r;
+}
+
+void ls_replay_end(ls_replay *r)
+{
+    r->run->replays.now = r->interrupted;
+    release(r);
+}
+
+/* ---- nodes ---- */
+
+void ls_replay_record(ls_node *node)
+{
+    ls_replay *r = node->replay;
+    r->refs++;
+    entry *at = r->filling ? twin(r, node->op) : append(r);
+    node->place = at ? (int32_t)(at - r->entries) : -1;
+    node->walked = r->run->replays.again > 0; /* the second tape is not for walks, should a program keep parts of it */
+    if (!at || r->filling) return;
+    at->op = node->op;
+    at->node = node;
+}
+
+void ls_replay_leave(ls_node *node)
+{
+    ls_replay *r = node->replay;
+    if (node->place >= 0 && r->entries[node->place].node == node) r->entries[node->place].node = NULL;
+    release(r);
+}
+
+#define NOTHING UINT64_MAX /* the version of a tensor that is NULL */
+
+/* The first time a node remembers the version alone. The second time the tensor goes to the node of the first. */
+void ls_replay_save(ls_node *node, ls_tensor *t)
+{
+    ls_replay *r = node->replay;
+    int slot = node->n_saved++;
+    node->saved[slot] = NULL;
+    node->saved_version[slot] = t ? t->storage->version : NOTHING;
+    if (!r->filling || !t || node->place < 0) return;
+    ls_node *first = r->entries[node->place].node;
+    if (!first || first->walked || slot >= first->n_saved || first->saved_version[slot] == NOTHING) return;
+    ls_release(first->saved[slot]);
+    first->saved[slot] = ls_alias_owned(t);
+    if (first->saved_version[slot] == t->storage->version) return;
+    ls_fail(&r->run->errors, LS_ERR_STATE,
+            "%s, which is recomputed for its gradients, needs %s%s%s%s as it was in the forward pass, and that was "
+            "changed in place",
+            first->op->name, t->name ? "\"" : "", t->name ? t->name : "", t->name ? "\" " : "",
+            ls_operand_text(&t->view, (char[LS_TEXT]){0}));
+}
+
+/* ---- the second time ---- */
+
+static bool inputs_untouched(const ls_replay *r)
+{
+    for (int i = 0; i < r->n; i++) {
+        const ls_tensor *t = r->inputs[i];
+        if (!t || t->storage->version == r->version[i]) continue;
+        ls_fail(&r->run->errors, LS_ERR_STATE,
+                "input %d, %s, was changed in place after the forward pass, and is needed to recompute it", i,
+                ls_operand_text(&t->view, (char[LS_TEXT]){0}));
+        return false;
+    }
+    return true;
+}
+
+/* Every node has what it saved? Not where another input wants gradients than before. */
+static bool is_complete(const ls_replay *r)
+{
+    for (int32_t i = 0; i < r->count; i++) {
+        const ls_node *node = r->entries[i].node;
+        for (int s = 0; node && s < node->n_saved; s++) {
+            if (node->saved[s] || node->saved_version[s] == NOTHING) continue;
+            ls_fail(&r->run->errors, LS_ERR_STATE,
+                    "recomputed for its gradients, it did something else than before (step %d: %s has no gradient for "
+                    "one of its inputs, and had one); what is frozen must stay so until ls_backward()",
+                    (int)i, node->op->name);
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Handles of the inputs that want gradients where the first ones did: operators record the same. */
+static bool make_inputs(const ls_replay *r, ls_tensor *inputs[LS_REPLAY_INPUTS])
+{
+    for (int i = 0; i < r->n; i++) {
+        inputs[i] = r->inputs[i] ? ls_alias(r->inputs[i]) : NULL;
+        if (!inputs[i] || inputs[i]->life != LS_LIFE_LIVE || !r->wants[i]) continue;
+        inputs[i]->node = ls_node_blank(r->run);
+    }
+    return !ls_failed(r->run);
+}
+
+static void run_again(ls_replay *r)
+{
+    ls_run *run = r->run;
+    ls_tensor *inputs[LS_REPLAY_INPUTS];
+    ls_mark mark = ls_scope_begin(run);
+    ls_autocast_begin(run, r->autocast);
+    if (make_inputs(r, inputs)) r->again(r->user, r->print, r->n, inputs);
+    if (!ls_failed(run) && r->next < r->count) complain_of_another(r, "nothing more");
+    if (!ls_failed(run)) is_complete(r);
+    ls_autocast_end(run);
+    ls_scope_end(run, mark, NULL);
+}
+
+bool ls_replay_fill(ls_replay *r)
+{
+    ls_run *run = r->run;
+    if (r->filled) return true;
+    if (!r->has_inputs && r->outer && !ls_replay_fill(r->outer)) return false;
+    char path[sizeof run->errors.path];
+    memcpy(path, run->errors.path, sizeof path);
+    memcpy(run->errors.path, r->path, sizeof path);
+    ls_random_state random = run->random;
+    int32_t no_grad = run->no_grad;
+    if (!r->again) ls_fail(&run->errors, LS_ERR_STATE, "the module was freed, and is needed to recompute it");
+    else if (inputs_untouched(r)) {
+        r->interrupted = run->replays.now;
+        run->replays.now = r;
+        run->replays.again++;
+        run->random = r->random;
+        run->no_grad = 0;
+        r->filling = true;
+        r->next = 0;
+        run_again(r);
+        r->filling = false;
+        run->no_grad = no_grad;
+        run->random = random;
+        run->replays.again--;
+        run->replays.now = r->interrupted;
+    }
+    memcpy(run->errors.path, path, sizeof path);
+    if (ls_failed(run)) return false;
+    drop_inputs(r);
+    return r->filled = true;
+}
+
+bool ls_is_recomputing(const ls_run *run)
+{
+    return run && run->replays.again > 0;
+}
