@@ -38,7 +38,7 @@ static bool read_flags(ls_run *run, int *argc, char ***argv, options *o)
         LS_FLAG("epochs", &o->epochs, "passes over the photos"),
         LS_FLAG("batch_size", &o->batch_size, "photos in a step"),
         LS_FLAG("lr", &o->lr, "highest learning rate"),
-        LS_FLAG("workers", &o->workers, "threads that read photos; -1: by the machine"),
+        LS_FLAG("workers", &o->workers, "threads that read photos"),
         LS_FLAG("checkpointing_steps", &o->checkpointing_steps, "save the state every N steps, or every \"epoch\""),
         LS_FLAG("with_tracking", &o->with_tracking, "record loss, rate and accuracy: TensorBoard, JSON lines, CSV"),
         LS_FLAG("predict", &o->predict, "say what these photos show, with the model in output_dir"),

@@ -144,7 +144,8 @@ LS_API void ls_set_gradient_accumulation_steps(ls_run *run, int64_t steps); /* f
 
 /* Several processes whose loaders give different numbers of batches (.uneven_batches): one that has no more takes part
  * in the others' steps with gradients of zero until all are done.  ls_join_uneven_inputs(run) { for (...;
- * ls_next(...);) ... } Leave the marked part with `continue`, not with `break` or `return`. */
+ * ls_next(...);) ... } Leave the marked part with `continue`, not with `break` or `return`. Groups of batches end with
+ * it: .accumulate_across_epochs is an error there. */
 #define ls_join_uneven_inputs(run) LS_MARKED_(ls_join_begin(run), ls_join_end(run), __LINE__)
 LS_API bool ls_join_begin(ls_run *run); /* true */
 LS_API bool ls_join_end(ls_run *run);   /* false */

@@ -202,6 +202,11 @@ void ls_reducer_join_begin(ls_reducer *p)
         ls_fail(&p->run->errors, LS_ERR_UNSUPPORTED,
                 "ls_join_uneven_inputs: a process that has no more batches takes no more steps, and with "
                 ".shard_optimizer the others need it; leave out one of the two");
+    else if (p->run->accumulation.across_epochs && p->run->accumulation.steps > 1)
+        ls_fail(
+            &p->run->errors, LS_ERR_UNSUPPORTED,
+            "ls_join_uneven_inputs: with .accumulate_across_epochs a process may have no more batches in the middle "
+            "of a group, and its gradients would be lost; leave out one of the two");
     else p->joining = true;
 }
 
@@ -209,6 +214,13 @@ void ls_reducer_join_end(ls_reducer *p)
 {
     if (!p || !p->joining) return;
     p->joining = false;
+    if (!p->run->accumulation.sync) {
+        ls_fail(
+            &p->run->errors, LS_ERR_STATE,
+            "ls_join_uneven_inputs: it ends in the middle of a group of batches, whose gradients would be lost; let "
+            "the last batch end the group (ls_set_sync_gradients)");
+        return;
+    }
     int32_t source = 0;
     while (p->slot_count && !ls_failed(p->run) && find_source(p, false, &source) && source >= 0) {
         p->source = source;

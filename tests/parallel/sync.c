@@ -211,6 +211,32 @@ static void weigh_until_all_are_done(ls_run *run)
     check_no_error(run);
 }
 
+/* Whoever has no more batches goes on with gradients of zero: its own must be in a step by then. */
+static void join_in_the_middle_of_a_group(ls_run *run)
+{
+    ls_module *line = make_line(run);
+    ls_prepare(run, line);
+    run->accumulation.across_epochs = true;
+    ls_set_gradient_accumulation_steps(run, 2);
+    ls_join_begin(run);
+    CHECK(ls_error(run) == LS_ERR_UNSUPPORTED && strstr(ls_error_message(run), "in the middle of a group"));
+    ls_error_clear(run);
+    run->accumulation.across_epochs = false;
+    ls_set_gradient_accumulation_steps(run, 1);
+    ls_join_uneven_inputs(run)
+    {
+        ls_set_sync_gradients(run, false);
+        ls_backward(run, ls_mul_scalar(parameter_of(line, 0), 3));
+    }
+    CHECK(ls_error(run) == LS_ERR_STATE && strstr(ls_error_message(run), "would be lost; let the last batch end"));
+    ls_error_clear(run);
+}
+
+static void a_join_loses_no_gradients(void)
+{
+    team_fork(2, join_in_the_middle_of_a_group);
+}
+
 static void weights_of_all_processes_count(void)
 {
     team_fork(1, weigh_until_all_are_done);
@@ -617,6 +643,7 @@ int main(int argc, char **argv)
     if (argc > 1) check_filter = argv[1];
     CHECK_RUN_FORK(held_gradients_stay_here);
     CHECK_RUN_FORK(optimisers_in_turn_keep_what_adds_up);
+    CHECK_RUN_FORK(a_join_loses_no_gradients);
     CHECK_RUN_FORK(weights_of_all_processes_count);
     CHECK_RUN_FORK(one_synchronised_pass_brings_all_together);
     CHECK_RUN_FORK(groups_of_batches_give_the_mean_of_all);
