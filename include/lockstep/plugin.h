@@ -250,7 +250,7 @@ typedef struct ls_device_table {
     void (*stream_destroy)(void *device, ls_stream *stream);
     ls_status (*stream_sync)(void *device, ls_stream *stream, ls_message *why); /* also reports what failed before */
     ls_status (*event_create)(void *device, ls_event **event);
-    void (*event_destroy)(void *device, ls_event *event);
+    void (*event_destroy)(void *device, ls_event *event); /* also while work that was submitted is still to reach it */
     ls_status (*event_record)(void *device, ls_event *event, ls_stream *stream);
     ls_status (*event_wait)(void *device, ls_event *event, ls_stream *stream); /* the stream waits, not the host */
     bool (*event_done)(void *device, ls_event *event);

@@ -41,11 +41,18 @@ bool ls_snapshot_reserve(ls_snapshot *snapshot, size_t bytes)
     if (!copies) return true;
     copies->used = 0;
     if (bytes <= copies->size) return true;
-    ls_sys_unmap(copies->memory, copies->size);
-    *copies = (ls_copies){.memory = ls_sys_map(bytes), .size = bytes};
+    ls_copies_free(copies);
+    ls_device *device = snapshot->run->device;
+    *copies = (ls_copies){.device = device, .memory = ls_device_host_alloc(device, bytes), .size = bytes};
     if (copies->memory) return true;
     copies->size = 0;
     return out_of_memory(snapshot);
+}
+
+void ls_copies_free(ls_copies *copies)
+{
+    if (copies->memory) ls_device_host_release(copies->device, copies->memory, copies->size);
+    *copies = (ls_copies){0};
 }
 
 static ls_snapshot_file *add_file(ls_snapshot *snapshot, const char *name)
@@ -71,13 +78,28 @@ static void copy_range(void *user, int64_t begin, int64_t end)
     memcpy(c->to + begin, c->from + begin, (size_t)(end - begin));
 }
 
-/* The loop waits for this, so all threads take part. */
+/* The loop waits for this, so all threads take part. What a device sends has arrived after wait_for_copies(). */
 static bool copy_numbers(ls_tensor *t, char *to)
 {
+    ls_message why = {{0}};
     size_t bytes = (size_t)ls_view_numel(&t->view) * ls_dtype_size(t->view.dtype);
-    if (!is_plain(t)) return ls_read(t, to, bytes);
-    ls_parallel_for((int64_t)bytes, COPY_GRAIN, copy_range, &(copying){to, t->view.data});
-    return true;
+    if (!ls_view_contiguous(&t->view)) return ls_read(t, to, bytes);
+    if (ls_device_is_host(t->storage->device)) {
+        ls_parallel_for((int64_t)bytes, COPY_GRAIN, copy_range, &(copying){to, t->view.data});
+        return true;
+    }
+    ls_status status = ls_device_download_begin(t->storage->device, to, t->view.data, bytes, &why);
+    if (status) ls_fail(&t->run->errors, status, "ls_save_state: %s", why.text);
+    return status == LS_OK;
+}
+
+static void wait_for_copies(ls_run *run)
+{
+    ls_message why = {{0}};
+    for (ls_device *d = run->devices; d && !ls_failed(run); d = d->next) {
+        ls_status status = ls_device_sync(d, &why);
+        if (status) ls_fail(&run->errors, status, "ls_save_state: %s", why.text);
+    }
 }
 
 /* Where the numbers are: a copy, the tensor's own memory, or NULL: to be fetched. */
@@ -108,6 +130,7 @@ bool ls_snapshot_add_tensors(ls_snapshot *snapshot, const char *name, const ls_s
                                        .shape = ls_view_shape(&entry->tensor->view),
                                        .data = numbers_of(snapshot, entry->tensor)};
     }
+    if (snapshot->copies) wait_for_copies(snapshot->run);
     file->count = count;
     file->tensors = tensors;
     file->source = state;

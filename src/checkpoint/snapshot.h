@@ -23,6 +23,7 @@ typedef struct ls_snapshot_file {
 
 /* Memory for copies, kept from one checkpoint to the next: fresh pages cost more than the copying. */
 typedef struct ls_copies {
+    ls_device *device; /* whose copies run fast into it: pinned, where the device has that */
     char *memory;
     size_t size, used;
 } ls_copies;
@@ -34,6 +35,8 @@ typedef struct ls_snapshot {
     ls_snapshot_file *first, *last;
     ls_manifest manifest;
 } ls_snapshot;
+
+void ls_copies_free(ls_copies *copies);
 
 /* These record an error of the run and return false when memory is out. */
 bool ls_snapshot_add_tensors(ls_snapshot *snapshot, const char *name, const ls_state *state);

@@ -51,6 +51,5 @@ void ls_writer_free(ls_writer *w)
 {
     ls_message why;
     ls_writer_wait(w, &why);
-    ls_sys_unmap(w->copies.memory, w->copies.size);
-    w->copies = (ls_copies){0};
+    ls_copies_free(&w->copies);
 }

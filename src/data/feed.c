@@ -245,6 +245,16 @@ ls_slot *ls_feed_wait(ls_feed *feed, int ahead)
     return slot;
 }
 
+ls_slot *ls_feed_look(ls_feed *feed, int ahead)
+{
+    revive_after_fork(feed);
+    pthread_mutex_lock(&feed->lock);
+    ls_slot *slot = feed->begin + ahead < feed->end ? slot_of(feed, feed->begin + ahead) : NULL;
+    if (slot && slot->done < slot->size) slot = NULL;
+    pthread_mutex_unlock(&feed->lock);
+    return slot;
+}
+
 void ls_feed_pop(ls_feed *feed)
 {
     revive_after_fork(feed);

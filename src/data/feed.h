@@ -58,6 +58,8 @@ ls_slot *ls_feed_free_slot(ls_feed *feed);
 void ls_feed_push(ls_feed *feed);
 /* The slot `ahead` behind the oldest, when all its samples are done; it stays the caller's until ls_feed_pop(). */
 ls_slot *ls_feed_wait(ls_feed *feed, int ahead);
+/* The same where that is so already; else NULL. */
+ls_slot *ls_feed_look(ls_feed *feed, int ahead);
 void ls_feed_pop(ls_feed *feed);
 /* Give up all that is in the ring. Batches count from 0 again. */
 void ls_feed_drain(ls_feed *feed);

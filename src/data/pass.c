@@ -164,6 +164,15 @@ static void name_tensors(ls_batch *batch)
     batch->label = tensor_called(batch->loader, "label", 1);
 }
 
+/* The batch after this one, if it is full: its copy to the device runs beside the work on this one. */
+static void upload_ahead(ls_loader *loader)
+{
+    ls_run *run = loader->object.run;
+    if (ls_device_is_host(run->device) || ls_loader_dispatches(loader)) return;
+    ls_slot *next = ls_feed_look(&loader->feed, 1);
+    if (next && next->count > 0 && next->failed_at < 0) ls_slot_upload_ahead(run, next, &loader->feed.reading);
+}
+
 static bool hand_out(ls_loader *loader, ls_slot *slot, bool last, ls_batch *batch)
 {
     ls_run *run = loader->object.run;
@@ -186,6 +195,7 @@ static bool hand_out(ls_loader *loader, ls_slot *slot, bool last, ls_batch *batc
     };
     name_tensors(batch);
     report(loader, slot, rows, last);
+    upload_ahead(loader);
     if (loader->opts.collate) loader->opts.collate(loader->opts.user, batch);
     return !ls_failed(run);
 }

@@ -142,6 +142,9 @@ bool ls_slot_copy(const ls_slot *slot, const ls_reading *reading, int64_t j, con
 
 void ls_slot_forget(ls_slot *slot)
 {
+    ls_message ignored;
+    if (slot->uploaded) ls_device_uploads_join(slot->tensor[0]->storage->device, slot->event, &ignored);
+    slot->uploaded = false;
     for (int i = 0; i < LS_MAX_FIELDS; i++) {
         ls_release(slot->tensor[i]);
         slot->tensor[i] = NULL;
@@ -280,20 +283,37 @@ static bool begin_delivery(ls_run *run, ls_slot *slot, const ls_reading *reading
         if (!host && !upload(run, slot, &reading->fields[i], i, shape)) return false;
     }
     ls_message why = {{0}};
-    if (!host && ls_device_event_record(run->device, &slot->event, &why))
+    if (!host && ls_device_uploads_note(run->device, &slot->event, &why))
         return ls_fail(&run->errors, LS_ERR_DEVICE, "loader: %s", why.text), false;
     return true;
 }
 
+/* No event stands for copies that have begun: wait for them, or they would read memory that is given back. */
+static void give_up_delivery(ls_run *run, ls_slot *slot)
+{
+    ls_message ignored;
+    if (slot->copying && !ls_device_uploads_note(run->device, &slot->event, &ignored))
+        ls_device_event_wait(run->device, slot->event, &ignored);
+    slot->copying = false;
+}
+
+void ls_slot_upload_ahead(ls_run *run, ls_slot *slot, const ls_reading *reading)
+{
+    if (ls_device_is_host(run->device) || slot->uploaded || ls_failed(run)) return;
+    slot->uploaded = begin_delivery(run, slot, reading);
+    if (slot->uploaded) return;
+    give_up_delivery(run, slot);
+    ls_slot_forget(slot);
+    if (run->errors.code == LS_ERR_MEMORY) ls_errors_clear(&run->errors); /* there may be some when it is its turn */
+}
+
 bool ls_slot_deliver(ls_run *run, ls_slot *slot, const ls_reading *reading, ls_tensor **tensors)
 {
-    if (!begin_delivery(run, slot, reading)) {
-        /* No event stands for copies that have begun: wait for them, or they would read memory that is given back. */
-        ls_message ignored;
-        if (slot->copying) ls_device_sync(run->device, &ignored);
-        slot->copying = false;
-        return false;
-    }
+    ls_message why = {{0}};
+    if (!slot->uploaded && !begin_delivery(run, slot, reading)) return give_up_delivery(run, slot), false;
+    slot->uploaded = false;
+    if (slot->copying && ls_device_uploads_join(run->device, slot->event, &why))
+        return ls_fail(&run->errors, LS_ERR_DEVICE, "loader: %s", why.text), false;
     for (int i = 0; i < reading->field_count; i++) {
         tensors[i] = slot->tensor[i];
         slot->tensor[i] = NULL;

@@ -21,7 +21,8 @@ typedef struct ls_slot {
     void *pinned[LS_MAX_FIELDS];      /* on other devices */
     size_t pinned_bytes[LS_MAX_FIELDS];
     ls_event *event; /* the copy out of the pinned memory is done */
-    bool copying;
+    bool copying;    /* it has begun, and nobody has waited for it */
+    bool uploaded;   /* ahead of delivery: tensor[] are those that will be handed out */
 
     /* Kept by the feed, under its lock. */
     int64_t issued, done; /* samples that a thread has taken, has finished */
@@ -40,6 +41,9 @@ ls_tensor *ls_field_tensor(ls_run *run, const ls_field *field, ls_shape shape);
 bool ls_slot_prepare(ls_run *run, ls_slot *slot, const ls_reading *reading, int64_t size);
 /* The same for samples that stay here and never become tensors: in plain memory. */
 bool ls_slot_prepare_plain(ls_run *run, ls_slot *slot, const ls_reading *reading, int64_t size);
+/* Start the copies of a full slot to the device ahead of its delivery, beside other work. Nothing happens on the CPU,
+ * or where memory for one more batch is out. */
+void ls_slot_upload_ahead(ls_run *run, ls_slot *slot, const ls_reading *reading);
 /* Turn what was written into tensors of the innermost scope. */
 bool ls_slot_deliver(ls_run *run, ls_slot *slot, const ls_reading *reading, ls_tensor **tensors);
 /* Let a sample be written to place j of the slot. */

@@ -134,6 +134,8 @@ ls_device *ls_device_open(const char *name, ls_status *status, ls_message *why)
     device->table = table;
     if (table.stream_create) {
         *status = table.stream_create(device->handle, &device->stream);
+        if (!*status) *status = table.stream_create(device->handle, &device->copies);
+        if (!*status) *status = table.event_create(device->handle, &device->order);
         if (*status) goto close_device;
     }
     device->pool = ls_pool_new(&device->table, device->handle);
@@ -155,8 +157,11 @@ void ls_device_close(ls_device *device)
     ls_message ignored;
     if (device->pool) {
         ls_device_sync(device, &ignored);
+        if (device->copies) device->table.stream_sync(device->handle, device->copies, &ignored);
         ls_pool_free(device->pool);
     }
+    if (device->order) device->table.event_destroy(device->handle, device->order);
+    if (device->copies) device->table.stream_destroy(device->handle, device->copies);
     if (device->stream) device->table.stream_destroy(device->handle, device->stream);
     if (device->table.close) device->table.close(device->handle);
     if (device->library) dlclose(device->library);
@@ -175,27 +180,32 @@ ls_status ls_device_sync(ls_device *device, ls_message *why)
     return device->stream ? device->table.stream_sync(device->handle, device->stream, why) : LS_OK;
 }
 
-static ls_status copy_and_wait(ls_device *device, void *to, const void *from, size_t bytes, ls_copy_kind kind,
-                               ls_message *why)
+static ls_status copy(ls_device *device, void *to, const void *from, size_t bytes, ls_copy_kind kind, ls_message *why)
 {
     if (bytes == 0) return LS_OK;
-    ls_status status = device->table.copy(device->handle, device->stream, to, from, bytes, kind, why);
-    return status ? status : ls_device_sync(device, why);
+    return device->table.copy(device->handle, device->stream, to, from, bytes, kind, why);
 }
 
 ls_status ls_device_upload(ls_device *device, void *to, const void *from, size_t bytes, ls_message *why)
 {
-    return copy_and_wait(device, to, from, bytes, LS_COPY_TO_DEVICE, why);
+    ls_status status = copy(device, to, from, bytes, LS_COPY_TO_DEVICE, why);
+    return status ? status : ls_device_sync(device, why);
+}
+
+ls_status ls_device_download_begin(ls_device *device, void *to, const void *from, size_t bytes, ls_message *why)
+{
+    return copy(device, to, from, bytes, LS_COPY_TO_HOST, why);
 }
 
 ls_status ls_device_download(ls_device *device, void *to, const void *from, size_t bytes, ls_message *why)
 {
-    return copy_and_wait(device, to, from, bytes, LS_COPY_TO_HOST, why);
+    ls_status status = ls_device_download_begin(device, to, from, bytes, why);
+    return status ? status : ls_device_sync(device, why);
 }
 
 ls_status ls_device_put(ls_device *device, void *to, const void *from, size_t bytes, ls_message *why)
 {
-    return device->table.copy(device->handle, device->stream, to, from, bytes, LS_COPY_VALUES, why);
+    return copy(device, to, from, bytes, LS_COPY_VALUES, why);
 }
 
 ls_status ls_device_mark(ls_device *device, ls_mark_kind mark, ls_message *why)
@@ -221,16 +231,27 @@ void ls_device_host_release(ls_device *device, void *memory, size_t bytes)
 
 ls_status ls_device_upload_begin(ls_device *device, void *to, const void *from, size_t bytes, ls_message *why)
 {
+    const ls_device_table *table = &device->table;
     if (bytes == 0) return LS_OK;
-    return device->table.copy(device->handle, device->stream, to, from, bytes, LS_COPY_TO_DEVICE, why);
+    ls_status status = LS_OK;
+    if (device->copies) status = table->event_record(device->handle, device->order, device->stream);
+    if (device->copies && !status) status = table->event_wait(device->handle, device->order, device->copies);
+    return status ? status : table->copy(device->handle, device->copies, to, from, bytes, LS_COPY_TO_DEVICE, why);
 }
 
-ls_status ls_device_event_record(ls_device *device, ls_event **event, ls_message *why)
+ls_status ls_device_uploads_note(ls_device *device, ls_event **event, ls_message *why)
 {
     const ls_device_table *table = &device->table;
-    if (!table->event_create) return ls_device_sync(device, why);
+    (void)why;
+    if (!device->copies) return LS_OK;
     ls_status status = *event ? LS_OK : table->event_create(device->handle, event);
-    return status ? status : table->event_record(device->handle, *event, device->stream);
+    return status ? status : table->event_record(device->handle, *event, device->copies);
+}
+
+ls_status ls_device_uploads_join(ls_device *device, ls_event *event, ls_message *why)
+{
+    (void)why;
+    return event ? device->table.event_wait(device->handle, event, device->stream) : LS_OK;
 }
 
 ls_status ls_device_event_wait(ls_device *device, ls_event *event, ls_message *why)

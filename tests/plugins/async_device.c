@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 
 enum { MAX_RANGES = 1024 };
 
@@ -32,6 +33,7 @@ struct ls_event {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     uint64_t recorded, reached; /* done when the last record has been reached */
+    int users;                  /* the library, and jobs */
 };
 
 typedef enum job_kind { JOB_CALL, JOB_COPY, JOB_RECORD, JOB_WAIT, JOB_QUIT } job_kind;
@@ -52,6 +54,7 @@ typedef struct job {
 struct ls_stream {
     device *owner;
     ls_stream *next; /* of the same device */
+    bool beside;     /* it is not the first */
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -99,6 +102,17 @@ static ls_status device_alloc(void *handle, size_t bytes, void **address)
 
 /* ---- the thread of a stream ---- */
 
+static void leave_event(ls_event *event)
+{
+    pthread_mutex_lock(&event->lock);
+    bool last = --event->users == 0;
+    pthread_mutex_unlock(&event->lock);
+    if (!last) return;
+    pthread_mutex_destroy(&event->lock);
+    pthread_cond_destroy(&event->changed);
+    free(event);
+}
+
 static void wait_event(ls_event *event, uint64_t target)
 {
     pthread_mutex_lock(&event->lock);
@@ -112,6 +126,21 @@ static void reach_event(ls_event *event, uint64_t target)
     if (event->reached < target) event->reached = target;
     pthread_cond_broadcast(&event->changed);
     pthread_mutex_unlock(&event->lock);
+}
+
+static _Atomic int64_t copies_beside;
+
+__attribute__((visibility("default"))) int64_t async_copies_beside(void);
+
+/* Copies made by other streams than a device's first. */
+int64_t async_copies_beside(void)
+{
+    return copies_beside;
+}
+
+static void linger(void)
+{
+    nanosleep(&(struct timespec){.tv_nsec = 300000}, NULL);
 }
 
 static void *stream_main(void *argument)
@@ -134,12 +163,15 @@ static void *stream_main(void *argument)
             if (status) s->owner->host->blame(j->call.site, j->call.op, &why);
             break;
         case JOB_COPY:
+            if (s->beside) linger(); /* so that whoever forgets to wait for it is found out */
             if (!failed) memcpy(j->to, j->from, j->bytes);
+            copies_beside += s->beside;
             break;
         case JOB_RECORD: reach_event(j->event, j->target); break;
         case JOB_WAIT: wait_event(j->event, j->target); break;
         case JOB_QUIT: quit = true; break;
         }
+        if (j->event) leave_event(j->event);
         free(j);
         pthread_mutex_lock(&s->lock);
         if (status && !s->status) {
@@ -178,6 +210,7 @@ static ls_status stream_create(void *handle, ls_stream **out)
     ls_stream *s = calloc(1, sizeof *s);
     if (!s) return LS_ERR_MEMORY;
     device *d = s->owner = handle;
+    s->beside = d->streams != NULL;
     pthread_mutex_init(&s->lock, NULL);
     pthread_cond_init(&s->changed, NULL);
     if (pthread_create(&s->thread, NULL, stream_main, s)) return free(s), LS_ERR_DEVICE;
@@ -245,6 +278,7 @@ static ls_status event_create(void *handle, ls_event **out)
     if (!event) return LS_ERR_MEMORY;
     pthread_mutex_init(&event->lock, NULL);
     pthread_cond_init(&event->changed, NULL);
+    event->users = 1;
     *out = event;
     return LS_OK;
 }
@@ -252,9 +286,7 @@ static ls_status event_create(void *handle, ls_event **out)
 static void event_destroy(void *handle, ls_event *event)
 {
     (void)handle;
-    pthread_mutex_destroy(&event->lock);
-    pthread_cond_destroy(&event->changed);
-    free(event);
+    leave_event(event);
 }
 
 static ls_status event_record(void *handle, ls_event *event, ls_stream *s)
@@ -264,6 +296,7 @@ static ls_status event_record(void *handle, ls_event *event, ls_stream *s)
     if (!j) return LS_ERR_MEMORY;
     pthread_mutex_lock(&event->lock);
     j->target = ++event->recorded;
+    event->users++;
     pthread_mutex_unlock(&event->lock);
     j->event = event;
     submit(s, j);
@@ -277,6 +310,7 @@ static ls_status event_wait(void *handle, ls_event *event, ls_stream *s)
     if (!j) return LS_ERR_MEMORY;
     pthread_mutex_lock(&event->lock);
     j->target = event->recorded;
+    event->users++;
     pthread_mutex_unlock(&event->lock);
     j->event = event;
     submit(s, j);

@@ -2,12 +2,23 @@
 #include <lockstep.h>
 
 #include <dlfcn.h>
+#include <unistd.h>
 
 #include "check.h"
 
 static void says(ls_run *run, const char *words)
 {
     CHECK_MSG(strstr(ls_error_message(run), words) != NULL, "\"%s\" does not say \"%s\"", ls_error_message(run), words);
+}
+
+/* A function of the asynchronous device. */
+static int64_t (*device_counter(const char *name))(void)
+{
+    int64_t (*counter)(void) = NULL;
+    void *library = dlopen(ASYNC_DEVICE, RTLD_NOW), *symbol = library ? dlsym(library, name) : NULL;
+    CHECK(symbol != NULL);
+    memcpy(&counter, &symbol, sizeof symbol);
+    return counter;
 }
 
 static void another_list_of_operators_is_refused_by_name(void)
@@ -57,8 +68,8 @@ static ls_tensor *picture_forward(ls_module *net, ls_tensor *x, void *user)
 
 enum { STEPS = 6 };
 
-/* Losses of a few steps of a small network with a convolution; the network goes into the file, where one is named. */
-static void train_pictures(const char *device, ls_dtype precision, const char *file, double *loss)
+/* Losses of a few steps of a small network with a convolution; the network goes into the folder, where one is named. */
+static void train_pictures(const char *device, ls_dtype precision, const char *folder, double *loss)
 {
     ls_run *run = ls_init(NULL, NULL, .device = device, .seed = 3, .mixed_precision = precision);
     ls_module *net = ls_module_new(run, "net", picture_forward, NULL);
@@ -78,7 +89,7 @@ static void train_pictures(const char *device, ls_dtype precision, const char *f
         loss[i] = ls_item(l);
         ls_scope_end(run, mark, NULL);
     }
-    if (file) CHECK(ls_save_model(run, net, file));
+    if (folder) CHECK(ls_save_model(run, net, folder));
     CHECK_MSG(ls_error(run) == LS_OK, "%s", ls_error_message(run));
     CHECK(ls_finish(run) == 0);
 }
@@ -97,24 +108,19 @@ static bool same_bytes(const char *a, const char *b)
 static void weights_in_the_devices_order_are_the_same_weights(void)
 {
     double here[STEPS], there[STEPS];
-    train_pictures("cpu", LS_F32, "devices_here.safetensors", here);
-    train_pictures(ASYNC_DEVICE, LS_F32, "devices_there.safetensors", there);
+    train_pictures("cpu", LS_F32, "devices_here", here);
+    train_pictures(ASYNC_DEVICE, LS_F32, "devices_there", there);
     for (int i = 0; i < STEPS; i++) CHECK_MSG(here[i] == there[i], "step %d: %.9g and %.9g", i, here[i], there[i]);
-    CHECK(same_bytes("devices_here.safetensors", "devices_there.safetensors"));
-    remove("devices_here.safetensors");
-    remove("devices_there.safetensors");
+    CHECK(same_bytes("devices_here/model.safetensors", "devices_there/model.safetensors"));
+    CHECK(system("rm -r devices_here devices_there") == 0);
 }
 
 /* A CPU without products in bf16 does not round the weights: losses are near each other, no more. */
 static void steps_write_the_copies_that_products_read(void)
 {
     double here[STEPS], there[STEPS];
-    void *library = dlopen(ASYNC_DEVICE, RTLD_NOW);
-    int64_t (*used)(void) = NULL;
-    void *symbol = library ? dlsym(library, "async_half_copies_used") : NULL;
-    CHECK(symbol != NULL);
-    if (!symbol) return;
-    memcpy(&used, &symbol, sizeof symbol);
+    int64_t (*used)(void) = device_counter("async_half_copies_used");
+    if (!used) return;
     int64_t before = used();
     train_pictures("cpu", LS_BF16, NULL, here);
     CHECK(used() == before);
@@ -122,7 +128,82 @@ static void steps_write_the_copies_that_products_read(void)
     for (int i = 0; i < STEPS; i++) CHECK_NEAR(there[i], here[i], 5e-3);
     /* after the first step: 2 weights forward, the head's once more on the way back */
     CHECK_MSG(used() - before == 3 * (STEPS - 1), "%lld copies were read", (long long)(used() - before));
-    dlclose(library);
+}
+
+/* ---- checkpoints ---- */
+
+typedef struct training {
+    ls_run *run;
+    ls_module *net;
+    ls_optim *adam;
+} training;
+
+static training start(const char *device)
+{
+    training t = {.run = ls_init(NULL, NULL, .device = device, .seed = 3, .async_save = true)};
+    t.net = ls_module_new(t.run, "net", picture_forward, NULL);
+    ls_module_add(t.net, "conv", ls_conv2d_new(t.run, 3, 8, 3, .padding = 1));
+    ls_module_add(t.net, "head", ls_linear_new(t.run, 8 * 4 * 4, 5));
+    t.adam = ls_adamw_new(t.run, t.net);
+    ls_prepare(t.run, t.net, t.adam);
+    return t;
+}
+
+static void finish(training t, const char *folder)
+{
+    CHECK(ls_save_model(t.run, t.net, folder));
+    CHECK_MSG(ls_error(t.run) == LS_OK, "%s", ls_error_message(t.run));
+    CHECK(ls_finish(t.run) == 0);
+}
+
+/* Its memory is copied in one go, and written while the training goes on. */
+static void a_checkpoint_of_the_device_goes_on_on_the_cpu(void)
+{
+    training there = start(ASYNC_DEVICE);
+    ls_backward(there.run, ls_mean(ls_square(ls_forward(there.net, ls_randn(there.run, LS_F32, 4, 3, 8, 8)))));
+    ls_step(there.adam);
+    CHECK(ls_save_state(there.run, "devices_state"));
+    finish(there, "devices_there");
+    training here = start("cpu");
+    CHECK(ls_load_state(here.run, "devices_state"));
+    CHECK(ls_steps_taken(here.adam) == 1);
+    finish(here, "devices_here");
+    CHECK(same_bytes("devices_here/model.safetensors", "devices_there/model.safetensors"));
+    CHECK(system("rm -r devices_state devices_here devices_there") == 0);
+}
+
+/* ---- batches that travel ahead ---- */
+
+/* The workers fill it in their own time. */
+static bool comes_to(int64_t (*counter)(void), int64_t value)
+{
+    for (int i = 0; i < 20000 && counter() < value; i++) usleep(1000);
+    return counter() == value;
+}
+
+static void the_next_batch_travels_while_this_one_is_worked_on(void)
+{
+    int64_t (*copies)(void) = device_counter("async_copies_beside");
+    if (!copies) return;
+    ls_run *run = ls_init(NULL, NULL, .device = ASYNC_DEVICE);
+    float x[30];
+    for (int i = 0; i < 30; i++) x[i] = (float)i;
+    ls_dataset *set = ls_tensor_dataset_new(run, ls_keep(ls_from(run, LS_F32, LS_SHAPE(30), x)));
+    ls_loader *loader = ls_loader_new(run, set, .batch = 10, .workers = 2, .prefetch = 3);
+    int64_t before = copies(), seen = 0;
+    double sum = 0;
+    for (ls_batch b; ls_next(loader, &b); seen++) {
+        /* The first is delivered when it is asked for, and the second then may not be full. */
+        if (seen == 1) CHECK(comes_to(copies, before + 3));
+        sum += ls_item(ls_sum(b.tensor[0])) * (double)(seen + 1);
+        usleep(20000); /* the workers fill the others */
+    }
+    CHECK(seen == 3 && sum == 45 + 2 * 145 + 3 * 245);
+    CHECK(comes_to(copies, before + 3));
+    /* One that was sent ahead and is not wanted any more. */
+    for (ls_batch b; ls_next(loader, &b);) break;
+    usleep(20000);
+    CHECK_MSG(ls_finish(run) == 0, "%s", ls_error_message(run));
 }
 
 int main(int argc, char **argv)
@@ -131,6 +212,8 @@ int main(int argc, char **argv)
     CHECK_RUN(another_list_of_operators_is_refused_by_name);
     CHECK_RUN(late_failures_name_module_and_operator);
     CHECK_RUN(weights_in_the_devices_order_are_the_same_weights);
+    CHECK_RUN(a_checkpoint_of_the_device_goes_on_on_the_cpu);
+    CHECK_RUN(the_next_batch_travels_while_this_one_is_worked_on);
     CHECK_RUN(steps_write_the_copies_that_products_read);
     return check_done();
 }
