@@ -25,7 +25,7 @@ find $folders -name '*.[ch]' -o -name '*.inc' -o -name '*.def' | sort | xargs aw
         below["run"] = "nn optim data parallel checkpoint launch"
 
         # public header: the folder that stands behind it; any other is named after its folder
-        split("base call version plugin link ops.def", words, " ")
+        split("base call collective version plugin group link ops.def", words, " ")
         for (i in words) behind[words[i]] = "base"
         split("run tensor state", words, " ")
         for (i in words) behind[words[i]] = "tensor"
@@ -84,8 +84,8 @@ find $folders -name '*.[ch]' -o -name '*.inc' -o -name '*.def' | sort | xargs aw
         if (!quoted && target ~ /^(arm_.*|.*mmintrin|x86intrin|.*intrin)\.h$/) {
             if (FILENAME !~ /^src\/kernels\/[a-z0-9_]+\//) complain("intrinsics belong in src/kernels/<isa>/")
         } else if (place[1] == "plugins") {
-            if (quoted ? leaves_home(target) : target ~ /^lockstep/ && target !~ /^lockstep\/((plugin|link)\.h|ops\.def)$/)
-                complain("a plug-in sees lockstep/plugin.h and lockstep/link.h only")
+            if (quoted ? leaves_home(target) : target ~ /^lockstep/ && target !~ /^lockstep\/((plugin|link|group)\.h|ops\.def)$/)
+                complain("a plug-in sees lockstep/plugin.h, lockstep/group.h and lockstep/link.h only")
         } else if (place[1] == "include") {
             if (quoted) complain("public headers include each other as <lockstep/name.h>")
         } else if (place[1] == "cli" || place[1] == "examples") {

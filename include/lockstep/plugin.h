@@ -270,6 +270,7 @@ typedef struct ls_device_table {
     ls_status (*mark)(void *device, ls_stream *stream, ls_mark_kind mark, ls_message *why);
     /* The stream as the vendor's libraries know it, such as a cudaStream_t. */
     void *(*native)(void *device, ls_stream *stream);
+    const struct ls_group_table *group; /* collectives of its own: <lockstep/group.h> */
 } ls_device_table;
 
 /* The beginning of a plug-in's table. */

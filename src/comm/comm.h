@@ -14,6 +14,8 @@
 #include <lockstep/comm.h>
 #include <lockstep/plugin.h>
 
+struct ls_device;
+
 /* Elements of the part of a rank. */
 static inline int64_t ls_comm_part(const ls_comm_call *call, int rank)
 {
@@ -51,14 +53,12 @@ typedef struct ls_comm_table {
 struct ls_comm {
     const ls_comm_table *table;
     int rank, size;
-    struct ls_comm_queue *queue; /* whose it is (queue.h); NULL: nobody's */
-    void *staging;               /* host memory for numbers of devices (staged.c); NULL: none yet */
-    size_t staging_bytes;
-    struct ls_device *staging_for; /* the device that this memory is of */
-    bool deaf;                     /* recalls are not for it */
-    bool background;               /* somebody else needs the CPU more: do not spin for long */
-    struct ls_helpers *helpers;    /* threads that share in large work (helpers.h); NULL: there are none */
-    void *user;                    /* of who made it */
+    struct ls_comm_queue *queue;    /* whose it is (queue.h); NULL: nobody's */
+    struct ls_comm_device *devices; /* whose memory it was called with (on_device.c) */
+    bool deaf;                      /* recalls are not for it */
+    bool background;                /* somebody else needs the CPU more: do not spin for long */
+    struct ls_helpers *helpers;     /* threads that share in large work (helpers.h); NULL: there are none */
+    void *user;                     /* of who made it */
 };
 
 /* Of this process alone. Constant, shared, need not be closed; those split off it are like all others. */
@@ -76,10 +76,11 @@ ls_status ls_comm_run(ls_comm *comm, const ls_comm_call *call, ls_message *why);
 /* Elements of `in` and `out` that this rank must bring; of a broadcast, `in` of who has it is its `out`. */
 void ls_comm_elements(const ls_comm *comm, const ls_comm_call *call, int64_t *in, int64_t *out);
 
-/* staged.c: the same where `in` and `out` are memory of a device, in the order of what was submitted to it before and
- * will be after. Memory of the host is worked in where it stands; other memory passes through the host. */
+/* on_device.c: the same where `in` and `out` are memory of a device, in the order of what was submitted to it before
+ * and will be after. Memory of the host is worked in where it stands; other memory is left to the device's own library,
+ * or passes through the host where it has none. */
 ls_status ls_comm_run_on(ls_comm *comm, struct ls_device *device, const ls_comm_call *call, ls_message *why);
-void ls_comm_free_staging(ls_comm *comm);
+void ls_comm_leave_devices(ls_comm *comm, bool abort); /* abort: calls may be under way */
 
 /* data[i] = op over ranks of data[i], the same bits on every rank. */
 static inline ls_status ls_comm_all_reduce(ls_comm *comm, void *data, int64_t count, ls_dtype dtype, ls_comm_op op,
@@ -128,8 +129,15 @@ static inline ls_status ls_comm_barrier(ls_comm *comm, const char *site, ls_mess
 static inline void ls_comm_close(ls_comm *comm)
 {
     if (!comm) return;
-    ls_comm_free_staging(comm);
+    ls_comm_leave_devices(comm, false);
     comm->table->close(comm);
+}
+
+/* After a recall: see the table's entry. */
+static inline void ls_comm_renew(ls_comm *comm)
+{
+    ls_comm_leave_devices(comm, true);
+    comm->table->renew(comm);
 }
 
 #endif

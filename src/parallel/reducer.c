@@ -68,8 +68,7 @@ void ls_reducer_clear(ls_reducer *p)
 
 void ls_reducer_renew(ls_reducer *p)
 {
-    ls_comm *comm = p ? ls_reducer_comm(p) : NULL;
-    if (comm) comm->table->renew(comm);
+    if (p) ls_comm_renew(ls_reducer_comm(p));
 }
 
 void ls_reducer_free(ls_reducer *p)

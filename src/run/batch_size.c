@@ -52,7 +52,7 @@ static bool renew(ls_run *run)
     ls_session *session = run->session;
     ls_message why = {{0}};
     ls_status status = ls_comm_barrier(session->vote, "ls_find_batch_size", &why);
-    run->comm->table->renew(run->comm);
+    ls_comm_renew(run->comm);
     ls_reducer_renew(run->reducer);
     ls_session_renew_desks(session);
     if (!status) status = ls_comm_barrier(session->vote, "ls_find_batch_size", &why);

@@ -162,8 +162,7 @@ void ls_session_close_desks(ls_run *run)
 void ls_session_renew_desks(ls_session *session)
 {
     for (ls_desk *desk = session->desks; desk; desk = desk->next) {
-        ls_comm *comm = ls_comm_queue_enter(desk->queue);
-        comm->table->renew(comm);
+        ls_comm_renew(ls_comm_queue_enter(desk->queue));
         ls_comm_queue_leave(desk->queue);
     }
 }

@@ -257,7 +257,8 @@ static void devices_share_out_as_the_host_does(void)
     static const setup setups[] = {{.hidden = 40, .steps = 10},
                                    {.hidden = 300, .steps = 4, .groups = true},
                                    {.hidden = 200, .compression = LS_BF16, .steps = 5},
-                                   {.hidden = 40, .passes = 2, .sgd = true, .accumulation = 2, .steps = 10}};
+                                   {.hidden = 40, .passes = 2, .sgd = true, .accumulation = 2, .steps = 10},
+                                   {.hidden = 40, .precision = LS_BF16, .steps = 10}};
     for (size_t i = 0; i < sizeof setups / sizeof *setups; i++) {
         now = defaults(setups[i]);
         now.shard = true;

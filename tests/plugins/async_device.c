@@ -36,7 +36,7 @@ struct ls_event {
     int users;                  /* the library, and jobs */
 };
 
-typedef enum job_kind { JOB_CALL, JOB_COPY, JOB_RECORD, JOB_WAIT, JOB_QUIT } job_kind;
+typedef enum job_kind { JOB_CALL, JOB_COPY, JOB_GROUP, JOB_RECORD, JOB_WAIT, JOB_QUIT } job_kind;
 
 typedef struct job {
     struct job *next;
@@ -49,6 +49,10 @@ typedef struct job {
     char values[LS_VALUES_BYTES];
     ls_event *event;
     uint64_t target; /* of the event */
+    /* of a group: what is to be done with `from` and `to` (grouped_device.c) */
+    ls_status (*work)(struct job *j, ls_message *why);
+    void *group;
+    int32_t how, root;
 } job;
 
 struct ls_stream {
@@ -166,6 +170,9 @@ static void *stream_main(void *argument)
             if (s->beside) linger(); /* so that whoever forgets to wait for it is found out */
             if (!failed) memcpy(j->to, j->from, j->bytes);
             copies_beside += s->beside;
+            break;
+        case JOB_GROUP:
+            if (!failed) status = j->work(j, &why);
             break;
         case JOB_RECORD: reach_event(j->event, j->target); break;
         case JOB_WAIT: wait_event(j->event, j->target); break;

@@ -1,0 +1,69 @@
+/* collective.h - what several processes can call together: kinds of collectives, operations, and the description of a
+ * call. <lockstep/comm.h> makes such calls; devices whose libraries can make them, too, are handed them
+ * (<lockstep/group.h>). */
+#ifndef LOCKSTEP_COLLECTIVE_H
+#define LOCKSTEP_COLLECTIVE_H
+
+#include <lockstep/call.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- What can be called ---- */
+
+/* LS_COMM_KIND(symbol, "name") */
+#define LS_COMM_KIND_LIST(LS_COMM_KIND)                                                                                \
+    LS_COMM_KIND(BARRIER, "barrier")               /* nobody goes on before all have come */                           \
+    LS_COMM_KIND(ALL_REDUCE, "all-reduce")         /* out[count] = op over ranks of in[count]; out may be in */        \
+    LS_COMM_KIND(REDUCE, "reduce")                 /* the same for rank `peer` alone; out of others is not used */     \
+    LS_COMM_KIND(REDUCE_SCATTER, "reduce-scatter") /* out[count] = op over ranks of part `rank` of in */               \
+    LS_COMM_KIND(ALL_GATHER, "all-gather")         /* out = in[count] of rank 0, of rank 1, ... */                     \
+    LS_COMM_KIND(BROADCAST, "broadcast")           /* out[count] becomes that of rank `peer` */                        \
+    LS_COMM_KIND(ALL_TO_ALL, "all-to-all")         /* part r of in goes to rank r; out has a part from each */         \
+    LS_COMM_KIND(GATHER, "gather")                 /* as all-gather, for rank `peer` alone */                          \
+    LS_COMM_KIND(SCATTER, "scatter")               /* out[count] = part `rank` of in of rank `peer` */                 \
+    LS_COMM_KIND(SEND, "send")                     /* in[count] goes to rank `peer`, which calls receive */            \
+    LS_COMM_KIND(RECEIVE, "receive")               /* out[count] comes from rank `peer` */
+
+typedef enum ls_comm_kind {
+#define LS_COMM_KIND(symbol, name) LS_COMM_##symbol,
+    LS_COMM_KIND_LIST(LS_COMM_KIND) LS_COMM_KIND_COUNT
+#undef LS_COMM_KIND
+} ls_comm_kind;
+
+typedef enum ls_comm_op {
+    LS_COMM_SUM,
+    LS_COMM_MEAN, /* of floating types only */
+    LS_COMM_MAX,
+    LS_COMM_MIN,
+    LS_COMM_PROD,
+    LS_COMM_OP_COUNT
+} ls_comm_op;
+
+/* What is needed depends on the kind.
+ *
+ * An array that has a part of each rank (out of gathers; in of scatters, reduce-scatter and all-to-all) has the parts
+ * in the order of ranks, each of `count` elements, or of counts[rank] where they differ.
+ *
+ * In place: in == out for all-reduce. For reduce-scatter out may be part `rank` of in: what else is in `in` is used up.
+ * For all-gather in may be part `rank` of out. In memory of ls_comm_share() these three move nothing but the result. */
+typedef struct ls_comm_call {
+    ls_comm_kind kind LS_DEFAULT(LS_COMM_BARRIER);
+    ls_dtype dtype LS_DEFAULT(LS_DTYPE_NONE);
+    ls_comm_op op LS_DEFAULT(LS_COMM_SUM);
+    int64_t count LS_DEFAULT(0); /* elements; with counts that of this rank, except in all-to-all */
+    const void *in LS_DEFAULT(NULL);
+    void *out LS_DEFAULT(NULL);
+    const int64_t *counts LS_DEFAULT(NULL);     /* [size] elements of each part; NULL: count */
+    const int64_t *out_counts LS_DEFAULT(NULL); /* all-to-all: elements that come from each rank; NULL: count */
+    int peer LS_DEFAULT(0);
+    const char *site LS_DEFAULT(NULL); /* where the call stands, for messages; filled in: file and line */
+    ls_options_end _ LS_DEFAULT({});
+} ls_comm_call;
+#define ls_comm_call_defaults .op = LS_COMM_SUM
+
+#ifdef __cplusplus
+}
+#endif
+#endif
