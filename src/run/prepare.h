@@ -17,7 +17,7 @@ void ls_look_for_full_precision(ls_run *run);
 /* unsaved.c: a checkpoint is saved. Say, once in a job, what has been trained by now and will not be in it. */
 void ls_remind_of_unsaved(ls_run *run);
 
-/* ---- together.c: several processes train as one; with one process these do nothing ---- */
+/* ---- data_parallel.c: several processes train as one; with one process these do nothing ---- */
 
 /* What the first module would begin: made earlier by those who cannot be called back from it. False (and an error) on
  * failure. */

@@ -1,4 +1,4 @@
-/* together.c - prepared modules and optimisers of several processes become one training. */
+/* data_parallel.c - prepared modules and optimisers of several processes become one training. */
 #include "base/memory.h"
 #include "data/loader.h"
 #include "optim/optim.h"
