@@ -4,8 +4,10 @@
 #include "base/guard.h"
 #include "base/memory.h"
 
-#define CHUNK_BYTES ((size_t)32 << 20) /* least to ask the device for */
-#define CHUNK_STEP ((size_t)2 << 20)   /* larger requests are rounded up to this: whole huge pages */
+#define CHUNK_BYTES ((size_t)32 << 20)     /* least to ask the device for */
+#define CHUNK_MOST_BYTES ((size_t)1 << 30) /* most, unless one block needs more */
+#define CHUNK_GROWTH 8                     /* between them: this part of what the pool holds */
+#define CHUNK_STEP ((size_t)2 << 20)       /* larger requests are rounded up to this: whole huge pages */
 
 #define LIST_BITS 5 /* 32 lists per power of two */
 #define LISTS (1u << LIST_BITS)
@@ -203,6 +205,24 @@ static ls_block *add_chunk(ls_pool *pool, size_t bytes)
     return block;
 }
 
+static size_t round_up(size_t bytes, size_t step)
+{
+    return (bytes + step - 1) / step * step;
+}
+
+/* A new chunk for `least` bytes or more. It grows with the pool, so that gigabytes are few chunks, with room for large
+ * blocks; a device that has less gets asked for half as much until it is `least`. */
+static ls_block *add_grown_chunk(ls_pool *pool, size_t least)
+{
+    size_t bytes = round_up(pool->held / CHUNK_GROWTH, CHUNK_STEP);
+    if (bytes > CHUNK_MOST_BYTES) bytes = CHUNK_MOST_BYTES;
+    for (;; bytes = round_up(bytes / 2, CHUNK_STEP)) {
+        if (bytes < least) bytes = least;
+        ls_block *block = add_chunk(pool, bytes);
+        if (block || bytes == least) return block;
+    }
+}
+
 static void release_chunk(ls_pool *pool, chunk *gone)
 {
     pool->table->release(pool->device, gone->first->address, gone->bytes);
@@ -313,11 +333,6 @@ void ls_pool_free(ls_pool *pool)
     ls_sys_free(pool);
 }
 
-static size_t round_up(size_t bytes, size_t step)
-{
-    return (bytes + step - 1) / step * step;
-}
-
 /* Nothing fits: get more, the cheapest way first. */
 static ls_block *find_harder(ls_pool *pool, size_t bytes)
 {
@@ -326,7 +341,7 @@ static ls_block *find_harder(ls_pool *pool, size_t bytes)
     if (block) return block;
 
     size_t least = round_up(bytes, CHUNK_STEP), usual = least > CHUNK_BYTES ? least : CHUNK_BYTES;
-    block = add_chunk(pool, usual);
+    block = add_grown_chunk(pool, usual);
     if (block) return block;
 
     collect(pool, WAIT);
@@ -334,7 +349,7 @@ static ls_block *find_harder(ls_pool *pool, size_t bytes)
     if (block) return block;
 
     ls_pool_trim(pool);
-    block = add_chunk(pool, usual);
+    block = add_grown_chunk(pool, usual);
     return block || least == usual ? block : add_chunk(pool, least);
 }
 

@@ -1,8 +1,8 @@
 /* pool.h - caching allocator of device memory: blocks are cut from large chunks and merged again, in constant time.
  *
  * Two-level segregated fit: free blocks are kept in lists by size, 32 lists per power of two, with bitmaps of the lists
- * that hold something. Blocks are described in host memory, since device memory may be out of reach. A pool is used by
- * one thread at a time.
+ * that hold something. Chunks grow with the pool, from 32 MB to 1 GB. Blocks are described in host memory, since device
+ * memory may be out of reach. A pool is used by one thread at a time.
  *
  * A block that is given back may be handed out at once: work in one stream happens in order, so whoever gets it comes
  * later. Where another stream may still be using it, give it back with an event recorded there. */

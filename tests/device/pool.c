@@ -147,6 +147,42 @@ static void memory_runs_out_and_comes_back(void)
     CHECK(device.held == 0);
 }
 
+/* Blocks of 24 MB until the pool holds `bytes`. */
+static void fill_to(ls_pool *pool, const fake *device, size_t bytes)
+{
+    while (device->held < bytes) CHECK(ls_pool_take(pool, 24 * MIB) != NULL);
+}
+
+static void chunks_grow_with_the_pool(void)
+{
+    fake device = new_device(65536 * MIB);
+    ls_pool *pool = ls_pool_new(&table, &device);
+    fill_to(pool, &device, 256 * MIB);
+    CHECK(ls_pool_get_stats(pool).chunks == 8); /* a small program's memory: what it needs and no more than 32 MB */
+    fill_to(pool, &device, 8192 * MIB);
+    ls_pool_stats stats = ls_pool_get_stats(pool);
+    CHECK_MSG(stats.chunks < 40, "%llu chunks", (unsigned long long)stats.chunks);
+    CHECK(stats.cached <= device.held / 4); /* at most one that is new, and bits of 8 MB */
+    fill_to(pool, &device, 16384 * MIB);
+    size_t before = device.held;
+    fill_to(pool, &device, before + 1);
+    CHECK(device.held == before + 1024 * MIB); /* never more */
+    ls_pool_free(pool);
+    CHECK(device.held == 0);
+}
+
+static void chunks_shrink_to_what_the_device_has(void)
+{
+    fake device = new_device(1100 * MIB);
+    ls_pool *pool = ls_pool_new(&table, &device);
+    CHECK(ls_pool_take(pool, 1000 * MIB) != NULL);
+    CHECK(ls_pool_take(pool, 60 * MIB) != NULL && device.held == 1064 * MIB); /* 126 MB, then 64 were asked for */
+    CHECK(ls_pool_take(pool, 5 * MIB) != NULL && device.held == 1098 * MIB);  /* 134, 68, 34 */
+    CHECK(ls_pool_get_stats(pool).requests == 6);
+    ls_pool_free(pool);
+    CHECK(device.held == 0);
+}
+
 static void pending_blocks_wait_for_their_event(void)
 {
     fake device = new_device(32 * MIB);
@@ -326,6 +362,8 @@ int main(int argc, char **argv)
     CHECK_RUN(blocks_come_from_one_chunk);
     CHECK_RUN(large_requests_get_their_own_chunk);
     CHECK_RUN(memory_runs_out_and_comes_back);
+    CHECK_RUN(chunks_grow_with_the_pool);
+    CHECK_RUN(chunks_shrink_to_what_the_device_has);
     CHECK_RUN(pending_blocks_wait_for_their_event);
     CHECK_RUN(random_moves_keep_blocks_apart);
     CHECK_RUN(steady_steps_allocate_nothing);
