@@ -244,7 +244,7 @@ void ls_scope_end_n(ls_run *run, ls_mark mark, int n, ls_tensor *const *escape)
 
 ls_tensor *ls_scope_end(ls_run *run, ls_mark mark, ls_tensor *escape)
 {
-    ls_scope_end_n(run, mark, 1, &escape);
+    ls_scope_end_n(run, mark, escape != NULL, &escape);
     return escape;
 }
 
