@@ -22,14 +22,15 @@ find $folders -name '*.[ch]' -o -name '*.inc' -o -name '*.def' | sort | xargs aw
         below["parallel"] = "autograd"
         below["checkpoint"] = "formats nn optim data"
         below["launch"] = "base comm"
-        below["run"] = "nn optim data parallel checkpoint launch"
+        below["track"] = "tensor"
+        below["run"] = "nn optim data parallel checkpoint launch track"
 
         # public header: the folder that stands behind it; any other is named after its folder
         split("base call collective version plugin group link ops.def", words, " ")
         for (i in words) behind[words[i]] = "base"
         split("run tensor state", words, " ")
         for (i in words) behind[words[i]] = "tensor"
-        behind["env"] = behind["track"] = behind["flags"] = "run"
+        behind["env"] = behind["flags"] = "run"
         behind["models"] = "nn"
         behind["image"] = "data"
     }

@@ -61,7 +61,7 @@ static bool can_go_along(const ls_module *model)
                           ".model: its run uses a device that a fork would lose: make the model on the CPU "
                           "and name the device in the ls_init() inside the function");
     if (ls_world(run) > 1) return refuse("ls_launch", ".model: its run is already one of several processes");
-    if (run->session->claims)
+    if (run->claims)
         return refuse("ls_launch", ".model: its run has written to its folder, which is the workers' from now on: save "
                                    "after the launch");
     for (const ls_object *o = run->objects; o; o = o->older) {

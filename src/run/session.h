@@ -11,7 +11,6 @@
 #include "tensor/context.h"
 
 typedef struct ls_desk ls_desk;
-typedef struct ls_claim ls_claim;
 typedef struct ls_lookout ls_lookout;
 
 typedef struct ls_session {
@@ -40,7 +39,6 @@ typedef struct ls_session {
     ls_begun begun; /* what checkpoints compare */
     char *project_dir;
     bool project_named, project_open; /* by the program or a flag; made, and found good for writing */
-    ls_claim *claims;                 /* folders that are this run's alone */
     char *resume;                     /* folder to restore at the first epoch, or "latest"; NULL: none, or done */
     int64_t total_limit;
     bool known_checkpoints; /* those in the project's folder are this training's, or it was said that they are not */

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/claim.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
@@ -18,7 +19,6 @@
 #include "data/loader.h"
 #include "nn/module.h"
 #include "optim/optim.h"
-#include "run/claim.h"
 #include "run/collective.h"
 #include "run/gradients.h"
 #include "run/prepare.h"
@@ -245,7 +245,8 @@ static bool choose_folder(ls_run *run, const char *folder)
     } else {
         if (!ls_folder_make(checkpoints_folder(run, parent), &why))
             return ls_fail(&run->errors, LS_ERR_IO, "ls_save_state: %s", why.text), false;
-        if (!ls_claim_folder(run, ls_project_dir(run), "ls_save_state")) return false;
+        if (ls_is_main(run) && !ls_claim_folder(&run->claims, ls_project_dir(run), "ls_save_state", &run->errors))
+            return false;
         mind_older_checkpoints(run);
         int64_t *numbers, count = ls_folder_numbers(checkpoints_folder(run, parent), &numbers);
         int64_t last = count ? numbers[count - 1] : -1;

@@ -137,6 +137,7 @@ struct ls_run {
     ls_comm **groups;         /* communicators of the program, by number; NULL: freed */
     int32_t group_count;
     struct ls_reducer *reducer; /* what they train together: src/parallel; NULL: nothing */
+    struct ls_claim *claims;    /* folders that are this run's alone (base/claim.h) */
     struct ls_session *session; /* ranks, prepared objects, epochs: src/run */
     ls_loop *loop;              /* the loop over batches at work; NULL outside of all */
     ls_accumulation accumulation;

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/json.h"
-#include "run/track/history.h"
+#include "track/history.h"
 
 /* ---- JSON lines ---- */
 

@@ -1,10 +1,10 @@
 /* canvas.h - what a plot is drawn on: a table of functions, one set for SVG and one for pixels.
  *
  * Coordinates are pixels from the upper left corner. */
-#ifndef LOCKSTEP_RUN_TRACK_CANVAS_H
-#define LOCKSTEP_RUN_TRACK_CANVAS_H
+#ifndef LOCKSTEP_TRACK_CANVAS_H
+#define LOCKSTEP_TRACK_CANVAS_H
 
-#include "run/track/buffer.h"
+#include "track/buffer.h"
 
 typedef struct ls_point {
     float x, y;

@@ -1,7 +1,7 @@
 /* append.h - a file that grows by whole pieces: one is there completely or not at all,
  * for this process and the next. */
-#ifndef LOCKSTEP_RUN_TRACK_APPEND_H
-#define LOCKSTEP_RUN_TRACK_APPEND_H
+#ifndef LOCKSTEP_TRACK_APPEND_H
+#define LOCKSTEP_TRACK_APPEND_H
 
 #include <lockstep/plugin.h>
 

@@ -1,5 +1,5 @@
 /* buffer.c - bytes that grow by doubling. */
-#include "run/track/buffer.h"
+#include "track/buffer.h"
 
 #include <locale.h>
 #include <stdarg.h>

@@ -1,5 +1,5 @@
 /* append.c - pieces are written at a known place, so that the next one covers what a failed write may have left. */
-#include "run/track/append.h"
+#include "track/append.h"
 
 #include <errno.h>
 #include <fcntl.h>

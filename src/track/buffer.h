@@ -1,7 +1,7 @@
 /* buffer.h - bytes that grow. After memory ran out it stays failed until it is emptied or freed; appending then does
  * nothing. */
-#ifndef LOCKSTEP_RUN_TRACK_BUFFER_H
-#define LOCKSTEP_RUN_TRACK_BUFFER_H
+#ifndef LOCKSTEP_TRACK_BUFFER_H
+#define LOCKSTEP_TRACK_BUFFER_H
 
 #include <lockstep/base.h>
 

@@ -1,6 +1,6 @@
 /* sink.h - a format that values are recorded in: a table of functions and what it keeps open. */
-#ifndef LOCKSTEP_RUN_TRACK_SINK_H
-#define LOCKSTEP_RUN_TRACK_SINK_H
+#ifndef LOCKSTEP_TRACK_SINK_H
+#define LOCKSTEP_TRACK_SINK_H
 
 #include <lockstep/plugin.h>
 #include <lockstep/track.h>

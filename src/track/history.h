@@ -1,6 +1,6 @@
 /* history.h - recorded values, read back: one series of points per name. */
-#ifndef LOCKSTEP_RUN_TRACK_HISTORY_H
-#define LOCKSTEP_RUN_TRACK_HISTORY_H
+#ifndef LOCKSTEP_TRACK_HISTORY_H
+#define LOCKSTEP_TRACK_HISTORY_H
 
 #include <lockstep/plugin.h>
 #include <lockstep/track.h>

@@ -12,9 +12,9 @@
 
 #include "base/crc.h"
 #include "base/memory.h"
-#include "run/track/append.h"
-#include "run/track/proto.h"
-#include "run/track/sink.h"
+#include "track/append.h"
+#include "track/proto.h"
+#include "track/sink.h"
 
 enum { EVENT_TIME = 1, EVENT_STEP = 2, EVENT_VERSION = 3, EVENT_SUMMARY = 5, EVENT_SESSION = 7 };
 enum { SUMMARY_VALUE = 1, VALUE_TAG = 1, VALUE_NUMBER = 2, VALUE_TENSOR = 8, VALUE_METADATA = 9 };

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/crc.h"
-#include "run/track/history.h"
+#include "track/history.h"
 
 /* A field of a protocol buffer message. */
 typedef struct field {

@@ -7,9 +7,9 @@
 
 #include "base/file.h"
 #include "base/memory.h"
-#include "run/track/append.h"
-#include "run/track/buffer.h"
-#include "run/track/sink.h"
+#include "track/append.h"
+#include "track/buffer.h"
+#include "track/sink.h"
 
 typedef struct csv {
     ls_append file;

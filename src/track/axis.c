@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "run/track/plot.h"
+#include "track/plot.h"
 
 ls_axis ls_axis_empty(bool logarithmic)
 {

@@ -1,9 +1,9 @@
 /* jsonl.c - values as JSON lines: {"step":10,"time":1790000000.123,"loss":0.25}. */
 #include "base/json.h"
 #include "base/memory.h"
-#include "run/track/append.h"
-#include "run/track/buffer.h"
-#include "run/track/sink.h"
+#include "track/append.h"
+#include "track/buffer.h"
+#include "track/sink.h"
 
 typedef struct jsonl {
     ls_append file;

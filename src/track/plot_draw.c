@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "run/track/plot.h"
+#include "track/plot.h"
 
 enum { TEXT = 0x343a40, FAINT_TEXT = 0x6c757d, GRID = 0xe9ecef, AXIS = 0xadb5bd, PAPER = 0xffffff };
 

@@ -1,8 +1,8 @@
 /* png.h - a PNG file from pixels, without any library. */
-#ifndef LOCKSTEP_RUN_TRACK_PNG_H
-#define LOCKSTEP_RUN_TRACK_PNG_H
+#ifndef LOCKSTEP_TRACK_PNG_H
+#define LOCKSTEP_TRACK_PNG_H
 
-#include "run/track/buffer.h"
+#include "track/buffer.h"
 
 /* Append a PNG file of RGB pixels, width * height * 3 bytes, row by row from the top. For drawings: what is like the
  * pixel above costs next to nothing, photos become a little larger than their pixels. */

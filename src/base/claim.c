@@ -3,7 +3,7 @@
  * ".lockstep" holds a lock (flock) and a line about its owner. The lock goes with the process that holds it, however
  * that ends; the file goes with the run, and one that a killed process left means nothing. Only the main process of a
  * job claims folders. */
-#include "run/claim.h"
+#include "base/claim.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -104,32 +104,32 @@ static void let_go(ls_claim *claim, bool remove)
     ls_sys_free(claim);
 }
 
-/* ---- for the run ---- */
+/* ---- lists of them ---- */
 
-static bool is_ours(const ls_session *session, const struct stat *folder)
+static bool is_ours(const ls_claim *c, const struct stat *folder)
 {
-    const ls_claim *c = session->claims;
     while (c && (c->device != folder->st_dev || c->inode != folder->st_ino)) c = c->next;
     return c != NULL;
 }
 
-bool ls_claim_folder(ls_run *run, const char *folder, const char *who)
+bool ls_claim_folder(ls_claim **claims, const char *folder, const char *who, ls_errors *errors)
 {
-    ls_session *session = run->session;
     struct stat about;
     char path[PATH_MAX], owner[LINE];
-    if (!ls_is_main(run)) return true;
     if (stat(folder, &about) != 0 || snprintf(path, sizeof path, "%s/" FILE_NAME, folder) >= PATH_MAX)
-        return ls_fail(&run->errors, LS_ERR_IO, "%s: %s: %s", who, folder, strerror(errno)), false;
-    if (is_ours(session, &about)) return true;
+        return ls_fail(errors, LS_ERR_IO, "%s: %s: %s", who, folder, strerror(errno)), false;
+    if (is_ours(*claims, &about)) return true;
+    size_t length = strlen(path) + 1;
     ls_claim *claim = ls_sys_alloc(sizeof *claim);
-    char *copy = claim ? ls_text_copy(run, path) : NULL;
+    char *copy = claim ? ls_sys_alloc(length) : NULL;
     if (!copy) {
         ls_sys_free(claim);
-        return ls_fail(&run->errors, LS_ERR_MEMORY, "%s: no memory", who), false;
+        return ls_fail(errors, LS_ERR_MEMORY, "%s: no memory", who), false;
     }
+    memcpy(copy, path, length);
     *claim = (ls_claim){.path = copy, .descriptor = -1, .device = about.st_dev, .inode = about.st_ino};
-    switch (lock(path, &claim->descriptor)) {
+    outcome result = lock(path, &claim->descriptor);
+    switch (result) {
     case LOCKED: write_owner(claim->descriptor); break;
     case WITHOUT:
         ls_log_line(LS_LOG_WARN, "%s cannot be locked (%s): take care that no other run writes into it", folder,
@@ -137,23 +137,23 @@ bool ls_claim_folder(ls_run *run, const char *folder, const char *who)
         break;
     case BUSY:
         read_owner(claim->descriptor, owner);
-        ls_fail(&run->errors, LS_ERR_STATE,
+        ls_fail(errors, LS_ERR_STATE,
                 "%s: %s belongs to a run that has not ended (%s); end it, or give this one another folder", who, folder,
                 owner);
         break;
-    case FAILED: ls_fail(&run->errors, LS_ERR_IO, "%s: %s: %s", who, path, strerror(errno)); break;
+    case FAILED: ls_fail(errors, LS_ERR_IO, "%s: %s: %s", who, path, strerror(errno)); break;
     }
-    if (ls_failed(run)) return let_go(claim, false), false;
-    claim->next = session->claims;
-    session->claims = claim;
+    if (result == BUSY || result == FAILED) return let_go(claim, false), false;
+    claim->next = *claims;
+    *claims = claim;
     return true;
 }
 
-void ls_claims_end(ls_session *session)
+void ls_claims_end(ls_claim **claims)
 {
-    for (ls_claim *c = session->claims, *next; c; c = next) {
+    for (ls_claim *c = *claims, *next; c; c = next) {
         next = c->next;
         let_go(c, true);
     }
-    session->claims = NULL;
+    *claims = NULL;
 }

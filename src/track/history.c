@@ -1,6 +1,6 @@
 /* history.c - read what trackers have written: a folder, or one of its files. What is in a file decides,
  * not its name. */
-#include "run/track/history.h"
+#include "track/history.h"
 
 #include <dirent.h>
 #include <stdio.h>
@@ -9,8 +9,8 @@
 
 #include "base/file.h"
 #include "base/memory.h"
-#include "run/track/sink.h"
 #include "tensor/context.h"
+#include "track/sink.h"
 
 /* ---- series ---- */
 

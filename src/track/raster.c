@@ -6,9 +6,9 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "run/track/canvas.h"
-#include "run/track/font.h"
-#include "run/track/png.h"
+#include "track/canvas.h"
+#include "track/font.h"
+#include "track/png.h"
 
 typedef struct raster {
     ls_canvas canvas;

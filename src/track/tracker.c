@@ -5,14 +5,14 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/claim.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/opts.h"
-#include "run/claim.h"
-#include "run/track/sink.h"
 #include "tensor/context.h"
+#include "track/sink.h"
 
 static const ls_sink_format *const formats[] = {&ls_sink_tensorboard, &ls_sink_jsonl, &ls_sink_csv};
 enum { FORMATS = sizeof formats / sizeof *formats };
@@ -105,7 +105,9 @@ ls_tracker *ls_track_new_sized(ls_run *run, const char *kinds, const ls_track_op
     if (!tracker) return NULL;
     ls_message why = {{0}};
     bool ok = make_folder(tracker, &o, &why);
-    if (ok && !ls_claim_folder(run, tracker->folder, "ls_track_new")) return ls_object_free(tracker), NULL;
+    bool main = run->share.rank == 0;
+    if (ok && main && !ls_claim_folder(&run->claims, tracker->folder, "ls_track_new", &run->errors))
+        return ls_object_free(tracker), NULL;
     for (int i = 0; ok && i < FORMATS; i++) {
         if (!chosen[i]) continue;
         tracker->sinks[i] = formats[i]->open(tracker->folder, &why);

@@ -1,8 +1,8 @@
 /* proto.h - protocol buffers, written: fields one after the other into a buffer, messages nested. */
-#ifndef LOCKSTEP_RUN_TRACK_PROTO_H
-#define LOCKSTEP_RUN_TRACK_PROTO_H
+#ifndef LOCKSTEP_TRACK_PROTO_H
+#define LOCKSTEP_TRACK_PROTO_H
 
-#include "run/track/buffer.h"
+#include "track/buffer.h"
 
 #include <string.h>
 
