@@ -23,6 +23,7 @@ typedef struct range {
 
 typedef struct device {
     const ls_host *host;
+    ls_owner *owner;
     pthread_mutex_t lock;
     range ranges[MAX_RANGES];
     int range_count;
@@ -43,6 +44,7 @@ typedef struct job {
     job_kind kind;
     ls_call call;
     ls_operand in[LS_MAX_INPUTS], out[LS_MAX_OUTPUTS];
+    ls_operand scratch; /* of a sort: its input, in one piece; no data: none is needed */
     void *to;
     const void *from;
     size_t bytes;
@@ -142,6 +144,18 @@ int64_t async_copies_beside(void)
     return copies_beside;
 }
 
+/* What was captured of a call. A sort works on a copy of its input in scratch memory. */
+static ls_status run_call(const device *d, job *j, ls_message *why)
+{
+    if (j->scratch.data) {
+        ls_call copy = {.op = LS_OP_copy, .n_in = 1, .n_out = 1, .in = {&j->in[0]}, .out = {&j->scratch}};
+        ls_status status = d->host->run_on_cpu(&copy, why);
+        if (status) return status;
+        j->call.in[0] = &j->scratch;
+    }
+    return d->host->run_on_cpu(&j->call, why);
+}
+
 static void linger(void)
 {
     nanosleep(&(struct timespec){.tv_nsec = 300000}, NULL);
@@ -163,7 +177,7 @@ static void *stream_main(void *argument)
         ls_message why = {{0}};
         switch (j->kind) {
         case JOB_CALL: /* after a failure nothing runs: its inputs may never have been written */
-            if (!failed) status = s->owner->host->run_on_cpu(&j->call, &why);
+            if (!failed) status = run_call(s->owner, j, &why);
             if (status) s->owner->host->blame(j->call.site, j->call.op, &why);
             break;
         case JOB_COPY:
@@ -406,6 +420,21 @@ static bool capture(device *d, ls_dtype compute, const ls_operand *x, ls_operand
     return empty || copy->data;
 }
 
+/* Where a sort copies its input to. */
+static ls_status take_scratch(device *d, job *j, ls_workspace *workspace)
+{
+    ls_operand *x = &j->scratch;
+    *x = j->in[0];
+    int64_t count = 1;
+    for (int i = x->ndim; i-- > 0;) {
+        x->stride[i] = count;
+        count *= x->dim[i];
+    }
+    ls_status status = d->host->take(d->owner, (size_t)count * d->host->dtype_size(x->dtype), workspace);
+    if (!status) x->data = behind(d, workspace->address);
+    return status;
+}
+
 static ls_status device_run(void *handle, ls_stream *s, const ls_call *call, ls_message *why)
 {
     device *d = handle;
@@ -423,7 +452,11 @@ static ls_status device_run(void *handle, ls_stream *s, const ls_call *call, ls_
         if (!capture(d, LS_DTYPE_NONE, call->out[i], &j->out[i])) return free(j), refuse(why, "an output");
         j->call.out[i] = &j->out[i];
     }
+    ls_workspace workspace = {0};
+    ls_status status = call->op == LS_OP_sort ? take_scratch(d, j, &workspace) : LS_OK;
+    if (status) return free(j), status;
     submit(s, j);
+    if (workspace.block) d->host->give(d->owner, workspace); /* others get it after this call, in the order of work */
     return LS_OK;
 }
 
@@ -436,10 +469,11 @@ static int device_count(void)
 
 static ls_status device_open(const ls_host *host, const ls_device_opts *opts, void **handle, ls_message *why)
 {
-    (void)opts, (void)why;
+    (void)why;
     device *d = calloc(1, sizeof *d);
     if (!d) return LS_ERR_MEMORY;
     d->host = host;
+    d->owner = opts->owner;
     pthread_mutex_init(&d->lock, NULL);
     *handle = d;
     return LS_OK;

@@ -206,6 +206,30 @@ static void the_next_batch_travels_while_this_one_is_worked_on(void)
     CHECK_MSG(ls_finish(run) == 0, "%s", ls_error_message(run));
 }
 
+/* ---- scratch memory ---- */
+
+/* The device sorts a copy: one more block of the tensor's size while it is asked to, which the next one gets again. */
+static void scratch_memory_is_counted_and_used_again(void)
+{
+    enum { N = 1 << 18, BYTES = 4 * N };
+    ls_run *run = ls_init(NULL, NULL, .device = ASYNC_DEVICE, .seed = 5);
+    ls_tensor *x = ls_keep(ls_randn(run, LS_F32, N));
+    ls_tensor *order;
+    ls_memory_stats first = {0};
+    for (int i = 0; i < 4; i++) {
+        ls_mark mark = ls_scope_begin(run);
+        ls_sort(x, 0, false, &order);
+        ls_memory_stats now = ls_memory(run);
+        if (i == 0) first = now;
+        CHECK_MSG(now.peak == now.in_use + BYTES, "in use %zu, at most %zu", now.in_use, now.peak);
+        CHECK(now.peak == first.peak && now.device_requests == first.device_requests);
+        ls_scope_end(run, mark, NULL);
+    }
+    ls_tensor *y = ls_sort(x, 0, false, &order);
+    CHECK(ls_item(ls_sum(ls_abs(ls_sub(ls_gather_dim(x, 0, order), y)))) == 0);
+    CHECK_MSG(ls_finish(run) == 0, "%s", ls_error_message(run));
+}
+
 int main(int argc, char **argv)
 {
     check_filter = argc > 1 ? argv[1] : NULL;
@@ -214,6 +238,7 @@ int main(int argc, char **argv)
     CHECK_RUN(weights_in_the_devices_order_are_the_same_weights);
     CHECK_RUN(a_checkpoint_of_the_device_goes_on_on_the_cpu);
     CHECK_RUN(the_next_batch_travels_while_this_one_is_worked_on);
+    CHECK_RUN(scratch_memory_is_counted_and_used_again);
     CHECK_RUN(steps_write_the_copies_that_products_read);
     return check_done();
 }
