@@ -200,7 +200,8 @@ static ls_tensor *add_member(ls_module *module, const char *name, ls_tensor *ten
     char *copy = ls_text_copy(run, name);
     if (!copy) return &run->poison;
     bool shared = !is_buffer && tensor->is_leaf;
-    module->members[module->member_count++] = (ls_member){copy, ls_retain(tensor), is_buffer, !shared};
+    module->members[module->member_count++] =
+        (ls_member){.name = copy, .tensor = ls_retain(tensor), .is_buffer = is_buffer, .owned = !shared};
     if (!tensor->name) tensor->name = copy;
     return ls_keep(tensor);
 }
@@ -213,6 +214,22 @@ ls_tensor *ls_parameter(ls_module *module, const char *name, ls_tensor *tensor)
 ls_tensor *ls_buffer(ls_module *module, const char *name, ls_tensor *tensor)
 {
     return add_member(module, name, tensor, true, "ls_buffer");
+}
+
+ls_tensor *ls_counter(ls_module *module, const char *name)
+{
+    ls_run *run = module->object.run;
+    ls_device *host = ls_device_named(run, "cpu");
+    ls_tensor *zero = host ? ls_tensor_new(run, host, LS_I64, LS_SCALAR) : &run->poison;
+    if (zero->life == LS_LIFE_LIVE) ls_raw_fill(zero, 0);
+    ls_tensor *counter = ls_buffer(module, name, zero);
+    if (counter->life == LS_LIFE_LIVE) module->members[module->member_count - 1].on_host = true;
+    return counter;
+}
+
+void ls_counter_step(ls_tensor *counter)
+{
+    ++*(int64_t *)counter->view.data;
 }
 
 ls_tensor *ls_parameter_uniform(ls_module *module, const char *name, double bound, ls_shape shape)

@@ -16,7 +16,8 @@ typedef struct ls_member {
     char *name;
     ls_tensor *tensor; /* one reference */
     bool is_buffer;
-    bool owned; /* not kept any longer when the module goes; a parameter of another module stays that one's */
+    bool owned;   /* not kept any longer when the module goes; a parameter of another module stays that one's */
+    bool on_host; /* a counter: does not follow the model to its device */
 } ls_member;
 
 typedef struct ls_branch {
@@ -82,6 +83,11 @@ bool ls_layer_takes(const ls_module *module, int n, int least, int most);
 /* Parameters as layers make them: f32, uniform in [-bound, bound), or one value. */
 ls_tensor *ls_parameter_uniform(ls_module *module, const char *name, double bound, ls_shape shape);
 ls_tensor *ls_parameter_full(ls_module *module, const char *name, double value, ls_shape shape);
+
+/* A buffer that the host counts in: an i64, 0 at first, in host memory whatever the device of the run, so that counting
+ * submits nothing and waits for nothing. */
+ls_tensor *ls_counter(ls_module *module, const char *name);
+void ls_counter_step(ls_tensor *counter);
 
 /* A convolution without bias whose weight is for the caller to fill. */
 #define ls_conv2d_blank(run, in, out, ...) LS_CALL_4(ls_conv2d_blank, ls_conv2d_new_opts, run, in, out, __VA_ARGS__, )

@@ -19,17 +19,6 @@ static void add_affine(norm *m, ls_shape shape, bool no_affine, bool no_bias)
 
 /* ---- batch ---- */
 
-static void count_batch(ls_tensor *batches)
-{
-    ls_call call = {.op = LS_OP_affine,
-                    .n_in = 1,
-                    .n_out = 1,
-                    .in = {&batches->view},
-                    .out = {&batches->view},
-                    .attrs.affine = {.scale = 1, .shift = 1}};
-    ls_submit(batches->run, batches->storage->device, &call);
-}
-
 static ls_tensor *batch_norm_forward(ls_module *self, int n, ls_tensor *const *x, void *user)
 {
     (void)user;
@@ -40,7 +29,7 @@ static ls_tensor *batch_norm_forward(ls_module *self, int n, ls_tensor *const *x
                                  .running_var = m->running_var, .residual = n > 1 ? x[1] : NULL,
                                  .training = self->training || !m->running_mean, .momentum = m->momentum,
                                  .epsilon = m->epsilon, .activation = m->activation);
-    if (learns && y->life == LS_LIFE_LIVE && !ls_is_recomputing(y->run)) count_batch(m->batches);
+    if (learns && y->life == LS_LIFE_LIVE && !ls_is_recomputing(y->run)) ls_counter_step(m->batches);
     return y;
 }
 
@@ -57,7 +46,7 @@ ls_module *ls_batch_norm_new_sized(ls_run *run, int64_t channels, const ls_batch
     if (!opts.no_running_stats) {
         m->running_mean = ls_buffer(&m->module, "running_mean", ls_zeros(run, LS_F32, channels));
         m->running_var = ls_buffer(&m->module, "running_var", ls_ones(run, LS_F32, channels));
-        m->batches = ls_buffer(&m->module, "num_batches_tracked", ls_full_shape(run, LS_I64, 0, LS_SCALAR));
+        m->batches = ls_counter(&m->module, "num_batches_tracked");
     }
     return ls_layer_done(m);
 }
