@@ -85,7 +85,8 @@ typedef struct ls_window {
     int64_t groups;
 } ls_window;
 
-/* What an operator needs besides tensors. Which member is valid follows from the opcode, named above each. */
+/* What an operator needs besides tensors. Which member is valid follows from the opcode, named above each. `accumulate`
+ * is a mask: bit k set = the result is added to what out[k] holds, in the type computed in, and rounded once. */
 /* clang-format off */
 typedef union ls_attrs {
     /* affine; fill: shift; arange: start in shift, step in scale */
@@ -98,12 +99,13 @@ typedef union ls_attrs {
     struct { int64_t tanh; } gelu;
     /* uniform (low, high), normal (mean, deviation), bernoulli (p), dropout (p), randperm */
     struct { uint64_t seed, offset; double a, b; } random;
-    /* sum .. norm: bit d set = dimension d of in[0] is reduced; outputs keep it as size 1. var: correction */
-    struct { uint32_t mask; int32_t correction; } reduce;
+    /* sum .. norm: bit d set = dimension d of in[0] is reduced; outputs keep it as size 1. var: correction. sum of
+     * floating numbers: accumulate */
+    struct { uint32_t mask; int32_t correction; int32_t accumulate; } reduce;
     /* argmax, argmin, cumsum, softmax .., gather, scatter_add, index_select, index_add; sort: flag = descending;
      * topk: flag = largest */
     struct { int32_t dim; int32_t flag; int64_t k; } axis;
-    /* matmul, linear: compute in this type; accumulate: out += */
+    /* matmul, linear, linear_grad: compute in this type */
     struct { int32_t accumulate; ls_activation activation; ls_dtype compute; } product;
     /* conv2d and its gradients */
     struct { ls_window window; int32_t accumulate; ls_dtype compute; } conv;
@@ -113,8 +115,8 @@ typedef union ls_attrs {
     struct { int32_t bilinear, align_corners; double scale[2]; } interpolate;
     /* attention, attention_grad */
     struct { double scale, dropout; uint64_t seed, offset; int32_t causal; } attention;
-    /* batch_norm, layer_norm, group_norm and gradients */
-    struct { double epsilon, momentum; int64_t groups; int32_t training; ls_activation activation; } norm;
+    /* batch_norm, layer_norm, group_norm and gradients; accumulate: dweight (out[1]), dbias (out[2]) */
+    struct { double epsilon, momentum; int64_t groups; int32_t training, accumulate; ls_activation activation; } norm;
     /* normalize: by channel */
     struct { double mean[4], deviation[4]; } normalize;
     /* cross_entropy .. bce_with_logits and gradients */

@@ -158,7 +158,15 @@ ls_tensor *ls_grad_target(ls_node *node, int input, int32_t *accumulate)
 {
     const ls_edge *edge = &node->in[input];
     ls_leaf *leaf = edge->node->leaf;
-    if (!leaf || !leaf->tensor || !leaf_make_room(leaf, leaf->tensor)) return NULL;
+    for (int i = 0; i < input; i++)
+        if (node->in[i].node == edge->node && node->in[i].output == edge->output) return NULL;
+    if (!leaf) {
+        ls_tensor *sum = edge->node->grad[edge->output];
+        if (!sum || !may_write(sum)) return NULL;
+        *accumulate = 1;
+        return sum;
+    }
+    if (!leaf->tensor || !leaf_make_room(leaf, leaf->tensor)) return NULL;
     *accumulate = leaf->holds;
     leaf->holds = true;
     return leaf->grad;
@@ -200,10 +208,13 @@ static void release_gradients(ls_node *node)
 static bool gradients_finite(ls_run *run, const ls_node *node, ls_tensor *const *dx)
 {
     for (int i = 0; i < node->n_in; i++) {
-        const ls_leaf *leaf = node->in[i].node ? node->in[i].node->leaf : NULL;
-        ls_tensor *gradient = dx[i] ? dx[i] : leaf && leaf->holds ? leaf->grad : NULL;
+        const ls_node *source = node->in[i].node;
+        if (!source) continue;
+        const ls_leaf *leaf = source->leaf;
+        ls_tensor *there = !leaf ? source->grad[node->in[i].output] : leaf->holds ? leaf->grad : NULL;
+        ls_tensor *gradient = dx[i] ? dx[i] : there;
         ls_not_finite found;
-        if (!node->in[i].node || !ls_is_valid(gradient) || !ls_find_not_finite(gradient, &found)) continue;
+        if (!ls_is_valid(gradient) || !ls_find_not_finite(gradient, &found)) continue;
         if (!leaf && !found.is_nan) continue;
         char path[sizeof run->errors.path], input[32];
         memcpy(path, run->errors.path, sizeof path);

@@ -102,8 +102,10 @@ static inline bool ls_wants(const ls_node *node, int input)
     return input < node->n_in && node->in[input].node != NULL;
 }
 
-/* Memory where the gradient of this input may be written (*accumulate == 0) or added (1) directly, when the input is a
- * leaf whose gradient has its own type and shape; else NULL. After writing it, leave dx[input] NULL. */
+/* Memory where the gradient of this input, in the input's type and shape, may be written (*accumulate == 0) or added to
+ * (1) directly: a leaf's, or the sum of what arrived before from elsewhere. Dense, in any order of dimensions. NULL
+ * where there is none, or where an earlier input is the same tensor: a call writes each place once. After writing it,
+ * leave dx[input] NULL. */
 ls_tensor *ls_grad_target(ls_node *node, int input, int32_t *accumulate);
 
 /* ---- Gradients of leaves, for who reduces them over processes ----

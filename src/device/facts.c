@@ -19,10 +19,15 @@ ls_effects ls_op_effects(const ls_call *call)
 {
     switch (call->op) {
     case LS_OP_matmul:
-    case LS_OP_linear: return (ls_effects){.outputs_read = call->attrs.product.accumulate ? FIRST : 0};
+    case LS_OP_linear:
+    case LS_OP_linear_grad: return (ls_effects){.outputs_read = (uint32_t)call->attrs.product.accumulate};
     case LS_OP_conv2d:
     case LS_OP_conv2d_dinput:
-    case LS_OP_conv2d_dweight: return (ls_effects){.outputs_read = call->attrs.conv.accumulate ? FIRST : 0};
+    case LS_OP_conv2d_dweight: return (ls_effects){.outputs_read = (uint32_t)call->attrs.conv.accumulate};
+    case LS_OP_sum: return (ls_effects){.outputs_read = (uint32_t)call->attrs.reduce.accumulate};
+    case LS_OP_batch_norm_grad:
+    case LS_OP_layer_norm_grad:
+    case LS_OP_group_norm_grad: return (ls_effects){.outputs_read = (uint32_t)call->attrs.norm.accumulate};
     case LS_OP_batch_norm: /* the running statistics */
         return (ls_effects){.inputs_written = call->attrs.norm.training ? FOURTH | FIFTH : 0};
     case LS_OP_index_add:
@@ -80,7 +85,8 @@ size_t ls_op_attrs_size(ls_opcode op)
     case LS_OP_index_select:
     case LS_OP_index_add: SIZE(axis);
     case LS_OP_matmul:
-    case LS_OP_linear: SIZE(product);
+    case LS_OP_linear:
+    case LS_OP_linear_grad: SIZE(product);
     case LS_OP_conv2d:
     case LS_OP_conv2d_dinput:
     case LS_OP_conv2d_dweight: SIZE(conv);

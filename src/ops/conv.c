@@ -91,35 +91,30 @@ ls_tensor *ls_conv2d_sized(ls_tensor *x, ls_tensor *weight, ls_tensor *bias, con
     return y;
 }
 
-/* Gradient of a weight: written where the leaf collects it, or returned. */
-static ls_tensor *weight_gradient(ls_node *node, ls_tensor *dy, ls_tensor *x, ls_attrs attrs)
+/* Gradient of the input, where it is wanted, by the operator that goes the other way. */
+static void input_gradient(ls_node *node, ls_opcode op, ls_tensor *dy, ls_tensor *weight, ls_tensor **dx)
 {
-    int32_t accumulate = 0;
-    ls_tensor *target = ls_grad_target(node, 1, &accumulate);
-    ls_tensor *out = target ? target : op_new(dy, node->in[1].dtype, node->in[1].shape);
-    attrs.conv.accumulate = accumulate;
-    if (!op_submit(LS_OP_conv2d_dweight, 2, (ls_tensor *[]){dy, x}, 1, &out, &attrs)) return NULL;
-    return target ? NULL : out;
+    if (!ls_wants(node, 0)) return;
+    ls_attrs attrs = node->attrs;
+    ls_tensor *out = ls_grad_target(node, 0, &attrs.conv.accumulate);
+    if (!out) out = dx[0] = op_new_channels_last(dy, node->in[0].dtype, node->in[0].shape);
+    op_submit(op, 2, (ls_tensor *[]){dy, weight}, 1, &out, &attrs);
 }
 
-/* Gradient of a bias [O]: dy summed over all but dimension 1, in the bias' type. */
-static ls_tensor *bias_gradient(const ls_node *node, ls_tensor *dy)
+/* Gradient of the weight, where it is wanted. The operands in their roles of a plain convolution. */
+static void weight_gradient(ls_node *node, ls_tensor *dy, ls_tensor *x, ls_tensor **dx)
 {
-    int64_t n = dy->view.dim[1];
-    ls_tensor *out = op_new(dy, node->in[2].dtype, LS_SHAPE(1, n, 1, 1));
-    return op_submit(LS_OP_sum, 1, &dy, 1, &out, &(ls_attrs){.reduce = {.mask = 0xd}}) ? ls_reshape(out, n) : NULL;
+    ls_attrs attrs = node->attrs;
+    ls_tensor *out = op_gradient(node, 1, dy, 0, &attrs.conv.accumulate, dx);
+    if (out) op_submit(LS_OP_conv2d_dweight, 2, (ls_tensor *[]){dy, x}, 1, &out, &attrs);
 }
 
 BACK(conv2d)
 {
     ls_tensor *x = node->saved[0], *weight = node->saved[1];
-    if (ls_wants(node, 0)) {
-        ls_tensor *out = op_new_channels_last(dy[0], node->in[0].dtype, node->in[0].shape);
-        if (!op_submit(LS_OP_conv2d_dinput, 2, (ls_tensor *[]){dy[0], weight}, 1, &out, &node->attrs)) return;
-        dx[0] = out;
-    }
-    if (ls_wants(node, 1)) dx[1] = weight_gradient(node, dy[0], x, node->attrs);
-    if (ls_wants(node, 2)) dx[2] = bias_gradient(node, dy[0]);
+    input_gradient(node, LS_OP_conv2d_dinput, dy[0], weight, dx);
+    weight_gradient(node, dy[0], x, dx);
+    op_channel_gradient(node, 2, dy[0], dx);
 }
 
 /* ---- the transpose: forward is the gradient of a convolution for its input, and the other way round ---- */
@@ -190,11 +185,7 @@ ls_tensor *ls_conv_transpose2d_sized(ls_tensor *x, ls_tensor *weight, ls_tensor 
 BACK(conv_transpose2d)
 {
     ls_tensor *x = node->saved[0], *weight = node->saved[1];
-    if (ls_wants(node, 0)) {
-        ls_tensor *out = op_new_channels_last(dy[0], node->in[0].dtype, node->in[0].shape);
-        if (!op_submit(LS_OP_conv2d, 3, (ls_tensor *[]){dy[0], weight, NULL}, 1, &out, &node->attrs)) return;
-        dx[0] = out;
-    }
-    if (ls_wants(node, 1)) dx[1] = weight_gradient(node, x, dy[0], node->attrs); /* roles of input and output swap */
-    if (ls_wants(node, 2)) dx[2] = bias_gradient(node, dy[0]);
+    input_gradient(node, LS_OP_conv2d, dy[0], weight, dx);
+    weight_gradient(node, x, dy[0], dx); /* roles of input and output swap */
+    op_channel_gradient(node, 2, dy[0], dx);
 }

@@ -32,12 +32,6 @@ static bool numbers_sound(ls_run *run, ls_opcode op, double epsilon, double mome
     return !ls_failed(run);
 }
 
-/* Room for the gradient of an input, when it is wanted. */
-static ls_tensor *wanted(ls_node *node, int input, ls_tensor *like)
-{
-    return ls_wants(node, input) ? op_new(like, node->in[input].dtype, node->in[input].shape) : NULL;
-}
-
 /* ---- batch norm ---- */
 
 ls_tensor *ls_batch_norm_sized(ls_tensor *x, const ls_batch_norm_opts *given, size_t opts_size)
@@ -94,24 +88,20 @@ ls_tensor *ls_batch_norm_sized(ls_tensor *x, const ls_batch_norm_opts *given, si
 
 BACK(batch_norm)
 {
-    ls_tensor *x = node->saved[0], *y = node->saved[1], *like = x ? x : dy[0];
+    ls_tensor *x = node->saved[0], *y = node->saved[1];
     ls_tensor *in[6] = {dy[0], x, y, node->saved[2], node->saved[3], node->saved[4]};
     if (!x) { /* only bias or residual: no need for x */
         ls_tensor *masked = y ? op_activation_grad(LS_OP_relu_grad, dy[0], y, NULL) : dy[0];
-        ls_shape dims = {0};
-        for (int d = 0; d < dy[0]->view.ndim; d++)
-            if (d != 1) dims.dim[dims.ndim++] = d;
-        if (ls_wants(node, 2)) dx[2] = ls_sum_dims(masked, dims, false);
+        op_channel_gradient(node, 2, masked, dx);
         if (ls_wants(node, 5)) dx[5] = masked;
         return;
     }
-    ls_tensor *dresidual = ls_wants(node, 5) && y ? ls_tensor_new_like(like, dy[0]->view.dtype) : NULL;
-    ls_tensor *out[4] = {ls_tensor_new_like(like, node->in[0].node ? node->in[0].dtype : dy[0]->view.dtype),
-                         wanted(node, 1, like), wanted(node, 2, like), dresidual};
-    if (!op_submit(LS_OP_batch_norm_grad, 6, in, 4, out, &node->attrs)) return;
-    for (int i = 0; i < 3; i++)
-        if (ls_wants(node, i)) dx[i] = out[i];
-    if (ls_wants(node, 5)) dx[5] = y ? dresidual : dy[0];
+    if (ls_wants(node, 0)) dx[0] = ls_tensor_new_like(x, node->in[0].dtype);
+    if (ls_wants(node, 5)) dx[5] = y ? ls_tensor_new_like(x, dy[0]->view.dtype) : dy[0];
+    int32_t *accumulate = &node->attrs.norm.accumulate;
+    ls_tensor *out[4] = {dx[0], op_gradient(node, 1, x, 1, accumulate, dx), op_gradient(node, 2, x, 2, accumulate, dx),
+                         y ? dx[5] : NULL};
+    op_submit(LS_OP_batch_norm_grad, 6, in, 4, out, &node->attrs);
 }
 
 /* ---- layer norm ---- */
@@ -169,14 +159,13 @@ ls_tensor *ls_add_layer_norm(ls_tensor *x, ls_tensor *residual, ls_tensor *weigh
 BACK(layer_norm)
 {
     ls_tensor *x = node->saved[0];
-    bool to_x = ls_wants(node, 0) || ls_wants(node, 3);
-    ls_tensor *in[5] = {dy[0], x, node->saved[1], node->saved[2], node->saved[3]};
-    ls_tensor *out[3] = {op_new(x, x->view.dtype, ls_view_shape(&x->view)), wanted(node, 1, x), wanted(node, 2, x)};
+    ls_tensor *in[5] = {dy[0], x, node->saved[1], node->saved[2], node->saved[3]}, *to_x = NULL;
+    if (ls_wants(node, 0) || ls_wants(node, 3)) to_x = op_new(x, x->view.dtype, ls_view_shape(&x->view));
+    int32_t *accumulate = &node->attrs.norm.accumulate;
+    ls_tensor *out[3] = {to_x, op_gradient(node, 1, x, 1, accumulate, dx), op_gradient(node, 2, x, 2, accumulate, dx)};
     if (!op_submit(LS_OP_layer_norm_grad, 5, in, 3, out, &node->attrs)) return;
-    if (to_x && ls_wants(node, 0)) dx[0] = out[0];
-    if (to_x && ls_wants(node, 3)) dx[3] = out[0];
-    if (ls_wants(node, 1)) dx[1] = out[1];
-    if (ls_wants(node, 2)) dx[2] = out[2];
+    if (ls_wants(node, 0)) dx[0] = to_x;
+    if (ls_wants(node, 3)) dx[3] = to_x;
 }
 
 /* ---- group norm ---- */
@@ -212,8 +201,8 @@ BACK(group_norm)
 {
     ls_tensor *x = node->saved[0];
     ls_tensor *in[5] = {dy[0], x, node->saved[1], node->saved[2], node->saved[3]};
-    ls_tensor *out[3] = {ls_tensor_new_like(x, x->view.dtype), wanted(node, 1, x), wanted(node, 2, x)};
-    if (!op_submit(LS_OP_group_norm_grad, 5, in, 3, out, &node->attrs)) return;
-    for (int i = 0; i < 3; i++)
-        if (ls_wants(node, i)) dx[i] = out[i];
+    if (ls_wants(node, 0)) dx[0] = ls_tensor_new_like(x, x->view.dtype);
+    int32_t *accumulate = &node->attrs.norm.accumulate;
+    ls_tensor *out[3] = {dx[0], op_gradient(node, 1, x, 1, accumulate, dx), op_gradient(node, 2, x, 2, accumulate, dx)};
+    op_submit(LS_OP_group_norm_grad, 5, in, 3, out, &node->attrs);
 }

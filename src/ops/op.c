@@ -59,6 +59,7 @@ bool op_submit_live(ls_opcode op, int n_in, ls_tensor *const *in, int n_out, ls_
                     const ls_attrs *attrs, const ls_tensor *live)
 {
     ls_call call;
+    ls_run *run = NULL;
     ls_device *device = NULL;
     if (live && live->life != LS_LIFE_LIVE) return false;
     call.op = op;
@@ -68,11 +69,35 @@ bool op_submit_live(ls_opcode op, int n_in, ls_tensor *const *in, int n_out, ls_
     for (int i = 0; i < n_out; i++) {
         if (out[i] && out[i]->life != LS_LIFE_LIVE) return false;
         call.out[i] = out[i] ? &out[i]->view : NULL;
-        if (!device && out[i]) device = out[i]->storage->device;
+        if (!device && out[i]) {
+            run = out[i]->run;
+            device = out[i]->storage->device;
+        }
     }
     call.live = live ? &live->view : NULL;
     if (attrs) call.attrs = *attrs;
-    return ls_submit(out[0]->run, device, &call);
+    return ls_submit(run, device, &call);
+}
+
+ls_tensor *op_gradient(ls_node *node, int input, ls_tensor *like, int output, int32_t *accumulate, ls_tensor **dx)
+{
+    if (!ls_wants(node, input)) return NULL;
+    int32_t holds = 0;
+    ls_tensor *target = ls_grad_target(node, input, &holds);
+    if (target) *accumulate |= holds << output;
+    else target = dx[input] = op_new(like, node->in[input].dtype, node->in[input].shape);
+    return target;
+}
+
+void op_channel_gradient(ls_node *node, int input, ls_tensor *dy, ls_tensor **dx)
+{
+    ls_attrs attrs = {.reduce = {.mask = ((1u << dy->view.ndim) - 1) & ~2u}};
+    ls_tensor *out = op_gradient(node, input, dy, 0, &attrs.reduce.accumulate, dx);
+    if (!out) return;
+    ls_shape wide = {.ndim = dy->view.ndim};
+    for (int d = 0; d < wide.ndim; d++) wide.dim[d] = d == 1 ? dy->view.dim[1] : 1;
+    out = ls_reshape_shape(out, wide);
+    if (!ls_failed(dy->run)) op_submit(LS_OP_sum, 1, &dy, 1, &out, &attrs);
 }
 
 /* What an operator did, for messages. A conversion is named by its tensor and type: mixed precision makes it before an

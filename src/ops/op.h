@@ -56,6 +56,13 @@ static inline bool op_submit(ls_opcode op, int n_in, ls_tensor *const *in, int n
 bool op_record(ls_opcode op, int n_in, ls_tensor *const *in, int n_out, ls_tensor *const *out, const ls_attrs *attrs,
                ls_node **node);
 
+/* Where a backward function puts the gradient of an input as output `output` of its call: NULL when it is not wanted;
+ * the memory that collects it, where bit `output` of *accumulate is set if it holds a part already; else new memory,
+ * row-major, on the device of `like`, which becomes dx[input]. */
+ls_tensor *op_gradient(ls_node *node, int input, ls_tensor *like, int output, int32_t *accumulate, ls_tensor **dx);
+/* The gradient of a vector [C] that was added to [N,C,...], where it is wanted: sums of dy, in the vector's type. */
+void op_channel_gradient(ls_node *node, int input, ls_tensor *dy, ls_tensor **dx);
+
 /* Record an error in the operator's name and return poison. */
 LS_PRINTF(4, 5) ls_tensor *op_error(ls_run *run, ls_opcode op, ls_status code, const char *format, ...);
 

@@ -63,7 +63,7 @@ ls_tensor *ls_matmul(ls_tensor *a, ls_tensor *b)
     return y;
 }
 
-/* op of two tensors whose batch dimensions broadcast, in dy's type, without autocast. */
+/* a b, whose batch dimensions broadcast, in their type, without autocast. */
 static ls_tensor *product_of(ls_tensor *a, ls_tensor *b)
 {
     ls_autocast_begin(a->run, LS_F32);
@@ -72,10 +72,27 @@ static ls_tensor *product_of(ls_tensor *a, ls_tensor *b)
     return y;
 }
 
+/* The gradient of an input is a b: summed by the walk where the input was broadcast, else put where it belongs. */
+static void factor_gradient(ls_node *node, int input, ls_tensor *a, ls_tensor *b, ls_tensor **dx)
+{
+    if (ls_failed(a->run)) return;
+    const ls_shape *shape = &node->in[input].shape;
+    bool whole = a->view.ndim == shape->ndim && b->view.ndim == shape->ndim;
+    for (int d = 0; whole && d < shape->ndim - 2; d++)
+        whole = a->view.dim[d] == shape->dim[d] && b->view.dim[d] == shape->dim[d];
+    if (!whole) {
+        dx[input] = product_of(a, b);
+        return;
+    }
+    int32_t accumulate = 0;
+    ls_tensor *out = op_gradient(node, input, a, 0, &accumulate, dx);
+    multiply(a, b, out, a->view.dtype, accumulate);
+}
+
 BACK(matmul)
 {
-    if (ls_wants(node, 0)) dx[0] = product_of(dy[0], ls_transpose(node->saved[1], -1, -2));
-    if (ls_wants(node, 1)) dx[1] = product_of(ls_transpose(node->saved[0], -1, -2), dy[0]);
+    if (ls_wants(node, 0)) factor_gradient(node, 0, dy[0], ls_transpose(node->saved[1], -1, -2), dx);
+    if (ls_wants(node, 1)) factor_gradient(node, 1, ls_transpose(node->saved[0], -1, -2), dy[0], dx);
 }
 
 /* ---- linear ---- */
@@ -117,47 +134,27 @@ ls_tensor *ls_linear(ls_tensor *x, ls_tensor *weight, ls_tensor *bias, ls_activa
     return y;
 }
 
-/* dy before the activation. */
-static ls_tensor *before_activation(ls_activation activation, ls_tensor *dy, ls_tensor *saved)
+/* [..., n] as [rows, n]: a view where its memory allows that, else a copy. NULL for NULL. */
+static ls_tensor *as_rows(ls_tensor *x, int64_t rows)
 {
-    switch (activation) {
-    case LS_ACT_NONE: return dy;
-    case LS_ACT_RELU: return op_activation_grad(LS_OP_relu_grad, dy, saved, NULL);
-    case LS_ACT_GELU: return op_activation_grad(LS_OP_gelu_grad, dy, saved, &(ls_attrs){.gelu = {0}});
-    case LS_ACT_GELU_TANH: return op_activation_grad(LS_OP_gelu_grad, dy, saved, &(ls_attrs){.gelu = {1}});
-    case LS_ACT_SILU: return op_activation_grad(LS_OP_silu_grad, dy, saved, NULL);
-    case LS_ACT_TANH: return op_activation_grad(LS_OP_tanh_grad, dy, saved, NULL);
-    case LS_ACT_SIGMOID: return op_activation_grad(LS_OP_sigmoid_grad, dy, saved, NULL);
-    }
-    return dy;
+    return x ? ls_reshape(x, rows, ls_dim(x, -1)) : NULL;
 }
 
 BACK(linear)
 {
-    ls_tensor *x = node->saved[0], *weight = node->saved[1], *d = dy[0];
-    ls_run *run = d->run;
-    ls_dtype compute = node->attrs.product.compute;
-    d = before_activation(node->attrs.product.activation, d, node->saved[2]);
-    int64_t n = ls_dim(d, -1);
-    d = ls_reshape(ls_contiguous(d), -1, n); /* [M,N] */
+    ls_run *run = dy[0]->run;
+    ls_attrs attrs = node->attrs;
+    int32_t *accumulate = &attrs.product.accumulate;
+    int64_t rows = 1;
+    for (int d = 0; d < dy[0]->view.ndim - 1; d++) rows *= dy[0]->view.dim[d];
+    ls_tensor *in[4] = {as_rows(dy[0], rows), as_rows(node->saved[0], rows), node->saved[1],
+                        as_rows(node->saved[2], rows)};
+    for (int i = 0; i < 2; i++)
+        if (!ls_failed(run) && in[i] && in[i]->view.stride[1] != 1) in[i] = ls_contiguous(in[i]);
     if (ls_failed(run)) return;
-    if (ls_wants(node, 0)) {
-        ls_shape flat = LS_SHAPE(ls_dim(d, 0), weight->view.dim[1]);
-        ls_tensor *out = op_new(d, node->in[0].dtype, flat);
-        if (out->life != LS_LIFE_LIVE || !multiply(d, weight, out, compute, 0)) return;
-        dx[0] = ls_reshape_shape(out, node->in[0].shape);
-    }
-    if (ls_wants(node, 1)) { /* dW = d^T x, straight into the gradient's memory where there is one */
-        int32_t accumulate = 0;
-        ls_tensor *target = ls_grad_target(node, 1, &accumulate);
-        ls_tensor *out = target ? target : op_new(d, node->in[1].dtype, node->in[1].shape);
-        ls_tensor *rows = ls_reshape(x, -1, ls_dim(x, -1));
-        if (ls_failed(run) || !multiply(ls_transpose(d, 0, 1), rows, out, compute, accumulate)) return;
-        if (!target) dx[1] = out;
-    }
-    if (ls_wants(node, 2)) { /* summed in the bias' own type: no rounding to half in between */
-        ls_tensor *out = op_new(d, node->in[2].dtype, LS_SHAPE(1, n));
-        if (!op_submit(LS_OP_sum, 1, &d, 1, &out, &(ls_attrs){.reduce = {.mask = 1}})) return;
-        dx[2] = ls_reshape(out, n);
-    }
+    ls_tensor *to = op_gradient(node, 0, dy[0], 0, accumulate, dx), *out[4] = {as_rows(to, rows)};
+    for (int i = 1; i < 3; i++) out[i] = op_gradient(node, i, dy[0], i, accumulate, dx);
+    if (in[3]) out[3] = ls_tensor_new_like(in[0], in[0]->view.dtype);
+    if (ls_failed(run) || !op_submit(LS_OP_linear_grad, 4, in, 4, out, &attrs)) return;
+    if (to && out[0]->storage != to->storage) ls_raw_copy(to, ls_reshape_shape(out[0], ls_view_shape(&to->view)));
 }

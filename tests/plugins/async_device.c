@@ -395,7 +395,8 @@ static ls_dtype compute_of(const ls_call *call)
 {
     switch (call->op) {
     case LS_OP_matmul:
-    case LS_OP_linear: return call->attrs.product.compute;
+    case LS_OP_linear:
+    case LS_OP_linear_grad: return call->attrs.product.compute;
     case LS_OP_conv2d:
     case LS_OP_conv2d_dinput: return call->attrs.conv.compute;
     default: return LS_DTYPE_NONE;
@@ -443,7 +444,8 @@ static ls_status device_run(void *handle, ls_stream *s, const ls_call *call, ls_
     j->call = *call;
     for (int i = 0; i < call->n_in; i++) {
         if (!call->in[i]) continue;
-        ls_dtype compute = i == 1 ? compute_of(call) : LS_DTYPE_NONE; /* the weight, and not the bias */
+        bool is_weight = i == (call->op == LS_OP_linear_grad ? 2 : 1);
+        ls_dtype compute = is_weight ? compute_of(call) : LS_DTYPE_NONE;
         if (!capture(d, compute, call->in[i], &j->in[i])) return free(j), refuse(why, "an input");
         j->call.in[i] = &j->in[i];
     }

@@ -270,8 +270,8 @@ static void write_dx(const batch *b, const ls_block *block, int64_t row, int64_t
 /* in: dy, x [N,C] or [N,C,...], y (as x; given when ReLU was fused)?, mean [C], rstd [C], weight [C]?
  * out: dx?, dweight [C]?, dbias [C]?, dresidual (as x)? (absent: not wanted)
  * attrs.norm.training: mean and rstd are those that forward saved. Otherwise mean and *variance* are the running ones,
- * and constants. dresidual = dy where y > 0. dy, x, y, dx and dresidual are of one type,
- * vectors of any floating type. */
+ * and constants. attrs.norm.accumulate: dweight, dbias. dresidual = dy where y > 0. dy, x, y, dx and dresidual are of
+ * one type, vectors of any floating type. */
 ls_status ls_cpu_batch_norm_grad(const ls_call *call, ls_message *why)
 {
     const ls_operand *x = call->in[1], *dx = call->out[0], *dweight = call->out[1], *dbias = call->out[2];
@@ -302,8 +302,8 @@ ls_status ls_cpu_batch_norm_grad(const ls_call *call, ls_message *why)
         ls_put(wide, b.scale, c, gain);
         ls_put(wide, b.slope, c, slope);
         ls_put(wide, b.shift, c, shift);
-        set_element(dweight, c, dot[c] * rstd);
-        set_element(dbias, c, sum[c]);
+        set_element(dweight, c, dot[c] * rstd + (call->attrs.norm.accumulate & 2 ? element(dweight, c, 0) : 0));
+        set_element(dbias, c, sum[c] + (call->attrs.norm.accumulate & 4 ? element(dbias, c, 0) : 0));
     }
     if (!dx) return LS_OK;
     if (call->out[3]) { /* already masked */

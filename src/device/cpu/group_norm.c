@@ -179,7 +179,7 @@ static void backward_rows(void *arg, const ls_block *block)
 }
 
 /* in: dy, x [N,C,...], mean [N,G], rstd [N,G], weight [C]?  out: dx?, dweight [C]?, dbias [C]? (absent: not wanted)
- * Types and plain arrays as in group_norm. */
+ * attrs.norm.accumulate: dweight, dbias. Types and plain arrays as in group_norm. */
 ls_status ls_cpu_group_norm_grad(const ls_call *call, ls_message *why)
 {
     const ls_operand *x = call->in[1], *dx = call->out[0];
@@ -210,7 +210,7 @@ ls_status ls_cpu_group_norm_grad(const ls_call *call, ls_message *why)
         dweight[channel] += b.dot[i] * rstd;
         dbias[channel] += b.sum[i];
     }
-    ls_plain_store(call->out[1], LS_F64, dweight);
-    ls_plain_store(call->out[2], LS_F64, dbias);
+    ls_plain_total(call->out[1], dweight, call->attrs.norm.accumulate & 2);
+    ls_plain_total(call->out[2], dbias, call->attrs.norm.accumulate & 4);
     return LS_OK;
 }

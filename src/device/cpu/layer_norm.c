@@ -136,7 +136,7 @@ static void sum_blocks(void *arg, int64_t begin, int64_t end)
 
 /* in: dy, x (or the sum of forward) [..., D], mean [rows], rstd [rows], weight [D]?
  * out: dx?, dweight [D]?, dbias [D]? (absent: not wanted)
- * D, types and plain arrays as in layer_norm. */
+ * attrs.norm.accumulate: dweight, dbias. D, types and plain arrays as in layer_norm. */
 ls_status ls_cpu_layer_norm_grad(const ls_call *call, ls_message *why)
 {
     const ls_operand *dy = call->in[0];
@@ -169,7 +169,7 @@ ls_status ls_cpu_layer_norm_grad(const ls_call *call, ls_message *why)
     ls_status status = ls_rows_walk(rows, 2, 1, block_rows, backward_rows, &b, why);
     if (status != LS_OK) return status;
     if (b.blocks > 1) ls_parallel_for(2 * n, 4096, sum_blocks, &b);
-    ls_plain_store(call->out[1], LS_F64, b.totals);
-    ls_plain_store(call->out[2], LS_F64, b.totals + n);
+    ls_plain_total(call->out[1], b.totals, call->attrs.norm.accumulate & 2);
+    ls_plain_total(call->out[2], b.totals + n, call->attrs.norm.accumulate & 4);
     return LS_OK;
 }

@@ -33,6 +33,7 @@ typedef struct reduction {
     ls_opcode op;
     ls_fold fold;
     int32_t correction;
+    bool accumulate;
     ls_dtype dtype, out_dtype;
     bool is_float;
     const char *x;
@@ -147,6 +148,7 @@ static void finish(const reduction *r, int64_t y, const void *value, const doubl
             return;
         }
     }
+    if (r->accumulate) f += ls_get(r->out_dtype, r->y, y);
     ls_put(r->out_dtype, r->y, y, f);
 }
 
@@ -310,6 +312,7 @@ static ls_status reduce(const ls_call *call, ls_fold fold, ls_message *why)
     reduction r = {.op = call->op,
                    .fold = fold,
                    .correction = call->attrs.reduce.correction,
+                   .accumulate = call->op == LS_OP_sum && call->attrs.reduce.accumulate,
                    .dtype = x->dtype,
                    .out_dtype = y->dtype,
                    .is_float = ls_dtype_is_float(x->dtype),
@@ -347,7 +350,8 @@ static ls_status reduce(const ls_call *call, ls_fold fold, ls_message *why)
 
 /* Reductions over the dimensions in attrs.reduce.mask. in: x, any strides  out: y, as many dimensions as x, reduced
  * ones of size 1, any strides. Integers and bool sum to the exact i64, then convert to y's type. No elements: sum and
- * norm are 0, mean and var NaN, max and min fail with LS_ERR_VALUE. max and min propagate NaN. */
+ * norm are 0, mean and var NaN, max and min fail with LS_ERR_VALUE. max and min propagate NaN.
+ * attrs.reduce.accumulate (sum of a floating x): y += sum. */
 ls_status ls_cpu_sum(const ls_call *call, ls_message *why)
 {
     return reduce(call, LS_FOLD_SUM, why);

@@ -250,14 +250,12 @@ const void *ls_plain(const ls_operand *operand, ls_dtype dtype, void *buffer)
     return buffer;
 }
 
-void *ls_plain_target(const ls_operand *operand, ls_dtype dtype, void *buffer)
+void ls_plain_total(const ls_operand *operand, const double *totals, bool accumulate)
 {
-    return operand && is_plain(operand, dtype) ? operand->data : buffer;
-}
-
-void ls_plain_store(const ls_operand *operand, ls_dtype dtype, const void *from)
-{
-    if (!operand || from == operand->data) return;
-    for (int64_t i = 0, n = ls_operand_numel(operand); i < n; i++)
-        ls_put(operand->dtype, operand->data, element_offset(operand, i), ls_get(dtype, from, i));
+    if (!operand) return;
+    for (int64_t i = 0, n = ls_operand_numel(operand); i < n; i++) {
+        int64_t at = element_offset(operand, i);
+        double before = accumulate ? ls_get(operand->dtype, operand->data, at) : 0;
+        ls_put(operand->dtype, operand->data, at, before + totals[i]);
+    }
 }

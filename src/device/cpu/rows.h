@@ -62,9 +62,8 @@ int ls_workers_for(int64_t elements);
 /* The elements of an operand, row-major, as a plain array of `dtype`: where they lie when they lie so, else converted
  * into `buffer` (of as many elements). NULL for NULL. */
 const void *ls_plain(const ls_operand *operand, ls_dtype dtype, void *buffer);
-/* The other way: where to write the elements of an operand as `dtype`, then hand them over. */
-void *ls_plain_target(const ls_operand *operand, ls_dtype dtype, void *buffer);
-void ls_plain_store(const ls_operand *operand, ls_dtype dtype, const void *from);
+/* The other way: totals, row-major, become the elements of an operand or are added to them. Nothing for NULL. */
+void ls_plain_total(const ls_operand *operand, const double *totals, bool accumulate);
 
 int64_t ls_operand_numel(const ls_operand *operand);
 
