@@ -54,10 +54,10 @@ static void *pass_setup(ls_run *run, const bench_item *item)
                               .in = {V(dy), V(x), V(mean), V(rstd), V(weight)},
                               .out = {V(y), V(weight), V(bias)}}
                   : (ls_call){.op = LS_OP_layer_norm,
-                              .n_in = 4,
-                              .n_out = 4,
-                              .in = {V(x), V(weight), V(bias), NULL},
-                              .out = {V(y), V(mean), V(rstd), NULL}};
+                              .n_in = 3,
+                              .n_out = 3,
+                              .in = {V(x), V(weight), V(bias)},
+                              .out = {V(y), V(mean), V(rstd)}};
         c->attrs.norm.epsilon = 1e-5;
         c->attrs.norm.groups = width;
         break;

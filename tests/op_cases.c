@@ -145,6 +145,8 @@ CALL(batch_norm_eval, ls_batch_norm(in[0], .weight = in[1], .bias = in[2], .runn
 CALL(layer_norm, ls_layer_norm(in[0], in[1], in[2], 1e-5))
 CALL(layer_norm_plain, ls_layer_norm(in[0], NULL, NULL, 1e-3))
 CALL(add_layer_norm, ls_add_layer_norm(in[0], in[1], in[2], in[3], 1e-5))
+CALL(dropout_add_layer_norm, ls_dropout_add_layer_norm(in[0], in[1], in[2], in[3], 0.3, 1e-5))
+CALL(dropout_add_layer_norm_plain, ls_dropout_add_layer_norm(in[0], in[1], NULL, NULL, 0.3, 1e-5))
 CALL(group_norm, ls_group_norm(in[0], 3, in[1], in[2], 1e-5))
 
 /* Alone: src/parallel's tests have more processes. */
@@ -180,6 +182,8 @@ CALL(bce_weights, ls_bce_with_logits(in[0], ls_sigmoid(ls_detach(in[1])),
     {.op = LS_OP_##op_, .label = #fn_, .call = call_##fn_, .slack = slack_, .in = {__VA_ARGS__}}
 #define CHANCE(op_, fn_, ...)                                                                                          \
     {.op = LS_OP_##op_, .label = #fn_, .call = call_##fn_, .random = true, .in = {__VA_ARGS__}}
+#define LOOSE_CHANCE(op_, fn_, slack_, ...)                                                                            \
+    {.op = LS_OP_##op_, .label = #fn_, .call = call_##fn_, .random = true, .slack = slack_, .in = {__VA_ARGS__}}
 
 const op_case op_cases[] = {
     EXACT(copy, clone, N(3, 17)), EXACT(copy, contiguous, N(7, 5)), EXACT(copy, channels_last, N(2, 3, 5, 4)),
@@ -250,7 +254,10 @@ const op_case op_cases[] = {
     LOOSE(batch_norm, batch_norm_eval, 4, N(4, 5, 3, 3), N(5), N(5), CONSTANT_N(5), CONSTANT_P(5)),
     LOOSE(layer_norm, layer_norm, 4, N(3, 4, 17), N(17), N(17)),
     LOOSE(layer_norm, layer_norm, 4, N(3, 4, 5), N(4, 5), N(4, 5)), LOOSE(layer_norm, layer_norm_plain, 4, N(5, 19)),
-    LOOSE(layer_norm, add_layer_norm, 4, N(5, 19), N(5, 19), N(19), N(19)),
+    LOOSE(dropout_add_layer_norm, add_layer_norm, 4, N(5, 19), N(5, 19), N(19), N(19)),
+    LOOSE_CHANCE(dropout_add_layer_norm, dropout_add_layer_norm, 4, N(5, 19), N(5, 19), N(19), N(19)),
+    LOOSE_CHANCE(dropout_add_layer_norm, dropout_add_layer_norm, 4, N(3, 2, 4, 5), N(3, 2, 4, 5), N(4, 5), N(4, 5)),
+    LOOSE_CHANCE(dropout_add_layer_norm, dropout_add_layer_norm_plain, 4, N(3, 37), N(3, 37)),
     LOOSE(group_norm, group_norm, 4, N(2, 6, 3, 5), N(6), N(6)),
 
     EXACT(all_reduce, all_reduce, N(5, 7)), EXACT(all_gather, all_gather, N(5, 3)),

@@ -226,10 +226,12 @@ LS_API ls_module *ls_batch_norm_new_sized(ls_run *run, int64_t channels, const l
                                           size_t opts_size);
 
 /* Over the last dimension of that many features, like x; or over several: ls_layer_norm_shape_new(run, LS_SHAPE(7, 7)).
- * weight and bias of that shape. A second input is added first: ls_forward_with(norm, x, residual). */
+ * weight and bias of that shape. A second input is added first: ls_forward_with(norm, x, residual); while training,
+ * after a dropout of x where one is asked for. */
 typedef struct ls_layer_norm_opts {
     double epsilon LS_DEFAULT(1e-5);
     bool no_affine LS_DEFAULT(false), no_bias LS_DEFAULT(false);
+    double dropout LS_DEFAULT(0); /* of x before a residual is added, which then must be given */
     ls_options_end _ LS_DEFAULT({});
 } ls_layer_norm_opts;
 #define ls_layer_norm_opts_defaults .epsilon = 1e-5

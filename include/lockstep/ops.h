@@ -206,11 +206,15 @@ typedef struct ls_batch_norm_opts {
 /* x [N,C] or [N,C,...] */
 #define ls_batch_norm(...) LS_CALL_1(ls_batch_norm, ls_batch_norm_opts, __VA_ARGS__, )
 LS_API ls_tensor *ls_batch_norm_sized(ls_tensor *x, const ls_batch_norm_opts *opts, size_t opts_size);
-/* Over the last dimensions, as many as `weight` has (weight and bias optional: then over the last one). With a residual
- * (optional) it is x + residual that is normalised. The usual epsilon is 1e-5. */
+/* Over the last dimensions, as many as `weight` has (weight and bias optional: then over the last one). The usual
+ * epsilon is 1e-5. */
 LS_API ls_tensor *ls_layer_norm(ls_tensor *x, ls_tensor *weight, ls_tensor *bias, double epsilon);
+/* Of x + residual, which have one shape. */
 LS_API ls_tensor *ls_add_layer_norm(ls_tensor *x, ls_tensor *residual, ls_tensor *weight, ls_tensor *bias,
                                     double epsilon);
+/* Of ls_dropout(x, p) + residual: the same numbers in one step. */
+LS_API ls_tensor *ls_dropout_add_layer_norm(ls_tensor *x, ls_tensor *residual, ls_tensor *weight, ls_tensor *bias,
+                                            double p, double epsilon);
 LS_API ls_tensor *ls_group_norm(ls_tensor *x, int64_t groups, ls_tensor *weight, ls_tensor *bias, double epsilon);
 
 /* ---- Softmax and losses ---- */

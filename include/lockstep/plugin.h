@@ -115,8 +115,11 @@ typedef union ls_attrs {
     struct { int32_t bilinear, align_corners; double scale[2]; } interpolate;
     /* attention, attention_grad */
     struct { double scale, dropout; uint64_t seed, offset; int32_t causal; } attention;
-    /* batch_norm, layer_norm, group_norm and gradients; accumulate: dweight (out[1]), dbias (out[2]) */
-    struct { double epsilon, momentum; int64_t groups; int32_t training, accumulate; ls_activation activation; } norm;
+    /* batch_norm, layer_norm, dropout_add_layer_norm (dropout: p), group_norm; gradients accumulate dweight, dbias */
+    struct {
+        double epsilon, momentum; int64_t groups; int32_t training, accumulate; ls_activation activation;
+        uint64_t seed, offset; double dropout;
+    } norm;
     /* normalize: by channel */
     struct { double mean[4], deviation[4]; } normalize;
     /* cross_entropy .. bce_with_logits and gradients */

@@ -27,6 +27,7 @@ ls_effects ls_op_effects(const ls_call *call)
     case LS_OP_sum: return (ls_effects){.outputs_read = (uint32_t)call->attrs.reduce.accumulate};
     case LS_OP_batch_norm_grad:
     case LS_OP_layer_norm_grad:
+    case LS_OP_dropout_add_layer_norm_grad:
     case LS_OP_group_norm_grad: return (ls_effects){.outputs_read = (uint32_t)call->attrs.norm.accumulate};
     case LS_OP_batch_norm: /* the running statistics */
         return (ls_effects){.inputs_written = call->attrs.norm.training ? FOURTH | FIFTH : 0};
@@ -102,6 +103,8 @@ size_t ls_op_attrs_size(ls_opcode op)
     case LS_OP_batch_norm_grad:
     case LS_OP_layer_norm:
     case LS_OP_layer_norm_grad:
+    case LS_OP_dropout_add_layer_norm:
+    case LS_OP_dropout_add_layer_norm_grad:
     case LS_OP_group_norm:
     case LS_OP_group_norm_grad: SIZE(norm);
     case LS_OP_normalize: SIZE(normalize);
@@ -158,7 +161,14 @@ void ls_call_settle(ls_call *call)
     for (int i = 0; i < count; i++) *at[i] = ((const double *)call->live->data)[i];
     if (count) return;
     const uint64_t *drawn = call->live->data;
-    bool scores = call->op == LS_OP_attention || call->op == LS_OP_attention_grad;
-    *(scores ? &call->attrs.attention.seed : &call->attrs.random.seed) = drawn[0];
-    *(scores ? &call->attrs.attention.offset : &call->attrs.random.offset) += drawn[1];
+    uint64_t *seed, *offset;
+    switch (call->op) {
+    case LS_OP_attention:
+    case LS_OP_attention_grad: seed = &call->attrs.attention.seed, offset = &call->attrs.attention.offset; break;
+    case LS_OP_dropout_add_layer_norm:
+    case LS_OP_dropout_add_layer_norm_grad: seed = &call->attrs.norm.seed, offset = &call->attrs.norm.offset; break;
+    default: seed = &call->attrs.random.seed, offset = &call->attrs.random.offset;
+    }
+    *seed = drawn[0];
+    *offset += drawn[1];
 }

@@ -102,12 +102,12 @@ static ls_tensor *dropped(const transformer *t, ls_tensor *x)
 
 static ls_tensor *attend(const transformer *t, ls_tensor *x, ls_tensor *mask)
 {
-    return dropped(t, mask ? ls_forward_with(t->self_attn, x, mask) : ls_forward(t->self_attn, x));
+    return mask ? ls_forward_with(t->self_attn, x, mask) : ls_forward(t->self_attn, x);
 }
 
 static ls_tensor *feed_forward(const transformer *t, ls_tensor *x)
 {
-    return dropped(t, ls_forward(t->linear2, dropped(t, ls_forward(t->linear1, x))));
+    return ls_forward(t->linear2, dropped(t, ls_forward(t->linear1, x)));
 }
 
 static ls_tensor *transformer_forward(ls_module *self, int n, ls_tensor *const *x, void *user)
@@ -117,8 +117,8 @@ static ls_tensor *transformer_forward(ls_module *self, int n, ls_tensor *const *
     if (!ls_layer_takes(self, n, 1, 2)) return &self->object.run->poison;
     ls_tensor *mask = n > 1 ? x[1] : NULL;
     if (t->norm_first) {
-        ls_tensor *y = ls_add(x[0], attend(t, ls_forward(t->norm1, x[0]), mask));
-        return ls_add(y, feed_forward(t, ls_forward(t->norm2, y)));
+        ls_tensor *y = ls_add(x[0], dropped(t, attend(t, ls_forward(t->norm1, x[0]), mask)));
+        return ls_add(y, dropped(t, feed_forward(t, ls_forward(t->norm2, y))));
     }
     ls_tensor *y = ls_forward_with(t->norm1, attend(t, x[0], mask), x[0]);
     return ls_forward_with(t->norm2, feed_forward(t, y), y);
@@ -142,7 +142,8 @@ ls_module *ls_transformer_layer_new_sized(ls_run *run, int64_t features, int64_t
     t->linear1 =
         ls_module_add(m, "linear1", ls_linear_new(run, features, opts.feedforward, .activation = opts.activation));
     t->linear2 = ls_module_add(m, "linear2", ls_linear_new(run, opts.feedforward, features));
-    t->norm1 = ls_module_add(m, "norm1", ls_layer_norm_new(run, features, .epsilon = opts.epsilon));
-    t->norm2 = ls_module_add(m, "norm2", ls_layer_norm_new(run, features, .epsilon = opts.epsilon));
+    double dropout = t->norm_first ? 0 : t->dropout; /* of what is added before a norm: in the same step */
+    t->norm1 = ls_module_add(m, "norm1", ls_layer_norm_new(run, features, .epsilon = opts.epsilon, .dropout = dropout));
+    t->norm2 = ls_module_add(m, "norm2", ls_layer_norm_new(run, features, .epsilon = opts.epsilon, .dropout = dropout));
     return ls_layer_done(m);
 }

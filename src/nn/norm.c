@@ -5,7 +5,7 @@ typedef struct norm {
     ls_module module;
     ls_tensor *weight, *bias;                        /* NULL without */
     ls_tensor *running_mean, *running_var, *batches; /* batch norm; NULL without */
-    double epsilon, momentum;
+    double epsilon, momentum, dropout;
     int64_t groups;
     ls_activation activation;
 } norm;
@@ -58,8 +58,13 @@ static ls_tensor *layer_norm_forward(ls_module *self, int n, ls_tensor *const *x
     (void)user;
     const norm *m = (const norm *)self;
     if (!ls_layer_takes(self, n, 1, 2)) return &self->object.run->poison;
-    return n == 1 ? ls_layer_norm(x[0], m->weight, m->bias, m->epsilon)
-                  : ls_add_layer_norm(x[0], x[1], m->weight, m->bias, m->epsilon);
+    if (n == 1 && m->dropout > 0)
+        return LS_POISON(self->object.run, LS_ERR_VALUE,
+                         "LayerNorm: .dropout is of what a residual is added to; "
+                         "pass the residual, or use Dropout");
+    return n == 1
+               ? ls_layer_norm(x[0], m->weight, m->bias, m->epsilon)
+               : ls_dropout_add_layer_norm(x[0], x[1], m->weight, m->bias, self->training ? m->dropout : 0, m->epsilon);
 }
 
 ls_module *ls_layer_norm_shape_new_sized(ls_run *run, ls_shape shape, const ls_layer_norm_opts *given, size_t opts_size)
@@ -68,7 +73,11 @@ ls_module *ls_layer_norm_shape_new_sized(ls_run *run, ls_shape shape, const ls_l
     norm *m = ls_layer_new_n(run, "LayerNorm", sizeof *m, layer_norm_forward);
     if (!m) return NULL;
     m->epsilon = opts.epsilon;
-    ls_layer_says(m, "epsilon %g", m->epsilon);
+    m->dropout = opts.dropout;
+    if (m->dropout > 0) ls_layer_says(m, "epsilon %g dropout %g", m->epsilon, m->dropout);
+    else ls_layer_says(m, "epsilon %g", m->epsilon);
+    if (!(opts.dropout >= 0 && opts.dropout <= 1))
+        ls_fail(&run->errors, LS_ERR_VALUE, "LayerNorm: .dropout = %g is not in [0, 1]", opts.dropout);
     if (opts.no_affine && shape.ndim != 1)
         ls_fail(&run->errors, LS_ERR_UNSUPPORTED, "LayerNorm without weight works over one dimension, not %d",
                 shape.ndim);

@@ -106,38 +106,44 @@ BACK(batch_norm)
 
 /* ---- layer norm ---- */
 
-static ls_tensor *layer_norm(ls_tensor *x, ls_tensor *residual, ls_tensor *weight, ls_tensor *bias, double epsilon)
+/* Checks what all layer norms share; *size: elements of a row. */
+static bool layer_norm_fits(ls_run *run, ls_opcode op, const ls_tensor *x, const ls_tensor *weight,
+                            const ls_tensor *bias, double epsilon, int64_t *size)
 {
-    ls_opcode op = LS_OP_layer_norm;
-    ls_tensor *in[4] = {x, weight, bias, residual};
-    ls_run *run = op_begin(op, 1, 4, in);
-    if (!run || !is_floating(run, op, x) || !numbers_sound(run, op, epsilon, 0)) return op_poison(x);
+    if (!is_floating(run, op, x) || !numbers_sound(run, op, epsilon, 0)) return false;
     int dims = weight ? weight->view.ndim : 1;
-    int64_t size = 1, numel = ls_view_numel(&x->view);
     bool ok = dims >= 1 && x->view.ndim >= dims;
+    *size = 1;
     for (int d = 1; ok && d <= dims; d++) {
-        size *= ls_dim(x, -d);
+        *size *= ls_dim(x, -d);
         ok = !weight || ls_dim(x, -d) == ls_dim(weight, -d);
     }
-    if (!ok)
-        return op_error(run, op, LS_ERR_SHAPE, "%s does not end in the shape of weight %s", OP_TEXT(x),
-                        OP_TEXT(weight ? weight : x));
-    if (!parameter_fits(run, op, "bias", bias, size, x)) return &run->poison;
-    if (residual && !ls_shape_equal(ls_view_shape(&residual->view), ls_view_shape(&x->view)))
-        return op_error(run, op, LS_ERR_SHAPE, "%s and residual %s", OP_TEXT(x), OP_TEXT(residual));
-    in[3] = op_as(residual, x->view.dtype);
-    if (ls_failed(run)) return &run->poison;
+    if (ok) return parameter_fits(run, op, "bias", bias, *size, x);
+    op_error(run, op, LS_ERR_SHAPE, "%s does not end in the shape of weight %s", OP_TEXT(x),
+             OP_TEXT(weight ? weight : x));
+    return false;
+}
 
-    int64_t rows = size ? numel / size : 0;
-    ls_shape shape = ls_view_shape(&x->view);
-    ls_tensor *out[4] = {op_new(x, x->view.dtype, shape), op_new(x, statistics_type(x), LS_SHAPE(rows)),
-                         op_new(x, statistics_type(x), LS_SHAPE(rows)),
-                         residual ? op_new(x, x->view.dtype, shape) : NULL};
+static int64_t rows_of(const ls_tensor *x, int64_t size)
+{
+    return size ? ls_view_numel(&x->view) / size : 0;
+}
+
+ls_tensor *ls_layer_norm(ls_tensor *x, ls_tensor *weight, ls_tensor *bias, double epsilon)
+{
+    ls_opcode op = LS_OP_layer_norm;
+    ls_tensor *in[3] = {x, weight, bias};
+    int64_t size;
+    ls_run *run = op_begin(op, 1, 3, in);
+    if (!run || !layer_norm_fits(run, op, x, weight, bias, epsilon, &size)) return op_poison(x);
+    ls_shape rows = LS_SHAPE(rows_of(x, size));
+    ls_tensor *out[3] = {op_new(x, x->view.dtype, ls_view_shape(&x->view)), op_new(x, statistics_type(x), rows),
+                         op_new(x, statistics_type(x), rows)};
     ls_attrs attrs = {.norm = {.epsilon = epsilon, .groups = size}};
     ls_node *node;
-    if (!op_submit(op, 4, in, 4, out, &attrs) || !op_record(op, 4, in, 1, out, &attrs, &node)) return &run->poison;
+    if (!op_submit(op, 3, in, 3, out, &attrs) || !op_record(op, 3, in, 1, out, &attrs, &node)) return &run->poison;
     if (node) {
-        ls_save(node, residual ? out[3] : x);
+        ls_save(node, x);
         ls_save(node, out[1]);
         ls_save(node, out[2]);
         ls_save(node, weight);
@@ -145,27 +151,72 @@ static ls_tensor *layer_norm(ls_tensor *x, ls_tensor *residual, ls_tensor *weigh
     return out[0];
 }
 
-ls_tensor *ls_layer_norm(ls_tensor *x, ls_tensor *weight, ls_tensor *bias, double epsilon)
+BACK(layer_norm)
 {
-    return layer_norm(x, NULL, weight, bias, epsilon);
+    ls_tensor *x = node->saved[0];
+    ls_tensor *in[5] = {dy[0], x, node->saved[1], node->saved[2], node->saved[3]};
+    if (ls_wants(node, 0)) dx[0] = op_new(x, x->view.dtype, ls_view_shape(&x->view));
+    int32_t *accumulate = &node->attrs.norm.accumulate;
+    ls_tensor *out[3] = {dx[0], op_gradient(node, 1, x, 1, accumulate, dx), op_gradient(node, 2, x, 2, accumulate, dx)};
+    op_submit(LS_OP_layer_norm_grad, 5, in, 3, out, &node->attrs);
+}
+
+ls_tensor *ls_dropout_add_layer_norm(ls_tensor *x, ls_tensor *residual, ls_tensor *weight, ls_tensor *bias, double p,
+                                     double epsilon)
+{
+    ls_opcode op = LS_OP_dropout_add_layer_norm;
+    ls_tensor *in[4] = {x, residual, weight, bias};
+    int64_t size, numel;
+    ls_run *run = op_begin(op, 2, 4, in);
+    if (!run || !layer_norm_fits(run, op, x, weight, bias, epsilon, &size)) return op_poison(x ? x : residual);
+    if (!(p >= 0 && p <= 1)) return op_error(run, op, LS_ERR_VALUE, "probability %g is not in [0, 1]", p);
+    if (!op_same_shape(&x->view, &residual->view))
+        return op_error(run, op, LS_ERR_SHAPE, "%s and residual %s", OP_TEXT(x), OP_TEXT(residual));
+    in[1] = op_as(residual, x->view.dtype);
+    if (ls_failed(run)) return &run->poison;
+
+    ls_attrs attrs = {.norm = {.epsilon = epsilon, .groups = size, .dropout = p}};
+    ls_shape shape = ls_view_shape(&x->view);
+    bool record = ls_must_record(run, 4, in);
+    ls_tensor *out[4] = {op_new(x, x->view.dtype, shape)};
+    if (record) out[1] = op_new(x, x->view.dtype, shape);
+    if (record) out[2] = op_new(x, statistics_type(x), LS_SHAPE(2, rows_of(x, size)));
+    numel = ls_shape_numel(shape);
+    ls_tensor *live = NULL;
+    if (p > 0) live = ls_draw(run, x->storage->device, numel, &attrs.norm.seed, &attrs.norm.offset);
+    /* A bit per element, in whole groups of 256, for the device to hand to the gradient. */
+    if (p > 0 && record && ls_view_contiguous(&x->view) && ls_view_contiguous(&in[1]->view))
+        out[3] = op_new(x, LS_U8, LS_SHAPE((numel + 255) / 256 * 32));
+    ls_node *node;
+    if (!op_submit_live(op, 4, in, 4, out, &attrs, live) || !op_record(op, 4, in, 1, out, &attrs, &node))
+        return &run->poison;
+    if (node) {
+        ls_save(node, out[1]);
+        ls_save(node, out[2]);
+        ls_save(node, weight);
+        ls_save(node, out[3]);
+        ls_save(node, out[3] ? NULL : live);
+    }
+    return out[0];
 }
 
 ls_tensor *ls_add_layer_norm(ls_tensor *x, ls_tensor *residual, ls_tensor *weight, ls_tensor *bias, double epsilon)
 {
-    if (!residual) return LS_POISON(ls_run_of(x), LS_ERR_VALUE, "layer_norm: the residual is NULL");
-    return layer_norm(x, residual, weight, bias, epsilon);
+    return ls_dropout_add_layer_norm(x, residual, weight, bias, 0, epsilon);
 }
 
-BACK(layer_norm)
+BACK(dropout_add_layer_norm)
 {
-    ls_tensor *x = node->saved[0];
-    ls_tensor *in[5] = {dy[0], x, node->saved[1], node->saved[2], node->saved[3]}, *to_x = NULL;
-    if (ls_wants(node, 0) || ls_wants(node, 3)) to_x = op_new(x, x->view.dtype, ls_view_shape(&x->view));
-    int32_t *accumulate = &node->attrs.norm.accumulate;
-    ls_tensor *out[3] = {to_x, op_gradient(node, 1, x, 1, accumulate, dx), op_gradient(node, 2, x, 2, accumulate, dx)};
-    if (!op_submit(LS_OP_layer_norm_grad, 5, in, 3, out, &node->attrs)) return;
-    if (ls_wants(node, 0)) dx[0] = to_x;
-    if (ls_wants(node, 3)) dx[3] = to_x;
+    ls_tensor *sum = node->saved[0], *in[5] = {dy[0], sum, node->saved[1], node->saved[2], node->saved[3]};
+    bool drops = node->attrs.norm.dropout > 0, to_x = ls_wants(node, 0), to_residual = ls_wants(node, 1);
+    ls_tensor *out[4] = {NULL};
+    for (int i = 0; i < 2; i++) /* without dropout both are one */
+        if (i == 0 ? to_x && drops : to_residual || (to_x && !drops))
+            out[i] = op_new(sum, sum->view.dtype, ls_view_shape(&sum->view));
+    for (int i = 2; i < 4; i++) out[i] = op_gradient(node, i, sum, i, &node->attrs.norm.accumulate, dx);
+    op_submit_live(LS_OP_dropout_add_layer_norm_grad, 5, in, 4, out, &node->attrs, node->saved[4]);
+    if (to_x) dx[0] = out[drops ? 0 : 1];
+    if (to_residual) dx[1] = out[1];
 }
 
 /* ---- group norm ---- */

@@ -116,16 +116,25 @@ static void check_rows(problem *p, ls_opcode op, int64_t attribute, ls_shape vec
     operand residual = operand_noise(p->dtype, p->shape, PLAIN, 2), sum = operand_new(p->dtype, p->shape, layout);
     operand weight = operand_noise(wide, vector, PLAIN, 3), bias = operand_noise(wide, vector, PLAIN, 4);
     operand mean = operand_new(wide, statistics, PLAIN), rstd = operand_new(wide, statistics, PLAIN);
+    operand both = operand_new(wide, LS_SHAPE(2, p->groups), PLAIN); /* mean and rstd, where a residual is added */
     operand dy = operand_noise(p->dtype, p->shape, layout, 5), dx = operand_new(p->dtype, p->shape, PLAIN);
     operand dweight = operand_new(wide, vector, GAPS), dbias = operand_new(wide, vector, PLAIN);
-    ls_call call = {.op = op,
-                    .n_in = 3,
-                    .n_out = 3,
-                    .in = {&x.view, with.weight ? &weight.view : NULL, with.bias ? &bias.view : NULL,
-                           with.residual ? &residual.view : NULL},
-                    .out = {&y.view, &mean.view, &rstd.view, with.residual ? &sum.view : NULL},
-                    .attrs.norm = {.epsilon = p->epsilon, .groups = attribute}};
+    const ls_operand *w = with.weight ? &weight.view : NULL, *b = with.bias ? &bias.view : NULL;
+    const ls_operand *to_w = with.weight ? &dweight.view : NULL, *to_b = with.bias ? &dbias.view : NULL;
+    ls_call call = {.op = op, .n_in = 3, .n_out = 3, .in = {&x.view, w, b}, .out = {&y.view, &mean.view, &rstd.view}};
+    ls_call added = {.op = LS_OP_dropout_add_layer_norm,
+                     .n_in = 4,
+                     .n_out = 4,
+                     .in = {&x.view, &residual.view, w, b},
+                     .out = {&y.view, &sum.view, &both.view}};
+    if (with.residual) call = added;
+    call.attrs.norm.epsilon = p->epsilon;
+    call.attrs.norm.groups = attribute;
     run(&call);
+    for (int64_t i = 0; with.residual && i < p->groups; i++) {
+        set(&mean, i, get(&both, i));
+        set(&rstd, i, get(&both, p->groups + i));
+    }
     const operand *normalised = with.residual ? &sum : &x;
     double *s = values(normalised, p->n), *want = calloc((size_t)p->n + 1, sizeof *want);
     for (int64_t i = 0; with.residual && i < p->n; i++)
@@ -142,12 +151,20 @@ static void check_rows(problem *p, ls_opcode op, int64_t attribute, ls_shape vec
     double *g = values(&dy, p->n), *dw = calloc((size_t)p->coefficients + 1, sizeof *dw);
     double *db = calloc((size_t)p->coefficients + 1, sizeof *db);
     find_gradients(p, g, s, with.weight ? &weight : NULL, want, dw, db);
-    run(&(ls_call){.op = op == LS_OP_layer_norm ? LS_OP_layer_norm_grad : LS_OP_group_norm_grad,
-                   .n_in = 5,
-                   .n_out = 3,
-                   .in = {&dy.view, &normalised->view, &mean.view, &rstd.view, with.weight ? &weight.view : NULL},
-                   .out = {&dx.view, with.weight ? &dweight.view : NULL, with.bias ? &dbias.view : NULL},
-                   .attrs.norm = {.epsilon = p->epsilon, .groups = attribute}});
+    ls_call back = {.op = op == LS_OP_layer_norm ? LS_OP_layer_norm_grad : LS_OP_group_norm_grad,
+                    .n_in = 5,
+                    .n_out = 3,
+                    .in = {&dy.view, &x.view, &mean.view, &rstd.view, w},
+                    .out = {&dx.view, to_w, to_b}};
+    ls_call back_added = {.op = LS_OP_dropout_add_layer_norm_grad,
+                          .n_in = 5,
+                          .n_out = 4,
+                          .in = {&dy.view, &sum.view, &both.view, w},
+                          .out = {NULL, &dx.view, to_w, to_b}};
+    if (with.residual) back = back_added;
+    back.attrs.norm.epsilon = p->epsilon;
+    back.attrs.norm.groups = attribute;
+    run(&back);
     double terms = sqrt((double)p->n / (double)p->coefficients) + 1;
     check_all("dx", p, &dx, want, 4);
     if (with.weight) check_all("dweight", p, &dweight, dw, terms);
@@ -157,7 +174,7 @@ static void check_rows(problem *p, ls_opcode op, int64_t attribute, ls_shape vec
     free(want);
     free(dw);
     free(db);
-    operand *all[] = {&x, &y, &residual, &sum, &weight, &bias, &mean, &rstd, &dy, &dx, &dweight, &dbias};
+    operand *all[] = {&x, &y, &residual, &sum, &weight, &bias, &mean, &rstd, &both, &dy, &dx, &dweight, &dbias};
     for (size_t k = 0; k < sizeof all / sizeof *all; k++) operand_free(all[k]);
 }
 

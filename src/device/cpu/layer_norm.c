@@ -1,6 +1,7 @@
-/* layer_norm.c - layer normalisation, optionally of x + residual, and its gradient. */
+/* layer_norm.c - layer normalisation, also of residual + dropout(x), and gradients. */
 #include "device/cpu/cpu.h"
 #include "device/cpu/rows.h"
+#include "kernels/elementwise.h"
 #include "kernels/norm.h"
 
 #include <string.h>
@@ -28,11 +29,57 @@ static const void *coefficients(const ls_operand *vector, ls_dtype wide, void *b
     return vector ? ls_plain(vector, wide, buffer) : buffer;
 }
 
+/* ---- Dropout -------------------------------------------------------------------------------------------------- */
+
+/* Dropout of rows of n elements by the kernel of the operator `dropout`: the same bits. */
+typedef struct dropping {
+    ls_dropout_fn *kernel; /* NULL: nothing is dropped */
+    ls_dropout how;
+    int64_t unit; /* rows that begin a group of bits come at multiples of this */
+} dropping;
+
+/* note, noted: bits of plain rows that are written, or read; else NULL. */
+static dropping dropping_of(const ls_call *call, ls_dtype dtype, const ls_operand *note, const ls_operand *noted)
+{
+    dropping d = {.unit = 1};
+    if (call->attrs.norm.dropout <= 0) return d;
+    d.kernel = ls_elementwise_kernels()->dropout[dtype];
+    d.how = (ls_dropout){.seed = call->attrs.norm.seed,
+                         .offset = call->attrs.norm.offset,
+                         .p = call->attrs.norm.dropout,
+                         .note = note ? note->data : NULL,
+                         .noted = noted ? noted->data : NULL};
+    while ((note || noted) && d.unit * call->attrs.norm.groups % LS_DROPOUT_GROUP) d.unit *= 2;
+    return d;
+}
+
+/* Rows [first, first + rows) of the tensor. Where bits are kept, first is a multiple of the unit. */
+static void drop_rows(const dropping *d, ls_dtype dtype, int64_t n, int64_t first, int64_t rows, ls_matrix to,
+                      ls_matrix from)
+{
+    ls_dropout how = d->how;
+    if (how.note) how.note += first * n / 8;
+    if (how.noted) how.noted += first * n / 8;
+    if (to.pitch == n && from.pitch == n) {
+        d->kernel(rows * n, first * n, to.data, from.data, &how);
+        return;
+    }
+    for (int64_t r = 0; r < rows; r++)
+        d->kernel(n, (first + r) * n, advance(to.data, dtype, r * to.pitch), advance(from.data, dtype, r * from.pitch),
+                  &how);
+}
+
+static int64_t whole_units(const dropping *d, int64_t rows)
+{
+    return (rows + d->unit - 1) / d->unit * d->unit;
+}
+
 /* ---- Forward -------------------------------------------------------------------------------------------------- */
 
 typedef struct forward {
     ls_layer_norm_rows args;
     void (*kernel)(const ls_layer_norm_rows *args);
+    dropping drop;
 } forward;
 
 static void forward_rows(void *arg, const ls_block *block)
@@ -47,33 +94,65 @@ static void forward_rows(void *arg, const ls_block *block)
     args.sum = block->at[3];
     args.mean = advance(args.mean, wide, block->first);
     args.rstd = advance(args.rstd, wide, block->first);
+    if (f->drop.kernel) { /* what is left of x waits in y */
+        drop_rows(&f->drop, args.dtype, args.n, block->first, args.rows, args.y, args.x);
+        args.x = args.y;
+    }
     f->kernel(&args);
 }
 
-/* in: x [..., D], weight [D]?, bias [D]?, residual (as x)?
- * out: y (as x), mean [rows]?, rstd [rows]?, sum (as x)?
- * D stands for one or more trailing dimensions of attrs.norm.groups elements. x, residual, y and sum are of one type;
- * weight and bias of any floating type; mean and rstd, plain arrays, f32 (f64 for f64). sum = x + residual, as rounded
- * to its type and then normalised; absent without a residual. */
-ls_status ls_cpu_layer_norm(const ls_call *call, ls_message *why)
+/* y = norm(x), or of dropout(x) + residual, which goes to `sum` where there is one. */
+static ls_status normalise(const ls_call *call, const ls_operand *residual, const ls_operand *const vectors[2],
+                           const ls_operand *sum, forward *f, ls_message *why)
 {
-    const ls_operand *x = call->in[0], *mean = call->out[1], *rstd = call->out[2];
+    const ls_operand *x = call->in[0];
     int64_t n = call->attrs.norm.groups;
     uint32_t dims = trailing_dims(x, n);
-    ls_rows rows[4] = {ls_rows_of(x, dims), ls_rows_of(call->in[3], dims), ls_rows_of(call->out[0], dims),
-                       ls_rows_of(call->out[3], dims)};
+    ls_rows rows[4] = {ls_rows_of(x, dims), ls_rows_of(residual, dims), ls_rows_of(call->out[0], dims),
+                       ls_rows_of(sum, dims)};
     if (!n || !rows[0].count) return LS_OK;
     ls_dtype wide = ls_compute_dtype(x->dtype);
     size_t vector = (size_t)n * ls_dtype_size(wide);
     char *buffer = ls_scratch((ls_worker){0, 1}, 1, 2 * vector);
     if (!buffer) return ls_cpu_fail(why, LS_ERR_MEMORY, "no scratch memory for weight and bias");
-    forward f = {{.dtype = x->dtype, .n = n, .epsilon = call->attrs.norm.epsilon}, NULL};
-    f.args.weight = coefficients(call->in[1], wide, buffer, n, 1);
-    f.args.bias = coefficients(call->in[2], wide, buffer + vector, n, 0);
-    f.args.mean = mean ? mean->data : NULL;
-    f.args.rstd = rstd ? rstd->data : NULL;
-    f.kernel = ls_norm_table()->layer_norm[x->dtype];
-    return ls_rows_walk(rows, 2, 2, 0, forward_rows, &f, why);
+    f->args.dtype = x->dtype;
+    f->args.n = n;
+    f->args.epsilon = call->attrs.norm.epsilon;
+    f->args.weight = coefficients(vectors[0], wide, buffer, n, 1);
+    f->args.bias = coefficients(vectors[1], wide, buffer + vector, n, 0);
+    f->kernel = ls_norm_table()->layer_norm[x->dtype];
+    int64_t block_rows = f->drop.unit > 1 ? whole_units(&f->drop, ls_block_rows(n, 16384)) : 0;
+    return ls_rows_walk(rows, 2, 2, block_rows, forward_rows, f, why);
+}
+
+/* in: x [..., D], weight [D]?, bias [D]?  out: y (as x), mean [rows]?, rstd [rows]?
+ * D stands for one or more trailing dimensions of attrs.norm.groups elements. x and y are of one type; weight and bias
+ * of any floating type; mean and rstd, plain arrays, f32 (f64 for f64). */
+ls_status ls_cpu_layer_norm(const ls_call *call, ls_message *why)
+{
+    const ls_operand *mean = call->out[1], *rstd = call->out[2];
+    forward f = {.args = {.mean = mean ? mean->data : NULL, .rstd = rstd ? rstd->data : NULL}, .drop = {.unit = 1}};
+    return normalise(call, NULL, call->in + 1, NULL, &f, why);
+}
+
+/* Statistics [2, rows], a plain array: mean, then rstd. */
+static void *statistics_row(const ls_operand *statistics, int row)
+{
+    return statistics ? advance(statistics->data, statistics->dtype, row * statistics->dim[1]) : NULL;
+}
+
+/* in: x [..., D], residual (as x), weight [D]?, bias [D]?
+ * out: y (as x), sum (as x)?, statistics [2, rows]? (mean, rstd), kept?
+ * sum = residual + dropout(x), each rounded to the type, is what is normalised; the numbers are those of the operators
+ * dropout, add and layer_norm in turn. kept: bytes of this device's own for the gradient, one bit per element in whole
+ * groups of 256; given for x, residual, y and sum without gaps only. D and types as in layer_norm.
+ * attrs.norm: dropout (0: none), seed, offset, epsilon, groups. */
+ls_status ls_cpu_dropout_add_layer_norm(const ls_call *call, ls_message *why)
+{
+    const ls_operand *statistics = call->out[2];
+    forward f = {.args = {.mean = statistics_row(statistics, 0), .rstd = statistics_row(statistics, 1)},
+                 .drop = dropping_of(call, call->in[0]->dtype, call->out[3], NULL)};
+    return normalise(call, call->in[1], call->in + 2, call->out[1], &f, why);
 }
 
 /* ---- Backward ------------------------------------------------------------------------------------------------- */
@@ -86,6 +165,7 @@ typedef struct backward {
     char *partial;  /* per block: dweight and dbias of some rows [2, n], compute type, */
     double *totals; /* and of all its rows [2, n] */
     int64_t blocks;
+    dropping drop;
 } backward;
 
 static void add_to_totals(double *totals, const void *partial, ls_dtype wide, int64_t n)
@@ -98,6 +178,12 @@ static void add_to_totals(double *totals, const void *partial, ls_dtype wide, in
         for (int64_t i = 0; i < n; i++) totals[i] += f64[i];
 }
 
+static ls_matrix rows_from(ls_dtype dtype, ls_matrix x, int64_t row)
+{
+    return (ls_matrix){advance(x.data, dtype, row * x.pitch), x.pitch};
+}
+
+/* Operands of the walk: dy, x, dsum?, dx? */
 static void backward_rows(void *arg, const ls_block *block)
 {
     const backward *b = arg;
@@ -109,17 +195,23 @@ static void backward_rows(void *arg, const ls_block *block)
     if (block->opens && b->sums) memset(totals, 0, (size_t)(2 * n) * sizeof *totals);
     args.dweight = partial;
     args.dbias = b->sums ? partial + b->vector : NULL;
-    for (int64_t r = 0; r < block->rows; r += args.rows) {
+    ls_matrix dsum = block->at[block->at[2].data ? 2 : 3], dx = block->at[3];
+    for (int64_t r = 0, dropped = 0; r < block->rows; r += args.rows) {
         args.rows = block->rows - r;
         if (b->sums && args.rows > SUM_ROWS) args.rows = SUM_ROWS;
-        ls_matrix *to[3] = {&args.dy, &args.x, &args.dx};
-        for (int k = 0; k < 3; k++)
-            *to[k] = (ls_matrix){advance(block->at[k].data, args.dtype, r * block->at[k].pitch), block->at[k].pitch};
+        args.dy = rows_from(args.dtype, block->at[0], r);
+        args.x = rows_from(args.dtype, block->at[1], r);
+        args.dx = rows_from(args.dtype, dsum, r);
         args.mean = advance((void *)(uintptr_t)b->args.mean, wide, block->first + r);
         args.rstd = advance((void *)(uintptr_t)b->args.rstd, wide, block->first + r);
         if (b->sums) memset(partial, 0, 2 * b->vector);
         b->kernel(&args);
         if (b->sums) add_to_totals(totals, partial, wide, 2 * n);
+        int64_t done = r + args.rows, whole = done < block->rows ? done - done % b->drop.unit : done;
+        if (dx.data && whole > dropped)
+            drop_rows(&b->drop, args.dtype, n, block->first + dropped, whole - dropped,
+                      rows_from(args.dtype, dx, dropped), rows_from(args.dtype, dsum, dropped));
+        dropped = whole;
     }
 }
 
@@ -134,42 +226,88 @@ static void sum_blocks(void *arg, int64_t begin, int64_t end)
     }
 }
 
-/* in: dy, x (or the sum of forward) [..., D], mean [rows], rstd [rows], weight [D]?
+typedef struct gradient {
+    const ls_operand *dy, *x, *weight;             /* x: what was normalised */
+    const ls_operand *dsum, *dx, *dweight, *dbias; /* dx: of what was dropped */
+    int32_t accumulate_dweight, accumulate_dbias;
+} gradient;
+
+/* b: mean, rstd and drop are set. */
+static ls_status differentiate(const gradient *g, int64_t n, backward *b, ls_message *why)
+{
+    const ls_operand *dy = g->dy;
+    if (!n) return LS_OK;
+    uint32_t dims = trailing_dims(dy, n);
+    ls_rows rows[4] = {ls_rows_of(dy, dims), ls_rows_of(g->x, dims), ls_rows_of(g->dsum, dims),
+                       ls_rows_of(g->dx, dims)};
+    ls_dtype wide = ls_compute_dtype(dy->dtype);
+    b->args.dtype = dy->dtype;
+    b->args.n = n;
+    b->kernel = ls_norm_table()->layer_norm_grad[dy->dtype];
+    b->sums = g->dweight || g->dbias;
+    b->vector = (size_t)n * ls_dtype_size(wide);
+
+    /* At most 128 blocks, of whatever size: sums of few rows are not worth the memory they are kept in. */
+    int64_t block_rows = b->drop.unit > 1 ? whole_units(&b->drop, ls_block_rows(n, 16384)) : 0;
+    if (b->sums) {
+        block_rows = (rows[0].count + 127) / 128;
+        if (block_rows < 16) block_rows = 16;
+        block_rows = whole_units(&b->drop, block_rows);
+        b->blocks = (rows[0].count + block_rows - 1) / block_rows;
+        if (b->blocks < 1) b->blocks = 1;
+    }
+    size_t totals = (size_t)(b->blocks * 2 * n) * sizeof(double);
+    char *scratch = ls_scratch((ls_worker){0, 1}, 1, totals + (size_t)(2 * b->blocks + 1) * b->vector);
+    if (!scratch) return ls_cpu_fail(why, LS_ERR_MEMORY, "no scratch memory for gradients of weight and bias");
+    b->totals = (double *)scratch;
+    b->partial = scratch + totals;
+    b->args.weight = coefficients(g->weight, wide, b->partial + (size_t)b->blocks * 2 * b->vector, n, 1);
+    if (!rows[0].count) memset(b->totals, 0, totals);
+
+    ls_status status = ls_rows_walk(rows, 2, 2, block_rows, backward_rows, b, why);
+    if (status != LS_OK) return status;
+    if (b->blocks > 1) ls_parallel_for(2 * n, 4096, sum_blocks, b);
+    ls_plain_total(g->dweight, b->totals, g->accumulate_dweight);
+    ls_plain_total(g->dbias, b->totals + n, g->accumulate_dbias);
+    return LS_OK;
+}
+
+/* in: dy, x [..., D], mean [rows], rstd [rows], weight [D]?
  * out: dx?, dweight [D]?, dbias [D]? (absent: not wanted)
  * attrs.norm.accumulate: dweight, dbias. D, types and plain arrays as in layer_norm. */
 ls_status ls_cpu_layer_norm_grad(const ls_call *call, ls_message *why)
 {
-    const ls_operand *dy = call->in[0];
-    int64_t n = call->attrs.norm.groups;
-    uint32_t dims = trailing_dims(dy, n);
-    ls_rows rows[3] = {ls_rows_of(dy, dims), ls_rows_of(call->in[1], dims), ls_rows_of(call->out[0], dims)};
-    ls_dtype wide = ls_compute_dtype(dy->dtype);
-    backward b = {.args = {.dtype = dy->dtype, .n = n, .mean = call->in[2]->data, .rstd = call->in[3]->data},
-                  .kernel = ls_norm_table()->layer_norm_grad[dy->dtype],
-                  .sums = call->out[1] || call->out[2],
-                  .vector = (size_t)n * ls_dtype_size(wide)};
-    if (!n) return LS_OK;
+    int32_t accumulate = call->attrs.norm.accumulate;
+    gradient g = {.dy = call->in[0],
+                  .x = call->in[1],
+                  .weight = call->in[4],
+                  .dsum = call->out[0],
+                  .dweight = call->out[1],
+                  .dbias = call->out[2],
+                  .accumulate_dweight = accumulate & 2,
+                  .accumulate_dbias = accumulate & 4};
+    backward b = {.args = {.mean = call->in[2]->data, .rstd = call->in[3]->data}, .drop = {.unit = 1}};
+    return differentiate(&g, call->attrs.norm.groups, &b, why);
+}
 
-    /* At most 128 blocks, of whatever size: sums of few rows are not worth the memory they are kept in. */
-    int64_t block_rows = 0;
-    if (b.sums) {
-        block_rows = (rows[0].count + 127) / 128;
-        if (block_rows < 16) block_rows = 16;
-        b.blocks = (rows[0].count + block_rows - 1) / block_rows;
-        if (b.blocks < 1) b.blocks = 1;
-    }
-    size_t totals = (size_t)(b.blocks * 2 * n) * sizeof(double);
-    char *scratch = ls_scratch((ls_worker){0, 1}, 1, totals + (size_t)(2 * b.blocks + 1) * b.vector);
-    if (!scratch) return ls_cpu_fail(why, LS_ERR_MEMORY, "no scratch memory for gradients of weight and bias");
-    b.totals = (double *)scratch;
-    b.partial = scratch + totals;
-    b.args.weight = coefficients(call->in[4], wide, b.partial + (size_t)b.blocks * 2 * b.vector, n, 1);
-    if (!rows[0].count) memset(b.totals, 0, totals);
-
-    ls_status status = ls_rows_walk(rows, 2, 1, block_rows, backward_rows, &b, why);
-    if (status != LS_OK) return status;
-    if (b.blocks > 1) ls_parallel_for(2 * n, 4096, sum_blocks, &b);
-    ls_plain_total(call->out[1], b.totals, call->attrs.norm.accumulate & 2);
-    ls_plain_total(call->out[2], b.totals + n, call->attrs.norm.accumulate & 4);
-    return LS_OK;
+/* in: dy, sum [..., D], statistics [2, rows], weight [D]?, kept?
+ * out: dx?, dresidual?, dweight [D]?, dbias [D]? (absent: not wanted)
+ * dresidual is the gradient of sum; dx is that after the same dropout, and only asked for where there is one. kept as
+ * forward wrote it, or absent: then the numbers are drawn again. attrs.norm as in forward, and accumulate: dweight,
+ * dbias. */
+ls_status ls_cpu_dropout_add_layer_norm_grad(const ls_call *call, ls_message *why)
+{
+    int32_t accumulate = call->attrs.norm.accumulate;
+    gradient g = {.dy = call->in[0],
+                  .x = call->in[1],
+                  .weight = call->in[3],
+                  .dsum = call->out[1],
+                  .dx = call->out[0],
+                  .dweight = call->out[2],
+                  .dbias = call->out[3],
+                  .accumulate_dweight = accumulate & 4,
+                  .accumulate_dbias = accumulate & 8};
+    backward b = {.args = {.mean = statistics_row(call->in[2], 0), .rstd = statistics_row(call->in[2], 1)},
+                  .drop = dropping_of(call, g.dy->dtype, NULL, call->in[4])};
+    return differentiate(&g, call->attrs.norm.groups, &b, why);
 }

@@ -1,0 +1,139 @@
+/* fused.c - operators that do the work of several give the numbers of the several: every bit of results and of
+ * gradients, for every number type and ISA, whatever the layout. */
+#include <lockstep.h>
+
+#include "check.h"
+#include "kernels/kernels.h"
+
+static ls_run *run;
+
+enum { MOST_INPUTS = 4 };
+
+/* What a function of some tensors gave: its result and the gradients. */
+typedef struct outcome {
+    ls_tensor *y, *gradient[MOST_INPUTS];
+} outcome;
+
+typedef ls_tensor *function(ls_tensor **in);
+
+/* From a seed, so that two functions draw the same numbers. */
+static outcome outcome_of(function *f, ls_tensor **in, int n)
+{
+    ls_set_seed(run, 5);
+    outcome o = {.y = f(in)};
+    ls_backward(run, ls_sum(ls_mul(o.y, ls_detach(ls_cos(o.y)))));
+    for (int i = 0; i < n; i++) {
+        if (!in[i]) continue;
+        o.gradient[i] = ls_clone(ls_grad(in[i]));
+        ls_grad_clear(in[i]);
+    }
+    return o;
+}
+
+static void same_bits(ls_tensor *a, ls_tensor *b, const char *what, const char *where)
+{
+    int64_t n = ls_numel(a);
+    size_t bytes = (size_t)n * ls_dtype_size(ls_dtype_of(a));
+    char *p = malloc(2 * bytes + 1), *q = p + bytes;
+    CHECK(ls_numel(b) == n && ls_dtype_of(a) == ls_dtype_of(b));
+    CHECK_MSG(ls_read(a, p, bytes) && ls_read(b, q, bytes) && memcmp(p, q, bytes) == 0, "%s, %s: other bits", where,
+              what);
+    free(p);
+}
+
+/* Vectors are summed over rows, which may be grouped otherwise. */
+static void near(ls_tensor *a, ls_tensor *b, const char *what, const char *where)
+{
+    double scale = 1 + ls_item(ls_max(ls_abs(ls_cast(a, LS_F64)))), limit = ls_dtype_of(a) == LS_F64 ? 1e-12 : 2e-6;
+    if (ls_dtype_of(a) == LS_BF16 || ls_dtype_of(a) == LS_F16) limit = 0.01;
+    double difference = ls_item(ls_max(ls_abs(ls_sub(ls_cast(a, LS_F64), ls_cast(b, LS_F64)))));
+    CHECK_MSG(difference <= limit * scale, "%s, %s: %g off", where, what, difference);
+}
+
+static ls_tensor *random_leaf(ls_dtype dtype, ls_shape shape, bool turned)
+{
+    ls_tensor *x = ls_cast(ls_normal_shape(run, LS_F32, 0.5, 1, shape), dtype);
+    if (turned) x = ls_transpose(ls_contiguous(ls_transpose(x, 0, 1)), 0, 1);
+    return ls_requires_grad(ls_detach(x), true);
+}
+
+/* ---- dropout, add, layer norm ---- */
+
+static ls_tensor *in_one_step(ls_tensor **in)
+{
+    return ls_dropout_add_layer_norm(in[0], in[1], in[2], in[3], 0.25, 1e-5);
+}
+
+static ls_tensor *in_three_steps(ls_tensor **in)
+{
+    return ls_layer_norm(ls_add(ls_dropout(in[0], 0.25), in[1]), in[2], in[3], 1e-5);
+}
+
+static void compare_norms(ls_dtype dtype, int64_t rows, int64_t n, bool turned)
+{
+    char where[80];
+    snprintf(where, sizeof where, "%s [%lld,%lld]%s", ls_dtype_name(dtype), (long long)rows, (long long)n,
+             turned ? " turned" : "");
+    ls_mark mark = ls_scope_begin(run);
+    ls_tensor *in[] = {random_leaf(dtype, LS_SHAPE(rows, n), turned), random_leaf(dtype, LS_SHAPE(rows, n), false),
+                       random_leaf(dtype, LS_SHAPE(n), false), random_leaf(dtype, LS_SHAPE(n), false)};
+    outcome one = outcome_of(in_one_step, in, 4), three = outcome_of(in_three_steps, in, 4);
+    same_bits(one.y, three.y, "result", where);
+    same_bits(one.gradient[0], three.gradient[0], "gradient of x", where);
+    same_bits(one.gradient[1], three.gradient[1], "gradient of the residual", where);
+    if (rows) near(one.gradient[2], three.gradient[2], "gradient of the weight", where);
+    if (rows) near(one.gradient[3], three.gradient[3], "gradient of the bias", where);
+    ls_scope_end(run, mark, NULL);
+}
+
+static void dropout_add_layer_norm_is_three_operators(void)
+{
+    static const ls_dtype types[] = {LS_F64, LS_F32, LS_BF16, LS_F16};
+    static const int64_t shapes[][2] = {{1, 1}, {0, 7}, {3, 17}, {70, 64}, {5, 256}, {301, 48}, {600, 33}};
+    ls_isa best = ls_isa_in_use();
+    for (int isa = 0; isa <= (int)best; isa++) {
+        if (!ls_isa_usable((ls_isa)isa)) continue;
+        ls_isa_cap((ls_isa)isa);
+        for (size_t t = 0; t < sizeof types / sizeof *types; t++)
+            for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
+                for (int turned = 0; turned < 2; turned++) compare_norms(types[t], shapes[s][0], shapes[s][1], turned);
+    }
+    ls_isa_cap(best);
+}
+
+static void nan_stays_in_its_row(void)
+{
+    float x[2][3] = {{1, NAN, 2}, {1, 2, 4}}, y[2][3];
+    ls_tensor *in = ls_from(run, LS_F32, LS_SHAPE(2, 3), x);
+    ls_tensor *out = ls_dropout_add_layer_norm(in, ls_zeros(run, LS_F32, 2, 3), NULL, NULL, 0, 1e-5);
+    CHECK(ls_read(out, y, sizeof y) && isnan(y[0][0]) && isfinite(y[1][0]) && isfinite(y[1][2]));
+}
+
+static void a_norm_drops_what_it_adds_to_a_residual(void)
+{
+    ls_module *norm = ls_layer_norm_new(run, 8, .dropout = 0.5);
+    ls_tensor *x = ls_ones(run, LS_F32, 4, 8), *residual = ls_randn(run, LS_F32, 4, 8);
+    ls_eval(norm);
+    same_bits(ls_forward_with(norm, x, residual), ls_layer_norm(ls_add(x, residual), NULL, NULL, 1e-5), "result",
+              "evaluation");
+    ls_train(norm);
+    ls_set_seed(run, 9);
+    ls_tensor *y = ls_forward_with(norm, x, residual);
+    ls_set_seed(run, 9);
+    same_bits(y, ls_layer_norm(ls_add(ls_dropout(x, 0.5), residual), NULL, NULL, 1e-5), "result", "training");
+    ls_forward(norm, x);
+    CHECK(ls_error(run) == LS_ERR_VALUE && strstr(ls_error_message(run), "pass the residual"));
+    ls_error_clear(run);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc > 1) check_filter = argv[1];
+    run = ls_init(NULL, NULL, .seed = 1);
+    CHECK_RUN(dropout_add_layer_norm_is_three_operators);
+    CHECK_RUN(nan_stays_in_its_row);
+    CHECK_RUN(a_norm_drops_what_it_adds_to_a_residual);
+    CHECK_MSG(ls_error(run) == LS_OK, "%s", ls_error_message(run));
+    ls_finish(run);
+    return check_done();
+}
