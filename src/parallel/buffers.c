@@ -1,13 +1,15 @@
 /* buffers.c - running statistics and the like travel once a pass, all together, while gradients are being computed.
  *
  * They are what the forward pass left, so they are on their way before the walk back begins. The device gathers them
- * into one piece of memory: however many there are, they are sent by one call. */
+ * into one piece of memory: however many there are, they are sent by one call. Counters that the host keeps beside a
+ * device do not travel: every process counts the same passes. */
 #include "parallel/inside.h"
 
 enum { LINE = 64 }; /* each begins on a cache line of the packed memory */
 
-static size_t room_of(const ls_tensor *t)
+static size_t room_of(const ls_reducer *p, const ls_tensor *t)
 {
+    if (t->storage->device != p->device) return 0;
     size_t bytes = (size_t)ls_view_numel(&t->view) * ls_dtype_size(t->view.dtype);
     return (bytes + LINE - 1) / LINE * LINE;
 }
@@ -22,7 +24,7 @@ static bool make_room(ls_reducer *p)
 {
     int64_t bytes = 0;
     if (p->packed) return true;
-    for (int i = 0; i < p->buffer_count; i++) bytes += (int64_t)room_of(p->buffers[i]);
+    for (int i = 0; i < p->buffer_count; i++) bytes += (int64_t)room_of(p, p->buffers[i]);
     ls_mark mark = ls_scope_begin(p->run);
     ls_tensor *t = ls_tensor_new(p->run, p->device, LS_U8, LS_SHAPE(bytes));
     if (ls_is_valid(t)) p->packed = ls_alias_owned(t);
@@ -34,8 +36,9 @@ static bool make_room(ls_reducer *p)
 static bool copy_all(ls_reducer *p, bool to_packed)
 {
     char *at = p->packed->view.data;
-    for (int i = 0; i < p->buffer_count; at += room_of(p->buffers[i++])) {
+    for (int i = 0; i < p->buffer_count; at += room_of(p, p->buffers[i++])) {
         ls_tensor *t = p->buffers[i];
+        if (t->storage->device != p->device) continue;
         ls_operand place = {.data = at, .dtype = t->view.dtype};
         ls_view_set_contiguous(&place, ls_view_shape(&t->view));
         ls_call call = {.op = LS_OP_copy, .n_in = 1, .n_out = 1};

@@ -207,12 +207,15 @@ static bool add_tensors(ls_reducer *p, const ls_state *parameters, const ls_stat
     return true;
 }
 
-/* Buckets and buffers are packed on it. */
+/* Buckets and buffers are packed on it; counters may stay with the host. */
 static bool on_one_device(ls_reducer *p, const ls_state *tensors)
 {
+    bool beside = !ls_device_is_host(p->run->device);
     if (!p->slot_count && !p->buffer_count) p->device = NULL;
     for (int64_t i = 0; i < tensors->count; i++) {
-        ls_device *device = tensors->entries[i].tensor->storage->device;
+        const ls_tensor *t = tensors->entries[i].tensor;
+        ls_device *device = t->storage->device;
+        if (beside && ls_device_is_host(device) && !ls_dtype_is_float(t->view.dtype)) continue;
         if (!p->device) p->device = device;
         if (p->device == device) continue;
         ls_fail(&p->run->errors, LS_ERR_UNSUPPORTED,

@@ -52,5 +52,9 @@ bool ls_reducer_send_all(ls_reducer *p)
 {
     for (int i = 0; i < p->slot_count; i++)
         if (!ls_reducer_send(p, &p->slots[i]->tensor, 1, p->source, "ls_join_uneven_inputs")) return false;
+    for (int i = 0; i < p->buffer_count; i++) /* counters of those who ended earlier */
+        if (p->buffers[i]->storage->device != p->device &&
+            !ls_reducer_send(p, &p->buffers[i], 1, p->source, "ls_join_uneven_inputs"))
+            return false;
     return ls_buffers_start(p) && ls_buffers_wait(p);
 }
