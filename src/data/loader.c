@@ -90,6 +90,15 @@ static bool resolve_picture(ls_loader *loader, ls_field *field)
     return true;
 }
 
+/* As bytes, decoded pictures are a quarter as large as the f32 they become: a device that can widen them does. */
+static bool travels_as_bytes(const ls_loader *loader, int i)
+{
+    const ls_device *device = loader->object.run->device;
+    const ls_field *declared = &loader->set->fields[i];
+    return declared->image && !declared->shape[0] && loader->fields[i].dtype == LS_F32 && !ls_device_is_host(device) &&
+           ls_device_supports(device, LS_OP_normalize);
+}
+
 static bool resolve_fields(ls_loader *loader)
 {
     const ls_dataset *set = loader->set;
@@ -109,7 +118,12 @@ static bool resolve_fields(ls_loader *loader)
         .transform = &loader->opts.transform,
         .pad_multiple = loader->opts.pad_multiple,
     };
-    for (int i = 0; i < set->field_count; i++) loader->feed.reading.bytes[i] = ls_field_bytes(&loader->fields[i]);
+    ls_reading *reading = &loader->feed.reading;
+    for (int i = 0; i < set->field_count; i++) {
+        reading->as_bytes[i] = travels_as_bytes(loader, i);
+        reading->bytes[i] = ls_field_bytes(&loader->fields[i]);
+        if (reading->as_bytes[i]) reading->bytes[i] /= ls_dtype_size(LS_F32);
+    }
     return true;
 }
 

@@ -267,7 +267,7 @@ ls_shape ls_batch_shape(const ls_batch *batch, const char *name, int64_t sample)
     }
     if (i < 0 || !loader->has_batch || sample < 0 || sample >= batch->size) return ls_shape_make(0, NULL);
     const ls_slot *slot = &loader->feed.slots[loader->feed.begin % loader->feed.slot_count];
-    return slot->cells[i] ? slot->cells[i][sample].shape : ls_field_shape(&loader->fields[i]);
+    return loader->feed.reading.bytes[i] ? ls_field_shape(&loader->fields[i]) : slot->cells[i][sample].shape;
 }
 
 int64_t ls_loader_bad_count(const ls_loader *loader)

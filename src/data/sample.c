@@ -24,7 +24,7 @@ static void begin(ls_sample *sample)
 static bool is_complete(ls_sample *sample)
 {
     for (int i = 0; i < sample->reading->field_count; i++)
-        if (sample->cells[i] && sample->cells[i]->shape.ndim < 0)
+        if (!sample->reading->bytes[i] && sample->cells[i]->shape.ndim < 0)
             return ls_sample_fail(sample, LS_ERR_STATE,
                                   "ls_sample_resize() was not called for \"%s\", whose sizes vary",
                                   sample->reading->fields[i].name);
@@ -60,6 +60,40 @@ static const ls_field *field_of(ls_sample *sample, int field, const char *who)
     return NULL;
 }
 
+/* Memory for a sample of this shape in its cell. */
+static void *room_in_cell(ls_sample *sample, int field, ls_shape shape)
+{
+    ls_cell *cell = sample->cells[field];
+    size_t bytes = (size_t)ls_shape_numel(shape) * ls_dtype_size(sample->reading->fields[field].dtype);
+    if (bytes > cell->room || !cell->data) {
+        /* Half as much again: lengths differ a little from sample to sample, and soon nothing grows any more. */
+        size_t room = bytes + bytes / 2 + 64;
+        void *data = ls_sys_realloc(cell->data, room);
+        if (!data) return ls_sample_fail(sample, LS_ERR_MEMORY, "no memory for a sample of %zu bytes", bytes), NULL;
+        cell->data = data;
+        cell->room = room;
+    }
+    cell->shape = shape;
+    return cell->data;
+}
+
+/* Does this picture travel as bytes alone? Not once the program has asked for its numbers. */
+static bool is_bytes(const ls_sample *sample, int field)
+{
+    return sample->reading->as_bytes[field] && sample->cells[field]->shape.ndim < 0;
+}
+
+/* Memory of a field of fixed size, with the numbers that the batch will have. */
+static void *numbers_of(ls_sample *sample, int field)
+{
+    const ls_reading *reading = sample->reading;
+    if (!reading->as_bytes[field]) return sample->fixed[field];
+    if (!is_bytes(sample, field)) return sample->cells[field]->data;
+    float *numbers = room_in_cell(sample, field, ls_field_shape(&reading->fields[field]));
+    if (numbers) ls_transform_widen(reading->transform, sample->fixed[field], (int64_t)reading->bytes[field], numbers);
+    return numbers;
+}
+
 void *ls_sample_field(ls_sample *sample, int field)
 {
     const ls_field *f = field_of(sample, field, "ls_sample_field");
@@ -67,7 +101,7 @@ void *ls_sample_field(ls_sample *sample, int field)
     if (!sample->fixed[field])
         ls_sample_fail(sample, LS_ERR_STATE, "ls_sample_field: sizes of \"%s\" vary; ls_sample_resize() gives memory",
                        f->name);
-    return sample->fixed[field];
+    return sample->fixed[field] ? numbers_of(sample, field) : NULL;
 }
 
 void *ls_sample_resize(ls_sample *sample, int field, ls_shape shape)
@@ -84,19 +118,7 @@ void *ls_sample_resize(ls_sample *sample, int field, ls_shape shape)
                        f->name, ls_shape_text(declared, wanted));
         return NULL;
     }
-    ls_cell *cell = sample->cells[field];
-    if (!cell) return sample->fixed[field];
-    size_t bytes = (size_t)numel * ls_dtype_size(f->dtype);
-    if (bytes > cell->room || !cell->data) {
-        /* Half as much again: lengths differ a little from sample to sample, and soon nothing grows any more. */
-        size_t room = bytes + bytes / 2 + 64;
-        void *data = ls_sys_realloc(cell->data, room);
-        if (!data) return ls_sample_fail(sample, LS_ERR_MEMORY, "no memory for a sample of %zu bytes", bytes), NULL;
-        cell->data = data;
-        cell->room = room;
-    }
-    cell->shape = shape;
-    return cell->data;
+    return sample->fixed[field] ? numbers_of(sample, field) : room_in_cell(sample, field, shape);
 }
 
 void *ls_sample_scratch(ls_sample *sample, size_t bytes)
@@ -126,7 +148,11 @@ bool ls_sample_image(ls_sample *sample, int field, const void *bytes, size_t siz
 {
     const ls_field *f = picture_of(sample, field, "ls_sample_image");
     if (!f || sample->passed_over) return f != NULL;
-    ls_image_out out = {.memory = sample->fixed[field], .height = f->shape[1], .width = f->shape[2]};
+    bool bytes_travel = is_bytes(sample, field);
+    ls_image_out out = {.memory = bytes_travel ? sample->fixed[field] : numbers_of(sample, field),
+                        .bytes = bytes_travel,
+                        .height = f->shape[1],
+                        .width = f->shape[2]};
     const uint64_t random[2] = {sample->reading->transform_key, (uint64_t)sample->place};
     ls_message why = {{0}};
     ls_status status = ls_image_decode_transform(bytes, size, sample->reading->transform, random, out, &why);
@@ -142,7 +168,8 @@ bool ls_sample_pixels(ls_sample *sample, int field, const uint8_t *pixels)
         memcpy(sample->fixed[field], pixels, (size_t)count);
         return true;
     }
-    float *to = sample->fixed[field];
+    float *to = ls_sample_field(sample, field);
+    if (!to) return false;
     for (int64_t i = 0; i < count; i++) to[i] = (float)pixels[i] / 255.0f;
     return true;
 }

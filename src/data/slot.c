@@ -73,7 +73,9 @@ static bool prepare_lists(ls_run *run, ls_slot *slot, const ls_reading *reading,
     if (!grow(run, &slot->index, slot->room, size, sizeof *slot->index)) return false;
     if (!grow(run, &slot->place, slot->room, size, sizeof *slot->place)) return false;
     for (int i = 0; i < reading->field_count; i++)
-        if (!reading->bytes[i] && !grow(run, &slot->cells[i], slot->room, size, sizeof *slot->cells[i])) return false;
+        if ((!reading->bytes[i] || reading->as_bytes[i]) &&
+            !grow(run, &slot->cells[i], slot->room, size, sizeof *slot->cells[i]))
+            return false;
     slot->room = size;
     return true;
 }
@@ -117,7 +119,7 @@ void ls_slot_point(const ls_slot *slot, const ls_reading *reading, int64_t j, ls
     sample->reading = reading;
     for (int i = 0; i < reading->field_count; i++) {
         sample->cells[i] = slot->cells[i] ? &slot->cells[i][j] : NULL;
-        sample->fixed[i] = slot->cells[i] ? NULL : slot->fixed[i] + (size_t)j * reading->bytes[i];
+        sample->fixed[i] = reading->bytes[i] ? slot->fixed[i] + (size_t)j * reading->bytes[i] : NULL;
     }
 }
 
@@ -128,11 +130,12 @@ bool ls_slot_copy(const ls_slot *slot, const ls_reading *reading, int64_t j, con
     sample->status = LS_OK;
     for (int i = 0; i < reading->field_count; i++) {
         const ls_field *field = &reading->fields[i];
-        if (!source->cells[i]) {
+        if (reading->bytes[i])
             memcpy(sample->fixed[i], source->fixed[i] + (size_t)from * reading->bytes[i], reading->bytes[i]);
-            continue;
-        }
+        if (!source->cells[i]) continue;
         const ls_cell *cell = &source->cells[i][from];
+        sample->cells[i]->shape.ndim = -1;
+        if (cell->shape.ndim < 0) continue;
         void *to = ls_sample_resize(sample, i, cell->shape);
         if (!to) return false;
         memcpy(to, cell->data, (size_t)ls_shape_numel(cell->shape) * ls_dtype_size(field->dtype));
@@ -261,12 +264,14 @@ static bool gather_cells(ls_run *run, ls_slot *slot, const ls_reading *reading, 
 /* ---- delivery ---- */
 
 /* Start the copy of a field to the device, into slot->tensor[i]. */
-static bool upload(ls_run *run, ls_slot *slot, const ls_field *field, int i, ls_shape shape)
+static bool upload(ls_run *run, ls_slot *slot, const ls_reading *reading, int i, ls_shape shape)
 {
     ls_message why = {{0}};
-    slot->tensor[i] = ls_field_tensor(run, field, shape);
+    ls_field field = reading->fields[i];
+    if (reading->as_bytes[i]) field.dtype = LS_U8;
+    slot->tensor[i] = ls_field_tensor(run, &field, shape);
     if (!slot->tensor[i]) return false;
-    size_t bytes = (size_t)ls_shape_numel(shape) * ls_dtype_size(field->dtype);
+    size_t bytes = (size_t)ls_shape_numel(shape) * ls_dtype_size(field.dtype);
     ls_status status = ls_device_upload_begin(run->device, slot->tensor[i]->view.data, slot->pinned[i], bytes, &why);
     slot->copying = true;
     if (status) ls_fail(&run->errors, status, "loader: %s", why.text[0] ? why.text : ls_status_text(status));
@@ -279,8 +284,8 @@ static bool begin_delivery(ls_run *run, ls_slot *slot, const ls_reading *reading
     bool host = ls_device_is_host(run->device);
     for (int i = 0; i < reading->field_count; i++) {
         ls_shape shape = batch_shape(ls_field_shape(&reading->fields[i]), slot->count);
-        if (slot->cells[i] && !gather_cells(run, slot, reading, i, &shape)) return false;
-        if (!host && !upload(run, slot, &reading->fields[i], i, shape)) return false;
+        if (!reading->bytes[i] && !gather_cells(run, slot, reading, i, &shape)) return false;
+        if (!host && !upload(run, slot, reading, i, shape)) return false;
     }
     ls_message why = {{0}};
     if (!host && ls_device_uploads_note(run->device, &slot->event, &why))
@@ -314,6 +319,8 @@ bool ls_slot_deliver(ls_run *run, ls_slot *slot, const ls_reading *reading, ls_t
     slot->uploaded = false;
     if (slot->copying && ls_device_uploads_join(run->device, slot->event, &why))
         return ls_fail(&run->errors, LS_ERR_DEVICE, "loader: %s", why.text), false;
+    for (int i = 0; i < reading->field_count; i++)
+        if (reading->as_bytes[i] && !ls_slot_widen(run, slot, reading, i)) return give_up_delivery(run, slot), false;
     for (int i = 0; i < reading->field_count; i++) {
         tensors[i] = slot->tensor[i];
         slot->tensor[i] = NULL;

@@ -2,8 +2,9 @@
  *
  * Fields of fixed size are written straight into the batch: on the CPU into the memory of the tensor that will be
  * handed out, otherwise into pinned memory from which the device copies. Fields whose sizes vary go to one cell for
- * each sample and are put together when all sizes are known. Slots are used again, so nothing is taken from the system
- * when batches have reached their usual size. Functions that take a run belong to its thread. */
+ * each sample and are put together when all sizes are known. Pictures travel to a device as bytes. Slots are used
+ * again, so nothing is taken from the system when batches have reached their usual size. Functions that take a run
+ * belong to its thread. */
 #ifndef LOCKSTEP_DATA_SLOT_H
 #define LOCKSTEP_DATA_SLOT_H
 
@@ -17,7 +18,7 @@ typedef struct ls_slot {
     int64_t room;                     /* samples there is memory for */
     char *fixed[LS_MAX_FIELDS];       /* where samples of fixed size are written; NULL: sizes vary */
     ls_tensor *tensor[LS_MAX_FIELDS]; /* owned; while the slot fills: whose memory that is, on the CPU */
-    ls_cell *cells[LS_MAX_FIELDS];    /* [room] where sizes vary */
+    ls_cell *cells[LS_MAX_FIELDS];    /* [room] where sizes vary or pictures travel as bytes */
     void *pinned[LS_MAX_FIELDS];      /* on other devices */
     size_t pinned_bytes[LS_MAX_FIELDS];
     ls_event *event; /* the copy out of the pinned memory is done */
@@ -46,6 +47,8 @@ bool ls_slot_prepare_plain(ls_run *run, ls_slot *slot, const ls_reading *reading
 void ls_slot_upload_ahead(ls_run *run, ls_slot *slot, const ls_reading *reading);
 /* Turn what was written into tensors of the innermost scope. */
 bool ls_slot_deliver(ls_run *run, ls_slot *slot, const ls_reading *reading, ls_tensor **tensors);
+/* widen.c: the pictures of field i came as bytes; let the device make numbers of them, in a new slot->tensor[i]. */
+bool ls_slot_widen(ls_run *run, ls_slot *slot, const ls_reading *reading, int i);
 /* Let a sample be written to place j of the slot. */
 void ls_slot_point(const ls_slot *slot, const ls_reading *reading, int64_t j, ls_sample *sample);
 /* Write sample `from` of another slot to place j; false (and sample->status) when memory is out. */

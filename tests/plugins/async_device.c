@@ -365,6 +365,15 @@ static ls_status refuse(ls_message *why, const char *what)
     return LS_ERR_DEVICE;
 }
 
+static _Atomic int64_t bytes_uploaded;
+
+__attribute__((visibility("default"))) int64_t device_bytes_uploaded(void);
+
+int64_t device_bytes_uploaded(void)
+{
+    return bytes_uploaded;
+}
+
 static ls_status device_copy(void *handle, ls_stream *s, void *to, const void *from, size_t bytes, ls_copy_kind kind,
                              ls_message *why)
 {
@@ -372,6 +381,7 @@ static ls_status device_copy(void *handle, ls_stream *s, void *to, const void *f
     if (kind != LS_COPY_TO_HOST && !(to = behind(d, to))) return refuse(why, "the destination of a copy");
     bool from_device = kind == LS_COPY_TO_HOST || kind == LS_COPY_ON_DEVICE;
     if (from_device && !(from = behind(d, from))) return refuse(why, "the source of a copy");
+    if (kind == LS_COPY_TO_DEVICE) bytes_uploaded += (int64_t)bytes;
     job *j = new_job(JOB_COPY);
     if (!j) return LS_ERR_MEMORY;
     j->to = to;

@@ -368,6 +368,15 @@ static bool is_here(device *d, const void *address, size_t bytes)
     return s && !s->released && offset + bytes <= s->bytes;
 }
 
+static int64_t bytes_uploaded;
+
+__attribute__((visibility("default"))) int64_t device_bytes_uploaded(void);
+
+int64_t device_bytes_uploaded(void)
+{
+    return bytes_uploaded;
+}
+
 static ls_status device_copy(void *handle, ls_stream *stream, void *to, const void *from, size_t bytes,
                              ls_copy_kind kind, ls_message *why)
 {
@@ -381,6 +390,7 @@ static ls_status device_copy(void *handle, ls_stream *stream, void *to, const vo
         if (!status) memcpy(to, memory_at(d, from), bytes);
         return status;
     }
+    if (kind == LS_COPY_TO_DEVICE) bytes_uploaded += (int64_t)bytes;
     note *n = add_note(d, kind == LS_COPY_ON_DEVICE ? NOTE_COPY : NOTE_UPLOAD);
     n->to = to;
     n->bytes = bytes;

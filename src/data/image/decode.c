@@ -156,15 +156,24 @@ static ls_status open_sink(const job *j, int64_t width, int64_t height, ls_image
         return ls_message_set(j->why, LS_ERR_SHAPE, "becomes %lld x %lld pixels where %lld x %lld are expected",
                               (long long)width, (long long)height, (long long)out->width, (long long)out->height);
     }
-    if (ls_transform_dtype(j->t) == LS_U8) sink->bytes = out->memory;
+    if (out->bytes || ls_transform_dtype(j->t) == LS_U8) sink->bytes = out->memory;
     else sink->floats = out->memory;
     return LS_OK;
 }
 
 static void fill_levels(const ls_transform *t, float levels[3][256])
 {
+    float mean[3], std[3];
+    ls_transform_scale(t, mean, std);
     for (int c = 0; c < 3; c++)
-        for (int i = 0; i < 256; i++) levels[c][i] = ((float)i / 255 - t->mean[c]) / t->std[c];
+        for (int i = 0; i < 256; i++) levels[c][i] = ((float)i / 255 - mean[c]) / std[c];
+}
+
+void ls_transform_widen(const ls_transform *t, const uint8_t *pixels, int64_t count, float *to)
+{
+    float levels[3][256];
+    fill_levels(t, levels);
+    for (int64_t i = 0; i < count; i++) to[i] = levels[i % 3][pixels[i]];
 }
 
 /* One view of the source (of the file first, then of the latest picture) into the sink; NULL: into a new picture. */
@@ -211,7 +220,7 @@ ls_status ls_image_decode_transform(const void *bytes, size_t size, const ls_tra
         if (step == steps) {
             ls_sink sink = {0};
             float levels[3][256];
-            if (t && t->normalized) {
+            if (t && t->normalized && !out.bytes) {
                 fill_levels(t, levels);
                 sink.levels = (const float(*)[256])levels;
             }

@@ -15,6 +15,10 @@ LS_PRINTF(3, 4) ls_status ls_message_set(ls_message *why, ls_status code, const 
 ls_status ls_transform_check(const ls_transform *t, ls_message *why);
 /* LS_F32 or LS_U8. */
 ls_dtype ls_transform_dtype(const ls_transform *t);
+/* What pixels become as f32: (x / 255 - mean) / std, by channel. */
+void ls_transform_scale(const ls_transform *t, float mean[3], float std[3]);
+/* Make that of `count` bytes, their channels side by side. */
+void ls_transform_widen(const ls_transform *t, const uint8_t *pixels, int64_t count, float *to);
 /* True when all results have one size, whatever the picture. */
 bool ls_transform_size(const ls_transform *t, int64_t *height, int64_t *width);
 /* The largest picture that is decoded. */
@@ -24,6 +28,7 @@ int64_t ls_transform_max_pixels(const ls_transform *t);
 typedef struct ls_image_out {
     void *memory; /* of `height` x `width` pixels; another size is LS_ERR_SHAPE */
     int64_t height, width;
+    bool bytes; /* leave the pixels as they are, for ls_transform_widen() or a device to do the rest */
     /* Instead of these: called once, when the size is known; NULL (and a reason) refuses it. */
     void *(*room)(void *user, int64_t height, int64_t width, ls_message *why);
     void *user;

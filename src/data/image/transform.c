@@ -213,6 +213,14 @@ ls_dtype ls_transform_dtype(const ls_transform *t)
     return t && t->dtype ? (ls_dtype)t->dtype : LS_F32;
 }
 
+void ls_transform_scale(const ls_transform *t, float mean[3], float std[3])
+{
+    for (int c = 0; c < 3; c++) {
+        mean[c] = t && t->normalized ? t->mean[c] : 0;
+        std[c] = t && t->normalized ? t->std[c] : 1;
+    }
+}
+
 bool ls_transform_size(const ls_transform *t, int64_t *height, int64_t *width)
 {
     for (int i = t ? t->count - 1 : -1; i >= 0; i--) {
