@@ -33,6 +33,27 @@ static void *attention_setup(ls_run *run, const bench_item *item)
     return &s;
 }
 
+/* The same on what one projection wrote; the second half of every sequence is padding. */
+static void self_attention_call(void *arg)
+{
+    block_state *s = arg;
+    ls_mark mark = ls_scope_begin(s->run);
+    ls_tensor *o = ls_self_attention(s->x[0], HEADS, .lengths = s->x[1], .dropout = 0.1);
+    ls_backward(s->run, ls_sum(ls_mul(o, s->dy)));
+    ls_grad_clear(s->x[0]);
+    ls_scope_end(s->run, mark, NULL);
+}
+
+static void *self_attention_setup(ls_run *run, const bench_item *item)
+{
+    static block_state s;
+    s = (block_state){.run = run};
+    s.x[0] = ls_requires_grad(ls_randn(run, item->dtype, BATCH, LENGTH, 3 * HEADS * WIDTH), true);
+    s.x[1] = ls_full(run, LS_I64, LENGTH / 2, BATCH);
+    s.dy = ls_randn(run, item->dtype, BATCH, LENGTH, HEADS * WIDTH);
+    return &s;
+}
+
 /* ---- blocks of modules ---- */
 
 static void block_call(void *arg)
@@ -97,6 +118,11 @@ void bench_add_blocks(int threads)
         item->dtype = dtype;
         item->setup = attention_setup;
         item->call = attention_call;
+        item = bench_add(BENCH_GFLOPS, half ? BENCH_PEAK_BF16 : BENCH_PEAK_F32, threads, flop / 4,
+                         "attention/%s/12x12x384x64 half padding", type);
+        item->dtype = dtype;
+        item->setup = self_attention_setup;
+        item->call = self_attention_call;
         item = bench_add(BENCH_MS, BENCH_PEAK_NONE, threads, 1, "block/%s/bert-base encoder layer", type);
         item->dtype = dtype;
         item->setup = encoder_setup;

@@ -123,6 +123,10 @@ CALL(attention_causal, ls_attention(in[0], in[1], in[2], .causal = true, .scale 
 CALL(attention_mask, ls_attention(in[0], in[1], in[2], .mask = ls_cast(in[3], LS_BOOL)))
 CALL(attention_bias, ls_attention(in[0], in[1], in[2], .mask = ls_detach(in[3])))
 CALL(attention_dropout, ls_attention(in[0], in[1], in[2], .dropout = 0.25))
+CALL(attention_lengths, ls_attention(in[0], in[1], in[2], .lengths = in[3]))
+CALL(self_attention, ls_self_attention(in[0], 2))
+CALL(self_attention_lengths, ls_self_attention(in[0], 2, .lengths = in[1], .causal = true))
+CALL(self_attention_dropout, ls_self_attention(in[0], 3, .lengths = in[1], .dropout = 0.25))
 
 CALL(max_pool, ls_max_pool2d(in[0], 3, .stride = 2, .padding = 1))
 CALL(max_pool_ceil, ls_max_pool2d(in[0], 2, .ceil_mode = true))
@@ -241,6 +245,10 @@ const op_case op_cases[] = {
     CASE(attention, attention_mask, N(2, 2, 5, 4), N(2, 2, 6, 4), N(2, 2, 6, 4), B(2, 1, 5, 6)),
     CASE(attention, attention_bias, N(2, 2, 5, 4), N(2, 2, 6, 4), N(2, 2, 6, 4), CONSTANT_N(2, 5, 6)),
     CHANCE(attention, attention_dropout, N(1, 2, 5, 4), N(1, 2, 7, 4), N(1, 2, 7, 4)),
+    CASE(attention, attention_lengths, N(3, 2, 6, 4), N(3, 1, 6, 4), N(3, 1, 6, 5), I(7, 3)),
+    CASE(self_attention, self_attention, N(2, 7, 30)),
+    CASE(self_attention, self_attention_lengths, N(3, 9, 24), I(10, 3)),
+    CHANCE(self_attention, self_attention_dropout, N(2, 5, 36), I(6, 2)),
 
     EXACT(max_pool2d, max_pool, D(2, 3, 7, 6)), EXACT(max_pool2d, max_pool_ceil, D(1, 2, 5, 5)),
     CASE(avg_pool2d, avg_pool, N(2, 3, 7, 6)), CASE(avg_pool2d, avg_pool_inside, N(2, 3, 6, 5)),

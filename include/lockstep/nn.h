@@ -291,8 +291,8 @@ LS_API ls_module *ls_avg_pool2d_new_sized(ls_run *run, int64_t kernel, const ls_
 
 /* ---- Attention, batch first ---- */
 
-/* Inputs: x [B,S,E]; x and mask; query, key, value; or those and mask. mask as in ls_attention. in_proj_weight [3E,E],
- * in_proj_bias [3E], out_proj.weight [E,E], out_proj.bias [E] */
+/* Inputs: x [B,S,E]; x and mask; x and lengths [B], which are integers; query, key, value; or those and mask. mask and
+ * lengths as in ls_attention. in_proj_weight [3E,E], in_proj_bias [3E], out_proj.weight [E,E], out_proj.bias [E] */
 typedef struct ls_multihead_attention_opts {
     double dropout LS_DEFAULT(0);
     bool no_bias LS_DEFAULT(false), causal LS_DEFAULT(false);
@@ -304,7 +304,8 @@ typedef struct ls_multihead_attention_opts {
 LS_API ls_module *ls_multihead_attention_new_sized(ls_run *run, int64_t features, int64_t heads,
                                                    const ls_multihead_attention_opts *opts, size_t opts_size);
 
-/* One layer of a transformer encoder, x [B,S,E] or x and mask: self_attn, linear1, linear2, norm1, norm2. */
+/* One layer of a transformer encoder, x [B,S,E], x and mask, or x and lengths: self_attn, linear1, linear2, norm1,
+ * norm2. */
 typedef struct ls_transformer_opts {
     int64_t feedforward LS_DEFAULT(2048);
     double dropout LS_DEFAULT(0.1), epsilon LS_DEFAULT(1e-5);

@@ -159,12 +159,20 @@ typedef struct ls_attention_opts {
     double scale LS_DEFAULT(LS_AUTO_REAL); /* LS_AUTO_REAL: 1 / sqrt(D) */
     double dropout LS_DEFAULT(0);
     bool causal LS_DEFAULT(false); /* position i sees keys 0 .. i */
+    /* (optional) [B], i64 or i32, where S is T: sequence b has only its first lengths[b] positions. The others are
+     * neither read nor worked on; their results and gradients are 0. */
+    ls_tensor *lengths LS_DEFAULT(NULL);
     ls_options_end _ LS_DEFAULT({});
 } ls_attention_opts;
 #define ls_attention_opts_defaults .scale = LS_AUTO_REAL
 #define ls_attention(q, k, ...) LS_CALL_3(ls_attention, ls_attention_opts, q, k, __VA_ARGS__, )
 LS_API ls_tensor *ls_attention_sized(ls_tensor *q, ls_tensor *k, ls_tensor *v, const ls_attention_opts *opts,
                                      size_t opts_size);
+/* The same for what one projection made of a sequence: qkv [B,S,3*H*D], of each position its query, its key and its
+ * value, each H heads of D numbers; the result is [B,S,H*D]. Nothing is copied on the way, there or back. */
+#define ls_self_attention(qkv, ...) LS_CALL_2(ls_self_attention, ls_attention_opts, qkv, __VA_ARGS__, )
+LS_API ls_tensor *ls_self_attention_sized(ls_tensor *qkv, int64_t heads, const ls_attention_opts *opts,
+                                          size_t opts_size);
 
 /* ---- Pooling and resizing, [N,C,H,W] ---- */
 typedef struct ls_pool2d_opts {

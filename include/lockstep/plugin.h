@@ -24,7 +24,7 @@ extern "C" {
 #endif
 
 #define LS_PLUGIN_ABI 2u
-#define LS_MAX_INPUTS 8
+#define LS_MAX_INPUTS 9
 #define LS_MAX_OUTPUTS 4
 
 /* ---- Operators ------------------------------------------------------------------------------------------------ */

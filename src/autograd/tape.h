@@ -9,7 +9,7 @@
 
 #include "tensor/context.h"
 
-enum { LS_MAX_SAVED = 8 };
+enum { LS_MAX_SAVED = 9 };
 
 /* Compute the gradients dx of a node's inputs from those of its outputs. dy[i] is NULL where no gradient arrived (never
  * all). Set dx[i] for every input with ls_wants(node, i): of the input's shape or one that was broadcast to the

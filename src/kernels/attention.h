@@ -31,11 +31,12 @@ typedef struct ls_attention {
     bool causal; /* query i sees keys j <= i */
     ls_attention_mask mask;
 
-    /* Score [i, j] of the first head is element `first` + i * keys + j of the tensor that dropout draws at `offset`;
-     * the next head of the group follows queries * keys elements later. */
+    /* Score [i, j] of head h is element `first` + h * drawn_head + i * drawn_row + j of the tensor that dropout draws
+     * at `offset`: that of the whole batch, whose rows may be longer than this problem has keys. */
     uint32_t drop_below; /* an element whose random bits are below is dropped; 0: no dropout */
     double keep_scale;   /* 1 / (1 - p) */
     uint64_t seed, offset, first;
+    int64_t drawn_row, drawn_head;
 
     ls_attention_matrix q, k, v; /* [queries, depth], [keys, depth], [keys, value_depth] */
     ls_attention_matrix o;       /* [queries, value_depth] */
@@ -95,7 +96,7 @@ void ls_attention_bias_f64(const ls_attention *problem, int64_t head, int64_t qu
 /* Index of a score among all that dropout draws for. */
 static inline uint64_t ls_attention_element(const ls_attention *problem, int64_t head, int64_t query, int64_t key)
 {
-    return problem->first + (uint64_t)((head * problem->queries + query) * problem->keys + key);
+    return problem->first + (uint64_t)(head * problem->drawn_head + query * problem->drawn_row + key);
 }
 
 /* Does dropout keep this element? */

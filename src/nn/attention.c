@@ -49,16 +49,21 @@ static ls_tensor *attention_forward(ls_module *self, int n, ls_tensor *const *x,
     ls_run *run = self->object.run;
     bool itself = n < 3; /* query, key and value are one tensor */
     if (!ls_layer_takes(self, n, 1, 4) || !fits(a, itself ? 1 : 3, x)) return &run->poison;
-    ls_tensor *mask = n == 2 ? x[1] : n == 4 ? x[3] : NULL;
-    ls_tensor *parts[3];
-    if (itself) ls_split_into(ls_linear(x[0], a->in_weight, a->in_bias, LS_ACT_NONE), 2, 3, parts);
-    else
-        for (int i = 0; i < 3; i++) parts[i] = project(a, x[i], i);
-    for (int i = 0; i < 3; i++) parts[i] = to_heads(parts[i], a->heads);
-    ls_tensor *mixed = ls_attention(parts[0], parts[1], parts[2], .mask = mask,
-                                    .dropout = self->training ? a->dropout : 0, .causal = a->causal); /* [B,H,S,D] */
-    ls_tensor *joined = ls_reshape(ls_permute(mixed, 0, 2, 1, 3), ls_dim(x[0], 0), ls_dim(x[0], 1), a->features);
-    return ls_forward(a->out_proj, joined);
+    ls_tensor *mixed; /* [B,S,E] */
+    double dropout = self->training ? a->dropout : 0;
+    if (itself) {
+        ls_tensor *qkv = ls_linear(x[0], a->in_weight, a->in_bias, LS_ACT_NONE), *given = n == 2 ? x[1] : NULL;
+        bool lengths = given && ls_dtype_of(given) != LS_BOOL && !ls_dtype_is_float(ls_dtype_of(given));
+        mixed = ls_self_attention(qkv, a->heads, .mask = lengths ? NULL : given, .lengths = lengths ? given : NULL,
+                                  .dropout = dropout, .causal = a->causal);
+    } else {
+        ls_tensor *part[3];
+        for (int i = 0; i < 3; i++) part[i] = to_heads(project(a, x[i], i), a->heads);
+        mixed = ls_attention(part[0], part[1], part[2], .mask = n == 4 ? x[3] : NULL, .dropout = dropout,
+                             .causal = a->causal); /* [B,H,S,D] */
+        mixed = ls_reshape(ls_permute(mixed, 0, 2, 1, 3), ls_dim(x[0], 0), ls_dim(x[0], 1), a->features);
+    }
+    return ls_forward(a->out_proj, mixed);
 }
 
 ls_module *ls_multihead_attention_new_sized(ls_run *run, int64_t features, int64_t heads,

@@ -29,9 +29,10 @@ typedef struct setup {
     bool causal;
     double dropout;
     bool by_steps; /* last dimensions are not contiguous */
+    bool lengths;  /* sequences end early */
 } setup;
 
-enum { Q, K, V, O, LSE, MASK, D_O, DQ, DK, DV, TENSORS };
+enum { Q, K, V, O, LSE, MASK, D_O, DQ, DK, DV, KEPT, LENGTHS, TENSORS };
 
 typedef struct tensors {
     ls_operand x[TENSORS];
@@ -101,6 +102,27 @@ static void make_mask(tensors *t, const setup *s)
     }
 }
 
+/* Of sequence b: from nothing at all to full length. */
+static int64_t length_of(const setup *s, int64_t b)
+{
+    return s->lengths && s->batch > 1 ? b * s->keys / (s->batch - 1) : s->keys;
+}
+
+/* Lengths, and NaN in all that lies beyond them. */
+static void make_lengths(tensors *t, const setup *s)
+{
+    static const int inputs[] = {Q, K, V, D_O};
+    ls_operand *x = &t->x[LENGTHS];
+    make(t, LENGTHS, LS_I64, s->batch, 1, 1, 1, 1);
+    x->ndim = 1;
+    for (int64_t b = 0; b < s->batch; b++) set_flat(x, (size_t)b, (double)length_of(s, b));
+    for (int i = 0; i < 4; i++) {
+        x = &t->x[inputs[i]];
+        for (int64_t at = 0; at < (int64_t)t->numbers[inputs[i]]; at++)
+            if (at % x->stride[0] / x->stride[2] >= length_of(s, at / x->stride[0])) set_flat(x, (size_t)at, NAN);
+    }
+}
+
 static void make_all(tensors *t, const setup *s)
 {
     memset(t, 0, sizeof *t);
@@ -115,7 +137,9 @@ static void make_all(tensors *t, const setup *s)
     make(t, DQ, s->dtype, s->batch, s->heads, s->queries, s->depth, 1);
     make(t, DK, s->dtype, s->batch, s->key_heads, s->keys, s->depth, step);
     make(t, DV, s->dtype, s->batch, s->key_heads, s->keys, s->value_depth, 1);
+    make(t, KEPT, LS_U8, s->batch, s->heads, s->queries, (s->keys + 63) / 64 * 8, 1);
     make_mask(t, s);
+    if (s->lengths) make_lengths(t, s);
 }
 
 static void drop_all(tensors *t)
@@ -138,13 +162,18 @@ static const ls_operand *mask_of(const tensors *t, const setup *s)
     return s->mask == NO_MASK ? NULL : &t->x[MASK];
 }
 
+static const ls_operand *lengths_of(const tensors *t, const setup *s)
+{
+    return s->lengths ? &t->x[LENGTHS] : NULL;
+}
+
 static void forward(const tensors *t, const setup *s)
 {
     ls_call call = {.op = LS_OP_attention,
-                    .n_in = 4,
-                    .n_out = 2,
-                    .in = {&t->x[Q], &t->x[K], &t->x[V], mask_of(t, s)},
-                    .out = {&t->x[O], &t->x[LSE]},
+                    .n_in = 5,
+                    .n_out = 3,
+                    .in = {&t->x[Q], &t->x[K], &t->x[V], mask_of(t, s), lengths_of(t, s)},
+                    .out = {&t->x[O], &t->x[LSE], s->dropout > 0 ? &t->x[KEPT] : NULL},
                     .attrs = attrs_of(s)};
     CHECK(ls_cpu_attention(&call, NULL) == LS_OK);
 }
@@ -152,9 +181,10 @@ static void forward(const tensors *t, const setup *s)
 static void backward(const tensors *t, const setup *s, bool dq, bool dk, bool dv)
 {
     ls_call call = {.op = LS_OP_attention_grad,
-                    .n_in = 7,
+                    .n_in = 9,
                     .n_out = 3,
-                    .in = {&t->x[D_O], &t->x[Q], &t->x[K], &t->x[V], &t->x[O], &t->x[LSE], mask_of(t, s)},
+                    .in = {&t->x[D_O], &t->x[Q], &t->x[K], &t->x[V], &t->x[O], &t->x[LSE], mask_of(t, s),
+                           s->dropout > 0 ? &t->x[KEPT] : NULL, lengths_of(t, s)},
                     .out = {dq ? &t->x[DQ] : NULL, dk ? &t->x[DK] : NULL, dv ? &t->x[DV] : NULL},
                     .attrs = attrs_of(s)};
     CHECK(ls_cpu_attention_grad(&call, NULL) == LS_OK);
@@ -183,7 +213,8 @@ static double weights_of(const tensors *t, const setup *s, int64_t b, int64_t h,
 {
     int64_t hk = h / (s->heads / s->key_heads);
     double sum = 0;
-    for (int64_t j = 0; j < s->keys; j++) {
+    memset(weight, 0, (size_t)s->keys * sizeof *weight);
+    for (int64_t j = 0; j < length_of(s, b); j++) {
         double score = 0;
         for (int64_t d = 0; d < s->depth; d++) score += get(&t->x[Q], b, h, i, d) * get(&t->x[K], b, hk, j, d);
         score *= scale;
@@ -207,9 +238,11 @@ static truth truth_of(const tensors *t, const setup *s)
     for (int64_t row = 0; row < rows; row++) {
         int64_t b = row / (s->heads * s->queries), h = row / s->queries % s->heads, i = row % s->queries;
         int64_t hk = h / (s->heads / s->key_heads), first_key = (b * s->key_heads + hk) * s->keys;
-        r.lse[row] = weights_of(t, s, b, h, i, weight);
+        int64_t keys = length_of(s, b);
+        r.lse[row] = s->lengths && i >= keys ? -INFINITY : weights_of(t, s, b, h, i, weight);
+        if (s->lengths && i >= keys) continue;
         double mean = 0;
-        for (int64_t j = 0; j < s->keys; j++) {
+        for (int64_t j = 0; j < keys; j++) {
             double factor = factor_of(s, b, h, i, j);
             dw[j] = 0;
             for (int64_t d = 0; d < Dv; d++) {
@@ -220,7 +253,7 @@ static truth truth_of(const tensors *t, const setup *s)
             }
             mean += weight[j] * dw[j];
         }
-        for (int64_t j = 0; j < s->keys; j++)
+        for (int64_t j = 0; j < keys; j++)
             for (int64_t d = 0; d < D; d++) {
                 double ds = weight[j] * (dw[j] - mean) * scale;
                 r.dq[row * D + d] += ds * get(&t->x[K], b, hk, j, d);
@@ -258,10 +291,10 @@ static void compare(const char *name, const ls_operand *x, const double *want, d
                     largest = fmax(largest, fabs(want[n]));
                 }
     CHECK_MSG(!wild && worst <= tolerance * largest,
-              "%s (%s, isa %s, B%d H%d/%d S%dx%d D%d/%d mask %d causal %d dropout %g): error %.3g of %.3g%s", name,
-              ls_dtype_name(x->dtype), ls_isa_name(ls_isa_in_use()), (int)s->batch, (int)s->heads, (int)s->key_heads,
-              (int)s->queries, (int)s->keys, (int)s->depth, (int)s->value_depth, (int)s->mask, s->causal, s->dropout,
-              worst, largest, wild ? ", not finite" : "");
+              "%s (%s, isa %s, B%d H%d/%d S%dx%d D%d/%d mask %d causal %d dropout %g lengths %d): error %.3g of %.3g%s",
+              name, ls_dtype_name(x->dtype), ls_isa_name(ls_isa_in_use()), (int)s->batch, (int)s->heads,
+              (int)s->key_heads, (int)s->queries, (int)s->keys, (int)s->depth, (int)s->value_depth, (int)s->mask,
+              s->causal, s->dropout, s->lengths, worst, largest, wild ? ", not finite" : "");
 }
 
 static double tolerance_of(ls_dtype dtype)
@@ -347,6 +380,38 @@ static void dropout_draws_by_element(void)
     on_every_isa((setup){1, 3, 3, 9, 21, 8, 8, .dropout = 0.5});
 }
 
+/* What lies beyond the end of a sequence is NaN here and must not be read; its results are 0. */
+static void sequences_end_at_their_length(void)
+{
+    on_every_isa((setup){3, 2, 2, 40, 40, 16, 16, .lengths = true});
+    on_every_isa((setup){4, 2, 1, 29, 29, 9, 16, .lengths = true, .causal = true, .dropout = 0.3});
+    on_every_isa((setup){3, 2, 2, 52, 52, 16, 8, .lengths = true, .dropout = 0.1, .by_steps = true});
+    on_every_isa((setup){3, 2, 2, 33, 33, 16, 16, .lengths = true, .mask = FLOAT_PER_HEAD});
+    on_every_isa((setup){3, 2, 2, 33, 33, 16, 16, .lengths = true, .mask = BOOL_KEYS, .dropout = 0.2});
+    on_every_isa((setup){2, 1, 1, 250, 250, 8, 8, .lengths = true, .dropout = 0.2});
+}
+
+static void a_length_out_of_range_is_named(void)
+{
+    setup s = {2, 1, 1, 4, 4, 8, 8, LS_F32, .lengths = true};
+    tensors t;
+    make_all(&t, &s);
+    for (int i = 0; i < 2; i++) {
+        set_flat(&t.x[LENGTHS], 1, i ? -1 : 5);
+        ls_message why = {""};
+        ls_call call = {.op = LS_OP_attention,
+                        .n_in = 5,
+                        .n_out = 1,
+                        .in = {&t.x[Q], &t.x[K], &t.x[V], NULL, &t.x[LENGTHS]},
+                        .out = {&t.x[O]},
+                        .attrs = attrs_of(&s)};
+        CHECK(ls_cpu_attention(&call, &why) == LS_ERR_VALUE);
+        CHECK_TEXT(why.text,
+                   i ? "length -1 of sequence 1 is not in 0 .. 4" : "length 5 of sequence 1 is not in 0 .. 4");
+    }
+    drop_all(&t);
+}
+
 static void empty_tensors_are_fine(void)
 {
     check_setup((setup){0, 2, 2, 4, 4, 8, 8, .mask = NO_MASK});
@@ -360,7 +425,7 @@ static void cutting_changes_nothing(void)
 {
     static const ls_dtype dtypes[] = {LS_F64, LS_F32, LS_BF16};
     for (int d = 0; d < 3; d++) {
-        setup s = {1, 1, 1, 250, 330, 16, 16, dtypes[d], BOOL_KEYS, false, 0.1, false};
+        setup s = {1, 1, 1, 250, 330, 16, 16, dtypes[d], BOOL_KEYS, .dropout = 0.1};
         tensors whole, cut;
         make_all(&whole, &s);
         make_all(&cut, &s);
@@ -412,7 +477,7 @@ static double loss_of(tensors *t, const setup *s)
 
 static void gradient_is_the_slope(void)
 {
-    setup s = {1, 4, 2, 6, 9, 5, 3, LS_F64, FLOAT_PER_HEAD, true, 0.2, false};
+    setup s = {1, 4, 2, 6, 9, 5, 3, LS_F64, FLOAT_PER_HEAD, .causal = true, .dropout = 0.2};
     tensors t;
     make_all(&t, &s);
     forward(&t, &s);
@@ -492,6 +557,8 @@ int main(int argc, char **argv)
     CHECK_RUN(masks_hide_keys);
     CHECK_RUN(causal_queries_see_the_past);
     CHECK_RUN(dropout_draws_by_element);
+    CHECK_RUN(sequences_end_at_their_length);
+    CHECK_RUN(a_length_out_of_range_is_named);
     CHECK_RUN(empty_tensors_are_fine);
     CHECK_RUN(cutting_changes_nothing);
     CHECK_RUN(memory_does_not_depend_on_who_comes_first);

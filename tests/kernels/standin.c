@@ -125,9 +125,10 @@ static void compare(const char *name, const numbers *x, int64_t n)
     CHECK_MSG(difference <= 1e-4 * size, "%s: off by %g of %g", name, sqrt(difference), sqrt(size));
 }
 
+static char scratch[8 << 20] __attribute__((aligned(64)));
+
 static void check_attention(const ls_attention_kernel *kernel, int64_t queries, int64_t keys, bool causal, bool drops)
 {
-    static char scratch[8 << 20] __attribute__((aligned(64)));
     ls_attention p = {.queries = queries,
                       .keys = keys,
                       .depth = 40,
@@ -137,7 +138,9 @@ static void check_attention(const ls_attention_kernel *kernel, int64_t queries, 
                       .causal = causal,
                       .drop_below = drops ? 1u << 30 : 0,
                       .keep_scale = drops ? 4 / 3.0 : 1,
-                      .seed = 5};
+                      .seed = 5,
+                      .drawn_row = keys,
+                      .drawn_head = queries * keys};
     ls_attention_part part = {0, queries, 0, keys};
     fill(&q), fill(&k), fill(&v), fill(&d_o);
     for (int64_t head = 0; head < GROUP; head++) { /* forward is told one head at a time */
@@ -171,8 +174,34 @@ static void check_attention(const ls_attention_kernel *kernel, int64_t queries, 
     compare("dv", &dv, keys * p.value_depth);
 }
 
+/* Once the bits that forward left say that all was dropped, there is no dv: backward draws nothing again. */
+static void check_kept(const ls_attention_kernel *kernel)
+{
+    enum { ROWS = 100 };
+    static uint8_t kept[ROWS * ((ROWS + 63) / 64 * 8)];
+    ls_attention p = {.queries = ROWS,
+                      .keys = ROWS,
+                      .depth = 40,
+                      .value_depth = 24,
+                      .group = 1,
+                      .scale = 0.2,
+                      .drop_below = 1u << 30,
+                      .keep_scale = 4 / 3.0,
+                      .drawn_row = ROWS,
+                      .drawn_head = ROWS * ROWS,
+                      .kept = {kept, ls_attention_kept_bytes(ROWS), sizeof kept}};
+    ls_attention_part part = {0, ROWS, 0, ROWS};
+    fill(&q), fill(&k), fill(&v), fill(&d_o);
+    point(&p, false);
+    kernel->forward(&p, &part, scratch);
+    memset(kept, 0, sizeof kept);
+    kernel->backward(&p, &part, scratch);
+    for (int64_t i = 0; i < ROWS * p.value_depth; i++) CHECK(dv.half[i] == 0);
+}
+
 static void check_attentions(const ls_attention_kernel *kernel)
 {
+    check_kept(kernel);
     for (int variant = 0; variant < 4; variant++) {
         check_attention(kernel, 7, 9, variant & 1, variant & 2);
         check_attention(kernel, 101, 203, variant & 1, variant & 2);

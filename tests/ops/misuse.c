@@ -107,6 +107,11 @@ static void shapes_that_do_not_fit(void)
     FAILS(ls_topk(Z(3), 4, 0, true, NULL), LS_ERR_VALUE, "k is 4");
     FAILS(ls_cross_entropy(Z(4, 3), INDEX(5)), LS_ERR_SHAPE, "do not fit");
     FAILS(ls_attention(Z(1, 2, 3, 4), Z(1, 2, 3, 5), Z(1, 2, 3, 4)), LS_ERR_SHAPE, "do not fit");
+    FAILS(ls_self_attention(Z(2, 5, 12), 5), LS_ERR_SHAPE, "[2,5,12] f32 is not [B,S,3*H*D] with 5 heads");
+    FAILS(ls_self_attention(Z(2, 5, 12), 2, .lengths = INDEX(3)), LS_ERR_SHAPE, "lengths [3] i64: i64 or i32 [2]");
+    FAILS(ls_self_attention(Z(2, 5, 12), 2, .lengths = Z(2)), LS_ERR_SHAPE, "lengths [2] f32: i64 or i32 [2]");
+    FAILS(ls_attention(Z(1, 2, 3, 4), Z(1, 2, 5, 4), Z(1, 2, 5, 4), .lengths = INDEX(1)), LS_ERR_SHAPE,
+          "3 queries and 5 keys");
     FAILS(ls_batch_norm(Z(1, 3), .training = true), LS_ERR_SHAPE, "no variance");
     FAILS(ls_batch_norm(Z(2, 3)), LS_ERR_STATE, "running statistics");
     FAILS(ls_layer_norm(Z(2, 3), Z(4), NULL, 1e-5), LS_ERR_SHAPE, "does not end in");

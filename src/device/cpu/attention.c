@@ -3,9 +3,12 @@
 #include "kernels/attention.h"
 #include "base/parallel.h"
 #include "device/cpu/cpu.h"
+#include "kernels/element.h"
 #include "kernels/elementwise.h"
 
+#include <math.h>
 #include <stdatomic.h>
+#include <string.h>
 
 /* A piece of a head smaller than this is not worth packing keys and values for once more. */
 #define LEAST_PIECE 96
@@ -25,7 +28,8 @@ typedef struct attention_job {
     ls_dtype dtype; /* of the kernel's matrices */
     const ls_operand *mask;
     const ls_operand *kept;
-    attention_use use[9]; /* as many as ls_attention has matrices */
+    const ls_operand *lengths; /* NULL: all sequences are of full length */
+    attention_use use[9];      /* as many as ls_attention has matrices */
     int n_use;
     int64_t batch, query_heads, key_heads;
     bool backward;
@@ -40,6 +44,11 @@ typedef struct attention_job {
 static int64_t least(int64_t a, int64_t b)
 {
     return a < b ? a : b;
+}
+
+static int64_t most(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
 }
 
 static int64_t pieces_of(int64_t rows, int64_t heads)
@@ -135,7 +144,7 @@ static void set_addresses(const attention_job *job, ls_attention *problem, int64
     if (job->kept)
         problem->kept =
             (ls_attention_matrix){element_at(job->kept, batch, query_head), job->kept->stride[2], job->kept->stride[1]};
-    problem->first = (uint64_t)((batch * job->query_heads + query_head) * problem->queries * problem->keys);
+    problem->first = (uint64_t)((batch * job->query_heads + query_head) * problem->drawn_head);
 }
 
 typedef struct attention_task {
@@ -182,6 +191,58 @@ static size_t most_scratch(const attention_job *job, char *staging)
     return by_queries > by_keys ? by_queries : by_keys;
 }
 
+/* ---- Lengths ---------------------------------------------------------------------------------------------------- */
+
+static int64_t length_of(const attention_job *job, int64_t batch)
+{
+    return ls_get_int(job->lengths->dtype, job->lengths->data, batch * job->lengths->stride[0]);
+}
+
+static ls_status check_lengths(const attention_job *job, ls_message *why)
+{
+    for (int64_t b = 0; job->lengths && b < job->batch; b++) {
+        int64_t length = length_of(job, b), limit = job->problem.queries;
+        if (length < 0 || length > limit)
+            return ls_cpu_fail(why, LS_ERR_VALUE, "length %lld of sequence %lld is not in 0 .. %lld", (long long)length,
+                               (long long)b, (long long)limit);
+    }
+    return LS_OK;
+}
+
+/* Rows [begin, end) of a result as those of queries that see no key and keys that no query sees. */
+static void write_nothing(const attention_job *job, const attention_use *use, const ls_attention_matrix *matrix,
+                          int64_t begin, int64_t end)
+{
+    bool lse = use->matrix == offsetof(ls_attention, lse);
+    size_t number = ls_dtype_size(lse ? use->operand->dtype : job->dtype);
+    for (int64_t head = 0; head < (use->of_keys ? 1 : job->problem.group); head++)
+        for (int64_t row = begin; row < end; row++) {
+            int64_t at = head * matrix->head + row * matrix->row;
+            if (lse) ls_put(use->operand->dtype, matrix->data, at, -INFINITY);
+            else memset((char *)matrix->data + (size_t)at * number, 0, (size_t)use->operand->dim[3] * number);
+        }
+}
+
+/* Cut a task down to the rows its sequence has, and write the results of the others. False when no work is left. */
+static bool keep_to_length(const attention_job *job, attention_task *task)
+{
+    if (!job->lengths) return true;
+    ls_attention_part *part = &task->part;
+    int64_t length = length_of(job, task->batch);
+    for (const attention_use *use = job->use; use < job->use + job->n_use; use++) {
+        const ls_attention_matrix *matrix = (const void *)((const char *)&task->problem + use->matrix);
+        if (use->out && matrix->data)
+            write_nothing(job, use, matrix, most(length, use->of_keys ? part->key_begin : part->query_begin),
+                          use->of_keys ? part->key_end : part->query_end);
+    }
+    task->problem.queries = task->problem.keys = length;
+    part->query_end = least(part->query_end, length);
+    part->key_end = least(part->key_end, length);
+    return part->query_begin < part->query_end && part->key_begin < part->key_end;
+}
+
+/* ---- Running ---------------------------------------------------------------------------------------------------- */
+
 /* Every worker takes its memory, whether a task is left for it or not: which worker comes too late is chance, and a
  * training that has been through one step asks the system for no more. */
 static void run_tasks(void *arg, ls_worker worker)
@@ -196,16 +257,20 @@ static void run_tasks(void *arg, ls_worker worker)
     }
     for (int64_t index; (index = atomic_fetch_add(&job->next_task, 1)) < tasks;) {
         attention_task task = task_at(job, index, staging);
-        move_staged(job, &task.problem, &task.part, task.batch, task.query_head, false);
-        (job->backward ? job->kernel->backward : job->kernel->forward)(&task.problem, &task.part, scratch);
-        move_staged(job, &task.problem, &task.part, task.batch, task.query_head, true);
+        ls_attention_part whole = task.part;
+        if (keep_to_length(job, &task)) {
+            move_staged(job, &task.problem, &task.part, task.batch, task.query_head, false);
+            (job->backward ? job->kernel->backward : job->kernel->forward)(&task.problem, &task.part, scratch);
+        }
+        move_staged(job, &task.problem, &whole, task.batch, task.query_head, true);
     }
 }
 
 static ls_status run_job(attention_job *job, ls_message *why)
 {
     int64_t tasks = task_count(job);
-    if (!tasks) return LS_OK;
+    ls_status status = check_lengths(job, why);
+    if (status != LS_OK || !tasks) return status;
     ls_parallel(run_tasks, job, (int)least(tasks, ls_parallel_width()));
     if (job->out_of_memory) return ls_cpu_fail(why, LS_ERR_MEMORY, "no memory left for scratch of attention");
     return LS_OK;
@@ -223,7 +288,7 @@ static void use_operand(attention_job *job, const ls_operand *x, size_t matrix, 
 
 /* What forward and backward have in common. */
 static void start_job(attention_job *job, const ls_call *call, const ls_operand *q, const ls_operand *k,
-                      const ls_operand *v, const ls_operand *mask)
+                      const ls_operand *v, const ls_operand *mask, const ls_operand *lengths)
 {
     /* Fast kernels count on larger products being larger scores, and on there being numbers at all. */
     bool usual = call->attrs.attention.scale > 0 && q->dim[3] > 0 && v->dim[3] > 0;
@@ -232,6 +297,7 @@ static void start_job(attention_job *job, const ls_call *call, const ls_operand 
     job->kernel = q->dtype == LS_F64 ? kernels->f64 : bf16 ? kernels->bf16 : kernels->f32;
     job->dtype = q->dtype == LS_F64 || bf16 ? q->dtype : LS_F32;
     job->mask = mask;
+    job->lengths = lengths;
     job->batch = q->dim[0];
     job->query_heads = q->dim[1];
     job->key_heads = k->dim[1];
@@ -249,6 +315,8 @@ static void start_job(attention_job *job, const ls_call *call, const ls_operand 
         .keep_scale = p < 1 ? 1 / (1 - p) : 0,
         .seed = call->attrs.attention.seed,
         .offset = call->attrs.attention.offset,
+        .drawn_row = k->dim[2],
+        .drawn_head = q->dim[2] * k->dim[2],
     };
     if (mask)
         job->problem.mask = (ls_attention_mask){
@@ -258,15 +326,19 @@ static void start_job(attention_job *job, const ls_call *call, const ls_operand 
     use_operand(job, v, offsetof(ls_attention, v), true, false);
 }
 
-/* in: q [B,H,Sq,D], k [B,Hk,Skv,D], v [B,Hk,Skv,Dv], mask? [B,H,Sq,Skv] (bool: true attends; float: added to scores)
+/* in: q [B,H,Sq,D], k [B,Hk,Skv,D], v [B,Hk,Skv,Dv], mask? [B,H,Sq,Skv] (bool: true attends; float: added to scores),
+ *     lengths? [B] (i32 or i64; Sq == Skv)
  * out: o [B,H,Sq,Dv], lse? [B,H,Sq] (f64 for f64, else f32), kept? [B,H,Sq,bytes] (u8), for the gradient only
  * Hk divides H: query head h uses key head h / (H / Hk). attrs: attention. A query that sees no key gives zeros and an
- * lse of -infinity. The score [b,h,i,j] is dropped as element [b,h,i,j] of a tensor [B,H,Sq,Skv] would be. */
+ * lse of -infinity. The score [b,h,i,j] is dropped as element [b,h,i,j] of a tensor [B,H,Sq,Skv] would be. Of sequence
+ * b only the first lengths[b] queries and keys exist: those beyond are never read, such a query sees no key and such a
+ * key is seen by no query. Any operand may be strided: q, k, v and their gradients may be parts of one tensor. */
 ls_status ls_cpu_attention(const ls_call *call, ls_message *why)
 {
     attention_job job = {.backward = false};
     const ls_operand *mask = call->n_in > 3 ? call->in[3] : NULL;
-    start_job(&job, call, call->in[0], call->in[1], call->in[2], mask);
+    const ls_operand *lengths = call->n_in > 4 ? call->in[4] : NULL;
+    start_job(&job, call, call->in[0], call->in[1], call->in[2], mask, lengths);
     use_operand(&job, call->out[0], offsetof(ls_attention, o), false, true);
     use_operand(&job, call->n_out > 1 ? call->out[1] : NULL, offsetof(ls_attention, lse), false, true);
     job.kept = call->n_out > 2 ? call->out[2] : NULL;
@@ -276,14 +348,15 @@ ls_status ls_cpu_attention(const ls_call *call, ls_message *why)
 }
 
 /* in: do [B,H,Sq,Dv], q [B,H,Sq,D], k [B,Hk,Skv,D], v [B,Hk,Skv,Dv], o [B,H,Sq,Dv], lse [B,H,Sq], mask? [B,H,Sq,Skv],
- *     kept? [B,H,Sq,bytes]
+ *     kept? [B,H,Sq,bytes], lengths? [B]
  * out: dq? like q, dk? like k, dv? like v
- * attrs: those of the attention call that made o and lse. */
+ * attrs: those of the attention call that made o and lse. Gradients of rows beyond the lengths are 0. */
 ls_status ls_cpu_attention_grad(const ls_call *call, ls_message *why)
 {
     attention_job job = {.backward = true};
     const ls_operand *mask = call->n_in > 6 ? call->in[6] : NULL;
-    start_job(&job, call, call->in[1], call->in[2], call->in[3], mask);
+    const ls_operand *lengths = call->n_in > 8 ? call->in[8] : NULL;
+    start_job(&job, call, call->in[1], call->in[2], call->in[3], mask, lengths);
     use_operand(&job, call->in[0], offsetof(ls_attention, d_o), false, false);
     use_operand(&job, call->in[4], offsetof(ls_attention, o), false, false);
     use_operand(&job, call->in[5], offsetof(ls_attention, lse), false, false);

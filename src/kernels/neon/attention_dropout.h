@@ -3,8 +3,8 @@
  *
  * A block of Philox serves four neighbouring keys of one query. A group is the blocks of four queries at the same four
  * keys. Blocks of one problem mostly differ in the lowest word of their counters only, which makes the first two rounds
- * cheap. When the number of keys is no multiple of four, or counters pass 2^32 within the problem,
- * elements are drawn one by one. */
+ * cheap. When the number of keys drawn for is no multiple of four, or counters pass 2^32 within the problem, elements
+ * are drawn one by one. */
 #ifndef LOCKSTEP_KERNELS_NEON_ATTENTION_DROPOUT_H
 #define LOCKSTEP_KERNELS_NEON_ATTENTION_DROPOUT_H
 
@@ -26,7 +26,7 @@ typedef struct dropout {
 
 static dropout start_dropout(const ls_attention *p)
 {
-    dropout d = {.problem = p, .below = p->drop_below, .step = (uint32_t)(p->keys / 4)};
+    dropout d = {.problem = p, .below = p->drop_below, .step = (uint32_t)(p->drawn_row / 4)};
     if (!p->drop_below) return d;
     uint32_t k0 = (uint32_t)p->seed, k1 = (uint32_t)(p->seed >> 32);
     for (int round = 0; round < 10; round++, k0 += 0x9E3779B9u, k1 += 0xBB67AE85u) {
@@ -34,9 +34,10 @@ static dropout start_dropout(const ls_attention *p)
         d.key[2 * round + 1] = k1;
     }
     /* Tiles may reach beyond the last query and key. */
-    uint64_t elements = (uint64_t)((p->group * p->queries + 12) * p->keys + 12);
+    uint64_t elements = (uint64_t)(p->group * p->drawn_head + 12 * p->drawn_row + 12);
     uint64_t begin = p->offset + p->first / 4, end = p->offset + (p->first + elements) / 4;
-    d.by_groups = p->keys % 4 == 0 && p->first % 4 == 0 && begin >> 32 == end >> 32;
+    bool aligned = p->drawn_row % 4 == 0 && p->drawn_head % 4 == 0 && p->first % 4 == 0;
+    d.by_groups = aligned && begin >> 32 == end >> 32;
     uint64_t product = (uint64_t)PHILOX_M0 * ((uint32_t)(begin >> 32) ^ d.key[0]);
     d.low2 = (uint32_t)product;
     d.high2 = (uint32_t)(product >> 32) ^ d.key[3];
