@@ -29,24 +29,25 @@ typedef struct ls_layer_norm_grad_rows {
     void *dweight, *dbias;   /* [n], both or neither */
 } ls_layer_norm_grad_rows;
 
-/* The rest works on rows whose coefficients are one number each (step 0) or one number per column (step 1). */
+/* The rest works on rows whose coefficients are one number each (step 0) or one number per column (step 1). A mask has
+ * a bit per number of its row, the first one lowest, in whole words of 64; its pitch counts bytes. */
 
-/* y = x scale + shift + residual, then relu where asked for. */
+/* y = x scale + shift + residual, then relu where asked for; mask: where that was given a positive number. */
 typedef struct ls_norm_apply {
     ls_dtype dtype;
     int64_t rows, n, step;
-    ls_matrix x, residual, y;
+    ls_matrix x, residual, y, mask;
     const void *scale, *shift;
     bool relu;
 } ls_norm_apply;
 
-/* With d = dy where y > 0 (all of dy where y is absent): sum = total of d, dot = total of d (x - mean), over everything
- * (step 0) or per column (step 1), from zero. masked: where d is stored. rows at most LS_NORM_ROWS, columns at most
- * LS_NORM_COLUMNS where step is 1. */
+/* With d = dy where the mask is set (all of dy where it is absent): sum = total of d, dot = total of d (x - mean), over
+ * everything (step 0) or per column (step 1), from zero. masked: where d is stored. rows at most LS_NORM_ROWS, columns
+ * at most LS_NORM_COLUMNS where step is 1. */
 typedef struct ls_norm_totals {
     ls_dtype dtype;
     int64_t rows, n, step;
-    ls_matrix dy, x, y, masked;
+    ls_matrix dy, x, mask, masked;
     const void *mean;
     double *sum, *dot;
 } ls_norm_totals;
@@ -58,7 +59,7 @@ typedef struct ls_norm_totals {
 typedef struct ls_norm_slope {
     ls_dtype dtype;
     int64_t rows, n, step;
-    ls_matrix dy, x, y, dx;
+    ls_matrix dy, x, mask, dx;
     const void *scale, *slope, *shift;
 } ls_norm_slope;
 

@@ -20,6 +20,7 @@
  *   ls_vf_load_f16, ls_vf_store_f16, ls_vf_load_bf16, ls_vf_store_bf16   stores round to nearest even, NaN stays NaN
  *   ls_vi_load_u8             as many bytes as there are lanes, widened
  *   ls_vi_bits(m), ls_vi_from_bits(b)   a mask as one bit per lane, the first lane lowest, and back
+ *   ls_vi_load_bits4(p, m), ls_vi_store_bits4(p, m)   of four adjacent vectors; with LS_SIMD_BITS4
  *   ls_vi_store_bool4(p, a, b, c, d)  four masks as bytes, 1 where set
  *   ls_vf_load2_bf16, ls_vf_store2_bf16   of two adjacent vectors; with LS_SIMD_BF16_PAIRS, where that is cheaper
  *   ls_vf_stream2_bf16        such a store past the caches; with LS_SIMD_BF16_STREAM. p is a multiple of LS_SIMD_BYTES;
@@ -202,6 +203,18 @@ LS_SIMD void ls_vi_store_bits(uint8_t *p, int v, ls_vi mask)
     to[0] = (uint8_t)((at ? to[0] : 0u) | bits << at);
     if (LS_VF_LANES > 8) to[1] = (uint8_t)(bits >> 8);
 }
+
+#ifndef LS_SIMD_BITS4
+LS_SIMD void ls_vi_load_bits4(const uint8_t *p, ls_vi mask[4])
+{
+    for (int v = 0; v < 4; v++) mask[v] = ls_vi_load_bits(p, v);
+}
+
+LS_SIMD void ls_vi_store_bits4(uint8_t *p, const ls_vi mask[4])
+{
+    for (int v = 0; v < 4; v++) ls_vi_store_bits(p, v, mask[v]);
+}
+#endif
 
 #ifndef LS_SIMD_BF16_PAIRS
 LS_SIMD void ls_vf_load2_bf16(const uint16_t *p, ls_vf v[2])

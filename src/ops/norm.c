@@ -34,6 +34,17 @@ static bool numbers_sound(ls_run *run, ls_opcode op, double epsilon, double mome
 
 /* ---- batch norm ---- */
 
+/* Room for a bit per number of x, in rows as the device walks them: the channels of a pixel where they are adjacent,
+ * else planes. */
+static ls_tensor *new_mask(ls_tensor *x)
+{
+    const ls_operand *v = &x->view;
+    bool pixels = v->ndim == 2 || (v->stride[1] == 1 && v->dim[1] > 1);
+    int64_t numel = ls_view_numel(v), planes = v->dim[0] * v->dim[1];
+    int64_t length = pixels ? v->dim[1] : planes ? numel / planes : 0;
+    return op_new(x, LS_U8, LS_SHAPE(length ? numel / length : 0, (length + 63) / 64 * 8));
+}
+
 ls_tensor *ls_batch_norm_sized(ls_tensor *x, const ls_batch_norm_opts *given, size_t opts_size)
 {
     ls_batch_norm_opts opts = LS_OPTS_READ(ls_batch_norm_opts, given, opts_size);
@@ -62,23 +73,24 @@ ls_tensor *ls_batch_norm_sized(ls_tensor *x, const ls_batch_norm_opts *given, si
     in[5] = op_as(opts.residual, x->view.dtype);
     if (ls_failed(run)) return &run->poison;
 
-    ls_tensor *out[3] = {ls_tensor_new_like(x, x->view.dtype), NULL, NULL};
+    ls_tensor *out[4] = {ls_tensor_new_like(x, x->view.dtype), NULL, NULL, NULL};
+    bool relu = opts.activation == LS_ACT_RELU, deep = ls_must_record(run, 2, in); /* else gradients do without x */
+    if (relu && deep) out[3] = new_mask(x);
     if (opts.training)
         for (int i = 1; i < 3; i++) out[i] = op_new(x, statistics_type(x), LS_SHAPE(channels));
     ls_attrs attrs = {.norm = {.epsilon = opts.epsilon,
                                .momentum = opts.momentum,
                                .training = opts.training,
                                .activation = opts.activation}};
-    if (!op_submit(op, 6, in, 3, out, &attrs)) return &run->poison;
+    if (!op_submit(op, 6, in, 4, out, &attrs)) return &run->poison;
     if (opts.training)
         for (int i = 3; i < 5; i++)
             if (in[i]) in[i]->storage->version++;
     ls_node *node;
     if (!op_record(op, 6, in, 1, out, &attrs, &node)) return &run->poison;
     if (node) {
-        bool deep = ls_wants(node, 0) || ls_wants(node, 1);
         ls_save(node, deep ? x : NULL);
-        ls_save(node, opts.activation == LS_ACT_RELU ? out[0] : NULL);
+        ls_save(node, deep ? out[3] : relu ? out[0] : NULL);
         ls_save(node, opts.training ? out[1] : opts.running_mean);
         ls_save(node, opts.training ? out[2] : opts.running_var);
         ls_save(node, opts.weight);
@@ -88,19 +100,19 @@ ls_tensor *ls_batch_norm_sized(ls_tensor *x, const ls_batch_norm_opts *given, si
 
 BACK(batch_norm)
 {
-    ls_tensor *x = node->saved[0], *y = node->saved[1];
-    ls_tensor *in[6] = {dy[0], x, y, node->saved[2], node->saved[3], node->saved[4]};
-    if (!x) { /* only bias or residual: no need for x */
-        ls_tensor *masked = y ? op_activation_grad(LS_OP_relu_grad, dy[0], y, NULL) : dy[0];
+    ls_tensor *x = node->saved[0], *mask = node->saved[1];
+    ls_tensor *in[6] = {dy[0], x, mask, node->saved[2], node->saved[3], node->saved[4]};
+    if (!x) { /* only bias or residual: no need for x, and y was saved in place of a mask */
+        ls_tensor *y = mask, *masked = y ? op_activation_grad(LS_OP_relu_grad, dy[0], y, NULL) : dy[0];
         op_channel_gradient(node, 2, masked, dx);
         if (ls_wants(node, 5)) dx[5] = masked;
         return;
     }
     if (ls_wants(node, 0)) dx[0] = ls_tensor_new_like(x, node->in[0].dtype);
-    if (ls_wants(node, 5)) dx[5] = y ? ls_tensor_new_like(x, dy[0]->view.dtype) : dy[0];
+    if (ls_wants(node, 5)) dx[5] = mask ? ls_tensor_new_like(x, dy[0]->view.dtype) : dy[0];
     int32_t *accumulate = &node->attrs.norm.accumulate;
     ls_tensor *out[4] = {dx[0], op_gradient(node, 1, x, 1, accumulate, dx), op_gradient(node, 2, x, 2, accumulate, dx),
-                         y ? dx[5] : NULL};
+                         mask ? dx[5] : NULL};
     op_submit(LS_OP_batch_norm_grad, 6, in, 4, out, &node->attrs);
 }
 

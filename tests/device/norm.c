@@ -259,13 +259,17 @@ static void check_batch(problem *p, placement layout, batch_options with)
         old_var[c] = get(&running_var, c);
     }
     ls_activation activation = with.relu ? LS_ACT_RELU : LS_ACT_NONE;
+    bool pixels = p->shape.ndim == 2 || (x.view.stride[1] == 1 && channels > 1);
+    int64_t length = pixels ? channels : each / p->shape.dim[0];
+    operand mask = operand_new(LS_U8, LS_SHAPE(p->n / length, (length + 63) / 64 * 8), PLAIN);
     ls_call call = {
         .op = LS_OP_batch_norm,
         .n_in = 6,
-        .n_out = 3,
+        .n_out = 4,
         .in = {&x.view, with.weight ? &weight.view : NULL, with.weight ? &bias.view : NULL, &running_mean.view,
                &running_var.view, with.residual ? &residual.view : NULL},
-        .out = {&y.view, with.training ? &mean.view : NULL, with.training ? &rstd.view : NULL},
+        .out = {&y.view, with.training ? &mean.view : NULL, with.training ? &rstd.view : NULL,
+                with.relu ? &mask.view : NULL},
         .attrs.norm = {.epsilon = p->epsilon, .momentum = 0.1, .training = with.training, .activation = activation}};
     run(&call);
     double *s = values(&x, p->n), *want = calloc((size_t)p->n + 1, sizeof *want), *d = values(&dy, p->n);
@@ -298,7 +302,7 @@ static void check_batch(problem *p, placement layout, batch_options with)
     run(&(ls_call){.op = LS_OP_batch_norm_grad,
                    .n_in = 6,
                    .n_out = 4,
-                   .in = {&dy.view, &x.view, with.relu ? &y.view : NULL,
+                   .in = {&dy.view, &x.view, with.relu ? &mask.view : NULL,
                           with.training ? &mean.view : &running_mean.view,
                           with.training ? &rstd.view : &running_var.view, with.weight ? &weight.view : NULL},
                    .out = {&dx.view, with.weight ? &dweight.view : NULL, with.weight ? &dbias.view : NULL,
@@ -312,8 +316,8 @@ static void check_batch(problem *p, placement layout, batch_options with)
     if (with.weight) check_all("dbias", p, &dbias, db, sqrt((double)each));
     double *lists[] = {old_mean, old_var, s, want, d, dw, db};
     for (size_t k = 0; k < sizeof lists / sizeof *lists; k++) free(lists[k]);
-    operand *all[] = {&x,    &y,    &residual, &weight, &bias,      &running_mean, &running_var,
-                      &mean, &rstd, &dy,       &dx,     &dresidual, &dweight,      &dbias};
+    operand *all[] = {&x,    &y,  &residual, &weight,    &bias,    &running_mean, &running_var, &mean,
+                      &rstd, &dy, &dx,       &dresidual, &dweight, &dbias,        &mask};
     for (size_t k = 0; k < sizeof all / sizeof *all; k++) operand_free(all[k]);
 }
 

@@ -210,6 +210,26 @@ static void lanes_reduce(void)
     CHECK(isnan(ls_vf_max(ls_vf_set(1), ls_vf_set(NAN))[0]) && isnan(ls_vf_min(ls_vf_set(1), ls_vf_set(NAN))[0]));
 }
 
+/* A bit per lane, the first one lowest, whether vectors come one by one or four at once. */
+static void masks_are_bits(void)
+{
+    for (uint32_t pattern = 1; pattern; pattern = pattern * 2) {
+        uint32_t words = pattern * 0x9E3779B9u;
+        ls_vi mask[4], back[4];
+        uint8_t one[4 * LS_VF_LANES / 8], four[4 * LS_VF_LANES / 8];
+        for (int i = 0; i < 4 * LS_VF_LANES; i++) mask[i / LS_VF_LANES][i % LS_VF_LANES] = words >> i % 32 & 1 ? -1 : 0;
+        for (int v = 0; v < 4; v++) ls_vi_store_bits(one, v, mask[v]);
+        ls_vi_store_bits4(four, mask);
+        ls_vi_load_bits4(four, back);
+        for (int i = 0; i < 4 * LS_VF_LANES; i++) {
+            int32_t set = mask[i / LS_VF_LANES][i % LS_VF_LANES];
+            CHECK((four[i / 8] >> i % 8 & 1) == -set && one[i / 8] == four[i / 8]);
+            CHECK(back[i / LS_VF_LANES][i % LS_VF_LANES] == set);
+            CHECK(ls_vi_load_bits(four, i / LS_VF_LANES)[i % LS_VF_LANES] == set);
+        }
+    }
+}
+
 static void random_words_are_philox(void)
 {
     const uint64_t seeds[] = {0, 42, 0x0123456789abcdefu},
@@ -241,6 +261,7 @@ int main(int argc, char **argv)
     CHECK_RUN(pairs_round_like_single_vectors);
     CHECK_RUN(parts_touch_only_their_lanes);
     CHECK_RUN(lanes_reduce);
+    CHECK_RUN(masks_are_bits);
     CHECK_RUN(random_words_are_philox);
     return check_done();
 }

@@ -83,6 +83,14 @@ static ls_matrix part(const batch *b, const ls_block *block, int operand, int64_
     return m;
 }
 
+/* The bits of a mask from a row and a column, a multiple of 8, on. */
+static ls_matrix mask_part(const ls_block *block, int operand, int64_t row, int64_t column)
+{
+    ls_matrix m = block->at[operand];
+    if (m.data) m.data = (char *)m.data + row * m.pitch + column / 8;
+    return m;
+}
+
 static const void *coefficient(const batch *b, const void *vector, int64_t channel)
 {
     return (const char *)vector + channel * (int64_t)ls_dtype_size(ls_compute_dtype(b->dtype));
@@ -179,17 +187,20 @@ static void write_y(const batch *b, const ls_block *block, int64_t row, int64_t 
                                               .x = part(b, block, 0, row, 0),
                                               .residual = part(b, block, 1, row, 0),
                                               .y = part(b, block, 2, row, 0),
+                                              .mask = mask_part(block, 3, row, 0),
                                               .scale = coefficient(b, b->scale, channel),
                                               .shift = coefficient(b, b->shift, channel),
                                               .relu = b->relu});
 }
 
 /* in: x [N,C] or [N,C,...], weight [C]?, bias [C]?, running_mean [C]?, running_var [C]?, residual (as x)?
- * out: y (as x), save_mean [C]?, save_rstd [C]?
+ * out: y (as x), save_mean [C]?, save_rstd [C]?, mask [rows, bytes]? (u8)
  * attrs.norm.training: normalises by the statistics of x, saves them, and moves the running ones towards them (the
  * variance unbiased) by attrs.norm.momentum. Otherwise by the running ones, which then must be there, and nothing is
  * saved. attrs.norm.activation: LS_ACT_RELU or LS_ACT_NONE, after the residual has been added. x, residual and y are of
- * one type, vectors of any floating type. */
+ * one type, vectors of any floating type. mask is for the gradient: where ReLU was given a positive number, a bit per
+ * number, in rows of whole words of 64. Where channels of x are adjacent in memory, or x is [N,C], a row is the
+ * channels of a pixel, elsewhere a plane of one channel. */
 ls_status ls_cpu_batch_norm(const ls_call *call, ls_message *why)
 {
     const ls_operand *x = call->in[0], *running_mean = call->in[3], *running_var = call->in[4];
@@ -197,7 +208,8 @@ ls_status ls_cpu_batch_norm(const ls_call *call, ls_message *why)
     if (!b.channels) return LS_OK;
     bool training = call->attrs.norm.training;
     ls_dtype wide = ls_compute_dtype(x->dtype);
-    ls_rows rows[3] = {ls_rows_of(x, b.dims), ls_rows_of(call->in[5], b.dims), ls_rows_of(call->out[0], b.dims)};
+    ls_rows rows[4] = {ls_rows_of(x, b.dims), ls_rows_of(call->in[5], b.dims), ls_rows_of(call->out[0], b.dims),
+                       ls_rows_of(call->n_out > 3 ? call->out[3] : NULL, 1u << 1)};
     b.relu = call->attrs.norm.activation == LS_ACT_RELU;
     b.gather = gather_moments;
     b.merge = merge_moments;
@@ -220,7 +232,7 @@ ls_status ls_cpu_batch_norm(const ls_call *call, ls_message *why)
         set_element(running_mean, c, (1 - momentum) * element(running_mean, c, 0) + momentum * center);
         set_element(running_var, c, (1 - momentum) * element(running_var, c, 0) + momentum * unbiased);
     }
-    return ls_rows_walk(rows, 2, 1, 0, write_rows, &b, why);
+    return ls_rows_walk(rows, 2, 2, 0, write_rows, &b, why);
 }
 
 /* ---- Backward ---------------------------------------------------------------------------------------------------- */
@@ -235,7 +247,7 @@ static void gather_totals(const batch *b, const ls_block *block, tile t, double 
                                                 .step = b->pixels,
                                                 .dy = part(b, block, 0, t.row, t.column),
                                                 .x = part(b, block, 1, t.row, t.column),
-                                                .y = part(b, block, 2, t.row, t.column),
+                                                .mask = mask_part(block, 2, t.row, t.column),
                                                 .masked = part(b, block, 3, t.row, t.column),
                                                 .mean = coefficient(b, b->mean, channel),
                                                 .sum = sum,
@@ -260,18 +272,18 @@ static void write_dx(const batch *b, const ls_block *block, int64_t row, int64_t
                                               .step = b->pixels,
                                               .dy = part(b, block, 0, row, 0),
                                               .x = part(b, block, 1, row, 0),
-                                              .y = part(b, block, 2, row, 0),
+                                              .mask = mask_part(block, 2, row, 0),
                                               .dx = part(b, block, 3, row, 0),
                                               .scale = coefficient(b, b->scale, channel),
                                               .slope = coefficient(b, b->slope, channel),
                                               .shift = coefficient(b, b->shift, channel)});
 }
 
-/* in: dy, x [N,C] or [N,C,...], y (as x; given when ReLU was fused)?, mean [C], rstd [C], weight [C]?
+/* in: dy, x [N,C] or [N,C,...], mask [rows, bytes]? (given when ReLU was fused), mean [C], rstd [C], weight [C]?
  * out: dx?, dweight [C]?, dbias [C]?, dresidual (as x)? (absent: not wanted)
  * attrs.norm.training: mean and rstd are those that forward saved. Otherwise mean and *variance* are the running ones,
- * and constants. attrs.norm.accumulate: dweight, dbias. dresidual = dy where y > 0. dy, x, y, dx and dresidual are of
- * one type, vectors of any floating type. */
+ * and constants. attrs.norm.accumulate: dweight, dbias. dresidual = dy where the mask is set. dy, x, dx and dresidual
+ * are of one type, vectors of any floating type. */
 ls_status ls_cpu_batch_norm_grad(const ls_call *call, ls_message *why)
 {
     const ls_operand *x = call->in[1], *dx = call->out[0], *dweight = call->out[1], *dbias = call->out[2];
@@ -279,7 +291,7 @@ ls_status ls_cpu_batch_norm_grad(const ls_call *call, ls_message *why)
     if (!b.channels) return LS_OK;
     bool training = call->attrs.norm.training;
     ls_dtype wide = ls_compute_dtype(x->dtype);
-    ls_rows rows[4] = {ls_rows_of(call->in[0], b.dims), ls_rows_of(x, b.dims), ls_rows_of(call->in[2], b.dims),
+    ls_rows rows[4] = {ls_rows_of(call->in[0], b.dims), ls_rows_of(x, b.dims), ls_rows_of(call->in[2], 1u << 1),
                        ls_rows_of(call->out[3], b.dims)};
     b.gather = gather_totals;
     b.merge = merge_totals;

@@ -109,6 +109,33 @@ LS_SIMD void ls_vi_store_bool4(uint8_t *p, ls_vi a, ls_vi b, ls_vi c, ls_vi d)
     vst1q_u8(p, vandq_u8(vuzp1q_u8((uint8x16_t)low, (uint8x16_t)high), vdupq_n_u8(1)));
 }
 
+/* Sixteen bits at once: each lane of four vectors has its own. */
+#define LS_SIMD_BITS4
+
+#define LS_BITS_OF_VECTOR(v)                                                                                           \
+    ((uint32x4_t){1u << 4 * (v), 2u << 4 * (v), 4u << 4 * (v), 8u << 4 * (v)}) /* of the sixteen */
+
+LS_SIMD void ls_vi_load_bits4(const uint8_t *p, ls_vi mask[4])
+{
+    uint16_t sixteen;
+    memcpy(&sixteen, p, sizeof sixteen);
+    uint32x4_t bits = vdupq_n_u32(sixteen);
+    mask[0] = (ls_vi)vtstq_u32(bits, LS_BITS_OF_VECTOR(0));
+    mask[1] = (ls_vi)vtstq_u32(bits, LS_BITS_OF_VECTOR(1));
+    mask[2] = (ls_vi)vtstq_u32(bits, LS_BITS_OF_VECTOR(2));
+    mask[3] = (ls_vi)vtstq_u32(bits, LS_BITS_OF_VECTOR(3));
+}
+
+LS_SIMD void ls_vi_store_bits4(uint8_t *p, const ls_vi mask[4])
+{
+    uint32x4_t bits = (uint32x4_t)mask[0]; /* four bits of each vector, all alike, and of these one for each lane */
+    bits = vsliq_n_u32(bits, (uint32x4_t)mask[1], 4);
+    bits = vsliq_n_u32(bits, (uint32x4_t)mask[2], 8);
+    bits = vsliq_n_u32(bits, (uint32x4_t)mask[3], 12);
+    uint16_t sixteen = (uint16_t)vaddvq_u32(bits & (uint32x4_t){0x1111, 0x2222, 0x4444, 0x8888});
+    memcpy(p, &sixteen, sizeof sixteen);
+}
+
 /* Two vectors with one load or store. */
 #define LS_SIMD_BF16_PAIRS
 

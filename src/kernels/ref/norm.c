@@ -73,6 +73,18 @@ static void layer_norm_grad(const ls_layer_norm_grad_rows *a)
     }
 }
 
+static void put_bit(ls_matrix mask, int64_t r, int64_t i, bool set)
+{
+    if (!mask.data) return;
+    uint8_t *byte = (uint8_t *)mask.data + r * mask.pitch + i / 8;
+    *byte = (uint8_t)((*byte & ~(1u << i % 8)) | (unsigned)set << i % 8);
+}
+
+static bool get_bit(ls_matrix mask, int64_t r, int64_t i)
+{
+    return ((const uint8_t *)mask.data)[r * mask.pitch + i / 8] >> i % 8 & 1;
+}
+
 static void apply(const ls_norm_apply *a)
 {
     for (int64_t r = 0; r < a->rows; r++) {
@@ -80,14 +92,15 @@ static void apply(const ls_norm_apply *a)
             double scale = coefficient(a->dtype, a->scale, i * a->step);
             double shift = coefficient(a->dtype, a->shift, i * a->step);
             double y = get(a->dtype, a->x, r, i) * scale + shift + get(a->dtype, a->residual, r, i);
+            if (a->relu) put_bit(a->mask, r, i, y > 0);
             put(a->dtype, a->y, r, i, a->relu && y < 0 ? 0 : y);
         }
     }
 }
 
-static double masked(ls_dtype dtype, ls_matrix dy, ls_matrix y, int64_t r, int64_t i)
+static double masked(ls_dtype dtype, ls_matrix dy, ls_matrix mask, int64_t r, int64_t i)
 {
-    return y.data && !(get(dtype, y, r, i) > 0) ? 0 : get(dtype, dy, r, i);
+    return mask.data && !get_bit(mask, r, i) ? 0 : get(dtype, dy, r, i);
 }
 
 static void totals(const ls_norm_totals *a)
@@ -95,7 +108,7 @@ static void totals(const ls_norm_totals *a)
     for (int64_t i = 0; i < (a->step ? a->n : 1); i++) a->sum[i] = a->dot[i] = 0;
     for (int64_t r = 0; r < a->rows; r++) {
         for (int64_t i = 0; i < a->n; i++) {
-            double d = masked(a->dtype, a->dy, a->y, r, i);
+            double d = masked(a->dtype, a->dy, a->mask, r, i);
             double deviation = get(a->dtype, a->x, r, i) - coefficient(a->dtype, a->mean, i * a->step);
             put(a->dtype, a->masked, r, i, d);
             a->sum[i * a->step] += d;
@@ -111,7 +124,7 @@ static void slope(const ls_norm_slope *a)
             double scale = coefficient(a->dtype, a->scale, i * a->step);
             double along = coefficient(a->dtype, a->slope, i * a->step);
             double shift = coefficient(a->dtype, a->shift, i * a->step);
-            double d = masked(a->dtype, a->dy, a->y, r, i);
+            double d = masked(a->dtype, a->dy, a->mask, r, i);
             put(a->dtype, a->dx, r, i, d * scale + (get(a->dtype, a->x, r, i) * along + shift));
         }
     }
