@@ -1,7 +1,8 @@
-/* model.c - whole training steps of a network: normalise, forward, backward, Adam. */
+/* model.c - whole training steps of a network: normalise, forward, backward, Adam; and its evaluation. */
 #include "bench.h"
 
 enum { BATCH = 64, SIZE = 224, CLASSES = 37 };
+enum { TRAINED, FROZEN, EVALUATION, VARIANTS };
 
 typedef struct model_state {
     ls_run *run;
@@ -24,12 +25,25 @@ static void step_call(void *arg)
     ls_scope_end(s->run, mark, NULL);
 }
 
+static void eval_call(void *arg)
+{
+    model_state *s = arg;
+    ls_mark mark = ls_scope_begin(s->run);
+    ls_eval(s->net);
+    ls_no_grad_begin(s->run);
+    ls_autocast_begin(s->run, s->dtype);
+    ls_forward(s->net, ls_imagenet_normalize(s->image));
+    ls_autocast_end(s->run);
+    ls_no_grad_end(s->run);
+    ls_scope_end(s->run, mark, NULL);
+}
+
 static void *step_setup(ls_run *run, const bench_item *item)
 {
     static model_state s;
     s = (model_state){.run = run, .dtype = item->dtype};
     s.net = ls_resnet_new(run, "resnet50d", .classes = CLASSES);
-    if (item->variant) {
+    if (item->variant == FROZEN) {
         ls_freeze(s.net);
         ls_unfreeze(ls_classifier(s.net));
     }
@@ -41,14 +55,15 @@ static void *step_setup(ls_run *run, const bench_item *item)
 
 void bench_add_models(int threads)
 {
+    static const char *const names[VARIANTS] = {"step", "step frozen", "evaluation"};
     for (int half = 0; half < 2; half++)
-        for (int frozen = 0; frozen < 2; frozen++) {
+        for (int variant = 0; variant < VARIANTS; variant++) {
             ls_dtype dtype = half ? LS_BF16 : LS_F32;
-            bench_item *item = bench_add(BENCH_MS, BENCH_PEAK_NONE, threads, 1, "model/%s/resnet50d %dx%d step%s",
-                                         ls_dtype_name(dtype), BATCH, SIZE, frozen ? " frozen" : "");
+            bench_item *item = bench_add(BENCH_MS, BENCH_PEAK_NONE, threads, 1, "model/%s/resnet50d %dx%d %s",
+                                         ls_dtype_name(dtype), BATCH, SIZE, names[variant]);
             item->dtype = dtype;
-            item->variant = frozen;
+            item->variant = variant;
             item->setup = step_setup;
-            item->call = step_call;
+            item->call = variant == EVALUATION ? eval_call : step_call;
         }
 }

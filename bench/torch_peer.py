@@ -168,8 +168,9 @@ def block(dtype, case):
     return 1e3 * best(call)
 
 
-def training_step(dtype, frozen, batch):
-    """A function that makes one step of training."""
+def model_call(dtype, case, batch):
+    """A function that makes one step of training, or evaluates a batch."""
+    frozen, evaluation = case.endswith("frozen"), case.endswith("evaluation")
     import timm
     net = timm.create_model("resnet50d", num_classes=37).to(memory_format=CHANNELS_LAST)
     if frozen:
@@ -180,24 +181,28 @@ def training_step(dtype, frozen, batch):
     mean, deviation = (torch.tensor(v).view(3, 1, 1) for v in ([0.485, 0.456, 0.406], [0.229, 0.224, 0.225]))
     x, label = torch.rand(batch, 3, 224, 224).to(memory_format=CHANNELS_LAST), torch.arange(batch) // 2
 
+    def evaluate():
+        with torch.no_grad(), torch.autocast("cpu", torch.bfloat16, enabled=dtype == torch.bfloat16):
+            net.eval()((x - mean) / deviation)
+
     def step():
         with torch.autocast("cpu", torch.bfloat16, enabled=dtype == torch.bfloat16):
             loss = F.cross_entropy(net((x - mean) / deviation), label)
         loss.backward()
         adam.step()
         adam.zero_grad()
-    return step
+    return evaluate if evaluation else step
 
 
 def model(dtype, case):
-    """A training step. Asked for bf16, the quicker of bf16 and f32: on some machines gradients of convolutions in bf16 take
-    minutes, so a step of few photos decides whether the whole one is tried."""
-    frozen, few, all_photos = case.endswith("frozen"), 4, 64
+    """A training step, or an evaluation. Asked for bf16, the quicker of bf16 and f32: on some machines gradients of
+    convolutions in bf16 take minutes, so a step of few photos decides whether the whole one is tried."""
+    few, all_photos = 4, 64
     types = [dtype]
     if dtype == torch.bfloat16:
-        seconds = {t: best(training_step(t, frozen, few), limit=1) for t in (torch.float32, torch.bfloat16)}
+        seconds = {t: best(model_call(t, case, few), limit=1) for t in (torch.float32, torch.bfloat16)}
         types = [t for t in seconds if seconds[t] < 2 * min(seconds.values())]
-    return 1e3 * min(best(training_step(t, frozen, all_photos), limit=10) for t in types)
+    return 1e3 * min(best(model_call(t, case, all_photos), limit=10) for t in types)
 
 
 def overhead(dtype, case):

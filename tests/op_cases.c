@@ -3,6 +3,8 @@
 
 #include <math.h>
 
+#include "ops/op.h"
+
 /* clang-format off */
 
 /* Sizes are odd on purpose, and large enough to leave a rest after every vector width. */
@@ -118,6 +120,17 @@ CALL(conv_depthwise, ls_conv2d(in[0], in[1], in[2], .padding = 1, .stride = 2, .
 CALL(conv_transpose, ls_conv_transpose2d(in[0], in[1], in[2],
                                          .stride = 2, .padding = 1, .output_padding = 1))
 CALL(conv_transpose_groups, ls_conv_transpose2d(in[0], in[1], NULL, .groups = 2))
+/* A convolution with the norm behind it has no options by name: it is not called by programs. */
+#define WINDOW(stride_, padding_, groups_)                                                                             \
+    &(ls_conv2d_opts){.stride = stride_, .padding = padding_, .dilation = 1, .groups = groups_,                        \
+                      .stride_hw = {LS_AUTO, LS_AUTO}, .padding_hw = {LS_AUTO, LS_AUTO},                               \
+                      .dilation_hw = {LS_AUTO, LS_AUTO}}
+#define NORM(...) &(ls_batch_norm_opts){.epsilon = 1e-5, .running_mean = in[2], .running_var = in[3], __VA_ARGS__}
+CALL(conv_norm, ls_conv2d_norm(in[0], in[1], NULL, WINDOW(1, 1, 1), NORM(.residual = in[4], .activation = LS_ACT_RELU)))
+CALL(conv_norm_affine, ls_conv2d_norm(in[0], in[1], in[4], WINDOW(2, 0, 1), NORM(.weight = in[3], .bias = in[4])))
+CALL(conv_norm_groups, ls_conv2d_norm(in[0], in[1], NULL, WINDOW(1, 1, 2), NORM(.residual = in[4])))
+CALL(conv_norm_depthwise, ls_conv2d_norm(in[0], in[1], NULL, WINDOW(1, 1, 5),
+                                         NORM(.residual = in[4], .activation = LS_ACT_RELU)))
 CALL(attention, ls_attention(in[0], in[1], in[2]))
 CALL(attention_causal, ls_attention(in[0], in[1], in[2], .causal = true, .scale = 0.3))
 CALL(attention_mask, ls_attention(in[0], in[1], in[2], .mask = ls_cast(in[3], LS_BOOL)))
@@ -238,6 +251,11 @@ const op_case op_cases[] = {
     CASE(conv2d, conv_plain, N(2, 5, 4, 4), N(3, 5, 1, 1)), CASE(conv2d, conv_mixed, N(1, 2, 9, 8), N(3, 2, 3, 2)),
     CASE(conv2d, conv_groups, N(2, 4, 5, 5), N(6, 2, 3, 3), N(6)),
     CASE(conv2d, conv_depthwise, N(2, 5, 7, 7), N(5, 1, 3, 3), N(5)),
+    CASE(conv2d_norm, conv_norm, N(2, 3, 6, 5), N(4, 3, 3, 3), N(4), P(4), N(2, 4, 6, 5)),
+    CASE(conv2d_norm, conv_norm, N(2, 8, 9, 7), N(17, 8, 3, 3), N(17), P(17), N(2, 17, 9, 7)),
+    CASE(conv2d_norm, conv_norm_affine, N(2, 16, 5, 4), N(13, 16, 1, 1), N(13), P(13), N(13)),
+    CASE(conv2d_norm, conv_norm_groups, N(2, 4, 5, 5), N(6, 2, 3, 3), N(6), P(6), N(2, 6, 5, 5)),
+    CASE(conv2d_norm, conv_norm_depthwise, N(2, 5, 7, 7), N(5, 1, 3, 3), N(5), P(5), N(2, 5, 7, 7)),
     CASE(conv_transpose2d, conv_transpose, N(2, 3, 4, 3), N(3, 5, 3, 3), N(5)),
     CASE(conv_transpose2d, conv_transpose_groups, N(1, 4, 4, 3), N(4, 3, 2, 2)),
     CASE(attention, attention, N(2, 3, 7, 5), N(2, 3, 9, 5), N(2, 3, 9, 4)),

@@ -89,6 +89,7 @@ size_t ls_op_attrs_size(ls_opcode op)
     case LS_OP_linear:
     case LS_OP_linear_grad: SIZE(product);
     case LS_OP_conv2d:
+    case LS_OP_conv2d_norm:
     case LS_OP_conv2d_dinput:
     case LS_OP_conv2d_dweight: SIZE(conv);
     case LS_OP_max_pool2d:

@@ -114,6 +114,9 @@ typedef struct ls_gemm_finish {
     ls_activation activation;
     bool accumulate; /* out += result, rather than out = */
     ls_dtype out_dtype, pre_dtype;
+    /* What a column is multiplied by before its bias is added lies so many numbers after that bias; 0: nothing does. */
+    int64_t scale_after;
+    bool residual; /* pre is not written, but added to what goes into the activation */
 } ls_gemm_finish;
 
 /* Rows of n sums, ld apart, bias added unless NULL (it has the type of the sums), row i to out[i]; what goes into the

@@ -1,13 +1,48 @@
 /* container.c - modules made of numbered modules. */
 #include <stdio.h>
 
-#include "nn/module.h"
+#include "nn/layers.h"
+
+/* One child after the other; a convolution and the batch norm behind it together. */
+static ls_tensor *run_children(ls_module *self, int count, ls_tensor *x)
+{
+    for (int i = 0; i < count; i++) {
+        ls_module *child = self->children[i].module, *next = i + 1 < count ? self->children[i + 1].module : NULL;
+        if (ls_as_conv2d(child) && ls_as_batch_norm(next)) x = ls_forward_conv_norm(child, next, x, NULL), i++;
+        else x = ls_forward(child, x);
+    }
+    return x;
+}
 
 static ls_tensor *sequential_forward(ls_module *self, ls_tensor *x, void *user)
 {
     (void)user;
-    for (int i = 0; i < self->child_count; i++) x = ls_forward(self->children[i].module, x);
-    return x;
+    return run_children(self, self->child_count, x);
+}
+
+/* A norm behind a Sequential. */
+typedef struct norm_behind {
+    ls_module *norm;
+    bool done; /* by the last child */
+} norm_behind;
+
+static ls_tensor *forward_before_norm(ls_module *self, int n, ls_tensor *const *x, void *user)
+{
+    (void)n;
+    norm_behind *behind = user;
+    int last = self->child_count - 1;
+    ls_module *conv = self->children[last].module;
+    ls_tensor *y = run_children(self, last, x[0]);
+    behind->done = ls_conv_norm_is_one_pass(conv, behind->norm, y, NULL);
+    return behind->done ? ls_forward_conv_norm(conv, behind->norm, y, NULL) : ls_forward(conv, y);
+}
+
+ls_tensor *ls_forward_sequential_norm(ls_module *sequential, ls_module *norm, ls_tensor *x)
+{
+    norm_behind behind = {.norm = norm};
+    bool plain = !sequential || sequential->child_count == 0 || sequential->object.prepared || sequential->hooks;
+    ls_tensor *y = plain ? ls_forward(sequential, x) : ls_forward_as(sequential, forward_before_norm, 1, &x, &behind);
+    return behind.done ? y : ls_forward(norm, y);
 }
 
 ls_module *ls_module_append(ls_module *list, ls_module *child)

@@ -1,26 +1,25 @@
 /* conv.c - convolution layers. */
 #include <math.h>
 
-#include "nn/module.h"
-
-typedef struct conv {
-    ls_module module;
-    ls_tensor *weight, *bias; /* [out,in/groups,KH,KW], transposed [in,out/groups,KH,KW]; [out] or NULL */
-    ls_conv2d_opts geometry;
-} conv;
+#include "nn/layers.h"
 
 static ls_tensor *conv_forward(ls_module *self, ls_tensor *x, void *user)
 {
     (void)user;
-    const conv *c = (const conv *)self;
+    const ls_conv_layer *c = (const ls_conv_layer *)self;
     return ls_conv2d_sized(x, c->weight, c->bias, &c->geometry, LS_OPTS_SIZE(ls_conv2d_opts));
 }
 
 static ls_tensor *conv_transpose_forward(ls_module *self, ls_tensor *x, void *user)
 {
     (void)user;
-    const conv *c = (const conv *)self;
+    const ls_conv_layer *c = (const ls_conv_layer *)self;
     return ls_conv_transpose2d_sized(x, c->weight, c->bias, &c->geometry, LS_OPTS_SIZE(ls_conv2d_opts));
+}
+
+const ls_conv_layer *ls_as_conv2d(const ls_module *module)
+{
+    return module && module->forward == conv_forward ? (const ls_conv_layer *)module : NULL;
 }
 
 /* Not set yet, in the order of memory that the device likes. */
@@ -42,8 +41,8 @@ static ls_module *conv_new(ls_run *run, int64_t in, int64_t out, int64_t kernel,
 {
     bool transposed = kind == CONV_TRANSPOSED;
     ls_conv2d_new_opts opts = LS_OPTS_READ(ls_conv2d_new_opts, given, opts_size);
-    conv *c = ls_layer_new(run, transposed ? "ConvTranspose2d" : "Conv2d", sizeof *c,
-                           transposed ? conv_transpose_forward : conv_forward);
+    ls_conv_layer *c = ls_layer_new(run, transposed ? "ConvTranspose2d" : "Conv2d", sizeof *c,
+                                    transposed ? conv_transpose_forward : conv_forward);
     if (!c) return NULL;
     int64_t groups = opts.groups;
     int64_t height = ls_opts_integer(opts.kernel_hw[0], kernel), width = ls_opts_integer(opts.kernel_hw[1], kernel);

@@ -142,6 +142,32 @@ static void note_outputs(ls_module *module, const ls_outputs *out)
     for (int i = 0; i < module->output_count; i++) module->output[i] = ls_view_shape(&out->item[i]->view);
 }
 
+/* What a module changes while it runs. */
+typedef struct surroundings {
+    size_t path_end;
+    const char *site;
+    ls_mark mark;
+} surroundings;
+
+static surroundings enter(ls_module *module)
+{
+    ls_run *run = module->object.run;
+    surroundings outside = {.path_end = enter_path(run->errors.path, sizeof run->errors.path, module),
+                            .site = run->site};
+    run->site = module->site = ls_site_here(run, module->site);
+    outside.mark = ls_scope_begin(run);
+    return outside;
+}
+
+static void leave(ls_module *module, surroundings outside, ls_outputs *out)
+{
+    ls_run *run = module->object.run;
+    ls_scope_end_n(run, outside.mark, out->count, out->item);
+    note_outputs(module, out);
+    run->errors.path[outside.path_end] = '\0';
+    run->site = outside.site;
+}
+
 /* Run a module that may have up to `most` outputs. There is at least one; after a failure it is poison. */
 static void forward(ls_module *module, int n, ls_tensor *const *inputs, int most, ls_outputs *out)
 {
@@ -154,12 +180,8 @@ static void forward(ls_module *module, int n, ls_tensor *const *inputs, int most
         out->item[0] = &run->poison;
         return;
     }
-    char *path = run->errors.path;
-    size_t cut = enter_path(path, sizeof run->errors.path, module);
-    const char *outside = run->site;
-    run->site = module->site = ls_site_here(run, module->site);
-    if (cut == 0) note_full_precision(module);
-    ls_mark mark = ls_scope_begin(run);
+    surroundings outside = enter(module);
+    if (outside.path_end == 0) note_full_precision(module);
     ls_tensor *replaced[LS_MODULE_INPUTS];
     if (module->hooks) inputs = ls_hooks_before(module, n, inputs, replaced);
     out->count = 0;
@@ -173,10 +195,15 @@ static void forward(ls_module *module, int n, ls_tensor *const *inputs, int most
         check_outputs(module, "a forward hook", out);
     }
     if (out->count > most) refuse_several(module, out);
-    ls_scope_end_n(run, mark, out->count, out->item);
-    note_outputs(module, out);
-    path[cut] = '\0';
-    run->site = outside;
+    leave(module, outside, out);
+}
+
+ls_tensor *ls_forward_as(ls_module *module, ls_forward_n_fn *function, int n, ls_tensor *const *inputs, void *user)
+{
+    surroundings outside = enter(module);
+    ls_outputs out = {.count = 1, .item = {function(module, n, inputs, user)}};
+    leave(module, outside, &out);
+    return out.item[0];
 }
 
 ls_tensor *ls_forward(ls_module *module, ls_tensor *x)

@@ -77,6 +77,9 @@ void ls_hooks_free(ls_module *module);
 /* Did a backward pass leave a gradient at a parameter of it or of its children? */
 bool ls_module_has_gradients(const ls_module *module);
 
+/* Run another function as the forward function of a module: in its scope, on its path. */
+ls_tensor *ls_forward_as(ls_module *module, ls_forward_n_fn *forward, int n, ls_tensor *const *inputs, void *user);
+
 /* Is a number of inputs right? Records an error where it is not. */
 bool ls_layer_takes(const ls_module *module, int n, int least, int most);
 

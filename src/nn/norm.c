@@ -1,16 +1,7 @@
 /* norm.c - normalisation layers. */
-#include "nn/module.h"
+#include "nn/layers.h"
 
-typedef struct norm {
-    ls_module module;
-    ls_tensor *weight, *bias;                        /* NULL without */
-    ls_tensor *running_mean, *running_var, *batches; /* batch norm; NULL without */
-    double epsilon, momentum, dropout;
-    int64_t groups;
-    ls_activation activation;
-} norm;
-
-static void add_affine(norm *m, ls_shape shape, bool no_affine, bool no_bias)
+static void add_affine(ls_norm_layer *m, ls_shape shape, bool no_affine, bool no_bias)
 {
     if (no_affine) return;
     m->weight = ls_parameter_full(&m->module, "weight", 1, shape);
@@ -22,7 +13,7 @@ static void add_affine(norm *m, ls_shape shape, bool no_affine, bool no_bias)
 static ls_tensor *batch_norm_forward(ls_module *self, int n, ls_tensor *const *x, void *user)
 {
     (void)user;
-    const norm *m = (const norm *)self;
+    const ls_norm_layer *m = (const ls_norm_layer *)self;
     if (!ls_layer_takes(self, n, 1, 2)) return &self->object.run->poison;
     bool learns = self->training && m->running_mean;
     ls_tensor *y = ls_batch_norm(x[0], .weight = m->weight, .bias = m->bias, .running_mean = m->running_mean,
@@ -33,10 +24,15 @@ static ls_tensor *batch_norm_forward(ls_module *self, int n, ls_tensor *const *x
     return y;
 }
 
+const ls_norm_layer *ls_as_batch_norm(const ls_module *module)
+{
+    return module && module->forward_n == batch_norm_forward ? (const ls_norm_layer *)module : NULL;
+}
+
 ls_module *ls_batch_norm_new_sized(ls_run *run, int64_t channels, const ls_batch_norm_new_opts *given, size_t opts_size)
 {
     ls_batch_norm_new_opts opts = LS_OPTS_READ(ls_batch_norm_new_opts, given, opts_size);
-    norm *m = ls_layer_new_n(run, "BatchNorm", sizeof *m, batch_norm_forward);
+    ls_norm_layer *m = ls_layer_new_n(run, "BatchNorm", sizeof *m, batch_norm_forward);
     if (!m) return NULL;
     m->epsilon = opts.epsilon;
     m->momentum = opts.momentum;
@@ -56,7 +52,7 @@ ls_module *ls_batch_norm_new_sized(ls_run *run, int64_t channels, const ls_batch
 static ls_tensor *layer_norm_forward(ls_module *self, int n, ls_tensor *const *x, void *user)
 {
     (void)user;
-    const norm *m = (const norm *)self;
+    const ls_norm_layer *m = (const ls_norm_layer *)self;
     if (!ls_layer_takes(self, n, 1, 2)) return &self->object.run->poison;
     if (n == 1 && m->dropout > 0)
         return LS_POISON(self->object.run, LS_ERR_VALUE,
@@ -70,7 +66,7 @@ static ls_tensor *layer_norm_forward(ls_module *self, int n, ls_tensor *const *x
 ls_module *ls_layer_norm_shape_new_sized(ls_run *run, ls_shape shape, const ls_layer_norm_opts *given, size_t opts_size)
 {
     ls_layer_norm_opts opts = LS_OPTS_READ(ls_layer_norm_opts, given, opts_size);
-    norm *m = ls_layer_new_n(run, "LayerNorm", sizeof *m, layer_norm_forward);
+    ls_norm_layer *m = ls_layer_new_n(run, "LayerNorm", sizeof *m, layer_norm_forward);
     if (!m) return NULL;
     m->epsilon = opts.epsilon;
     m->dropout = opts.dropout;
@@ -95,7 +91,7 @@ ls_module *ls_layer_norm_new_sized(ls_run *run, int64_t features, const ls_layer
 static ls_tensor *group_norm_forward(ls_module *self, ls_tensor *x, void *user)
 {
     (void)user;
-    const norm *m = (const norm *)self;
+    const ls_norm_layer *m = (const ls_norm_layer *)self;
     return ls_group_norm(x, m->groups, m->weight, m->bias, m->epsilon);
 }
 
@@ -103,7 +99,7 @@ ls_module *ls_group_norm_new_sized(ls_run *run, int64_t groups, int64_t channels
                                    size_t opts_size)
 {
     ls_group_norm_opts opts = LS_OPTS_READ(ls_group_norm_opts, given, opts_size);
-    norm *m = ls_layer_new(run, "GroupNorm", sizeof *m, group_norm_forward);
+    ls_norm_layer *m = ls_layer_new(run, "GroupNorm", sizeof *m, group_norm_forward);
     if (!m) return NULL;
     m->groups = groups;
     m->epsilon = opts.epsilon;

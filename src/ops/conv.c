@@ -47,37 +47,45 @@ static bool four_dims(ls_run *run, ls_opcode op, const ls_tensor *x, const ls_te
 
 /* ---- conv2d ---- */
 
+/* What a convolution computes, and the shape of its result; false, with an error, when it makes no sense. */
+static bool conv_plan(ls_run *run, ls_opcode op, const ls_tensor *x, const ls_tensor *weight, const ls_tensor *bias,
+                      const ls_conv2d_opts *geometry, ls_attrs *attrs, ls_shape *shape)
+{
+    if (!four_dims(run, op, x, weight, bias, ls_dim(weight, 0))) return false;
+    if (geometry->output_padding)
+        op_error(run, op, LS_ERR_VALUE,
+                 "output padding %lld is an option of transposed convolutions alone; leave it out",
+                 (long long)geometry->output_padding);
+    *attrs = (ls_attrs){.conv = {.compute = op_half_type(run, x->view.dtype)}};
+    ls_window *window = &attrs->conv.window;
+    if (ls_failed(run) || !conv_window(run, op, weight, geometry, window)) return false;
+    int64_t channels = x->view.dim[1], outputs = weight->view.dim[0];
+    if (weight->view.dim[1] * window->groups != channels || outputs % window->groups)
+        op_error(run, op, LS_ERR_SHAPE, "%s and weight %s with groups %lld: channels %lld and %lld differ", OP_TEXT(x),
+                 OP_TEXT(weight), (long long)window->groups, (long long)channels,
+                 (long long)(weight->view.dim[1] * window->groups));
+    *shape = LS_SHAPE(x->view.dim[0], outputs, 0, 0);
+    for (int i = 0; i < 2 && !ls_failed(run); i++) {
+        int64_t reach = window->dilation[i] * (window->kernel[i] - 1) + 1;
+        int64_t room = x->view.dim[2 + i] + 2 * window->padding[i] - reach;
+        if (room < 0)
+            op_error(run, op, LS_ERR_SHAPE, "%s is smaller than the window of weight %s", OP_TEXT(x), OP_TEXT(weight));
+        /* A longer stride leaves the image as well, and working spaces grow with it. */
+        if (window->stride[i] > room) window->stride[i] = room + 1;
+        shape->dim[2 + i] = room / window->stride[i] + 1;
+    }
+    return !ls_failed(run);
+}
+
 ls_tensor *ls_conv2d_sized(ls_tensor *x, ls_tensor *weight, ls_tensor *bias, const ls_conv2d_opts *opts,
                            size_t opts_size)
 {
     ls_conv2d_opts geometry = LS_OPTS_READ(ls_conv2d_opts, opts, opts_size);
     ls_run *run = op_begin(LS_OP_conv2d, 2, 3, (ls_tensor *[]){x, weight, bias});
     if (!run) return op_poison(x ? x : weight);
-    if (!four_dims(run, LS_OP_conv2d, x, weight, bias, ls_dim(weight, 0))) return &run->poison;
-    if (geometry.output_padding)
-        return op_error(run, LS_OP_conv2d, LS_ERR_VALUE,
-                        "output padding %lld is an option of transposed convolutions alone; leave it out",
-                        (long long)geometry.output_padding);
-    ls_attrs attrs = {.conv = {.compute = op_half_type(run, x->view.dtype)}};
-    ls_window *window = &attrs.conv.window;
-    if (!conv_window(run, LS_OP_conv2d, weight, &geometry, window)) return &run->poison;
-    int64_t channels = x->view.dim[1], outputs = weight->view.dim[0];
-    if (weight->view.dim[1] * window->groups != channels || outputs % window->groups)
-        return op_error(run, LS_OP_conv2d, LS_ERR_SHAPE,
-                        "%s and weight %s with groups %lld: channels %lld and %lld differ", OP_TEXT(x), OP_TEXT(weight),
-                        (long long)window->groups, (long long)channels,
-                        (long long)(weight->view.dim[1] * window->groups));
-    ls_shape shape = LS_SHAPE(x->view.dim[0], outputs, 0, 0);
-    for (int i = 0; i < 2; i++) {
-        int64_t reach = window->dilation[i] * (window->kernel[i] - 1) + 1;
-        int64_t room = x->view.dim[2 + i] + 2 * window->padding[i] - reach;
-        if (room < 0)
-            return op_error(run, LS_OP_conv2d, LS_ERR_SHAPE, "%s is smaller than the window of weight %s", OP_TEXT(x),
-                            OP_TEXT(weight));
-        /* A longer stride leaves the image as well, and working spaces grow with it. */
-        if (window->stride[i] > room) window->stride[i] = room + 1;
-        shape.dim[2 + i] = room / window->stride[i] + 1;
-    }
+    ls_attrs attrs;
+    ls_shape shape;
+    if (!conv_plan(run, LS_OP_conv2d, x, weight, bias, &geometry, &attrs, &shape)) return &run->poison;
     ls_dtype dtype = attrs.conv.compute;
     ls_tensor *in[3] = {op_as(x, dtype), weight, bias};
     if (ls_failed(run)) return &run->poison;
@@ -89,6 +97,34 @@ ls_tensor *ls_conv2d_sized(ls_tensor *x, ls_tensor *weight, ls_tensor *bias, con
         ls_save(node, ls_wants(node, 0) ? weight : NULL);
     }
     return y;
+}
+
+ls_tensor *ls_conv2d_norm(ls_tensor *x, ls_tensor *weight, ls_tensor *bias, const ls_conv2d_opts *geometry,
+                          const ls_batch_norm_opts *norm)
+{
+    ls_opcode op = LS_OP_conv2d_norm;
+    ls_tensor *in[8] = {
+        x, weight, bias, norm->weight, norm->bias, norm->running_mean, norm->running_var, norm->residual};
+    ls_run *run = op_begin(op, 2, 8, in);
+    if (!run) return op_poison(x ? x : weight);
+    ls_attrs attrs;
+    ls_shape shape;
+    if (!conv_plan(run, op, x, weight, bias, geometry, &attrs, &shape)) return &run->poison;
+    for (int i = 3; i < 7; i++)
+        if (in[i] && ls_view_numel(&in[i]->view) != shape.dim[1])
+            return op_error(run, op, LS_ERR_SHAPE, "norm %s for weight %s: %lld elements are needed", OP_TEXT(in[i]),
+                            OP_TEXT(weight), (long long)shape.dim[1]);
+    if (in[7] && !ls_shape_equal(ls_view_shape(&in[7]->view), shape))
+        return op_error(run, op, LS_ERR_SHAPE, "%s and residual %s", OP_SHAPE_TEXT(shape), OP_TEXT(in[7]));
+    attrs.conv.epsilon = norm->epsilon;
+    attrs.conv.activation = norm->activation;
+    ls_dtype dtype = attrs.conv.compute;
+    in[0] = op_as(x, dtype);
+    in[7] = op_as(in[7], dtype);
+    if (ls_failed(run)) return &run->poison;
+    ls_tensor *y = op_new_channels_last(x, dtype, shape);
+    ls_node *none;
+    return op_run(op, 8, in, 1, &y, &attrs, &none) ? y : &run->poison;
 }
 
 /* Gradient of the input, where it is wanted, by the operator that goes the other way. */

@@ -106,6 +106,11 @@ ls_dtype op_half_type(const ls_run *run, ls_dtype dtype);
 ls_tensor *op_as_f32(ls_tensor *x);
 ls_dtype op_wide_type(const ls_run *run, ls_dtype dtype);
 
+/* A convolution and the batch norm behind it, by running statistics: what ls_batch_norm makes of what ls_conv2d
+ * returns, in one pass and rounded once. For evaluation: .training and .momentum mean nothing, there is no gradient. */
+ls_tensor *ls_conv2d_norm(ls_tensor *x, ls_tensor *weight, ls_tensor *bias, const ls_conv2d_opts *geometry,
+                          const ls_batch_norm_opts *norm);
+
 /* A new [N,C,H,W] tensor whose memory runs N, H, W, C. */
 ls_tensor *op_new_channels_last(ls_tensor *like, ls_dtype dtype, ls_shape shape);
 

@@ -38,40 +38,41 @@ static double activated(ls_activation activation, double x)
 static void finished_rows(void)
 {
     enum { LENGTH = 523 };
-    static double sums_f64[LENGTH + 7], bias_f64[LENGTH], out[LENGTH], pre[LENGTH], second[LENGTH], second_pre[LENGTH];
-    static float sums_f32[LENGTH + 7], bias_f32[LENGTH];
+    static double sums_f64[LENGTH + 7], out[LENGTH], pre[LENGTH], second[LENGTH], second_pre[LENGTH];
+    static double bias_f64[2 * LENGTH]; /* followed by factors */
+    static float sums_f32[LENGTH + 7], bias_f32[2 * LENGTH];
     for (int64_t i = 0; i < LENGTH + 7; i++) sums_f32[i] = (float)(sums_f64[i] = 3 * random_number());
-    for (int64_t i = 0; i < LENGTH; i++) bias_f32[i] = (float)(bias_f64[i] = random_number());
-    for (int variant = 0; variant < 7 * 16; variant++) {
+    for (int64_t i = 0; i < 2 * LENGTH; i++) bias_f32[i] = (float)(bias_f64[i] = random_number());
+    for (int variant = 0; variant < 7 * 64; variant++) {
         ls_activation activation = (ls_activation)(variant % 7);
-        bool wide = variant / 7 & 1, accumulate = variant / 7 & 2, has_bias = variant / 7 & 4,
-             has_pre = variant / 7 & 8;
+        bool wide = variant / 7 & 1, accumulate = variant / 7 & 2, scaled = variant / 7 & 16,
+             residual = variant / 7 & 32;
+        bool has_bias = scaled || variant / 7 & 4, has_pre = residual || variant / 7 & 8;
         ls_gemm_finish_fn *finish = wide ? ls_gemm()->finish_f64 : ls_gemm()->finish_f32;
         EACH_TYPE(dtype)
         {
             double tolerance = fmax(unit_of(dtype), unit_of(wide ? LS_F64 : LS_F32));
             for (int64_t n = 1; n <= LENGTH; n = n * 3 + 1) {
-                ls_gemm_finish how = {activation, accumulate, dtype, dtype};
+                ls_gemm_finish how = {activation, accumulate, dtype, dtype, scaled ? LENGTH : 0, residual};
                 for (int64_t i = 0; i < LENGTH; i++) {
                     store(out, dtype, i, 0.25), store(second, dtype, i, 0.25);
-                    store(pre, dtype, i, 7), store(second_pre, dtype, i, 7);
+                    store(pre, dtype, i, 0.5), store(second_pre, dtype, i, 0.5);
                 }
                 finish(&how, 2, n, wide ? (void *)sums_f64 : sums_f32, 7,
                        !has_bias ? NULL
                        : wide    ? (void *)bias_f64
                                  : bias_f32,
                        (void *[]){out, second}, has_pre ? (void *[]){pre, second_pre} : NULL);
-                for (int64_t i = 0; i < n; i++) {
-                    double x = sums_f64[i + 7] + (has_bias ? bias_f64[i] : 0);
-                    CHECK_NEAR(load(second, dtype, i), activated(activation, x) + (accumulate ? 0.25 : 0), tolerance);
-                    CHECK_NEAR(load(second_pre, dtype, i), has_pre ? x : 7, tolerance);
+                for (int row = 0; row < 2; row++) {
+                    const double *got = row ? second : out, *beside = row ? second_pre : pre;
+                    for (int64_t i = 0; i < n; i++) {
+                        double x = sums_f64[i + 7 * row] * (scaled ? bias_f64[LENGTH + i] : 1);
+                        x += (has_bias ? bias_f64[i] : 0) + (residual ? 0.5 : 0);
+                        CHECK_NEAR(load(got, dtype, i), activated(activation, x) + (accumulate ? 0.25 : 0), tolerance);
+                        CHECK_NEAR(load(beside, dtype, i), has_pre && !residual ? x : 0.5, tolerance);
+                    }
                 }
-                for (int64_t i = 0; i < n; i++) {
-                    double x = sums_f64[i] + (has_bias ? bias_f64[i] : 0);
-                    CHECK_NEAR(load(out, dtype, i), activated(activation, x) + (accumulate ? 0.25 : 0), tolerance);
-                    CHECK_NEAR(load(pre, dtype, i), has_pre ? x : 7, tolerance);
-                }
-                if (n < LENGTH) CHECK(load(out, dtype, n) == 0.25 && load(pre, dtype, n) == 7);
+                if (n < LENGTH) CHECK(load(out, dtype, n) == 0.25 && load(pre, dtype, n) == 0.5);
             }
         }
     }

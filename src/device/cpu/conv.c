@@ -11,7 +11,9 @@
 
 #include "base/parallel.h"
 #include "device/cpu/cpu.h"
+#include "kernels/element.h"
 
+#include <math.h>
 #include <string.h>
 
 /* ---- Weights ----------------------------------------------------------------------------------------------------- */
@@ -115,6 +117,7 @@ typedef struct conv_job {
     const ls_conv *conv;
     weights weights;
     ls_walk over, out; /* pixels of A, of the result */
+    ls_walk residual;  /* forward: of what is added to the result; its data may be NULL */
     ls_phase phase;    /* dinput */
     int64_t first_o;   /* of the group */
     int64_t padded_o;  /* dinput: output channels of a tap, as k counts them */
@@ -138,8 +141,9 @@ static void locate_pixels(const ls_gemm_source *source, int64_t item, int64_t se
 static void locate_out(const ls_gemm_sink *sink, int64_t item, int64_t first, int64_t count, void **out, void **pre)
 {
     (void)item;
-    (void)pre;
-    ls_walk_locate(&((const conv_job *)sink->context)->out, 0, first, count, (const void **)out);
+    const conv_job *job = sink->context;
+    ls_walk_locate(&job->out, 0, first, count, (const void **)out);
+    if (sink->pre) ls_walk_locate(&job->residual, 0, first, count, (const void **)pre);
 }
 
 /* Forward: columns of B are output channels, their lines run along the input channels of a tap, or of all. */
@@ -182,17 +186,21 @@ static bool prepare_weights(ls_gemm_source *source)
 
 /* ---- Sides of the product ---------------------------------------------------------------------------------------- */
 
-static ls_gemm_sink pixel_sink(const conv_job *shared, const void *bias)
+static ls_gemm_sink pixel_sink(const conv_job *shared)
 {
-    const ls_pixels *p = &shared->out.pixels;
-    return (ls_gemm_sink){.store = ls_gemm_store_rows,
-                          .how = {.accumulate = shared->conv->accumulate, .out_dtype = p->dtype, .pre_dtype = p->dtype},
-                          .bias = bias,
-                          .locate = ls_walk_is_even(&shared->out) ? ls_gemm_locate_rows : locate_out,
-                          .out_step = p->step,
-                          .out = p->data,
-                          .out_stride = p->pixel,
-                          .context = shared};
+    const ls_pixels *p = &shared->out.pixels, *residual = &shared->residual.pixels;
+    bool even = ls_walk_is_even(&shared->out) && (!residual->data || ls_walk_is_even(&shared->residual));
+    return (ls_gemm_sink){
+        .store = ls_gemm_store_rows,
+        .how = {.accumulate = shared->conv->accumulate, .out_dtype = p->dtype, .pre_dtype = residual->dtype},
+        .locate = even ? ls_gemm_locate_rows : locate_out,
+        .out_step = p->step,
+        .pre_step = residual->step,
+        .out = p->data,
+        .pre = residual->data,
+        .out_stride = p->pixel,
+        .pre_stride = residual->pixel,
+        .context = shared};
 }
 
 /* Pixels as A, one segment of `length` channels per tap, or one of all. */
@@ -214,31 +222,52 @@ static bool is_depthwise(const ls_conv *conv)
     return conv->group_c == 1 && conv->group_o == 1 && conv->window.groups > 1;
 }
 
-static void convert_bias(const ls_operand *bias, ls_dtype dtype, char *to)
+/* ---- The way out ------------------------------------------------------------------------------------------------- */
+
+static double number_of(const ls_operand *vector, int64_t i, double absent)
 {
-    int64_t bytes = (int64_t)ls_dtype_size(dtype), step = bias->stride[0] * (int64_t)ls_dtype_size(bias->dtype);
-    for (int64_t i = 0; i < bias->dim[0]; i++)
-        ls_gemm_kernels(dtype)[0]->convert(to + i * bytes, (const char *)bias->data + i * step, bias->dtype, 1);
+    return vector ? ls_get(vector->dtype, vector->data, i * vector->stride[0]) : absent;
+}
+
+void ls_conv_columns(const ls_conv_finish *finish, const ls_conv *conv, ls_dtype sum_dtype, void *columns)
+{
+    for (int64_t o = 0; o < conv->o; o++) {
+        double shift = number_of(finish->bias, o, 0), scale = 1;
+        if (finish->mean) {
+            scale = number_of(finish->weight, o, 1) / sqrt(number_of(finish->var, o, 1) + finish->epsilon);
+            shift = (shift - number_of(finish->mean, o, 0)) * scale + number_of(finish->shift, o, 0);
+        }
+        ls_put(sum_dtype, columns, o, shift);
+        ls_put(sum_dtype, columns, conv->o + o, scale);
+    }
+}
+
+void ls_conv_finish_sink(const ls_conv_finish *finish, const ls_conv *conv, const void *columns, ls_gemm_sink *sink)
+{
+    if (finish->bias || finish->mean) sink->bias = columns;
+    if (finish->mean) sink->how.scale_after = conv->o;
+    sink->how.residual = finish->residual != NULL;
+    sink->how.activation = finish->activation;
 }
 
 /* ---- Operators --------------------------------------------------------------------------------------------------- */
 
-/* in: x [N,C,H,W], w [O,C/g,KH,KW], b [O]?  out: y [N,O,OH,OW]
- * attrs.conv: window, compute (none: the type of x), accumulate. Fast when channels are contiguous. */
-ls_status ls_cpu_conv2d(const ls_call *call, ls_message *why)
+static ls_status convolve(const ls_call *call, const ls_conv_finish *finish, ls_message *why)
 {
-    const ls_operand *x = call->in[0], *w = call->in[1], *bias = call->n_in > 2 ? call->in[2] : NULL, *y = call->out[0];
+    const ls_operand *x = call->in[0], *w = call->in[1], *y = call->out[0];
     ls_conv conv = ls_conv_of(call, x, w, y);
-    if (is_depthwise(&conv)) return ls_conv_depthwise(call, &conv, why);
+    if (is_depthwise(&conv)) return ls_conv_depthwise(call, &conv, finish, why);
     const ls_gemm_kernel *kernel = ls_gemm_choose(conv.compute, -1, conv.group_o);
     ls_dtype sum_dtype = ls_gemm_sum_dtype(kernel);
-    size_t bias_space = (size_t)ls_gemm_round_up(conv.o * (int64_t)sizeof(double), 64);
-    char *memory = ls_scratch((ls_worker){0, 1}, 2, bias_space + ls_conv_pixels_space(x) + weights_space(w));
+    size_t columns_space = (size_t)ls_conv_columns_space(&conv);
+    char *memory = ls_scratch((ls_worker){0, 1}, 2, columns_space + ls_conv_pixels_space(x) + weights_space(w));
     if (!memory) return ls_conv_out_of_memory(why);
-    if (bias) convert_bias(bias, sum_dtype, memory);
+    ls_conv_columns(finish, &conv, sum_dtype, memory);
 
-    ls_conv_space space = {memory + bias_space};
-    ls_walk over_x = ls_walk_forward(&conv, ls_conv_pixels(x, &space)), over_y = ls_walk_over(ls_pixels_of(y));
+    ls_conv_space space = {memory + columns_space};
+    ls_walk over_x = ls_walk_forward(&conv, ls_conv_pixels(x, &space)), over_y = ls_walk_over(ls_pixels_of(y)),
+            over_residual = {0};
+    if (finish->residual) over_residual = ls_walk_over(ls_pixels_of(finish->residual));
     bool direct = ls_conv_direct_suits(&over_x, kernel, conv.group_c, conv.group_o);
     bool together = !direct && ls_conv_is_narrow(&conv);
     int64_t taps = conv.window.kernel[0] * conv.window.kernel[1], line_taps = together ? taps : 1;
@@ -253,6 +282,7 @@ ls_status ls_cpu_conv2d(const ls_call *call, ls_message *why)
         shared.first_o = g * conv.group_o;
         shared.over = ls_walk_from_channel(over_x, g * conv.group_c);
         shared.out = ls_walk_from_channel(over_y, shared.first_o);
+        if (finish->residual) shared.residual = ls_walk_from_channel(over_residual, shared.first_o);
         ls_gemm_job job = {
             .kernel = kernel,
             .batch = 1,
@@ -267,15 +297,40 @@ ls_status ls_cpu_conv2d(const ls_call *call, ls_message *why)
                   .prepare = prepare_weights,
                   .data = w->data,
                   .context = &shared},
-            .sink = pixel_sink(&shared, bias ? memory + shared.first_o * (int64_t)ls_dtype_size(sum_dtype) : NULL),
+            .sink = pixel_sink(&shared),
             .same_b = true,
             .derived = w->derived,
             .key = weights_key(w, LS_OP_conv2d, shared.first_o, NULL),
         };
+        ls_conv_finish_sink(finish, &conv, memory + shared.first_o * (int64_t)ls_dtype_size(sum_dtype), &job.sink);
         if (direct) status = ls_conv_direct_run(&job, &shared.over, conv.group_c, line_taps, why);
         else status = ls_gemm_run(&job, why);
     }
     return status;
+}
+
+/* in: x [N,C,H,W], w [O,C/g,KH,KW], b [O]?  out: y [N,O,OH,OW]
+ * attrs.conv: window, compute (none: the type of x), accumulate. Fast when channels are contiguous. */
+ls_status ls_cpu_conv2d(const ls_call *call, ls_message *why)
+{
+    return convolve(call, &(ls_conv_finish){.bias = call->n_in > 2 ? call->in[2] : NULL}, why);
+}
+
+/* in: x [N,C,H,W], w [O,C/g,KH,KW], b [O]?, weight [O]?, bias [O]?, running_mean [O], running_var [O], residual (as y)?
+ * out: y [N,O,OH,OW]
+ * y = conv2d(x, w, b), normalised by the running statistics as batch_norm does, + residual, then attrs.conv.activation,
+ * LS_ACT_RELU or LS_ACT_NONE; rounded once. attrs.conv: as in conv2d, without accumulate, and epsilon. */
+ls_status ls_cpu_conv2d_norm(const ls_call *call, ls_message *why)
+{
+    ls_conv_finish finish = {.bias = call->in[2],
+                             .weight = call->in[3],
+                             .shift = call->in[4],
+                             .mean = call->in[5],
+                             .var = call->in[6],
+                             .epsilon = call->attrs.conv.epsilon,
+                             .residual = call->in[7],
+                             .activation = call->attrs.conv.activation};
+    return convolve(call, &finish, why);
 }
 
 /* in: dy [N,O,OH,OW], w [O,C/g,KH,KW]  out: dx [N,C,H,W]
@@ -318,7 +373,7 @@ ls_status ls_cpu_conv2d_dinput(const ls_call *call, ls_message *why)
                   .prepare = prepare_weights,
                   .data = w->data,
                   .context = &shared},
-            .sink = pixel_sink(&shared, NULL),
+            .sink = pixel_sink(&shared),
             .same_b = true,
             .derived = w->derived,
             .key = weights_key(w, LS_OP_conv2d_dinput, shared.first_o, &shared.phase),

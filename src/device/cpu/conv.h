@@ -68,6 +68,26 @@ ls_walk ls_walk_over(ls_pixels pixels);
 /* Does a walk see each pixel once, and are they all at equal distances, image after image: plain rows of a matrix? */
 bool ls_walk_is_even(const ls_walk *walk);
 
+/* What becomes of a convolution on its way out: a bias, or a bias and the batch norm by running statistics behind it,
+ * then a residual and an activation. */
+typedef struct ls_conv_finish {
+    const ls_operand *bias;                        /* [o]? */
+    const ls_operand *weight, *shift, *mean, *var; /* [o]; mean NULL: no norm; weight and shift may be */
+    double epsilon;
+    const ls_operand *residual; /* as y? */
+    ls_activation activation;
+} ls_conv_finish;
+
+/* Bytes of one number per channel, as many as may be needed. */
+static inline int64_t ls_conv_columns_space(const ls_conv *conv)
+{
+    return ls_gemm_round_up(2 * conv->o * (int64_t)sizeof(double), 64);
+}
+/* What the engine adds to the sums of each channel, followed by what it multiplies them by first. */
+void ls_conv_columns(const ls_conv_finish *finish, const ls_conv *conv, ls_dtype sum_dtype, void *columns);
+/* Tell the engine, given those of the first channel of a product. */
+void ls_conv_finish_sink(const ls_conv_finish *finish, const ls_conv *conv, const void *columns, ls_gemm_sink *sink);
+
 /* Scratch of the caller for copies of images and weights: slot 2, taken once with what a call may need. */
 typedef struct ls_conv_space {
     char *next;
@@ -98,7 +118,7 @@ bool ls_conv_dweight_by_taps(const ls_conv *conv, const ls_operand *dw);
 ls_status ls_conv_dweight_taps(const ls_conv *conv, ls_pixels dy, ls_pixels x, const ls_operand *dw, ls_message *why);
 
 /* conv_depthwise.c: one channel per group on either side, pixel by pixel. Operands as in conv.c. */
-ls_status ls_conv_depthwise(const ls_call *call, const ls_conv *conv, ls_message *why);
+ls_status ls_conv_depthwise(const ls_call *call, const ls_conv *conv, const ls_conv_finish *finish, ls_message *why);
 ls_status ls_conv_depthwise_dinput(const ls_call *call, const ls_conv *conv, ls_message *why);
 ls_status ls_conv_depthwise_dweight(const ls_call *call, const ls_conv *conv, ls_message *why);
 

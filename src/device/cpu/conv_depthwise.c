@@ -13,7 +13,7 @@
 typedef struct depthwise {
     const ls_conv *conv;
     ls_gemm_job job; /* for its sink and the type of the sums; no product is run */
-    ls_walk over, out;
+    ls_walk over, out, residual;
     ls_phase phase;
     char *weights; /* [taps of the kernel][c], of the type of the sums */
     bool back;     /* taps are those of the phase */
@@ -35,8 +35,9 @@ static void channelwise(const depthwise *d, void *sums, int64_t n, int64_t count
 static void locate_point(const ls_gemm_sink *sink, int64_t item, int64_t first, int64_t count, void **out, void **pre)
 {
     (void)item;
-    (void)pre;
-    ls_walk_locate(&((const depthwise *)sink->context)->out, 0, first, count, (const void **)out);
+    const depthwise *d = sink->context;
+    ls_walk_locate(&d->out, 0, first, count, (const void **)out);
+    if (sink->pre) ls_walk_locate(&d->residual, 0, first, count, (const void **)pre);
 }
 
 /* w [c,1,kh,kw] as lines of channels, one per tap. */
@@ -82,10 +83,10 @@ static void sum_taps(void *arg, int64_t begin, int64_t end)
     }
 }
 
-/* Pixels with contiguous channels, and memory for the weights and a bias, in one block of scratch. */
+/* Pixels with contiguous channels, and memory for the weights and two numbers per channel, in one block of scratch. */
 static bool depthwise_prepare(depthwise *d, const ls_operand *image, const ls_operand *w, ls_pixels *pixels)
 {
-    size_t lines = (size_t)((w->dim[2] * w->dim[3] + 1) * w->dim[0]) * sizeof(double);
+    size_t lines = (size_t)((w->dim[2] * w->dim[3] + 2) * w->dim[0]) * sizeof(double);
     ls_conv_space space = {ls_scratch((ls_worker){0, 1}, 2, ls_conv_pixels_space(image) + lines)};
     if (!space.next) return false;
     *pixels = ls_conv_pixels(image, &space);
@@ -104,18 +105,21 @@ static depthwise depthwise_of(const ls_conv *conv, const ls_operand *out)
     return d;
 }
 
-ls_status ls_conv_depthwise(const ls_call *call, const ls_conv *conv, ls_message *why)
+ls_status ls_conv_depthwise(const ls_call *call, const ls_conv *conv, const ls_conv_finish *finish, ls_message *why)
 {
-    const ls_operand *x = call->in[0], *w = call->in[1], *bias = call->n_in > 2 ? call->in[2] : NULL, *y = call->out[0];
+    const ls_operand *x = call->in[0], *w = call->in[1], *y = call->out[0];
     depthwise d = depthwise_of(conv, y);
     ls_pixels pixels;
     if (!depthwise_prepare(&d, x, w, &pixels)) return ls_conv_out_of_memory(why);
     spread_weights(w, sum_dtype(&d), d.weights);
-    if (bias) { /* a kernel of one tap per channel, as lines of channels: its only line is the bias */
-        char *to = d.weights + w->dim[0] * w->dim[2] * w->dim[3] * (int64_t)sizeof(double);
-        ls_operand line = {bias->data, bias->dtype, 4, {bias->dim[0], 1, 1, 1}, {bias->stride[0], 0, 0, 0}, NULL};
-        spread_weights(&line, sum_dtype(&d), to);
-        d.job.sink.bias = to;
+    char *columns = d.weights + w->dim[0] * w->dim[2] * w->dim[3] * (int64_t)sizeof(double);
+    ls_conv_columns(finish, conv, sum_dtype(&d), columns);
+    ls_conv_finish_sink(finish, conv, columns, &d.job.sink);
+    if (finish->residual) {
+        d.residual = ls_walk_over(ls_pixels_of(finish->residual));
+        d.job.sink.pre = d.residual.pixels.data;
+        d.job.sink.pre_step = d.residual.pixels.step;
+        d.job.sink.how.pre_dtype = d.residual.pixels.dtype;
     }
     d.over = ls_walk_forward(conv, pixels);
     d.out = ls_walk_over(ls_pixels_of(y));

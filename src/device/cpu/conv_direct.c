@@ -151,6 +151,8 @@ typedef struct direct_task {
     void **row;     /* of every point of the tiles; NULL: border */
     void **valid;   /* those that are not, one after the other */
     void **shifted; /* to a column */
+    /* The same for what is added to the sums, where something is. */
+    void **beside, **valid_beside, **shifted_beside;
     int64_t valid_count;
     float *sums; /* [valid_count, columns of a panel], where they are not finished when they leave the kernel */
 } direct_task;
@@ -182,13 +184,12 @@ static bool task_memory(const direct_plan *plan, ls_worker worker, direct_task *
     int64_t points = task_points(plan), pointers = ls_gemm_round_up(points * (int64_t)sizeof(void *), 64);
     int64_t sums = is_plain(plan->job) ? 0 : points * plan->job->kernel->b.width * (int64_t)sizeof(float);
     int64_t copy = copy_bytes(plan);
-    char *memory = ls_scratch(worker, 0, (size_t)(copy + 3 * pointers + sums));
+    char *memory = ls_scratch(worker, 0, (size_t)(copy + 6 * pointers + sums));
     if (!memory) return false;
-    *task = (direct_task){.copy = memory,
-                          .row = (void **)(memory + copy),
-                          .valid = (void **)(memory + copy + pointers),
-                          .shifted = (void **)(memory + copy + 2 * pointers),
-                          .sums = (float *)(memory + copy + 3 * pointers)};
+    *task = (direct_task){.copy = memory, .sums = (float *)(memory + copy + 6 * pointers)};
+    void ***lists[] = {&task->row,    &task->valid,        &task->shifted,
+                       &task->beside, &task->valid_beside, &task->shifted_beside};
+    for (int i = 0; i < 6; i++) *lists[i] = (void **)(memory + copy + i * pointers);
     return true;
 }
 
@@ -203,7 +204,9 @@ static void locate_points(const direct_plan *plan, direct_task *task, int64_t it
     for (int64_t i = 0; i < items; i++) {
         for (int64_t r = 0; r < plan->height && (i + 1 < items || r < rows); r++, at += line) {
             int64_t there = r < rows ? grid[1] : 0;
-            if (there) sink->locate(sink, 0, ((item + i) * grid[0] + y + r) * grid[1], there, task->row + at, NULL);
+            if (there)
+                sink->locate(sink, 0, ((item + i) * grid[0] + y + r) * grid[1], there, task->row + at,
+                             task->beside + at);
             for (int64_t x = there; x < line; x++) task->row[at + x] = NULL;
         }
     }
@@ -217,6 +220,7 @@ static void collect_valid(const direct_plan *plan, direct_task *task)
     for (int64_t i = 0; i < task->tiles * plan->job->kernel->a.width; i++) {
         if (!task->row[i]) continue;
         task->valid[n] = task->row[i];
+        if (plan->job->sink.pre) task->valid_beside[n] = task->beside[i];
         task->row[i] = task->sums + n++ * plan->job->kernel->b.width;
     }
     task->valid_count = n;
@@ -227,9 +231,13 @@ static void finish_panel(const direct_plan *plan, const direct_task *task, int64
     const ls_gemm_job *job = plan->job;
     const ls_gemm_sink *sink = &job->sink;
     int64_t at = column * sink->out_step * (int64_t)ls_dtype_size(sink->how.out_dtype);
+    int64_t beside_at = column * sink->pre_step * (int64_t)ls_dtype_size(sink->how.pre_dtype);
     const float *bias = sink->bias ? (const float *)sink->bias + column : NULL;
     for (int64_t i = 0; i < task->valid_count; i++) task->shifted[i] = (char *)task->valid[i] + at;
-    ls_gemm_finish_rows(job, task->valid_count, columns, task->sums, job->kernel->b.width, bias, task->shifted, NULL);
+    for (int64_t i = 0; sink->pre && i < task->valid_count; i++)
+        task->shifted_beside[i] = (char *)task->valid_beside[i] + beside_at;
+    ls_gemm_finish_rows(job, task->valid_count, columns, task->sums, job->kernel->b.width, bias, task->shifted,
+                        sink->pre ? task->shifted_beside : NULL);
 }
 
 /* Is the result so large that it leaves the caches before it is read, and do these rows begin with cache lines? */
@@ -284,13 +292,13 @@ static void run_in_image(const direct_plan *plan, direct_task *task, int64_t num
     int64_t first = number * plan->rows, count = smaller(plan->rows, plan->job->m - first), whole = count / mr * mr;
     const char *image = plan->walk->pixels.data;
     if (whole) {
-        sink->locate(sink, 0, first, whole, task->row, NULL);
+        sink->locate(sink, 0, first, whole, task->row, task->beside);
         task->first = image + first * stride;
         task->tiles = whole / mr;
         multiply(plan, task, part);
     }
     if (whole == count) return;
-    sink->locate(sink, 0, first + whole, count - whole, task->row, NULL);
+    sink->locate(sink, 0, first + whole, count - whole, task->row, task->beside);
     for (int64_t i = count - whole; i < mr; i++) task->row[i] = NULL;
     memcpy(task->copy, image + (first + whole) * stride, (size_t)((count - whole) * stride));
     memset(task->copy + (count - whole) * stride, 0, (size_t)((mr - count + whole) * stride));

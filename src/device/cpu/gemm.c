@@ -132,13 +132,13 @@ static void finish_with_gaps(const ls_gemm_job *job, int64_t rows, int64_t colum
         for (int64_t c = 0, n; c < columns; c += n) {
             n = smaller(columns - c, (int64_t)(sizeof out_part / sizeof *out_part));
             char *to = (char *)out[i] + c * sink->out_step * out_bytes;
+            char *beside = pre ? (char *)pre[i] + c * sink->pre_step * pre_bytes : NULL;
             if (sink->how.accumulate) move_elements(out_row, 1, to, sink->out_step, out_bytes, n);
+            if (pre && sink->how.residual) move_elements(pre_row, 1, beside, sink->pre_step, pre_bytes, n);
             finish_of(job)(&sink->how, 1, n, sums + (i * ld + c) * bytes, ld, bias ? bias + c * bytes : NULL, &out_row,
                            pre ? &pre_row : NULL);
             move_elements(to, sink->out_step, out_row, 1, out_bytes, n);
-            if (pre)
-                move_elements((char *)pre[i] + c * sink->pre_step * pre_bytes, sink->pre_step, pre_row, 1, pre_bytes,
-                              n);
+            if (pre && !sink->how.residual) move_elements(beside, sink->pre_step, pre_row, 1, pre_bytes, n);
         }
     }
 }
@@ -274,7 +274,7 @@ static char *direct_target(const ls_gemm_job *job, const gemm_block *block)
 {
     const ls_gemm_sink *sink = &job->sink;
     bool round = sink->how.out_dtype == LS_BF16 && job->kernel->column_bf16;
-    bool bias = sink->bias && !(round && job->kernel->column_bias);
+    bool bias = sink->bias && (!(round && job->kernel->column_bias) || sink->how.scale_after);
     if ((!round && sink->how.out_dtype != ls_gemm_sum_dtype(job->kernel)) || sink->store != ls_gemm_store_rows ||
         sink->locate != ls_gemm_locate_rows || sink->out_step != 1 || bias || sink->pre || sink->how.accumulate ||
         sink->how.activation != LS_ACT_NONE)

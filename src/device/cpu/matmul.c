@@ -181,8 +181,10 @@ static bool is_tiny(const product *p)
 static ls_status run_tiny(const product *p)
 {
     const matrices *a = &p->a, *b = &p->b;
-    ls_gemm_finish how = {p->call->attrs.product.activation, p->call->attrs.product.accumulate, p->out.dtype,
-                          p->pre.dtype};
+    ls_gemm_finish how = {.activation = p->call->attrs.product.activation,
+                          .accumulate = p->call->attrs.product.accumulate,
+                          .out_dtype = p->out.dtype,
+                          .pre_dtype = p->pre.dtype};
     ls_gemm_finish_fn *finish = p->compute == LS_F64 ? ls_gemm()->finish_f64 : ls_gemm()->finish_f32;
     int64_t out_bytes = (int64_t)ls_dtype_size(p->out.dtype), pre_bytes = (int64_t)ls_dtype_size(p->pre.dtype);
     double sums[TINY_COLUMNS];

@@ -85,8 +85,10 @@ static double activate(ls_activation activation, double x)
         for (int64_t r = 0; r < rows; r++)                                                                             \
             for (int64_t i = 0; i < n; i++) {                                                                          \
                 type x = ((const type *)sums)[r * ld + i];                                                             \
+                if (how->scale_after) x *= ((const type *)bias)[i + how->scale_after];                                 \
                 if (bias) x += ((const type *)bias)[i];                                                                \
-                if (pre) number_store(pre[r], how->pre_dtype, i, x);                                                   \
+                if (pre && how->residual) x += (type)number_load(pre[r], how->pre_dtype, i);                           \
+                else if (pre) number_store(pre[r], how->pre_dtype, i, x);                                              \
                 x = (type)activate(how->activation, x);                                                                \
                 if (how->accumulate) x += (type)number_load(out[r], how->out_dtype, i);                                \
                 number_store(out[r], how->out_dtype, i, x);                                                            \

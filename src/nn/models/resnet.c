@@ -11,7 +11,7 @@
 
 #include "base/nearest.h"
 #include "formats/unwrap.h"
-#include "nn/module.h"
+#include "nn/layers.h"
 
 enum { STAGES = 4, MOST_CONVS = 3 };
 
@@ -81,9 +81,8 @@ static ls_tensor *block_forward(ls_module *self, ls_tensor *x, void *user)
     const block *b = (const block *)self;
     int last = b->convs - 1;
     ls_tensor *y = x;
-    for (int i = 0; i < last; i++) y = ls_forward(b->norm[i], ls_forward(b->conv[i], y));
-    y = ls_forward(b->conv[last], y);
-    return ls_forward_with(b->norm[last], y, b->downsample ? ls_forward(b->downsample, x) : x);
+    for (int i = 0; i < last; i++) y = ls_forward_conv_norm(b->conv[i], b->norm[i], y, NULL);
+    return ls_forward_conv_norm(b->conv[last], b->norm[last], y, b->downsample ? ls_forward(b->downsample, x) : x);
 }
 
 static ls_module *downsample_new(ls_run *run, const plan *p, int64_t in, int64_t out, int64_t stride)
@@ -138,8 +137,10 @@ typedef struct resnet {
 static ls_tensor *resnet_forward(ls_module *self, ls_tensor *x, void *user)
 {
     (void)user;
-    ls_module *head = ((const resnet *)self)->classifier;
-    for (int i = 0; self->children[i].module != head; i++) x = ls_forward(self->children[i].module, x);
+    ls_module *head = ((const resnet *)self)->classifier, *conv = self->children[0].module;
+    ls_module *norm = self->children[1].module;
+    x = ls_as_conv2d(conv) ? ls_forward_conv_norm(conv, norm, x, NULL) : ls_forward_sequential_norm(conv, norm, x);
+    for (int i = 2; self->children[i].module != head; i++) x = ls_forward(self->children[i].module, x);
     return ls_forward(head, ls_flatten(x, 1, -1));
 }
 

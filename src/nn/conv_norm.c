@@ -1,0 +1,42 @@
+/* conv_norm.c - a convolution and the batch norm behind it, in one pass where that is the same. */
+#include "nn/layers.h"
+
+#include "ops/op.h"
+
+/* A norm in training, frozen or not, takes the statistics of the batch, which are known only after the convolution. */
+bool ls_conv_norm_is_one_pass(const ls_module *conv, const ls_module *norm, ls_tensor *x, ls_tensor *residual)
+{
+    const ls_conv_layer *c = ls_as_conv2d(conv);
+    const ls_norm_layer *n = ls_as_batch_norm(norm);
+    if (!c || !n || norm->training || !n->running_mean || ls_failed(conv->object.run)) return false;
+    if (!ls_device_supports(c->weight->storage->device, LS_OP_conv2d_norm)) return false;
+    if (conv->hooks || norm->hooks) return false;                     /* which want to see what is in between */
+    if (conv->object.prepared || norm->object.prepared) return false; /* in precisions of their own */
+    return !ls_must_record(conv->object.run, 6, (ls_tensor *[]){x, c->weight, c->bias, n->weight, n->bias, residual});
+}
+
+static ls_tensor *both_forward(ls_module *self, int n, ls_tensor *const *x, void *user)
+{
+    const ls_conv_layer *conv = ls_as_conv2d(self);
+    const ls_norm_layer *norm = ls_as_batch_norm(user);
+    return ls_conv2d_norm(x[0], conv->weight, conv->bias, &conv->geometry,
+                          &(ls_batch_norm_opts){.weight = norm->weight,
+                                                .bias = norm->bias,
+                                                .running_mean = norm->running_mean,
+                                                .running_var = norm->running_var,
+                                                .residual = n > 1 ? x[1] : NULL,
+                                                .epsilon = norm->epsilon,
+                                                .activation = norm->activation});
+}
+
+ls_tensor *ls_forward_conv_norm(ls_module *conv, ls_module *norm, ls_tensor *x, ls_tensor *residual)
+{
+    if (!ls_conv_norm_is_one_pass(conv, norm, x, residual)) {
+        ls_tensor *y = ls_forward(conv, x);
+        return residual ? ls_forward_with(norm, y, residual) : ls_forward(norm, y);
+    }
+    ls_tensor *y = ls_forward_as(conv, both_forward, residual ? 2 : 1, (ls_tensor *[]){x, residual}, norm);
+    norm->output_count = conv->output_count;
+    norm->output[0] = conv->output[0];
+    return y;
+}

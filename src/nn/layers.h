@@ -1,0 +1,33 @@
+/* layers.h - convolutions and norms as others see them that run one with the other. */
+#ifndef LOCKSTEP_NN_LAYERS_H
+#define LOCKSTEP_NN_LAYERS_H
+
+#include "nn/module.h"
+
+typedef struct ls_conv_layer {
+    ls_module module;
+    ls_tensor *weight, *bias; /* [out,in/groups,KH,KW], transposed [in,out/groups,KH,KW]; [out] or NULL */
+    ls_conv2d_opts geometry;
+} ls_conv_layer;
+
+typedef struct ls_norm_layer {
+    ls_module module;
+    ls_tensor *weight, *bias;                        /* NULL without */
+    ls_tensor *running_mean, *running_var, *batches; /* batch norm; NULL without */
+    double epsilon, momentum, dropout;
+    int64_t groups;
+    ls_activation activation;
+} ls_norm_layer;
+
+/* The module as such a layer; NULL where it is none. */
+const ls_conv_layer *ls_as_conv2d(const ls_module *module);
+const ls_norm_layer *ls_as_batch_norm(const ls_module *module);
+
+/* y = norm(conv(x)), or norm(conv(x), residual) unless that is NULL. In one pass where nothing but rounding can tell:
+ * the norm is in evaluation and no gradient will be asked for. */
+ls_tensor *ls_forward_conv_norm(ls_module *conv, ls_module *norm, ls_tensor *x, ls_tensor *residual);
+bool ls_conv_norm_is_one_pass(const ls_module *conv, const ls_module *norm, ls_tensor *x, ls_tensor *residual);
+/* The same for a Sequential in place of the convolution: the last of its children may be one. */
+ls_tensor *ls_forward_sequential_norm(ls_module *sequential, ls_module *norm, ls_tensor *x);
+
+#endif
