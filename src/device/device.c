@@ -79,19 +79,60 @@ static void tell_operators_apart(const char *theirs, const char *name, ls_messag
              *ours ? (int)strcspn(ours, " ") : 7, *ours ? ours : "nothing");
 }
 
+/* The first entry that a device cannot do without and has not; NULL where all are there. */
+static const char *missing_entry(const ls_device_table *t)
+{
+    bool streams = t->stream_create || t->stream_destroy || t->stream_sync || t->event_create || t->event_destroy ||
+                   t->event_record || t->event_wait || t->event_done || t->event_sync;
+    const struct {
+        const char *name;
+        bool there;
+    } entries[] = {
+        {"count", t->count != NULL},
+        {"open", t->open != NULL},
+        {"alloc", t->alloc != NULL},
+        {"release", t->release != NULL},
+        {"copy", t->copy != NULL},
+        {"run", t->run != NULL},
+        {"stream_create", !streams || t->stream_create},
+        {"stream_destroy", !streams || t->stream_destroy},
+        {"stream_sync", !streams || t->stream_sync},
+        {"event_create", !streams || t->event_create},
+        {"event_destroy", !streams || t->event_destroy},
+        {"event_record", !streams || t->event_record},
+        {"event_wait", !streams || t->event_wait},
+        {"event_done", !streams || t->event_done},
+        {"event_sync", !streams || t->event_sync},
+    };
+    for (size_t i = 0; i < sizeof entries / sizeof *entries; i++)
+        if (!entries[i].there) return entries[i].name;
+    return NULL;
+}
+
 /* What the plug-in has of a table, with NULL for what it does not. False, and why not. */
 static bool read_table(const ls_device_table *given, const char *name, ls_device_table *table, ls_message *why)
 {
-    if (!given || given->abi != LS_PLUGIN_ABI || given->size < offsetof(ls_device_table, supports) ||
-        given->call_size != sizeof(ls_call)) {
-        snprintf(why->text, sizeof why->text, "device \"%.64s\": the plug-in speaks ABI %u, this library %u", name,
-                 given ? given->abi : 0, LS_PLUGIN_ABI);
+    if (!given || given->abi != LS_PLUGIN_ABI) {
+        snprintf(why->text, sizeof why->text,
+                 given ? "device \"%.64s\": the plug-in speaks ABI %u, this library %u; build it again"
+                       : "device \"%.64s\": ls_plugin_v2 of the plug-in returned NULL",
+                 name, given ? given->abi : 0, LS_PLUGIN_ABI);
         return false;
     }
-    if (strcmp(given->operators, ls_operators) != 0) return tell_operators_apart(given->operators, name, why), false;
+    if (given->size < offsetof(ls_device_table, supports) || given->call_size != sizeof(ls_call)) {
+        snprintf(why->text, sizeof why->text,
+                 "device \"%.64s\": the plug-in has a table of %u bytes and calls of %u, this library %zu and %zu; "
+                 "begin the table with LS_DEVICE_TABLE and build it again with this version's headers",
+                 name, given->size, given->call_size, sizeof *table, sizeof(ls_call));
+        return false;
+    }
+    const char *operators = given->operators ? given->operators : "";
+    if (strcmp(operators, ls_operators) != 0) return tell_operators_apart(operators, name, why), false;
     *table = (ls_device_table){0};
     memcpy(table, given, given->size < sizeof *table ? given->size : sizeof *table);
-    return true;
+    const char *missing = missing_entry(table);
+    if (missing) snprintf(why->text, sizeof why->text, "device \"%.64s\": its table has no %s", name, missing);
+    return !missing;
 }
 
 static bool table_from(void *library, const char *name, ls_device_table *table, ls_message *why)
@@ -130,6 +171,8 @@ ls_device *ls_device_open(const char *name, ls_status *status, ls_message *why)
     }
     ls_device_opts opts = {.size = sizeof opts, .index = index, .owner = (ls_owner *)device};
     *status = table.open(&host, &opts, &device->handle, why);
+    if (*status && !why->text[0])
+        snprintf(why->text, sizeof why->text, "device \"%.64s\" could not be opened, and does not say why", name);
     if (*status) goto close_device;
     device->table = table;
     if (table.stream_create) {

@@ -191,7 +191,7 @@ static ls_block *add_chunk(ls_pool *pool, size_t bytes)
     if (!more) return NULL;
     void *address = NULL;
     pool->stats.requests++;
-    if (pool->table->alloc(pool->device, bytes, &address) != LS_OK) {
+    if (pool->table->alloc(pool->device, bytes, &address) != LS_OK || !address) {
         ls_sys_free(more);
         return NULL;
     }
@@ -254,7 +254,7 @@ size_t ls_pool_trim(ls_pool *pool)
 static ls_block *take_exact(ls_pool *pool, size_t bytes)
 {
     void *address = NULL;
-    if (pool->table->alloc(pool->device, bytes, &address) != LS_OK) return NULL;
+    if (pool->table->alloc(pool->device, bytes, &address) != LS_OK || !address) return NULL;
     ls_block *block = new_descriptor(pool);
     *block = (ls_block){.address = address, .bytes = bytes, .after = pool->out};
     if (pool->out) pool->out->before = block;

@@ -29,6 +29,27 @@ static void another_list_of_operators_is_refused_by_name(void)
     CHECK(ls_finish(run) == 1);
 }
 
+static void what_a_plug_in_lacks_is_named(void)
+{
+    static const char *const cases[][2] = {
+        {"no table", "ls_plugin_v2 of the plug-in returned NULL"},
+        {"no list", "its number 0 is \"nothing\""},
+        {"other calls", "begin the table with LS_DEVICE_TABLE"},
+        {"no count", "its table has no count"},
+        {"no run", "its table has no run"},
+        {"half a stream", "its table has no stream_destroy"},
+        {"a silent failure", "could not be opened, and does not say why"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        setenv("OTHER_DEVICE", cases[i][0], 1);
+        ls_run *run = ls_init(NULL, NULL, .device = OTHER_DEVICE);
+        CHECK(ls_error(run) == LS_ERR_DEVICE);
+        says(run, cases[i][1]);
+        CHECK(ls_finish(run) == 1);
+    }
+    unsetenv("OTHER_DEVICE");
+}
+
 /* ---- failures that are noticed after the call ---- */
 
 static ls_tensor *lookup_forward(ls_module *net, ls_tensor *x, void *user)
@@ -234,6 +255,7 @@ int main(int argc, char **argv)
 {
     check_filter = argc > 1 ? argv[1] : NULL;
     CHECK_RUN(another_list_of_operators_is_refused_by_name);
+    CHECK_RUN(what_a_plug_in_lacks_is_named);
     CHECK_RUN(late_failures_name_module_and_operator);
     CHECK_RUN(weights_in_the_devices_order_are_the_same_weights);
     CHECK_RUN(a_checkpoint_of_the_device_goes_on_on_the_cpu);
