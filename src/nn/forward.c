@@ -147,15 +147,19 @@ typedef struct surroundings {
     size_t path_end;
     const char *site;
     ls_mark mark;
+    int32_t no_grad, autocasts;
 } surroundings;
 
 static surroundings enter(ls_module *module)
 {
     ls_run *run = module->object.run;
     surroundings outside = {.path_end = enter_path(run->errors.path, sizeof run->errors.path, module),
-                            .site = run->site};
+                            .site = run->site,
+                            .no_grad = run->no_grad,
+                            .autocasts = run->autocast_count};
     run->site = module->site = ls_site_here(run, module->site);
     outside.mark = ls_scope_begin(run);
+    module->running++;
     return outside;
 }
 
@@ -164,16 +168,36 @@ static void leave(ls_module *module, surroundings outside, ls_outputs *out)
     ls_run *run = module->object.run;
     ls_scope_end_n(run, outside.mark, out->count, out->item);
     note_outputs(module, out);
+    module->running--;
     run->errors.path[outside.path_end] = '\0';
     run->site = outside.site;
 }
+
+/* What was switched in the forward function would otherwise stay so for all that follows. */
+static void check_switches(const ls_module *module, const surroundings *outside)
+{
+    ls_run *run = module->object.run;
+    if (run->no_grad == outside->no_grad && run->autocast_count == outside->autocasts) return;
+    const char *what = run->no_grad == outside->no_grad ? "autocast" : "no_grad";
+    bool open = run->no_grad > outside->no_grad || run->autocast_count > outside->autocasts;
+    ls_fail(&run->errors, LS_ERR_STATE, "%s called ls_%s_%s() without ls_%s_%s() in its forward function or a hook",
+            module->kind, what, open ? "begin" : "end", what, open ? "end" : "begin");
+    run->no_grad = outside->no_grad;
+    run->autocast_count = outside->autocasts;
+}
+
+enum { DEEPEST = 1000 };
 
 /* Run a module that may have up to `most` outputs. There is at least one; after a failure it is poison. */
 static void forward(ls_module *module, int n, ls_tensor *const *inputs, int most, ls_outputs *out)
 {
     ls_run *run = module ? module->object.run : ls_run_of(n > 0 ? inputs[0] : NULL);
-    if (!module || ls_failed(run) || n > LS_MODULE_INPUTS) {
+    if (!module || ls_failed(run) || n > LS_MODULE_INPUTS || module->running >= DEEPEST) {
         if (!module) ls_fail(&run->errors, LS_ERR_VALUE, "ls_forward: the module is NULL");
+        else if (!ls_object_has_ended(module, "ls_forward") && module->running >= DEEPEST)
+            ls_fail(&run->errors, LS_ERR_STATE,
+                    "ls_forward: %s runs inside itself %d times; its forward function or a hook calls it without end",
+                    module->kind, module->running);
         else if (!ls_object_has_ended(module, "ls_forward"))
             ls_fail(&run->errors, LS_ERR_VALUE, "ls_forward: %d inputs; a module takes up to %d", n, LS_MODULE_INPUTS);
         out->count = 1;
@@ -194,6 +218,8 @@ static void forward(ls_module *module, int n, ls_tensor *const *inputs, int most
         ls_hooks_after(module, n, inputs, out);
         check_outputs(module, "a forward hook", out);
     }
+    check_switches(module, &outside);
+    if (ls_failed(run)) *out = (ls_outputs){.count = 1, .item = {&run->poison}};
     if (out->count > most) refuse_several(module, out);
     leave(module, outside, out);
 }

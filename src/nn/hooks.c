@@ -51,7 +51,7 @@ ls_hook *ls_forward_hook(ls_module *module, ls_forward_hook_fn *hook, void *user
 
 void ls_hooks_free(ls_module *module)
 {
-    while (module->hooks) ls_object_free(module->hooks);
+    while (module->hooks) ls_hook_remove(&module->hooks->hook);
 }
 
 /* ---- called ---- */

@@ -116,10 +116,20 @@ static void free_tree(ls_module *module)
     ls_object_free(module);
 }
 
+static bool is_running(const ls_module *module)
+{
+    bool runs = module->running > 0;
+    for (int i = 0; i < module->child_count && !runs; i++) runs = is_running(module->children[i].module);
+    return runs;
+}
+
 void ls_module_free(ls_module *module)
 {
     if (!module) return;
-    if (module->parent)
+    if (is_running(module))
+        ls_fail(&module->object.run->errors, LS_ERR_STATE,
+                "ls_module_free: %s is running; its forward function and hooks cannot free it", module->kind);
+    else if (module->parent)
         ls_fail(&module->object.run->errors, LS_ERR_STATE, "ls_module_free: %s is part of %s; free the whole",
                 module->name, module->parent->kind);
     else free_tree(module);

@@ -38,6 +38,7 @@ struct ls_module {
     void *user;
     bool training;
     bool recomputes;        /* see ls_recompute() */
+    int running;            /* forward passes that have not ended: more than one where it is run inside itself */
     bool in_full_precision; /* it ran outside of all others, not prepared, although the run has mixed precision */
 
     struct ls_module_hook *hooks; /* in the order they are called in; NULL: there is none */

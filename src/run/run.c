@@ -233,7 +233,8 @@ static void backward(ls_run *run, ls_tensor *loss, double weight, bool weighted)
     }
     if (!loss->node) {
         ls_fail(&run->errors, LS_ERR_STATE,
-                "ls_backward: the loss does not depend on anything that collects gradients");
+                "ls_backward: the loss does not depend on anything that collects gradients%s",
+                run->no_grad ? "; they are switched off: ls_no_grad_begin() without ls_no_grad_end()" : "");
         return;
     }
     if (!(weight > 0 && isfinite(weight))) {

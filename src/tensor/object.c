@@ -37,11 +37,6 @@ void ls_object_free(void *of)
     ls_sys_free(object);
 }
 
-void ls_hook_remove(ls_hook *hook)
-{
-    ls_object_free(hook);
-}
-
 /* ---- after the run ---- */
 
 /* Calls look whether the run of their object has failed before they do anything. Nothing is written to it. */
@@ -67,6 +62,13 @@ static void end(ls_object *object)
     *place = object;
     pthread_mutex_unlock(&ended.lock);
     ls_sys_free(oldest);
+}
+
+/* A hook may go before the program removes it, with what it was added to: its handle must not dangle. */
+void ls_hook_remove(ls_hook *hook)
+{
+    ls_object *object = (ls_object *)hook;
+    if (object && object->kind != LS_OBJECT_ENDED) end(object);
 }
 
 void ls_objects_free(ls_run *run)

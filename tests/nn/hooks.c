@@ -239,6 +239,72 @@ static void hooks_of_a_prepared_module_see_f32(void)
     CHECK(ls_finish(run) == 0);
 }
 
+/* ---- what would stay behind, or never end ---- */
+
+static void removing_a_hook_twice_is_once(void)
+{
+    ls_run *run = ls_init(NULL, NULL);
+    ls_module *net = ls_relu_new(run);
+    ls_hook *hook = ls_forward_pre_hook(net, doubles, NULL);
+    ls_hook_remove(hook);
+    ls_hook_remove(hook);
+    CHECK_NEAR(total(ls_forward(net, ls_ones(run, LS_F32, 2))), 2, 0);
+    hook = ls_forward_pre_hook(net, doubles, NULL);
+    ls_module_free(net);
+    ls_hook_remove(hook); /* it went with its module */
+    CHECK(ls_finish(run) == 0);
+}
+
+static ls_tensor *runs_itself(ls_module *net, ls_tensor *x, void *user)
+{
+    (void)user;
+    return ls_forward(net, x);
+}
+
+static ls_tensor *switches(ls_module *net, ls_tensor *x, void *user)
+{
+    ls_run *run = ls_module_run(net);
+    const char *what = user;
+    if (strcmp(what, "autocast on") == 0) ls_autocast_begin(run, LS_BF16);
+    if (strcmp(what, "gradients off") == 0) ls_no_grad_begin(run);
+    if (strcmp(what, "gradients on") == 0) ls_no_grad_end(run);
+    return ls_relu(x);
+}
+
+static void frees_it(ls_module *module, int n, ls_tensor *const *inputs, ls_outputs *outputs, void *user)
+{
+    (void)n;
+    (void)inputs;
+    (void)outputs;
+    (void)user;
+    ls_module_free(module);
+}
+
+static void fails_with(ls_run *run, ls_module *module, const char *words)
+{
+    CHECK(!ls_is_valid(ls_forward(module, ls_ones(run, LS_F32, 2))));
+    CHECK_MSG(strstr(ls_error_message(run), words), "\"%s\" does not say \"%s\"", ls_error_message(run), words);
+    ls_error_clear(run);
+}
+
+static void what_a_module_does_to_itself_or_the_run_is_refused(void)
+{
+    ls_run *run = ls_init(NULL, NULL);
+    fails_with(run, ls_module_new(run, "Net", runs_itself, NULL), "Net runs inside itself 1000 times");
+    ls_module *freed = ls_relu_new(run);
+    ls_forward_hook(freed, frees_it, NULL);
+    fails_with(run, freed, "ls_module_free: ReLU is running");
+    char autocast[] = "autocast on", off[] = "gradients off", on[] = "gradients on";
+    fails_with(run, ls_module_new(run, "Net", switches, autocast), "ls_autocast_begin() without ls_autocast_end()");
+    fails_with(run, ls_module_new(run, "Net", switches, off), "ls_no_grad_begin() without ls_no_grad_end()");
+    CHECK(ls_grad_enabled(run));
+    ls_no_grad_begin(run);
+    fails_with(run, ls_module_new(run, "Net", switches, on), "ls_no_grad_end() without ls_no_grad_begin()");
+    CHECK(!ls_grad_enabled(run));
+    ls_no_grad_end(run);
+    CHECK(ls_finish(run) == 0);
+}
+
 int main(int argc, char **argv)
 {
     check_filter = argc > 1 ? argv[1] : NULL;
@@ -249,5 +315,7 @@ int main(int argc, char **argv)
     CHECK_RUN(hooks_go_with_their_module);
     CHECK_RUN(errors_in_hooks_are_the_modules);
     CHECK_RUN(hooks_of_a_prepared_module_see_f32);
+    CHECK_RUN(removing_a_hook_twice_is_once);
+    CHECK_RUN(what_a_module_does_to_itself_or_the_run_is_refused);
     return check_done();
 }
