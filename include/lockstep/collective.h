@@ -58,6 +58,7 @@ typedef struct ls_comm_call {
     const int64_t *counts LS_DEFAULT(NULL);     /* [size] elements of each part; NULL: count */
     const int64_t *out_counts LS_DEFAULT(NULL); /* all-to-all: elements that come from each rank; NULL: count */
     int peer LS_DEFAULT(0);
+    uint64_t shape LS_DEFAULT(0);      /* what count does not say, as a number: ranks must agree on it */
     const char *site LS_DEFAULT(NULL); /* where the call stands, for messages; filled in: file and line */
     ls_options_end _ LS_DEFAULT({});
 } ls_comm_call;

@@ -13,6 +13,8 @@
 typedef struct intent {
     int32_t kind, dtype, op, peer;
     int64_t count; /* 0 where ranks may differ in it */
+    uint64_t shape;
+    char site[40]; /* for messages, and not compared */
 } intent;
 
 /* What a communicator has of a device. */
@@ -67,13 +69,20 @@ static ls_status open_group(ls_comm *comm, ls_comm_device *d, ls_message *why)
 static intent intent_of(const ls_comm_call *call)
 {
     bool alike = call->kind == LS_COMM_ALL_REDUCE || call->kind == LS_COMM_REDUCE || call->kind == LS_COMM_BROADCAST;
-    return (intent){(int32_t)call->kind, (int32_t)call->dtype, (int32_t)call->op, call->peer, alike ? call->count : 0};
+    intent mine = {.kind = (int32_t)call->kind,
+                   .dtype = (int32_t)call->dtype,
+                   .op = (int32_t)call->op,
+                   .peer = call->peer,
+                   .count = alike ? call->count : 0,
+                   .shape = call->shape};
+    snprintf(mine.site, sizeof mine.site, "%s", call->site ? call->site : "");
+    return mine;
 }
 
 static void describe(const intent *x, char *text, size_t size)
 {
-    snprintf(text, size, "%s (%s) of %lld %s", ls_comm_kind_name((ls_comm_kind)x->kind),
-             ls_comm_op_name((ls_comm_op)x->op), (long long)x->count, ls_dtype_name((ls_dtype)x->dtype));
+    snprintf(text, size, "%s (%s) of %lld %s (%s)", ls_comm_kind_name((ls_comm_kind)x->kind),
+             ls_comm_op_name((ls_comm_op)x->op), (long long)x->count, ls_dtype_name((ls_dtype)x->dtype), x->site);
 }
 
 /* Nobody's device begins before all have come, and want the same: none waits for a process that failed. */
@@ -82,8 +91,8 @@ static ls_status agree(ls_comm *comm, ls_comm_device *d, const ls_comm_call *cal
     intent mine = intent_of(call);
     ls_status status = ls_comm_all_gather(comm, &mine, d->intents, sizeof mine, call->site, why);
     for (int r = 1; r < comm->size && !status; r++) {
-        if (memcmp(&d->intents[0], &d->intents[r], sizeof mine) == 0) continue;
-        char first[80], other[80];
+        if (memcmp(&d->intents[0], &d->intents[r], offsetof(intent, site)) == 0) continue;
+        char first[96], other[96];
         describe(&d->intents[0], first, sizeof first);
         describe(&d->intents[r], other, sizeof other);
         snprintf(why->text, sizeof why->text, "processes disagree: rank 0 calls %s, rank %d calls %s", first, r, other);

@@ -25,6 +25,7 @@ ls_ring_entry *ls_ring_begin(ls_member *member, const ls_comm_call *call, uint64
     entry->op = (int32_t)call->op;
     entry->peer = call->peer;
     entry->count = call->count;
+    entry->shape = call->shape;
     entry->began = ls_comm_clock();
     entry->ended = 0;
     entry->status = 0;

@@ -18,7 +18,7 @@
 
 #include "comm/comm.h"
 
-enum { LS_SEGMENT_MOST = 512, LS_RING = 32, LS_SITE = 56 };
+enum { LS_SEGMENT_MOST = 512, LS_RING = 32, LS_SITE = 48 };
 
 /* ---- In shared memory ---- */
 
@@ -27,6 +27,7 @@ typedef struct ls_ring_entry {
     uint64_t number; /* of the call on its communicator, from 1; 0: none yet */
     int32_t kind, dtype, op, peer;
     int64_t count;
+    uint64_t shape;
     int64_t began, ended; /* CLOCK_MONOTONIC, in ns; ended 0: still at it, or it died there */
     int32_t status;       /* ls_status */
     uint32_t group;       /* which communicator; 0: all ranks */

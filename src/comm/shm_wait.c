@@ -57,7 +57,7 @@ bool ls_cards_agree(const ls_ring_entry *a, const ls_ring_entry *b)
 {
     bool sizes_may_differ = a->kind == LS_COMM_ALL_GATHER || a->kind == LS_COMM_GATHER || a->kind == LS_COMM_SCATTER ||
                             a->kind == LS_COMM_ALL_TO_ALL || a->kind == LS_COMM_REDUCE_SCATTER;
-    return a->kind == b->kind && a->dtype == b->dtype && a->op == b->op && a->peer == b->peer &&
+    return a->kind == b->kind && a->dtype == b->dtype && a->op == b->op && a->peer == b->peer && a->shape == b->shape &&
            (sizes_may_differ || a->count == b->count);
 }
 

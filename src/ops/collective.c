@@ -4,6 +4,9 @@
  * must walk back through the same of these operators, in the same order. */
 #include <lockstep/comm.h>
 
+#include <stdio.h>
+
+#include "base/hash.h"
 #include "comm/queue.h"
 #include "ops/op.h"
 #include "tensor/exchange.h"
@@ -47,6 +50,9 @@ static ls_tensor *finish(ls_opcode op, ls_comm_kind kind, ls_tensor *x, ls_tenso
     ls_node *node;
     if (!ls_is_valid(from)) return refuse(run);
     if (kind == LS_COMM_BROADCAST && comm->rank == attrs->collective.root && !ls_raw_copy(y, x)) return refuse(run);
+    char site[80], text[LS_TEXT];
+    snprintf(site, sizeof site, "%s of %s", ls_op_table[op].name, ls_operand_text(&x->view, text));
+    ls_shape shape = ls_view_shape(&x->view);
     ls_comm_call call = {.kind = kind,
                          .dtype = x->view.dtype,
                          .op = (ls_comm_op)attrs->collective.op,
@@ -54,7 +60,8 @@ static ls_tensor *finish(ls_opcode op, ls_comm_kind kind, ls_tensor *x, ls_tenso
                          .in = from->view.data,
                          .out = y->view.data,
                          .peer = attrs->collective.root,
-                         .site = ls_op_table[op].name};
+                         .shape = ls_hash_of(shape.dim, (size_t)shape.ndim * sizeof *shape.dim),
+                         .site = site};
     ls_comm_queue_enter(comm->queue);
     ls_status status = ls_comm_run_on(comm, y->storage->device, &call, &why);
     ls_comm_queue_leave(comm->queue);
@@ -161,10 +168,13 @@ BACK(reduce_scatter)
     if (node->attrs.collective.op == LS_COMM_MEAN) dx[0] = ls_mul_scalar(dx[0], 1.0 / comm->size);
 }
 
-/* That of the others' inputs is zero: nobody saw them. */
+/* That of the others' inputs is zero: nobody saw them. They walk on with it, since there may be calls of all processes
+ * further back. */
 BACK(broadcast)
 {
     ls_comm *comm = comm_of(node, dy[0]->run);
-    ls_tensor *sum = comm ? ls_all_reduce(comm, dy[0], LS_COMM_SUM) : NULL;
-    if (comm && comm->rank == node->attrs.collective.root) dx[0] = sum;
+    if (!comm) return;
+    ls_tensor *sum = ls_all_reduce(comm, dy[0], LS_COMM_SUM);
+    bool is_root = comm->rank == node->attrs.collective.root;
+    dx[0] = is_root ? sum : ls_full_shape(sum->run, sum->view.dtype, 0, ls_view_shape(&sum->view));
 }

@@ -223,6 +223,23 @@ static void layers_may_be_divided_among_processes(void)
     team_run(4, multiply_in_parts);
 }
 
+static void walk_back_through_two(ls_run *run)
+{
+    ls_comm *all = ls_comm_of(run);
+    ls_tensor *x = ls_requires_grad(ls_ones(run, LS_F32, 3), true);
+    ls_backward(run, ls_sum(ls_broadcast_from(all, ls_all_reduce(all, x, LS_COMM_SUM), 1)));
+    CHECK(ls_grad(x) && ls_item(ls_sum(ls_grad(x))) == 6); /* of the losses of both */
+    ls_grad_clear(x);
+    ls_backward(run, ls_sum(ls_broadcast_from(all, x, 1)));
+    CHECK(ls_grad(x) && ls_item(ls_sum(ls_grad(x))) == (ls_rank(run) == 1 ? 6 : 0));
+    check_no_error(run);
+}
+
+static void all_walk_on_behind_a_broadcast(void)
+{
+    team_run(2, walk_back_through_two);
+}
+
 /* ---- what cannot be called ---- */
 
 static void mistakes_are_named(void)
@@ -271,11 +288,20 @@ static void bring_different_sizes(ls_run *run)
     CHECK_MSG(strstr(ls_error_message(run), "all-reduce"), "%s", ls_error_message(run));
 }
 
+static void bring_different_shapes(ls_run *run)
+{
+    bool tall = ls_rank(run) == 0;
+    ls_all_reduce(ls_comm_of(run), ls_ones(run, LS_F32, tall ? 6 : 2, tall ? 2 : 6), LS_COMM_SUM);
+    CHECK_MSG(strstr(ls_error_message(run), "all_reduce of [6,2] f32"), "%s", ls_error_message(run));
+    CHECK_MSG(strstr(ls_error_message(run), "all_reduce of [2,6] f32"), "%s", ls_error_message(run));
+}
+
 static void nobody_waits_for_one_that_cannot_come(void)
 {
     team_run(2, divide_unevenly);
     team_run(2, fail_before);
     team_run(2, bring_different_sizes);
+    team_run(2, bring_different_shapes);
 }
 
 int main(int argc, char **argv)
@@ -287,6 +313,7 @@ int main(int argc, char **argv)
     CHECK_RUN(results_and_gradients_are_those_of_all);
     CHECK_RUN(groups_are_by_themselves);
     CHECK_RUN(layers_may_be_divided_among_processes);
+    CHECK_RUN(all_walk_on_behind_a_broadcast);
     CHECK_RUN(mistakes_are_named);
     CHECK_RUN(nobody_waits_for_one_that_cannot_come);
     return check_done();

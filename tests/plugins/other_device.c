@@ -1,5 +1,5 @@
-/* other_device.c - a plug-in that is not as it should be, in the way OTHER_DEVICE says: it must not be used. Without, it
- * was built for another list of operators, as an old one is. */
+/* other_device.c - a plug-in that is not as it should be, in the way OTHER_DEVICE says, and must not be used. Without,
+ * it was built for another list of operators, as an old one is. */
 #include <lockstep/plugin.h>
 
 #include <stdlib.h>
