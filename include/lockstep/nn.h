@@ -79,8 +79,10 @@ LS_API void ls_unfreeze(ls_module *module);
  *     for (int i = 0; i < ls_child_count(layers); i++) ls_recompute(ls_child_at(layers, i), true);
  *
  * The module must compute the same from the same inputs (ls_is_recomputing() says that it is the second time). Its
- * inputs, parameters, mode and what is frozen must stay until ls_backward(). Hooks of the module are called once, those
- * of modules inside it twice. Without gradients (ls_no_grad_begin) it makes no difference. */
+ * inputs, parameters, buffers it reads, mode and what is frozen must stay until ls_backward(): a change is an error.
+ * Numbers of the program that its forward function uses must stay, too, and those nobody can compare. Hooks of the
+ * module are called once, those of modules inside it twice. Without gradients (ls_no_grad_begin) it makes no
+ * difference. */
 LS_API void ls_recompute(ls_module *module, bool on);
 
 /* A table of layers, output shapes (of the last forward pass, if there was one) and parameter counts. */

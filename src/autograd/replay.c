@@ -5,9 +5,16 @@
 
 #include "base/memory.h"
 
+/* What an operator read that has no history: how many tensors, and which versions of them. */
+typedef struct constants {
+    int count;
+    uint64_t versions;
+} constants;
+
 /* What a stretch recorded, in order: nodes and replays inside it. NULL once they died. */
 typedef struct entry {
     const ls_op_info *op; /* NULL: a replay */
+    constants read;
     ls_node *node;
     ls_replay *inner;
 } entry;
@@ -179,15 +186,35 @@ void ls_replay_end(ls_replay *r)
 
 /* ---- nodes ---- */
 
-void ls_replay_record(ls_node *node)
+static constants constants_of(int n, ls_tensor *const *in)
+{
+    constants read = {0};
+    for (int i = 0; i < n; i++) {
+        if (!in[i] || in[i]->node) continue;
+        read.count++;
+        read.versions = 31 * read.versions + in[i]->storage->version;
+    }
+    return read;
+}
+
+void ls_replay_record(ls_node *node, ls_tensor *const *in)
 {
     ls_replay *r = node->replay;
     r->refs++;
     entry *at = r->filling ? twin(r, node->op) : append(r);
     node->place = at ? (int32_t)(at - r->entries) : -1;
     node->walked = r->run->replays.again > 0; /* the second tape is not for walks, should a program keep parts of it */
-    if (!at || r->filling) return;
+    if (!at) return;
+    constants read = constants_of(node->n_in, in);
+    if (r->filling && at->read.count == read.count && at->read.versions != read.versions)
+        ls_fail(&r->run->errors, LS_ERR_STATE,
+                "%s, which is recomputed for its gradients, reads a tensor that was changed in place since the forward "
+                "pass: a buffer, or one from outside of the module; change it after ls_backward(), or give the module "
+                "a copy (ls_clone)",
+                node->op->name);
+    if (r->filling) return;
     at->op = node->op;
+    at->read = read;
     at->node = node;
 }
 

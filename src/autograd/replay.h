@@ -33,8 +33,8 @@ void ls_replay_free_all(ls_run *run);
 
 /* ---- For the tape ---- */
 
-/* A node was made while the run is in a replay; it saves a tensor; it dies. */
-void ls_replay_record(ls_node *node);
+/* A node of these inputs was made while the run is in a replay; it saves a tensor; it dies. */
+void ls_replay_record(ls_node *node, ls_tensor *const *in);
 void ls_replay_save(ls_node *node, ls_tensor *t);
 void ls_replay_leave(ls_node *node);
 /* Let the nodes of a replay have what they saved. False (and an error) when that failed. */

@@ -111,7 +111,7 @@ ls_node *ls_record(ls_run *run, const ls_op_info *op, int n_in, ls_tensor *const
     node->refs--; /* the outputs hold it now */
     if (run->replays.now) {
         node->replay = run->replays.now;
-        ls_replay_record(node);
+        ls_replay_record(node, in);
     }
     return node;
 }

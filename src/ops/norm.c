@@ -83,9 +83,10 @@ ls_tensor *ls_batch_norm_sized(ls_tensor *x, const ls_batch_norm_opts *given, si
                                .training = opts.training,
                                .activation = opts.activation}};
     if (!op_submit(op, 6, in, 4, out, &attrs)) return &run->poison;
-    if (opts.training)
-        for (int i = 3; i < 5; i++)
-            if (in[i]) in[i]->storage->version++;
+    for (int i = 3; i < 5 && opts.training; i++) {
+        if (in[i]) in[i]->storage->version++;
+        in[i] = NULL; /* no gradient depends on what they were */
+    }
     ls_node *node;
     if (!op_record(op, 6, in, 1, out, &attrs, &node)) return &run->poison;
     if (node) {

@@ -321,6 +321,13 @@ static ls_tensor *keeps(ls_module *self, ls_tensor *x, void *user)
         ls_error_clear(run);                                                                                           \
     } while (0)
 
+/* Saves no tensor that was there before. */
+static ls_tensor *adds_a_buffer(ls_module *net, ls_tensor *x, void *user)
+{
+    (void)user;
+    return ls_square(ls_add(x, ls_tensor_of(net, "shift")));
+}
+
 static void what_cannot_be_recomputed_is_an_error(void)
 {
     ls_run *run = ls_init(NULL, NULL, .seed = 3);
@@ -353,6 +360,14 @@ static void what_cannot_be_recomputed_is_an_error(void)
     ls_assign(secret, ls_zeros(run, LS_F32, 3, FEATURES));
     ls_backward(run, y);
     FAILS("Hiding: linear, which is recomputed for its gradients, needs [3,8] f32 as it was in the forward pass");
+
+    ls_module *shifting = ls_module_new(run, "Shifting", adds_a_buffer, NULL);
+    ls_buffer(shifting, "shift", ls_zeros(run, LS_F32, FEATURES));
+    ls_recompute(shifting, true);
+    y = ls_sum(ls_forward(shifting, x));
+    ls_assign(ls_tensor_of(shifting, "shift"), ls_ones(run, LS_F32, FEATURES));
+    ls_backward(run, y);
+    FAILS("Shifting: add, which is recomputed for its gradients, reads a tensor that was changed in place");
 
     ls_module *block = block_new(run);
     ls_recompute(block, true);
