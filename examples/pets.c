@@ -197,7 +197,7 @@ int main(int argc, char **argv)
             if (!ls_sync_gradients(run)) continue; /* gradients still add up */
             int64_t step = ls_steps_taken(adam);
             ls_track(run, step, {"loss", ls_item(loss)}, {"lr", ls_lr(adam)});
-            bool stop = ls_stop_asked(run);
+            bool stop = ls_should_stop(run);
             if (stop || (o.save_every && step % o.save_every == 0)) ls_save_state(run, NULL);
             if (stop) return ls_finish(run); /* whoever starts it again goes on with this step's successor */
         }

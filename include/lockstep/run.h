@@ -87,7 +87,7 @@ typedef struct ls_init_opts {
 LS_API ls_run *ls_init_sized(int *argc, char ***argv, const ls_init_opts *opts, size_t opts_size);
 
 /* End it: wait for checkpoints being written, print the first error, free everything the run owns. Returns the exit
- * code: 0, 1 after an error, or 128 + the signal where ls_stop_asked() said that there was one. */
+ * code: 0, 1 after an error, or 128 + the signal where ls_should_stop() said that there was one. */
 LS_API int ls_finish(ls_run *run);
 
 /* Take numbers too small for full precision (below 1.2e-38 in f32 and bf16) for zero, or, the default as in PyTorch,
@@ -180,7 +180,7 @@ LS_API bool ls_check_trigger(ls_run *run);
 
 /* Has this or any other process been told to end (SIGTERM, SIGINT, SIGUSR1)? The same answer on all; ask once a step:
  *
- *     if (ls_stop_asked(run)) {
+ *     if (ls_should_stop(run)) {
  *         ls_save_state(run, NULL);
  *         return ls_finish(run);
  *     }
@@ -189,7 +189,7 @@ LS_API bool ls_check_trigger(ls_run *run);
  * program handles itself is left to it. Launchers and schedulers give notice this way, and start again what ended with
  * 128 + signal. False after an error, also where another process failed: then there is nothing that all could save
  * together, and training goes on from the checkpoint before. */
-LS_API bool ls_stop_asked(ls_run *run);
+LS_API bool ls_should_stop(ls_run *run);
 
 /* ---- Tensors of all processes ----
  *

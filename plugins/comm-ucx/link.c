@@ -122,7 +122,7 @@ static void ucx_close(ls_link *link, bool orderly)
         ucx_endpoints_close(link, orderly ? FLUSH_MS : 0);
     }
     if (link->worker) {
-        ucx_requests_recall(link);
+        ucx_requests_cancel(link);
         ucp_worker_destroy(link->worker);
     }
     ucx_requests_free(link);

@@ -33,7 +33,7 @@ static void free_request(ls_link_request *request)
     link->free = request;
 }
 
-void ucx_requests_recall(ls_link *link)
+void ucx_requests_cancel(ls_link *link)
 {
     for (ls_link_request *r = link->active; r; r = r->next)
         if (r->receives && !r->done) ucp_request_cancel(link->worker, r->handle);

@@ -76,7 +76,7 @@ void ucx_cancel(ls_link *link, ls_link_request *request);
 void ucx_sleep(ls_link *link, int milliseconds);
 void ucx_progress(ls_link *link);        /* let everything go on, goodbyes too */
 void ucx_listen_for_byes(ls_link *link); /* from now on */
-void ucx_requests_recall(ls_link *link); /* receives that are left */
+void ucx_requests_cancel(ls_link *link); /* receives that are left */
 void ucx_requests_free(ls_link *link);   /* when there is no worker any more, which would still end some */
 
 /* Milliseconds of a clock that never goes back. */

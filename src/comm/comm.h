@@ -42,11 +42,11 @@ typedef struct ls_comm_table {
     void *(*share)(ls_comm *comm, size_t bytes, ls_message *why);
     /* Everybody who waits for anybody of the job, or will, gets LS_ERR_PEER and these words. */
     void (*abort)(ls_comm *comm, const char *reason);
-    /* Everybody who waits gets LS_ERR_MEMORY, and so does who calls before renew: something was tried that needs more
+    /* Everybody who waits gets LS_ERR_MEMORY, and so does who calls before reset: something was tried that needs more
      * memory than there is, and will be tried otherwise. */
-    void (*recall)(ls_comm *comm);
+    void (*cancel)(ls_comm *comm);
     /* Called by all ranks when nobody is in a call of this communicator, with steps that it was left in forgotten. */
-    void (*renew)(ls_comm *comm);
+    void (*reset)(ls_comm *comm);
     void (*close)(ls_comm *comm); /* those made from it by split first */
 } ls_comm_table;
 
@@ -55,7 +55,7 @@ struct ls_comm {
     int rank, size;
     struct ls_comm_queue *queue;    /* whose it is (queue.h); NULL: nobody's */
     struct ls_comm_device *devices; /* whose memory it was called with (on_device.c) */
-    bool deaf;                      /* recalls are not for it */
+    bool ignores_cancel;            /* cancels are not for it */
     bool background;                /* somebody else needs the CPU more: do not spin for long */
     struct ls_helpers *helpers;     /* threads that share in large work (helpers.h); NULL: there are none */
     void *user;                     /* of who made it */
@@ -133,11 +133,11 @@ static inline void ls_comm_close(ls_comm *comm)
     comm->table->close(comm);
 }
 
-/* After a recall: see the table's entry. */
-static inline void ls_comm_renew(ls_comm *comm)
+/* After a cancel: see the table's entry. */
+static inline void ls_comm_reset(ls_comm *comm)
 {
     ls_comm_leave_devices(comm, true);
-    comm->table->renew(comm);
+    comm->table->reset(comm);
 }
 
 #endif

@@ -14,9 +14,9 @@ static const ls_comm_table table;
 
 /* ---- made and closed ---- */
 
-static void free_bunch(ls_bunch *bunch)
+static void free_request_set(ls_request_set *set)
 {
-    ls_sys_free(bunch->parcels);
+    ls_sys_free(set->inflight);
 }
 
 static void close_job(ls_hosts_job *job, bool orderly)
@@ -43,18 +43,18 @@ static void close_hosts(ls_comm *comm)
     if (h->link) h->job->transport->close(h->link, orderly);
     if (h->of_all) close_job(h->job, orderly);
     if (h->local) ls_comm_close(&h->local->comm);
-    for (int i = 0; i < LS_HOSTS_SLOTS; i++) free_bunch(&h->in[i]), free_bunch(&h->out[i]);
-    free_bunch(&h->fronts);
-    free_bunch(&h->sent);
-    free_bunch(&h->addresses);
+    for (int i = 0; i < LS_HOSTS_SLOTS; i++) free_request_set(&h->in[i]), free_request_set(&h->out[i]);
+    free_request_set(&h->eagers);
+    free_request_set(&h->sent);
+    free_request_set(&h->addresses);
     for (int i = 0; h->ranks && i < h->hosts; i++) ls_sys_free(h->ranks[i]);
     ls_sys_free(h->ranks);
     ls_sys_free(h->width);
     ls_sys_free(h->seat);
     ls_sys_free(h->names);
     ls_sys_free(h->scratch);
-    ls_sys_free(h->fronts_in);
-    ls_sys_free(h->front_to);
+    ls_sys_free(h->eagers_in);
+    ls_sys_free(h->eager_to);
     ls_sys_free(h->came);
     ls_sys_free(h->passed_on);
     ls_sys_free(h->last);
@@ -88,11 +88,11 @@ static bool find_seats(ls_hosts *h, const int *host)
 }
 
 /* So many messages need no more memory. */
-static bool reserve(ls_bunch *bunch, int capacity)
+static bool reserve(ls_request_set *set, int capacity)
 {
-    bunch->parcels = ls_sys_alloc((size_t)capacity * sizeof *bunch->parcels);
-    bunch->capacity = bunch->parcels ? capacity : 0;
-    return bunch->parcels != NULL;
+    set->inflight = ls_sys_alloc((size_t)capacity * sizeof *set->inflight);
+    set->capacity = set->inflight ? capacity : 0;
+    return set->inflight != NULL;
 }
 
 /* Room for what is under way. */
@@ -107,14 +107,14 @@ static bool make_room(ls_hosts *h)
     h->scratch_bytes = WIDENING * ((size_t)(h->hosts + 1) * each + h->piece + size * LINES);
     h->scratch_bytes = (h->scratch_bytes + 63) / 64 * 64;
     h->scratch = ls_sys_alloc(LS_HOSTS_SLOTS * h->scratch_bytes);
-    h->fronts_in = ls_sys_alloc(size * sizeof *h->fronts_in);
-    h->front_to = ls_sys_alloc(size * sizeof *h->front_to);
-    h->came = ls_sys_alloc(size * sizeof(ls_front *));
+    h->eagers_in = ls_sys_alloc(size * sizeof *h->eagers_in);
+    h->eager_to = ls_sys_alloc(size * sizeof *h->eager_to);
+    h->came = ls_sys_alloc(size * sizeof(ls_eager *));
     h->last = ls_sys_alloc(size * sizeof *h->last);
     bool many = h->hosts > h->job->few;
-    if (many) h->passed_on = ls_sys_alloc((size_t)h->hosts * sizeof(ls_front));
-    bool ok = h->scratch && h->fronts_in && h->front_to && h->came && h->last && (h->passed_on || !many) &&
-              reserve(&h->fronts, h->comm.size) && reserve(&h->sent, h->comm.size);
+    if (many) h->passed_on = ls_sys_alloc((size_t)h->hosts * sizeof(ls_eager));
+    bool ok = h->scratch && h->eagers_in && h->eager_to && h->came && h->last && (h->passed_on || !many) &&
+              reserve(&h->eagers, h->comm.size) && reserve(&h->sent, h->comm.size);
     for (int i = 0; i < LS_HOSTS_SLOTS && ok; i++)
         ok = reserve(&h->in[i], 2 * h->comm.size) && reserve(&h->out[i], 2 * h->comm.size);
     return ok;
@@ -369,19 +369,19 @@ static ls_comm *split(ls_comm *comm, int colour, int key, ls_message *why)
 
 /* ---- run ---- */
 
-/* Cards of this host lie in shared memory: they must be alike, and sizes those that this rank knows of. */
+/* Headers of this host lie in shared memory: they must be alike, and sizes those that this rank knows of. */
 static ls_status agree(ls_hosts *h, const ls_comm_call *call)
 {
     bool parts = call->kind == LS_COMM_ALL_GATHER || call->kind == LS_COMM_REDUCE_SCATTER;
     size_t element = ls_dtype_size(call->dtype);
-    const ls_ring_entry *first = &ls_shm_card(h->local, 0)->what;
+    const ls_ring_entry *first = &ls_shm_header(h->local, 0)->what;
     for (int l = 0; l < ls_hosts_width(h); l++) {
-        const ls_ring_entry *card = &ls_shm_card(h->local, l)->what;
+        const ls_ring_entry *header = &ls_shm_header(h->local, l)->what;
         int rank = h->ranks[h->host][l];
-        if (!ls_cards_agree(first, card) || (parts && !call->counts && first->count != card->count))
-            return ls_shm_disagree(h->local, h->names[h->ranks[h->host][0]], first, h->names[rank], card);
-        if (parts && call->counts && call->counts[rank] != card->count)
-            return ls_shm_wrong_size(h->local, h->names[rank], (size_t)card->count * element,
+        if (!ls_headers_agree(first, header) || (parts && !call->counts && first->count != header->count))
+            return ls_shm_disagree(h->local, h->names[h->ranks[h->host][0]], first, h->names[rank], header);
+        if (parts && call->counts && call->counts[rank] != header->count)
+            return ls_shm_wrong_size(h->local, h->names[rank], (size_t)header->count * element,
                                      (size_t)call->counts[rank] * element);
     }
     return LS_OK;
@@ -408,7 +408,7 @@ static ls_status run(ls_comm *comm, const ls_comm_call *call, ls_message *why)
     ls_hosts *h = (ls_hosts *)comm;
     ls_ring_entry *slot;
     bool message = call->kind == LS_COMM_SEND || call->kind == LS_COMM_RECEIVE;
-    h->local->comm.deaf = comm->deaf;
+    h->local->comm.ignores_cancel = comm->ignores_cancel;
     h->local->comm.background = comm->background;
     ls_status status = ls_shm_begin(h->local, comm, call, &slot, why);
     if (!status) {
@@ -437,27 +437,27 @@ static void abort_job(ls_comm *comm, const char *reason)
     ls_job_spread(h->job);
 }
 
-static void recall(ls_comm *comm)
+static void cancel(ls_comm *comm)
 {
     ls_hosts *h = (ls_hosts *)comm;
-    h->local->comm.table->recall(&h->local->comm);
-    ls_job_tell(h->job, LS_URGENT_RECALL, h->job->rank, "");
+    h->local->comm.table->cancel(&h->local->comm);
+    ls_job_tell(h->job, LS_URGENT_CANCEL, h->job->rank, "");
 }
 
 /* Messages may have been left on the way: nothing that was sent before comes after. */
-static void renew(ls_comm *comm)
+static void reset(ls_comm *comm)
 {
     ls_hosts *h = (ls_hosts *)comm;
     ls_message why = {{0}};
-    bool deaf = comm->deaf;
+    bool ignores_cancel = comm->ignores_cancel;
     ls_hosts_drop(h);
-    h->local->comm.table->renew(&h->local->comm);
-    h->turn = 0;                /* some may have come further than others */
-    h->local->comm.deaf = true; /* the first rank of the host may not have taken the recall back yet */
+    h->local->comm.table->reset(&h->local->comm);
+    h->turn = 0;                          /* some may have come further than others */
+    h->local->comm.ignores_cancel = true; /* the first rank of the host may not have taken the cancel back yet */
     ls_job_discharge(h);
     if (h->link) h->job->transport->close(h->link, false);
     h->local->status = open_link(h, &why);
-    h->local->comm.deaf = deaf;
+    h->local->comm.ignores_cancel = ignores_cancel;
 }
 
-static const ls_comm_table table = {"hosts", run, split, share, abort_job, recall, renew, close_hosts};
+static const ls_comm_table table = {"hosts", run, split, share, abort_job, cancel, reset, close_hosts};

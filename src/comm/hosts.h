@@ -3,7 +3,7 @@
  * Inside a host ranks meet in shared memory (shm.h); between hosts bytes are carried by a transport (lockstep/link.h).
  * Every part of an array has an owner among all ranks, and a holder on each host: the holder sums the part over its
  * host and sends that to the owner, which sums over hosts, in their order, and sends the result back. So all ranks work
- * and all network cards are used, and sums depend on ranks and numbers alone. */
+ * and all network headers are used, and sums depend on ranks and numbers alone. */
 #ifndef LOCKSTEP_COMM_HOSTS_H
 #define LOCKSTEP_COMM_HOSTS_H
 

@@ -1,7 +1,7 @@
 /* hosts_inside.h - what the files of the communicator between hosts share.
  *
- * A call begins with cards in shared memory, as on one host. Then ranks that exchange anything send each other a front:
- * the card, and what fits behind it. Longer data follow in messages of at most a piece. */
+ * A call begins with headers in shared memory, as on one host. Then ranks that exchange anything send each other an
+ * eager message: the header, and what fits behind it. Longer data follow in messages of at most a piece. */
 #ifndef LOCKSTEP_COMM_HOSTS_INSIDE_H
 #define LOCKSTEP_COMM_HOSTS_INSIDE_H
 
@@ -9,7 +9,7 @@
 #include "comm/shm.h"
 
 enum {
-    LS_FRONT_DATA = 8 << 10,   /* bytes that travel with a card */
+    LS_EAGER_DATA = 8 << 10,   /* bytes that travel with a header */
     LS_HOSTS_PIECE = 1 << 20,  /* bytes of an array that are under way together, at least, */
     LS_HOSTS_PART = 256 << 10, /* for each rank, so that many hosts do not drown in small messages, */
     LS_HOSTS_LARGE = 16 << 20, /* and at most */
@@ -20,36 +20,36 @@ enum {
 
 /* ---- On the way ---- */
 
-typedef struct ls_front {
+typedef struct ls_eager {
     ls_ring_entry what;
     uint64_t bytes; /* that the sender brings, behind this or after it */
-    char data[LS_FRONT_DATA];
-} ls_front;
+    char data[LS_EAGER_DATA];
+} ls_eager;
 
-typedef enum ls_urgency { LS_URGENT_ABORT, LS_URGENT_RECALL, LS_URGENT_FAREWELL } ls_urgency;
+typedef enum ls_urgency { LS_URGENT_ABORT, LS_URGENT_CANCEL, LS_URGENT_FAREWELL } ls_urgency;
 
 typedef struct ls_urgent {
     int32_t kind;
-    int32_t rank;     /* of the job, because of which; -1: none */
-    uint32_t renewed; /* how often it was begun anew */
+    int32_t rank;    /* of the job, because of which; -1: none */
+    uint32_t resets; /* how often it was begun anew */
     char words[sizeof(ls_message)];
 } ls_urgent;
 
 /* ---- In this process ---- */
 
 /* A message under way. */
-typedef struct ls_parcel {
+typedef struct ls_inflight {
     ls_link_request *request; /* NULL: it is done */
     int peer;
     bool comes; /* it is received, else sent */
-} ls_parcel;
+} ls_inflight;
 
 /* Messages that are waited for together. */
-typedef struct ls_bunch {
-    ls_parcel *parcels;
+typedef struct ls_request_set {
+    ls_inflight *inflight;
     int count, capacity;
     bool by_job; /* on the link of the job */
-} ls_bunch;
+} ls_request_set;
 
 /* What all communicators of a process share: a link over all ranks on which urgent news and addresses travel. Whoever
  * waits listens to it, hence the lock. */
@@ -94,14 +94,14 @@ typedef struct ls_hosts {
     char *scratch;                  /* [LS_HOSTS_SLOTS][scratch_bytes] */
     size_t scratch_bytes;           /* for one piece */
     uint64_t turn;                  /* pieces so far: the slot of the next */
-    ls_front *fronts_in, *front_to; /* [size] */
-    ls_front **came;                /* [size] where the front of each comes: in fronts_in, or among those passed on */
-    char *passed_on;                /* fronts of all hosts, one behind the other; NULL: there are few */
-    ls_ring_entry *last;            /* [size] what was heard from each last */
-    ls_bunch fronts, sent;          /* of the call at hand: fronts that come; whatever goes */
-    ls_bunch addresses;
-    ls_bunch in[LS_HOSTS_SLOTS]; /* of a piece: what comes, what goes */
-    ls_bunch out[LS_HOSTS_SLOTS];
+    ls_eager *eagers_in, *eager_to; /* [size] */
+    ls_eager **came;     /* [size] where the eager message of each comes: in eagers_in, or among those passed on */
+    char *passed_on;     /* eager messages of all hosts, one behind the other; NULL: there are few */
+    ls_ring_entry *last; /* [size] what was heard from each last */
+    ls_request_set eagers, sent; /* of the call at hand: eager messages that come; whatever goes */
+    ls_request_set addresses;
+    ls_request_set in[LS_HOSTS_SLOTS]; /* of a piece: what comes, what goes */
+    ls_request_set out[LS_HOSTS_SLOTS];
 } ls_hosts;
 
 /* The rank that sums for `owner` on a host, and keeps the results for it. */
@@ -131,10 +131,10 @@ static inline char *ls_hosts_stage(const ls_hosts *h, int local, uint64_t turn)
 /* ---- hosts_wait.c: messages ---- */
 
 /* Begin to send to, or to receive from, a rank. */
-ls_status ls_hosts_send(ls_hosts *h, ls_bunch *bunch, int peer, const void *data, size_t bytes, ls_message *why);
-ls_status ls_hosts_receive(ls_hosts *h, ls_bunch *bunch, int peer, void *data, size_t bytes, ls_message *why);
+ls_status ls_hosts_send(ls_hosts *h, ls_request_set *set, int peer, const void *data, size_t bytes, ls_message *why);
+ls_status ls_hosts_receive(ls_hosts *h, ls_request_set *set, int peer, void *data, size_t bytes, ls_message *why);
 /* Wait for all of them. */
-ls_status ls_hosts_await(ls_hosts *h, ls_bunch *bunch, ls_message *why);
+ls_status ls_hosts_await(ls_hosts *h, ls_request_set *set, ls_message *why);
 /* For who waits in shared memory: let messages go on, since others may wait for them before they come there. True: some
  * are under way. */
 bool ls_hosts_listen(void *h);
@@ -153,25 +153,25 @@ void ls_job_tell(ls_hosts_job *job, ls_urgency kind, int rank, const char *words
 /* The segment of this host was given up: see to it that other hosts know. */
 void ls_job_spread(ls_hosts_job *job);
 
-/* ---- Calls whose cards lie in shared memory ---- */
+/* ---- Calls whose headers lie in shared memory ---- */
 
-/* hosts_front.c: send a rank the card of this call with `bytes` of data to come, of which `data` may be the first; and
- * await those of all ranks from which one was expected, in h->came. */
-ls_status ls_front_send(ls_hosts *h, int peer, const void *data, size_t bytes, ls_message *why);
-ls_status ls_front_expect(ls_hosts *h, int peer, ls_message *why);
-ls_status ls_fronts_await(ls_hosts *h, ls_message *why);
-/* The front of a rank has come, or was passed on: is it of this call? */
-ls_status ls_front_judge(ls_hosts *h, int peer, ls_message *why);
+/* hosts_eager.c: send a rank the header of this call with `bytes` of data to come, of which `data` may be the first;
+ * and await those of all ranks from which one was expected, in h->came. */
+ls_status ls_eager_send(ls_hosts *h, int peer, const void *data, size_t bytes, ls_message *why);
+ls_status ls_eager_expect(ls_hosts *h, int peer, ls_message *why);
+ls_status ls_eagers_await(ls_hosts *h, ls_message *why);
+/* The eager message of a rank has come, or was passed on: is it of this call? */
+ls_status ls_eager_judge(ls_hosts *h, int peer, ls_message *why);
 /* A rank is gone. It may have been through with its call, and that another than this: then why, else LS_OK. */
-ls_status ls_front_of_lost(ls_hosts *h, int peer, ls_message *why);
+ls_status ls_eager_of_lost(ls_hosts *h, int peer, ls_message *why);
 
-/* hosts_meet.c: the first ranks of all hosts get each other's fronts, in h->came, with what the caller has put into its
- * own (front_to[rank]). */
+/* hosts_meet.c: the first ranks of all hosts get each other's eager messages, in h->came, with what the caller has put
+ * into its own (eager_to[rank]). */
 ls_status ls_hosts_meet(ls_hosts *h, ls_message *why);
 
-/* hosts_small.c: barrier, broadcast, all-gather and reductions of which each host's share fits into a front. */
+/* hosts_small.c: barrier, broadcast, all-gather and reductions, where each host's share fits into an eager message. */
 bool ls_hosts_is_small(const ls_hosts *h, const ls_comm_call *call);
-void ls_hosts_small_put(ls_hosts *h, const ls_comm_call *call); /* before the cards are seen */
+void ls_hosts_small_put(ls_hosts *h, const ls_comm_call *call); /* before the headers are seen */
 ls_status ls_hosts_small(ls_hosts *h, const ls_comm_call *call, ls_message *why);
 /* hosts_pieces.c: the same of any size. */
 ls_status ls_hosts_pieces(ls_hosts *h, const ls_comm_call *call, ls_message *why);

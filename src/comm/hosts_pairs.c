@@ -55,11 +55,11 @@ static bool comes(const exchange *x, int from, char **data, size_t *bytes)
     }
 }
 
-/* Longer than a front: in messages of a piece each. */
+/* Longer than an eager message: in messages of a piece each. */
 static ls_status send_rest(ls_hosts *h, int peer, const char *data, size_t bytes, ls_message *why)
 {
     ls_status status = LS_OK;
-    for (size_t at = 0; bytes > LS_FRONT_DATA && at < bytes && !status; at += h->piece) {
+    for (size_t at = 0; bytes > LS_EAGER_DATA && at < bytes && !status; at += h->piece) {
         size_t piece = bytes - at < h->piece ? bytes - at : h->piece;
         status = ls_hosts_send(h, &h->sent, peer, data + at, piece, why);
     }
@@ -68,15 +68,15 @@ static ls_status send_rest(ls_hosts *h, int peer, const char *data, size_t bytes
 
 static ls_status receive_rest(ls_hosts *h, int peer, char *data, size_t bytes, ls_message *why)
 {
-    const ls_front *front = h->came[peer];
+    const ls_eager *eager = h->came[peer];
     ls_status status = LS_OK;
-    if (front->bytes != bytes) {
-        status = ls_shm_wrong_size(h->local, h->names[peer], front->bytes, bytes);
+    if (eager->bytes != bytes) {
+        status = ls_shm_wrong_size(h->local, h->names[peer], eager->bytes, bytes);
         *why = h->local->broken;
         return status;
     }
-    if (bytes && bytes <= LS_FRONT_DATA) memcpy(data, front->data, bytes);
-    for (size_t at = 0; bytes > LS_FRONT_DATA && at < bytes && !status; at += h->piece) {
+    if (bytes && bytes <= LS_EAGER_DATA) memcpy(data, eager->data, bytes);
+    for (size_t at = 0; bytes > LS_EAGER_DATA && at < bytes && !status; at += h->piece) {
         size_t piece = bytes - at < h->piece ? bytes - at : h->piece;
         status = ls_hosts_receive(h, &h->in[0], peer, data + at, piece, why);
     }
@@ -92,11 +92,11 @@ static ls_status exchange_all(const exchange *x, ls_message *why)
     size_t bytes, wanted;
     ls_status status = LS_OK;
     for (int r = 0; r < size && !status; r++)
-        if (r != me && comes(x, r, &to, &bytes)) status = ls_front_expect(h, r, why);
+        if (r != me && comes(x, r, &to, &bytes)) status = ls_eager_expect(h, r, why);
     for (int i = 1; i < size && !status; i++) {
         int r = (me + i) % size;
         if (!goes(x, r, &from, &bytes)) continue;
-        status = ls_front_send(h, r, from, bytes, why);
+        status = ls_eager_send(h, r, from, bytes, why);
         if (!status) status = send_rest(h, r, from, bytes, why);
     }
     if (!status && goes(x, me, &from, &bytes) && comes(x, me, &to, &wanted)) {
@@ -105,7 +105,7 @@ static ls_status exchange_all(const exchange *x, ls_message *why)
             *why = h->local->broken;
         } else if (bytes) memmove(to, from, bytes);
     }
-    if (!status) status = ls_fronts_await(h, why);
+    if (!status) status = ls_eagers_await(h, why);
     for (int r = 0; r < size && !status; r++)
         if (r != me && comes(x, r, &to, &bytes)) status = receive_rest(h, r, to, bytes, why);
     if (!status) status = ls_hosts_await(h, &h->in[0], why);
@@ -119,7 +119,7 @@ ls_status ls_hosts_pairs(ls_hosts *h, const ls_comm_call *call, ls_message *why)
     if (h->local->comm.rank == 0 && call->kind != LS_COMM_ALL_TO_ALL) {
         /* Hosts that have nothing to say to each other in this call agree that it is this; before anything else, or one
          * that is in another call would wait for one that waits for it. */
-        h->front_to[h->comm.rank].bytes = 0;
+        h->eager_to[h->comm.rank].bytes = 0;
         status = ls_hosts_meet(h, why);
     }
     return status ? status : exchange_all(&x, why);

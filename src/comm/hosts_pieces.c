@@ -298,9 +298,9 @@ static ls_status greet(const work *w, ls_message *why)
     ls_hosts *h = w->h;
     ls_status status = LS_OK;
     for (int r = 0; r < h->comm.size && !status; r++)
-        if (is_partner(w, r)) status = ls_front_expect(h, r, why);
+        if (is_partner(w, r)) status = ls_eager_expect(h, r, why);
     for (int r = 0; r < h->comm.size && !status; r++)
-        if (is_partner(w, r)) status = ls_front_send(h, r, NULL, 0, why);
+        if (is_partner(w, r)) status = ls_eager_send(h, r, NULL, 0, why);
     return status;
 }
 
@@ -308,7 +308,7 @@ static ls_status greet(const work *w, ls_message *why)
 static ls_status be_greeted(const work *w, ls_message *why)
 {
     ls_hosts *h = w->h;
-    ls_status status = ls_fronts_await(h, why);
+    ls_status status = ls_eagers_await(h, why);
     for (int r = 0; r < h->comm.size && has_parts(w->call) && !status; r++) {
         if (!is_partner(w, r)) continue;
         int64_t theirs = h->came[r]->what.count, wanted = ls_comm_part(w->call, r);

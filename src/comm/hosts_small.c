@@ -40,7 +40,7 @@ bool ls_hosts_is_small(const ls_hosts *h, const ls_comm_call *call)
 {
     small s = understand(h, call);
     for (int host = 0; host < h->hosts; host++)
-        if (bytes_of_host(&s, host) > LS_FRONT_DATA) return false;
+        if (bytes_of_host(&s, host) > LS_EAGER_DATA) return false;
     return s.total <= h->piece;
 }
 
@@ -73,18 +73,18 @@ static const char *share_of(const small *s, int local)
     return ls_hosts_width(s->h) > 1 ? ls_hosts_stage(s->h, local, s->h->turn) : brings(s, &bytes);
 }
 
-/* Of this host, into the front. */
-static void gather_host(const small *s, ls_front *front)
+/* Of this host, into the eager message. */
+static void gather_host(const small *s, ls_eager *eager)
 {
     ls_hosts *h = s->h;
     const void *rows[LS_SEGMENT_MOST];
-    char *at = front->data;
-    front->bytes = bytes_of_host(s, h->host);
+    char *at = eager->data;
+    eager->bytes = bytes_of_host(s, h->host);
     if (ls_comm_reduces(s->call->kind)) {
         for (int l = 0; l < ls_hosts_width(h); l++) rows[l] = share_of(s, l);
         ls_combine_kernels()->fold_rows(s->call->dtype, s->wire, ls_comm_fold(s->call->op), 1, (void *[]){at}, 1, rows,
                                         ls_hosts_width(h), (int64_t)(s->total / s->element));
-    } else if (s->call->kind == LS_COMM_BROADCAST && front->bytes) {
+    } else if (s->call->kind == LS_COMM_BROADCAST && eager->bytes) {
         memcpy(at, share_of(s, h->seat[s->call->peer].local), s->total);
     } else if (s->call->kind == LS_COMM_ALL_GATHER) {
         for (int l = 0; l < ls_hosts_width(h); l++) {
@@ -96,20 +96,20 @@ static void gather_host(const small *s, ls_front *front)
 }
 
 /* Of all hosts, in the order of the result. */
-static void join_hosts(const small *s, const ls_front *const *fronts, char *result)
+static void join_hosts(const small *s, const ls_eager *const *eagers, char *result)
 {
     ls_hosts *h = s->h;
     const void *rows[LS_HOSTS_MOST];
     if (ls_comm_reduces(s->call->kind)) {
         double scale = s->call->op == LS_COMM_MEAN ? 1.0 / h->comm.size : 1.0;
-        for (int host = 0; host < h->hosts; host++) rows[host] = fronts[host]->data;
+        for (int host = 0; host < h->hosts; host++) rows[host] = eagers[host]->data;
         ls_combine_kernels()->fold_rows(s->wire, s->call->dtype, ls_comm_fold(s->call->op), scale, (void *[]){result},
                                         1, rows, h->hosts, (int64_t)(s->total / s->element));
     } else if (s->call->kind == LS_COMM_BROADCAST && s->total) {
-        memcpy(result, fronts[h->seat[s->call->peer].host]->data, s->total);
+        memcpy(result, eagers[h->seat[s->call->peer].host]->data, s->total);
     } else if (s->call->kind == LS_COMM_ALL_GATHER) {
         for (int host = 0; host < h->hosts; host++) {
-            const char *at = fronts[host]->data;
+            const char *at = eagers[host]->data;
             for (int l = 0; l < h->width[host]; l++) {
                 int rank = h->ranks[host][l];
                 size_t bytes = (size_t)ls_comm_part(s->call, rank) * s->element;
@@ -136,18 +136,18 @@ static void take(const small *s, const char *result)
 static ls_status exchange(const small *s, char *result, ls_message *why)
 {
     ls_hosts *h = s->h;
-    const ls_front *fronts[LS_HOSTS_MOST];
-    gather_host(s, &h->front_to[h->comm.rank]);
+    const ls_eager *eagers[LS_HOSTS_MOST];
+    gather_host(s, &h->eager_to[h->comm.rank]);
     ls_status status = ls_hosts_meet(h, why);
     for (int host = 0; host < h->hosts && !status; host++) {
         int rank = h->ranks[host][0];
         size_t wanted = bytes_of_host(s, host);
-        fronts[host] = h->came[rank];
-        if (fronts[host]->bytes == wanted) continue;
-        status = ls_shm_wrong_size(h->local, h->names[rank], fronts[host]->bytes, wanted);
+        eagers[host] = h->came[rank];
+        if (eagers[host]->bytes == wanted) continue;
+        status = ls_shm_wrong_size(h->local, h->names[rank], eagers[host]->bytes, wanted);
         *why = h->local->broken;
     }
-    if (!status) join_hosts(s, fronts, result);
+    if (!status) join_hosts(s, eagers, result);
     return status;
 }
 

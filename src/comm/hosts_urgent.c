@@ -26,7 +26,7 @@ static void heed(ls_hosts_job *job)
         job->heard.words[sizeof news->words - 1] = '\0';
         ls_segment_abort(job->segment, news->rank, news->words);
     }
-    if (news->kind == LS_URGENT_RECALL && sensible) ls_segment_recall(job->segment, news->rank, news->renewed);
+    if (news->kind == LS_URGENT_CANCEL && sensible) ls_segment_cancel(job->segment, news->rank, news->resets);
     if (news->kind == LS_URGENT_FAREWELL && sensible && news->rank >= 0) job->left[news->rank] = true;
 }
 
@@ -84,7 +84,7 @@ bool ls_job_listen(void *listener)
 void ls_job_tell(ls_hosts_job *job, ls_urgency kind, int rank, const char *words)
 {
     const ls_transport *transport = job->transport;
-    ls_urgent news = {.kind = (int32_t)kind, .rank = rank, .renewed = atomic_load(&job->segment->header->renewed)};
+    ls_urgent news = {.kind = (int32_t)kind, .rank = rank, .resets = atomic_load(&job->segment->header->resets)};
     ls_message ignored;
     ls_link_request **requests = job->telling;
     snprintf(news.words, sizeof news.words, "%s", words);

@@ -226,12 +226,12 @@ bool ls_segment_dead(ls_segment *segment, int number)
     return dead;
 }
 
-static bool write_reason(ls_segment_header *header, int rank, bool mourned, const char *words)
+static bool write_reason(ls_segment_header *header, int rank, bool reported, const char *words)
 {
     uint32_t nobody = 0;
     if (!atomic_compare_exchange_strong(&header->aborted, &nobody, 1)) return false;
     header->culprit = rank;
-    header->mourned = mourned;
+    header->reported = reported;
     snprintf(header->words, sizeof header->words, "%s", words);
     atomic_store_explicit(&header->aborted, 2, memory_order_release);
     return true;
@@ -242,7 +242,7 @@ void ls_segment_abort(ls_segment *segment, int rank, const char *words)
     write_reason(segment->header, rank, false, words);
 }
 
-void ls_segment_mourn(ls_segment *segment, int rank, const char *words)
+void ls_segment_report_dead(ls_segment *segment, int rank, const char *words)
 {
     write_reason(segment->header, rank, true, words);
 }
@@ -264,7 +264,7 @@ void ls_segment_reason(const ls_segment *segment, ls_message *why)
     for (int i = 0; i < 100 && atomic_load_explicit(&header->aborted, memory_order_acquire) == 1; i++) usleep(1000);
     bool told = atomic_load_explicit(&header->aborted, memory_order_acquire) == 2;
     enum { ROOM = sizeof why->text - 32 }; /* for who it was */
-    if (told && header->culprit >= 0 && !header->mourned)
+    if (told && header->culprit >= 0 && !header->reported)
         snprintf(why->text, sizeof why->text, "rank %d failed: %.*s", header->culprit, ROOM, header->words);
     else if (told) snprintf(why->text, sizeof why->text, "%.*s", (int)sizeof why->text - 1, header->words);
     else snprintf(why->text, sizeof why->text, "another process failed while it told why");

@@ -52,12 +52,12 @@ typedef struct ls_segment_header {
     uint32_t header_bytes, size; /* ranks of this host */
     uint64_t token[2];           /* of the job: strangers and processes of earlier attempts have another */
     _Atomic uint64_t used;       /* bytes of the file that are handed out */
-    _Atomic uint32_t renewed;    /* how often it was begun anew */
-    _Atomic uint32_t recalled;   /* who ran out of memory and wants to try again, and when: see below; 0: nobody */
+    _Atomic uint32_t resets;     /* how often it was begun anew */
+    _Atomic uint32_t cancelled;  /* who ran out of memory and wants to try again, and when: see below; 0: nobody */
     _Atomic uint32_t aborted;    /* 0, 1 while the words are written, 2 */
     _Atomic uint32_t told;       /* other hosts know of it, or somebody is about to tell them */
     int32_t culprit;             /* rank in the job; -1: nobody in particular */
-    int32_t mourned;             /* 1: the words are another's, who found it dead */
+    int32_t reported;            /* 1: the words are another's, who found it dead */
     char words[sizeof(ls_message)];
     ls_member member[]; /* [size] */
 } ls_segment_header;
@@ -104,25 +104,25 @@ bool ls_segment_dead(ls_segment *segment, int number);
 /* Everybody must stop, because of this rank of the job (-1: none); the first reason stays. */
 void ls_segment_abort(ls_segment *segment, int rank, const char *words);
 /* The same, where that rank could not say so itself. */
-void ls_segment_mourn(ls_segment *segment, int rank, const char *words);
+void ls_segment_report_dead(ls_segment *segment, int rank, const char *words);
 static inline bool ls_segment_aborted(const ls_segment *segment)
 {
     return atomic_load_explicit(&segment->header->aborted, memory_order_acquire) != 0;
 }
-/* A rank of the job ran out of memory after so many new beginnings. A recall that comes late is none, and does not take
+/* A rank of the job ran out of memory after so many new beginnings. A cancel that comes late is none, and does not take
  * the place of another. */
-static inline void ls_segment_recall(ls_segment *segment, int rank, uint32_t renewed)
+static inline void ls_segment_cancel(ls_segment *segment, int rank, uint32_t resets)
 {
-    if (renewed == atomic_load(&segment->header->renewed))
-        atomic_store(&segment->header->recalled, renewed << 16 | (uint32_t)(rank + 1));
+    if (resets == atomic_load(&segment->header->resets))
+        atomic_store(&segment->header->cancelled, resets << 16 | (uint32_t)(rank + 1));
 }
 /* The rank that did, since the last new beginning; -1: none. */
-static inline int ls_segment_recalled(const ls_segment *segment)
+static inline int ls_segment_cancelled(const ls_segment *segment)
 {
-    uint32_t word = atomic_load_explicit(&segment->header->recalled, memory_order_acquire);
+    uint32_t word = atomic_load_explicit(&segment->header->cancelled, memory_order_acquire);
     if (!word) return -1;
-    uint32_t renewed = atomic_load_explicit(&segment->header->renewed, memory_order_acquire);
-    return word >> 16 == (renewed & 0xffff) ? (int)(word & 0xffff) - 1 : -1;
+    uint32_t resets = atomic_load_explicit(&segment->header->resets, memory_order_acquire);
+    return word >> 16 == (resets & 0xffff) ? (int)(word & 0xffff) - 1 : -1;
 }
 
 /* "rank 1 failed: words" */

@@ -18,7 +18,7 @@ static const ls_comm_table table;
 
 /* Where the parts of a communicator's piece of the segment begin. */
 typedef struct layout {
-    size_t leavers, lines, cards, channels, stages, boxes, bytes;
+    size_t leavers, lines, headers, channels, stages, boxes, bytes;
 } layout;
 
 static layout lay_out(int size)
@@ -28,7 +28,7 @@ static layout lay_out(int size)
     layout l;
     l.leavers = at, at += sizeof(ls_line);
     l.lines = at, at += n * sizeof(ls_line);
-    l.cards = at, at += 2 * n * sizeof(ls_card);
+    l.headers = at, at += 2 * n * sizeof(ls_call_header);
     l.channels = at, at += n * n * sizeof(ls_channel);
     at = (at + PAGE - 1) / PAGE * PAGE;
     l.stages = at, at += n * 2 * LS_SHM_HALF;
@@ -102,7 +102,7 @@ static ls_shm *make(ls_segment *segment, uint64_t offset, int rank, int size, co
     shm->context = context;
     shm->leavers = (ls_line *)(void *)(context + l.leavers);
     shm->lines = (ls_line *)(void *)(context + l.lines);
-    shm->cards = (ls_card *)(void *)(context + l.cards);
+    shm->headers = (ls_call_header *)(void *)(context + l.headers);
     shm->channels = (ls_channel *)(void *)(context + l.channels);
     shm->stages = context + l.stages;
     shm->boxes = context + l.boxes;
@@ -238,7 +238,7 @@ static void *share(ls_comm *comm, size_t bytes, ls_message *why)
     return base + (size_t)comm->rank * bytes;
 }
 
-/* On cards: where numbers of this rank stand in the file; -1: elsewhere. */
+/* On headers: where numbers of this rank stand in the file; -1: elsewhere. */
 static int64_t address_of(const ls_shm *shm, const char *data, size_t bytes)
 {
     for (int i = 0; i < shm->block_count; i++) {
@@ -252,7 +252,7 @@ static int64_t address_of(const ls_shm *shm, const char *data, size_t bytes)
 char *ls_shm_shared(const ls_shm *shm, int rank)
 {
     const ls_shm_block *block = shm->blocks + shm->block_count - 1;
-    int64_t address = ls_shm_card(shm, rank)->address;
+    int64_t address = ls_shm_header(shm, rank)->address;
     while (address < block->begin) block--; /* they come one after the other in the file, too */
     return block->base + (address - block->begin);
 }
@@ -260,7 +260,7 @@ char *ls_shm_shared(const ls_shm *shm, int rank)
 bool ls_shm_all_shared(const ls_shm *shm)
 {
     for (int r = 0; r < shm->comm.size; r++)
-        if (ls_shm_card(shm, r)->address < 0) return false;
+        if (ls_shm_header(shm, r)->address < 0) return false;
     return true;
 }
 
@@ -282,17 +282,17 @@ static const char *array_in_place(const ls_comm *comm, const ls_comm_call *call,
 
 static void lay_card(ls_shm *shm, const ls_comm *comm, const ls_comm_call *call)
 {
-    ls_card *card = ls_shm_card(shm, shm->comm.rank);
+    ls_call_header *header = ls_shm_header(shm, shm->comm.rank);
     bool brings_parts = call->kind == LS_COMM_ALL_TO_ALL || call->kind == LS_COMM_REDUCE_SCATTER;
     size_t bytes;
     const char *array = array_in_place(comm, call, &bytes);
-    card->what = shm->entry;
-    card->extent = call->count;
-    card->address = array ? address_of(shm, array, bytes) : -1;
+    header->what = shm->entry;
+    header->extent = call->count;
+    header->address = array ? address_of(shm, array, bytes) : -1;
     if (!call->counts || !brings_parts) return;
-    card->extent = call->counts[0];
+    header->extent = call->counts[0];
     for (int r = 1; r < comm->size; r++)
-        if (call->counts[r] > card->extent) card->extent = call->counts[r];
+        if (call->counts[r] > header->extent) header->extent = call->counts[r];
 }
 
 ls_status ls_shm_begin(ls_shm *shm, const ls_comm *comm, const ls_comm_call *call, ls_ring_entry **slot,
@@ -337,14 +337,14 @@ static void abort_job(ls_comm *comm, const char *reason)
     ls_segment_abort(shm->segment, ls_shm_job_rank(shm, comm->rank), reason);
 }
 
-static void recall(ls_comm *comm)
+static void cancel(ls_comm *comm)
 {
     ls_shm *shm = (ls_shm *)comm;
-    ls_segment_recall(shm->segment, ls_shm_job_rank(shm, comm->rank), atomic_load(&shm->segment->header->renewed));
+    ls_segment_cancel(shm->segment, ls_shm_job_rank(shm, comm->rank), atomic_load(&shm->segment->header->resets));
 }
 
 /* Every rank puts back what it alone writes. */
-static void renew(ls_comm *comm)
+static void reset(ls_comm *comm)
 {
     ls_shm *shm = (ls_shm *)comm;
     int size = comm->size, rank = comm->rank;
@@ -359,7 +359,7 @@ static void renew(ls_comm *comm)
     shm->number = shm->messages = 0;
     shm->broken.text[0] = '\0';
     shm->status = LS_OK;
-    if (rank == 0 && shm->group == 0) atomic_fetch_add(&shm->segment->header->renewed, 1);
+    if (rank == 0 && shm->group == 0) atomic_fetch_add(&shm->segment->header->resets, 1);
 }
 
-static const ls_comm_table table = {"shared memory", run, split, share, abort_job, recall, renew, close_shm};
+static const ls_comm_table table = {"shared memory", run, split, share, abort_job, cancel, reset, close_shm};

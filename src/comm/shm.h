@@ -1,10 +1,10 @@
 /* shm.h - the communicator between processes of one host, through memory that they share.
  *
  * Every rank has a line with a count of steps. A step is: raise the own count, wait until all others' have come as far.
- * A call begins with a card for each rank, on which it says what it calls; after the first step everybody has seen all
- * cards. Numbers that stand in shared memory (share) are reduced there; others pass through a stage of each rank, in
- * pieces. Cards and stages have two halves that are used in turn: who writes a half for the next but one call or piece
- * has made a step since, and so have all who read it. */
+ * A call begins with a header from each rank that says what it calls; after the first step everybody has seen all
+ * headers. Numbers that stand in shared memory (share) are reduced there; others pass through a stage of each rank, in
+ * pieces. Headers and stages have two halves that are used in turn: whoever writes a half for the next but one call or
+ * piece has made a step since, and so has everyone who read it. */
 #ifndef LOCKSTEP_COMM_SHM_H
 #define LOCKSTEP_COMM_SHM_H
 
@@ -26,11 +26,11 @@ typedef struct ls_line {
     ls_futex sleepers;
 } ls_line;
 
-typedef struct ls_card {
+typedef struct ls_call_header {
     _Alignas(64) ls_ring_entry what;
     int64_t extent;  /* the largest part this rank brings, in elements */
     int64_t address; /* where its numbers stand in the file that all share; -1: elsewhere */
-} ls_card;
+} ls_call_header;
 
 /* From one rank to one other: boxes that are filled and emptied in turn. */
 typedef struct ls_channel {
@@ -56,10 +56,10 @@ typedef struct ls_shm {
     void *context;    /* the mapped piece that the following point into */
     ls_line *leavers; /* who has closed it: the last clears the memory */
     ls_line *lines;
-    ls_card *cards;       /* [2][size] */
-    ls_channel *channels; /* [size][size]: from, to */
-    char *stages;         /* [size][2][LS_SHM_HALF] */
-    char *boxes;          /* [size][size][2][LS_SHM_BOX] */
+    ls_call_header *headers; /* [2][size] */
+    ls_channel *channels;    /* [size][size]: from, to */
+    char *stages;            /* [size][2][LS_SHM_HALF] */
+    char *boxes;             /* [size][size][2][LS_SHM_BOX] */
 
     uint32_t step;
     int half;                  /* of the stages, written last */
@@ -90,27 +90,27 @@ void ls_line_raise(ls_line *line, uint32_t count);
 ls_status ls_line_await(ls_shm *shm, ls_line *line, uint32_t count, int peer, ls_message *why);
 /* All ranks. */
 ls_status ls_shm_step(ls_shm *shm, ls_message *why);
-/* Must this rank stop waiting, because the job was given up or recalled? Why: shm->broken, and the status. */
+/* Must this rank stop waiting, because the job was given up or cancelled? Why: shm->broken, and the status. */
 bool ls_shm_interrupted(const ls_shm *shm);
 ls_status ls_shm_interruption(ls_shm *shm);
 /* Nothing works any more, here and everywhere, for this reason. */
 LS_PRINTF(2, 3) ls_status ls_shm_break(ls_shm *shm, const char *format, ...);
 /* Because this rank of the job is dead: whoever watches over the job learns that it was the first. */
-LS_PRINTF(3, 4) ls_status ls_shm_mourn(ls_shm *shm, int rank, const char *format, ...);
-ls_status ls_shm_mourn_member(ls_shm *shm, const ls_member *member);
+LS_PRINTF(3, 4) ls_status ls_shm_report_dead(ls_shm *shm, int rank, const char *format, ...);
+ls_status ls_shm_report_dead_member(ls_shm *shm, const ls_member *member);
 
-/* shm.c: a call is numbered, recorded (*slot) and its card laid; its end is recorded. `comm` is who is called: this
+/* shm.c: a call is numbered, recorded (*slot) and its header laid; its end is recorded. `comm` is who is called: this
  * communicator, or one that it is part of. */
 ls_status ls_shm_begin(ls_shm *shm, const ls_comm *comm, const ls_comm_call *call, ls_ring_entry **slot,
                        ls_message *why);
 ls_status ls_shm_end(ls_shm *shm, ls_ring_entry *slot, ls_status status, const ls_message *why);
 
-/* Where all cards lie: do the numbers of all ranks stand in shared memory? Those of one. */
+/* Where all headers lie: do the numbers of all ranks stand in shared memory? Those of one. */
 bool ls_shm_all_shared(const ls_shm *shm);
 char *ls_shm_shared(const ls_shm *shm, int rank);
 
-/* shm_wait.c: do two cards speak of the same collective? Sizes aside where they may differ. */
-bool ls_cards_agree(const ls_ring_entry *a, const ls_ring_entry *b);
+/* shm_wait.c: do two headers speak of the same collective? Sizes aside where they may differ. */
+bool ls_headers_agree(const ls_ring_entry *a, const ls_ring_entry *b);
 /* Ranks of the job that do not. */
 ls_status ls_shm_disagree(ls_shm *shm, int rank_a, const ls_ring_entry *a, int rank_b, const ls_ring_entry *b);
 /* Rank `from` of the job sent so many bytes, and this one wanted another number. */
@@ -118,13 +118,13 @@ ls_status ls_shm_wrong_size(ls_shm *shm, int from, size_t sent, size_t wanted);
 
 /* shm_collective.c: how rows become one; a mean is scaled when all are in. */
 ls_fold ls_comm_fold(ls_comm_op op);
-/* shm_collective.c, shm_channel.c: a call whose card lies on the table. */
+/* shm_collective.c, shm_channel.c: a call whose header lies on the table. */
 ls_status ls_shm_collective(ls_shm *shm, const ls_comm_call *call, ls_message *why);
 ls_status ls_shm_message(ls_shm *shm, const ls_comm_call *call, ls_message *why);
 
-static inline ls_card *ls_shm_card(const ls_shm *shm, int rank)
+static inline ls_call_header *ls_shm_header(const ls_shm *shm, int rank)
 {
-    return &shm->cards[(int)(shm->number & 1) * shm->comm.size + rank];
+    return &shm->headers[(int)(shm->number & 1) * shm->comm.size + rank];
 }
 
 static inline char *ls_shm_stage(const ls_shm *shm, int rank)

@@ -2,7 +2,7 @@
  *
  * What does not stand in shared memory passes through the stages piece by piece: every rank puts a piece, all make a
  * step, every rank gets what it wants from the pieces of all. The first piece is put before anybody has seen the
- * others' cards, so that a small call costs one step. */
+ * others' headers, so that a small call costs one step. */
 #include <string.h>
 
 #include "comm/helpers.h"
@@ -254,22 +254,23 @@ static ls_status work_in_place(const job *j, ls_message *why)
 
 /* ---- agreeing ---- */
 
-/* All have laid their cards: they must be alike, and sizes that may differ must be those this rank knows of. */
+/* All have laid their headers: they must be alike, and sizes that may differ must be those this rank knows of. */
 static ls_status agree(const job *j)
 {
     ls_comm_kind kind = j->call->kind;
     bool knows_sizes = kind == LS_COMM_ALL_GATHER || kind == LS_COMM_REDUCE_SCATTER ||
                        ((kind == LS_COMM_GATHER || kind == LS_COMM_SCATTER) && j->rank == j->call->peer);
-    const ls_card *first = ls_shm_card(j->shm, 0);
+    const ls_call_header *first = ls_shm_header(j->shm, 0);
     for (int r = 0; r < j->size; r++) {
-        const ls_card *card = ls_shm_card(j->shm, r);
+        const ls_call_header *header = ls_shm_header(j->shm, r);
         size_t wanted = knows_sizes ? bytes_of(j, j->call->counts, r) : 0;
-        if (!ls_cards_agree(&first->what, &card->what) ||
-            (knows_sizes && !j->call->counts && first->what.count != card->what.count))
+        if (!ls_headers_agree(&first->what, &header->what) ||
+            (knows_sizes && !j->call->counts && first->what.count != header->what.count))
             return ls_shm_disagree(j->shm, ls_shm_job_rank(j->shm, 0), &first->what, ls_shm_job_rank(j->shm, r),
-                                   &card->what);
-        if (knows_sizes && wanted != (size_t)card->what.count * j->element)
-            return ls_shm_wrong_size(j->shm, ls_shm_job_rank(j->shm, r), (size_t)card->what.count * j->element, wanted);
+                                   &header->what);
+        if (knows_sizes && wanted != (size_t)header->what.count * j->element)
+            return ls_shm_wrong_size(j->shm, ls_shm_job_rank(j->shm, r), (size_t)header->what.count * j->element,
+                                     wanted);
     }
     return LS_OK;
 }
@@ -291,7 +292,7 @@ static int64_t piece_count(const job *j)
 {
     int64_t largest = 0;
     for (int r = 0; r < j->size; r++) {
-        int64_t extent = ls_shm_card(j->shm, r)->extent;
+        int64_t extent = ls_shm_header(j->shm, r)->extent;
         if (extent > largest) largest = extent;
     }
     size_t most = piece_bytes(j), bytes = (size_t)largest * j->element;

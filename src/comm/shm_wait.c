@@ -22,7 +22,7 @@ static bool reached(ls_line *line, uint32_t count)
 static ls_status give_up(ls_shm *shm, bool dead, int rank, const char *format, va_list args)
 {
     vsnprintf(shm->broken.text, sizeof shm->broken.text, format, args);
-    if (dead) ls_segment_mourn(shm->segment, rank, shm->broken.text);
+    if (dead) ls_segment_report_dead(shm->segment, rank, shm->broken.text);
     else ls_segment_abort(shm->segment, rank, shm->broken.text);
     return LS_ERR_PEER;
 }
@@ -36,7 +36,7 @@ ls_status ls_shm_break(ls_shm *shm, const char *format, ...)
     return status;
 }
 
-ls_status ls_shm_mourn(ls_shm *shm, int rank, const char *format, ...)
+ls_status ls_shm_report_dead(ls_shm *shm, int rank, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
@@ -45,15 +45,15 @@ ls_status ls_shm_mourn(ls_shm *shm, int rank, const char *format, ...)
     return status;
 }
 
-ls_status ls_shm_mourn_member(ls_shm *shm, const ls_member *member)
+ls_status ls_shm_report_dead_member(ls_shm *shm, const ls_member *member)
 {
     char last[200];
     ls_ring_tell_last(member, last, sizeof last);
-    return ls_shm_mourn(shm, member->rank, "rank %d (process %d) died; the last it did: %s", member->rank, member->pid,
-                        last);
+    return ls_shm_report_dead(shm, member->rank, "rank %d (process %d) died; the last it did: %s", member->rank,
+                              member->pid, last);
 }
 
-bool ls_cards_agree(const ls_ring_entry *a, const ls_ring_entry *b)
+bool ls_headers_agree(const ls_ring_entry *a, const ls_ring_entry *b)
 {
     bool sizes_may_differ = a->kind == LS_COMM_ALL_GATHER || a->kind == LS_COMM_GATHER || a->kind == LS_COMM_SCATTER ||
                             a->kind == LS_COMM_ALL_TO_ALL || a->kind == LS_COMM_REDUCE_SCATTER;
@@ -89,17 +89,17 @@ static bool is_stopped(int pid)
 
 bool ls_shm_interrupted(const ls_shm *shm)
 {
-    return ls_segment_aborted(shm->segment) || (!shm->comm.deaf && ls_segment_recalled(shm->segment) >= 0);
+    return ls_segment_aborted(shm->segment) || (!shm->comm.ignores_cancel && ls_segment_cancelled(shm->segment) >= 0);
 }
 
 ls_status ls_shm_interruption(ls_shm *shm)
 {
-    int recalled = ls_segment_recalled(shm->segment);
+    int cancelled = ls_segment_cancelled(shm->segment);
     if (ls_segment_aborted(shm->segment)) {
         ls_segment_reason(shm->segment, &shm->broken);
         return LS_ERR_PEER;
     }
-    snprintf(shm->broken.text, sizeof shm->broken.text, "rank %d ran out of memory", recalled);
+    snprintf(shm->broken.text, sizeof shm->broken.text, "rank %d ran out of memory", cancelled);
     return LS_ERR_MEMORY;
 }
 
@@ -121,7 +121,7 @@ static ls_status look_around(ls_shm *shm, int peer, int64_t began, ls_line *line
     if (left)
         return ls_shm_break(shm, "rank %d has finished, and rank %d waits for it in %s; the last of rank %d: %s", them,
                             me, mine, them, theirs);
-    if (dead) return ls_shm_mourn_member(shm, member);
+    if (dead) return ls_shm_report_dead_member(shm, member);
     return ls_shm_break(shm, "rank %d waited %.1f s for rank %d in %s; rank %d (process %d%s) did last: %s", me,
                         (double)(ls_comm_clock() - began) / 1e9, them, mine, them, member->pid,
                         is_stopped(member->pid) ? ", which is stopped" : "", theirs);

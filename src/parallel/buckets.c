@@ -19,9 +19,9 @@ enum {
 void ls_buckets_free(ls_reducer *p)
 {
     ls_sys_free(p->buckets);
-    ls_sys_free(p->stretches);
+    ls_sys_free(p->extents);
     p->buckets = NULL;
-    p->stretches = NULL;
+    p->extents = NULL;
     p->bucket_count = 0;
 }
 
@@ -42,9 +42,9 @@ static ls_status convert(ls_device *device, ls_dtype from, void *x, ls_dtype to,
     return ls_device_run(device, &call, why);
 }
 
-/* The mean of n numbers at `data`, which are those of a stretch from number `at` on, or stand for them. *mine: the part
+/* The mean of n numbers at `data`, which are those of a extent from number `at` on, or stand for them. *mine: the part
  * of them that is it in the end. */
-static ls_status reduce_numbers(ls_comm *comm, ls_reducer *p, const ls_stretch *s, int64_t at, ls_comm_call call,
+static ls_status reduce_numbers(ls_comm *comm, ls_reducer *p, const ls_extent *s, int64_t at, ls_comm_call call,
                                 ls_range *mine, ls_message *why)
 {
     call.op = LS_COMM_MEAN;
@@ -65,7 +65,7 @@ static ls_status reduce_numbers(ls_comm *comm, ls_reducer *p, const ls_stretch *
     return ls_comm_run_on(comm, p->device, &call, why);
 }
 
-static ls_status reduce_compressed(ls_comm *comm, ls_reducer *p, const ls_stretch *s, const char *site, ls_message *why)
+static ls_status reduce_compressed(ls_comm *comm, ls_reducer *p, const ls_extent *s, const char *site, ls_message *why)
 {
     ls_status status = LS_OK;
     ls_range mine;
@@ -89,8 +89,8 @@ static ls_status reduce(ls_comm *comm, ls_comm_request *request, ls_message *why
     ls_reducer *p = request->user;
     ls_status status = LS_OK;
     ls_range mine;
-    for (int i = 0; i < bucket->stretch_count && !status; i++) {
-        const ls_stretch *s = &bucket->stretches[i];
+    for (int i = 0; i < bucket->extent_count && !status; i++) {
+        const ls_extent *s = &bucket->extents[i];
         if (p->opts.compress && s->dtype == LS_F32) status = reduce_compressed(comm, p, s, bucket->site, why);
         else {
             ls_comm_call call = {.dtype = s->dtype, .in = s->data, .count = s->count, .site = bucket->site};
@@ -123,8 +123,8 @@ bool ls_buckets_make(ls_reducer *p)
     ls_buckets_free(p);
     if (!need_compressed(p)) return false;
     p->buckets = ls_sys_alloc((size_t)(p->slot_count + 1) * sizeof *p->buckets);
-    p->stretches = ls_sys_alloc((size_t)(p->slot_count + 1) * sizeof *p->stretches);
-    if (!p->buckets || !p->stretches)
+    p->extents = ls_sys_alloc((size_t)(p->slot_count + 1) * sizeof *p->extents);
+    if (!p->buckets || !p->extents)
         return ls_fail(&p->run->errors, LS_ERR_MEMORY, "no memory for buckets of gradients"), false;
     size_t bytes = 0;
     ls_bucket *open = NULL;
@@ -135,7 +135,7 @@ bool ls_buckets_make(ls_reducer *p)
         if (!slot->trained) continue;
         if (!open || bytes >= (p->bucket_count == 1 ? FIRST_BYTES : MOST_BYTES)) {
             open = &p->buckets[p->bucket_count];
-            *open = (ls_bucket){.request = {.work = reduce, .user = p}, .first = i, .stretches = &p->stretches[i]};
+            *open = (ls_bucket){.request = {.work = reduce, .user = p}, .first = i, .extents = &p->extents[i]};
             snprintf(open->site, sizeof open->site, "gradients from %.40s", slot->name);
             slot->bucket = p->bucket_count++;
             bytes = 0;
@@ -157,42 +157,42 @@ int ls_block_of(const ls_reducer *p, const char *data)
 
 static int in_memory_order(const void *a, const void *b)
 {
-    const ls_stretch *x = a, *y = b;
+    const ls_extent *x = a, *y = b;
     if (x->block != y->block) return x->block < y->block ? -1 : 1;
     return x->offset < y->offset ? -1 : x->offset > y->offset;
 }
 
-/* Gradients that adjoin in a block become one stretch, with the zeros between them. The order must be the same in
+/* Gradients that adjoin in a block become one extent, with the zeros between them. The order must be the same in
  * all processes, where addresses differ. */
 static void join_neighbours(ls_bucket *bucket)
 {
     int joined = 0;
-    qsort(bucket->stretches, (size_t)bucket->stretch_count, sizeof *bucket->stretches, in_memory_order);
-    for (int i = 0; i < bucket->stretch_count; i++) {
-        const ls_stretch *s = &bucket->stretches[i];
-        ls_stretch *last = joined ? &bucket->stretches[joined - 1] : NULL;
+    qsort(bucket->extents, (size_t)bucket->extent_count, sizeof *bucket->extents, in_memory_order);
+    for (int i = 0; i < bucket->extent_count; i++) {
+        const ls_extent *s = &bucket->extents[i];
+        ls_extent *last = joined ? &bucket->extents[joined - 1] : NULL;
         int64_t size = (int64_t)ls_dtype_size(s->dtype);
         int64_t end = last ? (last->offset + last->count * size + LINE - 1) / LINE * LINE : 0;
         if (last && s->block != INT_MAX && last->block == s->block && last->dtype == s->dtype && end == s->offset)
             last->count = (s->offset - last->offset) / size + s->count;
-        else bucket->stretches[joined++] = *s;
+        else bucket->extents[joined++] = *s;
     }
-    bucket->stretch_count = joined;
+    bucket->extent_count = joined;
 }
 
 void ls_bucket_start(ls_reducer *p, ls_bucket *bucket)
 {
-    bucket->stretch_count = 0;
+    bucket->extent_count = 0;
     for (int i = bucket->first; i < bucket->first + bucket->count; i++) {
         const ls_slot *slot = p->slots[p->order[i]];
         ls_tensor *gradient = slot->trained ? ls_leaf_room(slot->tensor) : NULL;
         if (!gradient) continue;
-        ls_stretch *s = &bucket->stretches[bucket->stretch_count++];
-        *s = (ls_stretch){.data = gradient->view.data,
-                          .count = ls_view_numel(&gradient->view),
-                          .dtype = gradient->view.dtype,
-                          .block = ls_block_of(p, gradient->view.data),
-                          .offset = i};
+        ls_extent *s = &bucket->extents[bucket->extent_count++];
+        *s = (ls_extent){.data = gradient->view.data,
+                         .count = ls_view_numel(&gradient->view),
+                         .dtype = gradient->view.dtype,
+                         .block = ls_block_of(p, gradient->view.data),
+                         .offset = i};
         if (s->block != INT_MAX) s->offset = s->data - p->blocks[s->block].base;
     }
     join_neighbours(bucket);

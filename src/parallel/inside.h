@@ -16,21 +16,21 @@ typedef struct ls_slot {
 } ls_slot;
 
 /* Numbers that follow each other in memory. */
-typedef struct ls_stretch {
+typedef struct ls_extent {
     char *data; /* of the reducer's device */
     int64_t count;
     ls_dtype dtype;
     int block;      /* of gradients; INT_MAX: none */
     int64_t offset; /* in it, in bytes; outside of all: its place in the bucket */
-} ls_stretch;
+} ls_extent;
 
 typedef struct ls_bucket {
     ls_comm_request request;
     int first, count; /* of reducer->order */
     int missing;      /* gradients that are not complete */
-    int stretch_count;
-    ls_stretch *stretches; /* [count] */
-    char site[56];         /* for messages */
+    int extent_count;
+    ls_extent *extents; /* [count] */
+    char site[56];      /* for messages */
 } ls_bucket;
 
 /* Of gradients: in memory that processes share where the device is the host. */
@@ -63,7 +63,7 @@ struct ls_reducer {
     int odd_rank;        /* of one whose loss was not finite before the last reduction; -1: there was none */
     ls_bucket *buckets;
     int bucket_count, next; /* the next to be started */
-    ls_stretch *stretches;  /* [slot_count] of all buckets */
+    ls_extent *extents;     /* [slot_count] of all buckets */
 
     ls_gradient_block *blocks;
     int block_count;

@@ -66,9 +66,9 @@ void ls_reducer_clear(ls_reducer *p)
     if (p) forget(p, true);
 }
 
-void ls_reducer_renew(ls_reducer *p)
+void ls_reducer_reset(ls_reducer *p)
 {
-    if (p) ls_comm_renew(ls_reducer_comm(p));
+    if (p) ls_comm_reset(ls_reducer_comm(p));
 }
 
 void ls_reducer_free(ls_reducer *p)
@@ -103,7 +103,7 @@ bool ls_reducer_check(ls_reducer *p, ls_status status, const ls_message *why, co
 void ls_reducer_call_off(ls_reducer *p)
 {
     ls_comm *comm = ls_reducer_comm(p);
-    if (p->run->forgives_memory && p->run->errors.code == LS_ERR_MEMORY) comm->table->recall(comm);
+    if (p->run->forgives_memory && p->run->errors.code == LS_ERR_MEMORY) comm->table->cancel(comm);
     else comm->table->abort(comm, p->run->errors.message);
 }
 

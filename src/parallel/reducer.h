@@ -36,8 +36,8 @@ bool ls_reducer_add(ls_reducer *reducer, const ls_state *parameters, const ls_st
 /* Forget all of them. Memory that was shared stays. */
 void ls_reducer_clear(ls_reducer *reducer); /* NULL is accepted */
 
-/* After a recall, between barriers: what was under way is forgotten. */
-void ls_reducer_renew(ls_reducer *reducer); /* NULL is accepted */
+/* After a cancel, between barriers: what was under way is forgotten. */
+void ls_reducer_reset(ls_reducer *reducer); /* NULL is accepted */
 
 /* ---- For optimisers: memory in the innermost scope, false or poison after a failure ---- */
 

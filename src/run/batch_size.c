@@ -38,7 +38,7 @@ static bool any_is_full(ls_run *run, bool *full)
     ls_session *session = run->session;
     ls_message why = {{0}};
     int32_t flag = ls_failed(run);
-    if (flag) run->comm->table->recall(run->comm);
+    if (flag) run->comm->table->cancel(run->comm);
     ls_status status = ls_comm_all_reduce(session->vote, &flag, 1, LS_I32, LS_COMM_MAX, "ls_find_batch_size", &why);
     *full = flag != 0;
     if (status) ls_error_clear(run);
@@ -47,20 +47,20 @@ static bool any_is_full(ls_run *run, bool *full)
 }
 
 /* All are back: communicators begin anew. */
-static bool renew(ls_run *run)
+static bool reset(ls_run *run)
 {
     ls_session *session = run->session;
     ls_message why = {{0}};
     ls_status status = ls_comm_barrier(session->vote, "ls_find_batch_size", &why);
-    ls_comm_renew(run->comm);
-    ls_reducer_renew(run->reducer);
-    ls_session_renew_desks(session);
+    ls_comm_reset(run->comm);
+    ls_reducer_reset(run->reducer);
+    ls_session_reset_user_comms(session);
     if (!status) status = ls_comm_barrier(session->vote, "ls_find_batch_size", &why);
     if (status) ls_fail(&run->errors, status, "ls_find_batch_size: %s", why.text);
     return status == LS_OK;
 }
 
-/* Communicators are made by all or by none: nobody may be called back before all have them, and are deaf in the one
+/* Communicators are made by all or by none: nobody may be cancelled before all have them and ignore cancels in the one
  * for votes. Hence the barrier. */
 static bool open_vote(ls_run *run)
 {
@@ -70,7 +70,7 @@ static bool open_vote(ls_run *run)
     if (!ls_together_begin(run)) return false;
     session->vote = run->comm->table->split(run->comm, 0, run->comm->rank, &why);
     if (session->vote && session->vote->size > 1)
-        session->vote->deaf = true; /* the one of a single process is shared */
+        session->vote->ignores_cancel = true; /* the one of a single process is shared */
     if (session->vote && ls_comm_barrier(session->vote, "ls_find_batch_size", &why) == LS_OK) return true;
     return ls_fail(&run->errors, LS_ERR_PEER, "ls_find_batch_size: %s", why.text), false;
 }
@@ -89,7 +89,7 @@ int64_t ls_find_batch_size(ls_run *run, int64_t start, ls_batch_size_fn *train, 
         if (!any_is_full(run, &full)) return 0;
         if (!full) return ls_scope_end(run, before.scope, NULL), size;
         return_to(run, &before);
-        if (!renew(run)) return 0;
+        if (!reset(run)) return 0;
     }
     ls_fail(&run->errors, LS_ERR_MEMORY, "ls_find_batch_size: not even a batch of one fits");
     return 0;

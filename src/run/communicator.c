@@ -12,17 +12,17 @@
 #include "tensor/exchange.h"
 
 /* What a communicator of a program's has beside it; its `user`. */
-struct ls_desk {
+struct ls_user_comm {
     ls_run *run;
     ls_comm_queue *queue; /* of the communicator */
     ls_request *requests; /* not waited for */
-    ls_desk *next;        /* of the session */
+    ls_user_comm *next;   /* of the session */
 };
 
 struct ls_request {
     ls_comm_request request;
     ls_comm_call call;
-    ls_desk *desk;
+    ls_user_comm *user_comm;
     ls_request *next;
 };
 
@@ -52,16 +52,16 @@ bool ls_session_workers(ls_run *run, const char *who, ls_comm_workers *workers)
 
 /* ---- made and freed ---- */
 
-static ls_desk *desk_of(const ls_comm *comm)
+static ls_user_comm *user_comm_of(const ls_comm *comm)
 {
     return comm ? comm->user : NULL;
 }
 
-/* The desk of a communicator on which a call can be made; else NULL, and nobody waits for this process. */
-static ls_desk *open_desk(const ls_comm *comm)
+/* The user_comm of a communicator on which a call can be made; else NULL, and nobody waits for this process. */
+static ls_user_comm *open_user_comm(const ls_comm *comm)
 {
-    ls_desk *desk = desk_of(comm);
-    return desk && ls_session_of(desk->run) ? desk : NULL;
+    ls_user_comm *user_comm = user_comm_of(comm);
+    return user_comm && ls_session_of(user_comm->run) ? user_comm : NULL;
 }
 
 /* Operators know a communicator by its number. */
@@ -85,25 +85,25 @@ static ls_comm *split_off(ls_run *run, ls_comm *from, int colour, int key, const
 {
     ls_message why = {{0}};
     ls_comm_workers workers;
-    ls_desk *desk = ls_sys_alloc(sizeof *desk);
-    if (!desk) ls_fail(&run->errors, LS_ERR_MEMORY, "%s: no memory", who);
-    if (!desk || !ls_session_workers(run, who, &workers)) return ls_sys_free(desk), NULL;
+    ls_user_comm *user_comm = ls_sys_alloc(sizeof *user_comm);
+    if (!user_comm) ls_fail(&run->errors, LS_ERR_MEMORY, "%s: no memory", who);
+    if (!user_comm || !ls_session_workers(run, who, &workers)) return ls_sys_free(user_comm), NULL;
     ls_comm *comm = from->table->split(from, colour < 0 ? -1 : colour, key, &why);
-    if (comm && colour >= 0) desk->queue = ls_comm_queue_new(comm, &workers, &why);
+    if (comm && colour >= 0) user_comm->queue = ls_comm_queue_new(comm, &workers, &why);
     else ls_comm_close(comm);
-    if (desk->queue && !add_group(run, comm)) {
+    if (user_comm->queue && !add_group(run, comm)) {
         snprintf(why.text, sizeof why.text, "no memory");
-        ls_comm_queue_free(desk->queue);
-        desk->queue = NULL;
+        ls_comm_queue_free(user_comm->queue);
+        user_comm->queue = NULL;
     }
-    if (!desk->queue) {
+    if (!user_comm->queue) {
         if (!comm || colour >= 0) ls_fail(&run->errors, LS_ERR_PEER, "%s: %s", who, why.text);
-        return ls_sys_free(desk), NULL;
+        return ls_sys_free(user_comm), NULL;
     }
-    comm->user = desk;
-    desk->run = run;
-    desk->next = run->session->desks;
-    run->session->desks = desk;
+    comm->user = user_comm;
+    user_comm->run = run;
+    user_comm->next = run->session->user_comms;
+    run->session->user_comms = user_comm;
     return comm;
 }
 
@@ -117,53 +117,53 @@ ls_comm *ls_comm_of(ls_run *run)
 
 ls_comm *ls_comm_split(ls_comm *comm, int colour, int key)
 {
-    ls_desk *desk = open_desk(comm);
-    if (!desk) return NULL;
-    ls_comm *part = split_off(desk->run, ls_comm_queue_enter(desk->queue), colour, key, "ls_comm_split");
-    ls_comm_queue_leave(desk->queue);
+    ls_user_comm *user_comm = open_user_comm(comm);
+    if (!user_comm) return NULL;
+    ls_comm *part = split_off(user_comm->run, ls_comm_queue_enter(user_comm->queue), colour, key, "ls_comm_split");
+    ls_comm_queue_leave(user_comm->queue);
     return part;
 }
 
-static void free_desk(ls_desk *desk)
+static void free_user_comm(ls_user_comm *user_comm)
 {
-    ls_comm_queue_free(desk->queue); /* waits */
-    for (ls_request *r = desk->requests, *next; r; r = next) {
+    ls_comm_queue_free(user_comm->queue); /* waits */
+    for (ls_request *r = user_comm->requests, *next; r; r = next) {
         next = r->next;
         ls_sys_free(r);
     }
-    ls_sys_free(desk);
+    ls_sys_free(user_comm);
 }
 
 void ls_comm_free(ls_comm *comm)
 {
-    ls_desk *desk = desk_of(comm);
-    if (!desk || comm == desk->run->session->programs) return;
-    ls_desk **at = &desk->run->session->desks;
-    while (*at != desk) at = &(*at)->next;
-    *at = desk->next;
-    forget_group(desk->run, comm);
-    free_desk(desk);
+    ls_user_comm *user_comm = user_comm_of(comm);
+    if (!user_comm || comm == user_comm->run->session->programs) return;
+    ls_user_comm **at = &user_comm->run->session->user_comms;
+    while (*at != user_comm) at = &(*at)->next;
+    *at = user_comm->next;
+    forget_group(user_comm->run, comm);
+    free_user_comm(user_comm);
 }
 
-void ls_session_close_desks(ls_run *run)
+void ls_session_close_user_comms(ls_run *run)
 {
     ls_session *session = run->session;
     ls_sys_free(run->groups);
     run->groups = NULL;
     run->group_count = 0;
-    for (ls_desk *desk = session->desks, *next; desk; desk = next) {
-        next = desk->next;
-        free_desk(desk);
+    for (ls_user_comm *user_comm = session->user_comms, *next; user_comm; user_comm = next) {
+        next = user_comm->next;
+        free_user_comm(user_comm);
     }
-    session->desks = NULL;
+    session->user_comms = NULL;
     session->programs = NULL;
 }
 
-void ls_session_renew_desks(ls_session *session)
+void ls_session_reset_user_comms(ls_session *session)
 {
-    for (ls_desk *desk = session->desks; desk; desk = desk->next) {
-        ls_comm_renew(ls_comm_queue_enter(desk->queue));
-        ls_comm_queue_leave(desk->queue);
+    for (ls_user_comm *user_comm = session->user_comms; user_comm; user_comm = user_comm->next) {
+        ls_comm_reset(ls_comm_queue_enter(user_comm->queue));
+        ls_comm_queue_leave(user_comm->queue);
     }
 }
 
@@ -179,13 +179,13 @@ int ls_comm_size(const ls_comm *comm)
 
 void *ls_comm_share(ls_comm *comm, size_t bytes)
 {
-    ls_desk *desk = open_desk(comm);
-    if (!desk) return NULL;
+    ls_user_comm *user_comm = open_user_comm(comm);
+    if (!user_comm) return NULL;
     ls_message why = {{0}};
-    ls_comm_queue_enter(desk->queue);
+    ls_comm_queue_enter(user_comm->queue);
     void *memory = comm->table->share(comm, bytes, &why);
-    ls_comm_queue_leave(desk->queue);
-    if (!memory) ls_fail(&desk->run->errors, LS_ERR_MEMORY, "ls_comm_share: %s", why.text);
+    ls_comm_queue_leave(user_comm->queue);
+    if (!memory) ls_fail(&user_comm->run->errors, LS_ERR_MEMORY, "ls_comm_share: %s", why.text);
     return memory;
 }
 
@@ -194,7 +194,7 @@ void *ls_comm_share(ls_comm *comm, size_t bytes)
 /* What the program gave, in full. False (and an error) when nobody should be asked to take part in it. */
 static bool read_call(const ls_comm *comm, const ls_comm_call *given, size_t size, ls_comm_call *call)
 {
-    ls_run *run = desk_of(comm)->run;
+    ls_run *run = user_comm_of(comm)->run;
     int64_t in, out;
     *call = LS_OPTS_READ(ls_comm_call, given, size);
     if (!call->site) call->site = "ls_collective";
@@ -221,14 +221,14 @@ static bool check(ls_run *run, ls_status status, const ls_message *why, const ch
 
 bool ls_collective_sized(ls_comm *comm, const ls_comm_call *given, size_t size)
 {
-    ls_desk *desk = open_desk(comm);
+    ls_user_comm *user_comm = open_user_comm(comm);
     ls_comm_call call;
     ls_message why = {{0}};
-    if (!desk) return false;
-    if (!read_call(comm, given, size, &call)) return ls_tell_failure(desk->run), false;
-    ls_status status = ls_comm_run(ls_comm_queue_enter(desk->queue), &call, &why);
-    ls_comm_queue_leave(desk->queue);
-    return check(desk->run, status, &why, call.site);
+    if (!user_comm) return false;
+    if (!read_call(comm, given, size, &call)) return ls_tell_failure(user_comm->run), false;
+    ls_status status = ls_comm_run(ls_comm_queue_enter(user_comm->queue), &call, &why);
+    ls_comm_queue_leave(user_comm->queue);
+    return check(user_comm->run, status, &why, call.site);
 }
 
 static ls_status work(ls_comm *comm, ls_comm_request *request, ls_message *why)
@@ -238,38 +238,38 @@ static ls_status work(ls_comm *comm, ls_comm_request *request, ls_message *why)
 
 ls_request *ls_collective_start_sized(ls_comm *comm, const ls_comm_call *given, size_t size)
 {
-    ls_desk *desk = open_desk(comm);
-    ls_request *r = desk ? ls_sys_alloc(sizeof *r) : NULL;
-    if (!desk) return NULL;
-    if (!r) ls_fail(&desk->run->errors, LS_ERR_MEMORY, "ls_collective_start: no memory");
+    ls_user_comm *user_comm = open_user_comm(comm);
+    ls_request *r = user_comm ? ls_sys_alloc(sizeof *r) : NULL;
+    if (!user_comm) return NULL;
+    if (!r) ls_fail(&user_comm->run->errors, LS_ERR_MEMORY, "ls_collective_start: no memory");
     if (!r || !read_call(comm, given, size, &r->call)) {
         ls_sys_free(r);
-        ls_tell_failure(desk->run);
+        ls_tell_failure(user_comm->run);
         return NULL;
     }
     r->request.work = work;
-    r->desk = desk;
-    r->next = desk->requests;
-    desk->requests = r;
-    ls_comm_start(desk->queue, &r->request);
+    r->user_comm = user_comm;
+    r->next = user_comm->requests;
+    user_comm->requests = r;
+    ls_comm_start(user_comm->queue, &r->request);
     return r;
 }
 
 bool ls_request_done(const ls_request *r)
 {
-    return !r || ls_comm_done(r->desk->queue, &r->request);
+    return !r || ls_comm_done(r->user_comm->queue, &r->request);
 }
 
 bool ls_request_wait(ls_request *r)
 {
     if (!r) return false;
-    ls_desk *desk = r->desk;
+    ls_user_comm *user_comm = r->user_comm;
     ls_message why = {{0}};
-    ls_status status = ls_comm_wait(desk->queue, &r->request, &why);
-    ls_request **at = &desk->requests;
+    ls_status status = ls_comm_wait(user_comm->queue, &r->request, &why);
+    ls_request **at = &user_comm->requests;
     while (*at != r) at = &(*at)->next;
     *at = r->next;
     const char *site = r->call.site;
     ls_sys_free(r);
-    return check(desk->run, status, &why, site);
+    return check(user_comm->run, status, &why, site);
 }

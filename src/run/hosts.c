@@ -19,7 +19,7 @@
 #include "comm/shm.h"
 #include "comm/transport.h"
 #include "launch/exchange.h"
-#include "run/others.h"
+#include "run/bootstrap.h"
 
 typedef struct card {
     uint64_t host[2];    /* key: the same for those who share a host */

@@ -69,7 +69,7 @@ void ls_session_close(ls_run *run)
     ls_claims_end(&run->claims);
     ls_tell_failure(run);
     ls_session_leave_cpus(session);
-    ls_session_close_desks(run);
+    ls_session_close_user_comms(run);
     ls_reducer_free(run->reducer);
     run->reducer = NULL;
     ls_comm_close(session->vote);

@@ -10,17 +10,17 @@
 #include "parallel/reducer.h"
 #include "tensor/context.h"
 
-typedef struct ls_desk ls_desk;
+typedef struct ls_user_comm ls_user_comm;
 typedef struct ls_lookout ls_lookout;
 
 typedef struct ls_session {
     int local_rank, local_world;
-    bool pinned;          /* CPUs are held for it */
-    ls_dtype compression; /* of gradients on their way; 0: none */
-    ls_desk *desks;       /* communicators of the program */
-    ls_comm *programs;    /* that of all processes, if it was asked for */
-    ls_comm *vote;        /* on what ls_find_batch_size() tried; NULL: not needed yet */
-    ls_lookout *lookout;  /* of rank 0, for processes that claim ranks of the others; NULL: none */
+    bool pinned;              /* CPUs are held for it */
+    ls_dtype compression;     /* of gradients on their way; 0: none */
+    ls_user_comm *user_comms; /* communicators of the program */
+    ls_comm *programs;        /* that of all processes, if it was asked for */
+    ls_comm *vote;            /* on what ls_find_batch_size() tried; NULL: not needed yet */
+    ls_lookout *lookout;      /* of rank 0, for processes that claim ranks of the others; NULL: none */
 
     ls_object **prepared; /* in the order of ls_prepare() */
     int prepared_count, prepared_capacity;
@@ -54,7 +54,7 @@ void ls_session_close(ls_run *run);
 /* The run's session, where the run is in order; else NULL, and the other processes are told not to wait for this. */
 ls_session *ls_session_of(ls_run *run);
 
-/* others.c: find the processes of the job and join them. False (and an error) on failure. */
+/* bootstrap.c: find the processes of the job and join them. False (and an error) on failure. */
 bool ls_session_find_others(ls_run *run);
 /* cpus.c: take this process's share of the CPUs, after the others were found, and give it back. */
 bool ls_session_take_cpus(ls_run *run);
@@ -62,9 +62,9 @@ void ls_session_leave_cpus(ls_session *session);
 
 /* communicator.c: what the environment says about threads for communication. False (and an error) when it cannot be. */
 bool ls_session_workers(ls_run *run, const char *who, ls_comm_workers *workers);
-/* Communicators of the program end, with what was started on them; begin anew, after a recall, between barriers. */
-void ls_session_close_desks(ls_run *run);
-void ls_session_renew_desks(ls_session *session);
+/* Communicators of the program end, with what was started on them; begin anew, after a cancel, between barriers. */
+void ls_session_close_user_comms(ls_run *run);
+void ls_session_reset_user_comms(ls_session *session);
 
 /* Before the first step, not after the last: make the folder for results where one was named, and see whether it can be
  * written to. False (and an error) when not. */

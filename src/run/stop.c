@@ -36,13 +36,13 @@ static void listen_once(ls_session *session)
     }
 }
 
-bool ls_stop_asked(ls_run *run)
+bool ls_should_stop(ls_run *run)
 {
     ls_session *session = ls_session_of(run);
     if (!session) return false;
     listen_once(session);
     int32_t number = (int32_t)asked;
-    if (!ls_exchange_reduce(run, &number, 1, LS_I32, LS_COMM_MAX, "ls_stop_asked")) return false;
+    if (!ls_exchange_reduce(run, &number, 1, LS_I32, LS_COMM_MAX, "ls_should_stop")) return false;
     session->stop_signal = number;
     return number != 0;
 }

@@ -237,14 +237,14 @@ static void a_late_recall_is_none(void)
 {
     ls_message why = {{0}};
     ls_segment *segment = ls_segment_open(ls_segment_make(2, &why), 2, &why);
-    CHECK(ls_segment_recalled(segment) == -1);
-    ls_segment_recall(segment, 3, 0);
-    CHECK(ls_segment_recalled(segment) == 3);
-    atomic_store(&segment->header->renewed, 1);
-    CHECK(ls_segment_recalled(segment) == -1);
-    ls_segment_recall(segment, 2, 1);
-    ls_segment_recall(segment, 4, 0); /* on its way since before */
-    CHECK(ls_segment_recalled(segment) == 2);
+    CHECK(ls_segment_cancelled(segment) == -1);
+    ls_segment_cancel(segment, 3, 0);
+    CHECK(ls_segment_cancelled(segment) == 3);
+    atomic_store(&segment->header->resets, 1);
+    CHECK(ls_segment_cancelled(segment) == -1);
+    ls_segment_cancel(segment, 2, 1);
+    ls_segment_cancel(segment, 4, 0); /* on its way since before */
+    CHECK(ls_segment_cancelled(segment) == 2);
     ls_segment_let_go(segment);
 }
 

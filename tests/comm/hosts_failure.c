@@ -314,22 +314,22 @@ static void the_first_failure_reaches_all(void)
 /* ---- recalling ---- */
 
 /* Rank 1 runs out of memory, and the others are in the middle of something; then all begin anew. */
-static void recall(ls_comm *comm, crew_result *result)
+static void cancel(ls_comm *comm, crew_result *result)
 {
     ls_comm *vote = comm->table->split(comm, 0, comm->rank, &result->why);
     CHECK_MSG(vote, "%s", result->why.text);
-    if (vote) vote->deaf = true;
-    CHECK_MSG(vote && ls_comm_barrier(vote, "deaf", &result->why) == LS_OK, "%s", result->why.text);
+    if (vote) vote->ignores_cancel = true;
+    CHECK_MSG(vote && ls_comm_barrier(vote, "ignores_cancel", &result->why) == LS_OK, "%s", result->why.text);
     for (int attempt = 0; attempt < 3 && vote; attempt++) {
         ls_status status = LS_ERR_MEMORY;
-        if (comm->rank == 1) comm->table->recall(comm);
+        if (comm->rank == 1) comm->table->cancel(comm);
         else status = sum(comm, attempt % 2 ? 1 << 20 : 100, "left", &result->why);
         CHECK_MSG(status == LS_ERR_MEMORY, "%s", result->why.text);
         CHECK_MSG(comm->rank == 1 || strstr(result->why.text, "rank 1 ran out of memory"), "%s", result->why.text);
         for (int step = 0; step < 2; step++) {
             result->status = ls_comm_barrier(vote, "back", &result->why);
             CHECK_MSG(result->status == LS_OK, "%s", result->why.text);
-            if (step == 0) comm->table->renew(comm);
+            if (step == 0) comm->table->reset(comm);
         }
         float data[3] = {(float)comm->rank, 1, 2};
         result->status = ls_comm_all_reduce(comm, data, 3, LS_F32, LS_COMM_SUM, "again", &result->why);
@@ -343,14 +343,14 @@ static void recall(ls_comm *comm, crew_result *result)
 
 static void who_runs_out_of_memory_calls_all_back(void)
 {
-    EACH_LAYOUT crew_run(crew_size(), recall);
+    EACH_LAYOUT crew_run(crew_size(), cancel);
 }
 
 /* Rank 1 calls rank 0 back, and leaves its connections: rank 0 sees that first. */
 static void leave_before_news(ls_comm *comm, crew_result *result)
 {
     if (comm->rank == 1) {
-        comm->table->recall(comm);
+        comm->table->cancel(comm);
         atomic_store(&wires_rules->gone[1], 1);
         usleep(200000);
     } else {

@@ -1,5 +1,5 @@
 /* stress.c - random calls on several communicators at once, at any pace, against numbers that each rank computes for
- * all; with recalls, and with ranks that fail or die in the middle.
+ * all; with cancels, and with ranks that fail or die in the middle.
  *
  *     test_comm_stress [--transport FILE] [--layout 0001] [--rounds N] [--seed N] [case]
  *
@@ -14,7 +14,7 @@
 enum { LANES = 4, PENDING = 6, SHARED = 1 << 20, PATIENCE = 60 /* s */ };
 
 /* What a round is about; the same for all ranks. */
-typedef enum plan { PLAIN, RECALLED, FAILED, KILLED } plan;
+typedef enum plan { PLAIN, CANCELLED, FAILED, KILLED } plan;
 
 static struct {
     uint64_t seed;
@@ -334,7 +334,7 @@ static bool open_lanes(player *p)
     ls_message *why = &p->result->why;
     p->vote = p->all->table->split(p->all, 0, p->all->rank, why);
     if (!p->vote) return false;
-    p->vote->deaf = true;
+    p->vote->ignores_cancel = true;
     for (int i = 0; i < LANES; i++) {
         lane *l = &p->lanes[i];
         uint64_t salt = given.seed * 31 + (uint64_t)i;
@@ -362,16 +362,16 @@ static void close_lanes(player *p)
 }
 
 /* All are back, and begin anew. */
-static ls_status renew(player *p)
+static ls_status reset(player *p)
 {
     ls_message *why = &p->result->why;
     ls_status status = ls_comm_barrier(p->vote, "back", why);
     if (status) return status;
-    p->all->table->renew(p->all);
+    p->all->table->reset(p->all);
     for (int i = 0; i < LANES; i++) {
         lane *l = &p->lanes[i];
         ls_comm *comm = l->queue ? ls_comm_queue_enter(l->queue) : l->comm;
-        comm->table->renew(comm);
+        comm->table->reset(comm);
         if (l->queue) ls_comm_queue_leave(l->queue);
     }
     return ls_comm_barrier(p->vote, "again", why);
@@ -393,11 +393,11 @@ static ls_status misbehave(player *p, uint64_t turn)
     int culprit = (int)known(given.seed, 4444 + turn / (uint64_t)given.calls, (uint32_t)p->all->size);
     uint32_t when = known(given.seed, 5555 + turn / (uint64_t)given.calls, (uint32_t)given.calls);
     if (culprit != p->all->rank || turn % (uint64_t)given.calls != when) return LS_OK;
-    if (given.plan == RECALLED) p->all->table->recall(p->all);
+    if (given.plan == CANCELLED) p->all->table->cancel(p->all);
     if (given.plan == FAILED) p->all->table->abort(p->all, "told to fail");
     soon = roll(&p->own, 20000);
     if (given.plan == KILLED) pthread_create(&thread, NULL, die_soon, &soon);
-    return given.plan == RECALLED ? LS_ERR_MEMORY : LS_OK;
+    return given.plan == CANCELLED ? LS_ERR_MEMORY : LS_OK;
 }
 
 static ls_status attempt(player *p, uint64_t first)
@@ -421,12 +421,12 @@ static void play(ls_comm *comm, crew_result *result)
     for (int i = 0; i < attempts && !result->status; i++) {
         int32_t full = 0;
         result->status = attempt(&p, (uint64_t)(i * given.calls));
-        if (given.plan == RECALLED && (!result->status || result->status == LS_ERR_MEMORY)) {
+        if (given.plan == CANCELLED && (!result->status || result->status == LS_ERR_MEMORY)) {
             full = result->status != LS_OK;
             result->status =
                 ls_comm_all_reduce(p.vote, &full, 1, LS_I32, LS_COMM_MAX, "any out of memory?", &result->why);
         }
-        if (!result->status && full) result->status = renew(&p);
+        if (!result->status && full) result->status = reset(&p);
     }
     close_lanes(&p);
     alarm(0);
@@ -448,7 +448,7 @@ static void run_round(void)
         bool expected = given.plan == KILLED && WIFSIGNALED(c.result[r].wait) && WTERMSIG(c.result[r].wait) == SIGKILL;
         CHECK_MSG(ended || expected, "seed %llu, plan %d, %s: rank %d ended with %x: %s",
                   (unsigned long long)given.seed, given.plan, crew_layout, r, c.result[r].wait, c.result[r].why.text);
-        if (given.plan <= RECALLED)
+        if (given.plan <= CANCELLED)
             CHECK_MSG(c.result[r].status == LS_OK, "seed %llu, plan %d, %s: rank %d: %s",
                       (unsigned long long)given.seed, given.plan, crew_layout, r, c.result[r].why.text);
         else if (c.result[r].status)
@@ -481,9 +481,9 @@ static void any_calls_in_any_order(void)
     play_rounds(PLAIN);
 }
 
-static void calls_that_are_recalled(void)
+static void calls_that_are_cancelled(void)
 {
-    play_rounds(RECALLED);
+    play_rounds(CANCELLED);
 }
 
 static void calls_in_which_a_rank_fails(void)
@@ -499,7 +499,7 @@ static void calls_in_which_a_rank_is_killed(void)
 static void threads_play_processes(void)
 {
     crew_layout = "0011";
-    for (given.plan = PLAIN; given.plan <= RECALLED; given.plan++) crew_run_threads(4, play);
+    for (given.plan = PLAIN; given.plan <= CANCELLED; given.plan++) crew_run_threads(4, play);
 }
 
 /* ---- under mpirun ---- */
@@ -512,7 +512,7 @@ static int number_of(const char *a, const char *b)
 
 static void be_a_rank(int rank, int size)
 {
-    given.plan = check_filter && strstr("calls_that_are_recalled", check_filter) ? RECALLED : PLAIN;
+    given.plan = check_filter && strstr("calls_that_are_cancelled", check_filter) ? CANCELLED : PLAIN;
     for (int i = 0; i < given.rounds; i++, given.seed++) {
         char job[64];
         crew_result result = {0};
@@ -557,7 +557,7 @@ int main(int argc, char **argv)
     if (rank >= 0 && given.layout) return be_a_rank(rank, size), 0;
     if (crew_transport == &wires_transport) CHECK_RUN(threads_play_processes);
     CHECK_RUN_FORK(any_calls_in_any_order);
-    CHECK_RUN_FORK(calls_that_are_recalled);
+    CHECK_RUN_FORK(calls_that_are_cancelled);
     CHECK_RUN_FORK(calls_in_which_a_rank_fails);
     CHECK_RUN_FORK(calls_in_which_a_rank_is_killed);
     return check_done();

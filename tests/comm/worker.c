@@ -139,7 +139,7 @@ static void leave_number(ls_run *run, const char *path)
 static void stop(ls_run *run, const char *path)
 {
     int step = 0;
-    while (!ls_stop_asked(run) && !ls_error(run)) {
+    while (!ls_should_stop(run) && !ls_error(run)) {
         if (++step == 3) leave_number(run, path);
         usleep(100 * (unsigned)ls_rank(run)); /* the signal comes to some before, to some after they ask */
     }
@@ -156,7 +156,7 @@ static double now(void)
 /* Rank 1 is killed; the others tell when they knew. */
 static void survive(ls_run *run)
 {
-    ls_stop_asked(run); /* or the launcher's SIGTERM would end them */
+    ls_should_stop(run); /* or the launcher's SIGTERM would end them */
     ls_wait_for_everyone(run);
     if (ls_rank(run) == 1) {
         printf("killed %.6f\n", now());

@@ -155,7 +155,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
     }
     test_all(&link);
     memset(requests, 0, sizeof requests);
-    ucx_requests_recall(&link);
+    ucx_requests_cancel(&link);
     while (first) end(&first, UCS_ERR_CANCELED, 0, 0);
     ucx_requests_free(&link);
     return 0;

@@ -40,23 +40,23 @@ __attribute__((unused)) static void set_cable(char host, const char *state)
 
 /* From now on all that passes between a host and the others is late by so many milliseconds, and so many percent of the
  * packets are lost. */
-__attribute__((unused)) static pid_t start_weather(char host, int delay, int loss)
+__attribute__((unused)) static pid_t start_netem(char host, int delay, int loss)
 {
     char line[256];
-    snprintf(line, sizeof line, "$(dirname " HOSTS ")/weather host-%c %d %d", host, delay, loss);
-    unlink(path("weather")); /* what the one before has said */
-    pid_t pid = start_line(line, "weather");
+    snprintf(line, sizeof line, "$(dirname " HOSTS ")/netem host-%c %d %d", host, delay, loss);
+    unlink(path("netem")); /* what the one before has said */
+    pid_t pid = start_line(line, "netem");
     /* However long that takes on a busy machine: it says that it is ready, or it ends. */
-    for (siginfo_t end = {0}; !end.si_pid && count_lines(path("weather"), "ready") == 0; usleep(1000))
+    for (siginfo_t end = {0}; !end.si_pid && count_lines(path("netem"), "ready") == 0; usleep(1000))
         if (waitid(P_PID, (id_t)pid, &end, WEXITED | WNOHANG | WNOWAIT) != 0) break;
-    CHECK(count_lines(path("weather"), "ready") == 1);
+    CHECK(count_lines(path("netem"), "ready") == 1);
     return pid;
 }
 
-__attribute__((unused)) static void end_weather(pid_t weather, char host)
+__attribute__((unused)) static void end_netem(pid_t netem, char host)
 {
-    kill(weather, SIGTERM);
-    end_of(weather);
+    kill(netem, SIGTERM);
+    end_of(netem);
     CHECK_MSG(run("ip link del sky && ip link set host-%c master bridge", host) == 0, "%s", output);
 }
 

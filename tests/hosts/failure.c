@@ -219,16 +219,16 @@ static void a_cable_may_be_mended(void)
 }
 
 /* Slow and lossy is not lost. */
-static void bad_weather_is_endured(void)
+static void a_bad_network_is_endured(void)
 {
     for (int i = 0; i < 2; i++) {
-        pid_t weather = start_weather('b', i ? 0 : 20, i ? 5 : 0);
+        pid_t netem = start_netem('b', i ? 0 : 20, i ? 5 : 0);
         start_waiting(2, "");
         usleep(2500000); /* longer than a silent host would be endured */
         kill(job[0], SIGTERM);
         expect_ends(2, 128 + SIGTERM, "");
         CHECK(count_lines(path("marks"), "saved") == 4);
-        end_weather(weather, 'b');
+        end_netem(netem, 'b');
     }
 }
 
@@ -249,6 +249,6 @@ int main(int argc, char **argv)
     CHECK_RUN(a_cut_cable_is_noticed_on_both_sides);
     CHECK_RUN(a_lost_host_may_come_back);
     CHECK_RUN(a_cable_may_be_mended);
-    CHECK_RUN(bad_weather_is_endured);
+    CHECK_RUN(a_bad_network_is_endured);
     return check_done();
 }

@@ -66,13 +66,13 @@ static void results_are_the_same_again(void)
     expect_nothing_left();
 }
 
-static void bad_weather_changes_nothing(void)
+static void a_bad_network_changes_nothing(void)
 {
     for (int i = 0; i < 2; i++) {
-        pid_t weather = start_weather('b', i ? 0 : 20, i ? 2 : 0);
+        pid_t netem = start_netem('b', i ? 0 : 20, i ? 2 : 0);
         const char *name = i ? "lossy" : "late";
         train(2, name);
-        end_weather(weather, 'b');
+        end_netem(netem, 'b');
         expect_same_weights(name, "alone");
     }
 }
@@ -273,7 +273,7 @@ int main(int argc, char **argv)
     processes_before = count_processes(NULL);
     if (!check_skip_all[0]) train(2, "alone"); /* what all are compared with */
     CHECK_RUN(results_are_the_same_again);
-    CHECK_RUN(bad_weather_changes_nothing);
+    CHECK_RUN(a_bad_network_changes_nothing);
     CHECK_RUN(told_to_end_it_saves_its_last_step);
     CHECK_RUN(survivors_on_all_hosts_return_at_once);
     CHECK_RUN(goes_on_after_a_killed_worker);

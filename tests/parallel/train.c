@@ -273,8 +273,8 @@ static void look_inside(ls_run *run)
         ls_backward(run, ls_sum(ls_forward(model, x)));
         if (step == 0) continue; /* then the order was found */
         CHECK(reducer->ordered && reducer->bucket_count == 1);
-        CHECK_MSG(reducer->buckets[0].stretch_count == 1, "%d stretches", reducer->buckets[0].stretch_count);
-        CHECK(reducer->buckets[0].stretches[0].block == 0);
+        CHECK_MSG(reducer->buckets[0].extent_count == 1, "%d extents", reducer->buckets[0].extent_count);
+        CHECK(reducer->buckets[0].extents[0].block == 0);
         CHECK(reducer->order[0] >= 4 && reducer->order[5] <= 1); /* from the last layer to the first */
         uint64_t before = ls_sys_calls();
         ls_step(sgd);

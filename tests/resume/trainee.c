@@ -62,7 +62,7 @@ int main(int argc, char **argv)
             if (ls_error(run)) break;
             int64_t step = ls_steps_taken(adam);
             note_step(log, step, &b, ls_item(loss));
-            bool stop = ls_stop_asked(run);
+            bool stop = ls_should_stop(run);
             if (stop || step % SAVE_EVERY == 0) ls_save_state(run, NULL);
             if (stop) return ls_finish(run);
         }

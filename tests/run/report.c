@@ -255,13 +255,13 @@ static int all_is_well(void)
 static int told_to_end(void)
 {
     ls_run *run = ls_init(NULL, NULL, .device = device);
-    ls_stop_asked(run); /* listens from now on */
+    ls_should_stop(run); /* listens from now on */
     train_on(run, nan_in_the_third, false, false);
     ls_optim *sgd = ls_sgd_new(run, ls_linear_new(run, 1, 1));
     ls_cosine_new(sgd, 50, 0);
     ls_step(sgd);
     raise(SIGTERM);
-    CHECK(ls_stop_asked(run));
+    CHECK(ls_should_stop(run));
     return ls_finish(run);
 }
 

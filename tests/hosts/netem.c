@@ -1,6 +1,6 @@
-/* weather.c - a bad line: what passes between a port of the hosts' bridge and the bridge is late, and some is lost.
+/* netem.c - a bad line: what passes between a port of the hosts' bridge and the bridge is late, and some is lost.
  *
- *     weather PORT MILLISECONDS PERCENT
+ *     netem PORT MILLISECONDS PERCENT
  *
  * The port is taken off the bridge, a pair of interfaces (sky, ground) is put between, and this program carries packets
  * from one to the other until it is ended. Kernels can do that too, but not all that tests run on. */
@@ -72,7 +72,7 @@ static void deliver(void)
 {
     for (; count && queue[first].due <= now(); first = (first + 1) % MOST, count--) {
         packet *p = &queue[first];
-        if (write(p->to, p->data, p->bytes) < 0 && errno != ENOBUFS && errno != EAGAIN) perror("weather");
+        if (write(p->to, p->data, p->bytes) < 0 && errno != ENOBUFS && errno != EAGAIN) perror("netem");
         free(p->data);
     }
 }

@@ -1,6 +1,6 @@
-/* others.h - how a run comes to be one of several processes. */
-#ifndef LOCKSTEP_RUN_OTHERS_H
-#define LOCKSTEP_RUN_OTHERS_H
+/* bootstrap.h - how a run comes to be one of several processes. */
+#ifndef LOCKSTEP_RUN_BOOTSTRAP_H
+#define LOCKSTEP_RUN_BOOTSTRAP_H
 
 #include "comm/comm.h"
 #include "comm/meet.h"
@@ -12,8 +12,8 @@ typedef struct ls_place {
     int local_rank, local_world;
 } ls_place;
 
-/* others.c: memory for the processes of this host, which know each other by a text. The memory that they inherited from
- * a launcher serves their first run, the next ones make their own. A file; -1: failed. *meeting as in ls_meet(). */
+/* bootstrap.c: memory for the processes of this host, which know each other by a text. The memory that they inherited
+ * from a launcher serves their first run, the next ones make their own. A file; -1: failed. *meeting: see ls_meet(). */
 int ls_share_memory(const ls_place *place, const char *name, ls_meeting **meeting, ls_message *why);
 
 /* hosts.c: join the processes of a job that may be on several hosts, however they are placed. */
