@@ -76,13 +76,14 @@ static void check_type(ls_dtype half, const char *op, ls_dtype given, ls_dtype w
     ls_finish(run);
 }
 
+/* PyTorch's CPU adds up in the half type, its GPUs in f32: here sums are f32 everywhere. */
 static void types_match(void)
 {
     FILE *file = fopen(GOLDEN_DIR "/autocast.txt", "r");
     CHECK(file != NULL);
     char half[8], op[32], given[8], want[8];
     while (file && fscanf(file, "%7s %31s %7s %7s", half, op, given, want) == 4)
-        check_type(dtype_named(half), op, dtype_named(given), dtype_named(want));
+        check_type(dtype_named(half), op, dtype_named(given), strcmp(op, "sum") == 0 ? LS_F32 : dtype_named(want));
     if (file) fclose(file);
 }
 
