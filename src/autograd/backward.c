@@ -241,11 +241,11 @@ static bool process(ls_run *run, ls_node *node)
     if (node->replay && node->n_saved && !ls_replay_fill(node->replay)) return false;
     if (!saved_untouched(run, node)) return false;
 
-    ls_tensor *few[LS_MAX_INPUTS] = {0};
+    ls_tensor *few[LS_INLINE_INPUTS] = {0};
     ls_tensor **dx = few;
     bool arrived = false;
     for (int i = 0; i < node->n_out; i++) arrived |= node->grad[i] != NULL;
-    if (node->n_in > LS_MAX_INPUTS) {
+    if (node->n_in > LS_INLINE_INPUTS) {
         dx = ls_sys_alloc((size_t)node->n_in * sizeof *dx);
         if (!dx) return ls_fail(&run->errors, LS_ERR_MEMORY, "backward of %s: no memory", node->op->name), false;
     }

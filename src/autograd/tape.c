@@ -80,7 +80,7 @@ ls_node *ls_record(ls_run *run, const ls_op_info *op, int n_in, ls_tensor *const
     ls_node *node = ls_slab_take(&run->nodes);
     if (!node) return ls_fail(&run->errors, LS_ERR_MEMORY, "%s: no memory for the tape", op->name), NULL;
     node_init(run, node);
-    if (n_in > LS_MAX_INPUTS) {
+    if (n_in > LS_INLINE_INPUTS) {
         node->in = ls_sys_alloc((size_t)n_in * sizeof *node->in);
         if (!node->in) {
             node->in = node->inline_in;

@@ -9,7 +9,10 @@
 
 #include "tensor/context.h"
 
-enum { LS_MAX_SAVED = 9 };
+enum {
+    LS_MAX_SAVED = 9,
+    LS_INLINE_INPUTS = 6, /* what no layer exceeds: a node of the tape should touch few cache lines */
+};
 
 /* Compute the gradients dx of a node's inputs from those of its outputs. dy[i] is NULL where no gradient arrived (never
  * all). Set dx[i] for every input with ls_wants(node, i): of the input's shape or one that was broadcast to the
@@ -61,11 +64,11 @@ struct ls_node {
     int32_t pending; /* gradients still to arrive */
     ls_node *link;   /* in the stack of the count and in the queue of the ready */
 
+    ls_edge *in; /* n_in; the first few inline, more (concat) on the heap */
+    ls_tensor *grad[LS_MAX_OUTPUTS];
+    ls_edge inline_in[LS_INLINE_INPUTS];
     ls_attrs attrs;   /* what the operator was called with */
     int64_t extra[4]; /* small things an operator remembers */
-    ls_edge *in;      /* n_in; room for LS_MAX_INPUTS inline, more (concat) on the heap */
-    ls_edge inline_in[LS_MAX_INPUTS];
-    ls_tensor *grad[LS_MAX_OUTPUTS];
     ls_tensor *saved[LS_MAX_SAVED];
     uint64_t saved_version[LS_MAX_SAVED];
 };

@@ -16,7 +16,7 @@ static const char *const names[LS_ISA_COUNT] = {
 };
 
 static bool usable[LS_ISA_COUNT];
-static atomic_int in_use;
+static atomic_int in_use = -1; /* not detected yet */
 
 static ls_isa best_up_to(ls_isa cap)
 {
@@ -67,8 +67,10 @@ bool ls_isa_usable(ls_isa isa)
 
 ls_isa ls_isa_in_use(void)
 {
+    int isa = atomic_load_explicit(&in_use, memory_order_acquire); /* asked by every call: once it is known, at once */
+    if (isa >= 0) return (ls_isa)isa;
     ensure_detected();
-    return (ls_isa)atomic_load_explicit(&in_use, memory_order_relaxed);
+    return (ls_isa)atomic_load(&in_use);
 }
 
 void ls_isa_cap(ls_isa isa)
