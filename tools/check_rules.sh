@@ -1,5 +1,6 @@
 #!/bin/sh
-# check_rules.sh - a check that never fails checks nothing: break each layer rule in a small tree, expect a complaint.
+# check_rules.sh - a check that never fails checks nothing: break each rule of layers and names in a small tree, expect a
+# complaint.
 set -eu
 tools=$(cd "$(dirname "$0")" && pwd)
 tree=$(mktemp -d)
@@ -46,4 +47,33 @@ breaks YES cli/a.c '#include "../src/base/log.h"'
 breaks YES examples/a.c '#include "base/log.h"'
 breaks YES plugins/one/a.c '#include <lockstep/tensor.h>'
 breaks YES plugins/one/a.c '#include "../../src/base/log.h"'
+
+# clash YES|NO LINE LINE - do these lines, in headers of two folders, give one name to two things?
+clash()
+{
+    rm -rf "$tree"/*
+    mkdir -p "$tree/src/data" "$tree/src/nn"
+    echo "$2" >"$tree/src/data/a.h"
+    echo "$3" >"$tree/src/nn/b.h"
+    got=NO
+    "$tools/check_names.sh" "$tree" >/dev/null 2>&1 || got=YES
+    [ $got = "$1" ] || { echo "$2 and $3: expected $1, got $got"; bad=1; }
+}
+
+clash NO 'typedef struct ls_slot {' 'typedef struct ls_place {'
+clash NO 'typedef struct ls_slot ls_slot;' 'struct ls_slot {'
+clash NO 'typedef struct ls_slot ls_slot;' 'typedef struct ls_slot ls_slot;'
+clash NO 'typedef struct ls_slot {' 'ls_slot *ls_slot_new(int size);'
+clash NO 'typedef void ls_slot_fn(int i);' '#define ls_slot_new(...) LS_CALL(__VA_ARGS__)'
+
+clash YES 'typedef struct ls_slot {' 'typedef struct ls_slot {'
+clash YES 'typedef struct ls_slot {' 'typedef enum ls_slot { LS_SLOT_A, LS_SLOT_B } ls_slot;'
+clash YES 'typedef struct ls_slot {' 'struct ls_slot {'
+clash YES 'typedef struct ls_slot ls_slot;' 'typedef struct ls_slot {'
+clash YES 'typedef struct ls_slot {' 'typedef struct ls_slot ls_slot;'
+clash YES 'typedef void ls_slot_fn(int i);' 'typedef int ls_slot_fn(void);'
+clash YES 'typedef int64_t ls_slot;' 'typedef struct ls_slot {'
+clash YES 'typedef struct ls_slot {' 'LS_API ls_tensor *ls_slot(ls_tensor *x);'
+clash YES 'static inline int ls_slot(int x)' 'typedef struct ls_slot {'
+clash YES '#define ls_slot(...) LS_CALL(__VA_ARGS__)' 'typedef enum ls_slot { LS_SLOT_A } ls_slot;'
 exit $bad

@@ -282,7 +282,7 @@ LS_API ls_module *ls_softmax_new(ls_run *run, int dim);
 LS_API ls_module *ls_log_softmax_new(ls_run *run, int dim);
 LS_API ls_module *ls_dropout_new(ls_run *run, double p); /* does nothing in evaluation */
 LS_API ls_module *ls_flatten_new(ls_run *run);           /* [N,...] -> [N,-1] */
-LS_API ls_module *ls_upsample_new(ls_run *run, int64_t factor, ls_resize method);
+LS_API ls_module *ls_upsample_new(ls_run *run, int64_t factor, ls_interpolation method);
 LS_API ls_module *ls_adaptive_avg_pool2d_new(ls_run *run, int64_t height, int64_t width);
 
 /* Options as in ls_max_pool2d. */

@@ -192,8 +192,8 @@ LS_API ls_tensor *ls_max_pool2d_sized(ls_tensor *x, int64_t kernel, const ls_poo
 #define ls_avg_pool2d(x, ...) LS_CALL_2(ls_avg_pool2d, ls_pool2d_opts, x, __VA_ARGS__, )
 LS_API ls_tensor *ls_avg_pool2d_sized(ls_tensor *x, int64_t kernel, const ls_pool2d_opts *opts, size_t opts_size);
 LS_API ls_tensor *ls_adaptive_avg_pool2d(ls_tensor *x, int64_t height, int64_t width);
-typedef enum ls_resize { LS_NEAREST, LS_BILINEAR, LS_BILINEAR_CORNERS } ls_resize;
-LS_API ls_tensor *ls_interpolate(ls_tensor *x, int64_t height, int64_t width, ls_resize method);
+typedef enum ls_interpolation { LS_NEAREST, LS_BILINEAR, LS_BILINEAR_CORNERS } ls_interpolation;
+LS_API ls_tensor *ls_interpolate(ls_tensor *x, int64_t height, int64_t width, ls_interpolation method);
 
 /* ---- Normalisation ---- */
 /* Pictures [N,C,H,W], up to four channels, u8 (0 .. 255, taken as 0 .. 1) or floating, to (x - mean[c]) / deviation[c].

@@ -7,7 +7,7 @@
 #include "base/hash.h"
 #include "base/memory.h"
 
-typedef struct ls_names_slot {
+typedef struct ls_name_table_slot {
     const char *name; /* NULL: empty */
     size_t length;
     uint64_t hash;
@@ -17,7 +17,7 @@ typedef struct ls_names_slot {
 enum { FIRST_SLOTS = 32 };
 
 /* The slot of a name, or the empty one where it belongs. */
-static slot *slot_of(const ls_names *names, uint64_t hash, const char *name, size_t length)
+static slot *slot_of(const ls_name_table *names, uint64_t hash, const char *name, size_t length)
 {
     uint64_t mask = (uint64_t)names->capacity - 1, i = hash & mask;
     for (slot *s; (s = &names->slots[i])->name; i = (i + 1) & mask)
@@ -25,9 +25,9 @@ static slot *slot_of(const ls_names *names, uint64_t hash, const char *name, siz
     return &names->slots[i];
 }
 
-static bool grow(ls_names *names)
+static bool grow(ls_name_table *names)
 {
-    ls_names larger = {.capacity = names->capacity ? names->capacity * 2 : FIRST_SLOTS, .count = names->count};
+    ls_name_table larger = {.capacity = names->capacity ? names->capacity * 2 : FIRST_SLOTS, .count = names->count};
     larger.slots = ls_sys_alloc((size_t)larger.capacity * sizeof *larger.slots);
     if (!larger.slots) return false;
     for (int64_t i = 0; i < names->capacity; i++) {
@@ -39,16 +39,16 @@ static bool grow(ls_names *names)
     return true;
 }
 
-int64_t ls_names_find(const ls_names *names, const char *name, size_t length)
+int64_t ls_name_table_find(const ls_name_table *names, const char *name, size_t length)
 {
-    if (!names->count) return LS_NAMES_NONE;
+    if (!names->count) return LS_NAME_TABLE_NONE;
     const slot *s = slot_of(names, ls_hash_keyed(name, length), name, length);
-    return s->name ? s->number : LS_NAMES_NONE;
+    return s->name ? s->number : LS_NAME_TABLE_NONE;
 }
 
-int64_t ls_names_add(ls_names *names, const char *name, size_t length, int64_t number)
+int64_t ls_name_table_add(ls_name_table *names, const char *name, size_t length, int64_t number)
 {
-    if (2 * names->count >= names->capacity && !grow(names)) return LS_NAMES_MEMORY;
+    if (2 * names->count >= names->capacity && !grow(names)) return LS_NAME_TABLE_MEMORY;
     uint64_t hash = ls_hash_keyed(name, length);
     slot *s = slot_of(names, hash, name, length);
     if (s->name) return s->number;
@@ -57,8 +57,8 @@ int64_t ls_names_add(ls_names *names, const char *name, size_t length, int64_t n
     return number;
 }
 
-void ls_names_free(ls_names *names)
+void ls_name_table_free(ls_name_table *names)
 {
     ls_sys_free(names->slots);
-    *names = (ls_names){0};
+    *names = (ls_name_table){0};
 }

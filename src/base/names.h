@@ -7,18 +7,18 @@
 #include <stdint.h>
 
 /* All zero is an empty table. */
-typedef struct ls_names {
+typedef struct ls_name_table {
     int64_t count, capacity; /* names; slots, a power of two */
-    struct ls_names_slot *slots;
-} ls_names;
+    struct ls_name_table_slot *slots;
+} ls_name_table;
 
-enum { LS_NAMES_NONE = -1, LS_NAMES_MEMORY = -2 };
+enum { LS_NAME_TABLE_NONE = -1, LS_NAME_TABLE_MEMORY = -2 };
 
-/* The number of a name of `length` bytes; LS_NAMES_NONE when it is not in the table. */
-int64_t ls_names_find(const ls_names *names, const char *name, size_t length);
+/* The number of a name of `length` bytes; LS_NAME_TABLE_NONE when it is not in the table. */
+int64_t ls_name_table_find(const ls_name_table *names, const char *name, size_t length);
 /* Give a name a number, 0 or above; one that is in the table keeps its own. The number it has then is returned;
- * LS_NAMES_MEMORY when memory is out. */
-int64_t ls_names_add(ls_names *names, const char *name, size_t length, int64_t number);
-void ls_names_free(ls_names *names); /* leaves it empty */
+ * LS_NAME_TABLE_MEMORY when memory is out. */
+int64_t ls_name_table_add(ls_name_table *names, const char *name, size_t length, int64_t number);
+void ls_name_table_free(ls_name_table *names); /* leaves it empty */
 
 #endif

@@ -32,7 +32,7 @@ static bool hand_rows(ls_loader *loader, int i, ls_shape shape)
     return true;
 }
 
-static bool hand_index(ls_loader *loader, const ls_slot *slot, int64_t rows)
+static bool hand_index(ls_loader *loader, const ls_batch_slot *slot, int64_t rows)
 {
     ls_run *run = loader->object.run;
     if (rows > loader->index_room) {
@@ -45,7 +45,7 @@ static bool hand_index(ls_loader *loader, const ls_slot *slot, int64_t rows)
                                "ls_next");
 }
 
-bool ls_dispatch_deliver(ls_loader *loader, ls_slot *slot, int64_t *rows)
+bool ls_dispatch_deliver(ls_loader *loader, ls_batch_slot *slot, int64_t *rows)
 {
     ls_run *run = loader->object.run;
     announcement a = {0};

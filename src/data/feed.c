@@ -11,11 +11,11 @@
 
 /* Samples that one thread takes at a time. */
 typedef struct chunk {
-    ls_slot *slot;
+    ls_batch_slot *slot;
     int64_t begin, end;
 } chunk;
 
-static ls_slot *slot_of(const ls_feed *feed, int64_t batch)
+static ls_batch_slot *slot_of(const ls_feed *feed, int64_t batch)
 {
     return &feed->slots[batch % feed->slot_count];
 }
@@ -23,7 +23,7 @@ static ls_slot *slot_of(const ls_feed *feed, int64_t batch)
 /* ---- filling ---- */
 
 /* What is wrong with the first bad sample, and which file that is. The end of a long path tells more than its start. */
-static void name_blemish(const ls_feed *feed, ls_slot *slot, int64_t j, const ls_sample *sample)
+static void name_blemish(const ls_feed *feed, ls_batch_slot *slot, int64_t j, const ls_sample *sample)
 {
     const char *path = ls_dataset_is_stream(feed->set) ? "" : ls_sample_path(feed->set, slot->place[j]);
     size_t length = strlen(path), most = 120;
@@ -31,7 +31,7 @@ static void name_blemish(const ls_feed *feed, ls_slot *slot, int64_t j, const ls
              path + (length > most ? length - most : 0), length ? ": " : "", sample->why.text);
 }
 
-void ls_feed_note_bad(ls_feed *feed, ls_slot *slot, int64_t j, const ls_sample *sample)
+void ls_feed_note_bad(ls_feed *feed, ls_batch_slot *slot, int64_t j, const ls_sample *sample)
 {
     pthread_mutex_lock(&feed->lock);
     slot->bad++;
@@ -42,7 +42,7 @@ void ls_feed_note_bad(ls_feed *feed, ls_slot *slot, int64_t j, const ls_sample *
     pthread_mutex_unlock(&feed->lock);
 }
 
-void ls_feed_note_failure(ls_feed *feed, ls_slot *slot, int64_t j, const ls_sample *sample)
+void ls_feed_note_failure(ls_feed *feed, ls_batch_slot *slot, int64_t j, const ls_sample *sample)
 {
     pthread_mutex_lock(&feed->lock);
     if (slot->failed_at < 0 || j < slot->failed_at) {
@@ -54,7 +54,7 @@ void ls_feed_note_failure(ls_feed *feed, ls_slot *slot, int64_t j, const ls_samp
 }
 
 /* Sample j of a slot, or the next good one after it where bad ones are to be skipped. */
-static void fill_sample(ls_feed *feed, ls_slot *slot, int64_t j, ls_sample *sample)
+static void fill_sample(ls_feed *feed, ls_batch_slot *slot, int64_t j, ls_sample *sample)
 {
     const ls_dataset *set = feed->set;
     int64_t index = slot->place[j];
@@ -86,7 +86,7 @@ static bool take(ls_feed *feed, chunk *c)
     while (feed->issue < feed->end && slot_of(feed, feed->issue)->issued == slot_of(feed, feed->issue)->size)
         feed->issue++;
     if (feed->issue == feed->end || feed->reading_now) return false;
-    ls_slot *slot = slot_of(feed, feed->issue);
+    ls_batch_slot *slot = slot_of(feed, feed->issue);
     int64_t count = chunk_size(feed, slot->size), left = slot->size - slot->issued;
     *c = (chunk){slot, slot->issued, slot->issued + (count < left ? count : left)};
     slot->issued = c->end;
@@ -162,7 +162,7 @@ static void revive_after_fork(ls_feed *feed)
     feed->reading_now = false;
     feed->stream.begun = feed->stream.begun && feed->end == 0;
     for (int64_t k = feed->begin; k < feed->end; k++) {
-        ls_slot *slot = slot_of(feed, k);
+        ls_batch_slot *slot = slot_of(feed, k);
         if (slot->done == slot->size) {
             feed->stream.shard.start = slot->after; /* a stream is read anew, up to what is there */
             continue;
@@ -215,7 +215,7 @@ void ls_feed_clear(ls_run *run, ls_feed *feed)
 
 /* ---- the run's side ---- */
 
-ls_slot *ls_feed_free_slot(ls_feed *feed)
+ls_batch_slot *ls_feed_free_slot(ls_feed *feed)
 {
     return feed->end - feed->begin < feed->slot_count ? slot_of(feed, feed->end) : NULL;
 }
@@ -230,12 +230,12 @@ void ls_feed_push(ls_feed *feed)
     pthread_mutex_unlock(&feed->lock);
 }
 
-ls_slot *ls_feed_wait(ls_feed *feed, int ahead)
+ls_batch_slot *ls_feed_wait(ls_feed *feed, int ahead)
 {
     revive_after_fork(feed);
     pthread_mutex_lock(&feed->lock);
     int64_t batch = feed->begin + ahead;
-    ls_slot *slot = slot_of(feed, batch);
+    ls_batch_slot *slot = slot_of(feed, batch);
     while (slot->done < slot->size) {
         chunk c;
         if (feed->issue <= batch && take(feed, &c)) work_on(feed, c, &feed->sample);
@@ -245,11 +245,11 @@ ls_slot *ls_feed_wait(ls_feed *feed, int ahead)
     return slot;
 }
 
-ls_slot *ls_feed_look(ls_feed *feed, int ahead)
+ls_batch_slot *ls_feed_look(ls_feed *feed, int ahead)
 {
     revive_after_fork(feed);
     pthread_mutex_lock(&feed->lock);
-    ls_slot *slot = feed->begin + ahead < feed->end ? slot_of(feed, feed->begin + ahead) : NULL;
+    ls_batch_slot *slot = feed->begin + ahead < feed->end ? slot_of(feed, feed->begin + ahead) : NULL;
     if (slot && slot->done < slot->size) slot = NULL;
     pthread_mutex_unlock(&feed->lock);
     return slot;

@@ -18,7 +18,7 @@ typedef struct ls_feed {
     const ls_dataset *set;
     ls_reading reading;
 
-    ls_slot *slots;
+    ls_batch_slot *slots;
     int slot_count;
     int worker_count;
 
@@ -34,10 +34,10 @@ typedef struct ls_feed {
         ls_shard shard; /* this rank's part; shard.start: samples to pass over first */
         int64_t epoch;
         bool begun, ended;
-        int64_t read;       /* samples so far, bad ones too, by all ranks alike */
-        ls_slot first;      /* the first round, kept to complete the last */
-        int64_t first_kept; /* samples of it so far */
-        ls_slot spare;      /* one sample of another rank, to be forgotten */
+        int64_t read;        /* samples so far, bad ones too, by all ranks alike */
+        ls_batch_slot first; /* the first round, kept to complete the last */
+        int64_t first_kept;  /* samples of it so far */
+        ls_batch_slot spare; /* one sample of another rank, to be forgotten */
     } stream;
 
     /* The run's thread's own. Threads start with the first batch. */
@@ -54,12 +54,12 @@ bool ls_feed_init(ls_run *run, ls_feed *feed, int worker_count, int slot_count);
 void ls_feed_clear(ls_run *run, ls_feed *feed);
 
 /* The slot the next batch will have; NULL while the ring is full. To be prepared by the caller, then put to work. */
-ls_slot *ls_feed_free_slot(ls_feed *feed);
+ls_batch_slot *ls_feed_free_slot(ls_feed *feed);
 void ls_feed_push(ls_feed *feed);
 /* The slot `ahead` behind the oldest, when all its samples are done; it stays the caller's until ls_feed_pop(). */
-ls_slot *ls_feed_wait(ls_feed *feed, int ahead);
+ls_batch_slot *ls_feed_wait(ls_feed *feed, int ahead);
 /* The same where that is so already; else NULL. */
-ls_slot *ls_feed_look(ls_feed *feed, int ahead);
+ls_batch_slot *ls_feed_look(ls_feed *feed, int ahead);
 void ls_feed_pop(ls_feed *feed);
 /* Give up all that is in the ring. Batches count from 0 again. */
 void ls_feed_drain(ls_feed *feed);
@@ -69,11 +69,11 @@ void ls_feed_drain(ls_feed *feed);
 /* Before a pass; the ring is empty. False (and an error) when memory is out. */
 bool ls_stream_restart(ls_run *run, ls_feed *feed, const ls_shard *shard, int64_t epoch);
 /* Fill a slot with this rank's part of the next round; returns how many samples that are, 0 at the end. */
-int64_t ls_stream_fill(ls_feed *feed, ls_slot *slot, ls_sample *sample);
+int64_t ls_stream_fill(ls_feed *feed, ls_batch_slot *slot, ls_sample *sample);
 
 /* ---- What became of a sample: noted in its slot ---- */
 
-void ls_feed_note_bad(ls_feed *feed, ls_slot *slot, int64_t j, const ls_sample *sample);
-void ls_feed_note_failure(ls_feed *feed, ls_slot *slot, int64_t j, const ls_sample *sample);
+void ls_feed_note_bad(ls_feed *feed, ls_batch_slot *slot, int64_t j, const ls_sample *sample);
+void ls_feed_note_failure(ls_feed *feed, ls_batch_slot *slot, int64_t j, const ls_sample *sample);
 
 #endif

@@ -56,7 +56,7 @@ static inline bool ls_loader_dispatches(const ls_loader *loader)
 
 /* dispatch.c: rank 0 has a slot with the samples of all ranks, one after the other; others have NULL. Every rank gets
  * its tensors and loader->index. */
-bool ls_dispatch_deliver(ls_loader *loader, ls_slot *slot, int64_t *rows);
+bool ls_dispatch_deliver(ls_loader *loader, ls_batch_slot *slot, int64_t *rows);
 
 /* ---- Stopping and resuming ---- */
 

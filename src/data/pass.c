@@ -92,7 +92,7 @@ static bool push_batches(ls_loader *loader)
 {
     ls_feed *feed = &loader->feed;
     bool stream = ls_dataset_is_stream(loader->set);
-    for (ls_slot *slot; loader->pushed < loader->batches && (slot = ls_feed_free_slot(feed)); loader->pushed++) {
+    for (ls_batch_slot *slot; loader->pushed < loader->batches && (slot = ls_feed_free_slot(feed)); loader->pushed++) {
         ls_span span = stream ? (ls_span){0, loader->shard.batch} : ls_shard_batch(&loader->shard, loader->pushed);
         if (ls_loader_dispatches(loader)) span.size *= loader->shard.world; /* rank 0 has the first part of all */
         if (!ls_slot_prepare(loader->object.run, slot, &feed->reading, span.size)) return false;
@@ -105,7 +105,7 @@ static bool push_batches(ls_loader *loader)
     return true;
 }
 
-static bool slot_failed(ls_loader *loader, const ls_slot *slot)
+static bool slot_failed(ls_loader *loader, const ls_batch_slot *slot)
 {
     if (slot->failed_at < 0) return false;
     int64_t index = slot->index[slot->failed_at];
@@ -122,12 +122,12 @@ static bool slot_failed(ls_loader *loader, const ls_slot *slot)
 }
 
 /* The oldest batch, when it is full; NULL at the end of the pass and after a failure. Tells whether another follows. */
-static ls_slot *next_slot(ls_loader *loader, bool *last)
+static ls_batch_slot *next_slot(ls_loader *loader, bool *last)
 {
     *last = loader->handed + 1 == loader->batches;
     if (!reads(loader)) return NULL;
     if (!push_batches(loader)) return NULL;
-    ls_slot *slot = ls_feed_wait(&loader->feed, 0);
+    ls_batch_slot *slot = ls_feed_wait(&loader->feed, 0);
     if (slot->bad && !loader->bad) loader->blemish = slot->blemish;
     loader->bad += slot->bad;
     slot->bad = 0;
@@ -135,12 +135,12 @@ static ls_slot *next_slot(ls_loader *loader, bool *last)
     if (!ls_dataset_is_stream(loader->set)) return slot;
     if (slot->count == 0) return NULL;
     loader->stream_read = slot->after;
-    const ls_slot *following = ls_feed_wait(&loader->feed, 1);
+    const ls_batch_slot *following = ls_feed_wait(&loader->feed, 1);
     *last = following->count == 0 && following->failed_at < 0;
     return slot;
 }
 
-static void report(ls_loader *loader, const ls_slot *slot, int64_t rows, bool last)
+static void report(ls_loader *loader, const ls_batch_slot *slot, int64_t rows, bool last)
 {
     bool stream = ls_dataset_is_stream(loader->set);
     loader->loop.whole = loader->shard.world < loader->object.run->share.world;
@@ -169,11 +169,11 @@ static void upload_ahead(ls_loader *loader)
 {
     ls_run *run = loader->object.run;
     if (ls_device_is_host(run->device) || ls_loader_dispatches(loader)) return;
-    ls_slot *next = ls_feed_look(&loader->feed, 1);
+    ls_batch_slot *next = ls_feed_look(&loader->feed, 1);
     if (next && next->count > 0 && next->failed_at < 0) ls_slot_upload_ahead(run, next, &loader->feed.reading);
 }
 
-static bool hand_out(ls_loader *loader, ls_slot *slot, bool last, ls_batch *batch)
+static bool hand_out(ls_loader *loader, ls_batch_slot *slot, bool last, ls_batch *batch)
 {
     ls_run *run = loader->object.run;
     bool dispatched = ls_loader_dispatches(loader);
@@ -215,7 +215,7 @@ bool ls_next(ls_loader *loader, ls_batch *batch)
     ls_step_mark(loader->object.run, LS_MARK_STEP_BEGINS);
     bool last = false;
     bool more = loader->handed < loader->batches;
-    ls_slot *slot = more ? next_slot(loader, &last) : NULL;
+    ls_batch_slot *slot = more ? next_slot(loader, &last) : NULL;
     if (slot || (more && !reads(loader))) return hand_out(loader, slot, last, batch);
     if (!ls_failed(loader->object.run)) end_pass(loader);
     return false;
@@ -266,7 +266,7 @@ ls_shape ls_batch_shape(const ls_batch *batch, const char *name, int64_t sample)
         return row; /* who did not read it knows its size in the batch only */
     }
     if (i < 0 || !loader->has_batch || sample < 0 || sample >= batch->size) return ls_shape_make(0, NULL);
-    const ls_slot *slot = &loader->feed.slots[loader->feed.begin % loader->feed.slot_count];
+    const ls_batch_slot *slot = &loader->feed.slots[loader->feed.begin % loader->feed.slot_count];
     return loader->feed.reading.bytes[i] ? ls_field_shape(&loader->fields[i]) : slot->cells[i][sample].shape;
 }
 

@@ -52,7 +52,7 @@ static bool grow(ls_run *run, void *array, int64_t from, int64_t room, size_t el
     return true;
 }
 
-static bool grow_pinned(ls_run *run, ls_slot *slot, int field, size_t bytes)
+static bool grow_pinned(ls_run *run, ls_batch_slot *slot, int field, size_t bytes)
 {
     if (bytes <= slot->pinned_bytes[field]) return true;
     ls_device_host_release(run->device, slot->pinned[field], slot->pinned_bytes[field]);
@@ -63,7 +63,7 @@ static bool grow_pinned(ls_run *run, ls_slot *slot, int field, size_t bytes)
     return true;
 }
 
-static bool prepare_lists(ls_run *run, ls_slot *slot, const ls_reading *reading, int64_t size)
+static bool prepare_lists(ls_run *run, ls_batch_slot *slot, const ls_reading *reading, int64_t size)
 {
     slot->size = slot->count = size;
     slot->issued = slot->done = slot->bad = 0;
@@ -80,7 +80,7 @@ static bool prepare_lists(ls_run *run, ls_slot *slot, const ls_reading *reading,
     return true;
 }
 
-bool ls_slot_prepare(ls_run *run, ls_slot *slot, const ls_reading *reading, int64_t size)
+bool ls_slot_prepare(ls_run *run, ls_batch_slot *slot, const ls_reading *reading, int64_t size)
 {
     ls_message why = {{0}};
     if (slot->copying && ls_device_event_wait(run->device, slot->event, &why))
@@ -103,7 +103,7 @@ bool ls_slot_prepare(ls_run *run, ls_slot *slot, const ls_reading *reading, int6
     return true;
 }
 
-bool ls_slot_prepare_plain(ls_run *run, ls_slot *slot, const ls_reading *reading, int64_t size)
+bool ls_slot_prepare_plain(ls_run *run, ls_batch_slot *slot, const ls_reading *reading, int64_t size)
 {
     if (!prepare_lists(run, slot, reading, size)) return false;
     for (int i = 0; i < reading->field_count; i++) {
@@ -114,7 +114,7 @@ bool ls_slot_prepare_plain(ls_run *run, ls_slot *slot, const ls_reading *reading
     return true;
 }
 
-void ls_slot_point(const ls_slot *slot, const ls_reading *reading, int64_t j, ls_sample *sample)
+void ls_slot_point(const ls_batch_slot *slot, const ls_reading *reading, int64_t j, ls_sample *sample)
 {
     sample->reading = reading;
     for (int i = 0; i < reading->field_count; i++) {
@@ -123,8 +123,8 @@ void ls_slot_point(const ls_slot *slot, const ls_reading *reading, int64_t j, ls
     }
 }
 
-bool ls_slot_copy(const ls_slot *slot, const ls_reading *reading, int64_t j, const ls_slot *source, int64_t from,
-                  ls_sample *sample)
+bool ls_slot_copy(const ls_batch_slot *slot, const ls_reading *reading, int64_t j, const ls_batch_slot *source,
+                  int64_t from, ls_sample *sample)
 {
     ls_slot_point(slot, reading, j, sample);
     sample->status = LS_OK;
@@ -143,7 +143,7 @@ bool ls_slot_copy(const ls_slot *slot, const ls_reading *reading, int64_t j, con
     return true;
 }
 
-void ls_slot_forget(ls_slot *slot)
+void ls_slot_forget(ls_batch_slot *slot)
 {
     ls_message ignored;
     if (slot->uploaded) ls_device_uploads_join(slot->tensor[0]->storage->device, slot->event, &ignored);
@@ -154,7 +154,7 @@ void ls_slot_forget(ls_slot *slot)
     }
 }
 
-void ls_slot_clear(ls_run *run, ls_slot *slot)
+void ls_slot_clear(ls_run *run, ls_batch_slot *slot)
 {
     ls_slot_forget(slot);
     ls_message ignored;
@@ -167,7 +167,7 @@ void ls_slot_clear(ls_run *run, ls_slot *slot)
     }
     ls_sys_free(slot->index);
     ls_sys_free(slot->place);
-    *slot = (ls_slot){0};
+    *slot = (ls_batch_slot){0};
 }
 
 /* ---- samples whose sizes vary ---- */
@@ -238,7 +238,7 @@ static ls_shape largest(const ls_cell *cells, int64_t count, const ls_field *fie
 }
 
 /* Put the cells together, padded to the largest; the result is slot->tensor[i], or in pinned memory. */
-static bool gather_cells(ls_run *run, ls_slot *slot, const ls_reading *reading, int i, ls_shape *shape)
+static bool gather_cells(ls_run *run, ls_batch_slot *slot, const ls_reading *reading, int i, ls_shape *shape)
 {
     const ls_field *field = &reading->fields[i];
     const ls_cell *cells = slot->cells[i];
@@ -264,7 +264,7 @@ static bool gather_cells(ls_run *run, ls_slot *slot, const ls_reading *reading, 
 /* ---- delivery ---- */
 
 /* Start the copy of a field to the device, into slot->tensor[i]. */
-static bool upload(ls_run *run, ls_slot *slot, const ls_reading *reading, int i, ls_shape shape)
+static bool upload(ls_run *run, ls_batch_slot *slot, const ls_reading *reading, int i, ls_shape shape)
 {
     ls_message why = {{0}};
     ls_field field = reading->fields[i];
@@ -279,7 +279,7 @@ static bool upload(ls_run *run, ls_slot *slot, const ls_reading *reading, int i,
 }
 
 /* Put the fields together and start their copies to the device; the slot's event tells when they are done. */
-static bool begin_delivery(ls_run *run, ls_slot *slot, const ls_reading *reading)
+static bool begin_delivery(ls_run *run, ls_batch_slot *slot, const ls_reading *reading)
 {
     bool host = ls_device_is_host(run->device);
     for (int i = 0; i < reading->field_count; i++) {
@@ -294,7 +294,7 @@ static bool begin_delivery(ls_run *run, ls_slot *slot, const ls_reading *reading
 }
 
 /* No event stands for copies that have begun: wait for them, or they would read memory that is given back. */
-static void give_up_delivery(ls_run *run, ls_slot *slot)
+static void give_up_delivery(ls_run *run, ls_batch_slot *slot)
 {
     ls_message ignored;
     if (slot->copying && !ls_device_uploads_note(run->device, &slot->event, &ignored))
@@ -302,7 +302,7 @@ static void give_up_delivery(ls_run *run, ls_slot *slot)
     slot->copying = false;
 }
 
-void ls_slot_upload_ahead(ls_run *run, ls_slot *slot, const ls_reading *reading)
+void ls_slot_upload_ahead(ls_run *run, ls_batch_slot *slot, const ls_reading *reading)
 {
     if (ls_device_is_host(run->device) || slot->uploaded || ls_failed(run)) return;
     slot->uploaded = begin_delivery(run, slot, reading);
@@ -312,7 +312,7 @@ void ls_slot_upload_ahead(ls_run *run, ls_slot *slot, const ls_reading *reading)
     if (run->errors.code == LS_ERR_MEMORY) ls_errors_clear(&run->errors); /* there may be some when it is its turn */
 }
 
-bool ls_slot_deliver(ls_run *run, ls_slot *slot, const ls_reading *reading, ls_tensor **tensors)
+bool ls_slot_deliver(ls_run *run, ls_batch_slot *slot, const ls_reading *reading, ls_tensor **tensors)
 {
     ls_message why = {{0}};
     if (!slot->uploaded && !begin_delivery(run, slot, reading)) return give_up_delivery(run, slot), false;

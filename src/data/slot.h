@@ -10,7 +10,7 @@
 
 #include "data/dataset.h"
 
-typedef struct ls_slot {
+typedef struct ls_batch_slot {
     int64_t size;                     /* samples it is made for */
     int64_t count;                    /* samples it has; fewer where a stream ends */
     int64_t *place;                   /* [room] which the order asked for */
@@ -33,29 +33,29 @@ typedef struct ls_slot {
     int64_t bad_at;       /* the lowest that was replaced, and why; -1: none */
     ls_status status;
     ls_message failure, blemish;
-} ls_slot;
+} ls_batch_slot;
 
 /* A tensor for a field of a batch that no scope owns; NULL (and an error) when memory is out. */
 ls_tensor *ls_field_tensor(ls_run *run, const ls_field *field, ls_shape shape);
 
 /* Get ready for `size` samples; false (and an error) when memory is out. */
-bool ls_slot_prepare(ls_run *run, ls_slot *slot, const ls_reading *reading, int64_t size);
+bool ls_slot_prepare(ls_run *run, ls_batch_slot *slot, const ls_reading *reading, int64_t size);
 /* The same for samples that stay here and never become tensors: in plain memory. */
-bool ls_slot_prepare_plain(ls_run *run, ls_slot *slot, const ls_reading *reading, int64_t size);
+bool ls_slot_prepare_plain(ls_run *run, ls_batch_slot *slot, const ls_reading *reading, int64_t size);
 /* Start the copies of a full slot to the device ahead of its delivery, beside other work. Nothing happens on the CPU,
  * or where memory for one more batch is out. */
-void ls_slot_upload_ahead(ls_run *run, ls_slot *slot, const ls_reading *reading);
+void ls_slot_upload_ahead(ls_run *run, ls_batch_slot *slot, const ls_reading *reading);
 /* Turn what was written into tensors of the innermost scope. */
-bool ls_slot_deliver(ls_run *run, ls_slot *slot, const ls_reading *reading, ls_tensor **tensors);
+bool ls_slot_deliver(ls_run *run, ls_batch_slot *slot, const ls_reading *reading, ls_tensor **tensors);
 /* widen.c: the pictures of field i came as bytes; let the device make numbers of them, in a new slot->tensor[i]. */
-bool ls_slot_widen(ls_run *run, ls_slot *slot, const ls_reading *reading, int i);
+bool ls_slot_widen(ls_run *run, ls_batch_slot *slot, const ls_reading *reading, int i);
 /* Let a sample be written to place j of the slot. */
-void ls_slot_point(const ls_slot *slot, const ls_reading *reading, int64_t j, ls_sample *sample);
+void ls_slot_point(const ls_batch_slot *slot, const ls_reading *reading, int64_t j, ls_sample *sample);
 /* Write sample `from` of another slot to place j; false (and sample->status) when memory is out. */
-bool ls_slot_copy(const ls_slot *slot, const ls_reading *reading, int64_t j, const ls_slot *source, int64_t from,
-                  ls_sample *sample);
+bool ls_slot_copy(const ls_batch_slot *slot, const ls_reading *reading, int64_t j, const ls_batch_slot *source,
+                  int64_t from, ls_sample *sample);
 /* Let go of tensors that were not delivered. */
-void ls_slot_forget(ls_slot *slot);
-void ls_slot_clear(ls_run *run, ls_slot *slot);
+void ls_slot_forget(ls_batch_slot *slot);
+void ls_slot_clear(ls_run *run, ls_batch_slot *slot);
 
 #endif

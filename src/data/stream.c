@@ -27,7 +27,8 @@ bool ls_stream_restart(ls_run *run, ls_feed *feed, const ls_shard *shard, int64_
 }
 
 /* The next good sample, written to place `at` of `to`. False at the end of the stream, and after a failure. */
-static bool read_one(ls_feed *feed, ls_slot *slot, int64_t j, const ls_slot *to, int64_t at, ls_sample *sample)
+static bool read_one(ls_feed *feed, ls_batch_slot *slot, int64_t j, const ls_batch_slot *to, int64_t at,
+                     ls_sample *sample)
 {
     struct ls_stream_position *stream = &feed->stream;
     ls_slot_point(to, &feed->reading, at, sample);
@@ -47,7 +48,7 @@ static bool read_one(ls_feed *feed, ls_slot *slot, int64_t j, const ls_slot *to,
 }
 
 /* A sample that is not wanted here. Where bad samples are skipped, all ranks must find out which they are. */
-static bool pass_over(ls_feed *feed, ls_slot *slot, ls_sample *sample)
+static bool pass_over(ls_feed *feed, ls_batch_slot *slot, ls_sample *sample)
 {
     sample->passed_over = feed->set->on_bad != LS_BAD_SKIP;
     bool there = read_one(feed, slot, 0, &feed->stream.spare, 0, sample);
@@ -55,7 +56,7 @@ static bool pass_over(ls_feed *feed, ls_slot *slot, ls_sample *sample)
     return there;
 }
 
-static bool keep_first(ls_feed *feed, ls_slot *slot, ls_sample *sample)
+static bool keep_first(ls_feed *feed, ls_batch_slot *slot, ls_sample *sample)
 {
     struct ls_stream_position *stream = &feed->stream;
     if (!read_one(feed, slot, 0, &stream->first, stream->first_kept, sample)) return false;
@@ -68,7 +69,7 @@ static bool first_is_kept(const struct ls_stream_position *stream)
     return !keeps_first(&stream->shard) || stream->first_kept == round_size(&stream->shard);
 }
 
-static void go_to_start(ls_feed *feed, ls_slot *slot, ls_sample *sample)
+static void go_to_start(ls_feed *feed, ls_batch_slot *slot, ls_sample *sample)
 {
     struct ls_stream_position *stream = &feed->stream;
     const ls_dataset *set = feed->set;
@@ -85,7 +86,7 @@ static void go_to_start(ls_feed *feed, ls_slot *slot, ls_sample *sample)
 }
 
 /* Sample t of the round. */
-static bool read_sample(ls_feed *feed, ls_slot *slot, int64_t t, ls_sample *sample)
+static bool read_sample(ls_feed *feed, ls_batch_slot *slot, int64_t t, ls_sample *sample)
 {
     struct ls_stream_position *stream = &feed->stream;
     int64_t j = t - stream->shard.rank * stream->shard.batch;
@@ -101,7 +102,7 @@ static bool read_sample(ls_feed *feed, ls_slot *slot, int64_t t, ls_sample *samp
     return true;
 }
 
-int64_t ls_stream_fill(ls_feed *feed, ls_slot *slot, ls_sample *sample)
+int64_t ls_stream_fill(ls_feed *feed, ls_batch_slot *slot, ls_sample *sample)
 {
     struct ls_stream_position *stream = &feed->stream;
     const ls_shard *shard = &stream->shard;

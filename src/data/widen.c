@@ -3,7 +3,7 @@
 #include "data/slot.h"
 
 /* Samples whose numbers the program wrote itself, over what their bytes became. */
-static bool lay_over(ls_run *run, ls_slot *slot, const ls_reading *reading, int i)
+static bool lay_over(ls_run *run, ls_batch_slot *slot, const ls_reading *reading, int i)
 {
     ls_device *device = run->device;
     char *to = slot->tensor[i]->view.data;
@@ -23,7 +23,7 @@ static bool lay_over(ls_run *run, ls_slot *slot, const ls_reading *reading, int 
     return status == LS_OK;
 }
 
-bool ls_slot_widen(ls_run *run, ls_slot *slot, const ls_reading *reading, int i)
+bool ls_slot_widen(ls_run *run, ls_batch_slot *slot, const ls_reading *reading, int i)
 {
     ls_tensor *bytes = slot->tensor[i];
     ls_tensor *numbers = ls_field_tensor(run, &reading->fields[i], ls_view_shape(&bytes->view));

@@ -25,7 +25,7 @@ static void host_blame(const char *site, ls_opcode op, ls_message *why)
 
 static ls_status host_take(ls_owner *owner, size_t bytes, ls_workspace *workspace)
 {
-    ls_block *block = ls_pool_take(((ls_device *)owner)->pool, bytes);
+    ls_pool_block *block = ls_pool_take(((ls_device *)owner)->pool, bytes);
     if (!block) return LS_ERR_MEMORY;
     *workspace = (ls_workspace){block->address, block};
     return LS_OK;

@@ -19,30 +19,30 @@
 
 typedef struct chunk {
     struct chunk *next;
-    ls_block *first; /* stays the same while blocks are cut and merged: the front part keeps its descriptor */
+    ls_pool_block *first; /* stays the same while blocks are cut and merged: the front part keeps its descriptor */
     size_t bytes;
 } chunk;
 
 /* Descriptors are asked for in slabs and recycled, never returned before the pool goes. */
 typedef struct slab {
     struct slab *next;
-    ls_block blocks[SPARES_PER_SLAB];
+    ls_pool_block blocks[SPARES_PER_SLAB];
 } slab;
 
 struct ls_pool {
     const ls_device_table *table;
     void *device;
-    bool guarded;  /* in host memory, where the sanitizer sees it */
-    bool exact;    /* nothing is cached: the device is asked for every block, and told of its end */
-    ls_block *out; /* the exact ones that are out */
+    bool guarded;       /* in host memory, where the sanitizer sees it */
+    bool exact;         /* nothing is cached: the device is asked for every block, and told of its end */
+    ls_pool_block *out; /* the exact ones that are out */
 
     uint64_t rows_filled;        /* bit r: some list in row r holds a block */
     uint32_t lists_filled[ROWS]; /* bit l: list l of the row holds a block */
-    ls_block *lists[ROWS][LISTS];
+    ls_pool_block *lists[ROWS][LISTS];
 
-    ls_block *pending, **pending_end; /* given back, in use elsewhere; oldest first */
+    ls_pool_block *pending, **pending_end; /* given back, in use elsewhere; oldest first */
 
-    ls_block *spares;
+    ls_pool_block *spares;
     int spare_count;
     slab *slabs;
     chunk *chunks;
@@ -65,10 +65,10 @@ static place place_of(size_t bytes)
     return (place){shift + 1, (unsigned)(units >> shift) & (LISTS - 1)};
 }
 
-static void insert(ls_pool *pool, ls_block *block)
+static void insert(ls_pool *pool, ls_pool_block *block)
 {
     place at = place_of(block->bytes);
-    ls_block **list = &pool->lists[at.row][at.list];
+    ls_pool_block **list = &pool->lists[at.row][at.list];
     block->is_free = true;
     block->last = NULL;
     block->next = *list;
@@ -78,7 +78,7 @@ static void insert(ls_pool *pool, ls_block *block)
     pool->rows_filled |= 1ull << at.row;
 }
 
-static void withdraw(ls_pool *pool, ls_block *block)
+static void withdraw(ls_pool *pool, ls_pool_block *block)
 {
     block->is_free = false;
     if (block->next) block->next->last = block->last;
@@ -95,10 +95,10 @@ static void withdraw(ls_pool *pool, ls_block *block)
 
 /* A free block of at least this size, taken out of its list; NULL when there is none. Its own list comes first: sizes
  * recur from step to step, and the very block that was given back fits best. All blocks of later lists are larger. */
-static ls_block *find(ls_pool *pool, size_t bytes)
+static ls_pool_block *find(ls_pool *pool, size_t bytes)
 {
     place at = place_of(bytes);
-    ls_block *block = pool->lists[at.row][at.list];
+    ls_pool_block *block = pool->lists[at.row][at.list];
     for (int i = 0; block && block->bytes < bytes; i++) block = i < TRIES ? block->next : NULL;
     if (!block) {
         uint32_t lists = pool->lists_filled[at.row] & (~1u << at.list);
@@ -116,16 +116,16 @@ static ls_block *find(ls_pool *pool, size_t bytes)
 
 /* ---- Descriptors ---------------------------------------------------------------------------------------------- */
 
-static void drop_descriptor(ls_pool *pool, ls_block *block)
+static void drop_descriptor(ls_pool *pool, ls_pool_block *block)
 {
     block->next = pool->spares;
     pool->spares = block;
     pool->spare_count++;
 }
 
-static ls_block *new_descriptor(ls_pool *pool)
+static ls_pool_block *new_descriptor(ls_pool *pool)
 {
-    ls_block *block = pool->spares;
+    ls_pool_block *block = pool->spares;
     pool->spares = block->next;
     pool->spare_count--;
     return block;
@@ -144,10 +144,10 @@ static bool make_descriptors(ls_pool *pool)
 /* ---- Cutting and merging -------------------------------------------------------------------------------------- */
 
 /* Cut a block that is in no list down to `bytes`; what is left over becomes free. */
-static void cut(ls_pool *pool, ls_block *block, size_t bytes)
+static void cut(ls_pool *pool, ls_pool_block *block, size_t bytes)
 {
     if (block->bytes == bytes) return;
-    ls_block *rest = new_descriptor(pool);
+    ls_pool_block *rest = new_descriptor(pool);
     rest->address = (char *)block->address + bytes;
     rest->bytes = block->bytes - bytes;
     rest->before = block;
@@ -159,16 +159,16 @@ static void cut(ls_pool *pool, ls_block *block, size_t bytes)
 }
 
 /* `block` swallows its right neighbour; both are in no list. */
-static void swallow(ls_pool *pool, ls_block *block)
+static void swallow(ls_pool *pool, ls_pool_block *block)
 {
-    ls_block *gone = block->after;
+    ls_pool_block *gone = block->after;
     block->bytes += gone->bytes;
     block->after = gone->after;
     if (block->after) block->after->before = block;
     drop_descriptor(pool, gone);
 }
 
-static void merge_and_insert(ls_pool *pool, ls_block *block)
+static void merge_and_insert(ls_pool *pool, ls_pool_block *block)
 {
     if (block->after && block->after->is_free) {
         withdraw(pool, block->after);
@@ -185,7 +185,7 @@ static void merge_and_insert(ls_pool *pool, ls_block *block)
 /* ---- Chunks --------------------------------------------------------------------------------------------------- */
 
 /* The whole of a new chunk, in no list. Needs one descriptor. */
-static ls_block *add_chunk(ls_pool *pool, size_t bytes)
+static ls_pool_block *add_chunk(ls_pool *pool, size_t bytes)
 {
     chunk *more = ls_sys_alloc(sizeof *more);
     if (!more) return NULL;
@@ -196,8 +196,8 @@ static ls_block *add_chunk(ls_pool *pool, size_t bytes)
         return NULL;
     }
     if (pool->guarded) ls_guard_close(address, bytes);
-    ls_block *block = new_descriptor(pool);
-    *block = (ls_block){.address = address, .bytes = bytes};
+    ls_pool_block *block = new_descriptor(pool);
+    *block = (ls_pool_block){.address = address, .bytes = bytes};
     *more = (chunk){.next = pool->chunks, .first = block, .bytes = bytes};
     pool->chunks = more;
     pool->stats.chunks++;
@@ -212,13 +212,13 @@ static size_t round_up(size_t bytes, size_t step)
 
 /* A new chunk for `least` bytes or more. It grows with the pool, so that gigabytes are few chunks, with room for large
  * blocks; a device that has less gets asked for half as much until it is `least`. */
-static ls_block *add_grown_chunk(ls_pool *pool, size_t least)
+static ls_pool_block *add_grown_chunk(ls_pool *pool, size_t least)
 {
     size_t bytes = round_up(pool->held / CHUNK_GROWTH, CHUNK_STEP);
     if (bytes > CHUNK_MOST_BYTES) bytes = CHUNK_MOST_BYTES;
     for (;; bytes = round_up(bytes / 2, CHUNK_STEP)) {
         if (bytes < least) bytes = least;
-        ls_block *block = add_chunk(pool, bytes);
+        ls_pool_block *block = add_chunk(pool, bytes);
         if (block || bytes == least) return block;
     }
 }
@@ -251,19 +251,19 @@ size_t ls_pool_trim(ls_pool *pool)
 /* ---- Blocks of a device that sees every one of them ----------------------------------------------------------- */
 
 /* Needs one descriptor. */
-static ls_block *take_exact(ls_pool *pool, size_t bytes)
+static ls_pool_block *take_exact(ls_pool *pool, size_t bytes)
 {
     void *address = NULL;
     if (pool->table->alloc(pool->device, bytes, &address) != LS_OK || !address) return NULL;
-    ls_block *block = new_descriptor(pool);
-    *block = (ls_block){.address = address, .bytes = bytes, .after = pool->out};
+    ls_pool_block *block = new_descriptor(pool);
+    *block = (ls_pool_block){.address = address, .bytes = bytes, .after = pool->out};
     if (pool->out) pool->out->before = block;
     pool->out = block;
     pool->held += bytes;
     return block;
 }
 
-static void give_exact(ls_pool *pool, ls_block *block)
+static void give_exact(ls_pool *pool, ls_pool_block *block)
 {
     if (block->after) block->after->before = block->before;
     if (block->before) block->before->after = block->after;
@@ -283,8 +283,8 @@ typedef enum effort {
 
 static void collect(ls_pool *pool, effort how)
 {
-    for (ls_block **link = &pool->pending; *link;) {
-        ls_block *block = *link;
+    for (ls_pool_block **link = &pool->pending; *link;) {
+        ls_pool_block *block = *link;
         ls_message why;
         if (how == WAIT) {
             pool->table->event_sync(pool->device, block->event, &why); /* a failed device is reported by its streams */
@@ -334,10 +334,10 @@ void ls_pool_free(ls_pool *pool)
 }
 
 /* Nothing fits: get more, the cheapest way first. */
-static ls_block *find_harder(ls_pool *pool, size_t bytes)
+static ls_pool_block *find_harder(ls_pool *pool, size_t bytes)
 {
     collect(pool, ALL);
-    ls_block *block = find(pool, bytes);
+    ls_pool_block *block = find(pool, bytes);
     if (block) return block;
 
     size_t least = round_up(bytes, CHUNK_STEP), usual = least > CHUNK_BYTES ? least : CHUNK_BYTES;
@@ -353,14 +353,14 @@ static ls_block *find_harder(ls_pool *pool, size_t bytes)
     return block || least == usual ? block : add_chunk(pool, least);
 }
 
-ls_block *ls_pool_take(ls_pool *pool, size_t bytes)
+ls_pool_block *ls_pool_take(ls_pool *pool, size_t bytes)
 {
     if (bytes > MAX_BYTES) return NULL;
     size_t asked = bytes;
     bytes = bytes ? round_up(bytes + (pool->guarded ? LS_GUARD_GAP : 0), LS_POOL_ALIGN) : LS_POOL_ALIGN;
     if (pool->pending) collect(pool, OLDEST);
     if (pool->spare_count < 2 && !make_descriptors(pool)) return NULL; /* one for a chunk, one for a cut */
-    ls_block *block = pool->exact ? take_exact(pool, bytes) : find(pool, bytes);
+    ls_pool_block *block = pool->exact ? take_exact(pool, bytes) : find(pool, bytes);
     if (!block && (pool->exact || !(block = find_harder(pool, bytes)))) return NULL;
     cut(pool, block, bytes);
     pool->stats.in_use += bytes;
@@ -369,7 +369,7 @@ ls_block *ls_pool_take(ls_pool *pool, size_t bytes)
     return block;
 }
 
-void ls_pool_give(ls_pool *pool, ls_block *block)
+void ls_pool_give(ls_pool *pool, ls_pool_block *block)
 {
     pool->stats.in_use -= block->bytes;
     if (pool->guarded) ls_guard_close(block->address, block->bytes);
@@ -377,7 +377,7 @@ void ls_pool_give(ls_pool *pool, ls_block *block)
     else merge_and_insert(pool, block);
 }
 
-void ls_pool_give_after(ls_pool *pool, ls_block *block, ls_event *event)
+void ls_pool_give_after(ls_pool *pool, ls_pool_block *block, ls_event *event)
 {
     block->event = event;
     block->next = NULL;

@@ -15,16 +15,17 @@
 
 typedef struct ls_pool ls_pool;
 
-typedef struct ls_block {
+typedef struct ls_pool_block {
     void *address; /* multiple of LS_POOL_ALIGN */
     size_t bytes;  /* at least what was asked for; multiple of LS_POOL_ALIGN */
 
     /* The pool's own. */
-    struct ls_block *before, *after; /* neighbours in the chunk */
-    struct ls_block *next, *last; /* in the list of free blocks; next also in that of blocks still in use elsewhere */
-    ls_event *event;              /* free when this is done */
+    struct ls_pool_block *before, *after; /* neighbours in the chunk */
+    struct ls_pool_block *next,
+        *last;       /* in the list of free blocks; next also in that of blocks still in use elsewhere */
+    ls_event *event; /* free when this is done */
     bool is_free;
-} ls_block;
+} ls_pool_block;
 
 typedef struct ls_pool_stats {
     size_t in_use;     /* bytes of blocks that are out, or given back but still in use in another stream */
@@ -40,10 +41,10 @@ ls_pool *ls_pool_new(const ls_device_table *table, void *device);
 void ls_pool_free(ls_pool *pool);
 
 /* NULL when memory is out: the device has no more, even after all that is free or pending here was given back to it. */
-ls_block *ls_pool_take(ls_pool *pool, size_t bytes);
-void ls_pool_give(ls_pool *pool, ls_block *block);
+ls_pool_block *ls_pool_take(ls_pool *pool, size_t bytes);
+void ls_pool_give(ls_pool *pool, ls_pool_block *block);
 /* Give back once the event is done. The pool owns the event from now on and destroys it. */
-void ls_pool_give_after(ls_pool *pool, ls_block *block, ls_event *event);
+void ls_pool_give_after(ls_pool *pool, ls_pool_block *block, ls_event *event);
 
 /* Give chunks that are entirely free back to the device; returns how many bytes that were. */
 size_t ls_pool_trim(ls_pool *pool);

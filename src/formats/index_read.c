@@ -53,14 +53,14 @@ static bool is_plain_name(const char *name)
 /* The first name that the index puts into this shard and that the shard, whose entries begin at `first`, lacks. */
 static const char *first_missing(const ls_archive *a, int64_t first, const ls_json *map, const char *shard)
 {
-    ls_names there = {0};
+    ls_name_table there = {0};
     const char *missing = NULL;
     bool ok = true;
     for (int64_t i = first; ok && i < a->count; i++)
-        ok = ls_names_add(&there, a->entries[i].name, strlen(a->entries[i].name), i) >= 0;
+        ok = ls_name_table_add(&there, a->entries[i].name, strlen(a->entries[i].name), i) >= 0;
     for (const ls_json *m = map->first; ok && !missing && m; m = m->next)
-        if (strcmp(m->text, shard) == 0 && ls_names_find(&there, m->key, strlen(m->key)) < 0) missing = m->key;
-    ls_names_free(&there);
+        if (strcmp(m->text, shard) == 0 && ls_name_table_find(&there, m->key, strlen(m->key)) < 0) missing = m->key;
+    ls_name_table_free(&there);
     return missing ? missing : "?"; /* twice in the shard, or no memory to say */
 }
 
@@ -81,8 +81,8 @@ static bool read_shard(ls_archive *a, const char *index, size_t folder_length, c
 }
 
 typedef struct shards {
-    ls_names numbers; /* in the order in which they come up */
-    int64_t *sizes;   /* tensors in each */
+    ls_name_table numbers; /* in the order in which they come up */
+    int64_t *sizes;        /* tensors in each */
 } shards;
 
 static bool count_shards(ls_archive *a, const char *path, const ls_json *map, shards *all)
@@ -92,7 +92,7 @@ static bool count_shards(ls_archive *a, const char *path, const ls_json *map, sh
     for (const ls_json *m = map->first; ok && m; m = m->next) {
         if (!is_plain_name(ls_json_text(m)))
             return ls_fail(a->errors, LS_ERR_IO, "%s: the shard of %s is not a file name", path, m->key), false;
-        int64_t shard = ls_names_add(&all->numbers, m->text, strlen(m->text), all->numbers.count);
+        int64_t shard = ls_name_table_add(&all->numbers, m->text, strlen(m->text), all->numbers.count);
         ok = shard >= 0;
         if (ok) all->sizes[shard]++;
     }
@@ -105,11 +105,12 @@ static bool read_map(ls_archive *a, const char *path, size_t folder_length, cons
     bool ok = count_shards(a, path, map, &all);
     int64_t read = 0;
     for (const ls_json *m = map->first; ok && m; m = m->next) {
-        if (ls_names_find(&all.numbers, m->text, strlen(m->text)) < read) continue; /* the next comes up first here */
+        if (ls_name_table_find(&all.numbers, m->text, strlen(m->text)) < read)
+            continue; /* the next comes up first here */
         ok = read_shard(a, path, folder_length, map, m->text, all.sizes[read++]);
     }
     ls_sys_free(all.sizes);
-    ls_names_free(&all.numbers);
+    ls_name_table_free(&all.numbers);
     return ok;
 }
 

@@ -18,7 +18,7 @@
     } while (0)
 
 #define DEFINE_BIAS(name, real)                                                                                        \
-    void name(const ls_attention *problem, int64_t head, int64_t query, int64_t begin, int64_t count, real *bias)      \
+    void name(const ls_attention_task *problem, int64_t head, int64_t query, int64_t begin, int64_t count, real *bias) \
     {                                                                                                                  \
         const ls_attention_mask *mask = &problem->mask;                                                                \
         int64_t at = head * mask->head + query * mask->row + begin * mask->step;                                       \

@@ -24,7 +24,7 @@ typedef struct ls_attention_mask {
 } ls_attention_mask;
 
 /* One problem. Matrices hold the kernel's number type; lse holds f64 for f64, else f32. */
-typedef struct ls_attention {
+typedef struct ls_attention_task {
     int64_t queries, keys, depth, value_depth;
     int64_t group; /* heads of q that share k and v; 1 in forward */
     double scale;
@@ -47,7 +47,7 @@ typedef struct ls_attention {
 
     ls_attention_matrix d_o;        /* like o */
     ls_attention_matrix dq, dk, dv; /* like q, k, v */
-} ls_attention;
+} ls_attention_task;
 
 /* Bytes of a row of `kept`. */
 static inline int64_t ls_attention_kept_bytes(int64_t keys)
@@ -65,13 +65,13 @@ typedef struct ls_attention_part {
 
 typedef struct ls_attention_kernel {
     /* Bytes of scratch memory that one call needs. */
-    size_t (*forward_scratch)(const ls_attention *problem);
-    size_t (*backward_scratch)(const ls_attention *problem, const ls_attention_part *part);
+    size_t (*forward_scratch)(const ls_attention_task *problem);
+    size_t (*backward_scratch)(const ls_attention_task *problem, const ls_attention_part *part);
     /* Write o and (unless NULL) lse of the queries of the part; its keys are all of them. */
-    void (*forward)(const ls_attention *problem, const ls_attention_part *part, void *scratch);
+    void (*forward)(const ls_attention_task *problem, const ls_attention_part *part, void *scratch);
     /* Write dq of the part's queries, which asks for a part with all keys, and dk and dv of the part's keys, which asks
      * for all queries. */
-    void (*backward)(const ls_attention *problem, const ls_attention_part *part, void *scratch);
+    void (*backward)(const ls_attention_task *problem, const ls_attention_part *part, void *scratch);
 } ls_attention_kernel;
 
 typedef struct ls_attention_table {
@@ -88,19 +88,19 @@ const ls_attention_table *ls_attention_kernels(void);
 
 /* bias[j] = what is added to the score of query i and key begin + j, for j in [0, count): the mask's number, or
  * -infinity where mask or causality hide the key. */
-void ls_attention_bias(const ls_attention *problem, int64_t head, int64_t query, int64_t begin, int64_t count,
+void ls_attention_bias(const ls_attention_task *problem, int64_t head, int64_t query, int64_t begin, int64_t count,
                        float *bias);
-void ls_attention_bias_f64(const ls_attention *problem, int64_t head, int64_t query, int64_t begin, int64_t count,
+void ls_attention_bias_f64(const ls_attention_task *problem, int64_t head, int64_t query, int64_t begin, int64_t count,
                            double *bias);
 
 /* Index of a score among all that dropout draws for. */
-static inline uint64_t ls_attention_element(const ls_attention *problem, int64_t head, int64_t query, int64_t key)
+static inline uint64_t ls_attention_element(const ls_attention_task *problem, int64_t head, int64_t query, int64_t key)
 {
     return problem->first + (uint64_t)(head * problem->drawn_head + query * problem->drawn_row + key);
 }
 
 /* Does dropout keep this element? */
-static inline bool ls_attention_keeps(const ls_attention *problem, uint64_t element)
+static inline bool ls_attention_keeps(const ls_attention_task *problem, uint64_t element)
 {
     return ls_philox(problem->seed, problem->offset + element / 4).lane[element % 4] >= problem->drop_below;
 }

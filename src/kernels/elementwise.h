@@ -78,16 +78,16 @@ typedef enum ls_map {
 typedef void ls_map_fn(int64_t n, void *const *p, const double *k);
 
 /* Elements [first, first + n) of a tensor, counted in row-major order, with the random words of base/rng.h. */
-typedef struct ls_dropout {
+typedef struct ls_dropout_rule {
     uint64_t seed, offset;
     double p; /* of being zeroed; the rest is multiplied by 1 / (1 - p) */
     /* A bit per element from `first` on, in whole groups: where to note what is kept; what was noted before, so that
      * nothing is drawn. NULL: neither. With one of them, `first` begins a group. */
     uint8_t *note;
     const uint8_t *noted;
-} ls_dropout;
+} ls_dropout_rule;
 #define LS_DROPOUT_GROUP 256
-typedef void ls_dropout_fn(int64_t n, int64_t first, void *out, const void *x, const ls_dropout *how);
+typedef void ls_dropout_fn(int64_t n, int64_t first, void *out, const void *x, const ls_dropout_rule *how);
 
 /* The four words of each of so many Philox blocks from `counter` on. */
 typedef void ls_words_fn(int64_t blocks, uint64_t seed, uint64_t counter, uint32_t *word);

@@ -10,27 +10,27 @@
 
 #include <lockstep/base.h>
 
-typedef enum ls_fold {
-    LS_FOLD_SUM,
-    LS_FOLD_SQUARES,
-    LS_FOLD_MAX,
-    LS_FOLD_MIN,
-    LS_FOLD_MOMENTS,
-    LS_FOLD_COUNT,
-} ls_fold;
+typedef enum ls_summary {
+    LS_SUMMARY_SUM,
+    LS_SUMMARY_SQUARES,
+    LS_SUMMARY_MAX,
+    LS_SUMMARY_MIN,
+    LS_SUMMARY_MOMENTS,
+    LS_SUMMARY_COUNT,
+} ls_summary;
 
 /* x [n], n > 0 -> value [1], m2 [1] */
-typedef void ls_fold_run_fn(ls_dtype dtype, const void *x, int64_t n, void *value, double *m2);
+typedef void ls_summary_run_fn(ls_dtype dtype, const void *x, int64_t n, void *value, double *m2);
 /* x [rows, n] with `pitch` elements from row to row, rows > 0 -> value [n], m2 [n]: one fold per column */
-typedef void ls_fold_columns_fn(ls_dtype dtype, const void *x, int64_t rows, int64_t pitch, int64_t n, void *value,
-                                double *m2);
+typedef void ls_summary_columns_fn(ls_dtype dtype, const void *x, int64_t rows, int64_t pitch, int64_t n, void *value,
+                                   double *m2);
 
-#define LS_FOLD_ROWS 256     /* at most so many rows per call of a columns kernel */
-#define LS_FOLD_COLUMNS 1024 /* and so many columns */
+#define LS_SUMMARY_ROWS 256     /* at most so many rows per call of a columns kernel */
+#define LS_SUMMARY_COLUMNS 1024 /* and so many columns */
 
 typedef struct ls_reduce_kernels {
-    ls_fold_run_fn *run[LS_DTYPE_COUNT][LS_FOLD_COUNT];
-    ls_fold_columns_fn *columns[LS_DTYPE_COUNT][LS_FOLD_COUNT];
+    ls_summary_run_fn *run[LS_DTYPE_COUNT][LS_SUMMARY_COUNT];
+    ls_summary_columns_fn *columns[LS_DTYPE_COUNT][LS_SUMMARY_COUNT];
 } ls_reduce_kernels;
 
 /* The table in use. */

@@ -84,11 +84,11 @@ void ls_agent_report(ls_agent *a, const char *words, int code)
 {
     char text[5000];
     make_printable(words, text, sizeof text);
-    if (!a->plan->opts.quiet) ls_sink_say(&a->group.sink[1], text);
+    if (!a->plan->opts.quiet) ls_output_sink_say(&a->group.sink[1], text);
     if (!a->plan->opts.quiet && !a->group.logs.temporary && a->group.logs.root[0]) {
         char where[700];
         snprintf(where, sizeof where, "lockstep: logs of all workers: %s\n", a->group.logs.root);
-        ls_sink_say(&a->group.sink[1], where);
+        ls_output_sink_say(&a->group.sink[1], where);
     }
     write_termination_log(text);
     write_error_file(a, text, code);
@@ -102,12 +102,12 @@ void ls_agent_stop(ls_agent *a, int number, const char *story)
     if (story && *story) {
         char line[512];
         ls_cause_headline(story, line, sizeof line);
-        ls_group_abort(&a->group, line);
+        ls_worker_group_abort(&a->group, line);
     }
     a->phase = LS_AGENT_STOPPING;
     a->group.stopping = true;
     a->kill_at = ls_after(a->plan->opts.shutdown_timeout);
-    ls_group_signal(&a->group, number);
+    ls_worker_group_signal(&a->group, number);
 }
 
 static void on_end_signal(ls_agent *a, int number)
@@ -121,7 +121,7 @@ static void on_end_signal(ls_agent *a, int number)
     ls_log_line(LS_LOG_INFO, "SIG%s: passed on to %d worker%s: %.0f s to end", signal_name(number), a->group.running,
                 LS_S(a->group.running), a->plan->opts.shutdown_timeout);
     if (a->phase == LS_AGENT_RUNNING) ls_agent_stop(a, number, NULL);
-    else ls_group_signal(&a->group, number);
+    else ls_worker_group_signal(&a->group, number);
     if (a->decider.told) a->decider.told(a);
 }
 
@@ -147,17 +147,17 @@ static bool on_signal(ls_watch *watch, uint32_t events)
             continue;
         }
         switch (number) {
-        case SIGCHLD: ls_group_reap(&a->group); break;
+        case SIGCHLD: ls_worker_group_reap(&a->group); break;
         case SIGTERM:
         case SIGINT:
         case SIGHUP:
         case SIGQUIT: on_end_signal(a, number); break;
         case SIGTSTP: /* workers have sessions of their own: the terminal does not stop them */
-            ls_group_signal(&a->group, SIGSTOP);
+            ls_worker_group_signal(&a->group, SIGSTOP);
             raise(SIGSTOP);
-            ls_group_signal(&a->group, SIGCONT);
+            ls_worker_group_signal(&a->group, SIGCONT);
             break;
-        default: a->hinted = number; ls_group_signal(&a->group, number);
+        default: a->hinted = number; ls_worker_group_signal(&a->group, number);
         }
     }
     return true;
@@ -169,7 +169,7 @@ static int leftovers(const ls_agent *a, int number)
     siginfo_t info = {0};
     if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0) return 0; /* no child at all: the usual case */
     /* Children of an earlier program in this process (a shell's `exec`) are none of our business. */
-    return a->strangers ? 0 : ls_group_sweep(number);
+    return a->strangers ? 0 : ls_worker_group_sweep(number);
 }
 
 /* Workers that were given notice, saved and ended did not fail: the job is told to end. */
@@ -185,7 +185,7 @@ static void on_event(ls_agent *a)
 {
     bool late = ls_now() >= a->kill_at;
     if (a->phase == LS_AGENT_RUNNING) heed_hint(a);
-    if (ls_group_is_undecided(&a->group)) return;
+    if (ls_worker_group_is_undecided(&a->group)) return;
     if (a->phase == LS_AGENT_RUNNING && (a->group.cause.any || !a->could_start)) {
         char story[5000] = "a worker could not be started";
         if (a->group.cause.any) ls_cause_tell(&a->group.cause, story, sizeof story);
@@ -193,7 +193,7 @@ static void on_event(ls_agent *a)
         if (a->decider.failed) a->decider.failed(a);
     }
     if (a->phase == LS_AGENT_STOPPING && late) {
-        ls_group_signal(&a->group, SIGKILL);
+        ls_worker_group_signal(&a->group, SIGKILL);
         a->kill_at = LS_NEVER;
     }
     if ((a->phase == LS_AGENT_RUNNING || a->phase == LS_AGENT_STOPPING) && a->group.running == 0) {
@@ -206,7 +206,7 @@ static void on_event(ls_agent *a)
     bool kills = a->phase == LS_AGENT_SWEEPING && late && a->kill_at != LS_NEVER;
     if (kills) a->kill_at = ls_after(0.1); /* what the killed ones leave behind comes next */
     if (a->phase == LS_AGENT_SWEEPING && !leftovers(a, kills ? SIGKILL : 0)) {
-        ls_group_end(&a->group);
+        ls_worker_group_end(&a->group);
         a->phase = LS_AGENT_IDLE;
         a->kill_at = LS_NEVER;
         a->decider.over(a);
@@ -220,7 +220,7 @@ void ls_agent_start(ls_agent *a, const ls_assignment *assignment)
     a->phase = LS_AGENT_RUNNING;
     a->kill_at = LS_NEVER;
     a->began = ls_now();
-    a->could_start = ls_group_start(&a->group, assignment);
+    a->could_start = ls_worker_group_start(&a->group, assignment);
 }
 
 void ls_agent_finish(ls_agent *a, int code)
@@ -252,13 +252,13 @@ static void loop_until_finished(ls_agent *a)
 {
     while (!a->finished) {
         on_event(a);
-        int64_t next = ls_group_tick(&a->group);
+        int64_t next = ls_worker_group_tick(&a->group);
         int64_t asked = a->decider.tick && !a->finished ? a->decider.tick(a) : LS_NEVER;
         if (asked < next) next = asked;
         if (a->kill_at < next) next = a->kill_at;
         /* What the decider has just ordered may already be over: nothing waits that could be noticed now. */
         bool pending = a->phase != LS_AGENT_IDLE && a->phase != LS_AGENT_SWEEPING && a->group.running == 0 &&
-                       !ls_group_is_undecided(&a->group);
+                       !ls_worker_group_is_undecided(&a->group);
         if (!a->finished && !pending) ls_loop_wait(a->group.loop, next);
     }
 }
@@ -281,7 +281,7 @@ int ls_agent_run(ls_agent *a, const ls_plan *plan, void (*begin)(ls_agent *agent
         ls_log_line(LS_LOG_ERROR, "launch: %s", strerror(errno));
         return a->code;
     }
-    if (!ls_group_open(&a->group, plan, loop)) goto close_loop;
+    if (!ls_worker_group_open(&a->group, plan, loop)) goto close_loop;
 
     sigset_t mask;
     sigemptyset(&mask);
@@ -305,14 +305,14 @@ int ls_agent_run(ls_agent *a, const ls_plan *plan, void (*begin)(ls_agent *agent
         ls_log_line(LS_LOG_ERROR, "launch: %s", strerror(errno));
     }
 
-    for (int i = 0; i < 2; i++) ls_sink_drain(&a->group.sink[i], ls_after(plan->opts.shutdown_timeout));
+    for (int i = 0; i < 2; i++) ls_output_sink_drain(&a->group.sink[i], ls_after(plan->opts.shutdown_timeout));
     prctl(PR_SET_CHILD_SUBREAPER, 0);
     close(a->signals.fd);
     signal(SIGPIPE, a->group.on_pipe);
     if (childless) signal(SIGCHLD, SIG_IGN);
     setrlimit(RLIMIT_NOFILE, &a->group.limit);
     sigprocmask(SIG_SETMASK, &a->group.inherited, NULL);
-    ls_group_close(&a->group);
+    ls_worker_group_close(&a->group);
 close_loop:
     close(loop);
     return a->code;

@@ -30,7 +30,7 @@ typedef struct ls_decider {
 struct ls_agent {
     const ls_plan *plan;
     ls_decider decider;
-    ls_group group;
+    ls_worker_group group;
     ls_watch signals;
     ls_agent_phase phase;
     int64_t began, kill_at;

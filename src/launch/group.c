@@ -25,7 +25,7 @@ enum { TAIL_LINES = 20, LAST_CALLS = 3, MOST_FILES = 1 << 20, CULPRIT_PATIENCE =
 /* ---- Opening -------------------------------------------------------------------------------------------------- */
 
 /* Call `each` for every open file of this process. */
-static void for_each_file(ls_group *group, void (*each)(ls_group *group, int fd))
+static void for_each_file(ls_worker_group *group, void (*each)(ls_worker_group *group, int fd))
 {
     DIR *folder = opendir("/proc/self/fd");
     if (!folder) return;
@@ -36,28 +36,28 @@ static void for_each_file(ls_group *group, void (*each)(ls_group *group, int fd)
     closedir(folder);
 }
 
-static void note_file(ls_group *group, int fd)
+static void note_file(ls_worker_group *group, int fd)
 {
     CPU_SET_S((size_t)fd, MOST_FILES / 8, group->files);
 }
 
-static void close_unless_noted(ls_group *group, int fd)
+static void close_unless_noted(ls_worker_group *group, int fd)
 {
     if (fd > STDERR_FILENO && !CPU_ISSET_S((size_t)fd, MOST_FILES / 8, group->files)) close(fd);
 }
 
-static void note_files(ls_group *group)
+static void note_files(ls_worker_group *group)
 {
     group->files = ls_sys_alloc(MOST_FILES / 8);
     if (group->files) for_each_file(group, note_file);
 }
 
-static void close_new_files(ls_group *group)
+static void close_new_files(ls_worker_group *group)
 {
     for_each_file(group, close_unless_noted);
 }
 
-bool ls_group_open(ls_group *group, const ls_plan *plan, int loop)
+bool ls_worker_group_open(ls_worker_group *group, const ls_plan *plan, int loop)
 {
     size_t processes = (size_t)plan->opts.num_processes;
     memset(group, 0, sizeof *group);
@@ -70,20 +70,20 @@ bool ls_group_open(ls_group *group, const ls_plan *plan, int loop)
     if (plan->function) note_files(group);
     if (!group->worker || !group->unstarted || (plan->function && !group->files)) {
         ls_log_line(LS_LOG_ERROR, "launch: out of memory");
-        ls_group_close(group);
+        ls_worker_group_close(group);
         return false;
     }
-    for (int i = 0; i < 2; i++) ls_sink_open(&group->sink[i], loop, STDOUT_FILENO + i);
+    for (int i = 0; i < 2; i++) ls_output_sink_open(&group->sink[i], loop, STDOUT_FILENO + i);
     if (ls_logs_open(&group->logs, plan)) return true;
-    ls_group_close(group);
+    ls_worker_group_close(group);
     return false;
 }
 
-void ls_group_close(ls_group *group)
+void ls_worker_group_close(ls_worker_group *group)
 {
     for (int i = 0; group->worker && i < group->plan->opts.num_processes; i++)
-        for (int s = 0; s < 2; s++) ls_stream_close(&group->worker[i].stream[s]);
-    for (int i = 0; i < 2; i++) ls_sink_close(&group->sink[i]);
+        for (int s = 0; s < 2; s++) ls_output_stream_close(&group->worker[i].stream[s]);
+    for (int i = 0; i < 2; i++) ls_output_sink_close(&group->sink[i]);
     ls_logs_close(&group->logs);
     ls_sys_free(group->worker);
     ls_sys_free(group->files);
@@ -117,10 +117,10 @@ static void fill_in(char *to, size_t size, const char *form, const ls_plan *plan
 }
 
 /* Where a stream of a worker goes. Returns the file to put in its place; -1: it keeps this process's; -2: failed. */
-static int open_stream(ls_group *group, int local_rank, int which)
+static int open_stream(ls_worker_group *group, int local_rank, int which)
 {
     const ls_plan *plan = group->plan;
-    ls_stream *stream = &group->worker[local_rank].stream[which];
+    ls_output_stream *stream = &group->worker[local_rank].stream[which];
     bool redirected = plan->redirected[local_rank] >> which & 1, teed = plan->teed[local_rank] >> which & 1;
     bool shown = plan->shown[local_rank], prefixed = plan->opts.prefix || teed;
     int file = -1;
@@ -144,14 +144,14 @@ static int open_stream(ls_group *group, int local_rank, int which)
         fill_in(stream->prefix, sizeof stream->prefix, form, plan, group->assignment.first_rank + local_rank,
                 local_rank);
     }
-    int end = ls_stream_open(stream, group->loop, shown ? &group->sink[which] : NULL, file);
+    int end = ls_output_stream_open(stream, group->loop, shown ? &group->sink[which] : NULL, file);
     if (end < 0) ls_log_line(LS_LOG_ERROR, "launch: no pipe for rank %d: %s", local_rank, strerror(errno));
     if (end < 0 && file >= 0) close(file);
     return end < 0 ? -2 : end;
 }
 
 /* The rest of a worker's life: from here on this is another process. */
-static _Noreturn void become_worker(ls_group *group, int local_rank, pid_t parent, const int *files)
+static _Noreturn void become_worker(ls_worker_group *group, int local_rank, pid_t parent, const int *files)
 {
     const ls_plan *plan = group->plan;
     setsid();
@@ -195,9 +195,9 @@ static _Noreturn void become_worker(ls_group *group, int local_rank, pid_t paren
     _exit(code);
 }
 
-static bool start_worker(ls_group *group, int local_rank)
+static bool start_worker(ls_worker_group *group, int local_rank)
 {
-    ls_worker *worker = &group->worker[local_rank];
+    ls_worker_process *worker = &group->worker[local_rank];
     int files[2] = {-1, -1};
     bool good = true;
     for (int i = 0; i < 2 && good; i++) {
@@ -220,7 +220,7 @@ static bool start_worker(ls_group *group, int local_rank)
 
 /* Workers of this host find each other through memory that they inherit, and learn from it when to give up. Programs
  * that are not ours ignore it. */
-static bool share_memory(ls_group *group)
+static bool share_memory(ls_worker_group *group)
 {
     int workers = group->plan->opts.num_processes;
     ls_message why = {{0}};
@@ -233,7 +233,7 @@ static bool share_memory(ls_group *group)
     return group->shared >= 0;
 }
 
-bool ls_group_start(ls_group *group, const ls_assignment *assignment)
+bool ls_worker_group_start(ls_worker_group *group, const ls_assignment *assignment)
 {
     group->assignment = *assignment;
     group->stopping = false;
@@ -245,7 +245,7 @@ bool ls_group_start(ls_group *group, const ls_assignment *assignment)
     }
     fflush(NULL); /* or each worker would write what this process has not written yet */
     for (int i = 0; i < group->plan->opts.num_processes; i++) {
-        for (int s = 0; s < 2; s++) ls_stream_close(&group->worker[i].stream[s]);
+        for (int s = 0; s < 2; s++) ls_output_stream_close(&group->worker[i].stream[s]);
         group->unstarted[i] = false;
     }
     for (int i = 0; i < group->plan->opts.num_processes; i++)
@@ -253,19 +253,19 @@ bool ls_group_start(ls_group *group, const ls_assignment *assignment)
     return true;
 }
 
-void ls_group_end(ls_group *group)
+void ls_worker_group_end(ls_worker_group *group)
 {
     int *codes = group->plan->opts.exit_codes;
     for (int i = 0; i < group->plan->opts.num_processes; i++) {
         int status = group->worker[i].status;
-        for (int s = 0; s < 2; s++) ls_stream_close(&group->worker[i].stream[s]);
+        for (int s = 0; s < 2; s++) ls_output_stream_close(&group->worker[i].stream[s]);
         if (codes) codes[i] = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
     }
 }
 
 /* ---- Signals and ends ----------------------------------------------------------------------------------------- */
 
-void ls_group_signal(ls_group *group, int number)
+void ls_worker_group_signal(ls_worker_group *group, int number)
 {
     for (int i = 0; i < group->plan->opts.num_processes; i++) {
         pid_t pid = group->worker[i].pid;
@@ -275,27 +275,27 @@ void ls_group_signal(ls_group *group, int number)
     }
 }
 
-void ls_group_abort(ls_group *group, const char *words)
+void ls_worker_group_abort(ls_worker_group *group, const char *words)
 {
     if (group->shared >= 0) ls_segment_give_up(group->shared, words);
 }
 
 /* Does the first that failed belong to another host? */
-static bool is_elsewhere(const ls_group *group)
+static bool is_elsewhere(const ls_worker_group *group)
 {
     int culprit = group->shared >= 0 ? ls_segment_culprit(group->shared) : -1, first = group->assignment.first_rank;
     return culprit >= 0 && (culprit < first || culprit >= first + group->plan->opts.num_processes);
 }
 
-bool ls_group_is_undecided(const ls_group *group)
+bool ls_worker_group_is_undecided(const ls_worker_group *group)
 {
     return group->cause.any && !group->stopping && ls_now() < group->act_at;
 }
 
 /* Take note of how a worker failed, by its status. */
-static void note_failure(ls_group *group, int local_rank, bool same_moment)
+static void note_failure(ls_worker_group *group, int local_rank, bool same_moment)
 {
-    ls_worker *worker = &group->worker[local_rank];
+    ls_worker_process *worker = &group->worker[local_rank];
     ls_cause cause = {.any = true,
                       .unstarted = group->unstarted[local_rank],
                       .rank = group->assignment.first_rank + local_rank,
@@ -315,8 +315,8 @@ static void note_failure(ls_group *group, int local_rank, bool same_moment)
     bool killed = WIFSIGNALED(cause.status) && !WIFSIGNALED(group->cause.status);
     if (group->cause.any && !(same_moment && (earlier || killed))) return;
 
-    ls_stream *stream = &worker->stream[1];
-    if (!WIFSTOPPED(cause.status)) ls_stream_close(stream); /* read to its end */
+    ls_output_stream *stream = &worker->stream[1];
+    if (!WIFSTOPPED(cause.status)) ls_output_stream_close(stream); /* read to its end */
     if (stream->tail_length) ls_cause_tail(&cause, stream->tail, stream->tail_length, TAIL_LINES);
     ls_logs_path(&group->logs, cause.attempt, local_rank, "stderr.log", path, sizeof path);
     FILE *log = group->plan->redirected[local_rank] & 2 ? fopen(path, "r") : NULL;
@@ -331,9 +331,9 @@ static void note_failure(ls_group *group, int local_rank, bool same_moment)
 }
 
 /* A worker has ended, and is still a zombie: take note of how, and let it go. */
-static void reap_worker(ls_group *group, int local_rank, bool failed, bool same_moment)
+static void reap_worker(ls_worker_group *group, int local_rank, bool failed, bool same_moment)
 {
-    ls_worker *worker = &group->worker[local_rank];
+    ls_worker_process *worker = &group->worker[local_rank];
     /* As long as it is a zombie its number stands for its group: what a failed worker leaves there dies now. */
     if (failed) kill(-worker->pid, SIGKILL);
     waitpid(worker->pid, &worker->status, 0);
@@ -343,7 +343,7 @@ static void reap_worker(ls_group *group, int local_rank, bool failed, bool same_
 }
 
 /* A worker that fails tells the others, and they may be gone before it is: it is the first cause, so it goes first. */
-static void reap_culprit(ls_group *group, int except)
+static void reap_culprit(ls_worker_group *group, int except)
 {
     int culprit = group->shared >= 0 ? ls_segment_culprit(group->shared) - group->assignment.first_rank : -1;
     if (culprit < 0 || culprit >= group->plan->opts.num_processes || culprit == except) return;
@@ -358,10 +358,10 @@ static void reap_culprit(ls_group *group, int except)
 }
 
 /* Take note of who stands still by a signal, and who goes on. */
-static void note_standstill(ls_group *group)
+static void note_standstill(ls_worker_group *group)
 {
     for (int i = 0; i < group->plan->opts.num_processes; i++) {
-        ls_worker *worker = &group->worker[i];
+        ls_worker_process *worker = &group->worker[i];
         siginfo_t info = {0};
         while (worker->pid && waitid(P_PID, (id_t)worker->pid, &info, WSTOPPED | WCONTINUED | WNOHANG) == 0 &&
                info.si_pid) {
@@ -373,11 +373,11 @@ static void note_standstill(ls_group *group)
 }
 
 /* One that stands still holds up all others. Returns when the next is due. */
-static int64_t check_standstill(ls_group *group, int64_t now)
+static int64_t check_standstill(ls_worker_group *group, int64_t now)
 {
     int64_t patience = (int64_t)(group->plan->opts.dead_after * 1e9), next = LS_NEVER;
     for (int i = 0; i < group->plan->opts.num_processes && !group->stopping && !group->cause.any; i++) {
-        const ls_worker *worker = &group->worker[i];
+        const ls_worker_process *worker = &group->worker[i];
         if (!worker->pid || !worker->stopped) continue;
         if (now - worker->stopped >= patience) note_failure(group, i, false);
         else if (worker->stopped + patience < next) next = worker->stopped + patience;
@@ -385,7 +385,7 @@ static int64_t check_standstill(ls_group *group, int64_t now)
     return group->cause.any ? group->act_at : next;
 }
 
-void ls_group_reap(ls_group *group)
+void ls_worker_group_reap(ls_worker_group *group)
 {
     note_standstill(group);
     bool had_cause = group->cause.any;
@@ -404,7 +404,7 @@ void ls_group_reap(ls_group *group)
     }
 }
 
-int ls_group_sweep(int number)
+int ls_worker_group_sweep(int number)
 {
     DIR *folder = opendir("/proc");
     if (!folder) return 0;
@@ -426,12 +426,12 @@ int ls_group_sweep(int number)
     return found;
 }
 
-int64_t ls_group_tick(ls_group *group)
+int64_t ls_worker_group_tick(ls_worker_group *group)
 {
     int64_t now = ls_now(), next = group->stopping ? LS_NEVER : check_standstill(group, now);
     for (int i = 0; i < group->plan->opts.num_processes; i++) {
         for (int s = 0; s < 2; s++) {
-            int64_t at = ls_stream_tick(&group->worker[i].stream[s], now);
+            int64_t at = ls_output_stream_tick(&group->worker[i].stream[s], now);
             if (at < next) next = at;
         }
     }

@@ -16,7 +16,7 @@ enum {
 };
 
 /* Where the name stands in the table, or would. */
-static int *place_of(const ls_hosts *hosts, const char *name, size_t length)
+static int *place_of(const ls_host_list *hosts, const char *name, size_t length)
 {
     ls_hash hash;
     ls_hash_begin(&hash);
@@ -29,7 +29,7 @@ static int *place_of(const ls_hosts *hosts, const char *name, size_t length)
     return &hosts->place[at];
 }
 
-static bool make_room(ls_hosts *to)
+static bool make_room(ls_host_list *to)
 {
     if (to->count < to->room) return true;
     int room = to->room ? 2 * to->room : 16;
@@ -45,7 +45,7 @@ static bool make_room(ls_hosts *to)
     return true;
 }
 
-static ls_status add(ls_hosts *to, const char *name, size_t length, int slots, ls_message *why)
+static ls_status add(ls_host_list *to, const char *name, size_t length, int slots, ls_message *why)
 {
     if (length == 0 || length > LONGEST_NAME) {
         snprintf(why->text, sizeof why->text, "a host name of %zu characters", length);
@@ -69,7 +69,7 @@ static ls_status add(ls_hosts *to, const char *name, size_t length, int slots, l
     return LS_OK;
 }
 
-void ls_hosts_free(ls_hosts *hosts)
+void ls_host_list_free(ls_host_list *hosts)
 {
     ls_sys_free(hosts->host);
     ls_sys_free(hosts->place);
@@ -90,7 +90,7 @@ static size_t word_length(const char *text)
 }
 
 /* Everything that `word` (with brackets) stands for, behind `name` of `used` characters. */
-static ls_status expand(char *name, size_t used, const char *word, size_t length, ls_hosts *to, ls_message *why)
+static ls_status expand(char *name, size_t used, const char *word, size_t length, ls_host_list *to, ls_message *why)
 {
     const char *open = memchr(word, '[', length);
     size_t plain = open ? (size_t)(open - word) : length;
@@ -126,7 +126,7 @@ malformed:
     return LS_ERR_VALUE;
 }
 
-ls_status ls_hosts_expand(const char *list, ls_hosts *to, ls_message *why)
+ls_status ls_host_list_expand(const char *list, ls_host_list *to, ls_message *why)
 {
     char name[LONGEST_NAME + 1];
     ls_status status = LS_OK;
@@ -139,11 +139,11 @@ ls_status ls_hosts_expand(const char *list, ls_hosts *to, ls_message *why)
         snprintf(why->text, sizeof why->text, "the list of hosts is empty");
         status = LS_ERR_VALUE;
     }
-    if (status) ls_hosts_free(to);
+    if (status) ls_host_list_free(to);
     return status;
 }
 
-int ls_hosts_tasks(const char *list, int host)
+int ls_host_list_tasks(const char *list, int host)
 {
     for (int at = 0; *list;) {
         char *end;
@@ -196,7 +196,7 @@ static size_t word_here(const char *line, const char *end)
 
 /* One line without comment: a name, perhaps with somebody's in front ("user@"), perhaps ":n", perhaps "slots=n"; the
  * largest number of slots is mpirun's business. */
-static ls_status parse_line(const char *line, size_t length, ls_hosts *to, ls_message *why)
+static ls_status parse_line(const char *line, size_t length, ls_host_list *to, ls_message *why)
 {
     const char *end = line + length, *name = NULL;
     size_t name_length = 0;
@@ -230,7 +230,7 @@ static ls_status parse_line(const char *line, size_t length, ls_hosts *to, ls_me
     return name ? add(to, name, name_length, slots, why) : LS_OK;
 }
 
-ls_status ls_hosts_parse(const char *text, ls_hosts *to, ls_message *why)
+ls_status ls_host_list_parse(const char *text, ls_host_list *to, ls_message *why)
 {
     ls_status status = LS_OK;
     int number = 0;
@@ -247,6 +247,6 @@ ls_status ls_hosts_parse(const char *text, ls_hosts *to, ls_message *why)
         snprintf(why->text, sizeof why->text, "no host in the file");
         status = LS_ERR_VALUE;
     }
-    if (status) ls_hosts_free(to);
+    if (status) ls_host_list_free(to);
     return status;
 }

@@ -167,16 +167,16 @@ static ls_status finish_slurm(entries e, ls_identity *who, ls_message *why)
             number(e, is_set(e, "SLURM_STEP_NUM_NODES") ? "SLURM_STEP_NUM_NODES" : "SLURM_NNODES", 1, &who->hosts, why);
     if (status) return status;
     const char *tasks = ls_environment_get(e, step ? "SLURM_STEP_TASKS_PER_NODE" : "SLURM_TASKS_PER_NODE");
-    if (tasks && who->host_rank >= 0) who->local_world = ls_hosts_tasks(tasks, who->host_rank);
+    if (tasks && who->host_rank >= 0) who->local_world = ls_host_list_tasks(tasks, who->host_rank);
     if (who->local_world == 0) who->local_world = -1;
 
     const char *list = ls_environment_get(e, "SLURM_STEP_NODELIST");
     if (!list) list = ls_environment_get(e, "SLURM_JOB_NODELIST");
-    ls_hosts hosts = {0};
+    ls_host_list hosts = {0};
     if (list && !who->master_addr[0]) {
-        status = ls_hosts_expand(list, &hosts, why);
+        status = ls_host_list_expand(list, &hosts, why);
         if (!status) snprintf(who->master_addr, sizeof who->master_addr, "%s", hosts.host[0].name);
-        ls_hosts_free(&hosts);
+        ls_host_list_free(&hosts);
     }
     if (!who->master_port) {
         const char *reserved = ls_environment_get(e, "SLURM_STEP_RESV_PORTS"); /* "12345-12348" */

@@ -17,7 +17,7 @@
 /* ---- Sinks ---------------------------------------------------------------------------------------------------- */
 
 /* Writes as long as this does not block: a pipe that poll() calls writable takes PIPE_BUF bytes. */
-static void flush(ls_sink *sink)
+static void flush(ls_output_sink *sink)
 {
     size_t done = 0;
     while (done < sink->queued && !sink->broken) {
@@ -34,12 +34,12 @@ static void flush(ls_sink *sink)
 }
 
 /* Write what can be written; as long as something is left, nothing more is read. */
-static void settle(ls_sink *sink)
+static void settle(ls_output_sink *sink)
 {
     flush(sink);
     bool full = sink->queued > 0;
     ls_loop_watch(sink->loop, &sink->watch, full ? EPOLLOUT : 0);
-    for (ls_stream *stream = sink->feeds; stream; stream = stream->next)
+    for (ls_output_stream *stream = sink->feeds; stream; stream = stream->next)
         ls_loop_watch(sink->loop, &stream->watch, full ? 0 : EPOLLIN);
 }
 
@@ -50,21 +50,21 @@ static bool sink_ready(ls_watch *watch, uint32_t events)
     return true;
 }
 
-void ls_sink_open(ls_sink *sink, int loop, int fd)
+void ls_output_sink_open(ls_output_sink *sink, int loop, int fd)
 {
     memset(sink, 0, sizeof *sink);
     sink->loop = loop;
     sink->watch = (ls_watch){.fd = fd, .ready = sink_ready, .owner = sink};
 }
 
-void ls_sink_close(ls_sink *sink)
+void ls_output_sink_close(ls_output_sink *sink)
 {
     ls_loop_watch(sink->loop, &sink->watch, 0);
     ls_sys_free(sink->queue);
     memset(sink, 0, sizeof *sink);
 }
 
-void ls_sink_drain(ls_sink *sink, int64_t deadline)
+void ls_output_sink_drain(ls_output_sink *sink, int64_t deadline)
 {
     flush(sink);
     while (sink->queued) {
@@ -75,7 +75,7 @@ void ls_sink_drain(ls_sink *sink, int64_t deadline)
     }
 }
 
-static void put(ls_sink *sink, const char *text, size_t length)
+static void put(ls_output_sink *sink, const char *text, size_t length)
 {
     if (sink->broken || !length) return;
     if (sink->room - sink->queued < length) {
@@ -89,7 +89,7 @@ static void put(ls_sink *sink, const char *text, size_t length)
     sink->queued += length;
 }
 
-void ls_sink_say(ls_sink *sink, const char *text)
+void ls_output_sink_say(ls_output_sink *sink, const char *text)
 {
     put(sink, text, strlen(text));
     settle(sink);
@@ -98,7 +98,7 @@ void ls_sink_say(ls_sink *sink, const char *text)
 /* ---- Streams -------------------------------------------------------------------------------------------------- */
 
 /* A full disk costs the log, not the job. */
-static void copy_to_file(ls_stream *stream, const char *text, size_t length)
+static void copy_to_file(ls_output_stream *stream, const char *text, size_t length)
 {
     while (length && stream->file >= 0) {
         ssize_t written = write(stream->file, text, length);
@@ -113,7 +113,7 @@ static void copy_to_file(ls_stream *stream, const char *text, size_t length)
     }
 }
 
-static void remember(ls_stream *stream, const char *text, size_t length)
+static void remember(ls_output_stream *stream, const char *text, size_t length)
 {
     if (length > LS_TAIL) {
         text += length - LS_TAIL;
@@ -125,7 +125,7 @@ static void remember(ls_stream *stream, const char *text, size_t length)
     stream->tail_length = keep + length;
 }
 
-static void show(ls_stream *stream, const char *text, size_t length)
+static void show(ls_output_stream *stream, const char *text, size_t length)
 {
     if (!stream->sink) return;
     put(stream->sink, stream->prefix, strlen(stream->prefix));
@@ -133,7 +133,7 @@ static void show(ls_stream *stream, const char *text, size_t length)
 }
 
 /* A line ends after \n, and after the \r of a progress bar. */
-static void show_lines(ls_stream *stream, size_t fresh)
+static void show_lines(ls_output_stream *stream, size_t fresh)
 {
     size_t from = 0, length = stream->length, known = length - fresh;
     for (size_t i = known ? known - 1 : 0; i < length; i++) { /* whether a last \r ends a line is known only now */
@@ -152,7 +152,7 @@ static void show_lines(ls_stream *stream, size_t fresh)
     stream->show_at = stream->length ? ls_after(UNFINISHED_WAITS) : LS_NEVER;
 }
 
-static void show_rest(ls_stream *stream)
+static void show_rest(ls_output_stream *stream)
 {
     if (stream->length) show(stream, stream->text, stream->length);
     stream->length = 0;
@@ -160,7 +160,7 @@ static void show_rest(ls_stream *stream)
 }
 
 /* The end of a stream is the end of a line, where lines are told apart. */
-static void show_last(ls_stream *stream)
+static void show_last(ls_output_stream *stream)
 {
     bool unfinished = stream->length > 0;
     show_rest(stream);
@@ -168,7 +168,7 @@ static void show_last(ls_stream *stream)
 }
 
 /* One read; returns what read() returned. */
-static ssize_t take(ls_stream *stream)
+static ssize_t take(ls_output_stream *stream)
 {
     if (stream->room - stream->length < 4096) {
         size_t room = stream->room ? 2 * stream->room : 16384;
@@ -188,7 +188,7 @@ static ssize_t take(ls_stream *stream)
     return got;
 }
 
-static void end(ls_stream *stream)
+static void end(ls_output_stream *stream)
 {
     ls_loop_watch(stream->loop, &stream->watch, 0);
     close(stream->watch.fd);
@@ -196,7 +196,7 @@ static void end(ls_stream *stream)
     if (stream->file >= 0) close(stream->file);
     stream->file = -1;
     if (stream->sink) {
-        ls_stream **link = &stream->sink->feeds;
+        ls_output_stream **link = &stream->sink->feeds;
         while (*link && *link != stream) link = &(*link)->next;
         if (*link) *link = stream->next;
     }
@@ -205,7 +205,7 @@ static void end(ls_stream *stream)
 static bool stream_ready(ls_watch *watch, uint32_t events)
 {
     (void)events;
-    ls_stream *stream = watch->owner;
+    ls_output_stream *stream = watch->owner;
     ssize_t got = take(stream);
     bool over = got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR);
     /* Nobody reads what goes on: let the worker know in the usual way, by a broken pipe of its own. */
@@ -216,7 +216,7 @@ static bool stream_ready(ls_watch *watch, uint32_t events)
     return true;
 }
 
-int ls_stream_open(ls_stream *stream, int loop, ls_sink *sink, int file)
+int ls_output_stream_open(ls_output_stream *stream, int loop, ls_output_sink *sink, int file)
 {
     int ends[2];
     if (pipe2(ends, O_CLOEXEC) != 0) return -1;
@@ -235,7 +235,7 @@ int ls_stream_open(ls_stream *stream, int loop, ls_sink *sink, int file)
     return ends[1];
 }
 
-void ls_stream_close(ls_stream *stream)
+void ls_output_stream_close(ls_output_stream *stream)
 {
     if (stream->watch.ready && stream->watch.fd >= 0) {
         while (take(stream) > 0) {}
@@ -248,7 +248,7 @@ void ls_stream_close(ls_stream *stream)
     stream->length = stream->room = 0;
 }
 
-int64_t ls_stream_tick(ls_stream *stream, int64_t now)
+int64_t ls_output_stream_tick(ls_output_stream *stream, int64_t now)
 {
     if (!stream->watch.ready || stream->watch.fd < 0 || !stream->length) return LS_NEVER;
     if (stream->show_at <= now) {

@@ -13,43 +13,43 @@
 enum { LS_TAIL = 2048, LS_LONGEST_LINE = 1 << 20 };
 
 /* stdout or stderr of this process. */
-typedef struct ls_sink {
+typedef struct ls_output_sink {
     ls_watch watch;
     int loop;
     bool broken; /* nobody reads there any more */
     char *queue; /* what could not be written yet: at most what one stream gave at once */
     size_t queued, room;
-    struct ls_stream *feeds; /* the streams that end here; they enter by themselves */
-} ls_sink;
+    struct ls_output_stream *feeds; /* the streams that end here; they enter by themselves */
+} ls_output_sink;
 
 /* One stream of one worker. */
-typedef struct ls_stream {
+typedef struct ls_output_stream {
     ls_watch watch; /* of the pipe's reading end; fd -1: closed, or there is no pipe */
     int loop;
-    ls_sink *sink; /* NULL: not shown */
-    int file;      /* a copy goes here; -1: nowhere */
+    ls_output_sink *sink; /* NULL: not shown */
+    int file;             /* a copy goes here; -1: nowhere */
     char prefix[128];
     char *text; /* an unfinished line */
     size_t length, room;
     int64_t show_at;    /* when the unfinished line is shown as it is */
     char tail[LS_TAIL]; /* the last bytes seen, in order */
     size_t tail_length;
-    struct ls_stream *next; /* another one that feeds the same sink */
-} ls_stream;
+    struct ls_output_stream *next; /* another one that feeds the same sink */
+} ls_output_stream;
 
-void ls_sink_open(ls_sink *sink, int loop, int fd);
-void ls_sink_close(ls_sink *sink); /* the file stays open */
+void ls_output_sink_open(ls_output_sink *sink, int loop, int fd);
+void ls_output_sink_close(ls_output_sink *sink); /* the file stays open */
 /* Put in, as a whole, a message of this process itself. */
-void ls_sink_say(ls_sink *sink, const char *text);
+void ls_output_sink_say(ls_output_sink *sink, const char *text);
 /* Give what is queued to the reader, waiting for it, up to the deadline. Other files are not looked after meanwhile. */
-void ls_sink_drain(ls_sink *sink, int64_t deadline);
+void ls_output_sink_drain(ls_output_sink *sink, int64_t deadline);
 
 /* Make the pipe and watch it. `stream` is one that was closed, or all zero; its prefix is the caller's business.
  * Returns the writing end, for the worker; -1 when there are no more files. */
-int ls_stream_open(ls_stream *stream, int loop, ls_sink *sink, int file);
+int ls_output_stream_open(ls_output_stream *stream, int loop, ls_output_sink *sink, int file);
 /* Read what is left, hand all of it on, close pipe and file. What was seen last stays in `tail`. */
-void ls_stream_close(ls_stream *stream);
+void ls_output_stream_close(ls_output_stream *stream);
 /* Show an unfinished line that has waited long enough; returns when to come again. */
-int64_t ls_stream_tick(ls_stream *stream, int64_t now);
+int64_t ls_output_stream_tick(ls_output_stream *stream, int64_t now);
 
 #endif

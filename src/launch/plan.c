@@ -178,14 +178,14 @@ static bool read_hostfile(ls_plan *plan)
 {
     enum { MOST = 1 << 20 };
     ls_launch_opts *o = &plan->opts;
-    ls_hosts hosts = {0};
+    ls_host_list hosts = {0};
     ls_message why = {""};
     FILE *file = fopen(o->hostfile, "r");
     char *text = file ? ls_sys_alloc(MOST) : NULL;
     if (!file) snprintf(why.text, sizeof why.text, "%s", strerror(errno));
     if (text) text[fread(text, 1, MOST - 1, file)] = '\0';
     if (file) fclose(file);
-    ls_status status = text ? ls_hosts_parse(text, &hosts, &why) : LS_ERR_IO;
+    ls_status status = text ? ls_host_list_parse(text, &hosts, &why) : LS_ERR_IO;
     ls_sys_free(text);
     int here = 0;
     while (here < hosts.count && !ls_wire_is_here(hosts.host[here].name)) here++;
@@ -200,7 +200,7 @@ static bool read_hostfile(ls_plan *plan)
         snprintf(why.text, sizeof why.text, "no line names this host");
     }
     if (!found) ls_log_line(LS_LOG_ERROR, "launch: host file %s: %s", o->hostfile, why.text);
-    ls_hosts_free(&hosts);
+    ls_host_list_free(&hosts);
     return found;
 }
 

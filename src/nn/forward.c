@@ -75,7 +75,7 @@ static uint64_t print_of(const ls_module *module)
 {
     uint64_t print = 1 + module->training;
     for (int i = 0; i < module->member_count; i++) {
-        const ls_member *member = &module->members[i];
+        const ls_module_member *member = &module->members[i];
         if (!member->is_buffer) print = 31 * print + 2 * member->tensor->storage->version + member->tensor->is_leaf;
     }
     for (int i = 0; i < module->child_count; i++) print = 31 * print + print_of(module->children[i].module);

@@ -17,7 +17,7 @@ static void clear(void *object)
     ls_hooks_free(module);
     ls_replay_forget(module->object.run, module);
     for (int i = 0; i < module->member_count; i++) {
-        ls_member *member = &module->members[i];
+        ls_module_member *member = &module->members[i];
         if (member->tensor->name == member->name) member->tensor->name = NULL;
         if (member->owned) ls_drop(member->tensor);
         ls_release(member->tensor);
@@ -203,7 +203,7 @@ static ls_tensor *add_member(ls_module *module, const char *name, ls_tensor *ten
     if (!module) return tensor;
     ls_run *run = module->object.run;
     if (ls_failed(run) || !ls_check_live(run, tensor, who) || !name_is_free(module, name, who)) return &run->poison;
-    ls_member *grown =
+    ls_module_member *grown =
         with_room(run, module->members, module->member_count, &module->member_capacity, sizeof *module->members);
     if (!grown) return &run->poison;
     module->members = grown;
@@ -211,7 +211,7 @@ static ls_tensor *add_member(ls_module *module, const char *name, ls_tensor *ten
     if (!copy) return &run->poison;
     bool shared = !is_buffer && tensor->is_leaf;
     module->members[module->member_count++] =
-        (ls_member){.name = copy, .tensor = ls_retain(tensor), .is_buffer = is_buffer, .owned = !shared};
+        (ls_module_member){.name = copy, .tensor = ls_retain(tensor), .is_buffer = is_buffer, .owned = !shared};
     if (!tensor->name) tensor->name = copy;
     return ls_keep(tensor);
 }
@@ -289,7 +289,7 @@ static void set_trained(ls_module *module, bool trained)
 {
     if (!module) return;
     for (int i = 0; i < module->member_count; i++) {
-        ls_member *member = &module->members[i];
+        ls_module_member *member = &module->members[i];
         if (!member->is_buffer) ls_requires_grad(member->tensor, trained);
     }
     for (int i = 0; i < module->child_count; i++) set_trained(module->children[i].module, trained);

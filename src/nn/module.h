@@ -12,13 +12,13 @@
 #include "base/opts.h"
 #include "tensor/state.h"
 
-typedef struct ls_member {
+typedef struct ls_module_member {
     char *name;
     ls_tensor *tensor; /* one reference */
     bool is_buffer;
     bool owned;   /* not kept any longer when the module goes; a parameter of another module stays that one's */
     bool on_host; /* a counter: does not follow the model to its device */
-} ls_member;
+} ls_module_member;
 
 typedef struct ls_branch {
     char *name;
@@ -45,7 +45,7 @@ struct ls_module {
     uint64_t hook_serial;         /* of the latest */
 
     int member_count, member_capacity;
-    ls_member *members;
+    ls_module_member *members;
     int child_count, child_capacity;
     ls_branch *children;
 
@@ -100,7 +100,7 @@ ls_module *ls_conv2d_blank_sized(ls_run *run, int64_t in, int64_t out, int64_t k
 
 /* Call `visit` for every parameter and buffer below, in PyTorch's order, with its dotted path.
  * Stops when it is false. */
-typedef bool ls_visit_fn(void *user, const char *path, const ls_member *member);
+typedef bool ls_visit_fn(void *user, const char *path, const ls_module_member *member);
 bool ls_module_visit(const ls_module *module, ls_visit_fn *visit, void *user);
 
 #endif

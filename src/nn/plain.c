@@ -155,7 +155,7 @@ ls_module *ls_avg_pool2d_new_sized(ls_run *run, int64_t kernel, const ls_pool2d_
 typedef struct resized {
     ls_module module;
     int64_t height, width; /* of the output; of an upsampling layer: how many times larger it is */
-    ls_resize method;
+    ls_interpolation method;
 } resized;
 
 static ls_tensor *adaptive_forward(ls_module *self, ls_tensor *x, void *user)
@@ -188,7 +188,7 @@ ls_module *ls_adaptive_avg_pool2d_new(ls_run *run, int64_t height, int64_t width
     return resized_new(run, "AdaptiveAvgPool2d", adaptive_forward, (resized){.height = height, .width = width});
 }
 
-ls_module *ls_upsample_new(ls_run *run, int64_t factor, ls_resize method)
+ls_module *ls_upsample_new(ls_run *run, int64_t factor, ls_interpolation method)
 {
     return resized_new(run, "Upsample", upsample_forward,
                        (resized){.height = factor, .width = factor, .method = method});

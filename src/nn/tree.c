@@ -129,7 +129,7 @@ static bool visit_below(walk *w, const ls_module *module, size_t at)
 {
     for (int buffers = 0; buffers < 2; buffers++) {
         for (int i = 0; i < module->member_count; i++) {
-            const ls_member *member = &module->members[i];
+            const ls_module_member *member = &module->members[i];
             if (member->is_buffer != (buffers == 1)) continue;
             if (!extend(w, at, member->name)) return too_long(module);
             if (!w->visit(w->user, w->path, member)) return false;
@@ -155,7 +155,7 @@ typedef struct listing {
     bool parameters_only;
 } listing;
 
-static bool list_member(void *user, const char *path, const ls_member *member)
+static bool list_member(void *user, const char *path, const ls_module_member *member)
 {
     listing *l = user;
     if (l->parameters_only) {
@@ -209,7 +209,7 @@ int64_t ls_trainable_count(ls_module *module)
 
 /* ---- another type ---- */
 
-static bool cast_member(void *user, const char *path, const ls_member *member)
+static bool cast_member(void *user, const char *path, const ls_module_member *member)
 {
     (void)path;
     ls_dtype dtype = *(const ls_dtype *)user;

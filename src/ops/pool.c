@@ -117,7 +117,7 @@ BACK(adaptive_avg_pool2d)
     dx[0] = pool_gradient(node, LS_OP_adaptive_avg_pool2d_grad, 1, dy);
 }
 
-ls_tensor *ls_interpolate(ls_tensor *x, int64_t height, int64_t width, ls_resize method)
+ls_tensor *ls_interpolate(ls_tensor *x, int64_t height, int64_t width, ls_interpolation method)
 {
     ls_opcode op = LS_OP_interpolate;
     ls_run *run = op_begin(op, 1, 1, &x);

@@ -97,7 +97,7 @@ static int run_errand(void *of)
     return e->function(e->argument);
 }
 
-static bool clear_gradient(void *user, const char *path, const ls_member *member)
+static bool clear_gradient(void *user, const char *path, const ls_module_member *member)
 {
     (void)user, (void)path;
     if (!member->is_buffer) ls_grad_clear(member->tensor);
@@ -121,7 +121,7 @@ ls_run *ls_launched_run(void)
     return run;
 }
 
-static bool move_member(void *to, const char *path, const ls_member *member)
+static bool move_member(void *to, const char *path, const ls_module_member *member)
 {
     (void)path;
     if (member->on_host) return true;

@@ -37,7 +37,7 @@ typedef void ls_memory_release_fn(void *user);
 typedef struct ls_storage {
     int32_t refs;
     ls_device *device;
-    ls_block *block;               /* NULL for empty storage, foreign memory and parts */
+    ls_pool_block *block;          /* NULL for empty storage, foreign memory and parts */
     struct ls_storage *whole;      /* what this is a part of; NULL: it stands alone */
     uint64_t version;              /* grows with every write in place; the tape compares it */
     void *link;                    /* while resting in the slab */

@@ -5,26 +5,26 @@
 
 #include "track/plot.h"
 
-ls_axis ls_axis_empty(bool logarithmic)
+ls_plot_axis ls_plot_axis_empty(bool logarithmic)
 {
-    return (ls_axis){.low = (double)INFINITY, .high = -(double)INFINITY, .logarithmic = logarithmic};
+    return (ls_plot_axis){.low = (double)INFINITY, .high = -(double)INFINITY, .logarithmic = logarithmic};
 }
 
 /* Where a value lies on the axis's scale; NaN when it has no place. */
-static double scaled(const ls_axis *axis, double value)
+static double scaled(const ls_plot_axis *axis, double value)
 {
     if (!isfinite(value) || (axis->logarithmic && value <= 0)) return (double)NAN;
     return axis->logarithmic ? log10(value) : value;
 }
 
-void ls_axis_take(ls_axis *axis, double value)
+void ls_plot_axis_take(ls_plot_axis *axis, double value)
 {
     double at = scaled(axis, value);
     if (at < axis->low) axis->low = at;
     if (at > axis->high) axis->high = at;
 }
 
-void ls_axis_round(ls_axis *axis, bool tight)
+void ls_plot_axis_round(ls_plot_axis *axis, bool tight)
 {
     if (!(axis->low <= axis->high)) axis->low = 0, axis->high = 1;
     double span = axis->high - axis->low;
@@ -39,7 +39,7 @@ void ls_axis_round(ls_axis *axis, bool tight)
     }
 }
 
-float ls_axis_place(const ls_axis *axis, double value)
+float ls_plot_axis_place(const ls_plot_axis *axis, double value)
 {
     double part = (scaled(axis, value) - axis->low) / (axis->high - axis->low);
     return axis->from + (float)part * (axis->to - axis->from);
@@ -73,7 +73,7 @@ static void add_tick(ls_ticks *ticks, double value, double step)
 }
 
 /* Powers of ten; where there are too few of them, their doubles and halves of the next as well. */
-static ls_ticks log_ticks(const ls_axis *axis, int wanted)
+static ls_ticks log_ticks(const ls_plot_axis *axis, int wanted)
 {
     static const double within[] = {1, 2, 5};
     ls_ticks ticks = {0};
@@ -89,7 +89,7 @@ static ls_ticks log_ticks(const ls_axis *axis, int wanted)
     return ticks;
 }
 
-ls_ticks ls_axis_ticks(const ls_axis *axis, int wanted)
+ls_ticks ls_plot_axis_ticks(const ls_plot_axis *axis, int wanted)
 {
     if (wanted > LS_AXIS_TICKS - 2) wanted = LS_AXIS_TICKS - 2;
     if (wanted < 2) wanted = 2;

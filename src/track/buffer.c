@@ -8,7 +8,7 @@
 
 #include "base/memory.h"
 
-char *ls_buffer_room(ls_buffer *buffer, size_t size)
+char *ls_byte_buffer_room(ls_byte_buffer *buffer, size_t size)
 {
     if (buffer->failed) return NULL;
     if (buffer->capacity - buffer->length < size) {
@@ -23,22 +23,22 @@ char *ls_buffer_room(ls_buffer *buffer, size_t size)
     return buffer->bytes + buffer->length;
 }
 
-void ls_buffer_put(ls_buffer *buffer, const void *bytes, size_t size)
+void ls_byte_buffer_put(ls_byte_buffer *buffer, const void *bytes, size_t size)
 {
     if (size == 0) return;
-    char *room = ls_buffer_room(buffer, size);
+    char *room = ls_byte_buffer_room(buffer, size);
     if (!room) return;
     memcpy(room, bytes, size);
     buffer->length += size;
 }
 
-void ls_buffer_print(ls_buffer *buffer, const char *format, ...)
+void ls_byte_buffer_print(ls_byte_buffer *buffer, const char *format, ...)
 {
     va_list args, again;
     va_start(args, format);
     va_copy(again, args);
     int length = vsnprintf(NULL, 0, format, args);
-    char *room = length > 0 ? ls_buffer_room(buffer, (size_t)length + 1) : NULL;
+    char *room = length > 0 ? ls_byte_buffer_room(buffer, (size_t)length + 1) : NULL;
     if (room) {
         vsnprintf(room, (size_t)length + 1, format, again);
         buffer->length += (size_t)length;
@@ -47,21 +47,21 @@ void ls_buffer_print(ls_buffer *buffer, const char *format, ...)
     va_end(args);
 }
 
-void ls_buffer_number(ls_buffer *buffer, int digits, double value)
+void ls_byte_buffer_number(ls_byte_buffer *buffer, int digits, double value)
 {
     char text[64];
     snprintf(text, sizeof text, "%.*g", digits, value);
     const char *point = localeconv()->decimal_point;
     char *at = strstr(text, point);
-    ls_buffer_put(buffer, text, at ? (size_t)(at - text) : strlen(text));
+    ls_byte_buffer_put(buffer, text, at ? (size_t)(at - text) : strlen(text));
     if (!at) return;
-    ls_buffer_put(buffer, ".", 1);
+    ls_byte_buffer_put(buffer, ".", 1);
     at += strlen(point);
-    ls_buffer_put(buffer, at, strlen(at));
+    ls_byte_buffer_put(buffer, at, strlen(at));
 }
 
-void ls_buffer_free(ls_buffer *buffer)
+void ls_byte_buffer_free(ls_byte_buffer *buffer)
 {
     ls_sys_free(buffer->bytes);
-    *buffer = (ls_buffer){0};
+    *buffer = (ls_byte_buffer){0};
 }

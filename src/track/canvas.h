@@ -33,7 +33,7 @@ typedef struct ls_canvas_table {
     void (*polyline)(ls_canvas *canvas, const ls_point *points, size_t count, ls_paint paint);
     void (*text)(ls_canvas *canvas, ls_point at, const char *text, ls_text_style style);
     /* Append the finished file, and free the canvas. */
-    void (*finish)(ls_canvas *canvas, ls_buffer *file);
+    void (*finish)(ls_canvas *canvas, ls_byte_buffer *file);
 } ls_canvas_table;
 
 struct ls_canvas {

@@ -15,19 +15,19 @@ typedef struct csv {
     ls_append file;
     char **columns; /* behind step and time */
     size_t count, capacity;
-    ls_buffer row;
+    ls_byte_buffer row;
 } csv;
 
-static void put_text(ls_buffer *row, const char *text)
+static void put_text(ls_byte_buffer *row, const char *text)
 {
     bool quotes = strpbrk(text, ",\"") || strpbrk(text, "\r\n");
-    if (quotes) ls_buffer_put(row, "\"", 1);
+    if (quotes) ls_byte_buffer_put(row, "\"", 1);
     for (; *text; text++) {
         char c = *text == '\n' || *text == '\r' ? ' ' : *text;
-        ls_buffer_put(row, &c, 1);
-        if (c == '"') ls_buffer_put(row, "\"", 1);
+        ls_byte_buffer_put(row, &c, 1);
+        if (c == '"') ls_byte_buffer_put(row, "\"", 1);
     }
-    if (quotes) ls_buffer_put(row, "\"", 1);
+    if (quotes) ls_byte_buffer_put(row, "\"", 1);
 }
 
 static bool add_column(csv *sink, const char *name, size_t length)
@@ -55,14 +55,14 @@ static size_t column_of(const csv *sink, const char *name)
 
 /* ---- the header ---- */
 
-static void put_header(const csv *sink, ls_buffer *to)
+static void put_header(const csv *sink, ls_byte_buffer *to)
 {
-    ls_buffer_print(to, "step,time");
+    ls_byte_buffer_print(to, "step,time");
     for (size_t i = 0; i < sink->count; i++) {
-        ls_buffer_put(to, ",", 1);
+        ls_byte_buffer_put(to, ",", 1);
         put_text(to, sink->columns[i]);
     }
-    ls_buffer_put(to, "\n", 1);
+    ls_byte_buffer_put(to, "\n", 1);
 }
 
 /* The columns of a header line behind step and time; `line` is written over. */
@@ -87,19 +87,19 @@ static bool widen(csv *sink, size_t added, ls_message *why)
 {
     ls_file_bytes old;
     if (!ls_file_load(&old, sink->file.path, SIZE_MAX, why)) return false;
-    ls_buffer wide = {0};
+    ls_byte_buffer wide = {0};
     put_header(sink, &wide);
     const char *end = old.bytes + old.size, *row = memchr(old.bytes, '\n', old.size);
     for (const char *row_end; row && (row_end = memchr(row + 1, '\n', (size_t)(end - row - 1))); row = row_end) {
-        ls_buffer_put(&wide, row + 1, (size_t)(row_end - row - 1));
-        for (size_t i = 0; i < added; i++) ls_buffer_put(&wide, ",", 1);
-        ls_buffer_put(&wide, "\n", 1);
+        ls_byte_buffer_put(&wide, row + 1, (size_t)(row_end - row - 1));
+        for (size_t i = 0; i < added; i++) ls_byte_buffer_put(&wide, ",", 1);
+        ls_byte_buffer_put(&wide, "\n", 1);
     }
     ls_file_unload(&old);
     ls_append widened;
     bool ok = !wide.failed && ls_file_write(sink->file.path, wide.bytes, wide.length, false, why) &&
               ls_append_open(&widened, sink->file.path, why);
-    ls_buffer_free(&wide);
+    ls_byte_buffer_free(&wide);
     if (!ok) return false;
     ls_append_close(&sink->file);
     sink->file = widened;
@@ -115,7 +115,7 @@ static void close_file(void *of, bool succeeded)
     if (!sink) return;
     for (size_t i = 0; i < sink->count; i++) ls_sys_free(sink->columns[i]);
     ls_sys_free(sink->columns);
-    ls_buffer_free(&sink->row);
+    ls_byte_buffer_free(&sink->row);
     ls_append_close(&sink->file);
     ls_sys_free(sink);
 }
@@ -149,7 +149,7 @@ static void *open_file(const char *folder, ls_message *why)
     return NULL;
 }
 
-static bool write_record(void *of, const ls_record *record, ls_message *why)
+static bool write_record(void *of, const ls_track_record *record, ls_message *why)
 {
     csv *sink = of;
     size_t before = sink->count;
@@ -163,19 +163,19 @@ static bool write_record(void *of, const ls_record *record, ls_message *why)
         while (sink->count > before) ls_sys_free(sink->columns[--sink->count]);
         return false;
     }
-    ls_buffer *row = &sink->row;
-    ls_buffer_empty(row);
+    ls_byte_buffer *row = &sink->row;
+    ls_byte_buffer_empty(row);
     int64_t ms = (int64_t)(record->time * 1000 + 0.5);
-    ls_buffer_print(row, "%lld,%lld.%03d", (long long)record->step, (long long)(ms / 1000), (int)(ms % 1000));
+    ls_byte_buffer_print(row, "%lld,%lld.%03d", (long long)record->step, (long long)(ms / 1000), (int)(ms % 1000));
     for (size_t column = 0; column < sink->count; column++) {
-        ls_buffer_put(row, ",", 1);
+        ls_byte_buffer_put(row, ",", 1);
         for (size_t i = 0; i < record->count; i++) {
             if (strcmp(record->values[i].name, sink->columns[column]) != 0) continue;
             if (record->text) put_text(row, record->text);
-            else ls_buffer_number(row, 9, record->values[i].number);
+            else ls_byte_buffer_number(row, 9, record->values[i].number);
         }
     }
-    ls_buffer_put(row, "\n", 1);
+    ls_byte_buffer_put(row, "\n", 1);
     return !row->failed && ls_append_write(&sink->file, row->bytes, row->length, why);
 }
 

@@ -16,7 +16,7 @@
 
 static ls_history_series *series_named(ls_history *history, const char *name, size_t length)
 {
-    int64_t known = ls_names_find(&history->names, name, length);
+    int64_t known = ls_name_table_find(&history->names, name, length);
     if (known >= 0) return &history->series[known];
     if (history->count == history->capacity) {
         int capacity = history->capacity ? history->capacity * 2 : 16;
@@ -26,7 +26,7 @@ static ls_history_series *series_named(ls_history *history, const char *name, si
         history->capacity = capacity;
     }
     char *copy = ls_sys_alloc(length + 1);
-    if (!copy || ls_names_add(&history->names, memcpy(copy, name, length), length, history->count) < 0) {
+    if (!copy || ls_name_table_add(&history->names, memcpy(copy, name, length), length, history->count) < 0) {
         ls_sys_free(copy);
         return NULL;
     }
@@ -125,7 +125,7 @@ static void clear(void *object)
         ls_sys_free(history->series[i].y);
     }
     ls_sys_free(history->series);
-    ls_names_free(&history->names);
+    ls_name_table_free(&history->names);
 }
 
 ls_history *ls_history_read(ls_run *run, const char *path)
@@ -162,6 +162,6 @@ ls_curve ls_history_at(const ls_history *history, int i)
 
 ls_curve ls_history_find(const ls_history *history, const char *name)
 {
-    int64_t i = history && name ? ls_names_find(&history->names, name, strlen(name)) : -1;
+    int64_t i = history && name ? ls_name_table_find(&history->names, name, strlen(name)) : -1;
     return ls_history_at(history, (int)i);
 }

@@ -18,7 +18,7 @@ struct ls_history {
     ls_object object;
     int count, capacity;
     ls_history_series *series; /* in the order in which names appeared */
-    ls_names names;            /* of them, with their places */
+    ls_name_table names;       /* of them, with their places */
 };
 
 /* Add a point. Where a resumed run comes to steps that were recorded before, the new values take the place of the old.

@@ -8,7 +8,7 @@
 typedef struct jsonl {
     ls_append file;
     ls_json_writer line;
-    ls_buffer bytes; /* the line with its line break */
+    ls_byte_buffer bytes; /* the line with its line break */
 } jsonl;
 
 static void *open_file(const char *folder, ls_message *why)
@@ -20,7 +20,7 @@ static void *open_file(const char *folder, ls_message *why)
     return NULL;
 }
 
-static bool write_record(void *of, const ls_record *record, ls_message *why)
+static bool write_record(void *of, const ls_track_record *record, ls_message *why)
 {
     jsonl *sink = of;
     ls_json_writer *w = &sink->line;
@@ -36,9 +36,9 @@ static bool write_record(void *of, const ls_record *record, ls_message *why)
     size_t length;
     const char *text = ls_json_view(w, &length);
     if (!text) return false;
-    ls_buffer_empty(&sink->bytes);
-    ls_buffer_put(&sink->bytes, text, length);
-    ls_buffer_put(&sink->bytes, "\n", 1);
+    ls_byte_buffer_empty(&sink->bytes);
+    ls_byte_buffer_put(&sink->bytes, text, length);
+    ls_byte_buffer_put(&sink->bytes, "\n", 1);
     return !sink->bytes.failed && ls_append_write(&sink->file, sink->bytes.bytes, sink->bytes.length, why);
 }
 
@@ -48,7 +48,7 @@ static void close_file(void *of, bool succeeded)
     jsonl *sink = of;
     ls_append_close(&sink->file);
     ls_sys_free(ls_json_take(&sink->line, NULL));
-    ls_buffer_free(&sink->bytes);
+    ls_byte_buffer_free(&sink->bytes);
     ls_sys_free(sink);
 }
 

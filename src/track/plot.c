@@ -157,7 +157,7 @@ bool ls_plot_write(ls_plot *plot, const char *path)
     int width, height;
     ls_plot_size(plot, &width, &height);
     ls_canvas *canvas = png ? ls_canvas_png(width, height) : ls_canvas_svg(width, height);
-    ls_buffer file = {0};
+    ls_byte_buffer file = {0};
     bool ok = canvas && ls_plot_draw(plot, canvas);
     if (canvas) canvas->table->finish(canvas, &file);
     ls_message why = {{0}};
@@ -165,6 +165,6 @@ bool ls_plot_write(ls_plot *plot, const char *path)
         ls_fail(errors, LS_ERR_MEMORY, "ls_plot_write: no memory for %d x %d pixels", width, height);
     else if (!ls_file_write(path, file.bytes, file.length, false, &why))
         ls_fail(errors, LS_ERR_IO, "ls_plot_write: %s", why.text);
-    ls_buffer_free(&file);
+    ls_byte_buffer_free(&file);
     return !ls_failed(plot->object.run);
 }

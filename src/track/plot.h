@@ -36,18 +36,18 @@ bool ls_plot_draw(const ls_plot *plot, ls_canvas *canvas);
 /* ---- Axes ---- */
 
 /* From values to pixels. */
-typedef struct ls_axis {
+typedef struct ls_plot_axis {
     double low, high; /* of the values, or of their logarithms (base 10) */
     bool logarithmic;
     float from, to; /* pixels */
-} ls_axis;
+} ls_plot_axis;
 
 /* Begin with nothing, take in values, then round outwards. */
-ls_axis ls_axis_empty(bool logarithmic);
-void ls_axis_take(ls_axis *axis, double value);
-void ls_axis_round(ls_axis *axis, bool tight); /* tight: no room beyond the values */
+ls_plot_axis ls_plot_axis_empty(bool logarithmic);
+void ls_plot_axis_take(ls_plot_axis *axis, double value);
+void ls_plot_axis_round(ls_plot_axis *axis, bool tight); /* tight: no room beyond the values */
 /* The pixel of a value; NaN for values that have none. */
-float ls_axis_place(const ls_axis *axis, double value);
+float ls_plot_axis_place(const ls_plot_axis *axis, double value);
 
 enum { LS_AXIS_TICKS = 16 };
 typedef struct ls_ticks {
@@ -56,6 +56,6 @@ typedef struct ls_ticks {
     char label[LS_AXIS_TICKS][24];
 } ls_ticks;
 /* At most `wanted` + 2 round values and how they are written. */
-ls_ticks ls_axis_ticks(const ls_axis *axis, int wanted);
+ls_ticks ls_plot_axis_ticks(const ls_plot_axis *axis, int wanted);
 
 #endif

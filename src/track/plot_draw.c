@@ -61,25 +61,25 @@ static void put_line(ls_canvas *canvas, float x0, float y0, float x1, float y1, 
 /* ---- axes ---- */
 
 /* Draws grid and labels into the panel; returns what is left for the curves. */
-static box draw_axes(ls_canvas *canvas, box panel, ls_axis *x, ls_axis *y, const char *x_label)
+static box draw_axes(ls_canvas *canvas, box panel, ls_plot_axis *x, ls_plot_axis *y, const char *x_label)
 {
     y->from = panel.bottom - 2 * label_size - 14;
     y->to = panel.top + title_size + 14;
-    ls_ticks rows = ls_axis_ticks(y, (int)((y->from - y->to) / 48));
+    ls_ticks rows = ls_plot_axis_ticks(y, (int)((y->from - y->to) / 48));
     float widest = 0;
     for (int i = 0; i < rows.count; i++) widest = fmaxf(widest, ls_canvas_text_width(rows.label[i], label_size));
     x->from = panel.left + widest + 10;
     x->to = panel.right - 8;
-    ls_ticks columns = ls_axis_ticks(x, (int)((x->to - x->from) / 80));
+    ls_ticks columns = ls_plot_axis_ticks(x, (int)((x->to - x->from) / 80));
     box inner = {.left = x->from, .top = y->to, .right = x->to, .bottom = y->from};
     for (int i = 0; i < rows.count; i++) {
-        float at = ls_axis_place(y, rows.value[i]);
+        float at = ls_plot_axis_place(y, rows.value[i]);
         put_line(canvas, inner.left, at, inner.right, at, GRID);
         canvas->table->text(canvas, (ls_point){inner.left - 8, at + label_size * 0.36f}, rows.label[i],
                             style(label_size, FAINT_TEXT, LS_ANCHOR_END));
     }
     for (int i = 0; i < columns.count; i++) {
-        float at = ls_axis_place(x, columns.value[i]);
+        float at = ls_plot_axis_place(x, columns.value[i]);
         put_line(canvas, at, inner.bottom, at, inner.bottom + 4, AXIS);
         canvas->table->text(canvas, (ls_point){at, inner.bottom + label_size + 7}, columns.label[i],
                             style(label_size, FAINT_TEXT, LS_ANCHOR_MIDDLE));
@@ -154,7 +154,7 @@ typedef struct smoothing {
     double keep, spacing;
 } smoothing;
 
-static void draw_curve(pen *p, const ls_curve *curve, const ls_axis *x, const ls_axis *y, smoothing s)
+static void draw_curve(pen *p, const ls_curve *curve, const ls_plot_axis *x, const ls_plot_axis *y, smoothing s)
 {
     double mean = 0, weight = 0, last_x = curve->count ? curve->x[0] : 0;
     for (int64_t i = 0; i < curve->count; i++) {
@@ -167,7 +167,7 @@ static void draw_curve(pen *p, const ls_curve *curve, const ls_axis *x, const ls
             value = mean / weight;
             last_x = curve->x[i];
         }
-        ls_point at = {ls_axis_place(x, curve->x[i]), ls_axis_place(y, value)};
+        ls_point at = {ls_plot_axis_place(x, curve->x[i]), ls_plot_axis_place(y, value)};
         if (isnan(at.x) || isnan(at.y)) lift(p);
         else draw_to(p, at);
     }
@@ -177,16 +177,18 @@ static void draw_curve(pen *p, const ls_curve *curve, const ls_axis *x, const ls
 /* Of a curve of few values each is marked, and none is smoothed: the line between them is a guess as it is. */
 enum { FEW = 24 };
 
-static void mark_points(ls_canvas *canvas, const ls_curve *curve, const ls_axis *x, const ls_axis *y, ls_paint paint)
+static void mark_points(ls_canvas *canvas, const ls_curve *curve, const ls_plot_axis *x, const ls_plot_axis *y,
+                        ls_paint paint)
 {
     paint.width *= 3;
     for (int64_t i = 0; i < curve->count; i++) {
-        ls_point at = {ls_axis_place(x, curve->x[i]), ls_axis_place(y, curve->y[i])};
+        ls_point at = {ls_plot_axis_place(x, curve->x[i]), ls_plot_axis_place(y, curve->y[i])};
         if (!isnan(at.x) && !isnan(at.y)) canvas->table->polyline(canvas, &at, 1, paint);
     }
 }
 
-static bool draw_curves(ls_canvas *canvas, const ls_plot_panel *panel, const ls_axis *x, const ls_axis *y, smoothing s)
+static bool draw_curves(ls_canvas *canvas, const ls_plot_panel *panel, const ls_plot_axis *x, const ls_plot_axis *y,
+                        smoothing s)
 {
     size_t room = 8 * (size_t)canvas->width + 8;
     pen p = {.canvas = canvas, .points = ls_sys_alloc(room * sizeof(ls_point)), .room = room};
@@ -206,12 +208,13 @@ static bool draw_curves(ls_canvas *canvas, const ls_plot_panel *panel, const ls_
 }
 
 /* Points of all curves inside a rectangle. */
-static int64_t points_inside(const ls_plot_panel *panel, const ls_axis *x, const ls_axis *y, ls_point from, ls_point to)
+static int64_t points_inside(const ls_plot_panel *panel, const ls_plot_axis *x, const ls_plot_axis *y, ls_point from,
+                             ls_point to)
 {
     int64_t count = 0;
     for (const ls_plot_curve *c = panel->first; c; c = c->next) {
         for (int64_t i = 0; i < c->curve.count; i++) {
-            float px = ls_axis_place(x, c->curve.x[i]), py = ls_axis_place(y, c->curve.y[i]);
+            float px = ls_plot_axis_place(x, c->curve.x[i]), py = ls_plot_axis_place(y, c->curve.y[i]);
             count += px >= from.x && px <= to.x && py >= from.y && py <= to.y;
         }
     }
@@ -219,7 +222,8 @@ static int64_t points_inside(const ls_plot_panel *panel, const ls_axis *x, const
 }
 
 /* Names of the curves in the corner where the fewest points are: of two that are equal, the upper right. */
-static void draw_legend(ls_canvas *canvas, const ls_plot_panel *panel, box inner, const ls_axis *x, const ls_axis *y)
+static void draw_legend(ls_canvas *canvas, const ls_plot_panel *panel, box inner, const ls_plot_axis *x,
+                        const ls_plot_axis *y)
 {
     const float line = label_size + 6, sample = 20;
     float widest = 0, most = (inner.right - inner.left) * 0.6f;
@@ -256,15 +260,15 @@ static void draw_legend(ls_canvas *canvas, const ls_plot_panel *panel, box inner
 
 static bool draw_panel(const ls_plot *plot, const ls_plot_panel *panel, ls_canvas *canvas, box area)
 {
-    ls_axis x = ls_axis_empty(plot->opts.log_x), y = ls_axis_empty(plot->opts.log_y);
+    ls_plot_axis x = ls_plot_axis_empty(plot->opts.log_x), y = ls_plot_axis_empty(plot->opts.log_y);
     for (const ls_plot_curve *c = panel->first; c; c = c->next) {
         for (int64_t i = 0; i < c->curve.count; i++) {
-            ls_axis_take(&x, c->curve.x[i]);
-            ls_axis_take(&y, c->curve.y[i]);
+            ls_plot_axis_take(&x, c->curve.x[i]);
+            ls_plot_axis_take(&y, c->curve.y[i]);
         }
     }
-    ls_axis_round(&x, true);
-    ls_axis_round(&y, false);
+    ls_plot_axis_round(&x, true);
+    ls_plot_axis_round(&y, false);
     ls_text_style heading = style(title_size, TEXT, LS_ANCHOR_START);
     heading.bold = true;
     put_text(canvas, (ls_point){area.left, area.top + title_size}, panel->title, heading, area.right - area.left);

@@ -12,7 +12,7 @@
 /* ---- deflate ---- */
 
 typedef struct bits {
-    ls_buffer *to;
+    ls_byte_buffer *to;
     uint32_t held; /* not yet a byte, the first bit lowest */
     int count;
 } bits;
@@ -22,7 +22,7 @@ static void put_bits(bits *b, uint32_t value, int count)
     b->held |= value << b->count;
     for (b->count += count; b->count >= 8; b->count -= 8) {
         unsigned char byte = (unsigned char)b->held;
-        ls_buffer_put(b->to, &byte, 1);
+        ls_byte_buffer_put(b->to, &byte, 1);
         b->held >>= 8;
     }
 }
@@ -60,7 +60,7 @@ static void put_run(bits *b, uint32_t length)
     put_code(b, 0, 5); /* distance 1 */
 }
 
-static void deflate(ls_buffer *to, const unsigned char *bytes, size_t size)
+static void deflate(ls_byte_buffer *to, const unsigned char *bytes, size_t size)
 {
     bits b = {.to = to};
     put_bits(&b, 1, 1); /* the last block */
@@ -88,21 +88,21 @@ static uint32_t adler32(const unsigned char *bytes, size_t size)
 
 /* ---- chunks ---- */
 
-static void put_u32(ls_buffer *to, uint32_t value)
+static void put_u32(ls_byte_buffer *to, uint32_t value)
 {
     unsigned char bytes[4] = {(unsigned char)(value >> 24), (unsigned char)(value >> 16), (unsigned char)(value >> 8),
                               (unsigned char)value};
-    ls_buffer_put(to, bytes, sizeof bytes);
+    ls_byte_buffer_put(to, bytes, sizeof bytes);
 }
 
-static size_t begin_chunk(ls_buffer *to, const char *type)
+static size_t begin_chunk(ls_byte_buffer *to, const char *type)
 {
     put_u32(to, 0); /* its length, once it is known */
-    ls_buffer_put(to, type, 4);
+    ls_byte_buffer_put(to, type, 4);
     return to->length;
 }
 
-static void end_chunk(ls_buffer *to, size_t begin)
+static void end_chunk(ls_byte_buffer *to, size_t begin)
 {
     if (to->failed) return;
     size_t end = to->length;
@@ -126,20 +126,20 @@ static unsigned char *filtered(const unsigned char *pixels, size_t row_bytes, si
     return out;
 }
 
-void ls_png_put(ls_buffer *to, const unsigned char *pixels, int width, int height)
+void ls_png_put(ls_byte_buffer *to, const unsigned char *pixels, int width, int height)
 {
     size_t row_bytes = (size_t)width * 3, size = (row_bytes + 1) * (size_t)height;
     unsigned char *rows = filtered(pixels, row_bytes, (size_t)height);
     to->failed = to->failed || !rows;
-    ls_buffer_put(to, "\x89PNG\r\n\x1a\n", 8);
+    ls_byte_buffer_put(to, "\x89PNG\r\n\x1a\n", 8);
     size_t chunk = begin_chunk(to, "IHDR");
     put_u32(to, (uint32_t)width);
     put_u32(to, (uint32_t)height);
-    ls_buffer_put(to, "\x08\x02\x00\x00\x00", 5); /* 8 bits, RGB, deflate, five filters, not interlaced */
+    ls_byte_buffer_put(to, "\x08\x02\x00\x00\x00", 5); /* 8 bits, RGB, deflate, five filters, not interlaced */
     end_chunk(to, chunk);
     if (rows) {
         chunk = begin_chunk(to, "IDAT");
-        ls_buffer_put(to, "\x78\x01", 2); /* zlib's header: 32 KiB window, fastest */
+        ls_byte_buffer_put(to, "\x78\x01", 2); /* zlib's header: 32 KiB window, fastest */
         deflate(to, rows, size);
         put_u32(to, adler32(rows, size));
         end_chunk(to, chunk);

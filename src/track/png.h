@@ -6,6 +6,6 @@
 
 /* Append a PNG file of RGB pixels, width * height * 3 bytes, row by row from the top. For drawings: what is like the
  * pixel above costs next to nothing, photos become a little larger than their pixels. */
-void ls_png_put(ls_buffer *to, const unsigned char *pixels, int width, int height);
+void ls_png_put(ls_byte_buffer *to, const unsigned char *pixels, int width, int height);
 
 #endif

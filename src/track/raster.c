@@ -123,7 +123,7 @@ static void draw_text(ls_canvas *canvas, ls_point at, const char *text, ls_text_
     }
 }
 
-static void finish(ls_canvas *canvas, ls_buffer *file)
+static void finish(ls_canvas *canvas, ls_byte_buffer *file)
 {
     raster *r = (raster *)canvas;
     ls_png_put(file, r->pixels, canvas->width, canvas->height);

@@ -6,29 +6,29 @@
 #include <lockstep/track.h>
 
 /* What one call of the program records. */
-typedef struct ls_record {
+typedef struct ls_track_record {
     int64_t step;
     double time; /* seconds since 1970 */
     size_t count;
     const ls_value *values;
     const char *text; /* of the only value, which then has no number; NULL: all are numbers */
-} ls_record;
+} ls_track_record;
 
 /* A setting of the run. */
-typedef struct ls_record_setting {
+typedef struct ls_track_setting {
     char *name;
     char *text; /* NULL: it is a number */
     double number;
-} ls_record_setting;
+} ls_track_setting;
 
 typedef struct ls_sink_format {
     const char *name;
     /* In a folder that exists, and may hold such a file; NULL on failure. */
     void *(*open)(const char *folder, ls_message *why);
     /* Written when it returns; after a failure the file is as it was. */
-    bool (*write)(void *sink, const ls_record *record, ls_message *why);
+    bool (*write)(void *sink, const ls_track_record *record, ls_message *why);
     /* (optional) Called once, before the first record. */
-    bool (*configure)(void *sink, const ls_record_setting *settings, size_t count, ls_message *why);
+    bool (*configure)(void *sink, const ls_track_setting *settings, size_t count, ls_message *why);
     void (*close)(void *sink, bool succeeded);
 } ls_sink_format;
 

@@ -29,7 +29,7 @@ typedef struct events {
     ls_append file;
     bool continues; /* the folder had such files, and nothing was recorded yet */
     bool configured;
-    ls_buffer record;
+    ls_byte_buffer record;
 } events;
 
 static double seconds_now(void)
@@ -49,11 +49,11 @@ static uint32_t masked_crc(const void *bytes, size_t size)
 
 enum { RECORD_HEAD = 12 };
 
-static ls_buffer *begin_event(events *sink, double at, int64_t step)
+static ls_byte_buffer *begin_event(events *sink, double at, int64_t step)
 {
-    ls_buffer *b = &sink->record;
-    ls_buffer_empty(b);
-    ls_buffer_put(b, (char[RECORD_HEAD]){0}, RECORD_HEAD);
+    ls_byte_buffer *b = &sink->record;
+    ls_byte_buffer_empty(b);
+    ls_byte_buffer_put(b, (char[RECORD_HEAD]){0}, RECORD_HEAD);
     ls_proto_double(b, EVENT_TIME, at);
     if (step) ls_proto_integer(b, EVENT_STEP, step);
     return b;
@@ -61,13 +61,13 @@ static ls_buffer *begin_event(events *sink, double at, int64_t step)
 
 static bool end_event(events *sink, ls_message *why)
 {
-    ls_buffer *b = &sink->record;
+    ls_byte_buffer *b = &sink->record;
     if (b->failed) return false;
     uint64_t size = b->length - RECORD_HEAD;
     uint32_t size_crc = masked_crc(&size, sizeof size), crc = masked_crc(b->bytes + RECORD_HEAD, size);
     memcpy(b->bytes, &size, sizeof size);
     memcpy(b->bytes + sizeof size, &size_crc, sizeof size_crc);
-    ls_buffer_put(b, &crc, sizeof crc);
+    ls_byte_buffer_put(b, &crc, sizeof crc);
     return !b->failed && ls_append_write(&sink->file, b->bytes, b->length, why);
 }
 
@@ -81,7 +81,7 @@ static bool write_version(events *sink, ls_message *why)
 
 static bool write_continuation(events *sink, int64_t step, ls_message *why)
 {
-    ls_buffer *b = begin_event(sink, seconds_now(), step);
+    ls_byte_buffer *b = begin_event(sink, seconds_now(), step);
     size_t session = ls_proto_begin(b, EVENT_SESSION);
     ls_proto_integer(b, SESSION_STATUS, SESSION_STARTS);
     ls_proto_end(b, session);
@@ -89,13 +89,13 @@ static bool write_continuation(events *sink, int64_t step, ls_message *why)
 }
 
 /* From here to the matching `ls_proto_end`s of the caller stand the fields of what a plug-in of TensorBoard reads. */
-static size_t begin_plugin(ls_buffer *b, const char *plugin)
+static size_t begin_plugin(ls_byte_buffer *b, const char *plugin)
 {
     ls_proto_text(b, PLUGIN_NAME, plugin);
     return ls_proto_begin(b, PLUGIN_CONTENT);
 }
 
-static void put_text_value(ls_buffer *b, const char *name, const char *text)
+static void put_text_value(ls_byte_buffer *b, const char *name, const char *text)
 {
     size_t value = ls_proto_begin(b, SUMMARY_VALUE);
     ls_proto_text(b, VALUE_TAG, name);
@@ -114,12 +114,12 @@ static void put_text_value(ls_buffer *b, const char *name, const char *text)
     ls_proto_end(b, value);
 }
 
-static bool write_record(void *of, const ls_record *record, ls_message *why)
+static bool write_record(void *of, const ls_track_record *record, ls_message *why)
 {
     events *sink = of;
     if (sink->continues && !write_continuation(sink, record->step, why)) return false;
     sink->continues = false;
-    ls_buffer *b = begin_event(sink, record->time, record->step);
+    ls_byte_buffer *b = begin_event(sink, record->time, record->step);
     size_t summary = ls_proto_begin(b, EVENT_SUMMARY);
     if (record->text) put_text_value(b, record->values[0].name, record->text);
     for (size_t i = 0; !record->text && i < record->count; i++) {
@@ -138,7 +138,7 @@ typedef struct hparams_event {
     size_t summary, value, metadata, plugin, content, message;
 } hparams_event;
 
-static hparams_event begin_hparams(ls_buffer *b, const char *tag, int field)
+static hparams_event begin_hparams(ls_byte_buffer *b, const char *tag, int field)
 {
     hparams_event e = {.summary = ls_proto_begin(b, EVENT_SUMMARY)};
     e.value = ls_proto_begin(b, SUMMARY_VALUE);
@@ -150,17 +150,17 @@ static hparams_event begin_hparams(ls_buffer *b, const char *tag, int field)
     return e;
 }
 
-static void end_hparams(ls_buffer *b, hparams_event e)
+static void end_hparams(ls_byte_buffer *b, hparams_event e)
 {
     const size_t begins[] = {e.message, e.content, e.plugin, e.metadata, e.value, e.summary};
     for (size_t i = 0; i < sizeof begins / sizeof *begins; i++) ls_proto_end(b, begins[i]);
 }
 
-static bool configure(void *of, const ls_record_setting *settings, size_t count, ls_message *why)
+static bool configure(void *of, const ls_track_setting *settings, size_t count, ls_message *why)
 {
     events *sink = of;
     double at = seconds_now();
-    ls_buffer *b = begin_event(sink, at, 0);
+    ls_byte_buffer *b = begin_event(sink, at, 0);
     hparams_event e = begin_hparams(b, "_hparams_/session_start_info", HPARAMS_START);
     for (size_t i = 0; i < count; i++) {
         size_t entry = ls_proto_begin(b, START_SETTINGS);
@@ -180,7 +180,7 @@ static bool configure(void *of, const ls_record_setting *settings, size_t count,
 static void write_end(events *sink, bool succeeded)
 {
     double at = seconds_now();
-    ls_buffer *b = begin_event(sink, at, 0);
+    ls_byte_buffer *b = begin_event(sink, at, 0);
     hparams_event e = begin_hparams(b, "_hparams_/session_end_info", HPARAMS_END);
     ls_proto_integer(b, END_STATUS, succeeded ? STATUS_SUCCESS : STATUS_FAILURE);
     ls_proto_double(b, END_TIME, at);
@@ -206,7 +206,7 @@ static void close_file(void *of, bool succeeded)
     if (!sink) return;
     if (sink->configured) write_end(sink, succeeded);
     ls_append_close(&sink->file);
-    ls_buffer_free(&sink->record);
+    ls_byte_buffer_free(&sink->record);
     ls_sys_free(sink);
 }
 

@@ -21,7 +21,7 @@ struct ls_tracker {
     ls_object object;
     char folder[LS_TRACK_PATH];
     void *sinks[FORMATS]; /* NULL: not in this format */
-    ls_record_setting *settings;
+    ls_track_setting *settings;
     size_t setting_count, setting_capacity;
     bool recorded; /* something was: the settings are told */
     bool warned;   /* that something could not be written */
@@ -165,7 +165,7 @@ static bool names_fit(ls_run *run, const char *who, size_t count, const ls_value
     return true;
 }
 
-static void record(ls_run *run, const ls_record *what)
+static void record(ls_run *run, const ls_track_record *what)
 {
     for
         EACH_TRACKER(tracker, run)
@@ -195,7 +195,7 @@ void ls_track_n(ls_run *run, int64_t step, size_t count, const ls_value *values)
 {
     if (!run || ls_failed(run) || !next_tracker(run->objects)) return;
     if (!names_fit(run, "ls_track", count, values)) return;
-    record(run, &(ls_record){.step = step, .time = seconds_now(), .count = count, .values = values});
+    record(run, &(ls_track_record){.step = step, .time = seconds_now(), .count = count, .values = values});
 }
 
 void ls_track_text(ls_run *run, int64_t step, const char *name, const char *text)
@@ -203,35 +203,35 @@ void ls_track_text(ls_run *run, int64_t step, const char *name, const char *text
     if (!run || ls_failed(run) || !next_tracker(run->objects)) return;
     if (!name_fits(run, "ls_track_text", name)) return;
     ls_value value = {.name = name};
-    record(run,
-           &(ls_record){.step = step, .time = seconds_now(), .count = 1, .values = &value, .text = text ? text : ""});
+    record(run, &(ls_track_record){
+                    .step = step, .time = seconds_now(), .count = 1, .values = &value, .text = text ? text : ""});
 }
 
 /* ---- settings ---- */
 
 /* The setting of this name, made where there is none; NULL when memory is out. */
-static ls_record_setting *setting_named(ls_tracker *tracker, const char *name)
+static ls_track_setting *setting_named(ls_tracker *tracker, const char *name)
 {
     for (size_t i = 0; i < tracker->setting_count; i++)
         if (strcmp(tracker->settings[i].name, name) == 0) return &tracker->settings[i];
     if (tracker->setting_count == tracker->setting_capacity) {
         size_t capacity = tracker->setting_capacity ? tracker->setting_capacity * 2 : 16;
-        ls_record_setting *grown = ls_sys_realloc(tracker->settings, capacity * sizeof *grown);
+        ls_track_setting *grown = ls_sys_realloc(tracker->settings, capacity * sizeof *grown);
         if (!grown) return NULL;
         tracker->settings = grown;
         tracker->setting_capacity = capacity;
     }
     char *copy = ls_sys_alloc(strlen(name) + 1);
     if (!copy) return NULL;
-    ls_record_setting *setting = &tracker->settings[tracker->setting_count++];
-    *setting = (ls_record_setting){.name = strcpy(copy, name)};
+    ls_track_setting *setting = &tracker->settings[tracker->setting_count++];
+    *setting = (ls_track_setting){.name = strcpy(copy, name)};
     return setting;
 }
 
 static bool set(ls_tracker *tracker, const char *name, double number, const char *text)
 {
     char *copy = text ? ls_sys_alloc(strlen(text) + 1) : NULL;
-    ls_record_setting *setting = text && !copy ? NULL : setting_named(tracker, name);
+    ls_track_setting *setting = text && !copy ? NULL : setting_named(tracker, name);
     if (!setting) return ls_sys_free(copy), false;
     ls_sys_free(setting->text);
     setting->text = copy ? strcpy(copy, text) : NULL;
@@ -246,7 +246,7 @@ static bool write_settings(const ls_tracker *tracker, ls_message *why)
     ls_json_writer w = {.indent = 2};
     ls_json_put_object(&w, NULL);
     for (size_t i = 0; i < tracker->setting_count; i++) {
-        const ls_record_setting *s = &tracker->settings[i];
+        const ls_track_setting *s = &tracker->settings[i];
         bool whole = !s->text && fabs(s->number) < 0x1p53 && s->number == floor(s->number);
         if (s->text) ls_json_put_text(&w, s->name, s->text);
         else if (whole) ls_json_put_integer(&w, s->name, (int64_t)s->number);

@@ -26,20 +26,22 @@ static char texts[COUNT][16];
 
 static void every_name_is_found_and_no_other(void)
 {
-    ls_names names = {0};
-    CHECK(ls_names_find(&names, "n1", 2) == LS_NAMES_NONE);
+    ls_name_table names = {0};
+    CHECK(ls_name_table_find(&names, "n1", 2) == LS_NAME_TABLE_NONE);
     for (int i = 0; i < COUNT; i++) {
         snprintf(texts[i], sizeof texts[i], "n%d", i);
-        CHECK(ls_names_add(&names, texts[i], strlen(texts[i]), i) == i);
+        CHECK(ls_name_table_add(&names, texts[i], strlen(texts[i]), i) == i);
     }
-    CHECK(names.count == COUNT && ls_names_add(&names, "n17", 3, 4) == 17 && names.count == COUNT);
-    for (int i = 0; i < COUNT; i++) CHECK(ls_names_find(&names, texts[i], strlen(texts[i])) == i);
-    CHECK(ls_names_find(&names, "n", 1) == LS_NAMES_NONE && ls_names_find(&names, "n17", 2) == 1);
-    CHECK(ls_names_add(&names, "a\0b", 3, COUNT) == COUNT && ls_names_find(&names, "a\0c", 3) == LS_NAMES_NONE);
-    CHECK(ls_names_add(&names, "", 0, 7) == 7 && ls_names_find(&names, "", 0) == 7);
-    ls_names_free(&names);
+    CHECK(names.count == COUNT && ls_name_table_add(&names, "n17", 3, 4) == 17 && names.count == COUNT);
+    for (int i = 0; i < COUNT; i++) CHECK(ls_name_table_find(&names, texts[i], strlen(texts[i])) == i);
+    CHECK(ls_name_table_find(&names, "n", 1) == LS_NAME_TABLE_NONE && ls_name_table_find(&names, "n17", 2) == 1);
+    CHECK(ls_name_table_add(&names, "a\0b", 3, COUNT) == COUNT &&
+          ls_name_table_find(&names, "a\0c", 3) == LS_NAME_TABLE_NONE);
+    CHECK(ls_name_table_add(&names, "", 0, 7) == 7 && ls_name_table_find(&names, "", 0) == 7);
+    ls_name_table_free(&names);
     ls_sys_fail_at(1);
-    CHECK(ls_names_add(&names, "a", 1, 0) == LS_NAMES_MEMORY && ls_names_find(&names, "a", 1) == LS_NAMES_NONE);
+    CHECK(ls_name_table_add(&names, "a", 1, 0) == LS_NAME_TABLE_MEMORY &&
+          ls_name_table_find(&names, "a", 1) == LS_NAME_TABLE_NONE);
     ls_sys_fail_at(0);
 }
 

@@ -84,7 +84,7 @@ static void blocks_come_from_one_chunk(void)
     fake device = new_device(1024 * MIB);
     ls_pool *pool = ls_pool_new(&table, &device);
     CHECK(device.held == 0);
-    ls_block *a = ls_pool_take(pool, 1), *b = ls_pool_take(pool, 100), *c = ls_pool_take(pool, 0);
+    ls_pool_block *a = ls_pool_take(pool, 1), *b = ls_pool_take(pool, 100), *c = ls_pool_take(pool, 0);
     CHECK(a->bytes == 64 && b->bytes == 128 && c->bytes == 64);
     CHECK((char *)b->address == (char *)a->address + 64 && (char *)c->address == (char *)b->address + 128);
     CHECK(device.held == 32 * MIB);
@@ -109,7 +109,7 @@ static void large_requests_get_their_own_chunk(void)
 {
     fake device = new_device(16384 * MIB);
     ls_pool *pool = ls_pool_new(&table, &device);
-    ls_block *small = ls_pool_take(pool, 100), *large = ls_pool_take(pool, 1035 * MIB + 1);
+    ls_pool_block *small = ls_pool_take(pool, 100), *large = ls_pool_take(pool, 1035 * MIB + 1);
     CHECK(device.held == (32 + 1036) * MIB && large->bytes == 1035 * MIB + 64);
     for (int i = 0; i < 3; i++) { /* the same size again and again: no more from the device */
         ls_pool_give(pool, large);
@@ -127,14 +127,14 @@ static void memory_runs_out_and_comes_back(void)
 {
     fake device = new_device(70 * MIB);
     ls_pool *pool = ls_pool_new(&table, &device);
-    ls_block *a = ls_pool_take(pool, 20 * MIB), *b = ls_pool_take(pool, 20 * MIB);
+    ls_pool_block *a = ls_pool_take(pool, 20 * MIB), *b = ls_pool_take(pool, 20 * MIB);
     CHECK(a && b && device.held == 64 * MIB);
     CHECK(ls_pool_take(pool, 20 * MIB) == NULL);
-    ls_block *c = ls_pool_take(pool, 12 * MIB); /* from what is left of a chunk */
+    ls_pool_block *c = ls_pool_take(pool, 12 * MIB); /* from what is left of a chunk */
     CHECK(c != NULL);
     ls_pool_give(pool, a);
     ls_pool_give(pool, c);
-    ls_block *d = ls_pool_take(pool, 38 * MIB); /* only after the free chunk went back */
+    ls_pool_block *d = ls_pool_take(pool, 38 * MIB); /* only after the free chunk went back */
     CHECK(d != NULL && device.held == 70 * MIB);
     CHECK(ls_pool_take(pool, 13 * MIB) == NULL);
     ls_pool_give(pool, d);
@@ -187,7 +187,7 @@ static void pending_blocks_wait_for_their_event(void)
 {
     fake device = new_device(32 * MIB);
     ls_pool *pool = ls_pool_new(&table, &device);
-    ls_block *a = ls_pool_take(pool, 16 * MIB), *b = ls_pool_take(pool, 8 * MIB), *c = ls_pool_take(pool, 8 * MIB);
+    ls_pool_block *a = ls_pool_take(pool, 16 * MIB), *b = ls_pool_take(pool, 8 * MIB), *c = ls_pool_take(pool, 8 * MIB);
     void *at_a = a->address, *at_b = b->address;
     ls_event *first = new_event(&device), *second = new_event(&device);
     ls_pool_give_after(pool, a, first);
@@ -228,7 +228,7 @@ static size_t random_size(void)
 }
 
 typedef struct model {
-    ls_block *block[LIVE];
+    ls_pool_block *block[LIVE];
     char *address[LIVE]; /* as it was when we got it */
     size_t bytes[LIVE];
     size_t in_use;
@@ -256,7 +256,7 @@ static void random_moves_keep_blocks_apart(void)
         int who = (int)random_below(LIVE);
         if (!all.block[who]) {
             size_t bytes = random_size();
-            ls_block *block = ls_pool_take(pool, bytes);
+            ls_pool_block *block = ls_pool_take(pool, bytes);
             CHECK(block && block->bytes >= bytes && block->bytes < bytes + 128 && (uintptr_t)block->address % 64 == 0);
             if (!block) break;
             all.block[who] = block;
@@ -301,7 +301,7 @@ static void steady_steps_allocate_nothing(void)
     ls_pool *pool = ls_pool_new(&table, &device);
     uint64_t system_calls = 0, requests = 0;
     for (int step = 0; step < 5; step++) {
-        ls_block *blocks[LIVE];
+        ls_pool_block *blocks[LIVE];
         random_state = 42;
         for (int i = 0; i < LIVE; i++) blocks[i] = ls_pool_take(pool, random_size());
         for (int i = LIVE; i-- > 0;) ls_pool_give(pool, blocks[i]);
@@ -341,7 +341,7 @@ static bool may_touch(void *memory, size_t bytes)
 static void blocks_are_guarded(void)
 {
     ls_pool *pool = ls_pool_new(&ls_cpu_device, NULL);
-    ls_block *a = ls_pool_take(pool, 100), *b = ls_pool_take(pool, 128);
+    ls_pool_block *a = ls_pool_take(pool, 100), *b = ls_pool_take(pool, 128);
     CHECK(may_touch(a->address, 100) && !may_touch(a->address, 101));
     CHECK(may_touch(b->address, 128) && !may_touch(b->address, 129));
     ls_pool_give(pool, a);

@@ -98,7 +98,7 @@ static void fill(numbers *x)
     }
 }
 
-static void point(ls_attention *p, bool wide)
+static void point(ls_attention_task *p, bool wide)
 {
 #define MATRIX(name, rows, columns)                                                                                    \
     p->name = (ls_attention_matrix){wide ? (void *)name.wide : name.half, columns, (rows) * (columns)}
@@ -129,24 +129,24 @@ static char scratch[8 << 20] __attribute__((aligned(64)));
 
 static void check_attention(const ls_attention_kernel *kernel, int64_t queries, int64_t keys, bool causal, bool drops)
 {
-    ls_attention p = {.queries = queries,
-                      .keys = keys,
-                      .depth = 40,
-                      .value_depth = 24,
-                      .group = 1,
-                      .scale = 0.2,
-                      .causal = causal,
-                      .drop_below = drops ? 1u << 30 : 0,
-                      .keep_scale = drops ? 4 / 3.0 : 1,
-                      .seed = 5,
-                      .drawn_row = keys,
-                      .drawn_head = queries * keys};
+    ls_attention_task p = {.queries = queries,
+                           .keys = keys,
+                           .depth = 40,
+                           .value_depth = 24,
+                           .group = 1,
+                           .scale = 0.2,
+                           .causal = causal,
+                           .drop_below = drops ? 1u << 30 : 0,
+                           .keep_scale = drops ? 4 / 3.0 : 1,
+                           .seed = 5,
+                           .drawn_row = keys,
+                           .drawn_head = queries * keys};
     ls_attention_part part = {0, queries, 0, keys};
     fill(&q), fill(&k), fill(&v), fill(&d_o);
     for (int64_t head = 0; head < GROUP; head++) { /* forward is told one head at a time */
         for (int wide = 0; wide < 2; wide++) {
             const ls_attention_kernel *with = wide ? ls_attention_ref.f32 : kernel;
-            ls_attention one = p;
+            ls_attention_task one = p;
             point(&one, wide);
             size_t bytes = wide ? sizeof(float) : sizeof(ls_bf16);
             one.q.data = (char *)one.q.data + (size_t)(head * one.q.head) * bytes;
@@ -179,17 +179,17 @@ static void check_kept(const ls_attention_kernel *kernel)
 {
     enum { ROWS = 100 };
     static uint8_t kept[ROWS * ((ROWS + 63) / 64 * 8)];
-    ls_attention p = {.queries = ROWS,
-                      .keys = ROWS,
-                      .depth = 40,
-                      .value_depth = 24,
-                      .group = 1,
-                      .scale = 0.2,
-                      .drop_below = 1u << 30,
-                      .keep_scale = 4 / 3.0,
-                      .drawn_row = ROWS,
-                      .drawn_head = ROWS * ROWS,
-                      .kept = {kept, ls_attention_kept_bytes(ROWS), sizeof kept}};
+    ls_attention_task p = {.queries = ROWS,
+                           .keys = ROWS,
+                           .depth = 40,
+                           .value_depth = 24,
+                           .group = 1,
+                           .scale = 0.2,
+                           .drop_below = 1u << 30,
+                           .keep_scale = 4 / 3.0,
+                           .drawn_row = ROWS,
+                           .drawn_head = ROWS * ROWS,
+                           .kept = {kept, ls_attention_kept_bytes(ROWS), sizeof kept}};
     ls_attention_part part = {0, ROWS, 0, ROWS};
     fill(&q), fill(&k), fill(&v), fill(&d_o);
     point(&p, false);

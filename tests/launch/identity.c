@@ -131,7 +131,7 @@ static void knows_who_it_is(void)
 
 /* ---- Lists of hosts ---- */
 
-static const char *listed(ls_status status, ls_hosts *hosts, const ls_message *why)
+static const char *listed(ls_status status, ls_host_list *hosts, const ls_message *why)
 {
     static char text[1024];
     snprintf(text, sizeof text, "%s", status ? why->text : "");
@@ -139,22 +139,22 @@ static const char *listed(ls_status status, ls_hosts *hosts, const ls_message *w
         size_t used = strlen(text);
         snprintf(text + used, sizeof text - used, "%s%s:%d", i ? " " : "", hosts->host[i].name, hosts->host[i].slots);
     }
-    ls_hosts_free(hosts);
+    ls_host_list_free(hosts);
     return text;
 }
 
 static const char *expanded(const char *list)
 {
-    ls_hosts hosts = {0};
+    ls_host_list hosts = {0};
     ls_message why = {""};
-    return listed(ls_hosts_expand(list, &hosts, &why), &hosts, &why);
+    return listed(ls_host_list_expand(list, &hosts, &why), &hosts, &why);
 }
 
 static const char *parsed(const char *file)
 {
-    ls_hosts hosts = {0};
+    ls_host_list hosts = {0};
     ls_message why = {""};
-    return listed(ls_hosts_parse(file, &hosts, &why), &hosts, &why);
+    return listed(ls_host_list_parse(file, &hosts, &why), &hosts, &why);
 }
 
 static void expands_node_lists(void)
@@ -170,8 +170,9 @@ static void expands_node_lists(void)
 
 static void counts_tasks(void)
 {
-    CHECK(ls_hosts_tasks("2(x3),1", 0) == 2 && ls_hosts_tasks("2(x3),1", 2) == 2 && ls_hosts_tasks("2(x3),1", 3) == 1);
-    CHECK(ls_hosts_tasks("2(x3),1", 4) == 0 && ls_hosts_tasks("x", 0) == 0 && ls_hosts_tasks("4", 0) == 4);
+    CHECK(ls_host_list_tasks("2(x3),1", 0) == 2 && ls_host_list_tasks("2(x3),1", 2) == 2 &&
+          ls_host_list_tasks("2(x3),1", 3) == 1);
+    CHECK(ls_host_list_tasks("2(x3),1", 4) == 0 && ls_host_list_tasks("x", 0) == 0 && ls_host_list_tasks("4", 0) == 4);
 }
 
 static void reads_host_files(void)

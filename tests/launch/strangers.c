@@ -271,16 +271,16 @@ static void lengths_of_a_process_manager_are_checked(void)
 
 static void lists_of_many_hosts_are_read(void)
 {
-    ls_hosts hosts = {0};
+    ls_host_list hosts = {0};
     ls_message why = {{0}};
-    CHECK(ls_hosts_expand("a[0-255]b[0-254]", &hosts, &why) == LS_OK);
+    CHECK(ls_host_list_expand("a[0-255]b[0-254]", &hosts, &why) == LS_OK);
     CHECK(hosts.count == 256 * 255);
     CHECK_TEXT(hosts.host[hosts.count - 1].name, "a255b254");
-    ls_hosts_free(&hosts);
+    ls_host_list_free(&hosts);
     /* The same name, again and again, as often as there are ways to write it. */
     char list[64 * 8] = "";
     for (int i = 0; i < 60; i++) strcat(list, "[0,0,0]");
-    CHECK(ls_hosts_expand(list, &hosts, &why) == LS_ERR_MEMORY);
+    CHECK(ls_host_list_expand(list, &hosts, &why) == LS_ERR_MEMORY);
     CHECK_TEXT(why.text, "too many hosts");
 }
 

@@ -446,11 +446,11 @@ static void no_memory_is_no_crash(void)
 
 static void check_ticks(double low, double high, bool logarithmic, int wanted, const char *labels)
 {
-    ls_axis axis = ls_axis_empty(logarithmic);
-    ls_axis_take(&axis, low);
-    ls_axis_take(&axis, high);
-    ls_axis_round(&axis, true);
-    ls_ticks ticks = ls_axis_ticks(&axis, wanted);
+    ls_plot_axis axis = ls_plot_axis_empty(logarithmic);
+    ls_plot_axis_take(&axis, low);
+    ls_plot_axis_take(&axis, high);
+    ls_plot_axis_round(&axis, true);
+    ls_ticks ticks = ls_plot_axis_ticks(&axis, wanted);
     char got[512] = "";
     for (int i = 0; i < ticks.count; i++) snprintf(got + strlen(got), sizeof got - strlen(got), "%s ", ticks.label[i]);
     CHECK_TEXT(got, labels);

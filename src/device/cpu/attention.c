@@ -16,20 +16,20 @@
 /* An operand of the call and the matrix of the problem it becomes, head by head. */
 typedef struct attention_use {
     const ls_operand *operand;
-    size_t matrix; /* offset in ls_attention */
+    size_t matrix; /* offset in ls_attention_task */
     bool of_keys;  /* has one row per key and one head per group, rather than one per query and query head */
     bool out;
     bool staged; /* copied, because its number type or its last stride does not suit the kernel */
 } attention_use;
 
 typedef struct attention_job {
-    ls_attention problem; /* all but the addresses */
+    ls_attention_task problem; /* all but the addresses */
     const ls_attention_kernel *kernel;
     ls_dtype dtype; /* of the kernel's matrices */
     const ls_operand *mask;
     const ls_operand *kept;
     const ls_operand *lengths; /* NULL: all sequences are of full length */
-    attention_use use[9];      /* as many as ls_attention has matrices */
+    attention_use use[9];      /* as many as ls_attention_task has matrices */
     int n_use;
     int64_t batch, query_heads, key_heads;
     bool backward;
@@ -110,8 +110,8 @@ static size_t all_staged_bytes(const attention_job *job)
 }
 
 /* Copy what is staged into the kernel's form (out false), or results back from it (out true). */
-static void move_staged(const attention_job *job, ls_attention *problem, const ls_attention_part *part, int64_t batch,
-                        int64_t query_head, bool out)
+static void move_staged(const attention_job *job, ls_attention_task *problem, const ls_attention_part *part,
+                        int64_t batch, int64_t query_head, bool out)
 {
     for (const attention_use *use = job->use; use < job->use + job->n_use; use++) {
         const ls_attention_matrix *matrix = (const void *)((const char *)problem + use->matrix);
@@ -125,7 +125,7 @@ static void move_staged(const attention_job *job, ls_attention *problem, const l
     }
 }
 
-static void set_addresses(const attention_job *job, ls_attention *problem, int64_t batch, int64_t query_head,
+static void set_addresses(const attention_job *job, ls_attention_task *problem, int64_t batch, int64_t query_head,
                           char *staging)
 {
     int64_t key_head = query_head * job->key_heads / job->query_heads;
@@ -148,7 +148,7 @@ static void set_addresses(const attention_job *job, ls_attention *problem, int64
 }
 
 typedef struct attention_task {
-    ls_attention problem;
+    ls_attention_task problem;
     ls_attention_part part;
     int64_t batch, query_head;
 } attention_task;
@@ -160,7 +160,7 @@ static attention_task task_at(const attention_job *job, int64_t index, char *sta
                            .part = {0, job->problem.queries, 0, job->problem.keys},
                            .batch = head / job->heads_per_batch,
                            .query_head = head % job->heads_per_batch * job->problem.group};
-    ls_attention *problem = &task.problem;
+    ls_attention_task *problem = &task.problem;
     set_addresses(job, problem, task.batch, task.query_head, staging);
     if (piece >= job->query_pieces) {
         piece_of(problem->keys, job->key_pieces, piece - job->query_pieces, &task.part.key_begin, &task.part.key_end);
@@ -213,7 +213,7 @@ static ls_status check_lengths(const attention_job *job, ls_message *why)
 static void write_nothing(const attention_job *job, const attention_use *use, const ls_attention_matrix *matrix,
                           int64_t begin, int64_t end)
 {
-    bool lse = use->matrix == offsetof(ls_attention, lse);
+    bool lse = use->matrix == offsetof(ls_attention_task, lse);
     size_t number = ls_dtype_size(lse ? use->operand->dtype : job->dtype);
     for (int64_t head = 0; head < (use->of_keys ? 1 : job->problem.group); head++)
         for (int64_t row = begin; row < end; row++) {
@@ -281,7 +281,8 @@ static ls_status run_job(attention_job *job, ls_message *why)
 static void use_operand(attention_job *job, const ls_operand *x, size_t matrix, bool of_keys, bool out)
 {
     if (!x) return;
-    bool vector = matrix == offsetof(ls_attention, lse); /* one number per row: no last dimension to be contiguous */
+    bool vector =
+        matrix == offsetof(ls_attention_task, lse); /* one number per row: no last dimension to be contiguous */
     bool staged = !vector && (x->dtype != job->dtype || (x->stride[3] != 1 && x->dim[3] > 1));
     job->use[job->n_use++] = (attention_use){x, matrix, of_keys, out, staged};
 }
@@ -303,7 +304,7 @@ static void start_job(attention_job *job, const ls_call *call, const ls_operand 
     job->key_heads = k->dim[1];
 
     double p = call->attrs.attention.dropout;
-    job->problem = (ls_attention){
+    job->problem = (ls_attention_task){
         .queries = q->dim[2],
         .keys = k->dim[2],
         .depth = q->dim[3],
@@ -321,9 +322,9 @@ static void start_job(attention_job *job, const ls_call *call, const ls_operand 
     if (mask)
         job->problem.mask = (ls_attention_mask){
             .dtype = mask->dtype, .head = mask->stride[1], .row = mask->stride[2], .step = mask->stride[3]};
-    use_operand(job, q, offsetof(ls_attention, q), false, false);
-    use_operand(job, k, offsetof(ls_attention, k), true, false);
-    use_operand(job, v, offsetof(ls_attention, v), true, false);
+    use_operand(job, q, offsetof(ls_attention_task, q), false, false);
+    use_operand(job, k, offsetof(ls_attention_task, k), true, false);
+    use_operand(job, v, offsetof(ls_attention_task, v), true, false);
 }
 
 /* in: q [B,H,Sq,D], k [B,Hk,Skv,D], v [B,Hk,Skv,Dv], mask? [B,H,Sq,Skv] (bool: true attends; float: added to scores),
@@ -339,8 +340,8 @@ ls_status ls_cpu_attention(const ls_call *call, ls_message *why)
     const ls_operand *mask = call->n_in > 3 ? call->in[3] : NULL;
     const ls_operand *lengths = call->n_in > 4 ? call->in[4] : NULL;
     start_job(&job, call, call->in[0], call->in[1], call->in[2], mask, lengths);
-    use_operand(&job, call->out[0], offsetof(ls_attention, o), false, true);
-    use_operand(&job, call->n_out > 1 ? call->out[1] : NULL, offsetof(ls_attention, lse), false, true);
+    use_operand(&job, call->out[0], offsetof(ls_attention_task, o), false, true);
+    use_operand(&job, call->n_out > 1 ? call->out[1] : NULL, offsetof(ls_attention_task, lse), false, true);
     job.kept = call->n_out > 2 ? call->out[2] : NULL;
     job.heads_per_batch = job.query_heads;
     job.query_pieces = pieces_of(job.problem.queries, job.batch * job.query_heads);
@@ -357,12 +358,12 @@ ls_status ls_cpu_attention_grad(const ls_call *call, ls_message *why)
     const ls_operand *mask = call->n_in > 6 ? call->in[6] : NULL;
     const ls_operand *lengths = call->n_in > 8 ? call->in[8] : NULL;
     start_job(&job, call, call->in[1], call->in[2], call->in[3], mask, lengths);
-    use_operand(&job, call->in[0], offsetof(ls_attention, d_o), false, false);
-    use_operand(&job, call->in[4], offsetof(ls_attention, o), false, false);
-    use_operand(&job, call->in[5], offsetof(ls_attention, lse), false, false);
-    use_operand(&job, call->out[0], offsetof(ls_attention, dq), false, true);
-    use_operand(&job, call->n_out > 1 ? call->out[1] : NULL, offsetof(ls_attention, dk), true, true);
-    use_operand(&job, call->n_out > 2 ? call->out[2] : NULL, offsetof(ls_attention, dv), true, true);
+    use_operand(&job, call->in[0], offsetof(ls_attention_task, d_o), false, false);
+    use_operand(&job, call->in[4], offsetof(ls_attention_task, o), false, false);
+    use_operand(&job, call->in[5], offsetof(ls_attention_task, lse), false, false);
+    use_operand(&job, call->out[0], offsetof(ls_attention_task, dq), false, true);
+    use_operand(&job, call->n_out > 1 ? call->out[1] : NULL, offsetof(ls_attention_task, dk), true, true);
+    use_operand(&job, call->n_out > 2 ? call->out[2] : NULL, offsetof(ls_attention_task, dv), true, true);
 
     job.kept = call->n_in > 7 ? call->in[7] : NULL;
 

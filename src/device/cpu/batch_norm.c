@@ -56,7 +56,7 @@ static batch batch_of(const ls_operand *x)
     b.blocks = x->dim[0];
     if (b.pixels) {
         b.block_rows = (b.rows + 127) / 128;
-        if (b.block_rows < LS_FOLD_ROWS) b.block_rows = LS_FOLD_ROWS;
+        if (b.block_rows < LS_SUMMARY_ROWS) b.block_rows = LS_SUMMARY_ROWS;
         b.blocks = (b.rows + b.block_rows - 1) / b.block_rows;
     }
     return b;
@@ -162,8 +162,8 @@ static void gather_moments(const batch *b, const ls_block *block, tile t, double
 {
     ls_matrix x = part(b, block, 0, t.row, t.column);
     if (b->pixels)
-        b->reduce->columns[b->dtype][LS_FOLD_MOMENTS](b->dtype, x.data, t.rows, x.pitch, t.columns, mean, m2);
-    else b->reduce->run[b->dtype][LS_FOLD_MOMENTS](b->dtype, x.data, t.columns, mean, m2);
+        b->reduce->columns[b->dtype][LS_SUMMARY_MOMENTS](b->dtype, x.data, t.rows, x.pitch, t.columns, mean, m2);
+    else b->reduce->run[b->dtype][LS_SUMMARY_MOMENTS](b->dtype, x.data, t.columns, mean, m2);
 }
 
 /* Chan's rule. */

@@ -118,7 +118,7 @@ ls_status ls_cpu_copy(const ls_call *call, ls_message *why)
     const ls_operand *out = call->out[0], *in = call->in[0];
     copy_run run = {.size = ls_dtype_size(out->dtype)};
     if (out->dtype != in->dtype) run.convert = ls_elementwise_kernels()->convert[in->dtype][out->dtype];
-    ls_walk walk = {.count = 2, .outputs = 1, .operand = {out, in}, .grain = ls_grain(200)};
+    ls_iteration walk = {.count = 2, .outputs = 1, .operand = {out, in}, .grain = ls_grain(200)};
     if (ls_all_contiguous(walk.operand, 2)) {
         int64_t n = ls_operand_numel(out);
         if (n && n < 2 * walk.grain) run_copy(&run, 0, n, (void *[]){out->data, in->data});
@@ -163,7 +163,7 @@ ls_status ls_cpu_fill(const ls_call *call, ls_message *why)
     ls_elementwise_kernels()->convert[LS_F64][out->dtype](1, (void *[]){run.pattern, &value}, NULL);
     for (size_t i = run.size; i < sizeof run.pattern; i++) run.pattern[i] = run.pattern[i - run.size];
     for (size_t i = 1; i < run.size; i++) run.is_byte &= run.pattern[i] == run.pattern[0];
-    ls_walk walk = {.count = 1, .outputs = 1, .operand = {out}, .grain = ls_grain(100)};
+    ls_iteration walk = {.count = 1, .outputs = 1, .operand = {out}, .grain = ls_grain(100)};
     ls_iterate(&walk, run_fill, &run);
     return LS_OK;
 }
@@ -194,12 +194,12 @@ ls_status ls_cpu_arange(const ls_call *call, ls_message *why)
     arange_run run = {.start = call->attrs.affine.shift, .step = call->attrs.affine.scale};
     run.is_whole = !ls_dtype_is_float(out->dtype) && (double)ls_whole_of_real(run.start) == run.start &&
                    (double)ls_whole_of_real(run.step) == run.step;
-    ls_walk walk = {.count = 1,
-                    .outputs = 1,
-                    .operand = {out},
-                    .as = {run.is_whole ? LS_I64 : LS_F64},
-                    .in_order = true,
-                    .grain = ls_grain(1000)};
+    ls_iteration walk = {.count = 1,
+                         .outputs = 1,
+                         .operand = {out},
+                         .as = {run.is_whole ? LS_I64 : LS_F64},
+                         .in_order = true,
+                         .grain = ls_grain(1000)};
     ls_iterate(&walk, run_arange, &run);
     return LS_OK;
 }

@@ -46,11 +46,11 @@ static ls_status map(const ls_call *call, ls_map which, double k0, double k1, ls
     ls_map_fn *kernel = ls_elementwise_kernels()->map[which][dtype];
     if (!kernel) return ls_cpu_fail(why, LS_ERR_DTYPE, "%s does not take %s", maps[which].name, ls_dtype_name(dtype));
 
-    ls_walk walk = {.count = 1 + maps[which].inputs,
-                    .outputs = 1,
-                    .operand = {out, a, b},
-                    .as = {result, dtype, dtype},
-                    .grain = ls_grain(maps[which].cost)};
+    ls_iteration walk = {.count = 1 + maps[which].inputs,
+                         .outputs = 1,
+                         .operand = {out, a, b},
+                         .as = {result, dtype, dtype},
+                         .grain = ls_grain(maps[which].cost)};
     /* Small and plain is what most calls are when overhead counts. */
     if (out->dtype == result && a->dtype == b->dtype && ls_all_contiguous(walk.operand, walk.count)) {
         int64_t n = ls_operand_numel(out);
@@ -173,18 +173,18 @@ ls_status ls_cpu_where(const ls_call *call, ls_message *why)
     (void)why;
     const ls_operand *out = call->out[0];
     const double none[2] = {0};
-    ls_walk walk = {.count = 4,
-                    .outputs = 1,
-                    .operand = {out, call->in[0], call->in[1], call->in[2]},
-                    .as = {out->dtype, LS_BOOL, out->dtype, out->dtype},
-                    .grain = ls_grain(300)};
+    ls_iteration walk = {.count = 4,
+                         .outputs = 1,
+                         .operand = {out, call->in[0], call->in[1], call->in[2]},
+                         .as = {out->dtype, LS_BOOL, out->dtype, out->dtype},
+                         .grain = ls_grain(300)};
     ls_iterate(&walk, run_map, &(map_run){ls_elementwise_kernels()->where[out->dtype], none});
     return LS_OK;
 }
 
 typedef struct dropout_run {
     ls_dropout_fn *kernel;
-    ls_dropout how;
+    ls_dropout_rule how;
 } dropout_run;
 
 static void run_dropout(void *arg, int64_t first, int64_t n, void *const *p)
@@ -204,7 +204,7 @@ typedef struct noted_run {
 static void run_noted(void *arg, int64_t begin, int64_t end)
 {
     const noted_run *run = arg;
-    ls_dropout how = run->drop.how;
+    ls_dropout_rule how = run->drop.how;
     int64_t first = begin * LS_DROPOUT_GROUP, last = end * LS_DROPOUT_GROUP;
     if (last > run->n) last = run->n;
     if (how.note) how.note += first / 8;
@@ -244,12 +244,12 @@ ls_status ls_cpu_dropout(const ls_call *call, ls_message *why)
         ls_parallel_for((n + LS_DROPOUT_GROUP - 1) / LS_DROPOUT_GROUP, 64, run_noted, &all);
         return LS_OK;
     }
-    ls_walk walk = {.count = 2,
-                    .outputs = 1,
-                    .operand = {out, x},
-                    .as = {out->dtype, out->dtype},
-                    .in_order = true,
-                    .grain = ls_grain(1500)};
+    ls_iteration walk = {.count = 2,
+                         .outputs = 1,
+                         .operand = {out, x},
+                         .as = {out->dtype, out->dtype},
+                         .in_order = true,
+                         .grain = ls_grain(1500)};
     ls_iterate(&walk, run_dropout, &run);
     return LS_OK;
 }

@@ -4,7 +4,7 @@
  * every operand like one longer dimension become one. Positions are numbered row-major, so that any range of numbers is
  * work for one worker, who walks it in spans:
  *
- *     for (ls_span span; begin < end; begin += span.size) {
+ *     for (ls_grid_run span; begin < end; begin += span.size) {
  *         span = ls_grid_span(&grid, begin, end);
  *         for (int64_t i = 0; i < span.size; i++) ... x[span.at[0] + i * span.step[0]] ...
  *     }
@@ -24,10 +24,10 @@ typedef struct ls_grid {
 } ls_grid;
 
 /* Positions side by side along the innermost dimension. */
-typedef struct ls_span {
+typedef struct ls_grid_run {
     int64_t size;
     int64_t at[LS_GRID_OPERANDS], step[LS_GRID_OPERANDS];
-} ls_span;
+} ls_grid_run;
 
 static inline void ls_grid_add(ls_grid *grid, int64_t size, int64_t stride0, int64_t stride1, int64_t stride2)
 {
@@ -49,9 +49,9 @@ static inline int64_t ls_grid_size(const ls_grid *grid)
 }
 
 /* The longest span that starts at position `flat` and ends at `end` or before. */
-static inline ls_span ls_grid_span(const ls_grid *grid, int64_t flat, int64_t end)
+static inline ls_grid_run ls_grid_span(const ls_grid *grid, int64_t flat, int64_t end)
 {
-    ls_span span = {.size = end - flat};
+    ls_grid_run span = {.size = end - flat};
     for (int d = grid->ndim - 1; d >= 0; d--) {
         int64_t outer = flat / grid->dim[d], at = flat - outer * grid->dim[d];
         for (int i = 0; i < LS_GRID_OPERANDS; i++) span.at[i] += at * grid->stride[d][i];

@@ -75,7 +75,7 @@ typedef struct forward {
     const void *weight, *bias; /* [C] of the compute type */
     void *mean, *rstd;         /* [N,G] likewise */
     double epsilon;
-    ls_fold_run_fn *moments;
+    ls_summary_run_fn *moments;
     void (*apply)(const ls_norm_apply *args);
 } forward;
 
@@ -116,7 +116,7 @@ ls_status ls_cpu_group_norm(const ls_call *call, ls_message *why)
                  .epsilon = call->attrs.norm.epsilon,
                  .mean = mean ? mean->data : NULL,
                  .rstd = rstd ? rstd->data : NULL,
-                 .moments = ls_reduce_table()->run[x->dtype][LS_FOLD_MOMENTS],
+                 .moments = ls_reduce_table()->run[x->dtype][LS_SUMMARY_MOMENTS],
                  .apply = ls_norm_table()->apply[x->dtype]};
     ls_rows rows[2] = {group_rows(x, &f.g), group_rows(call->out[0], &f.g)};
     if (!rows[0].count || !rows[0].length) return LS_OK;

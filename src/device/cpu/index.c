@@ -31,7 +31,7 @@ static void check_range(void *arg, int64_t begin, int64_t end)
 {
     range_check *job = arg;
     int64_t buffer[LS_INDEX_CHUNK];
-    for (ls_span span; begin < end; begin += span.size) {
+    for (ls_grid_run span; begin < end; begin += span.size) {
         span = ls_grid_span(&job->grid, begin, ls_index_chunk_end(begin, end));
         const int64_t *index = ls_indices(job->index, span.at[0], span.step[0], span.size, buffer);
         if (!all_below(index, span.size, job->limit)) atomic_store(&job->failed, true);
@@ -73,12 +73,12 @@ typedef struct picking {
     atomic_bool failed;
 } picking;
 
-static void pick_elements(const picking *job, const ls_span *span, const int64_t *index)
+static void pick_elements(const picking *job, const ls_grid_run *span, const int64_t *index)
 {
     int64_t size = (int64_t)ls_dtype_size(job->y->dtype), n = span->size;
     int64_t pick = job->pick_step * size, to = span->step[0] * size, from = span->step[1] * size;
-    char *y = ls_element(job->y, span->at[0]);
-    const char *x = ls_element(job->x, span->at[1]);
+    char *y = ls_element_at(job->y, span->at[0]);
+    const char *x = ls_element_at(job->x, span->at[1]);
 #define PICK(bytes)                                                                                                    \
     case bytes:                                                                                                        \
         _Pragma("GCC unroll 4") for (int64_t i = 0; i < n; i++, y += to, x += from)                                    \
@@ -97,7 +97,7 @@ static void pick_range(void *arg, int64_t begin, int64_t end)
 {
     picking *job = arg;
     int64_t buffer[LS_INDEX_CHUNK];
-    for (ls_span span; begin < end; begin += span.size) {
+    for (ls_grid_run span; begin < end; begin += span.size) {
         span = ls_grid_span(&job->grid, begin, end);
         bool row = span.step[2] == 0 && span.step[0] == 1 && span.step[1] == 1; /* one index for all */
         if (!row && span.size > LS_INDEX_CHUNK) span.size = LS_INDEX_CHUNK;
@@ -106,8 +106,8 @@ static void pick_range(void *arg, int64_t begin, int64_t end)
         if (!all_below(index, count, job->limit)) {
             atomic_store(&job->failed, true);
         } else if (row) {
-            const void *from = ls_element(job->x, span.at[1] + index[0] * job->pick_step);
-            memcpy(ls_element(job->y, span.at[0]), from, (size_t)span.size * ls_dtype_size(job->y->dtype));
+            const void *from = ls_element_at(job->x, span.at[1] + index[0] * job->pick_step);
+            memcpy(ls_element_at(job->y, span.at[0]), from, (size_t)span.size * ls_dtype_size(job->y->dtype));
         } else {
             pick_elements(job, &span, index);
         }

@@ -27,7 +27,7 @@ static inline const int64_t *ls_indices(const ls_operand *index, int64_t at, int
     return buffer;
 }
 
-static inline void *ls_element(const ls_operand *operand, int64_t at)
+static inline void *ls_element_at(const ls_operand *operand, int64_t at)
 {
     return (char *)operand->data + at * (int64_t)ls_dtype_size(operand->dtype);
 }

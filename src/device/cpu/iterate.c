@@ -28,7 +28,7 @@ typedef struct plan {
     bool updates;
     int lanes, outputs;
     lane lane[LS_ITERATE_OPERANDS];
-    ls_walk_body *body;
+    ls_iteration_body *body;
     void *arg;
     const ls_elementwise *kernels;
 } plan;
@@ -337,7 +337,7 @@ static void run_cuts(void *arg, int64_t begin, int64_t end)
     run_elements(p, begin * CUT, end * CUT < p->layout.count ? end * CUT : p->layout.count);
 }
 
-void ls_iterate(const ls_walk *walk, ls_walk_body *body, void *arg)
+void ls_iterate(const ls_iteration *walk, ls_iteration_body *body, void *arg)
 {
     plan p;
     p.layout = ls_layout_of(walk->operand, walk->count, walk->in_order);

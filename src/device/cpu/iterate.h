@@ -11,20 +11,20 @@
 
 #define LS_ITERATE_OPERANDS 8
 
-typedef struct ls_walk {
+typedef struct ls_iteration {
     int count, outputs; /* operands; the first `outputs` of them are written */
     const ls_operand *operand[LS_ITERATE_OPERANDS];
     ls_dtype as[LS_ITERATE_OPERANDS]; /* type the body wants; LS_DTYPE_NONE: as it is */
     bool updates;                     /* outputs are read as well as written */
     bool in_order;                    /* pieces follow each other in row-major order, `first` is the row-major index */
     int64_t grain;                    /* elements from which on a second thread pays; 0: one thread */
-} ls_walk;
+} ls_iteration;
 
 /* n elements, n > 0, at p[0], p[1], ...; `first` counts the elements before them in the order of the walk. Runs on
  * several threads at once. */
-typedef void ls_walk_body(void *arg, int64_t first, int64_t n, void *const *p);
+typedef void ls_iteration_body(void *arg, int64_t first, int64_t n, void *const *p);
 
-void ls_iterate(const ls_walk *walk, ls_walk_body *body, void *arg);
+void ls_iterate(const ls_iteration *walk, ls_iteration_body *body, void *arg);
 
 /* The dimensions that are left to walk, outermost first: those of size 1 dropped, those that lie alike in all operands
  * merged, at least one. Sorted by the strides of the first operand unless `in_order`. Strides are in bytes, 0 where an

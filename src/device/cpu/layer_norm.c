@@ -34,7 +34,7 @@ static const void *coefficients(const ls_operand *vector, ls_dtype wide, void *b
 /* Dropout of rows of n elements by the kernel of the operator `dropout`: the same bits. */
 typedef struct dropping {
     ls_dropout_fn *kernel; /* NULL: nothing is dropped */
-    ls_dropout how;
+    ls_dropout_rule how;
     int64_t unit; /* rows that begin a group of bits come at multiples of this */
 } dropping;
 
@@ -44,11 +44,11 @@ static dropping dropping_of(const ls_call *call, ls_dtype dtype, const ls_operan
     dropping d = {.unit = 1};
     if (call->attrs.norm.dropout <= 0) return d;
     d.kernel = ls_elementwise_kernels()->dropout[dtype];
-    d.how = (ls_dropout){.seed = call->attrs.norm.seed,
-                         .offset = call->attrs.norm.offset,
-                         .p = call->attrs.norm.dropout,
-                         .note = note ? note->data : NULL,
-                         .noted = noted ? noted->data : NULL};
+    d.how = (ls_dropout_rule){.seed = call->attrs.norm.seed,
+                              .offset = call->attrs.norm.offset,
+                              .p = call->attrs.norm.dropout,
+                              .note = note ? note->data : NULL,
+                              .noted = noted ? noted->data : NULL};
     while ((note || noted) && d.unit * call->attrs.norm.groups % LS_DROPOUT_GROUP) d.unit *= 2;
     return d;
 }
@@ -57,7 +57,7 @@ static dropping dropping_of(const ls_call *call, ls_dtype dtype, const ls_operan
 static void drop_rows(const dropping *d, ls_dtype dtype, int64_t n, int64_t first, int64_t rows, ls_matrix to,
                       ls_matrix from)
 {
-    ls_dropout how = d->how;
+    ls_dropout_rule how = d->how;
     if (how.note) how.note += first * n / 8;
     if (how.noted) how.noted += first * n / 8;
     if (to.pitch == n && from.pitch == n) {

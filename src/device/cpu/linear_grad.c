@@ -20,7 +20,7 @@
 typedef struct through {
     const ls_operand *dy, *saved, *d;
     ls_map_fn *slope;
-    ls_fold_columns_fn *fold;
+    ls_summary_columns_fn *fold;
     double *sums; /* [parts, N]; NULL: not wanted */
     int64_t parts, rows, n;
 } through;
@@ -33,9 +33,9 @@ static void *row_of(const ls_operand *x, int64_t row)
 /* Sums of the columns of rows [first, first + rows) of d are added to `sums`. */
 static void add_rows(const through *t, int64_t first, int64_t rows, double *sums)
 {
-    double more[LS_FOLD_COLUMNS], unused[LS_FOLD_COLUMNS];
+    double more[LS_SUMMARY_COLUMNS], unused[LS_SUMMARY_COLUMNS];
     for (int64_t c = 0, n; c < t->n; c += n) {
-        n = smaller(t->n - c, LS_FOLD_COLUMNS);
+        n = smaller(t->n - c, LS_SUMMARY_COLUMNS);
         const char *block = (const char *)row_of(t->d, first) + c * (int64_t)ls_dtype_size(t->d->dtype);
         t->fold(t->d->dtype, block, rows, t->d->stride[0], n, more, unused);
         for (int64_t i = 0; i < n; i++) sums[c + i] += more[i];
@@ -87,7 +87,7 @@ static ls_status through_activation(const ls_call *call, const ls_operand *d, ls
                  .saved = call->in[3],
                  .d = d,
                  .slope = ls_elementwise_kernels()->map[slope_of(call->attrs.product.activation)][dy->dtype],
-                 .fold = ls_reduce_table()->columns[dy->dtype][LS_FOLD_SUM],
+                 .fold = ls_reduce_table()->columns[dy->dtype][LS_SUMMARY_SUM],
                  .parts = ceil_div(dy->dim[0], PART_ROWS),
                  .rows = dy->dim[0],
                  .n = dy->dim[1]};

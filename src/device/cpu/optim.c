@@ -55,12 +55,12 @@ ls_status ls_cpu_adam_step(const ls_call *call, ls_message *why)
     if (found_one(call)) return LS_OK;
     ls_dtype as = ls_compute_dtype(call->out[0]->dtype);
     step_run run = {.adam_kernel = ls_optim_kernels_in_use()->adam[as], .adam = ls_adam_of(&call->attrs)};
-    ls_walk walk = {.count = 4,
-                    .outputs = 3,
-                    .operand = {call->out[0], call->out[1], call->out[2], call->in[0]},
-                    .as = {as, as, as, as},
-                    .updates = true,
-                    .grain = ls_grain(1000)};
+    ls_iteration walk = {.count = 4,
+                         .outputs = 3,
+                         .operand = {call->out[0], call->out[1], call->out[2], call->in[0]},
+                         .as = {as, as, as, as},
+                         .updates = true,
+                         .grain = ls_grain(1000)};
     ls_iterate(&walk, run_adam, &run);
     return write_half(call->out[0], call->n_out > 3 ? call->out[3] : NULL, why);
 }
@@ -75,12 +75,12 @@ ls_status ls_cpu_sgd_step(const ls_call *call, ls_message *why)
     step_run run = {.sgd_kernel = ls_optim_kernels_in_use()->sgd[as],
                     .sgd = ls_sgd_of(&call->attrs),
                     .has_momentum = momentum != NULL};
-    ls_walk walk = {.count = momentum ? 3 : 2,
-                    .outputs = momentum ? 2 : 1,
-                    .operand = {call->out[0], momentum ? momentum : call->in[0], call->in[0]},
-                    .as = {as, as, as},
-                    .updates = true,
-                    .grain = ls_grain(600)};
+    ls_iteration walk = {.count = momentum ? 3 : 2,
+                         .outputs = momentum ? 2 : 1,
+                         .operand = {call->out[0], momentum ? momentum : call->in[0], call->in[0]},
+                         .as = {as, as, as},
+                         .updates = true,
+                         .grain = ls_grain(600)};
     ls_iterate(&walk, run_sgd, &run);
     return write_half(call->out[0], call->n_out > 2 ? call->out[2] : NULL, why);
 }
@@ -123,7 +123,7 @@ static double sum_of_squares(const ls_operand *x)
     run.size = ls_dtype_size(x->dtype);
     run.part[0] = 0;
     if (layout.ndim > 1 || (layout.stride[0][0] != (int64_t)run.size && layout.count > 1)) {
-        ls_walk walk = {.count = 1, .operand = {x}};
+        ls_iteration walk = {.count = 1, .operand = {x}};
         ls_iterate(&walk, run_squares_piece, &run);
         return run.part[0];
     }
@@ -170,7 +170,7 @@ ls_status ls_cpu_unscale(const ls_call *call, ls_message *why)
     const ls_operand *g = call->out[0], *found = call->out[1];
     unscale_run run = {.kernel = ls_optim_kernels_in_use()->unscale[g->dtype], .factor = call->attrs.scalar.value};
     if (!run.kernel) return ls_cpu_fail(why, LS_ERR_DTYPE, "unscale does not take %s", ls_dtype_name(g->dtype));
-    ls_walk walk = {.count = 1, .outputs = 1, .operand = {g}, .updates = true, .grain = ls_grain(250)};
+    ls_iteration walk = {.count = 1, .outputs = 1, .operand = {g}, .updates = true, .grain = ls_grain(250)};
     ls_iterate(&walk, run_unscale, &run);
     if (atomic_load(&run.found)) ls_put(found->dtype, found->data, 0, 1);
     return LS_OK;

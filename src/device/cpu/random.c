@@ -76,9 +76,10 @@ static void run_bernoulli(void *arg, int64_t first, int64_t n, void *const *p)
     }
 }
 
-static void draw_all(const ls_operand *out, ls_dtype as, ls_walk_body *body, random_run *run)
+static void draw_all(const ls_operand *out, ls_dtype as, ls_iteration_body *body, random_run *run)
 {
-    ls_walk walk = {.count = 1, .outputs = 1, .operand = {out}, .as = {as}, .in_order = true, .grain = ls_grain(2000)};
+    ls_iteration walk = {
+        .count = 1, .outputs = 1, .operand = {out}, .as = {as}, .in_order = true, .grain = ls_grain(2000)};
     ls_iterate(&walk, body, run);
 }
 

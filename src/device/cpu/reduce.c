@@ -31,7 +31,7 @@ typedef struct space { /* some axes, walked row-major */
 
 typedef struct reduction {
     ls_opcode op;
-    ls_fold fold;
+    ls_summary fold;
     int32_t correction;
     bool accumulate;
     ls_dtype dtype, out_dtype;
@@ -45,8 +45,8 @@ typedef struct reduction {
     int64_t parts, part_size; /* parts per output; runs or rows per part */
     int64_t runs;             /* runs the inner axis is cut into, where it is reduced */
     int64_t chunks;           /* chunks of columns, where it is kept */
-    ls_fold_run_fn *run;
-    ls_fold_columns_fn *columns;
+    ls_summary_run_fn *run;
+    ls_summary_columns_fn *columns;
     char *value; /* partial results [kept, parts, chunk columns or 1], 8 bytes each, and m2 likewise */
     double *m2;
     atomic_bool out_of_memory;
@@ -110,21 +110,21 @@ static void merge(const reduction *r, void *value, double *m2, int64_t seen, con
 {
     if (!seen) {
         memcpy(value, more, 8);
-        if (r->fold == LS_FOLD_MOMENTS) *m2 = *more_m2;
+        if (r->fold == LS_SUMMARY_MOMENTS) *m2 = *more_m2;
         return;
     }
     if (!r->is_float) {
         int64_t *a = value, b = *(const int64_t *)more;
-        if (r->fold == LS_FOLD_MAX) *a = b > *a ? b : *a;
-        else if (r->fold == LS_FOLD_MIN) *a = b < *a ? b : *a;
+        if (r->fold == LS_SUMMARY_MAX) *a = b > *a ? b : *a;
+        else if (r->fold == LS_SUMMARY_MIN) *a = b < *a ? b : *a;
         else *a = (int64_t)((uint64_t)*a + (uint64_t)b);
         return;
     }
     double *a = value, b = *(const double *)more;
     switch (r->fold) {
-    case LS_FOLD_MAX: *a = b > *a || b != b ? b : *a; break;
-    case LS_FOLD_MIN: *a = b < *a || b != b ? b : *a; break;
-    case LS_FOLD_MOMENTS: { /* Chan's rule */
+    case LS_SUMMARY_MAX: *a = b > *a || b != b ? b : *a; break;
+    case LS_SUMMARY_MIN: *a = b < *a || b != b ? b : *a; break;
+    case LS_SUMMARY_MOMENTS: { /* Chan's rule */
         double delta = b - *a, share = (double)n / (double)(seen + n);
         *a += delta * share;
         *m2 += *more_m2 + delta * delta * share * (double)seen;
@@ -183,7 +183,7 @@ static void fold_runs(const reduction *r, int64_t output, int64_t part, char *bu
 /* Rows of a part that can be folded in one call: evenly spaced, not too many. */
 static int64_t rows_at_once(const reduction *r, int64_t row, int64_t end)
 {
-    int64_t n = r->inner.x == 1 ? LS_FOLD_ROWS : SPARSE_ROWS;
+    int64_t n = r->inner.x == 1 ? LS_SUMMARY_ROWS : SPARSE_ROWS;
     if (r->reduced.ndim) {
         int64_t run = r->reduced.axes[r->reduced.ndim - 1].size, left = run - row % run;
         if (left < n) n = left;
@@ -195,7 +195,7 @@ static int64_t rows_at_once(const reduction *r, int64_t row, int64_t end)
 static void fold_rows(const reduction *r, int64_t output, int64_t part, int64_t first, int64_t n, char *buffer,
                       double *value, double *m2)
 {
-    double more[LS_FOLD_COLUMNS], more_m2[LS_FOLD_COLUMNS]; /* or int64_t */
+    double more[LS_SUMMARY_COLUMNS], more_m2[LS_SUMMARY_COLUMNS]; /* or int64_t */
     int64_t begin = part * r->part_size, end = begin + r->part_size;
     if (end > r->reduced.count) end = r->reduced.count;
     const char *x = r->x + (offset_of(&r->kept, output, false) + first * r->inner.x) * (int64_t)r->size;
@@ -215,7 +215,7 @@ static void fold_rows(const reduction *r, int64_t output, int64_t part, int64_t 
             continue;
         }
         r->columns(r->dtype, block, rows, block_pitch, n, more, more_m2);
-        if (r->is_float && r->fold == LS_FOLD_SUM)
+        if (r->is_float && r->fold == LS_SUMMARY_SUM)
             for (int64_t j = 0; j < n; j++) value[j] += more[j];
         else
             for (int64_t j = 0; j < n; j++) merge(r, value + j, m2 + j, row - begin, more + j, more_m2 + j, rows);
@@ -226,9 +226,9 @@ static void fold_rows(const reduction *r, int64_t output, int64_t part, int64_t 
 
 static int64_t columns_of(const reduction *r, int64_t chunk, int64_t *first)
 {
-    *first = chunk * LS_FOLD_COLUMNS;
+    *first = chunk * LS_SUMMARY_COLUMNS;
     int64_t n = r->inner.size - *first;
-    return n < LS_FOLD_COLUMNS ? n : LS_FOLD_COLUMNS;
+    return n < LS_SUMMARY_COLUMNS ? n : LS_SUMMARY_COLUMNS;
 }
 
 static void fold_parts(void *arg, ls_worker worker)
@@ -238,7 +238,7 @@ static void fold_parts(void *arg, ls_worker worker)
     ls_worker_range(worker, r->kept.count * r->parts * r->chunks, 1, &begin, &end);
     char *buffer = NULL;
     if (begin < end && r->inner.x != 1) {
-        buffer = ls_scratch(worker, 0, (size_t)(r->inner.reduced ? RUN : SPARSE_ROWS * LS_FOLD_COLUMNS) * r->size);
+        buffer = ls_scratch(worker, 0, (size_t)(r->inner.reduced ? RUN : SPARSE_ROWS * LS_SUMMARY_COLUMNS) * r->size);
         if (!buffer) {
             atomic_store(&r->out_of_memory, true);
             return;
@@ -247,7 +247,7 @@ static void fold_parts(void *arg, ls_worker worker)
     for (int64_t task = begin; task < end; task++) {
         int64_t chunk = task % r->chunks, part = task / r->chunks % r->parts, output = task / r->chunks / r->parts;
         int64_t first = 0, n = r->inner.reduced ? 1 : columns_of(r, chunk, &first);
-        double own[LS_FOLD_COLUMNS], own_m2[LS_FOLD_COLUMNS];
+        double own[LS_SUMMARY_COLUMNS], own_m2[LS_SUMMARY_COLUMNS];
         int64_t at = (output * r->parts + part) * width + first;
         double *value = r->parts > 1 ? (double *)r->value + at : own, *m2 = r->parts > 1 ? r->m2 + at : own_m2;
         if (r->inner.reduced) fold_runs(r, output, part, buffer, value, m2);
@@ -295,7 +295,7 @@ static void set_parts(reduction *r)
         int64_t longest = r->inner.size < RUN ? r->inner.size : RUN;
         if (r->kept.count < 64) r->part_size = ls_block_rows(longest, PART_RUNS);
     } else {
-        r->chunks = (r->inner.size + LS_FOLD_COLUMNS - 1) / LS_FOLD_COLUMNS;
+        r->chunks = (r->inner.size + LS_SUMMARY_COLUMNS - 1) / LS_SUMMARY_COLUMNS;
         total = r->part_size = r->reduced.count;
         if (r->kept.count < 64) {
             r->part_size = ls_block_rows(r->inner.size, PART_RUNS);
@@ -305,7 +305,7 @@ static void set_parts(reduction *r)
     r->parts = (total + r->part_size - 1) / r->part_size;
 }
 
-static ls_status reduce(const ls_call *call, ls_fold fold, ls_message *why)
+static ls_status reduce(const ls_call *call, ls_summary fold, ls_message *why)
 {
     const ls_operand *x = call->in[0], *y = call->out[0];
     const ls_reduce_kernels *kernels = ls_reduce_table();
@@ -325,9 +325,9 @@ static ls_status reduce(const ls_call *call, ls_fold fold, ls_message *why)
     int64_t outputs = r.kept.count * (r.inner.reduced ? 1 : r.inner.size);
     if (outputs == 0) return LS_OK;
     if (r.elements == 0) {
-        if (fold == LS_FOLD_MAX || fold == LS_FOLD_MIN)
+        if (fold == LS_SUMMARY_MAX || fold == LS_SUMMARY_MIN)
             return ls_cpu_fail(why, LS_ERR_VALUE, "the %s of no elements does not exist",
-                               fold == LS_FOLD_MAX ? "maximum" : "minimum");
+                               fold == LS_SUMMARY_MAX ? "maximum" : "minimum");
         int64_t nothing = 0; /* also 0.0 */
         double nan = NAN;
         int64_t width = r.inner.reduced ? 1 : r.inner.size;
@@ -354,32 +354,32 @@ static ls_status reduce(const ls_call *call, ls_fold fold, ls_message *why)
  * attrs.reduce.accumulate (sum of a floating x): y += sum. */
 ls_status ls_cpu_sum(const ls_call *call, ls_message *why)
 {
-    return reduce(call, LS_FOLD_SUM, why);
+    return reduce(call, LS_SUMMARY_SUM, why);
 }
 
 ls_status ls_cpu_mean(const ls_call *call, ls_message *why)
 {
-    return reduce(call, LS_FOLD_SUM, why);
+    return reduce(call, LS_SUMMARY_SUM, why);
 }
 
 ls_status ls_cpu_max(const ls_call *call, ls_message *why)
 {
-    return reduce(call, LS_FOLD_MAX, why);
+    return reduce(call, LS_SUMMARY_MAX, why);
 }
 
 ls_status ls_cpu_min(const ls_call *call, ls_message *why)
 {
-    return reduce(call, LS_FOLD_MIN, why);
+    return reduce(call, LS_SUMMARY_MIN, why);
 }
 
 /* sum (x - mean)^2 / max(0, n - attrs.reduce.correction); floating x */
 ls_status ls_cpu_var(const ls_call *call, ls_message *why)
 {
-    return reduce(call, LS_FOLD_MOMENTS, why);
+    return reduce(call, LS_SUMMARY_MOMENTS, why);
 }
 
 /* sqrt(sum x^2); floating x */
 ls_status ls_cpu_norm(const ls_call *call, ls_message *why)
 {
-    return reduce(call, LS_FOLD_SQUARES, why);
+    return reduce(call, LS_SUMMARY_SQUARES, why);
 }

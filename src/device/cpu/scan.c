@@ -6,7 +6,7 @@
 typedef struct search {
     ls_dtype dtype;
     int64_t length;
-    ls_fold_run_fn *extreme;
+    ls_summary_run_fn *extreme;
 } search;
 
 /* The first element equal to the extreme of its row; where that is NaN, the first NaN. */
@@ -34,7 +34,7 @@ static void find_extremes(void *arg, const ls_block *block)
     }
 }
 
-static ls_status arg_extreme(const ls_call *call, ls_fold fold, ls_message *why)
+static ls_status arg_extreme(const ls_call *call, ls_summary fold, ls_message *why)
 {
     const ls_operand *x = call->in[0], *y = call->out[0];
     uint32_t along = x->ndim ? 1u << call->attrs.axis.dim : 0;
@@ -49,12 +49,12 @@ static ls_status arg_extreme(const ls_call *call, ls_fold fold, ls_message *why)
  * counts as the extreme. LS_ERR_VALUE when the dimension has no elements. */
 ls_status ls_cpu_argmax(const ls_call *call, ls_message *why)
 {
-    return arg_extreme(call, LS_FOLD_MAX, why);
+    return arg_extreme(call, LS_SUMMARY_MAX, why);
 }
 
 ls_status ls_cpu_argmin(const ls_call *call, ls_message *why)
 {
-    return arg_extreme(call, LS_FOLD_MIN, why);
+    return arg_extreme(call, LS_SUMMARY_MIN, why);
 }
 
 typedef struct running_sum {

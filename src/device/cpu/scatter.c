@@ -40,10 +40,10 @@ static void copy_range(void *arg, int64_t begin, int64_t end)
 {
     const adding *job = arg;
     size_t size = ls_dtype_size(job->y->dtype);
-    for (ls_span span; begin < end; begin += span.size) {
+    for (ls_grid_run span; begin < end; begin += span.size) {
         span = ls_grid_span(&job->copies, begin, end);
-        char *y = ls_element(job->y, span.at[0]);
-        const char *x = ls_element(job->x, span.at[1]);
+        char *y = ls_element_at(job->y, span.at[0]);
+        const char *x = ls_element_at(job->x, span.at[1]);
         bool dense = span.step[0] == 1 && span.step[1] == 1;
         if (dense) memcpy(y, x, (size_t)span.size * size);
         for (int64_t i = 0; !dense && i < span.size; i++)
@@ -84,7 +84,7 @@ typedef struct stretch {
 } stretch;
 
 /* Adds along some lines side by side. Runs go along the line where there is only one, else across the lines. */
-static void add_bundle(const adding *job, const ls_span *span, void *sums, int64_t pick, int64_t beside)
+static void add_bundle(const adding *job, const ls_grid_run *span, void *sums, int64_t pick, int64_t beside)
 {
     int64_t size = is_half(job) ? (int64_t)sizeof(float) : (int64_t)ls_dtype_size(job->y->dtype);
     stretch along = {job->n, 0, job->index_step, job->src_step};
@@ -96,7 +96,7 @@ static void add_bundle(const adding *job, const ls_span *span, void *sums, int64
             end = ls_index_chunk_end(begin, run.n);
             int64_t at = span->at[1] + i * runs.index + begin * run.index, buffer[LS_INDEX_CHUNK];
             const int64_t *index = ls_indices(job->index, at, run.index, end - begin, buffer);
-            const void *src = ls_element(job->src, span->at[2] + i * runs.src + begin * run.src);
+            const void *src = ls_element_at(job->src, span->at[2] + i * runs.src + begin * run.src);
             add_run(job->y->dtype, (char *)sums + begin * run.sum * size, pick, run.sum, src, run.src, index,
                     end - begin);
         }
@@ -104,7 +104,7 @@ static void add_bundle(const adding *job, const ls_span *span, void *sums, int64
 }
 
 /* The same for halves: all sums of the lines are widened, added to and narrowed again. */
-static void add_bundle_of_halves(const adding *job, const ls_span *span, float *sums)
+static void add_bundle_of_halves(const adding *job, const ls_grid_run *span, float *sums)
 {
     int64_t lanes = span->size, count = job->y_n * lanes;
     for (int64_t i = 0; i < count; i++) {
@@ -128,10 +128,10 @@ static void add_lines(void *arg, ls_worker worker)
     }
     int64_t begin, end;
     ls_worker_range(worker, ls_grid_size(&job->lines), job->lanes, &begin, &end);
-    for (ls_span span; begin < end; begin += span.size) {
+    for (ls_grid_run span; begin < end; begin += span.size) {
         span = ls_grid_span(&job->lines, begin, end - begin < job->lanes ? end : begin + job->lanes);
         if (sums) add_bundle_of_halves(job, &span, sums);
-        else add_bundle(job, &span, ls_element(job->y, span.at[0]), job->y_step, span.step[0]);
+        else add_bundle(job, &span, ls_element_at(job->y, span.at[0]), job->y_step, span.step[0]);
     }
 }
 
@@ -184,7 +184,7 @@ static void add_slices(void *arg, ls_worker worker)
     int64_t begin = 0, end = ls_grid_size(&job->grid), first = 0, last = job->k;
     if (job->by_row) ls_worker_range(worker, job->k, 1, &first, &last);
     else ls_worker_range(worker, end, LANES, &begin, &end);
-    for (ls_span span; begin < end; begin += span.size) {
+    for (ls_grid_run span; begin < end; begin += span.size) {
         span = ls_grid_span(&job->grid, begin, end);
         bool dense = span.step[0] == 1 && span.step[1] == 1;
         for (int64_t from = 0, to; from < job->k && from < last; from = to) {
@@ -193,8 +193,8 @@ static void add_slices(void *arg, ls_worker worker)
             if (from < first) continue; /* whose first slice is another worker's is that worker's */
             int64_t y = span.at[0] + (int64_t)row * job->y_step;
             for (int64_t i = 0; i < (dense ? 1 : span.size); i++)
-                job->kernels->add_rows(job->src->dtype, job->y->dtype, ls_element(job->y, y + i * span.step[0]),
-                                       ls_element(job->src, span.at[1] + i * span.step[1]), job->offsets + from,
+                job->kernels->add_rows(job->src->dtype, job->y->dtype, ls_element_at(job->y, y + i * span.step[0]),
+                                       ls_element_at(job->src, span.at[1] + i * span.step[1]), job->offsets + from,
                                        to - from, dense ? span.size : 1);
         }
     }

@@ -154,7 +154,7 @@ INLINE void draw_groups(const attention_walk *walk, attention_place at, const in
 /* Element by element, where queries are wide (forward) or narrow. */
 static void draw_singly(const attention_walk *walk, attention_place at, bool queries_wide)
 {
-    const ls_attention *p = walk->drop.problem;
+    const ls_attention_task *p = walk->drop.problem;
     for (int i = 0; i < TILE; i++) {
         int wide = i % WIDE, narrow = i / WIDE, query = queries_wide ? wide : narrow,
             key = queries_wide ? narrow : wide;

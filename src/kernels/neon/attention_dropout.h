@@ -16,7 +16,7 @@
 #define PHILOX_M1 0xCD9E8D57u
 
 typedef struct dropout {
-    const ls_attention *problem;
+    const ls_attention_task *problem;
     uint32_t below; /* 0: no dropout */
     bool by_groups;
     uint32_t step;        /* from counter to counter of successive queries */
@@ -24,7 +24,7 @@ typedef struct dropout {
     uint32_t low2, high2; /* product of word 0 in round 2, with the key of word 2: the same for all blocks */
 } dropout;
 
-static dropout start_dropout(const ls_attention *p)
+static dropout start_dropout(const ls_attention_task *p)
 {
     dropout d = {.problem = p, .below = p->drop_below, .step = (uint32_t)(p->drawn_row / 4)};
     if (!p->drop_below) return d;

@@ -176,7 +176,7 @@ static void finish_rounds(const attention_walk *walk)
 
 static bool keeps(const attention_walk *walk, attention_place at, int query, int key)
 {
-    const ls_attention *p = walk->drop.problem;
+    const ls_attention_task *p = walk->drop.problem;
     return ls_attention_keeps(p, ls_attention_element(p, at.head, at.query + query, at.key + key));
 }
 

@@ -250,7 +250,7 @@ LS_SIZE(8, uint64_t)
 
 /* Kept elements are scaled in f32 unless they are f64: the same bits on every ISA. */
 #define LS_DROPOUT(dtype, class, type, get, put_whole, put_real, ...)                                                  \
-    static void dropout_##dtype(int64_t n, int64_t first, void *out, const void *x, const ls_dropout *how)             \
+    static void dropout_##dtype(int64_t n, int64_t first, void *out, const void *x, const ls_dropout_rule *how)        \
     {                                                                                                                  \
         type *to = out;                                                                                                \
         const type *from = x;                                                                                          \

@@ -157,7 +157,7 @@ static ls_module *stem_new(ls_run *run, stem kind, int64_t in, int64_t out)
     return layers;
 }
 
-static bool draw_weight(void *user, const char *path, const ls_member *member)
+static bool draw_weight(void *user, const char *path, const ls_module_member *member)
 {
     (void)user, (void)path;
     if (ls_ndim(member->tensor) == 4) ls_init_kaiming_normal(member->tensor, LS_GAIN_RELU, LS_FAN_OUT);
