@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "optim/scaler.h"
 #include "tensor/live.h"
 
@@ -143,12 +144,34 @@ static void complete(ls_group_opts *given, const ls_group_opts *otherwise)
     given->epsilon = ls_opts_real(given->epsilon, otherwise->epsilon);
 }
 
+/* What the optimiser's rule does not use would have no effect. */
+static bool options_apply(const ls_optim *optim, const ls_group_opts *given, const char *who)
+{
+    bool betas = optim->rule->has_betas;
+    const struct {
+        const char *name;
+        double value;
+        bool used;
+    } options[] = {
+        {"momentum", given->momentum, !betas}, {"dampening", given->dampening, !betas}, {"beta1", given->beta1, betas},
+        {"beta2", given->beta2, betas},        {"epsilon", given->epsilon, betas},
+    };
+    for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
+        if (options[i].used || ls_opts_real(options[i].value, 0) == 0) continue;
+        ls_fail(&optim->object.run->errors, LS_ERR_VALUE, "%s: .%s = %g; %s has none", who, options[i].name,
+                options[i].value, optim->rule->name);
+        return false;
+    }
+    return true;
+}
+
 int ls_group_add_sized(ls_optim *optim, const ls_state *parameters, const ls_group_opts *given, size_t opts_size)
 {
     if (!optim) return 0;
     ls_run *run = optim->object.run;
     if (ls_failed(run)) return 0;
     ls_group_opts s = LS_OPTS_READ(ls_group_opts, given, opts_size);
+    if (!options_apply(optim, &s, "ls_group_add")) return 0;
     complete(&s, &optim->defaults);
     if (!settings_sound(optim, &s) || !add_group(optim, s)) return 0;
     for (int64_t i = 0; i < ls_state_count(parameters); i++) {
@@ -186,6 +209,7 @@ void ls_group_set_sized(ls_optim *optim, int group, const ls_group_opts *given, 
 {
     if (!group_exists(optim, group, "ls_group_set")) return;
     ls_group_opts values = LS_OPTS_READ(ls_group_opts, given, opts_size);
+    if (!options_apply(optim, &values, "ls_group_set")) return;
     complete(&values, &optim->groups[group].now);
     if (settings_sound(optim, &values)) optim->groups[group].now = values;
 }
@@ -338,9 +362,27 @@ static bool submit_step(ls_optim *optim)
     return true;
 }
 
+/* Steps that never find a gradient train nothing: of another module, or without ls_backward(). Parameters may all be
+ * frozen for a while. */
+static void look_for_gradients(ls_optim *optim)
+{
+    bool wanted = false;
+    for (int64_t i = 0; i < optim->slot_count && !optim->had_gradients; i++) {
+        optim->had_gradients = optim->slots[i].due;
+        wanted = wanted || ls_wants_grad(optim->slots[i].parameter);
+    }
+    if (optim->had_gradients || !wanted) return;
+    optim->had_gradients = true; /* said once */
+    ls_log_of_job(LS_LOG_WARN,
+                  "ls_step: no parameter of this %s has a gradient (\"%s\" is the first): was it made for the module "
+                  "that is trained, and was ls_backward() called?",
+                  optim->rule->name, optim->slots[0].name);
+}
+
 static void count_step(ls_optim *optim)
 {
     optim->steps++;
+    if (!optim->had_gradients) look_for_gradients(optim);
     for (int64_t i = 0; i < optim->slot_count; i++) {
         ls_optim_slot *slot = &optim->slots[i];
         if (!slot->due) continue;

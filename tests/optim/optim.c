@@ -328,6 +328,9 @@ static void misuse_is_an_error(void)
     FAILS(ls_adam_new(run, m, .weight_decay = INFINITY), LS_ERR_VALUE);
     FAILS(ls_sgd_new(run, m, .momentum = 0.9, .dampening = NAN), LS_ERR_VALUE);
     FAILS(ls_set_lr(sgd, -1), LS_ERR_VALUE);
+    FAILS((ls_group_set(sgd, 0, .beta1 = 0.5), 0), LS_ERR_VALUE);
+    FAILS((ls_group_set(ls_adam_new(run, m), 0, .momentum = 0.5), 0), LS_ERR_VALUE);
+    FAILS(ls_group_add(sgd, ls_parameters(m), .epsilon = 1e-3), LS_ERR_VALUE);
     FAILS(ls_sgd_new(run, m, .nesterov = true), LS_ERR_VALUE);
     FAILS(ls_group_get(sgd, 1), LS_ERR_VALUE);
     FAILS(ls_one_cycle_new(sgd, .max_lr = 1), LS_ERR_VALUE);

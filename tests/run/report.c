@@ -451,6 +451,24 @@ static int skips_with_a_finite_loss(void)
     return other ? ls_finish(run) : 1;
 }
 
+static int steps_of_another_module(void)
+{
+    ls_run *run = ls_init(NULL, NULL);
+    ls_module *trained = ls_linear_new(run, 2, 2), *forgotten = ls_linear_new(run, 2, 2);
+    ls_optim *sgd = ls_sgd_new(run, forgotten);
+    for (int i = 0; i < 3; i++) {
+        ls_backward(run, ls_sum(ls_forward(trained, ls_ones(run, LS_F32, 1, 2))));
+        ls_step(sgd);
+    }
+    return ls_finish(run);
+}
+
+static void steps_without_gradients_are_told_once(void)
+{
+    CHECK(tell(steps_of_another_module) == 0);
+    CHECK_MSG(count_of("no parameter of this SGD has a gradient (\"weight\" is the first)") == 1, "%s", said);
+}
+
 static void skipped_steps_are_counted_where_they_are_many(void)
 {
     overflows = 3; /* as a scaler does at first */
@@ -530,6 +548,7 @@ int main(int argc, char **argv)
     CHECK_RUN(the_check_names_the_tensor_that_a_cast_spoiled);
     CHECK_RUN(a_loss_scale_below_one_is_told_once);
     CHECK_RUN(skipped_steps_are_counted_where_they_are_many);
+    CHECK_RUN(steps_without_gradients_are_told_once);
     CHECK_RUN(steps_of_an_epoch_know_who_counts_them); /* last: it reads the environment in this process */
     return check_done();
 }
