@@ -88,6 +88,8 @@ struct ls_optim {
     int64_t skipped_steps; /* by the loss scaler, in this run */
     bool skipped;          /* the last step */
     bool had_gradients;    /* some step found one, or the user was told that none did */
+    const void *follows;   /* the schedule that was stepped last; compared alone */
+    int followed;          /* how often that was another one than before */
     bool apart;            /* nothing is to be said (any more) of processes that train without each other */
     uint64_t unscaled;     /* after which walk of the run the gradients last were */
     uint64_t used;         /* walks up to this one: gradients of them have had their step, taken or skipped */

@@ -67,6 +67,19 @@ ls_schedule *ls_schedule_begin(ls_schedule *schedule)
     return schedule;
 }
 
+/* One after the other is fine; of two that take turns each undoes what the other has set. */
+static void look_for_rivals(const ls_schedule *schedule)
+{
+    ls_optim *optim = schedule->optim;
+    if (optim->follows == schedule) return;
+    optim->follows = schedule;
+    if (++optim->followed != 3) return; /* one, another, and the first again */
+    ls_log_of_job(LS_LOG_WARN,
+                  "ls_schedule_step: two schedules of one %s take turns, and the rate is that of the last alone; "
+                  "ls_lambda_new() can multiply, ls_sequential_schedule_new() has one follow the other",
+                  optim->rule->name);
+}
+
 void ls_schedule_step(ls_schedule *schedule)
 {
     if (!schedule || ls_failed(schedule->object.run)) return;
@@ -78,6 +91,7 @@ void ls_schedule_step(ls_schedule *schedule)
         step = schedule->step + run->share.world;
         if (schedule->limit && step > schedule->limit) step = schedule->limit;
     }
+    look_for_rivals(schedule);
     ls_schedule_set(schedule, step);
 }
 

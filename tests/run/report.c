@@ -451,6 +451,28 @@ static int skips_with_a_finite_loss(void)
     return other ? ls_finish(run) : 1;
 }
 
+static int two_schedules_take_turns(void)
+{
+    ls_run *run = ls_init(NULL, NULL);
+    ls_module *m = ls_linear_new(run, 2, 2);
+    ls_optim *sgd = ls_sgd_new(run, m);
+    ls_schedule *first = ls_exponential_new(sgd, 0.9), *second = ls_exponential_new(sgd, 0.5);
+    for (int i = 0; i < 4; i++) {
+        ls_backward(run, ls_sum(ls_forward(m, ls_ones(run, LS_F32, 1, 2))));
+        ls_step(sgd);
+        ls_zero_grad(sgd);
+        ls_schedule_step(first);
+        ls_schedule_step(second);
+    }
+    return ls_finish(run);
+}
+
+static void schedules_that_undo_each_other_are_told_once(void)
+{
+    CHECK(tell(two_schedules_take_turns) == 0);
+    CHECK_MSG(count_of("two schedules of one SGD take turns") == 1, "%s", said);
+}
+
 static int steps_of_another_module(void)
 {
     ls_run *run = ls_init(NULL, NULL);
@@ -549,6 +571,7 @@ int main(int argc, char **argv)
     CHECK_RUN(a_loss_scale_below_one_is_told_once);
     CHECK_RUN(skipped_steps_are_counted_where_they_are_many);
     CHECK_RUN(steps_without_gradients_are_told_once);
+    CHECK_RUN(schedules_that_undo_each_other_are_told_once);
     CHECK_RUN(steps_of_an_epoch_know_who_counts_them); /* last: it reads the environment in this process */
     return check_done();
 }
