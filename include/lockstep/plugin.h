@@ -223,11 +223,11 @@ typedef enum ls_mark_kind {
 } ls_mark_kind;
 
 /* How a device is opened. */
-typedef struct ls_device_opts {
+typedef struct ls_device_open_args {
     uint32_t size;
     int32_t index;   /* which of count() */
     ls_owner *owner; /* for ls_host.take and give */
-} ls_device_opts;
+} ls_device_open_args;
 
 typedef struct ls_device_table {
     uint32_t abi, size;    /* LS_PLUGIN_ABI, sizeof(ls_device_table): entries beyond a plug-in's size count as NULL */
@@ -239,7 +239,7 @@ typedef struct ls_device_table {
     /* How many such devices are usable here; 0 when the hardware or its driver is missing. Must not start a driver that
      * a later fork would break. */
     int (*count)(void);
-    ls_status (*open)(const ls_host *host, const ls_device_opts *opts, void **device, ls_message *why);
+    ls_status (*open)(const ls_host *host, const ls_device_open_args *args, void **device, ls_message *why);
     void (*close)(void *device);
 
     /* Memory, aligned to 64 bytes at least; release happens after all work submitted before it. Slow: the library

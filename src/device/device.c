@@ -169,8 +169,8 @@ ls_device *ls_device_open(const char *name, ls_status *status, ls_message *why)
                  count == 1 ? " is" : "s are");
         goto close_device;
     }
-    ls_device_opts opts = {.size = sizeof opts, .index = index, .owner = (ls_owner *)device};
-    *status = table.open(&host, &opts, &device->handle, why);
+    ls_device_open_args args = {.size = sizeof args, .index = index, .owner = (ls_owner *)device};
+    *status = table.open(&host, &args, &device->handle, why);
     if (*status && !why->text[0])
         snprintf(why->text, sizeof why->text, "device \"%.64s\" could not be opened, and does not say why", name);
     if (*status) goto close_device;
@@ -314,9 +314,9 @@ static int cpu_count(void)
     return 1;
 }
 
-static ls_status cpu_open(const ls_host *unused_host, const ls_device_opts *opts, void **device, ls_message *why)
+static ls_status cpu_open(const ls_host *unused_host, const ls_device_open_args *args, void **device, ls_message *why)
 {
-    (void)unused_host, (void)opts, (void)why;
+    (void)unused_host, (void)args, (void)why;
     *device = NULL;
     return LS_OK;
 }

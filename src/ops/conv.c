@@ -68,8 +68,10 @@ static bool conv_plan(ls_run *run, ls_opcode op, const ls_tensor *x, const ls_te
     for (int i = 0; i < 2 && !ls_failed(run); i++) {
         int64_t reach = window->dilation[i] * (window->kernel[i] - 1) + 1;
         int64_t room = x->view.dim[2 + i] + 2 * window->padding[i] - reach;
-        if (room < 0)
+        if (room < 0) {
             op_error(run, op, LS_ERR_SHAPE, "%s is smaller than the window of weight %s", OP_TEXT(x), OP_TEXT(weight));
+            return false;
+        }
         /* A longer stride leaves the image as well, and working spaces grow with it. */
         if (window->stride[i] > room) window->stride[i] = room + 1;
         shape->dim[2 + i] = room / window->stride[i] + 1;

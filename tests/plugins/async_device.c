@@ -479,13 +479,13 @@ static int device_count(void)
     return 2;
 }
 
-static ls_status device_open(const ls_host *host, const ls_device_opts *opts, void **handle, ls_message *why)
+static ls_status device_open(const ls_host *host, const ls_device_open_args *args, void **handle, ls_message *why)
 {
     (void)why;
     device *d = calloc(1, sizeof *d);
     if (!d) return LS_ERR_MEMORY;
     d->host = host;
-    d->owner = opts->owner;
+    d->owner = args->owner;
     pthread_mutex_init(&d->lock, NULL);
     *handle = d;
     return LS_OK;

@@ -10,10 +10,10 @@ static int device_count(void)
     return 1;
 }
 
-static ls_status device_open(const ls_host *host, const ls_device_opts *opts, void **device, ls_message *why)
+static ls_status device_open(const ls_host *host, const ls_device_open_args *args, void **device, ls_message *why)
 {
     (void)host;
-    (void)opts;
+    (void)args;
     (void)device;
     (void)why;
     return LS_ERR_DEVICE;

@@ -505,9 +505,9 @@ static int device_count(void)
     return 1;
 }
 
-static ls_status device_open(const ls_host *host, const ls_device_opts *opts, void **handle, ls_message *why)
+static ls_status device_open(const ls_host *host, const ls_device_open_args *args, void **handle, ls_message *why)
 {
-    (void)opts, (void)why;
+    (void)args, (void)why;
     device *d = must(calloc(1, sizeof *d));
     d->host = host;
     d->count = 1;
