@@ -114,7 +114,7 @@ int ls_finish(ls_run *run)
     ls_finite_clear(run);
     ls_live_free(run);
     if (run->scope_count > 0) {
-        ls_scope_end(run, 1, NULL);
+        ls_scopes_close(run);
         for (ls_tensor *t; (t = run->scopes[0].first);) ls_drop(t);
     }
     for (ls_device *d = run->devices, *next; d; d = next) {

@@ -180,6 +180,7 @@ char *ls_operand_text(const ls_operand *x, char text[LS_TEXT]);
  * A loader's batch lives until the loader's next call, whatever other loaders did in between. Such a scope is known by
  * its serial. Closing it closes what stands above it too, unless another such scope does:
  * then only its own tensors go. */
+void ls_scopes_close(ls_run *run);                      /* all but the run's own */
 uint64_t ls_scope_open(ls_run *run, const char *label); /* 0 after a failure */
 void ls_scope_close(ls_run *run, uint64_t serial);      /* one that is gone already is accepted */
 

@@ -248,6 +248,11 @@ ls_tensor *ls_scope_end(ls_run *run, ls_mark mark, ls_tensor *escape)
     return escape;
 }
 
+void ls_scopes_close(ls_run *run)
+{
+    close_from(run, 1);
+}
+
 uint64_t ls_scope_open(ls_run *run, const char *label)
 {
     if (!scope_push(run)) return 0;
