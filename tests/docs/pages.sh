@@ -1,6 +1,6 @@
 #!/bin/sh
-# pages.sh CC LOCKSTEP LIBRARY - what docs/first_steps.md and docs/from_torch.md show works: programs and commands of the
-# one run as they stand there, expressions and lines of the other compile.
+# pages.sh CC LOCKSTEP LIBRARY - what docs/first_steps.md, modules.md and from_torch.md show works: programs and commands
+# of the first two run as they stand there, expressions and lines of the last compile.
 set -eu
 cc=$1
 lockstep=$2
@@ -32,6 +32,12 @@ while read -r line; do
         { echo "did not learn:"; cat log; exit 1; } ;;
     esac
 done <commands
+
+# ---- modules.md: one program ----
+
+awk '/^```c$/ { inside = 1; next } /^```$/ { inside = 0 } inside' "$root/docs/modules.md" >modules.c
+$cc $strict modules.c -o modules "$library" -Wl,-rpath,"$(dirname "$library")"
+./modules | grep -q '^2 outputs, gradient of the first weight: there$' || { echo "modules.md says something else"; exit 1; }
 
 # ---- from_torch.md: blocks are lines of a function, the right column is expressions ----
 
