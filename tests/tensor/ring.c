@@ -202,6 +202,9 @@ static void no_memory_is_no_object(void)
 /* As runs that follow each other: what one had made is dead for all that come after it. */
 static void a_ring_goes_on_where_another_was_left(void)
 {
+#if defined(LS_SANITIZE_THREAD) && defined(__aarch64__)
+    CHECK_SKIP("the thread sanitizer leaves too few addresses here: they come round");
+#endif
     enum { RINGS = 2000 };
     static object *of[RINGS];
     int64_t bytes, bytes_before = 0;
