@@ -64,4 +64,9 @@ void ls_run_report(ls_run *run, bool told)
     for (const ls_object *o = run->objects; o && !told; o = o->older)
         if (o->kind == LS_OBJECT_SCHEDULE) ls_schedule_over((const ls_schedule *)o);
     report_finite(run);
+    if (run->autocast_count > 0)
+        ls_log_line(LS_LOG_WARN,
+                    "ls_autocast_begin() was not followed by ls_autocast_end(): all that came after it ran "
+                    "in %s, losses and metrics too",
+                    ls_dtype_name(run->autocast[run->autocast_count - 1]));
 }

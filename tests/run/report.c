@@ -501,6 +501,27 @@ static void skipped_steps_are_counted_where_they_are_many(void)
     CHECK_MSG(count_of("warning: steps skipped by the loss scaler: 20") == 1, "%s", said);
 }
 
+static int leave_autocast_open(void)
+{
+    ls_run *run = ls_init(NULL, NULL);
+    ls_autocast_begin(run, LS_BF16);
+    return ls_finish(run);
+}
+
+static int end_autocast(void)
+{
+    ls_run *run = ls_init(NULL, NULL);
+    ls_autocast_begin(run, LS_BF16);
+    ls_autocast_end(run);
+    return ls_finish(run);
+}
+
+static void autocast_that_is_left_open_is_told(void)
+{
+    CHECK(tell(leave_autocast_open) == 0 && count_of("ls_autocast_begin() was not followed by ls_autocast_end()") == 1);
+    CHECK(tell(end_autocast) == 0 && count_of("ls_autocast_begin") == 0);
+}
+
 static void a_loss_scale_below_one_is_told_once(void)
 {
     CHECK(tell(scale_sinks) == 0);
@@ -568,6 +589,7 @@ int main(int argc, char **argv)
     CHECK_RUN_FORK(what_several_processes_train_apart_is_told_once_in_a_job);
     CHECK_RUN(the_check_names_module_operator_and_parameter);
     CHECK_RUN(the_check_names_the_tensor_that_a_cast_spoiled);
+    CHECK_RUN(autocast_that_is_left_open_is_told);
     CHECK_RUN(a_loss_scale_below_one_is_told_once);
     CHECK_RUN(skipped_steps_are_counted_where_they_are_many);
     CHECK_RUN(steps_without_gradients_are_told_once);
