@@ -270,11 +270,10 @@ typedef struct ls_device_table {
 
     /* ---- optional entries: NULL where a device has no use for them ---- */
 
-    /* Can it run this operator? NULL: all of them. A fused operator that it cannot run is put together from others. */
+    /* Can it run this operator? NULL: all of them. Asked of operators that others can do the work of: conv2d_norm, and
+     * normalize for photos. Any other that it lacks fails when it is called. */
     bool (*supports)(void *device, ls_opcode op);
     ls_status (*mark)(void *device, ls_stream *stream, ls_mark_kind mark, ls_message *why);
-    /* The stream as the vendor's libraries know it, such as a cudaStream_t. */
-    void *(*native)(void *device, ls_stream *stream);
     const struct ls_group_table *group; /* collectives of its own: <lockstep/group.h> */
 } ls_device_table;
 
