@@ -17,6 +17,7 @@ find $folders -name '*.[ch]' -o -name '*.inc' -o -name '*.def' | sort | xargs aw
         below["ops"] = "autograd"
         below["formats"] = "tensor"
         below["nn"] = "ops formats"
+        below["models"] = "nn formats"
         below["data"] = "tensor"
         below["optim"] = "parallel"
         below["parallel"] = "autograd"
@@ -31,7 +32,6 @@ find $folders -name '*.[ch]' -o -name '*.inc' -o -name '*.def' | sort | xargs aw
         split("run tensor state", words, " ")
         for (i in words) behind[words[i]] = "tensor"
         behind["env"] = behind["flags"] = "run"
-        behind["models"] = "nn"
         behind["image"] = "data"
     }
 
@@ -47,10 +47,10 @@ find $folders -name '*.[ch]' -o -name '*.inc' -o -name '*.def' | sort | xargs aw
         bad++
     }
 
-    # <lockstep/nn.h> -> nn
+    # <lockstep/nn.h> -> nn, <lockstep/models/resnet.h> -> models
     function folder_behind(header) {
         sub(/^lockstep\//, "", header)
-        sub(/\.h$/, "", header)
+        sub(/\.h$|\/.*/, "", header)
         return header in behind ? behind[header] : header
     }
 

@@ -11,7 +11,7 @@ bad=0
 breaks()
 {
     rm -rf "$tree"/*
-    mkdir -p "$tree/src/base" "$tree/src/kernels/neon" "$tree/src/tensor" "$tree/src/optim" "$tree/src/nn" \
+    mkdir -p "$tree/src/base" "$tree/src/kernels/neon" "$tree/src/tensor" "$tree/src/optim" "$tree/src/nn" "$tree/src/models" \
         "$tree/include/lockstep" "$tree/cli" "$tree/examples" "$tree/plugins/one"
     touch "$tree/src/base/log.h" "$tree/src/kernels/gemm.h" "$tree/src/tensor/view.h" "$tree/src/nn/module.h" \
         "$tree/cli/table.h" "$tree/plugins/one/own.h"
@@ -33,6 +33,7 @@ breaks NO plugins/one/a.c '#include <lockstep/link.h>'
 breaks NO plugins/one/a.c '#include "own.h"'
 breaks NO src/kernels/a.c '#include <lockstep/plugin.h>'
 breaks NO src/nn/a.c '#include <lockstep/ops.h>'
+breaks NO src/models/a.c '#include "nn/module.h"'
 
 breaks YES src/base/a.c '#include "tensor/view.h"'
 breaks YES src/kernels/neon/a.c '#include "../../tensor/view.h"'
@@ -42,6 +43,7 @@ breaks YES src/optim/a.c '#include "nn/module.h"'
 breaks YES src/tensor/a.c '#include "base/missing.h"'
 breaks YES src/kernels/a.c '#include <lockstep/tensor.h>'
 breaks YES src/tensor/a.c '#include <lockstep.h>'
+breaks YES src/nn/a.c '#include <lockstep/models/resnet.h>'
 breaks YES include/lockstep/a.h '#include "base/log.h"'
 breaks YES cli/a.c '#include "../src/base/log.h"'
 breaks YES examples/a.c '#include "base/log.h"'

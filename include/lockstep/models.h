@@ -1,5 +1,4 @@
-/* models.h - networks that people know by name, with the parameter names, shapes and arithmetic of timm, so that
- * weights made there load here and the other way round.
+/* models.h - networks that people know by name, one header for each family, and what all of them have.
  *
  *     ls_module *net = ls_resnet_new(run, "resnet50d", .classes = 37, .weights = "resnet50d.safetensors");
  *     ls_freeze(net);
@@ -8,33 +7,11 @@
 #ifndef LOCKSTEP_MODELS_H
 #define LOCKSTEP_MODELS_H
 
-#include <lockstep/nn.h>
+#include <lockstep/models/resnet.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-/* ---- ResNet: x [N,in_channels,H,W] -> [N,classes] ----
- *
- * resnet18 34 50 101 152, resnet26 and 200 of the same making, their variants "d" (a stem of three small convolutions,
- * mean pooling in shortcuts), and the small ones resnet10t, resnet14t. Another name is an error that lists all. Sides
- * that 32 divides waste nothing; 32 is the least. Weights start as timm's do. */
-typedef struct ls_resnet_opts {
-    int64_t classes LS_DEFAULT(1000);
-    int64_t in_channels LS_DEFAULT(3);
-    /* Channels of the first stage, a multiple of 8. Everything else is in proportion. */
-    int64_t width LS_DEFAULT(64);
-    /* A file to load (formats.h). One that was made for another number of classes leaves the last layer as it starts;
-     * any other difference is an error that says which. */
-    const char *weights LS_DEFAULT(NULL);
-    /* Stages halve the picture in their first 1x1 convolution, as the first published weights expect, and not in the
-     * 3x3 one after it. */
-    bool v1_strides LS_DEFAULT(false);
-    ls_options_end _ LS_DEFAULT({});
-} ls_resnet_opts;
-#define ls_resnet_opts_defaults .classes = 1000, .in_channels = 3, .width = 64
-#define ls_resnet_new(run, ...) LS_CALL_2(ls_resnet_new, ls_resnet_opts, run, __VA_ARGS__, )
-LS_API ls_module *ls_resnet_new_sized(ls_run *run, const char *name, const ls_resnet_opts *opts, size_t opts_size);
 
 /* The last layer of a classifying network: its child "fc", "classifier" or "head". */
 LS_API ls_module *ls_classifier(const ls_module *model);

@@ -9,9 +9,9 @@ include=$here/../../include
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-grep -hoE '^#define ls_[a-z0-9_]+_defaults\>' "$include"/lockstep/*.h |
+grep -hoE '^#define ls_[a-z0-9_]+_defaults\>' -r "$include"/lockstep |
     sed -E 's/^#define (ls_[a-z0-9_]+)_defaults/TYPE(\1)/' >"$work/option_types.def"
-for type in $(grep -hoE '^} ls_[a-z0-9_]+_opts;' "$include"/lockstep/*.h | tr -d '};'); do
+for type in $(grep -hoE '^} ls_[a-z0-9_]+_opts;' -r "$include"/lockstep | tr -d '};'); do
     grep -q "($type)" "$work/option_types.def" || [ "$type" = ls_link_opts ] || # which belongs to plug-ins
         { echo "$type has no defaults"; exit 1; }
 done

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include <lockstep/formats.h>
-#include <lockstep/models.h>
+#include <lockstep/models/resnet.h>
 
 #include "base/nearest.h"
 #include "formats/unwrap.h"
@@ -206,16 +206,4 @@ ls_module *ls_resnet_new_sized(ls_run *run, const char *name, const ls_resnet_op
     if (opts.weights) load_weights(whole, opts.weights);
     else ls_module_visit(whole, draw_weight, NULL);
     return ls_layer_done(net);
-}
-
-ls_module *ls_classifier(const ls_module *model)
-{
-    static const char *const names[] = {"fc", "classifier", "head"};
-    if (!model) return NULL;
-    for (size_t n = 0; n < sizeof names / sizeof *names; n++)
-        for (int i = 0; i < model->child_count; i++)
-            if (strcmp(model->children[i].name, names[n]) == 0) return model->children[i].module;
-    ls_fail(&model->object.run->errors, LS_ERR_VALUE, "ls_classifier: %s has no child fc, classifier or head",
-            model->kind);
-    return NULL;
 }
