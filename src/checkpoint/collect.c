@@ -2,7 +2,7 @@
 #include <stdio.h>
 
 #include "checkpoint/training.h"
-#include "data/loader.h"
+#include "data/loader/loader.h"
 #include "optim/optim.h"
 
 char *ls_file_numbered(char name[LS_FILE_NAME], const char *stem, int n, const char *extension)

@@ -10,7 +10,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "checkpoint/training.h"
-#include "data/loader.h"
+#include "data/loader/loader.h"
 #include "nn/module.h"
 #include "optim/optim.h"
 

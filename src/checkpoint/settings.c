@@ -12,7 +12,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "checkpoint/training.h"
-#include "data/loader.h"
+#include "data/loader/loader.h"
 #include "nn/module.h"
 #include "optim/optim.h"
 #include "optim/schedule.h"

@@ -1,6 +1,6 @@
 /* data_parallel.c - prepared modules and optimisers of several processes become one training. */
 #include "base/memory.h"
-#include "data/loader.h"
+#include "data/loader/loader.h"
 #include "optim/optim.h"
 #include "run/prepare.h"
 #include "tensor/exchange.h"

@@ -1,6 +1,6 @@
 /* epoch.c - the loop over epochs: counted here, restored from checkpoints. */
 #include "base/log.h"
-#include "data/loader.h"
+#include "data/loader/loader.h"
 #include "run/prepare.h"
 #include "run/report.h"
 #include "run/state.h"

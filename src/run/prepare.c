@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 #include "base/memory.h"
-#include "data/loader.h"
+#include "data/loader/loader.h"
 #include "nn/module.h"
 #include "run/alike.h"
 #include "tensor/remind.h"

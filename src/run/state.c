@@ -16,7 +16,7 @@
 #include "base/opts.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/training.h"
-#include "data/loader.h"
+#include "data/loader/loader.h"
 #include "nn/module.h"
 #include "optim/optim.h"
 #include "run/collective.h"

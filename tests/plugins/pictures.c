@@ -4,7 +4,7 @@
 #include <dlfcn.h>
 
 #include "check.h"
-#include "data/loader.h"
+#include "data/loader/loader.h"
 
 enum { FILES = 6, SAMPLES = 14, BATCH = 4, SIDE = 24, PIXELS = SIDE * SIDE, LEVELS = 3 * PIXELS };
 

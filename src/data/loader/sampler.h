@@ -1,6 +1,6 @@
 /* sampler.h - orders of an epoch, as the loader sees them. */
-#ifndef LOCKSTEP_DATA_SAMPLER_H
-#define LOCKSTEP_DATA_SAMPLER_H
+#ifndef LOCKSTEP_DATA_LOADER_SAMPLER_H
+#define LOCKSTEP_DATA_LOADER_SAMPLER_H
 
 #include <lockstep/data.h>
 

@@ -1,6 +1,6 @@
 /* widen.c - pictures that travelled as bytes become numbers on the device: the very ones that the CPU would have. */
 #include "data/image/image.h"
-#include "data/slot.h"
+#include "data/loader/batch_slot.h"
 
 /* Samples whose numbers the program wrote itself, over what their bytes became. */
 static bool lay_over(ls_run *run, ls_batch_slot *slot, const ls_reading *reading, int i)
@@ -23,7 +23,7 @@ static bool lay_over(ls_run *run, ls_batch_slot *slot, const ls_reading *reading
     return status == LS_OK;
 }
 
-bool ls_slot_widen(ls_run *run, ls_batch_slot *slot, const ls_reading *reading, int i)
+bool ls_batch_slot_widen(ls_run *run, ls_batch_slot *slot, const ls_reading *reading, int i)
 {
     ls_tensor *bytes = slot->tensor[i];
     ls_tensor *numbers = ls_field_tensor(run, &reading->fields[i], ls_view_shape(&bytes->view));

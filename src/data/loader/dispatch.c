@@ -1,6 +1,6 @@
 /* dispatch.c - batches that rank 0 reads for all: it hands every rank its rows, its own being the first. */
 #include "base/memory.h"
-#include "data/loader.h"
+#include "data/loader/loader.h"
 #include "tensor/exchange.h"
 
 /* What ranks cannot know by themselves: sizes of fields whose samples vary, padded to the largest of the round. */
@@ -50,7 +50,7 @@ bool ls_dispatch_deliver(ls_loader *loader, ls_batch_slot *slot, int64_t *rows)
     ls_run *run = loader->object.run;
     announcement a = {0};
     if (slot) {
-        if (!ls_slot_deliver(run, slot, &loader->feed.reading, loader->tensors)) return false;
+        if (!ls_batch_slot_deliver(run, slot, &loader->prefetcher.reading, loader->tensors)) return false;
         a.rows = slot->count / loader->shard.world;
         for (int i = 0; i < loader->set->field_count; i++) {
             a.shape[i] = ls_view_shape(&loader->tensors[i]->view);

@@ -1,9 +1,9 @@
 /* workers.c - batches do not depend on who makes them, and threads end when they should. */
-#include "data/loader.h"
+#include "data/loader/loader.h"
 
 #include "base/memory.h"
 #include "check.h"
-#include "tests.h"
+#include "data/tests.h"
 
 #include <stdatomic.h>
 #include <sys/wait.h>

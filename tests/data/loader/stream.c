@@ -1,8 +1,8 @@
 /* stream.c - datasets without a length: cut into batches, shared out, resumed. */
-#include "data/loader.h"
+#include "data/loader/loader.h"
 
 #include "check.h"
-#include "tests.h"
+#include "data/tests.h"
 
 #include <sys/wait.h>
 

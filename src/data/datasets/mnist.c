@@ -1,4 +1,4 @@
-/* idx.c - MNIST and its relatives: bytes in idx files, plain or gzip. */
+/* mnist.c - MNIST and its relatives: bytes in idx files, plain or gzip. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -6,7 +6,7 @@
 
 #include "base/budget.h"
 #include "base/memory.h"
-#include "data/dataset.h"
+#include "data/datasets/dataset.h"
 #include "data/image/image.h"
 
 #ifdef LOCKSTEP_WITH_ZLIB

@@ -1,5 +1,5 @@
-/* slot.c - one batch in the making: its memory, and how it becomes tensors. */
-#include "data/slot.h"
+/* batch_slot.c - one batch in the making: its memory, and how it becomes tensors. */
+#include "data/loader/batch_slot.h"
 
 #include <string.h>
 
@@ -80,7 +80,7 @@ static bool prepare_lists(ls_run *run, ls_batch_slot *slot, const ls_reading *re
     return true;
 }
 
-bool ls_slot_prepare(ls_run *run, ls_batch_slot *slot, const ls_reading *reading, int64_t size)
+bool ls_batch_slot_prepare(ls_run *run, ls_batch_slot *slot, const ls_reading *reading, int64_t size)
 {
     ls_message why = {{0}};
     if (slot->copying && ls_device_event_wait(run->device, slot->event, &why))
@@ -93,7 +93,7 @@ bool ls_slot_prepare(ls_run *run, ls_batch_slot *slot, const ls_reading *reading
         if (!reading->bytes[i]) continue;
         if (host) {
             slot->tensor[i] = ls_field_tensor(run, field, batch_shape(ls_field_shape(field), size));
-            if (!slot->tensor[i]) return ls_slot_forget(slot), false;
+            if (!slot->tensor[i]) return ls_batch_slot_forget(slot), false;
             slot->fixed[i] = slot->tensor[i]->view.data;
         } else {
             if (!grow_pinned(run, slot, i, (size_t)size * reading->bytes[i])) return false;
@@ -103,7 +103,7 @@ bool ls_slot_prepare(ls_run *run, ls_batch_slot *slot, const ls_reading *reading
     return true;
 }
 
-bool ls_slot_prepare_plain(ls_run *run, ls_batch_slot *slot, const ls_reading *reading, int64_t size)
+bool ls_batch_slot_prepare_plain(ls_run *run, ls_batch_slot *slot, const ls_reading *reading, int64_t size)
 {
     if (!prepare_lists(run, slot, reading, size)) return false;
     for (int i = 0; i < reading->field_count; i++) {
@@ -114,7 +114,7 @@ bool ls_slot_prepare_plain(ls_run *run, ls_batch_slot *slot, const ls_reading *r
     return true;
 }
 
-void ls_slot_point(const ls_batch_slot *slot, const ls_reading *reading, int64_t j, ls_sample *sample)
+void ls_batch_slot_point(const ls_batch_slot *slot, const ls_reading *reading, int64_t j, ls_sample *sample)
 {
     sample->reading = reading;
     for (int i = 0; i < reading->field_count; i++) {
@@ -123,10 +123,10 @@ void ls_slot_point(const ls_batch_slot *slot, const ls_reading *reading, int64_t
     }
 }
 
-bool ls_slot_copy(const ls_batch_slot *slot, const ls_reading *reading, int64_t j, const ls_batch_slot *source,
-                  int64_t from, ls_sample *sample)
+bool ls_batch_slot_copy(const ls_batch_slot *slot, const ls_reading *reading, int64_t j, const ls_batch_slot *source,
+                        int64_t from, ls_sample *sample)
 {
-    ls_slot_point(slot, reading, j, sample);
+    ls_batch_slot_point(slot, reading, j, sample);
     sample->status = LS_OK;
     for (int i = 0; i < reading->field_count; i++) {
         const ls_field *field = &reading->fields[i];
@@ -143,7 +143,7 @@ bool ls_slot_copy(const ls_batch_slot *slot, const ls_reading *reading, int64_t 
     return true;
 }
 
-void ls_slot_forget(ls_batch_slot *slot)
+void ls_batch_slot_forget(ls_batch_slot *slot)
 {
     ls_message ignored;
     if (slot->uploaded) ls_device_uploads_join(slot->tensor[0]->storage->device, slot->event, &ignored);
@@ -154,9 +154,9 @@ void ls_slot_forget(ls_batch_slot *slot)
     }
 }
 
-void ls_slot_clear(ls_run *run, ls_batch_slot *slot)
+void ls_batch_slot_clear(ls_run *run, ls_batch_slot *slot)
 {
-    ls_slot_forget(slot);
+    ls_batch_slot_forget(slot);
     ls_message ignored;
     if (slot->copying) ls_device_event_wait(run->device, slot->event, &ignored);
     ls_device_event_free(run->device, slot->event);
@@ -302,17 +302,17 @@ static void give_up_delivery(ls_run *run, ls_batch_slot *slot)
     slot->copying = false;
 }
 
-void ls_slot_upload_ahead(ls_run *run, ls_batch_slot *slot, const ls_reading *reading)
+void ls_batch_slot_upload_ahead(ls_run *run, ls_batch_slot *slot, const ls_reading *reading)
 {
     if (ls_device_is_host(run->device) || slot->uploaded || ls_failed(run)) return;
     slot->uploaded = begin_delivery(run, slot, reading);
     if (slot->uploaded) return;
     give_up_delivery(run, slot);
-    ls_slot_forget(slot);
+    ls_batch_slot_forget(slot);
     if (run->errors.code == LS_ERR_MEMORY) ls_errors_clear(&run->errors); /* there may be some when it is its turn */
 }
 
-bool ls_slot_deliver(ls_run *run, ls_batch_slot *slot, const ls_reading *reading, ls_tensor **tensors)
+bool ls_batch_slot_deliver(ls_run *run, ls_batch_slot *slot, const ls_reading *reading, ls_tensor **tensors)
 {
     ls_message why = {{0}};
     if (!slot->uploaded && !begin_delivery(run, slot, reading)) return give_up_delivery(run, slot), false;
@@ -320,7 +320,8 @@ bool ls_slot_deliver(ls_run *run, ls_batch_slot *slot, const ls_reading *reading
     if (slot->copying && ls_device_uploads_join(run->device, slot->event, &why))
         return ls_fail(&run->errors, LS_ERR_DEVICE, "loader: %s", why.text), false;
     for (int i = 0; i < reading->field_count; i++)
-        if (reading->as_bytes[i] && !ls_slot_widen(run, slot, reading, i)) return give_up_delivery(run, slot), false;
+        if (reading->as_bytes[i] && !ls_batch_slot_widen(run, slot, reading, i))
+            return give_up_delivery(run, slot), false;
     for (int i = 0; i < reading->field_count; i++) {
         tensors[i] = slot->tensor[i];
         slot->tensor[i] = NULL;

@@ -1,4 +1,4 @@
-/* folder.c - a dataset of photos in a folder: labels from file names or from sub-folders. */
+/* image_folder.c - a dataset of photos in a folder: labels from file names or from sub-folders. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -12,7 +12,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/opts.h"
-#include "data/dataset.h"
+#include "data/datasets/sample.h"
 
 enum { EXAMPLES = 3, DEEPEST = 32 };
 

@@ -1,5 +1,5 @@
 /* dataset.c - datasets of a user's own, and what all kinds share: fields, classes, samples, lifetime. */
-#include "data/dataset.h"
+#include "data/datasets/dataset.h"
 
 #include <string.h>
 

@@ -1,10 +1,10 @@
 /* dataset.c - where samples come from: one's own function, tensors, photos in folders, idx files,
  * and parts of these. */
-#include "data/loader.h"
+#include "data/loader/loader.h"
 
 #include "check.h"
+#include "data/tests.h"
 #include "folder.h"
-#include "tests.h"
 
 #define HERE "dataset_files"
 

@@ -1,10 +1,11 @@
 /* sample.c - what a dataset's function can do with the sample it is asked for. */
+#include "data/datasets/sample.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/memory.h"
-#include "data/dataset.h"
 #include "data/image/image.h"
 #include "data/random.h"
 

@@ -1,19 +1,19 @@
-/* feed.h - batches made ahead of time: a ring of slots, and threads that fill them.
+/* prefetcher.h - batches made ahead of time: a ring of slots, and threads that fill them.
  *
  * The run's thread appends prepared slots at one end and takes full ones from the other. Workers take a few samples at
  * a time, always of the oldest slot that has samples left, so several work on one batch and batches become full in
  * order. The run's thread works too while it waits, and does all the work where there are no workers. Content does not
  * depend on who fills what. A stream is read by one thread at a time, slot by slot. */
-#ifndef LOCKSTEP_DATA_FEED_H
-#define LOCKSTEP_DATA_FEED_H
+#ifndef LOCKSTEP_DATA_LOADER_PREFETCHER_H
+#define LOCKSTEP_DATA_LOADER_PREFETCHER_H
 
 #include <pthread.h>
 #include <sys/types.h>
 
-#include "data/shard.h"
-#include "data/slot.h"
+#include "data/loader/batch_slot.h"
+#include "data/loader/shard.h"
 
-typedef struct ls_feed {
+typedef struct ls_prefetcher {
     /* What is read. Constant while slots are in the ring. */
     const ls_dataset *set;
     ls_reading reading;
@@ -46,34 +46,34 @@ typedef struct ls_feed {
     int running;
     bool started;
     pid_t process;
-} ls_feed;
+} ls_prefetcher;
 
 /* False (and an error) when memory is out. */
-bool ls_feed_init(ls_run *run, ls_feed *feed, int worker_count, int slot_count);
-/* Ends the threads, gives the memory back. Also good for a zeroed feed. */
-void ls_feed_clear(ls_run *run, ls_feed *feed);
+bool ls_prefetcher_init(ls_run *run, ls_prefetcher *prefetcher, int worker_count, int slot_count);
+/* Ends the threads, gives the memory back. Also right for one that is all zero. */
+void ls_prefetcher_clear(ls_run *run, ls_prefetcher *prefetcher);
 
 /* The slot the next batch will have; NULL while the ring is full. To be prepared by the caller, then put to work. */
-ls_batch_slot *ls_feed_free_slot(ls_feed *feed);
-void ls_feed_push(ls_feed *feed);
-/* The slot `ahead` behind the oldest, when all its samples are done; it stays the caller's until ls_feed_pop(). */
-ls_batch_slot *ls_feed_wait(ls_feed *feed, int ahead);
+ls_batch_slot *ls_prefetcher_free_slot(ls_prefetcher *prefetcher);
+void ls_prefetcher_push(ls_prefetcher *prefetcher);
+/* The slot `ahead` behind the oldest, once all its samples are done; the caller keeps it until ls_prefetcher_pop(). */
+ls_batch_slot *ls_prefetcher_wait(ls_prefetcher *prefetcher, int ahead);
 /* The same where that is so already; else NULL. */
-ls_batch_slot *ls_feed_look(ls_feed *feed, int ahead);
-void ls_feed_pop(ls_feed *feed);
+ls_batch_slot *ls_prefetcher_look(ls_prefetcher *prefetcher, int ahead);
+void ls_prefetcher_pop(ls_prefetcher *prefetcher);
 /* Give up all that is in the ring. Batches count from 0 again. */
-void ls_feed_drain(ls_feed *feed);
+void ls_prefetcher_drain(ls_prefetcher *prefetcher);
 
 /* ---- Streams (stream.c) ---- */
 
 /* Before a pass; the ring is empty. False (and an error) when memory is out. */
-bool ls_stream_restart(ls_run *run, ls_feed *feed, const ls_shard *shard, int64_t epoch);
+bool ls_stream_restart(ls_run *run, ls_prefetcher *prefetcher, const ls_shard *shard, int64_t epoch);
 /* Fill a slot with this rank's part of the next round; returns how many samples that are, 0 at the end. */
-int64_t ls_stream_fill(ls_feed *feed, ls_batch_slot *slot, ls_sample *sample);
+int64_t ls_stream_fill(ls_prefetcher *prefetcher, ls_batch_slot *slot, ls_sample *sample);
 
 /* ---- What became of a sample: noted in its slot ---- */
 
-void ls_feed_note_bad(ls_feed *feed, ls_batch_slot *slot, int64_t j, const ls_sample *sample);
-void ls_feed_note_failure(ls_feed *feed, ls_batch_slot *slot, int64_t j, const ls_sample *sample);
+void ls_prefetcher_note_bad(ls_prefetcher *prefetcher, ls_batch_slot *slot, int64_t j, const ls_sample *sample);
+void ls_prefetcher_note_failure(ls_prefetcher *prefetcher, ls_batch_slot *slot, int64_t j, const ls_sample *sample);
 
 #endif

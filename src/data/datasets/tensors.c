@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "data/dataset.h"
+#include "data/datasets/dataset.h"
 
 typedef struct table {
     int count;

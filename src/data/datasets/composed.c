@@ -1,9 +1,9 @@
-/* parts.c - datasets made of others: a choice of samples, a random split, one after the other. */
+/* composed.c - datasets made of others: a choice of samples, a random split, one after the other. */
 #include <string.h>
 
 #include "base/hash.h"
 #include "base/memory.h"
-#include "data/dataset.h"
+#include "data/datasets/dataset.h"
 #include "data/random.h"
 
 /* What such a dataset reads from: `count` bases; sample i is sample map[i] of the only one, or, without a map, of the

@@ -5,8 +5,8 @@
  * ... again, as often as needed. So position p stands for p modulo n, and batch i of rank r begins at a product.
  *
  * A batch of the whole job that is split among ranks (split_batches) is the same with a batch of batch / world. */
-#ifndef LOCKSTEP_DATA_SHARD_H
-#define LOCKSTEP_DATA_SHARD_H
+#ifndef LOCKSTEP_DATA_LOADER_SHARD_H
+#define LOCKSTEP_DATA_LOADER_SHARD_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,5 +1,5 @@
 /* shard.c - which samples make up batch i of rank r. */
-#include "data/shard.h"
+#include "data/loader/shard.h"
 
 static int64_t smaller(int64_t a, int64_t b)
 {

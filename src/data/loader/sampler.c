@@ -1,5 +1,5 @@
 /* sampler.c - orders of an epoch: random, weighted, every n-th, given by the user. */
-#include "data/sampler.h"
+#include "data/loader/sampler.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* shard.c - who gets which samples: the tables of Accelerate's tests, and the rule behind them on many sizes. */
-#include "data/shard.h"
+#include "data/loader/shard.h"
 
 #include "check.h"
 

@@ -1,8 +1,8 @@
 /* sampler.c - orders of an epoch: what is drawn, how often, and the same again. */
-#include "data/loader.h"
+#include "data/loader/loader.h"
 
 #include "check.h"
-#include "tests.h"
+#include "data/tests.h"
 
 static int64_t pass_of(ls_run *run, ls_dataset *set, ls_sampler *sampler, int64_t epoch, int64_t *index)
 {

@@ -1,8 +1,8 @@
 /* loader.c - batches: what is in them, in which order, and what happens around the loop. */
-#include "data/loader.h"
+#include "data/loader/loader.h"
 
 #include "check.h"
-#include "tests.h"
+#include "data/tests.h"
 
 static void batches_come_in_order(void)
 {

@@ -1,14 +1,14 @@
-/* slot.h - one batch in the making: where its samples are written, and how it becomes tensors.
+/* batch_slot.h - one batch in the making: where its samples are written, and how it becomes tensors.
  *
  * Fields of fixed size are written straight into the batch: on the CPU into the memory of the tensor that will be
  * handed out, otherwise into pinned memory from which the device copies. Fields whose sizes vary go to one cell for
  * each sample and are put together when all sizes are known. Pictures travel to a device as bytes. Slots are used
  * again, so nothing is taken from the system when batches have reached their usual size. Functions that take a run
  * belong to its thread. */
-#ifndef LOCKSTEP_DATA_SLOT_H
-#define LOCKSTEP_DATA_SLOT_H
+#ifndef LOCKSTEP_DATA_LOADER_BATCH_SLOT_H
+#define LOCKSTEP_DATA_LOADER_BATCH_SLOT_H
 
-#include "data/dataset.h"
+#include "data/datasets/sample.h"
 
 typedef struct ls_batch_slot {
     int64_t size;                     /* samples it is made for */
@@ -25,7 +25,7 @@ typedef struct ls_batch_slot {
     bool copying;    /* it has begun, and nobody has waited for it */
     bool uploaded;   /* ahead of delivery: tensor[] are those that will be handed out */
 
-    /* Kept by the feed, under its lock. */
+    /* Kept by the prefetcher, under its lock. */
     int64_t issued, done; /* samples that a thread has taken, has finished */
     int64_t real, after;  /* of a stream: samples of this round that are no repeats; samples read up to its end */
     int64_t bad;          /* samples that were replaced */
@@ -39,23 +39,23 @@ typedef struct ls_batch_slot {
 ls_tensor *ls_field_tensor(ls_run *run, const ls_field *field, ls_shape shape);
 
 /* Get ready for `size` samples; false (and an error) when memory is out. */
-bool ls_slot_prepare(ls_run *run, ls_batch_slot *slot, const ls_reading *reading, int64_t size);
+bool ls_batch_slot_prepare(ls_run *run, ls_batch_slot *slot, const ls_reading *reading, int64_t size);
 /* The same for samples that stay here and never become tensors: in plain memory. */
-bool ls_slot_prepare_plain(ls_run *run, ls_batch_slot *slot, const ls_reading *reading, int64_t size);
+bool ls_batch_slot_prepare_plain(ls_run *run, ls_batch_slot *slot, const ls_reading *reading, int64_t size);
 /* Start the copies of a full slot to the device ahead of its delivery, beside other work. Nothing happens on the CPU,
  * or where memory for one more batch is out. */
-void ls_slot_upload_ahead(ls_run *run, ls_batch_slot *slot, const ls_reading *reading);
+void ls_batch_slot_upload_ahead(ls_run *run, ls_batch_slot *slot, const ls_reading *reading);
 /* Turn what was written into tensors of the innermost scope. */
-bool ls_slot_deliver(ls_run *run, ls_batch_slot *slot, const ls_reading *reading, ls_tensor **tensors);
+bool ls_batch_slot_deliver(ls_run *run, ls_batch_slot *slot, const ls_reading *reading, ls_tensor **tensors);
 /* widen.c: the pictures of field i came as bytes; let the device make numbers of them, in a new slot->tensor[i]. */
-bool ls_slot_widen(ls_run *run, ls_batch_slot *slot, const ls_reading *reading, int i);
+bool ls_batch_slot_widen(ls_run *run, ls_batch_slot *slot, const ls_reading *reading, int i);
 /* Let a sample be written to place j of the slot. */
-void ls_slot_point(const ls_batch_slot *slot, const ls_reading *reading, int64_t j, ls_sample *sample);
+void ls_batch_slot_point(const ls_batch_slot *slot, const ls_reading *reading, int64_t j, ls_sample *sample);
 /* Write sample `from` of another slot to place j; false (and sample->status) when memory is out. */
-bool ls_slot_copy(const ls_batch_slot *slot, const ls_reading *reading, int64_t j, const ls_batch_slot *source,
-                  int64_t from, ls_sample *sample);
+bool ls_batch_slot_copy(const ls_batch_slot *slot, const ls_reading *reading, int64_t j, const ls_batch_slot *source,
+                        int64_t from, ls_sample *sample);
 /* Let go of tensors that were not delivered. */
-void ls_slot_forget(ls_batch_slot *slot);
-void ls_slot_clear(ls_run *run, ls_batch_slot *slot);
+void ls_batch_slot_forget(ls_batch_slot *slot);
+void ls_batch_slot_clear(ls_run *run, ls_batch_slot *slot);
 
 #endif

@@ -1,10 +1,8 @@
-/* pass.c - passes over a dataset, batch by batch. */
-#include <string.h>
+/* loader.c - passes over a dataset, batch by batch. */
+#include "data/loader/loader.h"
 
 #include "base/log.h"
-#include "base/nearest.h"
 #include "base/pin.h"
-#include "data/loader.h"
 #include "data/random.h"
 #include "tensor/live.h"
 
@@ -24,10 +22,10 @@ bool ls_loader_begin_pass(ls_loader *loader)
 {
     ls_run *run = loader->object.run;
     bool stream = ls_dataset_is_stream(loader->set);
-    ls_reading *reading = &loader->feed.reading;
+    ls_reading *reading = &loader->prefetcher.reading;
     reading->sample_key = ls_random_key(loader->opts.seed, (uint64_t)loader->epoch, LS_RANDOM_SAMPLE);
     reading->transform_key = ls_random_key(loader->opts.seed, (uint64_t)loader->epoch, LS_RANDOM_TRANSFORM);
-    if (stream ? !ls_stream_restart(run, &loader->feed, &loader->shard, loader->epoch) : !make_order(loader))
+    if (stream ? !ls_stream_restart(run, &loader->prefetcher, &loader->shard, loader->epoch) : !make_order(loader))
         return false;
     loader->in_pass = loader->settled = true;
     loader->batches = stream ? INT64_MAX : ls_shard_len(&loader->shard);
@@ -43,7 +41,7 @@ static void leave_batch(ls_loader *loader)
 {
     ls_scope_close(loader->object.run, loader->scope);
     loader->scope = 0;
-    if (loader->has_batch) ls_feed_pop(&loader->feed);
+    if (loader->has_batch) ls_prefetcher_pop(&loader->prefetcher);
     loader->has_batch = false;
 }
 
@@ -51,7 +49,7 @@ static void leave_batch(ls_loader *loader)
 static void leave_pass(ls_loader *loader)
 {
     leave_batch(loader);
-    ls_feed_drain(&loader->feed);
+    ls_prefetcher_drain(&loader->prefetcher);
     ls_loop_end(loader->object.run, &loader->loop);
     loader->in_pass = false;
     loader->epoch++;
@@ -90,17 +88,18 @@ static bool reads(const ls_loader *loader)
 /* Put batches into the ring as long as there is room. */
 static bool push_batches(ls_loader *loader)
 {
-    ls_feed *feed = &loader->feed;
+    ls_prefetcher *prefetcher = &loader->prefetcher;
     bool stream = ls_dataset_is_stream(loader->set);
-    for (ls_batch_slot *slot; loader->pushed < loader->batches && (slot = ls_feed_free_slot(feed)); loader->pushed++) {
+    for (ls_batch_slot *slot; loader->pushed < loader->batches && (slot = ls_prefetcher_free_slot(prefetcher));
+         loader->pushed++) {
         ls_span span = stream ? (ls_span){0, loader->shard.batch} : ls_shard_batch(&loader->shard, loader->pushed);
         if (ls_loader_dispatches(loader)) span.size *= loader->shard.world; /* rank 0 has the first part of all */
-        if (!ls_slot_prepare(loader->object.run, slot, &feed->reading, span.size)) return false;
+        if (!ls_batch_slot_prepare(loader->object.run, slot, &prefetcher->reading, span.size)) return false;
         for (int64_t j = 0; !stream && j < span.size; j++) {
             int64_t position = (span.first + j) % loader->shard.samples;
             slot->place[j] = loader->order ? loader->order[position] : position;
         }
-        ls_feed_push(feed);
+        ls_prefetcher_push(prefetcher);
     }
     return true;
 }
@@ -127,7 +126,7 @@ static ls_batch_slot *next_slot(ls_loader *loader, bool *last)
     *last = loader->handed + 1 == loader->batches;
     if (!reads(loader)) return NULL;
     if (!push_batches(loader)) return NULL;
-    ls_batch_slot *slot = ls_feed_wait(&loader->feed, 0);
+    ls_batch_slot *slot = ls_prefetcher_wait(&loader->prefetcher, 0);
     if (slot->bad && !loader->bad) loader->blemish = slot->blemish;
     loader->bad += slot->bad;
     slot->bad = 0;
@@ -135,7 +134,7 @@ static ls_batch_slot *next_slot(ls_loader *loader, bool *last)
     if (!ls_dataset_is_stream(loader->set)) return slot;
     if (slot->count == 0) return NULL;
     loader->stream_read = slot->after;
-    const ls_batch_slot *following = ls_feed_wait(&loader->feed, 1);
+    const ls_batch_slot *following = ls_prefetcher_wait(&loader->prefetcher, 1);
     *last = following->count == 0 && following->failed_at < 0;
     return slot;
 }
@@ -151,26 +150,14 @@ static void report(ls_loader *loader, const ls_batch_slot *slot, int64_t rows, b
     ls_loop_batch(loader->object.run, &loader->loop);
 }
 
-static ls_tensor *tensor_called(const ls_loader *loader, const char *name, int otherwise)
-{
-    for (int i = 0; i < loader->set->field_count; i++)
-        if (strcmp(loader->fields[i].name, name) == 0) return loader->tensors[i];
-    return otherwise < loader->set->field_count ? loader->tensors[otherwise] : NULL;
-}
-
-static void name_tensors(ls_batch *batch)
-{
-    batch->image = tensor_called(batch->loader, "image", 0);
-    batch->label = tensor_called(batch->loader, "label", 1);
-}
-
 /* The batch after this one, if it is full: its copy to the device runs beside the work on this one. */
 static void upload_ahead(ls_loader *loader)
 {
     ls_run *run = loader->object.run;
     if (ls_device_is_host(run->device) || ls_loader_dispatches(loader)) return;
-    ls_batch_slot *next = ls_feed_look(&loader->feed, 1);
-    if (next && next->count > 0 && next->failed_at < 0) ls_slot_upload_ahead(run, next, &loader->feed.reading);
+    ls_batch_slot *next = ls_prefetcher_look(&loader->prefetcher, 1);
+    if (next && next->count > 0 && next->failed_at < 0)
+        ls_batch_slot_upload_ahead(run, next, &loader->prefetcher.reading);
 }
 
 static bool hand_out(ls_loader *loader, ls_batch_slot *slot, bool last, ls_batch *batch)
@@ -183,7 +170,7 @@ static bool hand_out(ls_loader *loader, ls_batch_slot *slot, bool last, ls_batch
     loader->scope = ls_scope_open(run, "batch");
     if (!loader->scope) return false;
     if (dispatched ? !ls_dispatch_deliver(loader, slot, &rows)
-                   : !ls_slot_deliver(run, slot, &loader->feed.reading, loader->tensors))
+                   : !ls_batch_slot_deliver(run, slot, &loader->prefetcher.reading, loader->tensors))
         return false;
     *batch = (ls_batch){
         .count = loader->set->field_count,
@@ -193,7 +180,7 @@ static bool hand_out(ls_loader *loader, ls_batch_slot *slot, bool last, ls_batch
         .last = last,
         .loader = loader,
     };
-    name_tensors(batch);
+    ls_batch_name_tensors(batch);
     report(loader, slot, rows, last);
     upload_ahead(loader);
     if (loader->opts.collate) loader->opts.collate(loader->opts.user, batch);
@@ -219,55 +206,6 @@ bool ls_next(ls_loader *loader, ls_batch *batch)
     if (slot || (more && !reads(loader))) return hand_out(loader, slot, last, batch);
     if (!ls_failed(loader->object.run)) end_pass(loader);
     return false;
-}
-
-/* ---- what is in a batch ---- */
-
-static int field_called(const ls_batch *batch, const char *name, const char *who)
-{
-    const ls_loader *loader = batch->loader;
-    if (!loader || !batch->count) {
-        ls_run *run = loader ? loader->object.run : ls_run_of(NULL);
-        ls_fail(&run->errors, LS_ERR_STATE, "%s: \"%s\" of a batch that ls_next() did not fill", who, name);
-        return -1;
-    }
-    for (int i = 0; i < batch->count; i++)
-        if (strcmp(loader->fields[i].name, name) == 0) return i;
-    ls_nearest nearest = ls_nearest_to(name, strlen(name));
-    for (int i = 0; i < batch->count; i++) ls_nearest_try(&nearest, loader->fields[i].name);
-    char names[300];
-    ls_fail(&loader->object.run->errors, LS_ERR_VALUE, "%s: the %s has no field \"%s\"; it has %s", who,
-            loader->set->kind, name, ls_nearest_names(&nearest, names, sizeof names));
-    return -1;
-}
-
-ls_tensor *ls_batch_field(const ls_batch *batch, const char *name)
-{
-    int i = field_called(batch, name, "ls_batch_field");
-    if (i >= 0) return batch->tensor[i];
-    return &(batch->loader ? batch->loader->object.run : ls_run_of(NULL))->poison;
-}
-
-void ls_batch_set(ls_batch *batch, const char *name, ls_tensor *tensor)
-{
-    int i = field_called(batch, name, "ls_batch_set");
-    if (i < 0) return;
-    batch->loader->tensors[i] = tensor;
-    name_tensors(batch);
-}
-
-ls_shape ls_batch_shape(const ls_batch *batch, const char *name, int64_t sample)
-{
-    const ls_loader *loader = batch->loader;
-    int i = field_called(batch, name, "ls_batch_shape");
-    if (i >= 0 && !loader->has_batch && ls_loader_dispatches(loader) && sample >= 0 && sample < batch->size) {
-        ls_shape padded = ls_view_shape(&loader->tensors[i]->view), row = {.ndim = padded.ndim - 1};
-        for (int d = 0; d < row.ndim; d++) row.dim[d] = padded.dim[d + 1];
-        return row; /* who did not read it knows its size in the batch only */
-    }
-    if (i < 0 || !loader->has_batch || sample < 0 || sample >= batch->size) return ls_shape_make(0, NULL);
-    const ls_batch_slot *slot = &loader->feed.slots[loader->feed.begin % loader->feed.slot_count];
-    return loader->feed.reading.bytes[i] ? ls_field_shape(&loader->fields[i]) : slot->cells[i][sample].shape;
 }
 
 int64_t ls_loader_bad_count(const ls_loader *loader)

@@ -1,13 +1,22 @@
-/* loader.h - a loader from the inside: shared out among processes, stopped and resumed. */
-#ifndef LOCKSTEP_DATA_LOADER_H
-#define LOCKSTEP_DATA_LOADER_H
+/* loader.h - a loader from the inside.
+ *
+ * In the order of the data: create.c turns options into a loader, sampler.c puts the samples of an epoch in order,
+ * shard.c says which of them make this rank's batches, prefetcher.c and its threads write those into a ring of batch
+ * slots (batch_slot.c; stream.c where samples come from a stream), and loader.c, with ls_next(), hands them out: as
+ * tensors of a device (widen.c), or from rank 0 to all (dispatch.c). batch.c is what the program sees of a batch,
+ * position.c where a loader is when it stops. */
+#ifndef LOCKSTEP_DATA_LOADER_LOADER_H
+#define LOCKSTEP_DATA_LOADER_LOADER_H
 
 #include <lockstep/data.h>
 
-#include "data/feed.h"
-#include "data/sampler.h"
-#include "data/shard.h"
+#include "data/loader/prefetcher.h"
+#include "data/loader/sampler.h"
+#include "data/loader/shard.h"
 #include "tensor/loop.h"
+
+/* The most samples of a batch. */
+enum { LS_MOST_SAMPLES = INT32_MAX };
 
 struct ls_loader {
     ls_object object;
@@ -16,7 +25,7 @@ struct ls_loader {
     ls_field fields[LS_MAX_FIELDS]; /* as batches have them: pictures with size and type */
     ls_shard shard;                 /* of the pass in progress, or of the next; shard.start: where it begins */
     int64_t *order;                 /* of the epoch: position -> sample; NULL: as the dataset has them */
-    ls_feed feed;
+    ls_prefetcher prefetcher;
     ls_loop loop; /* what the run knows of it */
 
     int64_t *index; /* of the batch handed out last, where rank 0 reads for all */
@@ -40,13 +49,10 @@ struct ls_loader {
 
 /* ---- Sharing out ---- */
 
-/* Hand out only this rank's batches from the next pass on. False (and an error) where that cannot be. */
+/* Hand out only this rank's batches from the next pass on. False (and an error) where that cannot be. While a batch is
+ * in the program's hands, loader->loop says whether it is the last and how many of its samples, over all ranks, are not
+ * repeats. */
 bool ls_loader_share_out(ls_loader *loader, ls_share share);
-/* While a batch is in the program's hands, loader->loop says whether it is the last and how many of its samples, over
- * all ranks, are no repeats. */
-
-/* Begin the pass that loader->epoch and shard.start describe (pass.c). */
-bool ls_loader_begin_pass(ls_loader *loader);
 
 /* Does rank 0 read for all? */
 static inline bool ls_loader_dispatches(const ls_loader *loader)
@@ -54,9 +60,16 @@ static inline bool ls_loader_dispatches(const ls_loader *loader)
     return loader->shard.dispatch && loader->shard.world > 1;
 }
 
-/* dispatch.c: rank 0 has a slot with the samples of all ranks, one after the other; others have NULL. Every rank gets
+/* Rank 0 has a slot with the samples of all ranks, one after the other; others have NULL. Every rank gets
  * its tensors and loader->index. */
 bool ls_dispatch_deliver(ls_loader *loader, ls_batch_slot *slot, int64_t *rows);
+
+/* ---- Passes ---- */
+
+/* Begin the pass that loader->epoch and shard.start describe. */
+bool ls_loader_begin_pass(ls_loader *loader);
+/* Set batch->image and batch->label: the tensors of these names, else the first and the second. */
+void ls_batch_name_tensors(ls_batch *batch);
 
 /* ---- Stopping and resuming ---- */
 
