@@ -3,10 +3,10 @@
 
 #include "base/log.h"
 #include "base/opts.h"
-#include "launch/agent.h"
-#include "launch/identity.h"
+#include "launch/bootstrap/identity.h"
 #include "launch/plan.h"
-#include "launch/supervise.h"
+#include "launch/supervise/agent.h"
+#include "launch/supervise/supervise.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -1,4 +1,7 @@
-/* launch.h - the two ways to launch, for a process that is fit for it: no run lives in it (run/launched.c looks). */
+/* launch.h - the two ways to launch, for a process that is fit for it: no run lives in it (run/launched.c looks).
+ *
+ * plan.c makes a plan of the options, supervise/ carries it out on every host, and bootstrap/ is how the processes that
+ * were started, by us or by anybody else, find each other. What both say to other hosts goes through control/. */
 #ifndef LOCKSTEP_LAUNCH_LAUNCH_H
 #define LOCKSTEP_LAUNCH_LAUNCH_H
 

@@ -7,9 +7,9 @@
 #include "base/memory.h"
 #include "base/opts.h"
 #include "base/status.h"
+#include "launch/control/loop.h"
+#include "launch/control/wire.h"
 #include "launch/hosts.h"
-#include "launch/loop.h"
-#include "launch/wire.h"
 
 #include <errno.h>
 #include <stdio.h>

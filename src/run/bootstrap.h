@@ -4,7 +4,7 @@
 
 #include "comm/comm.h"
 #include "comm/meet.h"
-#include "launch/exchange.h"
+#include "launch/bootstrap/exchange.h"
 #include "run/session.h"
 
 /* Where this process is among the others. */

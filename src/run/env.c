@@ -17,7 +17,7 @@
 #include "base/parallel.h"
 #include "comm/transport.h"
 #include "kernels/kernels.h"
-#include "launch/identity.h"
+#include "launch/bootstrap/identity.h"
 
 /* ---- one writer, two forms ---- */
 

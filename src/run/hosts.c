@@ -18,7 +18,7 @@
 #include "comm/link_gather.h"
 #include "comm/shm.h"
 #include "comm/transport.h"
-#include "launch/exchange.h"
+#include "launch/bootstrap/exchange.h"
 #include "run/bootstrap.h"
 
 typedef struct card {

@@ -1,5 +1,5 @@
 /* identity.c - the variables of launchers, one a line. */
-#include "launch/identity.h"
+#include "launch/bootstrap/identity.h"
 
 #include "fuzz/fuzz.h"
 

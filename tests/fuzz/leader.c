@@ -1,12 +1,12 @@
 /* leader.c - what a host says to the leader of a job: the first byte decides whether it has proved that it belongs. */
-#include "launch/leader.h"
+#include "launch/supervise/leader.h"
 
 #include <sys/socket.h>
 
 #include "base/json.h"
 #include "fuzz/fuzz.h"
-#include "launch/loop.h"
-#include "launch/token.h"
+#include "launch/control/loop.h"
+#include "launch/control/token.h"
 
 static void turn(ls_leader *leader, int loop, int times)
 {

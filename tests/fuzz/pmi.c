@@ -1,5 +1,5 @@
 /* pmi.c - the answers of a process manager, in both dialects. */
-#include "launch/pmi.h"
+#include "launch/bootstrap/pmi.h"
 
 #include <sys/socket.h>
 

@@ -1,6 +1,6 @@
 /* pmix.c - the answers of a PMIx server, as its library hands them on. */
 #include "fuzz/fuzz.h"
-#include "launch/pmix_library.h"
+#include "launch/bootstrap/pmix_library.h"
 
 static const uint8_t *at, *end;
 

@@ -1,6 +1,6 @@
 /* store.c - what the other side of the store says: to rank 0, or (first bit of the first byte) as rank 0. The second
  * bit lets it prove first that it belongs to the job. */
-#include "launch/store_inside.h"
+#include "launch/bootstrap/store_inside.h"
 
 #include <arpa/inet.h>
 #include <poll.h>

@@ -1,5 +1,5 @@
 /* wire.c - messages of the control plane, from a stranger's end of a connection. */
-#include "launch/wire.h"
+#include "launch/control/wire.h"
 
 #include <sys/socket.h>
 

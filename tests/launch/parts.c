@@ -1,10 +1,10 @@
 /* parts.c - the pure parts of the launcher: placement, lists of streams, environments, the words of a cause. */
 #include "check.h"
 
-#include "launch/cause.h"
+#include "launch/control/token.h"
 #include "launch/placement.h"
 #include "launch/plan.h"
-#include "launch/token.h"
+#include "launch/supervise/cause.h"
 
 #include <sys/stat.h>
 #include <unistd.h>

@@ -1,10 +1,10 @@
 /* strangers.c - whoever can reach a port of a job: hosts of the job still get in, and nothing breaks. */
 #include "launchers.h"
 
+#include "launch/bootstrap/pmi.h"
+#include "launch/control/token.h"
 #include "launch/hosts.h"
-#include "launch/logs.h"
-#include "launch/pmi.h"
-#include "launch/token.h"
+#include "launch/supervise/logs.h"
 
 #include <pthread.h>
 #include <sys/resource.h>

@@ -1,0 +1,48 @@
+/* pmi2.c - the words of PMI-2: "cmd=kvs-put;key=k;value=v;", with the length in front. */
+#include "launch/bootstrap/pmi.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { VALUE_MOST = 1024 /* by the protocol; nobody tells */ };
+
+/* Which version is spoken is settled by a line of the first one. */
+static ls_status hello(ls_pmi *pmi, int64_t end, ls_message *why)
+{
+    char value[sizeof pmi->text];
+    ls_status status =
+        ls_pmi_ask(pmi, "response_to_init", NULL, NULL, end, why, "cmd=init pmi_version=2 pmi_subversion=0\n");
+    if (status) return status;
+    pmi->counted = true;
+    pmi->value_most = VALUE_MOST;
+    status = ls_pmi_ask(pmi, "fullinit-response", "size", value, end, why,
+                        "cmd=fullinit;pmijobid=0;pmirank=%d;threaded=FALSE;", pmi->rank);
+    if (!status && atoi(value) != pmi->world) {
+        snprintf(why->text, sizeof why->text, "PMI: %.20s processes, where the environment says %d", value, pmi->world);
+        status = LS_ERR_PEER;
+    }
+    return status;
+}
+
+static ls_status put(ls_pmi *pmi, const char *key, const char *value, int64_t end, ls_message *why)
+{
+    return ls_pmi_ask(pmi, "kvs-put-response", NULL, NULL, end, why, "cmd=kvs-put;key=%s;value=%s;", key, value);
+}
+
+static ls_status fence(ls_pmi *pmi, int64_t end, ls_message *why)
+{
+    return ls_pmi_ask(pmi, "kvs-fence-response", NULL, NULL, end, why, "cmd=kvs-fence;");
+}
+
+static ls_status get(ls_pmi *pmi, const char *key, char *value, int64_t end, ls_message *why)
+{
+    return ls_pmi_ask(pmi, "kvs-get-response", "value", value, end, why, "cmd=kvs-get;srcid=-1;key=%s;", key);
+}
+
+static ls_status goodbye(ls_pmi *pmi, int64_t end, ls_message *why)
+{
+    return ls_pmi_ask(pmi, "finalize-response", NULL, NULL, end, why, "cmd=finalize;");
+}
+
+const ls_pmi_dialect ls_pmi_2 = {hello, put, fence, get, goodbye};

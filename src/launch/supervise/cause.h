@@ -1,0 +1,36 @@
+/* cause.h - the first cause: which worker failed before all others, how, and what it said. */
+#ifndef LOCKSTEP_LAUNCH_SUPERVISE_CAUSE_H
+#define LOCKSTEP_LAUNCH_SUPERVISE_CAUSE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+typedef struct ls_cause {
+    bool any;
+    bool unstarted; /* the program could not be executed: trying again is senseless */
+    int rank, local_rank, pid, attempt;
+    int status;     /* as wait() gives it */
+    double seconds; /* it had run */
+    double stamp;   /* when it failed, by its own clock, from the error file; 0: unknown */
+    char host[65];
+    char words[1024]; /* of the error file; "" */
+    char tail[2048];  /* the last lines of its stderr; "" */
+    char calls[2048]; /* what workers did last together, one line each; "" */
+} ls_cause;
+
+/* The exit code that tells it: 1 to 127, or 128 + signal. */
+int ls_cause_exit_code(const ls_cause *cause);
+
+/* Read what a worker left in its error file (torchrun's error.json), if there is one. */
+void ls_cause_read(ls_cause *cause, const char *error_file);
+
+/* Keep the last `lines` lines of a text that may begin in the middle of one. */
+void ls_cause_tail(ls_cause *cause, const char *text, size_t length, int lines);
+
+/* The first line of a story, without what is in front of every one: for those who wait for who failed. */
+void ls_cause_headline(const char *story, char *line, size_t size);
+
+/* The whole story, several lines, each with a line break. Cut to `size`. */
+void ls_cause_tell(const ls_cause *cause, char *text, size_t size);
+
+#endif
