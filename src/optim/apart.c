@@ -7,6 +7,13 @@ void ls_train_apart(ls_optim *optim)
     if (optim) optim->apart = true;
 }
 
+bool ls_optim_trains_together(const ls_optim *optim)
+{
+    for (int64_t i = 0; i < optim->slot_count; i++)
+        if (ls_leaf_watched(optim->slots[i].parameter)) return true;
+    return false;
+}
+
 void ls_optim_look_for_others(ls_optim *optim)
 {
     ls_run *run = optim->object.run;

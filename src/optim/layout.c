@@ -79,6 +79,19 @@ static bool block_need_moment(ls_optim_block *block, int k)
     return (block->moments[k] = ls_alias_owned(t)) != NULL;
 }
 
+bool ls_slot_keeps_master(const ls_optim *optim, const ls_optim_slot *slot)
+{
+    return optim->master_weights && ls_dtype_size(slot->parameter->view.dtype) < sizeof(float);
+}
+
+bool ls_slot_need_master(ls_optim_slot *slot)
+{
+    if (slot->master) return true;
+    ls_tensor *master = ls_tensor_new_like(slot->parameter, LS_F32);
+    if (ls_is_valid(master) && ls_raw_copy(master, slot->parameter)) slot->master = ls_alias_owned(master);
+    return slot->master != NULL;
+}
+
 bool ls_slot_need_moment(ls_optim *optim, ls_optim_slot *slot, int k)
 {
     ls_optim_block *block = ls_slot_block(optim, slot);
@@ -92,6 +105,7 @@ bool ls_slot_need_moment(ls_optim *optim, ls_optim_slot *slot, int k)
         slot->moments[k] = ls_block_piece(block->moments[k], slot->offset + own.begin - block->own.begin, &like);
         return slot->moments[k] != NULL;
     }
+    if (ls_slot_keeps_master(optim, slot) && !ls_slot_need_master(slot)) return false;
     ls_tensor *like = slot->master ? slot->master : slot->parameter;
     ls_tensor *moment = ls_tensor_new_like(like, like->view.dtype);
     if (moment->life != LS_LIFE_LIVE || !ls_raw_fill(moment, 0)) return false;

@@ -229,12 +229,8 @@ void ls_set_lr(ls_optim *optim, double lr)
 /* What is updated: the parameter, or its master where it is of half precision and the optimiser keeps one. */
 static ls_tensor *updated(const ls_optim *optim, ls_optim_slot *slot)
 {
-    ls_tensor *p = slot->parameter;
-    if (!optim->master_weights || ls_dtype_size(p->view.dtype) >= sizeof(float)) return p;
-    if (slot->master) return slot->master;
-    ls_tensor *master = ls_tensor_new_like(p, LS_F32);
-    if (ls_is_valid(master) && ls_raw_copy(master, p)) slot->master = ls_alias_owned(master);
-    return slot->master;
+    if (!ls_slot_keeps_master(optim, slot)) return slot->parameter;
+    return ls_slot_need_master(slot) ? slot->master : NULL;
 }
 
 /* What a call must be told to update this slot, whose gradient this is: no elements, where others see to it. */

@@ -104,6 +104,13 @@ ls_optim *ls_optim_new(ls_run *run, const ls_rule *rule, const ls_state *paramet
 /* apart.c: before the first step of one of several processes, warn where nobody brings their training together. */
 void ls_optim_look_for_others(ls_optim *optim);
 
+/* Does it train parameters whose gradients are reduced over processes? */
+bool ls_optim_trains_together(const ls_optim *optim);
+
+/* follow.c: of processes that train together and have not taken the same number of steps, all go on with the count, the
+ * settings and the moments of rank `from`. All must call. False (and an error) on failure. */
+bool ls_optim_follow(ls_optim *optim, int from);
+
 /* state.c: no step was ever taken. Groups stay as they are. */
 void ls_optim_forget(ls_optim *optim);
 /* Get the moments of all processes for ls_optim_state() on rank 0, and let go of them. All must call; nothing is done
@@ -127,6 +134,9 @@ bool ls_slot_shared_out(const ls_optim *optim, const ls_optim_slot *slot);
 bool ls_optim_shared_out(const ls_optim *optim); /* any of its slots */
 /* Memory for moment k of a slot, zero; false when memory is out. */
 bool ls_slot_need_moment(ls_optim *optim, ls_optim_slot *slot, int k);
+/* Is an f32 copy of its half precision parameter updated? Make it, if it is not there; false when memory is out. */
+bool ls_slot_keeps_master(const ls_optim *optim, const ls_optim_slot *slot);
+bool ls_slot_need_master(ls_optim_slot *slot);
 /* An own handle on a part of a block. NULL (and an error) when memory is out. */
 ls_tensor *ls_block_piece(ls_tensor *block, int64_t offset, const ls_operand *like);
 /* Some elements of a tensor in a row, in the innermost scope: a view, where it is contiguous. */

@@ -45,6 +45,9 @@ char *ls_schedule_describe(const ls_schedule *schedule, char text[LS_SCHEDULE_TE
 ls_schedule *ls_schedule_new(ls_optim *optim, const char *kind, ls_rates_fn *rates_at);
 ls_schedule *ls_schedule_begin(ls_schedule *schedule);
 
+/* follow.c: go on from the step that rank `from` is at, after the same was done for the optimiser. */
+bool ls_schedule_follow(ls_schedule *schedule, int from);
+
 /* Training is over: warn where the schedule was made for another number of steps. */
 void ls_schedule_over(const ls_schedule *schedule);
 

@@ -163,13 +163,7 @@ static bool load_one(ls_optim *optim, const char *name, ls_tensor *from)
         if (slot->step > optim->steps) optim->steps = slot->step;
         return true;
     }
-    if (slot && strcmp(what, "master") == 0) {
-        if (!slot->master) {
-            ls_tensor *master = ls_tensor_new_like(slot->parameter, LS_F32);
-            if (!ls_is_valid(master) || !(slot->master = ls_alias_owned(master))) return false;
-        }
-        return fill(slot->master, from, name);
-    }
+    if (slot && strcmp(what, "master") == 0) return ls_slot_need_master(slot) && fill(slot->master, from, name);
     for (int k = 0; slot && k < LS_MAX_MOMENTS; k++) {
         if (!optim->rule->moment_names[k] || strcmp(what, optim->rule->moment_names[k]) != 0) continue;
         slot->moments_hold[k] = ls_slot_need_moment(optim, slot, k) && fill_moment(optim, slot, k, from, name);

@@ -92,7 +92,6 @@ void ls_reducer_call_off(ls_reducer *reducer);
 
 /* values.c: parameters and buffers become those of rank `source`. */
 bool ls_reducer_send_all(ls_reducer *reducer);
-bool ls_reducer_send(ls_reducer *reducer, ls_tensor *const *tensors, int count, int from, const char *site);
 
 /* buffers.c: start to make buffers those of rank `source`; wait until they are. False (and an error) on failure. */
 bool ls_buffers_start(ls_reducer *reducer);

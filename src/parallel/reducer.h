@@ -70,6 +70,10 @@ void ls_reducer_walk_ended(ls_reducer *reducer);
  * with gradients of zero. In the end all have the parameters of one that went on longest. Not with `shard`: who has no
  * more batches takes no more steps, and its slice would stay as it is. */
 void ls_reducer_join_begin(ls_reducer *reducer);
-void ls_reducer_join_end(ls_reducer *reducer);
+/* Returns the rank whose parameters they are; -1: nothing was joined, or it failed. */
+int ls_reducer_join_end(ls_reducer *reducer);
+
+/* Tensors become those of rank `from`, whichever they are. */
+bool ls_reducer_send(ls_reducer *reducer, ls_tensor *const *tensors, int count, int from, const char *site);
 
 #endif

@@ -210,23 +210,24 @@ void ls_reducer_join_begin(ls_reducer *p)
     else p->joining = true;
 }
 
-void ls_reducer_join_end(ls_reducer *p)
+int ls_reducer_join_end(ls_reducer *p)
 {
-    if (!p || !p->joining) return;
+    if (!p || !p->joining) return -1;
     p->joining = false;
     if (!p->run->accumulation.sync) {
         ls_fail(
             &p->run->errors, LS_ERR_STATE,
             "ls_join_uneven_inputs: it ends in the middle of a group of batches, whose gradients would be lost; let "
             "the last batch end the group (ls_set_sync_gradients)");
-        return;
+        return -1;
     }
     int32_t source = 0;
     while (p->slot_count && !ls_failed(p->run) && find_source(p, false, &source) && source >= 0) {
         p->source = source;
         for (int i = 0; i < p->slot_count; i++) ls_grad_clear(p->slots[i]->tensor);
-        if (!begin_round(p, false) || !end_round(p)) return;
+        if (!begin_round(p, false) || !end_round(p)) return -1;
     }
-    if (!ls_failed(p->run)) ls_reducer_send_all(p);
+    source = !ls_failed(p->run) && ls_reducer_send_all(p) ? p->source : -1;
     p->source = 0;
+    return source;
 }

@@ -1,7 +1,7 @@
 /* data_parallel.c - prepared modules and optimisers of several processes become one training. */
 #include "base/memory.h"
 #include "data/loader/loader.h"
-#include "optim/optim.h"
+#include "optim/schedule.h"
 #include "run/prepare.h"
 #include "tensor/exchange.h"
 
@@ -72,8 +72,12 @@ bool ls_join_begin(ls_run *run)
     return true;
 }
 
+/* Those that ended earlier have taken fewer steps: their optimisers and schedules go on as those of the others. */
 bool ls_join_end(ls_run *run)
 {
-    if (ls_session_of(run)) ls_reducer_join_end(run->reducer);
+    int from = ls_session_of(run) ? ls_reducer_join_end(run->reducer) : -1;
+    for (ls_object *o = run->objects; from >= 0 && o && !ls_failed(run); o = o->older)
+        if (o->kind == LS_OBJECT_OPTIM) ls_optim_follow((ls_optim *)o, from);
+        else if (o->kind == LS_OBJECT_SCHEDULE) ls_schedule_follow((ls_schedule *)o, from);
     return false;
 }

@@ -278,6 +278,12 @@ static void masters_remember_small_steps(void)
         /* 0.001 is less than half of bf16's grain below 1: lost without a master */
         CHECK_NEAR(ls_item(ls_max(p)), with ? 0.9 : 1, 2e-3);
         CHECK((ls_state_find(ls_optim_state(sgd), "p.master") != NULL) == with);
+        ls_optim *again = ls_sgd_new(run, m, .lr = 1e-3, .momentum = 0.5, .master_weights = with);
+        ls_state *moments = ls_state_new(run);
+        ls_state_add(moments, "p.momentum_buffer", ls_keep(ls_full(run, LS_F32, 1 + 1e-3, 4)));
+        ls_optim_load(again, moments);
+        ls_tensor *moment = ls_state_find(ls_optim_state(again), "p.momentum_buffer");
+        CHECK(moment && ls_dtype_of(moment) == (with ? LS_F32 : LS_BF16));
     }
     CHECK(ls_finish(run) == 0);
 }

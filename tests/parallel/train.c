@@ -384,6 +384,44 @@ static void who_has_no_more_batches_takes_part(void)
     team_run(2, run_out_early);
 }
 
+/* One that ended earlier has taken fewer steps: it catches up with the moments, counts and rates of the others, or the
+ * same gradients would move its parameters otherwise from then on. */
+static void go_on_after_running_out(ls_run *run)
+{
+    enum { EPOCHS = 3 };
+    branches b = make_branches(run);
+    ls_optim *adam = ls_adam_new(run, b.model, .lr = 0.1);
+    ls_schedule *schedule = ls_cosine_new(adam, 20, 0);
+    ls_prepare(run, b.model, adam, schedule);
+    for (int epoch = 0; epoch < EPOCHS; epoch++) {
+        int steps = ls_rank(run) == 1 ? 4 : 1;
+        ls_join_uneven_inputs(run)
+        {
+            for (int i = 0; i < steps; i++) {
+                ls_backward(run, ls_mul_scalar(ls_sum(b.both), 1 + i));
+                ls_step(adam);
+                ls_schedule_step(schedule);
+                ls_zero_grad(adam);
+            }
+        }
+        CHECK(ls_steps_taken(adam) == 4 * (epoch + 1) && ls_schedule_get(schedule) == 4 * (epoch + 1));
+    }
+    for (int i = 0; i < 3; i++) {
+        ls_backward(run, ls_sum(b.both));
+        ls_step(adam);
+        ls_zero_grad(adam);
+    }
+    float both[2];
+    CHECK(ls_read(ls_gather(run, b.both), both, sizeof both));
+    CHECK_MSG(both[0] == both[1], "%.9g and %.9g", both[0], both[1]);
+    CHECK_MSG(ls_error(run) == LS_OK, "%s", ls_error_message(run));
+}
+
+static void who_had_fewer_batches_goes_on_alike(void)
+{
+    team_run(2, go_on_after_running_out);
+}
+
 /* ---- what cannot be trained together ---- */
 
 static void differ(ls_run *run)
@@ -588,6 +626,7 @@ int main(int argc, char **argv)
     CHECK_RUN(buffers_are_those_of_rank_0);
     CHECK_RUN(a_pass_waits_for_its_buckets_alone);
     CHECK_RUN(who_has_no_more_batches_takes_part);
+    CHECK_RUN(who_had_fewer_batches_goes_on_alike);
     CHECK_RUN(models_that_differ_are_refused);
     CHECK_RUN(a_rank_that_fails_stops_the_others);
     CHECK_RUN(all_find_the_same_batch_size);
