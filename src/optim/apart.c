@@ -9,8 +9,10 @@ void ls_train_apart(ls_optim *optim)
 
 bool ls_optim_trains_together(const ls_optim *optim)
 {
-    for (int64_t i = 0; i < optim->slot_count; i++)
-        if (ls_leaf_watched(optim->slots[i].parameter)) return true;
+    for (int64_t i = 0; i < optim->slot_count; i++) {
+        const ls_tensor *parameter = optim->slots[i].parameter;
+        if (ls_wants_grad(parameter) && ls_leaf_watched(parameter)) return true; /* a frozen one has no leaf */
+    }
     return false;
 }
 

@@ -44,6 +44,15 @@ typedef struct ls_weights {
     double sum, plan;
 } ls_weights;
 
+/* What processes that train one model have alike, told by all in every reduction. */
+typedef enum ls_agreement {
+    LS_AGREE_STEPS,  /* where the optimisers stand: ls_reducer.course */
+    LS_AGREE_VALUES, /* numbers of the parameters */
+    LS_AGREE_COUNT,
+} ls_agreement;
+
+enum { LS_AGREE_BYTES = 2 * LS_AGREE_COUNT * (int)sizeof(uint64_t) };
+
 struct ls_reducer {
     ls_run *run;
     ls_device *device; /* of everything that is trained; NULL while there is nothing */
@@ -56,8 +65,12 @@ struct ls_reducer {
     bool ordered;   /* as a backward pass completed them */
     int *completed; /* [slot_count] slots as the pass at hand completes them */
     int completed_count;
-    /* [slot_count] by anybody; then 1 + the rank of one whose loss was not finite, or 0; then: do weights count? */
+    /* [slot_count] by anybody; then 1 + the rank of one whose loss was not finite, or 0; then: do weights count? Then
+     * what must be alike (agree.c). */
     uint8_t *used;
+    uint64_t course;     /* the caller's, as the pass at hand began */
+    bool parted;         /* it was not the same in all, in the last reduction */
+    bool values_told;    /* parameters are no longer compared: they differ, and that was said where it is a mistake */
     ls_weights *weights; /* [size] of all, where they do */
     bool odd;            /* a loss of this process was not finite since the last reduction */
     int odd_rank;        /* of one whose loss was not finite before the last reduction; -1: there was none */
@@ -97,6 +110,10 @@ bool ls_reducer_send_all(ls_reducer *reducer);
 bool ls_buffers_start(ls_reducer *reducer);
 bool ls_buffers_wait(ls_reducer *reducer);
 void ls_buffers_unpack(ls_reducer *reducer); /* there are others now, or none */
+
+/* agree.c: tell the others where this process stands; were they all the same? */
+void ls_agree_tell(const ls_reducer *reducer, uint8_t bytes[LS_AGREE_BYTES]);
+bool ls_agree_hear(const uint8_t bytes[LS_AGREE_BYTES], ls_agreement which);
 
 /* buckets.c: distribute the slots that are trained; false (and an error) when memory is out. */
 bool ls_buckets_make(ls_reducer *reducer);

@@ -176,7 +176,7 @@ static bool make_room(ls_reducer *p, int64_t more)
     GROW(slots, slots)
     GROW(order, slots)
     GROW(completed, slots)
-    GROW(used, slots + 2)
+    GROW(used, slots + 2 + LS_AGREE_BYTES)
     GROW(buffers, buffers)
 #undef GROW
     return true;

@@ -62,9 +62,16 @@ bool ls_reducer_odd_loss(ls_reducer *reducer);
 /* After a pass: the rank of a process that said so; -1: nobody did, or nothing was reduced. */
 int ls_reducer_odd_rank(const ls_reducer *reducer);
 
-/* Around a backward pass. With `sync` its gradients, and what was there before, become the mean of all processes'. */
-void ls_reducer_walk_begins(ls_reducer *reducer, bool sync);
+/* Around a backward pass. With `sync` its gradients, and what was there before, become the mean of all processes', and
+ * all learn whether `course`, where this process stands in its training, was the same in all. */
+void ls_reducer_walk_begins(ls_reducer *reducer, bool sync, uint64_t course);
 void ls_reducer_walk_ended(ls_reducer *reducer);
+/* After a pass: it was not. */
+bool ls_reducer_parted(const ls_reducer *reducer);
+
+/* Warn, once, where trained parameters are not the same in all processes, by name. All must call. False (and an error)
+ * when that could not be found out. */
+bool ls_reducer_compare(ls_reducer *reducer, const char *who);
 
 /* Between these, processes may make different numbers of backward passes: who has no more takes part in the others'
  * with gradients of zero. In the end all have the parameters of one that went on longest. Not with `shard`: who has no

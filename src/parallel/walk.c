@@ -32,7 +32,8 @@ static bool begin_round(ls_reducer *p, bool active)
 static ls_status find_used(ls_comm *comm, ls_comm_request *request, ls_message *why)
 {
     ls_reducer *p = request->user;
-    return ls_comm_all_reduce(comm, p->used, p->slot_count + 2, LS_U8, LS_COMM_MAX, "gradients in use", why);
+    return ls_comm_all_reduce(comm, p->used, p->slot_count + 2 + LS_AGREE_BYTES, LS_U8, LS_COMM_MAX, "gradients in use",
+                              why);
 }
 
 /* All gradients of the pass are there, or it is known that they will not come: let all processes know which. */
@@ -42,6 +43,7 @@ static void ask_for_used(ls_reducer *p)
     for (int i = 0; i < p->slot_count; i++) p->used[i] = p->slots[i]->trained && ls_leaf_holds(p->slots[i]->tensor);
     p->used[p->slot_count] = (uint8_t)(!p->odd ? 0 : rank < UINT8_MAX ? rank + 1 : UINT8_MAX);
     p->used[p->slot_count + 1] = p->active && p->run->accumulation.weighted;
+    ls_agree_tell(p, p->used + p->slot_count + 2);
     p->asking = (ls_comm_request){.work = find_used, .user = p};
     ls_comm_start(p->queue, &p->asking);
 }
@@ -134,9 +136,10 @@ static bool wait_for_all(ls_reducer *p)
     return ls_buffers_wait(p) && ok;
 }
 
-/* Wait for all buckets; learn which gradients anybody had, and what they weigh. */
+/* Wait for all buckets; learn which gradients anybody had, what they weigh, and whether all are of one model. */
 static bool end_round(ls_reducer *p)
 {
+    const uint8_t *heard = p->used + p->slot_count + 2;
     bool ok = complete_the_rest(p);
     if (!wait_for_all(p) || !ok) return false;
     p->odd = false;
@@ -146,7 +149,9 @@ static bool end_round(ls_reducer *p)
     for (int i = 0; p->active && i < p->slot_count; i++)
         if (p->used[i]) ls_leaf_hold(p->slots[i]->tensor);
     p->in_slices = p->opts.shard;
-    return p->ordered || take_order(p);
+    p->parted = !ls_agree_hear(heard, LS_AGREE_STEPS);
+    if (!p->ordered && !take_order(p)) return false;
+    return p->parted || ls_agree_hear(heard, LS_AGREE_VALUES) || ls_reducer_compare(p, "ls_backward");
 }
 
 /* Which rank still makes passes, the highest of them; -1: none. */
@@ -176,9 +181,11 @@ int ls_reducer_odd_rank(const ls_reducer *p)
     return ls_reducer_trains(p) ? p->odd_rank : -1;
 }
 
-void ls_reducer_walk_begins(ls_reducer *p, bool sync)
+void ls_reducer_walk_begins(ls_reducer *p, bool sync, uint64_t course)
 {
     if (!ls_reducer_trains(p)) return;
+    p->course = course;
+    p->parted = false;
     p->odd_rank = -1;
     p->source = 0;
     ls_shard_reopen(p);

@@ -15,6 +15,7 @@
 #include "base/opts.h"
 #include "base/pin.h"
 #include "optim/scaler.h"
+#include "run/course.h"
 #include "run/init.h"
 #include "run/launched.h"
 #include "run/prepare.h"
@@ -256,9 +257,10 @@ static void backward(ls_run *run, ls_tensor *loss, double weight, bool weighted)
     ls_reducer *reducer = run->reducer;
     bool odd = !ls_finite_look(run, loss), shared = odd && ls_reducer_odd_loss(reducer);
     if (odd && !shared && !ls_failed(run)) ls_finite_note(run, "the loss", ls_run_step(run), run->share.rank);
-    if (!ls_failed(run)) ls_reducer_walk_begins(reducer, run->accumulation.sync);
+    if (!ls_failed(run)) ls_reducer_walk_begins(reducer, run->accumulation.sync, ls_course_of(run));
     if (!ls_failed(run)) ls_walk_back(run, loss, seed);
     ls_reducer_walk_ended(reducer);
+    if (ls_reducer_parted(reducer) && !ls_failed(run)) ls_course_compare(run);
     int rank = ls_reducer_odd_rank(reducer);
     if (rank >= 0 && !ls_failed(run)) ls_finite_note(run, "the loss", ls_run_step(run), rank);
     if (run->full_precision_forwards) ls_look_for_full_precision(run);

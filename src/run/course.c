@@ -1,0 +1,137 @@
+/* course.c - steps and settings of optimisers, compared over processes. */
+#include "run/course.h"
+
+#include <string.h>
+
+#include "base/hash.h"
+#include "base/memory.h"
+#include "optim/optim.h"
+#include "run/collective.h"
+
+/* ---- where an optimiser stands ---- */
+
+static const char *const settings[] = {"lr", "weight_decay", "momentum", "dampening", "beta1", "beta2", "epsilon"};
+
+enum { SETTINGS = sizeof settings / sizeof *settings };
+
+/* The settings of a group, and how many steps its optimiser has taken. */
+typedef struct standing {
+    int64_t steps, optim, group; /* optimisers are counted from the one made last */
+    double value[SETTINGS];
+} standing;
+
+static standing standing_of(const ls_optim *optim, int64_t number, int group)
+{
+    ls_group_numbers now = ls_group_get(optim, group);
+    return (standing){
+        .steps = optim->steps,
+        .optim = number,
+        .group = group,
+        .value = {now.lr, now.weight_decay, now.momentum, now.dampening, now.beta1, now.beta2, now.epsilon}};
+}
+
+typedef void each_fn(void *user, const ls_optim *optim, const standing *s);
+
+/* Groups of optimisers that train together with other processes. */
+static void each_standing(const ls_run *run, each_fn *each, void *user)
+{
+    int64_t number = 0;
+    for (const ls_object *o = run->objects; o; o = o->older) {
+        const ls_optim *optim = (const ls_optim *)o;
+        if (o->kind != LS_OBJECT_OPTIM || !ls_optim_trains_together(optim)) continue;
+        for (int group = 0; group < optim->group_count; group++) {
+            standing s = standing_of(optim, number, group);
+            each(user, optim, &s);
+        }
+        number++;
+    }
+}
+
+static void take_in(void *user, const ls_optim *optim, const standing *s)
+{
+    (void)optim;
+    ls_hash_add(user, s, sizeof *s);
+}
+
+uint64_t ls_course_of(const ls_run *run)
+{
+    ls_hash hash;
+    if (!ls_reducer_trains(run->reducer)) return 0;
+    ls_hash_begin(&hash);
+    each_standing(run, take_in, &hash);
+    return ls_hash_end(&hash);
+}
+
+/* ---- compared ---- */
+
+typedef struct standings {
+    int64_t count;
+    standing *list; /* NULL: they are only counted */
+    const ls_optim **optims;
+} standings;
+
+static void write_down(void *user, const ls_optim *optim, const standing *s)
+{
+    standings *all = user;
+    if (all->list) all->list[all->count] = *s;
+    if (all->optims) all->optims[all->count] = optim;
+    all->count++;
+}
+
+/* Fail with what is different in two of them; false: nothing is. */
+static bool tell(ls_run *run, const ls_optim *optim, const standing *first, const standing *other, int rank)
+{
+    const char *rule = optim->rule->name;
+    if (first->steps != other->steps) {
+        ls_fail(
+            &run->errors, LS_ERR_STATE,
+            "ls_backward: process 0 has taken %lld steps with %s, process %d %lld: what decides about ls_step() must "
+            "be the same in all processes, as by ls_reduce() or ls_broadcast()",
+            (long long)first->steps, rule, rank, (long long)other->steps);
+        return true;
+    }
+    int i = 0;
+    while (i < SETTINGS && first->value[i] == other->value[i]) i++;
+    if (i == SETTINGS) return false;
+    ls_fail(&run->errors, LS_ERR_STATE,
+            "ls_backward: %s of %s is %g in process 0, but %g in process %d: it must be set to the same in all "
+            "processes",
+            settings[i], rule, first->value[i], other->value[i], rank);
+    return true;
+}
+
+/* Fail with the first thing in which processes 0 and `rank` differ; false: there is nothing. */
+static bool tell_first(ls_run *run, const standings *mine, const ls_gathered *all, int rank)
+{
+    int64_t here = (int64_t)(all->size[0] / sizeof(standing)), there = (int64_t)(all->size[rank] / sizeof(standing));
+    if (here != there) {
+        ls_fail(&run->errors, LS_ERR_STATE,
+                "ls_backward: what was prepared has %lld optimisers and groups in process 0, but %lld in process %d: "
+                "make the same in all processes",
+                (long long)here, (long long)there, rank);
+        return true;
+    }
+    for (int64_t i = 0; i < mine->count && i < here; i++) {
+        standing first, other; /* what was gathered is not aligned */
+        memcpy(&first, (const char *)all->data[0] + (size_t)i * sizeof first, sizeof first);
+        memcpy(&other, (const char *)all->data[rank] + (size_t)i * sizeof other, sizeof other);
+        if (tell(run, mine->optims[i], &first, &other, rank)) return true;
+    }
+    return false;
+}
+
+void ls_course_compare(ls_run *run)
+{
+    standings counted = {0}, mine = {0};
+    each_standing(run, write_down, &counted);
+    mine.list = ls_sys_alloc((size_t)(counted.count + 1) * sizeof *mine.list);
+    mine.optims = ls_sys_alloc((size_t)(counted.count + 1) * sizeof *mine.optims);
+    if (!mine.list || !mine.optims)
+        ls_fail(&run->errors, LS_ERR_MEMORY, "ls_backward: no memory to compare optimisers");
+    else each_standing(run, write_down, &mine);
+    ls_gathered all = ls_gather_bytes(run, mine.list, (size_t)mine.count * sizeof *mine.list, "ls_backward");
+    bool told = false;
+    for (int r = 1; r < all.count && !told; r++) told = tell_first(run, &mine, &all, r);
+    ls_sys_free(mine.list);
+    ls_sys_free(mine.optims);
+}

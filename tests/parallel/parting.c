@@ -1,0 +1,134 @@
+/* parting.c - processes that went different ways after ls_prepare() are told so, by name: they would train different
+ * models. Those that are meant to are left in peace. */
+#include <lockstep.h>
+
+#include "base/capture.h"
+#include "run/team.h"
+
+enum { FEATURES = 3 };
+
+typedef enum mistake {
+    NONE,
+    STEP_LEFT_OUT,
+    ONE_STEP_MORE,
+    RATE,
+    MOMENTUM_OF_A_GROUP,
+    CLIPPED,
+    WRITTEN_OVER,
+    ONE_NUMBER,
+    APART,
+    ANOTHER_OPTIMISER,
+} mistake;
+
+static mistake made;
+
+static void backward(ls_run *run, ls_module *model)
+{
+    ls_tensor *x = ls_full(run, LS_F32, 1 + ls_rank(run), 2, FEATURES);
+    ls_backward(run, ls_sum(ls_square(ls_forward(model, x))));
+}
+
+/* What rank 1 does after its third pass, and nobody else. */
+static bool steps_as_it_should(ls_run *run, ls_module *model, ls_optim *sgd)
+{
+    ls_tensor *weight = ls_tensor_of(model, "weight");
+    float numbers[4 * FEATURES];
+    switch (made) {
+    case STEP_LEFT_OUT: return false;
+    case ONE_STEP_MORE: ls_step(sgd); break;
+    case RATE: ls_set_lr(sgd, 0.02); break;
+    case MOMENTUM_OF_A_GROUP: ls_group_set(sgd, 1, .momentum = 0.5); break;
+    case CLIPPED: ls_clip_grad_norm(sgd, 1e-3); break;
+    case WRITTEN_OVER: ls_assign(weight, ls_zeros(run, LS_F32, 4, FEATURES)); break;
+    case ONE_NUMBER: /* not the first, which every pass compares */
+        CHECK(ls_read(weight, numbers, sizeof numbers));
+        numbers[5] += 1;
+        CHECK(ls_write(weight, numbers, sizeof numbers));
+        break;
+    default: break;
+    }
+    return true;
+}
+
+/* A module that each process trains for itself, as it likes. */
+static void train_apart(ls_run *run)
+{
+    ls_module *own = ls_linear_new(run, FEATURES, 1);
+    ls_optim *adam = ls_adam_new(run, own, .lr = 0.1 + ls_rank(run));
+    ls_train_apart(adam);
+    for (int i = 0; i <= ls_rank(run); i++) {
+        ls_zero_grad(adam);
+        ls_set_sync_gradients(run, false);
+        backward(run, own);
+        ls_set_sync_gradients(run, true);
+        CHECK(ls_step(adam));
+    }
+}
+
+static void train(ls_run *run)
+{
+    ls_module *model = ls_linear_new(run, FEATURES, 4);
+    ls_optim *sgd = ls_sgd_new(run, model, .lr = 0.01, .momentum = 0.9);
+    ls_state *bias = ls_state_matching(ls_parameters(model), "bias");
+    ls_group_add(sgd, bias, .lr = 0.001);
+    ls_prepare(run, model, sgd);
+    for (int i = 0; i < 5 && ls_error(run) == LS_OK; i++) {
+        backward(run, model);
+        if (i != 2 || ls_rank(run) != 1 || steps_as_it_should(run, model, sgd)) ls_step(sgd);
+        ls_zero_grad(sgd);
+        if (made == APART && i == 2) train_apart(run);
+        if (made == ANOTHER_OPTIMISER && i == 2 && ls_rank(run) == 0) ls_sgd_new(run, model, .lr = 0.1);
+    }
+    if (made == ONE_NUMBER) ls_save_state(run, "parting_test");
+}
+
+/* What the first of two processes says. */
+static int train_both(void)
+{
+    team_run(2, train);
+    return check_failures_here;
+}
+
+static void makes(mistake m, const char *error, const char *warning)
+{
+    char text[4096];
+    made = m;
+    int status = run_captured(NULL, train_both, text, sizeof text);
+    const char *said = strstr(text, warning ? warning : "warning:");
+    CHECK_MSG(status == 0 && (warning ? said != NULL : !said), "%d: \"%s\"", (int)m, text);
+    CHECK_MSG(error ? strstr(text, error) != NULL : !strstr(text, "error:"), "%d: \"%s\"", (int)m, text);
+    /* Once: each of the two, which are threads here, takes itself for the first. */
+    for (int i = 0; said && i < 2; i++) said = strstr(said + 1, warning ? warning : "warning:");
+    CHECK_MSG(!said, "%d: \"%s\"", (int)m, text);
+}
+
+static void who_trains_alike_hears_nothing(void)
+{
+    makes(NONE, NULL, NULL);
+    makes(APART, NULL, NULL);
+}
+
+static void who_steps_otherwise_is_told_in_the_next_pass(void)
+{
+    makes(STEP_LEFT_OUT, "process 0 has taken 3 steps with SGD, process 1 2", NULL);
+    makes(ONE_STEP_MORE, "process 0 has taken 3 steps with SGD, process 1 4", NULL);
+    makes(RATE, "lr of SGD is 0.01 in process 0, but 0.02 in process 1", NULL);
+    makes(MOMENTUM_OF_A_GROUP, "momentum of SGD is 0.9 in process 0, but 0.5 in process 1", NULL);
+    makes(ANOTHER_OPTIMISER, "optimisers and groups", NULL);
+}
+
+static void parameters_that_differ_are_named(void)
+{
+    makes(CLIPPED, NULL, "ls_backward: processes no longer train one model: 2 of 2 parameters differ");
+    makes(WRITTEN_OVER, NULL, "processes 0 and 1, \"weight\" is the first");
+    makes(ONE_NUMBER, NULL, "ls_save_state: processes no longer train one model: 1 of 2 parameters differ");
+}
+
+int main(int argc, char **argv)
+{
+    if (argc > 1) check_filter = argv[1];
+    CHECK_RUN(who_trains_alike_hears_nothing);
+    CHECK_RUN(who_steps_otherwise_is_told_in_the_next_pass);
+    CHECK_RUN(parameters_that_differ_are_named);
+    return check_done();
+}
