@@ -30,7 +30,7 @@ extern "C" {
 /* ---- Operators ------------------------------------------------------------------------------------------------ */
 
 typedef enum ls_opcode {
-#define LS_OP(name, kind, policy, gradient, summary) LS_OP_##name,
+#define LS_OP(name, kind, policy, gradient, attributes, summary) LS_OP_##name,
 #include <lockstep/ops.def>
 #undef LS_OP
     LS_OP_COUNT
@@ -38,7 +38,7 @@ typedef enum ls_opcode {
 
 /* The list of operators this header was compiled with. A plug-in with another list would run wrong operators, since
  * opcodes are places in it: the library compares the lists and names the first difference. */
-#define LS_OP(name, kind, policy, gradient, summary) #name " "
+#define LS_OP(name, kind, policy, gradient, attributes, summary) #name " "
 static const char ls_operators[] =
 #include <lockstep/ops.def>
     ;

@@ -4,7 +4,7 @@
 const char *ls_op_name(ls_opcode op)
 {
     static const char *const names[LS_OP_COUNT] = {
-#define LS_OP(name, kind, policy, gradient, summary) #name,
+#define LS_OP(name, kind, policy, gradient, attributes, summary) #name,
 #include <lockstep/ops.def>
 #undef LS_OP
     };
@@ -42,88 +42,37 @@ ls_effects ls_op_effects(const ls_call *call)
 
 /* ---- attributes ---- */
 
+#define BYTES(member) BYTES_##member = sizeof((ls_attrs *)NULL)->member
+enum {
+    BYTES_none,
+    BYTES(affine),
+    BYTES(range),
+    BYTES(scalar),
+    BYTES(gelu),
+    BYTES(random),
+    BYTES(reduce),
+    BYTES(axis),
+    BYTES(product),
+    BYTES(conv),
+    BYTES(pool),
+    BYTES(interpolate),
+    BYTES(attention),
+    BYTES(norm),
+    BYTES(normalize),
+    BYTES(loss),
+    BYTES(adam),
+    BYTES(sgd),
+    BYTES(collective),
+};
+
 size_t ls_op_attrs_size(ls_opcode op)
 {
-#define SIZE(member) return sizeof((ls_attrs *)NULL)->member
-    switch (op) {
-    case LS_OP_affine:
-    case LS_OP_fill:
-    case LS_OP_arange: SIZE(affine);
-    case LS_OP_clamp:
-    case LS_OP_clamp_grad: SIZE(range);
-    case LS_OP_pow_scalar:
-    case LS_OP_softplus:
-    case LS_OP_softplus_grad:
-    case LS_OP_elu:
-    case LS_OP_elu_grad:
-    case LS_OP_leaky_relu:
-    case LS_OP_leaky_relu_grad:
-    case LS_OP_unscale: SIZE(scalar);
-    case LS_OP_gelu:
-    case LS_OP_gelu_grad: SIZE(gelu);
-    case LS_OP_uniform:
-    case LS_OP_normal:
-    case LS_OP_bernoulli:
-    case LS_OP_dropout:
-    case LS_OP_randperm: SIZE(random);
-    case LS_OP_sum:
-    case LS_OP_mean:
-    case LS_OP_max:
-    case LS_OP_min:
-    case LS_OP_var:
-    case LS_OP_norm: SIZE(reduce);
-    case LS_OP_argmax:
-    case LS_OP_argmin:
-    case LS_OP_cumsum:
-    case LS_OP_topk:
-    case LS_OP_sort:
-    case LS_OP_softmax:
-    case LS_OP_softmax_grad:
-    case LS_OP_log_softmax:
-    case LS_OP_log_softmax_grad:
-    case LS_OP_gather:
-    case LS_OP_scatter_add:
-    case LS_OP_index_select:
-    case LS_OP_index_add: SIZE(axis);
-    case LS_OP_matmul:
-    case LS_OP_linear:
-    case LS_OP_linear_grad: SIZE(product);
-    case LS_OP_conv2d:
-    case LS_OP_conv2d_norm:
-    case LS_OP_conv2d_dinput:
-    case LS_OP_conv2d_dweight: SIZE(conv);
-    case LS_OP_max_pool2d:
-    case LS_OP_max_pool2d_grad:
-    case LS_OP_avg_pool2d:
-    case LS_OP_avg_pool2d_grad: SIZE(pool);
-    case LS_OP_interpolate:
-    case LS_OP_interpolate_grad: SIZE(interpolate);
-    case LS_OP_attention:
-    case LS_OP_attention_grad: SIZE(attention);
-    case LS_OP_batch_norm:
-    case LS_OP_batch_norm_grad:
-    case LS_OP_layer_norm:
-    case LS_OP_layer_norm_grad:
-    case LS_OP_dropout_add_layer_norm:
-    case LS_OP_dropout_add_layer_norm_grad:
-    case LS_OP_group_norm:
-    case LS_OP_group_norm_grad: SIZE(norm);
-    case LS_OP_normalize: SIZE(normalize);
-    case LS_OP_cross_entropy:
-    case LS_OP_cross_entropy_grad:
-    case LS_OP_nll_loss:
-    case LS_OP_nll_loss_grad:
-    case LS_OP_mse_loss:
-    case LS_OP_mse_loss_grad:
-    case LS_OP_smooth_l1_loss:
-    case LS_OP_smooth_l1_loss_grad:
-    case LS_OP_bce_with_logits:
-    case LS_OP_bce_with_logits_grad: SIZE(loss);
-    case LS_OP_adam_step: SIZE(adam);
-    case LS_OP_sgd_step: SIZE(sgd);
-    default: return 0;
-    }
-#undef SIZE
+    static const uint8_t bytes[LS_OP_COUNT] = {
+#define LS_OP(name, kind, policy, gradient, attributes, summary) BYTES_##attributes,
+#include <lockstep/ops.def>
+#undef LS_OP
+    };
+    return (unsigned)op < LS_OP_COUNT ? bytes[op] : 0;
 }
 
 /* ---- live values ---- */

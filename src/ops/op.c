@@ -11,7 +11,7 @@
 #define ls_back_none NULL
 
 const ls_op_info ls_op_table[LS_OP_COUNT] = {
-#define LS_OP(name, kind, policy, gradient, summary)                                                                   \
+#define LS_OP(name, kind, policy, gradient, attributes, summary)                                                       \
     [LS_OP_##name] = {#name, LS_KIND_##kind, LS_POLICY_##policy, ls_back_##gradient, summary},
 #include <lockstep/ops.def>
 #undef LS_OP

@@ -26,7 +26,7 @@ extern const ls_op_info ls_op_table[LS_OP_COUNT];
 
 /* All gradients, ls_back_<gradient>, named in ops.def. "none" is declared under a name nobody uses. */
 #define ls_back_none ls_back_unused
-#define LS_OP(name, kind, policy, gradient, summary) extern ls_backward_fn ls_back_##gradient;
+#define LS_OP(name, kind, policy, gradient, attributes, summary) extern ls_backward_fn ls_back_##gradient;
 #include <lockstep/ops.def>
 #undef LS_OP
 #undef ls_back_none

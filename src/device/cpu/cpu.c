@@ -15,7 +15,7 @@ static cpu_op *const cpu_ops[LS_OP_COUNT] = {
 #define LS_CPU_VIEW(name)
 #define LS_CPU_BUILT(name)
 #define LS_CPU_COLLECTIVE(name)
-#define LS_OP(name, kind, policy, gradient, summary) LS_CPU_##kind(name)
+#define LS_OP(name, kind, policy, gradient, attributes, summary) LS_CPU_##kind(name)
 #include <lockstep/ops.def>
 #undef LS_OP
 };

@@ -20,7 +20,7 @@ ls_status ls_cpu_fail(ls_message *why, ls_status status, const char *format, ...
 #define LS_CPU_VIEW(name)
 #define LS_CPU_BUILT(name)
 #define LS_CPU_COLLECTIVE(name)
-#define LS_OP(name, kind, policy, gradient, summary) LS_CPU_##kind(name)
+#define LS_OP(name, kind, policy, gradient, attributes, summary) LS_CPU_##kind(name)
 #include <lockstep/ops.def>
 #undef LS_OP
 #undef LS_CPU_KERNEL
