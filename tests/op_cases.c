@@ -164,6 +164,9 @@ CALL(layer_norm_plain, ls_layer_norm(in[0], NULL, NULL, 1e-3))
 CALL(add_layer_norm, ls_add_layer_norm(in[0], in[1], in[2], in[3], 1e-5))
 CALL(dropout_add_layer_norm, ls_dropout_add_layer_norm(in[0], in[1], in[2], in[3], 0.3, 1e-5))
 CALL(dropout_add_layer_norm_plain, ls_dropout_add_layer_norm(in[0], in[1], NULL, NULL, 0.3, 1e-5))
+CALL(embedding_layer_norm, ls_embedding_layer_norm(3, in, in + 3, .weight = in[6], .bias = in[7]))
+CALL(embedding_layer_norm_two, ls_embedding_layer_norm(2, in, in + 2, .weight = in[4], .epsilon = 1e-3))
+CALL(embedding_layer_norm_one, ls_embedding_layer_norm(1, in, in + 1))
 CALL(group_norm, ls_group_norm(in[0], 3, in[1], in[2], 1e-5))
 
 /* Alone: src/parallel's tests have more processes. */
@@ -284,6 +287,10 @@ const op_case op_cases[] = {
     LOOSE_CHANCE(dropout_add_layer_norm, dropout_add_layer_norm, 4, N(5, 19), N(5, 19), N(19), N(19)),
     LOOSE_CHANCE(dropout_add_layer_norm, dropout_add_layer_norm, 4, N(3, 2, 4, 5), N(3, 2, 4, 5), N(4, 5), N(4, 5)),
     LOOSE_CHANCE(dropout_add_layer_norm, dropout_add_layer_norm_plain, 4, N(3, 37), N(3, 37)),
+    LOOSE(embedding_layer_norm, embedding_layer_norm, 4, N(7, 19), N(5, 19), N(2, 19), I(7, 3, 5), I(5, 5), I(2, 3, 5),
+          N(19), N(19)),
+    LOOSE(embedding_layer_norm, embedding_layer_norm_two, 4, N(6, 17), N(4, 17), I(6, 1, 4), I(4, 3, 1), N(17)),
+    LOOSE(embedding_layer_norm, embedding_layer_norm_one, 4, N(6, 37), I(6, 70)),
     LOOSE(group_norm, group_norm, 4, N(2, 6, 3, 5), N(6), N(6)),
 
     EXACT(all_reduce, all_reduce, N(5, 7)), EXACT(all_gather, all_gather, N(5, 3)),

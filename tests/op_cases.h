@@ -22,7 +22,7 @@ typedef struct case_input {
     bool no_gradient; /* of a floating input: do not ask for one */
 } case_input;
 
-enum { CASE_INPUTS = 5 };
+enum { CASE_INPUTS = 8 };
 
 typedef struct op_case {
     ls_opcode op;

@@ -256,7 +256,6 @@ LS_API ls_module *ls_group_norm_new_sized(ls_run *run, int64_t groups, int64_t c
                                           size_t opts_size);
 
 /* index [...] (i64 or i32) -> [...,features]. weight [rows,features] */
-#define LS_NO_ROW INT64_MIN
 typedef struct ls_embedding_opts {
     int64_t padding_idx LS_DEFAULT(LS_NO_ROW); /* this row, from the end when negative, is zeros without a gradient */
     ls_options_end _ LS_DEFAULT({});

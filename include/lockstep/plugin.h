@@ -102,8 +102,8 @@ typedef union ls_attrs {
     /* sum .. norm: bit d set = dimension d of in[0] is reduced; outputs keep it as size 1. var: correction. sum of
      * floating numbers: accumulate */
     struct { uint32_t mask; int32_t correction; int32_t accumulate; } reduce;
-    /* argmax, argmin, cumsum, softmax .., gather, scatter_add, index_select, index_add; sort: flag = descending;
-     * topk: flag = largest */
+    /* argmax, argmin, cumsum, softmax .., gather, scatter_add, index_select; index_add: flag = slices with index k are
+     * left out; sort: flag = descending; topk: flag = largest */
     struct { int32_t dim; int32_t flag; int64_t k; } axis;
     /* matmul, linear, linear_grad: compute in this type */
     struct { int32_t accumulate; ls_activation activation; ls_dtype compute; } product;
@@ -115,7 +115,7 @@ typedef union ls_attrs {
     struct { int32_t bilinear, align_corners; double scale[2]; } interpolate;
     /* attention, attention_grad */
     struct { double scale, dropout; uint64_t seed, offset; int32_t causal; } attention;
-    /* batch_norm, layer_norm, dropout_add_layer_norm (dropout: p), group_norm; gradients accumulate dweight, dbias */
+    /* batch_norm .. group_norm (dropout_add_layer_norm: dropout = p); gradients accumulate dweight, dbias */
     struct {
         double epsilon, momentum; int64_t groups; int32_t training, accumulate; ls_activation activation;
         uint64_t seed, offset; double dropout;

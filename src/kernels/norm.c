@@ -5,9 +5,9 @@
 
 static ls_norm_kernels tables[LS_ISA_COUNT];
 static const ls_family_field fields[] = {
-    LS_FAMILY_FIELD(ls_norm_kernels, layer_norm), LS_FAMILY_FIELD(ls_norm_kernels, layer_norm_grad),
-    LS_FAMILY_FIELD(ls_norm_kernels, apply), LS_FAMILY_FIELD(ls_norm_kernels, totals),
-    LS_FAMILY_FIELD(ls_norm_kernels, slope)};
+    LS_FAMILY_FIELD(ls_norm_kernels, add_picked),      LS_FAMILY_FIELD(ls_norm_kernels, layer_norm),
+    LS_FAMILY_FIELD(ls_norm_kernels, layer_norm_grad), LS_FAMILY_FIELD(ls_norm_kernels, apply),
+    LS_FAMILY_FIELD(ls_norm_kernels, totals),          LS_FAMILY_FIELD(ls_norm_kernels, slope)};
 ls_family ls_family_norm = {
     .name = "norm",
     .fields = fields,

@@ -7,6 +7,17 @@
 
 #include "kernels/element.h"
 
+#define LS_PICKED_TABLES 3
+
+/* For each row: sum = at[0][row] + at[1][row] + ..., rounded to `dtype` after each addition. */
+typedef struct ls_picked_rows {
+    ls_dtype dtype;
+    int64_t rows, n;
+    int tables;                              /* 1 .. LS_PICKED_TABLES */
+    const void *const *at[LS_PICKED_TABLES]; /* of each table: [rows], where n elements of the sum lie */
+    ls_matrix sum;
+} ls_picked_rows;
+
 /* For each row: s = x + residual, mean and 1 / sqrt(var + epsilon) of s, y = (s - mean) rstd weight + bias. */
 typedef struct ls_layer_norm_rows {
     ls_dtype dtype;
@@ -64,6 +75,7 @@ typedef struct ls_norm_slope {
 } ls_norm_slope;
 
 typedef struct ls_norm_kernels {
+    void (*add_picked[LS_DTYPE_COUNT])(const ls_picked_rows *args);
     void (*layer_norm[LS_DTYPE_COUNT])(const ls_layer_norm_rows *args);
     void (*layer_norm_grad[LS_DTYPE_COUNT])(const ls_layer_norm_grad_rows *args);
     void (*apply[LS_DTYPE_COUNT])(const ls_norm_apply *args);

@@ -1,4 +1,4 @@
-/* layers.h - convolutions and norms as others see them that run one with the other. */
+/* layers.h - convolutions, embeddings and norms as others see them that run one with the other. */
 #ifndef LOCKSTEP_NN_LAYERS_H
 #define LOCKSTEP_NN_LAYERS_H
 
@@ -9,6 +9,12 @@ typedef struct ls_conv_layer {
     ls_tensor *weight, *bias; /* [out,in/groups,KH,KW], transposed [in,out/groups,KH,KW]; [out] or NULL */
     ls_conv2d_opts geometry;
 } ls_conv_layer;
+
+typedef struct ls_embedding_layer {
+    ls_module module;
+    ls_tensor *weight; /* [rows,features] */
+    int64_t padding;   /* the row that is read like any other but gets no gradient; -1: none */
+} ls_embedding_layer;
 
 typedef struct ls_norm_layer {
     ls_module module;
@@ -22,6 +28,7 @@ typedef struct ls_norm_layer {
 /* The module as such a layer; NULL where it is none. */
 const ls_conv_layer *ls_as_conv2d(const ls_module *module);
 const ls_norm_layer *ls_as_batch_norm(const ls_module *module);
+const ls_norm_layer *ls_as_layer_norm(const ls_module *module);
 
 /* y = norm(conv(x)), or norm(conv(x), residual) unless that is NULL. In one pass where nothing but rounding can tell:
  * the norm is in evaluation and no gradient will be asked for. */
@@ -29,5 +36,9 @@ ls_tensor *ls_forward_conv_norm(ls_module *conv, ls_module *norm, ls_tensor *x, 
 bool ls_conv_norm_is_one_pass(const ls_module *conv, const ls_module *norm, ls_tensor *x, ls_tensor *residual);
 /* The same for a Sequential in place of the convolution: the last of its children may be one. */
 ls_tensor *ls_forward_sequential_norm(ls_module *sequential, ls_module *norm, ls_tensor *x);
+
+/* y = norm(embeddings[0](indices[0]) + embeddings[1](indices[1]) + ...), with n of them. In one pass where nobody wants
+ * to see what is in between. */
+ls_tensor *ls_forward_embeddings_norm(int n, ls_module **embeddings, ls_tensor *const *indices, ls_module *norm);
 
 #endif

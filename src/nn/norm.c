@@ -63,6 +63,11 @@ static ls_tensor *layer_norm_forward(ls_module *self, int n, ls_tensor *const *x
                : ls_dropout_add_layer_norm(x[0], x[1], m->weight, m->bias, self->training ? m->dropout : 0, m->epsilon);
 }
 
+const ls_norm_layer *ls_as_layer_norm(const ls_module *module)
+{
+    return module && module->forward_n == layer_norm_forward ? (const ls_norm_layer *)module : NULL;
+}
+
 ls_module *ls_layer_norm_shape_new_sized(ls_run *run, ls_shape shape, const ls_layer_norm_opts *given, size_t opts_size)
 {
     ls_layer_norm_opts opts = LS_OPTS_READ(ls_layer_norm_opts, given, opts_size);

@@ -1,17 +1,19 @@
 /* index.c - elements and slices picked, or added, by index. Indices out of range are found by the device. */
 #include "ops/op.h"
 
-static bool index_type(const ls_tensor *index)
+bool op_index_type(ls_run *run, ls_opcode op, const ls_tensor *index)
 {
-    return index->view.dtype == LS_I64 || index->view.dtype == LS_I32;
+    if (index->view.dtype == LS_I64 || index->view.dtype == LS_I32) return true;
+    op_error(run, op, LS_ERR_DTYPE, "the index is %s, not i64 or i32", OP_TEXT(index));
+    return false;
 }
 
 /* Reports what is wrong with a dimension or an index; true when nothing is. */
 static bool index_fits(ls_run *run, ls_opcode op, const ls_tensor *x, int d, const ls_tensor *index)
 {
-    if (d < 0) op_error(run, op, LS_ERR_SHAPE, "%s has no such dimension", OP_TEXT(x));
-    else if (!index_type(index)) op_error(run, op, LS_ERR_DTYPE, "the index is %s, not i64 or i32", OP_TEXT(index));
-    return !ls_failed(run);
+    if (d >= 0) return op_index_type(run, op, index);
+    op_error(run, op, LS_ERR_SHAPE, "%s has no such dimension", OP_TEXT(x));
+    return false;
 }
 
 ls_tensor *ls_gather_dim(ls_tensor *x, int dim, ls_tensor *index)
@@ -93,24 +95,37 @@ ls_tensor *ls_index_select(ls_tensor *x, int dim, ls_tensor *index)
     return y;
 }
 
-/* Add slices of `source` into the gradient of input 0: straight into a leaf's memory where that is possible. */
-static ls_tensor *back_rows(ls_node *node, int d, ls_tensor *index, ls_tensor *source)
+/* Add slices of `source` into the gradient of an input: straight into a leaf's memory where that is possible. */
+static ls_tensor *back_slices(ls_node *node, int input, const ls_attrs *attrs, ls_tensor *index, ls_tensor *source)
 {
     int32_t accumulate;
-    ls_tensor *target = ls_grad_target(node, 0, &accumulate);
-    ls_tensor *into = target ? target : op_new(source, source->view.dtype, node->in[0].shape);
+    ls_tensor *target = ls_grad_target(node, input, &accumulate);
+    ls_tensor *into = target ? target : op_new(source, source->view.dtype, node->in[input].shape);
     if (into->life != LS_LIFE_LIVE || (!(target && accumulate) && !ls_raw_fill(into, 0))) return NULL;
     ls_tensor *in[2] = {index, source};
-    if (!op_submit(LS_OP_index_add, 2, in, 1, &into, &(ls_attrs){.axis = {.dim = d}})) return NULL;
+    if (!op_submit(LS_OP_index_add, 2, in, 1, &into, attrs)) return NULL;
     return target ? NULL : into;
 }
 
 BACK(index_select)
 {
-    dx[0] = back_rows(node, node->attrs.axis.dim, node->saved[0], dy[0]);
+    dx[0] = back_slices(node, 0, &(ls_attrs){.axis = {.dim = node->attrs.axis.dim}}, node->saved[0], dy[0]);
+}
+
+ls_tensor *op_table_gradient(ls_node *node, int input, int64_t padding, ls_tensor *index, ls_tensor *rows)
+{
+    index = ls_reshape(index, -1);
+    rows = ls_reshape(rows, ls_numel(index), node->in[input].shape.dim[1]);
+    ls_attrs attrs = {.axis = {.flag = padding >= 0, .k = padding}};
+    return ls_failed(rows->run) ? NULL : back_slices(node, input, &attrs, index, rows);
 }
 
 ls_tensor *ls_embedding(ls_tensor *table, ls_tensor *index)
+{
+    return ls_embedding_padded(table, index, -1);
+}
+
+ls_tensor *ls_embedding_padded(ls_tensor *table, ls_tensor *index, int64_t padding)
 {
     ls_tensor *in[2] = {table, index};
     ls_run *run = op_begin(LS_OP_embedding, 2, 2, in);
@@ -125,12 +140,11 @@ ls_tensor *ls_embedding(ls_tensor *table, ls_tensor *index)
     ls_node *node;
     if (!op_run(LS_OP_embedding, 2, in, 1, &y, NULL, &node)) return &run->poison;
     ls_save(node, index);
+    if (node) node->extra[0] = padding;
     return y;
 }
 
 BACK(embedding)
 {
-    ls_tensor *index = ls_reshape(node->saved[0], -1);
-    ls_tensor *rows = ls_reshape(dy[0], ls_numel(index), node->in[0].shape.dim[1]);
-    if (!ls_failed(dy[0]->run)) dx[0] = back_rows(node, 0, index, rows);
+    dx[0] = op_table_gradient(node, 0, node->extra[0], node->saved[0], dy[0]);
 }

@@ -232,6 +232,93 @@ BACK(dropout_add_layer_norm)
     if (to_residual) dx[1] = out[1];
 }
 
+/* ---- embedding and layer norm ---- */
+
+enum { TABLES = LS_EMBEDDING_TABLES, WEIGHT = 2 * TABLES, BIAS, EMBEDDING_INPUTS };
+
+/* Checks the tables and indices in front of `in` and rows without a gradient, which it counts from the start (-1: there
+ * is none); *shape: what the sum of rows has. */
+static bool tables_fit(ls_run *run, ls_opcode op, int n, ls_tensor *const *in, int64_t *padding, ls_shape *shape)
+{
+    *shape = ls_view_shape(&in[1]->view);
+    for (int i = 0; i < n; i++) {
+        const ls_tensor *table = in[2 * i], *index = in[2 * i + 1];
+        const ls_operand *t = &table->view, *first = &in[0]->view;
+        if (t->ndim != 2 || t->dim[1] != first->dim[1] || t->dtype != first->dtype)
+            op_error(run, op, t->dtype != first->dtype ? LS_ERR_DTYPE : LS_ERR_SHAPE,
+                     "table %d is %s, the first %s: [rows,width] of one width and type are needed", i, OP_TEXT(table),
+                     OP_TEXT(in[0]));
+        else if (!is_floating(run, op, table) || !op_index_type(run, op, index)) return false;
+        else if (!op_broadcast(*shape, ls_view_shape(&index->view), shape) || shape->ndim >= LS_MAX_DIMS)
+            op_error(run, op, LS_ERR_SHAPE, "index %d is %s, the first %s: they do not broadcast, or are too deep", i,
+                     OP_TEXT(index), OP_TEXT(in[1]));
+        else if (padding[i] != LS_NO_ROW && (padding[i] < -t->dim[0] || padding[i] >= t->dim[0]))
+            op_error(run, op, LS_ERR_VALUE, "padding_idx %lld is outside of %lld rows", (long long)padding[i],
+                     (long long)t->dim[0]);
+        if (ls_failed(run)) return false;
+        padding[i] = padding[i] == LS_NO_ROW ? -1 : padding[i] + (padding[i] < 0 ? t->dim[0] : 0);
+    }
+    shape->dim[shape->ndim++] = in[0]->view.dim[1];
+    return true;
+}
+
+ls_tensor *ls_embedding_layer_norm_sized(int n, ls_tensor *const *tables, ls_tensor *const *indices,
+                                         const ls_embedding_layer_norm_opts *given, size_t opts_size)
+{
+    ls_embedding_layer_norm_opts opts = LS_OPTS_READ(ls_embedding_layer_norm_opts, given, opts_size);
+    ls_opcode op = LS_OP_embedding_layer_norm;
+    if (n < 1 || n > TABLES)
+        return op_error(ls_run_of(NULL), op, LS_ERR_VALUE, "%d tables; 1 to %d are possible", n, TABLES);
+    ls_tensor *in[EMBEDDING_INPUTS] = {NULL};
+    for (int i = 0; i < n; i++) {
+        in[2 * i] = tables[i];
+        in[2 * i + 1] = indices[i];
+    }
+    in[WEIGHT] = opts.weight;
+    in[BIAS] = opts.bias;
+    ls_run *run = op_begin(op, 2 * n, EMBEDDING_INPUTS, in);
+    ls_shape shape;
+    if (!run || !numbers_sound(run, op, opts.epsilon, 0) || !tables_fit(run, op, n, in, opts.padding_idx, &shape) ||
+        !parameter_fits(run, op, "weight", opts.weight, in[0]->view.dim[1], in[0]) ||
+        !parameter_fits(run, op, "bias", opts.bias, in[0]->view.dim[1], in[0]))
+        return op_poison(in[0]);
+
+    ls_shape rows = shape;
+    rows.ndim--;
+    ls_tensor *operands[EMBEDDING_INPUTS], *out[4] = {op_new(in[0], in[0]->view.dtype, shape)};
+    for (int i = 0; i < EMBEDDING_INPUTS; i++) operands[i] = i < 2 * n && i % 2 ? op_expanded(in[i], rows) : in[i];
+    if (ls_must_record(run, EMBEDDING_INPUTS, in)) {
+        out[1] = op_new(in[0], in[0]->view.dtype, shape);
+        for (int i = 2; i < 4; i++) out[i] = op_new(in[0], statistics_type(in[0]), LS_SHAPE(ls_shape_numel(rows)));
+    }
+    ls_attrs attrs = {.norm = {.epsilon = opts.epsilon, .groups = in[0]->view.dim[1]}};
+    ls_node *node;
+    if (ls_failed(run) || !op_submit(op, EMBEDDING_INPUTS, operands, 4, out, &attrs) ||
+        !op_record(op, EMBEDDING_INPUTS, in, 1, out, &attrs, &node))
+        return &run->poison;
+    if (node) {
+        for (int i = 1; i < 4; i++) ls_save(node, out[i]);
+        ls_save(node, opts.weight);
+        for (int i = 0; i < n; i++) {
+            ls_save(node, operands[2 * i + 1]);
+            node->extra[i] = opts.padding_idx[i];
+        }
+    }
+    return out[0];
+}
+
+BACK(embedding_layer_norm)
+{
+    ls_tensor *const *saved = node->saved, *sum = saved[0];
+    ls_tensor *in[5] = {dy[0], sum, saved[1], saved[2], saved[3]}, *out[3] = {NULL};
+    for (int i = 0; i < TABLES; i++)
+        if (ls_wants(node, 2 * i) && !out[0]) out[0] = op_new(sum, sum->view.dtype, ls_view_shape(&sum->view));
+    for (int i = 1; i < 3; i++) out[i] = op_gradient(node, WEIGHT + i - 1, sum, i, &node->attrs.norm.accumulate, dx);
+    if (!op_submit(LS_OP_layer_norm_grad, 5, in, 3, out, &node->attrs)) return;
+    for (int i = 0; i < TABLES; i++)
+        if (ls_wants(node, 2 * i)) dx[2 * i] = op_table_gradient(node, 2 * i, node->extra[i], saved[4 + i], out[0]);
+}
+
 /* ---- group norm ---- */
 
 ls_tensor *ls_group_norm(ls_tensor *x, int64_t groups, ls_tensor *weight, ls_tensor *bias, double epsilon)

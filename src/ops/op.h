@@ -111,6 +111,14 @@ ls_dtype op_wide_type(const ls_run *run, ls_dtype dtype);
 ls_tensor *ls_conv2d_norm(ls_tensor *x, ls_tensor *weight, ls_tensor *bias, const ls_conv2d_opts *geometry,
                           const ls_batch_norm_opts *norm);
 
+/* ls_embedding() where row `padding` of the table gets no gradient; -1: every row does. */
+ls_tensor *ls_embedding_padded(ls_tensor *table, ls_tensor *index, int64_t padding);
+/* In a backward function: the gradient of a table [V,D] (input `input`), from whose rows those at index were picked and
+ * got the gradients `rows` [...,D]. As dx; NULL where it was written to its place, or with an error. */
+ls_tensor *op_table_gradient(ls_node *node, int input, int64_t padding, ls_tensor *index, ls_tensor *rows);
+/* Is it i64 or i32? Else an error is recorded. */
+bool op_index_type(ls_run *run, ls_opcode op, const ls_tensor *index);
+
 /* A new [N,C,H,W] tensor whose memory runs N, H, W, C. */
 ls_tensor *op_new_channels_last(ls_tensor *like, ls_dtype dtype, ls_shape shape);
 

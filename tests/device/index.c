@@ -189,6 +189,22 @@ static void add_slices(int c, ls_dtype from, ls_dtype to, placement how)
     operand_free(&src);
 }
 
+static void leaves_slices_of_an_index_out(void)
+{
+    float y[4] = {1, 2, 3, 4}, src[5] = {10, 20, 30, 40, 50};
+    int64_t index[5] = {2, 0, 2, 3, 0};
+    ls_operand at = {.data = index, .dtype = LS_I64, .ndim = 1, .dim = {5}, .stride = {1}};
+    ls_operand from = {.data = src, .dtype = LS_F32, .ndim = 1, .dim = {5}, .stride = {1}};
+    ls_operand to = {.data = y, .dtype = LS_F32, .ndim = 1, .dim = {4}, .stride = {1}};
+    ls_call call = {.op = LS_OP_index_add, .n_in = 2, .n_out = 1, .in = {&at, &from}, .out = {&to}};
+    call.attrs.axis.flag = true;
+    call.attrs.axis.k = 2;
+    ls_message why;
+    CHECK(ls_cpu_run(&call, &why) == LS_OK && y[0] == 71 && y[1] == 2 && y[2] == 3 && y[3] == 44);
+    for (int i = 0; i < 5; i++) index[i] = 2;
+    CHECK(ls_cpu_run(&call, &why) == LS_OK && y[0] == 71 && y[2] == 3);
+}
+
 static void picks_and_adds_slices(void)
 {
     for (int c = 0; c < SLICES; c++) {
@@ -314,6 +330,7 @@ static void all(void)
 {
     CHECK_RUN(picks_and_adds_elements);
     CHECK_RUN(picks_and_adds_slices);
+    CHECK_RUN(leaves_slices_of_an_index_out);
     CHECK_RUN(looks_up_rows_of_a_table);
     CHECK_RUN(many_halves_add_up);
     CHECK_RUN(refuses_what_is_out_of_range);

@@ -7,7 +7,7 @@
 
 static ls_run *run;
 
-enum { MOST_INPUTS = 4 };
+enum { MOST_INPUTS = 5 };
 
 /* What a function of some tensors gave: its result and the gradients. */
 typedef struct outcome {
@@ -101,6 +101,101 @@ static void dropout_add_layer_norm_is_three_operators(void)
     ls_isa_cap(best);
 }
 
+/* ---- embedding, layer norm ---- */
+
+static ls_tensor *words, *positions, *types; /* indices */
+
+static ls_tensor *picked_in_one_step(ls_tensor **in)
+{
+    return ls_embedding_layer_norm(3, in, ((ls_tensor *[]){words, positions, types}), .weight = in[3], .bias = in[4],
+                                   .epsilon = 1e-12);
+}
+
+static ls_tensor *picked_in_steps(ls_tensor **in)
+{
+    ls_tensor *sum = ls_add(ls_embedding(in[0], words), ls_embedding(in[1], positions));
+    return ls_layer_norm(ls_add(sum, ls_embedding(in[2], types)), in[3], in[4], 1e-12);
+}
+
+static ls_tensor *random_index(int64_t limit, ls_shape shape)
+{
+    return ls_cast(ls_floor(ls_uniform_shape(run, LS_F32, 0, (double)limit, shape)), LS_I64);
+}
+
+static void compare_picked(ls_dtype dtype, int64_t length, int64_t n, bool turned)
+{
+    char where[80];
+    snprintf(where, sizeof where, "%s [3,%lld,%lld]%s", ls_dtype_name(dtype), (long long)length, (long long)n,
+             turned ? " turned" : "");
+    ls_mark mark = ls_scope_begin(run);
+    words = random_index(50, LS_SHAPE(3, length));
+    positions = ls_cast(ls_arange(run, LS_I64, length, 0, 1), LS_I32); /* for every sequence of the batch */
+    types = random_index(2, LS_SHAPE(3, length));
+    ls_tensor *in[] = {random_leaf(dtype, LS_SHAPE(50, n), turned), random_leaf(dtype, LS_SHAPE(length + 2, n), false),
+                       random_leaf(dtype, LS_SHAPE(2, n), turned), random_leaf(dtype, LS_SHAPE(n), false),
+                       random_leaf(dtype, LS_SHAPE(n), false)};
+    outcome one = outcome_of(picked_in_one_step, in, 5), steps = outcome_of(picked_in_steps, in, 5);
+    same_bits(one.y, steps.y, "result", where);
+    same_bits(one.gradient[0], steps.gradient[0], "gradient of words", where);
+    near(one.gradient[1], steps.gradient[1], "gradient of positions", where);
+    same_bits(one.gradient[2], steps.gradient[2], "gradient of types", where);
+    near(one.gradient[3], steps.gradient[3], "gradient of the weight", where);
+    near(one.gradient[4], steps.gradient[4], "gradient of the bias", where);
+    ls_scope_end(run, mark, NULL);
+}
+
+static void embedding_layer_norm_is_its_operators(void)
+{
+    static const ls_dtype types_of_number[] = {LS_F64, LS_F32, LS_BF16, LS_F16};
+    ls_isa best = ls_isa_in_use();
+    for (int isa = 0; isa <= (int)best; isa++) {
+        if (!ls_isa_usable((ls_isa)isa)) continue;
+        ls_isa_cap((ls_isa)isa);
+        for (size_t t = 0; t < sizeof types_of_number / sizeof *types_of_number; t++)
+            for (int turned = 0; turned < 2; turned++) {
+                compare_picked(types_of_number[t], 5, 17, turned);
+                compare_picked(types_of_number[t], 70, 64, turned);
+            }
+    }
+    ls_isa_cap(best);
+}
+
+static void a_padding_row_gets_no_gradient(void)
+{
+    ls_tensor *table = ls_requires_grad(ls_randn(run, LS_F32, 4, 8), true);
+    ls_tensor *index = ls_from(run, LS_I64, LS_SHAPE(6), (int64_t[]){0, 3, 3, 1, 3, 0});
+    ls_tensor *y = ls_embedding_layer_norm(1, &table, &index, .padding_idx = {-1});
+    ls_backward(run, ls_sum(ls_mul(y, ls_detach(ls_cos(y)))));
+    float rows[4], *padded = rows + 3;
+    CHECK(ls_read(ls_norm_dims(ls_grad(table), LS_DIMS(1), false), rows, sizeof rows));
+    CHECK(*padded == 0 && rows[2] == 0 && rows[0] > 0 && rows[1] > 0);
+}
+
+#define FAILS(call, code, part)                                                                                        \
+    do {                                                                                                               \
+        CHECK(!ls_is_valid(call));                                                                                     \
+        CHECK_MSG(ls_error(run) == (code) && strstr(ls_error_message(run), part), "%s", ls_error_message(run));        \
+        ls_error_clear(run);                                                                                           \
+    } while (0)
+
+static void wrong_tables_are_told(void)
+{
+    ls_tensor *table[] = {ls_ones(run, LS_F32, 4, 8), ls_ones(run, LS_F32, 3, 7), ls_ones(run, LS_BF16, 3, 8)};
+    ls_tensor *index[] = {ls_zeros(run, LS_I64, 2, 5), ls_zeros(run, LS_I64, 3), ls_full(run, LS_I64, 4, 5)};
+    ls_tensor *mixed[] = {table[0], table[2]}, *halves[] = {index[0], table[0]}, *high[] = {index[0], index[2]};
+    ls_tensor *twice[] = {table[0], table[0]};
+    FAILS(ls_embedding_layer_norm(0, table, index), LS_ERR_VALUE, "0 tables; 1 to 3");
+    FAILS(ls_embedding_layer_norm(4, table, index), LS_ERR_VALUE, "4 tables; 1 to 3");
+    FAILS(ls_embedding_layer_norm(2, table, index), LS_ERR_SHAPE, "table 1 is");
+    FAILS(ls_embedding_layer_norm(2, mixed, index), LS_ERR_DTYPE, "table 1 is");
+    FAILS(ls_embedding_layer_norm(2, twice, index), LS_ERR_SHAPE, "index 1 is");
+    FAILS(ls_embedding_layer_norm(2, twice, halves), LS_ERR_DTYPE, "not i64 or i32");
+    FAILS(ls_embedding_layer_norm(1, table, index, .weight = table[0]), LS_ERR_SHAPE, "weight");
+    FAILS(ls_embedding_layer_norm(1, table, index, .padding_idx = {4}), LS_ERR_VALUE, "padding_idx 4");
+    FAILS(ls_embedding_layer_norm(1, table, index, .epsilon = -1), LS_ERR_VALUE, "epsilon");
+    FAILS(ls_embedding_layer_norm(2, twice, high), LS_ERR_VALUE, "table 1: index 4 at position 0");
+}
+
 static void nan_stays_in_its_row(void)
 {
     float x[2][3] = {{1, NAN, 2}, {1, 2, 4}}, y[2][3];
@@ -131,6 +226,9 @@ int main(int argc, char **argv)
     if (argc > 1) check_filter = argv[1];
     run = ls_init(NULL, NULL, .seed = 1);
     CHECK_RUN(dropout_add_layer_norm_is_three_operators);
+    CHECK_RUN(embedding_layer_norm_is_its_operators);
+    CHECK_RUN(a_padding_row_gets_no_gradient);
+    CHECK_RUN(wrong_tables_are_told);
     CHECK_RUN(nan_stays_in_its_row);
     CHECK_RUN(a_norm_drops_what_it_adds_to_a_residual);
     CHECK_MSG(ls_error(run) == LS_OK, "%s", ls_error_message(run));

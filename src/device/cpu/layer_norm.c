@@ -1,9 +1,12 @@
-/* layer_norm.c - layer normalisation, also of residual + dropout(x), and gradients. */
+/* layer_norm.c - layer normalisation, also of residual + dropout(x) and of rows that are picked from tables, and
+ * gradients. */
 #include "device/cpu/cpu.h"
+#include "device/cpu/index.h"
 #include "device/cpu/rows.h"
 #include "kernels/elementwise.h"
 #include "kernels/norm.h"
 
+#include <stdatomic.h>
 #include <string.h>
 
 #define SUM_ROWS 64 /* rows whose gradients are summed in the compute type before they go into a double */
@@ -20,6 +23,11 @@ static uint32_t trailing_dims(const ls_operand *x, int64_t n)
 static void *advance(void *data, ls_dtype dtype, int64_t n)
 {
     return data ? (char *)data + (size_t)n * ls_dtype_size(dtype) : NULL;
+}
+
+static void *data_of(const ls_operand *operand)
+{
+    return operand ? operand->data : NULL;
 }
 
 /* A vector of n elements of the compute type; where it is absent, a buffer full of `otherwise`. */
@@ -47,8 +55,8 @@ static dropping dropping_of(const ls_call *call, ls_dtype dtype, const ls_operan
     d.how = (ls_dropout_rule){.seed = call->attrs.norm.seed,
                               .offset = call->attrs.norm.offset,
                               .p = call->attrs.norm.dropout,
-                              .note = note ? note->data : NULL,
-                              .noted = noted ? noted->data : NULL};
+                              .note = data_of(note),
+                              .noted = data_of(noted)};
     while ((note || noted) && d.unit * call->attrs.norm.groups % LS_DROPOUT_GROUP) d.unit *= 2;
     return d;
 }
@@ -74,12 +82,80 @@ static int64_t whole_units(const dropping *d, int64_t rows)
     return (rows + d->unit - 1) / d->unit * d->unit;
 }
 
+/* ---- Rows of tables ------------------------------------------------------------------------------------------- */
+
+#define PICKED_ROWS 64 /* whose places are looked up together */
+
+/* Where rows come from that are not given but picked. */
+typedef struct picking {
+    int tables;
+    ls_matrix table[LS_PICKED_TABLES];
+    int64_t limit[LS_PICKED_TABLES]; /* rows of each */
+    ls_rows index[LS_PICKED_TABLES]; /* one element per row of the result */
+    atomic_bool failed;              /* an index is out of range */
+} picking;
+
+/* Rows [first, first + rows) of the result; those with an index out of range get anything. */
+static void pick_rows(picking *p, ls_dtype dtype, int64_t n, int64_t first, int64_t rows, ls_matrix to)
+{
+    const void *at[LS_PICKED_TABLES][PICKED_ROWS];
+    ls_picked_rows args = {.dtype = dtype, .n = n, .tables = p->tables};
+    for (int64_t done = 0; done < rows; done += args.rows) {
+        args.rows = rows - done < PICKED_ROWS ? rows - done : PICKED_ROWS;
+        for (int k = 0; k < p->tables; k++) {
+            ls_dtype type = p->index[k].size == sizeof(int64_t) ? LS_I64 : LS_I32;
+            for (int64_t r = 0; r < args.rows; r++) {
+                int64_t row = ls_get_int(type, ls_row_at(&p->index[k], first + done + r), 0);
+                bool inside = row >= 0 && row < p->limit[k];
+                if (!inside) atomic_store(&p->failed, true);
+                at[k][r] = advance(p->table[k].data, dtype, inside ? row * p->table[k].pitch : 0);
+            }
+            args.at[k] = at[k];
+        }
+        args.sum = (ls_matrix){advance(to.data, dtype, done * to.pitch), to.pitch};
+        ls_norm_table()->add_picked[dtype](&args);
+    }
+}
+
+static ls_status check_index(const picking *p, int k, const ls_operand *index, ls_message *why)
+{
+    ls_message reason;
+    ls_status status = ls_index_check(index, p->limit[k], &reason);
+    return status ? ls_cpu_fail(why, status, "table %d: %s", k, reason.text) : LS_OK;
+}
+
+/* From pairs of table and index, the absent ones last. */
+static ls_status set_tables(picking *p, const ls_operand *const *pairs, ls_message *why)
+{
+    size_t room = 0, used = 0; /* bytes for tables whose rows have gaps: a copy without */
+    for (int k = 0; k < LS_PICKED_TABLES && pairs[2 * k]; k++) {
+        const ls_operand *table = pairs[2 * k];
+        p->tables = k + 1;
+        p->table[k] = (ls_matrix){table->data, table->stride[0]};
+        p->limit[k] = table->dim[0];
+        p->index[k] = ls_rows_of(pairs[2 * k + 1], 0);
+        if (table->stride[1] != 1) room += (size_t)ls_operand_numel(table) * ls_dtype_size(table->dtype);
+        ls_status status = p->limit[k] ? LS_OK : check_index(p, k, pairs[2 * k + 1], why);
+        if (status) return status;
+    }
+    char *plain = room ? ls_scratch((ls_worker){0, 1}, 2, room) : NULL;
+    if (room && !plain) return ls_cpu_fail(why, LS_ERR_MEMORY, "no scratch memory for tables of %zu bytes", room);
+    for (int k = 0; k < p->tables; k++) {
+        const ls_operand *table = pairs[2 * k];
+        if (table->stride[1] == 1) continue;
+        p->table[k] = (ls_matrix){(void *)(uintptr_t)ls_plain(table, table->dtype, plain + used), table->dim[1]};
+        used += (size_t)ls_operand_numel(table) * ls_dtype_size(table->dtype);
+    }
+    return LS_OK;
+}
+
 /* ---- Forward -------------------------------------------------------------------------------------------------- */
 
 typedef struct forward {
     ls_layer_norm_rows args;
     void (*kernel)(const ls_layer_norm_rows *args);
     dropping drop;
+    picking *pick; /* NULL: rows are given */
 } forward;
 
 static void forward_rows(void *arg, const ls_block *block)
@@ -98,29 +174,32 @@ static void forward_rows(void *arg, const ls_block *block)
         drop_rows(&f->drop, args.dtype, args.n, block->first, args.rows, args.y, args.x);
         args.x = args.y;
     }
+    if (f->pick) {
+        args.x = args.sum.data ? args.sum : args.y;
+        pick_rows(f->pick, args.dtype, args.n, block->first, args.rows, args.x);
+    }
     f->kernel(&args);
 }
 
-/* y = norm(x), or of dropout(x) + residual, which goes to `sum` where there is one. */
-static ls_status normalise(const ls_call *call, const ls_operand *residual, const ls_operand *const vectors[2],
-                           const ls_operand *sum, forward *f, ls_message *why)
+/* y = norm(x), or of dropout(x) + residual or a sum of picked rows, which goes to `sum` where there is one. */
+static ls_status normalise(const ls_call *call, const ls_operand *x, const ls_operand *residual,
+                           const ls_operand *const vectors[2], const ls_operand *sum, forward *f, ls_message *why)
 {
-    const ls_operand *x = call->in[0];
+    const ls_operand *y = call->out[0];
     int64_t n = call->attrs.norm.groups;
-    uint32_t dims = trailing_dims(x, n);
-    ls_rows rows[4] = {ls_rows_of(x, dims), ls_rows_of(residual, dims), ls_rows_of(call->out[0], dims),
-                       ls_rows_of(sum, dims)};
-    if (!n || !rows[0].count) return LS_OK;
-    ls_dtype wide = ls_compute_dtype(x->dtype);
+    uint32_t dims = trailing_dims(y, n);
+    ls_rows rows[4] = {ls_rows_of(x, dims), ls_rows_of(residual, dims), ls_rows_of(y, dims), ls_rows_of(sum, dims)};
+    if (!n || !rows[2].count) return LS_OK;
+    ls_dtype wide = ls_compute_dtype(y->dtype);
     size_t vector = (size_t)n * ls_dtype_size(wide);
     char *buffer = ls_scratch((ls_worker){0, 1}, 1, 2 * vector);
     if (!buffer) return ls_cpu_fail(why, LS_ERR_MEMORY, "no scratch memory for weight and bias");
-    f->args.dtype = x->dtype;
+    f->args.dtype = y->dtype;
     f->args.n = n;
     f->args.epsilon = call->attrs.norm.epsilon;
     f->args.weight = coefficients(vectors[0], wide, buffer, n, 1);
     f->args.bias = coefficients(vectors[1], wide, buffer + vector, n, 0);
-    f->kernel = ls_norm_table()->layer_norm[x->dtype];
+    f->kernel = ls_norm_table()->layer_norm[y->dtype];
     int64_t block_rows = f->drop.unit > 1 ? whole_units(&f->drop, ls_block_rows(n, 16384)) : 0;
     return ls_rows_walk(rows, 2, 2, block_rows, forward_rows, f, why);
 }
@@ -130,9 +209,8 @@ static ls_status normalise(const ls_call *call, const ls_operand *residual, cons
  * of any floating type; mean and rstd, plain arrays, f32 (f64 for f64). */
 ls_status ls_cpu_layer_norm(const ls_call *call, ls_message *why)
 {
-    const ls_operand *mean = call->out[1], *rstd = call->out[2];
-    forward f = {.args = {.mean = mean ? mean->data : NULL, .rstd = rstd ? rstd->data : NULL}, .drop = {.unit = 1}};
-    return normalise(call, NULL, call->in + 1, NULL, &f, why);
+    forward f = {.args = {.mean = data_of(call->out[1]), .rstd = data_of(call->out[2])}, .drop = {.unit = 1}};
+    return normalise(call, call->in[0], NULL, call->in + 1, NULL, &f, why);
 }
 
 /* Statistics [2, rows], a plain array: mean, then rstd. */
@@ -152,7 +230,26 @@ ls_status ls_cpu_dropout_add_layer_norm(const ls_call *call, ls_message *why)
     const ls_operand *statistics = call->out[2];
     forward f = {.args = {.mean = statistics_row(statistics, 0), .rstd = statistics_row(statistics, 1)},
                  .drop = dropping_of(call, call->in[0]->dtype, call->out[3], NULL)};
-    return normalise(call, call->in[1], call->in + 2, call->out[1], &f, why);
+    return normalise(call, call->in[0], call->in[1], call->in + 2, call->out[1], &f, why);
+}
+
+/* in: three pairs of table [V,D] (of one type and D) and index i64 [...] (of y's shape before D), of which the second
+ * and third may be absent; weight [D]?, bias [D]?   out: y [...,D], sum (as y)?, mean [rows]?, rstd [rows]?
+ * sum = the rows of the tables at their indices, added from the first on and rounded to the type each time, is what is
+ * normalised. Weight, bias, mean and rstd as in layer_norm, whose gradient serves here, too, followed by index_add for
+ * each table. */
+ls_status ls_cpu_embedding_layer_norm(const ls_call *call, ls_message *why)
+{
+    const ls_operand *const *in = call->in;
+    picking pick = {0};
+    ls_status status = set_tables(&pick, in, why);
+    if (status) return status;
+    forward f = {
+        .args = {.mean = data_of(call->out[2]), .rstd = data_of(call->out[3])}, .drop = {.unit = 1}, .pick = &pick};
+    status = normalise(call, NULL, NULL, in + 2 * LS_PICKED_TABLES, call->out[1], &f, why);
+    for (int k = 0; k < pick.tables && !status && atomic_load(&pick.failed); k++)
+        status = check_index(&pick, k, in[2 * k + 1], why);
+    return status;
 }
 
 /* ---- Backward ------------------------------------------------------------------------------------------------- */

@@ -200,28 +200,31 @@ static void add_slices(void *arg, ls_worker worker)
     }
 }
 
-/* in: index i64 [K], src (f32, f64, bf16, f16), of y's shape but K along dim  out: y (any of these types).   axis: dim
- * y[:,index[k],:] += src[:,k,:] for dim 1, in place. Rows that occur several times are summed in the order of k, in f32
- * (f64), and rounded once. */
+/* in: index i64 [K], src (f32, f64, bf16, f16), of y's shape but K along dim  out: y (any of these types)
+ * axis: dim; flag: slices with index axis.k are left out.   y[:,index[k],:] += src[:,k,:] for dim 1, in place.
+ * Rows that occur several times are summed in the order of k, in f32 (f64), and rounded once. */
 ls_status ls_cpu_index_add(const ls_call *call, ls_message *why)
 {
     const ls_operand *index = call->in[0];
-    slice_adding job = {.src = call->in[1], .y = call->out[0], .k = index->dim[0]};
+    slice_adding job = {.src = call->in[1], .y = call->out[0]};
     int dim = call->attrs.axis.dim;
+    int64_t count = index->dim[0];
     ls_status status = ls_index_check(index, job.y->dim[dim], why);
     if (status) return status;
     for (int d = 0; d < job.y->ndim; d++)
         if (d != dim) ls_grid_add(&job.grid, job.y->dim[d], job.y->stride[d], job.src->stride[d], 0);
     int64_t positions = ls_grid_size(&job.grid);
-    if (positions == 0 || job.k == 0) return LS_OK;
+    if (positions == 0 || count == 0) return LS_OK;
 
-    size_t items = (size_t)job.k * sizeof(ls_keyed), bytes = 2 * items + (size_t)job.k * sizeof(int64_t);
+    size_t items = (size_t)count * sizeof(ls_keyed), bytes = 2 * items + (size_t)count * sizeof(int64_t);
     ls_keyed *unordered = ls_scratch((ls_worker){0, 1}, 0, bytes);
-    if (!unordered) return ls_cpu_fail(why, LS_ERR_MEMORY, "no memory to order %lld indices", (long long)job.k);
-    int64_t *offsets = (int64_t *)(unordered + 2 * job.k);
-    for (int64_t i = 0; i < job.k; i++)
-        unordered[i] = (ls_keyed){(uint64_t)ls_get_int(index->dtype, index->data, i * index->stride[0]), i};
-    job.order = ls_order(unordered, unordered + job.k, job.k);
+    if (!unordered) return ls_cpu_fail(why, LS_ERR_MEMORY, "no memory to order %lld indices", (long long)count);
+    int64_t *offsets = (int64_t *)(unordered + 2 * count);
+    for (int64_t i = 0; i < count; i++) {
+        int64_t row = ls_get_int(index->dtype, index->data, i * index->stride[0]);
+        if (!call->attrs.axis.flag || row != call->attrs.axis.k) unordered[job.k++] = (ls_keyed){(uint64_t)row, i};
+    }
+    job.order = ls_order(unordered, unordered + count, job.k);
     for (int64_t i = 0; i < job.k; i++) offsets[i] = job.order[i].index * job.src->stride[dim];
     job.offsets = offsets;
     job.y_step = job.y->stride[dim];

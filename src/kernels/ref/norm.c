@@ -27,6 +27,17 @@ static double stored_sum(const ls_layer_norm_rows *a, int64_t r, int64_t i)
     return ls_get(a->dtype, rounded, 0);
 }
 
+static void add_picked(const ls_picked_rows *a)
+{
+    for (int64_t r = 0; r < a->rows; r++) {
+        for (int64_t i = 0; i < a->n; i++) {
+            put(a->dtype, a->sum, r, i, ls_get(a->dtype, a->at[0][r], i));
+            for (int k = 1; k < a->tables; k++)
+                put(a->dtype, a->sum, r, i, get(a->dtype, a->sum, r, i) + ls_get(a->dtype, a->at[k][r], i));
+        }
+    }
+}
+
 static void layer_norm(const ls_layer_norm_rows *a)
 {
     ls_dtype wide = ls_compute_dtype(a->dtype);
@@ -135,7 +146,8 @@ static void slope(const ls_norm_slope *a)
         [LS_F16] = kernel, [LS_BF16] = kernel, [LS_F32] = kernel, [LS_F64] = kernel                                    \
     }
 
-const ls_norm_kernels ls_norm_ref = {.layer_norm = FLOATS(layer_norm),
+const ls_norm_kernels ls_norm_ref = {.add_picked = FLOATS(add_picked),
+                                     .layer_norm = FLOATS(layer_norm),
                                      .layer_norm_grad = FLOATS(layer_norm_grad),
                                      .apply = FLOATS(apply),
                                      .totals = FLOATS(totals),
