@@ -141,12 +141,19 @@ ls_tensor *ls_leaf_room(ls_tensor *t)
     return ok ? leaf->grad : NULL;
 }
 
+/* The walk at work is the first of a gradient. */
+static void leaf_begins(ls_leaf *leaf)
+{
+    leaf->holds = true;
+    leaf->since = leaf->tensor->run->walk_serial;
+}
+
 /* `takeable`: dx is nobody else's, so its memory may become the gradient's. */
 static bool leaf_arrive(ls_leaf *leaf, ls_tensor *dx, bool takeable)
 {
     if (!leaf->tensor) return true; /* nobody can ask for it any more */
     if (leaf->holds) return ls_raw_add(leaf->grad, leaf->grad, dx);
-    leaf->holds = true;
+    leaf_begins(leaf);
     if (!leaf->grad && takeable && same_strides(&dx->view, &leaf->tensor->view)) {
         leaf->grad = ls_alias_owned(dx);
         return leaf->grad != NULL;
@@ -168,7 +175,7 @@ ls_tensor *ls_grad_target(ls_node *node, int input, int32_t *accumulate)
     }
     if (!leaf->tensor || !leaf_make_room(leaf, leaf->tensor)) return NULL;
     *accumulate = leaf->holds;
-    leaf->holds = true;
+    if (!leaf->holds) leaf_begins(leaf);
     return leaf->grad;
 }
 

@@ -279,6 +279,7 @@ void ls_leaf_hold(ls_tensor *t)
     ls_leaf *leaf = leaf_of(t);
     uint64_t first = t->run->accumulation.first_walk;
     if (!leaf->holds && leaf->node.walk < first) leaf->node.walk = first;
+    if (!leaf->holds) leaf->since = t->run->walk_serial;
     leaf->holds = true;
 }
 
@@ -286,6 +287,12 @@ uint64_t ls_leaf_walk(const ls_tensor *t)
 {
     const ls_leaf *leaf = leaf_of(t);
     return leaf ? leaf->node.walk : 0;
+}
+
+uint64_t ls_leaf_since(const ls_tensor *t)
+{
+    const ls_leaf *leaf = leaf_of(t);
+    return leaf && leaf->holds ? leaf->since : 0;
 }
 
 ls_tensor *ls_detach(ls_tensor *t)

@@ -79,6 +79,7 @@ struct ls_leaf {
     ls_tensor *tensor; /* not owned; NULL once its handle died */
     ls_tensor *grad;   /* owned; NULL until there is memory for one */
     bool holds;        /* grad has a value (else its memory is only waiting) */
+    uint64_t since;    /* the first walk that is part of it */
     ls_derived derived;
     ls_grad_hook_fn *hook; /* the program's */
     void *hook_user;

@@ -4,7 +4,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/log.h"
 #include "optim/scaler.h"
 #include "tensor/live.h"
 
@@ -358,27 +357,9 @@ static bool submit_step(ls_optim *optim)
     return true;
 }
 
-/* Steps that never find a gradient train nothing: of another module, or without ls_backward(). Parameters may all be
- * frozen for a while. */
-static void look_for_gradients(ls_optim *optim)
-{
-    bool wanted = false;
-    for (int64_t i = 0; i < optim->slot_count && !optim->had_gradients; i++) {
-        optim->had_gradients = optim->slots[i].due;
-        wanted = wanted || ls_wants_grad(optim->slots[i].parameter);
-    }
-    if (optim->had_gradients || !wanted) return;
-    optim->had_gradients = true; /* said once */
-    ls_log_of_job(LS_LOG_WARN,
-                  "ls_step: no parameter of this %s has a gradient (\"%s\" is the first): was it made for the module "
-                  "that is trained, and was ls_backward() called?",
-                  optim->rule->name, optim->slots[0].name);
-}
-
 static void count_step(ls_optim *optim)
 {
     optim->steps++;
-    if (!optim->had_gradients) look_for_gradients(optim);
     for (int64_t i = 0; i < optim->slot_count; i++) {
         ls_optim_slot *slot = &optim->slots[i];
         if (!slot->due) continue;
@@ -398,6 +379,7 @@ bool ls_step(ls_optim *optim)
     if (run->share.world > 1 && !optim->apart) ls_optim_look_for_others(optim);
     ls_mark mark = ls_scope_begin(run);
     bool ok = ls_optim_lay_out(optim) && ls_optim_unscale(optim) && submit_step(optim);
+    if (ok) ls_optim_look_for_mistakes(optim);
     optim->used = run->walk_serial;
     ls_scope_end(run, mark, NULL);
     ls_step_mark(run, LS_MARK_STEP_ENDED);

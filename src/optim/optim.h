@@ -85,21 +85,27 @@ struct ls_optim {
     int block_count;
     ls_optim_block *blocks;
     int64_t steps;
-    int64_t skipped_steps; /* by the loss scaler, in this run */
-    bool skipped;          /* the last step */
-    bool had_gradients;    /* some step found one, or the user was told that none did */
-    const void *follows;   /* the schedule that was stepped last; compared alone */
-    int followed;          /* how often that was another one than before */
-    bool apart;            /* nothing is to be said (any more) of processes that train without each other */
-    uint64_t unscaled;     /* after which walk of the run the gradients last were */
-    uint64_t used;         /* walks up to this one: gradients of them have had their step, taken or skipped */
-    ls_tensor *found;      /* f32 [1], owned: not 0 where they were not finite then; NULL: nothing was looked for */
-    bool collected;        /* moments of all processes were got, and are kept */
+    int64_t skipped_steps;                    /* by the loss scaler, in this run */
+    bool skipped;                             /* the last step */
+    bool had_gradients;                       /* some step found one, or the user was told that none did */
+    bool told_stale, told_again, told_shared; /* of other mistakes (mistakes.c) */
+    const void *follows;                      /* the schedule that was stepped last; compared alone */
+    int followed;                             /* how often that was another one than before */
+    bool apart;        /* nothing is to be said (any more) of processes that train without each other */
+    uint64_t unscaled; /* after which walk of the run the gradients last were */
+    uint64_t used;     /* walks up to this one: gradients of them have had their step, taken or skipped */
+    ls_tensor *found;  /* f32 [1], owned: not 0 where they were not finite then; NULL: nothing was looked for */
+    bool collected;    /* moments of all processes were got, and are kept */
     ls_state *state;
 };
 
 /* optim.c: an optimiser of a rule for these parameters. NULL after a failure. */
 ls_optim *ls_optim_new(ls_run *run, const ls_rule *rule, const ls_state *parameters, const ls_optim *settings);
+
+/* mistakes.c: a step has been submitted, and is not yet counted: warn, once, where it cannot be what was meant. */
+void ls_optim_look_for_mistakes(ls_optim *optim);
+/* Training is over: warn where gradients came and no step used them. */
+void ls_optim_over(const ls_optim *optim);
 
 /* apart.c: before the first step of one of several processes, warn where nobody brings their training together. */
 void ls_optim_look_for_others(ls_optim *optim);

@@ -63,6 +63,7 @@ void ls_run_report(ls_run *run, bool told)
     if (ls_failed(run) || !ls_is_main(run)) return;
     for (const ls_object *o = run->objects; o && !told; o = o->older)
         if (o->kind == LS_OBJECT_SCHEDULE) ls_schedule_over((const ls_schedule *)o);
+        else if (o->kind == LS_OBJECT_OPTIM) ls_optim_over((const ls_optim *)o);
     report_finite(run);
     if (run->autocast_count > 0)
         ls_log_line(LS_LOG_WARN,

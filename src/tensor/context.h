@@ -273,6 +273,7 @@ void ls_node_release(ls_run *run, ls_node *node);
 void ls_leaf_forget(ls_node *leaf); /* the leaf's handle dies */
 /* The last walk back that reached a leaf; 0 where there was none, and for other tensors. */
 uint64_t ls_leaf_walk(const ls_tensor *t);
+uint64_t ls_leaf_since(const ls_tensor *t);  /* the first that is part of its gradient; 0: it has none */
 bool ls_leaf_watched(const ls_tensor *leaf); /* by somebody who reduces its gradients over processes */
 
 #endif

@@ -85,6 +85,7 @@ static void train(ls_run *run)
 /* What the first of two processes says. */
 static int train_both(void)
 {
+    check_failures_here = 0;
     team_run(2, train);
     return check_failures_here;
 }
@@ -111,7 +112,7 @@ static void who_trains_alike_hears_nothing(void)
 static void who_steps_otherwise_is_told_in_the_next_pass(void)
 {
     makes(STEP_LEFT_OUT, "process 0 has taken 3 steps with SGD, process 1 2", NULL);
-    makes(ONE_STEP_MORE, "process 0 has taken 3 steps with SGD, process 1 4", NULL);
+    makes(ONE_STEP_MORE, "process 0 has taken 3 steps with SGD, process 1 4", "no ls_backward() since the last step");
     makes(RATE, "lr of SGD is 0.01 in process 0, but 0.02 in process 1", NULL);
     makes(MOMENTUM_OF_A_GROUP, "momentum of SGD is 0.9 in process 0, but 0.5 in process 1", NULL);
     makes(ANOTHER_OPTIMISER, "optimisers and groups", NULL);

@@ -214,7 +214,7 @@ static void train_on(ls_run *run, float (*spoil)(int rank, int i), bool clip, bo
         ls_tensor *loss = ls_mean(ls_forward(last, ls_forward(first, ls_from(run, LS_F32, LS_SHAPE(2, 4), x))));
         ls_backward(run, loss);
         if (clip) ls_clip_grad_norm(sgd, 1);
-        if (isfinite(x[6])) ls_step(sgd);
+        if (isfinite(x[6]) || ls_world(run) > 1) ls_step(sgd); /* all processes, or none */
         ls_zero_grad(sgd);
     }
 }

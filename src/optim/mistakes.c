@@ -1,0 +1,114 @@
+/* mistakes.c - loops that run, but do not train what was meant: each is told once, with what is missing. */
+#include "base/log.h"
+#include "optim/optim.h"
+
+static const ls_optim_slot *first_due(const ls_optim *optim)
+{
+    for (int64_t i = 0; i < optim->slot_count; i++)
+        if (optim->slots[i].due) return &optim->slots[i];
+    return NULL;
+}
+
+/* Steps that never find a gradient train nothing: of another module, or without ls_backward(). Parameters may all be
+ * frozen for a while. */
+static void no_gradients(ls_optim *optim)
+{
+    bool wanted = false;
+    for (int64_t i = 0; i < optim->slot_count; i++) wanted = wanted || ls_wants_grad(optim->slots[i].parameter);
+    if (optim->had_gradients || !wanted) return;
+    optim->had_gradients = true; /* said once */
+    ls_log_of_job(LS_LOG_WARN,
+                  "ls_step: no parameter of this %s has a gradient (\"%s\" is the first): was it made for the module "
+                  "that is trained, and was ls_backward() called?",
+                  optim->rule->name, optim->slots[0].name);
+}
+
+/* The gradient was in an earlier step, and no pass has added to any since. */
+static void used_again(ls_optim *optim, const ls_optim_slot *slot)
+{
+    if (optim->told_again) return;
+    optim->told_again = true;
+    ls_log_of_job(LS_LOG_WARN,
+                  "ls_step: there was no ls_backward() since the last step of this %s, which used the same gradients "
+                  "(\"%s\" is the first)",
+                  optim->rule->name, slot->name);
+}
+
+/* Or it was, and a later pass has added to it. */
+static void not_cleared(ls_optim *optim, const ls_optim_slot *slot)
+{
+    if (optim->told_stale) return;
+    optim->told_stale = true;
+    ls_log_of_job(
+        LS_LOG_WARN,
+        "ls_step: gradients that an earlier step of this %s has used are part of this one, too (\"%s\" is the "
+        "first); call ls_zero_grad() after each ls_step()",
+        optim->rule->name, slot->name);
+}
+
+/* ---- two optimisers of one parameter ---- */
+
+static const ls_optim_slot *shared_slot(const ls_optim *a, const ls_optim *b)
+{
+    for (int64_t i = 0; i < a->slot_count; i++)
+        for (int64_t k = 0; k < b->slot_count; k++)
+            if (a->slots[i].parameter == b->slots[k].parameter) return &a->slots[i];
+    return NULL;
+}
+
+/* At the second step: another that was stepped since the first is not one that this one came after. */
+static void look_for_rivals(ls_optim *optim)
+{
+    for (const ls_object *o = optim->object.run->objects; o && !optim->told_shared; o = o->older) {
+        const ls_optim *other = (const ls_optim *)o;
+        if (o->kind != LS_OBJECT_OPTIM || other == optim || other->used < optim->used || other->told_shared) continue;
+        const ls_optim_slot *slot = shared_slot(optim, other);
+        if (!slot) continue;
+        optim->told_shared = true;
+        ls_log_of_job(LS_LOG_WARN,
+                      "ls_step: two optimisers, %s and %s, take turns in updating \"%s\"; give each parameters of its "
+                      "own (.parameters), or make one with groups (ls_group_add)",
+                      other->rule->name, optim->rule->name, slot->name);
+    }
+}
+
+/* ---- asked ---- */
+
+void ls_optim_look_for_mistakes(ls_optim *optim)
+{
+    const ls_optim_slot *slot = first_due(optim);
+    if (slot) optim->had_gradients = true;
+    else if (!optim->had_gradients) no_gradients(optim);
+    if (!slot || !optim->used) return;
+    if (optim->object.run->walk_serial == optim->used) used_again(optim, slot);
+    else if (ls_leaf_since(slot->parameter) <= optim->used) not_cleared(optim, slot);
+    if (optim->steps == 1) look_for_rivals(optim);
+}
+
+/* Has another optimiser made steps with one of its parameters? */
+static bool others_step(const ls_optim *optim)
+{
+    for (const ls_object *o = optim->object.run->objects; o; o = o->older) {
+        const ls_optim *other = (const ls_optim *)o;
+        if (o->kind == LS_OBJECT_OPTIM && other->used && shared_slot(optim, other)) return true;
+    }
+    return false;
+}
+
+void ls_optim_over(const ls_optim *optim)
+{
+    const ls_run *run = optim->object.run;
+    const ls_optim_slot *trained = NULL;
+    for (int64_t i = 0; i < optim->slot_count && !trained && !optim->used; i++)
+        if (ls_leaf_walk(optim->slots[i].parameter)) trained = &optim->slots[i];
+    if (!trained || others_step(optim)) return;
+    if (run->accumulation.steps > 1)
+        ls_log_of_job(
+            LS_LOG_WARN,
+            "ls_backward() was called, but no ls_step() of %s came into effect, and \"%s\" is as it was: "
+            "no group of %lld batches (gradient_accumulation_steps) was completed, or none was followed by one",
+            optim->rule->name, trained->name, (long long)run->accumulation.steps);
+    else
+        ls_log_of_job(LS_LOG_WARN, "ls_backward() was called, but ls_step() of %s was not: \"%s\" is as it was",
+                      optim->rule->name, trained->name);
+}
