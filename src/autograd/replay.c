@@ -4,11 +4,13 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "device/facts.h"
 
-/* What an operator read that has no history: how many tensors, and which versions of them. */
+/* What an operator read that has no history: how many tensors, which versions of them, and where the host can look
+ * without waiting, the first number of each. */
 typedef struct constants {
     int count;
-    uint64_t versions;
+    uint64_t versions, numbers;
 } constants;
 
 /* What a stretch recorded, in order: nodes and replays inside it. NULL once they died. */
@@ -42,6 +44,7 @@ struct ls_replay {
     entry *entries;
     int32_t count, capacity;
     int32_t next; /* entry, while it is filled */
+    int32_t odd;  /* the first that was called otherwise then; count: none was */
     bool filling; /* it runs again */
     bool filled;
 };
@@ -135,6 +138,14 @@ static void complain_of_another(const ls_replay *r, const char *now)
             (int)r->next, now, first);
 }
 
+static void complain_of_numbers(const ls_replay *r, int32_t place, const char *does)
+{
+    ls_fail(&r->run->errors, LS_ERR_STATE,
+            "%s, which is recomputed for its gradients, %s other numbers or sizes than in the forward pass (step %d); "
+            "what a forward function uses must not change until ls_backward(): give it as an input",
+            r->entries[place].op->name, does, (int)place);
+}
+
 /* The entry of the first time that stands where the second is now; NULL (and an error) where it is something else. */
 static entry *twin(ls_replay *r, const ls_op_info *op)
 {
@@ -186,6 +197,14 @@ void ls_replay_end(ls_replay *r)
 
 /* ---- nodes ---- */
 
+static uint64_t first_number(const ls_tensor *t)
+{
+    uint64_t bits = 0;
+    if (ls_device_is_host(t->storage->device) && ls_view_numel(&t->view) > 0)
+        memcpy(&bits, t->view.data, ls_dtype_size(t->view.dtype));
+    return bits;
+}
+
 static constants constants_of(int n, ls_tensor *const *in)
 {
     constants read = {0};
@@ -193,6 +212,7 @@ static constants constants_of(int n, ls_tensor *const *in)
         if (!in[i] || in[i]->node) continue;
         read.count++;
         read.versions = 31 * read.versions + in[i]->storage->version;
+        read.numbers = 31 * read.numbers + first_number(in[i]);
     }
     return read;
 }
@@ -206,22 +226,41 @@ void ls_replay_record(ls_node *node, ls_tensor *const *in)
     node->walked = r->run->replays.again > 0; /* the second tape is not for walks, should a program keep parts of it */
     if (!at) return;
     constants read = constants_of(node->n_in, in);
+    memset(&node->attrs, 0, sizeof node->attrs); /* what is set now is compared when it runs again */
+    memset(node->extra, 0, sizeof node->extra);
     if (r->filling && at->read.count == read.count && at->read.versions != read.versions)
         ls_fail(&r->run->errors, LS_ERR_STATE,
                 "%s, which is recomputed for its gradients, reads a tensor that was changed in place since the forward "
                 "pass: a buffer, or one from outside of the module; change it after ls_backward(), or give the module "
                 "a copy (ls_clone)",
                 node->op->name);
+    else if (r->filling && at->read.count == read.count && at->read.numbers != read.numbers)
+        complain_of_numbers(r, node->place, "reads a tensor with");
     if (r->filling) return;
     at->op = node->op;
     at->read = read;
     at->node = node;
 }
 
+/* The operator was called as it was the first time, with tensors of the same shapes? */
+static bool same_call(const ls_node *first, const ls_node *second)
+{
+    bool same = memcmp(&first->attrs, &second->attrs, ls_op_attrs_size(first->op->code)) == 0 &&
+                memcmp(first->extra, second->extra, sizeof first->extra) == 0 && first->n_in == second->n_in;
+    for (int i = 0; same && i < first->n_in; i++)
+        if (first->in[i].node && second->in[i].node)
+            same = first->in[i].dtype == second->in[i].dtype && ls_shape_equal(first->in[i].shape, second->in[i].shape);
+    return same;
+}
+
+/* A node of the second time goes when all that an operator tells about itself is in it. */
 void ls_replay_leave(ls_node *node)
 {
     ls_replay *r = node->replay;
-    if (node->place >= 0 && r->entries[node->place].node == node) r->entries[node->place].node = NULL;
+    ls_node *first = node->place >= 0 ? r->entries[node->place].node : NULL;
+    if (first == node) r->entries[node->place].node = NULL;
+    else if (first && r->filling && !first->walked && node->place < r->odd && !same_call(first, node))
+        r->odd = node->place;
     release(r);
 }
 
@@ -300,7 +339,8 @@ static void run_again(ls_replay *r)
     if (!ls_failed(run) && r->next < r->count) complain_of_another(r, "nothing more");
     if (!ls_failed(run)) is_complete(r);
     ls_autocast_end(run);
-    ls_scope_end(run, mark, NULL);
+    ls_scope_end(run, mark, NULL); /* the second tape goes, and is compared */
+    if (!ls_failed(run) && r->odd < r->count) complain_of_numbers(r, r->odd, "is given");
 }
 
 bool ls_replay_fill(ls_replay *r)
@@ -322,6 +362,7 @@ bool ls_replay_fill(ls_replay *r)
         run->no_grad = 0;
         r->filling = true;
         r->next = 0;
+        r->odd = r->count;
         run_again(r);
         r->filling = false;
         run->no_grad = no_grad;

@@ -32,6 +32,7 @@ typedef enum ls_op_policy { LS_POLICY_SAME, LS_POLICY_HALF, LS_POLICY_F32, LS_PO
 
 typedef struct ls_op_info {
     const char *name;
+    ls_opcode code;
     ls_op_kind kind;
     ls_op_policy policy;
     ls_backward_fn *backward; /* NULL: not differentiable */

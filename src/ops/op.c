@@ -12,7 +12,7 @@
 
 const ls_op_info ls_op_table[LS_OP_COUNT] = {
 #define LS_OP(name, kind, policy, gradient, attributes, summary)                                                       \
-    [LS_OP_##name] = {#name, LS_KIND_##kind, LS_POLICY_##policy, ls_back_##gradient, summary},
+    [LS_OP_##name] = {#name, LS_OP_##name, LS_KIND_##kind, LS_POLICY_##policy, ls_back_##gradient, summary},
 #include <lockstep/ops.def>
 #undef LS_OP
 };

@@ -392,6 +392,96 @@ static void what_cannot_be_recomputed_is_an_error(void)
     CHECK(ls_finish(run) == 0);
 }
 
+/* ---- numbers of the host ---- */
+
+static struct {
+    ls_run *run;
+    double number;
+    int64_t size;
+} host;
+
+#define FORWARD(name, value)                                                                                           \
+    static ls_tensor *name(ls_module *self, ls_tensor *x, void *user)                                                  \
+    {                                                                                                                  \
+        (void)self;                                                                                                    \
+        (void)user;                                                                                                    \
+        return ls_exp(value);                                                                                          \
+    }
+FORWARD(multiplies, ls_mul_scalar(x, host.number))
+FORWARD(raises, ls_pow_scalar(x, host.number))
+FORWARD(drops, ls_dropout(x, host.number))
+FORWARD(adds_a_constant, ls_add(x, ls_full(host.run, LS_F32, host.number, FEATURES)))
+FORWARD(slices, ls_slice(x, 1, host.size, host.size + 2, 1))
+FORWARD(widens, ls_mul_scalar(ls_slice(x, 1, 0, host.size, 1), 2))
+FORWARD(sums, ls_sum_dims(x, LS_SHAPE(host.size), true))
+
+static void numbers_that_change_are_named(void)
+{
+    static const struct {
+        ls_forward_fn *forward;
+        const char *complaint;
+    } cases[] = {
+        {multiplies, "Uses: affine, which is recomputed for its gradients, is given other numbers"},
+        {raises, "Uses: pow_scalar, which"},
+        {drops, "Uses: dropout, which"},
+        {adds_a_constant, "Uses: add, which is recomputed for its gradients, reads a tensor with other numbers"},
+        {slices, "Uses: slice, which"},
+        {widens, "Uses: affine, which"},
+        {sums, "Uses: sum, which"},
+    };
+    ls_run *run = ls_init(NULL, NULL, .seed = 3);
+    host.run = run;
+    ls_tensor *x = ls_requires_grad(ls_full(run, LS_F32, 0.5, ROWS, FEATURES), true);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        ls_module *m = ls_module_new(run, "Uses", cases[i].forward, NULL);
+        ls_recompute(m, true);
+        for (int changed = 0; changed < 2; changed++) {
+            host.number = 0.25;
+            host.size = 1;
+            ls_tensor *loss = ls_sum(ls_forward(m, x));
+            host.number = changed ? 0.5 : 0.25;
+            host.size = changed ? 0 : 1;
+            ls_backward(run, loss);
+            if (!changed) CHECK_MSG(ls_error(run) == LS_OK, "%zu: %s", i, ls_error_message(run));
+            else FAILS(cases[i].complaint);
+        }
+    }
+    CHECK(ls_finish(run) == 0);
+}
+
+/* Operators with many attributes: what their structures leave unset is not compared. */
+static ls_tensor *uses_many(ls_module *self, ls_tensor *x, void *user)
+{
+    (void)user;
+    ls_tensor *y = ls_relu(ls_forward(ls_child(self, "norm"), ls_forward(ls_child(self, "conv"), x)));
+    y = ls_add(ls_max_pool2d(y, 2), ls_avg_pool2d(y, 2));
+    ls_tensor *rows = ls_reshape(ls_interpolate(y, 4, 4, LS_BILINEAR), 2, 16, 8);
+    rows = ls_forward(ls_child(self, "layer"), ls_forward(ls_child(self, "attention"), rows));
+    ls_tensor *labels = ls_zeros(host.run, LS_I64, 32);
+    ls_tensor *a = ls_cross_entropy(ls_reshape(rows, 32, 8), labels, .label_smoothing = 0.1);
+    return ls_add(a, ls_smooth_l1_loss(rows, ls_zeros(host.run, LS_F32, 2, 16, 8), .beta = 0.5));
+}
+
+static void unchanged_attributes_are_the_same(void)
+{
+    ls_run *run = ls_init(NULL, NULL, .seed = 3);
+    host.run = run;
+    ls_module *m = ls_module_new(run, "Many", uses_many, NULL);
+    ls_module_add(m, "conv", ls_conv2d_new(run, 3, 8, 3, .padding = 1));
+    ls_module_add(m, "norm", ls_group_norm_new(run, 2, 8));
+    ls_module_add(m, "attention", ls_multihead_attention_new(run, 8, 2, .dropout = 0.1));
+    ls_module_add(m, "layer", ls_layer_norm_new(run, 8));
+    ls_recompute(m, true);
+    ls_tensor *x = ls_requires_grad(ls_rand(run, LS_F32, 2, 3, 8, 8), true);
+    for (int i = 0; i < 20; i++) {
+        ls_mark mark = ls_scope_begin(run);
+        ls_backward(run, ls_forward(m, x));
+        ls_scope_end(run, mark, NULL);
+    }
+    CHECK_MSG(ls_error(run) == LS_OK, "%s", ls_error_message(run));
+    CHECK(ls_finish(run) == 0);
+}
+
 static void the_second_tape_is_not_walked(void)
 {
     ls_run *run = ls_init(NULL, NULL, .seed = 3);
@@ -414,6 +504,8 @@ int main(int argc, char **argv)
     CHECK_RUN(a_steady_step_takes_nothing_from_the_system);
     CHECK_RUN(hooks_inside_are_called_again);
     CHECK_RUN(what_cannot_be_recomputed_is_an_error);
+    CHECK_RUN(numbers_that_change_are_named);
+    CHECK_RUN(unchanged_attributes_are_the_same);
     CHECK_RUN(the_second_tape_is_not_walked);
     return check_done();
 }
