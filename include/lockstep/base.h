@@ -59,6 +59,11 @@ typedef enum ls_status {
 LS_API const char *ls_status_name(ls_status status);
 LS_API const char *ls_status_text(ls_status status);
 
+/* Where a failing call says why, in words for the user: "index 7 at [3] is out of range for 5 rows". */
+typedef struct ls_message {
+    char text[256];
+} ls_message;
+
 /* ---- Number types --------------------------------------------------------------------------------------------- */
 
 /* LS_DTYPE(symbol, "name", bytes, is_float). The order is the promotion order: a later type wins over an earlier one,

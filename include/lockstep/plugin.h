@@ -160,11 +160,6 @@ typedef struct ls_effects {
     uint32_t inputs_written, outputs_read;
 } ls_effects;
 
-/* Where a failing call says why, in words for the user: "index 7 at [3] is out of range for 5 rows". */
-typedef struct ls_message {
-    char text[256];
-} ls_message;
-
 /* ---- What the library offers a plug-in ------------------------------------------------------------------------ */
 
 typedef struct ls_owner ls_owner; /* the library's side of an open device; opaque to the plug-in */

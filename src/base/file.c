@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -22,8 +21,8 @@ static bool complain(ls_message *why, const char *what, const char *path, const 
     enum { SHOWN = 140 };
     size_t length = strlen(path);
     bool cut = length > SHOWN;
-    snprintf(why->text, sizeof why->text, "could not %s %s%.*s: %.60s", what, cut ? "..." : "", SHOWN,
-             cut ? path + length - SHOWN : path, reason);
+    ls_message_set(why, "could not %s %s%.*s: %.60s", what, cut ? "..." : "", SHOWN, cut ? path + length - SHOWN : path,
+                   reason);
     return false;
 }
 

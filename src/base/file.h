@@ -7,8 +7,7 @@
 #ifndef LOCKSTEP_BASE_FILE_H
 #define LOCKSTEP_BASE_FILE_H
 
-#include <lockstep/plugin.h>
-
+#include "base/message.h"
 /* ---- Reading ---- */
 
 typedef struct ls_file_bytes {

@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -119,9 +118,7 @@ bool ls_hash_file(const char *path, uint64_t *hash, uint64_t *size, ls_message *
         if (got > 0) ls_hash_add(&h, buffer, (size_t)got);
         else if (got < 0 && errno == EINTR) got = 1;
     }
-    if (got < 0)
-        snprintf(why->text, sizeof why->text, "could not read %.160s: %s", path,
-                 buffer ? strerror(errno) : "no memory");
+    if (got < 0) ls_message_set(why, "could not read %.160s: %s", path, buffer ? strerror(errno) : "no memory");
     if (descriptor >= 0) close(descriptor);
     ls_sys_free(buffer);
     *hash = ls_hash_end(&h);

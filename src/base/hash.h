@@ -4,8 +4,7 @@
 #ifndef LOCKSTEP_BASE_HASH_H
 #define LOCKSTEP_BASE_HASH_H
 
-#include <lockstep/plugin.h>
-
+#include "base/message.h"
 typedef struct ls_hash {
     uint64_t lane[4];
     uint64_t total;

@@ -17,8 +17,7 @@
 #ifndef LOCKSTEP_BASE_JSON_H
 #define LOCKSTEP_BASE_JSON_H
 
-#include <lockstep/plugin.h>
-
+#include "base/message.h"
 enum { LS_JSON_DEPTH = 64 };
 
 /* ---- Reading ---- */

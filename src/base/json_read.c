@@ -1,7 +1,6 @@
 /* json_read.c - the reader: recursive descent over the text, values and strings in one arena. */
 #include <locale.h>
 #include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -36,11 +35,12 @@ LS_PRINTF(2, 3) static bool refuse(reader *r, const char *format, ...)
         column = *c == '\n' ? 1 : column + (((unsigned char)*c & 0xc0) != 0x80);
         line += *c == '\n';
     }
-    int used = snprintf(r->why->text, sizeof r->why->text, "line %lld, column %lld: ", line, column);
+    ls_message what;
     va_list args;
     va_start(args, format);
-    vsnprintf(r->why->text + used, sizeof r->why->text - (size_t)used, format, args);
+    ls_message_set_list(&what, format, args);
     va_end(args);
+    ls_message_set(r->why, "line %lld, column %lld: %s", line, column, what.text);
     return false;
 }
 

@@ -26,7 +26,7 @@ static void *load(const char *file, ls_message *why)
         struct sigaction now;
         if (sigaction(s, NULL, &now) == 0 && now.sa_sigaction != before[s].sa_sigaction) sigaction(s, &before[s], NULL);
     }
-    if (!library) snprintf(why->text, sizeof why->text, "%.130s", dlerror());
+    if (!library) ls_message_set(why, "%.130s", dlerror());
     return library;
 }
 
@@ -78,12 +78,11 @@ void *ls_library_open(const char *what, const char *name, ls_message *why)
             snprintf(file, sizeof file, "liblockstep-%.128s.so", name);
             library = load(file, &first);
             if (!library && strncmp(first.text, file, strlen(file)) == 0)
-                snprintf(first.text, sizeof first.text,
-                         "not in this build%s; LOCKSTEP_PLUGIN_PATH names folders to look for %.50s in",
-                         strcmp(what, "device") == 0 ? ", which has cpu" : "", file);
+                ls_message_set(&first, "not in this build%s; LOCKSTEP_PLUGIN_PATH names folders to look for %.50s in",
+                               strcmp(what, "device") == 0 ? ", which has cpu" : "", file);
         }
     }
-    if (!library) snprintf(why->text, sizeof why->text, "%.32s \"%.64s\": %.130s", what, name, first.text);
+    if (!library) ls_message_set(why, "%.32s \"%.64s\": %.130s", what, name, first.text);
     return library;
 }
 

@@ -2,8 +2,7 @@
 #ifndef LOCKSTEP_BASE_LIBRARY_H
 #define LOCKSTEP_BASE_LIBRARY_H
 
-#include <lockstep/plugin.h>
-
+#include "base/message.h"
 /* Open plug-in `name`: a path as it is; else liblockstep-<name>.so in the folders of LOCKSTEP_PLUGIN_PATH, then for
  * this library and for this program in its folder, in `lockstep` and `lib/lockstep` below it and in `lib/lockstep`
  * beside it, then where the linker looks. The program's signals stay as they are. `what` names its kind in messages.

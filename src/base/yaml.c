@@ -7,7 +7,6 @@
 #include <errno.h>
 #include <math.h>
 #include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -27,11 +26,12 @@ LS_PRINTF(2, 3) static bool fail(reader *r, const char *format, ...)
 {
     if (r->failed) return false;
     r->failed = true;
-    int lead = snprintf(r->why->text, sizeof r->why->text, "line %d: ", r->line);
+    ls_message what;
     va_list args;
     va_start(args, format);
-    vsnprintf(r->why->text + lead, sizeof r->why->text - (size_t)lead, format, args);
+    ls_message_set_list(&what, format, args);
     va_end(args);
+    ls_message_set(r->why, "line %d: %s", r->line, what.text);
     return false;
 }
 
@@ -329,7 +329,7 @@ ls_json *ls_yaml_read(const char *text, size_t length, ls_message *why)
         fail(&r, "indented less than the lines before");
     size_t size;
     char *json = ls_json_take(&r.to, &size);
-    if (!json && !r.failed) snprintf(why->text, sizeof why->text, "out of memory");
+    if (!json && !r.failed) ls_message_set(why, "out of memory");
     ls_json *root = json && !r.failed ? ls_json_read(json, size, why) : NULL;
     ls_sys_free(json);
     return root;

@@ -18,7 +18,7 @@
 
 static bool complain(ls_message *why, const char *what, const char *path, const char *reason)
 {
-    snprintf(why->text, sizeof why->text, "could not %s %.160s: %s", what, path, reason);
+    ls_message_set(why, "could not %s %.160s: %s", what, path, reason);
     return false;
 }
 

@@ -4,8 +4,7 @@
 #ifndef LOCKSTEP_CHECKPOINT_FOLDER_H
 #define LOCKSTEP_CHECKPOINT_FOLDER_H
 
-#include <lockstep/plugin.h>
-
+#include "base/message.h"
 #define LS_CHECKPOINT_STEM "checkpoint_"
 #define LS_FOLDER_PART ".part"
 /* Folders with larger numbers, or with zeros in front of them, are somebody else's. */

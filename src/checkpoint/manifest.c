@@ -60,7 +60,7 @@ static bool put_files(ls_json_writer *w, const char *folder, const char *part, l
     struct dirent **entries;
     snprintf(path, sizeof path, "%s/%s", folder, part);
     int count = scandir(path, &entries, is_listed, alphasort);
-    if (count < 0) return snprintf(why->text, sizeof why->text, "could not list %.200s", path), false;
+    if (count < 0) return ls_message_set(why, "could not list %.200s", path), false;
     bool ok = true;
     for (int i = 0; i < count; i++) {
         snprintf(path, sizeof path, "%s/%s%s", folder, part, entries[i]->d_name);
@@ -108,7 +108,7 @@ bool ls_manifest_write(const char *folder, const ls_manifest *manifest, ls_messa
     ls_json_put_end(&w);
     size_t length;
     char *text = ls_json_take(&w, &length);
-    if (listed && !text) snprintf(why->text, sizeof why->text, "no memory for the list of files of %.160s", folder);
+    if (listed && !text) ls_message_set(why, "no memory for the list of files of %.160s", folder);
     bool ok = listed && text && write_sealed(folder, text, length, why);
     ls_sys_free(text);
     return ok;
@@ -118,7 +118,7 @@ bool ls_manifest_write(const char *folder, const ls_manifest *manifest, ls_messa
 
 static bool refuse(ls_message *why, const char *name, const char *reason)
 {
-    snprintf(why->text, sizeof why->text, "%.120s %s", name, reason);
+    ls_message_set(why, "%.120s %s", name, reason);
     return false;
 }
 
@@ -138,8 +138,8 @@ static bool check_file(const char *folder, const ls_json *entry, ls_message *why
     uint64_t hash, size, expected = (uint64_t)ls_json_integer(ls_json_get(entry, "bytes"), -1);
     if (!ls_hash_file(path, &hash, &size, why)) return false;
     if (size != expected) {
-        snprintf(why->text, sizeof why->text, "%.120s has %llu bytes instead of %llu", name, (unsigned long long)size,
-                 (unsigned long long)expected);
+        ls_message_set(why, "%.120s has %llu bytes instead of %llu", name, (unsigned long long)size,
+                       (unsigned long long)expected);
         return false;
     }
     text_of(hash, text);
@@ -163,8 +163,8 @@ static bool check(const char *folder, const char *text, const ls_json *root, ls_
     if (!format || strcmp(format, FORMAT) != 0) return refuse(why, LS_MANIFEST, "is not that of a checkpoint");
     int64_t version = ls_json_integer(ls_json_get(root, "version"), 0);
     if (version < 1 || version > LS_CHECKPOINT_VERSION) {
-        snprintf(why->text, sizeof why->text, LS_MANIFEST " has version %lld, this library reads up to %d",
-                 (long long)version, LS_CHECKPOINT_VERSION);
+        ls_message_set(why, LS_MANIFEST " has version %lld, this library reads up to %d", (long long)version,
+                       LS_CHECKPOINT_VERSION);
         return false;
     }
     if (!is_sealed(text)) return refuse(why, LS_MANIFEST, "does not have the checksum it was saved with");
@@ -192,7 +192,7 @@ bool ls_manifest_check(const char *folder, ls_manifest *manifest, ls_message *wh
     if (!text) return false;
     ls_message where = {{0}};
     ls_json *root = ls_json_read(text, length, &where);
-    if (!root) snprintf(why->text, sizeof why->text, LS_MANIFEST " is damaged: %.160s", where.text);
+    if (!root) ls_message_set(why, LS_MANIFEST " is damaged: %.160s", where.text);
     bool ok = root && check(folder, text, root, manifest, why);
     ls_json_free(root);
     ls_sys_free(text);

@@ -163,7 +163,7 @@ static bool fetch(void *user, int64_t i, void *to, size_t bytes, ls_message *why
 {
     const ls_state *state = user;
     if (ls_read(state->entries[i].tensor, to, bytes)) return true;
-    snprintf(why->text, sizeof why->text, "%.200s", state->object.run->errors.message);
+    ls_message_set(why, "%.200s", state->object.run->errors.message);
     return false;
 }
 

@@ -1,8 +1,6 @@
 /* comm.c - calls: what they are named, and whether they make sense before anybody is asked to take part. */
 #include "comm/comm.h"
 
-#include <stdio.h>
-
 const char *ls_comm_kind_name(ls_comm_kind kind)
 {
     static const char *const names[] = {
@@ -70,28 +68,19 @@ ls_status ls_comm_run(ls_comm *comm, const ls_comm_call *call, ls_message *why)
 {
     const char *name = ls_comm_kind_name(call->kind);
     if (call->count < 0 || !ls_dtype_size(call->dtype) || (unsigned)call->kind >= LS_COMM_KIND_COUNT ||
-        (unsigned)call->op >= LS_COMM_OP_COUNT) {
-        snprintf(why->text, sizeof why->text, "%s of %lld elements of type %s", name, (long long)call->count,
-                 ls_dtype_name(call->dtype));
-        return LS_ERR_VALUE;
-    }
+        (unsigned)call->op >= LS_COMM_OP_COUNT)
+        return ls_explain(why, LS_ERR_VALUE, "%s of %lld elements of type %s", name, (long long)call->count,
+                          ls_dtype_name(call->dtype));
     int64_t wrong = wrong_count(call->counts, comm->size);
     if (!wrong) wrong = wrong_count(call->out_counts, comm->size);
-    if (wrong) {
-        snprintf(why->text, sizeof why->text, "%s with a part of %lld elements", name, (long long)wrong);
-        return LS_ERR_VALUE;
-    }
+    if (wrong) return ls_explain(why, LS_ERR_VALUE, "%s with a part of %lld elements", name, (long long)wrong);
     bool to_itself = (call->kind == LS_COMM_SEND || call->kind == LS_COMM_RECEIVE) &&
                      call->peer == comm->rank; /* would wait for ever */
-    if (has_peer(call->kind) && (call->peer < 0 || call->peer >= comm->size || to_itself)) {
-        snprintf(why->text, sizeof why->text, "%s: rank %d of %d cannot name rank %d", name, comm->rank, comm->size,
-                 call->peer);
-        return LS_ERR_VALUE;
-    }
-    if (ls_comm_reduces(call->kind) && call->op == LS_COMM_MEAN && !ls_dtype_is_float(call->dtype)) {
-        snprintf(why->text, sizeof why->text, "%s: the mean of %s is not one of its numbers", name,
-                 ls_dtype_name(call->dtype));
-        return LS_ERR_DTYPE;
-    }
+    if (has_peer(call->kind) && (call->peer < 0 || call->peer >= comm->size || to_itself))
+        return ls_explain(why, LS_ERR_VALUE, "%s: rank %d of %d cannot name rank %d", name, comm->rank, comm->size,
+                          call->peer);
+    if (ls_comm_reduces(call->kind) && call->op == LS_COMM_MEAN && !ls_dtype_is_float(call->dtype))
+        return ls_explain(why, LS_ERR_DTYPE, "%s: the mean of %s is not one of its numbers", name,
+                          ls_dtype_name(call->dtype));
     return comm->table->run(comm, call, why);
 }

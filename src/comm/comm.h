@@ -12,7 +12,8 @@
 #define LOCKSTEP_COMM_COMM_H
 
 #include <lockstep/comm.h>
-#include <lockstep/plugin.h>
+
+#include "base/message.h"
 
 struct ls_device;
 

@@ -126,7 +126,7 @@ static ls_hosts *make(ls_hosts_job *job, ls_comm *local, int rank, int size, con
     ls_hosts *h = ls_sys_alloc(sizeof *h);
     int *host = ls_sys_alloc((size_t)size * sizeof *host);
     if (!h || !host) {
-        snprintf(why->text, sizeof why->text, "no memory for a communicator");
+        ls_message_set(why, "no memory for a communicator");
         ls_comm_close(local);
         ls_sys_free(host);
         return ls_sys_free(h), NULL;
@@ -143,7 +143,7 @@ static ls_hosts *make(ls_hosts_job *job, ls_comm *local, int rank, int size, con
     }
     bool ok = h->names && find_seats(h, host) && make_room(h);
     ls_sys_free(host);
-    if (!ok) snprintf(why->text, sizeof why->text, "no memory for a communicator");
+    if (!ok) ls_message_set(why, "no memory for a communicator");
     h->stage = ok ? local->table->share(local, LS_HOSTS_SLOTS * h->piece, why) : NULL;
     if (!h->stage) return close_hosts(&h->comm), NULL;
     h->stage -= (size_t)local->rank * LS_HOSTS_SLOTS * h->piece; /* of the first */
@@ -156,7 +156,7 @@ static ls_hosts_job *make_job(const ls_hosts_opts *o, ls_message *why)
 {
     size_t n = (size_t)o->size;
     ls_hosts_job *job = ls_sys_alloc(sizeof *job);
-    if (!job) return snprintf(why->text, sizeof why->text, "no memory"), NULL;
+    if (!job) return ls_message_set(why, "no memory"), NULL;
     *job = (ls_hosts_job){.transport = o->transport, .segment = o->segment, .rank = o->rank, .size = o->size};
     job->few = o->few ? o->few : LS_HOSTS_FEW;
     pthread_mutex_init(&job->lock, NULL);
@@ -179,11 +179,9 @@ static ls_status gather_addresses(ls_hosts_job *job, const ls_hosts_opts *o, cha
     char mine[LS_LINK_ADDRESS_MOST] = {0};
     uint64_t bytes = job->transport->address(job->link, mine);
     if (!bytes) return LS_OK; /* it finds the others by itself */
-    if (!o->all_gather) {
-        snprintf(why->text, sizeof why->text, "transport %s needs somebody who passes addresses on",
-                 job->transport->name);
-        return LS_ERR_UNSUPPORTED;
-    }
+    if (!o->all_gather)
+        return ls_explain(why, LS_ERR_UNSUPPORTED, "transport %s needs somebody who passes addresses on",
+                          job->transport->name);
     uint64_t *lengths = ls_sys_alloc((size_t)o->size * sizeof *lengths);
     ls_status status = lengths ? o->all_gather(o->user, &bytes, sizeof bytes, lengths, why) : LS_ERR_MEMORY;
     for (int r = 0; r < o->size && !status; r++)
@@ -191,7 +189,7 @@ static ls_status gather_addresses(ls_hosts_job *job, const ls_hosts_opts *o, cha
     ls_sys_free(lengths);
     if (!status && *each <= sizeof mine) *all = ls_sys_alloc((size_t)o->size * *each);
     if (!status && !*all) status = LS_ERR_MEMORY;
-    if (status == LS_ERR_MEMORY) snprintf(why->text, sizeof why->text, "no memory for addresses");
+    if (status == LS_ERR_MEMORY) ls_message_set(why, "no memory for addresses");
     return status ? status : o->all_gather(o->user, mine, *each, *all, why);
 }
 
@@ -232,7 +230,7 @@ static ls_status open_link(ls_hosts *h, ls_message *why)
     pthread_mutex_lock(&h->job->lock);
     h->link = all ? transport->open(&opts, why) : NULL;
     pthread_mutex_unlock(&h->job->lock);
-    if (!all) snprintf(why->text, sizeof why->text, "no memory for addresses");
+    if (!all) ls_message_set(why, "no memory for addresses");
     size_t bytes = h->link ? transport->address(h->link, all + (size_t)h->comm.rank * LS_LINK_ADDRESS_MOST) : 0;
     if (!h->link) status = LS_ERR_PEER;
     else if (bytes) status = exchange_addresses(h, all, bytes, why);
@@ -252,7 +250,7 @@ static ls_status know_each_other(ls_hosts *h, ls_message *why)
 {
     enum { ROOM = 24 };
     char mine[ROOM] = {0}, *all = ls_sys_alloc((size_t)h->comm.size * ROOM);
-    if (!all) return snprintf(why->text, sizeof why->text, "no memory"), LS_ERR_MEMORY;
+    if (!all) return ls_explain(why, LS_ERR_MEMORY, "no memory");
     snprintf(mine, sizeof mine, "%s", ls_version());
     ls_status status = ls_comm_all_gather(&h->comm, mine, all, ROOM, "ls_init", why);
     for (int r = 1; r < h->comm.size && !status; r++) {
@@ -269,11 +267,9 @@ static ls_status know_each_other(ls_hosts *h, ls_message *why)
 static ls_status find_neighbours(const ls_hosts_opts *o, int *ranks, int *number, ls_message *why)
 {
     int here = 0;
-    if (o->size > LS_HOSTS_MOST) {
-        snprintf(why->text, sizeof why->text, "%d processes; at most %d can work together", o->size,
-                 (int)LS_HOSTS_MOST);
-        return LS_ERR_UNSUPPORTED;
-    }
+    if (o->size > LS_HOSTS_MOST)
+        return ls_explain(why, LS_ERR_UNSUPPORTED, "%d processes; at most %d can work together", o->size,
+                          (int)LS_HOSTS_MOST);
     for (int r = 0; r < o->size; r++) {
         if (o->host[r] != o->host[o->rank]) continue;
         if (r == o->rank) *number = here;
@@ -281,9 +277,8 @@ static ls_status find_neighbours(const ls_hosts_opts *o, int *ranks, int *number
         here++;
     }
     if (here == (int)o->segment->header->size) return LS_OK;
-    snprintf(why->text, sizeof why->text, "%d ranks are on the host of rank %d, and its shared memory is for %u", here,
-             o->rank, o->segment->header->size);
-    return LS_ERR_VALUE;
+    return ls_explain(why, LS_ERR_VALUE, "%d ranks are on the host of rank %d, and its shared memory is for %u", here,
+                      o->rank, o->segment->header->size);
 }
 
 ls_comm *ls_hosts_join(const ls_hosts_opts *o, ls_message *why)
@@ -361,7 +356,7 @@ static ls_comm *split(ls_comm *comm, int colour, int key, ls_message *why)
     int *ranks = ls_sys_alloc(2 * n * sizeof *ranks);
     ls_comm *part = NULL;
     if (all && ranks) part = split_into((ls_hosts *)comm, colour, key, all, ranks, ranks + n, why);
-    else snprintf(why->text, sizeof why->text, "no memory for a communicator");
+    else ls_message_set(why, "no memory for a communicator");
     ls_sys_free(all);
     ls_sys_free(ranks);
     return part;

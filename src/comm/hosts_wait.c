@@ -1,6 +1,5 @@
 /* hosts_wait.c - messages under way, and waiting for them: a moment awake, then asleep, never for ever. */
 #include <sched.h>
-#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -81,7 +80,7 @@ static ls_status begin(ls_hosts *h, ls_request_set *set, ls_inflight what, void 
     const ls_transport *transport = h->job->transport;
     ls_message cause = {{0}};
     ls_inflight *message = add(set);
-    if (!message) return snprintf(why->text, sizeof why->text, "no memory for messages"), LS_ERR_MEMORY;
+    if (!message) return ls_explain(why, LS_ERR_MEMORY, "no memory for messages");
     *message = what;
     ls_link *link = link_of(h, set);
     int peer = set->by_job ? h->names[what.peer] : what.peer;

@@ -1,7 +1,6 @@
 /* link_gather.c - to rank 0, and from there to all. */
 #include "comm/link_gather.h"
 
-#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -29,11 +28,9 @@ static ls_status await(gathering *g, ls_message *why)
             if (status) return status;
             waiting += !done;
         }
-        if (waiting && g->deadline && ls_comm_clock() > g->deadline) {
-            snprintf(why->text, sizeof why->text, "rank %d of %d: %d others did not come in time", g->rank, g->size,
-                     waiting);
-            return LS_ERR_PEER;
-        }
+        if (waiting && g->deadline && ls_comm_clock() > g->deadline)
+            return ls_explain(why, LS_ERR_PEER, "rank %d of %d: %d others did not come in time", g->rank, g->size,
+                              waiting);
         if (waiting && g->transport->sleep) g->transport->sleep(g->link, 10);
         else if (waiting) usleep(100);
     }
@@ -68,10 +65,7 @@ ls_status ls_link_gather(const ls_transport *transport, int rank, int size, cons
                    .rank = rank,
                    .size = size,
                    .deadline = seconds ? ls_comm_clock() + seconds * 1000000000 : 0};
-    if (!g.request) {
-        snprintf(why->text, sizeof why->text, "no memory");
-        return LS_ERR_MEMORY;
-    }
+    if (!g.request) return ls_explain(why, LS_ERR_MEMORY, "no memory");
     g.link = transport->open(&(ls_link_opts){.rank = rank, .size = size}, why);
     ls_status status = g.link ? transport->connect(g.link, NULL, 0, why) : LS_ERR_PEER;
     if (!status && rank == 0) {

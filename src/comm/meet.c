@@ -103,10 +103,10 @@ static int take_name(uint64_t job, int size, ls_message *why)
         if (other < 0) continue;
         close(other);
         close(listener);
-        snprintf(why->text, sizeof why->text,
-                 "rank 0 cannot wait for the others: process %d is rank 0 of another job here with the same "
-                 "MASTER_ADDR and MASTER_PORT: give each job its own port",
-                 (int)peer.pid);
+        ls_message_set(why,
+                       "rank 0 cannot wait for the others: process %d is rank 0 of another job here with the same "
+                       "MASTER_ADDR and MASTER_PORT: give each job its own port",
+                       (int)peer.pid);
         return -1;
     }
     for (int number = 0; error == EADDRINUSE && listener >= 0 && number < NAMES; number++) {
@@ -116,10 +116,11 @@ static int take_name(uint64_t job, int size, ls_message *why)
         error = errno;
     }
     if (listener >= 0) close(listener);
-    snprintf(why->text, sizeof why->text, "rank 0 cannot wait for the others: %s%s", strerror(error),
-             error == EADDRINUSE ? "; another user has taken the names where they meet: set LOCKSTEP_COMM_TOKEN to a "
-                                   "secret, the same for all processes of the job"
-                                 : "");
+    ls_message_set(why, "rank 0 cannot wait for the others: %s%s", strerror(error),
+                   error == EADDRINUSE
+                       ? "; another user has taken the names where they meet: set LOCKSTEP_COMM_TOKEN to a "
+                         "secret, the same for all processes of the job"
+                       : "");
     return -1;
 }
 
@@ -221,8 +222,8 @@ static int gather(ls_meeting *m, int64_t deadline, ls_message *why)
         struct pollfd wait = {.fd = m->listener, .events = POLLIN};
         bool twice = poll(&wait, 1, 100) > 0 && serve(m, file, why), late = deadline && ls_comm_clock() > deadline;
         if (late && !twice)
-            snprintf(why->text, sizeof why->text, "%d of %d processes did not come, rank %d is the first of them",
-                     missing, m->mine.size, first);
+            ls_message_set(why, "%d of %d processes did not come, rank %d is the first of them", missing, m->mine.size,
+                           first);
         if (!twice && !late) continue;
         ls_segment_give_up(file, why->text); /* for those who have it */
         close(file);
@@ -235,7 +236,7 @@ static int gather(ls_meeting *m, int64_t deadline, ls_message *why)
 static int host(ls_meeting **meeting, const greeting *mine, int64_t deadline, ls_message *why)
 {
     ls_meeting *m = ls_sys_alloc(sizeof *m);
-    if (!m) return snprintf(why->text, sizeof why->text, "no memory to meet the others"), -1;
+    if (!m) return ls_message_set(why, "no memory to meet the others"), -1;
     m->mine = *mine;
     m->listener = take_name(mine->job, mine->size, why);
     int file = m->listener >= 0 ? gather(m, deadline, why) : -1;
@@ -290,13 +291,13 @@ static int hear(const greeting *mine, const answer *words, int file, ls_message 
 {
     if (words->verdict == WELCOME && file >= 0) return file;
     if (words->verdict == OTHER_SIZE)
-        snprintf(why->text, sizeof why->text, "rank %d is one of %d processes, rank 0 one of %d", mine->rank,
-                 mine->size, words->size);
+        ls_message_set(why, "rank %d is one of %d processes, rank 0 one of %d", mine->rank, mine->size, words->size);
     else
-        snprintf(why->text, sizeof why->text,
-                 "rank %d was refused by rank 0, process %d: this is process %d, and process %d has that rank: two "
-                 "jobs with one MASTER_ADDR and MASTER_PORT? Give each its own port",
-                 mine->rank, words->pid, mine->pid, words->holder);
+        ls_message_set(
+            why,
+            "rank %d was refused by rank 0, process %d: this is process %d, and process %d has that rank: two "
+            "jobs with one MASTER_ADDR and MASTER_PORT? Give each its own port",
+            mine->rank, words->pid, mine->pid, words->holder);
     if (file >= 0) close(file);
     return -1;
 }
@@ -310,8 +311,7 @@ static int visit(const greeting *mine, int64_t deadline, ls_message *why)
             if (ask(mine, number, deadline ? deadline - now : 0, &words, &file)) return hear(mine, &words, file, why);
         usleep(RETRY);
     }
-    snprintf(why->text, sizeof why->text, "rank %d of %d waited for rank 0, which did not come", mine->rank,
-             mine->size);
+    ls_message_set(why, "rank %d of %d waited for rank 0, which did not come", mine->rank, mine->size);
     return -1;
 }
 

@@ -7,8 +7,7 @@
 #ifndef LOCKSTEP_COMM_MEET_H
 #define LOCKSTEP_COMM_MEET_H
 
-#include <lockstep/plugin.h>
-
+#include "base/message.h"
 #include "comm/door.h"
 
 typedef struct ls_meeting ls_meeting;

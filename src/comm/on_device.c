@@ -95,8 +95,7 @@ static ls_status agree(ls_comm *comm, ls_comm_device *d, const ls_comm_call *cal
         char first[96], other[96];
         describe(&d->intents[0], first, sizeof first);
         describe(&d->intents[r], other, sizeof other);
-        snprintf(why->text, sizeof why->text, "processes disagree: rank 0 calls %s, rank %d calls %s", first, r, other);
-        status = LS_ERR_PEER;
+        status = ls_explain(why, LS_ERR_PEER, "processes disagree: rank 0 calls %s, rank %d calls %s", first, r, other);
     }
     return status;
 }
@@ -130,10 +129,8 @@ static ls_status run_staged(ls_comm *comm, ls_comm_device *d, const ls_comm_call
     ls_comm_elements(comm, call, &in, &out);
     size_t in_bytes = (size_t)in * element, out_bytes = (size_t)out * element, out_at = (in_bytes + 63) / 64 * 64;
     if (call->kind == LS_COMM_ALL_REDUCE) out_at = 0; /* in place */
-    if (!make_room(d, out_at + out_bytes + 1)) {
-        snprintf(why->text, sizeof why->text, "no host memory for %zu bytes on their way", out_at + out_bytes);
-        return LS_ERR_MEMORY;
-    }
+    if (!make_room(d, out_at + out_bytes + 1))
+        return ls_explain(why, LS_ERR_MEMORY, "no host memory for %zu bytes on their way", out_at + out_bytes);
     ls_comm_call staged = *call;
     staged.in = d->staging;
     staged.out = (char *)d->staging + out_at;
@@ -163,7 +160,7 @@ static ls_comm_device *enter(ls_comm *comm, ls_device *device, ls_status *status
     d = ls_sys_alloc(sizeof *d);
     intent *intents = ls_sys_alloc((size_t)comm->size * sizeof *intents);
     if (!d || !intents) {
-        snprintf(why->text, sizeof why->text, "no memory");
+        ls_message_set(why, "no memory");
         *status = LS_ERR_MEMORY;
         return ls_sys_free(d), ls_sys_free(intents), NULL;
     }

@@ -2,7 +2,6 @@
 #include "comm/queue.h"
 
 #include <pthread.h>
-#include <stdio.h>
 
 #include "base/log.h"
 #include "base/memory.h"
@@ -47,7 +46,7 @@ ls_comm_queue *ls_comm_queue_new(ls_comm *comm, const ls_comm_workers *workers, 
 {
     ls_comm_queue *queue = ls_sys_alloc(sizeof *queue);
     if (!queue) {
-        snprintf(why->text, sizeof why->text, "no memory");
+        ls_message_set(why, "no memory");
         ls_comm_close(comm);
         return NULL;
     }

@@ -53,7 +53,7 @@ int ls_segment_make(int size, ls_message *why)
     for (int bits = 43; file >= 0 && !sized && bits >= 33; bits--) sized = ftruncate(file, (off_t)1 << bits) == 0;
     ls_segment_header *header = sized ? map_file(file, 0, header_bytes(size)) : NULL;
     if (!header) {
-        snprintf(why->text, sizeof why->text, "no memory to share between %d processes: %s", size, strerror(errno));
+        ls_message_set(why, "no memory to share between %d processes: %s", size, strerror(errno));
         if (file >= 0) close(file);
         return -1;
     }
@@ -88,11 +88,9 @@ bool ls_segment_taken(int file, int number)
 static ls_status fits(int file, int size, ls_message *why)
 {
     struct stat status;
-    if (fstat(file, &status) != 0 || (size_t)status.st_size < header_bytes(size)) {
-        snprintf(why->text, sizeof why->text, "file %d is not memory shared by the processes of a job: %s", file,
-                 errno ? strerror(errno) : "too small");
-        return LS_ERR_PEER;
-    }
+    if (fstat(file, &status) != 0 || (size_t)status.st_size < header_bytes(size))
+        return ls_explain(why, LS_ERR_PEER, "file %d is not memory shared by the processes of a job: %s", file,
+                          errno ? strerror(errno) : "too small");
     return LS_OK;
 }
 
@@ -101,7 +99,7 @@ ls_segment *ls_segment_open(int file, int size, ls_message *why)
     ls_segment *segment = ls_sys_alloc(sizeof *segment);
     if (segment) segment->process = ls_sys_alloc((size_t)size * sizeof *segment->process);
     if (!segment || !segment->process) {
-        snprintf(why->text, sizeof why->text, "no memory");
+        ls_message_set(why, "no memory");
         goto failed;
     }
     for (int r = 0; r < size; r++) segment->process[r] = -1;
@@ -109,13 +107,13 @@ ls_segment *ls_segment_open(int file, int size, ls_message *why)
     segment->header_bytes = header_bytes(size);
     segment->header = map_file(file, 0, segment->header_bytes);
     if (!segment->header) {
-        snprintf(why->text, sizeof why->text, "cannot map shared memory: %s", strerror(errno));
+        ls_message_set(why, "cannot map shared memory: %s", strerror(errno));
         goto failed;
     }
     if (segment->header->magic != MAGIC || segment->header->size != (uint32_t)size) {
-        snprintf(why->text, sizeof why->text,
-                 "the shared memory of this job is for %u processes of %s, and this is one of %d",
-                 segment->header->size, segment->header->magic == MAGIC ? "this version" : "another version", size);
+        ls_message_set(why, "the shared memory of this job is for %u processes of %s, and this is one of %d",
+                       segment->header->size, segment->header->magic == MAGIC ? "this version" : "another version",
+                       size);
         munmap(segment->header, segment->header_bytes);
         goto failed;
     }
@@ -174,7 +172,7 @@ void *ls_segment_map_in(ls_segment *segment, uint64_t offset, size_t bytes, ls_m
         else ls_sys_free(map), map = NULL;
     }
     if (map) map->holders++;
-    else snprintf(why->text, sizeof why->text, "cannot map %zu bytes of shared memory: %s", bytes, strerror(errno));
+    else ls_message_set(why, "cannot map %zu bytes of shared memory: %s", bytes, strerror(errno));
     pthread_mutex_unlock(&segment->lock);
     return map ? map->address : NULL;
 }
@@ -265,7 +263,7 @@ void ls_segment_reason(const ls_segment *segment, ls_message *why)
     bool told = atomic_load_explicit(&header->aborted, memory_order_acquire) == 2;
     enum { ROOM = sizeof why->text - 32 }; /* for who it was */
     if (told && header->culprit >= 0 && !header->reported)
-        snprintf(why->text, sizeof why->text, "rank %d failed: %.*s", header->culprit, ROOM, header->words);
-    else if (told) snprintf(why->text, sizeof why->text, "%.*s", (int)sizeof why->text - 1, header->words);
-    else snprintf(why->text, sizeof why->text, "another process failed while it told why");
+        ls_message_set(why, "rank %d failed: %.*s", header->culprit, ROOM, header->words);
+    else if (told) ls_message_set(why, "%.*s", (int)sizeof why->text - 1, header->words);
+    else ls_message_set(why, "another process failed while it told why");
 }

@@ -10,12 +10,11 @@
 #ifndef LOCKSTEP_COMM_SEGMENT_H
 #define LOCKSTEP_COMM_SEGMENT_H
 
-#include <lockstep/plugin.h>
-
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/types.h>
 
+#include "base/message.h"
 #include "comm/comm.h"
 
 enum { LS_SEGMENT_MOST = 512, LS_RING = 32, LS_SITE = 48 };

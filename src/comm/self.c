@@ -1,7 +1,6 @@
 /* self.c - the communicator of a process that is alone: what it gathers is its own. */
 #include "comm/comm.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "base/memory.h"
@@ -32,7 +31,7 @@ static ls_comm *split(ls_comm *comm, int colour, int key, ls_message *why)
 {
     (void)comm, (void)colour, (void)key;
     alone *another = ls_sys_alloc(sizeof *another);
-    if (!another) return snprintf(why->text, sizeof why->text, "no memory for a communicator"), NULL;
+    if (!another) return ls_message_set(why, "no memory for a communicator"), NULL;
     another->comm = (ls_comm){.table = &table, .rank = 0, .size = 1};
     return &another->comm;
 }
@@ -43,7 +42,7 @@ static void *share(ls_comm *comm, size_t bytes, ls_message *why)
     piece *p = comm == ls_comm_self() ? NULL : ls_sys_alloc(sizeof *p);
     void *memory = p ? ls_sys_map(bytes ? bytes : 1) : NULL;
     if (!memory) {
-        snprintf(why->text, sizeof why->text, "no memory for %zu bytes", bytes);
+        ls_message_set(why, "no memory for %zu bytes", bytes);
         ls_sys_free(p);
         return NULL;
     }

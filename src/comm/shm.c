@@ -83,7 +83,7 @@ static ls_shm *make(ls_segment *segment, uint64_t offset, int rank, int size, co
 {
     size_t n = (size_t)size;
     ls_shm *shm = ls_sys_alloc(sizeof *shm);
-    if (!shm) return snprintf(why->text, sizeof why->text, "no memory for a communicator"), NULL;
+    if (!shm) return ls_message_set(why, "no memory for a communicator"), NULL;
     *shm = (ls_shm){.comm = {.table = &table, .rank = rank, .size = size}, .segment = segment};
     ls_segment_hold(segment);
     shm->group = UINT32_MAX; /* until it counts */
@@ -94,7 +94,7 @@ static ls_shm *make(ls_segment *segment, uint64_t offset, int rank, int size, co
     shm->received = ls_sys_alloc(n * sizeof *shm->received);
     layout l = lay_out(size);
     bool ok = shm->member && shm->world && shm->sent && shm->received;
-    if (!ok) snprintf(why->text, sizeof why->text, "no memory for a communicator");
+    if (!ok) ls_message_set(why, "no memory for a communicator");
     char *context = ok ? ls_segment_map_in(segment, offset, l.bytes, why) : NULL;
     if (!context) return close_shm(&shm->comm), NULL;
     memcpy(shm->member, who->member, n * sizeof *shm->member);
@@ -156,9 +156,9 @@ ls_comm *ls_shm_join_host(ls_segment *segment, int number, const int *ranks, ls_
     ls_member *member = &segment->header->member[number];
     if (atomic_load(&member->state) != LS_MEMBER_ABSENT) {
         if (member->pid == (int)getpid())
-            snprintf(why->text, sizeof why->text,
-                     "this process was rank %d of its job before: it can be so once, keep the first run", rank);
-        else snprintf(why->text, sizeof why->text, "rank %d of this job is taken by process %d", rank, member->pid);
+            ls_message_set(why, "this process was rank %d of its job before: it can be so once, keep the first run",
+                           rank);
+        else ls_message_set(why, "rank %d of this job is taken by process %d", rank, member->pid);
         return NULL;
     }
     introduce(member, rank);
@@ -210,8 +210,7 @@ static ls_comm *split(ls_comm *comm, int colour, int key, ls_message *why)
     }
     if (lowest == comm->rank) mine.offset = ls_segment_take(shm->segment, lay_out(count).bytes);
     if (ls_comm_all_gather(comm, &mine, all, sizeof mine, "split", why) != LS_OK) return NULL;
-    if (!all[lowest].offset)
-        return snprintf(why->text, sizeof why->text, "the memory shared by this job is used up"), NULL;
+    if (!all[lowest].offset) return ls_message_set(why, "the memory shared by this job is used up"), NULL;
     ls_shm *part = make(shm->segment, all[lowest].offset, rank, count, &some, why);
     if (!part) return NULL;
     part->listen = shm->listen;
@@ -230,8 +229,7 @@ static void *share(ls_comm *comm, size_t bytes, ls_message *why)
     if (ls_comm_broadcast(comm, &offset, sizeof offset, 0, "share", why) != LS_OK) return NULL;
     ls_shm_block *grown = ls_sys_realloc(shm->blocks, (size_t)(shm->block_count + 1) * sizeof *grown);
     if (grown) shm->blocks = grown;
-    if (!grown || !offset)
-        return snprintf(why->text, sizeof why->text, "no memory to share %zu bytes of each process", bytes), NULL;
+    if (!grown || !offset) return ls_message_set(why, "no memory to share %zu bytes of each process", bytes), NULL;
     char *base = ls_segment_map_in(shm->segment, offset, bytes * (size_t)comm->size, why);
     if (!base) return NULL;
     shm->blocks[shm->block_count++] = (ls_shm_block){base, bytes, (int64_t)offset};

@@ -21,7 +21,7 @@ static bool reached(ls_line *line, uint32_t count)
 
 static ls_status give_up(ls_shm *shm, bool dead, int rank, const char *format, va_list args)
 {
-    vsnprintf(shm->broken.text, sizeof shm->broken.text, format, args);
+    ls_message_set_list(&shm->broken, format, args);
     if (dead) ls_segment_report_dead(shm->segment, rank, shm->broken.text);
     else ls_segment_abort(shm->segment, rank, shm->broken.text);
     return LS_ERR_PEER;
@@ -99,8 +99,7 @@ ls_status ls_shm_interruption(ls_shm *shm)
         ls_segment_reason(shm->segment, &shm->broken);
         return LS_ERR_PEER;
     }
-    snprintf(shm->broken.text, sizeof shm->broken.text, "rank %d ran out of memory", cancelled);
-    return LS_ERR_MEMORY;
+    return ls_explain(&shm->broken, LS_ERR_MEMORY, "rank %d ran out of memory", cancelled);
 }
 
 /* A look around, every few milliseconds of sleep: is there anybody left to wait for? */

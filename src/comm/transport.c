@@ -15,12 +15,12 @@ const ls_transport *ls_transport_load(const char *name, ls_message *why)
     ls_transport_entry *entry = (ls_transport_entry *)ls_library_function(library, "ls_transport_v1");
     const ls_transport *transport = entry ? entry() : NULL;
     if (!transport)
-        snprintf(why->text, sizeof why->text, "transport \"%.100s\" %s", name,
-                 entry ? "cannot work here" : "has no function ls_transport_v1");
+        ls_message_set(why, "transport \"%.100s\" %s", name,
+                       entry ? "cannot work here" : "has no function ls_transport_v1");
     else if (transport->abi != LS_TRANSPORT_ABI || transport->size < sizeof *transport) {
-        snprintf(why->text, sizeof why->text,
-                 "transport \"%.100s\" is of interface %u with a table of %u bytes, this library of %u with %zu", name,
-                 transport->abi, transport->size, LS_TRANSPORT_ABI, sizeof *transport);
+        ls_message_set(why,
+                       "transport \"%.100s\" is of interface %u with a table of %u bytes, this library of %u with %zu",
+                       name, transport->abi, transport->size, LS_TRANSPORT_ABI, sizeof *transport);
         transport = NULL;
     }
     return transport;

@@ -19,8 +19,7 @@ static void host_log(const char *text)
 static void host_blame(const char *site, ls_opcode op, ls_message *why)
 {
     ls_message said = *why;
-    snprintf(why->text, sizeof why->text, "%s%s%s: %.160s", site ? site : "", site ? ": " : "", ls_op_name(op),
-             said.text);
+    ls_message_set(why, "%s%s%s: %.160s", site ? site : "", site ? ": " : "", ls_op_name(op), said.text);
 }
 
 static ls_status host_take(ls_owner *owner, size_t bytes, ls_workspace *workspace)
@@ -72,11 +71,12 @@ static void tell_operators_apart(const char *theirs, const char *name, ls_messag
         ours += n + 1;
         theirs += n + 1;
     }
-    snprintf(why->text, sizeof why->text,
-             "device \"%.64s\": the plug-in was built for another list of operators: its number %d is \"%.*s\", the "
-             "library's is \"%.*s\"; build it again with this version's headers",
-             name, number, *theirs ? (int)strcspn(theirs, " ") : 7, *theirs ? theirs : "nothing",
-             *ours ? (int)strcspn(ours, " ") : 7, *ours ? ours : "nothing");
+    ls_message_set(
+        why,
+        "device \"%.64s\": the plug-in was built for another list of operators: its number %d is \"%.*s\", the "
+        "library's is \"%.*s\"; build it again with this version's headers",
+        name, number, *theirs ? (int)strcspn(theirs, " ") : 7, *theirs ? theirs : "nothing",
+        *ours ? (int)strcspn(ours, " ") : 7, *ours ? ours : "nothing");
 }
 
 /* The first entry that a device cannot do without and has not; NULL where all are there. */
@@ -113,17 +113,18 @@ static const char *missing_entry(const ls_device_table *t)
 static bool read_table(const ls_device_table *given, const char *name, ls_device_table *table, ls_message *why)
 {
     if (!given || given->abi != LS_PLUGIN_ABI) {
-        snprintf(why->text, sizeof why->text,
-                 given ? "device \"%.64s\": the plug-in speaks ABI %u, this library %u; build it again"
-                       : "device \"%.64s\": ls_plugin_v2 of the plug-in returned NULL",
-                 name, given ? given->abi : 0, LS_PLUGIN_ABI);
+        ls_message_set(why,
+                       given ? "device \"%.64s\": the plug-in speaks ABI %u, this library %u; build it again"
+                             : "device \"%.64s\": ls_plugin_v2 of the plug-in returned NULL",
+                       name, given ? given->abi : 0, LS_PLUGIN_ABI);
         return false;
     }
     if (given->size < offsetof(ls_device_table, supports) || given->call_size != sizeof(ls_call)) {
-        snprintf(why->text, sizeof why->text,
-                 "device \"%.64s\": the plug-in has a table of %u bytes and calls of %u, this library %zu and %zu; "
-                 "begin the table with LS_DEVICE_TABLE and build it again with this version's headers",
-                 name, given->size, given->call_size, sizeof *table, sizeof(ls_call));
+        ls_message_set(
+            why,
+            "device \"%.64s\": the plug-in has a table of %u bytes and calls of %u, this library %zu and %zu; "
+            "begin the table with LS_DEVICE_TABLE and build it again with this version's headers",
+            name, given->size, given->call_size, sizeof *table, sizeof(ls_call));
         return false;
     }
     const char *operators = given->operators ? given->operators : "";
@@ -131,7 +132,7 @@ static bool read_table(const ls_device_table *given, const char *name, ls_device
     *table = (ls_device_table){0};
     memcpy(table, given, given->size < sizeof *table ? given->size : sizeof *table);
     const char *missing = missing_entry(table);
-    if (missing) snprintf(why->text, sizeof why->text, "device \"%.64s\": its table has no %s", name, missing);
+    if (missing) ls_message_set(why, "device \"%.64s\": its table has no %s", name, missing);
     return !missing;
 }
 
@@ -140,8 +141,8 @@ static bool table_from(void *library, const char *name, ls_device_table *table, 
     ls_plugin_entry *entry = (ls_plugin_entry *)ls_library_function(library, "ls_plugin_v2");
     if (entry) return read_table(entry(&host), name, table, why);
     bool old = ls_library_function(library, "ls_plugin_v1") != NULL;
-    snprintf(why->text, sizeof why->text, "device \"%.64s\": the library does not export ls_plugin_v2: it is %s", name,
-             old ? "a plug-in of an older version; build it again" : "no plug-in for devices");
+    ls_message_set(why, "device \"%.64s\": the library does not export ls_plugin_v2: it is %s", name,
+                   old ? "a plug-in of an older version; build it again" : "no plug-in for devices");
     return false;
 }
 
@@ -165,14 +166,14 @@ ls_device *ls_device_open(const char *name, ls_status *status, ls_message *why)
     }
     int count = table.count();
     if (index >= count) {
-        snprintf(why->text, sizeof why->text, "device \"%.64s\": %d such device%s usable here", name, count,
-                 count == 1 ? " is" : "s are");
+        ls_message_set(why, "device \"%.64s\": %d such device%s usable here", name, count,
+                       count == 1 ? " is" : "s are");
         goto close_device;
     }
     ls_device_open_args args = {.size = sizeof args, .index = index, .owner = (ls_owner *)device};
     *status = table.open(&host, &args, &device->handle, why);
     if (*status && !why->text[0])
-        snprintf(why->text, sizeof why->text, "device \"%.64s\" could not be opened, and does not say why", name);
+        ls_message_set(why, "device \"%.64s\" could not be opened, and does not say why", name);
     if (*status) goto close_device;
     device->table = table;
     if (table.stream_create) {
@@ -188,7 +189,7 @@ ls_device *ls_device_open(const char *name, ls_status *status, ls_message *why)
 
 out_of_memory:
     *status = LS_ERR_MEMORY;
-    snprintf(why->text, sizeof why->text, "device \"%.64s\": no memory to open it", name);
+    ls_message_set(why, "device \"%.64s\": no memory to open it", name);
 close_device:
     ls_device_close(device);
     return NULL;

@@ -159,7 +159,7 @@ static bool load(const ls_archive *a, ls_pages *pages, const char *path, ls_mess
     if (!ls_file_load(file, path, wanted, why)) return false;
     bool as_before = !pages->head_only || (is_safetensors(file->bytes, file->there) && ls_u32(file->bytes) == header);
     if (!file->changed && as_before) return true;
-    snprintf(why->text, sizeof why->text, "%.200s was written to while it was read", path);
+    ls_message_set(why, "%.200s was written to while it was read", path);
     ls_file_unload(file);
     return false;
 }

@@ -1,5 +1,4 @@
 /* safetensors_write.c - header and numbers, in the order of the reference implementation. */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -70,7 +69,7 @@ static bool put_numbers(ls_file_out *out, const ls_plain_list *list, const ls_pl
     if (t->data || bytes == 0) return ls_file_put(out, t->data, bytes, why);
     void *staging = ls_sys_alloc(bytes);
     bool fetched = staging && list->fetch(list->user, t - list->tensors, staging, bytes, why);
-    if (!staging) snprintf(why->text, sizeof why->text, "no memory for %zu bytes of %s on their way", bytes, t->name);
+    if (!staging) ls_message_set(why, "no memory for %zu bytes of %s on their way", bytes, t->name);
     bool ok = fetched && ls_file_put(out, staging, bytes, why);
     if (!fetched) ls_file_discard(out);
     ls_sys_free(staging);
@@ -82,8 +81,7 @@ static bool refuse_name(const ls_plain_list *list, const ls_plain_tensor *const 
     for (int64_t i = 0; i < list->count; i++) {
         bool twice = i > 0 && strcmp(order[i - 1]->name, order[i]->name) == 0;
         if (!twice && strcmp(order[i]->name, "__metadata__") != 0) continue;
-        snprintf(why->text, sizeof why->text, "%s cannot be the name of %s", order[i]->name,
-                 twice ? "two tensors" : "a tensor");
+        ls_message_set(why, "%s cannot be the name of %s", order[i]->name, twice ? "two tensors" : "a tensor");
         return true;
     }
     return false;
@@ -97,7 +95,7 @@ bool ls_safetensors_put(ls_file_out *out, const char *path, const ls_plain_list 
     for (int64_t i = 0; order && i < list->count; i++) order[i] = &list->tensors[i];
     if (order) qsort(order, (size_t)list->count, sizeof *order, compare);
     char *header = order ? make_header(list, order, &length) : NULL;
-    if (!header) snprintf(why->text, sizeof why->text, "no memory for the header of %s", path);
+    if (!header) ls_message_set(why, "no memory for the header of %s", path);
     bool ok = header && !refuse_name(list, order, why) && ls_file_create(out, path, sync, why) &&
               ls_file_put(out, header, length, why);
     for (int64_t i = 0; ok && i < list->count; i++) ok = put_numbers(out, list, order[i], why);

@@ -50,7 +50,7 @@ static bool fetch(void *user, int64_t i, void *to, size_t bytes, ls_message *why
     const job *j = user;
     ls_tensor *t = j->state->entries[j->entry[i]].tensor;
     if (ls_read(t, to, bytes)) return true;
-    snprintf(why->text, sizeof why->text, "%.*s", (int)sizeof why->text - 1, t->run->errors.message);
+    ls_message_set(why, "%.*s", (int)sizeof why->text - 1, t->run->errors.message);
     return false;
 }
 
@@ -58,7 +58,7 @@ static bool joined(char path[PATH_MAX], const char *folder, const char *name, ls
 {
     int length = snprintf(path, PATH_MAX, "%s/%s", folder, name);
     if (length > 0 && length < PATH_MAX) return true;
-    snprintf(why->text, sizeof why->text, "the path of %s is too long", name);
+    ls_message_set(why, "the path of %s is too long", name);
     return false;
 }
 
@@ -99,7 +99,7 @@ static bool put_index(job *j, ls_file_out *out)
     }
     size_t length;
     char path[PATH_MAX], *text = names && files ? ls_shard_index(count, names, files, j->total, &length) : NULL;
-    if (!text) snprintf(j->why.text, sizeof j->why.text, "no memory for an index of %lld tensors", (long long)count);
+    if (!text) ls_message_set(&j->why, "no memory for an index of %lld tensors", (long long)count);
     bool ok = text && joined(path, j->folder, "model.safetensors.index.json", &j->why) &&
               ls_file_create(out, path, j->sync, &j->why) && ls_file_put(out, text, length, &j->why) &&
               ls_file_seal(out, &j->why);
@@ -150,7 +150,7 @@ static bool begin_job(job *j, const ls_state *state, const ls_state_write_opts *
     j->tensors = ls_arena_take(&j->arena, count * sizeof *j->tensors);
     j->shards = ls_arena_take(&j->arena, (count + 1) * sizeof *j->shards);
     if (!j->bytes || !j->shard_of || !j->entry || !j->tensors || !j->shards) {
-        snprintf(j->why.text, sizeof j->why.text, "no memory for a list of %zu tensors", count);
+        ls_message_set(&j->why, "no memory for a list of %zu tensors", count);
         return false;
     }
     for (size_t i = 0; i < count; i++) {

@@ -47,16 +47,11 @@ static bool make_room(ls_host_list *to)
 
 static ls_status add(ls_host_list *to, const char *name, size_t length, int slots, ls_message *why)
 {
-    if (length == 0 || length > LONGEST_NAME) {
-        snprintf(why->text, sizeof why->text, "a host name of %zu characters", length);
-        return LS_ERR_VALUE;
-    }
+    if (length == 0 || length > LONGEST_NAME)
+        return ls_explain(why, LS_ERR_VALUE, "a host name of %zu characters", length);
     int *place = to->count ? place_of(to, name, length) : NULL;
     bool again = place && *place, fits = ++to->named <= MOST_NAMED && (again || make_room(to));
-    if (!fits) {
-        snprintf(why->text, sizeof why->text, "too many hosts");
-        return LS_ERR_MEMORY;
-    }
+    if (!fits) return ls_explain(why, LS_ERR_MEMORY, "too many hosts");
     if (again) {
         to->host[*place - 1].slots += slots;
         return LS_OK;
@@ -122,8 +117,7 @@ static ls_status expand(char *name, size_t used, const char *word, size_t length
     }
     return LS_OK;
 malformed:
-    snprintf(why->text, sizeof why->text, "\"%.*s\" is not a list of hosts", (int)(length < 100 ? length : 100), word);
-    return LS_ERR_VALUE;
+    return ls_explain(why, LS_ERR_VALUE, "\"%.*s\" is not a list of hosts", (int)(length < 100 ? length : 100), word);
 }
 
 ls_status ls_host_list_expand(const char *list, ls_host_list *to, ls_message *why)
@@ -135,10 +129,7 @@ ls_status ls_host_list_expand(const char *list, ls_host_list *to, ls_message *wh
         status = expand(name, 0, list, length, to, why);
         list += length + (list[length] == ',');
     }
-    if (!status && !to->count) {
-        snprintf(why->text, sizeof why->text, "the list of hosts is empty");
-        status = LS_ERR_VALUE;
-    }
+    if (!status && !to->count) status = ls_explain(why, LS_ERR_VALUE, "the list of hosts is empty");
     if (status) ls_host_list_free(to);
     return status;
 }
@@ -221,10 +212,8 @@ static ls_status parse_line(const char *line, size_t length, ls_host_list *to, l
         } else {
             good = false;
         }
-        if (!good) {
-            snprintf(why->text, sizeof why->text, "\"%.*s\" is neither host, host:n nor slots=n", (int)word, line);
-            return LS_ERR_VALUE;
-        }
+        if (!good)
+            return ls_explain(why, LS_ERR_VALUE, "\"%.*s\" is neither host, host:n nor slots=n", (int)word, line);
         line += word;
     }
     return name ? add(to, name, name_length, slots, why) : LS_OK;
@@ -242,10 +231,9 @@ ls_status ls_host_list_parse(const char *text, ls_host_list *to, ls_message *why
     }
     if (status) {
         ls_message what = *why;
-        snprintf(why->text, sizeof why->text, "line %d: %.200s", number, what.text);
+        ls_message_set(why, "line %d: %.200s", number, what.text);
     } else if (!to->count) {
-        snprintf(why->text, sizeof why->text, "no host in the file");
-        status = LS_ERR_VALUE;
+        status = ls_explain(why, LS_ERR_VALUE, "no host in the file");
     }
     if (status) ls_host_list_free(to);
     return status;

@@ -2,8 +2,7 @@
 #ifndef LOCKSTEP_LAUNCH_HOSTS_H
 #define LOCKSTEP_LAUNCH_HOSTS_H
 
-#include <lockstep/plugin.h>
-
+#include "base/message.h"
 typedef struct ls_host_slot {
     char name[256];
     int slots; /* processes it may hold; 1 where the list does not say */

@@ -182,7 +182,7 @@ static bool read_hostfile(ls_plan *plan)
     ls_message why = {""};
     FILE *file = fopen(o->hostfile, "r");
     char *text = file ? ls_sys_alloc(MOST) : NULL;
-    if (!file) snprintf(why.text, sizeof why.text, "%s", strerror(errno));
+    if (!file) ls_message_set(&why, "%s", strerror(errno));
     if (text) text[fread(text, 1, MOST - 1, file)] = '\0';
     if (file) fclose(file);
     ls_status status = text ? ls_host_list_parse(text, &hosts, &why) : LS_ERR_IO;
@@ -197,7 +197,7 @@ static bool read_hostfile(ls_plan *plan)
         snprintf(plan->first_host, sizeof plan->first_host, "%s", hosts.host[0].name);
         if (!o->master_addr) o->master_addr = plan->first_host;
     } else if (!status) {
-        snprintf(why.text, sizeof why.text, "no line names this host");
+        ls_message_set(&why, "no line names this host");
     }
     if (!found) ls_log_line(LS_LOG_ERROR, "launch: host file %s: %s", o->hostfile, why.text);
     ls_host_list_free(&hosts);

@@ -20,7 +20,7 @@ ls_reducer *ls_reducer_new(ls_run *run, ls_comm *comm, ls_reducer_opts opts)
     p->counts = ls_sys_alloc((size_t)comm->size * sizeof *p->counts);
     p->weights = ls_sys_alloc((size_t)comm->size * sizeof *p->weights);
     bool room = p->counts && p->weights;
-    if (!room) snprintf(why.text, sizeof why.text, "no memory");
+    if (!room) ls_message_set(&why, "no memory");
     /* A communicator of its own: calls of the run do not get between. */
     ls_comm *own = room ? comm->table->split(comm, 0, comm->rank, &why) : NULL;
     if (own) p->queue = ls_comm_queue_new(own, &opts.workers, &why);

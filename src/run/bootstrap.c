@@ -16,8 +16,8 @@ int ls_share_memory(const ls_place *place, const char *name, ls_meeting **meetin
 {
     int inherited = (int)ls_config_count(LS_SETTING_COMM_FILE);
     if (place->local_world > LS_SEGMENT_MOST) {
-        snprintf(why->text, sizeof why->text, "%d processes on a host; at most %d can work together",
-                 place->local_world, (int)LS_SEGMENT_MOST);
+        ls_message_set(why, "%d processes on a host; at most %d can work together", place->local_world,
+                       (int)LS_SEGMENT_MOST);
         return -1;
     }
     if (inherited && !ls_segment_taken(inherited, place->local_rank)) return dup(inherited); /* for who looks later */

@@ -1,7 +1,6 @@
 /* communicator.c - collectives on raw memory, as programs call them. */
 #include <lockstep/comm.h>
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -92,7 +91,7 @@ static ls_comm *split_off(ls_run *run, ls_comm *from, int colour, int key, const
     if (comm && colour >= 0) user_comm->queue = ls_comm_queue_new(comm, &workers, &why);
     else ls_comm_close(comm);
     if (user_comm->queue && !add_group(run, comm)) {
-        snprintf(why.text, sizeof why.text, "no memory");
+        ls_message_set(&why, "no memory");
         ls_comm_queue_free(user_comm->queue);
         user_comm->queue = NULL;
     }

@@ -65,9 +65,9 @@ static const ls_transport *choose_transport(const ls_identity *who, ls_message *
     ls_message reason = {{0}};
     if (strcmp(wanted, "mpi") == 0) {
         if (!mpi) {
-            snprintf(why->text, sizeof why->text,
-                     "LOCKSTEP_COMM_TRANSPORT=mpi, but %s started this process, no mpirun: leave it out, or say ucx",
-                     who->source);
+            ls_message_set(
+                why, "LOCKSTEP_COMM_TRANSPORT=mpi, but %s started this process, no mpirun: leave it out, or say ucx",
+                who->source);
             return NULL;
         }
         wanted = mpi;
@@ -76,8 +76,8 @@ static const ls_transport *choose_transport(const ls_identity *who, ls_message *
     if (any) wanted = "ucx";
     if (!found) found = ls_transport_load(wanted, &reason);
     if (!found)
-        snprintf(why->text, sizeof why->text, "no transport between hosts: %s: %.130s; install %s", wanted, reason.text,
-                 package_of(wanted));
+        ls_message_set(why, "no transport between hosts: %s: %.130s; install %s", wanted, reason.text,
+                       package_of(wanted));
     return found;
 }
 
@@ -155,10 +155,9 @@ static ls_status check_transports(const search *s, ls_message *why)
     for (int r = 0; r < s->who->world; r++) {
         const char *other = s->cards[r].transport;
         if (strncmp(other, mine, sizeof s->cards[r].transport) == 0) continue;
-        snprintf(why->text, sizeof why->text, "rank %d has transport %.16s between hosts, rank %d %.16s: %s",
-                 s->who->rank, mine, r, *other ? other : "none",
-                 *other ? "set LOCKSTEP_COMM_TRANSPORT for all" : "`lockstep env` shows there what it lacks");
-        return LS_ERR_UNSUPPORTED;
+        return ls_explain(why, LS_ERR_UNSUPPORTED, "rank %d has transport %.16s between hosts, rank %d %.16s: %s",
+                          s->who->rank, mine, r, *other ? other : "none",
+                          *other ? "set LOCKSTEP_COMM_TRANSPORT for all" : "`lockstep env` shows there what it lacks");
     }
     return LS_OK;
 }
@@ -216,7 +215,7 @@ ls_status ls_join_hosts(ls_comm **comm, ls_place *place, ls_lookout **lookout, l
         s.cards = ls_sys_alloc((size_t)who->world * sizeof *s.cards);
         s.host = ls_sys_alloc((size_t)who->world * sizeof *s.host);
         status = s.cards && s.host ? LS_OK : LS_ERR_MEMORY;
-        if (status) snprintf(why->text, sizeof why->text, "no memory for %d processes", who->world);
+        if (status) ls_message_set(why, "no memory for %d processes", who->world);
     }
     if (!status) status = gather_cards(&s, why);
     if (!status) {

@@ -156,7 +156,7 @@ bool ls_submit(ls_run *run, ls_device *device, ls_call *call)
     if (status == LS_OK) return true;
     const char *site = run->errors.path[0] || !run->site ? "" : run->site; /* backward knows no path */
     if (status == LS_ERR_UNSUPPORTED && !why.text[0])
-        snprintf(why.text, sizeof why.text, "device %s lacks this operator", device->name);
+        ls_message_set(&why, "device %s lacks this operator", device->name);
     ls_fail(&run->errors, status, "%s%s%s: %s", site, *site ? ": " : "", ls_op_name(call->op),
             why.text[0] ? why.text : ls_status_text(status));
     return false;

@@ -27,7 +27,7 @@ static int64_t end_of_lines(int descriptor, int64_t size)
 
 static bool refuse(const char *path, ls_message *why)
 {
-    snprintf(why->text, sizeof why->text, "%s: %s", path, strerror(errno));
+    ls_message_set(why, "%s: %s", path, strerror(errno));
     return false;
 }
 
@@ -36,7 +36,7 @@ bool ls_append_open(ls_append *file, const char *path, ls_message *why)
     /* A link in the place of the file was made by somebody else: what it points to is not ours to write to. */
     int descriptor = ls_descriptor_open(path, O_RDWR | O_CREAT | O_NOFOLLOW, 0666);
     if (descriptor < 0 && errno == ELOOP) {
-        snprintf(why->text, sizeof why->text, "%.200s is a link; remove it", path);
+        ls_message_set(why, "%.200s is a link; remove it", path);
         return false;
     }
     if (descriptor < 0) return refuse(path, why);

@@ -3,8 +3,7 @@
 #ifndef LOCKSTEP_TRACK_APPEND_H
 #define LOCKSTEP_TRACK_APPEND_H
 
-#include <lockstep/plugin.h>
-
+#include "base/message.h"
 typedef struct ls_append {
     int descriptor;
     int64_t size; /* bytes of whole pieces */

@@ -2,7 +2,6 @@
  *
  * A name that comes for the first time gets a column at the right: the file is written anew, once, with an empty cell
  * in the rows that were there. A row is a line; line breaks in texts become blanks. */
-#include <stdio.h>
 #include <string.h>
 
 #include "base/file.h"
@@ -132,8 +131,7 @@ static bool read_columns(csv *sink, ls_message *why)
     ls_file_unload(&table);
     bool known = header && read_header(sink, header);
     if (header && !known)
-        snprintf(why->text, sizeof why->text, "%.120s: begins with \"%.60s\", not with step,time", sink->file.path,
-                 header);
+        ls_message_set(why, "%.120s: begins with \"%.60s\", not with step,time", sink->file.path, header);
     ls_sys_free(header);
     return known;
 }

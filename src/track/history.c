@@ -3,7 +3,6 @@
 #include "track/history.h"
 
 #include <dirent.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -73,7 +72,7 @@ static bool read_file(ls_history *history, const char *path, ls_message *why)
     ls_file_unload(&file);
     if (ok || !why->text[0]) return ok;
     ls_message what = *why;
-    snprintf(why->text, sizeof why->text, "%.120s: %.120s", path, what.text);
+    ls_message_set(why, "%.120s: %.120s", path, what.text);
     return false;
 }
 
@@ -109,8 +108,7 @@ static bool read_folder(ls_history *history, const char *folder, ls_message *why
     int found;
     if (!read_sessions(history, folder, &found, why)) return false;
     if (found > 0) return true;
-    snprintf(why->text, sizeof why->text,
-             "%.100s holds no " LS_TRACK_JSONL ", " LS_TRACK_CSV " or " LS_TRACK_EVENTS "*", folder);
+    ls_message_set(why, "%.100s holds no " LS_TRACK_JSONL ", " LS_TRACK_CSV " or " LS_TRACK_EVENTS "*", folder);
     return false;
 }
 

@@ -2,9 +2,9 @@
 #ifndef LOCKSTEP_TRACK_HISTORY_H
 #define LOCKSTEP_TRACK_HISTORY_H
 
-#include <lockstep/plugin.h>
 #include <lockstep/track.h>
 
+#include "base/message.h"
 #include "base/names.h"
 #include "tensor/object.h"
 

@@ -1,6 +1,5 @@
 /* history_events.c - values read back from TensorBoard's event files, ours and others'.
  * tensorboard.c tells the format. */
-#include <stdio.h>
 #include <string.h>
 
 #include "base/crc.h"
@@ -130,8 +129,8 @@ bool ls_history_read_events(ls_history *history, const char *bytes, size_t size,
         if (fits && (size - at < HEAD + TAIL || length > size - at - HEAD - TAIL)) return true; /* being written */
         const char *event = bytes + at + HEAD;
         if (!fits || !crc_fits(event, length, event + length)) {
-            if (at == 0) snprintf(why->text, sizeof why->text, "neither JSON lines, nor a table of steps, nor events");
-            else snprintf(why->text, sizeof why->text, "the record at byte %zu is damaged", at);
+            if (at == 0) ls_message_set(why, "neither JSON lines, nor a table of steps, nor events");
+            else ls_message_set(why, "the record at byte %zu is damaged", at);
             return false;
         }
         if (!add_event(history, (field){.value = length, .bytes = (const unsigned char *)event})) return false;

@@ -1,7 +1,6 @@
 /* history_text.c - values read back from JSON lines and from tables. */
 #include <locale.h>
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -31,8 +30,7 @@ bool ls_history_read_jsonl(ls_history *history, const char *text, size_t size, l
         ls_message what = {{0}};
         ls_json *line = ls_json_read(text, (size_t)(line_end - text), &what);
         if (!line || line->type != LS_JSON_OBJECT) {
-            snprintf(why->text, sizeof why->text, "line %lld is not a JSON object: %.150s", (long long)number + 1,
-                     what.text);
+            ls_message_set(why, "line %lld is not a JSON object: %.150s", (long long)number + 1, what.text);
             ls_json_free(line);
             return false;
         }
@@ -97,12 +95,12 @@ bool ls_history_read_csv(ls_history *history, const char *text, size_t size, ls_
 {
     const char *end = text + size, *row_end = memchr(text, '\n', size);
     if (!row_end) {
-        snprintf(why->text, sizeof why->text, "the header is not complete");
+        ls_message_set(why, "the header is not complete");
         return false;
     }
     const char *zero = memchr(text, 0, size);
     if (zero) {
-        snprintf(why->text, sizeof why->text, "byte %zu is zero: this is not a table of text", (size_t)(zero - text));
+        ls_message_set(why, "byte %zu is zero: this is not a table of text", (size_t)(zero - text));
         return false;
     }
     header columns = {text, row_end};

@@ -2,8 +2,9 @@
 #ifndef LOCKSTEP_TRACK_SINK_H
 #define LOCKSTEP_TRACK_SINK_H
 
-#include <lockstep/plugin.h>
 #include <lockstep/track.h>
+
+#include "base/message.h"
 
 /* What one call of the program records. */
 typedef struct ls_track_record {

@@ -32,7 +32,7 @@ bool ls_track_path(char path[LS_TRACK_PATH], const char *folder, const char *nam
     bool here = strcmp(folder, ".") == 0;
     if (strcmp(name, ".") == 0) name = folder, here = true;
     if (snprintf(path, LS_TRACK_PATH, "%s%s%s", here ? "" : folder, here ? "" : "/", name) < LS_TRACK_PATH) return true;
-    snprintf(why->text, sizeof why->text, "%.100s...: the path is too long", folder);
+    ls_message_set(why, "%.100s...: the path is too long", folder);
     return false;
 }
 

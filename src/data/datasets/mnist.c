@@ -43,9 +43,8 @@ static ls_status open_source(source *s, const char *path, ls_message *why)
 {
     *s = (source){.path = path, .file = fopen(path, "rbe")};
     struct stat about;
-    if (!s->file || fstat(fileno(s->file), &about))
-        return ls_message_set(why, LS_ERR_IO, "%s: %s", path, strerror(errno));
-    if (!S_ISREG(about.st_mode)) return ls_message_set(why, LS_ERR_IO, "%s: not a file", path);
+    if (!s->file || fstat(fileno(s->file), &about)) return ls_explain(why, LS_ERR_IO, "%s: %s", path, strerror(errno));
+    if (!S_ISREG(about.st_mode)) return ls_explain(why, LS_ERR_IO, "%s: not a file", path);
     s->size = about.st_size;
     uint8_t magic[2] = {0};
     s->packed = fread(magic, 1, 2, s->file) == 2 && magic[0] == 0x1f && magic[1] == 0x8b;
@@ -53,10 +52,10 @@ static ls_status open_source(source *s, const char *path, ls_message *why)
     if (!s->packed) return LS_OK;
 #ifdef LOCKSTEP_WITH_ZLIB
     s->inflating = inflateInit2(&s->inflate, 16 + MAX_WBITS) == Z_OK; /* gzip with its checksum */
-    return s->inflating ? LS_OK : ls_message_set(why, LS_ERR_MEMORY, "%s: no memory to unpack it", path);
+    return s->inflating ? LS_OK : ls_explain(why, LS_ERR_MEMORY, "%s: no memory to unpack it", path);
 #else
-    return ls_message_set(why, LS_ERR_UNSUPPORTED, "%s is gzip, and this build has no zlib: unpack it first (gunzip)",
-                          path);
+    return ls_explain(why, LS_ERR_UNSUPPORTED, "%s is gzip, and this build has no zlib: unpack it first (gunzip)",
+                      path);
 #endif
 }
 
@@ -106,34 +105,32 @@ static ls_status read_idx(source *s, int ndim, idx *out, ls_message *why)
 {
     uint8_t head[4], size[4], beyond;
     if (read_source(s, head, 4) != 4 || head[0] || head[1] || head[3] < 1)
-        return ls_message_set(why, LS_ERR_IO, "%s: not an idx file (it begins with 00 00)", s->path);
+        return ls_explain(why, LS_ERR_IO, "%s: not an idx file (it begins with 00 00)", s->path);
     if (head[2] != 8 || head[3] != ndim)
-        return ls_message_set(why, LS_ERR_IO,
-                              "%s: idx of type %02x with %d dimensions; expected bytes (08) with %d: %s", s->path,
-                              head[2], head[3], ndim, ndim == 3 ? "images" : "labels");
+        return ls_explain(why, LS_ERR_IO, "%s: idx of type %02x with %d dimensions; expected bytes (08) with %d: %s",
+                          s->path, head[2], head[3], ndim, ndim == 3 ? "images" : "labels");
     out->ndim = ndim;
     int64_t total = 1;
     for (int d = 0; d < ndim; d++) {
-        if (read_source(s, size, 4) != 4) return ls_message_set(why, LS_ERR_IO, "%s: the head ends early", s->path);
+        if (read_source(s, size, 4) != 4) return ls_explain(why, LS_ERR_IO, "%s: the head ends early", s->path);
         out->dim[d] = (int64_t)size[0] << 24 | (int64_t)size[1] << 16 | (int64_t)size[2] << 8 | (int64_t)size[3];
         bool fits = out->dim[d] > 0 && total <= INT64_MAX / out->dim[d];
         if (fits) total *= out->dim[d];
         if (!fits || !is_plausible(s, total))
-            return ls_message_set(why, LS_ERR_IO, "%s: size %d is %lld, which does not fit a file of %lld bytes",
-                                  s->path, d, (long long)out->dim[d], (long long)s->size);
+            return ls_explain(why, LS_ERR_IO, "%s: size %d is %lld, which does not fit a file of %lld bytes", s->path,
+                              d, (long long)out->dim[d], (long long)s->size);
     }
     out->bytes = ls_sys_alloc((size_t)total);
-    if (!out->bytes)
-        return ls_message_set(why, LS_ERR_MEMORY, "%s: no memory for %lld bytes", s->path, (long long)total);
+    if (!out->bytes) return ls_explain(why, LS_ERR_MEMORY, "%s: no memory for %lld bytes", s->path, (long long)total);
     int64_t got = read_source(s, out->bytes, total);
     if (got != total)
-        return ls_message_set(why, LS_ERR_IO,
-                              got < 0 ? "%s: damaged or cut off" : "%s: cut off: %lld bytes instead of %lld", s->path,
-                              (long long)got, (long long)total);
+        return ls_explain(why, LS_ERR_IO,
+                          got < 0 ? "%s: damaged or cut off" : "%s: cut off: %lld bytes instead of %lld", s->path,
+                          (long long)got, (long long)total);
     int64_t after = read_source(s, &beyond, 1); /* also lets gzip compare its checksum */
     if (after)
-        return ls_message_set(why, LS_ERR_IO, after < 0 ? "%s: damaged at its end" : "%s: longer than its head says",
-                              s->path);
+        return ls_explain(why, LS_ERR_IO, after < 0 ? "%s: damaged at its end" : "%s: longer than its head says",
+                          s->path);
     return LS_OK;
 }
 

@@ -2,7 +2,6 @@
 #include "data/datasets/sample.h"
 
 #include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "base/memory.h"
@@ -187,7 +186,7 @@ bool ls_sample_fail(ls_sample *sample, ls_status status, const char *format, ...
     if (sample->status != LS_OK) return false;
     va_list args;
     va_start(args, format);
-    vsnprintf(sample->why.text, sizeof sample->why.text, format, args);
+    ls_message_set_list(&sample->why, format, args);
     va_end(args);
     sample->status = status == LS_OK ? LS_ERR_STATE : status;
     return false;

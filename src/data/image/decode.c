@@ -128,20 +128,19 @@ static ls_status open_job(job *j)
     if (status != LS_OK) return status;
     int64_t most = ls_transform_max_pixels(j->t), width = j->head.width, height = j->head.height;
     if (width > most / height)
-        return ls_message_set(
-            j->why, LS_ERR_IO,
-            "holds a picture of %lld x %lld pixels, more than the limit of %lld (ls_decode(.max_pixels))",
-            (long long)width, (long long)height, (long long)most);
+        return ls_explain(j->why, LS_ERR_IO,
+                          "holds a picture of %lld x %lld pixels, more than the limit of %lld (ls_decode(.max_pixels))",
+                          (long long)width, (long long)height, (long long)most);
     /* A file may mean much more than it holds: who expects such files says how many pixels are fine. */
     uint64_t bytes = 3 * (uint64_t)width * (uint64_t)height;
     if (!(j->t && j->t->max_pixels) && bytes > ls_budget_of(j->size))
-        return ls_message_set(j->why, LS_ERR_IO,
-                              "holds a picture of %lld x %lld pixels in %zu bytes, more than a file of that size may; "
-                              "ls_decode(.max_pixels = %lld) allows it",
-                              (long long)width, (long long)height, j->size, (long long)(width * height));
+        return ls_explain(j->why, LS_ERR_IO,
+                          "holds a picture of %lld x %lld pixels in %zu bytes, more than a file of that size may; "
+                          "ls_decode(.max_pixels = %lld) allows it",
+                          (long long)width, (long long)height, j->size, (long long)(width * height));
     if (!ls_image_is_whole(j->bytes, j->size, j->head.format))
-        return ls_message_set(j->why, LS_ERR_IO, "%s ends early: the end of the picture is missing",
-                              j->head.format == LS_IMAGE_JPEG ? "JPEG" : "PNG");
+        return ls_explain(j->why, LS_ERR_IO, "%s ends early: the end of the picture is missing",
+                          j->head.format == LS_IMAGE_JPEG ? "JPEG" : "PNG");
     if (!j->t || !j->t->upright) j->head.orientation = 1;
     return LS_OK;
 }
@@ -153,8 +152,8 @@ static ls_status open_sink(const job *j, int64_t width, int64_t height, ls_image
         out->memory = out->room(out->user, height, width, j->why);
         if (!out->memory) return LS_ERR_SHAPE;
     } else if (out->height != height || out->width != width) {
-        return ls_message_set(j->why, LS_ERR_SHAPE, "becomes %lld x %lld pixels where %lld x %lld are expected",
-                              (long long)width, (long long)height, (long long)out->width, (long long)out->height);
+        return ls_explain(j->why, LS_ERR_SHAPE, "becomes %lld x %lld pixels where %lld x %lld are expected",
+                          (long long)width, (long long)height, (long long)out->width, (long long)out->height);
     }
     if (out->bytes || ls_transform_dtype(j->t) == LS_U8) sink->bytes = out->memory;
     else sink->floats = out->memory;

@@ -36,18 +36,18 @@ static const signature others[] = {
 
 static ls_status refuse_other(const uint8_t *bytes, size_t size, ls_message *why)
 {
-    if (size == 0) return ls_message_set(why, LS_ERR_IO, "is empty");
+    if (size == 0) return ls_explain(why, LS_ERR_IO, "is empty");
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
         const signature *s = &others[i];
         if (size >= s->offset + s->length && memcmp(bytes + s->offset, s->bytes, s->length) == 0)
-            return ls_message_set(why, LS_ERR_IO, "is %s; only JPEG and PNG pictures are read", s->name);
+            return ls_explain(why, LS_ERR_IO, "is %s; only JPEG and PNG pictures are read", s->name);
     }
     char start[3 * 8 + 1] = "";
     for (size_t i = 0; i < size && i < 8; i++) {
         static const char digits[] = "0123456789abcdef";
         memcpy(start + 3 * i, (char[]){' ', digits[bytes[i] >> 4], digits[bytes[i] & 15], 0}, 4);
     }
-    return ls_message_set(why, LS_ERR_IO, "is neither a JPEG nor a PNG picture: its first bytes are%s", start);
+    return ls_explain(why, LS_ERR_IO, "is neither a JPEG nor a PNG picture: its first bytes are%s", start);
 }
 
 /* ---- EXIF ---- */
@@ -95,19 +95,18 @@ static ls_status read_jpeg(const uint8_t *bytes, size_t size, ls_image_head *hea
         while (at < size && bytes[at] != 0xff) at++; /* what stands between segments means nothing */
         while (at < size && bytes[at] == 0xff) at++;
         if (size - at < 3 || bytes[at] == EOI)
-            return ls_message_set(why, LS_ERR_IO, "JPEG ends early: there is no picture in it");
+            return ls_explain(why, LS_ERR_IO, "JPEG ends early: there is no picture in it");
         uint8_t marker = bytes[at++];
         if (marker < 0xc0 || (marker >= 0xd0 && marker <= 0xd8)) continue; /* has no data */
         size_t length = ls_big_u16(bytes + at);
-        if (marker == SOS) return ls_message_set(why, LS_ERR_IO, "damaged JPEG: picture data without a frame header");
+        if (marker == SOS) return ls_explain(why, LS_ERR_IO, "damaged JPEG: picture data without a frame header");
         if (length < 2 || length > size - at)
-            return ls_message_set(why, LS_ERR_IO, "JPEG ends early: there is no picture in it");
+            return ls_explain(why, LS_ERR_IO, "JPEG ends early: there is no picture in it");
         const uint8_t *data = bytes + at + 2;
         if (marker == APP1 && length >= 8 && memcmp(data, "Exif\0", 6) == 0)
             head->orientation = tiff_orientation(data + 6, length - 8);
         bool frame = marker <= 0xcf && marker != 0xc4 && marker != 0xc8 && marker != 0xcc;
-        if (frame && length < 8)
-            return ls_message_set(why, LS_ERR_IO, "damaged JPEG: frame header of %zu bytes", length);
+        if (frame && length < 8) return ls_explain(why, LS_ERR_IO, "damaged JPEG: frame header of %zu bytes", length);
         if (frame) {
             head->height = (int64_t)ls_big_u16(data + 1);
             head->width = (int64_t)ls_big_u16(data + 3);
@@ -140,8 +139,8 @@ static ls_status read_png(const uint8_t *bytes, size_t size, ls_image_head *head
 {
     head->format = LS_IMAGE_PNG;
     head->orientation = 1;
-    if (size < 33) return ls_message_set(why, LS_ERR_IO, "PNG ends early: there is no picture in it");
-    if (memcmp(bytes + 12, "IHDR", 4) != 0) return ls_message_set(why, LS_ERR_IO, "damaged PNG: no header");
+    if (size < 33) return ls_explain(why, LS_ERR_IO, "PNG ends early: there is no picture in it");
+    if (memcmp(bytes + 12, "IHDR", 4) != 0) return ls_explain(why, LS_ERR_IO, "damaged PNG: no header");
     head->width = (int64_t)ls_big_u32(bytes + 16);
     head->height = (int64_t)ls_big_u32(bytes + 20);
     size_t at = 8;
@@ -157,9 +156,9 @@ ls_status ls_image_head_read(const uint8_t *bytes, size_t size, ls_image_head *h
     else if (size >= 8 && memcmp(bytes, "\x89PNG\r\n\x1a\n", 8) == 0) status = read_png(bytes, size, head, why);
     else return refuse_other(bytes, size, why);
     if (status == LS_OK && (head->width < 1 || head->height < 1))
-        return ls_message_set(why, LS_ERR_IO, "damaged %s: a picture of %lld x %lld pixels",
-                              head->format == LS_IMAGE_JPEG ? "JPEG" : "PNG", (long long)head->width,
-                              (long long)head->height);
+        return ls_explain(why, LS_ERR_IO, "damaged %s: a picture of %lld x %lld pixels",
+                          head->format == LS_IMAGE_JPEG ? "JPEG" : "PNG", (long long)head->width,
+                          (long long)head->height);
     return status;
 }
 

@@ -6,10 +6,8 @@
 #define LOCKSTEP_DATA_IMAGE_H
 
 #include <lockstep/image.h>
-#include <lockstep/plugin.h>
 
-/* Fill a message (it names no file: the caller knows which) and return the code. `why` may be NULL. */
-LS_PRINTF(3, 4) ls_status ls_message_set(ls_message *why, ls_status code, const char *format, ...);
+#include "base/message.h"
 
 /* Can this transform be used? LS_ERR_VALUE and the reason if not. */
 ls_status ls_transform_check(const ls_transform *t, ls_message *why);

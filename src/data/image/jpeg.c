@@ -155,15 +155,15 @@ ls_status ls_jpeg_decode(const uint8_t *bytes, size_t size, ls_box box, int bloc
     init_reader(&r);
     if (setjmp(r.give_up)) {
         jpeg_destroy_decompress(&r.jpeg);
-        return ls_message_set(why, LS_ERR_IO, "damaged JPEG: %s", r.text);
+        return ls_explain(why, LS_ERR_IO, "damaged JPEG: %s", r.text);
     }
     open_reader(&r, bytes, size);
     int64_t height = (int64_t)r.jpeg.image_height;
     read_box(&r, box, block, to);
     jpeg_destroy_decompress(&r.jpeg);
     if (r.missing_from >= 0)
-        return ls_message_set(why, LS_ERR_IO, "JPEG ends early: picture data are missing from row %lld of %lld on",
-                              (long long)r.missing_from, (long long)height);
+        return ls_explain(why, LS_ERR_IO, "JPEG ends early: picture data are missing from row %lld of %lld on",
+                          (long long)r.missing_from, (long long)height);
     return LS_OK;
 }
 
@@ -195,7 +195,7 @@ ls_status ls_jpeg_encode(const char *path, const uint8_t *rgb, int64_t width, in
     if (setjmp(w.give_up)) {
         jpeg_destroy_compress(&w.jpeg);
         free(w.bytes);
-        return ls_message_set(why, LS_ERR_IO, "%s: %s", path, w.text);
+        return ls_explain(why, LS_ERR_IO, "%s: %s", path, w.text);
     }
     jpeg_create_compress(&w.jpeg);
     jpeg_mem_dest(&w.jpeg, &w.bytes, &w.size);
@@ -222,19 +222,18 @@ ls_status ls_jpeg_encode(const char *path, const uint8_t *rgb, int64_t width, in
 ls_status ls_jpeg_decode(const uint8_t *bytes, size_t size, ls_box box, int block, ls_picture *to, ls_message *why)
 {
     (void)bytes, (void)size, (void)box, (void)block, (void)to;
-    return ls_message_set(
-        why, LS_ERR_UNSUPPORTED,
-        "is a damaged JPEG, or of a kind (progressive, four colours, ...) that this build does not read: "
-        "it was made without libjpeg-turbo (Debian: libjpeg-dev)");
+    return ls_explain(why, LS_ERR_UNSUPPORTED,
+                      "is a damaged JPEG, or of a kind (progressive, four colours, ...) that this build does not read: "
+                      "it was made without libjpeg-turbo (Debian: libjpeg-dev)");
 }
 
 ls_status ls_jpeg_encode(const char *path, const uint8_t *rgb, int64_t width, int64_t height, int quality,
                          ls_message *why)
 {
     (void)rgb, (void)width, (void)height, (void)quality;
-    return ls_message_set(
-        why, LS_ERR_UNSUPPORTED,
-        "%s: this build writes no JPEG files: it was made without libjpeg-turbo (Debian: libjpeg-dev)", path);
+    return ls_explain(why, LS_ERR_UNSUPPORTED,
+                      "%s: this build writes no JPEG files: it was made without libjpeg-turbo (Debian: libjpeg-dev)",
+                      path);
 }
 
 #endif

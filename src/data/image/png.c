@@ -20,7 +20,7 @@ typedef struct reader {
 static void on_error(png_structp png, png_const_charp text)
 {
     reader *r = png_get_error_ptr(png);
-    ls_message_set(r->why, LS_ERR_IO, "damaged PNG: %s", text);
+    ls_explain(r->why, LS_ERR_IO, "damaged PNG: %s", text);
     png_longjmp(png, 1);
 }
 
@@ -74,7 +74,7 @@ ls_status ls_png_decode(const uint8_t *bytes, size_t size, ls_box box, ls_pictur
     png_infop info = png ? png_create_info_struct(png) : NULL;
     if (!info) {
         png_destroy_read_struct(&png, NULL, NULL);
-        return ls_message_set(why, LS_ERR_MEMORY, "libpng could not be started");
+        return ls_explain(why, LS_ERR_MEMORY, "libpng could not be started");
     }
     if (setjmp(png_jmpbuf(png))) {
         png_destroy_read_struct(&png, &info, NULL);
@@ -103,7 +103,7 @@ ls_status ls_png_decode(const uint8_t *bytes, size_t size, ls_box box, ls_pictur
 ls_status ls_png_decode(const uint8_t *bytes, size_t size, ls_box box, ls_picture *to, ls_message *why)
 {
     (void)bytes, (void)size, (void)box, (void)to;
-    return ls_message_set(
+    return ls_explain(
         why, LS_ERR_UNSUPPORTED,
         "is a PNG picture, which this build does not read: it was made without libpng (Debian: libpng-dev)");
 }

@@ -44,8 +44,8 @@ static inline ls_picture ls_picture_in(ls_image_slot slot, int64_t width, int64_
 
 static inline ls_status ls_image_out_of_memory(ls_message *why, int64_t width, int64_t height)
 {
-    return ls_message_set(why, LS_ERR_MEMORY, "out of memory for a picture of %lld x %lld pixels", (long long)width,
-                          (long long)height);
+    return ls_explain(why, LS_ERR_MEMORY, "out of memory for a picture of %lld x %lld pixels", (long long)width,
+                      (long long)height);
 }
 
 /* ---- Decoders: the pixels of a box, into a picture of its size ---- */

@@ -12,16 +12,6 @@
 /* What Pillow refuses: twice the size it warns of. */
 #define DEFAULT_MAX_PIXELS INT64_C(178956970)
 
-ls_status ls_message_set(ls_message *why, ls_status code, const char *format, ...)
-{
-    if (!why) return code;
-    va_list args;
-    va_start(args, format);
-    vsnprintf(why->text, sizeof why->text, format, args);
-    va_end(args);
-    return code;
-}
-
 LS_PRINTF(1, 2) static ls_transform impossible(const char *format, ...)
 {
     ls_transform t = {0};
@@ -201,10 +191,9 @@ ls_transform ls_compose_list(const ls_transform *transforms, size_t count)
 
 ls_status ls_transform_check(const ls_transform *t, ls_message *why)
 {
-    if (t && t->problem[0]) return ls_message_set(why, LS_ERR_VALUE, "%s", t->problem);
+    if (t && t->problem[0]) return ls_explain(why, LS_ERR_VALUE, "%s", t->problem);
     if (t && t->normalized && t->dtype == LS_U8)
-        return ls_message_set(why, LS_ERR_VALUE,
-                              "normalize_image: bytes cannot be normalised; leave out to_tensor's u8");
+        return ls_explain(why, LS_ERR_VALUE, "normalize_image: bytes cannot be normalised; leave out to_tensor's u8");
     return LS_OK;
 }
 

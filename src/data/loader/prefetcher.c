@@ -2,7 +2,6 @@
 #include "data/loader/prefetcher.h"
 
 #include <signal.h>
-#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -27,8 +26,8 @@ static void name_blemish(const ls_prefetcher *prefetcher, ls_batch_slot *slot, i
 {
     const char *path = ls_dataset_is_stream(prefetcher->set) ? "" : ls_sample_path(prefetcher->set, slot->place[j]);
     size_t length = strlen(path), most = 120;
-    snprintf(slot->blemish.text, sizeof slot->blemish.text, "%s%s%s%.120s", length > most ? "..." : "",
-             path + (length > most ? length - most : 0), length ? ": " : "", sample->why.text);
+    ls_message_set(&slot->blemish, "%s%s%s%.120s", length > most ? "..." : "",
+                   path + (length > most ? length - most : 0), length ? ": " : "", sample->why.text);
 }
 
 void ls_prefetcher_note_bad(ls_prefetcher *prefetcher, ls_batch_slot *slot, int64_t j, const ls_sample *sample)

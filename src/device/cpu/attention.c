@@ -203,8 +203,8 @@ static ls_status check_lengths(const attention_job *job, ls_message *why)
     for (int64_t b = 0; job->lengths && b < job->batch; b++) {
         int64_t length = length_of(job, b), limit = job->problem.queries;
         if (length < 0 || length > limit)
-            return ls_cpu_fail(why, LS_ERR_VALUE, "length %lld of sequence %lld is not in 0 .. %lld", (long long)length,
-                               (long long)b, (long long)limit);
+            return ls_explain(why, LS_ERR_VALUE, "length %lld of sequence %lld is not in 0 .. %lld", (long long)length,
+                              (long long)b, (long long)limit);
     }
     return LS_OK;
 }
@@ -272,7 +272,7 @@ static ls_status run_job(attention_job *job, ls_message *why)
     ls_status status = check_lengths(job, why);
     if (status != LS_OK || !tasks) return status;
     ls_parallel(run_tasks, job, (int)least(tasks, ls_parallel_width()));
-    if (job->out_of_memory) return ls_cpu_fail(why, LS_ERR_MEMORY, "no memory left for scratch of attention");
+    if (job->out_of_memory) return ls_explain(why, LS_ERR_MEMORY, "no memory left for scratch of attention");
     return LS_OK;
 }
 

@@ -67,7 +67,7 @@ static ls_status make_room(batch *b, ls_message *why)
 {
     int64_t count = (b->blocks ? b->blocks : 1) * b->channels;
     double *room = ls_scratch((ls_worker){0, 1}, 1, (size_t)(2 * count + 4 * b->channels) * sizeof *room);
-    if (!room) return ls_cpu_fail(why, LS_ERR_MEMORY, "no scratch memory for statistics");
+    if (!room) return ls_explain(why, LS_ERR_MEMORY, "no scratch memory for statistics");
     memset(room, 0, (size_t)(2 * count) * sizeof *room);
     b->first = room;
     b->second = b->first + count;

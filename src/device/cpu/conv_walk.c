@@ -100,7 +100,7 @@ ls_pixels ls_conv_pixels(const ls_operand *image, ls_conv_space *space)
 
 ls_status ls_conv_out_of_memory(ls_message *why)
 {
-    return ls_cpu_fail(why, LS_ERR_MEMORY, "no memory for the working space of a convolution");
+    return ls_explain(why, LS_ERR_MEMORY, "no memory for the working space of a convolution");
 }
 
 /* ---- Walks ------------------------------------------------------------------------------------------------------- */

@@ -1,9 +1,6 @@
 /* cpu.c - from an opcode to the CPU function that runs it. */
 #include "device/cpu/cpu.h"
 
-#include <stdarg.h>
-#include <stdio.h>
-
 #include "device/facts.h"
 
 typedef ls_status cpu_op(const ls_call *call, ls_message *why);
@@ -31,15 +28,6 @@ static __attribute__((noinline)) ls_status run_live(cpu_op *op, const ls_call *c
 ls_status ls_cpu_run(const ls_call *call, ls_message *why)
 {
     cpu_op *op = (unsigned)call->op < LS_OP_COUNT ? cpu_ops[call->op] : NULL;
-    if (!op) return ls_cpu_fail(why, LS_ERR_UNSUPPORTED, "opcode %d has no CPU kernel", (int)call->op);
+    if (!op) return ls_explain(why, LS_ERR_UNSUPPORTED, "opcode %d has no CPU kernel", (int)call->op);
     return call->live ? run_live(op, call, why) : op(call, why);
-}
-
-ls_status ls_cpu_fail(ls_message *why, ls_status status, const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    if (why) vsnprintf(why->text, sizeof why->text, format, args);
-    va_end(args);
-    return status;
 }

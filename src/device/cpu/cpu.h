@@ -8,11 +8,10 @@
 
 #include <lockstep/plugin.h>
 
+#include "base/message.h"
+
 /* Run any operator. LS_ERR_UNSUPPORTED for rows that never enter a device. */
 ls_status ls_cpu_run(const ls_call *call, ls_message *why);
-
-/* Write the reason of a failure; returns `status`, so that a caller can say `return ls_cpu_fail(...)`. */
-ls_status ls_cpu_fail(ls_message *why, ls_status status, const char *format, ...) LS_PRINTF(3, 4);
 
 #define LS_CPU_KERNEL(name) ls_status ls_cpu_##name(const ls_call *call, ls_message *why);
 #define LS_CPU_GRAD(name) LS_CPU_KERNEL(name)

@@ -40,8 +40,8 @@ static ls_status check_targets(const targets *t, const ls_rows *rows, ls_message
     for (int64_t i = 0; i < rows->count; i++) {
         int64_t target = *(const int64_t *)(const void *)ls_row_at(rows, i);
         if ((target < 0 || target >= t->classes) && !ignored(t, target))
-            return ls_cpu_fail(why, LS_ERR_VALUE, "target %lld at index %lld is out of range for %lld classes",
-                               (long long)target, (long long)i, (long long)t->classes);
+            return ls_explain(why, LS_ERR_VALUE, "target %lld at index %lld is out of range for %lld classes",
+                              (long long)target, (long long)i, (long long)t->classes);
     }
     return LS_OK;
 }
@@ -54,7 +54,7 @@ static ls_status set_targets(targets *t, const ls_call *call, const ls_operand *
     t->classes = x->ndim > 1 ? x->dim[1] : x->dim[0];
     t->wide = ls_compute_dtype(x->dtype);
     void *buffer = weight ? ls_scratch((ls_worker){0, 1}, 2, (size_t)t->classes * sizeof(double)) : NULL;
-    if (weight && !buffer) return ls_cpu_fail(why, LS_ERR_MEMORY, "no scratch memory for class weights");
+    if (weight && !buffer) return ls_explain(why, LS_ERR_MEMORY, "no scratch memory for class weights");
     t->weight = ls_plain(weight, t->wide, buffer);
     return check_targets(t, rows, why);
 }
@@ -88,7 +88,7 @@ static tally *new_tallies(int64_t rows, int64_t block_rows, int64_t *blocks, ls_
     size_t bytes = (size_t)(*blocks + 1) * sizeof(tally);
     tally *tallies = ls_scratch((ls_worker){0, 1}, 1, bytes);
     if (tallies) memset(tallies, 0, bytes);
-    else ls_cpu_fail(why, LS_ERR_MEMORY, "no scratch memory for partial losses");
+    else ls_explain(why, LS_ERR_MEMORY, "no scratch memory for partial losses");
     return tallies;
 }
 

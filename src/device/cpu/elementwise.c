@@ -44,7 +44,7 @@ static ls_status map(const ls_call *call, ls_map which, double k0, double k1, ls
     ls_dtype dtype = a->dtype == b->dtype ? a->dtype : ls_dtype_promote(a->dtype, b->dtype);
     ls_dtype result = maps[which].gives_bool ? LS_BOOL : dtype;
     ls_map_fn *kernel = ls_elementwise_kernels()->map[which][dtype];
-    if (!kernel) return ls_cpu_fail(why, LS_ERR_DTYPE, "%s does not take %s", maps[which].name, ls_dtype_name(dtype));
+    if (!kernel) return ls_explain(why, LS_ERR_DTYPE, "%s does not take %s", maps[which].name, ls_dtype_name(dtype));
 
     ls_iteration walk = {.count = 1 + maps[which].inputs,
                          .outputs = 1,
@@ -230,11 +230,11 @@ ls_status ls_cpu_dropout(const ls_call *call, ls_message *why)
     const ls_operand *out = call->out[0], *x = call->in[0], *note = call->n_out > 1 ? call->out[1] : NULL;
     const ls_operand *noted = call->n_in > 1 ? call->in[1] : NULL;
     ls_dropout_fn *kernel = ls_elementwise_kernels()->dropout[out->dtype];
-    if (!kernel) return ls_cpu_fail(why, LS_ERR_DTYPE, "dropout does not take %s", ls_dtype_name(out->dtype));
+    if (!kernel) return ls_explain(why, LS_ERR_DTYPE, "dropout does not take %s", ls_dtype_name(out->dtype));
     dropout_run run = {
         kernel, {.seed = call->attrs.random.seed, .offset = call->attrs.random.offset, .p = call->attrs.random.a}};
     bool gaps = has_gaps(out) || has_gaps(x) || x->dtype != out->dtype;
-    if (note && gaps) return ls_cpu_fail(why, LS_ERR_SHAPE, "dropout keeps no bits of a tensor with gaps");
+    if (note && gaps) return ls_explain(why, LS_ERR_SHAPE, "dropout keeps no bits of a tensor with gaps");
     if ((note || noted) && !gaps) {
         run.how.note = note ? note->data : NULL;
         run.how.noted = noted ? noted->data : NULL;

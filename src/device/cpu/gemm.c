@@ -628,7 +628,7 @@ static bool packs_together(const ls_gemm_job *job)
 
 static ls_status out_of_memory(ls_message *why)
 {
-    return ls_cpu_fail(why, LS_ERR_MEMORY, "no memory for the working space of a matrix product");
+    return ls_explain(why, LS_ERR_MEMORY, "no memory for the working space of a matrix product");
 }
 
 /* Sums over nothing are zero, but the bias is still to be added. */

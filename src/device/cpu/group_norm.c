@@ -121,7 +121,7 @@ ls_status ls_cpu_group_norm(const ls_call *call, ls_message *why)
     ls_rows rows[2] = {group_rows(x, &f.g), group_rows(call->out[0], &f.g)};
     if (!rows[0].count || !rows[0].length) return LS_OK;
     double *buffer = ls_scratch((ls_worker){0, 1}, 1, (size_t)(2 * f.g.channels) * sizeof *buffer);
-    if (!buffer) return ls_cpu_fail(why, LS_ERR_MEMORY, "no scratch memory for weight and bias");
+    if (!buffer) return ls_explain(why, LS_ERR_MEMORY, "no scratch memory for weight and bias");
     f.weight = ls_plain(call->in[1], f.g.wide, buffer);
     f.bias = ls_plain(call->in[2], f.g.wide, buffer + f.g.channels);
     return ls_rows_walk(rows, 1, 1, 0, forward_rows, &f, why);
@@ -192,7 +192,7 @@ ls_status ls_cpu_group_norm_grad(const ls_call *call, ls_message *why)
     const grouping *g = &b.g;
     int64_t planes = g->samples * g->channels;
     b.sum = ls_scratch((ls_worker){0, 1}, 1, (size_t)(2 * planes + 3 * g->channels) * sizeof *b.sum);
-    if (!b.sum) return ls_cpu_fail(why, LS_ERR_MEMORY, "no scratch memory for sums");
+    if (!b.sum) return ls_explain(why, LS_ERR_MEMORY, "no scratch memory for sums");
     b.dot = b.sum + planes;
     double *dweight = b.dot + planes, *dbias = dweight + g->channels;
     b.weight = ls_plain(call->in[4], g->wide, dbias + g->channels);

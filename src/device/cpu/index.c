@@ -52,8 +52,8 @@ static ls_status fail_of(const ls_operand *index, int64_t limit, ls_message *why
     int64_t at = 0, value;
     do value = ls_get_int(index->dtype, index->data, ls_grid_span(&grid, at, at + 1).at[0]);
     while (all_below(&value, 1, limit) && ++at < ls_grid_size(&grid));
-    return ls_cpu_fail(why, LS_ERR_VALUE, "index %lld at position %lld is out of range for %lld rows", (long long)value,
-                       (long long)at, (long long)limit);
+    return ls_explain(why, LS_ERR_VALUE, "index %lld at position %lld is out of range for %lld rows", (long long)value,
+                      (long long)at, (long long)limit);
 }
 
 ls_status ls_index_check(const ls_operand *index, int64_t limit, ls_message *why)

@@ -121,7 +121,7 @@ static ls_status check_index(const picking *p, int k, const ls_operand *index, l
 {
     ls_message reason;
     ls_status status = ls_index_check(index, p->limit[k], &reason);
-    return status ? ls_cpu_fail(why, status, "table %d: %s", k, reason.text) : LS_OK;
+    return status ? ls_explain(why, status, "table %d: %s", k, reason.text) : LS_OK;
 }
 
 /* From pairs of table and index, the absent ones last. */
@@ -139,7 +139,7 @@ static ls_status set_tables(picking *p, const ls_operand *const *pairs, ls_messa
         if (status) return status;
     }
     char *plain = room ? ls_scratch((ls_worker){0, 1}, 2, room) : NULL;
-    if (room && !plain) return ls_cpu_fail(why, LS_ERR_MEMORY, "no scratch memory for tables of %zu bytes", room);
+    if (room && !plain) return ls_explain(why, LS_ERR_MEMORY, "no scratch memory for tables of %zu bytes", room);
     for (int k = 0; k < p->tables; k++) {
         const ls_operand *table = pairs[2 * k];
         if (table->stride[1] == 1) continue;
@@ -193,7 +193,7 @@ static ls_status normalise(const ls_call *call, const ls_operand *x, const ls_op
     ls_dtype wide = ls_compute_dtype(y->dtype);
     size_t vector = (size_t)n * ls_dtype_size(wide);
     char *buffer = ls_scratch((ls_worker){0, 1}, 1, 2 * vector);
-    if (!buffer) return ls_cpu_fail(why, LS_ERR_MEMORY, "no scratch memory for weight and bias");
+    if (!buffer) return ls_explain(why, LS_ERR_MEMORY, "no scratch memory for weight and bias");
     f->args.dtype = y->dtype;
     f->args.n = n;
     f->args.epsilon = call->attrs.norm.epsilon;
@@ -355,7 +355,7 @@ static ls_status differentiate(const gradient *g, int64_t n, backward *b, ls_mes
     }
     size_t totals = (size_t)(b->blocks * 2 * n) * sizeof(double);
     char *scratch = ls_scratch((ls_worker){0, 1}, 1, totals + (size_t)(2 * b->blocks + 1) * b->vector);
-    if (!scratch) return ls_cpu_fail(why, LS_ERR_MEMORY, "no scratch memory for gradients of weight and bias");
+    if (!scratch) return ls_explain(why, LS_ERR_MEMORY, "no scratch memory for gradients of weight and bias");
     b->totals = (double *)scratch;
     b->partial = scratch + totals;
     b->args.weight = coefficients(g->weight, wide, b->partial + (size_t)b->blocks * 2 * b->vector, n, 1);

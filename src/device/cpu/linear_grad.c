@@ -94,7 +94,7 @@ static ls_status through_activation(const ls_call *call, const ls_operand *d, ls
     if (db) {
         size_t bytes = (size_t)((t.parts + 1) * t.n) * sizeof *t.sums;
         t.sums = ls_scratch((ls_worker){0, 1}, 1, bytes);
-        if (!t.sums) return ls_cpu_fail(why, LS_ERR_MEMORY, "no scratch memory for the gradient of the bias");
+        if (!t.sums) return ls_explain(why, LS_ERR_MEMORY, "no scratch memory for the gradient of the bias");
         if (!t.parts) memset(t.sums, 0, bytes);
     }
     if (t.n) ls_parallel_for(t.parts, 1 + 4096 / (PART_ROWS * t.n), make_parts, &t);

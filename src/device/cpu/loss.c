@@ -56,7 +56,7 @@ static ls_status walk(pointwise *p, const ls_rows rows[OPERANDS], int64_t *block
     p->length = rows[X].length;
     p->sums =
         p->loss ? ls_scratch((ls_worker){0, 1}, 1, (size_t)(rows[X].count / block_rows + 2) * sizeof(double)) : NULL;
-    if (p->loss && !p->sums) return ls_cpu_fail(why, LS_ERR_MEMORY, "no scratch memory for partial losses");
+    if (p->loss && !p->sums) return ls_explain(why, LS_ERR_MEMORY, "no scratch memory for partial losses");
     if (p->loss) memset(p->sums, 0, (size_t)(rows[X].count / block_rows + 2) * sizeof(double));
     *blocks = (rows[X].count + block_rows - 1) / block_rows;
     return ls_rows_walk(rows, OPERANDS - 1, 1, block_rows, run_rows, p, why);

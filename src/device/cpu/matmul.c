@@ -216,7 +216,7 @@ static ls_status run_product(product *p, ls_message *why)
     char *memory = NULL;
     if (offsets_size + bias_size + a_size + b_size) {
         memory = ls_scratch((ls_worker){0, 1}, 2, (size_t)(offsets_size + bias_size + a_size + b_size) + 64);
-        if (!memory) return ls_cpu_fail(why, LS_ERR_MEMORY, "no memory for the working space of a matrix product");
+        if (!memory) return ls_explain(why, LS_ERR_MEMORY, "no memory for the working space of a matrix product");
     }
     char *bias = memory + offsets_size, *a_copy = bias + bias_size, *b_copy = a_copy + ls_gemm_round_up(a_size, 8);
     if (copy_a) copy_with_lines(&p->batch, &p->a, a_copy);

@@ -143,7 +143,7 @@ ls_status ls_cpu_sum_squares(const ls_call *call, ls_message *why)
 {
     const ls_operand *x = call->in[0], *total = call->out[0];
     if (!ls_dtype_is_float(x->dtype))
-        return ls_cpu_fail(why, LS_ERR_DTYPE, "sum_squares does not take %s", ls_dtype_name(x->dtype));
+        return ls_explain(why, LS_ERR_DTYPE, "sum_squares does not take %s", ls_dtype_name(x->dtype));
     ls_put(total->dtype, total->data, 0, ls_get(total->dtype, total->data, 0) + sum_of_squares(x));
     return LS_OK;
 }
@@ -169,7 +169,7 @@ ls_status ls_cpu_unscale(const ls_call *call, ls_message *why)
 {
     const ls_operand *g = call->out[0], *found = call->out[1];
     unscale_run run = {.kernel = ls_optim_kernels_in_use()->unscale[g->dtype], .factor = call->attrs.scalar.value};
-    if (!run.kernel) return ls_cpu_fail(why, LS_ERR_DTYPE, "unscale does not take %s", ls_dtype_name(g->dtype));
+    if (!run.kernel) return ls_explain(why, LS_ERR_DTYPE, "unscale does not take %s", ls_dtype_name(g->dtype));
     ls_iteration walk = {.count = 1, .outputs = 1, .operand = {g}, .updates = true, .grain = ls_grain(250)};
     ls_iterate(&walk, run_unscale, &run);
     if (atomic_load(&run.found)) ls_put(found->dtype, found->data, 0, 1);

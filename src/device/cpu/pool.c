@@ -46,7 +46,7 @@ ls_status ls_cpu_max_pool2d(const ls_call *call, ls_message *why)
         windows.spread[axis] = window->dilation[axis];
     }
     if (windows.x->dim[LS_H] * windows.x->dim[LS_W] > INT32_MAX)
-        return ls_cpu_fail(why, LS_ERR_UNSUPPORTED, "max_pool2d: more than 2^31 - 1 pixels in a picture");
+        return ls_explain(why, LS_ERR_UNSUPPORTED, "max_pool2d: more than 2^31 - 1 pixels in a picture");
     return ls_cpu_windows(call, &windows, why);
 }
 

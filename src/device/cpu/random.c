@@ -112,7 +112,7 @@ ls_status ls_cpu_uniform(const ls_call *call, ls_message *why)
 {
     const ls_operand *out = call->out[0];
     if (!ls_dtype_is_float(out->dtype))
-        return ls_cpu_fail(why, LS_ERR_DTYPE, "uniform does not give %s", ls_dtype_name(out->dtype));
+        return ls_explain(why, LS_ERR_DTYPE, "uniform does not give %s", ls_dtype_name(out->dtype));
     random_run run = random_begin(call);
     double low = call->attrs.random.a, high = call->attrs.random.b;
     run.shift = low;
@@ -127,7 +127,7 @@ ls_status ls_cpu_normal(const ls_call *call, ls_message *why)
 {
     const ls_operand *out = call->out[0];
     if (!ls_dtype_is_float(out->dtype))
-        return ls_cpu_fail(why, LS_ERR_DTYPE, "normal does not give %s", ls_dtype_name(out->dtype));
+        return ls_explain(why, LS_ERR_DTYPE, "normal does not give %s", ls_dtype_name(out->dtype));
     random_run run = random_begin(call);
     run.is_normal = true;
     run.shift = call->attrs.random.a;
@@ -153,7 +153,7 @@ ls_status ls_cpu_randperm(const ls_call *call, ls_message *why)
 {
     const ls_operand *out = call->out[0];
     int64_t n = out->dim[0], stride = out->stride[0];
-    if (out->dtype != LS_I64) return ls_cpu_fail(why, LS_ERR_DTYPE, "randperm gives i64 only");
+    if (out->dtype != LS_I64) return ls_explain(why, LS_ERR_DTYPE, "randperm gives i64 only");
     int64_t *to = out->data;
     ls_philox4 words = {{0}};
     for (int64_t i = 0; i < n; i++) to[i * stride] = i;

@@ -326,8 +326,8 @@ static ls_status reduce(const ls_call *call, ls_summary fold, ls_message *why)
     if (outputs == 0) return LS_OK;
     if (r.elements == 0) {
         if (fold == LS_SUMMARY_MAX || fold == LS_SUMMARY_MIN)
-            return ls_cpu_fail(why, LS_ERR_VALUE, "the %s of no elements does not exist",
-                               fold == LS_SUMMARY_MAX ? "maximum" : "minimum");
+            return ls_explain(why, LS_ERR_VALUE, "the %s of no elements does not exist",
+                              fold == LS_SUMMARY_MAX ? "maximum" : "minimum");
         int64_t nothing = 0; /* also 0.0 */
         double nan = NAN;
         int64_t width = r.inner.reduced ? 1 : r.inner.size;
@@ -339,11 +339,11 @@ static ls_status reduce(const ls_call *call, ls_summary fold, ls_message *why)
     if (r.parts > 1) {
         size_t bytes = (size_t)(outputs * r.parts) * sizeof(double);
         r.value = ls_scratch((ls_worker){0, 1}, 1, 2 * bytes);
-        if (!r.value) return ls_cpu_fail(why, LS_ERR_MEMORY, "no memory for partial results");
+        if (!r.value) return ls_explain(why, LS_ERR_MEMORY, "no memory for partial results");
         r.m2 = (double *)(r.value + bytes);
     }
     ls_parallel(fold_parts, &r, ls_workers_for(outputs * r.elements));
-    if (atomic_load(&r.out_of_memory)) return ls_cpu_fail(why, LS_ERR_MEMORY, "no scratch memory");
+    if (atomic_load(&r.out_of_memory)) return ls_explain(why, LS_ERR_MEMORY, "no scratch memory");
     if (r.parts > 1) ls_parallel_for(outputs, 4096, merge_parts, &r);
     return LS_OK;
 }

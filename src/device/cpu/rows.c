@@ -218,7 +218,7 @@ ls_status ls_rows_walk(const ls_rows *operands, int n_in, int n_out, int64_t blo
         w.scratch_bytes += w.buffer_bytes[k];
     }
     if (w.count > 0) ls_parallel(walk_worker, &w, ls_workers_for(w.count * length));
-    if (atomic_load(&w.out_of_memory)) return ls_cpu_fail(why, LS_ERR_MEMORY, "no scratch memory to gather rows in");
+    if (atomic_load(&w.out_of_memory)) return ls_explain(why, LS_ERR_MEMORY, "no scratch memory to gather rows in");
     return LS_OK;
 }
 

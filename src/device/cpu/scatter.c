@@ -162,7 +162,7 @@ ls_status ls_cpu_scatter_add(const ls_call *call, ls_message *why)
     job.lanes = job.index_step == 1 ? 1 : LANES;
     ls_parallel(add_lines, &job, ls_workers_for(lines * job.n));
     if (atomic_load(&job.out_of_memory))
-        return ls_cpu_fail(why, LS_ERR_MEMORY, "no memory to sum %lld rows", (long long)job.y_n);
+        return ls_explain(why, LS_ERR_MEMORY, "no memory to sum %lld rows", (long long)job.y_n);
     return LS_OK;
 }
 
@@ -218,7 +218,7 @@ ls_status ls_cpu_index_add(const ls_call *call, ls_message *why)
 
     size_t items = (size_t)count * sizeof(ls_keyed), bytes = 2 * items + (size_t)count * sizeof(int64_t);
     ls_keyed *unordered = ls_scratch((ls_worker){0, 1}, 0, bytes);
-    if (!unordered) return ls_cpu_fail(why, LS_ERR_MEMORY, "no memory to order %lld indices", (long long)count);
+    if (!unordered) return ls_explain(why, LS_ERR_MEMORY, "no memory to order %lld indices", (long long)count);
     int64_t *offsets = (int64_t *)(unordered + 2 * count);
     for (int64_t i = 0; i < count; i++) {
         int64_t row = ls_get_int(index->dtype, index->data, i * index->stride[0]);

@@ -205,7 +205,7 @@ static ls_status order_along(const ls_call *call, int64_t wanted, ls_message *wh
     if (job.x.count == 0 || job.wanted == 0) return LS_OK;
     ls_parallel(order_lines, &job, ls_workers_for(4 * n * job.x.count));
     if (atomic_load(&job.out_of_memory))
-        return ls_cpu_fail(why, LS_ERR_MEMORY, "no memory to order %lld elements", (long long)n);
+        return ls_explain(why, LS_ERR_MEMORY, "no memory to order %lld elements", (long long)n);
     return LS_OK;
 }
 

@@ -155,7 +155,7 @@ ls_status ls_cpu_windows(const ls_call *call, const ls_windows *windows, ls_mess
     windowing job = {.windows = windows};
     int64_t *firsts = ls_scratch((ls_worker){0, 1}, FIRSTS, 2 * (size_t)columns * sizeof *firsts);
     if (!firsts || !make_tables(call, windows, job.taps))
-        return ls_cpu_fail(why, LS_ERR_MEMORY, "no memory for the tables of the windows");
+        return ls_explain(why, LS_ERR_MEMORY, "no memory for the tables of the windows");
 
     const ls_taps *taps = job.taps;
     bool dense = is_channels_last(x) && is_channels_last(y) && is_channels_last(where);

@@ -7,7 +7,6 @@
 #include "launch/bootstrap/pmix.h"
 #include "launch/bootstrap/store.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <sys/types.h>
 #include <unistd.h>
@@ -57,8 +56,7 @@ static ls_status open_by(ls_exchange *exchange, ls_identity *who, double seconds
                            who->rank, who->world, seconds, why);
     case LS_BOOTSTRAP_ALONE: break;
     }
-    snprintf(why->text, sizeof why->text, "%s started one process: there is nobody to find", who->source);
-    return LS_ERR_UNSUPPORTED;
+    return ls_explain(why, LS_ERR_UNSUPPORTED, "%s started one process: there is nobody to find", who->source);
 }
 
 ls_status ls_exchange_open(ls_exchange **to, ls_identity *who, double seconds, ls_message *why)
@@ -71,10 +69,7 @@ ls_status ls_exchange_open(ls_exchange **to, ls_identity *who, double seconds, l
         return LS_OK;
     }
     ls_exchange *exchange = ls_sys_alloc(sizeof *exchange);
-    if (!exchange) {
-        snprintf(why->text, sizeof why->text, "out of memory");
-        return LS_ERR_MEMORY;
-    }
+    if (!exchange) return ls_explain(why, LS_ERR_MEMORY, "out of memory");
     exchange->by = who->bootstrap;
     ls_status status = open_by(exchange, who, seconds, why);
     if (status) {

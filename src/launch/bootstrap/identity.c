@@ -30,10 +30,8 @@ static ls_status number(entries e, const char *name, int least, int *to, ls_mess
     char *end;
     errno = 0;
     long value = strtol(text, &end, 10);
-    if (*end || errno || value < least || value > INT_MAX) {
-        snprintf(why->text, sizeof why->text, "%s=%.100s must be a whole number from %d on", name, text, least);
-        return LS_ERR_VALUE;
-    }
+    if (*end || errno || value < least || value > INT_MAX)
+        return ls_explain(why, LS_ERR_VALUE, "%s=%.100s must be a whole number from %d on", name, text, least);
     *to = (int)value;
     return LS_OK;
 }
@@ -206,8 +204,7 @@ static ls_status finish_operator(entries e, ls_identity *who, ls_message *why)
 
 static ls_status contradiction(ls_message *why, const char *source, const char *small, int a, const char *large, int b)
 {
-    snprintf(why->text, sizeof why->text, "the environment of %s says %s %d of %s %d", source, small, a, large, b);
-    return LS_ERR_VALUE;
+    return ls_explain(why, LS_ERR_VALUE, "the environment of %s says %s %d of %s %d", source, small, a, large, b);
 }
 
 /* A process manager's own protocol is more certain than a port, unless the user wants that. */
@@ -280,9 +277,8 @@ ls_status ls_identity_read(entries e, ls_identity *who, ls_message *why)
     if (who->world == 1 && who->rank < 0) who->rank = 0; /* there is no other */
     if (who->rank < 0 || (by->world && who->world < 0)) {
         bool ranked = who->rank >= 0;
-        snprintf(why->text, sizeof why->text, "%s is set, but %s is not", ranked ? by->rank : by->world,
-                 ranked ? by->world : by->rank);
-        return LS_ERR_VALUE;
+        return ls_explain(why, LS_ERR_VALUE, "%s is set, but %s is not", ranked ? by->rank : by->world,
+                          ranked ? by->world : by->rank);
     }
     ls_status status = by->finish ? by->finish(e, who, why) : LS_OK;
     if (status) return status;
@@ -299,11 +295,10 @@ ls_status ls_identity_read(entries e, ls_identity *who, ls_message *why)
         if (!who->master_port) who->master_port = DEFAULT_PORT;
         if (!who->master_addr[0] && (who->hosts == 1 || who->local_world == who->world))
             snprintf(who->master_addr, sizeof who->master_addr, "127.0.0.1");
-        if (!who->master_addr[0]) {
-            snprintf(why->text, sizeof why->text,
-                     "rank %d of %d on several hosts: MASTER_ADDR must name the host of rank 0", who->rank, who->world);
-            return LS_ERR_VALUE;
-        }
+        if (!who->master_addr[0])
+            return ls_explain(why, LS_ERR_VALUE,
+                              "rank %d of %d on several hosts: MASTER_ADDR must name the host of rank 0", who->rank,
+                              who->world);
     }
     return LS_OK;
 }

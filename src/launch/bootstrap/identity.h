@@ -6,8 +6,7 @@
 #ifndef LOCKSTEP_LAUNCH_BOOTSTRAP_IDENTITY_H
 #define LOCKSTEP_LAUNCH_BOOTSTRAP_IDENTITY_H
 
-#include <lockstep/plugin.h>
-
+#include "base/message.h"
 /* How processes find each other. */
 typedef enum ls_bootstrap {
     LS_BOOTSTRAP_ALONE, /* there is nobody else */

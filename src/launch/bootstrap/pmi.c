@@ -28,16 +28,14 @@ static ls_status wait_for(const ls_pmi *pmi, short events, int64_t deadline, ls_
         int ready = left > 0 ? poll(&one, 1, timeout) : 0;
         if (ready > 0) return LS_OK;
         if (ready < 0 && errno == EINTR) continue;
-        snprintf(why->text, sizeof why->text, "PMI: rank %d of %d: %s", pmi->rank, pmi->world,
-                 ready < 0 ? strerror(errno) : "no answer in time; has every rank come this far?");
-        return LS_ERR_PEER;
+        return ls_explain(why, LS_ERR_PEER, "PMI: rank %d of %d: %s", pmi->rank, pmi->world,
+                          ready < 0 ? strerror(errno) : "no answer in time; has every rank come this far?");
     }
 }
 
 static ls_status lost(const ls_pmi *pmi, ls_message *why)
 {
-    snprintf(why->text, sizeof why->text, "PMI: rank %d of %d: the process manager is gone", pmi->rank, pmi->world);
-    return LS_ERR_PEER;
+    return ls_explain(why, LS_ERR_PEER, "PMI: rank %d of %d: the process manager is gone", pmi->rank, pmi->world);
 }
 
 static ls_status send_text(ls_pmi *pmi, const char *text, size_t size, int64_t deadline, ls_message *why)
@@ -92,10 +90,8 @@ static ls_status read_answer(ls_pmi *pmi, char *answer, int64_t deadline, ls_mes
             memmove(pmi->text, pmi->text + taken, pmi->length);
             return LS_OK;
         }
-        if (pmi->length == sizeof pmi->text) {
-            snprintf(why->text, sizeof why->text, "PMI: an answer of more than %zu characters", sizeof pmi->text);
-            return LS_ERR_PEER;
-        }
+        if (pmi->length == sizeof pmi->text)
+            return ls_explain(why, LS_ERR_PEER, "PMI: an answer of more than %zu characters", sizeof pmi->text);
         ls_status status = wait_for(pmi, POLLIN, deadline, why);
         if (status) return status;
         ssize_t got = recv(pmi->fd, pmi->text + pmi->length, sizeof pmi->text - pmi->length, MSG_DONTWAIT);
@@ -145,8 +141,7 @@ ls_status ls_pmi_ask(ls_pmi *pmi, const char *wanted, const char *name, char *va
     if (good && name) good = find(answer, separator, name, value, sizeof pmi->text);
     if (good) return LS_OK;
     words[strcspn(words, "\n")] = '\0';
-    snprintf(why->text, sizeof why->text, "PMI: \"%.90s\" was answered with \"%.90s\"", words, answer);
-    return LS_ERR_PEER;
+    return ls_explain(why, LS_ERR_PEER, "PMI: \"%.90s\" was answered with \"%.90s\"", words, answer);
 }
 
 /* ---- The client ----------------------------------------------------------------------------------------------- */
@@ -178,11 +173,9 @@ ls_status ls_pmi_all_gather(ls_pmi *pmi, const void *mine, size_t size, void *al
         for (size_t at = 0; at < size && !status; at += piece) {
             snprintf(key, sizeof key, "lockstep-%d-%d-%zu", round, rank, at);
             status = pmi->dialect->get(pmi, key, value, end, why);
-            if (!status && !ls_hex_read(value, to + at, size - at < piece ? size - at : piece)) {
-                snprintf(why->text, sizeof why->text, "PMI: rank %d gave another number of bytes than rank %d", rank,
-                         pmi->rank);
-                status = LS_ERR_PEER;
-            }
+            if (!status && !ls_hex_read(value, to + at, size - at < piece ? size - at : piece))
+                status = ls_explain(why, LS_ERR_PEER, "PMI: rank %d gave another number of bytes than rank %d", rank,
+                                    pmi->rank);
         }
     }
     return status;

@@ -4,8 +4,7 @@
 #ifndef LOCKSTEP_LAUNCH_BOOTSTRAP_PMI_H
 #define LOCKSTEP_LAUNCH_BOOTSTRAP_PMI_H
 
-#include <lockstep/plugin.h>
-
+#include "base/message.h"
 typedef struct ls_pmi {
     const struct ls_pmi_dialect *dialect;
     int fd, rank, world;

@@ -1,7 +1,6 @@
 /* pmi1.c - the words of PMI-1: "cmd=put kvsname=K key=k value=v", a line each. */
 #include "launch/bootstrap/pmi.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,11 +13,9 @@ static ls_status hello(ls_pmi *pmi, int64_t end, ls_message *why)
     if (!status) pmi->value_most = atoi(value);
     if (!status) status = ls_pmi_ask(pmi, "my_kvsname", "kvsname", value, end, why, "cmd=get_my_kvsname\n");
     if (status) return status;
-    if (pmi->value_most < 8 || strlen(value) >= sizeof pmi->space) {
-        snprintf(why->text, sizeof why->text, "PMI: values of %d characters, a name of %zu: not usable",
-                 pmi->value_most, strlen(value));
-        return LS_ERR_PEER;
-    }
+    if (pmi->value_most < 8 || strlen(value) >= sizeof pmi->space)
+        return ls_explain(why, LS_ERR_PEER, "PMI: values of %d characters, a name of %zu: not usable", pmi->value_most,
+                          strlen(value));
     strcpy(pmi->space, value);
     return LS_OK;
 }

@@ -1,7 +1,6 @@
 /* pmi2.c - the words of PMI-2: "cmd=kvs-put;key=k;value=v;", with the length in front. */
 #include "launch/bootstrap/pmi.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,10 +17,8 @@ static ls_status hello(ls_pmi *pmi, int64_t end, ls_message *why)
     pmi->value_most = VALUE_MOST;
     status = ls_pmi_ask(pmi, "fullinit-response", "size", value, end, why,
                         "cmd=fullinit;pmijobid=0;pmirank=%d;threaded=FALSE;", pmi->rank);
-    if (!status && atoi(value) != pmi->world) {
-        snprintf(why->text, sizeof why->text, "PMI: %.20s processes, where the environment says %d", value, pmi->world);
-        status = LS_ERR_PEER;
-    }
+    if (!status && atoi(value) != pmi->world)
+        status = ls_explain(why, LS_ERR_PEER, "PMI: %.20s processes, where the environment says %d", value, pmi->world);
     return status;
 }
 

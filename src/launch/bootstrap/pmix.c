@@ -32,8 +32,7 @@ struct ls_pmix {
 
 static ls_status failed(const ls_pmix *pmix, const char *what, int code, ls_message *why)
 {
-    snprintf(why->text, sizeof why->text, "PMIx: %s: %.150s", what, pmix->with.error_string(code));
-    return LS_ERR_PEER;
+    return ls_explain(why, LS_ERR_PEER, "PMIx: %s: %.150s", what, pmix->with.error_string(code));
 }
 
 /* ---- Opening --------------------------------------------------------------------------------------------------- */
@@ -54,12 +53,12 @@ static bool load(ls_pmix_library *library, ls_message *why)
     };
     /* Its own plug-ins look for its symbols. It stays: it does not survive being closed. */
     void *handle = dlopen("libpmix.so.2", RTLD_NOW | RTLD_GLOBAL);
-    if (!handle) snprintf(why->text, sizeof why->text, "PMIx: %.200s; install libpmix2", dlerror());
+    if (!handle) ls_message_set(why, "PMIx: %.200s; install libpmix2", dlerror());
     for (size_t i = 0; handle && i < sizeof functions / sizeof *functions; i++) {
         void *found = dlsym(handle, functions[i].name);
         memcpy(functions[i].to, &found, sizeof found);
         if (found) continue;
-        snprintf(why->text, sizeof why->text, "PMIx: libpmix.so.2 has no %s", functions[i].name);
+        ls_message_set(why, "PMIx: libpmix.so.2 has no %s", functions[i].name);
         return false;
     }
     return handle != NULL;
@@ -82,19 +81,14 @@ static ls_status find_world(ls_pmix *pmix, ls_message *why)
     free_value(size);
     if (code) return failed(pmix, "number of processes", code, why);
     if (told && pmix->world <= MOST_RANKS && pmix->me.rank < pmix->world) return LS_OK;
-    snprintf(why->text, sizeof why->text, "PMIx: this is said to be rank %u of %u processes", pmix->me.rank,
-             pmix->world);
-    return LS_ERR_PEER;
+    return ls_explain(why, LS_ERR_PEER, "PMIx: this is said to be rank %u of %u processes", pmix->me.rank, pmix->world);
 }
 
 ls_status ls_pmix_open_with(ls_pmix **to, const ls_pmix_library *library, int *rank, int *world, ls_message *why)
 {
     *to = NULL;
     ls_pmix *pmix = ls_sys_alloc(sizeof *pmix);
-    if (!pmix) {
-        snprintf(why->text, sizeof why->text, "PMIx: out of memory");
-        return LS_ERR_MEMORY;
-    }
+    if (!pmix) return ls_explain(why, LS_ERR_MEMORY, "PMIx: out of memory");
     pmix->with = *library;
     int code = pmix->with.init(&pmix->me, NULL, 0);
     if (code) {
@@ -167,20 +161,15 @@ static ls_status fence(ls_pmix *pmix, double seconds, ls_message *why)
     pmix->lost = !pmix->fenced;
     code = pmix->fence_status;
     pthread_mutex_unlock(&pmix->lock);
-    if (pmix->lost) {
-        snprintf(why->text, sizeof why->text, "PMIx: rank %u of %u: not every rank has come this far in %g s",
-                 pmix->me.rank, pmix->world, seconds);
-        return LS_ERR_PEER;
-    }
+    if (pmix->lost)
+        return ls_explain(why, LS_ERR_PEER, "PMIx: rank %u of %u: not every rank has come this far in %g s",
+                          pmix->me.rank, pmix->world, seconds);
     return code ? failed(pmix, "PMIx_Fence", code, why) : LS_OK;
 }
 
 ls_status ls_pmix_all_gather(ls_pmix *pmix, const void *mine, size_t size, void *all, double seconds, ls_message *why)
 {
-    if (pmix->lost) {
-        snprintf(why->text, sizeof why->text, "PMIx: an earlier exchange has failed");
-        return LS_ERR_STATE;
-    }
+    if (pmix->lost) return ls_explain(why, LS_ERR_STATE, "PMIx: an earlier exchange has failed");
     char key[32];
     if (seconds > FOR_EVER) seconds = FOR_EVER; /* what follows wants a number that fits */
     snprintf(key, sizeof key, "lockstep.%d", pmix->rounds++);
@@ -202,11 +191,9 @@ ls_status ls_pmix_all_gather(ls_pmix *pmix, const void *mine, size_t size, void 
         bool fits = got && got->type == LS_PMIX_BYTES && got->data.bytes.size == size;
         if (fits) memcpy((char *)all + rank * size, got->data.bytes.start, size);
         free_value(got);
-        if (!fits) {
-            snprintf(why->text, sizeof why->text, "PMIx: rank %u gave another number of bytes than rank %u", rank,
-                     pmix->me.rank);
-            status = LS_ERR_PEER;
-        }
+        if (!fits)
+            status = ls_explain(why, LS_ERR_PEER, "PMIx: rank %u gave another number of bytes than rank %u", rank,
+                                pmix->me.rank);
     }
     return status;
 }

@@ -2,8 +2,7 @@
 #ifndef LOCKSTEP_LAUNCH_BOOTSTRAP_PMIX_H
 #define LOCKSTEP_LAUNCH_BOOTSTRAP_PMIX_H
 
-#include <lockstep/plugin.h>
-
+#include "base/message.h"
 typedef struct ls_pmix ls_pmix;
 
 /* Load the library and say hello. rank and world are what PMIx says they are. LS_ERR_UNSUPPORTED where there is no

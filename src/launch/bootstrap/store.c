@@ -27,7 +27,7 @@ LS_PRINTF(3, 4) static void give_up(ls_store *store, ls_status status, const cha
 {
     va_list args;
     va_start(args, format);
-    if (!store->status) vsnprintf(store->reason.text, sizeof store->reason.text, format, args);
+    if (!store->status) ls_message_set_list(&store->reason, format, args);
     va_end(args);
     if (!store->status) store->status = status;
     ls_wire_close(&store->wire);
@@ -98,7 +98,7 @@ static void on_end(ls_wire *wire, const char *why)
     ls_store *store = wire->owner;
     store->lost = true;
     if (store->welcome) give_up(store, LS_ERR_PEER, "rank 0 at %s:%d is gone: %s", store->address, store->port, why);
-    else snprintf(store->reason.text, sizeof store->reason.text, "%s", why);
+    else ls_message_set(&store->reason, "%s", why);
 }
 
 /* ---- Finding it ----------------------------------------------------------------------------------------------- */
@@ -112,7 +112,7 @@ static void try_to_reach(ls_store *store, int turn, int64_t deadline)
     while (!store->lost && !store->welcome && !store->status && ls_now() < deadline && ls_now() < greeting)
         ls_loop_wait(store->loop, deadline < greeting ? deadline : greeting);
     if (store->welcome) return;
-    if (!store->lost && !store->status) snprintf(store->reason.text, sizeof store->reason.text, "no greeting");
+    if (!store->lost && !store->status) ls_message_set(&store->reason, "no greeting");
     ls_wire_close(&store->wire);
 }
 
@@ -126,11 +126,9 @@ static ls_status reach(ls_store *store, int64_t deadline, double seconds, ls_mes
         while (ls_now() < until && ls_now() < deadline) ls_loop_wait(store->loop, until < deadline ? until : deadline);
         pause = pause * 2 < LONGEST_PAUSE ? pause * 2 : LONGEST_PAUSE;
     }
-    if (!store->welcome && !store->status) {
-        snprintf(why->text, sizeof why->text, "rank %d of %d did not find rank 0 at %.80s:%d within %g s: %.80s",
-                 store->rank, store->world, store->address, store->port, seconds, store->reason.text);
-        return LS_ERR_PEER;
-    }
+    if (!store->welcome && !store->status)
+        return ls_explain(why, LS_ERR_PEER, "rank %d of %d did not find rank 0 at %.80s:%d within %g s: %.80s",
+                          store->rank, store->world, store->address, store->port, seconds, store->reason.text);
     if (store->status) *why = store->reason;
     return store->status;
 }
@@ -141,7 +139,7 @@ ls_status ls_store_open(ls_store **to, const ls_store_opts *opts, double seconds
     ls_store *store = ls_sys_alloc(sizeof *store);
     int loop = store ? ls_loop_open() : -1;
     if (loop < 0) {
-        snprintf(why->text, sizeof why->text, "no memory or files left to meet the other processes");
+        ls_message_set(why, "no memory or files left to meet the other processes");
         ls_sys_free(store);
         return LS_ERR_MEMORY;
     }
@@ -178,10 +176,7 @@ void ls_store_close(ls_store *store)
 static ls_status give(ls_store *store, const void *mine, size_t size, ls_message *why)
 {
     char *text = ls_sys_alloc(2 * size + 1);
-    if (!text) {
-        snprintf(why->text, sizeof why->text, "no memory for %zu bytes", size);
-        return LS_ERR_MEMORY;
-    }
+    if (!text) return ls_explain(why, LS_ERR_MEMORY, "no memory for %zu bytes", size);
     ls_hex_write(mine, size, text);
     ls_json_writer w = {0};
     ls_json_put_object(&w, NULL);
@@ -196,10 +191,8 @@ static ls_status give(ls_store *store, const void *mine, size_t size, ls_message
 ls_status ls_store_all_gather(ls_store *store, const void *mine, size_t size, void *all, double seconds,
                               ls_message *why)
 {
-    if (size > LS_STORE_MOST) {
-        snprintf(why->text, sizeof why->text, "%zu bytes of a rank; at most %d can be exchanged", size, LS_STORE_MOST);
-        return LS_ERR_VALUE;
-    }
+    if (size > LS_STORE_MOST)
+        return ls_explain(why, LS_ERR_VALUE, "%zu bytes of a rank; at most %d can be exchanged", size, LS_STORE_MOST);
     int64_t deadline = ls_after(seconds);
     store->round++;
     if (store->host) return ls_store_host_all_gather(store, mine, size, all, deadline, seconds, why);

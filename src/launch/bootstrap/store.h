@@ -17,8 +17,7 @@
 #ifndef LOCKSTEP_LAUNCH_BOOTSTRAP_STORE_H
 #define LOCKSTEP_LAUNCH_BOOTSTRAP_STORE_H
 
-#include <lockstep/plugin.h>
-
+#include "base/message.h"
 #include "comm/door.h"
 
 enum { LS_STORE_MOST = 24 << 10 }; /* bytes of a rank in a round */

@@ -97,7 +97,7 @@ LS_PRINTF(3, 4) static ls_status fail(ls_store *store, ls_message *why, const ch
 {
     va_list args;
     va_start(args, format);
-    vsnprintf(why->text, sizeof why->text, format, args);
+    ls_message_set_list(why, format, args);
     va_end(args);
     for (visitor *v = store->host->visitors; v; v = v->next)
         if (v->rank > 0) say_text(&v->wire, "failed", why->text);
@@ -309,18 +309,16 @@ ls_status ls_store_host_open(ls_store *store, int64_t deadline, double seconds, 
 {
     ls_store_host *host = store->host = ls_sys_alloc(sizeof *host);
     visitor **member = host ? ls_sys_alloc((size_t)store->world * sizeof(visitor *)) : NULL;
-    if (!member) {
-        snprintf(why->text, sizeof why->text, "no memory for %d processes", store->world);
-        return LS_ERR_MEMORY;
-    }
+    if (!member) return ls_explain(why, LS_ERR_MEMORY, "no memory for %d processes", store->world);
     *host = (ls_store_host){.member = member, .missing = store->world - 1};
     host->listener = (ls_watch){.fd = ls_wire_listen(store->port, why), .ready = on_connection, .owner = store};
     if (host->listener.fd < 0) {
         if (errno == EADDRINUSE)
-            snprintf(why->text, sizeof why->text,
-                     "port %d of this host, where processes are to find rank 0, is in use by another program: give "
-                     "the job another one (MASTER_PORT, --master-port), or end who uses it",
-                     store->port);
+            ls_message_set(
+                why,
+                "port %d of this host, where processes are to find rank 0, is in use by another program: give "
+                "the job another one (MASTER_PORT, --master-port), or end who uses it",
+                store->port);
         return LS_ERR_IO;
     }
     ls_loop_watch(store->loop, &host->listener, EPOLLIN);

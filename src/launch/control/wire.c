@@ -24,7 +24,7 @@ static struct addrinfo *resolve(const char *host, int port, ls_message *why)
     snprintf(service, sizeof service, "%d", port);
     struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM}, *found = NULL;
     int status = getaddrinfo(host, service, &hints, &found);
-    if (status && why) snprintf(why->text, sizeof why->text, "%.100s: %s", host, gai_strerror(status));
+    if (status && why) ls_message_set(why, "%.100s: %s", host, gai_strerror(status));
     return status ? NULL : found;
 }
 
@@ -37,7 +37,7 @@ int ls_wire_connect(const char *host, int port, int turn, ls_message *why)
     for (int i = count ? turn % count : 0; i > 0; i--) address = address->ai_next;
     if (address) fd = socket(address->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (address && (fd < 0 || (connect(fd, address->ai_addr, address->ai_addrlen) != 0 && errno != EINPROGRESS))) {
-        snprintf(why->text, sizeof why->text, "%.100s:%d: %s", host, port, strerror(errno));
+        ls_message_set(why, "%.100s:%d: %s", host, port, strerror(errno));
         if (fd >= 0) close(fd);
         fd = -1;
     }
@@ -59,7 +59,7 @@ int ls_wire_listen(int port, ls_message *why)
     const struct sockaddr *address = six ? (struct sockaddr *)&any6 : (struct sockaddr *)&any4;
     if (fd >= 0) setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
     if (fd >= 0 && bind(fd, address, six ? sizeof any6 : sizeof any4) == 0 && listen(fd, 1024) == 0) return fd;
-    snprintf(why->text, sizeof why->text, "port %d: %s", port, strerror(errno));
+    ls_message_set(why, "port %d: %s", port, strerror(errno));
     int error = errno;
     if (fd >= 0) close(fd);
     errno = error;

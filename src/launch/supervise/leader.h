@@ -22,8 +22,7 @@
 #ifndef LOCKSTEP_LAUNCH_SUPERVISE_LEADER_H
 #define LOCKSTEP_LAUNCH_SUPERVISE_LEADER_H
 
-#include <lockstep/plugin.h>
-
+#include "base/message.h"
 #include "launch/plan.h"
 
 #include <stdint.h>
