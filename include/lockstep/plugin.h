@@ -265,8 +265,9 @@ typedef struct ls_device_table {
 
     /* ---- optional entries: NULL where a device has no use for them ---- */
 
-    /* Can it run this operator? NULL: all of them. Asked of operators that others can do the work of: conv2d_norm, and
-     * normalize for photos. Any other that it lacks fails when it is called. */
+    /* Can it run this operator? NULL: all of them. Asked of those that others can do the work of: conv2d_norm,
+     * embedding_layer_norm, linear_grad, dropout_add_layer_norm (it and its gradient, or neither), and normalize for
+     * photos. Any other that it lacks fails when it is called. */
     bool (*supports)(void *device, ls_opcode op);
     ls_status (*mark)(void *device, ls_stream *stream, ls_mark_kind mark, ls_message *why);
     const struct ls_group_table *group; /* collectives of its own: <lockstep/group.h> */

@@ -187,6 +187,8 @@ ls_tensor *ls_dropout_add_layer_norm(ls_tensor *x, ls_tensor *residual, ls_tenso
         return op_error(run, op, LS_ERR_SHAPE, "%s and residual %s", OP_TEXT(x), OP_TEXT(residual));
     in[1] = op_as(residual, x->view.dtype);
     if (ls_failed(run)) return &run->poison;
+    if (!ls_device_supports(x->storage->device, op))
+        return ls_layer_norm(ls_add(p > 0 ? ls_dropout(x, p) : x, in[1]), weight, bias, epsilon);
 
     ls_attrs attrs = {.norm = {.epsilon = epsilon, .groups = size, .dropout = p}};
     ls_shape shape = ls_view_shape(&x->view);
@@ -262,6 +264,13 @@ static bool tables_fit(ls_run *run, ls_opcode op, int n, ls_tensor *const *in, i
     return true;
 }
 
+static ls_tensor *embed_in_steps(int n, ls_tensor *const *in, const int64_t *padding, double epsilon)
+{
+    ls_tensor *sum = ls_embedding_padded(in[0], in[1], padding[0]);
+    for (int i = 1; i < n; i++) sum = ls_add(sum, ls_embedding_padded(in[2 * i], in[2 * i + 1], padding[i]));
+    return ls_layer_norm(sum, in[WEIGHT], in[BIAS], epsilon);
+}
+
 ls_tensor *ls_embedding_layer_norm_sized(int n, ls_tensor *const *tables, ls_tensor *const *indices,
                                          const ls_embedding_layer_norm_opts *given, size_t opts_size)
 {
@@ -282,6 +291,7 @@ ls_tensor *ls_embedding_layer_norm_sized(int n, ls_tensor *const *tables, ls_ten
         !parameter_fits(run, op, "weight", opts.weight, in[0]->view.dim[1], in[0]) ||
         !parameter_fits(run, op, "bias", opts.bias, in[0]->view.dim[1], in[0]))
         return op_poison(in[0]);
+    if (!ls_device_supports(in[0]->storage->device, op)) return embed_in_steps(n, in, opts.padding_idx, opts.epsilon);
 
     ls_shape rows = shape;
     rows.ndim--;

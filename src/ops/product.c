@@ -140,6 +140,40 @@ static ls_tensor *as_rows(ls_tensor *x, int64_t rows)
     return x ? ls_reshape(x, rows, ls_dim(x, -1)) : NULL;
 }
 
+/* The operator that takes dy through an activation, and its attributes. */
+static ls_opcode slope_of(ls_activation activation, ls_attrs *attrs)
+{
+    attrs->gelu.tanh = activation == LS_ACT_GELU_TANH;
+    switch (activation) {
+    case LS_ACT_GELU:
+    case LS_ACT_GELU_TANH: return LS_OP_gelu_grad;
+    case LS_ACT_SILU: return LS_OP_silu_grad;
+    case LS_ACT_TANH: return LS_OP_tanh_grad;
+    case LS_ACT_SIGMOID: return LS_OP_sigmoid_grad;
+    default: return LS_OP_relu_grad;
+    }
+}
+
+/* linear_grad for a device that lacks it: two products and a sum, behind the slope of the activation. */
+static bool grade_in_parts(ls_tensor *const *in, ls_tensor *const *out, const ls_attrs *attrs)
+{
+    ls_tensor *d = in[0];
+    int32_t accumulate = attrs->product.accumulate;
+    ls_dtype compute = attrs->product.compute;
+    if (out[3]) {
+        ls_attrs slope = {0};
+        ls_opcode op = slope_of(attrs->product.activation, &slope);
+        d = out[3];
+        if (!op_submit(op, 2, (ls_tensor *[]){in[0], in[3]}, 1, &d, &slope)) return false;
+    }
+    if (out[0] && !multiply(d, in[2], out[0], compute, accumulate & 1)) return false;
+    if (out[1] && !multiply(ls_transpose(d, 0, 1), in[1], out[1], compute, accumulate >> 1 & 1)) return false;
+    if (!out[2]) return true;
+    ls_attrs sum = {.reduce = {.mask = 1, .accumulate = accumulate >> 2 & 1}};
+    ls_tensor *db = ls_reshape(out[2], 1, -1);
+    return !ls_failed(d->run) && op_submit(LS_OP_sum, 1, &d, 1, &db, &sum);
+}
+
 BACK(linear)
 {
     ls_run *run = dy[0]->run;
@@ -155,6 +189,8 @@ BACK(linear)
     ls_tensor *to = op_gradient(node, 0, dy[0], 0, accumulate, dx), *out[4] = {as_rows(to, rows)};
     for (int i = 1; i < 3; i++) out[i] = op_gradient(node, i, dy[0], i, accumulate, dx);
     if (in[3]) out[3] = ls_tensor_new_like(in[0], in[0]->view.dtype);
-    if (ls_failed(run) || !op_submit(LS_OP_linear_grad, 4, in, 4, out, &attrs)) return;
+    if (ls_failed(run)) return;
+    bool whole = ls_device_supports(dy[0]->storage->device, LS_OP_linear_grad);
+    if (!(whole ? op_submit(LS_OP_linear_grad, 4, in, 4, out, &attrs) : grade_in_parts(in, out, &attrs))) return;
     if (to && out[0]->storage != to->storage) ls_raw_copy(to, ls_reshape_shape(out[0], ls_view_shape(&to->view)));
 }
