@@ -25,7 +25,7 @@ extern "C" {
 
 #define LS_PLUGIN_ABI 2u
 #define LS_MAX_INPUTS 9
-#define LS_MAX_OUTPUTS 4
+#define LS_MAX_OUTPUTS 6
 
 /* ---- Operators ------------------------------------------------------------------------------------------------ */
 
@@ -154,10 +154,10 @@ typedef struct ls_call {
     ls_attrs attrs;   /* of opcodes without attributes: not set */
 } ls_call;
 
-/* What a call does to its operands beyond reading every input and overwriting every output: bit i stands for in[i] or
- * out[i]. An output that is read is updated. */
+/* What a call does to its operands beyond reading inputs, which it never writes, and overwriting outputs: bit i stands
+ * for out[i]. An output that is read is updated. */
 typedef struct ls_effects {
-    uint32_t inputs_written, outputs_read;
+    uint32_t outputs_read;
 } ls_effects;
 
 /* ---- What the library offers a plug-in ------------------------------------------------------------------------ */

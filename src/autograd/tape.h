@@ -11,6 +11,7 @@
 
 enum {
     LS_MAX_SAVED = 9,
+    LS_NODE_OUTPUTS = 4,  /* of which gradients come back */
     LS_INLINE_INPUTS = 6, /* what no layer exceeds: a node of the tape should touch few cache lines */
 };
 
@@ -66,7 +67,7 @@ struct ls_node {
     ls_node *link;   /* in the stack of the count and in the queue of the ready */
 
     ls_edge *in; /* n_in; the first few inline, more (concat) on the heap */
-    ls_tensor *grad[LS_MAX_OUTPUTS];
+    ls_tensor *grad[LS_NODE_OUTPUTS];
     ls_edge inline_in[LS_INLINE_INPUTS];
     ls_attrs attrs;   /* what the operator was called with */
     int64_t extra[4]; /* small things an operator remembers */

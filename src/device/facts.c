@@ -13,7 +13,7 @@ const char *ls_op_name(ls_opcode op)
 
 /* ---- effects ---- */
 
-enum { FIRST = 1u << 0, SECOND = 1u << 1, THIRD = 1u << 2, FOURTH = 1u << 3, FIFTH = 1u << 4 };
+enum { FIRST = 1u << 0, SECOND = 1u << 1, THIRD = 1u << 2, FIFTH = 1u << 4, SIXTH = 1u << 5 };
 
 ls_effects ls_op_effects(const ls_call *call)
 {
@@ -29,8 +29,7 @@ ls_effects ls_op_effects(const ls_call *call)
     case LS_OP_layer_norm_grad:
     case LS_OP_dropout_add_layer_norm_grad:
     case LS_OP_group_norm_grad: return (ls_effects){.outputs_read = (uint32_t)call->attrs.norm.accumulate};
-    case LS_OP_batch_norm: /* the running statistics */
-        return (ls_effects){.inputs_written = call->attrs.norm.training ? FOURTH | FIFTH : 0};
+    case LS_OP_batch_norm: /* running statistics */ return (ls_effects){.outputs_read = FIFTH | SIXTH};
     case LS_OP_index_add:
     case LS_OP_sum_squares: return (ls_effects){.outputs_read = FIRST};
     case LS_OP_unscale:

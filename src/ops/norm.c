@@ -69,24 +69,24 @@ ls_tensor *ls_batch_norm_sized(ls_tensor *x, const ls_batch_norm_opts *given, si
                         "%s: one value per channel has no variance to train on; take more samples in a batch, or "
                         ".drop_last where only the last one has so few",
                         OP_TEXT(x));
-    if (opts.training && ls_is_recomputing(run)) in[3] = in[4] = NULL; /* they know this batch */
     in[5] = op_as(opts.residual, x->view.dtype);
     if (ls_failed(run)) return &run->poison;
 
-    ls_tensor *out[4] = {ls_tensor_new_like(x, x->view.dtype), NULL, NULL, NULL};
+    ls_tensor *out[6] = {ls_tensor_new_like(x, x->view.dtype)};
     bool relu = opts.activation == LS_ACT_RELU, deep = ls_must_record(run, 2, in); /* else gradients do without x */
     if (relu && deep) out[3] = new_mask(x);
-    if (opts.training)
-        for (int i = 1; i < 3; i++) out[i] = op_new(x, statistics_type(x), LS_SHAPE(channels));
+    for (int i = 1; opts.training && i < 3; i++) {
+        out[i] = op_new(x, statistics_type(x), LS_SHAPE(channels));
+        if (!ls_is_recomputing(run)) out[3 + i] = in[2 + i]; /* else they know this batch */
+        in[2 + i] = NULL;
+    }
     ls_attrs attrs = {.norm = {.epsilon = opts.epsilon,
                                .momentum = opts.momentum,
                                .training = opts.training,
                                .activation = opts.activation}};
-    if (!op_submit(op, 6, in, 4, out, &attrs)) return &run->poison;
-    for (int i = 3; i < 5 && opts.training; i++) {
-        if (in[i]) in[i]->storage->version++;
-        in[i] = NULL; /* no gradient depends on what they were */
-    }
+    if (!op_submit(op, 6, in, 6, out, &attrs)) return &run->poison;
+    for (int i = 4; i < 6; i++)
+        if (out[i]) out[i]->storage->version++;
     ls_node *node;
     if (!op_record(op, 6, in, 1, out, &attrs, &node)) return &run->poison;
     if (node) {

@@ -282,7 +282,7 @@ void ls_split_into(ls_tensor *x, int dim, int parts, ls_tensor **out)
         return;
     }
     int64_t size = x->view.dim[d] / parts;
-    if (parts > LS_MAX_OUTPUTS) {
+    if (parts > LS_NODE_OUTPUTS) {
         for (int i = 0; i < parts; i++) out[i] = ls_slice(x, d, i * size, (i + 1) * size, 1);
         return;
     }

@@ -265,11 +265,13 @@ static void check_batch(problem *p, placement layout, batch_options with)
     ls_call call = {
         .op = LS_OP_batch_norm,
         .n_in = 6,
-        .n_out = 4,
-        .in = {&x.view, with.weight ? &weight.view : NULL, with.weight ? &bias.view : NULL, &running_mean.view,
-               &running_var.view, with.residual ? &residual.view : NULL},
+        .n_out = 6,
+        .in = {&x.view, with.weight ? &weight.view : NULL, with.weight ? &bias.view : NULL,
+               with.training ? NULL : &running_mean.view, with.training ? NULL : &running_var.view,
+               with.residual ? &residual.view : NULL},
         .out = {&y.view, with.training ? &mean.view : NULL, with.training ? &rstd.view : NULL,
-                with.relu ? &mask.view : NULL},
+                with.relu ? &mask.view : NULL, with.training ? &running_mean.view : NULL,
+                with.training ? &running_var.view : NULL},
         .attrs.norm = {.epsilon = p->epsilon, .momentum = 0.1, .training = with.training, .activation = activation}};
     run(&call);
     double *s = values(&x, p->n), *want = calloc((size_t)p->n + 1, sizeof *want), *d = values(&dy, p->n);
@@ -350,7 +352,7 @@ static void constants(void)
     for (int64_t i = 0; i < numel(&x.view); i++) set(&x, i, 1000.123);
     run(&(ls_call){.op = LS_OP_batch_norm,
                    .n_in = 6,
-                   .n_out = 3,
+                   .n_out = 6,
                    .in = {&x.view},
                    .out = {&y.view},
                    .attrs.norm = {.epsilon = 1e-5, .momentum = 0.1, .training = 1}});

@@ -219,10 +219,10 @@ typedef struct witness {
 } witness;
 
 /* Inputs that share memory with an output are read from a copy; the others are compared with theirs afterwards. */
-static void set_witnesses(const device *d, ls_call *call, ls_effects effects, ls_operand *in, witness *seen)
+static void set_witnesses(const device *d, const ls_call *call, ls_operand *in, witness *seen)
 {
     for (int i = 0; i < call->n_in; i++) {
-        if (!call->in[i] || is_empty(call->in[i]) || (effects.inputs_written >> i & 1)) continue;
+        if (!call->in[i] || is_empty(call->in[i])) continue;
         size_t bytes = extent(d, call->in[i]);
         seen[i].copy = must(aligned_alloc(64, (bytes + 63) / 64 * 64));
         memcpy(seen[i].copy, call->in[i]->data, bytes);
@@ -240,7 +240,7 @@ static ls_status check_witnesses(const device *d, const ls_call *call, witness *
     for (int i = 0; i < call->n_in; i++) {
         if (!seen[i].copy) continue;
         if (!seen[i].used && memcmp(seen[i].copy, call->in[i]->data, extent(d, call->in[i])) != 0) {
-            snprintf(why->text, sizeof why->text, "wrote to input %d, which ls_effects does not say", i);
+            snprintf(why->text, sizeof why->text, "wrote to input %d", i);
             status = LS_ERR_DEVICE;
         }
         free(seen[i].copy);
@@ -257,7 +257,7 @@ static ls_status run_call(device *d, note *n, ls_message *why)
         if (x->data && !is_empty(x)) x->data = memory_at(d, x->data);
     }
     witness seen[LS_MAX_INPUTS] = {{0}};
-    set_witnesses(d, &call, effects, n->operand, seen);
+    set_witnesses(d, &call, n->operand, seen);
     for (int o = 0; o < call.n_out; o++)
         if (call.out[o] && !is_empty(call.out[o]) && !(effects.outputs_read >> o & 1))
             spoil(d, call.out[o], call.out[o]->data, 0);
@@ -288,11 +288,9 @@ static void mark_written(device *d, const note *n)
     size_t offset;
     storage *s = n->to && n->kind != NOTE_RELEASE ? behind(d, n->to, &offset) : NULL;
     if (s) s->written = true;
-    ls_effects effects = n->kind == NOTE_CALL ? d->host->effects(&n->call) : (ls_effects){0};
-    for (int i = 0; i < n->call.n_in + n->call.n_out; i++) {
-        const ls_operand *x = i < n->call.n_in ? n->call.in[i] : n->call.out[i - n->call.n_in];
-        bool writes = i >= n->call.n_in || (effects.inputs_written >> i & 1);
-        if (x && writes && !is_empty(x)) behind(d, x->data, &offset)->written = true;
+    for (int i = 0; i < n->call.n_out; i++) {
+        const ls_operand *x = n->call.out[i];
+        if (x && !is_empty(x)) behind(d, x->data, &offset)->written = true;
     }
 }
 

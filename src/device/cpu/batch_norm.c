@@ -193,23 +193,23 @@ static void write_y(const batch *b, const ls_block *block, int64_t row, int64_t 
                                               .relu = b->relu});
 }
 
-/* in: x [N,C] or [N,C,...], weight [C]?, bias [C]?, running_mean [C]?, running_var [C]?, residual (as x)?
- * out: y (as x), save_mean [C]?, save_rstd [C]?, mask [rows, bytes]? (u8)
+/* in: x [N,C] or [N,C,...], weight [C]?, bias [C]?, mean [C]?, var [C]?, residual (as x)?
+ * out: y (as x), save_mean [C]?, save_rstd [C]?, mask [rows, bytes]? (u8), running_mean [C]?, running_var [C]?
  * attrs.norm.training: normalises by the statistics of x, saves them, and moves the running ones towards them (the
- * variance unbiased) by attrs.norm.momentum. Otherwise by the running ones, which then must be there, and nothing is
- * saved. attrs.norm.activation: LS_ACT_RELU or LS_ACT_NONE, after the residual has been added. x, residual and y are of
- * one type, vectors of any floating type. mask is for the gradient: where ReLU was given a positive number, a bit per
- * number, in rows of whole words of 64. Where channels of x are adjacent in memory, or x is [N,C], a row is the
- * channels of a pixel, elsewhere a plane of one channel. */
+ * variance unbiased) by attrs.norm.momentum. Otherwise by mean and var, which only then are there, and of the outputs
+ * only y and mask are. attrs.norm.activation: LS_ACT_RELU or LS_ACT_NONE, after the residual has been added. x,
+ * residual and y are of one type, vectors of any floating type. mask is for the gradient: where ReLU was given a
+ * positive number, a bit per number, in rows of whole words of 64. Where channels of x are adjacent in memory, or x is
+ * [N,C], a row is the channels of a pixel, elsewhere a plane of one channel. */
 ls_status ls_cpu_batch_norm(const ls_call *call, ls_message *why)
 {
-    const ls_operand *x = call->in[0], *running_mean = call->in[3], *running_var = call->in[4];
+    const ls_operand *x = call->in[0], *running_mean = call->out[4], *running_var = call->out[5];
     batch b = batch_of(x);
     if (!b.channels) return LS_OK;
     bool training = call->attrs.norm.training;
     ls_dtype wide = ls_compute_dtype(x->dtype);
     ls_rows rows[4] = {ls_rows_of(x, b.dims), ls_rows_of(call->in[5], b.dims), ls_rows_of(call->out[0], b.dims),
-                       ls_rows_of(call->n_out > 3 ? call->out[3] : NULL, 1u << 1)};
+                       ls_rows_of(call->out[3], 1u << 1)};
     b.relu = call->attrs.norm.activation == LS_ACT_RELU;
     b.gather = gather_moments;
     b.merge = merge_moments;
@@ -220,8 +220,8 @@ ls_status ls_cpu_batch_norm(const ls_call *call, ls_message *why)
 
     const double *mean = b.first, *m2 = b.second;
     for (int64_t c = 0; c < b.channels; c++) {
-        double center = training ? mean[c] : element(running_mean, c, 0);
-        double var = training ? m2[c] / (double)(b.elements ? b.elements : 1) : element(running_var, c, 1);
+        double center = training ? mean[c] : element(call->in[3], c, 0);
+        double var = training ? m2[c] / (double)(b.elements ? b.elements : 1) : element(call->in[4], c, 1);
         double rstd = 1 / sqrt(var + call->attrs.norm.epsilon), gain = rstd * element(call->in[1], c, 1);
         ls_put(wide, b.scale, c, gain);
         ls_put(wide, b.shift, c, element(call->in[2], c, 0) - center * gain);
