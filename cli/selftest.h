@@ -1,6 +1,6 @@
-/* test.h - what the self-test tries in every process: each check says what does not hold, and all hear of it. */
-#ifndef LOCKSTEP_CLI_TEST_H
-#define LOCKSTEP_CLI_TEST_H
+/* selftest.h - what the self-test tries in every process: each check says what does not hold, and all hear of it. */
+#ifndef LOCKSTEP_CLI_SELFTEST_H
+#define LOCKSTEP_CLI_SELFTEST_H
 
 #include <lockstep.h>
 
@@ -13,13 +13,13 @@ typedef struct trial {
 /* Note it, unless something was noted before. */
 LS_PRINTF(2, 3) void trial_fails(trial *t, const char *format, ...);
 
-/* test_checks.c */
+/* selftest_checks.c */
 void try_identity(trial *t);
 void try_collectives(trial *t);
 void try_data(trial *t);
-/* test_collectives.c */
+/* selftest_collectives.c */
 void try_raw_collectives(trial *t);
-/* test_training.c */
+/* selftest_training.c */
 void try_gradients(trial *t);
 void try_half_precision(trial *t);
 void try_checkpoint(trial *t);

@@ -1,8 +1,8 @@
-/* test.c - lockstep test: does everything work that a training on these hosts needs?
+/* selftest.c - lockstep test: does everything work that a training on these hosts needs?
  *
  * Started by a person it launches itself; started as a process of a job, by whatever launcher, it does the work. Every
  * process tries everything, tells the others what it found, and the main one prints. */
-#include "test.h"
+#include "selftest.h"
 
 #include <errno.h>
 #include <ftw.h>

@@ -1,5 +1,5 @@
-/* test_collectives.c - the self-test: every collective on raw memory, by sums that everybody can work out. */
-#include "test.h"
+/* selftest_collectives.c - the self-test: every collective on raw memory, by sums that everybody can work out. */
+#include "selftest.h"
 
 #include <stdlib.h>
 

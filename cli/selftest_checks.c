@@ -1,5 +1,5 @@
-/* test_checks.c - the self-test: who we are, what we exchange, how data is shared out. */
-#include "test.h"
+/* selftest_checks.c - the self-test: who we are, what we exchange, how data is shared out. */
+#include "selftest.h"
 
 #include <math.h>
 #include <stdlib.h>

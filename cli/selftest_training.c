@@ -1,6 +1,6 @@
-/* test_training.c - the self-test: training by all processes must give what one process gives, in f32 and with 16-bit
- * products, and go on from a checkpoint with the same bits. */
-#include "test.h"
+/* selftest_training.c - the self-test: training by all processes must give what one process gives, in f32 and with
+ * 16-bit products, and go on from a checkpoint with the same bits. */
+#include "selftest.h"
 
 #include <math.h>
 #include <stdlib.h>
