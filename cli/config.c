@@ -8,7 +8,7 @@
 #include <strings.h>
 #include <unistd.h>
 
-#include "command.h"
+#include "options.h"
 
 enum { LONGEST = 1024 };
 
@@ -204,33 +204,23 @@ static int update(const char *path)
     return write_to(path, &config, "Successfully updated the configuration file at %s.\n");
 }
 
-static bool is_option(const char *given, const char *name)
-{
-    while (*name && (*given == *name || (*given == '-' && *name == '_'))) given++, name++;
-    return !*name && !*given;
-}
-
 static int run(int argc, char **argv)
 {
     static const char *const precisions[] = {"no", "fp16", "bf16"};
     char path[LONGEST];
-    const char *form = argc > 1 && argv[1][0] != '-' ? argv[1] : "", *precision = "no";
+    const char *file = NULL, *precision = NULL;
+    const option_row rows[] = {{.name = "--config_file", .text = &file},
+                               {.name = "--mixed_precision", .text = &precision}};
+    int left = options_read(&command_config, argc, argv, rows, 2);
+    const char *form = left > 0 ? argv[1] : "";
     bool by_default = strcmp(form, "default") == 0, updates = strcmp(form, "update") == 0, known = false;
-    if (*form && !by_default && !updates) return no_such_option(&command_config, form);
-    ls_launch_config_place(path, sizeof path);
-    for (int i = *form ? 2 : 1; i < argc; i++) {
-        char *value = strchr(argv[i], '=');
-        if (value) *value++ = '\0';
-        bool file = is_option(argv[i], "--config_file"), mixed = by_default && is_option(argv[i], "--mixed_precision");
-        if (!file && !mixed) return no_such_option(&command_config, argv[i]);
-        if (!value) value = ++i < argc ? argv[i] : NULL;
-        if (!value || !*value || strlen(value) >= sizeof path) {
-            fprintf(stderr, "lockstep config: %s needs a value\n", file ? "--config_file" : "--mixed_precision");
-            return EXIT_USAGE;
-        }
-        if (file) strcpy(path, value);
-        else precision = value;
-    }
+    if (left < 0) return EXIT_USAGE;
+    if (left > 1 || (*form && !by_default && !updates)) return no_such_option(&command_config, argv[left]);
+    if (precision && !by_default) return no_such_option(&command_config, "--mixed_precision");
+    if (!precision) precision = "no";
+    if (file && strlen(file) >= sizeof path) return failed("the path of --config_file is too long");
+    if (file) strcpy(path, file);
+    else ls_launch_config_place(path, sizeof path);
     for (int i = 0; i < 3; i++) known |= strcasecmp(precision, precisions[i]) == 0;
     if (!known) {
         fprintf(stderr, "lockstep config: `mixed_precision` should be one of 'no', 'fp16' or 'bf16'. Received %s\n",

@@ -2,23 +2,17 @@
 #include <lockstep/env.h>
 
 #include <stdio.h>
-#include <string.h>
 
-#include "command.h"
+#include "options.h"
 
 static int run(int argc, char **argv)
 {
     bool json = false;
     const char *file = NULL;
-    for (int i = 1; i < argc; i++) {
-        size_t name = strcspn(argv[i], "=");
-        bool config = (name == 13 && strncmp(argv[i], "--config_file", name) == 0) ||
-                      (name == 13 && strncmp(argv[i], "--config-file", name) == 0);
-        if (strcmp(argv[i], "--json") == 0) json = true;
-        else if (config && argv[i][name]) file = argv[i] + name + 1;
-        else if (config && argv[i + 1]) file = argv[++i];
-        else return no_such_option(&command_env, argv[i]);
-    }
+    const option_row rows[] = {{.name = "--json", .on = &json}, {.name = "--config_file", .text = &file}};
+    int left = options_read(&command_env, argc, argv, rows, 2);
+    if (left > 0) return no_such_option(&command_env, argv[1]);
+    if (left < 0) return EXIT_USAGE;
     ls_env_print(stdout, json, file);
     return 0;
 }

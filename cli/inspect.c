@@ -2,26 +2,19 @@
 #include <lockstep.h>
 
 #include <stdio.h>
-#include <string.h>
 
-#include "command.h"
+#include "options.h"
 
 static int run_inspect(int argc, char **argv)
 {
-    const char *path = NULL;
     bool json = false;
-    for (int i = 1; i < argc; i++) {
-        if (strcmp(argv[i], "--json") == 0) json = true;
-        else if (argv[i][0] == '-') return no_such_option(&command_inspect, argv[i]);
-        else if (!path) path = argv[i];
-        else return fprintf(stderr, "lockstep inspect: one at a time, not %s and %s\n", path, argv[i]), EXIT_USAGE;
-    }
-    if (!path) {
-        fputs("lockstep inspect: which file? Give a file or a folder; see lockstep help inspect\n", stderr);
-        return EXIT_USAGE;
-    }
+    const option_row rows[] = {{.name = "--json", .on = &json}};
+    int left = options_read(&command_inspect, argc, argv, rows, 1);
+    if (left == 0) fputs("lockstep inspect: which file? Give a file or a folder; see lockstep help inspect\n", stderr);
+    if (left > 1) fprintf(stderr, "lockstep inspect: one at a time, not %s and %s\n", argv[1], argv[2]);
+    if (left != 1) return EXIT_USAGE;
     ls_run *run = ls_init(NULL, NULL);
-    ls_inspect(run, path, stdout, json);
+    ls_inspect(run, argv[1], stdout, json);
     return ls_finish(run);
 }
 

@@ -2,62 +2,17 @@
 #include <lockstep.h>
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "command.h"
+#include "options.h"
 
 typedef struct request {
     const char *output, *keys, *title;
-    double smooth;
-    int width, height;
+    double smooth, width, height;
     bool log_x, log_y;
     char **runs;
     int run_count;
 } request;
-
-/* ---- the command line ---- */
-
-static bool read_number(const char *text, double *number)
-{
-    char *end;
-    *number = strtod(text, &end);
-    return *text && !*end;
-}
-
-/* Takes the option at *i, and its value where it has one. */
-static bool take_option(request *r, int argc, char **argv, int *i)
-{
-    const char *option = argv[*i];
-    if (strcmp(option, "--log-y") == 0 || strcmp(option, "--log") == 0) return r->log_y = true;
-    if (strcmp(option, "--log-x") == 0) return r->log_x = true;
-    if (*i + 1 >= argc) return false;
-    const char *value = argv[*i + 1];
-    double number = 0;
-    bool is_number = read_number(value, &number);
-    if (strcmp(option, "-o") == 0 || strcmp(option, "--output") == 0) r->output = value;
-    else if (strcmp(option, "--keys") == 0) r->keys = value;
-    else if (strcmp(option, "--title") == 0) r->title = value;
-    else if (strcmp(option, "--smooth") == 0 && is_number) r->smooth = number;
-    else if (strcmp(option, "--width") == 0 && is_number) r->width = (int)number;
-    else if (strcmp(option, "--height") == 0 && is_number) r->height = (int)number;
-    else return false;
-    ++*i;
-    return true;
-}
-
-/* Runs are left at the front of argv. */
-static bool read_arguments(request *r, int argc, char **argv, const char **wrong)
-{
-    for (int i = 1; i < argc; i++) {
-        *wrong = argv[i];
-        if (argv[i][0] != '-') r->runs[r->run_count++] = argv[i];
-        else if (!take_option(r, argc, argv, &i)) return false;
-    }
-    return true;
-}
-
-/* ---- the picture ---- */
 
 /* What tells runs apart in the legend: the last part of the path. */
 static void name_of(const char *path, char name[256])
@@ -84,8 +39,8 @@ static void describe(const ls_history *history, const char *path)
 
 static void draw(ls_run *run, const request *r)
 {
-    ls_plot *plot = ls_plot_new(run, .title = r->title, .smooth = r->smooth, .width = r->width, .height = r->height,
-                                .log_x = r->log_x, .log_y = r->log_y);
+    ls_plot *plot = ls_plot_new(run, .title = r->title, .smooth = r->smooth, .width = (int)r->width,
+                                .height = (int)r->height, .log_x = r->log_x, .log_y = r->log_y);
     for (int i = 0; i < r->run_count && !ls_error(run); i++) {
         char name[256];
         name_of(r->runs[i], name);
@@ -98,13 +53,19 @@ static void draw(ls_run *run, const request *r)
 
 static int run_plot(int argc, char **argv)
 {
-    request r = {.output = "curve.svg", .width = LS_AUTO, .height = LS_AUTO, .runs = argv};
-    const char *wrong = NULL;
-    if (!read_arguments(&r, argc, argv, &wrong)) return no_such_option(&command_plot, wrong);
-    if (r.run_count == 0) {
+    request r = {.output = "curve.svg", .width = LS_AUTO, .height = LS_AUTO};
+    const option_row rows[] = {
+        {.name = "-o", .text = &r.output},         {.name = "--output", .text = &r.output},
+        {.name = "--keys", .text = &r.keys},       {.name = "--title", .text = &r.title},
+        {.name = "--smooth", .number = &r.smooth}, {.name = "--width", .number = &r.width},
+        {.name = "--height", .number = &r.height}, {.name = "--log_x", .on = &r.log_x},
+        {.name = "--log_y", .on = &r.log_y},       {.name = "--log", .on = &r.log_y},
+    };
+    r.run_count = options_read(&command_plot, argc, argv, rows, (int)(sizeof rows / sizeof *rows));
+    r.runs = argv + 1;
+    if (r.run_count == 0)
         fprintf(stderr, "lockstep plot: which run? Give a folder, or a file in it; see lockstep help plot\n");
-        return EXIT_USAGE;
-    }
+    if (r.run_count <= 0) return EXIT_USAGE;
     ls_run *run = ls_init(NULL, NULL);
     draw(run, &r);
     return ls_finish(run);
