@@ -52,7 +52,8 @@ typedef struct ls_save_model_opts {
 } ls_save_model_opts;
 #define ls_save_model_opts_defaults .no_sync = false
 
-/* Parameters and buffers to a folder: "model.safetensors", or shards (see ls_state_write_sharded). Tensors that are one
+/* Parameters and buffers to a folder: "model.safetensors", or shards (see ls_state_write_sharded), and "config.json" of
+ * a model that has one (models/bert.h): what from_pretrained() opens. Tensors that are one
  * under several names are written once, under the first; the others are named in a warning.
  *
  * All processes must call it. The main one writes, and all return when the files are there: any of them may load them

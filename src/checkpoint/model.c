@@ -4,11 +4,13 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/opts.h"
 #include "formats/index.h"
 #include "formats/unwrap.h"
+#include "nn/module.h"
 #include "tensor/exchange.h"
 #include "tensor/state.h"
 
@@ -50,6 +52,18 @@ static ls_state *without_aliases(ls_run *run, const ls_state *all)
     return state;
 }
 
+/* config.json beside the weights, where the model has one. */
+static bool write_config(ls_run *run, const ls_module *model, const char *folder, bool sync)
+{
+    if (!model->config) return true;
+    char path[4096];
+    ls_message why = {0};
+    snprintf(path, sizeof path, "%s/config.json", folder);
+    bool ok = ls_file_write(path, model->config, strlen(model->config), sync, &why);
+    if (!ok) ls_fail(&run->errors, LS_ERR_IO, "ls_save_model: %s", why.text);
+    return ok;
+}
+
 static bool write_model(ls_run *run, ls_module *model, const char *folder, const ls_save_model_opts *opts)
 {
     const ls_state *all = ls_state_dict(model);
@@ -58,7 +72,7 @@ static bool write_model(ls_run *run, ls_module *model, const char *folder, const
         .max_shard_size = opts->max_shard_size, .metadata = opts->metadata, .no_sync = opts->no_sync};
     bool ok = state && ls_state_write_shards(state, folder, how, "ls_save_model");
     ls_state_free(state);
-    return ok;
+    return ok && write_config(run, model, folder, !opts->no_sync);
 }
 
 /* Everybody learns whether the main process could write it: nobody returns before the files are there. */

@@ -1,7 +1,31 @@
 /* attention.c - multi-head attention and the transformer encoder layer. */
 #include <math.h>
 
-#include "nn/module.h"
+#include "nn/layers.h"
+
+/* ---- between heads ---- */
+
+/* [B,S,E] -> [B,H,S,E/H], a view */
+static ls_tensor *to_heads(ls_tensor *x, int64_t heads)
+{
+    ls_tensor *split = ls_reshape(x, ls_dim(x, 0), ls_dim(x, 1), heads, ls_dim(x, 2) / heads);
+    return ls_permute(split, 0, 2, 1, 3);
+}
+
+ls_tensor *ls_attend(int64_t heads, ls_tensor *query, ls_tensor *key, ls_tensor *value, const ls_attention_opts *opts)
+{
+    ls_tensor *mixed = ls_attention_sized(to_heads(query, heads), to_heads(key, heads), to_heads(value, heads), opts,
+                                          LS_OPTS_SIZE(ls_attention_opts)); /* [B,H,S,D] */
+    return ls_flatten(ls_permute(mixed, 0, 2, 1, 3), 2, 3);
+}
+
+ls_attention_opts ls_attention_by(ls_tensor *mask_or_lengths, double dropout, bool causal)
+{
+    ls_dtype dtype = mask_or_lengths ? ls_dtype_of(mask_or_lengths) : LS_BOOL;
+    bool is_mask = dtype == LS_BOOL || ls_dtype_is_float(dtype);
+    return LS_OPTIONS(ls_attention_opts, .mask = is_mask ? mask_or_lengths : NULL,
+                      .lengths = is_mask ? NULL : mask_or_lengths, .dropout = dropout, .causal = causal);
+}
 
 /* ---- multi-head attention ---- */
 
@@ -13,13 +37,6 @@ typedef struct attention {
     double dropout;
     bool causal;
 } attention;
-
-/* [B,S,E] -> [B,H,S,E/H], a view */
-static ls_tensor *to_heads(ls_tensor *x, int64_t heads)
-{
-    ls_tensor *split = ls_reshape(x, ls_dim(x, 0), ls_dim(x, 1), heads, ls_dim(x, 2) / heads);
-    return ls_permute(split, 0, 2, 1, 3);
-}
 
 /* Query, key or value (part 0, 1 or 2) of x. */
 static ls_tensor *project(const attention *a, ls_tensor *x, int part)
@@ -52,16 +69,13 @@ static ls_tensor *attention_forward(ls_module *self, int n, ls_tensor *const *x,
     ls_tensor *mixed; /* [B,S,E] */
     double dropout = self->training ? a->dropout : 0;
     if (itself) {
-        ls_tensor *qkv = ls_linear(x[0], a->in_weight, a->in_bias, LS_ACT_NONE), *given = n == 2 ? x[1] : NULL;
-        bool lengths = given && ls_dtype_of(given) != LS_BOOL && !ls_dtype_is_float(ls_dtype_of(given));
-        mixed = ls_self_attention(qkv, a->heads, .mask = lengths ? NULL : given, .lengths = lengths ? given : NULL,
-                                  .dropout = dropout, .causal = a->causal);
+        ls_tensor *qkv = ls_linear(x[0], a->in_weight, a->in_bias, LS_ACT_NONE);
+        ls_attention_opts opts = ls_attention_by(n == 2 ? x[1] : NULL, dropout, a->causal);
+        mixed = ls_self_attention_sized(qkv, a->heads, &opts, LS_OPTS_SIZE(ls_attention_opts));
     } else {
-        ls_tensor *part[3];
-        for (int i = 0; i < 3; i++) part[i] = to_heads(project(a, x[i], i), a->heads);
-        mixed = ls_attention(part[0], part[1], part[2], .mask = n == 4 ? x[3] : NULL, .dropout = dropout,
-                             .causal = a->causal); /* [B,H,S,D] */
-        mixed = ls_reshape(ls_permute(mixed, 0, 2, 1, 3), ls_dim(x[0], 0), ls_dim(x[0], 1), a->features);
+        ls_attention_opts opts =
+            LS_OPTIONS(ls_attention_opts, .mask = n == 4 ? x[3] : NULL, .dropout = dropout, .causal = a->causal);
+        mixed = ls_attend(a->heads, project(a, x[0], 0), project(a, x[1], 1), project(a, x[2], 2), &opts);
     }
     return ls_forward(a->out_proj, mixed);
 }

@@ -37,6 +37,11 @@ bool ls_conv_norm_is_one_pass(const ls_module *conv, const ls_module *norm, ls_t
 /* The same for a Sequential in place of the convolution: the last of its children may be one. */
 ls_tensor *ls_forward_sequential_norm(ls_module *sequential, ls_module *norm, ls_tensor *x);
 
+/* Attention between the heads of query [B,S,E], key and value [B,T,E], -> [B,S,E]. Nothing is copied on the way. */
+ls_tensor *ls_attend(int64_t heads, ls_tensor *query, ls_tensor *key, ls_tensor *value, const ls_attention_opts *opts);
+/* Its options with what layers take as one input: a mask, or, where it is integers, lengths; NULL: neither. */
+ls_attention_opts ls_attention_by(ls_tensor *mask_or_lengths, double dropout, bool causal);
+
 /* y = norm(embeddings[0](indices[0]) + embeddings[1](indices[1]) + ...), with n of them. In one pass where nobody wants
  * to see what is in between. */
 ls_tensor *ls_forward_embeddings_norm(int n, ls_module **embeddings, ls_tensor *const *indices, ls_module *norm);

@@ -28,6 +28,7 @@ static void clear(void *object)
     ls_sys_free(module->children);
     ls_sys_free(module->report);
     ls_sys_free(module->kind);
+    ls_sys_free(module->config);
 }
 
 static ls_module *layer_new(ls_run *run, const char *kind, size_t size)
@@ -51,6 +52,13 @@ void *ls_layer_new_n(ls_run *run, const char *kind, size_t size, ls_forward_n_fn
 {
     ls_module *module = layer_new(run, kind, size);
     if (module) module->forward_n = forward;
+    return module;
+}
+
+void *ls_layer_new_all(ls_run *run, const char *kind, size_t size, ls_forward_all_fn *forward)
+{
+    ls_module *module = layer_new(run, kind, size);
+    if (module) module->forward_all = forward;
     return module;
 }
 
@@ -100,10 +108,8 @@ ls_module *ls_module_new_n(ls_run *run, const char *kind, ls_forward_n_fn *forwa
 
 ls_module *ls_module_new_all(ls_run *run, const char *kind, ls_forward_all_fn *forward, void *user)
 {
-    ls_module *module = layer_new(run, kind ? kind : "module", sizeof *module);
-    if (!module) return NULL;
-    module->forward_all = forward;
-    module->user = user;
+    ls_module *module = ls_layer_new_all(run, kind ? kind : "module", sizeof *module, forward);
+    if (module) module->user = user;
     return module;
 }
 

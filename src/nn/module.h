@@ -49,6 +49,7 @@ struct ls_module {
     int child_count, child_capacity;
     ls_branch *children;
 
+    char *config;     /* the text of config.json, saved with the weights; NULL: it has none */
     const char *site; /* where it was in the last forward pass (tensor/site.h) */
     int output_count; /* of the last forward pass; 0: there was none, or it failed */
     ls_shape output[LS_MODULE_OUTPUTS];
@@ -57,10 +58,11 @@ struct ls_module {
     const char **report;          /* names in the report of the last load */
 };
 
-/* A layer of `size` bytes, zero behind the module, with one input or several. NULL when the run has failed or memory is
- * out. */
+/* A layer of `size` bytes, zero behind the module, with one input, with several, or with several outputs as well. NULL
+ * when the run has failed or memory is out. */
 void *ls_layer_new(ls_run *run, const char *kind, size_t size, ls_forward_fn *forward);
 void *ls_layer_new_n(ls_run *run, const char *kind, size_t size, ls_forward_n_fn *forward);
+void *ls_layer_new_all(ls_run *run, const char *kind, size_t size, ls_forward_all_fn *forward);
 /* The end of a constructor: the module, or NULL, freed, when something failed since. Accepts NULL. */
 ls_module *ls_layer_done(void *layer);
 
