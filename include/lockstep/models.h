@@ -7,6 +7,7 @@
 #ifndef LOCKSTEP_MODELS_H
 #define LOCKSTEP_MODELS_H
 
+#include <lockstep/models/bert.h>
 #include <lockstep/models/resnet.h>
 
 #ifdef __cplusplus

@@ -1,0 +1,259 @@
+/* bert.c - models with an encoder of BERT: alone, and with heads for classes, answers and masked words. */
+#include "models/bert.h"
+
+#include <string.h>
+
+#include "base/file.h"
+#include "base/memory.h"
+
+static const char *const bases[LS_BERT_KINDS] = {"bert", "distilbert", "roberta"};
+
+/* ---- making one ---- */
+
+/* The end of a constructor: weights from the folder or by chance, and the configuration that is saved with them. */
+static ls_module *finish(ls_module *model, ls_bert_config *config, const char *from, const char *const names[2])
+{
+    const char *architecture = names[0], *fresh = names[1];
+    ls_run *run = model ? model->object.run : NULL;
+    bool has_weights = from && ls_path_kind_of(from) == LS_PATH_FOLDER;
+    if (model && !ls_failed(run) && !(has_weights && !fresh)) ls_bert_draw(model, config, has_weights ? fresh : NULL);
+    if (model && !ls_failed(run) && has_weights) ls_pretrained_load(model, from, bases[config->kind], fresh);
+    if (model && !ls_failed(run) && !(model->config = ls_bert_config_text(config, architecture)))
+        ls_fail(&run->errors, LS_ERR_MEMORY, "%s: no memory", architecture);
+    ls_json_free(config->file);
+    return ls_layer_done(model);
+}
+
+static ls_tensor *dropped(const ls_module *self, ls_tensor *x, double p)
+{
+    return self->training && p > 0 ? ls_dropout(x, p) : x;
+}
+
+/* ---- the encoder alone ---- */
+
+ls_module *ls_bert_new_sized(ls_run *run, const char *from, const ls_bert_opts *given, size_t opts_size)
+{
+    static const char *const names[LS_BERT_KINDS][2] = {
+        {"BertModel", "pooler.*"}, {"DistilBertModel", NULL}, {"RobertaModel", "pooler.*"}};
+    ls_bert_opts opts = LS_OPTS_READ(ls_bert_opts, given, opts_size);
+    ls_bert_config config;
+    ls_module *model = NULL;
+    if (ls_bert_config_read(run, from, &opts, &config)) model = ls_bert_encoder_new(run, &config, true);
+    return finish(model, &config, from, names[config.kind]);
+}
+
+/* ---- classes ---- */
+
+typedef struct classifier {
+    ls_module module;
+    ls_module *encoder, *dense, *out; /* dense: NULL where the pooler takes its place */
+    double dropout;
+    int64_t num_labels;
+    ls_problem problem_type;
+    bool drops_twice; /* before dense too */
+} classifier;
+
+static ls_tensor *classifier_forward(ls_module *self, int n, ls_tensor *const *x, void *user)
+{
+    (void)user;
+    const classifier *c = (const classifier *)self;
+    ls_outputs encoded = ls_forward_all_n(c->encoder, n, x);
+    ls_tensor *y = c->dense ? ls_select(encoded.item[0], 1, 0) : encoded.item[1];
+    if (c->drops_twice) y = dropped(self, y, c->dropout);
+    if (c->dense) y = ls_forward(c->dense, y);
+    return ls_forward(c->out, dropped(self, y, c->dropout));
+}
+
+static ls_module *classifier_new(ls_run *run, const ls_bert_config *config, const char *architecture)
+{
+    classifier *c = ls_layer_new_n(run, architecture, sizeof *c, classifier_forward);
+    if (!c) return NULL;
+    ls_module *m = &c->module;
+    int64_t width = config->hidden_size;
+    c->dropout = config->classifier_dropout;
+    c->num_labels = config->num_labels;
+    c->problem_type = config->problem_type;
+    c->drops_twice = config->kind == LS_ROBERTA;
+    ls_layer_says(c, "dropout %g", c->dropout);
+    c->encoder = ls_module_add(m, bases[config->kind], ls_bert_encoder_new(run, config, config->kind == LS_BERT));
+    ls_module *out = ls_linear_new(run, width, c->num_labels);
+    if (config->kind == LS_ROBERTA) {
+        c->dense = ls_module_add_at(m, "classifier.dense", ls_linear_new(run, width, width, .activation = LS_ACT_TANH));
+        c->out = ls_module_add_at(m, "classifier.out_proj", out);
+        return ls_layer_done(c);
+    }
+    if (config->kind == LS_DISTILBERT)
+        c->dense = ls_module_add(m, "pre_classifier", ls_linear_new(run, width, width, .activation = LS_ACT_RELU));
+    c->out = ls_module_add(m, "classifier", out);
+    return ls_layer_done(c);
+}
+
+ls_module *ls_bert_for_sequence_classification_new_sized(ls_run *run, const char *from, const ls_bert_opts *given,
+                                                         size_t opts_size)
+{
+    static const char *const names[LS_BERT_KINDS][2] = {
+        {"BertForSequenceClassification", "classifier.*|bert.pooler.*"},
+        {"DistilBertForSequenceClassification", "pre_classifier.*|classifier.*"},
+        {"RobertaForSequenceClassification", "classifier.*"}};
+    ls_bert_opts opts = LS_OPTS_READ(ls_bert_opts, given, opts_size);
+    ls_bert_config config;
+    ls_module *model = NULL;
+    if (ls_bert_config_read(run, from, &opts, &config)) model = classifier_new(run, &config, names[config.kind][0]);
+    return finish(model, &config, from, names[config.kind]);
+}
+
+static ls_problem problem_of(const classifier *c, const ls_tensor *labels)
+{
+    if (c->problem_type != LS_PROBLEM_AUTO) return c->problem_type;
+    if (c->num_labels == 1) return LS_PROBLEM_REGRESSION;
+    return ls_dtype_is_float(ls_dtype_of(labels)) ? LS_PROBLEM_MULTI_LABEL : LS_PROBLEM_SINGLE_LABEL;
+}
+
+ls_tensor *ls_bert_classification_loss(const ls_module *model, ls_tensor *logits, ls_tensor *labels)
+{
+    ls_run *run = ls_run_of(logits);
+    if (!model || model->forward_n != classifier_forward)
+        return LS_POISON(run, LS_ERR_VALUE,
+                         "ls_bert_classification_loss: %s is not a model for sequence classification",
+                         model ? model->kind : "NULL");
+    if (!ls_check_live(run, logits, "ls_bert_classification_loss") ||
+        !ls_check_live(run, labels, "ls_bert_classification_loss"))
+        return &run->poison;
+    const classifier *c = (const classifier *)model;
+    switch (problem_of(c, labels)) {
+    case LS_PROBLEM_REGRESSION:
+        if (c->num_labels == 1) labels = ls_reshape(labels, -1, 1);
+        return ls_mse_loss(logits, ls_cast(labels, ls_dtype_of(logits)), LS_REDUCE_MEAN);
+    case LS_PROBLEM_MULTI_LABEL: return ls_bce_with_logits(logits, ls_cast(labels, ls_dtype_of(logits)));
+    default: return ls_cross_entropy(logits, ls_reshape(labels, -1));
+    }
+}
+
+/* ---- answers ---- */
+
+typedef struct answerer {
+    ls_module module;
+    ls_module *encoder, *out;
+    double dropout;
+} answerer;
+
+/* Of logits [B,S], those behind the words of a sequence. The probability there becomes 0 in every number type. */
+static ls_tensor *without_padding(ls_tensor *logits, ls_tensor *lengths)
+{
+    ls_run *run = logits->run;
+    ls_tensor *positions = ls_arange(run, LS_I64, ls_dim(logits, 1), 0, 1);
+    ls_tensor *never = ls_full_shape(run, ls_dtype_of(logits), -1e4, LS_SCALAR);
+    return ls_where(ls_lt(positions, ls_unsqueeze(lengths, 1)), logits, never);
+}
+
+static ls_outputs answerer_forward(ls_module *self, int n, ls_tensor *const *x, void *user)
+{
+    (void)user;
+    const answerer *a = (const answerer *)self;
+    ls_tensor *hidden = ls_forward_all_n(a->encoder, n, x).item[0];
+    ls_tensor *logits = ls_forward(a->out, dropped(self, hidden, a->dropout));
+    ls_tensor *start = ls_select(logits, -1, 0), *end = ls_select(logits, -1, 1);
+    if (n < 2 || !x[1] || ls_ndim(x[1]) != 1) return LS_OUTPUTS(start, end);
+    return LS_OUTPUTS(without_padding(start, x[1]), without_padding(end, x[1]));
+}
+
+static ls_module *answerer_new(ls_run *run, const ls_bert_config *config, const char *architecture)
+{
+    answerer *a = ls_layer_new_all(run, architecture, sizeof *a, answerer_forward);
+    if (!a) return NULL;
+    a->dropout = config->qa_dropout;
+    if (a->dropout > 0) ls_layer_says(a, "dropout %g", a->dropout);
+    a->encoder = ls_module_add(&a->module, bases[config->kind], ls_bert_encoder_new(run, config, false));
+    a->out = ls_module_add(&a->module, "qa_outputs", ls_linear_new(run, config->hidden_size, 2));
+    return ls_layer_done(a);
+}
+
+ls_module *ls_bert_for_question_answering_new_sized(ls_run *run, const char *from, const ls_bert_opts *given,
+                                                    size_t opts_size)
+{
+    static const char *const names[LS_BERT_KINDS][2] = {{"BertForQuestionAnswering", "qa_outputs.*"},
+                                                        {"DistilBertForQuestionAnswering", "qa_outputs.*"},
+                                                        {"RobertaForQuestionAnswering", "qa_outputs.*"}};
+    ls_bert_opts opts = LS_OPTS_READ(ls_bert_opts, given, opts_size);
+    ls_bert_config config;
+    ls_module *model = NULL;
+    if (ls_bert_config_read(run, from, &opts, &config)) model = answerer_new(run, &config, names[config.kind][0]);
+    return finish(model, &config, from, names[config.kind]);
+}
+
+/* Of logits [B,S] and positions [B] or [B,1]. */
+static ls_tensor *position_loss(ls_tensor *logits, ls_tensor *positions)
+{
+    int64_t length = ls_dim(logits, 1);
+    ls_tensor *inside = ls_clamp(ls_reshape(positions, -1), 0, (double)length);
+    return ls_cross_entropy(logits, inside, .ignore_index = length);
+}
+
+ls_tensor *ls_bert_span_loss(ls_tensor *start_logits, ls_tensor *end_logits, ls_tensor *starts, ls_tensor *ends)
+{
+    return ls_mul_scalar(ls_add(position_loss(start_logits, starts), position_loss(end_logits, ends)), 0.5);
+}
+
+/* ---- masked words ---- */
+
+typedef struct masked_lm {
+    ls_module module;
+    ls_module *encoder, *dense, *norm;
+    ls_tensor *words, *bias; /* [V,E], that of the encoder; [V] */
+} masked_lm;
+
+static ls_tensor *masked_lm_forward(ls_module *self, int n, ls_tensor *const *x, void *user)
+{
+    (void)user;
+    const masked_lm *m = (const masked_lm *)self;
+    ls_tensor *hidden = ls_forward_all_n(m->encoder, n, x).item[0];
+    ls_tensor *y = ls_forward(m->norm, ls_forward(m->dense, hidden));
+    return ls_linear(y, m->words, m->bias, LS_ACT_NONE);
+}
+
+/* Where the parts are: a norm is of that name, `decoder` holds the words and the bias, `bias` (NULL: it does not) the
+ * bias as well. */
+typedef struct masked_lm_names {
+    const char *bias, *dense, *norm, *decoder;
+} masked_lm_names;
+
+static ls_module *masked_lm_new(ls_run *run, const ls_bert_config *config, const char *architecture)
+{
+    static const masked_lm_names names[LS_BERT_KINDS] = {
+        {"cls.predictions", "cls.predictions.transform.dense", "cls.predictions.transform.LayerNorm",
+         "cls.predictions.decoder"},
+        {NULL, "vocab_transform", "vocab_layer_norm", "vocab_projector"},
+        {"lm_head", "lm_head.dense", "lm_head.layer_norm", "lm_head.decoder"}};
+    const masked_lm_names *at = &names[config->kind];
+    masked_lm *m = ls_layer_new_n(run, architecture, sizeof *m, masked_lm_forward);
+    if (!m) return NULL;
+    ls_module *all = &m->module;
+    int64_t width = config->hidden_size;
+    ls_activation activation = config->kind == LS_ROBERTA ? LS_ACT_GELU : config->activation;
+    m->encoder = ls_module_add(all, bases[config->kind], ls_bert_encoder_new(run, config, false));
+    m->dense = ls_module_add_at(all, at->dense, ls_linear_new(run, width, width, .activation = activation));
+    m->norm = ls_module_add_at(all, at->norm, ls_layer_norm_new(run, width, .epsilon = config->layer_norm_eps));
+    ls_module *decoder = ls_module_add_at(all, at->decoder, ls_module_list_of(run, 0, NULL));
+    if (ls_failed(run)) return ls_layer_done(m);
+    m->words = ls_parameter(decoder, "weight", ls_bert_words(m->encoder));
+    m->bias = ls_zeros(run, LS_F32, config->vocab_size);
+    if (at->bias) ls_parameter(ls_child(all, at->bias), "bias", m->bias);
+    ls_parameter(decoder, "bias", m->bias);
+    return ls_layer_done(m);
+}
+
+ls_module *ls_bert_for_masked_lm_new_sized(ls_run *run, const char *from, const ls_bert_opts *given, size_t opts_size)
+{
+    static const char *const names[LS_BERT_KINDS][2] = {
+        {"BertForMaskedLM", "cls.*"}, {"DistilBertForMaskedLM", "vocab_*"}, {"RobertaForMaskedLM", "lm_head.*"}};
+    ls_bert_opts opts = LS_OPTS_READ(ls_bert_opts, given, opts_size);
+    ls_bert_config config;
+    ls_module *model = NULL;
+    if (ls_bert_config_read(run, from, &opts, &config)) model = masked_lm_new(run, &config, names[config.kind][0]);
+    return finish(model, &config, from, names[config.kind]);
+}
+
+ls_tensor *ls_bert_masked_lm_loss(ls_tensor *logits, ls_tensor *labels)
+{
+    return ls_cross_entropy(ls_reshape(logits, -1, ls_dim(logits, -1)), ls_reshape(labels, -1));
+}

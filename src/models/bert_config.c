@@ -1,0 +1,312 @@
+/* bert_config.c - config.json of BERT and its relatives: read, overridden by options, written again. */
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/memory.h"
+#include "models/bert.h"
+
+enum { FILE_LIMIT = 1 << 24, REQUIRED = -1, NO_OPTION = -1 };
+
+static const char *const kind_names[LS_BERT_KINDS] = {"bert", "distilbert", "roberta"};
+
+/* A number of the configuration: its name in the file of BERT and RoBERTa, and of DistilBERT (NULL: it has no such
+ * thing), where it is kept, and the option that overrides it. */
+typedef struct number {
+    const char *name, *distilbert;
+    ptrdiff_t place, option;
+    double otherwise[LS_BERT_KINDS]; /* where the file lacks it, or of DistilBERT in any case; REQUIRED: an error */
+    double base;                     /* without a file */
+    double least;
+} number;
+
+#define PLACE(name) offsetof(ls_bert_config, name), offsetof(ls_bert_opts, name)
+
+static const number sizes[] = {
+    {"vocab_size", "vocab_size", PLACE(vocab_size), {REQUIRED, REQUIRED, REQUIRED}, 30522, 1},
+    {"hidden_size", "dim", PLACE(hidden_size), {REQUIRED, REQUIRED, REQUIRED}, 768, 1},
+    {"num_hidden_layers", "n_layers", PLACE(num_hidden_layers), {REQUIRED, REQUIRED, REQUIRED}, 12, 1},
+    {"num_attention_heads", "n_heads", PLACE(num_attention_heads), {REQUIRED, REQUIRED, REQUIRED}, 12, 1},
+    {"intermediate_size", "hidden_dim", PLACE(intermediate_size), {REQUIRED, REQUIRED, REQUIRED}, 3072, 1},
+    {"max_position_embeddings",
+     "max_position_embeddings",
+     PLACE(max_position_embeddings),
+     {REQUIRED, REQUIRED, REQUIRED},
+     512,
+     1},
+    {"type_vocab_size", NULL, PLACE(type_vocab_size), {2, 0, 2}, 2, 0},
+    {"pad_token_id", "pad_token_id", offsetof(ls_bert_config, pad_token_id), NO_OPTION, {0, 0, 1}, 0, 0},
+};
+
+static const number reals[] = {
+    {"hidden_dropout_prob", "dropout", PLACE(hidden_dropout_prob), {0.1, 0.1, 0.1}, 0.1, 0},
+    {"attention_probs_dropout_prob", "attention_dropout", PLACE(attention_probs_dropout_prob), {0.1, 0.1, 0.1}, 0.1, 0},
+    {"classifier_dropout",
+     "seq_classif_dropout",
+     PLACE(classifier_dropout),
+     {LS_AUTO_REAL, 0.2, LS_AUTO_REAL},
+     LS_AUTO_REAL,
+     0},
+    {NULL, "qa_dropout", offsetof(ls_bert_config, qa_dropout), NO_OPTION, {0, 0.1, 0}, 0, 0},
+    {"layer_norm_eps", NULL, PLACE(layer_norm_eps), {1e-12, 1e-12, 1e-12}, 1e-12, 0},
+    {"initializer_range", "initializer_range", PLACE(initializer_range), {0.02, 0.02, 0.02}, 0.02, 0},
+};
+
+static const struct {
+    const char *name;
+    ls_activation activation;
+} activations[] = {
+    {"gelu", LS_ACT_GELU},           {"gelu_python", LS_ACT_GELU},
+    {"gelu_new", LS_ACT_GELU_TANH},  {"gelu_pytorch_tanh", LS_ACT_GELU_TANH},
+    {"gelu_fast", LS_ACT_GELU_TANH}, {"gelu_accurate", LS_ACT_GELU_TANH},
+    {"relu", LS_ACT_RELU},           {"silu", LS_ACT_SILU},
+    {"swish", LS_ACT_SILU},          {"tanh", LS_ACT_TANH},
+    {"sigmoid", LS_ACT_SIGMOID},     {"linear", LS_ACT_NONE},
+};
+
+static const char *const problems[] = {NULL, "regression", "single_label_classification", "multi_label_classification"};
+
+enum {
+    SIZES = sizeof sizes / sizeof *sizes,
+    REALS = sizeof reals / sizeof *reals,
+    ACTIVATIONS = sizeof activations / sizeof *activations,
+    PROBLEMS = sizeof problems / sizeof *problems,
+};
+
+static int64_t *size_at(ls_bert_config *config, const number *n)
+{
+    return (int64_t *)((char *)config + n->place);
+}
+
+static double *real_at(ls_bert_config *config, const number *n)
+{
+    return (double *)((char *)config + n->place);
+}
+
+static const char *name_in_file(const ls_bert_config *config, const number *n)
+{
+    return config->kind == LS_DISTILBERT ? n->distilbert : n->name;
+}
+
+static const char *activation_key(const ls_bert_config *config)
+{
+    return config->kind == LS_DISTILBERT ? "activation" : "hidden_act";
+}
+
+/* ---- the file ---- */
+
+static bool parse(ls_run *run, const char *path, ls_json **file)
+{
+    ls_message why = {0};
+    size_t size;
+    char *text = ls_file_read(path, FILE_LIMIT, &size, &why);
+    if (!text) return ls_fail(&run->errors, LS_ERR_IO, "ls_bert_new: %s", why.text), false;
+    *file = ls_json_read(text, size, &why);
+    ls_sys_free(text);
+    if (!*file) ls_fail(&run->errors, LS_ERR_IO, "ls_bert_new: %s: %s", path, why.text);
+    return *file != NULL;
+}
+
+static bool read_kind(ls_run *run, const char *path, ls_bert_config *config)
+{
+    const char *type = ls_json_text(ls_json_get(config->file, "model_type"));
+    for (int kind = 0; type && kind < LS_BERT_KINDS; kind++) {
+        if (strcmp(type, kind_names[kind]) != 0) continue;
+        config->kind = (ls_bert_kind)kind;
+        return true;
+    }
+    if (type)
+        ls_fail(&run->errors, LS_ERR_UNSUPPORTED,
+                "ls_bert_new: %s is of model_type \"%s\"; known are bert, distilbert and roberta", path, type);
+    else ls_fail(&run->errors, LS_ERR_IO, "ls_bert_new: %s lacks \"model_type\"", path);
+    return false;
+}
+
+/* A number under its name; `otherwise` where it is not there or null. False, and an error, where it is something else,
+ * or required. */
+static bool read_number(ls_run *run, const char *path, const ls_bert_config *config, const number *n, double *value)
+{
+    const char *name = name_in_file(config, n);
+    const ls_json *given = name ? ls_json_get(config->file, name) : NULL;
+    bool is_number = given && (given->type == LS_JSON_INTEGER || given->type == LS_JSON_REAL);
+    *value = is_number ? ls_json_number(given, 0) : n->otherwise[config->kind];
+    if (given && !is_number && given->type != LS_JSON_NULL)
+        ls_fail(&run->errors, LS_ERR_IO, "ls_bert_new: \"%s\" of %s is not a number", name, path);
+    else if (!is_number && n->otherwise[config->kind] == REQUIRED)
+        ls_fail(&run->errors, LS_ERR_IO, "ls_bert_new: %s lacks \"%s\"", path, name);
+    return !ls_failed(run);
+}
+
+static void read_labels(ls_bert_config *config)
+{
+    const ls_json *names = ls_json_get(config->file, "id2label");
+    bool named = names && names->type == LS_JSON_OBJECT;
+    config->num_labels = named ? names->count : ls_json_integer(ls_json_get(config->file, "num_labels"), 2);
+    const char *problem = ls_json_text(ls_json_get(config->file, "problem_type"));
+    for (int i = 1; problem && i < PROBLEMS; i++)
+        if (strcmp(problem, problems[i]) == 0) config->problem_type = (ls_problem)i;
+}
+
+static bool read_file(ls_run *run, const char *from, ls_bert_config *config)
+{
+    char path[4096];
+    bool is_folder = ls_path_kind_of(from) == LS_PATH_FOLDER;
+    snprintf(path, sizeof path, is_folder ? "%s/config.json" : "%s", from);
+    if (!parse(run, path, &config->file) || !read_kind(run, path, config)) return false;
+    double value;
+    for (int i = 0; i < SIZES; i++) {
+        if (!read_number(run, path, config, &sizes[i], &value)) return false;
+        *size_at(config, &sizes[i]) = (int64_t)value;
+    }
+    for (int i = 0; i < REALS; i++) {
+        if (!read_number(run, path, config, &reals[i], &value)) return false;
+        *real_at(config, &reals[i]) = value;
+    }
+    const char *act = ls_json_text(ls_json_get(config->file, activation_key(config)));
+    snprintf(config->hidden_act, sizeof config->hidden_act, "%s", act ? act : "gelu");
+    read_labels(config);
+    return true;
+}
+
+static void use_base(ls_bert_config *config)
+{
+    for (int i = 0; i < SIZES; i++) *size_at(config, &sizes[i]) = (int64_t)sizes[i].base;
+    for (int i = 0; i < REALS; i++) *real_at(config, &reals[i]) = reals[i].base;
+    snprintf(config->hidden_act, sizeof config->hidden_act, "gelu");
+    config->num_labels = 2;
+}
+
+/* ---- options ---- */
+
+static void apply(const ls_bert_opts *opts, ls_bert_config *config)
+{
+    for (int i = 0; i < SIZES; i++)
+        if (sizes[i].option != NO_OPTION)
+            *size_at(config, &sizes[i]) =
+                ls_opts_integer(*(const int64_t *)((const char *)opts + sizes[i].option), *size_at(config, &sizes[i]));
+    for (int i = 0; i < REALS; i++)
+        if (reals[i].option != NO_OPTION)
+            *real_at(config, &reals[i]) =
+                ls_opts_real(*(const double *)((const char *)opts + reals[i].option), *real_at(config, &reals[i]));
+    config->num_labels = ls_opts_integer(opts->num_labels, config->num_labels);
+    if (opts->problem_type != LS_PROBLEM_AUTO) config->problem_type = opts->problem_type;
+    if (opts->hidden_act) snprintf(config->hidden_act, sizeof config->hidden_act, "%s", opts->hidden_act);
+    config->classifier_dropout = ls_opts_real(config->classifier_dropout, config->hidden_dropout_prob);
+    if (config->kind == LS_DISTILBERT) config->type_vocab_size = 0;
+}
+
+static bool find_activation(ls_run *run, ls_bert_config *config)
+{
+    char known[256] = "";
+    for (int i = 0; i < ACTIVATIONS; i++) {
+        if (strcmp(config->hidden_act, activations[i].name) == 0) {
+            config->activation = activations[i].activation;
+            return true;
+        }
+        size_t used = strlen(known);
+        snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "", activations[i].name);
+    }
+    ls_fail(&run->errors, LS_ERR_UNSUPPORTED, "ls_bert_new: there is no hidden_act \"%s\"; known are %s",
+            config->hidden_act, known);
+    return false;
+}
+
+static bool check(ls_run *run, ls_bert_config *config)
+{
+    for (int i = 0; i < SIZES + REALS; i++) {
+        const number *n = i < SIZES ? &sizes[i] : &reals[i - SIZES];
+        double value = i < SIZES ? (double)*size_at(config, n) : *real_at(config, n);
+        if (value >= n->least) continue;
+        ls_fail(&run->errors, LS_ERR_VALUE, "ls_bert_new: %s is %g; at least %g", n->name, value, n->least);
+        return false;
+    }
+    if (config->num_labels < 1)
+        ls_fail(&run->errors, LS_ERR_VALUE, "ls_bert_new: num_labels is %lld", (long long)config->num_labels);
+    else if (config->hidden_size % config->num_attention_heads)
+        ls_fail(&run->errors, LS_ERR_VALUE, "ls_bert_new: hidden_size %lld does not make %lld equal heads",
+                (long long)config->hidden_size, (long long)config->num_attention_heads);
+    else if (config->pad_token_id >= config->vocab_size)
+        ls_fail(&run->errors, LS_ERR_VALUE, "ls_bert_new: pad_token_id %lld is outside of vocab_size %lld",
+                (long long)config->pad_token_id, (long long)config->vocab_size);
+    return !ls_failed(run) && find_activation(run, config);
+}
+
+bool ls_bert_config_read(ls_run *run, const char *from, const ls_bert_opts *opts, ls_bert_config *config)
+{
+    *config = (ls_bert_config){0};
+    if (ls_failed(run)) return false;
+    if (!from) use_base(config);
+    else if (!read_file(run, from, config)) return false;
+    apply(opts, config);
+    return check(run, config);
+}
+
+/* ---- writing ---- */
+
+/* Labels without names are called as Transformers calls them. Those that were read stay, as long as their number is the
+ * same. */
+static bool keeps_labels(const ls_bert_config *config)
+{
+    const ls_json *names = ls_json_get(config->file, "id2label");
+    return names && names->type == LS_JSON_OBJECT && names->count == config->num_labels;
+}
+
+static void put_labels(ls_json_writer *w, const ls_bert_config *config)
+{
+    char label[32], index[24];
+    if (keeps_labels(config)) {
+        ls_json_put_value(w, "id2label", ls_json_get(config->file, "id2label"));
+        ls_json_put_value(w, "label2id", ls_json_get(config->file, "label2id"));
+        return;
+    }
+    for (int inverse = 0; inverse < 2; inverse++) {
+        ls_json_put_object(w, inverse ? "label2id" : "id2label");
+        for (int64_t i = 0; i < config->num_labels; i++) {
+            snprintf(label, sizeof label, "LABEL_%lld", (long long)i);
+            snprintf(index, sizeof index, "%lld", (long long)i);
+            if (inverse) ls_json_put_integer(w, label, i);
+            else ls_json_put_text(w, index, label);
+        }
+        ls_json_put_end(w);
+    }
+}
+
+/* Is a member of the file written by another function than copy_rest? */
+static bool is_written(const ls_bert_config *config, const char *key)
+{
+    static const char *const others[] = {"architectures", "model_type", "problem_type",
+                                         "id2label",      "label2id",   "num_labels"};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (strcmp(key, others[i]) == 0) return true;
+    if (strcmp(key, activation_key(config)) == 0) return true;
+    for (int i = 0; i < SIZES + REALS; i++) {
+        const char *name = name_in_file(config, i < SIZES ? &sizes[i] : &reals[i - SIZES]);
+        if (name && strcmp(key, name) == 0) return true;
+    }
+    return false;
+}
+
+char *ls_bert_config_text(const ls_bert_config *config, const char *architecture)
+{
+    ls_json_writer w = {.indent = 2};
+    ls_bert_config copy = *config;
+    ls_json_put_object(&w, NULL);
+    ls_json_put_array(&w, "architectures");
+    ls_json_put_text(&w, NULL, architecture);
+    ls_json_put_end(&w);
+    ls_json_put_text(&w, "model_type", kind_names[config->kind]);
+    for (int i = 0; i < SIZES; i++)
+        if (name_in_file(config, &sizes[i]))
+            ls_json_put_integer(&w, name_in_file(config, &sizes[i]), *size_at(&copy, &sizes[i]));
+    for (int i = 0; i < REALS; i++)
+        if (name_in_file(config, &reals[i]))
+            ls_json_put_number(&w, name_in_file(config, &reals[i]), *real_at(&copy, &reals[i]));
+    ls_json_put_text(&w, activation_key(config), config->hidden_act);
+    if (config->problem_type) ls_json_put_text(&w, "problem_type", problems[config->problem_type]);
+    put_labels(&w, config);
+    for (const ls_json *m = ls_json_first(config->file); m; m = m->next)
+        if (!is_written(config, m->key)) ls_json_put_value(&w, m->key, m);
+    ls_json_put_end(&w);
+    return ls_json_take(&w, NULL);
+}

@@ -1,0 +1,275 @@
+/* bert_encoder.c - the encoder of BERT and its relatives, which differ in names and in how they count positions.
+ *
+ * Modules that only give names a level ("attention.output.") have no forward function: a layer runs its parts
+ * itself. */
+#include <stdio.h>
+#include <string.h>
+
+#include "models/bert.h"
+#include "ops/op.h"
+
+/* ---- names ---- */
+
+/* Paths of the parts of a layer, in the order of their parameters. */
+typedef struct part_names {
+    const char *layers; /* in the encoder */
+    const char *query, *key, *value, *out, *norm1, *up, *down, *norm2;
+} part_names;
+
+static const part_names bert_names = {
+    .layers = "encoder.layer",
+    .query = "attention.self.query",
+    .key = "attention.self.key",
+    .value = "attention.self.value",
+    .out = "attention.output.dense",
+    .norm1 = "attention.output.LayerNorm",
+    .up = "intermediate.dense",
+    .down = "output.dense",
+    .norm2 = "output.LayerNorm",
+};
+
+static const part_names distilbert_names = {
+    .layers = "transformer.layer",
+    .query = "attention.q_lin",
+    .key = "attention.k_lin",
+    .value = "attention.v_lin",
+    .out = "attention.out_lin",
+    .norm1 = "sa_layer_norm",
+    .up = "ffn.lin1",
+    .down = "ffn.lin2",
+    .norm2 = "output_layer_norm",
+};
+
+/* A child of that name; a new list where there is none. */
+static ls_module *level(ls_module *module, const char *name, size_t length)
+{
+    for (int i = 0; i < module->child_count; i++)
+        if (strncmp(module->children[i].name, name, length) == 0 && !module->children[i].name[length])
+            return module->children[i].module;
+    char copy[64];
+    snprintf(copy, sizeof copy, "%.*s", (int)length, name);
+    return ls_module_add(module, copy, ls_module_list_of(module->object.run, 0, NULL));
+}
+
+ls_module *ls_module_add_at(ls_module *module, const char *path, ls_module *child)
+{
+    for (const char *dot; module && (dot = strchr(path, '.')); path = dot + 1)
+        module = level(module, path, (size_t)(dot - path));
+    return ls_module_add(module, path, child);
+}
+
+/* ---- embeddings ---- */
+
+enum { WORDS, POSITIONS, TYPES };
+
+typedef struct embeddings {
+    ls_module module;
+    ls_module *table[LS_EMBEDDING_TABLES], *norm;
+    int tables; /* without types: 2 */
+    double dropout;
+    int64_t longest;     /* sequence */
+    int64_t padding;     /* the word that fills sequences up */
+    bool counts_padding; /* positions are counted from 0, whatever stands there; else words alone, from padding + 1 */
+} embeddings;
+
+/* [S], or [B,S] where it depends on the words. */
+static ls_tensor *positions_of(const embeddings *e, ls_tensor *ids)
+{
+    if (e->counts_padding) return ls_arange(ids->run, LS_I64, ls_dim(ids, 1), 0, 1);
+    ls_tensor *padding = ls_full_shape(ids->run, LS_I64, (double)e->padding, LS_SCALAR);
+    ls_tensor *is_word = ls_cast(ls_ne(ids, padding), LS_I64);
+    return ls_add(ls_mul(ls_cumsum(is_word, 1), is_word), padding);
+}
+
+static ls_tensor *embeddings_forward(ls_module *self, int n, ls_tensor *const *x, void *user)
+{
+    (void)user;
+    embeddings *e = (embeddings *)self;
+    ls_run *run = self->object.run;
+    ls_tensor *ids = x[0];
+    if (ls_dim(ids, 1) > e->longest)
+        return LS_POISON(run, LS_ERR_SHAPE, "sequences of %lld words; max_position_embeddings of the model allows %lld",
+                         (long long)ls_dim(ids, 1), (long long)e->longest);
+    ls_tensor *types = n > 1 ? x[1] : ls_full_shape(run, LS_I64, 0, LS_SHAPE(1));
+    ls_tensor *index[] = {ids, positions_of(e, ids), types};
+    ls_tensor *y = ls_forward_embeddings_norm(e->tables, e->table, index, e->norm);
+    if (self->training && e->dropout > 0) y = ls_dropout(y, e->dropout);
+    return ls_failed(run) ? y : op_as(y, op_half_type(run, ls_dtype_of(y))); /* once, and not in every product */
+}
+
+static ls_module *embeddings_new(ls_run *run, const ls_bert_config *c)
+{
+    embeddings *e = ls_layer_new_n(run, "BertEmbeddings", sizeof *e, embeddings_forward);
+    if (!e) return NULL;
+    ls_module *m = &e->module;
+    bool roberta = c->kind == LS_ROBERTA;
+    int64_t width = c->hidden_size, rows = c->max_position_embeddings;
+    e->counts_padding = !roberta;
+    e->padding = c->pad_token_id;
+    e->longest = roberta ? rows - e->padding - 1 : rows;
+    e->dropout = c->hidden_dropout_prob;
+    ls_layer_says(e, "dropout %g", e->dropout);
+    e->table[WORDS] = ls_module_add(m, "word_embeddings",
+                                    ls_embedding_new(run, c->vocab_size, width, .padding_idx = c->pad_token_id));
+    e->table[POSITIONS] = ls_module_add(
+        m, "position_embeddings", ls_embedding_new(run, rows, width, .padding_idx = roberta ? e->padding : LS_NO_ROW));
+    e->tables = c->type_vocab_size ? 3 : 2;
+    if (c->type_vocab_size)
+        e->table[TYPES] = ls_module_add(m, "token_type_embeddings", ls_embedding_new(run, c->type_vocab_size, width));
+    e->norm = ls_module_add(m, "LayerNorm", ls_layer_norm_new(run, width, .epsilon = c->layer_norm_eps));
+    return ls_layer_done(e);
+}
+
+/* ---- a layer ---- */
+
+typedef struct layer {
+    ls_module module;
+    ls_module *query, *key, *value, *out, *norm1, *up, *down, *norm2;
+    int64_t heads;
+    double dropout; /* of attention */
+} layer;
+
+/* Inputs: x [B,S,E]; x and a mask, which is bool; x and lengths, which are integers. */
+static ls_tensor *layer_forward(ls_module *self, int n, ls_tensor *const *x, void *user)
+{
+    (void)user;
+    const layer *l = (const layer *)self;
+    ls_attention_opts opts = ls_attention_by(n > 1 ? x[1] : NULL, self->training ? l->dropout : 0, false);
+    ls_tensor *q = ls_forward(l->query, x[0]), *k = ls_forward(l->key, x[0]), *v = ls_forward(l->value, x[0]);
+    ls_tensor *mixed = ls_attend(l->heads, q, k, v, &opts);
+    ls_tensor *y = ls_forward_with(l->norm1, ls_forward(l->out, mixed), x[0]);
+    return ls_forward_with(l->norm2, ls_forward(l->down, ls_forward(l->up, y)), y);
+}
+
+static ls_module *norm_new(ls_run *run, const ls_bert_config *c)
+{
+    return ls_layer_norm_new(run, c->hidden_size, .epsilon = c->layer_norm_eps, .dropout = c->hidden_dropout_prob);
+}
+
+static ls_module *layer_new(ls_run *run, const ls_bert_config *c, const part_names *names)
+{
+    layer *l = ls_layer_new_n(run, "BertLayer", sizeof *l, layer_forward);
+    if (!l) return NULL;
+    ls_module *m = &l->module;
+    int64_t width = c->hidden_size, wide = c->intermediate_size;
+    l->heads = c->num_attention_heads;
+    l->dropout = c->attention_probs_dropout_prob;
+    ls_layer_says(l, "heads %lld dropout %g", (long long)l->heads, l->dropout);
+    l->query = ls_module_add_at(m, names->query, ls_linear_new(run, width, width));
+    l->key = ls_module_add_at(m, names->key, ls_linear_new(run, width, width));
+    l->value = ls_module_add_at(m, names->value, ls_linear_new(run, width, width));
+    l->out = ls_module_add_at(m, names->out, ls_linear_new(run, width, width));
+    l->norm1 = ls_module_add_at(m, names->norm1, norm_new(run, c));
+    l->up = ls_module_add_at(m, names->up, ls_linear_new(run, width, wide, .activation = c->activation));
+    l->down = ls_module_add_at(m, names->down, ls_linear_new(run, wide, width));
+    l->norm2 = ls_module_add_at(m, names->norm2, norm_new(run, c));
+    return ls_layer_done(l);
+}
+
+/* ---- all of it ---- */
+
+typedef struct encoder {
+    ls_module module;
+    ls_module *embeddings, *layers, *pooler; /* pooler: NULL without */
+} encoder;
+
+/* A mask [B,S] as attention takes it, [B,1,1,S] of bool; lengths [B] as they are. NULL (and an error) for others. */
+static ls_tensor *usable_mask(ls_run *run, ls_tensor *ids, ls_tensor *mask)
+{
+    bool is_lengths = ls_ndim(mask) == 1 && ls_dim(mask, 0) == ls_dim(ids, 0);
+    bool is_mask = ls_shape_equal(ls_shape_of(mask), ls_shape_of(ids));
+    if (is_lengths) return mask;
+    if (!is_mask) {
+        ls_fail(&run->errors, LS_ERR_SHAPE, "the second input is %s; wanted a mask %s or lengths [%lld]", OP_TEXT(mask),
+                OP_SHAPE_TEXT(ls_shape_of(ids)), (long long)ls_dim(ids, 0));
+        return NULL;
+    }
+    if (ls_dtype_of(mask) != LS_BOOL) mask = ls_ne(mask, ls_full_shape(run, LS_I32, 0, LS_SCALAR));
+    return ls_reshape(mask, ls_dim(mask, 0), 1, 1, ls_dim(mask, 1));
+}
+
+static ls_outputs encoder_forward(ls_module *self, int n, ls_tensor *const *x, void *user)
+{
+    (void)user;
+    const encoder *e = (const encoder *)self;
+    ls_run *run = self->object.run;
+    ls_tensor *mask = n > 1 ? x[1] : NULL, *types = n > 2 ? x[2] : NULL;
+    if (!ls_layer_takes(self, n, 1, 3)) return LS_OUTPUTS(&run->poison);
+    if (ls_ndim(x[0]) != 2) {
+        if (ls_check_live(run, x[0], self->kind))
+            ls_fail(&run->errors, LS_ERR_SHAPE, "input_ids is %s, wanted [batch,length]", OP_TEXT(x[0]));
+        return LS_OUTPUTS(&run->poison);
+    }
+    if (mask && ls_check_live(run, mask, self->kind)) mask = usable_mask(run, x[0], mask);
+    ls_tensor *y = types ? ls_forward_with(e->embeddings, x[0], types) : ls_forward(e->embeddings, x[0]);
+    for (int i = 0; i < e->layers->child_count; i++) {
+        ls_module *next = e->layers->children[i].module;
+        y = mask ? ls_forward_with(next, y, mask) : ls_forward(next, y);
+    }
+    if (!e->pooler) return LS_OUTPUTS(y);
+    return LS_OUTPUTS(y, ls_forward(e->pooler, ls_select(y, 1, 0)));
+}
+
+ls_module *ls_bert_encoder_new(ls_run *run, const ls_bert_config *c, bool pooler)
+{
+    static const char *const kinds[] = {"BertModel", "DistilBertModel", "RobertaModel"};
+    const part_names *names = c->kind == LS_DISTILBERT ? &distilbert_names : &bert_names;
+    encoder *e = ls_layer_new_all(run, kinds[c->kind], sizeof *e, encoder_forward);
+    if (!e) return NULL;
+    ls_module *m = &e->module;
+    e->embeddings = ls_module_add(m, "embeddings", embeddings_new(run, c));
+    e->layers = ls_module_add_at(m, names->layers, ls_module_list_of(run, 0, NULL));
+    for (int64_t i = 0; i < c->num_hidden_layers && !ls_failed(run); i++)
+        ls_module_append(e->layers, layer_new(run, c, names));
+    if (pooler && c->kind != LS_DISTILBERT)
+        e->pooler = ls_module_add_at(m, "pooler.dense",
+                                     ls_linear_new(run, c->hidden_size, c->hidden_size, .activation = LS_ACT_TANH));
+    return ls_layer_done(e);
+}
+
+ls_tensor *ls_bert_words(const ls_module *module)
+{
+    return ls_tensor_of(((const encoder *)module)->embeddings, "word_embeddings.weight");
+}
+
+/* ---- first weights ---- */
+
+typedef struct drawing {
+    double deviation;
+    const char *patterns;
+    int64_t padding;
+} drawing;
+
+static bool ends_with(const char *text, const char *end)
+{
+    size_t length = strlen(text), tail = strlen(end);
+    return length >= tail && strcmp(text + length - tail, end) == 0;
+}
+
+static void draw_matrix(const drawing *d, const char *path, ls_tensor *weight)
+{
+    ls_run *run = weight->run;
+    ls_init_normal(weight, 0, d->deviation);
+    if (!ends_with(path, "word_embeddings.weight")) return;
+    ls_mark mark = ls_scope_begin(run);
+    ls_no_grad_begin(run);
+    ls_init_constant(ls_select(weight, 0, d->padding), 0);
+    ls_no_grad_end(run);
+    ls_scope_end(run, mark, NULL);
+}
+
+static bool draw_member(void *user, const char *path, const ls_module_member *member)
+{
+    const drawing *d = user;
+    if (!member->owned) return true; /* drawn where it belongs */
+    if (d->patterns && !ls_name_matches(d->patterns, path)) return true;
+    if (ls_ndim(member->tensor) == 2) draw_matrix(d, path, member->tensor);
+    else if (ends_with(path, "bias")) ls_init_constant(member->tensor, 0);
+    return !ls_failed(member->tensor->run);
+}
+
+void ls_bert_draw(ls_module *module, const ls_bert_config *config, const char *patterns)
+{
+    drawing d = {config->initializer_range, patterns, config->pad_token_id};
+    ls_module_visit(module, draw_member, &d);
+}

@@ -1,0 +1,444 @@
+/* bert.c - BERT and its relatives: numbers of a reference model, files, errors. tests/golden/bert.c compares whole
+ * trainings with those of Transformers. */
+#include "check.h"
+#include "folder.h"
+
+#include <lockstep.h>
+
+#include <unistd.h>
+
+#define TINY                                                                                                           \
+    NULL, .vocab_size = 50, .hidden_size = 16, .num_hidden_layers = 2, .num_attention_heads = 2,                       \
+          .intermediate_size = 24, .max_position_embeddings = 12
+
+static void check_ok(ls_run *run)
+{
+    CHECK_MSG(ls_error(run) == LS_OK, "%s", ls_error_message(run));
+}
+
+static void check_error(ls_run *run, ls_status code, const char *part)
+{
+    CHECK_MSG(ls_error(run) == code && strstr(ls_error_message(run), part), "%d: %s, expected %s", (int)ls_error(run),
+              ls_error_message(run), part);
+    ls_error_clear(run);
+}
+
+static double largest(ls_tensor *t)
+{
+    return ls_item(ls_max(ls_abs(ls_cast(t, LS_F64))));
+}
+
+static double difference(ls_tensor *a, ls_tensor *b)
+{
+    return largest(ls_sub(ls_cast(a, LS_F64), ls_cast(b, LS_F64)));
+}
+
+static ls_tensor *integers(ls_run *run, ls_shape shape, const int64_t *values)
+{
+    return ls_from(run, LS_I64, shape, values);
+}
+
+/* ---- the reference ---- */
+
+#define REFERENCE "checkpoints/generated_bert_ref"
+
+/* The folder of the reference; "" where it is not there, and the test counts as skipped. */
+typedef struct folder_name {
+    char text[1024];
+} folder_name;
+
+static folder_name reference(void)
+{
+    folder_name name = {""};
+    const char *config = check_data(REFERENCE "/config.json");
+    if (config) snprintf(name.text, sizeof name.text, "%.*s", (int)(strlen(config) - strlen("/config.json")), config);
+    return name;
+}
+
+static ls_state *read_part(ls_run *run, const folder_name *from, const char *name)
+{
+    char path[1100];
+    snprintf(path, sizeof path, "%s/%s.safetensors", from->text, name);
+    return ls_state_read(run, path);
+}
+
+static void compare_gradients(ls_module *model, const ls_state *wanted)
+{
+    ls_state *parameters = ls_parameters(model);
+    int64_t compared = 0;
+    for (int64_t i = 0; i < ls_state_count(parameters); i++) {
+        const char *name = ls_state_name(parameters, i);
+        ls_tensor *want = ls_state_find(wanted, name), *got = ls_grad(ls_state_tensor(parameters, i));
+        CHECK_MSG(want && got, "%s has no gradient", name);
+        if (!want || !got) continue;
+        compared++;
+        if (strstr(name, "word_embeddings")) { /* here, as in Transformers, padding has no gradient */
+            CHECK(largest(ls_select(got, 0, 0)) == 0);
+            want = ls_slice(want, 0, 1, INT64_MAX, 1), got = ls_slice(got, 0, 1, INT64_MAX, 1);
+        }
+        double error = ls_item(ls_norm(ls_sub(got, want))), norm = ls_item(ls_norm(want));
+        /* Softmax does not see what is added to every score: gradients of such biases are rounding. */
+        CHECK_MSG(error <= 1e-5 * norm + 1e-6, "gradient of %s, %g, differs by %g", name, norm, error);
+    }
+    CHECK(compared == ls_state_count(wanted));
+}
+
+static void classification_is_that_of_the_reference(void)
+{
+    folder_name from = reference();
+    if (!from.text[0]) return;
+    ls_run *run = ls_init(NULL, NULL);
+    ls_module *model = ls_bert_for_sequence_classification_new(run, from.text);
+    check_ok(run);
+    ls_state *io = read_part(run, &from, "io");
+    ls_tensor *ids = ls_state_find(io, "input_ids"), *mask = ls_state_find(io, "attention_mask");
+    ls_tensor *types = ls_state_find(io, "token_type_ids");
+
+    ls_outputs hidden = ls_forward_all(ls_child(model, "bert"), ids, mask, types);
+    CHECK_NEAR(difference(hidden.item[0], ls_state_find(io, "last_hidden_state")), 0, 1e-5);
+    CHECK_NEAR(difference(hidden.item[1], ls_state_find(io, "pooler_output")), 0, 1e-5);
+    ls_tensor *embedded = ls_forward_with(ls_child(model, "bert.embeddings"), ids, types);
+    CHECK_NEAR(difference(embedded, ls_state_find(io, "embedding_output")), 0, 1e-5);
+
+    ls_tensor *logits = ls_forward_with(model, ids, mask, types);
+    CHECK_NEAR(difference(logits, ls_state_find(io, "logits")), 0, 1e-5);
+    ls_tensor *loss = ls_bert_classification_loss(model, logits, ls_state_find(io, "labels"));
+    CHECK_NEAR(ls_item(loss), ls_item(ls_reshape_shape(ls_state_find(io, "loss"), LS_SCALAR)), 1e-6);
+    ls_backward(run, loss);
+    compare_gradients(model, read_part(run, &from, "grads_cls"));
+    check_ok(run);
+    ls_finish(run);
+}
+
+static void answers_are_those_of_the_reference(void)
+{
+    folder_name from = reference();
+    if (!from.text[0]) return;
+    ls_run *run = ls_init(NULL, NULL);
+    ls_module *model = ls_bert_for_question_answering_new(run, from.text);
+    check_ok(run);
+    ls_state *io = read_part(run, &from, "io");
+    ls_outputs out = ls_forward_all(model, ls_state_find(io, "input_ids"), ls_state_find(io, "attention_mask"),
+                                    ls_state_find(io, "token_type_ids"));
+    ls_tensor *want = ls_state_find(io, "qa_logits");
+    CHECK_NEAR(difference(out.item[0], ls_select(want, 2, 0)), 0, 1e-5);
+    CHECK_NEAR(difference(out.item[1], ls_select(want, 2, 1)), 0, 1e-5);
+    ls_tensor *loss = ls_bert_span_loss(out.item[0], out.item[1], ls_state_find(io, "start_positions"),
+                                        ls_state_find(io, "end_positions"));
+    CHECK_NEAR(ls_item(loss), ls_item(ls_reshape_shape(ls_state_find(io, "qa_loss"), LS_SCALAR)), 1e-6);
+    ls_backward(run, loss);
+    compare_gradients(model, read_part(run, &from, "grads_qa"));
+    check_ok(run);
+    ls_finish(run);
+}
+
+/* ---- files ---- */
+
+static const char folder[] = "bert_models";
+
+static bool same(ls_module *a, ls_module *b, const char *name)
+{
+    return difference(ls_tensor_of(a, name), ls_tensor_of(b, name)) == 0;
+}
+
+static void write_config(const char *text)
+{
+    FILE *file = fopen("bert_models/config.json", "w");
+    CHECK(file && fputs(text, file) >= 0 && fclose(file) == 0);
+}
+
+#define SIZES_OF_TINY                                                                                                  \
+    "\"vocab_size\": 50, \"hidden_size\": 16, \"num_hidden_layers\": 2, \"num_attention_heads\": 2, "                  \
+    "\"intermediate_size\": 24, \"max_position_embeddings\": 12"
+
+static void a_saved_model_comes_back(void)
+{
+    folder_fresh(folder);
+    ls_run *run = ls_init(NULL, NULL, .seed = 1);
+    ls_module *old = ls_bert_for_sequence_classification_new(run, TINY, .num_labels = 3, .hidden_act = "gelu_new",
+                                                             .hidden_dropout_prob = 0.25, .layer_norm_eps = 1e-5);
+    CHECK(ls_save_model(run, old, folder));
+    char *text = file_text("bert_models/config.json", NULL);
+    CHECK_MSG(text && strstr(text, "\"BertForSequenceClassification\"") && strstr(text, "\"model_type\": \"bert\"") &&
+                  strstr(text, "\"hidden_dropout_prob\": 0.25") && strstr(text, "\"2\": \"LABEL_2\"") &&
+                  strstr(text, "\"LABEL_1\": 1") && strstr(text, "\"hidden_act\": \"gelu_new\""),
+              "%s", text);
+    free(text);
+    ls_module *copy = ls_bert_for_sequence_classification_new(run, folder);
+    check_ok(run);
+    ls_eval(old);
+    ls_eval(copy);
+    ls_tensor *ids = integers(run, LS_SHAPE(1, 4), (int64_t[]){2, 7, 49, 3});
+    CHECK(difference(ls_forward(old, ids), ls_forward(copy, ids)) == 0 && ls_dim(ls_forward(copy, ids), 1) == 3);
+
+    /* the head of another task, and of other labels, starts fresh */
+    ls_module *answers = ls_bert_for_question_answering_new(run, folder);
+    CHECK(same(ls_child(old, "bert"), ls_child(answers, "bert"), "encoder.layer.1.output.dense.weight"));
+    CHECK(largest(ls_tensor_of(answers, "qa_outputs.weight")) > 0);
+    CHECK(largest(ls_tensor_of(answers, "qa_outputs.weight")) < 0.02 * 6);
+    ls_module *seven = ls_bert_for_sequence_classification_new(run, folder, .num_labels = 7);
+    CHECK(same(old, seven, "bert.pooler.dense.bias") && ls_dim(ls_tensor_of(seven, "classifier.weight"), 0) == 7);
+    check_ok(run);
+
+    CHECK(ls_bert_new(run, folder, .intermediate_size = 32) == NULL);
+    check_error(run, LS_ERR_SHAPE, "bert_models: ls_load_state_dict: encoder.layer.0.intermediate.dense.weight");
+    folder_remove(folder);
+    ls_finish(run);
+}
+
+static void what_was_in_a_configuration_stays_in_it(void)
+{
+    folder_fresh(folder);
+    write_config("{\"model_type\": \"bert\", " SIZES_OF_TINY ", \"finetuning_task\": \"mrpc\", "
+                 "\"id2label\": {\"0\": \"no\", \"1\": \"yes\"}, \"label2id\": {\"no\": 0, \"yes\": 1}}");
+    ls_run *run = ls_init(NULL, NULL);
+    ls_module *model = ls_bert_for_sequence_classification_new(run, "bert_models/config.json");
+    CHECK(ls_save_model(run, model, folder));
+    char *text = file_text("bert_models/config.json", NULL);
+    CHECK_MSG(text && strstr(text, "\"finetuning_task\": \"mrpc\"") && strstr(text, "\"1\": \"yes\""), "%s", text);
+    free(text);
+    folder_remove(folder);
+    check_ok(run);
+    ls_finish(run);
+}
+
+/* As the first releases of Transformers wrote them: an encoder without prefix, norms with gamma and beta, buffers. */
+static void files_of_old_load(void)
+{
+    folder_fresh(folder);
+    ls_run *run = ls_init(NULL, NULL, .seed = 2);
+    ls_module *old = ls_bert_new(run, TINY);
+    ls_init_normal(ls_tensor_of(old, "embeddings.LayerNorm.weight"), 1, 0.1);
+    ls_init_normal(ls_tensor_of(old, "encoder.layer.1.output.LayerNorm.bias"), 0, 0.1);
+    CHECK(ls_save_model(run, old, folder));
+    ls_state *state = ls_state_dict(old), *renamed = ls_state_new(run);
+    for (int64_t i = 0; i < ls_state_count(state); i++) {
+        char name[256];
+        snprintf(name, sizeof name, "%s", ls_state_name(state, i));
+        char *norm = strstr(name, "LayerNorm.");
+        if (norm) strcpy(norm, strstr(norm, "weight") ? "LayerNorm.gamma" : "LayerNorm.beta");
+        ls_state_add(renamed, name, ls_state_tensor(state, i));
+    }
+    ls_state_add(renamed, "embeddings.position_ids", ls_arange(run, LS_I64, 12, 0, 1));
+    CHECK(ls_state_write(renamed, "bert_models/model.safetensors"));
+    ls_module *model = ls_bert_for_question_answering_new(run, folder);
+    check_ok(run);
+    CHECK(same(old, ls_child(model, "bert"), "embeddings.LayerNorm.weight"));
+    CHECK(same(old, ls_child(model, "bert"), "encoder.layer.1.output.LayerNorm.bias"));
+
+    /* and the other way: an encoder from a model with a head */
+    CHECK(ls_save_model(run, model, folder));
+    ls_module *alone = ls_bert_new(run, folder);
+    check_ok(run);
+    CHECK(same(old, alone, "encoder.layer.0.attention.self.key.weight"));
+
+    CHECK(ls_state_write(ls_state_without(ls_state_dict(model), "*.layer.1.output.dense.*"),
+                         "bert_models/model.safetensors"));
+    CHECK(ls_bert_new(run, folder) == NULL);
+    check_error(run, LS_ERR_VALUE, "missing encoder.layer.1.output.dense.weight, encoder.layer.1.output.dense.bias");
+    folder_remove(folder);
+    ls_finish(run);
+}
+
+static void wrong_configurations_are_refused(void)
+{
+    folder_fresh(folder);
+    ls_run *run = ls_init(NULL, NULL);
+    CHECK(ls_bert_new(run, "nowhere") == NULL);
+    check_error(run, LS_ERR_IO, "nowhere");
+    write_config("{\"model_type\": \"gpt2\"}");
+    CHECK(ls_bert_new(run, folder) == NULL);
+    check_error(run, LS_ERR_UNSUPPORTED, "model_type \"gpt2\"; known are bert, distilbert and roberta");
+    write_config("{\"vocab_size\": 50}");
+    CHECK(ls_bert_new(run, folder) == NULL);
+    check_error(run, LS_ERR_IO, "bert_models/config.json lacks \"model_type\"");
+    write_config("{\"model_type\": \"bert\", \"vocab_size\": 50}");
+    CHECK(ls_bert_new(run, folder) == NULL);
+    check_error(run, LS_ERR_IO, "bert_models/config.json lacks \"hidden_size\"");
+    write_config("{\"model_type\": \"bert\", \"vocab_size\": \"many\"}");
+    CHECK(ls_bert_new(run, folder) == NULL);
+    check_error(run, LS_ERR_IO, "\"vocab_size\" of bert_models/config.json is not a number");
+    write_config("{\"model_type\": ");
+    CHECK(ls_bert_new(run, folder) == NULL);
+    check_error(run, LS_ERR_IO, "bert_models/config.json: line 1");
+    write_config("{\"model_type\": \"bert\", \"hidden_act\": \"golu\", " SIZES_OF_TINY "}");
+    CHECK(ls_bert_new(run, folder) == NULL);
+    check_error(run, LS_ERR_UNSUPPORTED, "hidden_act \"golu\"; known are gelu, ");
+    write_config("{\"model_type\": \"bert\", " SIZES_OF_TINY "}");
+    CHECK(ls_bert_new(run, folder) == NULL);
+    CHECK_MSG(ls_error(run) == LS_ERR_IO, "%s", ls_error_message(run)); /* there are no weights */
+    ls_error_clear(run);
+
+    CHECK(ls_bert_new(run, NULL, .hidden_size = 100) == NULL);
+    check_error(run, LS_ERR_VALUE, "hidden_size 100 does not make 12 equal heads");
+    CHECK(ls_bert_new(run, NULL, .num_hidden_layers = 0) == NULL);
+    check_error(run, LS_ERR_VALUE, "num_hidden_layers is 0");
+    CHECK(ls_bert_new(run, NULL, .num_labels = 0) == NULL);
+    check_error(run, LS_ERR_VALUE, "num_labels is 0");
+    folder_remove(folder);
+    ls_finish(run);
+}
+
+/* ---- inputs ---- */
+
+static void wrong_inputs_are_named(void)
+{
+    ls_run *run = ls_init(NULL, NULL);
+    ls_module *model = ls_bert_for_sequence_classification_new(run, TINY);
+    ls_forward(model, integers(run, LS_SHAPE(2, 3), (int64_t[]){1, 2, 3, 4, 50, 6}));
+    check_error(run, LS_ERR_VALUE, "index 50 at position 4 is out of range for 50 rows");
+    ls_forward(model, ls_zeros(run, LS_I64, 2, 13));
+    check_error(run, LS_ERR_SHAPE, "sequences of 13 words; max_position_embeddings of the model allows 12");
+    ls_forward(model, ls_zeros(run, LS_I64, 12));
+    check_error(run, LS_ERR_SHAPE, "input_ids is [12] i64, wanted [batch,length]");
+    ls_forward_with(model, ls_zeros(run, LS_I64, 2, 5), ls_ones(run, LS_I64, 2, 4));
+    check_error(run, LS_ERR_SHAPE, "the second input is [2,4] i64; wanted a mask [2,5] or lengths [2]");
+    ls_bert_classification_loss(ls_child(model, "bert"), ls_zeros(run, LS_F32, 1, 2), ls_zeros(run, LS_I64, 1));
+    check_error(run, LS_ERR_VALUE, "BertModel is not a model for sequence classification");
+    ls_finish(run);
+}
+
+/* Where sequences are filled up at their ends, masks and lengths are the same to every word. */
+static void lengths_are_as_good_as_masks(void)
+{
+    ls_run *run = ls_init(NULL, NULL, .seed = 3);
+    ls_module *model = ls_bert_for_sequence_classification_new(run, TINY);
+    ls_eval(model);
+    ls_tensor *ids = integers(run, LS_SHAPE(2, 4), (int64_t[]){5, 6, 7, 8, 9, 10, 0, 0});
+    ls_tensor *mask = integers(run, LS_SHAPE(2, 4), (int64_t[]){1, 1, 1, 1, 1, 1, 0, 0});
+    ls_tensor *lengths = integers(run, LS_SHAPE(2), (int64_t[]){4, 2});
+    ls_tensor *types = integers(run, LS_SHAPE(2, 4), (int64_t[]){0, 0, 0, 0, 0, 0, 0, 0});
+    ls_tensor *logits = ls_forward_with(model, ids, mask);
+    CHECK(difference(logits, ls_forward_with(model, ids, lengths)) < 1e-6);
+    CHECK(difference(logits, ls_forward_with(model, ids, ls_cast(mask, LS_BOOL), types)) < 1e-6);
+    CHECK(difference(logits, ls_forward(model, ids)) > 1e-6); /* padding counts */
+    ls_tensor *short_ids = ls_slice(ls_slice(ids, 0, 1, 2, 1), 1, 0, 2, 1);
+    CHECK(difference(ls_slice(logits, 0, 1, 2, 1), ls_forward_with(model, short_ids, NULL, NULL)) < 1e-6);
+
+    ls_module *answers = ls_bert_for_question_answering_new(run, TINY);
+    ls_outputs out = ls_forward_all(answers, ids, lengths);
+    CHECK(ls_item(ls_select(ls_select(out.item[0], 0, 1), 0, 2)) == -1e4);
+    CHECK(ls_item(ls_select(ls_select(out.item[1], 0, 0), 0, 3)) > -1e3);
+    check_ok(run);
+    ls_finish(run);
+}
+
+/* ---- losses ---- */
+
+static void problems_have_their_losses(void)
+{
+    ls_run *run = ls_init(NULL, NULL);
+    ls_module *classes = ls_bert_for_sequence_classification_new(run, TINY);
+    ls_module *number = ls_bert_for_sequence_classification_new(run, TINY, .num_labels = 1);
+    ls_module *numbers = ls_bert_for_sequence_classification_new(run, TINY, .problem_type = LS_PROBLEM_REGRESSION);
+    ls_tensor *logits = ls_from(run, LS_F32, LS_SHAPE(2, 2), (float[]){1, 2, 3, 5});
+    ls_tensor *labels = integers(run, LS_SHAPE(2), (int64_t[]){1, 0});
+    double want = (log(1 + exp(-1)) + log(1 + exp(2))) / 2;
+    CHECK_NEAR(ls_item(ls_bert_classification_loss(classes, logits, labels)), want, 1e-6);
+    ls_tensor *several = ls_from(run, LS_F32, LS_SHAPE(2, 2), (float[]){1, 0, 0, 1});
+    want = (log(1 + exp(-1)) + log(1 + exp(2)) + log(1 + exp(3)) + log(1 + exp(-5))) / 4;
+    CHECK_NEAR(ls_item(ls_bert_classification_loss(classes, logits, several)), want, 1e-6);
+    CHECK_NEAR(ls_item(ls_bert_classification_loss(numbers, logits, several)), (0.0 + 4 + 9 + 16) / 4, 1e-6);
+    ls_tensor *column = ls_slice(logits, 1, 0, 1, 1), *targets = ls_from(run, LS_F32, LS_SHAPE(2), (float[]){2, 0});
+    CHECK_NEAR(ls_item(ls_bert_classification_loss(number, column, targets)), (1.0 + 9) / 2, 1e-6);
+    check_ok(run);
+    ls_finish(run);
+}
+
+static void positions_outside_do_not_count(void)
+{
+    ls_run *run = ls_init(NULL, NULL);
+    ls_tensor *logits = ls_from(run, LS_F32, LS_SHAPE(2, 2), (float[]){1, 2, 3, 5});
+    ls_tensor *first = integers(run, LS_SHAPE(2), (int64_t[]){1, 9}),
+              *second = integers(run, LS_SHAPE(2), (int64_t[]){-3, 1});
+    double start = log(1 + exp(-1)), end = (log(1 + exp(1)) + log(1 + exp(-2))) / 2;
+    CHECK_NEAR(ls_item(ls_bert_span_loss(logits, logits, first, second)), (start + end) / 2, 1e-6);
+    check_ok(run);
+    ls_finish(run);
+}
+
+/* ---- parameters ---- */
+
+static double deviation(ls_tensor *t)
+{
+    return sqrt(ls_item(ls_var(t, 0)));
+}
+
+static void first_weights_are_those_of_transformers(void)
+{
+    ls_run *run = ls_init(NULL, NULL);
+    ls_module *model =
+        ls_bert_for_masked_lm_new(run, NULL, .vocab_size = 500, .hidden_size = 64, .num_attention_heads = 4,
+                                  .num_hidden_layers = 1, .intermediate_size = 128);
+    CHECK_NEAR(deviation(ls_tensor_of(model, "bert.encoder.layer.0.attention.self.query.weight")), 0.02, 1e-3);
+    CHECK_NEAR(deviation(ls_tensor_of(model, "bert.embeddings.position_embeddings.weight")), 0.02, 1e-3);
+    CHECK(largest(ls_tensor_of(model, "bert.encoder.layer.0.output.dense.bias")) == 0);
+    CHECK(ls_item(ls_min(ls_tensor_of(model, "bert.embeddings.LayerNorm.weight"))) == 1);
+    ls_tensor *words = ls_tensor_of(model, "bert.embeddings.word_embeddings.weight");
+    CHECK(largest(ls_select(words, 0, 0)) == 0 && largest(ls_select(words, 0, 1)) > 0);
+    check_ok(run);
+    ls_finish(run);
+}
+
+static void words_and_their_scores_share_weights(void)
+{
+    folder_fresh(folder);
+    ls_run *run = ls_init(NULL, NULL);
+    ls_module *model =
+        ls_bert_for_masked_lm_new(run, TINY, .hidden_dropout_prob = 0, .attention_probs_dropout_prob = 0);
+    CHECK(ls_tensor_of(model, "cls.predictions.decoder.weight") ==
+          ls_tensor_of(model, "bert.embeddings.word_embeddings.weight"));
+    CHECK(ls_tensor_of(model, "cls.predictions.decoder.bias") == ls_tensor_of(model, "cls.predictions.bias"));
+    ls_init_normal(ls_tensor_of(model, "cls.predictions.bias"), 0, 1);
+    ls_tensor *ids = integers(run, LS_SHAPE(1, 3), (int64_t[]){1, 2, 3});
+    ls_tensor *labels = integers(run, LS_SHAPE(1, 3), (int64_t[]){-100, 7, -100});
+    ls_tensor *logits = ls_forward(model, ids);
+    CHECK(ls_dim(logits, 2) == 50);
+    ls_tensor *loss = ls_bert_masked_lm_loss(logits, labels);
+    double want = -ls_item(ls_select(ls_select(ls_log_softmax(ls_select(logits, 0, 0), 1), 0, 1), 0, 7));
+    CHECK_NEAR(ls_item(loss), want, 1e-5);
+    CHECK(ls_save_model(run, model, folder));
+    ls_module *copy = ls_bert_for_masked_lm_new(run, folder);
+    check_ok(run);
+    CHECK(difference(ls_forward(copy, ids), logits) == 0);
+    folder_remove(folder);
+    ls_finish(run);
+}
+
+/* Of a layer that is computed again: dropout included. */
+static void layers_can_be_recomputed(void)
+{
+    double sums[2];
+    for (int again = 0; again < 2; again++) {
+        ls_run *run = ls_init(NULL, NULL, .seed = 4);
+        ls_module *model = ls_bert_for_sequence_classification_new(run, TINY);
+        ls_module *layers = ls_child(model, "bert.encoder.layer");
+        for (int i = 0; i < ls_child_count(layers); i++) ls_recompute(ls_child_at(layers, i), again);
+        ls_tensor *ids = integers(run, LS_SHAPE(2, 3), (int64_t[]){1, 2, 3, 4, 5, 6});
+        ls_tensor *lengths = integers(run, LS_SHAPE(2), (int64_t[]){3, 2});
+        ls_backward(run, ls_cross_entropy(ls_forward_with(model, ids, lengths), ls_zeros(run, LS_I64, 2)));
+        sums[again] = ls_item(ls_norm(ls_grad(ls_tensor_of(model, "bert.embeddings.word_embeddings.weight"))));
+        check_ok(run);
+        ls_finish(run);
+    }
+    CHECK(sums[0] == sums[1] && sums[0] > 0);
+}
+
+int main(int argc, char **argv)
+{
+    check_filter = argc > 1 ? argv[1] : NULL;
+    CHECK_RUN(classification_is_that_of_the_reference);
+    CHECK_RUN(answers_are_those_of_the_reference);
+    CHECK_RUN(a_saved_model_comes_back);
+    CHECK_RUN(what_was_in_a_configuration_stays_in_it);
+    CHECK_RUN(files_of_old_load);
+    CHECK_RUN(wrong_configurations_are_refused);
+    CHECK_RUN(wrong_inputs_are_named);
+    CHECK_RUN(lengths_are_as_good_as_masks);
+    CHECK_RUN(problems_have_their_losses);
+    CHECK_RUN(positions_outside_do_not_count);
+    CHECK_RUN(first_weights_are_those_of_transformers);
+    CHECK_RUN(words_and_their_scores_share_weights);
+    CHECK_RUN(layers_can_be_recomputed);
+    return check_done();
+}
