@@ -80,9 +80,9 @@ LS_API void ls_unfreeze(ls_module *module);
  *
  * The module must compute the same from the same inputs (ls_is_recomputing() says that it is the second time). Its
  * inputs, parameters, buffers it reads, mode and what is frozen must stay until ls_backward(): a change is an error.
- * Numbers of the program that its forward function uses must stay, too, and those nobody can compare. Hooks of the
- * module are called once, those of modules inside it twice. Without gradients (ls_no_grad_begin) it makes no
- * difference. */
+ * Numbers of the program that its forward function uses must stay, too: an operator that is called otherwise the second
+ * time is an error. Hooks of the module are called once, those of modules inside it twice. Without gradients
+ * (ls_no_grad_begin) it makes no difference. */
 LS_API void ls_recompute(ls_module *module, bool on);
 
 /* A table of layers, output shapes (of the last forward pass, if there was one) and parameter counts. */

@@ -109,6 +109,14 @@ static const char *missing_entry(const ls_device_table *t)
     return NULL;
 }
 
+/* The first trait that this library has never heard of, and would not heed; -1: all are known. */
+static int unknown_trait(uint32_t traits)
+{
+    uint32_t unknown = traits & ~(uint32_t)(LS_TRAIT_HOST | LS_TRAIT_STORAGES | LS_TRAIT_LIVE_VALUES |
+                                            LS_TRAIT_SCATTERED | LS_TRAIT_HALF_COPY | LS_TRAIT_KRSC);
+    return unknown ? __builtin_ctz(unknown) : -1;
+}
+
 /* What the plug-in has of a table, with NULL for what it does not. False, and why not. */
 static bool read_table(const ls_device_table *given, const char *name, ls_device_table *table, ls_message *why)
 {
@@ -131,6 +139,15 @@ static bool read_table(const ls_device_table *given, const char *name, ls_device
     if (strcmp(operators, ls_operators) != 0) return tell_operators_apart(operators, name, why), false;
     *table = (ls_device_table){0};
     memcpy(table, given, given->size < sizeof *table ? given->size : sizeof *table);
+    int trait = unknown_trait(table->traits);
+    if (trait >= 0) {
+        snprintf(
+            why->text, sizeof why->text,
+            "device \"%.64s\": the plug-in asks for trait 1 << %d, which this library does not know; build it with "
+            "this version's headers",
+            name, trait);
+        return false;
+    }
     const char *missing = missing_entry(table);
     if (missing) ls_message_set(why, "device \"%.64s\": its table has no %s", name, missing);
     return !missing;

@@ -184,14 +184,25 @@ static void merge_and_insert(ls_pool *pool, ls_pool_block *block)
 
 /* ---- Chunks --------------------------------------------------------------------------------------------------- */
 
+/* Memory of the device; NULL where it has none, or gives what cannot be used. */
+static void *ask_device(ls_pool *pool, size_t bytes)
+{
+    void *address = NULL;
+    if (pool->table->alloc(pool->device, bytes, &address) != LS_OK || !address) return NULL;
+    if ((uintptr_t)address % LS_POOL_ALIGN == 0) return address;
+    pool->stats.odd = address;
+    pool->table->release(pool->device, address, bytes);
+    return NULL;
+}
+
 /* The whole of a new chunk, in no list. Needs one descriptor. */
 static ls_pool_block *add_chunk(ls_pool *pool, size_t bytes)
 {
     chunk *more = ls_sys_alloc(sizeof *more);
     if (!more) return NULL;
-    void *address = NULL;
     pool->stats.requests++;
-    if (pool->table->alloc(pool->device, bytes, &address) != LS_OK || !address) {
+    void *address = ask_device(pool, bytes);
+    if (!address) {
         ls_sys_free(more);
         return NULL;
     }
@@ -253,8 +264,8 @@ size_t ls_pool_trim(ls_pool *pool)
 /* Needs one descriptor. */
 static ls_pool_block *take_exact(ls_pool *pool, size_t bytes)
 {
-    void *address = NULL;
-    if (pool->table->alloc(pool->device, bytes, &address) != LS_OK || !address) return NULL;
+    void *address = ask_device(pool, bytes);
+    if (!address) return NULL;
     ls_pool_block *block = new_descriptor(pool);
     *block = (ls_pool_block){.address = address, .bytes = bytes, .after = pool->out};
     if (pool->out) pool->out->before = block;

@@ -33,6 +33,7 @@ typedef struct ls_pool_stats {
     size_t cached;     /* bytes got from the device and free */
     uint64_t chunks;   /* held now */
     uint64_t requests; /* for chunks, made to the device so far */
+    const void *odd;   /* an address it gave that is no multiple of LS_POOL_ALIGN, and was not used; NULL: none */
 } ls_pool_stats;
 
 /* NULL when host memory is out. Takes no device memory yet. Table and device must outlive the pool. */

@@ -119,9 +119,15 @@ ls_storage *ls_storage_new(ls_run *run, ls_device *device, size_t bytes)
         storage->block = ls_pool_take(device->pool, bytes);
         if (!storage->block) {
             ls_pool_stats stats = ls_pool_get_stats(device->pool);
-            ls_fail(&run->errors, LS_ERR_MEMORY,
-                    "device %s has no room for %zu bytes more (%zu in use, %zu cached); a smaller batch needs less",
-                    device->name, bytes, stats.in_use, stats.cached);
+            if (stats.odd)
+                ls_fail(&run->errors, LS_ERR_DEVICE,
+                        "device %s gave memory at %p, which is no multiple of %u bytes: its plug-in must align what it "
+                        "allocates",
+                        device->name, stats.odd, LS_POOL_ALIGN);
+            else
+                ls_fail(&run->errors, LS_ERR_MEMORY,
+                        "device %s has no room for %zu bytes more (%zu in use, %zu cached); a smaller batch needs less",
+                        device->name, bytes, stats.in_use, stats.cached);
             ls_slab_give(&run->storages, storage);
             return NULL;
         }

@@ -37,6 +37,7 @@ static void what_a_plug_in_lacks_is_named(void)
         {"other calls", "begin the table with LS_DEVICE_TABLE"},
         {"no count", "its table has no count"},
         {"no run", "its table has no run"},
+        {"a new trait", "asks for trait 1 << 30, which this library does not know"},
         {"half a stream", "its table has no stream_destroy"},
         {"a silent failure", "could not be opened, and does not say why"},
     };
@@ -48,6 +49,33 @@ static void what_a_plug_in_lacks_is_named(void)
         CHECK(ls_finish(run) == 1);
     }
     unsetenv("OTHER_DEVICE");
+}
+
+static void memory_that_is_not_aligned_is_refused(void)
+{
+    setenv("OTHER_DEVICE", "odd memory", 1);
+    ls_run *run = ls_init(NULL, NULL, .device = OTHER_DEVICE);
+    CHECK_MSG(ls_error(run) == LS_OK, "%s", ls_error_message(run));
+    CHECK(!ls_is_valid(ls_zeros(run, LS_F32, 4)) && ls_error(run) == LS_ERR_DEVICE);
+    says(run, "no multiple of 64 bytes: its plug-in must align what it allocates");
+    CHECK(ls_finish(run) == 1);
+    unsetenv("OTHER_DEVICE");
+}
+
+/* Loading it would end the program by SIGBUS. */
+static void a_plug_in_that_is_cut_short_is_refused(void)
+{
+    static char bytes[1 << 22];
+    FILE *whole = fopen(ASYNC_DEVICE, "rb"), *part = fopen("./cut.so", "wb");
+    size_t size = fread(bytes, 1, sizeof bytes, whole);
+    CHECK(size > 8192 && fwrite(bytes, 1, 4096, part) == 4096);
+    fclose(whole);
+    fclose(part);
+    ls_run *run = ls_init(NULL, NULL, .device = "./cut.so");
+    CHECK(ls_error(run) == LS_ERR_DEVICE);
+    says(run, "device \"./cut.so\": the file is cut short: 4096 bytes of at least ");
+    CHECK(ls_finish(run) == 1);
+    remove("./cut.so");
 }
 
 /* ---- failures that are noticed after the call ---- */
@@ -256,6 +284,8 @@ int main(int argc, char **argv)
     check_filter = argc > 1 ? argv[1] : NULL;
     CHECK_RUN(another_list_of_operators_is_refused_by_name);
     CHECK_RUN(what_a_plug_in_lacks_is_named);
+    CHECK_RUN(memory_that_is_not_aligned_is_refused);
+    CHECK_RUN(a_plug_in_that_is_cut_short_is_refused);
     CHECK_RUN(late_failures_name_module_and_operator);
     CHECK_RUN(weights_in_the_devices_order_are_the_same_weights);
     CHECK_RUN(a_checkpoint_of_the_device_goes_on_on_the_cpu);

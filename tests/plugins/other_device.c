@@ -12,19 +12,21 @@ static int device_count(void)
 
 static ls_status device_open(const ls_host *host, const ls_device_open_args *args, void **device, ls_message *why)
 {
+    const char *how = getenv("OTHER_DEVICE");
     (void)host;
     (void)args;
-    (void)device;
     (void)why;
-    return LS_ERR_DEVICE;
+    *device = NULL;
+    return how && strcmp(how, "odd memory") == 0 ? LS_OK : LS_ERR_DEVICE;
 }
 
 static ls_status device_alloc(void *device, size_t bytes, void **address)
 {
+    static _Alignas(64) char memory[64];
     (void)device;
     (void)bytes;
-    *address = NULL;
-    return LS_ERR_MEMORY;
+    *address = memory + 8;
+    return LS_OK;
 }
 
 static void device_release(void *device, void *address, size_t bytes)
@@ -79,6 +81,7 @@ const ls_device_table *ls_plugin_v2(const ls_host *host)
     else if (strcmp(how, "other calls") == 0) table.call_size--;
     else if (strcmp(how, "no count") == 0) table.count = NULL;
     else if (strcmp(how, "no run") == 0) table.run = NULL;
+    else if (strcmp(how, "a new trait") == 0) table.traits = LS_TRAIT_HOST | 1u << 30;
     else if (strcmp(how, "half a stream") == 0) table.stream_create = device_stream;
     return &table;
 }
