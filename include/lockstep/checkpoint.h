@@ -100,11 +100,11 @@ LS_API bool ls_wait_for_save(ls_run *run);
 
 /* ---- Runs: going on ---- */
 
-/* Restore all from a folder; or, with NULL or "latest", from the newest complete one of the automatic ones: a damaged
- * one is named in a warning and passed over. Every file is compared with its size and checksum before anything is
- * touched. The next ls_epoch() then enters the epoch that was saved. Settings that differ are named in warnings. False,
- * and an error, when there is no such checkpoint, it is damaged (which file, and how) or does not fit what was
- * prepared. */
+/* Restore all from a folder, or from that of the name in project_dir/checkpoints; or, with NULL or "latest", from the
+ * newest complete one of the automatic ones: a damaged one is named in a warning and passed over. Every file is
+ * compared with its size and checksum before anything is touched. The next ls_epoch() then enters the epoch that was
+ * saved. Settings that differ are named in warnings. False, and an error, when there is no such checkpoint, it is
+ * damaged (which file, and how) or does not fit what was prepared. */
 LS_API bool ls_load_state(ls_run *run, const char *folder);
 
 /* ---- Runs: what else belongs to them ---- */

@@ -46,7 +46,7 @@ static ls_module *conv_new(ls_run *run, int64_t in, int64_t out, int64_t kernel,
     if (!c) return NULL;
     int64_t groups = opts.groups;
     int64_t height = ls_opts_integer(opts.kernel_hw[0], kernel), width = ls_opts_integer(opts.kernel_hw[1], kernel);
-    if (groups < 1 || in % groups || out % groups || height < 1 || width < 1) {
+    if (groups < 1 || in < 1 || out < 1 || in % groups || out % groups || height < 1 || width < 1) {
         ls_fail(&run->errors, LS_ERR_VALUE, "%s: %lld to %lld channels in %lld groups with a kernel of %lldx%lld",
                 c->module.kind, (long long)in, (long long)out, (long long)groups, (long long)height, (long long)width);
         return ls_layer_done(c);
@@ -57,6 +57,19 @@ static ls_module *conv_new(ls_run *run, int64_t in, int64_t out, int64_t kernel,
                 (long long)opts.output_padding);
         return ls_layer_done(c);
     }
+    long long hw[6];
+    for (int i = 0; i < 2; i++) {
+        hw[i] = ls_opts_integer(opts.stride_hw[i], opts.stride);
+        hw[2 + i] = ls_opts_integer(opts.padding_hw[i], opts.padding);
+        hw[4 + i] = ls_opts_integer(opts.dilation_hw[i], opts.dilation);
+    }
+    if (hw[0] < 1 || hw[1] < 1 || hw[2] < 0 || hw[3] < 0 || hw[4] < 1 || hw[5] < 1 || opts.output_padding < 0) {
+        ls_fail(&run->errors, LS_ERR_VALUE,
+                "%s: stride %lldx%lld and dilation %lldx%lld must be at least 1, padding %lldx%lld and output padding "
+                "%lld at least 0",
+                c->module.kind, hw[0], hw[1], hw[4], hw[5], hw[2], hw[3], (long long)opts.output_padding);
+        return ls_layer_done(c);
+    }
     c->geometry = (ls_conv2d_opts){.stride = opts.stride,
                                    .padding = opts.padding,
                                    .dilation = opts.dilation,
@@ -65,12 +78,6 @@ static ls_module *conv_new(ls_run *run, int64_t in, int64_t out, int64_t kernel,
                                    .padding_hw = {opts.padding_hw[0], opts.padding_hw[1]},
                                    .dilation_hw = {opts.dilation_hw[0], opts.dilation_hw[1]},
                                    .output_padding = opts.output_padding};
-    long long hw[6];
-    for (int i = 0; i < 2; i++) {
-        hw[i] = ls_opts_integer(opts.stride_hw[i], opts.stride);
-        hw[2 + i] = ls_opts_integer(opts.padding_hw[i], opts.padding);
-        hw[4 + i] = ls_opts_integer(opts.dilation_hw[i], opts.dilation);
-    }
     ls_layer_says(c, "stride %lldx%lld padding %lldx%lld dilation %lldx%lld output padding %lld", hw[0], hw[1], hw[2],
                   hw[3], hw[4], hw[5], (long long)opts.output_padding);
     ls_shape shape = transposed ? LS_SHAPE(in, out / groups, height, width) : LS_SHAPE(out, in / groups, height, width);

@@ -30,6 +30,9 @@ const ls_conv_layer *ls_as_conv2d(const ls_module *module);
 const ls_norm_layer *ls_as_batch_norm(const ls_module *module);
 const ls_norm_layer *ls_as_layer_norm(const ls_module *module);
 
+/* "relu", for messages. */
+const char *ls_activation_name(ls_activation activation);
+
 /* y = norm(conv(x)), or norm(conv(x), residual) unless that is NULL. In one pass where nothing but rounding can tell:
  * the norm is in evaluation and no gradient will be asked for. */
 ls_tensor *ls_forward_conv_norm(ls_module *conv, ls_module *norm, ls_tensor *x, ls_tensor *residual);

@@ -1,7 +1,7 @@
 /* linear.c - the linear layer. */
 #include <math.h>
 
-#include "nn/module.h"
+#include "nn/layers.h"
 
 typedef struct linear {
     ls_module module;
@@ -16,6 +16,15 @@ static ls_tensor *linear_forward(ls_module *self, ls_tensor *x, void *user)
     return ls_linear(x, l->weight, l->bias, l->activation);
 }
 
+const char *ls_activation_name(ls_activation activation)
+{
+    static const char *const names[] = {[LS_ACT_NONE] = "none",      [LS_ACT_RELU] = "relu",
+                                        [LS_ACT_GELU] = "gelu",      [LS_ACT_GELU_TANH] = "gelu with tanh",
+                                        [LS_ACT_SILU] = "silu",      [LS_ACT_TANH] = "tanh",
+                                        [LS_ACT_SIGMOID] = "sigmoid"};
+    return (unsigned)activation < sizeof names / sizeof *names ? names[activation] : "unknown";
+}
+
 ls_module *ls_linear_new_sized(ls_run *run, int64_t in, int64_t out, const ls_linear_opts *given, size_t opts_size)
 {
     ls_linear_opts opts = LS_OPTS_READ(ls_linear_opts, given, opts_size);
@@ -25,6 +34,6 @@ ls_module *ls_linear_new_sized(ls_run *run, int64_t in, int64_t out, const ls_li
     l->activation = opts.activation;
     l->weight = ls_parameter_uniform(&l->module, "weight", bound, LS_SHAPE(out, in));
     if (!opts.no_bias) l->bias = ls_parameter_uniform(&l->module, "bias", bound, LS_SHAPE(out));
-    if (opts.activation) ls_layer_says(l, "activation %d", (int)opts.activation);
+    if (opts.activation) ls_layer_says(l, "activation %s", ls_activation_name(opts.activation));
     return ls_layer_done(l);
 }

@@ -37,7 +37,8 @@ ls_module *ls_batch_norm_new_sized(ls_run *run, int64_t channels, const ls_batch
     m->epsilon = opts.epsilon;
     m->momentum = opts.momentum;
     m->activation = opts.activation;
-    ls_layer_says(m, "epsilon %g momentum %g activation %d", m->epsilon, m->momentum, (int)m->activation);
+    ls_layer_says(m, "epsilon %g momentum %g activation %s", m->epsilon, m->momentum,
+                  ls_activation_name(m->activation));
     add_affine(m, LS_SHAPE(channels), opts.no_affine, false);
     if (!opts.no_running_stats) {
         m->running_mean = ls_buffer(&m->module, "running_mean", ls_zeros(run, LS_F32, channels));

@@ -243,11 +243,28 @@ BACK(smooth_l1_loss)
     back_elementwise(node, LS_OP_smooth_l1_loss_grad, dy[0], dx, true);
 }
 
+/* Probabilities beyond [0, 1] make a loss that falls for ever. Looking at all of them takes time: where a run asks for
+ * its numbers to be checked. */
+static bool are_probabilities(ls_tensor *target)
+{
+    ls_run *run = target->run;
+    if (!run->finite.check || ls_view_numel(&target->view) == 0) return true;
+    ls_mark mark = ls_scope_begin(run);
+    double low = ls_item(ls_min(target)), high = ls_item(ls_max(target));
+    ls_scope_end(run, mark, NULL);
+    if (!ls_failed(run) && !(low >= 0 && high <= 1))
+        op_error(run, LS_OP_bce_with_logits, LS_ERR_VALUE,
+                 "the target %s has numbers from %g to %g; probabilities of a class are in [0, 1]", OP_TEXT(target),
+                 low, high);
+    return !ls_failed(run);
+}
+
 ls_tensor *ls_bce_with_logits_sized(ls_tensor *x, ls_tensor *target, const ls_loss_opts *given, size_t opts_size)
 {
     ls_loss_opts opts = LS_OPTS_READ(ls_loss_opts, given, opts_size);
     if (target && ls_is_valid(target) && target->node)
         return LS_POISON(target->run, LS_ERR_STATE, "bce_with_logits: the target has no gradient; ls_detach() it");
+    if (target && ls_is_valid(target) && !are_probabilities(target)) return &target->run->poison;
     return elementwise_loss(LS_OP_bce_with_logits, x, target, &opts, TAKES_WEIGHT | TAKES_POS_WEIGHT);
 }
 

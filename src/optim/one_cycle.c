@@ -73,6 +73,7 @@ static bool tops_sound(ls_errors *errors, const ls_one_cycle_opts *o, int groups
 
 static bool numbers_sound(ls_errors *errors, const ls_one_cycle_opts *o)
 {
+    static const ls_one_cycle_opts unset = {ls_one_cycle_opts_defaults};
     if (!positive(o->div_factor) || !positive(o->final_div_factor))
         ls_fail(errors, LS_ERR_VALUE,
                 "ls_one_cycle_new: rates are divided by .div_factor = %g and .final_div_factor = %g, which must be "
@@ -82,6 +83,11 @@ static bool numbers_sound(ls_errors *errors, const ls_one_cycle_opts *o)
         ls_fail(errors, LS_ERR_VALUE, "ls_one_cycle_new: .pct_start is %g, not in [0, 1]", o->pct_start);
     else if (!(o->base_momentum >= 0 && o->base_momentum < 1 && o->max_momentum >= 0 && o->max_momentum < 1))
         ls_fail(errors, LS_ERR_VALUE, "ls_one_cycle_new: .base_momentum = %g and .max_momentum = %g are not in [0, 1)",
+                o->base_momentum, o->max_momentum);
+    else if (o->no_momentum_cycle && (o->base_momentum != unset.base_momentum || o->max_momentum != unset.max_momentum))
+        ls_fail(errors, LS_ERR_VALUE,
+                "ls_one_cycle_new: .no_momentum_cycle leaves the momentum alone, and .base_momentum = %g and "
+                ".max_momentum = %g have no effect; leave one of them out",
                 o->base_momentum, o->max_momentum);
     return errors->code == LS_OK;
 }

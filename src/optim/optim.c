@@ -96,13 +96,15 @@ static bool add_group(ls_optim *optim, ls_group_opts settings)
 static bool settings_sound(ls_optim *optim, const ls_group_opts *s)
 {
     bool finite = isfinite(s->lr + s->weight_decay + s->momentum + s->dampening + s->epsilon);
-    if (finite && s->lr >= 0 && s->weight_decay >= 0 && s->momentum >= 0 && s->epsilon >= 0 && s->beta1 >= 0 &&
-        s->beta1 < 1 && s->beta2 >= 0 && s->beta2 < 1)
-        return true;
-    ls_fail(&optim->object.run->errors, LS_ERR_VALUE,
-            "%s: lr %g, weight decay %g, momentum %g, epsilon %g must be finite and not negative, betas %g and %g are "
-            "in [0, 1)",
-            optim->rule->name, s->lr, s->weight_decay, s->momentum, s->epsilon, s->beta1, s->beta2);
+    bool rates = s->lr >= 0 && s->weight_decay >= 0 && s->epsilon >= 0 && s->dampening >= 0 && s->dampening <= 1;
+    bool memories =
+        s->momentum >= 0 && s->momentum < 1 && s->beta1 >= 0 && s->beta1 < 1 && s->beta2 >= 0 && s->beta2 < 1;
+    if (finite && rates && memories) return true;
+    ls_fail(
+        &optim->object.run->errors, LS_ERR_VALUE,
+        "%s: lr %g, weight decay %g and epsilon %g must be finite and not negative, momentum %g and betas %g and %g "
+        "in [0, 1), dampening %g in [0, 1]",
+        optim->rule->name, s->lr, s->weight_decay, s->epsilon, s->momentum, s->beta1, s->beta2, s->dampening);
     return false;
 }
 

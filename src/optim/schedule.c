@@ -108,7 +108,12 @@ int64_t ls_schedule_get(const ls_schedule *schedule)
 void ls_schedule_set(ls_schedule *schedule, int64_t step)
 {
     if (!schedule || ls_failed(schedule->object.run)) return;
-    if (step < 0 || (schedule->limit && step > schedule->limit)) {
+    if (step < 0) {
+        ls_fail(&schedule->object.run->errors, LS_ERR_VALUE, "ls_schedule_set: step %lld; they are counted from 0",
+                (long long)step);
+        return;
+    }
+    if (schedule->limit && step > schedule->limit) {
         ls_fail(
             &schedule->object.run->errors, LS_ERR_STATE,
             "ls_schedule_step: step %lld of a schedule made for %lld; ls_steps_per_epoch(loader) counts those of an "

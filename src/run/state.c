@@ -396,7 +396,7 @@ static bool point_inside(ls_run *run, const char *folder)
 {
     static const char *const places[] = {"", "/checkpoints"};
     for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
-        char parent[PATH_MAX];
+        char parent[PATH_MAX + 16];
         snprintf(parent, sizeof parent, "%s%s", folder, places[i]);
         int64_t *numbers, count = ls_folder_numbers(parent, &numbers), newest = count ? numbers[count - 1] : 0;
         ls_sys_free(numbers);
@@ -424,8 +424,17 @@ bool ls_load_state(ls_run *run, const char *folder)
         ls_sys_free(latest);
         return ok;
     }
+    char parent[PATH_MAX], inside[PATH_MAX];
     ls_path_kind kind = ls_path_kind_of(folder);
-    if (kind == LS_PATH_NONE) ls_fail(&run->errors, LS_ERR_IO, "ls_load_state: there is no folder \"%s\"", folder);
+    bool is_name = kind == LS_PATH_NONE && !strchr(folder, '/');
+    if (is_name) {
+        snprintf(inside, sizeof inside, "%.*s/%.250s", PATH_MAX - 256, checkpoints_folder(run, parent), folder);
+        kind = ls_path_kind_of(inside);
+        if (kind != LS_PATH_NONE) folder = inside;
+    }
+    if (kind == LS_PATH_NONE)
+        ls_fail(&run->errors, LS_ERR_IO, "ls_load_state: there is no folder \"%s\"%s%s", folder,
+                is_name ? ", and none of that name in " : "", is_name ? parent : "");
     else if (kind != LS_PATH_FOLDER)
         ls_fail(&run->errors, LS_ERR_IO, "ls_load_state: %s is a file; checkpoints are folders", folder);
     else if (ls_manifest_check(folder, &manifest, &why)) return load(run, folder, &manifest);

@@ -18,6 +18,7 @@ typedef struct variant {
     int epochs;
     int64_t cosine; /* steps of such a schedule; 0: it decays exponentially */
     double dropout, lr, group_lr, gamma, momentum;
+    ls_activation activation;
     bool nesterov, in_order, frozen, drop_last, other_groups, one_group, gelu, evaluating;
     double max_lr, group_max_lr, base_momentum; /* of a cycle; 0: there is none */
     double factor;                              /* of a schedule that is a function; 0: there is none */
@@ -82,7 +83,8 @@ static training start(variant v, const char *resume)
     ls_run *run = ls_init_sized(NULL, NULL, &v.init, LS_OPTS_SIZE(ls_init_opts));
     training t = {.run = run, .epochs = v.epochs};
     t.net = ls_sequential_new(run, ls_linear_new(run, 4, 37), v.gelu ? ls_gelu_new(run) : ls_relu_new(run),
-                              ls_linear_new(run, 37, 19), ls_dropout_new(run, v.dropout), ls_linear_new(run, 19, 2));
+                              ls_linear_new(run, 37, 19, .activation = v.activation), ls_dropout_new(run, v.dropout),
+                              ls_linear_new(run, 19, 2));
     if (v.frozen) {
         ls_freeze(t.net);
         ls_unfreeze(ls_child(t.net, "4"));
@@ -257,6 +259,7 @@ static void other_settings_are_named(void)
     CHANGE(v.init.shard_optimizer = true, SAVED "shard_optimizer: no; this run goes on with yes\n");
     CHANGE(v.init.gradient_compression = LS_F16, SAVED "gradient_compression: no; this run goes on with f16\n");
     CHANGE(v.epochs = 5, SAVED "epochs: 4; this run goes on with 5\n");
+    CHANGE(v.activation = LS_ACT_RELU, SAVED "model 0 2: Linear; this run goes on with Linear activation relu\n");
     CHANGE(v.dropout = 0.4, SAVED "model 0 3: Dropout 0.2; this run goes on with Dropout 0.4\n");
     CHANGE(v.gelu = true, SAVED "model 0 1: ReLU; this run goes on with GELU\n");
     CHANGE(v.frozen = true,

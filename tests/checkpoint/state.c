@@ -329,6 +329,12 @@ static void damage_is_named(void)
     refused("one: state.json is missing: this is not a checkpoint");
     clean();
     refused("there is no folder");
+    training named = start_with(plain);
+    CHECK(!ls_load_state(named.run, "checkpoint_8"));
+    CHECK_MSG(strstr(ls_error_message(named.run), "there is no folder \"checkpoint_8\", and none of that name in ") &&
+                  strstr(ls_error_message(named.run), "/checkpoints"),
+              "%s", ls_error_message(named.run));
+    ls_finish(named.run);
     training t = start_with(plain);
     CHECK(!ls_load_state(t.run, NULL) && strstr(ls_error_message(t.run), "there is no complete checkpoint in"));
     ls_finish(t.run);
@@ -350,6 +356,9 @@ static void damaged_ones_are_passed_over(void)
     int epoch;
     CHECK(ls_epoch(t.run, EPOCHS, &epoch) && epoch == 1 && ls_steps_taken(t.adam) == 6);
     CHECK(ls_save_state(t.run, NULL) && exists("checkpoints/checkpoint_6/state.json"));
+    CHECK(ls_finish(t.run) == 0);
+    t = start_with(LS_OPTIONS(ls_init_opts, .resume_from_checkpoint = "checkpoint_1")); /* of the project's */
+    CHECK(ls_epoch(t.run, EPOCHS, &epoch) && ls_steps_taken(t.adam) == 4);
     CHECK(ls_finish(t.run) == 0);
 }
 

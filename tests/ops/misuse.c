@@ -59,6 +59,14 @@ static void options_of_others(void)
     FAILS(ls_bce_with_logits(x, x, .ignore_index = 0), LS_ERR_VALUE, "bce_with_logits: has no option .ignore_index");
     FAILS(ls_conv2d(image, Z(4, 3, 3, 3), NULL, .output_padding = 1), LS_ERR_VALUE, "conv2d: output padding 1");
     FAILS(ls_conv2d_new(run, 3, 4, 3, .output_padding = 1), LS_ERR_VALUE, "Conv2d: .output_padding = 1");
+    FAILS(ls_conv2d_new(run, 3, 4, 3, .stride = 0), LS_ERR_VALUE,
+          "Conv2d: stride 0x0 and dilation 1x1 must be at least 1");
+    FAILS(ls_conv2d_new(run, 3, 4, 3, .padding_hw = {0, -1}), LS_ERR_VALUE,
+          "padding 0x-1 and output padding 0 at least 0");
+    FAILS(ls_conv2d_new(run, 3, 4, 3, .dilation = -2), LS_ERR_VALUE, "dilation -2x-2");
+    FAILS(ls_conv2d_new(run, 3, 4, 3, .groups = -1), LS_ERR_VALUE, "in -1 groups");
+    FAILS(ls_conv2d_new(run, -3, 4, 3), LS_ERR_VALUE, "-3 to 4 channels");
+    FAILS(ls_conv_transpose2d_new(run, 3, 4, 3, .output_padding = -1), LS_ERR_VALUE, "ConvTranspose2d: stride");
     FAILS(ls_max_pool2d(image, 2, .exclude_padding = true), LS_ERR_VALUE, "max_pool2d: exclude_padding");
     CHECK(ls_is_valid(ls_cross_entropy(x, classes, .beta = 1, .ignore_index = 2)));
 }

@@ -333,6 +333,8 @@ static void misuse_is_an_error(void)
     FAILS(ls_adam_new(run, m, .beta1 = 1), LS_ERR_VALUE);
     FAILS(ls_adam_new(run, m, .weight_decay = INFINITY), LS_ERR_VALUE);
     FAILS(ls_sgd_new(run, m, .momentum = 0.9, .dampening = NAN), LS_ERR_VALUE);
+    FAILS(ls_sgd_new(run, m, .momentum = 1), LS_ERR_VALUE);
+    FAILS(ls_sgd_new(run, m, .momentum = 0.9, .dampening = 1.5), LS_ERR_VALUE);
     FAILS(ls_set_lr(sgd, -1), LS_ERR_VALUE);
     FAILS((ls_group_set(sgd, 0, .beta1 = 0.5), 0), LS_ERR_VALUE);
     FAILS((ls_group_set(ls_adam_new(run, m), 0, .momentum = 0.5), 0), LS_ERR_VALUE);
@@ -349,6 +351,8 @@ static void misuse_is_an_error(void)
     FAILS(ls_one_cycle_new(sgd, .total_steps = 9, .max_lr = 1, .base_momentum = -0.5), LS_ERR_VALUE);
     FAILS(ls_one_cycle_new(sgd, .total_steps = 9, .max_lr = 1, .max_momentum = NAN), LS_ERR_VALUE);
     FAILS(ls_one_cycle_new(sgd, .total_steps = 9, .max_lr = 1, .final_div_factor = NAN), LS_ERR_VALUE);
+    FAILS(ls_one_cycle_new(sgd, .total_steps = 9, .max_lr = 1, .base_momentum = 0.8, .no_momentum_cycle = true),
+          LS_ERR_VALUE);
     FAILS(ls_cosine_new(sgd, 5, NAN), LS_ERR_VALUE);
     FAILS(ls_cosine_new(sgd, 5, -1), LS_ERR_VALUE);
     FAILS(ls_step_lr_new(sgd, 5, -0.5), LS_ERR_VALUE);
@@ -360,7 +364,9 @@ static void misuse_is_an_error(void)
     CHECK_TEXT(ls_error_message(run), "ls_cosine_new needs at least one step, not 0");
     FAILS((void)0, LS_ERR_VALUE);
     FAILS(ls_lambda_new(sgd, NULL, NULL), LS_ERR_VALUE);
-    FAILS(ls_schedule_set(ls_exponential_new(sgd, 0.5), -1), LS_ERR_STATE);
+    ls_schedule_set(ls_exponential_new(sgd, 0.5), -5);
+    CHECK_TEXT(ls_error_message(run), "ls_schedule_set: step -5; they are counted from 0");
+    FAILS((void)0, LS_ERR_VALUE);
     FAILS(ls_loss_scale_set(run, (ls_loss_scale){.scale = 2}), LS_ERR_STATE);
 #undef FAILS
     CHECK(!ls_step(NULL));

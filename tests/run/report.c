@@ -559,6 +559,22 @@ static void the_check_names_the_tensor_that_a_cast_spoiled(void)
     CHECK_MSG(count_of("cast of weight [1,2] f32 to f16: the result, [1,2] f16, is inf") == 1, "%s", said);
 }
 
+/* Labels of -1 and 1, say: the loss falls for ever. */
+static int labels_beyond_one(void)
+{
+    ls_run *run = ls_init(NULL, NULL, .device = device);
+    float labels[] = {-1, 1};
+    ls_bce_with_logits(ls_zeros(run, LS_F32, 2), ls_from(run, LS_F32, LS_SHAPE(2), labels));
+    return ls_finish(run);
+}
+
+static void the_check_names_targets_that_are_no_probabilities(void)
+{
+    CHECK(tell_with("LOCKSTEP_CHECK_FINITE=1", labels_beyond_one) == 1);
+    CHECK_MSG(count_of("bce_with_logits: the target [2] f32 has numbers from -1 to 1; probabilities") == 1, "%s", said);
+    CHECK(tell(labels_beyond_one) == 0 && !*said);
+}
+
 static void the_check_names_module_operator_and_parameter(void)
 {
     CHECK(tell_with("LOCKSTEP_CHECK_FINITE=1", all_is_well) == 0 && !*said);
@@ -588,6 +604,7 @@ int main(int argc, char **argv)
     CHECK_RUN_FORK(the_first_that_is_not_finite_is_told_and_all_are_counted);
     CHECK_RUN_FORK(what_several_processes_train_apart_is_told_once_in_a_job);
     CHECK_RUN(the_check_names_module_operator_and_parameter);
+    CHECK_RUN(the_check_names_targets_that_are_no_probabilities);
     CHECK_RUN(the_check_names_the_tensor_that_a_cast_spoiled);
     CHECK_RUN(autocast_that_is_left_open_is_told);
     CHECK_RUN(a_loss_scale_below_one_is_told_once);
