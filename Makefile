@@ -27,6 +27,7 @@ demo: all
 test:
 	@tools/bootstrap.sh build test
 	@tools/intel_mpi.sh $(BUILD)/intel_mpi || test $$? = 77
+	@tools/hf_tokenizers.sh $(BUILD)/hf_tokenizers || test $$? = 77
 	@$(call configured,$(BUILD))
 	@cmake --build $(BUILD)
 	@tools/run_tests.sh $(BUILD) $(ARGS)

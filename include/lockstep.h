@@ -18,6 +18,7 @@
 #include <lockstep/checkpoint.h>
 #include <lockstep/image.h>
 #include <lockstep/data.h>
+#include <lockstep/text.h>
 #include <lockstep/track.h>
 #include <lockstep/flags.h>
 #include <lockstep/launch.h>

@@ -9,7 +9,7 @@ files=$(git ls-files --cached --others --exclude-standard 2>/dev/null ||
     find . -type f -not -path './build*' -not -path './.git/*' | sed 's|^\./||')
 files=$(for file in $files; do
     case $file in
-    docs/ops.md | tests/golden/*.txt) ;;
+    docs/ops.md | tests/golden/*.txt | *_tables.inc) ;;
     *.c | *.h | *.inc | *.def | *.sh | *.py | *.md | *.txt | *.cmake | *.in | *.json | Makefile | .[!/]*)
         [ ! -f "$file" ] || echo "$file"
         ;;

@@ -32,7 +32,7 @@ find $folders -name '*.[ch]' -o -name '*.inc' -o -name '*.def' | sort | xargs aw
         split("run tensor state", words, " ")
         for (i in words) behind[words[i]] = "tensor"
         behind["env"] = behind["flags"] = "run"
-        behind["image"] = "data"
+        behind["image"] = behind["text"] = "data"
     }
 
     function may_include(folder, other,    parts, n, i) {

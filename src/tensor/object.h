@@ -24,6 +24,8 @@ typedef enum ls_object_kind {
     LS_OBJECT_TRACKER,
     LS_OBJECT_HISTORY,
     LS_OBJECT_PLOT,
+    LS_OBJECT_TOKENIZER,
+    LS_OBJECT_ENCODING,
     LS_OBJECT_ENDED, /* its run has ended */
 } ls_object_kind;
 

@@ -1,0 +1,134 @@
+/* text.h - tokenizers: text becomes the numbers that a language model reads, and numbers become text again.
+ *
+ *     ls_tokenizer *bert = ls_tokenizer_new(run, "bert-base-uncased");
+ *     ls_encoding *e = ls_tokenizer_encode(bert, question, context, .max_length = 384, .stride = 128,
+ *                                          .truncation = LS_TRUNCATE_SECOND);
+ *     for (int64_t w = 0; w < e->count; w++)
+ *         for (int64_t t = e->begin[w]; t < e->begin[w + 1]; t++) use(e->id[t]);
+ *
+ * Tokenizers and encodings belong to the run and are freed with it. The results are those of Hugging Face's tokenizers,
+ * token by token and offset by offset. */
+#ifndef LOCKSTEP_TEXT_H
+#define LOCKSTEP_TEXT_H
+
+#include <lockstep/call.h>
+#include <lockstep/run.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- Tokenizers ---- */
+
+typedef struct ls_tokenizer ls_tokenizer;
+
+/* How BERT prepares a text before it looks for tokens. LS_AUTO: as the model's files say, and true where they say
+ * nothing; for strip_accents that is: as lower_case. */
+typedef struct ls_tokenizer_opts {
+    int lower_case LS_DEFAULT(LS_AUTO);
+    int strip_accents LS_DEFAULT(LS_AUTO);
+    int split_chinese LS_DEFAULT(LS_AUTO); /* each Chinese character is a word */
+    int clean_text LS_DEFAULT(LS_AUTO);    /* control characters go, white space becomes blanks */
+    ls_options_end _ LS_DEFAULT({});
+} ls_tokenizer_opts;
+#define ls_tokenizer_opts_defaults                                                                                     \
+    .lower_case = LS_AUTO, .strip_accents = LS_AUTO, .split_chinese = LS_AUTO, .clean_text = LS_AUTO
+
+/* WordPiece, as BERT and its relatives have it, from a vocab.txt with a token on each line.
+ * NULL (and an error) where the file is not one. */
+#define ls_tokenizer_new(run, ...) LS_CALL_2(ls_tokenizer_new, ls_tokenizer_opts, run, __VA_ARGS__, )
+LS_API ls_tokenizer *ls_tokenizer_new_sized(ls_run *run, const char *path, const ls_tokenizer_opts *opts,
+                                            size_t opts_size);
+LS_API void ls_tokenizer_free(ls_tokenizer *tokenizer);
+
+/* Tokens have the numbers 0 .. size-1. */
+LS_API int64_t ls_tokenizer_size(const ls_tokenizer *tokenizer);
+/* The number of a token, -1 where there is none of this text: ls_tokenizer_find(bert, "[MASK]"). */
+LS_API int32_t ls_tokenizer_find(const ls_tokenizer *tokenizer, const char *token);
+/* The text of a token, "" where there is none; "##" begins those that continue a word. */
+LS_API const char *ls_tokenizer_token(const ls_tokenizer *tokenizer, int64_t id);
+
+/* ---- Encoding ---- */
+
+typedef enum ls_truncation {
+    LS_TRUNCATE_LONGEST, /* of a pair the longer text first, until they are alike */
+    LS_TRUNCATE_FIRST,   /* only the first text */
+    LS_TRUNCATE_SECOND,  /* only the second text */
+} ls_truncation;
+
+typedef enum ls_padding {
+    LS_PAD_NONE,
+    LS_PAD_LONGEST, /* all windows of the call are as long as the longest */
+    LS_PAD_MAX,     /* as long as .max_length, which must be given */
+} ls_padding;
+
+typedef struct ls_tokenizer_encode_opts {
+    bool special_tokens LS_DEFAULT(true); /* [CLS] first [SEP] second [SEP] */
+    /* Tokens of a window at most, special ones among them. LS_AUTO: no limit. */
+    int64_t max_length LS_DEFAULT(LS_AUTO);
+    ls_truncation truncation LS_DEFAULT(LS_TRUNCATE_LONGEST);
+    /* What does not fit makes further windows of the same text. .stride: so many tokens of the window before are
+     * repeated in the next. */
+    bool overflow LS_DEFAULT(false);
+    int64_t stride LS_DEFAULT(0);
+    ls_padding padding LS_DEFAULT(LS_PAD_NONE);
+    int64_t pad_multiple LS_DEFAULT(1); /* where there is padding, lengths are multiples of this */
+    bool pad_left LS_DEFAULT(false);
+    /* Offsets count characters, as in Python; otherwise bytes, so that text + offset is the place in C. */
+    bool characters LS_DEFAULT(false);
+    /* (optional) Sizes of the texts in bytes, for those that hold zeros or are not zero-terminated. */
+    const size_t *sizes LS_DEFAULT(NULL);
+    const size_t *second_sizes LS_DEFAULT(NULL);
+    ls_options_end _ LS_DEFAULT({});
+} ls_tokenizer_encode_opts;
+#define ls_tokenizer_encode_opts_defaults .special_tokens = true, .max_length = LS_AUTO, .pad_multiple = 1
+
+/* Windows of tokens. Window w has the tokens begin[w] .. begin[w+1]-1 of the arrays below. Those of a text follow each
+ * other: the beginning of the text first, then, with .overflow, what did not fit into it. */
+typedef struct ls_encoding {
+    int64_t count;        /* windows */
+    const int64_t *text;  /* [count] which of the call's texts a window is of */
+    const int64_t *begin; /* [count + 1] */
+    const int32_t *id;    /* [begin[count]], and so are those that follow */
+    const int32_t *from;  /* where in its text a token begins, and where it ends; 0 and 0 for special tokens */
+    const int32_t *to;
+    const int32_t *word;    /* which word of its text it is of, from 0; -1 for special tokens and padding */
+    const int8_t *sequence; /* 0 for the first text, 1 for the second, -1 for special tokens and padding */
+    const int8_t *type;     /* 0 up to the [SEP] of the first text, 1 behind it, 0 for padding */
+    const int8_t *special;  /* 1 for special tokens that were put in, and for padding */
+    const int8_t *mask;     /* 0 for padding, 1 otherwise */
+} ls_encoding;
+
+/* Encode a text, or a pair of texts where `second` is not NULL. What is not UTF-8 counts as U+FFFD, as in Python's
+ * decode(errors="replace"). NULL (and an error) when a text cannot be cut as the options want it. */
+#define ls_tokenizer_encode(tokenizer, text, ...)                                                                      \
+    LS_CALL_3(ls_tokenizer_encode, ls_tokenizer_encode_opts, tokenizer, text, __VA_ARGS__, )
+LS_API ls_encoding *ls_tokenizer_encode_sized(ls_tokenizer *tokenizer, const char *text, const char *second,
+                                              const ls_tokenizer_encode_opts *opts, size_t opts_size);
+/* The same for `count` texts, by all threads. `seconds` may be NULL; else it has an entry for each text. */
+#define ls_tokenizer_encode_n(tokenizer, texts, seconds, ...)                                                          \
+    LS_CALL_4(ls_tokenizer_encode_n, ls_tokenizer_encode_opts, tokenizer, texts, seconds, __VA_ARGS__, )
+LS_API ls_encoding *ls_tokenizer_encode_n_sized(ls_tokenizer *tokenizer, const char *const *texts,
+                                                const char *const *seconds, int64_t count,
+                                                const ls_tokenizer_encode_opts *opts, size_t opts_size);
+LS_API void ls_encoding_free(ls_encoding *encoding);
+
+/* ---- Decoding ---- */
+
+typedef struct ls_tokenizer_decode_opts {
+    bool special_tokens LS_DEFAULT(false); /* leave them in */
+    bool clean_up LS_DEFAULT(true);        /* no blank before . , ! ? and 's */
+    ls_options_end _ LS_DEFAULT({});
+} ls_tokenizer_decode_opts;
+#define ls_tokenizer_decode_opts_defaults .clean_up = true
+/* The text of `count` tokens, zero-terminated, until the tokenizer's next call of this; "" after an error. Numbers that
+ * no token has are left out. */
+#define ls_tokenizer_decode(tokenizer, ids, ...)                                                                       \
+    LS_CALL_3(ls_tokenizer_decode, ls_tokenizer_decode_opts, tokenizer, ids, __VA_ARGS__, )
+LS_API const char *ls_tokenizer_decode_sized(ls_tokenizer *tokenizer, const int32_t *ids, int64_t count,
+                                             const ls_tokenizer_decode_opts *opts, size_t opts_size);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
