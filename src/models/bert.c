@@ -178,6 +178,7 @@ ls_module *ls_bert_for_question_answering_new_sized(ls_run *run, const char *fro
     ls_bert_config config;
     ls_module *model = NULL;
     if (ls_bert_config_read(run, from, &opts, &config)) model = answerer_new(run, &config, names[config.kind][0]);
+    config.num_labels = 2; /* start and end: what Transformers makes a head of */
     return finish(model, &config, from, names[config.kind]);
 }
 
