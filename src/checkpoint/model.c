@@ -31,8 +31,9 @@ static int64_t first_of(const ls_state *state, int64_t i)
     return first;
 }
 
-/* The list without names that mean a tensor already in it. */
-static ls_state *without_aliases(ls_run *run, const ls_state *all)
+/* The list without names that mean a tensor already in it. Those are told; a model that has a configuration shares what
+ * it shares for whoever reads that, too. */
+static ls_state *without_aliases(ls_run *run, const ls_state *all, ls_log_level level)
 {
     char dropped[600] = "";
     size_t used = 0;
@@ -46,9 +47,8 @@ static ls_state *without_aliases(ls_run *run, const ls_state *all)
         }
     }
     if (used)
-        ls_log_of_job(LS_LOG_WARN,
-                      "%s %s not written: shared with a tensor of another name, which is; loading restores it", dropped,
-                      strchr(dropped, ',') ? "are" : "is");
+        ls_log_of_job(level, "%s %s not written: shared with a tensor of another name, which is; loading restores it",
+                      dropped, strchr(dropped, ',') ? "are" : "is");
     return state;
 }
 
@@ -67,7 +67,7 @@ static bool write_config(ls_run *run, const ls_module *model, const char *folder
 static bool write_model(ls_run *run, ls_module *model, const char *folder, const ls_save_model_opts *opts)
 {
     const ls_state *all = ls_state_dict(model);
-    ls_state *state = all ? without_aliases(run, all) : NULL;
+    ls_state *state = all ? without_aliases(run, all, model->config ? LS_LOG_INFO : LS_LOG_WARN) : NULL;
     ls_state_write_opts how = {
         .max_shard_size = opts->max_shard_size, .metadata = opts->metadata, .no_sync = opts->no_sync};
     bool ok = state && ls_state_write_shards(state, folder, how, "ls_save_model");
