@@ -8,8 +8,8 @@
 #include "base/denormals.h"
 #include "base/hash.h"
 #include "base/memory.h"
-#include "run/collective.h"
-#include "run/state.h"
+#include "run/across.h"
+#include "run/checkpoint.h"
 #include "tensor/exchange.h"
 
 /* ---- options of the run ---- */

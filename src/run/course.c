@@ -6,7 +6,7 @@
 #include "base/hash.h"
 #include "base/memory.h"
 #include "optim/optim.h"
-#include "run/collective.h"
+#include "run/across.h"
 
 /* ---- where an optimiser stands ---- */
 

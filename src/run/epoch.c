@@ -1,9 +1,9 @@
 /* epoch.c - the loop over epochs: counted here, restored from checkpoints. */
 #include "base/log.h"
 #include "data/loader/loader.h"
+#include "run/checkpoint.h"
 #include "run/prepare.h"
 #include "run/report.h"
-#include "run/state.h"
 
 /* Loops over batches that were left by `break` are over with their epoch. */
 static void leave_epoch(ls_run *run)

@@ -54,13 +54,13 @@ void ls_session_close(ls_run *run);
 /* The run's session, where the run is in order; else NULL, and the other processes are told not to wait for this. */
 ls_session *ls_session_of(ls_run *run);
 
-/* bootstrap.c: find the processes of the job and join them. False (and an error) on failure. */
+/* join.c: find the processes of the job and join them. False (and an error) on failure. */
 bool ls_session_find_others(ls_run *run);
 /* cpus.c: take this process's share of the CPUs, after the others were found, and give it back. */
 bool ls_session_take_cpus(ls_run *run);
 void ls_session_leave_cpus(ls_session *session);
 
-/* communicator.c: what the environment says about threads for communication. False (and an error) when it cannot be. */
+/* user_comm.c: what the environment says about threads for communication. False (and an error) when it cannot be. */
 bool ls_session_workers(ls_run *run, const char *who, ls_comm_workers *workers);
 /* Communicators of the program end, with what was started on them; begin anew, after a cancel, between barriers. */
 void ls_session_close_user_comms(ls_run *run);

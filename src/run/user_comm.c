@@ -1,4 +1,4 @@
-/* communicator.c - collectives on raw memory, as programs call them. */
+/* user_comm.c - collectives on raw memory, as programs call them. */
 #include <lockstep/comm.h>
 
 #include <stdlib.h>

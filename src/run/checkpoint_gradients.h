@@ -1,6 +1,6 @@
-/* gradients.h - gradients that still add up, as a checkpoint needs them. */
-#ifndef LOCKSTEP_RUN_GRADIENTS_H
-#define LOCKSTEP_RUN_GRADIENTS_H
+/* checkpoint_gradients.h - gradients that still add up, as a checkpoint needs them. */
+#ifndef LOCKSTEP_RUN_CHECKPOINT_GRADIENTS_H
+#define LOCKSTEP_RUN_CHECKPOINT_GRADIENTS_H
 
 #include "run/session.h"
 

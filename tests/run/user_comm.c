@@ -1,4 +1,4 @@
-/* communicator.c - collectives on raw memory as programs call them: every kind, now and in the background, in groups,
+/* user_comm.c - collectives on raw memory as programs call them: every kind, now and in the background, in groups,
  * and what is said about wrong ones. The arithmetic of all types is tested in tests/comm. */
 #include <lockstep.h>
 
@@ -195,8 +195,8 @@ static void differ(ls_run *run)
     if (ls_rank(run) == 0) ls_collective(comm, LS_COMM_ALL_REDUCE, .in = x, .out = x, .count = 4, .dtype = LS_F32);
     else ls_collective(comm, LS_COMM_ALL_REDUCE, .in = x, .out = x, .count = 3, .dtype = LS_F32);
     CHECK(ls_error(run) == LS_ERR_PEER);
-    CHECK_MSG(strstr(ls_error_message(run), "all-reduce sum of 4 f32 (communicator.c:") &&
-                  strstr(ls_error_message(run), "all-reduce sum of 3 f32 (communicator.c:"),
+    CHECK_MSG(strstr(ls_error_message(run), "all-reduce sum of 4 f32 (user_comm.c:") &&
+                  strstr(ls_error_message(run), "all-reduce sum of 3 f32 (user_comm.c:"),
               "%s", ls_error_message(run));
     CHECK(!ls_collective_start(comm, LS_COMM_BARRIER) && !ls_request_wait(NULL));
 }

@@ -1,6 +1,6 @@
-/* collective.h - bytes of all processes, for the functions of a run that need them. */
-#ifndef LOCKSTEP_RUN_COLLECTIVE_H
-#define LOCKSTEP_RUN_COLLECTIVE_H
+/* across.h - bytes of all processes, for the functions of a run that need them. */
+#ifndef LOCKSTEP_RUN_ACROSS_H
+#define LOCKSTEP_RUN_ACROSS_H
 
 #include "run/session.h"
 

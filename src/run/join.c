@@ -1,4 +1,4 @@
-/* bootstrap.c - the other processes of the job: who started them, and how this one joins them. */
+/* join.c - the other processes of the job: who started them, and how this one joins them. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 #include "base/log.h"
 #include "comm/meet.h"
 #include "comm/shm.h"
-#include "run/bootstrap.h"
+#include "run/join.h"
 #include "run/session.h"
 
 #include <unistd.h>

@@ -1,12 +1,12 @@
-/* gradients.c - bring the gradients of an open group of batches to the main process, which writes the checkpoint. */
-#include "run/gradients.h"
+/* checkpoint_gradients.c - bring gradients that still add up to the main process, which writes the checkpoint. */
+#include "run/checkpoint_gradients.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #include "autograd/tape.h"
 #include "base/memory.h"
-#include "run/collective.h"
+#include "run/across.h"
 #include "run/prepare.h"
 #include "tensor/exchange.h"
 

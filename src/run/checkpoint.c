@@ -1,5 +1,5 @@
-/* state.c - save and restore a run: which objects, which folder, and what else belongs to it. */
-#include "run/state.h"
+/* checkpoint.c - save and restore a run: which objects, which folder, and what else belongs to it. */
+#include "run/checkpoint.h"
 
 #include <lockstep/checkpoint.h>
 
@@ -19,8 +19,8 @@
 #include "data/loader/loader.h"
 #include "nn/module.h"
 #include "optim/optim.h"
-#include "run/collective.h"
-#include "run/gradients.h"
+#include "run/across.h"
+#include "run/checkpoint_gradients.h"
 #include "run/prepare.h"
 #include "tensor/exchange.h"
 

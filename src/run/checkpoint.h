@@ -1,6 +1,6 @@
-/* state.h - checkpoints as the rest of the run uses them. */
-#ifndef LOCKSTEP_RUN_STATE_H
-#define LOCKSTEP_RUN_STATE_H
+/* checkpoint.h - checkpoints as the rest of the run uses them. */
+#ifndef LOCKSTEP_RUN_CHECKPOINT_H
+#define LOCKSTEP_RUN_CHECKPOINT_H
 
 #include "run/session.h"
 

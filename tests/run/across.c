@@ -1,4 +1,4 @@
-/* collective.c - tensors of all processes, alone and on two to four of them. */
+/* across.c - tensors of all processes, alone and on two to four of them. */
 #include <lockstep.h>
 
 #include <stdatomic.h>

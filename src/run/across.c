@@ -1,4 +1,4 @@
-/* collective.c - tensors and bytes of all processes: gather, reduce, broadcast, pad, split.
+/* across.c - tensors and bytes of all processes: gather, reduce, broadcast, pad, split.
  *
  * Before numbers are exchanged, descriptions are: processes that disagree about what they exchange learn it, by name,
  * instead of waiting for each other. */
@@ -8,7 +8,7 @@
 
 #include "base/memory.h"
 #include "base/opts.h"
-#include "run/collective.h"
+#include "run/across.h"
 #include "run/share.h"
 #include "tensor/exchange.h"
 
