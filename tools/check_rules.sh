@@ -1,6 +1,6 @@
 #!/bin/sh
-# check_rules.sh - a check that never fails checks nothing: break each rule of layers and names in a small tree, expect a
-# complaint.
+# check_rules.sh - a check that never fails checks nothing: break each rule of layers, calls and names in a small tree,
+# expect a complaint.
 set -eu
 tools=$(cd "$(dirname "$0")" && pwd)
 tree=$(mktemp -d)
@@ -34,6 +34,8 @@ breaks NO plugins/one/a.c '#include "own.h"'
 breaks NO src/kernels/a.c '#include <lockstep/plugin.h>'
 breaks NO src/nn/a.c '#include <lockstep/ops.h>'
 breaks NO src/models/a.c '#include "nn/module.h"'
+breaks NO include/lockstep/ops.h '#include <lockstep/tensor.h>'
+breaks NO include/lockstep/optim.h '#include <lockstep/nn.h>'
 
 breaks YES src/base/a.c '#include "tensor/view.h"'
 breaks YES src/kernels/neon/a.c '#include "../../tensor/view.h"'
@@ -45,10 +47,34 @@ breaks YES src/kernels/a.c '#include <lockstep/tensor.h>'
 breaks YES src/tensor/a.c '#include <lockstep.h>'
 breaks YES src/nn/a.c '#include <lockstep/models/resnet.h>'
 breaks YES include/lockstep/a.h '#include "base/log.h"'
+breaks YES include/lockstep/tensor.h '#include <lockstep/ops.h>'
+breaks YES include/lockstep/optim.h '#include <lockstep/data.h>'
 breaks YES cli/a.c '#include "../src/base/log.h"'
 breaks YES examples/a.c '#include "base/log.h"'
 breaks YES plugins/one/a.c '#include <lockstep/tensor.h>'
 breaks YES plugins/one/a.c '#include "../../src/base/log.h"'
+
+# calls YES|NO FOLDER FUNCTION FOLDER - does it break a rule that a file of the first folder calls this function, which the
+# second defines?
+calls()
+{
+    rm -rf "$tree"/*
+    mkdir -p "$tree/src/$2" "$tree/src/$4" "$tree/objects/$2" "$tree/objects/$4"
+    echo "void $3(void); void caller(void); void caller(void) { $3(); }" >"$tree/src/$2/a.c"
+    echo "void $3(void); void $3(void) {}" >"$tree/src/$4/b.c"
+    "${CC:-cc}" -c "$tree/src/$2/a.c" -o "$tree/objects/$2/a.c.o"
+    "${CC:-cc}" -c "$tree/src/$4/b.c" -o "$tree/objects/$4/b.c.o"
+    got=NO
+    "$tools/check_calls.sh" "$tree/objects" "$tree" >/dev/null 2>&1 || got=YES
+    [ $got = "$1" ] || { echo "$2 calls $3 of $4: expected $1, got $got"; bad=1; }
+}
+
+calls NO ops ls_anything autograd
+calls NO ops ls_anything ops
+calls NO optim ls_parameters nn
+calls YES autograd ls_anything ops
+calls YES optim ls_anything nn
+calls YES checkpoint ls_is_main run
 
 # clash YES|NO LINE LINE - do these lines, in headers of two folders, give one name to two things?
 clash()

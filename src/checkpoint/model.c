@@ -87,7 +87,7 @@ static bool agree(ls_run *run, bool ok)
         snprintf(cause.message, sizeof cause.message, "%.255s", run->errors.message);
     }
     if (!ls_exchange_broadcast(run, &cause, sizeof cause, 0, "ls_save_model")) return false;
-    if (cause.code && !ls_is_main(run))
+    if (cause.code && run->share.rank != 0)
         ls_fail(&run->errors, LS_ERR_PEER, "ls_save_model: the main process could not write it: %s", cause.message);
     return !cause.code;
 }
@@ -97,7 +97,7 @@ bool ls_save_model_sized(ls_run *run, ls_module *model, const char *folder, cons
 {
     ls_save_model_opts opts = LS_OPTS_READ(ls_save_model_opts, given, opts_size);
     if (!model || ls_failed(run)) return false;
-    return agree(run, !ls_is_main(run) || write_model(run, model, folder, &opts));
+    return agree(run, run->share.rank != 0 || write_model(run, model, folder, &opts));
 }
 
 /* ---- loading ---- */

@@ -245,8 +245,7 @@ static bool restore_random(const restoring *r, int world)
     snprintf(name, sizeof name, "random_states_%d.json", rank);
     ls_json *root = read_json(r, name);
     if (!root) return false;
-    ls_random_set(r->training->run,
-                  (ls_random_state){.seed = bits_of(root, "seed"), .offset = bits_of(root, "offset")});
+    r->training->run->random = (ls_random_state){.seed = bits_of(root, "seed"), .offset = bits_of(root, "offset")};
     ls_json_free(root);
     return true;
 }

@@ -11,11 +11,12 @@
 #ifndef LOCKSTEP_COMM_COMM_H
 #define LOCKSTEP_COMM_COMM_H
 
-#include <lockstep/comm.h>
+#include <lockstep/collective.h>
 
 #include "base/message.h"
 
 struct ls_device;
+typedef struct ls_comm ls_comm;
 
 /* Elements of the part of a rank. */
 static inline int64_t ls_comm_part(const ls_comm_call *call, int rank)

@@ -4,8 +4,6 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-#include "base/memory.h"
-
 /* ---- the table, from ops.def ---- */
 
 #define ls_back_none NULL
@@ -232,30 +230,4 @@ ls_dtype op_wide_type(const ls_run *run, ls_dtype dtype)
 ls_tensor *op_as_f32(ls_tensor *x)
 {
     return x ? op_as(x, op_wide_type(x->run, x->view.dtype)) : NULL;
-}
-
-void ls_autocast_begin(ls_run *run, ls_dtype dtype)
-{
-    if (dtype != LS_F32 && dtype != LS_BF16 && dtype != LS_F16) {
-        ls_fail(&run->errors, LS_ERR_DTYPE, "ls_autocast_begin: %s; bf16, f16 and f32 (off) are possible",
-                ls_dtype_name(dtype));
-        dtype = LS_F32;
-    }
-    if (run->autocast_count == run->autocast_capacity) {
-        int32_t capacity = run->autocast_capacity ? run->autocast_capacity * 2 : 8;
-        ls_dtype *stack = ls_sys_realloc(run->autocast, (size_t)capacity * sizeof *stack);
-        if (!stack) {
-            ls_fail(&run->errors, LS_ERR_MEMORY, "ls_autocast_begin: no memory");
-            return;
-        }
-        run->autocast = stack;
-        run->autocast_capacity = capacity;
-    }
-    run->autocast[run->autocast_count++] = dtype;
-}
-
-void ls_autocast_end(ls_run *run)
-{
-    if (run->autocast_count > 0) run->autocast_count--;
-    else if (!ls_failed(run)) ls_fail(&run->errors, LS_ERR_STATE, "ls_autocast_end without ls_autocast_begin");
 }

@@ -194,23 +194,6 @@ ls_memory_stats ls_memory(ls_run *run)
     return sum;
 }
 
-ls_tensor *ls_to_device(ls_tensor *t, const char *name)
-{
-    ls_run *run = ls_run_of(t);
-    if (ls_failed(run) || !ls_check_live(run, t, "ls_to_device")) return &run->poison;
-    if (!name) return LS_POISON(run, LS_ERR_VALUE, "ls_to_device: the device's name is NULL");
-    ls_device *to = ls_device_named(run, name);
-    if (!to || to == t->storage->device) return to ? t : &run->poison;
-    ls_tensor *moved = ls_tensor_new(run, to, t->view.dtype, ls_view_shape(&t->view));
-    if (moved->life != LS_LIFE_LIVE) return moved;
-    size_t bytes = (size_t)ls_view_numel(&t->view) * ls_dtype_size(t->view.dtype);
-    void *staging = ls_sys_alloc(bytes ? bytes : 1);
-    if (!staging) return LS_POISON(run, LS_ERR_MEMORY, "ls_to_device: no memory for %zu bytes on the way", bytes);
-    bool ok = ls_read(t, staging, bytes) && ls_write(moved, staging, bytes);
-    ls_sys_free(staging);
-    return ok ? moved : &run->poison;
-}
-
 /* ---- mixed precision ---- */
 
 ls_dtype ls_mixed_precision(const ls_run *run)

@@ -1,0 +1,29 @@
+/* autocast.c - the stack of number types that operators compute in; ops.def says what each makes of it. */
+#include "base/memory.h"
+#include "tensor/context.h"
+
+void ls_autocast_begin(ls_run *run, ls_dtype dtype)
+{
+    if (dtype != LS_F32 && dtype != LS_BF16 && dtype != LS_F16) {
+        ls_fail(&run->errors, LS_ERR_DTYPE, "ls_autocast_begin: %s; bf16, f16 and f32 (off) are possible",
+                ls_dtype_name(dtype));
+        dtype = LS_F32;
+    }
+    if (run->autocast_count == run->autocast_capacity) {
+        int32_t capacity = run->autocast_capacity ? run->autocast_capacity * 2 : 8;
+        ls_dtype *stack = ls_sys_realloc(run->autocast, (size_t)capacity * sizeof *stack);
+        if (!stack) {
+            ls_fail(&run->errors, LS_ERR_MEMORY, "ls_autocast_begin: no memory");
+            return;
+        }
+        run->autocast = stack;
+        run->autocast_capacity = capacity;
+    }
+    run->autocast[run->autocast_count++] = dtype;
+}
+
+void ls_autocast_end(ls_run *run)
+{
+    if (run->autocast_count > 0) run->autocast_count--;
+    else if (!ls_failed(run)) ls_fail(&run->errors, LS_ERR_STATE, "ls_autocast_end without ls_autocast_begin");
+}
