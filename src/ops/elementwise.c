@@ -72,6 +72,7 @@ static ls_tensor *binary(ls_opcode op, ls_tensor *a, ls_tensor *b, result_type r
     if (!run) return op_poison(a ? a : b);
     ls_dtype dtype = ls_dtype_promote(a->view.dtype, b->view.dtype);
     if (result == RESULT_FLOAT && !ls_dtype_is_float(dtype)) dtype = LS_F32;
+    if (op_widens(run, op)) dtype = op_wide_type(run, dtype);
     ls_tensor *in[2] = {op_as(a, dtype), op_as(b, dtype)};
     if (ls_failed(run)) return &run->poison;
     ls_dtype made = result == RESULT_BOOL ? LS_BOOL : dtype;
@@ -222,6 +223,10 @@ static ls_tensor *unary(ls_opcode op, ls_tensor *x, const ls_attrs *attrs, bool 
     if (!run) return op_poison(x);
     if (needs_float && !ls_dtype_is_float(x->view.dtype)) {
         x = ls_cast(x, LS_F32);
+        if (ls_failed(run)) return &run->poison;
+    }
+    if (op_widens(run, op)) {
+        x = op_as_f32(x);
         if (ls_failed(run)) return &run->poison;
     }
     ls_tensor *y = ls_tensor_new_like(x, result ? result : x->view.dtype);

@@ -11,6 +11,8 @@ static ls_tensor *softmax(ls_opcode op, ls_tensor *x, int dim)
     if (d < 0) return op_error(run, op, LS_ERR_SHAPE, "%s has no dimension %d", OP_TEXT(x), dim);
     if (!ls_dtype_is_float(x->view.dtype))
         return op_error(run, op, LS_ERR_DTYPE, "%s: a floating type is needed", OP_TEXT(x));
+    x = op_as_f32(x);
+    if (ls_failed(run)) return &run->poison;
     ls_tensor *y = ls_tensor_new_like(x, x->view.dtype);
     ls_node *node;
     if (!op_run(op, 1, &x, 1, &y, &(ls_attrs){.axis = {.dim = d}}, &node)) return &run->poison;

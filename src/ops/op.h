@@ -105,6 +105,11 @@ ls_dtype op_half_type(const ls_run *run, ls_dtype dtype);
  * another than they read. */
 ls_tensor *op_as_f32(ls_tensor *x);
 ls_dtype op_wide_type(const ls_run *run, ls_dtype dtype);
+/* Has the row that policy, and is there a scope? For functions of several rows. */
+static inline bool op_widens(const ls_run *run, ls_opcode op)
+{
+    return run->autocast_count && ls_op_table[op].policy == LS_POLICY_F32;
+}
 
 /* A convolution and the batch norm behind it, by running statistics: what ls_batch_norm makes of what ls_conv2d
  * returns, in one pass and rounded once. For evaluation: .training and .momentum mean nothing, there is no gradient. */

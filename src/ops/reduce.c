@@ -180,6 +180,8 @@ ls_tensor *ls_cumsum(ls_tensor *x, int dim)
     if (!run) return op_poison(x);
     int d = op_dim(dim, x->view.ndim);
     if (d < 0) return op_error(run, LS_OP_cumsum, LS_ERR_SHAPE, "%s has no dimension %d", OP_TEXT(x), dim);
+    x = op_as_f32(x);
+    if (ls_failed(run)) return &run->poison;
     ls_tensor *y = op_new(x, ls_dtype_is_float(x->view.dtype) ? x->view.dtype : LS_I64, ls_view_shape(&x->view));
     ls_node *node;
     return op_run(LS_OP_cumsum, 1, &x, 1, &y, &(ls_attrs){.axis = {.dim = d}}, &node) ? y : &run->poison;
