@@ -37,6 +37,7 @@ void bench_add_convolutions(int threads);
 void bench_add_passes(int threads);
 void bench_add_blocks(int threads);
 void bench_add_models(int threads);
+void bench_add_berts(int threads);
 void bench_add_comm(int threads);
 void bench_add_shards(void);
 void bench_add_files(int threads);

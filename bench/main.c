@@ -96,6 +96,7 @@ int main(int argc, char **argv)
     bench_add_passes(all);
     bench_add_blocks(all);
     bench_add_models(all);
+    bench_add_berts(all);
     bench_add_comm(all);
     bench_add_shards();
     bench_add_files(all);

@@ -168,6 +168,25 @@ def block(dtype, case):
     return 1e3 * best(call)
 
 
+def bert_call(dtype, case):
+    """A function that makes one step of training, of two layers of BERT-base."""
+    from transformers import BertConfig, BertForQuestionAnswering
+    net = BertForQuestionAnswering(BertConfig(num_hidden_layers=2)).train()
+    adamw = torch.optim.AdamW(net.parameters(), lr=3e-5, fused=not ipex)
+    net, adamw = tuned(net, adamw, dtype)
+    words = 192 if case.endswith("half padding") else 384
+    ids, starts = torch.randint(1000, 30000, (12, 384)), torch.arange(1, 37, 3)
+    mask = (torch.arange(384) < words).long().expand(12, 384).contiguous()
+
+    def step():
+        with torch.autocast("cpu", torch.bfloat16, enabled=dtype == torch.bfloat16):
+            loss = net(input_ids=ids, attention_mask=mask, start_positions=starts, end_positions=starts).loss
+        loss.backward()
+        adamw.step()
+        adamw.zero_grad()
+    return step
+
+
 def model_call(dtype, case, batch):
     """A function that makes one step of training, or evaluates a batch."""
     frozen, evaluation = case.endswith("frozen"), case.endswith("evaluation")
@@ -197,6 +216,8 @@ def model_call(dtype, case, batch):
 def model(dtype, case):
     """A training step, or an evaluation. Asked for bf16, the quicker of bf16 and f32: on some machines gradients of
     convolutions in bf16 take minutes, so a step of few photos decides whether the whole one is tried."""
+    if case.startswith("bert"):
+        return 1e3 * min(best(bert_call(t, case), limit=10) for t in {dtype, torch.float32})
     few, all_photos = 4, 64
     types = [dtype]
     if dtype == torch.bfloat16:

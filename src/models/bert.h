@@ -19,6 +19,7 @@ typedef struct ls_bert_config {
     char hidden_act[32];
     ls_activation activation; /* that of hidden_act */
     ls_problem problem_type;
+    bool unpad;
     ls_json *file; /* the whole config.json; NULL: there was none */
 } ls_bert_config;
 

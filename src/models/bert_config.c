@@ -191,6 +191,7 @@ static void apply(const ls_bert_opts *opts, ls_bert_config *config)
                 ls_opts_real(*(const double *)((const char *)opts + reals[i].option), *real_at(config, &reals[i]));
     config->num_labels = ls_opts_integer(opts->num_labels, config->num_labels);
     if (opts->problem_type != LS_PROBLEM_AUTO) config->problem_type = opts->problem_type;
+    config->unpad = opts->unpad;
     if (opts->hidden_act) snprintf(config->hidden_act, sizeof config->hidden_act, "%s", opts->hidden_act);
     config->classifier_dropout = ls_opts_real(config->classifier_dropout, config->hidden_dropout_prob);
     if (config->kind == LS_DISTILBERT) config->type_vocab_size = 0;

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "models/bert.h"
+#include "nn/packing.h"
 #include "ops/op.h"
 
 /* ---- names ---- */
@@ -67,31 +68,30 @@ typedef struct embeddings {
     ls_module *table[LS_EMBEDDING_TABLES], *norm;
     int tables; /* without types: 2 */
     double dropout;
-    int64_t longest;     /* sequence */
     int64_t padding;     /* the word that fills sequences up */
     bool counts_padding; /* positions are counted from 0, whatever stands there; else words alone, from padding + 1 */
 } embeddings;
 
-/* [S], or [B,S] where it depends on the words. */
-static ls_tensor *positions_of(const embeddings *e, ls_tensor *ids)
+/* Rows of the table of positions: [S], or [B,S] where it depends on the words; or of those given, counted from 0. */
+static ls_tensor *positions_of(const embeddings *e, ls_tensor *ids, ls_tensor *given)
 {
-    if (e->counts_padding) return ls_arange(ids->run, LS_I64, ls_dim(ids, 1), 0, 1);
-    ls_tensor *padding = ls_full_shape(ids->run, LS_I64, (double)e->padding, LS_SCALAR);
+    ls_run *run = ids->run;
+    if (e->counts_padding) return given ? given : ls_arange(run, LS_I64, ls_dim(ids, 1), 0, 1);
+    ls_tensor *padding = ls_full_shape(run, LS_I64, (double)e->padding, LS_SCALAR);
+    if (given) return ls_add(given, ls_full_shape(run, LS_I64, (double)(e->padding + 1), LS_SCALAR));
     ls_tensor *is_word = ls_cast(ls_ne(ids, padding), LS_I64);
     return ls_add(ls_mul(ls_cumsum(is_word, 1), is_word), padding);
 }
 
+/* Inputs: ids [B,S], types (or NULL); or of words that were packed, ids [T], types and positions. */
 static ls_tensor *embeddings_forward(ls_module *self, int n, ls_tensor *const *x, void *user)
 {
     (void)user;
     embeddings *e = (embeddings *)self;
     ls_run *run = self->object.run;
     ls_tensor *ids = x[0];
-    if (ls_dim(ids, 1) > e->longest)
-        return LS_POISON(run, LS_ERR_SHAPE, "sequences of %lld words; max_position_embeddings of the model allows %lld",
-                         (long long)ls_dim(ids, 1), (long long)e->longest);
-    ls_tensor *types = n > 1 ? x[1] : ls_full_shape(run, LS_I64, 0, LS_SHAPE(1));
-    ls_tensor *index[] = {ids, positions_of(e, ids), types};
+    ls_tensor *types = n > 1 && x[1] ? x[1] : ls_full_shape(run, LS_I64, 0, LS_SHAPE(1));
+    ls_tensor *index[] = {ids, positions_of(e, ids, n > 2 ? x[2] : NULL), types};
     ls_tensor *y = ls_forward_embeddings_norm(e->tables, e->table, index, e->norm);
     if (self->training && e->dropout > 0) y = ls_dropout(y, e->dropout);
     return ls_failed(run) ? y : op_as(y, op_half_type(run, ls_dtype_of(y))); /* once, and not in every product */
@@ -106,7 +106,6 @@ static ls_module *embeddings_new(ls_run *run, const ls_bert_config *c)
     int64_t width = c->hidden_size, rows = c->max_position_embeddings;
     e->counts_padding = !roberta;
     e->padding = c->pad_token_id;
-    e->longest = roberta ? rows - e->padding - 1 : rows;
     e->dropout = c->hidden_dropout_prob;
     ls_layer_says(e, "dropout %g", e->dropout);
     e->table[WORDS] = ls_module_add(m, "word_embeddings",
@@ -129,14 +128,18 @@ typedef struct layer {
     double dropout; /* of attention */
 } layer;
 
-/* Inputs: x [B,S,E]; x and a mask, which is bool; x and lengths, which are integers. */
+/* Inputs: x [B,S,E]; x and a mask, which is bool; x and lengths, which are integers; or x [T,E], which was packed,
+ * lengths, rows and slots. */
 static ls_tensor *layer_forward(ls_module *self, int n, ls_tensor *const *x, void *user)
 {
     (void)user;
     const layer *l = (const layer *)self;
     ls_attention_opts opts = ls_attention_by(n > 1 ? x[1] : NULL, self->training ? l->dropout : 0, false);
     ls_tensor *q = ls_forward(l->query, x[0]), *k = ls_forward(l->key, x[0]), *v = ls_forward(l->value, x[0]);
+    ls_packing packing = {.rows = n > 2 ? x[2] : NULL, .slots = n > 3 ? x[3] : NULL};
+    if (packing.rows) q = ls_unpack(q, &packing), k = ls_unpack(k, &packing), v = ls_unpack(v, &packing);
     ls_tensor *mixed = ls_attend(l->heads, q, k, v, &opts);
+    if (packing.rows) mixed = ls_pack(mixed, &packing);
     ls_tensor *y = ls_forward_with(l->norm1, ls_forward(l->out, mixed), x[0]);
     return ls_forward_with(l->norm2, ls_forward(l->down, ls_forward(l->up, y)), y);
 }
@@ -171,7 +174,20 @@ static ls_module *layer_new(ls_run *run, const ls_bert_config *c, const part_nam
 typedef struct encoder {
     ls_module module;
     ls_module *embeddings, *layers, *pooler; /* pooler: NULL without */
+    int64_t longest;                         /* sequence */
+    bool unpad;
 } encoder;
+
+static bool check_ids(const encoder *e, ls_tensor *ids)
+{
+    ls_run *run = e->module.object.run;
+    if (!ls_check_live(run, ids, e->module.kind)) return false;
+    if (ls_ndim(ids) != 2) ls_fail(&run->errors, LS_ERR_SHAPE, "input_ids is %s, wanted [batch,length]", OP_TEXT(ids));
+    else if (ls_dim(ids, 1) > e->longest)
+        ls_fail(&run->errors, LS_ERR_SHAPE, "sequences of %lld words; max_position_embeddings of the model allows %lld",
+                (long long)ls_dim(ids, 1), (long long)e->longest);
+    return !ls_failed(run);
+}
 
 /* A mask [B,S] as attention takes it, [B,1,1,S] of bool; lengths [B] as they are. NULL (and an error) for others. */
 static ls_tensor *usable_mask(ls_run *run, ls_tensor *ids, ls_tensor *mask)
@@ -188,24 +204,36 @@ static ls_tensor *usable_mask(ls_run *run, ls_tensor *ids, ls_tensor *mask)
     return ls_reshape(mask, ls_dim(mask, 0), 1, 1, ls_dim(mask, 1));
 }
 
+/* The last hidden state: [B,S,E], or of words that were packed, [T,E]. */
+static ls_tensor *encode(const encoder *e, ls_tensor *ids, ls_tensor *types, ls_tensor *mask, const ls_packing *packing)
+{
+    bool packed = packing->rows != NULL;
+    ls_tensor *y = ls_forward_n(e->embeddings, packed ? 3 : 2, (ls_tensor *[]){ids, types, packing->positions});
+    for (int i = 0; i < e->layers->child_count; i++)
+        y = ls_forward_n(e->layers->children[i].module,
+                         packed ? 4
+                         : mask ? 2
+                                : 1,
+                         (ls_tensor *[]){y, mask, packing->rows, packing->slots});
+    return y;
+}
+
 static ls_outputs encoder_forward(ls_module *self, int n, ls_tensor *const *x, void *user)
 {
     (void)user;
     const encoder *e = (const encoder *)self;
     ls_run *run = self->object.run;
-    ls_tensor *mask = n > 1 ? x[1] : NULL, *types = n > 2 ? x[2] : NULL;
-    if (!ls_layer_takes(self, n, 1, 3)) return LS_OUTPUTS(&run->poison);
-    if (ls_ndim(x[0]) != 2) {
-        if (ls_check_live(run, x[0], self->kind))
-            ls_fail(&run->errors, LS_ERR_SHAPE, "input_ids is %s, wanted [batch,length]", OP_TEXT(x[0]));
-        return LS_OUTPUTS(&run->poison);
-    }
-    if (mask && ls_check_live(run, mask, self->kind)) mask = usable_mask(run, x[0], mask);
-    ls_tensor *y = types ? ls_forward_with(e->embeddings, x[0], types) : ls_forward(e->embeddings, x[0]);
-    for (int i = 0; i < e->layers->child_count; i++) {
-        ls_module *next = e->layers->children[i].module;
-        y = mask ? ls_forward_with(next, y, mask) : ls_forward(next, y);
-    }
+    ls_tensor *ids = x[0], *mask = n > 1 ? x[1] : NULL, *types = n > 2 ? x[2] : NULL;
+    if (!ls_layer_takes(self, n, 1, 3) || !check_ids(e, ids)) return LS_OUTPUTS(&run->poison);
+    if (mask && ls_check_live(run, mask, self->kind)) mask = usable_mask(run, ids, mask);
+    ls_packing packing = {0};
+    if (e->unpad && mask && ls_ndim(mask) == 1) packing = ls_packing_of(mask, ls_dim(ids, 1));
+    if (ls_failed(run)) return LS_OUTPUTS(&run->poison);
+    ls_tensor *y;
+    if (packing.rows) {
+        y = encode(e, ls_pack(ids, &packing), types ? ls_pack(types, &packing) : NULL, mask, &packing);
+        y = ls_unpack_clean(y, &packing, mask);
+    } else y = encode(e, ids, types, mask, &packing);
     if (!e->pooler) return LS_OUTPUTS(y);
     return LS_OUTPUTS(y, ls_forward(e->pooler, ls_select(y, 1, 0)));
 }
@@ -217,6 +245,8 @@ ls_module *ls_bert_encoder_new(ls_run *run, const ls_bert_config *c, bool pooler
     encoder *e = ls_layer_new_all(run, kinds[c->kind], sizeof *e, encoder_forward);
     if (!e) return NULL;
     ls_module *m = &e->module;
+    e->longest = c->max_position_embeddings - (c->kind == LS_ROBERTA ? c->pad_token_id + 1 : 0);
+    e->unpad = c->unpad;
     e->embeddings = ls_module_add(m, "embeddings", embeddings_new(run, c));
     e->layers = ls_module_add_at(m, names->layers, ls_module_list_of(run, 0, NULL));
     for (int64_t i = 0; i < c->num_hidden_layers && !ls_failed(run); i++)

@@ -323,6 +323,53 @@ static void lengths_are_as_good_as_masks(void)
     ls_finish(run);
 }
 
+/* Padding that is left out changes neither results nor gradients, of any kind of position, mask and type. */
+static void words_alone_are_enough(void)
+{
+    static const char *const kinds[] = {"bert", "roberta"};
+    ls_run *run = ls_init(NULL, NULL, .seed = 5);
+    folder_fresh(folder);
+    for (int k = 0; k < 2; k++) {
+        char config[400];
+        snprintf(config, sizeof config, "{\"model_type\": \"%s\", %s}", kinds[k], SIZES_OF_TINY);
+        write_config(config);
+        ls_module *padded = ls_bert_for_question_answering_new(run, "bert_models/config.json");
+        CHECK(ls_save_model(run, padded, folder));
+        ls_module *packed = ls_bert_for_question_answering_new(run, folder, .unpad = true);
+        ls_eval(padded);
+        ls_eval(packed);
+        int64_t fill = k; /* roberta's padding is word 1 */
+        ls_tensor *ids = integers(run, LS_SHAPE(3, 4), (int64_t[]){5, 6, 7, 8, 9, 10, fill, fill, 3, 4, 2, fill});
+        ls_tensor *types = integers(run, LS_SHAPE(3, 4), (int64_t[]){0, 0, 1, 1, 0, 1, 0, 0, 0, 0, 1, 0});
+        ls_tensor *starts = integers(run, LS_SHAPE(3), (int64_t[]){3, 1, 0}), *lengths;
+        lengths = integers(run, LS_SHAPE(3), (int64_t[]){4, 2, 3});
+        double loss[2], gradient[2];
+        for (int i = 0; i < 2; i++) {
+            ls_outputs out = ls_forward_all(i ? packed : padded, ids, lengths, types);
+            ls_tensor *l = ls_bert_span_loss(out.item[0], out.item[1], starts, starts);
+            ls_backward(run, l);
+            loss[i] = ls_item(l);
+        }
+        CHECK_NEAR(loss[1], loss[0], 1e-5);
+        ls_state *wanted = ls_parameters(padded), *got = ls_parameters(packed);
+        for (int64_t i = 0; i < ls_state_count(wanted); i++) {
+            gradient[0] = ls_item(ls_norm(ls_grad(ls_state_tensor(wanted, i))));
+            gradient[1] = difference(ls_grad(ls_state_tensor(got, i)), ls_grad(ls_state_tensor(wanted, i)));
+            CHECK_MSG(gradient[1] <= 1e-5 * gradient[0] + 1e-7, "%s: %g, differs by %g", ls_state_name(wanted, i),
+                      gradient[0], gradient[1]);
+        }
+        check_ok(run);
+        ls_tensor *hidden = ls_forward_all(ls_child(packed, kinds[k]), ids, lengths, types).item[0];
+        CHECK(largest(ls_select(ls_select(hidden, 0, 1), 0, 3)) == 0);
+        ls_forward_all(packed, ids, integers(run, LS_SHAPE(3), (int64_t[]){4, 5, 3}));
+        check_error(run, LS_ERR_VALUE, "length 5 of sequence 1; there are 4 positions");
+        ls_forward_all(packed, ids, integers(run, LS_SHAPE(3), (int64_t[]){4, 4, 4}));
+        check_ok(run);
+    }
+    folder_remove(folder);
+    ls_finish(run);
+}
+
 /* ---- losses ---- */
 
 static void problems_have_their_losses(void)
@@ -435,6 +482,7 @@ int main(int argc, char **argv)
     CHECK_RUN(wrong_configurations_are_refused);
     CHECK_RUN(wrong_inputs_are_named);
     CHECK_RUN(lengths_are_as_good_as_masks);
+    CHECK_RUN(words_alone_are_enough);
     CHECK_RUN(problems_have_their_losses);
     CHECK_RUN(positions_outside_do_not_count);
     CHECK_RUN(first_weights_are_those_of_transformers);

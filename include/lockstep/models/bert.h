@@ -46,6 +46,9 @@ typedef struct ls_bert_opts {
     int64_t max_position_embeddings LS_DEFAULT(LS_AUTO), type_vocab_size LS_DEFAULT(LS_AUTO);
     double layer_norm_eps LS_DEFAULT(LS_AUTO_REAL), initializer_range LS_DEFAULT(LS_AUTO_REAL);
     const char *hidden_act LS_DEFAULT(NULL); /* "gelu", "gelu_new", "relu", "silu", ...; an unknown one lists all */
+    /* Where lengths are given, leave padding out of all that is computed, and not of attention alone: numbers are the
+     * same but for rounding and what dropout draws. The lengths are read in each pass, so a device is waited for. */
+    bool unpad LS_DEFAULT(false);
     ls_options_end _ LS_DEFAULT({});
 } ls_bert_opts;
 #define ls_bert_opts_defaults                                                                                          \
