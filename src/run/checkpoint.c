@@ -245,7 +245,8 @@ static bool choose_folder(ls_run *run, const char *folder)
     } else {
         if (!ls_folder_make(checkpoints_folder(run, parent), &why))
             return ls_fail(&run->errors, LS_ERR_IO, "ls_save_state: %s", why.text), false;
-        if (ls_is_main(run) && !ls_claim_folder(&run->claims, ls_project_dir(run), "ls_save_state", &run->errors))
+        if (ls_is_main(run) &&
+            !ls_claim_folder(&run->session->claims, ls_project_dir(run), "ls_save_state", &run->errors))
             return false;
         mind_older_checkpoints(run);
         int64_t *numbers, count = ls_folder_numbers(checkpoints_folder(run, parent), &numbers);

@@ -61,7 +61,7 @@ static bool can_go_along(const ls_module *model)
                           ".model: its run uses a device that a fork would lose: make the model on the CPU "
                           "and name the device in the ls_init() inside the function");
     if (ls_world(run) > 1) return refuse("ls_launch", ".model: its run is already one of several processes");
-    if (run->claims)
+    if (run->session->claims)
         return refuse("ls_launch", ".model: its run has written to its folder, which is the workers' from now on: save "
                                    "after the launch");
     for (const ls_object *o = run->objects; o; o = o->older) {
@@ -104,9 +104,9 @@ static bool clear_gradient(void *user, const char *path, const ls_module_member 
     return true;
 }
 
-ls_run *ls_launched_run(void)
+ls_run *ls_launched_run(ls_module **launched)
 {
-    ls_module *model = handed;
+    ls_module *model = *launched = handed;
     if (!model) return NULL;
     handed = NULL;
     ls_run *run = model->object.run;
@@ -116,7 +116,6 @@ ls_run *ls_launched_run(void)
     run->scaler = NULL;
     run->autocast_count = 0;
     run->no_grad = 0;
-    run->launched = model;
     ls_module_visit(model, clear_gradient, NULL); /* of a backward pass of the launcher: its own affair */
     return run;
 }
@@ -135,20 +134,21 @@ static bool move_member(void *to, const char *path, const ls_module_member *memb
     return true;
 }
 
-void ls_launched_move(ls_run *run)
+void ls_launched_keep(ls_run *run, ls_module *launched)
 {
-    if (!run->launched || ls_device_is_host(run->device)) return;
+    run->session->launched = launched;
+    if (!launched || ls_device_is_host(run->device)) return;
     ls_mark mark = ls_scope_begin(run);
-    ls_module_visit(run->launched, move_member, run->device->name);
+    ls_module_visit(launched, move_member, run->device->name);
     ls_scope_end(run, mark, NULL);
 }
 
 ls_module *ls_launched_model(ls_run *run)
 {
-    if (!ls_failed(run) && !run->launched)
+    if (!ls_failed(run) && !run->session->launched)
         ls_fail(&run->errors, LS_ERR_STATE,
                 "ls_launched_model: this process was launched without one; pass .model to ls_launch()");
-    return ls_failed(run) ? NULL : run->launched;
+    return ls_failed(run) ? NULL : run->session->launched;
 }
 
 /* ---- launching ---- */

@@ -2,13 +2,13 @@
 #ifndef LOCKSTEP_RUN_LAUNCHED_H
 #define LOCKSTEP_RUN_LAUNCHED_H
 
-#include "tensor/context.h"
+#include <lockstep/nn.h>
 
 /* The run of the model that this process was launched with, as good as new but for the model in it, once; then, and
  * without a model, NULL. */
-ls_run *ls_launched_run(void);
+ls_run *ls_launched_run(ls_module **launched);
 
-/* Its model follows to the device of the run. */
-void ls_launched_move(ls_run *run);
+/* The run is ready: its model, which may be NULL, follows to its device, and can be asked for. */
+void ls_launched_keep(ls_run *run, ls_module *launched);
 
 #endif

@@ -73,19 +73,23 @@ ls_run *ls_init_sized(int *argc, char ***argv, const ls_init_opts *opts, size_t 
 {
     ls_descriptors_fill();
     ls_init_opts o = LS_OPTS_READ(ls_init_opts, opts, opts_size);
-    ls_run *run = ls_launched_run();
+    ls_module *launched;
+    ls_run *run = ls_launched_run(&launched);
     if (!run) run = run_new();
     if (!run->tensors.stride) return run; /* the run without memory */
     run->errors.abort_on_fail = o.abort_on_error;
     run->finite.check = o.check_finite || ls_config_switch(LS_SETTING_CHECK_FINITE);
     /* Before anything makes a thread: it begins with the mode of its maker. */
+    bool flushes = false;
     if ((o.flush_denormals || ls_config_switch(LS_SETTING_FLUSH_DENORMALS)) && !ls_denormals_flushed())
-        run->flushes_denormals = ls_set_flush_denormals(true);
+        flushes = ls_set_flush_denormals(true);
     run->accumulation = (ls_accumulation){.steps = 1, .sync = true, .planned = 1, .unit = 1, .measure = 1};
     if (!ls_failed(run) && ls_init_settle(run, argc, argv, &o)) ls_session_open(run, &o);
+    if (run->session) run->session->flushes_denormals = flushes;
+    else if (flushes) ls_set_flush_denormals(false);
     run->random = (ls_random_state){.seed = o.seed};
     if (!ls_failed(run)) open_device(run, o.device);
-    if (!ls_failed(run)) ls_launched_move(run);
+    if (!ls_failed(run)) ls_launched_keep(run, launched);
     run->mixed_precision = o.mixed_precision ? o.mixed_precision : LS_F32;
     if (!ls_failed(run) && o.mixed_precision == LS_F16) ls_scaler_new(run);
     return run;
@@ -110,6 +114,7 @@ int ls_finish(ls_run *run)
                     caller[0] ? ")" : "");
     ls_run_ended(run);
     if (!run->tensors.stride) return code; /* the run without memory */
+    if (run->session && run->session->flushes_denormals) ls_set_flush_denormals(false);
     ls_session_close(run);
     ls_objects_free(run);
     ls_finite_clear(run);
@@ -130,7 +135,6 @@ int ls_finish(ls_run *run)
     ls_slab_free(&run->leaves);
     ls_sys_free(run->scopes);
     ls_sys_free(run->autocast);
-    if (run->flushes_denormals) ls_set_flush_denormals(false);
     ls_sys_free(run);
     return code;
 }

@@ -56,7 +56,7 @@ bool ls_session_open_project(ls_run *run)
     else if (access(session->project_dir, W_OK | X_OK) != 0)
         ls_fail(&run->errors, LS_ERR_IO, "ls_epoch: results cannot be written to %s: %s", session->project_dir,
                 strerror(errno));
-    else ls_claim_folder(&run->claims, session->project_dir, "ls_epoch", &run->errors);
+    else ls_claim_folder(&session->claims, session->project_dir, "ls_epoch", &run->errors);
     session->project_open = true;
     return !ls_failed(run);
 }
@@ -66,7 +66,7 @@ void ls_session_close(ls_run *run)
     ls_session *session = run->session;
     if (!session) return;
     ls_writer_free(&session->writer);
-    ls_claims_end(&run->claims);
+    ls_claims_end(&session->claims);
     ls_tell_failure(run);
     ls_session_leave_cpus(session);
     ls_session_close_user_comms(run);

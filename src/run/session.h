@@ -4,6 +4,7 @@
 
 #include <lockstep/run.h>
 
+#include "base/claim.h"
 #include "checkpoint/training.h"
 #include "checkpoint/writer.h"
 #include "comm/queue.h"
@@ -36,7 +37,10 @@ typedef struct ls_session {
     int stop_signal; /* the one that processes agreed on; 0: none */
     void *gathered;  /* what ls_gather_object() handed out last */
 
-    ls_begun begun; /* what checkpoints compare */
+    ls_begun begun;         /* what checkpoints compare */
+    ls_module *launched;    /* the model that ls_launch() handed to this process; NULL: none */
+    bool flushes_denormals; /* since it began: ls_finish() ends that */
+    ls_claim *claims;       /* folders that are this run's alone */
     char *project_dir;
     bool project_named, project_open; /* by the program or a flag; made, and found good for writing */
     char *resume;                     /* folder to restore at the first epoch, or "latest"; NULL: none, or done */

@@ -137,17 +137,14 @@ struct ls_run {
     ls_comm **groups;         /* communicators of the program, by number; NULL: freed */
     int32_t group_count;
     struct ls_reducer *reducer; /* what they train together: src/parallel; NULL: nothing */
-    struct ls_claim *claims;    /* folders that are this run's alone (base/claim.h) */
     struct ls_session *session; /* ranks, prepared objects, epochs: src/run */
     ls_loop *loop;              /* the loop over batches at work; NULL outside of all */
     ls_accumulation accumulation;
     ls_finite finite;
     ls_schedule_policy schedule_policy;
-    bool flushes_denormals;     /* since it began: ls_finish() ends that */
-    bool forgives_memory;       /* running out of it is expected: something smaller will be tried */
-    ls_share share;             /* this process's part of what all read */
-    ls_run *earlier;            /* made by the same thread before this one */
-    struct ls_module *launched; /* the model that ls_launch() handed to this process; NULL: none */
+    bool forgives_memory; /* running out of it is expected: something smaller will be tried */
+    ls_share share;       /* this process's part of what all read */
+    ls_run *earlier;      /* made by the same thread before this one */
 };
 
 /* ---- Errors ---- */

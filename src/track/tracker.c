@@ -5,13 +5,12 @@
 #include <string.h>
 #include <time.h>
 
-#include "base/claim.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/opts.h"
-#include "tensor/context.h"
+#include "run/session.h"
 #include "track/sink.h"
 
 static const ls_sink_format *const formats[] = {&ls_sink_tensorboard, &ls_sink_jsonl, &ls_sink_csv};
@@ -106,7 +105,7 @@ ls_tracker *ls_track_new_sized(ls_run *run, const char *kinds, const ls_track_op
     ls_message why = {{0}};
     bool ok = make_folder(tracker, &o, &why);
     bool main = run->share.rank == 0;
-    if (ok && main && !ls_claim_folder(&run->claims, tracker->folder, "ls_track_new", &run->errors))
+    if (ok && main && !ls_claim_folder(&run->session->claims, tracker->folder, "ls_track_new", &run->errors))
         return ls_object_free(tracker), NULL;
     for (int i = 0; ok && i < FORMATS; i++) {
         if (!chosen[i]) continue;
