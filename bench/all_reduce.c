@@ -24,13 +24,13 @@ int bench_all_reduce(char **arguments)
     for (int round = 0; more && !status; round++) {
         double t = bench_now();
         for (int i = 0; i < repeat && !status; i++)
-            status = ls_comm_all_reduce(comm, data, count, LS_F32, LS_COMM_SUM, "bench", &why);
+            status = ls_comm_all_reduce(comm, data, count, LS_F32, LS_REDUCE_SUM, "bench", &why);
         t = bench_now() - t;
         if (round > 0 && t < best) best = t;
         more = round < 3 || bench_now() - begin < seconds;
         if (!status) status = ls_comm_broadcast(comm, &more, sizeof more, 0, "bench", &why);
     }
-    if (status && !ls_error(run)) ls_error_set(run, status, "all-reduce: %s", why.text);
+    if (status && !ls_error(run)) ls_set_error(run, status, "all-reduce: %s", why.text);
     if (ls_is_main(run) && !status) printf("%.9g\n", best / repeat);
     return ls_finish(run);
 }

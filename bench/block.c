@@ -19,7 +19,7 @@ static void attention_call(void *arg)
     ls_mark mark = ls_scope_begin(s->run);
     ls_tensor *o = ls_attention(s->x[0], s->x[1], s->x[2], .dropout = 0.1);
     ls_backward(s->run, ls_sum(ls_mul(o, s->dy)));
-    for (int i = 0; i < 3; i++) ls_grad_clear(s->x[i]);
+    for (int i = 0; i < 3; i++) ls_clear_grad(s->x[i]);
     ls_scope_end(s->run, mark, NULL);
 }
 
@@ -28,7 +28,7 @@ static void *attention_setup(ls_run *run, const bench_item *item)
     static block_state s;
     s = (block_state){.run = run};
     for (int i = 0; i < 3; i++)
-        s.x[i] = ls_requires_grad(ls_randn(run, item->dtype, BATCH, HEADS, LENGTH, WIDTH), true);
+        s.x[i] = ls_set_requires_grad(ls_randn(run, item->dtype, BATCH, HEADS, LENGTH, WIDTH), true);
     s.dy = ls_randn(run, item->dtype, BATCH, HEADS, LENGTH, WIDTH);
     return &s;
 }
@@ -40,7 +40,7 @@ static void self_attention_call(void *arg)
     ls_mark mark = ls_scope_begin(s->run);
     ls_tensor *o = ls_self_attention(s->x[0], HEADS, .lengths = s->x[1], .dropout = 0.1);
     ls_backward(s->run, ls_sum(ls_mul(o, s->dy)));
-    ls_grad_clear(s->x[0]);
+    ls_clear_grad(s->x[0]);
     ls_scope_end(s->run, mark, NULL);
 }
 
@@ -48,7 +48,7 @@ static void *self_attention_setup(ls_run *run, const bench_item *item)
 {
     static block_state s;
     s = (block_state){.run = run};
-    s.x[0] = ls_requires_grad(ls_randn(run, item->dtype, BATCH, LENGTH, 3 * HEADS * WIDTH), true);
+    s.x[0] = ls_set_requires_grad(ls_randn(run, item->dtype, BATCH, LENGTH, 3 * HEADS * WIDTH), true);
     s.x[1] = ls_full(run, LS_I64, LENGTH / 2, BATCH);
     s.dy = ls_randn(run, item->dtype, BATCH, LENGTH, HEADS * WIDTH);
     return &s;
@@ -65,8 +65,8 @@ static void block_call(void *arg)
     if (s->dtype == LS_BF16) ls_autocast_end(s->run);
     ls_backward(s->run, ls_sum(ls_mul(y, s->dy)));
     ls_state *parameters = ls_parameters(s->net);
-    for (int64_t i = 0; i < ls_state_count(parameters); i++) ls_grad_clear(ls_state_tensor(parameters, i));
-    ls_grad_clear(s->x[0]);
+    for (int64_t i = 0; i < ls_state_count(parameters); i++) ls_clear_grad(ls_state_tensor(parameters, i));
+    ls_clear_grad(s->x[0]);
     ls_scope_end(s->run, mark, NULL);
 }
 
@@ -75,7 +75,7 @@ static void *encoder_setup(ls_run *run, const bench_item *item)
     static block_state s;
     s = (block_state){.run = run, .dtype = item->dtype};
     s.net = ls_transformer_layer_new(run, 768, 12, .feedforward = 3072, .dropout = 0.1, .activation = LS_ACT_GELU);
-    s.x[0] = ls_requires_grad(ls_randn(run, item->dtype, BATCH, LENGTH, 768), true);
+    s.x[0] = ls_set_requires_grad(ls_randn(run, item->dtype, BATCH, LENGTH, 768), true);
     s.dy = ls_randn(run, item->dtype, BATCH, LENGTH, 768);
     return &s;
 }
@@ -86,7 +86,7 @@ static ls_tensor *bottleneck_forward(ls_module *net, ls_tensor *x, void *user)
     (void)user;
     ls_tensor *y = ls_forward(ls_child(net, "bn1"), ls_forward(ls_child(net, "conv1"), x));
     y = ls_forward(ls_child(net, "bn2"), ls_forward(ls_child(net, "conv2"), y));
-    return ls_forward_with(ls_child(net, "bn3"), ls_forward(ls_child(net, "conv3"), y), x);
+    return ls_forward(ls_child(net, "bn3"), ls_forward(ls_child(net, "conv3"), y), x);
 }
 
 static void *bottleneck_setup(ls_run *run, const bench_item *item)
@@ -95,13 +95,13 @@ static void *bottleneck_setup(ls_run *run, const bench_item *item)
     int64_t width = 64 << item->variant, size = 56 >> item->variant;
     s = (block_state){.run = run, .dtype = item->dtype};
     s.net = ls_module_new(run, "Bottleneck", bottleneck_forward, NULL);
-    ls_module_add(s.net, "conv1", ls_conv2d_new(run, 4 * width, width, 1, .no_bias = true));
+    ls_module_add(s.net, "conv1", ls_conv2d_new(run, 4 * width, width, 1, .bias = false));
     ls_module_add(s.net, "bn1", ls_batch_norm_new(run, width, .activation = LS_ACT_RELU));
-    ls_module_add(s.net, "conv2", ls_conv2d_new(run, width, width, 3, .padding = 1, .no_bias = true));
+    ls_module_add(s.net, "conv2", ls_conv2d_new(run, width, width, 3, .padding = 1, .bias = false));
     ls_module_add(s.net, "bn2", ls_batch_norm_new(run, width, .activation = LS_ACT_RELU));
-    ls_module_add(s.net, "conv3", ls_conv2d_new(run, width, 4 * width, 1, .no_bias = true));
+    ls_module_add(s.net, "conv3", ls_conv2d_new(run, width, 4 * width, 1, .bias = false));
     ls_module_add(s.net, "bn3", ls_batch_norm_new(run, 4 * width, .activation = LS_ACT_RELU));
-    s.x[0] = ls_requires_grad(ls_channels_last(ls_randn(run, item->dtype, 16, 4 * width, size, size)), true);
+    s.x[0] = ls_set_requires_grad(ls_channels_last(ls_randn(run, item->dtype, 16, 4 * width, size, size)), true);
     s.dy = ls_channels_last(ls_randn(run, item->dtype, 16, 4 * width, size, size));
     return &s;
 }
@@ -148,7 +148,7 @@ static void chain_call(void *arg)
     ls_tensor *y = s->x[0];
     for (int i = 0; i < CHAIN; i++) y = ls_add(y, s->dy);
     ls_backward(s->run, ls_sum(y));
-    ls_grad_clear(s->x[0]);
+    ls_clear_grad(s->x[0]);
     ls_scope_end(s->run, mark, NULL);
 }
 
@@ -156,7 +156,7 @@ static void *chain_setup(ls_run *run, const bench_item *item)
 {
     static block_state s;
     s = (block_state){.run = run, .dtype = item->dtype};
-    s.x[0] = ls_requires_grad(ls_ones(run, LS_F32, 16), true);
+    s.x[0] = ls_set_requires_grad(ls_ones(run, LS_F32, 16), true);
     s.dy = ls_ones(run, LS_F32, 16);
     return &s;
 }

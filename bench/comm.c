@@ -50,7 +50,7 @@ static void comm_call(void *arg)
     comm_state *s = arg;
     ls_message why;
     for (int i = 0; i < s->repeat; i++)
-        ls_comm_all_reduce(s->comm, s->data, s->count, s->dtype, LS_COMM_SUM, "bench", &why);
+        ls_comm_all_reduce(s->comm, s->data, s->count, s->dtype, LS_REDUCE_SUM, "bench", &why);
 }
 
 static void pin(int rank)
@@ -91,7 +91,7 @@ static void *comm_setup(ls_run *run, const bench_item *item)
     s.other = fork();
     if (s.other == 0) {
         if (join(&s, c, file, 1))
-            while (ls_comm_all_reduce(s.comm, s.data, s.count, s.dtype, LS_COMM_SUM, "bench", &why) == LS_OK) {}
+            while (ls_comm_all_reduce(s.comm, s.data, s.count, s.dtype, LS_REDUCE_SUM, "bench", &why) == LS_OK) {}
         _exit(0);
     }
     return join(&s, c, file, 0) ? &s : NULL;

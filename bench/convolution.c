@@ -42,7 +42,7 @@ static void *convolution_setup(ls_run *run, const bench_item *item)
     const convolution *c = item->shape;
     s = (convolution_state){.run = run};
     s.x = ls_channels_last(ls_randn(run, item->dtype, BATCH, c->channels, c->size, c->size));
-    s.w = ls_requires_grad(ls_randn(run, item->dtype, c->outputs, c->channels, c->kernel, c->kernel), true);
+    s.w = ls_set_requires_grad(ls_randn(run, item->dtype, c->outputs, c->channels, c->kernel, c->kernel), true);
     s.y = ls_conv2d(s.x, s.w, NULL, .stride = c->stride, .padding = c->kernel / 2);
     if (ls_error(run)) return NULL;
     static const ls_opcode ops[] = {LS_OP_conv2d, LS_OP_conv2d_dinput, LS_OP_conv2d_dweight};

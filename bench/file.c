@@ -25,7 +25,7 @@ static void file_call(void *arg)
 {
     file_state *s = arg;
     if (s->what != LOAD) {
-        ls_state_write(s->tensors, s->path, .no_sync = s->what == SAVE);
+        ls_state_write(s->tensors, s->path, .sync = s->what != SAVE);
         return;
     }
     ls_state *read = ls_state_read(s->run, s->path);
@@ -45,7 +45,7 @@ static void *file_setup(ls_run *run, const bench_item *item)
         snprintf(name, sizeof name, "layer%d.%s", i, i < LARGE ? "weight" : "bias");
         ls_state_add(s.tensors, name, i < LARGE ? ls_randn(run, LS_F32, ROWS, COLUMNS) : ls_randn(run, LS_F32, WIDTH));
     }
-    return ls_state_write(s.tensors, s.path, .no_sync = true) ? &s : NULL;
+    return ls_state_write(s.tensors, s.path, .sync = false) ? &s : NULL;
 }
 
 static void file_release(void *arg)

@@ -52,7 +52,7 @@ static double lose_one(double *when)
     double told = 0;
     if (comm) {
         killer = start_killer(silent, when);
-        status = ls_comm_all_reduce(comm, &number, 1, LS_F32, LS_COMM_SUM, "bench", &why);
+        status = ls_comm_all_reduce(comm, &number, 1, LS_F32, LS_REDUCE_SUM, "bench", &why);
         told = bench_now();
     } else {
         kill(silent, SIGKILL);

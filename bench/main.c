@@ -75,7 +75,7 @@ static double measure(const bench_item *item, bool openblas, double budget)
     double value = 0;
     if (state && !ls_error(run)) value = value_of(item, bench_best(item->call, state, budget));
     if (state && item->release) item->release(state);
-    if (ls_error(run)) fprintf(stderr, "%s: %s\n", item->name, ls_error_message(run)), ls_error_clear(run), value = 0;
+    if (ls_error(run)) fprintf(stderr, "%s: %s\n", item->name, ls_error_message(run)), ls_clear_error(run), value = 0;
     ls_finish(run);
     return value;
 }

@@ -61,7 +61,8 @@ int bench_held_out(const char *folder)
     int64_t *order = count > 0 ? calloc((size_t)count, sizeof *order) : NULL;
     if (!order) return fprintf(stderr, "%s: no photos\n", folder), 1;
     for (int i = 0; i < count; i++) order[i] = i;
-    ls_random_shuffle(ls_random_key(42, 0, LS_RANDOM_SPLIT), count, order); /* as ls_split() does with pets' seed */
+    ls_random_shuffle(ls_random_key(42, 0, LS_RANDOM_SPLIT), count,
+                      order); /* as ls_random_split() does with pets' seed */
     for (int i = (int)(0.8 * count); i < count; i++) puts(entries[order[i]]->d_name);
     for (int i = 0; i < count; i++) free(entries[i]);
     free(entries);

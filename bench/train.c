@@ -37,6 +37,6 @@ int bench_train(char **arguments)
         if (now - begin > seconds) ls_set_trigger(run);
         if (ls_check_trigger(run)) break;
     }
-    if (ls_is_main(run) && !ls_error(run)) printf("%.6g\n", (double)(batch * ls_world(run)) / best);
+    if (ls_is_main(run) && !ls_error(run)) printf("%.6g\n", (double)(batch * ls_world_size(run)) / best);
     return ls_finish(run);
 }

@@ -150,7 +150,7 @@ int launch_job(const command *by, const launch_options *options, char *const *wo
     opts.run_id = options->value[OPTION_RDZV_ID];
     opts.role = options->value[OPTION_ROLE];
     opts.num_threads = option_count(options, OPTION_NUM_THREADS, LS_AUTO);
-    opts.no_pin = options->value[OPTION_NO_PIN] != NULL;
+    opts.pin = options->value[OPTION_NO_PIN] == NULL;
     opts.environment = variables;
     opts.log_dir = options->value[OPTION_LOG_DIR];
     opts.tee = options->value[OPTION_TEE];

@@ -112,7 +112,7 @@ static void introduce(ls_run *run, double seconds)
     struct {
         char name[LONGEST_NAME];
         int local_rank, local_world;
-    } mine = {.local_rank = ls_local_rank(run), .local_world = ls_local_world(run)};
+    } mine = {.local_rank = ls_local_rank(run), .local_world = ls_local_world_size(run)};
     name_host(mine.name);
     ls_gathered all = ls_gather_object(run, &mine, sizeof mine);
     if (!ls_is_main(run) || ls_error(run)) return;
@@ -184,7 +184,7 @@ static int work(const char *above)
         if (t.wrong[0]) mine++, fprintf(stderr, "lockstep test: rank %d: %s: %s\n", ls_rank(run), at, t.wrong);
         if (failures && checks[i].run == try_folder) break; /* the last needs it */
     }
-    bool main = ls_is_main(run), several = ls_world(run) > 1;
+    bool main = ls_is_main(run), several = ls_world_size(run) > 1;
     if (!first && several) at = "measurement", measure(run);
     if (main && t.folder != above && t.folder[0]) remove_folder(t.folder);
     if (main && ls_error(run)) fprintf(stderr, "lockstep test: failed at: %s\n", at);

@@ -46,7 +46,7 @@ void try_identity(trial *t)
     struct {
         char version[32];
         int rank, world, local_rank, local_world;
-    } mine = {"", ls_rank(run), ls_world(run), ls_local_rank(run), ls_local_world(run)}, other;
+    } mine = {"", ls_rank(run), ls_world_size(run), ls_local_rank(run), ls_local_world_size(run)}, other;
     snprintf(mine.version, sizeof mine.version, "%s", ls_version());
     if (mine.local_rank < 0 || mine.local_rank >= mine.local_world || mine.local_world > mine.world)
         trial_fails(t, "it is local rank %d of %d, in a world of %d", mine.local_rank, mine.local_world, mine.world);
@@ -84,13 +84,13 @@ static ls_tensor *make_given(ls_run *run, ls_dtype dtype, int64_t count, int ran
     float *numbers = malloc((size_t)count * sizeof *numbers);
     for (int64_t i = 0; numbers && i < count; i++) numbers[i] = (float)given(i, rank);
     ls_tensor *x = numbers ? ls_cast(ls_from(run, LS_F32, LS_SHAPE(count), numbers), dtype) : NULL;
-    if (!numbers) ls_error_set(run, LS_ERR_MEMORY, "lockstep test: no memory for %lld numbers", (long long)count);
+    if (!numbers) ls_set_error(run, LS_ERR_MEMORY, "lockstep test: no memory for %lld numbers", (long long)count);
     free(numbers);
     return x;
 }
 
 typedef struct across {
-    ls_across how;
+    ls_reduction how;
     int world;
 } across;
 
@@ -100,11 +100,11 @@ static double reduced(int64_t i, const void *user)
     double result = given(i, 0);
     for (int r = 1; r < a->world; r++) {
         double next = given(i, r);
-        if (a->how == LS_ACROSS_MAX) result = fmax(result, next);
-        else if (a->how == LS_ACROSS_MIN) result = fmin(result, next);
+        if (a->how == LS_REDUCE_MAX) result = fmax(result, next);
+        else if (a->how == LS_REDUCE_MIN) result = fmin(result, next);
         else result += next;
     }
-    return a->how == LS_ACROSS_MEAN ? result / a->world : result;
+    return a->how == LS_REDUCE_MEAN ? result / a->world : result;
 }
 
 /* Half types are summed in f32 and rounded once. */
@@ -118,15 +118,15 @@ static void try_reductions(trial *t)
     static const char *const names[] = {"sum", "mean", "max", "min"};
     static const ls_dtype dtypes[] = {LS_F32, LS_F64, LS_BF16, LS_F16, LS_I64, LS_I32};
     for (size_t d = 0; d < sizeof dtypes / sizeof *dtypes; d++) {
-        for (int how = LS_ACROSS_SUM; how <= LS_ACROSS_MIN; how++) {
-            if (how == LS_ACROSS_MEAN && !ls_dtype_is_float(dtypes[d])) continue;
+        for (int how = LS_REDUCE_SUM; how <= LS_REDUCE_MIN; how++) {
+            if (how == LS_REDUCE_MEAN && !ls_dtype_is_float(dtypes[d])) continue;
             for (int s = 0; s < SIZES && !ls_error(t->run); s++) {
                 ls_mark mark = ls_scope_begin(t->run);
                 ls_tensor *x = make_given(t->run, dtypes[d], sizes[s], ls_rank(t->run));
                 char what[64];
                 snprintf(what, sizeof what, "all-reduce %s of %s", names[how], ls_dtype_name(dtypes[d]));
-                expect(t, what, ls_reduce(t->run, x, (ls_across)how), sizes[s], reduced,
-                       &(across){(ls_across)how, ls_world(t->run)}, rounding_of(dtypes[d]));
+                expect(t, what, ls_reduce(t->run, x, (ls_reduction)how), sizes[s], reduced,
+                       &(across){(ls_reduction)how, ls_world_size(t->run)}, rounding_of(dtypes[d]));
                 ls_scope_end(t->run, mark, NULL);
             }
         }
@@ -140,7 +140,7 @@ static double from_rank(int64_t i, const void *user)
 
 static void try_broadcasts(trial *t)
 {
-    int rank = ls_rank(t->run), world = ls_world(t->run);
+    int rank = ls_rank(t->run), world = ls_world_size(t->run);
     const int from[] = {0, world / 2, world - 1};
     for (size_t f = 0; f < sizeof from / sizeof *from; f++)
         for (int s = 0; s < SIZES; s++)
@@ -164,7 +164,7 @@ static double zero_after(int64_t i, const void *user)
 static void try_gathers(trial *t)
 {
     ls_run *run = t->run;
-    int rank = ls_rank(run), world = ls_world(run);
+    int rank = ls_rank(run), world = ls_world_size(run);
     int64_t rows = rank % 3 + 1, all_rows = 0, most = world < 3 ? world : 3;
     for (int r = 0; r < world; r++) all_rows += r % 3 + 1;
     expect(t, "gather", ls_gather(run, ls_full(run, LS_F32, rank, rows)), all_rows, row_of, NULL, 0);
@@ -191,7 +191,7 @@ void try_collectives(trial *t)
 
 /* ---- Data ----------------------------------------------------------------------------------------------------- */
 
-static bool get_number(void *user, int64_t index, ls_sample *sample)
+static bool get_number(int64_t index, ls_sample *sample, void *user)
 {
     (void)user;
     *(int64_t *)ls_sample_field(sample, 0) = index;
@@ -231,12 +231,12 @@ static void try_loader(trial *t, int64_t count, bool shuffle)
 
 void try_data(trial *t)
 {
-    int64_t world = ls_world(t->run);
+    int64_t world = ls_world_size(t->run);
     try_loader(t, 12 * world, false);
     try_loader(t, 12 * world, true);
     try_loader(t, 12 * world + 5, true); /* the last batches are filled up, and that must not be counted */
     ls_range part = ls_split_between_processes(t->run, 17);
     double total =
-        ls_item(ls_reduce(t->run, ls_full(t->run, LS_F32, (double)(part.end - part.begin), 1), LS_ACROSS_SUM));
+        ls_item(ls_reduce(t->run, ls_full(t->run, LS_F32, (double)(part.end - part.begin), 1), LS_REDUCE_SUM));
     if (!ls_error(t->run) && total != 17) trial_fails(t, "17 things were shared out as %g", total);
 }

@@ -137,7 +137,7 @@ void try_raw_collectives(trial *t)
         size_t bytes = (size_t)(s.size * counts[c]) * sizeof *s.in;
         s.count = counts[c];
         s.in = malloc(bytes), s.out = malloc(bytes);
-        if (!s.in || !s.out) ls_error_set(t->run, LS_ERR_MEMORY, "lockstep test: no memory for %zu bytes", bytes);
+        if (!s.in || !s.out) ls_set_error(t->run, LS_ERR_MEMORY, "lockstep test: no memory for %zu bytes", bytes);
         for (int64_t i = 0; !ls_error(t->run) && i < s.size * s.count; i++)
             s.in[i] = given(s.rank, (int)(i / s.count), i % s.count);
         if (!ls_error(t->run)) call_each(&s), call_neighbours(&s), call_otherwise(&s);

@@ -26,7 +26,7 @@ typedef struct training {
  * with `batch` samples each. */
 static training make_training(ls_run *run, int64_t batch)
 {
-    int64_t count = (int64_t)BATCH * STEPS * ls_world(run);
+    int64_t count = (int64_t)BATCH * STEPS * ls_world_size(run);
     ls_set_seed(run, 7);
     training it = {.model = ls_sequential_new(run, ls_linear_new(run, FEATURES, HIDDEN), ls_gelu_new(run),
                                               ls_linear_new(run, HIDDEN, CLASSES))};
@@ -86,8 +86,8 @@ static void compare_with_one(trial *t, ls_dtype precision)
     ls_run *run = t->run;
     float alone[MOST], together[MOST];
     if (ls_mixed_precision(run) != LS_DTYPE_NONE) precision = ls_mixed_precision(run);
-    training reference = make_training(run, (int64_t)BATCH * ls_world(run)), shared = make_training(run, BATCH);
-    ls_train_apart(reference.sgd);
+    training reference = make_training(run, (int64_t)BATCH * ls_world_size(run)), shared = make_training(run, BATCH);
+    ls_optim_train_apart(reference.sgd);
     train(run, reference, precision, 3);
     ls_prepare(run, shared.model, shared.sgd, shared.loader);
     train(run, shared, precision, 3);

@@ -271,7 +271,7 @@ int main(int argc, char **argv)
             develop(&canvas, rgb);
             char path[4096];
             snprintf(path, sizeof path, "%s/%s_%d.jpg", folder, kinds[k].name, i);
-            ls_jpeg_write(run, path, rgb, canvas.width, canvas.height, (int)between(70, 95));
+            ls_jpeg_write(run, path, rgb, canvas.height, canvas.width, (int)between(70, 95));
         }
     }
     if (!ls_error(run)) printf("%d pictures of %d kinds of pets in %s\n", count * KINDS, (int)KINDS, folder);

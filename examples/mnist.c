@@ -24,7 +24,7 @@ static ls_dataset *digits(ls_run *run, const char *folder, const char *which)
 /* Convolution, batch normalisation, ReLU, and half the size: [N,in,H,W] -> [N,out,H/2,W/2]. */
 static ls_module *stage(ls_run *run, int64_t in, int64_t out)
 {
-    return ls_sequential_new(run, ls_conv2d_new(run, in, out, 3, .padding = 1, .no_bias = true),
+    return ls_sequential_new(run, ls_conv2d_new(run, in, out, 3, .padding = 1, .bias = false),
                              ls_batch_norm_new(run, out), ls_relu_new(run), ls_max_pool2d_new(run, 2));
 }
 
@@ -68,10 +68,10 @@ int main(int argc, char **argv)
                           ls_dropout_new(run, 0.2), ls_linear_new(run, 64 * 3 * 3, 10));
     ls_optim *adam = ls_adamw_new(run, net, .lr = lr / 25, .weight_decay = weight_decay);
     ls_schedule *cycle =
-        ls_one_cycle_new(adam, .max_lr = lr, .epochs = epochs, .steps_per_epoch = ls_steps_per_epoch(train));
+        ls_one_cycle_schedule_new(adam, .max_lr = lr, .epochs = epochs, .steps_per_epoch = ls_steps_per_epoch(train));
     ls_prepare(run, net, adam, cycle, train, test);
     if (with_tracking) {
-        ls_track_new(run, "all", .project_dir = ls_project_dir(run), .name = ".");
+        ls_tracker_new(run, "all", .project_dir = ls_project_dir(run), .name = ".");
         ls_track_config(run, {"lr", lr}, {"epochs", epochs}, {"batch_size", (double)batch_size});
     }
 
@@ -84,10 +84,10 @@ int main(int argc, char **argv)
             ls_step(adam);
             ls_schedule_step(cycle);
             ls_zero_grad(adam);
-            ls_track(run, step, {"loss", ls_item(loss)}, {"lr", ls_lr(adam)});
+            ls_track(run, step, {"loss", ls_item(loss)}, {"lr", ls_optim_lr(adam)});
             ls_progress_show(bar, "loss", ls_item(loss));
         }
-        ls_progress_end(bar);
+        ls_progress_free(bar);
         double percent = accuracy(run, net, test);
         ls_track(run, step, {"accuracy", percent});
         ls_print(run, "epoch %d: %.2f %%\n", epoch, percent);

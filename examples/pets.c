@@ -49,10 +49,10 @@ static bool read_flags(ls_run *run, int *argc, char ***argv, options *o)
     o->save_epochs = !strcmp(o->checkpointing_steps, "epoch");
     if (!o->save_epochs) o->save_every = strtoll(o->checkpointing_steps, &end, 10);
     if (*end || o->save_every < 0)
-        ls_error_set(run, LS_ERR_VALUE, "--checkpointing_steps is %s; it must be a number of steps or \"epoch\"",
+        ls_set_error(run, LS_ERR_VALUE, "--checkpointing_steps is %s; it must be a number of steps or \"epoch\"",
                      o->checkpointing_steps);
     else if (o->batch_size < 1)
-        ls_error_set(run, LS_ERR_VALUE, "--batch_size is %lld; it must be at least 1", (long long)o->batch_size);
+        ls_set_error(run, LS_ERR_VALUE, "--batch_size is %lld; it must be at least 1", (long long)o->batch_size);
     return !ls_error(run);
 }
 
@@ -100,7 +100,7 @@ static bool predict(ls_run *run, options *o)
         if (!strcmp(m->key, "classes")) names = m->value;
     }
     if (saved && !*names) {
-        ls_error_set(run, LS_ERR_VALUE, "%s: the model does not say what it knows; it was not trained by this program",
+        ls_set_error(run, LS_ERR_VALUE, "%s: the model does not say what it knows; it was not trained by this program",
                      ls_project_dir(run));
         return false;
     }
@@ -123,7 +123,7 @@ static bool predict(ls_run *run, options *o)
         if (ls_error(run)) fprintf(stderr, "%s\n", ls_error_message(run));
         else printf("%s: %.*s (%.1f %%)\n", o->predict.name[i], (int)strcspn(name, "/"), name, 100 * chance);
         all = all && !ls_error(run);
-        ls_error_clear(run); /* there are other photos */
+        ls_clear_error(run); /* there are other photos */
         ls_scope_end(run, mark, NULL);
     }
     ls_no_grad_end(run);
@@ -168,9 +168,9 @@ int main(int argc, char **argv)
     }
 
     ls_dataset *pets = ls_image_folder_new(run, o.data_dir, .pattern = o.pattern, .by_folder = o.by_folder,
-                                           .on_bad = o.skip_bad ? LS_BAD_SKIP : LS_BAD_FATAL);
+                                           .on_bad = o.skip_bad ? LS_ON_BAD_SKIP : LS_ON_BAD_FAIL);
     ls_dataset *train_set, *eval_set;
-    ls_split(pets, 0.8, &train_set, &eval_set);
+    ls_random_split(pets, 0.8, &train_set, &eval_set);
     ls_transform crop = ls_random_resized_crop(o.image_size, .min_scale = 0.5);
     ls_loader *train =
         ls_loader_new(run, train_set, .batch = o.batch_size, .shuffle = true, .workers = o.workers, .transform = crop);
@@ -179,11 +179,11 @@ int main(int argc, char **argv)
 
     ls_module *model = new_model(run, &o, ls_class_count(pets));
     ls_optim *adam = ls_adam_new(run, model, .lr = o.lr / 25);
-    ls_schedule *cycle =
-        ls_one_cycle_new(adam, .max_lr = o.lr, .epochs = o.epochs, .steps_per_epoch = ls_steps_per_epoch(train));
+    ls_schedule *cycle = ls_one_cycle_schedule_new(adam, .max_lr = o.lr, .epochs = o.epochs,
+                                                   .steps_per_epoch = ls_steps_per_epoch(train));
     ls_prepare(run, model, adam, cycle, train, eval);
 
-    if (o.with_tracking) ls_track_new(run, "all", .name = "records");
+    if (o.with_tracking) ls_tracker_new(run, "all", .name = "records");
     for (int epoch; ls_epoch(run, o.epochs, &epoch);) {
         ls_progress *bar = ls_progress_new(run, ls_len(train), .label = "train");
         for (ls_batch b; ls_progress_next(bar, train, &b);) {
@@ -195,20 +195,20 @@ int main(int argc, char **argv)
 
             ls_progress_show(bar, "loss", ls_item(loss));
             if (!ls_sync_gradients(run)) continue; /* gradients still add up */
-            int64_t step = ls_steps_taken(adam);
-            ls_track(run, step, {"loss", ls_item(loss)}, {"lr", ls_lr(adam)});
+            int64_t step = ls_optim_steps_taken(adam);
+            ls_track(run, step, {"loss", ls_item(loss)}, {"lr", ls_optim_lr(adam)});
             bool stop = ls_should_stop(run);
             if (stop || (o.save_every && step % o.save_every == 0)) ls_save_state(run, NULL);
             if (stop) return ls_finish(run); /* whoever starts it again goes on with this step's successor */
         }
-        ls_progress_end(bar);
+        ls_progress_free(bar);
         double percent = accuracy(run, model, eval);
-        ls_track(run, ls_steps_taken(adam), {"accuracy", percent});
+        ls_track(run, ls_optim_steps_taken(adam), {"accuracy", percent});
         ls_print(run, "epoch %d: %.2f\n", epoch, percent);
         if (o.save_epochs) ls_save_state(run, NULL);
     }
     if (!ls_error(run)) save(run, model, pets, &o);
-    bool damaged = strstr(ls_error_message(run), "LS_BAD_SKIP"); /* which is a flag here */
+    bool damaged = strstr(ls_error_message(run), "LS_ON_BAD_SKIP"); /* which is a flag here */
     int code = ls_finish(run);
     if (damaged) fprintf(stderr, "pets: --skip_bad leaves out files that are damaged\n");
     return code;

@@ -35,7 +35,8 @@ int main(int argc, char **argv)
         ls_sequential_new(run, ls_linear_new(run, 2, 64, .activation = LS_ACT_GELU),
                           ls_linear_new(run, 64, 64, .activation = LS_ACT_GELU), ls_linear_new(run, 64, ARMS));
     ls_optim *adam = ls_adamw_new(run, net, .lr = 1e-2);
-    ls_schedule *cycle = ls_one_cycle_new(adam, .max_lr = 1e-2, .epochs = EPOCHS, .steps_per_epoch = TRAIN / BATCH);
+    ls_schedule *cycle =
+        ls_one_cycle_schedule_new(adam, .max_lr = 1e-2, .epochs = EPOCHS, .steps_per_epoch = TRAIN / BATCH);
     ls_prepare(run, net, adam);
     ls_describe(net, stdout);
 
@@ -55,9 +56,8 @@ int main(int argc, char **argv)
             total += ls_item(loss);
             ls_scope_end(run, batch_scope, NULL);
         }
-        ls_no_grad_begin(run);
-        double right = ls_item(ls_sum(ls_eq(ls_argmax(ls_forward(net, test_x)), test_y)));
-        ls_no_grad_end(run);
+        double right = 0;
+        ls_no_grad(run) right = ls_item(ls_sum(ls_eq(ls_argmax(ls_forward(net, test_x)), test_y)));
         printf("epoch %d: loss %.4f, accuracy %.2f %%\n", epoch, total / (TRAIN / BATCH), 100 * right / TEST);
         ls_scope_end(run, epoch_scope, NULL);
     }

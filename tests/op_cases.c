@@ -82,21 +82,21 @@ static ls_tensor *call_split(ls_run *run, ls_tensor **in)
 {
     (void)run;
     ls_tensor *part[3];
-    ls_split_into(in[0], -1, 3, part);
+    ls_chunk(in[0], -1, part, 3);
     return ls_mul(part[0], part[2]); /* the middle part gets no gradient */
 }
 static ls_tensor *call_split_many(ls_run *run, ls_tensor **in)
 {
     (void)run;
     ls_tensor *part[6];
-    ls_split_into(in[0], 0, 6, part);
+    ls_chunk(in[0], 0, part, 6);
     return ls_mul(part[1], part[5]);
 }
-CALL(concat, ls_concat(3, in, 1))
-CALL(stack, ls_stack(2, in, 1))
+CALL(concat, ls_concat_n(1, in, 3))
+CALL(stack, ls_stack_n(1, in, 2))
 CALL(pad, ls_pad(in[0], LS_SHAPE(1, 0), LS_SHAPE(0, 2), -1))
 
-CALL(gather, ls_gather_dim(in[0], 1, in[1]))
+CALL(gather, ls_take_along_dim(in[0], 1, in[1]))
 CALL(scatter_add, ls_scatter_add(in[0], 0, in[1], in[2]))
 CALL(index_select, ls_index_select(in[0], 1, in[1]))
 CALL(embedding, ls_embedding(in[0], in[1]))
@@ -145,12 +145,12 @@ CALL(max_pool, ls_max_pool2d(in[0], 3, .stride = 2, .padding = 1))
 CALL(max_pool_ceil, ls_max_pool2d(in[0], 2, .ceil_mode = true))
 CALL(avg_pool, ls_avg_pool2d(in[0], 3, .stride = 2, .padding = 1))
 CALL(avg_pool_inside, ls_avg_pool2d(in[0],
-                                    2, .padding = 1, .exclude_padding = true, .ceil_mode = true))
+                                    2, .padding = 1, .count_include_pad = false, .ceil_mode = true))
 CALL(adaptive_pool, ls_adaptive_avg_pool2d(in[0], 2, 3))
 CALL(global_pool, ls_adaptive_avg_pool2d(in[0], 1, 1))
-CALL(nearest, ls_interpolate(in[0], 7, 5, LS_NEAREST))
-CALL(bilinear, ls_interpolate(in[0], 9, 4, LS_BILINEAR))
-CALL(bilinear_corners, ls_interpolate(in[0], 9, 8, LS_BILINEAR_CORNERS))
+CALL(nearest, ls_interpolate(in[0], 7, 5, LS_INTERPOLATE_NEAREST))
+CALL(bilinear, ls_interpolate(in[0], 9, 4, LS_INTERPOLATE_BILINEAR))
+CALL(bilinear_corners, ls_interpolate(in[0], 9, 8, LS_INTERPOLATE_BILINEAR_CORNERS))
 
 CALL(normalize, ls_normalize(in[0], (double[]){0.5, -0.25, 0.125}, (double[]){0.5, 2, 3}))
 CALL(batch_norm, ls_batch_norm(in[0], .weight = in[1], .bias = in[2], .training = true))
@@ -164,15 +164,15 @@ CALL(layer_norm_plain, ls_layer_norm(in[0], NULL, NULL, 1e-3))
 CALL(add_layer_norm, ls_add_layer_norm(in[0], in[1], in[2], in[3], 1e-5))
 CALL(dropout_add_layer_norm, ls_dropout_add_layer_norm(in[0], in[1], in[2], in[3], 0.3, 1e-5))
 CALL(dropout_add_layer_norm_plain, ls_dropout_add_layer_norm(in[0], in[1], NULL, NULL, 0.3, 1e-5))
-CALL(embedding_layer_norm, ls_embedding_layer_norm(3, in, in + 3, .weight = in[6], .bias = in[7]))
-CALL(embedding_layer_norm_two, ls_embedding_layer_norm(2, in, in + 2, .weight = in[4], .epsilon = 1e-3))
-CALL(embedding_layer_norm_one, ls_embedding_layer_norm(1, in, in + 1))
+CALL(embedding_layer_norm, ls_embedding_layer_norm(in, in + 3, 3, .weight = in[6], .bias = in[7]))
+CALL(embedding_layer_norm_two, ls_embedding_layer_norm(in, in + 2, 2, .weight = in[4], .epsilon = 1e-3))
+CALL(embedding_layer_norm_one, ls_embedding_layer_norm(in, in + 1, 1))
 CALL(group_norm, ls_group_norm(in[0], 3, in[1], in[2], 1e-5))
 
 /* Alone: src/parallel's tests have more processes. */
-CALL(all_reduce, ls_all_reduce(ls_comm_of(run), in[0], LS_COMM_SUM))
+CALL(all_reduce, ls_all_reduce(ls_comm_of(run), in[0], LS_REDUCE_SUM))
 CALL(all_gather, ls_all_gather(ls_comm_of(run), in[0]))
-CALL(reduce_scatter, ls_reduce_scatter(ls_comm_of(run), in[0], LS_COMM_MEAN))
+CALL(reduce_scatter, ls_reduce_scatter(ls_comm_of(run), in[0], LS_REDUCE_MEAN))
 CALL(broadcast, ls_broadcast_from(ls_comm_of(run), in[0], 0))
 
 CALL(softmax, ls_softmax(in[0], -1))

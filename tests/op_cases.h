@@ -5,6 +5,7 @@
 #define LOCKSTEP_TESTS_OP_CASES_H
 
 #include <lockstep.h>
+#include <lockstep/plugin.h>
 
 typedef enum input_kind {
     INPUT_NONE,

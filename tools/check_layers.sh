@@ -47,7 +47,9 @@ awk "$(cat "$tools/layers.awk")"'
             if (quoted ? leaves_home(target) : target ~ /^lockstep/ && target !~ /^lockstep\/((plugin|link|group)\.h|ops\.def)$/)
                 complain("a plug-in sees lockstep/plugin.h, lockstep/group.h and lockstep/link.h only")
         } else if (place[1] == "include") {
+            contract = "/((plugin|link|group)\\.h|ops\\.def)$"
             if (quoted) complain("public headers include each other as <lockstep/name.h>")
+            else if (target ~ contract && FILENAME !~ contract) complain("programs do not see the contracts of plug-ins")
             else if (target ~ /^lockstep\// && place[2] == "lockstep") {
                 from = folder_behind(place[3])
                 to = folder_behind(target)

@@ -35,7 +35,6 @@ breaks NO src/kernels/a.c '#include <lockstep/plugin.h>'
 breaks NO src/nn/a.c '#include <lockstep/ops.h>'
 breaks NO src/models/a.c '#include "nn/module.h"'
 breaks NO include/lockstep/ops.h '#include <lockstep/tensor.h>'
-breaks NO include/lockstep/optim.h '#include <lockstep/nn.h>'
 
 breaks YES src/base/a.c '#include "tensor/view.h"'
 breaks YES src/kernels/neon/a.c '#include "../../tensor/view.h"'
@@ -49,6 +48,10 @@ breaks YES src/nn/a.c '#include <lockstep/models/resnet.h>'
 breaks YES include/lockstep/a.h '#include "base/log.h"'
 breaks YES include/lockstep/tensor.h '#include <lockstep/ops.h>'
 breaks YES include/lockstep/optim.h '#include <lockstep/data.h>'
+breaks YES include/lockstep/optim.h '#include <lockstep/nn.h>'
+breaks YES include/lockstep/ops.h '#include <lockstep/plugin.h>'
+breaks YES include/lockstep.h '#include <lockstep/link.h>'
+breaks NO include/lockstep/link.h '#include <lockstep/plugin.h>'
 breaks YES cli/a.c '#include "../src/base/log.h"'
 breaks YES examples/a.c '#include "base/log.h"'
 breaks YES plugins/one/a.c '#include <lockstep/tensor.h>'
@@ -71,7 +74,7 @@ calls()
 
 calls NO ops ls_anything autograd
 calls NO ops ls_anything ops
-calls NO optim ls_parameters nn
+calls YES optim ls_parameters nn
 calls YES autograd ls_anything ops
 calls YES optim ls_anything nn
 calls YES checkpoint ls_is_main run

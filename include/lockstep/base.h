@@ -101,13 +101,37 @@ typedef struct ls_shape {
     int64_t dim[LS_MAX_DIMS];
 } ls_shape;
 
-LS_API ls_shape ls_shape_make(size_t ndim, const int64_t *dims);
-#define LS_SHAPE(...) ls_shape_make(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t), (const int64_t[]){__VA_ARGS__})
-#define LS_SCALAR ls_shape_make(0, NULL)
+LS_API ls_shape ls_shape_n(const int64_t *sizes, int64_t count);
+#define LS_SHAPE(...)                                                                                                  \
+    ls_shape_n((const int64_t[]){__VA_ARGS__}, (int64_t)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)))
+#define LS_SCALAR ls_shape_n(NULL, 0)
 
 LS_API bool ls_shape_equal(ls_shape a, ls_shape b);
 /* Number of elements; -1 when the product does not fit int64_t or a size is negative. */
 LS_API int64_t ls_shape_numel(ls_shape shape);
+
+/* ---- What operators are told ---------------------------------------------------------------------------------- */
+
+/* How many numbers become one: elements of a loss, or the numbers that several processes have. What a call cannot do it
+ * refuses: losses know the mean, the sum and none; processes know all but none. */
+typedef enum ls_reduction {
+    LS_REDUCE_SUM,
+    LS_REDUCE_MEAN, /* of floating types only */
+    LS_REDUCE_MAX,
+    LS_REDUCE_MIN,
+    LS_REDUCE_PROD,
+    LS_REDUCE_NONE, /* they stay several */
+} ls_reduction;
+
+typedef enum ls_activation {
+    LS_ACT_NONE,
+    LS_ACT_RELU,
+    LS_ACT_GELU, /* with erf */
+    LS_ACT_GELU_TANH,
+    LS_ACT_SILU,
+    LS_ACT_TANH,
+    LS_ACT_SIGMOID,
+} ls_activation;
 
 /* ---- Levels of messages --------------------------------------------------------------------------------------- */
 

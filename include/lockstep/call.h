@@ -74,13 +74,14 @@ typedef struct ls_options_end {
 
 /* ---- Lists ---- */
 
-/* Elements that stand in a call, f(a, b, c): how many, and an array of them that lives as long as the call. */
+/* Elements that stand in a call, f(a, b, c): an array of them that lives as long as the call, and how many there are;
+ * LS_ITEMS is both, for the f_n that takes them. */
 #ifdef __cplusplus
-#define LS_LIST_COUNT(type, ...) sizeof(ls_list_count_<type>({__VA_ARGS__}))
+#define LS_LIST_COUNT(type, ...) static_cast<int64_t>(sizeof(ls_list_count_<type>({__VA_ARGS__})))
 #define LS_LIST(type, ...) ls_list_<type>({__VA_ARGS__})
 #define LS_LITERAL(type) type
 #undef LS_SHAPE /* as base.h has it, it is C */
-#define LS_SHAPE(...) ls_shape_make(LS_LIST_COUNT(int64_t, __VA_ARGS__), LS_LIST(int64_t, __VA_ARGS__))
+#define LS_SHAPE(...) ls_shape_n(LS_ITEMS(int64_t, __VA_ARGS__))
 extern "C++" {
 template <class T> const T *ls_opts_address_(const T &opts)
 {
@@ -93,9 +94,10 @@ template <class T, size_t N> const T *ls_list_(const T (&list)[N])
 }
 }
 #else
-#define LS_LIST_COUNT(type, ...) (sizeof((type const[]){__VA_ARGS__}) / sizeof(type))
+#define LS_LIST_COUNT(type, ...) ((int64_t)(sizeof((type const[]){__VA_ARGS__}) / sizeof(type)))
 #define LS_LIST(type, ...) ((type const[]){__VA_ARGS__})
 #define LS_LITERAL(type) (type)
 #endif
+#define LS_ITEMS(type, ...) LS_LIST(type, __VA_ARGS__), LS_LIST_COUNT(type, __VA_ARGS__)
 
 #endif

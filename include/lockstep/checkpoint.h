@@ -47,10 +47,10 @@ extern "C" {
 typedef struct ls_save_model_opts {
     const char *max_shard_size LS_DEFAULT(NULL);  /* NULL is "10GB" */
     const ls_metadata *metadata LS_DEFAULT(NULL); /* for every file */
-    bool no_sync LS_DEFAULT(false);               /* see ls_state_write */
+    bool sync LS_DEFAULT(true);                   /* see ls_state_write */
     ls_options_end _ LS_DEFAULT({});
 } ls_save_model_opts;
-#define ls_save_model_opts_defaults .no_sync = false
+#define ls_save_model_opts_defaults .sync = true
 
 /* Parameters and buffers to a folder: "model.safetensors", or shards (see ls_state_write_sharded), and "config.json" of
  * a model that has one (models/bert.h): what from_pretrained() opens. Tensors that are one
@@ -114,34 +114,34 @@ typedef struct ls_bytes {
     size_t size;
 } ls_bytes;
 
-typedef struct ls_register_opts {
+typedef struct ls_register_for_checkpointing_opts {
     void *data LS_DEFAULT(NULL); /* either: memory of fixed size, saved and written back as it is, */
     size_t size LS_DEFAULT(0);
     ls_state *tensors LS_DEFAULT(NULL); /* or: tensors, whose numbers are saved and copied back, */
     /* or: bytes, valid until the next call, and a function that takes them back; false when it cannot use them. */
     ls_bytes (*save)(void *user) LS_DEFAULT(NULL);
-    bool (*load)(void *user, const void *data, size_t size) LS_DEFAULT(NULL);
+    bool (*load)(const void *data, size_t size, void *user) LS_DEFAULT(NULL);
     void *user LS_DEFAULT(NULL);
     ls_options_end _ LS_DEFAULT({});
-} ls_register_opts;
-#define ls_register_opts_defaults .data = NULL
+} ls_register_for_checkpointing_opts;
+#define ls_register_for_checkpointing_opts_defaults .data = NULL
 
 /* Make something a part of checkpoints, under a name of letters, digits, `_`, `-` and `.`:
  *     ls_register_for_checkpointing(run, "best", .data = &best, .size = sizeof best);
  * A checkpoint must have exactly what is registered when it is loaded. */
 #define ls_register_for_checkpointing(run, ...)                                                                        \
-    LS_CALL_2(ls_register_for_checkpointing, ls_register_opts, run, __VA_ARGS__, )
-LS_API void ls_register_for_checkpointing_sized(ls_run *run, const char *name, const ls_register_opts *opts,
-                                                size_t opts_size);
+    LS_CALL_2(ls_register_for_checkpointing, ls_register_for_checkpointing_opts, run, __VA_ARGS__, )
+LS_API void ls_register_for_checkpointing_sized(ls_run *run, const char *name,
+                                                const ls_register_for_checkpointing_opts *opts, size_t opts_size);
 
 /* ---- Runs: hooks; ls_hook_remove() removes one ---- */
 
 typedef void ls_checkpoint_fn(ls_run *run, const char *folder, void *user);
 /* Called in every save, on the main process, with the folder while it is not published yet: files that are put there,
  * also in folders of their own, become a part of the checkpoint. */
-LS_API ls_hook *ls_save_hook(ls_run *run, ls_checkpoint_fn *function, void *user);
+LS_API ls_hook *ls_register_save_hook(ls_run *run, ls_checkpoint_fn *function, void *user);
 /* Called in every load, with the folder that was found in order, before anything is restored. */
-LS_API ls_hook *ls_load_hook(ls_run *run, ls_checkpoint_fn *function, void *user);
+LS_API ls_hook *ls_register_load_hook(ls_run *run, ls_checkpoint_fn *function, void *user);
 
 /* ---- Looking inside ---- */
 

@@ -32,15 +32,6 @@ typedef enum ls_comm_kind {
 #undef LS_COMM_KIND
 } ls_comm_kind;
 
-typedef enum ls_comm_op {
-    LS_COMM_SUM,
-    LS_COMM_MEAN, /* of floating types only */
-    LS_COMM_MAX,
-    LS_COMM_MIN,
-    LS_COMM_PROD,
-    LS_COMM_OP_COUNT
-} ls_comm_op;
-
 /* What is needed depends on the kind.
  *
  * An array that has a part of each rank (out of gathers; in of scatters, reduce-scatter and all-to-all) has the parts
@@ -51,8 +42,8 @@ typedef enum ls_comm_op {
 typedef struct ls_comm_call {
     ls_comm_kind kind LS_DEFAULT(LS_COMM_BARRIER);
     ls_dtype dtype LS_DEFAULT(LS_DTYPE_NONE);
-    ls_comm_op op LS_DEFAULT(LS_COMM_SUM);
-    int64_t count LS_DEFAULT(0); /* elements; with counts that of this rank, except in all-to-all */
+    ls_reduction op LS_DEFAULT(LS_REDUCE_SUM); /* any but LS_REDUCE_NONE */
+    int64_t count LS_DEFAULT(0);               /* elements; with counts that of this rank, except in all-to-all */
     const void *in LS_DEFAULT(NULL);
     void *out LS_DEFAULT(NULL);
     const int64_t *counts LS_DEFAULT(NULL);     /* [size] elements of each part; NULL: count */
@@ -62,7 +53,7 @@ typedef struct ls_comm_call {
     const char *site LS_DEFAULT(NULL); /* where the call stands, for messages; filled in: file and line */
     ls_options_end _ LS_DEFAULT({});
 } ls_comm_call;
-#define ls_comm_call_defaults .op = LS_COMM_SUM
+#define ls_comm_call_defaults .op = LS_REDUCE_SUM
 
 #ifdef __cplusplus
 }

@@ -67,12 +67,12 @@ LS_API bool ls_request_wait(ls_request *request);
  * ls_reduce(), ls_gather() and ls_broadcast() (<lockstep/run.h>) are for metrics: of all processes of the run, and
  * without gradients. */
 
-/* op over ranks, element by element. Gradients flow through LS_COMM_SUM and LS_COMM_MEAN. */
-LS_API ls_tensor *ls_all_reduce(ls_comm *comm, ls_tensor *x, ls_comm_op op);
+/* op over ranks, element by element. Gradients flow through LS_REDUCE_SUM and LS_REDUCE_MEAN. */
+LS_API ls_tensor *ls_all_reduce(ls_comm *comm, ls_tensor *x, ls_reduction op);
 /* [n, ...] of each rank, one after the other: [size * n, ...]. */
 LS_API ls_tensor *ls_all_gather(ls_comm *comm, ls_tensor *x);
 /* op over ranks of [size * n, ...], of which each rank gets its part: [n, ...]. Gradients as with ls_all_reduce(). */
-LS_API ls_tensor *ls_reduce_scatter(ls_comm *comm, ls_tensor *x, ls_comm_op op);
+LS_API ls_tensor *ls_reduce_scatter(ls_comm *comm, ls_tensor *x, ls_reduction op);
 /* That of rank `root`. */
 LS_API ls_tensor *ls_broadcast_from(ls_comm *comm, ls_tensor *x, int root);
 

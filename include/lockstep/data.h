@@ -2,7 +2,7 @@
  *
  *     ls_dataset *set = ls_tensor_dataset_new(run, x, y);
  *     ls_dataset *train_set, *eval_set;
- *     ls_split(set, 0.8, &train_set, &eval_set);
+ *     ls_random_split(set, 0.8, &train_set, &eval_set);
  *     ls_loader *train = ls_loader_new(run, train_set, .batch = 64, .shuffle = true);
  *     for (ls_batch b; ls_next(train, &b);) ...
  *
@@ -26,7 +26,7 @@ typedef struct ls_batch ls_batch;
 
 /* ---- Datasets of your own ----
  *
- *     static bool get(void *user, int64_t index, ls_sample *sample)
+ *     static bool get(int64_t index, ls_sample *sample, void *user)
  *     {
  *         float *x = ls_sample_field(sample, 0);
  *         int64_t *label = ls_sample_field(sample, 1);
@@ -57,7 +57,7 @@ typedef struct ls_sample ls_sample;
 
 /* Write sample `index` and return true; or ls_sample_fail() and return false. Called by several threads at once (unless
  * .workers = 0) and in any order; it must not call functions of the run. */
-typedef bool ls_get_fn(void *user, int64_t index, ls_sample *sample);
+typedef bool ls_get_fn(int64_t index, ls_sample *sample, void *user);
 
 /* Memory of a field for this sample, row-major: right in the batch. Undefined where nothing is written. */
 LS_API void *ls_sample_field(ls_sample *sample, int field);
@@ -78,10 +78,10 @@ LS_PRINTF(3, 4) LS_API bool ls_sample_fail(ls_sample *sample, ls_status status, 
 
 /* What to do with a sample that cannot be had because its data is damaged or missing (LS_ERR_IO). */
 typedef enum ls_on_bad {
-    LS_BAD_FATAL, /* an error that names it */
+    LS_ON_BAD_FAIL, /* an error that names it */
     /* The next good sample of the dataset takes its place, so that batches keep their size and processes stay in step;
      * each pass ends with a warning that counts them. See ls_loader_bad_count(). */
-    LS_BAD_SKIP,
+    LS_ON_BAD_SKIP,
 } ls_on_bad;
 
 typedef struct ls_dataset_opts {
@@ -89,7 +89,7 @@ typedef struct ls_dataset_opts {
     ls_get_fn *get LS_DEFAULT(NULL);
     void *user LS_DEFAULT(NULL);
     ls_field fields[LS_MAX_FIELDS] LS_DEFAULT({}); /* ended by one without a name */
-    ls_on_bad on_bad LS_DEFAULT(LS_BAD_FATAL);
+    ls_on_bad on_bad LS_DEFAULT(LS_ON_BAD_FAIL);
     void (*release)(void *user) LS_DEFAULT(NULL);    /* (optional) when the dataset goes */
     int64_t class_count LS_DEFAULT(0);               /* see ls_class_count(); 0: unknown */
     const char *const *class_names LS_DEFAULT(NULL); /* (optional) class_count of them; copied */
@@ -101,26 +101,26 @@ LS_API ls_dataset *ls_dataset_new_sized(ls_run *run, const ls_dataset_opts *opts
 
 /* ---- Streams: datasets that are read from the beginning to an end nobody knows ---- */
 
-typedef struct ls_stream_opts {
+typedef struct ls_stream_dataset_opts {
     /* Write the next sample and return true; at the end, or after ls_sample_fail(), false. */
-    bool (*next)(void *user, ls_sample *sample) LS_DEFAULT(NULL);
+    bool (*next)(ls_sample *sample, void *user) LS_DEFAULT(NULL);
     /* (optional) A pass begins: go back to the first sample. Without it a pass goes on where the one before ended. */
-    void (*begin)(void *user, int64_t epoch) LS_DEFAULT(NULL);
+    void (*begin)(int64_t epoch, void *user) LS_DEFAULT(NULL);
     /* (optional) Pass over n samples without reading them; returns how many there were. Without it they are read. */
-    int64_t (*skip)(void *user, int64_t n) LS_DEFAULT(NULL);
+    int64_t (*skip)(int64_t n, void *user) LS_DEFAULT(NULL);
     void *user LS_DEFAULT(NULL);
     ls_field fields[LS_MAX_FIELDS] LS_DEFAULT({});   /* ended by one without a name */
-    ls_on_bad on_bad LS_DEFAULT(LS_BAD_FATAL);       /* LS_BAD_SKIP: the stream goes on with the next sample */
+    ls_on_bad on_bad LS_DEFAULT(LS_ON_BAD_FAIL);     /* LS_ON_BAD_SKIP: the stream goes on with the next sample */
     void (*release)(void *user) LS_DEFAULT(NULL);    /* (optional) when the dataset goes */
     int64_t class_count LS_DEFAULT(0);               /* see ls_class_count(); 0: unknown */
     const char *const *class_names LS_DEFAULT(NULL); /* (optional) class_count of them; copied */
     ls_options_end _ LS_DEFAULT({});
-} ls_stream_opts;
-#define ls_stream_opts_defaults .next = NULL
+} ls_stream_dataset_opts;
+#define ls_stream_dataset_opts_defaults .next = NULL
 /* One thread at a time calls these functions, not always the same one. Processes read the whole stream and keep their
  * part: what is not theirs is not decoded. */
-#define ls_stream_new(...) LS_CALL_1(ls_stream_new, ls_stream_opts, __VA_ARGS__, )
-LS_API ls_dataset *ls_stream_new_sized(ls_run *run, const ls_stream_opts *opts, size_t opts_size);
+#define ls_stream_dataset_new(...) LS_CALL_1(ls_stream_dataset_new, ls_stream_dataset_opts, __VA_ARGS__, )
+LS_API ls_dataset *ls_stream_dataset_new_sized(ls_run *run, const ls_stream_dataset_opts *opts, size_t opts_size);
 
 /* ---- Ready-made datasets ---- */
 
@@ -132,7 +132,7 @@ typedef struct ls_image_folder_opts {
     /* NULL is "^(.*)_[0-9]+\\.jpg$"; by folder: "\\.(jpg|jpeg|png)$"; both in upper or lower case */
     const char *pattern LS_DEFAULT(NULL);
     bool by_folder LS_DEFAULT(false);
-    ls_on_bad on_bad LS_DEFAULT(LS_BAD_FATAL);
+    ls_on_bad on_bad LS_DEFAULT(LS_ON_BAD_FAIL);
     ls_options_end _ LS_DEFAULT({});
 } ls_image_folder_opts;
 #define ls_image_folder_opts_defaults .pattern = NULL
@@ -140,7 +140,7 @@ typedef struct ls_image_folder_opts {
 LS_API ls_dataset *ls_image_folder_new_sized(ls_run *run, const char *folder, const ls_image_folder_opts *opts,
                                              size_t opts_size);
 /* The file of sample `index`; "" for datasets that are not made of files. */
-LS_API const char *ls_sample_path(const ls_dataset *set, int64_t index);
+LS_API const char *ls_dataset_path(const ls_dataset *set, int64_t index);
 
 /* Digits of MNIST and its relatives: idx files of images [n,H,W] and labels [n], plain or gzip. Fields "image" [1,H,W]
  * and "label"; classes are the numbers up to the largest label. */
@@ -148,20 +148,19 @@ LS_API ls_dataset *ls_mnist_new(ls_run *run, const char *images_path, const char
 
 /* Sample i is row i of each tensor: ls_tensor_dataset_new(run, x, y). A tensor that has a name gives it to its field;
  * the others are "0", "1", ... Memory is shared with the tensors where they are contiguous and on the CPU. */
-#define ls_tensor_dataset_new(run, ...)                                                                                \
-    ls_tensor_dataset_of((run), (int)LS_LIST_COUNT(ls_tensor *, __VA_ARGS__), LS_LIST(ls_tensor *, __VA_ARGS__))
-LS_API ls_dataset *ls_tensor_dataset_of(ls_run *run, int count, ls_tensor *const *tensors);
+#define ls_tensor_dataset_new(run, ...) ls_tensor_dataset_new_n((run), LS_ITEMS(ls_tensor *, __VA_ARGS__))
+LS_API ls_dataset *ls_tensor_dataset_new_n(ls_run *run, ls_tensor *const *tensors, int64_t count);
 
 /* ---- Parts of datasets ---- */
 
 /* Samples indices[0 .. count-1] of a dataset; the numbers are copied. */
-LS_API ls_dataset *ls_subset(ls_dataset *set, int64_t count, const int64_t *indices);
+LS_API ls_dataset *ls_subset_new(ls_dataset *set, const int64_t *indices, int64_t count);
 /* Two disjoint parts in random order: floor(fraction * n) samples and the others. The order is a function of the run's
  * seed and of n, and drawing it disturbs no other random numbers. */
-LS_API void ls_split(ls_dataset *set, double fraction, ls_dataset **first, ls_dataset **second);
-/* One after the other; the same fields. ls_join(a, b). Classes are those of the first. */
-#define ls_join(...) ls_join_of((int)LS_LIST_COUNT(ls_dataset *, __VA_ARGS__), LS_LIST(ls_dataset *, __VA_ARGS__))
-LS_API ls_dataset *ls_join_of(int count, ls_dataset *const *sets);
+LS_API void ls_random_split(ls_dataset *set, double fraction, ls_dataset **first, ls_dataset **second);
+/* One after the other; the same fields. ls_concat_dataset_new(a, b). Classes are those of the first. */
+#define ls_concat_dataset_new(...) ls_concat_dataset_new_n(LS_ITEMS(ls_dataset *, __VA_ARGS__))
+LS_API ls_dataset *ls_concat_dataset_new_n(ls_dataset *const *sets, int64_t count);
 
 /* ---- What a dataset is ---- */
 
@@ -170,7 +169,7 @@ LS_API int64_t ls_dataset_len(const ls_dataset *set); /* -1 for a stream */
  * where it can be told without reading it (-1 otherwise). */
 LS_API int64_t ls_class_count(const ls_dataset *set);
 LS_API const char *ls_class_name(const ls_dataset *set, int64_t label);
-LS_API int64_t ls_class_of(const ls_dataset *set, int64_t index);
+LS_API int64_t ls_dataset_class(const ls_dataset *set, int64_t index);
 /* Not before the last loader and the last part made of it have gone: until then this does nothing but note the wish. */
 LS_API void ls_dataset_free(ls_dataset *set);
 
@@ -191,14 +190,14 @@ LS_API ls_sampler *ls_random_sampler_new_sized(ls_run *run, const ls_random_samp
 
 /* Sample i comes with a probability proportional to weights[i]; one for each sample, copied. */
 typedef struct ls_weighted_sampler_opts {
-    int64_t draws LS_DEFAULT(LS_AUTO);          /* in an epoch; LS_AUTO: as many as there are samples */
-    bool without_replacement LS_DEFAULT(false); /* each at most once */
+    int64_t draws LS_DEFAULT(LS_AUTO); /* in an epoch; LS_AUTO: as many as there are samples */
+    bool replacement LS_DEFAULT(true); /* false: each at most once */
     ls_options_end _ LS_DEFAULT({});
 } ls_weighted_sampler_opts;
-#define ls_weighted_sampler_opts_defaults .draws = LS_AUTO
-#define ls_weighted_sampler_new(run, count, ...)                                                                       \
-    LS_CALL_3(ls_weighted_sampler_new, ls_weighted_sampler_opts, run, count, __VA_ARGS__, )
-LS_API ls_sampler *ls_weighted_sampler_new_sized(ls_run *run, int64_t count, const double *weights,
+#define ls_weighted_sampler_opts_defaults .draws = LS_AUTO, .replacement = true
+#define ls_weighted_sampler_new(run, weights, ...)                                                                     \
+    LS_CALL_3(ls_weighted_sampler_new, ls_weighted_sampler_opts, run, weights, __VA_ARGS__, )
+LS_API ls_sampler *ls_weighted_sampler_new_sized(ls_run *run, const double *weights, int64_t count,
                                                  const ls_weighted_sampler_opts *opts, size_t opts_size);
 
 /* Every world-th sample beginning with rank, and the first ones again so that all ranks have the same number: for
@@ -216,18 +215,18 @@ LS_API ls_sampler *ls_distributed_sampler_new_sized(ls_run *run, const ls_distri
                                                     size_t opts_size);
 
 /* An order of your own: write the `draws` samples of an epoch (LS_AUTO: as many as there are). */
-typedef void ls_order_fn(void *user, int64_t epoch, int64_t draws, int64_t *samples);
+typedef void ls_order_fn(int64_t epoch, int64_t *samples, int64_t draws, void *user);
 LS_API ls_sampler *ls_order_sampler_new(ls_run *run, int64_t draws, ls_order_fn *order, void *user);
 /* Batches of your own, of any sizes: batch k is the next sizes[k] of `samples`. All is copied.
  * Loaders then take no .batch. */
-LS_API ls_sampler *ls_batch_list_new(ls_run *run, int64_t batches, const int64_t *sizes, const int64_t *samples);
+LS_API ls_sampler *ls_batch_sampler_new(ls_run *run, const int64_t *sizes, int64_t batches, const int64_t *samples);
 LS_API void ls_sampler_free(ls_sampler *sampler); /* not before its loaders */
 
 /* ---- Loaders ---- */
 
-/* Called with each batch on the run's thread, where operators may be used: ls_batch_set()
+/* Called with each batch on the run's thread, where operators may be used: ls_batch_set_field()
  * puts what they make of it in its place. */
-typedef void ls_collate_fn(void *user, ls_batch *batch);
+typedef void ls_collate_fn(ls_batch *batch, void *user);
 
 typedef struct ls_loader_opts {
     int64_t batch LS_DEFAULT(LS_AUTO);      /* samples in a batch; LS_AUTO: 1, or as the sampler's batch list says */
@@ -254,10 +253,30 @@ LS_API ls_loader *ls_loader_new_sized(ls_run *run, ls_dataset *set, const ls_loa
 LS_API void ls_loader_free(ls_loader *loader);
 
 /* Batches of a pass, for this process; -1 for a stream. */
-LS_API int64_t ls_len(const ls_loader *loader);
+LS_API int64_t ls_loader_len(const ls_loader *loader);
+/* Of a loader its batches, of a dataset its samples. */
+#ifdef __cplusplus
+extern "C++" {
+inline int64_t ls_len(const ls_loader *loader)
+{
+    return ls_loader_len(loader);
+}
+inline int64_t ls_len(const ls_dataset *set)
+{
+    return ls_dataset_len(set);
+}
+}
+#else
+#define ls_len(x)                                                                                                      \
+    _Generic((x),                                                                                                      \
+        ls_loader *: ls_loader_len,                                                                                    \
+        const ls_loader *: ls_loader_len,                                                                              \
+        ls_dataset *: ls_dataset_len,                                                                                  \
+        const ls_dataset *: ls_dataset_len)(x)
+#endif
 /* What a schedule moves in a pass: steps of the optimiser, which are fewer than batches where gradients of several add
  * up, as .schedule_policy counts them. With .accumulate_across_epochs passes differ by one: the most. -1 for a stream.
- *     ls_warmup_cosine_new(adam, 100, epochs * ls_steps_per_epoch(train)) */
+ *     ls_warmup_cosine_schedule_new(adam, 100, epochs * ls_steps_per_epoch(train)) */
 LS_API int64_t ls_steps_per_epoch(const ls_loader *loader);
 
 struct ls_batch {
@@ -274,21 +293,21 @@ struct ls_batch {
  * epoch. False as well after an error. What is computed from a batch lives until the next call for the same loader: its
  * scope opens here and closes there. Loops over loaders may be nested.
  *
- * Who breaks out of the loop goes on with the next batch later; ls_rewind() begins a new pass instead, and so does
+ * After `break` the next call goes on with the next batch; ls_loader_rewind() begins a new pass instead, and so does
  * ls_epoch(). */
 LS_API bool ls_next(ls_loader *loader, ls_batch *batch);
-LS_API void ls_rewind(ls_loader *loader);
+LS_API void ls_loader_rewind(ls_loader *loader);
 
 /* The field of that name; an error (and poison) where there is none. */
 LS_API ls_tensor *ls_batch_field(const ls_batch *batch, const char *name);
 /* Put a tensor in the place of the field of that name. */
-LS_API void ls_batch_set(ls_batch *batch, const char *name, ls_tensor *tensor);
-/* Sizes of a sample's field before padding, e.g. ls_batch_shape(&b, "tokens", 3).dim[0]. */
-LS_API ls_shape ls_batch_shape(const ls_batch *batch, const char *name, int64_t sample);
+LS_API void ls_batch_set_field(ls_batch *batch, const char *name, ls_tensor *tensor);
+/* Sizes of a sample's field before padding, e.g. ls_batch_sample_shape(&b, "tokens", 3).dim[0]. */
+LS_API ls_shape ls_batch_sample_shape(const ls_batch *batch, const char *name, int64_t sample);
 
 /* Leave out the first n batches of the coming pass, and of that one only; costs nothing unless the dataset is a
  * stream. A pass in progress is over with that, except in an epoch that a checkpoint has just brought back: there the
- * call does nothing, since the loader stands beyond those batches already; ls_rewind() it first to begin anew. */
+ * call does nothing, since the loader stands beyond those batches already; to begin anew, ls_loader_rewind() it. */
 LS_API void ls_skip_first_batches(ls_loader *loader, int64_t n);
 /* The epoch whose order the coming pass has; passes count from 0 and go on from here. */
 LS_API void ls_loader_set_epoch(ls_loader *loader, int64_t epoch);

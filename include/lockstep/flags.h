@@ -29,7 +29,7 @@ extern "C" {
 
 /* A list of names, the run's. */
 typedef struct ls_names {
-    int count;
+    int64_t count;
     const char *const *name;
 } ls_names;
 
@@ -115,9 +115,9 @@ typedef struct ls_flags_opts {
  * end: after --help, or after a mistake, which is an error of the run (an unknown flag names the nearest known one). */
 #define ls_flags_read(run, argc, argv, ...) LS_FLAGS_READ_(run, argc, argv, __VA_ARGS__, )
 #define LS_FLAGS_READ_(run, argc, argv, flags, ...)                                                                    \
-    ls_flags_read_sized((run), (argc), (argv), (flags), (int)(sizeof(flags) / sizeof(*(flags))),                       \
+    ls_flags_read_sized((run), (argc), (argv), (flags), (int64_t)(sizeof(flags) / sizeof(*(flags))),                   \
                         LS_OPTS(ls_flags_opts, __VA_ARGS__))
-LS_API bool ls_flags_read_sized(ls_run *run, int *argc, char ***argv, const ls_flag *flags, int count,
+LS_API bool ls_flags_read_sized(ls_run *run, int *argc, char ***argv, const ls_flag *flags, int64_t count,
                                 const ls_flags_opts *opts, size_t opts_size);
 
 #ifdef __cplusplus

@@ -51,12 +51,12 @@ typedef struct ls_metadata {
 
 typedef struct ls_state_write_opts {
     const ls_metadata *metadata LS_DEFAULT(NULL); /* besides {"format", "pt"}, which is always there */
-    bool no_sync LS_DEFAULT(false); /* do not wait for the disk: quicker, but a power cut may lose the file */
+    bool sync LS_DEFAULT(true); /* wait for the disk; false is quicker, but a power cut may lose the file */
     /* ls_state_write_sharded: "500MB", "2GiB", or a number of bytes. NULL is "10GB". */
     const char *max_shard_size LS_DEFAULT(NULL);
     ls_options_end _ LS_DEFAULT({});
 } ls_state_write_opts;
-#define ls_state_write_opts_defaults .no_sync = false
+#define ls_state_write_opts_defaults .sync = true
 
 /* One safetensors file. It appears under its name when it is complete and on the disk; after a failure (a full disk)
  * what was there before is still there, and nothing else. The folder must exist. False, and an error, on failure. */

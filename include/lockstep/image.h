@@ -34,7 +34,7 @@ typedef enum ls_filter {
 
 /* ---- Transforms ---- */
 
-enum { LS_TRANSFORM_STEPS = 12 };
+enum { LS_MAX_TRANSFORM_STEPS = 12 };
 
 /* Made by the functions below; what stands in it is the library's business. All zero is a transform that changes
  * nothing: pictures keep their size and become f32 in 0..1. One that was made with impossible values carries the reason
@@ -52,13 +52,13 @@ typedef struct ls_transform {
     int32_t upright, fast;
     int64_t max_pixels;
     float mean[3], std[3];
-    ls_transform_step step[LS_TRANSFORM_STEPS];
+    ls_transform_step step[LS_MAX_TRANSFORM_STEPS];
     char problem[96]; /* why it cannot be used; "" */
 } ls_transform;
 
 /* One after another: ls_compose(ls_resize_shorter(256), ls_center_crop(224), ls_random_flip()). */
-#define ls_compose(...) ls_compose_list(LS_LIST(ls_transform, __VA_ARGS__), LS_LIST_COUNT(ls_transform, __VA_ARGS__))
-LS_API ls_transform ls_compose_list(const ls_transform *transforms, size_t count);
+#define ls_compose(...) ls_compose_n(LS_ITEMS(ls_transform, __VA_ARGS__))
+LS_API ls_transform ls_compose_n(const ls_transform *transforms, int64_t count);
 
 /* A random part of the picture, scaled to size x size: of min_scale to max_scale of its area, and of a ratio of width
  * to height between min_ratio and max_ratio; the middle where ten attempts do not fit. */
@@ -187,10 +187,10 @@ typedef struct ls_image_read_opts {
 LS_API ls_tensor *ls_image_read_sized(ls_run *run, const char *path, const ls_image_read_opts *opts, size_t opts_size);
 
 /* Size of the picture in a file, as stored; reads its head only. False (and an error) when it is none. */
-LS_API bool ls_image_size(ls_run *run, const char *path, int64_t *width, int64_t *height);
+LS_API bool ls_image_size(ls_run *run, const char *path, int64_t *height, int64_t *width);
 
 /* Write rows of RGB bytes [height, width, 3] as a JPEG file; quality 1 to 100. False (and an error) on failure. */
-LS_API bool ls_jpeg_write(ls_run *run, const char *path, const uint8_t *rgb, int64_t width, int64_t height,
+LS_API bool ls_jpeg_write(ls_run *run, const char *path, const uint8_t *rgb, int64_t height, int64_t width,
                           int quality);
 
 #ifdef __cplusplus

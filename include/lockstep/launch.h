@@ -55,8 +55,8 @@ typedef struct ls_launch_opts {
     double dead_after LS_DEFAULT(LS_AUTO_REAL);
 
     int num_threads LS_DEFAULT(LS_AUTO); /* of each worker; LS_AUTO: the CPUs this process may use, shared out */
-    /* Threads run on any CPU; otherwise workers keep to their own while nobody else uses them. */
-    bool no_pin LS_DEFAULT(false);
+    /* Workers keep to CPUs of their own while nobody else uses them; false: threads run on any. */
+    bool pin LS_DEFAULT(true);
 
     /* "no", "fp16", "bf16" or "fp8": workers get it as ACCELERATE_MIXED_PRECISION. */
     const char *mixed_precision LS_DEFAULT(NULL);
@@ -85,7 +85,7 @@ typedef struct ls_launch_opts {
 #define ls_launch_opts_defaults                                                                                        \
     .num_processes = LS_AUTO, .max_quick_restarts = 5, .shutdown_timeout = 25, .num_hosts = LS_AUTO,                   \
     .min_hosts = LS_AUTO, .max_hosts = LS_AUTO, .leads = LS_AUTO, .join_timeout = 600, .last_call = 30,                \
-    .heartbeat = 0.5, .dead_after = LS_AUTO_REAL, .num_threads = LS_AUTO
+    .heartbeat = 0.5, .dead_after = LS_AUTO_REAL, .num_threads = LS_AUTO, .pin = true
 
 /* Run `argv` (ends with NULL; argv[0] is looked for along PATH) in each worker. "${local_rank}" is replaced in it. */
 #define ls_launch_program(...) LS_CALL_1(ls_launch_program, ls_launch_opts, __VA_ARGS__, )
@@ -101,9 +101,9 @@ LS_API int ls_launch_program_sized(char *const *argv, const ls_launch_opts *opts
  *
  * While it waits, SIGTERM, SIGINT, SIGHUP and SIGQUIT do not end this program but go to the workers, which have time to
  * save. Signals that the program handles or ignores are left to it. */
-typedef int ls_worker_fn(void *argument);
+typedef int ls_worker_fn(void *user);
 #define ls_launch(function, ...) LS_CALL_2(ls_launch, ls_launch_opts, function, __VA_ARGS__, )
-LS_API int ls_launch_sized(ls_worker_fn *function, void *argument, const ls_launch_opts *opts, size_t opts_size);
+LS_API int ls_launch_sized(ls_worker_fn *function, void *user, const ls_launch_opts *opts, size_t opts_size);
 
 /* A model made before the launch, once, for all workers:
  *

@@ -31,11 +31,11 @@ typedef enum ls_link_channel {
     LS_LINK_CHANNELS
 } ls_link_channel;
 
-typedef struct ls_link_opts {
+typedef struct ls_link_open_args {
     int rank, size;   /* of this process in the group */
     ls_link *of;      /* the group that this one is part of; NULL: the whole job */
     const int *ranks; /* [size] ranks of the members in `of`; NULL for the whole job */
-} ls_link_opts;
+} ls_link_open_args;
 
 typedef struct ls_transport {
     uint32_t abi, size;  /* LS_TRANSPORT_ABI, sizeof(ls_transport) */
@@ -44,7 +44,7 @@ typedef struct ls_transport {
 
     /* Make this rank's end. Its address is what the others need to reach it, the same number of bytes from everyone or
      * fewer; 0 bytes: this transport finds them by itself. NULL: failed. */
-    ls_link *(*open)(const ls_link_opts *opts, ls_message *why);
+    ls_link *(*open)(const ls_link_open_args *opts, ls_message *why);
     size_t (*address)(ls_link *link, void *to); /* writes at most LS_LINK_ADDRESS_MOST, returns how many */
     /* Called by all ranks with all addresses, `each` bytes apart, in the order of ranks. May block until all have
      * called it where the transport finds them by itself. */

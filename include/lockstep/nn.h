@@ -33,23 +33,20 @@ typedef struct ls_module ls_module;
 
 /* ---- Using a module ---- */
 
-/* Run it. Everything computed on the way, but the result, goes with the module's scope; errors carry the module's path:
- * "net/layer3.2/conv1: conv2d: ...". */
-LS_API ls_tensor *ls_forward(ls_module *module, ls_tensor *x);
-/* The same for modules with several inputs: ls_forward_with(attention, x, mask). */
-LS_API ls_tensor *ls_forward_n(ls_module *module, int n, ls_tensor *const *inputs);
-#define ls_forward_with(module, ...)                                                                                   \
-    ls_forward_n((module), (int)LS_LIST_COUNT(ls_tensor *, __VA_ARGS__), LS_LIST(ls_tensor *, __VA_ARGS__))
+/* Run it, with one input or several: ls_forward(attention, x, mask). What is computed on the way goes with the module's
+ * scope; the result stays. Errors carry the module's path: "net/layer3.2/conv1: conv2d: ...". */
+#define ls_forward(module, ...) ls_forward_n((module), LS_ITEMS(ls_tensor *, __VA_ARGS__))
+LS_API ls_tensor *ls_forward_n(ls_module *module, ls_tensor *const *inputs, int64_t count);
 
 /* A module takes up to so many inputs. */
-#define LS_MODULE_INPUTS 16
+#define LS_MAX_MODULE_INPUTS 16
 
-/* What a module returns: one tensor as a rule, and up to LS_MODULE_OUTPUTS. Items from `count` on are NULL; after a
+/* What a module returns: one tensor as a rule, and up to LS_MAX_MODULE_OUTPUTS. Items from `count` on are NULL; after a
  * failure count is 0 and all of them are poison, so that they may be used without a look. */
-#define LS_MODULE_OUTPUTS 8
+#define LS_MAX_MODULE_OUTPUTS 8
 typedef struct ls_outputs {
-    int count;
-    ls_tensor *item[LS_MODULE_OUTPUTS];
+    int64_t count;
+    ls_tensor *item[LS_MAX_MODULE_OUTPUTS];
 } ls_outputs;
 
 /* All outputs of a module:
@@ -57,10 +54,9 @@ typedef struct ls_outputs {
  *     ls_outputs out = ls_forward_all(encoder, tokens, mask);
  *     ls_tensor *sequence = out.item[0], *pooled = out.item[1];
  *
- * The functions above want one output, and so does ls_sequential_new(): there a module with several is an error. */
-LS_API ls_outputs ls_forward_all_n(ls_module *module, int n, ls_tensor *const *inputs);
-#define ls_forward_all(module, ...)                                                                                    \
-    ls_forward_all_n((module), (int)LS_LIST_COUNT(ls_tensor *, __VA_ARGS__), LS_LIST(ls_tensor *, __VA_ARGS__))
+ * ls_forward() wants one output, and so does ls_sequential_new(): there a module with several is an error. */
+#define ls_forward_all(module, ...) ls_forward_all_n((module), LS_ITEMS(ls_tensor *, __VA_ARGS__))
+LS_API ls_outputs ls_forward_all_n(ls_module *module, ls_tensor *const *inputs, int64_t count);
 
 /* Training or evaluation, for the module and everything below: matters to dropout and batch normalisation. Modules are
  * made for training. */
@@ -76,14 +72,14 @@ LS_API void ls_unfreeze(ls_module *module);
  * gradients are wanted. That takes less memory, and one more forward pass in time; results and gradients stay the same
  * to the last bit, with dropout and batch normalisation, too. It helps in the blocks of a deep network, each by itself:
  *
- *     for (int i = 0; i < ls_child_count(layers); i++) ls_recompute(ls_child_at(layers, i), true);
+ *     for (int i = 0; i < ls_child_count(layers); i++) ls_set_recompute(ls_child_at(layers, i), true);
  *
  * The module must compute the same from the same inputs (ls_is_recomputing() says that it is the second time). Its
  * inputs, parameters, buffers it reads, mode and what is frozen must stay until ls_backward(): a change is an error.
  * Numbers of the program that its forward function uses must stay, too: an operator that is called otherwise the second
  * time is an error. Hooks of the module are called once, those of modules inside it twice. Without gradients
  * (ls_no_grad_begin) it makes no difference. */
-LS_API void ls_recompute(ls_module *module, bool on);
+LS_API void ls_set_recompute(ls_module *module, bool on);
 
 /* A table of layers, output shapes (of the last forward pass, if there was one) and parameter counts. */
 LS_API void ls_describe(ls_module *module, FILE *to);
@@ -97,18 +93,19 @@ LS_API void ls_module_free(ls_module *module);
  * scope and on its path: what they compute goes with what the module computed, and their errors are the module's. They
  * may add and remove hooks; what was added is called from the next pass on. None is called after a failure. */
 
-/* Before the forward function. inputs[0 .. n-1] may be replaced. */
-typedef void ls_forward_pre_hook_fn(ls_module *module, int n, ls_tensor **inputs, void *user);
+/* Before the forward function. inputs[0 .. count-1] may be replaced. */
+typedef void ls_forward_pre_hook_fn(ls_module *module, ls_tensor **inputs, int64_t count, void *user);
 /* After it, with the inputs it had. Outputs may be replaced; those of a prepared module are f32 already. */
-typedef void ls_forward_hook_fn(ls_module *module, int n, ls_tensor *const *inputs, ls_outputs *outputs, void *user);
+typedef void ls_forward_hook_fn(ls_module *module, ls_tensor *const *inputs, int64_t count, ls_outputs *outputs,
+                                void *user);
 /* NULL when that failed. A hook goes with its module, or when ls_hook_remove() is called before. */
-LS_API ls_hook *ls_forward_pre_hook(ls_module *module, ls_forward_pre_hook_fn *hook, void *user);
-LS_API ls_hook *ls_forward_hook(ls_module *module, ls_forward_hook_fn *hook, void *user);
+LS_API ls_hook *ls_register_forward_pre_hook(ls_module *module, ls_forward_pre_hook_fn *hook, void *user);
+LS_API ls_hook *ls_register_forward_hook(ls_module *module, ls_forward_hook_fn *hook, void *user);
 
 /* ---- Making one ---- */
 
 typedef ls_tensor *ls_forward_fn(ls_module *self, ls_tensor *x, void *user);
-typedef ls_tensor *ls_forward_n_fn(ls_module *self, int n, ls_tensor *const *inputs, void *user);
+typedef ls_tensor *ls_forward_n_fn(ls_module *self, ls_tensor *const *inputs, int64_t count, void *user);
 
 /* A module with a forward function of yours. `kind` ("Net") names it in messages and tables. `user` is handed to the
  * function, must outlive the module and may be NULL. */
@@ -118,30 +115,30 @@ LS_API ls_module *ls_module_new_n(ls_run *run, const char *kind, ls_forward_n_fn
 /* One with several outputs; its forward function ends with
  *
  *     return LS_OUTPUTS(sequence, pooled); */
-typedef ls_outputs ls_forward_all_fn(ls_module *self, int n, ls_tensor *const *inputs, void *user);
+typedef ls_outputs ls_forward_all_fn(ls_module *self, ls_tensor *const *inputs, int64_t count, void *user);
 LS_API ls_module *ls_module_new_all(ls_run *run, const char *kind, ls_forward_all_fn *forward, void *user);
-#define LS_OUTPUTS(...) ls_outputs_make(LS_LIST_COUNT(ls_tensor *, __VA_ARGS__), LS_LIST(ls_tensor *, __VA_ARGS__))
-LS_API ls_outputs ls_outputs_make(size_t count, ls_tensor *const *items);
+#define LS_OUTPUTS(...) ls_outputs_n(LS_ITEMS(ls_tensor *, __VA_ARGS__))
+LS_API ls_outputs ls_outputs_n(ls_tensor *const *items, int64_t count);
 
 /* Make `child` a part of `parent` under a name without dots. Returns the child. A child may be part of several parents:
  * they share its parameters. */
 LS_API ls_module *ls_module_add(ls_module *parent, const char *name, ls_module *child);
 /* Make a tensor a parameter: it is kept, collects gradients and goes with the module; or a buffer, which collects none.
  * Returns it. The same tensor may be a parameter of several modules: the first has it. */
-LS_API ls_tensor *ls_parameter(ls_module *module, const char *name, ls_tensor *tensor);
-LS_API ls_tensor *ls_buffer(ls_module *module, const char *name, ls_tensor *tensor);
+LS_API ls_tensor *ls_register_parameter(ls_module *module, const char *name, ls_tensor *tensor);
+LS_API ls_tensor *ls_register_buffer(ls_module *module, const char *name, ls_tensor *tensor);
 
 /* ---- Looking inside ---- */
 
 LS_API const char *ls_module_kind(const ls_module *module);
 LS_API const char *ls_module_name(const ls_module *module); /* in its parent; "" when it has none */
 LS_API ls_run *ls_module_run(const ls_module *module);
-LS_API int ls_child_count(const ls_module *module);
-LS_API ls_module *ls_child_at(const ls_module *module, int i);
+LS_API int64_t ls_child_count(const ls_module *module);
+LS_API ls_module *ls_child_at(const ls_module *module, int64_t i);
 /* By name or dotted path, "layer1.0.conv1"; one that is not there is an error. */
 LS_API ls_module *ls_child(const ls_module *module, const char *path);
 /* A parameter or buffer of the module or below, by dotted path; one that is not there is an error. */
-LS_API ls_tensor *ls_tensor_of(const ls_module *module, const char *path);
+LS_API ls_tensor *ls_module_tensor(const ls_module *module, const char *path);
 /* Numbers in all parameters below; a shared parameter counts once. */
 LS_API int64_t ls_parameter_count(ls_module *module);
 LS_API int64_t ls_trainable_count(ls_module *module);
@@ -153,13 +150,13 @@ LS_API int64_t ls_trainable_count(ls_module *module);
 LS_API ls_state *ls_parameters(ls_module *module);
 LS_API ls_state *ls_state_dict(ls_module *module);
 
-typedef struct ls_load_opts {
+typedef struct ls_load_state_dict_opts {
     bool partial LS_DEFAULT(false);         /* ignore names present on one side only */
     bool skip_mismatched LS_DEFAULT(false); /* leave out entries of another shape instead of failing */
     const char *optional LS_DEFAULT(NULL);  /* both for the module's names that match only: "*.extra|fc.*" */
     ls_options_end _ LS_DEFAULT({});
-} ls_load_opts;
-#define ls_load_opts_defaults .partial = false
+} ls_load_state_dict_opts;
+#define ls_load_state_dict_opts_defaults .partial = false
 
 /* What a load did. The arrays are the module's, valid until its next load; unexpected names are those of the list. */
 typedef struct ls_load_report {
@@ -172,9 +169,9 @@ typedef struct ls_load_report {
 /* Copy the numbers of a list into the tensors of the same name, converting type and device. After an error the module
  * is as it was. A list that has none of the module's names is an error, also with .partial. A list may lack
  * "num_batches_tracked" of batch normalisation, which then stays as it is: older files of PyTorch do not have it. */
-#define ls_load_state_dict(module, ...) LS_CALL_2(ls_load_state_dict, ls_load_opts, module, __VA_ARGS__, )
-LS_API ls_load_report ls_load_state_dict_sized(ls_module *module, const ls_state *state, const ls_load_opts *opts,
-                                               size_t opts_size);
+#define ls_load_state_dict(module, ...) LS_CALL_2(ls_load_state_dict, ls_load_state_dict_opts, module, __VA_ARGS__, )
+LS_API ls_load_report ls_load_state_dict_sized(ls_module *module, const ls_state *state,
+                                               const ls_load_state_dict_opts *opts, size_t opts_size);
 
 /* Convert all floating parameters; their gradients are dropped. Buffers stay as they are. */
 LS_API void ls_module_cast(ls_module *module, ls_dtype dtype);
@@ -183,11 +180,11 @@ LS_API void ls_module_cast(ls_module *module, ls_dtype dtype);
 
 /* x [...,in] -> [...,out]. weight [out,in], bias [out] */
 typedef struct ls_linear_opts {
-    bool no_bias LS_DEFAULT(false);
+    bool bias LS_DEFAULT(true);
     ls_activation activation LS_DEFAULT(LS_ACT_NONE); /* fused, applied last */
     ls_options_end _ LS_DEFAULT({});
 } ls_linear_opts;
-#define ls_linear_opts_defaults .no_bias = false
+#define ls_linear_opts_defaults .bias = true
 #define ls_linear_new(run, in, ...) LS_CALL_3(ls_linear_new, ls_linear_opts, run, in, __VA_ARGS__, )
 LS_API ls_module *ls_linear_new_sized(ls_run *run, int64_t in, int64_t out, const ls_linear_opts *opts,
                                       size_t opts_size);
@@ -199,12 +196,12 @@ typedef struct ls_conv2d_new_opts {
     int64_t kernel_hw[2] LS_DEFAULT({LS_AUTO, LS_AUTO}), stride_hw[2] LS_DEFAULT({LS_AUTO, LS_AUTO});
     int64_t padding_hw[2] LS_DEFAULT({LS_AUTO, LS_AUTO}), dilation_hw[2] LS_DEFAULT({LS_AUTO, LS_AUTO});
     int64_t output_padding LS_DEFAULT(0); /* transposed only */
-    bool no_bias LS_DEFAULT(false);
+    bool bias LS_DEFAULT(true);
     ls_options_end _ LS_DEFAULT({});
 } ls_conv2d_new_opts;
 #define ls_conv2d_new_opts_defaults                                                                                    \
-    .stride = 1, .dilation = 1, .groups = 1, .kernel_hw = {LS_AUTO, LS_AUTO}, .stride_hw = {LS_AUTO, LS_AUTO},         \
-    .padding_hw = {LS_AUTO, LS_AUTO}, .dilation_hw = {LS_AUTO, LS_AUTO}
+    .stride = 1, .dilation = 1, .groups = 1, .bias = true, .kernel_hw = {LS_AUTO, LS_AUTO},                            \
+    .stride_hw = {LS_AUTO, LS_AUTO}, .padding_hw = {LS_AUTO, LS_AUTO}, .dilation_hw = {LS_AUTO, LS_AUTO}
 #define ls_conv2d_new(run, in, out, ...) LS_CALL_4(ls_conv2d_new, ls_conv2d_new_opts, run, in, out, __VA_ARGS__, )
 LS_API ls_module *ls_conv2d_new_sized(ls_run *run, int64_t in, int64_t out, int64_t kernel,
                                       const ls_conv2d_new_opts *opts, size_t opts_size);
@@ -214,43 +211,43 @@ LS_API ls_module *ls_conv_transpose2d_new_sized(ls_run *run, int64_t in, int64_t
                                                 const ls_conv2d_new_opts *opts, size_t opts_size);
 
 /* x [N,C] or [N,C,...], like x. weight, bias, running_mean, running_var [C], num_batches_tracked (i64). A second input
- * is added before the activation: ls_forward_with(bn, x, shortcut). */
+ * is added before the activation: ls_forward(bn, x, shortcut). */
 typedef struct ls_batch_norm_new_opts {
     double epsilon LS_DEFAULT(1e-5), momentum LS_DEFAULT(0.1);
-    bool no_affine LS_DEFAULT(false);                 /* without weight and bias */
-    bool no_running_stats LS_DEFAULT(false);          /* always with the statistics of the batch */
+    bool affine LS_DEFAULT(true);                     /* with weight and bias */
+    bool track_running_stats LS_DEFAULT(true);        /* false: always with the statistics of the batch */
     ls_activation activation LS_DEFAULT(LS_ACT_NONE); /* LS_ACT_NONE or LS_ACT_RELU */
     ls_options_end _ LS_DEFAULT({});
 } ls_batch_norm_new_opts;
-#define ls_batch_norm_new_opts_defaults .epsilon = 1e-5, .momentum = 0.1
+#define ls_batch_norm_new_opts_defaults .epsilon = 1e-5, .momentum = 0.1, .affine = true, .track_running_stats = true
 #define ls_batch_norm_new(run, ...) LS_CALL_2(ls_batch_norm_new, ls_batch_norm_new_opts, run, __VA_ARGS__, )
 LS_API ls_module *ls_batch_norm_new_sized(ls_run *run, int64_t channels, const ls_batch_norm_new_opts *opts,
                                           size_t opts_size);
 
-/* Over the last dimension of that many features, like x; or over several: ls_layer_norm_shape_new(run, LS_SHAPE(7, 7)).
- * weight and bias of that shape. A second input is added first: ls_forward_with(norm, x, residual); while training,
+/* Over the last dimension of that many features, like x; or over several: ls_layer_norm_new_shape(run, LS_SHAPE(7, 7)).
+ * weight and bias of that shape. A second input is added first: ls_forward(norm, x, residual); while training,
  * after a dropout of x where one is asked for. */
 typedef struct ls_layer_norm_opts {
     double epsilon LS_DEFAULT(1e-5);
-    bool no_affine LS_DEFAULT(false), no_bias LS_DEFAULT(false);
+    bool affine LS_DEFAULT(true), bias LS_DEFAULT(true);
     double dropout LS_DEFAULT(0); /* of x before a residual is added, which then must be given */
     ls_options_end _ LS_DEFAULT({});
 } ls_layer_norm_opts;
-#define ls_layer_norm_opts_defaults .epsilon = 1e-5
+#define ls_layer_norm_opts_defaults .epsilon = 1e-5, .affine = true, .bias = true
 #define ls_layer_norm_new(run, ...) LS_CALL_2(ls_layer_norm_new, ls_layer_norm_opts, run, __VA_ARGS__, )
 LS_API ls_module *ls_layer_norm_new_sized(ls_run *run, int64_t features, const ls_layer_norm_opts *opts,
                                           size_t opts_size);
-#define ls_layer_norm_shape_new(run, ...) LS_CALL_2(ls_layer_norm_shape_new, ls_layer_norm_opts, run, __VA_ARGS__, )
-LS_API ls_module *ls_layer_norm_shape_new_sized(ls_run *run, ls_shape shape, const ls_layer_norm_opts *opts,
+#define ls_layer_norm_new_shape(run, ...) LS_CALL_2(ls_layer_norm_new_shape, ls_layer_norm_opts, run, __VA_ARGS__, )
+LS_API ls_module *ls_layer_norm_new_shape_sized(ls_run *run, ls_shape shape, const ls_layer_norm_opts *opts,
                                                 size_t opts_size);
 
 /* x [N,C,...], channels in `groups` equal parts. weight, bias [C] */
 typedef struct ls_group_norm_opts {
     double epsilon LS_DEFAULT(1e-5);
-    bool no_affine LS_DEFAULT(false);
+    bool affine LS_DEFAULT(true);
     ls_options_end _ LS_DEFAULT({});
 } ls_group_norm_opts;
-#define ls_group_norm_opts_defaults .epsilon = 1e-5
+#define ls_group_norm_opts_defaults .epsilon = 1e-5, .affine = true
 #define ls_group_norm_new(run, groups, ...) LS_CALL_3(ls_group_norm_new, ls_group_norm_opts, run, groups, __VA_ARGS__, )
 LS_API ls_module *ls_group_norm_new_sized(ls_run *run, int64_t groups, int64_t channels, const ls_group_norm_opts *opts,
                                           size_t opts_size);
@@ -296,10 +293,10 @@ LS_API ls_module *ls_avg_pool2d_new_sized(ls_run *run, int64_t kernel, const ls_
  * lengths as in ls_attention. in_proj_weight [3E,E], in_proj_bias [3E], out_proj.weight [E,E], out_proj.bias [E] */
 typedef struct ls_multihead_attention_opts {
     double dropout LS_DEFAULT(0);
-    bool no_bias LS_DEFAULT(false), causal LS_DEFAULT(false);
+    bool bias LS_DEFAULT(true), causal LS_DEFAULT(false);
     ls_options_end _ LS_DEFAULT({});
 } ls_multihead_attention_opts;
-#define ls_multihead_attention_opts_defaults .dropout = 0
+#define ls_multihead_attention_opts_defaults .bias = true
 #define ls_multihead_attention_new(run, features, ...)                                                                 \
     LS_CALL_3(ls_multihead_attention_new, ls_multihead_attention_opts, run, features, __VA_ARGS__, )
 LS_API ls_module *ls_multihead_attention_new_sized(ls_run *run, int64_t features, int64_t heads,
@@ -307,29 +304,28 @@ LS_API ls_module *ls_multihead_attention_new_sized(ls_run *run, int64_t features
 
 /* One layer of a transformer encoder, x [B,S,E], x and mask, or x and lengths: self_attn, linear1, linear2, norm1,
  * norm2. */
-typedef struct ls_transformer_opts {
+typedef struct ls_transformer_layer_opts {
     int64_t feedforward LS_DEFAULT(2048);
     double dropout LS_DEFAULT(0.1), epsilon LS_DEFAULT(1e-5);
     ls_activation activation LS_DEFAULT(LS_ACT_RELU);
     bool norm_first LS_DEFAULT(false), causal LS_DEFAULT(false);
     ls_options_end _ LS_DEFAULT({});
-} ls_transformer_opts;
-#define ls_transformer_opts_defaults .feedforward = 2048, .dropout = 0.1, .epsilon = 1e-5, .activation = LS_ACT_RELU
+} ls_transformer_layer_opts;
+#define ls_transformer_layer_opts_defaults                                                                             \
+    .feedforward = 2048, .dropout = 0.1, .epsilon = 1e-5, .activation = LS_ACT_RELU
 #define ls_transformer_layer_new(run, features, ...)                                                                   \
-    LS_CALL_3(ls_transformer_layer_new, ls_transformer_opts, run, features, __VA_ARGS__, )
+    LS_CALL_3(ls_transformer_layer_new, ls_transformer_layer_opts, run, features, __VA_ARGS__, )
 LS_API ls_module *ls_transformer_layer_new_sized(ls_run *run, int64_t features, int64_t heads,
-                                                 const ls_transformer_opts *opts, size_t opts_size);
+                                                 const ls_transformer_layer_opts *opts, size_t opts_size);
 
 /* ---- Containers ---- */
 
 /* One after the other; children are named "0", "1", ... */
-#define ls_sequential_new(run, ...)                                                                                    \
-    ls_sequential_of((run), (int)LS_LIST_COUNT(ls_module *, __VA_ARGS__), LS_LIST(ls_module *, __VA_ARGS__))
-LS_API ls_module *ls_sequential_of(ls_run *run, int n, ls_module *const *modules);
-/* Children "0", "1", ... for a parent's forward function to use; has none of its own. n may be 0. */
-#define ls_module_list_new(run, ...)                                                                                   \
-    ls_module_list_of((run), (int)LS_LIST_COUNT(ls_module *, __VA_ARGS__), LS_LIST(ls_module *, __VA_ARGS__))
-LS_API ls_module *ls_module_list_of(ls_run *run, int n, ls_module *const *modules);
+#define ls_sequential_new(run, ...) ls_sequential_new_n((run), LS_ITEMS(ls_module *, __VA_ARGS__))
+LS_API ls_module *ls_sequential_new_n(ls_run *run, ls_module *const *modules, int64_t count);
+/* Children "0", "1", ... for a parent's forward function to use; has none of its own. count may be 0. */
+#define ls_module_list_new(run, ...) ls_module_list_new_n((run), LS_ITEMS(ls_module *, __VA_ARGS__))
+LS_API ls_module *ls_module_list_new_n(ls_run *run, ls_module *const *modules, int64_t count);
 /* Append to either of them. Returns the child. */
 LS_API ls_module *ls_module_append(ls_module *list, ls_module *child);
 
@@ -341,8 +337,8 @@ typedef enum ls_fan { LS_FAN_IN, LS_FAN_OUT } ls_fan;
 
 LS_API void ls_init_constant(ls_tensor *t, double value);
 LS_API void ls_init_uniform(ls_tensor *t, double low, double high);
-LS_API void ls_init_normal(ls_tensor *t, double mean, double deviation);
-LS_API void ls_init_trunc_normal(ls_tensor *t, double mean, double deviation, double low, double high);
+LS_API void ls_init_normal(ls_tensor *t, double mean, double std);
+LS_API void ls_init_trunc_normal(ls_tensor *t, double mean, double std, double low, double high);
 LS_API void ls_init_kaiming_uniform(ls_tensor *t, double gain, ls_fan fan); /* PyTorch's a: gain sqrt(2 / (1 + a^2)) */
 LS_API void ls_init_kaiming_normal(ls_tensor *t, double gain, ls_fan fan);
 LS_API void ls_init_xavier_uniform(ls_tensor *t, double gain);

@@ -7,7 +7,6 @@
 #ifndef LOCKSTEP_OPS_H
 #define LOCKSTEP_OPS_H
 
-#include <lockstep/plugin.h>
 #include <lockstep/tensor.h>
 
 #ifdef __cplusplus
@@ -112,15 +111,18 @@ LS_API ls_tensor *ls_flatten(ls_tensor *x, int first, int last);
 /* Elements begin, begin + step, ... below end; negative positions count from the end, INT64_MAX is the end. */
 LS_API ls_tensor *ls_slice(ls_tensor *x, int dim, int64_t begin, int64_t end, int64_t step);
 LS_API ls_tensor *ls_select(ls_tensor *x, int dim, int64_t index); /* one position; the dimension goes */
-/* Cut a dimension into `parts` equal pieces, written to out[0 .. parts-1]. */
-LS_API void ls_split_into(ls_tensor *x, int dim, int parts, ls_tensor **out);
-LS_API ls_tensor *ls_concat(int n, ls_tensor *const *tensors, int dim);
-LS_API ls_tensor *ls_stack(int n, ls_tensor *const *tensors, int dim);
+/* Cut a dimension into `count` equal pieces, written to out[0 .. count-1]. */
+LS_API void ls_chunk(ls_tensor *x, int dim, ls_tensor **out, int64_t count);
+/* One after the other along a dimension, or along a new one: ls_concat(0, a, b). */
+#define ls_concat(dim, ...) ls_concat_n((dim), LS_ITEMS(ls_tensor *, __VA_ARGS__))
+LS_API ls_tensor *ls_concat_n(int dim, ls_tensor *const *tensors, int64_t count);
+#define ls_stack(dim, ...) ls_stack_n((dim), LS_ITEMS(ls_tensor *, __VA_ARGS__))
+LS_API ls_tensor *ls_stack_n(int dim, ls_tensor *const *tensors, int64_t count);
 /* Add before[d] and after[d] elements of `value` around dimension d. */
 LS_API ls_tensor *ls_pad(ls_tensor *x, ls_shape before, ls_shape after, double value);
 
 /* ---- By index (i64 or i32) ---- */
-LS_API ls_tensor *ls_gather_dim(ls_tensor *x, int dim, ls_tensor *index);
+LS_API ls_tensor *ls_take_along_dim(ls_tensor *x, int dim, ls_tensor *index);
 LS_API ls_tensor *ls_scatter_add(ls_tensor *x, int dim, ls_tensor *index, ls_tensor *source);
 LS_API ls_tensor *ls_index_select(ls_tensor *x, int dim, ls_tensor *index);
 LS_API ls_tensor *ls_embedding(ls_tensor *table, ls_tensor *index); /* [V,D], [...] -> [...,D] */
@@ -181,25 +183,29 @@ typedef struct ls_pool2d_opts {
     int64_t kernel_hw[2] LS_DEFAULT({LS_AUTO, LS_AUTO}), stride_hw[2] LS_DEFAULT({LS_AUTO, LS_AUTO});
     int64_t padding_hw[2] LS_DEFAULT({LS_AUTO, LS_AUTO}); /* pairs as in ls_conv2d */
     bool ceil_mode LS_DEFAULT(false);
-    bool exclude_padding LS_DEFAULT(false); /* mean pooling: count real elements only */
+    bool count_include_pad LS_DEFAULT(true); /* mean pooling: false counts real elements only */
     ls_options_end _ LS_DEFAULT({});
 } ls_pool2d_opts;
 #define ls_pool2d_opts_defaults                                                                                        \
-    .stride = LS_AUTO, .dilation = 1, .kernel_hw = {LS_AUTO, LS_AUTO}, .stride_hw = {LS_AUTO, LS_AUTO},                \
-    .padding_hw = {LS_AUTO, LS_AUTO}
+    .stride = LS_AUTO, .dilation = 1, .count_include_pad = true, .kernel_hw = {LS_AUTO, LS_AUTO},                      \
+    .stride_hw = {LS_AUTO, LS_AUTO}, .padding_hw = {LS_AUTO, LS_AUTO}
 #define ls_max_pool2d(x, ...) LS_CALL_2(ls_max_pool2d, ls_pool2d_opts, x, __VA_ARGS__, )
 LS_API ls_tensor *ls_max_pool2d_sized(ls_tensor *x, int64_t kernel, const ls_pool2d_opts *opts, size_t opts_size);
 #define ls_avg_pool2d(x, ...) LS_CALL_2(ls_avg_pool2d, ls_pool2d_opts, x, __VA_ARGS__, )
 LS_API ls_tensor *ls_avg_pool2d_sized(ls_tensor *x, int64_t kernel, const ls_pool2d_opts *opts, size_t opts_size);
 LS_API ls_tensor *ls_adaptive_avg_pool2d(ls_tensor *x, int64_t height, int64_t width);
-typedef enum ls_interpolation { LS_NEAREST, LS_BILINEAR, LS_BILINEAR_CORNERS } ls_interpolation;
+typedef enum ls_interpolation {
+    LS_INTERPOLATE_NEAREST,
+    LS_INTERPOLATE_BILINEAR,
+    LS_INTERPOLATE_BILINEAR_CORNERS
+} ls_interpolation;
 LS_API ls_tensor *ls_interpolate(ls_tensor *x, int64_t height, int64_t width, ls_interpolation method);
 
 /* ---- Normalisation ---- */
-/* Pictures [N,C,H,W], up to four channels, u8 (0 .. 255, taken as 0 .. 1) or floating, to (x - mean[c]) / deviation[c].
+/* Pictures [N,C,H,W], up to four channels, u8 (0 .. 255, taken as 0 .. 1) or floating, to (x - mean[c]) / std[c].
  * The result is what a convolution would make of it first: channels last, in the autocast type where there is one. */
-LS_API ls_tensor *ls_normalize(ls_tensor *x, const double *mean, const double *deviation);
-LS_API ls_tensor *ls_imagenet_normalize(ls_tensor *x); /* with the mean and deviation that ImageNet networks expect */
+LS_API ls_tensor *ls_normalize(ls_tensor *x, const double *mean, const double *std);
+LS_API ls_tensor *ls_imagenet_normalize(ls_tensor *x); /* with the mean and std that ImageNet networks expect */
 typedef struct ls_batch_norm_opts {
     ls_tensor *weight LS_DEFAULT(NULL), *bias LS_DEFAULT(NULL); /* [C] (optional) */
     /* [C] (optional when training); updated in place when training */
@@ -236,9 +242,9 @@ typedef struct ls_embedding_layer_norm_opts {
     ls_options_end _ LS_DEFAULT({});
 } ls_embedding_layer_norm_opts;
 #define ls_embedding_layer_norm_opts_defaults .epsilon = 1e-5, .padding_idx = {LS_NO_ROW, LS_NO_ROW, LS_NO_ROW}
-#define ls_embedding_layer_norm(n, tables, ...)                                                                        \
-    LS_CALL_3(ls_embedding_layer_norm, ls_embedding_layer_norm_opts, n, tables, __VA_ARGS__, )
-LS_API ls_tensor *ls_embedding_layer_norm_sized(int n, ls_tensor *const *tables, ls_tensor *const *indices,
+#define ls_embedding_layer_norm(tables, indices, ...)                                                                  \
+    LS_CALL_3(ls_embedding_layer_norm, ls_embedding_layer_norm_opts, tables, indices, __VA_ARGS__, )
+LS_API ls_tensor *ls_embedding_layer_norm_sized(ls_tensor *const *tables, ls_tensor *const *indices, int64_t count,
                                                 const ls_embedding_layer_norm_opts *opts, size_t opts_size);
 LS_API ls_tensor *ls_group_norm(ls_tensor *x, int64_t groups, ls_tensor *weight, ls_tensor *bias, double epsilon);
 
@@ -256,7 +262,7 @@ typedef struct ls_loss_opts {
     double beta LS_DEFAULT(1);              /* smooth L1: where the parabola ends; 0 is the L1 loss */
     ls_options_end _ LS_DEFAULT({});
 } ls_loss_opts;
-#define ls_loss_opts_defaults .ignore_index = -100, .beta = 1
+#define ls_loss_opts_defaults .reduction = LS_REDUCE_MEAN, .ignore_index = -100, .beta = 1
 /* logits [N,C] or [N,C,...], target i64 or i32 [N] or [N,...]; the mean over what is not ignored */
 #define ls_cross_entropy(logits, ...) LS_CALL_2(ls_cross_entropy, ls_loss_opts, logits, __VA_ARGS__, )
 LS_API ls_tensor *ls_cross_entropy_sized(ls_tensor *logits, ls_tensor *target, const ls_loss_opts *opts,

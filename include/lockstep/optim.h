@@ -1,7 +1,7 @@
 /* optim.h - optimisers, learning rate schedules, clipping: PyTorch's arithmetic and defaults.
  *
  *     ls_optim *adam = ls_adam_new(run, model, .lr = 3e-4);
- *     ls_schedule *cycle = ls_one_cycle_new(adam, .max_lr = 3e-3, .epochs = 5, .steps_per_epoch = 100);
+ *     ls_schedule *cycle = ls_one_cycle_schedule_new(adam, .max_lr = 3e-3, .epochs = 5, .steps_per_epoch = 100);
  *     ...
  *     ls_backward(run, loss);
  *     ls_clip_grad_norm(adam, 1.0);
@@ -14,12 +14,13 @@
 #ifndef LOCKSTEP_OPTIM_H
 #define LOCKSTEP_OPTIM_H
 
-#include <lockstep/nn.h>
+#include <lockstep/state.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
+typedef struct ls_module ls_module; /* nn.h */
 typedef struct ls_optim ls_optim;
 typedef struct ls_schedule ls_schedule;
 
@@ -80,9 +81,9 @@ LS_API void ls_optim_free(ls_optim *optim);
 LS_API bool ls_step(ls_optim *optim);
 /* Each process trains these parameters for itself, on purpose: ls_step() does not warn that their module, or the
  * loader they are trained with, was not handed to ls_prepare(). */
-LS_API void ls_train_apart(ls_optim *optim);
-LS_API bool ls_step_was_skipped(const ls_optim *optim);
-LS_API int64_t ls_steps_taken(const ls_optim *optim);
+LS_API void ls_optim_train_apart(ls_optim *optim);
+LS_API bool ls_optim_step_was_skipped(const ls_optim *optim);
+LS_API int64_t ls_optim_steps_taken(const ls_optim *optim);
 /* Forget the gradients of all its parameters, unless they still add up: of several batches, no step has used them, and
  * the last one is not in. */
 LS_API void ls_zero_grad(ls_optim *optim);
@@ -90,33 +91,34 @@ LS_API void ls_zero_grad(ls_optim *optim);
 /* ---- Parameter groups ---- */
 
 /* What may differ between groups. LS_AUTO_REAL: as in the optimiser's options. */
-typedef struct ls_group_opts {
+typedef struct ls_optim_group_opts {
     double lr LS_DEFAULT(LS_AUTO_REAL), weight_decay LS_DEFAULT(LS_AUTO_REAL);
     double momentum LS_DEFAULT(LS_AUTO_REAL), dampening LS_DEFAULT(LS_AUTO_REAL); /* SGD */
     double beta1 LS_DEFAULT(LS_AUTO_REAL), beta2 LS_DEFAULT(LS_AUTO_REAL);        /* Adam, AdamW */
     double epsilon LS_DEFAULT(LS_AUTO_REAL);
     ls_options_end _ LS_DEFAULT({});
-} ls_group_opts;
-#define ls_group_opts_defaults                                                                                         \
+} ls_optim_group_opts;
+#define ls_optim_group_opts_defaults                                                                                   \
     .lr = LS_AUTO_REAL, .weight_decay = LS_AUTO_REAL, .momentum = LS_AUTO_REAL, .dampening = LS_AUTO_REAL,             \
     .beta1 = LS_AUTO_REAL, .beta2 = LS_AUTO_REAL, .epsilon = LS_AUTO_REAL
 
 /* A new group of these parameters, which leave the group they were in; those that are new to the optimiser join it.
- *     ls_group_add(adam, ls_state_matching(ls_parameters(model), "*.bias|*norm*"), .weight_decay = 0);
+ *     ls_optim_add_group(adam, ls_state_matching(ls_parameters(model), "*.bias|*norm*"), .weight_decay = 0);
  * Group 0 holds what no other group took. Returns the group's number. */
-#define ls_group_add(optim, ...) LS_CALL_2(ls_group_add, ls_group_opts, optim, __VA_ARGS__, )
-LS_API int ls_group_add_sized(ls_optim *optim, const ls_state *parameters, const ls_group_opts *opts, size_t opts_size);
-LS_API int ls_group_count(const ls_optim *optim);
-/* The numbers a group uses now, and a way to set some of them: ls_group_set(adam, 1, .lr = 1e-4). What is not named
- * stays as it is. */
+#define ls_optim_add_group(optim, ...) LS_CALL_2(ls_optim_add_group, ls_optim_group_opts, optim, __VA_ARGS__, )
+LS_API int ls_optim_add_group_sized(ls_optim *optim, const ls_state *parameters, const ls_optim_group_opts *opts,
+                                    size_t opts_size);
+LS_API int64_t ls_optim_group_count(const ls_optim *optim);
+/* The numbers a group uses now, and a way to set some of them: ls_optim_set_group(adam, 1, .lr = 1e-4). What is not
+ * named stays as it is. */
 typedef struct ls_group_numbers {
     double lr, weight_decay, momentum, dampening, beta1, beta2, epsilon;
 } ls_group_numbers;
-LS_API ls_group_numbers ls_group_get(const ls_optim *optim, int group);
-#define ls_group_set(optim, ...) LS_CALL_2(ls_group_set, ls_group_opts, optim, __VA_ARGS__, )
-LS_API void ls_group_set_sized(ls_optim *optim, int group, const ls_group_opts *opts, size_t opts_size);
-LS_API double ls_lr(const ls_optim *optim);        /* of group 0 */
-LS_API void ls_set_lr(ls_optim *optim, double lr); /* of all groups */
+LS_API ls_group_numbers ls_optim_group(const ls_optim *optim, int group);
+#define ls_optim_set_group(optim, ...) LS_CALL_2(ls_optim_set_group, ls_optim_group_opts, optim, __VA_ARGS__, )
+LS_API void ls_optim_set_group_sized(ls_optim *optim, int group, const ls_optim_group_opts *opts, size_t opts_size);
+LS_API double ls_optim_lr(const ls_optim *optim);        /* of group 0 */
+LS_API void ls_optim_set_lr(ls_optim *optim, double lr); /* of all groups */
 
 /* ---- Clipping ---- */
 
@@ -128,8 +130,8 @@ LS_API ls_tensor *ls_clip_grad_norm(ls_optim *optim, double max_norm);
 /* Limit every element to [-limit, limit]; a negative limit is an error. */
 LS_API void ls_clip_grad_value(ls_optim *optim, double limit);
 /* The same for the gradients of a list of parameters, as they are. */
-LS_API ls_tensor *ls_clip_grad_norm_of(const ls_state *parameters, double max_norm);
-LS_API void ls_clip_grad_value_of(const ls_state *parameters, double limit);
+LS_API ls_tensor *ls_state_clip_grad_norm(const ls_state *parameters, double max_norm);
+LS_API void ls_state_clip_grad_value(const ls_state *parameters, double limit);
 
 /* ---- State, for checkpoints ---- */
 
@@ -137,9 +139,9 @@ LS_API void ls_clip_grad_value_of(const ls_state *parameters, double limit);
  * "fc1.weight.momentum_buffer", "fc1.weight.master", and "fc1.weight.step" (i64, as it is now). Only what exists yet is
  * listed. The list is the optimiser's own and brought up to date by the next call. With .shard_optimizer all processes
  * must call it, and moments are listed in the main process only. */
-LS_API ls_state *ls_optim_state(ls_optim *optim);
+LS_API ls_state *ls_optim_state_dict(ls_optim *optim);
 /* Copy it back. Names of parameters the optimiser does not have are an error. */
-LS_API void ls_optim_load(ls_optim *optim, const ls_state *state);
+LS_API void ls_optim_load_state_dict(ls_optim *optim, const ls_state *state);
 
 /* ---- Loss scaling ----
  *
@@ -147,12 +149,12 @@ LS_API void ls_optim_load(ls_optim *optim, const ls_state *state);
  * by it, and skips the step and halves the scale when one of them is not finite. After 2000 steps without a skip the
  * scale doubles. It starts at 65536. It changes between groups of batches: several optimisers use the same scale, each
  * skips for its own gradients, and their steps after one batch count as one. */
-typedef struct ls_loss_scale {
+typedef struct ls_loss_scaler_state {
     double scale;       /* of the next ls_backward(); 1 where no scaler runs */
     int64_t good_steps; /* since it changed */
-} ls_loss_scale;
-LS_API ls_loss_scale ls_loss_scale_get(const ls_run *run);
-LS_API void ls_loss_scale_set(ls_run *run, ls_loss_scale state);
+} ls_loss_scaler_state;
+LS_API ls_loss_scaler_state ls_loss_scaler(const ls_run *run);
+LS_API void ls_set_loss_scaler(ls_run *run, ls_loss_scaler_state state);
 
 /* ---- Schedules ----
  *
@@ -166,7 +168,7 @@ LS_API void ls_loss_scale_set(ls_run *run, ls_loss_scale state);
  *
  * The optimiser's last step, number total_steps - 1, is made at the lowest rate. The ls_schedule_step() after it leaves
  * it there; one more is an error. */
-typedef struct ls_one_cycle_opts {
+typedef struct ls_one_cycle_schedule_opts {
     double max_lr LS_DEFAULT(LS_AUTO_REAL);
     const double *max_lrs LS_DEFAULT(NULL); /* (optional) instead: one for each group */
     int64_t total_steps LS_DEFAULT(LS_AUTO), epochs LS_DEFAULT(LS_AUTO), steps_per_epoch LS_DEFAULT(LS_AUTO);
@@ -174,36 +176,37 @@ typedef struct ls_one_cycle_opts {
     double div_factor LS_DEFAULT(25), final_div_factor LS_DEFAULT(1e4);
     double base_momentum LS_DEFAULT(0.85), max_momentum LS_DEFAULT(0.95);
     bool linear LS_DEFAULT(false); /* straight lines instead of half cosines */
-    bool three_phase LS_DEFAULT(false), no_momentum_cycle LS_DEFAULT(false);
+    bool three_phase LS_DEFAULT(false), cycle_momentum LS_DEFAULT(true);
     ls_options_end _ LS_DEFAULT({});
-} ls_one_cycle_opts;
-#define ls_one_cycle_opts_defaults                                                                                     \
+} ls_one_cycle_schedule_opts;
+#define ls_one_cycle_schedule_opts_defaults                                                                            \
     .max_lr = LS_AUTO_REAL, .total_steps = LS_AUTO, .epochs = LS_AUTO, .steps_per_epoch = LS_AUTO, .pct_start = 0.3,   \
-    .div_factor = 25, .final_div_factor = 1e4, .base_momentum = 0.85, .max_momentum = 0.95
-#define ls_one_cycle_new(...) LS_CALL_1(ls_one_cycle_new, ls_one_cycle_opts, __VA_ARGS__, )
-LS_API ls_schedule *ls_one_cycle_new_sized(ls_optim *optim, const ls_one_cycle_opts *opts, size_t opts_size);
+    .div_factor = 25, .final_div_factor = 1e4, .base_momentum = 0.85, .max_momentum = 0.95, .cycle_momentum = true
+#define ls_one_cycle_schedule_new(...) LS_CALL_1(ls_one_cycle_schedule_new, ls_one_cycle_schedule_opts, __VA_ARGS__, )
+LS_API ls_schedule *ls_one_cycle_schedule_new_sized(ls_optim *optim, const ls_one_cycle_schedule_opts *opts,
+                                                    size_t opts_size);
 
 /* Half a cosine from the initial rate to eta_min in `period` steps, and back, of which ls_finish() warns: for a rate
  * that begins anew, put several one after the other. */
-LS_API ls_schedule *ls_cosine_new(ls_optim *optim, int64_t period, double eta_min);
+LS_API ls_schedule *ls_cosine_schedule_new(ls_optim *optim, int64_t period, double eta_min);
 /* Times gamma every `period` steps; times gamma every step. */
-LS_API ls_schedule *ls_step_lr_new(ls_optim *optim, int64_t period, double gamma);
-LS_API ls_schedule *ls_exponential_new(ls_optim *optim, double gamma);
+LS_API ls_schedule *ls_step_schedule_new(ls_optim *optim, int64_t period, double gamma);
+LS_API ls_schedule *ls_exponential_schedule_new(ls_optim *optim, double gamma);
 /* Up from 0 in `warmup` steps, at most all of them, then straight down to 0 at step `total`; or half a cosine down. */
-LS_API ls_schedule *ls_warmup_linear_new(ls_optim *optim, int64_t warmup, int64_t total);
-LS_API ls_schedule *ls_warmup_cosine_new(ls_optim *optim, int64_t warmup, int64_t total);
+LS_API ls_schedule *ls_warmup_linear_schedule_new(ls_optim *optim, int64_t warmup, int64_t total);
+LS_API ls_schedule *ls_warmup_cosine_schedule_new(ls_optim *optim, int64_t warmup, int64_t total);
 /* The initial rate times factor(step), which is finite and not negative. */
-typedef double ls_factor_fn(void *user, int64_t step);
-LS_API ls_schedule *ls_lambda_new(ls_optim *optim, ls_factor_fn *factor, void *user);
-/* The n schedules one after the other; schedule i+1 begins, at its step 0, at milestones[i] (n-1 of them). */
-LS_API ls_schedule *ls_sequential_schedule_new(ls_optim *optim, int n, ls_schedule *const *schedules,
+typedef double ls_factor_fn(int64_t step, void *user);
+LS_API ls_schedule *ls_lambda_schedule_new(ls_optim *optim, ls_factor_fn *factor, void *user);
+/* These schedules one after the other; schedule i+1 begins, at its step 0, at milestones[i] (count-1 of them). */
+LS_API ls_schedule *ls_sequential_schedule_new(ls_optim *optim, ls_schedule *const *schedules, int64_t count,
                                                const int64_t *milestones);
 
 LS_API void ls_schedule_step(ls_schedule *schedule);
 LS_API double ls_schedule_lr(const ls_schedule *schedule); /* what it set for group 0 */
 /* Its whole state is the number of steps. Setting it sets the rates. */
-LS_API int64_t ls_schedule_get(const ls_schedule *schedule);
-LS_API void ls_schedule_set(ls_schedule *schedule, int64_t step);
+LS_API int64_t ls_schedule_position(const ls_schedule *schedule);
+LS_API void ls_schedule_set_position(ls_schedule *schedule, int64_t step);
 LS_API void ls_schedule_free(ls_schedule *schedule);
 
 #ifdef __cplusplus

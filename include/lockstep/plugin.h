@@ -67,18 +67,6 @@ typedef struct ls_operand {
     ls_derived *derived; /* NULL for temporaries */
 } ls_operand;
 
-typedef enum ls_activation {
-    LS_ACT_NONE,
-    LS_ACT_RELU,
-    LS_ACT_GELU, /* with erf */
-    LS_ACT_GELU_TANH,
-    LS_ACT_SILU,
-    LS_ACT_TANH,
-    LS_ACT_SIGMOID,
-} ls_activation;
-
-typedef enum ls_reduction { LS_REDUCE_MEAN, LS_REDUCE_SUM, LS_REDUCE_NONE } ls_reduction;
-
 /* Geometry of a 2-D window; index 0 is the height, 1 the width. */
 typedef struct ls_window {
     int64_t kernel[2], stride[2], padding[2], dilation[2];
@@ -97,7 +85,7 @@ typedef union ls_attrs {
     struct { double value; } scalar;
     /* gelu, gelu_grad */
     struct { int64_t tanh; } gelu;
-    /* uniform (low, high), normal (mean, deviation), bernoulli (p), dropout (p), randperm */
+    /* uniform (low, high), normal (mean, std), bernoulli (p), dropout (p), randperm */
     struct { uint64_t seed, offset; double a, b; } random;
     /* sum .. norm: bit d set = dimension d of in[0] is reduced; outputs keep it as size 1. var: correction. sum of
      * floating numbers: accumulate */
@@ -121,14 +109,14 @@ typedef union ls_attrs {
         uint64_t seed, offset; double dropout;
     } norm;
     /* normalize: by channel */
-    struct { double mean[4], deviation[4]; } normalize;
+    struct { double mean[4], std[4]; } normalize;
     /* cross_entropy .. bce_with_logits and gradients */
     struct { ls_reduction reduction; double smoothing, beta; int64_t ignore_index; int32_t has_ignore; } loss;
     /* adam_step; bias: 1 - beta^t */
     struct { double lr, beta1, beta2, epsilon, weight_decay, bias1, bias2; int32_t decoupled, maximize; } adam;
     /* sgd_step */
     struct { double lr, momentum, dampening, weight_decay; int32_t nesterov, first, maximize; } sgd;
-    /* all_reduce .. broadcast: which ls_comm_op, from which rank, number of the communicator among the run's */
+    /* all_reduce .. broadcast: which ls_reduction, from which rank, number of the communicator among the run's */
     struct { int32_t op, root, group; } collective;
 } ls_attrs;
 /* clang-format on */

@@ -103,8 +103,8 @@ LS_API bool ls_set_flush_denormals(bool flush);
  * and ls_load_state() in this order, loaders are shared out among the processes, modules run in .mixed_precision, and
  * with --resume_from_checkpoint the first ls_epoch() restores them. Anything else (a tensor, NULL, an object of another
  * run) is an error that names its place. */
-#define ls_prepare(run, ...) ls_prepare_n((run), (int)LS_LIST_COUNT(void *, __VA_ARGS__), LS_LIST(void *, __VA_ARGS__))
-LS_API void ls_prepare_n(ls_run *run, int n, void *const *objects);
+#define ls_prepare(run, ...) ls_prepare_n((run), LS_ITEMS(void *, __VA_ARGS__))
+LS_API void ls_prepare_n(ls_run *run, void *const *objects, int64_t count);
 
 /* The next of n epochs: 0 .. n-1, or from where the restored checkpoint stood. False when they are over, or after an
  * error. Tensors made in an epoch go with it. The first call makes the project's folder where one was named: hours
@@ -146,16 +146,17 @@ LS_API void ls_set_gradient_accumulation_steps(ls_run *run, int64_t steps); /* f
  * in the others' steps with gradients of zero until all are done.  ls_join_uneven_inputs(run) { for (...;
  * ls_next(...);) ... } Leave the marked part with `continue`, not with `break` or `return`. Groups of batches end with
  * it: .accumulate_across_epochs is an error there. */
-#define ls_join_uneven_inputs(run) LS_MARKED_(ls_join_begin(run), ls_join_end(run), __LINE__)
-LS_API bool ls_join_begin(ls_run *run); /* true */
-LS_API bool ls_join_end(ls_run *run);   /* false */
+#define ls_join_uneven_inputs(run)                                                                                     \
+    LS_MARKED_(ls_join_uneven_inputs_begin(run), ls_join_uneven_inputs_end(run), __LINE__)
+LS_API bool ls_join_uneven_inputs_begin(ls_run *run); /* true */
+LS_API bool ls_join_uneven_inputs_end(ls_run *run);   /* false */
 
 /* ---- Processes: alone, a program is the main one of a world of one ---- */
 
 LS_API int ls_rank(const ls_run *run);
-LS_API int ls_world(const ls_run *run);
+LS_API int ls_world_size(const ls_run *run);
 LS_API int ls_local_rank(const ls_run *run); /* among those of this host */
-LS_API int ls_local_world(const ls_run *run);
+LS_API int ls_local_world_size(const ls_run *run);
 LS_API bool ls_is_main(const ls_run *run);       /* rank 0 */
 LS_API bool ls_is_local_main(const ls_run *run); /* local rank 0 */
 LS_API bool ls_is_last(const ls_run *run);
@@ -202,21 +203,21 @@ LS_API ls_tensor *ls_gather(ls_run *run, ls_tensor *t);
 /* The same with the repeated samples, as they came. */
 LS_API ls_tensor *ls_gather_with_repeats(ls_run *run, ls_tensor *t);
 
-typedef enum ls_across { LS_ACROSS_SUM, LS_ACROSS_MEAN, LS_ACROSS_MAX, LS_ACROSS_MIN } ls_across;
-LS_API ls_tensor *ls_reduce(ls_run *run, ls_tensor *t, ls_across how);
+LS_API ls_tensor *ls_reduce(ls_run *run, ls_tensor *t, ls_reduction how);
 /* That of process `from`. The others have one of the same shape and type, or NULL: then they learn both. */
 LS_API ls_tensor *ls_broadcast(ls_run *run, ls_tensor *t, int from);
 
-typedef struct ls_pad_across_opts {
+typedef struct ls_pad_across_processes_opts {
     int dim LS_DEFAULT(0); /* from the end when negative */
     double value LS_DEFAULT(0);
     bool first LS_DEFAULT(false); /* pad in front */
     ls_options_end _ LS_DEFAULT({});
-} ls_pad_across_opts;
-#define ls_pad_across_opts_defaults .dim = 0
+} ls_pad_across_processes_opts;
+#define ls_pad_across_processes_opts_defaults .dim = 0
 /* Padded to the largest size of any process. A dimension that the tensor does not have leaves it as it is. */
-#define ls_pad_across_processes(run, ...) LS_CALL_2(ls_pad_across_processes, ls_pad_across_opts, run, __VA_ARGS__, )
-LS_API ls_tensor *ls_pad_across_processes_sized(ls_run *run, ls_tensor *t, const ls_pad_across_opts *opts,
+#define ls_pad_across_processes(run, ...)                                                                              \
+    LS_CALL_2(ls_pad_across_processes, ls_pad_across_processes_opts, run, __VA_ARGS__, )
+LS_API ls_tensor *ls_pad_across_processes_sized(ls_run *run, ls_tensor *t, const ls_pad_across_processes_opts *opts,
                                                 size_t opts_size);
 
 /* This process's part of `count` things: consecutive, sizes differ by one at most, the first get more. */
@@ -229,7 +230,7 @@ LS_API ls_tensor *ls_split_tensor_between_processes(ls_run *run, ls_tensor *t, b
 
 /* Bytes of every process, in the order of ranks. They are the run's, valid until the next call. */
 typedef struct ls_gathered {
-    int count;
+    int count; /* processes */
     const void *const *data;
     const size_t *size;
 } ls_gathered;
@@ -247,9 +248,9 @@ LS_API int64_t ls_find_batch_size(ls_run *run, int64_t start, ls_batch_size_fn *
 
 LS_API ls_status ls_error(const ls_run *run);
 LS_API const char *ls_error_message(const ls_run *run); /* "" while there is none */
-LS_API void ls_error_clear(ls_run *run);                /* go on: tensors that are already poison stay poison */
+LS_API void ls_clear_error(ls_run *run);                /* go on: tensors that are already poison stay poison */
 /* Record an error of the program's own, for instance in a hook: it is treated like any other. */
-LS_PRINTF(3, 4) LS_API void ls_error_set(ls_run *run, ls_status status, const char *format, ...);
+LS_PRINTF(3, 4) LS_API void ls_set_error(ls_run *run, ls_status status, const char *format, ...);
 
 /* ---- Memory: three lifetimes, named run, scope, kept ----
  *
@@ -278,18 +279,20 @@ LS_API ls_memory_stats ls_memory(ls_run *run);
 
 /* Numbers depend on the seed and the order of the calls alone: not on threads, instruction set or device. */
 LS_API void ls_set_seed(ls_run *run, uint64_t seed);
-typedef struct ls_random_state {
+typedef struct ls_rng_state {
     uint64_t seed, offset;
-} ls_random_state;
-LS_API ls_random_state ls_random_get(const ls_run *run);
-LS_API void ls_random_set(ls_run *run, ls_random_state state);
+} ls_rng_state;
+LS_API ls_rng_state ls_rng(const ls_run *run);
+LS_API void ls_set_rng(ls_run *run, ls_rng_state state);
 
 /* ---- Gradients ---- */
 
-/* Between begin and end nothing is recorded. They nest. */
-LS_API void ls_no_grad_begin(ls_run *run);
-LS_API void ls_no_grad_end(ls_run *run);
-LS_API bool ls_grad_enabled(const ls_run *run);
+/* Nothing is recorded inside:  ls_no_grad(run) { ... }  They nest. Leave the marked part with `continue`, not with
+ * `break` or `return`. */
+#define ls_no_grad(run) LS_MARKED_(ls_no_grad_begin(run), ls_no_grad_end(run), __LINE__)
+LS_API bool ls_no_grad_begin(ls_run *run); /* true */
+LS_API bool ls_no_grad_end(ls_run *run);   /* false */
+LS_API bool ls_is_grad_enabled(const ls_run *run);
 
 /* Walk back from a loss of one element and add to the gradient of every leaf that asked for one. What the tape held is
  * released on the way, so the same graph can be walked once. Scales the loss where a loss scaler runs. */
@@ -301,21 +304,22 @@ LS_API void ls_backward(ls_run *run, ls_tensor *loss);
  */
 LS_API void ls_backward_weighted(ls_run *run, ls_tensor *loss, double weight);
 
-/* Does a forward function run for the second time, for backward (ls_recompute)? One that changes state of its own, say
- * an average in a buffer, does so the first time only. */
+/* Does a forward function run for the second time, for backward (ls_set_recompute)? One that changes state of its own,
+ * say an average in a buffer, does so the first time only. */
 LS_API bool ls_is_recomputing(const ls_run *run);
 
 /* ---- Autocast ----
  *
  * With .mixed_precision, ls_forward() of a prepared module (ls_prepare) runs in an autocast scope of that type, and its
  * result is f32 again. All else is computed in the types it is given: losses, metrics, modules that were not prepared.
- * The functions below are for those who want more of it. Inside a prepared module its own type counts.
+ * What follows is for programs that want more of it. Inside a prepared module its own type counts.
  *
  * Within a scope, operators choose their type by the policy column of ops.def: matrix products and convolutions run in
  * `dtype` (LS_BF16 or LS_F16), losses in f32, the rest in what they are given. Parameters stay f32. Scopes nest;
- * LS_F32 switches autocast off inside. */
-LS_API void ls_autocast_begin(ls_run *run, ls_dtype dtype);
-LS_API void ls_autocast_end(ls_run *run);
+ * LS_F32 switches autocast off inside:  ls_autocast(run, LS_BF16) { ... }  Leave the marked part with `continue`. */
+#define ls_autocast(run, dtype) LS_MARKED_(ls_autocast_begin((run), (dtype)), ls_autocast_end(run), __LINE__)
+LS_API bool ls_autocast_begin(ls_run *run, ls_dtype dtype); /* true */
+LS_API bool ls_autocast_end(ls_run *run);                   /* false */
 /* What .mixed_precision or --mixed_precision came to: LS_BF16, LS_F16, or LS_F32. */
 LS_API ls_dtype ls_mixed_precision(const ls_run *run);
 

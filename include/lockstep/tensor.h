@@ -24,7 +24,7 @@ extern "C" {
 LS_API ls_tensor *ls_empty_shape(ls_run *run, ls_dtype dtype, ls_shape shape);
 LS_API ls_tensor *ls_full_shape(ls_run *run, ls_dtype dtype, double value, ls_shape shape);
 LS_API ls_tensor *ls_uniform_shape(ls_run *run, ls_dtype dtype, double low, double high, ls_shape shape);
-LS_API ls_tensor *ls_normal_shape(ls_run *run, ls_dtype dtype, double mean, double deviation, ls_shape shape);
+LS_API ls_tensor *ls_normal_shape(ls_run *run, ls_dtype dtype, double mean, double std, ls_shape shape);
 LS_API ls_tensor *ls_bernoulli_shape(ls_run *run, ls_dtype dtype, double p, ls_shape shape);
 /* start, start + step, ... of n elements; a random order of 0 .. n-1 (i64). */
 LS_API ls_tensor *ls_arange(ls_run *run, ls_dtype dtype, int64_t n, double start, double step);
@@ -44,7 +44,7 @@ LS_API bool ls_is_contiguous(const ls_tensor *t);
 /* False for poison and dead handles. */
 LS_API bool ls_is_valid(const ls_tensor *t);
 /* A name for messages; the string must outlive the tensor. Returns it. */
-LS_API ls_tensor *ls_named(ls_tensor *t, const char *name);
+LS_API ls_tensor *ls_set_name(ls_tensor *t, const char *name);
 
 /* ---- Numbers in and out (waits for the device) ---- */
 
@@ -64,23 +64,23 @@ LS_API ls_tensor *ls_to_device(ls_tensor *t, const char *device);
 /* ---- Gradients ---- */
 
 /* Make a tensor a leaf that collects gradients (floating types only), or stop that. Returns it. */
-LS_API ls_tensor *ls_requires_grad(ls_tensor *t, bool on);
-LS_API bool ls_wants_grad(const ls_tensor *t); /* is a leaf that collects, or was computed from one */
+LS_API ls_tensor *ls_set_requires_grad(ls_tensor *t, bool on);
+LS_API bool ls_requires_grad(const ls_tensor *t); /* is a leaf that collects, or was computed from one */
 /* The gradient of a leaf, as a tensor of the current scope; NULL while there is none. With .shard_optimizer, after a
  * backward pass that ends in a step, it is the mean of all processes in the part that this one updates, and has no
  * meaning elsewhere. */
 LS_API ls_tensor *ls_grad(ls_tensor *leaf);
 /* Forget the gradient; memory is kept for the next one. */
-LS_API void ls_grad_clear(ls_tensor *leaf);
+LS_API void ls_clear_grad(ls_tensor *leaf);
 /* Let gradients of this leaf live in the given memory: a tensor of the same shape, e.g. a view into a flat buffer. It
  * must be kept, or outlive the leaf's use. */
-LS_API void ls_grad_place(ls_tensor *leaf, ls_tensor *home);
+LS_API void ls_set_grad_memory(ls_tensor *leaf, ls_tensor *home);
 /* Same elements, no history. */
 LS_API ls_tensor *ls_detach(ls_tensor *t);
 
 /* Called in backward as soon as a leaf's gradient is complete, in the order of completion. */
-typedef void ls_grad_hook_fn(void *user, ls_tensor *leaf);
-LS_API void ls_grad_hook(ls_tensor *leaf, ls_grad_hook_fn *hook, void *user);
+typedef void ls_grad_hook_fn(ls_tensor *leaf, void *user);
+LS_API void ls_register_grad_hook(ls_tensor *leaf, ls_grad_hook_fn *hook, void *user);
 
 #ifdef __cplusplus
 }

@@ -1,6 +1,6 @@
 /* track.h - what a program tells about its training: messages, a progress bar, recorded values, pictures of them.
  *
- *     ls_track_new(run, "all", .name = "mnist");               files in runs/mnist: TensorBoard, JSON lines, CSV
+ *     ls_tracker_new(run, "all", .name = "mnist");               files in runs/mnist: TensorBoard, JSON lines, CSV
  *     ls_track_config(run, {"lr", 1e-3}, {"batch", 64});
  *     ls_progress *bar = ls_progress_new(run, steps, .label = "train");
  *     ...
@@ -14,7 +14,6 @@
 #ifndef LOCKSTEP_TRACK_H
 #define LOCKSTEP_TRACK_H
 
-#include <lockstep/data.h>
 #include <lockstep/run.h>
 
 #ifdef __cplusplus
@@ -62,6 +61,8 @@ LS_API LS_PRINTF(4, 5) void ls_log_at(const ls_run *run, ls_log_level level, ls_
  * 0.1234". In narrow terminals first the bar goes, then what stands at the right. */
 
 typedef struct ls_progress ls_progress;
+typedef struct ls_loader ls_loader; /* data.h */
+typedef struct ls_batch ls_batch;
 
 typedef struct ls_progress_opts {
     const char *label LS_DEFAULT(NULL); /* in front of everything */
@@ -86,7 +87,7 @@ LS_API bool ls_progress_next(ls_progress *bar, ls_loader *loader, ls_batch *batc
  * of which 23 bytes are kept. */
 LS_API void ls_progress_show(ls_progress *bar, const char *name, double value);
 /* Leave the line as it is now, and free the bar. The run does so where the program does not. */
-LS_API void ls_progress_end(ls_progress *bar);
+LS_API void ls_progress_free(ls_progress *bar);
 
 /* ---- Recorded values ----
  *
@@ -100,21 +101,21 @@ LS_API void ls_progress_end(ls_progress *bar);
 
 typedef struct ls_tracker ls_tracker;
 
-typedef struct ls_track_opts {
+typedef struct ls_tracker_opts {
     const char *project_dir LS_DEFAULT(NULL); /* NULL is "runs" in the project_dir of ls_init() */
     /* Folder of this run in it; NULL: date and time. "." puts the files into project_dir itself. */
     const char *name LS_DEFAULT(NULL);
     ls_options_end _ LS_DEFAULT({});
-} ls_track_opts;
-#define ls_track_opts_defaults .name = NULL
+} ls_tracker_opts;
+#define ls_tracker_opts_defaults .name = NULL
 
 /* `kinds`: one of those above, several with commas in between, or "all". A run may have several trackers; ls_track()
  * and the others write to each. NULL in processes that record nothing. */
-#define ls_track_new(run, ...) LS_CALL_2(ls_track_new, ls_track_opts, run, __VA_ARGS__, )
-LS_API ls_tracker *ls_track_new_sized(ls_run *run, const char *kinds, const ls_track_opts *opts, size_t opts_size);
-LS_API const char *ls_track_folder(const ls_tracker *tracker); /* "" for NULL */
+#define ls_tracker_new(run, ...) LS_CALL_2(ls_tracker_new, ls_tracker_opts, run, __VA_ARGS__, )
+LS_API ls_tracker *ls_tracker_new_sized(ls_run *run, const char *kinds, const ls_tracker_opts *opts, size_t opts_size);
+LS_API const char *ls_tracker_folder(const ls_tracker *tracker); /* "" for NULL */
 /* Close the files and free it. The run does so where the program does not. */
-LS_API void ls_track_end(ls_tracker *tracker);
+LS_API void ls_tracker_free(ls_tracker *tracker);
 
 typedef struct ls_value {
     const char *name;
@@ -123,17 +124,15 @@ typedef struct ls_value {
 
 /* Record numbers: ls_track(run, step, {"loss", loss}, {"lr", rate}).
  * Names may have slashes to group them ("eval/loss"). */
-#define ls_track(run, step, ...)                                                                                       \
-    ls_track_n((run), (step), LS_LIST_COUNT(ls_value, __VA_ARGS__), LS_LIST(ls_value, __VA_ARGS__))
-LS_API void ls_track_n(ls_run *run, int64_t step, size_t count, const ls_value *values);
+#define ls_track(run, step, ...) ls_track_n((run), (step), LS_ITEMS(ls_value, __VA_ARGS__))
+LS_API void ls_track_n(ls_run *run, int64_t step, const ls_value *values, int64_t count);
 /* Record a text. */
 LS_API void ls_track_text(ls_run *run, int64_t step, const char *name, const char *text);
 
 /* Say with which settings the run was made: ls_track_config(run, {"lr", 1e-3}, {"epochs", 3}). What is said before the
  * first value is recorded becomes TensorBoard's hyperparameters; a name that is said again replaces what it was. */
-#define ls_track_config(run, ...)                                                                                      \
-    ls_track_config_n((run), LS_LIST_COUNT(ls_value, __VA_ARGS__), LS_LIST(ls_value, __VA_ARGS__))
-LS_API void ls_track_config_n(ls_run *run, size_t count, const ls_value *values);
+#define ls_track_config(run, ...) ls_track_config_n((run), LS_ITEMS(ls_value, __VA_ARGS__))
+LS_API void ls_track_config_n(ls_run *run, const ls_value *values, int64_t count);
 LS_API void ls_track_config_text(ls_run *run, const char *name, const char *text);
 
 /* ---- Reading back ---- */
@@ -150,9 +149,9 @@ typedef struct ls_history ls_history;
 /* What a run has recorded, from its folder or from one of the files in it, also while it is still running. Where steps
  * were recorded twice, because a run was resumed from an earlier step, the later values count. */
 LS_API ls_history *ls_history_read(ls_run *run, const char *path);
-LS_API int ls_history_count(const ls_history *history);
+LS_API int64_t ls_history_count(const ls_history *history);
 /* One name's values over the steps; the history's own. Of no points for what is not there. */
-LS_API ls_curve ls_history_at(const ls_history *history, int i);
+LS_API ls_curve ls_history_at(const ls_history *history, int64_t i);
 LS_API ls_curve ls_history_find(const ls_history *history, const char *name);
 LS_API void ls_history_free(ls_history *history);
 
@@ -185,15 +184,15 @@ LS_API ls_plot *ls_plot_new_sized(ls_run *run, const ls_plot_opts *opts, size_t 
 LS_API void ls_plot_add(ls_plot *plot, const char *panel, ls_curve curve);
 /* Draw what was recorded. `keys` are names with commas in between, each in a panel of its own; names joined by "+"
  * share one: "lr,loss+eval/loss". NULL: all, each in its own. A key that was not recorded is an error. */
-typedef struct ls_plot_history_opts {
+typedef struct ls_plot_add_history_opts {
     const char *name LS_DEFAULT(NULL); /* of the run, for pictures with several */
     ls_options_end _ LS_DEFAULT({});
-} ls_plot_history_opts;
-#define ls_plot_history_opts_defaults .name = NULL
+} ls_plot_add_history_opts;
+#define ls_plot_add_history_opts_defaults .name = NULL
 #define ls_plot_add_history(plot, history, ...)                                                                        \
-    LS_CALL_3(ls_plot_add_history, ls_plot_history_opts, plot, history, __VA_ARGS__, )
+    LS_CALL_3(ls_plot_add_history, ls_plot_add_history_opts, plot, history, __VA_ARGS__, )
 LS_API void ls_plot_add_history_sized(ls_plot *plot, const ls_history *history, const char *keys,
-                                      const ls_plot_history_opts *opts, size_t opts_size);
+                                      const ls_plot_add_history_opts *opts, size_t opts_size);
 /* Write the picture, as the path ends: .svg or .png. Returns whether it is there. */
 LS_API bool ls_plot_write(ls_plot *plot, const char *path);
 LS_API void ls_plot_free(ls_plot *plot);

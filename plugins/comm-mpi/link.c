@@ -66,7 +66,7 @@ static void free_link(ls_link *link)
     free(link);
 }
 
-static ls_link *mpi_open(const ls_link_opts *opts, ls_message *why)
+static ls_link *mpi_open(const ls_link_open_args *opts, ls_message *why)
 {
     ls_link *link = calloc(1, sizeof *link);
     if (link) {

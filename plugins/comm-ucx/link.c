@@ -18,7 +18,7 @@ static ls_link *failed(ls_link *link, const char *what, ucs_status_t status, ls_
     return NULL;
 }
 
-static ls_link *ucx_open(const ls_link_opts *opts, ls_message *why)
+static ls_link *ucx_open(const ls_link_open_args *opts, ls_message *why)
 {
     ucp_context_h context = ucx_context_get(why);
     if (!context) return NULL;

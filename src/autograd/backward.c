@@ -184,7 +184,7 @@ ls_tensor *ls_grad_target(ls_node *node, int input, int32_t *accumulate)
 static void leaf_finished(ls_run *run, ls_leaf *leaf)
 {
     bool complete = leaf->holds && leaf->tensor;
-    if (complete && leaf->hook && !ls_failed(run)) leaf->hook(leaf->hook_user, leaf->tensor);
+    if (complete && leaf->hook && !ls_failed(run)) leaf->hook(leaf->tensor, leaf->hook_user);
     if (complete && leaf->watch && !ls_failed(run)) leaf->watch(leaf->watch_user, leaf->tensor);
 }
 

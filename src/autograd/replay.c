@@ -37,7 +37,7 @@ struct ls_replay {
     bool wants[LS_REPLAY_INPUTS];
     ls_tensor *inputs[LS_REPLAY_INPUTS]; /* owned, without history */
     uint64_t version[LS_REPLAY_INPUTS];
-    ls_random_state random;
+    ls_rng_state random;
     ls_dtype autocast;
     char path[sizeof((ls_errors *)NULL)->path];
 
@@ -351,7 +351,7 @@ bool ls_replay_fill(ls_replay *r)
     char path[sizeof run->errors.path];
     memcpy(path, run->errors.path, sizeof path);
     memcpy(run->errors.path, r->path, sizeof path);
-    ls_random_state random = run->random;
+    ls_rng_state random = run->random;
     int32_t no_grad = run->no_grad;
     if (!r->again) ls_fail(&run->errors, LS_ERR_STATE, "the module was freed, and is needed to recompute it");
     else if (inputs_untouched(r)) {

@@ -159,10 +159,10 @@ static ls_tensor *leaf_wake(ls_tensor *t)
     return t;
 }
 
-ls_tensor *ls_requires_grad(ls_tensor *t, bool on)
+ls_tensor *ls_set_requires_grad(ls_tensor *t, bool on)
 {
     ls_run *run = ls_run_of(t);
-    if (!ls_check_live(run, t, "ls_requires_grad")) return &run->poison;
+    if (!ls_check_live(run, t, "ls_set_requires_grad")) return &run->poison;
     if (!on) {
         if (t->is_leaf) leaf_rest(t);
         else if (t->node) ls_node_release(run, t->node);
@@ -174,12 +174,12 @@ ls_tensor *ls_requires_grad(ls_tensor *t, bool on)
     if (t->resting) return leaf_wake(t);
     if (t->node)
         return LS_POISON(run, LS_ERR_STATE,
-                         "ls_requires_grad: this tensor was computed from others; ls_detach() it first");
+                         "ls_set_requires_grad: this tensor was computed from others; ls_detach() it first");
     if (!ls_dtype_is_float(t->view.dtype))
-        return LS_POISON(run, LS_ERR_DTYPE, "ls_requires_grad: %s has no gradient, only floating types do",
+        return LS_POISON(run, LS_ERR_DTYPE, "ls_set_requires_grad: %s has no gradient, only floating types do",
                          ls_operand_text(&t->view, (char[LS_TEXT]){0}));
     ls_leaf *leaf = ls_slab_take(&run->leaves);
-    if (!leaf) return LS_POISON(run, LS_ERR_MEMORY, "ls_requires_grad: no memory");
+    if (!leaf) return LS_POISON(run, LS_ERR_MEMORY, "ls_set_requires_grad: no memory");
     node_init(run, &leaf->node);
     leaf->node.leaf = leaf;
     leaf->tensor = t;
@@ -199,7 +199,7 @@ void ls_leaf_forget(ls_node *node)
     node->leaf->tensor = NULL;
 }
 
-bool ls_wants_grad(const ls_tensor *t)
+bool ls_requires_grad(const ls_tensor *t)
 {
     return ls_is_valid(t) && t->node;
 }
@@ -212,27 +212,30 @@ ls_tensor *ls_grad(ls_tensor *t)
     return leaf && leaf->holds ? ls_alias(leaf->grad) : NULL;
 }
 
-void ls_grad_clear(ls_tensor *t)
+void ls_clear_grad(ls_tensor *t)
 {
     ls_run *run = ls_run_of(t);
-    if (ls_failed(run) || !ls_check_live(run, t, "ls_grad_clear")) return;
+    if (ls_failed(run) || !ls_check_live(run, t, "ls_clear_grad")) return;
     ls_leaf *leaf = leaf_of(t);
     if (leaf) leaf->holds = false;
 }
 
-void ls_grad_place(ls_tensor *t, ls_tensor *home)
+void ls_set_grad_memory(ls_tensor *t, ls_tensor *home)
 {
     ls_run *run = ls_run_of(t);
-    if (ls_failed(run) || !ls_check_live(run, t, "ls_grad_place") || !ls_check_live(run, home, "ls_grad_place")) return;
+    if (ls_failed(run) || !ls_check_live(run, t, "ls_set_grad_memory") ||
+        !ls_check_live(run, home, "ls_set_grad_memory"))
+        return;
     ls_leaf *leaf = leaf_of(t);
     char a[LS_TEXT], b[LS_TEXT];
-    if (!leaf) ls_fail(&run->errors, LS_ERR_STATE, "ls_grad_place: the tensor is not a leaf that collects gradients");
+    if (!leaf)
+        ls_fail(&run->errors, LS_ERR_STATE, "ls_set_grad_memory: the tensor is not a leaf that collects gradients");
     else if (home->view.dtype != t->view.dtype || !ls_shape_equal(ls_view_shape(&home->view), ls_view_shape(&t->view)))
-        ls_fail(&run->errors, LS_ERR_SHAPE, "ls_grad_place: %s cannot hold the gradient of %s",
+        ls_fail(&run->errors, LS_ERR_SHAPE, "ls_set_grad_memory: %s cannot hold the gradient of %s",
                 ls_operand_text(&home->view, a), ls_operand_text(&t->view, b));
     else if (home->storage->device != t->storage->device)
-        ls_fail(&run->errors, LS_ERR_DEVICE, "ls_grad_place: gradient on %s, leaf on %s", home->storage->device->name,
-                t->storage->device->name);
+        ls_fail(&run->errors, LS_ERR_DEVICE, "ls_set_grad_memory: gradient on %s, leaf on %s",
+                home->storage->device->name, t->storage->device->name);
     else {
         ls_tensor *alias = ls_alias_owned(home);
         if (!alias) return;
@@ -242,13 +245,13 @@ void ls_grad_place(ls_tensor *t, ls_tensor *home)
     }
 }
 
-void ls_grad_hook(ls_tensor *t, ls_grad_hook_fn *hook, void *user)
+void ls_register_grad_hook(ls_tensor *t, ls_grad_hook_fn *hook, void *user)
 {
     ls_run *run = ls_run_of(t);
-    if (ls_failed(run) || !ls_check_live(run, t, "ls_grad_hook")) return;
+    if (ls_failed(run) || !ls_check_live(run, t, "ls_register_grad_hook")) return;
     ls_leaf *leaf = leaf_of(t);
     if (!leaf) {
-        ls_fail(&run->errors, LS_ERR_STATE, "ls_grad_hook: the tensor is not a leaf that collects gradients");
+        ls_fail(&run->errors, LS_ERR_STATE, "ls_register_grad_hook: the tensor is not a leaf that collects gradients");
         return;
     }
     leaf->hook = hook;
@@ -306,18 +309,20 @@ ls_tensor *ls_detach(ls_tensor *t)
 
 /* ---- recording on and off ---- */
 
-void ls_no_grad_begin(ls_run *run)
+bool ls_no_grad_begin(ls_run *run)
 {
     run->no_grad++;
+    return true;
 }
 
-void ls_no_grad_end(ls_run *run)
+bool ls_no_grad_end(ls_run *run)
 {
     if (run->no_grad > 0) run->no_grad--;
     else ls_fail(&run->errors, LS_ERR_STATE, "ls_no_grad_end without ls_no_grad_begin");
+    return false;
 }
 
-bool ls_grad_enabled(const ls_run *run)
+bool ls_is_grad_enabled(const ls_run *run)
 {
     return run->no_grad == 0;
 }

@@ -65,10 +65,10 @@ ls_dtype ls_dtype_promote(ls_dtype a, ls_dtype b)
     return high;
 }
 
-ls_shape ls_shape_make(size_t ndim, const int64_t *dims)
+ls_shape ls_shape_n(const int64_t *sizes, int64_t count)
 {
-    ls_shape shape = {.ndim = (int32_t)ndim};
-    if (ndim && ndim <= LS_MAX_DIMS) memcpy(shape.dim, dims, ndim * sizeof *dims);
+    ls_shape shape = {.ndim = (int32_t)count};
+    if (count > 0 && count <= LS_MAX_DIMS) memcpy(shape.dim, sizes, (size_t)count * sizeof *sizes);
     return shape; /* more than LS_MAX_DIMS sizes: ndim says so and ls_shape_numel refuses it */
 }
 

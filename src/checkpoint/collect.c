@@ -30,7 +30,7 @@ static void put_bits(ls_json_writer *w, const char *key, uint64_t value)
 
 static void put_group(ls_json_writer *w, const ls_group *group)
 {
-    const ls_group_opts *now = &group->now;
+    const ls_optim_group_opts *now = &group->now;
     ls_json_put_object(w, NULL);
     ls_json_put_number(w, "lr", now->lr);
     ls_json_put_number(w, "weight_decay", now->weight_decay);
@@ -67,7 +67,7 @@ static bool collect_schedules(const ls_training *t, ls_snapshot *s)
     ls_json_put_array(&w, NULL);
     for (int i = 0; i < t->schedule_count; i++) {
         ls_json_put_object(&w, NULL);
-        ls_json_put_integer(&w, "step", ls_schedule_get(t->schedules[i]));
+        ls_json_put_integer(&w, "step", ls_schedule_position(t->schedules[i]));
         ls_json_put_end(&w);
     }
     ls_json_put_end(&w);
@@ -124,7 +124,7 @@ static bool collect_randoms(const ls_training *t, ls_snapshot *s)
 static bool collect_scaler(const ls_training *t, ls_snapshot *s)
 {
     if (!t->run->scaler) return true;
-    ls_loss_scale scale = ls_loss_scale_get(t->run);
+    ls_loss_scaler_state scale = ls_loss_scaler(t->run);
     ls_json_writer w = {.indent = 2};
     ls_json_put_object(&w, NULL);
     ls_json_put_number(&w, "scale", scale.scale);
@@ -157,7 +157,7 @@ static bool collect_accumulation(const ls_training *t, ls_snapshot *s)
 
 static bool collect_custom(const ls_custom *custom, ls_snapshot *s)
 {
-    const ls_register_opts *o = &custom->opts;
+    const ls_register_for_checkpointing_opts *o = &custom->opts;
     char name[LS_FILE_NAME];
     ls_file_custom(name, custom);
     if (o->tensors) return ls_snapshot_add_tensors(s, name, o->tensors);
@@ -175,7 +175,7 @@ static bool collect_tensors(const ls_training *t, ls_snapshot *s)
     size_t bytes = 0;
     for (int r = 0; t->gradients && r < t->world; r++) bytes += ls_snapshot_bytes(t->gradients[r]);
     for (int i = 0; i < t->module_count; i++) bytes += ls_snapshot_bytes(ls_state_dict(t->modules[i]));
-    for (int i = 0; i < t->optim_count; i++) bytes += ls_snapshot_bytes(ls_optim_state(t->optims[i]));
+    for (int i = 0; i < t->optim_count; i++) bytes += ls_snapshot_bytes(ls_optim_state_dict(t->optims[i]));
     for (const ls_custom *c = t->customs; c; c = c->next) bytes += ls_snapshot_bytes(c->opts.tensors);
     char name[LS_FILE_NAME];
     bool ok = !ls_failed(t->run) && ls_snapshot_reserve(s, bytes);
@@ -184,7 +184,7 @@ static bool collect_tensors(const ls_training *t, ls_snapshot *s)
                                      ls_state_dict(t->modules[i]));
     for (int i = 0; ok && i < t->optim_count; i++)
         ok = ls_snapshot_add_tensors(s, ls_file_numbered(name, "optimizer", i, ".safetensors"),
-                                     ls_optim_state(t->optims[i]));
+                                     ls_optim_state_dict(t->optims[i]));
     for (int r = 0; ok && t->gradients && r < t->world; r++)
         ok = ls_snapshot_add_tensors(s, ls_file_numbered(name, LS_GRADIENTS, r, ".safetensors"), t->gradients[r]);
     return ok;
@@ -194,7 +194,7 @@ bool ls_training_collect(const ls_training *t, ls_snapshot *s)
 {
     s->manifest = (ls_manifest){
         .epoch = t->epoch,
-        .step = t->optim_count ? ls_steps_taken(t->optims[0]) : 0,
+        .step = t->optim_count ? ls_optim_steps_taken(t->optims[0]) : 0,
         .world = t->world,
         .modules = t->module_count,
         .optims = t->optim_count,

@@ -24,7 +24,7 @@ static void clear_all(const ls_training *t)
 {
     for (int i = 0; i < t->module_count; i++) {
         ls_state *parameters = ls_parameters(t->modules[i]);
-        for (int64_t p = 0; p < ls_state_count(parameters); p++) ls_grad_clear(ls_state_tensor(parameters, p));
+        for (int64_t p = 0; p < ls_state_count(parameters); p++) ls_clear_grad(ls_state_tensor(parameters, p));
     }
 }
 
@@ -45,7 +45,7 @@ static bool add_part(const ls_training *t, const char *path, int parts)
         ls_tensor *parameter = parameter_called(t, ls_state_name(gradients, i));
         ls_tensor *gradient = ls_state_tensor(gradients, i);
         bool fits =
-            parameter && ls_wants_grad(parameter) && ls_shape_equal(ls_shape_of(parameter), ls_shape_of(gradient));
+            parameter && ls_requires_grad(parameter) && ls_shape_equal(ls_shape_of(parameter), ls_shape_of(gradient));
         if (!fits)
             ls_fail(&run->errors, LS_ERR_STATE,
                     "ls_load_state: gradients.safetensors: a parameter with a gradient is not trained here");

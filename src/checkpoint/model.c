@@ -68,11 +68,10 @@ static bool write_model(ls_run *run, ls_module *model, const char *folder, const
 {
     const ls_state *all = ls_state_dict(model);
     ls_state *state = all ? without_aliases(run, all, model->config ? LS_LOG_INFO : LS_LOG_WARN) : NULL;
-    ls_state_write_opts how = {
-        .max_shard_size = opts->max_shard_size, .metadata = opts->metadata, .no_sync = opts->no_sync};
+    ls_state_write_opts how = {.max_shard_size = opts->max_shard_size, .metadata = opts->metadata, .sync = opts->sync};
     bool ok = state && ls_state_write_shards(state, folder, how, "ls_save_model");
     ls_state_free(state);
-    return ok && write_config(run, model, folder, !opts->no_sync);
+    return ok && write_config(run, model, folder, opts->sync);
 }
 
 /* Everybody learns whether the main process could write it: nobody returns before the files are there. */

@@ -88,8 +88,8 @@ static void restore_frozen(const ls_training *t, const ls_json *names)
             char name[1024];
             snprintf(name, sizeof name, "%d.%s", i, parameters->entries[p].name);
             bool trained = !is_listed(names, name);
-            if (trained != ls_wants_grad(parameters->entries[p].tensor))
-                ls_requires_grad(parameters->entries[p].tensor, trained);
+            if (trained != ls_requires_grad(parameters->entries[p].tensor))
+                ls_set_requires_grad(parameters->entries[p].tensor, trained);
         }
     }
 }
@@ -166,7 +166,7 @@ static bool restore_moments(const restoring *r)
         ls_state *state = ls_state_read(r->training->run, path_of(r, name, path));
         if (!state) return false;
         ls_optim_forget(r->training->optims[i]);
-        ls_optim_load(r->training->optims[i], state);
+        ls_optim_load_state_dict(r->training->optims[i], state);
         ls_state_free(state);
         if (ls_failed(r->training->run)) return false;
     }
@@ -184,7 +184,7 @@ static bool restore_optim(const restoring *r, int i, const ls_json *element)
         return fail(r, LS_ERR_STATE, "optimizer.json", "another number of parameter groups was saved");
     for (int k = 0; g; k++, g = g->next) {
         ls_group *group = &optim->groups[k];
-        ls_group_opts *now = &group->now;
+        ls_optim_group_opts *now = &group->now;
         now->lr = ls_json_number(ls_json_get(g, "lr"), now->lr);
         now->weight_decay = ls_json_number(ls_json_get(g, "weight_decay"), now->weight_decay);
         now->momentum = ls_json_number(ls_json_get(g, "momentum"), now->momentum);
@@ -200,7 +200,7 @@ static bool restore_optim(const restoring *r, int i, const ls_json *element)
 
 static bool restore_schedule(const restoring *r, int i, const ls_json *element)
 {
-    ls_schedule_set(r->training->schedules[i], ls_json_integer(ls_json_get(element, "step"), 0));
+    ls_schedule_set_position(r->training->schedules[i], ls_json_integer(ls_json_get(element, "step"), 0));
     return !ls_failed(r->training->run);
 }
 
@@ -245,7 +245,7 @@ static bool restore_random(const restoring *r, int world)
     snprintf(name, sizeof name, "random_states_%d.json", rank);
     ls_json *root = read_json(r, name);
     if (!root) return false;
-    r->training->run->random = (ls_random_state){.seed = bits_of(root, "seed"), .offset = bits_of(root, "offset")};
+    r->training->run->random = (ls_rng_state){.seed = bits_of(root, "seed"), .offset = bits_of(root, "offset")};
     ls_json_free(root);
     return true;
 }
@@ -260,9 +260,9 @@ static bool restore_scaler(const restoring *r)
     if (!saved || !r->training->run->scaler) return true;
     ls_json *root = read_json(r, "scaler.json");
     if (!root) return false;
-    ls_loss_scale_set(r->training->run,
-                      (ls_loss_scale){.scale = ls_json_number(ls_json_get(root, "scale"), 0),
-                                      .good_steps = ls_json_integer(ls_json_get(root, "good_steps"), 0)});
+    ls_set_loss_scaler(r->training->run,
+                       (ls_loss_scaler_state){.scale = ls_json_number(ls_json_get(root, "scale"), 0),
+                                              .good_steps = ls_json_integer(ls_json_get(root, "good_steps"), 0)});
     ls_json_free(root);
     return !ls_failed(r->training->run);
 }
@@ -321,13 +321,13 @@ static bool restore_custom(const restoring *r, const ls_custom *custom)
 {
     char path[PATH_MAX], name[LS_FILE_NAME];
     ls_file_custom(name, custom);
-    const ls_register_opts *o = &custom->opts;
+    const ls_register_for_checkpointing_opts *o = &custom->opts;
     if (o->tensors) return restore_tensors(r, name, o->tensors);
     ls_message why = {{0}};
     size_t size;
     char *bytes = ls_file_read(path_of(r, name, path), SIZE_MAX, &size, &why);
     if (!bytes) return fail(r, LS_ERR_IO, name, why.text);
-    bool ok = o->load ? o->load(o->user, bytes, size) : size == o->size;
+    bool ok = o->load ? o->load(bytes, size, o->user) : size == o->size;
     if (!ok) fail(r, LS_ERR_STATE, name, o->load ? "its load function refused it" : "it was saved with another size");
     else if (!o->load) memcpy(o->data, bytes, size);
     ls_sys_free(bytes);

@@ -81,18 +81,19 @@ static const char *type_name(ls_dtype type)
 
 /* ---- the run ---- */
 
-/* What is random before the first epoch was made with the program's seed: with another one ls_split() hands samples of
- * the evaluation to the training. That of the main process counts; others may have been given their own. */
+/* What is random before the first epoch was made with the program's seed: with another one ls_random_split() hands
+ * samples of the evaluation to the training. That of the main process counts; others may have been given their own. */
 static void list_seed(const walk *w)
 {
     unsigned long long mine = w->training->begun->seed;
     const char *saved = w->to ? NULL : ls_json_text(ls_json_get(w->from, "seed"));
     if (w->to) setting(w, REFUSED, "seed", "%llu", mine);
     if (!saved || w->training->rank != 0 || strtoull(saved, NULL, 10) == mine) return;
-    ls_fail(&w->training->run->errors, LS_ERR_STATE,
-            "ls_load_state: saved with seed %.20s, but this run began with seed %llu, which ls_split() and all else "
-            "that is random has used by now; go on with --seed %.20s, " OR_ANEW,
-            saved, mine, saved);
+    ls_fail(
+        &w->training->run->errors, LS_ERR_STATE,
+        "ls_load_state: saved with seed %.20s, but this run began with seed %llu, which ls_random_split() and all else "
+        "that is random has used by now; go on with --seed %.20s, " OR_ANEW,
+        saved, mine, saved);
 }
 
 static void list_run(const walk *w)
@@ -130,7 +131,7 @@ static int list_layers(const walk *w, const char *path, const ls_module *module)
     return count;
 }
 
-static void list_group(const walk *w, const char *name, const ls_group_opts *made)
+static void list_group(const walk *w, const char *name, const ls_optim_group_opts *made)
 {
     const struct {
         const char *key;
@@ -259,7 +260,8 @@ static void list_loader(const walk *w, const char *name, const ls_loader *loader
     setting(w, REFUSED, key, "%s", o->sampler ? o->sampler->kind : o->shuffle ? "shuffled" : "as in the dataset");
     if (o->sampler) list_sampler(w, name, o->sampler);
     snprintf(key, sizeof key, "%s choice of samples", name);
-    if (loader->set->choice) setting(w, REFUSED, key, "%016" PRIx64 " (ls_split, ls_subset)", loader->set->choice);
+    if (loader->set->choice)
+        setting(w, REFUSED, key, "%016" PRIx64 " (ls_random_split, ls_subset_new)", loader->set->choice);
     else setting(w, REFUSED, key, "all");
     snprintf(key, sizeof key, "%s seed", name);
     if (!w->among_processes) setting(w, STAYS, key, "%" PRIu64, o->seed);
@@ -321,7 +323,7 @@ static void put_frozen(const ls_training *t, ls_json_writer *to)
         for (int64_t p = 0; p < ls_state_count(parameters); p++) {
             char name[1024];
             snprintf(name, sizeof name, "%d.%s", i, parameters->entries[p].name);
-            if (!ls_wants_grad(parameters->entries[p].tensor)) ls_json_put_text(to, NULL, name);
+            if (!ls_requires_grad(parameters->entries[p].tensor)) ls_json_put_text(to, NULL, name);
         }
     }
     ls_json_put_end(to);

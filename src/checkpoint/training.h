@@ -12,7 +12,7 @@
 /* What a program registered. */
 typedef struct ls_custom {
     char *name;
-    ls_register_opts opts;
+    ls_register_for_checkpointing_opts opts;
     struct ls_custom *next;
 } ls_custom;
 
@@ -40,7 +40,7 @@ typedef struct ls_training {
     bool epoch_over; /* it is the one after that at hand: loaders begin anew */
     int rank, world;
     /* of every rank; for saving */
-    const ls_random_state *randoms;
+    const ls_rng_state *randoms;
     double weights;             /* of the batches that gradients still add up from: the mean of all ranks' sums */
     ls_state *const *gradients; /* that still add up: ls_gradients_collect(); NULL: there are none */
 } ls_training;

@@ -11,10 +11,10 @@ const char *ls_comm_kind_name(ls_comm_kind kind)
     return (unsigned)kind < LS_COMM_KIND_COUNT ? names[kind] : "?";
 }
 
-const char *ls_comm_op_name(ls_comm_op op)
+const char *ls_comm_op_name(ls_reduction op)
 {
     static const char *const names[] = {"sum", "mean", "max", "min", "prod"};
-    return (unsigned)op < LS_COMM_OP_COUNT ? names[op] : "?";
+    return (unsigned)op < LS_REDUCE_NONE ? names[op] : "?";
 }
 
 bool ls_comm_reduces(ls_comm_kind kind)
@@ -68,7 +68,7 @@ ls_status ls_comm_run(ls_comm *comm, const ls_comm_call *call, ls_message *why)
 {
     const char *name = ls_comm_kind_name(call->kind);
     if (call->count < 0 || !ls_dtype_size(call->dtype) || (unsigned)call->kind >= LS_COMM_KIND_COUNT ||
-        (unsigned)call->op >= LS_COMM_OP_COUNT)
+        (unsigned)call->op >= LS_REDUCE_NONE)
         return ls_explain(why, LS_ERR_VALUE, "%s of %lld elements of type %s", name, (long long)call->count,
                           ls_dtype_name(call->dtype));
     int64_t wrong = wrong_count(call->counts, comm->size);
@@ -79,8 +79,8 @@ ls_status ls_comm_run(ls_comm *comm, const ls_comm_call *call, ls_message *why)
     if (has_peer(call->kind) && (call->peer < 0 || call->peer >= comm->size || to_itself))
         return ls_explain(why, LS_ERR_VALUE, "%s: rank %d of %d cannot name rank %d", name, comm->rank, comm->size,
                           call->peer);
-    if (ls_comm_reduces(call->kind) && call->op == LS_COMM_MEAN && !ls_dtype_is_float(call->dtype))
-        return ls_explain(why, LS_ERR_DTYPE, "%s: the mean of %s is not one of its numbers", name,
+    if (ls_comm_reduces(call->kind) && call->op == LS_REDUCE_MEAN && !ls_dtype_is_float(call->dtype))
+        return ls_explain(why, LS_ERR_DTYPE, "%s: the mean of %s needs a floating type", name,
                           ls_dtype_name(call->dtype));
     return comm->table->run(comm, call, why);
 }

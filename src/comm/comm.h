@@ -15,6 +15,7 @@
 
 #include "base/message.h"
 
+typedef struct ls_comm ls_comm;
 struct ls_device;
 typedef struct ls_comm ls_comm;
 
@@ -68,7 +69,7 @@ ls_comm *ls_comm_self(void);
 
 /* "all-reduce", "sum". Never NULL. */
 const char *ls_comm_kind_name(ls_comm_kind kind);
-const char *ls_comm_op_name(ls_comm_op op);
+const char *ls_comm_op_name(ls_reduction op);
 bool ls_comm_reduces(ls_comm_kind kind);
 
 /* ---- Calls ---- */
@@ -85,7 +86,7 @@ ls_status ls_comm_run_on(ls_comm *comm, struct ls_device *device, const ls_comm_
 void ls_comm_leave_devices(ls_comm *comm, bool abort); /* abort: calls may be under way */
 
 /* data[i] = op over ranks of data[i], the same bits on every rank. */
-static inline ls_status ls_comm_all_reduce(ls_comm *comm, void *data, int64_t count, ls_dtype dtype, ls_comm_op op,
+static inline ls_status ls_comm_all_reduce(ls_comm *comm, void *data, int64_t count, ls_dtype dtype, ls_reduction op,
                                            const char *site, ls_message *why)
 {
     return ls_comm_run(comm,

@@ -165,7 +165,7 @@ static ls_hosts_job *make_job(const ls_hosts_opts *o, ls_message *why)
     job->telling = ls_sys_alloc(n * sizeof(ls_link_request *));
     if (job->host && job->left && job->telling) {
         memcpy(job->host, o->host, n * sizeof *job->host);
-        job->link = o->transport->open(&(ls_link_opts){.rank = o->rank, .size = o->size}, why);
+        job->link = o->transport->open(&(ls_link_open_args){.rank = o->rank, .size = o->size}, why);
         if (job->link) return job;
     }
     close_job(job, false);
@@ -224,7 +224,7 @@ static ls_status exchange_addresses(ls_hosts *h, char *all, size_t bytes, ls_mes
 static ls_status open_link(ls_hosts *h, ls_message *why)
 {
     const ls_transport *transport = h->job->transport;
-    ls_link_opts opts = {.rank = h->comm.rank, .size = h->comm.size, .of = h->job->link, .ranks = h->names};
+    ls_link_open_args opts = {.rank = h->comm.rank, .size = h->comm.size, .of = h->job->link, .ranks = h->names};
     char *all = ls_sys_alloc((size_t)h->comm.size * LS_LINK_ADDRESS_MOST);
     ls_status status = LS_OK;
     pthread_mutex_lock(&h->job->lock);

@@ -194,7 +194,7 @@ static void sum_hosts(const work *w, int64_t piece, part mine, char *result)
 {
     ls_hosts *h = w->h;
     const void *rows[LS_HOSTS_MOST];
-    double scale = w->call->op == LS_COMM_MEAN ? 1.0 / h->comm.size : 1.0;
+    double scale = w->call->op == LS_REDUCE_MEAN ? 1.0 / h->comm.size : 1.0;
     char *room = sums_of_hosts(w, piece, mine.bytes, h->host);
     for (int host = 0; host < h->hosts; host++)
         rows[host] = host == h->host ? sum_host(w, piece, mine, &room) : sums_of_hosts(w, piece, mine.bytes, host);

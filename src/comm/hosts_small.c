@@ -101,7 +101,7 @@ static void join_hosts(const small *s, const ls_eager *const *eagers, char *resu
     ls_hosts *h = s->h;
     const void *rows[LS_HOSTS_MOST];
     if (ls_comm_reduces(s->call->kind)) {
-        double scale = s->call->op == LS_COMM_MEAN ? 1.0 / h->comm.size : 1.0;
+        double scale = s->call->op == LS_REDUCE_MEAN ? 1.0 / h->comm.size : 1.0;
         for (int host = 0; host < h->hosts; host++) rows[host] = eagers[host]->data;
         ls_combine_kernels()->fold_rows(s->wire, s->call->dtype, ls_comm_fold(s->call->op), scale, (void *[]){result},
                                         1, rows, h->hosts, (int64_t)(s->total / s->element));

@@ -66,7 +66,7 @@ ls_status ls_link_gather(const ls_transport *transport, int rank, int size, cons
                    .size = size,
                    .deadline = seconds ? ls_comm_clock() + seconds * 1000000000 : 0};
     if (!g.request) return ls_explain(why, LS_ERR_MEMORY, "no memory");
-    g.link = transport->open(&(ls_link_opts){.rank = rank, .size = size}, why);
+    g.link = transport->open(&(ls_link_open_args){.rank = rank, .size = size}, why);
     ls_status status = g.link ? transport->connect(g.link, NULL, 0, why) : LS_ERR_PEER;
     if (!status && rank == 0) {
         memcpy(all, mine, bytes);

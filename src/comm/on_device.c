@@ -61,7 +61,7 @@ static ls_status open_group(ls_comm *comm, ls_comm_device *d, ls_message *why)
     ls_status status = ls_comm_broadcast(comm, &all, sizeof all, 0, "group of devices", why);
     if (status || all.failed) return status;
     int32_t failed = table->open(d->device->handle, all.id, comm->rank, comm->size, &d->group, &reason) != LS_OK;
-    status = ls_comm_all_reduce(comm, &failed, 1, LS_I32, LS_COMM_MAX, "group of devices", why);
+    status = ls_comm_all_reduce(comm, &failed, 1, LS_I32, LS_REDUCE_MAX, "group of devices", why);
     if (status || failed) close_group(d, true);
     return status;
 }
@@ -82,7 +82,7 @@ static intent intent_of(const ls_comm_call *call)
 static void describe(const intent *x, char *text, size_t size)
 {
     snprintf(text, size, "%s (%s) of %lld %s (%s)", ls_comm_kind_name((ls_comm_kind)x->kind),
-             ls_comm_op_name((ls_comm_op)x->op), (long long)x->count, ls_dtype_name((ls_dtype)x->dtype), x->site);
+             ls_comm_op_name((ls_reduction)x->op), (long long)x->count, ls_dtype_name((ls_dtype)x->dtype), x->site);
 }
 
 /* Nobody's device begins before all have come, and want the same: none waits for a process that failed. */

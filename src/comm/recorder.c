@@ -61,7 +61,7 @@ LS_PRINTF(2, 3) static void put(writer *w, const char *format, ...)
 static void put_entry(writer *w, const ls_ring_entry *e)
 {
     put(w, "%s", ls_comm_kind_name((ls_comm_kind)e->kind));
-    if (ls_comm_reduces((ls_comm_kind)e->kind)) put(w, " %s", ls_comm_op_name((ls_comm_op)e->op));
+    if (ls_comm_reduces((ls_comm_kind)e->kind)) put(w, " %s", ls_comm_op_name((ls_reduction)e->op));
     if (e->kind != LS_COMM_BARRIER && e->dtype == LS_U8) put(w, " of %lld bytes", (long long)e->count);
     else if (e->kind != LS_COMM_BARRIER) put(w, " of %lld %s", (long long)e->count, ls_dtype_name((ls_dtype)e->dtype));
     if (e->kind == LS_COMM_SEND || e->kind == LS_COMM_REDUCE || e->kind == LS_COMM_GATHER)

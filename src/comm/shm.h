@@ -117,7 +117,7 @@ ls_status ls_shm_disagree(ls_shm *shm, int rank_a, const ls_ring_entry *a, int r
 ls_status ls_shm_wrong_size(ls_shm *shm, int from, size_t sent, size_t wanted);
 
 /* shm_collective.c: how rows become one; a mean is scaled when all are in. */
-ls_fold ls_comm_fold(ls_comm_op op);
+ls_fold ls_comm_fold(ls_reduction op);
 /* shm_collective.c, shm_channel.c: a call whose header lies on the table. */
 ls_status ls_shm_collective(ls_shm *shm, const ls_comm_call *call, ls_message *why);
 ls_status ls_shm_message(ls_shm *shm, const ls_comm_call *call, ls_message *why);

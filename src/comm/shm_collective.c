@@ -49,13 +49,13 @@ static void copy(void *to, const void *from, size_t bytes)
 
 /* ---- large work ---- */
 
-ls_fold ls_comm_fold(ls_comm_op op)
+ls_fold ls_comm_fold(ls_reduction op)
 {
-    static const ls_fold folds[LS_COMM_OP_COUNT] = {[LS_COMM_SUM] = LS_FOLD_SUM,
-                                                    [LS_COMM_MEAN] = LS_FOLD_SUM,
-                                                    [LS_COMM_MAX] = LS_FOLD_MAX,
-                                                    [LS_COMM_MIN] = LS_FOLD_MIN,
-                                                    [LS_COMM_PROD] = LS_FOLD_PROD};
+    static const ls_fold folds[LS_REDUCE_NONE] = {[LS_REDUCE_SUM] = LS_FOLD_SUM,
+                                                  [LS_REDUCE_MEAN] = LS_FOLD_SUM,
+                                                  [LS_REDUCE_MAX] = LS_FOLD_MAX,
+                                                  [LS_REDUCE_MIN] = LS_FOLD_MIN,
+                                                  [LS_REDUCE_PROD] = LS_FOLD_PROD};
     return folds[op];
 }
 
@@ -74,7 +74,7 @@ static void fold_part(void *user, size_t from, size_t end)
     void *y[LS_SEGMENT_MOST];
     for (int r = 0; r < j->size; r++) x[r] = f->rows[r] + f->begin + from;
     for (int k = 0; k < f->copies; k++) y[k] = f->to[k] + f->begin + from;
-    double scale = j->call->op == LS_COMM_MEAN ? 1.0 / j->size : 1.0;
+    double scale = j->call->op == LS_REDUCE_MEAN ? 1.0 / j->size : 1.0;
     ls_combine_kernels()->fold_rows(j->call->dtype, j->call->dtype, ls_comm_fold(j->call->op), scale, y, f->copies, x,
                                     j->size, (int64_t)((end - from) / j->element));
 }

@@ -142,7 +142,7 @@ static bool write_shards(job *j)
 /* One file of all tensors; the caller may split it. */
 static bool begin_job(job *j, const ls_state *state, const ls_state_write_opts *opts)
 {
-    *j = (job){.state = state, .metadata = opts->metadata, .sync = !opts->no_sync, .shard_count = 1};
+    *j = (job){.state = state, .metadata = opts->metadata, .sync = opts->sync, .shard_count = 1};
     size_t count = (size_t)state->count;
     j->bytes = ls_arena_take(&j->arena, count * sizeof *j->bytes);
     j->shard_of = ls_arena_take(&j->arena, count * sizeof *j->shard_of);

@@ -345,5 +345,5 @@ void ls_plan_environment(const ls_plan *plan, const ls_assignment *a, int local_
     if (!ls_environment_get(plan->inherited, "TORCH_NCCL_ASYNC_ERROR_HANDLING"))
         ls_environment_set(e, "TORCH_NCCL_ASYNC_ERROR_HANDLING", "1");
     ls_environment_set(e, "OMP_NUM_THREADS", "%d", o->num_threads);
-    if (o->no_pin) ls_environment_set(e, "LOCKSTEP_PIN", "no");
+    if (!o->pin) ls_environment_set(e, "LOCKSTEP_PIN", "no");
 }

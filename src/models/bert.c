@@ -53,11 +53,11 @@ typedef struct classifier {
     bool drops_twice; /* before dense too */
 } classifier;
 
-static ls_tensor *classifier_forward(ls_module *self, int n, ls_tensor *const *x, void *user)
+static ls_tensor *classifier_forward(ls_module *self, ls_tensor *const *x, int64_t n, void *user)
 {
     (void)user;
     const classifier *c = (const classifier *)self;
-    ls_outputs encoded = ls_forward_all_n(c->encoder, n, x);
+    ls_outputs encoded = ls_forward_all_n(c->encoder, x, n);
     ls_tensor *y = c->dense ? ls_select(encoded.item[0], 1, 0) : encoded.item[1];
     if (c->drops_twice) y = dropped(self, y, c->dropout);
     if (c->dense) y = ls_forward(c->dense, y);
@@ -146,11 +146,11 @@ static ls_tensor *without_padding(ls_tensor *logits, ls_tensor *lengths)
     return ls_where(ls_lt(positions, ls_unsqueeze(lengths, 1)), logits, never);
 }
 
-static ls_outputs answerer_forward(ls_module *self, int n, ls_tensor *const *x, void *user)
+static ls_outputs answerer_forward(ls_module *self, ls_tensor *const *x, int64_t n, void *user)
 {
     (void)user;
     const answerer *a = (const answerer *)self;
-    ls_tensor *hidden = ls_forward_all_n(a->encoder, n, x).item[0];
+    ls_tensor *hidden = ls_forward_all_n(a->encoder, x, n).item[0];
     ls_tensor *logits = ls_forward(a->out, dropped(self, hidden, a->dropout));
     ls_tensor *start = ls_select(logits, -1, 0), *end = ls_select(logits, -1, 1);
     if (n < 2 || !x[1] || ls_ndim(x[1]) != 1) return LS_OUTPUTS(start, end);
@@ -203,11 +203,11 @@ typedef struct masked_lm {
     ls_tensor *words, *bias; /* [V,E], that of the encoder; [V] */
 } masked_lm;
 
-static ls_tensor *masked_lm_forward(ls_module *self, int n, ls_tensor *const *x, void *user)
+static ls_tensor *masked_lm_forward(ls_module *self, ls_tensor *const *x, int64_t n, void *user)
 {
     (void)user;
     const masked_lm *m = (const masked_lm *)self;
-    ls_tensor *hidden = ls_forward_all_n(m->encoder, n, x).item[0];
+    ls_tensor *hidden = ls_forward_all_n(m->encoder, x, n).item[0];
     ls_tensor *y = ls_forward(m->norm, ls_forward(m->dense, hidden));
     return ls_linear(y, m->words, m->bias, LS_ACT_NONE);
 }
@@ -234,12 +234,12 @@ static ls_module *masked_lm_new(ls_run *run, const ls_bert_config *config, const
     m->encoder = ls_module_add(all, bases[config->kind], ls_bert_encoder_new(run, config, false));
     m->dense = ls_module_add_at(all, at->dense, ls_linear_new(run, width, width, .activation = activation));
     m->norm = ls_module_add_at(all, at->norm, ls_layer_norm_new(run, width, .epsilon = config->layer_norm_eps));
-    ls_module *decoder = ls_module_add_at(all, at->decoder, ls_module_list_of(run, 0, NULL));
+    ls_module *decoder = ls_module_add_at(all, at->decoder, ls_module_list_new_n(run, NULL, 0));
     if (ls_failed(run)) return ls_layer_done(m);
-    m->words = ls_parameter(decoder, "weight", ls_bert_words(m->encoder));
+    m->words = ls_register_parameter(decoder, "weight", ls_bert_words(m->encoder));
     m->bias = ls_zeros(run, LS_F32, config->vocab_size);
-    if (at->bias) ls_parameter(ls_child(all, at->bias), "bias", m->bias);
-    ls_parameter(decoder, "bias", m->bias);
+    if (at->bias) ls_register_parameter(ls_child(all, at->bias), "bias", m->bias);
+    ls_register_parameter(decoder, "bias", m->bias);
     return ls_layer_done(m);
 }
 

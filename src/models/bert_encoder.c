@@ -49,7 +49,7 @@ static ls_module *level(ls_module *module, const char *name, size_t length)
             return module->children[i].module;
     char copy[64];
     snprintf(copy, sizeof copy, "%.*s", (int)length, name);
-    return ls_module_add(module, copy, ls_module_list_of(module->object.run, 0, NULL));
+    return ls_module_add(module, copy, ls_module_list_new_n(module->object.run, NULL, 0));
 }
 
 ls_module *ls_module_add_at(ls_module *module, const char *path, ls_module *child)
@@ -84,7 +84,7 @@ static ls_tensor *positions_of(const embeddings *e, ls_tensor *ids, ls_tensor *g
 }
 
 /* Inputs: ids [B,S], types (or NULL); or of words that were packed, ids [T], types and positions. */
-static ls_tensor *embeddings_forward(ls_module *self, int n, ls_tensor *const *x, void *user)
+static ls_tensor *embeddings_forward(ls_module *self, ls_tensor *const *x, int64_t n, void *user)
 {
     (void)user;
     embeddings *e = (embeddings *)self;
@@ -130,7 +130,7 @@ typedef struct layer {
 
 /* Inputs: x [B,S,E]; x and a mask, which is bool; x and lengths, which are integers; or x [T,E], which was packed,
  * lengths, rows and slots. */
-static ls_tensor *layer_forward(ls_module *self, int n, ls_tensor *const *x, void *user)
+static ls_tensor *layer_forward(ls_module *self, ls_tensor *const *x, int64_t n, void *user)
 {
     (void)user;
     const layer *l = (const layer *)self;
@@ -140,8 +140,8 @@ static ls_tensor *layer_forward(ls_module *self, int n, ls_tensor *const *x, voi
     if (packing.rows) q = ls_unpack(q, &packing), k = ls_unpack(k, &packing), v = ls_unpack(v, &packing);
     ls_tensor *mixed = ls_attend(l->heads, q, k, v, &opts);
     if (packing.rows) mixed = ls_pack(mixed, &packing);
-    ls_tensor *y = ls_forward_with(l->norm1, ls_forward(l->out, mixed), x[0]);
-    return ls_forward_with(l->norm2, ls_forward(l->down, ls_forward(l->up, y)), y);
+    ls_tensor *y = ls_forward(l->norm1, ls_forward(l->out, mixed), x[0]);
+    return ls_forward(l->norm2, ls_forward(l->down, ls_forward(l->up, y)), y);
 }
 
 static ls_module *norm_new(ls_run *run, const ls_bert_config *c)
@@ -208,17 +208,16 @@ static ls_tensor *usable_mask(ls_run *run, ls_tensor *ids, ls_tensor *mask)
 static ls_tensor *encode(const encoder *e, ls_tensor *ids, ls_tensor *types, ls_tensor *mask, const ls_packing *packing)
 {
     bool packed = packing->rows != NULL;
-    ls_tensor *y = ls_forward_n(e->embeddings, packed ? 3 : 2, (ls_tensor *[]){ids, types, packing->positions});
+    ls_tensor *y = ls_forward_n(e->embeddings, (ls_tensor *[]){ids, types, packing->positions}, packed ? 3 : 2);
     for (int i = 0; i < e->layers->child_count; i++)
-        y = ls_forward_n(e->layers->children[i].module,
+        y = ls_forward_n(e->layers->children[i].module, (ls_tensor *[]){y, mask, packing->rows, packing->slots},
                          packed ? 4
                          : mask ? 2
-                                : 1,
-                         (ls_tensor *[]){y, mask, packing->rows, packing->slots});
+                                : 1);
     return y;
 }
 
-static ls_outputs encoder_forward(ls_module *self, int n, ls_tensor *const *x, void *user)
+static ls_outputs encoder_forward(ls_module *self, ls_tensor *const *x, int64_t n, void *user)
 {
     (void)user;
     const encoder *e = (const encoder *)self;
@@ -248,7 +247,7 @@ ls_module *ls_bert_encoder_new(ls_run *run, const ls_bert_config *c, bool pooler
     e->longest = c->max_position_embeddings - (c->kind == LS_ROBERTA ? c->pad_token_id + 1 : 0);
     e->unpad = c->unpad;
     e->embeddings = ls_module_add(m, "embeddings", embeddings_new(run, c));
-    e->layers = ls_module_add_at(m, names->layers, ls_module_list_of(run, 0, NULL));
+    e->layers = ls_module_add_at(m, names->layers, ls_module_list_new_n(run, NULL, 0));
     for (int64_t i = 0; i < c->num_hidden_layers && !ls_failed(run); i++)
         ls_module_append(e->layers, layer_new(run, c, names));
     if (pooler && c->kind != LS_DISTILBERT)
@@ -259,7 +258,7 @@ ls_module *ls_bert_encoder_new(ls_run *run, const ls_bert_config *c, bool pooler
 
 ls_tensor *ls_bert_words(const ls_module *module)
 {
-    return ls_tensor_of(((const encoder *)module)->embeddings, "word_embeddings.weight");
+    return ls_module_tensor(((const encoder *)module)->embeddings, "word_embeddings.weight");
 }
 
 /* ---- first weights ---- */

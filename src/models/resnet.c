@@ -58,7 +58,7 @@ static const plan *find_plan(ls_run *run, const char *name)
 /* Its weights come at the end, from chance or from a file. */
 static ls_module *conv_new(ls_run *run, int64_t in, int64_t out, int64_t kernel, int64_t stride)
 {
-    return ls_conv2d_blank(run, in, out, kernel, .stride = stride, .padding = kernel / 2, .no_bias = true);
+    return ls_conv2d_blank(run, in, out, kernel, .stride = stride, .padding = kernel / 2, .bias = false);
 }
 
 static ls_module *norm_new(ls_run *run, int64_t channels, ls_activation activation)
@@ -88,9 +88,9 @@ static ls_tensor *block_forward(ls_module *self, ls_tensor *x, void *user)
 static ls_module *downsample_new(ls_run *run, const plan *p, int64_t in, int64_t out, int64_t stride)
 {
     bool pooled = p->stem != STEM_PLAIN;
-    ls_module *path = ls_sequential_of(run, 0, NULL);
+    ls_module *path = ls_sequential_new_n(run, NULL, 0);
     if (pooled && stride > 1)
-        ls_module_add(path, "0", ls_avg_pool2d_new(run, stride, .ceil_mode = true, .exclude_padding = true));
+        ls_module_add(path, "0", ls_avg_pool2d_new(run, stride, .ceil_mode = true, .count_include_pad = false));
     ls_module_add(path, pooled ? "1" : "0", conv_new(run, in, out, 1, pooled ? 1 : stride));
     ls_module_add(path, pooled ? "2" : "1", norm_new(run, out, LS_ACT_NONE));
     return path;
@@ -111,7 +111,7 @@ static ls_module *block_new(ls_run *run, const plan *p, int64_t in, int64_t widt
             ls_module_add(&b->module, conv_name, conv_new(run, i ? width : in, to, kernel, i == strided ? stride : 1));
         b->norm[i] = ls_module_add(&b->module, norm_name, norm_new(run, to, LS_ACT_RELU));
     }
-    if (b->norm[last]) ls_init_constant(ls_tensor_of(b->norm[last], "weight"), 0); /* blocks begin as identities */
+    if (b->norm[last]) ls_init_constant(ls_module_tensor(b->norm[last], "weight"), 0); /* blocks begin as identities */
     if (stride > 1 || in != out)
         b->downsample = ls_module_add(&b->module, "downsample", downsample_new(run, p, in, out, stride));
     return ls_layer_done(b);
@@ -119,7 +119,7 @@ static ls_module *block_new(ls_run *run, const plan *p, int64_t in, int64_t widt
 
 static ls_module *stage_new(ls_run *run, const plan *p, int index, int64_t *channels, int64_t width, bool stride_first)
 {
-    ls_module *stage = ls_sequential_of(run, 0, NULL);
+    ls_module *stage = ls_sequential_new_n(run, NULL, 0);
     for (int i = 0; i < p->blocks[index]; i++) {
         ls_module_append(stage, block_new(run, p, *channels, width, index && !i ? 2 : 1, stride_first));
         *channels = p->bottleneck ? 4 * width : width;
@@ -148,7 +148,7 @@ static ls_module *stem_new(ls_run *run, stem kind, int64_t in, int64_t out)
 {
     if (kind == STEM_PLAIN) return conv_new(run, in, out, 7, 2);
     int64_t second = out / 2, first = kind == STEM_TIERED ? second / 4 * 3 : second;
-    ls_module *layers = ls_sequential_of(run, 0, NULL);
+    ls_module *layers = ls_sequential_new_n(run, NULL, 0);
     ls_module_add(layers, "0", conv_new(run, in, first, 3, 2));
     ls_module_add(layers, "1", norm_new(run, first, LS_ACT_RELU));
     ls_module_add(layers, "3", conv_new(run, first, second, 3, 1));
@@ -171,7 +171,7 @@ static void load_weights(ls_module *net, const char *file)
     ls_state *weights = ls_state_read(run, file);
     if (!weights) return;
     ls_state_unwrap(weights, ls_state_dict(net));
-    const ls_tensor *from = ls_state_find(weights, "fc.weight"), *to = ls_tensor_of(net, "fc.weight");
+    const ls_tensor *from = ls_state_find(weights, "fc.weight"), *to = ls_module_tensor(net, "fc.weight");
     bool same_classes = !from || ls_dim(from, 0) == ls_dim(to, 0);
     snprintf(run->errors.path, sizeof run->errors.path, "%s", file);
     ls_load_state_dict(net, weights, .optional = same_classes ? NULL : "fc.*");

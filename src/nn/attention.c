@@ -59,7 +59,7 @@ static bool fits(const attention *a, int n, ls_tensor *const *x)
     return true;
 }
 
-static ls_tensor *attention_forward(ls_module *self, int n, ls_tensor *const *x, void *user)
+static ls_tensor *attention_forward(ls_module *self, ls_tensor *const *x, int64_t n, void *user)
 {
     (void)user;
     const attention *a = (const attention *)self;
@@ -98,10 +98,9 @@ ls_module *ls_multihead_attention_new_sized(ls_run *run, int64_t features, int64
     }
     double xavier = sqrt(6.0 / (double)(features + 3 * features));
     a->in_weight = ls_parameter_uniform(&a->module, "in_proj_weight", xavier, LS_SHAPE(3 * features, features));
-    if (!opts.no_bias) a->in_bias = ls_parameter_full(&a->module, "in_proj_bias", 0, LS_SHAPE(3 * features));
-    a->out_proj =
-        ls_module_add(&a->module, "out_proj", ls_linear_new(run, features, features, .no_bias = opts.no_bias));
-    if (a->out_proj && !opts.no_bias) ls_init_constant(ls_tensor_of(a->out_proj, "bias"), 0);
+    if (opts.bias) a->in_bias = ls_parameter_full(&a->module, "in_proj_bias", 0, LS_SHAPE(3 * features));
+    a->out_proj = ls_module_add(&a->module, "out_proj", ls_linear_new(run, features, features, .bias = opts.bias));
+    if (a->out_proj && opts.bias) ls_init_constant(ls_module_tensor(a->out_proj, "bias"), 0);
     return ls_layer_done(a);
 }
 
@@ -121,7 +120,7 @@ static ls_tensor *dropped(const transformer *t, ls_tensor *x)
 
 static ls_tensor *attend(const transformer *t, ls_tensor *x, ls_tensor *mask)
 {
-    return mask ? ls_forward_with(t->self_attn, x, mask) : ls_forward(t->self_attn, x);
+    return mask ? ls_forward(t->self_attn, x, mask) : ls_forward(t->self_attn, x);
 }
 
 static ls_tensor *feed_forward(const transformer *t, ls_tensor *x)
@@ -129,7 +128,7 @@ static ls_tensor *feed_forward(const transformer *t, ls_tensor *x)
     return ls_forward(t->linear2, dropped(t, ls_forward(t->linear1, x)));
 }
 
-static ls_tensor *transformer_forward(ls_module *self, int n, ls_tensor *const *x, void *user)
+static ls_tensor *transformer_forward(ls_module *self, ls_tensor *const *x, int64_t n, void *user)
 {
     (void)user;
     const transformer *t = (const transformer *)self;
@@ -139,14 +138,14 @@ static ls_tensor *transformer_forward(ls_module *self, int n, ls_tensor *const *
         ls_tensor *y = ls_add(x[0], dropped(t, attend(t, ls_forward(t->norm1, x[0]), mask)));
         return ls_add(y, dropped(t, feed_forward(t, ls_forward(t->norm2, y))));
     }
-    ls_tensor *y = ls_forward_with(t->norm1, attend(t, x[0], mask), x[0]);
-    return ls_forward_with(t->norm2, feed_forward(t, y), y);
+    ls_tensor *y = ls_forward(t->norm1, attend(t, x[0], mask), x[0]);
+    return ls_forward(t->norm2, feed_forward(t, y), y);
 }
 
 ls_module *ls_transformer_layer_new_sized(ls_run *run, int64_t features, int64_t heads,
-                                          const ls_transformer_opts *given, size_t opts_size)
+                                          const ls_transformer_layer_opts *given, size_t opts_size)
 {
-    ls_transformer_opts opts = LS_OPTS_READ(ls_transformer_opts, given, opts_size);
+    ls_transformer_layer_opts opts = LS_OPTS_READ(ls_transformer_layer_opts, given, opts_size);
     if (opts.feedforward < 1 && !ls_failed(run))
         ls_fail(&run->errors, LS_ERR_VALUE, "TransformerLayer: .feedforward = %lld features between; at least 1",
                 (long long)opts.feedforward);

@@ -26,7 +26,7 @@ typedef struct norm_behind {
     bool done; /* by the last child */
 } norm_behind;
 
-static ls_tensor *forward_before_norm(ls_module *self, int n, ls_tensor *const *x, void *user)
+static ls_tensor *forward_before_norm(ls_module *self, ls_tensor *const *x, int64_t n, void *user)
 {
     (void)n;
     norm_behind *behind = user;
@@ -41,30 +41,31 @@ ls_tensor *ls_forward_sequential_norm(ls_module *sequential, ls_module *norm, ls
 {
     norm_behind behind = {.norm = norm};
     bool plain = !sequential || sequential->child_count == 0 || sequential->object.prepared || sequential->hooks;
-    ls_tensor *y = plain ? ls_forward(sequential, x) : ls_forward_as(sequential, forward_before_norm, 1, &x, &behind);
+    ls_tensor *y = plain ? ls_forward(sequential, x) : ls_forward_as(sequential, forward_before_norm, &x, 1, &behind);
     return behind.done ? y : ls_forward(norm, y);
 }
 
 ls_module *ls_module_append(ls_module *list, ls_module *child)
 {
     char name[16];
-    snprintf(name, sizeof name, "%d", ls_child_count(list));
+    snprintf(name, sizeof name, "%d", (int)ls_child_count(list));
     return ls_module_add(list, name, child);
 }
 
-static ls_module *container_new(ls_run *run, const char *kind, ls_forward_fn *forward, int n, ls_module *const *modules)
+static ls_module *container_new(ls_run *run, const char *kind, ls_forward_fn *forward, ls_module *const *modules,
+                                int64_t count)
 {
     ls_module *container = ls_layer_new(run, kind, sizeof *container, forward);
-    for (int i = 0; i < n; i++) ls_module_append(container, modules[i]);
+    for (int64_t i = 0; i < count; i++) ls_module_append(container, modules[i]);
     return ls_layer_done(container);
 }
 
-ls_module *ls_sequential_of(ls_run *run, int n, ls_module *const *modules)
+ls_module *ls_sequential_new_n(ls_run *run, ls_module *const *modules, int64_t count)
 {
-    return container_new(run, "Sequential", sequential_forward, n, modules);
+    return container_new(run, "Sequential", sequential_forward, modules, count);
 }
 
-ls_module *ls_module_list_of(ls_run *run, int n, ls_module *const *modules)
+ls_module *ls_module_list_new_n(ls_run *run, ls_module *const *modules, int64_t count)
 {
-    return container_new(run, "ModuleList", NULL, n, modules);
+    return container_new(run, "ModuleList", NULL, modules, count);
 }

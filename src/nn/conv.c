@@ -82,14 +82,14 @@ static ls_module *conv_new(ls_run *run, int64_t in, int64_t out, int64_t kernel,
                   hw[3], hw[4], hw[5], (long long)opts.output_padding);
     ls_shape shape = transposed ? LS_SHAPE(in, out / groups, height, width) : LS_SHAPE(out, in / groups, height, width);
     if (kind == CONV_BLANK) {
-        c->weight = ls_parameter(&c->module, "weight", new_weight(run, shape));
+        c->weight = ls_register_parameter(&c->module, "weight", new_weight(run, shape));
         return ls_layer_done(c);
     }
     int64_t fan_in = shape.dim[1] * height * width;
     double bound = fan_in > 0 ? 1 / sqrt((double)fan_in) : 0;
-    c->weight = ls_parameter(&c->module, "weight", new_weight(run, shape));
+    c->weight = ls_register_parameter(&c->module, "weight", new_weight(run, shape));
     ls_init_uniform(c->weight, -bound, bound);
-    if (!opts.no_bias) c->bias = ls_parameter_uniform(&c->module, "bias", bound, LS_SHAPE(out));
+    if (opts.bias) c->bias = ls_parameter_uniform(&c->module, "bias", bound, LS_SHAPE(out));
     return ls_layer_done(c);
 }
 

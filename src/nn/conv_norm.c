@@ -15,7 +15,7 @@ bool ls_conv_norm_is_one_pass(const ls_module *conv, const ls_module *norm, ls_t
     return !ls_must_record(conv->object.run, 6, (ls_tensor *[]){x, c->weight, c->bias, n->weight, n->bias, residual});
 }
 
-static ls_tensor *both_forward(ls_module *self, int n, ls_tensor *const *x, void *user)
+static ls_tensor *both_forward(ls_module *self, ls_tensor *const *x, int64_t n, void *user)
 {
     const ls_conv_layer *conv = ls_as_conv2d(self);
     const ls_norm_layer *norm = ls_as_batch_norm(user);
@@ -33,9 +33,9 @@ ls_tensor *ls_forward_conv_norm(ls_module *conv, ls_module *norm, ls_tensor *x, 
 {
     if (!ls_conv_norm_is_one_pass(conv, norm, x, residual)) {
         ls_tensor *y = ls_forward(conv, x);
-        return residual ? ls_forward_with(norm, y, residual) : ls_forward(norm, y);
+        return residual ? ls_forward(norm, y, residual) : ls_forward(norm, y);
     }
-    ls_tensor *y = ls_forward_as(conv, both_forward, residual ? 2 : 1, (ls_tensor *[]){x, residual}, norm);
+    ls_tensor *y = ls_forward_as(conv, both_forward, (ls_tensor *[]){x, residual}, residual ? 2 : 1, norm);
     norm->output_count = conv->output_count;
     norm->output[0] = conv->output[0];
     return y;

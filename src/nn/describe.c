@@ -12,7 +12,7 @@ static const char *shown_name(const ls_module *module, const char *name)
     return name ? name : module->kind;
 }
 
-enum { OUTPUTS_TEXT = LS_MODULE_OUTPUTS * LS_TEXT };
+enum { OUTPUTS_TEXT = LS_MAX_MODULE_OUTPUTS * LS_TEXT };
 
 /* "[8,128,768] [8,768]" */
 static void output_text(const ls_module *module, char text[OUTPUTS_TEXT])

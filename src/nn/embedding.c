@@ -23,7 +23,8 @@ ls_module *ls_embedding_new_sized(ls_run *run, int64_t rows, int64_t features, c
     if (!e) return NULL;
     bool has_padding = opts.padding_idx != LS_NO_ROW;
     e->padding = !has_padding ? -1 : opts.padding_idx < 0 ? opts.padding_idx + rows : opts.padding_idx;
-    e->weight = ls_parameter(&e->module, "weight", ls_normal_shape(run, LS_F32, 0, 1, LS_SHAPE(rows, features)));
+    e->weight =
+        ls_register_parameter(&e->module, "weight", ls_normal_shape(run, LS_F32, 0, 1, LS_SHAPE(rows, features)));
     if (has_padding) {
         if (e->padding < 0 || e->padding >= rows)
             ls_fail(&run->errors, LS_ERR_VALUE, "Embedding: padding_idx %lld is outside of %lld rows",
@@ -59,7 +60,7 @@ static bool norm_is_one_pass(int n, ls_module *const *embeddings, const ls_modul
     return one && l->dropout == 0 && (!l->weight || ls_ndim(l->weight) == 1);
 }
 
-static ls_tensor *norm_of_embeddings(ls_module *self, int n, ls_tensor *const *indices, void *user)
+static ls_tensor *norm_of_embeddings(ls_module *self, ls_tensor *const *indices, int64_t n, void *user)
 {
     const ls_norm_layer *norm = ls_as_layer_norm(self);
     ls_module *const *embeddings = user;
@@ -71,13 +72,13 @@ static ls_tensor *norm_of_embeddings(ls_module *self, int n, ls_tensor *const *i
         tables[i] = e->weight;
         if (e->padding >= 0) opts.padding_idx[i] = e->padding;
     }
-    return ls_embedding_layer_norm_sized(n, tables, indices, &opts, LS_OPTS_SIZE(ls_embedding_layer_norm_opts));
+    return ls_embedding_layer_norm_sized(tables, indices, n, &opts, LS_OPTS_SIZE(ls_embedding_layer_norm_opts));
 }
 
 ls_tensor *ls_forward_embeddings_norm(int n, ls_module **embeddings, ls_tensor *const *indices, ls_module *norm)
 {
     if (norm_is_one_pass(n, embeddings, norm)) {
-        ls_tensor *y = ls_forward_as(norm, norm_of_embeddings, n, indices, embeddings);
+        ls_tensor *y = ls_forward_as(norm, norm_of_embeddings, indices, n, embeddings);
         for (int i = 0; i < n; i++) {
             embeddings[i]->output_count = norm->output_count;
             embeddings[i]->output[0] = norm->output[0];

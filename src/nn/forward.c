@@ -17,18 +17,18 @@ static size_t enter_path(char path[], size_t size, const ls_module *module)
     return at;
 }
 
-bool ls_layer_takes(const ls_module *module, int n, int least, int most)
+bool ls_layer_takes(const ls_module *module, int64_t n, int least, int most)
 {
     if (n >= least && n <= most) return true;
     ls_run *run = module->object.run;
     if (least == most)
         ls_fail(&run->errors, LS_ERR_VALUE, "%s takes %d input%s, not %d", module->kind, least, least == 1 ? "" : "s",
-                n);
-    else ls_fail(&run->errors, LS_ERR_VALUE, "%s takes %d to %d inputs, not %d", module->kind, least, most, n);
+                (int)n);
+    else ls_fail(&run->errors, LS_ERR_VALUE, "%s takes %d to %d inputs, not %d", module->kind, least, most, (int)n);
     return false;
 }
 
-static ls_tensor *refuse(const ls_module *module, int n)
+static ls_tensor *refuse(const ls_module *module, int64_t n)
 {
     ls_run *run = module->object.run;
     if (module->forward) ls_layer_takes(module, n, 1, 1);
@@ -36,12 +36,12 @@ static ls_tensor *refuse(const ls_module *module, int n)
     return &run->poison;
 }
 
-static void call(ls_module *module, int n, ls_tensor *const *inputs, ls_outputs *out)
+static void call(ls_module *module, ls_tensor *const *inputs, int64_t n, ls_outputs *out)
 {
     out->count = 1;
     if (module->forward && n == 1) out->item[0] = module->forward(module, inputs[0], module->user);
-    else if (module->forward_n) out->item[0] = module->forward_n(module, n, inputs, module->user);
-    else if (module->forward_all) *out = module->forward_all(module, n, inputs, module->user);
+    else if (module->forward_n) out->item[0] = module->forward_n(module, inputs, n, module->user);
+    else if (module->forward_all) *out = module->forward_all(module, inputs, n, module->user);
     else out->item[0] = refuse(module, n);
 }
 
@@ -52,23 +52,23 @@ static bool is_half(const ls_tensor *y)
 
 /* A prepared module computes in the run's mixed precision; what it returns is f32 again, so that losses and metrics are
  * not computed with eight bits. */
-static inline void call_in_its_precision(ls_module *module, int n, ls_tensor *const *inputs, ls_outputs *out)
+static inline void call_in_its_precision(ls_module *module, ls_tensor *const *inputs, int64_t n, ls_outputs *out)
 {
     ls_run *run = module->object.run;
     if (run->mixed_precision == LS_F32 || !module->object.prepared) {
-        call(module, n, inputs, out);
+        call(module, inputs, n, out);
         return;
     }
     ls_autocast_begin(run, run->mixed_precision);
-    call(module, n, inputs, out);
+    call(module, inputs, n, out);
     ls_autocast_end(run);
-    for (int i = 0; i < out->count && i < LS_MODULE_OUTPUTS; i++)
+    for (int64_t i = 0; i < out->count && i < LS_MAX_MODULE_OUTPUTS; i++)
         if (is_half(out->item[i])) out->item[i] = ls_cast(out->item[i], LS_F32);
 }
 
 /* ---- again in backward ---- */
 
-_Static_assert(LS_MODULE_INPUTS <= LS_REPLAY_INPUTS, "a replay holds the inputs of any module");
+_Static_assert(LS_MAX_MODULE_INPUTS <= LS_REPLAY_INPUTS, "a replay holds the inputs of any module");
 
 /* What a module computes depends on: the versions of its parameters, its mode, and what is trained. */
 static uint64_t print_of(const ls_module *module)
@@ -86,7 +86,7 @@ static void again(void *user, uint64_t print, int n, ls_tensor *const *inputs)
 {
     ls_module *module = user;
     ls_outputs out;
-    if (print == print_of(module)) call_in_its_precision(module, n, inputs, &out);
+    if (print == print_of(module)) call_in_its_precision(module, inputs, n, &out);
     else
         ls_fail(&module->object.run->errors, LS_ERR_STATE,
                 "%s changed between its forward pass and ls_backward(), where it is recomputed: a parameter, training "
@@ -94,12 +94,12 @@ static void again(void *user, uint64_t print, int n, ls_tensor *const *inputs)
                 module->kind);
 }
 
-void ls_recompute(ls_module *module, bool on)
+void ls_set_recompute(ls_module *module, bool on)
 {
-    if (!module || ls_object_has_ended(module, "ls_recompute")) return;
+    if (!module || ls_object_has_ended(module, "ls_set_recompute")) return;
     if (on && !module->forward && !module->forward_n && !module->forward_all)
         ls_fail(&module->object.run->errors, LS_ERR_STATE,
-                "ls_recompute: %s has no forward function; recompute its children", module->kind);
+                "ls_set_recompute: %s has no forward function; recompute its children", module->kind);
     else module->recomputes = on;
 }
 
@@ -110,13 +110,14 @@ static void check_outputs(const ls_module *module, const char *maker, ls_outputs
 {
     ls_run *run = module->object.run;
     if (ls_failed(run)) out->count = 0;
-    else if (out->count < 1 || out->count > LS_MODULE_OUTPUTS)
-        ls_fail(&run->errors, LS_ERR_VALUE, "%s returned %d outputs, and a module has 1 to %d", maker, out->count,
-                LS_MODULE_OUTPUTS);
-    for (int i = 0; i < out->count && !ls_failed(run); i++)
+    else if (out->count < 1 || out->count > LS_MAX_MODULE_OUTPUTS)
+        ls_fail(&run->errors, LS_ERR_VALUE, "%s returned %d outputs, and a module has 1 to %d", maker, (int)out->count,
+                LS_MAX_MODULE_OUTPUTS);
+    for (int64_t i = 0; i < out->count && !ls_failed(run); i++)
         if (!out->item[i] && out->count == 1) ls_fail(&run->errors, LS_ERR_VALUE, "%s returned NULL", maker);
         else if (!out->item[i])
-            ls_fail(&run->errors, LS_ERR_VALUE, "output %d of %d that %s returned is NULL", i, out->count, maker);
+            ls_fail(&run->errors, LS_ERR_VALUE, "output %d of %d that %s returned is NULL", (int)i, (int)out->count,
+                    maker);
     if (ls_failed(run)) *out = (ls_outputs){.count = 1, .item = {&run->poison}};
 }
 
@@ -124,7 +125,7 @@ static void refuse_several(const ls_module *module, ls_outputs *out)
 {
     out->item[0] = LS_POISON(module->object.run, LS_ERR_VALUE,
                              "%s has %d outputs, and one is wanted here; ls_forward_all() returns all of them",
-                             module->kind, out->count);
+                             module->kind, (int)out->count);
     out->count = 1;
 }
 
@@ -138,7 +139,7 @@ static void note_full_precision(ls_module *module)
 
 static void note_outputs(ls_module *module, const ls_outputs *out)
 {
-    module->output_count = out->item[0]->life == LS_LIFE_LIVE ? out->count : 0;
+    module->output_count = out->item[0]->life == LS_LIFE_LIVE ? (int)out->count : 0;
     for (int i = 0; i < module->output_count; i++) module->output[i] = ls_view_shape(&out->item[i]->view);
 }
 
@@ -166,7 +167,7 @@ static surroundings enter(ls_module *module)
 static void leave(ls_module *module, surroundings outside, ls_outputs *out)
 {
     ls_run *run = module->object.run;
-    ls_scope_end_n(run, outside.mark, out->count, out->item);
+    ls_scope_end_n(run, outside.mark, (int)out->count, out->item);
     note_outputs(module, out);
     module->running--;
     run->errors.path[outside.path_end] = '\0';
@@ -189,33 +190,34 @@ static void check_switches(const ls_module *module, const surroundings *outside)
 enum { DEEPEST = 1000 };
 
 /* Run a module that may have up to `most` outputs. There is at least one; after a failure it is poison. */
-static void forward(ls_module *module, int n, ls_tensor *const *inputs, int most, ls_outputs *out)
+static void forward(ls_module *module, ls_tensor *const *inputs, int64_t n, int most, ls_outputs *out)
 {
     ls_run *run = module ? module->object.run : ls_run_of(n > 0 ? inputs[0] : NULL);
-    if (!module || ls_failed(run) || n > LS_MODULE_INPUTS || module->running >= DEEPEST) {
+    if (!module || ls_failed(run) || n > LS_MAX_MODULE_INPUTS || module->running >= DEEPEST) {
         if (!module) ls_fail(&run->errors, LS_ERR_VALUE, "ls_forward: the module is NULL");
         else if (!ls_object_has_ended(module, "ls_forward") && module->running >= DEEPEST)
             ls_fail(&run->errors, LS_ERR_STATE,
                     "ls_forward: %s runs inside itself %d times; its forward function or a hook calls it without end",
                     module->kind, module->running);
         else if (!ls_object_has_ended(module, "ls_forward"))
-            ls_fail(&run->errors, LS_ERR_VALUE, "ls_forward: %d inputs; a module takes up to %d", n, LS_MODULE_INPUTS);
+            ls_fail(&run->errors, LS_ERR_VALUE, "ls_forward: %d inputs; a module takes up to %d", (int)n,
+                    LS_MAX_MODULE_INPUTS);
         out->count = 1;
         out->item[0] = &run->poison;
         return;
     }
     surroundings outside = enter(module);
     if (outside.path_end == 0) note_full_precision(module);
-    ls_tensor *replaced[LS_MODULE_INPUTS];
-    if (module->hooks) inputs = ls_hooks_before(module, n, inputs, replaced);
+    ls_tensor *replaced[LS_MAX_MODULE_INPUTS];
+    if (module->hooks) inputs = ls_hooks_before(module, inputs, n, replaced);
     out->count = 0;
     ls_replay *replay = NULL;
-    if (module->recomputes) replay = ls_replay_begin(run, again, module, print_of(module), n, inputs);
-    if (!ls_failed(run)) call_in_its_precision(module, n, inputs, out);
+    if (module->recomputes) replay = ls_replay_begin(run, again, module, print_of(module), (int)n, inputs);
+    if (!ls_failed(run)) call_in_its_precision(module, inputs, n, out);
     if (replay) ls_replay_end(replay);
     if (out->count != 1 || !out->item[0]) check_outputs(module, "the forward function", out);
     if (module->hooks) {
-        ls_hooks_after(module, n, inputs, out);
+        ls_hooks_after(module, inputs, n, out);
         check_outputs(module, "a forward hook", out);
     }
     check_switches(module, &outside);
@@ -224,42 +226,35 @@ static void forward(ls_module *module, int n, ls_tensor *const *inputs, int most
     leave(module, outside, out);
 }
 
-ls_tensor *ls_forward_as(ls_module *module, ls_forward_n_fn *function, int n, ls_tensor *const *inputs, void *user)
+ls_tensor *ls_forward_as(ls_module *module, ls_forward_n_fn *function, ls_tensor *const *inputs, int64_t n, void *user)
 {
     surroundings outside = enter(module);
-    ls_outputs out = {.count = 1, .item = {function(module, n, inputs, user)}};
+    ls_outputs out = {.count = 1, .item = {function(module, inputs, n, user)}};
     leave(module, outside, &out);
     return out.item[0];
 }
 
-ls_tensor *ls_forward(ls_module *module, ls_tensor *x)
+ls_tensor *ls_forward_n(ls_module *module, ls_tensor *const *inputs, int64_t count)
 {
     ls_outputs out;
-    forward(module, 1, &x, 1, &out);
+    forward(module, inputs, count, 1, &out);
     return out.item[0];
 }
 
-ls_tensor *ls_forward_n(ls_module *module, int n, ls_tensor *const *inputs)
+ls_outputs ls_forward_all_n(ls_module *module, ls_tensor *const *inputs, int64_t count)
 {
     ls_outputs out;
-    forward(module, n, inputs, 1, &out);
-    return out.item[0];
-}
-
-ls_outputs ls_forward_all_n(ls_module *module, int n, ls_tensor *const *inputs)
-{
-    ls_outputs out;
-    forward(module, n, inputs, LS_MODULE_OUTPUTS, &out);
+    forward(module, inputs, count, LS_MAX_MODULE_OUTPUTS, &out);
     ls_run *run = ls_run_of(out.item[0]);
     bool failed = ls_failed(run);
     if (failed) out.count = 0;
-    for (int i = out.count; i < LS_MODULE_OUTPUTS; i++) out.item[i] = failed ? &run->poison : NULL;
+    for (int64_t i = out.count; i < LS_MAX_MODULE_OUTPUTS; i++) out.item[i] = failed ? &run->poison : NULL;
     return out;
 }
 
-ls_outputs ls_outputs_make(size_t count, ls_tensor *const *items)
+ls_outputs ls_outputs_n(ls_tensor *const *items, int64_t count)
 {
-    ls_outputs out = {.count = (int)count};
-    for (size_t i = 0; i < count && i < LS_MODULE_OUTPUTS; i++) out.item[i] = items[i];
+    ls_outputs out = {.count = count};
+    for (int64_t i = 0; i < count && i < LS_MAX_MODULE_OUTPUTS; i++) out.item[i] = items[i];
     return out;
 }

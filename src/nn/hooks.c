@@ -39,14 +39,14 @@ static ls_hook *hook_new(ls_module *module, ls_module_hook functions, const char
     return &hook->hook;
 }
 
-ls_hook *ls_forward_pre_hook(ls_module *module, ls_forward_pre_hook_fn *hook, void *user)
+ls_hook *ls_register_forward_pre_hook(ls_module *module, ls_forward_pre_hook_fn *hook, void *user)
 {
-    return hook_new(module, (ls_module_hook){.before = hook, .user = user}, "ls_forward_pre_hook");
+    return hook_new(module, (ls_module_hook){.before = hook, .user = user}, "ls_register_forward_pre_hook");
 }
 
-ls_hook *ls_forward_hook(ls_module *module, ls_forward_hook_fn *hook, void *user)
+ls_hook *ls_register_forward_hook(ls_module *module, ls_forward_hook_fn *hook, void *user)
 {
-    return hook_new(module, (ls_module_hook){.after = hook, .user = user}, "ls_forward_hook");
+    return hook_new(module, (ls_module_hook){.after = hook, .user = user}, "ls_register_forward_hook");
 }
 
 void ls_hooks_free(ls_module *module)
@@ -65,27 +65,27 @@ static const ls_module_hook *next_hook(const ls_module *module, bool before, uin
     return NULL;
 }
 
-ls_tensor *const *ls_hooks_before(ls_module *module, int n, ls_tensor *const *given,
-                                  ls_tensor *inputs[LS_MODULE_INPUTS])
+ls_tensor *const *ls_hooks_before(ls_module *module, ls_tensor *const *given, int64_t n,
+                                  ls_tensor *inputs[LS_MAX_MODULE_INPUTS])
 {
-    for (int i = 0; i < n; i++) inputs[i] = given[i];
+    for (int64_t i = 0; i < n; i++) inputs[i] = given[i];
     const ls_run *run = module->object.run;
     const ls_module_hook *hook;
     uint64_t latest = module->hook_serial;
     for (uint64_t at = 0; !ls_failed(run) && (hook = next_hook(module, true, at, latest));) {
         at = hook->serial;
-        hook->before(module, n, inputs, hook->user);
+        hook->before(module, inputs, n, hook->user);
     }
     return inputs;
 }
 
-void ls_hooks_after(ls_module *module, int n, ls_tensor *const *inputs, ls_outputs *outputs)
+void ls_hooks_after(ls_module *module, ls_tensor *const *inputs, int64_t n, ls_outputs *outputs)
 {
     const ls_run *run = module->object.run;
     const ls_module_hook *hook;
     uint64_t latest = module->hook_serial;
     for (uint64_t at = 0; !ls_failed(run) && (hook = next_hook(module, false, at, latest));) {
         at = hook->serial;
-        hook->after(module, n, inputs, outputs, hook->user);
+        hook->after(module, inputs, n, outputs, hook->user);
     }
 }

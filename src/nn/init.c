@@ -35,9 +35,9 @@ void ls_init_uniform(ls_tensor *t, double low, double high)
     fill_drawn(t, LS_OP_uniform, low, high, "ls_init_uniform");
 }
 
-void ls_init_normal(ls_tensor *t, double mean, double deviation)
+void ls_init_normal(ls_tensor *t, double mean, double std)
 {
-    fill_drawn(t, LS_OP_normal, mean, deviation, "ls_init_normal");
+    fill_drawn(t, LS_OP_normal, mean, std, "ls_init_normal");
 }
 
 /* ---- truncated ---- */
@@ -56,12 +56,12 @@ static double normal_below(double x)
     return (1 + erf(x / sqrt(2.0))) / 2;
 }
 
-void ls_init_trunc_normal(ls_tensor *t, double mean, double deviation, double low, double high)
+void ls_init_trunc_normal(ls_tensor *t, double mean, double std, double low, double high)
 {
     ls_run *run = ls_run_of(t);
     if (ls_failed(run) || !ls_check_live(run, t, "ls_init_trunc_normal")) return;
-    if (!(deviation > 0) || !(low < high)) {
-        ls_fail(&run->errors, LS_ERR_VALUE, "ls_init_trunc_normal: deviation %g in [%g, %g]", deviation, low, high);
+    if (!(std > 0) || !(low < high)) {
+        ls_fail(&run->errors, LS_ERR_VALUE, "ls_init_trunc_normal: std %g in [%g, %g]", std, low, high);
         return;
     }
     ls_mark mark = ls_scope_begin(run);
@@ -71,10 +71,9 @@ void ls_init_trunc_normal(ls_tensor *t, double mean, double deviation, double lo
     float *x = ls_sys_alloc(bytes ? bytes : 1);
     if (!x) ls_fail(&run->errors, LS_ERR_MEMORY, "ls_init_trunc_normal: no memory");
     if (x && ls_read(drawn, x, bytes)) {
-        double from = 2 * normal_below((low - mean) / deviation) - 1,
-               to = 2 * normal_below((high - mean) / deviation) - 1;
+        double from = 2 * normal_below((low - mean) / std) - 1, to = 2 * normal_below((high - mean) / std) - 1;
         for (int64_t i = 0; i < n; i++) {
-            double value = mean + deviation * sqrt(2.0) * inverse_erf(from + (to - from) * ((double)x[i] + 0x1p-25));
+            double value = mean + std * sqrt(2.0) * inverse_erf(from + (to - from) * ((double)x[i] + 0x1p-25));
             x[i] = (float)fmin(fmax(value, low), high);
         }
         ls_write(drawn, x, bytes);

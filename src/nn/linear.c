@@ -33,7 +33,7 @@ ls_module *ls_linear_new_sized(ls_run *run, int64_t in, int64_t out, const ls_li
     double bound = in > 0 ? 1 / sqrt((double)in) : 0;
     l->activation = opts.activation;
     l->weight = ls_parameter_uniform(&l->module, "weight", bound, LS_SHAPE(out, in));
-    if (!opts.no_bias) l->bias = ls_parameter_uniform(&l->module, "bias", bound, LS_SHAPE(out));
+    if (opts.bias) l->bias = ls_parameter_uniform(&l->module, "bias", bound, LS_SHAPE(out));
     if (opts.activation) ls_layer_says(l, "activation %s", ls_activation_name(opts.activation));
     return ls_layer_done(l);
 }

@@ -66,7 +66,7 @@ static bool fits_at_all(const ls_module *module, const ls_load_report *report, c
     return false;
 }
 
-static bool acceptable(const ls_module *module, const ls_load_report *report, const ls_load_opts *opts,
+static bool acceptable(const ls_module *module, const ls_load_report *report, const ls_load_state_dict_opts *opts,
                        const ls_state *mine, const ls_state *given)
 {
     ls_errors *errors = &module->object.run->errors;
@@ -100,13 +100,13 @@ static void copy_one(ls_tensor *to, ls_tensor *from)
     ls_scope_end(run, mark, NULL);
 }
 
-ls_load_report ls_load_state_dict_sized(ls_module *module, const ls_state *state, const ls_load_opts *given_opts,
-                                        size_t opts_size)
+ls_load_report ls_load_state_dict_sized(ls_module *module, const ls_state *state,
+                                        const ls_load_state_dict_opts *given_opts, size_t opts_size)
 {
     ls_load_report report = {0};
     if (!module) return report;
     ls_run *run = module->object.run;
-    ls_load_opts opts = LS_OPTS_READ(ls_load_opts, given_opts, opts_size);
+    ls_load_state_dict_opts opts = LS_OPTS_READ(ls_load_state_dict_opts, given_opts, opts_size);
     const ls_state *mine = ls_failed(run) ? NULL : ls_state_dict(module);
     if (!mine) return report;
     ls_sys_free(module->report);

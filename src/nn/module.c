@@ -31,11 +31,17 @@ static void clear(void *object)
     ls_sys_free(module->config);
 }
 
+static ls_state *parameters(void *module)
+{
+    return ls_parameters(module);
+}
+
 static ls_module *layer_new(ls_run *run, const char *kind, size_t size)
 {
     if (ls_failed(run)) return NULL;
     ls_module *module = ls_object_new(run, LS_OBJECT_MODULE, size, clear);
     if (!module) return NULL;
+    module->object.parameters = parameters;
     module->training = true;
     module->kind = ls_text_copy(run, kind);
     return ls_layer_done(module);
@@ -222,14 +228,14 @@ static ls_tensor *add_member(ls_module *module, const char *name, ls_tensor *ten
     return ls_keep(tensor);
 }
 
-ls_tensor *ls_parameter(ls_module *module, const char *name, ls_tensor *tensor)
+ls_tensor *ls_register_parameter(ls_module *module, const char *name, ls_tensor *tensor)
 {
-    return ls_requires_grad(add_member(module, name, tensor, false, "ls_parameter"), true);
+    return ls_set_requires_grad(add_member(module, name, tensor, false, "ls_register_parameter"), true);
 }
 
-ls_tensor *ls_buffer(ls_module *module, const char *name, ls_tensor *tensor)
+ls_tensor *ls_register_buffer(ls_module *module, const char *name, ls_tensor *tensor)
 {
-    return add_member(module, name, tensor, true, "ls_buffer");
+    return add_member(module, name, tensor, true, "ls_register_buffer");
 }
 
 ls_tensor *ls_counter(ls_module *module, const char *name)
@@ -238,7 +244,7 @@ ls_tensor *ls_counter(ls_module *module, const char *name)
     ls_device *host = ls_device_named(run, "cpu");
     ls_tensor *zero = host ? ls_tensor_new(run, host, LS_I64, LS_SCALAR) : &run->poison;
     if (zero->life == LS_LIFE_LIVE) ls_raw_fill(zero, 0);
-    ls_tensor *counter = ls_buffer(module, name, zero);
+    ls_tensor *counter = ls_register_buffer(module, name, zero);
     if (counter->life == LS_LIFE_LIVE) module->members[module->member_count - 1].on_host = true;
     return counter;
 }
@@ -250,12 +256,12 @@ void ls_counter_step(ls_tensor *counter)
 
 ls_tensor *ls_parameter_uniform(ls_module *module, const char *name, double bound, ls_shape shape)
 {
-    return ls_parameter(module, name, ls_uniform_shape(module->object.run, LS_F32, -bound, bound, shape));
+    return ls_register_parameter(module, name, ls_uniform_shape(module->object.run, LS_F32, -bound, bound, shape));
 }
 
 ls_tensor *ls_parameter_full(ls_module *module, const char *name, double value, ls_shape shape)
 {
-    return ls_parameter(module, name, ls_full_shape(module->object.run, LS_F32, value, shape));
+    return ls_register_parameter(module, name, ls_full_shape(module->object.run, LS_F32, value, shape));
 }
 
 bool ls_module_has_gradients(const ls_module *module)
@@ -296,7 +302,7 @@ static void set_trained(ls_module *module, bool trained)
     if (!module) return;
     for (int i = 0; i < module->member_count; i++) {
         ls_module_member *member = &module->members[i];
-        if (!member->is_buffer) ls_requires_grad(member->tensor, trained);
+        if (!member->is_buffer) ls_set_requires_grad(member->tensor, trained);
     }
     for (int i = 0; i < module->child_count; i++) set_trained(module->children[i].module, trained);
 }

@@ -37,7 +37,7 @@ struct ls_module {
     ls_forward_all_fn *forward_all;
     void *user;
     bool training;
-    bool recomputes;        /* see ls_recompute() */
+    bool recomputes;        /* see ls_set_recompute() */
     int running;            /* forward passes that have not ended: more than one where it is run inside itself */
     bool in_full_precision; /* it ran outside of all others, not prepared, although the run has mixed precision */
 
@@ -52,7 +52,7 @@ struct ls_module {
     char *config;     /* the text of config.json, saved with the weights; NULL: it has none */
     const char *site; /* where it was in the last forward pass (tensor/site.h) */
     int output_count; /* of the last forward pass; 0: there was none, or it failed */
-    ls_shape output[LS_MODULE_OUTPUTS];
+    ls_shape output[LS_MAX_MODULE_OUTPUTS];
 
     ls_state *parameters, *state; /* lists handed out; NULL until asked for */
     const char **report;          /* names in the report of the last load */
@@ -72,19 +72,19 @@ LS_PRINTF(2, 3) void ls_layer_says(void *layer, const char *format, ...);
 
 /* hooks.c: call those before the forward function, which may replace inputs (the result is `inputs`, filled), and
  * those after it; let all of them go. */
-ls_tensor *const *ls_hooks_before(ls_module *module, int n, ls_tensor *const *given,
-                                  ls_tensor *inputs[LS_MODULE_INPUTS]);
-void ls_hooks_after(ls_module *module, int n, ls_tensor *const *inputs, ls_outputs *outputs);
+ls_tensor *const *ls_hooks_before(ls_module *module, ls_tensor *const *given, int64_t n,
+                                  ls_tensor *inputs[LS_MAX_MODULE_INPUTS]);
+void ls_hooks_after(ls_module *module, ls_tensor *const *inputs, int64_t n, ls_outputs *outputs);
 void ls_hooks_free(ls_module *module);
 
 /* Did a backward pass leave a gradient at a parameter of it or of its children? */
 bool ls_module_has_gradients(const ls_module *module);
 
 /* Run another function as the forward function of a module: in its scope, on its path. */
-ls_tensor *ls_forward_as(ls_module *module, ls_forward_n_fn *forward, int n, ls_tensor *const *inputs, void *user);
+ls_tensor *ls_forward_as(ls_module *module, ls_forward_n_fn *forward, ls_tensor *const *inputs, int64_t n, void *user);
 
 /* Is a number of inputs right? Records an error where it is not. */
-bool ls_layer_takes(const ls_module *module, int n, int least, int most);
+bool ls_layer_takes(const ls_module *module, int64_t n, int least, int most);
 
 /* Parameters as layers make them: f32, uniform in [-bound, bound), or one value. */
 ls_tensor *ls_parameter_uniform(ls_module *module, const char *name, double bound, ls_shape shape);

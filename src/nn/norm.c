@@ -1,16 +1,16 @@
 /* norm.c - normalisation layers. */
 #include "nn/layers.h"
 
-static void add_affine(ls_norm_layer *m, ls_shape shape, bool no_affine, bool no_bias)
+static void add_affine(ls_norm_layer *m, ls_shape shape, bool affine, bool bias)
 {
-    if (no_affine) return;
+    if (!affine) return;
     m->weight = ls_parameter_full(&m->module, "weight", 1, shape);
-    if (!no_bias) m->bias = ls_parameter_full(&m->module, "bias", 0, shape);
+    if (bias) m->bias = ls_parameter_full(&m->module, "bias", 0, shape);
 }
 
 /* ---- batch ---- */
 
-static ls_tensor *batch_norm_forward(ls_module *self, int n, ls_tensor *const *x, void *user)
+static ls_tensor *batch_norm_forward(ls_module *self, ls_tensor *const *x, int64_t n, void *user)
 {
     (void)user;
     const ls_norm_layer *m = (const ls_norm_layer *)self;
@@ -39,10 +39,10 @@ ls_module *ls_batch_norm_new_sized(ls_run *run, int64_t channels, const ls_batch
     m->activation = opts.activation;
     ls_layer_says(m, "epsilon %g momentum %g activation %s", m->epsilon, m->momentum,
                   ls_activation_name(m->activation));
-    add_affine(m, LS_SHAPE(channels), opts.no_affine, false);
-    if (!opts.no_running_stats) {
-        m->running_mean = ls_buffer(&m->module, "running_mean", ls_zeros(run, LS_F32, channels));
-        m->running_var = ls_buffer(&m->module, "running_var", ls_ones(run, LS_F32, channels));
+    add_affine(m, LS_SHAPE(channels), opts.affine, true);
+    if (opts.track_running_stats) {
+        m->running_mean = ls_register_buffer(&m->module, "running_mean", ls_zeros(run, LS_F32, channels));
+        m->running_var = ls_register_buffer(&m->module, "running_var", ls_ones(run, LS_F32, channels));
         m->batches = ls_counter(&m->module, "num_batches_tracked");
     }
     return ls_layer_done(m);
@@ -50,7 +50,7 @@ ls_module *ls_batch_norm_new_sized(ls_run *run, int64_t channels, const ls_batch
 
 /* ---- layer ---- */
 
-static ls_tensor *layer_norm_forward(ls_module *self, int n, ls_tensor *const *x, void *user)
+static ls_tensor *layer_norm_forward(ls_module *self, ls_tensor *const *x, int64_t n, void *user)
 {
     (void)user;
     const ls_norm_layer *m = (const ls_norm_layer *)self;
@@ -69,7 +69,7 @@ const ls_norm_layer *ls_as_layer_norm(const ls_module *module)
     return module && module->forward_n == layer_norm_forward ? (const ls_norm_layer *)module : NULL;
 }
 
-ls_module *ls_layer_norm_shape_new_sized(ls_run *run, ls_shape shape, const ls_layer_norm_opts *given, size_t opts_size)
+ls_module *ls_layer_norm_new_shape_sized(ls_run *run, ls_shape shape, const ls_layer_norm_opts *given, size_t opts_size)
 {
     ls_layer_norm_opts opts = LS_OPTS_READ(ls_layer_norm_opts, given, opts_size);
     ls_norm_layer *m = ls_layer_new_n(run, "LayerNorm", sizeof *m, layer_norm_forward);
@@ -80,16 +80,16 @@ ls_module *ls_layer_norm_shape_new_sized(ls_run *run, ls_shape shape, const ls_l
     else ls_layer_says(m, "epsilon %g", m->epsilon);
     if (!(opts.dropout >= 0 && opts.dropout <= 1))
         ls_fail(&run->errors, LS_ERR_VALUE, "LayerNorm: .dropout = %g is not in [0, 1]", opts.dropout);
-    if (opts.no_affine && shape.ndim != 1)
+    if (!opts.affine && shape.ndim != 1)
         ls_fail(&run->errors, LS_ERR_UNSUPPORTED, "LayerNorm without weight works over one dimension, not %d",
                 shape.ndim);
-    add_affine(m, shape, opts.no_affine, opts.no_bias);
+    add_affine(m, shape, opts.affine, opts.bias);
     return ls_layer_done(m);
 }
 
 ls_module *ls_layer_norm_new_sized(ls_run *run, int64_t features, const ls_layer_norm_opts *opts, size_t opts_size)
 {
-    return ls_layer_norm_shape_new_sized(run, LS_SHAPE(features), opts, opts_size);
+    return ls_layer_norm_new_shape_sized(run, LS_SHAPE(features), opts, opts_size);
 }
 
 /* ---- group ---- */
@@ -113,6 +113,6 @@ ls_module *ls_group_norm_new_sized(ls_run *run, int64_t groups, int64_t channels
     if (groups < 1 || channels % groups)
         ls_fail(&run->errors, LS_ERR_VALUE, "GroupNorm: %lld channels do not make %lld equal groups",
                 (long long)channels, (long long)groups);
-    else add_affine(m, LS_SHAPE(channels), opts.no_affine, false);
+    else add_affine(m, LS_SHAPE(channels), opts.affine, true);
     return ls_layer_done(m);
 }

@@ -138,7 +138,7 @@ static ls_module *pool_new(ls_run *run, const char *kind, pool_fn *apply, int64_
     }
     ls_layer_says(p, "kernel %lldx%lld stride %lldx%lld padding %lldx%lld dilation %lld%s%s", hw[0], hw[1], hw[2],
                   hw[3], hw[4], hw[5], (long long)opts.dilation, opts.ceil_mode ? " ceil_mode" : "",
-                  opts.exclude_padding ? " exclude_padding" : "");
+                  opts.count_include_pad ? "" : " without padding");
     return ls_layer_done(p);
 }
 

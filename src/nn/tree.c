@@ -21,12 +21,12 @@ ls_run *ls_module_run(const ls_module *module)
     return module ? module->object.run : NULL;
 }
 
-int ls_child_count(const ls_module *module)
+int64_t ls_child_count(const ls_module *module)
 {
     return module ? module->child_count : 0;
 }
 
-ls_module *ls_child_at(const ls_module *module, int i)
+ls_module *ls_child_at(const ls_module *module, int64_t i)
 {
     return i >= 0 && i < ls_child_count(module) ? module->children[i].module : NULL;
 }
@@ -87,15 +87,15 @@ ls_module *ls_child(const ls_module *module, const char *path)
     return (ls_module *)child;
 }
 
-ls_tensor *ls_tensor_of(const ls_module *module, const char *path)
+ls_tensor *ls_module_tensor(const ls_module *module, const char *path)
 {
-    if (!module) return LS_POISON(ls_run_of(NULL), LS_ERR_VALUE, "ls_tensor_of: the module is NULL");
+    if (!module) return LS_POISON(ls_run_of(NULL), LS_ERR_VALUE, "ls_module_tensor: the module is NULL");
     const char *dot = path ? strrchr(path, '.') : NULL;
     const char *last = dot ? dot + 1 : path;
     const ls_module *owner = path ? descend(module, path, dot ? (size_t)(dot - path) : 0) : NULL;
     for (int i = 0; owner && i < owner->member_count; i++)
         if (strcmp(owner->members[i].name, last) == 0) return owner->members[i].tensor;
-    complain(module, "ls_tensor_of", "parameter or buffer", path ? path : "", true);
+    complain(module, "ls_module_tensor", "parameter or buffer", path ? path : "", true);
     return &module->object.run->poison;
 }
 
@@ -193,7 +193,7 @@ static int64_t count_parameters(ls_module *module, bool trainable_only)
     const ls_state *list = ls_parameters(module);
     int64_t sum = 0;
     for (int64_t i = 0; i < ls_state_count(list); i++)
-        if (!trainable_only || ls_wants_grad(list->entries[i].tensor)) sum += ls_numel(list->entries[i].tensor);
+        if (!trainable_only || ls_requires_grad(list->entries[i].tensor)) sum += ls_numel(list->entries[i].tensor);
     return sum;
 }
 
@@ -217,10 +217,10 @@ static bool cast_member(void *user, const char *path, const ls_module_member *me
     if (member->is_buffer || t->view.dtype == dtype || !ls_dtype_is_float(t->view.dtype)) return true;
     ls_tensor *converted = ls_tensor_new_like(t, dtype);
     if (converted->life != LS_LIFE_LIVE || !ls_raw_copy(converted, t)) return false;
-    bool trained = ls_wants_grad(t);
-    ls_requires_grad(t, false);
+    bool trained = ls_requires_grad(t);
+    ls_set_requires_grad(t, false);
     ls_adopt(t, converted);
-    if (trained) ls_requires_grad(t, true);
+    if (trained) ls_set_requires_grad(t, true);
     ls_drop(converted);
     return true;
 }

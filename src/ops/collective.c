@@ -55,7 +55,7 @@ static ls_tensor *finish(ls_opcode op, ls_comm_kind kind, ls_tensor *x, ls_tenso
     ls_shape shape = ls_view_shape(&x->view);
     ls_comm_call call = {.kind = kind,
                          .dtype = x->view.dtype,
-                         .op = (ls_comm_op)attrs->collective.op,
+                         .op = (ls_reduction)attrs->collective.op,
                          .count = ls_view_numel(kind == LS_COMM_REDUCE_SCATTER ? &y->view : &x->view),
                          .in = from->view.data,
                          .out = y->view.data,
@@ -70,12 +70,12 @@ static ls_tensor *finish(ls_opcode op, ls_comm_kind kind, ls_tensor *x, ls_tenso
 }
 
 /* What is not linear has no gradient here. */
-static bool can_combine(ls_run *run, ls_opcode op, ls_comm_op how, ls_tensor *x)
+static bool can_combine(ls_run *run, ls_opcode op, ls_reduction how, ls_tensor *x)
 {
-    bool linear = how == LS_COMM_SUM || how == LS_COMM_MEAN;
-    if ((unsigned)how >= LS_COMM_OP_COUNT)
+    bool linear = how == LS_REDUCE_SUM || how == LS_REDUCE_MEAN;
+    if ((unsigned)how >= LS_REDUCE_NONE)
         op_error(run, op, LS_ERR_VALUE, "there is no operation %d between processes", (int)how);
-    else if (how == LS_COMM_MEAN && !ls_dtype_is_float(x->view.dtype))
+    else if (how == LS_REDUCE_MEAN && !ls_dtype_is_float(x->view.dtype))
         op_error(run, op, LS_ERR_DTYPE, "the mean of %s needs a floating type; ls_cast() it first", OP_TEXT(x));
     else if (!linear && ls_must_record(run, 1, &x))
         op_error(run, op, LS_ERR_UNSUPPORTED, "%s over processes has no gradient; ls_detach() the input",
@@ -85,7 +85,7 @@ static bool can_combine(ls_run *run, ls_opcode op, ls_comm_op how, ls_tensor *x)
 
 /* ---- operators ---- */
 
-ls_tensor *ls_all_reduce(ls_comm *comm, ls_tensor *x, ls_comm_op op)
+ls_tensor *ls_all_reduce(ls_comm *comm, ls_tensor *x, ls_reduction op)
 {
     ls_attrs attrs = {.collective = {.op = (int32_t)op}};
     ls_run *run = begin(LS_OP_all_reduce, comm, x, &attrs);
@@ -107,7 +107,7 @@ ls_tensor *ls_all_gather(ls_comm *comm, ls_tensor *x)
     return finish(LS_OP_all_gather, LS_COMM_ALL_GATHER, x, op_new(x, x->view.dtype, shape), &attrs);
 }
 
-ls_tensor *ls_reduce_scatter(ls_comm *comm, ls_tensor *x, ls_comm_op op)
+ls_tensor *ls_reduce_scatter(ls_comm *comm, ls_tensor *x, ls_reduction op)
 {
     ls_attrs attrs = {.collective = {.op = (int32_t)op}};
     ls_run *run = begin(LS_OP_reduce_scatter, comm, x, &attrs);
@@ -151,13 +151,13 @@ static ls_comm *comm_of(const ls_node *node, ls_run *run)
 BACK(all_reduce)
 {
     ls_comm *comm = comm_of(node, dy[0]->run);
-    if (comm) dx[0] = ls_all_reduce(comm, dy[0], (ls_comm_op)node->attrs.collective.op);
+    if (comm) dx[0] = ls_all_reduce(comm, dy[0], (ls_reduction)node->attrs.collective.op);
 }
 
 BACK(all_gather)
 {
     ls_comm *comm = comm_of(node, dy[0]->run);
-    if (comm) dx[0] = ls_reduce_scatter(comm, dy[0], LS_COMM_SUM);
+    if (comm) dx[0] = ls_reduce_scatter(comm, dy[0], LS_REDUCE_SUM);
 }
 
 BACK(reduce_scatter)
@@ -165,7 +165,7 @@ BACK(reduce_scatter)
     ls_comm *comm = comm_of(node, dy[0]->run);
     if (!comm) return;
     dx[0] = ls_all_gather(comm, dy[0]);
-    if (node->attrs.collective.op == LS_COMM_MEAN) dx[0] = ls_mul_scalar(dx[0], 1.0 / comm->size);
+    if (node->attrs.collective.op == LS_REDUCE_MEAN) dx[0] = ls_mul_scalar(dx[0], 1.0 / comm->size);
 }
 
 /* That of the others' inputs is zero: nobody saw them. They walk on with it, since there may be calls of all processes
@@ -174,7 +174,7 @@ BACK(broadcast)
 {
     ls_comm *comm = comm_of(node, dy[0]->run);
     if (!comm) return;
-    ls_tensor *sum = ls_all_reduce(comm, dy[0], LS_COMM_SUM);
+    ls_tensor *sum = ls_all_reduce(comm, dy[0], LS_REDUCE_SUM);
     bool is_root = comm->rank == node->attrs.collective.root;
     dx[0] = is_root ? sum : ls_full_shape(sum->run, sum->view.dtype, 0, ls_view_shape(&sum->view));
 }

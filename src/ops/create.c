@@ -18,11 +18,11 @@ ls_tensor *ls_uniform_shape(ls_run *run, ls_dtype dtype, double low, double high
     return created(run, LS_OP_uniform, dtype, shape, (ls_attrs){.random = {.a = low, .b = high}}, true);
 }
 
-ls_tensor *ls_normal_shape(ls_run *run, ls_dtype dtype, double mean, double deviation, ls_shape shape)
+ls_tensor *ls_normal_shape(ls_run *run, ls_dtype dtype, double mean, double std, ls_shape shape)
 {
     if (!ls_failed(run) && !ls_dtype_is_float(dtype))
         return op_error(run, LS_OP_normal, LS_ERR_DTYPE, "%s is not a floating type", ls_dtype_name(dtype));
-    return created(run, LS_OP_normal, dtype, shape, (ls_attrs){.random = {.a = mean, .b = deviation}}, true);
+    return created(run, LS_OP_normal, dtype, shape, (ls_attrs){.random = {.a = mean, .b = std}}, true);
 }
 
 ls_tensor *ls_bernoulli_shape(ls_run *run, ls_dtype dtype, double p, ls_shape shape)

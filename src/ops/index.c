@@ -16,7 +16,7 @@ static bool index_fits(ls_run *run, ls_opcode op, const ls_tensor *x, int d, con
     return false;
 }
 
-ls_tensor *ls_gather_dim(ls_tensor *x, int dim, ls_tensor *index)
+ls_tensor *ls_take_along_dim(ls_tensor *x, int dim, ls_tensor *index)
 {
     ls_tensor *in[2] = {x, index};
     ls_run *run = op_begin(LS_OP_gather, 2, 2, in);
@@ -66,7 +66,7 @@ BACK(scatter_add)
 {
     if (ls_wants(node, 0)) dx[0] = dy[0];
     if (!ls_wants(node, 2)) return;
-    ls_tensor *picked = ls_gather_dim(dy[0], node->attrs.axis.dim, node->saved[0]);
+    ls_tensor *picked = ls_take_along_dim(dy[0], node->attrs.axis.dim, node->saved[0]);
     ls_shape source = node->in[2].shape; /* may be larger than the index: the rest got nothing */
     if (ls_failed(dy[0]->run) || ls_shape_equal(ls_view_shape(&picked->view), source)) {
         dx[2] = picked;

@@ -86,8 +86,9 @@ static bool options_sound(ls_run *run, ls_opcode op, const ls_loss_opts *o, int 
     if (o->ignore_index != defaults.ignore_index && !(takes & TAKES_IGNORE_INDEX)) foreign = "ignore_index";
     if (o->beta != defaults.beta && !(takes & TAKES_BETA)) foreign = "beta";
     if (foreign) op_error(run, op, LS_ERR_VALUE, "has no option .%s; leave it out", foreign);
-    else if ((unsigned)o->reduction > LS_REDUCE_NONE)
-        op_error(run, op, LS_ERR_VALUE, "reduction %d is none of LS_REDUCE_...", (int)o->reduction);
+    else if (o->reduction != LS_REDUCE_MEAN && o->reduction != LS_REDUCE_SUM && o->reduction != LS_REDUCE_NONE)
+        op_error(run, op, LS_ERR_VALUE, "reduction %d; a loss takes LS_REDUCE_MEAN, LS_REDUCE_SUM or LS_REDUCE_NONE",
+                 (int)o->reduction);
     else if (!(o->label_smoothing >= 0 && o->label_smoothing <= 1))
         op_error(run, op, LS_ERR_VALUE, "label smoothing %g is not in [0, 1]", o->label_smoothing);
     else if (!(o->beta >= 0 && o->beta < INFINITY))

@@ -271,10 +271,11 @@ static ls_tensor *embed_in_steps(int n, ls_tensor *const *in, const int64_t *pad
     return ls_layer_norm(sum, in[WEIGHT], in[BIAS], epsilon);
 }
 
-ls_tensor *ls_embedding_layer_norm_sized(int n, ls_tensor *const *tables, ls_tensor *const *indices,
+ls_tensor *ls_embedding_layer_norm_sized(ls_tensor *const *tables, ls_tensor *const *indices, int64_t count,
                                          const ls_embedding_layer_norm_opts *given, size_t opts_size)
 {
     ls_embedding_layer_norm_opts opts = LS_OPTS_READ(ls_embedding_layer_norm_opts, given, opts_size);
+    int n = (int)count;
     ls_opcode op = LS_OP_embedding_layer_norm;
     if (n < 1 || n > TABLES)
         return op_error(ls_run_of(NULL), op, LS_ERR_VALUE, "%d tables; 1 to %d are possible", n, TABLES);

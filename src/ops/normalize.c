@@ -5,7 +5,7 @@
 
 enum { MOST_CHANNELS = 4 };
 
-ls_tensor *ls_normalize(ls_tensor *x, const double *mean, const double *deviation)
+ls_tensor *ls_normalize(ls_tensor *x, const double *mean, const double *std)
 {
     ls_opcode op = LS_OP_normalize;
     ls_run *run = op_begin(op, 1, 1, &x);
@@ -19,11 +19,10 @@ ls_tensor *ls_normalize(ls_tensor *x, const double *mean, const double *deviatio
     ls_attrs attrs = {.normalize = {.mean = {0}}};
     for (int64_t c = 0; c < channels; c++) {
         attrs.normalize.mean[c] = mean[c];
-        attrs.normalize.deviation[c] = deviation[c];
-        if (!isfinite(mean[c]) || !isfinite(deviation[c]) || deviation[c] == 0)
-            return op_error(run, op, LS_ERR_VALUE,
-                            "mean %g, deviation %g of channel %lld: finite, and not divided by 0", mean[c],
-                            deviation[c], (long long)c);
+        attrs.normalize.std[c] = std[c];
+        if (!isfinite(mean[c]) || !isfinite(std[c]) || std[c] == 0)
+            return op_error(run, op, LS_ERR_VALUE, "mean %g, std %g of channel %lld: finite, and not divided by 0",
+                            mean[c], std[c], (long long)c);
     }
     ls_tensor *y = op_new_channels_last(x, op_half_type(run, dtype == LS_U8 ? LS_F32 : dtype), ls_view_shape(&x->view));
     ls_node *node;

@@ -50,9 +50,9 @@ ls_tensor *ls_max_pool2d_sized(ls_tensor *x, int64_t kernel, const ls_pool2d_opt
     ls_pool2d_opts geometry = LS_OPTS_READ(ls_pool2d_opts, opts, opts_size);
     ls_run *run = op_begin(LS_OP_max_pool2d, 1, 1, &x);
     if (!run) return op_poison(x);
-    if (geometry.exclude_padding)
+    if (!geometry.count_include_pad)
         return op_error(run, LS_OP_max_pool2d, LS_ERR_VALUE,
-                        "exclude_padding is an option of mean pooling alone; leave it out");
+                        "count_include_pad is an option of mean pooling alone; leave it out");
     ls_attrs attrs = {.pool = {.count_include_pad = 1}};
     ls_shape shape;
     if (!is_image(run, LS_OP_max_pool2d, x) ||
@@ -83,7 +83,7 @@ ls_tensor *ls_avg_pool2d_sized(ls_tensor *x, int64_t kernel, const ls_pool2d_opt
     ls_pool2d_opts geometry = LS_OPTS_READ(ls_pool2d_opts, opts, opts_size);
     ls_run *run = op_begin(LS_OP_avg_pool2d, 1, 1, &x);
     if (!run) return op_poison(x);
-    ls_attrs attrs = {.pool = {.count_include_pad = !geometry.exclude_padding}};
+    ls_attrs attrs = {.pool = {.count_include_pad = geometry.count_include_pad}};
     ls_shape shape;
     if (!is_image(run, LS_OP_avg_pool2d, x) ||
         !pool_window(run, LS_OP_avg_pool2d, x, kernel, &geometry, &attrs.pool.window, &shape))
@@ -124,8 +124,8 @@ ls_tensor *ls_interpolate(ls_tensor *x, int64_t height, int64_t width, ls_interp
     if (!run || !is_image(run, op, x)) return op_poison(x);
     if (height < 1 || width < 1 || x->view.dim[2] < 1 || x->view.dim[3] < 1)
         return op_error(run, op, LS_ERR_VALUE, "%s to %lldx%lld", OP_TEXT(x), (long long)height, (long long)width);
-    ls_attrs attrs = {
-        .interpolate = {.bilinear = method != LS_NEAREST, .align_corners = method == LS_BILINEAR_CORNERS}};
+    ls_attrs attrs = {.interpolate = {.bilinear = method != LS_INTERPOLATE_NEAREST,
+                                      .align_corners = method == LS_INTERPOLATE_BILINEAR_CORNERS}};
     int64_t size[2] = {height, width};
     for (int i = 0; i < 2; i++) {
         double in = (double)x->view.dim[2 + i], out = (double)size[i];

@@ -270,25 +270,25 @@ ls_tensor *ls_select(ls_tensor *x, int dim, int64_t index)
     return ls_squeeze(ls_slice(x, d, at, at + 1, 1), d);
 }
 
-void ls_split_into(ls_tensor *x, int dim, int parts, ls_tensor **out)
+void ls_chunk(ls_tensor *x, int dim, ls_tensor **out, int64_t count)
 {
     ls_run *run = op_begin(LS_OP_split, 1, 1, &x);
     int d = run ? op_dim(dim, x->view.ndim) : -1;
-    if (run && (d < 0 || parts < 1 || x->view.dim[d] % parts != 0))
-        op_error(run, LS_OP_split, LS_ERR_SHAPE, "dimension %d of %s does not split into %d equal parts", dim,
-                 OP_TEXT(x), parts);
+    if (run && (d < 0 || count < 1 || x->view.dim[d] % count != 0))
+        op_error(run, LS_OP_split, LS_ERR_SHAPE, "dimension %d of %s does not split into %lld equal parts", dim,
+                 OP_TEXT(x), (long long)count);
     if (!run || ls_failed(run)) {
-        for (int i = 0; i < parts; i++) out[i] = op_poison(x);
+        for (int64_t i = 0; i < count; i++) out[i] = op_poison(x);
         return;
     }
-    int64_t size = x->view.dim[d] / parts;
-    if (parts > LS_NODE_OUTPUTS) {
-        for (int i = 0; i < parts; i++) out[i] = ls_slice(x, d, i * size, (i + 1) * size, 1);
+    int64_t size = x->view.dim[d] / count;
+    if (count > LS_NODE_OUTPUTS) {
+        for (int64_t i = 0; i < count; i++) out[i] = ls_slice(x, d, i * size, (i + 1) * size, 1);
         return;
     }
-    for (int i = 0; i < parts; i++) out[i] = sliced(x, d, i * size, size, 1);
+    for (int64_t i = 0; i < count; i++) out[i] = sliced(x, d, i * size, size, 1);
     ls_node *node;
-    if (ls_failed(run) || !op_record(LS_OP_split, 1, &x, parts, out, NULL, &node)) return;
+    if (ls_failed(run) || !op_record(LS_OP_split, 1, &x, (int)count, out, NULL, &node)) return;
     if (node) node->extra[0] = d;
 }
 
@@ -309,8 +309,9 @@ BACK(split) /* the parts' gradients side by side; a part without one is zero */
 
 /* ---- put together ---- */
 
-ls_tensor *ls_concat(int n, ls_tensor *const *tensors, int dim)
+ls_tensor *ls_concat_n(int dim, ls_tensor *const *tensors, int64_t count)
 {
+    int n = (int)count;
     if (n < 1) return LS_POISON(ls_run_of(NULL), LS_ERR_VALUE, "concat: no tensors given");
     ls_run *run = op_begin(LS_OP_concat, n, n, tensors);
     if (!run) return op_poison(tensors[0]);
@@ -358,8 +359,9 @@ BACK(concat)
     }
 }
 
-ls_tensor *ls_stack(int n, ls_tensor *const *tensors, int dim)
+ls_tensor *ls_stack_n(int dim, ls_tensor *const *tensors, int64_t count)
 {
+    int n = (int)count;
     if (n < 1) return LS_POISON(ls_run_of(NULL), LS_ERR_VALUE, "stack: no tensors given");
     ls_run *run = op_begin(LS_OP_stack, n, n, tensors);
     if (!run) return op_poison(tensors[0]);
@@ -369,7 +371,7 @@ ls_tensor *ls_stack(int n, ls_tensor *const *tensors, int dim)
     ls_tensor **wide = ls_sys_alloc((size_t)n * sizeof *wide);
     if (!wide) return op_error(run, LS_OP_stack, LS_ERR_MEMORY, "no memory");
     for (int i = 0; i < n; i++) wide[i] = ls_unsqueeze(tensors[i], d);
-    ls_tensor *y = ls_concat(n, wide, d);
+    ls_tensor *y = ls_concat_n(d, wide, n);
     ls_sys_free(wide);
     return y;
 }

@@ -2,7 +2,7 @@
 #include "optim/optim.h"
 #include "tensor/remind.h"
 
-void ls_train_apart(ls_optim *optim)
+void ls_optim_train_apart(ls_optim *optim)
 {
     if (optim) optim->apart = true;
 }
@@ -11,7 +11,7 @@ bool ls_optim_trains_together(const ls_optim *optim)
 {
     for (int64_t i = 0; i < optim->slot_count; i++) {
         const ls_tensor *parameter = optim->slots[i].parameter;
-        if (ls_wants_grad(parameter) && ls_leaf_watched(parameter)) return true; /* a frozen one has no leaf */
+        if (ls_requires_grad(parameter) && ls_leaf_watched(parameter)) return true; /* a frozen one has no leaf */
     }
     return false;
 }
@@ -23,7 +23,7 @@ void ls_optim_look_for_others(ls_optim *optim)
     int64_t trained = 0;
     for (int64_t i = 0; i < optim->slot_count; i++) {
         const ls_optim_slot *slot = &optim->slots[i];
-        if (!ls_wants_grad(slot->parameter) || ls_leaf_walk(slot->parameter) <= optim->used) continue;
+        if (!ls_requires_grad(slot->parameter) || ls_leaf_walk(slot->parameter) <= optim->used) continue;
         trained++;
         if (!alone && !ls_leaf_watched(slot->parameter)) alone = slot;
     }

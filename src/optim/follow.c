@@ -16,7 +16,7 @@ static bool find_laggards(ls_optim *optim, bool *some)
 {
     ls_run *run = optim->object.run;
     int64_t most[2] = {optim->steps, -optim->steps};
-    bool ok = ls_exchange_reduce(run, most, 2, LS_I64, LS_COMM_MAX, who);
+    bool ok = ls_exchange_reduce(run, most, 2, LS_I64, LS_REDUCE_MAX, who);
     *some = ok && most[0] != -most[1];
     return ok;
 }

@@ -50,7 +50,7 @@ static bool each_of_optim(const ls_optim *optim, each_fn *each, void *user)
         for (int64_t i = 0; i < optim->slot_count; i++) {
             const ls_optim_slot *slot = &optim->slots[i];
             ls_tensor *gradient =
-                slot->group == group && ls_wants_grad(slot->parameter) ? ls_grad(slot->parameter) : NULL;
+                slot->group == group && ls_requires_grad(slot->parameter) ? ls_grad(slot->parameter) : NULL;
             if (!gradient) continue;
             if (!ls_is_valid(gradient) || !ls_slot_check_home(optim, slot, gradient)) return false;
             ls_range own = ls_slot_own(optim, slot);
@@ -76,7 +76,7 @@ static bool each_of_list(const ls_state *list, const ls_device *device, each_fn 
 {
     for (int64_t i = 0; i < ls_state_count(list); i++) {
         ls_tensor *parameter = list->entries[i].tensor;
-        ls_tensor *gradient = ls_wants_grad(parameter) ? ls_grad(parameter) : NULL;
+        ls_tensor *gradient = ls_requires_grad(parameter) ? ls_grad(parameter) : NULL;
         if (!gradient) continue;
         if (!ls_is_valid(gradient)) return false;
         if (gradient->storage->device != device) {
@@ -294,11 +294,11 @@ static bool can_clip_list(ls_run *run, const char *who)
     return !ls_failed(run);
 }
 
-ls_tensor *ls_clip_grad_norm_of(const ls_state *parameters, double max_norm)
+ls_tensor *ls_state_clip_grad_norm(const ls_state *parameters, double max_norm)
 {
     if (!parameters) return &ls_run_of(NULL)->poison;
     ls_run *run = parameters->object.run;
-    if (!limit_sound(run, max_norm, "ls_clip_grad_norm_of") || !can_clip_list(run, "ls_clip_grad_norm_of"))
+    if (!limit_sound(run, max_norm, "ls_state_clip_grad_norm") || !can_clip_list(run, "ls_state_clip_grad_norm"))
         return &run->poison;
     gradients g = gradients_of_list(parameters);
     return clip_norm(&g, max_norm);
@@ -340,10 +340,10 @@ void ls_clip_grad_value(ls_optim *optim, double limit)
     clip_value(&g, limit);
 }
 
-void ls_clip_grad_value_of(const ls_state *parameters, double limit)
+void ls_state_clip_grad_value(const ls_state *parameters, double limit)
 {
-    if (!parameters || !limit_sound(parameters->object.run, limit, "ls_clip_grad_value_of")) return;
-    if (!can_clip_list(parameters->object.run, "ls_clip_grad_value_of")) return;
+    if (!parameters || !limit_sound(parameters->object.run, limit, "ls_state_clip_grad_value")) return;
+    if (!can_clip_list(parameters->object.run, "ls_state_clip_grad_value")) return;
     gradients g = gradients_of_list(parameters);
     clip_value(&g, limit);
 }

@@ -13,7 +13,7 @@ static bool movable(const ls_optim *optim, const ls_optim_slot *slot, int group)
     const ls_tensor *p = slot->parameter;
     /* Slices of state that is shared out are of elements in row-major order. */
     bool fits = optim->object.run->share.optimizer ? ls_view_contiguous(&p->view) : ls_view_dense(&p->view);
-    return !slot->block && slot->group == group && ls_wants_grad(p) && p->view.dtype == LS_F32 && fits &&
+    return !slot->block && slot->group == group && ls_requires_grad(p) && p->view.dtype == LS_F32 && fits &&
            p->storage->device == optim->device;
 }
 
@@ -142,7 +142,7 @@ static bool move_slot(ls_optim *optim, ls_optim_slot *slot, int number, int64_t 
     ls_release(home);
     if (!ok) return false;
     if (!(slot->grad_home = ls_block_piece(block->gradients, offset, &p->view))) return false;
-    ls_grad_place(p, slot->grad_home);
+    ls_set_grad_memory(p, slot->grad_home);
     slot->block = number;
     slot->offset = offset;
     slot->room = room_of(ls_numel(p));
@@ -212,10 +212,11 @@ bool ls_slot_check_home(const ls_optim *optim, const ls_optim_slot *slot, const 
     const char *home = (const char *)ls_slot_block(optim, slot)->parameters->view.data;
     if (at_home(slot, gradient) && slot->parameter->view.data == home + (size_t)slot->offset * sizeof(float))
         return true;
-    ls_fail(&optim->object.run->errors, LS_ERR_STATE,
-            "%s: %s was moved by another optimiser or by ls_grad_place(); with .shard_optimizer a parameter has one "
-            "optimiser, and its gradient one place",
-            optim->rule->name, slot->name);
+    ls_fail(
+        &optim->object.run->errors, LS_ERR_STATE,
+        "%s: %s was moved by another optimiser or by ls_set_grad_memory(); with .shard_optimizer a parameter has one "
+        "optimiser, and its gradient one place",
+        optim->rule->name, slot->name);
     return false;
 }
 

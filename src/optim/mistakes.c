@@ -14,7 +14,7 @@ static const ls_optim_slot *first_due(const ls_optim *optim)
 static void no_gradients(ls_optim *optim)
 {
     bool wanted = false;
-    for (int64_t i = 0; i < optim->slot_count; i++) wanted = wanted || ls_wants_grad(optim->slots[i].parameter);
+    for (int64_t i = 0; i < optim->slot_count; i++) wanted = wanted || ls_requires_grad(optim->slots[i].parameter);
     if (optim->had_gradients || !wanted) return;
     optim->had_gradients = true; /* said once */
     ls_log_of_job(LS_LOG_WARN,
@@ -67,7 +67,7 @@ static void look_for_rivals(ls_optim *optim)
         optim->told_shared = true;
         ls_log_of_job(LS_LOG_WARN,
                       "ls_step: two optimisers, %s and %s, take turns in updating \"%s\"; give each parameters of its "
-                      "own (.parameters), or make one with groups (ls_group_add)",
+                      "own (.parameters), or make one with groups (ls_optim_add_group)",
                       other->rule->name, optim->rule->name, slot->name);
     }
 }

@@ -17,7 +17,7 @@ static double between(bool straight, double from, double to, double part)
 static ls_rates one_cycle_at(const ls_schedule *s, int64_t step, int group, double initial_lr)
 {
     (void)initial_lr;
-    const ls_one_cycle_opts *o = &s->cycle;
+    const ls_one_cycle_schedule_opts *o = &s->cycle;
     double top = s->max_lrs[group], start = top / o->div_factor, bottom = start / o->final_div_factor;
     double low = o->base_momentum, high = o->max_momentum, total = (double)o->total_steps;
     const phase three[] = {{o->pct_start * total - 1, start, top, high, low},
@@ -30,12 +30,12 @@ static ls_rates one_cycle_at(const ls_schedule *s, int64_t step, int group, doub
     double begin = i ? phases[i - 1].end : 0;
     double length = phases[i].end - begin, part = length > 0 ? fmin(1, ((double)step - begin) / length) : 1;
     return (ls_rates){.lr = between(o->linear, phases[i].from_lr, phases[i].to_lr, part),
-                      .has_momentum = !o->no_momentum_cycle,
+                      .has_momentum = o->cycle_momentum,
                       .momentum = between(o->linear, phases[i].from_momentum, phases[i].to_momentum, part)};
 }
 
 /* Set total_steps; or say what is wrong. */
-static const char *length_of(ls_one_cycle_opts *o)
+static const char *length_of(ls_one_cycle_schedule_opts *o)
 {
     bool counted = o->total_steps != LS_AUTO, in_epochs = o->epochs != LS_AUTO || o->steps_per_epoch != LS_AUTO;
     if (counted && in_epochs) return "its length is given twice";
@@ -55,52 +55,57 @@ static bool positive(double value)
 }
 
 /* The rates at the top, one for each of `groups`; an error, and false, when one makes no sense. */
-static bool tops_sound(ls_errors *errors, const ls_one_cycle_opts *o, int groups)
+static bool tops_sound(ls_errors *errors, const ls_one_cycle_schedule_opts *o, int groups)
 {
     if (!o->max_lrs && o->max_lr == LS_AUTO_REAL)
-        ls_fail(errors, LS_ERR_VALUE, "ls_one_cycle_new: give .max_lr, the rate at the top");
+        ls_fail(errors, LS_ERR_VALUE, "ls_one_cycle_schedule_new: give .max_lr, the rate at the top");
     else if (o->max_lrs && o->max_lr != LS_AUTO_REAL)
-        ls_fail(errors, LS_ERR_VALUE, "ls_one_cycle_new: .max_lr and .max_lrs are both given; leave one out");
+        ls_fail(errors, LS_ERR_VALUE, "ls_one_cycle_schedule_new: .max_lr and .max_lrs are both given; leave one out");
     else if (!o->max_lrs && !positive(o->max_lr))
-        ls_fail(errors, LS_ERR_VALUE, "ls_one_cycle_new: .max_lr = %g; it must be finite and above 0", o->max_lr);
+        ls_fail(errors, LS_ERR_VALUE, "ls_one_cycle_schedule_new: .max_lr = %g; it must be finite and above 0",
+                o->max_lr);
     else
         for (int i = 0; o->max_lrs && i < groups; i++)
             if (!positive(o->max_lrs[i]))
-                ls_fail(errors, LS_ERR_VALUE, "ls_one_cycle_new: .max_lrs[%d] = %g; it must be finite and above 0", i,
+                ls_fail(errors, LS_ERR_VALUE,
+                        "ls_one_cycle_schedule_new: .max_lrs[%d] = %g; it must be finite and above 0", i,
                         o->max_lrs[i]);
     return errors->code == LS_OK;
 }
 
-static bool numbers_sound(ls_errors *errors, const ls_one_cycle_opts *o)
+static bool numbers_sound(ls_errors *errors, const ls_one_cycle_schedule_opts *o)
 {
-    static const ls_one_cycle_opts unset = {ls_one_cycle_opts_defaults};
+    static const ls_one_cycle_schedule_opts unset = {ls_one_cycle_schedule_opts_defaults};
     if (!positive(o->div_factor) || !positive(o->final_div_factor))
         ls_fail(errors, LS_ERR_VALUE,
-                "ls_one_cycle_new: rates are divided by .div_factor = %g and .final_div_factor = %g, which must be "
+                "ls_one_cycle_schedule_new: rates are divided by .div_factor = %g and .final_div_factor = %g, which "
+                "must be "
                 "finite and above 0",
                 o->div_factor, o->final_div_factor);
     else if (!(o->pct_start >= 0 && o->pct_start <= 1))
-        ls_fail(errors, LS_ERR_VALUE, "ls_one_cycle_new: .pct_start is %g, not in [0, 1]", o->pct_start);
+        ls_fail(errors, LS_ERR_VALUE, "ls_one_cycle_schedule_new: .pct_start is %g, not in [0, 1]", o->pct_start);
     else if (!(o->base_momentum >= 0 && o->base_momentum < 1 && o->max_momentum >= 0 && o->max_momentum < 1))
-        ls_fail(errors, LS_ERR_VALUE, "ls_one_cycle_new: .base_momentum = %g and .max_momentum = %g are not in [0, 1)",
-                o->base_momentum, o->max_momentum);
-    else if (o->no_momentum_cycle && (o->base_momentum != unset.base_momentum || o->max_momentum != unset.max_momentum))
         ls_fail(errors, LS_ERR_VALUE,
-                "ls_one_cycle_new: .no_momentum_cycle leaves the momentum alone, and .base_momentum = %g and "
-                ".max_momentum = %g have no effect; leave one of them out",
+                "ls_one_cycle_schedule_new: .base_momentum = %g and .max_momentum = %g are not in [0, 1)",
                 o->base_momentum, o->max_momentum);
+    else if (!o->cycle_momentum && (o->base_momentum != unset.base_momentum || o->max_momentum != unset.max_momentum))
+        ls_fail(
+            errors, LS_ERR_VALUE,
+            "ls_one_cycle_schedule_new: .cycle_momentum = false leaves the momentum alone, and .base_momentum = %g and "
+            ".max_momentum = %g have no effect; leave one of them out",
+            o->base_momentum, o->max_momentum);
     return errors->code == LS_OK;
 }
 
-ls_schedule *ls_one_cycle_new_sized(ls_optim *optim, const ls_one_cycle_opts *given, size_t opts_size)
+ls_schedule *ls_one_cycle_schedule_new_sized(ls_optim *optim, const ls_one_cycle_schedule_opts *given, size_t opts_size)
 {
-    if (!optim || ls_object_has_ended(optim, "ls_one_cycle_new") || ls_failed(optim->object.run)) return NULL;
+    if (!optim || ls_object_has_ended(optim, "ls_one_cycle_schedule_new") || ls_failed(optim->object.run)) return NULL;
     ls_errors *errors = &optim->object.run->errors;
-    ls_one_cycle_opts o = LS_OPTS_READ(ls_one_cycle_opts, given, opts_size);
+    ls_one_cycle_schedule_opts o = LS_OPTS_READ(ls_one_cycle_schedule_opts, given, opts_size);
     const char *problem = length_of(&o);
     if (problem)
         return ls_fail(errors, LS_ERR_VALUE,
-                       "ls_one_cycle_new: %s; give .total_steps, or .epochs and .steps_per_epoch, "
+                       "ls_one_cycle_schedule_new: %s; give .total_steps, or .epochs and .steps_per_epoch, "
                        "all at least 1",
                        problem),
                NULL;
@@ -109,7 +114,7 @@ ls_schedule *ls_one_cycle_new_sized(ls_optim *optim, const ls_one_cycle_opts *gi
     if (!s) return NULL;
     s->max_lrs = ls_sys_alloc((size_t)optim->group_count * sizeof *s->max_lrs);
     if (!s->max_lrs) {
-        ls_fail(errors, LS_ERR_MEMORY, "ls_one_cycle_new: no memory");
+        ls_fail(errors, LS_ERR_MEMORY, "ls_one_cycle_schedule_new: no memory");
         ls_schedule_free(s);
         return NULL;
     }

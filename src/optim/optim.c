@@ -79,7 +79,7 @@ static ls_optim_slot *add_slot(ls_optim *optim, const char *name, ls_tensor *par
     return slot;
 }
 
-static bool add_group(ls_optim *optim, ls_group_opts settings)
+static bool add_group(ls_optim *optim, ls_optim_group_opts settings)
 {
     ls_run *run = optim->object.run;
     if (optim->group_count == optim->group_capacity) {
@@ -93,7 +93,7 @@ static bool add_group(ls_optim *optim, ls_group_opts settings)
     return true;
 }
 
-static bool settings_sound(ls_optim *optim, const ls_group_opts *s)
+static bool settings_sound(ls_optim *optim, const ls_optim_group_opts *s)
 {
     bool finite = isfinite(s->lr + s->weight_decay + s->momentum + s->dampening + s->epsilon);
     bool rates = s->lr >= 0 && s->weight_decay >= 0 && s->epsilon >= 0 && s->dampening >= 0 && s->dampening <= 1;
@@ -134,7 +134,7 @@ ls_optim *ls_optim_new(ls_run *run, const ls_rule *rule, const ls_state *paramet
 /* ---- groups ---- */
 
 /* What was not given is as in `otherwise`. */
-static void complete(ls_group_opts *given, const ls_group_opts *otherwise)
+static void complete(ls_optim_group_opts *given, const ls_optim_group_opts *otherwise)
 {
     given->lr = ls_opts_real(given->lr, otherwise->lr);
     given->weight_decay = ls_opts_real(given->weight_decay, otherwise->weight_decay);
@@ -146,7 +146,7 @@ static void complete(ls_group_opts *given, const ls_group_opts *otherwise)
 }
 
 /* What the optimiser's rule does not use would have no effect. */
-static bool options_apply(const ls_optim *optim, const ls_group_opts *given, const char *who)
+static bool options_apply(const ls_optim *optim, const ls_optim_group_opts *given, const char *who)
 {
     bool betas = optim->rule->has_betas;
     const struct {
@@ -166,13 +166,14 @@ static bool options_apply(const ls_optim *optim, const ls_group_opts *given, con
     return true;
 }
 
-int ls_group_add_sized(ls_optim *optim, const ls_state *parameters, const ls_group_opts *given, size_t opts_size)
+int ls_optim_add_group_sized(ls_optim *optim, const ls_state *parameters, const ls_optim_group_opts *given,
+                             size_t opts_size)
 {
     if (!optim) return 0;
     ls_run *run = optim->object.run;
     if (ls_failed(run)) return 0;
-    ls_group_opts s = LS_OPTS_READ(ls_group_opts, given, opts_size);
-    if (!options_apply(optim, &s, "ls_group_add")) return 0;
+    ls_optim_group_opts s = LS_OPTS_READ(ls_optim_group_opts, given, opts_size);
+    if (!options_apply(optim, &s, "ls_optim_add_group")) return 0;
     complete(&s, &optim->defaults);
     if (!settings_sound(optim, &s) || !add_group(optim, s)) return 0;
     for (int64_t i = 0; i < ls_state_count(parameters); i++) {
@@ -184,7 +185,7 @@ int ls_group_add_sized(ls_optim *optim, const ls_state *parameters, const ls_gro
     return optim->group_count - 1;
 }
 
-int ls_group_count(const ls_optim *optim)
+int64_t ls_optim_group_count(const ls_optim *optim)
 {
     return optim ? optim->group_count : 0;
 }
@@ -198,31 +199,31 @@ static bool group_exists(const ls_optim *optim, int group, const char *who)
     return false;
 }
 
-ls_group_numbers ls_group_get(const ls_optim *optim, int group)
+ls_group_numbers ls_optim_group(const ls_optim *optim, int group)
 {
-    if (!group_exists(optim, group, "ls_group_get")) return (ls_group_numbers){0};
-    const ls_group_opts *now = &optim->groups[group].now;
+    if (!group_exists(optim, group, "ls_optim_group")) return (ls_group_numbers){0};
+    const ls_optim_group_opts *now = &optim->groups[group].now;
     return (ls_group_numbers){now->lr,    now->weight_decay, now->momentum, now->dampening,
                               now->beta1, now->beta2,        now->epsilon};
 }
 
-void ls_group_set_sized(ls_optim *optim, int group, const ls_group_opts *given, size_t opts_size)
+void ls_optim_set_group_sized(ls_optim *optim, int group, const ls_optim_group_opts *given, size_t opts_size)
 {
-    if (!group_exists(optim, group, "ls_group_set")) return;
-    ls_group_opts values = LS_OPTS_READ(ls_group_opts, given, opts_size);
-    if (!options_apply(optim, &values, "ls_group_set")) return;
+    if (!group_exists(optim, group, "ls_optim_set_group")) return;
+    ls_optim_group_opts values = LS_OPTS_READ(ls_optim_group_opts, given, opts_size);
+    if (!options_apply(optim, &values, "ls_optim_set_group")) return;
     complete(&values, &optim->groups[group].now);
     if (settings_sound(optim, &values)) optim->groups[group].now = values;
 }
 
-double ls_lr(const ls_optim *optim)
+double ls_optim_lr(const ls_optim *optim)
 {
     return optim ? optim->groups[0].now.lr : 0;
 }
 
-void ls_set_lr(ls_optim *optim, double lr)
+void ls_optim_set_lr(ls_optim *optim, double lr)
 {
-    for (int i = 0; i < ls_group_count(optim); i++) ls_group_set(optim, i, .lr = lr);
+    for (int i = 0; i < ls_optim_group_count(optim); i++) ls_optim_set_group(optim, i, .lr = lr);
 }
 
 /* ---- a step ---- */
@@ -281,7 +282,8 @@ static void join_spans(ls_optim_span *a, const ls_optim_span *b, int moments)
 }
 
 /* in: gradient, found?  out: parameter, moments ..., half? */
-static bool submit_span(const ls_optim *optim, const ls_group_opts *settings, const ls_optim_span *span, int moments)
+static bool submit_span(const ls_optim *optim, const ls_optim_group_opts *settings, const ls_optim_span *span,
+                        int moments)
 {
     const ls_operand *found = optim->found ? &optim->found->view : NULL;
     ls_call call = {.n_in = 2, .n_out = 1 + moments, .in = {&span->gradient, found}, .out = {&span->parameter}};
@@ -296,7 +298,7 @@ static bool submit_span(const ls_optim *optim, const ls_group_opts *settings, co
 
 static bool step_group(ls_optim *optim, int group)
 {
-    const ls_group_opts *settings = &optim->groups[group].now;
+    const ls_optim_group_opts *settings = &optim->groups[group].now;
     int moments = optim->rule->moment_count(settings);
     ls_optim_span open;
     const ls_optim_slot *last = NULL; /* of the open span */
@@ -304,7 +306,7 @@ static bool step_group(ls_optim *optim, int group)
     for (int64_t i = 0; i < optim->slot_count; i++) {
         ls_optim_slot *slot = &optim->slots[i];
         if (slot->group != group) continue;
-        ls_tensor *gradient = ls_wants_grad(slot->parameter) ? ls_grad(slot->parameter) : NULL;
+        ls_tensor *gradient = ls_requires_grad(slot->parameter) ? ls_grad(slot->parameter) : NULL;
         slot->due = gradient != NULL;
         if (!slot->due) continue;
         ls_optim_span span;
@@ -393,12 +395,12 @@ bool ls_step(ls_optim *optim)
     return ok && !optim->skipped;
 }
 
-bool ls_step_was_skipped(const ls_optim *optim)
+bool ls_optim_step_was_skipped(const ls_optim *optim)
 {
     return optim && optim->skipped;
 }
 
-int64_t ls_steps_taken(const ls_optim *optim)
+int64_t ls_optim_steps_taken(const ls_optim *optim)
 {
     return optim ? optim->steps : 0;
 }
@@ -417,5 +419,5 @@ static bool gradients_add_up(const ls_optim *optim)
 void ls_zero_grad(ls_optim *optim)
 {
     if (!optim || ls_failed(optim->object.run) || gradients_add_up(optim)) return;
-    for (int64_t i = 0; i < optim->slot_count; i++) ls_grad_clear(optim->slots[i].parameter);
+    for (int64_t i = 0; i < optim->slot_count; i++) ls_clear_grad(optim->slots[i].parameter);
 }

@@ -31,7 +31,7 @@ typedef struct ls_optim_slot {
     bool moments_hold[LS_MAX_MOMENTS];  /* have a value, not only memory; on all processes alike */
     ls_tensor *master;                  /* f32 copy of a half precision parameter; NULL without */
     ls_tensor *half;                    /* half precision copy of an f32 parameter (half.c); NULL without */
-    ls_tensor *step_tensor;             /* for ls_optim_state() */
+    ls_tensor *step_tensor;             /* for ls_optim_state_dict() */
 } ls_optim_slot;
 
 /* Memory of parameters of one group, in order, each beginning on a cache line. Gradients are in one of the same layout,
@@ -48,8 +48,8 @@ typedef struct ls_optim_block {
 } ls_optim_block;
 
 typedef struct ls_group {
-    ls_group_opts now, made; /* at the moment, and as the program made it */
-    double initial_lr;       /* when the first schedule was made */
+    ls_optim_group_opts now, made; /* at the moment, and as the program made it */
+    double initial_lr;             /* when the first schedule was made */
     bool scheduled;
 } ls_group;
 
@@ -66,14 +66,15 @@ typedef struct ls_rule {
     const char *moment_names[LS_MAX_MOMENTS]; /* PyTorch's; NULL where there are fewer */
     int most_moments;                         /* outputs of the step between the parameter and its half copy */
     bool has_betas;                           /* OneCycle moves beta1, else momentum */
-    int (*moment_count)(const ls_group_opts *settings);
-    void (*fill_call)(const ls_optim *optim, const ls_group_opts *settings, const ls_optim_span *span, ls_call *call);
+    int (*moment_count)(const ls_optim_group_opts *settings);
+    void (*fill_call)(const ls_optim *optim, const ls_optim_group_opts *settings, const ls_optim_span *span,
+                      ls_call *call);
 } ls_rule;
 
 struct ls_optim {
     ls_object object;
     const ls_rule *rule;
-    ls_group_opts defaults;
+    ls_optim_group_opts defaults;
     bool nesterov, maximize, decoupled, master_weights, scattered;
     ls_device *device; /* of all parameters; NULL while there are none */
 
@@ -119,8 +120,8 @@ bool ls_optim_follow(ls_optim *optim, int from);
 
 /* state.c: no step was ever taken. Groups stay as they are. */
 void ls_optim_forget(ls_optim *optim);
-/* Get the moments of all processes for ls_optim_state() on rank 0, and let go of them. All must call; nothing is done
- * where state is not shared out. */
+/* Get the moments of all processes for ls_optim_state_dict() on rank 0, and let go of them. All must call; nothing is
+ * done where state is not shared out. */
 bool ls_optim_collect(ls_optim *optim);
 void ls_optim_collect_end(ls_optim *optim);
 

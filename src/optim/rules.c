@@ -5,12 +5,12 @@
 
 /* ---- SGD ---- */
 
-static int sgd_moment_count(const ls_group_opts *settings)
+static int sgd_moment_count(const ls_optim_group_opts *settings)
 {
     return settings->momentum != 0;
 }
 
-static void sgd_fill_call(const ls_optim *optim, const ls_group_opts *settings, const ls_optim_span *span,
+static void sgd_fill_call(const ls_optim *optim, const ls_optim_group_opts *settings, const ls_optim_span *span,
                           ls_call *call)
 {
     call->op = LS_OP_sgd_step;
@@ -39,7 +39,7 @@ ls_optim *ls_sgd_new_sized(ls_run *run, ls_module *module, const ls_sgd_opts *gi
                 opts.momentum, opts.dampening);
         return NULL;
     }
-    return ls_optim_new(run, &sgd, opts.parameters ? opts.parameters : ls_parameters(module),
+    return ls_optim_new(run, &sgd, opts.parameters ? opts.parameters : ls_object_parameters(module),
                         &(ls_optim){.defaults = {.lr = opts.lr,
                                                  .weight_decay = opts.weight_decay,
                                                  .momentum = opts.momentum,
@@ -52,13 +52,13 @@ ls_optim *ls_sgd_new_sized(ls_run *run, ls_module *module, const ls_sgd_opts *gi
 
 /* ---- Adam and AdamW ---- */
 
-static int adam_moment_count(const ls_group_opts *settings)
+static int adam_moment_count(const ls_optim_group_opts *settings)
 {
     (void)settings;
     return 2;
 }
 
-static void adam_fill_call(const ls_optim *optim, const ls_group_opts *settings, const ls_optim_span *span,
+static void adam_fill_call(const ls_optim *optim, const ls_optim_group_opts *settings, const ls_optim_span *span,
                            ls_call *call)
 {
     call->op = LS_OP_adam_step;
@@ -93,7 +93,7 @@ static const ls_rule adamw = {
 
 static ls_optim *adam_new(ls_run *run, const ls_rule *rule, ls_module *module, ls_adam_opts opts)
 {
-    return ls_optim_new(run, rule, opts.parameters ? opts.parameters : ls_parameters(module),
+    return ls_optim_new(run, rule, opts.parameters ? opts.parameters : ls_object_parameters(module),
                         &(ls_optim){.defaults = {.lr = opts.lr,
                                                  .weight_decay = opts.weight_decay,
                                                  .beta1 = opts.beta1,

@@ -41,16 +41,16 @@ static bool usable(double scale)
 }
 
 /* The scale of the next group, after the steps of the last. */
-static ls_loss_scale next_scale(const ls_scaler *scaler)
+static ls_loss_scaler_state next_scale(const ls_scaler *scaler)
 {
-    ls_loss_scale next = scaler->now;
+    ls_loss_scaler_state next = scaler->now;
     if (!scaler->stepped) return next;
     if (!scaler->overflow && ++next.good_steps < GROWTH_INTERVAL) return next;
     double scale = next.scale * (scaler->overflow ? BACKOFF : GROWTH);
-    return (ls_loss_scale){.scale = usable(scale) ? scale : next.scale};
+    return (ls_loss_scaler_state){.scale = usable(scale) ? scale : next.scale};
 }
 
-static void set(ls_scaler *scaler, ls_loss_scale scale)
+static void set(ls_scaler *scaler, ls_loss_scaler_state scale)
 {
     scaler->now = scale;
     scaler->stepped = scaler->overflow = false;
@@ -73,17 +73,17 @@ void ls_scaler_stepped(ls_scaler *scaler, bool finite)
     scaler->overflow |= !finite;
 }
 
-ls_loss_scale ls_loss_scale_get(const ls_run *run)
+ls_loss_scaler_state ls_loss_scaler(const ls_run *run)
 {
-    return run->scaler ? next_scale(run->scaler) : (ls_loss_scale){.scale = 1};
+    return run->scaler ? next_scale(run->scaler) : (ls_loss_scaler_state){.scale = 1};
 }
 
-void ls_loss_scale_set(ls_run *run, ls_loss_scale state)
+void ls_set_loss_scaler(ls_run *run, ls_loss_scaler_state state)
 {
     if (ls_failed(run)) return;
-    if (!run->scaler) ls_fail(&run->errors, LS_ERR_STATE, "ls_loss_scale_set: this run has no loss scaler");
+    if (!run->scaler) ls_fail(&run->errors, LS_ERR_STATE, "ls_set_loss_scaler: this run has no loss scaler");
     else if (!usable(state.scale))
-        ls_fail(&run->errors, LS_ERR_VALUE, "ls_loss_scale_set: the scale is %g; it must be between 2^-100 and 2^127",
+        ls_fail(&run->errors, LS_ERR_VALUE, "ls_set_loss_scaler: the scale is %g; it must be between 2^-100 and 2^127",
                 state.scale);
     else set(run->scaler, state);
 }

@@ -12,9 +12,9 @@
 
 typedef struct ls_scaler {
     ls_object object;
-    ls_loss_scale now;      /* of the gradients there are */
-    bool stepped, overflow; /* since it was settled: some optimiser did; one of their gradients was not finite */
-    bool told;              /* that it fell below 1 */
+    ls_loss_scaler_state now; /* of the gradients there are */
+    bool stepped, overflow;   /* since it was settled: some optimiser did; one of their gradients was not finite */
+    bool told;                /* that it fell below 1 */
 } ls_scaler;
 
 /* Make the run's scaler. NULL (and an error) when memory is out. */

@@ -26,7 +26,7 @@ static void apply(ls_schedule *schedule)
 {
     ls_optim *optim = schedule->optim;
     for (int i = 0; i < schedule->group_count && i < optim->group_count; i++) {
-        ls_group_opts *now = &optim->groups[i].now;
+        ls_optim_group_opts *now = &optim->groups[i].now;
         ls_rates rates = schedule->rates_at(schedule, schedule->step, i, optim->groups[i].initial_lr);
         if (!(rates.lr >= 0 && rates.lr < INFINITY)) {
             ls_fail(&schedule->object.run->errors, LS_ERR_VALUE,
@@ -76,7 +76,7 @@ static void look_for_rivals(const ls_schedule *schedule)
     if (++optim->followed != 3) return; /* one, another, and the first again */
     ls_log_of_job(LS_LOG_WARN,
                   "ls_schedule_step: two schedules of one %s take turns, and the rate is that of the last alone; "
-                  "ls_lambda_new() can multiply, ls_sequential_schedule_new() has one follow the other",
+                  "ls_lambda_schedule_new() can multiply, ls_sequential_schedule_new() has one follow the other",
                   optim->rule->name);
 }
 
@@ -92,7 +92,7 @@ void ls_schedule_step(ls_schedule *schedule)
         if (schedule->limit && step > schedule->limit) step = schedule->limit;
     }
     look_for_rivals(schedule);
-    ls_schedule_set(schedule, step);
+    ls_schedule_set_position(schedule, step);
 }
 
 double ls_schedule_lr(const ls_schedule *schedule)
@@ -100,17 +100,17 @@ double ls_schedule_lr(const ls_schedule *schedule)
     return schedule ? schedule->lr : 0;
 }
 
-int64_t ls_schedule_get(const ls_schedule *schedule)
+int64_t ls_schedule_position(const ls_schedule *schedule)
 {
     return schedule ? schedule->step : 0;
 }
 
-void ls_schedule_set(ls_schedule *schedule, int64_t step)
+void ls_schedule_set_position(ls_schedule *schedule, int64_t step)
 {
     if (!schedule || ls_failed(schedule->object.run)) return;
     if (step < 0) {
-        ls_fail(&schedule->object.run->errors, LS_ERR_VALUE, "ls_schedule_set: step %lld; they are counted from 0",
-                (long long)step);
+        ls_fail(&schedule->object.run->errors, LS_ERR_VALUE,
+                "ls_schedule_set_position: step %lld; they are counted from 0", (long long)step);
         return;
     }
     if (schedule->limit && step > schedule->limit) {
@@ -185,9 +185,10 @@ static ls_rates cosine_at(const ls_schedule *s, int64_t step, int group, double 
     return (ls_rates){.lr = s->low + (initial - s->low) * (1 + cos(PI * (double)step / (double)s->period)) / 2};
 }
 
-ls_schedule *ls_cosine_new(ls_optim *optim, int64_t period, double eta_min)
+ls_schedule *ls_cosine_schedule_new(ls_optim *optim, int64_t period, double eta_min)
 {
-    if (!sound(optim, "ls_cosine_new", "step", period) || !number_sound(optim, "ls_cosine_new", "eta_min", eta_min))
+    if (!sound(optim, "ls_cosine_schedule_new", "step", period) ||
+        !number_sound(optim, "ls_cosine_schedule_new", "eta_min", eta_min))
         return NULL;
     ls_schedule *s = ls_schedule_new(optim, "cosine", cosine_at);
     if (!s) return NULL;
@@ -212,14 +213,14 @@ static ls_schedule *decay_new(ls_optim *optim, const char *who, int64_t period, 
     return ls_schedule_begin(s);
 }
 
-ls_schedule *ls_step_lr_new(ls_optim *optim, int64_t period, double gamma)
+ls_schedule *ls_step_schedule_new(ls_optim *optim, int64_t period, double gamma)
 {
-    return decay_new(optim, "ls_step_lr_new", period, gamma);
+    return decay_new(optim, "ls_step_schedule_new", period, gamma);
 }
 
-ls_schedule *ls_exponential_new(ls_optim *optim, double gamma)
+ls_schedule *ls_exponential_schedule_new(ls_optim *optim, double gamma)
 {
-    return decay_new(optim, "ls_exponential_new", 1, gamma);
+    return decay_new(optim, "ls_exponential_schedule_new", 1, gamma);
 }
 
 static double warmup_progress(const ls_schedule *s, int64_t step)
@@ -259,26 +260,26 @@ static ls_schedule *warmup_new(ls_optim *optim, int64_t warmup, int64_t total, c
     return ls_schedule_begin(s);
 }
 
-ls_schedule *ls_warmup_linear_new(ls_optim *optim, int64_t warmup, int64_t total)
+ls_schedule *ls_warmup_linear_schedule_new(ls_optim *optim, int64_t warmup, int64_t total)
 {
-    return warmup_new(optim, warmup, total, "ls_warmup_linear_new", "linear", warmup_linear_at);
+    return warmup_new(optim, warmup, total, "ls_warmup_linear_schedule_new", "linear", warmup_linear_at);
 }
 
-ls_schedule *ls_warmup_cosine_new(ls_optim *optim, int64_t warmup, int64_t total)
+ls_schedule *ls_warmup_cosine_schedule_new(ls_optim *optim, int64_t warmup, int64_t total)
 {
-    return warmup_new(optim, warmup, total, "ls_warmup_cosine_new", "cosine", warmup_cosine_at);
+    return warmup_new(optim, warmup, total, "ls_warmup_cosine_schedule_new", "cosine", warmup_cosine_at);
 }
 
 static ls_rates lambda_at(const ls_schedule *s, int64_t step, int group, double initial)
 {
     (void)group;
-    return (ls_rates){.lr = initial * s->factor(s->user, step)};
+    return (ls_rates){.lr = initial * s->factor(step, s->user)};
 }
 
-ls_schedule *ls_lambda_new(ls_optim *optim, ls_factor_fn *factor, void *user)
+ls_schedule *ls_lambda_schedule_new(ls_optim *optim, ls_factor_fn *factor, void *user)
 {
-    if (!optim || ls_object_has_ended(optim, "ls_lambda_new") || ls_failed(optim->object.run)) return NULL;
-    if (!factor) return ls_fail(&optim->object.run->errors, LS_ERR_VALUE, "ls_lambda_new: no function"), NULL;
+    if (!optim || ls_object_has_ended(optim, "ls_lambda_schedule_new") || ls_failed(optim->object.run)) return NULL;
+    if (!factor) return ls_fail(&optim->object.run->errors, LS_ERR_VALUE, "ls_lambda_schedule_new: no function"), NULL;
     ls_schedule *s = ls_schedule_new(optim, "function of the program", lambda_at);
     if (!s) return NULL;
     s->factor = factor;
@@ -296,31 +297,32 @@ static ls_rates sequential_at(const ls_schedule *s, int64_t step, int group, dou
     return part->rates_at(part, i ? step - s->milestones[i - 1] : step, group, initial);
 }
 
-ls_schedule *ls_sequential_schedule_new(ls_optim *optim, int n, ls_schedule *const *schedules,
+ls_schedule *ls_sequential_schedule_new(ls_optim *optim, ls_schedule *const *schedules, int64_t count,
                                         const int64_t *milestones)
 {
-    if (!sound(optim, "ls_sequential_schedule_new", "schedule", n)) return NULL;
+    if (!sound(optim, "ls_sequential_schedule_new", "schedule", count)) return NULL;
     ls_run *run = optim->object.run;
-    for (int i = 0; i < n; i++) {
+    for (int64_t i = 0; i < count; i++) {
         const char *why = !schedules[i]                                    ? "is NULL"
                           : schedules[i]->optim != optim                   ? "belongs to another optimiser"
                           : i > 1 && milestones[i - 1] < milestones[i - 2] ? "begins before the one before it"
                                                                            : NULL;
-        if (why) return ls_fail(&run->errors, LS_ERR_VALUE, "ls_sequential_schedule_new: schedule %d %s", i, why), NULL;
+        if (why)
+            return ls_fail(&run->errors, LS_ERR_VALUE, "ls_sequential_schedule_new: schedule %d %s", (int)i, why), NULL;
     }
     ls_schedule *s = ls_schedule_new(optim, "sequence", sequential_at);
     if (!s) return NULL;
-    s->part_count = n;
-    s->parts = ls_sys_alloc((size_t)n * sizeof *s->parts);
-    s->milestones = ls_sys_alloc((size_t)n * sizeof *s->milestones);
+    s->part_count = (int)count;
+    s->parts = ls_sys_alloc((size_t)count * sizeof *s->parts);
+    s->milestones = ls_sys_alloc((size_t)count * sizeof *s->milestones);
     if (!s->parts || !s->milestones) {
         ls_fail(&run->errors, LS_ERR_MEMORY, "ls_sequential_schedule_new: no memory");
         ls_object_free(s);
         return NULL;
     }
-    memcpy(s->parts, schedules, (size_t)n * sizeof *s->parts);
-    if (n > 1) memcpy(s->milestones, milestones, (size_t)(n - 1) * sizeof *s->milestones);
-    for (int i = 0; i < n; i++) schedules[i]->inner = true;
-    if (schedules[n - 1]->end) s->end = schedules[n - 1]->end + (n > 1 ? milestones[n - 2] : 0);
+    memcpy(s->parts, schedules, (size_t)count * sizeof *s->parts);
+    if (count > 1) memcpy(s->milestones, milestones, (size_t)(count - 1) * sizeof *s->milestones);
+    for (int64_t i = 0; i < count; i++) schedules[i]->inner = true;
+    if (schedules[count - 1]->end) s->end = schedules[count - 1]->end + (count > 1 ? milestones[count - 2] : 0);
     return ls_schedule_begin(s);
 }

@@ -33,7 +33,7 @@ struct ls_schedule {
     int part_count;
     ls_schedule **parts;
     int64_t *milestones;
-    ls_one_cycle_opts cycle;
+    ls_one_cycle_schedule_opts cycle;
     double *max_lrs; /* of each group */
 };
 

@@ -102,7 +102,7 @@ static ls_state *list_all(ls_optim *optim)
     return optim->state;
 }
 
-ls_state *ls_optim_state(ls_optim *optim)
+ls_state *ls_optim_state_dict(ls_optim *optim)
 {
     if (!optim || ls_failed(optim->object.run)) return NULL;
     bool for_this = !optim->collected;
@@ -132,7 +132,7 @@ static bool fits(const ls_tensor *shaped, const ls_tensor *from, const char *nam
 {
     char a[LS_TEXT], b[LS_TEXT];
     if (ls_shape_equal(ls_shape_of(shaped), ls_shape_of(from))) return true;
-    ls_fail(&shaped->run->errors, LS_ERR_SHAPE, "ls_optim_load: %s is %s, the list has %s", name,
+    ls_fail(&shaped->run->errors, LS_ERR_SHAPE, "ls_optim_load_state_dict: %s is %s, the list has %s", name,
             ls_operand_text(&shaped->view, a), ls_operand_text(&from->view, b));
     return false;
 }
@@ -169,8 +169,8 @@ static bool load_one(ls_optim *optim, const char *name, ls_tensor *from)
         slot->moments_hold[k] = ls_slot_need_moment(optim, slot, k) && fill_moment(optim, slot, k, from, name);
         return slot->moments_hold[k];
     }
-    ls_fail(&optim->object.run->errors, LS_ERR_VALUE, "ls_optim_load: %s has nothing called %s", optim->rule->name,
-            name);
+    ls_fail(&optim->object.run->errors, LS_ERR_VALUE, "ls_optim_load_state_dict: %s has nothing called %s",
+            optim->rule->name, name);
     return false;
 }
 
@@ -191,7 +191,7 @@ void ls_optim_forget(ls_optim *optim)
     optim->unscaled = 0;
 }
 
-void ls_optim_load(ls_optim *optim, const ls_state *state)
+void ls_optim_load_state_dict(ls_optim *optim, const ls_state *state)
 {
     if (!optim || ls_failed(optim->object.run) || !ls_optim_lay_out(optim)) return;
     ls_run *run = optim->object.run;

@@ -47,7 +47,7 @@ static ls_status convert(ls_device *device, ls_dtype from, void *x, ls_dtype to,
 static ls_status reduce_numbers(ls_comm *comm, ls_reducer *p, const ls_extent *s, int64_t at, ls_comm_call call,
                                 ls_range *mine, ls_message *why)
 {
-    call.op = LS_COMM_MEAN;
+    call.op = LS_REDUCE_MEAN;
     call.out = (void *)(uintptr_t)call.in;
     *mine = (ls_range){0, call.count};
     if (!p->opts.shard || s->block == INT_MAX) {
@@ -130,7 +130,7 @@ bool ls_buckets_make(ls_reducer *p)
     ls_bucket *open = NULL;
     for (int i = 0; i < p->slot_count; i++) {
         ls_slot *slot = p->slots[p->order[i]];
-        slot->trained = ls_wants_grad(slot->tensor);
+        slot->trained = ls_requires_grad(slot->tensor);
         slot->bucket = slot->trained ? p->bucket_count - 1 : -1;
         if (!slot->trained) continue;
         if (!open || bytes >= (p->bucket_count == 1 ? FIRST_BYTES : MOST_BYTES)) {

@@ -136,6 +136,6 @@ int ls_block_of(const ls_reducer *reducer, const char *data);
 ls_tensor *ls_shared_tensor(ls_reducer *reducer, ls_dtype dtype, int64_t numel);
 
 /* walk.c: the gradient of a slot is complete. */
-void ls_slot_ready(void *slot, ls_tensor *leaf);
+void ls_slot_ready(ls_tensor *leaf, void *slot);
 
 #endif

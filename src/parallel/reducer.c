@@ -118,7 +118,7 @@ static char *describe(const ls_state *tensors)
     for (int64_t i = 0; text && i < tensors->count; i++) {
         const ls_tensor *t = tensors->entries[i].tensor;
         used += (size_t)snprintf(text + used, room - used, "%s %s%s\n", tensors->entries[i].name,
-                                 ls_operand_text(&t->view, (char[LS_TEXT]){0}), ls_wants_grad(t) ? "" : " frozen");
+                                 ls_operand_text(&t->view, (char[LS_TEXT]){0}), ls_requires_grad(t) ? "" : " frozen");
     }
     return text;
 }

@@ -53,7 +53,7 @@ static void reopen_slot(ls_reducer *p, ls_slot *slot, const ls_comm *comm)
 void ls_shard_reopen(ls_reducer *p)
 {
     for (int i = 0; p->in_slices && i < p->slot_count; i++)
-        if (ls_wants_grad(p->slots[i]->tensor)) reopen_slot(p, p->slots[i], ls_reducer_comm(p));
+        if (ls_requires_grad(p->slots[i]->tensor)) reopen_slot(p, p->slots[i], ls_reducer_comm(p));
     p->in_slices = false;
 }
 
@@ -79,7 +79,7 @@ bool ls_reducer_sum(ls_reducer *p, double *number)
 {
     ls_message why = {{0}};
     ls_status status =
-        ls_comm_all_reduce(ls_reducer_comm(p), number, 1, LS_F64, LS_COMM_SUM, "sum over slices of gradients", &why);
+        ls_comm_all_reduce(ls_reducer_comm(p), number, 1, LS_F64, LS_REDUCE_SUM, "sum over slices of gradients", &why);
     return ls_reducer_check(p, status, &why, "ls_step");
 }
 
@@ -102,5 +102,5 @@ ls_tensor *ls_reducer_collect(ls_reducer *p, const ls_tensor *slice, int64_t num
                          .out = whole ? whole->view.data : NULL,
                          .site = "state of an optimiser"};
     ls_status status = ls_comm_run_on(comm, slice->storage->device, &call, &why);
-    return ls_reducer_check(p, status, &why, "ls_optim_state") ? whole : &p->run->poison;
+    return ls_reducer_check(p, status, &why, "ls_optim_state_dict") ? whole : &p->run->poison;
 }

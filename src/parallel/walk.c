@@ -11,7 +11,7 @@ static bool buckets_fit(const ls_reducer *p)
 {
     if (!p->buckets) return false;
     for (int i = 0; i < p->slot_count; i++)
-        if (p->slots[i]->trained != ls_wants_grad(p->slots[i]->tensor)) return false;
+        if (p->slots[i]->trained != ls_requires_grad(p->slots[i]->tensor)) return false;
     return true;
 }
 
@@ -32,8 +32,8 @@ static bool begin_round(ls_reducer *p, bool active)
 static ls_status find_used(ls_comm *comm, ls_comm_request *request, ls_message *why)
 {
     ls_reducer *p = request->user;
-    return ls_comm_all_reduce(comm, p->used, p->slot_count + 2 + LS_AGREE_BYTES, LS_U8, LS_COMM_MAX, "gradients in use",
-                              why);
+    return ls_comm_all_reduce(comm, p->used, p->slot_count + 2 + LS_AGREE_BYTES, LS_U8, LS_REDUCE_MAX,
+                              "gradients in use", why);
 }
 
 /* All gradients of the pass are there, or it is known that they will not come: let all processes know which. */
@@ -57,7 +57,7 @@ static void start_complete(ls_reducer *p)
     }
 }
 
-void ls_slot_ready(void *user, ls_tensor *leaf)
+void ls_slot_ready(ls_tensor *leaf, void *user)
 {
     (void)leaf;
     ls_slot *slot = user;
@@ -160,7 +160,8 @@ static bool find_source(ls_reducer *p, bool active, int32_t *source)
     ls_comm *comm = ls_reducer_comm(p);
     ls_message why = {{0}};
     *source = active ? comm->rank : -1;
-    return ls_reducer_check(p, ls_comm_all_reduce(comm, source, 1, LS_I32, LS_COMM_MAX, "join", &why), &why, "ls_join");
+    return ls_reducer_check(p, ls_comm_all_reduce(comm, source, 1, LS_I32, LS_REDUCE_MAX, "join", &why), &why,
+                            "ls_join_uneven_inputs");
 }
 
 /* The pass failed in the middle: the others wait for buckets that will not come. */
@@ -231,7 +232,7 @@ int ls_reducer_join_end(ls_reducer *p)
     int32_t source = 0;
     while (p->slot_count && !ls_failed(p->run) && find_source(p, false, &source) && source >= 0) {
         p->source = source;
-        for (int i = 0; i < p->slot_count; i++) ls_grad_clear(p->slots[i]->tensor);
+        for (int i = 0; i < p->slot_count; i++) ls_clear_grad(p->slots[i]->tensor);
         if (!begin_round(p, false) || !end_round(p)) return -1;
     }
     source = !ls_failed(p->run) && ls_reducer_send_all(p) ? p->source : -1;

@@ -204,32 +204,32 @@ static ls_tensor *exchange(ls_run *run, ls_tensor *t, int model, ls_comm_call ca
     return status ? LS_POISON(run, status, "%s: %s", who, why.text) : result;
 }
 
-ls_tensor *ls_reduce(ls_run *run, ls_tensor *t, ls_across how)
+ls_tensor *ls_reduce(ls_run *run, ls_tensor *t, ls_reduction how)
 {
-    static const ls_comm_op ops[] = {[LS_ACROSS_SUM] = LS_COMM_SUM,
-                                     [LS_ACROSS_MEAN] = LS_COMM_MEAN,
-                                     [LS_ACROSS_MAX] = LS_COMM_MAX,
-                                     [LS_ACROSS_MIN] = LS_COMM_MIN};
     if (!ready(run, t, "ls_reduce")) return &run->poison;
-    if (how == LS_ACROSS_MEAN && !ls_dtype_is_float(t->view.dtype))
-        return LS_POISON(run, LS_ERR_DTYPE, "ls_reduce: the mean of %s is not one of its numbers; ls_cast() it first",
+    if ((unsigned)how >= LS_REDUCE_NONE)
+        return LS_POISON(run, LS_ERR_VALUE, "ls_reduce: reduction %d; it takes LS_REDUCE_SUM, MEAN, MAX, MIN or PROD",
+                         (int)how);
+    if (how == LS_REDUCE_MEAN && !ls_dtype_is_float(t->view.dtype))
+        return LS_POISON(run, LS_ERR_DTYPE, "ls_reduce: the mean of %s needs a floating type; ls_cast() it first",
                          ls_dtype_name(t->view.dtype));
-    return exchange(run, t, 0, (ls_comm_call){.kind = LS_COMM_ALL_REDUCE, .op = ops[how]}, "ls_reduce");
+    return exchange(run, t, 0, (ls_comm_call){.kind = LS_COMM_ALL_REDUCE, .op = how}, "ls_reduce");
 }
 
 ls_tensor *ls_broadcast(ls_run *run, ls_tensor *t, int from)
 {
     if (!ls_session_of(run) || (t && !ls_check_live(run, t, "ls_broadcast"))) return &run->poison;
-    if (from < 0 || from >= ls_world(run))
-        return LS_POISON(run, LS_ERR_VALUE, "ls_broadcast: there is no process %d of %d", from, ls_world(run));
+    if (from < 0 || from >= ls_world_size(run))
+        return LS_POISON(run, LS_ERR_VALUE, "ls_broadcast: there is no process %d of %d", from, ls_world_size(run));
     return exchange(run, t, from, (ls_comm_call){.kind = LS_COMM_BROADCAST, .peer = from}, "ls_broadcast");
 }
 
 /* ---- pad, split ---- */
 
-ls_tensor *ls_pad_across_processes_sized(ls_run *run, ls_tensor *t, const ls_pad_across_opts *opts, size_t opts_size)
+ls_tensor *ls_pad_across_processes_sized(ls_run *run, ls_tensor *t, const ls_pad_across_processes_opts *opts,
+                                         size_t opts_size)
 {
-    ls_pad_across_opts o = LS_OPTS_READ(ls_pad_across_opts, opts, opts_size);
+    ls_pad_across_processes_opts o = LS_OPTS_READ(ls_pad_across_processes_opts, opts, opts_size);
     if (!ready(run, t, "ls_pad_across_processes")) return &run->poison;
     int dim = o.dim < 0 ? o.dim + ls_ndim(t) : o.dim;
     if (dim < 0 || dim >= ls_ndim(t) || alone(run)) return t;
@@ -250,7 +250,7 @@ ls_tensor *ls_pad_across_processes_sized(ls_run *run, ls_tensor *t, const ls_pad
 
 ls_range ls_split_between_processes(ls_run *run, int64_t count)
 {
-    return ls_share_of(count, ls_rank(run), ls_world(run));
+    return ls_share_of(count, ls_rank(run), ls_world_size(run));
 }
 
 ls_tensor *ls_split_tensor_between_processes(ls_run *run, ls_tensor *t, bool pad)
@@ -258,13 +258,13 @@ ls_tensor *ls_split_tensor_between_processes(ls_run *run, ls_tensor *t, bool pad
     if (!ready(run, t, "ls_split_tensor_between_processes")) return &run->poison;
     if (ls_ndim(t) == 0)
         return LS_POISON(run, LS_ERR_SHAPE, "ls_split_tensor_between_processes: [] has no rows to share out");
-    int64_t rows = ls_dim(t, 0), largest = ls_share_largest(rows, ls_world(run));
+    int64_t rows = ls_dim(t, 0), largest = ls_share_largest(rows, ls_world_size(run));
     ls_range mine = ls_split_between_processes(run, rows);
     if (alone(run)) return t;
     ls_no_grad_begin(run);
     ls_tensor *part = ls_slice(t, 0, mine.begin, mine.end, 1);
     if (pad && mine.end - mine.begin < largest && rows > 0)
-        part = ls_concat(2, (ls_tensor *[]){part, ls_slice(t, 0, rows - 1, rows, 1)}, 0);
+        part = ls_concat(0, part, ls_slice(t, 0, rows - 1, rows, 1));
     ls_no_grad_end(run);
     return part;
 }

@@ -21,7 +21,7 @@ static standing stand(ls_run *run)
 
 static void return_to(ls_run *run, const standing *before)
 {
-    ls_error_clear(run);
+    ls_clear_error(run);
     while (run->loop != before->loop) ls_loop_end(run, run->loop);
     ls_scope_end(run, before->scope, NULL);
     while (run->objects != before->newest) ls_object_free(run->objects);
@@ -39,9 +39,9 @@ static bool any_is_full(ls_run *run, bool *full)
     ls_message why = {{0}};
     int32_t flag = ls_failed(run);
     if (flag) run->comm->table->cancel(run->comm);
-    ls_status status = ls_comm_all_reduce(session->vote, &flag, 1, LS_I32, LS_COMM_MAX, "ls_find_batch_size", &why);
+    ls_status status = ls_comm_all_reduce(session->vote, &flag, 1, LS_I32, LS_REDUCE_MAX, "ls_find_batch_size", &why);
     *full = flag != 0;
-    if (status) ls_error_clear(run);
+    if (status) ls_clear_error(run);
     if (status) ls_fail(&run->errors, status, "ls_find_batch_size: %s", why.text);
     return status == LS_OK;
 }

@@ -50,7 +50,7 @@ static void note_beginning(ls_run *run)
     for (ls_object *o; (o = ls_prepared_next(run, LS_OBJECT_MODULE, &at));) {
         const ls_state *parameters = ls_parameters((ls_module *)o);
         for (int64_t p = 0; p < ls_state_count(parameters) && used < sizeof text; p++)
-            if (!ls_wants_grad(ls_state_tensor(parameters, p)))
+            if (!ls_requires_grad(ls_state_tensor(parameters, p)))
                 used += (size_t)snprintf(text + used, sizeof text - used, "%s%s", used ? ", " : "",
                                          ls_state_name(parameters, p));
     }
@@ -91,7 +91,7 @@ void *ls_session_training(ls_run *run, int position, ls_training *t)
         .loaders = (ls_loader *const *)(block + 3 * stride),
         .customs = session->customs,
         .rank = ls_rank(run),
-        .world = ls_world(run),
+        .world = ls_world_size(run),
     };
     return block;
 }
@@ -126,12 +126,12 @@ static ls_hook *hook_new(ls_run *run, bool on_save, ls_checkpoint_fn *function, 
     return &hook->hook;
 }
 
-ls_hook *ls_save_hook(ls_run *run, ls_checkpoint_fn *function, void *user)
+ls_hook *ls_register_save_hook(ls_run *run, ls_checkpoint_fn *function, void *user)
 {
     return hook_new(run, true, function, user);
 }
 
-ls_hook *ls_load_hook(ls_run *run, ls_checkpoint_fn *function, void *user)
+ls_hook *ls_register_load_hook(ls_run *run, ls_checkpoint_fn *function, void *user)
 {
     return hook_new(run, false, function, user);
 }
@@ -167,11 +167,12 @@ static bool is_name(const char *name)
     return true;
 }
 
-void ls_register_for_checkpointing_sized(ls_run *run, const char *name, const ls_register_opts *opts, size_t opts_size)
+void ls_register_for_checkpointing_sized(ls_run *run, const char *name, const ls_register_for_checkpointing_opts *opts,
+                                         size_t opts_size)
 {
     ls_session *session = ls_session_of(run);
     if (!session) return;
-    ls_register_opts o = LS_OPTS_READ(ls_register_opts, opts, opts_size);
+    ls_register_for_checkpointing_opts o = LS_OPTS_READ(ls_register_for_checkpointing_opts, opts, opts_size);
     const char *why = NULL;
     int ways = (o.data != NULL) + (o.tensors != NULL) + (o.save != NULL);
     if (!is_name(name)) why = "is not a name of letters, digits, _, - and .";
@@ -278,7 +279,7 @@ bool ls_wait_for_save(ls_run *run)
 }
 
 /* On the main process: collect, let hooks add their files, write. */
-static bool save(ls_run *run, const char *folder, const ls_random_state *randoms, double weights,
+static bool save(ls_run *run, const char *folder, const ls_rng_state *randoms, double weights,
                  ls_state *const *gradients)
 {
     ls_session *session = run->session;
@@ -318,7 +319,7 @@ static void collect_optims_end(ls_run *run)
 
 /* What each process brings to a checkpoint. */
 typedef struct own_state {
-    ls_random_state random;
+    ls_rng_state random;
     double weights; /* of the batches its gradients add up from */
 } own_state;
 
@@ -332,7 +333,7 @@ bool ls_save_state(ls_run *run, const char *folder)
     own_state mine = {run->random, ls_accumulation_sum(run)};
     double weights = 0;
     ls_gathered states = ls_gather_bytes(run, &mine, sizeof mine, "ls_save_state");
-    ls_random_state *randoms = ls_sys_alloc((size_t)(states.count + 1) * sizeof *randoms);
+    ls_rng_state *randoms = ls_sys_alloc((size_t)(states.count + 1) * sizeof *randoms);
     if (!randoms) ls_fail(&run->errors, LS_ERR_MEMORY, "ls_save_state: no memory");
     for (int r = 0; randoms && r < states.count; r++) {
         memcpy(&mine, states.data[r], sizeof mine);

@@ -30,7 +30,7 @@ static ls_state *list_trained(ls_run *run)
             ls_tensor *t = ls_state_tensor(parameters, p);
             char name[1024];
             snprintf(name, sizeof name, "%d.%s", module, ls_state_name(parameters, p));
-            if (ls_wants_grad(t) && !holds_tensor(list, t)) ls_state_add(list, name, t);
+            if (ls_requires_grad(t) && !holds_tensor(list, t)) ls_state_add(list, name, t);
         }
     }
     return list;
@@ -125,9 +125,9 @@ static ls_gathered gather_held(ls_run *run, const ls_state *trained)
 
 static ls_state **lists_new(ls_run *run)
 {
-    ls_state **parts = ls_sys_alloc((size_t)ls_world(run) * sizeof *parts);
+    ls_state **parts = ls_sys_alloc((size_t)ls_world_size(run) * sizeof *parts);
     if (!parts) ls_fail(&run->errors, LS_ERR_MEMORY, "%s: no memory", who);
-    for (int r = 0; parts && r < ls_world(run); r++) parts[r] = ls_state_new(run);
+    for (int r = 0; parts && r < ls_world_size(run); r++) parts[r] = ls_state_new(run);
     return parts;
 }
 
@@ -147,6 +147,6 @@ bool ls_gradients_collect(ls_run *run, ls_state ***parts)
 
 void ls_gradients_collect_end(ls_run *run, ls_state **parts)
 {
-    for (int r = 0; parts && r < ls_world(run); r++) ls_state_free(parts[r]);
+    for (int r = 0; parts && r < ls_world_size(run); r++) ls_state_free(parts[r]);
     ls_sys_free(parts);
 }

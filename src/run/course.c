@@ -22,7 +22,7 @@ typedef struct standing {
 
 static standing standing_of(const ls_optim *optim, int64_t number, int group)
 {
-    ls_group_numbers now = ls_group_get(optim, group);
+    ls_group_numbers now = ls_optim_group(optim, group);
     return (standing){
         .steps = optim->steps,
         .optim = number,

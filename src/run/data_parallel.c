@@ -66,14 +66,14 @@ void ls_together_end(ls_run *run)
     ls_reducer_clear(run->reducer);
 }
 
-bool ls_join_begin(ls_run *run)
+bool ls_join_uneven_inputs_begin(ls_run *run)
 {
     if (ls_session_of(run)) ls_reducer_join_begin(run->reducer);
     return true;
 }
 
 /* Those that ended earlier have taken fewer steps: their optimisers and schedules go on as those of the others. */
-bool ls_join_end(ls_run *run)
+bool ls_join_uneven_inputs_end(ls_run *run)
 {
     int from = ls_session_of(run) ? ls_reducer_join_end(run->reducer) : -1;
     for (ls_object *o = run->objects; from >= 0 && o && !ls_failed(run); o = o->older)

@@ -306,17 +306,17 @@ static bool names_are_free(ls_run *run, const ls_flag *flags, int count)
     return !ls_failed(run);
 }
 
-bool ls_flags_read_sized(ls_run *run, int *argc, char ***argv, const ls_flag *flags, int count,
+bool ls_flags_read_sized(ls_run *run, int *argc, char ***argv, const ls_flag *flags, int64_t count,
                          const ls_flags_opts *given, size_t opts_size)
 {
     if (ls_failed(run)) return false;
     ls_flags_opts o = LS_OPTS_READ(ls_flags_opts, given, opts_size);
-    if (!names_are_free(run, flags, count)) return false;
+    if (!names_are_free(run, flags, (int)count)) return false;
     if (wants_help(*argc, *argv)) {
-        if (ls_is_main(run)) print_help((*argv)[0], flags, count, &o);
+        if (ls_is_main(run)) print_help((*argv)[0], flags, (int)count, &o);
         return false;
     }
-    reader r = {.run = run, .flags = flags, .count = count, .argc = *argc, .argv = *argv};
+    reader r = {.run = run, .flags = flags, .count = (int)count, .argc = *argc, .argv = *argv};
     bool ok = read_all(&r, o.arguments);
     if (ok) *argc = r.kept;
     return ok;

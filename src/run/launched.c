@@ -60,7 +60,7 @@ static bool can_go_along(const ls_module *model)
             return refuse("ls_launch",
                           ".model: its run uses a device that a fork would lose: make the model on the CPU "
                           "and name the device in the ls_init() inside the function");
-    if (ls_world(run) > 1) return refuse("ls_launch", ".model: its run is already one of several processes");
+    if (ls_world_size(run) > 1) return refuse("ls_launch", ".model: its run is already one of several processes");
     if (run->session->claims)
         return refuse("ls_launch", ".model: its run has written to its folder, which is the workers' from now on: save "
                                    "after the launch");
@@ -100,7 +100,7 @@ static int run_errand(void *of)
 static bool clear_gradient(void *user, const char *path, const ls_module_member *member)
 {
     (void)user, (void)path;
-    if (!member->is_buffer) ls_grad_clear(member->tensor);
+    if (!member->is_buffer) ls_clear_grad(member->tensor);
     return true;
 }
 
@@ -127,10 +127,10 @@ static bool move_member(void *to, const char *path, const ls_module_member *memb
     ls_tensor *t = member->tensor, *moved = ls_to_device(t, to);
     if (!ls_is_valid(moved)) return false;
     if (moved == t) return true;
-    bool trained = ls_wants_grad(t);
-    ls_requires_grad(t, false); /* the room for its gradient is where it was */
+    bool trained = ls_requires_grad(t);
+    ls_set_requires_grad(t, false); /* the room for its gradient is where it was */
     ls_adopt(t, moved);
-    if (trained) ls_requires_grad(t, true);
+    if (trained) ls_set_requires_grad(t, true);
     return true;
 }
 

@@ -61,20 +61,20 @@ static bool add(ls_run *run, ls_object *object)
     return ls_together_loader(run, (ls_loader *)object) && ls_loader_share_out((ls_loader *)object, run->share);
 }
 
-void ls_prepare_n(ls_run *run, int n, void *const *objects)
+void ls_prepare_n(ls_run *run, void *const *objects, int64_t count)
 {
     if (!ls_session_of(run)) return;
     /* All are looked at before any is taken. */
-    for (int i = 0; i < n; i++) {
+    for (int64_t i = 0; i < count; i++) {
         const ls_object *object = find(run, objects[i]);
         if (object && can_be_prepared(object->kind)) continue;
         ls_fail(&run->errors, LS_ERR_VALUE,
-                "ls_prepare: argument %d of %d %s; expected modules, optimisers, schedules and loaders", i + 1, n,
-                object ? "cannot be prepared" : describe(run, objects[i]));
+                "ls_prepare: argument %d of %d %s; expected modules, optimisers, schedules and loaders", (int)i + 1,
+                (int)count, object ? "cannot be prepared" : describe(run, objects[i]));
         return;
     }
     int taken = 0;
-    for (int i = 0; i < n; i++) {
+    for (int64_t i = 0; i < count; i++) {
         taken += !((const ls_object *)objects[i])->prepared;
         if (!add(run, objects[i])) return;
     }

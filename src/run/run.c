@@ -87,7 +87,7 @@ ls_run *ls_init_sized(int *argc, char ***argv, const ls_init_opts *opts, size_t 
     if (!ls_failed(run) && ls_init_settle(run, argc, argv, &o)) ls_session_open(run, &o);
     if (run->session) run->session->flushes_denormals = flushes;
     else if (flushes) ls_set_flush_denormals(false);
-    run->random = (ls_random_state){.seed = o.seed};
+    run->random = (ls_rng_state){.seed = o.seed};
     if (!ls_failed(run)) open_device(run, o.device);
     if (!ls_failed(run)) ls_launched_keep(run, launched);
     run->mixed_precision = o.mixed_precision ? o.mixed_precision : LS_F32;
@@ -151,12 +151,12 @@ const char *ls_error_message(const ls_run *run)
     return run->errors.message;
 }
 
-void ls_error_clear(ls_run *run)
+void ls_clear_error(ls_run *run)
 {
     if (run->device) ls_errors_clear(&run->errors); /* a run that never started stays failed */
 }
 
-void ls_error_set(ls_run *run, ls_status status, const char *format, ...)
+void ls_set_error(ls_run *run, ls_status status, const char *format, ...)
 {
     char text[sizeof run->errors.message];
     va_list args;
@@ -170,15 +170,15 @@ void ls_error_set(ls_run *run, ls_status status, const char *format, ...)
 
 void ls_set_seed(ls_run *run, uint64_t seed)
 {
-    run->random = (ls_random_state){.seed = seed};
+    run->random = (ls_rng_state){.seed = seed};
 }
 
-ls_random_state ls_random_get(const ls_run *run)
+ls_rng_state ls_rng(const ls_run *run)
 {
     return run->random;
 }
 
-void ls_random_set(ls_run *run, ls_random_state state)
+void ls_set_rng(ls_run *run, ls_rng_state state)
 {
     run->random = state;
 }

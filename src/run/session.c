@@ -105,7 +105,7 @@ int ls_rank(const ls_run *run)
     return run->share.rank;
 }
 
-int ls_world(const ls_run *run)
+int ls_world_size(const ls_run *run)
 {
     return run->session ? run->share.world : 1;
 }
@@ -115,7 +115,7 @@ int ls_local_rank(const ls_run *run)
     return run->session ? run->session->local_rank : 0;
 }
 
-int ls_local_world(const ls_run *run)
+int ls_local_world_size(const ls_run *run)
 {
     return run->session ? run->session->local_world : 1;
 }
@@ -132,7 +132,7 @@ bool ls_is_local_main(const ls_run *run)
 
 bool ls_is_last(const ls_run *run)
 {
-    return ls_rank(run) == ls_world(run) - 1;
+    return ls_rank(run) == ls_world_size(run) - 1;
 }
 
 const char *ls_project_dir(const ls_run *run)

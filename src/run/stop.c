@@ -42,7 +42,7 @@ bool ls_should_stop(ls_run *run)
     if (!session) return false;
     listen_once(session);
     int32_t number = (int32_t)asked;
-    if (!ls_exchange_reduce(run, &number, 1, LS_I32, LS_COMM_MAX, "ls_should_stop")) return false;
+    if (!ls_exchange_reduce(run, &number, 1, LS_I32, LS_REDUCE_MAX, "ls_should_stop")) return false;
     session->stop_signal = number;
     return number != 0;
 }

@@ -2,7 +2,7 @@
 #include "base/memory.h"
 #include "tensor/context.h"
 
-void ls_autocast_begin(ls_run *run, ls_dtype dtype)
+bool ls_autocast_begin(ls_run *run, ls_dtype dtype)
 {
     if (dtype != LS_F32 && dtype != LS_BF16 && dtype != LS_F16) {
         ls_fail(&run->errors, LS_ERR_DTYPE, "ls_autocast_begin: %s; bf16, f16 and f32 (off) are possible",
@@ -14,16 +14,18 @@ void ls_autocast_begin(ls_run *run, ls_dtype dtype)
         ls_dtype *stack = ls_sys_realloc(run->autocast, (size_t)capacity * sizeof *stack);
         if (!stack) {
             ls_fail(&run->errors, LS_ERR_MEMORY, "ls_autocast_begin: no memory");
-            return;
+            return true;
         }
         run->autocast = stack;
         run->autocast_capacity = capacity;
     }
     run->autocast[run->autocast_count++] = dtype;
+    return true;
 }
 
-void ls_autocast_end(ls_run *run)
+bool ls_autocast_end(ls_run *run)
 {
     if (run->autocast_count > 0) run->autocast_count--;
     else if (!ls_failed(run)) ls_fail(&run->errors, LS_ERR_STATE, "ls_autocast_end without ls_autocast_begin");
+    return false;
 }

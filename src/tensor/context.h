@@ -119,7 +119,7 @@ struct ls_run {
     int32_t scope_count, scope_capacity;
     uint64_t scope_serial;
 
-    ls_random_state random;
+    ls_rng_state random;
     ls_live live;
     int32_t no_grad;
     bool walking; /* back from a loss */

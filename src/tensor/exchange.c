@@ -25,7 +25,7 @@ bool ls_exchange_scatter(ls_run *run, const void *all, void *mine, size_t bytes,
         who);
 }
 
-bool ls_exchange_reduce(ls_run *run, void *data, int64_t count, ls_dtype dtype, ls_comm_op op, const char *who)
+bool ls_exchange_reduce(ls_run *run, void *data, int64_t count, ls_dtype dtype, ls_reduction op, const char *who)
 {
     return call(
         run,
@@ -49,7 +49,7 @@ bool ls_exchange_barrier(ls_run *run, const char *who)
 bool ls_exchange_any(ls_run *run, bool mine, bool *any, const char *who)
 {
     int32_t flag = mine;
-    bool ok = ls_exchange_reduce(run, &flag, 1, LS_I32, LS_COMM_MAX, who);
+    bool ok = ls_exchange_reduce(run, &flag, 1, LS_I32, LS_REDUCE_MAX, who);
     *any = flag != 0;
     return ok;
 }

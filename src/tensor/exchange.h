@@ -12,7 +12,7 @@ bool ls_exchange_all(ls_run *run, const void *mine, void *all, size_t bytes, con
 /* mine = part `rank`, of `bytes`, of what rank 0 has. On rank 0 `mine` may be its own part of `all`. */
 bool ls_exchange_scatter(ls_run *run, const void *all, void *mine, size_t bytes, const char *who);
 /* data[i] = op over ranks of data[i] */
-bool ls_exchange_reduce(ls_run *run, void *data, int64_t count, ls_dtype dtype, ls_comm_op op, const char *who);
+bool ls_exchange_reduce(ls_run *run, void *data, int64_t count, ls_dtype dtype, ls_reduction op, const char *who);
 bool ls_exchange_broadcast(ls_run *run, void *data, size_t bytes, int from, const char *who);
 bool ls_exchange_barrier(ls_run *run, const char *who);
 /* Is it so on any of them? *any becomes the same on all. */

@@ -85,6 +85,13 @@ bool ls_object_has_ended(const void *of, const char *who)
     return true;
 }
 
+ls_state *ls_object_parameters(void *of)
+{
+    ls_object *object = of;
+    if (!object || ls_object_has_ended(object, "ls_parameters")) return NULL;
+    return object->parameters ? object->parameters(object) : NULL;
+}
+
 char *ls_text_copy(ls_run *run, const char *text)
 {
     size_t bytes = strlen(text) + 1;

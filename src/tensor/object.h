@@ -5,7 +5,7 @@
 #ifndef LOCKSTEP_TENSOR_OBJECT_H
 #define LOCKSTEP_TENSOR_OBJECT_H
 
-#include <lockstep/run.h>
+#include <lockstep/state.h>
 
 typedef enum ls_object_kind {
     LS_OBJECT_STATE = 0x4f424a01,
@@ -35,7 +35,8 @@ typedef struct ls_object {
     ls_run *run;
     size_t bytes;
     struct ls_object *older, *newer;
-    void (*clear)(void *object); /* lets go what the object holds; the object itself is freed by the caller */
+    void (*clear)(void *object);           /* lets go what the object holds; the object itself is freed by the caller */
+    ls_state *(*parameters)(void *object); /* what an optimiser trains; NULL: there is nothing */
 } ls_object;
 
 /* What every kind of hook begins with. */
@@ -51,6 +52,9 @@ void ls_object_free(void *object); /* NULL is accepted */
 void ls_objects_free(ls_run *run);
 /* Is it such an object? Then that is an error of the thread's latest run. NULL is not. */
 bool ls_object_has_ended(const void *object, const char *who);
+
+/* The parameters of an object that has some, as a module; NULL: of any other. */
+ls_state *ls_object_parameters(void *object);
 
 /* A copy of a string, freed with ls_sys_free(); NULL (and an error) when memory is out. */
 char *ls_text_copy(ls_run *run, const char *text);

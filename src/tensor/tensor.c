@@ -253,7 +253,7 @@ bool ls_is_valid(const ls_tensor *t)
     return t && t->life == LS_LIFE_LIVE;
 }
 
-ls_tensor *ls_named(ls_tensor *t, const char *name)
+ls_tensor *ls_set_name(ls_tensor *t, const char *name)
 {
     if (ls_is_valid(t)) t->name = name;
     return t;

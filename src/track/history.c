@@ -146,12 +146,12 @@ void ls_history_free(ls_history *history)
     ls_object_free(history);
 }
 
-int ls_history_count(const ls_history *history)
+int64_t ls_history_count(const ls_history *history)
 {
     return history ? history->count : 0;
 }
 
-ls_curve ls_history_at(const ls_history *history, int i)
+ls_curve ls_history_at(const ls_history *history, int64_t i)
 {
     if (!history || i < 0 || i >= history->count) return (ls_curve){.name = ""};
     const ls_history_series *s = &history->series[i];

@@ -22,7 +22,7 @@ void ls_log_at(const ls_run *run, ls_log_level level, ls_log_place place, const 
 
     char origin[320] = "";
     int length = 0;
-    if (run && ls_world(run) > 1) length = snprintf(origin, sizeof origin, "[rank %d] ", ls_rank(run));
+    if (run && ls_world_size(run) > 1) length = snprintf(origin, sizeof origin, "[rank %d] ", ls_rank(run));
     if (ls_log_shows_of_program(LS_LOG_DEBUG)) {
         const char *slash = strrchr(place.file, '/');
         snprintf(origin + length, sizeof origin - (size_t)length, "%.200s:%d: ", slash ? slash + 1 : place.file,

@@ -110,10 +110,10 @@ static void add_recorded(ls_plot *plot, const char *panel, ls_curve curve, const
 }
 
 void ls_plot_add_history_sized(ls_plot *plot, const ls_history *history, const char *keys,
-                               const ls_plot_history_opts *opts, size_t opts_size)
+                               const ls_plot_add_history_opts *opts, size_t opts_size)
 {
     if (!plot || !history || ls_failed(plot->object.run)) return;
-    ls_plot_history_opts o = LS_OPTS_READ(ls_plot_history_opts, opts, opts_size);
+    ls_plot_add_history_opts o = LS_OPTS_READ(ls_plot_add_history_opts, opts, opts_size);
     for (int i = 0; !keys && i < ls_history_count(history); i++) {
         ls_curve curve = ls_history_at(history, i);
         add_recorded(plot, curve.name, curve, o.name, false);

@@ -8,6 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <lockstep/data.h>
 #include <lockstep/track.h>
 
 #include "base/opts.h"
@@ -288,7 +289,7 @@ void ls_progress_show(ls_progress *bar, const char *name, double value)
     bar->values[i].value = value;
 }
 
-void ls_progress_end(ls_progress *bar)
+void ls_progress_free(ls_progress *bar)
 {
     ls_object_free(bar);
 }

@@ -78,7 +78,7 @@ static bool choose(const char *kinds, bool chosen[FORMATS])
 }
 
 /* project_dir/name, by default runs/DATE_TIME in the run's own folder. */
-static bool make_folder(ls_tracker *tracker, const ls_track_opts *o, ls_message *why)
+static bool make_folder(ls_tracker *tracker, const ls_tracker_opts *o, ls_message *why)
 {
     char runs[LS_TRACK_PATH], now[64];
     struct tm parts;
@@ -90,13 +90,13 @@ static bool make_folder(ls_tracker *tracker, const ls_track_opts *o, ls_message 
            ls_folder_make(tracker->folder, why);
 }
 
-ls_tracker *ls_track_new_sized(ls_run *run, const char *kinds, const ls_track_opts *opts, size_t opts_size)
+ls_tracker *ls_tracker_new_sized(ls_run *run, const char *kinds, const ls_tracker_opts *opts, size_t opts_size)
 {
     if (!run || ls_failed(run) || !ls_is_main(run)) return NULL;
-    ls_track_opts o = LS_OPTS_READ(ls_track_opts, opts, opts_size);
+    ls_tracker_opts o = LS_OPTS_READ(ls_tracker_opts, opts, opts_size);
     bool chosen[FORMATS] = {false};
     if (!kinds || !choose(kinds, chosen)) {
-        ls_fail(&run->errors, LS_ERR_VALUE, "ls_track_new: \"%s\" is not a list of tensorboard, jsonl, csv, or all",
+        ls_fail(&run->errors, LS_ERR_VALUE, "ls_tracker_new: \"%s\" is not a list of tensorboard, jsonl, csv, or all",
                 kinds ? kinds : "(null)");
         return NULL;
     }
@@ -105,7 +105,7 @@ ls_tracker *ls_track_new_sized(ls_run *run, const char *kinds, const ls_track_op
     ls_message why = {{0}};
     bool ok = make_folder(tracker, &o, &why);
     bool main = run->share.rank == 0;
-    if (ok && main && !ls_claim_folder(&run->session->claims, tracker->folder, "ls_track_new", &run->errors))
+    if (ok && main && !ls_claim_folder(&run->session->claims, tracker->folder, "ls_tracker_new", &run->errors))
         return ls_object_free(tracker), NULL;
     for (int i = 0; ok && i < FORMATS; i++) {
         if (!chosen[i]) continue;
@@ -113,18 +113,18 @@ ls_tracker *ls_track_new_sized(ls_run *run, const char *kinds, const ls_track_op
         ok = tracker->sinks[i] != NULL;
     }
     if (ok) return tracker;
-    ls_fail(&run->errors, why.text[0] ? LS_ERR_IO : LS_ERR_MEMORY, "ls_track_new: %s",
+    ls_fail(&run->errors, why.text[0] ? LS_ERR_IO : LS_ERR_MEMORY, "ls_tracker_new: %s",
             why.text[0] ? why.text : "no memory for its files");
     ls_object_free(tracker);
     return NULL;
 }
 
-const char *ls_track_folder(const ls_tracker *tracker)
+const char *ls_tracker_folder(const ls_tracker *tracker)
 {
     return tracker ? tracker->folder : "";
 }
 
-void ls_track_end(ls_tracker *tracker)
+void ls_tracker_free(ls_tracker *tracker)
 {
     ls_object_free(tracker);
 }
@@ -151,11 +151,11 @@ static bool name_fits(ls_run *run, const char *who, const char *name)
     return !wrong;
 }
 
-static bool names_fit(ls_run *run, const char *who, size_t count, const ls_value *values)
+static bool names_fit(ls_run *run, const char *who, const ls_value *values, int64_t count)
 {
-    for (size_t i = 0; i < count; i++) {
+    for (int64_t i = 0; i < count; i++) {
         if (!name_fits(run, who, values[i].name)) return false;
-        for (size_t j = 0; j < i; j++) {
+        for (int64_t j = 0; j < i; j++) {
             if (strcmp(values[i].name, values[j].name) != 0) continue;
             ls_fail(&run->errors, LS_ERR_VALUE, "%s: \"%s\" is given twice", who, values[i].name);
             return false;
@@ -190,11 +190,11 @@ static double seconds_now(void)
     return (double)t.tv_sec + 1e-3 * (double)(t.tv_nsec / 1000000);
 }
 
-void ls_track_n(ls_run *run, int64_t step, size_t count, const ls_value *values)
+void ls_track_n(ls_run *run, int64_t step, const ls_value *values, int64_t count)
 {
     if (!run || ls_failed(run) || !next_tracker(run->objects)) return;
-    if (!names_fit(run, "ls_track", count, values)) return;
-    record(run, &(ls_track_record){.step = step, .time = seconds_now(), .count = count, .values = values});
+    if (!names_fit(run, "ls_track", values, count)) return;
+    record(run, &(ls_track_record){.step = step, .time = seconds_now(), .count = (size_t)count, .values = values});
 }
 
 void ls_track_text(ls_run *run, int64_t step, const char *name, const char *text)
@@ -261,15 +261,15 @@ static bool write_settings(const ls_tracker *tracker, ls_message *why)
     return ok;
 }
 
-void ls_track_config_n(ls_run *run, size_t count, const ls_value *values)
+void ls_track_config_n(ls_run *run, const ls_value *values, int64_t count)
 {
-    if (!run || ls_failed(run) || !names_fit(run, "ls_track_config", count, values)) return;
+    if (!run || ls_failed(run) || !names_fit(run, "ls_track_config", values, count)) return;
     for
         EACH_TRACKER(tracker, run)
         {
             ls_message why = {{0}};
             bool ok = true;
-            for (size_t i = 0; i < count; i++) ok = set(tracker, values[i].name, values[i].number, NULL) && ok;
+            for (int64_t i = 0; i < count; i++) ok = set(tracker, values[i].name, values[i].number, NULL) && ok;
             if (!ok || !write_settings(tracker, &why)) warn(tracker, &why);
         }
 }

@@ -49,23 +49,23 @@ static ls_tensor *loss_of(ls_module *net, ls_tensor *x)
 static void walks_without_copies(ls_module *net, ls_tensor *x, const char *name)
 {
     enum { MOST = 2 };
-    ls_tensor *parameters[MOST] = {ls_tensor_of(net, "weight"), ls_tensor_of(net, "bias")}, *twice[MOST];
+    ls_tensor *parameters[MOST] = {ls_module_tensor(net, "weight"), ls_module_tensor(net, "bias")}, *twice[MOST];
     for (int i = 0; i < MOST; i++) /* as an optimiser places them */
-        if (ls_wants_grad(parameters[i]))
-            ls_grad_place(parameters[i], ls_full_shape(run, LS_F32, 0, ls_shape_of(parameters[i])));
+        if (ls_requires_grad(parameters[i]))
+            ls_set_grad_memory(parameters[i], ls_full_shape(run, LS_F32, 0, ls_shape_of(parameters[i])));
     ls_tensor *loss = ls_add(loss_of(net, x), loss_of(net, x));
     forget_calls();
     ls_backward(run, loss);
     CHECK_MSG(calls[LS_OP_copy] == 0 && calls[LS_OP_add] == 0, "%s: %d copies, %d additions", name, calls[LS_OP_copy],
               calls[LS_OP_add]);
     for (int i = 0; i < MOST; i++) {
-        if (!ls_wants_grad(parameters[i])) continue;
+        if (!ls_requires_grad(parameters[i])) continue;
         twice[i] = ls_clone(ls_grad(parameters[i]));
-        ls_grad_clear(parameters[i]);
+        ls_clear_grad(parameters[i]);
     }
     ls_backward(run, loss_of(net, x));
     for (int i = 0; i < MOST; i++) {
-        if (!ls_wants_grad(parameters[i])) continue;
+        if (!ls_requires_grad(parameters[i])) continue;
         double difference = ls_item(ls_max(ls_abs(ls_sub(twice[i], ls_mul_scalar(ls_grad(parameters[i]), 2)))));
         CHECK_MSG(difference < 1e-3, "%s, parameter %d: the gradient of two passes is %g off", name, i, difference);
     }
@@ -86,7 +86,7 @@ static void gradients_of_vectors_are_written_where_they_live(void)
 static void a_frozen_scale_leaves_the_shift_in_place(void)
 {
     ls_module *norm = ls_batch_norm_new(run, 6);
-    ls_requires_grad(ls_tensor_of(norm, "weight"), false);
+    ls_set_requires_grad(ls_module_tensor(norm, "weight"), false);
     walks_without_copies(norm, ls_randn(run, LS_F32, 2, 6, 5, 4), "batch norm with a frozen weight");
 }
 
@@ -98,7 +98,7 @@ static void batches_are_counted_by_the_host(void)
     ls_forward(norm, x);
     CHECK(calls[LS_OP_batch_norm] == 1 && all_calls() == 1);
     ls_forward(norm, x);
-    CHECK(ls_item(ls_tensor_of(norm, "num_batches_tracked")) == 2);
+    CHECK(ls_item(ls_module_tensor(norm, "num_batches_tracked")) == 2);
 }
 
 /* ---- where branches meet ---- */
@@ -123,7 +123,7 @@ static ls_tensor *through_conv(ls_tensor *h, ls_tensor *w)
 /* h + branch(h), where h has a history: its gradient comes from both. */
 static void meets_in_the_product(branch_fn *branch, ls_shape shape, const char *name)
 {
-    ls_tensor *x = ls_requires_grad(ls_normal_shape(run, LS_F32, 0, 1, shape), true);
+    ls_tensor *x = ls_set_requires_grad(ls_normal_shape(run, LS_F32, 0, 1, shape), true);
     ls_tensor *w = ls_randn(run, LS_F32, 6, 6), *weights = ls_normal_shape(run, LS_F32, 0, 1, shape);
     ls_tensor *h = ls_mul_scalar(x, 2);
     ls_tensor *loss = ls_sum(ls_mul(ls_add(branch(h, w), h), weights));
@@ -131,7 +131,7 @@ static void meets_in_the_product(branch_fn *branch, ls_shape shape, const char *
     ls_backward(run, loss);
     CHECK_MSG(calls[LS_OP_add] == 0, "%s: %d additions", name, calls[LS_OP_add]);
     ls_tensor *both = ls_clone(ls_grad(x));
-    ls_grad_clear(x);
+    ls_clear_grad(x);
     h = ls_mul_scalar(x, 2);
     ls_backward(run, ls_sum(ls_mul(branch(h, w), weights)));
     ls_backward(run, ls_sum(ls_mul(ls_mul_scalar(x, 2), weights)));
@@ -149,7 +149,7 @@ static void branches_meet_in_the_product(void)
 /* What arrived first may lie in another order than rows: it is added to there all the same. */
 static void branches_meet_in_any_order_of_memory(void)
 {
-    ls_tensor *x = ls_requires_grad(ls_randn(run, LS_F32, 3, 5, 6), true), *w = ls_randn(run, LS_F32, 6, 6);
+    ls_tensor *x = ls_set_requires_grad(ls_randn(run, LS_F32, 3, 5, 6), true), *w = ls_randn(run, LS_F32, 6, 6);
     ls_tensor *weights = ls_randn(run, LS_F32, 5, 3, 6), *want = ls_matmul(ls_permute(weights, 1, 0, 2), w);
     ls_tensor *h = ls_mul_scalar(x, 1);
     ls_tensor *product = ls_linear(h, w, NULL, LS_ACT_NONE);
@@ -162,7 +162,7 @@ static void branches_meet_in_any_order_of_memory(void)
 /* Both factors are one tensor: a call must not write its gradient twice. */
 static void a_tensor_times_itself(void)
 {
-    ls_tensor *w = ls_requires_grad(ls_randn(run, LS_F32, 6, 6), true);
+    ls_tensor *w = ls_set_requires_grad(ls_randn(run, LS_F32, 6, 6), true);
     ls_tensor *ones = ls_ones(run, LS_F32, 6, 6);
     ls_backward(run, ls_sum(ls_linear(w, w, NULL, LS_ACT_NONE))); /* w w^T: 2 x column sums in every row */
     ls_tensor *want = ls_mul_scalar(ls_matmul(ones, ls_detach(w)), 2);

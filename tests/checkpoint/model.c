@@ -44,7 +44,7 @@ static void shards_and_index_are_those_of_accelerate(void)
     CHECK(files_in(test_folder, false) == 4);
     CHECK(!ls_save_model(run, net, test_folder, .max_shard_size = "many"));
     CHECK_MSG(strstr(ls_error_message(run), "ls_save_model: .max_shard_size = \"many\""), "%s", ls_error_message(run));
-    ls_error_clear(run);
+    ls_clear_error(run);
     size_t size;
     ls_message why;
     char *index = ls_file_read(in_folder("model.safetensors.index.json"), 10000, &size, &why);
@@ -106,7 +106,7 @@ static void differences_are_named(void)
     CHECK(strstr(ls_error_message(run), "some.safetensors: "));
     CHECK(strstr(ls_error_message(run), "missing linear2.weight, linear2.bias, unexpected head.weight"));
     CHECK(strstr(ls_error_message(run), "unexpected head.weight"));
-    ls_error_clear(run);
+    ls_clear_error(run);
     ls_load_report report = ls_load_model(run, other, in_folder("some.safetensors"), .partial = true);
     CHECK(report.loaded == 6 && report.missing_count == 3 && report.unexpected_count == 1);
     CHECK_TEXT(report.unexpected[0], "head.weight");
@@ -121,11 +121,11 @@ static void differences_are_named(void)
     ls_load_model(run, other, in_folder("wrong.safetensors"), .partial = true);
     CHECK(ls_error(run) == LS_ERR_SHAPE &&
           strstr(ls_error_message(run), "linear1.weight of ModelForTest is [4,3], the list has [3,4]"));
-    ls_error_clear(run);
+    ls_clear_error(run);
     report = ls_load_model(run, other, in_folder("wrong.safetensors"), .partial = true, .skip_mismatched = true);
     CHECK(report.mismatched_count == 1 && report.loaded == 0 && !ls_error(run));
     CHECK(ls_load_model(run, other, in_folder("none")).loaded == 0 && ls_error(run) == LS_ERR_IO);
-    ls_error_clear(run);
+    ls_clear_error(run);
 }
 
 /* Also one that may leave things out; the message names the pattern and what is there, the nearest first. */
@@ -140,13 +140,13 @@ static void a_load_that_takes_nothing_is_an_error(void)
     CHECK_MSG(
         strstr(ls_error_message(run), "model.safetensors: no name matches .only = \"linaer2.*\"; there are linear2."),
         "%s", ls_error_message(run));
-    ls_error_clear(run);
+    ls_clear_error(run);
     CHECK(ls_load_model(run, net, path, .partial = true, .prefix = "bakbone.").loaded == 0);
     CHECK(ls_error(run) == LS_ERR_VALUE);
     CHECK_MSG(strstr(ls_error_message(run), "nothing to load: ModelForTest has linear1.weight, linear1.bias, ") &&
                   strstr(ls_error_message(run), ", the list bakbone."),
               "%s", ls_error_message(run));
-    ls_error_clear(run);
+    ls_clear_error(run);
     CHECK(ls_load_model(run, net, path, .partial = true, .only = "linear2.*|gone.*").loaded == 2 && !ls_error(run));
 }
 
@@ -224,16 +224,16 @@ static void types_are_converted(void)
     ls_module_cast(half, LS_BF16);
     CHECK(ls_save_model(run, half, test_folder));
     CHECK(ls_load_model(run, net, test_folder).loaded == 9);
-    CHECK(ls_dtype_of(ls_tensor_of(net, "linear1.weight")) == LS_F32);
+    CHECK(ls_dtype_of(ls_module_tensor(net, "linear1.weight")) == LS_F32);
     CHECK(same_numbers(net, half));
 }
 
 static ls_module *tied_model(void)
 {
-    ls_module *net = ls_module_new(run, "Tied", forward, NULL), *out = ls_linear_new(run, 4, 4, .no_bias = true);
+    ls_module *net = ls_module_new(run, "Tied", forward, NULL), *out = ls_linear_new(run, 4, 4, .bias = false);
     ls_module_add(net, "out", out);
     ls_module *in = ls_module_new(run, "Shared", forward, NULL);
-    ls_parameter(in, "weight", ls_tensor_of(out, "weight"));
+    ls_register_parameter(in, "weight", ls_module_tensor(out, "weight"));
     ls_module_add(net, "in", in);
     return net;
 }
@@ -248,7 +248,7 @@ static void shared_tensors_are_written_once_and_come_back(void)
     CHECK(ls_state_count(written) == 1 && ls_state_find(written, "out.weight"));
     ls_load_report report = ls_load_model(run, other, test_folder);
     CHECK_MSG(!ls_error(run) && report.missing_count == 0, "%s", ls_error_message(run));
-    CHECK(same_numbers(net, other) && ls_tensor_of(other, "in.weight") == ls_tensor_of(other, "out.weight"));
+    CHECK(same_numbers(net, other) && ls_module_tensor(other, "in.weight") == ls_module_tensor(other, "out.weight"));
 }
 
 static char place[256]; /* of what processes save together */

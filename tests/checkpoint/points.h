@@ -10,12 +10,12 @@
 /* n points in `dims` dimensions, and on which side of a plane they are; the run's random numbers stay what they are. */
 static inline ls_dataset *points(ls_run *run, int64_t n, int64_t dims)
 {
-    ls_random_state before = ls_random_get(run);
-    ls_random_set(run, (ls_random_state){.seed = 99});
+    ls_rng_state before = ls_rng(run);
+    ls_set_rng(run, (ls_rng_state){.seed = 99});
     ls_tensor *x = ls_keep(ls_randn(run, LS_F32, n, dims));
     ls_tensor *y = ls_keep(ls_cast(ls_gt(ls_sum_dim(x, 1, false), ls_zeros(run, LS_F32, 1)), LS_I64));
-    ls_random_set(run, before);
-    return ls_tensor_dataset_new(run, ls_named(x, "image"), ls_named(y, "label"));
+    ls_set_rng(run, before);
+    return ls_tensor_dataset_new(run, ls_set_name(x, "image"), ls_set_name(y, "label"));
 }
 
 /* A folder of this process's own; in memory, where that can be: checkpoints wait for the disk. */

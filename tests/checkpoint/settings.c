@@ -23,8 +23,8 @@ typedef struct variant {
     double max_lr, group_max_lr, base_momentum; /* of a cycle; 0: there is none */
     double factor;                              /* of a schedule that is a function; 0: there is none */
     double weight;                              /* of the first sample, in a sampler; 0: there is none */
-    bool without_replacement;
-    uint64_t loader_seed, split_seed; /* 0: the run's, no split */
+    bool once;                                  /* each sample at most once */
+    uint64_t loader_seed, split_seed;           /* 0: the run's, no split */
 } variant;
 
 static const variant usual = {.init = {ls_init_opts_defaults},
@@ -44,7 +44,7 @@ typedef struct training {
     int epochs;
 } training;
 
-static double factor_at(void *user, int64_t step)
+static double factor_at(int64_t step, void *user)
 {
     return pow(*(const double *)user, (double)step);
 }
@@ -54,10 +54,10 @@ static ls_schedule *schedule_of(ls_optim *sgd, const variant *v)
     static double factor;
     factor = v->factor;
     if (v->max_lr > 0)
-        return ls_one_cycle_new(sgd, .max_lrs = (double[]){v->max_lr, v->group_max_lr}, .total_steps = 24,
-                                .base_momentum = v->base_momentum);
-    if (v->factor > 0) return ls_lambda_new(sgd, factor_at, &factor);
-    return v->cosine ? ls_cosine_new(sgd, v->cosine, 0) : ls_exponential_new(sgd, v->gamma);
+        return ls_one_cycle_schedule_new(sgd, .max_lrs = (double[]){v->max_lr, v->group_max_lr}, .total_steps = 24,
+                                         .base_momentum = v->base_momentum);
+    if (v->factor > 0) return ls_lambda_schedule_new(sgd, factor_at, &factor);
+    return v->cosine ? ls_cosine_schedule_new(sgd, v->cosine, 0) : ls_exponential_schedule_new(sgd, v->gamma);
 }
 
 static ls_loader *loader_of(ls_run *run, const variant *v)
@@ -65,13 +65,12 @@ static ls_loader *loader_of(ls_run *run, const variant *v)
     ls_dataset *set = points(run, v->split_seed ? 46 : 23, 4), *rest;
     if (v->split_seed) {
         ls_set_seed(run, v->split_seed);
-        ls_split(set, 0.5, &set, &rest);
+        ls_random_split(set, 0.5, &set, &rest);
     }
     double weights[23];
     for (int i = 0; i < 23; i++) weights[i] = i ? 1 : v->weight;
     ls_sampler *sampler = NULL;
-    if (v->weight > 0)
-        sampler = ls_weighted_sampler_new(run, 23, weights, .without_replacement = v->without_replacement);
+    if (v->weight > 0) sampler = ls_weighted_sampler_new(run, weights, 23, .replacement = !v->once);
     return ls_loader_new(run, set, .batch = 4, .shuffle = !v->in_order && !sampler, .sampler = sampler,
                          .drop_last = v->drop_last, .seed = v->loader_seed ? v->loader_seed : LS_AUTO_SEED);
 }
@@ -91,8 +90,8 @@ static training start(variant v, const char *resume)
     }
     t.sgd = ls_sgd_new(run, t.net, .lr = v.lr, .momentum = v.momentum, .nesterov = v.nesterov);
     if (!v.one_group)
-        ls_group_add(t.sgd, ls_state_matching(ls_parameters(t.net), v.other_groups ? "0.bias" : "*.bias"),
-                     .lr = v.group_lr);
+        ls_optim_add_group(t.sgd, ls_state_matching(ls_parameters(t.net), v.other_groups ? "0.bias" : "*.bias"),
+                           .lr = v.group_lr);
     t.decay = schedule_of(t.sgd, &v);
     t.train = loader_of(run, &v);
     if (v.evaluating) ls_eval(ls_child(t.net, "3"));
@@ -277,7 +276,7 @@ static void other_settings_are_named(void)
     CHANGE(v.in_order = true, "ls_load_state: saved with loader 0 order: shuffled, here it is as in the dataset; go on "
                               "with the same, or begin a new training with the model alone");
     CHANGE(v.init.seed = 5,
-           "ls_load_state: saved with seed 0, but this run began with seed 5, which ls_split() and all "
+           "ls_load_state: saved with seed 0, but this run began with seed 5, which ls_random_split() and all "
            "else that is random has used by now; go on with --seed 0, or begin a new training");
     CHANGE(v.init.flush_denormals = true, SAVED "flush_denormals: no; this run goes on with yes\n");
     CHANGE(v.evaluating = true,
@@ -311,7 +310,7 @@ static void what_schedules_and_orders_are_made_of_is_compared(void)
     weighted.weight = 2;
     CHECK_TEXT(said_between(weighted, weighted), "");
     CHANGE_OF(weighted, v.weight = 3, "loader 0 sampler: draws: all, replacement: yes, ");
-    CHANGE_OF(weighted, v.without_replacement = true, "this run goes on with draws: all, replacement: no, ");
+    CHANGE_OF(weighted, v.once = true, "this run goes on with draws: all, replacement: no, ");
     split.split_seed = 3;
     CHECK_TEXT(said_between(split, split), "");
     CHANGE_OF(split, v.split_seed = 4, "ls_load_state: saved with loader 0 choice of samples: ");
@@ -362,7 +361,7 @@ static int save_what_is_prepared(void)
     ls_run *run = ls_init(NULL, NULL, .project_dir = home);
     ls_module *net = ls_sequential_new(run, ls_linear_new(run, 4, 2), ls_linear_new(run, 2, 2));
     ls_optim *sgd = ls_sgd_new(run, net, .lr = 1e-2), *unused = ls_adam_new(run, net);
-    ls_schedule *decay = ls_cosine_new(sgd, 2, 0), *idle = ls_exponential_new(unused, 0.5);
+    ls_schedule *decay = ls_cosine_schedule_new(sgd, 2, 0), *idle = ls_exponential_schedule_new(unused, 0.5);
     if (prepared.net) ls_prepare(run, net);
     if (prepared.sgd) ls_prepare(run, sgd);
     if (prepared.decay) ls_prepare(run, decay);
@@ -413,7 +412,7 @@ static void a_cycle_of_any_length_goes_on(void)
         ls_run *run = ls_init(NULL, NULL, .project_dir = home);
         ls_module *net = ls_linear_new(run, 4, 2);
         ls_optim *sgd = ls_sgd_new(run, net, .lr = 0.1, .momentum = 0.9);
-        ls_prepare(run, net, sgd, ls_one_cycle_new(sgd, .max_lr = 0.1, .total_steps = steps));
+        ls_prepare(run, net, sgd, ls_one_cycle_schedule_new(sgd, .max_lr = 0.1, .total_steps = steps));
         CHECK(ls_save_state(run, NULL));
         CHECK_MSG(ls_load_state(run, NULL), "%d steps: %s", (int)steps, ls_error_message(run));
         ls_finish(run);

@@ -55,7 +55,7 @@ static training start(ls_run *run)
     t.net = ls_sequential_new(run, ls_linear_new(run, 4, 16), ls_batch_norm_new(run, 16), ls_relu_new(run),
                               ls_dropout_new(run, 0.2), ls_linear_new(run, 16, 2));
     t.adam = ls_adamw_new(run, t.net, .lr = 1e-2);
-    t.cycle = ls_one_cycle_new(t.adam, .max_lr = 1e-2, .total_steps = 40);
+    t.cycle = ls_one_cycle_schedule_new(t.adam, .max_lr = 1e-2, .total_steps = 40);
     t.train = ls_loader_new(run, points(run, 22, 4), .batch = 4, .shuffle = true);
     t.eval = ls_loader_new(run, points(run, 8, 4), .batch = 8);
     ls_prepare(run, t.cycle, t.train, t.net, t.adam, t.eval);
@@ -289,11 +289,11 @@ static void change_byte(const char *name, off_t at)
 static void refused(const char *words)
 {
     training t = start_with(plain);
-    double before = ls_item(ls_sum(ls_tensor_of(t.net, "0.weight")));
+    double before = ls_item(ls_sum(ls_module_tensor(t.net, "0.weight")));
     CHECK(!ls_load_state(t.run, in_home("one")) && ls_error(t.run) == LS_ERR_IO);
     CHECK_MSG(strstr(ls_error_message(t.run), words), "\"%s\" lacks \"%s\"", ls_error_message(t.run), words);
-    ls_error_clear(t.run);
-    CHECK(ls_item(ls_sum(ls_tensor_of(t.net, "0.weight"))) == before && t.run->session->epoch == 0);
+    ls_clear_error(t.run);
+    CHECK(ls_item(ls_sum(ls_module_tensor(t.net, "0.weight"))) == before && t.run->session->epoch == 0);
     ls_finish(t.run);
 }
 
@@ -354,11 +354,11 @@ static void damaged_ones_are_passed_over(void)
     mkdir(in_home("checkpoints/checkpoint_5"), 0777);
     t = start_with(LS_OPTIONS(ls_init_opts, .resume_from_checkpoint = "latest"));
     int epoch;
-    CHECK(ls_epoch(t.run, EPOCHS, &epoch) && epoch == 1 && ls_steps_taken(t.adam) == 6);
+    CHECK(ls_epoch(t.run, EPOCHS, &epoch) && epoch == 1 && ls_optim_steps_taken(t.adam) == 6);
     CHECK(ls_save_state(t.run, NULL) && exists("checkpoints/checkpoint_6/state.json"));
     CHECK(ls_finish(t.run) == 0);
     t = start_with(LS_OPTIONS(ls_init_opts, .resume_from_checkpoint = "checkpoint_1")); /* of the project's */
-    CHECK(ls_epoch(t.run, EPOCHS, &epoch) && ls_steps_taken(t.adam) == 4);
+    CHECK(ls_epoch(t.run, EPOCHS, &epoch) && ls_optim_steps_taken(t.adam) == 4);
     CHECK(ls_finish(t.run) == 0);
 }
 
@@ -377,14 +377,14 @@ static void what_does_not_fit_is_refused(void)
     CHECK(ls_save_state(t.run, NULL));
     CHECK(!ls_load_state(t.run, home) && strstr(ls_error_message(t.run), "the newest is") &&
           strstr(ls_error_message(t.run), "/checkpoints/checkpoint_0"));
-    ls_error_clear(t.run);
+    ls_clear_error(t.run);
     CHECK(!ls_load_state(t.run, in_home("one/state.json")) &&
           strstr(ls_error_message(t.run), "is a file; checkpoints"));
     ls_finish(t.run);
     ls_run *other = ls_init(NULL, NULL);
     ls_module *net = ls_sequential_new(other, ls_linear_new(other, 4, 16), ls_linear_new(other, 16, 2));
     ls_optim *adam = ls_adamw_new(other, net, .lr = 1e-2);
-    ls_prepare(other, net, adam, ls_one_cycle_new(adam, .max_lr = 1e-2, .total_steps = 2),
+    ls_prepare(other, net, adam, ls_one_cycle_schedule_new(adam, .max_lr = 1e-2, .total_steps = 2),
                ls_loader_new(other, points(other, 22, 4), .batch = 4),
                ls_loader_new(other, points(other, 8, 4), .batch = 8));
     CHECK(!ls_load_state(other, in_home("one")) && strstr(ls_error_message(other), in_home("one")));
@@ -406,7 +406,7 @@ static ls_bytes save_words(void *user)
     return (ls_bytes){w->text, strlen(w->text)};
 }
 
-static bool load_words(void *user, const void *data, size_t size)
+static bool load_words(const void *data, size_t size, void *user)
 {
     words *w = user;
     memset(w->text, 0, sizeof w->text);
@@ -435,14 +435,14 @@ static void registered_things_are_restored(void)
     w.refuses = true;
     CHECK(!ls_load_state(t.run, in_home("one")) &&
           strstr(ls_error_message(t.run), "custom_words.bin: its load function"));
-    ls_error_clear(t.run);
+    ls_clear_error(t.run);
 
     static const char *const bad[] = {"a/b", "best", "", "nothing"};
     for (int i = 0; i < 4; i++) {
         if (i == 3) ls_register_for_checkpointing(t.run, bad[i]);
         else ls_register_for_checkpointing(t.run, bad[i], .data = &best, .size = sizeof best);
         CHECK(ls_error(t.run) == LS_ERR_VALUE && strstr(ls_error_message(t.run), bad[i]));
-        ls_error_clear(t.run);
+        ls_clear_error(t.run);
     }
     ls_register_for_checkpointing(t.run, "late", .data = &best, .size = sizeof best);
     CHECK(!ls_load_state(t.run, in_home("one")) &&
@@ -472,7 +472,7 @@ static void read_note(ls_run *run, const char *folder, void *user)
 static void refuse_to_save(ls_run *run, const char *folder, void *user)
 {
     (void)folder, (void)user;
-    ls_error_set(run, LS_ERR_STATE, "not %s", "now");
+    ls_set_error(run, LS_ERR_STATE, "not %s", "now");
 }
 
 static void write_in_folder(ls_run *run, const char *folder, void *user)
@@ -486,7 +486,7 @@ static void hooks_may_make_folders(void)
 {
     clean();
     training t = start_with(plain);
-    ls_save_hook(t.run, write_in_folder, t.net);
+    ls_register_save_hook(t.run, write_in_folder, t.net);
     for (int i = 0; i < 2; i++) CHECK_MSG(ls_save_state(t.run, in_home("one")), "%s", ls_error_message(t.run));
     CHECK(exists("one/ema/model.safetensors") && ls_load_state(t.run, in_home("one")));
     change_byte("one/ema/model.safetensors", 700);
@@ -500,20 +500,21 @@ static void hooks_take_part(void)
     clean();
     training t = start_with(plain);
     int saves = 0, loads = 0;
-    ls_hook *on_save = ls_save_hook(t.run, write_note, &saves), *on_load = ls_load_hook(t.run, read_note, &loads);
+    ls_hook *on_save = ls_register_save_hook(t.run, write_note, &saves),
+            *on_load = ls_register_load_hook(t.run, read_note, &loads);
     CHECK(ls_save_state(t.run, in_home("one")) && ls_load_state(t.run, in_home("one")) && saves == 1 && loads == 1);
     ls_hook_remove(on_load);
     CHECK(ls_load_state(t.run, in_home("one")) && loads == 1);
     change_byte("one/note.txt", 0); /* their files are guarded, too */
     CHECK(!ls_load_state(t.run, in_home("one")) && strstr(ls_error_message(t.run), "note.txt does not have"));
-    ls_error_clear(t.run);
+    ls_clear_error(t.run);
     ls_hook_remove(on_save);
     CHECK(ls_save_state(t.run, in_home("one")) && saves == 1 && !exists("one/note.txt"));
-    on_save = ls_save_hook(t.run, refuse_to_save, NULL); /* a hook that fails ends the save */
+    on_save = ls_register_save_hook(t.run, refuse_to_save, NULL); /* a hook that fails ends the save */
     CHECK(!ls_save_state(t.run, in_home("two")) && ls_error(t.run) == LS_ERR_STATE);
     CHECK_TEXT(ls_error_message(t.run), "not now");
     CHECK(!exists("two") && !exists("two.part"));
-    ls_error_clear(t.run);
+    ls_clear_error(t.run);
     ls_hook_remove(on_save);
     CHECK(ls_save_state(t.run, in_home("two")));
     CHECK(ls_finish(t.run) == 0);
@@ -529,8 +530,8 @@ static void a_run_can_go_back(void)
     CHECK(ls_save_state(t.run, in_home("begin")));
     record first = {0}, second = {0};
     train(&t, &first, 0, 12);
-    ls_set_lr(t.adam, 7);
-    CHECK(ls_load_state(t.run, in_home("begin")) && ls_steps_taken(t.adam) == 0 && ls_lr(t.adam) < 1);
+    ls_optim_set_lr(t.adam, 7);
+    CHECK(ls_load_state(t.run, in_home("begin")) && ls_optim_steps_taken(t.adam) == 0 && ls_optim_lr(t.adam) < 1);
     train(&t, &second, 0, 12);
     CHECK(memcmp(&first, &second, sizeof first) == 0);
     CHECK(ls_finish(t.run) == 0);
@@ -543,20 +544,20 @@ static void rates_set_by_hand_are_restored(void)
     ls_run *run = ls_init(NULL, NULL);
     ls_module *net = ls_linear_new(run, 2, 2);
     ls_optim *sgd = ls_sgd_new(run, net, .lr = 0.5, .momentum = 0.9);
-    ls_group_add(sgd, ls_state_matching(ls_parameters(net), "bias"), .lr = 0.25);
+    ls_optim_add_group(sgd, ls_state_matching(ls_parameters(net), "bias"), .lr = 0.25);
     ls_prepare(run, net, sgd);
     ls_backward(run, ls_sum(ls_forward(net, ls_ones(run, LS_F32, 1, 2))));
     CHECK(ls_step(sgd));
-    ls_group_set(sgd, 0, .lr = 0.1, .weight_decay = 1e-3);
+    ls_optim_set_group(sgd, 0, .lr = 0.1, .weight_decay = 1e-3);
     CHECK(ls_save_state(run, in_home("one")));
     float before[4], after[4];
-    ls_read(ls_state_find(ls_optim_state(sgd), "weight.momentum_buffer"), before, sizeof before);
-    ls_set_lr(sgd, 3);
+    ls_read(ls_state_find(ls_optim_state_dict(sgd), "weight.momentum_buffer"), before, sizeof before);
+    ls_optim_set_lr(sgd, 3);
     ls_step(sgd);
     CHECK(ls_load_state(run, in_home("one")));
-    CHECK(ls_lr(sgd) == 0.1 && ls_group_get(sgd, 0).weight_decay == 1e-3 && ls_group_get(sgd, 1).lr == 0.25);
-    ls_read(ls_state_find(ls_optim_state(sgd), "weight.momentum_buffer"), after, sizeof after);
-    CHECK(memcmp(before, after, sizeof before) == 0 && ls_steps_taken(sgd) == 1);
+    CHECK(ls_optim_lr(sgd) == 0.1 && ls_optim_group(sgd, 0).weight_decay == 1e-3 && ls_optim_group(sgd, 1).lr == 0.25);
+    ls_read(ls_state_find(ls_optim_state_dict(sgd), "weight.momentum_buffer"), after, sizeof after);
+    CHECK(memcmp(before, after, sizeof before) == 0 && ls_optim_steps_taken(sgd) == 1);
     CHECK(ls_finish(run) == 0);
 }
 
@@ -584,7 +585,7 @@ static void save_as_two(ls_run *run)
         CHECK(ls_next(train, &b));
         count_samples(&b);
     }
-    ls_random_set(run, (ls_random_state){.seed = 5, .offset = (uint64_t)ls_rank(run)});
+    ls_set_rng(run, (ls_rng_state){.seed = 5, .offset = (uint64_t)ls_rank(run)});
     CHECK(ls_save_state(run, in_home("two")));
 }
 
@@ -594,7 +595,7 @@ static void go_on(ls_run *run)
     ls_loader *train = ls_loader_new(run, points(run, 22, 4), .batch = 2, .shuffle = true, .seed = 1);
     ls_prepare(run, train);
     CHECK(ls_load_state(run, in_home("two")));
-    CHECK(ls_random_get(run).offset == (ls_rank(run) == 1 ? 1 : 0));
+    CHECK(ls_rng(run).offset == (ls_rank(run) == 1 ? 1 : 0));
     for (int epoch; ls_epoch(run, 1, &epoch);)
         for (ls_batch b; ls_next(train, &b);) count_samples(&b);
 }
@@ -705,7 +706,7 @@ static void walk_requests(ls_run *run, step_fn *step)
         CHECK(ok == (ls_error(run) == LS_OK));
         CHECK_MSG(ok || ls_error(run) == LS_ERR_MEMORY || strstr(ls_error_message(run), "no memory"), "request %d: %s",
                   (int)n, ls_error_message(run));
-        ls_error_clear(run);
+        ls_clear_error(run);
         ls_manifest manifest;
         ls_message why = {{0}};
         CHECK_MSG(ls_manifest_check(in_home("old"), &manifest, &why), "%s", why.text);

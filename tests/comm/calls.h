@@ -36,7 +36,7 @@ __attribute__((unused)) static char *filled(ls_dtype dtype, int rank, int64_t sa
 
 /* What all ranks together must get: row by row in the order of ranks, over each host, then over hosts. Halves are
  * rounded at the very end. */
-__attribute__((unused)) static char *reduced(int size, ls_dtype dtype, ls_comm_op op, int64_t salt, int64_t count)
+__attribute__((unused)) static char *reduced(int size, ls_dtype dtype, ls_reduction op, int64_t salt, int64_t count)
 {
     static const ls_fold folds[] = {LS_FOLD_SUM, LS_FOLD_SUM, LS_FOLD_MAX, LS_FOLD_MIN, LS_FOLD_PROD};
     bool half = dtype == LS_BF16 || dtype == LS_F16;
@@ -54,7 +54,7 @@ __attribute__((unused)) static char *reduced(int size, ls_dtype dtype, ls_comm_o
         sums[hosts] = room(between, count);
         ls_combine_ref.fold_rows(dtype, between, folds[op], 1, (void *[]){sums[hosts++]}, 1, here, width, count);
     }
-    ls_combine_ref.fold_rows(between, dtype, folds[op], op == LS_COMM_MEAN ? 1.0 / size : 1, (void *[]){sum}, 1,
+    ls_combine_ref.fold_rows(between, dtype, folds[op], op == LS_REDUCE_MEAN ? 1.0 / size : 1, (void *[]){sum}, 1,
                              (const void *const *)sums, hosts, count);
     for (int r = 0; r < size; r++) free(rows[r]);
     for (int i = 0; i < hosts; i++) free(sums[i]);
@@ -73,7 +73,7 @@ __attribute__((unused)) static void ok(ls_comm *comm, const ls_comm_call *call)
 
 /* ---- reductions ---- */
 
-__attribute__((unused)) static void check_all_reduce(ls_comm *comm, ls_dtype dtype, ls_comm_op op, int64_t count,
+__attribute__((unused)) static void check_all_reduce(ls_comm *comm, ls_dtype dtype, ls_reduction op, int64_t count,
                                                      char *shared)
 {
     char *want = reduced(comm->size, dtype, op, count, count);
@@ -91,7 +91,7 @@ __attribute__((unused)) static void check_all_reduce(ls_comm *comm, ls_dtype dty
     free(want);
 }
 
-__attribute__((unused)) static void check_reduce(ls_comm *comm, ls_dtype dtype, ls_comm_op op, int64_t count)
+__attribute__((unused)) static void check_reduce(ls_comm *comm, ls_dtype dtype, ls_reduction op, int64_t count)
 {
     int root = (int)count % comm->size;
     char *want = reduced(comm->size, dtype, op, count, count), *in = filled(dtype, comm->rank, count, count);
@@ -107,7 +107,7 @@ __attribute__((unused)) static int64_t uneven(int64_t count, int rank)
 }
 
 /* Into memory of its own, and in place: there the result is part `rank` of what was reduced. */
-__attribute__((unused)) static void check_reduce_scatter(ls_comm *comm, ls_dtype dtype, ls_comm_op op, int64_t count,
+__attribute__((unused)) static void check_reduce_scatter(ls_comm *comm, ls_dtype dtype, ls_reduction op, int64_t count,
                                                          char *shared)
 {
     for (int differ = 0; differ < 2; differ++) {
@@ -134,7 +134,7 @@ __attribute__((unused)) static void check_reduce_scatter(ls_comm *comm, ls_dtype
 __attribute__((unused)) static void check_gathers(ls_comm *comm, ls_dtype dtype, int64_t count, bool differ,
                                                   char *shared)
 {
-    ls_comm_op op = LS_COMM_SUM;
+    ls_reduction op = LS_REDUCE_SUM;
     int64_t counts[CREW_MOST], total = 0, before = 0, mine = differ ? uneven(count, comm->rank) : count;
     size_t element = ls_dtype_size(dtype);
     for (int r = 0; r < comm->size; r++) total += counts[r] = differ ? uneven(count, r) : count;
@@ -167,7 +167,7 @@ __attribute__((unused)) static void check_gathers(ls_comm *comm, ls_dtype dtype,
 
 __attribute__((unused)) static void check_broadcast(ls_comm *comm, ls_dtype dtype, int64_t count, char *shared)
 {
-    ls_comm_op op = LS_COMM_SUM;
+    ls_reduction op = LS_REDUCE_SUM;
     for (int root = 0; root < comm->size; root++) {
         char *want = filled(dtype, root, 5, count), *mine = filled(dtype, comm->rank, 5, count);
         char *data = shared ? memcpy(shared, mine, (size_t)count * ls_dtype_size(dtype)) : mine;
@@ -185,7 +185,7 @@ __attribute__((unused)) static int64_t between(int64_t count, int a, int b, bool
 
 __attribute__((unused)) static void check_all_to_all(ls_comm *comm, ls_dtype dtype, int64_t count, bool differ)
 {
-    ls_comm_op op = LS_COMM_SUM;
+    ls_reduction op = LS_REDUCE_SUM;
     int64_t to[CREW_MOST], from[CREW_MOST], sent = 0, got = 0;
     size_t element = ls_dtype_size(dtype);
     for (int r = 0; r < comm->size; r++) {
@@ -208,7 +208,7 @@ __attribute__((unused)) static void check_all_to_all(ls_comm *comm, ls_dtype dty
 /* Everybody sends to the next and receives from the one before; even ranks send first. */
 __attribute__((unused)) static void check_messages(ls_comm *comm, ls_dtype dtype, int64_t count)
 {
-    ls_comm_op op = LS_COMM_SUM;
+    ls_reduction op = LS_REDUCE_SUM;
     if (comm->size == 1) return;
     int next = (comm->rank + 1) % comm->size, before = (comm->rank + comm->size - 1) % comm->size;
     char *in = filled(dtype, comm->rank, 9, count), *out = room(dtype, count), *want = filled(dtype, before, 9, count);
@@ -224,8 +224,8 @@ __attribute__((unused)) static void check_messages(ls_comm *comm, ls_dtype dtype
 
 __attribute__((unused)) static void walk(ls_comm *comm, ls_dtype dtype, int64_t count, char *shared)
 {
-    for (ls_comm_op op = 0; op < LS_COMM_OP_COUNT; op++) {
-        if (op == LS_COMM_MEAN && !ls_dtype_is_float(dtype)) continue;
+    for (ls_reduction op = 0; op < LS_REDUCE_NONE; op++) {
+        if (op == LS_REDUCE_MEAN && !ls_dtype_is_float(dtype)) continue;
         check_all_reduce(comm, dtype, op, count, NULL);
         if (shared) check_all_reduce(comm, dtype, op, count, shared + (count % 3) * 64);
         check_reduce(comm, dtype, op, count);
@@ -250,9 +250,9 @@ __attribute__((unused)) static void all_kinds(ls_comm *comm, crew_result *result
     CHECK_MSG(shared, "%s", result->why.text);
     for (ls_dtype dtype = LS_BOOL; dtype < LS_DTYPE_COUNT; dtype++) {
         for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) walk(comm, dtype, counts[i], shared);
-        check_all_reduce(comm, dtype, LS_COMM_SUM, many, shared);
-        check_all_reduce(comm, dtype, LS_COMM_MAX, many, NULL);
-        check_reduce_scatter(comm, dtype, LS_COMM_SUM, many / comm->size, shared);
+        check_all_reduce(comm, dtype, LS_REDUCE_SUM, many, shared);
+        check_all_reduce(comm, dtype, LS_REDUCE_MAX, many, NULL);
+        check_reduce_scatter(comm, dtype, LS_REDUCE_SUM, many / comm->size, shared);
         check_gathers(comm, dtype, many / comm->size, true, shared);
     }
 }
@@ -262,10 +262,10 @@ __attribute__((unused)) static void large_ones(ls_comm *comm, crew_result *resul
 {
     const int64_t many = 1600007, each = many / comm->size;
     (void)result;
-    check_all_reduce(comm, LS_F32, LS_COMM_SUM, many, NULL);
-    check_reduce(comm, LS_F32, LS_COMM_MAX, each);
-    check_reduce(comm, LS_BF16, LS_COMM_MEAN, each);
-    check_reduce_scatter(comm, LS_F32, LS_COMM_SUM, each, NULL);
+    check_all_reduce(comm, LS_F32, LS_REDUCE_SUM, many, NULL);
+    check_reduce(comm, LS_F32, LS_REDUCE_MAX, each);
+    check_reduce(comm, LS_BF16, LS_REDUCE_MEAN, each);
+    check_reduce_scatter(comm, LS_F32, LS_REDUCE_SUM, each, NULL);
     check_broadcast(comm, LS_F32, each, NULL);
     for (int differ = 0; differ < 2; differ++) {
         check_gathers(comm, LS_F32, each, differ, NULL);
@@ -295,14 +295,14 @@ __attribute__((unused)) static void interleave(ls_comm *comm, crew_result *resul
         if (own.lane[0] % 8 == 0) usleep(own.lane[1] % 300);
         int64_t count = same.lane[1] % 4 ? same.lane[1] % 2000 : same.lane[1] % 50000;
         switch (same.lane[0] % 8) {
-        case 0: check_all_reduce(comm, LS_F32, LS_COMM_MEAN, count, shared); break;
-        case 1: check_all_reduce(comm, LS_BF16, LS_COMM_SUM, count, NULL); break;
+        case 0: check_all_reduce(comm, LS_F32, LS_REDUCE_MEAN, count, shared); break;
+        case 1: check_all_reduce(comm, LS_BF16, LS_REDUCE_SUM, count, NULL); break;
         case 2: check_gathers(comm, LS_I32, count, true, shared); break;
         case 3: check_all_to_all(comm, LS_U8, count, true); break;
         case 4: check_messages(comm, LS_F32, count); break;
-        case 5: check_reduce_scatter(comm, LS_F32, LS_COMM_SUM, count / comm->size, shared); break;
+        case 5: check_reduce_scatter(comm, LS_F32, LS_REDUCE_SUM, count / comm->size, shared); break;
         case 6: check_broadcast(half, LS_F32, count, NULL); break;
-        default: check_all_reduce(half, LS_F64, LS_COMM_MAX, count, NULL); break;
+        default: check_all_reduce(half, LS_F64, LS_REDUCE_MAX, count, NULL); break;
         }
     }
     ls_comm_close(half);

@@ -42,7 +42,7 @@ static void share_again(ls_comm *comm, crew_result *result)
         char *shared = comm->table->share(comm, (size_t)(i + 1) << 18, &result->why);
         ls_sys_fail_at(0);
         CHECK_MSG(!shared == fails, "%s", result->why.text);
-        if (i != 1) check_all_reduce(comm, LS_F32, LS_COMM_SUM, 60001, shared);
+        if (i != 1) check_all_reduce(comm, LS_F32, LS_REDUCE_SUM, 60001, shared);
     }
 }
 
@@ -60,7 +60,7 @@ static void split_often(ls_comm *comm, crew_result *result)
         ls_comm *part = comm->table->split(comm, 0, 0, &result->why);
         CHECK_MSG(part, "%s", result->why.text);
         char *shared = part->table->share(part, 1 << 20, &result->why);
-        check_all_reduce(part, LS_F32, LS_COMM_SUM, 200000, i % 2 ? shared : NULL);
+        check_all_reduce(part, LS_F32, LS_REDUCE_SUM, 200000, i % 2 ? shared : NULL);
         ls_comm_close(part);
         ok(comm, &(ls_comm_call){.kind = LS_COMM_BARRIER, .dtype = LS_U8});
         CHECK(fstat(file, i < 2 ? &before : &after) == 0);

@@ -13,7 +13,7 @@ enum { MS = 1000000 };
 static ls_status sum(ls_comm *comm, int64_t count, const char *site, ls_message *why)
 {
     static float data[4096];
-    return ls_comm_all_reduce(comm, data, count, LS_F32, LS_COMM_SUM, site, why);
+    return ls_comm_all_reduce(comm, data, count, LS_F32, LS_REDUCE_SUM, site, why);
 }
 
 static void check_words(const crew *c, int rank, const char *words)
@@ -95,8 +95,8 @@ static void senseless_calls(ls_comm *comm, crew_result *result)
     call.counts = (int64_t[]){1, -1};
     CHECK(ls_comm_run(comm, &call, &result->why) == LS_ERR_VALUE);
     CHECK_MSG(strstr(result->why.text, "all-gather with a part of -1 elements"), "%s", result->why.text);
-    CHECK(ls_comm_all_reduce(comm, data, -1, LS_I32, LS_COMM_SUM, "", &result->why) == LS_ERR_VALUE);
-    CHECK(ls_comm_all_reduce(comm, data, 4, LS_I32, LS_COMM_MEAN, "", &result->why) == LS_ERR_DTYPE);
+    CHECK(ls_comm_all_reduce(comm, data, -1, LS_I32, LS_REDUCE_SUM, "", &result->why) == LS_ERR_VALUE);
+    CHECK(ls_comm_all_reduce(comm, data, 4, LS_I32, LS_REDUCE_MEAN, "", &result->why) == LS_ERR_DTYPE);
     CHECK(ls_comm_barrier(comm, "still works", &result->why) == LS_OK);
 }
 

@@ -10,7 +10,7 @@ enum { MS = 1000000 };
 static ls_status sum(ls_comm *comm, int64_t count, const char *site, ls_message *why)
 {
     static float data[1 << 20];
-    return ls_comm_all_reduce(comm, data, count, LS_F32, LS_COMM_SUM, site, why);
+    return ls_comm_all_reduce(comm, data, count, LS_F32, LS_REDUCE_SUM, site, why);
 }
 
 static void check_words(const crew *c, int rank, const char *words)
@@ -332,7 +332,7 @@ static void cancel(ls_comm *comm, crew_result *result)
             if (step == 0) comm->table->reset(comm);
         }
         float data[3] = {(float)comm->rank, 1, 2};
-        result->status = ls_comm_all_reduce(comm, data, 3, LS_F32, LS_COMM_SUM, "again", &result->why);
+        result->status = ls_comm_all_reduce(comm, data, 3, LS_F32, LS_REDUCE_SUM, "again", &result->why);
         CHECK_MSG(result->status == LS_OK, "%s", result->why.text);
         CHECK(data[0] == (float)(comm->size * (comm->size - 1) / 2) && data[2] == (float)(2 * comm->size));
         /* Nobody is called back by the next attempt from within this one. */
@@ -377,7 +377,7 @@ static void sums_with_delay(ls_comm *comm, crew_result *result)
 {
     for (int i = 0; i < 5; i++) {
         float x = (float)comm->rank;
-        result->status = ls_comm_all_reduce(comm, &x, 1, LS_F32, LS_COMM_SUM, "", &result->why);
+        result->status = ls_comm_all_reduce(comm, &x, 1, LS_F32, LS_REDUCE_SUM, "", &result->why);
         CHECK_MSG(!result->status && x == 6, "%s", result->why.text);
         result->status = sum(comm, 300000, "", &result->why);
         CHECK_MSG(!result->status, "%s", result->why.text);

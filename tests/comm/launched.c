@@ -283,7 +283,7 @@ static void all_stop_after_the_same_step(void)
 static int sum_ranks(void *argument)
 {
     ls_run *run = ls_init(NULL, NULL);
-    double sum = ls_item(ls_sum(ls_reduce(run, ls_full(run, LS_F32, ls_rank(run) + 1, 1), LS_ACROSS_SUM)));
+    double sum = ls_item(ls_sum(ls_reduce(run, ls_full(run, LS_F32, ls_rank(run) + 1, 1), LS_REDUCE_SUM)));
     ls_finish(run);
     return sum == *(const double *)argument ? 0 : 3;
 }

@@ -63,7 +63,7 @@ typedef struct link_rank {
 static link_rank job_link(int rank, int size, int slot)
 {
     ls_message why = {{0}};
-    ls_link_opts opts = {.rank = rank, .size = size};
+    ls_link_open_args opts = {.rank = rank, .size = size};
     ls_link *link = transport->open(&opts, &why);
     CHECK_MSG(link, "open: %s", why.text);
     if (!link) exit(1);
@@ -157,7 +157,7 @@ static void barrier(link_rank l)
 static link_rank part_link(link_rank l, int rank, int size, const int *ranks)
 {
     ls_message why = {{0}};
-    ls_link_opts opts = {.rank = rank, .size = size, .of = l.link, .ranks = ranks};
+    ls_link_open_args opts = {.rank = rank, .size = size, .of = l.link, .ranks = ranks};
     ls_link *link = transport->open(&opts, &why);
     CHECK_MSG(link, "open: %s", why.text);
     if (!link) exit(1);
@@ -554,7 +554,7 @@ static void links_of_a_job(void)
 static void without_mpirun_there_are_no_others(void)
 {
     ls_message why = {{0}};
-    ls_link_opts opts = {.rank = 1, .size = 3};
+    ls_link_open_args opts = {.rank = 1, .size = 3};
     CHECK(!transport->open(&opts, &why));
     CHECK_MSG(strstr(why.text, "mpirun"), "%s", why.text);
 }

@@ -232,8 +232,8 @@ static bool prepare(task *t, lane *on, uint64_t number)
     int size = on->comm->size, me = on->comm->rank;
     ls_comm_kind kind = roll(&d, LS_COMM_RECEIVE);
     ls_dtype dtype = roll(&d, 2) ? LS_F32 : (ls_dtype)(LS_BOOL + (int)roll(&d, LS_DTYPE_COUNT - LS_BOOL));
-    ls_comm_op op = roll(&d, LS_COMM_OP_COUNT);
-    if (op == LS_COMM_MEAN && !ls_dtype_is_float(dtype)) op = LS_COMM_SUM;
+    ls_reduction op = roll(&d, LS_REDUCE_NONE);
+    if (op == LS_REDUCE_MEAN && !ls_dtype_is_float(dtype)) op = LS_REDUCE_SUM;
     int peer = (int)(roll(&d, 1 << 20) % (uint32_t)size), other = (int)(roll(&d, 1 << 20) % (uint32_t)size);
     int64_t count = draw_count(&d, given.most), salt = (int64_t)number * 100;
     *t = (task){.lane = on, .number = number};
@@ -424,7 +424,7 @@ static void play(ls_comm *comm, crew_result *result)
         if (given.plan == CANCELLED && (!result->status || result->status == LS_ERR_MEMORY)) {
             full = result->status != LS_OK;
             result->status =
-                ls_comm_all_reduce(p.vote, &full, 1, LS_I32, LS_COMM_MAX, "any out of memory?", &result->why);
+                ls_comm_all_reduce(p.vote, &full, 1, LS_I32, LS_REDUCE_MAX, "any out of memory?", &result->why);
         }
         if (!result->status && full) result->status = reset(&p);
     }

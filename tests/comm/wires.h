@@ -228,7 +228,7 @@ static void wires_go_on(wires_port *port)
 
 /* ---- the table ---- */
 
-static ls_link *wires_open(const ls_link_opts *opts, ls_message *why)
+static ls_link *wires_open(const ls_link_open_args *opts, ls_message *why)
 {
     (void)why;
     ls_link *link = calloc(1, sizeof *link);

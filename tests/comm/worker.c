@@ -14,11 +14,11 @@
 
 static void exchange(ls_run *run)
 {
-    int rank = ls_rank(run), world = ls_world(run);
+    int rank = ls_rank(run), world = ls_world_size(run);
     ls_tensor *mine = ls_full(run, LS_F32, rank, rank + 1, 2);
     ls_tensor *all = ls_gather(run, mine);
-    double total = ls_item(ls_sum(ls_reduce(run, ls_full(run, LS_F32, rank + 1, 3), LS_ACROSS_SUM)));
-    double mean = ls_item(ls_mean(ls_reduce(run, ls_full(run, LS_F32, rank + 1, 3), LS_ACROSS_MEAN)));
+    double total = ls_item(ls_sum(ls_reduce(run, ls_full(run, LS_F32, rank + 1, 3), LS_REDUCE_SUM)));
+    double mean = ls_item(ls_mean(ls_reduce(run, ls_full(run, LS_F32, rank + 1, 3), LS_REDUCE_MEAN)));
     double from = ls_item(ls_mean(ls_broadcast(run, ls_full(run, LS_F32, rank + 1, 3), world - 1)));
     ls_tensor *padded = ls_pad_across_processes(run, mine, .value = -1);
     char text[32];
@@ -32,8 +32,8 @@ static void exchange(ls_run *run)
     ls_wait_for_everyone(run);
     if (ls_error(run)) return;
     printf("rank %d of %d, local %d of %d: rows %lld sum %g total %g mean %g from %g padded %lld words %s part %lld\n",
-           rank, world, ls_local_rank(run), ls_local_world(run), (long long)ls_dim(all, 0), ls_item(ls_sum(all)), total,
-           mean, from, (long long)ls_dim(padded, 0), (const char *)words.data[world - 1],
+           rank, world, ls_local_rank(run), ls_local_world_size(run), (long long)ls_dim(all, 0), ls_item(ls_sum(all)),
+           total, mean, from, (long long)ls_dim(padded, 0), (const char *)words.data[world - 1],
            (long long)(part.end - part.begin));
 }
 
@@ -48,7 +48,8 @@ static void train(ls_run *run, const char *file)
     ls_set_seed(run, (uint64_t)(7 + 100 * ls_rank(run))); /* weights of rank 0 count */
     ls_dataset *set = ls_tensor_dataset_new(run, ls_keep(ls_from(run, LS_F32, LS_SHAPE(SAMPLES, FEATURES), x)),
                                             ls_keep(ls_from(run, LS_I64, LS_SHAPE(SAMPLES), y)));
-    ls_loader *loader = ls_loader_new(run, set, .batch = GLOBAL_BATCH / ls_world(run), .shuffle = true, .seed = 99);
+    ls_loader *loader =
+        ls_loader_new(run, set, .batch = GLOBAL_BATCH / ls_world_size(run), .shuffle = true, .seed = 99);
     ls_module *model =
         ls_sequential_new(run, ls_linear_new(run, FEATURES, 40), ls_relu_new(run), ls_linear_new(run, 40, CLASSES));
     ls_optim *sgd = ls_sgd_new(run, model, .lr = 0.05, .momentum = 0.9);

@@ -92,7 +92,7 @@ typedef struct sum_request {
 static ls_status sum_up(ls_comm *comm, ls_comm_request *request, ls_message *why)
 {
     sum_request *s = (sum_request *)request;
-    return ls_comm_all_reduce(comm, s->data, s->count, LS_F32, LS_COMM_SUM, "sum_up", why);
+    return ls_comm_all_reduce(comm, s->data, s->count, LS_F32, LS_REDUCE_SUM, "sum_up", why);
 }
 
 static void reduce_with(ls_comm *all, crew_result *result, int workers)

@@ -33,7 +33,7 @@ static void defaults_are_those_of_c()
 #undef TYPE
 }
 
-static bool get(void *, int64_t index, ls_sample *sample)
+static bool get(int64_t index, ls_sample *sample, void *)
 {
     auto *x = static_cast<float *>(ls_sample_field(sample, 0));
     x[0] = static_cast<float>(index % 7) - 3;
@@ -51,9 +51,9 @@ static ls_dataset *points(ls_run *run)
 static void zero_is_zero(ls_run *run, ls_module *net)
 {
     ls_optim *adam = ls_adamw_new(run, net, .lr = 0, .weight_decay = 0);
-    EXPECT(ls_lr(adam) == 0 && ls_group_get(adam, 0).weight_decay == 0 && ls_group_get(adam, 0).beta1 == 0.9);
-    int group = ls_group_add(adam, ls_state_matching(ls_parameters(net), "*.bias"), .lr = 0.5);
-    EXPECT(ls_group_get(adam, group).lr == 0.5 && ls_group_get(adam, group).weight_decay == 0);
+    EXPECT(ls_optim_lr(adam) == 0 && ls_optim_group(adam, 0).weight_decay == 0 && ls_optim_group(adam, 0).beta1 == 0.9);
+    int group = ls_optim_add_group(adam, ls_state_matching(ls_parameters(net), "*.bias"), .lr = 0.5);
+    EXPECT(ls_optim_group(adam, group).lr == 0.5 && ls_optim_group(adam, group).weight_decay == 0);
     ls_optim_free(adam);
 }
 
@@ -70,7 +70,7 @@ static void lists_and_shapes(ls_run *run)
     EXPECT(crop.count == 3 && crop.problem[0] == '\0');
 }
 
-static ls_outputs halves(ls_module *, int, ls_tensor *const *x, void *)
+static ls_outputs halves(ls_module *, ls_tensor *const *x, int64_t, void *)
 {
     return LS_OUTPUTS(ls_slice(x[0], 0, 0, 2, 1), ls_slice(x[0], 0, 2, 4, 1));
 }
@@ -94,8 +94,8 @@ int main(int argc, char **argv)
     ls_module *net = ls_sequential_new(run, ls_linear_new(run, 2, 8, .activation = LS_ACT_RELU), ls_dropout_new(run, 0),
                                        ls_linear_new(run, 8, 2));
     ls_optim *adam = ls_adamw_new(run, net, .lr = lr, .weight_decay = weight_decay);
-    EXPECT(ls_group_get(adam, 0).weight_decay == weight_decay);
-    ls_schedule *cycle = ls_one_cycle_new(adam, .max_lr = 0.05, .epochs = 20, .steps_per_epoch = 7);
+    EXPECT(ls_optim_group(adam, 0).weight_decay == weight_decay);
+    ls_schedule *cycle = ls_one_cycle_schedule_new(adam, .max_lr = 0.05, .epochs = 20, .steps_per_epoch = 7);
     ls_loader *train = ls_loader_new(run, points(run), .batch = batch, .shuffle = true, .workers = 0);
     ls_prepare(run, net, adam, cycle, train);
     double first = -1, last = -1;

@@ -36,9 +36,9 @@ __attribute__((unused)) static const char *capture_end(void)
 __attribute__((unused)) static ls_dataset *numbers(ls_run *run, int64_t count)
 {
     ls_mark mark = ls_scope_begin(run);
-    ls_tensor *x = ls_named(ls_arange(run, LS_F32, count * 3, 0, 1), "x");
-    x = ls_named(ls_reshape(x, count, 3), "x");
-    ls_dataset *set = ls_tensor_dataset_new(run, x, ls_named(ls_arange(run, LS_I64, count, 0, 1), "label"));
+    ls_tensor *x = ls_set_name(ls_arange(run, LS_F32, count * 3, 0, 1), "x");
+    x = ls_set_name(ls_reshape(x, count, 3), "x");
+    ls_dataset *set = ls_tensor_dataset_new(run, x, ls_set_name(ls_arange(run, LS_I64, count, 0, 1), "label"));
     ls_scope_end(run, mark, NULL);
     return set;
 }

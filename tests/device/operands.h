@@ -144,7 +144,7 @@ static inline void operand_free(operand *o)
 
 static inline ls_shape shape_of(const operand *o)
 {
-    return ls_shape_make((size_t)o->view.ndim, o->view.dim);
+    return ls_shape_n(o->view.dim, o->view.ndim);
 }
 
 static inline bool same_bits(const operand *a, const operand *b)

@@ -74,7 +74,7 @@ __attribute__((unused)) static char *put_safetensors(const char *header, size_t 
         CHECK(!(call));                                                                                                \
         CHECK_MSG(ls_error(run) == (code) && strstr(ls_error_message(run), says), "\"%s\" does not say \"%s\"",        \
                   ls_error_message(run), says);                                                                        \
-        ls_error_clear(run);                                                                                           \
+        ls_clear_error(run);                                                                                           \
     } while (0)
 
 /* A number of a tensor as double; NaN where there is no such tensor. */

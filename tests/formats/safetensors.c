@@ -40,7 +40,7 @@ static ls_state *sample(bool other_order)
 static void writes_the_bytes_of_the_reference(void)
 {
     for (int order = 0; order < 2; order++) {
-        CHECK(ls_state_write(sample(order), in_folder("a.safetensors"), .no_sync = order));
+        CHECK(ls_state_write(sample(order), in_folder("a.safetensors"), .sync = !order));
         size_t size = 0;
         ls_message why;
         char *bytes = ls_file_read(in_folder("a.safetensors"), 10000, &size, &why);
@@ -93,7 +93,7 @@ static void tensors_and_their_file_live_apart(void)
 {
     ls_state *state = ls_state_new(run);
     ls_state_add(state, "w", ls_full(run, LS_F32, 3, 1000000));
-    CHECK(ls_state_write(state, in_folder("big"), .no_sync = true));
+    CHECK(ls_state_write(state, in_folder("big"), .sync = false));
     ls_state_free(state);
     size_t before = ls_memory(run).in_use;
     state = ls_state_read(run, in_folder("big"));
@@ -110,7 +110,7 @@ static void tensors_and_their_file_live_apart(void)
     CHECK_NEAR(ls_item(ls_mean(ls_state_find(fresh, "w"))), 3, 0);
     CHECK(ftruncate(file, 100) == 0 && close(file) == 0);
     CHECK_NEAR(ls_item(ls_mean(ls_state_find(fresh, "w"))), 3, 0);
-    CHECK(ls_state_write(state, in_folder("big"), .no_sync = true));
+    CHECK(ls_state_write(state, in_folder("big"), .sync = false));
     CHECK_NEAR(ls_item(ls_mean(ls_state_find(fresh, "w"))), 3, 0);
     ls_state_free(fresh);
     fresh = ls_state_read(run, in_folder("big"));
@@ -342,7 +342,7 @@ static void damage_never_hurts(void)
     for (size_t cut = 0; cut < size; cut++) {
         put_file(in_folder("cut"), reference, cut);
         CHECK(!ls_state_read(run, in_folder("cut")));
-        ls_error_clear(run);
+        ls_clear_error(run);
     }
     char copy[sizeof reference];
     for (size_t at = 0; at < size; at += 1) {
@@ -351,7 +351,7 @@ static void damage_never_hurts(void)
             copy[at] = flip == 0 ? (char)0xff : flip == 1 ? '0' : (char)(copy[at] ^ 1);
             put_file(in_folder("hurt"), copy, size);
             ls_state_free(ls_state_read(run, in_folder("hurt")));
-            ls_error_clear(run);
+            ls_clear_error(run);
         }
     }
 }
@@ -397,16 +397,16 @@ static void memory_that_is_out_is_an_error_and_no_leak(void)
         CHECK(state ? ls_error(run) == LS_OK : ls_error(run) != LS_OK);
         done = state != NULL;
         ls_state_free(state);
-        ls_error_clear(run);
+        ls_clear_error(run);
     }
     CHECK(done);
     ls_state *state = sample(false);
     for (uint64_t n = 1, ok = 0; n < 200 && !ok; n++) {
         ls_sys_fail_at(n);
-        ok = ls_state_write(state, in_folder("out"), .no_sync = true);
+        ok = ls_state_write(state, in_folder("out"), .sync = false);
         ls_sys_fail_at(0);
         CHECK(ok || (ls_error(run) != LS_OK && ls_path_kind_of(in_folder("out.part")) == LS_PATH_NONE));
-        ls_error_clear(run);
+        ls_clear_error(run);
     }
     ls_state_free(state);
 }

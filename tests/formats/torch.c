@@ -157,7 +157,7 @@ static void what_would_be_run_is_refused_by_name(void)
         ls_state *s = ls_state_read(run, in_folder("p"));
         CHECK_MSG(!s && strstr(ls_error_message(run), bad[i].says), "%zu: \"%s\" does not say \"%s\"", i,
                   ls_error_message(run), bad[i].says);
-        ls_error_clear(run);
+        ls_clear_error(run);
     }
 }
 
@@ -335,7 +335,7 @@ static void views_beyond_their_storage_are_refused(void)
         ls_state *s = ls_state_read(run, in_folder("v"));
         if (rows[i].says) {
             CHECK_MSG(!s && strstr(ls_error_message(run), rows[i].says), "%zu: %s", i, ls_error_message(run));
-            ls_error_clear(run);
+            ls_clear_error(run);
         } else {
             CHECK_MSG(s && has(s, "tensor", LS_F32, LS_SHAPE(rows[i].dim)), "%zu: %s", i, ls_error_message(run));
             if (rows[i].dim)
@@ -431,7 +431,7 @@ static void reads_every_file_of_the_collection(void)
         double sum = weighted_sum(s);
         CHECK_MSG(fabs(sum - collection[i].sum) <= 1e-11 * fabs(collection[i].sum), "%s: %.17g", name, sum);
         ls_state_free(s);
-        ls_error_clear(run);
+        ls_clear_error(run);
     }
 }
 

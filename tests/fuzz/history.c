@@ -15,6 +15,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
         for (int64_t k = 1; k < curve.count; k++) FUZZ_CHECK(curve.x[k] > curve.x[k - 1]);
     }
     ls_history_free(history);
-    ls_error_clear(run);
+    ls_clear_error(run);
     return 0;
 }

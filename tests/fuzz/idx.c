@@ -30,6 +30,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
     ls_dataset *set = ls_mnist_new(run, as_labels ? paths[0] : input, as_labels ? input : paths[1]);
     FUZZ_CHECK((set != NULL) == (ls_error(run) == LS_OK));
     ls_dataset_free(set);
-    ls_error_clear(run);
+    ls_clear_error(run);
     return 0;
 }

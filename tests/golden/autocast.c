@@ -34,7 +34,7 @@ typedef ls_tensor *result_fn(ls_run *run, ls_tensor *x, ls_tensor *w, ls_tensor 
     OP(mse_loss, ls_mse_loss(x, x, LS_REDUCE_MEAN))                                                                    \
     OP(l1_loss, ls_l1_loss(x, x, LS_REDUCE_MEAN))                                                                      \
     OP(smooth_l1_loss, ls_smooth_l1_loss(x, x))                                                                        \
-    OP(concat, ls_concat(2, (ls_tensor *[]){x, w}, 0))                                                                 \
+    OP(concat, ls_concat(0, x, w))                                                                                     \
     OP(argmax, ls_argmax(x))                                                                                           \
     OP(eq, ls_eq(x, x))
 OPS
@@ -73,7 +73,7 @@ static void check_type(ls_dtype half, const char *op, ls_dtype given, ls_dtype w
     ls_autocast_end(run);
     CHECK_MSG(found, "%s: no such operator", op);
     CHECK_TEXT(ls_error_message(run), "");
-    ls_error_clear(run);
+    ls_clear_error(run);
     ls_finish(run);
 }
 
@@ -144,7 +144,7 @@ static void rows_that_lose_most_are_f32(void)
         CHECK_MSG(wide[op], "%s has no case here", row->name);
         for (int half = 0; wide[op] && half < 2; half++) {
             ls_dtype dtype = half ? LS_F16 : LS_BF16;
-            ls_tensor *x = ls_requires_grad(ls_full(run, dtype, 0.5, 2, 4), true);
+            ls_tensor *x = ls_set_requires_grad(ls_full(run, dtype, 0.5, 2, 4), true);
             ls_autocast_begin(run, dtype);
             ls_tensor *y = wide[op](run, x);
             CHECK_MSG(ls_dtype_of(y) == LS_F32, "%s gives %s", row->name, ls_dtype_name(ls_dtype_of(y)));

@@ -92,7 +92,7 @@ static void follow(const comparison *c, ls_run *run, const char *kind, double to
         ls_scope_end(run, mark, NULL);
     }
     CHECK_MSG(ls_error(run) == LS_OK, "%s: %s", c->name, ls_error_message(run));
-    ls_error_clear(run);
+    ls_clear_error(run);
 }
 
 static void follow_all(ls_dtype precision, double tolerance)

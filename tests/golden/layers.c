@@ -53,7 +53,7 @@ static int load_inputs(ls_run *run, const golden *g, const char *name, ls_tensor
     int n = 0;
     for (const golden_entry *entry; n < MAX_INPUTS && (entry = golden_find(g, "%s/in%d", name, n)); n++) {
         inputs[n] = golden_tensor(run, entry);
-        if (golden_find(g, "%s/grad%d", name, n)) ls_requires_grad(inputs[n], true);
+        if (golden_find(g, "%s/grad%d", name, n)) ls_set_requires_grad(inputs[n], true);
     }
     return n;
 }
@@ -74,7 +74,7 @@ static void compare_named(const golden *g, const char *name, const char *what, l
     snprintf(prefix, sizeof prefix, "%s/%s/", name, what);
     for (int i = 0; i < g->count; i++) {
         if (strncmp(g->entries[i].name, prefix, strlen(prefix)) != 0) continue;
-        ls_tensor *t = ls_tensor_of(module, g->entries[i].name + strlen(prefix));
+        ls_tensor *t = ls_module_tensor(module, g->entries[i].name + strlen(prefix));
         golden_compare(gradients ? ls_grad(t) : t, &g->entries[i], TOLERANCE);
     }
 }
@@ -90,12 +90,12 @@ static void check_layer(const golden *g, const layer_case *c)
     snprintf(prefix, sizeof prefix, "%s/state/", c->name);
     ls_load_state_dict(module, golden_state(run, g, prefix));
     if (strstr(c->name, "_eval")) ls_eval(module);
-    ls_tensor *y = ls_forward_n(module, n, inputs);
+    ls_tensor *y = ls_forward_n(module, inputs, n);
     compare_outcome(run, g, c->name, y, n, inputs);
     compare_named(g, c->name, "grad", module, true);
     compare_named(g, c->name, "after", module, false);
     CHECK_MSG(ls_error(run) == LS_OK, "%s: %s", c->name, ls_error_message(run));
-    ls_error_clear(run);
+    ls_clear_error(run);
     ls_finish(run);
 }
 
@@ -116,7 +116,7 @@ static void losses_match(void)
         int n = load_inputs(run, &g, name, inputs);
         compare_outcome(run, &g, name, loss_cases[i].loss(inputs), n, inputs);
         CHECK_MSG(ls_error(run) == LS_OK, "%s: %s", name, ls_error_message(run));
-        ls_error_clear(run);
+        ls_clear_error(run);
         ls_finish(run);
     }
     golden_close(&g);

@@ -73,37 +73,37 @@ static ls_schedule *constant(ls_optim *o)
 
 static ls_schedule *one_cycle(ls_optim *o)
 {
-    return ls_one_cycle_new(o, .max_lr = 0.3, .total_steps = 60);
+    return ls_one_cycle_schedule_new(o, .max_lr = 0.3, .total_steps = 60);
 }
 
 static ls_schedule *one_cycle_linear(ls_optim *o)
 {
-    return ls_one_cycle_new(o, .max_lr = 0.3, .epochs = 6, .steps_per_epoch = 10, .linear = true, .three_phase = true,
-                            .pct_start = 0.4, .div_factor = 10, .final_div_factor = 100, .base_momentum = 0.7,
-                            .max_momentum = 0.9);
+    return ls_one_cycle_schedule_new(o, .max_lr = 0.3, .epochs = 6, .steps_per_epoch = 10, .linear = true,
+                                     .three_phase = true, .pct_start = 0.4, .div_factor = 10, .final_div_factor = 100,
+                                     .base_momentum = 0.7, .max_momentum = 0.9);
 }
 
 static ls_schedule *one_cycle_plain(ls_optim *o)
 {
-    return ls_one_cycle_new(o, .max_lr = 0.3, .total_steps = 60, .no_momentum_cycle = true);
+    return ls_one_cycle_schedule_new(o, .max_lr = 0.3, .total_steps = 60, .cycle_momentum = false);
 }
 
 static ls_schedule *cosine(ls_optim *o)
 {
-    return ls_cosine_new(o, 20, 0.001);
+    return ls_cosine_schedule_new(o, 20, 0.001);
 }
 
 static ls_schedule *step(ls_optim *o)
 {
-    return ls_step_lr_new(o, 7, 0.5);
+    return ls_step_schedule_new(o, 7, 0.5);
 }
 
 static ls_schedule *exponential(ls_optim *o)
 {
-    return ls_exponential_new(o, 0.93);
+    return ls_exponential_schedule_new(o, 0.93);
 }
 
-static double falling(void *user, int64_t at)
+static double falling(int64_t at, void *user)
 {
     (void)user;
     return 1 / (1 + 0.1 * (double)at);
@@ -111,23 +111,24 @@ static double falling(void *user, int64_t at)
 
 static ls_schedule *lambda(ls_optim *o)
 {
-    return ls_lambda_new(o, falling, NULL);
+    return ls_lambda_schedule_new(o, falling, NULL);
 }
 
 static ls_schedule *warmup_linear(ls_optim *o)
 {
-    return ls_warmup_linear_new(o, 10, 45);
+    return ls_warmup_linear_schedule_new(o, 10, 45);
 }
 
 static ls_schedule *warmup_cosine(ls_optim *o)
 {
-    return ls_warmup_cosine_new(o, 10, 60);
+    return ls_warmup_cosine_schedule_new(o, 10, 60);
 }
 
 static ls_schedule *sequential(ls_optim *o)
 {
-    ls_schedule *parts[] = {ls_warmup_linear_new(o, 10, 45), ls_cosine_new(o, 30, 0), ls_exponential_new(o, 0.8)};
-    return ls_sequential_schedule_new(o, 3, parts, (const int64_t[]){8, 30});
+    ls_schedule *parts[] = {ls_warmup_linear_schedule_new(o, 10, 45), ls_cosine_schedule_new(o, 30, 0),
+                            ls_exponential_schedule_new(o, 0.8)};
+    return ls_sequential_schedule_new(o, parts, 3, (const int64_t[]){8, 30});
 }
 
 static const struct {
@@ -155,15 +156,15 @@ static void follow_path(const golden *g, size_t o, size_t s, bool scattered)
     const float *start = golden_find(g, "start")->data, *gradients = golden_find(g, "gradients")->data;
     ls_run *run = golden_run(LS_F32);
     ls_module *m = ls_module_new(run, "vector", NULL, NULL);
-    ls_tensor *a = ls_parameter(m, "a", ls_from(run, LS_F32, LS_SHAPE(FIRST), start));
-    ls_tensor *b = ls_parameter(m, "b", ls_from(run, LS_F32, LS_SHAPE(SIZE - FIRST), start + FIRST));
+    ls_tensor *a = ls_register_parameter(m, "a", ls_from(run, LS_F32, LS_SHAPE(FIRST), start));
+    ls_tensor *b = ls_register_parameter(m, "b", ls_from(run, LS_F32, LS_SHAPE(SIZE - FIRST), start + FIRST));
     ls_optim *optim = optimisers[o].make(run, m, scattered);
     ls_schedule *schedule = schedules[s].make(optim);
     for (int i = 0; i < STEPS && !ls_error(run); i++) {
         ls_mark mark = ls_scope_begin(run);
         if (rates) {
             const double *want = (const double *)rates->data + 2 * i;
-            ls_group_numbers now = ls_group_get(optim, 0);
+            ls_group_numbers now = ls_optim_group(optim, 0);
             CHECK_NEAR(now.lr / want[0], want[0] == 0 ? NAN : 1, 1e-12);
             CHECK_NEAR(strcmp(optim_name, "adam") == 0 ? now.beta1 : now.momentum, want[1], 1e-12);
         }
@@ -182,7 +183,7 @@ static void follow_path(const golden *g, size_t o, size_t s, bool scattered)
         ls_scope_end(run, mark, NULL);
     }
     CHECK_MSG(ls_error(run) == LS_OK, "%s/%s: %s", optim_name, schedule_name, ls_error_message(run));
-    ls_error_clear(run);
+    ls_clear_error(run);
     ls_finish(run);
 }
 

@@ -25,9 +25,9 @@ static ls_tensor *cnn_forward(ls_module *net, ls_tensor *x, void *user)
 static ls_module *cnn_new(ls_run *run)
 {
     ls_module *net = ls_module_new(run, "cnn", cnn_forward, NULL);
-    ls_module_add(net, "conv1", ls_conv2d_new(run, 2, 8, 3, .padding = 1, .no_bias = true));
+    ls_module_add(net, "conv1", ls_conv2d_new(run, 2, 8, 3, .padding = 1, .bias = false));
     ls_module_add(net, "bn1", ls_batch_norm_new(run, 8));
-    ls_module_add(net, "conv2", ls_conv2d_new(run, 8, 12, 3, .stride = 2, .padding = 1, .no_bias = true));
+    ls_module_add(net, "conv2", ls_conv2d_new(run, 8, 12, 3, .stride = 2, .padding = 1, .bias = false));
     ls_module_add(net, "bn2", ls_batch_norm_new(run, 12));
     ls_module_add(net, "fc", ls_linear_new(run, 12, 5));
     return net;
@@ -36,7 +36,7 @@ static ls_module *cnn_new(ls_run *run)
 static ls_tensor *transformer_forward(ls_module *net, ls_tensor *x, void *user)
 {
     (void)user;
-    ls_tensor *y = ls_add(ls_forward(ls_child(net, "tokens"), x), ls_tensor_of(net, "positions"));
+    ls_tensor *y = ls_add(ls_forward(ls_child(net, "tokens"), x), ls_module_tensor(net, "positions"));
     ls_module *layers = ls_child(net, "layers");
     for (int i = 0; i < ls_child_count(layers); i++) y = ls_forward(ls_child_at(layers, i), y);
     return ls_forward(ls_child(net, "head"), ls_forward(ls_child(net, "norm"), y));
@@ -45,9 +45,9 @@ static ls_tensor *transformer_forward(ls_module *net, ls_tensor *x, void *user)
 static ls_module *transformer_new(ls_run *run)
 {
     ls_module *net = ls_module_new(run, "transformer", transformer_forward, NULL);
-    ls_parameter(net, "positions", ls_randn(run, LS_F32, 10, 16));
+    ls_register_parameter(net, "positions", ls_randn(run, LS_F32, 10, 16));
     ls_module_add(net, "tokens", ls_embedding_new(run, 30, 16, .padding_idx = 0));
-    ls_module *layers = ls_module_add(net, "layers", ls_module_list_of(run, 0, NULL));
+    ls_module *layers = ls_module_add(net, "layers", ls_module_list_new_n(run, NULL, 0));
     for (int i = 0; i < 2; i++)
         ls_module_append(
             layers, ls_transformer_layer_new(run, 16, 2, .feedforward = 32, .dropout = 0, .activation = LS_ACT_GELU));
@@ -70,7 +70,8 @@ static void compare_state(const golden *g, const char *name, ls_module *model)
     snprintf(prefix, sizeof prefix, "%s/after/", name);
     for (int i = 0; i < g->count; i++)
         if (strncmp(g->entries[i].name, prefix, strlen(prefix)) == 0 && !is_noise(g->entries[i].name))
-            golden_compare(ls_tensor_of(model, g->entries[i].name + strlen(prefix)), &g->entries[i], STATE_TOLERANCE);
+            golden_compare(ls_module_tensor(model, g->entries[i].name + strlen(prefix)), &g->entries[i],
+                           STATE_TOLERANCE);
 }
 
 typedef struct training {
@@ -118,7 +119,7 @@ static void follow_losses(const golden *g, const training *t, ls_run *run, doubl
               "%s: steps ask for memory", t->name);
     if (tolerance <= LOSS_TOLERANCE) compare_state(g, t->name, model);
     CHECK_MSG(ls_error(run) == LS_OK, "%s: %s", t->name, ls_error_message(run));
-    ls_error_clear(run);
+    ls_clear_error(run);
 }
 
 /* ---- the optimisers and schedules of make.py ---- */
@@ -146,12 +147,12 @@ static ls_schedule *constant(ls_optim *optim)
 
 static ls_schedule *one_cycle(ls_optim *optim)
 {
-    return ls_one_cycle_new(optim, .max_lr = 0.1, .total_steps = STEPS + 5);
+    return ls_one_cycle_schedule_new(optim, .max_lr = 0.1, .total_steps = STEPS + 5);
 }
 
 static ls_schedule *warmup(ls_optim *optim)
 {
-    return ls_warmup_linear_new(optim, 5, 25);
+    return ls_warmup_linear_schedule_new(optim, 5, 25);
 }
 
 static const training trainings[] = {

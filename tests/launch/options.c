@@ -32,7 +32,7 @@ int ls_launch_program_sized(char *const *argv, const ls_launch_opts *o, size_t o
     INTEGER(num_processes) INTEGER(max_restarts) INTEGER(max_quick_restarts) NUMBER(shutdown_timeout)
     TEXT(master_addr) INTEGER(master_port) TEXT(run_id) TEXT(role) INTEGER(min_hosts) INTEGER(max_hosts)
     INTEGER(host_rank) INTEGER(elastic) INTEGER(leads) TEXT(hostfile) TEXT(endpoint) TEXT(token) NUMBER(join_timeout)
-    NUMBER(last_call) NUMBER(heartbeat) NUMBER(dead_after) INTEGER(num_threads) INTEGER(no_pin) TEXT(log_dir)
+    NUMBER(last_call) NUMBER(heartbeat) NUMBER(dead_after) INTEGER(num_threads) INTEGER(pin) TEXT(log_dir)
     TEXT(tee) TEXT(redirects) INTEGER(prefix) TEXT(prefix_template) TEXT(show_ranks) INTEGER(quiet)
 #undef INTEGER
 #undef NUMBER
@@ -118,7 +118,7 @@ static const struct effect {
     [OPTION_NUM_PROCESSES] = {"3", "num_processes=3", ""},
     [OPTION_NPROC_PER_NODE] = {"3", "num_processes=3", ""},
     [OPTION_NUM_THREADS] = {"3", "num_threads=3", ""},
-    [OPTION_NO_PIN] = {"", "no_pin=1", ""},
+    [OPTION_NO_PIN] = {"", "pin=0", ""},
     [OPTION_ENABLE_CPU_AFFINITY] = {"", "LOCKSTEP_PIN=yes", ""},
     [OPTION_MODULE] = {"", "word python3 word -u word -m", ""},
     [OPTION_NO_PYTHON] = {"", "", ""}, /* see below */

@@ -20,7 +20,7 @@ static void check_error(ls_run *run, ls_status code, const char *part)
 {
     CHECK_MSG(ls_error(run) == code && strstr(ls_error_message(run), part), "%d: %s, expected %s", (int)ls_error(run),
               ls_error_message(run), part);
-    ls_error_clear(run);
+    ls_clear_error(run);
 }
 
 static double largest(ls_tensor *t)
@@ -97,10 +97,10 @@ static void classification_is_that_of_the_reference(void)
     ls_outputs hidden = ls_forward_all(ls_child(model, "bert"), ids, mask, types);
     CHECK_NEAR(difference(hidden.item[0], ls_state_find(io, "last_hidden_state")), 0, 1e-5);
     CHECK_NEAR(difference(hidden.item[1], ls_state_find(io, "pooler_output")), 0, 1e-5);
-    ls_tensor *embedded = ls_forward_with(ls_child(model, "bert.embeddings"), ids, types);
+    ls_tensor *embedded = ls_forward(ls_child(model, "bert.embeddings"), ids, types);
     CHECK_NEAR(difference(embedded, ls_state_find(io, "embedding_output")), 0, 1e-5);
 
-    ls_tensor *logits = ls_forward_with(model, ids, mask, types);
+    ls_tensor *logits = ls_forward(model, ids, mask, types);
     CHECK_NEAR(difference(logits, ls_state_find(io, "logits")), 0, 1e-5);
     ls_tensor *loss = ls_bert_classification_loss(model, logits, ls_state_find(io, "labels"));
     CHECK_NEAR(ls_item(loss), ls_item(ls_reshape_shape(ls_state_find(io, "loss"), LS_SCALAR)), 1e-6);
@@ -138,7 +138,7 @@ static const char folder[] = "bert_models";
 
 static bool same(ls_module *a, ls_module *b, const char *name)
 {
-    return difference(ls_tensor_of(a, name), ls_tensor_of(b, name)) == 0;
+    return difference(ls_module_tensor(a, name), ls_module_tensor(b, name)) == 0;
 }
 
 static void write_config(const char *text)
@@ -174,10 +174,10 @@ static void a_saved_model_comes_back(void)
     /* the head of another task, and of other labels, starts fresh */
     ls_module *answers = ls_bert_for_question_answering_new(run, folder);
     CHECK(same(ls_child(old, "bert"), ls_child(answers, "bert"), "encoder.layer.1.output.dense.weight"));
-    CHECK(largest(ls_tensor_of(answers, "qa_outputs.weight")) > 0);
-    CHECK(largest(ls_tensor_of(answers, "qa_outputs.weight")) < 0.02 * 6);
+    CHECK(largest(ls_module_tensor(answers, "qa_outputs.weight")) > 0);
+    CHECK(largest(ls_module_tensor(answers, "qa_outputs.weight")) < 0.02 * 6);
     ls_module *seven = ls_bert_for_sequence_classification_new(run, folder, .num_labels = 7);
-    CHECK(same(old, seven, "bert.pooler.dense.bias") && ls_dim(ls_tensor_of(seven, "classifier.weight"), 0) == 7);
+    CHECK(same(old, seven, "bert.pooler.dense.bias") && ls_dim(ls_module_tensor(seven, "classifier.weight"), 0) == 7);
     check_ok(run);
 
     CHECK(ls_bert_new(run, folder, .intermediate_size = 32) == NULL);
@@ -208,8 +208,8 @@ static void files_of_old_load(void)
     folder_fresh(folder);
     ls_run *run = ls_init(NULL, NULL, .seed = 2);
     ls_module *old = ls_bert_new(run, TINY);
-    ls_init_normal(ls_tensor_of(old, "embeddings.LayerNorm.weight"), 1, 0.1);
-    ls_init_normal(ls_tensor_of(old, "encoder.layer.1.output.LayerNorm.bias"), 0, 0.1);
+    ls_init_normal(ls_module_tensor(old, "embeddings.LayerNorm.weight"), 1, 0.1);
+    ls_init_normal(ls_module_tensor(old, "encoder.layer.1.output.LayerNorm.bias"), 0, 0.1);
     CHECK(ls_save_model(run, old, folder));
     ls_state *state = ls_state_dict(old), *renamed = ls_state_new(run);
     for (int64_t i = 0; i < ls_state_count(state); i++) {
@@ -267,7 +267,7 @@ static void wrong_configurations_are_refused(void)
     write_config("{\"model_type\": \"bert\", " SIZES_OF_TINY "}");
     CHECK(ls_bert_new(run, folder) == NULL);
     CHECK_MSG(ls_error(run) == LS_ERR_IO, "%s", ls_error_message(run)); /* there are no weights */
-    ls_error_clear(run);
+    ls_clear_error(run);
 
     CHECK(ls_bert_new(run, NULL, .hidden_size = 100) == NULL);
     check_error(run, LS_ERR_VALUE, "hidden_size 100 does not make 12 equal heads");
@@ -291,7 +291,7 @@ static void wrong_inputs_are_named(void)
     check_error(run, LS_ERR_SHAPE, "sequences of 13 words; max_position_embeddings of the model allows 12");
     ls_forward(model, ls_zeros(run, LS_I64, 12));
     check_error(run, LS_ERR_SHAPE, "input_ids is [12] i64, wanted [batch,length]");
-    ls_forward_with(model, ls_zeros(run, LS_I64, 2, 5), ls_ones(run, LS_I64, 2, 4));
+    ls_forward(model, ls_zeros(run, LS_I64, 2, 5), ls_ones(run, LS_I64, 2, 4));
     check_error(run, LS_ERR_SHAPE, "the second input is [2,4] i64; wanted a mask [2,5] or lengths [2]");
     ls_bert_classification_loss(ls_child(model, "bert"), ls_zeros(run, LS_F32, 1, 2), ls_zeros(run, LS_I64, 1));
     check_error(run, LS_ERR_VALUE, "BertModel is not a model for sequence classification");
@@ -308,12 +308,12 @@ static void lengths_are_as_good_as_masks(void)
     ls_tensor *mask = integers(run, LS_SHAPE(2, 4), (int64_t[]){1, 1, 1, 1, 1, 1, 0, 0});
     ls_tensor *lengths = integers(run, LS_SHAPE(2), (int64_t[]){4, 2});
     ls_tensor *types = integers(run, LS_SHAPE(2, 4), (int64_t[]){0, 0, 0, 0, 0, 0, 0, 0});
-    ls_tensor *logits = ls_forward_with(model, ids, mask);
-    CHECK(difference(logits, ls_forward_with(model, ids, lengths)) < 1e-6);
-    CHECK(difference(logits, ls_forward_with(model, ids, ls_cast(mask, LS_BOOL), types)) < 1e-6);
+    ls_tensor *logits = ls_forward(model, ids, mask);
+    CHECK(difference(logits, ls_forward(model, ids, lengths)) < 1e-6);
+    CHECK(difference(logits, ls_forward(model, ids, ls_cast(mask, LS_BOOL), types)) < 1e-6);
     CHECK(difference(logits, ls_forward(model, ids)) > 1e-6); /* padding counts */
     ls_tensor *short_ids = ls_slice(ls_slice(ids, 0, 1, 2, 1), 1, 0, 2, 1);
-    CHECK(difference(ls_slice(logits, 0, 1, 2, 1), ls_forward_with(model, short_ids, NULL, NULL)) < 1e-6);
+    CHECK(difference(ls_slice(logits, 0, 1, 2, 1), ls_forward(model, short_ids, NULL, NULL)) < 1e-6);
 
     ls_module *answers = ls_bert_for_question_answering_new(run, TINY);
     ls_outputs out = ls_forward_all(answers, ids, lengths);
@@ -417,11 +417,11 @@ static void first_weights_are_those_of_transformers(void)
     ls_module *model =
         ls_bert_for_masked_lm_new(run, NULL, .vocab_size = 500, .hidden_size = 64, .num_attention_heads = 4,
                                   .num_hidden_layers = 1, .intermediate_size = 128);
-    CHECK_NEAR(deviation(ls_tensor_of(model, "bert.encoder.layer.0.attention.self.query.weight")), 0.02, 1e-3);
-    CHECK_NEAR(deviation(ls_tensor_of(model, "bert.embeddings.position_embeddings.weight")), 0.02, 1e-3);
-    CHECK(largest(ls_tensor_of(model, "bert.encoder.layer.0.output.dense.bias")) == 0);
-    CHECK(ls_item(ls_min(ls_tensor_of(model, "bert.embeddings.LayerNorm.weight"))) == 1);
-    ls_tensor *words = ls_tensor_of(model, "bert.embeddings.word_embeddings.weight");
+    CHECK_NEAR(deviation(ls_module_tensor(model, "bert.encoder.layer.0.attention.self.query.weight")), 0.02, 1e-3);
+    CHECK_NEAR(deviation(ls_module_tensor(model, "bert.embeddings.position_embeddings.weight")), 0.02, 1e-3);
+    CHECK(largest(ls_module_tensor(model, "bert.encoder.layer.0.output.dense.bias")) == 0);
+    CHECK(ls_item(ls_min(ls_module_tensor(model, "bert.embeddings.LayerNorm.weight"))) == 1);
+    ls_tensor *words = ls_module_tensor(model, "bert.embeddings.word_embeddings.weight");
     CHECK(largest(ls_select(words, 0, 0)) == 0 && largest(ls_select(words, 0, 1)) > 0);
     check_ok(run);
     ls_finish(run);
@@ -433,10 +433,10 @@ static void words_and_their_scores_share_weights(void)
     ls_run *run = ls_init(NULL, NULL);
     ls_module *model =
         ls_bert_for_masked_lm_new(run, TINY, .hidden_dropout_prob = 0, .attention_probs_dropout_prob = 0);
-    CHECK(ls_tensor_of(model, "cls.predictions.decoder.weight") ==
-          ls_tensor_of(model, "bert.embeddings.word_embeddings.weight"));
-    CHECK(ls_tensor_of(model, "cls.predictions.decoder.bias") == ls_tensor_of(model, "cls.predictions.bias"));
-    ls_init_normal(ls_tensor_of(model, "cls.predictions.bias"), 0, 1);
+    CHECK(ls_module_tensor(model, "cls.predictions.decoder.weight") ==
+          ls_module_tensor(model, "bert.embeddings.word_embeddings.weight"));
+    CHECK(ls_module_tensor(model, "cls.predictions.decoder.bias") == ls_module_tensor(model, "cls.predictions.bias"));
+    ls_init_normal(ls_module_tensor(model, "cls.predictions.bias"), 0, 1);
     ls_tensor *ids = integers(run, LS_SHAPE(1, 3), (int64_t[]){1, 2, 3});
     ls_tensor *labels = integers(run, LS_SHAPE(1, 3), (int64_t[]){-100, 7, -100});
     ls_tensor *logits = ls_forward(model, ids);
@@ -460,11 +460,11 @@ static void layers_can_be_recomputed(void)
         ls_run *run = ls_init(NULL, NULL, .seed = 4);
         ls_module *model = ls_bert_for_sequence_classification_new(run, TINY);
         ls_module *layers = ls_child(model, "bert.encoder.layer");
-        for (int i = 0; i < ls_child_count(layers); i++) ls_recompute(ls_child_at(layers, i), again);
+        for (int i = 0; i < ls_child_count(layers); i++) ls_set_recompute(ls_child_at(layers, i), again);
         ls_tensor *ids = integers(run, LS_SHAPE(2, 3), (int64_t[]){1, 2, 3, 4, 5, 6});
         ls_tensor *lengths = integers(run, LS_SHAPE(2), (int64_t[]){3, 2});
-        ls_backward(run, ls_cross_entropy(ls_forward_with(model, ids, lengths), ls_zeros(run, LS_I64, 2)));
-        sums[again] = ls_item(ls_norm(ls_grad(ls_tensor_of(model, "bert.embeddings.word_embeddings.weight"))));
+        ls_backward(run, ls_cross_entropy(ls_forward(model, ids, lengths), ls_zeros(run, LS_I64, 2)));
+        sums[again] = ls_item(ls_norm(ls_grad(ls_module_tensor(model, "bert.embeddings.word_embeddings.weight"))));
         check_ok(run);
         ls_finish(run);
     }

@@ -15,9 +15,9 @@ static void unknown_names_list_the_known(void)
     CHECK_MSG(strstr(message, "\"resnet51\"") && strstr(message, "resnet10t, ") && strstr(message, "resnet200d"), "%s",
               message);
     CHECK_MSG(strstr(message, "; did you mean \"resnet50\"? known are "), "%s", message);
-    ls_error_clear(run);
+    ls_clear_error(run);
     CHECK(ls_resnet_new(run, NULL) == NULL && ls_error(run) == LS_ERR_VALUE);
-    ls_error_clear(run);
+    ls_clear_error(run);
     ls_finish(run);
 }
 
@@ -25,11 +25,11 @@ static void senseless_options_are_refused(void)
 {
     ls_run *run = ls_init(NULL, NULL);
     CHECK(ls_resnet_new(run, "resnet18", .classes = -1) == NULL && ls_error(run) == LS_ERR_VALUE);
-    ls_error_clear(run);
+    ls_clear_error(run);
     CHECK(ls_resnet_new(run, "resnet18", .width = 12) == NULL && ls_error(run) == LS_ERR_VALUE);
-    ls_error_clear(run);
+    ls_clear_error(run);
     CHECK(ls_classifier(ls_relu_new(run)) == NULL && ls_error(run) == LS_ERR_VALUE);
-    ls_error_clear(run);
+    ls_clear_error(run);
     CHECK(ls_classifier(NULL) == NULL && ls_finish(run) == 0);
 }
 
@@ -42,15 +42,15 @@ static void first_weights_are_those_of_timm(void)
 {
     ls_run *run = ls_init(NULL, NULL);
     ls_module *net = ls_resnet_new(run, "resnet26d", .classes = 20);
-    CHECK_NEAR(deviation(ls_tensor_of(net, "layer3.0.conv2.weight")), sqrt(2.0 / (256 * 9)), 0.001);
-    CHECK_NEAR(deviation(ls_tensor_of(net, "layer4.1.conv3.weight")), sqrt(2.0 / 2048), 0.001);
-    CHECK_NEAR(deviation(ls_tensor_of(net, "conv1.0.weight")), sqrt(2.0 / (32 * 9)), 0.01);
-    CHECK(ls_item(ls_max(ls_tensor_of(net, "layer2.1.bn3.weight"))) == 0);
-    CHECK(ls_item(ls_min(ls_tensor_of(net, "layer2.1.bn2.weight"))) == 1);
-    CHECK(ls_item(ls_min(ls_tensor_of(net, "layer2.0.downsample.2.weight"))) == 1);
-    double bound = 1 / sqrt(2048), largest = ls_item(ls_max(ls_abs(ls_tensor_of(net, "fc.weight"))));
+    CHECK_NEAR(deviation(ls_module_tensor(net, "layer3.0.conv2.weight")), sqrt(2.0 / (256 * 9)), 0.001);
+    CHECK_NEAR(deviation(ls_module_tensor(net, "layer4.1.conv3.weight")), sqrt(2.0 / 2048), 0.001);
+    CHECK_NEAR(deviation(ls_module_tensor(net, "conv1.0.weight")), sqrt(2.0 / (32 * 9)), 0.01);
+    CHECK(ls_item(ls_max(ls_module_tensor(net, "layer2.1.bn3.weight"))) == 0);
+    CHECK(ls_item(ls_min(ls_module_tensor(net, "layer2.1.bn2.weight"))) == 1);
+    CHECK(ls_item(ls_min(ls_module_tensor(net, "layer2.0.downsample.2.weight"))) == 1);
+    double bound = 1 / sqrt(2048), largest = ls_item(ls_max(ls_abs(ls_module_tensor(net, "fc.weight"))));
     CHECK(largest <= bound && largest > 0.99 * bound);
-    CHECK(ls_dim(ls_tensor_of(ls_classifier(net), "weight"), 0) == 20);
+    CHECK(ls_dim(ls_module_tensor(ls_classifier(net), "weight"), 0) == 20);
     CHECK(ls_finish(run) == 0);
 }
 
@@ -61,7 +61,7 @@ static void other_widths_and_channels_run(void)
     ls_prepare(run, net);
     ls_tensor *x = ls_randn(run, LS_F32, 2, 1, 33, 47);
     ls_backward(run, ls_cross_entropy(ls_forward(net, x), ls_zeros(run, LS_I64, 2)));
-    CHECK(ls_grad(ls_tensor_of(net, "conv1.0.weight")) != NULL);
+    CHECK(ls_grad(ls_module_tensor(net, "conv1.0.weight")) != NULL);
     CHECK_MSG(ls_error(run) == LS_OK, "%s", ls_error_message(run));
     ls_finish(run);
 }
@@ -72,7 +72,7 @@ static void other_widths_and_channels_run(void)
 
 static bool same(ls_module *a, ls_module *b, const char *name)
 {
-    return ls_item(ls_max(ls_abs(ls_sub(ls_tensor_of(a, name), ls_tensor_of(b, name))))) == 0;
+    return ls_item(ls_max(ls_abs(ls_sub(ls_module_tensor(a, name), ls_module_tensor(b, name))))) == 0;
 }
 
 static void weights_come_from_files(void)
@@ -81,7 +81,7 @@ static void weights_come_from_files(void)
     snprintf(file, sizeof file, "resnet-%d.safetensors", (int)getpid());
     ls_run *run = ls_init(NULL, NULL);
     ls_module *old = ls_resnet_new(run, SMALL, .classes = 5);
-    ls_init_normal(ls_tensor_of(old, "bn1.running_mean"), 0, 1);
+    ls_init_normal(ls_module_tensor(old, "bn1.running_mean"), 0, 1);
     CHECK(ls_state_write(ls_state_without(ls_state_dict(old), "*.num_batches_tracked"), file));
 
     ls_module *copy = ls_resnet_new(run, SMALL, .classes = 5, .weights = file);
@@ -92,7 +92,7 @@ static void weights_come_from_files(void)
     ls_module *other = ls_resnet_new(run, SMALL, .classes = 7, .weights = file);
     CHECK_MSG(ls_error(run) == LS_OK, "%s", ls_error_message(run));
     CHECK(same(old, other, "layer4.0.conv2.weight") && same(old, other, "conv1.6.weight"));
-    CHECK(ls_dim(ls_tensor_of(other, "fc.weight"), 0) == 7 && deviation(ls_tensor_of(other, "fc.weight")) > 0);
+    CHECK(ls_dim(ls_module_tensor(other, "fc.weight"), 0) == 7 && deviation(ls_module_tensor(other, "fc.weight")) > 0);
 
     /* as a program of PyTorch keeps them, with what else it needs */
     CHECK(ls_state_write(ls_state_read(run, file, .prefix = "state_dict.module."), file));
@@ -105,14 +105,14 @@ static void weights_come_from_files(void)
     CHECK_MSG(ls_error(run) == LS_ERR_SHAPE && strstr(ls_error_message(run), "conv1.0.weight of resnet10t is"), "%s",
               ls_error_message(run));
     CHECK_MSG(strncmp(ls_error_message(run), file, strlen(file)) == 0, "%s", ls_error_message(run));
-    ls_error_clear(run);
+    ls_clear_error(run);
     CHECK(ls_state_write(ls_state_without(ls_state_dict(old), "layer1.0.conv1.weight|layer3.0.bn1.bias"), file));
     CHECK(ls_resnet_new(run, SMALL, .classes = 7, .weights = file) == NULL);
     CHECK_MSG(strstr(ls_error_message(run), "missing layer1.0.conv1.weight, layer3.0.bn1.bias"), "%s",
               ls_error_message(run));
-    ls_error_clear(run);
+    ls_clear_error(run);
     CHECK(ls_resnet_new(run, SMALL, .weights = "nowhere.safetensors") == NULL && ls_error(run) == LS_ERR_IO);
-    ls_error_clear(run);
+    ls_clear_error(run);
     unlink(file);
     CHECK(ls_finish(run) == 0);
 }
@@ -142,11 +142,11 @@ static void a_frozen_backbone_is_not_differentiated(void)
         ls_mark mark = ls_scope_begin(run);
         size_t before = ls_memory(run).in_use;
         uint64_t nodes = run->node_serial;
-        double mean = ls_item(ls_sum(ls_tensor_of(net, "layer4.0.bn2.running_var")));
+        double mean = ls_item(ls_sum(ls_module_tensor(net, "layer4.0.bn2.running_var")));
         ls_tensor *loss = loss_of(net, x);
         held[frozen] = ls_memory(run).in_use - before;
         recorded[frozen] = run->node_serial - nodes;
-        CHECK(ls_item(ls_sum(ls_tensor_of(net, "layer4.0.bn2.running_var"))) != mean);
+        CHECK(ls_item(ls_sum(ls_module_tensor(net, "layer4.0.bn2.running_var"))) != mean);
         ls_backward(run, loss);
         ls_scope_end(run, mark, NULL);
     }
@@ -158,9 +158,9 @@ static void a_frozen_backbone_is_not_differentiated(void)
     ls_state *parameters = ls_parameters(net);
     for (int64_t i = 0; i < ls_state_count(parameters); i++) {
         ls_tensor *p = ls_state_tensor(parameters, i);
-        CHECK(ls_wants_grad(p) == (strncmp(ls_state_name(parameters, i), "fc.", 3) == 0));
+        CHECK(ls_requires_grad(p) == (strncmp(ls_state_name(parameters, i), "fc.", 3) == 0));
     }
-    CHECK(ls_item(ls_tensor_of(net, "bn1.num_batches_tracked")) == 2);
+    CHECK(ls_item(ls_module_tensor(net, "bn1.num_batches_tracked")) == 2);
     CHECK_MSG(ls_error(run) == LS_OK, "%s", ls_error_message(run));
     ls_finish(run);
 }

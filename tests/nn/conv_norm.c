@@ -102,8 +102,8 @@ static void training_is_not_folded(void)
     ls_tensor *y = forward_without_gradient(net, x);
     CHECK(calls[LS_OP_conv2d_norm] == 0 && calls[LS_OP_batch_norm] == 1);
     CHECK(fabs(ls_item(ls_mean(y))) < 1e-5 && fabs(ls_item(ls_var(y, 0)) - 1) < 1e-2);
-    CHECK(ls_item(ls_tensor_of(net, "1.num_batches_tracked")) == 1);
-    CHECK(ls_item(ls_norm(ls_tensor_of(net, "1.running_mean"))) > 0);
+    CHECK(ls_item(ls_module_tensor(net, "1.num_batches_tracked")) == 1);
+    CHECK(ls_item(ls_norm(ls_module_tensor(net, "1.running_mean"))) > 0);
     ls_eval(net);
     ls_train(ls_child(net, "1")); /* the norm's mode counts, not that of what is around it */
     forward_without_gradient(net, x);
@@ -115,7 +115,7 @@ static void gradients_are_not_lost(void)
     ls_module *net = pair_new(LS_ACT_RELU);
     ls_eval(net);
     ls_freeze(net);
-    ls_tensor *x = ls_requires_grad(ls_randn(run, LS_F32, 2, 5, 8, 8), true);
+    ls_tensor *x = ls_set_requires_grad(ls_randn(run, LS_F32, 2, 5, 8, 8), true);
     ls_tensor *y = forward(net, x);
     CHECK(calls[LS_OP_conv2d_norm] == 0);
     ls_backward(run, ls_sum(y));
@@ -127,13 +127,13 @@ static void gradients_are_not_lost(void)
 static void norms_without_running_statistics_take_two_passes(void)
 {
     ls_module *net =
-        ls_sequential_new(run, ls_conv2d_new(run, 5, 11, 1), ls_batch_norm_new(run, 11, .no_running_stats = true));
+        ls_sequential_new(run, ls_conv2d_new(run, 5, 11, 1), ls_batch_norm_new(run, 11, .track_running_stats = false));
     ls_eval(net);
     forward_without_gradient(net, ls_randn(run, LS_F32, 2, 5, 8, 8));
     CHECK(calls[LS_OP_conv2d_norm] == 0 && calls[LS_OP_batch_norm] == 1);
 }
 
-static void note_input(ls_module *module, int n, ls_tensor *const *inputs, ls_outputs *outputs, void *user)
+static void note_input(ls_module *module, ls_tensor *const *inputs, int64_t n, ls_outputs *outputs, void *user)
 {
     (void)module, (void)n, (void)outputs;
     *(double *)user = ls_item(ls_norm(inputs[0]));
@@ -145,7 +145,7 @@ static void hooks_see_what_is_in_between(void)
     ls_eval(net);
     ls_tensor *x = ls_randn(run, LS_F32, 2, 5, 8, 8);
     double seen = 0;
-    ls_hook *hook = ls_forward_hook(ls_child(net, "1"), note_input, &seen);
+    ls_hook *hook = ls_register_forward_hook(ls_child(net, "1"), note_input, &seen);
     ls_no_grad_begin(run);
     ls_forward(net, x);
     CHECK_NEAR(seen, ls_item(ls_norm(ls_forward(ls_child(net, "0"), x))), 1e-4 * seen);
@@ -159,7 +159,7 @@ static void errors_still_carry_the_path(void)
     ls_eval(net);
     CHECK(!ls_is_valid(forward_without_gradient(net, ls_zeros(run, LS_F32, 2, 4, 8, 8))));
     CHECK_MSG(strncmp(ls_error_message(run), "Sequential.0: conv2d_norm: ", 27) == 0, "%s", ls_error_message(run));
-    ls_error_clear(run);
+    ls_clear_error(run);
 }
 
 int main(int argc, char **argv)

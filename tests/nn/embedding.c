@@ -33,13 +33,13 @@ static void same_bits(ls_tensor *a, ls_tensor *b)
 /* The gradient of a table after a pass whose loss sees every element differently. */
 static ls_tensor *gradient_after(ls_module *embedding, ls_tensor *y)
 {
-    ls_tensor *table = ls_tensor_of(embedding, "weight");
-    ls_grad_clear(table);
+    ls_tensor *table = ls_module_tensor(embedding, "weight");
+    ls_clear_grad(table);
     ls_backward(run, ls_sum(ls_mul(y, ls_detach(ls_cos(y)))));
     return ls_clone(ls_grad(table));
 }
 
-static void see(ls_module *module, int n, ls_tensor *const *inputs, ls_outputs *outputs, void *user)
+static void see(ls_module *module, ls_tensor *const *inputs, int64_t n, ls_outputs *outputs, void *user)
 {
     (void)module, (void)n, (void)inputs, (void)outputs;
     ++*(int *)user;
@@ -56,17 +56,17 @@ static void embeddings_and_their_norm_take_one_pass(void)
     CHECK(calls[LS_OP_embedding_layer_norm] == 1 && calls[LS_OP_embedding] == 0 && calls[LS_OP_layer_norm] == 0);
     CHECK(ls_numel(one) == 80);
     int seen = 0;
-    ls_hook *hook = ls_forward_hook(part[1], see, &seen);
+    ls_hook *hook = ls_register_forward_hook(part[1], see, &seen);
     ls_tensor *steps = forward(3, part, index, norm), *steps_dwords = gradient_after(part[0], steps);
     CHECK(seen == 1 && calls[LS_OP_embedding_layer_norm] == 0 && calls[LS_OP_embedding] == 3);
     same_bits(one, steps);
     same_bits(one_dwords, steps_dwords);
     CHECK(ls_item(ls_norm(ls_select(one_dwords, 0, 0))) == 0 && ls_item(ls_norm(ls_select(one_dwords, 0, 7))) > 0);
     ls_hook_remove(hook);
-    ls_recompute(norm, true);
+    ls_set_recompute(norm, true);
     forward(2, part, index, norm);
     CHECK(calls[LS_OP_embedding_layer_norm] == 0 && calls[LS_OP_layer_norm] == 1);
-    ls_recompute(norm, false);
+    ls_set_recompute(norm, false);
     forward(2, part, index, norm);
     CHECK(calls[LS_OP_embedding_layer_norm] == 1);
 }
@@ -78,7 +78,7 @@ static void errors_name_the_norm(void)
     CHECK(!ls_is_valid(ls_forward_embeddings_norm(1, part, &index, norm)));
     CHECK_MSG(strstr(ls_error_message(run), "LayerNorm: embedding_layer_norm: table 0: index 3 at position 0"), "%s",
               ls_error_message(run));
-    ls_error_clear(run);
+    ls_clear_error(run);
 }
 
 int main(int argc, char **argv)

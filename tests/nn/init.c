@@ -36,19 +36,19 @@ static void layers_start_as_in_pytorch(void)
 {
     ls_run *run = ls_init(NULL, NULL, .seed = 5);
     ls_module *linear = ls_linear_new(run, 64, 100);
-    check_uniform(ls_tensor_of(linear, "weight"), 1.0 / 8);
-    CHECK(ls_item(ls_max(ls_abs(ls_tensor_of(linear, "bias")))) <= 1.0 / 8);
-    check_uniform(ls_tensor_of(ls_conv2d_new(run, 16, 64, 3), "weight"), 1 / sqrt(16 * 9.0));
-    check_uniform(ls_tensor_of(ls_conv2d_new(run, 16, 64, 3, .groups = 4), "weight"), 1 / sqrt(4 * 9.0));
-    check_uniform(ls_tensor_of(ls_conv_transpose2d_new(run, 16, 64, 3), "weight"), 1 / sqrt(64 * 9.0));
-    check_normal(ls_tensor_of(ls_embedding_new(run, 100, 64), "weight"), 1);
+    check_uniform(ls_module_tensor(linear, "weight"), 1.0 / 8);
+    CHECK(ls_item(ls_max(ls_abs(ls_module_tensor(linear, "bias")))) <= 1.0 / 8);
+    check_uniform(ls_module_tensor(ls_conv2d_new(run, 16, 64, 3), "weight"), 1 / sqrt(16 * 9.0));
+    check_uniform(ls_module_tensor(ls_conv2d_new(run, 16, 64, 3, .groups = 4), "weight"), 1 / sqrt(4 * 9.0));
+    check_uniform(ls_module_tensor(ls_conv_transpose2d_new(run, 16, 64, 3), "weight"), 1 / sqrt(64 * 9.0));
+    check_normal(ls_module_tensor(ls_embedding_new(run, 100, 64), "weight"), 1);
     ls_module *attention = ls_multihead_attention_new(run, 32, 2);
-    check_uniform(ls_tensor_of(attention, "in_proj_weight"), sqrt(6.0 / (32 + 96)));
-    CHECK(ls_item(ls_norm(ls_tensor_of(attention, "in_proj_bias"))) == 0);
-    CHECK(ls_item(ls_norm(ls_tensor_of(attention, "out_proj.bias"))) == 0);
+    check_uniform(ls_module_tensor(attention, "in_proj_weight"), sqrt(6.0 / (32 + 96)));
+    CHECK(ls_item(ls_norm(ls_module_tensor(attention, "in_proj_bias"))) == 0);
+    CHECK(ls_item(ls_norm(ls_module_tensor(attention, "out_proj.bias"))) == 0);
     ls_module *padded = ls_embedding_new(run, 5, 4, .padding_idx = 2);
-    CHECK(ls_item(ls_norm(ls_select(ls_tensor_of(padded, "weight"), 0, 2))) == 0);
-    CHECK(ls_item(ls_norm(ls_select(ls_tensor_of(padded, "weight"), 0, 1))) > 0);
+    CHECK(ls_item(ls_norm(ls_select(ls_module_tensor(padded, "weight"), 0, 2))) == 0);
+    CHECK(ls_item(ls_norm(ls_select(ls_module_tensor(padded, "weight"), 0, 1))) > 0);
     CHECK(ls_finish(run) == 0);
 }
 
@@ -80,7 +80,7 @@ static void seeds_repeat(void)
     double sums[3];
     for (int i = 0; i < 3; i++) {
         ls_run *run = ls_init(NULL, NULL, .seed = i < 2 ? 9 : 10);
-        sums[i] = ls_item(ls_sum(ls_tensor_of(ls_linear_new(run, 30, 30), "weight")));
+        sums[i] = ls_item(ls_sum(ls_module_tensor(ls_linear_new(run, 30, 30), "weight")));
         CHECK(ls_finish(run) == 0);
     }
     CHECK(sums[0] == sums[1] && sums[0] != sums[2]);
@@ -91,10 +91,10 @@ static void misuse_is_an_error(void)
     ls_run *run = ls_init(NULL, NULL);
     ls_init_kaiming_normal(ls_zeros(run, LS_F32, 5), 1, LS_FAN_IN);
     CHECK(ls_error(run) == LS_ERR_SHAPE);
-    ls_error_clear(run);
+    ls_clear_error(run);
     ls_init_trunc_normal(ls_zeros(run, LS_F32, 5), 0, -1, 0, 1);
     CHECK(ls_error(run) == LS_ERR_VALUE);
-    ls_error_clear(run);
+    ls_clear_error(run);
     CHECK(ls_finish(run) == 0);
 }
 

@@ -13,14 +13,14 @@ static ls_tensor *net_forward(ls_module *net, ls_tensor *x, void *user)
 {
     (void)user;
     x = ls_relu(ls_forward(ls_child(net, "fc1"), x));
-    return ls_forward(ls_child(net, "head"), ls_mul(x, ls_tensor_of(net, "scale")));
+    return ls_forward(ls_child(net, "head"), ls_mul(x, ls_module_tensor(net, "scale")));
 }
 
 static ls_module *net_new(ls_run *run)
 {
     ls_module *net = ls_module_new(run, "net", net_forward, NULL);
-    ls_parameter(net, "scale", ls_ones(run, LS_F32, 1));
-    ls_buffer(net, "seen", ls_zeros(run, LS_I64, 1));
+    ls_register_parameter(net, "scale", ls_ones(run, LS_F32, 1));
+    ls_register_buffer(net, "seen", ls_zeros(run, LS_I64, 1));
     ls_module_add(net, "fc1", ls_linear_new(run, 4, 8));
     ls_module_add(net, "head", ls_sequential_new(run, ls_batch_norm_new(run, 8), ls_linear_new(run, 8, 3)));
     return net;
@@ -47,7 +47,7 @@ static void names_are_pytorchs(void)
     CHECK(ls_state_count(ls_parameters(net)) == 7);
     CHECK(ls_parameter_count(net) == 1 + 40 + 16 + 27);
     CHECK(ls_child(net, "head.1") == ls_child_at(ls_child(net, "head"), 1));
-    CHECK(ls_tensor_of(net, "head.1.bias") == ls_state_find(state, "head.1.bias"));
+    CHECK(ls_module_tensor(net, "head.1.bias") == ls_state_find(state, "head.1.bias"));
     CHECK_TEXT(ls_module_name(ls_child(net, "head.0")), "0");
     CHECK_TEXT(ls_module_kind(ls_child(net, "head.0")), "BatchNorm");
     CHECK(ls_state_dict(net) == state && ls_state_name(state, 3) == ls_state_name(ls_state_dict(net), 3));
@@ -65,12 +65,12 @@ static void forward_runs_in_scopes(void)
         ls_tensor *y = ls_forward(net, x);
         CHECK(ls_dim(y, 0) == 5 && ls_dim(y, 1) == 3);
         ls_backward(run, ls_sum(y));
-        CHECK(ls_grad(ls_tensor_of(net, "scale")) != NULL);
+        CHECK(ls_grad(ls_module_tensor(net, "scale")) != NULL);
         ls_scope_end(run, mark, NULL);
         if (i > 0) CHECK(ls_memory(run).in_use == before);
         before = ls_memory(run).in_use;
     }
-    CHECK(ls_item(ls_tensor_of(net, "head.0.num_batches_tracked")) == 3);
+    CHECK(ls_item(ls_module_tensor(net, "head.0.num_batches_tracked")) == 3);
     CHECK(ls_finish(run) == 0);
 }
 
@@ -81,18 +81,18 @@ static void errors_carry_the_path(void)
     ls_tensor *y = ls_forward(net, ls_zeros(run, LS_F32, 5, 3));
     CHECK(!ls_is_valid(y) && ls_error(run) == LS_ERR_SHAPE);
     CHECK_MSG(strncmp(ls_error_message(run), "net/fc1: linear: ", 17) == 0, "%s", ls_error_message(run));
-    ls_error_clear(run);
+    ls_clear_error(run);
 
     ls_module *deep = ls_module_new(run, "deep", net_forward, NULL);
     ls_module_add(deep, "fc1", ls_identity_new(run));
-    ls_parameter(deep, "scale", ls_ones(run, LS_F32, 1));
+    ls_register_parameter(deep, "scale", ls_ones(run, LS_F32, 1));
     ls_module_add(deep, "head", ls_sequential_new(run, ls_identity_new(run), ls_linear_new(run, 3, 2)));
     ls_forward(deep, ls_zeros(run, LS_F32, 5, 4));
     CHECK_MSG(strncmp(ls_error_message(run), "deep/head.1: linear: ", 21) == 0, "%s", ls_error_message(run));
-    ls_error_clear(run);
+    ls_clear_error(run);
     ls_linear(ls_zeros(run, LS_F32, 2), ls_zeros(run, LS_F32, 3, 5), NULL, LS_ACT_NONE);
     CHECK_MSG(strncmp(ls_error_message(run), "linear: ", 8) == 0, "%s", ls_error_message(run));
-    ls_error_clear(run);
+    ls_clear_error(run);
     CHECK(ls_finish(run) == 0);
 }
 
@@ -104,7 +104,7 @@ static void misuse_is_an_error(void)
     do {                                                                                                               \
         (void)(call);                                                                                                  \
         CHECK_MSG(ls_error(run) == (code), "%s: %s", #call, ls_error_message(run));                                    \
-        ls_error_clear(run);                                                                                           \
+        ls_clear_error(run);                                                                                           \
     } while (0)
     FAILS(ls_module_add(net, "fc1", ls_relu_new(run)), LS_ERR_VALUE);
     FAILS(ls_module_add(net, "scale", ls_relu_new(run)), LS_ERR_VALUE);
@@ -113,30 +113,30 @@ static void misuse_is_an_error(void)
     FAILS(ls_module_add(net, "more", NULL), LS_ERR_VALUE);
     FAILS(ls_module_add(ls_child(net, "head"), "net", net), LS_ERR_VALUE);
     FAILS(ls_module_add(net, "net", net), LS_ERR_VALUE);
-    FAILS(ls_parameter(net, "count", ls_zeros(run, LS_I64, 2)), LS_ERR_DTYPE);
-    FAILS(ls_parameter(net, "none", NULL), LS_ERR_VALUE);
+    FAILS(ls_register_parameter(net, "count", ls_zeros(run, LS_I64, 2)), LS_ERR_DTYPE);
+    FAILS(ls_register_parameter(net, "none", NULL), LS_ERR_VALUE);
     FAILS(ls_child(net, "head.7"), LS_ERR_VALUE);
     CHECK(!ls_child(net, "haed.0"));
     CHECK_MSG(strstr(ls_error_message(run), "has no child \"haed.0\"; did you mean \"head\"?"), "%s",
               ls_error_message(run));
-    ls_error_clear(run);
+    ls_clear_error(run);
     CHECK(!ls_child(net, "decoder"));
     CHECK_MSG(strstr(ls_error_message(run), "has no child \"decoder\"; it has "), "%s", ls_error_message(run));
     CHECK(strstr(ls_error_message(run), "head") && strstr(ls_error_message(run), "fc1"));
-    ls_error_clear(run);
+    ls_clear_error(run);
     CHECK(!ls_child(net, "head.classifier"));
     CHECK_MSG(strstr(ls_error_message(run), "has no child \"head.classifier\"; head has 0, 1"), "%s",
               ls_error_message(run));
-    ls_error_clear(run);
-    CHECK(!ls_is_valid(ls_tensor_of(net, "head.0.wieght")));
+    ls_clear_error(run);
+    CHECK(!ls_is_valid(ls_module_tensor(net, "head.0.wieght")));
     CHECK_MSG(strstr(ls_error_message(run), "\"head.0.wieght\"; did you mean \"head.0.weight\"?"), "%s",
               ls_error_message(run));
-    ls_error_clear(run);
-    FAILS(ls_tensor_of(net, "head.0.nothing"), LS_ERR_VALUE);
+    ls_clear_error(run);
+    FAILS(ls_module_tensor(net, "head.0.nothing"), LS_ERR_VALUE);
     FAILS(ls_forward(NULL, ls_zeros(run, LS_F32, 1)), LS_ERR_VALUE);
     FAILS(ls_forward(net, NULL), LS_ERR_VALUE);
-    FAILS(ls_forward_with(net, ls_zeros(run, LS_F32, 1), ls_zeros(run, LS_F32, 1)), LS_ERR_VALUE);
-    FAILS(ls_forward(ls_module_list_of(run, 0, NULL), ls_zeros(run, LS_F32, 1)), LS_ERR_STATE);
+    FAILS(ls_forward(net, ls_zeros(run, LS_F32, 1), ls_zeros(run, LS_F32, 1)), LS_ERR_VALUE);
+    FAILS(ls_forward(ls_module_list_new_n(run, NULL, 0), ls_zeros(run, LS_F32, 1)), LS_ERR_STATE);
     FAILS(ls_module_free(ls_child(net, "head")), LS_ERR_STATE);
     FAILS(ls_linear_new(run, -1, 3), LS_ERR_SHAPE);
     FAILS(ls_conv2d_new(run, 3, 4, 3, .groups = 2), LS_ERR_VALUE);
@@ -178,11 +178,11 @@ static void modes_reach_all_children(void)
 static void freezing_forgets_gradients(void)
 {
     ls_run *run = ls_init(NULL, NULL);
-    ls_module *m = ls_linear_new(run, 2, 1, .no_bias = true);
-    ls_tensor *w = ls_tensor_of(m, "weight"), *x = ls_ones(run, LS_F32, 1, 2);
+    ls_module *m = ls_linear_new(run, 2, 1, .bias = false);
+    ls_tensor *w = ls_module_tensor(m, "weight"), *x = ls_ones(run, LS_F32, 1, 2);
     ls_backward(run, ls_sum(ls_forward(m, x)));
     ls_freeze(m);
-    CHECK(ls_grad(w) == NULL && !ls_wants_grad(ls_forward(m, x)));
+    CHECK(ls_grad(w) == NULL && !ls_requires_grad(ls_forward(m, x)));
     ls_unfreeze(m);
     CHECK(ls_grad(w) == NULL);
     ls_backward(run, ls_sum(ls_forward(m, x)));
@@ -204,8 +204,8 @@ static void frozen_parts_get_no_gradient(void)
     ls_unfreeze(ls_child(net, "head.1"));
     CHECK(ls_trainable_count(net) == 27);
     ls_backward(run, ls_sum(ls_forward(net, ls_randn(run, LS_F32, 5, 4))));
-    CHECK(ls_grad(ls_tensor_of(net, "head.1.weight")) != NULL);
-    CHECK(ls_grad(ls_tensor_of(net, "fc1.weight")) == NULL);
+    CHECK(ls_grad(ls_module_tensor(net, "head.1.weight")) != NULL);
+    CHECK(ls_grad(ls_module_tensor(net, "fc1.weight")) == NULL);
     CHECK(ls_finish(run) == 0);
 }
 
@@ -223,10 +223,10 @@ static void state_is_copied(void)
         CHECK(mine != ls_state_tensor(copy, i));
         CHECK(ls_item(ls_min(ls_eq(mine, ls_state_tensor(copy, i)))) == 1);
     }
-    ls_init_constant(ls_tensor_of(a, "fc1.bias"), 7);
+    ls_init_constant(ls_module_tensor(a, "fc1.bias"), 7);
     CHECK(ls_item(ls_max(ls_state_find(copy, "fc1.bias"))) < 7);
     ls_load_state_dict(a, copy);
-    CHECK(ls_item(ls_max(ls_tensor_of(a, "fc1.bias"))) < 7);
+    CHECK(ls_item(ls_max(ls_module_tensor(a, "fc1.bias"))) < 7);
     ls_state_free(copy);
     CHECK(ls_finish(run) == 0);
 }
@@ -242,20 +242,20 @@ static void loading_is_strict_unless_partial(void)
     CHECK(ls_error(run) == LS_ERR_VALUE);
     CHECK(strstr(ls_error_message(run), "missing scale, seen, fc1.weight and 6 more") != NULL);
     CHECK(strstr(ls_error_message(run), "unexpected fc9.bias") != NULL);
-    ls_error_clear(run);
-    CHECK(ls_item(ls_max(ls_tensor_of(net, "fc1.bias"))) < 2);
+    ls_clear_error(run);
+    CHECK(ls_item(ls_max(ls_module_tensor(net, "fc1.bias"))) < 2);
 
     ls_load_report report = ls_load_state_dict(net, list, .partial = true);
     CHECK(report.loaded == 1 && report.missing_count == 10 && report.unexpected_count == 1);
     CHECK_TEXT(report.missing[2], "fc1.weight");
     CHECK_TEXT(report.unexpected[0], "fc9.bias");
-    CHECK(ls_item(ls_min(ls_tensor_of(net, "fc1.bias"))) == 2);
+    CHECK(ls_item(ls_min(ls_module_tensor(net, "fc1.bias"))) == 2);
 
     ls_state_add(list, "fc1.weight", ls_zeros(run, LS_F32, 8, 5));
     ls_load_state_dict(net, list, .partial = true);
     CHECK(ls_error(run) == LS_ERR_SHAPE);
     CHECK(strstr(ls_error_message(run), "fc1.weight of net is [8,4], the list has [8,5]") != NULL);
-    ls_error_clear(run);
+    ls_clear_error(run);
     report = ls_load_state_dict(net, list, .partial = true, .skip_mismatched = true);
     CHECK(report.loaded == 1 && report.mismatched_count == 1);
     CHECK_TEXT(report.mismatched[0], "fc1.weight");
@@ -280,15 +280,15 @@ static void patterns_that_match_nothing_are_an_error(void)
     ls_state *all = ls_parameters(net_new(run));
     CHECK(!ls_state_matching(all, "*.biass|*.gamma") && ls_error(run) == LS_ERR_VALUE);
     CHECK(strstr(ls_error_message(run), "no name matches \"*.biass|*.gamma\"; there are fc1.bias, ") != NULL);
-    ls_error_clear(run);
+    ls_clear_error(run);
     CHECK(!ls_state_matching(all, "fc1.wieght") && ls_error(run) == LS_ERR_VALUE);
     CHECK(strstr(ls_error_message(run), "; there are fc1.weight, ") != NULL);
-    ls_error_clear(run);
+    ls_clear_error(run);
     CHECK(!ls_state_matching(all, "") && ls_error(run) == LS_ERR_VALUE);
-    ls_error_clear(run);
+    ls_clear_error(run);
     CHECK(!ls_state_matching(ls_state_new(run), "*"));
     CHECK_TEXT(ls_error_message(run), "ls_state_matching: no name matches \"*\": the list is empty");
-    ls_error_clear(run);
+    ls_clear_error(run);
     /* One of the patterns is enough. */
     CHECK(ls_state_count(ls_state_matching(all, "*.gamma|fc1.*")) == 2);
     CHECK(ls_finish(run) == 0);
@@ -305,8 +305,8 @@ static void layers_say_what_changes_their_numbers(void)
          ls_conv_transpose2d_new(run, 1, 1, 3, .stride = 2, .output_padding = 1)},
         {ls_max_pool2d_new(run, 3), ls_max_pool2d_new(run, 3, .ceil_mode = true)},
         {ls_max_pool2d_new(run, 3), ls_max_pool2d_new(run, 3, .kernel_hw = {LS_AUTO, 2})},
-        {ls_avg_pool2d_new(run, 3), ls_avg_pool2d_new(run, 3, .exclude_padding = true)},
-        {ls_upsample_new(run, 2, LS_NEAREST), ls_upsample_new(run, 2, LS_BILINEAR)},
+        {ls_avg_pool2d_new(run, 3), ls_avg_pool2d_new(run, 3, .count_include_pad = false)},
+        {ls_upsample_new(run, 2, LS_INTERPOLATE_NEAREST), ls_upsample_new(run, 2, LS_INTERPOLATE_BILINEAR)},
         {ls_adaptive_avg_pool2d_new(run, 1, 1), ls_adaptive_avg_pool2d_new(run, 1, 2)},
     };
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
@@ -320,7 +320,7 @@ static void tied_parameters_are_one(void)
     ls_module *net = ls_module_new(run, "tied", NULL, NULL);
     ls_module *embedding = ls_module_add(net, "in", ls_embedding_new(run, 6, 4));
     ls_module *head = ls_module_add(net, "out", ls_module_new(run, "head", NULL, NULL));
-    ls_parameter(head, "weight", ls_tensor_of(embedding, "weight"));
+    ls_register_parameter(head, "weight", ls_module_tensor(embedding, "weight"));
     CHECK(ls_state_count(ls_state_dict(net)) == 2 && ls_state_count(ls_parameters(net)) == 1);
     CHECK(ls_parameter_count(net) == 24);
     ls_module_free(net);
@@ -332,10 +332,10 @@ static void parameters_can_be_cast(void)
 {
     ls_run *run = ls_init(NULL, NULL);
     ls_module *net = net_new(run);
-    ls_tensor *weight = ls_tensor_of(net, "fc1.weight");
+    ls_tensor *weight = ls_module_tensor(net, "fc1.weight");
     ls_module_cast(net, LS_BF16);
-    CHECK(ls_dtype_of(weight) == LS_BF16 && ls_wants_grad(weight));
-    CHECK(ls_dtype_of(ls_tensor_of(net, "head.0.running_mean")) == LS_F32);
+    CHECK(ls_dtype_of(weight) == LS_BF16 && ls_requires_grad(weight));
+    CHECK(ls_dtype_of(ls_module_tensor(net, "head.0.running_mean")) == LS_F32);
     CHECK(ls_finish(run) == 0);
 }
 
@@ -385,7 +385,7 @@ static void memory_may_run_out(void)
         ls_forward(net, ls_randn(run, LS_F32, 5, 4));
         ls_forward(layer, ls_randn(run, LS_F32, 2, 3, 8));
         CHECK_MSG(!ls_error(run) || ls_error(run) == LS_ERR_MEMORY, "%s", ls_error_message(run));
-        ls_error_clear(run);
+        ls_clear_error(run);
         ls_finish(run);
         done = ls_sys_calls() - before < n;
     }

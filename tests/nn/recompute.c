@@ -32,7 +32,7 @@ static ls_module *net_new(ls_run *run)
 {
     ls_module *pairs[BLOCKS / 2];
     for (int i = 0; i < BLOCKS / 2; i++) pairs[i] = ls_sequential_new(run, block_new(run), block_new(run));
-    ls_module *net = ls_sequential_of(run, BLOCKS / 2, pairs);
+    ls_module *net = ls_sequential_new_n(run, pairs, BLOCKS / 2);
     return ls_module_append(net, ls_linear_new(run, FEATURES, 3)), net;
 }
 
@@ -42,10 +42,10 @@ static void recompute(ls_module *net, int which)
 {
     for (int i = 0; i < BLOCKS / 2; i++) {
         ls_module *pair = ls_child_at(net, i);
-        ls_recompute(pair, which & OUTER);
-        for (int j = 0; j < 2; j++) ls_recompute(ls_child_at(pair, j), which & INNER);
+        ls_set_recompute(pair, which & OUTER);
+        for (int j = 0; j < 2; j++) ls_set_recompute(ls_child_at(pair, j), which & INNER);
     }
-    ls_recompute(net, which & WHOLE);
+    ls_set_recompute(net, which & WHOLE);
 }
 
 /* ---- the same numbers ---- */
@@ -88,7 +88,7 @@ static outcome train(settings s)
     outcome got = {0};
     for (int step = 0; step < 4; step++) {
         ls_mark mark = ls_scope_begin(run);
-        ls_tensor *x = ls_requires_grad(ls_randn(run, LS_F32, ROWS, FEATURES), s.input_wants);
+        ls_tensor *x = ls_set_requires_grad(ls_randn(run, LS_F32, ROWS, FEATURES), s.input_wants);
         ls_tensor *target = ls_arange(run, LS_I64, ROWS, 0, 0.5);
         ls_tensor *loss = ls_cross_entropy(ls_forward(net, x), target);
         ls_backward(run, loss);
@@ -105,7 +105,7 @@ static outcome train(settings s)
     }
     ls_state *state = ls_state_dict(net);
     for (int64_t i = 0; i < ls_state_count(state); i++) got.hash = hash_of(got.hash, ls_state_tensor(state, i));
-    got.offset = ls_random_get(run).offset;
+    got.offset = ls_rng(run).offset;
     CHECK_MSG(ls_error(run) == LS_OK, "%s", ls_error_message(run));
     CHECK(ls_finish(run) == 0);
     return got;
@@ -139,7 +139,7 @@ static void training_is_the_same_to_the_last_bit(void)
 
 /* ---- several inputs and outputs ---- */
 
-static ls_outputs branches(ls_module *self, int n, ls_tensor *const *x, void *user)
+static ls_outputs branches(ls_module *self, ls_tensor *const *x, int64_t n, void *user)
 {
     (void)user;
     ls_tensor *y = ls_tanh(ls_forward(ls_child(self, "fc"), x[0]));
@@ -153,15 +153,15 @@ static void walk_branches(bool recompute, bool second_input, double gradients[3]
     ls_run *run = ls_init(NULL, NULL, .seed = 4);
     ls_module *net = ls_module_new_all(run, "Branches", branches, NULL);
     ls_module_add(net, "fc", ls_linear_new(run, 5, 5));
-    ls_recompute(net, recompute);
-    ls_tensor *x = ls_requires_grad(ls_randn(run, LS_F32, 3, 5), true);
-    ls_tensor *other = ls_requires_grad(ls_randn(run, LS_F32, 3, 5), true);
+    ls_set_recompute(net, recompute);
+    ls_tensor *x = ls_set_requires_grad(ls_randn(run, LS_F32, 3, 5), true);
+    ls_tensor *other = ls_set_requires_grad(ls_randn(run, LS_F32, 3, 5), true);
     ls_outputs out = ls_forward_all(net, x, second_input ? other : NULL);
     CHECK(out.count == 3);
     ls_backward(run, ls_sum(out.item[2])); /* what it does not need stays for the next walk */
     ls_backward(run, ls_add(ls_sum(ls_square(out.item[1])), ls_sum(out.item[0])));
     gradients[0] = hash_of(0, ls_grad(x));
-    gradients[1] = hash_of(0, ls_grad(ls_tensor_of(net, "fc.weight")));
+    gradients[1] = hash_of(0, ls_grad(ls_module_tensor(net, "fc.weight")));
     gradients[2] = second_input ? hash_of(0, ls_grad(other)) : 0;
     CHECK_MSG(ls_error(run) == LS_OK, "%s", ls_error_message(run));
     CHECK(ls_finish(run) == 0);
@@ -181,7 +181,7 @@ static void modules_with_several_outputs_and_optional_inputs_are_recomputed(void
 
 static int fired;
 
-static void count(void *user, ls_tensor *leaf)
+static void count(ls_tensor *leaf, void *user)
 {
     (void)leaf;
     *(int *)user += 1;
@@ -193,10 +193,10 @@ static void hooks_of_shared_parameters_fire_once(void)
     ls_module *one = ls_linear_new(run, 4, 4);
     ls_module *net = ls_sequential_new(run, ls_sequential_new(run, one, ls_tanh_new(run)), one,
                                        ls_sequential_new(run, one, ls_tanh_new(run)));
-    ls_recompute(ls_child_at(net, 0), true);
-    ls_recompute(ls_child_at(net, 2), true);
+    ls_set_recompute(ls_child_at(net, 0), true);
+    ls_set_recompute(ls_child_at(net, 2), true);
     fired = 0;
-    ls_grad_hook(ls_tensor_of(one, "weight"), count, &fired);
+    ls_register_grad_hook(ls_module_tensor(one, "weight"), count, &fired);
     ls_backward(run, ls_sum(ls_forward(net, ls_randn(run, LS_F32, 3, 4))));
     CHECK(fired == 1);
     CHECK(ls_finish(run) == 0);
@@ -261,7 +261,7 @@ static void a_steady_step_takes_nothing_from_the_system(void)
 
 /* ---- hooks of modules ---- */
 
-static void count_forward(ls_module *module, int n, ls_tensor *const *inputs, ls_outputs *outputs, void *user)
+static void count_forward(ls_module *module, ls_tensor *const *inputs, int64_t n, ls_outputs *outputs, void *user)
 {
     (void)n;
     (void)inputs;
@@ -273,10 +273,10 @@ static void hooks_inside_are_called_again(void)
 {
     ls_run *run = ls_init(NULL, NULL, .seed = 3);
     ls_module *block = block_new(run);
-    ls_recompute(block, true);
+    ls_set_recompute(block, true);
     int outside[2] = {0}, inside[2] = {0};
-    ls_forward_hook(block, count_forward, outside);
-    ls_forward_hook(ls_child(block, "fc1"), count_forward, inside);
+    ls_register_forward_hook(block, count_forward, outside);
+    ls_register_forward_hook(ls_child(block, "fc1"), count_forward, inside);
     ls_backward(run, ls_sum(ls_forward(block, ls_randn(run, LS_F32, ROWS, FEATURES))));
     CHECK(outside[0] == 1 && outside[1] == 0 && inside[0] == 1 && inside[1] == 1);
     CHECK(!ls_is_recomputing(run) && !ls_is_recomputing(NULL));
@@ -318,28 +318,28 @@ static ls_tensor *keeps(ls_module *self, ls_tensor *x, void *user)
 #define FAILS(text)                                                                                                    \
     do {                                                                                                               \
         CHECK_MSG(strstr(ls_error_message(run), text), "%s", ls_error_message(run));                                   \
-        ls_error_clear(run);                                                                                           \
+        ls_clear_error(run);                                                                                           \
     } while (0)
 
 /* Saves no tensor that was there before. */
 static ls_tensor *adds_a_buffer(ls_module *net, ls_tensor *x, void *user)
 {
     (void)user;
-    return ls_square(ls_add(x, ls_tensor_of(net, "shift")));
+    return ls_square(ls_add(x, ls_module_tensor(net, "shift")));
 }
 
 static void what_cannot_be_recomputed_is_an_error(void)
 {
     ls_run *run = ls_init(NULL, NULL, .seed = 3);
-    ls_recompute(NULL, true);
-    ls_recompute(ls_module_list_of(run, 0, NULL), true);
-    FAILS("ls_recompute: ModuleList has no forward function; recompute its children");
-    ls_recompute(ls_module_list_of(run, 0, NULL), false);
-    ls_tensor *x = ls_requires_grad(ls_ones(run, LS_F32, ROWS, FEATURES), true);
+    ls_set_recompute(NULL, true);
+    ls_set_recompute(ls_module_list_new_n(run, NULL, 0), true);
+    FAILS("ls_set_recompute: ModuleList has no forward function; recompute its children");
+    ls_set_recompute(ls_module_list_new_n(run, NULL, 0), false);
+    ls_tensor *x = ls_set_requires_grad(ls_ones(run, LS_F32, ROWS, FEATURES), true);
 
     int calls = 0;
     ls_module *odd = ls_module_new(run, "Odd", differs, &calls), *net = ls_sequential_new(run, odd);
-    ls_recompute(odd, true);
+    ls_set_recompute(odd, true);
     ls_tensor *loss = ls_sum(ls_forward(net, x));
     ls_backward(run, loss);
     FAILS("Sequential.0: recomputed for its gradients, it did something else than before (step 1: sin, then it was "
@@ -349,35 +349,35 @@ static void what_cannot_be_recomputed_is_an_error(void)
     FAILS("(step 1: nothing more, then it was tanh)");
 
     ls_module *hiding = ls_module_new(run, "Hiding", uses_a_secret, NULL);
-    ls_recompute(hiding, true);
-    secret = ls_requires_grad(ls_ones(run, LS_F32, 3, FEATURES), true);
+    ls_set_recompute(hiding, true);
+    secret = ls_set_requires_grad(ls_ones(run, LS_F32, 3, FEATURES), true);
     ls_tensor *y = ls_sum(ls_forward(hiding, x));
-    ls_requires_grad(secret, false);
+    ls_set_requires_grad(secret, false);
     ls_backward(run, y);
     FAILS("Hiding: recomputed for its gradients, it did something else than before (step 0: linear has no gradient");
-    ls_requires_grad(secret, true);
+    ls_set_requires_grad(secret, true);
     y = ls_sum(ls_forward(hiding, x));
     ls_assign(secret, ls_zeros(run, LS_F32, 3, FEATURES));
     ls_backward(run, y);
     FAILS("Hiding: linear, which is recomputed for its gradients, needs [3,8] f32 as it was in the forward pass");
 
     ls_module *shifting = ls_module_new(run, "Shifting", adds_a_buffer, NULL);
-    ls_buffer(shifting, "shift", ls_zeros(run, LS_F32, FEATURES));
-    ls_recompute(shifting, true);
+    ls_register_buffer(shifting, "shift", ls_zeros(run, LS_F32, FEATURES));
+    ls_set_recompute(shifting, true);
     y = ls_sum(ls_forward(shifting, x));
-    ls_assign(ls_tensor_of(shifting, "shift"), ls_ones(run, LS_F32, FEATURES));
+    ls_assign(ls_module_tensor(shifting, "shift"), ls_ones(run, LS_F32, FEATURES));
     ls_backward(run, y);
     FAILS("Shifting: add, which is recomputed for its gradients, reads a tensor that was changed in place");
 
     ls_module *block = block_new(run);
-    ls_recompute(block, true);
+    ls_set_recompute(block, true);
     y = ls_sum(ls_forward(block, x));
     ls_eval(block);
     ls_backward(run, y);
     FAILS("Block: Block changed between its forward pass and ls_backward()");
     ls_train(block);
     y = ls_sum(ls_forward(block, x));
-    ls_assign(ls_tensor_of(block, "fc1.bias"), ls_ones(run, LS_F32, 4 * FEATURES));
+    ls_assign(ls_module_tensor(block, "fc1.bias"), ls_ones(run, LS_F32, 4 * FEATURES));
     ls_backward(run, y);
     FAILS("Block: Block changed between its forward pass and ls_backward()");
     ls_tensor *input = ls_mul_scalar(x, 1);
@@ -431,10 +431,10 @@ static void numbers_that_change_are_named(void)
     };
     ls_run *run = ls_init(NULL, NULL, .seed = 3);
     host.run = run;
-    ls_tensor *x = ls_requires_grad(ls_full(run, LS_F32, 0.5, ROWS, FEATURES), true);
+    ls_tensor *x = ls_set_requires_grad(ls_full(run, LS_F32, 0.5, ROWS, FEATURES), true);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         ls_module *m = ls_module_new(run, "Uses", cases[i].forward, NULL);
-        ls_recompute(m, true);
+        ls_set_recompute(m, true);
         for (int changed = 0; changed < 2; changed++) {
             host.number = 0.25;
             host.size = 1;
@@ -455,7 +455,7 @@ static ls_tensor *uses_many(ls_module *self, ls_tensor *x, void *user)
     (void)user;
     ls_tensor *y = ls_relu(ls_forward(ls_child(self, "norm"), ls_forward(ls_child(self, "conv"), x)));
     y = ls_add(ls_max_pool2d(y, 2), ls_avg_pool2d(y, 2));
-    ls_tensor *rows = ls_reshape(ls_interpolate(y, 4, 4, LS_BILINEAR), 2, 16, 8);
+    ls_tensor *rows = ls_reshape(ls_interpolate(y, 4, 4, LS_INTERPOLATE_BILINEAR), 2, 16, 8);
     rows = ls_forward(ls_child(self, "layer"), ls_forward(ls_child(self, "attention"), rows));
     ls_tensor *labels = ls_zeros(host.run, LS_I64, 32);
     ls_tensor *a = ls_cross_entropy(ls_reshape(rows, 32, 8), labels, .label_smoothing = 0.1);
@@ -471,8 +471,8 @@ static void unchanged_attributes_are_the_same(void)
     ls_module_add(m, "norm", ls_group_norm_new(run, 2, 8));
     ls_module_add(m, "attention", ls_multihead_attention_new(run, 8, 2, .dropout = 0.1));
     ls_module_add(m, "layer", ls_layer_norm_new(run, 8));
-    ls_recompute(m, true);
-    ls_tensor *x = ls_requires_grad(ls_rand(run, LS_F32, 2, 3, 8, 8), true);
+    ls_set_recompute(m, true);
+    ls_tensor *x = ls_set_requires_grad(ls_rand(run, LS_F32, 2, 3, 8, 8), true);
     for (int i = 0; i < 20; i++) {
         ls_mark mark = ls_scope_begin(run);
         ls_backward(run, ls_forward(m, x));
@@ -486,8 +486,8 @@ static void the_second_tape_is_not_walked(void)
 {
     ls_run *run = ls_init(NULL, NULL, .seed = 3);
     ls_module *net = ls_module_new(run, "Keeps", keeps, NULL);
-    ls_recompute(net, true);
-    ls_tensor *x = ls_requires_grad(ls_ones(run, LS_F32, 2), true);
+    ls_set_recompute(net, true);
+    ls_tensor *x = ls_set_requires_grad(ls_ones(run, LS_F32, 2), true);
     ls_backward(run, ls_sum(ls_forward(net, x)));
     ls_backward(run, ls_sum(kept));
     FAILS("walked before");

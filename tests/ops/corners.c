@@ -7,7 +7,7 @@ static ls_run *run;
 
 static void targets_of_both_integer_types(void)
 {
-    ls_tensor *x = ls_requires_grad(ls_randn(run, LS_F32, 3, 4), true);
+    ls_tensor *x = ls_set_requires_grad(ls_randn(run, LS_F32, 3, 4), true);
     ls_tensor *wide = ls_from(run, LS_I64, LS_SHAPE(3), (int64_t[]){3, -100, 1}), *narrow = ls_cast(wide, LS_I32);
     CHECK(ls_item(ls_cross_entropy(x, narrow)) == ls_item(ls_cross_entropy(x, wide)));
     CHECK(ls_item(ls_nll_loss(x, narrow)) == ls_item(ls_nll_loss(x, wide)));
@@ -31,7 +31,7 @@ static void integers_with_numbers_that_do_not_fit(void)
 /* Sums from here to the end, rounded once: not the difference of two large sums. */
 static void gradients_of_running_sums_keep_their_digits(void)
 {
-    ls_tensor *x = ls_requires_grad(ls_ones(run, LS_BF16, 1000), true);
+    ls_tensor *x = ls_set_requires_grad(ls_ones(run, LS_BF16, 1000), true);
     ls_backward(run, ls_sum(ls_cumsum(x, 0)));
     ls_tensor *grad = ls_grad(x);
     for (int i = 1; i < 20; i++) CHECK_NEAR(ls_item(ls_select(grad, 0, -i)), i, 0);
@@ -41,11 +41,11 @@ static void gradients_of_running_sums_keep_their_digits(void)
 /* With --device tensors on the CPU are not on the run's device: gradients must not make something there. */
 static void gradients_stay_on_their_device(void)
 {
-    ls_tensor *x = ls_requires_grad(ls_to_device(ls_randn(run, LS_F32, 4, 3), "cpu"), true);
+    ls_tensor *x = ls_set_requires_grad(ls_to_device(ls_randn(run, LS_F32, 4, 3), "cpu"), true);
     ls_tensor *index = ls_to_device(ls_zeros(run, LS_I64, 2, 3), "cpu"), *high = ls_gt(x, ls_neg(x));
     ls_tensor *parts[] = {ls_norm(x),
                           ls_sum(ls_where(high, x, ls_neg(x))),
-                          ls_sum(ls_gather_dim(x, 0, index)),
+                          ls_sum(ls_take_along_dim(x, 0, index)),
                           ls_sum(ls_topk(x, 2, 0, true, NULL)),
                           ls_sum(ls_embedding(x, index)),
                           ls_max(x)};
@@ -85,7 +85,7 @@ static void pictures_are_normalised_as_by_single_operators(void)
 /* One window fits, wherever the next would begin; a window of one pixel has nothing to dilate. */
 static void strides_past_the_image_are_one_window(void)
 {
-    ls_tensor *x = ls_requires_grad(ls_randn(run, LS_F32, 2, 3, 8, 8), true),
+    ls_tensor *x = ls_set_requires_grad(ls_randn(run, LS_F32, 2, 3, 8, 8), true),
               *weight = ls_randn(run, LS_F32, 4, 3, 3, 3);
     ls_tensor *small = ls_conv2d(x, weight, NULL, .stride = 8);
     for (int64_t stride = 100; stride <= INT32_MAX; stride = stride * 1000 + 83647) {
@@ -94,7 +94,7 @@ static void strides_past_the_image_are_one_window(void)
         CHECK_NEAR(ls_item(ls_max(ls_abs(ls_sub(y, small)))), 0, 1e-5);
         ls_backward(run, ls_sum(y));
         CHECK_NEAR(ls_item(ls_sum(ls_grad(x))), 2 * ls_item(ls_sum(weight)), 1e-3);
-        x = ls_requires_grad(ls_detach(x), true);
+        x = ls_set_requires_grad(ls_detach(x), true);
     }
     ls_tensor *point = ls_randn(run, LS_F32, 4, 3, 1, 1);
     ls_tensor *dilated = ls_conv2d(x, point, NULL, .dilation = INT32_MAX), *plain = ls_conv2d(x, point, NULL);

@@ -25,7 +25,7 @@ static outcome outcome_of(function *f, ls_tensor **in, int n)
     for (int i = 0; i < n; i++) {
         if (!in[i]) continue;
         o.gradient[i] = ls_clone(ls_grad(in[i]));
-        ls_grad_clear(in[i]);
+        ls_clear_grad(in[i]);
     }
     return o;
 }
@@ -54,7 +54,7 @@ static ls_tensor *random_leaf(ls_dtype dtype, ls_shape shape, bool turned)
 {
     ls_tensor *x = ls_cast(ls_normal_shape(run, LS_F32, 0.5, 1, shape), dtype);
     if (turned) x = ls_transpose(ls_contiguous(ls_transpose(x, 0, 1)), 0, 1);
-    return ls_requires_grad(ls_detach(x), true);
+    return ls_set_requires_grad(ls_detach(x), true);
 }
 
 /* ---- dropout, add, layer norm ---- */
@@ -107,7 +107,7 @@ static ls_tensor *words, *positions, *types; /* indices */
 
 static ls_tensor *picked_in_one_step(ls_tensor **in)
 {
-    return ls_embedding_layer_norm(3, in, ((ls_tensor *[]){words, positions, types}), .weight = in[3], .bias = in[4],
+    return ls_embedding_layer_norm(in, ((ls_tensor *[]){words, positions, types}), 3, .weight = in[3], .bias = in[4],
                                    .epsilon = 1e-12);
 }
 
@@ -162,9 +162,9 @@ static void embedding_layer_norm_is_its_operators(void)
 
 static void a_padding_row_gets_no_gradient(void)
 {
-    ls_tensor *table = ls_requires_grad(ls_randn(run, LS_F32, 4, 8), true);
+    ls_tensor *table = ls_set_requires_grad(ls_randn(run, LS_F32, 4, 8), true);
     ls_tensor *index = ls_from(run, LS_I64, LS_SHAPE(6), (int64_t[]){0, 3, 3, 1, 3, 0});
-    ls_tensor *y = ls_embedding_layer_norm(1, &table, &index, .padding_idx = {-1});
+    ls_tensor *y = ls_embedding_layer_norm(&table, &index, 1, .padding_idx = {-1});
     ls_backward(run, ls_sum(ls_mul(y, ls_detach(ls_cos(y)))));
     float rows[4], *padded = rows + 3;
     CHECK(ls_read(ls_norm_dims(ls_grad(table), LS_DIMS(1), false), rows, sizeof rows));
@@ -175,7 +175,7 @@ static void a_padding_row_gets_no_gradient(void)
     do {                                                                                                               \
         CHECK(!ls_is_valid(call));                                                                                     \
         CHECK_MSG(ls_error(run) == (code) && strstr(ls_error_message(run), part), "%s", ls_error_message(run));        \
-        ls_error_clear(run);                                                                                           \
+        ls_clear_error(run);                                                                                           \
     } while (0)
 
 static void wrong_tables_are_told(void)
@@ -184,16 +184,16 @@ static void wrong_tables_are_told(void)
     ls_tensor *index[] = {ls_zeros(run, LS_I64, 2, 5), ls_zeros(run, LS_I64, 3), ls_full(run, LS_I64, 4, 5)};
     ls_tensor *mixed[] = {table[0], table[2]}, *halves[] = {index[0], table[0]}, *high[] = {index[0], index[2]};
     ls_tensor *twice[] = {table[0], table[0]};
-    FAILS(ls_embedding_layer_norm(0, table, index), LS_ERR_VALUE, "0 tables; 1 to 3");
-    FAILS(ls_embedding_layer_norm(4, table, index), LS_ERR_VALUE, "4 tables; 1 to 3");
-    FAILS(ls_embedding_layer_norm(2, table, index), LS_ERR_SHAPE, "table 1 is");
-    FAILS(ls_embedding_layer_norm(2, mixed, index), LS_ERR_DTYPE, "table 1 is");
-    FAILS(ls_embedding_layer_norm(2, twice, index), LS_ERR_SHAPE, "index 1 is");
-    FAILS(ls_embedding_layer_norm(2, twice, halves), LS_ERR_DTYPE, "not i64 or i32");
-    FAILS(ls_embedding_layer_norm(1, table, index, .weight = table[0]), LS_ERR_SHAPE, "weight");
-    FAILS(ls_embedding_layer_norm(1, table, index, .padding_idx = {4}), LS_ERR_VALUE, "padding_idx 4");
-    FAILS(ls_embedding_layer_norm(1, table, index, .epsilon = -1), LS_ERR_VALUE, "epsilon");
-    FAILS(ls_embedding_layer_norm(2, twice, high), LS_ERR_VALUE, "table 1: index 4 at position 0");
+    FAILS(ls_embedding_layer_norm(table, index, 0), LS_ERR_VALUE, "0 tables; 1 to 3");
+    FAILS(ls_embedding_layer_norm(table, index, 4), LS_ERR_VALUE, "4 tables; 1 to 3");
+    FAILS(ls_embedding_layer_norm(table, index, 2), LS_ERR_SHAPE, "table 1 is");
+    FAILS(ls_embedding_layer_norm(mixed, index, 2), LS_ERR_DTYPE, "table 1 is");
+    FAILS(ls_embedding_layer_norm(twice, index, 2), LS_ERR_SHAPE, "index 1 is");
+    FAILS(ls_embedding_layer_norm(twice, halves, 2), LS_ERR_DTYPE, "not i64 or i32");
+    FAILS(ls_embedding_layer_norm(table, index, 1, .weight = table[0]), LS_ERR_SHAPE, "weight");
+    FAILS(ls_embedding_layer_norm(table, index, 1, .padding_idx = {4}), LS_ERR_VALUE, "padding_idx 4");
+    FAILS(ls_embedding_layer_norm(table, index, 1, .epsilon = -1), LS_ERR_VALUE, "epsilon");
+    FAILS(ls_embedding_layer_norm(twice, high, 2), LS_ERR_VALUE, "table 1: index 4 at position 0");
 }
 
 static void nan_stays_in_its_row(void)
@@ -209,16 +209,16 @@ static void a_norm_drops_what_it_adds_to_a_residual(void)
     ls_module *norm = ls_layer_norm_new(run, 8, .dropout = 0.5);
     ls_tensor *x = ls_ones(run, LS_F32, 4, 8), *residual = ls_randn(run, LS_F32, 4, 8);
     ls_eval(norm);
-    same_bits(ls_forward_with(norm, x, residual), ls_layer_norm(ls_add(x, residual), NULL, NULL, 1e-5), "result",
+    same_bits(ls_forward(norm, x, residual), ls_layer_norm(ls_add(x, residual), NULL, NULL, 1e-5), "result",
               "evaluation");
     ls_train(norm);
     ls_set_seed(run, 9);
-    ls_tensor *y = ls_forward_with(norm, x, residual);
+    ls_tensor *y = ls_forward(norm, x, residual);
     ls_set_seed(run, 9);
     same_bits(y, ls_layer_norm(ls_add(ls_dropout(x, 0.5), residual), NULL, NULL, 1e-5), "result", "training");
     ls_forward(norm, x);
     CHECK(ls_error(run) == LS_ERR_VALUE && strstr(ls_error_message(run), "pass the residual"));
-    ls_error_clear(run);
+    ls_clear_error(run);
 }
 
 int main(int argc, char **argv)

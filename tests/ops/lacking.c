@@ -47,9 +47,9 @@ static outcome outcome_of(function *f, ls_tensor **in, bool lacking)
     run->device->table.run = ls_cpu_device.run;
     run->device->table.supports = NULL;
     for (int i = 0; i < MOST_INPUTS; i++) {
-        bool differentiable = in[i] && ls_wants_grad(in[i]);
+        bool differentiable = in[i] && ls_requires_grad(in[i]);
         o.gradient[i] = differentiable ? ls_clone(ls_grad(in[i])) : NULL;
-        if (differentiable) ls_grad_clear(in[i]);
+        if (differentiable) ls_clear_grad(in[i]);
     }
     return o;
 }
@@ -78,7 +78,7 @@ static void check_same(function *f, ls_tensor **in, ls_opcode op, double limit)
 
 static ls_tensor *leaf(ls_dtype dtype, ls_shape shape)
 {
-    return ls_requires_grad(ls_detach(ls_cast(ls_normal_shape(run, LS_F32, 0.5, 1, shape), dtype)), true);
+    return ls_set_requires_grad(ls_detach(ls_cast(ls_normal_shape(run, LS_F32, 0.5, 1, shape), dtype)), true);
 }
 
 static ls_activation activation;
@@ -125,7 +125,7 @@ static ls_tensor *embedded(ls_tensor **in)
 {
     ls_tensor *index[] = {ls_from(run, LS_I64, LS_SHAPE(2, 3), (int64_t[]){0, 6, 3, 6, 1, 0}),
                           ls_arange(run, LS_I64, 3, 0, 1)};
-    return ls_embedding_layer_norm(2, in, index, .weight = in[2], .bias = in[3], .padding_idx = {6, LS_NO_ROW});
+    return ls_embedding_layer_norm(in, index, 2, .weight = in[2], .bias = in[3], .padding_idx = {6, LS_NO_ROW});
 }
 
 static void embedding_and_norm(void)

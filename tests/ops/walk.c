@@ -156,7 +156,7 @@ static result run_case(const op_case *c, ls_dtype dtype, layout how, const input
     for (int i = 0; i < all->n; i++) {
         in[i] = make_input(run, &c->in[i], i, dtype, how, all->values[i]);
         bool wants = gradients && c->in[i].kind != INPUT_INDEX && c->in[i].kind != INPUT_BOOL && !c->in[i].no_gradient;
-        if (wants) leaf[i] = in[i] = ls_requires_grad(ls_detach(in[i]), true);
+        if (wants) leaf[i] = in[i] = ls_set_requires_grad(ls_detach(in[i]), true);
     }
     ls_tensor *y = c->call(run, in);
     if (gradients) ls_backward(run, weighted_sum(run, y));
@@ -174,7 +174,7 @@ static result run_case(const op_case *c, ls_dtype dtype, layout how, const input
         }
         CHECK_MSG(ls_error(run) == LS_OK, "%s: %s", c->label, ls_error_message(run));
     }
-    if (ls_error(run)) ls_error_clear(run);
+    if (ls_error(run)) ls_clear_error(run);
     ls_finish(run);
     return r;
 }
@@ -342,7 +342,7 @@ static void gradients_match_finite_differences(void)
         inputs_free(&all);
     }
     CHECK_MSG(ls_error(run) == LS_OK, "%s", ls_error_message(run));
-    ls_error_clear(run);
+    ls_clear_error(run);
     ls_finish(run);
 }
 
@@ -364,17 +364,17 @@ static void small_and_empty_inputs(void)
             ls_tensor *in[CASE_INPUTS] = {0};
             for (int k = 0; k < all.n; k++) {
                 in[k] = make_input(run, &small.in[k], k, LS_F32, PLAIN, all.values[k]);
-                if (small.in[k].kind == INPUT_NORMAL && !small.in[k].no_gradient) ls_requires_grad(in[k], true);
+                if (small.in[k].kind == INPUT_NORMAL && !small.in[k].no_gradient) ls_set_requires_grad(in[k], true);
             }
             /* An error is a fine answer (a window larger than the image), a crash is not;
              * what succeeds must also go back. */
             ls_tensor *y = c->call(run, in);
-            if (!ls_error(run) && ls_wants_grad(y)) ls_backward(run, weighted_sum(run, y));
+            if (!ls_error(run) && ls_requires_grad(y)) ls_backward(run, weighted_sum(run, y));
             if (ls_error(run)) {
                 CHECK_MSG(strlen(ls_error_message(run)) > 8 && ls_error(run) != LS_ERR_INTERNAL &&
                               ls_error(run) != LS_ERR_UNSUPPORTED,
                           "%s size %d: %s", c->label, size, ls_error_message(run));
-                ls_error_clear(run);
+                ls_clear_error(run);
             }
             ls_finish(run);
             inputs_free(&all);
@@ -393,7 +393,7 @@ static void missing_inputs_are_errors(void)
         ls_tensor *y = c->call(run, (ls_tensor *[CASE_INPUTS]){0});
         CHECK_MSG(y && !ls_is_valid(y) && ls_error(run) == LS_ERR_VALUE, "%s of NULL: %s", c->label,
                   ls_error_message(run));
-        ls_error_clear(run);
+        ls_clear_error(run);
         ls_finish(run);
     }
 }

@@ -12,7 +12,8 @@ static const char *device = "cpu";
 static ls_module *known_gradients(ls_run *run)
 {
     ls_module *m = ls_module_new(run, "known", NULL, NULL);
-    ls_tensor *a = ls_parameter(m, "a", ls_zeros(run, LS_F32, 2)), *b = ls_parameter(m, "b", ls_zeros(run, LS_F32, 1));
+    ls_tensor *a = ls_register_parameter(m, "a", ls_zeros(run, LS_F32, 2)),
+              *b = ls_register_parameter(m, "b", ls_zeros(run, LS_F32, 1));
     ls_backward(run, ls_add(ls_sum(ls_mul(a, ls_from(run, LS_F32, LS_SHAPE(2), (float[]){3, 4}))),
                             ls_sum(ls_mul_scalar(b, 12)))); /* the norm is 13 */
     return m;
@@ -21,8 +22,8 @@ static ls_module *known_gradients(ls_run *run)
 static void check_gradients(ls_module *m, double a0, double a1, double b0)
 {
     float a[2], b[1];
-    ls_read(ls_grad(ls_tensor_of(m, "a")), a, sizeof a);
-    ls_read(ls_grad(ls_tensor_of(m, "b")), b, sizeof b);
+    ls_read(ls_grad(ls_module_tensor(m, "a")), a, sizeof a);
+    ls_read(ls_grad(ls_module_tensor(m, "b")), b, sizeof b);
     CHECK_NEAR(a[0], a0, 1e-6);
     CHECK_NEAR(a[1], a1, 1e-6);
     CHECK_NEAR(b[0], b0, 1e-6);
@@ -41,9 +42,9 @@ static void clipping_limits_the_norm(void)
     check_gradients(m, 0.3, 0.35, 0.35);
 
     m = known_gradients(run);
-    CHECK_NEAR(ls_item(ls_clip_grad_norm_of(ls_parameters(m), 1.3)), 13, 1e-6);
+    CHECK_NEAR(ls_item(ls_state_clip_grad_norm(ls_parameters(m), 1.3)), 13, 1e-6);
     check_gradients(m, 0.3, 0.4, 1.2);
-    ls_clip_grad_value_of(ls_parameters(m), 0.35);
+    ls_state_clip_grad_value(ls_parameters(m), 0.35);
     check_gradients(m, 0.3, 0.35, 0.35);
     CHECK(ls_finish(run) == 0);
 }
@@ -59,7 +60,7 @@ static void zero_lets_nothing_through_and_infinity_everything(void)
     CHECK_NEAR(ls_item(ls_clip_grad_norm(sgd, 0)), 13, 1e-6);
     check_gradients(m, 0, 0, 0);
     m = known_gradients(run);
-    ls_clip_grad_value_of(ls_parameters(m), 0);
+    ls_state_clip_grad_value(ls_parameters(m), 0);
     check_gradients(m, 0, 0, 0);
     CHECK(ls_finish(run) == 0);
 }
@@ -73,11 +74,11 @@ static void limits_below_zero_are_refused(void)
     for (size_t i = 0; i < sizeof limits / sizeof *limits; i++)
         for (int form = 0; form < 4; form++) {
             if (form == 0) CHECK(!ls_is_valid(ls_clip_grad_norm(sgd, limits[i])));
-            if (form == 1) CHECK(!ls_is_valid(ls_clip_grad_norm_of(ls_parameters(m), limits[i])));
+            if (form == 1) CHECK(!ls_is_valid(ls_state_clip_grad_norm(ls_parameters(m), limits[i])));
             if (form == 2) ls_clip_grad_value(sgd, limits[i]);
-            if (form == 3) ls_clip_grad_value_of(ls_parameters(m), limits[i]);
+            if (form == 3) ls_state_clip_grad_value(ls_parameters(m), limits[i]);
             CHECK(ls_error(run) == LS_ERR_VALUE && strstr(ls_error_message(run), "it must be 0 or more"));
-            ls_error_clear(run);
+            ls_clear_error(run);
         }
     check_gradients(m, 3, 4, 12);
     CHECK(ls_finish(run) == 0);
@@ -88,8 +89,8 @@ static double clipped_norm(ls_run *run, ls_module *m, ls_optim *adam, float firs
 {
     ls_mark mark = ls_scope_begin(run);
     float factors[5] = {first, 2, 3, 4, 5};
-    ls_tensor *a = ls_mul(ls_tensor_of(m, "a"), ls_from(run, LS_F32, LS_SHAPE(5), factors));
-    ls_tensor *b = ls_mul(ls_tensor_of(m, "b"), ls_from(run, LS_F32, LS_SHAPE(3), factors + 1));
+    ls_tensor *a = ls_mul(ls_module_tensor(m, "a"), ls_from(run, LS_F32, LS_SHAPE(5), factors));
+    ls_tensor *b = ls_mul(ls_module_tensor(m, "b"), ls_from(run, LS_F32, LS_SHAPE(3), factors + 1));
     ls_backward(run, ls_add(ls_sum(a), ls_sum(b)));
     double norm = ls_item(ls_clip_grad_norm(adam, limit));
     ls_scope_end(run, mark, NULL);
@@ -99,8 +100,8 @@ static double clipped_norm(ls_run *run, ls_module *m, ls_optim *adam, float firs
 static ls_module *two_vectors(ls_run *run)
 {
     ls_module *m = ls_module_new(run, "two", NULL, NULL);
-    ls_parameter(m, "a", ls_ones(run, LS_F32, 5));
-    ls_parameter(m, "b", ls_ones(run, LS_F32, 3));
+    ls_register_parameter(m, "a", ls_ones(run, LS_F32, 5));
+    ls_register_parameter(m, "b", ls_ones(run, LS_F32, 3));
     return m;
 }
 
@@ -132,8 +133,8 @@ static void a_norm_of_nan_zeroes_the_gradients_that_are_numbers(void)
     ls_optim *adam = ls_adamw_new(run, m);
     CHECK(isnan(clipped_norm(run, m, adam, NAN, 1)));
     float a[5], b[3];
-    ls_read(ls_grad(ls_tensor_of(m, "a")), a, sizeof a);
-    ls_read(ls_grad(ls_tensor_of(m, "b")), b, sizeof b);
+    ls_read(ls_grad(ls_module_tensor(m, "a")), a, sizeof a);
+    ls_read(ls_grad(ls_module_tensor(m, "b")), b, sizeof b);
     CHECK(isnan(a[0]) && a[1] == 0 && a[4] == 0 && b[0] == 0 && b[2] == 0);
     CHECK(ls_finish(run) == 0);
 }
@@ -144,7 +145,7 @@ static void a_norm_of_nan_zeroes_the_gradients_that_are_numbers(void)
 static bool scaled_step(ls_run *run, ls_module *m, ls_optim *sgd, bool spoil)
 {
     ls_mark mark = ls_scope_begin(run);
-    ls_tensor *p = ls_tensor_of(m, "p");
+    ls_tensor *p = ls_module_tensor(m, "p");
     float factors[4] = {0.01f, 0.01f, spoil ? NAN : 0.01f, 0.01f};
     ls_backward(run, ls_sum(ls_mul(p, ls_from(run, LS_F32, LS_SHAPE(4), factors))));
     bool taken = ls_step(sgd);
@@ -157,21 +158,21 @@ static void scale_follows_accelerate(void)
 {
     ls_run *run = ls_init(NULL, NULL, .device = device, .mixed_precision = LS_F16);
     ls_module *m = ls_module_new(run, "one", NULL, NULL);
-    ls_tensor *p = ls_parameter(m, "p", ls_ones(run, LS_F32, 4));
+    ls_tensor *p = ls_register_parameter(m, "p", ls_ones(run, LS_F32, 4));
     ls_optim *sgd = ls_sgd_new(run, m, .lr = 0.1);
-    ls_schedule *falling = ls_exponential_new(sgd, 0.5);
+    ls_schedule *falling = ls_exponential_schedule_new(sgd, 0.5);
     static const bool spoil[] = {false, true, true, false};
     static const double scales[] = {65536, 32768, 16384, 16384}, rates[] = {0.05, 0.05, 0.05, 0.025};
-    CHECK(ls_loss_scale_get(run).scale == 65536);
+    CHECK(ls_loss_scaler(run).scale == 65536);
     for (int i = 0; i < 4; i++) {
         CHECK(scaled_step(run, m, sgd, spoil[i]) == !spoil[i]);
-        CHECK(ls_step_was_skipped(sgd) == spoil[i]);
-        CHECK(ls_loss_scale_get(run).scale == scales[i]);
+        CHECK(ls_optim_step_was_skipped(sgd) == spoil[i]);
+        CHECK(ls_loss_scaler(run).scale == scales[i]);
         ls_schedule_step(falling);
-        CHECK_NEAR(ls_lr(sgd), rates[i], 1e-15);
+        CHECK_NEAR(ls_optim_lr(sgd), rates[i], 1e-15);
     }
     CHECK_NEAR(ls_item(ls_max(p)), 1 - 0.01 * (0.1 + 0.05), 1e-6);
-    CHECK(ls_steps_taken(sgd) == 2 && ls_loss_scale_get(run).good_steps == 1);
+    CHECK(ls_optim_steps_taken(sgd) == 2 && ls_loss_scaler(run).good_steps == 1);
     CHECK(ls_finish(run) == 0);
 }
 
@@ -179,18 +180,18 @@ static void scale_grows_and_clipping_unscales(void)
 {
     ls_run *run = ls_init(NULL, NULL, .device = device, .mixed_precision = LS_F16);
     ls_module *m = ls_module_new(run, "one", NULL, NULL);
-    ls_tensor *p = ls_parameter(m, "p", ls_ones(run, LS_F32, 4));
+    ls_tensor *p = ls_register_parameter(m, "p", ls_ones(run, LS_F32, 4));
     ls_optim *sgd = ls_sgd_new(run, m, .lr = 1);
-    ls_loss_scale_set(run, (ls_loss_scale){.scale = 1024, .good_steps = 1998});
+    ls_set_loss_scaler(run, (ls_loss_scaler_state){.scale = 1024, .good_steps = 1998});
     ls_backward(run, ls_sum(p)); /* norm 2 */
     CHECK_NEAR(ls_item(ls_grad(p) ? ls_max(ls_grad(p)) : p), 1024, 1e-6);
     CHECK_NEAR(ls_item(ls_clip_grad_norm(sgd, 1)), 2, 1e-6);
     CHECK_NEAR(ls_item(ls_clip_grad_norm(sgd, 1)), 1, 1e-6);
     CHECK(ls_step(sgd));
     CHECK_NEAR(ls_item(ls_max(p)), 0.5, 1e-5);
-    CHECK(ls_loss_scale_get(run).scale == 1024);
+    CHECK(ls_loss_scaler(run).scale == 1024);
     CHECK(scaled_step(run, m, sgd, false));
-    CHECK(ls_loss_scale_get(run).scale == 2048 && ls_loss_scale_get(run).good_steps == 0);
+    CHECK(ls_loss_scaler(run).scale == 2048 && ls_loss_scaler(run).good_steps == 0);
     CHECK(ls_finish(run) == 0);
 }
 
@@ -199,7 +200,8 @@ static void optimisers_share_a_scale(void)
 {
     ls_run *run = ls_init(NULL, NULL, .device = device, .mixed_precision = LS_F16);
     ls_module *a = ls_module_new(run, "a", NULL, NULL), *b = ls_module_new(run, "b", NULL, NULL);
-    ls_tensor *p = ls_parameter(a, "p", ls_ones(run, LS_F32, 1)), *q = ls_parameter(b, "q", ls_ones(run, LS_F32, 1));
+    ls_tensor *p = ls_register_parameter(a, "p", ls_ones(run, LS_F32, 1)),
+              *q = ls_register_parameter(b, "q", ls_ones(run, LS_F32, 1));
     ls_optim *first = ls_sgd_new(run, a, .lr = 0.25), *second = ls_sgd_new(run, b, .lr = 0.25);
     static const double scales[] = {65536, 32768, 16384, 16384};
     static const double factors[] = {1, NAN, NAN, 1}; /* of the first one's loss */
@@ -208,14 +210,14 @@ static void optimisers_share_a_scale(void)
         CHECK(ls_step(first) == !isnan(factors[i]) && ls_step(second));
         ls_zero_grad(first);
         ls_zero_grad(second);
-        CHECK(ls_loss_scale_get(run).scale == scales[i]);
+        CHECK(ls_loss_scaler(run).scale == scales[i]);
     }
-    CHECK(ls_loss_scale_get(run).good_steps == 1);
+    CHECK(ls_loss_scaler(run).good_steps == 1);
     CHECK(ls_item(p) == 1 - 2 * 0.25 && ls_item(q) == 1 - 4 * 0.25);
 
     ls_backward(run, ls_sum(q));
     CHECK(ls_step(second) && ls_step(second)); /* once more by the same gradient, divided once */
-    CHECK(ls_item(q) == 1 - 6 * 0.25 && ls_loss_scale_get(run).good_steps == 2);
+    CHECK(ls_item(q) == 1 - 6 * 0.25 && ls_loss_scaler(run).good_steps == 2);
     CHECK(ls_finish(run) == 0);
 }
 
@@ -231,7 +233,7 @@ static void an_overflow_costs_one_step(void)
         if (batch != 1) CHECK_NEAR(norm, sqrt(84), 1e-3);
         ls_zero_grad(adam);
     }
-    CHECK(ls_steps_taken(adam) == 4 && ls_loss_scale_get(run).scale == 32768);
+    CHECK(ls_optim_steps_taken(adam) == 4 && ls_loss_scaler(run).scale == 32768);
     CHECK(ls_finish(run) == 0);
 }
 
@@ -240,16 +242,16 @@ static void the_scale_stays_a_number(void)
 {
     ls_run *run = ls_init(NULL, NULL, .device = device, .mixed_precision = LS_F16);
     ls_module *m = ls_module_new(run, "one", NULL, NULL);
-    ls_parameter(m, "p", ls_ones(run, LS_F32, 4));
+    ls_register_parameter(m, "p", ls_ones(run, LS_F32, 4));
     ls_optim *sgd = ls_sgd_new(run, m);
-    ls_loss_scale_set(run, (ls_loss_scale){.scale = 0x1p-97});
+    ls_set_loss_scaler(run, (ls_loss_scaler_state){.scale = 0x1p-97});
     for (int i = 0; i < 9; i++) CHECK(!scaled_step(run, m, sgd, true));
-    CHECK(ls_loss_scale_get(run).scale == 0x1p-100);
+    CHECK(ls_loss_scaler(run).scale == 0x1p-100);
     static const double bad[] = {0, -1, INFINITY, NAN, 0x1p-101, 0x1p128};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        ls_loss_scale_set(run, (ls_loss_scale){.scale = bad[i]});
+        ls_set_loss_scaler(run, (ls_loss_scaler_state){.scale = bad[i]});
         CHECK(ls_error(run) == LS_ERR_VALUE);
-        ls_error_clear(run);
+        ls_clear_error(run);
     }
     CHECK(ls_finish(run) == 0);
 }

@@ -187,7 +187,7 @@ static int one_after_the_other(void)
     ls_optim *all = ls_adam_new(run, m);
     ls_tensor *sleeping = ls_state_tensor(ls_parameters(m), 0);
     for (int i = 0; i < 4; i++) {
-        ls_requires_grad(sleeping, i > 1);
+        ls_set_requires_grad(sleeping, i > 1);
         backward(run, m);
         ls_step(all);
         ls_zero_grad(all);
@@ -200,7 +200,7 @@ static int only_looks_at_gradients(void)
     ls_run *run = ls_init(NULL, NULL);
     ls_module *m = ls_linear_new(run, 2, 2);
     for (int i = 0; i < 2; i++) backward(run, m);
-    CHECK(ls_grad(ls_tensor_of(m, "weight")) != NULL);
+    CHECK(ls_grad(ls_module_tensor(m, "weight")) != NULL);
     return ls_finish(run);
 }
 

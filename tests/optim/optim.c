@@ -63,7 +63,7 @@ static void blocks_make_no_difference(void)
         ls_zero_grad(scattered);
         check_same(a, b, 1e-6);
     }
-    CHECK(ls_steps_taken(flat) == 10);
+    CHECK(ls_optim_steps_taken(flat) == 10);
     CHECK(ls_finish(run) == 0);
 }
 
@@ -77,15 +77,15 @@ static void writing_a_parameter_leaves_its_neighbours(void)
     backward_of(m, x);
     CHECK(ls_step(sgd)); /* moves them into the block */
     ls_tensor *loss = ls_mean(ls_square(ls_forward(m, x)));
-    ls_init_constant(ls_tensor_of(m, "0.bias"), 0); /* no gradient needs a bias */
+    ls_init_constant(ls_module_tensor(m, "0.bias"), 0); /* no gradient needs a bias */
     ls_backward(run, loss);
     CHECK_MSG(ls_error(run) == LS_OK, "%s", ls_error_message(run));
 
     loss = ls_mean(ls_square(ls_forward(m, x)));
-    ls_init_constant(ls_tensor_of(m, "2.weight"), 0); /* that of the first layer needs this */
+    ls_init_constant(ls_module_tensor(m, "2.weight"), 0); /* that of the first layer needs this */
     ls_backward(run, loss);
     CHECK(ls_error(run) == LS_ERR_STATE);
-    ls_error_clear(run);
+    ls_clear_error(run);
     CHECK(ls_finish(run) == 0);
 }
 
@@ -95,7 +95,8 @@ static void strided_parameters_step(void)
     ls_run *run = ls_init(NULL, NULL, .seed = 8);
     ls_tensor *start = ls_randn(run, LS_F32, 2, 3, 4, 5), *x = ls_randn(run, LS_F32, 2, 3, 4, 5);
     ls_module *a = ls_module_new(run, "plain", NULL, NULL), *b = ls_module_new(run, "last", NULL, NULL);
-    ls_tensor *p = ls_parameter(a, "p", ls_clone(start)), *q = ls_parameter(b, "p", ls_channels_last(start));
+    ls_tensor *p = ls_register_parameter(a, "p", ls_clone(start)),
+              *q = ls_register_parameter(b, "p", ls_channels_last(start));
     ls_optim *first = ls_adam_new(run, a, .lr = 0.1), *second = ls_adam_new(run, b, .lr = 0.1);
     for (int i = 0; i < 3; i++) {
         ls_backward(run, ls_sum(ls_square(ls_mul(p, x))));
@@ -138,7 +139,7 @@ static void gradients_add_up(void)
         backward_of(a, x);
         backward_of(b, ls_slice(x, 0, 0, 2, 1)); /* means of the halves: together twice the mean of all */
         backward_of(b, ls_slice(x, 0, 2, 4, 1));
-        ls_set_lr(twice, 0.05);
+        ls_optim_set_lr(twice, 0.05);
         CHECK(ls_step(once) && ls_step(twice));
         ls_zero_grad(once);
         ls_zero_grad(twice);
@@ -163,7 +164,7 @@ static void frozen_parameters_stay(void)
     }
     snapshot(m, after);
     for (int i = 0; i < SIZE; i++) CHECK(i < 20 ? before[i] == after[i] : before[i] != after[i]);
-    CHECK(ls_state_count(ls_optim_state(sgd)) == 4); /* momentum and step of two parameters */
+    CHECK(ls_state_count(ls_optim_state_dict(sgd)) == 4); /* momentum and step of two parameters */
     CHECK(ls_finish(run) == 0);
 }
 
@@ -174,11 +175,11 @@ static void groups_have_their_own_settings(void)
     ls_run *run = ls_init(NULL, NULL);
     ls_module *m = two_layers(run);
     ls_optim *sgd = ls_sgd_new(run, m, .lr = 0.5, .weight_decay = 0.25);
-    int biases = ls_group_add(sgd, ls_state_matching(ls_parameters(m), "*.bias"), .weight_decay = 0);
-    int head = ls_group_add(sgd, ls_state_matching(ls_parameters(m), "2.weight"), .lr = 0.125);
-    CHECK(biases == 1 && head == 2 && ls_group_count(sgd) == 3);
-    CHECK(ls_group_get(sgd, 0).weight_decay == 0.25 && ls_group_get(sgd, 1).weight_decay == 0);
-    CHECK(ls_group_get(sgd, 1).lr == 0.5 && ls_group_get(sgd, 2).lr == 0.125 && ls_lr(sgd) == 0.5);
+    int biases = ls_optim_add_group(sgd, ls_state_matching(ls_parameters(m), "*.bias"), .weight_decay = 0);
+    int head = ls_optim_add_group(sgd, ls_state_matching(ls_parameters(m), "2.weight"), .lr = 0.125);
+    CHECK(biases == 1 && head == 2 && ls_optim_group_count(sgd) == 3);
+    CHECK(ls_optim_group(sgd, 0).weight_decay == 0.25 && ls_optim_group(sgd, 1).weight_decay == 0);
+    CHECK(ls_optim_group(sgd, 1).lr == 0.5 && ls_optim_group(sgd, 2).lr == 0.125 && ls_optim_lr(sgd) == 0.5);
 
     /* a loss whose gradient is 1 everywhere */
     ls_state *list = ls_parameters(m);
@@ -190,17 +191,17 @@ static void groups_have_their_own_settings(void)
     }
     ls_backward(run, loss);
     CHECK(ls_step(sgd));
-    CHECK(ls_item(ls_max(ls_tensor_of(m, "0.weight"))) == 2 - 0.5 * 1.5);
-    CHECK(ls_item(ls_max(ls_tensor_of(m, "0.bias"))) == 2 - 0.5);
-    CHECK(ls_item(ls_max(ls_tensor_of(m, "2.bias"))) == 2 - 0.5);
-    CHECK(ls_item(ls_max(ls_tensor_of(m, "2.weight"))) == 2 - 0.125 * 1.5);
+    CHECK(ls_item(ls_max(ls_module_tensor(m, "0.weight"))) == 2 - 0.5 * 1.5);
+    CHECK(ls_item(ls_max(ls_module_tensor(m, "0.bias"))) == 2 - 0.5);
+    CHECK(ls_item(ls_max(ls_module_tensor(m, "2.bias"))) == 2 - 0.5);
+    CHECK(ls_item(ls_max(ls_module_tensor(m, "2.weight"))) == 2 - 0.125 * 1.5);
 
-    ls_schedule *falling = ls_exponential_new(sgd, 0.5);
+    ls_schedule *falling = ls_exponential_schedule_new(sgd, 0.5);
     CHECK(ls_step(sgd));
     ls_schedule_step(falling);
-    CHECK(ls_group_get(sgd, 0).lr == 0.25 && ls_group_get(sgd, 2).lr == 0.0625 && ls_schedule_lr(falling) == 0.25);
-    ls_set_lr(sgd, 3);
-    CHECK(ls_group_get(sgd, 2).lr == 3);
+    CHECK(ls_optim_group(sgd, 0).lr == 0.25 && ls_optim_group(sgd, 2).lr == 0.0625 && ls_schedule_lr(falling) == 0.25);
+    ls_optim_set_lr(sgd, 3);
+    CHECK(ls_optim_group(sgd, 2).lr == 3);
     CHECK(ls_finish(run) == 0);
 }
 
@@ -209,17 +210,17 @@ static void schedules_resume(void)
     ls_run *run = ls_init(NULL, NULL);
     ls_module *m = two_layers(run);
     ls_optim *a = ls_adam_new(run, m), *b = ls_adam_new(run, m);
-    ls_schedule *first = ls_one_cycle_new(a, .max_lr = 1, .total_steps = 20);
-    ls_schedule *second = ls_one_cycle_new(b, .max_lr = 1, .total_steps = 20);
+    ls_schedule *first = ls_one_cycle_schedule_new(a, .max_lr = 1, .total_steps = 20);
+    ls_schedule *second = ls_one_cycle_schedule_new(b, .max_lr = 1, .total_steps = 20);
     for (int i = 0; i < 7; i++) ls_step(a), ls_schedule_step(first);
-    ls_schedule_set(second, ls_schedule_get(first));
-    CHECK(ls_lr(a) == ls_lr(b) && ls_group_get(a, 0).beta1 == ls_group_get(b, 0).beta1);
+    ls_schedule_set_position(second, ls_schedule_position(first));
+    CHECK(ls_optim_lr(a) == ls_optim_lr(b) && ls_optim_group(a, 0).beta1 == ls_optim_group(b, 0).beta1);
     for (int i = 7; i < 20; i++) ls_step(a), ls_schedule_step(first);
     CHECK(ls_error(run) == LS_OK);
     ls_step(a);
     ls_schedule_step(first);
     CHECK(ls_error(run) == LS_ERR_STATE);
-    ls_error_clear(run);
+    ls_clear_error(run);
     CHECK(ls_finish(run) == 0);
 }
 
@@ -236,14 +237,14 @@ static void state_resumes_exactly(void)
         ls_step(first);
         ls_zero_grad(first);
     }
-    ls_state *saved = ls_state_copy(ls_optim_state(first));
+    ls_state *saved = ls_state_copy(ls_optim_state_dict(first));
     CHECK(ls_state_count(saved) == 12);
     CHECK_TEXT(ls_state_name(saved, 0), "0.weight.exp_avg");
     CHECK(ls_item(ls_state_find(saved, "2.bias.step")) == 3);
 
     ls_load_state_dict(b, ls_state_dict(a));
     ls_optim *second = ls_adam_new(run, b, .lr = 0.1);
-    ls_optim_load(second, saved);
+    ls_optim_load_state_dict(second, saved);
     for (int i = 0; i < 3; i++) {
         backward_of(a, x);
         backward_of(b, x);
@@ -255,9 +256,9 @@ static void state_resumes_exactly(void)
     }
     ls_state *wrong = ls_state_new(run);
     ls_state_add(wrong, "9.weight.exp_avg", x);
-    ls_optim_load(first, wrong);
+    ls_optim_load_state_dict(first, wrong);
     CHECK(ls_error(run) == LS_ERR_VALUE);
-    ls_error_clear(run);
+    ls_clear_error(run);
     CHECK(ls_finish(run) == 0);
 }
 
@@ -266,7 +267,7 @@ static void masters_remember_small_steps(void)
     ls_run *run = ls_init(NULL, NULL);
     for (int with = 0; with < 2; with++) {
         ls_module *m = ls_module_new(run, "one", NULL, NULL);
-        ls_tensor *p = ls_parameter(m, "p", ls_ones(run, LS_BF16, 4));
+        ls_tensor *p = ls_register_parameter(m, "p", ls_ones(run, LS_BF16, 4));
         ls_optim *sgd = ls_sgd_new(run, m, .lr = 1e-3, .master_weights = with);
         for (int i = 0; i < 100; i++) {
             ls_mark mark = ls_scope_begin(run);
@@ -277,12 +278,12 @@ static void masters_remember_small_steps(void)
         }
         /* 0.001 is less than half of bf16's grain below 1: lost without a master */
         CHECK_NEAR(ls_item(ls_max(p)), with ? 0.9 : 1, 2e-3);
-        CHECK((ls_state_find(ls_optim_state(sgd), "p.master") != NULL) == with);
+        CHECK((ls_state_find(ls_optim_state_dict(sgd), "p.master") != NULL) == with);
         ls_optim *again = ls_sgd_new(run, m, .lr = 1e-3, .momentum = 0.5, .master_weights = with);
         ls_state *moments = ls_state_new(run);
         ls_state_add(moments, "p.momentum_buffer", ls_keep(ls_full(run, LS_F32, 1 + 1e-3, 4)));
-        ls_optim_load(again, moments);
-        ls_tensor *moment = ls_state_find(ls_optim_state(again), "p.momentum_buffer");
+        ls_optim_load_state_dict(again, moments);
+        ls_tensor *moment = ls_state_find(ls_optim_state_dict(again), "p.momentum_buffer");
         CHECK(moment && ls_dtype_of(moment) == (with ? LS_F32 : LS_BF16));
     }
     CHECK(ls_finish(run) == 0);
@@ -294,21 +295,21 @@ static void a_cycle_ends_at_its_lowest_rate(void)
     ls_run *run = ls_init(NULL, NULL, .schedule_policy = LS_SCHEDULE_PER_CALL);
     for (int linear = 0; linear < 2; linear++) {
         ls_optim *sgd = ls_sgd_new(run, two_layers(run));
-        ls_schedule *cycle = ls_one_cycle_new(sgd, .max_lr = 1, .total_steps = 5, .linear = linear);
+        ls_schedule *cycle = ls_one_cycle_schedule_new(sgd, .max_lr = 1, .total_steps = 5, .linear = linear);
         for (int i = 0; i < 4; i++) ls_schedule_step(cycle);
-        double lowest = ls_lr(sgd), momentum = ls_group_get(sgd, 0).momentum;
+        double lowest = ls_optim_lr(sgd), momentum = ls_optim_group(sgd, 0).momentum;
         CHECK_NEAR(lowest, 1.0 / 25 / 1e4, 1e-12);
         CHECK_NEAR(momentum, 0.95, 1e-12);
         ls_schedule_step(cycle);
-        CHECK(ls_lr(sgd) == lowest && ls_group_get(sgd, 0).momentum == momentum && !ls_error(run));
+        CHECK(ls_optim_lr(sgd) == lowest && ls_optim_group(sgd, 0).momentum == momentum && !ls_error(run));
         ls_schedule_step(cycle);
         CHECK(ls_error(run) == LS_ERR_STATE);
-        ls_error_clear(run);
+        ls_clear_error(run);
     }
     CHECK(ls_finish(run) == 0);
 }
 
-static double below_zero(void *user, int64_t step)
+static double below_zero(int64_t step, void *user)
 {
     (void)user;
     return step < 2 ? 1 : -1;
@@ -325,7 +326,7 @@ static void misuse_is_an_error(void)
     do {                                                                                                               \
         (void)(call);                                                                                                  \
         CHECK_MSG(ls_error(run) == (code), "%s: %s", #call, ls_error_message(run));                                    \
-        ls_error_clear(run);                                                                                           \
+        ls_clear_error(run);                                                                                           \
     } while (0)
     FAILS(ls_sgd_new(run, ls_relu_new(run)), LS_ERR_VALUE);
     FAILS(ls_sgd_new(run, m, .lr = -1), LS_ERR_VALUE);
@@ -335,39 +336,39 @@ static void misuse_is_an_error(void)
     FAILS(ls_sgd_new(run, m, .momentum = 0.9, .dampening = NAN), LS_ERR_VALUE);
     FAILS(ls_sgd_new(run, m, .momentum = 1), LS_ERR_VALUE);
     FAILS(ls_sgd_new(run, m, .momentum = 0.9, .dampening = 1.5), LS_ERR_VALUE);
-    FAILS(ls_set_lr(sgd, -1), LS_ERR_VALUE);
-    FAILS((ls_group_set(sgd, 0, .beta1 = 0.5), 0), LS_ERR_VALUE);
-    FAILS((ls_group_set(ls_adam_new(run, m), 0, .momentum = 0.5), 0), LS_ERR_VALUE);
-    FAILS(ls_group_add(sgd, ls_parameters(m), .epsilon = 1e-3), LS_ERR_VALUE);
+    FAILS(ls_optim_set_lr(sgd, -1), LS_ERR_VALUE);
+    FAILS((ls_optim_set_group(sgd, 0, .beta1 = 0.5), 0), LS_ERR_VALUE);
+    FAILS((ls_optim_set_group(ls_adam_new(run, m), 0, .momentum = 0.5), 0), LS_ERR_VALUE);
+    FAILS(ls_optim_add_group(sgd, ls_parameters(m), .epsilon = 1e-3), LS_ERR_VALUE);
     FAILS(ls_sgd_new(run, m, .nesterov = true), LS_ERR_VALUE);
-    FAILS(ls_group_get(sgd, 1), LS_ERR_VALUE);
-    FAILS(ls_one_cycle_new(sgd, .max_lr = 1), LS_ERR_VALUE);
-    FAILS(ls_one_cycle_new(sgd, .total_steps = 1), LS_ERR_VALUE);
-    FAILS(ls_one_cycle_new(sgd, .total_steps = 1, .max_lr = INFINITY), LS_ERR_VALUE);
-    FAILS(ls_one_cycle_new(sgd, .total_steps = 9, .max_lrs = &(double){-1}), LS_ERR_VALUE);
-    FAILS(ls_one_cycle_new(sgd, .total_steps = 9, .max_lr = 1, .max_lrs = &(double){1}), LS_ERR_VALUE);
-    FAILS(ls_one_cycle_new(sgd, .total_steps = 9, .max_lr = 1, .epochs = 3), LS_ERR_VALUE);
-    FAILS(ls_one_cycle_new(sgd, .max_lr = 1, .epochs = INT64_MAX, .steps_per_epoch = 2), LS_ERR_VALUE);
-    FAILS(ls_one_cycle_new(sgd, .total_steps = 9, .max_lr = 1, .base_momentum = -0.5), LS_ERR_VALUE);
-    FAILS(ls_one_cycle_new(sgd, .total_steps = 9, .max_lr = 1, .max_momentum = NAN), LS_ERR_VALUE);
-    FAILS(ls_one_cycle_new(sgd, .total_steps = 9, .max_lr = 1, .final_div_factor = NAN), LS_ERR_VALUE);
-    FAILS(ls_one_cycle_new(sgd, .total_steps = 9, .max_lr = 1, .base_momentum = 0.8, .no_momentum_cycle = true),
+    FAILS(ls_optim_group(sgd, 1), LS_ERR_VALUE);
+    FAILS(ls_one_cycle_schedule_new(sgd, .max_lr = 1), LS_ERR_VALUE);
+    FAILS(ls_one_cycle_schedule_new(sgd, .total_steps = 1), LS_ERR_VALUE);
+    FAILS(ls_one_cycle_schedule_new(sgd, .total_steps = 1, .max_lr = INFINITY), LS_ERR_VALUE);
+    FAILS(ls_one_cycle_schedule_new(sgd, .total_steps = 9, .max_lrs = &(double){-1}), LS_ERR_VALUE);
+    FAILS(ls_one_cycle_schedule_new(sgd, .total_steps = 9, .max_lr = 1, .max_lrs = &(double){1}), LS_ERR_VALUE);
+    FAILS(ls_one_cycle_schedule_new(sgd, .total_steps = 9, .max_lr = 1, .epochs = 3), LS_ERR_VALUE);
+    FAILS(ls_one_cycle_schedule_new(sgd, .max_lr = 1, .epochs = INT64_MAX, .steps_per_epoch = 2), LS_ERR_VALUE);
+    FAILS(ls_one_cycle_schedule_new(sgd, .total_steps = 9, .max_lr = 1, .base_momentum = -0.5), LS_ERR_VALUE);
+    FAILS(ls_one_cycle_schedule_new(sgd, .total_steps = 9, .max_lr = 1, .max_momentum = NAN), LS_ERR_VALUE);
+    FAILS(ls_one_cycle_schedule_new(sgd, .total_steps = 9, .max_lr = 1, .final_div_factor = NAN), LS_ERR_VALUE);
+    FAILS(ls_one_cycle_schedule_new(sgd, .total_steps = 9, .max_lr = 1, .base_momentum = 0.8, .cycle_momentum = false),
           LS_ERR_VALUE);
-    FAILS(ls_cosine_new(sgd, 5, NAN), LS_ERR_VALUE);
-    FAILS(ls_cosine_new(sgd, 5, -1), LS_ERR_VALUE);
-    FAILS(ls_step_lr_new(sgd, 5, -0.5), LS_ERR_VALUE);
-    FAILS(ls_exponential_new(sgd, NAN), LS_ERR_VALUE);
-    FAILS(ls_warmup_linear_new(sgd, 20, 10), LS_ERR_VALUE);
-    FAILS(ls_warmup_cosine_new(sgd, -1, 10), LS_ERR_VALUE);
-    FAILS(ls_schedule_set(ls_lambda_new(sgd, below_zero, NULL), 2), LS_ERR_VALUE);
-    ls_cosine_new(sgd, 0, 0);
-    CHECK_TEXT(ls_error_message(run), "ls_cosine_new needs at least one step, not 0");
+    FAILS(ls_cosine_schedule_new(sgd, 5, NAN), LS_ERR_VALUE);
+    FAILS(ls_cosine_schedule_new(sgd, 5, -1), LS_ERR_VALUE);
+    FAILS(ls_step_schedule_new(sgd, 5, -0.5), LS_ERR_VALUE);
+    FAILS(ls_exponential_schedule_new(sgd, NAN), LS_ERR_VALUE);
+    FAILS(ls_warmup_linear_schedule_new(sgd, 20, 10), LS_ERR_VALUE);
+    FAILS(ls_warmup_cosine_schedule_new(sgd, -1, 10), LS_ERR_VALUE);
+    FAILS(ls_schedule_set_position(ls_lambda_schedule_new(sgd, below_zero, NULL), 2), LS_ERR_VALUE);
+    ls_cosine_schedule_new(sgd, 0, 0);
+    CHECK_TEXT(ls_error_message(run), "ls_cosine_schedule_new needs at least one step, not 0");
     FAILS((void)0, LS_ERR_VALUE);
-    FAILS(ls_lambda_new(sgd, NULL, NULL), LS_ERR_VALUE);
-    ls_schedule_set(ls_exponential_new(sgd, 0.5), -5);
-    CHECK_TEXT(ls_error_message(run), "ls_schedule_set: step -5; they are counted from 0");
+    FAILS(ls_lambda_schedule_new(sgd, NULL, NULL), LS_ERR_VALUE);
+    ls_schedule_set_position(ls_exponential_schedule_new(sgd, 0.5), -5);
+    CHECK_TEXT(ls_error_message(run), "ls_schedule_set_position: step -5; they are counted from 0");
     FAILS((void)0, LS_ERR_VALUE);
-    FAILS(ls_loss_scale_set(run, (ls_loss_scale){.scale = 2}), LS_ERR_STATE);
+    FAILS(ls_set_loss_scaler(run, (ls_loss_scaler_state){.scale = 2}), LS_ERR_STATE);
 #undef FAILS
     CHECK(!ls_step(NULL));
     ls_zero_grad(NULL);
@@ -387,14 +388,14 @@ static void memory_may_run_out(void)
         ls_run *run = ls_init(NULL, NULL);
         ls_module *m = two_layers(run);
         ls_optim *adam = ls_adamw_new(run, m);
-        ls_schedule *cycle = ls_one_cycle_new(adam, .max_lr = 1, .total_steps = 5);
+        ls_schedule *cycle = ls_one_cycle_schedule_new(adam, .max_lr = 1, .total_steps = 5);
         if (m) backward_of(m, ls_randn(run, LS_F32, 4, 3));
         ls_clip_grad_norm(adam, 1);
         ls_step(adam);
         ls_schedule_step(cycle);
-        ls_optim_state(adam);
+        ls_optim_state_dict(adam);
         CHECK_MSG(!ls_error(run) || ls_error(run) == LS_ERR_MEMORY, "%s", ls_error_message(run));
-        ls_error_clear(run);
+        ls_clear_error(run);
         ls_finish(run);
         done = ls_sys_calls() - before < n;
     }

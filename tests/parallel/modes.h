@@ -15,7 +15,7 @@ static void set_mode(ls_run *run, int mode)
 /* The loader's batch that makes `each` samples per process. */
 static int64_t batch_of(const ls_run *run, int64_t each)
 {
-    return run->share.split_batches ? each * ls_world(run) : each;
+    return run->share.split_batches ? each * ls_world_size(run) : each;
 }
 
 #endif

@@ -31,13 +31,13 @@ static void backward(ls_run *run, ls_module *model)
 /* What rank 1 does after its third pass, and nobody else. */
 static bool steps_as_it_should(ls_run *run, ls_module *model, ls_optim *sgd)
 {
-    ls_tensor *weight = ls_tensor_of(model, "weight");
+    ls_tensor *weight = ls_module_tensor(model, "weight");
     float numbers[4 * FEATURES];
     switch (made) {
     case STEP_LEFT_OUT: return false;
     case ONE_STEP_MORE: ls_step(sgd); break;
-    case RATE: ls_set_lr(sgd, 0.02); break;
-    case MOMENTUM_OF_A_GROUP: ls_group_set(sgd, 1, .momentum = 0.5); break;
+    case RATE: ls_optim_set_lr(sgd, 0.02); break;
+    case MOMENTUM_OF_A_GROUP: ls_optim_set_group(sgd, 1, .momentum = 0.5); break;
     case CLIPPED: ls_clip_grad_norm(sgd, 1e-3); break;
     case WRITTEN_OVER: ls_assign(weight, ls_zeros(run, LS_F32, 4, FEATURES)); break;
     case ONE_NUMBER: /* not the first, which every pass compares */
@@ -55,7 +55,7 @@ static void train_apart(ls_run *run)
 {
     ls_module *own = ls_linear_new(run, FEATURES, 1);
     ls_optim *adam = ls_adam_new(run, own, .lr = 0.1 + ls_rank(run));
-    ls_train_apart(adam);
+    ls_optim_train_apart(adam);
     for (int i = 0; i <= ls_rank(run); i++) {
         ls_zero_grad(adam);
         ls_set_sync_gradients(run, false);
@@ -70,7 +70,7 @@ static void train(ls_run *run)
     ls_module *model = ls_linear_new(run, FEATURES, 4);
     ls_optim *sgd = ls_sgd_new(run, model, .lr = 0.01, .momentum = 0.9);
     ls_state *bias = ls_state_matching(ls_parameters(model), "bias");
-    ls_group_add(sgd, bias, .lr = 0.001);
+    ls_optim_add_group(sgd, bias, .lr = 0.001);
     ls_prepare(run, model, sgd);
     for (int i = 0; i < 5 && ls_error(run) == LS_OK; i++) {
         backward(run, model);

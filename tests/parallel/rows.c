@@ -14,7 +14,7 @@ static void check_no_error(ls_run *run)
 static void expect(ls_run *run, const char *words)
 {
     CHECK_MSG(strstr(ls_error_message(run), words), "%s", ls_error_message(run));
-    ls_error_clear(run);
+    ls_clear_error(run);
 }
 
 /* ---- the operators, by the same name in two ways ---- */
@@ -25,22 +25,22 @@ typedef double plain_fn(int rank, int world, int i, double (*x)[NUMEL]);
 
 static ls_tensor *all_reduce(ls_comm *comm, ls_tensor *x)
 {
-    return ls_all_reduce(comm, x, LS_COMM_SUM);
+    return ls_all_reduce(comm, x, LS_REDUCE_SUM);
 }
 
 static ls_tensor *all_reduce_mean(ls_comm *comm, ls_tensor *x)
 {
-    return ls_all_reduce(comm, x, LS_COMM_MEAN);
+    return ls_all_reduce(comm, x, LS_REDUCE_MEAN);
 }
 
 static ls_tensor *reduce_scatter(ls_comm *comm, ls_tensor *x)
 {
-    return ls_reduce_scatter(comm, x, LS_COMM_SUM);
+    return ls_reduce_scatter(comm, x, LS_REDUCE_SUM);
 }
 
 static ls_tensor *reduce_scatter_mean(ls_comm *comm, ls_tensor *x)
 {
-    return ls_reduce_scatter(comm, x, LS_COMM_MEAN);
+    return ls_reduce_scatter(comm, x, LS_REDUCE_MEAN);
 }
 
 static ls_tensor *broadcast(ls_comm *comm, ls_tensor *x)
@@ -126,13 +126,13 @@ static double plain_loss(plain_fn *plain, int world, int64_t count, double (*x)[
 
 static void check_row(ls_run *run, int k, bool strided)
 {
-    int rank = ls_rank(run), world = ls_world(run);
+    int rank = ls_rank(run), world = ls_world_size(run);
     double x[TEAM_MAX][NUMEL], values[TEAM_MAX * NUMEL], weights[TEAM_MAX * NUMEL];
     make_numbers(x);
     ls_tensor *mine = ls_from(run, LS_F64, LS_SHAPE(ROWS, COLUMNS), x[rank]);
     /* Memory in another order than dimensions. */
     if (strided) mine = ls_permute(ls_contiguous(ls_permute(mine, 1, 0)), 1, 0);
-    ls_requires_grad(mine, true);
+    ls_set_requires_grad(mine, true);
     ls_tensor *y = rows[k].row(ls_comm_of(run), mine);
     int64_t count = ls_numel(y);
     CHECK(ls_read(y, values, (size_t)count * sizeof *values));
@@ -179,8 +179,8 @@ static void reduce_in_pairs(ls_run *run)
 {
     int rank = ls_rank(run);
     ls_comm *pair = ls_comm_split(ls_comm_of(run), rank / 2, rank);
-    ls_tensor *x = ls_requires_grad(ls_full(run, LS_F32, 1 + rank, 2), true);
-    ls_tensor *y = ls_all_reduce(pair, x, LS_COMM_SUM);
+    ls_tensor *x = ls_set_requires_grad(ls_full(run, LS_F32, 1 + rank, 2), true);
+    ls_tensor *y = ls_all_reduce(pair, x, LS_REDUCE_SUM);
     CHECK_NEAR(ls_item(ls_slice(y, 0, 0, 1, 1)), rank < 2 ? 3 : 7, 0);
     ls_backward(run, ls_mul_scalar(ls_sum(y), 1 + rank));
     CHECK_NEAR(ls_item(ls_slice(ls_grad(x), 0, 0, 1, 1)), rank < 2 ? 3 : 7, 0);
@@ -196,21 +196,21 @@ static void groups_are_by_themselves(void)
 static void multiply_in_parts(ls_run *run)
 {
     enum { IN = 5, HIDDEN = 8, OUT = 3 };
-    int rank = ls_rank(run), world = ls_world(run), each = HIDDEN / world;
+    int rank = ls_rank(run), world = ls_world_size(run), each = HIDDEN / world;
     ls_set_seed(run, 3);
-    ls_tensor *x = ls_requires_grad(ls_normal_shape(run, LS_F64, 0, 1, LS_SHAPE(4, IN)), true);
+    ls_tensor *x = ls_set_requires_grad(ls_normal_shape(run, LS_F64, 0, 1, LS_SHAPE(4, IN)), true);
     ls_tensor *a = ls_normal_shape(run, LS_F64, 0, 1, LS_SHAPE(IN, HIDDEN)),
               *b = ls_normal_shape(run, LS_F64, 0, 1, LS_SHAPE(HIDDEN, OUT));
     ls_backward(run, ls_sum(ls_tanh(ls_matmul(ls_relu(ls_matmul(x, a)), b))));
     ls_tensor *whole = ls_clone(ls_grad(x));
-    ls_grad_clear(x);
+    ls_clear_grad(x);
     ls_tensor *mine_a = ls_slice(a, 1, rank * each, (rank + 1) * each, 1);
     ls_tensor *mine_b = ls_slice(b, 0, rank * each, (rank + 1) * each, 1);
     ls_comm *all = ls_comm_of(run);
-    ls_tensor *y = ls_all_reduce(all, ls_matmul(ls_relu(ls_matmul(x, mine_a)), mine_b), LS_COMM_SUM);
+    ls_tensor *y = ls_all_reduce(all, ls_matmul(ls_relu(ls_matmul(x, mine_a)), mine_b), LS_REDUCE_SUM);
     /* Every process has the whole loss: each counts for its part of it. */
     ls_backward(run, ls_mul_scalar(ls_sum(ls_tanh(y)), 1.0 / world));
-    ls_tensor *sum = ls_all_reduce(all, ls_grad(x), LS_COMM_SUM);
+    ls_tensor *sum = ls_all_reduce(all, ls_grad(x), LS_REDUCE_SUM);
     CHECK_NEAR(ls_item(ls_norm(ls_sub(sum, whole))), 0, 1e-12);
     check_no_error(run);
 }
@@ -224,10 +224,10 @@ static void layers_may_be_divided_among_processes(void)
 static void walk_back_through_two(ls_run *run)
 {
     ls_comm *all = ls_comm_of(run);
-    ls_tensor *x = ls_requires_grad(ls_ones(run, LS_F32, 3), true);
-    ls_backward(run, ls_sum(ls_broadcast_from(all, ls_all_reduce(all, x, LS_COMM_SUM), 1)));
+    ls_tensor *x = ls_set_requires_grad(ls_ones(run, LS_F32, 3), true);
+    ls_backward(run, ls_sum(ls_broadcast_from(all, ls_all_reduce(all, x, LS_REDUCE_SUM), 1)));
     CHECK(ls_grad(x) && ls_item(ls_sum(ls_grad(x))) == 6); /* of the losses of both */
-    ls_grad_clear(x);
+    ls_clear_grad(x);
     ls_backward(run, ls_sum(ls_broadcast_from(all, x, 1)));
     CHECK(ls_grad(x) && ls_item(ls_sum(ls_grad(x))) == (ls_rank(run) == 1 ? 6 : 0));
     check_no_error(run);
@@ -244,11 +244,11 @@ static void mistakes_are_named(void)
 {
     ls_run *run = ls_init(NULL, NULL, .device = team_device); /* in a job, others would learn of them */
     ls_comm *all = ls_comm_of(run);
-    ls_tensor *x = ls_requires_grad(ls_ones(run, LS_F32, 3), true);
-    ls_all_reduce(all, x, LS_COMM_MAX);
+    ls_tensor *x = ls_set_requires_grad(ls_ones(run, LS_F32, 3), true);
+    ls_all_reduce(all, x, LS_REDUCE_MAX);
     expect(run, "all_reduce: max over processes has no gradient; ls_detach() the input");
-    CHECK_NEAR(ls_item(ls_sum(ls_all_reduce(all, ls_detach(x), LS_COMM_MAX))), 3, 0);
-    ls_all_reduce(all, ls_ones(run, LS_I32, 3), LS_COMM_MEAN);
+    CHECK_NEAR(ls_item(ls_sum(ls_all_reduce(all, ls_detach(x), LS_REDUCE_MAX))), 3, 0);
+    ls_all_reduce(all, ls_ones(run, LS_I32, 3), LS_REDUCE_MEAN);
     expect(run, "the mean of [3] i32 needs a floating type");
     ls_all_gather(all, ls_sum(x));
     expect(run, "all_gather: [] has no rows");
@@ -266,7 +266,7 @@ static void mistakes_are_named(void)
 
 static void divide_unevenly(ls_run *run)
 {
-    ls_reduce_scatter(ls_comm_of(run), ls_ones(run, LS_F32, 3), LS_COMM_SUM);
+    ls_reduce_scatter(ls_comm_of(run), ls_ones(run, LS_F32, 3), LS_REDUCE_SUM);
     expect(run, "reduce_scatter: [3] f32 cannot be divided into equal rows for 2 processes");
 }
 
@@ -275,21 +275,21 @@ static void fail_before(ls_run *run)
     ls_comm *all = ls_comm_of(run);
     ls_tensor *x = ls_ones(run, LS_F32, 2, 3);
     if (ls_rank(run) == 1) x = ls_matmul(x, x);
-    ls_all_reduce(all, x, LS_COMM_SUM);
+    ls_all_reduce(all, x, LS_REDUCE_SUM);
     CHECK(ls_error(run) == (ls_rank(run) ? LS_ERR_SHAPE : LS_ERR_PEER));
     if (ls_rank(run) == 0) CHECK(strstr(ls_error_message(run), "rank 1 failed: matmul"));
 }
 
 static void bring_different_sizes(ls_run *run)
 {
-    ls_all_reduce(ls_comm_of(run), ls_ones(run, LS_F32, 2 + ls_rank(run)), LS_COMM_SUM);
+    ls_all_reduce(ls_comm_of(run), ls_ones(run, LS_F32, 2 + ls_rank(run)), LS_REDUCE_SUM);
     CHECK_MSG(strstr(ls_error_message(run), "all-reduce"), "%s", ls_error_message(run));
 }
 
 static void bring_different_shapes(ls_run *run)
 {
     bool tall = ls_rank(run) == 0;
-    ls_all_reduce(ls_comm_of(run), ls_ones(run, LS_F32, tall ? 6 : 2, tall ? 2 : 6), LS_COMM_SUM);
+    ls_all_reduce(ls_comm_of(run), ls_ones(run, LS_F32, tall ? 6 : 2, tall ? 2 : 6), LS_REDUCE_SUM);
     CHECK_MSG(strstr(ls_error_message(run), "all_reduce of [6,2] f32"), "%s", ls_error_message(run));
     CHECK_MSG(strstr(ls_error_message(run), "all_reduce of [2,6] f32"), "%s", ls_error_message(run));
 }

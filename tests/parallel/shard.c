@@ -74,7 +74,7 @@ static ls_optim *make_optim(ls_run *run, ls_module *model)
                           ? ls_sgd_new(run, NULL, .lr = 0.05, .momentum = 0.9, .weight_decay = 1e-3, .parameters = list)
                           : ls_adamw_new(run, NULL, .lr = 2e-3, .weight_decay = 0.1, .parameters = list);
     if (now.groups)
-        ls_group_add(optim, ls_state_matching(ls_parameters(model), "*.bias"), .lr = 1e-2, .weight_decay = 0);
+        ls_optim_add_group(optim, ls_state_matching(ls_parameters(model), "*.bias"), .lr = 1e-2, .weight_decay = 0);
     return optim;
 }
 
@@ -91,14 +91,14 @@ static ls_tensor *loss_of(ls_run *run, ls_module *model, int step, int batch)
     out =
         cut ? ls_forward(ls_child(model, "middle"), ls_forward(ls_child(model, "first"), out)) : ls_forward(model, out);
     ls_tensor *loss = cut ? ls_mean(out) : ls_cross_entropy(out, ls_from(run, LS_I64, LS_SHAPE(BATCH), y));
-    if (now.overflow && step == 5 && ls_rank(run) == ls_world(run) - 1) loss = ls_mul_scalar(loss, 1e36);
+    if (now.overflow && step == 5 && ls_rank(run) == ls_world_size(run) - 1) loss = ls_mul_scalar(loss, 1e36);
     return loss;
 }
 
 static void one_step(ls_run *run, ls_module *model, ls_optim *const *optims, int count, int step)
 {
     left *mine = &results[ls_rank(run)];
-    if (now.freeze) ls_requires_grad(ls_tensor_of(model, "first.weight"), step < 10 || step > 20);
+    if (now.freeze) ls_set_requires_grad(ls_module_tensor(model, "first.weight"), step < 10 || step > 20);
     for (int batch = 0; batch < now.accumulation; batch++) {
         ls_accumulate(run)
         {
@@ -107,7 +107,7 @@ static void one_step(ls_run *run, ls_module *model, ls_optim *const *optims, int
                 if (now.norm > 0) mine->norms += ls_item(ls_clip_grad_norm(optims[i], now.norm));
                 if (now.value > 0) ls_clip_grad_value(optims[i], now.value);
                 ls_step(optims[i]);
-                mine->skipped += ls_sync_gradients(run) && ls_step_was_skipped(optims[i]);
+                mine->skipped += ls_sync_gradients(run) && ls_optim_step_was_skipped(optims[i]);
                 ls_zero_grad(optims[i]);
             }
         }
@@ -387,7 +387,7 @@ static void look_at_state(ls_run *run)
     ls_optim *adam = ls_adam_new(run, model, .lr = 1e-3);
     ls_prepare(run, model, adam);
     for (int step = 0; step < 3; step++) one_step(run, model, &adam, 1, step);
-    const ls_state *state = ls_optim_state(adam);
+    const ls_state *state = ls_optim_state_dict(adam);
     CHECK(ls_state_find(state, "first.weight.step"));
     ls_tensor *moment = ls_state_find(state, "last.bias.exp_avg");
     CHECK((moment != NULL) == ls_is_main(run));
@@ -406,7 +406,7 @@ static void the_main_process_lists_all_state(void)
 static void refuse(ls_run *run, const char *words)
 {
     CHECK_MSG(strstr(ls_error_message(run), words), "%s", ls_error_message(run));
-    ls_error_clear(run);
+    ls_clear_error(run);
 }
 
 static void ask_for_too_much(ls_run *run)
@@ -416,11 +416,11 @@ static void ask_for_too_much(ls_run *run)
     ls_optim *adam = ls_adam_new(run, model, .lr = 1e-3), *other = ls_sgd_new(run, model, .lr = 0.1);
     ls_prepare(run, model, adam);
     one_step(run, model, &adam, 1, 0);
-    ls_join_begin(run);
+    ls_join_uneven_inputs_begin(run);
     refuse(run, "leave out one of the two");
-    ls_clip_grad_norm_of(ls_parameters(model), 1);
+    ls_state_clip_grad_norm(ls_parameters(model), 1);
     refuse(run, "clip those of the optimiser");
-    ls_clip_grad_value_of(ls_parameters(model), 1);
+    ls_state_clip_grad_value(ls_parameters(model), 1);
     refuse(run, "clip those of the optimiser");
     ls_prepare(run, other); /* takes the parameters over */
     ls_backward(run, loss_of(run, model, 1, 0));

@@ -25,8 +25,8 @@ static ls_module *make_line(ls_run *run)
     ls_state *parameters = ls_state_new(run);
     ls_module *line = ls_module_new(run, "line", line_forward, parameters);
     for (int i = 0; i < 2; i++) {
-        ls_tensor *p = ls_requires_grad(ls_keep(ls_zeros(run, LS_F32, 1)), true);
-        ls_state_add(parameters, i ? "b" : "a", ls_parameter(line, i ? "b" : "a", p));
+        ls_tensor *p = ls_set_requires_grad(ls_keep(ls_zeros(run, LS_F32, 1)), true);
+        ls_state_add(parameters, i ? "b" : "a", ls_register_parameter(line, i ? "b" : "a", p));
     }
     return line;
 }
@@ -77,20 +77,20 @@ static bool same_gradients(ls_module *one, ls_module *other)
 static void hold_every_other(ls_run *run)
 {
     ls_module *alone = make_line(run), *together = make_line(run);
-    ls_loader *loader = ls_loader_new(run, line_data(run, 96 * ls_world(run)), .batch = 16);
+    ls_loader *loader = ls_loader_new(run, line_data(run, 96 * ls_world_size(run)), .batch = 16);
     ls_prepare(run, together, loader);
     int i = 0;
     for (ls_batch b; ls_next(loader, &b); i++) {
         ls_tensor *x = ls_gather_with_repeats(run, b.tensor[0]), *y = ls_gather_with_repeats(run, b.tensor[1]);
         for (int p = 0; p < 2; p++) {
-            ls_grad_clear(parameter_of(alone, p));
-            ls_grad_clear(parameter_of(together, p));
+            ls_clear_grad(parameter_of(alone, p));
+            ls_clear_grad(parameter_of(together, p));
         }
         ls_set_sync_gradients(run, true);
         ls_backward(run, loss_of(alone, x, y));
         ls_set_sync_gradients(run, i % 2);
         ls_backward(run, loss_of(together, b.tensor[0], b.tensor[1]));
-        CHECK(same_gradients(alone, together) == (i % 2 || ls_world(run) == 1));
+        CHECK(same_gradients(alone, together) == (i % 2 || ls_world_size(run) == 1));
         ls_set_sync_gradients(run, true);
     }
     CHECK(i == 6);
@@ -115,7 +115,7 @@ static void train_two_in_turn(ls_run *run)
     for (int m = 0; m < 2; m++) optims[m] = ls_sgd_new(run, lines[m]);
     ls_prepare(run, lines[0], lines[1], optims[0], optims[1]);
     ls_set_gradient_accumulation_steps(run, 2);
-    bool last = ls_rank(run) == ls_world(run) - 1;
+    bool last = ls_rank(run) == ls_world_size(run) - 1;
     for (int i = 0; i < BATCHES; i++) {
         ls_accumulate(run)
         {
@@ -123,7 +123,8 @@ static void train_two_in_turn(ls_run *run)
                 ls_zero_grad(optims[m]);
                 if (m == 0 || last || i % 2)
                     ls_backward(run, ls_sum(ls_mul_scalar(parameter_of(lines[m], 0), i + 1))); /* 1, 2, 3, 4 */
-                if (i % 2) CHECK_NEAR(gradient(lines[m], 0), ((m ? 1.0 / ls_world(run) : 1) * i + i + 1) / 2, 1e-6);
+                if (i % 2)
+                    CHECK_NEAR(gradient(lines[m], 0), ((m ? 1.0 / ls_world_size(run) : 1) * i + i + 1) / 2, 1e-6);
                 CHECK(ls_step(optims[m]) == (i % 2 == 1));
             }
         }
@@ -147,7 +148,7 @@ static void weigh_otherwise(ls_run *run, bool shard, int steps, bool plain_in_be
     ls_set_gradient_accumulation_steps(run, steps);
     ls_module *line = make_line(run);
     ls_optim *sgd = ls_sgd_new(run, line, .lr = 1);
-    ls_dataset *data = line_data(run, BATCHES * ls_world(run));
+    ls_dataset *data = line_data(run, BATCHES * ls_world_size(run));
     ls_loader *loader = ls_loader_new(run, data, .batch = 1);
     ls_prepare(run, line, sgd, loader);
     double sum[2] = {0}, at = 0;
@@ -166,7 +167,7 @@ static void weigh_otherwise(ls_run *run, bool shard, int steps, bool plain_in_be
         ls_zero_grad(sgd);
         if (!ends) continue;
         double all[2], a = ls_item(parameter_of(line, 0));
-        CHECK(ls_read(ls_reduce(run, ls_from(run, LS_F64, LS_SHAPE(2), sum), LS_ACROSS_SUM), all, sizeof all));
+        CHECK(ls_read(ls_reduce(run, ls_from(run, LS_F64, LS_SHAPE(2), sum), LS_REDUCE_SUM), all, sizeof all));
         double want = all[1] / all[0], length = sqrt(want * want + 1); /* b's gradient is 1 */
         CHECK_NEAR(ls_item(norm), length, 1e-5 * length);
         CHECK_NEAR(at - a, i % 2 ? want : 0.5 * want / length, 1e-5 * length);
@@ -207,7 +208,7 @@ static void weigh_until_all_are_done(ls_run *run)
     }
     double got = -ls_item(parameter_of(line, 0));
     double alone = (10 + 22) / 21.0 + (36 + 52) / 25.0, both = (10 + 22 + 30 + 60) / 81.0 + (36 + 52 + 90) / 55.0;
-    CHECK_NEAR(got, (ls_world(run) == 1 ? alone : both) + (70 + 90) / 29.0, 1e-5);
+    CHECK_NEAR(got, (ls_world_size(run) == 1 ? alone : both) + (70 + 90) / 29.0, 1e-5);
     check_no_error(run);
 }
 
@@ -218,9 +219,9 @@ static void join_in_the_middle_of_a_group(ls_run *run)
     ls_prepare(run, line);
     run->accumulation.across_epochs = true;
     ls_set_gradient_accumulation_steps(run, 2);
-    ls_join_begin(run);
+    ls_join_uneven_inputs_begin(run);
     CHECK(ls_error(run) == LS_ERR_UNSUPPORTED && strstr(ls_error_message(run), "in the middle of a group"));
-    ls_error_clear(run);
+    ls_clear_error(run);
     run->accumulation.across_epochs = false;
     ls_set_gradient_accumulation_steps(run, 1);
     ls_join_uneven_inputs(run)
@@ -229,7 +230,7 @@ static void join_in_the_middle_of_a_group(ls_run *run)
         ls_backward(run, ls_mul_scalar(parameter_of(line, 0), 3));
     }
     CHECK(ls_error(run) == LS_ERR_STATE && strstr(ls_error_message(run), "would be lost; let the last batch end"));
-    ls_error_clear(run);
+    ls_clear_error(run);
 }
 
 static void a_join_loses_no_gradients(void)
@@ -263,7 +264,7 @@ static void bring_three_together(ls_run *run)
         ls_set_sync_gradients(run, i == 2);
         ls_backward(run, mine[i]);
         ls_backward(run, all[i]);
-        CHECK(same_gradients(alone, together) == (i == 2 || ls_world(run) == 1));
+        CHECK(same_gradients(alone, together) == (i == 2 || ls_world_size(run) == 1));
     }
     check_no_error(run);
 }
@@ -303,7 +304,7 @@ static void accumulate_in_every_mode(ls_run *run)
             ls_zero_grad(sgd);
             if (ends) want[0] = want[1] = in_group = 0;
         }
-        CHECK(ls_steps_taken(sgd) == (i + 1) / 2 && i == (ls_world(run) == 1 ? 5 : 3));
+        CHECK(ls_optim_steps_taken(sgd) == (i + 1) / 2 && i == (ls_world_size(run) == 1 ? 5 : 3));
         ls_free_memory(run);
     }
     ls_set_gradient_accumulation_steps(run, 1);
@@ -322,7 +323,7 @@ static double found[2];
 
 static void fit(ls_run *run, ls_dtype precision)
 {
-    int64_t world = ls_world(run), samples = 8 * 4 * 2;
+    int64_t world = ls_world_size(run), samples = 8 * 4 * 2;
     ls_module *line = make_line(run);
     ls_optim *sgd = ls_sgd_new(run, line, .lr = 0.1);
     ls_loader *loader = ls_loader_new(run, line_data(run, samples), .batch = 16 / world, .shuffle = true, .seed = 42);
@@ -337,7 +338,7 @@ static void fit(ls_run *run, ls_dtype precision)
     }
     if (precision) ls_autocast_end(run);
     check_no_error(run);
-    CHECK(ls_steps_taken(sgd) == 12);
+    CHECK(ls_optim_steps_taken(sgd) == 12);
     for (int i = 0; i < 2; i++) {
         double value = ls_item(parameter_of(line, i));
         if (world == 1) found[i] = value;
@@ -371,7 +372,7 @@ static void mixed_precision_fits_the_line_of_one_process(void)
 
 /* ---- schedules ---- */
 
-static double tenth_less(void *user, int64_t step)
+static double tenth_less(int64_t step, void *user)
 {
     (void)user;
     return 1 - (double)step / 10;
@@ -379,26 +380,26 @@ static double tenth_less(void *user, int64_t step)
 
 static void step_schedules(ls_run *run)
 {
-    double world = ls_world(run);
+    double world = ls_world_size(run);
     for (int policy = LS_SCHEDULE_PER_STEP; policy <= LS_SCHEDULE_PER_CALL; policy++) {
         run->schedule_policy = (ls_schedule_policy)policy;
         ls_module *line = make_line(run);
         ls_optim *sgd = ls_sgd_new(run, line, .lr = 1);
-        ls_schedule *falling = ls_lambda_new(sgd, tenth_less, NULL);
+        ls_schedule *falling = ls_lambda_schedule_new(sgd, tenth_less, NULL);
         ls_prepare(run, line, sgd, falling);
         ls_tensor *x = ls_ones(run, LS_F32, 2, 1);
         ls_backward(run, loss_of(line, x, x));
         CHECK(ls_step(sgd));
         ls_schedule_step(falling);
-        CHECK_NEAR(ls_lr(sgd), policy == LS_SCHEDULE_PER_PROCESS ? 1 - world / 10 : 0.9, 1e-12);
+        CHECK_NEAR(ls_optim_lr(sgd), policy == LS_SCHEDULE_PER_PROCESS ? 1 - world / 10 : 0.9, 1e-12);
         ls_free_memory(run);
     }
     run->schedule_policy = LS_SCHEDULE_PER_PROCESS;
     ls_optim *sgd = ls_sgd_new(run, make_line(run), .lr = 1);
-    ls_schedule *cycle = ls_one_cycle_new(sgd, .max_lr = 0.01, .steps_per_epoch = 2, .epochs = 1);
+    ls_schedule *cycle = ls_one_cycle_schedule_new(sgd, .max_lr = 0.01, .steps_per_epoch = 2, .epochs = 1);
     CHECK(ls_step(sgd));
     ls_schedule_step(cycle);
-    CHECK(ls_schedule_get(cycle) == ls_world(run));
+    CHECK(ls_schedule_position(cycle) == ls_world_size(run));
     check_no_error(run);
 }
 
@@ -416,11 +417,11 @@ static void end_a_schedule(ls_run *run)
         ls_set_gradient_accumulation_steps(run, k);
         ls_module *line = make_line(run);
         ls_optim *sgd = ls_sgd_new(run, line, .lr = 10);
-        ls_schedule *falling = ls_warmup_linear_new(sgd, 0, 20);
+        ls_schedule *falling = ls_warmup_linear_schedule_new(sgd, 0, 20);
         ls_prepare(run, line, sgd, falling);
         ls_tensor *x = ls_zeros(run, LS_F32, 2, 1);
         for (int i = 0; i < 10 * k; i++) {
-            CHECK(ls_lr(sgd) > 0);
+            CHECK(ls_optim_lr(sgd) > 0);
             ls_accumulate(run)
             {
                 ls_backward(run, loss_of(line, x, x));
@@ -429,7 +430,7 @@ static void end_a_schedule(ls_run *run)
                 ls_zero_grad(sgd);
             }
         }
-        CHECK(ls_lr(sgd) == 0);
+        CHECK(ls_optim_lr(sgd) == 0);
         ls_free_memory(run);
     }
     check_no_error(run);
@@ -442,7 +443,7 @@ static void a_schedule_ends_with_its_steps(void)
 
 /* ---- orders ---- */
 
-static bool get_number(void *user, int64_t index, ls_sample *sample)
+static bool get_number(int64_t index, ls_sample *sample, void *user)
 {
     (void)user;
     *(float *)ls_sample_field(sample, 0) = (float)index;
@@ -460,7 +461,7 @@ static void read_with_seeds_of_ones_own(ls_run *run)
     for (int way = 0; way < 4; way++) {
         ls_dataset *set = ls_dataset_new(run, .count = COUNT, .get = get_number, .fields = {{"x", LS_F32}});
         ls_sampler *sampler = way == 2   ? ls_random_sampler_new(run)
-                              : way == 3 ? ls_batch_list_new(run, 6, sizes, numbers)
+                              : way == 3 ? ls_batch_sampler_new(run, sizes, 6, numbers)
                                          : NULL;
         ls_loader *loader = ls_loader_new(run, set, .batch = way == 3 ? LS_AUTO : 4, .shuffle = way == 1, .workers = 4,
                                           .sampler = sampler);
@@ -514,7 +515,7 @@ static void count_endings(ls_run *run)
 {
     for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
         const ending *want = &endings[i];
-        if (want->world != ls_world(run)) continue;
+        if (want->world != ls_world_size(run)) continue;
         ls_loader *loader = ls_loader_new(run, line_data(run, want->samples), .batch = want->batch);
         ls_prepare(run, loader);
         int64_t steps = 0, last = 0;
@@ -532,7 +533,7 @@ static void the_last_batch_has_what_is_left(void)
 
 static void drop_and_skip(ls_run *run)
 {
-    int64_t world = ls_world(run), rows = 0;
+    int64_t world = ls_world_size(run), rows = 0;
     ls_loader *dropping = ls_loader_new(run, line_data(run, 10 * world + 1), .batch = 5, .drop_last = true);
     ls_prepare(run, dropping);
     ls_batch b;
@@ -554,7 +555,7 @@ static void dropped_and_skipped_samples_are_not_counted(void)
     team_run(2, drop_and_skip);
 }
 
-static bool next_number(void *user, ls_sample *sample)
+static bool next_number(ls_sample *sample, void *user)
 {
     int *next = user;
     if (*next == 30) return false;
@@ -562,7 +563,7 @@ static bool next_number(void *user, ls_sample *sample)
     return true;
 }
 
-static void begin_again(void *user, int64_t epoch)
+static void begin_again(int64_t epoch, void *user)
 {
     (void)epoch;
     *(int *)user = 0;
@@ -572,7 +573,7 @@ static void count_a_stream(ls_run *run)
 {
     int next = 0;
     ls_dataset *set =
-        ls_stream_new(run, .next = next_number, .begin = begin_again, .user = &next, .fields = {{"x", LS_F32}});
+        ls_stream_dataset_new(run, .next = next_number, .begin = begin_again, .user = &next, .fields = {{"x", LS_F32}});
     ls_loader *loader = ls_loader_new(run, set, .batch = 4);
     ls_prepare(run, loader);
     int64_t rows = 0;
@@ -595,7 +596,7 @@ static void streams_are_counted_too(void)
 
 static void operate(ls_run *run)
 {
-    int rank = ls_rank(run), world = ls_world(run);
+    int rank = ls_rank(run), world = ls_world_size(run);
     /* a tensor of rank 0 alone comes to all */
     int64_t got[3] = {0};
     ls_tensor *t = rank ? NULL : ls_from(run, LS_I64, LS_SHAPE(3), (int64_t[]){1, 2, 3});
@@ -615,7 +616,7 @@ static void operate(ls_run *run)
     check_no_error(run);
     CHECK(!ls_is_valid(ls_broadcast(run, rank == 0 ? NULL : data, 0)) && ls_error(run) == LS_ERR_VALUE);
     CHECK_TEXT(ls_error_message(run), "ls_broadcast: process 0 has no tensor to give");
-    ls_error_clear(run);
+    ls_clear_error(run);
 }
 
 static void tensors_travel_as_documented(void)

@@ -67,7 +67,7 @@ static ls_loader *make_loader(ls_run *run)
     ls_shape shape = now.convolution ? LS_SHAPE(SAMPLES, 3, 2, 2) : LS_SHAPE(SAMPLES, FEATURES);
     ls_dataset *set = ls_tensor_dataset_new(run, ls_keep(ls_from(run, LS_F32, shape, x)),
                                             ls_keep(ls_from(run, LS_I64, LS_SHAPE(SAMPLES), y)));
-    return ls_loader_new(run, set, .batch = GLOBAL_BATCH / ls_world(run) / now.accumulation, .shuffle = true,
+    return ls_loader_new(run, set, .batch = GLOBAL_BATCH / ls_world_size(run) / now.accumulation, .shuffle = true,
                          .seed = 99);
 }
 
@@ -77,25 +77,25 @@ static void train(ls_run *run)
     ls_set_gradient_accumulation_steps(run, now.accumulation);
     run->session->compression = now.compression;
     ls_module *model = make_model(run);
-    ls_recompute(model, now.recompute);
-    for (int i = 0; i < 3; i++) ls_recompute(ls_child_at(model, i), now.recompute);
+    ls_set_recompute(model, now.recompute);
+    for (int i = 0; i < 3; i++) ls_set_recompute(ls_child_at(model, i), now.recompute);
     ls_optim *optim =
         now.adam ? ls_adamw_new(run, model, .lr = 1e-3) : ls_sgd_new(run, model, .lr = 0.05, .momentum = 0.9);
     ls_loader *loader = make_loader(run);
     ls_prepare(run, model, optim, loader);
     if (now.load) CHECK(ls_load_state(run, now.load));
     int64_t end = now.steps ? now.steps : STEPS;
-    for (int epoch; ls_steps_taken(optim) < end && ls_epoch(run, 100, &epoch);) {
-        for (ls_batch b; ls_steps_taken(optim) < end && ls_next(loader, &b);) {
+    for (int epoch; ls_optim_steps_taken(optim) < end && ls_epoch(run, 100, &epoch);) {
+        for (ls_batch b; ls_optim_steps_taken(optim) < end && ls_next(loader, &b);) {
             ls_backward(run, ls_cross_entropy(ls_forward(model, ls_batch_field(&b, "0")), ls_batch_field(&b, "1")));
             ls_clip_grad_norm(optim, 5);
             ls_step(optim);
             ls_zero_grad(optim);
-            if (now.save && ls_steps_taken(optim) == end) CHECK(ls_save_state(run, now.save));
+            if (now.save && ls_optim_steps_taken(optim) == end) CHECK(ls_save_state(run, now.save));
         }
     }
     CHECK_MSG(ls_error(run) == LS_OK, "%s", ls_error_message(run));
-    CHECK(ls_steps_taken(optim) == end);
+    CHECK(ls_optim_steps_taken(optim) == end);
     leave_parameters(run, model);
 }
 
@@ -190,7 +190,7 @@ static void checkpoints_move_between_numbers_of_processes(void)
 
 static ls_tensor *one_number(ls_run *run, double value)
 {
-    return ls_requires_grad(ls_keep(ls_full(run, LS_F32, value, 1)), true);
+    return ls_set_requires_grad(ls_keep(ls_full(run, LS_F32, value, 1)), true);
 }
 
 typedef struct branches {
@@ -201,10 +201,10 @@ typedef struct branches {
 static branches make_branches(ls_run *run)
 {
     branches b = {.model = ls_module_new(run, "branches", NULL, NULL)};
-    b.both = ls_parameter(b.model, "both", one_number(run, 2));
-    b.mine[0] = ls_parameter(b.model, "first", one_number(run, 3));
-    b.mine[1] = ls_parameter(b.model, "second", one_number(run, 5));
-    b.nobody = ls_parameter(b.model, "nobody", one_number(run, 7));
+    b.both = ls_register_parameter(b.model, "both", one_number(run, 2));
+    b.mine[0] = ls_register_parameter(b.model, "first", one_number(run, 3));
+    b.mine[1] = ls_register_parameter(b.model, "second", one_number(run, 5));
+    b.nobody = ls_register_parameter(b.model, "nobody", one_number(run, 7));
     return b;
 }
 
@@ -241,11 +241,11 @@ static void unused_parameters_count_as_zero(void)
 static void freeze_and_unfreeze(ls_run *run)
 {
     branches b = make_branches(run);
-    ls_requires_grad(b.mine[0], false);
+    ls_set_requires_grad(b.mine[0], false);
     ls_optim *sgd = ls_sgd_new(run, b.model, .lr = 1);
     ls_prepare(run, b.model, sgd);
     for (int step = 0; step < 4; step++) {
-        if (step == 2) ls_requires_grad(b.mine[0], true);
+        if (step == 2) ls_set_requires_grad(b.mine[0], true);
         ls_backward(run, ls_mul_scalar(ls_sum(ls_mul(b.both, b.mine[0])), 1 + ls_rank(run)));
         CHECK_NEAR(gradient(b.both), 1.5 * ls_item(b.mine[0]), 1e-6);
         if (step >= 2) CHECK_NEAR(gradient(b.mine[0]), 1.5 * ls_item(b.both), 1e-6);
@@ -298,7 +298,7 @@ static void normalise(ls_run *run)
     ls_prepare(run, norm, sgd);
     ls_tensor *x = ls_add_scalar(ls_reshape(ls_arange(run, LS_F32, 12, 0, 1), 4, 3), 100 * ls_rank(run));
     ls_backward(run, ls_sum(ls_forward(norm, x)));
-    ls_tensor *mean = ls_tensor_of(norm, "running_mean");
+    ls_tensor *mean = ls_module_tensor(norm, "running_mean");
     CHECK_NEAR(ls_item(ls_sum(mean)), 0.1 * (4.5 + 5.5 + 6.5), 1e-5); /* of rank 0 */
     CHECK_MSG(ls_error(run) == LS_OK, "%s", ls_error_message(run));
 }
@@ -391,7 +391,7 @@ static void go_on_after_running_out(ls_run *run)
     enum { EPOCHS = 3 };
     branches b = make_branches(run);
     ls_optim *adam = ls_adam_new(run, b.model, .lr = 0.1);
-    ls_schedule *schedule = ls_cosine_new(adam, 20, 0);
+    ls_schedule *schedule = ls_cosine_schedule_new(adam, 20, 0);
     ls_prepare(run, b.model, adam, schedule);
     for (int epoch = 0; epoch < EPOCHS; epoch++) {
         int steps = ls_rank(run) == 1 ? 4 : 1;
@@ -404,7 +404,7 @@ static void go_on_after_running_out(ls_run *run)
                 ls_zero_grad(adam);
             }
         }
-        CHECK(ls_steps_taken(adam) == 4 * (epoch + 1) && ls_schedule_get(schedule) == 4 * (epoch + 1));
+        CHECK(ls_optim_steps_taken(adam) == 4 * (epoch + 1) && ls_schedule_position(schedule) == 4 * (epoch + 1));
     }
     for (int i = 0; i < 3; i++) {
         ls_backward(run, ls_sum(b.both));
@@ -589,9 +589,9 @@ static void groups_are_used_and_given_up(void)
 static void mix_devices(ls_run *run)
 {
     ls_module *model = ls_module_new(run, "mixed", NULL, NULL);
-    ls_parameter(model, "here", one_number(run, 1));
-    ls_tensor *there = ls_requires_grad(ls_keep(ls_to_device(ls_ones(run, LS_F32, 1), ASYNC_DEVICE)), true);
-    ls_parameter(model, "there", there);
+    ls_register_parameter(model, "here", one_number(run, 1));
+    ls_tensor *there = ls_set_requires_grad(ls_keep(ls_to_device(ls_ones(run, LS_F32, 1), ASYNC_DEVICE)), true);
+    ls_register_parameter(model, "there", there);
     ls_prepare(run, model);
     CHECK_MSG(strstr(ls_error_message(run), "ls_prepare: there is on device") &&
                   strstr(ls_error_message(run), "other tensors are on cpu"),

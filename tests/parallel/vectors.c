@@ -17,7 +17,7 @@ static ls_dataset *counted(ls_run *run, int64_t samples)
 /* 32 samples per process in batches of 8: gathered batches are all samples in order, or shuffled. */
 static void read_in_every_mode(ls_run *run)
 {
-    int64_t samples = 32 * ls_world(run);
+    int64_t samples = 32 * ls_world_size(run);
     for (int mode = 0; mode < MODES; mode++) {
         for (int shuffle = 0; shuffle < 2; shuffle++) {
             set_mode(run, mode);
@@ -27,9 +27,9 @@ static void read_in_every_mode(ls_run *run)
             float all[128];
             int seen[128] = {0};
             int64_t got = 0;
-            for (ls_batch b; ls_next(loader, &b); got += 8 * ls_world(run))
+            for (ls_batch b; ls_next(loader, &b); got += 8 * ls_world_size(run))
                 CHECK(ls_read(ls_gather_with_repeats(run, b.tensor[0]), all + got,
-                              8 * (size_t)ls_world(run) * sizeof *all));
+                              8 * (size_t)ls_world_size(run) * sizeof *all));
             CHECK(got == samples);
             for (int64_t i = 0; i < samples; i++) {
                 seen[(int)all[i]]++;
@@ -108,7 +108,7 @@ static void fit_line(ls_run *run)
     }
     ls_optim *sgd = ls_sgd_new(run, model, .lr = 0.1);
     ls_loader *loader =
-        ls_loader_new(run, set, .batch = batch_of(run, global_batch / ls_world(run)), .shuffle = true, .seed = 42);
+        ls_loader_new(run, set, .batch = batch_of(run, global_batch / ls_world_size(run)), .shuffle = true, .seed = 42);
     ls_prepare(run, model, sgd, loader);
     for (int epoch; ls_epoch(run, EPOCHS, &epoch);) {
         for (ls_batch b; ls_next(loader, &b);) {
@@ -118,7 +118,7 @@ static void fit_line(ls_run *run)
         }
     }
     CHECK_MSG(ls_error(run) == LS_OK, "%s", ls_error_message(run));
-    CHECK(ls_steps_taken(sgd) == EPOCHS * BATCHES);
+    CHECK(ls_optim_steps_taken(sgd) == EPOCHS * BATCHES);
     ls_state *parameters = ls_parameters(model);
     found[ls_rank(run)] = (line){(float)ls_item(ls_sum(ls_state_tensor(parameters, 0))),
                                  (float)ls_item(ls_sum(ls_state_tensor(parameters, 1)))};
@@ -147,9 +147,9 @@ static void training_gives_what_one_process_gives(void)
 
 static void accumulate(ls_run *run)
 {
-    int rank = ls_rank(run), world = ls_world(run);
+    int rank = ls_rank(run), world = ls_world_size(run);
     ls_module *model = ls_module_new(run, "line", NULL, NULL);
-    ls_tensor *a = ls_parameter(model, "a", ls_requires_grad(ls_keep(ls_zeros(run, LS_F32, 1)), true));
+    ls_tensor *a = ls_register_parameter(model, "a", ls_set_requires_grad(ls_keep(ls_zeros(run, LS_F32, 1)), true));
     ls_optim *sgd = ls_sgd_new(run, model, .lr = 0.1);
     ls_prepare(run, model, sgd);
     ls_set_gradient_accumulation_steps(run, 2);
@@ -166,7 +166,7 @@ static void accumulate(ls_run *run)
             ls_zero_grad(sgd);
         }
     }
-    CHECK(ls_steps_taken(sgd) == 3);
+    CHECK(ls_optim_steps_taken(sgd) == 3);
     CHECK_MSG(ls_error(run) == LS_OK, "%s", ls_error_message(run));
 }
 
@@ -181,7 +181,7 @@ static void gradients_meet_at_the_last_batch_of_a_group(void)
 static void overflow(ls_run *run)
 {
     ls_module *model = ls_module_new(run, "line", NULL, NULL);
-    ls_tensor *a = ls_parameter(model, "a", ls_requires_grad(ls_keep(ls_zeros(run, LS_F32, 1)), true));
+    ls_tensor *a = ls_register_parameter(model, "a", ls_set_requires_grad(ls_keep(ls_zeros(run, LS_F32, 1)), true));
     ls_optim *sgd = ls_sgd_new(run, model, .lr = 0.1);
     ls_scaler_new(run);
     ls_prepare(run, model, sgd);
@@ -189,7 +189,7 @@ static void overflow(ls_run *run)
         double slope = i == 1 && ls_rank(run) == 1 ? INFINITY : 1;
         ls_backward(run, ls_mul_scalar(ls_sum(a), slope));
         CHECK(ls_step(sgd) == (i != 1));
-        CHECK(ls_step_was_skipped(sgd) == (i == 1));
+        CHECK(ls_optim_step_was_skipped(sgd) == (i == 1));
         ls_zero_grad(sgd);
     }
     CHECK_NEAR(ls_item(a), -0.2, 1e-6);
@@ -204,14 +204,14 @@ static void all_skip_a_step_that_one_cannot_make(void)
 
 static void operate(ls_run *run)
 {
-    int rank = ls_rank(run), world = ls_world(run);
+    int rank = ls_rank(run), world = ls_world_size(run);
     ls_tensor *t = ls_arange(run, LS_F32, world, 1 + world * rank, 1);
     float all[16];
     CHECK(ls_read(ls_gather(run, t), all, (size_t)(world * world) * sizeof *all));
     for (int i = 0; i < world * world; i++) CHECK(all[i] == (float)(i + 1));
     CHECK(ls_read(ls_broadcast(run, t, 0), all, (size_t)world * sizeof *all));
     for (int i = 0; i < world; i++) CHECK(all[i] == (float)(i + 1));
-    CHECK(ls_read(ls_reduce(run, t, LS_ACROSS_MEAN), all, (size_t)world * sizeof *all));
+    CHECK(ls_read(ls_reduce(run, t, LS_REDUCE_MEAN), all, (size_t)world * sizeof *all));
     for (int i = 0; i < world; i++) CHECK_NEAR(all[i], i + 1 + world * (world - 1) / 2.0, 1e-6);
     ls_tensor *padded = ls_pad_across_processes(run, ls_arange(run, LS_F32, rank ? world : world + 1, 0, 1));
     CHECK(ls_dim(padded, 0) == world + 1);

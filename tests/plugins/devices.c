@@ -215,7 +215,7 @@ static void a_checkpoint_of_the_device_goes_on_on_the_cpu(void)
     finish(there, "devices_there");
     training here = start("cpu");
     CHECK(ls_load_state(here.run, "devices_state"));
-    CHECK(ls_steps_taken(here.adam) == 1);
+    CHECK(ls_optim_steps_taken(here.adam) == 1);
     finish(here, "devices_here");
     CHECK(same_bytes("devices_here/model.safetensors", "devices_there/model.safetensors"));
     CHECK(system("rm -r devices_state devices_here devices_there") == 0);
@@ -275,7 +275,7 @@ static void scratch_memory_is_counted_and_used_again(void)
         ls_scope_end(run, mark, NULL);
     }
     ls_tensor *y = ls_sort(x, 0, false, &order);
-    CHECK(ls_item(ls_sum(ls_abs(ls_sub(ls_gather_dim(x, 0, order), y)))) == 0);
+    CHECK(ls_item(ls_sum(ls_abs(ls_sub(ls_take_along_dim(x, 0, order), y)))) == 0);
     CHECK_MSG(ls_finish(run) == 0, "%s", ls_error_message(run));
 }
 

@@ -80,7 +80,7 @@ static void all_reduce(const group *g, const job *j)
             memcpy(&x, g->shared->part[r] + i * sizeof x, sizeof x);
             sum = r ? sum + x : x;
         }
-        y[i] = j->how == LS_COMM_MEAN ? sum * (1.0f / (float)g->size) : sum;
+        y[i] = j->how == LS_REDUCE_MEAN ? sum * (1.0f / (float)g->size) : sum;
     }
 }
 
@@ -108,7 +108,7 @@ static ls_status group_run(void *handle, ls_stream *s, const ls_comm_call *call,
 {
     group *g = handle;
     bool reduces = call->kind == LS_COMM_ALL_REDUCE && call->dtype == LS_F32 &&
-                   (call->op == LS_COMM_SUM || call->op == LS_COMM_MEAN);
+                   (call->op == LS_REDUCE_SUM || call->op == LS_REDUCE_MEAN);
     size_t bytes = (size_t)call->count * g->owner->host->dtype_size(call->dtype);
     if ((!reduces && call->kind != LS_COMM_BROADCAST) || bytes > MOST_BYTES) return LS_ERR_UNSUPPORTED;
     job *j = new_job(JOB_GROUP);

@@ -46,14 +46,14 @@ static bool decode(ls_sample *sample, int64_t index)
     return ls_sample_image(sample, 0, file->bytes, file->size);
 }
 
-static bool get_decoded(void *user, int64_t index, ls_sample *sample)
+static bool get_decoded(int64_t index, ls_sample *sample, void *user)
 {
     (void)user;
     return decode(sample, index);
 }
 
 /* And some numbers, 1 to 3. */
-static bool get_with_words(void *user, int64_t index, ls_sample *sample)
+static bool get_with_words(int64_t index, ls_sample *sample, void *user)
 {
     (void)user;
     int64_t count = 1 + index % 3;
@@ -63,7 +63,7 @@ static bool get_with_words(void *user, int64_t index, ls_sample *sample)
 }
 
 /* Decodes, writes all, changes what was decoded, asks for the memory first, writes pixels: in turn. */
-static bool get_in_all_ways(void *user, int64_t index, ls_sample *sample)
+static bool get_in_all_ways(int64_t index, ls_sample *sample, void *user)
 {
     (void)user;
     uint8_t pixels[LEVELS];
@@ -92,15 +92,15 @@ static bool get_in_all_ways(void *user, int64_t index, ls_sample *sample)
 
 static int64_t stream_at;
 
-static void begin_stream(void *user, int64_t epoch)
+static void begin_stream(int64_t epoch, void *user)
 {
     (void)user, (void)epoch;
     stream_at = 0;
 }
 
-static bool next_in_all_ways(void *user, ls_sample *sample)
+static bool next_in_all_ways(ls_sample *sample, void *user)
 {
-    return stream_at < SAMPLES && get_in_all_ways(user, stream_at++, sample);
+    return stream_at < SAMPLES && get_in_all_ways(stream_at++, sample, user);
 }
 
 /* ---- a pass ---- */
@@ -123,15 +123,15 @@ typedef struct contents {
 
 static ls_dataset *dataset(ls_run *run, const pass *p)
 {
-    if (p->folder) return ls_image_folder_new(run, p->folder, .by_folder = true, .on_bad = LS_BAD_SKIP);
+    if (p->folder) return ls_image_folder_new(run, p->folder, .by_folder = true, .on_bad = LS_ON_BAD_SKIP);
     if (p->words)
         return ls_dataset_new(run, .count = SAMPLES, .get = p->get,
                               .fields = {{.name = "image", .image = true},
                                          {.name = "words", .dtype = LS_I32, .shape = {LS_ANY}, .pad = -1}});
     if (p->get)
         return ls_dataset_new(run, .count = SAMPLES, .get = p->get, .fields = {{.name = "image", .image = true}});
-    return ls_stream_new(run, .next = next_in_all_ways, .begin = begin_stream,
-                         .fields = {{.name = "image", .image = true}});
+    return ls_stream_dataset_new(run, .next = next_in_all_ways, .begin = begin_stream,
+                                 .fields = {{.name = "image", .image = true}});
 }
 
 static void append(contents *c, ls_tensor *t)
@@ -156,8 +156,8 @@ static void run_pass(const char *device, const pass *p, contents *c)
     for (ls_batch b; ls_next(loader, &b);) {
         CHECK(b.image->view.stride[1] == 1 && b.image->view.stride[3] == 3);
         for (int i = 0; i < b.count; i++) append(c, b.tensor[i]);
-        if (p->words) CHECK(ls_batch_shape(&b, "words", 0).dim[0] == 1 + b.index[0] % 3);
-        CHECK(ls_batch_shape(&b, "image", 0).dim[2] == SIDE);
+        if (p->words) CHECK(ls_batch_sample_shape(&b, "words", 0).dim[0] == 1 + b.index[0] % 3);
+        CHECK(ls_batch_sample_shape(&b, "image", 0).dim[2] == SIDE);
     }
     CHECK_MSG(ls_finish(run) == 0, "%s", ls_error_message(run));
     c->uploaded = host ? 0 : uploaded(device) - before;
@@ -223,10 +223,10 @@ static void streams_end_with_pictures_of_their_beginning(void)
     check_pass("a stream", (pass){.transform = normalized()}, -1);
 }
 
-static void change(void *user, ls_batch *batch)
+static void change(ls_batch *batch, void *user)
 {
     (void)user;
-    ls_batch_set(batch, "image", ls_square(batch->image));
+    ls_batch_set_field(batch, "image", ls_square(batch->image));
 }
 
 static void put(const char *path, const void *bytes, size_t size)

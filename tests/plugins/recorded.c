@@ -39,7 +39,7 @@ static outcome train(settings s, look_fn *look)
     ls_run *run = ls_init(NULL, NULL, .seed = 5, .device = s.device, .mixed_precision = s.precision);
     ls_module *net = network(run);
     ls_optim *adam = ls_adamw_new(run, net, .lr = 1e-2);
-    ls_schedule *schedule = ls_cosine_new(adam, STEPS, 0);
+    ls_schedule *schedule = ls_cosine_schedule_new(adam, STEPS, 0);
     float x[STEPS * ROWS * 8];
     int64_t label[STEPS * ROWS];
     for (int i = 0; i < STEPS * ROWS * 8; i++) x[i] = sinf((float)(i * i % 97));
@@ -64,7 +64,7 @@ static outcome train(settings s, look_fn *look)
     }
     CHECK(step == STEPS);
     for (int i = 0; i < step; i++) out.loss[i] = ls_item(losses[i]);
-    out.scale = ls_loss_scale_get(run).scale;
+    out.scale = ls_loss_scaler(run).scale;
     CHECK_MSG(ls_error(run) == LS_OK, "%s", ls_error_message(run));
     CHECK(ls_finish(run) == 0);
     return out;

@@ -30,7 +30,7 @@ typedef struct setup {
 enum { SIDE = 8, SAMPLES = 60, EPOCHS = 3, LOSSES = EPOCHS * 16 };
 
 /* A picture of a bright row or column, with noise of its own in every epoch. */
-static bool get(void *user, int64_t index, ls_sample *sample)
+static bool get(int64_t index, ls_sample *sample, void *user)
 {
     (void)user;
     float *x = ls_sample_field(sample, 0);
@@ -70,12 +70,12 @@ static int train(const setup *s, const char *home, const char *log_path)
         run, .count = SAMPLES, .get = get,
         .fields = {{.name = "image", .dtype = LS_F32, .shape = {1, SIDE, SIDE}}, {.name = "label", .dtype = LS_I64}});
     ls_dataset *train_set, *eval_set;
-    ls_split(pictures, 0.75, &train_set, &eval_set);
+    ls_random_split(pictures, 0.75, &train_set, &eval_set);
     ls_loader *train = ls_loader_new(run, train_set, .batch = 4, .shuffle = true, .workers = 2);
     ls_loader *eval = ls_loader_new(run, eval_set, .batch = 4);
     ls_module *net = network(run);
     ls_optim *adam = ls_adamw_new(run, net, .lr = 1e-2);
-    ls_schedule *cycle = ls_one_cycle_new(adam, .max_lr = 1e-2, .total_steps = LOSSES);
+    ls_schedule *cycle = ls_one_cycle_schedule_new(adam, .max_lr = 1e-2, .total_steps = LOSSES);
     ls_prepare(run, net, adam, cycle, train, eval);
     int64_t number = 0;
     double total = 0; /* of the epoch's evaluation, which may be interrupted as well */

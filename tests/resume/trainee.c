@@ -14,7 +14,7 @@
 
 enum { FEATURES = 16, SAMPLES = 240, BATCH = 24, SAVE_EVERY = 4 };
 
-static bool get(void *user, int64_t index, ls_sample *sample)
+static bool get(int64_t index, ls_sample *sample, void *user)
 {
     (void)user;
     float *x = ls_sample_field(sample, 0);
@@ -60,7 +60,7 @@ int main(int argc, char **argv)
             ls_zero_grad(adam);
             if (pause) usleep(pause);
             if (ls_error(run)) break;
-            int64_t step = ls_steps_taken(adam);
+            int64_t step = ls_optim_steps_taken(adam);
             note_step(log, step, &b, ls_item(loss));
             bool stop = ls_should_stop(run);
             if (stop || step % SAVE_EVERY == 0) ls_save_state(run, NULL);

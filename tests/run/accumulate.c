@@ -66,14 +66,14 @@ static ls_tensor *loss_of(ls_run *run, ls_module *net, int first, int count)
 
 static double weight_of(ls_module *net)
 {
-    return ls_item(ls_tensor_of(net, "weight"));
+    return ls_item(ls_module_tensor(net, "weight"));
 }
 
 /* Groups of k samples, each group's mean loss in one backward pass: what accumulation must come to. */
 static double train_whole(int k)
 {
     ls_run *run = ls_init(NULL, NULL, .seed = 1);
-    ls_module *net = ls_linear_new(run, 1, 1, .no_bias = true);
+    ls_module *net = ls_linear_new(run, 1, 1, .bias = false);
     ls_optim *sgd = ls_sgd_new(run, net, .lr = 0.05, .momentum = 0.9);
     for (int first = 0; first < SAMPLES; first += k) {
         ls_backward(run, loss_of(run, net, first, first + k < SAMPLES ? k : SAMPLES - first));
@@ -90,9 +90,9 @@ typedef enum place { AT_END, AT_BEGIN, SCOPED } place; /* where ls_zero_grad() s
 static double train_accumulating(int k, bool length_known, place zero, ls_dtype precision)
 {
     ls_run *run = ls_init(NULL, NULL, .seed = 1, .gradient_accumulation_steps = k, .mixed_precision = precision);
-    ls_module *net = ls_linear_new(run, 1, 1, .no_bias = true);
+    ls_module *net = ls_linear_new(run, 1, 1, .bias = false);
     ls_optim *sgd = ls_sgd_new(run, net, .lr = 0.05, .momentum = 0.9);
-    ls_schedule *flat = ls_exponential_new(sgd, 1);
+    ls_schedule *flat = ls_exponential_schedule_new(sgd, 1);
     ls_loop loop = {0}, inner = {0};
     for (int i = 0; i < SAMPLES; i++) {
         next(run, &loop, i, SAMPLES, length_known);
@@ -109,7 +109,8 @@ static double train_accumulating(int k, bool length_known, place zero, ls_dtype 
         if (zero == SCOPED) ls_accumulate_end(run);
     }
     ls_loop_end(run, &loop);
-    CHECK(ls_steps_taken(sgd) == (SAMPLES + k - 1) / k && ls_schedule_get(flat) == ls_steps_taken(sgd));
+    CHECK(ls_optim_steps_taken(sgd) == (SAMPLES + k - 1) / k &&
+          ls_schedule_position(flat) == ls_optim_steps_taken(sgd));
     double w = weight_of(net);
     CHECK(ls_finish(run) == 0);
     return w;
@@ -131,7 +132,7 @@ static void short_groups_weigh_right(void)
 static void weights_count(void)
 {
     ls_run *run = ls_init(NULL, NULL, .seed = 1, .gradient_accumulation_steps = 3);
-    ls_module *net = ls_linear_new(run, 1, 1, .no_bias = true);
+    ls_module *net = ls_linear_new(run, 1, 1, .bias = false);
     ls_optim *sgd = ls_sgd_new(run, net, .lr = 0.05, .momentum = 0.9);
     ls_backward_weighted(run, loss_of(run, net, 0, 3), 3);
     ls_backward_weighted(run, loss_of(run, net, 3, 3), 3);
@@ -141,7 +142,7 @@ static void weights_count(void)
     CHECK_NEAR(weight_of(net), train_whole(SAMPLES), 1e-6);
     CHECK(ls_finish(run) == 0);
     run = ls_init(NULL, NULL);
-    ls_backward_weighted(run, loss_of(run, ls_linear_new(run, 1, 1, .no_bias = true), 0, 1), 0);
+    ls_backward_weighted(run, loss_of(run, ls_linear_new(run, 1, 1, .bias = false), 0, 1), 0);
     CHECK(ls_error(run) == LS_ERR_VALUE);
     CHECK(ls_finish(run) == 1);
 }
@@ -151,7 +152,7 @@ static void weights_of_marked_batches_count(void)
 {
     static const double weights[] = {3, 5};
     ls_run *run = ls_init(NULL, NULL, .gradient_accumulation_steps = 3);
-    ls_module *net = ls_linear_new(run, 1, 1, .no_bias = true);
+    ls_module *net = ls_linear_new(run, 1, 1, .bias = false);
     ls_optim *sgd = ls_sgd_new(run, net, .lr = 1);
     double before = weight_of(net);
     ls_accumulate(run) CHECK(!ls_step(sgd)); /* no pass: it weighs nothing */
@@ -159,8 +160,8 @@ static void weights_of_marked_batches_count(void)
         ls_accumulate(run)
         {
             for (int pass = 0; pass < 2; pass++) /* gradients of 1 + 10, then 2 + 20 */
-                ls_backward_weighted(run, ls_sum(ls_mul_scalar(ls_tensor_of(net, "weight"), (i + 1) * (pass ? 10 : 1))),
-                                     weights[i]);
+                ls_backward_weighted(
+                    run, ls_sum(ls_mul_scalar(ls_module_tensor(net, "weight"), (i + 1) * (pass ? 10 : 1))), weights[i]);
             CHECK(ls_step(sgd) == (i == 1));
         }
     }
@@ -187,7 +188,7 @@ static void losses_of_a_batch_have_one_weight(void)
         else ls_backward_weighted(run, loss_of(run, net, 0, 1), 20);
         CHECK(ls_error(run) == LS_ERR_VALUE);
         CHECK(strstr(ls_error_message(run), said[way]));
-        ls_error_clear(run);
+        ls_clear_error(run);
         next(run, &loop, 1, 4, true);
         ls_backward_weighted(run, loss_of(run, net, 0, 1), 7); /* the next batch may weigh what it likes */
         CHECK(ls_error(run) == LS_OK);
@@ -210,7 +211,7 @@ static void held_gradients_are_not_weighted(void)
         ls_backward_weighted(run, loss_of(run, net, 0, 1), 2);
         CHECK(ls_error(run) == LS_ERR_STATE);
         CHECK(strstr(ls_error_message(run), "gradients are held (ls_set_sync_gradients)"));
-        ls_error_clear(run);
+        ls_clear_error(run);
         ls_set_sync_gradients(run, true);
         ls_backward(run, loss_of(run, net, 0, 1));
         ls_backward_weighted(run, loss_of(run, net, 0, 1), 2); /* a group of its own */
@@ -239,16 +240,16 @@ static void a_batch_counts_once(void)
 static void gradients_can_be_held(void)
 {
     ls_run *run = ls_init(NULL, NULL);
-    ls_module *net = ls_linear_new(run, 1, 1, .no_bias = true);
+    ls_module *net = ls_linear_new(run, 1, 1, .bias = false);
     ls_optim *sgd = ls_sgd_new(run, net, .lr = 1);
     double before = weight_of(net);
     ls_set_sync_gradients(run, false);
-    ls_backward(run, ls_sum(ls_tensor_of(net, "weight")));
+    ls_backward(run, ls_sum(ls_module_tensor(net, "weight")));
     ls_step(sgd);
     ls_zero_grad(sgd);
     CHECK(weight_of(net) == before && ls_item(ls_clip_grad_norm(sgd, 0.1)) == 0);
     ls_set_sync_gradients(run, true);
-    ls_backward(run, ls_sum(ls_tensor_of(net, "weight")));
+    ls_backward(run, ls_sum(ls_module_tensor(net, "weight")));
     CHECK(ls_step(sgd));
     CHECK_NEAR(weight_of(net), before - 2, 1e-6);
     CHECK(ls_finish(run) == 0);
@@ -262,7 +263,7 @@ typedef enum order { ZERO_FIRST, ZERO_LAST, ZERO_ALL_FIRST, ORDERS } order;
 /* y = w x with gradients x = 1, 10, 100, ...: shows which batches a gradient is of. */
 static double gradient_of(ls_module *net)
 {
-    ls_tensor *gradient = ls_grad(ls_tensor_of(net, "weight"));
+    ls_tensor *gradient = ls_grad(ls_module_tensor(net, "weight"));
     return gradient ? ls_item(gradient) : 0;
 }
 
@@ -277,11 +278,11 @@ static void train_in_turn(order zero, bool marked, ls_dtype precision)
 {
     ls_run *run = ls_init(NULL, NULL, .seed = 1, .gradient_accumulation_steps = 2, .mixed_precision = precision);
     ls_autocast_begin(run, LS_F32);
-    ls_loss_scale scale = {.scale = 1}; /* so that gradients can be read before they are unscaled */
-    if (precision) ls_loss_scale_set(run, scale);
+    ls_loss_scaler_state scale = {.scale = 1}; /* so that gradients can be read before they are unscaled */
+    if (precision) ls_set_loss_scaler(run, scale);
     ls_module *nets[MODELS];
     ls_optim *optims[MODELS];
-    for (int m = 0; m < MODELS; m++) nets[m] = ls_linear_new(run, 1, 1, .no_bias = true);
+    for (int m = 0; m < MODELS; m++) nets[m] = ls_linear_new(run, 1, 1, .bias = false);
     for (int m = 0; m < MODELS; m++) optims[m] = ls_sgd_new(run, nets[m]);
     ls_loop loop = {0};
     float x = 1;
@@ -298,7 +299,7 @@ static void train_in_turn(order zero, bool marked, ls_dtype precision)
         }
         if (marked) ls_accumulate_end(run);
     }
-    for (int m = 0; m < MODELS; m++) CHECK(ls_steps_taken(optims[m]) == 3);
+    for (int m = 0; m < MODELS; m++) CHECK(ls_optim_steps_taken(optims[m]) == 3);
     CHECK(ls_finish(run) == 0);
 }
 
@@ -316,7 +317,7 @@ static void complete_gradients_are_forgotten_without_a_step(void)
 {
     for (int marked = 0; marked < 2; marked++) {
         ls_run *run = ls_init(NULL, NULL, .gradient_accumulation_steps = 2);
-        ls_module *net = ls_linear_new(run, 1, 1, .no_bias = true);
+        ls_module *net = ls_linear_new(run, 1, 1, .bias = false);
         ls_optim *sgd = ls_sgd_new(run, net);
         ls_loop loop = {0};
         float x = 1;
@@ -336,32 +337,32 @@ static void complete_gradients_are_forgotten_without_a_step(void)
 static void gradients_that_add_up_have_one_scale(void)
 {
     ls_run *run = ls_init(NULL, NULL, .gradient_accumulation_steps = 2, .mixed_precision = LS_F16);
-    ls_module *a = ls_linear_new(run, 1, 1, .no_bias = true), *b = ls_linear_new(run, 1, 1, .no_bias = true);
+    ls_module *a = ls_linear_new(run, 1, 1, .bias = false), *b = ls_linear_new(run, 1, 1, .bias = false);
     ls_optim *first = ls_sgd_new(run, a), *second = ls_sgd_new(run, b, .lr = 1);
     double before = weight_of(b);
     ls_loop loop = {0};
     for (int i = 0; i < 2; i++) {
         next(run, &loop, i, 2, true);
-        ls_backward(run, ls_sum(ls_mul_scalar(ls_tensor_of(a, "weight"), i ? NAN : 1)));
+        ls_backward(run, ls_sum(ls_mul_scalar(ls_module_tensor(a, "weight"), i ? NAN : 1)));
         CHECK(!ls_step(first));
-        ls_backward(run, ls_sum(ls_tensor_of(b, "weight")));
+        ls_backward(run, ls_sum(ls_module_tensor(b, "weight")));
         CHECK(ls_step(second) == (i == 1));
     }
     CHECK_NEAR(weight_of(b), before - 1, 1e-6);
-    CHECK(ls_loss_scale_get(run).scale == 32768 && ls_finish(run) == 0);
+    CHECK(ls_loss_scaler(run).scale == 32768 && ls_finish(run) == 0);
 }
 
 /* Held by the program, with ls_zero_grad() first: as with a loader. */
 static void held_gradients_are_kept(void)
 {
     ls_run *run = ls_init(NULL, NULL);
-    ls_module *net = ls_linear_new(run, 1, 1, .no_bias = true);
+    ls_module *net = ls_linear_new(run, 1, 1, .bias = false);
     ls_optim *sgd = ls_sgd_new(run, net);
     static const double want[] = {1, 2, 3, 1, 2, 3};
     for (int i = 0; i < 6; i++) {
         ls_set_sync_gradients(run, i % 3 == 2);
         ls_zero_grad(sgd);
-        ls_backward(run, ls_sum(ls_tensor_of(net, "weight")));
+        ls_backward(run, ls_sum(ls_module_tensor(net, "weight")));
         CHECK(gradient_of(net) == want[i]);
         CHECK(ls_step(sgd) == (i % 3 == 2));
     }
@@ -398,22 +399,22 @@ static void loops_nest(void)
 static void clipping_unscales_first(void)
 {
     ls_run *run = ls_init(NULL, NULL, .mixed_precision = LS_F16);
-    ls_module *net = ls_linear_new(run, 3, 1, .no_bias = true);
+    ls_module *net = ls_linear_new(run, 3, 1, .bias = false);
     ls_optim *sgd = ls_sgd_new(run, net, .lr = 1);
-    ls_schedule *falling = ls_exponential_new(sgd, 0.5);
-    ls_tensor *w = ls_tensor_of(net, "weight");
+    ls_schedule *falling = ls_exponential_schedule_new(sgd, 0.5);
+    ls_tensor *w = ls_module_tensor(net, "weight");
     ls_init_constant(w, 0);
     ls_backward(run, ls_sum(ls_mul_scalar(w, 4)));
     CHECK_NEAR(ls_item(ls_clip_grad_norm(sgd, 1)), 4 * sqrt(3), 1e-5);
     CHECK(ls_step(sgd));
     CHECK_NEAR(ls_item(ls_sum(w)), -sqrt(3), 1e-5);
     ls_schedule_step(falling);
-    CHECK(ls_schedule_get(falling) == 1);
+    CHECK(ls_schedule_position(falling) == 1);
     ls_zero_grad(sgd);
     ls_backward(run, ls_sum(ls_mul_scalar(w, INFINITY)));
-    CHECK(!ls_step(sgd) && ls_step_was_skipped(sgd) && ls_loss_scale_get(run).scale == 32768);
+    CHECK(!ls_step(sgd) && ls_optim_step_was_skipped(sgd) && ls_loss_scaler(run).scale == 32768);
     ls_schedule_step(falling);
-    CHECK(ls_schedule_get(falling) == 1);
+    CHECK(ls_schedule_position(falling) == 1);
     CHECK(ls_finish(run) == 0);
 }
 
@@ -421,14 +422,14 @@ static void a_schedule_may_step_at_every_call(void)
 {
     ls_run *run = ls_init(NULL, NULL, .schedule_policy = LS_SCHEDULE_PER_CALL, .gradient_accumulation_steps = 4);
     ls_optim *sgd = ls_sgd_new(run, ls_linear_new(run, 1, 1), .lr = 1);
-    ls_schedule *falling = ls_warmup_linear_new(sgd, 0, 10);
+    ls_schedule *falling = ls_warmup_linear_schedule_new(sgd, 0, 10);
     for (int i = 0; i < 2; i++) {
         ls_accumulate(run)
         {
             ls_schedule_step(falling);
         }
     }
-    CHECK_NEAR(ls_lr(sgd), 0.8, 1e-12);
+    CHECK_NEAR(ls_optim_lr(sgd), 0.8, 1e-12);
     CHECK(ls_finish(run) == 0);
 }
 
@@ -436,20 +437,20 @@ static void a_schedule_may_step_at_every_call(void)
 static void a_schedule_moves_after_steps_alone(void)
 {
     ls_run *run = ls_init(NULL, NULL);
-    ls_module *net = ls_linear_new(run, 1, 1, .no_bias = true);
+    ls_module *net = ls_linear_new(run, 1, 1, .bias = false);
     ls_optim *sgd = ls_sgd_new(run, net, .lr = 1);
-    ls_schedule *falling = ls_exponential_new(sgd, 0.5);
+    ls_schedule *falling = ls_exponential_schedule_new(sgd, 0.5);
     ls_schedule_step(falling);
     ls_backward(run, loss_of(run, net, 0, 1));
     ls_schedule_step(falling);
-    CHECK(ls_schedule_get(falling) == 0 && ls_lr(sgd) == 1);
+    CHECK(ls_schedule_position(falling) == 0 && ls_optim_lr(sgd) == 1);
     CHECK(ls_step(sgd) && ls_step(sgd));
     ls_schedule_step(falling);
     ls_schedule_step(falling);
-    CHECK(ls_schedule_get(falling) == 1 && ls_lr(sgd) == 0.5);
-    ls_schedule_set(falling, 5);
+    CHECK(ls_schedule_position(falling) == 1 && ls_optim_lr(sgd) == 0.5);
+    ls_schedule_set_position(falling, 5);
     ls_schedule_step(falling);
-    CHECK(ls_schedule_get(falling) == 5);
+    CHECK(ls_schedule_position(falling) == 5);
     CHECK(ls_finish(run) == 0);
 }
 
@@ -458,19 +459,19 @@ static void schedules_end_with_the_steps(void)
 {
     for (int k = 1; k <= 4; k *= 2) {
         ls_run *run = ls_init(NULL, NULL, .gradient_accumulation_steps = k);
-        ls_module *net = ls_linear_new(run, 1, 1, .no_bias = true);
+        ls_module *net = ls_linear_new(run, 1, 1, .bias = false);
         ls_optim *sgd = ls_sgd_new(run, net, .lr = 10);
-        ls_schedule *falling = ls_warmup_linear_new(sgd, 0, 20);
+        ls_schedule *falling = ls_warmup_linear_schedule_new(sgd, 0, 20);
         ls_loop loop = {0};
         for (int i = 0; i < 20 * k; i++) {
             next(run, &loop, i, 20 * k, true);
-            CHECK(ls_lr(sgd) > 0);
+            CHECK(ls_optim_lr(sgd) > 0);
             ls_backward(run, loss_of(run, net, 0, 1));
             ls_step(sgd);
             ls_schedule_step(falling);
             ls_zero_grad(sgd);
         }
-        CHECK(ls_lr(sgd) == 0);
+        CHECK(ls_optim_lr(sgd) == 0);
         ls_loop_end(run, &loop);
         CHECK(ls_finish(run) == 0);
     }

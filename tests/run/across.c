@@ -20,13 +20,13 @@
 /* arange(P) + 1 + P * rank */
 static ls_tensor *mine(ls_run *run)
 {
-    int n = ls_world(run);
+    int n = ls_world_size(run);
     return ls_arange(run, LS_F32, n, 1 + n * ls_rank(run), 1);
 }
 
 static void gathers(ls_run *run)
 {
-    int n = ls_world(run);
+    int n = ls_world_size(run);
     ls_tensor *all = ls_gather(run, mine(run));
     CHECK(ls_dim(all, 0) == n * n && ls_item(ls_min(all)) == 1 && ls_item(ls_max(all)) == n * n);
     CHECK(ls_item(ls_sum(ls_abs(ls_sub(all, ls_arange(run, LS_F32, n * n, 1, 1))))) == 0);
@@ -47,7 +47,7 @@ static void objects(ls_run *run)
     char text[16];
     int length = ls_rank(run) == 1 ? 0 : snprintf(text, sizeof text, "rank %d", ls_rank(run));
     ls_gathered all = ls_gather_object(run, text, (size_t)length);
-    CHECK(all.count == ls_world(run));
+    CHECK(all.count == ls_world_size(run));
     for (int r = 0; r < all.count; r++) {
         snprintf(text, sizeof text, "rank %d", r);
         CHECK(all.size[r] == (r == 1 ? 0 : 6) && memcmp(all.data[r], text, all.size[r]) == 0);
@@ -57,18 +57,18 @@ static void objects(ls_run *run)
 static void reduces_and_broadcasts(ls_run *run)
 {
     ls_tensor *from_first = ls_broadcast(run, mine(run), 0);
-    CHECK(ls_item(ls_max(from_first)) == ls_world(run));
-    if (ls_world(run) != 2) return;
-    CHECK_NUMBERS(ls_reduce(run, mine(run), LS_ACROSS_SUM), 4, 6);
-    CHECK_NUMBERS(ls_reduce(run, mine(run), LS_ACROSS_MEAN), 2, 3);
-    CHECK_NUMBERS(ls_reduce(run, mine(run), LS_ACROSS_MAX), 3, 4);
-    CHECK_NUMBERS(ls_reduce(run, mine(run), LS_ACROSS_MIN), 1, 2);
+    CHECK(ls_item(ls_max(from_first)) == ls_world_size(run));
+    if (ls_world_size(run) != 2) return;
+    CHECK_NUMBERS(ls_reduce(run, mine(run), LS_REDUCE_SUM), 4, 6);
+    CHECK_NUMBERS(ls_reduce(run, mine(run), LS_REDUCE_MEAN), 2, 3);
+    CHECK_NUMBERS(ls_reduce(run, mine(run), LS_REDUCE_MAX), 3, 4);
+    CHECK_NUMBERS(ls_reduce(run, mine(run), LS_REDUCE_MIN), 1, 2);
     CHECK_NUMBERS(ls_broadcast(run, mine(run), 1), 3, 4);
 }
 
 static void pads(ls_run *run)
 {
-    int rank = ls_rank(run), n = ls_world(run);
+    int rank = ls_rank(run), n = ls_world_size(run);
     ls_tensor *t = ls_pad_across_processes(run, ls_arange(run, LS_F32, rank == 0 ? n + 1 : n, 0, 1));
     CHECK(ls_dim(t, 0) == n + 1);
     if (rank) CHECK(ls_item(ls_select(t, 0, n)) == 0 && ls_item(ls_select(t, 0, n - 1)) == n - 1);
@@ -89,7 +89,7 @@ static void pads(ls_run *run)
 
 static void splits(ls_run *run)
 {
-    int n = ls_world(run);
+    int n = ls_world_size(run);
     ls_tensor *all = ls_arange(run, LS_F32, 17, 0, 1);
     ls_tensor *part = ls_split_tensor_between_processes(run, all, false);
     ls_tensor *padded = ls_split_tensor_between_processes(run, all, true);
@@ -152,7 +152,7 @@ static void main_goes_first(ls_run *run)
         atomic_fetch_add(&arrived, 1);
     }
     ls_wait_for_everyone(run);
-    CHECK(atomic_load(&arrived) == ls_world(run));
+    CHECK(atomic_load(&arrived) == ls_world_size(run));
     ls_wait_for_everyone(run);
     atomic_store(&arrived, 0);
 }
@@ -162,7 +162,7 @@ static void one_of_each_host_goes_first(ls_run *run)
 {
     int before = run->session->local_rank;
     run->session->local_rank = ls_rank(run) < 2 ? ls_rank(run) : ls_rank(run) - 2;
-    int hosts = ls_world(run) > 2 ? 2 : 1;
+    int hosts = ls_world_size(run) > 2 ? 2 : 1;
     ls_local_main_first(run)
     {
         if (ls_is_local_main(run)) {
@@ -174,7 +174,7 @@ static void one_of_each_host_goes_first(ls_run *run)
         atomic_fetch_add(&arrived, 1);
     }
     ls_wait_for_everyone(run);
-    CHECK(atomic_load(&arrived) == ls_world(run));
+    CHECK(atomic_load(&arrived) == ls_world_size(run));
     ls_wait_for_everyone(run);
     atomic_store(&arrived, 0);
     run->session->local_rank = before;
@@ -182,8 +182,8 @@ static void one_of_each_host_goes_first(ls_run *run)
 
 static void identities(ls_run *run)
 {
-    CHECK(ls_is_main(run) == (ls_rank(run) == 0) && ls_is_last(run) == (ls_rank(run) == ls_world(run) - 1));
-    CHECK(ls_is_local_main(run) == ls_is_main(run) && ls_local_world(run) == ls_world(run));
+    CHECK(ls_is_main(run) == (ls_rank(run) == 0) && ls_is_last(run) == (ls_rank(run) == ls_world_size(run) - 1));
+    CHECK(ls_is_local_main(run) == ls_is_main(run) && ls_local_world_size(run) == ls_world_size(run));
 }
 
 static void disagreement(ls_run *run)
@@ -191,16 +191,18 @@ static void disagreement(ls_run *run)
     ls_tensor *t = ls_rank(run) ? ls_ones(run, LS_F32, 1, 2, 5) : ls_ones(run, LS_F32, 1, 5);
     CHECK(!ls_is_valid(ls_gather(run, t)) && ls_error(run) == LS_ERR_SHAPE);
     CHECK_TEXT(ls_error_message(run), "ls_gather: process 0 has [1,5] f32, process 1 has [1,2,5] f32");
-    ls_error_clear(run);
-    CHECK(!ls_is_valid(ls_reduce(run, t, LS_ACROSS_SUM)) && ls_error(run) == LS_ERR_SHAPE);
-    ls_error_clear(run);
+    ls_clear_error(run);
+    CHECK(!ls_is_valid(ls_reduce(run, t, LS_REDUCE_SUM)) && ls_error(run) == LS_ERR_SHAPE);
+    ls_clear_error(run);
+    CHECK(!ls_is_valid(ls_reduce(run, t, LS_REDUCE_NONE)) && ls_error(run) == LS_ERR_VALUE);
+    ls_clear_error(run);
     CHECK(!ls_is_valid(ls_pad_across_processes(run, t)) && ls_error(run) == LS_ERR_SHAPE);
-    ls_error_clear(run);
+    ls_clear_error(run);
     CHECK(!ls_is_valid(ls_broadcast(run, t, 0)) && ls_error(run) == LS_ERR_SHAPE);
-    ls_error_clear(run);
+    ls_clear_error(run);
     CHECK(!ls_is_valid(ls_broadcast(run, t, 2)) && ls_error(run) == LS_ERR_VALUE);
-    ls_error_clear(run);
-    CHECK(!ls_is_valid(ls_reduce(run, ls_ones(run, LS_I64, 2), LS_ACROSS_MEAN)) && ls_error(run) == LS_ERR_DTYPE);
+    ls_clear_error(run);
+    CHECK(!ls_is_valid(ls_reduce(run, ls_ones(run, LS_I64, 2), LS_REDUCE_MEAN)) && ls_error(run) == LS_ERR_DTYPE);
 }
 
 /* An odd number of processes raises the schedule by as many steps where Accelerate's policy is asked for. */
@@ -208,18 +210,18 @@ static void schedules_per_process(ls_run *run)
 {
     run->schedule_policy = LS_SCHEDULE_PER_PROCESS;
     ls_optim *sgd = ls_sgd_new(run, ls_linear_new(run, 1, 1), .lr = 1);
-    ls_schedule *cycle = ls_one_cycle_new(sgd, .max_lr = 0.01, .steps_per_epoch = 2, .epochs = 1);
-    ls_schedule *falling = ls_warmup_linear_new(sgd, 0, 10);
+    ls_schedule *cycle = ls_one_cycle_schedule_new(sgd, .max_lr = 0.01, .steps_per_epoch = 2, .epochs = 1);
+    ls_schedule *falling = ls_warmup_linear_schedule_new(sgd, 0, 10);
     ls_step(sgd);
     ls_schedule_step(falling);
-    CHECK(ls_schedule_get(falling) == ls_world(run));
+    CHECK(ls_schedule_position(falling) == ls_world_size(run));
     ls_schedule_step(cycle);
     ls_step(sgd);
     ls_schedule_step(cycle);
-    CHECK(ls_schedule_get(cycle) <= 2 && ls_error(run) == LS_OK);
+    CHECK(ls_schedule_position(cycle) <= 2 && ls_error(run) == LS_OK);
     run->schedule_policy = LS_SCHEDULE_PER_STEP;
     ls_schedule_step(falling);
-    CHECK(ls_schedule_get(falling) == ls_world(run) + 1);
+    CHECK(ls_schedule_position(falling) == ls_world_size(run) + 1);
 }
 
 static void alone_and_together(void (*body)(ls_run *run))
@@ -268,7 +270,7 @@ static void count_batches(ls_run *run)
 /* Only rank 0 looks at samples; every rank gets its rows of all fields, those of varying size padded alike. */
 static atomic_int looked[2];
 
-static bool look(void *user, int64_t i, ls_sample *sample)
+static bool look(int64_t i, ls_sample *sample, void *user)
 {
     ls_run *run = user;
     looked[ls_rank(run)]++;
@@ -333,7 +335,7 @@ static void count_seven(ls_run *run)
             seen += ls_numel(all);
             with_repeats += ls_numel(ls_gather_with_repeats(run, b.tensor[0]));
         }
-        CHECK(seen == 7 && sum == 28 && with_repeats == (ls_world(run) == 1 ? 7 : 8));
+        CHECK(seen == 7 && sum == 28 && with_repeats == (ls_world_size(run) == 1 ? 7 : 8));
     }
     CHECK_MSG(ls_error(run) == LS_OK, "%s", ls_error_message(run));
 }

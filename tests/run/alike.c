@@ -125,11 +125,11 @@ static void prepare_oddly(ls_run *run)
     ls_module *model =
         ls_sequential_new(run, ls_linear_new(run, 4, 2), ls_dropout_new(run, odd && tried == DROPOUT ? 0.5 : 0.25));
     ls_optim *optim = make_optim(run, model, odd);
-    ls_schedule *schedule = ls_cosine_new(optim, odd && tried == SCHEDULE ? 20 : 10, 0);
-    if (odd && tried == RATE_SET_LATER) ls_set_lr(optim, 0.3);
-    ls_dataset *set = ls_tensor_dataset_of(run, 1, (ls_tensor *[]){ls_zeros(run, LS_F32, 8, 1)});
+    ls_schedule *schedule = ls_cosine_schedule_new(optim, odd && tried == SCHEDULE ? 20 : 10, 0);
+    if (odd && tried == RATE_SET_LATER) ls_optim_set_lr(optim, 0.3);
+    ls_dataset *set = ls_tensor_dataset_new_n(run, (ls_tensor *[]){ls_zeros(run, LS_F32, 8, 1)}, 1);
     if (odd && tried == SPLIT_SEED) ls_set_seed(run, 77);
-    if (tried == SPLIT_SEED) ls_split(set, 0.5, &set, &(ls_dataset *){NULL});
+    if (tried == SPLIT_SEED) ls_random_split(set, 0.5, &set, &(ls_dataset *){NULL});
     ls_loader *loader =
         ls_loader_new(run, set, .batch = 2, .shuffle = odd && tried == SHUFFLE, .drop_last = odd && tried == DROP_LAST);
     if (odd && tried == ACCUMULATION) ls_set_gradient_accumulation_steps(run, 3);
@@ -148,7 +148,7 @@ static void objects_that_differ_are_refused(void)
 /* One process may keep for longer what all are done with. */
 static void free_early(ls_run *run)
 {
-    ls_dataset *set = ls_tensor_dataset_of(run, 1, (ls_tensor *[]){ls_zeros(run, LS_F32, 8, 1)});
+    ls_dataset *set = ls_tensor_dataset_new_n(run, (ls_tensor *[]){ls_zeros(run, LS_F32, 8, 1)}, 1);
     ls_loader *first = ls_loader_new(run, set, .batch = 2);
     ls_prepare(run, first);
     if (ls_rank(run) == 1) ls_loader_free(first);
@@ -165,7 +165,7 @@ static void what_was_prepared_before_is_not_compared_again(void)
 static void a_freed_object_is_no_longer_prepared(void)
 {
     ls_run *run = ls_init(NULL, NULL);
-    ls_dataset *set = ls_tensor_dataset_of(run, 1, (ls_tensor *[]){ls_zeros(run, LS_F32, 8, 1)});
+    ls_dataset *set = ls_tensor_dataset_new_n(run, (ls_tensor *[]){ls_zeros(run, LS_F32, 8, 1)}, 1);
     for (int i = 0; i < 4; i++) {
         ls_loader *loader = ls_loader_new(run, set, .batch = 2);
         ls_prepare(run, loader);

@@ -17,7 +17,7 @@ void call(ls_run *run, ls_module *m, ls_dataset *set)
 
 for cc in "$1" gcc clang; do
     command -v "$cc" >/dev/null || continue
-    for call in 'ls_adamw_new(run, m, .lr = 0.05)' 'ls_sgd_new(run, m)' 'ls_linear_new(run, 2, 3, .no_bias = true)' \
+    for call in 'ls_adamw_new(run, m, .lr = 0.05)' 'ls_sgd_new(run, m)' 'ls_linear_new(run, 2, 3, .bias = false)' \
         'ls_loader_new(run, set, .batch = 2)' 'ls_image_read(run, "a.png")' \
         'ls_adamw_opts o = LS_OPTIONS(ls_adamw_opts, .lr = 0); (void)o'; do
         program "$call"

@@ -96,9 +96,9 @@ static void one_run_may_track_twice_in_a_folder(void)
 {
     folder_fresh(HOME);
     ls_run *run = ls_init(NULL, NULL, .project_dir = HOME);
-    CHECK(ls_track_new(run, "jsonl", .name = "records") && ls_track_new(run, "csv", .name = "records"));
+    CHECK(ls_tracker_new(run, "jsonl", .name = "records") && ls_tracker_new(run, "csv", .name = "records"));
     ls_run *second = ls_init(NULL, NULL, .project_dir = HOME);
-    CHECK(!ls_track_new(second, "jsonl", .name = "records") && ls_error(second) == LS_ERR_STATE);
+    CHECK(!ls_tracker_new(second, "jsonl", .name = "records") && ls_error(second) == LS_ERR_STATE);
     ls_finish(second);
     CHECK(ls_finish(run) == 0);
 }
@@ -110,7 +110,7 @@ static void a_planted_link_is_not_followed(void)
     file_append(HOME "/precious", "mine\n");
     CHECK(symlink("../../precious", RECORDS "/values.jsonl") == 0);
     ls_run *run = ls_init(NULL, NULL, .project_dir = HOME);
-    CHECK(!ls_track_new(run, "jsonl", .name = "records"));
+    CHECK(!ls_tracker_new(run, "jsonl", .name = "records"));
     CHECK_MSG(strstr(ls_error_message(run), "values.jsonl is a link; remove it"), "%s", ls_error_message(run));
     ls_finish(run);
     char *text = file_text(HOME "/precious", NULL);
@@ -125,7 +125,7 @@ static int print_and_track(bool closes)
 {
     ls_run *run = ls_init(NULL, NULL, .project_dir = HOME);
     if (closes) close(1), close(2);
-    ls_track_new(run, "all", .name = "records");
+    ls_tracker_new(run, "all", .name = "records");
     for (int i = 0; i < 3; i++) {
         printf("on stdout\n");
         fflush(stdout);

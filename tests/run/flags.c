@@ -107,7 +107,7 @@ static void auto_may_be_given_where_it_is_the_default(void)
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         l = wrong[i];
         CHECK(!parse(run, &l, &s, NULL) && ls_error(run) == LS_ERR_VALUE);
-        ls_error_clear(run);
+        ls_clear_error(run);
     }
     CHECK(ls_finish(run) == 0);
 }
@@ -156,7 +156,7 @@ static void the_run_takes_its_own(void)
     char **argv = l.argv;
     ls_run *run = ls_init(&l.argc, &argv, .seed = 1, .gradient_accumulation_steps = 2, .project_dir = ".");
     CHECK_TEXT(ls_error_message(run), "");
-    CHECK(ls_random_get(run).seed == 7 && ls_gradient_accumulation_steps(run) == 4);
+    CHECK(ls_rng(run).seed == 7 && ls_gradient_accumulation_steps(run) == 4);
     CHECK_TEXT(ls_project_dir(run), "/tmp/x");
     CHECK(ls_mixed_precision(run) == LS_BF16);
     CHECK(l.argc == 7 && strcmp(l.argv[1], "--epochs") == 0 && strcmp(l.argv[3], "file") == 0 &&
@@ -166,7 +166,7 @@ static void the_run_takes_its_own(void)
     line no = LINE("--mixed_precision", "no");
     argv = no.argv;
     run = ls_init(&no.argc, &argv, .mixed_precision = LS_F16);
-    CHECK(ls_loss_scale_get(run).scale == 1 && ls_mixed_precision(run) == LS_F32 && no.argc == 1);
+    CHECK(ls_loss_scaler(run).scale == 1 && ls_mixed_precision(run) == LS_F32 && no.argc == 1);
     CHECK(ls_finish(run) == 0);
 
     line bad = LINE("--mixed_precision", "fp8");

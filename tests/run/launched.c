@@ -80,7 +80,7 @@ static int count_threads(void *argument)
     board *b = argument;
     b->threads[number("RANK")] = ls_parallel_width();
     ls_run *run = ls_init(NULL, NULL);
-    b->world[ls_rank(run)] = ls_world(run);
+    b->world[ls_rank(run)] = ls_world_size(run);
     work(run);
     return ls_finish(run);
 }
@@ -155,7 +155,7 @@ static void a_launch_in_a_launched_process_is_refused(void)
 
 static double weight_of(ls_module *model)
 {
-    return ls_item(ls_sum(ls_tensor_of(model, "weight")));
+    return ls_item(ls_sum(ls_module_tensor(model, "weight")));
 }
 
 static const char *device; /* of the workers */
@@ -166,10 +166,10 @@ static int train(void *argument)
     ls_run *run = ls_init(NULL, NULL, .seed = 5, .device = device);
     ls_module *model = ls_launched_model(run);
     if (ls_error(run)) return ls_finish(run);
-    if (ls_grad(ls_tensor_of(model, "weight"))) return 9; /* the launcher's: it stays there */
+    if (ls_grad(ls_module_tensor(model, "weight"))) return 9; /* the launcher's: it stays there */
     int rank = ls_rank(run);
     b->rank[rank] = rank;
-    b->world[rank] = ls_world(run);
+    b->world[rank] = ls_world_size(run);
     b->before[rank] = weight_of(model);
     ls_optim *sgd = ls_sgd_new(run, model, .lr = 0.1);
     ls_prepare(run, model, sgd);
@@ -182,7 +182,7 @@ static int train(void *argument)
     run = ls_init(NULL, NULL); /* the next is an ordinary one */
     if (!ls_error(run) && ls_launched_model(run)) code = 8;
     if (ls_error(run) != LS_ERR_STATE) code = 8;
-    ls_error_clear(run);
+    ls_clear_error(run);
     return ls_finish(run) ? 7 : code;
 }
 
@@ -223,7 +223,7 @@ static int forget_init(void *argument)
     ls_module *model = argument;
     ls_run *run = ls_init(NULL, NULL); /* and then the program goes on with the run it had before */
     (void)run;
-    return ls_rank(run) == number("RANK") && ls_world(run) == 2 && model == ls_launched_model(run) ? 0 : 5;
+    return ls_rank(run) == number("RANK") && ls_world_size(run) == 2 && model == ls_launched_model(run) ? 0 : 5;
 }
 
 static int use_before_init(void *argument)
@@ -280,7 +280,7 @@ static int weigh(void *argument)
 static int launch_heavy(board *b)
 {
     ls_run *outer = ls_init(NULL, NULL);
-    ls_module *model = ls_linear_new(outer, SIDE, SIDE, .no_bias = true);
+    ls_module *model = ls_linear_new(outer, SIDE, SIDE, .bias = false);
     int code = ls_launch(weigh, b, .num_processes = 4, .num_threads = 1, .model = model);
     return ls_finish(outer) ? 9 : code;
 }

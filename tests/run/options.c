@@ -15,24 +15,24 @@
         (void)(call);                                                                                                  \
         CHECK(ls_error(run) == LS_ERR_VALUE);                                                                          \
         CHECK_MSG(strstr(ls_error_message(run), text), "%s", ls_error_message(run));                                   \
-        ls_error_clear(run);                                                                                           \
+        ls_clear_error(run);                                                                                           \
     } while (0)
 
 static void zero_is_zero_in_optimisers(void)
 {
     ls_run *run = ls_init(NULL, NULL);
     ls_module *net = ls_linear_new(run, 2, 2);
-    ls_group_numbers plain = ls_group_get(ls_adamw_new(run, net), 0);
+    ls_group_numbers plain = ls_optim_group(ls_adamw_new(run, net), 0);
     CHECK(plain.lr == 1e-3 && plain.weight_decay == 0.01 && plain.beta1 == 0.9 && plain.beta2 == 0.999);
     ls_optim *adam = ls_adamw_new(run, net, .lr = 0, .weight_decay = 0, .beta1 = 0, .epsilon = 0);
-    ls_group_numbers zeros = ls_group_get(adam, 0);
+    ls_group_numbers zeros = ls_optim_group(adam, 0);
     CHECK(zeros.lr == 0 && zeros.weight_decay == 0 && zeros.beta1 == 0 && zeros.epsilon == 0 && zeros.beta2 == 0.999);
 
     ls_optim *sgd = ls_sgd_new(run, net, .lr = 0.5, .momentum = 0.9, .weight_decay = 0.1);
-    int group = ls_group_add(sgd, ls_state_matching(ls_parameters(net), "bias"), .weight_decay = 0);
-    CHECK(ls_group_get(sgd, group).weight_decay == 0 && ls_group_get(sgd, group).momentum == 0.9);
-    ls_group_set(sgd, group, .momentum = 0);
-    CHECK(ls_group_get(sgd, group).momentum == 0 && ls_group_get(sgd, group).lr == 0.5);
+    int group = ls_optim_add_group(sgd, ls_state_matching(ls_parameters(net), "bias"), .weight_decay = 0);
+    CHECK(ls_optim_group(sgd, group).weight_decay == 0 && ls_optim_group(sgd, group).momentum == 0.9);
+    ls_optim_set_group(sgd, group, .momentum = 0);
+    CHECK(ls_optim_group(sgd, group).momentum == 0 && ls_optim_group(sgd, group).lr == 0.5);
     FAILS(ls_sgd_new(run, net, .lr = NAN), "lr");
     CHECK(ls_finish(run) == 0);
 }
@@ -42,11 +42,12 @@ static void an_optimiser_of_some_parameters_leaves_the_others(void)
     ls_run *run = ls_init(NULL, NULL);
     ls_module *net = ls_linear_new(run, 2, 2);
     ls_optim *sgd = ls_sgd_new(run, NULL, .lr = 1, .parameters = ls_state_matching(ls_parameters(net), "bias"));
-    double weight = ls_item(ls_sum(ls_tensor_of(net, "weight"))), bias = ls_item(ls_sum(ls_tensor_of(net, "bias")));
+    double weight = ls_item(ls_sum(ls_module_tensor(net, "weight"))),
+           bias = ls_item(ls_sum(ls_module_tensor(net, "bias")));
     ls_backward(run, ls_sum(ls_forward(net, ls_ones(run, LS_F32, 1, 2))));
     CHECK(ls_step(sgd));
-    CHECK(ls_item(ls_sum(ls_tensor_of(net, "weight"))) == weight);
-    CHECK_NEAR(ls_item(ls_sum(ls_tensor_of(net, "bias"))), bias - 2, 1e-6);
+    CHECK(ls_item(ls_sum(ls_module_tensor(net, "weight"))) == weight);
+    CHECK_NEAR(ls_item(ls_sum(ls_module_tensor(net, "bias"))), bias - 2, 1e-6);
     FAILS(ls_adam_new(run, NULL), "no parameters");
     CHECK(ls_finish(run) == 0);
 }
@@ -85,7 +86,7 @@ static void zero_is_zero_in_layers_and_operators(void)
     CHECK(ls_finish(run) == 0);
 }
 
-static bool get(void *user, int64_t index, ls_sample *sample)
+static bool get(int64_t index, ls_sample *sample, void *user)
 {
     (void)user;
     *(int64_t *)ls_sample_field(sample, 0) = index;
@@ -187,13 +188,13 @@ static void zero_is_refused_where_it_makes_no_sense(void)
 
     run = ls_init(NULL, NULL);
     ls_optim *sgd = ls_sgd_new(run, ls_linear_new(run, 1, 1));
-    FAILS(ls_one_cycle_new(sgd, .max_lr = 0.1), "its length is missing");
-    FAILS(ls_one_cycle_new(sgd, .max_lr = 0.1, .epochs = 0, .steps_per_epoch = 3), ".epochs is below 1");
-    FAILS(ls_one_cycle_new(sgd, .max_lr = 0.1, .epochs = 3), ".steps_per_epoch is missing");
-    FAILS(ls_one_cycle_new(sgd, .max_lr = 0.1, .total_steps = 0), ".total_steps is below 1");
-    FAILS(ls_one_cycle_new(sgd, .total_steps = 5), "give .max_lr");
-    FAILS(ls_one_cycle_new(sgd, .max_lr = 0.1, .total_steps = 5, .div_factor = 0), ".div_factor = 0");
-    CHECK(ls_one_cycle_new(sgd, .max_lr = 0.1, .total_steps = 5, .pct_start = 0) != NULL);
+    FAILS(ls_one_cycle_schedule_new(sgd, .max_lr = 0.1), "its length is missing");
+    FAILS(ls_one_cycle_schedule_new(sgd, .max_lr = 0.1, .epochs = 0, .steps_per_epoch = 3), ".epochs is below 1");
+    FAILS(ls_one_cycle_schedule_new(sgd, .max_lr = 0.1, .epochs = 3), ".steps_per_epoch is missing");
+    FAILS(ls_one_cycle_schedule_new(sgd, .max_lr = 0.1, .total_steps = 0), ".total_steps is below 1");
+    FAILS(ls_one_cycle_schedule_new(sgd, .total_steps = 5), "give .max_lr");
+    FAILS(ls_one_cycle_schedule_new(sgd, .max_lr = 0.1, .total_steps = 5, .div_factor = 0), ".div_factor = 0");
+    CHECK(ls_one_cycle_schedule_new(sgd, .max_lr = 0.1, .total_steps = 5, .pct_start = 0) != NULL);
     CHECK(ls_finish(run) == 0);
 }
 
@@ -222,13 +223,13 @@ static void an_older_caller_gets_the_defaults_of_newer_options(void)
     } old = {.lr = 0, .beta1 = 0.5};
     memset(old.garbage, 0xff, sizeof old.garbage);
     ls_optim *adam = ls_adamw_new_sized(run, net, (const ls_adamw_opts *)(const void *)&old, 2 * sizeof(double));
-    ls_group_numbers got = ls_group_get(adam, 0);
+    ls_group_numbers got = ls_optim_group(adam, 0);
     CHECK(got.lr == 0 && got.beta1 == 0.5 && got.beta2 == 0.999 && got.weight_decay == 0.01);
-    got = ls_group_get(ls_adamw_new_sized(run, net, NULL, 0), 0);
+    got = ls_optim_group(ls_adamw_new_sized(run, net, NULL, 0), 0);
     CHECK(got.lr == 1e-3 && got.weight_decay == 0.01);
     ls_adamw_opts kept = LS_OPTIONS(ls_adamw_opts, .weight_decay = 0);
     kept.lr = 0.25;
-    got = ls_group_get(ls_adamw_new_sized(run, net, &kept, LS_OPTS_SIZE(ls_adamw_opts)), 0);
+    got = ls_optim_group(ls_adamw_new_sized(run, net, &kept, LS_OPTS_SIZE(ls_adamw_opts)), 0);
     CHECK(got.lr == 0.25 && got.weight_decay == 0 && got.beta1 == 0.9);
     CHECK(ls_finish(run) == 0);
 }

@@ -85,40 +85,40 @@ static int train_by(int64_t (*length)(const ls_loader *), ls_schedule *(*make)(l
 
 static ls_schedule *linear(ls_optim *optim, int64_t steps)
 {
-    return ls_warmup_linear_new(optim, 1, steps);
+    return ls_warmup_linear_schedule_new(optim, 1, steps);
 }
 
 static ls_schedule *cosine(ls_optim *optim, int64_t steps)
 {
-    return ls_cosine_new(optim, steps, 0);
+    return ls_cosine_schedule_new(optim, steps, 0);
 }
 
 static ls_schedule *cycle(ls_optim *optim, int64_t steps)
 {
-    return ls_one_cycle_new(optim, .max_lr = 1, .total_steps = steps);
+    return ls_one_cycle_schedule_new(optim, .max_lr = 1, .total_steps = steps);
 }
 
 static ls_schedule *sequence(ls_optim *optim, int64_t steps)
 {
-    ls_schedule *parts[] = {ls_exponential_new(optim, 1), ls_cosine_new(optim, steps - 2, 0)};
-    return ls_sequential_schedule_new(optim, 2, parts, (int64_t[]){2});
+    ls_schedule *parts[] = {ls_exponential_schedule_new(optim, 1), ls_cosine_schedule_new(optim, steps - 2, 0)};
+    return ls_sequential_schedule_new(optim, parts, 2, (int64_t[]){2});
 }
 
 static ls_schedule *endless(ls_optim *optim, int64_t steps)
 {
     (void)steps;
-    return ls_exponential_new(optim, 0.9);
+    return ls_exponential_schedule_new(optim, 0.9);
 }
 
 static ls_schedule *third(ls_optim *optim, int64_t steps)
 {
-    return ls_cosine_new(optim, steps / 3, 0);
+    return ls_cosine_schedule_new(optim, steps / 3, 0);
 }
 
 static ls_schedule *restarts(ls_optim *optim, int64_t steps)
 {
     ls_schedule *parts[] = {third(optim, steps), third(optim, steps), third(optim, steps)};
-    return ls_sequential_schedule_new(optim, 3, parts, (int64_t[]){steps / 3, steps / 3 * 2});
+    return ls_sequential_schedule_new(optim, parts, 3, (int64_t[]){steps / 3, steps / 3 * 2});
 }
 
 static int64_t two_an_epoch(const ls_loader *loader)
@@ -153,15 +153,15 @@ static int endless_by_steps(void)
 }
 static int cosine_by_batches(void)
 {
-    return train_by(ls_len, cosine);
+    return train_by(ls_loader_len, cosine);
 }
 static int cycle_by_batches(void)
 {
-    return train_by(ls_len, cycle);
+    return train_by(ls_loader_len, cycle);
 }
 static int sequence_by_batches(void)
 {
-    return train_by(ls_len, sequence);
+    return train_by(ls_loader_len, sequence);
 }
 static int linear_too_short(void)
 {
@@ -214,7 +214,7 @@ static void train_on(ls_run *run, float (*spoil)(int rank, int i), bool clip, bo
         ls_tensor *loss = ls_mean(ls_forward(last, ls_forward(first, ls_from(run, LS_F32, LS_SHAPE(2, 4), x))));
         ls_backward(run, loss);
         if (clip) ls_clip_grad_norm(sgd, 1);
-        if (isfinite(x[6]) || ls_world(run) > 1) ls_step(sgd); /* all processes, or none */
+        if (isfinite(x[6]) || ls_world_size(run) > 1) ls_step(sgd); /* all processes, or none */
         ls_zero_grad(sgd);
     }
 }
@@ -258,7 +258,7 @@ static int told_to_end(void)
     ls_should_stop(run); /* listens from now on */
     train_on(run, nan_in_the_third, false, false);
     ls_optim *sgd = ls_sgd_new(run, ls_linear_new(run, 1, 1));
-    ls_cosine_new(sgd, 50, 0);
+    ls_cosine_schedule_new(sgd, 50, 0);
     ls_step(sgd);
     raise(SIGTERM);
     CHECK(ls_should_stop(run));
@@ -319,14 +319,14 @@ static void train_what_was_given(ls_run *run)
     ls_module *first = ls_module_add(net, "fc1", ls_linear_new(run, 1, 3));
     ls_module *last = ls_module_add(head, "fc2", ls_linear_new(run, 3, 1));
     ls_optim *sgd = ls_sgd_new(run, net, .lr = 1e-3);
-    ls_group_add(sgd, ls_parameters(head));
+    ls_optim_add_group(sgd, ls_parameters(head));
     ls_loader *loader;
     batches_of_five(&loader, run);
     if (given.net) ls_prepare(run, net);
     if (given.head) ls_prepare(run, head);
     if (given.optim) ls_prepare(run, sgd);
     if (given.loader) ls_prepare(run, loader);
-    if (given.apart) ls_train_apart(sgd);
+    if (given.apart) ls_optim_train_apart(sgd);
     CHECK(ls_len(loader) == 3);
     for (int epoch = 0; epoch < 2; epoch++)
         for (ls_batch b; ls_next(loader, &b);) {
@@ -384,8 +384,8 @@ static int overflow_on_the_way_back(void)
 {
     ls_run *run = ls_init(NULL, NULL, .device = device, .check_finite = true);
     ls_module *net = ls_module_new(run, "Net", NULL, NULL);
-    ls_module *layer = ls_module_add(net, "fc1", ls_linear_new(run, 2, 1, .no_bias = true));
-    ls_init_constant(ls_tensor_of(layer, "weight"), 0);
+    ls_module *layer = ls_module_add(net, "fc1", ls_linear_new(run, 2, 1, .bias = false));
+    ls_init_constant(ls_module_tensor(layer, "weight"), 0);
     float x[2] = {1e30f, 1}; /* the loss is 0, its gradient 1e30 * 1e30 */
     ls_tensor *y = ls_forward(layer, ls_from(run, LS_F32, LS_SHAPE(1, 2), x));
     ls_backward(run, ls_sum(ls_mul_scalar(y, 1e30)));
@@ -395,9 +395,9 @@ static int overflow_on_the_way_back(void)
 static int masked(void)
 {
     ls_run *run = ls_init(NULL, NULL, .device = device);
-    ls_tensor *x = ls_requires_grad(ls_ones(run, LS_F32, 2, 2), true);
+    ls_tensor *x = ls_set_requires_grad(ls_ones(run, LS_F32, 2, 2), true);
     ls_tensor *mask = ls_full(run, LS_F32, -INFINITY, 1, 1);
-    ls_tensor *scores = ls_concat(2, (ls_tensor *[]){x, ls_expand(mask, 2, 1)}, 1);
+    ls_tensor *scores = ls_concat(1, x, ls_expand(mask, 2, 1));
     ls_backward(run, ls_sum(ls_softmax(scores, 1)));
     return ls_finish(run);
 }
@@ -405,7 +405,7 @@ static int masked(void)
 static int root_behind_relu(void)
 {
     ls_run *run = ls_init(NULL, NULL, .device = device);
-    ls_tensor *x = ls_requires_grad(ls_full(run, LS_F32, -1, 3), true);
+    ls_tensor *x = ls_set_requires_grad(ls_full(run, LS_F32, -1, 3), true);
     ls_backward(run, ls_sum(ls_sqrt(ls_relu(x))));
     CHECK(ls_item(ls_sum(ls_abs(ls_grad(x)))) == 0);
     return ls_finish(run);
@@ -422,9 +422,9 @@ static int scale_sinks(void)
 {
     ls_run *run = ls_init(NULL, NULL, .device = device, .mixed_precision = LS_F16);
     ls_module *m = ls_module_new(run, "one", NULL, NULL);
-    ls_tensor *p = ls_parameter(m, "p", ls_ones(run, LS_F32, 4));
+    ls_tensor *p = ls_register_parameter(m, "p", ls_ones(run, LS_F32, 4));
     ls_optim *sgd = ls_sgd_new(run, m);
-    ls_loss_scale_set(run, (ls_loss_scale){.scale = 2});
+    ls_set_loss_scaler(run, (ls_loss_scaler_state){.scale = 2});
     for (int i = 0; i < 5; i++) {
         ls_backward(run, ls_sum(ls_mul_scalar(p, INFINITY)));
         CHECK(!ls_step(sgd));
@@ -440,10 +440,10 @@ static int skips_with_a_finite_loss(void)
 {
     ls_run *run = ls_init(NULL, NULL, .device = device, .mixed_precision = LS_F16);
     ls_module *m = ls_module_new(run, "one", NULL, NULL);
-    ls_tensor *p = ls_parameter(m, "p", ls_zeros(run, LS_F32, 4));
+    ls_tensor *p = ls_register_parameter(m, "p", ls_zeros(run, LS_F32, 4));
     ls_optim *other = ls_sgd_new(run, m), *sgd = ls_sgd_new(run, m);
     for (int i = 0; i < overflows; i++) {
-        ls_loss_scale_set(run, (ls_loss_scale){.scale = 65536});
+        ls_set_loss_scaler(run, (ls_loss_scaler_state){.scale = 65536});
         ls_backward(run, ls_sum(ls_mul_scalar(p, 1e38)));
         CHECK(!ls_step(sgd));
         ls_zero_grad(sgd);
@@ -456,7 +456,7 @@ static int two_schedules_take_turns(void)
     ls_run *run = ls_init(NULL, NULL);
     ls_module *m = ls_linear_new(run, 2, 2);
     ls_optim *sgd = ls_sgd_new(run, m);
-    ls_schedule *first = ls_exponential_new(sgd, 0.9), *second = ls_exponential_new(sgd, 0.5);
+    ls_schedule *first = ls_exponential_schedule_new(sgd, 0.9), *second = ls_exponential_schedule_new(sgd, 0.5);
     for (int i = 0; i < 4; i++) {
         ls_backward(run, ls_sum(ls_forward(m, ls_ones(run, LS_F32, 1, 2))));
         ls_step(sgd);
@@ -543,7 +543,7 @@ static int input_too_large_for_half(void)
 static int weight_too_large_for_half(void)
 {
     ls_run *run = ls_init(NULL, NULL, .device = device, .check_finite = true);
-    ls_tensor *weight = ls_tensor_of(ls_linear_new(run, 2, 1), "weight");
+    ls_tensor *weight = ls_module_tensor(ls_linear_new(run, 2, 1), "weight");
     ls_init_constant(weight, 1e30);
     ls_cast(weight, LS_F16);
     return ls_finish(run);

@@ -12,7 +12,7 @@ static void prepared_in_any_order(void)
     ls_run *run = ls_init(NULL, NULL);
     ls_module *a = ls_linear_new(run, 2, 2), *b = ls_linear_new(run, 2, 2);
     ls_optim *sgd = ls_sgd_new(run, a);
-    ls_schedule *flat = ls_exponential_new(sgd, 1);
+    ls_schedule *flat = ls_exponential_schedule_new(sgd, 1);
     ls_prepare(run, flat, b, sgd);
     ls_prepare(run, a, b, flat); /* what is there already stays as it is */
     CHECK(ls_error(run) == LS_OK && run->session->prepared_count == 4);
@@ -33,7 +33,7 @@ static void refused(ls_run *run, const char *message)
 {
     CHECK(ls_error(run) == LS_ERR_VALUE && run->session->prepared_count == 0);
     CHECK_TEXT(ls_error_message(run), message);
-    ls_error_clear(run);
+    ls_clear_error(run);
 }
 
 #define EXPECTED "; expected modules, optimisers, schedules and loaders"
@@ -60,7 +60,7 @@ static void ended(ls_run *run, const char *message)
 {
     CHECK(ls_failed(run));
     CHECK_TEXT(ls_error_message(run), message);
-    ls_error_clear(run);
+    ls_clear_error(run);
 }
 
 #define ENDED ": the run of this object has ended; none outlives ls_finish()"
@@ -70,7 +70,7 @@ static void objects_end_with_their_run(void)
     ls_run *one = ls_init(NULL, NULL);
     ls_module *net = ls_sequential_new(one, ls_linear_new(one, 2, 2), ls_linear_new(one, 2, 2));
     ls_optim *sgd = ls_sgd_new(one, net);
-    ls_schedule *flat = ls_exponential_new(sgd, 1);
+    ls_schedule *flat = ls_exponential_schedule_new(sgd, 1);
     ls_dataset *set = ls_tensor_dataset_new(one, ls_ones(one, LS_F32, 4, 2));
     ls_loader *loader = ls_loader_new(one, set);
     CHECK(ls_finish(one) == 0);
@@ -85,8 +85,8 @@ static void objects_end_with_their_run(void)
     ended(two, "ls_module_add" ENDED);
     CHECK(!ls_step(sgd));
     ended(two, "ls_step" ENDED);
-    CHECK(!ls_exponential_new(sgd, 1));
-    ended(two, "ls_exponential_new" ENDED);
+    CHECK(!ls_exponential_schedule_new(sgd, 1));
+    ended(two, "ls_exponential_schedule_new" ENDED);
     ls_batch batch;
     CHECK(!ls_next(loader, &batch));
     ended(two, "ls_next" ENDED);
@@ -138,7 +138,7 @@ static void loaders_drive_accumulation(void)
     ls_run *run = ls_init(NULL, NULL, .gradient_accumulation_steps = 2);
     ls_module *net = ls_linear_new(run, 1, 1);
     ls_optim *sgd = ls_sgd_new(run, net, .lr = 1e-3);
-    ls_schedule *falling = ls_warmup_linear_new(sgd, 0, 6);
+    ls_schedule *falling = ls_warmup_linear_schedule_new(sgd, 0, 6);
     ls_loader *train = numbers(run, 9, 2), *eval = numbers(run, 4, 4);
     ls_prepare(run, train, eval, net, sgd, falling);
     int batches = 0;
@@ -153,9 +153,9 @@ static void loaders_drive_accumulation(void)
             ls_zero_grad(sgd);
             CHECK(ls_dim(ls_gather(run, b.image), 0) == b.size);
         }
-        CHECK(!run->loop && ls_steps_taken(sgd) == 3 * (epoch + 1));
+        CHECK(!run->loop && ls_optim_steps_taken(sgd) == 3 * (epoch + 1));
     }
-    CHECK(batches == 10 && ls_lr(sgd) == 0);
+    CHECK(batches == 10 && ls_optim_lr(sgd) == 0);
     CHECK(ls_finish(run) == 0);
 }
 
@@ -198,7 +198,7 @@ static void autocast_scopes_nest(void)
 static void sums_are_f32_under_autocast(void)
 {
     ls_run *run = ls_init(NULL, NULL);
-    ls_tensor *x = ls_requires_grad(ls_cast(ls_full(run, LS_F32, 3, 257), LS_BF16), true);
+    ls_tensor *x = ls_set_requires_grad(ls_cast(ls_full(run, LS_F32, 3, 257), LS_BF16), true);
     CHECK(ls_dtype_of(ls_sum(x)) == LS_BF16 && ls_item(ls_sum(x)) == 772);
     ls_autocast_begin(run, LS_BF16);
     ls_tensor *sum = ls_sum(x);
@@ -227,10 +227,10 @@ static void mixed_precision_is_for_prepared_modules(void)
     for (int i = 0; i < 2; i++) {
         ls_run *run = ls_init(NULL, NULL, .mixed_precision = types[i]);
         ls_module *net = ls_linear_new(run, 1, 1), *looking = ls_module_new(run, "looking", look_inside, NULL);
-        ls_tensor *w = ls_tensor_of(net, "weight"), *x = ls_full(run, LS_F32, 3, 257, 1);
+        ls_tensor *w = ls_module_tensor(net, "weight"), *x = ls_full(run, LS_F32, 3, 257, 1);
         ls_tensor *square = ls_ones(run, LS_F32, 2, 2);
         ls_init_constant(w, 1);
-        ls_init_constant(ls_tensor_of(net, "bias"), 0);
+        ls_init_constant(ls_module_tensor(net, "bias"), 0);
         CHECK(ls_mixed_precision(run) == types[i]);
         CHECK(ls_dtype_of(ls_forward(looking, square)) == LS_F32 && seen_inside == LS_F32);
         ls_prepare(run, net, looking);
@@ -238,7 +238,7 @@ static void mixed_precision_is_for_prepared_modules(void)
         CHECK(ls_dtype_of(ls_forward(net, x)) == LS_F32);
         CHECK(ls_item(ls_sum(ls_forward(net, x))) == 771); /* in bf16 that would be 772 */
         ls_backward(run, ls_mean(ls_forward(net, x)));     /* through the cast */
-        CHECK_NEAR(ls_item(ls_grad(w)), 3 * ls_loss_scale_get(run).scale, 1e-2);
+        CHECK_NEAR(ls_item(ls_grad(w)), 3 * ls_loss_scaler(run).scale, 1e-2);
         ls_autocast_begin(run, LS_F32); /* inside of a module its own counts */
         CHECK(ls_dtype_of(ls_forward(looking, square)) == LS_F32 && seen_inside == types[i]);
         ls_autocast_end(run);
@@ -254,7 +254,7 @@ static void the_first_step_in_f16_is_taken(void)
     ls_optim *sgd = ls_sgd_new(run, net, .lr = 0.1);
     ls_prepare(run, net, sgd);
     ls_backward(run, ls_mean(ls_forward(net, ls_ones(run, LS_F32, 2, 5))));
-    CHECK(ls_step(sgd) && !ls_step_was_skipped(sgd));
+    CHECK(ls_step(sgd) && !ls_optim_step_was_skipped(sgd));
     CHECK(ls_finish(run) == 0);
 }
 
@@ -353,11 +353,11 @@ static void batch_sizes_shrink_by_a_tenth(void)
     CHECK(t.count == 23 && memcmp(t.sizes, want, sizeof want) == 0);
     int objects = 0;
     for (ls_object *o = run->objects; o; o = o->older) objects += o->kind == LS_OBJECT_OPTIM;
-    CHECK(objects == 1 && ls_grad_enabled(run) && run->scope_count == 1); /* what failed left nothing behind */
+    CHECK(objects == 1 && ls_is_grad_enabled(run) && run->scope_count == 1); /* what failed left nothing behind */
 
     t = (trial){.fits = 4, .error = LS_ERR_VALUE};
     CHECK(ls_find_batch_size(run, 6, try_size, &t) == 0 && t.count == 1 && ls_error(run) == LS_ERR_VALUE);
-    ls_error_clear(run);
+    ls_clear_error(run);
     t = (trial){.fits = 0, .error = LS_ERR_MEMORY};
     CHECK(ls_find_batch_size(run, 3, try_size, &t) == 0 && t.count == 3 && ls_error(run) == LS_ERR_MEMORY);
     CHECK_TEXT(ls_error_message(run), "ls_find_batch_size: not even a batch of one fits");

@@ -114,7 +114,7 @@ static int run_often(int rank, const char *address, int port)
     be_rank(rank, address, port);
     for (int i = 0; i < 5 && !code; i++) {
         ls_run *run = ls_init(NULL, NULL);
-        code = ls_world(run) != 2;
+        code = ls_world_size(run) != 2;
         ls_wait_for_everyone(run);
         if (rank == 0) usleep(20000);
         code |= ls_finish(run);

@@ -37,7 +37,7 @@ static void reduce_all_ways(ls_comm *comm, float *x, float *y)
     CHECK(ls_collective(comm, LS_COMM_ALL_REDUCE, .in = x, .out = x, .count = N, .dtype = LS_F32));
     for (int64_t i = 0; i < N; i++) SAME(x, i, sum_at(size, i));
     bring(comm, x, N);
-    CHECK(ls_collective(comm, LS_COMM_ALL_REDUCE, .in = x, .out = y, .count = N, .dtype = LS_F32, .op = LS_COMM_MAX));
+    CHECK(ls_collective(comm, LS_COMM_ALL_REDUCE, .in = x, .out = y, .count = N, .dtype = LS_F32, .op = LS_REDUCE_MAX));
     SAME(y, 5, brought(size - 1, 5));
     CHECK(ls_collective(comm, LS_COMM_REDUCE, .in = x, .out = rank == 0 ? y : NULL, .count = N, .dtype = LS_F32));
     if (rank == 0) SAME(y, 99, sum_at(size, 99));
@@ -77,7 +77,7 @@ static void call_everything(ls_run *run)
 {
     ls_comm *comm = ls_comm_of(run);
     CHECK_MSG(comm, "%s", ls_error_message(run));
-    CHECK(ls_comm_of(run) == comm && ls_comm_rank(comm) == ls_rank(run) && ls_comm_size(comm) == ls_world(run));
+    CHECK(ls_comm_of(run) == comm && ls_comm_rank(comm) == ls_rank(run) && ls_comm_size(comm) == ls_world_size(run));
     float *x = malloc(N * sizeof *x), *y = malloc(N * sizeof *y), *shared = ls_comm_share(comm, N * sizeof *x);
     CHECK(shared && shared[0] == 0 && shared[N - 1] == 0 && (uintptr_t)shared % 4096 == 0);
     reduce_all_ways(comm, x, y);
@@ -110,12 +110,12 @@ static void start_many(ls_run *run)
     }
     double now = ls_rank(run); /* calls of the same communicator and of the run come in between */
     CHECK(ls_collective(comm, LS_COMM_ALL_REDUCE, .in = &now, .out = &now, .count = 1, .dtype = LS_F64));
-    CHECK_NEAR(now, ls_world(run) * (ls_world(run) - 1) / 2.0, 0);
+    CHECK_NEAR(now, ls_world_size(run) * (ls_world_size(run) - 1) / 2.0, 0);
     for (int k = 0; k < MANY; k++) CHECK(ls_request_done(r[k])); /* they were started before it */
-    CHECK_NEAR(ls_item(ls_sum(ls_gather(run, ls_ones(run, LS_F32, 1)))), ls_world(run), 0);
+    CHECK_NEAR(ls_item(ls_sum(ls_gather(run, ls_ones(run, LS_F32, 1)))), ls_world_size(run), 0);
     for (int k = MANY - 1; k >= 0; k--) {
         CHECK(ls_request_wait(r[k]));
-        SAME(x[k], 77, sum_at(ls_world(run), 77));
+        SAME(x[k], 77, sum_at(ls_world_size(run), 77));
         if (k % 2) free(x[k]);
     }
     ls_request *last = ls_collective_start(comm, LS_COMM_BARRIER);
@@ -214,7 +214,7 @@ static void forget_something(ls_run *run)
 static void refuse(ls_run *run, const char *words)
 {
     CHECK_MSG(strstr(ls_error_message(run), words), "%s", ls_error_message(run));
-    ls_error_clear(run);
+    ls_clear_error(run);
 }
 
 static void ask_for_the_impossible(ls_run *run)
@@ -227,8 +227,8 @@ static void ask_for_the_impossible(ls_run *run)
     refuse(run, "send of 1 elements needs .in");
     ls_collective(comm, LS_COMM_SEND, .in = &one, .count = 1, .dtype = LS_I64, .peer = 3);
     refuse(run, "send: rank 0 of 1 cannot name rank 3");
-    ls_collective(comm, LS_COMM_ALL_REDUCE, .in = &one, .out = &one, .count = 1, .dtype = LS_I64, .op = LS_COMM_MEAN);
-    refuse(run, "the mean of i64 is not one of its numbers");
+    ls_collective(comm, LS_COMM_ALL_REDUCE, .in = &one, .out = &one, .count = 1, .dtype = LS_I64, .op = LS_REDUCE_MEAN);
+    refuse(run, "the mean of i64 needs a floating type");
     ls_collective(comm, LS_COMM_ALL_TO_ALL, .in = &one, .out = &one, .counts = &one, .dtype = LS_I64, .count = 1);
     refuse(run, "needs .counts and .out_counts together");
     CHECK(!ls_comm_split(NULL, 0, 0) && !ls_comm_share(NULL, 1) && !ls_collective(NULL, LS_COMM_BARRIER));
@@ -256,14 +256,14 @@ static void a_request_that_finds_no_memory_fails(void)
     ls_sys_fail_at(1);
     CHECK(!ls_collective_start(comm, LS_COMM_BARRIER));
     CHECK(ls_error(run) == LS_ERR_MEMORY);
-    ls_error_clear(run);
+    ls_clear_error(run);
     ls_sys_fail_at(1);
     CHECK(!ls_comm_share(comm, 4096) && ls_error(run) == LS_ERR_MEMORY);
-    ls_error_clear(run);
+    ls_clear_error(run);
     ls_sys_fail_at(1);
     CHECK(!ls_comm_split(comm, 0, 0) && ls_error(run) == LS_ERR_MEMORY);
     ls_sys_fail_at(0);
-    ls_error_clear(run);
+    ls_clear_error(run);
     CHECK(ls_finish(run) == 0);
 }
 
@@ -273,10 +273,10 @@ static void try_size(ls_run *run, int64_t size, void *user)
 {
     ls_comm *comm = ls_comm_of(run);
     (void)user;
-    if (ls_rank(run) == 1 && size > 8) ls_error_set(run, LS_ERR_MEMORY, "too large");
+    if (ls_rank(run) == 1 && size > 8) ls_set_error(run, LS_ERR_MEMORY, "too large");
     int32_t x = 1;
     ls_collective(comm, LS_COMM_ALL_REDUCE, .in = &x, .out = &x, .count = 1, .dtype = LS_I32);
-    if (!ls_error(run)) CHECK(x == ls_world(run));
+    if (!ls_error(run)) CHECK(x == ls_world_size(run));
 }
 
 static void search(ls_run *run)

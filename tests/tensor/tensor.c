@@ -81,16 +81,16 @@ static void a_mark_ends_one_scope_once(void)
     ls_tensor *t = ls_ones(run, LS_F32, 3);
     ls_scope_end(run, mark, NULL);
     CHECK(ls_error(run) == LS_ERR_STATE && strstr(ls_error_message(run), "is of no open scope: it was ended before"));
-    ls_error_clear(run);
+    ls_clear_error(run);
     CHECK(ls_is_valid(t));
     ls_scope_end(run, outer, NULL);
     CHECK(!ls_is_valid(t) && !ls_error(run));
     ls_scope_end(run, other, NULL);
     CHECK(ls_error(run) == LS_ERR_STATE);
-    ls_error_clear(run);
+    ls_clear_error(run);
     ls_scope_end(run, 0, NULL);
     CHECK(ls_error(run) == LS_ERR_STATE);
-    ls_error_clear(run);
+    ls_clear_error(run);
 }
 
 /* A list holds a tensor beyond its scope; whoever has the handle may still keep it, let it escape or drop it. */
@@ -137,9 +137,9 @@ static void randomness_repeats(void)
         CHECK(sum == first);
     }
     ls_parallel_set_width(0);
-    ls_random_state state = ls_random_get(run);
+    ls_rng_state state = ls_rng(run);
     double next = ls_item(ls_rand(run, LS_F32, 1));
-    ls_random_set(run, state);
+    ls_set_rng(run, state);
     CHECK(ls_item(ls_rand(run, LS_F32, 1)) == next);
     ls_set_seed(run, 100);
     CHECK(ls_item(ls_sum(ls_dropout(ls_randn(run, LS_F32, 333, 77), 0.4))) != first);
@@ -155,7 +155,7 @@ static void two_runs_do_not_meet(void)
     ls_tensor *bad = ls_add(ls_zeros(other, LS_F32, 2), ls_zeros(other, LS_F32, 3));
     CHECK(!ls_is_valid(bad) && ls_error(other) == LS_ERR_SHAPE && ls_error(run) == LS_OK);
     CHECK(ls_item(ls_sum(ls_ones(run, LS_F32, 3))) == 3);
-    ls_error_clear(other);
+    ls_clear_error(other);
     CHECK(ls_finish(other) == 0);
 }
 

@@ -186,13 +186,13 @@ static int well_formed(const char *c)
 static void record_runs(void)
 {
     ls_run *run = ls_init(NULL, NULL);
-    ls_track_new(run, "all", .project_dir = FOLDER, .name = "a");
+    ls_tracker_new(run, "all", .project_dir = FOLDER, .name = "a");
     for (int i = 0; i < 100; i++) ls_track(run, i, {"loss", 1.0 / (i + 1)}, {"lr,\"x\"", 0.25});
     ls_track(run, 99, {"accuracy", 97.5});
     ls_track_text(run, 99, "note", "words");
     ls_finish(run);
     run = ls_init(NULL, NULL);
-    ls_track_new(run, "all", .project_dir = FOLDER, .name = "a");
+    ls_tracker_new(run, "all", .project_dir = FOLDER, .name = "a");
     for (int i = 50; i < 60; i++) ls_track(run, i, {"loss", 2 + i}); /* resumed from step 50 */
     ls_finish(run);
 }
@@ -201,7 +201,7 @@ static void check_history(ls_run *run, const char *path)
 {
     ls_history *h = ls_history_read(run, path);
     CHECK_MSG(!ls_error(run), "%s", ls_error_message(run));
-    CHECK_MSG(ls_history_count(h) == 3, "%s: %d names", path, ls_history_count(h));
+    CHECK_MSG(ls_history_count(h) == 3, "%s: %d names", path, (int)ls_history_count(h));
     ls_curve loss = ls_history_find(h, "loss"), other = ls_history_find(h, "lr,\"x\""),
              at = ls_history_find(h, "accuracy");
     CHECK_MSG(loss.count == 60 && other.count == 100 && at.count == 1, "%s: %d, %d, %d points", path, (int)loss.count,
@@ -237,7 +237,7 @@ static void refuses_history(const char *path, const char *words)
     ls_run *run = ls_init(NULL, NULL);
     CHECK(!ls_history_read(run, path) && ls_error(run));
     CHECK_HAS(ls_error_message(run), words);
-    ls_error_clear(run);
+    ls_clear_error(run);
     ls_finish(run);
 }
 
@@ -261,7 +261,7 @@ static void damaged_events_are_noticed_and_torn_ones_left_out(void)
 {
     folder_remove(FOLDER);
     ls_run *run = ls_init(NULL, NULL);
-    ls_track_new(run, "tensorboard", .project_dir = FOLDER, .name = ".");
+    ls_tracker_new(run, "tensorboard", .project_dir = FOLDER, .name = ".");
     for (int i = 0; i < 5; i++) ls_track(run, i, {"loss", i});
     ls_finish(run);
     if (system("mv " FOLDER "/events.out.tfevents.* " FOLDER "/whole") != 0) return;
@@ -275,7 +275,7 @@ static void damaged_events_are_noticed_and_torn_ones_left_out(void)
         ls_history *h = ls_history_read(run, FOLDER "/cut");
         CHECK_MSG(!ls_error(run), "cut at %zu: %s", cut, ls_error_message(run));
         CHECK(cut < size || ls_history_find(h, "loss").count == 5);
-        ls_error_clear(run);
+        ls_clear_error(run);
         ls_history_free(h);
     }
     for (size_t at = 0; at < size; at++) {
@@ -284,7 +284,7 @@ static void damaged_events_are_noticed_and_torn_ones_left_out(void)
         fwrite(bytes, 1, size, file);
         fclose(file);
         CHECK_MSG(!ls_history_read(run, FOLDER "/cut"), "a changed byte at %zu was not noticed", at);
-        ls_error_clear(run);
+        ls_clear_error(run);
         bytes[at] ^= 0x10;
     }
     free(bytes);
@@ -373,7 +373,7 @@ static void histories_are_put_into_panels(void)
     free(text);
     ls_plot_add_history(wrong, h, "loss,los");
     CHECK_HAS(ls_error_message(run), "\"los\" was not recorded");
-    ls_error_clear(run);
+    ls_clear_error(run);
     ls_finish(run);
 }
 
@@ -407,18 +407,18 @@ static void wrong_plots_are_refused(void)
 {
     ls_run *run = ls_init(NULL, NULL);
     CHECK(!ls_plot_new(run, .smooth = 1) && ls_error(run) == LS_ERR_VALUE);
-    ls_error_clear(run);
+    ls_clear_error(run);
     CHECK(!ls_plot_new(run, .width = 10) && ls_error(run) == LS_ERR_VALUE);
-    ls_error_clear(run);
+    ls_clear_error(run);
     ls_plot *plot = ls_plot_new(run);
     CHECK(!ls_plot_write(plot, "curve.gif"));
     CHECK_HAS(ls_error_message(run), "\"curve.gif\" ends neither in .svg nor in .png");
-    ls_error_clear(run);
+    ls_clear_error(run);
     CHECK(!ls_plot_write(plot, FOLDER "/no/such/folder/a.svg") && ls_error(run) == LS_ERR_IO);
-    ls_error_clear(run);
+    ls_clear_error(run);
     ls_plot_add(plot, "x", (ls_curve){"c", 5, NULL, NULL});
     CHECK(ls_error(run) == LS_ERR_VALUE);
-    ls_error_clear(run);
+    ls_clear_error(run);
     ls_plot_add(NULL, "x", (ls_curve){0});
     ls_plot_add_history(plot, NULL, NULL);
     CHECK(!ls_plot_write(NULL, "a.svg") && !ls_error(run));
@@ -437,7 +437,7 @@ static void no_memory_is_no_crash(void)
         ls_plot_write(plot, n % 2 ? FOLDER "/a.png" : FOLDER "/a.svg");
         ls_sys_fail_at(0);
         CHECK(ls_error(run) == LS_OK || ls_error(run) == LS_ERR_MEMORY || ls_error(run) == LS_ERR_IO);
-        ls_error_clear(run);
+        ls_clear_error(run);
         ls_finish(run);
     }
 }

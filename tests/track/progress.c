@@ -73,10 +73,10 @@ static int counts_quietly(void)
         ls_progress_show(bar, "loss", 1.0 / (i + 1));
         ls_progress_step(bar, 1);
     }
-    ls_progress_end(bar);
+    ls_progress_free(bar);
     bar = ls_progress_new(run, 0, .unit = "batch", .quiet = true);
     ls_progress_step(bar, 7);
-    ls_progress_end(bar);
+    ls_progress_free(bar);
     bar = ls_progress_new(run, 5, .unit = "file", .done = 3);
     ls_progress_step(bar, 1);
     return ls_finish(run); /* ends the bar */
@@ -178,7 +178,7 @@ static int nests(void)
     for (int epoch = 0; epoch < 2; epoch++) {
         ls_progress *steps = ls_progress_new(run, 3, .label = "steps");
         ls_progress_step(steps, 3);
-        ls_progress_end(steps);
+        ls_progress_free(steps);
         wait_ms(110);
         ls_progress_step(epochs, 1);
     }
@@ -221,11 +221,11 @@ static void misuse_does_nothing(void)
 {
     ls_progress_step(NULL, 1);
     ls_progress_show(NULL, "x", 1);
-    ls_progress_end(NULL);
+    ls_progress_free(NULL);
     ls_run *run = ls_init(NULL, NULL);
     CHECK(ls_progress_new(run, -1) == NULL && ls_error(run) == LS_ERR_VALUE);
     CHECK(ls_progress_new(run, 5) == NULL);
-    ls_error_clear(run);
+    ls_clear_error(run);
     ls_progress *bar = ls_progress_new(run, 5, .quiet = true);
     for (int i = 0; i < 20; i++) ls_progress_show(bar, (char[]){(char)('a' + i), 0}, i); /* more than it holds */
     ls_progress_show(bar, NULL, 0);

@@ -172,7 +172,7 @@ static void checksums_have_their_known_values(void)
 static ls_run *open_run(const char *kinds)
 {
     ls_run *run = ls_init(NULL, NULL);
-    ls_track_new(run, kinds, .project_dir = FOLDER, .name = "a/b");
+    ls_tracker_new(run, kinds, .project_dir = FOLDER, .name = "a/b");
     CHECK_MSG(!ls_error(run), "%s", ls_error_message(run));
     return run;
 }
@@ -372,7 +372,7 @@ static void settings_are_kept(void)
 static int records_on_a_full_disk(void)
 {
     ls_run *run = ls_init(NULL, NULL);
-    ls_track_new(run, "jsonl", .project_dir = FOLDER, .name = ".");
+    ls_tracker_new(run, "jsonl", .project_dir = FOLDER, .name = ".");
     signal(SIGXFSZ, SIG_IGN);
     setrlimit(RLIMIT_FSIZE, &(struct rlimit){.rlim_cur = 0, .rlim_max = RLIM_INFINITY});
     for (int i = 0; i < 3; i++) ls_track(run, i, {"loss", 1});
@@ -391,10 +391,10 @@ static void a_full_disk_does_not_stop_training(void)
 static void refuses(const char *kinds, const char *project, ls_status status, const char *words)
 {
     ls_run *run = ls_init(NULL, NULL);
-    CHECK(!ls_track_new(run, kinds, .project_dir = project, .name = "x"));
+    CHECK(!ls_tracker_new(run, kinds, .project_dir = project, .name = "x"));
     CHECK(ls_error(run) == status);
     CHECK_HAS(ls_error_message(run), words);
-    ls_error_clear(run);
+    ls_clear_error(run);
     ls_finish(run);
 }
 
@@ -418,9 +418,9 @@ static void wrong_values_are_refused(void)
     folder_remove(FOLDER);
     ls_run *run = open_run("all");
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-        ls_track_n(run, 1, 2, wrong[i]);
+        ls_track_n(run, 1, wrong[i], 2);
         CHECK_MSG(ls_error(run) == LS_ERR_VALUE, "case %zu", i);
-        ls_error_clear(run);
+        ls_clear_error(run);
     }
     ls_finish(run);
     char *text = file_text(FOLDER "/a/b/values.jsonl", NULL);
@@ -434,8 +434,8 @@ static void without_a_tracker_nothing_is_recorded(void)
     ls_track(run, 1, {"loss", 1});
     ls_track_text(run, 1, "note", "x");
     ls_track_config(run, {"lr", 1});
-    CHECK_TEXT(ls_track_folder(NULL), "");
-    ls_track_end(NULL);
+    CHECK_TEXT(ls_tracker_folder(NULL), "");
+    ls_tracker_free(NULL);
     CHECK(ls_finish(run) == 0);
 }
 
@@ -452,9 +452,9 @@ static int speaks_as_second(void)
     ls_progress *bar = ls_progress_new(run, 2, .label = "hidden"),
                 *shown = ls_progress_new(run, 1, .every_process = true);
     ls_progress_step(bar, 2);
-    ls_progress_end(bar);
-    ls_progress_end(shown);
-    CHECK(!ls_track_new(run, "all", .project_dir = FOLDER) && !ls_error(run));
+    ls_progress_free(bar);
+    ls_progress_free(shown);
+    CHECK(!ls_tracker_new(run, "all", .project_dir = FOLDER) && !ls_error(run));
     ls_track(run, 1, {"loss", 1});
     ls_session_join(run, ls_comm_self());
     return ls_finish(run) + check_failures_here;
@@ -475,13 +475,13 @@ static void no_memory_is_no_crash(void)
         folder_remove(FOLDER);
         ls_run *run = ls_init(NULL, NULL);
         ls_sys_fail_at(n);
-        ls_track_new(run, "all", .project_dir = FOLDER, .name = "x");
+        ls_tracker_new(run, "all", .project_dir = FOLDER, .name = "x");
         ls_track_config(run, {"lr", 1});
         ls_track_config_text(run, "model", "net");
         for (int i = 0; i < 3; i++) ls_track(run, i, {"loss", 1}, {"accuracy", 2});
         ls_sys_fail_at(0);
         CHECK(ls_error(run) == LS_OK || ls_error(run) == LS_ERR_MEMORY || ls_error(run) == LS_ERR_IO);
-        ls_error_clear(run);
+        ls_clear_error(run);
         ls_finish(run);
     }
 }

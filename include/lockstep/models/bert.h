@@ -2,7 +2,7 @@
  * Transformers, so that weights made there load here and the other way round.
  *
  *     ls_module *model = ls_bert_for_sequence_classification_new(run, "bert-base-uncased", .num_labels = 3);
- *     ls_tensor *logits = ls_forward_with(model, input_ids, attention_mask, token_type_ids);
+ *     ls_tensor *logits = ls_forward(model, input_ids, attention_mask, token_type_ids);
  *     ls_tensor *loss = ls_bert_classification_loss(model, logits, labels);
  *     ...
  *     ls_save_model(run, model, "tuned");          model.safetensors and config.json, which from_pretrained() opens

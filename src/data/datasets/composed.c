@@ -28,22 +28,22 @@ static const ls_dataset *base_of(const part *p, int64_t *index)
     return p->bases[low];
 }
 
-static bool get(void *user, int64_t index, ls_sample *sample)
+static bool get(int64_t index, ls_sample *sample, void *user)
 {
     const ls_dataset *base = base_of(user, &index);
-    return base->get(base->user, index, sample);
+    return base->get(index, sample, base->user);
 }
 
-static const char *path_of(void *user, int64_t index)
+static const char *path_of(int64_t index, void *user)
 {
     const ls_dataset *base = base_of(user, &index);
-    return ls_sample_path(base, index);
+    return ls_dataset_path(base, index);
 }
 
-static int64_t class_of(void *user, int64_t index)
+static int64_t class_of(int64_t index, void *user)
 {
     const ls_dataset *base = base_of(user, &index);
-    return ls_class_of(base, index);
+    return ls_dataset_class(base, index);
 }
 
 static void release(void *user)
@@ -55,10 +55,10 @@ static void release(void *user)
 }
 
 /* A dataset over these bases, with the fields of the first; map or ends are for the caller to fill. */
-static ls_dataset *part_new(const char *kind, int count, ls_dataset *const *bases, part **of)
+static ls_dataset *part_new(const char *kind, ls_dataset *const *bases, int64_t count, part **of)
 {
     ls_run *run = bases[0]->object.run;
-    for (int i = 0; i < count; i++)
+    for (int64_t i = 0; i < count; i++)
         if (ls_dataset_is_stream(bases[i]))
             return ls_fail(&run->errors, LS_ERR_VALUE, "%s: a stream has no numbered samples to choose from", kind),
                    NULL;
@@ -66,7 +66,7 @@ static ls_dataset *part_new(const char *kind, int count, ls_dataset *const *base
     part *p = set ? ls_sys_alloc(sizeof *p + (size_t)count * sizeof *p->bases) : NULL;
     if (set && !p) ls_fail(&run->errors, LS_ERR_MEMORY, "%s: out of memory", kind);
     if (!p) return ls_object_free(set), NULL;
-    p->count = count;
+    p->count = (int)count;
     memcpy(p->bases, bases, (size_t)count * sizeof *bases);
     set->user = p;
     set->release = release;
@@ -76,7 +76,7 @@ static ls_dataset *part_new(const char *kind, int count, ls_dataset *const *base
     set->on_bad = bases[0]->on_bad;
     set->in_memory = true;
     set->bases = p->bases;
-    set->base_count = count;
+    set->base_count = (int)count;
     for (int i = 0; i < count; i++) {
         set->in_memory = set->in_memory && bases[i]->in_memory;
         ls_dataset_hold(bases[i]);
@@ -85,26 +85,26 @@ static ls_dataset *part_new(const char *kind, int count, ls_dataset *const *base
     return set;
 }
 
-ls_dataset *ls_subset(ls_dataset *base, int64_t count, const int64_t *indices)
+ls_dataset *ls_subset_new(ls_dataset *base, const int64_t *indices, int64_t count)
 {
     if (!base || ls_failed(base->object.run)) return NULL;
     ls_run *run = base->object.run;
     if (count < 0 || (count && !indices))
-        return ls_fail(&run->errors, LS_ERR_VALUE, "ls_subset: %lld samples%s", (long long)count,
+        return ls_fail(&run->errors, LS_ERR_VALUE, "ls_subset_new: %lld samples%s", (long long)count,
                        indices ? "" : " of NULL"),
                NULL;
     for (int64_t i = 0; i < count && !ls_dataset_is_stream(base); i++) {
         if (indices[i] >= 0 && indices[i] < base->count) continue;
-        ls_fail(&run->errors, LS_ERR_VALUE, "ls_subset: sample %lld (at [%lld]) of a dataset of %lld",
+        ls_fail(&run->errors, LS_ERR_VALUE, "ls_subset_new: sample %lld (at [%lld]) of a dataset of %lld",
                 (long long)indices[i], (long long)i, (long long)base->count);
         return NULL;
     }
     part *p;
-    ls_dataset *set = part_new("subset", 1, &base, &p);
+    ls_dataset *set = part_new("subset", &base, 1, &p);
     if (!set) return NULL;
     p->map = ls_sys_alloc((size_t)(count ? count : 1) * sizeof *p->map);
     if (!p->map)
-        return ls_fail(&run->errors, LS_ERR_MEMORY, "ls_subset: no memory for %lld numbers", (long long)count),
+        return ls_fail(&run->errors, LS_ERR_MEMORY, "ls_subset_new: no memory for %lld numbers", (long long)count),
                ls_object_free(set), NULL;
     if (count) memcpy(p->map, indices, (size_t)count * sizeof *p->map);
     set->count = count;
@@ -116,30 +116,30 @@ ls_dataset *ls_subset(ls_dataset *base, int64_t count, const int64_t *indices)
     return set;
 }
 
-void ls_split(ls_dataset *set, double fraction, ls_dataset **first, ls_dataset **second)
+void ls_random_split(ls_dataset *set, double fraction, ls_dataset **first, ls_dataset **second)
 {
     *first = *second = NULL;
     if (!set || ls_failed(set->object.run)) return;
     ls_run *run = set->object.run;
     if (ls_dataset_is_stream(set)) {
-        ls_fail(&run->errors, LS_ERR_VALUE, "ls_split: a stream has no numbered samples to choose from");
+        ls_fail(&run->errors, LS_ERR_VALUE, "ls_random_split: a stream has no numbered samples to choose from");
         return;
     }
     if (!(fraction >= 0 && fraction <= 1)) {
-        ls_fail(&run->errors, LS_ERR_VALUE, "ls_split: a part of %g of the samples; fractions are from 0 to 1",
+        ls_fail(&run->errors, LS_ERR_VALUE, "ls_random_split: a part of %g of the samples; fractions are from 0 to 1",
                 fraction);
         return;
     }
     int64_t *order = ls_sys_alloc((size_t)(set->count + 1) * sizeof *order);
     if (!order) {
-        ls_fail(&run->errors, LS_ERR_MEMORY, "ls_split: no memory for %lld numbers", (long long)set->count);
+        ls_fail(&run->errors, LS_ERR_MEMORY, "ls_random_split: no memory for %lld numbers", (long long)set->count);
         return;
     }
     for (int64_t i = 0; i < set->count; i++) order[i] = i;
     ls_random_shuffle(ls_random_key(run->random.seed, 0, LS_RANDOM_SPLIT), set->count, order);
     int64_t cut = (int64_t)(fraction * (double)set->count);
-    *first = ls_subset(set, cut, order);
-    *second = ls_subset(set, set->count - cut, order + cut);
+    *first = ls_subset_new(set, order, cut);
+    *second = ls_subset_new(set, order + cut, set->count - cut);
     ls_sys_free(order);
 }
 
@@ -155,26 +155,29 @@ static bool same_fields(const ls_dataset *a, const ls_dataset *b)
     return true;
 }
 
-ls_dataset *ls_join_of(int count, ls_dataset *const *sets)
+ls_dataset *ls_concat_dataset_new_n(ls_dataset *const *sets, int64_t count)
 {
-    for (int i = 0; i < count; i++)
+    for (int64_t i = 0; i < count; i++)
         if (!sets[i]) return NULL;
     if (count < 1 || ls_failed(sets[0]->object.run)) return NULL;
     ls_run *run = sets[0]->object.run;
-    for (int i = 1; i < count; i++) {
+    for (int64_t i = 1; i < count; i++) {
         if (same_fields(sets[0], sets[i])) continue;
         return ls_fail(&run->errors, LS_ERR_SHAPE,
-                       "ls_join: dataset %d has other fields than the first: names, types and sizes must agree", i),
+                       "ls_concat_dataset_new: dataset %d has other fields than the first: names, types and sizes must "
+                       "agree",
+                       (int)i),
                NULL;
     }
     part *p;
-    ls_dataset *set = part_new("concatenation", count, sets, &p);
+    ls_dataset *set = part_new("concatenation", sets, count, &p);
     if (!set) return NULL;
     p->ends = ls_sys_alloc((size_t)count * sizeof *p->ends);
-    if (!p->ends) return ls_fail(&run->errors, LS_ERR_MEMORY, "ls_join: out of memory"), ls_object_free(set), NULL;
+    if (!p->ends)
+        return ls_fail(&run->errors, LS_ERR_MEMORY, "ls_concat_dataset_new: out of memory"), ls_object_free(set), NULL;
     ls_hash hash;
     ls_hash_begin(&hash);
-    for (int i = 0; i < count; i++) {
+    for (int64_t i = 0; i < count; i++) {
         p->ends[i] = set->count += sets[i]->count;
         ls_hash_add(&hash, &p->ends[i], sizeof p->ends[i]);
         ls_hash_add(&hash, &sets[i]->choice, sizeof sets[i]->choice);

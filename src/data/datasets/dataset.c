@@ -91,13 +91,13 @@ ls_dataset *ls_dataset_new_sized(ls_run *run, const ls_dataset_opts *opts, size_
     return set;
 }
 
-ls_dataset *ls_stream_new_sized(ls_run *run, const ls_stream_opts *opts, size_t opts_size)
+ls_dataset *ls_stream_dataset_new_sized(ls_run *run, const ls_stream_dataset_opts *opts, size_t opts_size)
 {
-    ls_stream_opts o = LS_OPTS_READ(ls_stream_opts, opts, opts_size);
+    ls_stream_dataset_opts o = LS_OPTS_READ(ls_stream_dataset_opts, opts, opts_size);
     if (ls_failed(run)) return NULL;
     if (!o.next)
         return ls_fail(&run->errors, LS_ERR_VALUE,
-                       "ls_stream_new: .next is missing, the function that writes a sample"),
+                       "ls_stream_dataset_new: .next is missing, the function that writes a sample"),
                NULL;
     ls_dataset *set = ls_dataset_begin(run, "stream", o.fields);
     if (!set) return NULL;
@@ -163,12 +163,12 @@ const char *ls_class_name(const ls_dataset *set, int64_t label)
     return set && set->class_names && label >= 0 && label < set->class_count ? set->class_names[label] : "";
 }
 
-int64_t ls_class_of(const ls_dataset *set, int64_t index)
+int64_t ls_dataset_class(const ls_dataset *set, int64_t index)
 {
-    return set && set->class_of && index >= 0 && index < set->count ? set->class_of(set->user, index) : -1;
+    return set && set->class_of && index >= 0 && index < set->count ? set->class_of(index, set->user) : -1;
 }
 
-const char *ls_sample_path(const ls_dataset *set, int64_t index)
+const char *ls_dataset_path(const ls_dataset *set, int64_t index)
 {
-    return set && set->path_of && index >= 0 && index < set->count ? set->path_of(set->user, index) : "";
+    return set && set->path_of && index >= 0 && index < set->count ? set->path_of(index, set->user) : "";
 }

@@ -16,13 +16,13 @@ struct ls_dataset {
     bool in_memory; /* reading a sample is a copy: worker threads would cost more than they bring */
 
     ls_get_fn *get;
-    bool (*next)(void *user, ls_sample *sample); /* of a stream; begin and skip may be NULL */
-    void (*begin)(void *user, int64_t epoch);
-    int64_t (*skip)(void *user, int64_t n);
+    bool (*next)(ls_sample *sample, void *user); /* of a stream; begin and skip may be NULL */
+    void (*begin)(int64_t epoch, void *user);
+    int64_t (*skip)(int64_t n, void *user);
     void *user;
     void (*release)(void *user);
-    int64_t (*class_of)(void *user, int64_t index);    /* NULL: cannot be told */
-    const char *(*path_of)(void *user, int64_t index); /* NULL: not made of files */
+    int64_t (*class_of)(int64_t index, void *user);    /* NULL: cannot be told */
+    const char *(*path_of)(int64_t index, void *user); /* NULL: not made of files */
 
     int64_t class_count;
     char **class_names; /* NULL: none */

@@ -59,7 +59,7 @@ static void *read_file(ls_sample *sample, const char *path, size_t *size)
     return bytes;
 }
 
-static bool get(void *user, int64_t index, ls_sample *sample)
+static bool get(int64_t index, ls_sample *sample, void *user)
 {
     const photo *p = &((const photos *)user)->list[index];
     int64_t *label = ls_sample_field(sample, 1);
@@ -71,12 +71,12 @@ static bool get(void *user, int64_t index, ls_sample *sample)
     return ls_sample_image(sample, 0, bytes, size);
 }
 
-static int64_t class_of(void *user, int64_t index)
+static int64_t class_of(int64_t index, void *user)
 {
     return ((const photos *)user)->list[index].label;
 }
 
-static const char *path_of(void *user, int64_t index)
+static const char *path_of(int64_t index, void *user)
 {
     return ((const photos *)user)->list[index].path;
 }

@@ -148,7 +148,7 @@ static bool load(ls_run *run, const char *path, int ndim, idx *out)
 
 /* ---- the dataset ---- */
 
-static bool get(void *user, int64_t index, ls_sample *sample)
+static bool get(int64_t index, ls_sample *sample, void *user)
 {
     const digits *all = user;
     int64_t pixels = all->images.dim[1] * all->images.dim[2];
@@ -157,7 +157,7 @@ static bool get(void *user, int64_t index, ls_sample *sample)
     return ls_sample_pixels(sample, 0, all->images.bytes + index * pixels);
 }
 
-static int64_t class_of(void *user, int64_t index)
+static int64_t class_of(int64_t index, void *user)
 {
     return ((const digits *)user)->labels.bytes[index];
 }

@@ -34,14 +34,14 @@ static bool is_complete(ls_sample *sample)
 bool ls_sample_get(ls_sample *sample, const ls_dataset *set, int64_t index)
 {
     begin(sample);
-    if (set->get(set->user, index, sample)) return sample->status == LS_OK && is_complete(sample);
+    if (set->get(index, sample, set->user)) return sample->status == LS_OK && is_complete(sample);
     return ls_sample_fail(sample, LS_ERR_STATE, "get returned false without a reason: ls_sample_fail() gives one");
 }
 
 bool ls_sample_next(ls_sample *sample, const ls_dataset *set)
 {
     begin(sample);
-    return set->next(set->user, sample) && sample->status == LS_OK && (sample->passed_over || is_complete(sample));
+    return set->next(sample, set->user) && sample->status == LS_OK && (sample->passed_over || is_complete(sample));
 }
 
 void ls_sample_clear(ls_sample *sample)

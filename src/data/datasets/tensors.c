@@ -14,7 +14,7 @@ typedef struct table {
     } columns[LS_MAX_FIELDS];
 } table;
 
-static bool get(void *user, int64_t index, ls_sample *sample)
+static bool get(int64_t index, ls_sample *sample, void *user)
 {
     const table *all = user;
     for (int i = 0; i < all->count; i++) {
@@ -51,10 +51,10 @@ static bool column_from(ls_run *run, ls_tensor *t, struct column *column)
     return ls_read(t, copy, bytes);
 }
 
-static bool tensors_fit(ls_run *run, int count, ls_tensor *const *tensors)
+static bool tensors_fit(ls_run *run, ls_tensor *const *tensors, int64_t count)
 {
     if (count < 1 || count > LS_MAX_FIELDS)
-        return ls_fail(&run->errors, LS_ERR_VALUE, "tensor dataset: %d tensors; 1 to %d make a sample", count,
+        return ls_fail(&run->errors, LS_ERR_VALUE, "tensor dataset: %d tensors; 1 to %d make a sample", (int)count,
                        LS_MAX_FIELDS),
                false;
     for (int i = 0; i < count; i++) {
@@ -68,9 +68,9 @@ static bool tensors_fit(ls_run *run, int count, ls_tensor *const *tensors)
     return true;
 }
 
-ls_dataset *ls_tensor_dataset_of(ls_run *run, int count, ls_tensor *const *tensors)
+ls_dataset *ls_tensor_dataset_new_n(ls_run *run, ls_tensor *const *tensors, int64_t count)
 {
-    if (ls_failed(run) || !tensors_fit(run, count, tensors)) return NULL;
+    if (ls_failed(run) || !tensors_fit(run, tensors, count)) return NULL;
     ls_field fields[LS_MAX_FIELDS] = {{0}};
     char names[LS_MAX_FIELDS][12];
     for (int i = 0; i < count; i++) {

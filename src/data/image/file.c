@@ -61,7 +61,7 @@ ls_tensor *ls_image_read_sized(ls_run *run, const char *path, const ls_image_rea
     return t;
 }
 
-bool ls_image_size(ls_run *run, const char *path, int64_t *width, int64_t *height)
+bool ls_image_size(ls_run *run, const char *path, int64_t *height, int64_t *width)
 {
     if (!run || ls_failed(run)) return false;
     if (!path || !width || !height)
@@ -77,7 +77,7 @@ bool ls_image_size(ls_run *run, const char *path, int64_t *width, int64_t *heigh
 
 /* ---- Writing ---- */
 
-bool ls_jpeg_write(ls_run *run, const char *path, const uint8_t *rgb, int64_t width, int64_t height, int quality)
+bool ls_jpeg_write(ls_run *run, const char *path, const uint8_t *rgb, int64_t height, int64_t width, int quality)
 {
     if (!run || ls_failed(run)) return false;
     if (!path || !rgb) return ls_fail(&run->errors, LS_ERR_VALUE, "jpeg_write: an argument is NULL"), false;

@@ -164,14 +164,14 @@ ls_transform ls_decode_sized(const ls_decode_opts *opts, size_t opts_size)
     return (ls_transform){.upright = o.upright, .fast = o.fast, .max_pixels = ls_opts_integer(o.max_pixels, 0)};
 }
 
-ls_transform ls_compose_list(const ls_transform *transforms, size_t count)
+ls_transform ls_compose_n(const ls_transform *transforms, int64_t count)
 {
     ls_transform all = {0};
-    for (size_t i = 0; i < count; i++) {
+    for (int64_t i = 0; i < count; i++) {
         const ls_transform *t = &transforms[i];
         if (t->problem[0]) return *t;
-        if (all.count + t->count > LS_TRANSFORM_STEPS)
-            return impossible("compose: more than %d steps", LS_TRANSFORM_STEPS);
+        if (all.count + t->count > LS_MAX_TRANSFORM_STEPS)
+            return impossible("compose: more than %d steps", LS_MAX_TRANSFORM_STEPS);
         for (int s = 0; s < t->count; s++) all.step[all.count++] = t->step[s];
         if (t->normalized && all.normalized) return impossible("compose: pictures would be normalised twice");
         if (t->normalized) {

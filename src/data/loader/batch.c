@@ -42,24 +42,24 @@ ls_tensor *ls_batch_field(const ls_batch *batch, const char *name)
     return &(batch->loader ? batch->loader->object.run : ls_run_of(NULL))->poison;
 }
 
-void ls_batch_set(ls_batch *batch, const char *name, ls_tensor *tensor)
+void ls_batch_set_field(ls_batch *batch, const char *name, ls_tensor *tensor)
 {
-    int i = field_called(batch, name, "ls_batch_set");
+    int i = field_called(batch, name, "ls_batch_set_field");
     if (i < 0) return;
     batch->loader->tensors[i] = tensor;
     ls_batch_name_tensors(batch);
 }
 
-ls_shape ls_batch_shape(const ls_batch *batch, const char *name, int64_t sample)
+ls_shape ls_batch_sample_shape(const ls_batch *batch, const char *name, int64_t sample)
 {
     const ls_loader *loader = batch->loader;
-    int i = field_called(batch, name, "ls_batch_shape");
+    int i = field_called(batch, name, "ls_batch_sample_shape");
     if (i >= 0 && !loader->has_batch && ls_loader_dispatches(loader) && sample >= 0 && sample < batch->size) {
         ls_shape padded = ls_view_shape(&loader->tensors[i]->view), row = {.ndim = padded.ndim - 1};
         for (int d = 0; d < row.ndim; d++) row.dim[d] = padded.dim[d + 1];
         return row; /* who did not read it knows its size in the batch only */
     }
-    if (i < 0 || !loader->has_batch || sample < 0 || sample >= batch->size) return ls_shape_make(0, NULL);
+    if (i < 0 || !loader->has_batch || sample < 0 || sample >= batch->size) return ls_shape_n(NULL, 0);
     const ls_batch_slot *slot = &loader->prefetcher.slots[loader->prefetcher.begin % loader->prefetcher.slot_count];
     return loader->prefetcher.reading.bytes[i] ? ls_field_shape(&loader->fields[i]) : slot->cells[i][sample].shape;
 }

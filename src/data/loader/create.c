@@ -175,6 +175,6 @@ ls_loader *ls_loader_new_sized(ls_run *run, ls_dataset *set, const ls_loader_opt
 void ls_loader_free(ls_loader *loader)
 {
     if (!loader) return;
-    ls_rewind(loader);
+    ls_loader_rewind(loader);
     ls_object_free(loader);
 }

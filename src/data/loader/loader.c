@@ -70,7 +70,7 @@ static void end_pass(ls_loader *loader)
     leave_pass(loader);
 }
 
-void ls_rewind(ls_loader *loader)
+void ls_loader_rewind(ls_loader *loader)
 {
     if (!loader) return;
     loader->ends = 0;
@@ -108,10 +108,10 @@ static bool slot_failed(ls_loader *loader, const ls_batch_slot *slot)
 {
     if (slot->failed_at < 0) return false;
     int64_t index = slot->index[slot->failed_at];
-    const char *path = ls_sample_path(loader->set, index);
+    const char *path = ls_dataset_path(loader->set, index);
     if (path[0])
         ls_fail(&loader->object.run->errors, slot->status, "%s: %s: %s%s", loader->set->kind, path, slot->failure.text,
-                slot->status == LS_ERR_IO ? "; .on_bad = LS_BAD_SKIP leaves out files that are damaged" : "");
+                slot->status == LS_ERR_IO ? "; .on_bad = LS_ON_BAD_SKIP leaves out files that are damaged" : "");
     else if (ls_dataset_is_stream(loader->set))
         ls_fail(&loader->object.run->errors, slot->status, "stream: %s", slot->failure.text);
     else
@@ -183,7 +183,7 @@ static bool hand_out(ls_loader *loader, ls_batch_slot *slot, bool last, ls_batch
     ls_batch_name_tensors(batch);
     report(loader, slot, rows, last);
     upload_ahead(loader);
-    if (loader->opts.collate) loader->opts.collate(loader->opts.user, batch);
+    if (loader->opts.collate) loader->opts.collate(batch, loader->opts.user);
     return !ls_failed(run);
 }
 

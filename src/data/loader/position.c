@@ -46,13 +46,13 @@ static ls_shard shard_of(const ls_loader *loader, ls_share share)
 bool ls_loader_share_out(ls_loader *loader, ls_share share)
 {
     if (!loader || ls_failed(loader->object.run) || !share_fits(loader, &share)) return false;
-    ls_rewind(loader);
+    ls_loader_rewind(loader);
     loader->shard = shard_of(loader, share);
     loader->settled = true;
     return true;
 }
 
-int64_t ls_len(const ls_loader *loader)
+int64_t ls_loader_len(const ls_loader *loader)
 {
     if (!loader) return 0;
     if (ls_dataset_is_stream(loader->set)) return -1;
@@ -64,7 +64,7 @@ int64_t ls_len(const ls_loader *loader)
 
 int64_t ls_steps_per_epoch(const ls_loader *loader)
 {
-    int64_t batches = ls_len(loader);
+    int64_t batches = ls_loader_len(loader);
     if (batches <= 0) return batches;
     const ls_run *run = loader->object.run;
     if (run->schedule_policy == LS_SCHEDULE_PER_CALL) return batches;
@@ -107,7 +107,7 @@ bool ls_loader_state_set(ls_loader *loader, const ls_loader_state *state)
                 (long long)loader->shard.samples);
         return false;
     }
-    ls_rewind(loader);
+    ls_loader_rewind(loader);
     loader->opts.seed = state->seed;
     loader->epoch = state->epoch;
     loader->shard.start = state->start;
@@ -123,7 +123,7 @@ void ls_skip_first_batches(ls_loader *loader, int64_t n)
     bool restored = loader->ends > 0 || (loader->in_pass && loader->handed == 0);
     if (restored) return; /* the program does again what it did before the checkpoint, which holds where that led */
     if (n > LS_MOST_SAMPLES) n = LS_MOST_SAMPLES; /* more than any pass has, and products stay numbers */
-    ls_rewind(loader);
+    ls_loader_rewind(loader);
     ls_shard *shard = &loader->shard;
     shard->start = 0;
     if (ls_dataset_is_stream(loader->set)) shard->start = n * shard->batch * shard->world;
@@ -133,7 +133,7 @@ void ls_skip_first_batches(ls_loader *loader, int64_t n)
 void ls_loader_set_epoch(ls_loader *loader, int64_t epoch)
 {
     if (!loader) return;
-    ls_rewind(loader);
+    ls_loader_rewind(loader);
     loader->epoch = epoch;
 }
 
@@ -145,7 +145,7 @@ int64_t ls_loader_epoch(const ls_loader *loader)
 void ls_loader_epoch_begin(ls_loader *loader)
 {
     if (!loader) return;
-    ls_rewind(loader);
+    ls_loader_rewind(loader);
     loader->passes = 0;
     loader->finished = false;
 }

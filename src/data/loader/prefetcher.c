@@ -24,7 +24,7 @@ static ls_batch_slot *slot_of(const ls_prefetcher *prefetcher, int64_t batch)
 /* What is wrong with the first bad sample, and which file that is. The end of a long path tells more than its start. */
 static void name_blemish(const ls_prefetcher *prefetcher, ls_batch_slot *slot, int64_t j, const ls_sample *sample)
 {
-    const char *path = ls_dataset_is_stream(prefetcher->set) ? "" : ls_sample_path(prefetcher->set, slot->place[j]);
+    const char *path = ls_dataset_is_stream(prefetcher->set) ? "" : ls_dataset_path(prefetcher->set, slot->place[j]);
     size_t length = strlen(path), most = 120;
     ls_message_set(&slot->blemish, "%s%s%s%.120s", length > most ? "..." : "",
                    path + (length > most ? length - most : 0), length ? ": " : "", sample->why.text);
@@ -60,7 +60,7 @@ static void fill_sample(ls_prefetcher *prefetcher, ls_batch_slot *slot, int64_t 
     ls_batch_slot_point(slot, &prefetcher->reading, j, sample);
     sample->place = index;
     for (int64_t tries = 1; !ls_sample_get(sample, set, index); tries++) {
-        if (set->on_bad != LS_BAD_SKIP || sample->status != LS_ERR_IO || tries == set->count) {
+        if (set->on_bad != LS_ON_BAD_SKIP || sample->status != LS_ERR_IO || tries == set->count) {
             ls_prefetcher_note_failure(prefetcher, slot, j, sample);
             break;
         }

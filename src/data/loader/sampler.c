@@ -153,13 +153,13 @@ static bool weighted_order(const ls_sampler *s, int64_t count, uint64_t key, int
     return true;
 }
 
-ls_sampler *ls_weighted_sampler_new_sized(ls_run *run, int64_t count, const double *weights,
+ls_sampler *ls_weighted_sampler_new_sized(ls_run *run, const double *weights, int64_t count,
                                           const ls_weighted_sampler_opts *opts, size_t opts_size)
 {
     ls_weighted_sampler_opts o = LS_OPTS_READ(ls_weighted_sampler_opts, opts, opts_size);
     ls_sampler *s = sampler_new(run, "weighted sampler", o.draws);
     if (!s) return NULL;
-    s->replacement = !o.without_replacement;
+    s->replacement = o.replacement;
     s->length = weighted_length;
     s->order = weighted_order;
     s->weight_count = count;
@@ -250,7 +250,7 @@ static int64_t given_length(const ls_sampler *s, int64_t count)
 static bool own_order(const ls_sampler *s, int64_t count, uint64_t key, int64_t epoch, int64_t *samples)
 {
     (void)key;
-    s->own(s->user, epoch, given_length(s, count), samples);
+    s->own(epoch, samples, given_length(s, count), s->user);
     return all_there(s, count, samples, given_length(s, count));
 }
 
@@ -273,7 +273,7 @@ static bool listed_order(const ls_sampler *s, int64_t count, uint64_t key, int64
     return all_there(s, count, samples, s->draws);
 }
 
-ls_sampler *ls_batch_list_new(ls_run *run, int64_t batches, const int64_t *sizes, const int64_t *samples)
+ls_sampler *ls_batch_sampler_new(ls_run *run, const int64_t *sizes, int64_t batches, const int64_t *samples)
 {
     ls_sampler *s = sampler_new(run, "batch list", LS_AUTO);
     if (!s) return NULL;

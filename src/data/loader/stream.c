@@ -37,7 +37,7 @@ static bool read_one(ls_prefetcher *prefetcher, ls_batch_slot *slot, int64_t j, 
         sample->place = stream->read;
         if (ls_sample_next(sample, prefetcher->set)) break;
         if (sample->status == LS_OK) return stream->ended = true, false;
-        if (prefetcher->set->on_bad != LS_BAD_SKIP || sample->status != LS_ERR_IO) {
+        if (prefetcher->set->on_bad != LS_ON_BAD_SKIP || sample->status != LS_ERR_IO) {
             ls_prefetcher_note_failure(prefetcher, slot, j, sample);
             return stream->ended = true, false;
         }
@@ -51,7 +51,7 @@ static bool read_one(ls_prefetcher *prefetcher, ls_batch_slot *slot, int64_t j, 
 /* A sample that is not wanted here. Where bad samples are skipped, all ranks must find out which they are. */
 static bool pass_over(ls_prefetcher *prefetcher, ls_batch_slot *slot, ls_sample *sample)
 {
-    sample->passed_over = prefetcher->set->on_bad != LS_BAD_SKIP;
+    sample->passed_over = prefetcher->set->on_bad != LS_ON_BAD_SKIP;
     bool there = read_one(prefetcher, slot, 0, &prefetcher->stream.spare, 0, sample);
     sample->passed_over = false;
     return there;
@@ -77,11 +77,11 @@ static void go_to_start(ls_prefetcher *prefetcher, ls_batch_slot *slot, ls_sampl
     stream->begun = true;
     stream->ended = false;
     stream->read = stream->first_kept = 0;
-    if (set->begin) set->begin(set->user, stream->epoch);
+    if (set->begin) set->begin(stream->epoch, set->user);
     while (stream->read < stream->shard.start && !first_is_kept(stream))
         if (!keep_first(prefetcher, slot, sample)) return;
     if (set->skip && stream->read < stream->shard.start)
-        stream->read += set->skip(set->user, stream->shard.start - stream->read);
+        stream->read += set->skip(stream->shard.start - stream->read, set->user);
     while (stream->read < stream->shard.start)
         if (!pass_over(prefetcher, slot, sample)) return;
 }

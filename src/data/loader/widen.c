@@ -33,7 +33,7 @@ bool ls_batch_slot_widen(ls_run *run, ls_batch_slot *slot, const ls_reading *rea
     ls_transform_scale(reading->transform, mean, std);
     for (int c = 0; c < 3; c++) {
         call.attrs.normalize.mean[c] = (double)mean[c];
-        call.attrs.normalize.deviation[c] = (double)std[c];
+        call.attrs.normalize.std[c] = (double)std[c];
     }
     bool submitted = ls_submit(run, run->device, &call);
     slot->tensor[i] = numbers;

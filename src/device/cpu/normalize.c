@@ -1,4 +1,4 @@
-/* normalize.c - pictures as numbers around zero: (x - mean) / deviation, channel by channel, bytes as x / 255.
+/* normalize.c - pictures as numbers around zero: (x - mean) / std, channel by channel, bytes as x / 255.
  *
  * Pixels are taken a few hundred at a time, their channels side by side, computed in f32 (f64) and rounded once. Bytes
  * have 256 results per channel, which are computed beforehand. */
@@ -17,7 +17,7 @@ typedef struct pictures {
     int64_t channels;
     ls_map_fn *widen, *subtract, *divide, *narrow; /* on the type computed in; NULL: that is x's, y's type */
     _Alignas(64) double mean[PIXELS * CHANNELS];   /* repeated for each pixel, in the type computed in */
-    _Alignas(64) double deviation[PIXELS * CHANNELS];
+    _Alignas(64) double std[PIXELS * CHANNELS];
     _Alignas(64) double of_byte[CHANNELS * LEVELS]; /* what bytes become, as y stores it */
 } pictures;
 
@@ -55,7 +55,7 @@ static void normalize_floats(const pictures *p, char *x, char *y, int64_t pixels
         from = values;
     }
     p->subtract(n, (void *[]){values, from, (void *)p->mean}, NULL);
-    p->divide(n, (void *[]){p->narrow ? values : to, values, (void *)p->deviation}, NULL);
+    p->divide(n, (void *[]){p->narrow ? values : to, values, (void *)p->std}, NULL);
     if (p->narrow) p->narrow(n, (void *[]){to, values}, NULL);
     if (to == taken)
         move(ls_dtype_size(p->y->dtype), pixels, channels, y, p->y->stride[3], p->y->stride[1], to, channels, 1);
@@ -82,8 +82,7 @@ static void look_ahead(pictures *p)
     float levels[CHANNELS * LEVELS];
     for (int64_t c = 0; c < p->channels; c++)
         for (int i = 0; i < LEVELS; i++)
-            levels[c * LEVELS + i] =
-                ((float)i / 255.0f - ((const float *)p->mean)[c]) / ((const float *)p->deviation)[c];
+            levels[c * LEVELS + i] = ((float)i / 255.0f - ((const float *)p->mean)[c]) / ((const float *)p->std)[c];
     if (p->narrow) p->narrow(p->channels * LEVELS, (void *[]){p->of_byte, levels}, NULL);
     else memcpy(p->of_byte, levels, sizeof levels);
 }
@@ -109,7 +108,7 @@ static void normalize_rows(void *arg, int64_t begin, int64_t end)
 }
 
 /* in: x [N,C,H,W], floating or u8, C <= 4  out: y [N,C,H,W], floating
- * y = (x - attrs.normalize.mean[c]) / attrs.normalize.deviation[c], where bytes count as x / 255. */
+ * y = (x - attrs.normalize.mean[c]) / attrs.normalize.std[c], where bytes count as x / 255. */
 ls_status ls_cpu_normalize(const ls_call *call, ls_message *why)
 {
     (void)why;
@@ -122,7 +121,7 @@ ls_status ls_cpu_normalize(const ls_call *call, ls_message *why)
     p.divide = kernels->map[LS_MAP_div][wide];
     for (int64_t i = 0; i < PIXELS * p.channels; i++) {
         ls_put(wide, p.mean, i, call->attrs.normalize.mean[i % p.channels]);
-        ls_put(wide, p.deviation, i, call->attrs.normalize.deviation[i % p.channels]);
+        ls_put(wide, p.std, i, call->attrs.normalize.std[i % p.channels]);
     }
     if (p.x->dtype == LS_U8) look_ahead(&p);
     ls_parallel_for(p.x->dim[0] * p.x->dim[2], 1 + ls_grain(500) / (1 + p.x->dim[3] * p.channels), normalize_rows, &p);

@@ -122,7 +122,7 @@ ls_status ls_cpu_uniform(const ls_call *call, ls_message *why)
     return LS_OK;
 }
 
-/* in: none  out: y, floating; normal with mean attrs.random.a and deviation attrs.random.b */
+/* in: none  out: y, floating; normal with mean attrs.random.a and std attrs.random.b */
 ls_status ls_cpu_normal(const ls_call *call, ls_message *why)
 {
     const ls_operand *out = call->out[0];

@@ -45,22 +45,22 @@ static void names_become_labels(void)
     for (int i = 0; i < 5; i++) put_photo(names[i]);
     ls_run *run = ls_init(NULL, NULL, .seed = 1);
     ls_dataset *set = ls_image_folder_new(run, HERE);
-    CHECK(ls_dataset_len(set) == 4 && ls_class_count(set) == 3);
+    CHECK(ls_dataset_len(set) == 4 && ls_len(set) == 4 && ls_class_count(set) == 3);
     CHECK_TEXT(ls_class_name(set, 0), "Sphynx"); /* bytes decide: capitals come first */
     CHECK_TEXT(ls_class_name(set, 1), "great_dane");
     CHECK_TEXT(ls_class_name(set, 2), "pug");
     CHECK_TEXT(ls_class_name(set, 3), "");
-    CHECK_TEXT(ls_sample_path(set, 0), HERE "/Sphynx_1.jpg");
-    CHECK_TEXT(ls_sample_path(set, 2), HERE "/pug_10.jpg");
-    CHECK_TEXT(ls_sample_path(set, 3), HERE "/pug_2.jpg");
-    CHECK_TEXT(ls_sample_path(set, 4), "");
+    CHECK_TEXT(ls_dataset_path(set, 0), HERE "/Sphynx_1.jpg");
+    CHECK_TEXT(ls_dataset_path(set, 2), HERE "/pug_10.jpg");
+    CHECK_TEXT(ls_dataset_path(set, 3), HERE "/pug_2.jpg");
+    CHECK_TEXT(ls_dataset_path(set, 4), "");
     static const int64_t labels[] = {0, 1, 2, 2};
-    for (int64_t i = 0; i < 4; i++) CHECK(ls_class_of(set, i) == labels[i]);
-    CHECK(ls_class_of(set, 4) == -1);
-    ls_dataset *dogs = ls_subset(set, 2, (const int64_t[]){3, 1});
-    CHECK(ls_class_count(dogs) == 3 && ls_class_of(dogs, 1) == 1);
+    for (int64_t i = 0; i < 4; i++) CHECK(ls_dataset_class(set, i) == labels[i]);
+    CHECK(ls_dataset_class(set, 4) == -1);
+    ls_dataset *dogs = ls_subset_new(set, (const int64_t[]){3, 1}, 2);
+    CHECK(ls_class_count(dogs) == 3 && ls_dataset_class(dogs, 1) == 1);
     CHECK_TEXT(ls_class_name(dogs, 2), "pug");
-    CHECK_TEXT(ls_sample_path(dogs, 0), HERE "/pug_2.jpg");
+    CHECK_TEXT(ls_dataset_path(dogs, 0), HERE "/pug_2.jpg");
     CHECK(ls_finish(run) == 0);
 }
 
@@ -88,13 +88,13 @@ static void photos_become_batches(void)
         CHECK(ls_next(raw, &b) && ls_dtype_of(b.image) == LS_U8 && ls_read(b.image, pixel, sizeof pixel));
         CHECK(pixel[0] == 255 && pixel[9] == 0 && pixel[18] == 51);
     }
-    ls_error_clear(run);
+    ls_clear_error(run);
     CHECK(!ls_loader_new(run, set) && strstr(ls_error_message(run), "ls_resize(224)"));
-    ls_error_clear(run);
+    ls_clear_error(run);
     CHECK(!ls_loader_new(run, set, .transform = ls_resize(-1)) && strstr(ls_error_message(run), ".transform: "));
-    ls_error_clear(run);
+    ls_clear_error(run);
     CHECK(!ls_loader_new(run, set, .transform = ls_resize(3), .dtype = LS_I64) && ls_error(run) == LS_ERR_DTYPE);
-    ls_error_clear(run);
+    ls_clear_error(run);
     CHECK(!ls_loader_new(run, numbers(run, 3), .transform = ls_resize(3)) &&
           strstr(ls_error_message(run), "for pictures"));
     ls_finish(run);
@@ -116,12 +116,12 @@ static void folders_become_labels(void)
     const char *said = capture_end();
     CHECK_MSG(strstr(said, "1 files of " HERE " are left out, 3 taken: notes.txt"), "%s", said);
     CHECK(ls_dataset_len(set) == 3 && ls_class_count(set) == 2);
-    CHECK_TEXT(ls_sample_path(set, 0), HERE "/cats/big/lion.jpg");
-    CHECK_TEXT(ls_sample_path(set, 2), HERE "/dogs/1.PNG");
-    CHECK(ls_class_of(set, 1) == 0 && ls_class_of(set, 2) == 1);
+    CHECK_TEXT(ls_dataset_path(set, 0), HERE "/cats/big/lion.jpg");
+    CHECK_TEXT(ls_dataset_path(set, 2), HERE "/dogs/1.PNG");
+    CHECK(ls_dataset_class(set, 1) == 0 && ls_dataset_class(set, 2) == 1);
     CHECK(!ls_image_folder_new(run, HERE) && strstr(ls_error_message(run), ".by_folder = true"));
     CHECK(strstr(ls_error_message(run), "are they in " HERE "/cats?"));
-    ls_error_clear(run);
+    ls_clear_error(run);
     ls_dataset *large = ls_image_folder_new(run, HERE "/cats", .pattern = "^(.)");
     CHECK(ls_dataset_len(large) == 1 && strcmp(ls_class_name(large, 0), "z") == 0);
     ls_finish(run);
@@ -132,25 +132,25 @@ static void wrong_folders_are_explained(void)
     folder_fresh(HERE);
     ls_run *run = ls_init(NULL, NULL, .seed = 1);
     CHECK(!ls_image_folder_new(run, NULL) && strstr(ls_error_message(run), "NULL"));
-    ls_error_clear(run);
+    ls_clear_error(run);
     CHECK(!ls_image_folder_new(run, HERE "/none") && strstr(ls_error_message(run), HERE "/none: No such file"));
-    ls_error_clear(run);
+    ls_clear_error(run);
     CHECK(!ls_image_folder_new(run, HERE) && strstr(ls_error_message(run), "has no photo"));
-    ls_error_clear(run);
+    ls_clear_error(run);
     put_photo("x.jpg");
     CHECK(!ls_image_folder_new(run, HERE "/x.jpg") && strstr(ls_error_message(run), "Not a directory"));
-    ls_error_clear(run);
+    ls_clear_error(run);
     CHECK(!ls_image_folder_new(run, HERE) && strstr(ls_error_message(run), "x.jpg") &&
           strstr(ls_error_message(run), ".pattern"));
-    ls_error_clear(run);
+    ls_clear_error(run);
     static const char *const others[] = {"e", "c", "a", "d", "b"};
     for (int i = 0; i < 5; i++) put(others[i], "", 0);
     CHECK(!ls_image_folder_new(run, HERE) && strstr(ls_error_message(run), "(6 other files: a, b, c, ...)"));
-    ls_error_clear(run);
+    ls_clear_error(run);
     CHECK(!ls_image_folder_new(run, HERE, .pattern = "(") && strstr(ls_error_message(run), ".pattern = \"(\""));
-    ls_error_clear(run);
+    ls_clear_error(run);
     CHECK(!ls_image_folder_new(run, HERE, .pattern = "jpg$") && strstr(ls_error_message(run), "no group"));
-    ls_error_clear(run);
+    ls_clear_error(run);
     put_photo("pug_1.jpg");
     put_photo("pug_2.jpg");
     capture_begin();
@@ -179,10 +179,10 @@ static void damaged_photos_are_named(void)
         if (ls_error(run) != LS_ERR_UNSUPPORTED) { /* built with libpng */
             const char *message = ls_error_message(run), *path = strstr(message, HERE "/a_2.jpg: ");
             CHECK_MSG(path && !strstr(path + 1, HERE), "%s", message); /* once */
-            CHECK_MSG(strstr(message, "; .on_bad = LS_BAD_SKIP leaves out"), "%s", message);
+            CHECK_MSG(strstr(message, "; .on_bad = LS_ON_BAD_SKIP leaves out"), "%s", message);
             CHECK(ls_error(run) == LS_ERR_IO);
-            ls_error_clear(run);
-            ls_dataset *lenient = ls_image_folder_new(run, HERE, .on_bad = LS_BAD_SKIP);
+            ls_clear_error(run);
+            ls_dataset *lenient = ls_image_folder_new(run, HERE, .on_bad = LS_ON_BAD_SKIP);
             loader = ls_loader_new(run, lenient, .batch = 5, .workers = workers, .transform = ls_resize(2));
             capture_begin();
             CHECK(ls_next(loader, &b) && b.size == 5);
@@ -215,14 +215,14 @@ static void odd_photos_are_read_or_named(void)
     CHECK_SKIP("built without libjpeg or libpng");
 #endif
     ls_run *run = ls_init(NULL, NULL, .seed = 1);
-    ls_dataset *set = ls_image_folder_new(run, folder, .on_bad = LS_BAD_SKIP);
+    ls_dataset *set = ls_image_folder_new(run, folder, .on_bad = LS_ON_BAD_SKIP);
     int64_t samples = ls_dataset_len(set), bad = 0, count = 0;
     bool seen[64] = {false};
     const char *first_bad = NULL;
     for (int64_t i = 0; i < samples; i++) {
-        if (is_jpeg_or_png(ls_sample_path(set, i))) continue;
+        if (is_jpeg_or_png(ls_dataset_path(set, i))) continue;
         bad++;
-        if (!first_bad) first_bad = ls_sample_path(set, i);
+        if (!first_bad) first_bad = ls_dataset_path(set, i);
     }
     CHECK(samples == 15 && bad == 4 && first_bad);
 
@@ -232,7 +232,7 @@ static void odd_photos_are_read_or_named(void)
         for (int64_t j = 0; j < b.size; j++) {
             ls_tensor *photo = ls_select(b.image, 0, j); /* no flat area, such as one that was never written */
             CHECK(ls_item(ls_max(photo)) > ls_item(ls_min(photo)));
-            CHECK(is_jpeg_or_png(ls_sample_path(set, b.index[j])));
+            CHECK(is_jpeg_or_png(ls_dataset_path(set, b.index[j])));
             seen[b.index[j]] = true;
         }
     const char *said = capture_end();
@@ -242,7 +242,7 @@ static void odd_photos_are_read_or_named(void)
     snprintf(words, sizeof words, "%s: is a GIF; only JPEG and PNG pictures are read", first_bad);
     CHECK_MSG(strstr(said, words), "%s", said);
     CHECK(count == samples && ls_loader_bad_count(loader) == bad);
-    for (int64_t i = 0; i < samples; i++) CHECK(seen[i] == is_jpeg_or_png(ls_sample_path(set, i)));
+    for (int64_t i = 0; i < samples; i++) CHECK(seen[i] == is_jpeg_or_png(ls_dataset_path(set, i)));
     CHECK(ls_finish(run) == 0);
 }
 
@@ -270,7 +270,7 @@ static void idx_files_become_digits(void)
             ls_finish(run);
             return;
         }
-        CHECK(ls_dataset_len(set) == 3 && ls_class_count(set) == 3 && ls_class_of(set, 1) == 2);
+        CHECK(ls_dataset_len(set) == 3 && ls_class_count(set) == 3 && ls_dataset_class(set, 1) == 2);
         CHECK_TEXT(ls_class_name(set, 2), "2");
         ls_batch b;
         float value[12];
@@ -292,7 +292,7 @@ static void mnist_is_refused(const char *images, const char *labels, const char 
     ls_run *run = ls_init(NULL, NULL, .seed = 1);
     CHECK(!ls_mnist_new(run, images, labels));
     CHECK_MSG(strstr(ls_error_message(run), words), "%s: no \"%s\"", ls_error_message(run), words);
-    ls_error_clear(run);
+    ls_clear_error(run);
     ls_finish(run);
 }
 
@@ -344,9 +344,9 @@ static void the_real_mnist_is_read(void)
     ls_dataset *set = ls_mnist_new(run, images, labels);
     if (!set && ls_error(run) == LS_ERR_UNSUPPORTED) {
         check_skip("%s", ls_error_message(run));
-        ls_error_clear(run);
+        ls_clear_error(run);
     } else {
-        CHECK(ls_dataset_len(set) == 10000 && ls_class_count(set) == 10 && ls_class_of(set, 0) == 7);
+        CHECK(ls_dataset_len(set) == 10000 && ls_class_count(set) == 10 && ls_dataset_class(set, 0) == 7);
     }
     CHECK(ls_finish(run) == 0);
 }
@@ -356,17 +356,17 @@ static void the_real_mnist_is_read(void)
 static void datasets_follow_each_other(void)
 {
     ls_run *run = ls_init(NULL, NULL, .seed = 1);
-    ls_dataset *a = numbers(run, 3), *b = ls_subset(numbers(run, 9), 2, (const int64_t[]){8, 4});
-    ls_dataset *both = ls_join(a, b, a);
+    ls_dataset *a = numbers(run, 3), *b = ls_subset_new(numbers(run, 9), (const int64_t[]){8, 4}, 2);
+    ls_dataset *both = ls_concat_dataset_new(a, b, a);
     CHECK(ls_dataset_len(both) == 8);
     ls_batch batch;
     CHECK(ls_next(ls_loader_new(run, both, .batch = 8), &batch));
     static const int64_t expected[] = {0, 1, 2, 8, 4, 0, 1, 2};
     for (int64_t i = 0; i < 8; i++) CHECK(label_of(batch.label, i) == (double)expected[i]);
     ls_tensor *x = ls_zeros(run, LS_F32, 2, 3);
-    CHECK(!ls_join(a, ls_tensor_dataset_new(run, x)) && strstr(ls_error_message(run), "other fields"));
-    ls_error_clear(run);
-    CHECK(!ls_subset(a, 1, (const int64_t[]){3}) &&
+    CHECK(!ls_concat_dataset_new(a, ls_tensor_dataset_new(run, x)) && strstr(ls_error_message(run), "other fields"));
+    ls_clear_error(run);
+    CHECK(!ls_subset_new(a, (const int64_t[]){3}, 1) &&
           strstr(ls_error_message(run), "sample 3 (at [0]) of a dataset of 3"));
     ls_finish(run);
 }
@@ -376,7 +376,7 @@ static void note(void *user)
     ++*(int *)user;
 }
 
-static bool nothing(void *user, int64_t index, ls_sample *sample)
+static bool nothing(int64_t index, ls_sample *sample, void *user)
 {
     (void)user;
     int64_t *x = ls_sample_field(sample, 0);
@@ -390,7 +390,7 @@ static void a_dataset_lives_as_long_as_it_is_used(void)
     ls_run *run = ls_init(NULL, NULL, .seed = 1);
     ls_dataset *set = ls_dataset_new(run, .count = 4, .get = nothing, .release = note, .user = &released,
                                      .fields = {{.name = "x", .dtype = LS_I64}});
-    ls_dataset *half = ls_subset(set, 2, (const int64_t[]){0, 2});
+    ls_dataset *half = ls_subset_new(set, (const int64_t[]){0, 2}, 2);
     ls_loader *loader = ls_loader_new(run, half, .batch = 2);
     ls_dataset_free(set);
     ls_dataset_free(half);
@@ -400,7 +400,7 @@ static void a_dataset_lives_as_long_as_it_is_used(void)
     CHECK(released == 1);
     set = ls_dataset_new(run, .count = 4, .get = nothing, .release = note, .user = &released,
                          .fields = {{.name = "x", .dtype = LS_I64}});
-    ls_loader_new(run, ls_subset(set, 1, (const int64_t[]){3}));
+    ls_loader_new(run, ls_subset_new(set, (const int64_t[]){3}, 1));
     ls_dataset_free(set);
     CHECK(released == 1);
     CHECK(ls_finish(run) == 0 && released == 2);
@@ -411,37 +411,37 @@ static void wrong_datasets_say_so(void)
     ls_run *run = ls_init(NULL, NULL, .seed = 1);
     CHECK(!ls_dataset_new(run, .count = 4, .fields = {{.name = "x", .dtype = LS_I64}}) &&
           strstr(ls_error_message(run), ".get is missing"));
-    ls_error_clear(run);
+    ls_clear_error(run);
     CHECK(!ls_dataset_new(run, .count = 4, .get = nothing) && strstr(ls_error_message(run), "no field"));
-    ls_error_clear(run);
+    ls_clear_error(run);
     CHECK(!ls_dataset_new(run, .count = 4, .get = nothing, .fields = {{.name = "x"}}) &&
           strstr(ls_error_message(run), ".dtype"));
-    ls_error_clear(run);
+    ls_clear_error(run);
     CHECK(
         !ls_dataset_new(run, .count = 4, .get = nothing, .fields = {{.name = "x", .dtype = LS_F32, .shape = {2, -3}}}));
     CHECK(ls_error(run) == LS_ERR_SHAPE);
-    ls_error_clear(run);
+    ls_clear_error(run);
     CHECK(!ls_dataset_new(run, .count = 0, .get = nothing,
                           .fields = {{.name = "x", .dtype = LS_F32}, {.name = "x", .dtype = LS_F32}}));
     CHECK(strstr(ls_error_message(run), "two fields are called \"x\""));
-    ls_error_clear(run);
+    ls_clear_error(run);
     ls_dataset *empty = ls_dataset_new(run, .count = 0, .get = nothing, .fields = {{.name = "x", .dtype = LS_F32}});
     CHECK(empty && !ls_loader_new(run, empty) && strstr(ls_error_message(run), "has no samples"));
-    ls_error_clear(run);
-    ls_dataset *one = ls_tensor_dataset_new(run, ls_zeros(run, LS_F32, 1, 3)), *none = ls_subset(one, 0, NULL);
+    ls_clear_error(run);
+    ls_dataset *one = ls_tensor_dataset_new(run, ls_zeros(run, LS_F32, 1, 3)), *none = ls_subset_new(one, NULL, 0);
     CHECK(!ls_loader_new(run, none) && strstr(ls_error_message(run), "no samples; what it was taken from has 1"));
-    ls_error_clear(run);
+    ls_clear_error(run);
     CHECK(!ls_loader_new(run, one, .workers = 5000) &&
           strstr(ls_error_message(run), ".workers = 5000; it must be from 0 to 1024"));
-    ls_error_clear(run);
+    ls_clear_error(run);
     CHECK(!ls_loader_new(run, one, .batch = INT64_MAX) &&
           strstr(ls_error_message(run), ".batch = 9223372036854775807"));
-    ls_error_clear(run);
+    ls_clear_error(run);
     ls_tensor *x = ls_zeros(run, LS_F32, 2, 3), *y = ls_zeros(run, LS_F32, 3);
     CHECK(!ls_tensor_dataset_new(run, x, y) && strstr(ls_error_message(run), "[2,3] f32 and [3] f32"));
-    ls_error_clear(run);
+    ls_clear_error(run);
     ls_dataset *a, *b;
-    ls_split(numbers(run, 4), 1.5, &a, &b);
+    ls_random_split(numbers(run, 4), 1.5, &a, &b);
     CHECK(!a && !b && strstr(ls_error_message(run), "1.5"));
     ls_finish(run);
 }

@@ -487,9 +487,9 @@ static void files_become_tensors_and_back(void)
     static uint8_t rgb[40 * 30 * 3];
     for (int i = 0; i < (int)sizeof rgb; i++) rgb[i] = (uint8_t)(i / 90 * 3 + i % 3 * 40);
     ls_run *run = ls_init(NULL, NULL, .seed = 3);
-    CHECK(ls_jpeg_write(run, path, rgb, 40, 30, 100));
+    CHECK(ls_jpeg_write(run, path, rgb, 30, 40, 100));
     int64_t width = 0, height = 0;
-    CHECK(ls_image_size(run, path, &width, &height) && width == 40 && height == 30);
+    CHECK(ls_image_size(run, path, &height, &width) && width == 40 && height == 30);
     ls_tensor *x = ls_image_read(run, path);
     CHECK(ls_shape_equal(ls_shape_of(x), LS_SHAPE(1, 3, 30, 40)) && ls_dtype_of(x) == LS_F32);
     static float pixels[3 * 30 * 40];
@@ -502,13 +502,13 @@ static void files_become_tensors_and_back(void)
 
     CHECK(!ls_is_valid(ls_image_read(run, path, .transform = ls_resize(-3))));
     CHECK(strstr(ls_error_message(run), "resize: size -3 x -3"));
-    ls_error_clear(run);
-    CHECK(!ls_jpeg_write(run, path, rgb, 40, 30, 0) && strstr(ls_error_message(run), "quality 0 is not 1 to 100"));
-    ls_error_clear(run);
-    CHECK(!ls_jpeg_write(run, "no/such/folder/x.jpg", rgb, 40, 30, 90) && ls_error(run) == LS_ERR_IO);
-    ls_error_clear(run);
+    ls_clear_error(run);
+    CHECK(!ls_jpeg_write(run, path, rgb, 30, 40, 0) && strstr(ls_error_message(run), "quality 0 is not 1 to 100"));
+    ls_clear_error(run);
+    CHECK(!ls_jpeg_write(run, "no/such/folder/x.jpg", rgb, 30, 40, 90) && ls_error(run) == LS_ERR_IO);
+    ls_clear_error(run);
     CHECK(!ls_is_valid(ls_image_read(run, "no/such/file.jpg")) && strstr(ls_error_message(run), "no/such/file.jpg"));
-    ls_error_clear(run);
+    ls_clear_error(run);
     remove(path);
     CHECK(ls_finish(run) == 0);
 }

@@ -58,10 +58,10 @@ static void a_split_is_disjoint_and_the_same_every_time(void)
     for (int time = 0; time < 2; time++) {
         ls_run *run = ls_init(NULL, NULL, .seed = 5);
         if (time) ls_rand(run, LS_F32, 3);
-        ls_random_state before = ls_random_get(run);
+        ls_rng_state before = ls_rng(run);
         ls_dataset *a, *b;
-        ls_split(numbers(run, 50), 0.8, &a, &b);
-        CHECK(ls_random_get(run).offset == before.offset);
+        ls_random_split(numbers(run, 50), 0.8, &a, &b);
+        CHECK(ls_rng(run).offset == before.offset);
         CHECK(ls_dataset_len(a) == 40 && ls_dataset_len(b) == 10);
         int64_t labels = 0;
         for (ls_dataset *part = a; part; part = part == a ? b : NULL)
@@ -93,7 +93,7 @@ static void a_broken_loop_goes_on_and_a_rewound_one_begins(void)
     ls_batch b;
     CHECK(ls_next(loader, &b) && b.index[0] == 0);
     CHECK(ls_next(loader, &b) && b.index[0] == 2);
-    ls_rewind(loader);
+    ls_loader_rewind(loader);
     CHECK(ls_next(loader, &b) && b.index[0] == 0 && ls_loader_epoch(loader) == 1);
     int64_t left[10];
     CHECK(read_pass(loader, left) == 8 && left[0] == 2);
@@ -133,15 +133,15 @@ static void loops_nest_in_every_way(void)
         }
         CHECK(rounds == 3);
     }
-    ls_rewind(eval);
+    ls_loader_rewind(eval);
     CHECK(run->scope_count == depth);
     /* an inner loop that was left before the outer one began does not take the outer batch along */
     ls_batch e, t;
     CHECK(ls_next(eval, &e) && ls_next(train, &t) && ls_next(eval, &e));
     CHECK(ls_is_valid(t.image) && ls_is_valid(e.image));
     for (int i = 0; i < 2; i++) CHECK(ls_next(train, &t) && ls_is_valid(e.image));
-    ls_rewind(eval);
-    ls_rewind(train);
+    ls_loader_rewind(eval);
+    ls_loader_rewind(train);
     CHECK(run->scope_count == depth);
     CHECK(ls_finish(run) == 0);
 }
@@ -225,7 +225,7 @@ static void skipping_again_keeps_the_restored_place(void)
     CHECK(read_pass(loader, seen) == 12 && seen[0] == 4);
 
     CHECK(ls_loader_state_set(loader, &inside));
-    ls_rewind(loader);
+    ls_loader_rewind(loader);
     ls_skip_first_batches(loader, 3);
     CHECK(read_pass(loader, seen) == 4 && seen[0] == 12);
     CHECK(ls_finish(run) == 0);
@@ -297,7 +297,7 @@ static void every_sample_is_somewhere(void)
         for (int r = 0; r < 2; r++) {
             ls_sampler *sampler = way < 2    ? NULL
                                   : way == 2 ? ls_random_sampler_new(run)
-                                             : ls_batch_list_new(run, 6, sizes, in_order);
+                                             : ls_batch_sampler_new(run, sizes, 6, in_order);
             ls_loader *loader = ls_loader_new(run, set, .batch = way == 3 ? LS_AUTO : 4, .shuffle = way == 1,
                                               .sampler = sampler, .workers = 4);
             CHECK(ls_loader_share_out(loader, (ls_share){.rank = r, .world = 2}));
@@ -314,24 +314,24 @@ static void wrong_options_say_so(void)
 {
     ls_run *run = ls_init(NULL, NULL, .seed = 5);
     CHECK(!ls_loader_new(run, NULL, .batch = 2) && strstr(ls_error_message(run), "dataset is NULL"));
-    ls_error_clear(run);
+    ls_clear_error(run);
     ls_dataset *set = numbers(run, 6);
     CHECK(!ls_loader_new(run, set, .batch = -2) && strstr(ls_error_message(run), ".batch = -2"));
-    ls_error_clear(run);
+    ls_clear_error(run);
     ls_loader *loader = ls_loader_new(run, set, .batch = 3);
     CHECK(!ls_loader_share_out(loader, (ls_share){.world = 2, .split_batches = true}));
     CHECK(strstr(ls_error_message(run), "round multiple"));
-    ls_error_clear(run);
+    ls_clear_error(run);
     CHECK(!ls_loader_share_out(loader, (ls_share){.world = 2, .dispatch = true}));
     CHECK(ls_error(run) == LS_ERR_UNSUPPORTED);
-    ls_error_clear(run);
+    ls_clear_error(run);
     CHECK(ls_loader_share_out(loader, (ls_share){.world = 1, .dispatch = true}));
     ls_loader_state state = ls_loader_state_get(loader);
     state.samples = 7;
     CHECK(!ls_loader_state_set(loader, &state) && strstr(ls_error_message(run), "sample 0 of 7"));
     ls_batch b;
     CHECK(!ls_next(loader, &b) && !ls_next(NULL, &b));
-    ls_error_clear(run);
+    ls_clear_error(run);
     CHECK(ls_next(loader, &b));
     CHECK(ls_batch_field(&b, "lable"));
     CHECK_MSG(strstr(ls_error_message(run), "has no field \"lable\"; it has label, x"), "%s", ls_error_message(run));

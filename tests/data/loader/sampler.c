@@ -38,7 +38,7 @@ static void weights_decide_how_often(void)
     ls_dataset *set = numbers(run, 4);
     static const double weights[] = {1, 0, 3, 4};
     static int64_t index[8000];
-    CHECK(pass_of(run, set, ls_weighted_sampler_new(run, 4, weights, .draws = 8000), 0, index) == 8000);
+    CHECK(pass_of(run, set, ls_weighted_sampler_new(run, weights, 4, .draws = 8000), 0, index) == 8000);
     int seen[4] = {0};
     for (int i = 0; i < 8000; i++) seen[index[i]]++;
     CHECK(seen[1] == 0);
@@ -47,7 +47,7 @@ static void weights_decide_how_often(void)
     CHECK_NEAR(seen[3], 4000, 0.05);
 
     /* Without replacement, which comes first follows the weights too. */
-    ls_sampler *once = ls_weighted_sampler_new(run, 4, weights, .draws = 3, .without_replacement = true);
+    ls_sampler *once = ls_weighted_sampler_new(run, weights, 4, .draws = 3, .replacement = false);
     int first[4] = {0};
     for (int64_t epoch = 0; epoch < 2000; epoch++) {
         CHECK(pass_of(run, set, once, epoch, index) == 3);
@@ -66,16 +66,16 @@ static void wrong_weights_say_so(void)
     static const double good[] = {1, 0, 3}, negative[] = {1, -2, 3}, none[] = {0, 0, 0};
     ls_run *run = ls_init(NULL, NULL, .seed = 11);
     ls_dataset *set = numbers(run, 3);
-    CHECK(!ls_weighted_sampler_new(run, 3, negative) && strstr(ls_error_message(run), "weight 1 is -2"));
-    ls_error_clear(run);
-    CHECK(!ls_weighted_sampler_new(run, 3, none) && strstr(ls_error_message(run), "add up to 0"));
-    ls_error_clear(run);
-    CHECK(!ls_weighted_sampler_new(run, 0, good) && ls_error(run) == LS_ERR_VALUE);
-    ls_error_clear(run);
-    CHECK(!ls_loader_new(run, set, .sampler = ls_weighted_sampler_new(run, 2, good)));
+    CHECK(!ls_weighted_sampler_new(run, negative, 3) && strstr(ls_error_message(run), "weight 1 is -2"));
+    ls_clear_error(run);
+    CHECK(!ls_weighted_sampler_new(run, none, 3) && strstr(ls_error_message(run), "add up to 0"));
+    ls_clear_error(run);
+    CHECK(!ls_weighted_sampler_new(run, good, 0) && ls_error(run) == LS_ERR_VALUE);
+    ls_clear_error(run);
+    CHECK(!ls_loader_new(run, set, .sampler = ls_weighted_sampler_new(run, good, 2)));
     CHECK(strstr(ls_error_message(run), "2 weights, the dataset has 3 samples"));
-    ls_error_clear(run);
-    CHECK(!ls_loader_new(run, set, .sampler = ls_weighted_sampler_new(run, 3, good, .without_replacement = true)));
+    ls_clear_error(run);
+    CHECK(!ls_loader_new(run, set, .sampler = ls_weighted_sampler_new(run, good, 3, .replacement = false)));
     CHECK(strstr(ls_error_message(run), "only 2 weights are above 0"));
     ls_finish(run);
 }
@@ -102,7 +102,7 @@ static void ranks_share_out_by_themselves(void)
     CHECK(ls_finish(run) == 0);
 }
 
-static void backwards(void *user, int64_t epoch, int64_t draws, int64_t *samples)
+static void backwards(int64_t epoch, int64_t *samples, int64_t draws, void *user)
 {
     for (int64_t i = 0; i < draws; i++) samples[i] = (draws - 1 - i + epoch) % (draws + *(const int64_t *)user);
 }
@@ -129,7 +129,7 @@ static void batches_of_ones_own(void)
     static const int64_t sizes[] = {3, 2, 4, 3, 2}, samples[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13};
     ls_run *run = ls_init(NULL, NULL, .seed = 11);
     ls_dataset *set = numbers(run, 14);
-    ls_sampler *lists = ls_batch_list_new(run, 5, sizes, samples);
+    ls_sampler *lists = ls_batch_sampler_new(run, sizes, 5, samples);
     ls_loader *loader = ls_loader_new(run, set, .sampler = lists);
     CHECK(ls_len(loader) == 5);
     int k = 0;
@@ -148,11 +148,11 @@ static void batches_of_ones_own(void)
     CHECK(read_pass(loader, index) == 8 && index[0] == 3 && index[5] == 0);
     CHECK(!ls_loader_share_out(loader, (ls_share){.world = 2, .split_batches = true}));
     CHECK(strstr(ls_error_message(run), "split_batches"));
-    ls_error_clear(run);
+    ls_clear_error(run);
     CHECK(!ls_loader_new(run, set, .sampler = lists, .batch = 4) && !!ls_error(run));
-    ls_error_clear(run);
+    ls_clear_error(run);
     CHECK(!ls_loader_new(run, set, .sampler = lists, .shuffle = true) && !!ls_error(run));
-    ls_error_clear(run);
+    ls_clear_error(run);
     ls_loader *small = ls_loader_new(run, numbers(run, 13), .sampler = lists);
     ls_batch b;
     CHECK(!ls_next(small, &b) && strstr(ls_error_message(run), "sample 13 at [13]"));
@@ -165,7 +165,7 @@ static void a_weighted_order_resumes(void)
     for (int64_t stop = 0; stop < 9; stop++) {
         ls_run *run = ls_init(NULL, NULL, .seed = 11);
         ls_dataset *set = numbers(run, 7);
-        ls_sampler *s = ls_weighted_sampler_new(run, 7, weights, .draws = 16);
+        ls_sampler *s = ls_weighted_sampler_new(run, weights, 7, .draws = 16);
         ls_loader *one = ls_loader_new(run, set, .batch = 2, .sampler = s);
         ls_loader *two = ls_loader_new(run, set, .batch = 2, .sampler = s, .seed = 5);
         ls_batch b;

@@ -13,7 +13,7 @@ typedef struct tap {
     bool lists; /* with a field that varies */
 } tap;
 
-static bool next(void *user, ls_sample *sample)
+static bool next(ls_sample *sample, void *user)
 {
     tap *t = user;
     if (t->next >= t->count) return false;
@@ -29,14 +29,14 @@ static bool next(void *user, ls_sample *sample)
     return true;
 }
 
-static void begin(void *user, int64_t epoch)
+static void begin(int64_t epoch, void *user)
 {
     tap *t = user;
     t->next = 0;
     t->begun = epoch + 1;
 }
 
-static int64_t skip(void *user, int64_t n)
+static int64_t skip(int64_t n, void *user)
 {
     tap *t = user;
     int64_t left = t->count - t->next, skips = n < left ? n : left;
@@ -47,10 +47,10 @@ static int64_t skip(void *user, int64_t n)
 
 static ls_dataset *stream_of(ls_run *run, tap *t, bool can_skip)
 {
-    return ls_stream_new(run, .next = next, .begin = begin, .skip = can_skip ? skip : NULL, .user = t,
-                         .on_bad = LS_BAD_SKIP,
-                         .fields = {{.name = "value", .dtype = LS_I64},
-                                    {.name = t->lists ? "list" : NULL, .dtype = LS_I64, .shape = {LS_ANY}, .pad = -1}});
+    return ls_stream_dataset_new(
+        run, .next = next, .begin = begin, .skip = can_skip ? skip : NULL, .user = t, .on_bad = LS_ON_BAD_SKIP,
+        .fields = {{.name = "value", .dtype = LS_I64},
+                   {.name = t->lists ? "list" : NULL, .dtype = LS_I64, .shape = {LS_ANY}, .pad = -1}});
 }
 
 /* "0 1 2|3 4": the values of the rest of a pass. */
@@ -181,18 +181,18 @@ static void what_a_stream_cannot_do_is_refused(void)
     tap t = {.count = 20};
     ls_dataset *set = stream_of(run, &t, true), *a, *b;
     CHECK(!ls_loader_new(run, set, .shuffle = true) && strstr(ls_error_message(run), "own order"));
-    ls_error_clear(run);
-    CHECK(!ls_subset(set, 1, &(int64_t){0}) && strstr(ls_error_message(run), "stream"));
-    ls_error_clear(run);
-    ls_split(set, 0.5, &a, &b);
+    ls_clear_error(run);
+    CHECK(!ls_subset_new(set, &(int64_t){0}, 1) && strstr(ls_error_message(run), "stream"));
+    ls_clear_error(run);
+    ls_random_split(set, 0.5, &a, &b);
     CHECK(!a && !b && strstr(ls_error_message(run), "stream"));
-    ls_error_clear(run);
-    CHECK(!ls_stream_new(run, .fields = {{.name = "x", .dtype = LS_F32}}) &&
+    ls_clear_error(run);
+    CHECK(!ls_stream_dataset_new(run, .fields = {{.name = "x", .dtype = LS_F32}}) &&
           strstr(ls_error_message(run), ".next is missing"));
     ls_finish(run);
 }
 
-static bool next_fails(void *user, ls_sample *sample)
+static bool next_fails(ls_sample *sample, void *user)
 {
     return ++*(int64_t *)user < 6 ? ls_sample_field(sample, 0) != NULL
                                   : ls_sample_fail(sample, LS_ERR_IO, "the pipe broke");
@@ -203,7 +203,7 @@ static void a_failing_stream_gives_what_it_had(void)
     ls_run *run = ls_init(NULL, NULL, .seed = 1);
     int64_t reads = 0;
     ls_dataset *set =
-        ls_stream_new(run, .next = next_fails, .user = &reads, .fields = {{.name = "x", .dtype = LS_I64}});
+        ls_stream_dataset_new(run, .next = next_fails, .user = &reads, .fields = {{.name = "x", .dtype = LS_I64}});
     ls_loader *loader = ls_loader_new(run, set, .batch = 4, .workers = 1);
     ls_batch b;
     CHECK(ls_next(loader, &b) && !b.last && !ls_next(loader, &b));

@@ -19,7 +19,7 @@ typedef struct made {
     atomic_int reads;
 } made;
 
-static bool get(void *user, int64_t index, ls_sample *sample)
+static bool get(int64_t index, ls_sample *sample, void *user)
 {
     made *m = user;
     atomic_fetch_add(&m->reads, 1);
@@ -71,7 +71,7 @@ static void content_does_not_depend_on_workers(void)
         for (int prefetch = 1; prefetch < 5; prefetch += 3) {
             ls_run *run = ls_init(NULL, NULL, .seed = 3, .device = device);
             made m = {.bad_from = 10, .bad_to = 13, .fatal = -1};
-            ls_loader *loader = ls_loader_new(run, made_new(run, &m, LS_BAD_SKIP), .batch = 8, .shuffle = true,
+            ls_loader *loader = ls_loader_new(run, made_new(run, &m, LS_ON_BAD_SKIP), .batch = 8, .shuffle = true,
                                               .workers = workers[w], .prefetch = prefetch);
             for (int pass = 0; pass < 3; pass++) {
                 uint64_t digest = pass_digest(loader);
@@ -87,7 +87,7 @@ static void shorter_samples_are_padded(void)
 {
     ls_run *run = ls_init(NULL, NULL, .seed = 3, .device = device);
     made m = {.fatal = -1};
-    ls_loader *loader = ls_loader_new(run, made_new(run, &m, LS_BAD_FATAL), .batch = 4, .pad_multiple = 2);
+    ls_loader *loader = ls_loader_new(run, made_new(run, &m, LS_ON_BAD_FAIL), .batch = 4, .pad_multiple = 2);
     ls_batch b;
     CHECK(ls_next(loader, &b));
     ls_tensor *list = ls_batch_field(&b, "list");
@@ -96,8 +96,8 @@ static void shorter_samples_are_padded(void)
     CHECK(ls_read(list, values, sizeof values));
     static const int32_t expected[] = {-1, -1, -1, -1, 1, -1, -1, -1, 2, 2, -1, -1, 3, 3, 3, -1};
     CHECK(memcmp(values, expected, sizeof expected) == 0);
-    for (int64_t i = 0; i < 4; i++) CHECK(ls_batch_shape(&b, "list", i).dim[0] == i);
-    CHECK(ls_batch_shape(&b, "fixed", 2).dim[0] == 2);
+    for (int64_t i = 0; i < 4; i++) CHECK(ls_batch_sample_shape(&b, "list", i).dim[0] == i);
+    CHECK(ls_batch_sample_shape(&b, "fixed", 2).dim[0] == 2);
     CHECK(ls_finish(run) == 0);
 }
 
@@ -105,7 +105,7 @@ static void a_bad_sample_is_replaced_by_the_next_good_one(void)
 {
     ls_run *run = ls_init(NULL, NULL, .seed = 3, .device = device);
     made m = {.bad_from = 48, .bad_to = 50, .fatal = -1};
-    ls_loader *loader = ls_loader_new(run, made_new(run, &m, LS_BAD_SKIP), .batch = 10);
+    ls_loader *loader = ls_loader_new(run, made_new(run, &m, LS_ON_BAD_SKIP), .batch = 10);
     int64_t index[COUNT];
     CHECK(read_pass(loader, index) == COUNT);
     CHECK(index[47] == 47 && index[48] == 0 && index[49] == 0 && ls_loader_bad_count(loader) == 2);
@@ -121,14 +121,14 @@ static void failures_name_the_first_sample(void)
     for (int w = 0; w < 2; w++) {
         ls_run *run = ls_init(NULL, NULL, .seed = 3, .device = device);
         made m = {.bad_from = 23, .bad_to = 30, .fatal = 22};
-        ls_loader *loader = ls_loader_new(run, made_new(run, &m, LS_BAD_FATAL), .batch = 20, .workers = workers[w]);
+        ls_loader *loader = ls_loader_new(run, made_new(run, &m, LS_ON_BAD_FAIL), .batch = 20, .workers = workers[w]);
         ls_batch b;
         CHECK(ls_next(loader, &b) && !ls_next(loader, &b) && !ls_next(loader, &b));
         CHECK(ls_error(run) == LS_ERR_VALUE);
         CHECK_TEXT(ls_error_message(run), "dataset: sample 22: number 22 is wrong");
         CHECK(b.size == 0 && !b.image);
-        ls_error_clear(run);
-        ls_rewind(loader); /* it can be used again */
+        ls_clear_error(run);
+        ls_loader_rewind(loader); /* it can be used again */
         m.fatal = -1;
         m.bad_to = 0;
         CHECK(ls_next(loader, &b) && ls_next(loader, &b) && b.index[2] == 22);
@@ -136,7 +136,7 @@ static void failures_name_the_first_sample(void)
     }
 }
 
-static bool forgetful(void *user, int64_t index, ls_sample *sample)
+static bool forgetful(int64_t index, ls_sample *sample, void *user)
 {
     (void)index;
     int what = *(const int *)user;
@@ -174,12 +174,12 @@ static void loops_may_be_left_and_loaders_freed_at_any_time(void)
         for (int end = 0; end < 3; end++) {
             ls_run *run = ls_init(NULL, NULL, .seed = 3, .device = device);
             made m = {.fatal = -1};
-            ls_loader *loader = ls_loader_new(run, made_new(run, &m, LS_BAD_FATAL), .batch = 8, .workers = 3);
+            ls_loader *loader = ls_loader_new(run, made_new(run, &m, LS_ON_BAD_FAIL), .batch = 8, .workers = 3);
             int batches = 0;
             for (ls_batch b; batches < leave && ls_next(loader, &b); batches++) continue;
             if (end == 1) ls_loader_free(loader);
             if (end == 2) {
-                ls_rewind(loader);
+                ls_loader_rewind(loader);
                 int64_t index[COUNT];
                 CHECK(read_pass(loader, index) == COUNT && index[0] == 0);
             }
@@ -192,7 +192,7 @@ static void resuming_works_with_workers(void)
     for (int64_t stop = 0; stop < 8; stop++) {
         ls_run *run = ls_init(NULL, NULL, .seed = 3, .device = device);
         made m = {.fatal = -1};
-        ls_dataset *set = made_new(run, &m, LS_BAD_FATAL);
+        ls_dataset *set = made_new(run, &m, LS_ON_BAD_FAIL);
         ls_loader *one = ls_loader_new(run, set, .batch = 8, .shuffle = true, .workers = 3);
         ls_batch b;
         for (int64_t i = 0; i < stop; i++) CHECK(ls_next(one, &b));
@@ -216,7 +216,7 @@ static void steady_passes_take_nothing_from_the_system(void)
         ls_run *run = ls_init(NULL, NULL, .seed = 3, .device = device);
         made m = {.fatal = -1};
         ls_loader *loader =
-            ls_loader_new(run, made_new(run, &m, LS_BAD_FATAL), .batch = 8, .shuffle = true, .workers = workers[w]);
+            ls_loader_new(run, made_new(run, &m, LS_ON_BAD_FAIL), .batch = 8, .shuffle = true, .workers = workers[w]);
         for (int pass = 0; pass < 20; pass++) pass_digest(loader);
         uint64_t before = ls_sys_calls();
         for (int pass = 0; pass < 3; pass++) pass_digest(loader);
@@ -229,7 +229,7 @@ static void a_forked_child_goes_on_by_itself(void)
 {
     ls_run *run = ls_init(NULL, NULL, .seed = 3, .device = device);
     made m = {.fatal = -1};
-    ls_loader *loader = ls_loader_new(run, made_new(run, &m, LS_BAD_FATAL), .batch = 4, .workers = 3, .prefetch = 3);
+    ls_loader *loader = ls_loader_new(run, made_new(run, &m, LS_ON_BAD_FAIL), .batch = 4, .workers = 3, .prefetch = 3);
     ls_batch b;
     CHECK(ls_next(loader, &b));
     pid_t child = fork();
@@ -248,10 +248,10 @@ static void a_forked_child_goes_on_by_itself(void)
 }
 
 /* collate: what operators make of a batch takes its place. */
-static void twice(void *user, ls_batch *batch)
+static void twice(ls_batch *batch, void *user)
 {
     *(int64_t *)user += batch->size;
-    ls_batch_set(batch, "fixed", ls_add(batch->image, batch->image));
+    ls_batch_set_field(batch, "fixed", ls_add(batch->image, batch->image));
 }
 
 static void a_collate_function_may_use_operators(void)
@@ -260,7 +260,7 @@ static void a_collate_function_may_use_operators(void)
     made m = {.fatal = -1};
     int64_t seen = 0;
     ls_loader *loader =
-        ls_loader_new(run, made_new(run, &m, LS_BAD_FATAL), .batch = 20, .collate = twice, .user = &seen);
+        ls_loader_new(run, made_new(run, &m, LS_ON_BAD_FAIL), .batch = 20, .collate = twice, .user = &seen);
     ls_batch b;
     CHECK(ls_next(loader, &b) && row_of(b.image, 3) == 6 && b.tensor[0] == b.image && seen == 20);
     CHECK(ls_finish(run) == 0);
@@ -272,13 +272,13 @@ static int64_t use_everything(ls_run *run, made *m)
     static const double weights[COUNT] = {1, 2, 3};
     static const int64_t sizes[] = {2, 1}, samples[] = {0, 1, 2};
     ls_dataset *first, *second;
-    ls_split(made_new(run, m, LS_BAD_FATAL), 0.5, &first, &second);
-    ls_dataset *both = ls_join(first, second);
+    ls_random_split(made_new(run, m, LS_ON_BAD_FAIL), 0.5, &first, &second);
+    ls_dataset *both = ls_concat_dataset_new(first, second);
     ls_loader *loaders[] = {
         ls_loader_new(run, both, .batch = 7, .shuffle = true, .workers = 2),
         ls_loader_new(run, both, .batch = 7,
-                      .sampler = ls_weighted_sampler_new(run, COUNT, weights, .draws = 3, .without_replacement = true)),
-        ls_loader_new(run, numbers(run, 9), .sampler = ls_batch_list_new(run, 2, sizes, samples)),
+                      .sampler = ls_weighted_sampler_new(run, weights, COUNT, .draws = 3, .replacement = false)),
+        ls_loader_new(run, numbers(run, 9), .sampler = ls_batch_sampler_new(run, sizes, 2, samples)),
     };
     int64_t seen = 0;
     for (int i = 0; i < 3; i++)
@@ -300,7 +300,7 @@ static void no_lack_of_memory_goes_unnoticed(void)
         /* Some requests can be done without: then nothing is missing. */
         CHECK_MSG(ls_error(run) == LS_OK ? seen == COUNT + 3 + 3 : failed && ls_error(run) == LS_ERR_MEMORY,
                   "request %d: %s", (int)n, ls_error_message(run));
-        ls_error_clear(run);
+        ls_clear_error(run);
         CHECK(ls_finish(run) == 0);
     }
     CHECK(!failed);

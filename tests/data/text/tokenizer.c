@@ -174,7 +174,7 @@ static void tokens_have_names_and_numbers(void)
     do {                                                                                                               \
         CHECK(!(call));                                                                                                \
         CHECK_MSG(strstr(ls_error_message(run), words), "%s", ls_error_message(run));                                  \
-        ls_error_clear(run);                                                                                           \
+        ls_clear_error(run);                                                                                           \
     } while (0)
 
 static void what_cannot_be_is_refused_with_the_reason(void)
@@ -204,7 +204,7 @@ static void out_of_memory_is_an_error_and_nothing_else(void)
         ls_sys_fail_at(0);
         if (e) CHECK(e->id[0] == 2);
         CHECK((e != NULL) == (ls_error(run) == LS_OK));
-        ls_error_clear(run);
+        ls_clear_error(run);
         ls_tokenizer_free(t);
         if (e) return;
     }
