@@ -10,7 +10,7 @@
 #include "base/memory.h"
 #include "check.h"
 #include "folder.h"
-#include "track/plot.h"
+#include "track/plot/plot.h"
 
 #define FOLDER "plot_test"
 #define CHECK_HAS(text, part) CHECK_MSG(strstr(text, part), "\"%.300s\" lacks \"%s\"", text, part)

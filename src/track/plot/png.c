@@ -2,7 +2,7 @@
  *
  * The deflate stream is one block with the fixed Huffman codes of RFC 1951. Matches have distance 1 only: in the
  * differences of a drawing nearly all bytes are zero, and a run of 258 of them takes 13 bits. */
-#include "track/png.h"
+#include "track/plot/png.h"
 
 #include <string.h>
 

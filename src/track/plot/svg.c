@@ -4,7 +4,7 @@
 
 #include "base/memory.h"
 #include "base/utf8.h"
-#include "track/canvas.h"
+#include "track/plot/canvas.h"
 
 typedef struct svg {
     ls_canvas canvas;

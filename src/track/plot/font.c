@@ -4,7 +4,7 @@
  * that its points pull at: a quadratic spline, closed where the first point comes again at the end). A point is two
  * digits, x and y, in 0-9 a-z; y = 4 is the line the text stands on, c the height of an x, g that of capitals. So
  * "~0g04848g0g" is an O: the corners of a box, rounded; and "-0g8g-4g44" is a T. */
-#include "track/font.h"
+#include "track/plot/font.h"
 
 #include <string.h>
 

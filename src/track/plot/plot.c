@@ -1,5 +1,5 @@
 /* plot.c - making a plot, filling it, writing it. */
-#include "track/plot.h"
+#include "track/plot/plot.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,9 +1,9 @@
-/* plot_draw.c - a plot on a canvas: panels in a grid, and in each a title, axes, curves and a legend. */
+/* draw.c - a plot on a canvas: panels in a grid, and in each a title, axes, curves and a legend. */
 #include <math.h>
 #include <string.h>
 
 #include "base/memory.h"
-#include "track/plot.h"
+#include "track/plot/plot.h"
 
 enum { TEXT = 0x343a40, FAINT_TEXT = 0x6c757d, GRID = 0xe9ecef, AXIS = 0xadb5bd, PAPER = 0xffffff };
 

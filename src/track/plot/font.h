@@ -1,6 +1,6 @@
 /* font.h - a small font of strokes: lines and curves for every character of ASCII. */
-#ifndef LOCKSTEP_TRACK_FONT_H
-#define LOCKSTEP_TRACK_FONT_H
+#ifndef LOCKSTEP_TRACK_PLOT_FONT_H
+#define LOCKSTEP_TRACK_PLOT_FONT_H
 
 #include <stdbool.h>
 #include <uchar.h>

@@ -1,6 +1,6 @@
 /* png.h - a PNG file from pixels, without any library. */
-#ifndef LOCKSTEP_TRACK_PNG_H
-#define LOCKSTEP_TRACK_PNG_H
+#ifndef LOCKSTEP_TRACK_PLOT_PNG_H
+#define LOCKSTEP_TRACK_PLOT_PNG_H
 
 #include "track/buffer.h"
 

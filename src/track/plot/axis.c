@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "track/plot.h"
+#include "track/plot/plot.h"
 
 ls_plot_axis ls_plot_axis_empty(bool logarithmic)
 {

@@ -1,12 +1,12 @@
 /* plot.h - the inside of a plot. */
-#ifndef LOCKSTEP_TRACK_PLOT_H
-#define LOCKSTEP_TRACK_PLOT_H
+#ifndef LOCKSTEP_TRACK_PLOT_PLOT_H
+#define LOCKSTEP_TRACK_PLOT_PLOT_H
 
 #include <lockstep/track.h>
 
 #include "base/arena.h"
 #include "tensor/object.h"
-#include "track/canvas.h"
+#include "track/plot/canvas.h"
 
 typedef struct ls_plot_curve {
     ls_curve curve; /* the arena's */

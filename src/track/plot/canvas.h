@@ -1,8 +1,8 @@
 /* canvas.h - what a plot is drawn on: a table of functions, one set for SVG and one for pixels.
  *
  * Coordinates are pixels from the upper left corner. */
-#ifndef LOCKSTEP_TRACK_CANVAS_H
-#define LOCKSTEP_TRACK_CANVAS_H
+#ifndef LOCKSTEP_TRACK_PLOT_CANVAS_H
+#define LOCKSTEP_TRACK_PLOT_CANVAS_H
 
 #include "track/buffer.h"
 

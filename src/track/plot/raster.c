@@ -6,9 +6,9 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "track/canvas.h"
-#include "track/font.h"
-#include "track/png.h"
+#include "track/plot/canvas.h"
+#include "track/plot/font.h"
+#include "track/plot/png.h"
 
 typedef struct raster {
     ls_canvas canvas;
