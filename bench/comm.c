@@ -6,7 +6,7 @@
  * PyTorch's; bench/peers.py tells them to repeat as often. */
 #include "bench.h"
 
-#include "comm/shm.h"
+#include "comm/shm/shm.h"
 
 #include <sched.h>
 #include <stdlib.h>

@@ -7,7 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "comm/shm.h"
+#include "comm/shm/shm.h"
 
 static ls_comm *join(int file, int rank, ls_message *why)
 {

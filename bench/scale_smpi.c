@@ -1,6 +1,6 @@
 /* scale_smpi.c - the messages of an all-reduce between hosts with one rank each, for SimGrid: scale_smpi BYTES PIECE
  *
- * What src/comm/hosts_pieces.c sends, without the numbers: a greeting, then pieces, of which three are under way.
+ * What src/comm/hosts/pieces.c sends, without the numbers: a greeting, then pieces, of which three are under way.
  * Rank 0 prints the simulated seconds. bench/scale.py builds and runs it. */
 #include <mpi.h>
 #include <stdio.h>

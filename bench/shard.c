@@ -6,7 +6,7 @@
 #include "bench.h"
 
 #include "base/parallel.h"
-#include "comm/shm.h"
+#include "comm/shm/shm.h"
 #include "run/session.h"
 
 #include <sys/wait.h>

@@ -15,7 +15,7 @@
 #include "base/json.h"
 #include "base/memory.h"
 #include "base/parallel.h"
-#include "comm/transport.h"
+#include "comm/hosts/transport.h"
 #include "kernels/kernels.h"
 #include "launch/bootstrap/identity.h"
 

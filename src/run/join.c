@@ -5,8 +5,8 @@
 
 #include "base/config.h"
 #include "base/log.h"
-#include "comm/meet.h"
-#include "comm/shm.h"
+#include "comm/shm/meet.h"
+#include "comm/shm/shm.h"
 #include "run/join.h"
 #include "run/session.h"
 

@@ -3,7 +3,7 @@
 #define LOCKSTEP_RUN_JOIN_H
 
 #include "comm/comm.h"
-#include "comm/meet.h"
+#include "comm/shm/meet.h"
 #include "launch/bootstrap/exchange.h"
 #include "run/session.h"
 

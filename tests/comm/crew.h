@@ -10,9 +10,9 @@
 
 #include "base/config.h"
 #include "check.h"
-#include "comm/hosts.h"
-#include "comm/shm.h"
-#include "comm/transport.h"
+#include "comm/hosts/hosts.h"
+#include "comm/hosts/transport.h"
+#include "comm/shm/shm.h"
 #include "comm/wires.h"
 
 enum { CREW_MOST = 8 };

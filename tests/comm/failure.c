@@ -6,7 +6,7 @@
 
 #include "base/hash.h"
 #include "comm/crew.h"
-#include "comm/meet.h"
+#include "comm/shm/meet.h"
 
 enum { MS = 1000000 };
 

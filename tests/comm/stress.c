@@ -8,8 +8,8 @@
 #include <signal.h>
 
 #include "comm/calls.h"
-#include "comm/meet.h"
 #include "comm/queue.h"
+#include "comm/shm/meet.h"
 
 enum { LANES = 4, PENDING = 6, SHARED = 1 << 20, PATIENCE = 60 /* s */ };
 

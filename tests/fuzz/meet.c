@@ -1,7 +1,7 @@
 /* meet.c - what a process says where those of one host meet: to rank 0, or (first bit of the first byte) as rank 0. The
  * second bit puts the job's number in eager, the third lets a file come with it. Whatever was said, the one that
  * belongs to the job is heard after it, and no file stays open. */
-#include "comm/meet.h"
+#include "comm/shm/meet.h"
 
 #include <fcntl.h>
 #include <poll.h>

@@ -1,7 +1,7 @@
-/* hosts_eager.c - what a rank of one host says to one of another before anything else: which call this is. */
+/* eager.c - what a rank of one host says to one of another before anything else: which call this is. */
 #include <string.h>
 
-#include "comm/hosts_inside.h"
+#include "comm/hosts/inside.h"
 
 ls_status ls_eager_send(ls_hosts *h, int peer, const void *data, size_t bytes, ls_message *why)
 {

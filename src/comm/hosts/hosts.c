@@ -1,12 +1,12 @@
 /* hosts.c - the communicator between hosts: joined, split, left. */
-#include "comm/hosts.h"
+#include "comm/hosts/hosts.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
-#include "comm/hosts_inside.h"
+#include "comm/hosts/inside.h"
 
 #include <lockstep/version.h>
 

@@ -4,12 +4,12 @@
  * Every part of an array has an owner among all ranks, and a holder on each host: the holder sums the part over its
  * host and sends that to the owner, which sums over hosts, in their order, and sends the result back. So all ranks work
  * and all network headers are used, and sums depend on ranks and numbers alone. */
-#ifndef LOCKSTEP_COMM_HOSTS_H
-#define LOCKSTEP_COMM_HOSTS_H
+#ifndef LOCKSTEP_COMM_HOSTS_HOSTS_H
+#define LOCKSTEP_COMM_HOSTS_HOSTS_H
 
 #include <lockstep/link.h>
 
-#include "comm/segment.h"
+#include "comm/shm/segment.h"
 
 typedef struct ls_hosts_opts {
     const ls_transport *transport; /* of ls_transport_load() */

@@ -1,12 +1,12 @@
-/* hosts_inside.h - what the files of the communicator between hosts share.
+/* inside.h - what the files of the communicator between hosts share.
  *
  * A call begins with headers in shared memory, as on one host. Then ranks that exchange anything send each other an
  * eager message: the header, and what fits behind it. Longer data follow in messages of at most a piece. */
 #ifndef LOCKSTEP_COMM_HOSTS_INSIDE_H
 #define LOCKSTEP_COMM_HOSTS_INSIDE_H
 
-#include "comm/hosts.h"
-#include "comm/shm.h"
+#include "comm/hosts/hosts.h"
+#include "comm/shm/shm.h"
 
 enum {
     LS_EAGER_DATA = 8 << 10,   /* bytes that travel with a header */
@@ -128,7 +128,7 @@ static inline char *ls_hosts_stage(const ls_hosts *h, int local, uint64_t turn)
     return h->stage + ((size_t)local * LS_HOSTS_SLOTS + (size_t)(turn % LS_HOSTS_SLOTS)) * h->piece;
 }
 
-/* ---- hosts_wait.c: messages ---- */
+/* ---- wait.c: messages ---- */
 
 /* Begin to send to, or to receive from, a rank. */
 ls_status ls_hosts_send(ls_hosts *h, ls_request_set *set, int peer, const void *data, size_t bytes, ls_message *why);
@@ -141,7 +141,7 @@ bool ls_hosts_listen(void *h);
 /* Give up whatever is under way. */
 void ls_hosts_drop(ls_hosts *h);
 
-/* ---- hosts_urgent.c: news of the job ---- */
+/* ---- urgent.c: news of the job ---- */
 
 bool ls_job_listen(void *job); /* false: that was all; of which the first receive was begun by: */
 ls_status ls_job_begin_listening(ls_hosts_job *job, ls_message *why);
@@ -155,7 +155,7 @@ void ls_job_spread(ls_hosts_job *job);
 
 /* ---- Calls whose headers lie in shared memory ---- */
 
-/* hosts_eager.c: send a rank the header of this call with `bytes` of data to come, of which `data` may be the first;
+/* eager.c: send a rank the header of this call with `bytes` of data to come, of which `data` may be the first;
  * and await those of all ranks from which one was expected, in h->came. */
 ls_status ls_eager_send(ls_hosts *h, int peer, const void *data, size_t bytes, ls_message *why);
 ls_status ls_eager_expect(ls_hosts *h, int peer, ls_message *why);
@@ -165,17 +165,17 @@ ls_status ls_eager_judge(ls_hosts *h, int peer, ls_message *why);
 /* A rank is gone. It may have been through with its call, and that another than this: then why, else LS_OK. */
 ls_status ls_eager_of_lost(ls_hosts *h, int peer, ls_message *why);
 
-/* hosts_meet.c: the first ranks of all hosts get each other's eager messages, in h->came, with what the caller has put
+/* meet.c: the first ranks of all hosts get each other's eager messages, in h->came, with what the caller has put
  * into its own (eager_to[rank]). */
 ls_status ls_hosts_meet(ls_hosts *h, ls_message *why);
 
-/* hosts_small.c: barrier, broadcast, all-gather and reductions, where each host's share fits into an eager message. */
+/* small.c: barrier, broadcast, all-gather and reductions, where each host's share fits into an eager message. */
 bool ls_hosts_is_small(const ls_hosts *h, const ls_comm_call *call);
 void ls_hosts_small_put(ls_hosts *h, const ls_comm_call *call); /* before the headers are seen */
 ls_status ls_hosts_small(ls_hosts *h, const ls_comm_call *call, ls_message *why);
-/* hosts_pieces.c: the same of any size. */
+/* pieces.c: the same of any size. */
 ls_status ls_hosts_pieces(ls_hosts *h, const ls_comm_call *call, ls_message *why);
-/* hosts_pairs.c: gather, scatter, all-to-all; messages. */
+/* pairs.c: gather, scatter, all-to-all; messages. */
 ls_status ls_hosts_pairs(ls_hosts *h, const ls_comm_call *call, ls_message *why);
 ls_status ls_hosts_message(ls_hosts *h, const ls_comm_call *call, ls_message *why);
 

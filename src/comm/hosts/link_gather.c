@@ -1,11 +1,11 @@
 /* link_gather.c - to rank 0, and from there to all. */
-#include "comm/link_gather.h"
+#include "comm/hosts/link_gather.h"
 
 #include <string.h>
 #include <unistd.h>
 
 #include "base/memory.h"
-#include "comm/segment.h"
+#include "comm/shm/segment.h"
 
 typedef struct gathering {
     const ls_transport *transport;

@@ -1,7 +1,7 @@
 /* link_gather.h - one exchange of a few bytes over a transport that finds the processes of a job by itself: before it
  * is known which of them share a host, there is no communicator yet. */
-#ifndef LOCKSTEP_COMM_LINK_GATHER_H
-#define LOCKSTEP_COMM_LINK_GATHER_H
+#ifndef LOCKSTEP_COMM_HOSTS_LINK_GATHER_H
+#define LOCKSTEP_COMM_HOSTS_LINK_GATHER_H
 
 #include <lockstep/link.h>
 

@@ -1,11 +1,11 @@
-/* hosts_meet.c - the first ranks of all hosts learn which call the others are in, and the few bytes they have for it.
+/* meet.c - the first ranks of all hosts learn which call the others are in, and the few bytes they have for it.
  *
  * A few hosts tell each other directly. Among many, a host passes on what it knows: first its own eager message to the
  * host before it; then the two that it knows to the one two before it; then four. After k rounds everybody knows 2^k,
  * in the order of hosts from its own on, so that 1,024 hosts have 10 messages to wait for instead of 1,023. */
 #include <string.h>
 
-#include "comm/hosts_inside.h"
+#include "comm/hosts/inside.h"
 
 static ls_status tell_directly(ls_hosts *h, ls_message *why)
 {

@@ -1,9 +1,9 @@
-/* hosts_pairs.c - collectives in which every pair of ranks has something of its own to exchange, and messages.
+/* pairs.c - collectives in which every pair of ranks has something of its own to exchange, and messages.
  *
  * All of it travels on the link, also between ranks of a host, except for messages there. */
 #include <string.h>
 
-#include "comm/hosts_inside.h"
+#include "comm/hosts/inside.h"
 
 typedef struct exchange {
     ls_hosts *h;

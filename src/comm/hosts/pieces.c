@@ -1,4 +1,4 @@
-/* hosts_pieces.c - collectives of many bytes, piece by piece: while one is under way the next is summed.
+/* pieces.c - collectives of many bytes, piece by piece: while one is under way the next is summed.
  *
  * A piece has a part for each owner. Reductions: the holder of a part sums it over the ranks of its host and sends that
  * to the owner; the owner sums over hosts and sends the result to the holders; ranks of a host take from their holders.
@@ -6,7 +6,7 @@
  * root has sent each owner its part: nobody, however many hosts there are, sends more than twice what it has. */
 #include <string.h>
 
-#include "comm/hosts_inside.h"
+#include "comm/hosts/inside.h"
 
 /* One call, as all its functions need it. Sizes are in bytes. */
 typedef struct work {

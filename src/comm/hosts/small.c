@@ -1,10 +1,10 @@
-/* hosts_small.c - collectives of few bytes: the first rank of each host sends what its host has to all others'.
+/* small.c - collectives of few bytes: the first rank of each host sends what its host has to all others'.
  *
  * Every rank puts its share into its stage; the first makes one of them, exchanges it and leaves the result in its
  * stage, from where the others take what they want. A rank that is alone on its host needs no stage. */
 #include <string.h>
 
-#include "comm/hosts_inside.h"
+#include "comm/hosts/inside.h"
 
 typedef struct small {
     ls_hosts *h;

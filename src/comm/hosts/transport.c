@@ -1,5 +1,5 @@
 /* transport.c - transports are loaded, and asked whether they are of this version. */
-#include "comm/transport.h"
+#include "comm/hosts/transport.h"
 
 #include <stdio.h>
 #include <string.h>

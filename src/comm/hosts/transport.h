@@ -1,6 +1,6 @@
 /* transport.h - transports between hosts (lockstep/link.h), found by name. */
-#ifndef LOCKSTEP_COMM_TRANSPORT_H
-#define LOCKSTEP_COMM_TRANSPORT_H
+#ifndef LOCKSTEP_COMM_HOSTS_TRANSPORT_H
+#define LOCKSTEP_COMM_HOSTS_TRANSPORT_H
 
 #include <lockstep/link.h>
 

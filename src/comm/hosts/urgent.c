@@ -1,8 +1,8 @@
-/* hosts_urgent.c - news that end everything, between all ranks of a job. */
+/* urgent.c - news that end everything, between all ranks of a job. */
 #include <stdio.h>
 #include <string.h>
 
-#include "comm/hosts_inside.h"
+#include "comm/hosts/inside.h"
 
 /* ms for news to leave: of a failure, which others notice anyway; of what does not end the job, which a message that is
  * called back may do to a transport. */

@@ -1,10 +1,10 @@
-/* hosts_wait.c - messages under way, and waiting for them: a moment awake, then asleep, never for ever. */
+/* wait.c - messages under way, and waiting for them: a moment awake, then asleep, never for ever. */
 #include <sched.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/memory.h"
-#include "comm/hosts_inside.h"
+#include "comm/hosts/inside.h"
 
 enum {
     SPIN = 50000, /* ns; looking at a link costs much more than looking at memory, and not always the same */

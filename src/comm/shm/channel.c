@@ -1,7 +1,7 @@
-/* shm_channel.c - messages from one rank to one other. */
+/* channel.c - messages from one rank to one other. */
 #include <string.h>
 
-#include "comm/shm.h"
+#include "comm/shm/shm.h"
 
 static ls_channel *channel(const ls_shm *shm, int from, int to)
 {

@@ -1,4 +1,4 @@
-/* shm_collective.c - collectives through shared memory.
+/* collective.c - collectives through shared memory.
  *
  * What does not stand in shared memory passes through the stages piece by piece: every rank puts a piece, all make a
  * step, every rank gets what it wants from the pieces of all. The first piece is put before anybody has seen the
@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "comm/helpers.h"
-#include "comm/shm.h"
+#include "comm/shm/shm.h"
 #include "kernels/combine.h"
 
 /* One call, as all its functions need it. Sizes are in bytes. */

@@ -1,5 +1,5 @@
 /* meet.c - one process makes the shared file, the others come for it. */
-#include "comm/meet.h"
+#include "comm/shm/meet.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -12,7 +12,7 @@
 
 #include "base/hash.h"
 #include "base/memory.h"
-#include "comm/segment.h"
+#include "comm/shm/segment.h"
 
 enum {
     RETRY = 10000, /* microseconds */

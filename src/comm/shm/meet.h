@@ -4,8 +4,8 @@
  * text `job`, which all of them know. Processes of other users, jobs and sizes are turned away; a name that another
  * user has taken is passed over. A rank that two processes claim is given to neither: they may be of two jobs that were
  * told the same address, and nobody can say which of them belongs here. */
-#ifndef LOCKSTEP_COMM_MEET_H
-#define LOCKSTEP_COMM_MEET_H
+#ifndef LOCKSTEP_COMM_SHM_MEET_H
+#define LOCKSTEP_COMM_SHM_MEET_H
 
 #include "base/message.h"
 #include "comm/door.h"

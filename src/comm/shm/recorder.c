@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 #include <time.h>
 
-#include "comm/segment.h"
+#include "comm/shm/segment.h"
 
 int64_t ls_comm_clock(void)
 {

@@ -1,5 +1,5 @@
 /* segment.c - the file that processes of a host share: made, mapped, handed out, given up. */
-#include "comm/segment.h"
+#include "comm/shm/segment.h"
 
 #include <errno.h>
 #include <fcntl.h>

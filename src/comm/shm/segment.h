@@ -7,8 +7,8 @@
  *
  * The records tell who takes part, what each did last, and who failed first. They outlive the processes, for whoever
  * has the file open. */
-#ifndef LOCKSTEP_COMM_SEGMENT_H
-#define LOCKSTEP_COMM_SEGMENT_H
+#ifndef LOCKSTEP_COMM_SHM_SEGMENT_H
+#define LOCKSTEP_COMM_SHM_SEGMENT_H
 
 #include <pthread.h>
 #include <stdatomic.h>

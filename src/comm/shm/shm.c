@@ -1,5 +1,5 @@
 /* shm.c - the communicator between processes of one host: joined, split, left. */
-#include "comm/shm.h"
+#include "comm/shm/shm.h"
 
 #include <stdio.h>
 #include <stdlib.h>

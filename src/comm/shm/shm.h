@@ -5,11 +5,11 @@
  * headers. Numbers that stand in shared memory (share) are reduced there; others pass through a stage of each rank, in
  * pieces. Headers and stages have two halves that are used in turn: whoever writes a half for the next but one call or
  * piece has made a step since, and so has everyone who read it. */
-#ifndef LOCKSTEP_COMM_SHM_H
-#define LOCKSTEP_COMM_SHM_H
+#ifndef LOCKSTEP_COMM_SHM_SHM_H
+#define LOCKSTEP_COMM_SHM_SHM_H
 
 #include "base/futex.h"
-#include "comm/segment.h"
+#include "comm/shm/segment.h"
 #include "kernels/combine.h"
 
 enum {
@@ -85,7 +85,7 @@ static inline int ls_shm_job_rank(const ls_shm *shm, int rank)
     return shm->world[rank];
 }
 
-/* shm_wait.c: raise a line of this rank; wait for one of rank `peer` to come to `count`. */
+/* wait.c: raise a line of this rank; wait for one of rank `peer` to come to `count`. */
 void ls_line_raise(ls_line *line, uint32_t count);
 ls_status ls_line_await(ls_shm *shm, ls_line *line, uint32_t count, int peer, ls_message *why);
 /* All ranks. */
@@ -109,16 +109,16 @@ ls_status ls_shm_end(ls_shm *shm, ls_ring_entry *slot, ls_status status, const l
 bool ls_shm_all_shared(const ls_shm *shm);
 char *ls_shm_shared(const ls_shm *shm, int rank);
 
-/* shm_wait.c: do two headers speak of the same collective? Sizes aside where they may differ. */
+/* wait.c: do two headers speak of the same collective? Sizes aside where they may differ. */
 bool ls_headers_agree(const ls_ring_entry *a, const ls_ring_entry *b);
 /* Ranks of the job that do not. */
 ls_status ls_shm_disagree(ls_shm *shm, int rank_a, const ls_ring_entry *a, int rank_b, const ls_ring_entry *b);
 /* Rank `from` of the job sent so many bytes, and this one wanted another number. */
 ls_status ls_shm_wrong_size(ls_shm *shm, int from, size_t sent, size_t wanted);
 
-/* shm_collective.c: how rows become one; a mean is scaled when all are in. */
+/* collective.c: how rows become one; a mean is scaled when all are in. */
 ls_fold ls_comm_fold(ls_reduction op);
-/* shm_collective.c, shm_channel.c: a call whose header lies on the table. */
+/* collective.c, channel.c: a call whose header lies on the table. */
 ls_status ls_shm_collective(ls_shm *shm, const ls_comm_call *call, ls_message *why);
 ls_status ls_shm_message(ls_shm *shm, const ls_comm_call *call, ls_message *why);
 

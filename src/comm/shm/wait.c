@@ -1,10 +1,10 @@
-/* shm_wait.c - waiting for other processes: a moment awake, then asleep, never for ever. */
+/* wait.c - waiting for other processes: a moment awake, then asleep, never for ever. */
 #include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "comm/shm.h"
+#include "comm/shm/shm.h"
 
 enum { SPINS = 3000, SPINS_IN_BACKGROUND = 100, YIELDS = 64, NAP = 5000000 /* ns */, SHORT_NAP = 100000 };
 

@@ -4,7 +4,7 @@
 #include "base/config.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "comm/segment.h"
+#include "comm/shm/segment.h"
 
 #include <dirent.h>
 #include <errno.h>
