@@ -1,5 +1,6 @@
 #!/bin/sh
-# check_docs.sh - the pages that describe tables in the code list exactly what those tables hold; programs in them compile.
+# check_docs.sh - the pages that describe tables in the code list exactly what those tables hold; programs in them compile;
+# the tour passes every folder.
 set -eu
 cd "$(dirname "$0")/.."
 export LC_ALL=C
@@ -44,5 +45,10 @@ grep -ohE '\<(ls|LS)_[A-Za-z0-9_]+' -r include src | sort -u >"$programs/known"
 grep -oE '`[^`]*`' README.md docs/*.md | grep -oE '\<(ls|LS)_[A-Za-z0-9_]+' | sort -u >"$programs/named"
 comm -13 "$programs/known" "$programs/named" >"$programs/missing"
 [ ! -s "$programs/missing" ] || { echo "pages name what the sources do not have:"; cat "$programs/missing"; bad=1; }
+
+# The tour passes every folder of the library. Those of kernels are instruction sets.
+for folder in $(find src -mindepth 2 -maxdepth 3 -type f | sed 's|/[^/]*$||' | grep -v '^src/kernels/' | sort -u); do
+    grep -q "\`$folder/" docs/tour.md || { echo "docs/tour.md does not pass $folder/"; bad=1; }
+done
 
 exit $bad
