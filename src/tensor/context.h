@@ -106,6 +106,8 @@ typedef struct ls_live {
 } ls_live;
 
 struct ls_run {
+    /* ---- What operators need ---- */
+
     ls_errors errors;
     const char *site; /* the module at work, or whose gradients are computed; NULL: none (site.h) */
     ls_site *sites;
@@ -125,26 +127,34 @@ struct ls_run {
     bool walking; /* back from a loss */
     ls_replays replays;
     uint64_t node_serial, walk_serial;
+    ls_dtype *autocast; /* stack of types; the innermost is last */
+    int32_t autocast_count, autocast_capacity;
+    ls_finite finite;
+
+    /* ---- A step of training, on which loaders, tape and optimisers agree ---- */
+
     ls_dtype mixed_precision;     /* of the forward pass of prepared modules: LS_BF16, LS_F16, or LS_F32 */
     bool full_precision_forwards; /* modules that were not prepared ran although there is one, since ls_backward() */
-    ls_dtype *autocast;           /* stack of types; the innermost is last */
-    int32_t autocast_count, autocast_capacity;
-
-    ls_object *objects;       /* modules, optimisers, ...: freed with the run, the latest made first */
-    struct ls_scaler *scaler; /* of the loss; NULL where none runs */
-    unsigned reminded;        /* of ls_prepare(), for which reasons: remind.h */
-    ls_comm *comm;            /* all processes of the job; of one process where there is no job */
-    ls_comm **groups;         /* communicators of the program, by number; NULL: freed */
-    int32_t group_count;
-    struct ls_reducer *reducer; /* what they train together: src/parallel; NULL: nothing */
-    struct ls_session *session; /* ranks, prepared objects, epochs: src/run */
-    ls_loop *loop;              /* the loop over batches at work; NULL outside of all */
+    bool forgives_memory;         /* running out of it is expected: something smaller will be tried */
+    ls_loop *loop;                /* the loop over batches at work; NULL outside of all */
     ls_accumulation accumulation;
-    ls_finite finite;
     ls_schedule_policy schedule_policy;
-    bool forgives_memory; /* running out of it is expected: something smaller will be tried */
-    ls_share share;       /* this process's part of what all read */
-    ls_run *earlier;      /* made by the same thread before this one */
+    struct ls_scaler *scaler; /* of the loss; NULL where none runs */
+
+    /* ---- The processes of the job ---- */
+
+    ls_comm *comm;    /* all of them; of one process where there is no job */
+    ls_comm **groups; /* communicators of the program, by number; NULL: freed */
+    int32_t group_count;
+    ls_share share;             /* this process's part of what all read */
+    struct ls_reducer *reducer; /* what they train together: src/parallel; NULL: nothing */
+
+    /* ---- The rest belongs to the run: src/run has a structure of its own ---- */
+
+    struct ls_session *session; /* ranks, prepared objects, epochs */
+    ls_object *objects;         /* modules, optimisers, ...: freed with the run, the latest made first */
+    unsigned reminded;          /* of ls_prepare(), for which reasons: remind.h */
+    ls_run *earlier;            /* made by the same thread before this one */
 };
 
 /* ---- Errors ---- */
