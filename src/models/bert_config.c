@@ -138,6 +138,21 @@ static bool read_number(ls_run *run, const char *path, const ls_bert_config *con
     return !ls_failed(run);
 }
 
+/* What a configuration may ask for and these models do not have, rather than to compute something else. */
+static bool refuse_others(ls_run *run, const char *path, const ls_bert_config *config)
+{
+    const char *positions = ls_json_text(ls_json_get(config->file, "position_embedding_type"));
+    if (positions && strcmp(positions, "absolute") != 0)
+        ls_fail(&run->errors, LS_ERR_UNSUPPORTED, "ls_bert_new: %s: position_embedding_type \"%s\"; absolute is known",
+                path, positions);
+    if (ls_json_bool(ls_json_get(config->file, "is_decoder"), false))
+        ls_fail(&run->errors, LS_ERR_UNSUPPORTED, "ls_bert_new: %s is of a decoder; encoders are known", path);
+    if (!ls_json_bool(ls_json_get(config->file, "tie_word_embeddings"), true))
+        ls_fail(&run->errors, LS_ERR_UNSUPPORTED, "ls_bert_new: %s has tie_word_embeddings false; they are one here",
+                path);
+    return !ls_failed(run);
+}
+
 static void read_labels(ls_bert_config *config)
 {
     const ls_json *names = ls_json_get(config->file, "id2label");
@@ -153,7 +168,8 @@ static bool read_file(ls_run *run, const char *from, ls_bert_config *config)
     char path[4096];
     bool is_folder = ls_path_kind_of(from) == LS_PATH_FOLDER;
     snprintf(path, sizeof path, is_folder ? "%s/config.json" : "%s", from);
-    if (!parse(run, path, &config->file) || !read_kind(run, path, config)) return false;
+    if (!parse(run, path, &config->file) || !read_kind(run, path, config) || !refuse_others(run, path, config))
+        return false;
     double value;
     for (int i = 0; i < SIZES; i++) {
         if (!read_number(run, path, config, &sizes[i], &value)) return false;

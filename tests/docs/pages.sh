@@ -1,6 +1,6 @@
 #!/bin/sh
-# pages.sh CC LOCKSTEP LIBRARY - what docs/first_steps.md, modules.md and from_torch.md show works: programs and commands
-# of the first two run as they stand there, expressions and lines of the last compile.
+# pages.sh CC LOCKSTEP LIBRARY - what docs/first_steps.md, modules.md, bert.md and from_torch.md show works: programs and
+# commands of the first three run as they stand there, expressions and lines of the last compile.
 set -eu
 cc=$1
 lockstep=$2
@@ -38,6 +38,13 @@ done <commands
 awk '/^```c$/ { inside = 1; next } /^```$/ { inside = 0 } inside' "$root/docs/modules.md" >modules.c
 $cc $strict modules.c -o modules "$library" -Wl,-rpath,"$(dirname "$library")"
 ./modules | grep -q '^2 outputs, gradient of the first weight: there$' || { echo "modules.md says something else"; exit 1; }
+
+# ---- bert.md: one program ----
+
+awk '/^```c$/ { inside = 1; next } /^```$/ { inside = 0 } inside' "$root/docs/bert.md" >bert.c
+$cc $strict bert.c -o bert "$library" -Wl,-rpath,"$(dirname "$library")"
+./bert && [ -s tuned/model.safetensors ] && grep -q '"LABEL_2": 2' tuned/config.json ||
+    { echo "bert.md says something else"; exit 1; }
 
 # ---- from_torch.md: blocks are lines of a function, the right column is expressions ----
 

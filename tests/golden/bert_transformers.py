@@ -61,9 +61,17 @@ def run_there(task, model, batch):
     return result[logits].detach(), loss.detach()
 
 
-def compare(program, task, model, folder):
+def save(model, folder, form):
+    """As Transformers saves today, in shards, or as it did before safetensors."""
+    model.save_pretrained(folder, max_shard_size="20MB" if form == "shards" else "5GB")
+    if form == "bin":
+        torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
+        (folder / "model.safetensors").unlink()
+
+
+def compare(program, task, model, folder, form):
     name = type(model).__name__
-    model.save_pretrained(folder)
+    save(model, folder, form)
     batch = inputs(task, model)
     save_file(batch, folder / "inputs.safetensors")
     subprocess.run([program, folder, task], check=True)
@@ -90,6 +98,6 @@ def compare(program, task, model, folder):
 torch.manual_seed(1)
 tf.logging.set_verbosity_error()
 tf.logging.disable_progress_bar()
-for task, model in cases():
+for number, (task, model) in enumerate(cases()):
     with tempfile.TemporaryDirectory() as folder:
-        compare(sys.argv[1], task, model, pathlib.Path(folder))
+        compare(sys.argv[1], task, model, pathlib.Path(folder), ("one file", "shards", "bin")[number % 3])

@@ -264,6 +264,15 @@ static void wrong_configurations_are_refused(void)
     write_config("{\"model_type\": \"bert\", \"hidden_act\": \"golu\", " SIZES_OF_TINY "}");
     CHECK(ls_bert_new(run, folder) == NULL);
     check_error(run, LS_ERR_UNSUPPORTED, "hidden_act \"golu\"; known are gelu, ");
+    write_config("{\"model_type\": \"bert\", \"position_embedding_type\": \"relative_key\", " SIZES_OF_TINY "}");
+    CHECK(ls_bert_new(run, folder) == NULL);
+    check_error(run, LS_ERR_UNSUPPORTED, "position_embedding_type \"relative_key\"");
+    write_config("{\"model_type\": \"bert\", \"is_decoder\": true, " SIZES_OF_TINY "}");
+    CHECK(ls_bert_new(run, folder) == NULL);
+    check_error(run, LS_ERR_UNSUPPORTED, "is of a decoder");
+    write_config("{\"model_type\": \"bert\", \"tie_word_embeddings\": false, " SIZES_OF_TINY "}");
+    CHECK(ls_bert_for_masked_lm_new(run, folder) == NULL);
+    check_error(run, LS_ERR_UNSUPPORTED, "tie_word_embeddings false");
     write_config("{\"model_type\": \"bert\", " SIZES_OF_TINY "}");
     CHECK(ls_bert_new(run, folder) == NULL);
     CHECK_MSG(ls_error(run) == LS_ERR_IO, "%s", ls_error_message(run)); /* there are no weights */
