@@ -7,7 +7,7 @@
 #include "base/memory.h"
 #include "models/bert.h"
 
-enum { FILE_LIMIT = 1 << 24, REQUIRED = -1, NO_OPTION = -1 };
+enum { FILE_LIMIT = 1 << 24, REQUIRED = -1, NO_OPTION = -1, MOST = INT32_MAX };
 
 static const char *const kind_names[LS_BERT_KINDS] = {"bert", "distilbert", "roberta"};
 
@@ -18,7 +18,7 @@ typedef struct number {
     ptrdiff_t place, option;
     double otherwise[LS_BERT_KINDS]; /* where the file lacks it, or of DistilBERT in any case; REQUIRED: an error */
     double base;                     /* without a file */
-    double least;
+    double least;                    /* value that makes sense */
 } number;
 
 #define PLACE(name) offsetof(ls_bert_config, name), offsetof(ls_bert_opts, name)
@@ -173,7 +173,7 @@ static bool read_file(ls_run *run, const char *from, ls_bert_config *config)
     double value;
     for (int i = 0; i < SIZES; i++) {
         if (!read_number(run, path, config, &sizes[i], &value)) return false;
-        *size_at(config, &sizes[i]) = (int64_t)value;
+        *size_at(config, &sizes[i]) = value >= 0 && value <= MOST ? (int64_t)value : -1;
     }
     for (int i = 0; i < REALS; i++) {
         if (!read_number(run, path, config, &reals[i], &value)) return false;
@@ -234,11 +234,12 @@ static bool check(ls_run *run, ls_bert_config *config)
     for (int i = 0; i < SIZES + REALS; i++) {
         const number *n = i < SIZES ? &sizes[i] : &reals[i - SIZES];
         double value = i < SIZES ? (double)*size_at(config, n) : *real_at(config, n);
-        if (value >= n->least) continue;
-        ls_fail(&run->errors, LS_ERR_VALUE, "ls_bert_new: %s is %g; at least %g", n->name, value, n->least);
+        if (value >= n->least && value <= MOST) continue;
+        ls_fail(&run->errors, LS_ERR_VALUE, "ls_bert_new: %s is %g; wanted %g to %d", n->name ? n->name : n->distilbert,
+                value, n->least, MOST);
         return false;
     }
-    if (config->num_labels < 1)
+    if (config->num_labels < 1 || config->num_labels > MOST)
         ls_fail(&run->errors, LS_ERR_VALUE, "ls_bert_new: num_labels is %lld", (long long)config->num_labels);
     else if (config->hidden_size % config->num_attention_heads)
         ls_fail(&run->errors, LS_ERR_VALUE, "ls_bert_new: hidden_size %lld does not make %lld equal heads",

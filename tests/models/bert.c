@@ -2,6 +2,7 @@
  * trainings with those of Transformers. */
 #include "check.h"
 #include "folder.h"
+#include "tensor/context.h"
 
 #include <lockstep.h>
 
@@ -258,6 +259,9 @@ static void wrong_configurations_are_refused(void)
     write_config("{\"model_type\": \"bert\", \"vocab_size\": \"many\"}");
     CHECK(ls_bert_new(run, folder) == NULL);
     check_error(run, LS_ERR_IO, "\"vocab_size\" of bert_models/config.json is not a number");
+    write_config("{\"model_type\": \"bert\", \"pad_token_id\": 1e300, " SIZES_OF_TINY "}");
+    CHECK(ls_bert_new(run, folder) == NULL);
+    check_error(run, LS_ERR_VALUE, "pad_token_id is -1; wanted 0 to ");
     write_config("{\"model_type\": ");
     CHECK(ls_bert_new(run, folder) == NULL);
     check_error(run, LS_ERR_IO, "bert_models/config.json: line 1");
@@ -461,6 +465,53 @@ static void words_and_their_scores_share_weights(void)
     ls_finish(run);
 }
 
+/* ---- what a layer costs ---- */
+
+static ls_device_table cpu;
+static int calls[LS_OP_COUNT];
+
+static ls_status counted(void *device, ls_stream *stream, const ls_call *call, ls_message *why)
+{
+    calls[call->op]++;
+    return cpu.run(device, stream, call, why);
+}
+
+/* Calls of a step in mixed precision, of a model with so many layers. */
+static void count_step(int64_t layers, int counts[LS_OP_COUNT])
+{
+    ls_run *run = ls_init(NULL, NULL, .mixed_precision = LS_BF16);
+    ls_module *model = ls_bert_for_question_answering_new(run, TINY, .num_hidden_layers = layers);
+    ls_optim *adamw = ls_adamw_new(run, model, .lr = 1e-3);
+    ls_prepare(run, model, adamw);
+    cpu = run->device->table;
+    run->device->table.run = counted;
+    ls_tensor *starts = ls_zeros(run, LS_I64, 2), *lengths = ls_full(run, LS_I64, 5, 2);
+    for (int step = 0; step < 2; step++) { /* the first one moves parameters */
+        memset(calls, 0, sizeof calls);
+        ls_outputs out = ls_forward_all(model, ls_ones(run, LS_I64, 2, 5), lengths);
+        ls_backward(run, ls_bert_span_loss(out.item[0], out.item[1], starts, starts));
+        ls_step(adamw);
+        ls_zero_grad(adamw);
+    }
+    memcpy(counts, calls, sizeof calls);
+    run->device->table = cpu;
+    check_ok(run);
+    ls_finish(run);
+}
+
+/* Six products, one attention, two norms that add and drop, and their gradients: no copy, no conversion, no addition of
+ * gradients that meet. */
+static void a_layer_is_nine_calls_and_their_gradients(void)
+{
+    int one[LS_OP_COUNT], three[LS_OP_COUNT], total = 0;
+    count_step(1, one);
+    count_step(3, three);
+    for (int op = 0; op < LS_OP_COUNT; op++) total += three[op] - one[op];
+    CHECK(three[LS_OP_linear] - one[LS_OP_linear] == 12 && three[LS_OP_linear_grad] - one[LS_OP_linear_grad] == 12);
+    CHECK(three[LS_OP_copy] == one[LS_OP_copy] && three[LS_OP_add] == one[LS_OP_add]);
+    CHECK_MSG(total == 2 * 18, "%d calls of two layers", total);
+}
+
 /* Of a layer that is computed again: dropout included. */
 static void layers_can_be_recomputed(void)
 {
@@ -496,6 +547,7 @@ int main(int argc, char **argv)
     CHECK_RUN(positions_outside_do_not_count);
     CHECK_RUN(first_weights_are_those_of_transformers);
     CHECK_RUN(words_and_their_scores_share_weights);
+    CHECK_RUN(a_layer_is_nine_calls_and_their_gradients);
     CHECK_RUN(layers_can_be_recomputed);
     return check_done();
 }
