@@ -76,14 +76,15 @@ static ls_module *classifier_new(ls_run *run, const ls_bert_config *config, cons
     c->drops_twice = config->kind == LS_ROBERTA;
     ls_layer_says(c, "dropout %g", c->dropout);
     c->encoder = ls_module_add(m, bases[config->kind], ls_bert_encoder_new(run, config, config->kind == LS_BERT));
-    ls_module *out = ls_linear_new(run, width, c->num_labels);
+    ls_module *out = ls_linear_blank(run, width, c->num_labels);
     if (config->kind == LS_ROBERTA) {
-        c->dense = ls_module_add_at(m, "classifier.dense", ls_linear_new(run, width, width, .activation = LS_ACT_TANH));
+        c->dense =
+            ls_module_add_at(m, "classifier.dense", ls_linear_blank(run, width, width, .activation = LS_ACT_TANH));
         c->out = ls_module_add_at(m, "classifier.out_proj", out);
         return ls_layer_done(c);
     }
     if (config->kind == LS_DISTILBERT)
-        c->dense = ls_module_add(m, "pre_classifier", ls_linear_new(run, width, width, .activation = LS_ACT_RELU));
+        c->dense = ls_module_add(m, "pre_classifier", ls_linear_blank(run, width, width, .activation = LS_ACT_RELU));
     c->out = ls_module_add(m, "classifier", out);
     return ls_layer_done(c);
 }
@@ -164,7 +165,7 @@ static ls_module *answerer_new(ls_run *run, const ls_bert_config *config, const 
     a->dropout = config->qa_dropout;
     if (a->dropout > 0) ls_layer_says(a, "dropout %g", a->dropout);
     a->encoder = ls_module_add(&a->module, bases[config->kind], ls_bert_encoder_new(run, config, false));
-    a->out = ls_module_add(&a->module, "qa_outputs", ls_linear_new(run, config->hidden_size, 2));
+    a->out = ls_module_add(&a->module, "qa_outputs", ls_linear_blank(run, config->hidden_size, 2));
     return ls_layer_done(a);
 }
 
@@ -232,7 +233,7 @@ static ls_module *masked_lm_new(ls_run *run, const ls_bert_config *config, const
     int64_t width = config->hidden_size;
     ls_activation activation = config->kind == LS_ROBERTA ? LS_ACT_GELU : config->activation;
     m->encoder = ls_module_add(all, bases[config->kind], ls_bert_encoder_new(run, config, false));
-    m->dense = ls_module_add_at(all, at->dense, ls_linear_new(run, width, width, .activation = activation));
+    m->dense = ls_module_add_at(all, at->dense, ls_linear_blank(run, width, width, .activation = activation));
     m->norm = ls_module_add_at(all, at->norm, ls_layer_norm_new(run, width, .epsilon = config->layer_norm_eps));
     ls_module *decoder = ls_module_add_at(all, at->decoder, ls_module_list_new_n(run, NULL, 0));
     if (ls_failed(run)) return ls_layer_done(m);

@@ -109,12 +109,13 @@ static ls_module *embeddings_new(ls_run *run, const ls_bert_config *c)
     e->dropout = c->hidden_dropout_prob;
     ls_layer_says(e, "dropout %g", e->dropout);
     e->table[WORDS] = ls_module_add(m, "word_embeddings",
-                                    ls_embedding_new(run, c->vocab_size, width, .padding_idx = c->pad_token_id));
-    e->table[POSITIONS] = ls_module_add(
-        m, "position_embeddings", ls_embedding_new(run, rows, width, .padding_idx = roberta ? e->padding : LS_NO_ROW));
+                                    ls_embedding_blank(run, c->vocab_size, width, .padding_idx = c->pad_token_id));
+    e->table[POSITIONS] =
+        ls_module_add(m, "position_embeddings",
+                      ls_embedding_blank(run, rows, width, .padding_idx = roberta ? e->padding : LS_NO_ROW));
     e->tables = c->type_vocab_size ? 3 : 2;
     if (c->type_vocab_size)
-        e->table[TYPES] = ls_module_add(m, "token_type_embeddings", ls_embedding_new(run, c->type_vocab_size, width));
+        e->table[TYPES] = ls_module_add(m, "token_type_embeddings", ls_embedding_blank(run, c->type_vocab_size, width));
     e->norm = ls_module_add(m, "LayerNorm", ls_layer_norm_new(run, width, .epsilon = c->layer_norm_eps));
     return ls_layer_done(e);
 }
@@ -158,13 +159,13 @@ static ls_module *layer_new(ls_run *run, const ls_bert_config *c, const part_nam
     l->heads = c->num_attention_heads;
     l->dropout = c->attention_probs_dropout_prob;
     ls_layer_says(l, "heads %lld dropout %g", (long long)l->heads, l->dropout);
-    l->query = ls_module_add_at(m, names->query, ls_linear_new(run, width, width));
-    l->key = ls_module_add_at(m, names->key, ls_linear_new(run, width, width));
-    l->value = ls_module_add_at(m, names->value, ls_linear_new(run, width, width));
-    l->out = ls_module_add_at(m, names->out, ls_linear_new(run, width, width));
+    l->query = ls_module_add_at(m, names->query, ls_linear_blank(run, width, width));
+    l->key = ls_module_add_at(m, names->key, ls_linear_blank(run, width, width));
+    l->value = ls_module_add_at(m, names->value, ls_linear_blank(run, width, width));
+    l->out = ls_module_add_at(m, names->out, ls_linear_blank(run, width, width));
     l->norm1 = ls_module_add_at(m, names->norm1, norm_new(run, c));
-    l->up = ls_module_add_at(m, names->up, ls_linear_new(run, width, wide, .activation = c->activation));
-    l->down = ls_module_add_at(m, names->down, ls_linear_new(run, wide, width));
+    l->up = ls_module_add_at(m, names->up, ls_linear_blank(run, width, wide, .activation = c->activation));
+    l->down = ls_module_add_at(m, names->down, ls_linear_blank(run, wide, width));
     l->norm2 = ls_module_add_at(m, names->norm2, norm_new(run, c));
     return ls_layer_done(l);
 }
@@ -252,7 +253,7 @@ ls_module *ls_bert_encoder_new(ls_run *run, const ls_bert_config *c, bool pooler
         ls_module_append(e->layers, layer_new(run, c, names));
     if (pooler && c->kind != LS_DISTILBERT)
         e->pooler = ls_module_add_at(m, "pooler.dense",
-                                     ls_linear_new(run, c->hidden_size, c->hidden_size, .activation = LS_ACT_TANH));
+                                     ls_linear_blank(run, c->hidden_size, c->hidden_size, .activation = LS_ACT_TANH));
     return ls_layer_done(e);
 }
 
@@ -264,9 +265,8 @@ ls_tensor *ls_bert_words(const ls_module *module)
 /* ---- first weights ---- */
 
 typedef struct drawing {
-    double deviation;
+    const ls_bert_config *config;
     const char *patterns;
-    int64_t padding;
 } drawing;
 
 static bool ends_with(const char *text, const char *end)
@@ -277,14 +277,9 @@ static bool ends_with(const char *text, const char *end)
 
 static void draw_matrix(const drawing *d, const char *path, ls_tensor *weight)
 {
-    ls_run *run = weight->run;
-    ls_init_normal(weight, 0, d->deviation);
-    if (!ends_with(path, "word_embeddings.weight")) return;
-    ls_mark mark = ls_scope_begin(run);
-    ls_no_grad_begin(run);
-    ls_init_constant(ls_select(weight, 0, d->padding), 0);
-    ls_no_grad_end(run);
-    ls_scope_end(run, mark, NULL);
+    bool words = ends_with(path, "word_embeddings.weight"), positions = ends_with(path, "position_embeddings.weight");
+    ls_init_normal(weight, 0, d->config->initializer_range);
+    if (words || (positions && d->config->kind == LS_ROBERTA)) ls_embedding_clear_row(weight, d->config->pad_token_id);
 }
 
 static bool draw_member(void *user, const char *path, const ls_module_member *member)
@@ -293,12 +288,11 @@ static bool draw_member(void *user, const char *path, const ls_module_member *me
     if (!member->owned) return true; /* drawn where it belongs */
     if (d->patterns && !ls_name_matches(d->patterns, path)) return true;
     if (ls_ndim(member->tensor) == 2) draw_matrix(d, path, member->tensor);
-    else if (ends_with(path, "bias")) ls_init_constant(member->tensor, 0);
     return !ls_failed(member->tensor->run);
 }
 
 void ls_bert_draw(ls_module *module, const ls_bert_config *config, const char *patterns)
 {
-    drawing d = {config->initializer_range, patterns, config->pad_token_id};
+    drawing d = {config, patterns};
     ls_module_visit(module, draw_member, &d);
 }

@@ -15,27 +15,44 @@ static const ls_embedding_layer *as_embedding(const ls_module *module)
     return module && module->forward == embedding_forward ? (const ls_embedding_layer *)module : NULL;
 }
 
-ls_module *ls_embedding_new_sized(ls_run *run, int64_t rows, int64_t features, const ls_embedding_opts *given,
-                                  size_t opts_size)
+void ls_embedding_clear_row(ls_tensor *weight, int64_t row)
+{
+    ls_run *run = weight->run;
+    ls_mark mark = ls_scope_begin(run);
+    ls_no_grad_begin(run);
+    ls_init_constant(ls_select(weight, 0, row), 0);
+    ls_no_grad_end(run);
+    ls_scope_end(run, mark, NULL);
+}
+
+static ls_module *embedding_new(ls_run *run, int64_t rows, int64_t features, bool blank, const ls_embedding_opts *given,
+                                size_t opts_size)
 {
     ls_embedding_opts opts = LS_OPTS_READ(ls_embedding_opts, given, opts_size);
     ls_embedding_layer *e = ls_layer_new(run, "Embedding", sizeof *e, embedding_forward);
     if (!e) return NULL;
     bool has_padding = opts.padding_idx != LS_NO_ROW;
     e->padding = !has_padding ? -1 : opts.padding_idx < 0 ? opts.padding_idx + rows : opts.padding_idx;
-    e->weight =
-        ls_register_parameter(&e->module, "weight", ls_normal_shape(run, LS_F32, 0, 1, LS_SHAPE(rows, features)));
-    if (has_padding) {
-        if (e->padding < 0 || e->padding >= rows)
-            ls_fail(&run->errors, LS_ERR_VALUE, "Embedding: padding_idx %lld is outside of %lld rows",
-                    (long long)opts.padding_idx, (long long)rows);
-        ls_mark mark = ls_scope_begin(run);
-        ls_no_grad_begin(run);
-        ls_init_constant(ls_select(e->weight, 0, e->padding), 0);
-        ls_no_grad_end(run);
-        ls_scope_end(run, mark, NULL);
-    }
+    ls_shape shape = LS_SHAPE(rows, features);
+    e->weight = blank ? ls_parameter_blank(&e->module, "weight", shape)
+                      : ls_register_parameter(&e->module, "weight", ls_normal_shape(run, LS_F32, 0, 1, shape));
+    if (has_padding && (e->padding < 0 || e->padding >= rows))
+        ls_fail(&run->errors, LS_ERR_VALUE, "Embedding: padding_idx %lld is outside of %lld rows",
+                (long long)opts.padding_idx, (long long)rows);
+    else if (has_padding && !blank) ls_embedding_clear_row(e->weight, e->padding);
     return ls_layer_done(e);
+}
+
+ls_module *ls_embedding_new_sized(ls_run *run, int64_t rows, int64_t features, const ls_embedding_opts *opts,
+                                  size_t opts_size)
+{
+    return embedding_new(run, rows, features, false, opts, opts_size);
+}
+
+ls_module *ls_embedding_blank_sized(ls_run *run, int64_t rows, int64_t features, const ls_embedding_opts *opts,
+                                    size_t opts_size)
+{
+    return embedding_new(run, rows, features, true, opts, opts_size);
 }
 
 /* ---- embeddings, added, and their norm ---- */

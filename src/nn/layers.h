@@ -40,6 +40,9 @@ bool ls_conv_norm_is_one_pass(const ls_module *conv, const ls_module *norm, ls_t
 /* The same for a Sequential in place of the convolution: the last of its children may be one. */
 ls_tensor *ls_forward_sequential_norm(ls_module *sequential, ls_module *norm, ls_tensor *x);
 
+/* Set a row of an embedding's weight to 0, as that of padding starts. */
+void ls_embedding_clear_row(ls_tensor *weight, int64_t row);
+
 /* Attention between the heads of query [B,S,E], key and value [B,T,E], -> [B,S,E]. Nothing is copied on the way. */
 ls_tensor *ls_attend(int64_t heads, ls_tensor *query, ls_tensor *key, ls_tensor *value, const ls_attention_opts *opts);
 /* Its options with what layers take as one input: a mask, or, where it is integers, lengths; NULL: neither. */

@@ -259,6 +259,11 @@ ls_tensor *ls_parameter_uniform(ls_module *module, const char *name, double boun
     return ls_register_parameter(module, name, ls_uniform_shape(module->object.run, LS_F32, -bound, bound, shape));
 }
 
+ls_tensor *ls_parameter_blank(ls_module *module, const char *name, ls_shape shape)
+{
+    return ls_register_parameter(module, name, ls_empty_shape(module->object.run, LS_F32, shape));
+}
+
 ls_tensor *ls_parameter_full(ls_module *module, const char *name, double value, ls_shape shape)
 {
     return ls_register_parameter(module, name, ls_full_shape(module->object.run, LS_F32, value, shape));

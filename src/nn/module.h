@@ -86,16 +86,23 @@ ls_tensor *ls_forward_as(ls_module *module, ls_forward_n_fn *forward, ls_tensor 
 /* Is a number of inputs right? Records an error where it is not. */
 bool ls_layer_takes(const ls_module *module, int64_t n, int least, int most);
 
-/* Parameters as layers make them: f32, uniform in [-bound, bound), or one value. */
+/* Parameters as layers make them: f32, uniform in [-bound, bound), one value, or for the caller to fill. */
 ls_tensor *ls_parameter_uniform(ls_module *module, const char *name, double bound, ls_shape shape);
 ls_tensor *ls_parameter_full(ls_module *module, const char *name, double value, ls_shape shape);
+ls_tensor *ls_parameter_blank(ls_module *module, const char *name, ls_shape shape);
 
 /* A buffer that the host counts in: an i64, 0 at first, in host memory whatever the device of the run, so that counting
  * submits nothing and waits for nothing. */
 ls_tensor *ls_counter(ls_module *module, const char *name);
 void ls_counter_step(ls_tensor *counter);
 
-/* A convolution without bias whose weight is for the caller to fill. */
+/* Layers whose weights are for the caller to fill: a convolution without bias, a linear layer whose bias is 0, an
+ * embedding, of which the row of padding is the caller's as well. */
+#define ls_linear_blank(run, in, ...) LS_CALL_3(ls_linear_blank, ls_linear_opts, run, in, __VA_ARGS__, )
+ls_module *ls_linear_blank_sized(ls_run *run, int64_t in, int64_t out, const ls_linear_opts *opts, size_t opts_size);
+#define ls_embedding_blank(run, rows, ...) LS_CALL_3(ls_embedding_blank, ls_embedding_opts, run, rows, __VA_ARGS__, )
+ls_module *ls_embedding_blank_sized(ls_run *run, int64_t rows, int64_t features, const ls_embedding_opts *opts,
+                                    size_t opts_size);
 #define ls_conv2d_blank(run, in, out, ...) LS_CALL_4(ls_conv2d_blank, ls_conv2d_new_opts, run, in, out, __VA_ARGS__, )
 ls_module *ls_conv2d_blank_sized(ls_run *run, int64_t in, int64_t out, int64_t kernel, const ls_conv2d_new_opts *opts,
                                  size_t opts_size);
