@@ -102,6 +102,14 @@ def texts():
     put("identity", "slurm", "SLURM_PROCID=3\nSLURM_NTASKS=4\nSLURM_LOCALID=1\nSLURM_NODEID=1\nSLURM_STEP_ID=0\n"
         "SLURM_JOB_NODELIST=n[1-2]\nSLURM_TASKS_PER_NODE=2(x2)\n")
     put("identity", "pytorchjob", "PET_NNODES=2\nPET_NODE_RANK=1\nMASTER_ADDR=m\nMASTER_PORT=23456\nWORLD_SIZE=2\nRANK=1\n")
+    sizes = {"vocab_size": 9, "hidden_size": 4, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8,
+             "max_position_embeddings": 6}
+    put("bert", "bert", json.dumps({"model_type": "bert", **sizes, "id2label": {"0": "a"}, "label2id": {"a": 0}}))
+    put("bert", "roberta", json.dumps({"model_type": "roberta", **sizes, "problem_type": "regression", "pad_token_id": 1}))
+    put("bert", "distilbert", '{"model_type": "distilbert", "vocab_size": 9, "dim": 4, "n_layers": 1, "n_heads": 2, '
+        '"hidden_dim": 8, "max_position_embeddings": 6, "activation": "relu", "qa_dropout": 0.5}')
+    put("bert", "one_way", json.dumps({"model_type": "bert", **sizes, "id2label": {"0": "a", "1": "b", "2": "c"}}))
+    put("bert", "huge", json.dumps({"model_type": "bert", **sizes, "vocab_size": 1e300, "num_labels": -(2 ** 63)}))
     put("manifest", "empty", '{\n  "format": "lockstep checkpoint",\n  "version": 1,\n  "epoch": 3,\n  "files": []')
     put("manifest", "file", '{\n  "format": "lockstep checkpoint",\n  "version": 1,\n  "files": [{"name": "state.json", "bytes": 1,'
         ' "xxh64": "0123456789abcdef"}, {"name": "../x"}]')
