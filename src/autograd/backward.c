@@ -185,7 +185,7 @@ static void leaf_finished(ls_run *run, ls_leaf *leaf)
 {
     bool complete = leaf->holds && leaf->tensor;
     if (complete && leaf->hook && !ls_failed(run)) leaf->hook(leaf->tensor, leaf->hook_user);
-    if (complete && leaf->watch && !ls_failed(run)) leaf->watch(leaf->watch_user, leaf->tensor);
+    if (complete && leaf->watch && !ls_failed(run)) leaf->watch(leaf->tensor, leaf->watch_user);
 }
 
 static bool saved_untouched(ls_run *run, const ls_node *node)
