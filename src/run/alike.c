@@ -9,7 +9,7 @@
 #include "base/hash.h"
 #include "base/memory.h"
 #include "run/across.h"
-#include "run/checkpoint.h"
+#include "run/checkpoint/checkpoint.h"
 #include "tensor/exchange.h"
 
 /* ---- options of the run ---- */

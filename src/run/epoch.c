@@ -1,7 +1,7 @@
 /* epoch.c - the loop over epochs: counted here, restored from checkpoints. */
 #include "base/log.h"
 #include "data/loader/loader.h"
-#include "run/checkpoint.h"
+#include "run/checkpoint/checkpoint.h"
 #include "run/prepare.h"
 #include "run/report.h"
 

@@ -14,7 +14,7 @@ ls_object *ls_prepared_next(const ls_run *run, ls_object_kind kind, int *positio
  * so, once in a job, where they are trained. */
 void ls_look_for_full_precision(ls_run *run);
 
-/* unsaved.c: a checkpoint is saved. Say, once in a job, what has been trained by now and will not be in it. */
+/* checkpoint/unsaved.c: a checkpoint is saved. Say, once in a job, what has been trained by now and is not in it. */
 void ls_remind_of_unsaved(ls_run *run);
 
 /* ---- data_parallel.c: several processes train as one; with one process these do nothing ---- */

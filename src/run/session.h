@@ -58,9 +58,9 @@ void ls_session_close(ls_run *run);
 /* The run's session, where the run is in order; else NULL, and the other processes are told not to wait for this. */
 ls_session *ls_session_of(ls_run *run);
 
-/* join.c: find the processes of the job and join them. False (and an error) on failure. */
+/* join/join.c: find the processes of the job and join them. False (and an error) on failure. */
 bool ls_session_find_others(ls_run *run);
-/* cpus.c: take this process's share of the CPUs, after the others were found, and give it back. */
+/* join/cpus.c: take this process's share of the CPUs, after the others were found, and give it back. */
 bool ls_session_take_cpus(ls_run *run);
 void ls_session_leave_cpus(ls_session *session);
 

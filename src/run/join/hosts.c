@@ -1,4 +1,4 @@
-/* join_hosts.c - processes of several hosts: which of them share one, and what carries bytes between those that do not.
+/* hosts.c - processes of several hosts: which of them share one, and what carries bytes between those that do not.
  *
  * Every process lays down a card, and everybody gets all cards. Processes with the same key share a host: they have
  * inherited the same memory from a launcher or, without one, could meet at a local socket. They take memory together,
@@ -19,7 +19,7 @@
 #include "comm/hosts/transport.h"
 #include "comm/shm/shm.h"
 #include "launch/bootstrap/exchange.h"
-#include "run/join.h"
+#include "run/join/join.h"
 
 typedef struct card {
     uint64_t host[2];    /* key: the same for those who share a host */

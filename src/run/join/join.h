@@ -1,6 +1,6 @@
 /* join.h - how a run comes to be one of several processes. */
-#ifndef LOCKSTEP_RUN_JOIN_H
-#define LOCKSTEP_RUN_JOIN_H
+#ifndef LOCKSTEP_RUN_JOIN_JOIN_H
+#define LOCKSTEP_RUN_JOIN_JOIN_H
 
 #include "comm/comm.h"
 #include "comm/shm/meet.h"
@@ -16,7 +16,7 @@ typedef struct ls_place {
  * from a launcher serves their first run, the next ones make their own. A file; -1: failed. *meeting: see ls_meet(). */
 int ls_share_memory(const ls_place *place, const char *name, ls_meeting **meeting, ls_message *why);
 
-/* join_hosts.c: join the processes of a job that may be on several hosts, however they are placed. */
+/* hosts.c: join the processes of a job that may be on several hosts, however they are placed. */
 ls_status ls_join_hosts(ls_comm **comm, ls_place *place, ls_lookout **lookout, ls_identity *who, ls_message *why);
 
 /* lookout.c: rank 0 stays where the others found it, for the run: whoever comes to claim one of their ranks may be the

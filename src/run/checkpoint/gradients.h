@@ -1,4 +1,4 @@
-/* checkpoint_gradients.h - gradients that still add up, as a checkpoint needs them. */
+/* gradients.h - gradients that still add up, as a checkpoint needs them. */
 #ifndef LOCKSTEP_RUN_CHECKPOINT_GRADIENTS_H
 #define LOCKSTEP_RUN_CHECKPOINT_GRADIENTS_H
 

@@ -1,5 +1,5 @@
-/* checkpoint_gradients.c - bring gradients that still add up to the main process, which writes the checkpoint. */
-#include "run/checkpoint_gradients.h"
+/* gradients.c - bring gradients that still add up to the main process, which writes the checkpoint. */
+#include "run/checkpoint/gradients.h"
 
 #include <stdio.h>
 #include <string.h>

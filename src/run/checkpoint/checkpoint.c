@@ -1,5 +1,5 @@
 /* checkpoint.c - save and restore a run: which objects, which folder, and what else belongs to it. */
-#include "run/checkpoint.h"
+#include "run/checkpoint/checkpoint.h"
 
 #include <lockstep/checkpoint.h>
 
@@ -20,7 +20,7 @@
 #include "nn/module.h"
 #include "optim/optim.h"
 #include "run/across.h"
-#include "run/checkpoint_gradients.h"
+#include "run/checkpoint/gradients.h"
 #include "run/prepare.h"
 #include "tensor/exchange.h"
 

@@ -8,7 +8,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "comm/shm/segment.h"
-#include "run/join.h"
+#include "run/join/join.h"
 
 enum { MOMENTS = 60 }; /* seconds in which processes that were started together have come */
 

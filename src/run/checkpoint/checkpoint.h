@@ -1,6 +1,6 @@
 /* checkpoint.h - checkpoints as the rest of the run uses them. */
-#ifndef LOCKSTEP_RUN_CHECKPOINT_H
-#define LOCKSTEP_RUN_CHECKPOINT_H
+#ifndef LOCKSTEP_RUN_CHECKPOINT_CHECKPOINT_H
+#define LOCKSTEP_RUN_CHECKPOINT_CHECKPOINT_H
 
 #include "run/session.h"
 

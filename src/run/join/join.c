@@ -7,7 +7,7 @@
 #include "base/log.h"
 #include "comm/shm/meet.h"
 #include "comm/shm/shm.h"
-#include "run/join.h"
+#include "run/join/join.h"
 #include "run/session.h"
 
 #include <unistd.h>
