@@ -11,7 +11,7 @@
  *     return ls_finish(run);
  *
  * A run belongs to one thread. It owns the device, the random state, the first error and, through scopes, every tensor.
- * That no other thread uses any of it is for the program to see to: nothing checks it.
+ * That no other thread uses any of it is for the program to see to: threads that take turns are warned about, once.
  *
  * Errors are sticky. The call that detects a failure records it once; from then on operators return a poison tensor
  * (never NULL), loops end, and ls_finish() prints the first cause and returns the exit code. Who wants to handle errors

@@ -23,6 +23,7 @@ ls_run *op_begin(ls_opcode op, int n_required, int n_in, ls_tensor *const *in)
     for (int i = 0; i < n_in && !first; i++) first = in[i];
     ls_run *run = ls_run_of(first);
     if (ls_failed(run)) return NULL;
+    if (run->thread != &ls_thread_here) ls_run_changes_thread(run);
     const ls_device *device = NULL;
     for (int i = 0; i < n_in; i++) {
         const ls_tensor *t = in[i];

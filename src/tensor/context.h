@@ -155,6 +155,8 @@ struct ls_run {
     ls_object *objects;         /* modules, optimisers, ...: freed with the run, the latest made first */
     unsigned reminded;          /* of ls_prepare(), for which reasons: remind.h */
     ls_run *earlier;            /* made by the same thread before this one */
+    const char *thread;         /* &ls_thread_here of the one that called an operator last */
+    int thread_changes;         /* how often that was another one than before */
 };
 
 /* ---- Errors ---- */
@@ -173,6 +175,10 @@ ls_run *ls_run_of(const ls_tensor *t);
 void ls_run_begun(ls_run *run);
 void ls_run_ended(ls_run *run);
 int ls_runs_alive(void); /* of all threads of this process */
+/* Its address tells threads apart, in two instructions where pthread_self() is a call. */
+extern _Thread_local char ls_thread_here __attribute__((tls_model("initial-exec")));
+/* Another thread calls operators: warn, once, where that is no handing over any more. */
+void ls_run_changes_thread(ls_run *run);
 
 /* True when the handle can be used; else records why not (unless it is this run's poison, which is a consequence). */
 bool ls_check_live(ls_run *run, const ls_tensor *t, const char *who);

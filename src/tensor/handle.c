@@ -305,12 +305,14 @@ void ls_drop(ls_tensor *t)
 
 /* ---- misuse ---- */
 
+_Thread_local char ls_thread_here;
 static _Thread_local ls_run *latest_run;
 static atomic_int runs_alive;
 
 void ls_run_begun(ls_run *run)
 {
     run->earlier = latest_run;
+    run->thread = &ls_thread_here;
     latest_run = run;
     atomic_fetch_add(&runs_alive, 1);
 }
@@ -322,6 +324,15 @@ void ls_run_ended(ls_run *run)
     if (!*at) return;
     *at = run->earlier;
     atomic_fetch_sub(&runs_alive, 1);
+}
+
+void ls_run_changes_thread(ls_run *run)
+{
+    enum { HANDED_OVER = 64 }; /* to a thread that trains, and back, many times; two at work get there at once */
+    run->thread = &ls_thread_here;
+    if (++run->thread_changes != HANDED_OVER + 1) return;
+    ls_log_line(LS_LOG_WARN, "threads take turns in calling operators of one run, which belongs to one of them: where "
+                             "two do so at a time, results and memory are broken; ls_init() a run for each thread");
 }
 
 int ls_runs_alive(void)

@@ -559,6 +559,37 @@ static void the_check_names_the_tensor_that_a_cast_spoiled(void)
     CHECK_MSG(count_of("cast of weight [1,2] f32 to f16: the result, [1,2] f16, is inf") == 1, "%s", said);
 }
 
+/* ---- threads ---- */
+
+static void *compute(void *run)
+{
+    CHECK(ls_item(ls_sum(ls_ones(run, LS_F32, 4))) == 4);
+    return NULL;
+}
+
+static int times; /* that another thread computes in the run */
+
+static int computes_in_threads(void)
+{
+    ls_run *run = ls_init(NULL, NULL);
+    for (int i = 0; i < times; i++) {
+        pthread_t thread;
+        compute(run);
+        pthread_create(&thread, NULL, compute, run);
+        pthread_join(thread, NULL);
+    }
+    return ls_finish(run);
+}
+
+static void threads_that_take_turns_are_told_once(void)
+{
+    times = 20; /* handed over and back */
+    CHECK(tell(computes_in_threads) == 0 && !*said);
+    times = 100;
+    CHECK(tell(computes_in_threads) == 0);
+    CHECK_MSG(count_of("threads take turns in calling operators of one run") == 1 && count_of("\n") == 1, "%s", said);
+}
+
 /* Labels of -1 and 1, say: the loss falls for ever. */
 static int labels_beyond_one(void)
 {
@@ -604,6 +635,7 @@ int main(int argc, char **argv)
     CHECK_RUN_FORK(the_first_that_is_not_finite_is_told_and_all_are_counted);
     CHECK_RUN_FORK(what_several_processes_train_apart_is_told_once_in_a_job);
     CHECK_RUN(the_check_names_module_operator_and_parameter);
+    CHECK_RUN(threads_that_take_turns_are_told_once);
     CHECK_RUN(the_check_names_targets_that_are_no_probabilities);
     CHECK_RUN(the_check_names_the_tensor_that_a_cast_spoiled);
     CHECK_RUN(autocast_that_is_left_open_is_told);
