@@ -156,6 +156,31 @@ static void autocast_nests(void)
     CHECK(ls_dtype_of(ls_linear(ls_ones(run, LS_F64, 2, 2), ls_ones(run, LS_F64, 2, 2), NULL, LS_ACT_NONE)) == LS_F64);
 }
 
+/* The tape keeps a weight's numbers, and where it is frozen nothing but those: forms that the device made of it live
+ * with the parameter, which goes first here, and others are made in its place. */
+static void a_weight_may_go_before_the_walk(void)
+{
+    enum { N = 64 };
+    for (int frozen = 0; frozen < 3; frozen++) { /* never, before the forward pass, after it */
+        ls_module *net = ls_sequential_new(run, ls_linear_new(run, N, N), ls_linear_new(run, N, N));
+        if (frozen == 1) ls_freeze(net);
+        ls_tensor *x = ls_set_requires_grad(ls_rand(run, LS_F32, N, N), true);
+        ls_backward(run, ls_sum(ls_square(ls_forward(net, x)))); /* forms for both ways are made */
+        double want = ls_item(ls_sum(ls_grad(x)));
+        ls_clear_grad(x);
+        ls_tensor *loss = ls_sum(ls_square(ls_forward(net, x)));
+        if (frozen == 2) ls_freeze(net);
+        ls_module_free(net);
+        ls_module *others[8];
+        for (int i = 0; i < 8; i++) others[i] = ls_linear_new(run, N, N);
+        for (int i = 0; i < 8; i++) ls_forward(others[i], x);
+        ls_backward(run, loss);
+        CHECK_MSG(ls_error(run) == LS_OK, "%s", ls_error_message(run));
+        CHECK_MSG(ls_item(ls_sum(ls_grad(x))) == want, "%d: %g, %g", frozen, ls_item(ls_sum(ls_grad(x))), want);
+        for (int i = 0; i < 8; i++) ls_module_free(others[i]);
+    }
+}
+
 int main(int argc, char **argv)
 {
     if (argc > 1) check_filter = argv[1];
@@ -167,6 +192,7 @@ int main(int argc, char **argv)
     CHECK_RUN(hooks_are_called_when_a_gradient_is_complete);
     CHECK_RUN(nothing_is_recorded_without_gradients);
     CHECK_RUN(the_tape_keeps_and_releases);
+    CHECK_RUN(a_weight_may_go_before_the_walk);
     CHECK_RUN(autocast_nests);
     CHECK_MSG(ls_error(run) == LS_OK, "%s", ls_error_message(run));
     ls_finish(run);
