@@ -1,15 +1,21 @@
 #!/usr/bin/env python3
 """Models of full width against Transformers: logits, gradients, and what was saved here opened there.
 
-    bert_transformers.py PROGRAM        (bert_program.c; skipped where PyTorch and Transformers are not installed)
+    bert_transformers.py PROGRAM        (bert_program.c)
+
+Skipped where PyTorch and Transformers are not installed; PYTHON_TORCH may name an interpreter that has them.
 """
 import importlib.util
+import os
 import pathlib
 import subprocess
 import sys
 import tempfile
 
 if any(importlib.util.find_spec(name) is None for name in ("torch", "transformers", "safetensors")):
+    other = os.environ.pop("PYTHON_TORCH", None)
+    if other:
+        os.execv(other, [other] + sys.argv)
     print("SKIP bert_transformers: PyTorch, Transformers and safetensors are not installed")
     sys.exit(77)
 
