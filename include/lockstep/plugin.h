@@ -103,7 +103,8 @@ typedef union ls_attrs {
     struct { int32_t bilinear, align_corners; double scale[2]; } interpolate;
     /* attention, attention_grad */
     struct { double scale, dropout; uint64_t seed, offset; int32_t causal; } attention;
-    /* batch_norm .. group_norm (dropout_add_layer_norm: dropout = p); gradients accumulate dweight, dbias */
+    /* batch_norm .. group_norm (dropout_add_layer_norm: dropout = p); gradients accumulate dweight, dbias,
+     * those of layer norms the gradient of what was normalised, too */
     struct {
         double epsilon, momentum; int64_t groups; int32_t training, accumulate; ls_activation activation;
         uint64_t seed, offset; double dropout;

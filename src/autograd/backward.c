@@ -179,6 +179,12 @@ ls_tensor *ls_grad_target(ls_node *node, int input, int32_t *accumulate)
     return leaf->grad;
 }
 
+ls_tensor *ls_grad_taken(ls_node *node, int output)
+{
+    ls_tensor *dy = node->grad[output];
+    return dy && may_write(dy) ? dy : NULL;
+}
+
 /* ---- the walk ---- */
 
 static void leaf_finished(ls_run *run, ls_leaf *leaf)

@@ -114,6 +114,10 @@ static inline bool ls_wants(const ls_node *node, int input)
  * leave dx[input] NULL. */
 ls_tensor *ls_grad_target(ls_node *node, int input, int32_t *accumulate);
 
+/* The gradient of an output, dy[output], where nobody else sees its memory: it may be written to and become that of an
+ * input. Else NULL. */
+ls_tensor *ls_grad_taken(ls_node *node, int output);
+
 /* ---- Gradients of leaves, for who reduces them over processes ----
  *
  * The tensor must be a leaf that collects gradients. */

@@ -29,12 +29,13 @@ typedef struct ls_layer_norm_rows {
     double epsilon;
 } ls_layer_norm_rows;
 
-/* For each row, with xhat = (x - mean) rstd and g = dy weight: dx = rstd (g - avg(g) - xhat avg(g xhat)).
+/* For each row, with xhat = (x - mean) rstd and g = dy weight: dx = more + rstd (g - avg(g) - xhat avg(g xhat)).
  * Over all rows: dweight += dy xhat, dbias += dy. */
 typedef struct ls_layer_norm_grad_rows {
     ls_dtype dtype;
     int64_t rows, n;
     ls_matrix dy, x, dx;
+    ls_matrix more;          /* may be dx itself */
     const void *mean, *rstd; /* [rows] */
     const void *weight;      /* [n], always there */
     void *dweight, *dbias;   /* [n], both or neither */

@@ -135,8 +135,9 @@ static ls_tensor *transformer_forward(ls_module *self, ls_tensor *const *x, int6
     if (!ls_layer_takes(self, n, 1, 2)) return &self->object.run->poison;
     ls_tensor *mask = n > 1 ? x[1] : NULL;
     if (t->norm_first) {
-        ls_tensor *y = ls_add(x[0], dropped(t, attend(t, ls_forward(t->norm1, x[0]), mask)));
-        return ls_add(y, dropped(t, feed_forward(t, ls_forward(t->norm2, y))));
+        ls_tensor *attended = attend(t, ls_forward(t->norm1, x[0]), mask);
+        ls_outputs y = ls_forward_add_norm(t->norm2, attended, x[0], self->training ? t->dropout : 0);
+        return ls_add(y.item[1], dropped(t, feed_forward(t, y.item[0])));
     }
     ls_tensor *y = ls_forward(t->norm1, attend(t, x[0], mask), x[0]);
     return ls_forward(t->norm2, feed_forward(t, y), y);

@@ -26,7 +26,7 @@ typedef struct norm_behind {
     bool done; /* by the last child */
 } norm_behind;
 
-static ls_tensor *forward_before_norm(ls_module *self, ls_tensor *const *x, int64_t n, void *user)
+static ls_outputs forward_before_norm(ls_module *self, ls_tensor *const *x, int64_t n, void *user)
 {
     (void)n;
     norm_behind *behind = user;
@@ -34,14 +34,15 @@ static ls_tensor *forward_before_norm(ls_module *self, ls_tensor *const *x, int6
     ls_module *conv = self->children[last].module;
     ls_tensor *y = run_children(self, last, x[0]);
     behind->done = ls_conv_norm_is_one_pass(conv, behind->norm, y, NULL);
-    return behind->done ? ls_forward_conv_norm(conv, behind->norm, y, NULL) : ls_forward(conv, y);
+    return LS_OUTPUTS(behind->done ? ls_forward_conv_norm(conv, behind->norm, y, NULL) : ls_forward(conv, y));
 }
 
 ls_tensor *ls_forward_sequential_norm(ls_module *sequential, ls_module *norm, ls_tensor *x)
 {
     norm_behind behind = {.norm = norm};
     bool plain = !sequential || sequential->child_count == 0 || sequential->object.prepared || sequential->hooks;
-    ls_tensor *y = plain ? ls_forward(sequential, x) : ls_forward_as(sequential, forward_before_norm, &x, 1, &behind);
+    ls_tensor *y =
+        plain ? ls_forward(sequential, x) : ls_forward_as(sequential, forward_before_norm, &x, 1, &behind).item[0];
     return behind.done ? y : ls_forward(norm, y);
 }
 

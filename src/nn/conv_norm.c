@@ -15,18 +15,18 @@ bool ls_conv_norm_is_one_pass(const ls_module *conv, const ls_module *norm, ls_t
     return !ls_must_record(conv->object.run, 6, (ls_tensor *[]){x, c->weight, c->bias, n->weight, n->bias, residual});
 }
 
-static ls_tensor *both_forward(ls_module *self, ls_tensor *const *x, int64_t n, void *user)
+static ls_outputs both_forward(ls_module *self, ls_tensor *const *x, int64_t n, void *user)
 {
     const ls_conv_layer *conv = ls_as_conv2d(self);
     const ls_norm_layer *norm = ls_as_batch_norm(user);
-    return ls_conv2d_norm(x[0], conv->weight, conv->bias, &conv->geometry,
-                          &(ls_batch_norm_opts){.weight = norm->weight,
-                                                .bias = norm->bias,
-                                                .running_mean = norm->running_mean,
-                                                .running_var = norm->running_var,
-                                                .residual = n > 1 ? x[1] : NULL,
-                                                .epsilon = norm->epsilon,
-                                                .activation = norm->activation});
+    ls_batch_norm_opts opts = {.weight = norm->weight,
+                               .bias = norm->bias,
+                               .running_mean = norm->running_mean,
+                               .running_var = norm->running_var,
+                               .residual = n > 1 ? x[1] : NULL,
+                               .epsilon = norm->epsilon,
+                               .activation = norm->activation};
+    return LS_OUTPUTS(ls_conv2d_norm(x[0], conv->weight, conv->bias, &conv->geometry, &opts));
 }
 
 ls_tensor *ls_forward_conv_norm(ls_module *conv, ls_module *norm, ls_tensor *x, ls_tensor *residual)
@@ -35,8 +35,8 @@ ls_tensor *ls_forward_conv_norm(ls_module *conv, ls_module *norm, ls_tensor *x, 
         ls_tensor *y = ls_forward(conv, x);
         return residual ? ls_forward(norm, y, residual) : ls_forward(norm, y);
     }
-    ls_tensor *y = ls_forward_as(conv, both_forward, (ls_tensor *[]){x, residual}, residual ? 2 : 1, norm);
+    ls_outputs y = ls_forward_as(conv, both_forward, (ls_tensor *[]){x, residual}, residual ? 2 : 1, norm);
     norm->output_count = conv->output_count;
     norm->output[0] = conv->output[0];
-    return y;
+    return y.item[0];
 }

@@ -57,27 +57,21 @@ ls_module *ls_embedding_blank_sized(ls_run *run, int64_t rows, int64_t features,
 
 /* ---- embeddings, added, and their norm ---- */
 
-/* Nothing is to be seen, computed again or in another precision between it and the norm. */
-static bool is_plain(const ls_module *module)
-{
-    return !module->hooks && !module->recomputes && !module->object.prepared;
-}
-
 static bool norm_is_one_pass(int n, ls_module *const *embeddings, const ls_module *norm)
 {
     const ls_norm_layer *l = ls_as_layer_norm(norm);
-    bool one = l && is_plain(norm) && n >= 1 && n <= LS_EMBEDDING_TABLES && !ls_failed(norm->object.run);
+    bool one = l && !ls_is_watched(norm) && n >= 1 && n <= LS_EMBEDDING_TABLES && !ls_failed(norm->object.run);
     const ls_tensor *first = NULL;
     for (int i = 0; one && i < n; i++) {
         const ls_embedding_layer *e = as_embedding(embeddings[i]);
         if (!first && e) first = e->weight;
-        one = e && is_plain(embeddings[i]) && ls_dim(e->weight, 1) == ls_dim(first, 1) &&
+        one = e && !ls_is_watched(embeddings[i]) && ls_dim(e->weight, 1) == ls_dim(first, 1) &&
               ls_dtype_of(e->weight) == ls_dtype_of(first);
     }
     return one && l->dropout == 0 && (!l->weight || ls_ndim(l->weight) == 1);
 }
 
-static ls_tensor *norm_of_embeddings(ls_module *self, ls_tensor *const *indices, int64_t n, void *user)
+static ls_outputs norm_of_embeddings(ls_module *self, ls_tensor *const *indices, int64_t n, void *user)
 {
     const ls_norm_layer *norm = ls_as_layer_norm(self);
     ls_module *const *embeddings = user;
@@ -89,18 +83,19 @@ static ls_tensor *norm_of_embeddings(ls_module *self, ls_tensor *const *indices,
         tables[i] = e->weight;
         if (e->padding >= 0) opts.padding_idx[i] = e->padding;
     }
-    return ls_embedding_layer_norm_sized(tables, indices, n, &opts, LS_OPTS_SIZE(ls_embedding_layer_norm_opts));
+    size_t size = LS_OPTS_SIZE(ls_embedding_layer_norm_opts);
+    return LS_OUTPUTS(ls_embedding_layer_norm_sized(tables, indices, n, &opts, size));
 }
 
 ls_tensor *ls_forward_embeddings_norm(int n, ls_module **embeddings, ls_tensor *const *indices, ls_module *norm)
 {
     if (norm_is_one_pass(n, embeddings, norm)) {
-        ls_tensor *y = ls_forward_as(norm, norm_of_embeddings, indices, n, embeddings);
+        ls_outputs y = ls_forward_as(norm, norm_of_embeddings, indices, n, embeddings);
         for (int i = 0; i < n; i++) {
             embeddings[i]->output_count = norm->output_count;
             embeddings[i]->output[0] = norm->output[0];
         }
-        return y;
+        return y.item[0];
     }
     ls_tensor *sum = ls_forward(embeddings[0], indices[0]);
     for (int i = 1; i < n; i++) sum = ls_add(sum, ls_forward(embeddings[i], indices[i]));

@@ -226,12 +226,13 @@ static void forward(ls_module *module, ls_tensor *const *inputs, int64_t n, int 
     leave(module, outside, out);
 }
 
-ls_tensor *ls_forward_as(ls_module *module, ls_forward_n_fn *function, ls_tensor *const *inputs, int64_t n, void *user)
+ls_outputs ls_forward_as(ls_module *module, ls_forward_all_fn *function, ls_tensor *const *inputs, int64_t n,
+                         void *user)
 {
     surroundings outside = enter(module);
-    ls_outputs out = {.count = 1, .item = {function(module, inputs, n, user)}};
+    ls_outputs out = function(module, inputs, n, user);
     leave(module, outside, &out);
-    return out.item[0];
+    return out;
 }
 
 ls_tensor *ls_forward_n(ls_module *module, ls_tensor *const *inputs, int64_t count)

@@ -48,6 +48,17 @@ ls_tensor *ls_attend(int64_t heads, ls_tensor *query, ls_tensor *key, ls_tensor 
 /* Its options with what layers take as one input: a mask, or, where it is integers, lengths; NULL: neither. */
 ls_attention_opts ls_attention_by(ls_tensor *mask_or_lengths, double dropout, bool causal);
 
+/* Is there something to do before or after its forward function: hooks, computing again, another precision? Then it is
+ * not run as a part of something else. */
+static inline bool ls_is_watched(const ls_module *module)
+{
+    return module->hooks || module->recomputes || module->object.prepared;
+}
+
+/* norm(dropout(x, p) + residual), and the sum as second output. In one pass where nobody wants to see what is in
+ * between. */
+ls_outputs ls_forward_add_norm(ls_module *norm, ls_tensor *x, ls_tensor *residual, double p);
+
 /* y = norm(embeddings[0](indices[0]) + embeddings[1](indices[1]) + ...), with n of them. In one pass where nobody wants
  * to see what is in between. */
 ls_tensor *ls_forward_embeddings_norm(int n, ls_module **embeddings, ls_tensor *const *indices, ls_module *norm);

@@ -81,7 +81,8 @@ void ls_hooks_free(ls_module *module);
 bool ls_module_has_gradients(const ls_module *module);
 
 /* Run another function as the forward function of a module: in its scope, on its path. */
-ls_tensor *ls_forward_as(ls_module *module, ls_forward_n_fn *forward, ls_tensor *const *inputs, int64_t n, void *user);
+ls_outputs ls_forward_as(ls_module *module, ls_forward_all_fn *forward, ls_tensor *const *inputs, int64_t n,
+                         void *user);
 
 /* Is a number of inputs right? Records an error where it is not. */
 bool ls_layer_takes(const ls_module *module, int64_t n, int least, int most);

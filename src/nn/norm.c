@@ -1,6 +1,8 @@
 /* norm.c - normalisation layers. */
 #include "nn/layers.h"
 
+#include "ops/op.h"
+
 static void add_affine(ls_norm_layer *m, ls_shape shape, bool affine, bool bias)
 {
     if (!affine) return;
@@ -67,6 +69,28 @@ static ls_tensor *layer_norm_forward(ls_module *self, ls_tensor *const *x, int64
 const ls_norm_layer *ls_as_layer_norm(const ls_module *module)
 {
     return module && module->forward_n == layer_norm_forward ? (const ls_norm_layer *)module : NULL;
+}
+
+static ls_outputs add_norm(ls_module *self, ls_tensor *const *x, int64_t n, void *user)
+{
+    (void)n;
+    const ls_norm_layer *m = ls_as_layer_norm(self);
+    ls_dtype type = ls_dtype_promote(ls_dtype_of(x[0]), ls_dtype_of(x[1])); /* what an addition gives */
+    ls_tensor *sum, *y;
+    y = ls_dropout_add_layer_norm_sum(op_as(x[0], type), op_as(x[1], type), m->weight, m->bias, *(const double *)user,
+                                      m->epsilon, &sum);
+    return LS_OUTPUTS(y, sum);
+}
+
+ls_outputs ls_forward_add_norm(ls_module *norm, ls_tensor *x, ls_tensor *residual, double p)
+{
+    if (ls_as_layer_norm(norm) && !ls_is_watched(norm) && ls_is_valid(x) && ls_is_valid(residual)) {
+        ls_outputs both = ls_forward_as(norm, add_norm, (ls_tensor *[]){x, residual}, 2, &p);
+        norm->output_count = both.item[0]->life == LS_LIFE_LIVE;
+        return both;
+    }
+    ls_tensor *sum = ls_add(p > 0 ? ls_dropout(x, p) : x, residual);
+    return LS_OUTPUTS(ls_forward(norm, sum), sum);
 }
 
 ls_module *ls_layer_norm_new_shape_sized(ls_run *run, ls_shape shape, const ls_layer_norm_opts *given, size_t opts_size)

@@ -168,33 +168,36 @@ BACK(layer_norm)
 {
     ls_tensor *x = node->saved[0];
     ls_tensor *in[5] = {dy[0], x, node->saved[1], node->saved[2], node->saved[3]};
-    if (ls_wants(node, 0)) dx[0] = op_new(x, x->view.dtype, ls_view_shape(&x->view));
-    int32_t *accumulate = &node->attrs.norm.accumulate;
-    ls_tensor *out[3] = {dx[0], op_gradient(node, 1, x, 1, accumulate, dx), op_gradient(node, 2, x, 2, accumulate, dx)};
+    ls_tensor *out[3];
+    for (int i = 0; i < 3; i++) out[i] = op_gradient(node, i, x, i, &node->attrs.norm.accumulate, dx);
     op_submit(LS_OP_layer_norm_grad, 5, in, 3, out, &node->attrs);
 }
 
-ls_tensor *ls_dropout_add_layer_norm(ls_tensor *x, ls_tensor *residual, ls_tensor *weight, ls_tensor *bias, double p,
-                                     double epsilon)
+ls_tensor *ls_dropout_add_layer_norm_sum(ls_tensor *x, ls_tensor *residual, ls_tensor *weight, ls_tensor *bias,
+                                         double p, double epsilon, ls_tensor **sum)
 {
     ls_opcode op = LS_OP_dropout_add_layer_norm;
     ls_tensor *in[4] = {x, residual, weight, bias};
     int64_t size, numel;
     ls_run *run = op_begin(op, 2, 4, in);
+    if (sum) *sum = op_poison(x ? x : residual);
     if (!run || !layer_norm_fits(run, op, x, weight, bias, epsilon, &size)) return op_poison(x ? x : residual);
     if (!(p >= 0 && p <= 1)) return op_error(run, op, LS_ERR_VALUE, "probability %g is not in [0, 1]", p);
     if (!op_same_shape(&x->view, &residual->view))
         return op_error(run, op, LS_ERR_SHAPE, "%s and residual %s", OP_TEXT(x), OP_TEXT(residual));
     in[1] = op_as(residual, x->view.dtype);
     if (ls_failed(run)) return &run->poison;
-    if (!ls_device_supports(x->storage->device, op))
-        return ls_layer_norm(ls_add(p > 0 ? ls_dropout(x, p) : x, in[1]), weight, bias, epsilon);
+    if (!ls_device_supports(x->storage->device, op)) {
+        ls_tensor *added = ls_add(p > 0 ? ls_dropout(x, p) : x, in[1]);
+        if (sum) *sum = added;
+        return ls_layer_norm(added, weight, bias, epsilon);
+    }
 
     ls_attrs attrs = {.norm = {.epsilon = epsilon, .groups = size, .dropout = p}};
     ls_shape shape = ls_view_shape(&x->view);
     bool record = ls_must_record(run, 4, in);
     ls_tensor *out[4] = {op_new(x, x->view.dtype, shape)};
-    if (record) out[1] = op_new(x, x->view.dtype, shape);
+    if (record || sum) out[1] = op_new(x, x->view.dtype, shape);
     if (record) out[2] = op_new(x, statistics_type(x), LS_SHAPE(2, rows_of(x, size)));
     numel = ls_shape_numel(shape);
     ls_tensor *live = NULL;
@@ -203,8 +206,9 @@ ls_tensor *ls_dropout_add_layer_norm(ls_tensor *x, ls_tensor *residual, ls_tenso
     if (p > 0 && record && ls_view_contiguous(&x->view) && ls_view_contiguous(&in[1]->view))
         out[3] = op_new(x, LS_U8, LS_SHAPE((numel + 255) / 256 * 32));
     ls_node *node;
-    if (!op_submit_live(op, 4, in, 4, out, &attrs, live) || !op_record(op, 4, in, 1, out, &attrs, &node))
+    if (!op_submit_live(op, 4, in, 4, out, &attrs, live) || !op_record(op, 4, in, sum ? 2 : 1, out, &attrs, &node))
         return &run->poison;
+    if (sum) *sum = out[1];
     if (node) {
         ls_save(node, out[1]);
         ls_save(node, out[2]);
@@ -215,23 +219,48 @@ ls_tensor *ls_dropout_add_layer_norm(ls_tensor *x, ls_tensor *residual, ls_tenso
     return out[0];
 }
 
+ls_tensor *ls_dropout_add_layer_norm(ls_tensor *x, ls_tensor *residual, ls_tensor *weight, ls_tensor *bias, double p,
+                                     double epsilon)
+{
+    return ls_dropout_add_layer_norm_sum(x, residual, weight, bias, p, epsilon, NULL);
+}
+
 ls_tensor *ls_add_layer_norm(ls_tensor *x, ls_tensor *residual, ls_tensor *weight, ls_tensor *bias, double epsilon)
 {
     return ls_dropout_add_layer_norm(x, residual, weight, bias, 0, epsilon);
 }
 
+/* Memory for the gradient of the sum, output 1 of the gradient's call, which becomes that of the residual: what came
+ * back for the sum itself, to be added to; or, unless a gradient of x is made from it, what the residual got
+ * elsewhere. */
+static ls_tensor *sum_gradient(ls_node *node, ls_tensor *came_back, ls_tensor *sum, ls_tensor **dx)
+{
+    int32_t *accumulate = &node->attrs.norm.accumulate;
+    if (!came_back && !ls_wants(node, 0)) return op_gradient(node, 1, sum, 1, accumulate, dx);
+    ls_tensor *target = came_back ? ls_grad_taken(node, 1) : NULL;
+    if (came_back) *accumulate |= 1 << 1;
+    if (!target) {
+        target = op_new(sum, sum->view.dtype, ls_view_shape(&sum->view));
+        if (came_back && target->life == LS_LIFE_LIVE) ls_raw_copy(target, came_back);
+    }
+    if (ls_wants(node, 1)) dx[1] = target;
+    return target;
+}
+
 BACK(dropout_add_layer_norm)
 {
-    ls_tensor *sum = node->saved[0], *in[5] = {dy[0], sum, node->saved[1], node->saved[2], node->saved[3]};
-    bool drops = node->attrs.norm.dropout > 0, to_x = ls_wants(node, 0), to_residual = ls_wants(node, 1);
-    ls_tensor *out[4] = {NULL};
-    for (int i = 0; i < 2; i++) /* without dropout both are one */
-        if (i == 0 ? to_x && drops : to_residual || (to_x && !drops))
-            out[i] = op_new(sum, sum->view.dtype, ls_view_shape(&sum->view));
+    ls_tensor *sum = node->saved[0], *came_back = node->n_out > 1 ? dy[1] : NULL;
+    ls_tensor *in[5] = {dy[0], sum, node->saved[1], node->saved[2], node->saved[3]}, *out[4] = {NULL};
+    ls_shape shape = ls_view_shape(&sum->view);
+    bool drops = node->attrs.norm.dropout > 0, to_x = ls_wants(node, 0);
+    if (!dy[0]) in[0] = op_full(sum, sum->view.dtype, 0, shape); /* only the sum was used */
+    if (to_x && drops) out[0] = dx[0] = op_new(sum, sum->view.dtype, shape);
+    if (ls_wants(node, 1) || (to_x && !drops) || came_back) /* without dropout both gradients are one */
+        out[1] = sum_gradient(node, came_back, sum, dx);
     for (int i = 2; i < 4; i++) out[i] = op_gradient(node, i, sum, i, &node->attrs.norm.accumulate, dx);
+    if (ls_failed(sum->run)) return;
     op_submit_live(LS_OP_dropout_add_layer_norm_grad, 5, in, 4, out, &node->attrs, node->saved[4]);
-    if (to_x) dx[0] = out[drops ? 0 : 1];
-    if (to_residual) dx[1] = out[1];
+    if (to_x && !drops) dx[0] = out[1];
 }
 
 /* ---- embedding and layer norm ---- */

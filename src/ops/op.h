@@ -116,6 +116,10 @@ static inline bool op_widens(const ls_run *run, ls_opcode op)
 ls_tensor *ls_conv2d_norm(ls_tensor *x, ls_tensor *weight, ls_tensor *bias, const ls_conv2d_opts *geometry,
                           const ls_batch_norm_opts *norm);
 
+/* ls_dropout_add_layer_norm(), and in *sum what was normalised; with gradients of both. sum may be NULL. */
+ls_tensor *ls_dropout_add_layer_norm_sum(ls_tensor *x, ls_tensor *residual, ls_tensor *weight, ls_tensor *bias,
+                                         double p, double epsilon, ls_tensor **sum);
+
 /* ls_embedding() where row `padding` of the table gets no gradient; -1: every row does. */
 ls_tensor *ls_embedding_padded(ls_tensor *table, ls_tensor *index, int64_t padding);
 /* In a backward function: the gradient of a table [V,D] (input `input`), from whose rows those at index were picked and

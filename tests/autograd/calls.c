@@ -120,6 +120,17 @@ static ls_tensor *through_conv(ls_tensor *h, ls_tensor *w)
     return ls_tanh(ls_conv2d(h, ls_reshape(w, ls_dim(w, 0), ls_dim(w, 1), 1, 1), NULL));
 }
 
+static ls_tensor *through_norm(ls_tensor *h, ls_tensor *w)
+{
+    return ls_tanh(ls_layer_norm(h, ls_select(w, 0, 0), ls_select(w, 0, 1), 1e-5));
+}
+
+static ls_tensor *through_residual_norm(ls_tensor *h, ls_tensor *w)
+{
+    ls_tensor *x = ls_mul_scalar(ls_ones(run, LS_F32, 3, 5, 6), 0.5);
+    return ls_tanh(ls_add_layer_norm(x, h, ls_select(w, 0, 0), ls_select(w, 0, 1), 1e-5));
+}
+
 /* h + branch(h), where h has a history: its gradient comes from both. */
 static void meets_in_the_product(branch_fn *branch, ls_shape shape, const char *name)
 {
@@ -137,6 +148,12 @@ static void meets_in_the_product(branch_fn *branch, ls_shape shape, const char *
     ls_backward(run, ls_sum(ls_mul(ls_mul_scalar(x, 2), weights)));
     double difference = ls_item(ls_max(ls_abs(ls_sub(both, ls_grad(x)))));
     CHECK_MSG(difference < 1e-4, "%s: the gradient is %g off", name, difference);
+}
+
+static void branches_meet_in_the_norm(void)
+{
+    meets_in_the_product(through_norm, LS_SHAPE(3, 5, 6), "layer norm");
+    meets_in_the_product(through_residual_norm, LS_SHAPE(3, 5, 6), "layer norm of a sum");
 }
 
 static void branches_meet_in_the_product(void)
@@ -178,6 +195,7 @@ int main(int argc, char **argv)
     CHECK_RUN(a_frozen_scale_leaves_the_shift_in_place);
     CHECK_RUN(batches_are_counted_by_the_host);
     CHECK_RUN(branches_meet_in_the_product);
+    CHECK_RUN(branches_meet_in_the_norm);
     CHECK_RUN(branches_meet_in_any_order_of_memory);
     CHECK_RUN(a_tensor_times_itself);
     run->device->table = cpu;

@@ -108,6 +108,20 @@ typedef struct options {
     bool weight, bias, residual;
 } options;
 
+/* The same gradient of what was normalised, output `output` of the call, on top of what is there. */
+static void check_added(problem *p, ls_call back, int output, const double *want, placement layout)
+{
+    operand dx = operand_noise(p->dtype, p->shape, layout, 6);
+    double *total = values(&dx, p->n);
+    for (int64_t i = 0; i < p->n; i++) total[i] += want[i];
+    back.out[output] = &dx.view;
+    back.attrs.norm.accumulate = 1 << output;
+    run(&back);
+    check_all("dx, added", p, &dx, total, 4);
+    free(total);
+    operand_free(&dx);
+}
+
 static void check_rows(problem *p, ls_opcode op, int64_t attribute, ls_shape vector, ls_shape statistics,
                        placement layout, options with)
 {
@@ -167,6 +181,7 @@ static void check_rows(problem *p, ls_opcode op, int64_t attribute, ls_shape vec
     run(&back);
     double terms = sqrt((double)p->n / (double)p->coefficients) + 1;
     check_all("dx", p, &dx, want, 4);
+    if (op == LS_OP_layer_norm) check_added(p, back, with.residual ? 1 : 0, want, layout);
     if (with.weight) check_all("dweight", p, &dweight, dw, terms);
     if (with.bias) check_all("dbias", p, &dbias, db, terms);
     free(s);

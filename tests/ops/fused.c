@@ -2,8 +2,10 @@
  * gradients, for every number type and ISA, whatever the layout. */
 #include <lockstep.h>
 
+#include "base/parallel.h"
 #include "check.h"
 #include "kernels/kernels.h"
+#include "ops/op.h"
 
 static ls_run *run;
 
@@ -67,6 +69,48 @@ static ls_tensor *in_one_step(ls_tensor **in)
 static ls_tensor *in_three_steps(ls_tensor **in)
 {
     return ls_layer_norm(ls_add(ls_dropout(in[0], 0.25), in[1]), in[2], in[3], 1e-5);
+}
+
+/* What is normalised goes on, too, as in a layer that begins with its norm. */
+static ls_tensor *sum_in_one_step(ls_tensor **in)
+{
+    ls_tensor *sum, *y = ls_dropout_add_layer_norm_sum(in[0], in[1], in[2], in[3], 0.25, 1e-5, &sum);
+    return ls_add(ls_sin(y), sum);
+}
+
+static ls_tensor *sum_in_three_steps(ls_tensor **in)
+{
+    ls_tensor *sum = ls_add(ls_dropout(in[0], 0.25), in[1]);
+    return ls_add(ls_sin(ls_layer_norm(sum, in[2], in[3], 1e-5)), sum);
+}
+
+static ls_tensor *only_the_sum(ls_tensor **in)
+{
+    ls_tensor *sum, *y = ls_dropout_add_layer_norm_sum(in[0], in[1], in[2], in[3], 0.25, 1e-5, &sum);
+    return ls_add(sum, ls_mul_scalar(ls_detach(y), 0));
+}
+
+static ls_tensor *only_the_sum_in_two_steps(ls_tensor **in)
+{
+    return ls_add(ls_dropout(in[0], 0.25), in[1]);
+}
+
+static void the_sum_goes_on(void)
+{
+    static const ls_dtype types[] = {LS_F64, LS_F32, LS_BF16, LS_F16};
+    for (size_t t = 0; t < sizeof types / sizeof *types; t++) {
+        const char *where = ls_dtype_name(types[t]);
+        ls_tensor *in[MOST_INPUTS] = {
+            random_leaf(types[t], LS_SHAPE(70, 33), true), random_leaf(types[t], LS_SHAPE(70, 33), false),
+            random_leaf(types[t], LS_SHAPE(33), false), random_leaf(types[t], LS_SHAPE(33), false)};
+        outcome one = outcome_of(sum_in_one_step, in, 4), three = outcome_of(sum_in_three_steps, in, 4);
+        same_bits(one.y, three.y, "norm and sum", where);
+        for (int i = 0; i < 4; i++) near(one.gradient[i], three.gradient[i], "gradient of norm and sum", where);
+        one = outcome_of(only_the_sum, in, 2), three = outcome_of(only_the_sum_in_two_steps, in, 2);
+        same_bits(one.y, three.y, "sum", where);
+        for (int i = 0; i < 2; i++) same_bits(one.gradient[i], three.gradient[i], "gradient of the sum", where);
+        for (int i = 2; i < 4; i++) ls_clear_grad(in[i]);
+    }
 }
 
 static void compare_norms(ls_dtype dtype, int64_t rows, int64_t n, bool turned)
@@ -160,6 +204,33 @@ static void embedding_layer_norm_is_its_operators(void)
     ls_isa_cap(best);
 }
 
+static void compare_threads(function *f, ls_tensor **in, int n, const char *what)
+{
+    ls_parallel_set_width(1);
+    outcome alone = outcome_of(f, in, n);
+    ls_parallel_set_width(2);
+    outcome two = outcome_of(f, in, n);
+    ls_parallel_set_width(0);
+    same_bits(alone.y, two.y, what, "1 and 2 threads");
+    for (int i = 0; i < n; i++) same_bits(alone.gradient[i], two.gradient[i], what, "gradients by 1 and 2 threads");
+}
+
+static void bits_do_not_depend_on_the_number_of_threads(void)
+{
+    words = random_index(50, LS_SHAPE(3, 300));
+    positions = ls_arange(run, LS_I64, 300, 0, 1);
+    types = random_index(2, LS_SHAPE(3, 300));
+    ls_tensor *in[MOST_INPUTS] = {random_leaf(LS_F32, LS_SHAPE(50, 96), false),
+                                  random_leaf(LS_F32, LS_SHAPE(300, 96), false),
+                                  random_leaf(LS_F32, LS_SHAPE(2, 96), false), random_leaf(LS_F32, LS_SHAPE(96), false),
+                                  random_leaf(LS_F32, LS_SHAPE(96), false)};
+    compare_threads(picked_in_one_step, in, 5, "embedding and norm");
+    in[0] = random_leaf(LS_F32, LS_SHAPE(900, 96), false);
+    in[1] = random_leaf(LS_F32, LS_SHAPE(900, 96), false);
+    in[2] = random_leaf(LS_F32, LS_SHAPE(96), false);
+    compare_threads(sum_in_one_step, in, 4, "sum and norm");
+}
+
 static void a_padding_row_gets_no_gradient(void)
 {
     ls_tensor *table = ls_set_requires_grad(ls_randn(run, LS_F32, 4, 8), true);
@@ -227,8 +298,10 @@ int main(int argc, char **argv)
     run = ls_init(NULL, NULL, .seed = 1);
     CHECK_RUN(dropout_add_layer_norm_is_three_operators);
     CHECK_RUN(embedding_layer_norm_is_its_operators);
+    CHECK_RUN(bits_do_not_depend_on_the_number_of_threads);
     CHECK_RUN(a_padding_row_gets_no_gradient);
     CHECK_RUN(wrong_tables_are_told);
+    CHECK_RUN(the_sum_goes_on);
     CHECK_RUN(nan_stays_in_its_row);
     CHECK_RUN(a_norm_drops_what_it_adds_to_a_residual);
     CHECK_MSG(ls_error(run) == LS_OK, "%s", ls_error_message(run));

@@ -280,7 +280,7 @@ static ls_matrix rows_from(ls_dtype dtype, ls_matrix x, int64_t row)
     return (ls_matrix){advance(x.data, dtype, row * x.pitch), x.pitch};
 }
 
-/* Operands of the walk: dy, x, dsum?, dx? */
+/* Operands of the walk: dy, x, more?, dsum?, dx? */
 static void backward_rows(void *arg, const ls_block *block)
 {
     const backward *b = arg;
@@ -292,12 +292,13 @@ static void backward_rows(void *arg, const ls_block *block)
     if (block->opens && b->sums) memset(totals, 0, (size_t)(2 * n) * sizeof *totals);
     args.dweight = partial;
     args.dbias = b->sums ? partial + b->vector : NULL;
-    ls_matrix dsum = block->at[block->at[2].data ? 2 : 3], dx = block->at[3];
+    ls_matrix dsum = block->at[block->at[3].data ? 3 : 4], dx = block->at[4];
     for (int64_t r = 0, dropped = 0; r < block->rows; r += args.rows) {
         args.rows = block->rows - r;
         if (b->sums && args.rows > SUM_ROWS) args.rows = SUM_ROWS;
         args.dy = rows_from(args.dtype, block->at[0], r);
         args.x = rows_from(args.dtype, block->at[1], r);
+        args.more = rows_from(args.dtype, block->at[2], r);
         args.dx = rows_from(args.dtype, dsum, r);
         args.mean = advance((void *)(uintptr_t)b->args.mean, wide, block->first + r);
         args.rstd = advance((void *)(uintptr_t)b->args.rstd, wide, block->first + r);
@@ -326,7 +327,7 @@ static void sum_blocks(void *arg, int64_t begin, int64_t end)
 typedef struct gradient {
     const ls_operand *dy, *x, *weight;             /* x: what was normalised */
     const ls_operand *dsum, *dx, *dweight, *dbias; /* dx: of what was dropped */
-    int32_t accumulate_dweight, accumulate_dbias;
+    int32_t accumulate_dsum, accumulate_dweight, accumulate_dbias;
 } gradient;
 
 /* b: mean, rstd and drop are set. */
@@ -335,7 +336,8 @@ static ls_status differentiate(const gradient *g, int64_t n, backward *b, ls_mes
     const ls_operand *dy = g->dy;
     if (!n) return LS_OK;
     uint32_t dims = trailing_dims(dy, n);
-    ls_rows rows[4] = {ls_rows_of(dy, dims), ls_rows_of(g->x, dims), ls_rows_of(g->dsum, dims),
+    const ls_operand *more = g->accumulate_dsum ? g->dsum : NULL;
+    ls_rows rows[5] = {ls_rows_of(dy, dims), ls_rows_of(g->x, dims), ls_rows_of(more, dims), ls_rows_of(g->dsum, dims),
                        ls_rows_of(g->dx, dims)};
     ls_dtype wide = ls_compute_dtype(dy->dtype);
     b->args.dtype = dy->dtype;
@@ -361,7 +363,7 @@ static ls_status differentiate(const gradient *g, int64_t n, backward *b, ls_mes
     b->args.weight = coefficients(g->weight, wide, b->partial + (size_t)b->blocks * 2 * b->vector, n, 1);
     if (!rows[0].count) memset(b->totals, 0, totals);
 
-    ls_status status = ls_rows_walk(rows, 2, 2, block_rows, backward_rows, b, why);
+    ls_status status = ls_rows_walk(rows, 3, 2, block_rows, backward_rows, b, why);
     if (status != LS_OK) return status;
     if (b->blocks > 1) ls_parallel_for(2 * n, 4096, sum_blocks, b);
     ls_plain_total(g->dweight, b->totals, g->accumulate_dweight);
@@ -371,7 +373,7 @@ static ls_status differentiate(const gradient *g, int64_t n, backward *b, ls_mes
 
 /* in: dy, x [..., D], mean [rows], rstd [rows], weight [D]?
  * out: dx?, dweight [D]?, dbias [D]? (absent: not wanted)
- * attrs.norm.accumulate: dweight, dbias. D, types and plain arrays as in layer_norm. */
+ * attrs.norm.accumulate: dx, dweight, dbias. D, types and plain arrays as in layer_norm. */
 ls_status ls_cpu_layer_norm_grad(const ls_call *call, ls_message *why)
 {
     int32_t accumulate = call->attrs.norm.accumulate;
@@ -381,6 +383,7 @@ ls_status ls_cpu_layer_norm_grad(const ls_call *call, ls_message *why)
                   .dsum = call->out[0],
                   .dweight = call->out[1],
                   .dbias = call->out[2],
+                  .accumulate_dsum = accumulate & 1,
                   .accumulate_dweight = accumulate & 2,
                   .accumulate_dbias = accumulate & 4};
     backward b = {.args = {.mean = call->in[2]->data, .rstd = call->in[3]->data}, .drop = {.unit = 1}};
@@ -390,8 +393,8 @@ ls_status ls_cpu_layer_norm_grad(const ls_call *call, ls_message *why)
 /* in: dy, sum [..., D], statistics [2, rows], weight [D]?, kept?
  * out: dx?, dresidual?, dweight [D]?, dbias [D]? (absent: not wanted)
  * dresidual is the gradient of sum; dx is that after the same dropout, and only asked for where there is one. kept as
- * forward wrote it, or absent: then the numbers are drawn again. attrs.norm as in forward, and accumulate: dweight,
- * dbias. */
+ * forward wrote it, or absent: then the numbers are drawn again. attrs.norm as in forward, and accumulate: dresidual
+ * (dx is then made of the total), dweight, dbias. */
 ls_status ls_cpu_dropout_add_layer_norm_grad(const ls_call *call, ls_message *why)
 {
     int32_t accumulate = call->attrs.norm.accumulate;
@@ -402,6 +405,7 @@ ls_status ls_cpu_dropout_add_layer_norm_grad(const ls_call *call, ls_message *wh
                   .dx = call->out[0],
                   .dweight = call->out[2],
                   .dbias = call->out[3],
+                  .accumulate_dsum = accumulate & 2,
                   .accumulate_dweight = accumulate & 4,
                   .accumulate_dbias = accumulate & 8};
     backward b = {.args = {.mean = statistics_row(call->in[2], 0), .rstd = statistics_row(call->in[2], 1)},

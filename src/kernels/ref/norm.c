@@ -79,7 +79,7 @@ static void layer_norm_grad(const ls_layer_norm_grad_rows *a)
         for (int64_t i = 0; i < a->n; i++) {
             double xhat = (get(a->dtype, a->x, r, i) - mean) * rstd;
             double g = get(a->dtype, a->dy, r, i) * ls_get(wide, a->weight, i);
-            put(a->dtype, a->dx, r, i, rstd * (g - avg - xhat * avg_xhat));
+            put(a->dtype, a->dx, r, i, get(a->dtype, a->more, r, i) + rstd * (g - avg - xhat * avg_xhat));
         }
     }
 }
