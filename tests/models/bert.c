@@ -183,6 +183,11 @@ static void a_saved_model_comes_back(void)
 
     CHECK(ls_bert_new(run, folder, .intermediate_size = 32) == NULL);
     check_error(run, LS_ERR_SHAPE, "bert_models: ls_load_state_dict: encoder.layer.0.intermediate.dense.weight");
+    /* Transformers makes the head for answers of num_labels */
+    CHECK(ls_save_model(run, answers, folder));
+    text = file_text("bert_models/config.json", NULL);
+    CHECK_MSG(text && strstr(text, "\"LABEL_1\": 1") && !strstr(text, "LABEL_2"), "%s", text);
+    free(text);
     folder_remove(folder);
     ls_finish(run);
 }
@@ -378,6 +383,10 @@ static void words_alone_are_enough(void)
         check_error(run, LS_ERR_VALUE, "length 5 of sequence 1; there are 4 positions");
         ls_forward_all(packed, ids, integers(run, LS_SHAPE(3), (int64_t[]){4, 4, 4}));
         check_ok(run);
+        ls_forward_all(padded, ls_full(run, LS_I64, 5, 1, k ? 10 : 12)); /* roberta counts from padding + 1 */
+        check_ok(run);
+        ls_forward_all(padded, ls_full(run, LS_I64, 5, 1, k ? 11 : 13));
+        check_error(run, LS_ERR_SHAPE, k ? "allows 10" : "allows 12");
     }
     folder_remove(folder);
     ls_finish(run);
