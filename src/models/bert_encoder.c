@@ -226,6 +226,7 @@ static ls_outputs encoder_forward(ls_module *self, ls_tensor *const *x, int64_t 
     ls_tensor *ids = x[0], *mask = n > 1 ? x[1] : NULL, *types = n > 2 ? x[2] : NULL;
     if (!ls_layer_takes(self, n, 1, 3) || !check_ids(e, ids)) return LS_OUTPUTS(&run->poison);
     if (mask && ls_check_live(run, mask, self->kind)) mask = usable_mask(run, ids, mask);
+    if (types && ls_dtype_size(ls_dtype_of(types)) == 1) types = ls_cast(types, LS_I64); /* as tokenizers keep them */
     ls_packing packing = {0};
     if (e->unpad && mask && ls_ndim(mask) == 1) packing = ls_packing_of(mask, ls_dim(ids, 1));
     if (ls_failed(run)) return LS_OUTPUTS(&run->poison);

@@ -328,7 +328,9 @@ static void lengths_are_as_good_as_masks(void)
     ls_tensor *types = integers(run, LS_SHAPE(2, 4), (int64_t[]){0, 0, 0, 0, 0, 0, 0, 0});
     ls_tensor *logits = ls_forward(model, ids, mask);
     CHECK(difference(logits, ls_forward(model, ids, lengths)) < 1e-6);
-    CHECK(difference(logits, ls_forward(model, ids, ls_cast(mask, LS_BOOL), types)) < 1e-6);
+    CHECK(difference(logits, ls_forward(model, ids, ls_cast(mask, LS_BOOL), ls_cast(types, LS_I8))) < 1e-6);
+    CHECK(difference(logits, ls_forward(model, ls_cast(ids, LS_I32), ls_cast(mask, LS_I8))) < 1e-6);
+    CHECK(difference(logits, ls_forward(model, ids, ls_sum_dim(ls_cast(mask, LS_I8), 1, false))) < 1e-6);
     CHECK(difference(logits, ls_forward(model, ids)) > 1e-6); /* padding counts */
     ls_tensor *short_ids = ls_slice(ls_slice(ids, 0, 1, 2, 1), 1, 0, 2, 1);
     CHECK(difference(ls_slice(logits, 0, 1, 2, 1), ls_forward(model, short_ids, NULL, NULL)) < 1e-6);

@@ -12,7 +12,7 @@
  *     input_ids [B,S]        numbers of words, i64 or i32
  *     attention_mask [B,S]   not 0 where there is a word. Or lengths [B]: sequence b has words at its first lengths[b]
  *                            positions, and nothing is computed between the others
- *     token_type_ids [B,S]   0 or 1: which of two sentences; all 0 where they are not given
+ *     token_type_ids [B,S]   0 or 1, integers: which of two sentences; all 0 where they are not given
  *
  * With a mask numbers are those of Transformers at every position. With lengths they are at words, and without meaning
  * behind them; answers are not looked for there. */
