@@ -17,7 +17,7 @@ typedef struct command {
 } command;
 
 extern const command command_config, command_env, command_help, command_inspect, command_launch, command_plot,
-    command_test, command_version;
+    command_test, command_tokenize, command_version;
 
 /* All commands in the order of `lockstep help`; the row after the last is NULL. */
 extern const command *const commands[];

@@ -34,8 +34,9 @@ typedef struct ls_tokenizer_opts {
 #define ls_tokenizer_opts_defaults                                                                                     \
     .lower_case = LS_AUTO, .strip_accents = LS_AUTO, .split_chinese = LS_AUTO, .clean_text = LS_AUTO
 
-/* WordPiece, as BERT and its relatives have it, from a vocab.txt with a token on each line.
- * NULL (and an error) where the file is not one. */
+/* WordPiece, as BERT and its relatives have it, from the folder of a model, a tokenizer.json, or a vocab.txt with a
+ * token on each line. In a folder tokenizer.json comes before vocab.txt, and tokenizer_config.json is heard. NULL (and
+ * an error) where a file asks for anything that is not BERT's. */
 #define ls_tokenizer_new(run, ...) LS_CALL_2(ls_tokenizer_new, ls_tokenizer_opts, run, __VA_ARGS__, )
 LS_API ls_tokenizer *ls_tokenizer_new_sized(ls_run *run, const char *path, const ls_tokenizer_opts *opts,
                                             size_t opts_size);

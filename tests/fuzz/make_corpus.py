@@ -233,5 +233,41 @@ def pictures():
         put("image", "jpeg_%d" % choice, bytes([choice]) + jpeg())
 
 
-for make in (archives, texts, messages, meetings, values, pictures):
+def tokenizers():
+    tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "un", "##aff", "##able", "the", "##\u0327", "\u4e2d", "caf", "##e"]
+    lines = "\n".join(tokens).encode() + b"\n"
+    text = "The unaffable [MASK] caf\u00e9\u0301 \u4e2d\u4e2d x\u0327\u0301 \uac01.".encode() + b"\xff\xed\xa0\x80 \0"
+    for choice in (0, 2, 8, 24, 46):
+        put("tokenizer", "lines_%d" % choice, bytes([choice]) + lines + b"\xfe" + text)
+    put("tokenizer", "lines_twice", b"\0[UNK]\r\na\na \n\n\n##\xfea aa")
+    put("tokenizer", "lines_not_text", b"\0[UNK]\n\xff\n")
+    token = lambda i, content, **other: dict({"id": i, "content": content, "single_word": False, "lstrip": False, "rstrip": False,
+                                              "normalized": False, "special": True}, **other)
+    special = lambda name, type_id=0: {"SpecialToken": {"id": name, "type_id": type_id}}
+    sequence = lambda name, type_id=0: {"Sequence": {"id": name, "type_id": type_id}}
+    whole = {
+        "version": "1.0", "truncation": None, "padding": None,
+        "added_tokens": [token(2, "[CLS]"), token(4, "[MASK]", lstrip=True), token(13, "Caf\u00c9", normalized=True, special=False),
+                         token(14, "<x>", rstrip=True)],
+        "normalizer": {"type": "BertNormalizer", "clean_text": True, "handle_chinese_chars": True, "strip_accents": None,
+                       "lowercase": True},
+        "pre_tokenizer": {"type": "BertPreTokenizer"},
+        "post_processor": {"type": "TemplateProcessing", "single": [special("[CLS]"), sequence("A"), special("[SEP]")],
+                           "pair": [special("[CLS]"), sequence("A"), special("[SEP]"), sequence("B", 1), special("[SEP]", 1)],
+                           "special_tokens": {name: {"id": name, "ids": [i], "tokens": [name]} for name, i in (("[CLS]", 2), ("[SEP]", 3))}},
+        "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True},
+        "model": {"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##", "max_input_chars_per_word": 100,
+                  "vocab": {name: i for i, name in enumerate(tokens)}},
+    }
+    for choice in (1, 3, 9, 25, 47):
+        put("tokenizer", "json_%d" % choice, bytes([choice]) + json.dumps(whole).encode() + b"\xfe" + text)
+    bert = dict(whole, post_processor={"type": "BertProcessing", "sep": ["[SEP]", 3], "cls": ["[CLS]", 2]})
+    put("tokenizer", "json_bert", b"\1" + json.dumps(bert).encode() + b"\xfe" + text)
+    far = dict(whole, model=dict(whole["model"], vocab={"[UNK]": 0, "a": 1 << 40}))
+    put("tokenizer", "json_far", b"\1" + json.dumps(far).encode())
+    twice = dict(whole, model=dict(whole["model"], vocab={"[UNK]": 0, "a": 0}))
+    put("tokenizer", "json_twice", b"\1" + json.dumps(twice).encode())
+
+
+for make in (archives, texts, messages, meetings, values, pictures, tokenizers):
     make()

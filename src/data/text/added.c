@@ -8,18 +8,16 @@
 #include "data/text/unicode.h"
 
 /* The text of a token as it is looked for: prepared like the text around it, in memory of the vocabulary. */
-static bool searched_text(ls_tokenizer *t, const ls_added_token *token, ls_trie_text *out)
+static bool prepare_token(ls_tokenizer *t, ls_added_token *token)
 {
-    out->text = token->text;
-    out->length = token->length;
+    token->searched = (ls_token_text){token->text, token->length};
     if (!token->normalized) return true;
     ls_preparation n = {0};
     bool ok = ls_text_prepare(&n, t->rules, token->text, token->length, 0, false) >= 0;
     char *text = ok ? ls_arena_take(&t->vocabulary.texts, 4 * (size_t)n.text.count + 1) : NULL;
-    out->length = 0;
-    for (int64_t i = 0; text && i < n.text.count; i++)
-        out->length += ls_utf8_encode(n.text.chars[i].code, text + out->length);
-    out->text = text;
+    size_t length = 0;
+    for (int64_t i = 0; text && i < n.text.count; i++) length += ls_utf8_encode(n.text.chars[i].code, text + length);
+    token->searched = (ls_token_text){text, length};
     ls_preparation_free(&n);
     return text != NULL;
 }
@@ -31,11 +29,12 @@ bool ls_added_set_build(ls_tokenizer *t, bool prepared)
     bool ok = texts != NULL;
     set->same_first = true;
     for (int64_t i = 0; ok && i < t->added_count; i++) {
-        if (t->added[i].normalized != prepared) continue;
-        ls_trie_text *text = &texts[set->count];
-        if (!(ok = searched_text(t, &t->added[i], text)) || !text->length) continue;
-        text->value = (int32_t)i;
-        unsigned char first = (unsigned char)text->text[0];
+        ls_added_token *token = &t->added[i];
+        if (token->normalized != prepared) continue;
+        ok = prepare_token(t, token);
+        if (!ok || !token->searched.length) continue;
+        texts[set->count] = (ls_trie_text){token->searched.text, token->searched.length, (int32_t)i};
+        unsigned char first = (unsigned char)token->searched.text[0];
         if (set->count && first != set->first) set->same_first = false;
         set->first = first;
         set->begins[first] = true;

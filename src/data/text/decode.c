@@ -37,11 +37,18 @@ static size_t clean_up(char *text, size_t length)
     return length;
 }
 
-static bool is_special(const ls_tokenizer *t, int32_t id)
+static const ls_added_token *added_token(const ls_tokenizer *t, int32_t id)
 {
     for (int64_t i = 0; i < t->added_count; i++)
-        if (t->added[i].id == id) return t->added[i].special;
-    return false;
+        if (t->added[i].id == id) return &t->added[i];
+    return NULL;
+}
+
+/* A special token is left out, unless its text is shown in another form than it was given: the reference compares. */
+static bool is_left_out(const ls_added_token *added)
+{
+    return added->special && added->searched.length == added->length &&
+           memcmp(added->searched.text, added->text, added->length) == 0;
 }
 
 /* Write a token behind others, which has room for it and a blank; returns its length there. */
@@ -74,8 +81,9 @@ const char *ls_tokenizer_decode_sized(ls_tokenizer *t, const int32_t *ids, int64
     bool first = true;
     for (int64_t i = 0; i < count; i++) {
         if (ids[i] < 0 || ids[i] >= t->vocabulary.count || !t->vocabulary.tokens[ids[i]].text) continue;
-        if (!o.special_tokens && is_special(t, ids[i])) continue;
-        const ls_token_text *token = &t->vocabulary.tokens[ids[i]];
+        const ls_added_token *added = added_token(t, ids[i]);
+        if (added && is_left_out(added) && !o.special_tokens) continue;
+        const ls_token_text *token = added ? &added->searched : &t->vocabulary.tokens[ids[i]];
         if (!reserve(t, length + token->length + 2)) {
             ls_fail(&t->object.run->errors, LS_ERR_MEMORY, "ls_tokenizer_decode: no memory for %lld tokens",
                     (long long)count);

@@ -188,7 +188,7 @@ static ls_status check_options(const ls_tokenizer *t, const ls_tokenizer_encode_
     if (o->padding == LS_PAD_MAX && o->max_length == LS_AUTO)
         return ls_explain(why, LS_ERR_VALUE, ".padding = LS_PAD_MAX needs a .max_length");
     if (o->special_tokens && (t->cls < 0 || t->sep < 0))
-        return ls_explain(why, LS_ERR_VALUE, "the vocabulary has no %s to put in; .special_tokens = false does without",
+        return ls_explain(why, LS_ERR_VALUE, "the tokenizer has no %s to put in; .special_tokens = false does without",
                           t->cls < 0 ? "[CLS]" : "[SEP]");
     if (o->padding != LS_PAD_NONE && t->pad < 0)
         return ls_explain(why, LS_ERR_VALUE, "the vocabulary has no [PAD] to fill up with");

@@ -44,10 +44,12 @@ static void classify_bytes(ls_tokenizer *t)
 
 ls_status ls_tokenizer_close(ls_tokenizer *t, ls_message *why)
 {
-    t->unknown = ls_vocabulary_find(&t->vocabulary, t->unknown_text, strlen(t->unknown_text));
+    const char *unknown = t->names[LS_TOKEN_UNK];
+    if (t->accents_follow_case) t->rules.strip_accents = t->rules.lower_case;
+    t->pad = ls_tokenizer_find(t, t->names[LS_TOKEN_PAD]);
+    t->unknown = ls_vocabulary_find(&t->vocabulary, unknown, strlen(unknown));
     if (t->unknown < 0)
-        return ls_explain(why, LS_ERR_IO, "the vocabulary has no token %s, which stands for unknown words",
-                          t->unknown_text);
+        return ls_explain(why, LS_ERR_IO, "the vocabulary has no token %s, which stands for unknown words", unknown);
     t->continuation = ls_trie_walk(&t->vocabulary.trie, t->prefix, strlen(t->prefix));
     if (!ls_added_set_build(t, false) || !ls_added_set_build(t, true))
         return ls_explain(why, LS_ERR_MEMORY, "no memory for added tokens");
@@ -74,18 +76,23 @@ static void set_rule(bool *rule, int given)
 
 static ls_status load(ls_tokenizer *t, const char *path, const ls_tokenizer_opts *o, ls_message *why)
 {
+    static const char *const names[LS_SPECIAL_TOKENS] = {"[UNK]", "[SEP]", "[PAD]", "[CLS]", "[MASK]"};
+    memcpy(t->names, names, sizeof names);
+    t->cls = t->sep = -1;
     t->max_word = MAX_WORD;
     t->prefix = "##";
-    t->unknown_text = "[UNK]";
     t->rules = (ls_text_rules){.lower_case = true, .split_chinese = true, .clean_text = true};
-    int strip_accents = o->strip_accents;
-    ls_status status = ls_tokenizer_read_vocabulary(t, path, why);
+    t->accents_follow_case = true;
+    ls_status status = ls_tokenizer_load(t, path, why);
     if (status) return status;
     set_rule(&t->rules.lower_case, o->lower_case);
     set_rule(&t->rules.split_chinese, o->split_chinese);
     set_rule(&t->rules.clean_text, o->clean_text);
-    t->rules.strip_accents = strip_accents == LS_AUTO ? t->rules.lower_case : strip_accents != 0;
-    return ls_tokenizer_close(t, why);
+    set_rule(&t->rules.strip_accents, o->strip_accents);
+    if (o->strip_accents != LS_AUTO) t->accents_follow_case = false;
+    ls_message reason = {{0}};
+    status = ls_tokenizer_close(t, &reason);
+    return status ? ls_explain(why, status, "%s: %s", path, reason.text) : LS_OK;
 }
 
 ls_tokenizer *ls_tokenizer_new_sized(ls_run *run, const char *path, const ls_tokenizer_opts *opts, size_t opts_size)
@@ -117,7 +124,10 @@ int64_t ls_tokenizer_size(const ls_tokenizer *t)
 
 int32_t ls_tokenizer_find(const ls_tokenizer *t, const char *token)
 {
-    return t && token ? ls_vocabulary_find(&t->vocabulary, token, strlen(token)) : -1;
+    if (!t || !token) return -1;
+    for (int64_t i = 0; i < t->added_count; i++)
+        if (strcmp(t->added[i].text, token) == 0) return t->added[i].id;
+    return ls_vocabulary_find(&t->vocabulary, token, strlen(token));
 }
 
 const char *ls_tokenizer_token(const ls_tokenizer *t, int64_t id)

@@ -5,6 +5,7 @@
 
 #include <lockstep/text.h>
 
+#include "base/json.h"
 #include "data/text/vocabulary.h"
 #include "tensor/context.h"
 
@@ -16,6 +17,7 @@ typedef struct ls_added_token {
     bool normalized;              /* is looked for in the prepared text, prepared itself; otherwise in the raw one */
     bool strip_left, strip_right; /* white space beside it belongs to it */
     bool special;                 /* decoding leaves it out */
+    ls_token_text searched;       /* its text as it is looked for; set when the tokenizer is closed */
 } ls_added_token;
 
 /* Tokens that are looked for in one form of the text. Values of the trie are indices of added tokens. */
@@ -39,15 +41,26 @@ typedef struct ls_text_rules {
     bool lower_case, strip_accents, split_chinese, clean_text;
 } ls_text_rules;
 
+/* The tokens that BERT gives a meaning of their own, by name. */
+typedef enum ls_special_token {
+    LS_TOKEN_UNK,
+    LS_TOKEN_SEP,
+    LS_TOKEN_PAD,
+    LS_TOKEN_CLS,
+    LS_TOKEN_MASK
+} ls_special_token;
+enum { LS_SPECIAL_TOKENS = LS_TOKEN_MASK + 1 };
+
 struct ls_tokenizer {
     ls_object object;
     ls_vocabulary vocabulary;
     ls_text_rules rules;
-    int64_t max_word;               /* characters; longer words are unknown */
-    const char *prefix;             /* of tokens that continue a word: "##" */
-    const char *unknown_text;       /* "[UNK]" */
-    int32_t unknown, cls, sep, pad; /* cls, sep and pad are -1 where the vocabulary has none */
-    uint32_t continuation;          /* the trie's node behind the prefix; LS_TRIE_NONE: no token continues a word */
+    bool accents_follow_case; /* nothing was said about accents: they are stripped where letters become lower */
+    int64_t max_word;         /* characters; longer words are unknown */
+    const char *prefix;       /* of tokens that continue a word: "##" */
+    const char *names[LS_SPECIAL_TOKENS]; /* "[UNK]", ... */
+    int32_t unknown, cls, sep, pad;       /* cls, sep and pad are -1 where the vocabulary has none */
+    uint32_t continuation; /* the trie's node behind the prefix; LS_TRIE_NONE: no token continues a word */
     ls_added_token *added;
     int64_t added_count, added_room;
     ls_added_set raw, prepared;
@@ -66,7 +79,13 @@ ls_status ls_tokenizer_close(ls_tokenizer *tokenizer, ls_message *why);
 /* Everything of it but the object itself. */
 void ls_tokenizer_clear(void *tokenizer);
 
-/* Fill in a tokenizer from a file, and add its tokens. */
-ls_status ls_tokenizer_read_vocabulary(ls_tokenizer *tokenizer, const char *path, ls_message *why);
+/* Fill in a tokenizer from the lines of a vocab.txt. */
+ls_status ls_tokenizer_read_lines(ls_tokenizer *tokenizer, const char *text, size_t size, ls_message *why);
+/* The same from a tokenizer.json; what of it is not supported is refused by name. */
+ls_status ls_tokenizer_read_json(ls_tokenizer *tokenizer, const ls_json *root, ls_message *why);
+/* What a tokenizer_config.json says about the rules and names. */
+ls_status ls_tokenizer_read_config(ls_tokenizer *tokenizer, const ls_json *root, ls_message *why);
+/* One of these by the path's kind: a file of either form, or the folder of a model. */
+ls_status ls_tokenizer_load(ls_tokenizer *tokenizer, const char *path, ls_message *why);
 
 #endif

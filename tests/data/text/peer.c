@@ -128,7 +128,7 @@ static ls_tokenizer *tokenizer_for(ls_run *run, const char *path, size_t size, c
         char path[1024];
         int32_t rules[4];
         ls_tokenizer *tokenizer;
-    } known[80];
+    } known[160];
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
         bool empty = !known[i].tokenizer;
         if (empty) {
@@ -149,7 +149,10 @@ static void compare_case(ls_run *run)
     size_t path_size;
     const char *path = bytes(&path_size);
     int32_t rules[4];
-    for (int i = 0; i < 4; i++) rules[i] = number();
+    for (int i = 0; i < 4; i++) {
+        rules[i] = number();
+        if (rules[i] < 0) rules[i] = LS_AUTO; /* as the file says */
+    }
     ls_tokenizer *t = tokenizer_for(run, path, path_size, rules);
     ls_tokenizer_encode_opts o = LS_OPTIONS(ls_tokenizer_encode_opts, .overflow = true, .characters = true);
     o.special_tokens = number();

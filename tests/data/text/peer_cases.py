@@ -10,7 +10,8 @@ import struct
 import sys
 import unicodedata
 
-from tokenizers import BertWordPieceTokenizer
+from tokenizers import (AddedToken, BertWordPieceTokenizer, Tokenizer, decoders, models, normalizers, pre_tokenizers,
+                        processors)
 
 FOLDER, DATA = sys.argv[1:3]
 rng = random.Random(20)
@@ -52,11 +53,13 @@ STRATEGIES = ["longest_first", "only_first", "only_second"]
 
 
 def case(vocabulary, texts, seconds=None, rules=(True, True, True, True), special=True, limit=-1, strategy=0, stride=0,
-         padding=0, multiple=1, left=False):
-    """rules: lower case, strip accents, split Chinese, clean text. texts: bytes."""
-    lower, strip, chinese, clean = rules
-    peer = BertWordPieceTokenizer(vocabulary, lowercase=lower, strip_accents=strip, handle_chinese_chars=chinese,
-                                  clean_text=clean)
+         padding=0, multiple=1, left=False, peer=None):
+    """rules: lower case, strip accents, split Chinese, clean text; -1: as the file says. texts: bytes. vocabulary: a
+    vocab.txt, or the folder that `peer` was saved to."""
+    if not peer:
+        lower, strip, chinese, clean = rules
+        peer = BertWordPieceTokenizer(vocabulary, lowercase=lower, strip_accents=strip, handle_chinese_chars=chinese,
+                                      clean_text=clean)
     if limit > 0:
         peer.enable_truncation(limit, stride=stride, strategy=STRATEGIES[strategy])
     if padding:
@@ -65,7 +68,7 @@ def case(vocabulary, texts, seconds=None, rules=(True, True, True, True), specia
     decoded = [data.decode(errors="replace") for data in texts]
     if seconds:
         decoded = list(zip(decoded, [data.decode(errors="replace") for data in seconds]))
-    encodings = peer._tokenizer.encode_batch(decoded, add_special_tokens=special)
+    encodings = getattr(peer, "_tokenizer", peer).encode_batch(decoded, add_special_tokens=special)
     text(vocabulary.encode())
     numbers(*rules, special, limit, strategy, stride, padding, multiple, left, len(texts), seconds is not None)
     for i, data in enumerate(texts):
@@ -150,6 +153,29 @@ def random_vocabulary(path):
     return path
 
 
+def saved_tokenizer(number, vocabulary):
+    """A tokenizer.json with settings and added tokens of all kinds: the object, and its folder."""
+    lower, template = rng.random() < 0.6, rng.random() < 0.6
+    model = models.WordPiece.from_file(vocabulary, unk_token="[UNK]", max_input_chars_per_word=rng.choice([100, 5, 20]))
+    peer = Tokenizer(model)
+    peer.normalizer = normalizers.BertNormalizer(lowercase=lower, strip_accents=rng.choice([None, True, False]),
+                                                 clean_text=rng.random() < 0.7, handle_chinese_chars=rng.random() < 0.7)
+    peer.pre_tokenizer, peer.decoder = pre_tokenizers.BertPreTokenizer(), decoders.WordPiece()
+    peer.add_special_tokens(["[UNK]", "[SEP]", "[PAD]", "[CLS]", AddedToken("[MASK]", lstrip=True, normalized=False)])
+    for content in ("Caf\xe9", "<new>", "the", "[DOC", "\u4e00\u4e01", "a b", "UNAFF", "<newer>", "."):
+        if rng.random() < 0.7:
+            peer.add_tokens([AddedToken(content, lstrip=rng.random() < 0.3, rstrip=rng.random() < 0.3,
+                                        normalized=rng.random() < 0.5, special=rng.random() < 0.3)])
+    cls, sep = peer.token_to_id("[CLS]"), peer.token_to_id("[SEP]")
+    peer.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1",
+        special_tokens=[("[CLS]", cls), ("[SEP]", sep)]) if template else processors.BertProcessing(("[SEP]", sep), ("[CLS]", cls))
+    folder = os.path.join(FOLDER, "saved_%d" % number)
+    os.makedirs(folder, exist_ok=True)
+    peer.save(os.path.join(folder, "tokenizer.json"))
+    return peer, folder
+
+
 def main():
     everywhere = random_vocabulary(os.path.join(FOLDER, "vocab.txt"))
     vocabularies = [everywhere]
@@ -191,6 +217,13 @@ def main():
                  multiple=rng.choice([1, 1, 8, 64]), left=rng.random() < 0.3)
         except Exception as error:  # a text that cannot be cut as asked
             assert "Truncation error" in str(error), error
+    WORDS.extend(["Caf\xe9", "cafe\u0301", "<new>", "<newer> ", " <new>", "[DOC]", "\u4e00\u4e01", "a b", "A  B", "unaff", "."])
+    for number in range(24):
+        peer, folder = saved_tokenizer(number, vocabularies[number % len(vocabularies)])
+        for _ in range(3):
+            texts = [sentence(rng.randint(1, 200)) for _ in range(12)]
+            seconds = [broken(rng.randint(1, 100)) for _ in range(12)] if rng.random() < 0.5 else None
+            case(folder, texts, seconds, rules=(-1, -1, -1, -1), peer=peer)
     squad = os.path.join(DATA, "squad/dev-v1.1.json")
     if os.path.exists(squad) and len(vocabularies) > 2:
         with open(squad) as file:

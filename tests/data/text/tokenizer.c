@@ -194,6 +194,81 @@ static void what_cannot_be_is_refused_with_the_reason(void)
     ls_tokenizer_free(t);
 }
 
+/* ---- files ---- */
+
+/* A tokenizer.json of the tokens of TINY, and what replaces one text in it. */
+static ls_tokenizer *json_tokenizer(const char *from, const char *to)
+{
+    static const char whole[] =
+        "{\"version\":\"1.0\",\"truncation\":null,\"padding\":null,\"added_tokens\":[{\"id\":2,\"content\":\"[CLS]\","
+        "\"single_word\":false,\"lstrip\":false,\"rstrip\":false,\"normalized\":false,\"special\":true},{\"id\":7,"
+        "\"content\":\"Tokyo\",\"single_word\":false,\"lstrip\":true,\"rstrip\":false,\"normalized\":true,\"special\":"
+        "false}],\"normalizer\":{\"type\":\"BertNormalizer\",\"clean_text\":true,\"handle_chinese_chars\":true,"
+        "\"strip_accents\":null,\"lowercase\":true},\"pre_tokenizer\":{\"type\":\"BertPreTokenizer\"},"
+        "\"post_processor\":{\"type\":\"BertProcessing\",\"sep\":[\"[SEP]\",3],\"cls\":[\"[CLS]\",2]},\"decoder\":{"
+        "\"type\":\"WordPiece\",\"prefix\":\"##\",\"cleanup\":true},\"model\":{\"type\":\"WordPiece\",\"unk_token\":"
+        "\"[UNK]\",\"continuing_subword_prefix\":\"##\",\"max_input_chars_per_word\":100,\"vocab\":{\"[PAD]\":0,"
+        "\"[UNK]\":1,\"[CLS]\":2,\"[SEP]\":3,\"the\":4,\"un\":5,\"##s\":6}}}";
+    char text[4096];
+    const char *at = strstr(whole, from);
+    CHECK(at);
+    snprintf(text, sizeof text, "%.*s%s%s", (int)(at - whole), whole, to, at + strlen(from));
+    char path[] = "XXXXXX.json";
+    int file = mkstemps(path, 5);
+    CHECK(write(file, text, strlen(text)) == (ssize_t)strlen(text));
+    close(file);
+    ls_tokenizer *t = ls_tokenizer_new(run, path);
+    unlink(path);
+    return t;
+}
+
+static void a_tokenizer_json_says_it_all(void)
+{
+    ls_tokenizer *t = json_tokenizer("\"version\"", "\"version\"");
+    CHECK(ls_tokenizer_size(t) == 8 && ls_tokenizer_find(t, "Tokyo") == 7);
+    CHECK_TEXT(shown(ls_tokenizer_encode(t, "The t\xc3\x95kyos", NULL), 0), "2:0-0 4:0-3 7:3-10 1:10-11 3:0-0");
+    CHECK_TEXT(shown(ls_tokenizer_encode(t, "The [CLS]", NULL, .special_tokens = false), 0), "4:0-3 2:4-9");
+    ls_tokenizer_free(t);
+    t = json_tokenizer("\"lowercase\":true", "\"lowercase\":false");
+    CHECK_TEXT(shown(ls_tokenizer_encode(t, "The the", NULL), 0), "2:0-0 1:0-3 4:4-7 3:0-0");
+    ls_tokenizer_free(t);
+}
+
+static void what_a_tokenizer_json_asks_for_is_refused_by_name(void)
+{
+    CHECK_REFUSED(json_tokenizer("\"version\"", "\"sampling\":1,\"version\""), "\"sampling\", which is not known");
+    CHECK_REFUSED(json_tokenizer("BertNormalizer", "NFKC"), "normalizer is NFKC; only BertNormalizer");
+    CHECK_REFUSED(json_tokenizer("BertPreTokenizer", "ByteLevel"), "pre_tokenizer is ByteLevel");
+    CHECK_REFUSED(json_tokenizer("BertProcessing", "RobertaProcessing"), "post_processor is RobertaProcessing");
+    CHECK_REFUSED(json_tokenizer("\"type\":\"WordPiece\",\"unk_token\"", "\"type\":\"BPE\",\"unk_token\""),
+                  "model is BPE");
+    CHECK_REFUSED(json_tokenizer("\"single_word\":false", "\"single_word\":true"), "is a single_word");
+    CHECK_REFUSED(json_tokenizer("\"id\":7", "\"id\":9"), "has the number 9; it should be 7");
+    CHECK_REFUSED(json_tokenizer("\"un\":5", "\"un\":4"), "have the number 4");
+    CHECK_REFUSED(json_tokenizer("\"un\":5", "\"un\":5000000"), "has the number 5000000");
+    CHECK_REFUSED(json_tokenizer("[\"[SEP]\",3]", "[\"[SEP]\",4]"), "[SEP] with the number 4");
+    CHECK_REFUSED(json_tokenizer("\"version\"", "version"), "line 1, column");
+}
+
+static void a_folder_has_the_model_s_rules(void)
+{
+    static const char folder[] = "model_folder", config[] = "model_folder/tokenizer_config.json";
+    folder_fresh(folder);
+    file_append("model_folder/vocab.txt", TINY);
+    ls_tokenizer *t = ls_tokenizer_new(run, folder);
+    CHECK_TEXT(shown(ls_tokenizer_encode(t, "The", NULL), 0), "2:0-0 8:0-3 3:0-0");
+    file_append(config, "{\"do_lower_case\": false, \"cls_token\": {\"content\": \"[MASK]\"}, \"x\": 1}");
+    t = ls_tokenizer_new(run, folder);
+    CHECK_TEXT(shown(ls_tokenizer_encode(t, "The", NULL), 0), "4:0-0 1:0-3 3:0-0");
+    t = ls_tokenizer_new(run, folder, .lower_case = true);
+    CHECK_TEXT(shown(ls_tokenizer_encode(t, "The", NULL), 0), "4:0-0 8:0-3 3:0-0");
+    remove(config);
+    file_append(config, "{\"do_basic_tokenize\": false}");
+    CHECK_REFUSED(ls_tokenizer_new(run, folder), "do_basic_tokenize");
+    CHECK_REFUSED(ls_tokenizer_new(run, "."), "neither a tokenizer.json nor a vocab.txt");
+    folder_remove(folder);
+}
+
 static void out_of_memory_is_an_error_and_nothing_else(void)
 {
     for (uint64_t n = 1; n < 60; n++) {
@@ -297,6 +372,9 @@ int main(int argc, char **argv)
     CHECK_RUN(decoding_leaves_no_traces);
     CHECK_RUN(tokens_have_names_and_numbers);
     CHECK_RUN(what_cannot_be_is_refused_with_the_reason);
+    CHECK_RUN(a_tokenizer_json_says_it_all);
+    CHECK_RUN(what_a_tokenizer_json_asks_for_is_refused_by_name);
+    CHECK_RUN(a_folder_has_the_model_s_rules);
     CHECK_RUN(out_of_memory_is_an_error_and_nothing_else);
     CHECK_RUN(questions_of_squad_have_the_known_tokens);
     CHECK_RUN(a_french_text_has_the_known_tokens_uncased);
