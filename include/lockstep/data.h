@@ -170,6 +170,8 @@ LS_API int64_t ls_dataset_len(const ls_dataset *set); /* -1 for a stream */
 LS_API int64_t ls_class_count(const ls_dataset *set);
 LS_API const char *ls_class_name(const ls_dataset *set, int64_t label);
 LS_API int64_t ls_dataset_class(const ls_dataset *set, int64_t index);
+/* How long a sample is, in tokens, where that can be told without reading it (-1 otherwise). */
+LS_API int64_t ls_dataset_sample_length(const ls_dataset *set, int64_t index);
 /* Not before the last loader and the last part made of it have gone: until then this does nothing but note the wish. */
 LS_API void ls_dataset_free(ls_dataset *set);
 
@@ -213,6 +215,19 @@ typedef struct ls_distributed_sampler_opts {
     LS_CALL_1(ls_distributed_sampler_new, ls_distributed_sampler_opts, __VA_ARGS__, )
 LS_API ls_sampler *ls_distributed_sampler_new_sized(ls_run *run, const ls_distributed_sampler_opts *opts,
                                                     size_t opts_size);
+
+/* Samples of like lengths share a batch, so that little of it is padding: samples are shuffled, cut into pools of some
+ * batches, sorted by length within a pool, and the batches shuffled. For datasets that know the lengths of their
+ * samples without reading them (ls_dataset_sample_length), and for loaders of this .batch. */
+typedef struct ls_length_sampler_opts {
+    int64_t batch LS_DEFAULT(LS_AUTO); /* samples in a batch; must be given */
+    int64_t pool LS_DEFAULT(50);       /* batches; the more, the less padding and the less shuffled */
+    ls_options_end _ LS_DEFAULT({});
+} ls_length_sampler_opts;
+#define ls_length_sampler_opts_defaults .batch = LS_AUTO, .pool = 50
+#define ls_length_sampler_new(run, ...) LS_CALL_2(ls_length_sampler_new, ls_length_sampler_opts, run, __VA_ARGS__, )
+LS_API ls_sampler *ls_length_sampler_new_sized(ls_run *run, ls_dataset *set, const ls_length_sampler_opts *opts,
+                                               size_t opts_size);
 
 /* An order of your own: write the `draws` samples of an epoch (LS_AUTO: as many as there are). */
 typedef void ls_order_fn(int64_t epoch, int64_t *samples, int64_t draws, void *user);

@@ -11,8 +11,7 @@
 #ifndef LOCKSTEP_TEXT_H
 #define LOCKSTEP_TEXT_H
 
-#include <lockstep/call.h>
-#include <lockstep/run.h>
+#include <lockstep/data.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -128,6 +127,52 @@ typedef struct ls_tokenizer_decode_opts {
     LS_CALL_3(ls_tokenizer_decode, ls_tokenizer_decode_opts, tokenizer, ids, __VA_ARGS__, )
 LS_API const char *ls_tokenizer_decode_sized(ls_tokenizer *tokenizer, const int32_t *ids, int64_t count,
                                              const ls_tokenizer_decode_opts *opts, size_t opts_size);
+
+/* ---- Datasets of text ---- */
+
+/* Texts, or pairs of texts, in the columns of a .tsv or .csv file, for models that classify them: fields "input_ids"
+ * and "token_type_ids" (i64, as long as the text, padded in batches), "length" (i64, tokens before padding) and "label"
+ * (i64, the class). In csv, quotes are those of RFC 4180; in tsv they are characters like others. Classes are the
+ * labels that the file has, sorted: numbers by value, words byte by byte. */
+typedef struct ls_text_dataset_opts {
+    /* Columns: by the names in the first row, or by number ("0") where .header is false. */
+    const char *text LS_DEFAULT(NULL);          /* must be given */
+    const char *second LS_DEFAULT(NULL);        /* (optional) second texts */
+    const char *label LS_DEFAULT(NULL);         /* (optional) without it there is no field "label" */
+    int64_t max_length LS_DEFAULT(LS_AUTO);     /* tokens; longer texts are cut, of a pair the longer one first */
+    bool header LS_DEFAULT(true);               /* the first row names the columns */
+    char separator LS_DEFAULT(0);               /* 0: ',' for .csv, a tab otherwise */
+    const ls_dataset *classes LS_DEFAULT(NULL); /* (optional) take the classes of this one: for evaluation */
+    ls_options_end _ LS_DEFAULT({});
+} ls_text_dataset_opts;
+#define ls_text_dataset_opts_defaults .max_length = LS_AUTO, .header = true
+/* Belongs to the tokenizer's run; the tokenizer may go before it. NULL (and an error that names line or column) where
+ * the file does not fit. */
+#define ls_text_dataset_new(tokenizer, ...)                                                                            \
+    LS_CALL_2(ls_text_dataset_new, ls_text_dataset_opts, tokenizer, __VA_ARGS__, )
+LS_API ls_dataset *ls_text_dataset_new_sized(ls_tokenizer *tokenizer, const char *path,
+                                             const ls_text_dataset_opts *opts, size_t opts_size);
+
+/* The questions of a SQuAD file (json, versions 1.1 and 2.0), in its order. */
+typedef struct ls_squad_answer {
+    const char *text;
+    int64_t start; /* in the context, in characters */
+} ls_squad_answer;
+
+typedef struct ls_squad_example {
+    const char *id, *question, *context;
+    const ls_squad_answer *answers;
+    int64_t answer_count;
+    bool is_impossible; /* the context does not answer the question (version 2.0) */
+} ls_squad_example;
+
+typedef struct ls_squad {
+    int64_t count;
+    const ls_squad_example *examples;
+} ls_squad;
+
+LS_API ls_squad *ls_squad_new(ls_run *run, const char *path);
+LS_API void ls_squad_free(ls_squad *squad);
 
 #ifdef __cplusplus
 }

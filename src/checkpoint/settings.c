@@ -247,6 +247,10 @@ static void list_sampler(const walk *w, const char *name, const ls_sampler *s)
         ls_hash_add(&hash, s->listed, (size_t)s->draws * sizeof *s->listed);
         snprintf(contents, sizeof contents, "batches %016" PRIx64, ls_hash_end(&hash));
     }
+    if (s->by_length)
+        snprintf(contents, sizeof contents, "lengths %016" PRIx64,
+                 ls_hash_of(s->by_length, (size_t)s->length_count * sizeof *s->by_length) ^
+                     ((uint64_t)s->batch << 32 | (uint64_t)s->pool));
     snprintf(key, sizeof key, "%s sampler", name);
     setting(w, GOES_ON, key, "draws: %s, replacement: %s, shuffle: %s, drop_last: %s, contents: %s", draws,
             yes_no(s->replacement), yes_no(s->shuffle), yes_no(s->drop_last), contents);

@@ -26,6 +26,7 @@ typedef enum ls_object_kind {
     LS_OBJECT_PLOT,
     LS_OBJECT_TOKENIZER,
     LS_OBJECT_ENCODING,
+    LS_OBJECT_SQUAD,
     LS_OBJECT_ENDED, /* its run has ended */
 } ls_object_kind;
 

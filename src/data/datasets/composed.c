@@ -46,6 +46,12 @@ static int64_t class_of(int64_t index, void *user)
     return ls_dataset_class(base, index);
 }
 
+static int64_t length_of(int64_t index, void *user)
+{
+    const ls_dataset *base = base_of(user, &index);
+    return ls_dataset_sample_length(base, index);
+}
+
 static void release(void *user)
 {
     part *p = user;
@@ -73,6 +79,7 @@ static ls_dataset *part_new(const char *kind, ls_dataset *const *bases, int64_t 
     set->get = get;
     set->class_of = class_of;
     set->path_of = path_of;
+    set->length_of = length_of;
     set->on_bad = bases[0]->on_bad;
     set->in_memory = true;
     set->bases = p->bases;

@@ -172,3 +172,8 @@ const char *ls_dataset_path(const ls_dataset *set, int64_t index)
 {
     return set && set->path_of && index >= 0 && index < set->count ? set->path_of(index, set->user) : "";
 }
+
+int64_t ls_dataset_sample_length(const ls_dataset *set, int64_t index)
+{
+    return set && set->length_of && index >= 0 && index < set->count ? set->length_of(index, set->user) : -1;
+}

@@ -23,6 +23,7 @@ struct ls_dataset {
     void (*release)(void *user);
     int64_t (*class_of)(int64_t index, void *user);    /* NULL: cannot be told */
     const char *(*path_of)(int64_t index, void *user); /* NULL: not made of files */
+    int64_t (*length_of)(int64_t index, void *user);   /* NULL: cannot be told */
 
     int64_t class_count;
     char **class_names; /* NULL: none */

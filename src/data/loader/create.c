@@ -54,6 +54,8 @@ static bool options_fit(ls_run *run, const ls_dataset *set, const ls_loader_opts
     if (o->sampler && o->shuffle) return refuse(run, "either .shuffle or .sampler decides the order, not both");
     if (o->sampler && o->sampler->lists && o->batch != LS_AUTO)
         return refuse(run, "a batch list has its own sizes: no .batch");
+    if (o->sampler && o->sampler->batch && o->batch != LS_AUTO && o->batch != o->sampler->batch)
+        return refuse(run, "the length sampler was made for batches of another size; give both the same .batch");
     return true;
 }
 
@@ -157,7 +159,7 @@ ls_loader *ls_loader_new_sized(ls_run *run, ls_dataset *set, const ls_loader_opt
     ls_loader *loader = ls_object_new(run, LS_OBJECT_LOADER, sizeof *loader, clear);
     if (!loader) return NULL;
     ls_dataset_hold(set);
-    if (o.batch == LS_AUTO) o.batch = 1;
+    if (o.batch == LS_AUTO) o.batch = o.sampler && o.sampler->batch ? o.sampler->batch : 1;
     if (o.seed == LS_AUTO_SEED) o.seed = run->random.seed;
     loader->set = set;
     loader->opts = o;

@@ -15,9 +15,10 @@ static void clear(void *object)
     ls_sys_free(sampler->keyed);
     ls_sys_free(sampler->lists);
     ls_sys_free(sampler->listed);
+    ls_sys_free(sampler->by_length);
 }
 
-static ls_sampler *sampler_new(ls_run *run, const char *kind, int64_t draws)
+ls_sampler *ls_sampler_begin(ls_run *run, const char *kind, int64_t draws)
 {
     if (ls_failed(run)) return NULL;
     if (draws != LS_AUTO && draws < 1)
@@ -69,7 +70,7 @@ static bool random_order(const ls_sampler *s, int64_t count, uint64_t key, int64
 ls_sampler *ls_random_sampler_new_sized(ls_run *run, const ls_random_sampler_opts *opts, size_t opts_size)
 {
     ls_random_sampler_opts o = LS_OPTS_READ(ls_random_sampler_opts, opts, opts_size);
-    ls_sampler *s = sampler_new(run, "random sampler", o.draws);
+    ls_sampler *s = ls_sampler_begin(run, "random sampler", o.draws);
     if (!s) return NULL;
     s->replacement = o.replacement;
     s->length = random_length;
@@ -157,7 +158,7 @@ ls_sampler *ls_weighted_sampler_new_sized(ls_run *run, const double *weights, in
                                           const ls_weighted_sampler_opts *opts, size_t opts_size)
 {
     ls_weighted_sampler_opts o = LS_OPTS_READ(ls_weighted_sampler_opts, opts, opts_size);
-    ls_sampler *s = sampler_new(run, "weighted sampler", o.draws);
+    ls_sampler *s = ls_sampler_begin(run, "weighted sampler", o.draws);
     if (!s) return NULL;
     s->replacement = o.replacement;
     s->length = weighted_length;
@@ -218,7 +219,7 @@ ls_sampler *ls_distributed_sampler_new_sized(ls_run *run, const ls_distributed_s
     if (o.rank == LS_AUTO) o.rank = run->share.rank;
     if (o.world < 1 || o.rank < 0 || o.rank >= o.world)
         return ls_fail(&run->errors, LS_ERR_VALUE, "distributed sampler: rank %d of %d", o.rank, o.world), NULL;
-    ls_sampler *s = sampler_new(run, "distributed sampler", LS_AUTO);
+    ls_sampler *s = ls_sampler_begin(run, "distributed sampler", LS_AUTO);
     if (!s) return NULL;
     s->rank = o.rank;
     s->world = o.world;
@@ -257,7 +258,7 @@ static bool own_order(const ls_sampler *s, int64_t count, uint64_t key, int64_t 
 ls_sampler *ls_order_sampler_new(ls_run *run, int64_t draws, ls_order_fn *order, void *user)
 {
     if (!ls_failed(run) && !order) ls_fail(&run->errors, LS_ERR_VALUE, "order sampler: the function is NULL");
-    ls_sampler *s = sampler_new(run, "order sampler", draws);
+    ls_sampler *s = ls_sampler_begin(run, "order sampler", draws);
     if (!s) return NULL;
     s->own = order;
     s->user = user;
@@ -275,7 +276,7 @@ static bool listed_order(const ls_sampler *s, int64_t count, uint64_t key, int64
 
 ls_sampler *ls_batch_sampler_new(ls_run *run, const int64_t *sizes, int64_t batches, const int64_t *samples)
 {
-    ls_sampler *s = sampler_new(run, "batch list", LS_AUTO);
+    ls_sampler *s = ls_sampler_begin(run, "batch list", LS_AUTO);
     if (!s) return NULL;
     s->length = given_length;
     s->order = listed_order;

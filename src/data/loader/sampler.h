@@ -29,7 +29,12 @@ struct ls_sampler {
     int64_t *lists;  /* of batches: where each begins, and the end of the last */
     int64_t *listed; /* their samples */
     int64_t list_count;
+    int64_t *by_length; /* of a length sampler: all samples, the longest first */
+    int64_t length_count, batch, pool;
 };
+
+/* A sampler that only has its kind and draws; NULL (and an error) where they make no sense. */
+ls_sampler *ls_sampler_begin(ls_run *run, const char *kind, int64_t draws);
 
 /* A plain shuffle, which needs no sampler: count numbers. */
 void ls_order_shuffled(uint64_t key, int64_t count, int64_t *samples);
