@@ -44,6 +44,7 @@ void bench_add_files(int threads);
 void bench_add_checkpoints(int threads);
 void bench_add_loaders(int threads);
 void bench_add_images(int threads);
+void bench_add_tokenizers(int threads);
 void bench_add_programs(int threads);
 void bench_add_overheads(void);
 /* `--first-step`: a training program that makes one step and ends. */

@@ -103,6 +103,7 @@ int main(int argc, char **argv)
     bench_add_checkpoints(all);
     bench_add_loaders(all);
     for (int threads = 1; threads <= all; threads = threads == all ? all + 1 : all) bench_add_images(threads);
+    for (int threads = 1; threads <= all; threads = threads == all ? all + 1 : all) bench_add_tokenizers(threads);
     bench_add_programs(all);
     bench_add_overheads();
 

@@ -6,6 +6,7 @@ import os
 import pathlib
 import shutil
 import subprocess
+import sys
 
 here = pathlib.Path(__file__).parent
 TUNED = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": "100000000000", "MALLOC_ARENA_MAX": "1"}
@@ -111,7 +112,7 @@ def find(build, python, all_threads, say):
         # PyTorch's kernels take all cores whatever it is told, so it takes part only where all of them are used;
         # torchvision decodes in one thread.
         threads = name.rsplit("/", 1)[1]
-        if name.startswith("peak/"):
+        if name.startswith(("peak/", "tokenize/")):
             return False
         return threads == ("1" if name.startswith("image/") else all_threads) or name.startswith("overhead/")
     if python:
@@ -127,6 +128,13 @@ def find(build, python, all_threads, say):
                                lambda name: torch_takes(name) and name.split("/")[0] in computes, "overhead/f32/nothing/1", **TUNED)
     else:
         say("Intel's extension for PyTorch is not here (PYTHON_IPEX names an interpreter that has intel-extension-for-pytorch)")
+    tokenizers = python_with("tokenizers", os.environ.get("PYTHON_TOKENIZERS"), sys.executable)
+    if tokenizers:
+        peers["tokenizers"] = Server([tokenizers, str(here / "tokenizers_peer.py")],
+                                     lambda name: name.startswith("tokenize/") and name.endswith("/1"),
+                                     RAYON_NUM_THREADS="1", TOKENIZERS_PARALLELISM="false")
+    else:
+        say("tokenizers is not here (pip install tokenizers brings it; PYTHON_TOKENIZERS names another interpreter)")
     if not python:
         say("PyTorch is not here (pip install torch brings it; PYTHON_TORCH names another interpreter)")
     return peers
