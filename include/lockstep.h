@@ -19,6 +19,7 @@
 #include <lockstep/image.h>
 #include <lockstep/data.h>
 #include <lockstep/text.h>
+#include <lockstep/qa.h>
 #include <lockstep/track.h>
 #include <lockstep/flags.h>
 #include <lockstep/launch.h>

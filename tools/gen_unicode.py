@@ -12,7 +12,7 @@ import tokenizers
 from tokenizers import normalizers, pre_tokenizers
 
 # The order is that of the enum in unicode.h.
-FLAGS = ["DROP", "BLANK", "SPACE", "PUNCT", "CJK", "MARK", "DECOMPOSES", "LOWERS"]
+FLAGS = ["DROP", "BLANK", "SPACE", "PUNCT", "CJK", "MARK", "DECOMPOSES", "LOWERS", "WORD"]
 BLOCK = 128
 CHARACTERS = [c for c in range(0x110000) if not 0xD800 <= c <= 0xDFFF]
 HANGUL = range(0xAC00, 0xD7A4)
@@ -71,6 +71,8 @@ def facts():
         if lower(chr(c)) != chr(c):
             flags.add("LOWERS")
             lowered[c] = lower(chr(c))
+        if chr(c).isalnum():
+            flags.add("WORD")
         bits = sum(1 << i for i, name in enumerate(FLAGS) if name in flags)
         records[c] = (bits, classes.get(c, 0))
     return records, decompositions, lowered
@@ -105,7 +107,7 @@ def main():
     assert len(kinds) < 256 and len(blocks) < 256
     print("/* Written by tools/gen_unicode.py from tokenizers %s: do not edit. */" % tokenizers.__version__)
     print("/* clang-format off */")
-    array("const uint8_t", "ls_char_kind_flags", [bits for bits, _ in kinds])
+    array("const uint16_t", "ls_char_kind_flags", [bits for bits, _ in kinds])
     array("const uint8_t", "ls_char_kind_class", [ccc for _, ccc in kinds])
     array("const uint8_t", "ls_char_stage", stage)
     array("const uint8_t", "ls_char_blocks", [kind for block in blocks for kind in block])

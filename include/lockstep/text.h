@@ -41,6 +41,9 @@ LS_API ls_tokenizer *ls_tokenizer_new_sized(ls_run *run, const char *path, const
                                             size_t opts_size);
 LS_API void ls_tokenizer_free(ls_tokenizer *tokenizer);
 
+/* Write vocab.txt and tokenizer_config.json, which Transformers opens, into a folder. One process is enough. */
+LS_API bool ls_tokenizer_write(const ls_tokenizer *tokenizer, const char *folder);
+
 /* Tokens have the numbers 0 .. size-1. */
 LS_API int64_t ls_tokenizer_size(const ls_tokenizer *tokenizer);
 /* The number of a token, -1 where there is none of this text: ls_tokenizer_find(bert, "[MASK]"). */
@@ -152,27 +155,6 @@ typedef struct ls_text_dataset_opts {
     LS_CALL_2(ls_text_dataset_new, ls_text_dataset_opts, tokenizer, __VA_ARGS__, )
 LS_API ls_dataset *ls_text_dataset_new_sized(ls_tokenizer *tokenizer, const char *path,
                                              const ls_text_dataset_opts *opts, size_t opts_size);
-
-/* The questions of a SQuAD file (json, versions 1.1 and 2.0), in its order. */
-typedef struct ls_squad_answer {
-    const char *text;
-    int64_t start; /* in the context, in characters */
-} ls_squad_answer;
-
-typedef struct ls_squad_example {
-    const char *id, *question, *context;
-    const ls_squad_answer *answers;
-    int64_t answer_count;
-    bool is_impossible; /* the context does not answer the question (version 2.0) */
-} ls_squad_example;
-
-typedef struct ls_squad {
-    int64_t count;
-    const ls_squad_example *examples;
-} ls_squad;
-
-LS_API ls_squad *ls_squad_new(ls_run *run, const char *path);
-LS_API void ls_squad_free(ls_squad *squad);
 
 #ifdef __cplusplus
 }

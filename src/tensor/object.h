@@ -26,7 +26,9 @@ typedef enum ls_object_kind {
     LS_OBJECT_PLOT,
     LS_OBJECT_TOKENIZER,
     LS_OBJECT_ENCODING,
-    LS_OBJECT_SQUAD,
+    LS_OBJECT_QUESTIONS,
+    LS_OBJECT_QA_WINDOWS,
+    LS_OBJECT_QA_ANSWERS,
     LS_OBJECT_ENDED, /* its run has ended */
 } ls_object_kind;
 

@@ -16,11 +16,13 @@ enum {
     LS_CHAR_MARK = 1 << 5,       /* an accent, which stripping removes */
     LS_CHAR_DECOMPOSES = 1 << 6, /* NFD makes several characters, or another one, of it */
     LS_CHAR_LOWERS = 1 << 7,     /* is not lower case */
+    LS_CHAR_WORD = 1 << 8,       /* a letter or digit, as Python's isalnum() has it */
 };
 
 enum { LS_CHAR_MAX_PARTS = 4 }; /* of a decomposed or lower-cased character */
 
-extern const uint8_t ls_char_kind_flags[], ls_char_kind_class[], ls_char_stage[], ls_char_blocks[];
+extern const uint16_t ls_char_kind_flags[];
+extern const uint8_t ls_char_kind_class[], ls_char_stage[], ls_char_blocks[];
 
 static inline unsigned ls_char_kind(uint32_t c)
 {

@@ -218,46 +218,6 @@ static void a_part_of_a_dataset_knows_its_lengths(void)
     CHECK(ls_finish(run) == 0);
 }
 
-/* ---- SQuAD ---- */
-
-static void questions_are_read(void)
-{
-    ls_run *run = ls_init(NULL, NULL);
-    tiny(run);
-    const char *path = file_with(
-        "squad.json",
-        "{\"version\":\"v2.0\",\"data\":[{\"title\":\"t\",\"paragraphs\":[{\"context\":\"A b "
-        "c\",\"qas\":[{\"id\":\"1\","
-        "\"question\":\"Q?\",\"answers\":[{\"text\":\"b\",\"answer_start\":2}],\"is_impossible\":false},{\"id\":\"2\","
-        "\"question\":\"R?\",\"answers\":[],\"is_impossible\":true}]}]}]}");
-    ls_squad *squad = ls_squad_new(run, path);
-    CHECK(squad && squad->count == 2);
-    const ls_squad_example *first = squad->examples, *second = first + 1;
-    CHECK_TEXT(first->question, "Q?");
-    CHECK_TEXT(first->context, "A b c");
-    CHECK_TEXT(first->answers[0].text, "b");
-    CHECK(first->answer_count == 1 && first->answers[0].start == 2 && !first->is_impossible);
-    CHECK(second->answer_count == 0 && second->is_impossible && second->context == first->context);
-    ls_squad_free(squad);
-    CHECK(!ls_squad_new(run, file_with("squad.json", "{\"data\":[{\"paragraphs\":[{\"context\":\"c\",\"qas\":[{\"id\":"
-                                                     "\"x7\",\"question\":\"q\"}]}]}]}")));
-    CHECK(strstr(ls_error_message(run), "squad.json: answers is missing or not of the right type in question x7"));
-    ls_clear_error(run);
-    CHECK(ls_finish(run) == 0);
-}
-
-static void the_development_set_of_squad_is_whole(void)
-{
-    const char *path = check_data("squad/dev-v1.1.json");
-    if (!path) return;
-    ls_run *run = ls_init(NULL, NULL);
-    ls_squad *squad = ls_squad_new(run, path);
-    int64_t answers = 0;
-    for (int64_t i = 0; squad && i < squad->count; i++) answers += squad->examples[i].answer_count;
-    CHECK(squad && squad->count == 10570 && answers == 34726);
-    CHECK(ls_finish(run) == 0);
-}
-
 int main(int argc, char **argv)
 {
     check_filter = argc > 1 ? argv[1] : NULL;
@@ -267,8 +227,6 @@ int main(int argc, char **argv)
     CHECK_RUN(files_of_glue_are_read);
     CHECK_RUN(like_lengths_share_a_batch);
     CHECK_RUN(a_part_of_a_dataset_knows_its_lengths);
-    CHECK_RUN(questions_are_read);
-    CHECK_RUN(the_development_set_of_squad_is_whole);
     folder_remove("text_sets");
     return check_done();
 }

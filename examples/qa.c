@@ -1,0 +1,262 @@
+/* qa.c - fine-tune BERT to answer questions about texts (SQuAD 1.1 and 2.0), and score its answers. The flags are those
+ * of Transformers' run_qa.py.
+ *
+ *     qa --model_name_or_path bert-large-uncased --train_file train-v1.1.json --validation_file dev-v1.1.json \
+ *        --do_train --do_eval --per_device_train_batch_size 12 --learning_rate 3e-5 --num_train_epochs 2 \
+ *        --max_seq_length 384 --doc_stride 128 --bf16 --output_dir out
+ *     qa --evaluate out/predictions.json --validation_file dev-v1.1.json
+ *
+ * A model is a folder with config.json, weights and vocabulary, or the name of one in Hugging Face's local cache. What
+ * is written to --output_dir is such a folder again. A training that was interrupted goes on exactly where its last
+ * checkpoint stood with --resume_from_checkpoint latest; one that is told to end (SIGTERM) saves one first. */
+#include <lockstep.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+typedef struct options {
+    const char *model, *dataset, *train_file, *validation_file, *test_file, *evaluate;
+    bool do_train, do_eval, do_predict, version_2, group_by_length, use_ipex;
+    const char *ddp_backend;
+    int64_t train_batch, eval_batch, max_length, stride, max_train, max_eval, max_predict, save_steps, logging_steps;
+    double lr, epochs, warmup_ratio, weight_decay, max_grad_norm, null_threshold;
+    int n_best, max_answer_length;
+} options;
+
+/* ---- Flags ---- */
+
+/* Flags of run_qa.py that are flags of every run here, by another name. */
+static void translate(int argc, char **argv)
+{
+    static char *const names[][2] = {{"--bf16", "--mixed_precision=bf16"},
+                                     {"--fp16", "--mixed_precision=fp16"},
+                                     {"--no_cuda", "--device=cpu"},
+                                     {"--use_cpu", "--device=cpu"}};
+    for (int i = 1; i < argc; i++)
+        for (size_t k = 0; k < sizeof names / sizeof *names; k++)
+            if (!strcmp(argv[i], names[k][0])) argv[i] = names[k][1];
+}
+
+static bool read_flags(ls_run *run, int *argc, char ***argv, options *o)
+{
+    ls_flag flags[] = {
+        LS_FLAG("model_name_or_path", &o->model, "folder of a BERT model, or its name in Hugging Face's cache"),
+        LS_FLAG("dataset_name", &o->dataset, "squad or squad_v2, where Hugging Face's cache has its json files"),
+        LS_FLAG("train_file", &o->train_file, "questions to learn from: SQuAD's json"),
+        LS_FLAG("validation_file", &o->validation_file, "questions to be scored with: SQuAD's json"),
+        LS_FLAG("test_file", &o->test_file, "questions to answer: SQuAD's json"),
+        LS_FLAG("do_train", &o->do_train, "train"),
+        LS_FLAG("do_eval", &o->do_eval, "answer the questions of the validation file, and score that"),
+        LS_FLAG("do_predict", &o->do_predict, "answer the questions of the test file"),
+        LS_FLAG("evaluate", &o->evaluate, "score this file of predictions, and do nothing else"),
+        LS_FLAG("per_device_train_batch_size", &o->train_batch, "windows in a batch of each process"),
+        LS_FLAG("per_device_eval_batch_size", &o->eval_batch, "the same where nothing is learnt"),
+        LS_FLAG("learning_rate", &o->lr, "highest learning rate"),
+        LS_FLAG("num_train_epochs", &o->epochs, "passes over the training file"),
+        LS_FLAG("warmup_ratio", &o->warmup_ratio, "part of all steps in which the rate rises"),
+        LS_FLAG("weight_decay", &o->weight_decay, "of all weights except biases and norms"),
+        LS_FLAG("max_grad_norm", &o->max_grad_norm, "gradients are clipped to this norm"),
+        LS_FLAG("max_seq_length", &o->max_length, "tokens in a window"),
+        LS_FLAG("doc_stride", &o->stride, "tokens that windows of one text share"),
+        LS_FLAG("n_best_size", &o->n_best, "answers that are considered"),
+        LS_FLAG("max_answer_length", &o->max_answer_length, "tokens in an answer"),
+        LS_FLAG("version_2_with_negative", &o->version_2, "the files have questions without an answer"),
+        LS_FLAG("null_score_diff_threshold", &o->null_threshold, "\"no answer\" must score this much more"),
+        LS_FLAG("max_train_samples", &o->max_train, "only the first questions of the training file"),
+        LS_FLAG("max_eval_samples", &o->max_eval, "only the first questions of the validation file"),
+        LS_FLAG("max_predict_samples", &o->max_predict, "only the first questions of the test file"),
+        LS_FLAG("save_steps", &o->save_steps, "a checkpoint after so many steps; 0: none"),
+        LS_FLAG("logging_steps", &o->logging_steps, "a line with the loss after so many steps; 0: none"),
+        LS_FLAG("group_by_length", &o->group_by_length, "windows of like lengths share a batch: less padding"),
+        LS_FLAG("ddp_backend", &o->ddp_backend, "accepted for old command lines"),
+        LS_FLAG("use_ipex", &o->use_ipex, "accepted for old command lines"),
+    };
+    if (!ls_flags_read(run, argc, argv, flags, .about = "fine-tune BERT to answer questions about texts")) return false;
+    if (o->ddp_backend)
+        ls_print(run, "--ddp_backend %s: Lockstep's own collectives are used instead\n", o->ddp_backend);
+    if (o->use_ipex) ls_print(run, "--use_ipex: Lockstep's own kernels are used instead\n");
+    return true;
+}
+
+/* ---- Files ---- */
+
+/* Questions of a file, or of --dataset_name: `part` is "train" or "dev". */
+static const ls_questions *questions(ls_run *run, const options *o, const char *path, const char *part, int64_t limit)
+{
+    char file[32], folder[4096], found[4096 + 64];
+    if (!path && o->dataset) {
+        snprintf(file, sizeof file, "%s-%s.json", part, strstr(o->dataset, "v2") ? "v2.0" : "v1.1");
+        if (!ls_hub_find("datasets", o->dataset, file, folder, sizeof folder)) {
+            ls_set_error(run, LS_ERR_IO, "--dataset_name %s: there is no %s in %s; fetch it, or give it with --%s_file",
+                         o->dataset, file, folder, *part == 't' ? "train" : "validation");
+            return NULL;
+        }
+        snprintf(found, sizeof found, "%s/%s", folder, file);
+        path = found;
+    }
+    const ls_questions *list = ls_questions_read(run, path, .limit = limit);
+    if (list && list->may_be_unanswerable && !o->version_2)
+        ls_print(run, "%s has questions without an answer: --version_2_with_negative is on\n", path);
+    return list;
+}
+
+static void print_scores(ls_run *run, const ls_questions *list, ls_qa_scores s)
+{
+    ls_print(run, "exact match %.4f, F1 %.4f of %lld questions\n", s.all.exact, s.all.f1, (long long)s.all.count);
+    if (!list->may_be_unanswerable) return;
+    ls_print(run, "  with an answer: exact match %.4f, F1 %.4f of %lld\n", s.answerable.exact, s.answerable.f1,
+             (long long)s.answerable.count);
+    ls_print(run, "  without:        exact match %.4f, F1 %.4f of %lld\n", s.unanswerable.exact, s.unanswerable.f1,
+             (long long)s.unanswerable.count);
+}
+
+/* ---- Training and answering ---- */
+
+/* Start and end logits, [B,S] each. */
+static ls_outputs read_windows(ls_module *model, const ls_batch *b)
+{
+    return ls_forward_all(model, ls_batch_field(b, "input_ids"), ls_batch_field(b, "length"),
+                          ls_batch_field(b, "token_type_ids"));
+}
+
+static void train(ls_run *run, const options *o, ls_module *model, ls_tokenizer *tokenizer)
+{
+    const ls_questions *list = questions(run, o, o->train_file, "train", o->max_train);
+    ls_qa_windows *windows = ls_qa_windows_new(tokenizer, list, .max_length = o->max_length, .stride = o->stride);
+    ls_dataset *set = ls_qa_windows_dataset(windows);
+    ls_sampler *sampler = o->group_by_length ? ls_length_sampler_new(run, set, .batch = o->train_batch) : NULL;
+    ls_loader *loader = ls_loader_new(run, set, .batch = o->train_batch, .shuffle = !sampler, .sampler = sampler);
+    ls_optim *adam = ls_adamw_new(run, model, .lr = o->lr, .weight_decay = o->weight_decay);
+    ls_optim_add_group(adam, ls_state_matching(ls_parameters(model), "*.bias|*LayerNorm*"), .weight_decay = 0);
+    int64_t steps = (int64_t)ceil(o->epochs * (double)ls_steps_per_epoch(loader));
+    ls_schedule *schedule = ls_warmup_linear_schedule_new(adam, (int64_t)ceil(o->warmup_ratio * (double)steps), steps);
+    ls_prepare(run, model, adam, schedule, loader);
+    ls_print(run, "%lld questions, %lld windows, %lld steps\n", (long long)(list ? list->count : 0),
+             (long long)ls_qa_windows_count(windows), (long long)steps);
+
+    for (int epoch; ls_epoch(run, (int)ceil(o->epochs), &epoch);) {
+        ls_progress *bar = ls_progress_new(run, ls_len(loader), .label = "train");
+        for (ls_batch b; ls_progress_next(bar, loader, &b) && ls_optim_steps_taken(adam) < steps;) {
+            ls_outputs logits = read_windows(model, &b);
+            ls_tensor *loss = ls_bert_span_loss(logits.item[0], logits.item[1], ls_batch_field(&b, "start"),
+                                                ls_batch_field(&b, "end"));
+            ls_backward(run, loss);
+            ls_clip_grad_norm(adam, o->max_grad_norm);
+            ls_step(adam);
+            ls_schedule_step(schedule);
+            ls_zero_grad(adam);
+            if (!ls_sync_gradients(run)) continue; /* gradients still add up */
+
+            int64_t step = ls_optim_steps_taken(adam);
+            ls_progress_show(bar, "loss", ls_item(loss));
+            if (o->logging_steps && step % o->logging_steps == 0)
+                ls_print(run, "step %lld: loss %.4f, learning rate %.3g\n", (long long)step, ls_item(loss),
+                         ls_optim_lr(adam));
+            bool stop = ls_should_stop(run);
+            if (stop || (o->save_steps && step % o->save_steps == 0)) ls_save_state(run, NULL);
+            if (stop) return;
+        }
+        ls_progress_free(bar);
+    }
+    ls_save_model(run, model, ls_project_dir(run));
+    if (ls_is_main(run)) ls_tokenizer_write(tokenizer, ls_project_dir(run));
+}
+
+/* Answer all questions: each process its part of the windows. `prefix` begins the names of the files written. */
+static void answer(ls_run *run, const options *o, ls_module *model, ls_tokenizer *tokenizer, const ls_questions *list,
+                   const char *prefix, bool score)
+{
+    ls_qa_windows *windows = ls_qa_windows_new(tokenizer, list, .max_length = o->max_length, .stride = o->stride);
+    ls_qa_answers *answers = ls_qa_answers_new(windows, .n_best = o->n_best, .max_answer_length = o->max_answer_length,
+                                               .null_threshold = o->null_threshold);
+    ls_loader *loader = ls_loader_new(run, ls_qa_windows_dataset(windows), .batch = o->eval_batch);
+    ls_prepare(run, loader);
+    ls_eval(model);
+    ls_no_grad_begin(run);
+    for (ls_batch b; ls_next(loader, &b);) {
+        ls_outputs logits = read_windows(model, &b);
+        ls_tensor *window = ls_batch_field(&b, "window");
+        ls_tensor *found = ls_qa_candidates(answers, window, logits.item[0], logits.item[1]);
+        ls_qa_answers_add(answers, ls_gather(run, window), ls_gather(run, found));
+    }
+    ls_no_grad_end(run);
+    const char *const *texts = ls_qa_answers_best(answers);
+    if (!texts) return;
+    char predictions[4096], nbest[4096], odds[4096];
+    snprintf(predictions, sizeof predictions, "%s/%spredictions.json", ls_project_dir(run), prefix);
+    snprintf(nbest, sizeof nbest, "%s/%snbest_predictions.json", ls_project_dir(run), prefix);
+    snprintf(odds, sizeof odds, "%s/%snull_odds.json", ls_project_dir(run), prefix);
+    if (ls_is_main(run)) ls_qa_answers_write(answers, predictions, nbest, list->may_be_unanswerable ? odds : NULL);
+    if (score) print_scores(run, list, ls_questions_score(list, texts));
+}
+
+/* The folder of the model: --model_name_or_path itself, or where the cache has it. */
+static const char *model_folder(ls_run *run, const options *o, char *room, size_t size)
+{
+    char config[4096];
+    snprintf(config, sizeof config, "%s/config.json", o->model ? o->model : "");
+    FILE *there = fopen(config, "r");
+    if (there) return fclose(there), o->model;
+    if (!o->model) ls_set_error(run, LS_ERR_VALUE, "--model_name_or_path is missing: the folder of a BERT model");
+    else if (!ls_hub_find("models", o->model, "config.json", room, size))
+        ls_set_error(run, LS_ERR_IO,
+                     "--model_name_or_path %s: neither %s nor %s is there; fetch the model, or give its folder",
+                     o->model, config, room);
+    return room;
+}
+
+static bool flags_fit(ls_run *run, const options *o)
+{
+    if (!o->do_train && !o->do_eval && !o->do_predict && !o->evaluate)
+        ls_set_error(run, LS_ERR_VALUE, "nothing to do: give --do_train, --do_eval, --do_predict or --evaluate FILE");
+    else if (o->do_train && !o->train_file && !o->dataset)
+        ls_set_error(run, LS_ERR_VALUE, "--do_train needs --train_file (or --dataset_name)");
+    else if ((o->do_eval || o->evaluate) && !o->validation_file && !o->dataset)
+        ls_set_error(run, LS_ERR_VALUE, "--%s needs --validation_file (or --dataset_name)",
+                     o->evaluate ? "evaluate" : "do_eval");
+    else if (o->do_predict && !o->test_file) ls_set_error(run, LS_ERR_VALUE, "--do_predict needs --test_file");
+    else if (o->epochs <= 0) ls_set_error(run, LS_ERR_VALUE, "--num_train_epochs is %g; it must be above 0", o->epochs);
+    return !ls_error(run);
+}
+
+int main(int argc, char **argv)
+{
+    options o = {.train_batch = 8,
+                 .eval_batch = 8,
+                 .lr = 5e-5,
+                 .epochs = 3,
+                 .max_grad_norm = 1,
+                 .max_length = 384,
+                 .stride = 128,
+                 .n_best = 20,
+                 .max_answer_length = 30,
+                 .max_train = LS_AUTO,
+                 .max_eval = LS_AUTO,
+                 .max_predict = LS_AUTO,
+                 .save_steps = 500,
+                 .logging_steps = 500};
+    translate(argc, argv);
+    ls_run *run = ls_init(&argc, &argv, .seed = 42, .project_dir = "out", .async_save = true, .total_limit = 2);
+    if (!read_flags(run, &argc, &argv, &o) || !flags_fit(run, &o)) return ls_finish(run);
+    if (o.evaluate) {
+        const ls_questions *list = questions(run, &o, o.validation_file, "dev", o.max_eval);
+        const char *const *texts = ls_questions_read_answers(list, o.evaluate);
+        if (texts) print_scores(run, list, ls_questions_score(list, texts));
+        return ls_finish(run);
+    }
+
+    char room[4096];
+    const char *folder = model_folder(run, &o, room, sizeof room);
+    ls_tokenizer *tokenizer = ls_tokenizer_new(run, folder);
+    ls_module *model = ls_bert_for_question_answering_new(run, folder);
+    if (o.do_train) train(run, &o, model, tokenizer);
+    else ls_prepare(run, model);
+    if (ls_should_stop(run)) return ls_finish(run); /* the next start goes on from the checkpoint */
+    if (o.do_eval)
+        answer(run, &o, model, tokenizer, questions(run, &o, o.validation_file, "dev", o.max_eval), "", true);
+    if (o.do_predict)
+        answer(run, &o, model, tokenizer, ls_questions_read(run, o.test_file, .limit = o.max_predict), "predict_",
+               false);
+    return ls_finish(run);
+}

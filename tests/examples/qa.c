@@ -1,0 +1,154 @@
+/* qa.c - the example of that name, with a small model that starts fresh and questions made here: it learns to find the
+ * one number among letters, on one process and on two, and goes on where it stopped. */
+#include <lockstep.h>
+
+#include <sys/wait.h>
+
+#include "check.h"
+#include "folder.h"
+
+#define FOLDER "qa_example_test"
+
+enum { TRAIN = 96, DEV = 24, WORDS = 40 };
+
+static const char *const NUMBERS[] = {"zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"};
+
+static uint32_t draw(uint32_t *state, uint32_t below)
+{
+    *state = *state * 1664525u + 1013904223u;
+    return (*state >> 8) % below;
+}
+
+static void a_model_to_start_from_is_made(void)
+{
+    ls_run *run = ls_init(NULL, NULL);
+    ls_module *model = ls_bert_for_question_answering_new(run, NULL, .vocab_size = 43, .hidden_size = 32,
+                                                          .num_hidden_layers = 1, .num_attention_heads = 2,
+                                                          .intermediate_size = 64, .max_position_embeddings = 64,
+                                                          .hidden_dropout_prob = 0, .attention_probs_dropout_prob = 0);
+    ls_save_model(run, model, FOLDER "/model");
+    CHECK(ls_finish(run) == 0);
+    FILE *file = fopen(FOLDER "/model/vocab.txt", "w");
+    fputs("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nwhich\n?\n", file);
+    for (int c = 'a'; c <= 'z'; c++) fprintf(file, "%c\n", c);
+    for (int i = 0; i < 10; i++) fprintf(file, "%s\n", NUMBERS[i]);
+    fclose(file);
+}
+
+/* Contexts are longer than a window. */
+static void write_questions(const char *path, int count, uint32_t random)
+{
+    FILE *file = fopen(path, "w");
+    fputs("{\"data\": [", file);
+    for (int i = 0; i < count; i++) {
+        const char *number = NUMBERS[draw(&random, 10)];
+        uint32_t place = draw(&random, WORDS);
+        fprintf(file, "%s{\"id\": \"q%d\", \"question\": \"which?\", \"context\": \"", i ? ", " : "", i);
+        for (uint32_t w = 0; w < WORDS; w++)
+            if (w == place) fprintf(file, "%s ", number);
+            else fprintf(file, "%c ", 'a' + (int)draw(&random, 26));
+        fprintf(file, "\", \"answers\": {\"text\": [\"%s\"], \"answer_start\": [%u]}}", number, 2 * place);
+    }
+    fputs("]}", file);
+    fclose(file);
+}
+
+/* What it printed and said, to be freed. */
+static char *qa(const char *before, const char *flags, int want)
+{
+    char command[2048];
+    snprintf(command, sizeof command,
+             "%s " QA " --train_file " FOLDER "/train.json --validation_file " FOLDER "/dev.json --max_seq_length 32 "
+             "--doc_stride 8 %s > " FOLDER "/said 2>&1",
+             before, flags);
+    int status = system(command);
+    char *said = file_text(FOLDER "/said", NULL);
+    CHECK_MSG(WIFEXITED(status) && WEXITSTATUS(status) == want, "%s: %d: %s", flags, status, said);
+    return said;
+}
+
+static void same_files(const char *a, const char *b)
+{
+    size_t size[2] = {0};
+    char *text[2] = {file_text(a, &size[0]), file_text(b, &size[1])};
+    CHECK_MSG(text[0] && text[1] && size[0] == size[1] && !memcmp(text[0], text[1], size[0]), "%s and %s", a, b);
+    free(text[0]);
+    free(text[1]);
+}
+
+#define TRAINING                                                                                                       \
+    "--do_train --num_train_epochs 6 --learning_rate 5e-3 --per_device_train_batch_size 16 --warmup_ratio 0.1 "
+
+static void it_learns_to_answer(void)
+{
+    double exact = 0;
+    char *said = qa("",
+                    TRAINING "--model_name_or_path " FOLDER "/model --do_eval --save_steps 40 --logging_steps 20 "
+                             "--output_dir " FOLDER "/out",
+                    0);
+    const char *scores = strstr(said, "exact match ");
+    CHECK_MSG(scores && sscanf(scores, "exact match %lf", &exact) == 1 && exact >= 90, "%s", said);
+    CHECK_MSG(strstr(said, "step 20: loss "), "%s", said);
+    free(said);
+    said = qa("", "--evaluate " FOLDER "/out/predictions.json", 0);
+    CHECK_MSG(strstr(said, "of 24 questions"), "%s", said);
+    free(said);
+}
+
+static void two_processes_give_the_same_answers(void)
+{
+    free(qa(LOCKSTEP " launch -n 2", "--do_eval --model_name_or_path " FOLDER "/out --output_dir " FOLDER "/two", 0));
+    same_files(FOLDER "/out/predictions.json", FOLDER "/two/predictions.json");
+}
+
+static void it_goes_on_where_it_stopped(void)
+{
+    rename(FOLDER "/out/model.safetensors", FOLDER "/whole.safetensors");
+    free(qa("",
+            TRAINING "--model_name_or_path " FOLDER "/model --save_steps 40 --logging_steps 0 --output_dir " FOLDER
+                     "/out --resume_from_checkpoint latest",
+            0));
+    same_files(FOLDER "/out/model.safetensors", FOLDER "/whole.safetensors");
+}
+
+static void what_is_missing_is_named(void)
+{
+    static const char *const cases[][2] = {
+        {"", "nothing to do"},
+        {"--do_predict", "--do_predict needs --test_file"},
+        {"--do_eval", "--model_name_or_path is missing"},
+        {"--do_eval --model_name_or_path bert-large-uncased", "models--bert-large-uncased"},
+        {"--do_eval --model_name_or_path " FOLDER "/model --validation_file " FOLDER "/none.json", "none.json"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char *said = qa("HF_HUB_CACHE=" FOLDER "/hub", cases[i][0], 1);
+        CHECK_MSG(strstr(said, cases[i][1]), "%s: %s", cases[i][0], said);
+        free(said);
+    }
+}
+
+static void flags_of_old_command_lines_are_accepted(void)
+{
+    char *said = qa("",
+                    "--no_cuda --use_ipex --ddp_backend ccl --bf16 --do_eval --model_name_or_path " FOLDER
+                    "/out --output_dir " FOLDER "/bf16",
+                    0);
+    CHECK_MSG(strstr(said, "own kernels") && strstr(said, "own collectives"), "%s", said);
+    free(said);
+}
+
+int main(int argc, char **argv)
+{
+    check_filter = argc > 1 ? argv[1] : NULL;
+    folder_fresh(FOLDER);
+    write_questions(FOLDER "/train.json", TRAIN, 1);
+    write_questions(FOLDER "/dev.json", DEV, 2);
+    CHECK_RUN(a_model_to_start_from_is_made);
+    CHECK_RUN(it_learns_to_answer);
+    CHECK_RUN(two_processes_give_the_same_answers);
+    CHECK_RUN(it_goes_on_where_it_stopped);
+    CHECK_RUN(what_is_missing_is_named);
+    CHECK_RUN(flags_of_old_command_lines_are_accepted);
+    folder_remove(FOLDER);
+    return check_done();
+}
