@@ -205,12 +205,12 @@ LS_API ls_sampler *ls_weighted_sampler_new_sized(ls_run *run, const double *weig
 /* Every world-th sample beginning with rank, and the first ones again so that all ranks have the same number: for
  * programs that share out by themselves. Loaders given to ls_prepare() are shared out anyway. */
 typedef struct ls_distributed_sampler_opts {
-    int rank LS_DEFAULT(LS_AUTO), world LS_DEFAULT(LS_AUTO); /* LS_AUTO: the run's */
-    bool shuffle LS_DEFAULT(false);                          /* before sharing out, in the same order for all */
-    bool drop_last LS_DEFAULT(false);                        /* leave out what cannot be shared out evenly */
+    int rank LS_DEFAULT(LS_AUTO), world_size LS_DEFAULT(LS_AUTO); /* LS_AUTO: the run's */
+    bool shuffle LS_DEFAULT(false);                               /* before sharing out, in the same order for all */
+    bool drop_last LS_DEFAULT(false);                             /* leave out what cannot be shared out evenly */
     ls_options_end _ LS_DEFAULT({});
 } ls_distributed_sampler_opts;
-#define ls_distributed_sampler_opts_defaults .rank = LS_AUTO, .world = LS_AUTO
+#define ls_distributed_sampler_opts_defaults .rank = LS_AUTO, .world_size = LS_AUTO
 #define ls_distributed_sampler_new(...)                                                                                \
     LS_CALL_1(ls_distributed_sampler_new, ls_distributed_sampler_opts, __VA_ARGS__, )
 LS_API ls_sampler *ls_distributed_sampler_new_sized(ls_run *run, const ls_distributed_sampler_opts *opts,

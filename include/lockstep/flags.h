@@ -104,21 +104,21 @@ constexpr ls_flag_type ls_flag_type_of_(ls_names *)
         ls_names *: LS_FLAG_NAMES)
 #endif
 
-typedef struct ls_flags_opts {
+typedef struct ls_flags_read_opts {
     const char *about LS_DEFAULT(NULL);     /* a line for the help page */
     const char *arguments LS_DEFAULT(NULL); /* "FILE...": what arguments without a flag are; NULL: there are none */
     ls_options_end _ LS_DEFAULT({});
-} ls_flags_opts;
-#define ls_flags_opts_defaults .about = NULL
+} ls_flags_read_opts;
+#define ls_flags_read_opts_defaults .about = NULL
 
 /* Read a table's flags. argv keeps the program's name and the arguments without a flag. False when the program should
  * end: after --help, or after a mistake, which is an error of the run (an unknown flag names the nearest known one). */
 #define ls_flags_read(run, argc, argv, ...) LS_FLAGS_READ_(run, argc, argv, __VA_ARGS__, )
 #define LS_FLAGS_READ_(run, argc, argv, flags, ...)                                                                    \
     ls_flags_read_sized((run), (argc), (argv), (flags), (int64_t)(sizeof(flags) / sizeof(*(flags))),                   \
-                        LS_OPTS(ls_flags_opts, __VA_ARGS__))
+                        LS_OPTS(ls_flags_read_opts, __VA_ARGS__))
 LS_API bool ls_flags_read_sized(ls_run *run, int *argc, char ***argv, const ls_flag *flags, int64_t count,
-                                const ls_flags_opts *opts, size_t opts_size);
+                                const ls_flags_read_opts *opts, size_t opts_size);
 
 #ifdef __cplusplus
 }

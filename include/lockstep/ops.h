@@ -230,15 +230,15 @@ LS_API ls_tensor *ls_add_layer_norm(ls_tensor *x, ls_tensor *residual, ls_tensor
 LS_API ls_tensor *ls_dropout_add_layer_norm(ls_tensor *x, ls_tensor *residual, ls_tensor *weight, ls_tensor *bias,
                                             double p, double epsilon);
 /* Of rows that are picked from tables and added, as the tokens of a transformer begin: what ls_layer_norm makes of
- * ls_embedding(tables[0], indices[0]) + ls_embedding(tables[1], indices[1]) + ..., in one step. n is 1 to
- * LS_EMBEDDING_TABLES. Tables [V,D] have one type; indices broadcast, so that positions [S] serve words [B,S]. */
-#define LS_EMBEDDING_TABLES 3
+ * ls_embedding(tables[0], indices[0]) + ls_embedding(tables[1], indices[1]) + ..., in one step; count: 1 to
+ * LS_MAX_EMBEDDING_TABLES. Tables [V,D] have one type; indices broadcast, so that positions [S] serve words [B,S]. */
+#define LS_MAX_EMBEDDING_TABLES 3
 #define LS_NO_ROW INT64_MIN
 typedef struct ls_embedding_layer_norm_opts {
     ls_tensor *weight LS_DEFAULT(NULL), *bias LS_DEFAULT(NULL); /* [D] (optional) */
     double epsilon LS_DEFAULT(1e-5);
     /* of each table: this row, from the end when negative, gets no gradient */
-    int64_t padding_idx[LS_EMBEDDING_TABLES] LS_DEFAULT({LS_NO_ROW, LS_NO_ROW, LS_NO_ROW});
+    int64_t padding_idx[LS_MAX_EMBEDDING_TABLES] LS_DEFAULT({LS_NO_ROW, LS_NO_ROW, LS_NO_ROW});
     ls_options_end _ LS_DEFAULT({});
 } ls_embedding_layer_norm_opts;
 #define ls_embedding_layer_norm_opts_defaults .epsilon = 1e-5, .padding_idx = {LS_NO_ROW, LS_NO_ROW, LS_NO_ROW}

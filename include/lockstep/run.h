@@ -204,8 +204,8 @@ LS_API ls_tensor *ls_gather(ls_run *run, ls_tensor *t);
 LS_API ls_tensor *ls_gather_with_repeats(ls_run *run, ls_tensor *t);
 
 LS_API ls_tensor *ls_reduce(ls_run *run, ls_tensor *t, ls_reduction how);
-/* That of process `from`. The others have one of the same shape and type, or NULL: then they learn both. */
-LS_API ls_tensor *ls_broadcast(ls_run *run, ls_tensor *t, int from);
+/* That of process `root`. The others have one of the same shape and type, or NULL: then they learn both. */
+LS_API ls_tensor *ls_broadcast(ls_run *run, ls_tensor *t, int root);
 
 typedef struct ls_pad_across_processes_opts {
     int dim LS_DEFAULT(0); /* from the end when negative */

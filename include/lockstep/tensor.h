@@ -1,7 +1,7 @@
 /* tensor.h - tensors: how to make one, what it is, how to get numbers in and out, gradients.
  *
  * A tensor is a strided view of reference-counted device memory. Handles belong to scopes (run.h). Dimensions may be
- * given from the end: -1 is the last. Functions never return NULL. */
+ * given from the end: -1 is the last. No function fails with NULL: ls_grad() alone returns it, where there is none. */
 #ifndef LOCKSTEP_TENSOR_H
 #define LOCKSTEP_TENSOR_H
 

@@ -65,7 +65,7 @@ enum { WORDS, POSITIONS, TYPES };
 
 typedef struct embeddings {
     ls_module module;
-    ls_module *table[LS_EMBEDDING_TABLES], *norm;
+    ls_module *table[LS_MAX_EMBEDDING_TABLES], *norm;
     int tables; /* without types: 2 */
     double dropout;
     int64_t padding;     /* the word that fills sequences up */

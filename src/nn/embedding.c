@@ -60,7 +60,7 @@ ls_module *ls_embedding_blank_sized(ls_run *run, int64_t rows, int64_t features,
 static bool norm_is_one_pass(int n, ls_module *const *embeddings, const ls_module *norm)
 {
     const ls_norm_layer *l = ls_as_layer_norm(norm);
-    bool one = l && !ls_is_watched(norm) && n >= 1 && n <= LS_EMBEDDING_TABLES && !ls_failed(norm->object.run);
+    bool one = l && !ls_is_watched(norm) && n >= 1 && n <= LS_MAX_EMBEDDING_TABLES && !ls_failed(norm->object.run);
     const ls_tensor *first = NULL;
     for (int i = 0; one && i < n; i++) {
         const ls_embedding_layer *e = as_embedding(embeddings[i]);
@@ -75,7 +75,7 @@ static ls_outputs norm_of_embeddings(ls_module *self, ls_tensor *const *indices,
 {
     const ls_norm_layer *norm = ls_as_layer_norm(self);
     ls_module *const *embeddings = user;
-    ls_tensor *tables[LS_EMBEDDING_TABLES];
+    ls_tensor *tables[LS_MAX_EMBEDDING_TABLES];
     ls_embedding_layer_norm_opts opts =
         LS_OPTIONS(ls_embedding_layer_norm_opts, .weight = norm->weight, .bias = norm->bias, .epsilon = norm->epsilon);
     for (int i = 0; i < n; i++) {

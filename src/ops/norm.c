@@ -265,7 +265,7 @@ BACK(dropout_add_layer_norm)
 
 /* ---- embedding and layer norm ---- */
 
-enum { TABLES = LS_EMBEDDING_TABLES, WEIGHT = 2 * TABLES, BIAS, EMBEDDING_INPUTS };
+enum { TABLES = LS_MAX_EMBEDDING_TABLES, WEIGHT = 2 * TABLES, BIAS, EMBEDDING_INPUTS };
 
 /* Checks the tables and indices in front of `in` and rows without a gradient, which it counts from the start (-1: there
  * is none); *shape: what the sum of rows has. */

@@ -268,7 +268,7 @@ static void print_flag(const ls_flag *flag, bool with_default)
     printf("\n");
 }
 
-static void print_help(const char *program, const ls_flag *flags, int count, const ls_flags_opts *o)
+static void print_help(const char *program, const ls_flag *flags, int count, const ls_flags_read_opts *o)
 {
     const char *base = program && strrchr(program, '/') ? strrchr(program, '/') + 1 : program;
     printf("usage: %s [flags]%s%s\n", base ? base : "program", o->arguments ? " " : "",
@@ -307,10 +307,10 @@ static bool names_are_free(ls_run *run, const ls_flag *flags, int count)
 }
 
 bool ls_flags_read_sized(ls_run *run, int *argc, char ***argv, const ls_flag *flags, int64_t count,
-                         const ls_flags_opts *given, size_t opts_size)
+                         const ls_flags_read_opts *given, size_t opts_size)
 {
     if (ls_failed(run)) return false;
-    ls_flags_opts o = LS_OPTS_READ(ls_flags_opts, given, opts_size);
+    ls_flags_read_opts o = LS_OPTS_READ(ls_flags_read_opts, given, opts_size);
     if (!names_are_free(run, flags, (int)count)) return false;
     if (wants_help(*argc, *argv)) {
         if (ls_is_main(run)) print_help((*argv)[0], flags, (int)count, &o);

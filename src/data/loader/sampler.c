@@ -215,14 +215,14 @@ ls_sampler *ls_distributed_sampler_new_sized(ls_run *run, const ls_distributed_s
 {
     ls_distributed_sampler_opts o = LS_OPTS_READ(ls_distributed_sampler_opts, opts, opts_size);
     if (ls_failed(run)) return NULL;
-    if (o.world == LS_AUTO) o.world = run->share.world;
+    if (o.world_size == LS_AUTO) o.world_size = run->share.world;
     if (o.rank == LS_AUTO) o.rank = run->share.rank;
-    if (o.world < 1 || o.rank < 0 || o.rank >= o.world)
-        return ls_fail(&run->errors, LS_ERR_VALUE, "distributed sampler: rank %d of %d", o.rank, o.world), NULL;
+    if (o.world_size < 1 || o.rank < 0 || o.rank >= o.world_size)
+        return ls_fail(&run->errors, LS_ERR_VALUE, "distributed sampler: rank %d of %d", o.rank, o.world_size), NULL;
     ls_sampler *s = ls_sampler_begin(run, "distributed sampler", LS_AUTO);
     if (!s) return NULL;
     s->rank = o.rank;
-    s->world = o.world;
+    s->world = o.world_size;
     s->shuffle = o.shuffle;
     s->drop_last = o.drop_last;
     s->length = distributed_length;

@@ -91,12 +91,12 @@ static void ranks_share_out_by_themselves(void)
                 pass_of(run, set, shuffle ? ls_random_sampler_new(run) : NULL, 2, whole);
                 int64_t each = (n + world - 1) / world;
                 for (int r = 0; r < world; r++) {
-                    ls_sampler *s = ls_distributed_sampler_new(run, .rank = r, .world = world, .shuffle = shuffle);
+                    ls_sampler *s = ls_distributed_sampler_new(run, .rank = r, .world_size = world, .shuffle = shuffle);
                     CHECK(pass_of(run, set, s, 2, all) == each);
                     for (int64_t i = 0; i < each; i++) CHECK(all[i] == whole[(i * world + r) % n]);
                 }
             }
-    ls_sampler *last = ls_distributed_sampler_new(run, .rank = 1, .world = 3, .drop_last = true);
+    ls_sampler *last = ls_distributed_sampler_new(run, .rank = 1, .world_size = 3, .drop_last = true);
     int64_t index[16];
     CHECK(pass_of(run, numbers(run, 8), last, 0, index) == 2 && index[0] == 1 && index[1] == 4);
     CHECK(ls_finish(run) == 0);
