@@ -67,7 +67,7 @@ static bool join(comm_state *s, const comm_case *c, int file, int rank)
     pin(rank);
     ls_segment *segment = ls_segment_open(file, 2, &why);
     s->comm = segment ? ls_shm_join(segment, rank, &why) : NULL;
-    ls_segment_let_go(segment);
+    ls_segment_release(segment);
     if (!s->comm) return false;
     s->data = c->copied ? calloc(1, (size_t)c->bytes) : s->comm->table->share(s->comm, (size_t)c->bytes, &why);
     s->dtype = c->dtype;

@@ -13,7 +13,7 @@ static ls_comm *join(int file, int rank, ls_message *why)
 {
     ls_segment *segment = ls_segment_open(dup(file), 2, why);
     ls_comm *comm = segment ? ls_shm_join(segment, rank, why) : NULL;
-    ls_segment_let_go(segment);
+    ls_segment_release(segment);
     return comm;
 }
 

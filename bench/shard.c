@@ -39,7 +39,7 @@ static bool join(shard_state *s, int file, int rank, bool shard)
     ls_parallel_set_width(1);
     ls_segment *segment = ls_segment_open(file, 2, &why);
     ls_comm *comm = segment ? ls_shm_join(segment, rank, &why) : NULL;
-    ls_segment_let_go(segment);
+    ls_segment_release(segment);
     if (!comm) return false;
     s->run = ls_init(NULL, NULL, .shard_optimizer = shard);
     ls_session_join(s->run, comm);

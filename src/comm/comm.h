@@ -1,13 +1,14 @@
-/* comm.h - collectives on raw host memory, and the processes they run between: the inside of <lockstep/comm.h>, which
- * says what calls there are.
+/* comm.h - collectives on raw host memory, and the processes they run between. Internal side of <lockstep/comm.h>,
+ * which lists the calls.
  *
- * A communicator is a group of processes, the ranks, numbered from 0. All of them make the same calls in the same
- * order; a call is a description that can be run now (ls_comm_run), in the background (queue.h), recorded and compared.
- * Ranks that disagree about a call learn what each of them called, and from where. Results depend on ranks and numbers,
- * not on timing: every sum is formed in the order of ranks, halves are summed in f32 and rounded once.
+ * A communicator is a group of processes, the ranks, numbered from 0. All ranks make the same calls in the same order.
+ * A call is a description that can be run now (ls_comm_run), run in the background (queue.h), recorded and compared.
+ * Ranks that disagree about a call each get an error that says what every side called, and from where. Results depend
+ * on ranks and values, not on timing: every sum is formed in rank order; f16 and bf16 are summed in f32 and rounded
+ * once.
  *
- * Functions return LS_OK or a status with the reason in `why`; after a failure the communicator is of no more use. A
- * communicator belongs to one thread at a time. */
+ * Functions return LS_OK, or a status with the reason in `why`; after a failure the communicator is unusable. Only one
+ * thread may use a communicator at a time. */
 #ifndef LOCKSTEP_COMM_COMM_H
 #define LOCKSTEP_COMM_COMM_H
 
@@ -19,14 +20,14 @@ typedef struct ls_comm ls_comm;
 struct ls_device;
 typedef struct ls_comm ls_comm;
 
-/* Elements of the part of a rank. */
+/* Elements in the part of `rank`. */
 static inline int64_t ls_comm_part(const ls_comm_call *call, int rank)
 {
     return call->counts ? call->counts[rank] : call->count;
 }
 
-/* Elements of the parts of lower ranks; with the number of ranks: of all. */
-static inline int64_t ls_comm_before(const ls_comm_call *call, int rank)
+/* Elements before the part of `rank`; with rank = number of ranks, the total. */
+static inline int64_t ls_comm_offset(const ls_comm_call *call, int rank)
 {
     int64_t sum = 0;
     if (!call->counts) return call->count * rank;
@@ -37,34 +38,34 @@ static inline int64_t ls_comm_before(const ls_comm_call *call, int rank)
 typedef struct ls_comm_table {
     const char *name;
     ls_status (*run)(ls_comm *comm, const ls_comm_call *call, ls_message *why);
-    /* Called by all ranks: those with the same colour become a communicator, ordered by key, then by rank. NULL:
-     * failed. */
+    /* Called by all ranks: those with the same colour form a communicator, ordered by key, then by rank. NULL on
+     * failure. */
     ls_comm *(*split)(ls_comm *comm, int colour, int key, ls_message *why);
-    /* Called by all ranks with the same size: memory in which arrays are reduced where they stand, without copies. It
-     * is zero, aligned to pages, and goes with the communicator. NULL: failed. */
+    /* Called by all ranks with the same size: memory in which arrays are reduced in place, without copies. It is
+     * zeroed, page-aligned, and freed with the communicator. NULL on failure. */
     void *(*share)(ls_comm *comm, size_t bytes, ls_message *why);
-    /* Everybody who waits for anybody of the job, or will, gets LS_ERR_PEER and these words. */
+    /* Every rank of the job that waits, now or later, gets LS_ERR_PEER with this reason. */
     void (*abort)(ls_comm *comm, const char *reason);
-    /* Everybody who waits gets LS_ERR_MEMORY, and so does who calls before reset: something was tried that needs more
-     * memory than there is, and will be tried otherwise. */
+    /* Every rank that waits, or calls before reset, gets LS_ERR_MEMORY: an attempt needed more memory than there is,
+     * and will be repeated differently. */
     void (*cancel)(ls_comm *comm);
-    /* Called by all ranks when nobody is in a call of this communicator, with steps that it was left in forgotten. */
+    /* Called by all ranks while none is inside a call of this communicator: forget half-finished calls. */
     void (*reset)(ls_comm *comm);
-    void (*close)(ls_comm *comm); /* those made from it by split first */
+    void (*close)(ls_comm *comm); /* close the communicators split from it first */
 } ls_comm_table;
 
 struct ls_comm {
     const ls_comm_table *table;
     int rank, size;
-    struct ls_comm_queue *queue;    /* whose it is (queue.h); NULL: nobody's */
-    struct ls_comm_device *devices; /* whose memory it was called with (on_device.c) */
-    bool ignores_cancel;            /* cancels are not for it */
-    bool background;                /* somebody else needs the CPU more: do not spin for long */
-    struct ls_helpers *helpers;     /* threads that share in large work (helpers.h); NULL: there are none */
-    void *user;                     /* of who made it */
+    struct ls_comm_queue *queue;    /* the queue that owns it (queue.h); NULL: none */
+    struct ls_comm_device *devices; /* devices whose memory was passed to it (on_device.c) */
+    bool ignores_cancel;            /* cancel() does not interrupt its calls */
+    bool background;                /* other threads need the CPU more: spin only briefly */
+    struct ls_helpers *helpers;     /* threads that help with large arrays (helpers.h); NULL: none */
+    void *user;                     /* for its creator */
 };
 
-/* Of this process alone. Constant, shared, need not be closed; those split off it are like all others. */
+/* The communicator of this process alone. A shared constant that need not be closed; its splits are ordinary ones. */
 ls_comm *ls_comm_self(void);
 
 /* "all-reduce", "sum". Never NULL. */
@@ -76,14 +77,14 @@ bool ls_comm_reduces(ls_comm_kind kind);
 
 /* Check the description and run it. */
 ls_status ls_comm_run(ls_comm *comm, const ls_comm_call *call, ls_message *why);
-/* Elements of `in` and `out` that this rank must bring; of a broadcast, `in` of who has it is its `out`. */
+/* Elements that this rank's `in` and `out` must hold; the root of a broadcast passes its data in `out`. */
 void ls_comm_elements(const ls_comm *comm, const ls_comm_call *call, int64_t *in, int64_t *out);
 
-/* on_device.c: the same where `in` and `out` are memory of a device, in the order of what was submitted to it before
- * and will be after. Memory of the host is worked in where it stands; other memory is left to the device's own library,
- * or passes through the host where it has none. */
+/* on_device.c: the same for `in` and `out` in device memory, ordered with everything submitted to the device before and
+ * after. Host memory is used in place; other memory goes through the device's own collective library, or through the
+ * host where it has none. */
 ls_status ls_comm_run_on(ls_comm *comm, struct ls_device *device, const ls_comm_call *call, ls_message *why);
-void ls_comm_leave_devices(ls_comm *comm, bool abort); /* abort: calls may be under way */
+void ls_comm_leave_devices(ls_comm *comm, bool abort); /* abort: calls may be in flight */
 
 /* data[i] = op over ranks of data[i], the same bits on every rank. */
 static inline ls_status ls_comm_all_reduce(ls_comm *comm, void *data, int64_t count, ls_dtype dtype, ls_reduction op,

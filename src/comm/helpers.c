@@ -1,4 +1,4 @@
-/* helpers.c - threads that share in large work of a communication thread. */
+/* helpers.c - threads that help a communication thread with large arrays. */
 #include "comm/helpers.h"
 
 #include <sched.h>
@@ -9,20 +9,20 @@
 #include "base/log.h"
 #include "base/memory.h"
 
-enum { LITTLE = 256 << 10, LINE = 64, PARTS_EACH = 2 }; /* bytes that are not worth waking anybody for */
+enum { LITTLE = 256 << 10, LINE = 64, PARTS_EACH = 2 }; /* LITTLE: fewer bytes are not worth waking threads for */
 
 struct ls_helpers {
     int count;
-    pthread_mutex_t lock; /* of what follows, up to `work` */
+    pthread_mutex_t lock; /* protects the fields up to `work` */
     pthread_cond_t wake, done;
-    uint64_t round; /* of work handed out so far */
-    int busy;       /* helpers that are not through with this round */
+    uint64_t round; /* number of jobs handed out so far */
+    int busy;       /* helpers still working on this round */
     bool ending;
 
     ls_helpers_fn *work; /* of this round */
     void *user;
     size_t bytes, part;
-    _Atomic size_t next; /* byte that nobody has taken */
+    _Atomic size_t next; /* first byte not yet taken */
     pthread_t threads[];
 };
 
@@ -57,7 +57,7 @@ void ls_thread_pin(pthread_t thread, int cpu)
     if (cpu < 0) return;
     if (cpu < CPU_SETSIZE) CPU_SET((size_t)cpu, &set);
     if (pthread_setaffinity_np(thread, sizeof set, &set) != 0)
-        ls_log_line(LS_LOG_WARN, "LOCKSTEP_COMM_AFFINITY: CPU %d is not one that this process may use", cpu);
+        ls_log_line(LS_LOG_WARN, "LOCKSTEP_COMM_AFFINITY: this process may not use CPU %d", cpu);
 }
 
 ls_helpers *ls_helpers_new(int count, const int *cpu)

@@ -1,6 +1,6 @@
-/* helpers.h - threads that share in large work of a communication thread.
+/* helpers.h - threads that help a communication thread with large arrays.
  *
- * They sleep while there is none. One thread at a time hands out work. */
+ * They sleep when idle. Only one thread at a time may hand out work. */
 #ifndef LOCKSTEP_COMM_HELPERS_H
 #define LOCKSTEP_COMM_HELPERS_H
 
@@ -9,17 +9,17 @@
 
 typedef struct ls_helpers ls_helpers;
 
-/* On bytes [begin, end) of something. Ranges begin on cache lines, counted from where the work begins. */
+/* Works on bytes [begin, end). `begin` is a multiple of a cache line, relative to the start of the array. */
 typedef void ls_helpers_fn(void *user, size_t begin, size_t end);
 
-/* So many threads, each on its CPU (cpu[i]; -1: any). NULL: not one could be had, or count is 0. */
+/* `count` threads, each pinned to cpu[i] (-1: any). NULL: count is 0, or no thread could be started. */
 ls_helpers *ls_helpers_new(int count, const int *cpu);
 void ls_helpers_free(ls_helpers *helpers); /* NULL is accepted */
 
-/* All of it, by the threads and the caller; by the caller alone where it is little, or helpers is NULL. */
+/* Process all bytes on the threads and the caller; on the caller alone if there are few bytes or helpers is NULL. */
 void ls_helpers_run(ls_helpers *helpers, size_t bytes, ls_helpers_fn *work, void *user);
 
-/* Let a thread run on one CPU (-1: anywhere), and warn when it may not. */
+/* Pin a thread to a CPU (-1: leave it unpinned); warns if the CPU is not allowed. */
 void ls_thread_pin(pthread_t thread, int cpu);
 
 #endif

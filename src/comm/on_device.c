@@ -1,5 +1,4 @@
-/* on_device.c - collectives on memory of a device: by its own library, or down to the host, between processes, and up
- * again. */
+/* on_device.c - collectives on device memory: by the device's own library, or staged through the host. */
 #include <lockstep/group.h>
 
 #include <stdio.h>
@@ -9,21 +8,21 @@
 #include "comm/comm.h"
 #include "device/device.h"
 
-/* What a rank is about to call. */
+/* Description of a rank's next call, compared before it starts. */
 typedef struct intent {
     int32_t kind, dtype, op, peer;
     int64_t count; /* 0 where ranks may differ in it */
     uint64_t shape;
-    char site[40]; /* for messages, and not compared */
+    char site[40]; /* for messages; not compared */
 } intent;
 
-/* What a communicator has of a device. */
+/* A communicator's state for one device. */
 typedef struct ls_comm_device {
     struct ls_comm_device *next;
     ls_device *device;
-    void *group;     /* of the device's library; NULL: none */
-    intent *intents; /* [size] of all ranks */
-    void *staging;   /* host memory for numbers on their way; NULL: none yet */
+    void *group;     /* of the device's library; NULL: it has none, or could not open it */
+    intent *intents; /* [size], by rank */
+    void *staging;   /* host memory for staged data; NULL: none yet */
     size_t staging_bytes;
 } ls_comm_device;
 
@@ -48,7 +47,7 @@ void ls_comm_leave_devices(ls_comm *comm, bool abort)
 
 /* ---- by the device's library ---- */
 
-/* All ranks have a group in the end, or none has: then the host does it. */
+/* Opens a group on all ranks, or on none: then calls go through the host. */
 static ls_status open_group(ls_comm *comm, ls_comm_device *d, ls_message *why)
 {
     const ls_group_table *table = d->device->table.group;
@@ -68,12 +67,13 @@ static ls_status open_group(ls_comm *comm, ls_comm_device *d, ls_message *why)
 
 static intent intent_of(const ls_comm_call *call)
 {
-    bool alike = call->kind == LS_COMM_ALL_REDUCE || call->kind == LS_COMM_REDUCE || call->kind == LS_COMM_BROADCAST;
+    bool same_count =
+        call->kind == LS_COMM_ALL_REDUCE || call->kind == LS_COMM_REDUCE || call->kind == LS_COMM_BROADCAST;
     intent mine = {.kind = (int32_t)call->kind,
                    .dtype = (int32_t)call->dtype,
                    .op = (int32_t)call->op,
                    .peer = call->peer,
-                   .count = alike ? call->count : 0,
+                   .count = same_count ? call->count : 0,
                    .shape = call->shape};
     snprintf(mine.site, sizeof mine.site, "%s", call->site ? call->site : "");
     return mine;
@@ -85,7 +85,7 @@ static void describe(const intent *x, char *text, size_t size)
              ls_comm_op_name((ls_reduction)x->op), (long long)x->count, ls_dtype_name((ls_dtype)x->dtype), x->site);
 }
 
-/* Nobody's device begins before all have come, and want the same: none waits for a process that failed. */
+/* No device starts before all ranks have arrived with the same call, so that none waits for a process that failed. */
 static ls_status agree(ls_comm *comm, ls_comm_device *d, const ls_comm_call *call, ls_message *why)
 {
     intent mine = intent_of(call);
@@ -113,7 +113,7 @@ static ls_status run_in_group(ls_comm *comm, ls_comm_device *d, const ls_comm_ca
 
 /* ---- through the host ---- */
 
-static bool make_room(ls_comm_device *d, size_t bytes)
+static bool reserve_staging(ls_comm_device *d, size_t bytes)
 {
     if (d->staging && d->staging_bytes >= bytes) return true;
     ls_device_host_release(d->device, d->staging, d->staging_bytes);
@@ -128,31 +128,31 @@ static ls_status run_staged(ls_comm *comm, ls_comm_device *d, const ls_comm_call
     size_t element = ls_dtype_size(call->dtype);
     ls_comm_elements(comm, call, &in, &out);
     size_t in_bytes = (size_t)in * element, out_bytes = (size_t)out * element, out_at = (in_bytes + 63) / 64 * 64;
-    if (call->kind == LS_COMM_ALL_REDUCE) out_at = 0; /* in place */
-    if (!make_room(d, out_at + out_bytes + 1))
-        return ls_explain(why, LS_ERR_MEMORY, "no host memory for %zu bytes on their way", out_at + out_bytes);
+    if (call->kind == LS_COMM_ALL_REDUCE) out_at = 0; /* in and out share memory */
+    if (!reserve_staging(d, out_at + out_bytes + 1))
+        return ls_explain(why, LS_ERR_MEMORY, "no host memory to stage %zu bytes", out_at + out_bytes);
     ls_comm_call staged = *call;
     staged.in = d->staging;
     staged.out = (char *)d->staging + out_at;
-    bool gives = call->kind == LS_COMM_BROADCAST && comm->rank == call->peer;
+    bool is_source = call->kind == LS_COMM_BROADCAST && comm->rank == call->peer;
     ls_status status = ls_device_download(d->device, d->staging, call->in, in_bytes, why);
-    if (!status && gives) status = ls_device_download(d->device, staged.out, call->out, out_bytes, why);
+    if (!status && is_source) status = ls_device_download(d->device, staged.out, call->out, out_bytes, why);
     if (!status) status = ls_comm_run(comm, &staged, why);
-    return status || gives ? status : ls_device_upload(d->device, call->out, staged.out, out_bytes, why);
+    return status || is_source ? status : ls_device_upload(d->device, call->out, staged.out, out_bytes, why);
 }
 
 /* ---- either ---- */
 
-/* A process that is alone has its own numbers: they stay on the device. */
-static ls_status keep(ls_device *device, const ls_comm_call *call, ls_message *why)
+/* With one process the result is its own data, which stays on the device. */
+static ls_status copy_own(ls_device *device, const ls_comm_call *call, ls_message *why)
 {
     size_t bytes = (size_t)call->count * ls_dtype_size(call->dtype);
     if (!call->in || !call->out || call->in == call->out || !bytes) return LS_OK;
     return device->table.copy(device->handle, device->stream, call->out, call->in, bytes, LS_COPY_ON_DEVICE, why);
 }
 
-/* What the communicator has of the device; made by the first call. NULL: no memory, or a failure between processes. */
-static ls_comm_device *enter(ls_comm *comm, ls_device *device, ls_status *status, ls_message *why)
+/* The communicator's state for the device, created by the first call. NULL: no memory, or opening the group failed. */
+static ls_comm_device *device_state(ls_comm *comm, ls_device *device, ls_status *status, ls_message *why)
 {
     ls_comm_device *d = comm->devices;
     while (d && d->device != device) d = d->next;
@@ -173,9 +173,9 @@ static ls_comm_device *enter(ls_comm *comm, ls_device *device, ls_status *status
 ls_status ls_comm_run_on(ls_comm *comm, ls_device *device, const ls_comm_call *call, ls_message *why)
 {
     if (ls_device_is_host(device)) return ls_comm_run(comm, call, why);
-    if (comm->size == 1) return keep(device, call, why);
+    if (comm->size == 1) return copy_own(device, call, why);
     ls_status status = LS_OK;
-    ls_comm_device *d = enter(comm, device, &status, why);
+    ls_comm_device *d = device_state(comm, device, &status, why);
     if (!d) return status;
     status = d->group ? run_in_group(comm, d, call, why) : LS_ERR_UNSUPPORTED;
     return status == LS_ERR_UNSUPPORTED ? run_staged(comm, d, call, why) : status;

@@ -12,12 +12,12 @@ struct ls_comm_queue {
     ls_comm_workers workers;
     bool running, ending; /* the thread */
     pthread_t thread;
-    pthread_mutex_t lock; /* of the list and of requests in it */
+    pthread_mutex_t lock; /* protects the list and the requests in it */
     pthread_cond_t started, finished;
     ls_comm_request *first, **last;
 };
 
-static void work_off(ls_comm_queue *queue, ls_comm_request *request)
+static void run_request(ls_comm_queue *queue, ls_comm_request *request)
 {
     request->status = request->work(queue->comm, request, &request->why);
 }
@@ -31,7 +31,7 @@ static void *thread_main(void *arg)
         ls_comm_request *request = queue->first;
         if (!request) break;
         pthread_mutex_unlock(&queue->lock);
-        work_off(queue, request);
+        run_request(queue, request);
         pthread_mutex_lock(&queue->lock);
         queue->first = request->next;
         if (!queue->first) queue->last = &queue->first;
@@ -60,13 +60,13 @@ ls_comm_queue *ls_comm_queue_new(ls_comm *comm, const ls_comm_workers *workers, 
     return queue;
 }
 
-/* Is there a thread? Before the first call there is none, and once none could be had there never will be. */
+/* Start the thread on the first call; if that fails it is not tried again. */
 static bool has_thread(ls_comm_queue *queue)
 {
     if (queue->running || queue->workers.count == 0) return queue->running;
     queue->running = pthread_create(&queue->thread, NULL, thread_main, queue) == 0;
     if (!queue->running) {
-        LS_LOG_ONCE(LS_LOG_WARN, "no thread for communication could be had: it waits for nothing else now");
+        LS_LOG_ONCE(LS_LOG_WARN, "cannot start a communication thread; collectives will block");
         queue->workers.count = 0;
         return false;
     }
@@ -100,7 +100,7 @@ void ls_comm_start(ls_comm_queue *queue, ls_comm_request *request)
     request->done = false;
     request->status = LS_OK;
     if (!has_thread(queue)) {
-        work_off(queue, request);
+        run_request(queue, request);
         request->done = true;
         return;
     }

@@ -1,4 +1,4 @@
-/* self.c - the communicator of a process that is alone: what it gathers is its own. */
+/* self.c - the communicator of a single process: results are copies of its own data. */
 #include "comm/comm.h"
 
 #include <string.h>
@@ -13,7 +13,7 @@ typedef struct piece {
 
 typedef struct alone {
     ls_comm comm;
-    piece *pieces; /* that were shared, with nobody */
+    piece *pieces; /* memory handed out by share */
 } alone;
 
 static ls_status run(ls_comm *comm, const ls_comm_call *call, ls_message *why)

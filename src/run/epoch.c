@@ -27,7 +27,7 @@ static void compare_epochs(ls_begun *begun, int n)
     if (n < 1) return;
     if (!begun->epochs && begun->epochs_before && begun->epochs_before != n)
         ls_log_of_job(LS_LOG_WARN,
-                      "the checkpoint that this run goes on from was saved with epochs: %lld; this run goes on with %d",
+                      "the checkpoint this run continues from was saved with epochs: %lld; this run continues with %d",
                       (long long)begun->epochs_before, n);
     begun->epochs = n;
 }

@@ -1,4 +1,4 @@
-/* calls.h - every collective of every type and of odd sizes, against numbers that each rank computes for all. */
+/* calls.h - every collective for every type and odd sizes, checked against values that each rank computes for all. */
 #ifndef LOCKSTEP_TESTS_COMM_CALLS_H
 #define LOCKSTEP_TESTS_COMM_CALLS_H
 
@@ -7,7 +7,7 @@
 #include "kernels/combine.h"
 #include "kernels/element.h"
 
-/* ---- numbers that every rank knows of every other ---- */
+/* ---- inputs that every rank can compute for every other ---- */
 
 __attribute__((unused)) static void fill(ls_dtype dtype, void *to, int rank, int64_t salt, int64_t count)
 {
@@ -15,7 +15,7 @@ __attribute__((unused)) static void fill(ls_dtype dtype, void *to, int rank, int
     for (int64_t i = 0; i < count; i++) {
         if (i % 4 == 0) bits = ls_philox((uint64_t)(rank * 1000003 + salt), (uint64_t)i);
         uint32_t lane = bits.lane[i % 4];
-        if (dtype == LS_F32) ((float *)to)[i] = (float)(lane % 4096) / 1024 - 2; /* the most of what is filled */
+        if (dtype == LS_F32) ((float *)to)[i] = (float)(lane % 4096) / 1024 - 2; /* most data is f32 */
         else if (ls_dtype_is_float(dtype)) ls_put(dtype, to, i, (double)(lane % 4096) / 1024 - 2);
         else if (dtype == LS_BOOL) ls_put_int(dtype, to, i, lane % 2);
         else ls_put_int(dtype, to, i, lane % 11 - 5);
@@ -34,8 +34,8 @@ __attribute__((unused)) static char *filled(ls_dtype dtype, int rank, int64_t sa
     return data;
 }
 
-/* What all ranks together must get: row by row in the order of ranks, over each host, then over hosts. Halves are
- * rounded at the very end. */
+/* The expected result of all ranks: folded in rank order over each host, then over hosts. f16 and bf16 are rounded at
+ * the very end. */
 __attribute__((unused)) static char *reduced(int size, ls_dtype dtype, ls_reduction op, int64_t salt, int64_t count)
 {
     static const ls_fold folds[] = {LS_FOLD_SUM, LS_FOLD_SUM, LS_FOLD_MAX, LS_FOLD_MIN, LS_FOLD_PROD};
@@ -106,7 +106,7 @@ __attribute__((unused)) static int64_t uneven(int64_t count, int rank)
     return rank == 1 ? 0 : count / (rank + 1) + rank;
 }
 
-/* Into memory of its own, and in place: there the result is part `rank` of what was reduced. */
+/* Out of place, and in place, where the result is part `rank` of the input. */
 __attribute__((unused)) static void check_reduce_scatter(ls_comm *comm, ls_dtype dtype, ls_reduction op, int64_t count,
                                                          char *shared)
 {
@@ -177,7 +177,7 @@ __attribute__((unused)) static void check_broadcast(ls_comm *comm, ls_dtype dtyp
     }
 }
 
-/* Rank a sends rank b so many elements, filled with the salt of both. */
+/* Number of elements that rank a sends to rank b, filled with the salt of both. */
 __attribute__((unused)) static int64_t between(int64_t count, int a, int b, bool differ)
 {
     return differ ? (a == b ? 0 : count / (a + 1) + b) : count;
@@ -205,7 +205,7 @@ __attribute__((unused)) static void check_all_to_all(ls_comm *comm, ls_dtype dty
     free(want), free(in), free(out);
 }
 
-/* Everybody sends to the next and receives from the one before; even ranks send first. */
+/* Every rank sends to the next and receives from the one before; even ranks send first. */
 __attribute__((unused)) static void check_messages(ls_comm *comm, ls_dtype dtype, int64_t count)
 {
     ls_reduction op = LS_REDUCE_SUM;
@@ -245,7 +245,7 @@ __attribute__((unused)) static void walk(ls_comm *comm, ls_dtype dtype, int64_t 
 
 __attribute__((unused)) static void all_kinds(ls_comm *comm, crew_result *result)
 {
-    const int64_t counts[] = {0, 1, 17, 1025}, many = 33011; /* the last: so many that slices are reduced */
+    const int64_t counts[] = {0, 1, 17, 1025}, many = 33011; /* the last: large enough that slices are reduced */
     char *shared = comm->table->share(comm, 1 << 20, &result->why);
     CHECK_MSG(shared, "%s", result->why.text);
     for (ls_dtype dtype = LS_BOOL; dtype < LS_DTYPE_COUNT; dtype++) {
@@ -257,7 +257,7 @@ __attribute__((unused)) static void all_kinds(ls_comm *comm, crew_result *result
     }
 }
 
-/* Several pieces to a call, more than there is room for at a time. */
+/* Several pieces per call, more than fit at a time. */
 __attribute__((unused)) static void large_ones(ls_comm *comm, crew_result *result)
 {
     const int64_t many = 1600007, each = many / comm->size;
@@ -289,7 +289,7 @@ __attribute__((unused)) static void interleave(ls_comm *comm, crew_result *resul
     ls_comm *half = comm->table->split(comm, comm->rank % 2, -comm->rank, &result->why);
     CHECK_MSG(half, "%s", result->why.text);
     CHECK(half->size == (comm->size + 1 - comm->rank % 2) / 2);
-    CHECK(half->rank == half->size - 1 - comm->rank / 2); /* keys turn the order round */
+    CHECK(half->rank == half->size - 1 - comm->rank / 2); /* keys reverse the order */
     for (uint64_t i = 0; i < 200; i++) {
         ls_philox4 same = ls_philox(17, i), own = ls_philox((uint64_t)(comm->rank + 100), i);
         if (own.lane[0] % 8 == 0) usleep(own.lane[1] % 300);

@@ -1,4 +1,5 @@
-/* collective.c - every collective of every type and of odd sizes, against numbers that each rank computes for all. */
+/* collective.c - every collective for every type and odd sizes, checked against values that each rank computes for
+ * all. */
 #include <sys/stat.h>
 
 #include "base/memory.h"
@@ -15,13 +16,13 @@ static void many_ranks_fetch_slices(void)
     crew_run(6, all_kinds);
 }
 
-static void threads_play_processes(void)
+static void threads_can_be_ranks(void)
 {
     for (int size = 1; size <= 4; size++) crew_run_threads(size, a_few_kinds);
 }
 
-/* Alone everything is as it was. */
-static void alone(void)
+/* With one process results equal inputs. */
+static void one_process_keeps_its_data(void)
 {
     ls_comm *comm = ls_comm_self();
     for (int64_t count = 0; count < 5; count++) walk(comm, LS_F32, count, NULL);
@@ -33,7 +34,7 @@ static void calls_come_in_any_order_and_at_any_pace(void)
     crew_run(4, interleave);
 }
 
-/* The second time rank 1 does not get what it shares, as when it is called back: what is shared later is found. */
+/* The second time rank 1 does not get its shared memory, as after a cancel: what is shared later is found. */
 static void share_again(ls_comm *comm, crew_result *result)
 {
     for (int i = 0; i < 3; i++) {
@@ -46,12 +47,12 @@ static void share_again(ls_comm *comm, crew_result *result)
     }
 }
 
-static void memory_that_some_do_not_have_is_no_harm(void)
+static void memory_that_some_ranks_lack_does_no_harm(void)
 {
     crew_run(3, share_again);
 }
 
-/* Communicators come and go, and so does what they share. */
+/* Communicators are opened and closed, with their shared memory. */
 static void split_often(ls_comm *comm, crew_result *result)
 {
     struct stat before, after;
@@ -70,7 +71,7 @@ static void split_often(ls_comm *comm, crew_result *result)
               (long long)after.st_blocks);
 }
 
-static void closed_communicators_leave_nothing(void)
+static void closed_communicators_free_their_memory(void)
 {
     crew_run(3, split_often);
     crew_run_threads(3, split_often);
@@ -79,12 +80,12 @@ static void closed_communicators_leave_nothing(void)
 int main(int argc, char **argv)
 {
     if (argc > 1) check_filter = argv[1];
-    CHECK_RUN(alone);
-    CHECK_RUN(threads_play_processes);
+    CHECK_RUN(one_process_keeps_its_data);
+    CHECK_RUN(threads_can_be_ranks);
     CHECK_RUN_FORK(every_kind_type_and_size);
     CHECK_RUN_FORK(many_ranks_fetch_slices);
     CHECK_RUN_FORK(calls_come_in_any_order_and_at_any_pace);
-    CHECK_RUN_FORK(memory_that_some_do_not_have_is_no_harm);
-    CHECK_RUN_FORK(closed_communicators_leave_nothing);
+    CHECK_RUN_FORK(memory_that_some_ranks_lack_does_no_harm);
+    CHECK_RUN_FORK(closed_communicators_free_their_memory);
     return check_done();
 }

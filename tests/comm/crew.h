@@ -1,4 +1,4 @@
-/* crew.h - a job of several ranks: processes made by fork, or threads where a sanitizer must see all. They can play
+/* crew.h - a job of several ranks: forked processes, or threads where a sanitizer must see everything. They can act as
  * ranks of several hosts. */
 #ifndef LOCKSTEP_TESTS_COMM_CREW_H
 #define LOCKSTEP_TESTS_COMM_CREW_H
@@ -21,18 +21,18 @@ enum { CREW_MOST = 8 };
 typedef struct crew_result {
     ls_status status;
     ls_message why;
-    int64_t when; /* it had the status, by ls_comm_clock() */
-    int wait;     /* status of its process */
+    int64_t when; /* when it got the status, by ls_comm_clock() */
+    int wait;     /* exit status of its process */
     bool closed;  /* the body has closed the communicator */
 } crew_result;
 
 typedef void crew_fn(ls_comm *comm, crew_result *result);
 
-/* The host of each rank, one character each ("0011"); NULL: all on one. And what carries messages between them. */
+/* The host of each rank, one character each ("0011"); NULL: all on one. And the transport between them. */
 static const char *crew_layout;
 static const ls_transport *crew_transport = &wires_transport;
-static int crew_few; /* hosts that tell each other directly; 0: what is best */
-/* In a part of the crew: the rank in the job of each of its own. */
+static int crew_direct; /* hosts that exchange directly; 0: default */
+/* In a part of the crew: the job's rank of each member. */
 static _Thread_local const int *crew_names;
 
 __attribute__((unused)) static int crew_host(int rank)
@@ -42,13 +42,13 @@ __attribute__((unused)) static int crew_host(int rank)
 
 typedef struct crew {
     int size;
-    int file[CREW_MOST], width[CREW_MOST]; /* of the host of each rank: its memory, its ranks */
-    int boot;                              /* memory of all ranks, to find each other */
+    int file[CREW_MOST], width[CREW_MOST]; /* of the host of each rank: its shared memory, its number of ranks */
+    int boot;                              /* memory of all ranks, to exchange addresses */
     pid_t pid[CREW_MOST];
     crew_result *result; /* [size] */
 } crew;
 
-/* Let messages between hosts be carried by a plug-in. */
+/* Load a plug-in as the transport between hosts. */
 __attribute__((unused)) static void crew_load(const char *file)
 {
     ls_message why = {{0}};
@@ -57,7 +57,7 @@ __attribute__((unused)) static void crew_load(const char *file)
     if (!crew_transport) exit(1);
 }
 
-/* Files for all hosts. */
+/* Create the segments of all hosts. */
 __attribute__((unused)) static void crew_make(crew *c, int size)
 {
     ls_message why = {{0}};
@@ -90,7 +90,7 @@ __attribute__((unused)) static ls_status crew_gather(void *boot, const void *min
     return ls_comm_all_gather(boot, mine, all, bytes, "addresses", why);
 }
 
-/* Ranks of several hosts know each other's addresses by way of memory that all share after all. */
+/* Ranks of several hosts exchange addresses through memory that they share after all. */
 __attribute__((unused)) static ls_comm *crew_join(ls_segment *segment, ls_segment *boot, int size, int rank,
                                                   ls_message *why)
 {
@@ -102,7 +102,7 @@ __attribute__((unused)) static ls_comm *crew_join(ls_segment *segment, ls_segmen
     opts.segment = segment;
     opts.all_gather = crew_gather;
     opts.user = all;
-    opts.few = crew_few;
+    opts.direct = crew_direct;
     ls_comm *comm = all ? ls_hosts_join(&opts, why) : NULL;
     ls_comm_close(all);
     return comm;
@@ -118,7 +118,7 @@ __attribute__((unused)) static void crew_work(ls_segment *segment, ls_segment *b
     if (!result->closed) ls_comm_close(comm);
 }
 
-/* Begin as processes. Files stay open here, as they would in a launcher. */
+/* Start as processes. Files stay open here, as they would in a launcher. */
 __attribute__((unused)) static void crew_start(crew *c, int size, crew_fn *body)
 {
     crew_make(c, size);
@@ -133,15 +133,15 @@ __attribute__((unused)) static void crew_start(crew *c, int size, crew_fn *body)
         ls_segment *segment = ls_segment_open(dup(c->file[r]), c->width[r], why);
         ls_segment *boot = ls_segment_open(dup(c->boot), size, why);
         if (segment && boot) crew_work(segment, boot, size, r, body, &c->result[r]);
-        ls_segment_let_go(segment);
-        ls_segment_let_go(boot);
+        ls_segment_release(segment);
+        ls_segment_release(boot);
         fflush(NULL);
         _exit(check_failures_here != 0);
     }
     if (crew_layout) wires_keep(size, -1);
 }
 
-/* Wait for the end of all, and forget them. Results stay until crew_forget(). */
+/* Wait for all to end. Results stay until crew_forget(). */
 __attribute__((unused)) static void crew_end(crew *c)
 {
     for (int r = 0; r < c->size; r++) waitpid(c->pid[r], &c->result[r].wait, 0);
@@ -153,7 +153,7 @@ __attribute__((unused)) static void crew_forget(crew *c)
     crew_unmake(c);
 }
 
-/* All processes must end well. */
+/* All processes must exit successfully. */
 __attribute__((unused)) static void crew_run(int size, crew_fn *body)
 {
     crew c;
@@ -199,9 +199,9 @@ __attribute__((unused)) static void crew_run_threads(int size, crew_fn *body)
     for (int r = 0; r < size; r++) pthread_join(t[r].thread, NULL);
     for (int r = 0; r < size; r++) {
         CHECK_MSG(t[r].result.status == LS_OK, "rank %d: %s", r, t[r].result.why.text);
-        ls_segment_let_go(segment[r]);
+        ls_segment_release(segment[r]);
     }
-    ls_segment_let_go(boot);
+    ls_segment_release(boot);
     crew_unmake(&c);
 }
 

@@ -1,4 +1,4 @@
-/* failure.c - ranks that disagree, die, stop, leave or fail: all others learn it, soon and with names. */
+/* failure.c - ranks that disagree, die, stop, leave or fail: all others learn of it soon, with names. */
 #include <signal.h>
 #include <stddef.h>
 #include <sys/socket.h>
@@ -42,7 +42,7 @@ static void different_calls_name_both(void)
         check_words(&c, r, "rank 0 calls all-reduce sum of 100 f32 (here, call 3)");
         check_words(&c, r, "rank 1 calls broadcast of 16 bytes from rank 0 (there, call 3)");
     }
-    CHECK(ls_comm_clock() - began < (int64_t)60 * 1000 * MS); /* not the time limit of ten minutes */
+    CHECK(ls_comm_clock() - began < (int64_t)60 * 1000 * MS); /* not by the timeout of ten minutes */
     crew_forget(&c);
 }
 
@@ -55,13 +55,13 @@ static void call_different_sizes(ls_comm *comm, crew_result *result)
     result->status = ls_comm_run(comm, &call, &result->why);
 }
 
-static void sizes_that_were_not_told_are_noticed(void)
+static void unexpected_sizes_are_noticed(void)
 {
     crew c;
     crew_start(&c, 2, call_different_sizes);
     crew_end(&c);
     for (int r = 0; r < 2; r++)
-        check_words(&c, r, "expects 16 bytes of rank 1 in all-gather of 3 f32 (call 2), and that has 12");
+        check_words(&c, r, "expects 16 bytes from rank 1 in all-gather of 3 f32 (call 2), which has 12");
     crew_forget(&c);
 }
 
@@ -94,13 +94,13 @@ static void senseless_calls(ls_comm *comm, crew_result *result)
     call = (ls_comm_call){.kind = LS_COMM_ALL_GATHER, .dtype = LS_I32, .count = 1, .in = data, .out = data};
     call.counts = (int64_t[]){1, -1};
     CHECK(ls_comm_run(comm, &call, &result->why) == LS_ERR_VALUE);
-    CHECK_MSG(strstr(result->why.text, "all-gather with a part of -1 elements"), "%s", result->why.text);
+    CHECK_MSG(strstr(result->why.text, "all-gather: a part has -1 elements"), "%s", result->why.text);
     CHECK(ls_comm_all_reduce(comm, data, -1, LS_I32, LS_REDUCE_SUM, "", &result->why) == LS_ERR_VALUE);
     CHECK(ls_comm_all_reduce(comm, data, 4, LS_I32, LS_REDUCE_MEAN, "", &result->why) == LS_ERR_DTYPE);
     CHECK(ls_comm_barrier(comm, "still works", &result->why) == LS_OK);
 }
 
-static void senseless_calls_are_refused_before_anybody_waits(void)
+static void invalid_calls_are_refused_before_any_rank_waits(void)
 {
     crew_run(2, senseless_calls);
 }
@@ -110,7 +110,7 @@ static void senseless_calls_are_refused_before_anybody_waits(void)
 static void be_killed(ls_comm *comm, crew_result *result)
 {
     result->status = sum(comm, 8, "before", &result->why);
-    result->when = ls_comm_clock(); /* of the one who dies */
+    result->when = ls_comm_clock(); /* time of death */
     if (comm->rank == 1) kill(getpid(), SIGKILL);
     result->status = sum(comm, 4096, "after", &result->why);
 }
@@ -123,13 +123,13 @@ static void a_killed_rank_is_named_at_once(void)
     for (int r = 0; r < 4; r++) {
         if (r == 1) continue;
         check_words(&c, r, "rank 1 (process ");
-        check_words(&c, r, ") died; the last it did: all-reduce sum of 8 f32 (before, call 2), done");
+        check_words(&c, r, ") died; its last call: all-reduce sum of 8 f32 (before, call 2), done");
         CHECK_MSG(c.result[r].when - c.result[1].when < (int64_t)5000 * MS, "after %lld ms",
                   (long long)(c.result[r].when - c.result[1].when) / MS);
     }
-    /* What the dead did last can still be read by who started them. */
+    /* The launcher can still read the last calls of the dead rank. */
     char text[4096];
-    ls_segment_tell(c.file[0], 2, text, sizeof text);
+    ls_segment_describe(c.file[0], 2, text, sizeof text);
     CHECK_MSG(strstr(text, "rank 1: all-reduce sum of 8 f32 (before, call 2), done"), "%s", text);
     CHECK_MSG(strstr(text, "rank 3: all-reduce sum of 4096 f32 (after, call 3), failed"), "%s", text);
     crew_forget(&c);
@@ -146,7 +146,7 @@ static void a_rank_that_finished_is_not_waited_for(void)
     crew_start(&c, 2, leave_early);
     crew_end(&c);
     CHECK(c.result[1].status == LS_OK);
-    check_words(&c, 0, "rank 1 has finished, and rank 0 waits for it in barrier (forgotten, call 2)");
+    check_words(&c, 0, "rank 1 has finished, but rank 0 waits for it in barrier (forgotten, call 2)");
     crew_forget(&c);
 }
 
@@ -160,13 +160,13 @@ static void a_rank_that_never_comes_is_named(void)
     ls_segment *segment = ls_segment_open(ls_segment_make(2, &why), 2, &why);
     CHECK(!ls_shm_join(segment, 0, &why));
     CHECK_MSG(strstr(why.text, "for rank 1 in barrier (ls_init, call 1)"), "%s", why.text);
-    ls_segment_let_go(segment);
+    ls_segment_release(segment);
     unsetenv("LOCKSTEP_COMM_TIMEOUT");
     ls_config_reload();
 }
 
-/* Rank 0 listens, and is stopped: who comes to it does not wait for longer than it may. */
-static void a_rank_0_that_is_stopped_is_given_up(void)
+/* Rank 0 listens but is stopped: other ranks do not wait longer than their limit. */
+static void waiting_for_a_stopped_rank_0_times_out(void)
 {
     ls_message why = {{0}};
     char job[64];
@@ -188,8 +188,8 @@ static void a_rank_0_that_is_stopped_is_given_up(void)
     waitpid(host, &status, 0);
 }
 
-/* Another user can guess the name where processes meet, and listen there first. */
-static void a_name_that_another_user_has_is_passed_over(void)
+/* Another user can guess the socket name and listen there first. */
+static void a_name_taken_by_another_user_is_skipped(void)
 {
     if (getuid() != 0) {
         check_skip("needs to be root, to become another user");
@@ -231,9 +231,9 @@ static void a_name_that_another_user_has_is_passed_over(void)
     close(ready[1]);
 }
 
-/* ---- recalling ---- */
+/* ---- cancelling ---- */
 
-static void a_late_recall_is_none(void)
+static void a_stale_cancel_is_ignored(void)
 {
     ls_message why = {{0}};
     ls_segment *segment = ls_segment_open(ls_segment_make(2, &why), 2, &why);
@@ -243,9 +243,9 @@ static void a_late_recall_is_none(void)
     atomic_store(&segment->header->resets, 1);
     CHECK(ls_segment_cancelled(segment) == -1);
     ls_segment_cancel(segment, 2, 1);
-    ls_segment_cancel(segment, 4, 0); /* on its way since before */
+    ls_segment_cancel(segment, 4, 0); /* sent before the reset */
     CHECK(ls_segment_cancelled(segment) == 2);
-    ls_segment_let_go(segment);
+    ls_segment_release(segment);
 }
 
 /* ---- stopping ---- */
@@ -255,10 +255,10 @@ static void stop_until_continued(ls_comm *comm, crew_result *result)
     if (comm->rank == 1) kill(getpid(), SIGSTOP);
     result->status = ls_comm_barrier(comm, "with the stopped", &result->why);
     if (comm->rank == 1)
-        result->status = ls_comm_barrier(comm, "later", &result->why); /* rank 0 had come to the first */
+        result->status = ls_comm_barrier(comm, "later", &result->why); /* rank 0 had reached the first */
 }
 
-static void a_stopped_rank_is_given_up(void)
+static void waiting_for_a_stopped_rank_times_out(void)
 {
     crew c;
     setenv("LOCKSTEP_COMM_TIMEOUT", "1", 1);
@@ -266,7 +266,7 @@ static void a_stopped_rank_is_given_up(void)
     crew_start(&c, 2, stop_until_continued);
     waitpid(c.pid[0], &c.result[0].wait, 0);
     check_words(&c, 0, "for rank 1 in barrier (with the stopped, call 2)");
-    check_words(&c, 0, ", which is stopped) did last: barrier (ls_init, call 1), done");
+    check_words(&c, 0, ", which is stopped): barrier (ls_init, call 1), done");
     kill(c.pid[1], SIGCONT);
     waitpid(c.pid[1], &c.result[1].wait, 0);
     check_words(&c, 1, "rank 0 waited 1.");
@@ -295,19 +295,19 @@ static void the_first_failure_reaches_all(void)
 
 /* ---- joining ---- */
 
-static void ranks_and_sizes_must_fit(void)
+static void ranks_and_sizes_must_match(void)
 {
     ls_message why = {{0}};
     int file = ls_segment_make(2, &why);
     CHECK(file >= 0);
     CHECK(!ls_segment_open(dup(file), 3, &why));
-    CHECK_TEXT(why.text, "the shared memory of this job is for 2 processes of this version, and this is one of 3");
+    CHECK_TEXT(why.text, "the shared memory of this job is for 2 processes of this version, but this job has 3");
     ls_segment *segment = ls_segment_open(file, 2, &why);
     CHECK(segment);
     atomic_store(&segment->header->member[1].state, LS_MEMBER_HERE);
     CHECK(!ls_shm_join(segment, 1, &why));
     CHECK_TEXT(why.text, "rank 1 of this job is taken by process 0");
-    ls_segment_let_go(segment);
+    ls_segment_release(segment);
     FILE *other = tmpfile();
     CHECK(!ls_segment_open(dup(fileno(other)), 2, &why));
     CHECK(strstr(why.text, "is not memory shared by the processes of a job"));
@@ -318,17 +318,17 @@ int main(int argc, char **argv)
 {
     if (argc > 1) check_filter = argv[1];
     CHECK_RUN(different_calls_name_both);
-    CHECK_RUN(sizes_that_were_not_told_are_noticed);
+    CHECK_RUN(unexpected_sizes_are_noticed);
     CHECK_RUN(messages_are_compared_too);
-    CHECK_RUN(senseless_calls_are_refused_before_anybody_waits);
+    CHECK_RUN(invalid_calls_are_refused_before_any_rank_waits);
     CHECK_RUN(a_killed_rank_is_named_at_once);
     CHECK_RUN(a_rank_that_finished_is_not_waited_for);
     CHECK_RUN(a_rank_that_never_comes_is_named);
-    CHECK_RUN(a_rank_0_that_is_stopped_is_given_up);
-    CHECK_RUN(a_name_that_another_user_has_is_passed_over);
-    CHECK_RUN(a_late_recall_is_none);
-    CHECK_RUN(a_stopped_rank_is_given_up);
+    CHECK_RUN(waiting_for_a_stopped_rank_0_times_out);
+    CHECK_RUN(a_name_taken_by_another_user_is_skipped);
+    CHECK_RUN(a_stale_cancel_is_ignored);
+    CHECK_RUN(waiting_for_a_stopped_rank_times_out);
     CHECK_RUN(the_first_failure_reaches_all);
-    CHECK_RUN(ranks_and_sizes_must_fit);
+    CHECK_RUN(ranks_and_sizes_must_match);
     return check_done();
 }

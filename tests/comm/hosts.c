@@ -1,4 +1,4 @@
-/* hosts.c - every collective between ranks of several hosts, which are all here. */
+/* hosts.c - every collective between ranks of several hosts, simulated on this one. */
 #include "comm/calls.h"
 
 static const char *const layouts[] = {"0011", "012", "01210", "0111", "0101", "001122"};
@@ -20,7 +20,7 @@ static void several_pieces(void)
     }
 }
 
-/* ---- how much travels ---- */
+/* ---- bytes sent ---- */
 
 enum { MUCH = 4 << 20 };
 
@@ -41,8 +41,8 @@ static void sum_much(ls_comm *comm, crew_result *result)
     free(data);
 }
 
-/* However many hosts there are. */
-static void nobody_sends_more_than_twice_what_it_has(void)
+/* Whatever the number of hosts. */
+static void no_rank_sends_more_than_twice_its_data(void)
 {
     static const char *const many[] = {"01234567", "00112233", "01112345"};
     crew_fn *const bodies[] = {cast_much, sum_much};
@@ -66,8 +66,8 @@ static void calls_come_in_any_order_and_at_any_pace(void)
     }
 }
 
-/* As among many hosts. */
-static void hosts_pass_on_what_they_hear(void)
+/* As with many hosts. */
+static void hosts_relay_what_they_know(void)
 {
     crew_few = 1;
     every_kind_type_and_size();
@@ -77,7 +77,7 @@ static void hosts_pass_on_what_they_hear(void)
     crew_few = 0;
 }
 
-static void threads_play_processes(void)
+static void threads_can_be_ranks(void)
 {
     crew_layout = "0011";
     crew_run_threads(4, a_few_kinds);
@@ -85,17 +85,17 @@ static void threads_play_processes(void)
     crew_run_threads(3, a_few_kinds);
 }
 
-/* With --transport FILE messages travel by that plug-in. */
+/* With --transport FILE that plug-in carries the messages. */
 int main(int argc, char **argv)
 {
     int given = argc > 2 && strcmp(argv[1], "--transport") == 0 ? 2 : 0;
     if (given) crew_load(argv[2]);
     if (argc > 1 + given) check_filter = argv[1 + given];
-    if (!given) CHECK_RUN(threads_play_processes);
+    if (!given) CHECK_RUN(threads_can_be_ranks);
     CHECK_RUN_FORK(every_kind_type_and_size);
     CHECK_RUN_FORK(several_pieces);
-    if (!given) CHECK_RUN_FORK(nobody_sends_more_than_twice_what_it_has);
+    if (!given) CHECK_RUN_FORK(no_rank_sends_more_than_twice_its_data);
     CHECK_RUN_FORK(calls_come_in_any_order_and_at_any_pace);
-    CHECK_RUN_FORK(hosts_pass_on_what_they_hear);
+    CHECK_RUN_FORK(hosts_relay_what_they_know);
     return check_done();
 }

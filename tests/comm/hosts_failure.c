@@ -1,4 +1,4 @@
-/* hosts_failure.c - ranks of several hosts that disagree, die, stop, leave or fail: all others learn it, soon and with
+/* hosts_failure.c - ranks of several hosts that disagree, die, stop, leave or fail: all others learn of it soon, with
  * names. */
 #include <signal.h>
 
@@ -26,13 +26,13 @@ static int crew_size(void)
 }
 
 static const char *const layouts[] = {"0011", "012", "0111", "0101"};
-/* In every second one hosts pass on what they hear. */
+/* In every second layout hosts relay. */
 #define EACH_LAYOUT                                                                                                    \
     for (size_t i = 0; i < sizeof layouts / sizeof *layouts && (crew_layout = layouts[i]); i++, crew_few = (int)i % 2)
 
 /* ---- disagreeing ---- */
 
-/* Rank 2, on another host than rank 0, calls something else: of few bytes, or of many. */
+/* Rank 2, on another host than rank 0, makes a different call: of few bytes, or of many. */
 static int64_t here_count;
 
 static void call_different_things(ls_comm *comm, crew_result *result)
@@ -70,13 +70,13 @@ static void different_calls_name_both(void)
                             here_count == 100 ? "rank 2 calls broadcast of 16 bytes from rank 0 (there, call "
                                               : "rank 2 calls gather of 16 bytes to rank 1 (there, call ");
             }
-            CHECK(ls_comm_clock() - began < (int64_t)60 * 1000 * MS); /* not the time limit of ten minutes */
+            CHECK(ls_comm_clock() - began < (int64_t)60 * 1000 * MS); /* not by the timeout of ten minutes */
             crew_forget(&c);
         }
     }
 }
 
-/* Whoever calls what, also where hosts hear of each other by way of others. */
+/* Any pair of calls, also if hosts learn of each other through relays. */
 static const ls_comm_call kinds[] = {{.kind = LS_COMM_BARRIER},
                                      {.kind = LS_COMM_ALL_REDUCE, .count = 8},
                                      {.kind = LS_COMM_ALL_REDUCE, .count = 100000},
@@ -99,7 +99,7 @@ static void call_one_of_many(ls_comm *comm, crew_result *result)
     if (result->status == LS_OK) result->status = ls_comm_barrier(comm, "after", &result->why);
 }
 
-static void expect_to_be_told_apart(void)
+static void expect_disagreement(void)
 {
     crew c;
     int64_t began = ls_comm_clock();
@@ -110,17 +110,17 @@ static void expect_to_be_told_apart(void)
         check_words(&c, r, "rank 2 calls ");
         check_words(&c, r, "(there, call ");
     }
-    CHECK(ls_comm_clock() - began < (int64_t)60 * 1000 * MS); /* not the time limit of ten minutes */
+    CHECK(ls_comm_clock() - began < (int64_t)60 * 1000 * MS); /* not by the timeout of ten minutes */
     crew_forget(&c);
 }
 
-static void any_two_calls_are_told_apart(void)
+static void any_two_different_calls_are_reported(void)
 {
     crew_layout = "01234";
     for (crew_few = 1; crew_few >= 0; crew_few--)
         for (most_call = 0; most_call < KINDS; most_call++)
             for (rank_2_calls = 0; rank_2_calls < KINDS; rank_2_calls++)
-                if (most_call != rank_2_calls) expect_to_be_told_apart();
+                if (most_call != rank_2_calls) expect_disagreement();
     crew_few = 0;
 }
 
@@ -136,10 +136,10 @@ static void call_different_sizes(ls_comm *comm, crew_result *result)
     if (result->status == LS_OK) result->status = ls_comm_barrier(comm, "after", &result->why);
 }
 
-static void sizes_that_were_not_told_are_noticed(void)
+static void unexpected_sizes_are_noticed(void)
 {
-    static const char *const words[] = {"rank 0 expects 28 bytes of rank 2 in all-gather of 3 f32 (call ",
-                                        "rank 0 expects 800004 bytes of rank 2 in all-gather of 200000 f32 (call "};
+    static const char *const words[] = {"rank 0 expects 28 bytes from rank 2 in all-gather of 3 f32 (call ",
+                                        "rank 0 expects 800004 bytes from rank 2 in all-gather of 200000 f32 (call "};
     for (int many = 0; many < 2; many++) {
         crew c;
         crew_layout = "0011";
@@ -180,11 +180,11 @@ static void too_many_ranks_are_refused(void)
     ls_hosts_opts opts = {.transport = crew_transport, .size = 5000, .host = host, .segment = segment};
     for (int r = 0; r < opts.size; r++) host[r] = r;
     CHECK(!ls_hosts_join(&opts, &why));
-    CHECK_MSG(strstr(why.text, "5000 processes; at most 4096 can work together"), "%s", why.text);
-    ls_segment_let_go(segment);
+    CHECK_MSG(strstr(why.text, "5000 processes; at most 4096 are supported"), "%s", why.text);
+    ls_segment_release(segment);
 }
 
-static void a_transport_that_is_not_there_is_named(void)
+static void a_missing_transport_is_named(void)
 {
     ls_message why = {{0}};
     CHECK(!ls_transport_load("pigeon", &why));
@@ -198,7 +198,7 @@ static void a_transport_that_is_not_there_is_named(void)
 static void be_killed(ls_comm *comm, crew_result *result)
 {
     result->status = sum(comm, 8, "before", &result->why);
-    result->when = ls_comm_clock(); /* of the one who dies */
+    result->when = ls_comm_clock(); /* time of death */
     if (comm->rank == 1) kill(getpid(), SIGKILL);
     result->status = sum(comm, 1 << 20, "after", &result->why);
 }
@@ -213,15 +213,15 @@ static void a_killed_rank_is_named_on_all_hosts(void)
         for (int r = 0; r < c.size; r++) {
             if (r == 1) continue;
             check_words(&c, r, "rank 1 ");
-            /* On a busy machine the line may be seen to close before neighbours have looked. */
+            /* On a busy machine the connection may be seen to close before a neighbour has noticed. */
             if (!strstr(c.result[r].why.text, "rank 1 on host "))
-                check_words(&c, r, "died; the last it did: all-reduce sum of 8 f32 (before, call ");
+                check_words(&c, r, "died; its last call: all-reduce sum of 8 f32 (before, call ");
             CHECK_MSG(c.result[r].when - c.result[1].when < (int64_t)5000 * MS, "after %lld ms",
                       (long long)(c.result[r].when - c.result[1].when) / MS);
         }
-        /* What the dead did last can still be read by who started them, under its rank in the job. */
+        /* The launcher can still read the last calls of the dead rank, under its rank in the job. */
         char text[4096];
-        ls_segment_tell(c.file[1], 2, text, sizeof text);
+        ls_segment_describe(c.file[1], 2, text, sizeof text);
         CHECK_MSG(strstr(text, "rank 1: all-reduce sum of 8 f32 (before, call "), "%s", text);
         crew_forget(&c);
     }
@@ -253,11 +253,11 @@ static void stop_until_continued(ls_comm *comm, crew_result *result)
     if (comm->rank == 1 && !result->status) result->status = ls_comm_barrier(comm, "later", &result->why);
 }
 
-static void a_stopped_rank_is_given_up(void)
+static void waiting_for_a_stopped_rank_times_out(void)
 {
     crew c;
     crew_layout = "01";
-    setenv("LOCKSTEP_COMM_TIMEOUT", "5", 1); /* also the time to meet in */
+    setenv("LOCKSTEP_COMM_TIMEOUT", "5", 1); /* also limits joining */
     ls_config_reload();
     crew_start(&c, 2, stop_until_continued);
     waitpid(c.pid[0], &c.result[0].wait, 0);
@@ -311,9 +311,9 @@ static void the_first_failure_reaches_all(void)
     }
 }
 
-/* ---- recalling ---- */
+/* ---- cancelling ---- */
 
-/* Rank 1 runs out of memory, and the others are in the middle of something; then all begin anew. */
+/* Rank 1 runs out of memory while the others are in the middle of something; then all reset. */
 static void cancel(ls_comm *comm, crew_result *result)
 {
     ls_comm *vote = comm->table->split(comm, 0, comm->rank, &result->why);
@@ -335,18 +335,18 @@ static void cancel(ls_comm *comm, crew_result *result)
         result->status = ls_comm_all_reduce(comm, data, 3, LS_F32, LS_REDUCE_SUM, "again", &result->why);
         CHECK_MSG(result->status == LS_OK, "%s", result->why.text);
         CHECK(data[0] == (float)(comm->size * (comm->size - 1) / 2) && data[2] == (float)(2 * comm->size));
-        /* Nobody is called back by the next attempt from within this one. */
+        /* Nobody may be cancelled by the next attempt while still in this one. */
         CHECK(ls_comm_barrier(vote, "all done", &result->why) == LS_OK);
     }
     ls_comm_close(vote);
 }
 
-static void who_runs_out_of_memory_calls_all_back(void)
+static void a_rank_out_of_memory_cancels_all(void)
 {
     EACH_LAYOUT crew_run(crew_size(), cancel);
 }
 
-/* Rank 1 calls rank 0 back, and leaves its connections: rank 0 sees that first. */
+/* Rank 1 cancels rank 0 and closes its connections: rank 0 sees that first. */
 static void leave_before_news(ls_comm *comm, crew_result *result)
 {
     if (comm->rank == 1) {
@@ -358,7 +358,7 @@ static void leave_before_news(ls_comm *comm, crew_result *result)
     }
 }
 
-static void who_is_gone_may_have_called_back(void)
+static void a_rank_that_is_gone_may_have_cancelled(void)
 {
     crew c;
     crew_layout = "01";
@@ -384,7 +384,7 @@ static void sums_with_delay(ls_comm *comm, crew_result *result)
     }
 }
 
-static void messages_may_take_their_time(void)
+static void messages_may_be_slow(void)
 {
     crew_layout = "0011";
     wires_delay = 20000;
@@ -392,7 +392,7 @@ static void messages_may_take_their_time(void)
     wires_delay = 0;
 }
 
-/* A line that is cut says nothing: the time limit does. */
+/* A connection that is cut reports nothing: the timeout does. */
 static void wait_for_nothing(ls_comm *comm, crew_result *result)
 {
     result->status = sum(comm, 8, "before", &result->why);
@@ -401,11 +401,11 @@ static void wait_for_nothing(ls_comm *comm, crew_result *result)
     if (!result->status) result->status = ls_comm_barrier(comm, "later", &result->why);
 }
 
-static void a_cut_line_is_given_up(void)
+static void waiting_on_a_cut_connection_times_out(void)
 {
     crew c;
     crew_layout = "01";
-    setenv("LOCKSTEP_COMM_TIMEOUT", "5", 1); /* also the time to meet in */
+    setenv("LOCKSTEP_COMM_TIMEOUT", "5", 1); /* also limits joining */
     ls_config_reload();
     crew_start(&c, 2, wait_for_nothing);
     crew_end(&c);
@@ -416,25 +416,25 @@ static void a_cut_line_is_given_up(void)
     ls_config_reload();
 }
 
-/* With --transport FILE messages travel by that plug-in. */
+/* With --transport FILE that plug-in carries the messages. */
 int main(int argc, char **argv)
 {
     int given = argc > 2 && strcmp(argv[1], "--transport") == 0 ? 2 : 0;
     if (given) crew_load(argv[2]);
     if (argc > 1 + given) check_filter = argv[1 + given];
     CHECK_RUN(different_calls_name_both);
-    CHECK_RUN(any_two_calls_are_told_apart);
-    CHECK_RUN(sizes_that_were_not_told_are_noticed);
+    CHECK_RUN(any_two_different_calls_are_reported);
+    CHECK_RUN(unexpected_sizes_are_noticed);
     CHECK_RUN(messages_are_compared_too);
     CHECK_RUN(too_many_ranks_are_refused);
-    CHECK_RUN(a_transport_that_is_not_there_is_named);
+    CHECK_RUN(a_missing_transport_is_named);
     CHECK_RUN(a_killed_rank_is_named_on_all_hosts);
     CHECK_RUN(a_rank_that_finished_is_not_waited_for);
-    CHECK_RUN(a_stopped_rank_is_given_up);
+    CHECK_RUN(waiting_for_a_stopped_rank_times_out);
     CHECK_RUN(the_first_failure_reaches_all);
-    CHECK_RUN(who_runs_out_of_memory_calls_all_back);
-    if (!given) CHECK_RUN(who_is_gone_may_have_called_back);
-    if (!given) CHECK_RUN(messages_may_take_their_time);
-    if (!given) CHECK_RUN(a_cut_line_is_given_up);
+    CHECK_RUN(a_rank_out_of_memory_cancels_all);
+    if (!given) CHECK_RUN(a_rank_that_is_gone_may_have_cancelled);
+    if (!given) CHECK_RUN(messages_may_be_slow);
+    if (!given) CHECK_RUN(waiting_on_a_cut_connection_times_out);
     return check_done();
 }

@@ -48,17 +48,17 @@ static void shells_start_them(void)
     expect_exchange_of_two();
     CHECK(shell("export MASTER_ADDR=127.0.0.1 WORLD_SIZE=2 RANK=1 LOCAL_RANK=1 LOCKSTEP_COMM_TIMEOUT=1 "
                 "LOCKSTEP_COMM_TOKEN=alone_$$; " WORKER " exchange 2>&1") == 1);
-    HAS("ls_init: rank 1 of 2 waited for rank 0, which did not come");
+    HAS("ls_init: rank 1 of 2 waited for rank 0, which did not start");
     CHECK(shell("export MASTER_ADDR=127.0.0.1 WORLD_SIZE=3 RANK=0 LOCAL_RANK=0 LOCKSTEP_COMM_TIMEOUT=1 "
                 "LOCKSTEP_COMM_TOKEN=alone_$$; " WORKER " exchange 2>&1") == 1);
-    HAS("ls_init: 2 of 3 processes did not come, rank 1 is the first of them");
+    HAS("ls_init: 2 of 3 processes did not join; the first missing is rank 1");
     CHECK(shell("export MASTER_ADDR=127.0.0.1 LOCKSTEP_COMM_TOKEN=sizes_$$ LOCKSTEP_COMM_TIMEOUT=2; (RANK=0 "
                 "LOCAL_RANK=0 WORLD_SIZE=2 " WORKER " exchange & RANK=1 LOCAL_RANK=1 WORLD_SIZE=3 " WORKER
                 " exchange; wait) 2>&1") == 0);
-    HAS("rank 1 is one of 3 processes, rank 0 one of 2");
+    HAS("rank 1 expects 3 processes, rank 0 expects 2");
 }
 
-/* Real ones; one of them also with nothing but PMIx's own variables. */
+/* Real launchers; one of them also with only PMIx's own variables. */
 static void they_find_each_other(void)
 {
     for (int i = 0; i < 1 + mpi_is(OPEN_MPI); i++) {
@@ -72,14 +72,14 @@ static void they_find_each_other(void)
 
 /* ---- CPUs ---- */
 
-/* CPUs that a process may use here; the tests below need several. */
+/* CPUs that a process may use; the tests below need several. */
 static int count_cpus(void)
 {
     cpu_set_t set;
     return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
 }
 
-/* Two processes, with so many threads each, and so many CPUs that they keep to. */
+/* Two processes, with this many threads each, and this many CPUs that they are bound to. */
 static void expect_threads(int threads, int cpus)
 {
     for (int rank = 0; rank < 2; rank++) {
@@ -89,7 +89,7 @@ static void expect_threads(int threads, int cpus)
     }
 }
 
-/* Started by hand, with variables before the program of the one and of the other. */
+/* Started by hand, with variables for the first and for the second. */
 static int start_two(const char *both, const char *first, const char *second)
 {
     char line[1024];
@@ -118,7 +118,7 @@ static void they_share_the_cpus(void)
     expect_threads(cpus / 2, cpus / 2);
 }
 
-/* By a launcher that bound them, each to CPUs of its own. */
+/* Started by a launcher that bound each to its own CPUs. */
 static void what_is_bound_stays_bound(void)
 {
     int cpus = count_cpus();
@@ -143,8 +143,8 @@ static void they_take_their_share(void)
     expect_threads(cpus / 2, cpus / 2);
 }
 
-/* GPUs, for which there is no device here, are not the CPU by another name. */
-static void who_wants_gpus_is_not_given_the_cpu(void)
+/* A program that asks for GPUs, which have no device here, must not silently run on the CPU. */
+static void asking_for_gpus_does_not_give_the_cpu(void)
 {
     CHECK(shell(LOCKSTEP_COMMAND " launch -n 2 --multi_gpu " WORKER " exchange 2>&1") == 1);
     HAS("LOCKSTEP_DEVICE=cuda, as launchers say where GPUs are asked for: ");
@@ -154,7 +154,7 @@ static void who_wants_gpus_is_not_given_the_cpu(void)
     expect_exchange_of_two();
 }
 
-/* WORLD_SIZE counts what a launcher would start in each pod; without one, a pod is one process. */
+/* WORLD_SIZE counts what a launcher would start in each pod; without a launcher a pod is one process. */
 static void pods_are_processes(void)
 {
     CHECK(shell("RANK=0 WORLD_SIZE=4 PET_NNODES=1 PET_NPROC_PER_NODE=4 MASTER_ADDR=pod-0 MASTER_PORT=23456 " WORKER
@@ -178,12 +178,12 @@ static void a_process_joins_again(void)
 
 /* ---- failures ---- */
 
-static void one_failure_is_everybodys(void)
+static void one_failure_fails_all(void)
 {
     CHECK(shell(LOCKSTEP_COMMAND " launch -n 3 " WORKER " fail 2>&1") == 1);
     HAS("matmul: [2,3] f32 x [2,3] f32: inner sizes 3 and 2 differ");
     HAS("first cause: rank 1 ");
-    /* Without a launcher that ends them they end by themselves. */
+    /* Without a launcher they exit by themselves. */
     shell("export MASTER_ADDR=127.0.0.1 WORLD_SIZE=2 LOCKSTEP_COMM_TOKEN=fail_$$; (RANK=1 LOCAL_RANK=1 " WORKER
           " fail & RANK=0 LOCAL_RANK=0 " WORKER " fail; wait) 2>&1");
     HAS("ls_gather: rank 1 failed: matmul: [2,3] f32 x [2,3] f32: inner sizes 3 and 2 differ");
@@ -201,7 +201,7 @@ static void a_dead_process_is_named(void)
     HAS("exited with code 9");
 }
 
-/* The launcher tells survivors at once, and why. How long that took is printed, not judged: the machine may be busy. */
+/* The launcher tells survivors at once, with the reason. The time is printed, not checked: the machine may be busy. */
 static void survivors_learn_the_cause_at_once(void)
 {
     CHECK(shell(LOCKSTEP_COMMAND " launch -n 4 " WORKER " survive 2>&1") == 128 + SIGKILL);
@@ -210,7 +210,7 @@ static void survivors_learn_the_cause_at_once(void)
     int knew = 0;
     for (at = output; (at = strstr(at, "knew ")); at += 5, knew++) last = fmax(last, atof(at + 5));
     CHECK_MSG(knew == 3, "%d of 3 returned:\n%s", knew, output);
-    /* Whoever was first, the launcher or another survivor, has told all. */
+    /* Either the launcher or another survivor has told all. */
     CHECK_MSG(strstr(output, ": rank 1 (local rank 1, host ") || strstr(output, ": rank 1 (process "), "%s", output);
     printf("survivors returned %.1f ms after kill -9\n", 1e3 * (last - killed));
     CHECK_MSG(last - killed < 10, "%.1f s", last - killed);
@@ -221,7 +221,7 @@ static void different_calls_end_the_job(void)
     CHECK(shell(LOCKSTEP_COMMAND " launch -n 2 " WORKER " differ 2>&1") == 1);
     HAS("processes disagree: rank 0 calls barrier (ls_wait_for_everyone, call 3), rank 1 calls all-reduce max of 1 i32 "
         "(ls_check_trigger, call 3)");
-    /* By the name of the call that the program made, not of one inside it. */
+    /* Under the name of the public function, not of one inside it. */
     CHECK(shell(LOCKSTEP_COMMAND " launch -n 2 " WORKER " save_alone 2>&1") == 1);
     HAS("(ls_save_state, call 3)");
     CHECK(!strstr(output, "ls_gather_object"));
@@ -234,7 +234,7 @@ static int count(const char *words)
     return times;
 }
 
-/* What concerns the job is not said by each of its processes. */
+/* Warnings about the job are not repeated by each process. */
 static void the_job_warns_once(void)
 {
     static const char command[] = " train /tmp/lockstep_once.out --resume_from_checkpoint latest --output_dir "
@@ -248,7 +248,7 @@ static void the_job_warns_once(void)
     CHECK_MSG(count("LOCKSTEP_NONSENSE is not known") >= 1, "%s", output);
 }
 
-/* ---- told to end ---- */
+/* ---- signals ---- */
 
 /* A signal to one process, or to the launcher, stops all after the same step. */
 static void all_stop_after_the_same_step(void)
@@ -270,7 +270,7 @@ static void all_stop_after_the_same_step(void)
         int step = at ? atoi(at + 14) : -1, same = 0;
         for (; at; at = strstr(at + 1, "stopped after ")) same += atoi(at + 14) == step;
         CHECK_MSG(same == 3, "%s:\n%s", ways[i].kill, output);
-        bool failed = strstr(output, "first cause") != NULL; /* only where nobody told the launcher */
+        bool failed = strstr(output, "first cause") != NULL; /* only if the launcher got no signal */
         CHECK_MSG(failed == (i == 2), "%s:\n%s", ways[i].kill, output);
     }
     CHECK(shell("f=$(mktemp -u); " WORKER " stop $f & while [ ! -f $f ]; do sleep 0.01; done; kill $!; wait $!") ==
@@ -303,10 +303,10 @@ int main(int argc, char **argv)
     CHECK_RUN(they_share_the_cpus);
     CHECK_RUN(what_is_bound_stays_bound);
     CHECK_RUN_MPIS(they_take_their_share);
-    CHECK_RUN(who_wants_gpus_is_not_given_the_cpu);
+    CHECK_RUN(asking_for_gpus_does_not_give_the_cpu);
     CHECK_RUN(pods_are_processes);
     CHECK_RUN(a_process_joins_again);
-    CHECK_RUN(one_failure_is_everybodys);
+    CHECK_RUN(one_failure_fails_all);
     CHECK_RUN(a_dead_process_is_named);
     CHECK_RUN(survivors_learn_the_cause_at_once);
     CHECK_RUN(different_calls_end_the_job);

@@ -1,7 +1,7 @@
 /* link.c - what every transport must do. Built once for each, with its name in TRANSPORT.
  *
- * Processes of this host are the ranks. Those of a transport that has addresses are made by fork; those of an MPI by
- * its mpirun, under which this program finds itself again with --rank in place of a case. */
+ * Ranks are processes of this host. Those of a transport with addresses are forked; those of an MPI are started by its
+ * mpirun, which runs this program again with --rank in place of a case. */
 #include <lockstep/link.h>
 
 #include <errno.h>
@@ -43,11 +43,11 @@ static const ls_transport *load(void)
     return entry ? entry() : NULL;
 }
 
-/* ---- links of the whole job: addresses go through memory that the parent made ---- */
+/* ---- links of the whole job: addresses go through memory that the parent allocated ---- */
 
 typedef struct board {
     _Atomic int arrived;
-    _Atomic int flags[8]; /* what cases tell each other */
+    _Atomic int flags[8]; /* for cases to signal each other */
     char address[LINKS][RANKS][LS_LINK_ADDRESS_MOST];
     _Atomic size_t bytes[LINKS][RANKS];
 } board;
@@ -59,7 +59,7 @@ typedef struct link_rank {
     int rank, size;
 } link_rank;
 
-/* `slot`: which link of the job this is; every one has a number of its own. */
+/* `slot`: which link of the job this is. */
 static link_rank job_link(int rank, int size, int slot)
 {
     ls_message why = {{0}};
@@ -122,7 +122,7 @@ static ls_link_request *begin_receive(ls_link *link, int from, ls_link_channel c
     ls_link_request *request = NULL;
     ls_status status = transport->receive(link, from, channel, data, bytes, &request, &why);
     CHECK_MSG(status == LS_OK, "receive: %s", why.text);
-    CHECK(request); /* or nobody could say how many bytes came */
+    CHECK(request); /* needed to get the number of bytes */
     return request;
 }
 
@@ -198,7 +198,7 @@ static void sizes_from_nothing_to_64_MiB(link_rank l)
     free(data);
 }
 
-/* Many at once, of sizes that travel in different ways: in the order in which they were sent. */
+/* Many at once, of sizes that take different paths: received in the order in which they were sent. */
 static void order_is_kept(link_rank l)
 {
     enum { MANY = 200, MOST = 40000 };
@@ -215,7 +215,7 @@ static void order_is_kept(link_rank l)
     for (int i = 0; i < MANY; i++) CHECK(data[i][0] == i);
 }
 
-/* Both ways at once, and what nobody waits for yet does not hold up the rest. */
+/* Both directions at once; an unexpected message does not block the rest. */
 static void both_directions_at_once(link_rank l)
 {
     size_t bytes = 4 << 20;
@@ -274,7 +274,7 @@ static void short_messages_fit_into_long_ones(link_rank l)
     else if (l.rank == 1) CHECK(receive_now(l.link, 0, room, sizeof room) == 4 && memcmp(room, "four", 4) == 0);
 }
 
-/* It fails with Open MPI too, which has written all of a large one by then (4.1). */
+/* It also fails with Open MPI, which by then has written all of a large one (4.1). */
 static void a_message_without_room_fails(link_rank l)
 {
     static const size_t sizes[] = {100, 1 << 20};
@@ -296,7 +296,7 @@ static void a_message_without_room_fails(link_rank l)
     free(data);
 }
 
-/* What was called back takes nothing away from what comes later. */
+/* A cancelled receive does not swallow later messages. */
 static void called_back_is_gone(link_rank l)
 {
     int word = 0, gone = 7;
@@ -328,7 +328,7 @@ static void sleeping_ends(link_rank l)
     if (!transport->sleep) return;
     int word = 0;
     double start = seconds();
-    transport->sleep(l.link, 1); /* nothing comes */
+    transport->sleep(l.link, 1); /* no message arrives */
     CHECK(seconds() - start < TIMEOUT);
     barrier(l);
     if (l.rank == 0) {
@@ -346,7 +346,7 @@ static void sleeping_ends(link_rank l)
     }
 }
 
-/* Ranks 2 and 0, in this order, are a group of their own; so is 1 alone. */
+/* Ranks 2 and 0, in this order, form a group; rank 1 is one by itself. */
 static void parts_are_links_too(link_rank l)
 {
     static const int pair[] = {2, 0}, alone[] = {1};
@@ -414,7 +414,7 @@ static void two_links_on_two_threads(link_rank l)
     }
 }
 
-/* What was sent arrives though the sender closes at once; then it is known to be closed. */
+/* Data arrives even if the sender closes at once; then it is known to be closed. */
 static void what_was_sent_arrives(link_rank l)
 {
     static const int pair[] = {0, 1};
@@ -437,7 +437,7 @@ static void what_was_sent_arrives(link_rank l)
     free(data);
 }
 
-/* What is behind a transport may not take over the signals of the program. */
+/* The library behind a transport must not take over the program's signals. */
 static struct sigaction at_start[32];
 
 static void remember_signals(void)
@@ -445,7 +445,7 @@ static void remember_signals(void)
     for (int s = 1; s < 32; s++) sigaction(s, NULL, &at_start[s]);
 }
 
-static void signals_are_the_programs(void)
+static void signals_stay_with_the_program(void)
 {
     for (int s = 1; s < 32; s++) {
         struct sigaction now;
@@ -470,7 +470,7 @@ static void a_job(int rank)
     two_links_on_two_threads(l);
     what_was_sent_arrives(l);
     barrier(l);
-    signals_are_the_programs();
+    signals_stay_with_the_program();
     transport->close(l.link, true);
     /* a second run in the same process */
     l = job_link(rank, RANKS, 1);
@@ -480,16 +480,16 @@ static void a_job(int rank)
 
 #include "link_failure.h"
 
-static void table_is_whole(void)
+static void table_is_complete(void)
 {
     CHECK(transport->abi == LS_TRANSPORT_ABI && transport->size == sizeof *transport);
     CHECK_TEXT(transport->name, TRANSPORT);
     CHECK(transport->version && transport->version[0]);
 }
 
-/* ---- who starts whom ---- */
+/* ---- starting ranks ---- */
 
-/* Run `body` as so many ranks. Those that `victims` has a bit for are expected to be killed. */
+/* Run `body` on `size` ranks. Those with a bit in `victims` are expected to be killed. */
 static void forked(void (*body)(int rank), int victims)
 {
     shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -502,7 +502,7 @@ static void forked(void (*body)(int rank), int victims)
         check_failures_here = 0;
         body(r);
         fflush(NULL);
-        exit(check_failures_here != 0); /* with what libraries do at exit */
+        exit(check_failures_here != 0); /* runs exit handlers of libraries */
     }
     for (int r = 0; r < RANKS; r++) {
         int status = 0;
@@ -521,15 +521,15 @@ static void a_killed_rank_is_noticed(void)
 {
     forked(rank_0_is_killed, 1);
 }
-static void a_killed_rank_is_noticed_by_who_only_listens(void)
+static void a_killed_rank_is_noticed_by_a_receiver(void)
 {
     forked(listens_to_killed, 1);
 }
-static void half_a_message_can_be_called_back(void)
+static void a_message_in_transfer_can_be_cancelled(void)
 {
     forked(half_sent, 0);
 }
-static void ruins_are_left_at_once(void)
+static void a_broken_link_closes_at_once(void)
 {
     forked(leaves_ruins, 1);
 }
@@ -551,7 +551,7 @@ static void links_of_a_job(void)
     CHECK(status_of("--rank") == 0);
 }
 
-static void without_mpirun_there_are_no_others(void)
+static void without_mpirun_opening_fails(void)
 {
     ls_message why = {{0}};
     ls_link_open_args opts = {.rank = 1, .size = 3};
@@ -559,7 +559,7 @@ static void without_mpirun_there_are_no_others(void)
     CHECK_MSG(strstr(why.text, "mpirun"), "%s", why.text);
 }
 
-/* The job ends, and not because its time was over. */
+/* The job ends, and not by a timeout. */
 static void a_dead_rank_ends_the_job(void)
 {
     int status = status_of("--die");
@@ -582,16 +582,16 @@ int main(int argc, char **argv)
         return check_failures_here != 0;
     }
     check_filter = what;
-    CHECK_RUN(table_is_whole);
-    CHECK_RUN(signals_are_the_programs);
+    CHECK_RUN(table_is_complete);
+    CHECK_RUN(signals_stay_with_the_program);
     if (is("ucx")) {
         CHECK_RUN_FORK(links_of_forked_ranks);
         CHECK_RUN_FORK(a_killed_rank_is_noticed);
-        CHECK_RUN_FORK(a_killed_rank_is_noticed_by_who_only_listens);
-        CHECK_RUN_FORK(half_a_message_can_be_called_back);
-        CHECK_RUN_FORK(ruins_are_left_at_once);
+        CHECK_RUN_FORK(a_killed_rank_is_noticed_by_a_receiver);
+        CHECK_RUN_FORK(a_message_in_transfer_can_be_cancelled);
+        CHECK_RUN_FORK(a_broken_link_closes_at_once);
     } else {
-        CHECK_RUN(without_mpirun_there_are_no_others);
+        CHECK_RUN(without_mpirun_opening_fails);
         for (int i = 0; i < MPIS; i++) { /* the plug-in of MPICH serves Intel MPI too */
             if ((i == OPEN_MPI) != is("openmpi")) continue;
             mpi_run("links_of_a_job", links_of_a_job, i);

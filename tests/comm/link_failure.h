@@ -1,8 +1,8 @@
-/* link_failure.h - ranks that die while others talk to them: cases of link.c, one job each. */
+/* link_failure.h - ranks that die while others communicate with them: cases of link.c, one job each. */
 #ifndef LOCKSTEP_TESTS_COMM_LINK_FAILURE_H
 #define LOCKSTEP_TESTS_COMM_LINK_FAILURE_H
 
-/* ---- ranks that die: only of transports whose ranks can outlive others ---- */
+/* ---- ranks that die: only for transports whose ranks can outlive others ---- */
 
 static void rank_0_is_killed(int rank)
 {
@@ -13,13 +13,13 @@ static void rank_0_is_killed(int rank)
     if (rank == 0) raise(SIGKILL);
     double start = seconds();
     ls_message why = {{0}};
-    /* what waits for it ends ... */
+    /* receives from it end ... */
     ls_status status = wait_why(l.link, begin_receive(l.link, 0, LS_LINK_DATA, data, 100), NULL, &why);
     CHECK_MSG(status == LS_ERR_PEER && strstr(why.text, "rank 0"), "%d: %s", (int)status, why.text);
-    /* ... where it is called so in the job, too ... */
+    /* ... with its rank in the job in the message ... */
     status = wait_why(back.link, begin_receive(back.link, RANKS - 1, LS_LINK_DATA, data, 100), NULL, &why);
     CHECK_MSG(status == LS_ERR_PEER && strstr(why.text, "rank 0"), "%d: %s", (int)status, why.text);
-    /* ... and so does what is sent to it, small or large, whenever that begins */
+    /* ... and so do sends to it, small or large, whenever they start */
     for (int i = 0; i < 2; i++) {
         ls_link_request *request = NULL;
         status = transport->send(l.link, 0, LS_LINK_DATA, data, i ? 8 << 20 : 8, &request, &why);
@@ -27,7 +27,7 @@ static void rank_0_is_killed(int rank)
         CHECK_MSG(status == LS_ERR_PEER && strstr(why.text, "rank 0"), "%d: %s", (int)status, why.text);
     }
     CHECK_MSG(seconds() - start < 30, "noticed after %.1f s", seconds() - start);
-    /* the others still talk to each other */
+    /* the others can still communicate */
     int word = rank, other = 0, peer = 3 - rank;
     ls_link_request *request = begin_send(l.link, peer, LS_LINK_URGENT, &word, sizeof word);
     wait_for(l.link, begin_receive(l.link, LS_LINK_ANY, LS_LINK_URGENT, &other, sizeof other));
@@ -38,7 +38,7 @@ static void rank_0_is_killed(int rank)
     free(data);
 }
 
-/* Who never sent anything notices too. */
+/* A rank that never sent anything notices, too. */
 static void listens_to_killed(int rank)
 {
     link_rank l = job_link(rank, RANKS, 0);
@@ -58,7 +58,7 @@ static void listens_to_killed(int rank)
     transport->close(l.link, false);
 }
 
-/* Rank 0 sends much that rank 1 never takes, and rank 1 waits for much of which rank 2 is stopped half way. */
+/* Rank 0 sends much that rank 1 never receives, and rank 1 waits for much from rank 2, which is stopped halfway. */
 static void half_sent(int rank)
 {
     link_rank l = job_link(rank, RANKS, 0);
@@ -91,10 +91,10 @@ static void half_sent(int rank)
         while (!atomic_load(&shared->flags[0]) && seconds() - start < TIMEOUT) {
             bool done = false;
             if (request && (transport->test(l.link, request, &done, NULL, &why) != LS_OK || done)) request = NULL;
-            usleep(10000); /* slowly, so that it is never all there */
+            usleep(10000); /* slowly, so that it never all arrives */
         }
     }
-    /* now nobody but this rank touches the memory */
+    /* from here on only this rank touches the memory */
     munmap(data, bytes);
     if (rank == 1) {
         ls_message why;
@@ -109,7 +109,7 @@ static void half_sent(int rank)
     CHECK(seconds() - start < TIMEOUT);
 }
 
-/* Nobody waits for anybody, whatever is under way. */
+/* No rank waits for another, whatever is in flight. */
 static void leaves_ruins(int rank)
 {
     link_rank l = job_link(rank, RANKS, 0);
@@ -131,7 +131,7 @@ static void leaves_ruins(int rank)
     free(room);
 }
 
-/* ---- under mpirun: one rank is gone, and the others with it ---- */
+/* ---- under mpirun: one rank dies, and the others with it ---- */
 
 static void one_dies(int rank)
 {

@@ -1,10 +1,10 @@
-/* stress.c - random calls on several communicators at once, at any pace, against numbers that each rank computes for
- * all; with cancels, and with ranks that fail or die in the middle.
+/* stress.c - random calls on several communicators at once, at any pace, checked against values that each rank computes
+ * for all; with cancels, and with ranks that fail or die in the middle.
  *
  *     test_comm_stress [--transport FILE] [--layout 0001] [--rounds N] [--seed N] [case]
  *
- * All ranks draw the same calls from the same seed, which a failure names. Under mpirun, with --transport, it is one of
- * the ranks itself. */
+ * All ranks draw the same calls from the same seed, which a failure reports. Under mpirun, with --transport, it is one
+ * of the ranks itself. */
 #include <signal.h>
 
 #include "comm/calls.h"
@@ -13,7 +13,7 @@
 
 enum { LANES = 4, PENDING = 6, SHARED = 1 << 20, PATIENCE = 60 /* s */ };
 
-/* What a round is about; the same for all ranks. */
+/* Parameters of a round; the same for all ranks. */
 typedef enum plan { PLAIN, CANCELLED, FAILED, KILLED } plan;
 
 static struct {
@@ -22,10 +22,10 @@ static struct {
     int64_t most; /* elements of an array */
     const char *layout;
     plan plan;
-    bool slow; /* ranks may be away for seconds */
+    bool slow; /* ranks may pause for seconds */
 } given = {.seed = 1, .rounds = 2, .calls = 60, .most = 300000};
 
-/* ---- dice ---- */
+/* ---- random numbers ---- */
 
 typedef struct dice {
     uint64_t seed, next;
@@ -36,7 +36,7 @@ static uint32_t roll(dice *d, uint32_t sides)
     return ls_philox(d->seed, d->next++).lane[0] % sides;
 }
 
-/* The same for all ranks, whoever of them asks. */
+/* The same on all ranks. */
 static uint32_t known(uint64_t seed, uint64_t what, uint32_t sides)
 {
     return ls_philox(seed ^ UINT64_C(0x9e3779b97f4a7c15), what).lane[0] % sides;
@@ -46,7 +46,7 @@ static uint32_t known(uint64_t seed, uint64_t what, uint32_t sides)
 
 typedef struct lane {
     ls_comm *comm;
-    ls_comm_queue *queue; /* NULL: calls are made at once */
+    ls_comm_queue *queue; /* NULL: calls run directly */
     int names[CREW_MOST]; /* ranks in the job */
     char *shared;
     bool shared_is_used;
@@ -58,7 +58,7 @@ typedef struct task {
     lane *lane;
     uint64_t number;
     char *in, *out, *want; /* owned, unless shared */
-    const char *result;    /* where `want` must be; NULL: nowhere */
+    const char *result;    /* where `want` is expected; NULL: nowhere */
     int64_t elements;      /* of want */
     int64_t counts[CREW_MOST], out_counts[CREW_MOST];
     bool shared, under_way;
@@ -84,7 +84,7 @@ static int64_t draw_count(dice *d, int64_t most)
     return roll(d, (uint32_t)(limit < most ? limit : most));
 }
 
-/* Parts of an array: all of `count`, or any, some of them empty. */
+/* Parts of an array: equal ones of `count`, or any, some of them empty. */
 static int64_t draw_parts(task *t, dice *d, int64_t count)
 {
     int size = t->lane->comm->size;
@@ -110,7 +110,7 @@ static int64_t before_part(const task *t, int rank)
     return sum;
 }
 
-/* Room for so many elements: memory that is shared, or not. */
+/* Memory for `count` elements, shared or not. */
 static char *take_room(task *t, int64_t elements, bool shared)
 {
     t->shared = shared && t->lane->shared && !t->lane->shared_is_used && bytes_of(t, elements) <= SHARED;
@@ -225,7 +225,7 @@ static void prepare_one_way(task *t, int64_t salt, int from, int64_t count)
     expect(t, filled(call->dtype, from, salt, count), call->kind == LS_COMM_SEND ? NULL : t->out, count);
 }
 
-/* The next call on a communicator; false: this rank has no part in it. */
+/* The next call on a communicator; false: this rank does not take part. */
 static bool prepare(task *t, lane *on, uint64_t number)
 {
     dice d = {given.seed * 1000003 + number, 0};
@@ -276,7 +276,7 @@ static void judge(task *t, ls_status status)
     forget(t);
 }
 
-/* ---- playing ---- */
+/* ---- running calls ---- */
 
 static ls_status work(ls_comm *comm, ls_comm_request *request, ls_message *why)
 {
@@ -328,7 +328,7 @@ static void dawdle(player *p)
     else if (how == 34 && given.slow) usleep(roll(&p->own, 3000000));
 }
 
-/* Parts of the job, in any order of ranks; some are on one host. */
+/* Groups of the job, in any order of ranks; some are on one host. */
 static bool open_lanes(player *p)
 {
     ls_message *why = &p->result->why;
@@ -361,7 +361,7 @@ static void close_lanes(player *p)
     ls_comm_close(p->vote);
 }
 
-/* All are back, and begin anew. */
+/* All ranks are out of their calls, and reset. */
 static ls_status reset(player *p)
 {
     ls_message *why = &p->result->why;
@@ -377,7 +377,7 @@ static ls_status reset(player *p)
     return ls_comm_barrier(p->vote, "again", why);
 }
 
-/* Kills this process in a while. */
+/* Kill this process after a while. */
 static void *die_soon(void *microseconds)
 {
     usleep(*(useconds_t *)microseconds);
@@ -385,7 +385,7 @@ static void *die_soon(void *microseconds)
     return NULL;
 }
 
-/* Does what this rank is there for before a call. */
+/* Do what this rank's role asks for before a call. */
 static ls_status misbehave(player *p, uint64_t turn)
 {
     static useconds_t soon;
@@ -496,7 +496,7 @@ static void calls_in_which_a_rank_is_killed(void)
     play_rounds(KILLED);
 }
 
-static void threads_play_processes(void)
+static void threads_can_be_ranks(void)
 {
     crew_layout = "0011";
     for (given.plan = PLAIN; given.plan <= CANCELLED; given.plan++) crew_run_threads(4, play);
@@ -528,14 +528,14 @@ static void be_a_rank(int rank, int size)
         ls_segment *segment = file >= 0 ? ls_segment_open(file, width, &result.why) : NULL;
         ls_hosts_opts opts = {
             .transport = crew_transport, .rank = rank, .size = size, .host = host, .segment = segment};
-        opts.few = (int)known(given.seed, 2, 2);
+        opts.direct = (int)known(given.seed, 2, 2);
         ls_comm *comm = segment ? ls_hosts_join(&opts, &result.why) : NULL;
         CHECK_MSG(comm, "rank %d: %s", rank, result.why.text);
         if (comm) play(comm, &result);
         CHECK_MSG(comm && !result.status, "seed %llu, rank %d: %s", (unsigned long long)given.seed, rank,
                   result.why.text);
         ls_comm_close(comm);
-        ls_segment_let_go(segment);
+        ls_segment_release(segment);
         if (check_failures_here) exit(1);
         if (rank == 0 && given.rounds > 10) printf("seed %llu\n", (unsigned long long)given.seed), fflush(stdout);
     }
@@ -555,7 +555,7 @@ int main(int argc, char **argv)
     if (at < argc) check_filter = argv[at];
     int rank = number_of("OMPI_COMM_WORLD_RANK", "PMI_RANK"), size = number_of("OMPI_COMM_WORLD_SIZE", "PMI_SIZE");
     if (rank >= 0 && given.layout) return be_a_rank(rank, size), 0;
-    if (crew_transport == &wires_transport) CHECK_RUN(threads_play_processes);
+    if (crew_transport == &wires_transport) CHECK_RUN(threads_can_be_ranks);
     CHECK_RUN_FORK(any_calls_in_any_order);
     CHECK_RUN_FORK(calls_that_are_cancelled);
     CHECK_RUN_FORK(calls_in_which_a_rank_fails);

@@ -1,5 +1,5 @@
-/* wires.h - a transport for tests: sockets between all ranks of a job, made before they are. Ranks are processes or
- * threads. Messages can be delayed, and lines cut. */
+/* wires.h - a transport for tests: sockets between all ranks of a job, made before the ranks start. Ranks are processes
+ * or threads. Messages can be delayed, and connections cut. */
 #ifndef LOCKSTEP_TESTS_COMM_WIRES_H
 #define LOCKSTEP_TESTS_COMM_WIRES_H
 
@@ -19,17 +19,17 @@
 
 enum { WIRES_MOST = 8 };
 
-/* What the ranks of all jobs of a test obey, and what is seen of them. */
+/* Shared by the ranks of all jobs of a test: controls, and observations. */
 typedef struct wires_control {
     _Atomic int delay;                       /* of every message, in microseconds */
     _Atomic int cut[WIRES_MOST][WIRES_MOST]; /* [from][to] */
-    _Atomic int gone[WIRES_MOST];            /* whose links of parts of the job seem closed */
-    _Atomic uint64_t sent[WIRES_MOST];       /* bytes of messages of each rank so far */
+    _Atomic int gone[WIRES_MOST];            /* ranks whose links of parts of the job appear closed */
+    _Atomic uint64_t sent[WIRES_MOST];       /* bytes sent by each rank so far */
 } wires_control;
 
 typedef struct wires_head {
     uint64_t link, bytes;
-    int64_t when; /* it may be seen, by CLOCK_MONOTONIC */
+    int64_t when; /* when it may be delivered, by CLOCK_MONOTONIC */
     int32_t channel, from;
 } wires_head;
 
@@ -37,20 +37,20 @@ typedef struct wires_port wires_port;
 
 struct ls_link {
     wires_port *port;
-    bool part;                    /* of the job */
-    uint64_t number;              /* among those of this rank */
-    uint64_t numbers[WIRES_MOST]; /* among those of the others: who receives names the link */
+    bool part;                    /* not of the whole job */
+    uint64_t number;              /* of this link, among those of this rank */
+    uint64_t numbers[WIRES_MOST]; /* numbers that the others gave it: the receiver names the link */
     int rank, size;
     int ranks[WIRES_MOST]; /* in the job */
 };
 
-/* Comes: waits for a message, or is one that nobody waits for. Goes: not written yet. */
+/* comes: a receive, or a message without a receive. Otherwise: a send not written yet. */
 struct ls_link_request {
     ls_link_request *next;
     wires_head head; /* from: rank in the job, or LS_LINK_ANY */
     int to;
     char *data;
-    bool comes, owned, done, lost, too_long; /* owned: data are freed with it */
+    bool comes, owned, done, lost, too_long; /* owned: data is freed with it */
     size_t room, at, received;
 };
 
@@ -59,15 +59,15 @@ struct wires_port {
     pthread_mutex_t lock;
     bool gone[WIRES_MOST];
     ls_link_request *waiting, *unexpected, *going;
-    ls_link_request reading[WIRES_MOST]; /* what comes in from each */
+    ls_link_request reading[WIRES_MOST]; /* message being read from each */
     size_t head_at[WIRES_MOST];
     int links; /* open now */
     uint64_t made;
 };
 
-static int wires_delay; /* with which jobs begin */
+static int wires_delay; /* initial delay of jobs */
 static wires_control *wires_rules;
-static int wires_line[WIRES_MOST][WIRES_MOST]; /* [a][b]: the end of a */
+static int wires_line[WIRES_MOST][WIRES_MOST]; /* [a][b]: the socket of a */
 static wires_port wires_ports[WIRES_MOST];
 
 static int64_t wires_now(void)
@@ -77,7 +77,7 @@ static int64_t wires_now(void)
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-/* Before the ranks are made. */
+/* Call before the ranks are created. */
 __attribute__((unused)) static void wires_make(int size)
 {
     if (!wires_rules)
@@ -98,7 +98,7 @@ __attribute__((unused)) static void wires_make(int size)
     }
 }
 
-/* In the process of rank `mine`; -1: in the one that made them, when all ranks are processes. */
+/* Call in the process of rank `mine`; -1: in their parent, if all ranks are processes. */
 __attribute__((unused)) static void wires_keep(int size, int mine)
 {
     for (int a = 0; a < size; a++)
@@ -106,7 +106,7 @@ __attribute__((unused)) static void wires_keep(int size, int mine)
             if (a != b && a != mine) close(wires_line[a][b]);
 }
 
-/* ---- what goes ---- */
+/* ---- sending ---- */
 
 static void wires_append(ls_link_request **list, ls_link_request *request)
 {
@@ -127,7 +127,7 @@ static void wires_free(ls_link_request *request)
     free(request);
 }
 
-/* As much as the line takes: the head, then the data. */
+/* Write as much as the socket takes: the header, then the data. */
 static void wires_write(wires_port *port, ls_link_request *request)
 {
     int fd = port->fd[request->to];
@@ -160,7 +160,7 @@ static void wires_write_all(wires_port *port)
     }
 }
 
-/* ---- what comes ---- */
+/* ---- receiving ---- */
 
 static bool wires_fits(const ls_link_request *waiting, const wires_head *head)
 {
@@ -176,7 +176,7 @@ static void wires_deliver(ls_link_request *to, const ls_link_request *message)
     to->done = true;
 }
 
-/* Messages whose time has come find who waits for them. */
+/* Match messages that are due with receives. */
 static void wires_match(wires_port *port)
 {
     int64_t now = wires_now();
@@ -329,7 +329,7 @@ static void wires_cancel(ls_link *link, ls_link_request *r)
 {
     wires_port *port = link->port;
     pthread_mutex_lock(&port->lock);
-    if (!r->comes && r->at && !r->done && !r->lost) { /* what has begun to go goes on */
+    if (!r->comes && r->at && !r->done && !r->lost) { /* a message partly sent is completed */
         char *copy = malloc(r->head.bytes + 1);
         memcpy(copy, r->data, r->head.bytes);
         r->data = copy;
@@ -354,7 +354,7 @@ static void wires_sleep(ls_link *link, int milliseconds)
             if (r->to == peer && !atomic_load(&wires_rules->cut[port->rank][peer])) files[count].events |= POLLOUT;
         count++;
     }
-    if (port->unexpected) milliseconds = 1; /* something may be due */
+    if (port->unexpected) milliseconds = 1; /* a message may be due */
     pthread_mutex_unlock(&port->lock);
     poll(files, (nfds_t)count, milliseconds);
 }

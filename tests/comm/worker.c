@@ -1,4 +1,4 @@
-/* worker.c - a program that is started several times: what a run does when it is one of several processes.
+/* worker.c - a program that is started several times: a run that is one of several processes.
  *
  *     worker exchange | train FILE | twice | fail | die | differ | save_alone | trigger | stop FILE | survive |
  *            threads */
@@ -37,7 +37,7 @@ static void exchange(ls_run *run)
            (long long)(part.end - part.begin));
 }
 
-/* A short training of one model, whatever the number of processes; every rank writes its parameters to FILE.<rank>. */
+/* A short training of one model on any number of processes; every rank writes its parameters to FILE.<rank>. */
 static void train(ls_run *run, const char *file)
 {
     enum { SAMPLES = 48, FEATURES = 12, CLASSES = 5, GLOBAL_BATCH = 8, EPOCHS = 5 };
@@ -45,7 +45,7 @@ static void train(ls_run *run, const char *file)
     int64_t y[SAMPLES];
     for (int i = 0; i < SAMPLES * FEATURES; i++) x[i] = (float)((i * 7919) % 1000) / 500 - 1;
     for (int i = 0; i < SAMPLES; i++) y[i] = (i * 31) % CLASSES;
-    ls_set_seed(run, (uint64_t)(7 + 100 * ls_rank(run))); /* weights of rank 0 count */
+    ls_set_seed(run, (uint64_t)(7 + 100 * ls_rank(run))); /* the weights of rank 0 are used */
     ls_dataset *set = ls_tensor_dataset_new(run, ls_keep(ls_from(run, LS_F32, LS_SHAPE(SAMPLES, FEATURES), x)),
                                             ls_keep(ls_from(run, LS_I64, LS_SHAPE(SAMPLES), y)));
     ls_loader *loader =
@@ -74,7 +74,7 @@ static void train(ls_run *run, const char *file)
     if (to) fclose(to);
 }
 
-/* Rank 1 finds something wrong, the others wait for it. */
+/* Rank 1 fails while the others wait for it. */
 static void fail(ls_run *run)
 {
     ls_tensor *x = ls_ones(run, LS_F32, 2, 3);
@@ -89,7 +89,7 @@ static void die(ls_run *run)
     ls_wait_for_everyone(run);
 }
 
-/* Without a word, while the launcher sleeps: when it wakes up the others, who fail because of this one, are gone. */
+/* Silently, while the launcher sleeps: when it wakes up, the others, which failed because of this one, are gone. */
 static void leave(ls_run *run)
 {
     ls_wait_for_everyone(run);
@@ -124,7 +124,7 @@ static void trigger(ls_run *run)
     printf("rank %d: %d %d\n", ls_rank(run), first, second);
 }
 
-/* FILE.pid has the number of the last process, FILE is there when all have begun. */
+/* FILE.pid has the pid of the last process; FILE exists once all have started. */
 static void leave_number(ls_run *run, const char *path)
 {
     char name[4096];
@@ -136,13 +136,13 @@ static void leave_number(ls_run *run, const char *path)
     if (ls_is_main(run) && (file = fopen(path, "w"))) fclose(file);
 }
 
-/* Steps until somebody is told to end. */
+/* Step until a process is told to stop. */
 static void stop(ls_run *run, const char *path)
 {
     int step = 0;
     while (!ls_should_stop(run) && !ls_error(run)) {
         if (++step == 3) leave_number(run, path);
-        usleep(100 * (unsigned)ls_rank(run)); /* the signal comes to some before, to some after they ask */
+        usleep(100 * (unsigned)ls_rank(run)); /* the signal reaches some before, some after they ask */
     }
     printf("rank %d stopped after %d\n", ls_rank(run), step);
 }
@@ -154,10 +154,10 @@ static double now(void)
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-/* Rank 1 is killed; the others tell when they knew. */
+/* Rank 1 is killed; the others print when they noticed. */
 static void survive(ls_run *run)
 {
-    ls_should_stop(run); /* or the launcher's SIGTERM would end them */
+    ls_should_stop(run); /* otherwise the launcher's SIGTERM would end them */
     ls_wait_for_everyone(run);
     if (ls_rank(run) == 1) {
         printf("killed %.6f\n", now());
@@ -168,7 +168,7 @@ static void survive(ls_run *run)
     printf("knew %.6f: %s\n", now(), ls_error_message(run));
 }
 
-/* Threads that compute, seen by their names, and the CPUs that the process keeps to. */
+/* Print the number of compute threads, by their names, and the CPUs of the process. */
 static void count_threads(ls_run *run)
 {
     int threads = 1;
@@ -187,7 +187,7 @@ static void count_threads(ls_run *run)
     sched_getaffinity(0, sizeof set, &set);
     printf("rank %d: threads %d, CPUs %d\n", ls_rank(run), threads, CPU_COUNT(&set));
     fflush(stdout);
-    ls_wait_for_everyone(run); /* who ends gives its CPUs back */
+    ls_wait_for_everyone(run); /* a process that exits gives its CPUs back */
 }
 
 int main(int argc, char **argv)

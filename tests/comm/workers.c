@@ -1,4 +1,4 @@
-/* workers.c - the threads behind a queue: several share in large work, each on its CPU, and change no number. */
+/* workers.c - the threads of a queue: several share large work, each on its CPU, without changing any result. */
 #include <sched.h>
 #include <stdatomic.h>
 
@@ -18,7 +18,7 @@ typedef struct watched {
     pthread_t caller;
 } watched;
 
-/* Nobody leaves before two are in it, or a generous while is over. */
+/* No thread leaves before two are in it, or a generous time has passed. */
 static void meet(void *user, size_t begin, size_t end)
 {
     watched *w = user;
@@ -64,8 +64,8 @@ static void count_calls(void *user, size_t begin, size_t end)
     seen[1] += end - begin;
 }
 
-/* Without helpers, or where it is little, the caller does it in one piece. */
-static void little_work_is_not(void)
+/* Without helpers, or with little work, the caller does it in one piece. */
+static void little_work_is_not_shared(void)
 {
     ls_helpers *helpers = ls_helpers_new(1, (int[]){-1});
     size_t seen[2] = {0};
@@ -78,7 +78,7 @@ static void little_work_is_not(void)
     ls_helpers_free(helpers);
     CHECK(ls_helpers_new(0, NULL) == NULL);
     ls_helpers_free(NULL);
-    ls_thread_pin(pthread_self(), CPU_SETSIZE + 5); /* a warning, no more */
+    ls_thread_pin(pthread_self(), CPU_SETSIZE + 5); /* only a warning */
 }
 
 /* ---- a queue ---- */
@@ -134,14 +134,14 @@ static void any_number_of_workers_gives_the_same_sums(void)
 {
     crew_run_threads(2, use_queues);
     crew_run(2, use_queues);
-    crew_run(5, use_queues); /* so many ranks fetch slices */
+    crew_run(5, use_queues); /* enough ranks to reduce slices */
 }
 
 int main(int argc, char **argv)
 {
     if (argc > 1) check_filter = argv[1];
     CHECK_RUN(large_work_is_shared);
-    CHECK_RUN(little_work_is_not);
+    CHECK_RUN(little_work_is_not_shared);
     CHECK_RUN_FORK(any_number_of_workers_gives_the_same_sums);
     return check_done();
 }

@@ -111,7 +111,7 @@ static void a_planted_link_is_not_followed(void)
     CHECK(symlink("../../precious", RECORDS "/values.jsonl") == 0);
     ls_run *run = ls_init(NULL, NULL, .project_dir = HOME);
     CHECK(!ls_tracker_new(run, "jsonl", .name = "records"));
-    CHECK_MSG(strstr(ls_error_message(run), "values.jsonl is a link; remove it"), "%s", ls_error_message(run));
+    CHECK_MSG(strstr(ls_error_message(run), "values.jsonl is a symbolic link; remove it"), "%s", ls_error_message(run));
     ls_finish(run);
     char *text = file_text(HOME "/precious", NULL);
     CHECK_TEXT(text, "mine\n");

@@ -226,7 +226,7 @@ static void ask_for_the_impossible(ls_run *run)
     ls_collective(comm, LS_COMM_SEND, .count = 1, .dtype = LS_I64);
     refuse(run, "send of 1 elements needs .in");
     ls_collective(comm, LS_COMM_SEND, .in = &one, .count = 1, .dtype = LS_I64, .peer = 3);
-    refuse(run, "send: rank 0 of 1 cannot name rank 3");
+    refuse(run, "send: rank 0 of 1 cannot use rank 3 as its peer");
     ls_collective(comm, LS_COMM_ALL_REDUCE, .in = &one, .out = &one, .count = 1, .dtype = LS_I64, .op = LS_REDUCE_MEAN);
     refuse(run, "the mean of i64 needs a floating type");
     ls_collective(comm, LS_COMM_ALL_TO_ALL, .in = &one, .out = &one, .counts = &one, .dtype = LS_I64, .count = 1);

@@ -1,7 +1,7 @@
-/* eager.c - what a rank of one host says to one of another before anything else: which call this is. */
+/* eager.c - eager messages: the header of a call, sent to ranks of other hosts before any data. */
 #include <string.h>
 
-#include "comm/hosts/inside.h"
+#include "comm/hosts/internal.h"
 
 ls_status ls_eager_send(ls_hosts *h, int peer, const void *data, size_t bytes, ls_message *why)
 {
@@ -15,12 +15,12 @@ ls_status ls_eager_send(ls_hosts *h, int peer, const void *data, size_t bytes, l
 
 ls_status ls_eager_expect(ls_hosts *h, int peer, ls_message *why)
 {
-    h->came[peer] = &h->eagers_in[peer];
-    h->came[peer]->what.number = 0; /* it has not come */
-    return ls_hosts_receive(h, &h->eagers, peer, h->came[peer], sizeof(ls_eager), why);
+    h->eager_from[peer] = &h->eagers_in[peer];
+    h->eager_from[peer]->what.number = 0; /* not arrived yet */
+    return ls_hosts_receive(h, &h->eagers, peer, h->eager_from[peer], sizeof(ls_eager), why);
 }
 
-static bool agree(const ls_hosts *h, const ls_ring_entry *mine, const ls_ring_entry *theirs)
+static bool matches(const ls_hosts *h, const ls_ring_entry *mine, const ls_ring_entry *theirs)
 {
     if (mine->kind == LS_COMM_RECEIVE)
         return theirs->kind == LS_COMM_SEND && theirs->peer == h->comm.rank && theirs->dtype == mine->dtype &&
@@ -28,15 +28,15 @@ static bool agree(const ls_hosts *h, const ls_ring_entry *mine, const ls_ring_en
     return theirs->number == mine->number && ls_headers_agree(mine, theirs);
 }
 
-ls_status ls_eager_judge(ls_hosts *h, int peer, ls_message *why)
+ls_status ls_eager_check(ls_hosts *h, int peer, ls_message *why)
 {
-    const ls_ring_entry *mine = &h->local->entry, *theirs = &h->came[peer]->what;
+    const ls_ring_entry *mine = &h->local->entry, *theirs = &h->eager_from[peer]->what;
     int me = h->comm.rank;
     h->last[peer] = *theirs;
-    if (agree(h, mine, theirs)) return LS_OK;
-    bool first = me < peer; /* both tell it alike */
-    ls_status status = ls_shm_disagree(h->local, h->names[first ? me : peer], first ? mine : theirs,
-                                       h->names[first ? peer : me], first ? theirs : mine);
+    if (matches(h, mine, theirs)) return LS_OK;
+    bool first = me < peer; /* both sides report it in the same words */
+    ls_status status = ls_shm_disagree(h->local, h->job_ranks[first ? me : peer], first ? mine : theirs,
+                                       h->job_ranks[first ? peer : me], first ? theirs : mine);
     *why = h->local->broken;
     return status;
 }
@@ -45,11 +45,11 @@ ls_status ls_eagers_await(ls_hosts *h, ls_message *why)
 {
     int count = h->eagers.count;
     ls_status status = ls_hosts_await(h, &h->eagers, why);
-    for (int i = 0; i < count && !status; i++) status = ls_eager_judge(h, h->eagers.inflight[i].peer, why);
+    for (int i = 0; i < count && !status; i++) status = ls_eager_check(h, h->eagers.inflight[i].peer, why);
     return status;
 }
 
-ls_status ls_eager_of_lost(ls_hosts *h, int peer, ls_message *why)
+ls_status ls_eager_check_lost(ls_hosts *h, int peer, ls_message *why)
 {
     for (int i = 0; i < h->eagers.count; i++) {
         ls_inflight *message = &h->eagers.inflight[i];
@@ -60,7 +60,7 @@ ls_status ls_eager_of_lost(ls_hosts *h, int peer, ls_message *why)
         ls_status status = done ? LS_OK : h->job->transport->test(h->link, message->request, &done, NULL, &ignored);
         pthread_mutex_unlock(&h->lock);
         if (done || status) message->request = NULL;
-        return done && h->came[peer]->what.number ? ls_eager_judge(h, peer, why) : LS_OK;
+        return done && h->eager_from[peer]->what.number ? ls_eager_check(h, peer, why) : LS_OK;
     }
     return LS_OK;
 }

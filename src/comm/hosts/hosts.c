@@ -1,4 +1,4 @@
-/* hosts.c - the communicator between hosts: joined, split, left. */
+/* hosts.c - the communicator between hosts: join, split, run, close. */
 #include "comm/hosts/hosts.h"
 
 #include <stdio.h>
@@ -6,13 +6,13 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "comm/hosts/inside.h"
+#include "comm/hosts/internal.h"
 
 #include <lockstep/version.h>
 
 static const ls_comm_table table;
 
-/* ---- made and closed ---- */
+/* ---- creating and closing ---- */
 
 static void free_request_set(ls_request_set *set)
 {
@@ -22,13 +22,13 @@ static void free_request_set(ls_request_set *set)
 static void close_job(ls_hosts_job *job, bool orderly)
 {
     if (!job) return;
-    if (orderly) ls_job_tell(job, LS_URGENT_FAREWELL, job->rank, "");
+    if (orderly) ls_job_notify(job, LS_URGENT_FAREWELL, job->rank, "");
     if (job->urgent) job->transport->cancel(job->link, job->urgent);
     if (job->link) job->transport->close(job->link, orderly);
     pthread_mutex_destroy(&job->lock);
     ls_sys_free(job->host);
     ls_sys_free(job->left);
-    ls_sys_free(job->telling);
+    ls_sys_free(job->notices);
     ls_sys_free(job);
 }
 
@@ -37,11 +37,11 @@ static void close_hosts(ls_comm *comm)
     ls_hosts *h = (ls_hosts *)comm;
     if (!h) return;
     bool orderly = h->local && !h->local->broken.text[0] && !ls_segment_aborted(h->local->segment);
-    if (h->local && ls_segment_aborted(h->local->segment)) ls_job_spread(h->job);
-    ls_job_discharge(h);
+    if (h->local && ls_segment_aborted(h->local->segment)) ls_job_forward_abort(h->job);
+    ls_job_unregister(h);
     if (h->job->link) ls_hosts_drop(h);
     if (h->link) h->job->transport->close(h->link, orderly);
-    if (h->of_all) close_job(h->job, orderly);
+    if (h->whole_job) close_job(h->job, orderly);
     if (h->local) ls_comm_close(&h->local->comm);
     for (int i = 0; i < LS_HOSTS_SLOTS; i++) free_request_set(&h->in[i]), free_request_set(&h->out[i]);
     free_request_set(&h->eagers);
@@ -50,44 +50,44 @@ static void close_hosts(ls_comm *comm)
     for (int i = 0; h->ranks && i < h->hosts; i++) ls_sys_free(h->ranks[i]);
     ls_sys_free(h->ranks);
     ls_sys_free(h->width);
-    ls_sys_free(h->seat);
-    ls_sys_free(h->names);
+    ls_sys_free(h->place);
+    ls_sys_free(h->job_ranks);
     ls_sys_free(h->scratch);
     ls_sys_free(h->eagers_in);
     ls_sys_free(h->eager_to);
-    ls_sys_free(h->came);
-    ls_sys_free(h->passed_on);
+    ls_sys_free(h->eager_from);
+    ls_sys_free(h->relayed);
     ls_sys_free(h->last);
     pthread_mutex_destroy(&h->lock);
     ls_sys_free(h);
 }
 
-/* Number the hosts, and the ranks on each. host: [size] any number. */
-static bool find_seats(ls_hosts *h, const int *host)
+/* Number the hosts, and the ranks on each. host: [size] equal values mean the same host. */
+static bool find_places(ls_hosts *h, const int *host)
 {
     int size = h->comm.size;
     h->width = ls_sys_alloc((size_t)size * sizeof *h->width);
     h->ranks = ls_sys_alloc((size_t)size * sizeof *h->ranks);
-    h->seat = ls_sys_alloc((size_t)size * sizeof *h->seat);
-    if (!h->width || !h->ranks || !h->seat) return false;
+    h->place = ls_sys_alloc((size_t)size * sizeof *h->place);
+    if (!h->width || !h->ranks || !h->place) return false;
     for (int r = 0; r < size; r++) {
         int number = h->hosts;
         for (int earlier = 0; earlier < r && number == h->hosts; earlier++)
-            if (host[earlier] == host[r]) number = h->seat[earlier].host;
+            if (host[earlier] == host[r]) number = h->place[earlier].host;
         if (number == h->hosts) h->hosts++;
-        h->seat[r] = (ls_seat){number, h->width[number]++};
+        h->place[r] = (ls_rank_place){number, h->width[number]++};
     }
-    h->one_each = h->hosts == size;
-    h->host = h->seat[h->comm.rank].host;
+    h->one_per_host = h->hosts == size;
+    h->host = h->place[h->comm.rank].host;
     for (int i = 0; i < h->hosts; i++) {
         h->ranks[i] = ls_sys_alloc((size_t)h->width[i] * sizeof **h->ranks);
         if (!h->ranks[i]) return false;
     }
-    for (int r = 0; r < size; r++) h->ranks[h->seat[r].host][h->seat[r].local] = r;
+    for (int r = 0; r < size; r++) h->ranks[h->place[r].host][h->place[r].local] = r;
     return true;
 }
 
-/* So many messages need no more memory. */
+/* Allocate room for `capacity` messages. */
 static bool reserve(ls_request_set *set, int capacity)
 {
     set->inflight = ls_sys_alloc((size_t)capacity * sizeof *set->inflight);
@@ -95,10 +95,10 @@ static bool reserve(ls_request_set *set, int capacity)
     return set->inflight != NULL;
 }
 
-/* Room for what is under way. */
-static bool make_room(ls_hosts *h)
+/* Allocate buffers for pieces and eager messages in flight. */
+static bool alloc_buffers(ls_hosts *h)
 {
-    enum { LINES = 128, WIDENING = 2 }; /* lost to whole cache lines; a half in f32 */
+    enum { LINES = 128, WIDENING = 2 }; /* rounding up to cache lines; f16 and bf16 summed as f32 */
     size_t size = (size_t)h->comm.size;
     h->piece = size * LS_HOSTS_PART;
     if (h->piece < LS_HOSTS_PIECE) h->piece = LS_HOSTS_PIECE;
@@ -109,19 +109,19 @@ static bool make_room(ls_hosts *h)
     h->scratch = ls_sys_alloc(LS_HOSTS_SLOTS * h->scratch_bytes);
     h->eagers_in = ls_sys_alloc(size * sizeof *h->eagers_in);
     h->eager_to = ls_sys_alloc(size * sizeof *h->eager_to);
-    h->came = ls_sys_alloc(size * sizeof(ls_eager *));
+    h->eager_from = ls_sys_alloc(size * sizeof(ls_eager *));
     h->last = ls_sys_alloc(size * sizeof *h->last);
-    bool many = h->hosts > h->job->few;
-    if (many) h->passed_on = ls_sys_alloc((size_t)h->hosts * sizeof(ls_eager));
-    bool ok = h->scratch && h->eagers_in && h->eager_to && h->came && h->last && (h->passed_on || !many) &&
+    bool many = h->hosts > h->job->direct;
+    if (many) h->relayed = ls_sys_alloc((size_t)h->hosts * sizeof(ls_eager));
+    bool ok = h->scratch && h->eagers_in && h->eager_to && h->eager_from && h->last && (h->relayed || !many) &&
               reserve(&h->eagers, h->comm.size) && reserve(&h->sent, h->comm.size);
     for (int i = 0; i < LS_HOSTS_SLOTS && ok; i++)
         ok = reserve(&h->in[i], 2 * h->comm.size) && reserve(&h->out[i], 2 * h->comm.size);
     return ok;
 }
 
-/* Without a link. names and host (of each in the job) are copied; local is the new one's, also after a failure. */
-static ls_hosts *make(ls_hosts_job *job, ls_comm *local, int rank, int size, const int *names, ls_message *why)
+/* Without a link yet. job_ranks is copied; takes ownership of `local`, also on failure. */
+static ls_hosts *new_hosts(ls_hosts_job *job, ls_comm *local, int rank, int size, const int *job_ranks, ls_message *why)
 {
     ls_hosts *h = ls_sys_alloc(sizeof *h);
     int *host = ls_sys_alloc((size_t)size * sizeof *host);
@@ -135,22 +135,22 @@ static ls_hosts *make(ls_hosts_job *job, ls_comm *local, int rank, int size, con
     pthread_mutex_init(&h->lock, NULL);
     h->local->listen = ls_hosts_listen;
     h->local->listener = h;
-    h->addresses.by_job = true;
-    h->names = ls_sys_alloc((size_t)size * sizeof *h->names);
-    for (int r = 0; h->names && r < size; r++) {
-        h->names[r] = names[r];
-        host[r] = job->host[names[r]];
+    h->addresses.on_job_link = true;
+    h->job_ranks = ls_sys_alloc((size_t)size * sizeof *h->job_ranks);
+    for (int r = 0; h->job_ranks && r < size; r++) {
+        h->job_ranks[r] = job_ranks[r];
+        host[r] = job->host[job_ranks[r]];
     }
-    bool ok = h->names && find_seats(h, host) && make_room(h);
+    bool ok = h->job_ranks && find_places(h, host) && alloc_buffers(h);
     ls_sys_free(host);
     if (!ok) ls_message_set(why, "no memory for a communicator");
     h->stage = ok ? local->table->share(local, LS_HOSTS_SLOTS * h->piece, why) : NULL;
     if (!h->stage) return close_hosts(&h->comm), NULL;
-    h->stage -= (size_t)local->rank * LS_HOSTS_SLOTS * h->piece; /* of the first */
+    h->stage -= (size_t)local->rank * LS_HOSTS_SLOTS * h->piece; /* stage of local rank 0 */
     return h;
 }
 
-/* ---- joined ---- */
+/* ---- joining ---- */
 
 static ls_hosts_job *make_job(const ls_hosts_opts *o, ls_message *why)
 {
@@ -158,12 +158,12 @@ static ls_hosts_job *make_job(const ls_hosts_opts *o, ls_message *why)
     ls_hosts_job *job = ls_sys_alloc(sizeof *job);
     if (!job) return ls_message_set(why, "no memory"), NULL;
     *job = (ls_hosts_job){.transport = o->transport, .segment = o->segment, .rank = o->rank, .size = o->size};
-    job->few = o->few ? o->few : LS_HOSTS_FEW;
+    job->direct = o->direct ? o->direct : LS_HOSTS_DIRECT;
     pthread_mutex_init(&job->lock, NULL);
     job->host = ls_sys_alloc(n * sizeof *job->host);
     job->left = ls_sys_alloc(n * sizeof *job->left);
-    job->telling = ls_sys_alloc(n * sizeof(ls_link_request *));
-    if (job->host && job->left && job->telling) {
+    job->notices = ls_sys_alloc(n * sizeof(ls_link_request *));
+    if (job->host && job->left && job->notices) {
         memcpy(job->host, o->host, n * sizeof *job->host);
         job->link = o->transport->open(&(ls_link_open_args){.rank = o->rank, .size = o->size}, why);
         if (job->link) return job;
@@ -172,15 +172,15 @@ static ls_hosts_job *make_job(const ls_hosts_opts *o, ls_message *why)
     return NULL;
 }
 
-/* The addresses are gathered by who brought the ranks together, in rooms as large as the longest needs: rank 0 may have
- * to hand all of them to everyone. */
+/* Whoever brought the ranks together also gathers their addresses, padded to the longest: rank 0 may have to pass all
+ * of them to everyone. */
 static ls_status gather_addresses(ls_hosts_job *job, const ls_hosts_opts *o, char **all, size_t *each, ls_message *why)
 {
     char mine[LS_LINK_ADDRESS_MOST] = {0};
     uint64_t bytes = job->transport->address(job->link, mine);
-    if (!bytes) return LS_OK; /* it finds the others by itself */
+    if (!bytes) return LS_OK; /* this transport finds the other ranks by itself */
     if (!o->all_gather)
-        return ls_explain(why, LS_ERR_UNSUPPORTED, "transport %s needs somebody who passes addresses on",
+        return ls_explain(why, LS_ERR_UNSUPPORTED, "transport %s needs a way to exchange addresses",
                           job->transport->name);
     uint64_t *lengths = ls_sys_alloc((size_t)o->size * sizeof *lengths);
     ls_status status = lengths ? o->all_gather(o->user, &bytes, sizeof bytes, lengths, why) : LS_ERR_MEMORY;
@@ -204,8 +204,8 @@ static ls_status connect_job(ls_hosts_job *job, const ls_hosts_opts *o, ls_messa
     return status;
 }
 
-/* Every rank sends its address, of so many bytes, to every other, on the link of the job.
- * all: [size][LS_LINK_ADDRESS_MOST] */
+/* Every rank sends its address of `bytes` to every other rank, over the link of the job.
+ *  all: [size][LS_LINK_ADDRESS_MOST] */
 static ls_status exchange_addresses(ls_hosts *h, char *all, size_t bytes, ls_message *why)
 {
     int me = h->comm.rank, size = h->comm.size;
@@ -220,11 +220,11 @@ static ls_status exchange_addresses(ls_hosts *h, char *all, size_t bytes, ls_mes
     return status ? status : ls_hosts_await(h, &h->addresses, why);
 }
 
-/* Called by all ranks: a link of their own. */
+/* Called by all ranks: open this communicator's own link. */
 static ls_status open_link(ls_hosts *h, ls_message *why)
 {
     const ls_transport *transport = h->job->transport;
-    ls_link_open_args opts = {.rank = h->comm.rank, .size = h->comm.size, .of = h->job->link, .ranks = h->names};
+    ls_link_open_args opts = {.rank = h->comm.rank, .size = h->comm.size, .of = h->job->link, .ranks = h->job_ranks};
     char *all = ls_sys_alloc((size_t)h->comm.size * LS_LINK_ADDRESS_MOST);
     ls_status status = LS_OK;
     pthread_mutex_lock(&h->job->lock);
@@ -237,16 +237,16 @@ static ls_status open_link(ls_hosts *h, ls_message *why)
     if (!status) status = transport->connect(h->link, all, bytes ? LS_LINK_ADDRESS_MOST : 0, why);
     if (status) ls_hosts_drop(h);
     ls_sys_free(all);
-    if (!status) ls_job_enlist(h);
+    if (!status) ls_job_register(h);
     if (!status || h->local->broken.text[0]) return status;
-    h->local->broken = *why; /* others wait for this one */
+    h->local->broken = *why; /* other ranks are waiting for this one */
     ls_segment_abort(h->job->segment, h->job->rank, why->text);
-    ls_job_spread(h->job);
+    ls_job_forward_abort(h->job);
     return h->local->status = status;
 }
 
-/* Ranks of different versions would not understand each other. */
-static ls_status know_each_other(ls_hosts *h, ls_message *why)
+/* Ranks of different versions could not talk to each other. */
+static ls_status check_versions(ls_hosts *h, ls_message *why)
 {
     enum { ROOM = 24 };
     char mine[ROOM] = {0}, *all = ls_sys_alloc((size_t)h->comm.size * ROOM);
@@ -263,12 +263,12 @@ static ls_status know_each_other(ls_hosts *h, ls_message *why)
     return status;
 }
 
-/* The ranks of this host, in their order; *number: this one's place among them. */
+/* The ranks of this host, in rank order; *number: index of this rank among them. */
 static ls_status find_neighbours(const ls_hosts_opts *o, int *ranks, int *number, ls_message *why)
 {
     int here = 0;
     if (o->size > LS_HOSTS_MOST)
-        return ls_explain(why, LS_ERR_UNSUPPORTED, "%d processes; at most %d can work together", o->size,
+        return ls_explain(why, LS_ERR_UNSUPPORTED, "%d processes; at most %d are supported", o->size,
                           (int)LS_HOSTS_MOST);
     for (int r = 0; r < o->size; r++) {
         if (o->host[r] != o->host[o->rank]) continue;
@@ -277,7 +277,7 @@ static ls_status find_neighbours(const ls_hosts_opts *o, int *ranks, int *number
         here++;
     }
     if (here == (int)o->segment->header->size) return LS_OK;
-    return ls_explain(why, LS_ERR_VALUE, "%d ranks are on the host of rank %d, and its shared memory is for %u", here,
+    return ls_explain(why, LS_ERR_VALUE, "%d ranks are on the host of rank %d, but its shared memory is for %u", here,
                       o->rank, o->segment->header->size);
 }
 
@@ -288,61 +288,62 @@ ls_comm *ls_hosts_join(const ls_hosts_opts *o, ls_message *why)
     ls_comm *local = ls_shm_join_host(o->segment, number, ranks, why);
     if (!local || local->size == o->size) return local;
     ls_hosts_job *job = make_job(o, why);
-    int *names = ls_sys_alloc((size_t)o->size * sizeof *names);
-    ls_status status = job && names ? connect_job(job, o, why) : LS_ERR_PEER;
+    int *job_ranks = ls_sys_alloc((size_t)o->size * sizeof *job_ranks);
+    ls_status status = job && job_ranks ? connect_job(job, o, why) : LS_ERR_PEER;
     if (status) {
         local->table->abort(local, why->text);
         close_job(job, false);
         ls_comm_close(local);
-        ls_sys_free(names);
+        ls_sys_free(job_ranks);
         return NULL;
     }
-    for (int r = 0; r < o->size; r++) names[r] = r;
-    ls_hosts *h = make(job, local, o->rank, o->size, names, why);
-    ls_sys_free(names);
+    for (int r = 0; r < o->size; r++) job_ranks[r] = r;
+    ls_hosts *h = new_hosts(job, local, o->rank, o->size, job_ranks, why);
+    ls_sys_free(job_ranks);
     if (!h) return close_job(job, false), NULL;
-    h->of_all = true;
+    h->whole_job = true;
     status = open_link(h, why);
     if (!status) status = ls_comm_barrier(&h->comm, "ls_init", why);
-    if (!status) status = know_each_other(h, why);
+    if (!status) status = check_versions(h, why);
     if (status) return close_hosts(&h->comm), NULL;
     return &h->comm;
 }
 
-/* ---- split ---- */
+/* ---- splitting ---- */
 
-typedef struct wish {
+typedef struct split_request {
     int32_t colour, key, rank;
-} wish;
+} split_request;
 
 static int by_key(const void *a, const void *b)
 {
-    const wish *x = a, *y = b;
+    const split_request *x = a, *y = b;
     return x->key != y->key ? (x->key < y->key ? -1 : 1) : x->rank - y->rank;
 }
 
-static ls_comm *split_into(ls_hosts *h, int colour, int key, wish *all, int *ranks, int *names, ls_message *why)
+static ls_comm *split_into(ls_hosts *h, int colour, int key, split_request *all, int *ranks, int *job_ranks,
+                           ls_message *why)
 {
     int count = 0, rank = 0, hosts = 1;
-    wish mine = {colour, key, h->comm.rank};
+    split_request mine = {colour, key, h->comm.rank};
     if (ls_comm_all_gather(&h->comm, &mine, all, sizeof mine, "split", why) != LS_OK) return NULL;
     for (int r = 0; r < h->comm.size; r++)
         if (all[r].colour == colour) all[count++] = all[r];
     qsort(all, (size_t)count, sizeof *all, by_key);
     for (int r = 0; r < count; r++) {
         ranks[r] = all[r].rank;
-        names[r] = h->names[ranks[r]];
+        job_ranks[r] = h->job_ranks[ranks[r]];
         if (ranks[r] == h->comm.rank) rank = r;
-        if (h->seat[ranks[r]].host != h->seat[ranks[0]].host) hosts = 2;
+        if (h->place[ranks[r]].host != h->place[ranks[0]].host) hosts = 2;
     }
     ls_comm *local = h->local->comm.table->split(&h->local->comm, colour, key, why);
     if (!local) return NULL;
-    if (hosts == 1) { /* messages of this communicator are not for who waits in that one */
+    if (hosts == 1) { /* a wait in the new communicator must not progress this one's messages */
         ((ls_shm *)local)->listen = ls_job_listen;
         ((ls_shm *)local)->listener = h->job;
         return local;
     }
-    ls_hosts *part = make(h->job, local, rank, count, names, why);
+    ls_hosts *part = new_hosts(h->job, local, rank, count, job_ranks, why);
     if (!part) return NULL;
     if (open_link(part, why) == LS_OK) return &part->comm;
     close_hosts(&part->comm);
@@ -352,7 +353,7 @@ static ls_comm *split_into(ls_hosts *h, int colour, int key, wish *all, int *ran
 static ls_comm *split(ls_comm *comm, int colour, int key, ls_message *why)
 {
     size_t n = (size_t)comm->size;
-    wish *all = ls_sys_alloc(n * sizeof *all);
+    split_request *all = ls_sys_alloc(n * sizeof *all);
     int *ranks = ls_sys_alloc(2 * n * sizeof *ranks);
     ls_comm *part = NULL;
     if (all && ranks) part = split_into((ls_hosts *)comm, colour, key, all, ranks, ranks + n, why);
@@ -362,10 +363,10 @@ static ls_comm *split(ls_comm *comm, int colour, int key, ls_message *why)
     return part;
 }
 
-/* ---- run ---- */
+/* ---- running ---- */
 
-/* Headers of this host lie in shared memory: they must be alike, and sizes those that this rank knows of. */
-static ls_status agree(ls_hosts *h, const ls_comm_call *call)
+/* The headers of this host's ranks are in shared memory: they must match, and sizes must be those this rank expects. */
+static ls_status check_headers(ls_hosts *h, const ls_comm_call *call)
 {
     bool parts = call->kind == LS_COMM_ALL_GATHER || call->kind == LS_COMM_REDUCE_SCATTER;
     size_t element = ls_dtype_size(call->dtype);
@@ -374,9 +375,9 @@ static ls_status agree(ls_hosts *h, const ls_comm_call *call)
         const ls_ring_entry *header = &ls_shm_header(h->local, l)->what;
         int rank = h->ranks[h->host][l];
         if (!ls_headers_agree(first, header) || (parts && !call->counts && first->count != header->count))
-            return ls_shm_disagree(h->local, h->names[h->ranks[h->host][0]], first, h->names[rank], header);
+            return ls_shm_disagree(h->local, h->job_ranks[h->ranks[h->host][0]], first, h->job_ranks[rank], header);
         if (parts && call->counts && call->counts[rank] != header->count)
-            return ls_shm_wrong_size(h->local, h->names[rank], (size_t)header->count * element,
+            return ls_shm_wrong_size(h->local, h->job_ranks[rank], (size_t)header->count * element,
                                      (size_t)call->counts[rank] * element);
     }
     return LS_OK;
@@ -389,7 +390,7 @@ static ls_status collective(ls_hosts *h, const ls_comm_call *call, ls_message *w
     if (small) ls_hosts_small_put(h, call);
     ls_status status = ls_shm_step(h->local, why);
     if (status) return status;
-    status = agree(h, call);
+    status = check_headers(h, call);
     if (status) {
         *why = h->local->broken;
         return status;
@@ -412,7 +413,7 @@ static ls_status run(ls_comm *comm, const ls_comm_call *call, ls_message *why)
     }
     if (status) {
         ls_hosts_drop(h);
-        ls_job_spread(h->job);
+        ls_job_forward_abort(h->job);
     }
     return status;
 }
@@ -429,17 +430,17 @@ static void abort_job(ls_comm *comm, const char *reason)
 {
     ls_hosts *h = (ls_hosts *)comm;
     ls_segment_abort(h->job->segment, h->job->rank, reason);
-    ls_job_spread(h->job);
+    ls_job_forward_abort(h->job);
 }
 
 static void cancel(ls_comm *comm)
 {
     ls_hosts *h = (ls_hosts *)comm;
     h->local->comm.table->cancel(&h->local->comm);
-    ls_job_tell(h->job, LS_URGENT_CANCEL, h->job->rank, "");
+    ls_job_notify(h->job, LS_URGENT_CANCEL, h->job->rank, "");
 }
 
-/* Messages may have been left on the way: nothing that was sent before comes after. */
+/* Messages may still be in flight: a new link makes sure that nothing sent before arrives after. */
 static void reset(ls_comm *comm)
 {
     ls_hosts *h = (ls_hosts *)comm;
@@ -447,9 +448,9 @@ static void reset(ls_comm *comm)
     bool ignores_cancel = comm->ignores_cancel;
     ls_hosts_drop(h);
     h->local->comm.table->reset(&h->local->comm);
-    h->turn = 0;                          /* some may have come further than others */
-    h->local->comm.ignores_cancel = true; /* the first rank of the host may not have taken the cancel back yet */
-    ls_job_discharge(h);
+    h->turn = 0;                          /* ranks may have stopped at different pieces */
+    h->local->comm.ignores_cancel = true; /* the host's first rank may not have cleared the cancel yet */
+    ls_job_unregister(h);
     if (h->link) h->job->transport->close(h->link, false);
     h->local->status = open_link(h, &why);
     h->local->comm.ignores_cancel = ignores_cancel;

@@ -1,9 +1,9 @@
 /* hosts.h - the communicator between processes of several hosts.
  *
- * Inside a host ranks meet in shared memory (shm.h); between hosts bytes are carried by a transport (lockstep/link.h).
- * Every part of an array has an owner among all ranks, and a holder on each host: the holder sums the part over its
- * host and sends that to the owner, which sums over hosts, in their order, and sends the result back. So all ranks work
- * and all network headers are used, and sums depend on ranks and numbers alone. */
+ * Ranks of a host use shared memory (shm.h); between hosts a transport carries bytes (lockstep/link.h). Every part of
+ * an array has one owner among all ranks, and one holder on each host. The holder sums the part over its host and sends
+ * the sum to the owner, which sums over hosts, in host order, and sends the result back. All ranks share the work, all
+ * network cards are used, and sums depend on ranks and values only. */
 #ifndef LOCKSTEP_COMM_HOSTS_HOSTS_H
 #define LOCKSTEP_COMM_HOSTS_HOSTS_H
 
@@ -12,18 +12,19 @@
 #include "comm/shm/segment.h"
 
 typedef struct ls_hosts_opts {
-    const ls_transport *transport; /* of ls_transport_load() */
-    int rank, size;                /* of the job */
-    const int *host;               /* [size] number of the host of each rank; equal numbers: same host */
-    ls_segment *segment;           /* memory of this host's ranks, whose members are in the order of ranks */
-    /* Every rank gives `bytes`, gets size x bytes by rank; for addresses. NULL: the transport finds the others by
-     * itself. */
+    const ls_transport *transport; /* from ls_transport_load() */
+    int rank, size;                /* in the job */
+    const int *host;               /* [size] host number of each rank; equal numbers mean the same host */
+    ls_segment *segment;           /* shared memory of this host's ranks; its members are in rank order */
+    /* Every rank passes `bytes` and receives size x bytes, in rank order; for addresses. NULL: the transport finds the
+     * other ranks by itself. */
     ls_status (*all_gather)(void *user, const void *mine, size_t bytes, void *all, ls_message *why);
     void *user;
-    int few; /* hosts that tell each other directly what they do; more of them pass it on. 0: as many as is best */
+    int direct; /* up to this many hosts exchange eager messages directly, more of them relay; 0: default */
 } ls_hosts_opts;
 
-/* All ranks of the job. Waits for all of them. The segment is held until it is closed. NULL: failed. */
+/* The communicator of all ranks of the job. Blocks until all of them have joined, and holds the segment until closed.
+ * NULL on failure. */
 ls_comm *ls_hosts_join(const ls_hosts_opts *opts, ls_message *why);
 
 #endif

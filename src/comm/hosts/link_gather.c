@@ -1,4 +1,4 @@
-/* link_gather.c - to rank 0, and from there to all. */
+/* link_gather.c - gather to rank 0, which sends the whole to all. */
 #include "comm/hosts/link_gather.h"
 
 #include <string.h>
@@ -10,12 +10,12 @@
 typedef struct gathering {
     const ls_transport *transport;
     ls_link *link;
-    ls_link_request **request; /* [size]; NULL: there is none, or it is done */
+    ls_link_request **request; /* [size]; NULL: not started, or done */
     int rank, size;
     int64_t deadline; /* 0: none */
 } gathering;
 
-/* Until all requests are done. */
+/* Wait for all requests. */
 static ls_status await(gathering *g, ls_message *why)
 {
     for (int waiting = g->size; waiting > 0;) {
@@ -29,7 +29,7 @@ static ls_status await(gathering *g, ls_message *why)
             waiting += !done;
         }
         if (waiting && g->deadline && ls_comm_clock() > g->deadline)
-            return ls_explain(why, LS_ERR_PEER, "rank %d of %d: %d others did not come in time", g->rank, g->size,
+            return ls_explain(why, LS_ERR_PEER, "rank %d of %d: timed out waiting for %d others", g->rank, g->size,
                               waiting);
         if (waiting && g->transport->sleep) g->transport->sleep(g->link, 10);
         else if (waiting) usleep(100);

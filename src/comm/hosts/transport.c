@@ -1,4 +1,4 @@
-/* transport.c - transports are loaded, and asked whether they are of this version. */
+/* transport.c - load a transport and check its version. */
 #include "comm/hosts/transport.h"
 
 #include <stdio.h>
@@ -16,10 +16,10 @@ const ls_transport *ls_transport_load(const char *name, ls_message *why)
     const ls_transport *transport = entry ? entry() : NULL;
     if (!transport)
         ls_message_set(why, "transport \"%.100s\" %s", name,
-                       entry ? "cannot work here" : "has no function ls_transport_v1");
+                       entry ? "is unavailable on this machine" : "has no function ls_transport_v1");
     else if (transport->abi != LS_TRANSPORT_ABI || transport->size < sizeof *transport) {
         ls_message_set(why,
-                       "transport \"%.100s\" is of interface %u with a table of %u bytes, this library of %u with %zu",
+                       "transport \"%.100s\" has interface %u and a table of %u bytes, this library has %u and %zu",
                        name, transport->abi, transport->size, LS_TRANSPORT_ABI, sizeof *transport);
         transport = NULL;
     }

@@ -1,49 +1,49 @@
-/* wait.c - messages under way, and waiting for them: a moment awake, then asleep, never for ever. */
+/* wait.c - messages in flight, and waiting for them: spin briefly, then sleep; every wait has a limit. */
 #include <sched.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/memory.h"
-#include "comm/hosts/inside.h"
+#include "comm/hosts/internal.h"
 
 enum {
-    SPIN = 50000, /* ns; looking at a link costs much more than looking at memory, and not always the same */
+    SPIN = 50000,              /* ns, not rounds: polling a link costs more than polling memory, and varies */
     SPIN_IN_BACKGROUND = 5000, /* ns */
     YIELDS = 64,
-    LISTEN = 128,     /* turns between looks at the news */
-    NAP = 2,          /* ms */
-    OWN_WORDS = 50,   /* ms to hear why a rank is gone, from itself */
-    MORE_WORDS = 200, /* ms to hear it from others of its host, where there are any */
-    FAREWELL = 2000,  /* ms in which what was sent before a farewell must have come */
+    LISTEN = 128,           /* rounds between polls for notices */
+    NAP = 2,                /* ms */
+    REASON_WAIT = 50,       /* ms to wait for a lost rank to say why */
+    REASON_WAIT_HOST = 200, /* ms to wait for other ranks of its host to say why */
+    FAREWELL = 2000,        /* ms within which data sent before a farewell must arrive */
 };
 
-/* ---- begun ---- */
+/* ---- starting ---- */
 
 static ls_link *link_of(const ls_hosts *h, const ls_request_set *set)
 {
-    return set->by_job ? h->job->link : h->link;
+    return set->on_job_link ? h->job->link : h->link;
 }
 
 static void lock(ls_hosts *h, const ls_request_set *set)
 {
-    pthread_mutex_lock(set->by_job ? &h->job->lock : &h->lock);
+    pthread_mutex_lock(set->on_job_link ? &h->job->lock : &h->lock);
 }
 
 static void unlock(ls_hosts *h, const ls_request_set *set)
 {
-    pthread_mutex_unlock(set->by_job ? &h->job->lock : &h->lock);
+    pthread_mutex_unlock(set->on_job_link ? &h->job->lock : &h->lock);
 }
 
-/* The transport cannot reach a rank. Ranks of its host may know better why, or all were called back and it has gone
- * already: that is news on another link, which may come later. */
-static ls_status lost(ls_hosts *h, const ls_inflight *message, const ls_message *cause, ls_message *why)
+/* The transport cannot reach a rank. Ranks of its host may know why, or all were cancelled and it has already moved on;
+ * either arrives on another link, perhaps later, so wait a little. */
+static ls_status report_lost(ls_hosts *h, const ls_inflight *message, const ls_message *cause, ls_message *why)
 {
-    char mine[200], last[200] = "nothing said to this rank";
-    int them = h->names[message->peer];
+    char mine[200], last[200] = "nothing heard from it";
+    int them = h->job_ranks[message->peer];
     int neighbours = 0;
     for (int r = 0; r < h->job->size; r++) neighbours += r != them && h->job->host[r] == h->job->host[them];
-    int patience = neighbours ? MORE_WORDS : OWN_WORDS;
-    ls_status status = ls_eager_of_lost(h, message->peer, why);
+    int patience = neighbours ? REASON_WAIT_HOST : REASON_WAIT;
+    ls_status status = ls_eager_check_lost(h, message->peer, why);
     if (status) return status;
     for (int i = 0; i < patience && !ls_shm_interrupted(h->local); i++) {
         ls_job_listen(h->job);
@@ -54,10 +54,10 @@ static ls_status lost(ls_hosts *h, const ls_inflight *message, const ls_message 
         *why = h->local->broken;
         return status;
     }
-    ls_ring_tell(&h->local->entry, mine, sizeof mine);
-    if (h->last[message->peer].number) ls_ring_tell(&h->last[message->peer], last, sizeof last);
+    ls_ring_describe(&h->local->entry, mine, sizeof mine);
+    if (h->last[message->peer].number) ls_ring_describe(&h->last[message->peer], last, sizeof last);
     status = ls_shm_report_dead(h->local, them,
-                                "rank %d on host %d is gone (%s); rank %d was in %s; the last of rank %d: %s", them,
+                                "rank %d on host %d is gone (%s); rank %d was in %s; last call of rank %d: %s", them,
                                 h->job->host[them], cause->text, h->job->rank, mine, them, last);
     *why = h->local->broken;
     return status;
@@ -83,12 +83,13 @@ static ls_status begin(ls_hosts *h, ls_request_set *set, ls_inflight what, void 
     if (!message) return ls_explain(why, LS_ERR_MEMORY, "no memory for messages");
     *message = what;
     ls_link *link = link_of(h, set);
-    int peer = set->by_job ? h->names[what.peer] : what.peer;
+    int peer = set->on_job_link ? h->job_ranks[what.peer] : what.peer;
     lock(h, set);
-    ls_status status = what.comes ? transport->receive(link, peer, LS_LINK_DATA, data, bytes, &message->request, &cause)
-                                  : transport->send(link, peer, LS_LINK_DATA, data, bytes, &message->request, &cause);
+    ls_status status = what.receiving
+                           ? transport->receive(link, peer, LS_LINK_DATA, data, bytes, &message->request, &cause)
+                           : transport->send(link, peer, LS_LINK_DATA, data, bytes, &message->request, &cause);
     unlock(h, set);
-    if (status) return lost(h, &what, &cause, why);
+    if (status) return report_lost(h, &what, &cause, why);
     set->count++;
     return LS_OK;
 }
@@ -100,12 +101,12 @@ ls_status ls_hosts_send(ls_hosts *h, ls_request_set *set, int peer, const void *
 
 ls_status ls_hosts_receive(ls_hosts *h, ls_request_set *set, int peer, void *data, size_t bytes, ls_message *why)
 {
-    return begin(h, set, (ls_inflight){.peer = peer, .comes = true}, data, bytes, why);
+    return begin(h, set, (ls_inflight){.peer = peer, .receiving = true}, data, bytes, why);
 }
 
-/* ---- waited for ---- */
+/* ---- waiting ---- */
 
-/* A rank of this host that will not come any more: whoever waits for others waits for it, too. */
+/* A rank of this host that has died, or -1: whoever waits for other hosts waits for it, too. */
 static int dead_neighbour(const ls_hosts *h)
 {
     for (int l = 0; l < ls_hosts_width(h); l++) {
@@ -118,23 +119,23 @@ static int dead_neighbour(const ls_hosts *h)
     return -1;
 }
 
-/* Every few milliseconds of sleep: is there anybody left to wait for? */
-static ls_status look_around(ls_hosts *h, const ls_inflight *message, int64_t began)
+/* Called every few milliseconds of sleep: is there still a rank to wait for? */
+static ls_status check_peer(ls_hosts *h, const ls_inflight *message, int64_t began)
 {
     ls_shm *local = h->local;
-    int them = h->names[message->peer], me = h->job->rank, dead = dead_neighbour(h);
+    int them = h->job_ranks[message->peer], me = h->job->rank, dead = dead_neighbour(h);
     int64_t waited = ls_comm_clock() - began;
-    char mine[200], last[200] = "nothing said to this rank";
-    ls_ring_tell(&local->entry, mine, sizeof mine);
+    char mine[200], last[200] = "nothing heard from it";
+    ls_ring_describe(&local->entry, mine, sizeof mine);
     if (dead >= 0) return ls_shm_report_dead_member(local, &h->job->segment->header->member[dead]);
     bool late = local->timeout && waited > local->timeout;
-    bool left = message->comes && h->job->left[them] && waited > (int64_t)FAREWELL * 1000000;
+    bool left = message->receiving && h->job->left[them] && waited > (int64_t)FAREWELL * 1000000;
     if (!late && !left) return LS_OK;
-    if (h->last[message->peer].number) ls_ring_tell(&h->last[message->peer], last, sizeof last);
+    if (h->last[message->peer].number) ls_ring_describe(&h->last[message->peer], last, sizeof last);
     if (left)
-        return ls_shm_break(local, "rank %d has finished, and rank %d waits for it in %s; the last of rank %d: %s",
+        return ls_shm_break(local, "rank %d has finished, but rank %d waits for it in %s; last call of rank %d: %s",
                             them, me, mine, them, last);
-    return ls_shm_break(local, "rank %d waited %.1f s for rank %d on host %d in %s; the last heard of rank %d: %s", me,
+    return ls_shm_break(local, "rank %d waited %.1f s for rank %d on host %d in %s; last call of rank %d: %s", me,
                         (double)waited / 1e9, them, h->job->host[them], mine, them, last);
 }
 
@@ -150,7 +151,7 @@ static void nap(ls_hosts *h, const ls_request_set *set)
     unlock(h, set);
 }
 
-/* How many from the first on are done; after a failure, which it was. */
+/* Advance *at past completed messages; after a failure *at is the one that failed. */
 static ls_status test(ls_hosts *h, ls_request_set *set, int *at, ls_message *cause)
 {
     ls_status status = LS_OK;
@@ -160,7 +161,7 @@ static ls_status test(ls_hosts *h, ls_request_set *set, int *at, ls_message *cau
         bool done = !message->request;
         if (!done) status = h->job->transport->test(link_of(h, set), message->request, &done, NULL, cause);
         if (done || status) message->request = NULL;
-        if (!done || status) break; /* one that failed may be said to be done, too */
+        if (!done || status) break; /* a failed one may also be marked done */
         ++*at;
     }
     unlock(h, set);
@@ -174,7 +175,7 @@ ls_status ls_hosts_await(ls_hosts *h, ls_request_set *set, ls_message *why)
     for (int turn = 0;; turn++) {
         ls_message cause = {{0}};
         ls_status status = test(h, set, &at, &cause);
-        if (status) return lost(h, &set->inflight[at], &cause, why);
+        if (status) return report_lost(h, &set->inflight[at], &cause, why);
         if (at == set->count) break;
         if (!began) began = ls_comm_clock();
         if (turn % LISTEN == LISTEN - 1 || yields == YIELDS) ls_job_listen(h->job);
@@ -182,7 +183,7 @@ ls_status ls_hosts_await(ls_hosts *h, ls_request_set *set, ls_message *why)
         else if (yields < YIELDS && ls_comm_clock() - began < spin) ls_spin_hint();
         else if (yields < YIELDS) yields++, sched_yield();
         else {
-            status = look_around(h, &set->inflight[at], began);
+            status = check_peer(h, &set->inflight[at], began);
             if (!status) nap(h, set);
         }
         if (status) {

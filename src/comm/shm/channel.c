@@ -13,7 +13,7 @@ static char *box(const ls_shm *shm, int from, int to, uint32_t number)
     return shm->boxes + (((size_t)from * (size_t)shm->comm.size + (size_t)to) * 2 + (number & 1)) * LS_SHM_BOX;
 }
 
-/* Boxes are numbered from 1. One is filled when the last but one has been emptied. */
+/* Boxes are numbered from 1. A box may be filled once the one two before it has been emptied. */
 static ls_status send_boxes(ls_shm *shm, const ls_comm_call *call, size_t bytes, ls_message *why)
 {
     int me = shm->comm.rank, peer = call->peer;

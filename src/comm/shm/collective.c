@@ -1,21 +1,21 @@
 /* collective.c - collectives through shared memory.
  *
- * What does not stand in shared memory passes through the stages piece by piece: every rank puts a piece, all make a
- * step, every rank gets what it wants from the pieces of all. The first piece is put before anybody has seen the
- * others' headers, so that a small call costs one step. */
+ * Data outside shared memory passes through the stages piece by piece: every rank puts a piece, all make a step, every
+ * rank gets what it needs from the pieces of all. The first piece is put before headers are compared, so that a small
+ * call costs one step. */
 #include <string.h>
 
 #include "comm/helpers.h"
 #include "comm/shm/shm.h"
 #include "kernels/combine.h"
 
-/* One call, as all its functions need it. Sizes are in bytes. */
+/* State of one call. Sizes are in bytes. */
 typedef struct job {
     ls_shm *shm;
     const ls_comm_call *call;
     int rank, size;
-    size_t element, bytes; /* of count */
-    size_t part;           /* of a half of a stage for each rank, where each is written something else */
+    size_t element, bytes; /* bytes: of `count` elements */
+    size_t part;           /* share of a half stage per rank, where each rank gets different data */
 } job;
 
 static size_t smaller(size_t a, size_t b)
@@ -23,7 +23,7 @@ static size_t smaller(size_t a, size_t b)
     return a < b ? a : b;
 }
 
-/* What is left of `bytes` after `piece` pieces of `most`, at most one more. */
+/* Bytes in piece number `piece` of an array cut into pieces of at most `most` bytes. */
 static size_t piece_of(size_t bytes, size_t most, int64_t piece)
 {
     size_t before = (size_t)piece * most;
@@ -79,7 +79,7 @@ static void fold_part(void *user, size_t from, size_t end)
                                     j->size, (int64_t)((end - from) / j->element));
 }
 
-/* Bytes [begin, end) of the rows of all ranks, into as many copies. */
+/* Fold bytes [begin, end) of the rows of all ranks, into each of `copies` destinations. */
 static void fold(const job *j, char *const *rows, char *const *to, int copies, size_t begin, size_t end)
 {
     folding f = {j, rows, to, copies, begin};
@@ -97,13 +97,13 @@ static void copy_part(void *user, size_t begin, size_t end)
     copy(c->to + begin, c->from + begin, end - begin);
 }
 
-/* The same as copy, for what may be large. */
+/* Like copy, with helper threads for large arrays. */
 static void copy_array(const job *j, char *to, const char *from, size_t bytes)
 {
     ls_helpers_run(j->shm->comm.helpers, bytes, copy_part, &(copying){to, from});
 }
 
-/* The bytes of an array of which a rank reduces all: whole cache lines, as even as they come. */
+/* The bytes of an array that a rank reduces: whole cache lines, evenly divided. */
 static void slice_of(const job *j, size_t bytes, int rank, size_t *begin, size_t *end)
 {
     size_t each = ((bytes + (size_t)j->size - 1) / (size_t)j->size + 63) / 64 * 64;
@@ -118,13 +118,13 @@ static void stages_of(const job *j, char **rows)
 
 /* ---- pieces ---- */
 
-/* How many bytes of the largest contribution a piece holds. */
+/* Bytes of the largest contribution per piece. */
 static size_t piece_bytes(const job *j)
 {
     switch (j->call->kind) {
     case LS_COMM_REDUCE_SCATTER:
     case LS_COMM_SCATTER: return j->part;
-    case LS_COMM_ALL_TO_ALL: return j->part - 64; /* the first line of a part tells how much was sent */
+    case LS_COMM_ALL_TO_ALL: return j->part - 64; /* the first cache line of a part holds the byte count */
     default: return LS_SHM_HALF;
     }
 }
@@ -204,9 +204,10 @@ static ls_status get(const job *j, int64_t piece, ls_message *why)
     case LS_COMM_ALL_REDUCE: break;
     default: return LS_OK;
     }
-    /* Everyone reduces everything where it is little, or where two would have to copy the half that the other made. */
+    /* Every rank reduces everything if it is small, or if there are two ranks, where halving would save reductions but
+     * add a copy. */
     if (j->size == 2 || j->bytes * (size_t)j->size <= LS_SHM_SMALL) {
-        rows[j->rank] = (char *)(uintptr_t)call->in + from; /* nearer than the stage */
+        rows[j->rank] = (char *)(uintptr_t)call->in + from; /* likelier to be in cache than the stage */
         fold(j, rows, &out, 1, 0, here);
         return LS_OK;
     }
@@ -221,10 +222,11 @@ static ls_status get(const job *j, int64_t piece, ls_message *why)
     return status;
 }
 
-/* ---- numbers that stand in shared memory ---- */
+/* ---- arrays in shared memory ---- */
 
-/* Each rank reduces a slice into everybody's array: the lines that it writes it has just read. Had the others to fetch
- * the results from where they were formed, 8 ranks of one processor would take three to five times as long. */
+/* Each rank reduces a slice and writes it into every rank's array, to cache lines that it has just read. If the others
+ * had to fetch the results from where they were formed, 8 ranks of one processor would take three to five times as
+ * long. */
 static ls_status all_reduce_in_place(const job *j, char **rows, ls_message *why)
 {
     size_t begin, end;
@@ -233,7 +235,7 @@ static ls_status all_reduce_in_place(const job *j, char **rows, ls_message *why)
     return ls_shm_step(j->shm, why);
 }
 
-/* All are ready to be read from; nobody goes on while somebody reads. */
+/* All ranks have arrived, so their arrays may be read; none returns while another still reads. */
 static ls_status work_in_place(const job *j, ls_message *why)
 {
     char *rows[LS_SEGMENT_MOST];
@@ -252,10 +254,10 @@ static ls_status work_in_place(const job *j, ls_message *why)
     return ls_shm_step(j->shm, why);
 }
 
-/* ---- agreeing ---- */
+/* ---- comparing headers ---- */
 
-/* All have laid their headers: they must be alike, and sizes that may differ must be those this rank knows of. */
-static ls_status agree(const job *j)
+/* All headers are published: they must match, and sizes that may differ must be those this rank expects. */
+static ls_status check_headers(const job *j)
 {
     ls_comm_kind kind = j->call->kind;
     bool knows_sizes = kind == LS_COMM_ALL_GATHER || kind == LS_COMM_REDUCE_SCATTER ||
@@ -275,7 +277,7 @@ static ls_status agree(const job *j)
     return LS_OK;
 }
 
-/* Worth a look at where the numbers stand before they are copied? By what all ranks know alike. */
+/* Is the call large enough to check for shared arrays before copying? Decided from values that all ranks share. */
 static bool is_large(const job *j)
 {
     size_t bytes = j->bytes;
@@ -309,7 +311,7 @@ ls_status ls_shm_collective(ls_shm *shm, const ls_comm_call *call, ls_message *w
     if (!large) put(&j, 0);
     ls_status status = ls_shm_step(shm, why);
     if (!status) {
-        status = agree(&j);
+        status = check_headers(&j);
         if (status) *why = shm->broken;
     }
     if (status) return status;

@@ -1,4 +1,4 @@
-/* meet.c - one process makes the shared file, the others come for it. */
+/* meet.c - rank 0 makes the shared file and hands it to the other ranks over a socket. */
 #include "comm/shm/meet.h"
 
 #include <errno.h>
@@ -17,33 +17,33 @@
 enum {
     RETRY = 10000, /* microseconds */
     SECOND = 1000000000,
-    NAMES = 16 /* tried one after the other, where another user has taken one */
+    NAMES = 16 /* tried in turn, since other users may have taken some */
 };
 
-/* What a process says when it comes. */
+/* Sent by a process that joins. */
 typedef struct greeting {
     uint64_t job;
-    uint64_t self; /* this process and no other */
+    uint64_t self; /* ls_process_self() */
     int32_t rank, size;
     int32_t pid;
     int32_t unused;
 } greeting;
 
-typedef enum verdict { WELCOME, OTHER_SIZE, TAKEN, LATER } verdict;
+typedef enum verdict { WELCOME, OTHER_SIZE, TAKEN, NOT_NOW } verdict;
 
-/* And what it is told; a file comes with WELCOME. */
+/* Reply of rank 0; with WELCOME it carries the file. */
 typedef struct answer {
     uint64_t job;
     int32_t verdict, size;
-    int32_t pid, holder; /* of rank 0; of the process that has the rank, if it is TAKEN */
+    int32_t pid, holder; /* of rank 0; of the process that has the rank, if TAKEN */
 } answer;
 
 struct ls_meeting {
     int listener;
     greeting mine;
-    greeting come[LS_SEGMENT_MOST]; /* by rank; size 0: nobody yet */
+    greeting joined[LS_SEGMENT_MOST]; /* by rank; size 0: not yet */
     bool complete;
-    ls_door *door;
+    ls_fd_watcher *watcher;
     ls_claim_fn *claimed;
     void *user;
 };
@@ -58,7 +58,7 @@ static uint64_t hash_of(const char *job)
 
 /* ---- names ---- */
 
-/* A name that is no file: it goes with the socket. */
+/* An abstract name: it is not a file and disappears with the socket. */
 static socklen_t address_of(uint64_t job, int number, struct sockaddr_un *address)
 {
     *address = (struct sockaddr_un){.sun_family = AF_UNIX};
@@ -79,7 +79,7 @@ static bool is_ours(int connection)
     return peer_of(connection, &peer) && peer.uid == getuid();
 }
 
-/* A connection to whoever has the name; -1: nobody, or (and then *stranger is true) another user. */
+/* Connect to the process that has the name. -1: there is none, or it belongs to another user (*stranger). */
 static int connect_to(uint64_t job, int number, struct ucred *peer, bool *stranger)
 {
     struct sockaddr_un address;
@@ -92,7 +92,7 @@ static int connect_to(uint64_t job, int number, struct ucred *peer, bool *strang
     return -1;
 }
 
-/* Listen at the first free name, unless a process of this user has one of them. -1: failed. */
+/* Listen at the first free name, unless a process of this user already has one of them. -1 on failure. */
 static int take_name(uint64_t job, int size, ls_message *why)
 {
     int listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0), error = listener < 0 ? errno : EADDRINUSE;
@@ -118,7 +118,7 @@ static int take_name(uint64_t job, int size, ls_message *why)
     if (listener >= 0) close(listener);
     ls_message_set(why, "rank 0 cannot wait for the others: %s%s", strerror(error),
                    error == EADDRINUSE
-                       ? "; another user has taken the names where they meet: set LOCKSTEP_COMM_TOKEN to a "
+                       ? "; another user has taken the socket names of this job: set LOCKSTEP_COMM_TOKEN to a "
                          "secret, the same for all processes of the job"
                        : "");
     return -1;
@@ -132,7 +132,7 @@ typedef union file_part {
     char room[CMSG_SPACE(sizeof(int))];
 } file_part;
 
-/* With the file, unless that is -1. */
+/* Sends the file along unless it is -1. */
 static bool send_answer(int connection, int file, const answer *words)
 {
     file_part part = {0};
@@ -149,7 +149,7 @@ static bool send_answer(int connection, int file, const answer *words)
     return sendmsg(connection, &message, MSG_NOSIGNAL) == (ssize_t)sizeof *words;
 }
 
-/* False: no answer. *file is the caller's in either case, -1 where none came. */
+/* False: no answer. The caller owns *file in either case; -1 if none was received. */
 static bool receive_answer(int connection, answer *words, int *file)
 {
     file_part part = {0};
@@ -157,7 +157,7 @@ static bool receive_answer(int connection, answer *words, int *file)
     struct msghdr message = {.msg_iov = &text,
                              .msg_iovlen = 1,
                              .msg_control = &part,
-                             .msg_controllen = CMSG_LEN(sizeof *file)}; /* with padding two would fit */
+                             .msg_controllen = CMSG_LEN(sizeof *file)}; /* CMSG_SPACE would leave room for two */
     *file = -1;
     ssize_t got = recvmsg(connection, &message, MSG_CMSG_CLOEXEC);
     struct cmsghdr *header = got >= 0 ? CMSG_FIRSTHDR(&message) : NULL;
@@ -169,16 +169,16 @@ static bool receive_answer(int connection, answer *words, int *file)
 
 /* ---- rank 0 ---- */
 
-static verdict judge(const ls_meeting *m, const greeting *theirs)
+static verdict decide(const ls_meeting *m, const greeting *theirs)
 {
-    const greeting *first = &m->come[theirs->rank];
+    const greeting *first = &m->joined[theirs->rank];
     if (theirs->size != m->mine.size) return OTHER_SIZE;
     if (first->size && first->self != theirs->self) return TAKEN;
-    return m->complete ? LATER : WELCOME; /* one that is done with this run may be about to begin its next */
+    return m->complete ? NOT_NOW : WELCOME; /* a process that finished this run may be starting its next */
 }
 
-/* One that came: it gets the file, or words, or, where it is not of this job, no answer. True, with words of its own,
- * when two claim a rank. */
+/* Accept one process: it gets the file or a refusal; no answer if it is not of this job. True, with a message in
+ * *claim, if two processes claim a rank. */
 static bool serve(ls_meeting *m, int file, ls_message *claim)
 {
     int connection = accept4(m->listener, NULL, NULL, SOCK_CLOEXEC);
@@ -189,8 +189,8 @@ static bool serve(ls_meeting *m, int file, ls_message *claim)
     bool taken = false;
     if (is_ours(connection) && recv(connection, &theirs, sizeof theirs, 0) == sizeof theirs &&
         theirs.job == m->mine.job && theirs.rank > 0 && theirs.rank < m->mine.size) {
-        greeting *first = &m->come[theirs.rank];
-        verdict v = judge(m, &theirs);
+        greeting *first = &m->joined[theirs.rank];
+        verdict v = decide(m, &theirs);
         answer words = {m->mine.job, (int32_t)v, m->mine.size, m->mine.pid, first->pid};
         taken = v == TAKEN;
         if (send_answer(connection, v == WELCOME ? file : -1, &words) && v == WELCOME) *first = theirs;
@@ -210,11 +210,11 @@ static int first_missing(const ls_meeting *m, int *missing)
     int first = 0;
     *missing = 0;
     for (int r = m->mine.size - 1; r > 0; r--)
-        if (!m->come[r].size) first = r, ++*missing;
+        if (!m->joined[r].size) first = r, ++*missing;
     return first;
 }
 
-/* Returns the file; -1: not all came, or too many. */
+/* Returns the file; -1: ranks are missing, or one was claimed twice. */
 static int gather(ls_meeting *m, int64_t deadline, ls_message *why)
 {
     int file = ls_segment_make(m->mine.size, why), missing;
@@ -222,10 +222,10 @@ static int gather(ls_meeting *m, int64_t deadline, ls_message *why)
         struct pollfd wait = {.fd = m->listener, .events = POLLIN};
         bool twice = poll(&wait, 1, 100) > 0 && serve(m, file, why), late = deadline && ls_comm_clock() > deadline;
         if (late && !twice)
-            ls_message_set(why, "%d of %d processes did not come, rank %d is the first of them", missing, m->mine.size,
+            ls_message_set(why, "%d of %d processes did not join; the first missing is rank %d", missing, m->mine.size,
                            first);
         if (!twice && !late) continue;
-        ls_segment_give_up(file, why->text); /* for those who have it */
+        ls_segment_abandon(file, why->text); /* releases ranks that already have it */
         close(file);
         file = -1;
     }
@@ -233,7 +233,7 @@ static int gather(ls_meeting *m, int64_t deadline, ls_message *why)
     return file;
 }
 
-static int host(ls_meeting **meeting, const greeting *mine, int64_t deadline, ls_message *why)
+static int lead(ls_meeting **meeting, const greeting *mine, int64_t deadline, ls_message *why)
 {
     ls_meeting *m = ls_sys_alloc(sizeof *m);
     if (!m) return ls_message_set(why, "no memory to meet the others"), -1;
@@ -245,9 +245,9 @@ static int host(ls_meeting **meeting, const greeting *mine, int64_t deadline, ls
     return file;
 }
 
-static void serve_latecomer(void *of)
+static void serve_latecomer(void *arg)
 {
-    ls_meeting *m = of;
+    ls_meeting *m = arg;
     ls_message claim;
     if (serve(m, -1, &claim)) m->claimed(m->user, claim.text);
 }
@@ -256,42 +256,42 @@ void ls_meeting_watch(ls_meeting *m, ls_claim_fn *claimed, void *user)
 {
     m->claimed = claimed;
     m->user = user;
-    m->door = ls_door_open(m->listener, serve_latecomer, m);
+    m->watcher = ls_fd_watcher_start(m->listener, serve_latecomer, m);
 }
 
 void ls_meeting_end(ls_meeting *m)
 {
     if (!m) return;
-    ls_door_close(m->door);
+    ls_fd_watcher_stop(m->watcher);
     if (m->listener >= 0) close(m->listener);
     ls_sys_free(m);
 }
 
 /* ---- the others ---- */
 
-/* Under one of the names. False: nobody is there yet, or it is not the time. */
+/* Ask the process behind one of the names. False: there is none yet, or it is not ready. */
 static bool ask(const greeting *mine, int number, int64_t patience, answer *words, int *file)
 {
     struct ucred peer;
     bool stranger;
     int connection = connect_to(mine->job, number, &peer, &stranger);
     if (connection < 0) return false;
-    /* Rank 0 may listen, and be stopped. */
+    /* Rank 0 may be listening, but stopped. */
     struct timeval rest = {.tv_sec = patience / SECOND, .tv_usec = patience % SECOND / 1000 | 1};
     if (patience) setsockopt(connection, SOL_SOCKET, SO_RCVTIMEO, &rest, sizeof rest);
     *file = -1;
     bool answered = send(connection, mine, sizeof *mine, MSG_NOSIGNAL) == (ssize_t)sizeof *mine &&
-                    receive_answer(connection, words, file) && words->job == mine->job && words->verdict != LATER;
+                    receive_answer(connection, words, file) && words->job == mine->job && words->verdict != NOT_NOW;
     if (!answered && *file >= 0) close(*file);
     close(connection);
     return answered;
 }
 
-static int hear(const greeting *mine, const answer *words, int file, ls_message *why)
+static int take_answer(const greeting *mine, const answer *words, int file, ls_message *why)
 {
     if (words->verdict == WELCOME && file >= 0) return file;
     if (words->verdict == OTHER_SIZE)
-        ls_message_set(why, "rank %d is one of %d processes, rank 0 one of %d", mine->rank, mine->size, words->size);
+        ls_message_set(why, "rank %d expects %d processes, rank 0 expects %d", mine->rank, mine->size, words->size);
     else
         ls_message_set(
             why,
@@ -302,16 +302,17 @@ static int hear(const greeting *mine, const answer *words, int file, ls_message 
     return -1;
 }
 
-static int visit(const greeting *mine, int64_t deadline, ls_message *why)
+static int join(const greeting *mine, int64_t deadline, ls_message *why)
 {
     for (int64_t now; now = ls_comm_clock(), !deadline || now < deadline;) {
         answer words = {0};
         int file;
         for (int number = 0; number < NAMES; number++)
-            if (ask(mine, number, deadline ? deadline - now : 0, &words, &file)) return hear(mine, &words, file, why);
+            if (ask(mine, number, deadline ? deadline - now : 0, &words, &file))
+                return take_answer(mine, &words, file, why);
         usleep(RETRY);
     }
-    ls_message_set(why, "rank %d of %d waited for rank 0, which did not come", mine->rank, mine->size);
+    ls_message_set(why, "rank %d of %d waited for rank 0, which did not start", mine->rank, mine->size);
     return -1;
 }
 
@@ -321,5 +322,5 @@ int ls_meet(const char *job, int rank, int size, int64_t seconds, ls_meeting **m
         .job = hash_of(job), .self = ls_process_self(), .rank = rank, .size = size, .pid = (int32_t)getpid()};
     int64_t deadline = seconds ? ls_comm_clock() + seconds * SECOND : 0;
     if (meeting) *meeting = NULL;
-    return rank == 0 ? host(meeting, &mine, deadline, why) : visit(&mine, deadline, why);
+    return rank == 0 ? lead(meeting, &mine, deadline, why) : join(&mine, deadline, why);
 }

@@ -1,4 +1,4 @@
-/* recorder.c - what each rank did last. */
+/* recorder.c - a ring buffer of each rank's last calls, for error messages. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -19,7 +19,7 @@ ls_ring_entry *ls_ring_begin(ls_member *member, const ls_comm_call *call, uint64
 {
     uint32_t at = atomic_fetch_add_explicit(&member->next, 1, memory_order_relaxed);
     ls_ring_entry *entry = &member->ring[at % LS_RING];
-    entry->number = 0; /* while it is written */
+    entry->number = 0; /* invalid while it is being written */
     entry->kind = (int32_t)call->kind;
     entry->dtype = (int32_t)call->dtype;
     entry->op = (int32_t)call->op;
@@ -42,7 +42,7 @@ void ls_ring_end(ls_ring_entry *slot, const ls_ring_entry *entry, ls_status stat
     slot->ended = ls_comm_clock();
 }
 
-/* ---- told ---- */
+/* ---- descriptions ---- */
 
 typedef struct writer {
     char *to;
@@ -71,7 +71,7 @@ static void put_entry(writer *w, const ls_ring_entry *e)
     put(w, " (%.*s%scall %llu)", LS_SITE - 1, e->site, e->site[0] ? ", " : "", (unsigned long long)e->number);
 }
 
-void ls_ring_tell(const ls_ring_entry *entry, char *text, size_t size)
+void ls_ring_describe(const ls_ring_entry *entry, char *text, size_t size)
 {
     writer w = {text, size, 0};
     text[0] = '\0';
@@ -85,7 +85,7 @@ static void put_time(writer *w, const ls_ring_entry *e)
     else put(w, ", %s %.1f s ago", e->status ? "failed" : "done", (double)(now - e->ended) / 1e9);
 }
 
-void ls_ring_tell_last(const ls_member *member, char *text, size_t size)
+void ls_ring_describe_last(const ls_member *member, char *text, size_t size)
 {
     writer w = {text, size, 0};
     uint32_t next = atomic_load(&member->next);
@@ -99,7 +99,7 @@ void ls_ring_tell_last(const ls_member *member, char *text, size_t size)
     put_time(&w, last);
 }
 
-/* The header of the segment in a file, to be unmapped; NULL where there is none. */
+/* Map the header of the segment in a file; the caller unmaps it. NULL: the file is not a segment. */
 static const ls_segment_header *map_header(int file)
 {
     struct stat status;
@@ -121,7 +121,7 @@ int ls_segment_culprit(int file)
     return culprit;
 }
 
-void ls_segment_tell(int file, int count, char *text, size_t size)
+void ls_segment_describe(int file, int count, char *text, size_t size)
 {
     writer w = {text, size, 0};
     text[0] = '\0';

@@ -1,4 +1,4 @@
-/* segment.c - the file that processes of a host share: made, mapped, handed out, given up. */
+/* segment.c - the file shared by the processes of a host: create, map, allocate, abort. */
 #include "comm/shm/segment.h"
 
 #include <errno.h>
@@ -18,7 +18,7 @@
 
 #define MAGIC 0x33676573706b636cULL /* changes with the layout */
 
-enum { PAGE = 1 << 16 }; /* of any machine */
+enum { PAGE = 1 << 16 }; /* a multiple of every machine's page size */
 
 struct ls_segment_map {
     ls_segment_map *next;
@@ -44,7 +44,7 @@ static void *map_file(int file, uint64_t offset, size_t bytes)
     return address == MAP_FAILED ? NULL : address;
 }
 
-/* ---- made ---- */
+/* ---- creating ---- */
 
 int ls_segment_make(int size, ls_message *why)
 {
@@ -59,7 +59,7 @@ int ls_segment_make(int size, ls_message *why)
     }
     header->header_bytes = (uint32_t)header_bytes(size);
     header->size = (uint32_t)size;
-    for (int i = 0; i < size; i++) header->member[i].rank = i; /* until they come and say so themselves */
+    for (int i = 0; i < size; i++) header->member[i].rank = i; /* default, until they join and set their rank */
     atomic_store(&header->used, header_bytes(size));
     if (getrandom(header->token, sizeof header->token, 0) != (ssize_t)sizeof header->token)
         header->token[0] = (uint64_t)ls_comm_clock();
@@ -83,7 +83,7 @@ bool ls_segment_taken(int file, int number)
     return pread(file, &member, sizeof member, at) == (ssize_t)sizeof member && member.state != LS_MEMBER_ABSENT;
 }
 
-/* ---- opened ---- */
+/* ---- opening ---- */
 
 static ls_status fits(int file, int size, ls_message *why)
 {
@@ -111,7 +111,7 @@ ls_segment *ls_segment_open(int file, int size, ls_message *why)
         goto failed;
     }
     if (segment->header->magic != MAGIC || segment->header->size != (uint32_t)size) {
-        ls_message_set(why, "the shared memory of this job is for %u processes of %s, and this is one of %d",
+        ls_message_set(why, "the shared memory of this job is for %u processes of %s, but this job has %d",
                        segment->header->size, segment->header->magic == MAGIC ? "this version" : "another version",
                        size);
         munmap(segment->header, segment->header_bytes);
@@ -133,7 +133,7 @@ void ls_segment_hold(ls_segment *segment)
     atomic_fetch_add(&segment->holders, 1);
 }
 
-void ls_segment_let_go(ls_segment *segment)
+void ls_segment_release(ls_segment *segment)
 {
     if (!segment || atomic_fetch_sub(&segment->holders, 1) > 1) return;
     for (ls_segment_map *m = segment->maps, *next; m; m = next) {
@@ -202,10 +202,10 @@ void ls_segment_clear(ls_segment *segment, const void *address)
     pthread_mutex_unlock(&segment->lock);
 }
 
-/* ---- given up ---- */
+/* ---- aborting ---- */
 
-/* A file of the process becomes readable when it ends, also while nobody has asked how it ended. Kernels that do not
- * give such files know at least whether the number is in use. */
+/* A pidfd becomes readable when its process ends, even if nobody has waited for it yet. Without pidfds, kill(pid, 0) at
+ * least tells whether the pid is in use. */
 bool ls_segment_dead(ls_segment *segment, int number)
 {
     const ls_member *member = &segment->header->member[number];
@@ -217,7 +217,7 @@ bool ls_segment_dead(ls_segment *segment, int number)
         if (*file < 0 && errno != ESRCH) *file = -2;
     }
     bool dead = false;
-    if (*file == -1) dead = true; /* there is none of that number */
+    if (*file == -1) dead = true; /* no process has this pid */
     else if (*file == -2) dead = kill(member->pid, 0) != 0 && errno == ESRCH;
     else dead = poll(&(struct pollfd){.fd = *file, .events = POLLIN}, 1, 0) > 0;
     pthread_mutex_unlock(&segment->lock);
@@ -245,7 +245,7 @@ void ls_segment_report_dead(ls_segment *segment, int rank, const char *words)
     write_reason(segment->header, rank, true, words);
 }
 
-bool ls_segment_give_up(int file, const char *words)
+bool ls_segment_abandon(int file, const char *words)
 {
     struct stat status;
     if (fstat(file, &status) != 0 || (size_t)status.st_size < sizeof(ls_segment_header)) return false;
@@ -260,10 +260,10 @@ void ls_segment_reason(const ls_segment *segment, ls_message *why)
 {
     const ls_segment_header *header = segment->header;
     for (int i = 0; i < 100 && atomic_load_explicit(&header->aborted, memory_order_acquire) == 1; i++) usleep(1000);
-    bool told = atomic_load_explicit(&header->aborted, memory_order_acquire) == 2;
-    enum { ROOM = sizeof why->text - 32 }; /* for who it was */
-    if (told && header->culprit >= 0 && !header->reported)
+    bool complete = atomic_load_explicit(&header->aborted, memory_order_acquire) == 2;
+    enum { ROOM = sizeof why->text - 32 }; /* room for the prefix */
+    if (complete && header->culprit >= 0 && !header->reported)
         ls_message_set(why, "rank %d failed: %.*s", header->culprit, ROOM, header->words);
-    else if (told) ls_message_set(why, "%.*s", (int)sizeof why->text - 1, header->words);
-    else ls_message_set(why, "another process failed while it told why");
+    else if (complete) ls_message_set(why, "%.*s", (int)sizeof why->text - 1, header->words);
+    else ls_message_set(why, "another process failed while reporting why");
 }

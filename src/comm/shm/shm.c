@@ -1,4 +1,4 @@
-/* shm.c - the communicator between processes of one host: joined, split, left. */
+/* shm.c - the communicator between processes of one host: join, split, run, close. */
 #include "comm/shm/shm.h"
 
 #include <stdio.h>
@@ -14,14 +14,14 @@
 
 static const ls_comm_table table;
 
-/* ---- made and closed ---- */
+/* ---- creating and closing ---- */
 
-/* Where the parts of a communicator's piece of the segment begin. */
+/* Offsets of the parts of a communicator's piece of the segment. */
 typedef struct layout {
     size_t leavers, lines, headers, channels, stages, boxes, bytes;
 } layout;
 
-static layout lay_out(int size)
+static layout compute_layout(int size)
 {
     enum { PAGE = 4096 };
     size_t n = (size_t)size, at = 0;
@@ -37,18 +37,18 @@ static layout lay_out(int size)
     return l;
 }
 
-/* Whoever watches the processes should see the one that failed end before those that failed because of it. */
-static void let_culprit_go_first(const ls_shm *shm)
+/* The launcher should see the process that failed exit before those that failed because of it. */
+static void wait_for_culprit(const ls_shm *shm)
 {
-    enum { MOMENTS = 60, MOMENT = 5000 /* microseconds */ };
+    enum { TRIES = 60, PAUSE = 5000 /* microseconds */ };
     const ls_segment_header *header = shm->segment->header;
     int culprit = ls_segment_aborted(shm->segment) ? header->culprit : -1, number = 0;
     while (number < (int)header->size && header->member[number].rank != culprit) number++;
     if (culprit < 0 || number == (int)header->size || header->member[number].pid == (int32_t)getpid()) return;
-    for (int i = 0; i < MOMENTS && !ls_segment_dead(shm->segment, number); i++) usleep(MOMENT);
+    for (int i = 0; i < TRIES && !ls_segment_dead(shm->segment, number); i++) usleep(PAUSE);
 }
 
-static void let_go(ls_shm *shm, void *piece, bool last)
+static void unmap_piece(ls_shm *shm, void *piece, bool last)
 {
     if (last) ls_segment_clear(shm->segment, piece);
     ls_segment_map_out(shm->segment, piece);
@@ -58,47 +58,48 @@ static void close_shm(ls_comm *comm)
 {
     ls_shm *shm = (ls_shm *)comm;
     if (!shm) return;
-    if (shm->group == 0) let_culprit_go_first(shm);
+    if (shm->group == 0) wait_for_culprit(shm);
     if (shm->group == 0)
         atomic_store_explicit(&shm->segment->header->member[comm->rank].state, LS_MEMBER_LEFT, memory_order_release);
     bool last = shm->context && atomic_fetch_add(&shm->leavers->count, 1) + 1 == (uint32_t)comm->size;
-    for (int i = 0; i < shm->block_count; i++) let_go(shm, shm->blocks[i].base, last);
-    if (shm->context) let_go(shm, shm->context, last);
-    ls_segment_let_go(shm->segment);
+    for (int i = 0; i < shm->block_count; i++) unmap_piece(shm, shm->blocks[i].base, last);
+    if (shm->context) unmap_piece(shm, shm->context, last);
+    ls_segment_release(shm->segment);
     ls_sys_free(shm->blocks);
     ls_sys_free(shm->member);
-    ls_sys_free(shm->world);
+    ls_sys_free(shm->job_rank);
     ls_sys_free(shm->sent);
     ls_sys_free(shm->received);
     ls_sys_free(shm);
 }
 
-/* Who takes part: their numbers in the segment, their ranks in the job. */
-typedef struct people {
-    int member[LS_SEGMENT_MOST], world[LS_SEGMENT_MOST];
-} people;
+/* The members of a communicator: numbers in the segment, ranks in the job. */
+typedef struct participants {
+    int member[LS_SEGMENT_MOST], job_rank[LS_SEGMENT_MOST];
+} participants;
 
-/* A communicator whose part of the segment begins at `offset`. */
-static ls_shm *make(ls_segment *segment, uint64_t offset, int rank, int size, const people *who, ls_message *why)
+/* A communicator whose piece of the segment begins at `offset`. */
+static ls_shm *new_shm(ls_segment *segment, uint64_t offset, int rank, int size, const participants *who,
+                       ls_message *why)
 {
     size_t n = (size_t)size;
     ls_shm *shm = ls_sys_alloc(sizeof *shm);
     if (!shm) return ls_message_set(why, "no memory for a communicator"), NULL;
     *shm = (ls_shm){.comm = {.table = &table, .rank = rank, .size = size}, .segment = segment};
     ls_segment_hold(segment);
-    shm->group = UINT32_MAX; /* until it counts */
+    shm->group = UINT32_MAX; /* until set by the caller */
     shm->timeout = (int64_t)ls_config_count(LS_SETTING_COMM_TIMEOUT) * 1000000000;
     shm->member = ls_sys_alloc(n * sizeof *shm->member);
-    shm->world = ls_sys_alloc(n * sizeof *shm->world);
+    shm->job_rank = ls_sys_alloc(n * sizeof *shm->job_rank);
     shm->sent = ls_sys_alloc(n * sizeof *shm->sent);
     shm->received = ls_sys_alloc(n * sizeof *shm->received);
-    layout l = lay_out(size);
-    bool ok = shm->member && shm->world && shm->sent && shm->received;
+    layout l = compute_layout(size);
+    bool ok = shm->member && shm->job_rank && shm->sent && shm->received;
     if (!ok) ls_message_set(why, "no memory for a communicator");
     char *context = ok ? ls_segment_map_in(segment, offset, l.bytes, why) : NULL;
     if (!context) return close_shm(&shm->comm), NULL;
     memcpy(shm->member, who->member, n * sizeof *shm->member);
-    memcpy(shm->world, who->world, n * sizeof *shm->world);
+    memcpy(shm->job_rank, who->job_rank, n * sizeof *shm->job_rank);
     shm->context = context;
     shm->leavers = (ls_line *)(void *)(context + l.leavers);
     shm->lines = (ls_line *)(void *)(context + l.lines);
@@ -109,9 +110,9 @@ static ls_shm *make(ls_segment *segment, uint64_t offset, int rank, int size, co
     return shm;
 }
 
-/* ---- joined ---- */
+/* ---- joining ---- */
 
-static void introduce(ls_member *member, int rank)
+static void fill_member(ls_member *member, int rank)
 {
     struct stat status;
     member->rank = rank;
@@ -126,7 +127,7 @@ static void introduce(ls_member *member, int rank)
     atomic_store_explicit(&member->state, LS_MEMBER_HERE, memory_order_release);
 }
 
-static ls_status know_each_other(ls_shm *shm)
+static ls_status check_programs(ls_shm *shm)
 {
     const ls_member *first = &shm->segment->header->member[0];
     for (int r = 1; r < shm->comm.size; r++) {
@@ -135,7 +136,8 @@ static ls_status know_each_other(ls_shm *shm)
             return ls_shm_break(shm, "rank %d has Lockstep %s, rank %d has %s", first->rank, first->version,
                                 other->rank, other->version);
         if (memcmp(first->program_file, other->program_file, sizeof first->program_file) != 0)
-            return ls_shm_break(shm, "rank %d runs %s, rank %d runs %s: processes of a job run the same program",
+            return ls_shm_break(shm,
+                                "rank %d runs %s, rank %d runs %s: all processes of a job must run the same program",
                                 first->rank, first->program, other->rank, other->program);
     }
     return LS_OK;
@@ -151,67 +153,69 @@ ls_comm *ls_shm_join(ls_segment *segment, int rank, ls_message *why)
 ls_comm *ls_shm_join_host(ls_segment *segment, int number, const int *ranks, ls_message *why)
 {
     int size = (int)segment->header->size, rank = ranks[number];
-    people all;
-    for (int r = 0; r < size; r++) all.member[r] = r, all.world[r] = ranks[r];
+    participants all;
+    for (int r = 0; r < size; r++) all.member[r] = r, all.job_rank[r] = ranks[r];
     ls_member *member = &segment->header->member[number];
     if (atomic_load(&member->state) != LS_MEMBER_ABSENT) {
         if (member->pid == (int)getpid())
-            ls_message_set(why, "this process was rank %d of its job before: it can be so once, keep the first run",
-                           rank);
+            ls_message_set(
+                why,
+                "this process was rank %d of its job before: a process may join a job only once, keep the first run",
+                rank);
         else ls_message_set(why, "rank %d of this job is taken by process %d", rank, member->pid);
         return NULL;
     }
-    introduce(member, rank);
-    /* The piece of all ranks is the first that was handed out: whoever comes takes it, or finds it taken. */
+    fill_member(member, rank);
+    /* The first piece handed out is that of all ranks: the first process to come takes it, the others find it taken. */
     uint64_t offset = segment->header->header_bytes, nobody = offset;
-    size_t bytes = (lay_out(size).bytes + 0xffff) / 0x10000 * 0x10000;
+    size_t bytes = (compute_layout(size).bytes + 0xffff) / 0x10000 * 0x10000;
     atomic_compare_exchange_strong(&segment->header->used, &nobody, offset + bytes);
-    ls_shm *shm = make(segment, offset, number, size, &all, why);
+    ls_shm *shm = new_shm(segment, offset, number, size, &all, why);
     if (!shm) return NULL;
     shm->group = 0;
     if (ls_comm_barrier(&shm->comm, "ls_init", why) == LS_OK) {
-        if (know_each_other(shm) == LS_OK) return &shm->comm;
+        if (check_programs(shm) == LS_OK) return &shm->comm;
         *why = shm->broken;
     }
     close_shm(&shm->comm);
     return NULL;
 }
 
-/* ---- split ---- */
+/* ---- splitting ---- */
 
-typedef struct wish {
+typedef struct split_request {
     int32_t colour, key, rank, pad;
-    uint64_t offset; /* of the piece, from the first of its colour */
-} wish;
+    uint64_t offset; /* of the piece; set by the lowest rank of each colour */
+} split_request;
 
 static int by_key(const void *a, const void *b)
 {
-    const wish *x = a, *y = b;
+    const split_request *x = a, *y = b;
     return x->key != y->key ? (x->key < y->key ? -1 : 1) : x->rank - y->rank;
 }
 
 static ls_comm *split(ls_comm *comm, int colour, int key, ls_message *why)
 {
     ls_shm *shm = (ls_shm *)comm;
-    wish all[LS_SEGMENT_MOST], mine = {.colour = colour, .key = key, .rank = comm->rank};
+    split_request all[LS_SEGMENT_MOST], mine = {.colour = colour, .key = key, .rank = comm->rank};
     int count = 0, rank = 0;
-    people some;
-    /* The lowest rank of each colour gets the memory; how much is only known when all have told. */
+    participants some;
+    /* The lowest rank of each colour allocates the memory; its size is known only after the first gather. */
     if (ls_comm_all_gather(comm, &mine, all, sizeof mine, "split", why) != LS_OK) return NULL;
-    wish chosen[LS_SEGMENT_MOST];
+    split_request chosen[LS_SEGMENT_MOST];
     for (int r = 0; r < comm->size; r++)
         if (all[r].colour == colour) chosen[count++] = all[r];
     int lowest = chosen[0].rank;
     qsort(chosen, (size_t)count, sizeof *chosen, by_key);
     for (int r = 0; r < count; r++) {
         some.member[r] = shm->member[chosen[r].rank];
-        some.world[r] = shm->world[chosen[r].rank];
+        some.job_rank[r] = shm->job_rank[chosen[r].rank];
         if (chosen[r].rank == comm->rank) rank = r;
     }
-    if (lowest == comm->rank) mine.offset = ls_segment_take(shm->segment, lay_out(count).bytes);
+    if (lowest == comm->rank) mine.offset = ls_segment_take(shm->segment, compute_layout(count).bytes);
     if (ls_comm_all_gather(comm, &mine, all, sizeof mine, "split", why) != LS_OK) return NULL;
     if (!all[lowest].offset) return ls_message_set(why, "the memory shared by this job is used up"), NULL;
-    ls_shm *part = make(shm->segment, all[lowest].offset, rank, count, &some, why);
+    ls_shm *part = new_shm(shm->segment, all[lowest].offset, rank, count, &some, why);
     if (!part) return NULL;
     part->listen = shm->listen;
     part->listener = shm->listener;
@@ -236,8 +240,8 @@ static void *share(ls_comm *comm, size_t bytes, ls_message *why)
     return base + (size_t)comm->rank * bytes;
 }
 
-/* On headers: where numbers of this rank stand in the file; -1: elsewhere. */
-static int64_t address_of(const ls_shm *shm, const char *data, size_t bytes)
+/* Offset of this rank's array in the shared file; -1: it is not in shared memory. */
+static int64_t shared_offset(const ls_shm *shm, const char *data, size_t bytes)
 {
     for (int i = 0; i < shm->block_count; i++) {
         const ls_shm_block *block = &shm->blocks[i];
@@ -251,7 +255,7 @@ char *ls_shm_shared(const ls_shm *shm, int rank)
 {
     const ls_shm_block *block = shm->blocks + shm->block_count - 1;
     int64_t address = ls_shm_header(shm, rank)->address;
-    while (address < block->begin) block--; /* they come one after the other in the file, too */
+    while (address < block->begin) block--; /* blocks are in file order */
     return block->base + (address - block->begin);
 }
 
@@ -262,14 +266,14 @@ bool ls_shm_all_shared(const ls_shm *shm)
     return true;
 }
 
-/* ---- run ---- */
+/* ---- running ---- */
 
-/* The array of a call that all ranks have alike, where it is worked on in place; NULL: it is not. */
+/* The full array of a call made in place; NULL: the call is not in place. */
 static const char *array_in_place(const ls_comm *comm, const ls_comm_call *call, size_t *bytes)
 {
-    size_t element = ls_dtype_size(call->dtype), before = (size_t)ls_comm_before(call, comm->rank) * element;
+    size_t element = ls_dtype_size(call->dtype), before = (size_t)ls_comm_offset(call, comm->rank) * element;
     const char *in = call->in, *out = call->out;
-    *bytes = (size_t)ls_comm_before(call, comm->size) * element;
+    *bytes = (size_t)ls_comm_offset(call, comm->size) * element;
     switch (call->kind) {
     case LS_COMM_ALL_REDUCE: *bytes = (size_t)call->count * element; return in == out ? out : NULL;
     case LS_COMM_REDUCE_SCATTER: return in && out == in + before ? in : NULL;
@@ -278,7 +282,7 @@ static const char *array_in_place(const ls_comm *comm, const ls_comm_call *call,
     }
 }
 
-static void lay_card(ls_shm *shm, const ls_comm *comm, const ls_comm_call *call)
+static void publish_header(ls_shm *shm, const ls_comm *comm, const ls_comm_call *call)
 {
     ls_call_header *header = ls_shm_header(shm, shm->comm.rank);
     bool brings_parts = call->kind == LS_COMM_ALL_TO_ALL || call->kind == LS_COMM_REDUCE_SCATTER;
@@ -286,7 +290,7 @@ static void lay_card(ls_shm *shm, const ls_comm *comm, const ls_comm_call *call)
     const char *array = array_in_place(comm, call, &bytes);
     header->what = shm->entry;
     header->extent = call->count;
-    header->address = array ? address_of(shm, array, bytes) : -1;
+    header->address = array ? shared_offset(shm, array, bytes) : -1;
     if (!call->counts || !brings_parts) return;
     header->extent = call->counts[0];
     for (int r = 1; r < comm->size; r++)
@@ -306,7 +310,7 @@ ls_status ls_shm_begin(ls_shm *shm, const ls_comm *comm, const ls_comm_call *cal
     ls_member *member = &shm->segment->header->member[shm->member[shm->comm.rank]];
     *slot = ls_ring_begin(member, call, number, shm->group);
     shm->entry = **slot;
-    if (!message) lay_card(shm, comm, call);
+    if (!message) publish_header(shm, comm, call);
     return LS_OK;
 }
 
@@ -341,7 +345,7 @@ static void cancel(ls_comm *comm)
     ls_segment_cancel(shm->segment, ls_shm_job_rank(shm, comm->rank), atomic_load(&shm->segment->header->resets));
 }
 
-/* Every rank puts back what it alone writes. */
+/* Every rank resets the fields that only it writes. */
 static void reset(ls_comm *comm)
 {
     ls_shm *shm = (ls_shm *)comm;

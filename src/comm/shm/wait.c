@@ -1,4 +1,4 @@
-/* wait.c - waiting for other processes: a moment awake, then asleep, never for ever. */
+/* wait.c - waiting for other processes: spin briefly, then sleep; every wait has a limit. */
 #include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -48,8 +48,8 @@ ls_status ls_shm_report_dead(ls_shm *shm, int rank, const char *format, ...)
 ls_status ls_shm_report_dead_member(ls_shm *shm, const ls_member *member)
 {
     char last[200];
-    ls_ring_tell_last(member, last, sizeof last);
-    return ls_shm_report_dead(shm, member->rank, "rank %d (process %d) died; the last it did: %s", member->rank,
+    ls_ring_describe_last(member, last, sizeof last);
+    return ls_shm_report_dead(shm, member->rank, "rank %d (process %d) died; its last call: %s", member->rank,
                               member->pid, last);
 }
 
@@ -64,16 +64,16 @@ bool ls_headers_agree(const ls_ring_entry *a, const ls_ring_entry *b)
 ls_status ls_shm_disagree(ls_shm *shm, int rank_a, const ls_ring_entry *a, int rank_b, const ls_ring_entry *b)
 {
     char of_a[200], of_b[200];
-    ls_ring_tell(a, of_a, sizeof of_a);
-    ls_ring_tell(b, of_b, sizeof of_b);
+    ls_ring_describe(a, of_a, sizeof of_a);
+    ls_ring_describe(b, of_b, sizeof of_b);
     return ls_shm_break(shm, "processes disagree: rank %d calls %s, rank %d calls %s", rank_a, of_a, rank_b, of_b);
 }
 
 ls_status ls_shm_wrong_size(ls_shm *shm, int from, size_t sent, size_t wanted)
 {
     char mine[200];
-    ls_ring_tell(&shm->entry, mine, sizeof mine);
-    return ls_shm_break(shm, "rank %d expects %zu bytes of rank %d in %s, and that has %zu",
+    ls_ring_describe(&shm->entry, mine, sizeof mine);
+    return ls_shm_break(shm, "rank %d expects %zu bytes from rank %d in %s, which has %zu",
                         ls_shm_job_rank(shm, shm->comm.rank), wanted, from, mine, sent);
 }
 
@@ -82,7 +82,7 @@ static bool is_stopped(int pid)
     char path[64], line[512];
     snprintf(path, sizeof path, "/proc/%d/stat", pid);
     FILE *file = fopen(path, "r");
-    char *after = file && fgets(line, sizeof line, file) ? strrchr(line, ')') : NULL; /* names may hold anything */
+    char *after = file && fgets(line, sizeof line, file) ? strrchr(line, ')') : NULL; /* names may contain anything */
     if (file) fclose(file);
     return after && (after[2] == 'T' || after[2] == 't');
 }
@@ -102,8 +102,8 @@ ls_status ls_shm_interruption(ls_shm *shm)
     return ls_explain(&shm->broken, LS_ERR_MEMORY, "rank %d ran out of memory", cancelled);
 }
 
-/* A look around, every few milliseconds of sleep: is there anybody left to wait for? */
-static ls_status look_around(ls_shm *shm, int peer, int64_t began, ls_line *line, uint32_t count)
+/* Called every few milliseconds of sleep: is there still a rank to wait for? */
+static ls_status check_peer(ls_shm *shm, int peer, int64_t began, ls_line *line, uint32_t count)
 {
     ls_segment *segment = shm->segment;
     if (ls_shm_interrupted(shm) && !reached(line, count)) return ls_shm_interruption(shm);
@@ -115,13 +115,13 @@ static ls_status look_around(ls_shm *shm, int peer, int64_t began, ls_line *line
     if ((!left && !dead && !late) || reached(line, count)) return LS_OK;
     int them = ls_shm_job_rank(shm, peer), me = ls_shm_job_rank(shm, shm->comm.rank);
     char mine[200], theirs[200];
-    ls_ring_tell(&shm->entry, mine, sizeof mine);
-    ls_ring_tell_last(member, theirs, sizeof theirs);
+    ls_ring_describe(&shm->entry, mine, sizeof mine);
+    ls_ring_describe_last(member, theirs, sizeof theirs);
     if (left)
-        return ls_shm_break(shm, "rank %d has finished, and rank %d waits for it in %s; the last of rank %d: %s", them,
+        return ls_shm_break(shm, "rank %d has finished, but rank %d waits for it in %s; last call of rank %d: %s", them,
                             me, mine, them, theirs);
     if (dead) return ls_shm_report_dead_member(shm, member);
-    return ls_shm_break(shm, "rank %d waited %.1f s for rank %d in %s; rank %d (process %d%s) did last: %s", me,
+    return ls_shm_break(shm, "rank %d waited %.1f s for rank %d in %s; last call of rank %d (process %d%s): %s", me,
                         (double)(ls_comm_clock() - began) / 1e9, them, mine, them, member->pid,
                         is_stopped(member->pid) ? ", which is stopped" : "", theirs);
 }
@@ -141,7 +141,7 @@ ls_status ls_line_await(ls_shm *shm, ls_line *line, uint32_t count, int peer, ls
     int64_t began = ls_comm_clock();
     while (!reached(line, count)) {
         long nap = shm->listen && shm->listen(shm->listener) ? SHORT_NAP : NAP;
-        ls_status status = look_around(shm, peer, began, line, count);
+        ls_status status = check_peer(shm, peer, began, line, count);
         if (status) {
             *why = shm->broken;
             return status;

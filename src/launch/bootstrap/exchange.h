@@ -3,7 +3,7 @@
 #ifndef LOCKSTEP_LAUNCH_BOOTSTRAP_EXCHANGE_H
 #define LOCKSTEP_LAUNCH_BOOTSTRAP_EXCHANGE_H
 
-#include "comm/door.h"
+#include "comm/fd_watcher.h"
 #include "launch/bootstrap/identity.h"
 
 typedef struct ls_exchange ls_exchange;

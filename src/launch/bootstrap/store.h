@@ -18,7 +18,7 @@
 #define LOCKSTEP_LAUNCH_BOOTSTRAP_STORE_H
 
 #include "base/message.h"
-#include "comm/door.h"
+#include "comm/fd_watcher.h"
 
 enum { LS_STORE_MOST = 24 << 10 }; /* bytes of a rank in a round */
 

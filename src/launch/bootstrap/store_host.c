@@ -49,7 +49,7 @@ struct ls_store_host {
     char refused[256]; /* the last that was, and why */
     char claim[400];   /* what ended the meeting: two processes that claim a rank; "": nothing did */
     bool complete;     /* all is exchanged: who comes now is late */
-    ls_door *door;
+    ls_fd_watcher *watcher;
     ls_claim_fn *claimed;
     void *user;
 };
@@ -414,14 +414,14 @@ void ls_store_watch(ls_store *store, ls_claim_fn *claimed, void *user)
     host->claimed = claimed;
     host->user = user;
     host->complete = true;
-    host->door = ls_door_open(store->loop, serve_latecomer, store);
+    host->watcher = ls_fd_watcher_start(store->loop, serve_latecomer, store);
 }
 
 void ls_store_host_close(ls_store *store)
 {
     ls_store_host *host = store->host;
     if (!host) return;
-    ls_door_close(host->door);
+    ls_fd_watcher_stop(host->watcher);
     ls_refusals_sum_up(&host->refusals, true);
     while (host->visitors) {
         visitor *next = host->visitors->next;

@@ -277,7 +277,7 @@ void ls_worker_group_signal(ls_worker_group *group, int number)
 
 void ls_worker_group_abort(ls_worker_group *group, const char *words)
 {
-    if (group->shared >= 0) ls_segment_give_up(group->shared, words);
+    if (group->shared >= 0) ls_segment_abandon(group->shared, words);
 }
 
 /* Does the first that failed belong to another host? */
@@ -308,7 +308,7 @@ static void note_failure(ls_worker_group *group, int local_rank, bool same_momen
     char path[700];
     ls_logs_path(&group->logs, cause.attempt, local_rank, "error.json", path, sizeof path);
     ls_cause_read(&cause, path);
-    if (group->shared >= 0) ls_segment_tell(group->shared, LAST_CALLS, cause.calls, sizeof cause.calls);
+    if (group->shared >= 0) ls_segment_describe(group->shared, LAST_CALLS, cause.calls, sizeof cause.calls);
     /* Several that failed since we last looked: the error files know which was first; one that was killed told nobody,
      * so those that gave up did so because of it. */
     bool earlier = cause.stamp > 0 && cause.stamp < group->cause.stamp;

@@ -195,7 +195,7 @@ static ls_status join(ls_comm **comm, search *s, const ls_place *place, ls_looko
         *lookout = ls_lookout_open(segment->file, NULL, s->exchange);
         s->exchange = NULL;
     }
-    ls_segment_let_go(segment);
+    ls_segment_release(segment);
     return *comm ? LS_OK : LS_ERR_PEER;
 }
 

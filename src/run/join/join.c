@@ -59,7 +59,7 @@ static ls_status join_together(ls_comm **comm, ls_place *place, ls_lookout **loo
     if (segment) *lookout = ls_lookout_open(segment->file, meeting, NULL);
     else ls_meeting_end(meeting);
     *comm = segment ? ls_shm_join(segment, who->rank, why) : NULL;
-    ls_segment_let_go(segment);
+    ls_segment_release(segment);
     *place = (ls_place){who->local_rank >= 0 ? who->local_rank : who->rank, who->world};
     return *comm ? LS_OK : LS_ERR_PEER;
 }

@@ -22,7 +22,7 @@ struct ls_lookout {
 static void claimed(void *user, const char *words)
 {
     const ls_lookout *lookout = user;
-    if (ls_comm_clock() < lookout->doubtful_until) ls_segment_give_up(lookout->file, words);
+    if (ls_comm_clock() < lookout->doubtful_until) ls_segment_abandon(lookout->file, words);
     ls_log_line(LS_LOG_WARN, "%s", words);
 }
 
