@@ -1,4 +1,4 @@
-/* device.c - opens devices, built in or from plug-ins, and submits work to them. */
+/* device.c - opens built-in and plug-in devices, and submits work to them. */
 #include "device/device.h"
 
 #include <dlfcn.h>
@@ -61,8 +61,8 @@ static int split_index(char *name)
     return atoi(colon + 1);
 }
 
-/* The first operator in which two lists differ: its number, and its names. */
-static void tell_operators_apart(const char *theirs, const char *name, ls_message *why)
+/* Report the first operator in which two lists differ: its number, and its names. */
+static void report_operator_mismatch(const char *theirs, const char *name, ls_message *why)
 {
     const char *ours = ls_operators;
     int number = 0;
@@ -79,7 +79,7 @@ static void tell_operators_apart(const char *theirs, const char *name, ls_messag
         *ours ? (int)strcspn(ours, " ") : 7, *ours ? ours : "nothing");
 }
 
-/* The first entry that a device cannot do without and has not; NULL where all are there. */
+/* The first required entry that a table lacks; NULL if it is complete. */
 static const char *missing_entry(const ls_device_table *t)
 {
     bool streams = t->stream_create || t->stream_destroy || t->stream_sync || t->event_create || t->event_destroy ||
@@ -117,7 +117,7 @@ static int unknown_trait(uint32_t traits)
     return unknown ? __builtin_ctz(unknown) : -1;
 }
 
-/* What the plug-in has of a table, with NULL for what it does not. False, and why not. */
+/* Read a plug-in's table, with NULL for the entries it lacks. False on failure, with the reason in `why`. */
 static bool read_table(const ls_device_table *given, const char *name, ls_device_table *table, ls_message *why)
 {
     if (!given || given->abi != LS_PLUGIN_ABI) {
@@ -136,7 +136,7 @@ static bool read_table(const ls_device_table *given, const char *name, ls_device
         return false;
     }
     const char *operators = given->operators ? given->operators : "";
-    if (strcmp(operators, ls_operators) != 0) return tell_operators_apart(operators, name, why), false;
+    if (strcmp(operators, ls_operators) != 0) return report_operator_mismatch(operators, name, why), false;
     *table = (ls_device_table){0};
     memcpy(table, given, given->size < sizeof *table ? given->size : sizeof *table);
     int trait = unknown_trait(table->traits);
@@ -190,7 +190,7 @@ ls_device *ls_device_open(const char *name, ls_status *status, ls_message *why)
     ls_device_open_args args = {.size = sizeof args, .index = index, .owner = (ls_owner *)device};
     *status = table.open(&host, &args, &device->handle, why);
     if (*status && !why->text[0])
-        ls_message_set(why, "device \"%.64s\" could not be opened, and does not say why", name);
+        ls_message_set(why, "device \"%.64s\" could not be opened, for an unknown reason", name);
     if (*status) goto close_device;
     device->table = table;
     if (table.stream_create) {

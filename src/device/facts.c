@@ -1,4 +1,4 @@
-/* facts.c - what is to be known of each operator. */
+/* facts.c - properties of each operator. */
 #include "device/facts.h"
 
 const char *ls_op_name(ls_opcode op)
@@ -76,7 +76,7 @@ size_t ls_op_attrs_size(ls_opcode op)
 
 /* ---- live values ---- */
 
-/* Where the attributes of an operator have them. */
+/* Pointers to the live values in an operator's attributes. */
 static int live_numbers(ls_call *call, double *at[LS_LIVE_MOST])
 {
     switch (call->op) {

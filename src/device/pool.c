@@ -4,26 +4,26 @@
 #include "base/guard.h"
 #include "base/memory.h"
 
-#define CHUNK_BYTES ((size_t)32 << 20)     /* least to ask the device for */
+#define CHUNK_BYTES ((size_t)32 << 20)     /* least to request from the device */
 #define CHUNK_MOST_BYTES ((size_t)1 << 30) /* most, unless one block needs more */
-#define CHUNK_GROWTH 8                     /* between them: this part of what the pool holds */
+#define CHUNK_GROWTH 8                     /* in between: this fraction of what the pool holds */
 #define CHUNK_STEP ((size_t)2 << 20)       /* larger requests are rounded up to this: whole huge pages */
 
 #define LIST_BITS 5 /* 32 lists per power of two */
 #define LISTS (1u << LIST_BITS)
 #define ROWS 41 /* enough for MAX_BYTES */
 #define MAX_BYTES ((size_t)1 << 50)
-#define TRIES 4 /* blocks of a list to try that may be a little too small */
+#define TRIES 4 /* blocks of a list to try, which may be slightly too small */
 
 #define SPARES_PER_SLAB 255
 
 typedef struct chunk {
     struct chunk *next;
-    ls_pool_block *first; /* stays the same while blocks are cut and merged: the front part keeps its descriptor */
+    ls_pool_block *first; /* never changes: when blocks are cut and merged the front part keeps its descriptor */
     size_t bytes;
 } chunk;
 
-/* Descriptors are asked for in slabs and recycled, never returned before the pool goes. */
+/* Descriptors are allocated in slabs and recycled; they are freed only with the pool. */
 typedef struct slab {
     struct slab *next;
     ls_pool_block blocks[SPARES_PER_SLAB];
@@ -32,21 +32,21 @@ typedef struct slab {
 struct ls_pool {
     const ls_device_table *table;
     void *device;
-    bool guarded;       /* in host memory, where the sanitizer sees it */
-    bool exact;         /* nothing is cached: the device is asked for every block, and told of its end */
-    ls_pool_block *out; /* the exact ones that are out */
+    bool guarded;       /* in host memory, so the address sanitizer can watch it */
+    bool exact;         /* no caching: every block is allocated from and released to the device */
+    ls_pool_block *out; /* list of exact blocks in use */
 
     uint64_t rows_filled;        /* bit r: some list in row r holds a block */
     uint32_t lists_filled[ROWS]; /* bit l: list l of the row holds a block */
     ls_pool_block *lists[ROWS][LISTS];
 
-    ls_pool_block *pending, **pending_end; /* given back, in use elsewhere; oldest first */
+    ls_pool_block *pending, **pending_end; /* given back, but in use by another stream; oldest first */
 
     ls_pool_block *spares;
     int spare_count;
     slab *slabs;
     chunk *chunks;
-    ls_pool_stats stats; /* but for `cached`, which follows from `held` */
+    ls_pool_stats stats; /* except for `cached`, which follows from `held` */
     size_t held;
 };
 
@@ -56,7 +56,7 @@ typedef struct place {
     unsigned row, list;
 } place;
 
-/* Where a free block of this size is kept. Row 0 holds one list per multiple of the alignment. */
+/* The list of a free block of this size. Row 0 has one list per multiple of the alignment. */
 static place place_of(size_t bytes)
 {
     size_t units = bytes / LS_POOL_ALIGN;
@@ -78,7 +78,7 @@ static void insert(ls_pool *pool, ls_pool_block *block)
     pool->rows_filled |= 1ull << at.row;
 }
 
-static void withdraw(ls_pool *pool, ls_pool_block *block)
+static void remove_free(ls_pool *pool, ls_pool_block *block)
 {
     block->is_free = false;
     if (block->next) block->next->last = block->last;
@@ -93,8 +93,8 @@ static void withdraw(ls_pool *pool, ls_pool_block *block)
     if (!pool->lists_filled[at.row]) pool->rows_filled &= ~(1ull << at.row);
 }
 
-/* A free block of at least this size, taken out of its list; NULL when there is none. Its own list comes first: sizes
- * recur from step to step, and the very block that was given back fits best. All blocks of later lists are larger. */
+/* A free block of at least this size, removed from its list; NULL if there is none. Its own list comes first: sizes
+ * recur from step to step, and the block that was given back fits best. All blocks of later lists are larger. */
 static ls_pool_block *find(ls_pool *pool, size_t bytes)
 {
     place at = place_of(bytes);
@@ -110,7 +110,7 @@ static ls_pool_block *find(ls_pool *pool, size_t bytes)
         }
         block = pool->lists[at.row][__builtin_ctz(lists)];
     }
-    withdraw(pool, block);
+    remove_free(pool, block);
     return block;
 }
 
@@ -143,7 +143,7 @@ static bool make_descriptors(ls_pool *pool)
 
 /* ---- Cutting and merging -------------------------------------------------------------------------------------- */
 
-/* Cut a block that is in no list down to `bytes`; what is left over becomes free. */
+/* Cut a block that is in no list down to `bytes`; the rest becomes free. */
 static void cut(ls_pool *pool, ls_pool_block *block, size_t bytes)
 {
     if (block->bytes == bytes) return;
@@ -158,8 +158,8 @@ static void cut(ls_pool *pool, ls_pool_block *block, size_t bytes)
     insert(pool, rest);
 }
 
-/* `block` swallows its right neighbour; both are in no list. */
-static void swallow(ls_pool *pool, ls_pool_block *block)
+/* Merge `block` with its right neighbour; both are in no list. */
+static void absorb_next(ls_pool *pool, ls_pool_block *block)
 {
     ls_pool_block *gone = block->after;
     block->bytes += gone->bytes;
@@ -171,13 +171,13 @@ static void swallow(ls_pool *pool, ls_pool_block *block)
 static void merge_and_insert(ls_pool *pool, ls_pool_block *block)
 {
     if (block->after && block->after->is_free) {
-        withdraw(pool, block->after);
-        swallow(pool, block);
+        remove_free(pool, block->after);
+        absorb_next(pool, block);
     }
     if (block->before && block->before->is_free) {
         block = block->before;
-        withdraw(pool, block);
-        swallow(pool, block);
+        remove_free(pool, block);
+        absorb_next(pool, block);
     }
     insert(pool, block);
 }
@@ -195,7 +195,7 @@ static void *ask_device(ls_pool *pool, size_t bytes)
     return NULL;
 }
 
-/* The whole of a new chunk, in no list. Needs one descriptor. */
+/* All of a new chunk, in no list. Needs one descriptor. */
 static ls_pool_block *add_chunk(ls_pool *pool, size_t bytes)
 {
     chunk *more = ls_sys_alloc(sizeof *more);
@@ -221,8 +221,8 @@ static size_t round_up(size_t bytes, size_t step)
     return (bytes + step - 1) / step * step;
 }
 
-/* A new chunk for `least` bytes or more. It grows with the pool, so that gigabytes are few chunks, with room for large
- * blocks; a device that has less gets asked for half as much until it is `least`. */
+/* A new chunk for `least` bytes or more. Chunks grow with the pool, so that gigabytes take few chunks, with room for
+ * large blocks; if the device has less, the size is halved until it is `least`. */
 static ls_pool_block *add_grown_chunk(ls_pool *pool, size_t least)
 {
     size_t bytes = round_up(pool->held / CHUNK_GROWTH, CHUNK_STEP);
@@ -249,7 +249,7 @@ size_t ls_pool_trim(ls_pool *pool)
         chunk *this = *link;
         if (this->first->is_free && !this->first->after) {
             *link = this->next;
-            withdraw(pool, this->first);
+            remove_free(pool, this->first);
             drop_descriptor(pool, this->first);
             release_chunk(pool, this);
         } else {
@@ -259,7 +259,7 @@ size_t ls_pool_trim(ls_pool *pool)
     return before - pool->held;
 }
 
-/* ---- Blocks of a device that sees every one of them ----------------------------------------------------------- */
+/* ---- Devices that want to see every block ---------------------------------------------------------------------- */
 
 /* Needs one descriptor. */
 static ls_pool_block *take_exact(ls_pool *pool, size_t bytes)
@@ -287,9 +287,9 @@ static void give_exact(ls_pool *pool, ls_pool_block *block)
 /* ---- Blocks in use in other streams --------------------------------------------------------------------------- */
 
 typedef enum effort {
-    OLDEST, /* as far as the oldest have finished: what every call can afford */
-    ALL,    /* whichever have finished */
-    WAIT,   /* all, waiting for those that have not */
+    OLDEST, /* the oldest ones that have finished: cheap enough for every call */
+    ALL,    /* all that have finished */
+    WAIT,   /* all, waiting for those that have not finished */
 } effort;
 
 static void collect(ls_pool *pool, effort how)
@@ -298,7 +298,8 @@ static void collect(ls_pool *pool, effort how)
         ls_pool_block *block = *link;
         ls_message why;
         if (how == WAIT) {
-            pool->table->event_sync(pool->device, block->event, &why); /* a failed device is reported by its streams */
+            pool->table->event_sync(pool->device, block->event, &why); /* ignored: a failed device is reported by its
+                                                                        * streams */
         } else if (!pool->table->event_done(pool->device, block->event)) {
             if (how == OLDEST) break;
             link = &block->next;
@@ -344,7 +345,7 @@ void ls_pool_free(ls_pool *pool)
     ls_sys_free(pool);
 }
 
-/* Nothing fits: get more, the cheapest way first. */
+/* Nothing fits: get more, cheapest way first. */
 static ls_pool_block *find_harder(ls_pool *pool, size_t bytes)
 {
     collect(pool, ALL);

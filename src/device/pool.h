@@ -1,11 +1,11 @@
 /* pool.h - caching allocator of device memory: blocks are cut from large chunks and merged again, in constant time.
  *
- * Two-level segregated fit: free blocks are kept in lists by size, 32 lists per power of two, with bitmaps of the lists
- * that hold something. Chunks grow with the pool, from 32 MB to 1 GB. Blocks are described in host memory, since device
- * memory may be out of reach. A pool is used by one thread at a time.
+ * Two-level segregated fit: free blocks are kept in lists by size, 32 lists per power of two, with bitmaps of the
+ * nonempty lists. Chunks grow with the pool, from 32 MB to 1 GB. Block descriptors are in host memory, since device
+ * memory may be inaccessible. A pool is used by one thread at a time.
  *
- * A block that is given back may be handed out at once: work in one stream happens in order, so whoever gets it comes
- * later. Where another stream may still be using it, give it back with an event recorded there. */
+ * A block that is given back may be reused at once: work in one stream runs in order, so its next user comes later. If
+ * another stream may still be using it, give it back with an event recorded there. */
 #ifndef LOCKSTEP_DEVICE_POOL_H
 #define LOCKSTEP_DEVICE_POOL_H
 
@@ -19,7 +19,7 @@ typedef struct ls_pool_block {
     void *address; /* multiple of LS_POOL_ALIGN */
     size_t bytes;  /* at least what was asked for; multiple of LS_POOL_ALIGN */
 
-    /* The pool's own. */
+    /* Private to the pool. */
     struct ls_pool_block *before, *after; /* neighbours in the chunk */
     struct ls_pool_block *next,
         *last;       /* in the list of free blocks; next also in that of blocks still in use elsewhere */
@@ -28,26 +28,26 @@ typedef struct ls_pool_block {
 } ls_pool_block;
 
 typedef struct ls_pool_stats {
-    size_t in_use;     /* bytes of blocks that are out, or given back but still in use in another stream */
+    size_t in_use;     /* bytes of blocks taken, or given back but still in use by another stream */
     size_t peak;       /* largest in_use so far */
-    size_t cached;     /* bytes got from the device and free */
+    size_t cached;     /* bytes allocated from the device and free */
     uint64_t chunks;   /* held now */
-    uint64_t requests; /* for chunks, made to the device so far */
+    uint64_t requests; /* for chunks, sent to the device so far */
     const void *odd;   /* an address it gave that is no multiple of LS_POOL_ALIGN, and was not used; NULL: none */
 } ls_pool_stats;
 
-/* NULL when host memory is out. Takes no device memory yet. Table and device must outlive the pool. */
+/* NULL: out of host memory. Allocates no device memory yet. Table and device must outlive the pool. */
 ls_pool *ls_pool_new(const ls_device_table *table, void *device);
-/* Waits for pending events and gives everything back to the device, blocks that are still out included. */
+/* Waits for pending events and returns everything to the device, including blocks not given back. */
 void ls_pool_free(ls_pool *pool);
 
-/* NULL when memory is out: the device has no more, even after all that is free or pending here was given back to it. */
+/* NULL: out of memory, even after returning all free and pending blocks to the device. */
 ls_pool_block *ls_pool_take(ls_pool *pool, size_t bytes);
 void ls_pool_give(ls_pool *pool, ls_pool_block *block);
-/* Give back once the event is done. The pool owns the event from now on and destroys it. */
+/* Give back when the event is done. The pool takes ownership of the event. */
 void ls_pool_give_after(ls_pool *pool, ls_pool_block *block, ls_event *event);
 
-/* Give chunks that are entirely free back to the device; returns how many bytes that were. */
+/* Return chunks that are entirely free to the device; returns their bytes. */
 size_t ls_pool_trim(ls_pool *pool);
 ls_pool_stats ls_pool_get_stats(const ls_pool *pool);
 

@@ -1,4 +1,4 @@
-/* attention.c - the attention kernels of this CPU, and what all of them share. */
+/* attention.c - the attention kernels of this CPU, and the code they share. */
 #include "kernels/attention.h"
 
 #include "base/half.h"
@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-/* n numbers, `step` apart, through a conversion: the loop of one number type. */
+/* Read n mask elements, `step` apart, through a conversion: the loop of one type. */
 #define READ_MASK(type, convert)                                                                                       \
     do {                                                                                                               \
         const type *from = (const type *)mask->data + at;                                                              \

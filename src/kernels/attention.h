@@ -1,8 +1,8 @@
 /* attention.h - softmax(q k^T scale + mask), dropout, times v; and its gradients; one head at a time.
  *
- * A kernel works on the matrices of one head (forward) or of the query heads that share one key head (backward) and
- * never keeps more than a cache-sized piece of the scores. Results do not depend on how callers cut the work: every
- * number is summed in the same order whatever range of queries or keys it is asked for. */
+ * A kernel works on the matrices of one head (forward) or of the query heads that share one key head (backward), and
+ * keeps no more than a cache-sized piece of the scores. Results do not depend on how callers cut the work: every value
+ * is summed in the same order whatever range of queries or keys is requested. */
 #ifndef LOCKSTEP_KERNELS_ATTENTION_H
 #define LOCKSTEP_KERNELS_ATTENTION_H
 
@@ -12,18 +12,18 @@
 
 /* A matrix of contiguous rows, `row` elements apart, once per head of a group, `head` elements apart. */
 typedef struct ls_attention_matrix {
-    void *data; /* NULL: not given, or not wanted */
+    void *data; /* NULL: absent input, or output not wanted */
     int64_t row, head;
 } ls_attention_matrix;
 
-/* What is added to the scores: [queries, keys] per head, any strides (0 repeats). Bool: true lets a query see a key. */
+/* Added to the scores: [queries, keys] per head, any strides (0 repeats). Bool: true lets a query see a key. */
 typedef struct ls_attention_mask {
     const void *data; /* NULL: none */
     ls_dtype dtype;   /* LS_BOOL or any floating type */
     int64_t head, row, step;
 } ls_attention_mask;
 
-/* One problem. Matrices hold the kernel's number type; lse holds f64 for f64, else f32. */
+/* One problem. Matrices have the kernel's element type; lse is f64 for f64, else f32. */
 typedef struct ls_attention_task {
     int64_t queries, keys, depth, value_depth;
     int64_t group; /* heads of q that share k and v; 1 in forward */
@@ -33,15 +33,15 @@ typedef struct ls_attention_task {
 
     /* Score [i, j] of head h is element `first` + h * drawn_head + i * drawn_row + j of the tensor that dropout draws
      * at `offset`: that of the whole batch, whose rows may be longer than this problem has keys. */
-    uint32_t drop_below; /* an element whose random bits are below is dropped; 0: no dropout */
+    uint32_t drop_below; /* elements whose random bits are below this are dropped; 0: no dropout */
     double keep_scale;   /* 1 / (1 - p) */
     uint64_t seed, offset, first;
     int64_t drawn_row, drawn_head;
 
     ls_attention_matrix q, k, v; /* [queries, depth], [keys, depth], [keys, value_depth] */
     ls_attention_matrix o;       /* [queries, value_depth] */
-    /* What dropout kept, for backward not to draw again: a bit per score, rows of bytes, padding included. NULL: drawn
-     * again. Private to the kernels: some do without it. */
+    /* Which scores dropout kept, so that backward need not draw again: a bit per score, rows of whole bytes. NULL: draw
+     * again. Private to the kernels; some ignore it. */
     ls_attention_matrix kept;
     ls_attention_matrix lse; /* log of the sum of exponentials of each query's scores; row 1 apart is contiguous */
 
@@ -58,7 +58,7 @@ static inline int64_t ls_attention_kept_bytes(int64_t keys)
 /* Parts begin at multiples of this. */
 #define LS_ATTENTION_CUT 48
 
-/* Which part of a problem to do. */
+/* The part of a problem to compute. */
 typedef struct ls_attention_part {
     int64_t query_begin, query_end, key_begin, key_end;
 } ls_attention_part;
@@ -69,8 +69,8 @@ typedef struct ls_attention_kernel {
     size_t (*backward_scratch)(const ls_attention_task *problem, const ls_attention_part *part);
     /* Write o and (unless NULL) lse of the queries of the part; its keys are all of them. */
     void (*forward)(const ls_attention_task *problem, const ls_attention_part *part, void *scratch);
-    /* Write dq of the part's queries, which asks for a part with all keys, and dk and dv of the part's keys, which asks
-     * for all queries. */
+    /* Write dq of the part's queries (the part must then have all keys), and dk and dv of the part's keys (the part
+     * must then have all queries). */
     void (*backward)(const ls_attention_task *problem, const ls_attention_part *part, void *scratch);
 } ls_attention_kernel;
 
@@ -79,21 +79,21 @@ typedef struct ls_attention_table {
     const ls_attention_kernel *bf16; /* NULL: widen to f32 */
 } ls_attention_table;
 
-/* What each ISA offers; a NULL entry keeps the lower one. */
+/* Tables per ISA; a NULL entry keeps that of the lower ISA. */
 extern const ls_attention_table ls_attention_ref, ls_attention_neon, ls_attention_neon_bf16;
 extern const ls_attention_table ls_attention_avx2, ls_attention_avx512, ls_attention_avx512_bf16, ls_attention_amx;
 
 /* The table of this CPU. */
 const ls_attention_table *ls_attention_kernels(void);
 
-/* bias[j] = what is added to the score of query i and key begin + j, for j in [0, count): the mask's number, or
- * -infinity where mask or causality hide the key. */
+/* bias[j] = value added to the score of query i and key begin + j, for j in [0, count): that of the mask, or -infinity
+ * where mask or causality hide the key. */
 void ls_attention_bias(const ls_attention_task *problem, int64_t head, int64_t query, int64_t begin, int64_t count,
                        float *bias);
 void ls_attention_bias_f64(const ls_attention_task *problem, int64_t head, int64_t query, int64_t begin, int64_t count,
                            double *bias);
 
-/* Index of a score among all that dropout draws for. */
+/* Index of a score among all elements that dropout draws for. */
 static inline uint64_t ls_attention_element(const ls_attention_task *problem, int64_t head, int64_t query, int64_t key)
 {
     return problem->first + (uint64_t)(head * problem->drawn_head + query * problem->drawn_row + key);

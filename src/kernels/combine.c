@@ -1,4 +1,4 @@
-/* combine.c - the choice of kernels that combine rows. */
+/* combine.c - dispatch of the kernels that combine rows. */
 #include "kernels/combine.h"
 
 #include "kernels/kernels.h"

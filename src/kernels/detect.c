@@ -1,4 +1,4 @@
-/* detect.c - ask CPU and system, per architecture. */
+/* detect.c - query CPU and operating system, per architecture. */
 #include "kernels/detect.h"
 
 #include <string.h>
@@ -28,9 +28,9 @@ bool ls_isa_is_native(ls_isa isa)
 #define LEAF7_EDX_AMX (1u << 24 | 1u << 22) /* tiles, and their bf16 product */
 #define LEAF7_1_EAX_AVX512_BF16 (1u << 5)
 
-/* State that the system saves on a task switch, by bit of XCR0. */
+/* State saved on a task switch, by bit of XCR0. */
 #define STATE_YMM 0x6u            /* SSE and AVX registers */
-#define STATE_ZMM 0xe6u           /* and masks, upper halves, upper sixteen */
+#define STATE_ZMM 0xe6u           /* plus mask registers, upper halves, upper sixteen registers */
 #define STATE_TILES 0x60000u      /* tile configuration and data */
 #define STATE_TILE_DATA 18        /* number of the bit */
 #define REQUEST_PERMISSION 0x1023 /* ARCH_REQ_XCOMP_PERM; older headers lack it */

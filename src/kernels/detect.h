@@ -1,4 +1,4 @@
-/* detect.h - what CPU and operating system offer together. */
+/* detect.h - which ISAs CPU and operating system support together. */
 #ifndef LOCKSTEP_KERNELS_DETECT_H
 #define LOCKSTEP_KERNELS_DETECT_H
 

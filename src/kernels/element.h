@@ -1,5 +1,5 @@
-/* element.h - one element of any number type, as a double or as an integer. For the reference kernels and for the rare
- * places that touch single elements; the cost of the switch vanishes where the type is a constant. */
+/* element.h - one element of any number type, as a double or as an integer. For the reference kernels and the rare
+ * places that access single elements; if the type is a constant the switch is free. */
 #ifndef LOCKSTEP_KERNELS_ELEMENT_H
 #define LOCKSTEP_KERNELS_ELEMENT_H
 

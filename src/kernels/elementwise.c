@@ -1,4 +1,4 @@
-/* elementwise.c - the elementwise kernels of the ISA in use. */
+/* elementwise.c - dispatch of the elementwise kernels. */
 #include "kernels/elementwise.h"
 
 #include "kernels/kernels.h"

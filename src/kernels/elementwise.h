@@ -1,8 +1,8 @@
 /* elementwise.h - functions of single elements over contiguous arrays, and conversions between number types.
  *
  * All inputs of a map have one number type; its result has the same, or is bool. Half types are computed in f32 and
- * rounded once. p[0] is the result, p[1] .. the inputs; an input may be the result itself. k holds up to two numbers
- * that the operator takes besides tensors. */
+ * rounded once. p[0] is the result, p[1] .. the inputs; an input may be the result itself. k holds up to two scalar
+ * arguments of the operator. */
 #ifndef LOCKSTEP_KERNELS_ELEMENTWISE_H
 #define LOCKSTEP_KERNELS_ELEMENTWISE_H
 
@@ -81,15 +81,15 @@ typedef void ls_map_fn(int64_t n, void *const *p, const double *k);
 typedef struct ls_dropout_rule {
     uint64_t seed, offset;
     double p; /* of being zeroed; the rest is multiplied by 1 / (1 - p) */
-    /* A bit per element from `first` on, in whole groups: where to note what is kept; what was noted before, so that
-     * nothing is drawn. NULL: neither. With one of them, `first` begins a group. */
+    /* A bit per element, starting at `first`, in whole groups. note: where to record which elements are kept; noted:
+     * use this record instead of drawing. NULL: neither. With either, `first` must begin a group. */
     uint8_t *note;
     const uint8_t *noted;
 } ls_dropout_rule;
 #define LS_DROPOUT_GROUP 256
 typedef void ls_dropout_fn(int64_t n, int64_t first, void *out, const void *x, const ls_dropout_rule *how);
 
-/* The four words of each of so many Philox blocks from `counter` on. */
+/* The four words of each of `blocks` Philox blocks, starting at `counter`. */
 typedef void ls_words_fn(int64_t blocks, uint64_t seed, uint64_t counter, uint32_t *word);
 
 /* out[c, r] = in[r, c] for elements of one size; strides of rows in elements. */
@@ -97,21 +97,21 @@ typedef void ls_transpose_fn(int64_t rows, int64_t columns, void *out, int64_t o
                              int64_t in_stride);
 
 typedef struct ls_elementwise {
-    ls_map_fn *map[LS_MAP_COUNT][LS_DTYPE_COUNT];       /* by type of the inputs; NULL: not for this type */
+    ls_map_fn *map[LS_MAP_COUNT][LS_DTYPE_COUNT];       /* by input type; NULL: type not supported */
     ls_map_fn *convert[LS_DTYPE_COUNT][LS_DTYPE_COUNT]; /* [from][to]; p[0] result, p[1] source */
     ls_map_fn *where[LS_DTYPE_COUNT];                   /* p[1] condition (bool), p[2], p[3] */
     ls_dropout_fn *dropout[LS_DTYPE_COUNT];             /* floating types */
-    ls_transpose_fn *transpose[LS_DTYPE_COUNT];         /* by any type of the right size */
+    ls_transpose_fn *transpose[LS_DTYPE_COUNT];         /* only the element size matters */
     ls_words_fn *words;
 } ls_elementwise;
 
 const ls_elementwise *ls_elementwise_kernels(void);
 
-/* What each ISA offers. */
+/* Tables per ISA. */
 extern const ls_elementwise ls_elementwise_ref, ls_elementwise_neon, ls_elementwise_neon_bf16, ls_elementwise_avx2,
     ls_elementwise_avx512, ls_elementwise_avx512_bf16;
 
-/* Word counts from which u = word >> 8 (24 bits) is "u / 2^24 >= p" exactly. */
+/* Threshold t such that u = word >> 8 (24 bits) satisfies u / 2^24 >= p exactly if u >= t. */
 static inline uint32_t ls_dropout_threshold(double p)
 {
     double scaled = p * 0x1p24;

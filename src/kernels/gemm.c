@@ -1,15 +1,15 @@
-/* gemm.c - matrix products: the choice of kernels, and the part of packing that is the same for all of them.
+/* gemm.c - matrix products: dispatch, and the part of packing common to all kernels.
  *
- * Kernels fill panels from whole blocks of numbers of their own type. Here lines are cut into such blocks: what is
- * missing at the edges comes from a block of zeros, what has another type goes through a small buffer in L1. */
+ * Kernels fill panels from whole blocks of their own type. Here lines are cut into such blocks: padding at the edges
+ * comes from a block of zeros, other types are converted through a small buffer in L1. */
 #include "kernels/gemm.h"
 
 #include "kernels/kernels.h"
 
 #include <string.h>
 
-#define CHUNK 128 /* numbers of a line that are packed at a time */
-#define STRIP 96  /* columns packed side by side: whole cache lines, but few panels, for they share cache sets */
+#define CHUNK 128 /* elements of a line packed at a time */
+#define STRIP 96  /* columns packed side by side: whole cache lines, but few panels, since they share cache sets */
 
 static const double zeros[CHUNK];
 
@@ -32,7 +32,7 @@ typedef struct packing {
     bool same_type;
 } packing;
 
-/* n bytes in few pieces of fixed size, which may overlap. */
+/* Copy n bytes in few pieces of fixed size, which may overlap. */
 static inline void copy_few(char *to, const char *from, int64_t n)
 {
     if (n >= 16) {
@@ -44,10 +44,10 @@ static inline void copy_few(char *to, const char *from, int64_t n)
     } else if (n >= 4) {
         memcpy(to, from, 4);
         memcpy(to + n - 4, from + n - 4, 4);
-    } else memcpy(to, from, 2); /* one number of two bytes */
+    } else memcpy(to, from, 2); /* one 2-byte element */
 }
 
-/* Numbers from `at` on of a line, in the panels' type: in place, or the valid ones in `buffer`. */
+/* Elements of a line starting at `at`, in the panels' type: in place, or the valid ones in `buffer`. */
 static inline const void *line_part(const packing *p, int64_t index, int64_t at, int64_t valid, bool in_place,
                                     void *buffer)
 {
@@ -60,7 +60,7 @@ static inline const void *line_part(const packing *p, int64_t index, int64_t at,
     return buffer;
 }
 
-/* The same numbers of a line that will be packed soon, on their way to the cache. */
+/* Prefetch the same elements of a line that will be packed soon. */
 static inline void prefetch_part(const packing *p, int64_t index, int64_t at, int64_t count)
 {
     const char *line = p->source->line[index];
@@ -69,7 +69,7 @@ static inline void prefetch_part(const packing *p, int64_t index, int64_t at, in
     for (int64_t byte = 0; byte < count * p->from_bytes; byte += 64) __builtin_prefetch(line + byte);
 }
 
-/* Buffers for `lines` parts of lines hold zeros where a part of `count` numbers has none to offer. */
+/* Zero the buffers of `lines` parts of lines where a part of `count` elements exceeds the valid ones. */
 static void clear_rest(const packing *p, char *buffer, int64_t lines, int64_t valid, int64_t count)
 {
     if (valid == count) return;
@@ -155,7 +155,7 @@ void ls_gemm_run_column(const ls_gemm_kernel *kernel, const ls_gemm_column *c)
     }
 }
 
-/* ---- choice ------------------------------------------------------------------------------------------------------ */
+/* ---- dispatch ---------------------------------------------------------------------------------------------------- */
 
 static ls_gemm_table tables[LS_ISA_COUNT];
 static const ls_family_field fields[] = {LS_FAMILY_FIELD(ls_gemm_table, f32),

@@ -1,4 +1,4 @@
-/* image.c - the choice of kernels on rows of pictures. */
+/* image.c - dispatch of the kernels on rows of pictures. */
 #include "kernels/image.h"
 
 #include "kernels/kernels.h"

@@ -9,14 +9,14 @@
 
 enum {
     LS_IMAGE_WEIGHT_BITS = 22,
-    LS_IMAGE_TAPS = 4,   /* taps along a row come in whole groups of these, the last ones with weight 0 */
-    LS_IMAGE_SLACK = 64, /* bytes behind a row that may be read, and for `across` written, without being used */
+    LS_IMAGE_TAPS = 4,   /* taps along a row are padded to a multiple of this, with weight 0 */
+    LS_IMAGE_SLACK = 64, /* bytes past a row that kernels may read, and `across` may write */
 };
 
-/* n pixels of y, each of `taps` pixels of x: pixel i begins at byte first[i] and has weights weight[i * taps ...]. */
+/* n pixels of y, each from `taps` pixels of x: pixel i starts at byte first[i] and has weights weight[i * taps ...]. */
 typedef void ls_image_across_fn(uint8_t *y, const uint8_t *x, const int32_t *first, const int32_t *weight, int64_t taps,
                                 int64_t n);
-/* n bytes of y, byte i of byte i of each of `taps` rows. */
+/* n bytes of y: byte i from byte i of each of `taps` rows. */
 typedef void ls_image_down_fn(uint8_t *y, const uint8_t *const *row, const int32_t *weight, int64_t taps, int64_t n);
 /* y = x / 255, correctly rounded. */
 typedef void ls_image_to_float_fn(float *y, const uint8_t *x, int64_t n);

@@ -1,4 +1,4 @@
-/* jpeg.c - the choice of kernels of the JPEG decoder. */
+/* jpeg.c - dispatch of the kernels of the JPEG decoder. */
 #include "kernels/jpeg.h"
 
 #include "kernels/kernels.h"

@@ -1,30 +1,28 @@
 /* jpeg.h - kernels of the JPEG decoder: blocks of coefficients to samples, samples to pixels.
  *
  * The arithmetic is that of libjpeg's accurate integer transform, its smooth ("fancy") enlargement of colour and its
- * conversion to RGB, so that pixels are the same whoever decodes. All ISAs give the same bytes. */
+ * conversion to RGB, so that pixels equal those of libjpeg. All ISAs give the same bytes. */
 #ifndef LOCKSTEP_KERNELS_JPEG_H
 #define LOCKSTEP_KERNELS_JPEG_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-enum {
-    LS_JPEG_SLACK = 64
-}; /* bytes behind a row that may be read, and behind the pixels written, without being used */
+enum { LS_JPEG_SLACK = 64 }; /* bytes past a row that kernels may read, and past the pixels that they may write */
 
-/* 8 x 8 samples, `pitch` bytes from row to row, of 64 coefficients, multiplied by their steps. Both in reading order.
- * From `used` on, counted along the diagonals as in files, coefficients are 0. */
+/* 8 x 8 samples, `pitch` bytes from row to row, from 64 coefficients, multiplied by their steps. Both in row-major
+ * order. Coefficients from index `used` on, in the zigzag order of files, are 0. */
 typedef void ls_jpeg_samples_fn(uint8_t *samples, size_t pitch, const int16_t *coefficients, const int16_t *steps,
                                 int used);
-enum { LS_JPEG_CORNER = 10 }; /* so many lie in the upper left quarter */
+enum { LS_JPEG_CORNER = 10 }; /* that many zigzag coefficients lie in the upper left 4 x 4 */
 /* The same picture in fewer samples: size x size, where size is 4, 2 or 1. */
 typedef void ls_jpeg_few_samples_fn(uint8_t *samples, size_t pitch, const int16_t *coefficients, const int16_t *steps,
                                     int size);
-/* 2n samples of n, each the sum of 3/4 of the nearest and 1/4 of the next. Reads x[-1] and x[n]. */
+/* 2n samples from n: each is 3/4 of the nearest plus 1/4 of the next. Reads x[-1] and x[n]. */
 typedef void ls_jpeg_widen_fn(uint8_t *y, const uint8_t *x, int64_t n);
-/* The same in both directions: rows count 3/4 (near) and 1/4 (far). Reads elements -1 and n of both. */
+/* The same in both directions: rows weigh 3/4 (near) and 1/4 (far). Reads elements -1 and n of both. */
 typedef void ls_jpeg_enlarge_fn(uint8_t *y, const uint8_t *near, const uint8_t *far, int64_t n);
-/* n pixels of brightness and two colour differences. */
+/* n pixels from luma and two chroma channels. */
 typedef void ls_jpeg_pixels_fn(uint8_t *rgb, const uint8_t *y, const uint8_t *cb, const uint8_t *cr, int64_t n);
 
 typedef struct ls_jpeg_table {

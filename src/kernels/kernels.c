@@ -1,4 +1,4 @@
-/* kernels.c - which ISA is in use, and the tables that follow from it. */
+/* kernels.c - the ISA in use, and the tables built for it. */
 #include "kernels/kernels.h"
 
 #include "base/config.h"
@@ -25,7 +25,7 @@ static ls_isa best_up_to(ls_isa cap)
     return (ls_isa)isa;
 }
 
-/* LOCKSTEP_ISA. What names nothing on this architecture is reported and does not cap. */
+/* The cap set by LOCKSTEP_ISA. Values unknown on this architecture are reported and ignored. */
 static ls_isa cap_in_environment(void)
 {
     const char *name = ls_config_text(LS_SETTING_ISA);
@@ -67,7 +67,7 @@ bool ls_isa_usable(ls_isa isa)
 
 ls_isa ls_isa_in_use(void)
 {
-    int isa = atomic_load_explicit(&in_use, memory_order_acquire); /* asked by every call: once it is known, at once */
+    int isa = atomic_load_explicit(&in_use, memory_order_acquire); /* the fast path of every call */
     if (isa >= 0) return (ls_isa)isa;
     ensure_detected();
     return (ls_isa)atomic_load(&in_use);
@@ -79,8 +79,8 @@ void ls_isa_cap(ls_isa isa)
     atomic_store(&in_use, (int)best_up_to(isa));
 }
 
-/* Entries of `offer` that are there replace those of `table`. Pointers to functions are moved as bytes, for they may
- * not be read as other pointers. */
+/* Non-NULL entries of `offer` replace those of `table`. Function pointers are copied as bytes, since they may not be
+ * accessed as object pointers. */
 static void overlay(char *table, const char *offer, size_t bytes)
 {
     static const char none[sizeof(void (*)(void))];

@@ -1,8 +1,8 @@
 /* kernels.h - which kernels this CPU runs: tables of functions on raw pointers, one table per ISA and family.
  *
- * Each family has a header (elementwise.h, gemm.h, ...) that declares its table type. Each ISA that has something to
- * offer for a family exports one const table; a NULL entry means "keep the lower one". At first use the reference
- * table is copied and overlaid, lowest ISA first, with every table that CPU and OS allow and LOCKSTEP_ISA permits. */
+ * Each family has a header (elementwise.h, gemm.h, ...) that declares its table type. An ISA with kernels for a family
+ * exports one const table; a NULL entry means "keep that of the lower ISA". At first use the reference table is copied
+ * and overlaid, lowest ISA first, with every table that CPU and OS allow and LOCKSTEP_ISA permits. */
 #ifndef LOCKSTEP_KERNELS_H
 #define LOCKSTEP_KERNELS_H
 
@@ -27,9 +27,9 @@ typedef enum ls_isa {
 } ls_isa;
 
 const char *ls_isa_name(ls_isa isa);
-/* True when this CPU and its OS can run it (says nothing about LOCKSTEP_ISA). */
+/* True if this CPU and its OS can run it, regardless of LOCKSTEP_ISA. */
 bool ls_isa_usable(ls_isa isa);
-/* The highest one in use: the best usable, capped by LOCKSTEP_ISA. A cap that names nothing known is reported once. */
+/* The highest ISA in use: the best usable one, capped by LOCKSTEP_ISA. An unknown cap is reported once. */
 ls_isa ls_isa_in_use(void);
 /* For tests: cap from now on, whatever LOCKSTEP_ISA says. LS_ISA_COUNT - 1 lifts the cap. Not while kernels run. */
 void ls_isa_cap(ls_isa isa);
@@ -48,7 +48,7 @@ void ls_isa_cap(ls_isa isa);
  *     }};
  *     const ls_vector_table *ls_vector_kernels(void) { return ls_family_table(&ls_family_vector); } */
 typedef struct ls_family_field {
-    const char *name; /* of a member of the table: one pointer or an array of them */
+    const char *name; /* of a table member: one pointer or an array of them */
     size_t offset, pointers;
 } ls_family_field;
 #define LS_FAMILY_FIELD(table, member)                                                                                 \
@@ -58,15 +58,15 @@ typedef struct ls_family_field {
 
 typedef struct ls_family {
     const char *name;
-    const ls_family_field *fields; /* all members of the table, for people who ask what was chosen */
+    const ls_family_field *fields; /* all table members, to report which kernels were chosen */
     int field_count;
     size_t bytes;                     /* of one table */
     void *tables;                     /* room for LS_ISA_COUNT finished tables, one per ISA that can be in use */
-    const void *offers[LS_ISA_COUNT]; /* what each ISA brings; NULL: nothing */
+    const void *offers[LS_ISA_COUNT]; /* table of each ISA; NULL: none */
     atomic_bool ready[LS_ISA_COUNT];  /* which of `tables` are finished */
 } ls_family;
 
-/* All families, each defined in the file of its name. */
+/* All families, each defined in the file of the same name. */
 #define LS_FAMILY_LIST(LS_FAMILY)                                                                                      \
     LS_FAMILY(attention)                                                                                               \
     LS_FAMILY(combine)                                                                                                 \
@@ -83,10 +83,10 @@ typedef struct ls_family {
 LS_FAMILY_LIST(LS_FAMILY)
 #undef LS_FAMILY
 
-/* Which ISA brought a pointer of a family's table; LS_ISA_COUNT when there is none. */
+/* The ISA that supplied a pointer of a family's table; LS_ISA_COUNT if it is NULL. */
 ls_isa ls_family_source(ls_family *family, const ls_family_field *field, size_t pointer);
 
-/* The finished table for the ISA in use. Cheap after the first time; from any thread. */
+/* The finished table for the ISA in use. Cheap after the first call; thread-safe. */
 const void *ls_family_table(ls_family *family);
 
 #endif

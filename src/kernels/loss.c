@@ -1,4 +1,4 @@
-/* loss.c - the kernels of losses in use. */
+/* loss.c - dispatch of the loss kernels. */
 #include "kernels/loss.h"
 
 #include "kernels/kernels.h"

@@ -1,4 +1,4 @@
-/* loss.h - kernels of losses, on one row at a time.
+/* loss.h - loss kernels, one row at a time.
  *
  * Rows are of `dtype` (f16, bf16, f32, f64); losses and coefficients are of the compute type: f64 for f64, else f32. */
 #ifndef LOCKSTEP_KERNELS_LOSS_H
@@ -6,8 +6,8 @@
 
 #include "kernels/element.h"
 
-/* dx[c] = exp(x[c] - lse) scale - weight[c] smooth: the gradient of cross entropy but for its target class.
- * weight [n]: absent, it is 1 everywhere. */
+/* dx[c] = exp(x[c] - lse) scale - weight[c] smooth: the gradient of cross entropy except at its target class. weight
+ * [n]: all 1 if absent. */
 typedef struct ls_cross_entropy_slope {
     ls_dtype dtype;
     int64_t n;
@@ -24,7 +24,7 @@ typedef struct ls_pointwise_loss {
     ls_dtype dtype;
     int64_t n;
     const void *x, *t;
-    const void *weight, *pos_weight; /* bce only; absent, they are 1 */
+    const void *weight, *pos_weight; /* bce only; 1 if absent */
     double beta;
     void *loss;        /* forward: [n], may be absent */
     const void *dloss; /* backward: [n], absent: 1 */

@@ -1,4 +1,4 @@
-/* norm.c - the kernels of normalisation in use. */
+/* norm.c - dispatch of the normalisation kernels. */
 #include "kernels/norm.h"
 
 #include "kernels/kernels.h"

@@ -1,7 +1,7 @@
 /* norm.h - kernels of batch, layer and group normalisation.
  *
  * Rows x, y, dy, ... are of `dtype` (f16, bf16, f32, f64). Everything else is of the compute type: f64 for f64, else
- * f32. An absent operand is NULL. Statistics come from the MOMENTS folds of reduce.h where they are not made here. */
+ * f32. An absent operand is NULL. Statistics not computed here come from the MOMENTS folds of reduce.h. */
 #ifndef LOCKSTEP_KERNELS_NORM_H
 #define LOCKSTEP_KERNELS_NORM_H
 
@@ -14,7 +14,7 @@ typedef struct ls_picked_rows {
     ls_dtype dtype;
     int64_t rows, n;
     int tables;                              /* 1 .. LS_PICKED_TABLES */
-    const void *const *at[LS_PICKED_TABLES]; /* of each table: [rows], where n elements of the sum lie */
+    const void *const *at[LS_PICKED_TABLES]; /* of each table: [rows] pointers to n elements */
     ls_matrix sum;
 } ls_picked_rows;
 
@@ -23,8 +23,8 @@ typedef struct ls_layer_norm_rows {
     ls_dtype dtype;
     int64_t rows, n;
     ls_matrix x, residual, y;
-    ls_matrix sum; /* where s, rounded to `dtype`, is stored before it is normalised; with a residual only */
-    const void *weight, *bias; /* [n], always there */
+    ls_matrix sum;             /* receives s, rounded to `dtype`, before it is normalised; with a residual only */
+    const void *weight, *bias; /* [n], required */
     void *mean, *rstd;         /* [rows] */
     double epsilon;
 } ls_layer_norm_rows;
@@ -37,14 +37,14 @@ typedef struct ls_layer_norm_grad_rows {
     ls_matrix dy, x, dx;
     ls_matrix more;          /* may be dx itself */
     const void *mean, *rstd; /* [rows] */
-    const void *weight;      /* [n], always there */
+    const void *weight;      /* [n], required */
     void *dweight, *dbias;   /* [n], both or neither */
 } ls_layer_norm_grad_rows;
 
-/* The rest works on rows whose coefficients are one number each (step 0) or one number per column (step 1). A mask has
- * a bit per number of its row, the first one lowest, in whole words of 64; its pitch counts bytes. */
+/* The rest works on rows whose coefficients are one value each (step 0) or one per column (step 1). A mask has a bit
+ * per element of its row, lowest bit first, in whole 64-bit words; its pitch counts bytes. */
 
-/* y = x scale + shift + residual, then relu where asked for; mask: where that was given a positive number. */
+/* y = x scale + shift + residual, then relu if requested; mask: set where the input of relu was positive. */
 typedef struct ls_norm_apply {
     ls_dtype dtype;
     int64_t rows, n, step;

@@ -1,4 +1,4 @@
-/* optim.c - the optimiser kernels of the ISA in use, and the numbers they take. */
+/* optim.c - dispatch of the optimiser kernels, and their coefficients. */
 #include "kernels/optim.h"
 
 #include "kernels/kernels.h"

@@ -1,10 +1,10 @@
-/* optim.h - one step of an optimiser over contiguous arrays, in one pass; and what loss scaling and clipping need. */
+/* optim.h - one optimiser step over contiguous arrays, in one pass; and the kernels of loss scaling and clipping. */
 #ifndef LOCKSTEP_KERNELS_OPTIM_H
 #define LOCKSTEP_KERNELS_OPTIM_H
 
 #include <lockstep/plugin.h>
 
-/* The numbers of a step, made once per call from ls_attrs. Operations come in the order PyTorch does them. */
+/* Coefficients of a step, computed once per call from ls_attrs. Operations are in the order of PyTorch. */
 typedef struct ls_adam {
     double gradient_sign;    /* -1 to maximise */
     double l2_decay;         /* gradient += l2_decay * p */
@@ -32,7 +32,7 @@ typedef void ls_adam_fn(int64_t n, void *p, void *m, void *v, const void *g, con
 typedef void ls_sgd_fn(int64_t n, void *p, void *buffer, const void *g, const ls_sgd *how);
 /* Sum of squares, accumulated in f64. */
 typedef double ls_squares_fn(int64_t n, const void *x);
-/* g *= factor; true when all were finite before. */
+/* g *= factor; true if all were finite before. */
 typedef bool ls_unscale_fn(int64_t n, void *g, double factor);
 
 typedef struct ls_optim_kernels {
@@ -44,7 +44,7 @@ typedef struct ls_optim_kernels {
 
 const ls_optim_kernels *ls_optim_kernels_in_use(void);
 
-/* What each ISA offers. */
+/* Tables per ISA. */
 extern const ls_optim_kernels ls_optim_ref, ls_optim_neon, ls_optim_neon_bf16, ls_optim_avx2, ls_optim_avx512,
     ls_optim_avx512_bf16;
 

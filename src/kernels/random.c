@@ -1,5 +1,5 @@
-/* random.c - normal numbers by the method of Box and Muller, four pairs at a time on vectors that every compiler can
- * map to its baseline. No fused multiply-add anywhere: results must not depend on whether the CPU has one. */
+/* random.c - normally distributed numbers by the Box-Muller method, four pairs at a time on vectors that every compiler
+ * can map to its baseline. No fused multiply-add: results must not depend on whether the CPU has one. */
 #include "kernels/random.h"
 
 #include <string.h>
@@ -53,7 +53,8 @@ void ls_random_normal(int64_t n, float *out, const uint32_t *word)
         memcpy(&high, word + i + 4, sizeof high);
         vu first = __builtin_shufflevector(low, high, 0, 2, 4, 6);
         vu second = __builtin_shufflevector(low, high, 1, 3, 5, 7);
-        vf above_zero = __builtin_convertvector((vi)(first >> 8) + 1, vf) * 0x1p-24f; /* (0, 1]: has a logarithm */
+        vf above_zero = __builtin_convertvector((vi)(first >> 8) + 1, vf) * 0x1p-24f; /* (0, 1]: so that the logarithm
+                                                                                       * is finite */
         vf turn = __builtin_convertvector((vi)(second >> 8), vf) * 0x1p-24f;
         vf square = log_of(above_zero) * -2.0f, radius, sine, cosine;
         for (int lane = 0; lane < 4; lane++) radius[lane] = __builtin_sqrtf(square[lane]);

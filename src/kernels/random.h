@@ -1,7 +1,7 @@
 /* random.h - random numbers with a distribution, from the words of base/rng.h.
  *
- * One portable form, built from additions, multiplications, divisions and square roots in f32 that every CPU rounds
- * alike: a seed gives the same numbers on every machine. */
+ * One portable form, built from additions, multiplications, divisions and square roots in f32, which every CPU rounds
+ * identically: a seed gives the same numbers on every machine. */
 #ifndef LOCKSTEP_KERNELS_RANDOM_H
 #define LOCKSTEP_KERNELS_RANDOM_H
 

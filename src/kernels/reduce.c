@@ -1,4 +1,4 @@
-/* reduce.c - the kernels of folds in use. */
+/* reduce.c - dispatch of the fold kernels. */
 #include "kernels/reduce.h"
 
 #include "kernels/kernels.h"

@@ -1,9 +1,9 @@
 /* reduce.h - kernels that fold many numbers into few.
  *
- * A fold starts afresh on every call and gives its result in a wide type: double for floating types, int64_t for
- * integers and bool, so that results of parts can be merged without loss. MOMENTS gives the mean and, through m2, the
- * sum of squared deviations from it; the others ignore m2. Within a call, f32 partial sums stay short (hundreds of
- * terms), which keeps the error of a whole sum near one rounding. MAX and MIN are NaN when any element is.
+ * Every call starts a new fold and returns its result in a wide type: double for floating types, int64_t for integers
+ * and bool, so that results of parts can be merged without loss. MOMENTS gives the mean and, through m2, the sum of
+ * squared deviations from it; the others ignore m2. Within a call, f32 partial sums stay short (hundreds of terms),
+ * which keeps the error of a whole sum near one rounding. MAX and MIN are NaN if any element is.
  * SQUARES and MOMENTS are for floating types only. */
 #ifndef LOCKSTEP_KERNELS_REDUCE_H
 #define LOCKSTEP_KERNELS_REDUCE_H
@@ -25,8 +25,8 @@ typedef void ls_summary_run_fn(ls_dtype dtype, const void *x, int64_t n, void *v
 typedef void ls_summary_columns_fn(ls_dtype dtype, const void *x, int64_t rows, int64_t pitch, int64_t n, void *value,
                                    double *m2);
 
-#define LS_SUMMARY_ROWS 256     /* at most so many rows per call of a columns kernel */
-#define LS_SUMMARY_COLUMNS 1024 /* and so many columns */
+#define LS_SUMMARY_ROWS 256     /* most rows per call of a columns kernel */
+#define LS_SUMMARY_COLUMNS 1024 /* most columns */
 
 typedef struct ls_reduce_kernels {
     ls_summary_run_fn *run[LS_DTYPE_COUNT][LS_SUMMARY_COUNT];

@@ -1,14 +1,14 @@
 /* simd.h - vectors as wide as the translation unit is compiled for, in one vocabulary for every ISA.
  *
  * A kernel body written once on top of this header (src/kernels/<family>.inc) is included by one file per ISA folder.
- * Types are GCC vector extensions, so + - * / < == & << work on them directly; the functions below are what these
- * operators cannot say. Comparisons give all-ones or all-zeros lanes as ls_vi.
+ * Types are GCC vector extensions, so + - * / < == & << work on them directly; the functions below do what these
+ * operators cannot. Comparisons give all-ones or all-zeros lanes as ls_vi.
  *
  *     ls_vf x = ls_vf_load(p);
  *     ls_vf_store(q, ls_vf_select(x > 0.0f, x, x * slope));
  *
  * Nothing here needs alignment beyond that of the element. Fused multiply-add is always written out: all kernels are
- * compiled with -ffp-contract=off, so what is computed does not depend on the compiler's taste.
+ * compiled with -ffp-contract=off, so results do not depend on the compiler's choices.
  *
  * Each ISA folder's simd.h supplies, under the same names, the handful of operations that take an instruction:
  *   ls_vf_fma(a, b, c)        a * b + c, rounded once
@@ -50,7 +50,7 @@
 #define LS_VF_LANES (LS_SIMD_BYTES / 4) /* of ls_vf, ls_vi, ls_vu */
 #define LS_VD_LANES (LS_SIMD_BYTES / 8) /* of ls_vd, ls_vl */
 
-/* Inlined even where the optimiser would think a polynomial too long: its constants must stay in registers. */
+/* Inlined even where the optimiser finds a polynomial too long: its constants must stay in registers. */
 #define LS_SIMD static inline __attribute__((always_inline, unused))
 
 typedef float ls_vf __attribute__((vector_size(LS_SIMD_BYTES)));
@@ -61,11 +61,11 @@ typedef int64_t ls_vl __attribute__((vector_size(LS_SIMD_BYTES)));
 typedef uint16_t ls_vh __attribute__((vector_size(LS_SIMD_BYTES / 2))); /* as many 16-bit lanes as ls_vf has */
 typedef uint8_t ls_vb __attribute__((vector_size(LS_SIMD_BYTES / 4)));  /* as many bytes as ls_vf has lanes */
 
-/* ---- all lanes alike -------------------------------------------------------------------------------------------- */
+/* ---- all lanes equal -------------------------------------------------------------------------------------------- */
 
 LS_SIMD ls_vf ls_vf_set(float x)
 {
-    return x - (ls_vf){0}; /* minus keeps the sign of a negative zero */
+    return x - (ls_vf){0}; /* subtraction keeps the sign of a negative zero */
 }
 
 LS_SIMD ls_vi ls_vi_set(int32_t x)
@@ -160,7 +160,7 @@ LS_SIMD ls_vu ls_vf_bf16_bits(ls_vf x)
     return (rounded & ~nan) | ((high | 0x40u) & nan);
 }
 
-/* Those with even numbers and those with odd ones: no lane has to cross. */
+/* The even and the odd elements: no element changes lanes. */
 LS_SIMD void ls_vf_split_even_odd(ls_vu x, ls_vf v[2])
 {
     v[0] = (ls_vf)(x << 16);

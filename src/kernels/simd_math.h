@@ -44,9 +44,9 @@ LS_SIMD ls_vf ls_vf_exp2_int(ls_vi n)
 /* exp(r) - 1 where x = n ln 2 + r, |r| <= ln 2 / 2. */
 LS_SIMD ls_vf ls_vf_expm1_reduced(ls_vf x, ls_vi *n)
 {
-    const float round = 0x1.8p23f; /* its neighbours are 1 apart: a sum with it is a whole number, in its low bits */
+    const float round = 0x1.8p23f; /* floats of this size are 1 apart: adding it leaves an integer in the low bits */
     ls_vf sum = ls_vf_fma(x, ls_vf_set(1.44269504f), ls_vf_set(round)), whole = sum - round;
-    ls_vf r = ls_vf_fma(whole, ls_vf_set(-0x1.62e4p-1f), x); /* exact: the constant has 14 bits */
+    ls_vf r = ls_vf_fma(whole, ls_vf_set(-0x1.62e4p-1f), x); /* exact, since the constant has 14 bits */
     r = ls_vf_fma(whole, ls_vf_set(-0x1.7f7d1cp-20f), r);
     ls_vf rr = r * r;
     ls_vf high = ls_vf_fma(r, ls_vf_set(0.00836891774f), ls_vf_set(0.041666206f));
@@ -65,7 +65,7 @@ LS_SIMD ls_vf ls_vf_exp(ls_vf x)
     return y * ls_vf_exp2_int(half) * ls_vf_exp2_int(n - half);
 }
 
-/* exp(x) for x <= 0, cheaper: what is below the normal numbers (x < -87.3) becomes 0. For softmax and attention. */
+/* exp(x) for x <= 0, cheaper: results below the normal range (x < -87.3) become 0. For softmax and attention. */
 LS_SIMD ls_vf ls_vf_exp_negative(ls_vf x)
 {
     ls_vi n, lives = x > -87.33f, is_nan = x != x;
@@ -89,7 +89,7 @@ LS_SIMD ls_vf ls_vf_expm1(ls_vf x)
 /* Natural logarithm: 0 gives -infinity, negative numbers NaN. */
 LS_SIMD ls_vf ls_vf_log(ls_vf x)
 {
-    ls_vi small = x < 0x1p-126f; /* subnormal (or no positive number at all): made normal first */
+    ls_vi small = x < 0x1p-126f; /* subnormal, zero or negative: scaled to be normal first */
     ls_vf scaled = ls_vf_select(small, x * 0x1p24f, x);
     /* x = 2^n (1 + f) with 1 + f in [sqrt(1/2), sqrt(2)) */
     ls_vi bits = (ls_vi)((ls_vu)scaled - 0x3f3504f3u); /* unsigned: no overflow for negative x */
@@ -161,7 +161,7 @@ LS_SIMD ls_vf ls_vf_gelu_slope(ls_vf x)
     p = ls_vf_fma(u.x4, p, ls_vf_terms4(u, -0.057724949f, 0.0650513619f, -0.0696073994f, 0.0699240416f));
     p = ls_vf_fma(u.x4, p, ls_vf_terms4(u, -0.0616574809f, 0.048635792f, -0.0461964831f, 0.0501644351f));
     p += 0.121998779f;
-    ls_vf flat = ls_vf_copysign(ls_vf_set(0.5f), x); /* not by clamping: gelu' overshoots 1 before it gets there */
+    ls_vf flat = ls_vf_copysign(ls_vf_set(0.5f), x); /* not by clamping x, because gelu' overshoots 1 */
     return 0.5f + ls_vf_select(ls_vf_abs(x) > 5.8f, flat, x * p);
 }
 
@@ -190,7 +190,7 @@ LS_SIMD ls_vf ls_vf_gelu_tanh_slope(ls_vf x)
     ls_vf inner_slope = ls_vf_fma(xx, ls_vf_set(0.214064448818f), ls_vf_set(1.59576912161f));
     ls_vf e = ls_vf_exp(-inner), s = 1.0f / (1.0f + e);
     ls_vf curve = s * (s * e) * x * inner_slope;        /* s e is 1 - s without cancellation */
-    return s + ls_vf_keep(ls_vf_abs(x) < 10.0f, curve); /* far out it is 0 * infinity */
+    return s + ls_vf_keep(ls_vf_abs(x) < 10.0f, curve); /* for large |x| it would be 0 * infinity */
 }
 
 LS_SIMD ls_vf ls_vf_silu(ls_vf x)

@@ -5,14 +5,14 @@
 #include "base/rng.h"
 #include "kernels/simd.h"
 
-/* Random words in element order: the four of the block at `counter`, then of the next, ... They are made for four
- * vectors of counters at a time, which hides the latency of ten rounds that depend on each other. */
+/* Random words in element order: the four of the block at `counter`, then of the next, ... They are generated for four
+ * vectors of counters at a time, which hides the latency of ten dependent rounds. */
 #define LS_PHILOX_VECTORS 16
 typedef struct ls_vphilox {
     ls_vu word[LS_PHILOX_VECTORS];
 } ls_vphilox;
 
-#ifdef LS_SIMD_PHILOX_COUNTERS /* the ISA has a better way, so many counters at a time */
+#ifdef LS_SIMD_PHILOX_COUNTERS /* the ISA has a faster version, for this many counters at a time */
 
 LS_SIMD ls_vphilox ls_vu_philox(uint64_t seed, uint64_t counter)
 {
@@ -60,7 +60,7 @@ LS_SIMD void ls_vu_philox_round(ls_vu c[4], ls_vu k0, ls_vu k1)
     ls_vu high0, high1;
     ls_vu low0 = ls_vu_mul_wide(c[0], ls_vu_set(0xD2511F53u), &high0);
     ls_vu low1 = ls_vu_mul_wide(c[2], ls_vu_set(0xCD9E8D57u), &high1);
-    c[0] = high1 ^ (c[1] ^ k0); /* the inner operation does not wait for the product */
+    c[0] = high1 ^ (c[1] ^ k0); /* the inner xor need not wait for the product */
     c[2] = high0 ^ (c[3] ^ k1);
     c[1] = low1;
     c[3] = low0;

@@ -1,14 +1,14 @@
 /* simd_rows.h - rows of f32, bf16 or f16 read and written as f32 vectors, for kernel bodies that serve all three.
  *
- * `type` is a constant wherever these are called, and so is `lanes` but at the end of a row: after inlining, one load
- * or store is left. */
+ * Callers pass `type` as a constant, and `lanes` too except at the end of a row: after inlining, one load or store
+ * remains. */
 #ifndef LOCKSTEP_KERNELS_SIMD_ROWS_H
 #define LOCKSTEP_KERNELS_SIMD_ROWS_H
 
 #include "kernels/element.h"
 #include "kernels/simd.h"
 
-/* Unroll the loop that follows, whose number of rounds is a small constant. */
+/* Unroll the following loop, whose trip count is a small constant. */
 #if defined(__clang__)
 #define LS_UNROLL _Pragma("unroll")
 #else
@@ -45,9 +45,9 @@ LS_SIMD void ls_vf_put(ls_dtype type, void *data, int64_t i, ls_vf x, int64_t la
     }
 }
 
-/* Run statements for every vector of a row of n elements: `i` is its first element, `lanes` how many it has (fewer than
- * LS_VF_LANES at the end only), and `u` counts 0 .. 3 where vectors come four at a time, so that sums can be kept in
- * four parts that do not wait for each other; at the end it is 0. */
+/* Run statements for every vector of a row of n elements: `i` is its first element, `lanes` its length (less than
+ * LS_VF_LANES only at the end), and `u` counts 0 .. 3 while vectors come four at a time, so that sums can be kept in
+ * four independent parts; at the end it is 0. */
 #define LS_EACH_VECTOR(i, lanes, u, n, ...)                                                                            \
     LS_EACH_FOUR(                                                                                                      \
         first_, lanes, count_, n, LS_UNROLL for (int u = 0; u < count_; u++) {                                         \
@@ -97,9 +97,9 @@ LS_SIMD void ls_vf_put4(ls_dtype type, void *data, int64_t i, const ls_vf *v, in
     LS_UNROLL for (int u = 0; u < count; u++) ls_vf_put(type, data, i + u * LS_VF_LANES, v[u], lanes);
 }
 
-/* Have what lies `ahead` bytes after element i brought to the L2 cache. For kernels that pass over rows more than once,
- * or over many at a time: hardware does not see where they will go on. */
-#define LS_AHEAD 16384 /* bytes: some rows, later than memory takes to answer */
+/* Prefetch into L2 what lies `ahead` bytes after element i. For kernels that pass over rows more than once, or over
+ * many at a time, where hardware cannot predict the next address. */
+#define LS_AHEAD 16384 /* bytes: a few rows, more than the memory latency */
 
 LS_SIMD void ls_read_ahead(ls_dtype type, const void *data, int64_t i, int64_t ahead)
 {

@@ -1,4 +1,4 @@
-/* softmax.c - the kernels of softmax in use. */
+/* softmax.c - dispatch of the softmax kernels. */
 #include "kernels/softmax.h"
 
 #include "kernels/kernels.h"

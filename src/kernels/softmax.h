@@ -1,4 +1,4 @@
-/* softmax.h - kernels of softmax and log softmax on rows.
+/* softmax.h - softmax and log softmax kernels on rows.
  *
  * Rows are of `dtype` (f16, bf16, f32, f64), n > 0. A row whose largest element is infinite gives NaN, as in
  * PyTorch. */

@@ -1,5 +1,5 @@
-/* attention.c - attention and its gradient against the definition in double,
- * finite differences and PyTorch's numbers. */
+/* attention.c - attention and its gradient, checked against the definition in double, finite differences and
+ * PyTorch. */
 #include "device/cpu/cpu.h"
 
 #include "base/memory.h"
@@ -36,7 +36,7 @@ enum { Q, K, V, O, LSE, MASK, D_O, DQ, DK, DV, KEPT, LENGTHS, TENSORS };
 
 typedef struct tensors {
     ls_operand x[TENSORS];
-    size_t numbers[TENSORS]; /* in the memory of each */
+    size_t numbers[TENSORS]; /* elements in the memory of each */
 } tensors;
 
 /* ---- Tensors ---------------------------------------------------------------------------------------------------- */
@@ -102,13 +102,13 @@ static void make_mask(tensors *t, const setup *s)
     }
 }
 
-/* Of sequence b: from nothing at all to full length. */
+/* The length of sequence b: from 0 to full. */
 static int64_t length_of(const setup *s, int64_t b)
 {
     return s->lengths && s->batch > 1 ? b * s->keys / (s->batch - 1) : s->keys;
 }
 
-/* Lengths, and NaN in all that lies beyond them. */
+/* Set lengths, and NaN in everything beyond them. */
 static void make_lengths(tensors *t, const setup *s)
 {
     static const int inputs[] = {Q, K, V, D_O};
@@ -278,7 +278,7 @@ static void drop_truth(truth *r)
 static void compare(const char *name, const ls_operand *x, const double *want, double tolerance, const setup *s)
 {
     int64_t n = 0, columns = x->ndim == 4 ? x->dim[3] : 1;
-    double worst = 0, largest = x->ndim == 3 ? 1 : 1e-3; /* logarithms are right to the absolute */
+    double worst = 0, largest = x->ndim == 3 ? 1 : 1e-3; /* logarithms need absolute accuracy */
     bool wild = false;
     for (int64_t a = 0; a < x->dim[0]; a++)
         for (int64_t b = 0; b < x->dim[1]; b++)
@@ -380,7 +380,7 @@ static void dropout_draws_by_element(void)
     on_every_isa((setup){1, 3, 3, 9, 21, 8, 8, .dropout = 0.5});
 }
 
-/* What lies beyond the end of a sequence is NaN here and must not be read; its results are 0. */
+/* Everything beyond the end of a sequence is NaN here and must not be read; its results are 0. */
 static void sequences_end_at_their_length(void)
 {
     on_every_isa((setup){3, 2, 2, 40, 40, 16, 16, .lengths = true});
@@ -420,7 +420,7 @@ static void empty_tensors_are_fine(void)
     check_setup((setup){2, 2, 2, 4, 4, 8, 0, .mask = NO_MASK});
 }
 
-/* Each gradient alone and on any number of threads is the same to the last bit. */
+/* Each gradient, computed alone and on any number of threads, is the same to the last bit. */
 static void cutting_changes_nothing(void)
 {
     static const ls_dtype dtypes[] = {LS_F64, LS_F32, LS_BF16};
@@ -448,8 +448,8 @@ static void cutting_changes_nothing(void)
     }
 }
 
-/* Whichever workers the tasks fall to, after the first call the system is not asked for memory again. */
-static void memory_does_not_depend_on_who_comes_first(void)
+/* Whichever workers get the tasks, after the first call no memory is requested from the system. */
+static void memory_does_not_depend_on_which_worker_comes_first(void)
 {
     setup s = {1, 3, 3, 300, 250, 16, 16, LS_BF16, NO_MASK, .by_steps = true};
     tensors t;
@@ -561,7 +561,7 @@ int main(int argc, char **argv)
     CHECK_RUN(a_length_out_of_range_is_named);
     CHECK_RUN(empty_tensors_are_fine);
     CHECK_RUN(cutting_changes_nothing);
-    CHECK_RUN(memory_does_not_depend_on_who_comes_first);
+    CHECK_RUN(memory_does_not_depend_on_which_worker_comes_first);
     CHECK_RUN(gradient_is_the_slope);
     CHECK_RUN(equals_pytorch);
     return check_done();

@@ -11,7 +11,7 @@ typedef struct conv_case {
 } conv_case;
 
 static const conv_case cases[] = {
-    {2, 3, 5, 9, 10, 1, {3, 3}, {1, 1}, {1, 1}, {1, 1}},   /* few channels: kernel rows together */
+    {2, 3, 5, 9, 10, 1, {3, 3}, {1, 1}, {1, 1}, {1, 1}},   /* few channels: kernel rows joined */
     {1, 3, 8, 15, 13, 1, {7, 7}, {2, 2}, {3, 3}, {1, 1}},  /* the stem */
     {2, 20, 17, 6, 7, 1, {3, 3}, {1, 1}, {1, 1}, {1, 1}},  /* channels not a multiple of anything */
     {1, 16, 24, 8, 9, 1, {3, 3}, {2, 2}, {1, 1}, {1, 1}},  /* phases */
@@ -76,7 +76,8 @@ static void each_product(const conv_tensors *t, void (*visit)(void *, int64_t x,
                         }
 }
 
-/* What one of the three tensors must become, given the other two; and the sizes of what was summed, for tolerances. */
+/* The expected value of one of the three tensors, given the other two; and the magnitude of what was summed, for
+ * tolerances. */
 typedef struct expectation {
     const conv_tensors *t;
     int which; /* 0: y, 1: x, 2: w */
@@ -179,8 +180,8 @@ static void larger_images(void)
         }
 }
 
-/* Pixels that are multiplied where they lie: whole images and bands of one, borders of every width, kernel rows as one
- * line, and rows of points that end in the middle of a tile. */
+/* Pixels multiplied in place: whole images and bands of one, borders of every width, kernel rows as one line, and rows
+ * of points that end in the middle of a tile. */
 static void pixels_in_place(void)
 {
     static const conv_case direct[] = {

@@ -5,7 +5,7 @@
 
 #include <float.h>
 
-/* ---- what each operator means ------------------------------------------------------------------------------------ */
+/* ---- definition of each operator --------------------------------------------------------------------------------- */
 
 static double sigmoid(double x)
 {
@@ -116,7 +116,7 @@ static const op_case cases[] = {
 #define CASES (sizeof cases / sizeof *cases)
 #define EACH_CASE(c) for (const op_case *c = cases; c < cases + CASES; c++)
 
-/* Where the two numbers of an operator go. */
+/* Attributes of the two scalars of an operator. */
 static ls_attrs attrs_of(ls_opcode op, double a, double b)
 {
     ls_attrs attrs = {.scalar = {a}};
@@ -264,7 +264,7 @@ static void threads_share_large_tensors(void)
     lift_caps();
 }
 
-static void numbers_mix_and_convert(void)
+static void types_mix_and_convert(void)
 {
     operand y = operand_new(LS_F32, LS_SHAPE(3, 300), PLAIN), a = operand_new(LS_BF16, LS_SHAPE(3, 300), REVERSED),
             b = operand_new(LS_I32, LS_SHAPE(300), PLAIN);
@@ -278,13 +278,15 @@ static void numbers_mix_and_convert(void)
     operand_free(&b);
 }
 
-static void special_values_go_through(void)
+static void special_values_pass_through(void)
 {
     const float inf = INFINITY, x[] = {NAN, inf, -inf, 0.0f, -0.0f, FLT_MAX, -FLT_MAX, 0x1p-149f};
     enum { N = sizeof x / sizeof *x };
     EACH_ISA(isa) EACH_CASE(c)
     {
-        if (c->op == LS_OP_silu || c->op == LS_OP_gelu || c->op == LS_OP_silu_grad) continue; /* NaN or 0 far out */
+        if (c->op == LS_OP_silu || c->op == LS_OP_gelu || c->op == LS_OP_silu_grad)
+            continue; /* NaN or 0 for large
+                                                                                               * inputs */
         if (c->op == LS_OP_gelu_grad || c->op == LS_OP_elu_grad || c->op == LS_OP_softplus) continue;
         float y[N] = {0};
         uint8_t truth[N] = {0};
@@ -330,7 +332,7 @@ static void gelu_has_a_tanh_form(void)
     lift_caps();
 }
 
-static void powers_of_usual_exponents(void)
+static void common_exponents_are_exact(void)
 {
     const double exponents[] = {2, 3, 0.5, -0.5, -1, 1, 0, 2.5};
     operand x = operand_new(LS_F32, LS_SHAPE(13), PLAIN), y = operand_new(LS_F32, LS_SHAPE(13), PLAIN);
@@ -353,7 +355,7 @@ static void powers_of_usual_exponents(void)
     operand_free(&j);
 }
 
-static void whole_numbers_scale_exactly(void)
+static void integers_scale_exactly(void)
 {
     int64_t x[3] = {(1ll << 60) + 1, -5, 7}, y[3];
     ls_operand in = {.data = x, .dtype = LS_I64, .ndim = 1, .dim = {3}, .stride = {1}}, out = in;
@@ -437,7 +439,7 @@ static void dropout_does_not_depend_on_threads(void)
     lift_caps();
 }
 
-/* Another seed in the second call would drop other elements, if it drew. */
+/* With another seed the second call would drop other elements, if it drew any. */
 static void noted_dropout_is_not_drawn_again(void)
 {
     enum { N = 70001 };
@@ -474,7 +476,7 @@ static void wrong_types_are_refused(void)
     operand x = operand_new(LS_I32, LS_SHAPE(3), PLAIN);
     ls_call call = {.op = LS_OP_exp, .n_in = 1, .n_out = 1, .in = {&x.view}, .out = {&x.view}};
     CHECK(ls_cpu_run(&call, &why) == LS_ERR_DTYPE);
-    CHECK_TEXT(why.text, "exp does not take i32");
+    CHECK_TEXT(why.text, "exp does not support i32");
     operand_free(&x);
 }
 
@@ -485,11 +487,11 @@ int main(int argc, char **argv)
     CHECK_RUN(all_layouts);
     CHECK_RUN(second_input_broadcasts);
     CHECK_RUN(threads_share_large_tensors);
-    CHECK_RUN(numbers_mix_and_convert);
-    CHECK_RUN(special_values_go_through);
+    CHECK_RUN(types_mix_and_convert);
+    CHECK_RUN(special_values_pass_through);
     CHECK_RUN(gelu_has_a_tanh_form);
-    CHECK_RUN(powers_of_usual_exponents);
-    CHECK_RUN(whole_numbers_scale_exactly);
+    CHECK_RUN(common_exponents_are_exact);
+    CHECK_RUN(integers_scale_exactly);
     CHECK_RUN(where_chooses);
     CHECK_RUN(dropout_follows_the_counter);
     CHECK_RUN(dropout_does_not_depend_on_threads);

@@ -1,4 +1,4 @@
-/* index.c - picking and adding by index, against loops over logical positions. */
+/* index.c - gathering and adding by index, checked against loops over logical positions. */
 #include "operands.h"
 
 /* i64 or i32 numbers in [0, limit). */
@@ -106,7 +106,7 @@ static void scatter(int c, ls_dtype dtype, placement how)
     operand y = operand_new(dtype, elements[c].x, (placement)((how + 1) % LAYOUTS));
     operand index = index_noise(how ? LS_I64 : LS_I32, elements[c].index, how, elements[c].x.dim[dim]);
     ls_shape larger = elements[c].index;
-    larger.dim[0] += 2; /* what index does not cover is not added */
+    larger.dim[0] += 2; /* elements beyond index are not added */
     operand src = operand_noise(dtype, larger, how, 2);
     CHECK_RUNS(LS_OP_scatter_add, dim, &x, &index, &src, &y);
     check_scattered(&before, &index, &src, &y, dim);
@@ -189,7 +189,7 @@ static void add_slices(int c, ls_dtype from, ls_dtype to, placement how)
     operand_free(&src);
 }
 
-static void leaves_slices_of_an_index_out(void)
+static void skips_slices_of_one_index(void)
 {
     float y[4] = {1, 2, 3, 4}, src[5] = {10, 20, 30, 40, 50};
     int64_t index[5] = {2, 0, 2, 3, 0};
@@ -239,7 +239,7 @@ static void looks_up_rows_of_a_table(void)
 
 /* ---- Sums and errors --------------------------------------------------------------------------------------------- */
 
-/* Sums of numbers that do not add exactly have the same bits whatever the number of workers. */
+/* Inexact sums have the same bits whatever the number of workers. */
 static void sums_do_not_depend_on_the_number_of_workers(void)
 {
     for (int t = LS_F16; t <= LS_F64; t++) {
@@ -316,7 +316,7 @@ static void refuses_what_is_out_of_range(void)
                      calls[i].b == &full ? 7 : 3);
             CHECK(run_on(calls[i].op, 0, calls[i].a, calls[i].b, calls[i].c, &y, &why) == LS_ERR_VALUE);
             CHECK_TEXT(why.text, expected);
-            if (i < 2) CHECK(same_bits(&y, &before)); /* what is added to stays as it was */
+            if (i < 2) CHECK(same_bits(&y, &before)); /* the target stays unchanged */
         }
         operand_free(&x);
         operand_free(&y);
@@ -330,7 +330,7 @@ static void all(void)
 {
     CHECK_RUN(picks_and_adds_elements);
     CHECK_RUN(picks_and_adds_slices);
-    CHECK_RUN(leaves_slices_of_an_index_out);
+    CHECK_RUN(skips_slices_of_one_index);
     CHECK_RUN(looks_up_rows_of_a_table);
     CHECK_RUN(many_halves_add_up);
     CHECK_RUN(refuses_what_is_out_of_range);

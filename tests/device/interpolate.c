@@ -6,7 +6,7 @@ typedef struct side {
     double weight[2];
 } side;
 
-/* The pixels along one axis that output i is made of. */
+/* The pixels along one axis that contribute to output i. */
 static side side_of(ls_attrs attrs, int axis, int64_t i, int64_t in, int64_t out, bool wide)
 {
     double step = attrs.interpolate.scale[axis], at;
@@ -43,7 +43,7 @@ static void resize(ls_attrs attrs, ls_shape from, ls_shape to, ls_dtype dtype, p
             gradient[source] += weight * get(&dy, i);
         }
     }
-    /* Coordinates are f32: the further from 0, the coarser. */
+    /* Coordinates are f32: less precise far from 0. */
     double allowed = dtype == LS_F64 ? 1e-12 : tolerance(dtype) + 1e-6 * (double)(from.dim[2] + from.dim[3]);
     for (int64_t i = 0; i < numel(&y.view); i++) CHECK_NEAR(get(&y, i), resized[i], allowed);
     for (int64_t i = 0; i < numel(&dx.view); i++) CHECK_NEAR(get(&dx, i), gradient[i], allowed);

@@ -19,7 +19,7 @@ static ls_call matmul_call(const ls_operand *a, const ls_operand *b, const ls_op
     return call;
 }
 
-/* c = a b, elements of c that are not part of it untouched. */
+/* c = a b; other elements of the memory stay untouched. */
 static void check_matmul(const ls_operand *a, const ls_operand *b, const ls_operand *c, ls_dtype compute,
                          bool accumulate)
 {
@@ -39,7 +39,7 @@ static void check_matmul(const ls_operand *a, const ls_operand *b, const ls_oper
         for (int64_t h = 0; h < heads; h++)
             for (int64_t r = 0; r < rows; r++)
                 for (int64_t s = 0; s < columns; s++, old++) {
-                    if ((old - before) % every) continue; /* large ones by samples */
+                    if ((old - before) % every) continue; /* only samples of large ones */
                     double want = accumulate ? *old : 0, size = 1 + fabs(want);
                     for (int64_t k = 0; k < depth; k++) {
                         double term = get_at(a, offset_at(a, i, h, r, k)) * get_at(b, offset_at(b, i, h, k, s));
@@ -209,9 +209,9 @@ static void linear_layers(void)
     check_linear(LS_F32, LS_ACT_RELU, 9, 0, 8, NULL);
 }
 
-/* A layer so large that it is cut into blocks along all sides, or that its result bypasses the caches: rounded sums are
- * those that are not rounded, whatever the number of workers. */
-static void large_layers_round_alike(void)
+/* A layer so large that it is cut into blocks along all sides, or that its result bypasses the caches: rounded sums
+ * equal unrounded ones, whatever the number of workers. */
+static void large_layers_round_the_same_way(void)
 {
     static const int64_t sizes[][3] = {{700, 96, 1700}, {200, 1100, 1600}, {2100, 2048, 8}, {650, 70, 600}};
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
@@ -258,7 +258,7 @@ static void large_layers_round_alike(void)
     }
 }
 
-/* A weight that changes: the packed form follows its version, and its memory is taken once. */
+/* A weight that changes: the packed form follows its version, and its memory is allocated once. */
 static void packed_weights(void)
 {
     enum { ROWS = 50, OUT = 70, DEPTH = 90 };
@@ -309,7 +309,7 @@ int main(int argc, char **argv)
     CHECK_RUN_ISAS_SLOW(large_products);
     CHECK_RUN_ISAS(empty_sizes);
     CHECK_RUN_ISAS(linear_layers);
-    CHECK_RUN_ISAS_SLOW(large_layers_round_alike);
+    CHECK_RUN_ISAS_SLOW(large_layers_round_the_same_way);
     CHECK_RUN_ISAS(packed_weights);
     return check_done();
 }

@@ -1,7 +1,7 @@
-/* norm.c - batch, layer and group normalisation and their gradients against plain loops.
+/* norm.c - batch, layer and group normalisation and their gradients, checked against plain loops.
  *
- * All three are the same problem: elements fall into groups that are normalised together, and have a coefficient each.
- * The truth is computed once, from two lists: group of element, coefficient of element. */
+ * All three are the same problem: elements belong to groups that are normalised together, and have a coefficient each.
+ * The expected result is computed from two lists: group of element, coefficient of element. */
 #include "operands.h"
 
 typedef struct problem {
@@ -94,7 +94,7 @@ static void check_all(const char *what, const problem *p, const operand *got, co
     }
 }
 
-/* How much larger than the result the numbers are that it is the difference of. */
+/* How much larger the operands of a difference are than its result. */
 static double cancellation(const problem *p)
 {
     double most = 0;

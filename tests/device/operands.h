@@ -1,8 +1,8 @@
-/* operands.h - operands in all types and layouts, for tests of the CPU's operators, on every ISA.
+/* operands.h - operands in all types and layouts, for tests of the CPU operators, on every ISA.
  *
- * Elements are addressed by their row-major index, whatever the layout, or by their place in memory. Memory that
- * belongs to no element is filled with a pattern: operand_free() checks that nobody wrote there, and the address
- * sanitizer notices who reads before the first element or behind the last. */
+ * Elements are addressed by their row-major index, whatever the layout, or by their position in memory. Memory that
+ * belongs to no element is filled with a pattern: operand_free() checks that it was not written, and the address
+ * sanitizer detects reads before the first element or after the last. */
 #ifndef LOCKSTEP_TESTS_OPERANDS_H
 #define LOCKSTEP_TESTS_OPERANDS_H
 
@@ -30,7 +30,7 @@ typedef struct operand {
     size_t bytes;
 } operand;
 
-enum { PATTERN = 0xa5, MARGIN = 8 }; /* elements before the first and behind the last */
+enum { PATTERN = 0xa5, MARGIN = 8 }; /* elements before the first and after the last */
 
 static const ls_dtype float_types[] = {LS_F32, LS_F64, LS_BF16, LS_F16};
 enum { FLOAT_TYPES = 4 };
@@ -45,7 +45,7 @@ static inline int64_t numel(const ls_operand *view)
     return n;
 }
 
-/* Where the row-major i-th element of `shape` is in a view that broadcasts to it. */
+/* Offset of the row-major i-th element of `shape` in a view that broadcasts to it. */
 static inline int64_t broadcast_offset(const ls_operand *view, const ls_operand *shape, int64_t i)
 {
     int64_t offset = 0;
@@ -61,7 +61,7 @@ static inline int64_t offset_of(const ls_operand *view, int64_t i)
     return broadcast_offset(view, view, i);
 }
 
-/* Where the element with these four indices is; those beyond ndim mean nothing. */
+/* Offset of the element with these four indices; those beyond ndim are ignored. */
 static inline int64_t offset_at(const ls_operand *view, int64_t i, int64_t j, int64_t k, int64_t l)
 {
     int64_t index[] = {i, j, k, l}, offset = 0;
@@ -91,8 +91,8 @@ static inline void set(const operand *o, int64_t i, double value)
 
 /* ---- Made and freed ---------------------------------------------------------------------------------------------- */
 
-/* In memory the dimensions follow each other in `order`, the slowest first; the elements of the fastest lie `step`
- * apart, and each dimension ends with `gap` elements that are none. */
+/* In memory the dimensions follow each other in `order`, slowest first; elements of the fastest are `step` apart, and
+ * each dimension ends with a gap of `gap` elements. */
 static inline operand operand_ordered(ls_dtype dtype, ls_shape shape, const int32_t *order, int64_t step, int64_t gap)
 {
     operand o = {.view = {.dtype = dtype, .ndim = shape.ndim}};
@@ -153,7 +153,7 @@ static inline bool same_bits(const operand *a, const operand *b)
     return a->bytes == b->bytes && memcmp(a->view.data, b->view.data, a->bytes - 2 * margin) == 0;
 }
 
-/* A number in [-2, 2) that depends on seed and i only. */
+/* A number in [-2, 2) that depends only on seed and i. */
 static inline double noise(uint64_t seed, int64_t i)
 {
     uint64_t z = seed * 0x9E3779B97F4A7C15u + (uint64_t)i * 0xBF58476D1CE4E5B9u + 0x94D049BB133111EBu;
@@ -162,7 +162,7 @@ static inline double noise(uint64_t seed, int64_t i)
     return (double)((z ^ (z >> 31)) >> 11) * 0x1p-51 - 2;
 }
 
-/* Filled with noise: [-2, 2) in floating types, small whole numbers in the others. */
+/* Filled with noise: [-2, 2) in floating types, small integers in the others. */
 static inline operand operand_noise(ls_dtype dtype, ls_shape shape, placement layout, uint64_t seed)
 {
     operand o = operand_new(dtype, shape, layout);
@@ -191,7 +191,7 @@ static inline operand operand_coarse(ls_dtype dtype, ls_shape shape, const int32
     return o;
 }
 
-/* Relative error that results of a type may have. */
+/* Relative error allowed for results of a type. */
 static inline double tolerance(ls_dtype dtype)
 {
     switch (dtype) {

@@ -48,7 +48,7 @@ static void adam_case(ls_dtype dtype, ls_dtype gradient, ls_shape shape, placeme
             CHECK_NEAR(get(&m, i), want_m[i], dtype == LS_F64 ? 1e-14 : 1e-5);
             CHECK_NEAR(get(&v, i), want_v[i], dtype == LS_F64 ? 1e-14 : 1e-5);
             CHECK_NEAR(get(&p, i), want_p[i], epsilon(dtype));
-            want_p[i] = get(&p, i); /* rounding does not add up */
+            want_p[i] = get(&p, i); /* so that rounding does not accumulate */
         }
     }
     free(want_p), free(want_m), free(want_v);
@@ -125,7 +125,7 @@ static void sgd_follows_the_textbook(void)
     lift_caps();
 }
 
-/* The vector kernels do the reference's operations in its order. */
+/* The vector kernels do the same operations in the same order as the reference. */
 static void all_isas_step_to_the_same_bits(void)
 {
     enum { N = 30011 };

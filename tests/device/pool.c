@@ -1,4 +1,4 @@
-/* pool.c - the caching allocator over a made-up device whose addresses nobody may touch. */
+/* pool.c - the caching allocator on a fake device whose addresses must not be accessed. */
 #include "device/pool.h"
 
 #include "base/memory.h"
@@ -111,7 +111,7 @@ static void large_requests_get_their_own_chunk(void)
     ls_pool *pool = ls_pool_new(&table, &device);
     ls_pool_block *small = ls_pool_take(pool, 100), *large = ls_pool_take(pool, 1035 * MIB + 1);
     CHECK(device.held == (32 + 1036) * MIB && large->bytes == 1035 * MIB + 64);
-    for (int i = 0; i < 3; i++) { /* the same size again and again: no more from the device */
+    for (int i = 0; i < 3; i++) { /* the same size repeatedly: nothing more from the device */
         ls_pool_give(pool, large);
         large = ls_pool_take(pool, 1035 * MIB + 1);
     }
@@ -119,7 +119,7 @@ static void large_requests_get_their_own_chunk(void)
     ls_pool_give(pool, small);
     ls_pool_give(pool, large);
     CHECK(ls_pool_take(pool, SIZE_MAX) == NULL && ls_pool_take(pool, (size_t)1 << 50) == NULL);
-    CHECK(device.held == 0); /* the attempt gave back what was free */
+    CHECK(device.held == 0); /* the attempt returned what was free */
     ls_pool_free(pool);
 }
 
@@ -130,20 +130,20 @@ static void memory_runs_out_and_comes_back(void)
     ls_pool_block *a = ls_pool_take(pool, 20 * MIB), *b = ls_pool_take(pool, 20 * MIB);
     CHECK(a && b && device.held == 64 * MIB);
     CHECK(ls_pool_take(pool, 20 * MIB) == NULL);
-    ls_pool_block *c = ls_pool_take(pool, 12 * MIB); /* from what is left of a chunk */
+    ls_pool_block *c = ls_pool_take(pool, 12 * MIB); /* from the rest of a chunk */
     CHECK(c != NULL);
     ls_pool_give(pool, a);
     ls_pool_give(pool, c);
-    ls_pool_block *d = ls_pool_take(pool, 38 * MIB); /* only after the free chunk went back */
+    ls_pool_block *d = ls_pool_take(pool, 38 * MIB); /* only after the free chunk was returned */
     CHECK(d != NULL && device.held == 70 * MIB);
     CHECK(ls_pool_take(pool, 13 * MIB) == NULL);
     ls_pool_give(pool, d);
     ls_pool_give(pool, b);
     ls_pool_trim(pool);
-    device.limit = 6 * MIB; /* not even a usual chunk */
+    device.limit = 6 * MIB; /* less than a default chunk */
     a = ls_pool_take(pool, 5 * MIB);
     CHECK(a != NULL && device.held == 6 * MIB);
-    ls_pool_free(pool); /* with a block still out */
+    ls_pool_free(pool); /* with a block not given back */
     CHECK(device.held == 0);
 }
 
@@ -158,11 +158,11 @@ static void chunks_grow_with_the_pool(void)
     fake device = new_device(65536 * MIB);
     ls_pool *pool = ls_pool_new(&table, &device);
     fill_to(pool, &device, 256 * MIB);
-    CHECK(ls_pool_get_stats(pool).chunks == 8); /* a small program's memory: what it needs and no more than 32 MB */
+    CHECK(ls_pool_get_stats(pool).chunks == 8); /* a small program gets what it needs, at most 32 MB more */
     fill_to(pool, &device, 8192 * MIB);
     ls_pool_stats stats = ls_pool_get_stats(pool);
     CHECK_MSG(stats.chunks < 40, "%llu chunks", (unsigned long long)stats.chunks);
-    CHECK(stats.cached <= device.held / 4); /* at most one that is new, and bits of 8 MB */
+    CHECK(stats.cached <= device.held / 4); /* at most one new one, and pieces of 8 MB */
     fill_to(pool, &device, 16384 * MIB);
     size_t before = device.held;
     fill_to(pool, &device, before + 1);
@@ -200,7 +200,7 @@ static void pending_blocks_wait_for_their_event(void)
     a = ls_pool_take(pool, 16 * MIB);
     CHECK(a && a->address == at_a && device.events_gone == 2 && device.waits == 0);
     ls_pool_give_after(pool, c, new_event(&device));
-    c = ls_pool_take(pool, 64); /* nothing left: waits */
+    c = ls_pool_take(pool, 64); /* nothing free: waits */
     CHECK(c && device.waits == 1 && device.events_gone == 3);
     ls_pool_give_after(pool, a, new_event(&device));
     ls_pool_give_after(pool, b, new_event(&device));
@@ -224,12 +224,12 @@ static uint64_t random_below(uint64_t n)
 
 static size_t random_size(void)
 {
-    return (size_t)random_below((uint64_t)1 << (4 + random_below(19))); /* up to 4 MiB, small ones as often as large */
+    return (size_t)random_below((uint64_t)1 << (4 + random_below(19))); /* up to 4 MiB, log-uniform */
 }
 
 typedef struct model {
     ls_pool_block *block[LIVE];
-    char *address[LIVE]; /* as it was when we got it */
+    char *address[LIVE]; /* when it was taken */
     size_t bytes[LIVE];
     size_t in_use;
 } model;
@@ -276,7 +276,7 @@ static void random_moves_keep_blocks_apart(void)
         if (n_waiting == LIVE || random_below(100) == 0) {
             for (int i = 0; i < n_waiting; i++) waiting[i]->done = true;
             n_waiting = 0;
-            ls_pool_give(pool, ls_pool_take(pool, 1)); /* lets the pool notice */
+            ls_pool_give(pool, ls_pool_take(pool, 1)); /* makes the pool check events */
             size_t in_use = 0;
             for (int i = 0; i < LIVE; i++) in_use += all.block[i] ? all.bytes[i] : 0;
             CHECK(ls_pool_get_stats(pool).in_use == in_use);
@@ -289,12 +289,12 @@ static void random_moves_keep_blocks_apart(void)
     }
     ls_pool_give(pool, ls_pool_take(pool, 1));
     CHECK(ls_pool_get_stats(pool).in_use == 0);
-    ls_pool_trim(pool); /* everything has merged, so everything goes */
+    ls_pool_trim(pool); /* everything has merged, so everything is returned */
     CHECK(device.held == 0 && device.events_gone == device.events_made);
     ls_pool_free(pool);
 }
 
-/* The same sizes step after step ask neither the device nor the system for anything. */
+/* Repeating the same sizes requests nothing from the device or the system. */
 static void steady_steps_allocate_nothing(void)
 {
     fake device = new_device(4096 * MIB);
@@ -321,7 +321,7 @@ static void host_memory_may_fail_anywhere(void)
         ls_sys_fail_at(n);
         ls_pool *pool = ls_pool_new(&table, &device);
         CHECK((pool == NULL) == (n == 1));
-        for (int i = 0; pool && i < 600; i++) ls_pool_take(pool, MIB / 2); /* NULL once at most; the rest works */
+        for (int i = 0; pool && i < 600; i++) ls_pool_take(pool, MIB / 2); /* NULL at most once; the rest works */
         if (pool) CHECK(ls_pool_get_stats(pool).in_use >= 599 * MIB / 2);
         ls_pool_free(pool);
         CHECK(device.held == 0);
@@ -337,7 +337,7 @@ static bool may_touch(void *memory, size_t bytes)
     return __asan_region_is_poisoned(memory, bytes) == NULL;
 }
 
-/* The sanitizer knows a block of the CPU's memory as exactly what was asked for, and as gone when it was given back. */
+/* The address sanitizer sees exactly the requested bytes of a block of host memory, and none once it was given back. */
 static void blocks_are_guarded(void)
 {
     ls_pool *pool = ls_pool_new(&ls_cpu_device, NULL);

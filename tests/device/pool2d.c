@@ -93,7 +93,7 @@ static void takes_the_largest(void)
     }
 }
 
-/* A dilated window may have nothing inside the picture: then nobody is the largest. */
+/* A dilated window may be entirely outside the picture: then there is no largest. */
 static void takes_nothing_from_an_empty_window(void)
 {
     const setup s = {1, 4, 2, 2, {2, 2}, {1, 1}, {1, 1}, {3, 3}, false};
@@ -114,7 +114,7 @@ static void takes_nothing_from_an_empty_window(void)
 /* ---- means ------------------------------------------------------------------------------------------------------- */
 
 typedef struct bounds {
-    int64_t first[2], end[2]; /* what of a window lies inside the picture */
+    int64_t first[2], end[2]; /* part of a window inside the picture */
     double divisor;
 } bounds;
 

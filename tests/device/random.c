@@ -1,4 +1,4 @@
-/* random.c - random tensors: tied to the counter, not to layout, threads or ISA; with the distribution they claim. */
+/* random.c - random tensors depend on the counter, not on layout, threads or ISA, and have the right distribution. */
 #include "base/rng.h"
 #include "operands.h"
 
@@ -63,7 +63,7 @@ static void normal_numbers_are_box_and_mullers(void)
     operand_free(&shifted);
 }
 
-/* The sum of all bits of a draw, whoever made it. Kept numbers prove that other machines draw the same. */
+/* The sum of all bits of a draw. Recorded values prove that other machines draw the same. */
 static uint64_t fingerprint(const operand *t)
 {
     uint64_t hash = 1469598103934665603u;
@@ -107,7 +107,7 @@ static void bernoulli_counts(void)
     }
 }
 
-static void permutations_hold_every_number_once(void)
+static void permutations_contain_every_number_once(void)
 {
     for (int64_t n = 0; n < 1000; n = n * 3 + 1) {
         operand t = operand_new(LS_I64, LS_SHAPE(n), n == 4 ? GAPS : PLAIN);
@@ -133,6 +133,6 @@ int main(int argc, char **argv)
     CHECK_RUN(normal_numbers_are_box_and_mullers);
     CHECK_RUN(draws_do_not_depend_on_machine_or_threads);
     CHECK_RUN(bernoulli_counts);
-    CHECK_RUN(permutations_hold_every_number_once);
+    CHECK_RUN(permutations_contain_every_number_once);
     return check_done();
 }

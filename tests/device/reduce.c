@@ -15,7 +15,7 @@ static ls_shape reduced_shape(ls_shape shape, uint32_t mask)
     return shape;
 }
 
-/* What a reduction starts from: the elements of x in order, and the output that each goes into. */
+/* The inputs of a reduction: the elements of x in order, and the output that each contributes to. */
 typedef struct problem {
     const operand *x;
     ls_shape shape;
@@ -83,7 +83,7 @@ static void compare(ls_opcode op, const problem *p, placement y_layout)
                    .in = {&p->x->view},
                    .out = {&y.view},
                    .attrs.reduce = {.mask = p->mask, .correction = 1}});
-    /* A sum is as exact as the magnitude of what went into it. */
+    /* A sum is as accurate as the magnitude of its terms. */
     double terms = p->outputs ? (double)(p->n / p->outputs) : 1;
     double magnitude = op == LS_OP_sum && ls_dtype_is_float(out) ? fmax(1, sqrt(terms)) : 1;
     for (int64_t i = 0; i < p->outputs; i++) {
@@ -193,14 +193,14 @@ static void nothing_to_reduce(void)
         if (ops[k] == LS_OP_max || ops[k] == LS_OP_min) {
             ls_message why;
             CHECK(ls_cpu_run(&call, &why) == LS_ERR_VALUE);
-            CHECK(strstr(why.text, "of no elements does not exist"));
+            CHECK(strstr(why.text, "of no elements is undefined"));
             continue;
         }
         run(&call);
         for (int64_t i = 0; i < 3; i++) CHECK_NEAR(get(&y, i), want[k], 0);
     }
     operand_free(&y);
-    y = operand_new(LS_F32, LS_SHAPE(1, 0), PLAIN); /* no outputs: nothing to complain about */
+    y = operand_new(LS_F32, LS_SHAPE(1, 0), PLAIN); /* no outputs: no error */
     call.op = LS_OP_max;
     call.attrs.reduce.mask = 1;
     run(&call);

@@ -121,7 +121,7 @@ static void extremes(void)
     }
 }
 
-/* A long row that starts with nothing. */
+/* A long row that begins with -infinity only. */
 static void late_start(void)
 {
     enum { N = 9000, START = 8500 };

@@ -20,8 +20,8 @@ static bool same(double a, double b)
     return a == b || (isnan(a) && isnan(b));
 }
 
-/* Neighbours in each line of values and indices are in order, and exactly so many elements of x come before the last
- * one: then they are the first ones, in order. */
+/* Adjacent values and indices are in order, and exactly that many elements of x come before the last one: so they are
+ * the first ones, in order. */
 static void check_order(const operand *x, const operand *values, const operand *indices, int dim, bool descending)
 {
     int64_t n = x->view.dim[dim], wanted = values->view.dim[dim], inner = 1;
@@ -81,8 +81,8 @@ static void orders_all_types_and_layouts(void)
     }
 }
 
-/* Few different numbers, both zeros, both infinities and NaN, in lines long enough for every way to sort. */
-static void keeps_equals_in_place_and_takes_nan_as_greatest(void)
+/* Few different values, both zeros, both infinities and NaN, in lines long enough for every sorting method. */
+static void is_stable_and_puts_nan_last(void)
 {
     const double special[] = {0.0, -0.0, INFINITY, -INFINITY, NAN, -NAN, 1, -1, 0x1p-20, -0x1p-20};
     for (int t = LS_F16; t <= LS_F64; t++) {
@@ -132,7 +132,7 @@ static void orders_a_scalar(void)
 static void all(void)
 {
     CHECK_RUN(orders_all_types_and_layouts);
-    CHECK_RUN(keeps_equals_in_place_and_takes_nan_as_greatest);
+    CHECK_RUN(is_stable_and_puts_nan_last);
     CHECK_RUN(orders_all_bits_of_integers);
     CHECK_RUN(orders_a_scalar);
 }

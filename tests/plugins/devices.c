@@ -39,7 +39,7 @@ static void what_a_plug_in_lacks_is_named(void)
         {"no run", "its table has no run"},
         {"a new trait", "asks for trait 1 << 30, which this library does not know"},
         {"half a stream", "its table has no stream_destroy"},
-        {"a silent failure", "could not be opened, and does not say why"},
+        {"a silent failure", "could not be opened, for an unknown reason"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         setenv("OTHER_DEVICE", cases[i][0], 1);

@@ -1,5 +1,5 @@
-/* attention.c - attention and its gradient: cuts batches into heads, heads into parts,
- * and deals them out to workers. */
+/* attention.c - attention and its gradient: cuts batches into heads and heads into parts, and distributes them to
+ * workers. */
 #include "kernels/attention.h"
 #include "base/parallel.h"
 #include "device/cpu/cpu.h"
@@ -10,20 +10,20 @@
 #include <stdatomic.h>
 #include <string.h>
 
-/* A piece of a head smaller than this is not worth packing keys and values for once more. */
+/* Smaller pieces of a head are not worth packing keys and values again. */
 #define LEAST_PIECE 96
 
-/* An operand of the call and the matrix of the problem it becomes, head by head. */
+/* An operand of the call and the matrix of the problem that it becomes, head by head. */
 typedef struct attention_use {
     const ls_operand *operand;
     size_t matrix; /* offset in ls_attention_task */
-    bool of_keys;  /* has one row per key and one head per group, rather than one per query and query head */
+    bool of_keys;  /* one row per key and one head per group, instead of one per query and query head */
     bool out;
-    bool staged; /* copied, because its number type or its last stride does not suit the kernel */
+    bool staged; /* copied, because its type or last stride does not suit the kernel */
 } attention_use;
 
 typedef struct attention_job {
-    ls_attention_task problem; /* all but the addresses */
+    ls_attention_task problem; /* everything except addresses */
     const ls_attention_kernel *kernel;
     ls_dtype dtype; /* of the kernel's matrices */
     const ls_operand *mask;
@@ -34,8 +34,8 @@ typedef struct attention_job {
     int64_t batch, query_heads, key_heads;
     bool backward;
 
-    /* Tasks: heads, times pieces of their queries, then pieces of their keys. When there is one piece only, it does
-     * all; otherwise backward does dq by pieces of queries and dk, dv by pieces of keys. */
+    /* Tasks: heads, times pieces of their queries, then pieces of their keys. If there is a single piece, it does
+     * everything; otherwise backward computes dq by pieces of queries and dk, dv by pieces of keys. */
     int64_t heads_per_batch, query_pieces, key_pieces;
     _Atomic int64_t next_task;
     atomic_bool out_of_memory;
@@ -66,16 +66,16 @@ static void piece_of(int64_t rows, int64_t pieces, int64_t index, int64_t *begin
     *end = least(rows, *begin + size);
 }
 
-/* ---- Staging: contiguous rows of the kernel's number type --------------------------------------------------- */
+/* ---- Staging: contiguous rows of the kernel's element type --------------------------------------------------- */
 
-/* The rows [begin, end) of one task between an operand, whose first element is at `data`, and its staged form. */
+/* Copy rows [begin, end) of one task between an operand, whose first element is at `data`, and its staged form. */
 static void copy_rows(const attention_job *job, const attention_use *use, void *data, const ls_attention_matrix *staged,
                       int64_t heads, int64_t begin, int64_t end)
 {
     const ls_operand *x = use->operand;
     ls_dtype from = use->out ? job->dtype : x->dtype, to = use->out ? x->dtype : job->dtype;
     ls_map_fn *convert = ls_elementwise_kernels()->convert[from][to];
-    int64_t columns = x->dim[3], step = x->stride[3] == 1 ? columns : 1; /* a whole row, or number by number */
+    int64_t columns = x->dim[3], step = x->stride[3] == 1 ? columns : 1; /* a whole row, or element by element */
     size_t outside_bytes = ls_dtype_size(x->dtype), inside_bytes = ls_dtype_size(job->dtype);
     for (int64_t row = begin; row < end; row++)
         for (int64_t i = 0; i < heads * columns; i += step) {
@@ -109,7 +109,7 @@ static size_t all_staged_bytes(const attention_job *job)
     return bytes;
 }
 
-/* Copy what is staged into the kernel's form (out false), or results back from it (out true). */
+/* Copy staged operands into the kernel's form (out false), or staged results back (out true). */
 static void move_staged(const attention_job *job, ls_attention_task *problem, const ls_attention_part *part,
                         int64_t batch, int64_t query_head, bool out)
 {
@@ -177,17 +177,17 @@ static int64_t task_count(const attention_job *job)
     return job->batch * job->heads_per_batch * (job->query_pieces + job->key_pieces);
 }
 
-static size_t scratch_of(const attention_job *job, attention_task task)
+static size_t task_scratch(const attention_job *job, attention_task task)
 {
     return job->backward ? job->kernel->backward_scratch(&task.problem, &task.part)
                          : job->kernel->forward_scratch(&task.problem);
 }
 
-/* What the largest tasks need, the first of the pieces of queries and of keys. */
+/* Scratch of the largest tasks: the first of the pieces of queries and of keys. */
 static size_t most_scratch(const attention_job *job, char *staging)
 {
-    size_t by_queries = scratch_of(job, task_at(job, 0, staging));
-    size_t by_keys = job->key_pieces ? scratch_of(job, task_at(job, job->query_pieces, staging)) : 0;
+    size_t by_queries = task_scratch(job, task_at(job, 0, staging));
+    size_t by_keys = job->key_pieces ? task_scratch(job, task_at(job, job->query_pieces, staging)) : 0;
     return by_queries > by_keys ? by_queries : by_keys;
 }
 
@@ -209,9 +209,9 @@ static ls_status check_lengths(const attention_job *job, ls_message *why)
     return LS_OK;
 }
 
-/* Rows [begin, end) of a result as those of queries that see no key and keys that no query sees. */
-static void write_nothing(const attention_job *job, const attention_use *use, const ls_attention_matrix *matrix,
-                          int64_t begin, int64_t end)
+/* Write rows [begin, end) of a result for queries that see no key, or keys that no query sees. */
+static void write_empty_rows(const attention_job *job, const attention_use *use, const ls_attention_matrix *matrix,
+                             int64_t begin, int64_t end)
 {
     bool lse = use->matrix == offsetof(ls_attention_task, lse);
     size_t number = ls_dtype_size(lse ? use->operand->dtype : job->dtype);
@@ -223,8 +223,8 @@ static void write_nothing(const attention_job *job, const attention_use *use, co
         }
 }
 
-/* Cut a task down to the rows its sequence has, and write the results of the others. False when no work is left. */
-static bool keep_to_length(const attention_job *job, attention_task *task)
+/* Limit a task to the rows of its sequence, and write the results of the others. False if no work is left. */
+static bool limit_to_length(const attention_job *job, attention_task *task)
 {
     if (!job->lengths) return true;
     ls_attention_part *part = &task->part;
@@ -232,8 +232,8 @@ static bool keep_to_length(const attention_job *job, attention_task *task)
     for (const attention_use *use = job->use; use < job->use + job->n_use; use++) {
         const ls_attention_matrix *matrix = (const void *)((const char *)&task->problem + use->matrix);
         if (use->out && matrix->data)
-            write_nothing(job, use, matrix, most(length, use->of_keys ? part->key_begin : part->query_begin),
-                          use->of_keys ? part->key_end : part->query_end);
+            write_empty_rows(job, use, matrix, most(length, use->of_keys ? part->key_begin : part->query_begin),
+                             use->of_keys ? part->key_end : part->query_end);
     }
     task->problem.queries = task->problem.keys = length;
     part->query_end = least(part->query_end, length);
@@ -243,8 +243,8 @@ static bool keep_to_length(const attention_job *job, attention_task *task)
 
 /* ---- Running ---------------------------------------------------------------------------------------------------- */
 
-/* Every worker takes its memory, whether a task is left for it or not: which worker comes too late is chance, and a
- * training that has been through one step asks the system for no more. */
+/* Every worker allocates its memory, even if no task is left for it: which worker comes too late is random, and after
+ * the first step training should not allocate any more. */
 static void run_tasks(void *arg, ls_worker worker)
 {
     attention_job *job = arg;
@@ -258,7 +258,7 @@ static void run_tasks(void *arg, ls_worker worker)
     for (int64_t index; (index = atomic_fetch_add(&job->next_task, 1)) < tasks;) {
         attention_task task = task_at(job, index, staging);
         ls_attention_part whole = task.part;
-        if (keep_to_length(job, &task)) {
+        if (limit_to_length(job, &task)) {
             move_staged(job, &task.problem, &task.part, task.batch, task.query_head, false);
             (job->backward ? job->kernel->backward : job->kernel->forward)(&task.problem, &task.part, scratch);
         }
@@ -272,7 +272,7 @@ static ls_status run_job(attention_job *job, ls_message *why)
     ls_status status = check_lengths(job, why);
     if (status != LS_OK || !tasks) return status;
     ls_parallel(run_tasks, job, (int)least(tasks, ls_parallel_width()));
-    if (job->out_of_memory) return ls_explain(why, LS_ERR_MEMORY, "no memory left for scratch of attention");
+    if (job->out_of_memory) return ls_explain(why, LS_ERR_MEMORY, "no memory for the scratch of attention");
     return LS_OK;
 }
 
@@ -282,16 +282,16 @@ static void use_operand(attention_job *job, const ls_operand *x, size_t matrix, 
 {
     if (!x) return;
     bool vector =
-        matrix == offsetof(ls_attention_task, lse); /* one number per row: no last dimension to be contiguous */
+        matrix == offsetof(ls_attention_task, lse); /* one value per row: no last dimension to be contiguous */
     bool staged = !vector && (x->dtype != job->dtype || (x->stride[3] != 1 && x->dim[3] > 1));
     job->use[job->n_use++] = (attention_use){x, matrix, of_keys, out, staged};
 }
 
-/* What forward and backward have in common. */
+/* Setup common to forward and backward. */
 static void start_job(attention_job *job, const ls_call *call, const ls_operand *q, const ls_operand *k,
                       const ls_operand *v, const ls_operand *mask, const ls_operand *lengths)
 {
-    /* Fast kernels count on larger products being larger scores, and on there being numbers at all. */
+    /* Fast kernels assume a positive scale, so that larger products are larger scores, and nonempty rows. */
     bool usual = call->attrs.attention.scale > 0 && q->dim[3] > 0 && v->dim[3] > 0;
     const ls_attention_table *kernels = usual ? ls_attention_kernels() : &ls_attention_ref;
     bool bf16 = q->dtype == LS_BF16 && kernels->bf16;

@@ -1,8 +1,8 @@
 /* batch_norm.c - batch normalisation, optionally + residual and ReLU, and its gradient.
  *
  * Two ways through memory. Where channels are adjacent (channels last, or [N,C]) rows are pixels and coefficients run
- * along the row; elsewhere rows are planes of one channel each. Both directions go through the batch twice: once to
- * gather two numbers per channel, by block of rows and merged in order, once to write the result. */
+ * along the row; elsewhere rows are planes of one channel each. Both directions read the batch twice: once to gather
+ * two statistics per channel, per block of rows and merged in order, once to write the result. */
 #include "device/cpu/cpu.h"
 #include "device/cpu/rows.h"
 #include "kernels/norm.h"
@@ -13,15 +13,15 @@
 
 typedef struct batch batch;
 
-/* The two numbers of a tile of a block: some of its pixels and channels, or one plane. */
+/* A tile of a block: some of its pixels and channels, or one plane. */
 typedef struct tile {
     int64_t row, rows, column, columns;
 } tile;
 typedef void tile_fn(const batch *b, const ls_block *block, tile t, double *first, double *second);
-/* Those of `seen` elements of each channel, joined by those of n more. */
+/* Merge the statistics of `seen` elements of each channel with those of n more. */
 typedef void merge_fn(double *restrict first, double *restrict second, int64_t seen, const double *restrict more_first,
                       const double *restrict more_second, int64_t n, int64_t channels);
-/* Write what becomes of some rows; `channel` is that of the first coefficient. */
+/* Write the results of some rows; `channel` is that of the first coefficient. */
 typedef void write_fn(const batch *b, const ls_block *block, int64_t row, int64_t rows, int64_t channel);
 
 struct batch {
@@ -29,7 +29,7 @@ struct batch {
     bool pixels;                              /* rows are pixels of all channels, else planes of one channel */
     uint32_t dims;                            /* the dimensions that make up a row */
     int64_t channels, rows, length, elements; /* elements per channel */
-    int64_t block_rows, blocks; /* one set of numbers of all channels per block of pixels, or one number per plane */
+    int64_t block_rows, blocks; /* statistics of all channels per block of pixels, or of one channel per plane */
 
     double *first, *second;             /* [blocks, C] */
     void *mean, *scale, *slope, *shift; /* [C], of the compute type */
@@ -62,8 +62,8 @@ static batch batch_of(const ls_operand *x)
     return b;
 }
 
-/* Memory for the numbers of all channels, zero, and for the coefficients. */
-static ls_status make_room(batch *b, ls_message *why)
+/* Allocate zeroed memory for the statistics of all channels, and for the coefficients. */
+static ls_status alloc_statistics(batch *b, ls_message *why)
 {
     int64_t count = (b->blocks ? b->blocks : 1) * b->channels;
     double *room = ls_scratch((ls_worker){0, 1}, 1, (size_t)(2 * count + 4 * b->channels) * sizeof *room);
@@ -83,7 +83,7 @@ static ls_matrix part(const batch *b, const ls_block *block, int operand, int64_
     return m;
 }
 
-/* The bits of a mask from a row and a column, a multiple of 8, on. */
+/* The bits of a mask starting at a row and a column (a multiple of 8). */
 static ls_matrix mask_part(const ls_block *block, int operand, int64_t row, int64_t column)
 {
     ls_matrix m = block->at[operand];
@@ -96,7 +96,7 @@ static const void *coefficient(const batch *b, const void *vector, int64_t chann
     return (const char *)vector + channel * (int64_t)ls_dtype_size(ls_compute_dtype(b->dtype));
 }
 
-/* ---- Two numbers per channel ------------------------------------------------------------------------------------- */
+/* ---- Two statistics per channel ---------------------------------------------------------------------------------- */
 
 static int64_t smaller(int64_t a, int64_t b)
 {
@@ -107,7 +107,7 @@ static void gather_rows(void *arg, const ls_block *block)
 {
     const batch *b = arg;
     double first[LS_NORM_COLUMNS], second[LS_NORM_COLUMNS];
-    int64_t before = block->first - block->index * b->block_rows; /* rows of this block that have been */
+    int64_t before = block->first - block->index * b->block_rows; /* rows of this block done before */
     tile t;
     for (t.row = 0; t.row < block->rows; t.row += t.rows) {
         t.rows = b->pixels ? smaller(block->rows - t.row, LS_NORM_ROWS) : 1;
@@ -124,7 +124,7 @@ static void gather_rows(void *arg, const ls_block *block)
     }
 }
 
-/* Leaves the numbers of the whole batch in the first block. */
+/* Leaves the statistics of the whole batch in the first block. */
 static ls_status gather(batch *b, const ls_rows *rows, int n_in, int n_out, ls_message *why)
 {
     ls_status status = ls_rows_walk(rows, n_in, n_out, b->block_rows, gather_rows, b, why);
@@ -135,7 +135,7 @@ static ls_status gather(batch *b, const ls_rows *rows, int n_in, int n_out, ls_m
     return status;
 }
 
-/* Rows of a block that share their coefficients are written together: all pixels, or one plane. */
+/* Rows of a block with the same coefficients are written together: all pixels, or one plane. */
 static void write_rows(void *arg, const ls_block *block)
 {
     const batch *b = arg;
@@ -196,11 +196,11 @@ static void write_y(const batch *b, const ls_block *block, int64_t row, int64_t 
 /* in: x [N,C] or [N,C,...], weight [C]?, bias [C]?, mean [C]?, var [C]?, residual (as x)?
  * out: y (as x), save_mean [C]?, save_rstd [C]?, mask [rows, bytes]? (u8), running_mean [C]?, running_var [C]?
  * attrs.norm.training: normalises by the statistics of x, saves them, and moves the running ones towards them (the
- * variance unbiased) by attrs.norm.momentum. Otherwise by mean and var, which only then are there, and of the outputs
- * only y and mask are. attrs.norm.activation: LS_ACT_RELU or LS_ACT_NONE, after the residual has been added. x,
- * residual and y are of one type, vectors of any floating type. mask is for the gradient: where ReLU was given a
- * positive number, a bit per number, in rows of whole words of 64. Where channels of x are adjacent in memory, or x is
- * [N,C], a row is the channels of a pixel, elsewhere a plane of one channel. */
+ * variance unbiased) by attrs.norm.momentum. Otherwise by mean and var, which are absent in training, and of the
+ * outputs only y and mask are written. attrs.norm.activation: LS_ACT_RELU or LS_ACT_NONE, after the residual has been
+ * added. x, residual and y are of one type, vectors of any floating type. mask is for the gradient: a bit per element,
+ * set where the input of ReLU was positive, in rows of whole 64-bit words. Where channels of x are adjacent in memory,
+ * or x is [N,C], a row is the channels of a pixel, elsewhere a plane of one channel. */
 ls_status ls_cpu_batch_norm(const ls_call *call, ls_message *why)
 {
     const ls_operand *x = call->in[0], *running_mean = call->out[4], *running_var = call->out[5];
@@ -214,7 +214,7 @@ ls_status ls_cpu_batch_norm(const ls_call *call, ls_message *why)
     b.gather = gather_moments;
     b.merge = merge_moments;
     b.write = write_y;
-    ls_status status = make_room(&b, why);
+    ls_status status = alloc_statistics(&b, why);
     if (status == LS_OK && training) status = gather(&b, rows, 1, 0, why);
     if (status != LS_OK) return status;
 
@@ -296,7 +296,7 @@ ls_status ls_cpu_batch_norm_grad(const ls_call *call, ls_message *why)
     b.gather = gather_totals;
     b.merge = merge_totals;
     b.write = write_dx;
-    ls_status status = make_room(&b, why);
+    ls_status status = alloc_statistics(&b, why);
     if (status != LS_OK) return status;
     for (int64_t c = 0; c < b.channels; c++) ls_put(wide, b.mean, c, element(call->in[3], c, 0));
     if ((training && dx) || dweight || dbias || call->out[3]) status = gather(&b, rows, 3, 1, why);

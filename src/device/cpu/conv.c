@@ -5,8 +5,8 @@
  *     dinput    dx [points of a phase, C]  = dy under its taps [points of a phase, taps * O] .  w [taps * O, C]
  *
  * The engine asks for pixels by tap and point and gets their addresses, or NULL for the border. Channels must be
- * contiguous; other images are copied first. Where channels are few, all taps of a point are put together to one line
- * just before it is packed. Groups run one after the other. */
+ * contiguous; other images are copied first. With few channels, all taps of a point are joined into one line just
+ * before it is packed. Groups run one after the other. */
 #include "device/cpu/conv.h"
 
 #include "base/parallel.h"
@@ -18,12 +18,12 @@
 
 /* ---- Weights ----------------------------------------------------------------------------------------------------- */
 
-/* w as lines of contiguous input channels [o, kh, kw][c], or [o][kh, kw, c] when taps are together. Where they do not
- * lie like that, they are copied when they are wanted, and converted for the kernel on the way. */
+/* w as lines of contiguous input channels [o, kh, kw][c], or [o][kh, kw, c] if taps are joined. Weights in another
+ * layout are copied on first use, and converted for the kernel on the way. */
 typedef struct weights {
     const ls_operand *operand;
     const ls_gemm_kernel *kernel;
-    char *copy; /* room for it */
+    char *copy; /* buffer for the copy */
     const char *data;
     ls_dtype dtype; /* of the lines */
     int64_t o_stride, tap_stride[2];
@@ -49,7 +49,7 @@ static size_t weights_space(const ls_operand *w)
     return (size_t)(w->dim[0] * w->dim[1] * w->dim[2] * w->dim[3]) * sizeof(double);
 }
 
-#define BLOCK 64 /* taps, and channels, that change places in L1 */
+#define BLOCK 64 /* taps and channels transposed at a time, in L1 */
 
 #define TURN(type)                                                                                                     \
     for (int64_t i = 0; i < channels; i++)                                                                             \
@@ -97,7 +97,7 @@ static void weights_prepare(weights *self)
     self->ready = true;
 }
 
-/* What distinguishes packed forms of the same weights, besides what the engine knows. */
+/* Distinguishes packed forms of the same weights, besides what the engine knows. */
 static ls_gemm_key weights_key(const ls_operand *w, int purpose, int64_t first_o, const ls_phase *phase)
 {
     ls_gemm_key key = {{0}};
@@ -111,17 +111,18 @@ static ls_gemm_key weights_key(const ls_operand *w, int purpose, int64_t first_o
     return key;
 }
 
-/* ---- What the engine calls back for ------------------------------------------------------------------------------ */
+/* ---- Callbacks of the engine
+ * -------------------------------------------------------------------------------------- */
 
 typedef struct conv_job {
     const ls_conv *conv;
     weights weights;
     ls_walk over, out; /* pixels of A, of the result */
-    ls_walk residual;  /* forward: of what is added to the result; its data may be NULL */
+    ls_walk residual;  /* forward: added to the result; its data may be NULL */
     ls_phase phase;    /* dinput */
     int64_t first_o;   /* of the group */
     int64_t padded_o;  /* dinput: output channels of a tap, as k counts them */
-    bool together;     /* all taps of a point are one line */
+    bool together;     /* all taps of a point are joined into one line */
     int64_t line_taps; /* forward: taps of a line of weights */
 } conv_job;
 
@@ -146,7 +147,7 @@ static void locate_out(const ls_gemm_sink *sink, int64_t item, int64_t first, in
     if (sink->pre) ls_walk_locate(&job->residual, 0, first, count, (const void **)pre);
 }
 
-/* Forward: columns of B are output channels, their lines run along the input channels of a tap, or of all. */
+/* Forward: columns of B are output channels; their lines run along the input channels of one tap, or of all. */
 static void locate_weights(const ls_gemm_source *source, int64_t item, int64_t segment, int64_t first, int64_t count,
                            void *room, const void **line)
 {
@@ -203,7 +204,7 @@ static ls_gemm_sink pixel_sink(const conv_job *shared)
         .context = shared};
 }
 
-/* Pixels as A, one segment of `length` channels per tap, or one of all. */
+/* Pixels as A, one segment of `length` channels per tap, or one for all. */
 static ls_gemm_source pixel_source(const conv_job *shared, int64_t segments, int64_t length)
 {
     const ls_pixels *p = &shared->over.pixels;
@@ -222,9 +223,9 @@ static bool is_depthwise(const ls_conv *conv)
     return conv->group_c == 1 && conv->group_o == 1 && conv->window.groups > 1;
 }
 
-/* ---- The way out ------------------------------------------------------------------------------------------------- */
+/* ---- Finishing --------------------------------------------------------------------------------------------------- */
 
-static double number_of(const ls_operand *vector, int64_t i, double absent)
+static double element_or(const ls_operand *vector, int64_t i, double absent)
 {
     return vector ? ls_get(vector->dtype, vector->data, i * vector->stride[0]) : absent;
 }
@@ -232,10 +233,10 @@ static double number_of(const ls_operand *vector, int64_t i, double absent)
 void ls_conv_columns(const ls_conv_finish *finish, const ls_conv *conv, ls_dtype sum_dtype, void *columns)
 {
     for (int64_t o = 0; o < conv->o; o++) {
-        double shift = number_of(finish->bias, o, 0), scale = 1;
+        double shift = element_or(finish->bias, o, 0), scale = 1;
         if (finish->mean) {
-            scale = number_of(finish->weight, o, 1) / sqrt(number_of(finish->var, o, 1) + finish->epsilon);
-            shift = (shift - number_of(finish->mean, o, 0)) * scale + number_of(finish->shift, o, 0);
+            scale = element_or(finish->weight, o, 1) / sqrt(element_or(finish->var, o, 1) + finish->epsilon);
+            shift = (shift - element_or(finish->mean, o, 0)) * scale + element_or(finish->shift, o, 0);
         }
         ls_put(sum_dtype, columns, o, shift);
         ls_put(sum_dtype, columns, conv->o + o, scale);
@@ -334,7 +335,7 @@ ls_status ls_cpu_conv2d_norm(const ls_call *call, ls_message *why)
 }
 
 /* in: dy [N,O,OH,OW], w [O,C/g,KH,KW]  out: dx [N,C,H,W]
- * attrs.conv as in conv2d. Pixels of dx that no output has seen become 0. */
+ * attrs.conv as in conv2d. Pixels of dx that no output depends on become 0. */
 ls_status ls_cpu_conv2d_dinput(const ls_call *call, ls_message *why)
 {
     const ls_operand *dy = call->in[0], *w = call->in[1], *dx = call->out[0];

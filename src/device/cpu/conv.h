@@ -1,4 +1,4 @@
-/* conv.h - what the convolutions of the CPU share: images as pixels of contiguous channels, and walks over them. */
+/* conv.h - shared by the CPU convolutions: images as pixels of contiguous channels, and walks over them. */
 #ifndef LOCKSTEP_DEVICE_CPU_CONV_H
 #define LOCKSTEP_DEVICE_CPU_CONV_H
 
@@ -13,10 +13,10 @@ typedef struct ls_conv {
     bool accumulate;
 } ls_conv;
 
-/* From the operands in their roles; all views [n,c,h,w]. */
+/* Built from the operands in their roles; all are views [n,c,h,w]. */
 ls_conv ls_conv_of(const ls_call *call, const ls_operand *x, const ls_operand *w, const ls_operand *y);
 
-/* Pixels of an image in memory; their channels are contiguous, or `step` elements apart where only written. */
+/* Pixels of an image in memory; their channels are contiguous, or `step` elements apart if they are only written. */
 typedef struct ls_pixels {
     char *data;
     ls_dtype dtype;
@@ -42,11 +42,11 @@ typedef struct ls_walk {
  * first + count); NULL outside the image. */
 void ls_walk_locate(const ls_walk *walk, int64_t tap, int64_t first, int64_t count, const void **line);
 
-/* The pixels that all taps see at points [first, first + count), `channels` numbers of each put together, tap after
- * tap, one point after the other `distance` bytes apart at `to`. */
+/* Gather the pixels that all taps see at points [first, first + count), `channels` elements each, tap after tap, one
+ * point after the other, `distance` bytes apart at `to`. */
 void ls_walk_gather(const ls_walk *walk, int64_t channels, int64_t first, int64_t count, void *to, int64_t distance);
 
-/* The walk of y over x: at the point (oh, ow) tap (kh, kw) sees the pixel of x it multiplies. */
+/* The walk of y over x: at point (oh, ow), tap (kh, kw) sees the pixel of x it multiplies. */
 ls_walk ls_walk_forward(const ls_conv *conv, ls_pixels x);
 
 /* Points of dx that the same taps reach: those at `phase` modulo the stride. walk: over dy, where at point (y, x) of
@@ -58,37 +58,38 @@ typedef struct ls_phase {
 } ls_phase;
 
 ls_phase ls_phase_of(const ls_conv *conv, ls_pixels dy, int64_t phase_h, int64_t phase_w);
-/* Where the points of a phase are in dx. */
+/* The positions of a phase's points in dx. */
 ls_walk ls_phase_points(const ls_conv *conv, ls_pixels dx, const ls_phase *phase, int64_t phase_h, int64_t phase_w);
 
-/* The same walk over channels from `channel` on. */
+/* The same walk, starting at channel `channel`. */
 ls_walk ls_walk_from_channel(ls_walk walk, int64_t channel);
-/* A walk that sees each pixel once. */
+/* A walk that visits each pixel once. */
 ls_walk ls_walk_over(ls_pixels pixels);
-/* Does a walk see each pixel once, and are they all at equal distances, image after image: plain rows of a matrix? */
+/* Does a walk visit each pixel once, at equal distances, image after image, like the rows of a matrix? */
 bool ls_walk_is_even(const ls_walk *walk);
 
-/* What becomes of a convolution on its way out: a bias, or a bias and the batch norm by running statistics behind it,
- * then a residual and an activation. */
+/* Steps after a convolution: a bias, or a bias and a batch norm by running statistics, then a residual and an
+ * activation. */
 typedef struct ls_conv_finish {
     const ls_operand *bias;                        /* [o]? */
-    const ls_operand *weight, *shift, *mean, *var; /* [o]; mean NULL: no norm; weight and shift may be */
+    const ls_operand *weight, *shift, *mean, *var; /* [o]; mean NULL: no norm; weight and shift may be NULL */
     double epsilon;
     const ls_operand *residual; /* as y? */
     ls_activation activation;
 } ls_conv_finish;
 
-/* Bytes of one number per channel, as many as may be needed. */
+/* Bytes for the per-channel values of ls_conv_columns. */
 static inline int64_t ls_conv_columns_space(const ls_conv *conv)
 {
     return ls_gemm_round_up(2 * conv->o * (int64_t)sizeof(double), 64);
 }
-/* What the engine adds to the sums of each channel, followed by what it multiplies them by first. */
+/* Fill `columns`: what the engine adds to the sums of each channel, followed by their scales, which it applies
+ * first. */
 void ls_conv_columns(const ls_conv_finish *finish, const ls_conv *conv, ls_dtype sum_dtype, void *columns);
-/* Tell the engine, given those of the first channel of a product. */
+/* Set up the sink, given the columns of the first channel of a product. */
 void ls_conv_finish_sink(const ls_conv_finish *finish, const ls_conv *conv, const void *columns, ls_gemm_sink *sink);
 
-/* Scratch of the caller for copies of images and weights: slot 2, taken once with what a call may need. */
+/* Scratch of the caller for copies of images and weights: slot 2, allocated once for all that a call may need. */
 typedef struct ls_conv_space {
     char *next;
 } ls_conv_space;
@@ -99,12 +100,12 @@ size_t ls_conv_pixels_space(const ls_operand *image);
 ls_pixels ls_conv_pixels(const ls_operand *image, ls_conv_space *space);
 ls_status ls_conv_out_of_memory(ls_message *why);
 
-/* Few channels: lines of one tap would be short and mostly padding, so all taps of a point are put together. */
+/* Few channels: lines of one tap would be short and mostly padding, so all taps of a point are joined. */
 bool ls_conv_is_narrow(const ls_conv *conv);
 
-/* conv_direct.c: the product of the pixels under a walk with B of the job; A of the job is not asked. k of the job is
- * segments of taps_in_line taps of `channels` numbers, padded to the kernel's kr; the taps of a line follow each other
- * in a row of the image. */
+/* conv_direct.c: the product of the pixels under a walk with B of the job; A of the job is not used. k of the job is
+ * segments of taps_in_line taps of `channels` elements, padded to the kernel's kr; the taps of a line are adjacent in a
+ * row of the image. */
 bool ls_conv_direct_suits(const ls_walk *walk, const ls_gemm_kernel *kernel, int64_t channels, int64_t columns);
 ls_status ls_conv_direct_run(ls_gemm_job *job, const ls_walk *walk, int64_t channels, int64_t taps_in_line,
                              ls_message *why);
@@ -113,7 +114,7 @@ ls_status ls_conv_direct_run(ls_gemm_job *job, const ls_walk *walk, int64_t chan
 ls_status ls_conv_dweight(const ls_call *call, const ls_conv *conv, ls_message *why);
 
 /* conv_dweight_taps.c: the same with every pixel packed once for all taps, for pixels of contiguous channels, one group
- * and dw in f32. The first says whether that is possible, and wastes little. */
+ * and dw in f32. The first function says whether that is possible and wastes little. */
 bool ls_conv_dweight_by_taps(const ls_conv *conv, const ls_operand *dw);
 ls_status ls_conv_dweight_taps(const ls_conv *conv, ls_pixels dy, ls_pixels x, const ls_operand *dw, ls_message *why);
 

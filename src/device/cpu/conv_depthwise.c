@@ -1,14 +1,14 @@
 /* conv_depthwise.c - depthwise convolution and its gradients: a product per channel, summed over taps or pixels.
  *
- * There is no matrix to multiply: each pixel of the result is a sum of products of lines of channels, a pixel times the
+ * There is no matrix product: each pixel of the result is a sum of products of lines of channels, a pixel times the
  * weights of one tap. Images whose channels are not contiguous are copied first, as in conv.c. */
 #include "base/parallel.h"
 #include "device/cpu/conv.h"
 
 #include <string.h>
 
-#define LINES 256    /* taps or pixels that are summed at a time */
-#define CHANNELS 512 /* channels that are summed at a time */
+#define LINES 256    /* taps or pixels summed at a time */
+#define CHANNELS 512 /* channels summed at a time */
 
 typedef struct depthwise {
     const ls_conv *conv;
@@ -16,7 +16,7 @@ typedef struct depthwise {
     ls_walk over, out, residual;
     ls_phase phase;
     char *weights; /* [taps of the kernel][c], of the type of the sums */
-    bool back;     /* taps are those of the phase */
+    bool back;     /* taps are those of a phase */
     const ls_operand *dw;
     ls_walk over_dy;
 } depthwise;
@@ -40,8 +40,8 @@ static void locate_point(const ls_gemm_sink *sink, int64_t item, int64_t first, 
     if (sink->pre) ls_walk_locate(&d->residual, 0, first, count, (const void **)pre);
 }
 
-/* w [c,1,kh,kw] as lines of channels, one per tap. */
-static void spread_weights(const ls_operand *w, ls_dtype dtype, char *to)
+/* Transpose w [c,1,kh,kw] to lines of channels, one per tap. */
+static void transpose_weights(const ls_operand *w, ls_dtype dtype, char *to)
 {
     const ls_gemm_kernel *kernel = ls_gemm_kernels(dtype)[0];
     int64_t bytes = (int64_t)ls_dtype_size(dtype), from_bytes = (int64_t)ls_dtype_size(w->dtype);
@@ -83,7 +83,7 @@ static void sum_taps(void *arg, int64_t begin, int64_t end)
     }
 }
 
-/* Pixels with contiguous channels, and memory for the weights and two numbers per channel, in one block of scratch. */
+/* Allocate, in one block of scratch: pixels with contiguous channels, the weights, and two values per channel. */
 static bool depthwise_prepare(depthwise *d, const ls_operand *image, const ls_operand *w, ls_pixels *pixels)
 {
     size_t lines = (size_t)((w->dim[2] * w->dim[3] + 2) * w->dim[0]) * sizeof(double);
@@ -111,7 +111,7 @@ ls_status ls_conv_depthwise(const ls_call *call, const ls_conv *conv, const ls_c
     depthwise d = depthwise_of(conv, y);
     ls_pixels pixels;
     if (!depthwise_prepare(&d, x, w, &pixels)) return ls_conv_out_of_memory(why);
-    spread_weights(w, sum_dtype(&d), d.weights);
+    transpose_weights(w, sum_dtype(&d), d.weights);
     char *columns = d.weights + w->dim[0] * w->dim[2] * w->dim[3] * (int64_t)sizeof(double);
     ls_conv_columns(finish, conv, sum_dtype(&d), columns);
     ls_conv_finish_sink(finish, conv, columns, &d.job.sink);
@@ -137,7 +137,7 @@ ls_status ls_conv_depthwise_dinput(const ls_call *call, const ls_conv *conv, ls_
     d.back = true;
     ls_pixels pixels;
     if (!depthwise_prepare(&d, dy, w, &pixels)) return ls_conv_out_of_memory(why);
-    spread_weights(w, sum_dtype(&d), d.weights);
+    transpose_weights(w, sum_dtype(&d), d.weights);
     int64_t work = 1 + conv->c * conv->window.kernel[0] * conv->window.kernel[1];
     for (int64_t h = 0; h < conv->window.stride[0]; h++) {
         for (int64_t v = 0; v < conv->window.stride[1]; v++) {
@@ -170,7 +170,7 @@ static void sum_points(void *arg, int64_t begin, int64_t end)
             width = channels - c < CHANNELS ? channels - c : CHANNELS;
             memset(total, 0, sizeof total);
             u.offset = v.offset = c;
-            for (int64_t p = 0, part; p < points; p += part) { /* sums of sums, for the sake of precision */
+            for (int64_t p = 0, part; p < points; p += part) { /* sums of partial sums, for precision */
                 part = points - p < LINES ? points - p : LINES;
                 ls_walk_locate(&d->over, tap, p, part, from_x);
                 ls_walk_locate(&d->over_dy, 0, p, part, from_dy);

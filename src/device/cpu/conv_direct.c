@@ -1,15 +1,15 @@
-/* conv_direct.c - convolutions whose pixels are multiplied where they lie, without being packed first.
+/* conv_direct.c - convolutions whose pixels are multiplied in place, without being packed first.
  *
- * Let the rows of an image follow each other with a border of zeros in between. Then the numbers that a tap sees at
- * successive points are at equal distances, whatever row they are in, and a kernel can fetch a tile of them by that
- * distance alone:
+ * Let the rows of an image follow each other with a border of zeros in between. Then the elements that a tap sees at
+ * successive points are at equal distances, whatever row they are in, and a kernel can load a tile of them knowing only
+ * that distance:
  *
  *     row of the copy   0 0 | x x x x x | 0 0 | x x x x x | ...   a right border is the left border of the next row
  *     points            . . . . .  - -   . . . . .                sums of points in the border ("-") are dropped
  *
- * A task copies its part of the image into such a form, which stays in L2, and meets it with all panels of the weights.
- * With a stride of s rows, copy rows go to s planes in turn: within a plane, points again are at equal distances. Where
- * there is one tap, no border and no stride, the image itself has that form and nothing is copied. */
+ * A task copies its part of the image into this form, which stays in L2, and multiplies it with all panels of weights.
+ * With a stride of s, copied rows go to s planes in turn: within a plane, points are at equal distances again. With one
+ * tap, no border and no stride, the image itself has that form and nothing is copied. */
 #include "device/cpu/conv.h"
 
 #include "base/parallel.h"
@@ -17,12 +17,12 @@
 #include <stdatomic.h>
 #include <string.h>
 
-#define COPY_BYTES (512 << 10)  /* of a task's copy of the image: a quarter of L2 or so */
-#define IMAGE_BYTES (64 << 10)  /* of its part of an image that is not copied: it meets all weights from near L1 */
-#define LEAST_POINTS 256        /* of a task: they share what is fetched of the weights */
-#define LEAST_USE 0.6           /* of the points; the others are border */
-#define LEAST_PANELS 4          /* of the weights, for points of their own */
-#define PANEL_BYTES (512 << 10) /* of the weights, at most: it is fetched for every tile, from L2 */
+#define COPY_BYTES (512 << 10)  /* of a task's copy of the image: about a quarter of L2 */
+#define IMAGE_BYTES (64 << 10)  /* of its part of an image that is not copied: stays close to L1 */
+#define LEAST_POINTS 256        /* of a task: they share loads of the weights */
+#define LEAST_USE 0.6           /* share of points that are not border */
+#define LEAST_PANELS 4          /* of the weights, per task with its own points */
+#define PANEL_BYTES (512 << 10) /* of the weights, at most: read from L2 for every tile */
 #define TASKS_PER_WORKER 4
 
 typedef struct direct_plan {
@@ -30,9 +30,9 @@ typedef struct direct_plan {
     const ls_walk *walk;
     const char *b; /* panels of the weights */
     int64_t b_stride;
-    int64_t channels, bytes;     /* of a pixel of the image; of a number of the copy */
+    int64_t channels, bytes;     /* of a pixel; of an element of the copy */
     int64_t low[2];              /* row and column of the image that the copy begins with; negative: in the border */
-    int64_t pitch;               /* numbers from pixel to pixel of the copy */
+    int64_t pitch;               /* elements from pixel to pixel of the copy */
     int64_t width, height;       /* pixels of a row; rows of an item in one plane */
     int64_t need;                /* rows that the points of one item see */
     int64_t items, rows;         /* of a task: several whole images, or rows of the grid of one */
@@ -45,21 +45,21 @@ typedef struct direct_plan {
     atomic_bool out_of_memory;
 } direct_plan;
 
-/* ---- The form of the copy ---------------------------------------------------------------------------------------- */
+/* ---- Layout of the copy ------------------------------------------------------------------------------------------ */
 
-/* Pixels, along one dimension, that `points` points see, from the first to the last. */
-static int64_t seen_by(const ls_walk *walk, int d, int64_t points)
+/* Pixels, along one dimension, from the first to the last that `points` points see. */
+static int64_t pixels_seen(const ls_walk *walk, int d, int64_t points)
 {
     int64_t reach = (walk->taps[d] - 1) * walk->tap_step[d];
     return (points - 1) * walk->stride[d] + (reach < 0 ? -reach : reach) + 1;
 }
 
-/* How far apart rows, or images, must begin so that each may use the zeros in front of the next as its border, and so
- * that their points differ. */
+/* How far apart rows, or images, must begin so that each can use the zeros before the next as its border, and so that
+ * no two points coincide. */
 static int64_t distance(const direct_plan *plan, int d, int64_t points)
 {
     const ls_walk *walk = plan->walk;
-    int64_t before = larger(0, -plan->low[d]), need = seen_by(walk, d, points);
+    int64_t before = larger(0, -plan->low[d]), need = pixels_seen(walk, d, points);
     int64_t there = smaller(walk->pixels.size[d], plan->low[d] + need) - larger(0, plan->low[d]);
     int64_t least = larger(larger(before + there, need - before), points * walk->stride[d]);
     return ls_gemm_round_up(least, walk->stride[d]);
@@ -70,8 +70,8 @@ static int64_t points_in_row(const direct_plan *plan)
     return plan->width / plan->walk->stride[1];
 }
 
-/* Numbers of a plane, with what its last points see beyond it and what a last tile of them reads in vain. */
-static int64_t plane_numbers(const direct_plan *plan)
+/* Elements of a plane, including those that its last points see beyond it and those that the last tile reads unused. */
+static int64_t plane_elements(const direct_plan *plan)
 {
     int64_t beyond = larger(0, ceil_div(plan->need, plan->walk->stride[0]) - plan->height) + 1;
     int64_t tile = plan->job->kernel->a.width * plan->walk->stride[1];
@@ -79,14 +79,14 @@ static int64_t plane_numbers(const direct_plan *plan)
     return ls_gemm_round_up(numbers + plan->slices * plan->job->kernel->kr, 64);
 }
 
-/* Bytes from the first point to the numbers of a tap. */
+/* Bytes from the first point to the elements of a tap. */
 static int64_t tap_offset(const direct_plan *plan, int64_t i, int64_t j)
 {
     const ls_walk *walk = plan->walk;
     int64_t row = walk->origin[0] + i * walk->tap_step[0] - plan->low[0];
     int64_t column = walk->origin[1] + j * walk->tap_step[1] - plan->low[1];
     int64_t plane = row % walk->stride[0], in_plane = row / walk->stride[0];
-    return (plane * plane_numbers(plan) + (in_plane * plan->width + column) * plan->pitch) * plan->bytes;
+    return (plane * plane_elements(plan) + (in_plane * plan->width + column) * plan->pitch) * plan->bytes;
 }
 
 /* ---- Copying ----------------------------------------------------------------------------------------------------- */
@@ -128,10 +128,10 @@ static void copy_row(const direct_plan *plan, char *to, int64_t item, int64_t ro
     memset(to + (before + there) * pixel, 0, (size_t)((plan->width - before - there) * pixel));
 }
 
-/* What the points of rows [y, y + rows) of the grid see of images [item, item + items). */
+/* Copy what the points of rows [y, y + rows) of the grid see of images [item, item + items). */
 static void copy_part(const direct_plan *plan, char *to, int64_t item, int64_t items, int64_t y)
 {
-    int64_t stride = plan->walk->stride[0], plane = plane_numbers(plan) * plan->bytes;
+    int64_t stride = plan->walk->stride[0], plane = plane_elements(plan) * plan->bytes;
     int64_t row_bytes = plan->width * plan->pitch * plan->bytes;
     for (int64_t q = 0; q < stride; q++) {
         char *at = to + q * plane;
@@ -149,15 +149,15 @@ typedef struct direct_task {
     const char *first; /* point */
     int64_t tiles;
     void **row;     /* of every point of the tiles; NULL: border */
-    void **valid;   /* those that are not, one after the other */
-    void **shifted; /* to a column */
-    /* The same for what is added to the sums, where something is. */
-    void **beside, **valid_beside, **shifted_beside;
+    void **valid;   /* the non-NULL ones, one after the other */
+    void **shifted; /* rows shifted to a column */
+    /* The same for the residual, if there is one. */
+    void **residual, **valid_residual, **shifted_residual;
     int64_t valid_count;
-    float *sums; /* [valid_count, columns of a panel], where they are not finished when they leave the kernel */
+    float *sums; /* [valid_count, columns of a panel], if the kernel cannot finish them */
 } direct_task;
 
-/* May sums go straight to the result, but for their type? */
+/* Can sums be stored to the result directly, apart from a type conversion? */
 static bool is_plain(const ls_gemm_job *job)
 {
     const ls_gemm_sink *sink = &job->sink;
@@ -174,8 +174,8 @@ static int64_t task_points(const direct_plan *plan)
 
 static int64_t copy_bytes(const direct_plan *plan)
 {
-    int64_t numbers = plan->copied ? plan->walk->stride[0] * plane_numbers(plan)
-                                   : plan->job->kernel->a.width * plan->pitch; /* a last tile of few rows */
+    int64_t numbers = plan->copied ? plan->walk->stride[0] * plane_elements(plan)
+                                   : plan->job->kernel->a.width * plan->pitch; /* the last tile may have few rows */
     return ls_gemm_round_up(numbers * plan->bytes, 64);
 }
 
@@ -187,13 +187,13 @@ static bool task_memory(const direct_plan *plan, ls_worker worker, direct_task *
     char *memory = ls_scratch(worker, 0, (size_t)(copy + 6 * pointers + sums));
     if (!memory) return false;
     *task = (direct_task){.copy = memory, .sums = (float *)(memory + copy + 6 * pointers)};
-    void ***lists[] = {&task->row,    &task->valid,        &task->shifted,
-                       &task->beside, &task->valid_beside, &task->shifted_beside};
+    void ***lists[] = {&task->row,      &task->valid,          &task->shifted,
+                       &task->residual, &task->valid_residual, &task->shifted_residual};
     for (int i = 0; i < 6; i++) *lists[i] = (void **)(memory + copy + i * pointers);
     return true;
 }
 
-/* Where the sums of the points go. */
+/* Destinations of the sums of the points. */
 static void locate_points(const direct_plan *plan, direct_task *task, int64_t item, int64_t items, int64_t y,
                           int64_t rows)
 {
@@ -206,21 +206,21 @@ static void locate_points(const direct_plan *plan, direct_task *task, int64_t it
             int64_t there = r < rows ? grid[1] : 0;
             if (there)
                 sink->locate(sink, 0, ((item + i) * grid[0] + y + r) * grid[1], there, task->row + at,
-                             task->beside + at);
+                             task->residual + at);
             for (int64_t x = there; x < line; x++) task->row[at + x] = NULL;
         }
     }
     for (; at < task->tiles * plan->job->kernel->a.width; at++) task->row[at] = NULL;
 }
 
-/* Rows that go through sums in f32: these lie without gaps, in the order of the points. */
+/* Collect the rows that pass through sums in f32, which are contiguous, in point order. */
 static void collect_valid(const direct_plan *plan, direct_task *task)
 {
     int64_t n = 0;
     for (int64_t i = 0; i < task->tiles * plan->job->kernel->a.width; i++) {
         if (!task->row[i]) continue;
         task->valid[n] = task->row[i];
-        if (plan->job->sink.pre) task->valid_beside[n] = task->beside[i];
+        if (plan->job->sink.pre) task->valid_residual[n] = task->residual[i];
         task->row[i] = task->sums + n++ * plan->job->kernel->b.width;
     }
     task->valid_count = n;
@@ -235,12 +235,12 @@ static void finish_panel(const direct_plan *plan, const direct_task *task, int64
     const float *bias = sink->bias ? (const float *)sink->bias + column : NULL;
     for (int64_t i = 0; i < task->valid_count; i++) task->shifted[i] = (char *)task->valid[i] + at;
     for (int64_t i = 0; sink->pre && i < task->valid_count; i++)
-        task->shifted_beside[i] = (char *)task->valid_beside[i] + beside_at;
+        task->shifted_residual[i] = (char *)task->valid_residual[i] + beside_at;
     ls_gemm_finish_rows(job, task->valid_count, columns, task->sums, job->kernel->b.width, bias, task->shifted,
-                        sink->pre ? task->shifted_beside : NULL);
+                        sink->pre ? task->shifted_residual : NULL);
 }
 
-/* Is the result so large that it leaves the caches before it is read, and do these rows begin with cache lines? */
+/* Is the result so large that it leaves the caches before it is read, and do its rows start on cache lines? */
 static bool may_stream(const direct_plan *plan, const direct_task *task)
 {
     const ls_gemm_job *job = plan->job;
@@ -284,7 +284,7 @@ static void run_copied(const direct_plan *plan, direct_task *task, int64_t numbe
     multiply(plan, task, part);
 }
 
-/* Points [first, first + count) of an image that needs no copy; a tile that would read beyond its end does. */
+/* Points [first, first + count) of an image that needs no copy, except for a tile that would read past its end. */
 static void run_in_image(const direct_plan *plan, direct_task *task, int64_t number, int64_t part)
 {
     const ls_gemm_sink *sink = &plan->job->sink;
@@ -292,13 +292,13 @@ static void run_in_image(const direct_plan *plan, direct_task *task, int64_t num
     int64_t first = number * plan->rows, count = smaller(plan->rows, plan->job->m - first), whole = count / mr * mr;
     const char *image = plan->walk->pixels.data;
     if (whole) {
-        sink->locate(sink, 0, first, whole, task->row, task->beside);
+        sink->locate(sink, 0, first, whole, task->row, task->residual);
         task->first = image + first * stride;
         task->tiles = whole / mr;
         multiply(plan, task, part);
     }
     if (whole == count) return;
-    sink->locate(sink, 0, first + whole, count - whole, task->row, task->beside);
+    sink->locate(sink, 0, first + whole, count - whole, task->row, task->residual);
     for (int64_t i = count - whole; i < mr; i++) task->row[i] = NULL;
     memcpy(task->copy, image + (first + whole) * stride, (size_t)((count - whole) * stride));
     memset(task->copy + (count - whole) * stride, 0, (size_t)((mr - count + whole) * stride));
@@ -323,7 +323,7 @@ static void run_tasks(void *arg, ls_worker worker)
 
 /* ---- Planning ---------------------------------------------------------------------------------------------------- */
 
-/* Points that make a task: rows of the grid, or images. */
+/* How many points make a task: rows of the grid, or images. */
 static void cut_points(direct_plan *plan, int64_t images, int64_t workers)
 {
     const ls_walk *walk = plan->walk;
@@ -345,9 +345,9 @@ static void cut_points(direct_plan *plan, int64_t images, int64_t workers)
     plan->items = larger(1, smaller(images, most / per_image));
     if (per_image > most) { /* equal bands of one image */
         plan->rows = ceil_div(walk->grid[0], ceil_div(walk->grid[0], larger(1, most / line)));
-        plan->height = ceil_div(seen_by(walk, 0, plan->rows), walk->stride[0]);
+        plan->height = ceil_div(pixels_seen(walk, 0, plan->rows), walk->stride[0]);
     }
-    plan->need = seen_by(walk, 0, plan->rows);
+    plan->need = pixels_seen(walk, 0, plan->rows);
     plan->tasks = ceil_div(images, plan->items) * ceil_div(walk->grid[0], plan->rows);
 }
 
@@ -363,7 +363,7 @@ static void cut_tasks(direct_plan *plan, int64_t workers)
     plan->tasks *= plan->parts;
 }
 
-/* k in the order of the weights: taps, and the numbers that follow each other in a line of them. */
+/* k in the order of the weights: taps, and the elements that are contiguous in a line of them. */
 static void list_slices(direct_plan *plan, int64_t taps_in_line)
 {
     const ls_walk *walk = plan->walk;

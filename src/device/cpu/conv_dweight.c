@@ -3,15 +3,15 @@
  *     dw [O, taps * C] = dy [points of y, O]^T  .  x under each tap [points of y, taps * C]
  *
  * Lines run across k, one point of y each: a pixel of dy, and the pixels of x that the taps see. Columns are ordered so
- * that all taps of a block of input channels are neighbours and reach the sink together,
- * which puts them in the order of w. */
+ * that all taps of a block of input channels are adjacent and reach the sink together, which stores them in the order
+ * of w. */
 #include "device/cpu/conv.h"
 
 #include "base/parallel.h"
 
 #define CHANNEL_BLOCK 64
-#define WIDEST_STRIP 1024 /* columns that may come together */
-#define ROWS_TOGETHER 64  /* rows of sums that are finished in one call */
+#define WIDEST_STRIP 1024 /* most columns passed to the sink at once */
+#define ROWS_TOGETHER 64  /* rows of sums finished per call */
 
 typedef struct dweight_job {
     const ls_conv *conv;
@@ -19,8 +19,9 @@ typedef struct dweight_job {
     ls_walk over_dy, over_x;
     int64_t first_o; /* of the group */
     int64_t padded;  /* columns of a segment, as n counts them */
-    bool together;   /* all taps of a point are one line */
-    bool blocks;     /* sums come as all taps of a block of channels, and go to f32 in the order [o][c][kh][kw] */
+    bool together;   /* all taps of a point are joined into one line */
+    bool blocks;     /* sums come as all taps of a block of channels, and are stored as f32 in the order
+                      * [o][c][kh][kw] */
 } dweight_job;
 
 static void locate_dy(const ls_gemm_source *source, int64_t item, int64_t segment, int64_t first, int64_t count,
@@ -47,7 +48,7 @@ static void locate_x(const ls_gemm_source *source, int64_t item, int64_t segment
     ls_walk_locate(&block, segment % taps, first, count, line);
 }
 
-/* All taps of `channels` input channels from `c` on, of the output channels from `row` on. */
+/* Store all taps of `channels` input channels starting at `c`, of the output channels starting at `row`. */
 static void store_block(const dweight_job *job, int64_t row, int64_t rows, int64_t c, int64_t channels,
                         const float *sums, int64_t ld)
 {
@@ -61,7 +62,7 @@ static void store_block(const dweight_job *job, int64_t row, int64_t rows, int64
     }
 }
 
-/* Sums of output channels [row, row + rows) to dw, run by run of channels of one tap, or block by block. */
+/* Store sums of output channels [row, row + rows) to dw, by runs of channels of one tap, or by blocks. */
 static void store_sums(const ls_gemm_job *job, int64_t item, int64_t row, int64_t rows, int64_t column, int64_t columns,
                        const void *sums, int64_t ld)
 {
@@ -81,7 +82,7 @@ static void store_sums(const ls_gemm_job *job, int64_t item, int64_t row, int64_
         }
         int64_t tap = shared->together ? number / channels : segment % taps;
         int64_t c = shared->together ? number % channels : segment / taps * job->b.length + number;
-        int64_t there = shared->together ? channels - c : job->b.length - number; /* not beyond: in the padding */
+        int64_t there = shared->together ? channels - c : job->b.length - number; /* not into the padding */
         run = shared->together ? there : shared->padded - number;
         if (run > columns - at) run = columns - at;
         char *to = (char *)dw->data + ((shared->first_o + row) * dw->stride[0] + c * dw->stride[1] +

@@ -2,13 +2,13 @@
  *
  *     dw [O, tap, C] = sum over points p of  dy [p, O]^T  x [p + offset of the tap, C]
  *
- * Let points be counted row after row with as many between the rows of an image, and between images, as the border
- * needs. Then a tap sees all points at one distance, and the product of a tap begins so many points further on in the
- * same panels of x: these are packed once, and once more from the second point on where a panel holds pairs of points.
+ * Number points row by row, with gaps between rows and between images as wide as the border. Then a tap sees all points
+ * at one distance, and its product begins that many points further on in the same panels of x: these are packed once,
+ * and once more starting at the second point if a panel holds pairs of points.
  *
- * A task multiplies a part of the points, a chunk at a time, and keeps its sums in L2. Large weights, whose sums find
- * no room there, and strides, which would need panels of their own, are faster packed tap by tap. Parts depend on sizes
- * alone and are added in their order: results do not depend on the number of workers. */
+ * A task multiplies a part of the points, a chunk at a time, and keeps its sums in L2. Large weights, whose sums do not
+ * fit there, and strides, which would need panels of their own, are faster packed tap by tap. Parts depend only on
+ * sizes and are added in order: results do not depend on the number of workers. */
 #include "device/cpu/conv.h"
 
 #include "base/parallel.h"
@@ -16,16 +16,16 @@
 #include <stdatomic.h>
 #include <string.h>
 
-#define CHUNK 512             /* points that are packed, and then met from near L1 */
-#define SUM_BYTES (640 << 10) /* of dw, at most: a third of L2 or so */
+#define CHUNK 512             /* points packed at a time, then used from near L1 */
+#define SUM_BYTES (640 << 10) /* of dw, at most: about a third of L2 */
 #define MOST_PARTS 16
-#define LEAST_USE 0.6 /* of the points that are counted */
+#define LEAST_USE 0.6 /* share of points that are pixels */
 
-/* One side of the product: where its pixels are, point by point. */
+/* One side of the product: the pixels of its points. */
 typedef struct points {
     ls_pixels pixels;
     int64_t first[2]; /* pixel of point (0, 0) of an image */
-    int64_t grid[2];  /* points of an image that are pixels, at most */
+    int64_t grid[2];  /* points of an image that are pixels */
 } points;
 
 typedef struct taps_plan {
@@ -33,17 +33,17 @@ typedef struct taps_plan {
     const ls_operand *dw;
     const ls_gemm_kernel *kernel;
     points dy, x;
-    int64_t line, height; /* points of a row, rows of an image, as they are counted */
+    int64_t line, height; /* points of a row and rows of an image, gaps included */
     int64_t total, part;  /* points; of a part, a multiple of CHUNK */
     int64_t parts;
-    int64_t reach; /* points that taps see beyond a chunk, at most */
+    int64_t reach; /* most points that taps see beyond a chunk */
     int64_t panels_o, panels_c, taps, bytes;
     char *sums; /* [parts][panels_o][panels_c][taps][tile] */
     _Atomic int64_t next;
     atomic_bool out_of_memory;
 } taps_plan;
 
-/* Addresses of the pixels of points [first, first + count); NULL where there is none. */
+/* Addresses of the pixels of points [first, first + count); NULL in gaps. */
 static void locate(const taps_plan *plan, const points *side, int64_t first, int64_t count, const void **line)
 {
     const ls_pixels *p = &side->pixels;
@@ -71,14 +71,15 @@ static void locate(const taps_plan *plan, const points *side, int64_t first, int
 typedef struct taps_task {
     const void **line;
     char *a, *b;
-    int64_t a_stride, b_stride, b_set; /* elements from panel to panel; from panels of x to those that begin later */
+    int64_t a_stride, b_stride, b_set; /* elements between panels; between sets of panels of x that start at different
+                                        * points */
 } taps_task;
 
 static bool task_memory(const taps_plan *plan, ls_worker worker, taps_task *task)
 {
     const ls_gemm_kernel *kernel = plan->kernel;
     int64_t seen = ls_gemm_round_up(CHUNK + plan->reach, kernel->kr) + kernel->kr;
-    task->a_stride = CHUNK * kernel->a.width + 32; /* not a power of two, for the sets of the L1 cache */
+    task->a_stride = CHUNK * kernel->a.width + 32; /* not a power of two, to spread over the sets of L1 */
     task->b_stride = seen * kernel->half_b.width + 32;
     task->b_set = 2 * task->b_stride * plan->panels_c;
     int64_t lines = ls_gemm_round_up((seen + kernel->half_step) * (int64_t)sizeof(void *), 64);
@@ -98,7 +99,7 @@ static void pack_dy(const taps_plan *plan, const taps_task *task, int64_t point,
     ls_gemm_pack(plan->kernel, &plan->kernel->a, task->a, task->a_stride, &lines, plan->conv->group_o, count);
 }
 
-/* From every point modulo half_step on. */
+/* Packs x once for every starting point modulo half_step. */
 static void pack_x(const taps_plan *plan, const taps_task *task, int64_t point, int64_t count)
 {
     const ls_gemm_kernel *kernel = plan->kernel;
@@ -111,7 +112,7 @@ static void pack_x(const taps_plan *plan, const taps_task *task, int64_t point, 
     }
 }
 
-/* Where the panels of a tap begin within what pack_x made, for the first panel of channels. */
+/* The panels of a tap within what pack_x made, for the first panel of channels. */
 static const char *tap_panels(const taps_plan *plan, const taps_task *task, int64_t tap)
 {
     const ls_window *w = &plan->conv->window;
@@ -129,7 +130,7 @@ static char *tile_of(const taps_plan *plan, int64_t part, int64_t o, int64_t c, 
 
 /* ---- Adding up --------------------------------------------------------------------------------------------------- */
 
-/* A panel of output channels and one of input channels: parts in their order, taps of an input channel side by side. */
+/* One panel of output and one of input channels: sum the parts in order, taps of an input channel side by side. */
 static void add_panel(const taps_plan *plan, int64_t o, int64_t c)
 {
     const ls_operand *dw = plan->dw;
@@ -207,8 +208,8 @@ static const ls_gemm_kernel *kernel_for(const ls_conv *conv)
     return NULL;
 }
 
-/* Points from row to row, or from image to image: as many as grid, and so many more that what a tap sees beyond the end
- * of one is border of the next. */
+/* Points from row to row, or from image to image: those of the grid, plus a gap so wide that what a tap sees beyond the
+ * end is the border of the next. */
 static int64_t spaced(const ls_conv *conv, int d)
 {
     const ls_window *w = &conv->window;

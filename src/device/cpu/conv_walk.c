@@ -39,7 +39,7 @@ typedef struct pixels_copy {
     ls_pixels to;
 } pixels_copy;
 
-/* Channels [0, c) of one row of pixels become contiguous. */
+/* Make channels [0, c) of one row of pixels contiguous. */
 #define COPY_ROW(type)                                                                                                 \
     for (int64_t c0 = 0; c0 < channels; c0 += 16) { /* blocks, so that cache lines are used while they are there */    \
         int64_t c1 = c0 + 16 < channels ? c0 + 16 : channels;                                                          \
@@ -100,7 +100,7 @@ ls_pixels ls_conv_pixels(const ls_operand *image, ls_conv_space *space)
 
 ls_status ls_conv_out_of_memory(ls_message *why)
 {
-    return ls_explain(why, LS_ERR_MEMORY, "no memory for the working space of a convolution");
+    return ls_explain(why, LS_ERR_MEMORY, "no memory for the workspace of a convolution");
 }
 
 /* ---- Walks ------------------------------------------------------------------------------------------------------- */
@@ -133,7 +133,7 @@ void ls_walk_locate(const ls_walk *walk, int64_t tap, int64_t first, int64_t cou
     }
 }
 
-/* n bytes in pieces of fixed size that overlap: quicker than a call for the few that one row of a kernel has. */
+/* Copy n bytes in overlapping pieces of fixed size: faster than memcpy for the few bytes of one kernel row. */
 static inline void copy_few(char *to, const char *from, int64_t n)
 {
     if (n >= 32 && n <= 64) {
@@ -190,7 +190,7 @@ ls_walk ls_walk_forward(const ls_conv *conv, ls_pixels x)
     return walk;
 }
 
-/* dx at `in` gets from dy at `out` through tap k where out * stride = in + padding - k * dilation. */
+/* dx at `in` receives from dy at `out` through tap k if out * stride = in + padding - k * dilation. */
 ls_phase ls_phase_of(const ls_conv *conv, ls_pixels dy, int64_t phase_h, int64_t phase_w)
 {
     ls_phase phase = {.walk = {.pixels = dy}};

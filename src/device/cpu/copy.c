@@ -1,4 +1,4 @@
-/* copy.c - operators that only move numbers: copies between types and layouts, constants, sequences. */
+/* copy.c - operators that only move elements: copies between types and layouts, constants, sequences. */
 #include "base/parallel.h"
 #include "device/cpu/cpu.h"
 #include "device/cpu/iterate.h"
@@ -23,12 +23,12 @@ static void run_copy(void *arg, int64_t first, int64_t n, void *const *p)
     else memcpy(p[0], p[1], (size_t)n * run->size);
 }
 
-/* A tile of elements, turned in the first level of cache. Both its sides are read and written in runs of whole lines,
- * so strides that are powers of two, which map many rows to few places of a cache, do no harm. */
+/* Side of a tile that is transposed in L1. Both its sides are read and written in runs of whole cache lines, so strides
+ * that are powers of two, which map many rows to few cache sets, do no harm. */
 #define TILE_SIDE 64
 #define TILE_ELEMENTS (TILE_SIDE * TILE_SIDE)
 
-/* The dimension along which the output is contiguous is not the one along which the input is. */
+/* A copy whose output is contiguous along another dimension than its input. */
 typedef struct transposition {
     ls_layout layout;
     int down, across;                 /* dimensions that the output and the input are contiguous along */
@@ -80,7 +80,7 @@ static void run_tiles(void *arg, int64_t begin, int64_t end)
     }
 }
 
-/* True when the copy was a transposition, and is done. */
+/* True if the copy was a transposition, which is then done. */
 static bool transpose(const ls_operand *const *operand, ls_map_fn *convert)
 {
     transposition t = {.layout = ls_layout_of(operand, 2, false),
@@ -99,7 +99,7 @@ static bool transpose(const ls_operand *const *operand, ls_map_fn *convert)
     bool is_turned = l->stride[0][t.down] == (int64_t)t.out_size && t.across >= 0 && t.across != t.down;
     if (!is_turned || l->count == 0) return false;
 
-    /* Where one side is short, the other may be longer: images have three channels. */
+    /* If one side is short, the other may be longer: images have three channels. */
     t.tile_down = smaller(l->dim[t.down], TILE_SIDE);
     t.tile_across = smaller(l->dim[t.across], TILE_ELEMENTS / t.tile_down);
     if (t.tile_across < TILE_SIDE) t.tile_down = smaller(l->dim[t.down], TILE_ELEMENTS / t.tile_across);
@@ -110,8 +110,8 @@ static bool transpose(const ls_operand *const *operand, ls_map_fn *convert)
     return true;
 }
 
-/* in: x  out: y, any types and layouts; x broadcasts to the shape of y. Numbers that y's type cannot hold: towards zero
- * from floating types to whole ones, modulo 2^bits between whole ones; bool is "not 0". */
+/* in: x  out: y, any types and layouts; x broadcasts to the shape of y. Conversions: floating types to
+ * integers round towards zero, integers wrap modulo 2^bits, bool is "not 0". */
 ls_status ls_cpu_copy(const ls_call *call, ls_message *why)
 {
     (void)why;
@@ -133,7 +133,7 @@ ls_status ls_cpu_copy(const ls_call *call, ls_message *why)
 /* ---- constants and sequences ------------------------------------------------------------------------------------- */
 
 typedef struct fill_run {
-    char pattern[64]; /* the element, over and over */
+    char pattern[64]; /* the element, repeated */
     size_t size;
     bool is_byte; /* all bytes of the element are the same */
 } fill_run;
@@ -185,8 +185,8 @@ static void run_arange(void *arg, int64_t first, int64_t n, void *const *p)
     }
 }
 
-/* in: none  out: y; element i is attrs.affine.shift + i * attrs.affine.scale, computed in f64 (or i64 where y is whole
- * and so are both numbers) */
+/* in: none  out: y; element i is attrs.affine.shift + i * attrs.affine.scale, computed in f64 (or i64, if y is an
+ * integer type and both attributes are integers) */
 ls_status ls_cpu_arange(const ls_call *call, ls_message *why)
 {
     (void)why;

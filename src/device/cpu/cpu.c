@@ -1,4 +1,4 @@
-/* cpu.c - from an opcode to the CPU function that runs it. */
+/* cpu.c - dispatch from an opcode to the CPU function that runs it. */
 #include "device/cpu/cpu.h"
 
 #include "device/facts.h"
@@ -17,7 +17,7 @@ static cpu_op *const cpu_ops[LS_OP_COUNT] = {
 #undef LS_OP
 };
 
-/* Apart, so that all other calls go straight on. */
+/* Out of line, to keep the common path short. */
 static __attribute__((noinline)) ls_status run_live(cpu_op *op, const ls_call *call, ls_message *why)
 {
     ls_call settled = *call;

@@ -1,8 +1,8 @@
 /* cpu.h - the CPU's operators: one function per row of ops.def that enters a device.
  *
- * Each runs one call to its end on operands in host memory, on the team of src/base/parallel.h. The operand order of an
- * opcode is written above its function. Shapes and number types have been checked by the caller; what depends on the
- * data (an index out of range) is checked here and told through `why`. */
+ * Each runs one call to completion on operands in host memory, on the thread team of src/base/parallel.h. The operand
+ * order of an opcode is documented above its function. Callers have checked shapes and types; errors that depend on
+ * data (an index out of range) are checked here and reported through `why`. */
 #ifndef LOCKSTEP_DEVICE_CPU_H
 #define LOCKSTEP_DEVICE_CPU_H
 

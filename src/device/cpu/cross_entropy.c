@@ -22,7 +22,7 @@ typedef struct targets {
     bool has_ignore;
     int64_t ignore, classes;
     ls_dtype wide;
-    const void *weight; /* [C] of the compute type, or NULL */
+    const void *weight; /* [C] in the compute type, or NULL */
 } targets;
 
 static bool ignored(const targets *t, int64_t target)
@@ -30,7 +30,7 @@ static bool ignored(const targets *t, int64_t target)
     return t->has_ignore && target == t->ignore;
 }
 
-static double weight_of(const targets *t, int64_t class)
+static double class_weight(const targets *t, int64_t class)
 {
     return t->weight ? ls_get(t->wide, t->weight, class) : 1;
 }
@@ -62,7 +62,7 @@ static ls_status set_targets(targets *t, const ls_call *call, const ls_operand *
 static double total_weight(const targets *t)
 {
     double sum = 0;
-    for (int64_t c = 0; c < t->classes; c++) sum += weight_of(t, c);
+    for (int64_t c = 0; c < t->classes; c++) sum += class_weight(t, c);
     return sum;
 }
 
@@ -111,7 +111,7 @@ static void write_totals(const tally *tallies, int64_t blocks, ls_reduction redu
 typedef struct forward {
     targets t;
     ls_dtype dtype;
-    double smoothing, smooth_weight; /* smooth_weight: sum of all w, where there is smoothing */
+    double smoothing, smooth_weight; /* smooth_weight: sum of all w, with smoothing */
     double (*log_sum_exp)(ls_dtype dtype, const void *x, int64_t n);
     double (*weighted_sum)(ls_dtype dtype, const void *x, const void *weight, int64_t n);
     tally *tallies;
@@ -127,7 +127,7 @@ static void forward_rows(void *arg, const ls_block *block)
         int64_t target = target_at(block->at[1], r);
         double lse = f->log_sum_exp(f->dtype, x, t->classes), loss = 0;
         if (!ignored(t, target)) {
-            double weight = weight_of(t, target);
+            double weight = class_weight(t, target);
             loss = (1 - f->smoothing) * weight * (lse - ls_get(f->dtype, x, target));
             if (f->smoothing > 0) {
                 double others = f->smooth_weight * lse - f->weighted_sum(f->dtype, x, t->weight, t->classes);
@@ -145,7 +145,7 @@ static void forward_rows(void *arg, const ls_block *block)
  * out: loss [] (attrs.loss.reduction NONE: as target), lse (as target)?, total []?
  * loss, lse and total are f32 (f64 for f64); lse = log sum exp(x) per row, total = sum of the weights of the targets:
  * both are for the gradient. attrs.loss: reduction, smoothing, ignore_index where has_ignore.
- * LS_ERR_VALUE when a target that is not ignored names no class. */
+ * LS_ERR_VALUE if a target that is not ignored is out of range. */
 ls_status ls_cpu_cross_entropy(const ls_call *call, ls_message *why)
 {
     const ls_operand *x = call->in[0], *loss = call->out[0], *lse = call->out[1];
@@ -171,7 +171,7 @@ typedef struct backward {
     targets t;
     ls_dtype dtype;
     double smoothing, smooth_weight;
-    double dloss; /* of every row, where there is no gradient per row */
+    double dloss; /* of every row, if there is no gradient per row */
     void (*slope)(const ls_cross_entropy_slope *args);
 } backward;
 
@@ -187,7 +187,7 @@ static void backward_rows(void *arg, const ls_block *block)
             continue;
         }
         double dloss = block->at[3].data ? ls_get(t->wide, block->at[3].data, r * block->at[3].pitch) : b->dloss;
-        double hard = dloss * (1 - b->smoothing) * weight_of(t, target);
+        double hard = dloss * (1 - b->smoothing) * class_weight(t, target);
         double soft = dloss * b->smoothing / (double)t->classes;
         ls_cross_entropy_slope args = {.dtype = b->dtype,
                                        .n = t->classes,
@@ -199,7 +199,7 @@ static void backward_rows(void *arg, const ls_block *block)
                                        .lse = ls_get(t->wide, block->at[2].data, r * block->at[2].pitch)};
         double logp = ls_get(b->dtype, args.x, target) - args.lse;
         b->slope(&args);
-        ls_put(b->dtype, dx, target, exp(logp) * args.scale - weight_of(t, target) * soft - hard);
+        ls_put(b->dtype, dx, target, exp(logp) * args.scale - class_weight(t, target) * soft - hard);
     }
 }
 
@@ -241,7 +241,7 @@ static void nll_rows(void *arg, const ls_block *block)
         int64_t target = target_at(block->at[0], r);
         double loss = 0;
         if (!ignored(t, target)) {
-            double weight = weight_of(t, target);
+            double weight = class_weight(t, target);
             loss = -weight * ls_get(n->dtype, ls_row_at(&n->logp, block->first + r), target * n->logp.inner_stride[0]);
             sum->loss += loss;
             sum->weight += weight;
@@ -252,7 +252,7 @@ static void nll_rows(void *arg, const ls_block *block)
 
 /* in: logp [N,C], [N,C,...] or [C], target i64 [N], [N,...] or [], class weight [C]?
  * out: loss [] (attrs.loss.reduction NONE: as target), total []?
- * Types, attributes and errors as in cross_entropy; smoothing is not looked at. */
+ * Types, attributes and errors as in cross_entropy; smoothing is ignored. */
 ls_status ls_cpu_nll_loss(const ls_call *call, ls_message *why)
 {
     const ls_operand *logp = call->in[0], *loss = call->out[0];
@@ -279,7 +279,7 @@ static void nll_grad_rows(void *arg, const ls_block *block)
         memset(dlogp, 0, (size_t)t->classes * ls_dtype_size(n->dtype));
         if (ignored(t, target)) continue;
         double dloss = block->at[1].data ? ls_get(t->wide, block->at[1].data, r * block->at[1].pitch) : n->dloss;
-        ls_put(n->dtype, dlogp, target, -dloss * weight_of(t, target));
+        ls_put(n->dtype, dlogp, target, -dloss * class_weight(t, target));
     }
 }
 

@@ -1,8 +1,8 @@
-/* elementwise.c - operators that compute each element from the elements at the same place: arithmetic, comparison,
- * mathematics, activations and their gradients, choice, dropout. Inputs broadcast against the output.
+/* elementwise.c - operators that compute each element from the elements at the same position: arithmetic, comparison,
+ * mathematics, activations and their gradients, selection, dropout. Inputs broadcast against the output.
  *
- * Inputs of one call are expected in one number type, which the result shares (comparisons give bool). Other types are
- * converted on the way: inputs to what they promote to, the result to what the output asks for. */
+ * Inputs of one call normally have one type, which the result shares (comparisons give bool). Other types are converted
+ * on the fly: inputs to their promoted type, the result to the type of the output. */
 #include "kernels/elementwise.h"
 
 #include "base/parallel.h"
@@ -44,14 +44,14 @@ static ls_status map(const ls_call *call, ls_map which, double k0, double k1, ls
     ls_dtype dtype = a->dtype == b->dtype ? a->dtype : ls_dtype_promote(a->dtype, b->dtype);
     ls_dtype result = maps[which].gives_bool ? LS_BOOL : dtype;
     ls_map_fn *kernel = ls_elementwise_kernels()->map[which][dtype];
-    if (!kernel) return ls_explain(why, LS_ERR_DTYPE, "%s does not take %s", maps[which].name, ls_dtype_name(dtype));
+    if (!kernel) return ls_explain(why, LS_ERR_DTYPE, "%s does not support %s", maps[which].name, ls_dtype_name(dtype));
 
     ls_iteration walk = {.count = 1 + maps[which].inputs,
                          .outputs = 1,
                          .operand = {out, a, b},
                          .as = {result, dtype, dtype},
                          .grain = ls_grain(maps[which].cost)};
-    /* Small and plain is what most calls are when overhead counts. */
+    /* Fast path for contiguous operands of one type: small calls are dominated by overhead. */
     if (out->dtype == result && a->dtype == b->dtype && ls_all_contiguous(walk.operand, walk.count)) {
         int64_t n = ls_operand_numel(out);
         if (n < 2 * walk.grain) {
@@ -63,13 +63,13 @@ static ls_status map(const ls_call *call, ls_map which, double k0, double k1, ls
     return LS_OK;
 }
 
-/* LS_PLAIN(name): an operator that is a map and takes nothing but tensors. */
+/* LS_PLAIN(name): an operator that is a map with no arguments but tensors. */
 #define LS_PLAIN(name)                                                                                                 \
     ls_status ls_cpu_##name(const ls_call *call, ls_message *why)                                                      \
     {                                                                                                                  \
         return map(call, LS_MAP_##name, 0, 0, why);                                                                    \
     }
-/* LS_WITH(name, first, second): one that takes numbers besides, from call->attrs. */
+/* LS_WITH(name, first, second): one that also takes scalars, from call->attrs. */
 #define LS_WITH(name, first, second)                                                                                   \
     ls_status ls_cpu_##name(const ls_call *call, ls_message *why)                                                      \
     {                                                                                                                  \
@@ -148,7 +148,7 @@ ls_status ls_cpu_gelu_grad(const ls_call *call, ls_message *why)
     return map(call, call->attrs.gelu.tanh ? LS_MAP_gelu_tanh_grad : LS_MAP_gelu_grad, 0, 0, why);
 }
 
-/* in: x  out: y. The usual exponents have kernels a hundred times faster than the general one. */
+/* in: x  out: y. Common exponents have kernels a hundred times faster than the general one. */
 ls_status ls_cpu_pow_scalar(const ls_call *call, ls_message *why)
 {
     static const struct {
@@ -193,7 +193,7 @@ static void run_dropout(void *arg, int64_t first, int64_t n, void *const *p)
     run->kernel(n, first, p[0], p[1], &run->how);
 }
 
-/* The same of tensors without gaps, whose groups of elements have bits of their own. */
+/* The same for tensors without gaps, whose groups of elements have stored bits. */
 typedef struct noted_run {
     dropout_run drop;
     char *out;
@@ -222,19 +222,19 @@ static bool has_gaps(const ls_operand *x)
     return false;
 }
 
-/* in: x, kept?  out: y, same shape, kept?  Element i is kept where its uniform number is at least p. The gradient is
- * this operator applied to dy with the same seed and offset; `kept`, bytes of this device's own that forward has
- * written, spares it the drawing. Forward writes them for x and y in row-major order without gaps only. */
+/* in: x, kept? out: y, same shape, kept? Element i is kept if its uniform number is at least p. The gradient is this
+ * operator applied to dy with the same seed and offset; `kept`, bytes private to this device that forward has written,
+ * saves it the drawing. Forward writes them only for x and y in row-major order without gaps. */
 ls_status ls_cpu_dropout(const ls_call *call, ls_message *why)
 {
     const ls_operand *out = call->out[0], *x = call->in[0], *note = call->n_out > 1 ? call->out[1] : NULL;
     const ls_operand *noted = call->n_in > 1 ? call->in[1] : NULL;
     ls_dropout_fn *kernel = ls_elementwise_kernels()->dropout[out->dtype];
-    if (!kernel) return ls_explain(why, LS_ERR_DTYPE, "dropout does not take %s", ls_dtype_name(out->dtype));
+    if (!kernel) return ls_explain(why, LS_ERR_DTYPE, "dropout does not support %s", ls_dtype_name(out->dtype));
     dropout_run run = {
         kernel, {.seed = call->attrs.random.seed, .offset = call->attrs.random.offset, .p = call->attrs.random.a}};
     bool gaps = has_gaps(out) || has_gaps(x) || x->dtype != out->dtype;
-    if (note && gaps) return ls_explain(why, LS_ERR_SHAPE, "dropout keeps no bits of a tensor with gaps");
+    if (note && gaps) return ls_explain(why, LS_ERR_SHAPE, "dropout cannot store bits of a tensor with gaps");
     if ((note || noted) && !gaps) {
         run.how.note = note ? note->data : NULL;
         run.how.noted = noted ? noted->data : NULL;

@@ -10,13 +10,13 @@
  *     k, by KC                      one panel of B, nr x KC, stays in L1
  *     panels of A                   stream from L2
  *
- * How large these are is a matter of the kernel's numbers (ls_gemm_blocks): where L2 is large and L3 slow, all of k
- * meets many rows at once; where they are alike, KB is KC and blocks are small.
+ * These sizes come from the kernel (ls_gemm_blocks): if L2 is large and L3 slow, all of k is multiplied with many rows
+ * at once; if they are similar, KB is KC and blocks are small.
  *
- * Where B is packed before (weights; or by all workers together, if it is not too large), tasks are small and dealt out
- * as workers ask for them. Otherwise every task packs what it needs of B for itself, KD is KC, and tasks are few and
- * large. When C is so small that it does not make enough tasks, k is cut too: by the sizes alone, not by the number of
- * workers, so that sums round the same way. */
+ * If B is packed beforehand (weights; or by all workers together, if it is not too large), tasks are small and handed
+ * out on demand. Otherwise every task packs its own part of B, KD is KC, and tasks are few and large. If C is too small
+ * for enough tasks, k is cut too: depending on sizes only, not on the number of workers, so that sums always round the
+ * same way. */
 #include "device/cpu/gemm.h"
 
 #include "base/parallel.h"
@@ -25,20 +25,20 @@
 #include <stdatomic.h>
 #include <string.h>
 
-#define MAX_LINES 512              /* addresses of lines that are asked for at a time */
-#define ROWS 96                    /* about as many rows as a task should have at least */
-#define FINISH_ROWS 128            /* rows of a strip that are finished together, about */
-#define PARTIAL_COLUMNS 1024       /* about NC, when sums are kept between blocks of k */
-#define FEW_ROWS_COLUMNS 192       /* about NC, and */
-#define FEW_ROWS_BYTES (600 << 10) /* of a packed block of B, when few rows meet it */
-#define THIN_PANEL_LINES 64        /* cache lines of a panel of B that is thin, and */
-#define THIN_ROWS 24               /* rows that meet all thin panels of a strip in turn */
-#define WORTH_ANOTHER 0.03         /* of the work wasted, for a shape that is not the first choice */
-#define LEAST_WORK (1 << 20)       /* multiplications that are worth waking a worker for */
-#define SPLIT_BLOCKS 64            /* C blocks, below which k is cut */
-#define SPLIT_DEPTH 2048           /* the least part of k */
+#define MAX_LINES 512              /* addresses of lines requested at a time */
+#define ROWS 96                    /* least rows of a task, roughly */
+#define FINISH_ROWS 128            /* rows of a strip finished together, roughly */
+#define PARTIAL_COLUMNS 1024       /* NC, roughly, if sums are kept between blocks of k */
+#define FEW_ROWS_COLUMNS 192       /* NC, roughly, and */
+#define FEW_ROWS_BYTES (600 << 10) /* of a packed block of B, if few rows use it */
+#define THIN_PANEL_LINES 64        /* most cache lines of a thin panel of B, and */
+#define THIN_ROWS 24               /* rows multiplied with all thin panels of a strip in turn */
+#define WORTH_ANOTHER 0.03         /* share of work wasted that justifies a shape other than the first */
+#define LEAST_WORK (1 << 20)       /* multiplications worth waking a worker for */
+#define SPLIT_BLOCKS 64            /* blocks of C below which k is cut */
+#define SPLIT_DEPTH 2048           /* least part of k */
 
-/* For kernels that bring no numbers of their own: a block of A is as deep as a panel of B stays in L1. */
+/* Defaults, for kernels without their own: a block of A is as deep as the panel of B that stays in L1. */
 static const ls_gemm_blocks usual = {
     .rows = 96,
     .block_bytes = INT64_MAX,
@@ -53,7 +53,7 @@ static const ls_gemm_blocks usual = {
 
 typedef struct gemm_plan {
     const ls_gemm_job *job;
-    const char *b; /* packed before, or NULL */
+    const char *b; /* packed beforehand, or NULL */
     int64_t b_stride;
     int64_t kd, kb, kc, mc, nc, strip;
     bool stream;                             /* C is too large to stay in the caches */
@@ -68,7 +68,7 @@ static const ls_gemm_blocks *blocks_of(const ls_gemm_kernel *kernel)
     return kernel->blocks ? kernel->blocks : &usual;
 }
 
-/* The size of equal parts, each a multiple of unit and not above `most` (but at least one unit). */
+/* The size of equal parts, each a multiple of unit and at most `most` (but at least one unit). */
 static int64_t even_part(int64_t whole, int64_t most, int64_t unit)
 {
     int64_t parts = ceil_div(whole, larger(most, unit));
@@ -108,7 +108,7 @@ void ls_gemm_locate_rows(const ls_gemm_sink *sink, int64_t item, int64_t first, 
         pre[i] = (char *)sink->pre + (pre_at + i * sink->pre_stride) * pre_bytes;
 }
 
-/* n elements with gaps on either side. */
+/* Copy n elements with gaps on either side. */
 static void move_elements(char *to, int64_t to_step, const char *from, int64_t from_step, int64_t bytes, int64_t n)
 {
 #define MOVE(type)                                                                                                     \
@@ -119,7 +119,7 @@ static void move_elements(char *to, int64_t to_step, const char *from, int64_t f
 #undef MOVE
 }
 
-/* Rows whose columns have gaps go through a buffer. */
+/* Rows whose columns are not contiguous go through a buffer. */
 static void finish_with_gaps(const ls_gemm_job *job, int64_t rows, int64_t columns, const char *sums, int64_t ld,
                              const char *bias, void *const *out, void *const *pre)
 {
@@ -172,13 +172,13 @@ void ls_gemm_store_rows(const ls_gemm_job *job, int64_t item, int64_t row, int64
 
 /* ---- Packing a block --------------------------------------------------------------------------------------------- */
 
-/* How many lines of `numbers` numbers are worth fetching before they are packed. */
+/* How many lines of `numbers` elements are worth prefetching before they are packed. */
 static int64_t lines_ahead(const ls_gemm_source *source, int64_t numbers)
 {
     return LS_GEMM_AHEAD / (numbers * (int64_t)ls_dtype_size(source->dtype)) + 1;
 }
 
-/* Rows [row, row + rows) of an operand of `all` rows, k in [k0, k1), to panels. `row` is the first of a panel. */
+/* Pack rows [row, row + rows) of an operand of `all` rows, k in [k0, k1), into panels. `row` starts a panel. */
 static void pack_block(const ls_gemm_job *job, const ls_gemm_source *source, const ls_gemm_side *side, int64_t item,
                        int64_t row, int64_t rows, int64_t all, int64_t k0, int64_t k1, char *room, char *to,
                        int64_t panel_stride)
@@ -191,7 +191,7 @@ static void pack_block(const ls_gemm_job *job, const ls_gemm_source *source, con
         int64_t part = ls_gemm_round_up(source->length, kernel->kr), most = MAX_LINES / side->width * side->width;
         for (int64_t r = 0, count; r < rows; r += count, to += count / side->width * panel_stride * bytes) {
             count = smaller(rows - r, most);
-            /* The next rows come next, unless the next tap or the next part of k does. */
+            /* The following rows are packed next, unless the next tap or the next part of k is. */
             if (source->segments == 1 && k0 == 0 && k1 == job->k && !source->room)
                 lines.more = smaller(smaller(all - row - r, MAX_LINES) - count, lines_ahead(source, source->length));
             for (int64_t k = k0, step; k < k1; k += step) {
@@ -221,8 +221,8 @@ static void pack_block(const ls_gemm_job *job, const ls_gemm_source *source, con
     }
 }
 
-/* Elements from panel to panel of [width x k]. A distance that is a multiple of a large power of two would put all
- * panels into the same few sets of the L1 cache. */
+/* Elements from panel to panel of [width x k]. A multiple of a large power of two would put all panels into the same
+ * few sets of L1. */
 static int64_t panel_distance(const ls_gemm_kernel *kernel, int width, int64_t k)
 {
     int64_t bytes = (int64_t)ls_dtype_size(kernel->panel), distance = ls_gemm_round_up(width * k * bytes, 64);
@@ -258,18 +258,19 @@ static bool buffers_take(const gemm_plan *plan, ls_worker worker, gemm_buffers *
     return to->b != NULL;
 }
 
-/* A block of A that meets panels of B: rows x columns of C at (row, column) of an item of the sink, `depth` deep. */
+/* A block of A multiplied with panels of B: rows x columns of C at (row, column) of an item of the sink, `depth`
+ * deep. */
 typedef struct gemm_block {
     int64_t item, row, rows, column, columns, depth;
     const char *a, *b;
     int64_t a_stride, b_stride; /* elements from panel to panel */
-    char *partial;              /* sums so far: tiles of a panel's columns one after the other, then the next panel's */
-    int64_t partial_stride;     /* bytes from panel to panel of B; 0: they are finished strip by strip */
+    char *partial;              /* sums so far: tiles of a panel's columns, then those of the next panel */
+    int64_t partial_stride;     /* bytes between panels of B; 0: finished strip by strip */
     bool first, last;           /* of the blocks along k */
 } gemm_block;
 
-/* Where the tiles of a block may go without a stop: rows at equal distances, and nothing to be done to them but what
- * the kernel can do: round them to bf16, perhaps with a bias. */
+/* The destination, if tiles of a block can be stored directly: rows at equal distances, and no finishing but what the
+ * kernel can do (round to bf16, perhaps with a bias). Else NULL. */
 static char *direct_target(const ls_gemm_job *job, const gemm_block *block)
 {
     const ls_gemm_sink *sink = &job->sink;
@@ -283,8 +284,8 @@ static char *direct_target(const ls_gemm_job *job, const gemm_block *block)
     return (char *)sink->out + at * (int64_t)ls_dtype_size(sink->how.out_dtype);
 }
 
-/* Part of a strip: columns [s, s + width) of the block's, over k from k0 on, kc deep. In the last round, tiles go to
- * the buffer of the strip, which is then finished, or where they can directly to C. */
+/* Part of a strip: columns [s, s + width) of the block, over k starting at k0, kc deep. In the last round, tiles go to
+ * the buffer of the strip, which is then finished, or directly to C if possible. */
 static void multiply_strip(const gemm_plan *plan, const gemm_buffers *at, const gemm_block *block, int64_t s,
                            int64_t width, int64_t k0, int64_t kc)
 {
@@ -299,8 +300,8 @@ static void multiply_strip(const gemm_plan *plan, const gemm_buffers *at, const 
     bool round = direct && sink->how.out_dtype == LS_BF16;
     int64_t direct_rows = direct ? block->rows / mr * mr : 0, direct_columns = direct ? width / nr * nr : 0;
 
-    /* The next panel of B, if it comes from far, is fetched while this one is at work. Thin panels stay in L1 anyway;
-     * there, a few rows at a time meet all panels, so that cache lines of C are filled at once. */
+    /* The next panel of B, if it is far away, is prefetched while this one is used. Thin panels stay in L1 anyway; for
+     * these, a few rows at a time are multiplied with all panels, so that cache lines of C are filled at once. */
     int64_t panel_lines = nr * kc * bytes / 64;
     bool thin = panel_lines <= THIN_PANEL_LINES && nr * out_bytes < 64;
     int64_t ahead = plan->b && !thin ? panel_lines : 0;
@@ -375,7 +376,7 @@ static void run_task(const gemm_plan *plan, const gemm_buffers *at, int64_t item
             for (int64_t m = 0; m < rows; m += plan->mc) {
                 block.row = row + m;
                 block.rows = smaller(plan->mc, rows - m);
-                bool kept = plan->kd < plan->task_depth; /* partial sums are, of all rows of the task */
+                bool kept = plan->kd < plan->task_depth; /* partial sums of all rows of the task are kept */
                 block.partial = at->partial + (kept ? m * padded * sum_bytes(job) : 0);
                 block.partial_stride =
                     plan->kb < plan->task_depth ? ls_gemm_round_up(block.rows, mr) * nr * sum_bytes(job) : 0;
@@ -419,7 +420,7 @@ static void run_tasks(void *arg, ls_worker worker)
 
 /* ---- Sums over parts of k ---------------------------------------------------------------------------------------- */
 
-/* Adds up split sums [splits, m, n], part after part, and hands the rows to the sink they were meant for. */
+/* Adds up split sums [splits, m, n], part after part, and passes the rows to the original sink. */
 typedef struct gemm_reduction {
     const ls_gemm_job *job;
     char *sums;
@@ -457,8 +458,8 @@ const ls_gemm_kernel *ls_gemm_choose(ls_dtype compute, int64_t m, int64_t n)
     return best;
 }
 
-/* Into how many rows and columns of tasks C is cut, when each task packs its own part of B: at least `wanted` tasks
- * with the least numbers to pack. */
+/* How many rows and columns of tasks C is cut into, if each task packs its own part of B: at least `wanted` tasks that
+ * pack as little as possible. */
 static void cut_squarely(int64_t m, int64_t n, int64_t wanted, int64_t *rows, int64_t *columns)
 {
     int64_t best = INT64_MAX;
@@ -471,7 +472,7 @@ static void cut_squarely(int64_t m, int64_t n, int64_t wanted, int64_t *rows, in
     }
 }
 
-/* Into how many parts k is cut. */
+/* The number of parts that k is cut into. */
 static int64_t splits_of(const ls_gemm_job *job)
 {
     int64_t blocks = job->batch * ceil_div(job->m, ROWS) * ceil_div(job->n, ROWS);
@@ -479,8 +480,8 @@ static int64_t splits_of(const ls_gemm_job *job)
     return larger(1, smaller(SPLIT_BLOCKS / blocks, job->k / SPLIT_DEPTH));
 }
 
-/* Tasks that find B packed: blocks of rows that all panels of B meet. Where these are few they are made to come out
- * even, and columns are cut, too. */
+/* Tasks with B already packed: blocks of rows that are multiplied with all panels of B. If there are few, they are made
+ * equal, and columns are cut, too. */
 static void plan_on_packed(gemm_plan *plan, int64_t workers, int64_t kc, int64_t unit)
 {
     const ls_gemm_job *job = plan->job;
@@ -492,7 +493,7 @@ static void plan_on_packed(gemm_plan *plan, int64_t workers, int64_t kc, int64_t
     plan->kc = even_part(plan->kb, kc, kr);
     bool keeps_sums = plan->kb < plan->task_depth;
 
-    /* One block each, or several that follow each other in memory. */
+    /* One block each, or several adjacent ones. */
     int64_t most = smaller(blocks->rows, blocks->block_bytes / (plan->kb * bytes));
     int64_t in_task = keeps_sums || workers == 1 ? 1 : larger(1, job->m * parts / (blocks->rows * 16 * workers));
     int64_t rows = ceil_div(ceil_div(job->m, even_part(job->m, most, mr)), in_task);
@@ -502,7 +503,7 @@ static void plan_on_packed(gemm_plan *plan, int64_t workers, int64_t kc, int64_t
         rows = ls_gemm_round_up(rows * columns * parts, workers) / (columns * parts);
     plan->task_columns = ls_gemm_round_up(ceil_div(job->n, columns), unit);
     plan->nc = even_part(plan->task_columns, keeps_sums ? PARTIAL_COLUMNS : plan->task_columns, unit);
-    if (keeps_sums) { /* sums beside the block make it smaller: rather more tasks than blocks of odd sizes */
+    if (keeps_sums) { /* sums kept with the block make it smaller: rather more tasks than blocks of odd sizes */
         most = smaller(most, blocks->sums_bytes / (plan->nc * sum_bytes(job)));
         rows = larger(rows, ceil_div(job->m, even_part(job->m, most, mr)));
     }
@@ -523,7 +524,7 @@ static void plan_with_packing(gemm_plan *plan, int64_t workers, int64_t kc, int6
     plan->task_columns = ls_gemm_round_up(ceil_div(job->n, columns), unit);
     plan->mc = even_part(plan->task_rows, ROWS, mr);
     int64_t nc = keeps_sums ? PARTIAL_COLUMNS : plan->task_columns;
-    if (plan->task_rows <= 2 * ROWS) { /* few rows meet each block of B: it should find its place in L2 */
+    if (plan->task_rows <= 2 * ROWS) { /* few rows use each block of B: it should fit into L2 */
         nc = larger(FEW_ROWS_COLUMNS, plan->strip);
         kc = smaller(kc, larger(FEW_ROWS_BYTES / (nc * bytes), kr));
     }
@@ -574,7 +575,7 @@ static void pack_all(const ls_gemm_job *job, void *to, int64_t stride)
     ls_parallel_for(ceil_div(job->n, width), larger(1, LEAST_WORK / 16 / (width * job->k)), pack_panels, &packing);
 }
 
-/* The packed form of B that is kept with its operand, filled if it is not up to date. NULL when memory is out. */
+/* The packed form of B that is kept with its operand, refilled if out of date. NULL: out of memory. */
 static const void *packed_form(ls_gemm_job *job, int64_t stride)
 {
     const ls_gemm_kernel *kernel = job->kernel;
@@ -614,8 +615,8 @@ const void *ls_gemm_panels_of_b(ls_gemm_job *job, int64_t *stride)
     return panels;
 }
 
-/* Whether all workers pack B together before any task: not where each task would meet its part of B once, nor where B
- * is large, or its lines are put together as they are asked for. */
+/* Should all workers pack B together before any task? Not if each task uses its part of B once, nor if B is large, nor
+ * if its lines are assembled on demand. */
 static bool packs_together(const ls_gemm_job *job)
 {
     bool one_b = job->batch == 1 || job->same_b;
@@ -628,10 +629,10 @@ static bool packs_together(const ls_gemm_job *job)
 
 static ls_status out_of_memory(ls_message *why)
 {
-    return ls_explain(why, LS_ERR_MEMORY, "no memory for the working space of a matrix product");
+    return ls_explain(why, LS_ERR_MEMORY, "no memory for the workspace of a matrix product");
 }
 
-/* Sums over nothing are zero, but the bias is still to be added. */
+/* k is 0: sums are zero, but the bias must still be added. */
 static ls_status run_empty(const ls_gemm_job *job, ls_message *why)
 {
     size_t bytes = (size_t)(job->n * sum_bytes(job));
@@ -662,7 +663,7 @@ ls_status ls_gemm_run(ls_gemm_job *job, ls_message *why)
     int workers = ls_gemm_workers(job);
     plan_tasks(&plan, workers);
 
-    ls_gemm_job part = *job; /* with another sink, where sums are for parts of k */
+    ls_gemm_job part = *job; /* with another sink if k is cut */
     gemm_reduction reduction = {.job = job, .splits = plan.splits};
     if (plan.splits > 1) {
         ls_dtype dtype = ls_gemm_sum_dtype(kernel);

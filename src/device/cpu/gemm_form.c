@@ -1,8 +1,7 @@
 /* gemm_form.c - packed forms of weights, kept with the weight: a list, since forward and gradient want different ones.
  *
- * A form's memory stays when the weight changes and is filled anew, so that steps of training allocate nothing. One
- * lock guards all lists: it is held for a look-up, or while one form is packed,
- * which happens once per optimiser step. */
+ * A form's memory is kept when the weight changes and is refilled, so that training steps allocate nothing. One lock
+ * guards all lists: it is held for a look-up, or while one form is packed, which happens once per optimiser step. */
 #include "base/memory.h"
 #include "device/cpu/gemm.h"
 
@@ -44,7 +43,7 @@ ls_gemm_form *ls_gemm_form_find(ls_derived *derived, const ls_gemm_key *key, siz
     }
     form->key = *key;
     form->bytes = bytes;
-    form->version = derived->version - 1; /* any but the present one */
+    form->version = derived->version - 1; /* any version but the current one */
     form->next = derived->form;
     derived->form = form;
     derived->release = release;

@@ -1,8 +1,8 @@
 /* grid.h - a set of positions, and where each lies in the memory of up to three operands.
  *
- * An operator adds the dimensions it walks one by one, outermost first; size 1 disappears, and neighbours that lie in
- * every operand like one longer dimension become one. Positions are numbered row-major, so that any range of numbers is
- * work for one worker, who walks it in spans:
+ * An operator adds the dimensions it walks one by one, outermost first; those of size 1 are dropped, and adjacent ones
+ * that are contiguous in every operand are merged. Positions are numbered row-major, so that any range of numbers can
+ * be given to a worker, which walks it in spans:
  *
  *     for (ls_grid_run span; begin < end; begin += span.size) {
  *         span = ls_grid_span(&grid, begin, end);

@@ -50,12 +50,12 @@ static ls_matrix channel_of(const grouping *g, ls_matrix rows, int64_t row, int6
     return rows;
 }
 
-static double or_else(ls_dtype dtype, const void *vector, int64_t i, double absent)
+static double element_or(ls_dtype dtype, const void *vector, int64_t i, double absent)
 {
     return vector ? ls_get(dtype, vector, i) : absent;
 }
 
-/* A number of the compute type, as kernels take it. */
+/* A value of the compute type, as kernels take it. */
 typedef union number {
     float f32;
     double f64;
@@ -92,9 +92,9 @@ static void forward_rows(void *arg, const ls_block *block)
         if (f->mean) ls_put(g->wide, f->mean, row, mean);
         if (f->rstd) ls_put(g->wide, f->rstd, row, rstd);
         for (int64_t i = 0; i < g->per_group; i++) {
-            double gain = rstd * or_else(g->wide, f->weight, first + i, 1);
+            double gain = rstd * element_or(g->wide, f->weight, first + i, 1);
             number scale = as_number(g->wide, gain);
-            number shift = as_number(g->wide, or_else(g->wide, f->bias, first + i, 0) - mean * gain);
+            number shift = as_number(g->wide, element_or(g->wide, f->bias, first + i, 0) - mean * gain);
             f->apply(&(ls_norm_apply){.dtype = g->dtype,
                                       .rows = 1,
                                       .n = g->pixels,
@@ -157,14 +157,14 @@ static void backward_rows(void *arg, const ls_block *block)
                                         .x = channel_of(g, block->at[1], r, i),
                                         .sum = b->sum + own + i,
                                         .dot = b->dot + own + i});
-            double weight = or_else(g->wide, b->weight, first + i, 1);
+            double weight = element_or(g->wide, b->weight, first + i, 1);
             sum += weight * b->sum[own + i];
             dot += weight * b->dot[own + i];
         }
         double along = -rstd * rstd * rstd * dot / n, shift = -rstd * sum / n - along * mean;
         number along_x = as_number(g->wide, along), constant = as_number(g->wide, shift);
         for (int64_t i = 0; b->want_dx && i < g->per_group; i++) {
-            number scale = as_number(g->wide, rstd * or_else(g->wide, b->weight, first + i, 1));
+            number scale = as_number(g->wide, rstd * element_or(g->wide, b->weight, first + i, 1));
             b->slope(&(ls_norm_slope){.dtype = g->dtype,
                                       .rows = 1,
                                       .n = g->pixels,

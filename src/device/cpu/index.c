@@ -1,5 +1,4 @@
-/* index.c - elements and slices picked at places that an index tensor names,
- * and what all operators with indices share. */
+/* index.c - elements and slices gathered by an index tensor, and code shared by all operators with indices. */
 #include "device/cpu/index.h"
 
 #include "base/parallel.h"
@@ -21,7 +20,7 @@ typedef struct range_check {
 
 static bool all_below(const int64_t *index, int64_t n, int64_t limit)
 {
-    int64_t signs = 0; /* negative as soon as an index or its distance from the last valid one is */
+    int64_t signs = 0; /* negative if any index, or its distance from the last valid one, is */
 #pragma GCC unroll 4
     for (int64_t i = 0; i < n; i++) signs |= index[i] | (limit - 1 - index[i]);
     return signs >= 0;
@@ -45,8 +44,8 @@ static ls_grid grid_of(const ls_operand *index)
     return grid;
 }
 
-/* Names the first index that is out of range. */
-static ls_status fail_of(const ls_operand *index, int64_t limit, ls_message *why)
+/* Reports the first index that is out of range. */
+static ls_status report_first(const ls_operand *index, int64_t limit, ls_message *why)
 {
     ls_grid grid = grid_of(index);
     int64_t at = 0, value;
@@ -60,16 +59,16 @@ ls_status ls_index_check(const ls_operand *index, int64_t limit, ls_message *why
 {
     range_check job = {.index = index, .grid = grid_of(index), .limit = limit};
     ls_parallel_for(ls_grid_size(&job.grid), LS_INDEX_GRAIN, check_range, &job);
-    return atomic_load(&job.failed) ? fail_of(index, limit, why) : LS_OK;
+    return atomic_load(&job.failed) ? report_first(index, limit, why) : LS_OK;
 }
 
 /* ---- Picking -------------------------------------------------------------------------------------------------- */
 
-/* y[p] = x[p, with index[p] along the dimension picked from], for all positions p of y. */
+/* y[p] = x[p, with index[p] along the indexed dimension], for all positions p of y. */
 typedef struct picking {
     const ls_operand *x, *index, *y;
     ls_grid grid;             /* offsets in y, x, index */
-    int64_t limit, pick_step; /* of x, along the dimension picked from */
+    int64_t limit, pick_step; /* of x, along the indexed dimension */
     atomic_bool failed;
 } picking;
 
@@ -99,7 +98,7 @@ static void pick_range(void *arg, int64_t begin, int64_t end)
     int64_t buffer[LS_INDEX_CHUNK];
     for (ls_grid_run span; begin < end; begin += span.size) {
         span = ls_grid_span(&job->grid, begin, end);
-        bool row = span.step[2] == 0 && span.step[0] == 1 && span.step[1] == 1; /* one index for all */
+        bool row = span.step[2] == 0 && span.step[0] == 1 && span.step[1] == 1; /* one index for the whole run */
         if (!row && span.size > LS_INDEX_CHUNK) span.size = LS_INDEX_CHUNK;
         int64_t count = row ? 1 : span.size;
         const int64_t *index = ls_indices(job->index, span.at[2], span.step[2], count, buffer);
@@ -117,7 +116,7 @@ static void pick_range(void *arg, int64_t begin, int64_t end)
 static ls_status pick(picking *job, ls_message *why)
 {
     ls_parallel_for(ls_grid_size(&job->grid), LS_INDEX_GRAIN, pick_range, job);
-    return atomic_load(&job->failed) ? fail_of(job->index, job->limit, why) : LS_OK;
+    return atomic_load(&job->failed) ? report_first(job->index, job->limit, why) : LS_OK;
 }
 
 /* in: x, index i64 (as many dimensions, sizes not above x's but along dim)  out: y, of index's shape.   axis: dim

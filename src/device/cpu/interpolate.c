@@ -1,13 +1,13 @@
 /* interpolate.c - pictures resized by nearest pixel or bilinear, with PyTorch's coordinates.
  *
  * Each axis is a table of one or two weighted inputs per output; src/device/cpu/window.c does the rest. Coordinates are
- * computed in f32 (f64 for f64 pictures), so that the pixel chosen is the same one. */
+ * computed in f32 (f64 for f64 pictures), so that the same pixel is chosen. */
 #include "device/cpu/cpu.h"
 #include "device/cpu/window.h"
 
 #include <math.h>
 
-/* Where output i lies on the input's axis. */
+/* The position of output i on the input's axis. */
 static double coordinate(const ls_call *call, int axis, const ls_taps *taps, int64_t i)
 {
     int64_t in = taps->inputs, out = taps->outputs;
@@ -19,7 +19,7 @@ static double coordinate(const ls_call *call, int axis, const ls_taps *taps, int
     return (double)fmaf((float)step, (float)i + (float)shift, -(float)shift);
 }
 
-/* Same size and double size are taken literally, even where the user's factor was not exactly 1 or 2. */
+/* Sizes that stay the same or double are taken literally, even if the user's factor was not exactly 1 or 2. */
 static void nearest_taps(const ls_call *call, int axis, ls_taps *taps)
 {
     for (int64_t i = 0; i < taps->outputs; i++) {

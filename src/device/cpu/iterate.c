@@ -1,4 +1,4 @@
-/* iterate.c - merging dimensions, cutting pieces, and buffers for what is not contiguous. */
+/* iterate.c - merging dimensions, cutting pieces, and buffering operands that are not contiguous. */
 #include "device/cpu/iterate.h"
 
 #include "base/parallel.h"
@@ -6,11 +6,11 @@
 
 #include <string.h>
 
-#define PIECE 512     /* elements in a buffer: all buffers of a body together fit the first level of cache */
-#define SHORT_ROW 128 /* rows below this are gathered into pieces of several rows */
+#define PIECE 512     /* elements in a buffer: all buffers of a body together fit into L1 */
+#define SHORT_ROW 128 /* shorter rows are gathered into pieces of several rows */
 #define CUT 64        /* threads start at multiples of this: whole cache lines, whole random blocks */
 #define ELEMENT_BYTES 8
-#define BUFFER ((PIECE + SHORT_ROW) * ELEMENT_BYTES) /* a piece, and the rest of a period to start it at any phase */
+#define BUFFER ((PIECE + SHORT_ROW) * ELEMENT_BYTES) /* a piece, plus the rest of a period, to start it at any phase */
 
 typedef struct lane {
     char *data;
@@ -18,12 +18,12 @@ typedef struct lane {
     size_t size;           /* of one element, in bytes */
     ls_dtype dtype, as;
     bool direct;    /* the body works on this operand's own memory */
-    int64_t period; /* else, where not 0: the elements repeat after so many and are laid out once for the whole walk */
+    int64_t period; /* else, if not 0: elements repeat with this period, and are laid out once for the whole walk */
 } lane;
 
 typedef struct plan {
     ls_layout layout;
-    int64_t piece; /* at most so many elements at a time */
+    int64_t piece; /* most elements at a time */
     bool by_row;   /* pieces end where rows end */
     bool updates;
     int lanes, outputs;
@@ -35,7 +35,7 @@ typedef struct plan {
 
 int64_t ls_grain(int64_t cost)
 {
-    return 20 * 1000 * 1000 / cost; /* 20 us: well above what it takes to start and join a thread of the team */
+    return 20 * 1000 * 1000 / cost; /* 20 us: well above the cost of starting and joining a thread of the team */
 }
 
 bool ls_all_contiguous(const ls_operand *const *operand, int count)
@@ -83,7 +83,7 @@ static void swap(int64_t *a, int64_t *b)
     *b = kept;
 }
 
-/* Largest stride of the first operand first, whatever order the shape is told in: channels-last becomes contiguous. */
+/* Largest stride of the first operand first, whatever the order of dimensions: channels-last becomes contiguous. */
 static void sort_dims(ls_layout *l, int count)
 {
     for (int end = 1; end < l->ndim; end++) {
@@ -136,7 +136,8 @@ static bool is_contiguous(const plan *p, const lane *l)
     return true;
 }
 
-/* After how many elements an input repeats because it is broadcast, over all but the innermost dimension or all. */
+/* Number of elements after which an input repeats because it is broadcast, over all but the innermost dimension or
+ * all. */
 static int64_t period_of(const plan *p, const lane *l)
 {
     int inner = p->layout.ndim - 1;
@@ -194,7 +195,7 @@ static char *address(const plan *p, const lane *l, const position *here)
     return data;
 }
 
-/* n times the same element: eight or more at a time. */
+/* Fill with n copies of one element, at least eight at a time. */
 static void fill(char *to, const char *element, int64_t n, size_t size)
 {
     char pattern[64];
@@ -228,7 +229,7 @@ static void copy_strided(char *to, int64_t to_stride, const char *from, int64_t 
 #undef LS_SIZE
 }
 
-/* The n elements from `here` on, to or from a contiguous buffer. */
+/* Copy the n elements starting at `here` to or from a contiguous buffer. */
 static void move(const plan *p, const lane *l, position here, int64_t n, char *buffer, bool write)
 {
     int inner = p->layout.ndim - 1;
@@ -249,7 +250,7 @@ static void convert(const plan *p, ls_dtype to_dtype, void *to, ls_dtype from_dt
     p->kernels->convert[from_dtype][to_dtype](n, (void *[]){to, (void *)from}, NULL);
 }
 
-/* True when the n elements from `here` on lie side by side. */
+/* Are the n elements starting at `here` contiguous? */
 static bool is_plain(const plan *p, const lane *l, const position *here, int64_t n)
 {
     int inner = p->layout.ndim - 1;
@@ -284,7 +285,7 @@ static void store(const plan *p, const lane *l, const position *here, int64_t n,
     }
 }
 
-/* One period of an input, over and over. */
+/* Repeat one period of an input. */
 static void repeat(const plan *p, const lane *l, char *buffer)
 {
     const position start = {{0}};
@@ -294,7 +295,7 @@ static void repeat(const plan *p, const lane *l, char *buffer)
         memcpy(buffer + bytes, buffer, bytes < limit - bytes ? bytes : limit - bytes);
 }
 
-/* True when the buffer of an input has what is needed from the piece before: the element that a whole row repeats. */
+/* Does the buffer of an input still hold what the next piece needs, the element that a whole row repeats? */
 static bool still_holds(const plan *p, int i, bool has_piece_before, const position *here)
 {
     int inner = p->layout.ndim - 1;

@@ -1,5 +1,4 @@
-/* layer_norm.c - layer normalisation, also of residual + dropout(x) and of rows that are picked from tables, and
- * gradients. */
+/* layer_norm.c - layer normalisation, also of residual + dropout(x) and of rows gathered from tables, and gradients. */
 #include "device/cpu/cpu.h"
 #include "device/cpu/index.h"
 #include "device/cpu/rows.h"
@@ -9,7 +8,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
-#define SUM_ROWS 64 /* rows whose gradients are summed in the compute type before they go into a double */
+#define SUM_ROWS 64 /* rows whose gradients are summed in the compute type before they are added to a double */
 
 /* The trailing dimensions that hold n elements. */
 static uint32_t trailing_dims(const ls_operand *x, int64_t n)
@@ -30,10 +29,10 @@ static void *data_of(const ls_operand *operand)
     return operand ? operand->data : NULL;
 }
 
-/* A vector of n elements of the compute type; where it is absent, a buffer full of `otherwise`. */
-static const void *coefficients(const ls_operand *vector, ls_dtype wide, void *buffer, int64_t n, double otherwise)
+/* A vector of n elements in the compute type; if it is absent, a buffer filled with `absent`. */
+static const void *coefficients(const ls_operand *vector, ls_dtype wide, void *buffer, int64_t n, double absent)
 {
-    for (int64_t i = 0; !vector && i < n; i++) ls_put(wide, buffer, i, otherwise);
+    for (int64_t i = 0; !vector && i < n; i++) ls_put(wide, buffer, i, absent);
     return vector ? ls_plain(vector, wide, buffer) : buffer;
 }
 
@@ -41,12 +40,12 @@ static const void *coefficients(const ls_operand *vector, ls_dtype wide, void *b
 
 /* Dropout of rows of n elements by the kernel of the operator `dropout`: the same bits. */
 typedef struct dropping {
-    ls_dropout_fn *kernel; /* NULL: nothing is dropped */
+    ls_dropout_fn *kernel; /* NULL: no dropout */
     ls_dropout_rule how;
-    int64_t unit; /* rows that begin a group of bits come at multiples of this */
+    int64_t unit; /* rows that start a group of bits are multiples of this */
 } dropping;
 
-/* note, noted: bits of plain rows that are written, or read; else NULL. */
+/* note, noted: bits of plain rows to be written or read; else NULL. */
 static dropping dropping_of(const ls_call *call, ls_dtype dtype, const ls_operand *note, const ls_operand *noted)
 {
     dropping d = {.unit = 1};
@@ -61,7 +60,7 @@ static dropping dropping_of(const ls_call *call, ls_dtype dtype, const ls_operan
     return d;
 }
 
-/* Rows [first, first + rows) of the tensor. Where bits are kept, first is a multiple of the unit. */
+/* Apply dropout to rows [first, first + rows) of the tensor. If bits are kept, first is a multiple of the unit. */
 static void drop_rows(const dropping *d, ls_dtype dtype, int64_t n, int64_t first, int64_t rows, ls_matrix to,
                       ls_matrix from)
 {
@@ -84,9 +83,9 @@ static int64_t whole_units(const dropping *d, int64_t rows)
 
 /* ---- Rows of tables ------------------------------------------------------------------------------------------- */
 
-#define PICKED_ROWS 64 /* whose places are looked up together */
+#define PICKED_ROWS 64 /* rows whose addresses are looked up together */
 
-/* Where rows come from that are not given but picked. */
+/* Source of rows that are gathered from tables. */
 typedef struct picking {
     int tables;
     ls_matrix table[LS_PICKED_TABLES];
@@ -95,7 +94,7 @@ typedef struct picking {
     atomic_bool failed;              /* an index is out of range */
 } picking;
 
-/* Rows [first, first + rows) of the result; those with an index out of range get anything. */
+/* Gather rows [first, first + rows) of the result; rows with an index out of range are unspecified. */
 static void pick_rows(picking *p, ls_dtype dtype, int64_t n, int64_t first, int64_t rows, ls_matrix to)
 {
     const void *at[LS_PICKED_TABLES][PICKED_ROWS];
@@ -124,10 +123,10 @@ static ls_status check_index(const picking *p, int k, const ls_operand *index, l
     return status ? ls_explain(why, status, "table %d: %s", k, reason.text) : LS_OK;
 }
 
-/* From pairs of table and index, the absent ones last. */
+/* Set up from pairs of table and index, absent ones last. */
 static ls_status set_tables(picking *p, const ls_operand *const *pairs, ls_message *why)
 {
-    size_t room = 0, used = 0; /* bytes for tables whose rows have gaps: a copy without */
+    size_t room = 0, used = 0; /* bytes for copies of tables whose rows have gaps */
     for (int k = 0; k < LS_PICKED_TABLES && pairs[2 * k]; k++) {
         const ls_operand *table = pairs[2 * k];
         p->tables = k + 1;
@@ -170,7 +169,7 @@ static void forward_rows(void *arg, const ls_block *block)
     args.sum = block->at[3];
     args.mean = advance(args.mean, wide, block->first);
     args.rstd = advance(args.rstd, wide, block->first);
-    if (f->drop.kernel) { /* what is left of x waits in y */
+    if (f->drop.kernel) { /* y holds dropout(x) for now */
         drop_rows(&f->drop, args.dtype, args.n, block->first, args.rows, args.y, args.x);
         args.x = args.y;
     }
@@ -181,7 +180,7 @@ static void forward_rows(void *arg, const ls_block *block)
     f->kernel(&args);
 }
 
-/* y = norm(x), or of dropout(x) + residual or a sum of picked rows, which goes to `sum` where there is one. */
+/* y = norm(x), or of dropout(x) + residual, or of a sum of gathered rows; that sum also goes to `sum`, if present. */
 static ls_status normalise(const ls_call *call, const ls_operand *x, const ls_operand *residual,
                            const ls_operand *const vectors[2], const ls_operand *sum, forward *f, ls_message *why)
 {
@@ -222,8 +221,8 @@ static void *statistics_row(const ls_operand *statistics, int row)
 /* in: x [..., D], residual (as x), weight [D]?, bias [D]?
  * out: y (as x), sum (as x)?, statistics [2, rows]? (mean, rstd), kept?
  * sum = residual + dropout(x), each rounded to the type, is what is normalised; the numbers are those of the operators
- * dropout, add and layer_norm in turn. kept: bytes of this device's own for the gradient, one bit per element in whole
- * groups of 256; given for x, residual, y and sum without gaps only. D and types as in layer_norm.
+ * dropout, add and layer_norm in turn. kept: bytes private to this device for the gradient, one bit per element in
+ * whole groups of 256; only for x, residual, y and sum without gaps. D and types as in layer_norm.
  * attrs.norm: dropout (0: none), seed, offset, epsilon, groups. */
 ls_status ls_cpu_dropout_add_layer_norm(const ls_call *call, ls_message *why)
 {
@@ -235,8 +234,8 @@ ls_status ls_cpu_dropout_add_layer_norm(const ls_call *call, ls_message *why)
 
 /* in: three pairs of table [V,D] (of one type and D) and index i64 [...] (of y's shape before D), of which the second
  * and third may be absent; weight [D]?, bias [D]?   out: y [...,D], sum (as y)?, mean [rows]?, rstd [rows]?
- * sum = the rows of the tables at their indices, added from the first on and rounded to the type each time, is what is
- * normalised. Weight, bias, mean and rstd as in layer_norm, whose gradient serves here, too, followed by index_add for
+ * sum = the rows of the tables at their indices, added in order and rounded to the type each time, is what is
+ * normalised. Weight, bias, mean and rstd as in layer_norm, whose gradient is used here, too, followed by index_add for
  * each table. */
 ls_status ls_cpu_embedding_layer_norm(const ls_call *call, ls_message *why)
 {
@@ -259,8 +258,8 @@ typedef struct backward {
     void (*kernel)(const ls_layer_norm_grad_rows *args);
     bool sums;      /* dweight or dbias is wanted */
     size_t vector;  /* bytes of n elements of the compute type */
-    char *partial;  /* per block: dweight and dbias of some rows [2, n], compute type, */
-    double *totals; /* and of all its rows [2, n] */
+    char *partial;  /* per block: dweight and dbias of some rows [2, n], compute type */
+    double *totals; /* per block: of all its rows [2, n] */
     int64_t blocks;
     dropping drop;
 } backward;
@@ -325,12 +324,12 @@ static void sum_blocks(void *arg, int64_t begin, int64_t end)
 }
 
 typedef struct gradient {
-    const ls_operand *dy, *x, *weight;             /* x: what was normalised */
-    const ls_operand *dsum, *dx, *dweight, *dbias; /* dx: of what was dropped */
+    const ls_operand *dy, *x, *weight;             /* x: the input of the normalisation */
+    const ls_operand *dsum, *dx, *dweight, *dbias; /* dx: gradient of the input of dropout */
     int32_t accumulate_dsum, accumulate_dweight, accumulate_dbias;
 } gradient;
 
-/* b: mean, rstd and drop are set. */
+/* Requires b->mean, b->rstd and b->drop. */
 static ls_status differentiate(const gradient *g, int64_t n, backward *b, ls_message *why)
 {
     const ls_operand *dy = g->dy;
@@ -346,7 +345,7 @@ static ls_status differentiate(const gradient *g, int64_t n, backward *b, ls_mes
     b->sums = g->dweight || g->dbias;
     b->vector = (size_t)n * ls_dtype_size(wide);
 
-    /* At most 128 blocks, of whatever size: sums of few rows are not worth the memory they are kept in. */
+    /* At most 128 blocks of any size: sums of few rows are not worth the memory to keep them. */
     int64_t block_rows = b->drop.unit > 1 ? whole_units(&b->drop, ls_block_rows(n, 16384)) : 0;
     if (b->sums) {
         block_rows = (rows[0].count + 127) / 128;
@@ -392,9 +391,9 @@ ls_status ls_cpu_layer_norm_grad(const ls_call *call, ls_message *why)
 
 /* in: dy, sum [..., D], statistics [2, rows], weight [D]?, kept?
  * out: dx?, dresidual?, dweight [D]?, dbias [D]? (absent: not wanted)
- * dresidual is the gradient of sum; dx is that after the same dropout, and only asked for where there is one. kept as
- * forward wrote it, or absent: then the numbers are drawn again. attrs.norm as in forward, and accumulate: dresidual
- * (dx is then made of the total), dweight, dbias. */
+ * dresidual is the gradient of sum; dx is that after the same dropout, and only requested if there is one. kept as
+ * forward wrote it, or absent: then the random numbers are drawn again. attrs.norm as in forward, and accumulate:
+ * dresidual (dx is then made of the total), dweight, dbias. */
 ls_status ls_cpu_dropout_add_layer_norm_grad(const ls_call *call, ls_message *why)
 {
     int32_t accumulate = call->attrs.norm.accumulate;

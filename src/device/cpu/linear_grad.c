@@ -2,7 +2,7 @@
  *
  *     d  [M,N] = dy activation'(saved)      dx [M,K] = d w      dw [N,K] = d^T x      db [N] = sum of the rows of d
  *
- * Where there is an activation, d is made a few rows at a time, which are summed for db while they are in the cache. */
+ * With an activation, d is computed a few rows at a time, which are summed for db while they are in cache. */
 #include "base/parallel.h"
 #include "device/cpu/cpu.h"
 #include "device/cpu/gemm.h"
@@ -14,8 +14,8 @@
 
 /* ---- Through the activation -------------------------------------------------------------------------------------- */
 
-#define PART_ROWS 128      /* whose sums are kept together; depends on nothing, so that results do not */
-#define CACHED_BYTES 65536 /* of rows of d that are summed when they have been made */
+#define PART_ROWS 128      /* rows summed together; constant, so that results do not depend on anything */
+#define CACHED_BYTES 65536 /* of rows of d that are summed right after they are computed */
 
 typedef struct through {
     const ls_operand *dy, *saved, *d;
@@ -30,7 +30,7 @@ static void *row_of(const ls_operand *x, int64_t row)
     return (char *)x->data + row * x->stride[0] * (int64_t)ls_dtype_size(x->dtype);
 }
 
-/* Sums of the columns of rows [first, first + rows) of d are added to `sums`. */
+/* Add the column sums of rows [first, first + rows) of d to `sums`. */
 static void add_rows(const through *t, int64_t first, int64_t rows, double *sums)
 {
     double more[LS_SUMMARY_COLUMNS], unused[LS_SUMMARY_COLUMNS];
@@ -60,7 +60,7 @@ static void make_parts(void *arg, int64_t begin, int64_t end)
     }
 }
 
-/* The sums of all parts go to those of the first, in order. */
+/* Add the sums of all parts to those of the first, in order. */
 static void merge_parts(void *arg, int64_t begin, int64_t end)
 {
     const through *t = arg;
@@ -113,7 +113,7 @@ static ls_status multiply(const ls_call *call, const ls_operand *a, const ls_ope
     return ls_cpu_matmul(&product, why);
 }
 
-static ls_operand turned(const ls_operand *x)
+static ls_operand transposed(const ls_operand *x)
 {
     ls_operand t = *x;
     t.dim[0] = x->dim[1], t.dim[1] = x->dim[0];
@@ -136,7 +136,7 @@ static ls_status sum_rows(const ls_call *call, const ls_operand *d, ls_message *
 /* in: dy [M,N], x [M,K]?, w [N,K]?, saved [M,N]?  out: dx [M,K]?, dw [N,K]?, db [N]? (absent: not wanted), d [M,N]?
  * Gradients of linear with its activation: dx needs w, dw needs x. saved and d come with an activation: what its slope
  * is computed from, y for ReLU, tanh and sigmoid, else pre; and memory for dy before the activation, whose contents are
- * the device's own. Rows of dy, x, saved and d are contiguous; dy, saved and d are of one type.
+ * private to the device. Rows of dy, x, saved and d are contiguous; dy, saved and d are of one type.
  * attrs.product: compute, activation, accumulate: dx, dw, db. */
 ls_status ls_cpu_linear_grad(const ls_call *call, ls_message *why)
 {
@@ -150,6 +150,6 @@ ls_status ls_cpu_linear_grad(const ls_call *call, ls_message *why)
     }
     if (status == LS_OK && call->out[0]) status = multiply(call, d, w, 0, why);
     if (status != LS_OK || !call->out[1]) return status;
-    ls_operand across = turned(d);
+    ls_operand across = transposed(d);
     return multiply(call, &across, x, 1, why);
 }

@@ -6,8 +6,8 @@
 
 #include <string.h>
 
-#define ROW 4096    /* elements per row where all operands lie in one piece */
-#define BLOCK 16384 /* elements that are summed up together */
+#define ROW 4096    /* elements per row, if all operands are contiguous */
+#define BLOCK 16384 /* elements summed together */
 
 enum { X, T, WEIGHT, POS_WEIGHT, DLOSS, OUT, OPERANDS };
 
@@ -49,7 +49,7 @@ static void run_rows(void *arg, const ls_block *block)
     }
 }
 
-/* Walk rows, one sum per block from `sums` on; adds the number of blocks to *blocks. */
+/* Walk rows, with one sum per block stored from `sums` on; adds the number of blocks to *blocks. */
 static ls_status walk(pointwise *p, const ls_rows rows[OPERANDS], int64_t *blocks, ls_message *why)
 {
     int64_t block_rows = ls_block_rows(rows[X].length, BLOCK);
@@ -62,7 +62,7 @@ static ls_status walk(pointwise *p, const ls_rows rows[OPERANDS], int64_t *block
     return ls_rows_walk(rows, OPERANDS - 1, 1, block_rows, run_rows, p, why);
 }
 
-/* The elements from `first` on of an operand that lies in one piece, as [rows, length]. */
+/* The elements of a contiguous operand starting at `first`, as [rows, length]. */
 static ls_rows flat(const ls_operand *operand, int64_t first, int64_t rows, int64_t length)
 {
     if (!operand) return ls_rows_of(NULL, 0);
@@ -82,7 +82,7 @@ static bool all_flat(const ls_operand *const operands[OPERANDS])
     return true;
 }
 
-/* Run over all elements; forward, the sum of all losses goes to *sum. */
+/* Process all elements; forward stores the sum of all losses to *sum. */
 static ls_status run(pointwise *p, const ls_operand *const operands[OPERANDS], double *sum, ls_message *why)
 {
     const ls_operand *x = operands[X];
@@ -101,7 +101,7 @@ static ls_status run(pointwise *p, const ls_operand *const operands[OPERANDS], d
         }
         return status;
     }
-    int32_t first = x->ndim; /* trailing dimensions that make a row worth calling a kernel for */
+    int32_t first = x->ndim; /* trailing dimensions long enough to be rows for a kernel */
     for (int64_t length = 1; first > 0 && length < 512;) length *= x->dim[--first];
     for (int k = 0; k < OPERANDS; k++) rows[k] = ls_rows_of(operands[k], ls_dims(first, x->ndim));
     status = walk(p, rows, &blocks, why);
@@ -159,7 +159,7 @@ ls_status ls_cpu_smooth_l1_loss(const ls_call *call, ls_message *why)
 }
 
 /* in: x, t, weight?, pos_weight?  out: loss [] (attrs.loss.reduction NONE: as x)
- * All inputs have the shape and type of x, broadcast by strides of 0 where need be. */
+ * All inputs have the shape and type of x, broadcast by strides of 0 if needed. */
 ls_status ls_cpu_bce_with_logits(const ls_call *call, ls_message *why)
 {
     return forward(call, ls_loss_table()->bce[call->in[0]->dtype], why);

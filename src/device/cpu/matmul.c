@@ -36,8 +36,8 @@ static matrices matrices_of(const ls_operand *x)
     return m;
 }
 
-/* The innermost batch dimension becomes part of the rows where B is the same for all of it and the rows of A, out and
- * pre go on at equal distances: one large product is faster than many small ones. */
+/* Merge the innermost batch dimension into the rows if B is the same for all of it and the rows of A, out and pre
+ * continue at equal distances: one large product is faster than many small ones. */
 static void merge_batch_into_rows(product *p)
 {
     while (p->batch.count > 0) {
@@ -86,7 +86,7 @@ static bool has_lines(const matrices *x)
     return x->row_stride == 1 || x->column_stride == 1 || x->rows == 1 || x->columns == 1;
 }
 
-/* Elements of a copy of x with contiguous columns; broadcast dimensions are not multiplied out. */
+/* Elements of a copy of x with contiguous columns; broadcast dimensions are not expanded. */
 static int64_t copy_size(const batch_dims *batch, const matrices *x)
 {
     int64_t size = x->rows * x->columns;
@@ -94,7 +94,7 @@ static int64_t copy_size(const batch_dims *batch, const matrices *x)
     return size;
 }
 
-/* Make x that copy, in `memory`. */
+/* Replace x by that copy, in `memory`. */
 static void copy_with_lines(const batch_dims *batch, matrices *x, char *memory)
 {
     size_t bytes = ls_dtype_size(x->dtype);
@@ -125,7 +125,7 @@ static void copy_with_lines(const batch_dims *batch, matrices *x, char *memory)
     x->column_stride = 1;
 }
 
-/* One side of the product. Its lines run along k where they can. */
+/* One side of the product. Its lines run along k if possible. */
 static ls_gemm_source source_of(const matrices *x, bool k_is_row, const int64_t *item_offset)
 {
     int64_t k = k_is_row ? x->rows : x->columns, n = k_is_row ? x->columns : x->rows;
@@ -208,7 +208,7 @@ static ls_status run_product(product *p, ls_message *why)
     const ls_gemm_kernel *kernel = ls_gemm_choose(p->compute, p->derived ? -1 : p->a.rows, n);
     ls_dtype sum_dtype = ls_gemm_sum_dtype(kernel);
 
-    /* Scratch: offsets of items, bias, copies of operands that have no contiguous lines. */
+    /* Scratch: offsets of items, bias, copies of operands without contiguous lines. */
     bool copy_a = !has_lines(&p->a), copy_b = !has_lines(&p->b), one_item = items == 1;
     int64_t a_size = copy_a ? copy_size(&p->batch, &p->a) * (int64_t)ls_dtype_size(p->a.dtype) : 0;
     int64_t b_size = copy_b ? copy_size(&p->batch, &p->b) * (int64_t)ls_dtype_size(p->b.dtype) : 0;
@@ -216,7 +216,7 @@ static ls_status run_product(product *p, ls_message *why)
     char *memory = NULL;
     if (offsets_size + bias_size + a_size + b_size) {
         memory = ls_scratch((ls_worker){0, 1}, 2, (size_t)(offsets_size + bias_size + a_size + b_size) + 64);
-        if (!memory) return ls_explain(why, LS_ERR_MEMORY, "no memory for the working space of a matrix product");
+        if (!memory) return ls_explain(why, LS_ERR_MEMORY, "no memory for the workspace of a matrix product");
     }
     char *bias = memory + offsets_size, *a_copy = bias + bias_size, *b_copy = a_copy + ls_gemm_round_up(a_size, 8);
     if (copy_a) copy_with_lines(&p->batch, &p->a, a_copy);

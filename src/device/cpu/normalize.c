@@ -1,7 +1,7 @@
-/* normalize.c - pictures as numbers around zero: (x - mean) / std, channel by channel, bytes as x / 255.
+/* normalize.c - normalise pictures: (x - mean) / deviation, channel by channel, bytes as x / 255.
  *
- * Pixels are taken a few hundred at a time, their channels side by side, computed in f32 (f64) and rounded once. Bytes
- * have 256 results per channel, which are computed beforehand. */
+ * Pixels are processed a few hundred at a time, their channels side by side, computed in f32 (f64) and rounded once.
+ * Bytes have only 256 results per channel, which are computed in advance. */
 #include "base/parallel.h"
 #include "device/cpu/cpu.h"
 #include "device/cpu/iterate.h"
@@ -15,10 +15,10 @@ enum { CHANNELS = 4, PIXELS = 256, LEVELS = 256 };
 typedef struct pictures {
     const ls_operand *x, *y;
     int64_t channels;
-    ls_map_fn *widen, *subtract, *divide, *narrow; /* on the type computed in; NULL: that is x's, y's type */
-    _Alignas(64) double mean[PIXELS * CHANNELS];   /* repeated for each pixel, in the type computed in */
+    ls_map_fn *widen, *subtract, *divide, *narrow; /* in the compute type; NULL: that is x's, y's type */
+    _Alignas(64) double mean[PIXELS * CHANNELS];   /* repeated for each pixel, in the compute type */
     _Alignas(64) double std[PIXELS * CHANNELS];
-    _Alignas(64) double of_byte[CHANNELS * LEVELS]; /* what bytes become, as y stores it */
+    _Alignas(64) double of_byte[CHANNELS * LEVELS]; /* result for each byte, in the type of y */
 } pictures;
 
 /* ---- floating types ---- */
@@ -28,7 +28,7 @@ typedef struct pictures {
         for (int64_t i = 0; i < pixels; i++)                                                                           \
     ((type *)to)[i * to_pixel + c * to_channel] = ((const type *)from)[i * from_pixel + c * from_channel]
 
-/* Pixels between layouts; distances in elements. */
+/* Copy pixels between layouts; distances in elements. */
 static void move(size_t size, int64_t pixels, int64_t channels, void *to, int64_t to_pixel, int64_t to_channel,
                  const void *from, int64_t from_pixel, int64_t from_channel)
 {
@@ -77,7 +77,7 @@ static void normalize_bytes(const pictures *p, const uint8_t *x, void *y, int64_
     else LOOK_UP(uint64_t);
 }
 
-static void look_ahead(pictures *p)
+static void fill_byte_table(pictures *p)
 {
     float levels[CHANNELS * LEVELS];
     for (int64_t c = 0; c < p->channels; c++)
@@ -123,7 +123,7 @@ ls_status ls_cpu_normalize(const ls_call *call, ls_message *why)
         ls_put(wide, p.mean, i, call->attrs.normalize.mean[i % p.channels]);
         ls_put(wide, p.std, i, call->attrs.normalize.std[i % p.channels]);
     }
-    if (p.x->dtype == LS_U8) look_ahead(&p);
+    if (p.x->dtype == LS_U8) fill_byte_table(&p);
     ls_parallel_for(p.x->dim[0] * p.x->dim[2], 1 + ls_grain(500) / (1 + p.x->dim[3] * p.channels), normalize_rows, &p);
     return LS_OK;
 }

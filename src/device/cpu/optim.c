@@ -1,4 +1,4 @@
-/* optim.c - operators that update in place: optimiser steps, and what clipping and loss scaling need. */
+/* optim.c - operators that update in place: optimiser steps, gradient clipping and loss scaling. */
 #include "kernels/optim.h"
 
 #include "base/parallel.h"
@@ -33,26 +33,26 @@ static void run_sgd(void *arg, int64_t first, int64_t n, void *const *p)
     run->sgd_kernel(n, p[0], run->has_momentum ? p[1] : NULL, p[run->has_momentum ? 2 : 1], &run->sgd);
 }
 
-/* A gradient was not finite: no step. */
-static bool found_one(const ls_call *call)
+/* Was a gradient not finite? Then there is no step. */
+static bool found_nonfinite(const ls_call *call)
 {
     const ls_operand *found = call->n_in > 1 ? call->in[1] : NULL;
     return found && ls_get(found->dtype, found->data, 0) != 0;
 }
 
-/* The copy of p in half precision that an optimiser may ask for; NULL is accepted. */
+/* Write the half-precision copy of p, if the optimiser wants one; half may be NULL. */
 static ls_status write_half(const ls_operand *p, const ls_operand *half, ls_message *why)
 {
     if (!half) return LS_OK;
     return ls_cpu_copy(&(ls_call){.op = LS_OP_copy, .n_in = 1, .n_out = 1, .in = {p}, .out = {half}}, why);
 }
 
-/* in: g, found? (one element: nothing is done where it is not 0)  out: p, m, v, all of the shape of g, updated, and
+/* in: g, found? (one element: nothing is done unless it is 0)  out: p, m, v, all of the shape of g, updated, and
  * half? (becomes p in its own type). Any floating types: computed in f64 where p is f64, else in f32.
  * attrs.adam: bias1 = 1 - beta1^t, bias2 = 1 - beta2^t; decoupled: AdamW, else weight decay is added to g. */
 ls_status ls_cpu_adam_step(const ls_call *call, ls_message *why)
 {
-    if (found_one(call)) return LS_OK;
+    if (found_nonfinite(call)) return LS_OK;
     ls_dtype as = ls_compute_dtype(call->out[0]->dtype);
     step_run run = {.adam_kernel = ls_optim_kernels_in_use()->adam[as], .adam = ls_adam_of(&call->attrs)};
     ls_iteration walk = {.count = 4,
@@ -69,7 +69,7 @@ ls_status ls_cpu_adam_step(const ls_call *call, ls_message *why)
  * attrs.sgd: first: momentum is not set yet. */
 ls_status ls_cpu_sgd_step(const ls_call *call, ls_message *why)
 {
-    if (found_one(call)) return LS_OK;
+    if (found_nonfinite(call)) return LS_OK;
     ls_dtype as = ls_compute_dtype(call->out[0]->dtype);
     const ls_operand *momentum = call->n_out > 1 ? call->out[1] : NULL;
     step_run run = {.sgd_kernel = ls_optim_kernels_in_use()->sgd[as],
@@ -93,7 +93,7 @@ typedef struct squares_run {
     ls_squares_fn *kernel;
     const char *data;
     size_t size;
-    int64_t count, part_elements; /* parts depend on the count only, so the sum does not depend on threads */
+    int64_t count, part_elements; /* parts depend only on the count, so the sum does not depend on threads */
     double part[MAX_PARTS];
 } squares_run;
 
@@ -143,7 +143,7 @@ ls_status ls_cpu_sum_squares(const ls_call *call, ls_message *why)
 {
     const ls_operand *x = call->in[0], *total = call->out[0];
     if (!ls_dtype_is_float(x->dtype))
-        return ls_explain(why, LS_ERR_DTYPE, "sum_squares does not take %s", ls_dtype_name(x->dtype));
+        return ls_explain(why, LS_ERR_DTYPE, "sum_squares does not support %s", ls_dtype_name(x->dtype));
     ls_put(total->dtype, total->data, 0, ls_get(total->dtype, total->data, 0) + sum_of_squares(x));
     return LS_OK;
 }
@@ -163,13 +163,13 @@ static void run_unscale(void *arg, int64_t first, int64_t n, void *const *p)
     if (!run->kernel(n, p[0], run->factor)) atomic_store_explicit(&run->found, true, memory_order_relaxed);
 }
 
-/* in: none  out: g, floating, and found, one element; g *= attrs.scalar.value; found = 1 where any g was not finite,
- * else it is left alone */
+/* in: none  out: g, floating, and found, one element; g *= attrs.scalar.value; found = 1 if any g was not finite,
+ * else it is unchanged */
 ls_status ls_cpu_unscale(const ls_call *call, ls_message *why)
 {
     const ls_operand *g = call->out[0], *found = call->out[1];
     unscale_run run = {.kernel = ls_optim_kernels_in_use()->unscale[g->dtype], .factor = call->attrs.scalar.value};
-    if (!run.kernel) return ls_explain(why, LS_ERR_DTYPE, "unscale does not take %s", ls_dtype_name(g->dtype));
+    if (!run.kernel) return ls_explain(why, LS_ERR_DTYPE, "unscale does not support %s", ls_dtype_name(g->dtype));
     ls_iteration walk = {.count = 1, .outputs = 1, .operand = {g}, .updates = true, .grain = ls_grain(250)};
     ls_iterate(&walk, run_unscale, &run);
     if (atomic_load(&run.found)) ls_put(found->dtype, found->data, 0, 1);

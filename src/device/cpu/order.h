@@ -1,4 +1,4 @@
-/* order.h - putting numbered keys in order: what sort, topk and index_add have in common. */
+/* order.h - sorting of numbered keys, shared by sort, topk and index_add. */
 #ifndef LOCKSTEP_DEVICE_CPU_ORDER_H
 #define LOCKSTEP_DEVICE_CPU_ORDER_H
 

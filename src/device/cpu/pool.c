@@ -1,4 +1,4 @@
-/* pool.c - pooling of pictures. Each operator says which windows it takes; src/device/cpu/window.c does the rest. */
+/* pool.c - pooling of pictures. Each operator defines its windows; src/device/cpu/window.c does the rest. */
 #include "device/cpu/cpu.h"
 #include "device/cpu/window.h"
 
@@ -20,7 +20,7 @@ static int64_t ceil_div(int64_t a, int64_t b)
 
 /* ---- max_pool2d ----------------------------------------------------------------------------------------------- */
 
-/* What of a window lies inside the picture. */
+/* The part of a window inside the picture. */
 static void max_taps(const ls_call *call, int axis, ls_taps *taps)
 {
     const ls_window *window = &call->attrs.pool.window;
@@ -50,8 +50,8 @@ ls_status ls_cpu_max_pool2d(const ls_call *call, ls_message *why)
     return ls_cpu_windows(call, &windows, why);
 }
 
-/* The windows that may hold input i: with a dilation some of those between the first and the last do not, but then
- * their index says so. */
+/* The windows that may contain input i: with dilation some between the first and the last do not, but then their index
+ * tells. */
 static void max_grad_taps(const ls_call *call, int axis, ls_taps *taps)
 {
     const ls_window *window = &call->attrs.pool.window;
@@ -86,8 +86,8 @@ static void set_mean(ls_taps *taps, int64_t i, int64_t first, int64_t end, int64
     for (int64_t t = 0; t < taps->count[i]; t++) taps->weight[i * taps->most + t] = 1.0 / (double)divisor;
 }
 
-/* A window may reach over the padding (the caller rounded the output size up): that part counts for nobody. The rest of
- * the padding counts where count_include_pad. */
+/* A window may extend past the padding (if the caller rounded the output size up): that part never counts. The rest of
+ * the padding counts with count_include_pad. */
 static void avg_taps(const ls_call *call, int axis, ls_taps *taps)
 {
     const ls_window *window = &call->attrs.pool.window;
@@ -99,7 +99,7 @@ static void avg_taps(const ls_call *call, int axis, ls_taps *taps)
     }
 }
 
-/* Bins that tile the input; neighbours share an input where the sizes do not divide. */
+/* Bins that tile the input; adjacent ones share an input if the sizes do not divide. */
 static void adaptive_taps(const ls_call *call, int axis, ls_taps *taps)
 {
     (void)call;

@@ -19,8 +19,8 @@ typedef struct random_run {
     uint64_t seed, offset;
     bool is_normal, is_wide; /* else uniform; output in f64, else in f32 */
     double shift, scale;     /* result = shift + scale * number */
-    double limit;            /* but not above this */
-    uint32_t threshold;      /* bernoulli: 1 where the upper 24 bits of the word are below */
+    double limit;            /* upper limit of the result */
+    uint32_t threshold;      /* bernoulli: 1 if the upper 24 bits of the word are below this */
 } random_run;
 
 static random_run random_begin(const ls_call *call)
@@ -52,7 +52,7 @@ static void run_real(void *arg, int64_t first, int64_t n, void *const *p)
             double *out = (double *)p[0] + done;
             for (int64_t i = 0; i < take; i++)
                 out[i] = fmin(run->shift + run->scale * (double)number[skip + i], run->limit);
-        } else { /* all of them: a loop of known length becomes vectors */
+        } else { /* all of them: a constant trip count vectorises */
             float shift = (float)run->shift, scale = (float)run->scale, limit = (float)run->limit;
             for (int i = 0; i < WORDS; i++) {
                 float value = shift + scale * number[i];
@@ -83,14 +83,14 @@ static void draw_all(const ls_operand *out, ls_dtype as, ls_iteration_body *body
     ls_iterate(&walk, body, run);
 }
 
-/* The next number below that a half type can hold. */
+/* The next smaller value that a half type can represent. */
 static uint16_t next_below(uint16_t half)
 {
     if (half & 0x8000u) return (uint16_t)(half + 1u);
     return half ? (uint16_t)(half - 1u) : 0x8001u;
 }
 
-/* The largest number of the type that is below `high`: rounding must not reach the open end of an interval. */
+/* The largest value of the type below `high`: rounding must not reach the open end of an interval. */
 static double largest_below(ls_dtype dtype, double high)
 {
     float single = (float)high;
@@ -112,7 +112,7 @@ ls_status ls_cpu_uniform(const ls_call *call, ls_message *why)
 {
     const ls_operand *out = call->out[0];
     if (!ls_dtype_is_float(out->dtype))
-        return ls_explain(why, LS_ERR_DTYPE, "uniform does not give %s", ls_dtype_name(out->dtype));
+        return ls_explain(why, LS_ERR_DTYPE, "uniform does not support %s", ls_dtype_name(out->dtype));
     random_run run = random_begin(call);
     double low = call->attrs.random.a, high = call->attrs.random.b;
     run.shift = low;
@@ -127,7 +127,7 @@ ls_status ls_cpu_normal(const ls_call *call, ls_message *why)
 {
     const ls_operand *out = call->out[0];
     if (!ls_dtype_is_float(out->dtype))
-        return ls_explain(why, LS_ERR_DTYPE, "normal does not give %s", ls_dtype_name(out->dtype));
+        return ls_explain(why, LS_ERR_DTYPE, "normal does not support %s", ls_dtype_name(out->dtype));
     random_run run = random_begin(call);
     run.is_normal = true;
     run.shift = call->attrs.random.a;
@@ -147,13 +147,13 @@ ls_status ls_cpu_bernoulli(const ls_call *call, ls_message *why)
     return LS_OK;
 }
 
-/* in: none  out: y [n], whole; 0 .. n-1 in random order. The i-th word chooses who goes to place i, from those that
- * have not got a place yet. */
+/* in: none  out: y [n], i64; 0 .. n-1 in random order. Word i chooses the element of place i among those not placed
+ * yet. */
 ls_status ls_cpu_randperm(const ls_call *call, ls_message *why)
 {
     const ls_operand *out = call->out[0];
     int64_t n = out->dim[0], stride = out->stride[0];
-    if (out->dtype != LS_I64) return ls_explain(why, LS_ERR_DTYPE, "randperm gives i64 only");
+    if (out->dtype != LS_I64) return ls_explain(why, LS_ERR_DTYPE, "randperm supports i64 only");
     int64_t *to = out->data;
     ls_philox4 words = {{0}};
     for (int64_t i = 0; i < n; i++) to[i * stride] = i;

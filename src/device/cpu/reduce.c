@@ -1,9 +1,9 @@
 /* reduce.c - sums, extremes, moments and norms over any dimensions of any strided operand.
  *
- * Dimensions are sorted by stride and merged. What remains has an innermost dimension that is either reduced, so that
- * runs of memory fold to single numbers, or kept, so that rows fold to a row. The work is cut into parts whose size
- * depends on the shape only; parts are folded by all workers and merged in order, so that the result does not depend
- * on how many workers there are. */
+ * Dimensions are sorted by stride and merged. The innermost dimension that remains is either reduced, so that runs of
+ * memory fold to single values, or kept, so that rows fold to a row. The work is cut into parts whose size depends only
+ * on the shape; parts are folded by all workers and merged in order, so that the result does not depend on the number
+ * of workers. */
 #include "kernels/reduce.h"
 
 #include "device/cpu/cpu.h"
@@ -13,10 +13,10 @@
 #include <stdatomic.h>
 #include <string.h>
 
-#define RUN 8192        /* elements folded at a time where a run is reduced */
-#define PART_RUNS 65536 /* elements per part, where one output has more than one part */
-#define PART_ROWS 256   /* rows per part at least, where rows are folded */
-#define SPARSE_ROWS 8   /* rows gathered at a time where columns are not adjacent */
+#define RUN 8192        /* elements folded at a time, if a run is reduced */
+#define PART_RUNS 65536 /* elements per part, if one output has more than one part */
+#define PART_ROWS 256   /* least rows per part, if rows are folded */
+#define SPARSE_ROWS 8   /* rows gathered at a time, if columns are not adjacent */
 
 typedef struct axis {
     int64_t size, x, y; /* strides of x and y */
@@ -43,8 +43,8 @@ typedef struct reduction {
     space kept, reduced;      /* the others */
     int64_t elements;         /* of x per output */
     int64_t parts, part_size; /* parts per output; runs or rows per part */
-    int64_t runs;             /* runs the inner axis is cut into, where it is reduced */
-    int64_t chunks;           /* chunks of columns, where it is kept */
+    int64_t runs;             /* runs the inner axis is cut into, if it is reduced */
+    int64_t chunks;           /* chunks of columns, if it is kept */
     ls_summary_run_fn *run;
     ls_summary_columns_fn *columns;
     char *value; /* partial results [kept, parts, chunk columns or 1], 8 bytes each, and m2 likewise */
@@ -60,8 +60,8 @@ static void append(space *s, axis a)
     s->count *= a.size;
 }
 
-/* Outermost first: by falling stride of x, broadcast axes before all others. */
-static bool goes_before(const axis *a, const axis *b)
+/* Sort order, outermost first: by decreasing stride of x, broadcast axes before all others. */
+static bool is_outer(const axis *a, const axis *b)
 {
     if (a->x == 0 || b->x == 0) return a->x == 0 && b->x != 0;
     return a->x > b->x;
@@ -75,7 +75,7 @@ static void set_axes(reduction *r, const ls_operand *x, const ls_operand *y, uin
         if (x->dim[d] == 1) continue;
         axis a = {x->dim[d], x->stride[d], y->stride[d], mask >> d & 1};
         int32_t at = n++;
-        for (; at > 0 && goes_before(&a, &axes[at - 1]); at--) axes[at] = axes[at - 1];
+        for (; at > 0 && is_outer(&a, &axes[at - 1]); at--) axes[at] = axes[at - 1];
         axes[at] = a;
     }
     int32_t merged = 0;
@@ -104,7 +104,7 @@ static int64_t offset_of(const space *s, int64_t index, bool in_y)
 
 /* ---- Merging and finishing ------------------------------------------------------------------------------------ */
 
-/* Fold (more, more_m2) of `n` elements into (value, m2) of `seen` elements; the first fold of all is taken over. */
+/* Fold (more, more_m2) of `n` elements into (value, m2) of `seen` elements; with seen == 0 it is copied. */
 static void merge(const reduction *r, void *value, double *m2, int64_t seen, const void *more, const double *more_m2,
                   int64_t n)
 {
@@ -326,7 +326,7 @@ static ls_status reduce(const ls_call *call, ls_summary fold, ls_message *why)
     if (outputs == 0) return LS_OK;
     if (r.elements == 0) {
         if (fold == LS_SUMMARY_MAX || fold == LS_SUMMARY_MIN)
-            return ls_explain(why, LS_ERR_VALUE, "the %s of no elements does not exist",
+            return ls_explain(why, LS_ERR_VALUE, "the %s of no elements is undefined",
                               fold == LS_SUMMARY_MAX ? "maximum" : "minimum");
         int64_t nothing = 0; /* also 0.0 */
         double nan = NAN;

@@ -14,7 +14,7 @@ int64_t ls_operand_numel(const ls_operand *operand)
 
 /* ---- Cutting an operand into rows ----------------------------------------------------------------------------- */
 
-/* Append a dimension, merged into the one before it where both step through memory as one. */
+/* Append a dimension, merged into the previous one if both step through memory as one. */
 static void add_dim(int32_t *ndim, int64_t *dim, int64_t *stride, int64_t size, int64_t step)
 {
     if (size == 1) return;
@@ -66,7 +66,7 @@ char *ls_row_at(const ls_rows *rows, int64_t row)
     return rows->data + (offset + row * rows->outer_stride[0]) * (int64_t)rows->size;
 }
 
-/* Rows from `row` on that are evenly spaced: to the end of the innermost dimension outside the row. */
+/* Number of evenly spaced rows starting at `row`: up to the end of the innermost dimension outside the row. */
 static int64_t even_rows(const ls_rows *rows, int64_t row)
 {
     int64_t run = rows->outer_dim[rows->outer_ndim - 1];
@@ -80,7 +80,7 @@ static int64_t row_step(const ls_rows *rows)
 
 /* ---- Gathering and scattering --------------------------------------------------------------------------------- */
 
-/* A strided matrix [m, n] to another; the order of loops follows the smaller strides of the far side. */
+/* Copy a strided matrix [m, n]; the order of loops follows the smaller strides of the strided side. */
 #define COPY_MATRIX(type)                                                                                              \
     for (int64_t i = 0; i < m; i++)                                                                                    \
         for (int64_t j = 0; j < n; j++)                                                                                \
@@ -218,7 +218,7 @@ ls_status ls_rows_walk(const ls_rows *operands, int n_in, int n_out, int64_t blo
         w.scratch_bytes += w.buffer_bytes[k];
     }
     if (w.count > 0) ls_parallel(walk_worker, &w, ls_workers_for(w.count * length));
-    if (atomic_load(&w.out_of_memory)) return ls_explain(why, LS_ERR_MEMORY, "no scratch memory to gather rows in");
+    if (atomic_load(&w.out_of_memory)) return ls_explain(why, LS_ERR_MEMORY, "no scratch memory to gather rows");
     return LS_OK;
 }
 

@@ -9,7 +9,7 @@ typedef struct search {
     ls_summary_run_fn *extreme;
 } search;
 
-/* The first element equal to the extreme of its row; where that is NaN, the first NaN. */
+/* The first element equal to the extreme of its row; if that is NaN, the first NaN. */
 static void find_extremes(void *arg, const ls_block *block)
 {
     const search *s = arg;
@@ -41,12 +41,12 @@ static ls_status arg_extreme(const ls_call *call, ls_summary fold, ls_message *w
     ls_rows rows[2] = {ls_rows_of(x, along), ls_rows_of(y, along)};
     search s = {x->dtype, rows[0].length, ls_reduce_table()->run[x->dtype][fold]};
     if (!rows[0].count) return LS_OK;
-    if (!s.length) return ls_explain(why, LS_ERR_VALUE, "the extreme of no elements does not exist");
+    if (!s.length) return ls_explain(why, LS_ERR_VALUE, "the extreme of no elements is undefined");
     return ls_rows_walk(rows, 1, 1, 0, find_extremes, &s, why);
 }
 
 /* in: x  out: y i64, the shape of x with dimension attrs.axis.dim of size 1. The first of equal elements wins; NaN
- * counts as the extreme. LS_ERR_VALUE when the dimension has no elements. */
+ * counts as the extreme. LS_ERR_VALUE if the dimension has no elements. */
 ls_status ls_cpu_argmax(const ls_call *call, ls_message *why)
 {
     return arg_extreme(call, LS_SUMMARY_MAX, why);
@@ -63,7 +63,7 @@ typedef struct running_sum {
     bool from_end;
 } running_sum;
 
-/* Inlined once for the common type, where the switches inside vanish. */
+/* Inlined for the common type, where the switches disappear. */
 static inline __attribute__((always_inline)) void sum_along(ls_dtype x_type, const void *x, ls_dtype y_type, void *y,
                                                             int64_t n, bool from_end)
 {

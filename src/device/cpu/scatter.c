@@ -1,7 +1,7 @@
-/* scatter.c - elements and slices added at places that an index tensor names.
+/* scatter.c - elements and slices added at positions given by an index tensor.
  *
- * Indices are checked before anything is written. Sums are split between workers by destination, so their order, and
- * with it the result, does not depend on the number of workers. */
+ * Indices are checked before anything is written. Sums are divided between workers by destination, so their order, and
+ * hence the result, does not depend on the number of workers. */
 #include "base/half.h"
 #include "base/parallel.h"
 #include "device/cpu/cpu.h"
@@ -16,8 +16,7 @@
 
 /* ---- Adding elements ------------------------------------------------------------------------------------------ */
 
-/* Lines side by side that are worked on together where the index does not follow the line in memory: a cache line of
- * f32. */
+/* Adjacent lines processed together if the index is not contiguous along the line: a cache line of f32. */
 #define LANES 16
 
 typedef struct adding {
@@ -30,7 +29,7 @@ typedef struct adding {
     atomic_bool out_of_memory;
 } adding;
 
-/* Halves are summed in f32. */
+/* f16 and bf16 are summed in f32. */
 static bool is_half(const adding *job)
 {
     return job->y->dtype == LS_BF16 || job->y->dtype == LS_F16;
@@ -78,12 +77,12 @@ static void add_run(ls_dtype dtype, void *sums, int64_t pick, int64_t beside, co
     }
 }
 
-/* Some elements and how far they lie apart. */
+/* A number of elements and their strides. */
 typedef struct stretch {
     int64_t n, sum, index, src;
 } stretch;
 
-/* Adds along some lines side by side. Runs go along the line where there is only one, else across the lines. */
+/* Add along adjacent lines. Runs go along the line if there is only one, else across the lines. */
 static void add_bundle(const adding *job, const ls_grid_run *span, void *sums, int64_t pick, int64_t beside)
 {
     int64_t size = is_half(job) ? (int64_t)sizeof(float) : (int64_t)ls_dtype_size(job->y->dtype);
@@ -103,7 +102,7 @@ static void add_bundle(const adding *job, const ls_grid_run *span, void *sums, i
     }
 }
 
-/* The same for halves: all sums of the lines are widened, added to and narrowed again. */
+/* The same for f16 and bf16: all sums of the lines are widened, added to and narrowed again. */
 static void add_bundle_of_halves(const adding *job, const ls_grid_run *span, float *sums)
 {
     int64_t lanes = span->size, count = job->y_n * lanes;
@@ -171,7 +170,7 @@ ls_status ls_cpu_scatter_add(const ls_call *call, ls_message *why)
 typedef struct slice_adding {
     const ls_operand *src, *y;
     ls_grid grid;           /* positions of a slice; offsets in y, src */
-    const ls_keyed *order;  /* [k] rows of y, ascending, and the slices of src that go there */
+    const ls_keyed *order;  /* [k] rows of y, ascending, and the slices of src added to them */
     const int64_t *offsets; /* [k] of those slices in src */
     int64_t k, y_step;
     bool by_row; /* workers share the rows of y, not the positions of a slice */
@@ -190,7 +189,7 @@ static void add_slices(void *arg, ls_worker worker)
         for (int64_t from = 0, to; from < job->k && from < last; from = to) {
             uint64_t row = job->order[from].key;
             for (to = from + 1; to < job->k && job->order[to].key == row;) to++;
-            if (from < first) continue; /* whose first slice is another worker's is that worker's */
+            if (from < first) continue; /* a row belongs to the worker of its first slice */
             int64_t y = span.at[0] + (int64_t)row * job->y_step;
             for (int64_t i = 0; i < (dense ? 1 : span.size); i++)
                 job->kernels->add_rows(job->src->dtype, job->y->dtype, ls_element_at(job->y, y + i * span.step[0]),
@@ -201,7 +200,7 @@ static void add_slices(void *arg, ls_worker worker)
 }
 
 /* in: index i64 [K], src (f32, f64, bf16, f16), of y's shape but K along dim  out: y (any of these types)
- * axis: dim; flag: slices with index axis.k are left out.   y[:,index[k],:] += src[:,k,:] for dim 1, in place.
+ * axis: dim; flag: slices with index axis.k are skipped.   y[:,index[k],:] += src[:,k,:] for dim 1, in place.
  * Rows that occur several times are summed in the order of k, in f32 (f64), and rounded once. */
 ls_status ls_cpu_index_add(const ls_call *call, ls_message *why)
 {

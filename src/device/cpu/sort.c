@@ -1,7 +1,7 @@
 /* sort.c - sort and topk along one dimension.
  *
- * Each element becomes an unsigned key whose order is the wanted one, together with its position: then one sorting
- * routine serves all number types and both directions, and values are copied from the input by position. NaN counts
+ * Each element becomes an unsigned key in the wanted order, paired with its position: one sorting routine then serves
+ * all types and both directions, and values are copied from the input by position. NaN counts
  * as greater than every number and as equal to other NaN; -0 equals 0. */
 #include "base/half.h"
 #include "base/parallel.h"
@@ -25,8 +25,8 @@ static void order_by_insertion(ls_keyed *items, int64_t n)
     }
 }
 
-/* A counting sort per byte, lowest first. Bytes that are the same in all keys need no pass: small integers, halves
- * and f32 pay only for the bytes they have. */
+/* A counting sort per byte, lowest first. Bytes that are the same in all keys are skipped: small integers, f16, bf16
+ * and f32 only pay for the bytes they have. */
 ls_keyed *ls_order(ls_keyed *items, ls_keyed *spare, int64_t n)
 {
     if (n <= INSERTION_MOST) {
@@ -60,7 +60,7 @@ static inline uint64_t key_of_f32(float f)
     uint32_t bits, negative;
     memcpy(&bits, &no_negative_zero, sizeof bits);
     negative = 0 - (bits >> 31);
-    bits ^= negative | 0x80000000u; /* negative: all bits, the larger the smaller; else the sign only */
+    bits ^= negative | 0x80000000u; /* negative: flip all bits, which reverses their order; else only the sign */
     return f != f ? UINT32_MAX : bits;
 }
 
@@ -91,7 +91,7 @@ static inline uint64_t key_of_f16(ls_f16 h)
 
 #define CHUNK 256
 
-/* A whole chunk of neighbours has a loop of its own: compilers make vectors of a loop whose length they know. */
+/* A full chunk has its own loop: compilers vectorise a constant trip count. */
 #define KEYS(dtype, type, key_of)                                                                                      \
     case dtype: {                                                                                                      \
         const type *from = x;                                                                                          \
@@ -124,18 +124,18 @@ static void load_keys(uint64_t *restrict keys, const void *x, ls_dtype dtype, in
 typedef struct ordering {
     ls_dtype dtype;
     ls_rows x, values, indices; /* lines along the dimension */
-    int64_t wanted;             /* how many elements of a line come out */
+    int64_t wanted;             /* elements of a line in the output */
     int64_t room;               /* items kept at a time */
     uint64_t flip;
     atomic_bool out_of_memory;
 } ordering;
 
-/* The first `wanted` of a line in order. Whenever the room is full only the best are kept, and from then on only what
- * beats the last of them is looked at: of equal elements the earlier one stays. */
+/* The first `wanted` of a line in order. When the buffer is full only the best are kept, and from then on only elements
+ * that beat the last of them are considered: of equal elements the earlier one stays. */
 static const ls_keyed *order_line(const ordering *job, const char *x, ls_keyed *items, ls_keyed *spare)
 {
     int64_t stride = job->x.inner_stride[0], n = job->x.length, kept = 0;
-    uint64_t keys[CHUNK], most = UINT64_MAX; /* the largest key that is still of interest */
+    uint64_t keys[CHUNK], most = UINT64_MAX; /* the largest key still of interest */
     for (int64_t begin = 0; begin < n; begin += CHUNK) {
         int64_t count = n - begin < CHUNK ? n - begin : CHUNK;
         load_keys(keys, x + begin * stride * (int64_t)job->x.size, job->dtype, stride, count, job->flip);
@@ -191,7 +191,7 @@ static void order_lines(void *arg, ls_worker worker)
     }
 }
 
-/* The first `wanted` elements of each line, all of them where it is negative. */
+/* The first `wanted` elements of each line; all, if negative. */
 static ls_status order_along(const ls_call *call, int64_t wanted, ls_message *why)
 {
     uint32_t dim = 1u << call->attrs.axis.dim;

@@ -1,7 +1,7 @@
-/* window.c - every pixel of a picture made of a window of another one.
+/* window.c - every pixel of a picture computed from a window of another one.
  *
- * Workers share the rows of y. In channels-last memory a row is one call of a kernel for all channels; otherwise it is
- * one call per channel. */
+ * Workers share the rows of y. In channels-last memory a row is one kernel call for all channels; otherwise it is one
+ * call per channel. */
 #include "device/cpu/window.h"
 
 #include "base/parallel.h"
@@ -11,13 +11,13 @@
 
 #include <string.h>
 
-enum { TABLES, TURNED_WEIGHTS, FIRSTS }; /* uses of scratch memory */
+enum { TABLES, INVERSE_WEIGHTS, FIRSTS }; /* scratch slots */
 
 typedef struct windowing {
     const ls_windows *windows;
     ls_taps taps[2];
     const ls_combine_table *kernels;
-    ls_window_row row; /* what all rows have in common */
+    ls_window_row row; /* common to all rows */
 } windowing;
 
 /* ---- Tables --------------------------------------------------------------------------------------------------- */
@@ -29,8 +29,8 @@ static int64_t *take(int64_t **memory, int64_t count)
     return taken;
 }
 
-/* The table from inputs to outputs made one from outputs to inputs; weights follow when `most` is known. */
-static void turn(const ls_taps *taps, ls_taps *turned)
+/* Invert a table of inputs per output into one of outputs per input; weights are filled in once `most` is known. */
+static void invert(const ls_taps *taps, ls_taps *turned)
 {
     memset(turned->count, 0, (size_t)turned->outputs * sizeof *turned->count);
     for (int64_t i = 0; i < taps->outputs; i++) {
@@ -42,7 +42,7 @@ static void turn(const ls_taps *taps, ls_taps *turned)
     }
 }
 
-static void turn_weights(const ls_taps *taps, ls_taps *turned)
+static void invert_weights(const ls_taps *taps, ls_taps *turned)
 {
     for (int64_t i = 0; i < taps->outputs; i++) {
         for (int64_t t = 0; t < taps->count[i]; t++) {
@@ -76,15 +76,15 @@ static bool make_tables(const ls_call *call, const ls_windows *windows, ls_taps 
         taps[axis] = (ls_taps){.outputs = made[axis].inputs, .inputs = made[axis].outputs, .spread = 1};
         taps[axis].first = take(&memory, taps[axis].outputs);
         taps[axis].count = take(&memory, taps[axis].outputs);
-        turn(&made[axis], &taps[axis]);
+        invert(&made[axis], &taps[axis]);
     }
     if (!windows->turned) return true;
     words = taps[0].outputs * taps[0].most + taps[1].outputs * taps[1].most;
-    memory = ls_scratch((ls_worker){0, 1}, TURNED_WEIGHTS, (size_t)words * sizeof *memory);
+    memory = ls_scratch((ls_worker){0, 1}, INVERSE_WEIGHTS, (size_t)words * sizeof *memory);
     if (!memory) return false;
     for (int axis = 0; axis < 2; axis++) {
         taps[axis].weight = (double *)take(&memory, taps[axis].outputs * taps[axis].most);
-        turn_weights(&made[axis], &taps[axis]);
+        invert_weights(&made[axis], &taps[axis]);
     }
     return true;
 }
@@ -134,7 +134,7 @@ static void make_rows(void *arg, int64_t begin, int64_t end)
     }
 }
 
-/* How the windows of a row are walked in an operand; `first` has room for one number per pixel. */
+/* Layout of a row's windows in an operand; `first` has room for one entry per pixel. */
 static ls_window_walk walk_in(const ls_operand *picture, const ls_taps taps[2], int64_t *first)
 {
     int64_t beside = picture->stride[LS_W];
@@ -155,7 +155,7 @@ ls_status ls_cpu_windows(const ls_call *call, const ls_windows *windows, ls_mess
     windowing job = {.windows = windows};
     int64_t *firsts = ls_scratch((ls_worker){0, 1}, FIRSTS, 2 * (size_t)columns * sizeof *firsts);
     if (!firsts || !make_tables(call, windows, job.taps))
-        return ls_explain(why, LS_ERR_MEMORY, "no memory for the tables of the windows");
+        return ls_explain(why, LS_ERR_MEMORY, "no memory for the tables of windows");
 
     const ls_taps *taps = job.taps;
     bool dense = is_channels_last(x) && is_channels_last(y) && is_channels_last(where);
@@ -174,7 +174,7 @@ ls_status ls_cpu_windows(const ls_call *call, const ls_windows *windows, ls_mess
     } else {
         row->at.walk = walk_in(where, taps, firsts + columns);
     }
-    job.kernels = row->channels == 1 ? &ls_combine_ref : ls_combine_kernels(); /* vectors are made of channels */
+    job.kernels = row->channels == 1 ? &ls_combine_ref : ls_combine_kernels(); /* vector kernels need channels */
     int64_t rows = y->dim[LS_N] * (channels / row->channels) * y->dim[LS_H];
     int64_t cost = columns * row->channels * taps[0].most * taps[1].most;
     ls_parallel_for(rows, 1 + 16384 / (cost + 1), make_rows, &job);

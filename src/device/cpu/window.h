@@ -1,10 +1,9 @@
-/* window.h - pictures [N,C,H,W] whose pixels are each made of a window of another picture's pixels: what pooling,
- * resizing and the gradients of both have in common.
+/* window.h - pictures [N,C,H,W] whose pixels are each computed from a window of another picture: shared by pooling,
+ * resizing and their gradients.
  *
- * Two small tables, one per axis, say which pixels are in a window and, for sums, what they weigh: the weight of a
- * pixel is the product of its weights in both. A gradient is the same thing from dy to dx, with tables that say which
- * windows a pixel was in: every pixel of dx is written once,
- * and its sum has one order whatever the number of workers. */
+ * Two small tables, one per axis, say which pixels are in a window and, for sums, their weights: the weight of a pixel
+ * is the product of its weights in both. A gradient is the same from dy to dx, with tables that say which windows a
+ * pixel was in: every pixel of dx is written once, and its sum has a fixed order whatever the number of workers. */
 #ifndef LOCKSTEP_DEVICE_CPU_WINDOW_H
 #define LOCKSTEP_DEVICE_CPU_WINDOW_H
 
@@ -12,10 +11,10 @@
 
 enum { LS_N, LS_C, LS_H, LS_W }; /* the dimensions of a picture; axis 0 of a window is the height, 1 the width */
 
-/* One axis: output i is made of count[i] inputs, first[i] and then every `spread`-th. */
+/* One axis: output i is computed from count[i] inputs: first[i], then every `spread`-th. */
 typedef struct ls_taps {
     int64_t outputs, inputs;
-    int64_t most; /* no count is above it */
+    int64_t most; /* the largest count */
     int64_t spread;
     int64_t *first, *count; /* [outputs] */
     double *weight;         /* [outputs, most] */
@@ -35,8 +34,8 @@ typedef struct ls_windows {
     ls_windows_kind kind;
     const ls_operand *x, *y, *where;
     ls_taps_fn *fill;
-    bool turned; /* the tables are those from y to x (a gradient of a sum); turn them round. Only for spread 1 and where
-                    all outputs that an input is part of lie side by side. */
+    bool turned; /* invert the tables, which are those from y to x (gradient of a sum). Only for spread 1, and if all
+                  * outputs that an input is part of are adjacent. */
     int64_t most[2], spread[2];
 } ls_windows;
 

@@ -1,10 +1,10 @@
-/* gemm.c - bf16 matrix products with AMX: four tiles of sums, two by two or one below the other, grow by 32 k at a
+/* gemm.c - bf16 matrix products with AMX: four tiles of sums, two by two or one below the other, that advance 32 k at a
  * time. A slice of a panel is as many tiles as the panel is wide, each of them 1 KiB without gaps.
  *
- * A step, 32 k of a tile, keeps the multiplier busy for 64 cycles, and whatever else a tile costs must happen in the
- * shadow of such steps. So in a column of tiles the sums of one leave their registers during the first step of the
- * next, one register at a time; they are rounded, row by row, during the steps that follow; and what later tiles will
- * read is fetched meanwhile. Panels of A pass by once per panel of B and are kept out of L1, where that one stays. */
+ * A step (32 k of a tile) keeps the multiplier busy for 64 cycles; everything else a tile costs should overlap with
+ * such steps. So in a column of tiles the sums of one tile are stored during the first step of the next, one register
+ * at a time; they are rounded, row by row, during the following steps; and the data of later tiles is prefetched
+ * meanwhile. Panels of A are read once per panel of B and bypass L1, where the panel of B stays. */
 #include "kernels/gemm.h"
 
 #include "kernels/amx/tile.h"
@@ -15,7 +15,7 @@
 #define TILE_SIDE 32   /* rows and columns of four tiles, two by two */
 #define SUMS (TILE_SIDE * TILE_SIDE)
 
-/* Sums are in registers 0 to 3. They start from a partial tile, which is these registers as they are, or with zero. */
+/* Sums are in registers 0 to 3. They start from a partial tile, which is these registers as they are, or from zero. */
 static inline __attribute__((always_inline)) void sums_begin(const float *from)
 {
     if (from) {
@@ -31,7 +31,7 @@ static inline __attribute__((always_inline)) void sums_begin(const float *from)
     }
 }
 
-/* Register 2 i + j goes to `to` + i * down + j * right. */
+/* Store register 2 i + j to `to` + i * down + j * right. */
 static inline __attribute__((always_inline)) void sums_end(float *to, int64_t down, int64_t right, int64_t stride)
 {
     TILE_STORE(0, to, stride);
@@ -42,7 +42,7 @@ static inline __attribute__((always_inline)) void sums_end(float *to, int64_t do
 
 /* ---- two by two -------------------------------------------------------------------------------------------------- */
 
-/* A slice of both panels into registers 4 to 7. The tiles of B are `right` units apart. */
+/* Load a slice of both panels into registers 4 to 7. The tiles of B are `right` units apart. */
 static inline __attribute__((always_inline)) void slices_load(const uint32_t *a, const uint32_t *b, int64_t right)
 {
     TILE_LOAD(6, b, TILE_ROW);
@@ -85,14 +85,14 @@ static void tile_halves_bf16(int64_t k, const void *a, const void *b, int64_t b_
     multiply_wide(k, a, b, b_stride / 2, TILE_UNITS, from, to, ldc);
 }
 
-/* A finished tile: where its sums go from the registers, and the rows they are rounded to, if they are. */
+/* A finished tile: where its sums are stored, and the rows they are rounded to, if any. */
 typedef struct leaving {
-    float *sums; /* NULL: there is no such tile */
+    float *sums; /* NULL: no tile */
     int64_t down, right, stride;
     uint16_t *rows;
 } leaving;
 
-/* Register t leaves and begins again; the first product of the next tile follows. */
+/* Store register t and restart it; the first product of the next tile follows. */
 #define SUM_CHANGE(t, i, j, a, b)                                                                                      \
     do {                                                                                                               \
         if (last->sums) TILE_STORE(t, last->sums + i * last->down + j * last->right, last->stride);                    \
@@ -109,7 +109,7 @@ static inline __attribute__((always_inline)) void sums_change(const leaving *las
     SUM_CHANGE(3, 1, 1, 5, 7);
 }
 
-/* Row `row` of a tile that lies as its registers do, to bf16. */
+/* Round row `row` of a tile in register layout to bf16. */
 static inline __attribute__((always_inline)) void row_round(const ls_gemm_column *c, const leaving *tile, int row)
 {
     const float *at = tile->sums + row / 16 * 2 * TILE_UNITS + row % 16 * 16;
@@ -124,7 +124,7 @@ static inline __attribute__((always_inline)) void row_round(const ls_gemm_column
     }
 }
 
-/* So many cache lines of two streams are fetched in every step. */
+/* Prefetch this many cache lines of two streams in every step. */
 typedef struct fetching {
     const char *panel, *sums;
     int64_t panel_lines, sum_lines;
@@ -159,7 +159,7 @@ column_tile(const ls_gemm_column *c, const uint32_t *a, const float *from, const
 
 static inline __attribute__((always_inline)) void column_of_tiles(const ls_gemm_column *c, bool round)
 {
-    _Alignas(64) float room[2][SUMS]; /* sums that are rounded: of the last tile, and of the one before */
+    _Alignas(64) float room[2][SUMS]; /* sums to be rounded: of the last tile, and of the one before */
     int64_t steps = c->k / 32;
     bool partial = !round && !c->ldc;
     fetching f = {.panel = c->ahead, .panel_lines = (c->ahead_lines + c->count * steps - 1) / (c->count * steps)};
@@ -214,8 +214,8 @@ static void tile_tall_bf16(int64_t k, const void *a, const void *b, const void *
 
 /* ---- the table --------------------------------------------------------------------------------------------------- */
 
-/* A core multiplies 1.5 TFLOP in a second, reads 170 GB from L2 but 25 from L3, and its L2 holds 2 MB: a panel of B
- * that comes from L3 should meet hundreds of rows. */
+/* A core does 1.5 TFLOP/s, reads 170 GB/s from L2 but only 25 GB/s from L3, and its L2 holds 2 MB: a panel of B from L3
+ * should be multiplied with hundreds of rows. */
 static const ls_gemm_blocks deep = {
     .rows = 576,
     .block_bytes = 896 << 10,
@@ -240,9 +240,9 @@ static void in_place_wide_bf16(int64_t count, const ls_gemm_rows *a, const void 
 #define EXTRAS_WIDE .column = column_wide, .column_bf16 = column_wide_bf16, .column_bias = true, EXTRAS
 #include "kernels/x86/gemm_pairs.inc"
 
-/* ---- rows of A where they lie ------------------------------------------------------------------------------------ */
+/* ---- rows of A in place ------------------------------------------------------------------------------------------ */
 
-/* Rows of a wide tile, its registers one after the other, to where they belong. */
+/* Write the rows of a wide tile, its registers one after the other, to their targets. */
 static inline void put_rows(const float *sums, const ls_gemm_targets *to, void *const *row)
 {
     for (int i = 0; i < 32; i++) {
@@ -261,8 +261,8 @@ static inline void put_rows(const float *sums, const ls_gemm_targets *to, void *
     }
 }
 
-/* Storing a register that has just been multiplied waits for the multiplier. So the sums of a tile leave the registers
- * one by one in the first step of the next tile, and are rounded while that one is multiplied. */
+/* Storing a register that has just been multiplied waits for the multiplier. So the sums of a tile are stored one
+ * register at a time in the first step of the next tile, and rounded while that one is multiplied. */
 static void in_place_wide_bf16(int64_t count, const ls_gemm_rows *a, const void *b, const ls_gemm_targets *to)
 {
     _Alignas(64) float sums[2][4 * TILE_UNITS];

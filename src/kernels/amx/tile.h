@@ -4,7 +4,7 @@
 
 #include <immintrin.h>
 
-/* Take all eight registers in full size for this thread, and give them back. */
+/* Configure all eight registers in full size for this thread; release them. */
 static inline void tile_begin(void)
 {
     static const struct {
@@ -23,10 +23,10 @@ static inline void tile_end(void)
 #define TILE_ZERO(t) _tile_zero(t)
 /* Rows `stride` bytes apart. */
 #define TILE_LOAD(t, from, stride) _tile_loadd(t, from, stride)
-/* The same for what is not wanted again soon, so that it takes no room in L1. */
+/* The same without keeping the data in L1, for what is not needed again soon. */
 #define TILE_LOAD_ONCE(t, from, stride) _tile_stream_loadd(t, from, stride)
 #define TILE_STORE(t, to, stride) _tile_stored(t, to, stride)
-/* sum [16, 16] f32 += a [16, 32] bf16 times b, which holds pairs of k: [16][16][2]. Subnormal numbers count as zero. */
+/* sum [16, 16] f32 += a [16, 32] bf16 times b, which holds pairs of k: [16][16][2]. Subnormals are treated as zero. */
 #define TILE_MULTIPLY(sum, a, b) _tile_dpbf16ps(sum, a, b)
 
 #endif

@@ -8,11 +8,11 @@
 
 #define HALF (1 << (LS_IMAGE_WEIGHT_BITS - 1))
 
-/* Sums of two pixels, one in each half: of the pixels at a and b, with `taps` weights each. */
+/* Weighted sums of two pixels, one in each half: of the pixels at a and b, with `taps` weights each. */
 LS_SIMD __m256i two_pixels_across(const uint8_t *a, const uint8_t *b, const int32_t *weight_a, const int32_t *weight_b,
                                   int64_t taps)
 {
-    /* What takes pixel k of 16 bytes apart into 32-bit lanes: red, green, blue, nothing. */
+    /* Shuffle that spreads pixel k of 16 bytes into 32-bit lanes: red, green, blue, 0. */
     const __m256i pixel0 =
         _mm256_broadcastsi128_si256(_mm_setr_epi8(0, -1, -1, -1, 1, -1, -1, -1, 2, -1, -1, -1, -1, -1, -1, -1));
     const __m256i next = _mm256_broadcastsi128_si256(_mm_setr_epi8(3, 0, 0, 0, 3, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0));

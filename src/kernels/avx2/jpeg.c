@@ -7,7 +7,7 @@
 
 /* ---- Samples ---- */
 
-/* Two factors for pairs of 16-bit numbers. */
+/* Two factors, repeated for pairs of 16-bit values. */
 LS_SIMD __m256i factors(int a, int b)
 {
     return _mm256_set1_epi32((int)((uint32_t)(uint16_t)a | (uint32_t)b << 16));
@@ -76,7 +76,7 @@ LS_SIMD void transpose(__m128i x[8])
 
 static void samples(uint8_t *to, size_t pitch, const int16_t *coefficients, const int16_t *steps, int used)
 {
-    (void)used; /* all columns fit one vector: fewer would not be quicker */
+    (void)used; /* all columns fit one vector: skipping some would not be faster */
     __m128i x[8];
     LS_UNROLL for (int i = 0; i < 8; i++) x[i] = _mm_mullo_epi16(
         _mm_loadu_si128((const __m128i *)(coefficients + 8 * i)), _mm_loadu_si128((const __m128i *)(steps + 8 * i)));
@@ -106,7 +106,7 @@ LS_SIMD __m128i bytes_of(__m256i w)
 
 LS_SIMD void store_pairs(uint8_t *y, __m256i first, __m256i second)
 {
-    /* Both fit a byte: the second goes into the upper one. */
+    /* Both fit into a byte: the second goes into the upper one. */
     _mm256_storeu_si256((__m256i *)y, _mm256_or_si256(first, _mm256_slli_epi16(second, 8)));
 }
 
@@ -121,7 +121,7 @@ static void widen(uint8_t *y, const uint8_t *x, int64_t n)
     }
 }
 
-/* 3 near + far, of sixteen. */
+/* 3 near + far, of sixteen samples. */
 LS_SIMD __m256i of_rows(const uint8_t *near, const uint8_t *far)
 {
     return _mm256_add_epi16(_mm256_mullo_epi16(words(near), _mm256_set1_epi16(3)), words(far));
@@ -138,7 +138,7 @@ static void enlarge(uint8_t *y, const uint8_t *near, const uint8_t *far, int64_t
     }
 }
 
-/* (a * fa + b * fb + 1/2) in units of 2^16, of sixteen. */
+/* (a * fa + b * fb + 1/2) in units of 2^16, of sixteen samples. */
 LS_SIMD __m256i upper(__m256i a, __m256i b, int fa, int fb)
 {
     const __m256i f = factors(fa, fb), half = _mm256_set1_epi32(1 << 15);
@@ -148,11 +148,11 @@ LS_SIMD __m256i upper(__m256i a, __m256i b, int fa, int fb)
                               _mm256_srai_epi32(_mm256_add_epi32(high, half), 16));
 }
 
-/* Three times 16 bytes, one of each in turn: red green blue, red green blue. */
+/* Interleave three times 16 bytes: red green blue, red green blue. */
 LS_SIMD void store_pixels(uint8_t *rgb, __m128i r, __m128i g, __m128i b)
 {
     static const int8_t spread[3][3][16] = {
-        /* which byte of red, green and blue stands where in the first, second and third 16 bytes */
+        /* which byte of red, green and blue goes where in the first, second and third 16 bytes */
         {{0, -1, -1, 1, -1, -1, 2, -1, -1, 3, -1, -1, 4, -1, -1, 5},
          {-1, 0, -1, -1, 1, -1, -1, 2, -1, -1, 3, -1, -1, 4, -1, -1},
          {-1, -1, 0, -1, -1, 1, -1, -1, 2, -1, -1, 3, -1, -1, 4, -1}},
@@ -173,7 +173,7 @@ LS_SIMD void store_pixels(uint8_t *rgb, __m128i r, __m128i g, __m128i b)
     }
 }
 
-/* Products with what is left of a factor beside whole numbers, so that it fits 16 bits. */
+/* Only the fractional part of each factor is multiplied, so that it fits into 16 bits. */
 static void pixels(uint8_t *rgb, const uint8_t *y, const uint8_t *cb, const uint8_t *cr, int64_t n)
 {
     const __m256i middle = _mm256_set1_epi16(128);

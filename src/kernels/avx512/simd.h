@@ -76,7 +76,7 @@ LS_SIMD ls_vf ls_vf_load_bf16(const uint16_t *p)
 
 #ifdef __AVX512BF16__
 
-/* VCVTNEPS2BF16 takes subnormal numbers for zero: where there are any, bits are rounded one by one. */
+/* VCVTNEPS2BF16 flushes subnormals to zero: if there are any, the bits are rounded in integer code instead. */
 LS_SIMD bool ls_vf_has_subnormal(ls_vf a, ls_vf b)
 {
     enum { SUBNORMAL = 0x20 };
@@ -197,9 +197,9 @@ LS_SIMD void ls_vu_interleave4(ls_vu v[4])
     v[3] = (ls_vu)_mm512_shuffle_i32x4(high01, high23, 0xdd);
 }
 
-/* Philox on 64-bit lanes: a product leaves its high word where a shuffle finds it, and what stands in the upper half of
- * a lane is never read. Of eight counters the first four sit in even lanes and the others in odd ones, so that the
- * words of a counter meet in one quarter of a register. */
+/* Philox on 64-bit lanes: a product leaves its high word where a shuffle finds it, and the upper half of a lane is
+ * never read. Of eight counters the first four are in even lanes and the others in odd ones, so that the words of a
+ * counter end up in one quarter of a register. */
 #define LS_SIMD_PHILOX_COUNTERS 8
 
 LS_SIMD void ls_philox_begin(__m512i c[4], uint64_t counter)

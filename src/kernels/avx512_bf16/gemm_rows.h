@@ -1,5 +1,4 @@
-/* gemm_rows.h - VDPBF16PS: the sum of a lane grows by both products of two pairs.
- * It takes subnormal numbers for zero. */
+/* gemm_rows.h - VDPBF16PS: each lane's sum grows by both products of two pairs. Subnormals are treated as zero. */
 #ifndef LOCKSTEP_KERNELS_AVX512_BF16_GEMM_ROWS_H
 #define LOCKSTEP_KERNELS_AVX512_BF16_GEMM_ROWS_H
 

@@ -1,7 +1,7 @@
 /* attention.c - attention of f32 on FMLA tiles.
  *
- * Tiles of scores are 8 x 12, a row for each of the narrow side, and so are the slices of a wide panel that is summed
- * over the narrow side: what becomes of a tile of scores can stay where it is. */
+ * Tiles of scores are 8 x 12, one row per element of the narrow side, and so are the slices of a wide panel that is
+ * summed over the narrow side: weights computed from a tile of scores can stay in place. */
 #include "kernels/attention.h"
 
 #include "kernels/gemm.h"
@@ -11,14 +11,14 @@
 #include <math.h>
 #include <string.h>
 
-/* Where a tile begins. */
+/* First element of a tile. */
 typedef struct attention_place {
     int64_t head, query, key;
 } attention_place;
 
 typedef struct attention_frame {
     float score[96], dweight[96];
-    uint32_t kept[96]; /* masks of both */
+    uint32_t kept[96]; /* masks of either direction */
 } attention_frame;
 
 #define NUMBER float
@@ -50,18 +50,18 @@ static void score_tile(int64_t deep, const NUMBER *wide, const NUMBER *narrow, c
 
 /* ---- numbers ----------------------------------------------------------------------------------------------------- */
 
-/* Loops over vectors that must become straight code, with their arrays in registers. */
+/* For loops over vectors that must be fully unrolled, so that their arrays stay in registers. */
 #define UNROLL _Pragma("GCC unroll 8")
 #define INLINE static inline __attribute__((always_inline))
 
-enum { LOT = 6 }; /* vectors that go through a computation side by side, so that none waits for its own result */
+enum { LOT = 6 }; /* vectors computed side by side to hide latency */
 
-/* c as the nearest number and what is missing. */
+/* c as the sum of two floats. */
 typedef struct exact_c {
     float high, low;
 } exact_c;
 
-static exact_c exact_c_of(const attention_walk *walk)
+static exact_c split_c(const attention_walk *walk)
 {
     double c = walk->problem->scale * 1.44269504088896340736;
     return (exact_c){(float)c, (float)(c - (double)(float)c)};
@@ -75,8 +75,8 @@ static exact_c exact_c_of(const attention_walk *walk)
 #define P5 0.00133988746f
 #define P6 0.000153533613f
 
-/* x = 2^(c x) for c x < 127; 0 below 2^-126. With c x = n + f, 2^n is made by moving the low bits of c x + magic, which
- * are n + 127, to where an exponent lies. */
+/* x = 2^(c x) for c x < 127; 0 below 2^-126. With c x = n + f, 2^n is made by shifting the low bits of c x + magic,
+ * which are n + 127, into the exponent. */
 INLINE void powers_of_2(float32x4_t x[LOT], exact_c c)
 {
     float32x4_t magic = vdupq_n_f32(0x1.8p23f + 127), low = vdupq_n_f32(-127 / c.high), whole[LOT], f[LOT], p[LOT];
@@ -120,7 +120,7 @@ static float row_product(const NUMBER *a, const NUMBER *b, int64_t n)
 
 /* ---- dropout ----------------------------------------------------------------------------------------------------- */
 
-/* A tile has six groups of 4 x 4. word[g][j]: all ones in the lanes of the queries of group g that keep key j of it.
+/* A tile has six groups of 4 x 4. word[g][j]: all ones in the lanes of the queries of group g that keep its key j.
  * Group g begins at query_of[g] and key_of[g] of the tile. */
 INLINE void draw_groups(const attention_walk *walk, attention_place at, const int query_of[6], const int key_of[6],
                         uint32x4_t word[6][4])
@@ -151,7 +151,7 @@ INLINE void draw_groups(const attention_walk *walk, attention_place at, const in
     UNROLL for (int g = 0; g < 6; g++) UNROLL for (int j = 0; j < 4; j++) word[g][j] = vcgeq_u32(word[g][j], below);
 }
 
-/* Element by element, where queries are wide (forward) or narrow. */
+/* Element by element; queries are the wide side in forward, the narrow one in backward. */
 static void draw_singly(const attention_walk *walk, attention_place at, bool queries_wide)
 {
     const ls_attention_task *p = walk->drop.problem;
@@ -178,7 +178,7 @@ static void draw_forward(const attention_walk *walk, attention_place at, attenti
         vst1q_u32(walk->frame->kept + (key_of[g] + j) * WIDE + query_of[g], word[g][j]);
 }
 
-/* Columns of a block of 4 x 4 become rows. */
+/* Transpose a block of 4 x 4. */
 INLINE void transpose(uint32x4_t v[4])
 {
     uint64x2_t a = vreinterpretq_u64_u32(vtrn1q_u32(v[0], v[1])), b = vreinterpretq_u64_u32(vtrn2q_u32(v[0], v[1]));
@@ -210,7 +210,7 @@ static void draw_backward(const attention_walk *walk, attention_place at, attent
 
 /* ---- forward ----------------------------------------------------------------------------------------------------- */
 
-static void largest_of(const float *scores, int64_t tiles, float largest[WIDE])
+static void update_largest(const float *scores, int64_t tiles, float largest[WIDE])
 {
     float32x4_t top[3] = {vld1q_f32(largest), vld1q_f32(largest + 4), vld1q_f32(largest + 8)};
     for (int64_t row = 0; row < tiles * NARROW; row++)
@@ -218,7 +218,7 @@ static void largest_of(const float *scores, int64_t tiles, float largest[WIDE])
     UNROLL for (int i = 0; i < 3; i++) vst1q_f32(largest + 4 * i, top[i]);
 }
 
-static float sum_of(const float sums[2 * WIDE], int query)
+static float query_sum(const float sums[2 * WIDE], int query)
 {
     return sums[query] + sums[WIDE + query];
 }
@@ -226,7 +226,7 @@ static float sum_of(const float sums[2 * WIDE], int query)
 static void weigh(const attention_walk *walk, float sums[2 * WIDE], NUMBER *weights)
 {
     const attention_frame *f = walk->frame;
-    exact_c c = exact_c_of(walk);
+    exact_c c = split_c(walk);
     bool drop = walk->drop.below;
     for (int at = 0; at < TILE; at += 4 * LOT) { /* two keys */
         float32x4_t x[LOT];
@@ -240,7 +240,7 @@ static void weigh(const attention_walk *walk, float sums[2 * WIDE], NUMBER *weig
 
 /* ---- backward ---------------------------------------------------------------------------------------------------- */
 
-static void spread_queries(attention_spread *to, const float lse[NARROW], const float delta[NARROW])
+static void fill_query_lanes(query_lanes *to, const float lse[NARROW], const float delta[NARROW])
 {
     for (int n = 0; n < NARROW; n++) {
         to->delta[n] = delta[n];
@@ -248,10 +248,10 @@ static void spread_queries(attention_spread *to, const float lse[NARROW], const 
     }
 }
 
-static void grade(const attention_walk *walk, const attention_spread *queries, const grade_target *to)
+static void grad_tile(const attention_walk *walk, const query_lanes *queries, const grad_target *to)
 {
     const attention_frame *f = walk->frame;
-    exact_c c = exact_c_of(walk);
+    exact_c c = split_c(walk);
     bool drop = walk->drop.below;
     for (int n = 0; n < NARROW; n += 2) { /* two queries */
         float32x4_t x[LOT], d[LOT];
@@ -266,7 +266,7 @@ static void grade(const attention_walk *walk, const attention_spread *queries, c
             vst1q_f32(to->dscores + n * WIDE + 4 * i, d[i]);
         }
     }
-    /* Four queries that are neighbours in a tile are so in a panel. */
+    /* Four queries adjacent in a tile are adjacent in a panel. */
     for (int n = 0; n < NARROW; n += 4) {
         NUMBER *panel = to->by_query + (to->query + n) / WIDE * to->panel_stride + (to->query + n) % WIDE;
         for (int w = 0; w < WIDE; w += 4) {
@@ -279,7 +279,7 @@ static void grade(const attention_walk *walk, const attention_spread *queries, c
     }
 }
 
-static void grade_hidden(const grade_target *to)
+static void grad_hidden(const grad_target *to)
 {
     memset(to->weights, 0, TILE * sizeof(NUMBER));
     memset(to->dscores, 0, TILE * sizeof(NUMBER));

@@ -1,10 +1,9 @@
-/* attention_dropout.h - which weights dropout keeps, a tile of scores at a time:
- * what comes before Philox's third round.
+/* attention_dropout.h - which weights dropout keeps, a tile of scores at a time: the first two rounds of Philox.
  *
- * A block of Philox serves four neighbouring keys of one query. A group is the blocks of four queries at the same four
- * keys. Blocks of one problem mostly differ in the lowest word of their counters only, which makes the first two rounds
- * cheap. When the number of keys drawn for is no multiple of four, or counters pass 2^32 within the problem, elements
- * are drawn one by one. */
+ * A Philox block serves four adjacent keys of one query. A group is the blocks of four queries at the same four keys.
+ * The counters of one problem mostly differ only in their lowest word, which makes the first two rounds cheap. If the
+ * number of keys drawn for is not a multiple of four, or counters pass 2^32 within the problem, elements are drawn one
+ * by one. */
 #ifndef LOCKSTEP_KERNELS_NEON_ATTENTION_DROPOUT_H
 #define LOCKSTEP_KERNELS_NEON_ATTENTION_DROPOUT_H
 
@@ -19,9 +18,9 @@ typedef struct dropout {
     const ls_attention_task *problem;
     uint32_t below; /* 0: no dropout */
     bool by_groups;
-    uint32_t step;        /* from counter to counter of successive queries */
+    uint32_t step;        /* between counters of successive queries */
     uint32_t key[20];     /* two for each round */
-    uint32_t low2, high2; /* product of word 0 in round 2, with the key of word 2: the same for all blocks */
+    uint32_t low2, high2; /* product of word 0 in round 2, and the key for word 2: the same for all blocks */
 } dropout;
 
 static dropout start_dropout(const ls_attention_task *p)
@@ -58,7 +57,7 @@ static inline uint32x4_t multiply_wide(uint32x4_t a, uint32_t b, uint32x4_t *hig
     return vuzp1q_u32(lower, upper);
 }
 
-/* What rounds 1 and 2 take from the problem, in all lanes. */
+/* Inputs of rounds 1 and 2 that the whole problem shares, in all lanes. */
 typedef struct dropout_start {
     uint32x4_t key1, key2, high2;
 } dropout_start;

@@ -10,7 +10,7 @@
 /* Lines along k become columns: transpose blocks of 4 x 4. */
 static inline __attribute__((always_inline)) void along(float *to, const void *const *line, int64_t k, int width)
 {
-    const float *row[12]; /* in registers: stores to the panel do not force them to be read again */
+    const float *row[12]; /* a copy in registers, which stores to the panel cannot alias */
 #pragma GCC unroll 12
     for (int i = 0; i < width; i++) row[i] = line[i];
     for (int64_t j = 0; j < k; j += 4, to += 4 * width) {
@@ -81,8 +81,8 @@ static void across_8(void *panels, int64_t panel_stride, const void *const *line
 #define FLAT_1(wide, n0, n1) FLAT(wide, n0, n1, 9, 12, 15, 18, 21, 24, 27, 30)
 #define FLAT_2(wide, n0, n1) FLAT(wide, n0, n1, 10, 13, 16, 19, 22, 25, 28, 31)
 
-/* Two k. All loads are of pairs, which are fewer, and as far as possible ahead of their use: the wide panel's six
- * vectors are in 0, 1, 2 and 7, 0, 1, the narrow panel's in 3, 4 and 5, 6. */
+/* Two k. All loads are of pairs, to have fewer, and as far ahead of their use as possible: the wide panel's six vectors
+ * are in 0, 1, 2 and 7, 0, 1, the narrow panel's in 3, 4 and 5, 6. */
 #define TWO(shape, wide_12, narrow_1, next_wide_2, next_wide_0, next_narrow)                                           \
     shape##_0(0, 3, 4) narrow_1 shape##_1(1, 3, 4) wide_12 shape##_2(2, 3, 4)                                          \
     next_narrow shape##_0(7, 5, 6) shape##_1(0, 5, 6) next_wide_2 shape##_2(1, 5, 6) next_wide_0

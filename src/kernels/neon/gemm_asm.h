@@ -1,15 +1,16 @@
-/* gemm_asm.h - words for the tile kernels, which are inline assembly: no compiler at hand keeps 24 sums in registers.
+/* gemm_asm.h - macros for the tile kernels, which are inline assembly because neither gcc nor clang keeps 24 sums in
+ * registers.
  *
- * Registers v8 to v31 hold the sums, v0 to v7 numbers of the panels. One panel is the wide one (12), the other the
+ * Registers v8 to v31 hold the sums, v0 to v7 elements of the panels. One panel is the wide one (12), the other the
  * narrow one (8). A tile is TALL when A is wide (12 x 8) and FLAT when B is (8 x 12). SQUARE tiles (8 x 8) have sums in
  * v8 to v23 only; A counts as the wide panel.
  *
  * Operands of the assembly: %[wide], %[narrow]: panels; %[k]: rounds of the loop; %[from]: partial tile or zero; %[to],
- * %[stride]: where rows of the tile go, in bytes. */
+ * %[stride]: destination of the tile and bytes between its rows. */
 #ifndef LOCKSTEP_KERNELS_NEON_GEMM_ASM_H
 #define LOCKSTEP_KERNELS_NEON_GEMM_ASM_H
 
-/* A tile is one string, longer than what every C compiler must accept; ours do. */
+/* A tile is one string, longer than C compilers must accept; gcc and clang do. */
 #pragma GCC diagnostic ignored "-Woverlength-strings"
 
 /* One macro is one line of assembly. */
@@ -34,7 +35,7 @@
 #define LS_ASM_EACH_SQUARE_SUM_PAIR(f)                                                                                 \
     f(8, 9, 0) f(10, 11, 32) f(12, 13, 64) f(14, 15, 96) f(16, 17, 128) f(18, 19, 160) f(20, 21, 192) f(22, 23, 224)
 
-/* Sums start from the partial tile, or with zero. */
+/* Sums start from the partial tile, or from zero. */
 #define LS_ASM_START                                                                                                   \
     "cbz %[from], 1f\n" LS_ASM_EACH_SUM_PAIR(LS_ASM_LOAD) "b 2f\n"                                                     \
     "1:\n" LS_ASM_EACH_SUM(LS_ASM_ZERO) "2:\n"
@@ -42,7 +43,7 @@
     "cbz %[from], 1f\n" LS_ASM_EACH_SQUARE_SUM_PAIR(LS_ASM_LOAD) "b 2f\n"                                              \
     "1:\n" LS_ASM_EACH_SQUARE_SUM(LS_ASM_ZERO) "2:\n"
 
-/* `first` loads what the first round needs. A round loads what the next one needs, but for the last. */
+/* `first` loads the data of the first round. Each round but the last loads the data of the next. */
 #define LS_ASM_LOOP(first, round, last, wide_bytes, narrow_bytes)                                                      \
     first                                                                                                              \
     "subs %[k], %[k], #1\n"                                                                                            \

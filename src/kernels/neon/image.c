@@ -8,7 +8,7 @@
 
 #define HALF (1 << (LS_IMAGE_WEIGHT_BITS - 1))
 
-/* Tables that take pixel k of 16 bytes apart into 32-bit lanes: red, green, blue, nothing. */
+/* Shuffles that spread pixel k of 16 bytes into 32-bit lanes: red, green, blue, 0. */
 static const uint8_t lanes_of_pixel[LS_IMAGE_TAPS][16] = {
 #define LANES(b)                                                                                                       \
     {                                                                                                                  \
@@ -18,7 +18,7 @@ static const uint8_t lanes_of_pixel[LS_IMAGE_TAPS][16] = {
 #undef LANES
 };
 
-/* Sums to levels: shifted, clamped. */
+/* Sums to bytes: shifted and clamped. */
 LS_SIMD uint8x8_t levels(int32x4_t a, int32x4_t b)
 {
     uint16x8_t words = vqshrun_high_n_s32(vqshrun_n_s32(a, 16), b, 16);
@@ -41,7 +41,7 @@ LS_SIMD int32x4_t pixel_across(const uint8_t *x, const int32_t *weight, int64_t 
     return sum;
 }
 
-/* With `taps` constant where it is small, nothing is left of the loops over them. */
+/* If `taps` is a small constant, the loops over it disappear. */
 LS_SIMD void pixels_across(uint8_t *y, const uint8_t *x, const int32_t *first, const int32_t *weight, int64_t taps,
                            int64_t n)
 {
@@ -71,7 +71,7 @@ static void across(uint8_t *y, const uint8_t *x, const int32_t *first, const int
     else pixels_across(y, x, first, weight, taps, n);
 }
 
-/* Tables that take every fourth part of 16 bytes apart into 32-bit lanes. */
+/* Shuffles that spread each quarter of 16 bytes into 32-bit lanes. */
 static const uint8_t lanes_of_bytes[4][16] = {
 #define LANES(b)                                                                                                       \
     {                                                                                                                  \

@@ -7,7 +7,7 @@
 
 /* ---- Samples ---- */
 
-/* Constants of the transform, to be multiplied with by lane. */
+/* Constants of the transform, multiplied by lane. */
 static const int16_t constants[3][4] = {{LS_DCT_A, LS_DCT_B, LS_DCT_C, LS_DCT_D},
                                         {LS_DCT_E, LS_DCT_F, LS_DCT_G, LS_DCT_H},
                                         {LS_DCT_I, LS_DCT_J, LS_DCT_K, LS_DCT_L}};
@@ -71,7 +71,7 @@ LS_SIMD void columns(int16x8_t x[8], const int16x4_t c[3], bool last)
                   even, odd);
         LS_UNROLL for (int i = 0; i < 4; i++)
         {
-            if (last) { /* the upper halves; two more bits go, with rounding, when bytes are made */
+            if (last) { /* take the upper halves; two more bits are dropped, with rounding, when narrowing to bytes */
                 out[half][i] = vaddhn_s32(even[i], odd[i]);
                 out[half][7 - i] = vsubhn_s32(even[i], odd[i]);
             } else {
@@ -225,7 +225,7 @@ static void widen(uint8_t *y, const uint8_t *x, int64_t n)
     }
 }
 
-/* 3 near + far, of eight. */
+/* 3 near + far, of eight samples. */
 LS_SIMD uint16x8_t of_rows(const uint8_t *near, const uint8_t *far)
 {
     return vmlal_u8(vmovl_u8(vld1_u8(far)), vld1_u8(near), vdup_n_u8(3));
@@ -244,13 +244,13 @@ static void enlarge(uint8_t *y, const uint8_t *near, const uint8_t *far, int64_t
     }
 }
 
-/* Products with what is left of a factor beside whole numbers, so that it fits 16 bits: rounded upper halves. */
+/* Only the fractional part of each factor is multiplied, so that it fits into 16 bits: rounded upper halves. */
 LS_SIMD int16x8_t upper(int32x4_t low, int32x4_t high)
 {
     return vrshrn_high_n_s32(vrshrn_n_s32(low, 16), high, 16);
 }
 
-/* Red, green and blue of eight. */
+/* Red, green and blue of eight pixels. */
 LS_SIMD uint8x8x3_t colors(uint8x8_t y, uint8x8_t cb, uint8x8_t cr)
 {
     const int16_t red = 91881 - 65536, green_b = -22554, green_r = 65536 - 46802, blue = 116130 - 2 * 65536;

@@ -109,7 +109,7 @@ LS_SIMD void ls_vi_store_bool4(uint8_t *p, ls_vi a, ls_vi b, ls_vi c, ls_vi d)
     vst1q_u8(p, vandq_u8(vuzp1q_u8((uint8x16_t)low, (uint8x16_t)high), vdupq_n_u8(1)));
 }
 
-/* Sixteen bits at once: each lane of four vectors has its own. */
+/* Bit masks of four vectors, sixteen bits at once: each lane has its own bit. */
 #define LS_SIMD_BITS4
 
 #define LS_BITS_OF_VECTOR(v)                                                                                           \
@@ -128,7 +128,7 @@ LS_SIMD void ls_vi_load_bits4(const uint8_t *p, ls_vi mask[4])
 
 LS_SIMD void ls_vi_store_bits4(uint8_t *p, const ls_vi mask[4])
 {
-    uint32x4_t bits = (uint32x4_t)mask[0]; /* four bits of each vector, all alike, and of these one for each lane */
+    uint32x4_t bits = (uint32x4_t)mask[0]; /* select in each vector the bit of its lane */
     bits = vsliq_n_u32(bits, (uint32x4_t)mask[1], 4);
     bits = vsliq_n_u32(bits, (uint32x4_t)mask[2], 8);
     bits = vsliq_n_u32(bits, (uint32x4_t)mask[3], 12);
@@ -157,7 +157,7 @@ LS_SIMD void ls_vf_store2_bf16(uint16_t *p, const ls_vf v[2])
 #endif
 }
 
-/* Zips go through all four pipes of most cores, shifts through two of them. */
+/* Most cores have four pipes for zips but two for shifts. */
 LS_SIMD void ls_vf_split_bf16(ls_vu x, ls_vf v[2])
 {
 #ifdef __ARM_FEATURE_BF16_VECTOR_ARITHMETIC

@@ -2,8 +2,8 @@
  *
  * A tile is 12 x 8, in registers of 2 x 2: two neighbours of the wide side times two of the narrow side,
  *     [w0 n0, w0 n1, w1 n0, w1 n1],     register 4 * (w / 2) + n / 2
- * and a wide panel lies [depth / 4][12][4]. So two registers that are neighbours on the narrow side, narrowed and
- * shuffled, are one register of the wide panel that is summed over the narrow side. */
+ * and a wide panel lies [depth / 4][12][4]. So two adjacent registers on the narrow side, narrowed to bf16 and
+ * shuffled, make one register of the wide panel that is summed over the narrow side. */
 #include "kernels/attention.h"
 
 #include "base/half.h"
@@ -38,7 +38,7 @@ static void score_tile(int64_t deep, const NUMBER *wide, const NUMBER *narrow, c
 
 /* ---- numbers ----------------------------------------------------------------------------------------------------- */
 
-/* Loops over vectors that must become straight code, with their arrays in registers. */
+/* For loops over vectors that must be fully unrolled, so that their arrays stay in registers. */
 #define UNROLL _Pragma("GCC unroll 8")
 #define INLINE static inline __attribute__((always_inline))
 
@@ -47,10 +47,10 @@ static void score_tile(int64_t deep, const NUMBER *wide, const NUMBER *narrow, c
 #define P3 0.0550089328f
 #define MAGIC (0x1.8p23f + 127)
 
-enum { LOT = 8 }; /* vectors that go through a computation side by side, so that none waits for its own result */
+enum { LOT = 8 }; /* vectors computed side by side to hide latency */
 
-/* x = 2^(c x) for c x < 127, to 2^-13 of itself, which is 16 times finer than bf16; 0 below 2^-126. With c x = n + f,
- * 2^n is made by moving the low bits of c x + magic, which are n + 127, to where an exponent lies. */
+/* x = 2^(c x) for c x < 127, to 2^-13 of itself, 16 times finer than bf16; 0 below 2^-126. With c x = n + f, 2^n is
+ * made by shifting the low bits of c x + magic, which are n + 127, into the exponent. */
 INLINE void powers_of_2(float32x4_t x[LOT], float c)
 {
     float32x4_t magic = vdupq_n_f32(MAGIC), low = vdupq_n_f32(-127 / c), whole[LOT], f[LOT], p[LOT];
@@ -65,7 +65,7 @@ INLINE void powers_of_2(float32x4_t x[LOT], float c)
     UNROLL for (int i = 0; i < LOT; i++) x[i] = vfmaq_f32(x[i], f[i], p[i]);
 }
 
-/* Two registers of sums to one of bf16, as they lie. */
+/* Two registers of sums to one of bf16, in the same order. */
 static inline uint8x16_t narrowed(float32x4_t a, float32x4_t b)
 {
     return vreinterpretq_u8_bf16(vcvtq_high_bf16_f32(vcvtq_low_bf16_f32(a), b));
@@ -166,12 +166,12 @@ static bool is_drawn(const attention_walk *walk, attention_place at)
     return drawn.head == at.head && drawn.query == at.query && drawn.key == at.key;
 }
 
-/* Finish the rounds of the tile that was begun. What else is computed goes nowhere. */
+/* Finish the rounds of the tile that was begun. The weights computed on the way are discarded. */
 static void finish_rounds(const attention_walk *walk)
 {
     static const float nothing[16];
     uint16_t rubbish[TILE + 3 * 96];
-    grade_and_draw(walk->frame, nothing, rubbish, rubbish, rubbish, rubbish);
+    grad_and_draw(walk->frame, nothing, rubbish, rubbish, rubbish, rubbish);
 }
 
 static bool keeps(const attention_walk *walk, attention_place at, int query, int key)
@@ -182,7 +182,7 @@ static bool keeps(const attention_walk *walk, attention_place at, int query, int
 
 /* ---- forward ----------------------------------------------------------------------------------------------------- */
 
-static void largest_of(const float *scores, int64_t tiles, float largest[WIDE])
+static void update_largest(const float *scores, int64_t tiles, float largest[WIDE])
 {
     float32x4_t top[6];
     UNROLL for (int w = 0; w < 6; w++) top[w] = vdupq_n_f32(-INFINITY);
@@ -196,7 +196,7 @@ static void largest_of(const float *scores, int64_t tiles, float largest[WIDE])
     }
 }
 
-static float sum_of(const float sums[2 * WIDE], int query)
+static float query_sum(const float sums[2 * WIDE], int query)
 {
     return sums[2 * query] + sums[2 * query + 1];
 }
@@ -262,7 +262,7 @@ static void weigh(const attention_walk *walk, float sums[2 * WIDE], NUMBER *weig
 
 /* ---- backward ---------------------------------------------------------------------------------------------------- */
 
-static void spread_queries(attention_spread *to, const float lse[NARROW], const float delta[NARROW])
+static void fill_query_lanes(query_lanes *to, const float lse[NARROW], const float delta[NARROW])
 {
     UNROLL for (int n = 0; n < 4; n++)
     {
@@ -272,7 +272,7 @@ static void spread_queries(attention_spread *to, const float lse[NARROW], const 
     }
 }
 
-/* Masks of a tile, in the order of scores. */
+/* Masks of a tile, in the layout of scores. */
 static void mask_scores(const attention_walk *walk, attention_place at)
 {
     attention_frame *f = walk->frame;
@@ -307,14 +307,14 @@ static void draw_backward(const attention_walk *walk, attention_place at, attent
 }
 
 /* Where pair n of the queries of a tile lies in the panels by query. */
-INLINE NUMBER *pair_by_query(const grade_target *to, int n)
+INLINE NUMBER *pair_by_query(const grad_target *to, int n)
 {
     int64_t pair = to->query / 2 + n;
     return to->by_query + pair / 6 * to->panel_stride + pair % 6 * 8;
 }
 
 /* Without dropout. */
-static void grade_all(const attention_walk *walk, const float *delta, const grade_target *to)
+static void grad_all(const attention_walk *walk, const float *delta, const grad_target *to)
 {
     uint8x16_t wide = vld1q_u8(to_wide), narrow = vld1q_u8(to_narrow);
     const float *score = walk->frame->score, *dweight = walk->frame->dweight;
@@ -346,16 +346,16 @@ static void grade_all(const attention_walk *walk, const float *delta, const grad
     }
 }
 
-static void grade(const attention_walk *walk, const attention_spread *queries, const grade_target *to)
+static void grad_tile(const attention_walk *walk, const query_lanes *queries, const grad_target *to)
 {
-    /* Pairs 0 and 1 are neighbours in the same panel, and so are 2 and 3. */
+    /* Pairs 0 and 1 are adjacent in the same panel, and so are 2 and 3. */
     if (walk->drop.below)
-        grade_and_draw(walk->frame, queries->delta, to->weights, to->dscores, pair_by_query(to, 0),
-                       pair_by_query(to, 2));
-    else grade_all(walk, queries->delta, to);
+        grad_and_draw(walk->frame, queries->delta, to->weights, to->dscores, pair_by_query(to, 0),
+                      pair_by_query(to, 2));
+    else grad_all(walk, queries->delta, to);
 }
 
-static void grade_hidden(const grade_target *to)
+static void grad_hidden(const grad_target *to)
 {
     memset(to->weights, 0, TILE * sizeof(NUMBER));
     memset(to->dscores, 0, TILE * sizeof(NUMBER));

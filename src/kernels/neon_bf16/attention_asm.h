@@ -1,10 +1,10 @@
-/* attention_asm.h - what happens to a tile of scores, while the random numbers of the next tile are drawn.
+/* attention_asm.h - turn a tile of scores into weights or gradients while drawing the random numbers of the next tile.
  *
- * Philox is all multiplications, which only half of the vector units can do, in a chain as long as its ten rounds;
- * weights are a polynomial, a chain as well, that any vector unit can do; and the integer units idle. So all of them
- * run at the same time, instruction by instruction: a round of two groups of blocks as vectors, a round of four blocks
- * as integers, and six pieces of the computation of weights. Eight rounds are half a tile.
- * (Rounds 1 and 2 are done before.)
+ * Philox is all multiplications, which only half of the vector units can do, in a dependency chain of ten rounds;
+ * weights are a polynomial, also a chain, that any vector unit can compute; and the integer units would idle. So all
+ * three are interleaved, instruction by instruction: a round of two groups of blocks as vectors, a round of four blocks
+ * as integers, and six pieces of the computation of weights. Eight rounds are half a tile. (Rounds 1 and 2 are done
+ * before.)
  *
  * A group is the blocks of four queries at the same four keys; a tile has six groups. Groups 0 to 3 are vectors, a lane
  * per query; 4 and 5 are integers. */
@@ -16,14 +16,14 @@
 
 #pragma GCC diagnostic ignored "-Woverlength-strings"
 
-/* Where a tile begins. */
+/* First element of a tile. */
 typedef struct attention_place {
     int64_t head, query, key;
 } attention_place;
 
-/* All that a tile needs, at offsets that the assembly knows. */
+/* State of a tile, at offsets that the assembly hard-codes. */
 typedef struct attention_frame {
-    float score[96];           /* what 2^(c score) is wanted of, in registers of the tile kernel: 4 * (w / 2) + n / 2 */
+    float score[96];           /* input of 2^(c score), in registers of the tile kernel: 4 * (w / 2) + n / 2 */
     float dweight[96];         /* backward: gradients of weights */
     uint32_t kept[96];         /* masks: of scores (backward), or 16 bits each, of the panel of weights (forward) */
     float lanes[4];            /* c, P3, and the multipliers of Philox */
@@ -41,7 +41,7 @@ typedef struct attention_frame {
 _Static_assert(offsetof(attention_frame, lanes) == 1152 && offsetof(attention_frame, vector_key) == 1264 &&
                    offsetof(attention_frame, vector) == 1520 && offsetof(attention_frame, key) == 1776 &&
                    offsetof(attention_frame, low2) == 1776 + 192,
-               "the assembly below knows where things lie");
+               "the assembly below hard-codes these offsets");
 
 /* One macro is a few lines of assembly. */
 /* clang-format off */
@@ -65,7 +65,7 @@ _Static_assert(offsetof(attention_frame, lanes) == 1152 && offsetof(attention_fr
 #define GROUP_1_ODD 6, 5, 4, 7
 
 /* w20, w21: multipliers; w22, w23: keys of the round. A block keeps words 0 and 2 in place; its products become words 3
- * and 1, in the pair of registers that the block before it left. Upper halves are rubbish that nothing looks at. */
+ * and 1, in the pair of registers that the block before it left. Upper halves are garbage that is never read. */
 #define SCALAR_1(c0, c2, c1, c3, n1, n3)                                                                               \
     "umull x" #n3 ", w" #c0 ", w20\n umull x" #n1 ", w" #c2 ", w21\n eor x" #c1 ", x" #c1 ", x22\n"
 #define SCALAR_2(c0, c2, c1, c3, n1, n3)                                                                               \
@@ -134,8 +134,8 @@ _Static_assert(offsetof(attention_frame, lanes) == 1152 && offsetof(attention_fr
 
 /* A lot is four registers of scores: (w, n), (w, n + 1), (w + 1, n), (w + 1, n + 1), where w and n count pairs on the
  * wide and the narrow side. They go through x (v16 to v19), n (v20 to v23), p (v24 to v27) and q (v28 to v31), with v15
- * at hand, the way of powers_of_2(), and end up as weights in n. A lot is named by offsets: of the first register in a
- * tile; of what belongs to w; of what belongs to n; of its first register in a wide panel. */
+ * as a temporary, as in powers_of_2(), and end up as weights in n. A lot is named by offsets: of the first register in
+ * a tile; of what belongs to w; of what belongs to n; of its first register in a wide panel. */
 #define LOT_A 0, 0, 0, 0
 #define LOT_B 32, 0, 32, 96
 #define LOT_C 128, 32, 0, 32
@@ -183,7 +183,7 @@ _Static_assert(offsetof(attention_frame, lanes) == 1152 && offsetof(attention_fr
 #define NARROW_WEIGHTS                                                                                                 \
     "bfcvtn v24.4h, v20.4s\n bfcvtn v25.4h, v22.4s\n bfcvtn2 v24.8h, v21.4s\n bfcvtn2 v25.8h, v23.4s\n"
 
-/* Forward: added up, rounded, put in the order of the panel, dropped. */
+/* Forward: sum, round, reorder for the panel, apply dropout. */
 #define WEIGH_1(at, w, n, panel)                                                                                       \
     NARROW_WEIGHTS "ldr q28, [%[frame], #1232]\n"                                                                      \
                    "ldr q30, [%[sums], #" #w "]\n ldr q31, [%[sums], #16 + " #w "]\n"
@@ -263,8 +263,8 @@ static void weigh_and_draw(attention_frame *frame, float sums[24], uint16_t *wei
 
 /* weights and dscores (wide panels) and dscores by query (pairs 0, 1 at by_query_0, pairs 2, 3 at by_query_1) of
  * frame->score and frame->dweight, with frame->kept; the words of the groups advance from round 2 to round 10. */
-static void grade_and_draw(attention_frame *frame, const float delta[16], uint16_t *weights, uint16_t *dscores,
-                           uint16_t *by_query_0, uint16_t *by_query_1)
+static void grad_and_draw(attention_frame *frame, const float delta[16], uint16_t *weights, uint16_t *dscores,
+                          uint16_t *by_query_0, uint16_t *by_query_1)
 {
     /* clang-format off */
     __asm__ volatile(START_DRAWING LOAD_GROUPS(0, 0)

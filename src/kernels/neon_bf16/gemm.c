@@ -10,12 +10,12 @@
 
 static inline __attribute__((always_inline)) void along(uint16_t *to, const void *const *line, int64_t k, int width)
 {
-    const uint16_t *row[12]; /* in registers: stores to the panel do not force them to be read again */
+    const uint16_t *row[12]; /* a copy in registers, which stores to the panel cannot alias */
 #pragma GCC unroll 12
     for (int i = 0; i < width; i++) row[i] = line[i];
     for (int64_t j = 0; j < k; j += 8, to += 8 * width) {
 #pragma GCC unroll 3
-        for (int i = 0; i < width; i += 4) { /* four rows: stores of neighbours become one */
+        for (int i = 0; i < width; i += 4) { /* four rows: adjacent stores merge */
             uint64x2_t r0 = vreinterpretq_u64_u16(vld1q_u16(row[i] + j)),
                        r1 = vreinterpretq_u64_u16(vld1q_u16(row[i + 1] + j));
             uint64x2_t r2 = vreinterpretq_u64_u16(vld1q_u16(row[i + 2] + j)),
@@ -29,7 +29,7 @@ static inline __attribute__((always_inline)) void along(uint16_t *to, const void
     }
 }
 
-/* Four lines of eight numbers to eight groups of four: the first half to one place, the second to another. */
+/* Four lines of eight elements to eight groups of four: the first half to one place, the second to another. */
 static inline void transpose_8(uint16_t *to, uint16_t *to_second, const uint16_t *const line[4], int64_t at)
 {
     uint16x8_t r0 = vld1q_u16(line[0] + at), r1 = vld1q_u16(line[1] + at);
@@ -119,7 +119,8 @@ static void along_8(void *panel, const void *const *line, int64_t k)
 #define PAIR_(mmla, wide, ...) PAIR__(mmla, wide, __VA_ARGS__)
 #define PAIR__(mmla, wide, s0, s1, s2, s3) mmla(s0, wide, 0) mmla(s1, wide, 1) mmla(s2, wide, 2) mmla(s3, wide, 3)
 
-/* The last two pairs go together, so that the narrow registers fall free early and can be loaded for what follows. */
+/* The last two pairs go together, so that the narrow registers become free early and can be loaded for the next
+ * step. */
 #define LAST_PAIRS(shape, w4, w5, load_low, load_high)                                                                 \
     LAST_PAIRS_(shape##_MMLA, w4, w5, load_low, load_high, shape##_SUMS_4, shape##_SUMS_5)
 #define LAST_PAIRS_(mmla, w4, w5, load_low, load_high, ...) LAST_PAIRS__(mmla, w4, w5, load_low, load_high, __VA_ARGS__)
@@ -169,8 +170,8 @@ static void along_8(void *panel, const void *const *line, int64_t k)
                      : [from] "r"(from), [stride] "r"(stride)                                                          \
                      : LS_ASM_CLOBBERS)
 
-/* The same in bf16. Two blocks, rounded first, are eight numbers:
- * pairs of the first row and of the second alternate. */
+/* The same in bf16. Two blocks, rounded first, are eight elements: pairs of the first row and of the second
+ * alternate. */
 #define HALVES(to, a, b) "bfcvtn v" #to ".4h, v" #a ".4s\nbfcvtn2 v" #to ".8h, v" #b ".4s\n"
 #define UNZIP(half, to, a, b) "uzp" #half " v" #to ".4s, v" #a ".4s, v" #b ".4s\n"
 #define HALF_ROW_8(a) "str q" #a ", [%[to]]\n" LS_ASM_NEXT_ROW

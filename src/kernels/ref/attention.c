@@ -1,4 +1,4 @@
-/* attention.c - attention in plain C: the truth that faster kernels are held against. */
+/* attention.c - attention in plain C: the reference that faster kernels are tested against. */
 #include "kernels/attention.h"
 
 #include <math.h>

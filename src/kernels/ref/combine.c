@@ -1,5 +1,5 @@
-/* combine.c - rows combined element by element: the plain form, for all types. f32 has bodies of its own, for memory
- * that is not channels-last is pooled here. */
+/* combine.c - rows combined element by element: the reference, for all types. f32 has its own specialisation, because
+ * memory that is not channels-last is pooled here. */
 #include "kernels/combine.h"
 
 #include "kernels/element.h"
@@ -16,8 +16,8 @@ static void add_rows(ls_dtype from, ls_dtype to, void *y, const void *x, const i
     }
 }
 
-/* FOLD_ROWS(name, element, result, computed, load, store, scaled): rows of a type made one of the same or another.
- * Numbers that are not scaled are computed without a sign, so that they wrap around. */
+/* FOLD_ROWS(name, element, result, computed, load, store, scaled): fold rows of one type into one of the same or
+ * another. Types that are not scaled are computed unsigned, so that they wrap around. */
 #define FOLD_ROWS(name, element, result, computed, load, store, scaled)                                                \
     static void name(ls_fold fold, double scale, void *const *y, int copies, const void *const *x, int count,          \
                      int64_t n)                                                                                        \

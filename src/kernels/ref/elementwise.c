@@ -1,5 +1,5 @@
-/* elementwise.c - what every map means: one expression for real numbers, one for whole ones, all in double or int64_t.
- * The f64 kernels of every ISA are these. */
+/* elementwise.c - the definition of every map: one expression for real numbers, one for integers, in double or int64_t.
+ * All ISAs use these kernels for f64. */
 #include "kernels/elementwise.h"
 
 #include "base/rng.h"
@@ -117,7 +117,7 @@ LS_REAL(leaky_relu_grad, y > 0 ? x : x * k[0])
 LS_REAL(clamp_grad,      y >= k[0] && y <= k[1] ? x : 0)
 /* clang-format on */
 
-/* ---- whole numbers: arithmetic wraps around, as the hardware's does ---------------------------------------------- */
+/* ---- integers: arithmetic wraps around, as in hardware ----------------------------------------------------------- */
 
 #define LS_WHOLE(name, expression)                                                                                     \
     static inline ls_whole name##_whole(ls_whole x, ls_whole y, const double *k)                                       \
@@ -146,7 +146,7 @@ static ls_whole whole_power(ls_whole x, ls_whole y)
     return result;
 }
 
-/* Exact where both numbers are whole, which they are unless a caller rounds on purpose. */
+/* Exact if both numbers are integers, which they are unless a caller rounds on purpose. */
 static ls_whole whole_affine(ls_whole x, double scale, double shift)
 {
     ls_whole a = ls_whole_of_real(scale), b = ls_whole_of_real(shift);
@@ -225,7 +225,7 @@ LS_MAP_LIST(LS_MAP)
 LS_DTYPE_LIST(LS_DTYPE)
 #undef LS_DTYPE
 
-/* LS_SIZE(bytes, type): what depends on the size of an element only. */
+/* LS_SIZE(bytes, type): functions that depend only on the size of an element. */
 #define LS_SIZE(bytes, type)                                                                                           \
     static void where_##bytes(int64_t n, void *const *p, const double *k)                                              \
     {                                                                                                                  \

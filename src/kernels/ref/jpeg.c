@@ -6,8 +6,8 @@ static uint8_t clamped(int32_t level)
     return (uint8_t)(level < 0 ? 0 : level > 255 ? 255 : level);
 }
 
-/* 8 numbers, `stride` apart, transformed in place; sums lose `shift` bits, rounded to nearest. What a damaged file
- * holds may be beyond all bounds, hence 64 bits; what does not fit 16 afterwards means nothing. */
+/* Transform 8 numbers, `stride` apart, in place; sums lose `shift` bits, rounded to nearest. Damaged files may hold any
+ * value, hence 64 bits; a result that does not fit into 16 is meaningless. */
 static void transform(int16_t *x, int stride, int shift)
 {
 #define X(i) ((int64_t)x[(i)*stride])
@@ -37,7 +37,7 @@ static void samples(uint8_t *out, size_t pitch, const int16_t *coefficients, con
     }
 }
 
-/* Transforms of the first 4, 2 or 1 numbers: the same waves, looked at in fewer places. */
+/* Transforms of the first 4, 2 or 1 numbers: the same cosines, sampled at fewer points. */
 static inline void short_transform(int16_t *x, int stride, int size, int shift)
 {
     const int32_t half = 1 << (shift - 1), one = 1 << LS_DCT_BITS;

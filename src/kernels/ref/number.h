@@ -10,7 +10,7 @@
 typedef int64_t ls_whole;
 typedef double ls_real;
 
-/* Towards zero; what does not fit becomes the nearest that does, NaN 0. */
+/* Rounds towards zero; saturates; NaN becomes 0. */
 static inline ls_whole ls_whole_of_real(ls_real r)
 {
     if (r != r) return 0;

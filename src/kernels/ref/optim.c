@@ -1,4 +1,5 @@
-/* optim.c - optimiser steps, element by element. The f32 form does the operations of the vector kernels one by one. */
+/* optim.c - optimiser steps, element by element. The f32 form does the same operations in the same order as the vector
+ * kernels. */
 #include "kernels/optim.h"
 
 #include "kernels/ref/number.h"

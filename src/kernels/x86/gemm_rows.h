@@ -5,8 +5,8 @@
 #ifndef LOCKSTEP_KERNELS_X86_GEMM_ROWS_H
 #define LOCKSTEP_KERNELS_X86_GEMM_ROWS_H
 
-/* row_1_<type>, row_2_<type>(sum, unit, x): sum[v] += *unit * x[v] in each lane of one or two vectors, where the words
- * are the instructions that broadcast a unit and that multiply and add. */
+/* row_1_<type>, row_2_<type>(sum, unit, x): sum[v] += *unit * x[v] in each lane of one or two vectors. broadcast and
+ * multiply: the instructions that broadcast a unit and that multiply and add. */
 #define LS_GEMM_ROWS(type, vector, unit_type, broadcast, multiply)                                                     \
     static inline                                                                                                      \
         __attribute__((always_inline)) void row_1_##type(vector *sum, const unit_type *unit, const vector *x)          \

@@ -1,5 +1,5 @@
-/* gemm_turn.h - panels of pairs of bf16 whose slices are 16 units deep, with AVX-512: blocks of 16 x 16 units are
- * turned in registers, where gemm_panels.inc turns four by four. The same functions under the same names. */
+/* gemm_turn.h - panels of pairs of bf16 whose slices are 16 units deep, with AVX-512: transposes blocks of 16 x 16
+ * units in registers, where gemm_panels.inc transposes four by four. The same functions under the same names. */
 #ifndef LOCKSTEP_KERNELS_X86_GEMM_TURN_H
 #define LOCKSTEP_KERNELS_X86_GEMM_TURN_H
 
