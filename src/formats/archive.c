@@ -1,4 +1,4 @@
-/* archive.c - the list that readers fill, and which reader a file gets: its content decides. */
+/* archive.c - the list that readers fill, and the choice of the reader by a file's content. */
 #include "formats/archive.h"
 
 #include <stdarg.h>
@@ -83,7 +83,7 @@ void *ls_archive_take(ls_archive *a, size_t bytes)
 {
     if (!ls_archive_afford(a, bytes)) return NULL;
     void *block = ls_arena_take(&a->arena, bytes);
-    if (!block) ls_archive_fail_with(a, LS_ERR_MEMORY, "no memory for what it holds");
+    if (!block) ls_archive_fail_with(a, LS_ERR_MEMORY, "no memory for its contents");
     return block;
 }
 
@@ -93,7 +93,7 @@ char *ls_archive_text(ls_archive *a, const char *text, size_t length)
     return copy ? memcpy(copy, text, length) : NULL;
 }
 
-/* Room for one more in a list of the archive. */
+/* Make room for one more item in a list of the archive. */
 static bool grow(ls_archive *a, void *list, int64_t count, int64_t *capacity, size_t size)
 {
     void **items = list;
@@ -142,11 +142,11 @@ bool ls_archive_parse(ls_archive *a, const char *path, ls_pages *pages)
     if (pages->size >= 4 && memcmp(bytes, "PK\3\4", 4) == 0) return ls_read_zip(a, pages);
     if (pages->size >= 6 && memcmp(bytes, "\x93NUMPY", 6) == 0) return ls_read_npy(a, pages);
     if (pages->size >= 2 && bytes[0] == '\x80' && bytes[1] >= 2 && bytes[1] <= 5) return ls_read_pickle(a, pages);
-    return ls_archive_fail(a, pages->size ? "not a file of tensors: neither safetensors, PyTorch nor NumPy wrote it"
+    return ls_archive_fail(a, pages->size ? "not a file of tensors: neither safetensors, PyTorch nor NumPy"
                                           : "the file is empty");
 }
 
-/* Of a safetensors file only the header, where names are enough: it may be of any size. */
+/* Of a safetensors file only the header is read if names are enough: the file may be of any size. */
 static bool load(const ls_archive *a, ls_pages *pages, const char *path, ls_message *why)
 {
     enum { BEGIN = 9 };
@@ -159,7 +159,7 @@ static bool load(const ls_archive *a, ls_pages *pages, const char *path, ls_mess
     if (!ls_file_load(file, path, wanted, why)) return false;
     bool as_before = !pages->head_only || (is_safetensors(file->bytes, file->there) && ls_u32(file->bytes) == header);
     if (!file->changed && as_before) return true;
-    ls_message_set(why, "%.200s was written to while it was read", path);
+    ls_message_set(why, "%.200s changed while it was read", path);
     ls_file_unload(file);
     return false;
 }

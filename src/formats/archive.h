@@ -1,8 +1,8 @@
-/* archive.h - what a file of tensors holds, whatever its format: names, types, shapes, and where the numbers lie.
+/* archive.h - the contents of a file of tensors, whatever its format: names, types, shapes, and pointers to the data.
  *
- * Readers fill an archive; ls_state_read() makes tensors of it, ls_contents_read() a list. Names, shapes and small
- * numbers are the archive's; the bytes of files are pages with a reference count of their own,
- * since tensors outlive the archive. */
+ * Readers fill an archive; ls_state_read() makes tensors of it, ls_contents_read() a list. The archive owns names,
+ * shapes and small values; the bytes of files are pages with a reference count of their own, since tensors outlive the
+ * archive. */
 #ifndef LOCKSTEP_FORMATS_ARCHIVE_H
 #define LOCKSTEP_FORMATS_ARCHIVE_H
 
@@ -13,12 +13,12 @@
 #include "base/status.h"
 #include "formats/element.h"
 
-/* Memory that entries point into: a file, or what was unpacked from one. */
+/* Memory that entries point into: a file, or data unpacked from one. */
 typedef struct ls_pages {
     int32_t refs;
     char *bytes;
     size_t size;
-    bool head_only;     /* of a file: only its header is in memory, and entries have no data */
+    bool head_only;     /* only the header of a file is in memory, and entries have no data */
     ls_file_bytes file; /* empty: bytes are from ls_sys_alloc() */
     struct ls_pages *next;
 } ls_pages;
@@ -31,19 +31,19 @@ typedef struct ls_archive_entry {
     ls_element element;
     int ndim;
     const int64_t *dim, *stride; /* stride in elements; NULL: row-major */
-    char *data;      /* element [0, ..., 0]; all elements lie within the pages, or the archive's own memory. NULL where
-                      * the archive is of names only */
-    ls_pages *pages; /* NULL: the archive's own memory */
-    int64_t storage; /* entries of one number are views of the same memory */
+    char *data;      /* element [0, ..., 0]; all elements are within the pages, or in memory of the archive. NULL in an
+                      * archive of names only */
+    ls_pages *pages; /* NULL: memory of the archive */
+    int64_t storage; /* entries with the same number are views of the same memory */
 } ls_archive_entry;
 
 typedef struct ls_archive {
     ls_errors *errors; /* where failures are recorded */
-    bool names_only;   /* numbers are read only where names cannot be had without */
+    bool names_only;   /* data is read only if names are unavailable without it */
     ls_arena arena;
-    uint64_t file_bytes, taken; /* of all files; of memory, on their word (base/budget.h) */
+    uint64_t file_bytes, taken; /* bytes of all files; bytes allocated because they say so (base/budget.h) */
     const char *format;
-    const char *file; /* the one being read, for messages and entries */
+    const char *file; /* the file being read, for messages and entries */
     ls_pages *pages;  /* of all files; the archive holds one reference each */
     int64_t count, capacity, storages;
     ls_archive_entry *entries;
@@ -53,8 +53,8 @@ typedef struct ls_archive {
     const char **files;
 } ls_archive;
 
-/* A file, an index or a folder. On failure false: the error says why, with the file's name, and the archive is only
- * good to be closed. No name stands twice. */
+/* Open a file, an index or a folder. False on failure: the error names the file, and the archive can only be closed.
+ * Names are unique. */
 bool ls_archive_open(ls_archive *archive, ls_errors *errors, const char *path, bool names_only);
 void ls_archive_close(ls_archive *archive);
 
@@ -62,23 +62,23 @@ void ls_archive_close(ls_archive *archive);
 
 /* The same for bytes in memory, which the archive takes over. */
 bool ls_archive_parse(ls_archive *archive, const char *path, ls_pages *pages);
-/* New pages of zeroed memory, counted and held by the archive; NULL (and an error) when memory is out. */
+/* New pages of zeroed memory, counted and held by the archive; NULL (and an error): out of memory. */
 ls_pages *ls_archive_unpack(ls_archive *archive, size_t size);
 
 /* Record an error (LS_ERR_IO unless given) that begins with the file's name. Always false. */
 LS_PRINTF(2, 3) bool ls_archive_fail(ls_archive *archive, const char *format, ...);
 LS_PRINTF(3, 4) bool ls_archive_fail_with(ls_archive *archive, ls_status code, const char *format, ...);
 
-/* Count memory that is about to be taken because a file says so; false (and an error) beyond the files' budget. */
+/* Count memory to be allocated because a file says so; false (and an error) beyond the files' budget. */
 bool ls_archive_afford(ls_archive *archive, uint64_t bytes);
-/* Memory of the archive, counted; NULL (and an error) when it is out. */
+/* Memory of the archive, counted; NULL (and an error): out of memory. */
 void *ls_archive_take(ls_archive *archive, size_t bytes);
 char *ls_archive_text(ls_archive *archive, const char *text, size_t length);
-/* Append. The entry's name, dim and stride must be the archive's; `file` is set here. */
+/* Append. The archive must own the entry's name, dim and stride; `file` is set here. */
 bool ls_archive_add(ls_archive *archive, ls_archive_entry entry);
 bool ls_archive_add_metadata(ls_archive *archive, const char *key, const char *value);
 
-/* The largest header of a safetensors file that is read: that of the reference implementation. */
+/* The largest safetensors header accepted: the limit of the reference implementation. */
 #define LS_SAFETENSORS_HEADER 100000000u
 
 /* Readers of formats: each is given the bytes of one file. */
@@ -86,7 +86,7 @@ bool ls_read_safetensors(ls_archive *archive, ls_pages *pages);
 bool ls_read_zip(ls_archive *archive, ls_pages *pages); /* of PyTorch or NumPy */
 bool ls_read_pickle(ls_archive *archive, ls_pages *pages);
 bool ls_read_npy(ls_archive *archive, ls_pages *pages);
-/* One array at `bytes` within the pages, under a name of the archive's. */
+/* Read one array at `bytes` within the pages, under a name owned by the archive. */
 bool ls_read_npy_array(ls_archive *archive, ls_pages *pages, const char *bytes, size_t size, const char *name);
 
 #endif

@@ -1,11 +1,11 @@
-/* contents.c - what a file holds, as a list for people and programs. */
+/* contents.c - the contents of a file, as a list for people and programs. */
 #include "base/memory.h"
 #include "formats/archive.h"
 #include "tensor/context.h"
 
 typedef struct contents {
     ls_object object;
-    ls_contents list; /* what is handed out */
+    ls_contents list; /* what callers see */
     ls_archive archive;
 } contents;
 
@@ -29,7 +29,7 @@ const ls_contents *ls_contents_read(ls_run *run, const char *path)
         const ls_archive_entry *e = &a->entries[i];
         tensors[i] = (ls_file_tensor){
             .name = e->name, .type = ls_element_name(e->element), .file = e->file, .ndim = e->ndim, .dim = e->dim};
-        ls_element_bytes(e->element, e->ndim, e->dim, &tensors[i].bytes); /* was checked by the reader */
+        ls_element_bytes(e->element, e->ndim, e->dim, &tensors[i].bytes); /* the reader has checked it */
     }
     c->list = (ls_contents){.format = a->format,
                             .count = a->count,

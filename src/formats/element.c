@@ -1,4 +1,4 @@
-/* element.c - conversion of the number types of files. */
+/* element.c - conversion of the element types of files. */
 #include "formats/element.h"
 
 #include <math.h>
@@ -81,11 +81,11 @@ bool ls_element_bytes(ls_element element, int ndim, const int64_t *dim, uint64_t
 
 /* ---- eight bits ---- */
 
-/* How a float of eight bits is put together. Without infinities the largest exponent holds ordinary numbers. */
+/* Layout of an 8-bit float. Without infinities the largest exponent is used for ordinary numbers. */
 typedef struct small_float {
     int mantissa_bits, bias;
-    bool has_infinity;  /* and NaNs above it, as IEEE has them */
-    bool unsigned_zero; /* 0x80 is the only NaN; otherwise all bits but the sign */
+    bool has_infinity;  /* and NaNs above it, as in IEEE */
+    bool unsigned_zero; /* 0x80 is the only NaN; otherwise NaN has all bits set but the sign */
 } small_float;
 
 static float small_float_value(const small_float *form, uint8_t bits)
@@ -126,7 +126,7 @@ bool ls_element_convert(ls_element element, const void *source, int64_t step, vo
     }
     bool fits = true;
     size_t stride = (size_t)step * size;
-/* Sources may lie at any address: memcpy. */
+/* memcpy, since sources may be unaligned. */
 #define CONVERT(from_type, to_type, expression)                                                                        \
     for (int64_t i = 0; i < count; i++, from += stride) {                                                              \
         from_type x;                                                                                                   \

@@ -1,13 +1,13 @@
-/* element.h - number types as files have them, and what they become here.
+/* element.h - element types of files, and the types they are converted to.
  *
- * The names are those of safetensors, in the order in which its writer ranks them;
- * C128 is PyTorch's and NumPy's alone. */
+ * The names are those of safetensors, in the order in which its writer ranks them; C128 exists only in PyTorch and
+ * NumPy. */
 #ifndef LOCKSTEP_FORMATS_ELEMENT_H
 #define LOCKSTEP_FORMATS_ELEMENT_H
 
 #include <lockstep/base.h>
 
-/* LS_ELEMENT(name, bits, what it becomes: LS_DTYPE_NONE where nothing holds it exactly) */
+/* LS_ELEMENT(name, bits, converted type: LS_DTYPE_NONE if none holds it exactly) */
 #define LS_ELEMENT_LIST(LS_ELEMENT)                                                                                    \
     LS_ELEMENT(BOOL, 8, LS_BOOL)                                                                                       \
     LS_ELEMENT(F4, 4, LS_DTYPE_NONE)                                                                                   \
@@ -40,20 +40,20 @@ typedef enum ls_element {
 } ls_element;
 
 const char *ls_element_name(ls_element element);
-ls_element ls_element_named(const char *name); /* LS_ELEMENT_COUNT when there is none */
+ls_element ls_element_named(const char *name); /* LS_ELEMENT_COUNT if unknown */
 int ls_element_bits(ls_element element);
 ls_dtype ls_element_becomes(ls_element element);
 ls_element ls_element_of(ls_dtype dtype);
 /* A pair of numbers: read as one more dimension of 2. */
 bool ls_element_is_complex(ls_element element);
-/* Stored as the dtype it becomes; others are converted. */
+/* Stored exactly as its converted type; others need conversion. */
 bool ls_element_is_direct(ls_element element);
 
-/* `count` elements, `step` elements apart in the source (at any address), to consecutive ones of what they become.
- * False when a value does not fit. Not for complex types. */
+/* Convert `count` elements, `step` elements apart in the source (unaligned), to consecutive ones of the converted type.
+ * False if a value does not fit. Not for complex types. */
 bool ls_element_convert(ls_element element, const void *from, int64_t step, void *to, int64_t count);
 
-/* Bytes of so many elements of a shape; false when that overflows or is no whole number of bytes. */
+/* Bytes of a shape; false if that overflows or is not a whole number of bytes. */
 bool ls_element_bytes(ls_element element, int ndim, const int64_t *dim, uint64_t *bytes);
 
 #endif

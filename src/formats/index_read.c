@@ -33,7 +33,7 @@ bool ls_is_shard_index(const char *path)
     return i < got && begin[i] == '{' && !memchr(begin, 0, got);
 }
 
-/* Of the entries from `first` on keep those that the index says are in this shard. */
+/* Keep only those of the entries from `first` on that the index puts into this shard. */
 static int64_t keep_mapped(ls_archive *a, int64_t first, const ls_json *map, const char *shard)
 {
     int64_t kept = first;
@@ -50,7 +50,7 @@ static bool is_plain_name(const char *name)
     return name && *name && !strchr(name, '/') && strcmp(name, "..") != 0 && strcmp(name, ".") != 0;
 }
 
-/* The first name that the index puts into this shard and that the shard, whose entries begin at `first`, lacks. */
+/* The first name that the index puts into this shard, whose entries begin at `first`, but that it lacks. */
 static const char *first_missing(const ls_archive *a, int64_t first, const ls_json *map, const char *shard)
 {
     ls_name_table there = {0};
@@ -61,7 +61,7 @@ static const char *first_missing(const ls_archive *a, int64_t first, const ls_js
     for (const ls_json *m = map->first; ok && !missing && m; m = m->next)
         if (strcmp(m->text, shard) == 0 && ls_name_table_find(&there, m->key, strlen(m->key)) < 0) missing = m->key;
     ls_name_table_free(&there);
-    return missing ? missing : "?"; /* twice in the shard, or no memory to say */
+    return missing ? missing : "?"; /* it is in the shard twice, or out of memory */
 }
 
 /* `expected`: how many tensors the index puts into this shard. */
@@ -74,14 +74,14 @@ static bool read_shard(ls_archive *a, const char *index, size_t folder_length, c
     if (ls_path_kind_of(path) == LS_PATH_NONE)
         return ls_fail(a->errors, LS_ERR_IO, "%s: the shard %s is missing", index, path), false;
     if (!ls_archive_open_file(a, path)) return false;
-    if (a->file_count > 1) a->metadata_count = described; /* all shards say the same */
+    if (a->file_count > 1) a->metadata_count = described; /* the same in all shards */
     if (keep_mapped(a, first, map, shard) == expected) return true;
     return ls_archive_fail(a, "tensor %s, which the index puts into this shard, is not in it",
                            first_missing(a, first, map, shard));
 }
 
 typedef struct shards {
-    ls_name_table numbers; /* in the order in which they come up */
+    ls_name_table numbers; /* in order of first appearance */
     int64_t *sizes;        /* tensors in each */
 } shards;
 
@@ -106,7 +106,7 @@ static bool read_map(ls_archive *a, const char *path, size_t folder_length, cons
     int64_t read = 0;
     for (const ls_json *m = map->first; ok && m; m = m->next) {
         if (ls_name_table_find(&all.numbers, m->text, strlen(m->text)) < read)
-            continue; /* the next comes up first here */
+            continue; /* this shard has been read; the next unread one comes up in order */
         ok = read_shard(a, path, folder_length, map, m->text, all.sizes[read++]);
     }
     ls_sys_free(all.sizes);
@@ -143,7 +143,7 @@ static bool ends_with(const char *text, const char *end)
     return a >= b && strcmp(text + a - b, end) == 0;
 }
 
-/* The only file of a folder whose name ends with this; how many there are is returned, two names are shown. */
+/* Find files of a folder whose names end with `end`: returns their number and the first two names. */
 static int find_by_end(const char *folder, const char *end, char names[2][NAME_MAX + 1])
 {
     DIR *dir = opendir(folder);

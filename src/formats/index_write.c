@@ -1,4 +1,4 @@
-/* index_write.c - how a list of tensors is spread over several files. */
+/* index_write.c - distribute a list of tensors over several files. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +11,8 @@ int64_t ls_size_from_text(const char *text)
 {
     static const char *const units[] = {"", "KB", "KiB", "MB", "MiB", "GB", "GiB", "TB", "TiB"};
     static const double factors[] = {1, 1e3, 0x1p10, 1e6, 0x1p20, 1e9, 0x1p30, 1e12, 0x1p40};
-    double number = 0, place = 0; /* by hand: strtod() knows signs, exponents, hexadecimals and locales */
+    double number = 0, place = 0; /* by hand, because strtod() accepts signs, exponents, hexadecimals and depends on the
+                                   * locale */
     const char *at = text;
     for (; (*at >= '0' && *at <= '9') || (*at == '.' && place == 0); at++) {
         if (*at == '.') place = 1;
@@ -30,8 +31,7 @@ int64_t ls_size_from_text(const char *text)
 
 int64_t ls_shard_split(int64_t count, const uint64_t *bytes, uint64_t limit, int64_t *shard)
 {
-    /* A shard gets its number when it is full: one tensor that is too large stands before the shard left open for
-     * it. */
+    /* A shard is numbered when it is full: a tensor that is too large comes before the shard left open for it. */
     int64_t shards = 0, first = 0;
     uint64_t filled = 0;
     for (int64_t i = 0; i <= count; i++) {
@@ -80,7 +80,7 @@ char *ls_shard_index(int64_t count, const char *const *names, const char *const 
     ls_json_put_end(&w);
     ls_sys_free(pairs);
     char *text = ls_json_take(&w, length);
-    if (text) text[(*length)++] = '\n'; /* in place of the zero: its length is told */
+    if (text) text[(*length)++] = '\n'; /* replaces the terminating zero: the length is returned */
     return text;
 }
 

@@ -1,7 +1,7 @@
-/* npy.c - arrays of NumPy: .npy, and .npz, which is a zip file of them.
+/* npy.c - NumPy arrays: .npy, and .npz, which is a zip file of them.
  *
- * "\x93NUMPY", two bytes of version, the length of the header (2 or 4 bytes), the header - a Python dict:
- * {'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), } - and the numbers. */
+ * "\x93NUMPY", two bytes of version, the length of the header (2 or 4 bytes), the header - a Python dict: {'descr':
+ * '<f4', 'fortran_order': False, 'shape': (2, 3), } - and the data. */
 #include <string.h>
 
 #include "formats/archive.h"
@@ -30,7 +30,7 @@ const int64_t *ls_fortran_strides(ls_archive *a, int ndim, const int64_t *dim)
     int64_t *stride = ls_archive_take(a, (size_t)ndim * sizeof *stride), step = 1;
     for (int d = 0; stride && d < ndim; d++) {
         stride[d] = step;
-        step *= dim[d] > 0 ? dim[d] : 1; /* fits: the size of the array was checked */
+        step *= dim[d] > 0 ? dim[d] : 1; /* cannot overflow: the size of the array was checked */
     }
     return stride;
 }
@@ -94,7 +94,7 @@ typedef struct header {
     size_t descr_length;
     bool fortran;
     int ndim;
-    int64_t dim[32]; /* NumPy's own limit, once; more than Lockstep's */
+    int64_t dim[32]; /* a former limit of NumPy; more than Lockstep's */
 } header;
 
 static bool read_header(text *t, header *h)
@@ -127,20 +127,20 @@ static bool read_header(text *t, header *h)
 
 bool ls_read_npy_array(ls_archive *a, ls_pages *pages, const char *bytes, size_t size, const char *name)
 {
-    if (size < 12 || memcmp(bytes, "\x93NUMPY", 6) != 0) return ls_archive_fail(a, "%s is not an array of NumPy", name);
+    if (size < 12 || memcmp(bytes, "\x93NUMPY", 6) != 0) return ls_archive_fail(a, "%s is not a NumPy array", name);
     bool narrow = bytes[6] == 1;
     if (bytes[6] < 1 || bytes[6] > 3)
-        return ls_archive_fail_with(a, LS_ERR_UNSUPPORTED, "%s is of version %d of the format, which is not known",
-                                    name, bytes[6]);
+        return ls_archive_fail_with(a, LS_ERR_UNSUPPORTED, "%s has version %d of the format, which is unknown", name,
+                                    bytes[6]);
     size_t begin = narrow ? 10 : 12, length = narrow ? ls_u16(bytes + 8) : ls_u32(bytes + 8);
-    if (length > size - begin) return ls_archive_fail(a, "the header of %s is cut short", name);
+    if (length > size - begin) return ls_archive_fail(a, "the header of %s is truncated", name);
     header h = {0};
     if (!read_header(&(text){bytes + begin, bytes + begin + length}, &h))
-        return ls_archive_fail(a, "the header of %s is damaged, or it holds structures", name);
+        return ls_archive_fail(a, "the header of %s is damaged, or describes structures", name);
     ls_archive_entry entry = {.name = name, .pages = pages, .ndim = h.ndim, .storage = a->storages++};
     entry.element = ls_numpy_element(h.descr, h.descr_length);
     if (entry.element == LS_ELEMENT_COUNT)
-        return ls_archive_fail_with(a, LS_ERR_UNSUPPORTED, "%s is of type %.*s, which is not read%s", name,
+        return ls_archive_fail_with(a, LS_ERR_UNSUPPORTED, "%s has type %.*s, which is not supported%s", name,
                                     (int)(h.descr_length < 40 ? h.descr_length : 40), h.descr,
                                     h.descr_length && *h.descr == '>' ? ": big-endian" : "");
     uint64_t wanted;
@@ -149,7 +149,7 @@ bool ls_read_npy_array(ls_archive *a, ls_pages *pages, const char *bytes, size_t
     memcpy(dim, h.dim, (size_t)h.ndim * sizeof *dim);
     entry.dim = dim;
     if (!ls_element_bytes(entry.element, entry.ndim, dim, &wanted) || wanted != size - begin - length)
-        return ls_archive_fail(a, "%s: its shape does not fit %zu bytes of numbers", name, size - begin - length);
+        return ls_archive_fail(a, "%s: its shape does not match %zu bytes of data", name, size - begin - length);
     if (h.fortran && !(entry.stride = ls_fortran_strides(a, h.ndim, dim))) return false;
     entry.data = pages->bytes + (bytes - pages->bytes) + begin + length;
     return ls_archive_add(a, entry);

@@ -1,4 +1,4 @@
-/* pickle.c - the stack machine: opcodes of protocols 2 to 5, as far as data needs them. */
+/* pickle.c - the stack machine: those opcodes of protocols 2 to 5 that data needs. */
 #include "formats/pickle.h"
 
 #include <stdarg.h>
@@ -55,7 +55,7 @@ static bool push_new(ls_pickle *p, ls_pickle_kind kind, int64_t integer)
     return push(p, value);
 }
 
-/* The value on top; NULL (and an error) when there is none: a mark is not one. */
+/* The value on top; NULL (and an error) if there is none or it is a mark. */
 static ls_pickle_value *pop(ls_pickle *p)
 {
     if (p->stack.count && p->stack.items[p->stack.count - 1]->kind != LS_PICKLE_MARK)
@@ -72,7 +72,7 @@ static ls_pickle_value *top(ls_pickle *p, ls_pickle_kind kind)
     return value;
 }
 
-/* Position of the value above the last mark; -1 (and an error) when there is no mark. */
+/* Position of the value above the last mark; -1 (and an error) if there is no mark. */
 static int64_t last_mark(ls_pickle *p)
 {
     for (int64_t i = p->stack.count; i-- > 0;)
@@ -88,14 +88,14 @@ static bool move_to(ls_pickle *p, int64_t from, ls_pickle_list *list)
     return true;
 }
 
-/* The values above the last mark become a container. */
+/* Pop the values above the last mark into a new container. */
 static bool collect(ls_pickle *p, ls_pickle_kind kind)
 {
     int64_t from = last_mark(p);
     ls_pickle_value *value = from < 0 ? NULL : ls_pickle_new(p, kind);
     if (!value || !move_to(p, from, &value->list)) return false;
     p->stack.count = from - 1;
-    if (kind == LS_PICKLE_DICT && value->list.count % 2) return ls_pickle_fail(p, "a dict of an odd number of values");
+    if (kind == LS_PICKLE_DICT && value->list.count % 2) return ls_pickle_fail(p, "a dict has an odd number of values");
     return push(p, value);
 }
 
@@ -109,12 +109,13 @@ static bool collect_tuple(ls_pickle *p, int count)
     return push(p, value);
 }
 
-/* The values above the last mark go into the container below it. */
+/* Append the values above the last mark to the container below it. */
 static bool extend(ls_pickle *p, ls_pickle_kind kind)
 {
     int64_t from = last_mark(p);
     if (from < 0) return false;
-    if (from < 2 || p->stack.items[from - 2]->kind != kind) return ls_pickle_fail(p, "nothing to put values into");
+    if (from < 2 || p->stack.items[from - 2]->kind != kind)
+        return ls_pickle_fail(p, "there is no container for values");
     if (kind == LS_PICKLE_DICT && (p->stack.count - from) % 2) return ls_pickle_fail(p, "a key without a value");
     if (!move_to(p, from, &p->stack.items[from - 2]->list)) return false;
     p->stack.count = from - 1;
@@ -137,7 +138,7 @@ static bool set_one(ls_pickle *p)
 
 static const char *take_bytes(ls_pickle *p, uint64_t count)
 {
-    if (count > (uint64_t)(p->end - p->at)) return ls_pickle_fail(p, "cut short"), NULL;
+    if (count > (uint64_t)(p->end - p->at)) return ls_pickle_fail(p, "truncated"), NULL;
     const char *bytes = p->at;
     p->at += count;
     return bytes;
@@ -203,7 +204,7 @@ static bool put(ls_pickle *p, uint64_t index)
     ls_pickle_value *value = pop(p);
     if (!value) return false;
     p->stack.count++;
-    if (index > (uint64_t)(p->end - p->begin)) return ls_pickle_fail(p, "a place in memory beyond all use");
+    if (index > (uint64_t)(p->end - p->begin)) return ls_pickle_fail(p, "a memo index is too large");
     while (p->memo.count <= (int64_t)index)
         if (!ls_pickle_append(p, &p->memo, value)) return false;
     p->memo.items[index] = value;
@@ -212,7 +213,7 @@ static bool put(ls_pickle *p, uint64_t index)
 
 static bool get(ls_pickle *p, uint64_t index)
 {
-    if (index >= (uint64_t)p->memo.count) return ls_pickle_fail(p, "a place in memory that holds nothing");
+    if (index >= (uint64_t)p->memo.count) return ls_pickle_fail(p, "a memo entry is empty");
     return push(p, p->memo.items[index]);
 }
 
@@ -245,7 +246,7 @@ static bool global_by_lines(ls_pickle *p)
     size_t lengths[2];
     for (int i = 0; i < 2; i++) {
         const char *end = memchr(p->at, '\n', (size_t)(p->end - p->at));
-        if (!end) return ls_pickle_fail(p, "cut short");
+        if (!end) return ls_pickle_fail(p, "truncated");
         lines[i] = p->at;
         lengths[i] = (size_t)(end - p->at);
         p->at = end + 1;
@@ -257,8 +258,7 @@ static bool global_by_stack(ls_pickle *p)
 {
     ls_pickle_value *name = pop(p), *module = name ? pop(p) : NULL;
     if (!module) return false;
-    if (name->kind != LS_PICKLE_TEXT || module->kind != LS_PICKLE_TEXT)
-        return ls_pickle_fail(p, "a name that is no text");
+    if (name->kind != LS_PICKLE_TEXT || module->kind != LS_PICKLE_TEXT) return ls_pickle_fail(p, "a name is not text");
     return push_global(p, module->text.bytes, module->text.length, name->text.bytes, name->text.length);
 }
 
@@ -353,7 +353,7 @@ static bool step(ls_pickle *p, unsigned char opcode)
     case 0x81: return reduce(p); /* NEWOBJ: a class is called the same way */
     case 'b': return build(p);
     case 'Q': return persistent(p);
-    default: return ls_pickle_fail(p, "opcode 0x%02x is not for data", opcode);
+    default: return ls_pickle_fail(p, "opcode 0x%02x is not allowed", opcode);
     }
 }
 
@@ -365,5 +365,5 @@ ls_pickle_value *ls_pickle_run(ls_pickle *p)
         if (opcode == '.') return pop(p);
         if (!step(p, opcode)) return NULL;
     }
-    return ls_pickle_fail(p, "cut short"), NULL;
+    return ls_pickle_fail(p, "truncated"), NULL;
 }

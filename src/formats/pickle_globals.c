@@ -1,4 +1,4 @@
-/* pickle_globals.c - the names a pickle may mention, and what they mean: all of it data. */
+/* pickle_globals.c - the globals that a pickle may use, and their meaning: all of it data. */
 #include <stdio.h>
 #include <string.h>
 
@@ -7,7 +7,7 @@
 #include "formats/numpy.h"
 #include "formats/pickle.h"
 
-/* What comes of calling it with a tuple. */
+/* What calling it with a tuple creates. */
 typedef enum meaning {
     DICT,         /* nothing, a dict, or pairs */
     LIST,         /* nothing, or a list: sets */
@@ -19,7 +19,7 @@ typedef enum meaning {
     TENSOR_TYPED, /* storage, offset, size, stride, requires_grad, hooks, type, ... */
     PARAMETER,    /* a tensor, ... */
     ENCODE,       /* text, 'latin1': bytes */
-    NUMPY_ARRAY,  /* the class, a shape and a type that do not matter */
+    NUMPY_ARRAY,  /* the class, and a shape and type that are ignored */
     NUMPY_DTYPE,  /* 'f4', ... */
     NUMPY_NUMBER, /* dtype, bytes */
 } meaning;
@@ -99,7 +99,7 @@ const ls_pickle_global *ls_pickle_global_named(ls_pickle *p, const char *module,
         if (same(globals[i].module, module, module_length) && same(globals[i].name, name, name_length))
             return &globals[i];
     ls_archive_fail_with(p->archive, LS_ERR_UNSUPPORTED,
-                         "it wants to run %.*s.%.*s; only tensors, numbers, text and plain containers are read",
+                         "it wants to run %.*s.%.*s; only tensors, numbers, text and plain containers are allowed",
                          (int)(module_length < 100 ? module_length : 100), module,
                          (int)(name_length < 100 ? name_length : 100), name);
     return NULL;
@@ -122,7 +122,7 @@ static bool read_counts(ls_pickle *p, const ls_pickle_value *from, int *count, c
     if (!array) return false;
     for (int64_t i = 0; i < from->list.count; i++) {
         const ls_pickle_value *item = from->list.items[i];
-        if (item->kind != LS_PICKLE_INT || item->integer < 0) return ls_pickle_fail(p, "a size that is not a count");
+        if (item->kind != LS_PICKLE_INT || item->integer < 0) return ls_pickle_fail(p, "a size is not a count");
         array[i] = item->integer;
     }
     *count = (int)from->list.count;
@@ -153,11 +153,11 @@ ls_pickle_value *ls_pickle_persistent(ls_pickle *p, const ls_pickle_value *id)
 {
     const ls_pickle_value *tag = id->kind == LS_PICKLE_TUPLE ? argument(id, 0, LS_PICKLE_TEXT) : NULL;
     if (!tag || !same("storage", tag->text.bytes, tag->text.length))
-        return ls_pickle_fail(p, "a reference to nothing"), NULL;
+        return ls_pickle_fail(p, "a reference is invalid"), NULL;
     const ls_pickle_value *type = argument(id, 1, LS_PICKLE_GLOBAL), *key = argument(id, 2, LS_PICKLE_TEXT);
     const ls_pickle_value *count = argument(id, 4, LS_PICKLE_INT), *view = argument(id, 5, LS_PICKLE_TUPLE);
     if (!type || type->global->meaning != STORAGE || !key || !count || count->integer < 0)
-        return ls_pickle_fail(p, "a storage is not described"), NULL;
+        return ls_pickle_fail(p, "a storage has no valid description"), NULL;
     ls_pickle_storage *storage = ls_pickle_storage_of(p, key->text.bytes, key->text.length);
     ls_pickle_value *value = storage ? ls_pickle_new(p, LS_PICKLE_STORAGE) : NULL;
     if (!value) return NULL;
@@ -165,7 +165,7 @@ ls_pickle_value *ls_pickle_persistent(ls_pickle *p, const ls_pickle_value *id)
         storage->element = type->global->element;
         storage->count = count->integer;
     } else if (storage->element != type->global->element || storage->count != count->integer) {
-        return ls_pickle_fail(p, "storage %s is described in two ways", storage->key), NULL;
+        return ls_pickle_fail(p, "storage %s has two different descriptions", storage->key), NULL;
     }
     int64_t *size = ls_archive_take(p->archive, sizeof *size);
     if (!size) return NULL;
@@ -174,7 +174,7 @@ ls_pickle_value *ls_pickle_persistent(ls_pickle *p, const ls_pickle_value *id)
     if (view) { /* the older form: key, offset, size of a part */
         const ls_pickle_value *offset = argument(view, 1, LS_PICKLE_INT), *length = argument(view, 2, LS_PICKLE_INT);
         if (!offset || !length || offset->integer < 0 || length->integer < 0)
-            return ls_pickle_fail(p, "a part of storage %s is not described", storage->key), NULL;
+            return ls_pickle_fail(p, "a part of storage %s has no valid description", storage->key), NULL;
         value->tensor.offset = offset->integer;
         *size = length->integer;
     }
@@ -190,14 +190,14 @@ static ls_pickle_value *make_tensor(ls_pickle *p, const ls_pickle_value *argumen
     if (!value) return NULL;
     if (!storage || !offset || offset->integer < 0 || arguments->list.count < 4 ||
         (typed && (!type || type->global->meaning != TYPE || type->global->element == LS_ELEMENT_COUNT)))
-        return ls_pickle_fail(p, "a tensor is not described"), NULL;
+        return ls_pickle_fail(p, "a tensor has no valid description"), NULL;
     ls_pickle_tensor *t = &value->tensor;
     *t = (ls_pickle_tensor){.storage = storage->tensor.storage,
                             .element = typed ? type->global->element : storage->tensor.element};
-    /* The older form counts the offset of a tensor within the part that its storage is. */
+    /* In the older form the offset of a tensor is relative to its part of the storage. */
     int strides;
     if (__builtin_add_overflow(offset->integer, storage->tensor.offset, &t->offset))
-        return ls_pickle_fail(p, "a tensor beyond its storage"), NULL;
+        return ls_pickle_fail(p, "a tensor exceeds its storage"), NULL;
     if (!read_counts(p, arguments->list.items[2], &t->ndim, &t->dim) ||
         !read_counts(p, arguments->list.items[3], &strides, &t->stride))
         return NULL;
@@ -211,10 +211,10 @@ static ls_pickle_value *make_dtype(ls_pickle *p, const ls_pickle_value *argument
 {
     const ls_pickle_value *text = argument(arguments, 0, LS_PICKLE_TEXT);
     ls_pickle_value *value = text ? ls_pickle_new(p, LS_PICKLE_DTYPE) : NULL;
-    if (!value) return text ? NULL : (ls_pickle_fail(p, "a type of NumPy is not described"), NULL);
+    if (!value) return text ? NULL : (ls_pickle_fail(p, "a NumPy type has no valid description"), NULL);
     value->element = ls_numpy_element(text->text.bytes, text->text.length);
     if (value->element < LS_ELEMENT_COUNT) return value;
-    ls_archive_fail_with(p->archive, LS_ERR_UNSUPPORTED, "an array is of type %.*s, which is not read",
+    ls_archive_fail_with(p->archive, LS_ERR_UNSUPPORTED, "an array has type %.*s, which is not supported",
                          (int)(text->text.length < 40 ? text->text.length : 40), text->text.bytes);
     return NULL;
 }
@@ -224,7 +224,7 @@ static bool set_numbers(ls_pickle *p, ls_pickle_value *array, ls_element element
     uint64_t wanted;
     ls_pickle_tensor *t = &array->tensor;
     if (!ls_element_bytes(element, t->ndim, t->dim, &wanted) || wanted != bytes->text.length)
-        return ls_pickle_fail(p, "the shape of an array does not fit its %zu bytes", bytes->text.length);
+        return ls_pickle_fail(p, "the shape of an array does not match its %zu bytes", bytes->text.length);
     t->element = element;
     t->bytes = bytes->text.bytes;
     t->size = bytes->text.length;
@@ -237,17 +237,17 @@ static ls_pickle_value *make_number(ls_pickle *p, const ls_pickle_value *argumen
                           *bytes = argument(arguments, 1, LS_PICKLE_BYTES);
     ls_pickle_value *value = ls_pickle_new(p, LS_PICKLE_ARRAY);
     if (!value) return NULL;
-    if (!dtype || !bytes) return ls_pickle_fail(p, "a number of NumPy is not described"), NULL;
+    if (!dtype || !bytes) return ls_pickle_fail(p, "a NumPy number has no valid description"), NULL;
     return set_numbers(p, value, dtype->element, bytes) ? value : NULL;
 }
 
-/* Text whose characters stand for bytes, back to bytes. */
+/* Text whose characters encode bytes (latin1), back to bytes. */
 static ls_pickle_value *encode(ls_pickle *p, const ls_pickle_value *arguments)
 {
     const ls_pickle_value *text = argument(arguments, 0, LS_PICKLE_TEXT),
                           *code = argument(arguments, 1, LS_PICKLE_TEXT);
     if (!text || !code || !same("latin1", code->text.bytes, code->text.length))
-        return ls_pickle_fail(p, "bytes are not described"), NULL;
+        return ls_pickle_fail(p, "bytes have no valid description"), NULL;
     ls_pickle_value *value = ls_pickle_new(p, LS_PICKLE_BYTES);
     char *bytes = value ? ls_archive_take(p->archive, text->text.length) : NULL;
     if (!bytes) return NULL;
@@ -255,7 +255,7 @@ static ls_pickle_value *encode(ls_pickle *p, const ls_pickle_value *arguments)
     for (size_t at = 0, length; at < text->text.length; at += length) {
         length = ls_utf8_length(text->text.bytes + at, text->text.length - at);
         uint32_t c = length ? ls_utf8_decode(text->text.bytes + at, length) : 256;
-        if (c > 255) return ls_pickle_fail(p, "bytes with a character that is none"), NULL;
+        if (c > 255) return ls_pickle_fail(p, "bytes contain a character above 255"), NULL;
         bytes[value->text.length++] = (char)c;
     }
     return value;
@@ -267,7 +267,7 @@ static bool build_array(ls_pickle *p, ls_pickle_value *value, const ls_pickle_va
     const ls_pickle_value *dtype = state->kind == LS_PICKLE_TUPLE ? argument(state, 2, LS_PICKLE_DTYPE) : NULL;
     const ls_pickle_value *fortran = dtype ? argument(state, 3, LS_PICKLE_BOOL) : NULL;
     const ls_pickle_value *bytes = dtype ? argument(state, 4, LS_PICKLE_BYTES) : NULL;
-    if (!fortran || !bytes) return ls_pickle_fail(p, "an array is not described, or holds objects");
+    if (!fortran || !bytes) return ls_pickle_fail(p, "an array has no valid description, or contains objects");
     value->tensor = (ls_pickle_tensor){0};
     if (!read_counts(p, state->list.items[1], &value->tensor.ndim, &value->tensor.dim) ||
         !set_numbers(p, value, dtype->element, bytes))
@@ -288,11 +288,11 @@ static ls_pickle_value *make_container(ls_pickle *p, ls_pickle_kind kind, const 
     bool pairs = kind == LS_PICKLE_DICT && from->kind == LS_PICKLE_LIST;
     if (arguments->list.count != 1 ||
         (from->kind != LS_PICKLE_LIST && from->kind != LS_PICKLE_TUPLE && from->kind != kind))
-        return ls_pickle_fail(p, "a container is not described"), NULL;
+        return ls_pickle_fail(p, "a container has no valid description"), NULL;
     for (int64_t i = 0; i < from->list.count; i++) {
         const ls_pickle_value *item = from->list.items[i];
         bool is_pair = (item->kind == LS_PICKLE_LIST || item->kind == LS_PICKLE_TUPLE) && item->list.count == 2;
-        if (pairs && !is_pair) return ls_pickle_fail(p, "a dict of what are no pairs"), NULL;
+        if (pairs && !is_pair) return ls_pickle_fail(p, "a dict is built from items that are not pairs"), NULL;
         if (pairs ? !ls_pickle_append(p, &value->list, item->list.items[0]) ||
                         !ls_pickle_append(p, &value->list, item->list.items[1])
                   : !ls_pickle_append(p, &value->list, from->list.items[i]))
@@ -305,7 +305,7 @@ static ls_pickle_value *make_container(ls_pickle *p, ls_pickle_kind kind, const 
 ls_pickle_value *ls_pickle_reduce(ls_pickle *p, const ls_pickle_value *callee, const ls_pickle_value *arguments)
 {
     if (callee->kind != LS_PICKLE_GLOBAL || arguments->kind != LS_PICKLE_TUPLE)
-        return ls_pickle_fail(p, "a call of what is no name"), NULL;
+        return ls_pickle_fail(p, "a call of something that is not a global"), NULL;
     switch (callee->global->meaning) {
     case DICT: return make_container(p, LS_PICKLE_DICT, arguments);
     case LIST: return make_container(p, LS_PICKLE_LIST, arguments);
@@ -325,7 +325,8 @@ ls_pickle_value *ls_pickle_reduce(ls_pickle *p, const ls_pickle_value *callee, c
     case STORAGE:
     case TYPE: break;
     }
-    return ls_pickle_fail(p, "%s.%s cannot be called like that", callee->global->module, callee->global->name), NULL;
+    return ls_pickle_fail(p, "%s.%s is called with unexpected arguments", callee->global->module, callee->global->name),
+           NULL;
 }
 
 bool ls_pickle_build(ls_pickle *p, ls_pickle_value *value, const ls_pickle_value *state)
@@ -336,8 +337,8 @@ bool ls_pickle_build(ls_pickle *p, ls_pickle_value *value, const ls_pickle_value
     case LS_PICKLE_DTYPE: { /* version, byte order, ... */
         const ls_pickle_value *order = state->kind == LS_PICKLE_TUPLE ? argument(state, 1, LS_PICKLE_TEXT) : NULL;
         if (order && order->text.length == 1 && strchr("<|=", order->text.bytes[0])) return true;
-        return ls_archive_fail_with(p->archive, LS_ERR_UNSUPPORTED, "an array is big-endian, which is not read");
+        return ls_archive_fail_with(p->archive, LS_ERR_UNSUPPORTED, "an array is big-endian, which is not supported");
     }
-    default: return ls_pickle_fail(p, "state for what has none");
+    default: return ls_pickle_fail(p, "a value without state is given one");
     }
 }

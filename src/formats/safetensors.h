@@ -1,4 +1,4 @@
-/* safetensors.h - writing safetensors files from plain memory. Needs no run: a thread of its own may do it. */
+/* safetensors.h - writing safetensors files from plain memory. Needs no run, so any thread may do it. */
 #ifndef LOCKSTEP_FORMATS_SAFETENSORS_H
 #define LOCKSTEP_FORMATS_SAFETENSORS_H
 
@@ -6,8 +6,8 @@
 
 #include "base/file.h"
 
-/* One tensor to write. Row-major elements in host memory, or `data` NULL:
- * then they are fetched when their turn comes. */
+/* One tensor to write: row-major elements in host memory, or, if `data` is NULL, fetched just before they are
+ * written. */
 typedef struct ls_plain_tensor {
     const char *name;
     ls_dtype dtype;
@@ -18,19 +18,19 @@ typedef struct ls_plain_tensor {
 typedef struct ls_plain_list {
     int64_t count;
     const ls_plain_tensor *tensors;
-    const ls_metadata *metadata; /* besides {"format", "pt"}; NULL, or ends with a key of NULL */
-    /* Elements of tensor i to host memory; false (and a reason in `why`) when that failed.
-     * NULL where all data is there. */
+    const ls_metadata *metadata; /* in addition to {"format", "pt"}; NULL, or terminated by a NULL key */
+    /* Copy the elements of tensor i to host memory; false on failure, with the reason in `why`. NULL if all data is
+     * given. */
     bool (*fetch)(void *user, int64_t i, void *to, size_t bytes, ls_message *why);
     void *user;
 } ls_plain_list;
 
 uint64_t ls_plain_bytes(const ls_plain_tensor *tensor);
 
-/* Write the file up to where it can be published (see ls_file_out). The same tensors give the same bytes, whatever
- * their order: sorted by type, widest first, then by name, as the reference implementation does. */
+/* Write the file without publishing it (see ls_file_out). The same tensors give the same bytes in any order: they are
+ * sorted by type, widest first, then by name, as in the reference implementation. */
 bool ls_safetensors_put(ls_file_out *out, const char *path, const ls_plain_list *list, bool sync, ls_message *why);
-/* And publish it. */
+/* The same, and publish it. */
 bool ls_safetensors_write(const char *path, const ls_plain_list *list, bool sync, ls_message *why);
 
 #endif

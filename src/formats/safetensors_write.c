@@ -1,4 +1,4 @@
-/* safetensors_write.c - header and numbers, in the order of the reference implementation. */
+/* safetensors_write.c - header and data, in the order of the reference implementation. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -33,7 +33,7 @@ static void put_tensor(ls_json_writer *w, const ls_plain_tensor *t, uint64_t beg
     ls_json_put_end(w);
 }
 
-/* The header with its length in front, padded with blanks so that the numbers begin at a multiple of eight. */
+/* The header preceded by its length, padded with blanks so that the data starts at a multiple of eight. */
 static char *make_header(const ls_plain_list *list, const ls_plain_tensor *const *order, size_t *length)
 {
     ls_json_writer w = {0};
@@ -69,7 +69,7 @@ static bool put_numbers(ls_file_out *out, const ls_plain_list *list, const ls_pl
     if (t->data || bytes == 0) return ls_file_put(out, t->data, bytes, why);
     void *staging = ls_sys_alloc(bytes);
     bool fetched = staging && list->fetch(list->user, t - list->tensors, staging, bytes, why);
-    if (!staging) ls_message_set(why, "no memory for %zu bytes of %s on their way", bytes, t->name);
+    if (!staging) ls_message_set(why, "no memory to stage %zu bytes of %s", bytes, t->name);
     bool ok = fetched && ls_file_put(out, staging, bytes, why);
     if (!fetched) ls_file_discard(out);
     ls_sys_free(staging);
@@ -81,7 +81,7 @@ static bool refuse_name(const ls_plain_list *list, const ls_plain_tensor *const 
     for (int64_t i = 0; i < list->count; i++) {
         bool twice = i > 0 && strcmp(order[i - 1]->name, order[i]->name) == 0;
         if (!twice && strcmp(order[i]->name, "__metadata__") != 0) continue;
-        ls_message_set(why, "%s cannot be the name of %s", order[i]->name, twice ? "two tensors" : "a tensor");
+        ls_message_set(why, "%s is not allowed as the name of %s", order[i]->name, twice ? "two tensors" : "a tensor");
         return true;
     }
     return false;

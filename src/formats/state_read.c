@@ -1,4 +1,4 @@
-/* state_read.c - tensors of what an archive holds. */
+/* state_read.c - tensors from the contents of an archive. */
 #include <stdio.h>
 #include <string.h>
 
@@ -14,12 +14,13 @@ typedef struct loader {
     ls_device *device;
     ls_archive archive;
     ls_state_read_opts opts;
-    ls_storage **storages; /* by number; NULL where none was needed */
+    ls_storage **storages; /* by number; NULL: not needed yet */
 } loader;
 
 /* ---- one tensor ---- */
 
-/* The entry as numbers of one type: a complex one has a last dimension of 2. False when it cannot be had here. */
+/* The entry as a view of real elements: a complex one gets a last dimension of 2. False if Lockstep cannot represent
+ * it. */
 static bool as_operand(ls_archive *a, const ls_archive_entry *entry, ls_operand *view, ls_element *element)
 {
     bool pairs = ls_element_is_complex(entry->element);
@@ -27,10 +28,10 @@ static bool as_operand(ls_archive *a, const ls_archive_entry *entry, ls_operand 
                : entry->element == LS_ELEMENT_C128 ? LS_ELEMENT_F64
                                                    : entry->element;
     if (!ls_element_becomes(*element))
-        return ls_archive_fail_with(a, LS_ERR_UNSUPPORTED, "tensor %s is of type %s, which Lockstep has no room for",
+        return ls_archive_fail_with(a, LS_ERR_UNSUPPORTED, "tensor %s has type %s, which Lockstep cannot represent",
                                     entry->name, ls_element_name(entry->element));
     if (entry->ndim + pairs > LS_MAX_DIMS)
-        return ls_archive_fail_with(a, LS_ERR_UNSUPPORTED, "tensor %s has %d dimensions, Lockstep has at most %d",
+        return ls_archive_fail_with(a, LS_ERR_UNSUPPORTED, "tensor %s has %d dimensions, Lockstep supports at most %d",
                                     entry->name, entry->ndim + pairs, LS_MAX_DIMS);
     ls_shape shape = {.ndim = entry->ndim + pairs};
     for (int d = 0; d < entry->ndim; d++) shape.dim[d] = entry->dim[d];
@@ -41,7 +42,7 @@ static bool as_operand(ls_archive *a, const ls_archive_entry *entry, ls_operand 
     return true;
 }
 
-/* A byte that is neither 0 nor 1 must not become a bool: kernels count on it. */
+/* Are all bytes 0 or 1? Kernels rely on that for bool. */
 static bool only_bools(const ls_operand *view)
 {
     if (!ls_view_contiguous(view)) return false;
@@ -70,7 +71,7 @@ static ls_tensor *in_place(loader *l, const ls_archive_entry *entry, const ls_op
     return t;
 }
 
-/* Row-major copy of the elements, converted; the last dimension at once. */
+/* Row-major copy of the elements, converted, one innermost row at a time. */
 static bool gather(const ls_operand *view, ls_element element, char *to)
 {
     int64_t count = view->ndim ? view->dim[view->ndim - 1] : 1, step = view->ndim ? view->stride[view->ndim - 1] : 1;
@@ -88,7 +89,7 @@ static bool gather(const ls_operand *view, ls_element element, char *to)
 
 static ls_tensor *copied(loader *l, const ls_archive_entry *entry, const ls_operand *view, ls_element element)
 {
-    /* A stride of zero repeats what is stored once, as often as the shape says. */
+    /* A stride of zero repeats stored elements as often as the shape says. */
     size_t bytes = (size_t)ls_view_numel(view) * ls_dtype_size(view->dtype);
     if (!ls_archive_afford(&l->archive, bytes)) return &l->run->poison;
     ls_tensor *t = ls_tensor_new(l->run, l->device, view->dtype, ls_view_shape(view));
@@ -137,7 +138,7 @@ static bool add(loader *l, ls_state *state, const ls_archive_entry *entry)
     return ok;
 }
 
-/* The names of the file, those first that come nearest to a pattern. */
+/* List names of the file, best matches of a pattern first. */
 static const char *names_near(const loader *l, const char *pattern, char *text, size_t size)
 {
     ls_nearest nearest = ls_nearest_to(pattern, strlen(pattern));
@@ -163,16 +164,16 @@ static bool load(loader *l, ls_state *state, const char *path)
     }
     char names[400];
     if (only && !state->count && l->archive.count) {
-        ls_fail(&l->run->errors, LS_ERR_VALUE, "%s: no name matches .only = \"%s\"; there are %s", path, only,
+        ls_fail(&l->run->errors, LS_ERR_VALUE, "%s: no name matches .only = \"%s\"; the names are %s", path, only,
                 names_near(l, only, names, sizeof names));
         return false;
     }
     char idle[200];
     if (only && l->archive.count && *ls_patterns_idle(only, matched, idle, sizeof idle))
-        ls_log_of_job(LS_LOG_WARN, "%s: no name matches \"%s\" of .only = \"%s\"; there are %s", path, idle, only,
+        ls_log_of_job(LS_LOG_WARN, "%s: no name matches \"%s\" of .only = \"%s\"; the names are %s", path, idle, only,
                       names_near(l, idle, names, sizeof names));
     if (!stripped && l->archive.count && l->run->share.rank == 0)
-        ls_log_line(LS_LOG_WARN, "%s: no name begins with .strip = \"%s\"; there are %s", path, strip,
+        ls_log_line(LS_LOG_WARN, "%s: no name begins with .strip = \"%s\"; the names are %s", path, strip,
                     names_near(l, strip, names, sizeof names));
     return ls_state_check_names(state);
 }
@@ -196,7 +197,7 @@ ls_state *ls_state_read_sized(ls_run *run, const char *path, const ls_state_read
         ok = l.storages && load(&l, state, path);
     }
     for (int64_t i = 0; l.storages && i < l.archive.storages; i++)
-        if (l.storages[i]) ls_storage_release(run, l.storages[i]); /* the tensors have their own references */
+        if (l.storages[i]) ls_storage_release(run, l.storages[i]); /* the tensors hold their own references */
     ls_archive_close(&l.archive);
     if (ok) return state;
     ls_state_free(state);

@@ -1,4 +1,4 @@
-/* state_write.c - lists of tensors to safetensors files, one or several. */
+/* state_write.c - write lists of tensors to one or several safetensors files. */
 #include <dirent.h>
 #include <limits.h>
 #include <stdio.h>
@@ -32,19 +32,19 @@ typedef struct job {
     const ls_state *state;
     const ls_metadata *metadata;
     bool sync;
-    const char *folder; /* of several files */
+    const char *folder; /* for several files */
     uint64_t *bytes;    /* of each tensor */
     uint64_t total;
     int64_t *shard_of; /* of each tensor */
     int64_t shard_count;
     shard *shards;
-    int64_t *entry;           /* of the shard being written: where in the list its tensors stand, */
-    ls_plain_tensor *tensors; /* and what they are */
+    int64_t *entry;           /* tensors of the shard being written: positions in the list, */
+    ls_plain_tensor *tensors; /* and their descriptions */
     ls_arena arena;
     ls_message why;
 } job;
 
-/* Elements that are not plain host memory, when their turn comes. */
+/* Fetch elements that are not plain host memory, just before they are written. */
 static bool fetch(void *user, int64_t i, void *to, size_t bytes, ls_message *why)
 {
     const job *j = user;
@@ -107,7 +107,7 @@ static bool put_index(job *j, ls_file_out *out)
     return ok;
 }
 
-/* Files of a former save that are none of the new ones. What cannot be removed does no harm. */
+/* Remove files of an earlier save that are not part of the new one. Failing to remove one does no harm. */
 static void remove_stale(const job *j)
 {
     DIR *dir = opendir(j->folder);
@@ -122,7 +122,7 @@ static void remove_stale(const job *j)
     if (dir) closedir(dir);
 }
 
-/* All files are written before the first gets its name: what fails until then changes nothing. */
+/* All files are written before the first is renamed: a failure before that changes nothing. */
 static bool write_shards(job *j)
 {
     ls_file_out index = {.descriptor = -1};
@@ -139,7 +139,7 @@ static bool write_shards(job *j)
 
 /* ---- jobs ---- */
 
-/* One file of all tensors; the caller may split it. */
+/* Set up one file with all tensors; the caller may split it. */
 static bool begin_job(job *j, const ls_state *state, const ls_state_write_opts *opts)
 {
     *j = (job){.state = state, .metadata = opts->metadata, .sync = opts->sync, .shard_count = 1};
@@ -198,7 +198,7 @@ bool ls_state_write_shards(const ls_state *state, const char *folder, ls_state_w
     int64_t limit = ls_size_from_text(opts.max_shard_size ? opts.max_shard_size : "10GB");
     if (limit < 0)
         return ls_fail(&state->object.run->errors, LS_ERR_VALUE,
-                       "%s: .max_shard_size = \"%s\" is not a size; \"10GB\", \"500MB\" and \"2GiB\" are", who,
+                       "%s: .max_shard_size = \"%s\" is not a size; write \"10GB\", \"500MB\" or \"2GiB\"", who,
                        opts.max_shard_size),
                false;
     job j;

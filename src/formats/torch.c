@@ -1,5 +1,5 @@
 /* torch.c - files of torch.save(): a zip file of a pickle and storages, or, before version 1.6, five pickles in a row
- * with the storages behind them. And what the pickle built, as tensors with dotted names. */
+ * followed by the storages. Flattens what the pickle built into tensors with dotted names. */
 #include <stdio.h>
 #include <string.h>
 
@@ -14,7 +14,7 @@
 enum {
     MAX_DEPTH = 64,
     MAX_NAME = 4096,
-    MAX_VISITS = 1 << 22, /* containers may share parts: what is written once can be met very often */
+    MAX_VISITS = 1 << 22, /* containers may share parts: a short file may expand to very many values */
 };
 
 typedef struct walk {
@@ -24,7 +24,7 @@ typedef struct walk {
     int depth, visits;
 } walk;
 
-/* The name of what is being visited, for messages. */
+/* The name of the value being visited, for messages. */
 static const char *here(walk *w)
 {
     w->path[w->length] = 0;
@@ -46,11 +46,11 @@ static bool add_number(walk *w, const ls_pickle_value *value)
                     : value->kind == LS_PICKLE_FLOAT ? LS_ELEMENT_F64
                                                      : LS_ELEMENT_BOOL;
     if (value->kind == LS_PICKLE_BOOL) *entry.data = (char)(value->integer != 0);
-    else memcpy(entry.data, &value->integer, 8); /* both are of eight bytes */
+    else memcpy(entry.data, &value->integer, 8); /* both have eight bytes */
     return add_entry(w, entry);
 }
 
-/* Elements from the first to the last that a view reaches; -1 when that overflows. */
+/* Elements from the first to the last of a view; -1 on overflow. */
 static int64_t reach(const ls_pickle_tensor *t)
 {
     int64_t last = t->offset, step = 1;
@@ -74,9 +74,9 @@ static bool add_tensor(walk *w, const ls_pickle_tensor *t)
         return ls_archive_fail(a, "tensor %s: its shape overflows", here(w));
     uint64_t room = t->storage ? t->storage->size : t->size;
     if (wanted > room)
-        return ls_archive_fail(a, "tensor %s reaches to byte %llu of its %llu", here(w), (unsigned long long)wanted,
-                               (unsigned long long)room);
-    /* Bytes of an array lie in the pickle, and where that is in the file is nobody's concern: they are copied. */
+        return ls_archive_fail(a, "tensor %s extends to byte %llu of a storage of %llu", here(w),
+                               (unsigned long long)wanted, (unsigned long long)room);
+    /* Array data inside the pickle is unaligned, so it is copied. */
     entry.pages = t->storage ? t->storage->pages : NULL;
     entry.storage = t->storage ? t->storage->number : a->storages++;
     entry.data = t->storage ? t->storage->bytes : NULL;
@@ -92,7 +92,7 @@ static bool add_text(walk *w, const ls_pickle_value *value)
     const char *bytes = value->text.bytes;
     for (size_t at = 0, length; at < value->text.length; at += length) {
         length = ls_utf8_length(bytes + at, value->text.length - at);
-        if (!length || !bytes[at]) return true; /* not for people */
+        if (!length || !bytes[at]) return true; /* not printable */
     }
     const char *key = ls_archive_text(a, w->path, w->length), *text = ls_archive_text(a, bytes, value->text.length);
     return key && text && ls_archive_add_metadata(a, key, text);
@@ -100,7 +100,7 @@ static bool add_text(walk *w, const ls_pickle_value *value)
 
 static bool visit(walk *w, const ls_pickle_value *value);
 
-/* A value under one more component of the path. */
+/* Visit a value under one more component of the path. */
 static bool visit_part(walk *w, const char *name, size_t length, const ls_pickle_value *value)
 {
     size_t before = w->length;
@@ -124,7 +124,7 @@ static bool visit_member(walk *w, const ls_pickle_value *key, const ls_pickle_va
 {
     if (key->kind == LS_PICKLE_INT) return visit_numbered(w, key->integer, value);
     if (key->kind != LS_PICKLE_TEXT)
-        return ls_archive_fail(w->pickle->archive, "a key in %s is neither text nor a whole number", here(w));
+        return ls_archive_fail(w->pickle->archive, "a key in %s is neither text nor an integer", here(w));
     for (size_t at = 0, length; at < key->text.length; at += length) {
         length = ls_utf8_length(key->text.bytes + at, key->text.length - at);
         if (!length || !key->text.bytes[at]) return ls_archive_fail(w->pickle->archive, "a name is not text");
@@ -135,7 +135,7 @@ static bool visit_member(walk *w, const ls_pickle_value *key, const ls_pickle_va
 static bool visit_container(walk *w, const ls_pickle_value *value)
 {
     bool ok = ++w->depth <= MAX_DEPTH ||
-              ls_archive_fail(w->pickle->archive, "containers within containers, more than %d deep", MAX_DEPTH);
+              ls_archive_fail(w->pickle->archive, "containers are nested more than %d deep", MAX_DEPTH);
     bool dict = value->kind == LS_PICKLE_DICT;
     for (int64_t i = 0; ok && i < value->list.count; i += dict ? 2 : 1)
         ok = dict ? visit_member(w, value->list.items[i], value->list.items[i + 1])
@@ -159,9 +159,9 @@ static bool visit(walk *w, const ls_pickle_value *value)
     case LS_PICKLE_FLOAT: return add_number(w, value);
     case LS_PICKLE_TEXT: return add_text(w, value);
     case LS_PICKLE_BIG_INT:
-        return ls_archive_fail_with(w->pickle->archive, LS_ERR_UNSUPPORTED, "%s is a number of more than 64 bits",
+        return ls_archive_fail_with(w->pickle->archive, LS_ERR_UNSUPPORTED, "%s is an integer of more than 64 bits",
                                     here(w));
-    case LS_PICKLE_NONE: /* these say nothing that a tensor could */
+    case LS_PICKLE_NONE: /* not tensors: ignored */
     case LS_PICKLE_BYTES:
     case LS_PICKLE_GLOBAL:
     case LS_PICKLE_DTYPE:
@@ -207,7 +207,8 @@ static bool read_torch(ls_archive *a, ls_zip *zip, ls_zip_file *program)
     ls_zip_file *byte_order = ls_zip_find(zip, order);
     if (byte_order && !ls_zip_fetch(a, zip, byte_order)) return false;
     if (byte_order && (byte_order->size != 6 || memcmp(byte_order->bytes, "little", 6) != 0))
-        return ls_archive_fail_with(a, LS_ERR_UNSUPPORTED, "it was written on a big-endian machine, which is not read");
+        return ls_archive_fail_with(a, LS_ERR_UNSUPPORTED,
+                                    "it was written on a big-endian machine, which is not supported");
     if (!ls_zip_fetch(a, zip, program)) return false;
     ls_pickle *p = ls_archive_take(a, sizeof *p);
     if (!p) return false;
@@ -229,7 +230,7 @@ static bool read_npz(ls_archive *a, ls_zip *zip)
     a->format = "npz";
     for (int64_t i = 0; i < zip->count; i++) {
         ls_zip_file *file = &zip->files[i];
-        if (!ends_with(file->name, ".npy")) return ls_archive_fail(a, "%s in it is not an array of NumPy", file->name);
+        if (!ends_with(file->name, ".npy")) return ls_archive_fail(a, "%s in it is not a NumPy array", file->name);
         const char *name = ls_archive_text(a, file->name, strlen(file->name) - strlen(".npy"));
         if (!name || !ls_zip_fetch(a, zip, file) || !ls_read_npy_array(a, file->pages, file->bytes, file->size, name))
             return false;
@@ -242,7 +243,7 @@ bool ls_read_zip(ls_archive *a, ls_pages *pages)
     ls_zip zip;
     if (!ls_zip_open(a, pages, &zip)) return false;
     int64_t arrays = 0;
-    ls_zip_file *program = NULL; /* the one closest to the root, should there be several */
+    ls_zip_file *program = NULL; /* the one closest to the root, if there are several */
     for (int64_t i = 0; i < zip.count; i++) {
         const char *name = zip.files[i].name;
         arrays += ends_with(name, ".npy");
@@ -251,7 +252,7 @@ bool ls_read_zip(ls_archive *a, ls_pages *pages)
     }
     if (program) return read_torch(a, &zip, program);
     if (arrays) return read_npz(a, &zip);
-    return ls_archive_fail(a, "a zip file of neither PyTorch nor NumPy");
+    return ls_archive_fail(a, "a zip file, but neither of PyTorch nor of NumPy");
 }
 
 /* ---- the older form ---- */
@@ -271,12 +272,12 @@ static bool check_system(ls_pickle *p, const ls_pickle_value *system)
         if (!wanted) continue;
         if (value->kind == LS_PICKLE_BOOL && value->integer) return true;
         return ls_archive_fail_with(p->archive, LS_ERR_UNSUPPORTED,
-                                    "it was written on a big-endian machine, which is not read");
+                                    "it was written on a big-endian machine, which is not supported");
     }
     return ls_pickle_fail(p, "the description of the writer is missing");
 }
 
-/* Behind the pickles, for every key: a count of elements (8 bytes) and their bytes. */
+/* After the pickles, for every key: a count of elements (8 bytes) and their bytes. */
 static bool read_storages(ls_pickle *p, ls_pages *pages, const ls_pickle_value *keys)
 {
     if (keys->kind != LS_PICKLE_LIST) return ls_pickle_fail(p, "the list of storages is missing");
@@ -285,11 +286,11 @@ static bool read_storages(ls_pickle *p, ls_pages *pages, const ls_pickle_value *
         if (key->kind != LS_PICKLE_TEXT) return ls_pickle_fail(p, "the key of a storage is not text");
         ls_pickle_storage *s = ls_pickle_storage_of(p, key->text.bytes, key->text.length);
         if (!s) return false;
-        if (s->element == LS_ELEMENT_COUNT) return ls_pickle_fail(p, "storage %s was never described", s->key);
+        if (s->element == LS_ELEMENT_COUNT) return ls_pickle_fail(p, "storage %s has no description", s->key);
         uint64_t room = (uint64_t)(p->end - p->at), count = room < 8 ? 0 : ls_u64(p->at), bytes;
         if (room < 8 || count != (uint64_t)s->count ||
             __builtin_mul_overflow(count, (uint64_t)ls_element_bits(s->element) / 8, &bytes) || bytes > room - 8)
-            return ls_archive_fail(p->archive, "storage %s is cut short or damaged", s->key);
+            return ls_archive_fail(p->archive, "storage %s is truncated or damaged", s->key);
         s->pages = pages;
         s->bytes = pages->bytes + (p->at - pages->bytes) + 8;
         s->size = bytes;
@@ -298,7 +299,7 @@ static bool read_storages(ls_pickle *p, ls_pages *pages, const ls_pickle_value *
     for (const ls_pickle_storage *s = p->storages; s; s = s->next)
         if (!s->pages) return ls_archive_fail(p->archive, "the storage %s is missing", s->key);
     if (p->at != p->end)
-        return ls_archive_fail(p->archive, "%zu bytes at the end belong to nothing", (size_t)(p->end - p->at));
+        return ls_archive_fail(p->archive, "%zu bytes at the end belong to no storage", (size_t)(p->end - p->at));
     return true;
 }
 
@@ -311,7 +312,7 @@ bool ls_read_pickle(ls_archive *a, ls_pages *pages)
     p->end = pages->bytes + pages->size;
     const ls_pickle_value *root = ls_pickle_run(p);
     if (!root) return false;
-    if (!is_magic(root)) { /* a pickle that is not of torch.save() */
+    if (!is_magic(root)) { /* not a pickle of torch.save() */
         a->format = "pickle";
         if (p->storages) return ls_archive_fail(a, "the storages are missing");
         return add_all(p, root);
@@ -319,8 +320,7 @@ bool ls_read_pickle(ls_archive *a, ls_pages *pages)
     a->format = "torch (legacy)";
     const ls_pickle_value *version = ls_pickle_run(p), *system = version ? ls_pickle_run(p) : NULL;
     if (!system) return false;
-    if (version->kind != LS_PICKLE_INT || version->integer != 1001)
-        return ls_pickle_fail(p, "a version that is not known");
+    if (version->kind != LS_PICKLE_INT || version->integer != 1001) return ls_pickle_fail(p, "unknown version");
     if (!check_system(p, system)) return false;
     root = ls_pickle_run(p);
     const ls_pickle_value *keys = root ? ls_pickle_run(p) : NULL;

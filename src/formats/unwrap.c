@@ -1,4 +1,4 @@
-/* unwrap.c - find a model's part in what a program of PyTorch saved. */
+/* unwrap.c - find the model in what a PyTorch program saved. */
 #include "formats/unwrap.h"
 
 #include <string.h>
@@ -7,7 +7,7 @@
 
 typedef struct wrapper {
     const char *prefix;
-    bool among_others; /* the key of a dictionary that holds more than the model */
+    bool among_others; /* the key of a dict that holds more than the model */
 } wrapper;
 
 static const wrapper wrappers[] = {
@@ -34,8 +34,8 @@ static bool have_names_in_common(const ls_state *a, const ls_state *b)
     return false;
 }
 
-/* Leave only names with the prefix, without it. */
-static void take_off(ls_state *state, const char *prefix)
+/* Keep only names with the prefix, and strip it. */
+static void strip_prefix(ls_state *state, const char *prefix)
 {
     int64_t kept = 0;
     for (int64_t i = 0; i < state->count; i++) {
@@ -48,13 +48,13 @@ static void take_off(ls_state *state, const char *prefix)
     ls_state_truncate(state, kept);
 }
 
-static const wrapper *wrapper_of(const ls_state *read, const ls_state *wanted)
+static const wrapper *find_wrapper(const ls_state *read, const ls_state *wanted)
 {
     for (size_t i = 0; i < sizeof wrappers / sizeof *wrappers; i++) {
         const wrapper *w = &wrappers[i];
         int64_t with = count_with(read, w->prefix);
         if (with == 0 || (!w->among_others && with < read->count)) continue;
-        if (count_with(wanted, w->prefix) < wanted->count) return w; /* else it is a child of the model's own */
+        if (count_with(wanted, w->prefix) < wanted->count) return w; /* otherwise it is a child of the model itself */
     }
     return NULL;
 }
@@ -62,8 +62,8 @@ static const wrapper *wrapper_of(const ls_state *read, const ls_state *wanted)
 void ls_state_unwrap(ls_state *read, const ls_state *wanted)
 {
     while (!have_names_in_common(read, wanted)) {
-        const wrapper *w = wrapper_of(read, wanted);
+        const wrapper *w = find_wrapper(read, wanted);
         if (!w) return;
-        take_off(read, w->prefix);
+        strip_prefix(read, w->prefix);
     }
 }

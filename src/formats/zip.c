@@ -42,7 +42,7 @@ static bool find_directory(ls_archive *a, const ls_pages *pages, directory *d)
     bool found = false;
     for (at = size >= END_SIZE ? size - END_SIZE + 1 : 0; !found && at-- > lowest;)
         found = ls_u32(bytes + at) == ZIP_END && at + END_SIZE + ls_u16(bytes + at + 20) == size;
-    if (!found) return ls_archive_fail(a, "the directory of the zip file is missing: the file is cut short");
+    if (!found) return ls_archive_fail(a, "the directory of the zip file is missing: the file is truncated");
     *d = (directory){ls_u32(bytes + at + 16), ls_u32(bytes + at + 12), ls_u16(bytes + at + 10)};
     if (at >= LOCATOR64_SIZE && ls_u32(bytes + at - LOCATOR64_SIZE) == ZIP_LOCATOR64) {
         uint64_t end64 = ls_u64(bytes + at - LOCATOR64_SIZE + 8);
@@ -55,7 +55,7 @@ static bool find_directory(ls_archive *a, const ls_pages *pages, directory *d)
     return true;
 }
 
-/* Sizes and offset that do not fit 32 bits stand in a field of their own, in this order. */
+/* Sizes and offsets that do not fit into 32 bits are in an extra field, in this order. */
 static bool read_zip64(const char *extra, size_t length, uint64_t *const wide[3])
 {
     while (length >= 4) {
@@ -73,7 +73,7 @@ static bool read_zip64(const char *extra, size_t length, uint64_t *const wide[3]
     return true;
 }
 
-/* The entry of the directory at `at`, of which `room` bytes are there; its length is returned, 0 when it is damaged. */
+/* Read the directory entry at `at`, with `room` bytes available; returns its length, 0 if it is damaged. */
 static uint64_t read_central(ls_archive *a, const ls_pages *pages, const char *at, uint64_t room, ls_zip_file *file)
 {
     if (room < CENTRAL_SIZE || ls_u32(at) != ZIP_CENTRAL) return 0;
@@ -90,7 +90,7 @@ static uint64_t read_central(ls_archive *a, const ls_pages *pages, const char *a
         return 0;
     if ((flags & 1) || (method != 0 && method != 8))
         return ls_archive_fail_with(a, LS_ERR_UNSUPPORTED, "%s in it is %s", file->name,
-                                    flags & 1 ? "encrypted" : "packed in a way that is not known"),
+                                    flags & 1 ? "encrypted" : "compressed with an unknown method"),
                0;
     file->deflated = method == 8;
     if (!within(pages, offset, LOCAL_SIZE) || ls_u32(pages->bytes + offset) != ZIP_LOCAL) return 0;
@@ -120,7 +120,7 @@ bool ls_zip_open(ls_archive *a, ls_pages *pages, ls_zip *zip)
     qsort(zip->files, (size_t)zip->count, sizeof *zip->files, compare);
     for (int64_t i = 1; i < zip->count; i++)
         if (compare(&zip->files[i - 1], &zip->files[i]) == 0)
-            return ls_archive_fail(a, "%s stands twice in the zip file", zip->files[i].name);
+            return ls_archive_fail(a, "%s is in the zip file twice", zip->files[i].name);
     return true;
 }
 
@@ -153,7 +153,7 @@ static bool inflate_all(const ls_zip_file *file, char *to)
 static bool unpack(ls_archive *a, ls_zip_file *file)
 {
     if (file->size / LS_BUDGET_RATIO > file->packed_size)
-        return ls_archive_fail(a, "%s in it lies about its size", file->name);
+        return ls_archive_fail(a, "%s in it has a wrong size", file->name);
     ls_pages *pages = ls_archive_unpack(a, file->size);
     if (!pages) return false;
     if (!inflate_all(file, pages->bytes)) return ls_archive_fail(a, "%s in it is damaged", file->name);
@@ -165,7 +165,7 @@ static bool unpack(ls_archive *a, ls_zip_file *file)
 static bool unpack(ls_archive *a, ls_zip_file *file)
 {
     return ls_archive_fail_with(a, LS_ERR_UNSUPPORTED,
-                                "%s in it is compressed, and this library was built without zlib", file->name);
+                                "%s in it is compressed, but this library was built without zlib", file->name);
 }
 #endif
 

@@ -1,4 +1,5 @@
-/* append.c - pieces are written at a known place, so that the next one covers what a failed write may have left. */
+/* append.c - records are written at a known offset, so that the next one overwrites what a failed write may have
+ * left. */
 #include "track/append.h"
 
 #include <errno.h>
@@ -11,7 +12,7 @@
 #include "base/descriptors.h"
 #include "base/memory.h"
 
-/* Where the last line that has its line break ends; -1 when the file cannot be read. */
+/* End of the last complete line; -1 if the file cannot be read. */
 static int64_t end_of_lines(int descriptor, int64_t size)
 {
     char block[4096];
@@ -33,10 +34,10 @@ static bool refuse(const char *path, ls_message *why)
 
 bool ls_append_open(ls_append *file, const char *path, ls_message *why)
 {
-    /* A link in the place of the file was made by somebody else: what it points to is not ours to write to. */
+    /* A symbolic link here was made by someone else: its target is not ours to write to. */
     int descriptor = ls_descriptor_open(path, O_RDWR | O_CREAT | O_NOFOLLOW, 0666);
     if (descriptor < 0 && errno == ELOOP) {
-        ls_message_set(why, "%.200s is a link; remove it", path);
+        ls_message_set(why, "%.200s is a symbolic link; remove it", path);
         return false;
     }
     if (descriptor < 0) return refuse(path, why);
@@ -64,7 +65,7 @@ bool ls_append_write(ls_append *file, const void *bytes, size_t size, ls_message
         if (written <= 0) {
             if (written == 0) errno = ENOSPC;
             refuse(file->path, why);
-            /* Readers should not see the half; if that fails too, the next piece covers it. */
+            /* Readers should not see half a record; if truncating fails too, the next record overwrites it. */
             if (ftruncate(file->descriptor, file->size) != 0) errno = 0;
             return false;
         }

@@ -1,4 +1,4 @@
-/* buffer.c - bytes that grow by doubling. */
+/* buffer.c - a byte buffer that grows by doubling. */
 #include "track/buffer.h"
 
 #include <locale.h>

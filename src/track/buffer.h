@@ -1,5 +1,5 @@
-/* buffer.h - bytes that grow. After memory ran out it stays failed until it is emptied or freed; appending then does
- * nothing. */
+/* buffer.h - a growing byte buffer. After an allocation failure it stays failed until it is emptied or freed; appending
+ * then does nothing. */
 #ifndef LOCKSTEP_TRACK_BUFFER_H
 #define LOCKSTEP_TRACK_BUFFER_H
 
@@ -13,19 +13,19 @@ typedef struct ls_byte_buffer {
     bool failed;
 } ls_byte_buffer;
 
-/* Begin anew in the memory at hand. */
+/* Start over, keeping the memory. */
 static inline void ls_byte_buffer_empty(ls_byte_buffer *buffer)
 {
     buffer->length = 0;
     buffer->failed = false;
 }
 
-/* Room for so many more bytes at the end; NULL when memory is out. */
+/* Room for `size` more bytes at the end; NULL: out of memory. */
 char *ls_byte_buffer_room(ls_byte_buffer *buffer, size_t size);
 void ls_byte_buffer_put(ls_byte_buffer *buffer, const void *bytes, size_t size);
-/* Not for numbers with a point, which is a comma in some locales. */
+/* Not for floating point numbers, whose decimal point depends on the locale. */
 LS_PRINTF(2, 3) void ls_byte_buffer_print(ls_byte_buffer *buffer, const char *format, ...);
-/* A number with so many digits and a point, whatever the locale. */
+/* A number with `digits` digits and a decimal point, whatever the locale. */
 void ls_byte_buffer_number(ls_byte_buffer *buffer, int digits, double value);
 void ls_byte_buffer_free(ls_byte_buffer *buffer);
 

@@ -1,7 +1,7 @@
 /* csv.c - values as a table: step, time, and a column per name.
  *
- * A name that comes for the first time gets a column at the right: the file is written anew, once, with an empty cell
- * in the rows that were there. A row is a line; line breaks in texts become blanks. */
+ * A new name gets a column at the right: the file is rewritten once, with an empty cell in the existing rows. A row is
+ * a line; line breaks in texts become blanks. */
 #include <string.h>
 
 #include "base/file.h"
@@ -12,7 +12,7 @@
 
 typedef struct csv {
     ls_append file;
-    char **columns; /* behind step and time */
+    char **columns; /* after step and time */
     size_t count, capacity;
     ls_byte_buffer row;
 } csv;
@@ -64,7 +64,7 @@ static void put_header(const csv *sink, ls_byte_buffer *to)
     ls_byte_buffer_put(to, "\n", 1);
 }
 
-/* The columns of a header line behind step and time; `line` is written over. */
+/* The columns of a header line after step and time; `line` is overwritten. */
 static bool read_header(csv *sink, char *line)
 {
     if (strncmp(line, "step,time", 9) != 0 || (line[9] && line[9] != ',')) return false;
@@ -73,7 +73,7 @@ static bool read_header(csv *sink, char *line)
         bool quoted = *c == '"';
         if (quoted) c++;
         while (*c && (quoted || *c != ',')) {
-            if (quoted && *c == '"' && *++c != '"') break; /* a doubled one stands for itself */
+            if (quoted && *c == '"' && *++c != '"') break; /* a doubled quote is a quote */
             *end++ = *c++;
         }
         if (!add_column(sink, name, (size_t)(end - name))) return false;
@@ -81,7 +81,7 @@ static bool read_header(csv *sink, char *line)
     return true;
 }
 
-/* Write all rows anew, under a header that has grown by `added` columns. */
+/* Rewrite all rows under a header that has grown by `added` columns. */
 static bool widen(csv *sink, size_t added, ls_message *why)
 {
     ls_file_bytes old;
@@ -107,10 +107,10 @@ static bool widen(csv *sink, size_t added, ls_message *why)
 
 /* ---- the table ---- */
 
-static void close_file(void *of, bool succeeded)
+static void close_file(void *arg, bool succeeded)
 {
     (void)succeeded;
-    csv *sink = of;
+    csv *sink = arg;
     if (!sink) return;
     for (size_t i = 0; i < sink->count; i++) ls_sys_free(sink->columns[i]);
     ls_sys_free(sink->columns);
@@ -119,7 +119,7 @@ static void close_file(void *of, bool succeeded)
     ls_sys_free(sink);
 }
 
-/* The columns of a table that is there. */
+/* Read the columns of an existing table. */
 static bool read_columns(csv *sink, ls_message *why)
 {
     ls_file_bytes table;
@@ -131,7 +131,7 @@ static bool read_columns(csv *sink, ls_message *why)
     ls_file_unload(&table);
     bool known = header && read_header(sink, header);
     if (header && !known)
-        ls_message_set(why, "%.120s: begins with \"%.60s\", not with step,time", sink->file.path, header);
+        ls_message_set(why, "%.120s: starts with \"%.60s\", not with step,time", sink->file.path, header);
     ls_sys_free(header);
     return known;
 }
@@ -147,9 +147,9 @@ static void *open_file(const char *folder, ls_message *why)
     return NULL;
 }
 
-static bool write_record(void *of, const ls_track_record *record, ls_message *why)
+static bool write_record(void *arg, const ls_track_record *record, ls_message *why)
 {
-    csv *sink = of;
+    csv *sink = arg;
     size_t before = sink->count;
     bool ok = true;
     for (size_t i = 0; ok && i < record->count; i++) {

@@ -1,5 +1,5 @@
-/* history.c - read what trackers have written: a folder, or one of its files. What is in a file decides,
- * not its name. */
+/* history.c - read what trackers have written: a folder, or one of its files. The format is recognised by content, not
+ * by file name. */
 #include "track/history.h"
 
 #include <dirent.h>
@@ -81,7 +81,7 @@ static int is_event_file(const struct dirent *entry)
     return strncmp(entry->d_name, LS_TRACK_EVENTS, sizeof LS_TRACK_EVENTS - 1) == 0;
 }
 
-/* All event files of the folder, the oldest first: their names begin with the time. */
+/* Read all event files of the folder, oldest first: their names start with the time. */
 static bool read_sessions(ls_history *history, const char *folder, int *found, ls_message *why)
 {
     struct dirent **entries;
@@ -108,7 +108,7 @@ static bool read_folder(ls_history *history, const char *folder, ls_message *why
     int found;
     if (!read_sessions(history, folder, &found, why)) return false;
     if (found > 0) return true;
-    ls_message_set(why, "%.100s holds no " LS_TRACK_JSONL ", " LS_TRACK_CSV " or " LS_TRACK_EVENTS "*", folder);
+    ls_message_set(why, "%.100s contains no " LS_TRACK_JSONL ", " LS_TRACK_CSV " or " LS_TRACK_EVENTS "*", folder);
     return false;
 }
 

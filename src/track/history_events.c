@@ -1,5 +1,5 @@
-/* history_events.c - values read back from TensorBoard's event files, ours and others'.
- * tensorboard.c tells the format. */
+/* history_events.c - values read back from TensorBoard event files, ours and others'. The format is described in
+ * tensorboard.c. */
 #include <string.h>
 
 #include "base/crc.h"
@@ -8,7 +8,7 @@
 /* A field of a protocol buffer message. */
 typedef struct field {
     int number;
-    uint64_t value;             /* of a varint; else the size of what follows */
+    uint64_t value;             /* of a varint; else the size of the bytes */
     const unsigned char *bytes; /* NULL for a varint */
 } field;
 
@@ -53,7 +53,7 @@ static reader inside(field f)
     return (reader){.at = f.bytes, .end = f.bytes ? f.bytes + f.value : NULL};
 }
 
-/* A number that a tensor of one element holds, as newer writers store scalars. */
+/* The value of a tensor of one element, which newer writers use for scalars. */
 static bool tensor_number(field tensor, double *number)
 {
     enum { DTYPE = 1, CONTENT = 4, FLOATS = 5, DOUBLES = 6, TYPE_FLOAT = 1, TYPE_DOUBLE = 2 };
@@ -129,7 +129,7 @@ bool ls_history_read_events(ls_history *history, const char *bytes, size_t size,
         if (fits && (size - at < HEAD + TAIL || length > size - at - HEAD - TAIL)) return true; /* being written */
         const char *event = bytes + at + HEAD;
         if (!fits || !crc_fits(event, length, event + length)) {
-            if (at == 0) ls_message_set(why, "neither JSON lines, nor a table of steps, nor events");
+            if (at == 0) ls_message_set(why, "neither JSON lines, nor a CSV table with steps, nor TensorBoard events");
             else ls_message_set(why, "the record at byte %zu is damaged", at);
             return false;
         }

@@ -9,7 +9,7 @@
 
 /* ---- JSON lines ---- */
 
-/* All numbers of a line; null stands for what is not a number. Without a "step" the line's own number is one. */
+/* Add all numbers of a line; null means NaN. Without "step" the line number is the step. */
 static bool add_line(ls_history *history, const ls_json *line, int64_t number)
 {
     double step = ls_json_number(ls_json_get(line, "step"), (double)number);
@@ -43,7 +43,8 @@ bool ls_history_read_jsonl(ls_history *history, const char *text, size_t size, l
 
 /* ---- tables ---- */
 
-/* A cell of a row without its quotes, cut to what fits; sets *at behind its comma, to NULL behind the last one. */
+/* A cell of a row without its quotes, truncated to fit; sets *at to the text after its comma, or to NULL after the
+ * last. */
 enum { CELL = 512 };
 static size_t take_cell(const char **at, const char *end, char cell[CELL])
 {
@@ -52,7 +53,7 @@ static size_t take_cell(const char **at, const char *end, char cell[CELL])
     bool quoted = c < end && *c == '"';
     if (quoted) c++;
     for (; c < end && (quoted || *c != ','); c++) {
-        if (quoted && *c == '"' && (c + 1 == end || *++c != '"')) break; /* a doubled one stands for itself */
+        if (quoted && *c == '"' && (c + 1 == end || *++c != '"')) break; /* a doubled quote is a quote */
         if (length < CELL - 1) cell[length++] = *c;
     }
     cell[length] = '\0';
@@ -61,7 +62,7 @@ static size_t take_cell(const char **at, const char *end, char cell[CELL])
     return length;
 }
 
-/* A number as it is written in the C locale, whatever the program's. */
+/* Parse a number in C locale notation, whatever the program's locale. */
 static bool read_number(char cell[CELL], double *value)
 {
     char *point = strchr(cell, '.'), *end;
@@ -95,12 +96,12 @@ bool ls_history_read_csv(ls_history *history, const char *text, size_t size, ls_
 {
     const char *end = text + size, *row_end = memchr(text, '\n', size);
     if (!row_end) {
-        ls_message_set(why, "the header is not complete");
+        ls_message_set(why, "the header is incomplete");
         return false;
     }
     const char *zero = memchr(text, 0, size);
     if (zero) {
-        ls_message_set(why, "byte %zu is zero: this is not a table of text", (size_t)(zero - text));
+        ls_message_set(why, "byte %zu is zero: this is not a text file", (size_t)(zero - text));
         return false;
     }
     header columns = {text, row_end};

@@ -20,9 +20,9 @@ static void *open_file(const char *folder, ls_message *why)
     return NULL;
 }
 
-static bool write_record(void *of, const ls_track_record *record, ls_message *why)
+static bool write_record(void *arg, const ls_track_record *record, ls_message *why)
 {
-    jsonl *sink = of;
+    jsonl *sink = arg;
     ls_json_writer *w = &sink->line;
     ls_json_restart(w);
     ls_json_put_object(w, NULL);
@@ -42,10 +42,10 @@ static bool write_record(void *of, const ls_track_record *record, ls_message *wh
     return !sink->bytes.failed && ls_append_write(&sink->file, sink->bytes.bytes, sink->bytes.length, why);
 }
 
-static void close_file(void *of, bool succeeded)
+static void close_file(void *arg, bool succeeded)
 {
     (void)succeeded;
-    jsonl *sink = of;
+    jsonl *sink = arg;
     ls_append_close(&sink->file);
     ls_sys_free(ls_json_take(&sink->line, NULL));
     ls_byte_buffer_free(&sink->bytes);

@@ -1,4 +1,4 @@
-/* log.c - messages of the program, with the process and the place they come from. */
+/* log.c - messages of the program, with the process and the source location. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 
 #include "base/log.h"
 
-/* True the first time it is asked about this word, for whichever thread comes first. */
+/* True on the first call for this word; thread-safe. */
 static bool first_time(int *word)
 {
     int unseen = 0;

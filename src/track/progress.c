@@ -1,7 +1,6 @@
-/* progress.c - the progress bar: counts cheaply, draws rarely, and leaves out what does not fit.
+/* progress.c - the progress bar: counts cheaply, draws rarely, and omits what does not fit.
  *
- * Bars nest (epochs around batches): the latest one made is on the terminal,
- * the one around it comes back when it ends. */
+ * Bars nest (epochs around batches): the newest is on the terminal; the enclosing one returns when it ends. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -18,10 +17,10 @@
 enum { SHOWN_VALUES = 8, WORD = 24, PIECE = 96, WIDEST_BAR = 30, NARROWEST_BAR = 8 };
 
 static const double draw_every = 0.1;  /* seconds */
-static const double rate_memory = 5.0; /* seconds after which a change of speed has mostly reached the rate */
+static const double rate_memory = 5.0; /* seconds after which the rate has mostly adapted to a change of speed */
 
 typedef enum visibility {
-    HIDDEN,    /* not this process, or not wanted */
+    HIDDEN,    /* not shown by this process, or not wanted */
     LAST_LINE, /* not a terminal: one line at the end */
     TERMINAL,
 } visibility;
@@ -29,8 +28,8 @@ typedef enum visibility {
 struct ls_progress {
     ls_object object;
     visibility visible;
-    bool covered;  /* by a bar made later */
-    bool in_batch; /* that ls_progress_next() handed out */
+    bool covered;  /* by a newer bar */
+    bool in_batch; /* between two calls of ls_progress_next() */
     int64_t total, done, done_before;
     char label[WORD * 2], unit[WORD], units[WORD + 2];
     int value_count;
@@ -39,7 +38,7 @@ struct ls_progress {
         double value;
     } values[SHOWN_VALUES];
     double began, drawn;           /* seconds of the monotonic clock */
-    int64_t drawn_done;            /* steps when it was drawn last */
+    int64_t drawn_done;            /* steps at the last drawing */
     double weighted_steps, weight; /* of the running mean of the rate */
 };
 
@@ -52,11 +51,11 @@ static double now(void)
 
 /* ---- the line ---- */
 
-/* What stands on the line, from left to right. */
+/* The parts of the line, from left to right. */
 typedef enum piece { LABEL, PERCENT, BAR, COUNT, RATE, TIME, VALUES, PIECES = VALUES + SHOWN_VALUES } piece;
 
 typedef struct layout {
-    char text[PIECES][PIECE]; /* empty: not there */
+    char text[PIECES][PIECE]; /* empty: omitted */
 } layout;
 
 static void write_duration(char *to, size_t size, double seconds)
@@ -83,7 +82,7 @@ static double mean_rate(const ls_progress *bar, double at)
     return seconds > 0 ? (double)(bar->done - bar->done_before) / seconds : 0;
 }
 
-/* The rate of the last seconds: a running mean over the intervals between drawings. */
+/* The recent rate: a running mean over the intervals between drawings. */
 static double recent_rate(ls_progress *bar, double at)
 {
     double seconds = at - bar->drawn;
@@ -114,7 +113,7 @@ static size_t width_of(const layout *l)
     return width;
 }
 
-/* Leave out pieces until the line fits; what tells least goes first. */
+/* Omit parts until the line fits, least important first. */
 static void make_fit(layout *l, size_t room)
 {
     static const piece least_first[] = {RATE,       TIME,       VALUES + 7, VALUES + 6, VALUES + 5,
@@ -141,7 +140,7 @@ static void write_values(const ls_progress *bar, layout *l)
         snprintf(l->text[VALUES + i], PIECE, "%s %.4g", bar->values[i].name, bar->values[i].value);
 }
 
-/* The line for a terminal of so many columns; at the end it says how long it took, not how long it will. */
+/* The line for a terminal of `columns`; at the end it shows the time taken, not the time left. */
 static void compose(ls_progress *bar, double at, bool at_end, int columns, char line[LS_TERMINAL_STATUS])
 {
     layout l = {{{0}}};
@@ -163,7 +162,7 @@ static void compose(ls_progress *bar, double at, bool at_end, int columns, char 
         snprintf(l.text[TIME], PIECE, "%s left", duration);
     }
     write_values(bar, &l);
-    size_t room = (size_t)columns - 1; /* a terminal may break the line after its last column */
+    size_t room = (size_t)columns - 1; /* a terminal may wrap after its last column */
     make_fit(&l, room);
     size_t used = width_of(&l);
     if (bar->total > 0 && used + 3 + NARROWEST_BAR <= room) {
@@ -173,7 +172,7 @@ static void compose(ls_progress *bar, double at, bool at_end, int columns, char 
     join(&l, line);
 }
 
-/* Where nobody watches: one sentence. */
+/* Not a terminal: print one sentence. */
 static void print_summary(const ls_progress *bar, double at)
 {
     char duration[32], rate[PIECE], line[LS_TERMINAL_STATUS];
@@ -202,8 +201,8 @@ static void draw(ls_progress *bar, double at)
 
 /* ---- bars of a run ---- */
 
-/* The bar that is on the terminal, other than this one: the latest made. */
-static ls_progress *uppermost_but(const ls_progress *bar)
+/* The newest bar other than this one, which is on the terminal. */
+static ls_progress *newest_except(const ls_progress *bar)
 {
     for (ls_object *o = bar->object.run->objects; o; o = o->older) {
         ls_progress *other = (ls_progress *)o;
@@ -225,7 +224,7 @@ static void end(void *object)
     size_t length = strlen(line);
     line[length] = '\n';
     ls_terminal_write(stderr, line, length + 1);
-    ls_progress *outer = bar->covered ? NULL : uppermost_but(bar);
+    ls_progress *outer = bar->covered ? NULL : newest_except(bar);
     if (outer) outer->covered = false;
 }
 
@@ -235,7 +234,7 @@ ls_progress *ls_progress_new_sized(ls_run *run, int64_t total, const ls_progress
     ls_progress_opts o = LS_OPTS_READ(ls_progress_opts, opts, opts_size);
     if (total < 0 || o.done < 0) {
         ls_fail(&run->errors, LS_ERR_VALUE,
-                "ls_progress_new: a total of %lld and %lld done before: neither can be negative", (long long)total,
+                "ls_progress_new: a total of %lld and %lld done before: neither may be negative", (long long)total,
                 (long long)o.done);
         return NULL;
     }
@@ -253,7 +252,7 @@ ls_progress *ls_progress_new_sized(ls_run *run, int64_t total, const ls_progress
     if (o.quiet || (!ls_is_main(run) && !o.every_process)) return bar;
     bar->visible = ls_terminal_columns(STDERR_FILENO) ? TERMINAL : LAST_LINE;
     if (bar->visible != TERMINAL) return bar;
-    ls_progress *outer = uppermost_but(bar);
+    ls_progress *outer = newest_except(bar);
     if (outer) outer->covered = true;
     draw(bar, bar->began);
     return bar;
@@ -278,7 +277,7 @@ bool ls_progress_next(ls_progress *bar, ls_loader *loader, ls_batch *batch)
 
 void ls_progress_show(ls_progress *bar, const char *name, double value)
 {
-    if (!bar || !name || ls_failed(bar->object.run)) return; /* numbers of a run that failed are poison */
+    if (!bar || !name || ls_failed(bar->object.run)) return; /* values of a failed run are poison */
     int i = 0;
     while (i < bar->value_count && strncmp(bar->values[i].name, name, WORD - 1) != 0) i++;
     if (i == SHOWN_VALUES) return;

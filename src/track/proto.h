@@ -1,4 +1,4 @@
-/* proto.h - protocol buffers, written: fields one after the other into a buffer, messages nested. */
+/* proto.h - writing protocol buffers: fields are appended to a buffer, messages nest. */
 #ifndef LOCKSTEP_TRACK_PROTO_H
 #define LOCKSTEP_TRACK_PROTO_H
 
@@ -36,7 +36,7 @@ static inline void ls_proto_integer(ls_byte_buffer *b, int field, int64_t value)
 static inline void ls_proto_double(ls_byte_buffer *b, int field, double value)
 {
     ls_proto_key(b, field, LS_PROTO_64);
-    ls_byte_buffer_put(b, &value, sizeof value); /* little endian, as this machine */
+    ls_byte_buffer_put(b, &value, sizeof value); /* little-endian, like this machine */
 }
 
 static inline void ls_proto_float(ls_byte_buffer *b, int field, float value)
@@ -52,7 +52,7 @@ static inline void ls_proto_text(ls_byte_buffer *b, int field, const char *text)
     ls_byte_buffer_put(b, text, strlen(text));
 }
 
-/* Between begin and end stand the fields of the message that field holds. */
+/* The fields of a nested message are written between begin and end. */
 static inline size_t ls_proto_begin(ls_byte_buffer *b, int field)
 {
     ls_proto_key(b, field, LS_PROTO_BYTES);

@@ -1,4 +1,4 @@
-/* sink.h - a format that values are recorded in: a table of functions and what it keeps open. */
+/* sink.h - an output format for recorded values: a table of functions. */
 #ifndef LOCKSTEP_TRACK_SINK_H
 #define LOCKSTEP_TRACK_SINK_H
 
@@ -6,27 +6,27 @@
 
 #include "base/message.h"
 
-/* What one call of the program records. */
+/* What one call records. */
 typedef struct ls_track_record {
     int64_t step;
     double time; /* seconds since 1970 */
     size_t count;
     const ls_value *values;
-    const char *text; /* of the only value, which then has no number; NULL: all are numbers */
+    const char *text; /* text of the only value, which then has no number; NULL: all are numbers */
 } ls_track_record;
 
 /* A setting of the run. */
 typedef struct ls_track_setting {
     char *name;
-    char *text; /* NULL: it is a number */
+    char *text; /* NULL: a number */
     double number;
 } ls_track_setting;
 
 typedef struct ls_sink_format {
     const char *name;
-    /* In a folder that exists, and may hold such a file; NULL on failure. */
+    /* Open or continue the file in an existing folder; NULL on failure. */
     void *(*open)(const char *folder, ls_message *why);
-    /* Written when it returns; after a failure the file is as it was. */
+    /* On return the record is written; after a failure the file is as before. */
     bool (*write)(void *sink, const ls_track_record *record, ls_message *why);
     /* (optional) Called once, before the first record. */
     bool (*configure)(void *sink, const ls_track_setting *settings, size_t count, ls_message *why);
@@ -35,13 +35,13 @@ typedef struct ls_sink_format {
 
 extern const ls_sink_format ls_sink_csv, ls_sink_jsonl, ls_sink_tensorboard;
 
-/* The names of the files in the folder. */
+/* File names in the folder. */
 #define LS_TRACK_CSV "values.csv"
 #define LS_TRACK_JSONL "values.jsonl"
-#define LS_TRACK_EVENTS "events.out.tfevents." /* how they begin */
+#define LS_TRACK_EVENTS "events.out.tfevents." /* prefix */
 #define LS_TRACK_CONFIG "config.json"
 
-/* "folder/name"; "." stands for nothing in either place. False, with the reason, when it is too long. */
+/* "folder/name"; either may be "." for none. False, with the reason, if it is too long. */
 enum { LS_TRACK_PATH = 4096 };
 bool ls_track_path(char path[LS_TRACK_PATH], const char *folder, const char *name, ls_message *why);
 

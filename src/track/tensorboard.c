@@ -1,9 +1,9 @@
-/* tensorboard.c - values as TensorBoard's event files.
+/* tensorboard.c - values as TensorBoard event files.
  *
- * A file is a row of records: length (8 bytes), its masked CRC-32C (4), an Event message, its masked CRC-32C (4). Field
- * numbers are those of event.proto, summary.proto and, for hyperparameters, plugin_data.proto. Each session has a file
- * of its own, so that nothing is ever written behind a record that a crash cut off; when it continues earlier ones, its
- * first event tells at which step, and TensorBoard forgets what the crashed session had recorded from there on. */
+ * A file is a sequence of records: length (8 bytes), its masked CRC-32C (4), an Event message, its masked CRC-32C (4).
+ * Field numbers are those of event.proto, summary.proto and, for hyperparameters, plugin_data.proto. Each session has
+ * its own file, so that nothing is ever written after a record that a crash cut off; if it continues earlier ones, its
+ * first event says at which step, and TensorBoard discards what the crashed session had recorded from there on. */
 #include <dirent.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -27,7 +27,7 @@ enum { STATUS_SUCCESS = 1, STATUS_FAILURE = 2 };
 
 typedef struct events {
     ls_append file;
-    bool continues; /* the folder had such files, and nothing was recorded yet */
+    bool continues; /* the folder had event files, and nothing was recorded yet */
     bool configured;
     ls_byte_buffer record;
 } events;
@@ -88,7 +88,7 @@ static bool write_continuation(events *sink, int64_t step, ls_message *why)
     return end_event(sink, why);
 }
 
-/* From here to the matching `ls_proto_end`s of the caller stand the fields of what a plug-in of TensorBoard reads. */
+/* Starts the fields read by a TensorBoard plug-in; the caller closes them with `ls_proto_end`. */
 static size_t begin_plugin(ls_byte_buffer *b, const char *plugin)
 {
     ls_proto_text(b, PLUGIN_NAME, plugin);
@@ -114,9 +114,9 @@ static void put_text_value(ls_byte_buffer *b, const char *name, const char *text
     ls_proto_end(b, value);
 }
 
-static bool write_record(void *of, const ls_track_record *record, ls_message *why)
+static bool write_record(void *arg, const ls_track_record *record, ls_message *why)
 {
-    events *sink = of;
+    events *sink = arg;
     if (sink->continues && !write_continuation(sink, record->step, why)) return false;
     sink->continues = false;
     ls_byte_buffer *b = begin_event(sink, record->time, record->step);
@@ -156,9 +156,9 @@ static void end_hparams(ls_byte_buffer *b, hparams_event e)
     for (size_t i = 0; i < sizeof begins / sizeof *begins; i++) ls_proto_end(b, begins[i]);
 }
 
-static bool configure(void *of, const ls_track_setting *settings, size_t count, ls_message *why)
+static bool configure(void *arg, const ls_track_setting *settings, size_t count, ls_message *why)
 {
-    events *sink = of;
+    events *sink = arg;
     double at = seconds_now();
     ls_byte_buffer *b = begin_event(sink, at, 0);
     hparams_event e = begin_hparams(b, "_hparams_/session_start_info", HPARAMS_START);
@@ -185,7 +185,7 @@ static void write_end(events *sink, bool succeeded)
     ls_proto_integer(b, END_STATUS, succeeded ? STATUS_SUCCESS : STATUS_FAILURE);
     ls_proto_double(b, END_TIME, at);
     end_hparams(b, e);
-    end_event(sink, &(ls_message){{0}}); /* the values are safe; nobody is left to be told */
+    end_event(sink, &(ls_message){{0}}); /* ignore failures: the values are written, and nobody is left to report to */
 }
 
 /* ---- the file ---- */
@@ -200,9 +200,9 @@ static bool has_events(const char *folder)
     return found;
 }
 
-static void close_file(void *of, bool succeeded)
+static void close_file(void *arg, bool succeeded)
 {
-    events *sink = of;
+    events *sink = arg;
     if (!sink) return;
     if (sink->configured) write_end(sink, succeeded);
     ls_append_close(&sink->file);

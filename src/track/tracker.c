@@ -1,4 +1,4 @@
-/* tracker.c - a tracker: a folder, the formats it records in, the settings of the run. */
+/* tracker.c - a tracker: a folder, its output formats, and the settings of the run. */
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -19,11 +19,11 @@ enum { FORMATS = sizeof formats / sizeof *formats };
 struct ls_tracker {
     ls_object object;
     char folder[LS_TRACK_PATH];
-    void *sinks[FORMATS]; /* NULL: not in this format */
+    void *sinks[FORMATS]; /* NULL: format not used */
     ls_track_setting *settings;
     size_t setting_count, setting_capacity;
-    bool recorded; /* something was: the settings are told */
-    bool warned;   /* that something could not be written */
+    bool recorded; /* a record was written, so the settings were too */
+    bool warned;   /* a write failure was reported */
 };
 
 bool ls_track_path(char path[LS_TRACK_PATH], const char *folder, const char *name, ls_message *why)
@@ -35,12 +35,12 @@ bool ls_track_path(char path[LS_TRACK_PATH], const char *folder, const char *nam
     return false;
 }
 
-/* Training is worth more than its log: a disk that is full is no reason to stop. */
+/* Training is worth more than its log: a full disk must not stop it. */
 static void warn(ls_tracker *tracker, const ls_message *why)
 {
     if (tracker->warned) return;
     tracker->warned = true;
-    ls_log_line(LS_LOG_WARN, "values are not recorded: %s; training goes on",
+    ls_log_line(LS_LOG_WARN, "values are not recorded: %s; training continues",
                 why->text[0] ? why->text : "out of memory");
 }
 
@@ -58,7 +58,7 @@ static void clear(void *object)
     ls_sys_free(tracker->settings);
 }
 
-/* Which formats a list like "jsonl,csv" names; false for a name that is none of them. */
+/* Parse a list of formats such as "jsonl,csv"; false if a name is unknown. */
 static bool choose(const char *kinds, bool chosen[FORMATS])
 {
     bool any = false;
@@ -77,7 +77,7 @@ static bool choose(const char *kinds, bool chosen[FORMATS])
     return any;
 }
 
-/* project_dir/name, by default runs/DATE_TIME in the run's own folder. */
+/* Create project_dir/name, by default runs/DATE_TIME in the run's own folder. */
 static bool make_folder(ls_tracker *tracker, const ls_tracker_opts *o, ls_message *why)
 {
     char runs[LS_TRACK_PATH], now[64];
@@ -139,12 +139,12 @@ static ls_tracker *next_tracker(ls_object *from)
 
 #define EACH_TRACKER(t, run) (ls_tracker *t = next_tracker((run)->objects); t; t = next_tracker(t->object.older))
 
-/* Names are columns and keys: there must be one, without line breaks, and two are taken. */
+/* Names are columns and keys: nonempty, without line breaks, and not one of the two reserved ones. */
 static bool name_fits(ls_run *run, const char *who, const char *name)
 {
     const char *wrong = NULL;
     if (!name || !*name) wrong = "a value has no name";
-    else if (strcmp(name, "step") == 0 || strcmp(name, "time") == 0) wrong = "this name is taken";
+    else if (strcmp(name, "step") == 0 || strcmp(name, "time") == 0) wrong = "this name is reserved";
     for (const char *c = name; !wrong && *c; c++)
         if ((unsigned char)*c < ' ') wrong = "the name has a control character";
     if (wrong) ls_fail(&run->errors, LS_ERR_VALUE, "%s: \"%s\": %s", who, name ? name : "", wrong);
@@ -208,7 +208,7 @@ void ls_track_text(ls_run *run, int64_t step, const char *name, const char *text
 
 /* ---- settings ---- */
 
-/* The setting of this name, made where there is none; NULL when memory is out. */
+/* The setting of this name, created if missing; NULL: out of memory. */
 static ls_track_setting *setting_named(ls_tracker *tracker, const char *name)
 {
     for (size_t i = 0; i < tracker->setting_count; i++)
@@ -255,7 +255,7 @@ static bool write_settings(const ls_tracker *tracker, ls_message *why)
     size_t length;
     char *text = ls_json_take(&w, &length);
     if (!text) return false;
-    text[length] = '\n'; /* in place of the end of the string */
+    text[length] = '\n'; /* replaces the terminating zero */
     bool ok = ls_file_write(path, text, length + 1, false, why);
     ls_sys_free(text);
     return ok;

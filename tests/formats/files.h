@@ -10,10 +10,10 @@
 #include "base/file.h"
 #include "check.h"
 
-/* In memory where that is possible: some files are made thousands of times. */
+/* In memory if possible: some files are made thousands of times. */
 static char test_folder[] = "/dev/shm/lockstep_formats_XXXXXX";
 
-/* "FOLDER/name", good for the next few calls. */
+/* "FOLDER/name", valid for the next few calls. */
 __attribute__((unused)) static char *in_folder(const char *name)
 {
     static char paths[8][256];
@@ -23,7 +23,7 @@ __attribute__((unused)) static char *in_folder(const char *name)
     return path;
 }
 
-/* How many files are there; with `clean` they are removed. */
+/* Number of files in the folder; with `clean` they are removed. */
 __attribute__((unused)) static int files_in(const char *folder, bool clean)
 {
     DIR *dir = opendir(folder);
@@ -56,7 +56,7 @@ __attribute__((unused)) static void put_file(const char *path, const void *bytes
     CHECK_MSG(ls_file_write(path, bytes, size, false, &why), "%s", why.text);
 }
 
-/* A safetensors file of a header and zeros behind it; returns its path. */
+/* Write a safetensors file with this header followed by zeros; returns its path. */
 __attribute__((unused)) static char *put_safetensors(const char *header, size_t data)
 {
     size_t length = strlen(header);
@@ -68,7 +68,7 @@ __attribute__((unused)) static char *put_safetensors(const char *header, size_t 
     return path;
 }
 
-/* Reading fails with this code, and the message says that; the run is good again. */
+/* The call fails with this code and a message that contains `says`; the error is cleared. */
 #define CHECK_REFUSED(run, call, code, says)                                                                           \
     do {                                                                                                               \
         CHECK(!(call));                                                                                                \
@@ -77,7 +77,7 @@ __attribute__((unused)) static char *put_safetensors(const char *header, size_t 
         ls_clear_error(run);                                                                                           \
     } while (0)
 
-/* A number of a tensor as double; NaN where there is no such tensor. */
+/* An element of a tensor as double; NaN if there is no such tensor. */
 __attribute__((unused)) static double number_at(const ls_state *state, const char *name, int64_t i)
 {
     ls_tensor *t = ls_state_find(state, name);

@@ -1,5 +1,5 @@
-/* growth.c - twice as long a file is twice the work, whoever wrote it. Work is counted, not timed: the comparisons of
- * this file stand in for those of libc in the whole program. */
+/* growth.c - work grows linearly with the size of a file, whoever wrote it. Work is counted, not timed: the comparison
+ * functions of this file replace those of libc in the whole program. */
 #include "formats/files.h"
 
 #include <lockstep/track.h>
@@ -36,7 +36,7 @@ int memcmp(const void *a, const void *b, size_t size)
     return 0;
 }
 
-/* Comparisons that a sort and a few tables need for so many names. */
+/* Comparisons that a sort and a few tables need for this many names. */
 static void check_work(const char *what, int64_t names)
 {
     uint64_t most = 60 * (uint64_t)names;
@@ -58,8 +58,8 @@ __attribute__((format(printf, 2, 3))) static void put(text *t, const char *forma
     va_end(args);
 }
 
-/* What tables without a key have been attacked with: keys that FNV-1a sends to one place. */
-static void keys_that_meet_in_a_plain_hash_are_read_quickly(void)
+/* An attack on hash tables without a secret key: keys that collide under FNV-1a. */
+static void colliding_keys_are_read_quickly(void)
 {
     enum { COUNT = 1500, SLOTS = 4096 };
     text t = {0};
@@ -136,7 +136,7 @@ int main(int argc, char **argv)
     if (argc > 1) check_filter = argv[1];
     begin_files();
     run = ls_init(NULL, NULL);
-    CHECK_RUN(keys_that_meet_in_a_plain_hash_are_read_quickly);
+    CHECK_RUN(colliding_keys_are_read_quickly);
     CHECK_RUN(a_name_that_is_missing_is_found_quickly);
     CHECK_RUN(a_table_of_many_columns_is_read_quickly);
     CHECK(ls_finish(run) == 0);

@@ -1,6 +1,7 @@
 /* safetensors.c - files of the reference implementation are read and written byte for byte; damaged ones are refused.
  *
- * test_safetensors [--device NAME] [filter]: on a device other than the CPU what does not depend on mapped memory. */
+ * test_safetensors [--device NAME] [filter]: on devices other than the CPU, everything that does not depend on mapped
+ * memory. */
 #include "formats/files.h"
 
 #include <fcntl.h>
@@ -63,7 +64,7 @@ static void reads_what_it_wrote(void)
     ls_state_free(state);
 }
 
-static void every_type_of_ours_survives(void)
+static void every_type_survives(void)
 {
     ls_state *state = ls_state_new(run);
     for (ls_dtype d = LS_BOOL; d < LS_DTYPE_COUNT; d++)
@@ -89,7 +90,7 @@ static void strided_tensors_are_written_in_order(void)
     ls_state_free(again);
 }
 
-static void tensors_and_their_file_live_apart(void)
+static void tensors_do_not_depend_on_their_file(void)
 {
     ls_state *state = ls_state_new(run);
     ls_state_add(state, "w", ls_full(run, LS_F32, 3, 1000000));
@@ -103,7 +104,7 @@ static void tensors_and_their_file_live_apart(void)
     CHECK_NEAR(ls_item(ls_mean(w)), 4, 0);
     ls_state *fresh = ls_state_read(run, in_folder("big"));
     CHECK_NEAR(ls_item(ls_mean(ls_state_find(fresh, "w"))), 3, 0);
-    /* Another program may write into the file, cut it short, replace it. */
+    /* Another program may write to the file, truncate it, replace it. */
     int file = open(in_folder("big"), O_WRONLY);
     static const char noise[4096] = {1, 2, 3};
     for (off_t at = 0; at < 4000000; at += (off_t)sizeof noise) CHECK(pwrite(file, noise, sizeof noise, at) > 0);
@@ -119,8 +120,8 @@ static void tensors_and_their_file_live_apart(void)
     ls_state_free(state);
 }
 
-/* What a file of any size holds can be looked at: only its header is read. */
-static void names_are_read_without_numbers(void)
+/* The contents of a file of any size can be listed: only its header is read. */
+static void names_are_read_without_data(void)
 {
     static const char header[] =
         "{\"w\":{\"dtype\":\"F32\",\"shape\":[1000000,250000],\"data_offsets\":[0,1000000000000]}}";
@@ -132,7 +133,7 @@ static void names_are_read_without_numbers(void)
               ls_error_message(run));
     ls_contents_free(contents);
     CHECK(truncate(path, 1000) == 0);
-    CHECK_REFUSED(run, ls_contents_read(run, path), LS_ERR_IO, "the file is cut short");
+    CHECK_REFUSED(run, ls_contents_read(run, path), LS_ERR_IO, "the file is truncated");
     unlink(path);
 }
 
@@ -146,9 +147,9 @@ static void tensors_outlive_their_list(void)
     ls_state_free(other);
 }
 
-static void numbers_at_odd_places_are_copied(void)
+static void unaligned_data_is_copied(void)
 {
-    /* A header of odd length, as older writers made. */
+    /* A header of odd length, as in older writers. */
     char *path = put_safetensors("{\"a\":{\"dtype\":\"F64\",\"shape\":[2],\"data_offsets\":[0,16]}  }", 16);
     size_t before = ls_memory(run).in_use;
     ls_state *state = ls_state_read(run, path);
@@ -234,12 +235,11 @@ static void foreign_types_become_larger_ones(void)
     CHECK(ls_shape_equal(ls_shape_of(ls_state_find(s, "x")), LS_SHAPE(2, 2)) && number_at(s, "x", 1) == -2);
     s = read_typed("BOOL", (uint8_t[]){0, 1, 2, 255}, 4, 4);
     CHECK(number_at(s, "x", 1) == 1 && number_at(s, "x", 2) == 1 && number_at(s, "x", 3) == 1);
-    CHECK_REFUSED(run, read_typed("F4", "\x12", 1, 2), LS_ERR_UNSUPPORTED, "tensor x is of type F4");
-    CHECK_REFUSED(run, read_typed("F16X", "\x12", 1, 1), LS_ERR_UNSUPPORTED,
-                  "tensor x is of type F16X, which is not known");
+    CHECK_REFUSED(run, read_typed("F4", "\x12", 1, 2), LS_ERR_UNSUPPORTED, "tensor x has type F4");
+    CHECK_REFUSED(run, read_typed("F16X", "\x12", 1, 1), LS_ERR_UNSUPPORTED, "tensor x has unknown type F16X");
 }
 
-/* Values of torch's own conversion of some bytes. */
+/* Results of torch's conversion of some bytes. */
 static void floats_of_eight_bits_are_exact(void)
 {
     static const uint8_t bytes[] = {0x00, 0x80, 0x01, 0x87, 0x08, 0x38, 0x7e, 0x7f, 0xc5, 0x7c, 0xff};
@@ -276,33 +276,33 @@ static void attacks_are_refused(void)
     } bad[] = {
         {"[]", 0, "made.safetensors"},
         {" {}", 0, "made.safetensors"},
-        {"{", 0, "begin with {"},
+        {"{", 0, "start with {"},
         {"{]", 0, "the header is damaged: line 1, column 2"},
         {"{\"a\xff\":1}", 0, "invalid UTF-8"},
-        {"{\"a\":1}", 0, "tensor a is not described"},
+        {"{\"a\":1}", 0, "tensor a has no description"},
         {"{" T("a", "F32", "[1]", "0", "4") "," T("a", "F32", "[1]", "4", "8") "}", 8, "the key \"a\" stands twice"},
         {"{" T("a", "F32", "[2]", "0", "8") "," T("b", "F32", "[2]", "4", "12") "}", 12,
-         "tensor b begins at byte 4, within"},
-        {"{" T("a", "F32", "[2]", "0", "8") "," T("b", "F32", "[2]", "0", "8") "}", 8, "within the one before"},
+         "tensor b begins at byte 4, inside"},
+        {"{" T("a", "F32", "[2]", "0", "8") "," T("b", "F32", "[2]", "0", "8") "}", 8, "inside the one before"},
         {"{" T("a", "F32", "[1]", "0", "4") "," T("b", "F32", "[1]", "8", "12") "}", 12,
-         "tensor b begins at byte 8, behind a hole"},
-        {"{" T("a", "F32", "[1]", "4", "8") "}", 8, "behind a hole from 0"},
-        {"{" T("a", "F32", "[2]", "0", "8") "}", 4, "tensor a ends at byte 8, there are 4: the file is cut short"},
-        {"{" T("a", "F32", "[2]", "8", "0") "}", 8, "its offsets 8 and 0 do not fit"},
-        {"{" T("a", "F32", "[2]", "0", "4") "}", 4, "tensor a is of 8 bytes, its offsets 0 and 4"},
-        {"{" T("a", "F32", "[1]", "0", "4") "}", 7, "3 bytes behind the last tensor belong to none"},
-        {"{}", 5, "5 bytes behind"},
-        {"{" T("a", "F32", "[4294967296,4294967296,2]", "0", "0") "}", 0, "do not make a size"},
-        {"{" T("a", "F64", "[2305843009213693952]", "0", "0") "}", 0, "do not make a size"},
-        {"{" T("a", "F32", "[-1]", "0", "4") "}", 4, "a size that is not a count"},
-        {"{" T("a", "F32", "[1.5]", "0", "4") "}", 4, "a size that is not a count"},
-        {"{" T("a", "F32", "[99999999999999999999]", "0", "4") "}", 4, "a size that is not a count"},
+         "tensor b begins at byte 8, after a hole"},
+        {"{" T("a", "F32", "[1]", "4", "8") "}", 8, "after a hole that starts at 0"},
+        {"{" T("a", "F32", "[2]", "0", "8") "}", 4, "tensor a ends at byte 8 of 4: the file is truncated"},
+        {"{" T("a", "F32", "[2]", "8", "0") "}", 8, "but offsets 8 and 0"},
+        {"{" T("a", "F32", "[2]", "0", "4") "}", 4, "tensor a has 8 bytes, but offsets 0 and 4"},
+        {"{" T("a", "F32", "[1]", "0", "4") "}", 7, "3 bytes after the last tensor belong to none"},
+        {"{}", 5, "5 bytes after"},
+        {"{" T("a", "F32", "[4294967296,4294967296,2]", "0", "0") "}", 0, "the size of its shape and type overflows"},
+        {"{" T("a", "F64", "[2305843009213693952]", "0", "0") "}", 0, "the size of its shape and type overflows"},
+        {"{" T("a", "F32", "[-1]", "0", "4") "}", 4, "an invalid size"},
+        {"{" T("a", "F32", "[1.5]", "0", "4") "}", 4, "an invalid size"},
+        {"{" T("a", "F32", "[99999999999999999999]", "0", "4") "}", 4, "an invalid size"},
         {"{" T("a", "F32", "7", "0", "4") "}", 4, "tensor a has no shape"},
-        {"{" T("a", "F32", "[1]", "0", "-4") "}", 4, "no data_offsets of two counts"},
-        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4,8]}}", 4, "no data_offsets of two counts"},
-        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1]}}", 4, "no data_offsets"},
+        {"{" T("a", "F32", "[1]", "0", "-4") "}", 4, "no valid data_offsets"},
+        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4,8]}}", 4, "no valid data_offsets"},
+        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1]}}", 4, "no valid data_offsets"},
         {"{\"a\":{\"shape\":[1],\"data_offsets\":[0,4]}}", 4, "tensor a has no dtype"},
-        {"{" T("a", "F4", "[3]", "0", "1") "}", 1, "do not make a size"},
+        {"{" T("a", "F4", "[3]", "0", "1") "}", 1, "the size of its shape and type overflows"},
         {"{\"__metadata__\":{\"a\":1}}", 0, "__metadata__: a is not a string"},
         {"{\"__metadata__\":[]}", 0, "__metadata__ is not an object"},
     };
@@ -312,7 +312,7 @@ static void attacks_are_refused(void)
         CHECK_REFUSED(run, ls_state_read(run, path), LS_ERR_IO, bad[i].says);
         CHECK_REFUSED(run, ls_contents_read(run, path), LS_ERR_IO, bad[i].says);
     }
-    /* Lengths that lie. */
+    /* Wrong lengths. */
     put_file(in_folder("x"), "\xff\xff\xff\xff\0\0\0\0{}", 10);
     CHECK_REFUSED(run, ls_state_read(run, in_folder("x")), LS_ERR_IO, "4294967295 bytes is too large");
     put_file(in_folder("x"), "\x03\0\0\0\0\0\0\0{}", 10);
@@ -335,7 +335,7 @@ static void too_many_dimensions_are_refused_only_when_wanted(void)
     ls_state_free(state);
 }
 
-/* Every truncation is noticed, and no damaged byte does harm. */
+/* Every truncation is detected, and no damaged byte does harm. */
 static void damage_never_hurts(void)
 {
     size_t size = sizeof reference - 1;
@@ -356,7 +356,7 @@ static void damage_never_hurts(void)
     }
 }
 
-static void what_cannot_be_written_leaves_nothing(void)
+static void a_failed_write_leaves_no_file(void)
 {
     files_in(test_folder, true);
     ls_state *state = ls_state_new(run);
@@ -379,13 +379,13 @@ static void what_cannot_be_written_leaves_nothing(void)
     CHECK(!ls_state_write(NULL, "x"));
     ls_state *bad = ls_state_new(run);
     ls_state_add(bad, "__metadata__", ls_zeros(run, LS_F32, 1));
-    CHECK_REFUSED(run, ls_state_write(bad, in_folder("w")), LS_ERR_IO, "__metadata__ cannot be the name");
+    CHECK_REFUSED(run, ls_state_write(bad, in_folder("w")), LS_ERR_IO, "__metadata__ is not allowed as the name");
     ls_state_free(old);
     ls_state_free(bad);
     ls_state_free(state);
 }
 
-static void memory_that_is_out_is_an_error_and_no_leak(void)
+static void out_of_memory_is_an_error_without_leaks(void)
 {
     put_file(in_folder("a.safetensors"), reference, sizeof reference - 1);
     char *path = in_folder("a.safetensors");
@@ -422,23 +422,23 @@ int main(int argc, char **argv)
     run = ls_init(NULL, NULL, .device = device);
     CHECK_RUN(writes_the_bytes_of_the_reference);
     CHECK_RUN(reads_what_it_wrote);
-    CHECK_RUN(every_type_of_ours_survives);
+    CHECK_RUN(every_type_survives);
     CHECK_RUN(strided_tensors_are_written_in_order);
     CHECK_RUN(tensors_outlive_their_list);
-    CHECK_RUN(numbers_at_odd_places_are_copied);
+    CHECK_RUN(unaligned_data_is_copied);
     CHECK_RUN(tensors_go_to_the_device_that_is_named);
     CHECK_RUN(names_are_chosen_and_changed);
     CHECK_RUN(foreign_types_become_larger_ones);
     CHECK_RUN(floats_of_eight_bits_are_exact);
     if (!device) {
-        CHECK_RUN(tensors_and_their_file_live_apart);
-        CHECK_RUN(names_are_read_without_numbers);
+        CHECK_RUN(tensors_do_not_depend_on_their_file);
+        CHECK_RUN(names_are_read_without_data);
         CHECK_RUN(metadata_travels);
         CHECK_RUN(attacks_are_refused);
         CHECK_RUN(too_many_dimensions_are_refused_only_when_wanted);
         CHECK_RUN(damage_never_hurts);
-        CHECK_RUN(what_cannot_be_written_leaves_nothing);
-        CHECK_RUN(memory_that_is_out_is_an_error_and_no_leak);
+        CHECK_RUN(a_failed_write_leaves_no_file);
+        CHECK_RUN(out_of_memory_is_an_error_without_leaks);
     }
     CHECK(ls_finish(run) == 0);
     end_files();

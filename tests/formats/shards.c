@@ -47,7 +47,7 @@ static void tensors_are_split_in_their_order(void)
         int64_t shards, shard[8];
     } rows[] = {
         {10, 6, {6, 6, 2, 6, 2, 2}, 3, {0, 1, 1, 2, 2, 2}},
-        {10, 3, {4, 20, 4}, 2, {1, 0, 1}}, /* the large one is numbered first, the open shard goes on */
+        {10, 3, {4, 20, 4}, 2, {1, 0, 1}}, /* the large one is numbered first, the open shard continues */
         {10, 3, {20, 30, 40}, 3, {0, 1, 2}},
         {10, 4, {0, 10, 0, 1}, 2, {0, 0, 0, 1}},
         {0, 2, {0, 1}, 2, {1, 0}},
@@ -126,7 +126,7 @@ static void a_failing_save_keeps_the_old_one(void)
 {
     files_in(test_folder, true);
     CHECK(ls_state_write_sharded(numbers(3), test_folder, .max_shard_size = "16"));
-    /* In the place of the last temporary file stands a folder. */
+    /* A folder is in the place of the last temporary file. */
     mkdir(in_folder("model-00004-of-00004.safetensors.part"), 0777);
     CHECK_REFUSED(run, ls_state_write_sharded(numbers(4), test_folder, .max_shard_size = "16"), LS_ERR_IO,
                   "model-00004-of");
@@ -159,7 +159,7 @@ static void wrong_indices_are_refused(void)
         put_file(in_folder("x.index.json"), bad[i].index, strlen(bad[i].index));
         CHECK_REFUSED(run, ls_state_read(run, in_folder("x.index.json")), LS_ERR_IO, bad[i].says);
     }
-    /* One that leaves tensors of a shard out is none of our business. */
+    /* An index that omits tensors of a shard is accepted. */
     const char *part = " \n{\"weight_map\":{\"w1\":\"model-00001-of-00002.safetensors\"}}";
     put_file(in_folder("x.index.json"), part, strlen(part));
     ls_state *s = ls_state_read(run, in_folder("x.index.json"));
@@ -167,7 +167,7 @@ static void wrong_indices_are_refused(void)
     ls_state_free(s);
 }
 
-static void folders_must_be_clear(void)
+static void folders_must_be_unambiguous(void)
 {
     files_in(test_folder, true);
     CHECK_REFUSED(run, ls_state_read(run, test_folder), LS_ERR_IO, "no file of tensors in this folder");
@@ -202,7 +202,7 @@ int main(int argc, char **argv)
     CHECK_RUN(a_new_save_removes_what_the_old_one_left);
     CHECK_RUN(a_failing_save_keeps_the_old_one);
     CHECK_RUN(wrong_indices_are_refused);
-    CHECK_RUN(folders_must_be_clear);
+    CHECK_RUN(folders_must_be_unambiguous);
     CHECK(ls_finish(run) == 0);
     end_files();
     return check_done();

@@ -1,4 +1,4 @@
-/* torch.c - files of PyTorch and NumPy: right values, nothing run, no harm done by damaged ones. */
+/* torch.c - files of PyTorch and NumPy: right values, no code run, no harm done by damaged ones. */
 #include "formats/files.h"
 
 #include <sys/stat.h>
@@ -24,7 +24,7 @@ static bool has(const ls_state *state, const char *name, ls_dtype dtype, ls_shap
     return t && ls_dtype_of(t) == dtype && ls_shape_equal(ls_shape_of(t), shape);
 }
 
-/* What make_samples.py wrote, in each of the three forms. */
+/* The output of make_samples.py, in each of the three forms. */
 static void reads_tensors_numbers_and_containers(void)
 {
     static const char *const files[] = {"zip.pt", "legacy.pt", "protocol4.pt"};
@@ -67,7 +67,7 @@ static void views_of_one_storage_share_their_memory(void)
         ls_tensor *part = ls_state_find(s, "part");
         ls_assign(part, ls_full(run, LS_F32, -1, 1));
         CHECK(number_at(s, "part", 0) == -1);
-        /* Storages of the older form may lie at odd places of the file; then both are copies. */
+        /* Storages of the older form may be unaligned in the file; then both are copies. */
         if (i == 0) CHECK(number_at(s, "whole", 13) == -1 && number_at(s, "whole", 12) == 12);
         ls_state_free(s);
     }
@@ -98,10 +98,10 @@ static void reads_numpy(void)
     CHECK_REFUSED(run, ls_state_read(run, sample("packed.npz")), LS_ERR_UNSUPPORTED, "built without zlib");
 #endif
     CHECK_REFUSED(run, ls_state_read(run, sample("big_endian.npy")), LS_ERR_UNSUPPORTED, "big-endian");
-    CHECK_REFUSED(run, ls_state_read(run, sample("objects.npy")), LS_ERR_UNSUPPORTED, "is of type |O");
+    CHECK_REFUSED(run, ls_state_read(run, sample("objects.npy")), LS_ERR_UNSUPPORTED, "has type |O");
 }
 
-static void what_would_be_run_is_refused_by_name(void)
+static void code_is_refused_by_name(void)
 {
     CHECK_REFUSED(run, ls_state_read(run, sample("module.pt")), LS_ERR_UNSUPPORTED,
                   "it wants to run torch.nn.modules.batchnorm.BatchNorm1d");
@@ -115,14 +115,14 @@ static void what_would_be_run_is_refused_by_name(void)
         P("c__builtin__\neval\n.", "it wants to run __builtin__.eval"),
         P("cbuiltins\ngetattr\n.", "it wants to run builtins.getattr"),
         P("\x8c\x02os\x8c\x06system\x93.", "it wants to run os.system"),
-        P("(ios\nsystem\n.", "opcode 0x69 is not for data"),
-        P("P0\n.", "opcode 0x50 is not for data"),
-        P("\x82\x01.", "opcode 0x82 is not for data"),
-        P("ctorch\nFloatStorage\n)R.", "torch.FloatStorage cannot be called"),
-        P("K\x01)R.", "a call of what is no name"),
+        P("(ios\nsystem\n.", "opcode 0x69 is not allowed"),
+        P("P0\n.", "opcode 0x50 is not allowed"),
+        P("\x82\x01.", "opcode 0x82 is not allowed"),
+        P("ctorch\nFloatStorage\n)R.", "torch.FloatStorage is called with unexpected arguments"),
+        P("K\x01)R.", "a call of something that is not a global"),
         P("]K\x01"
           "b.",
-          "state for what has none"),
+          "a value without state is given one"),
         P("R.", "a value is missing"),
         P("(R.", "a value is missing"),
         P("t.", "a mark is missing"),
@@ -132,18 +132,18 @@ static void what_would_be_run_is_refused_by_name(void)
         P("}(K\x01u.", "a key without a value"),
         P("(K\x01"
           "d.",
-          "a dict of an odd number"),
-        P("h\x07.", "a place in memory that holds nothing"),
-        P("Nr\xff\xff\xff\x7f.", "beyond all use"),
-        P("X\xff\xff\xff\xff", "cut short"),
-        P("N", "cut short"),
-        P("", "cut short"),
-        P("X\x01\0\0\0aQ.", "a reference to nothing"),
+          "a dict has an odd number"),
+        P("h\x07.", "a memo entry is empty"),
+        P("Nr\xff\xff\xff\x7f.", "a memo index is too large"),
+        P("X\xff\xff\xff\xff", "truncated"),
+        P("N", "truncated"),
+        P("", "truncated"),
+        P("X\x01\0\0\0aQ.", "a reference is invalid"),
         P("}K\x01\x88s}\x88K\x02s\x86.", "a key in 1 is neither text nor"),
         P("}X\x01\0\0\0\xffK\x01s.", "a name is not text"),
         P("\x8a\x0a"
           "0123456789.",
-          "a number of more than 64 bits"),
+          "an integer of more than 64 bits"),
         P("]q\0h\0"
           "a.",
           "more than 64 deep"),
@@ -161,7 +161,8 @@ static void what_would_be_run_is_refused_by_name(void)
     }
 }
 
-/* Lists that hold the same list twice, 40 levels: a few bytes for 2^40 values without memory of their own. */
+/* Lists that contain the same list twice, 40 levels deep: a few bytes for 2^40 values that take no memory of their
+ * own. */
 static void shared_containers_do_not_explode(void)
 {
     char pickle[400] = "\x80\x02]Na";
@@ -196,7 +197,7 @@ static void put_times(pickle *p, int times, const char *text)
     while (times-- > 0) put(p, text, strlen(text));
 }
 
-/* BINUNICODE or BINBYTES of so many times a letter. */
+/* BINUNICODE or BINBYTES of one letter repeated. */
 static void put_long(pickle *p, char opcode, uint32_t length)
 {
     char *text = malloc(5 + (size_t)length);
@@ -207,7 +208,7 @@ static void put_long(pickle *p, char opcode, uint32_t length)
     free(text);
 }
 
-/* 100,000 numbers, met through 1,000 lists of 100, under a name of 1,500 letters: 150 MB of names. */
+/* 100,000 numbers, reached through 1,000 lists of 100, under a name of 1,500 letters: 150 MB of names. */
 static void long_names(pickle *p)
 {
     PUT(p, "}");
@@ -219,7 +220,7 @@ static void long_names(pickle *p)
     PUT(p, "es.");
 }
 
-/* An array of 60 kB, met 3,000 times. */
+/* An array of 60 kB, referenced 3,000 times. */
 static void copied_array(pickle *p)
 {
     PUT(p, "](cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\0\x85"
@@ -250,7 +251,7 @@ static void encoded_text(pickle *p)
     PUT(p, "00.");
 }
 
-static void what_expands_is_held_against_the_size_of_the_file(void)
+static void expansion_is_limited_by_the_size_of_the_file(void)
 {
     void (*const makers[])(pickle *) = {long_names, copied_array, copied_set, encoded_text};
     for (size_t i = 0; i < sizeof makers / sizeof *makers; i++) {
@@ -263,8 +264,8 @@ static void what_expands_is_held_against_the_size_of_the_file(void)
     }
 }
 
-/* A view of one float that repeats it 2^30 times takes nothing where it lies, but must not be written out. */
-static void a_repeated_number_is_not_written_out(void)
+/* A view of one float that repeats it 2^30 times takes no memory in place, but must not be expanded. */
+static void a_repeated_element_is_not_expanded(void)
 {
     pickle p = {0};
     PUT(&p, "\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19.\x80\x02M\xe9\x03."
@@ -280,8 +281,8 @@ static void a_repeated_number_is_not_written_out(void)
     CHECK_REFUSED(run, ls_state_read(run, in_folder("p"), .dtype = LS_F64), LS_ERR_IO, "it expands to more than");
 }
 
-/* Nothing costs a file more bytes of memory for each of its own than a long list of small numbers. */
-static void honest_files_are_far_from_the_limit(void)
+/* No file needs more memory per byte than a long list of small numbers. */
+static void ordinary_files_are_far_from_the_limit(void)
 {
     enum { COUNT = 400000 };
     pickle p = {0};
@@ -307,9 +308,10 @@ static void views_beyond_their_storage_are_refused(void)
     static const struct {
         int offset, dim, stride;
         const char *says;
-    } rows[] = {{0, 4, 1, NULL},      {1, 3, 1, NULL},      {0, 2, 3, NULL},
-                {0, 100, 0, NULL},    {9, 0, 7, NULL},      {1, 4, 1, "tensor tensor reaches to byte 20 of its 16"},
-                {0, 3, 2, "reaches"}, {4, 1, 1, "reaches"}, {0, 5, 1, "reaches"}};
+    } rows[] = {
+        {0, 4, 1, NULL},      {1, 3, 1, NULL},      {0, 2, 3, NULL},
+        {0, 100, 0, NULL},    {9, 0, 7, NULL},      {1, 4, 1, "tensor tensor extends to byte 20 of a storage of 16"},
+        {0, 3, 2, "extends"}, {4, 1, 1, "extends"}, {0, 5, 1, "extends"}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         char file[512];
         size_t at = 0;
@@ -353,7 +355,8 @@ static int compare_names(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* A sum that sees every element, its place and the order of names; make it anew with torch.load and the same loop. */
+/* A checksum of every element, its position and the order of names; to recompute it, use torch.load and the same
+ * loop. */
 static double weighted_sum(const ls_state *state)
 {
     int64_t count = ls_state_count(state);
@@ -437,7 +440,7 @@ static void reads_every_file_of_the_collection(void)
 
 /* ---- damage ---- */
 
-/* Read bytes from memory that ends where they end, and touch both ends of what every tensor claims to be. */
+/* Read bytes from memory that ends where they end, and access both ends of every tensor. */
 static void parse(const char *bytes, size_t size)
 {
     static volatile char sink;
@@ -471,7 +474,7 @@ static uint32_t next_random(uint32_t *state)
     return *state >> 8;
 }
 
-/* Sums of zip files would catch most damage before it reaches the reader: 0 says that there is none. */
+/* Zip checksums would catch most damage before it reaches the reader: 0 means there is none. */
 static void clear_sums(char *bytes, size_t size)
 {
     for (size_t i = 0; i + 46 <= size; i++)
@@ -494,7 +497,7 @@ static void damage(const char *path)
         copy[at] = (char)next_random(&seed);
         parse(copy, size);
     }
-    for (int i = 0; i < 500; i++) { /* several at once, bits, and copies of other parts */
+    for (int i = 0; i < 500; i++) { /* several bytes at once, bits, and copies of other parts */
         memcpy(copy, bytes, size);
         for (uint32_t n = 1 + next_random(&seed) % 4; n > 0; n--) {
             size_t at = next_random(&seed) % size;
@@ -522,11 +525,11 @@ static void damaged_files_of_the_collection_never_hurt(void)
         snprintf(name, sizeof name, "checkpoints/%s", collection[i].file);
         const char *path = check_data(name);
         if (!path) return;
-        damage(path); /* the small ones */
+        damage(path); /* only small ones */
     }
 }
 
-static void sums_of_zip_files_are_checked(void)
+static void checksums_of_zip_files_are_verified(void)
 {
     size_t size;
     ls_message why;
@@ -548,13 +551,13 @@ int main(int argc, char **argv)
     CHECK_RUN(views_of_one_storage_share_their_memory);
     CHECK_RUN(reads_newer_types_and_state_dicts);
     CHECK_RUN(reads_numpy);
-    CHECK_RUN(what_would_be_run_is_refused_by_name);
+    CHECK_RUN(code_is_refused_by_name);
     CHECK_RUN(shared_containers_do_not_explode);
-    CHECK_RUN(what_expands_is_held_against_the_size_of_the_file);
-    CHECK_RUN(a_repeated_number_is_not_written_out);
-    CHECK_RUN(honest_files_are_far_from_the_limit);
+    CHECK_RUN(expansion_is_limited_by_the_size_of_the_file);
+    CHECK_RUN(a_repeated_element_is_not_expanded);
+    CHECK_RUN(ordinary_files_are_far_from_the_limit);
     CHECK_RUN(views_beyond_their_storage_are_refused);
-    CHECK_RUN(sums_of_zip_files_are_checked);
+    CHECK_RUN(checksums_of_zip_files_are_verified);
     CHECK_RUN(reads_every_file_of_the_collection);
     CHECK_RUN(damaged_files_never_hurt);
     CHECK_RUN(damaged_files_of_the_collection_never_hurt);

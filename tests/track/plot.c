@@ -1,5 +1,5 @@
-/* plot.c - recorded values read back, and pictures of them: files that other programs can read,
- * with the right things on. */
+/* plot.c - recorded values read back, and plots of them: files that other programs can read, with the right
+ * contents. */
 #include <lockstep/track.h>
 
 #include <locale.h>
@@ -15,11 +15,11 @@
 #define FOLDER "plot_test"
 #define CHECK_HAS(text, part) CHECK_MSG(strstr(text, part), "\"%.300s\" lacks \"%s\"", text, part)
 
-/* ---- PNG, read by the format's description ---- */
+/* ---- PNG, decoded according to its specification ---- */
 
 typedef struct picture {
     int width, height;
-    unsigned char *pixels; /* NULL: the file is no good */
+    unsigned char *pixels; /* NULL: the file is invalid */
 } picture;
 
 static uint32_t u32(const unsigned char *b)
@@ -138,7 +138,7 @@ static int count_of(picture p, uint32_t colour)
 /* ---- SVG: is it XML? ---- */
 
 /* Tags nest and close, attributes are quoted, entities are known, there is one root. Returns the number of elements, -1
- * when something is wrong. */
+ * if something is wrong. */
 static int well_formed(const char *c)
 {
     char names[16][32];
@@ -244,20 +244,20 @@ static void refuses_history(const char *path, const char *words)
 static void what_cannot_be_read_is_refused(void)
 {
     folder_fresh(FOLDER);
-    refuses_history(FOLDER, "holds no values.jsonl, values.csv or events.out.tfevents.*");
+    refuses_history(FOLDER, "contains no values.jsonl, values.csv or events.out.tfevents.*");
     refuses_history(FOLDER "/none", FOLDER "/none");
     refuses_history(NULL, "NULL");
     file_append(FOLDER "/text", "just some words, no events at all");
-    refuses_history(FOLDER "/text", "neither JSON lines, nor a table of steps, nor events");
+    refuses_history(FOLDER "/text", "neither JSON lines, nor a CSV table with steps, nor TensorBoard events");
     static const char zeros[] = "step,a\0,a\0bbbbbbbbbbbbbbbb\n1,1,2\n";
     ls_message why;
     CHECK(ls_file_write(FOLDER "/zeros", zeros, sizeof zeros - 1, false, &why));
-    refuses_history(FOLDER "/zeros", "byte 6 is zero: this is not a table of text");
+    refuses_history(FOLDER "/zeros", "byte 6 is zero: this is not a text file");
     file_append(FOLDER "/values.jsonl", "{\"step\":1,\"loss\":2}\n{\"step\":\n{\"step\":3,\"loss\":2}\n");
     refuses_history(FOLDER, "line 2 is not a JSON object");
 }
 
-static void damaged_events_are_noticed_and_torn_ones_left_out(void)
+static void damaged_events_are_detected_and_incomplete_ones_ignored(void)
 {
     folder_remove(FOLDER);
     ls_run *run = ls_init(NULL, NULL);
@@ -305,7 +305,7 @@ static ls_plot *plot_of(ls_run *run, const char *name)
     return plot;
 }
 
-static void png_files_are_whole(void)
+static void png_files_are_valid(void)
 {
     folder_fresh(FOLDER);
     ls_run *run = ls_init(NULL, NULL);
@@ -317,7 +317,7 @@ static void png_files_are_whole(void)
     CHECK_MSG(count_of(p, 0xffffff) > 880 * 520 / 2, "too little is white");
     free(p.pixels);
     ls_plot *small = ls_plot_new(run, .width = 100, .height = 100);
-    CHECK(ls_plot_write(small, FOLDER "/b.png")); /* nothing on it */
+    CHECK(ls_plot_write(small, FOLDER "/b.png")); /* empty */
     p = read_png(FOLDER "/b.png");
     CHECK(p.width == 100 && p.height == 100);
     free(p.pixels);
@@ -351,7 +351,7 @@ static int occurrences(const char *text, const char *of)
     return count;
 }
 
-static void histories_are_put_into_panels(void)
+static void histories_are_drawn_in_panels(void)
 {
     folder_remove(FOLDER);
     record_runs();
@@ -383,7 +383,7 @@ static void many_points_cost_little(void)
     enum { POINTS = 300000 };
     double *x = malloc(POINTS * sizeof *x), *y = malloc(POINTS * sizeof *y);
     for (int i = 0; i < POINTS; i++) x[i] = i, y[i] = i % 2;
-    y[150000] = 5; /* must be seen */
+    y[150000] = 5; /* must be visible */
     ls_run *run = ls_init(NULL, NULL);
     ls_plot *plot = ls_plot_new(run);
     ls_plot_add(plot, "p", (ls_curve){"c", POINTS, x, y});
@@ -412,7 +412,7 @@ static void wrong_plots_are_refused(void)
     ls_clear_error(run);
     ls_plot *plot = ls_plot_new(run);
     CHECK(!ls_plot_write(plot, "curve.gif"));
-    CHECK_HAS(ls_error_message(run), "\"curve.gif\" ends neither in .svg nor in .png");
+    CHECK_HAS(ls_error_message(run), "\"curve.gif\" must end in .svg or .png");
     ls_clear_error(run);
     CHECK(!ls_plot_write(plot, FOLDER "/no/such/folder/a.svg") && ls_error(run) == LS_ERR_IO);
     ls_clear_error(run);
@@ -427,7 +427,7 @@ static void wrong_plots_are_refused(void)
     ls_finish(run);
 }
 
-static void no_memory_is_no_crash(void)
+static void out_of_memory_does_not_crash(void)
 {
     folder_fresh(FOLDER);
     for (uint64_t n = 1; n < 60; n++) {
@@ -476,13 +476,13 @@ int main(int argc, char **argv)
     if (argc > 1) check_filter = argv[1];
     CHECK_RUN(every_format_reads_back_the_same);
     CHECK_RUN(what_cannot_be_read_is_refused);
-    CHECK_RUN(damaged_events_are_noticed_and_torn_ones_left_out);
-    CHECK_RUN(png_files_are_whole);
+    CHECK_RUN(damaged_events_are_detected_and_incomplete_ones_ignored);
+    CHECK_RUN(png_files_are_valid);
     CHECK_RUN(svg_files_are_xml);
-    CHECK_RUN(histories_are_put_into_panels);
+    CHECK_RUN(histories_are_drawn_in_panels);
     CHECK_RUN(many_points_cost_little);
     CHECK_RUN(wrong_plots_are_refused);
-    CHECK_RUN(no_memory_is_no_crash);
+    CHECK_RUN(out_of_memory_does_not_crash);
     CHECK_RUN(ticks_are_round);
     folder_remove(FOLDER);
     return check_done();

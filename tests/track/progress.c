@@ -55,7 +55,7 @@ static void debug_shows_the_place(void)
     for (int i = 0; i < 2; i++) CHECK_HAS(text, wanted[i]);
 }
 
-static void time_stands_in_front(void)
+static void time_comes_first(void)
 {
     CHECK(run_captured("LOCKSTEP_LOG_TIME=1", speaks, text, sizeof text) == 0);
     int year, month, day, hour, minute, second, ms, end = 0;
@@ -82,7 +82,7 @@ static int counts_quietly(void)
     return ls_finish(run); /* ends the bar */
 }
 
-static void one_line_where_nobody_watches(void)
+static void one_line_without_a_terminal(void)
 {
     CHECK(run_captured(NULL, counts_quietly, text, sizeof text) == 0);
     CHECK(strncmp(text, "train: 100 steps in 0:00, ", 26) == 0);
@@ -92,7 +92,7 @@ static void one_line_where_nobody_watches(void)
     CHECK(lines == 2 && !strchr(text, '\r'));
 }
 
-/* ---- on it ---- */
+/* ---- on the terminal ---- */
 
 static int draws(void)
 {
@@ -108,12 +108,12 @@ static int draws(void)
     const char words[] = "half a line, ";
     ls_terminal_write(stdout, words, strlen(words));
     wait_ms(110);
-    ls_progress_step(bar, 1); /* not in the middle of somebody's line */
+    ls_progress_step(bar, 1); /* not in the middle of another line */
     ls_terminal_write(stdout, "and its end\n", 12);
     return ls_finish(run);
 }
 
-static void the_bar_keeps_below_other_output(void)
+static void the_bar_stays_below_other_output(void)
 {
     CHECK(run_on_terminal(100, draws, text, sizeof text) == 0);
     CHECK_HAS(text, "train  50% [==============>               ] 501/1000  ");
@@ -140,7 +140,7 @@ static void many_steps_are_few_drawings(void)
     for (const char *c = text; (c = strstr(c, "read ")); c++) drawings++;
     CHECK_MSG(drawings >= 2 && drawings < 100, "%d drawings", drawings);
     screen_of(text, screen);
-    CHECK(strncmp(screen, "read 100000 steps  ", 19) == 0); /* the total is not known: no bar, no percentage */
+    CHECK(strncmp(screen, "read 100000 steps  ", 19) == 0); /* the total is unknown: no bar, no percentage */
     CHECK_LACKS(screen, "%");
     CHECK_LACKS(screen, "[");
 }
@@ -166,7 +166,7 @@ static void no_terminal_is_too_narrow(void)
         }
         CHECK_MSG(widest < (size_t)columns || columns == 1, "%zu characters in %d columns: %s", widest, columns, text);
         if (columns >= 16) CHECK_HAS(text, "1000000/1000000");
-        if (columns >= 45) CHECK_HAS(text, "first -1.234e-10"); /* stays when rate and time go */
+        if (columns >= 45) CHECK_HAS(text, "first -1.234e-10"); /* stays when rate and time are omitted */
         if (columns >= 120) CHECK_HAS(text, "] 1000000/1000000  ");
     }
 }
@@ -227,7 +227,7 @@ static void misuse_does_nothing(void)
     CHECK(ls_progress_new(run, 5) == NULL);
     ls_clear_error(run);
     ls_progress *bar = ls_progress_new(run, 5, .quiet = true);
-    for (int i = 0; i < 20; i++) ls_progress_show(bar, (char[]){(char)('a' + i), 0}, i); /* more than it holds */
+    for (int i = 0; i < 20; i++) ls_progress_show(bar, (char[]){(char)('a' + i), 0}, i); /* more than it can show */
     ls_progress_show(bar, NULL, 0);
     CHECK(ls_finish(run) == 0);
 }
@@ -237,11 +237,11 @@ int main(int argc, char **argv)
     if (argc > 1) check_filter = argv[1];
     CHECK_RUN(levels_choose_what_is_shown);
     CHECK_RUN(debug_shows_the_place);
-    CHECK_RUN(time_stands_in_front);
-    CHECK_RUN(one_line_where_nobody_watches);
+    CHECK_RUN(time_comes_first);
+    CHECK_RUN(one_line_without_a_terminal);
     CHECK_RUN(batches_of_a_loader_are_steps);
     if (!has_terminals()) strcpy(check_skip_all, "no pseudo terminals here");
-    CHECK_RUN(the_bar_keeps_below_other_output);
+    CHECK_RUN(the_bar_stays_below_other_output);
     CHECK_RUN(many_steps_are_few_drawings);
     CHECK_RUN(no_terminal_is_too_narrow);
     CHECK_RUN(bars_nest);

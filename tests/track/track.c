@@ -1,4 +1,4 @@
-/* track.c - what trackers write: event files, JSON lines, CSV; continued, cut off, refused. */
+/* track.c - the files of trackers: event files, JSON lines, CSV; continued, truncated, refused. */
 #include <lockstep/track.h>
 
 #include <dirent.h>
@@ -17,7 +17,7 @@
 #define FOLDER "track_test"
 #define CHECK_HAS(text, part) CHECK_MSG(strstr(text, part), "\"%s\" lacks \"%s\"", text, part)
 
-/* ---- event files, read by the format's description ---- */
+/* ---- event files, decoded according to their specification ---- */
 
 static uint32_t crc32c_bit_by_bit(const unsigned char *bytes, size_t size)
 {
@@ -48,7 +48,7 @@ static uint64_t varint(const unsigned char **at)
 
 typedef struct field {
     int number;
-    uint64_t value; /* or length of the bytes */
+    uint64_t value; /* or the length of the bytes */
     const unsigned char *bytes;
 } field;
 
@@ -70,7 +70,7 @@ static bool next_field(const unsigned char **at, const unsigned char *end, field
     return *at <= end;
 }
 
-/* The first field of this number in a message. */
+/* The first field with this number in a message. */
 static field find(field message, int number)
 {
     const unsigned char *at = message.bytes;
@@ -143,7 +143,7 @@ static events read_events(const char *path)
     return e;
 }
 
-/* The n-th event file of a folder by name; "" when there are fewer. */
+/* The n-th event file of a folder by name; "" if there are fewer. */
 static const char *event_file(const char *folder, int n)
 {
     static char path[1024];
@@ -177,7 +177,7 @@ static ls_run *open_run(const char *kinds)
     return run;
 }
 
-static void event_files_hold_what_was_recorded(void)
+static void event_files_contain_what_was_recorded(void)
 {
     folder_remove(FOLDER);
     ls_run *run = open_run("tensorboard");
@@ -195,7 +195,7 @@ static void event_files_hold_what_was_recorded(void)
     CHECK_TEXT(event_file(FOLDER "/a/b", 1), "");
 }
 
-static void another_session_gets_a_file_of_its_own(void)
+static void another_session_gets_its_own_file(void)
 {
     folder_remove(FOLDER);
     ls_run *run = open_run("tensorboard");
@@ -210,7 +210,7 @@ static void another_session_gets_a_file_of_its_own(void)
     CHECK(second.values == 2 && second.sessions == 1 && second.first_step == 5);
 }
 
-/* Line n, to be freed as a whole tree; NULL when it is no JSON. */
+/* Line n as a tree, to be freed; NULL if it is not JSON. */
 static ls_json *json_line(const char *text, int n)
 {
     for (; n > 0 && text; n--) text = strchr(text, '\n') ? strchr(text, '\n') + 1 : NULL;
@@ -240,7 +240,7 @@ static void json_lines_are_json(void)
     free(text);
 }
 
-/* The table with the times left out. */
+/* The table without times. */
 static char *table(const char *path)
 {
     char *text = file_text(path, NULL), *to = text;
@@ -287,7 +287,7 @@ static void columns_are_added_to_tables(void)
     free(text);
 }
 
-static void a_torn_line_is_removed(void)
+static void an_incomplete_line_is_removed(void)
 {
     folder_remove(FOLDER);
     ls_run *run = open_run("jsonl,csv");
@@ -307,7 +307,7 @@ static void a_torn_line_is_removed(void)
     free(before);
     free(after);
 
-    /* A tail longer than what is read at a time, and a file that is nothing but a torn line. */
+    /* An incomplete line longer than the read buffer, and a file that is nothing but one. */
     folder_fresh(FOLDER "/a/b");
     char *tail = malloc(10001);
     memset(tail, 'x', 10000);
@@ -368,7 +368,7 @@ static void settings_are_kept(void)
     free(text);
 }
 
-/* A limit on the size of files stands for a full disk: write() fails. */
+/* A limit on the file size simulates a full disk: write() fails. */
 static int records_on_a_full_disk(void)
 {
     ls_run *run = ls_init(NULL, NULL);
@@ -385,7 +385,7 @@ static void a_full_disk_does_not_stop_training(void)
     folder_fresh(FOLDER);
     CHECK(run_captured(NULL, records_on_a_full_disk, text, sizeof text) == 0);
     CHECK_TEXT(text, "lockstep: warning: values are not recorded: " FOLDER
-                     "/values.jsonl: File too large; training goes on\n");
+                     "/values.jsonl: File too large; training continues\n");
 }
 
 static void refuses(const char *kinds, const char *project, ls_status status, const char *words)
@@ -408,7 +408,7 @@ static void wrong_trackers_are_refused(void)
     refuses("all", FOLDER "/file", LS_ERR_IO, FOLDER "/file");
     mkdir(FOLDER "/x", 0777);
     file_append(FOLDER "/x/values.csv", "a,b\n1,2\n");
-    refuses("csv", FOLDER, LS_ERR_IO, "begins with \"a,b\", not with step,time");
+    refuses("csv", FOLDER, LS_ERR_IO, "starts with \"a,b\", not with step,time");
 }
 
 static void wrong_values_are_refused(void)
@@ -460,7 +460,7 @@ static int speaks_as_second(void)
     return ls_finish(run) + check_failures_here;
 }
 
-static void other_processes_keep_quiet(void)
+static void other_processes_record_nothing(void)
 {
     char text[2048];
     folder_remove(FOLDER);
@@ -469,7 +469,7 @@ static void other_processes_keep_quiet(void)
     CHECK(access(FOLDER, F_OK) != 0);
 }
 
-static void no_memory_is_no_crash(void)
+static void out_of_memory_does_not_crash(void)
 {
     for (uint64_t n = 1; n < 60; n++) {
         folder_remove(FOLDER);
@@ -489,21 +489,21 @@ static void no_memory_is_no_crash(void)
 int main(int argc, char **argv)
 {
     if (argc > 1) check_filter = argv[1];
-    CHECK_RUN(a_full_disk_does_not_stop_training); /* in fresh processes: before settings are read */
-    CHECK_RUN(other_processes_keep_quiet);
+    CHECK_RUN(a_full_disk_does_not_stop_training); /* in new processes, before settings are read */
+    CHECK_RUN(other_processes_record_nothing);
     CHECK_RUN(checksums_have_their_known_values);
-    CHECK_RUN(event_files_hold_what_was_recorded);
-    CHECK_RUN(another_session_gets_a_file_of_its_own);
+    CHECK_RUN(event_files_contain_what_was_recorded);
+    CHECK_RUN(another_session_gets_its_own_file);
     CHECK_RUN(json_lines_are_json);
     CHECK_RUN(columns_are_added_to_tables);
-    CHECK_RUN(a_torn_line_is_removed);
+    CHECK_RUN(an_incomplete_line_is_removed);
     CHECK_RUN(every_call_is_written_at_once);
     CHECK_RUN(recording_takes_no_memory);
     CHECK_RUN(settings_are_kept);
     CHECK_RUN(wrong_trackers_are_refused);
     CHECK_RUN(wrong_values_are_refused);
     CHECK_RUN(without_a_tracker_nothing_is_recorded);
-    CHECK_RUN(no_memory_is_no_crash);
+    CHECK_RUN(out_of_memory_does_not_crash);
     folder_remove(FOLDER);
     return check_done();
 }

@@ -1,4 +1,4 @@
-/* axis.c - ranges, round numbers and how they are written. */
+/* axis.c - ranges, round values and their labels. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -10,7 +10,7 @@ ls_plot_axis ls_plot_axis_empty(bool logarithmic)
     return (ls_plot_axis){.low = (double)INFINITY, .high = -(double)INFINITY, .logarithmic = logarithmic};
 }
 
-/* Where a value lies on the axis's scale; NaN when it has no place. */
+/* Position of a value on the axis's scale; NaN if it has none. */
 static double scaled(const ls_plot_axis *axis, double value)
 {
     if (!isfinite(value) || (axis->logarithmic && value <= 0)) return (double)NAN;
@@ -28,7 +28,7 @@ void ls_plot_axis_round(ls_plot_axis *axis, bool tight)
 {
     if (!(axis->low <= axis->high)) axis->low = 0, axis->high = 1;
     double span = axis->high - axis->low;
-    if (span <= 1e-12 * fmax(fabs(axis->low), fabs(axis->high))) { /* one value: in the middle */
+    if (span <= 1e-12 * fmax(fabs(axis->low), fabs(axis->high))) { /* a single value: put it in the middle */
         double around = axis->logarithmic ? 0.5 : axis->low != 0 ? fabs(axis->low) * 0.1 : 1;
         axis->low -= around;
         axis->high += around;
@@ -47,14 +47,14 @@ float ls_plot_axis_place(const ls_plot_axis *axis, double value)
 
 /* ---- ticks ---- */
 
-/* 1, 2 or 5 times a power of ten, such that about `wanted` of them fill the span. */
+/* 1, 2 or 5 times a power of ten, such that about `wanted` steps fill the span. */
 static double round_step(double span, int wanted)
 {
     double raw = span / wanted, power = pow(10, floor(log10(raw))), part = raw / power;
     return power * (part <= 1 ? 1 : part <= 2 ? 2 : part <= 5 ? 5 : 10);
 }
 
-/* A number as short as the distance to its neighbours allows: 0.25, 1500, 12k, 3M, 1e-05. */
+/* A label as short as the distance to its neighbours allows: 0.25, 1500, 12k, 3M, 1e-05. */
 static void write_label(char label[24], double value, double step)
 {
     double size = fabs(value), largest = fmax(size, step);
@@ -72,7 +72,7 @@ static void add_tick(ls_ticks *ticks, double value, double step)
     write_label(ticks->label[ticks->count++], value, step);
 }
 
-/* Powers of ten; where there are too few of them, their doubles and halves of the next as well. */
+/* Powers of ten; if there are too few of them, also 2 and 5 times each. */
 static ls_ticks log_ticks(const ls_plot_axis *axis, int wanted)
 {
     static const double within[] = {1, 2, 5};

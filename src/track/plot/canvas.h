@@ -1,4 +1,4 @@
-/* canvas.h - what a plot is drawn on: a table of functions, one set for SVG and one for pixels.
+/* canvas.h - a surface to draw a plot on: a table of functions, one set for SVG and one for pixels.
  *
  * Coordinates are pixels from the upper left corner. */
 #ifndef LOCKSTEP_TRACK_PLOT_CANVAS_H
@@ -16,12 +16,12 @@ typedef struct ls_paint {
     float width;     /* of lines */
 } ls_paint;
 
-/* Where the given point lies in a text; it stands on the point's y. */
+/* Which part of a text is at the given point; the point's y is its baseline. */
 typedef enum ls_anchor { LS_ANCHOR_START, LS_ANCHOR_MIDDLE, LS_ANCHOR_END } ls_anchor;
 
 typedef struct ls_text_style {
     uint32_t colour;
-    float size; /* height of a line in pixels, of which capitals take 0.72 */
+    float size; /* height of a line in pixels; capitals take 0.72 of it */
     ls_anchor anchor;
     bool bold;
 } ls_text_style;
@@ -41,11 +41,11 @@ struct ls_canvas {
     int width, height;
 };
 
-/* A white one; NULL when memory is out. */
+/* A white canvas; NULL: out of memory. */
 ls_canvas *ls_canvas_svg(int width, int height);
 ls_canvas *ls_canvas_png(int width, int height);
 
-/* Width of a text in pixels: exact for PNG, about right for the fonts that SVG is shown with. */
+/* Width of a text in pixels: exact for PNG, approximate for the fonts that display SVG. */
 float ls_canvas_text_width(const char *text, float size);
 
 #endif

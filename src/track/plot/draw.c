@@ -26,7 +26,7 @@ void ls_plot_size(const ls_plot *plot, int *width, int *height)
     *height = plot->opts.height > 0 ? plot->opts.height : plot->count <= 1 ? 520 : 360 * rows;
 }
 
-/* A panel's share of the picture, and the curves' share of that. */
+/* The area of a panel, and the area of its curves. */
 typedef struct box {
     float left, top, right, bottom;
 } box;
@@ -36,7 +36,7 @@ static ls_text_style style(float size, uint32_t colour, ls_anchor anchor)
     return (ls_text_style){.size = size, .colour = colour, .anchor = anchor};
 }
 
-/* The text with "..." in place of its end where it is too wide. */
+/* Draw a text, shortened with "..." if it is too wide. */
 static void put_text(ls_canvas *canvas, ls_point at, const char *text, ls_text_style how, float room)
 {
     char cut[256];
@@ -45,7 +45,7 @@ static void put_text(ls_canvas *canvas, ls_point at, const char *text, ls_text_s
     cut[length] = '\0';
     while (length > 1 && ls_canvas_text_width(cut, how.size) > room) {
         do length--;
-        while (length > 1 && (text[length] & 0xc0) == 0x80); /* not in the middle of a character */
+        while (length > 1 && (text[length] & 0xc0) == 0x80); /* not inside a UTF-8 character */
         strcpy(cut + length, "...");
     }
     canvas->table->text(canvas, at, cut, how);
@@ -53,14 +53,14 @@ static void put_text(ls_canvas *canvas, ls_point at, const char *text, ls_text_s
 
 static void put_line(ls_canvas *canvas, float x0, float y0, float x1, float y1, uint32_t colour)
 {
-    /* On the middle of pixels, so that it is one pixel wide and not two half ones. */
+    /* Through pixel centres, so that it is one pixel wide and not two half pixels. */
     ls_point ends[] = {{floorf(x0) + 0.5f, floorf(y0) + 0.5f}, {floorf(x1) + 0.5f, floorf(y1) + 0.5f}};
     canvas->table->polyline(canvas, ends, 2, (ls_paint){.colour = colour, .opacity = 1, .width = 1});
 }
 
 /* ---- axes ---- */
 
-/* Draws grid and labels into the panel; returns what is left for the curves. */
+/* Draws grid and labels into the panel; returns the area left for the curves. */
 static box draw_axes(ls_canvas *canvas, box panel, ls_plot_axis *x, ls_plot_axis *y, const char *x_label)
 {
     y->from = panel.bottom - 2 * label_size - 14;
@@ -92,16 +92,16 @@ static box draw_axes(ls_canvas *canvas, box panel, ls_plot_axis *x, ls_plot_axis
 
 /* ---- curves ---- */
 
-/* A polyline that is being put together. Points that fall on the same half pixel are drawn as the first, the lowest,
- * the highest and the last of them: a million points look the same and cost as much as a few thousand. */
+/* A polyline under construction. Of the points on the same half pixel only the first, lowest, highest and last are
+ * drawn: a million points look the same and cost as much as a few thousand. */
 typedef struct pen {
     ls_canvas *canvas;
     ls_paint paint;
-    ls_point *points;          /* room for four per half pixel and four more */
-    size_t count, room, group; /* of the points, those from `group` on share a half pixel */
+    ls_point *points;          /* four per half pixel, and four more */
+    size_t count, room, group; /* points from index `group` on share a half pixel */
 } pen;
 
-static void lift(pen *p)
+static void flush_pen(pen *p)
 {
     if (p->count) p->canvas->table->polyline(p->canvas, p->points, p->count, p->paint);
     p->count = p->group = 0;
@@ -113,16 +113,16 @@ static void draw_to(pen *p, ls_point to)
     bool same = in_group > 0 && floorf(p->points[p->group].x * 2) == floorf(to.x * 2);
     if (!same) p->group = p->count;
     if (!same || in_group < 4) {
-        if (p->count == p->room) { /* cannot happen while x grows; start anew from the last point */
+        if (p->count == p->room) { /* cannot happen while x increases; restart at the last point */
             ls_point last = p->points[p->count - 1];
-            lift(p);
+            flush_pen(p);
             p->points[p->count++] = last;
             p->group = p->count;
         }
         p->points[p->count++] = to;
         return;
     }
-    ls_point *g = p->points + p->group; /* first, two extremes in the order they came, last */
+    ls_point *g = p->points + p->group; /* first, two extremes in order of arrival, last */
     ls_point candidates[] = {g[1], g[2], g[3], to};
     int low = 0, high = 0;
     for (int i = 1; i < 3; i++) {
@@ -134,8 +134,8 @@ static void draw_to(pen *p, ls_point to)
     g[3] = to;
 }
 
-/* The distance between points of the curve that has them closest: smoothing reaches as far in all curves, so that the
- * mean of a loss per step does not lag behind, and ten values of an accuracy stay what they are. */
+/* The smallest distance between points of any curve: all curves are smoothed over the same number of steps, so that the
+ * mean of a loss per step does not lag behind, and ten values of an accuracy are barely changed. */
 static double closest_spacing(const ls_plot *plot)
 {
     double least = (double)INFINITY;
@@ -148,8 +148,7 @@ static double closest_spacing(const ls_plot *plot)
     return least;
 }
 
-/* How a curve is smoothed: of the mean so far, `keep` is left after `spacing` steps;
- * 0 leaves the values as they are. */
+/* Exponential smoothing: the running mean keeps the share `keep` per `spacing` steps; 0: no smoothing. */
 typedef struct smoothing {
     double keep, spacing;
 } smoothing;
@@ -168,13 +167,13 @@ static void draw_curve(pen *p, const ls_curve *curve, const ls_plot_axis *x, con
             last_x = curve->x[i];
         }
         ls_point at = {ls_plot_axis_place(x, curve->x[i]), ls_plot_axis_place(y, value)};
-        if (isnan(at.x) || isnan(at.y)) lift(p);
+        if (isnan(at.x) || isnan(at.y)) flush_pen(p);
         else draw_to(p, at);
     }
-    lift(p);
+    flush_pen(p);
 }
 
-/* Of a curve of few values each is marked, and none is smoothed: the line between them is a guess as it is. */
+/* Curves with few values are drawn with markers and without smoothing. */
 enum { FEW = 24 };
 
 static void mark_points(ls_canvas *canvas, const ls_curve *curve, const ls_plot_axis *x, const ls_plot_axis *y,
@@ -207,7 +206,7 @@ static bool draw_curves(ls_canvas *canvas, const ls_plot_panel *panel, const ls_
     return true;
 }
 
-/* Points of all curves inside a rectangle. */
+/* Number of points of all curves inside a rectangle. */
 static int64_t points_inside(const ls_plot_panel *panel, const ls_plot_axis *x, const ls_plot_axis *y, ls_point from,
                              ls_point to)
 {
@@ -221,7 +220,7 @@ static int64_t points_inside(const ls_plot_panel *panel, const ls_plot_axis *x, 
     return count;
 }
 
-/* Names of the curves in the corner where the fewest points are: of two that are equal, the upper right. */
+/* Draw the names of the curves in the corner with the fewest points; on a tie, the upper right. */
 static void draw_legend(ls_canvas *canvas, const ls_plot_panel *panel, box inner, const ls_plot_axis *x,
                         const ls_plot_axis *y)
 {
@@ -256,7 +255,7 @@ static void draw_legend(ls_canvas *canvas, const ls_plot_panel *panel, box inner
     }
 }
 
-/* ---- all of it ---- */
+/* ---- panels ---- */
 
 static bool draw_panel(const ls_plot *plot, const ls_plot_panel *panel, ls_canvas *canvas, box area)
 {

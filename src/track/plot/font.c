@@ -1,9 +1,9 @@
-/* font.c - the glyphs, and how they are read.
+/* font.c - the glyphs, and how they are encoded.
  *
- * A glyph is a text of strokes. A stroke begins with '-' (straight lines between its points) or '~' (a smooth curve
- * that its points pull at: a quadratic spline, closed where the first point comes again at the end). A point is two
- * digits, x and y, in 0-9 a-z; y = 4 is the line the text stands on, c the height of an x, g that of capitals. So
- * "~0g04848g0g" is an O: the corners of a box, rounded; and "-0g8g-4g44" is a T. */
+ * A glyph is a string of strokes. A stroke starts with '-' (straight lines between its points) or '~' (a smooth curve:
+ * a quadratic spline with its points as control points, closed if the first point is repeated at the end). A point is
+ * two digits, x and y, in 0-9 a-z; y = 4 is the baseline, c the height of an x, g that of capitals. So "~0g04848g0g" is
+ * an O: the corners of a box, rounded; and "-0g8g-4g44" is a T. */
 #include "track/plot/font.h"
 
 #include <string.h>
@@ -129,8 +129,8 @@ static void add_point(ls_font_stroke *stroke, float x, float y)
     stroke->y[stroke->count++] = y;
 }
 
-/* The spline runs from the middle of one side of the polygon to the middle of the next,
- * pulled by the corner between. */
+/* The spline runs from the middle of one side of the polygon to the middle of the next, with the corner in between as
+ * its control point. */
 static void smooth(const ls_font_stroke *corners, ls_font_stroke *curve)
 {
     int last = corners->count - 1;

@@ -1,4 +1,4 @@
-/* plot.c - making a plot, filling it, writing it. */
+/* plot.c - create, fill and write a plot. */
 #include "track/plot/plot.h"
 
 #include <stdio.h>
@@ -28,12 +28,12 @@ ls_plot *ls_plot_new_sized(ls_run *run, const ls_plot_opts *opts, size_t opts_si
     ls_plot_opts o = LS_OPTS_READ(ls_plot_opts, opts, opts_size);
     bool small = (o.width != LS_AUTO && o.width < SMALLEST) || (o.height != LS_AUTO && o.height < SMALLEST);
     if (small || o.width > LARGEST || o.height > LARGEST) {
-        ls_fail(&run->errors, LS_ERR_VALUE, "ls_plot_new: a picture of %d x %d: each must be from %d to %d", o.width,
+        ls_fail(&run->errors, LS_ERR_VALUE, "ls_plot_new: %d x %d pixels: each must be from %d to %d", o.width,
                 o.height, SMALLEST, LARGEST);
         return NULL;
     }
     if (!(o.smooth >= 0 && o.smooth < 1)) {
-        ls_fail(&run->errors, LS_ERR_VALUE, "ls_plot_new: smooth is %g, not from 0 to below 1", o.smooth);
+        ls_fail(&run->errors, LS_ERR_VALUE, "ls_plot_new: smooth is %g; it must be at least 0 and below 1", o.smooth);
         return NULL;
     }
     ls_plot *plot = ls_object_new(run, LS_OBJECT_PLOT, sizeof *plot, clear);
@@ -56,8 +56,8 @@ static ls_plot_panel *panel_named(ls_plot *plot, const char *title)
     for (ls_plot_panel *p = plot->first; p; p = p->next)
         if (strcmp(p->title, title) == 0) return p;
     if (plot->count == MOST_PANELS) {
-        ls_fail(&plot->object.run->errors, LS_ERR_VALUE,
-                "ls_plot: more than %d panels; choose what to draw by its keys", MOST_PANELS);
+        ls_fail(&plot->object.run->errors, LS_ERR_VALUE, "ls_plot: more than %d panels; select what to draw by keys",
+                MOST_PANELS);
         return NULL;
     }
     ls_plot_panel *panel = ls_arena_take(&plot->arena, sizeof *panel);
@@ -81,7 +81,7 @@ void ls_plot_add(ls_plot *plot, const char *title, ls_curve curve)
     if (!plot || ls_failed(plot->object.run)) return;
     ls_errors *errors = &plot->object.run->errors;
     if (curve.count < 0 || (curve.count > 0 && (!curve.x || !curve.y))) {
-        ls_fail(errors, LS_ERR_VALUE, "ls_plot_add: %lld points without numbers", (long long)curve.count);
+        ls_fail(errors, LS_ERR_VALUE, "ls_plot_add: %lld points but no values", (long long)curve.count);
         return;
     }
     ls_plot_panel *panel = panel_named(plot, title ? title : "");
@@ -99,7 +99,7 @@ void ls_plot_add(ls_plot *plot, const char *title, ls_curve curve)
     panel->count++;
 }
 
-/* One name of a history in a panel; the legend says whose it is and, where the panel has others, which. */
+/* Add one series of a history to a panel; the legend names the run and, if the panel has other series, the series. */
 static void add_recorded(ls_plot *plot, const char *panel, ls_curve curve, const char *run_name, bool shared)
 {
     char label[512];
@@ -151,7 +151,7 @@ bool ls_plot_write(ls_plot *plot, const char *path)
     ls_errors *errors = &plot->object.run->errors;
     bool png = path && ends_with(path, ".png");
     if (!png && !(path && ends_with(path, ".svg"))) {
-        ls_fail(errors, LS_ERR_VALUE, "ls_plot_write: \"%s\" ends neither in .svg nor in .png", path ? path : "");
+        ls_fail(errors, LS_ERR_VALUE, "ls_plot_write: \"%s\" must end in .svg or .png", path ? path : "");
         return false;
     }
     int width, height;

@@ -1,4 +1,4 @@
-/* plot.h - the inside of a plot. */
+/* plot.h - the internals of a plot. */
 #ifndef LOCKSTEP_TRACK_PLOT_PLOT_H
 #define LOCKSTEP_TRACK_PLOT_PLOT_H
 
@@ -9,7 +9,7 @@
 #include "track/plot/canvas.h"
 
 typedef struct ls_plot_curve {
-    ls_curve curve; /* the arena's */
+    ls_curve curve; /* in the arena */
     struct ls_plot_curve *next;
 } ls_plot_curve;
 
@@ -23,14 +23,14 @@ typedef struct ls_plot_panel {
 struct ls_plot {
     ls_object object;
     ls_arena arena;
-    ls_plot_opts opts; /* texts are the arena's */
+    ls_plot_opts opts; /* texts are in the arena */
     ls_plot_panel *first, *last;
     int count;
 };
 
-/* Pixels a picture takes by default. */
+/* Default size of a picture, in pixels. */
 void ls_plot_size(const ls_plot *plot, int *width, int *height);
-/* False when memory is out. */
+/* False: out of memory. */
 bool ls_plot_draw(const ls_plot *plot, ls_canvas *canvas);
 
 /* ---- Axes ---- */
@@ -42,11 +42,11 @@ typedef struct ls_plot_axis {
     float from, to; /* pixels */
 } ls_plot_axis;
 
-/* Begin with nothing, take in values, then round outwards. */
+/* Start empty, take in values, then round outwards. */
 ls_plot_axis ls_plot_axis_empty(bool logarithmic);
 void ls_plot_axis_take(ls_plot_axis *axis, double value);
-void ls_plot_axis_round(ls_plot_axis *axis, bool tight); /* tight: no room beyond the values */
-/* The pixel of a value; NaN for values that have none. */
+void ls_plot_axis_round(ls_plot_axis *axis, bool tight); /* tight: no margin beyond the values */
+/* The pixel of a value; NaN if it has none. */
 float ls_plot_axis_place(const ls_plot_axis *axis, double value);
 
 enum { LS_AXIS_TICKS = 16 };
@@ -55,7 +55,7 @@ typedef struct ls_ticks {
     double value[LS_AXIS_TICKS];
     char label[LS_AXIS_TICKS][24];
 } ls_ticks;
-/* At most `wanted` + 2 round values and how they are written. */
+/* At most `wanted` + 2 round values with their labels. */
 ls_ticks ls_plot_axis_ticks(const ls_plot_axis *axis, int wanted);
 
 #endif

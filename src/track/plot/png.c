@@ -1,7 +1,7 @@
-/* png.c - PNG for drawings: each row as its difference to the row above, runs of equal bytes as one symbol.
+/* png.c - PNG for drawings: each row as its difference from the row above, runs of equal bytes as one symbol.
  *
- * The deflate stream is one block with the fixed Huffman codes of RFC 1951. Matches have distance 1 only: in the
- * differences of a drawing nearly all bytes are zero, and a run of 258 of them takes 13 bits. */
+ * The deflate stream is one block with the fixed Huffman codes of RFC 1951. Matches only have distance 1: nearly all
+ * bytes of the differences of a drawing are zero, and a run of 258 of them takes 13 bits. */
 #include "track/plot/png.h"
 
 #include <string.h>
@@ -13,7 +13,7 @@
 
 typedef struct bits {
     ls_byte_buffer *to;
-    uint32_t held; /* not yet a byte, the first bit lowest */
+    uint32_t held; /* bits not yet written, first bit lowest */
     int count;
 } bits;
 
@@ -44,8 +44,8 @@ static void put_symbol(bits *b, uint32_t symbol)
     else put_code(b, 0xc0 + symbol - 280, 8);
 }
 
-/* A match of 3 to 258 bytes with the byte before: symbols 257..284 stand for ranges of lengths, which double in width
- * every four symbols, and extra bits choose within; 285 is 258. */
+/* A match of 3 to 258 bytes at distance 1: symbols 257..284 stand for ranges of lengths, which double in width every
+ * four symbols, with extra bits for the length within; 285 is 258. */
 static void put_run(bits *b, uint32_t length)
 {
     if (length == 258) {
@@ -97,7 +97,7 @@ static void put_u32(ls_byte_buffer *to, uint32_t value)
 
 static size_t begin_chunk(ls_byte_buffer *to, const char *type)
 {
-    put_u32(to, 0); /* its length, once it is known */
+    put_u32(to, 0); /* its length, filled in later */
     ls_byte_buffer_put(to, type, 4);
     return to->length;
 }
@@ -112,7 +112,7 @@ static void end_chunk(ls_byte_buffer *to, size_t begin)
     put_u32(to, ls_crc32(0, to->bytes + begin - 4, end - begin + 4));
 }
 
-/* The rows with their filter byte: the difference to the row above. */
+/* The rows with their filter byte: the difference from the row above. */
 static unsigned char *filtered(const unsigned char *pixels, size_t row_bytes, size_t rows)
 {
     enum { FILTER_UP = 2 };

@@ -1,7 +1,8 @@
-/* raster.c - the canvas of pixels: lines with smooth edges, letters made of such lines.
+/* raster.c - the pixel canvas: antialiased lines, and letters made of such lines.
  *
- * A polyline is first drawn into a mask: how much of each pixel it covers, by the distance of the pixel's middle to the
- * nearest of its pieces. Then the mask is painted, so that where pieces meet or cross nothing is painted twice. */
+ * A polyline is first drawn into a mask of how much of each pixel it covers, from the distance between the pixel's
+ * centre and the nearest segment. Then the mask is painted, so that nothing is painted twice where segments meet or
+ * cross. */
 #include <math.h>
 #include <string.h>
 
@@ -16,7 +17,7 @@ typedef struct raster {
     float *mask;           /* [height][width], zero between calls */
 } raster;
 
-static const float cap_height = 0.72f, thin = 0.085f, thick = 0.125f; /* parts of the size of a text */
+static const float cap_height = 0.72f, thin = 0.085f, thick = 0.125f; /* fractions of the text size */
 
 float ls_canvas_text_width(const char *text, float size)
 {
@@ -38,7 +39,7 @@ static void blend(unsigned char *pixel, uint32_t colour, float part)
 
 /* ---- lines ---- */
 
-/* Pixels, of the rows y0..y1 the columns x0..x1, without the last ones. */
+/* Pixels in rows y0..y1 and columns x0..x1, ends excluded. */
 typedef struct area {
     int x0, y0, x1, y1;
 } area;
@@ -56,7 +57,7 @@ static area area_around(const raster *r, ls_point a, ls_point b, float margin)
 
 static void cover(raster *r, ls_point a, ls_point b, float width)
 {
-    float half = fmaxf(width, 1) / 2, fade = fminf(width, 1); /* lines thinner than a pixel are fainter instead */
+    float half = fmaxf(width, 1) / 2, fade = fminf(width, 1); /* lines thinner than a pixel are drawn fainter */
     float dx = b.x - a.x, dy = b.y - a.y, length2 = dx * dx + dy * dy;
     area box = area_around(r, a, b, half + 1);
     for (int y = box.y0; y < box.y1; y++) {
@@ -71,7 +72,7 @@ static void cover(raster *r, ls_point a, ls_point b, float width)
     }
 }
 
-/* Paint what the mask covers inside the area, and clear it. */
+/* Paint the masked pixels of an area, and clear the mask. */
 static void paint_mask(raster *r, area box, uint32_t colour, float opacity)
 {
     for (int y = box.y0; y < box.y1; y++) {

@@ -1,4 +1,4 @@
-/* svg.c - the canvas that writes SVG. Text stays text, in the reader's own sans serif font. */
+/* svg.c - the SVG canvas. Text stays text, in the viewer's sans serif font. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,7 +11,7 @@ typedef struct svg {
     ls_byte_buffer file;
 } svg;
 
-/* A coordinate with one decimal, where it has one. */
+/* A coordinate with at most one decimal. */
 static void put_number(ls_byte_buffer *b, float x)
 {
     long tenths = (long)(x * 10 + (x < 0 ? -0.5f : 0.5f));
@@ -19,7 +19,7 @@ static void put_number(ls_byte_buffer *b, float x)
     else ls_byte_buffer_print(b, "%s%ld.%ld", tenths < 0 ? "-" : "", labs(tenths) / 10, labs(tenths) % 10);
 }
 
-/* Text between tags. Characters that XML does not have, and damaged bytes, become U+FFFD. */
+/* Escaped text. Characters not allowed in XML, and invalid bytes, become U+FFFD. */
 static void put_escaped(ls_byte_buffer *b, const char *text)
 {
     for (size_t left = strlen(text), length; left; text += length, left -= length) {
@@ -66,7 +66,7 @@ static void draw_polyline(ls_canvas *canvas, const ls_point *points, size_t coun
     ls_byte_buffer_print(b, " stroke-width=\"");
     put_number(b, paint.width);
     ls_byte_buffer_print(b, "\" d=\"");
-    for (size_t i = 0; i < count + (count == 1); i++) { /* a single point is a line to itself: a dot */
+    for (size_t i = 0; i < count + (count == 1); i++) { /* a single point becomes a line to itself: a dot */
         const ls_point *p = &points[i < count ? i : 0];
         ls_byte_buffer_put(b, i == 0 ? "M" : "L", 1);
         put_number(b, p->x);
