@@ -1,8 +1,8 @@
 /* backward.c - the walk from a loss back to the leaves.
  *
- * First the nodes in reach are counted: how many gradients each will receive. Then nodes whose gradients are complete
- * are processed, the latest made first, each in a scope of its own; what a node saved is released right after it. A
- * leaf is finished, and its hook called, the moment its last gradient has arrived. */
+ * First, count how many gradients each reachable node will receive. Then process nodes whose gradients are complete,
+ * newest first, each in a scope of its own; what a node saved is released right after it. A leaf is finished, and its
+ * hook called, as soon as its last gradient has arrived. */
 #include <stdio.h>
 #include <string.h>
 
@@ -33,7 +33,7 @@ static void reach(ls_run *run, ls_node *root)
     }
 }
 
-/* The queue is short (branches that are complete at the same time): insertion keeps it ordered, latest first. */
+/* The queue is short (branches complete at the same time): insertion keeps it ordered, newest first. */
 static void enqueue(ls_node **queue, ls_node *node)
 {
     while (*queue && (*queue)->serial > node->serial) queue = &(*queue)->link;
@@ -51,7 +51,7 @@ static bool has_shape(const ls_operand *x, const ls_shape *shape)
     return true;
 }
 
-/* Sum the dimensions that broadcasting had repeated, and convert. In the innermost scope. */
+/* Sum the dimensions that broadcasting repeated, and convert. In the innermost scope. */
 static ls_tensor *fitted(ls_tensor *dx, const ls_edge *edge)
 {
     if (!has_shape(&dx->view, &edge->shape)) {
@@ -94,7 +94,7 @@ static ls_tensor *fitted(ls_tensor *dx, const ls_edge *edge)
     return dx;
 }
 
-/* Nobody else sees the memory, and every element has a place of its own (an expanded gradient has not). */
+/* Is the memory unshared, with one place per element (unlike an expanded gradient)? */
 static bool may_write(const ls_tensor *t)
 {
     return t->refs == 1 && t->storage->refs == 1 && ls_view_dense(&t->view);
@@ -107,7 +107,7 @@ static bool same_strides(const ls_operand *a, const ls_operand *b)
     return true;
 }
 
-/* A gradient arrives at an output of a node: the first is taken as it is, the next ones are added. */
+/* A gradient arrives at an output of a node: the first is kept as it is, later ones are added. */
 static bool arrive(ls_node *node, int output, ls_tensor *dx)
 {
     ls_tensor **slot = &node->grad[output];
@@ -141,17 +141,17 @@ ls_tensor *ls_leaf_room(ls_tensor *t)
     return ok ? leaf->grad : NULL;
 }
 
-/* The walk at work is the first of a gradient. */
+/* The current walk starts a new gradient. */
 static void leaf_begins(ls_leaf *leaf)
 {
     leaf->holds = true;
     leaf->since = leaf->tensor->run->walk_serial;
 }
 
-/* `takeable`: dx is nobody else's, so its memory may become the gradient's. */
+/* `takeable`: dx has no other owner, so its memory may become the gradient's. */
 static bool leaf_arrive(ls_leaf *leaf, ls_tensor *dx, bool takeable)
 {
-    if (!leaf->tensor) return true; /* nobody can ask for it any more */
+    if (!leaf->tensor) return true; /* its handle is gone: nobody can read it */
     if (leaf->holds) return ls_raw_add(leaf->grad, leaf->grad, dx);
     leaf_begins(leaf);
     if (!leaf->grad && takeable && same_strides(&dx->view, &leaf->tensor->view)) {
@@ -200,7 +200,7 @@ static bool saved_untouched(ls_run *run, const ls_node *node)
         const ls_tensor *t = node->saved[i];
         if (!t || t->storage->version == node->saved_version[i]) continue;
         ls_fail(&run->errors, LS_ERR_STATE,
-                "backward of %s: tensor %s%s%s%s, which it needs, was changed in place after the forward pass",
+                "backward of %s: tensor %s%s%s%s, which it needs, was modified in place after the forward pass",
                 node->op->name, t->name ? "\"" : "", t->name ? t->name : "", t->name ? "\" " : "",
                 ls_operand_text(&t->view, (char[LS_TEXT]){0}));
         return false;
@@ -216,8 +216,8 @@ static void release_gradients(ls_node *node)
     }
 }
 
-/* With .check_finite: name the first gradient that is NaN, or infinite at a parameter. Infinity on the way may still be
- * masked, as that of a root behind ReLU is. A loss scaler expects some, and deals with them. */
+/* With .check_finite: name the first gradient that is NaN, or infinite at a parameter. Infinities in between may still
+ * be masked, like that of a square root before ReLU. A loss scaler expects some, and handles them. */
 static bool gradients_finite(ls_run *run, const ls_node *node, ls_tensor *const *dx)
 {
     for (int i = 0; i < node->n_in; i++) {
@@ -246,8 +246,8 @@ static bool process(ls_run *run, ls_node *node)
 {
     if (node->walked) {
         ls_fail(&run->errors, LS_ERR_STATE,
-                "backward of %s: this graph was walked before; a forward pass can be walked "
-                "back once, so add the losses and call ls_backward on the sum",
+                "backward of %s: this graph was used before; a forward pass allows one backward "
+                "pass, so add the losses and call ls_backward on the sum",
                 node->op->name);
         return false;
     }
@@ -274,7 +274,7 @@ static bool process(ls_run *run, ls_node *node)
         const ls_edge *edge = &node->in[i];
         ls_tensor *fit = fitted(dx[i], edge);
         if (!fit) break;
-        bool shared = false; /* the same tensor is also the gradient of a later input */
+        bool shared = false; /* dx[i] is also the gradient of a later input */
         for (int j = i + 1; j < node->n_in; j++) shared |= dx[j] == dx[i];
         if (edge->node->leaf) leaf_arrive(edge->node->leaf, fit, !shared && may_write(fit));
         else arrive(edge->node, edge->output, fit);
@@ -309,7 +309,7 @@ bool ls_walk_back(ls_run *run, ls_tensor *from, ls_tensor *seed)
             ok = process(run, node);
             ls_scope_end(run, mark, NULL);
         }
-        /* After a failure the walk only goes on to leave no gradient behind. */
+        /* After a failure the walk continues only to free all gradients. */
         if (!ok) release_gradients(node);
         for (int i = 0; i < node->n_in; i++) {
             ls_node *source = node->in[i].node;

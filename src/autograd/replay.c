@@ -1,4 +1,4 @@
-/* replay.c - stretches of the tape that are computed again in backward. */
+/* replay.c - segments of the tape that are recomputed in backward. */
 #include "autograd/replay.h"
 
 #include <string.h>
@@ -6,14 +6,14 @@
 #include "base/memory.h"
 #include "device/facts.h"
 
-/* What an operator read that has no history: how many tensors, which versions of them, and where the host can look
- * without waiting, the first number of each. */
+/* Inputs of an operator that have no history: how many tensors, their versions, and, if the host can read them without
+ * waiting, the first element of each. */
 typedef struct constants {
     int count;
     uint64_t versions, numbers;
 } constants;
 
-/* What a stretch recorded, in order: nodes and replays inside it. NULL once they died. */
+/* What a segment recorded, in order: nodes and replays inside it. NULL once they are freed. */
 typedef struct entry {
     const ls_op_info *op; /* NULL: a replay */
     constants read;
@@ -23,17 +23,17 @@ typedef struct entry {
 
 struct ls_replay {
     ls_run *run;
-    int32_t refs;             /* of its nodes, of replays inside, and of whoever records it */
-    ls_replay *newer, *older; /* among those alive, or resting */
-    ls_replay *outer;         /* one reference; NULL: it stands alone */
-    ls_replay *interrupted;   /* while this one is recorded or filled: the one before */
-    int32_t place;            /* among the entries of the outer */
-    ls_replay_fn *again;      /* NULL: its user is gone */
+    int32_t refs;             /* from its nodes, from replays inside it, and from its recorder */
+    ls_replay *newer, *older; /* in the list of live replays, or of free ones */
+    ls_replay *outer;         /* one reference; NULL: not nested */
+    ls_replay *interrupted;   /* while this one is recorded or rerun: the one before */
+    int32_t place;            /* index among the entries of the outer */
+    ls_replay_fn *again;      /* NULL: its user was freed */
     void *user;
     uint64_t print;
 
     int32_t n;
-    bool has_inputs; /* false: the outer will give them */
+    bool has_inputs; /* false: the outer will provide them */
     bool wants[LS_REPLAY_INPUTS];
     ls_tensor *inputs[LS_REPLAY_INPUTS]; /* owned, without history */
     uint64_t version[LS_REPLAY_INPUTS];
@@ -43,13 +43,13 @@ struct ls_replay {
 
     entry *entries;
     int32_t count, capacity;
-    int32_t next; /* entry, while it is filled */
-    int32_t odd;  /* the first that was called otherwise then; count: none was */
-    bool filling; /* it runs again */
+    int32_t next; /* next entry, while it is rerun */
+    int32_t odd;  /* the first entry that was called differently then; count: none */
+    bool filling; /* it is being rerun */
     bool filled;
 };
 
-/* ---- made and freed: structs rest in the run, so that a steady step takes nothing from the system ---- */
+/* ---- creating and freeing: structs are reused, so that a steady step allocates nothing ---- */
 
 static ls_replay *take(ls_run *run)
 {
@@ -128,37 +128,39 @@ static void hold_inputs(ls_replay *r, ls_tensor *const *inputs)
     r->has_inputs = true;
 }
 
-static void complain_of_another(const ls_replay *r, const char *now)
+static void report_other_op(const ls_replay *r, const char *now)
 {
     const entry *then = r->next < r->count ? &r->entries[r->next] : NULL;
     const char *first = !then ? "nothing more" : then->op ? then->op->name : "a module that is recomputed";
     ls_fail(&r->run->errors, LS_ERR_STATE,
-            "recomputed for its gradients, it did something else than before (step %d: %s, then it was %s); a forward "
+            "recomputed for its gradients, it did something different (step %d: %s, before it was %s); a forward "
             "function must compute the same from the same inputs",
             (int)r->next, now, first);
 }
 
-static void complain_of_numbers(const ls_replay *r, int32_t place, const char *does)
+static void report_other_values(const ls_replay *r, int32_t place, const char *does)
 {
-    ls_fail(&r->run->errors, LS_ERR_STATE,
-            "%s, which is recomputed for its gradients, %s other numbers or sizes than in the forward pass (step %d); "
-            "what a forward function uses must not change until ls_backward(): give it as an input",
-            r->entries[place].op->name, does, (int)place);
+    ls_fail(
+        &r->run->errors, LS_ERR_STATE,
+        "%s, which is recomputed for its gradients, %s different values or sizes than in the forward pass (step %d); "
+        "what a forward function uses must not change until ls_backward(): pass it as an input",
+        r->entries[place].op->name, does, (int)place);
 }
 
-/* The entry of the first time that stands where the second is now; NULL (and an error) where it is something else. */
-static entry *twin(ls_replay *r, const ls_op_info *op)
+/* The recorded entry that corresponds to the current step of the rerun; NULL (and an error) if it is a different
+ * one. */
+static entry *matching_entry(ls_replay *r, const ls_op_info *op)
 {
     entry *then = r->next < r->count ? &r->entries[r->next] : NULL;
     if (then && then->op == op) return r->next++, then;
-    complain_of_another(r, op ? op->name : "a module that is recomputed");
+    report_other_op(r, op ? op->name : "a module that is recomputed");
     return NULL;
 }
 
-/* A replay begins inside another. Its inputs are the outer's to give. */
+/* Begin a replay inside another, which will provide its inputs. */
 static void nest(ls_replay *r, ls_replay *outer, ls_tensor *const *inputs)
 {
-    entry *at = outer->filling ? twin(outer, NULL) : append(outer);
+    entry *at = outer->filling ? matching_entry(outer, NULL) : append(outer);
     if (!at) return;
     if (!outer->filling) {
         at->inner = r;
@@ -221,28 +223,30 @@ void ls_replay_record(ls_node *node, ls_tensor *const *in)
 {
     ls_replay *r = node->replay;
     r->refs++;
-    entry *at = r->filling ? twin(r, node->op) : append(r);
+    entry *at = r->filling ? matching_entry(r, node->op) : append(r);
     node->place = at ? (int32_t)(at - r->entries) : -1;
-    node->walked = r->run->replays.again > 0; /* the second tape is not for walks, should a program keep parts of it */
+    node->walked = r->run->replays.again > 0; /* the second tape must not be walked, even if a program keeps parts of
+                                               * it */
     if (!at) return;
     constants read = constants_of(node->n_in, in);
-    memset(&node->attrs, 0, sizeof node->attrs); /* what is set now is compared when it runs again */
+    memset(&node->attrs, 0, sizeof node->attrs); /* what is set from here on is compared in the rerun */
     memset(node->extra, 0, sizeof node->extra);
     if (r->filling && at->read.count == read.count && at->read.versions != read.versions)
-        ls_fail(&r->run->errors, LS_ERR_STATE,
-                "%s, which is recomputed for its gradients, reads a tensor that was changed in place since the forward "
-                "pass: a buffer, or one from outside of the module; change it after ls_backward(), or give the module "
-                "a copy (ls_clone)",
-                node->op->name);
+        ls_fail(
+            &r->run->errors, LS_ERR_STATE,
+            "%s, which is recomputed for its gradients, reads a tensor that was modified in place since the forward "
+            "pass: a buffer, or one from outside of the module; change it after ls_backward(), or give the module "
+            "a copy (ls_clone)",
+            node->op->name);
     else if (r->filling && at->read.count == read.count && at->read.numbers != read.numbers)
-        complain_of_numbers(r, node->place, "reads a tensor with");
+        report_other_values(r, node->place, "reads a tensor with");
     if (r->filling) return;
     at->op = node->op;
     at->read = read;
     at->node = node;
 }
 
-/* The operator was called as it was the first time, with tensors of the same shapes? */
+/* Was the operator called as the first time, with tensors of the same shapes? */
 static bool same_call(const ls_node *first, const ls_node *second)
 {
     bool same = memcmp(&first->attrs, &second->attrs, ls_op_attrs_size(first->op->code)) == 0 &&
@@ -253,7 +257,7 @@ static bool same_call(const ls_node *first, const ls_node *second)
     return same;
 }
 
-/* A node of the second time goes when all that an operator tells about itself is in it. */
+/* A node of the rerun is compared when it is freed: by then its operator has set everything. */
 void ls_replay_leave(ls_node *node)
 {
     ls_replay *r = node->replay;
@@ -264,9 +268,9 @@ void ls_replay_leave(ls_node *node)
     release(r);
 }
 
-#define NOTHING UINT64_MAX /* the version of a tensor that is NULL */
+#define NOTHING UINT64_MAX /* the version of a NULL tensor */
 
-/* The first time a node remembers the version alone. The second time the tensor goes to the node of the first. */
+/* The first time a node records only the version. In the rerun the tensor goes to the node of the first time. */
 void ls_replay_save(ls_node *node, ls_tensor *t)
 {
     ls_replay *r = node->replay;
@@ -280,13 +284,13 @@ void ls_replay_save(ls_node *node, ls_tensor *t)
     first->saved[slot] = ls_alias_owned(t);
     if (first->saved_version[slot] == t->storage->version) return;
     ls_fail(&r->run->errors, LS_ERR_STATE,
-            "%s, which is recomputed for its gradients, needs %s%s%s%s as it was in the forward pass, and that was "
-            "changed in place",
+            "%s, which is recomputed for its gradients, needs %s%s%s%s as it was in the forward pass, but it was "
+            "modified in place",
             first->op->name, t->name ? "\"" : "", t->name ? t->name : "", t->name ? "\" " : "",
             ls_operand_text(&t->view, (char[LS_TEXT]){0}));
 }
 
-/* ---- the second time ---- */
+/* ---- the rerun ---- */
 
 static bool inputs_untouched(const ls_replay *r)
 {
@@ -294,14 +298,14 @@ static bool inputs_untouched(const ls_replay *r)
         const ls_tensor *t = r->inputs[i];
         if (!t || t->storage->version == r->version[i]) continue;
         ls_fail(&r->run->errors, LS_ERR_STATE,
-                "input %d, %s, was changed in place after the forward pass, and is needed to recompute it", i,
+                "input %d, %s, was modified in place after the forward pass, but is needed to recompute it", i,
                 ls_operand_text(&t->view, (char[LS_TEXT]){0}));
         return false;
     }
     return true;
 }
 
-/* Every node has what it saved? Not where another input wants gradients than before. */
+/* Does every node have its saved tensors? Not if a different input wants gradients now. */
 static bool is_complete(const ls_replay *r)
 {
     for (int32_t i = 0; i < r->count; i++) {
@@ -309,8 +313,8 @@ static bool is_complete(const ls_replay *r)
         for (int s = 0; node && s < node->n_saved; s++) {
             if (node->saved[s] || node->saved_version[s] == NOTHING) continue;
             ls_fail(&r->run->errors, LS_ERR_STATE,
-                    "recomputed for its gradients, it did something else than before (step %d: %s has no gradient for "
-                    "one of its inputs, and had one); what is frozen must stay so until ls_backward()",
+                    "recomputed for its gradients, it did something different (step %d: %s has no gradient for "
+                    "one of its inputs, but had one); do not freeze or unfreeze parameters before ls_backward()",
                     (int)i, node->op->name);
             return false;
         }
@@ -318,7 +322,7 @@ static bool is_complete(const ls_replay *r)
     return true;
 }
 
-/* Handles of the inputs that want gradients where the first ones did: operators record the same. */
+/* Handles of the inputs that want gradients where the original ones did, so that operators record the same. */
 static bool make_inputs(const ls_replay *r, ls_tensor *inputs[LS_REPLAY_INPUTS])
 {
     for (int i = 0; i < r->n; i++) {
@@ -336,11 +340,11 @@ static void run_again(ls_replay *r)
     ls_mark mark = ls_scope_begin(run);
     ls_autocast_begin(run, r->autocast);
     if (make_inputs(r, inputs)) r->again(r->user, r->print, r->n, inputs);
-    if (!ls_failed(run) && r->next < r->count) complain_of_another(r, "nothing more");
+    if (!ls_failed(run) && r->next < r->count) report_other_op(r, "nothing more");
     if (!ls_failed(run)) is_complete(r);
     ls_autocast_end(run);
-    ls_scope_end(run, mark, NULL); /* the second tape goes, and is compared */
-    if (!ls_failed(run) && r->odd < r->count) complain_of_numbers(r, r->odd, "is given");
+    ls_scope_end(run, mark, NULL); /* frees the second tape, which compares it */
+    if (!ls_failed(run) && r->odd < r->count) report_other_values(r, r->odd, "is given");
 }
 
 bool ls_replay_fill(ls_replay *r)
@@ -353,7 +357,7 @@ bool ls_replay_fill(ls_replay *r)
     memcpy(run->errors.path, r->path, sizeof path);
     ls_rng_state random = run->random;
     int32_t no_grad = run->no_grad;
-    if (!r->again) ls_fail(&run->errors, LS_ERR_STATE, "the module was freed, and is needed to recompute it");
+    if (!r->again) ls_fail(&run->errors, LS_ERR_STATE, "the module was freed, but is needed to recompute it");
     else if (inputs_untouched(r)) {
         r->interrupted = run->replays.now;
         run->replays.now = r;

@@ -1,4 +1,4 @@
-/* tape.c - nodes and leaves: made, linked, let go. */
+/* tape.c - nodes and leaves: create, link, free. */
 #include "autograd/tape.h"
 
 #include <string.h>
@@ -16,7 +16,7 @@ static void node_clear_saved(ls_node *node)
 
 void ls_node_release(ls_run *run, ls_node *node)
 {
-    /* A long chain must not recurse once per node: nodes to free wait in a list. */
+    /* A long chain must not recurse once per node: nodes to free are queued in a list. */
     if (--node->refs > 0) return;
     ls_node *list = node;
     node->link = NULL;
@@ -108,7 +108,7 @@ ls_node *ls_record(ls_run *run, const ls_op_info *op, int n_in, ls_tensor *const
         out[i]->output = i;
         node->refs++;
     }
-    node->refs--; /* the outputs hold it now */
+    node->refs--; /* now held by the outputs */
     if (run->replays.now) {
         node->replay = run->replays.now;
         ls_replay_record(node, in);
@@ -136,8 +136,8 @@ static ls_leaf *leaf_of(const ls_tensor *t)
     return t->is_leaf ? t->node->leaf : NULL;
 }
 
-/* Frozen weights are still multiplied with: the leaf, and with it the device's forms,
- * waits until it is needed again. */
+/* Frozen weights are still used in products: the leaf, with the device's packed forms, is kept until it is needed
+ * again. */
 static void leaf_rest(ls_tensor *t)
 {
     t->node->leaf->holds = false;
@@ -149,7 +149,7 @@ static ls_tensor *leaf_wake(ls_tensor *t)
     ls_leaf *leaf = t->resting->leaf;
     const ls_tensor *grad = leaf->grad;
     if (grad && (grad->view.dtype != t->view.dtype || grad->storage->device != t->storage->device)) {
-        /* the tensor was cast or moved meanwhile */
+        /* the tensor was cast or moved in the meantime */
         ls_release(leaf->grad);
         leaf->grad = NULL;
     }
@@ -260,7 +260,7 @@ void ls_register_grad_hook(ls_tensor *t, ls_grad_hook_fn *hook, void *user)
 
 void ls_leaf_watch(ls_tensor *t, ls_grad_hook_fn *watch, void *user)
 {
-    ls_node *node = t->is_leaf ? t->node : t->resting; /* a frozen one may be woken again */
+    ls_node *node = t->is_leaf ? t->node : t->resting; /* a frozen one may be unfrozen */
     if (!node) return;
     node->leaf->watch = watch;
     node->leaf->watch_user = user;
@@ -276,7 +276,7 @@ bool ls_leaf_holds(const ls_tensor *t)
     return leaf_of(t)->holds;
 }
 
-/* Other processes may have added theirs at any time of the group. */
+/* Other processes may have added their gradients at any time of the group. */
 void ls_leaf_hold(ls_tensor *t)
 {
     ls_leaf *leaf = leaf_of(t);

@@ -18,7 +18,7 @@ char *ls_file_custom(char name[LS_FILE_NAME], const ls_custom *custom)
     return name;
 }
 
-/* Numbers of 64 bits do not all fit those of JSON. */
+/* As text, since JSON numbers cannot hold all 64-bit integers. */
 static void put_bits(ls_json_writer *w, const char *key, uint64_t value)
 {
     char text[24];
@@ -86,7 +86,7 @@ static bool collect_loaders(const ls_training *t, ls_snapshot *s)
             state.passes = 0;
             state.finished = false;
         }
-        if (t->loaders[i]->loop.outer) { /* no restart leads into the middle of another loop: this one is over */
+        if (t->loaders[i]->loop.outer) { /* a restart cannot resume inside another loop: this one is over */
             state.in_pass = false;
             state.start = 0;
             state.epoch++;
@@ -133,7 +133,7 @@ static bool collect_scaler(const ls_training *t, ls_snapshot *s)
     return ls_snapshot_add_json(s, "scaler.json", &w);
 }
 
-/* ---- how far an accumulation is ---- */
+/* ---- progress of an accumulation ---- */
 
 static bool collect_accumulation(const ls_training *t, ls_snapshot *s)
 {
@@ -153,7 +153,7 @@ static bool collect_accumulation(const ls_training *t, ls_snapshot *s)
     return ls_snapshot_add_json(s, "accumulation.json", &w);
 }
 
-/* ---- what was registered ---- */
+/* ---- registered objects ---- */
 
 static bool collect_custom(const ls_custom *custom, ls_snapshot *s)
 {
@@ -167,9 +167,9 @@ static bool collect_custom(const ls_custom *custom, ls_snapshot *s)
     return false;
 }
 
-/* ---- all of it ---- */
+/* ---- everything ---- */
 
-/* Tensors come first, in two rounds: how much room their copies need must be known before the first is made. */
+/* Tensors come first, in two rounds: the memory for their copies must be known before the first is made. */
 static bool collect_tensors(const ls_training *t, ls_snapshot *s)
 {
     size_t bytes = 0;

@@ -16,7 +16,7 @@
 #include "base/memory.h"
 #include "checkpoint/manifest.h"
 
-static bool complain(ls_message *why, const char *what, const char *path, const char *reason)
+static bool set_reason(ls_message *why, const char *what, const char *path, const char *reason)
 {
     ls_message_set(why, "could not %s %.160s: %s", what, path, reason);
     return false;
@@ -32,7 +32,7 @@ static char *joined(const char *a, const char *b)
 
 /* ---- removing ---- */
 
-/* A folder and all in it, without following links. False with errno when something stays. */
+/* Remove a folder with its contents, without following links. False with errno if something could not be removed. */
 static bool remove_tree(int parent, const char *name)
 {
     int descriptor = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -56,9 +56,9 @@ static bool is_free(const char *folder, ls_message *why)
 {
     ls_path_kind kind = ls_path_kind_of(folder);
     if (kind == LS_PATH_NONE) return true;
-    if (kind != LS_PATH_FOLDER) return complain(why, "save to", folder, "it is not a folder");
+    if (kind != LS_PATH_FOLDER) return set_reason(why, "save to", folder, "it is not a folder");
     char *manifest = joined(folder, "/" LS_MANIFEST);
-    if (!manifest) return complain(why, "save to", folder, "no memory");
+    if (!manifest) return set_reason(why, "save to", folder, "no memory");
     bool is_checkpoint = ls_path_kind_of(manifest) == LS_PATH_FILE;
     ls_sys_free(manifest);
     if (is_checkpoint) return true;
@@ -66,31 +66,31 @@ static bool is_free(const char *folder, ls_message *why)
     int count = scandir(folder, &entries, NULL, NULL);
     for (int i = 0; i < count; i++) free(entries[i]);
     if (count >= 0) free(entries);
-    return count == 2 || complain(why, "save to", folder, "it holds other things than a checkpoint");
+    return count == 2 || set_reason(why, "save to", folder, "it contains other things than a checkpoint");
 }
 
 char *ls_folder_begin(const char *folder, ls_message *why)
 {
     if (!is_free(folder, why)) return NULL;
     char *part = joined(folder, LS_FOLDER_PART);
-    if (!part) complain(why, "save to", folder, "no memory");
-    else if (!remove_tree(AT_FDCWD, part)) complain(why, "remove", part, strerror(errno));
+    if (!part) set_reason(why, "save to", folder, "no memory");
+    else if (!remove_tree(AT_FDCWD, part)) set_reason(why, "remove", part, strerror(errno));
     else if (ls_folder_make(part, why)) return part;
     ls_sys_free(part);
     return NULL;
 }
 
-/* Every file of a folder, those in folders in it, and their names reach the disk; all are written first,
- * so that the disk takes them in one go. */
+/* Flush every file of a folder and its subfolders, and their names, to disk; all are written first, so that the disk
+ * takes them in one go. */
 static bool sync_tree(int parent, const char *name, ls_message *why)
 {
     int descriptor = openat(parent, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
     struct stat about;
     bool ok = descriptor >= 0 && fstat(descriptor, &about) == 0 && (fsync(descriptor) == 0 || errno == EINVAL);
-    if (!ok) complain(why, "write", name, strerror(errno));
+    if (!ok) set_reason(why, "write", name, strerror(errno));
     bool is_folder = ok && S_ISDIR(about.st_mode);
     DIR *entries = is_folder ? fdopendir(descriptor) : NULL;
-    if (is_folder && !entries) ok = complain(why, "open", name, strerror(errno));
+    if (is_folder && !entries) ok = set_reason(why, "open", name, strerror(errno));
     for (struct dirent *entry; entries && ok && (entry = readdir(entries));)
         if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
             ok = sync_tree(dirfd(entries), entry->d_name, why);
@@ -99,7 +99,7 @@ static bool sync_tree(int parent, const char *name, ls_message *why)
     return ok;
 }
 
-/* Put the part in the place of an existing folder, which becomes the part: at once where the system can. */
+/* Exchange the part with an existing folder, which becomes the part: atomically if the system can. */
 static bool exchange(const char *part, const char *folder)
 {
     if (renameat2(AT_FDCWD, part, AT_FDCWD, folder, RENAME_EXCHANGE) == 0) return true;
@@ -114,11 +114,11 @@ static bool exchange(const char *part, const char *folder)
 bool ls_folder_publish(const char *folder, ls_message *why)
 {
     char *part = joined(folder, LS_FOLDER_PART);
-    if (!part) return complain(why, "save to", folder, "no memory");
+    if (!part) return set_reason(why, "save to", folder, "no memory");
     bool replaces = ls_path_kind_of(folder) == LS_PATH_FOLDER;
     bool ok = sync_tree(AT_FDCWD, part, why);
     if (ok && (replaces ? !exchange(part, folder) : rename(part, folder) != 0))
-        ok = complain(why, "give its name to", folder, strerror(errno));
+        ok = set_reason(why, "publish", folder, strerror(errno));
     ok = ok && ls_folder_sync_above(folder, why);
     if (ok && replaces) remove_tree(AT_FDCWD, part);
     ls_sys_free(part);
@@ -141,7 +141,7 @@ static int64_t number_of(const char *name, bool part)
     if (strncmp(name, LS_CHECKPOINT_STEM, stem) != 0 || name[stem] < '0' || name[stem] > '9') return -1;
     char *end;
     if (name[stem] == '0' && name[stem + 1] >= '0' && name[stem + 1] <= '9') return -1;
-    long long n = strtoll(name + stem, &end, 10); /* the largest there is where it does not fit */
+    long long n = strtoll(name + stem, &end, 10); /* saturates if it does not fit */
     return n <= LS_CHECKPOINT_LAST && strcmp(end, part ? LS_FOLDER_PART : "") == 0 ? n : -1;
 }
 
@@ -185,12 +185,12 @@ char *ls_folder_numbered(const char *parent, int64_t n)
     return path;
 }
 
-/* It leaves its name first: a removal that is interrupted does not look like a damaged checkpoint. */
+/* It is renamed first, so that an interrupted removal does not look like a damaged checkpoint. */
 static void remove_numbered(const char *parent, int64_t n)
 {
     char *path = ls_folder_numbered(parent, n), *part = path ? joined(path, LS_FOLDER_PART) : NULL;
     if (part && !(remove_tree(AT_FDCWD, part) && rename(path, part) == 0 && remove_tree(AT_FDCWD, part)))
-        ls_log_line(LS_LOG_WARN, "could not remove the checkpoint %s: %s", path, strerror(errno));
+        ls_log_line(LS_LOG_WARN, "cannot remove the checkpoint %s: %s", path, strerror(errno));
     ls_sys_free(part);
     ls_sys_free(path);
 }

@@ -1,7 +1,7 @@
-/* gradients.c - gradients that still add up, back to where they were.
+/* gradients.c - restore gradients of an unfinished accumulation.
  *
- * Each rank saved the part it had. As many processes as then take up their own, so that nothing is rounded otherwise.
- * Any other number takes up the mean of all parts: the mean over processes, which a step is taken with, is the same. */
+ * Each rank saved its own. With the same number of processes each loads its own, so that rounding is identical. Any
+ * other number loads the mean of all: the mean over processes, which the step uses, is the same. */
 #include <lockstep/formats.h>
 
 #include <limits.h>
@@ -12,8 +12,8 @@
 #include "base/file.h"
 #include "checkpoint/training.h"
 
-/* "1.fc.weight": the parameter fc.weight of module 1; NULL when there is none. */
-static ls_tensor *parameter_called(const ls_training *t, const char *name)
+/* "1.fc.weight": the parameter fc.weight of module 1; NULL if there is none. */
+static ls_tensor *parameter_named(const ls_training *t, const char *name)
 {
     char *rest;
     long i = strtol(name, &rest, 10);
@@ -35,20 +35,20 @@ static char *path_of(const char *folder, int rank, char path[PATH_MAX])
     return path;
 }
 
-/* Add the part of a rank, divided. */
+/* Add the gradients of one rank, divided by `parts`. */
 static bool add_part(const ls_training *t, const char *path, int parts)
 {
     ls_run *run = t->run;
     ls_state *gradients = ls_state_read(run, path);
     ls_mark mark = ls_scope_begin(run);
     for (int64_t i = 0; i < ls_state_count(gradients) && !ls_failed(run); i++) {
-        ls_tensor *parameter = parameter_called(t, ls_state_name(gradients, i));
+        ls_tensor *parameter = parameter_named(t, ls_state_name(gradients, i));
         ls_tensor *gradient = ls_state_tensor(gradients, i);
         bool fits =
             parameter && ls_requires_grad(parameter) && ls_shape_equal(ls_shape_of(parameter), ls_shape_of(gradient));
         if (!fits)
             ls_fail(&run->errors, LS_ERR_STATE,
-                    "ls_load_state: gradients.safetensors: a parameter with a gradient is not trained here");
+                    "ls_load_state: gradients.safetensors: it has a gradient of a parameter that is not trained here");
         else ls_walk_back(run, parameter, parts > 1 ? ls_mul_scalar(gradient, 1.0 / parts) : gradient);
     }
     ls_scope_end(run, mark, NULL);

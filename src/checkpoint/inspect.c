@@ -1,4 +1,4 @@
-/* inspect.c - what `lockstep inspect` shows: the tensors of a file, or what the checkpoint of a run is about. */
+/* inspect.c - the output of `lockstep inspect`: the tensors of a file, or a summary of a run's checkpoint. */
 #include <lockstep/checkpoint.h>
 
 #include <limits.h>
@@ -13,7 +13,7 @@
 
 enum { MAX_STATE = 16 << 20 };
 
-/* ---- words ---- */
+/* ---- text ---- */
 
 static void print_safely(FILE *to, const char *text)
 {
@@ -177,7 +177,7 @@ static bool is_safetensors(const char *name)
     return length > end && strcmp(name + length - end, ".safetensors") == 0;
 }
 
-/* What a file of tensors in the folder holds; NULL (and an error) when it cannot be read. */
+/* The contents of a file of tensors in the folder; NULL (and an error) if it cannot be read. */
 static const ls_contents *contents_in(ls_run *run, const char *folder, const char *name)
 {
     char path[PATH_MAX];
@@ -195,7 +195,7 @@ static bool print_checkpoint(ls_run *run, const char *folder, const ls_manifest 
     print_count(to, ", ", m->optims, "optimiser");
     print_count(to, ", ", m->schedules, "schedule");
     print_count(to, ", ", m->loaders, "loader");
-    fputs("\nall files are as they were written\n\n", to);
+    fputs("\nall files match their checksums\n\n", to);
     const ls_json *files = ls_json_first(ls_json_get(state, "files"));
     for (const ls_json *f = files; f; f = f->next) {
         int length = (int)strlen(ls_json_text(ls_json_get(f, "name")));
@@ -246,7 +246,7 @@ static bool inspect_checkpoint(ls_run *run, const char *folder, const char *path
     if (!ls_manifest_check(folder, &manifest, &why))
         return ls_fail(&run->errors, LS_ERR_IO, "%s: %s", folder, why.text), false;
     char *text = ls_file_read(path, MAX_STATE, &size, &why);
-    ls_json *state = text ? ls_json_read(text, size, &why) : NULL; /* the same that was checked */
+    ls_json *state = text ? ls_json_read(text, size, &why) : NULL; /* the text that was checked */
     ls_sys_free(text);
     if (!state) return ls_fail(&run->errors, LS_ERR_IO, "%s: %s", folder, why.text), false;
     bool ok =

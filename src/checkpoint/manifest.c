@@ -14,7 +14,7 @@
 #include "base/memory.h"
 
 #define FORMAT "lockstep checkpoint"
-/* The manifest ends with its own checksum, over what stands before this. */
+/* The manifest ends with its own checksum, over everything before this. */
 #define SEAL ",\n  \"xxh64\": \""
 enum { SIZE_LIMIT = 1 << 24, NAME_LIMIT = 1024 };
 
@@ -53,7 +53,7 @@ static bool put_file(ls_json_writer *w, const char *folder, const char *name, ls
     return true;
 }
 
-/* Those in a part of the folder ("", or "ema/"), and in the folders in it. */
+/* List the files in a part of the folder ("", or "ema/") and in its subfolders. */
 static bool put_files(ls_json_writer *w, const char *folder, const char *part, ls_message *why)
 {
     char path[PATH_MAX], name[PATH_MAX];
@@ -73,13 +73,13 @@ static bool put_files(ls_json_writer *w, const char *folder, const char *part, l
     return ok;
 }
 
-/* The text up to its seal, and the seal. */
+/* Write the text up to its seal, then the seal. */
 static bool write_sealed(const char *folder, const char *text, size_t length, ls_message *why)
 {
     char path[PATH_MAX], hash[17];
     ls_file_out out;
     while (length && text[length - 1] != '}') length--;
-    length -= length > 0; /* without the brace that closes it, and the line break before */
+    length -= length > 0; /* without the closing brace and the line break before it */
     while (length && text[length - 1] == '\n') length--;
     text_of(hash_of(text, length), hash);
     snprintf(path, sizeof path, "%s/" LS_MANIFEST, folder);
@@ -122,7 +122,7 @@ static bool refuse(ls_message *why, const char *name, const char *reason)
     return false;
 }
 
-/* A file below the folder, and nowhere else. */
+/* Is it a path inside the folder? */
 static bool is_below(const char *name)
 {
     return *name != '/' && strncmp(name, "../", 3) != 0 && !strstr(name, "/../");
@@ -143,10 +143,10 @@ static bool check_file(const char *folder, const ls_json *entry, ls_message *why
         return false;
     }
     text_of(hash, text);
-    return strcmp(text, want) == 0 || refuse(why, name, "does not have the checksum it was saved with");
+    return strcmp(text, want) == 0 || refuse(why, name, "does not match its checksum");
 }
 
-/* Is the text as it was written? */
+/* Does the text match its checksum? */
 static bool is_sealed(const char *text)
 {
     const char *seal = NULL;
@@ -160,14 +160,14 @@ static bool is_sealed(const char *text)
 static bool check(const char *folder, const char *text, const ls_json *root, ls_manifest *m, ls_message *why)
 {
     const char *format = ls_json_text(ls_json_get(root, "format"));
-    if (!format || strcmp(format, FORMAT) != 0) return refuse(why, LS_MANIFEST, "is not that of a checkpoint");
+    if (!format || strcmp(format, FORMAT) != 0) return refuse(why, LS_MANIFEST, "does not describe a checkpoint");
     int64_t version = ls_json_integer(ls_json_get(root, "version"), 0);
     if (version < 1 || version > LS_CHECKPOINT_VERSION) {
         ls_message_set(why, LS_MANIFEST " has version %lld, this library reads up to %d", (long long)version,
                        LS_CHECKPOINT_VERSION);
         return false;
     }
-    if (!is_sealed(text)) return refuse(why, LS_MANIFEST, "does not have the checksum it was saved with");
+    if (!is_sealed(text)) return refuse(why, LS_MANIFEST, "does not match its checksum");
     *m = (ls_manifest){
         .epoch = ls_json_integer(ls_json_get(root, "epoch"), 0),
         .step = ls_json_integer(ls_json_get(root, "step"), 0),

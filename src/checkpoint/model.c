@@ -1,4 +1,4 @@
-/* model.c - models to folders and back. */
+/* model.c - save models to folders and load them. */
 #include <lockstep/checkpoint.h>
 
 #include <stdio.h>
@@ -16,23 +16,22 @@
 
 /* ---- tensors under several names ---- */
 
-/* Are these the same numbers in the same memory? */
-static bool is_one(const ls_tensor *a, const ls_tensor *b)
+/* Are these the same elements in the same memory? */
+static bool same_memory(const ls_tensor *a, const ls_tensor *b)
 {
     return a == b || (a->storage == b->storage && a->view.data == b->view.data && ls_numel(a) > 0 &&
                       a->view.dtype == b->view.dtype && ls_shape_equal(ls_shape_of(a), ls_shape_of(b)));
 }
 
-/* The first entry that is the same tensor as entry i: i itself, mostly. */
-static int64_t first_of(const ls_state *state, int64_t i)
+/* The first entry with the same tensor as entry i: usually i itself. */
+static int64_t first_alias(const ls_state *state, int64_t i)
 {
     int64_t first = 0;
-    while (!is_one(state->entries[first].tensor, state->entries[i].tensor)) first++;
+    while (!same_memory(state->entries[first].tensor, state->entries[i].tensor)) first++;
     return first;
 }
 
-/* The list without names that mean a tensor already in it. Those are told; a model that has a configuration shares what
- * it shares for whoever reads that, too. */
+/* The list without further names of a tensor already in it. */
 static ls_state *without_aliases(ls_run *run, const ls_state *all, ls_log_level level)
 {
     char dropped[600] = "";
@@ -40,14 +39,15 @@ static ls_state *without_aliases(ls_run *run, const ls_state *all, ls_log_level 
     ls_state *state = ls_state_new(run);
     for (int64_t i = 0; state && i < all->count; i++) {
         const ls_state_entry *entry = &all->entries[i];
-        if (first_of(all, i) == i) {
+        if (first_alias(all, i) == i) {
             if (!ls_state_append(state, entry->name, entry->tensor)) return NULL;
         } else if (used < sizeof dropped) {
             used += (size_t)snprintf(dropped + used, sizeof dropped - used, "%s%s", used ? ", " : "", entry->name);
         }
     }
     if (used)
-        ls_log_of_job(level, "%s %s not written: shared with a tensor of another name, which is; loading restores it",
+        ls_log_of_job(level,
+                      "%s %s not written: shared with a tensor that is written under another name; loading restores it",
                       dropped, strchr(dropped, ',') ? "are" : "is");
     return state;
 }
@@ -74,8 +74,8 @@ static bool write_model(ls_run *run, ls_module *model, const char *folder, const
     return ok && write_config(run, model, folder, opts->sync);
 }
 
-/* Everybody learns whether the main process could write it: nobody returns before the files are there. */
-static bool agree(ls_run *run, bool ok)
+/* All processes learn whether the main process could write it: none returns before the files are there. */
+static bool share_outcome(ls_run *run, bool ok)
 {
     struct {
         ls_status code;
@@ -87,7 +87,7 @@ static bool agree(ls_run *run, bool ok)
     }
     if (!ls_exchange_broadcast(run, &cause, sizeof cause, 0, "ls_save_model")) return false;
     if (cause.code && run->share.rank != 0)
-        ls_fail(&run->errors, LS_ERR_PEER, "ls_save_model: the main process could not write it: %s", cause.message);
+        ls_fail(&run->errors, LS_ERR_PEER, "ls_save_model: the main process cannot write it: %s", cause.message);
     return !cause.code;
 }
 
@@ -96,26 +96,26 @@ bool ls_save_model_sized(ls_run *run, ls_module *model, const char *folder, cons
 {
     ls_save_model_opts opts = LS_OPTS_READ(ls_save_model_opts, given, opts_size);
     if (!model || ls_failed(run)) return false;
-    return agree(run, run->share.rank != 0 || write_model(run, model, folder, &opts));
+    return share_outcome(run, run->share.rank != 0 || write_model(run, model, folder, &opts));
 }
 
 /* ---- loading ---- */
 
-/* Let every name of a shared tensor have what the file has under any of them. */
+/* Give every name of a shared tensor what the file has under any of them. */
 static bool add_aliases(ls_state *given, const ls_state *mine)
 {
     for (int64_t i = 0; i < mine->count; i++) {
         if (ls_state_find(given, mine->entries[i].name)) continue;
         ls_tensor *found = NULL;
         for (int64_t j = 0; !found && j < mine->count; j++)
-            if (j != i && is_one(mine->entries[i].tensor, mine->entries[j].tensor))
+            if (j != i && same_memory(mine->entries[i].tensor, mine->entries[j].tensor))
                 found = ls_state_find(given, mine->entries[j].name);
         if (found && !ls_state_append(given, mine->entries[i].name, found)) return false;
     }
     return true;
 }
 
-/* The report names entries that were not expected: they stay, as far as there are any; the others and the file go. */
+/* Keep only the unexpected entries, to which the report points; the others are freed with the file. */
 static void keep_unexpected(ls_state *given, const ls_load_report *report)
 {
     int64_t kept = 0;
@@ -143,7 +143,7 @@ ls_load_report ls_load_model_sized(ls_run *run, ls_module *model, const char *pa
     if (!mine || !given) return report;
     ls_state_unwrap(given, mine);
     if (add_aliases(given, mine)) {
-        /* An error of the list is one of this file. */
+        /* Errors of the list should name this file. */
         char before[sizeof run->errors.path];
         memcpy(before, run->errors.path, sizeof before);
         snprintf(run->errors.path, sizeof run->errors.path, "%s", path);

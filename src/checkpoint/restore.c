@@ -1,4 +1,4 @@
-/* restore.c - the state of a training run from the files of a checkpoint. */
+/* restore.c - restore the state of a training run from the files of a checkpoint. */
 #include <lockstep/formats.h>
 
 #include <limits.h>
@@ -61,7 +61,7 @@ static bool each_element(const restoring *r, const char *name, int count, elemen
     ls_json *root = read_json(r, name);
     if (!root) return false;
     bool ok = root->type == LS_JSON_ARRAY && root->count == count;
-    if (!ok) fail(r, LS_ERR_IO, name, "it does not list what state.json counts");
+    if (!ok) fail(r, LS_ERR_IO, name, "its length differs from that in state.json");
     const ls_json *element = ls_json_first(root);
     for (int i = 0; ok && element; i++, element = element->next) ok = each(r, i, element);
     ls_json_free(root);
@@ -79,7 +79,7 @@ static bool is_listed(const ls_json *names, const char *name)
     return false;
 }
 
-/* What is trained is what was trained then, whatever the program has frozen or not yet. */
+/* Train what was trained then, regardless of what the program has frozen so far. */
 static void restore_frozen(const ls_training *t, const ls_json *names)
 {
     for (int i = 0; names && i < t->module_count; i++) {
@@ -104,8 +104,8 @@ static void restore_modes(ls_module *module, const char *path, const ls_json *ev
     }
 }
 
-/* Parts in evaluation stay so in a model that trains. A model that is in another mode now than it was then is used for
- * something else, and the program says what it needs. */
+/* Restore the parts that were in evaluation mode inside a model in training. A model that is in another mode now is
+ * used for something else; then the program decides. */
 static void restore_evaluating(const ls_training *t, const ls_json *evaluating)
 {
     for (int i = 0; evaluating && i < t->module_count; i++) {
@@ -130,15 +130,15 @@ static bool restore_settings(const restoring *r)
 
 /* ---- modules, optimisers, schedules ---- */
 
-/* The same names, that is: shapes are compared where numbers are loaded. */
-static bool is_of(const restoring *r, const char *file, const ls_state *saved, const ls_state *mine)
+/* Compares names only: shapes are compared when tensors are loaded. */
+static bool same_names(const restoring *r, const char *file, const ls_state *saved, const ls_state *mine)
 {
     const char *lacking = NULL;
     for (int64_t i = 0; !lacking && i < ls_state_count(mine); i++)
         if (!ls_state_find(saved, ls_state_name(mine, i))) lacking = ls_state_name(mine, i);
     if (!lacking && ls_state_count(saved) == ls_state_count(mine)) return true;
     char reason[300];
-    snprintf(reason, sizeof reason, "it is of another model, with %lld tensors instead of %lld%s%.200s",
+    snprintf(reason, sizeof reason, "it belongs to another model, with %lld tensors instead of %lld%s%.200s",
              (long long)ls_state_count(saved), (long long)ls_state_count(mine), lacking ? " and no " : "",
              lacking ? lacking : "");
     return fail(r, LS_ERR_STATE, file, reason);
@@ -150,7 +150,7 @@ static bool restore_modules(const restoring *r)
     for (int i = 0; i < r->training->module_count; i++) {
         ls_file_numbered(name, "model", i, ".safetensors");
         ls_state *state = ls_state_read(r->training->run, path_of(r, name, path));
-        if (state && is_of(r, name, state, ls_state_dict(r->training->modules[i])))
+        if (state && same_names(r, name, state, ls_state_dict(r->training->modules[i])))
             ls_load_state_dict(r->training->modules[i], state);
         ls_state_free(state);
         if (ls_failed(r->training->run)) return false;
@@ -179,9 +179,9 @@ static bool restore_optim(const restoring *r, int i, const ls_json *element)
     const ls_json *groups = ls_json_get(element, "param_groups"), *g = ls_json_first(groups);
     const char *kind = ls_json_text(ls_json_get(element, "kind"));
     if (!kind || strcmp(kind, optim->rule->name) != 0)
-        return fail(r, LS_ERR_STATE, "optimizer.json", "an optimiser of another kind was saved");
+        return fail(r, LS_ERR_STATE, "optimizer.json", "it was saved from another kind of optimiser");
     if (!groups || groups->count != optim->group_count)
-        return fail(r, LS_ERR_STATE, "optimizer.json", "another number of parameter groups was saved");
+        return fail(r, LS_ERR_STATE, "optimizer.json", "it has a different number of parameter groups");
     for (int k = 0; g; k++, g = g->next) {
         ls_group *group = &optim->groups[k];
         ls_optim_group_opts *now = &group->now;
@@ -204,8 +204,8 @@ static bool restore_schedule(const restoring *r, int i, const ls_json *element)
     return !ls_failed(r->training->run);
 }
 
-/* Schedules set the rates of their optimisers, from initial rates: those must be there first. What was in force when
- * the checkpoint was saved, perhaps set by hand, has the last word. */
+/* Schedules compute rates from initial rates, which must be restored first. The rates in force when the checkpoint was
+ * saved, perhaps set by hand, are restored last. */
 static bool restore_rates(const restoring *r)
 {
     const ls_training *t = r->training;
@@ -231,13 +231,13 @@ static bool restore_loader(const restoring *r, int i, const ls_json *element)
     if (batch && batch != now)
         ls_log_of_job(
             LS_LOG_WARN,
-            "%s was saved with batches of %lld samples; this run goes on with %lld, after the %lld samples of "
+            "%s was saved with batches of %lld samples; this run continues with %lld, after the %lld samples of "
             "the pass that were read",
             r->folder, (long long)batch, (long long)now, (long long)state.start);
     return ls_loader_state_set(r->training->loaders[i], &state);
 }
 
-/* A process that was not there then goes on from the random state of the first one. */
+/* A process that did not exist then continues from the random state of rank 0. */
 static bool restore_random(const restoring *r, int world)
 {
     char name[LS_FILE_NAME];
@@ -255,7 +255,7 @@ static bool restore_scaler(const restoring *r)
     char path[PATH_MAX];
     bool saved = ls_path_kind_of(path_of(r, "scaler.json", path)) == LS_PATH_FILE;
     if (saved != (r->training->run->scaler != NULL))
-        ls_log_of_job(LS_LOG_WARN, "%s was saved %s a loss scaler; this run goes on %s one", r->folder,
+        ls_log_of_job(LS_LOG_WARN, "%s was saved %s a loss scaler; this run continues %s one", r->folder,
                       saved ? "with" : "without", saved ? "without" : "with a fresh");
     if (!saved || !r->training->run->scaler) return true;
     ls_json *root = read_json(r, "scaler.json");
@@ -267,22 +267,22 @@ static bool restore_scaler(const restoring *r)
     return !ls_failed(r->training->run);
 }
 
-/* ---- how far an accumulation is ---- */
+/* ---- progress of an accumulation ---- */
 
 static bool restore_accumulation(const restoring *r, const ls_manifest *manifest)
 {
     ls_json *root = read_json(r, "accumulation.json");
     ls_accumulation *a = &r->training->run->accumulation;
-    a->first_walk = r->training->run->walk_serial + 1; /* the gradients that come now are those of the group */
+    a->first_walk = r->training->run->walk_serial + 1; /* gradients from here on belong to the group */
     a->last_batch = 0;
     if (!root || !ls_gradients_restore(r->training, r->folder, manifest)) return ls_json_free(root), false;
     int64_t steps = ls_json_integer(ls_json_get(root, "steps"), a->steps);
     int64_t begun = ls_json_integer(ls_json_get(root, "steps_at_the_beginning"), steps);
-    if (begun == r->training->begun->accumulation) a->steps = steps; /* the program may have changed them on its way */
+    if (begun == r->training->begun->accumulation) a->steps = steps; /* the program may have changed it along the way */
     else
         ls_log_of_job(
             LS_LOG_WARN,
-            "%s was saved with gradient_accumulation_steps: %lld; this run goes on with %lld, and schedules that "
+            "%s was saved with gradient_accumulation_steps: %lld; this run continues with %lld, and schedules that "
             "count steps end at another batch",
             r->folder, (long long)begun, (long long)a->steps);
     a->sync = ls_json_bool(ls_json_get(root, "sync_gradients"), true);
@@ -298,7 +298,7 @@ static bool restore_accumulation(const restoring *r, const ls_manifest *manifest
     return true;
 }
 
-/* ---- what was registered ---- */
+/* ---- registered objects ---- */
 
 static bool restore_tensors(const restoring *r, const char *name, const ls_state *to)
 {
@@ -306,11 +306,11 @@ static bool restore_tensors(const restoring *r, const char *name, const ls_state
     char path[PATH_MAX];
     ls_state *from = ls_state_read(run, path_of(r, name, path));
     if (!from) return false;
-    if (ls_state_count(from) != ls_state_count(to)) fail(r, LS_ERR_STATE, name, "another number of tensors was saved");
+    if (ls_state_count(from) != ls_state_count(to)) fail(r, LS_ERR_STATE, name, "it has a different number of tensors");
     for (int64_t i = 0; i < ls_state_count(to) && !ls_failed(run); i++) {
         ls_tensor *tensor = ls_state_tensor(to, i), *saved = ls_state_find(from, ls_state_name(to, i));
         if (!saved || !ls_shape_equal(ls_shape_of(saved), ls_shape_of(tensor)))
-            fail(r, LS_ERR_STATE, name, "a tensor is missing there or has another shape");
+            fail(r, LS_ERR_STATE, name, "a tensor is missing in it or has another shape");
         else ls_assign(tensor, saved);
     }
     ls_state_free(from);
@@ -334,10 +334,10 @@ static bool restore_custom(const restoring *r, const ls_custom *custom)
     return ok;
 }
 
-/* ---- all of it ---- */
+/* ---- everything ---- */
 
-/* Exactly what is registered must be there: look before anything is changed. */
-static bool customs_are_there(const restoring *r)
+/* Exactly the registered objects must be there: check before anything is changed. */
+static bool check_customs(const restoring *r)
 {
     char path[PATH_MAX], name[LS_FILE_NAME];
     for (const ls_custom *c = r->training->customs; c; c = c->next)
@@ -354,7 +354,7 @@ static bool counts_agree(const restoring *r, const ls_manifest *m)
         return true;
     ls_fail(
         &t->run->errors, LS_ERR_STATE,
-        "ls_load_state: it has %d modules, %d optimisers, %d schedules and %d loaders; prepared are %d, %d, %d and %d",
+        "ls_load_state: it has %d modules, %d optimisers, %d schedules and %d loaders; %d, %d, %d and %d are prepared",
         m->modules, m->optims, m->schedules, m->loaders, t->module_count, t->optim_count, t->schedule_count,
         t->loader_count);
     return false;
@@ -363,11 +363,11 @@ static bool counts_agree(const restoring *r, const ls_manifest *m)
 bool ls_training_restore(const ls_training *training, const char *folder, const ls_manifest *manifest)
 {
     restoring r = {training, folder};
-    /* Errors of whatever is restored are errors of this folder. */
+    /* Errors while restoring should name this folder. */
     char *path = training->run->errors.path, before[sizeof training->run->errors.path];
     memcpy(before, path, sizeof before);
     snprintf(path, sizeof before, "%s", folder);
-    bool ok = counts_agree(&r, manifest) && customs_are_there(&r) && restore_modules(&r) && restore_settings(&r) &&
+    bool ok = counts_agree(&r, manifest) && check_customs(&r) && restore_modules(&r) && restore_settings(&r) &&
               restore_moments(&r) && restore_rates(&r) &&
               each_element(&r, "dataloader.json", training->loader_count, restore_loader) && restore_scaler(&r) &&
               restore_accumulation(&r, manifest);

@@ -1,7 +1,7 @@
-/* settings.c - switches that change the numbers of a training: kept in settings.json, compared when it goes on.
+/* settings.c - settings that affect the results of training: kept in settings.json, compared on resume.
  *
  * One walk lists them all, key and value as text. Saving writes what the walk lists; loading compares it with what was
- * written. A key that the file lacks (it was saved by an earlier version) is not compared. */
+ * written. A key that the file lacks (saved by an earlier version) is not compared. */
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -17,41 +17,42 @@
 #include "optim/optim.h"
 #include "optim/schedule.h"
 
-/* What happens when a value differs. */
+/* What to do if a value differs. */
 typedef enum effect {
-    GOES_ON, /* the program's value is used from here on: a warning */
-    STAYS,   /* the saved value is restored, and the program's has no effect: a warning */
+    CONTINUES, /* the program's value is used from here on: a warning */
+    RESTORED,  /* the saved value is restored, and the program's has no effect: a warning */
     REFUSED,
 } effect;
 
 typedef struct walk {
     const ls_training *training;
-    ls_json_writer *to;  /* saving: what is listed goes here */
+    ls_json_writer *to;  /* saving: where settings are written */
     const ls_json *from; /* comparing: the root of the file */
     const char *folder;
-    bool among_processes; /* lists for them, not for a checkpoint */
+    bool among_processes; /* compare processes instead of a checkpoint */
 } walk;
 
 enum { SHOWN = 160 };
 
-#define OR_ANEW "or begin a new training with the model alone: ls_load_model() takes model.safetensors of this folder"
+#define OR_RESTART                                                                                                     \
+    "or start a new training from the model alone: ls_load_model() reads model.safetensors of this folder"
 
 static void report(const walk *w, effect e, const char *key, const char *saved, const char *mine)
 {
-    if (e == GOES_ON)
-        ls_log_of_job(LS_LOG_WARN, "%s was saved with %s: %.*s; this run goes on with %.*s", w->folder, key, SHOWN,
+    if (e == CONTINUES)
+        ls_log_of_job(LS_LOG_WARN, "%s was saved with %s: %.*s; this run continues with %.*s", w->folder, key, SHOWN,
                       saved, SHOWN, mine);
-    if (e == STAYS)
+    if (e == RESTORED)
         ls_log_of_job(LS_LOG_WARN,
-                      "%s was saved with %s: %.*s, which stays in force; this program's has no effect: %.*s", w->folder,
-                      key, SHOWN, saved, SHOWN, mine);
+                      "%s was saved with %s: %.*s, which is restored; this program's value has no effect: %.*s",
+                      w->folder, key, SHOWN, saved, SHOWN, mine);
     if (e == REFUSED)
         ls_fail(&w->training->run->errors, LS_ERR_STATE,
-                "ls_load_state: saved with %s: %.*s, here it is %.*s; go on with the same, " OR_ANEW, key, SHOWN, saved,
-                SHOWN, mine);
+                "ls_load_state: saved with %s: %.*s, here it is %.*s; continue with the same, " OR_RESTART, key, SHOWN,
+                saved, SHOWN, mine);
 }
 
-/* Save it, or compare it. True when it differs from what was saved. */
+/* Save it, or compare it. True if it differs from the saved one. */
 LS_PRINTF(4, 5) static bool setting(const walk *w, effect e, const char *key, const char *format, ...)
 {
     char value[4096];
@@ -81,19 +82,19 @@ static const char *type_name(ls_dtype type)
 
 /* ---- the run ---- */
 
-/* What is random before the first epoch was made with the program's seed: with another one ls_random_split() hands
- * samples of the evaluation to the training. That of the main process counts; others may have been given their own. */
+/* Everything random before the first epoch used the program's seed: with another one, ls_random_split() would move
+ * samples of the evaluation to the training. The seed of the main process is compared; others may have their own. */
 static void list_seed(const walk *w)
 {
     unsigned long long mine = w->training->begun->seed;
     const char *saved = w->to ? NULL : ls_json_text(ls_json_get(w->from, "seed"));
     if (w->to) setting(w, REFUSED, "seed", "%llu", mine);
     if (!saved || w->training->rank != 0 || strtoull(saved, NULL, 10) == mine) return;
-    ls_fail(
-        &w->training->run->errors, LS_ERR_STATE,
-        "ls_load_state: saved with seed %.20s, but this run began with seed %llu, which ls_random_split() and all else "
-        "that is random has used by now; go on with --seed %.20s, " OR_ANEW,
-        saved, mine, saved);
+    ls_fail(&w->training->run->errors, LS_ERR_STATE,
+            "ls_load_state: saved with seed %.20s, but this run started with seed %llu, which ls_random_split() and "
+            "everything "
+            "else random have already used; continue with --seed %.20s, " OR_RESTART,
+            saved, mine, saved);
 }
 
 static void list_run(const walk *w)
@@ -102,27 +103,27 @@ static void list_run(const walk *w)
     const ls_run *run = w->training->run;
     const ls_begun *begun = w->training->begun;
     list_seed(w);
-    setting(w, GOES_ON, "mixed_precision", "%s", type_name(begun->precision));
-    if (begun->epochs) setting(w, GOES_ON, "epochs", "%lld", (long long)begun->epochs);
-    setting(w, GOES_ON, "flush_denormals", "%s", yes_no(ls_denormals_flushed()));
-    setting(w, GOES_ON, "accumulate_across_epochs", "%s", yes_no(run->accumulation.across_epochs));
-    setting(w, GOES_ON, "schedule_policy", "%s", policies[run->schedule_policy]);
-    setting(w, GOES_ON, "split_batches", "%s", yes_no(run->share.split_batches));
-    setting(w, GOES_ON, "uneven_batches", "%s", yes_no(run->share.uneven));
-    setting(w, GOES_ON, "dispatch_batches", "%s", yes_no(run->share.dispatch));
-    setting(w, GOES_ON, "shard_optimizer", "%s", yes_no(run->share.optimizer));
-    setting(w, GOES_ON, "gradient_compression", "%s", type_name(begun->compression));
-    if (begun->frozen) setting(w, STAYS, "parameters frozen at the beginning", "%s", begun->frozen);
-    if (begun->evaluating) setting(w, STAYS, "parts in evaluation at the beginning", "%s", begun->evaluating);
+    setting(w, CONTINUES, "mixed_precision", "%s", type_name(begun->precision));
+    if (begun->epochs) setting(w, CONTINUES, "epochs", "%lld", (long long)begun->epochs);
+    setting(w, CONTINUES, "flush_denormals", "%s", yes_no(ls_denormals_flushed()));
+    setting(w, CONTINUES, "accumulate_across_epochs", "%s", yes_no(run->accumulation.across_epochs));
+    setting(w, CONTINUES, "schedule_policy", "%s", policies[run->schedule_policy]);
+    setting(w, CONTINUES, "split_batches", "%s", yes_no(run->share.split_batches));
+    setting(w, CONTINUES, "uneven_batches", "%s", yes_no(run->share.uneven));
+    setting(w, CONTINUES, "dispatch_batches", "%s", yes_no(run->share.dispatch));
+    setting(w, CONTINUES, "shard_optimizer", "%s", yes_no(run->share.optimizer));
+    setting(w, CONTINUES, "gradient_compression", "%s", type_name(begun->compression));
+    if (begun->frozen) setting(w, RESTORED, "parameters frozen at the beginning", "%s", begun->frozen);
+    if (begun->evaluating) setting(w, RESTORED, "parts in evaluation at the beginning", "%s", begun->evaluating);
 }
 
-/* ---- what was prepared ---- */
+/* ---- prepared objects ---- */
 
-/* Kinds and settings of layers, by path. Names and shapes of parameters are compared with the files of tensors. */
+/* Kinds and settings of layers, by path. Names and shapes of parameters are compared when tensors are loaded. */
 static int list_layers(const walk *w, const char *path, const ls_module *module)
 {
     int count = 1;
-    setting(w, GOES_ON, path, "%s%s%s", module->kind, module->says[0] ? " " : "", module->says);
+    setting(w, CONTINUES, path, "%s%s%s", module->kind, module->says[0] ? " " : "", module->says);
     for (int i = 0; i < module->child_count; i++) {
         char below[600];
         snprintf(below, sizeof below, "%s%s%s", path, module->parent ? "." : " ", module->children[i].name);
@@ -148,7 +149,7 @@ static void list_group(const walk *w, const char *name, const ls_optim_group_opt
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         char key[100];
         snprintf(key, sizeof key, "%.80s %s", name, rows[i].key);
-        setting(w, STAYS, key, "%.9g", rows[i].value);
+        setting(w, RESTORED, key, "%.9g", rows[i].value);
     }
 }
 
@@ -160,7 +161,7 @@ static void list_optim(const walk *w, const char *name, const ls_optim *optim)
         setting(w, REFUSED, key, "%s for %lld parameters", optim->rule->name, (long long)optim->slot_count);
     }
     snprintf(key, sizeof key, "%s options", name);
-    setting(w, GOES_ON, key, "nesterov %s, maximize %s, decoupled %s, master_weights %s", yes_no(optim->nesterov),
+    setting(w, CONTINUES, key, "nesterov %s, maximize %s, decoupled %s, master_weights %s", yes_no(optim->nesterov),
             yes_no(optim->maximize), yes_no(optim->decoupled), yes_no(optim->master_weights));
     for (int g = 0; g < optim->group_count; g++) {
         snprintf(key, sizeof key, "%s group %d", name, g);
@@ -174,34 +175,34 @@ static void list_optim(const walk *w, const char *name, const ls_optim *optim)
     }
 }
 
-/* Does it ask the program, whose function may not be for any step? */
-static bool asks_program(const ls_schedule *schedule)
+/* Does it call the program's function, which may not accept every step? */
+static bool calls_program(const ls_schedule *schedule)
 {
     bool asks = schedule->factor != NULL;
-    for (int i = 0; !asks && i < schedule->part_count; i++) asks = asks_program(schedule->parts[i]);
+    for (int i = 0; !asks && i < schedule->part_count; i++) asks = calls_program(schedule->parts[i]);
     return asks;
 }
 
-/* The rate of a group at a step, for an initial rate of 1, for that of the checkpoint will be restored; and the
- * momentum. True when one differs. */
+/* The rate of a group at a step, for an initial rate of 1, since that of the checkpoint is restored later; and the
+ * momentum. True if one differs. */
 static bool list_rate(const walk *w, const char *name, const ls_schedule *schedule, int group, int64_t step)
 {
     char key[100], momentum[40] = "as it is";
     ls_rates rates = schedule->rates_at(schedule, step, group, 1);
-    bool fixed = rates.lr == schedule->rates_at(schedule, step, group, 2).lr; /* whatever the initial one */
+    bool fixed = rates.lr == schedule->rates_at(schedule, step, group, 2).lr; /* independent of the initial rate */
     int used = snprintf(key, sizeof key, "%s at step %lld", name, (long long)step);
     if (group) snprintf(key + used, sizeof key - (size_t)used, " of group %d", group);
-    if (setting(w, GOES_ON, key, "%s%.6g%s", fixed ? "a rate of " : "", rates.lr,
+    if (setting(w, CONTINUES, key, "%s%.6g%s", fixed ? "a rate of " : "", rates.lr,
                 fixed ? "" : " times the initial rate"))
         return true;
-    if (group) return false; /* all have the same */
+    if (group) return false; /* the same for all groups */
     if (rates.has_momentum) snprintf(momentum, sizeof momentum, "%.6g", rates.momentum);
     snprintf(key, sizeof key, "%s momentum at step %lld", name, (long long)step);
-    return setting(w, GOES_ON, key, "%s", momentum);
+    return setting(w, CONTINUES, key, "%s", momentum);
 }
 
-/* A function of the program can be asked for the step that was reached, and for no other. It is not compared where it
- * may depend on what the program has registered, which comes back later. */
+/* A function of the program can be called for the current step only. It is not compared if it may depend on registered
+ * objects, which are restored later. */
 static void list_answer(const walk *w, const char *name, const ls_schedule *schedule)
 {
     char key[100];
@@ -210,17 +211,17 @@ static void list_answer(const walk *w, const char *name, const ls_schedule *sche
     const char *saved = w->to ? NULL : ls_json_text(ls_json_get(w->from, key));
     if (saved && sscanf(saved, "at step %" SCNd64, &step) != 1) return;
     if (saved && w->training->customs) return;
-    setting(w, GOES_ON, key, "at step %" PRId64 ": %.6g times the initial rate", step,
+    setting(w, CONTINUES, key, "at step %" PRId64 ": %.6g times the initial rate", step,
             schedule->rates_at(schedule, step, 0, 1).lr);
 }
 
-/* Kind and length; and, where those are the same, rates at some steps, up to the first that differs. */
+/* Kind and length; if those match, rates at some steps, up to the first that differs. */
 static void list_schedule(const walk *w, const char *name, const ls_schedule *schedule)
 {
     char key[100], text[LS_SCHEDULE_TEXT];
     snprintf(key, sizeof key, "%s formula", name);
-    if (setting(w, GOES_ON, key, "%s", ls_schedule_describe(schedule, text))) return;
-    if (asks_program(schedule)) {
+    if (setting(w, CONTINUES, key, "%s", ls_schedule_describe(schedule, text))) return;
+    if (calls_program(schedule)) {
         list_answer(w, name, schedule);
         return;
     }
@@ -232,7 +233,7 @@ static void list_schedule(const walk *w, const char *name, const ls_schedule *sc
     }
 }
 
-/* What an order is made of, but for functions of the program; those for one process each differ in nothing else. */
+/* The parameters of a sampler, except for functions of the program; per-process samplers differ in nothing else. */
 static void list_sampler(const walk *w, const char *name, const ls_sampler *s)
 {
     char key[100], draws[32] = "all", contents[32] = "none";
@@ -252,7 +253,7 @@ static void list_sampler(const walk *w, const char *name, const ls_sampler *s)
                  ls_hash_of(s->by_length, (size_t)s->length_count * sizeof *s->by_length) ^
                      ((uint64_t)s->batch << 32 | (uint64_t)s->pool));
     snprintf(key, sizeof key, "%s sampler", name);
-    setting(w, GOES_ON, key, "draws: %s, replacement: %s, shuffle: %s, drop_last: %s, contents: %s", draws,
+    setting(w, CONTINUES, key, "draws: %s, replacement: %s, shuffle: %s, drop_last: %s, contents: %s", draws,
             yes_no(s->replacement), yes_no(s->shuffle), yes_no(s->drop_last), contents);
 }
 
@@ -268,9 +269,9 @@ static void list_loader(const walk *w, const char *name, const ls_loader *loader
         setting(w, REFUSED, key, "%016" PRIx64 " (ls_random_split, ls_subset_new)", loader->set->choice);
     else setting(w, REFUSED, key, "all");
     snprintf(key, sizeof key, "%s seed", name);
-    if (!w->among_processes) setting(w, STAYS, key, "%" PRIu64, o->seed);
+    if (!w->among_processes) setting(w, RESTORED, key, "%" PRIu64, o->seed);
     snprintf(key, sizeof key, "%s drop_last", name);
-    setting(w, GOES_ON, key, "%s", yes_no(o->drop_last));
+    setting(w, CONTINUES, key, "%s", yes_no(o->drop_last));
     size_t used = (size_t)snprintf(text, sizeof text, "%d steps", (int)o->transform.count);
     for (int i = 0; i < o->transform.count; i++) {
         const ls_transform_step *s = &o->transform.step[i];
@@ -280,10 +281,10 @@ static void list_loader(const walk *w, const char *name, const ls_loader *loader
             if (s->value[v] != 0) used += (size_t)snprintf(text + used, sizeof text - used, " %.6g", s->value[v]);
     }
     snprintf(key, sizeof key, "%s transform", name);
-    setting(w, GOES_ON, key, "%s", text);
+    setting(w, CONTINUES, key, "%s", text);
 }
 
-/* What programs may change between ls_init() and ls_prepare(), and how many objects follow. */
+/* What programs may change between ls_init() and ls_prepare(), and the number of objects. */
 static void list_prepared(const walk *w)
 {
     const ls_training *t = w->training;
@@ -302,7 +303,7 @@ static void list_all(const walk *w)
         snprintf(name, sizeof name, "model %d", i);
         int layers = list_layers(w, name, t->modules[i]);
         snprintf(name, sizeof name, "model %d number of layers", i);
-        setting(w, GOES_ON, name, "%d", layers);
+        setting(w, CONTINUES, name, "%d", layers);
     }
     for (int i = 0; i < t->optim_count; i++) {
         snprintf(name, sizeof name, "optimizer %d", i);
@@ -318,7 +319,7 @@ static void list_all(const walk *w)
     }
 }
 
-/* Of all modules, as they are now: "0.fc.weight". */
+/* The frozen parameters of all modules at present: "0.fc.weight". */
 static void put_frozen(const ls_training *t, ls_json_writer *to)
 {
     ls_json_put_array(to, LS_SETTINGS_FROZEN);
@@ -333,7 +334,7 @@ static void put_frozen(const ls_training *t, ls_json_writer *to)
     ls_json_put_end(to);
 }
 
-/* Paths of all modules in evaluation, "0.backbone", of the whole model "0". */
+/* Paths of all modules in evaluation mode: "0.backbone", or "0" for the whole model. */
 static void put_evaluating(ls_json_writer *to, const ls_module *module, const char *path)
 {
     if (!module->training) ls_json_put_text(to, NULL, path);

@@ -1,4 +1,4 @@
-/* snapshot.c - gather what a checkpoint consists of, and write it. */
+/* snapshot.c - collect the contents of a checkpoint, and write it. */
 #include "checkpoint/snapshot.h"
 
 #include <limits.h>
@@ -10,7 +10,7 @@
 
 enum { ALIGN = 64, COPY_GRAIN = 1 << 20 };
 
-/* Row-major in memory that the host can read? */
+/* Is it row-major in host-readable memory? */
 static bool is_plain(const ls_tensor *t)
 {
     return ls_device_is_host(t->storage->device) && ls_view_contiguous(&t->view);
@@ -78,8 +78,8 @@ static void copy_range(void *user, int64_t begin, int64_t end)
     memcpy(c->to + begin, c->from + begin, (size_t)(end - begin));
 }
 
-/* The loop waits for this, so all threads take part. What a device sends has arrived after wait_for_copies(). */
-static bool copy_numbers(ls_tensor *t, char *to)
+/* Training waits for this, so all threads take part. Downloads from a device are complete after wait_for_copies(). */
+static bool copy_data(ls_tensor *t, char *to)
 {
     ls_message why = {{0}};
     size_t bytes = (size_t)ls_view_numel(&t->view) * ls_dtype_size(t->view.dtype);
@@ -102,15 +102,15 @@ static void wait_for_copies(ls_run *run)
     }
 }
 
-/* Where the numbers are: a copy, the tensor's own memory, or NULL: to be fetched. */
-static const void *numbers_of(ls_snapshot *snapshot, ls_tensor *t)
+/* The data of a tensor: a copy, its own memory, or NULL: to be fetched later. */
+static const void *data_of(ls_snapshot *snapshot, ls_tensor *t)
 {
     ls_copies *copies = snapshot->copies;
     size_t room = room_for(t);
     if (copies) {
         char *to = copies->memory + copies->used;
         copies->used += room;
-        return copy_numbers(t, to) ? to : NULL;
+        return copy_data(t, to) ? to : NULL;
     }
     return is_plain(t) ? t->view.data : NULL;
 }
@@ -128,7 +128,7 @@ bool ls_snapshot_add_tensors(ls_snapshot *snapshot, const char *name, const ls_s
         tensors[i] = (ls_plain_tensor){.name = copy,
                                        .dtype = entry->tensor->view.dtype,
                                        .shape = ls_view_shape(&entry->tensor->view),
-                                       .data = numbers_of(snapshot, entry->tensor)};
+                                       .data = data_of(snapshot, entry->tensor)};
     }
     if (snapshot->copies) wait_for_copies(snapshot->run);
     file->count = count;

@@ -1,7 +1,7 @@
-/* snapshot.h - the files of a checkpoint before they are files: lists of tensors and pieces of text.
+/* snapshot.h - the files of a checkpoint before they are written: lists of tensors and pieces of text.
  *
- * Filled by the run's thread, written by it or by another. What is to be written while training goes on is copied
- * first; else tensors stay where they are, if that is host memory. */
+ * Filled by the run's thread, written by it or by another. Data written while training continues is copied first;
+ * otherwise tensors in host memory are used in place. */
 #ifndef LOCKSTEP_CHECKPOINT_SNAPSHOT_H
 #define LOCKSTEP_CHECKPOINT_SNAPSHOT_H
 
@@ -13,17 +13,17 @@
 
 typedef struct ls_snapshot_file {
     const char *name;
-    int64_t count; /* tensors; -1: it is `bytes` */
+    int64_t count; /* tensors; -1: `bytes` is used instead */
     ls_plain_tensor *tensors;
-    const ls_state *source; /* of tensors whose numbers are fetched when they are written */
+    const ls_state *source; /* tensors whose data is fetched when written */
     const void *bytes;
     size_t size;
     struct ls_snapshot_file *next;
 } ls_snapshot_file;
 
-/* Memory for copies, kept from one checkpoint to the next: fresh pages cost more than the copying. */
+/* Memory for copies, kept from one checkpoint to the next: fresh pages cost more than the copy. */
 typedef struct ls_copies {
-    ls_device *device; /* whose copies run fast into it: pinned, where the device has that */
+    ls_device *device; /* device with fast copies to it: pinned memory, if supported */
     char *memory;
     size_t size, used;
 } ls_copies;
@@ -31,25 +31,25 @@ typedef struct ls_copies {
 typedef struct ls_snapshot {
     ls_run *run;
     ls_arena arena;
-    ls_copies *copies; /* NULL: nothing is copied */
+    ls_copies *copies; /* NULL: no copies */
     ls_snapshot_file *first, *last;
     ls_manifest manifest;
 } ls_snapshot;
 
 void ls_copies_free(ls_copies *copies);
 
-/* These record an error of the run and return false when memory is out. */
+/* These record an error in the run and return false if out of memory. */
 bool ls_snapshot_add_tensors(ls_snapshot *snapshot, const char *name, const ls_state *state);
 bool ls_snapshot_add_bytes(ls_snapshot *snapshot, const char *name, const void *bytes, size_t size);
-/* What was written is taken; the writer is empty again. */
+/* Takes the text out of the writer, which is then empty. */
 bool ls_snapshot_add_json(ls_snapshot *snapshot, const char *name, ls_json_writer *writer);
-/* Before tensors are added: have room for all their copies. */
+/* Before adding tensors: reserve memory for all their copies. */
 bool ls_snapshot_reserve(ls_snapshot *snapshot, size_t bytes);
 size_t ls_snapshot_bytes(const ls_state *state);
 
-/* Write all files, and the manifest, into a folder. Nothing is forced to the disk: ls_folder_publish() does that. */
+/* Write all files and the manifest into a folder. Nothing is flushed to disk: ls_folder_publish() does that. */
 bool ls_snapshot_write(const ls_snapshot *snapshot, const char *folder, ls_message *why);
-/* By the run's thread. */
+/* Only from the run's thread. */
 void ls_snapshot_clear(ls_snapshot *snapshot);
 
 #endif

@@ -1,4 +1,4 @@
-/* training.h - all that a training run consists of, as lists: to a snapshot and back. */
+/* training.h - everything a training run consists of, as lists: to a snapshot and back. */
 #ifndef LOCKSTEP_CHECKPOINT_TRAINING_H
 #define LOCKSTEP_CHECKPOINT_TRAINING_H
 
@@ -9,22 +9,22 @@
 
 #include "checkpoint/snapshot.h"
 
-/* What a program registered. */
+/* An object registered by the program. */
 typedef struct ls_custom {
     char *name;
     ls_register_for_checkpointing_opts opts;
     struct ls_custom *next;
 } ls_custom;
 
-/* How a run began, as far as no prepared object knows it. */
+/* Initial state of a run that no prepared object knows. */
 typedef struct ls_begun {
     uint64_t seed;
     ls_dtype precision, compression;
-    int64_t accumulation;  /* gradient_accumulation_steps; the run may have changed them since */
-    int64_t epochs;        /* of the loop over them; 0: there was none yet */
-    int64_t epochs_before; /* the same, of the checkpoint it goes on from; 0: not known */
-    char *frozen;          /* names of parameters that were frozen then; NULL: not known yet */
-    char *evaluating;      /* names of parts of models in training that were in evaluation then; NULL: the same */
+    int64_t accumulation;  /* initial gradient_accumulation_steps */
+    int64_t epochs;        /* total of the epoch loop; 0: no loop yet */
+    int64_t epochs_before; /* the same in the checkpoint it resumed from; 0: unknown */
+    char *frozen;          /* names of initially frozen parameters; NULL: not known yet */
+    char *evaluating;      /* names of parts initially in evaluation mode in models in training; NULL: likewise */
 } ls_begun;
 
 typedef struct ls_training {
@@ -36,32 +36,32 @@ typedef struct ls_training {
     ls_schedule *const *schedules;
     ls_loader *const *loaders;
     const ls_custom *customs;
-    int64_t epoch;   /* to go on with */
-    bool epoch_over; /* it is the one after that at hand: loaders begin anew */
+    int64_t epoch;   /* to continue with */
+    bool epoch_over; /* it is the next one: loaders start over */
     int rank, world;
-    /* of every rank; for saving */
+    /* of every rank; only for saving */
     const ls_rng_state *randoms;
-    double weights;             /* of the batches that gradients still add up from: the mean of all ranks' sums */
-    ls_state *const *gradients; /* that still add up: ls_gradients_collect(); NULL: there are none */
+    double weights;             /* weight of the batches in the accumulated gradients: mean over all ranks */
+    ls_state *const *gradients; /* of an unfinished accumulation: ls_gradients_collect(); NULL: none */
 } ls_training;
 
-/* Fill a snapshot. False, and an error of the run, on failure. */
+/* Fill a snapshot. False on failure, with an error in the run. */
 bool ls_training_collect(const ls_training *training, ls_snapshot *snapshot);
-/* Put back what is in a folder whose manifest was checked. The run's epoch is for the caller. */
+/* Restore from a folder whose manifest was checked. The caller restores the run's epoch. */
 bool ls_training_restore(const ls_training *training, const char *folder, const ls_manifest *manifest);
 
-/* settings.c: switches that change numbers. Differing ones are named in warnings; an error, where the rest of a
- * checkpoint would mean something else. */
+/* settings.c: settings that affect results. Differences are reported as warnings, or as an error if the rest of the
+ * checkpoint would not make sense. */
 #define LS_SETTINGS "settings.json"
-#define LS_SETTINGS_FROZEN "frozen" /* in it: an array of names */
+#define LS_SETTINGS_FROZEN "frozen" /* key in it: an array of names */
 #define LS_SETTINGS_EVALUATING "in evaluation"
 bool ls_settings_collect(const ls_training *training, ls_snapshot *snapshot);
-/* For processes that compare theirs: one object of texts, with what tensors of a checkpoint would tell; without what
+/* For comparing processes: one object of texts that includes what a checkpoint's tensors would tell, without what
  * ls_init() has compared. */
 void ls_settings_describe(const ls_training *training, ls_json_writer *to);
 bool ls_settings_compare(const ls_training *training, const char *folder, const ls_json *saved);
 
-/* gradients.c: gradients that still add up, a file for each rank. */
+/* gradients.c: gradients of an unfinished accumulation, one file per rank. */
 #define LS_GRADIENTS "gradients"
 bool ls_gradients_restore(const ls_training *training, const char *folder, const ls_manifest *manifest);
 

@@ -1,4 +1,4 @@
-/* writer.c - files, manifest, disk, name; then older checkpoints may go. */
+/* writer.c - write files and manifest, flush, publish; then prune older checkpoints. */
 #include "checkpoint/writer.h"
 
 #include <signal.h>

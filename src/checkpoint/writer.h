@@ -1,4 +1,4 @@
-/* writer.h - one snapshot on its way to the disk: written at once, or by a thread while training goes on. */
+/* writer.h - write one snapshot to disk: synchronously, or in a thread while training continues. */
 #ifndef LOCKSTEP_CHECKPOINT_WRITER_H
 #define LOCKSTEP_CHECKPOINT_WRITER_H
 
@@ -8,23 +8,23 @@
 
 typedef struct ls_writer {
     ls_snapshot snapshot; /* filled by the caller */
-    ls_copies copies;     /* where those of snapshots go; kept */
-    char *folder;         /* to be published; the writer's */
-    char *part;           /* where files are put until then; the writer's */
-    char *parent;         /* of numbered folders, to be pruned; NULL: this one has no number */
-    int64_t limit;        /* of numbered folders; LS_AUTO: none */
+    ls_copies copies;     /* memory for the snapshot's copies; reused */
+    char *folder;         /* to be published; owned */
+    char *part;           /* temporary folder until then; owned */
+    char *parent;         /* parent of numbered folders, to be pruned; NULL: not numbered */
+    int64_t limit;        /* most numbered folders; LS_AUTO: no limit */
 
-    bool running; /* in a thread that has not been waited for */
+    bool running; /* a thread has not been waited for */
     pthread_t thread;
     bool failed;
     ls_message why;
 } ls_writer;
 
-/* Write what the writer was given: now, or in a thread (then all tensors must have been copied). */
+/* Write the snapshot: now, or in a thread (then all tensors must have been copied). */
 void ls_writer_start(ls_writer *writer, bool in_thread);
-/* Wait for the thread, if one runs, and let go what was written. False, with the reason, when that failed. */
+/* Wait for the thread, if any, and free what was written. False if writing failed, with the reason. */
 bool ls_writer_wait(ls_writer *writer, ls_message *why);
-/* Wait, and let go everything. */
+/* Wait, and free everything. */
 void ls_writer_free(ls_writer *writer);
 
 #endif

@@ -1,6 +1,6 @@
-/* agree.c - do the processes still train one model? Each pass that ends in a reduction tells, beside what it exchanges
- * anyway: bytes whose greatest is known, and the greatest of whose complements is known, are equal in all processes
- * where the two are complements. */
+/* agree.c - do the processes still train the same model? Every reducing pass checks it along with what it exchanges
+ * anyway: bytes are equal in all processes if the maximum of the bytes and the maximum of their complements are
+ * complements. */
 #include <string.h>
 
 #include "base/hash.h"
@@ -11,8 +11,8 @@
 
 /* ---- in every pass ---- */
 
-/* One number of every trained parameter, as bits: a step that another process did not make changes nearly all of them.
- * Where they are not in the host's memory, reading them would take as long as it takes to wait for the device. */
+/* Hash of one element of every trained parameter: a step that another process did not make changes nearly all of them.
+ * On devices other than the host this is skipped, because reading would wait for the device. */
 static uint64_t sample(const ls_reducer *p)
 {
     uint64_t mixed = 0;
@@ -68,7 +68,7 @@ static bool hash_slot(const ls_slot *slot, uint64_t *hash)
     return ok;
 }
 
-/* mine = hashes of the trained parameters, in order; then the instructions that updated them */
+/* mine = hashes of the trained parameters, in order; then the ISA that updated them */
 static bool hash_all(const ls_reducer *p, uint64_t *mine)
 {
     for (int i = 0; i < p->slot_count; i++)
@@ -77,8 +77,8 @@ static bool hash_all(const ls_reducer *p, uint64_t *mine)
     return true;
 }
 
-/* Processors that round otherwise make numbers that are a little different: that is not meant here. */
-static bool round_alike(const ls_reducer *p, const uint64_t *all, int world)
+/* Do all processors round the same way? If not, slightly different values are not an error. */
+static bool same_rounding(const ls_reducer *p, const uint64_t *all, int world)
 {
     size_t stride = (size_t)p->slot_count + 1;
     for (int r = 1; r < world; r++)
@@ -86,7 +86,7 @@ static bool round_alike(const ls_reducer *p, const uint64_t *all, int world)
     return true;
 }
 
-static void tell_first(const ls_reducer *p, const uint64_t *all, int rank, const char *who)
+static void report_first(const ls_reducer *p, const uint64_t *all, int rank, const char *who)
 {
     const uint64_t *other = all + (size_t)rank * ((size_t)p->slot_count + 1);
     int first = -1, count = 0;
@@ -96,8 +96,8 @@ static void tell_first(const ls_reducer *p, const uint64_t *all, int rank, const
     }
     ls_log_of_job(
         LS_LOG_WARN,
-        "%s: processes no longer train one model: %d of %d parameters differ in processes 0 and %d, \"%s\" is "
-        "the first; change gradients and parameters (clipping, ls_assign, ls_write) in all of them alike",
+        "%s: processes no longer train the same model: %d of %d parameters differ in processes 0 and %d, first "
+        "\"%s\"; change gradients and parameters (clipping, ls_assign, ls_write) identically in all of them",
         who, count, p->slot_count, rank, p->slots[first]->name);
 }
 
@@ -116,7 +116,7 @@ bool ls_reducer_compare(ls_reducer *p, const char *who)
     for (int r = 1; ok && r < comm->size && !p->values_told; r++) {
         if (memcmp(all, all + (size_t)r * stride, stride * sizeof *all) == 0) continue;
         p->values_told = true;
-        if (round_alike(p, all, comm->size)) tell_first(p, all, r, who);
+        if (same_rounding(p, all, comm->size)) report_first(p, all, r, who);
     }
     ls_sys_free(mine);
     return ok;

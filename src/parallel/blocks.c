@@ -1,8 +1,8 @@
-/* blocks.c - memory in which gradients and parameters are reduced and gathered where they stand. */
+/* blocks.c - memory in which gradients and parameters are reduced and gathered in place. */
 #include "base/memory.h"
 #include "parallel/inside.h"
 
-/* Memory that goes with the communicator, as a tensor. */
+/* Memory owned by the communicator, as a tensor. */
 static ls_tensor *in_shared_memory(ls_reducer *p, ls_dtype dtype, int64_t numel)
 {
     ls_run *run = p->run;

@@ -1,4 +1,4 @@
-/* buckets.c - gradients that are reduced together. */
+/* buckets.c - groups of gradients that are reduced together. */
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,10 +10,10 @@
 #include "parallel/inside.h"
 
 enum {
-    FIRST_BYTES = 1 << 20, /* of the first bucket: small, so that communication begins early */
+    FIRST_BYTES = 1 << 20, /* of the first bucket: small, so that communication starts early */
     MOST_BYTES = 25 << 20,
-    LINE = 64,            /* gradients of a block begin on cache lines */
-    COMPRESSED = 2 << 20, /* elements that travel at a time */
+    LINE = 64,            /* gradients of a block start on cache lines */
+    COMPRESSED = 2 << 20, /* elements sent at a time */
 };
 
 void ls_buckets_free(ls_reducer *p)
@@ -27,8 +27,8 @@ void ls_buckets_free(ls_reducer *p)
 
 /* ---- on the communication thread ---- */
 
-/* y = x, of another type. On the host by this thread alone: an operator would take the team of threads from the pass at
- * work. */
+/* y = x, in another type. On the host by this thread alone: an operator would take the thread team from the pass in
+ * progress. */
 static ls_status convert(ls_device *device, ls_dtype from, void *x, ls_dtype to, void *y, int64_t n, ls_message *why)
 {
     if (ls_device_is_host(device)) {
@@ -42,8 +42,8 @@ static ls_status convert(ls_device *device, ls_dtype from, void *x, ls_dtype to,
     return ls_device_run(device, &call, why);
 }
 
-/* The mean of n numbers at `data`, which are those of a extent from number `at` on, or stand for them. *mine: the part
- * of them that is it in the end. */
+/* Reduce n elements at `data` to their mean; they are elements of an extent starting at `at`, or converted copies of
+ * them. *mine: the part of them that this process receives. */
 static ls_status reduce_numbers(ls_comm *comm, ls_reducer *p, const ls_extent *s, int64_t at, ls_comm_call call,
                                 ls_range *mine, ls_message *why)
 {
@@ -59,7 +59,7 @@ static ls_status reduce_numbers(ls_comm *comm, ls_reducer *p, const ls_extent *s
     call.kind = LS_COMM_REDUCE_SCATTER;
     call.counts = p->counts;
     call.count = p->counts[comm->rank];
-    mine->begin = ls_comm_before(&call, comm->rank);
+    mine->begin = ls_comm_offset(&call, comm->rank);
     mine->end = mine->begin + call.count;
     call.out = (char *)call.out + (size_t)mine->begin * ls_dtype_size(call.dtype);
     return ls_comm_run_on(comm, p->device, &call, why);
@@ -85,7 +85,7 @@ static ls_status reduce_compressed(ls_comm *comm, ls_reducer *p, const ls_extent
 
 static ls_status reduce(ls_comm *comm, ls_comm_request *request, ls_message *why)
 {
-    const ls_bucket *bucket = (const ls_bucket *)request; /* its first member */
+    const ls_bucket *bucket = (const ls_bucket *)request; /* the request is its first member */
     ls_reducer *p = request->user;
     ls_status status = LS_OK;
     ls_range mine;
@@ -100,14 +100,14 @@ static ls_status reduce(ls_comm *comm, ls_comm_request *request, ls_message *why
     return status;
 }
 
-/* ---- made ---- */
+/* ---- creating ---- */
 
 static size_t bytes_of(const ls_slot *slot)
 {
     return (size_t)ls_view_numel(&slot->tensor->view) * ls_dtype_size(slot->tensor->view.dtype);
 }
 
-/* Memory for gradients that travel in half. */
+/* Allocate memory for gradients sent in half precision. */
 static bool need_compressed(ls_reducer *p)
 {
     if (!p->opts.compress || p->compressed) return true;
@@ -146,7 +146,7 @@ bool ls_buckets_make(ls_reducer *p)
     return true;
 }
 
-/* ---- started ---- */
+/* ---- starting ---- */
 
 int ls_block_of(const ls_reducer *p, const char *data)
 {
@@ -162,8 +162,8 @@ static int in_memory_order(const void *a, const void *b)
     return x->offset < y->offset ? -1 : x->offset > y->offset;
 }
 
-/* Gradients that adjoin in a block become one extent, with the zeros between them. The order must be the same in
- * all processes, where addresses differ. */
+/* Merge gradients that are adjacent in a block into one extent, including the zeros between them. The order must be the
+ * same in all processes, where addresses differ. */
 static void join_neighbours(ls_bucket *bucket)
 {
     int joined = 0;

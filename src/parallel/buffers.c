@@ -1,11 +1,11 @@
-/* buffers.c - running statistics and the like travel once a pass, all together, while gradients are being computed.
+/* buffers.c - running statistics and other buffers are sent once per pass, all together, while gradients are computed.
  *
- * They are what the forward pass left, so they are on their way before the walk back begins. The device gathers them
- * into one piece of memory: however many there are, they are sent by one call. Counters that the host keeps beside a
- * device do not travel: every process counts the same passes. */
+ * The forward pass has set them, so they can be sent before backward begins. The device packs them into one piece of
+ * memory: however many there are, one call sends them. Counters kept in host memory beside a device are not sent: every
+ * process counts the same passes. */
 #include "parallel/inside.h"
 
-enum { LINE = 64 }; /* each begins on a cache line of the packed memory */
+enum { LINE = 64 }; /* each starts on a cache line of the packed memory */
 
 static size_t room_of(const ls_reducer *p, const ls_tensor *t)
 {
@@ -32,7 +32,7 @@ static bool make_room(ls_reducer *p)
     return p->packed != NULL;
 }
 
-/* Every buffer to its place in the packed memory, or from there. */
+/* Copy every buffer to its place in the packed memory, or back. */
 static bool copy_all(ls_reducer *p, bool to_packed)
 {
     char *at = p->packed->view.data;

@@ -1,4 +1,4 @@
-/* reducer.c - what is trained together: gathered, compared, made equal. */
+/* reducer.c - the tensors that processes train together: collect, compare and synchronise them. */
 #include "parallel/reducer.h"
 
 #include <stdio.h>
@@ -8,7 +8,7 @@
 #include "base/memory.h"
 #include "parallel/inside.h"
 
-/* ---- made and freed ---- */
+/* ---- creating and freeing ---- */
 
 ls_reducer *ls_reducer_new(ls_run *run, ls_comm *comm, ls_reducer_opts opts)
 {
@@ -21,7 +21,7 @@ ls_reducer *ls_reducer_new(ls_run *run, ls_comm *comm, ls_reducer_opts opts)
     p->weights = ls_sys_alloc((size_t)comm->size * sizeof *p->weights);
     bool room = p->counts && p->weights;
     if (!room) ls_message_set(&why, "no memory");
-    /* A communicator of its own: calls of the run do not get between. */
+    /* A communicator of its own, so that calls of the run do not interleave. */
     ls_comm *own = room ? comm->table->split(comm, 0, comm->rank, &why) : NULL;
     if (own) p->queue = ls_comm_queue_new(own, &opts.workers, &why);
     if (p->queue) return p;
@@ -30,8 +30,8 @@ ls_reducer *ls_reducer_new(ls_run *run, ls_comm *comm, ls_reducer_opts opts)
     return NULL;
 }
 
-/* Let go tensors: all, or those that nobody else has any more. */
-static void forget(ls_reducer *p, bool all)
+/* Release tensors: all, or those with no other owner. */
+static void release_tensors(ls_reducer *p, bool all)
 {
     int kept = 0;
     for (int i = 0; i < p->slot_count; i++) {
@@ -63,7 +63,7 @@ static void forget(ls_reducer *p, bool all)
 
 void ls_reducer_clear(ls_reducer *p)
 {
-    if (p) forget(p, true);
+    if (p) release_tensors(p, true);
 }
 
 void ls_reducer_reset(ls_reducer *p)
@@ -75,7 +75,7 @@ void ls_reducer_free(ls_reducer *p)
 {
     if (!p) return;
     ls_comm_queue_free(p->queue);
-    forget(p, true);
+    release_tensors(p, true);
     ls_release(p->compressed);
     ls_sys_free(p->slots);
     ls_sys_free(p->order);
@@ -107,9 +107,9 @@ void ls_reducer_call_off(ls_reducer *p)
     else comm->table->abort(comm, p->run->errors.message);
 }
 
-/* ---- compared ---- */
+/* ---- comparing ---- */
 
-/* One line for each tensor: name, type, shape, whether it is trained. Freed by the caller; NULL: no memory. */
+/* One line per tensor: name, type, shape, whether it is trained. Freed by the caller; NULL: out of memory. */
 static char *describe(const ls_state *tensors)
 {
     size_t room = 1, used = 0;
@@ -123,8 +123,8 @@ static char *describe(const ls_state *tensors)
     return text;
 }
 
-/* The first line in which texts differ. */
-static void tell_difference(ls_reducer *p, const char *here, const char *there, int rank)
+/* Report the first line in which two descriptions differ. */
+static void report_difference(ls_reducer *p, const char *here, const char *there, int rank)
 {
     size_t line = 0, i = 0;
     for (; here[i] && here[i] == there[i]; i++)
@@ -147,14 +147,14 @@ static bool same_everywhere(ls_reducer *p, const ls_state *tensors)
     }
     bool ok = ls_reducer_check(p, status, &why, "ls_prepare");
     if (ok && (!here || !there)) ls_fail(&p->run->errors, LS_ERR_MEMORY, "ls_prepare: no memory to compare models");
-    else if (ok && strcmp(here, there) != 0) tell_difference(p, here, there, comm->rank);
+    else if (ok && strcmp(here, there) != 0) report_difference(p, here, there, comm->rank);
     ls_sys_free(here);
     ls_sys_free(there);
     if (ls_failed(p->run)) ls_reducer_call_off(p);
     return ok && !ls_failed(p->run);
 }
 
-/* ---- gathered ---- */
+/* ---- collecting ---- */
 
 static bool holds(const ls_reducer *p, const ls_tensor *t)
 {
@@ -165,7 +165,7 @@ static bool holds(const ls_reducer *p, const ls_tensor *t)
     return false;
 }
 
-/* Room for `more` slots and buffers, in all arrays that go with them. */
+/* Make room for `more` slots and buffers in all arrays. */
 static bool make_room(ls_reducer *p, int64_t more)
 {
     size_t slots = (size_t)(p->slot_count + more), buffers = (size_t)(p->buffer_count + more);
@@ -207,7 +207,7 @@ static bool add_tensors(ls_reducer *p, const ls_state *parameters, const ls_stat
     return true;
 }
 
-/* Buckets and buffers are packed on it; counters may stay with the host. */
+/* All trained tensors must be on one device, where buckets and buffers are packed; counters may stay on the host. */
 static bool on_one_device(ls_reducer *p, const ls_state *tensors)
 {
     bool beside = !ls_device_is_host(p->run->device);
@@ -219,7 +219,7 @@ static bool on_one_device(ls_reducer *p, const ls_state *tensors)
         if (!p->device) p->device = device;
         if (p->device == device) continue;
         ls_fail(&p->run->errors, LS_ERR_UNSUPPORTED,
-                "ls_prepare: %s is on device %s, other tensors are on %s; processes train on one device each",
+                "ls_prepare: %s is on device %s, other tensors are on %s; each process trains on one device",
                 tensors->entries[i].name, device->name, p->device->name);
         return false;
     }
@@ -229,13 +229,13 @@ static bool on_one_device(ls_reducer *p, const ls_state *tensors)
 bool ls_reducer_add(ls_reducer *p, const ls_state *parameters, const ls_state *tensors)
 {
     if (!same_everywhere(p, tensors)) return false;
-    forget(p, false);
+    release_tensors(p, false);
     if (!on_one_device(p, tensors)) return false;
     if (!make_room(p, tensors->count + 1) || !add_tensors(p, parameters, tensors)) {
         ls_fail(&p->run->errors, LS_ERR_MEMORY, "ls_prepare: no memory");
         return false;
     }
-    /* Layers nearest to the loss are first; a backward pass will tell exactly. */
+    /* Guess that layers nearest to the loss come first; a backward pass will tell. */
     for (int i = 0; i < p->slot_count; i++) p->order[i] = p->slot_count - 1 - i;
     p->ordered = false;
     ls_buckets_free(p);

@@ -1,4 +1,4 @@
-/* shard.c - optimisers that share out their state: each process has a slice of every block. */
+/* shard.c - sharded optimiser state: each process has a slice of every block. */
 #include <limits.h>
 #include <string.h>
 
@@ -18,7 +18,7 @@ void ls_shard_counts(ls_reducer *p, int64_t n, ls_range part)
 
 /* ---- gradients of more than one pass ---- */
 
-/* Elements [begin, end) of a gradient times a factor; times 0: zero, whatever they were. */
+/* Multiply elements [begin, end) of a gradient by a factor; a factor of 0 sets them to zero, even NaN. */
 static void scale(ls_reducer *p, const ls_tensor *gradient, int64_t begin, int64_t end, double factor)
 {
     if (begin >= end || ls_failed(p->run)) return;
@@ -71,7 +71,7 @@ bool ls_reducer_spread(ls_reducer *p, ls_tensor *block, ls_range part)
                          .counts = p->counts,
                          .out = out,
                          .site = "new parameters"};
-    call.in = out + (size_t)ls_comm_before(&call, comm->rank) * sizeof(float);
+    call.in = out + (size_t)ls_comm_offset(&call, comm->rank) * sizeof(float);
     return ls_reducer_check(p, ls_comm_run_on(comm, block->storage->device, &call, &why), &why, "ls_step");
 }
 

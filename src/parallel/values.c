@@ -1,4 +1,4 @@
-/* values.c - parameters and buffers: the same in all processes before they begin, and after some ended earlier. */
+/* values.c - make parameters and buffers equal in all processes: before training, and after some ended earlier. */
 #include <string.h>
 
 #include "base/memory.h"
@@ -9,14 +9,15 @@ static size_t bytes_of(const ls_tensor *t)
     return (size_t)ls_view_numel(&t->view) * ls_dtype_size(t->view.dtype);
 }
 
-/* Host memory that holds the bytes already stays unwritten, and so shared with the process that launched this one. */
+/* Does the host memory hold these bytes already? Then it is not written, so that it stays shared (copy-on-write) with
+ * the process that launched this one. */
 static bool holds(const ls_tensor *t, const char *bytes)
 {
     return ls_device_is_host(t->storage->device) && ls_view_contiguous(&t->view) && bytes_of(t) &&
            memcmp(t->view.data, bytes, bytes_of(t)) == 0;
 }
 
-/* Through one piece of memory, so that many small tensors cost one call. */
+/* Through one buffer, so that many small tensors cost one call. */
 static bool send_packed(ls_reducer *p, ls_tensor *const *tensors, int count, char *packed, size_t bytes, int from,
                         const char *site)
 {
@@ -52,7 +53,7 @@ bool ls_reducer_send_all(ls_reducer *p)
 {
     for (int i = 0; i < p->slot_count; i++)
         if (!ls_reducer_send(p, &p->slots[i]->tensor, 1, p->source, "ls_join_uneven_inputs")) return false;
-    for (int i = 0; i < p->buffer_count; i++) /* counters of those who ended earlier */
+    for (int i = 0; i < p->buffer_count; i++) /* counters of processes that ended earlier */
         if (p->buffers[i]->storage->device != p->device &&
             !ls_reducer_send(p, &p->buffers[i], 1, p->source, "ls_join_uneven_inputs"))
             return false;

@@ -1,4 +1,4 @@
-/* walk.c - backward passes of all processes, reduced as they go. */
+/* walk.c - backward passes of all processes, reduced as they proceed. */
 #include <string.h>
 
 #include "autograd/tape.h"
@@ -6,7 +6,7 @@
 
 /* ---- a pass ---- */
 
-/* Freezing and unfreezing between steps changes what is reduced. */
+/* Do the buckets still match? Freezing and unfreezing between steps changes what is reduced. */
 static bool buckets_fit(const ls_reducer *p)
 {
     if (!p->buckets) return false;
@@ -36,7 +36,7 @@ static ls_status find_used(ls_comm *comm, ls_comm_request *request, ls_message *
                               "gradients in use", why);
 }
 
-/* All gradients of the pass are there, or it is known that they will not come: let all processes know which. */
+/* All gradients of the pass are there, or known not to come: tell all processes which. */
 static void ask_for_used(ls_reducer *p)
 {
     int rank = ls_reducer_comm(p)->rank;
@@ -48,7 +48,8 @@ static void ask_for_used(ls_reducer *p)
     ls_comm_start(p->queue, &p->asking);
 }
 
-/* Buckets start in order, for all processes must start the same. What belongs to no bucket travels before the last. */
+/* Start complete buckets, in order, since all processes must start the same ones. Everything outside buckets is sent
+ * before the last. */
 static void start_complete(ls_reducer *p)
 {
     while (p->next < p->bucket_count && p->buckets[p->next].missing == 0) {
@@ -69,7 +70,7 @@ void ls_slot_ready(ls_tensor *leaf, void *user)
     start_complete(p);
 }
 
-/* Gradients that did not come in this pass: those of earlier ones count, else zero. */
+/* Gradients missing in this pass: use those of earlier ones, else zero. */
 static bool complete_the_rest(ls_reducer *p)
 {
     for (int i = 0; i < p->slot_count; i++) {
@@ -84,7 +85,7 @@ static bool complete_the_rest(ls_reducer *p)
     return true;
 }
 
-/* The first pass tells the order in which gradients are completed; that of rank 0 counts for all. */
+/* The first pass determines the order in which gradients are completed; that of rank 0 is used by all. */
 static bool take_order(ls_reducer *p)
 {
     int count = p->completed_count;
@@ -100,7 +101,8 @@ static bool take_order(ls_reducer *p)
     return true;
 }
 
-/* All learn what the group weighs. Gradients were divided by each process's plan before they became a mean. */
+/* Exchange the weights of the group. Each process divided its gradients by its planned weight before they became a
+ * mean. */
 static bool share_weights(ls_reducer *p)
 {
     ls_comm *comm = ls_reducer_comm(p);
@@ -113,8 +115,8 @@ static bool share_weights(ls_reducer *p)
         const ls_weights *w = &p->weights[r];
         if (w->plan > 0 && all.plan > 0 && w->plan != all.plan) {
             ls_fail(&p->run->errors, LS_ERR_STATE,
-                    "ls_backward_weighted: process %d began a group of batches with ls_backward, or with other "
-                    "gradient_accumulation_steps, and another did not; call the same in all",
+                    "ls_backward_weighted: process %d started a group of batches with ls_backward, or with different "
+                    "gradient_accumulation_steps, unlike another; make the same calls in all processes",
                     r);
             return false;
         }
@@ -125,7 +127,7 @@ static bool share_weights(ls_reducer *p)
     return true;
 }
 
-/* Whatever is under way. */
+/* Wait for everything in flight. */
 static bool wait_for_all(ls_reducer *p)
 {
     ls_message why = {{0}};
@@ -136,7 +138,8 @@ static bool wait_for_all(ls_reducer *p)
     return ls_buffers_wait(p) && ok;
 }
 
-/* Wait for all buckets; learn which gradients anybody had, what they weigh, and whether all are of one model. */
+/* Wait for all buckets; learn which gradients were used anywhere, their weights, and whether all train the same
+ * model. */
 static bool end_round(ls_reducer *p)
 {
     const uint8_t *heard = p->used + p->slot_count + 2;
@@ -154,7 +157,7 @@ static bool end_round(ls_reducer *p)
     return p->parted || ls_agree_hear(heard, LS_AGREE_VALUES) || ls_reducer_compare(p, "ls_backward");
 }
 
-/* Which rank still makes passes, the highest of them; -1: none. */
+/* The highest rank that still makes passes; -1: none. */
 static bool find_source(ls_reducer *p, bool active, int32_t *source)
 {
     ls_comm *comm = ls_reducer_comm(p);
@@ -164,7 +167,7 @@ static bool find_source(ls_reducer *p, bool active, int32_t *source)
                             "ls_join_uneven_inputs");
 }
 
-/* The pass failed in the middle: the others wait for buckets that will not come. */
+/* The pass failed halfway: release the others, which wait for buckets. */
 static void give_up(ls_reducer *p)
 {
     ls_reducer_call_off(p);
@@ -208,13 +211,12 @@ void ls_reducer_join_begin(ls_reducer *p)
     if (!p) return;
     if (p->opts.shard)
         ls_fail(&p->run->errors, LS_ERR_UNSUPPORTED,
-                "ls_join_uneven_inputs: a process that has no more batches takes no more steps, and with "
-                ".shard_optimizer the others need it; leave out one of the two");
+                "ls_join_uneven_inputs: a process without batches takes no steps, but with "
+                ".shard_optimizer the others need it; use only one of the two");
     else if (p->run->accumulation.across_epochs && p->run->accumulation.steps > 1)
-        ls_fail(
-            &p->run->errors, LS_ERR_UNSUPPORTED,
-            "ls_join_uneven_inputs: with .accumulate_across_epochs a process may have no more batches in the middle "
-            "of a group, and its gradients would be lost; leave out one of the two");
+        ls_fail(&p->run->errors, LS_ERR_UNSUPPORTED,
+                "ls_join_uneven_inputs: with .accumulate_across_epochs a process may run out of batches in the middle "
+                "of a group, and its gradients would be lost; use only one of the two");
     else p->joining = true;
 }
 

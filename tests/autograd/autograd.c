@@ -1,5 +1,4 @@
-/* autograd.c - the walk back: accumulation, hooks, gradients in memory of the caller's,
- * what is kept and what is released. */
+/* autograd.c - the backward walk: accumulation, hooks, gradients in the caller's memory, what is kept and released. */
 #include <lockstep.h>
 
 #include "check.h"
@@ -32,14 +31,14 @@ static void one_tensor_used_many_times(void)
     ls_backward(run, ls_sum(ls_add(y, ls_detach(y))));
     CHECK_NEAR(ls_item(ls_sum(ls_grad(x))), 30, 1e-6);
     ls_tensor *a = leaf(1, 3),
-              *b = leaf(1, 3); /* both leaves get the very same gradient tensor: they must not share it */
+              *b = leaf(1, 3); /* both leaves receive the same gradient tensor: they must not share it */
     ls_backward(run, ls_sum(ls_add(a, b)));
     ls_backward(run, ls_sum(a));
     CHECK(ls_item(ls_sum(ls_grad(a))) == 6 && ls_item(ls_sum(ls_grad(b))) == 3);
 }
 
-/* The gradient of a mean is one number repeated; what arrives next must not be added into that one number. */
-static void repeated_numbers_are_added_to(void)
+/* The gradient of a mean is one value repeated; later contributions must not be added into that one value. */
+static void repeated_values_are_added_to(void)
 {
     ls_tensor *x = leaf(1, 3), *w = ls_arange(run, LS_F32, 3, 10, 10), *h = ls_mul_scalar(x, 2);
     ls_tensor *weighted = ls_sum(ls_mul(h, w)), *mean = ls_mean(h); /* gradient 2 w + 2 */
@@ -103,7 +102,7 @@ static void nothing_is_recorded_without_gradients(void)
     CHECK(!ls_requires_grad(ls_mul(w, w)));
 }
 
-/* What backward needs survives the scope it was made in, and is given back on the way. */
+/* What backward needs survives its scope, and is released during the walk. */
 static void the_tape_keeps_and_releases(void)
 {
     ls_tensor *w = ls_set_requires_grad(ls_ones(run, LS_F32, 1000), true);
@@ -118,7 +117,7 @@ static void the_tape_keeps_and_releases(void)
         for (int i = 0; i < 50; i++) y = ls_mul(y, w);
         loss = ls_scope_end(run, inner, ls_sum(y));
     }
-    CHECK(ls_memory(run).in_use >= before + 49 * 4000); /* kept by the tape alone */
+    CHECK(ls_memory(run).in_use >= before + 49 * 4000); /* kept only by the tape */
     ls_backward(run, loss);
     CHECK(ls_memory(run).in_use < before + 3 * 4096);
     CHECK_NEAR(ls_item(ls_sum(ls_grad(w))), 51000, 1e-6);
@@ -126,7 +125,7 @@ static void the_tape_keeps_and_releases(void)
     ls_clear_grad(w);
     CHECK(ls_memory(run).in_use == before);
 
-    mark = ls_scope_begin(run); /* a graph that nobody walks goes with its handles, however long */
+    mark = ls_scope_begin(run); /* a graph that is never walked is freed with its handles, however long it is */
     ls_tensor *y = w;
     for (int i = 0; i < 20000; i++) y = ls_mul(y, w);
     ls_scope_end(run, mark, NULL);
@@ -187,7 +186,7 @@ int main(int argc, char **argv)
     run = ls_init(NULL, NULL, .seed = 1);
     CHECK_RUN(gradients_add_up);
     CHECK_RUN(one_tensor_used_many_times);
-    CHECK_RUN(repeated_numbers_are_added_to);
+    CHECK_RUN(repeated_values_are_added_to);
     CHECK_RUN(gradients_live_where_they_are_put);
     CHECK_RUN(hooks_are_called_when_a_gradient_is_complete);
     CHECK_RUN(nothing_is_recorded_without_gradients);

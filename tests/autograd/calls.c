@@ -1,5 +1,5 @@
-/* calls.c - what a backward pass asks of the device: gradients are written where they live, and what meets there is
- * added by the operator that computes it, not by calls of their own. */
+/* calls.c - the device calls of a backward pass: gradients are written in place, and contributions are added by the
+ * operator that computes them, not by separate calls. */
 #include <lockstep.h>
 
 #include "check.h"
@@ -38,14 +38,14 @@ static int all_calls(void)
 
 /* ---- vectors ---- */
 
-/* Each output element counts differently, and no gradient is an expanded number. */
+/* Each output element has its own weight, and no gradient is an expanded value. */
 static ls_tensor *loss_of(ls_module *net, ls_tensor *x)
 {
     ls_tensor *y = ls_forward(net, x);
     return ls_sum(ls_mul(y, ls_detach(ls_cos(y))));
 }
 
-/* The second pass over a module finds the gradients of the first: they are added to in the same call. */
+/* The second pass over a module finds the gradients of the first and adds to them in the same call. */
 static void walks_without_copies(ls_module *net, ls_tensor *x, const char *name)
 {
     enum { MOST = 2 };
@@ -163,14 +163,14 @@ static void branches_meet_in_the_product(void)
     meets_in_the_product(through_conv, LS_SHAPE(2, 6, 3, 4), "convolution");
 }
 
-/* What arrived first may lie in another order than rows: it is added to there all the same. */
+/* The first contribution may have another memory order than rows: later ones are added to it all the same. */
 static void branches_meet_in_any_order_of_memory(void)
 {
     ls_tensor *x = ls_set_requires_grad(ls_randn(run, LS_F32, 3, 5, 6), true), *w = ls_randn(run, LS_F32, 6, 6);
     ls_tensor *weights = ls_randn(run, LS_F32, 5, 3, 6), *want = ls_matmul(ls_permute(weights, 1, 0, 2), w);
     ls_tensor *h = ls_mul_scalar(x, 1);
     ls_tensor *product = ls_linear(h, w, NULL, LS_ACT_NONE);
-    ls_tensor *turned = ls_mul(ls_permute(h, 1, 0, 2), weights); /* its gradient is the first */
+    ls_tensor *turned = ls_mul(ls_permute(h, 1, 0, 2), weights); /* its gradient comes first */
     ls_backward(run, ls_sum(ls_add(ls_mul(ls_permute(product, 1, 0, 2), weights), turned)));
     want = ls_add(want, ls_permute(weights, 1, 0, 2));
     CHECK(ls_item(ls_max(ls_abs(ls_sub(ls_grad(x), want)))) < 1e-4);

@@ -1,5 +1,5 @@
-/* accumulating.c - processes that are saved between the batches of an accumulation, when each has gradients of its own:
- * as many go on with the very numbers, others with the same sums. */
+/* accumulating.c - checkpoints between the batches of an accumulation, when each process has gradients of its own: the
+ * same number of processes continues bit for bit, others with the same sums. */
 #include <lockstep.h>
 
 #include <math.h>
@@ -17,11 +17,11 @@ static const char *home;
 
 static struct {
     bool shard, partly, weighted, resume;
-    int accumulation, stop; /* batches to save after, and to end */
+    int accumulation, stop; /* number of batches after which to save, and to end */
 } plan;
 
-static float weights[WEIGHTS], undisturbed[WEIGHTS]; /* as rank 0 has them in the end */
-static bool alike;                                   /* all ranks had the same */
+static float weights[WEIGHTS], undisturbed[WEIGHTS]; /* of rank 0 at the end */
+static bool all_equal;                               /* all ranks had the same */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 static void leave_weights(ls_run *run, ls_module *net)
@@ -33,18 +33,18 @@ static void leave_weights(ls_run *run, ls_module *net)
     pthread_mutex_unlock(&lock);
     ls_wait_for_everyone(run);
     pthread_mutex_lock(&lock);
-    alike = alike && memcmp(weights, mine, sizeof weights) == 0;
+    all_equal = all_equal && memcmp(weights, mine, sizeof weights) == 0;
     pthread_mutex_unlock(&lock);
 }
 
-/* With plan.partly rank 1 leaves out the first layer in the first batch of each group: it has no gradient there yet. */
+/* With plan.partly rank 1 skips the first layer in the first batch of each group: it has no gradient there yet. */
 static ls_tensor *forward(ls_run *run, ls_module *net, ls_tensor *x, int batch)
 {
     bool leaves_out = plan.partly && ls_rank(run) == 1 && batch % BATCHES % plan.accumulation == 0;
     return leaves_out ? ls_forward(ls_child(net, "2"), ls_slice(x, 1, 0, 5, 1)) : ls_forward(net, x);
 }
 
-/* Every batch is of 12 samples, however many processes share them. */
+/* Every batch has 12 samples in total, whatever the number of processes. */
 static void train(ls_run *run)
 {
     ls_set_gradient_accumulation_steps(run, plan.accumulation);
@@ -75,22 +75,22 @@ static void train_undisturbed(int world)
 {
     plan.stop = 0;
     plan.resume = false;
-    alike = true;
+    all_equal = true;
     team_run(world, train);
-    CHECK(alike);
+    CHECK(all_equal);
     memcpy(undisturbed, weights, sizeof weights);
 }
 
-/* Two processes save after some batches, others go on. Returns by how much the weights differ in the end. */
+/* Two processes save after some batches, others continue. Returns how much the final weights differ. */
 static double interrupt(int stop, int world)
 {
     folder_fresh(home);
     plan.stop = stop;
     plan.resume = false;
     team_run(2, train);
-    plan.resume = alike = true;
+    plan.resume = all_equal = true;
     team_run(world, train);
-    CHECK(alike);
+    CHECK(all_equal);
     double most = 0;
     for (int i = 0; i < WEIGHTS; i++) most = fmax(most, fabs((double)weights[i] - undisturbed[i]));
     return most;
@@ -98,7 +98,7 @@ static double interrupt(int stop, int world)
 
 /* ---- the same number, and others ---- */
 
-static void as_many_processes_go_on_exactly(void)
+static void the_same_number_of_processes_continues_exactly(void)
 {
     plan.partly = true;
     for (int way = 0; way < 4; way++)
@@ -114,7 +114,7 @@ static void as_many_processes_go_on_exactly(void)
     plan.weighted = false;
 }
 
-static void any_number_of_processes_goes_on_with_the_same_sums(void)
+static void any_number_of_processes_continues_with_the_same_sums(void)
 {
     plan.accumulation = 3;
     plan.partly = false;
@@ -133,8 +133,8 @@ int main(int argc, char **argv)
 {
     check_filter = argc > 1 ? argv[1] : NULL;
     home = home_of("accumulating");
-    CHECK_RUN(as_many_processes_go_on_exactly);
-    CHECK_RUN(any_number_of_processes_goes_on_with_the_same_sums);
+    CHECK_RUN(the_same_number_of_processes_continues_exactly);
+    CHECK_RUN(any_number_of_processes_continues_with_the_same_sums);
     folder_remove(home);
     return check_done();
 }

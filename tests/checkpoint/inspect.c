@@ -1,4 +1,4 @@
-/* inspect.c - what `lockstep inspect` shows. */
+/* inspect.c - the output of `lockstep inspect`. */
 #include "formats/files.h"
 
 #include "base/json.h"
@@ -70,7 +70,7 @@ static void the_checkpoint_of_a_run_is_described(void)
     CHECK(ls_manifest_write(test_folder, &manifest, &why));
     CHECK_TEXT(printed(test_folder, false), "a run in epoch 3, step 1200, of 2 processes: 1 model, 1 optimiser, "
                                             "0 schedules, 0 loaders\n"
-                                            "all files are as they were written\n\n"
+                                            "all files match their checksums\n\n"
                                             "model.safetensors       396 B  2 tensors, 60 numbers\n"
                                             "scheduler.json            2 B\n");
     const char *json = printed(test_folder, true);
@@ -81,13 +81,13 @@ static void the_checkpoint_of_a_run_is_described(void)
     ls_json_free(root);
     put_file(in_folder("scheduler.json"), "{}", 2);
     CHECK_REFUSED(run, ls_inspect(run, test_folder, stdout, true), LS_ERR_IO,
-                  "scheduler.json does not have the checksum");
+                  "scheduler.json does not match its checksum");
     put_file(in_folder("state.json"), "{", 1);
     CHECK_REFUSED(run, ls_inspect(run, test_folder, stdout, false), LS_ERR_IO,
                   "state.json is damaged: line 1, column 2");
 }
 
-static void terminals_are_not_commanded(void)
+static void control_characters_do_not_reach_the_terminal(void)
 {
     char *path = put_safetensors("{\"a\\u001b[2J\\u009b\":{\"dtype\":\"U8\",\"shape\":[],\"data_offsets\":[0,1]}}", 1);
     CHECK(strstr(printed(path, false), "a?[2J?"));
@@ -109,7 +109,7 @@ int main(int argc, char **argv)
     CHECK_RUN(tensors_are_listed_with_totals);
     CHECK_RUN(shards_are_named);
     CHECK_RUN(the_checkpoint_of_a_run_is_described);
-    CHECK_RUN(terminals_are_not_commanded);
+    CHECK_RUN(control_characters_do_not_reach_the_terminal);
     CHECK(ls_finish(run) == 0);
     end_files();
     return check_done();

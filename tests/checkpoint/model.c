@@ -128,8 +128,8 @@ static void differences_are_named(void)
     ls_clear_error(run);
 }
 
-/* Also one that may leave things out; the message names the pattern and what is there, the nearest first. */
-static void a_load_that_takes_nothing_is_an_error(void)
+/* Also for a partial load; the message names the pattern and the existing names, nearest first. */
+static void a_load_that_matches_nothing_is_an_error(void)
 {
     files_in(test_folder, true);
     ls_module *net = model_for_test();
@@ -150,7 +150,7 @@ static void a_load_that_takes_nothing_is_an_error(void)
     CHECK(ls_load_model(run, net, path, .partial = true, .only = "linear2.*|gone.*").loaded == 2 && !ls_error(run));
 }
 
-static int loads_with_patterns_that_mean_nothing(void)
+static int loads_with_unmatched_patterns(void)
 {
     run = ls_init(NULL, NULL);
     ls_module *net = model_for_test();
@@ -163,10 +163,10 @@ static int loads_with_patterns_that_mean_nothing(void)
     return ls_finish(run) || !ok;
 }
 
-static void patterns_that_mean_nothing_are_told(void)
+static void unmatched_patterns_are_reported(void)
 {
     static char text[4096];
-    CHECK(run_captured(NULL, loads_with_patterns_that_mean_nothing, text, sizeof text) == 0);
+    CHECK(run_captured(NULL, loads_with_unmatched_patterns, text, sizeof text) == 0);
     CHECK_MSG(strstr(text, "no name begins with .strip = \"modul.\"; there are "), "%s", text);
     CHECK_MSG(strstr(text, "no name of ModelForTest matches .optional = \"liner2.*\"; there are linear2."), "%s", text);
     CHECK_MSG(strstr(text, "no name matches \"gone.*\" of .only = \"linear2.*|gone.*|linear1.*\"; there are "), "%s",
@@ -216,7 +216,7 @@ static void a_model_is_found_among_other_things(void)
     CHECK(ls_load_model(run, other, in_folder("model.safetensors")).loaded == 9);
 }
 
-/* A file of half precision into a model of f32, and the other way round. */
+/* A file of half precision into a model of f32, and vice versa. */
 static void types_are_converted(void)
 {
     files_in(test_folder, true);
@@ -251,9 +251,9 @@ static void shared_tensors_are_written_once_and_come_back(void)
     CHECK(same_numbers(net, other) && ls_module_tensor(other, "in.weight") == ls_module_tensor(other, "out.weight"));
 }
 
-static char place[256]; /* of what processes save together */
+static char place[256]; /* where processes save together */
 
-/* What one process has written the others may read as soon as the call returns. */
+/* Other processes can read what one has written as soon as the call returns. */
 static void save_and_load(ls_run *mine)
 {
     ls_module *net = ls_linear_new(mine, 500, 700);
@@ -278,7 +278,7 @@ static void fail_to_save(ls_run *mine)
     CHECK(!ls_save_model(mine, net, place));
     CHECK_MSG(strstr(ls_error_message(mine), "file: it is a file") || strstr(ls_error_message(mine), "Not a directory"),
               "%s", ls_error_message(mine));
-    CHECK(ls_is_main(mine) || strstr(ls_error_message(mine), "the main process could not write it"));
+    CHECK(ls_is_main(mine) || strstr(ls_error_message(mine), "the main process cannot write it"));
 }
 
 static void all_processes_learn_that_it_failed(void)
@@ -294,13 +294,13 @@ int main(int argc, char **argv)
 {
     if (argc > 1) check_filter = argv[1];
     begin_files();
-    CHECK_RUN(patterns_that_mean_nothing_are_told); /* in a process of its own, before this one has threads */
+    CHECK_RUN(unmatched_patterns_are_reported); /* in a separate process, before this one has threads */
     run = ls_init(NULL, NULL, .seed = 1);
     CHECK_RUN(shards_and_index_are_those_of_accelerate);
     CHECK_RUN(a_small_model_is_one_file);
     CHECK_RUN(an_optimiser_that_moves_parameters_together_changes_nothing);
     CHECK_RUN(differences_are_named);
-    CHECK_RUN(a_load_that_takes_nothing_is_an_error);
+    CHECK_RUN(a_load_that_matches_nothing_is_an_error);
     CHECK_RUN(names_of_wrappers_are_understood);
     CHECK_RUN(a_model_is_found_among_other_things);
     CHECK_RUN(types_are_converted);

@@ -1,4 +1,4 @@
-/* points.h - what the trainings of these tests learn from, and where they are saved. */
+/* points.h - data for the trainings of these tests, and where they are saved. */
 #ifndef LOCKSTEP_TESTS_CHECKPOINT_POINTS_H
 #define LOCKSTEP_TESTS_CHECKPOINT_POINTS_H
 
@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-/* n points in `dims` dimensions, and on which side of a plane they are; the run's random numbers stay what they are. */
+/* n points in `dims` dimensions, and on which side of a plane they are; does not advance the run's random numbers. */
 static inline ls_dataset *points(ls_run *run, int64_t n, int64_t dims)
 {
     ls_rng_state before = ls_rng(run);
@@ -18,7 +18,7 @@ static inline ls_dataset *points(ls_run *run, int64_t n, int64_t dims)
     return ls_tensor_dataset_new(run, ls_set_name(x, "image"), ls_set_name(y, "label"));
 }
 
-/* A folder of this process's own; in memory, where that can be: checkpoints wait for the disk. */
+/* A folder of this process; in memory if possible, since checkpoints wait for the disk. */
 static inline const char *home_of(const char *test)
 {
     static char path[256];

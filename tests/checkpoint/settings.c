@@ -1,4 +1,4 @@
-/* settings.c - switches that change numbers: a run that goes on has those it was saved with, or says what differs. */
+/* settings.c - settings that affect results: a resumed run has those it was saved with, or reports what differs. */
 #include <lockstep.h>
 
 #include <pthread.h>
@@ -16,13 +16,13 @@ enum { EPOCHS = 4, BATCHES = 6, NEVER = -1 };
 typedef struct variant {
     ls_init_opts init;
     int epochs;
-    int64_t cosine; /* steps of such a schedule; 0: it decays exponentially */
+    int64_t cosine; /* steps of a cosine schedule; 0: exponential decay */
     double dropout, lr, group_lr, gamma, momentum;
     ls_activation activation;
     bool nesterov, in_order, frozen, drop_last, other_groups, one_group, gelu, evaluating;
-    double max_lr, group_max_lr, base_momentum; /* of a cycle; 0: there is none */
-    double factor;                              /* of a schedule that is a function; 0: there is none */
-    double weight;                              /* of the first sample, in a sampler; 0: there is none */
+    double max_lr, group_max_lr, base_momentum; /* of a cyclic schedule; 0: none */
+    double factor;                              /* of a lambda schedule; 0: none */
+    double weight;                              /* of the first sample in a weighted sampler; 0: none */
     bool once;                                  /* each sample at most once */
     uint64_t loader_seed, split_seed;           /* 0: the run's, no split */
 } variant;
@@ -99,7 +99,7 @@ static training start(variant v, const char *resume)
     return t;
 }
 
-/* Called as each epoch begins, first of all. */
+/* Called at the start of each epoch. */
 typedef void begin_fn(training *t, int epoch);
 
 typedef struct record {
@@ -107,7 +107,7 @@ typedef struct record {
     int count;
 } record;
 
-/* Train to the end, or to `stop` batches and save then. */
+/* Train to the end, or for `stop` batches and then save. */
 static void train(training *t, record *r, begin_fn *begin, int stop)
 {
     for (int epoch; ls_epoch(t->run, t->epochs, &epoch);) {
@@ -152,7 +152,7 @@ static void goes_on_exactly(variant v, begin_fn *begin)
     }
 }
 
-/* ---- what a program changes on its way ---- */
+/* ---- changes by the program during training ---- */
 
 static void unfreeze_step_by_step(training *t, int epoch)
 {
@@ -161,7 +161,7 @@ static void unfreeze_step_by_step(training *t, int epoch)
     if (epoch == 3) ls_freeze(ls_child(t->net, "4"));
 }
 
-static void what_is_trained_goes_on(void)
+static void frozen_parameters_are_restored(void)
 {
     variant v = usual;
     v.frozen = true;
@@ -174,7 +174,7 @@ static void still_step_by_step(training *t, int epoch)
     if (epoch == 3) ls_train(ls_child(t->net, "3"));
 }
 
-static void parts_in_evaluation_go_on(void)
+static void parts_in_evaluation_are_restored(void)
 {
     goes_on_exactly(usual, still_step_by_step);
     variant v = usual;
@@ -182,7 +182,7 @@ static void parts_in_evaluation_go_on(void)
     goes_on_exactly(v, NULL);
 }
 
-/* Whoever evaluates a checkpoint has said so before. */
+/* A program that evaluates a checkpoint has set the mode before. */
 static void a_model_in_evaluation_stays_there(void)
 {
     folder_fresh(home);
@@ -199,12 +199,12 @@ static void accumulate_more_and_more(training *t, int epoch)
     ls_set_gradient_accumulation_steps(t->run, epoch + 1);
 }
 
-static void accumulation_steps_go_on(void)
+static void accumulation_steps_are_restored(void)
 {
     goes_on_exactly(usual, accumulate_more_and_more);
 }
 
-/* ---- what another start changes ---- */
+/* ---- changes by a different start ---- */
 
 static variant changed;
 
@@ -216,7 +216,7 @@ static int resume_changed(void)
     return ls_finish(t.run);
 }
 
-/* What a run with these settings says that goes on from one with those. */
+/* The output of a run with these settings that resumes from one with those. */
 static const char *said_between(variant before, variant v)
 {
     static char text[8192];
@@ -247,44 +247,46 @@ static void other_settings_are_named(void)
 {
     CHECK_TEXT(said_between(usual, usual), "");
 #define SAVED "/checkpoints/checkpoint_0 was saved with "
-    CHANGE(v.init.mixed_precision = LS_BF16, SAVED "mixed_precision: no; this run goes on with bf16\n");
-    CHANGE(v.init.gradient_accumulation_steps = 3, SAVED "gradient_accumulation_steps: 1; this run goes on with 3");
-    CHANGE(v.init.accumulate_across_epochs = true, SAVED "accumulate_across_epochs: no; this run goes on with yes\n");
+    CHANGE(v.init.mixed_precision = LS_BF16, SAVED "mixed_precision: no; this run continues with bf16\n");
+    CHANGE(v.init.gradient_accumulation_steps = 3, SAVED "gradient_accumulation_steps: 1; this run continues with 3");
+    CHANGE(v.init.accumulate_across_epochs = true, SAVED "accumulate_across_epochs: no; this run continues with yes\n");
     CHANGE(v.init.schedule_policy = LS_SCHEDULE_PER_CALL,
-           SAVED "schedule_policy: per step; this run goes on with per call\n");
-    CHANGE(v.init.split_batches = true, SAVED "split_batches: no; this run goes on with yes\n");
-    CHANGE(v.init.uneven_batches = true, SAVED "uneven_batches: no; this run goes on with yes\n");
-    CHANGE(v.init.dispatch_batches = true, SAVED "dispatch_batches: no; this run goes on with yes\n");
-    CHANGE(v.init.shard_optimizer = true, SAVED "shard_optimizer: no; this run goes on with yes\n");
-    CHANGE(v.init.gradient_compression = LS_F16, SAVED "gradient_compression: no; this run goes on with f16\n");
-    CHANGE(v.epochs = 5, SAVED "epochs: 4; this run goes on with 5\n");
-    CHANGE(v.activation = LS_ACT_RELU, SAVED "model 0 2: Linear; this run goes on with Linear activation relu\n");
-    CHANGE(v.dropout = 0.4, SAVED "model 0 3: Dropout 0.2; this run goes on with Dropout 0.4\n");
-    CHANGE(v.gelu = true, SAVED "model 0 1: ReLU; this run goes on with GELU\n");
+           SAVED "schedule_policy: per step; this run continues with per call\n");
+    CHANGE(v.init.split_batches = true, SAVED "split_batches: no; this run continues with yes\n");
+    CHANGE(v.init.uneven_batches = true, SAVED "uneven_batches: no; this run continues with yes\n");
+    CHANGE(v.init.dispatch_batches = true, SAVED "dispatch_batches: no; this run continues with yes\n");
+    CHANGE(v.init.shard_optimizer = true, SAVED "shard_optimizer: no; this run continues with yes\n");
+    CHANGE(v.init.gradient_compression = LS_F16, SAVED "gradient_compression: no; this run continues with f16\n");
+    CHANGE(v.epochs = 5, SAVED "epochs: 4; this run continues with 5\n");
+    CHANGE(v.activation = LS_ACT_RELU, SAVED "model 0 2: Linear; this run continues with Linear activation relu\n");
+    CHANGE(v.dropout = 0.4, SAVED "model 0 3: Dropout 0.2; this run continues with Dropout 0.4\n");
+    CHANGE(v.gelu = true, SAVED "model 0 1: ReLU; this run continues with GELU\n");
     CHANGE(v.frozen = true,
-           SAVED "parameters frozen at the beginning: none, which stays in force; this program's has no "
+           SAVED "parameters frozen at the beginning: none, which is restored; this program's value has no "
                  "effect: 0.weight, 0.bias, 2.weight, 2.bias\n");
     CHANGE(v.lr = 2e-2,
-           SAVED "optimizer 0 group 0 lr: 0.01, which stays in force; this program's has no effect: 0.02\n");
-    CHANGE(v.group_lr = 2e-2, SAVED "optimizer 0 group 1 lr: 0.001, which stays in force");
+           SAVED "optimizer 0 group 0 lr: 0.01, which is restored; this program's value has no effect: 0.02\n");
+    CHANGE(v.group_lr = 2e-2, SAVED "optimizer 0 group 1 lr: 0.001, which is restored");
     CHANGE(v.nesterov = true, "nesterov yes");
     CHANGE(v.gamma = 0.5,
-           SAVED "schedule 0 at step 1: 0.99 times the initial rate; this run goes on with 0.5 times the "
+           SAVED "schedule 0 at step 1: 0.99 times the initial rate; this run continues with 0.5 times the "
                  "initial rate\n");
-    CHANGE(v.cosine = 24, SAVED "schedule 0 formula: exponential decay; this run goes on with cosine over 24 steps\n");
-    CHANGE(v.drop_last = true, SAVED "loader 0 drop_last: no; this run goes on with yes\n");
-    CHANGE(v.in_order = true, "ls_load_state: saved with loader 0 order: shuffled, here it is as in the dataset; go on "
-                              "with the same, or begin a new training with the model alone");
+    CHANGE(v.cosine = 24,
+           SAVED "schedule 0 formula: exponential decay; this run continues with cosine over 24 steps\n");
+    CHANGE(v.drop_last = true, SAVED "loader 0 drop_last: no; this run continues with yes\n");
+    CHANGE(v.in_order = true,
+           "ls_load_state: saved with loader 0 order: shuffled, here it is as in the dataset; continue "
+           "with the same, or start a new training from the model alone");
     CHANGE(v.init.seed = 5,
-           "ls_load_state: saved with seed 0, but this run began with seed 5, which ls_random_split() and all "
-           "else that is random has used by now; go on with --seed 0, or begin a new training");
-    CHANGE(v.init.flush_denormals = true, SAVED "flush_denormals: no; this run goes on with yes\n");
+           "ls_load_state: saved with seed 0, but this run started with seed 5, which ls_random_split() and everything "
+           "else random have already used; continue with --seed 0, or start a new training");
+    CHANGE(v.init.flush_denormals = true, SAVED "flush_denormals: no; this run continues with yes\n");
     CHANGE(v.evaluating = true,
-           SAVED "parts in evaluation at the beginning: none, which stays in force; this program's has "
+           SAVED "parts in evaluation at the beginning: none, which is restored; this program's value has "
                  "no effect: 3\n");
-    CHANGE(v.loader_seed = 7, SAVED "loader 0 seed: 0, which stays in force; this program's has no effect: 7\n");
+    CHANGE(v.loader_seed = 7, SAVED "loader 0 seed: 0, which is restored; this program's value has no effect: 7\n");
     CHANGE(v.other_groups = true, "saved with optimizer 0 group of 2.bias: 1, here it is 0");
-    CHANGE(v.one_group = true, "another number of parameter groups was saved");
+    CHANGE(v.one_group = true, "it has a different number of parameter groups");
 }
 
 #define CHANGE_OF(before, statement, words)                                                                            \
@@ -294,7 +296,7 @@ static void other_settings_are_named(void)
         expect(before, v, words);                                                                                      \
     } while (0)
 
-static void what_schedules_and_orders_are_made_of_is_compared(void)
+static void parameters_of_schedules_and_samplers_are_compared(void)
 {
     variant cycle = usual, function = usual, weighted = usual, split = usual;
     cycle.max_lr = cycle.group_max_lr = 0.1;
@@ -305,12 +307,12 @@ static void what_schedules_and_orders_are_made_of_is_compared(void)
     function.factor = 0.9;
     CHECK_TEXT(said_between(function, function), "");
     CHANGE_OF(function, v.factor = 0.5,
-              "schedule 0 rate: at step 8: 0.430467 times the initial rate; this run goes on with "
+              "schedule 0 rate: at step 8: 0.430467 times the initial rate; this run continues with "
               "at step 8: 0.00390625 times");
     weighted.weight = 2;
     CHECK_TEXT(said_between(weighted, weighted), "");
     CHANGE_OF(weighted, v.weight = 3, "loader 0 sampler: draws: all, replacement: yes, ");
-    CHANGE_OF(weighted, v.once = true, "this run goes on with draws: all, replacement: no, ");
+    CHANGE_OF(weighted, v.once = true, "this run continues with draws: all, replacement: no, ");
     split.split_seed = 3;
     CHECK_TEXT(said_between(split, split), "");
     CHANGE_OF(split, v.split_seed = 4, "ls_load_state: saved with loader 0 choice of samples: ");
@@ -331,7 +333,7 @@ static void another_number_of_epochs_is_named_after_a_load(void)
     char text[2048];
     said_between(usual, usual);
     CHECK(run_captured(NULL, load_before_the_loop, text, sizeof text) == 0);
-    CHECK_MSG(strstr(text, "goes on from was saved with epochs: 4; this run goes on with 5\n"), "%s", text);
+    CHECK_MSG(strstr(text, "goes on from was saved with epochs: 4; this run continues with 5\n"), "%s", text);
 }
 
 /* In one line, not one for each step. */
@@ -343,15 +345,15 @@ static void a_schedule_of_another_length_is_named(void)
     char line[600];
     snprintf(line, sizeof line,
              "lockstep: warning: %s" SAVED
-             "schedule 0 formula: cosine over 21 steps; this run goes on with cosine over "
+             "schedule 0 formula: cosine over 21 steps; this run continues with cosine over "
              "24 steps\n",
              home);
     CHECK_TEXT(said_between(shorter, longer), line);
 }
 
-/* ---- what was not prepared ---- */
+/* ---- objects that were not prepared ---- */
 
-/* Train a little, with none but these prepared, and save twice. */
+/* Train a little, with only these prepared, and save twice. */
 static struct {
     bool net, sgd, decay, registered;
 } prepared;
@@ -405,7 +407,7 @@ static void what_is_not_prepared_is_named_once(void)
 }
 
 /* Rates are compared at steps 1, 10, 100, ... and at the last, which may be one of them. */
-static void a_cycle_of_any_length_goes_on(void)
+static void a_cycle_of_any_length_resumes(void)
 {
     for (int64_t steps = 9; steps <= 102; steps += steps == 12 ? 87 : 1) {
         folder_fresh(home);
@@ -424,15 +426,15 @@ int main(int argc, char **argv)
     check_filter = argc > 1 ? argv[1] : NULL;
     home = home_of("settings");
     CHECK_RUN_FORK(other_settings_are_named);
-    CHECK_RUN_FORK(what_schedules_and_orders_are_made_of_is_compared);
+    CHECK_RUN_FORK(parameters_of_schedules_and_samplers_are_compared);
     CHECK_RUN_FORK(another_number_of_epochs_is_named_after_a_load);
     CHECK_RUN_FORK(what_is_not_prepared_is_named_once);
     CHECK_RUN_FORK(a_schedule_of_another_length_is_named);
-    CHECK_RUN(what_is_trained_goes_on);
-    CHECK_RUN(parts_in_evaluation_go_on);
+    CHECK_RUN(frozen_parameters_are_restored);
+    CHECK_RUN(parts_in_evaluation_are_restored);
     CHECK_RUN(a_model_in_evaluation_stays_there);
-    CHECK_RUN(accumulation_steps_go_on);
-    CHECK_RUN(a_cycle_of_any_length_goes_on);
+    CHECK_RUN(accumulation_steps_are_restored);
+    CHECK_RUN(a_cycle_of_any_length_resumes);
     folder_remove(home);
     return check_done();
 }

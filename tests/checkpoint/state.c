@@ -1,4 +1,4 @@
-/* state.c - runs that are saved and go on: everything is restored, damage is noticed, nothing is lost on the way. */
+/* state.c - runs that are saved and resumed: everything is restored, damage is detected, nothing is lost on the way. */
 #include <lockstep.h>
 
 #include <fcntl.h>
@@ -81,7 +81,8 @@ typedef struct record {
 
 enum { EPOCHS = 4, NEVER = -1 };
 
-/* Train to the end or to `stop` losses, saving (automatically) after each `save_every` of them and with the epochs. */
+/* Train to the end or to `stop` losses, saving (automatically) after every `save_every` of them and after each
+ * epoch. */
 static void train(training *t, record *r, int save_every, int stop)
 {
     for (int epoch; ls_epoch(t->run, EPOCHS, &epoch);) {
@@ -108,7 +109,7 @@ static training start_with(ls_init_opts o)
     return start(ls_init_sized(NULL, NULL, &o, LS_OPTS_SIZE(ls_init_opts)));
 }
 
-/* Interrupt after each number of losses in turn, go on from the latest checkpoint: the same numbers to the last bit. */
+/* Interrupt after each number of losses in turn, and resume from the latest checkpoint: identical to the last bit. */
 static void goes_on_exactly(ls_init_opts o, int save_every)
 {
     record whole = {0};
@@ -121,7 +122,7 @@ static void goes_on_exactly(ls_init_opts o, int save_every)
         t = start_with(o);
         train(&t, &r, save_every, stop);
         CHECK(ls_finish(t.run) == 0);
-        /* where the latest checkpoint was made: what came after it is done again */
+        /* position of the latest checkpoint: everything after it is repeated */
         int saved = 0;
         for (int i = 1; i <= stop; i++)
             if (i % save_every == 0 || i % 7 == 0) saved = i;
@@ -138,19 +139,19 @@ static void goes_on_exactly(ls_init_opts o, int save_every)
     }
 }
 
-static void runs_go_on_exactly(void)
+static void runs_resume_exactly(void)
 {
     goes_on_exactly(plain, 1);
     goes_on_exactly(plain, 5);
 }
 
-static void accumulating_runs_go_on_exactly(void)
+static void accumulating_runs_resume_exactly(void)
 {
     goes_on_exactly(LS_OPTIONS(ls_init_opts, .gradient_accumulation_steps = 4), 1);
     goes_on_exactly(LS_OPTIONS(ls_init_opts, .gradient_accumulation_steps = 3, .accumulate_across_epochs = true), 2);
 }
 
-static void mixed_precision_goes_on_exactly(void)
+static void mixed_precision_resumes_exactly(void)
 {
     goes_on_exactly(LS_OPTIONS(ls_init_opts, .mixed_precision = LS_F16), 2);
     goes_on_exactly(LS_OPTIONS(ls_init_opts, .mixed_precision = LS_BF16, .async_save = true, .total_limit = 2), 1);
@@ -169,15 +170,15 @@ static void only_the_latest_are_kept(void)
         CHECK(count == 2 && numbers[0] == 9 && numbers[1] == 10);
         ls_sys_free(numbers);
         CHECK(ls_finish(t.run) == 0);
-        t = start_with(plain); /* numbers go on */
+        t = start_with(plain); /* numbering continues */
         CHECK(ls_load_state(t.run, NULL) && ls_save_state(t.run, NULL) &&
               exists("checkpoints/checkpoint_11/state.json"));
         CHECK(ls_finish(t.run) == 0);
     }
 }
 
-/* Numbers that cannot be ours are somebody else's, and there is a last one. */
-static void numbers_have_an_end(void)
+/* Folders with numbers that cannot be ours are ignored, and there is a last number. */
+static void numbers_have_a_limit(void)
 {
     clean();
     CHECK(mkdir(in_home("checkpoints"), 0777) == 0 && mkdir(in_home("checkpoints/checkpoint_007"), 0777) == 0);
@@ -203,13 +204,13 @@ static int begin_in_an_old_folder(void)
     return ls_finish(t.run);
 }
 
-/* Who begins anew where an older training left checkpoints is told, once, what becomes of both. */
+/* Starting a new training in a folder with older checkpoints reports, once, what happens to both. */
 static void older_checkpoints_are_named(void)
 {
     clean();
     training t = start_with(plain);
     for (int i = 0; i < 2; i++) CHECK(ls_save_state(t.run, NULL));
-    for (int epoch; ls_epoch(t.run, 1, &epoch);) {} /* its own are none of an older one */
+    for (int epoch; ls_epoch(t.run, 1, &epoch);) {} /* its own checkpoints are not older ones */
     CHECK(ls_finish(t.run) == 0);
     char text[4096], expected[1024];
     CHECK(run_captured(NULL, begin_in_an_old_folder, text, sizeof text) == 0);
@@ -238,11 +239,11 @@ static void a_named_folder_is_replaced(void)
     mkdir(in_home("other"), 0777);
     close(open(in_home("other/thing"), O_CREAT | O_WRONLY, 0666));
     CHECK(!ls_save_state(t.run, in_home("other")) && ls_error(t.run) == LS_ERR_IO && exists("other/thing"));
-    CHECK(strstr(ls_error_message(t.run), "other: it holds other things than a checkpoint"));
+    CHECK(strstr(ls_error_message(t.run), "other: it contains other things than a checkpoint"));
     CHECK(ls_finish(t.run) == 1);
 }
 
-/* Whatever the way to it looks like: with a slash at its end, through a link. */
+/* However the path is written: with a trailing slash, through a link. */
 static void a_folder_may_be_named_in_any_way(void)
 {
     clean();
@@ -257,7 +258,7 @@ static void a_folder_may_be_named_in_any_way(void)
     CHECK(ls_finish(t.run) == 0);
 }
 
-/* A folder that cannot be written is noticed before the training, not after it. */
+/* A folder that cannot be written is reported before training, not after it. */
 static void the_project_is_opened_first(void)
 {
     clean();
@@ -311,7 +312,7 @@ static void damage_is_named(void)
 {
     save_one("one");
     change_byte("one/model.safetensors", 700);
-    refused("one: model.safetensors does not have the checksum it was saved with");
+    refused("one: model.safetensors does not match its checksum");
     save_one("one");
     CHECK(truncate(in_home("one/optimizer.safetensors"), 100) == 0);
     refused("one: optimizer.safetensors has 100 bytes instead of");
@@ -340,7 +341,7 @@ static void damage_is_named(void)
     ls_finish(t.run);
 }
 
-static void damaged_ones_are_passed_over(void)
+static void damaged_ones_are_skipped(void)
 {
     clean();
     training t = start_with(plain);
@@ -357,22 +358,22 @@ static void damaged_ones_are_passed_over(void)
     CHECK(ls_epoch(t.run, EPOCHS, &epoch) && epoch == 1 && ls_optim_steps_taken(t.adam) == 6);
     CHECK(ls_save_state(t.run, NULL) && exists("checkpoints/checkpoint_6/state.json"));
     CHECK(ls_finish(t.run) == 0);
-    t = start_with(LS_OPTIONS(ls_init_opts, .resume_from_checkpoint = "checkpoint_1")); /* of the project's */
+    t = start_with(LS_OPTIONS(ls_init_opts, .resume_from_checkpoint = "checkpoint_1")); /* in the project's folder */
     CHECK(ls_epoch(t.run, EPOCHS, &epoch) && ls_optim_steps_taken(t.adam) == 4);
     CHECK(ls_finish(t.run) == 0);
 }
 
-static void what_does_not_fit_is_refused(void)
+static void a_checkpoint_that_does_not_match_is_refused(void)
 {
     save_one("one");
     ls_run *run = ls_init(NULL, NULL);
     ls_prepare(run, ls_linear_new(run, 2, 2));
     CHECK(!ls_load_state(run, in_home("one")) && ls_error(run) == LS_ERR_STATE);
     CHECK(strstr(ls_error_message(run),
-                 "1 modules, 1 optimisers, 1 schedules and 2 loaders; prepared are 1, 0, 0 and 0"));
+                 "1 modules, 1 optimisers, 1 schedules and 2 loaders; 1, 0, 0 and 0 are prepared"));
     ls_finish(run);
 
-    /* what was meant, and of what the error is, must be in the words */
+    /* the message must say what was expected, and which file is wrong */
     training t = start_with(plain);
     CHECK(ls_save_state(t.run, NULL));
     CHECK(!ls_load_state(t.run, home) && strstr(ls_error_message(t.run), "the newest is") &&
@@ -388,8 +389,9 @@ static void what_does_not_fit_is_refused(void)
                ls_loader_new(other, points(other, 22, 4), .batch = 4),
                ls_loader_new(other, points(other, 8, 4), .batch = 8));
     CHECK(!ls_load_state(other, in_home("one")) && strstr(ls_error_message(other), in_home("one")));
-    CHECK_MSG(strstr(ls_error_message(other), "model.safetensors: it is of another model, with 9 tensors instead of 4"),
-              "%s", ls_error_message(other));
+    CHECK_MSG(
+        strstr(ls_error_message(other), "model.safetensors: it belongs to another model, with 9 tensors instead of 4"),
+        "%s", ls_error_message(other));
     ls_finish(other);
 }
 
@@ -414,7 +416,7 @@ static bool load_words(const void *data, size_t size, void *user)
     return !w->refuses;
 }
 
-static void registered_things_are_restored(void)
+static void registered_objects_are_restored(void)
 {
     clean();
     training t = start_with(plain);
@@ -491,7 +493,7 @@ static void hooks_may_make_folders(void)
     CHECK(exists("one/ema/model.safetensors") && ls_load_state(t.run, in_home("one")));
     change_byte("one/ema/model.safetensors", 700);
     CHECK(!ls_load_state(t.run, in_home("one")) &&
-          strstr(ls_error_message(t.run), "ema/model.safetensors does not have the checksum"));
+          strstr(ls_error_message(t.run), "ema/model.safetensors does not match its checksum"));
     CHECK(ls_finish(t.run) == 1);
 }
 
@@ -505,7 +507,7 @@ static void hooks_take_part(void)
     CHECK(ls_save_state(t.run, in_home("one")) && ls_load_state(t.run, in_home("one")) && saves == 1 && loads == 1);
     ls_hook_remove(on_load);
     CHECK(ls_load_state(t.run, in_home("one")) && loads == 1);
-    change_byte("one/note.txt", 0); /* their files are guarded, too */
+    change_byte("one/note.txt", 0); /* their files have checksums, too */
     CHECK(!ls_load_state(t.run, in_home("one")) && strstr(ls_error_message(t.run), "note.txt does not have"));
     ls_clear_error(t.run);
     ls_hook_remove(on_save);
@@ -537,7 +539,7 @@ static void a_run_can_go_back(void)
     CHECK(ls_finish(t.run) == 0);
 }
 
-/* Rates that no schedule sets, of every group, and moments of plain SGD. */
+/* Rates not set by a schedule, of every group, and the momentum of SGD. */
 static void rates_set_by_hand_are_restored(void)
 {
     clean();
@@ -589,7 +591,8 @@ static void save_as_two(ls_run *run)
     CHECK(ls_save_state(run, in_home("two")));
 }
 
-/* Any number of them goes on with the rest: every sample comes once, but for those that fill up the last round. */
+/* Any number of processes continues with the rest: every sample comes once, except for those that pad the last
+ * round. */
 static void go_on(ls_run *run)
 {
     ls_loader *train = ls_loader_new(run, points(run, 22, 4), .batch = 2, .shuffle = true, .seed = 1);
@@ -600,7 +603,7 @@ static void go_on(ls_run *run)
         for (ls_batch b; ls_next(train, &b);) count_samples(&b);
 }
 
-static void another_number_of_processes_goes_on(void)
+static void another_number_of_processes_resumes(void)
 {
     for (int world = 1; world <= 3; world++) {
         clean();
@@ -623,7 +626,7 @@ static void another_number_of_processes_goes_on(void)
 static double numbers[64];
 static int number_count, saved_count;
 
-/* Evaluate after every second batch, save in the middle of each evaluation. */
+/* Evaluate after every second batch, and save in the middle of each evaluation. */
 static void train_with_evaluations(ls_init_opts o, int stop)
 {
     training t = start_with(o);
@@ -641,7 +644,7 @@ finish:
     CHECK(ls_finish(t.run) == 0);
 }
 
-static void saved_in_an_inner_loop_the_outer_one_goes_on(void)
+static void saved_in_an_inner_loop_the_outer_one_resumes(void)
 {
     clean();
     train_with_evaluations(plain, 0);
@@ -662,7 +665,7 @@ static void saved_in_an_inner_loop_the_outer_one_goes_on(void)
 
 /* ---- leftovers ---- */
 
-static void what_a_killed_save_left_is_no_hindrance(void)
+static void remains_of_a_killed_save_do_no_harm(void)
 {
     for (int async = 0; async < 2; async++) {
         clean();
@@ -692,7 +695,7 @@ static bool load_old(ls_run *run)
     return ls_load_state(run, in_home("old"));
 }
 
-/* Every request for memory fails in turn: an error and no more, and what is on the disk stays good. */
+/* Every allocation fails in turn: an error and nothing else, and what is on disk stays valid. */
 static void walk_requests(ls_run *run, step_fn *step)
 {
     uint64_t before = ls_sys_calls();
@@ -744,7 +747,7 @@ static void checksums_are_xxh64(void)
         ls_hash_add(&h, known[i].text, strlen(known[i].text));
         CHECK(ls_hash_end(&h) == known[i].hash);
     }
-    /* pieces of any size give the same */
+    /* chunks of any size give the same */
     char bytes[200];
     for (int i = 0; i < 200; i++) bytes[i] = (char)(i * 7);
     for (size_t n = 0; n <= 200; n++) {
@@ -764,26 +767,26 @@ int main(int argc, char **argv)
     check_filter = argc > 1 ? argv[1] : NULL;
     home = home_of("state");
     CHECK_RUN(checksums_are_xxh64);
-    CHECK_RUN(runs_go_on_exactly);
-    CHECK_RUN(accumulating_runs_go_on_exactly);
-    CHECK_RUN(mixed_precision_goes_on_exactly);
+    CHECK_RUN(runs_resume_exactly);
+    CHECK_RUN(accumulating_runs_resume_exactly);
+    CHECK_RUN(mixed_precision_resumes_exactly);
     CHECK_RUN(only_the_latest_are_kept);
-    CHECK_RUN(numbers_have_an_end);
+    CHECK_RUN(numbers_have_a_limit);
     CHECK_RUN_FORK(older_checkpoints_are_named);
     CHECK_RUN(a_named_folder_is_replaced);
     CHECK_RUN(a_folder_may_be_named_in_any_way);
     CHECK_RUN(the_project_is_opened_first);
     CHECK_RUN(damage_is_named);
-    CHECK_RUN(damaged_ones_are_passed_over);
-    CHECK_RUN(what_does_not_fit_is_refused);
-    CHECK_RUN(registered_things_are_restored);
+    CHECK_RUN(damaged_ones_are_skipped);
+    CHECK_RUN(a_checkpoint_that_does_not_match_is_refused);
+    CHECK_RUN(registered_objects_are_restored);
     CHECK_RUN(hooks_take_part);
     CHECK_RUN(hooks_may_make_folders);
     CHECK_RUN(a_run_can_go_back);
     CHECK_RUN(rates_set_by_hand_are_restored);
-    CHECK_RUN(another_number_of_processes_goes_on);
-    CHECK_RUN(saved_in_an_inner_loop_the_outer_one_goes_on);
-    CHECK_RUN(what_a_killed_save_left_is_no_hindrance);
+    CHECK_RUN(another_number_of_processes_resumes);
+    CHECK_RUN(saved_in_an_inner_loop_the_outer_one_resumes);
+    CHECK_RUN(remains_of_a_killed_save_do_no_harm);
     CHECK_RUN(memory_may_run_out_anywhere);
     clean();
     rmdir(home);

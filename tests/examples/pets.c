@@ -71,11 +71,10 @@ static void saves_when_it_is_told_to_end(void)
 static void what_changes_is_said(void)
 {
     CHECK(run(PETS SMALL " --epochs 3 --resume_from_checkpoint latest --output_dir " FOLDER "/parts" OUTPUT) == 0);
-    CHECK_MSG(strstr(said, "was saved with epochs: 2; this run goes on with 3"), "%s", said);
+    CHECK_MSG(strstr(said, "was saved with epochs: 2; this run continues with 3"), "%s", said);
     CHECK(run(PETS SMALL " --freeze --epochs 2 --resume_from_checkpoint latest --output_dir " FOLDER "/parts" OUTPUT) ==
           0);
-    CHECK_MSG(strstr(said, "was saved with parameters frozen at the beginning: none, which stays in force"), "%s",
-              said);
+    CHECK_MSG(strstr(said, "was saved with parameters frozen at the beginning: none, which is restored"), "%s", said);
     CHECK(run(PETS SMALL " --epochs 1 --checkpointing_steps 2 --output_dir " FOLDER "/parts" OUTPUT) == 0);
     CHECK_MSG(strstr(said,
                      "/parts/checkpoints holds an older training, up to checkpoint_4, which this one does not go on "

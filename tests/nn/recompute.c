@@ -342,11 +342,11 @@ static void what_cannot_be_recomputed_is_an_error(void)
     ls_set_recompute(odd, true);
     ls_tensor *loss = ls_sum(ls_forward(net, x));
     ls_backward(run, loss);
-    FAILS("Sequential.0: recomputed for its gradients, it did something else than before (step 1: sin, then it was "
+    FAILS("Sequential.0: recomputed for its gradients, it did something different (step 1: sin, before it was "
           "tanh)");
     loss = ls_sum(ls_forward(net, x)); /* tanh, exp; then one operator less */
     ls_backward(run, loss);
-    FAILS("(step 1: nothing more, then it was tanh)");
+    FAILS("(step 1: nothing more, before it was tanh)");
 
     ls_module *hiding = ls_module_new(run, "Hiding", uses_a_secret, NULL);
     ls_set_recompute(hiding, true);
@@ -354,7 +354,7 @@ static void what_cannot_be_recomputed_is_an_error(void)
     ls_tensor *y = ls_sum(ls_forward(hiding, x));
     ls_set_requires_grad(secret, false);
     ls_backward(run, y);
-    FAILS("Hiding: recomputed for its gradients, it did something else than before (step 0: linear has no gradient");
+    FAILS("Hiding: recomputed for its gradients, it did something different (step 0: linear has no gradient");
     ls_set_requires_grad(secret, true);
     y = ls_sum(ls_forward(hiding, x));
     ls_assign(secret, ls_zeros(run, LS_F32, 3, FEATURES));
@@ -367,7 +367,7 @@ static void what_cannot_be_recomputed_is_an_error(void)
     y = ls_sum(ls_forward(shifting, x));
     ls_assign(ls_module_tensor(shifting, "shift"), ls_ones(run, LS_F32, FEATURES));
     ls_backward(run, y);
-    FAILS("Shifting: add, which is recomputed for its gradients, reads a tensor that was changed in place");
+    FAILS("Shifting: add, which is recomputed for its gradients, reads a tensor that was modified in place");
 
     ls_module *block = block_new(run);
     ls_set_recompute(block, true);
@@ -384,11 +384,11 @@ static void what_cannot_be_recomputed_is_an_error(void)
     y = ls_sum(ls_forward(block, input));
     ls_assign(input, ls_zeros(run, LS_F32, ROWS, FEATURES));
     ls_backward(run, y);
-    FAILS("Block: input 0, [6,8] f32, was changed in place after the forward pass");
+    FAILS("Block: input 0, [6,8] f32, was modified in place after the forward pass");
     y = ls_sum(ls_forward(block, x));
     ls_module_free(block);
     ls_backward(run, y);
-    FAILS("Block: the module was freed, and is needed to recompute it");
+    FAILS("Block: the module was freed, but is needed to recompute it");
     CHECK(ls_finish(run) == 0);
 }
 

@@ -279,11 +279,11 @@ static void backward_that_cannot_be(void)
     loss = ls_sum(ls_mul(x, y));
     ls_assign(y, w);
     FAILS(ls_backward(run, loss), LS_ERR_STATE,
-          "backward of mul: tensor [3] f32, which it needs, was changed in place");
+          "backward of mul: tensor [3] f32, which it needs, was modified in place");
     ls_tensor *named = ls_set_name(ls_clone(y), "gate");
     loss = ls_sum(ls_mul(x, named));
     ls_assign(named, w);
-    FAILS(ls_backward(run, loss), LS_ERR_STATE, "tensor \"gate\" [3] f32, which it needs, was changed in place");
+    FAILS(ls_backward(run, loss), LS_ERR_STATE, "tensor \"gate\" [3] f32, which it needs, was modified in place");
     FAILS(ls_set_requires_grad(ls_mul(w, w), true), LS_ERR_STATE, "ls_detach()");
     FAILS(ls_register_grad_hook(Z(2), NULL, NULL), LS_ERR_STATE, "not a leaf");
     FAILS(ls_set_grad_memory(w, Z(4)), LS_ERR_SHAPE, "cannot hold");

@@ -1,4 +1,4 @@
-/* modes.h - the ways in which loaders share out batches, as Accelerate's own tests go through them. */
+/* modes.h - the modes in which loaders distribute batches, as in Accelerate's own tests. */
 #ifndef LOCKSTEP_TESTS_PARALLEL_MODES_H
 #define LOCKSTEP_TESTS_PARALLEL_MODES_H
 
@@ -12,7 +12,7 @@ static void set_mode(ls_run *run, int mode)
     run->share.dispatch = mode & 2;
 }
 
-/* The loader's batch that makes `each` samples per process. */
+/* The loader's batch size that gives `each` samples per process. */
 static int64_t batch_of(const ls_run *run, int64_t each)
 {
     return run->share.split_batches ? each * ls_world_size(run) : each;

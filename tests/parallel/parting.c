@@ -1,5 +1,5 @@
-/* parting.c - processes that went different ways after ls_prepare() are told so, by name: they would train different
- * models. Those that are meant to are left in peace. */
+/* parting.c - processes that diverge after ls_prepare() are reported, by name: they would train different models. Those
+ * that are meant to differ are not. */
 #include <lockstep.h>
 
 #include "base/capture.h"
@@ -28,7 +28,7 @@ static void backward(ls_run *run, ls_module *model)
     ls_backward(run, ls_sum(ls_square(ls_forward(model, x))));
 }
 
-/* What rank 1 does after its third pass, and nobody else. */
+/* What only rank 1 does, after its third pass. */
 static bool steps_as_it_should(ls_run *run, ls_module *model, ls_optim *sgd)
 {
     ls_tensor *weight = ls_module_tensor(model, "weight");
@@ -40,7 +40,7 @@ static bool steps_as_it_should(ls_run *run, ls_module *model, ls_optim *sgd)
     case MOMENTUM_OF_A_GROUP: ls_optim_set_group(sgd, 1, .momentum = 0.5); break;
     case CLIPPED: ls_clip_grad_norm(sgd, 1e-3); break;
     case WRITTEN_OVER: ls_assign(weight, ls_zeros(run, LS_F32, 4, FEATURES)); break;
-    case ONE_NUMBER: /* not the first, which every pass compares */
+    case ONE_NUMBER: /* not the first element, which every pass compares */
         CHECK(ls_read(weight, numbers, sizeof numbers));
         numbers[5] += 1;
         CHECK(ls_write(weight, numbers, sizeof numbers));
@@ -50,7 +50,7 @@ static bool steps_as_it_should(ls_run *run, ls_module *model, ls_optim *sgd)
     return true;
 }
 
-/* A module that each process trains for itself, as it likes. */
+/* A module that each process trains separately. */
 static void train_apart(ls_run *run)
 {
     ls_module *own = ls_linear_new(run, FEATURES, 1);
@@ -82,7 +82,7 @@ static void train(ls_run *run)
     if (made == ONE_NUMBER) ls_save_state(run, "parting_test");
 }
 
-/* What the first of two processes says. */
+/* The output of the first of two processes. */
 static int train_both(void)
 {
     check_failures_here = 0;
@@ -98,18 +98,18 @@ static void makes(mistake m, const char *error, const char *warning)
     const char *said = strstr(text, warning ? warning : "warning:");
     CHECK_MSG(status == 0 && (warning ? said != NULL : !said), "%d: \"%s\"", (int)m, text);
     CHECK_MSG(error ? strstr(text, error) != NULL : !strstr(text, "error:"), "%d: \"%s\"", (int)m, text);
-    /* Once: each of the two, which are threads here, takes itself for the first. */
+    /* Once each: the two ranks are threads here, and each considers itself the first. */
     for (int i = 0; said && i < 2; i++) said = strstr(said + 1, warning ? warning : "warning:");
     CHECK_MSG(!said, "%d: \"%s\"", (int)m, text);
 }
 
-static void who_trains_alike_hears_nothing(void)
+static void processes_in_step_are_not_warned(void)
 {
     makes(NONE, NULL, NULL);
     makes(APART, NULL, NULL);
 }
 
-static void who_steps_otherwise_is_told_in_the_next_pass(void)
+static void a_different_step_is_reported_in_the_next_pass(void)
 {
     makes(STEP_LEFT_OUT, "process 0 has taken 3 steps with SGD, process 1 2", NULL);
     makes(ONE_STEP_MORE, "process 0 has taken 3 steps with SGD, process 1 4", "no ls_backward() since the last step");
@@ -120,16 +120,16 @@ static void who_steps_otherwise_is_told_in_the_next_pass(void)
 
 static void parameters_that_differ_are_named(void)
 {
-    makes(CLIPPED, NULL, "ls_backward: processes no longer train one model: 2 of 2 parameters differ");
+    makes(CLIPPED, NULL, "ls_backward: processes no longer train the same model: 2 of 2 parameters differ");
     makes(WRITTEN_OVER, NULL, "processes 0 and 1, \"weight\" is the first");
-    makes(ONE_NUMBER, NULL, "ls_save_state: processes no longer train one model: 1 of 2 parameters differ");
+    makes(ONE_NUMBER, NULL, "ls_save_state: processes no longer train the same model: 1 of 2 parameters differ");
 }
 
 int main(int argc, char **argv)
 {
     if (argc > 1) check_filter = argv[1];
-    CHECK_RUN(who_trains_alike_hears_nothing);
-    CHECK_RUN(who_steps_otherwise_is_told_in_the_next_pass);
+    CHECK_RUN(processes_in_step_are_not_warned);
+    CHECK_RUN(a_different_step_is_reported_in_the_next_pass);
     CHECK_RUN(parameters_that_differ_are_named);
     return check_done();
 }

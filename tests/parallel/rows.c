@@ -1,10 +1,10 @@
-/* rows.c - operators that several processes run together: results against plain C, gradients against finite differences
- * of the sum of all processes' losses.   test_parallel_rows [--device NAME] [part of a name] */
+/* rows.c - operators that several processes run together: results checked against plain C, gradients against finite
+ * differences of the sum of all processes' losses. test_parallel_rows [--device NAME] [part of a name] */
 #include <lockstep.h>
 
 #include "run/team.h"
 
-enum { ROWS = 8, COLUMNS = 3, NUMEL = ROWS * COLUMNS }; /* of each process; four divide the rows */
+enum { ROWS = 8, COLUMNS = 3, NUMEL = ROWS * COLUMNS }; /* of each process; divisible by four */
 
 static void check_no_error(ls_run *run)
 {
@@ -17,10 +17,10 @@ static void expect(ls_run *run, const char *words)
     ls_clear_error(run);
 }
 
-/* ---- the operators, by the same name in two ways ---- */
+/* ---- the operators, under the same names in both implementations ---- */
 
 typedef ls_tensor *row_fn(ls_comm *comm, ls_tensor *x);
-/* Number i of what rank gets; x holds the inputs of all, one after the other. */
+/* Element i of the result of `rank`; x has the inputs of all, one after the other. */
 typedef double plain_fn(int rank, int world, int i, double (*x)[NUMEL]);
 
 static ls_tensor *all_reduce(ls_comm *comm, ls_tensor *x)
@@ -99,7 +99,7 @@ enum { ROW_COUNT = sizeof rows / sizeof *rows };
 
 /* ---- one of them ---- */
 
-/* Every element of every process counts otherwise. */
+/* Every element of every process has a different weight. */
 static double weight(int rank, int i)
 {
     return 0.25 * ((i * 7 + rank * 5) % 9 - 4) + 0.125;
@@ -111,7 +111,7 @@ static void make_numbers(double (*x)[NUMEL])
         for (int i = 0; i < NUMEL; i++) x[r][i] = 0.0625 * ((i * 37 + r * 11) % 29 - 13);
 }
 
-/* The loss of all: each is the sum of weight * result^2 / 2. */
+/* The total loss: each is the sum of weight * result^2 / 2. */
 static double plain_loss(plain_fn *plain, int world, int64_t count, double (*x)[NUMEL])
 {
     double loss = 0;
@@ -130,7 +130,7 @@ static void check_row(ls_run *run, int k, bool strided)
     double x[TEAM_MAX][NUMEL], values[TEAM_MAX * NUMEL], weights[TEAM_MAX * NUMEL];
     make_numbers(x);
     ls_tensor *mine = ls_from(run, LS_F64, LS_SHAPE(ROWS, COLUMNS), x[rank]);
-    /* Memory in another order than dimensions. */
+    /* Memory order differs from the order of dimensions. */
     if (strided) mine = ls_permute(ls_contiguous(ls_permute(mine, 1, 0)), 1, 0);
     ls_set_requires_grad(mine, true);
     ls_tensor *y = rows[k].row(ls_comm_of(run), mine);
@@ -187,7 +187,7 @@ static void reduce_in_pairs(ls_run *run)
     check_no_error(run);
 }
 
-static void groups_are_by_themselves(void)
+static void groups_are_independent(void)
 {
     team_run(4, reduce_in_pairs);
 }
@@ -208,7 +208,7 @@ static void multiply_in_parts(ls_run *run)
     ls_tensor *mine_b = ls_slice(b, 0, rank * each, (rank + 1) * each, 1);
     ls_comm *all = ls_comm_of(run);
     ls_tensor *y = ls_all_reduce(all, ls_matmul(ls_relu(ls_matmul(x, mine_a)), mine_b), LS_REDUCE_SUM);
-    /* Every process has the whole loss: each counts for its part of it. */
+    /* Every process has the whole loss: each counts for its share. */
     ls_backward(run, ls_mul_scalar(ls_sum(ls_tanh(y)), 1.0 / world));
     ls_tensor *sum = ls_all_reduce(all, ls_grad(x), LS_REDUCE_SUM);
     CHECK_NEAR(ls_item(ls_norm(ls_sub(sum, whole))), 0, 1e-12);
@@ -226,14 +226,14 @@ static void walk_back_through_two(ls_run *run)
     ls_comm *all = ls_comm_of(run);
     ls_tensor *x = ls_set_requires_grad(ls_ones(run, LS_F32, 3), true);
     ls_backward(run, ls_sum(ls_broadcast_from(all, ls_all_reduce(all, x, LS_REDUCE_SUM), 1)));
-    CHECK(ls_grad(x) && ls_item(ls_sum(ls_grad(x))) == 6); /* of the losses of both */
+    CHECK(ls_grad(x) && ls_item(ls_sum(ls_grad(x))) == 6); /* from the losses of both */
     ls_clear_grad(x);
     ls_backward(run, ls_sum(ls_broadcast_from(all, x, 1)));
     CHECK(ls_grad(x) && ls_item(ls_sum(ls_grad(x))) == (ls_rank(run) == 1 ? 6 : 0));
     check_no_error(run);
 }
 
-static void all_walk_on_behind_a_broadcast(void)
+static void all_continue_backward_after_a_broadcast(void)
 {
     team_run(2, walk_back_through_two);
 }
@@ -242,7 +242,7 @@ static void all_walk_on_behind_a_broadcast(void)
 
 static void mistakes_are_named(void)
 {
-    ls_run *run = ls_init(NULL, NULL, .device = team_device); /* in a job, others would learn of them */
+    ls_run *run = ls_init(NULL, NULL, .device = team_device); /* without a job, whose other ranks would learn of them */
     ls_comm *all = ls_comm_of(run);
     ls_tensor *x = ls_set_requires_grad(ls_ones(run, LS_F32, 3), true);
     ls_all_reduce(all, x, LS_REDUCE_MAX);
@@ -294,7 +294,7 @@ static void bring_different_shapes(ls_run *run)
     CHECK_MSG(strstr(ls_error_message(run), "all_reduce of [2,6] f32"), "%s", ls_error_message(run));
 }
 
-static void nobody_waits_for_one_that_cannot_come(void)
+static void no_rank_waits_for_one_that_failed(void)
 {
     team_run(2, divide_unevenly);
     team_run(2, fail_before);
@@ -309,10 +309,10 @@ int main(int argc, char **argv)
         else check_filter = argv[i];
     }
     CHECK_RUN(results_and_gradients_are_those_of_all);
-    CHECK_RUN(groups_are_by_themselves);
+    CHECK_RUN(groups_are_independent);
     CHECK_RUN(layers_may_be_divided_among_processes);
-    CHECK_RUN(all_walk_on_behind_a_broadcast);
+    CHECK_RUN(all_continue_backward_after_a_broadcast);
     CHECK_RUN(mistakes_are_named);
-    CHECK_RUN(nobody_waits_for_one_that_cannot_come);
+    CHECK_RUN(no_rank_waits_for_one_that_failed);
     return check_done();
 }

@@ -1,4 +1,4 @@
-/* shard.c - optimisers that share out their state: the numbers of those that do not, bit for bit. */
+/* shard.c - optimisers with sharded state give the same results as those without, bit for bit. */
 #include <lockstep.h>
 
 #include <sys/mman.h>
@@ -15,7 +15,7 @@
 
 enum { FEATURES = 12, CLASSES = 5, BATCH = 4, STEPS = 50, MOST = 1 << 18 };
 
-/* ---- what runs leave behind ---- */
+/* ---- results of runs ---- */
 
 typedef struct left {
     int64_t count, skipped;
@@ -36,13 +36,13 @@ static void leave(ls_run *run, ls_module *model)
 typedef struct setup {
     bool shard;
     int hidden;    /* width of the hidden layers */
-    bool sgd, two; /* optimisers: SGD instead of AdamW; one more for the last layer */
+    bool sgd, two; /* optimisers: SGD instead of AdamW; a second one for the last layer */
     bool groups;   /* biases are not decayed */
     double norm, value;
     int accumulation;
-    int passes; /* back, for each batch */
+    int passes; /* backward passes per batch */
     ls_dtype precision, compression;
-    bool freeze;   /* the first layer, for some of the steps; the last is not used in some */
+    bool freeze;   /* freeze the first layer for some steps; skip the last in others */
     bool overflow; /* on one process, once */
     int steps;
     const char *save, *load;
@@ -78,7 +78,7 @@ static ls_optim *make_optim(ls_run *run, ls_module *model)
     return optim;
 }
 
-/* Something else in every process, batch and step. */
+/* Different in every process, batch and step. */
 static ls_tensor *loss_of(ls_run *run, ls_module *model, int step, int batch)
 {
     float x[BATCH * FEATURES];
@@ -87,7 +87,7 @@ static ls_tensor *loss_of(ls_run *run, ls_module *model, int step, int batch)
     for (int i = 0; i < BATCH * FEATURES; i++) x[i] = (float)(((i + salt * 17) * 7919) % 1000) / 500 - 1;
     for (int i = 0; i < BATCH; i++) y[i] = (i * 31 + salt) % CLASSES;
     ls_tensor *out = ls_from(run, LS_F32, LS_SHAPE(BATCH, FEATURES), x);
-    bool cut = now.freeze && step % 7 == 3; /* the last layer is not used */
+    bool cut = now.freeze && step % 7 == 3; /* skip the last layer */
     out =
         cut ? ls_forward(ls_child(model, "middle"), ls_forward(ls_child(model, "first"), out)) : ls_forward(model, out);
     ls_tensor *loss = cut ? ls_mean(out) : ls_cross_entropy(out, ls_from(run, LS_I64, LS_SHAPE(BATCH), y));
@@ -186,7 +186,7 @@ static void the_same_bits_as_without(void)
     check_same("in half", (setup){.hidden = 200, .compression = LS_BF16, .steps = 20}, 0);
 }
 
-/* Those were threads. */
+/* The ranks above were threads. */
 static void processes_too(void)
 {
     now = defaults((setup){.hidden = 300, .norm = 1, .steps = 8});
@@ -200,7 +200,7 @@ static void processes_too(void)
 static void clipping_and_accumulation(void)
 {
     check_same("by value", (setup){.value = 0.01, .groups = true, .accumulation = 2}, 0);
-    /* The norm is summed in another order, in f64: after rounding to f32 it is the same. */
+    /* The norm is summed in another order, in f64: rounded to f32 it is the same. */
     check_same("by norm", (setup){.norm = 0.5, .groups = true, .accumulation = 3}, 0);
     check_same("by norm, large", (setup){.norm = 0.5, .hidden = 300, .steps = 8}, 0);
     check_same("both optimisers", (setup){.norm = 0.1, .value = 0.05, .two = true, .sgd = true}, 0);
@@ -210,7 +210,7 @@ static void mixed_precision_and_loss_scaling(void)
 {
     check_same("bf16", (setup){.precision = LS_BF16, .norm = 1, .accumulation = 2}, 0);
     check_same("f16", (setup){.precision = LS_F16, .norm = 1, .overflow = true}, 0);
-    CHECK(results[0].skipped > 0); /* and all processes alike */
+    CHECK(results[0].skipped > 0); /* the same on all processes */
 }
 
 static void frozen_and_unused_parameters(void)
@@ -219,7 +219,7 @@ static void frozen_and_unused_parameters(void)
     check_same("freezing, SGD", (setup){.freeze = true, .sgd = true, .norm = 1}, 0);
 }
 
-/* Means of several passes add up; here a slice is multiplied by the number of processes and divided again. */
+/* Means of several passes add up; internally a slice is multiplied by the number of processes and divided again. */
 static void several_passes_for_a_step(void)
 {
     check_same("passes", (setup){.passes = 2, .sgd = true, .accumulation = 2}, 2e-6);
@@ -237,7 +237,7 @@ static void train_between_hosts(ls_comm *comm, crew_result *result)
     ls_finish(run);
 }
 
-static void hosts_share_out_as_processes_do(void)
+static void hosts_shard_like_processes(void)
 {
     const char *layout = crew_layout;
     crew_layout = "0011";
@@ -252,7 +252,7 @@ static void hosts_share_out_as_processes_do(void)
 
 /* ---- another device ---- */
 
-static void devices_share_out_as_the_host_does(void)
+static void devices_shard_like_the_host(void)
 {
     static const setup setups[] = {{.hidden = 40, .steps = 10},
                                    {.hidden = 300, .steps = 4, .groups = true},
@@ -277,7 +277,7 @@ static void train_with_workers(const char *count, bool shard)
 {
     setenv("LOCKSTEP_COMM_WORKERS", count, 1);
     ls_config_reload();
-    now = defaults((setup){.shard = shard, .hidden = 400, .steps = 5, .norm = 1}); /* slices are large */
+    now = defaults((setup){.shard = shard, .hidden = 400, .steps = 5, .norm = 1}); /* large slices */
     team_run(2, train);
     unsetenv("LOCKSTEP_COMM_WORKERS");
     ls_config_reload();
@@ -355,7 +355,7 @@ static void measure(ls_run *run)
     for (int64_t i = 0; i < ls_state_count(ls_parameters(model)); i++)
         numel += ls_numel(ls_state_tensor(ls_parameters(model), i));
     results[ls_rank(run)].count = numel;
-    /* Between steps, nothing is asked of the system. */
+    /* Steps request no memory from the system. */
     for (int i = 1; i < 4; i++) {
         ls_backward(run, loss_of(run, model, i, 0));
         uint64_t requests = ls_sys_calls();
@@ -372,7 +372,7 @@ static void moments_take_a_part_of_the_memory(void)
             team_run(world, measure);
         }
         double bytes = (double)results[1].count * sizeof(float);
-        /* The parameters themselves are now in memory that the processes share. */
+        /* The parameters themselves are now in memory shared by the processes. */
         double saved = (double)in_use[0] - (double)in_use[1] - bytes;
         CHECK_MSG(fabs(saved - 2 * bytes * (1 - 1.0 / world)) < 0.05 * bytes, "%g of %g bytes saved", saved, 2 * bytes);
     }
@@ -417,24 +417,24 @@ static void ask_for_too_much(ls_run *run)
     ls_prepare(run, model, adam);
     one_step(run, model, &adam, 1, 0);
     ls_join_uneven_inputs_begin(run);
-    refuse(run, "leave out one of the two");
+    refuse(run, "use only one of the two");
     ls_state_clip_grad_norm(ls_parameters(model), 1);
     refuse(run, "clip those of the optimiser");
     ls_state_clip_grad_value(ls_parameters(model), 1);
     refuse(run, "clip those of the optimiser");
-    ls_prepare(run, other); /* takes the parameters over */
+    ls_prepare(run, other); /* takes over the parameters */
     ls_backward(run, loss_of(run, model, 1, 0));
     CHECK(!ls_step(adam));
     refuse(run, "a parameter has one optimiser");
 }
 
-static void what_cannot_be_shared_out_is_refused(void)
+static void what_cannot_be_sharded_is_refused(void)
 {
     now = defaults((setup){.shard = true});
     team_run(2, ask_for_too_much);
 }
 
-/* With --hosts 0101 ranks are of several hosts, one character each. */
+/* With --hosts 0101 ranks belong to several hosts, one character each. */
 int main(int argc, char **argv)
 {
     int given = argc > 2 && strcmp(argv[1], "--hosts") == 0 ? 2 : 0;
@@ -447,12 +447,12 @@ int main(int argc, char **argv)
     CHECK_RUN(mixed_precision_and_loss_scaling);
     CHECK_RUN(frozen_and_unused_parameters);
     CHECK_RUN(several_passes_for_a_step);
-    CHECK_RUN(hosts_share_out_as_processes_do);
-    CHECK_RUN(devices_share_out_as_the_host_does);
+    CHECK_RUN(hosts_shard_like_processes);
+    CHECK_RUN(devices_shard_like_the_host);
     CHECK_RUN(the_number_of_workers_makes_no_difference);
     CHECK_RUN(checkpoints_are_the_same_files);
     CHECK_RUN(moments_take_a_part_of_the_memory);
     CHECK_RUN(the_main_process_lists_all_state);
-    CHECK_RUN(what_cannot_be_shared_out_is_refused);
+    CHECK_RUN(what_cannot_be_sharded_is_refused);
     return check_done();
 }

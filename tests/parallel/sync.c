@@ -1,4 +1,4 @@
-/* sync.c - what Accelerate's own tests expect of gradients, schedules, orders and metrics on several processes, beside
+/* sync.c - Accelerate's own tests of gradients, schedules, orders and metrics on several processes, in addition to
  * vectors.c. */
 #include <lockstep.h>
 
@@ -54,9 +54,9 @@ static ls_tensor *loss_of(ls_module *line, ls_tensor *x, ls_tensor *y)
     return ls_mse_loss(ls_forward(line, x), y, LS_REDUCE_MEAN);
 }
 
-/* ---- gradients: what all have after a step's last batch is what one process has that sees all batches ---- */
+/* ---- gradients: after the last batch of a step all have those of a single process that sees all batches ---- */
 
-/* The gradient of a, of b; 0 where there is none. */
+/* The gradient of a or b; 0 if there is none. */
 static double gradient(ls_module *line, int i)
 {
     ls_tensor *g = ls_grad(parameter_of(line, i));
@@ -73,7 +73,7 @@ static bool same_gradients(ls_module *one, ls_module *other)
     return same;
 }
 
-/* Where gradients are held back (no_sync), they are each process's own; else all have the mean. */
+/* Without synchronisation (no_sync) gradients stay local; otherwise all have the mean. */
 static void hold_every_other(ls_run *run)
 {
     ls_module *alone = make_line(run), *together = make_line(run);
@@ -97,15 +97,15 @@ static void hold_every_other(ls_run *run)
     check_no_error(run);
 }
 
-static void held_gradients_stay_here(void)
+static void unsynchronised_gradients_stay_local(void)
 {
     team_fork(1, hold_every_other);
     team_fork(2, hold_every_other);
 }
 
-/* Two optimisers in turn, ls_zero_grad() first, gradients of two batches: each reduction takes along what the other one
- * has so far, which must stay there, also in processes that did not use it: of the second model only the last uses the
- * first batch of a group. */
+/* Two optimisers in turn, ls_zero_grad() first, gradients of two batches: each reduction includes what the other has
+ * accumulated so far, which must be kept, also in processes that did not use it: only the last process uses the second
+ * model in the first batch of a group. */
 static void train_two_in_turn(ls_run *run)
 {
     enum { BATCHES = 4 };
@@ -132,15 +132,15 @@ static void train_two_in_turn(ls_run *run)
     check_no_error(run);
 }
 
-static void optimisers_in_turn_keep_what_adds_up(void)
+static void optimisers_in_turn_keep_accumulated_gradients(void)
 {
     team_fork(1, train_two_in_turn);
     team_fork(2, train_two_in_turn);
     team_fork(3, train_two_in_turn);
 }
 
-/* Gradients are the sum of weight * gradient over all processes' batches by the sum of their weights. Every process
- * weighs otherwise, and in each group: what one expected of the others would be wrong. */
+/* Gradients are the sum of weight * gradient over all processes' batches, divided by the sum of their weights. Weights
+ * differ between processes and groups, so that none can guess those of the others. */
 static void weigh_otherwise(ls_run *run, bool shard, int steps, bool plain_in_between)
 {
     enum { BATCHES = 7 };
@@ -185,7 +185,7 @@ static void weigh_in_all_ways(ls_run *run)
         for (int steps = 1; steps <= 3; steps++) weigh_otherwise(run, way & 1, steps, way & 2);
 }
 
-/* One that has no more batches weighs nothing; groups that end earlier on one process are measured alike. */
+/* A process without batches has weight 0; groups that end earlier on one process are weighted the same way. */
 static void weigh_until_all_are_done(ls_run *run)
 {
     ls_set_gradient_accumulation_steps(run, 2);
@@ -212,7 +212,7 @@ static void weigh_until_all_are_done(ls_run *run)
     check_no_error(run);
 }
 
-/* Whoever has no more batches goes on with gradients of zero: its own must be in a step by then. */
+/* A process without batches continues with zero gradients: its own must be in a step by then. */
 static void join_in_the_middle_of_a_group(ls_run *run)
 {
     ls_module *line = make_line(run);
@@ -247,7 +247,7 @@ static void weights_of_all_processes_count(void)
     team_fork(3, weigh_in_all_ways);
 }
 
-/* Three forward passes, then three backward: the last one brings all three together. */
+/* Three forward passes, then three backward passes: the last one reduces all three together. */
 static void bring_three_together(ls_run *run)
 {
     ls_module *alone = make_line(run), *together = make_line(run);
@@ -269,14 +269,14 @@ static void bring_three_together(ls_run *run)
     check_no_error(run);
 }
 
-static void one_synchronised_pass_brings_all_together(void)
+static void one_synchronised_pass_reduces_all(void)
 {
     team_fork(1, bring_three_together);
     team_fork(2, bring_three_together);
     team_fork(4, bring_three_together);
 }
 
-/* 80 samples in batches of 16 per process, two to a step: equal at every second batch and at the last. */
+/* 80 samples in batches of 16 per process, two per step: equal at every second batch and at the last. */
 static void accumulate_in_every_mode(ls_run *run)
 {
     for (int mode = 0; mode < MODES; mode++) {
@@ -289,7 +289,7 @@ static void accumulate_in_every_mode(ls_run *run)
         double want[2] = {0, 0};
         int i = 0, in_group = 0;
         for (ls_batch b; ls_next(loader, &b); i++) {
-            ls_no_grad_begin(run); /* the mean over the batches of the group, each with the samples of all */
+            ls_no_grad_begin(run); /* the mean over the batches of the group, each with the samples of all processes */
             ls_tensor *x = ls_gather_with_repeats(run, b.tensor[0]),
                       *error = ls_sub(ls_forward(line, x), ls_gather_with_repeats(run, b.tensor[1]));
             want[0] += 2 * ls_item(ls_mean(ls_mul(error, x)));
@@ -409,7 +409,7 @@ static void schedules_follow_their_policy(void)
     team_run(2, step_schedules);
 }
 
-/* A schedule of 20 steps from 10 is at 0 after 10 k batches of two processes, k to a step: not one batch earlier. */
+/* A schedule of 20 steps from 10 reaches 0 after 10 k batches on two processes, k per step: not one batch earlier. */
 static void end_a_schedule(ls_run *run)
 {
     run->schedule_policy = LS_SCHEDULE_PER_PROCESS;
@@ -450,7 +450,7 @@ static bool get_number(int64_t index, ls_sample *sample, void *user)
     return true;
 }
 
-/* Random numbers may be seeded by rank: all still read parts of one order. */
+/* Random numbers may be seeded by rank: all processes still read parts of one order. */
 static void read_with_seeds_of_ones_own(ls_run *run)
 {
     enum { COUNT = 22 };
@@ -539,7 +539,7 @@ static void drop_and_skip(ls_run *run)
     ls_batch b;
     CHECK(ls_next(dropping, &b) && ls_next(dropping, &b));
     CHECK(ls_dim(ls_gather(run, b.tensor[0]), 0) == 5 * world && !ls_next(dropping, &b));
-    /* what is skipped is not there, what is filled up is not counted */
+    /* skipped samples are absent, padding is not counted */
     for (int64_t skip = 0; skip < 3; skip++) {
         ls_loader *loader = ls_loader_new(run, line_data(run, 10), .batch = 2);
         ls_prepare(run, loader);
@@ -597,7 +597,7 @@ static void streams_are_counted_too(void)
 static void operate(ls_run *run)
 {
     int rank = ls_rank(run), world = ls_world_size(run);
-    /* a tensor of rank 0 alone comes to all */
+    /* a tensor of rank 0 only reaches all */
     int64_t got[3] = {0};
     ls_tensor *t = rank ? NULL : ls_from(run, LS_I64, LS_SHAPE(3), (int64_t[]){1, 2, 3});
     t = ls_broadcast(run, t, 0);
@@ -605,7 +605,7 @@ static void operate(ls_run *run)
     CHECK(got[0] == 1 && got[1] == 2 && got[2] == 3);
     t = ls_broadcast(run, rank == world - 1 ? ls_full_shape(run, LS_F32, 7, LS_SCALAR) : NULL, world - 1);
     CHECK(ls_ndim(t) == 0 && ls_item(t) == 7);
-    /* what is shared out comes together again */
+    /* what is distributed is gathered again */
     float all[64];
     ls_tensor *data = ls_arange(run, LS_F32, 17, 0, 1);
     CHECK(ls_numel(ls_gather(run, ls_split_tensor_between_processes(run, data, true))) ==
@@ -619,14 +619,14 @@ static void operate(ls_run *run)
     ls_clear_error(run);
 }
 
-static void tensors_travel_as_documented(void)
+static void tensors_are_exchanged_as_documented(void)
 {
     team_run(1, operate);
     team_run(2, operate);
     team_run(4, operate);
 }
 
-/* Rows of a batch that is shared out evenly: the least multiple of the processes. */
+/* Rows of an evenly distributed batch: the least multiple of the number of processes. */
 static void rows_are_padded_to_a_multiple(void)
 {
     static const struct {
@@ -642,11 +642,11 @@ static void rows_are_padded_to_a_multiple(void)
 int main(int argc, char **argv)
 {
     if (argc > 1) check_filter = argv[1];
-    CHECK_RUN_FORK(held_gradients_stay_here);
-    CHECK_RUN_FORK(optimisers_in_turn_keep_what_adds_up);
+    CHECK_RUN_FORK(unsynchronised_gradients_stay_local);
+    CHECK_RUN_FORK(optimisers_in_turn_keep_accumulated_gradients);
     CHECK_RUN_FORK(a_join_loses_no_gradients);
     CHECK_RUN_FORK(weights_of_all_processes_count);
-    CHECK_RUN_FORK(one_synchronised_pass_brings_all_together);
+    CHECK_RUN_FORK(one_synchronised_pass_reduces_all);
     CHECK_RUN_FORK(groups_of_batches_give_the_mean_of_all);
     CHECK_RUN(mixed_precision_fits_the_line_of_one_process);
     CHECK_RUN(schedules_follow_their_policy);
@@ -656,7 +656,7 @@ int main(int argc, char **argv)
     CHECK_RUN(the_last_batch_has_what_is_left);
     CHECK_RUN(dropped_and_skipped_samples_are_not_counted);
     CHECK_RUN_FORK(streams_are_counted_too);
-    CHECK_RUN(tensors_travel_as_documented);
+    CHECK_RUN(tensors_are_exchanged_as_documented);
     CHECK_RUN(rows_are_padded_to_a_multiple);
     return check_done();
 }

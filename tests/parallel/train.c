@@ -16,7 +16,7 @@
 
 enum { SAMPLES = 48, FEATURES = 12, CLASSES = 5, GLOBAL_BATCH = 8, STEPS = 50, MOST = 1 << 14 };
 
-/* ---- what runs leave behind ---- */
+/* ---- results of runs ---- */
 
 typedef struct left {
     int64_t count;
@@ -38,12 +38,12 @@ static void leave_parameters(ls_run *run, ls_module *model)
 
 typedef struct setup {
     bool convolution, adam;
-    bool recompute; /* what backward needs */
+    bool recompute; /* recompute activations */
     int64_t accumulation;
     ls_dtype compression;
     int steps;        /* 0: STEPS */
-    const char *save; /* folder for a checkpoint in the end */
-    const char *load; /* and from the beginning */
+    const char *save; /* folder for a checkpoint at the end */
+    const char *load; /* and one to start from */
 } setup;
 
 static setup now;
@@ -73,7 +73,7 @@ static ls_loader *make_loader(ls_run *run)
 
 static void train(ls_run *run)
 {
-    ls_set_seed(run, (uint64_t)(7 + 100 * ls_rank(run))); /* weights of rank 0 count */
+    ls_set_seed(run, (uint64_t)(7 + 100 * ls_rank(run))); /* the weights of rank 0 are used */
     ls_set_gradient_accumulation_steps(run, now.accumulation);
     run->session->compression = now.compression;
     ls_module *model = make_model(run);
@@ -130,7 +130,7 @@ static void processes_train_as_one(void)
     check_training((setup){.accumulation = 1, .convolution = true}, 1e-6, true);
 }
 
-static void adam_too(void)
+static void adam_trains_the_same_way(void)
 {
     check_training((setup){.accumulation = 1, .adam = true}, 2e-6, false);
 }
@@ -152,7 +152,7 @@ static void gradients_of_recomputed_modules_are_reduced_once(void)
     compare(2, &plain, 0);
 }
 
-static void without_a_thread_of_its_own(void)
+static void training_works_without_a_communication_thread(void)
 {
     setenv("LOCKSTEP_COMM_WORKERS", "0", 1);
     ls_config_reload();
@@ -161,13 +161,13 @@ static void without_a_thread_of_its_own(void)
     ls_config_reload();
 }
 
-static void gradients_may_travel_in_half(void)
+static void gradients_may_be_sent_in_half_precision(void)
 {
     check_training((setup){.accumulation = 1, .compression = LS_BF16}, 0.03, false);
     check_training((setup){.accumulation = 1, .compression = LS_F16}, 0.01, false);
 }
 
-/* Begun by so many processes, ended by so many others: as if one had done it all. */
+/* Started by one number of processes, finished by another: as if one process had done it all. */
 static void checkpoints_move_between_numbers_of_processes(void)
 {
     static const int worlds[][2] = {{2, 1}, {1, 2}, {2, 4}, {2, 2}};
@@ -271,7 +271,7 @@ static void look_inside(ls_run *run)
     for (int step = 0; step < 3; step++) {
         ls_tensor *x = ls_ones(run, LS_F32, 4, FEATURES);
         ls_backward(run, ls_sum(ls_forward(model, x)));
-        if (step == 0) continue; /* then the order was found */
+        if (step == 0) continue; /* the order is found in the first step */
         CHECK(reducer->ordered && reducer->bucket_count == 1);
         CHECK_MSG(reducer->buckets[0].extent_count == 1, "%d extents", reducer->buckets[0].extent_count);
         CHECK(reducer->buckets[0].extents[0].block == 0);
@@ -283,7 +283,7 @@ static void look_inside(ls_run *run)
     }
 }
 
-static void gradients_are_reduced_where_they_are_born(void)
+static void gradients_are_reduced_in_place(void)
 {
     now = (setup){.accumulation = 1};
     team_run(2, look_inside);
@@ -308,10 +308,10 @@ static void buffers_are_those_of_rank_0(void)
     team_run(2, normalise);
 }
 
-/* ---- who makes the calls ---- */
+/* ---- the communication thread ---- */
 
 typedef struct counted {
-    const ls_comm_table *table; /* of the communicator that is looked at */
+    const ls_comm_table *table; /* of the watched communicator */
     pthread_t runs;             /* the thread of the run */
     int calls, of_run;
 } counted;
@@ -346,13 +346,13 @@ static void count_calls(ls_run *run)
         ls_zero_grad(sgd);
     }
     comm->table = c->table;
-    /* One bucket, all buffers, who used what. */
+    /* One bucket, all buffers, the used flags. */
     CHECK_MSG(c->calls == 3, "%d calls", c->calls);
     CHECK_MSG(c->of_run == 0, "%d of %d calls are made by the thread that computes", c->of_run, c->calls);
     CHECK_MSG(ls_error(run) == LS_OK, "%s", ls_error_message(run));
 }
 
-static void a_pass_waits_for_its_buckets_alone(void)
+static void a_pass_waits_only_for_its_buckets(void)
 {
     team_run(2, count_calls);
 }
@@ -375,17 +375,17 @@ static void run_out_early(ls_run *run)
         }
     }
     CHECK_NEAR(ls_item(b.both), 2 - 0.1 * 3, 1e-6);                     /* two whole steps and two halves, everywhere */
-    CHECK_NEAR(ls_item(ls_sum(ls_gather(run, b.both))), 2 * 1.7, 1e-6); /* and calls are in step again */
+    CHECK_NEAR(ls_item(ls_sum(ls_gather(run, b.both))), 2 * 1.7, 1e-6); /* and calls match again */
     CHECK_MSG(ls_error(run) == LS_OK, "%s", ls_error_message(run));
 }
 
-static void who_has_no_more_batches_takes_part(void)
+static void a_process_without_batches_takes_part(void)
 {
     team_run(2, run_out_early);
 }
 
-/* One that ended earlier has taken fewer steps: it catches up with the moments, counts and rates of the others, or the
- * same gradients would move its parameters otherwise from then on. */
+/* A process that ended earlier has taken fewer steps: it takes over the moments, counts and rates of the others, or the
+ * same gradients would change its parameters differently from then on. */
 static void go_on_after_running_out(ls_run *run)
 {
     enum { EPOCHS = 3 };
@@ -417,7 +417,7 @@ static void go_on_after_running_out(ls_run *run)
     CHECK_MSG(ls_error(run) == LS_OK, "%s", ls_error_message(run));
 }
 
-static void who_had_fewer_batches_goes_on_alike(void)
+static void a_process_with_fewer_batches_catches_up(void)
 {
     team_run(2, go_on_after_running_out);
 }
@@ -455,7 +455,7 @@ static void a_rank_that_fails_stops_the_others(void)
     team_run(2, fail_on_one);
 }
 
-/* The same after steps that went well. */
+/* The same after successful steps. */
 static void fail_later(ls_run *run)
 {
     branches b = make_branches(run);
@@ -474,7 +474,7 @@ static void fail_later(ls_run *run)
 
 /* ---- one process has less memory ---- */
 
-static int too_large_at; /* -1: before anything is prepared; else the step in which sizes are */
+static int too_large_at; /* -1: before ls_prepare; else the step in which batches are too large */
 
 static void try_size(ls_run *run, int64_t size, void *user)
 {
@@ -499,7 +499,7 @@ static void search(ls_run *run)
     int64_t size = ls_find_batch_size(run, 10, try_size, &tried); /* 10 9 8 7 6 */
     CHECK_MSG(size == 6 && tried == 5, "%lld after %d: %s", (long long)size, tried, ls_error_message(run));
     CHECK(ls_error(run) == LS_OK);
-    CHECK_NEAR(ls_item(ls_sum(ls_gather(run, ls_ones(run, LS_F32, 1)))), 2, 0); /* in step again */
+    CHECK_NEAR(ls_item(ls_sum(ls_gather(run, ls_ones(run, LS_F32, 1)))), 2, 0); /* calls match again */
 }
 
 static void all_find_the_same_batch_size(void)
@@ -537,7 +537,7 @@ static void train_on(const char *device, double tolerance)
     }
 }
 
-/* Its memory is not the host's, and its work is done later: gradients and buffers pass through the host. */
+/* Its memory is not host memory and it works asynchronously: gradients and buffers pass through the host. */
 static void another_device_trains_to_the_same_bits(void)
 {
     train_on(ASYNC_DEVICE, 0);
@@ -555,12 +555,12 @@ static void do_the_rest(const char *device)
     team_device = NULL;
 }
 
-static void another_device_does_the_rest_too(void)
+static void another_device_supports_everything_else(void)
 {
     do_the_rest(ASYNC_DEVICE);
 }
 
-/* It reduces by a library of its own, in the order of ranks; between hosts Lockstep sums those of a host first. */
+/* It has its own collective library, which reduces in rank order; between hosts Lockstep sums each host first. */
 static void a_device_with_groups_trains_to_the_same_bits(void)
 {
     train_on(GROUPED_DEVICE, several_hosts ? 1e-6 : 0);
@@ -571,7 +571,7 @@ static int count_of(void *plugin, const char *name)
     return atomic_load((atomic_int *)dlsym(plugin, name));
 }
 
-static void groups_are_used_and_given_up(void)
+static void groups_are_used_and_closed(void)
 {
     void *plugin = dlopen(GROUPED_DEVICE, RTLD_NOW);
     CHECK_MSG(plugin, "%s", dlerror());
@@ -603,7 +603,7 @@ static void a_model_on_two_devices_is_refused(void)
     team_run(2, mix_devices);
 }
 
-/* With --hosts 0101 ranks are of several hosts, one character each. */
+/* With --hosts 0101 ranks belong to several hosts, one character each. */
 int main(int argc, char **argv)
 {
     int given = argc > 2 && strcmp(argv[1], "--hosts") == 0 ? 2 : 0;
@@ -614,24 +614,24 @@ int main(int argc, char **argv)
     CHECK_RUN_FORK(processes_train_as_one);
     CHECK_RUN_FORK(another_device_trains_to_the_same_bits);
     CHECK_RUN_FORK(a_device_with_groups_trains_to_the_same_bits);
-    CHECK_RUN(adam_too);
+    CHECK_RUN(adam_trains_the_same_way);
     CHECK_RUN(batches_add_up_before_they_are_reduced);
     CHECK_RUN(gradients_of_recomputed_modules_are_reduced_once);
-    CHECK_RUN(without_a_thread_of_its_own);
-    CHECK_RUN(gradients_may_travel_in_half);
+    CHECK_RUN(training_works_without_a_communication_thread);
+    CHECK_RUN(gradients_may_be_sent_in_half_precision);
     CHECK_RUN(checkpoints_move_between_numbers_of_processes);
     CHECK_RUN(unused_parameters_count_as_zero);
     CHECK_RUN(parameters_may_be_frozen_and_unfrozen);
-    CHECK_RUN(gradients_are_reduced_where_they_are_born);
+    CHECK_RUN(gradients_are_reduced_in_place);
     CHECK_RUN(buffers_are_those_of_rank_0);
-    CHECK_RUN(a_pass_waits_for_its_buckets_alone);
-    CHECK_RUN(who_has_no_more_batches_takes_part);
-    CHECK_RUN(who_had_fewer_batches_goes_on_alike);
+    CHECK_RUN(a_pass_waits_only_for_its_buckets);
+    CHECK_RUN(a_process_without_batches_takes_part);
+    CHECK_RUN(a_process_with_fewer_batches_catches_up);
     CHECK_RUN(models_that_differ_are_refused);
     CHECK_RUN(a_rank_that_fails_stops_the_others);
     CHECK_RUN(all_find_the_same_batch_size);
-    CHECK_RUN(another_device_does_the_rest_too);
-    CHECK_RUN(groups_are_used_and_given_up);
+    CHECK_RUN(another_device_supports_everything_else);
+    CHECK_RUN(groups_are_used_and_closed);
     CHECK_RUN(a_model_on_two_devices_is_refused);
     return check_done();
 }

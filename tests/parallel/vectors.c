@@ -1,4 +1,4 @@
-/* vectors.c - what Accelerate's own tests expect of 2 and 4 processes: loaders, training, accumulation, metrics. */
+/* vectors.c - Accelerate's own tests on 2 and 4 processes: loaders, training, accumulation, metrics. */
 #include <lockstep.h>
 
 #include <sys/mman.h>
@@ -47,7 +47,7 @@ static void loaders_read_everything_once(void)
     team_fork(4, read_in_every_mode);
 }
 
-/* Rounds are completed with repeated samples, and metrics are free of them. */
+/* Rounds are padded with repeated samples, which metrics do not count. */
 static void count_metrics(ls_run *run)
 {
     static const int64_t samples[] = {82, 99, 512, 9, 22};
@@ -161,7 +161,7 @@ static void accumulate(ls_run *run)
             CHECK(ls_sync_gradients(run) == (i % 2 == 1));
             double here = ls_item(ls_grad(a)), all = i - 0.5 + (world - 1) / 2.0;
             if (i % 2) CHECK_NEAR(here, all, 1e-6);
-            else CHECK_NEAR(here, (i + rank) / 2.0, 1e-6); /* this process's own, nothing has travelled */
+            else CHECK_NEAR(here, (i + rank) / 2.0, 1e-6); /* local, not synchronised */
             ls_step(sgd);
             ls_zero_grad(sgd);
         }
@@ -170,13 +170,13 @@ static void accumulate(ls_run *run)
     CHECK_MSG(ls_error(run) == LS_OK, "%s", ls_error_message(run));
 }
 
-static void gradients_meet_at_the_last_batch_of_a_group(void)
+static void gradients_are_reduced_at_the_last_batch_of_a_group(void)
 {
     team_fork(2, accumulate);
     team_fork(4, accumulate);
 }
 
-/* ---- one process's infinity is everybody's ---- */
+/* ---- an overflow on one process affects all ---- */
 
 static void overflow(ls_run *run)
 {
@@ -195,7 +195,7 @@ static void overflow(ls_run *run)
     CHECK_NEAR(ls_item(a), -0.2, 1e-6);
 }
 
-static void all_skip_a_step_that_one_cannot_make(void)
+static void all_skip_a_step_that_overflows_on_one(void)
 {
     team_fork(2, overflow);
 }
@@ -235,8 +235,8 @@ int main(int argc, char **argv)
     CHECK_RUN_FORK(loaders_read_everything_once);
     CHECK_RUN_FORK(metrics_count_every_sample_once);
     CHECK_RUN_FORK(training_gives_what_one_process_gives);
-    CHECK_RUN_FORK(gradients_meet_at_the_last_batch_of_a_group);
-    CHECK_RUN_FORK(all_skip_a_step_that_one_cannot_make);
+    CHECK_RUN_FORK(gradients_are_reduced_at_the_last_batch_of_a_group);
+    CHECK_RUN_FORK(all_skip_a_step_that_overflows_on_one);
     CHECK_RUN_FORK(operations_give_the_documented_values);
     return check_done();
 }
