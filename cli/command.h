@@ -1,11 +1,11 @@
-/* command.h - what a command of `lockstep` is. Each has a file of its own and a row in the table of main.c. */
+/* command.h - a command of `lockstep`. Each has its own file and a row in the table of main.c. */
 #ifndef LOCKSTEP_CLI_COMMAND_H
 #define LOCKSTEP_CLI_COMMAND_H
 
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Exit codes: 0, 1 for a failure, 2 for a command line that cannot be understood. */
+/* Exit codes: 0; 1 for a failure; 2 for an invalid command line. */
 enum { EXIT_USAGE = 2 };
 
 typedef struct command {
@@ -19,13 +19,13 @@ typedef struct command {
 extern const command command_config, command_env, command_help, command_inspect, command_launch, command_plot,
     command_test, command_tokenize, command_version;
 
-/* All commands in the order of `lockstep help`; the row after the last is NULL. */
+/* All commands in the order of `lockstep help`, terminated by NULL. */
 extern const command *const commands[];
 
-/* All of `lockstep help NAME`; returns the exit code. */
+/* Print all of `lockstep help NAME`; returns the exit code. */
 int print_page(const command *about);
 
-/* Of the names the one that was most likely meant; NULL when none is near. */
+/* The name that was most likely meant; NULL if none is close. */
 const char *nearest(const char *wanted, const char *const *names, size_t count);
 
 /* "lockstep NAME: no option X" on stderr, with a hint at the help page; returns EXIT_USAGE. */

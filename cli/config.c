@@ -20,15 +20,15 @@ static int failed(const char *why)
 
 /* ---- Questions ------------------------------------------------------------------------------------------------ */
 
-/* One line, without blanks around it; empty at the end of the input, where every question has its default. Who ends it
- * at a terminal wants to leave. */
+/* Read one line, without surrounding blanks; empty at the end of the input, where every question has its default.
+ * Ending the input at a terminal quits. */
 static void read_answer(char *answer)
 {
     char line[LONGEST] = "";
     bool ended = !fgets(line, sizeof line, stdin);
     if (ended) putchar('\n');
     if (ended && isatty(STDIN_FILENO)) exit(failed("nothing was written"));
-    if (!ended && !strchr(line, '\n')) /* too long for an answer: the rest is not the next one */
+    if (!ended && !strchr(line, '\n')) /* too long for an answer: skip the rest */
         for (int c = getchar(); c != EOF && c != '\n';) c = getchar();
     char *begin = line, *end = line + strlen(line);
     while (isspace((unsigned char)*begin)) begin++;
@@ -66,7 +66,7 @@ static bool ask_yes(const char *question, bool fallback)
     }
 }
 
-/* By number or by name; the first is the default. Returns its place. */
+/* By number or by name; the first is the default. Returns its index. */
 static int ask_choice(const char *question, const char *const *choices, int count)
 {
     char answer[LONGEST], *end;
@@ -84,7 +84,7 @@ static int ask_choice(const char *question, const char *const *choices, int coun
     }
 }
 
-/* Without a default: asked until there is an answer. False at the end of the input. */
+/* Without a default: repeated until there is an answer. False at the end of the input. */
 static bool ask_text(const char *question, char *answer, size_t size)
 {
     char line[LONGEST];
@@ -100,7 +100,7 @@ static bool ask_text(const char *question, char *answer, size_t size)
     return false;
 }
 
-/* In the user's home, by default; "~/" stands for it. Asked until it is short enough. */
+/* Ask for a path, by default in the user's home, which "~/" stands for. Repeated until it is short enough. */
 static void ask_path(const char *question, const char *fallback, char *path, size_t size)
 {
     char line[LONGEST];
@@ -118,7 +118,7 @@ static void ask_path(const char *question, const char *fallback, char *path, siz
     } while (length >= (int)size);
 }
 
-/* ---- The three forms ------------------------------------------------------------------------------------------ */
+/* ---- The three subcommands -------------------------------------------------------------------------------------- */
 
 static bool ask_about_machines(ls_launch_config *config)
 {
@@ -146,7 +146,7 @@ static int ask_processes(int machines)
         int count = ask_number("How many processes should be used for distributed training, on all machines together?",
                                machines, machines, 1 << 20);
         if (count % machines == 0) return count;
-        printf("Please enter a multiple of %d: they are shared out evenly.\n", machines);
+        printf("Please enter a multiple of %d: they are distributed evenly.\n", machines);
     }
 }
 
@@ -185,7 +185,7 @@ static int write_default(const char *path, const char *precision)
     char why[2 * LONGEST];
     ls_status status = ls_launch_config_write_basic(path, precision, why, sizeof why);
     if (status && status != LS_ERR_STATE) return failed(why);
-    if (status) puts(why); /* the user has one */
+    if (status) puts(why); /* there is a file already */
     else printf("lockstep configuration saved at %s\n", path);
     return EXIT_SUCCESS;
 }

@@ -1,4 +1,4 @@
-/* inspect.c - lockstep inspect: what is in a checkpoint. */
+/* inspect.c - lockstep inspect: show the contents of a checkpoint. */
 #include <lockstep.h>
 
 #include <stdio.h>

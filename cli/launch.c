@@ -1,4 +1,4 @@
-/* launch.c - lockstep launch: from a command line of torchrun or accelerate to a job. */
+/* launch.c - lockstep launch: run a job from a command line of torchrun or accelerate. */
 #include "launch.h"
 
 #include <errno.h>
@@ -23,9 +23,9 @@ static int refuse(const char *why)
     return refuse_options(&command_launch, why);
 }
 
-/* ---- How many ------------------------------------------------------------------------------------------------- */
+/* ---- Number of processes --------------------------------------------------------------------------------------- */
 
-/* accelerate's rules, in its words. */
+/* accelerate's rules, with its messages. */
 static bool check_gpus(const launch_options *options, int processes, char *why, size_t size)
 {
     const char *ids = options->value[OPTION_GPU_IDS], *wrong = NULL;
@@ -43,19 +43,21 @@ static bool count_processes(const launch_options *options, int hosts, int *count
 {
     const char *per_host = options->value[OPTION_NPROC_PER_NODE];
     int total = option_count(options, OPTION_NUM_PROCESSES, 0);
-    *count = options->value[OPTION_HOSTFILE] ? LS_AUTO : 1; /* the file says */
+    *count = options->value[OPTION_HOSTFILE] ? LS_AUTO : 1; /* the file decides */
     if (options->value[OPTION_NUM_PROCESSES] && !total) {
         snprintf(why, size, "%s 0: must be a number above 0", option_name(OPTION_NUM_PROCESSES));
         return false;
     }
     if (total && options->value[OPTION_HOSTFILE]) {
-        snprintf(why, size, "--hostfile says how many processes there are: leave out %s",
-                 option_name(OPTION_NUM_PROCESSES));
+        snprintf(why, size, "--hostfile gives the number of processes: omit %s", option_name(OPTION_NUM_PROCESSES));
         return false;
     }
-    if (total == 1 && option_from_file(options, OPTION_NUM_PROCESSES)) total = 0; /* it was not about several hosts */
+    if (total == 1 && option_from_file(options, OPTION_NUM_PROCESSES))
+        total = 0; /* it was not meant for several
+                                                                                   * hosts */
     if (total % hosts) {
-        snprintf(why, size, "--num_processes %d is for all hosts together and cannot be shared among %d", total, hosts);
+        snprintf(why, size, "--num_processes %d is for all hosts together and cannot be divided among %d", total,
+                 hosts);
         return false;
     }
     if (total) *count = total / hosts;
@@ -68,7 +70,7 @@ static bool count_processes(const launch_options *options, int hosts, int *count
     return !options->value[OPTION_MULTI_GPU] || check_gpus(options, *count * hosts, why, size);
 }
 
-/* ---- What ----------------------------------------------------------------------------------------------------- */
+/* ---- Command --------------------------------------------------------------------------------------------------- */
 
 static bool is_python(const char *program)
 {
@@ -76,7 +78,7 @@ static bool is_python(const char *program)
     return length > 3 && strcmp(program + length - 3, ".py") == 0;
 }
 
-/* The words in front of the program and its arguments: none, or Python's. */
+/* The command line: the program and its arguments, with Python in front if needed. */
 static char **compose(const launch_options *options, int argc)
 {
     char **words = calloc((size_t)argc + MOST_WORDS, sizeof *words), **end = words;
@@ -92,7 +94,7 @@ static char **compose(const launch_options *options, int argc)
     return words;
 }
 
-/* Said by an option or by a file: accelerate writes gpu_ids: all into files of hosts without any. */
+/* Given by an option or a file? accelerate writes gpu_ids: all into files of hosts without GPUs. */
 static bool asks_for_gpus(const launch_options *options)
 {
     const char *ids = options->value[OPTION_GPU_IDS], *type = options->config.distributed_type;
@@ -102,7 +104,7 @@ static bool asks_for_gpus(const launch_options *options)
            (options->value[OPTION_MULTI_GPU] || listed || strcasecmp(type, "MULTI_GPU") == 0);
 }
 
-/* accelerate's variables for the options given; ends with NULL. */
+/* accelerate's variables for the options given; terminated by NULL. */
 static void set_variables(const launch_options *options, char texts[][LONGEST_VARIABLE], const char **list)
 {
     size_t count = 0;
@@ -118,11 +120,11 @@ static void set_variables(const launch_options *options, char texts[][LONGEST_VA
         count++;
     }
     if (asks_for_gpus(options))
-        list[count++] = "LOCKSTEP_DEVICE=cuda"; /* programs of Lockstep; PyTorch finds GPUs itself */
+        list[count++] = "LOCKSTEP_DEVICE=cuda"; /* for Lockstep programs; PyTorch finds GPUs itself */
     list[count] = NULL;
 }
 
-/* Found now, a wrong name costs one line: Python would say so once for each process, and again after each restart. */
+/* Checked here, a wrong name costs one line: Python would print it once per process, and again after each restart. */
 static int look_for_script(const launch_options *options)
 {
     const char *script = options->program[0];

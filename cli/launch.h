@@ -1,11 +1,11 @@
-/* launch.h - what commands that start a job share. */
+/* launch.h - shared by commands that start a job. */
 #ifndef LOCKSTEP_CLI_LAUNCH_H
 #define LOCKSTEP_CLI_LAUNCH_H
 
 #include "command.h"
 #include "launch_options.h"
 
-/* Start `words` (ends with NULL) as the options say, watch over the job; its exit code. */
+/* Run `words` (terminated by NULL) as the options say and supervise the job; returns its exit code. */
 int launch_job(const command *by, const launch_options *options, char *const *words);
 
 /* "lockstep NAME: why" on stderr; returns EXIT_USAGE. */

@@ -1,4 +1,4 @@
-/* launch_hosts.c - torchrun's and accelerate's ways to say how many hosts there are and where they meet. */
+/* launch_hosts.c - the options of torchrun and accelerate for the number of hosts and where they meet. */
 #include "launch_hosts.h"
 
 #include <stdlib.h>
@@ -21,7 +21,7 @@ static bool read_range(const char *text, int *least, int *most)
     return !*end && from >= 1 && upto >= from && upto <= 1 << 16;
 }
 
-/* Settings of torchrun's that are no numbers: who leads, and what its store is made of, which is nothing to us. */
+/* Settings of torchrun that are not numbers: who leads, and the type of its store, which is ignored. */
 static bool read_word(const char *text, size_t name, const char *value, size_t length, ls_launch_opts *opts)
 {
     static const char *const words[] = {"0", "1", "f", "t", "n", "y", "no", "yes", "false", "true"};
@@ -35,7 +35,7 @@ static bool read_word(const char *text, size_t name, const char *value, size_t l
     return known || (name == 9 && strncmp(text, "use_libuv", name) == 0);
 }
 
-/* Settings of torchrun's rendezvous that mean something here, and ours. */
+/* Settings of torchrun's rendezvous that apply here, and our own. */
 static bool read_conf(const char *text, ls_launch_opts *opts, char *why, size_t size)
 {
     double interval = 0, attempts = 0, unused;
@@ -62,7 +62,7 @@ static bool read_conf(const char *text, ls_launch_opts *opts, char *why, size_t 
         double value = name < length ? strtod(c + name + 1, &end) : -1;
         bool word = name < length && read_word(c, name, c + name + 1, length - name - 1, opts);
         if (!word && (which == count || name >= length || end != c + length || !(value >= 0))) {
-            snprintf(why, size, "--rdzv-conf %.*s: not a setting with a number that is known here", (int)length, c);
+            snprintf(why, size, "--rdzv-conf %.*s: unknown setting, or not a number", (int)length, c);
             return false;
         }
         if (!word) *known[which].to = value;
@@ -84,12 +84,12 @@ bool launch_hosts(const launch_options *options, ls_launch_opts *opts, char *why
     opts->hostfile = options->value[OPTION_HOSTFILE];
     opts->min_hosts = opts->max_hosts = 1;
     if (options->value[OPTION_STANDALONE] && opts->hostfile) {
-        snprintf(why, size, "--standalone is for this host alone: leave out --hostfile");
+        snprintf(why, size, "--standalone is for this host only: omit --hostfile");
         return false;
     }
     if (options->value[OPTION_STANDALONE]) return true;
     if (opts->hostfile && (options->value[count] || options->value[rank])) {
-        snprintf(why, size, "--hostfile says how many hosts there are and which this is: leave out %s",
+        snprintf(why, size, "--hostfile gives the number of hosts and the rank of this one: omit %s",
                  option_name(options->value[count] ? count : rank));
         return false;
     }

@@ -1,4 +1,4 @@
-/* launch_mpirun.c - the command line of mpirun, by its flavour. */
+/* launch_mpirun.c - the command line of mpirun, depending on the MPI implementation. */
 #include "launch_mpirun.h"
 
 #include <errno.h>
@@ -8,7 +8,7 @@
 
 enum { MOST_OWN = 2 * OPTION_COUNT + 24, LONGEST_NUMBER = 12, LONGEST_PAIR = 300 };
 
-/* What mpirun, which watches over the processes then, has no counterpart for. */
+/* Options without a counterpart in mpirun, which then supervises the processes. */
 static const option ours[] = {
     OPTION_NPROC_PER_NODE,
     OPTION_NO_PIN,
@@ -33,7 +33,7 @@ static const option ours[] = {
     OPTION_ROLE,
 };
 
-/* "mpirun" or "mpiexec", whichever there is, and whether it is Open MPI's; NULL: neither. */
+/* Find "mpirun" or "mpiexec", and whether it belongs to Open MPI; NULL: neither exists. */
 static char *find_mpirun(bool *open_mpi)
 {
     static char *const names[] = {"mpirun", "mpiexec"};
@@ -49,23 +49,23 @@ static char *find_mpirun(bool *open_mpi)
     return NULL;
 }
 
-/* False, with the reason, where the options do not go together. */
+/* False, with the reason, if options conflict. */
 static bool check(const launch_options *options, int processes, int hosts, char *why, size_t size)
 {
     for (size_t i = 0; i < sizeof ours / sizeof *ours; i++) {
         if (!options->value[ours[i]]) continue;
-        snprintf(why, size, "%s cannot be used with --mpirun_hostfile: mpirun watches over the processes",
+        snprintf(why, size, "%s cannot be used with --mpirun_hostfile: mpirun supervises the processes",
                  option_name(ours[i]));
         return false;
     }
-    if (processes < 1) snprintf(why, size, "how many processes? mpirun wants --num_processes, over all hosts");
+    if (processes < 1) snprintf(why, size, "mpirun needs --num_processes, the total over all hosts");
     else if (hosts < 1 || processes % hosts)
-        snprintf(why, size, "--num_processes %d cannot be shared among %d hosts", processes, hosts);
+        snprintf(why, size, "--num_processes %d cannot be divided among %d hosts", processes, hosts);
     else return true;
     return false;
 }
 
-/* Set a variable, and tell Open MPI, which hands on only what it is told to. */
+/* Set a variable; Open MPI forwards only those named on its command line. */
 static char **put_variable(char **end, bool open_mpi, char *pair)
 {
     putenv(pair);
@@ -89,7 +89,7 @@ int launch_mpirun(const command *by, const launch_options *options, const char *
     size_t count = 0;
     while (words[count]) count++;
     char **line = mpirun ? calloc(count + MOST_OWN, sizeof *line) : NULL, **end = line;
-    if (!line) return refuse_options(by, "mpirun or mpiexec were not found: install Open MPI, MPICH or Intel MPI");
+    if (!line) return refuse_options(by, "neither mpirun nor mpiexec was found: install Open MPI, MPICH or Intel MPI");
     char *const first[] = {mpirun, open_mpi ? "--hostfile" : "-f", file, open_mpi ? "--npernode" : "-ppn", share, "-n",
                            total};
     for (size_t i = 0; i < sizeof first / sizeof *first; i++) *end++ = first[i];

@@ -1,4 +1,4 @@
-/* launch_options.c - reading the command line of `lockstep launch` by its table. */
+/* launch_options.c - parse the command line of `lockstep launch` by its table. */
 #include "launch_options.h"
 
 #include "command.h"
@@ -31,7 +31,7 @@ const char *option_name(option which)
 
 /* ---- Names ---------------------------------------------------------------------------------------------------- */
 
-/* Dash and underscore are the same; the name ends where `length` says. */
+/* Dash and underscore are equivalent; the name has `length` characters. */
 static bool same_name(const char *name, const char *given, size_t length)
 {
     for (size_t i = 0; i < length; i++) {
@@ -56,7 +56,7 @@ static option find_letter(char letter)
     return which;
 }
 
-static void complain_unknown(const char *given, size_t length, char *why, size_t size)
+static void report_unknown(const char *given, size_t length, char *why, size_t size)
 {
     const char *names[OPTION_COUNT];
     size_t count = 0;
@@ -94,7 +94,7 @@ static bool is_choice(const char *words, const char *text)
     return false;
 }
 
-/* `source` names where the value comes from: the option, or a variable. */
+/* `source`: where the value comes from, an option or a variable. */
 static bool accept(launch_options *to, option which, const char *source, const char *value, char *why, size_t size)
 {
     const struct row *row = &rows[which];
@@ -108,13 +108,13 @@ static bool accept(launch_options *to, option which, const char *source, const c
     return !wanted;
 }
 
-/* torchrun reads bool(int(text)); an operator writes the empty text where it means yes. */
+/* torchrun parses bool(int(text)); a Kubernetes operator writes an empty text for yes. */
 static bool means_yes(const char *text)
 {
     return !*text || (strcmp(text, "0") != 0 && strcasecmp(text, "false") != 0);
 }
 
-/* torchrun knows two of them by a second name. */
+/* Two of torchrun's variables have a second name. */
 static bool is_variable_of(option which, const char *name)
 {
     if (which == OPTION_PREFIX_TEMPLATE && strcmp(name, "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE") == 0) return true;
@@ -122,7 +122,7 @@ static bool is_variable_of(option which, const char *name)
     return *name && strcmp(rows[which].pet, name) == 0;
 }
 
-static void say_idle(const char *source, option which)
+static void warn_no_effect(const char *source, option which)
 {
     fprintf(stderr, "lockstep launch: %s has no effect: %s\n", source, rows[which].help);
 }
@@ -136,7 +136,7 @@ static bool read_variables(launch_options *to, const char *const *environment, c
         snprintf(name, sizeof name, "%.*s", (int)length, *environment);
         for (option i = 0; i < OPTION_COUNT; i++) {
             if (!is_variable_of(i, name) || to->value[i]) continue;
-            if (rows[i].kind == IDLE && *value && (rows[i].argument[0] || means_yes(value))) say_idle(name, i);
+            if (rows[i].kind == IDLE && *value && (rows[i].argument[0] || means_yes(value))) warn_no_effect(name, i);
             if (rows[i].kind == SWITCH) to->value[i] = means_yes(value) ? "1" : NULL;
             else if (rows[i].kind == REFUSED && *value && (rows[i].argument[0] || means_yes(value))) {
                 snprintf(why, size, "%s=%s cannot be used: %s", name, value, rows[i].help);
@@ -149,7 +149,7 @@ static bool read_variables(launch_options *to, const char *const *environment, c
 
 /* ---- The command line ----------------------------------------------------------------------------------------- */
 
-/* One option at argv[*at]; moves past it and its value. */
+/* Parse one option at argv[*at]; moves past it and its value. */
 static bool read_flag(launch_options *to, char **argv, int *at, char *why, size_t size)
 {
     char *given = argv[(*at)++], *value = NULL;
@@ -163,7 +163,7 @@ static bool read_flag(launch_options *to, char **argv, int *at, char *why, size_
         if (given[2]) value = given + 2 + (given[2] == '=');
     }
     if (which == OPTION_COUNT) {
-        complain_unknown(given, length, why, size);
+        report_unknown(given, length, why, size);
         return false;
     }
     const struct row *row = &rows[which];
@@ -182,7 +182,7 @@ static bool read_flag(launch_options *to, char **argv, int *at, char *why, size_
         snprintf(why, size, "%s needs a value: %s", row->name, row->argument);
         return false;
     }
-    if (row->kind == IDLE) say_idle(row->name, which);
+    if (row->kind == IDLE) warn_no_effect(row->name, which);
     return accept(to, which, row->name, value, why, size);
 }
 
@@ -204,7 +204,7 @@ bool launch_options_read(launch_options *to, int argc, char **argv, const char *
 
 /* ---- The configuration file ----------------------------------------------------------------------------------- */
 
-/* Options that say the same thing in other words: a file's value counts only where none of them is given. */
+/* Options that mean the same: a file's value is used only if none of them is given. */
 static const option same_as[][2] = {
     {OPTION_NUM_PROCESSES, OPTION_NPROC_PER_NODE},
     {OPTION_NUM_MACHINES, OPTION_NNODES},
@@ -258,7 +258,7 @@ bool launch_options_configure(launch_options *options, char *why, size_t size)
     if (!path && ls_launch_config_find(found, sizeof found, &foreign)) path = found;
     if (!path) return true;
     bool usable = ls_launch_config_read(path, &options->config, why, size) == LS_OK;
-    if (foreign && !usable) { /* nobody asked for it */
+    if (foreign && !usable) { /* the user did not ask for it */
         fprintf(stderr, "lockstep launch: accelerate's file is not used: %s\n", why);
         return true;
     }
@@ -303,7 +303,7 @@ bool option_variable(const launch_options *options, option which, char *text, si
     if (!*variable || !value) return false;
     bool complete = strchr(variable, '=') != NULL;
     snprintf(text, size, "%s%s%s", variable, complete ? "" : "=", complete ? "" : value);
-    /* Choices may be written in any way, programs expect theirs. */
+    /* Choices are case-insensitive, but programs expect lower case. */
     for (char *c = text + strlen(variable); rows[which].kind == CHOICE && *c; c++)
         *c = (char)tolower((unsigned char)*c);
     return true;
@@ -323,6 +323,6 @@ static void list(FILE *to, bool idle)
 void launch_options_list(FILE *to)
 {
     list(to, false);
-    fputs("\nAccepted, with nothing left to do:\n\n", to);
+    fputs("\nAccepted without effect:\n\n", to);
     list(to, true);
 }

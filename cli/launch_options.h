@@ -1,5 +1,5 @@
-/* launch_options.h - the command line of `lockstep launch`: flags, then PET_* variables; read, checked,
- * kept as text. */
+/* launch_options.h - the command line of `lockstep launch`: flags, then PET_* variables; parsed, checked, kept as
+ * text. */
 #ifndef LOCKSTEP_CLI_LAUNCH_OPTIONS_H
 #define LOCKSTEP_CLI_LAUNCH_OPTIONS_H
 
@@ -17,39 +17,39 @@ typedef enum option {
 } option;
 
 typedef struct launch_options {
-    const char *value[OPTION_COUNT]; /* NULL: not given; a switch that is on is "1" */
-    char **program;                  /* the rest of argv; NULL: there is none */
-    ls_launch_config config;         /* of the file; texts of values point here */
-    char numbers[OPTION_COUNT][12];  /* and here */
+    const char *value[OPTION_COUNT]; /* NULL: not given; "1" for a switch */
+    char **program;                  /* the rest of argv; NULL: none */
+    ls_launch_config config;         /* from the file; values may point here */
+    char numbers[OPTION_COUNT][12];  /* or here */
 } launch_options;
 
-/* False when something cannot be understood or is refused; the message, one line, is in `why`. What flags leave open
- * comes from PET_* in `environment`, a list that ends with NULL. Texts stay in argv and environment. */
+/* False on failure, with a one-line message in `why`. Options not given by flags come from PET_* in `environment`,
+ * which is terminated by NULL. Values point into argv and environment. */
 bool launch_options_read(launch_options *to, int argc, char **argv, const char *const *environment, char *why,
                          size_t size);
 
-/* Take what is still open from a configuration file: the one that was given, else the one in force, else none. Says on
- * stderr when it is accelerate's, and when that asks for what is not supported. False: `why` says what is wrong. */
+/* Fill in options that are not given from a configuration file: the given one, else the default one, else none. Reports
+ * on stderr if it is accelerate's, and what in it is not supported. False on failure, with the reason in `why`. */
 bool launch_options_configure(launch_options *options, char *why, size_t size);
 
-/* Is this number the configuration file's? */
+/* Does this number come from the configuration file? */
 bool option_from_file(const launch_options *options, option which);
 
-/* A whole number, not negative, and nothing else? */
+/* Is it a non-negative integer and nothing else? */
 bool is_count(const char *text);
-/* Numbers among them; `fallback` when not given. */
+/* The value as a number; `fallback` if not given. */
 int option_count(const launch_options *options, option which, int fallback);
 double option_number(const launch_options *options, option which, double fallback);
 
-/* One line per option; those that do nothing come last. */
+/* Print one line per option; those without effect come last. */
 void launch_options_list(FILE *to);
 
-/* Of two spellings the one that was given. */
+/* The one of two spellings that was given. */
 option given_of(const launch_options *options, option one, option other);
 
 /* "--num_processes" */
 const char *option_name(option which);
-/* "NAME=value" that workers get for a given option, written to text; false: none. */
+/* Write the "NAME=value" that workers get for a given option to `text`; false: none. */
 bool option_variable(const launch_options *options, option which, char *text, size_t size);
 
 #endif

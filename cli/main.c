@@ -1,4 +1,4 @@
-/* main.c - the command `lockstep`: a table of commands over the public API, help, and a guess at what was mistyped. */
+/* main.c - the `lockstep` command: a table of commands on top of the public API, help, and suggestions for typos. */
 #include <stdio.h>
 #include <string.h>
 
@@ -39,7 +39,7 @@ int no_such_option(const command *of, const char *option)
     return EXIT_USAGE;
 }
 
-/* Letters to insert, delete, replace or swap with their neighbour to make one word from the other. */
+/* Edit distance: letters to insert, delete, replace or swap with their neighbour. */
 static size_t distance(const char *a, const char *b)
 {
     size_t cost[LONGEST_WORD + 1][LONGEST_WORD + 1], rows = strlen(a), columns = strlen(b);
@@ -63,7 +63,7 @@ static size_t distance(const char *a, const char *b)
 const char *nearest(const char *wanted, const char *const *names, size_t count)
 {
     const char *best = NULL;
-    size_t least = strlen(wanted) / 3 + 1; /* a letter in three may be wrong */
+    size_t least = strlen(wanted) / 3 + 1; /* one letter in three may be wrong */
     for (size_t i = 0; i < count; i++) {
         size_t d = distance(wanted, names[i]);
         if (d > least || (best && d == least)) continue;

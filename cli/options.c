@@ -1,4 +1,4 @@
-/* options.c - reading the options of a command by a table. */
+/* options.c - parse the options of a command by a table. */
 #include "options.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* plot.c - lockstep plot: recorded values as a picture. */
+/* plot.c - lockstep plot: draw recorded values. */
 #include <lockstep.h>
 
 #include <stdio.h>
@@ -14,7 +14,7 @@ typedef struct request {
     int run_count;
 } request;
 
-/* What tells runs apart in the legend: the last part of the path. */
+/* The name of a run in the legend: the last part of its path. */
 static void name_of(const char *path, char name[256])
 {
     size_t length = strlen(path);
@@ -30,7 +30,7 @@ static void describe(const ls_history *history, const char *path)
     for (int i = 0; i < ls_history_count(history); i++) {
         ls_curve curve = ls_history_at(history, i);
         double last = curve.count ? curve.y[curve.count - 1] : 0;
-        char name[512]; /* names stand in files */
+        char name[512]; /* names come from files */
         printf("%s %s (%lld points, last %.4g)", i ? "," : "", ls_printable(name, sizeof name, curve.name),
                (long long)curve.count, last);
     }

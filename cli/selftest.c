@@ -1,7 +1,7 @@
-/* selftest.c - lockstep test: does everything work that a training on these hosts needs?
+/* selftest.c - lockstep test: does everything work that training on these hosts needs?
  *
- * Started by a person it launches itself; started as a process of a job, by whatever launcher, it does the work. Every
- * process tries everything, tells the others what it found, and the main one prints. */
+ * Started by a user, it launches itself; started as a process of a job, by any launcher, it runs the checks. Every
+ * process runs all checks and shares its findings, which the main process prints. */
 #include "selftest.h"
 
 #include <errno.h>
@@ -32,7 +32,7 @@ static double now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* ---- A folder that all processes see -------------------------------------------------------------------------- */
+/* ---- A folder shared by all processes -------------------------------------------------------------------------- */
 
 static int remove_one(const char *path, const struct stat *about, int kind, struct FTW *where)
 {
@@ -45,7 +45,7 @@ static void remove_folder(const char *path)
     nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
 
-/* The main process makes it; all get its name. "": there is none. */
+/* The main process creates it; all get its name, "" if there is none. */
 static void share_folder(trial *t, const char *above, char path[LONGEST_PATH])
 {
     path[0] = '\0';
@@ -54,14 +54,15 @@ static void share_folder(trial *t, const char *above, char path[LONGEST_PATH])
         snprintf(path, LONGEST_PATH, "%s/lockstep_test_XXXXXX", full ? full : above);
         free(full);
         if (!mkdtemp(path)) {
-            trial_fails(t, "no folder can be made in %s (%s): name one after lockstep test", above, strerror(errno));
+            trial_fails(t, "cannot create a folder in %s (%s): pass one to lockstep test", above, strerror(errno));
             path[0] = '\0';
         }
     }
     ls_gathered all = ls_gather_object(t->run, path, strlen(path) + 1);
     if (all.count) snprintf(path, LONGEST_PATH, "%s", (const char *)all.data[0]);
     if (path[0] && access(path, R_OK) != 0)
-        trial_fails(t, "%s, made by rank 0, is not seen here: give lockstep test a folder that all hosts share", path);
+        trial_fails(
+            t, "%s, created by rank 0, is not visible here: pass a folder to lockstep test that all hosts share", path);
 }
 
 static void try_folder(trial *t)
@@ -71,7 +72,7 @@ static void try_folder(trial *t)
     t->folder = path;
 }
 
-/* ---- What all found ------------------------------------------------------------------------------------------- */
+/* ---- Findings of all processes --------------------------------------------------------------------------------- */
 
 static const struct check {
     const char *name;
@@ -88,8 +89,8 @@ static void name_host(char name[LONGEST_NAME])
     name[LONGEST_NAME - 1] = '\0';
 }
 
-/* How many processes found something; the main one prints who and what. */
-static int compare_notes(const trial *t, const char *check, double seconds)
+/* How many processes found a failure; the main process prints which and what. */
+static int report_findings(const trial *t, const char *check, double seconds)
 {
     char host[LONGEST_NAME], note[LONGEST_NAME + sizeof t->wrong];
     name_host(host);
@@ -107,7 +108,7 @@ static int compare_notes(const trial *t, const char *check, double seconds)
 }
 
 /* "4 processes on 2 hosts: node1 (2), node2 (2)" */
-static void introduce(ls_run *run, double seconds)
+static void print_processes(ls_run *run, double seconds)
 {
     struct {
         char name[LONGEST_NAME];
@@ -131,9 +132,9 @@ static void introduce(ls_run *run, double seconds)
     fflush(stdout);
 }
 
-/* ---- Numbers -------------------------------------------------------------------------------------------------- */
+/* ---- Timing ---------------------------------------------------------------------------------------------------- */
 
-/* Seconds of one all-reduce of so many f32 in shared memory, the best of several rounds. */
+/* Seconds of one all-reduce of `count` f32 in shared memory, best of several rounds. */
 static double time_all_reduce(ls_run *run, ls_comm *all, float *x, int64_t count, int rounds, int repeats)
 {
     double best = 1e30;
@@ -152,7 +153,7 @@ static void measure(ls_run *run)
 {
     enum { LARGE = 16 << 20 };
     ls_comm *all = ls_comm_of(run);
-    float *x = ls_comm_share(all, LARGE); /* zeros stay zeros, however often they are added */
+    float *x = ls_comm_share(all, LARGE); /* zeros: sums stay zero */
     double small = time_all_reduce(run, all, x, 1, 10, 100), large = time_all_reduce(run, all, x, LARGE / 4, 5, 2);
     if (ls_is_main(run) && !ls_error(run))
         printf("  all-reduce: 4 bytes in %.1f us, 16 MiB in %.2f ms (%.2f GB/s)\n", 1e6 * small, 1e3 * large,
@@ -168,9 +169,9 @@ static int work(const char *above)
     trial t = {.run = run, .folder = above};
     const char *first = NULL, *at = "start";
     int mine = 0;
-    ls_set_gradient_accumulation_steps(run, 1); /* whatever the environment says */
+    ls_set_gradient_accumulation_steps(run, 1); /* regardless of the environment */
     ls_wait_for_everyone(run);
-    introduce(run, now() - start);
+    print_processes(run, now() - start);
     for (size_t i = 0; i < sizeof checks / sizeof *checks && !ls_error(run); i++) {
         at = checks[i].name;
         t.wrong[0] = '\0';
@@ -179,27 +180,27 @@ static int work(const char *above)
         checks[i].run(&t);
         ls_free_memory(run);
         ls_scope_end(run, mark, NULL);
-        int failures = compare_notes(&t, at, now() - start);
+        int failures = report_findings(&t, at, now() - start);
         if (failures && !first) first = at;
         if (t.wrong[0]) mine++, fprintf(stderr, "lockstep test: rank %d: %s: %s\n", ls_rank(run), at, t.wrong);
-        if (failures && checks[i].run == try_folder) break; /* the last needs it */
+        if (failures && checks[i].run == try_folder) break; /* the last check needs it */
     }
     bool main = ls_is_main(run), several = ls_world_size(run) > 1;
     if (!first && several) at = "measurement", measure(run);
     if (main && t.folder != above && t.folder[0]) remove_folder(t.folder);
     if (main && ls_error(run)) fprintf(stderr, "lockstep test: failed at: %s\n", at);
     else if (main && first) fprintf(stderr, "lockstep test: failed at: %s\n", first);
-    else if (main && !several) puts("All is well, with one process: nothing between processes was tried.");
-    else if (main) puts("All is well: these processes can train together.");
-    ls_wait_for_everyone(run); /* who fails ends the others: not before all is said */
+    else if (main && !several) puts("All checks passed, with one process: communication was not tested.");
+    else if (main) puts("All checks passed: these processes can train together.");
+    ls_wait_for_everyone(run); /* a failing process ends the others: wait until all messages are printed */
     int code = ls_finish(run);
-    return code ? code : mine > 0; /* the cause is where it was found: the launcher names that process */
+    return code ? code : mine > 0; /* so that the launcher names the process that found the cause */
 }
 
 /* ---- The launcher --------------------------------------------------------------------------------------------- */
 
-/* As many processes as CPUs where nothing says how many, but few; two at least, or there is nothing to test. */
-static const char *usual_number(void)
+/* Default number of processes: that of CPUs, but few; at least two, or there is nothing to test. */
+static const char *default_processes(void)
 {
     static char text[12];
     int cpus = ls_launch_cpus();
@@ -224,7 +225,7 @@ static int run_test(int argc, char **argv)
         return refuse_options(&command_test, "one folder at most can be given after the options");
     if (!options.value[OPTION_NUM_PROCESSES] && !options.value[OPTION_HOSTFILE] &&
         !options.value[OPTION_NPROC_PER_NODE])
-        options.value[OPTION_NPROC_PER_NODE] = usual_number();
+        options.value[OPTION_NPROC_PER_NODE] = default_processes();
     if (readlink("/proc/self/exe", self, sizeof self - 1) < 0)
         return refuse_options(&command_test, "/proc is not mounted: the command cannot find itself");
     char *words[] = {self, "test", options.program ? options.program[0] : NULL, NULL};

@@ -1,4 +1,4 @@
-/* selftest.h - what the self-test tries in every process: each check says what does not hold, and all hear of it. */
+/* selftest.h - the checks of the self-test, run by every process: each records what fails. */
 #ifndef LOCKSTEP_CLI_SELFTEST_H
 #define LOCKSTEP_CLI_SELFTEST_H
 
@@ -6,11 +6,11 @@
 
 typedef struct trial {
     ls_run *run;
-    const char *folder; /* for files; made by the main process, gone in the end */
-    char wrong[400];    /* the first thing that does not hold in this process; "" */
+    const char *folder; /* for files; created by the main process and removed at the end */
+    char wrong[400];    /* the first failure in this process; "" */
 } trial;
 
-/* Note it, unless something was noted before. */
+/* Record a failure, unless there is one already. */
 LS_PRINTF(2, 3) void trial_fails(trial *t, const char *format, ...);
 
 /* selftest_checks.c */

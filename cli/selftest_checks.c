@@ -1,4 +1,4 @@
-/* selftest_checks.c - the self-test: who we are, what we exchange, how data is shared out. */
+/* selftest_checks.c - the self-test: identity, collectives, sharding of data. */
 #include "selftest.h"
 
 #include <math.h>
@@ -7,7 +7,7 @@
 
 /* ---- Numbers of a tensor -------------------------------------------------------------------------------------- */
 
-/* As doubles, for the caller to free; NULL after a failure. */
+/* As doubles, to be freed by the caller; NULL after a failure. */
 static double *numbers_of(ls_tensor *t, int64_t *count)
 {
     *count = ls_numel(t);
@@ -19,20 +19,20 @@ static double *numbers_of(ls_tensor *t, int64_t *count)
 
 typedef double value_fn(int64_t i, const void *user);
 
-/* Is element i what value(i) says, to a relative difference? */
+/* Is element i equal to value(i), to a relative tolerance? */
 static void expect(trial *t, const char *what, ls_tensor *got, int64_t wanted_count, value_fn *value, const void *user,
                    double tolerance)
 {
     int64_t count;
     double *numbers = numbers_of(got, &count);
-    if (!numbers) return; /* the run knows why */
+    if (!numbers) return; /* the run has the reason */
     if (count != wanted_count)
-        trial_fails(t, "%s: %lld numbers, not %lld", what, (long long)count, (long long)wanted_count);
+        trial_fails(t, "%s: %lld values, expected %lld", what, (long long)count, (long long)wanted_count);
     for (int64_t i = 0; i < count && i < wanted_count; i++) {
         double wanted = value(i, user);
         if (fabs(numbers[i] - wanted) <= tolerance * fabs(wanted)) continue;
-        trial_fails(t, "%s: number %lld of %lld is %.9g, not %.9g", what, (long long)i, (long long)count, numbers[i],
-                    wanted);
+        trial_fails(t, "%s: value %lld of %lld is %.9g, expected %.9g", what, (long long)i, (long long)count,
+                    numbers[i], wanted);
         break;
     }
     free(numbers);
@@ -52,12 +52,12 @@ void try_identity(trial *t)
         trial_fails(t, "it is local rank %d of %d, in a world of %d", mine.local_rank, mine.local_world, mine.world);
     if (ls_is_main(run) != (mine.rank == 0) || ls_is_last(run) != (mine.rank == mine.world - 1) ||
         ls_is_local_main(run) != (mine.local_rank == 0))
-        trial_fails(t, "it takes itself for the main, last or local main process and is not");
+        trial_fails(t, "it is wrong about being the main, last or local main process");
     ls_gathered all = ls_gather_object(run, &mine, sizeof mine);
     for (int r = 0; r < all.count; r++) {
         memcpy(&other, all.data[r], sizeof other);
         if (other.rank != r || other.world != mine.world)
-            trial_fails(t, "process %d calls itself %d of %d; this is one of %d", r, other.rank, other.world,
+            trial_fails(t, "process %d says it is %d of %d; this one has a world of %d", r, other.rank, other.world,
                         mine.world);
         if (strcmp(other.version, mine.version) != 0)
             trial_fails(t, "this is lockstep %s, rank %d runs %s: install the same everywhere", mine.version, r,
@@ -73,7 +73,7 @@ void try_identity(trial *t)
 enum { SIZES = 3 };
 static const int64_t sizes[SIZES] = {1, 1001, 150001};
 
-/* Small whole numbers of both signs, which all number types hold. */
+/* Small integers of both signs, which all types can represent. */
 static double given(int64_t i, int rank)
 {
     return (double)((7 * i + 3 * rank) % 11 - 5);
@@ -107,7 +107,7 @@ static double reduced(int64_t i, const void *user)
     return a->how == LS_REDUCE_MEAN ? result / a->world : result;
 }
 
-/* Half types are summed in f32 and rounded once. */
+/* f16 and bf16 are summed in f32 and rounded once. */
 static double rounding_of(ls_dtype dtype)
 {
     return dtype == LS_BF16 ? 0x1p-8 : dtype == LS_F16 ? 0x1p-11 : dtype == LS_F32 ? 0x1p-23 : 0x1p-50;
@@ -152,7 +152,7 @@ static double row_of(int64_t i, const void *user)
 {
     (void)user;
     int rank = 0;
-    for (int64_t left = i; left >= rank % 3 + 1; rank++) left -= rank % 3 + 1; /* rank r gave r % 3 + 1 */
+    for (int64_t left = i; left >= rank % 3 + 1; rank++) left -= rank % 3 + 1; /* rank r sent r % 3 + 1 */
     return rank;
 }
 
@@ -175,7 +175,7 @@ static void try_gathers(trial *t)
     for (int r = 0; r < all.count; r++) {
         length = snprintf(text, sizeof text, "%0*d", r % 20 + 1, r);
         if ((size_t)length != all.size[r] || memcmp(text, all.data[r], all.size[r]) != 0)
-            trial_fails(t, "gather of bytes: rank %d gave %.*s, \"%.*s\" came", r, length, text, (int)all.size[r],
+            trial_fails(t, "gather of bytes: rank %d sent %.*s, received \"%.*s\"", r, length, text, (int)all.size[r],
                         (const char *)all.data[r]);
     }
 }
@@ -198,7 +198,7 @@ static bool get_number(int64_t index, ls_sample *sample, void *user)
     return true;
 }
 
-/* Two passes over samples 0 .. count-1: together the processes see each of them, once; in order unless shuffled. */
+/* Two passes over samples 0 .. count-1: together the processes must see each of them once; in order unless shuffled. */
 static void try_loader(trial *t, int64_t count, bool shuffle)
 {
     const char *how = shuffle ? "shuffled" : "in order";
@@ -216,7 +216,7 @@ static void try_loader(trial *t, int64_t count, bool shuffle)
                 bool new = number >= 0 && number < count &&seen[number] == pass;
                 if (new) seen[number]++;
                 if (!new || (!shuffle && number != place))
-                    trial_fails(t, "%lld samples %s, pass %d: number %lld came at place %lld", (long long)count, how,
+                    trial_fails(t, "%lld samples %s, pass %d: sample %lld came at position %lld", (long long)count, how,
                                 pass, (long long)number, (long long)place);
             }
             free(numbers);
@@ -234,9 +234,9 @@ void try_data(trial *t)
     int64_t world = ls_world_size(t->run);
     try_loader(t, 12 * world, false);
     try_loader(t, 12 * world, true);
-    try_loader(t, 12 * world + 5, true); /* the last batches are filled up, and that must not be counted */
+    try_loader(t, 12 * world + 5, true); /* the last batches are padded, which must not be counted */
     ls_range part = ls_split_between_processes(t->run, 17);
     double total =
         ls_item(ls_reduce(t->run, ls_full(t->run, LS_F32, (double)(part.end - part.begin), 1), LS_REDUCE_SUM));
-    if (!ls_error(t->run) && total != 17) trial_fails(t, "17 things were shared out as %g", total);
+    if (!ls_error(t->run) && total != 17) trial_fails(t, "17 items were distributed as %g", total);
 }

@@ -1,9 +1,10 @@
-/* selftest_collectives.c - the self-test: every collective on raw memory, by sums that everybody can work out. */
+/* selftest_collectives.c - the self-test: every collective on raw memory, checked against sums that each rank
+ * computes. */
 #include "selftest.h"
 
 #include <stdlib.h>
 
-/* Part `part` of what rank `rank` gives: small whole numbers, whose sums are exact. */
+/* Part `part` of the input of rank `rank`: small integers, whose sums are exact. */
 static float given(int rank, int part, int64_t i)
 {
     return (float)((31 * rank + 17 * part + 7 * i) % 23 - 11);
@@ -57,7 +58,7 @@ static float from_before(const scene *s, int part, int64_t i)
     return given((s->rank + s->size - 1) % s->size, 0, i);
 }
 
-/* Is out, of so many parts, what it must be? It is wiped for the next. */
+/* Is out, of `parts` parts, as expected? It is cleared for the next call. */
 static void compare(const scene *s, ls_comm_kind kind, int parts, wanted_fn *wanted)
 {
     static const char *const names[] = {
@@ -69,7 +70,7 @@ static void compare(const scene *s, ls_comm_kind kind, int parts, wanted_fn *wan
         for (int64_t i = 0; i < s->count; i++) {
             float *got = &s->out[p * s->count + i];
             if (*got != wanted(s, p, i))
-                trial_fails(s->t, "%s: number %lld of %lld in part %d is %g, not %g", names[kind], (long long)i,
+                trial_fails(s->t, "%s: value %lld of %lld in part %d is %g, expected %g", names[kind], (long long)i,
                             (long long)s->count, p, *got, wanted(s, p, i));
             *got = -1;
         }
@@ -101,10 +102,10 @@ static void call_each(const scene *s)
     for (int64_t i = 0; i < s->count; i++) s->out[i] = given(s->rank, 0, i);
     call(s, LS_COMM_BROADCAST, s->count, 0);
     for (int64_t i = 0; i < s->count && !ls_error(s->t->run); i++)
-        if (s->out[i] != given(0, 0, i)) trial_fails(s->t, "broadcast: number %lld is %g", (long long)i, s->out[i]);
+        if (s->out[i] != given(0, 0, i)) trial_fails(s->t, "broadcast: value %lld is %g", (long long)i, s->out[i]);
 }
 
-/* Round the ring, each to the next; every second one listens first. */
+/* Send around the ring; every second rank receives first. */
 static void call_neighbours(const scene *s)
 {
     if (s->size == 1) return;
@@ -115,8 +116,8 @@ static void call_neighbours(const scene *s)
     compare(s, LS_COMM_RECEIVE, 1, from_before);
 }
 
-/* While something else is done; and between every second process only. */
-static void call_otherwise(const scene *s)
+/* In the background; and in a group of every second process. */
+static void call_in_background(const scene *s)
 {
     ls_request_wait(ls_collective_start(s->all, LS_COMM_ALL_GATHER, .in = s->in, .out = s->out, .count = s->count,
                                         .dtype = LS_F32));
@@ -140,7 +141,7 @@ void try_raw_collectives(trial *t)
         if (!s.in || !s.out) ls_set_error(t->run, LS_ERR_MEMORY, "lockstep test: no memory for %zu bytes", bytes);
         for (int64_t i = 0; !ls_error(t->run) && i < s.size * s.count; i++)
             s.in[i] = given(s.rank, (int)(i / s.count), i % s.count);
-        if (!ls_error(t->run)) call_each(&s), call_neighbours(&s), call_otherwise(&s);
+        if (!ls_error(t->run)) call_each(&s), call_neighbours(&s), call_in_background(&s);
         free(s.in), free(s.out);
     }
 }

@@ -1,5 +1,5 @@
-/* selftest_training.c - the self-test: training by all processes must give what one process gives, in f32 and with
- * 16-bit products, and go on from a checkpoint with the same bits. */
+/* selftest_training.c - the self-test: training by all processes must match training by one, in f32 and with 16-bit
+ * products, and resume from a checkpoint bit for bit. */
 #include "selftest.h"
 
 #include <math.h>
@@ -22,8 +22,8 @@ typedef struct training {
     ls_loader *loader;
 } training;
 
-/* The same everywhere: weights follow from the seed, samples from their numbers. The batches are those of one process
- * with `batch` samples each. */
+/* The same in every process: weights follow from the seed, samples from their index. The batches are those of one
+ * process with `batch` samples each. */
 static training make_training(ls_run *run, int64_t batch)
 {
     int64_t count = (int64_t)BATCH * STEPS * ls_world_size(run);
@@ -51,7 +51,7 @@ static void train(ls_run *run, training it, ls_dtype precision, int passes)
     }
 }
 
-/* All parameters, one after the other; how many. */
+/* Copy all parameters, one after the other; returns their number. */
 static int64_t read_parameters(training it, float to[MOST])
 {
     ls_state *parameters = ls_parameters(it.model);
@@ -64,23 +64,23 @@ static int64_t read_parameters(training it, float to[MOST])
     return count;
 }
 
-/* Every process must have the bits of every other. */
+/* All processes must have the same bits. */
 static void expect_equal_everywhere(trial *t, const float *values, int64_t count)
 {
     size_t bytes = (size_t)count * sizeof *values;
     ls_gathered all = ls_gather_object(t->run, values, bytes);
     for (int r = 0; r < all.count; r++)
         if (all.size[r] != bytes || memcmp(all.data[r], values, bytes) != 0)
-            trial_fails(t, "after training, rank %d has other parameters", r);
+            trial_fails(t, "after training, rank %d has different parameters", r);
 }
 
-/* How far parameters may be apart after all steps: a rounding of every product, over 12 steps. */
+/* How far parameters may differ after all steps: a rounding error of every product, over 12 steps. */
 static double tolerance_of(ls_dtype precision)
 {
     return precision == LS_BF16 ? 0.05 : precision == LS_F16 ? 0.01 : 1e-5;
 }
 
-/* In a run of mixed precision, prepared modules have that one. */
+/* Prepared modules of a mixed precision run use that precision. */
 static void compare_with_one(trial *t, ls_dtype precision)
 {
     ls_run *run = t->run;
@@ -92,7 +92,7 @@ static void compare_with_one(trial *t, ls_dtype precision)
     ls_prepare(run, shared.model, shared.sgd, shared.loader);
     train(run, shared, precision, 3);
     int64_t count = read_parameters(reference, alone);
-    if (read_parameters(shared, together) != count || !count) return; /* the run knows why */
+    if (read_parameters(shared, together) != count || !count) return; /* the run has the reason */
     double largest = 0;
     for (int64_t i = 0; i < count; i++) largest = fmax(largest, fabs((double)together[i] - (double)alone[i]));
     if (!(largest <= tolerance_of(precision)))
@@ -135,8 +135,8 @@ void try_checkpoint(trial *t)
     ls_wait_for_everyone(run);
     ls_load_state(run, path);
     for (int epoch; ls_epoch(run, 3, &epoch);) train(run, it, LS_F32, 1);
-    if (read_parameters(it, second) != count || !count || ls_error(run)) return; /* the run knows why */
+    if (read_parameters(it, second) != count || !count || ls_error(run)) return; /* the run has the reason */
     if (memcmp(first, second, (size_t)count * sizeof *first) != 0)
-        trial_fails(t, "after a resume, training took another course");
+        trial_fails(t, "after resuming, training had different results");
     expect_equal_everywhere(t, second, count);
 }

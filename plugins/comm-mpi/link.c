@@ -1,11 +1,11 @@
-/* link.c - the MPI transport: messages between ranks of MPI_COMM_WORLD, sorted to links by their tags.
+/* link.c - the MPI transport: messages between ranks of MPI_COMM_WORLD, assigned to links by their tags.
  *
- * Who receives decides on the tag: every rank has a number for each of its links and tells the others as its address.
- * So no communicator is made for a group, which all of its members would have to wait for while other links stand
+ * The receiver chooses the tag: every rank numbers its links and sends the number to the others as its address. So no
+ * MPI communicator is created for a group, for which all of its members would have to wait while other links stand
  * still.
  *
- * Receiving a message that is longer than its room fails as it should. But Open MPI (4.1) writes all of a large one
- * before it says so. */
+ * Receiving a message longer than its buffer fails as it should. But Open MPI (4.1) writes all of a large one before it
+ * reports that. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,23 +16,23 @@
 #if defined(OPEN_MPI)
 #define FLAVOUR "openmpi"
 #else
-#define FLAVOUR "mpich" /* Intel MPI is one too, and others */
+#define FLAVOUR "mpich" /* also Intel MPI and others */
 #endif
 
 struct ls_link {
     int rank, size;
     int job_size;
-    bool whole;   /* the job; its number is the same for all ranks */
-    int number;   /* of this link among those of this rank */
-    int *world;   /* [size] ranks of the members in the job */
-    int *numbers; /* [size] of this link among theirs */
+    bool whole;   /* the whole job; its number is the same on all ranks */
+    int number;   /* of this link, among those of this rank */
+    int *world;   /* [size] rank of each member in the job */
+    int *numbers; /* [size] number that each member gave this link */
     ls_link_request *active;
 };
 
 struct ls_link_request {
     ls_link_request *next, *previous;
     MPI_Request mpi;
-    int peer; /* -1: anybody */
+    int peer; /* -1: any */
     bool receives;
     size_t room;
 };
@@ -50,7 +50,7 @@ static int64_t clock_ms(void)
 
 static int tag_of(int number, ls_link_channel channel)
 {
-    return number * LS_LINK_CHANNELS + (int)channel; /* mpi_next_link() knows how many fit */
+    return number * LS_LINK_CHANNELS + (int)channel; /* mpi_next_link() checks that it fits */
 }
 
 static void free_link(ls_link *link)
@@ -167,8 +167,7 @@ static ls_status failure(const ls_link *link, const ls_link_request *request, in
     char what[64];
     MPI_Error_class(error, &kind);
     if (kind == MPI_ERR_TRUNCATE) {
-        snprintf(why->text, sizeof why->text, "a message is longer than the %zu bytes there is room for",
-                 request->room);
+        snprintf(why->text, sizeof why->text, "a message is longer than its buffer of %zu bytes", request->room);
         return LS_ERR_VALUE;
     }
     int rank = request->peer == LS_LINK_ANY ? LS_LINK_ANY : link->world[request->peer];
@@ -196,7 +195,7 @@ static ls_status mpi_test(ls_link *link, ls_link_request *request, bool *done, s
     return result;
 }
 
-/* Locked. Until it ends by itself or is called back; false: neither, in the time given. */
+/* With the lock held: wait until it completes or is cancelled; false: neither, by the deadline. */
 static bool end_request(ls_link_request *request, int64_t deadline)
 {
     int flag = 0;
@@ -207,8 +206,8 @@ static bool end_request(ls_link_request *request, int64_t deadline)
     return flag;
 }
 
-/* What is half way through cannot be called back from MPI. It writes only while it is called: then this was the last
- * time. */
+/* MPI cannot cancel a message in transfer. It writes to the buffer only inside MPI calls, so this must be the last
+ * one. */
 static void mpi_cancel(ls_link *link, ls_link_request *request)
 {
     ls_message why;

@@ -1,4 +1,4 @@
-/* process.c - MPI in this process. */
+/* process.c - initialising and finalising MPI in this process. */
 #include "process.h"
 
 #include <dlfcn.h>
@@ -14,16 +14,16 @@ static struct {
     pthread_mutex_t lock;
     MPI_Comm everybody;
     int most_tag;
-    int made[2];   /* links so far: of groups, of the whole job */
+    int made[2];   /* links created so far: of groups, of the whole job */
     int links;     /* open now */
-    bool begun;    /* the communicator is there */
-    bool ours;     /* MPI was begun here, and ends here */
-    bool ruined;   /* a link did not end orderly */
-    bool over;     /* no more calls */
-    pid_t process; /* children made by fork have no MPI */
+    bool begun;    /* the communicator exists */
+    bool ours;     /* MPI was initialised here, and is finalised here */
+    bool ruined;   /* a link was not closed orderly */
+    bool over;     /* no more MPI calls */
+    pid_t process; /* forked children have no MPI */
 } mpi = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-/* ---- words ---- */
+/* ---- version ---- */
 
 ls_status mpi_failed(const char *what, int error, ls_message *why)
 {
@@ -34,7 +34,7 @@ ls_status mpi_failed(const char *what, int error, ls_message *why)
     return LS_ERR_PEER;
 }
 
-/* The first words of what may be pages: up to the end of a line or a comma, without a heading. */
+/* The first words of a text that may be pages long: up to a line end or a comma, without a heading. */
 const char *mpi_version(void)
 {
     static char text[MPI_MAX_LIBRARY_VERSION_STRING];
@@ -47,9 +47,9 @@ const char *mpi_version(void)
     return text;
 }
 
-/* ---- begin and end ---- */
+/* ---- initialising and finalising ---- */
 
-/* Without mpirun MPI_Init makes a job of one process, and may start helpers for it. */
+/* Without mpirun, MPI_Init makes a job of one process, and may start helper processes for it. */
 static bool under_mpirun(void)
 {
     static const char *const signs[] = {"OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK", "PMI_FD", "PMI_ID"};
@@ -58,8 +58,8 @@ static bool under_mpirun(void)
     return false;
 }
 
-/* This plug-in was loaded for itself, and so was MPI with it; the parts that MPI loads must find it. */
-static void show_to_all(void)
+/* This plug-in was loaded with local symbols, and MPI with it; make MPI visible to the modules that it loads. */
+static void make_global(void)
 {
     Dl_info library;
     int (*function)(int *, char ***) = MPI_Init;
@@ -68,7 +68,7 @@ static void show_to_all(void)
     if (dladdr(address, &library) != 0) (void)dlopen(library.dli_fname, RTLD_LAZY | RTLD_GLOBAL | RTLD_NOLOAD);
 }
 
-/* MPI takes over the signals of crashes; they belong to the program. */
+/* MPI installs handlers for crash signals; restore those of the program. */
 static int begin_mpi(void)
 {
     struct sigaction before[NSIG] = {0};
@@ -82,9 +82,9 @@ static int begin_mpi(void)
     return error == MPI_SUCCESS && given < MPI_THREAD_SERIALIZED ? MPI_ERR_OTHER : error;
 }
 
-/* MPICH before 4.2 over UCX may wait for ever when it ends: a process still takes leave of others, which wait for it at
- * the process manager and do not answer. There it is left as it is once all have come this far, and only the process
- * manager is told, in its words (PMI-1), that this is no failure. */
+/* MPICH before 4.2 over UCX may hang in finalisation: a process still closes connections to others, which wait for it
+ * at the process manager and do not answer. There MPI is left as it is once all processes have come this far, and only
+ * the process manager is told, by its protocol (PMI-1), that this is not a failure. */
 static void end_mpi(void)
 {
 #if defined(MPICH_NUMVERSION) && MPICH_NUMVERSION < 40200000
@@ -101,7 +101,8 @@ static void end_mpi(void)
     MPI_Finalize();
 }
 
-/* Ending MPI waits for all processes. Who leaves in the middle of something just goes: mpirun ends the others. */
+/* Finalising MPI waits for all processes. A process that exits in the middle of something just exits: mpirun ends the
+ * others. */
 static void at_exit(void)
 {
     if (mpi.process != getpid() || pthread_mutex_trylock(&mpi.lock) != 0) return;
@@ -113,10 +114,10 @@ static void at_exit(void)
 static ls_status begin(int size, ls_message *why)
 {
     int flag = 0, level = MPI_THREAD_SINGLE, error = MPI_SUCCESS;
-    show_to_all();
+    make_global();
     MPI_Finalized(&flag);
     if (flag) {
-        snprintf(why->text, sizeof why->text, "MPI was ended in this process, and cannot be begun again");
+        snprintf(why->text, sizeof why->text, "MPI was finalised in this process and cannot be initialised again");
         return LS_ERR_STATE;
     }
     MPI_Initialized(&flag);
@@ -132,12 +133,12 @@ static ls_status begin(int size, ls_message *why)
     MPI_Query_thread(&level);
     if (!mpi.ours && level != MPI_THREAD_MULTIPLE) {
         snprintf(why->text, sizeof why->text,
-                 "this program began MPI itself: it must ask MPI_Init_thread for MPI_THREAD_MULTIPLE");
+                 "this program initialised MPI itself: it must request MPI_THREAD_MULTIPLE from MPI_Init_thread");
         return LS_ERR_STATE;
     }
     error = MPI_Comm_dup(MPI_COMM_WORLD, &mpi.everybody);
     if (error != MPI_SUCCESS) return mpi_failed("MPI_Comm_dup", error, why);
-    /* Messages that fail are of no communicator to some MPIs, and end in the handlers of these. */
+    /* Some MPIs report failed messages to the error handlers of these communicators. */
     MPI_Comm everywhere[] = {mpi.everybody, MPI_COMM_WORLD, MPI_COMM_SELF};
     for (int i = 0; i < (mpi.ours ? 3 : 1); i++) MPI_Comm_set_errhandler(everywhere[i], MPI_ERRORS_RETURN);
     int *most = NULL;
@@ -179,7 +180,7 @@ void mpi_process_leave(bool orderly)
     pthread_mutex_unlock(&mpi.lock);
 }
 
-/* ---- one at a time ---- */
+/* ---- locking ---- */
 
 bool mpi_lock(ls_message *why)
 {
@@ -187,7 +188,7 @@ bool mpi_lock(ls_message *why)
     if (!mpi.over) return true;
     pthread_mutex_unlock(&mpi.lock);
     snprintf(why->text, sizeof why->text,
-             "MPI cannot call back a message that is half way, and was given up in this process; "
+             "MPI cannot cancel a message in transfer, and was abandoned in this process; "
              "LOCKSTEP_COMM_TRANSPORT=ucx can");
     return false;
 }

@@ -1,4 +1,4 @@
-/* endpoint.c - connections between this rank and others, made when they are first needed. */
+/* endpoint.c - connections between this rank and others, made on first use. */
 #include <stdio.h>
 #include <time.h>
 
@@ -11,7 +11,7 @@ int64_t ucx_clock(void)
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-/* UCX found that the other side is gone. The endpoint is given back later: this runs in the middle of its work. */
+/* UCX callback: the peer is gone. The endpoint is freed later, because this runs inside UCX. */
 static void lost(void *user, ucp_ep_h endpoint, ucs_status_t status)
 {
     ls_link *link = user;
@@ -27,7 +27,7 @@ ls_status ucx_peer_failed(const ls_link *link, int rank, ls_message *why)
 {
     const peer *p = &link->peers[rank];
     if (!link->worker)
-        snprintf(why->text, sizeof why->text, "UCX: the link of rank %d was given up half way through a message",
+        snprintf(why->text, sizeof why->text, "UCX: the link of rank %d was abandoned during a message",
                  link->peers[link->rank].name);
     else if (p->state == PEER_CLOSED) snprintf(why->text, sizeof why->text, "rank %d has closed its link", p->name);
     else snprintf(why->text, sizeof why->text, "rank %d is lost: %s", p->name, ucs_status_string(p->reason));
@@ -53,12 +53,12 @@ ls_status ucx_endpoint_need(ls_link *link, int rank, ls_message *why)
     }
     p->endpoint = NULL;
     snprintf(why->text, sizeof why->text,
-             "UCX: no connection to rank %d: %s; UCX_NET_DEVICES names the networks to use", p->name,
+             "UCX: cannot connect to rank %d: %s; UCX_NET_DEVICES selects the networks to use", p->name,
              ucs_status_string(status));
     return LS_ERR_PEER;
 }
 
-/* Go on until it is done or the time is over. */
+/* Progress until it is done or the deadline passes. */
 static void finish(ls_link *link, ucs_status_ptr_t work, int64_t deadline)
 {
     if (!UCS_PTR_IS_PTR(work)) return;

@@ -1,11 +1,11 @@
-/* link.c - the UCX transport: making and closing links, and its table. */
+/* link.c - the UCX transport: opening and closing links, and its function table. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "ucx.h"
 
-/* How long an orderly close waits: for the others to close as well, and for what was sent to leave. */
+/* How long an orderly close waits: for the others to close as well, and for sent messages to leave. */
 enum { GOODBYE_MS = 3000, FLUSH_MS = 1000 };
 
 static ls_link *failed(ls_link *link, const char *what, ucs_status_t status, ls_message *why)
@@ -43,10 +43,10 @@ static ls_link *ucx_open(const ls_link_open_args *opts, ls_message *why)
     ucs_status_t status = ucp_worker_create(context, &params, &link->worker);
     if (status != UCS_OK) {
         link->worker = NULL;
-        return failed(link, "no worker", status, why);
+        return failed(link, "cannot create a worker", status, why);
     }
     status = ucp_worker_get_efd(link->worker, &link->event);
-    if (status != UCS_OK) return failed(link, "no file to wait for events", status, why);
+    if (status != UCS_OK) return failed(link, "cannot get an event file descriptor", status, why);
     return link;
 }
 
@@ -65,7 +65,7 @@ static ls_status ucx_connect(ls_link *link, const void *addresses, size_t each, 
     if (each == 0) {
         snprintf(why->text, sizeof why->text,
                  "UCX: addresses of the workers are missing or longer than %zu bytes; "
-                 "let UCX_NET_DEVICES name fewer networks",
+                 "select fewer networks with UCX_NET_DEVICES",
                  LS_LINK_ADDRESS_MOST);
         return LS_ERR_VALUE;
     }
@@ -94,8 +94,8 @@ static bool is_sending(const ls_link *link)
     return false;
 }
 
-/* Tell everybody who knows this rank, and hear it from them: a connection that one side closes while the other still
- * writes to it is reset, and what was on its way to the other side is lost. */
+/* Exchange goodbyes with all ranks that know this one: a connection that one side closes while the other still writes
+ * to it is reset, and data in flight to the other side is lost. */
 static void say_goodbye(ls_link *link)
 {
     ls_message why;
@@ -104,7 +104,7 @@ static void say_goodbye(ls_link *link)
         ls_link_request *request;
         if (!link->peers[r].known || link->peers[r].state == PEER_LOST) continue;
         peer_state state = link->peers[r].state;
-        link->peers[r].state = PEER_OPEN; /* who has closed already still waits for ours */
+        link->peers[r].state = PEER_OPEN; /* a peer that has closed already still waits for our goodbye */
         (void)ucx_send(link, r, BYE, NULL, 0, &request, &why);
         if (link->peers[r].state == PEER_OPEN) link->peers[r].state = state;
     }

@@ -1,4 +1,4 @@
-/* message.c - messages on their way: begin, look after them, call them back. */
+/* message.c - messages in flight: start, progress, cancel. */
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -74,7 +74,7 @@ static ucp_tag_t tag_of(ls_link_channel channel, int rank)
     return (ucp_tag_t)channel << 32 | (uint32_t)rank;
 }
 
-/* Its bits come from outside: LS_LINK_ANY where they name no rank of the link. */
+/* The sender in a tag, which comes from outside: LS_LINK_ANY if it is not a rank of the link. */
 static int sender_of(const ls_link *link, ucp_tag_t tag)
 {
     return (uint32_t)tag < (uint32_t)link->size ? (int)(uint32_t)tag : LS_LINK_ANY;
@@ -90,10 +90,10 @@ static void received(void *handle, ucs_status_t status, const ucp_tag_recv_info_
         request->peer = sender;
         request->link->peers[sender].known = true;
     }
-    ucp_request_free(handle); /* `info` is in there */
+    ucp_request_free(handle); /* `info` is part of it */
 }
 
-/* ---- begin ---- */
+/* ---- starting ---- */
 
 ls_status ucx_send(ls_link *link, int rank, ls_link_channel channel, const void *data, size_t bytes,
                    ls_link_request **request, ls_message *why)
@@ -125,19 +125,19 @@ ls_status ucx_send(ls_link *link, int rank, ls_link_channel channel, const void 
     return ucx_peer_failed(link, rank, why);
 }
 
-/* Always gives a request: only test() tells how many bytes came. */
+/* Always returns a request: only test() reports the number of bytes received. */
 ls_status ucx_receive(ls_link *link, int rank, ls_link_channel channel, void *data, size_t bytes,
                       ls_link_request **request, ls_message *why)
 {
     if (!link->worker) return ucx_peer_failed(link, link->rank, why);
-    /* Who only receives learns that the other side is dead through a connection of its own. */
+    /* A rank that only receives needs a connection to learn that its peer is dead. */
     if (rank != LS_LINK_ANY && link->peers[rank].state == PEER_OPEN) {
         ls_status ready = ucx_endpoint_need(link, rank, why);
         if (ready != LS_OK) return ready;
     }
     ls_link_request *r = new_request(link, rank, true, bytes);
     if (!r) return no_memory(why);
-    /* Only the callback is told how many bytes came: have it called also for what is here already. */
+    /* Only the callback gets the number of bytes: force it to be called for data that is already here. */
     const ucp_request_param_t param = {
         .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FLAG_NO_IMM_CMPL,
         .cb.recv = received,
@@ -152,7 +152,7 @@ ls_status ucx_receive(ls_link *link, int rank, ls_link_channel channel, void *da
     return LS_OK;
 }
 
-/* ---- let them go on ---- */
+/* ---- progress ---- */
 
 void ucx_listen_for_byes(ls_link *link)
 {
@@ -160,7 +160,7 @@ void ucx_listen_for_byes(ls_link *link)
     if (ucx_receive(link, LS_LINK_ANY, BYE, NULL, 0, &link->bye, &why) != LS_OK) link->bye = NULL;
 }
 
-static void hear_byes(ls_link *link)
+static void receive_byes(ls_link *link)
 {
     while (link->bye && link->bye->done) {
         if (link->bye->status == UCS_OK && link->peers[link->bye->peer].state == PEER_OPEN)
@@ -174,10 +174,10 @@ void ucx_progress(ls_link *link)
 {
     if (!link->worker) return;
     ucp_worker_progress(link->worker);
-    hear_byes(link);
+    receive_byes(link);
 }
 
-/* Nothing of this link is touched by UCX any more; what was on its way has failed. */
+/* UCX must not touch this link any more; everything in flight fails. */
 static void give_up(ls_link *link)
 {
     ucx_endpoints_close(link, 0);
@@ -187,7 +187,7 @@ static void give_up(ls_link *link)
         if (!r->done) finished(r, UCS_ERR_CANCELED);
 }
 
-/* A message from a rank that is gone: what it sent is here or never comes. Nothing else ends a receive of UCX's. */
+/* A receive from a rank that is gone: its data is already here or will never come, and UCX would not complete it. */
 static void end_orphan(ls_link *link, ls_link_request *request)
 {
     if (request->peer == LS_LINK_ANY || link->peers[request->peer].state == PEER_OPEN) return;
@@ -203,7 +203,7 @@ static ls_status failure(ls_link *link, const ls_link_request *request, ls_messa
         return LS_ERR_VALUE;
     }
     if (request->status == UCS_ERR_REJECTED) {
-        snprintf(why->text, sizeof why->text, "UCX: a message came that no rank of this group has sent");
+        snprintf(why->text, sizeof why->text, "UCX: received a message that no rank of this group has sent");
         return LS_ERR_PEER;
     }
     int rank = request->peer == LS_LINK_ANY ? link->rank : request->peer;
@@ -227,22 +227,22 @@ ls_status ucx_test(ls_link *link, ls_link_request *request, bool *done, size_t *
     return status;
 }
 
-static void go_on_until(const bool *done, ls_link *link, int milliseconds)
+static void progress_until(const bool *done, ls_link *link, int milliseconds)
 {
     for (int64_t end = ucx_clock() + milliseconds; !*done && ucx_clock() < end;) ucx_progress(link);
 }
 
-/* Receives that nobody answered yet are called back. What is half way through either ends within a moment, or the link
- * is given up, since the memory must be free. That of the whole job is needed for other messages: only the connection
- * is cut, if that helps. (Where both ranks are still connecting it may not be: a worker that has closed its end answers
- * the other with a new one, and UCX 1.13 aborts the process that hears of two.) */
+/* Unmatched receives are cancelled. A message in transfer either ends within a short time or the link is abandoned,
+ * since its memory must be free. The link of the whole job is needed for other messages: only the connection is cut, if
+ * that helps. (It may not help while both ranks are still connecting: a worker that has closed its end answers the
+ * other with a new one, and UCX 1.13 aborts a process that sees two.) */
 void ucx_cancel(ls_link *link, ls_link_request *request)
 {
     if (!request->done && request->receives) ucp_request_cancel(link->worker, request->handle);
-    go_on_until(&request->done, link, 20);
+    progress_until(&request->done, link, 20);
     if (!request->done && link->whole && request->peer != LS_LINK_ANY) {
         ucx_endpoint_cut(link, request->peer);
-        go_on_until(&request->done, link, 100); /* cutting takes UCX a few rounds */
+        progress_until(&request->done, link, 100); /* closing takes UCX a few rounds */
     }
     if (!request->done) give_up(link);
     free_request(request);

@@ -1,7 +1,7 @@
-/* networks.c - networks that have just come up.
+/* networks.c - wait for networks that have just come up.
  *
- * Linux tells that an interface is running up to a second after it carries traffic. Processes that have found each
- * other over it by then would find no network in UCX, which takes those that are running when it begins. */
+ * Linux reports an interface as running up to a second after it carries traffic. Processes that have found each other
+ * over it by then would find no network in UCX, which only uses those running when it starts. */
 #include "ucx.h"
 
 #include <ifaddrs.h>
@@ -14,7 +14,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* Does the interface see another end? Unlike "running", this is told at once. */
+/* Does the interface have a link? Unlike "running", this is reported at once. */
 static bool has_carrier(int fd, const char *name)
 {
     struct ethtool_value link = {.cmd = ETHTOOL_GLINK};
@@ -44,7 +44,7 @@ static bool any_is_coming_up(void)
 
 void ucx_wait_for_networks(void)
 {
-    enum { PATIENCE = 5000 /* milliseconds */, PAUSE = 20000 /* microseconds */ };
-    int64_t deadline = ucx_clock() + PATIENCE;
+    enum { TIMEOUT = 5000 /* milliseconds */, PAUSE = 20000 /* microseconds */ };
+    int64_t deadline = ucx_clock() + TIMEOUT;
     while (any_is_coming_up() && ucx_clock() < deadline) usleep(PAUSE);
 }

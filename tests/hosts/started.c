@@ -189,7 +189,7 @@ static void the_self_test_passes(void)
     EACH_WAY(by, false)
     {
         CHECK_MSG(start_program(by, program) == 0, "%s\n%s", by->line, output);
-        CHECK(says(", 4 processes on 2 hosts: ") && says("All is well: these processes can train together."));
+        CHECK(says(", 4 processes on 2 hosts: ") && says("All checks passed: these processes can train together."));
     }
 }
 
@@ -200,7 +200,8 @@ static void the_self_test_starts_itself(void)
         "", true};
     char program[400];
     CHECK(start_program(&itself, folder) == 0);
-    CHECK(says(", 4 processes on 2 hosts: a (2) b (2)\n") && says("All is well: these processes can train together."));
+    CHECK(says(", 4 processes on 2 hosts: a (2) b (2)\n") &&
+          says("All checks passed: these processes can train together."));
     /* A folder that is not the same one everywhere. */
     snprintf(program, sizeof program, LOCKSTEP_COMMAND " test /run");
     CHECK(start_program(&ways[0], program) == 1);

@@ -231,10 +231,10 @@ static void refuses_by_name(void)
     CHECK(run(LAUNCH "--nnodes 3:2 true") == 2 && says("MIN:MAX"));
     CHECK(run(LAUNCH "--nnodes 2 --node-rank 2 --master-addr a true") == 2 && says("there are 2 hosts"));
     CHECK(run(LAUNCH "--nnodes 2 --master-addr a --rdzv-conf join=1 true") == 2 && says("--rdzv-conf join=1"));
-    CHECK(run(LAUNCH "-n 3 --num_machines 2 --main_process_ip a true") == 2 && says("cannot be shared among 2"));
+    CHECK(run(LAUNCH "-n 3 --num_machines 2 --main_process_ip a true") == 2 && says("cannot be divided among 2"));
     CHECK(run(LAUNCH "-n 0 true") == 2 && says("--num_processes 0: must be a number above 0"));
     CHECK(run(LAUNCH "--nproc-per-node 2x true") == 2 && says("--nproc-per-node 2x: must be a number above 0"));
-    CHECK(run(LAUNCH "--standalone --hostfile a true") == 2 && says("leave out --hostfile"));
+    CHECK(run(LAUNCH "--standalone --hostfile a true") == 2 && says("omit --hostfile"));
     CHECK(run(LAUNCH "--max-restarts 3 %s/missing.py", folder) == 127 && says("missing.py cannot be read: No such"));
     CHECK(run(LAUNCH "-n 2 --help") == 0 && says("usage: lockstep launch") && says("--num_processes N"));
 }
@@ -460,10 +460,10 @@ static void calls_mpirun(void)
     CHECK(says(" -x MASTER_ADDR=node0 -x MASTER_PORT=29500 -x ACCELERATE_MIXED_PRECISION=bf16 -x CCL_WORKER_COUNT=1 "
                "./program --cpu\n"));
     CHECK(run(line, folder, file, "--max-restarts 1 true") == 2 && says("--max-restarts cannot be used with --mpirun"));
-    CHECK(run(line, folder, file, "-n 3 true") == 2 && says("--num_processes 3 cannot be shared among 4 hosts"));
-    CHECK(run(LAUNCH "--mpirun_hostfile a true") == 2 && says("how many processes?"));
+    CHECK(run(line, folder, file, "-n 3 true") == 2 && says("--num_processes 3 cannot be divided among 4 hosts"));
+    CHECK(run(LAUNCH "--mpirun_hostfile a true") == 2 && says("mpirun needs --num_processes"));
     CHECK(run("PATH=/nowhere " LAUNCH "--mpirun_hostfile a -n 2 true") == 2 &&
-          says("mpirun or mpiexec were not found"));
+          says("neither mpirun nor mpiexec was found"));
 }
 
 /* ---- Output ---- */

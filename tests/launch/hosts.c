@@ -343,8 +343,8 @@ static void reads_host_files(void)
           says("no leader at leader.invalid"));
     run("printf 'other.invalid\\n' >%s", file);
     CHECK(run(LAUNCH "--hostfile %s true", file) == 2 && says("no line names this host"));
-    CHECK(run(LAUNCH "--hostfile %s -n 2 true", file) == 2 && says("leave out --num_processes"));
-    CHECK(run(LAUNCH "--hostfile %s --nnodes 2 true", file) == 2 && says("leave out --nnodes"));
+    CHECK(run(LAUNCH "--hostfile %s -n 2 true", file) == 2 && says("omit --num_processes"));
+    CHECK(run(LAUNCH "--hostfile %s --nnodes 2 true", file) == 2 && says("omit --nnodes"));
     CHECK(run(LAUNCH "--hostfile %s true", path("none")) == 2 && says("No such file"));
 }
 

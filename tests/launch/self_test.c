@@ -15,7 +15,7 @@ static void expect_success(const char *processes)
     }
     CHECK(says(processes));
     CHECK(says("all-reduce: 4 bytes in ") && says(" GB/s)"));
-    CHECK(says("\nAll is well: these processes can train together.\n"));
+    CHECK(says("\nAll checks passed: these processes can train together.\n"));
     CHECK(run("ls -d %s/lockstep_test_* 2>/dev/null", folder) != 0); /* nothing is left */
 }
 
@@ -43,7 +43,7 @@ static void takes_the_options_of_launch(void)
     CHECK(run(TEST "a b") == 2 && says("lockstep test: one folder at most"));
     CHECK(run(TEST "-m") == 2 && says("--module and --no_python are for programs of lockstep launch"));
     CHECK(run(TEST "-n 1 %s", folder) == 0 &&
-          says("All is well, with one process: nothing between processes was tried."));
+          says("All checks passed, with one process: communication was not tested."));
 }
 
 static void other_launchers_start_it(void)
@@ -89,9 +89,9 @@ static void pods_launch_it(void)
 static void a_missing_folder_is_named(void)
 {
     CHECK(run(TEST "-n 2 %s/none", folder) == 1);
-    CHECK(says("  shared folder     FAILED ") && says("      rank 0 on ") && says("no folder can be made in "));
+    CHECK(says("  shared folder     FAILED ") && says("      rank 0 on ") && says("cannot create a folder in "));
     CHECK(says("(No such file or directory)") && says("lockstep test: failed at: shared folder"));
-    CHECK(says("  mixed precision   passed ") && !strstr(output, "checkpoint") && !strstr(output, "All is well"));
+    CHECK(says("  mixed precision   passed ") && !strstr(output, "checkpoint") && !strstr(output, "All checks passed"));
 }
 
 /* Rank 1 sees another file system in the folder's place, as a host would that does not share it. */
@@ -102,14 +102,14 @@ static void a_folder_that_is_not_shared_is_named(void)
                      "none %s && exec " TEST "%s\"'",
               folder, folder, folder) == 1);
     CHECK(says("  shared folder     FAILED ") && says("      rank 1 on ") && !strstr(output, "      rank 0 on "));
-    CHECK(says("made by rank 0, is not seen here: give lockstep test a folder that all hosts share"));
+    CHECK(says("created by rank 0, is not visible here: pass a folder to lockstep test that all hosts share"));
     CHECK(says("lockstep: first cause: rank 1 "));
 }
 
 static void a_process_that_does_not_come_is_named(void)
 {
     CHECK(run(LAUNCH "-n 3 sh -c 'if [ $RANK = 2 ]; then exit 3; fi; exec " TEST "%s'", folder) == 3);
-    CHECK(says("first cause: rank 2 ") && !strstr(output, "All is well"));
+    CHECK(says("first cause: rank 2 ") && !strstr(output, "All checks passed"));
 }
 
 static void who_is_contradictory_is_told(void)
