@@ -164,16 +164,16 @@ static bool load(loader *l, ls_state *state, const char *path)
     }
     char names[400];
     if (only && !state->count && l->archive.count) {
-        ls_fail(&l->run->errors, LS_ERR_VALUE, "%s: no name matches .only = \"%s\"; the names are %s", path, only,
+        ls_fail(&l->run->errors, LS_ERR_VALUE, "%s: no name matches .only = \"%s\"; there are %s", path, only,
                 names_near(l, only, names, sizeof names));
         return false;
     }
     char idle[200];
     if (only && l->archive.count && *ls_patterns_idle(only, matched, idle, sizeof idle))
-        ls_log_of_job(LS_LOG_WARN, "%s: no name matches \"%s\" of .only = \"%s\"; the names are %s", path, idle, only,
+        ls_log_of_job(LS_LOG_WARN, "%s: no name matches \"%s\" of .only = \"%s\"; there are %s", path, idle, only,
                       names_near(l, idle, names, sizeof names));
     if (!stripped && l->archive.count && l->run->share.rank == 0)
-        ls_log_line(LS_LOG_WARN, "%s: no name begins with .strip = \"%s\"; the names are %s", path, strip,
+        ls_log_line(LS_LOG_WARN, "%s: no name begins with .strip = \"%s\"; there are %s", path, strip,
                     names_near(l, strip, names, sizeof names));
     return ls_state_check_names(state);
 }

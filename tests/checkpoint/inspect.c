@@ -94,7 +94,7 @@ static void control_characters_do_not_reach_the_terminal(void)
     path = put_safetensors("{\"\xe2\x80\xaez\":{\"dtype\":\"U8\",\"shape\":[],\"data_offsets\":[0,1]}}", 1);
     CHECK(strstr(printed(path, false), "?z"));
     path = put_safetensors("{\"a\\u001b[2J\":{\"dtype\":\"U8\",\"shape\":[],\"data_offsets\":[0,2]}}", 1);
-    CHECK_REFUSED(run, ls_inspect(run, path, stdout, false), LS_ERR_IO, "tensor a?[2J is of 1 bytes");
+    CHECK_REFUSED(run, ls_inspect(run, path, stdout, false), LS_ERR_IO, "tensor a?[2J has 1 bytes");
     static const char index[] = "{\"weight_map\":{\"a\":\"\\u001b[2J.safetensors\"}}";
     put_file(in_folder("made.index.json"), index, sizeof index - 1);
     CHECK_REFUSED(run, ls_inspect(run, in_folder("made.index.json"), stdout, false), LS_ERR_IO,

@@ -333,7 +333,7 @@ static void another_number_of_epochs_is_named_after_a_load(void)
     char text[2048];
     said_between(usual, usual);
     CHECK(run_captured(NULL, load_before_the_loop, text, sizeof text) == 0);
-    CHECK_MSG(strstr(text, "goes on from was saved with epochs: 4; this run continues with 5\n"), "%s", text);
+    CHECK_MSG(strstr(text, "continues from was saved with epochs: 4; this run continues with 5\n"), "%s", text);
 }
 
 /* In one line, not one for each step. */

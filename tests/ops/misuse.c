@@ -274,7 +274,7 @@ static void backward_that_cannot_be(void)
     FAILS(ls_backward(run, ls_sum(Z(3))), LS_ERR_STATE, "does not depend");
     ls_tensor *loss = ls_sum(ls_mul(w, w));
     ls_backward(run, loss);
-    FAILS(ls_backward(run, loss), LS_ERR_STATE, "walked before");
+    FAILS(ls_backward(run, loss), LS_ERR_STATE, "this graph was used before");
     ls_tensor *y = ls_exp(ls_detach(w)), *x = ls_set_requires_grad(ls_clone(ls_detach(w)), true);
     loss = ls_sum(ls_mul(x, y));
     ls_assign(y, w);

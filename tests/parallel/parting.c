@@ -121,7 +121,7 @@ static void a_different_step_is_reported_in_the_next_pass(void)
 static void parameters_that_differ_are_named(void)
 {
     makes(CLIPPED, NULL, "ls_backward: processes no longer train the same model: 2 of 2 parameters differ");
-    makes(WRITTEN_OVER, NULL, "processes 0 and 1, \"weight\" is the first");
+    makes(WRITTEN_OVER, NULL, "processes 0 and 1, first \"weight\"");
     makes(ONE_NUMBER, NULL, "ls_save_state: processes no longer train the same model: 1 of 2 parameters differ");
 }
 
