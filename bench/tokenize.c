@@ -7,7 +7,7 @@
 
 typedef struct contexts {
     ls_tokenizer *tokenizer;
-    ls_squad *squad;
+    const ls_questions *questions;
     const char **texts; /* each context once */
     int64_t count;
     size_t bytes;
@@ -30,10 +30,10 @@ static contexts *contexts_new(ls_run *run)
         return NULL;
     contexts *c = calloc(1, sizeof *c);
     c->tokenizer = ls_tokenizer_new(run, vocabulary);
-    c->squad = ls_squad_new(run, squad);
-    c->texts = calloc(c->squad ? (size_t)c->squad->count : 1, sizeof *c->texts);
-    for (int64_t i = 0; c->squad && i < c->squad->count; i++) {
-        const char *context = c->squad->examples[i].context;
+    c->questions = ls_questions_read(run, squad);
+    c->texts = calloc(c->questions ? (size_t)c->questions->count : 1, sizeof *c->texts);
+    for (int64_t i = 0; c->questions && i < c->questions->count; i++) {
+        const char *context = c->questions->list[i].context;
         if (c->count && c->texts[c->count - 1] == context) continue;
         c->texts[c->count++] = context;
         c->bytes += strlen(context);
@@ -46,7 +46,7 @@ static void tokenize_release(void *state)
     contexts *c = state;
     if (!c) return;
     ls_tokenizer_free(c->tokenizer);
-    ls_squad_free(c->squad);
+    ls_questions_free(c->questions);
     free(c->texts);
     free(c);
 }

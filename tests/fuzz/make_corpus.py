@@ -266,6 +266,14 @@ def tokenizers():
     far = dict(whole, model=dict(whole["model"], vocab={"[UNK]": 0, "a": 1 << 40}))
     put("tokenizer", "json_far", b"\1" + json.dumps(far).encode())
     twice = dict(whole, model=dict(whole["model"], vocab={"[UNK]": 0, "a": 0}))
+    put("table", "tsv", b"\2a\tb\r\n1\t\"2\n\n\tx")
+    put("table", "csv", b"\3a,b\n\"1, \"\"x\"\"\",2\r\n,\"two\nlines\"\r\n")
+    put("table", "csv_open", b'\1a,"b')
+    put("table", "mark", b"\0\xef\xbb\xbfa\tb")
+    question = {"id": "1", "question": "q?", "answers": [{"text": "b", "answer_start": 2}], "is_impossible": False}
+    put("questions", "whole", json.dumps({"version": "v2.0", "data": [{"title": "t", "paragraphs": [
+        {"context": "a b", "qas": [question, dict(question, answers=[], is_impossible=True)]}]}]}))
+    put("questions", "no_answers", '{"data":[{"paragraphs":[{"context":"c","qas":[{"id":"x","question":"q"}]}]}]}')
     put("tokenizer", "json_twice", b"\1" + json.dumps(twice).encode())
 
 
