@@ -51,6 +51,7 @@ typedef struct classifier {
     int64_t num_labels;
     ls_problem problem_type;
     bool drops_twice; /* before dense too */
+    char labels[];    /* num_labels names, each with its zero */
 } classifier;
 
 static ls_tensor *classifier_forward(ls_module *self, ls_tensor *const *x, int64_t n, void *user)
@@ -64,10 +65,24 @@ static ls_tensor *classifier_forward(ls_module *self, ls_tensor *const *x, int64
     return ls_forward(c->out, dropped(self, y, c->dropout));
 }
 
+/* Write the names of labels one behind the other; NULL: only say how many bytes they take. */
+static size_t put_label_names(const ls_bert_config *config, char *to)
+{
+    size_t used = 0;
+    for (int64_t i = 0; i < config->num_labels; i++) {
+        char room[LS_BERT_LABEL_ROOM];
+        const char *name = ls_bert_label_name(config, i, room);
+        if (to) strcpy(to + used, name);
+        used += strlen(name) + 1;
+    }
+    return used;
+}
+
 static ls_module *classifier_new(ls_run *run, const ls_bert_config *config, const char *architecture)
 {
-    classifier *c = ls_layer_new_n(run, architecture, sizeof *c, classifier_forward);
+    classifier *c = ls_layer_new_n(run, architecture, sizeof *c + put_label_names(config, NULL), classifier_forward);
     if (!c) return NULL;
+    put_label_names(config, c->labels);
     ls_module *m = &c->module;
     int64_t width = config->hidden_size;
     c->dropout = config->classifier_dropout;
@@ -108,6 +123,15 @@ static ls_problem problem_of(const classifier *c, const ls_tensor *labels)
     if (c->problem_type != LS_PROBLEM_AUTO) return c->problem_type;
     if (c->num_labels == 1) return LS_PROBLEM_REGRESSION;
     return ls_dtype_is_float(ls_dtype_of(labels)) ? LS_PROBLEM_MULTI_LABEL : LS_PROBLEM_SINGLE_LABEL;
+}
+
+const char *ls_bert_label(const ls_module *model, int64_t label)
+{
+    const classifier *c = (const classifier *)model;
+    if (!model || model->forward_n != classifier_forward || label < 0 || label >= c->num_labels) return "";
+    const char *name = c->labels;
+    for (int64_t i = 0; i < label; i++) name += strlen(name) + 1;
+    return name;
 }
 
 ls_tensor *ls_bert_classification_loss(const ls_module *model, ls_tensor *logits, ls_tensor *labels)
@@ -179,6 +203,7 @@ ls_module *ls_bert_for_question_answering_new_sized(ls_run *run, const char *fro
     ls_bert_config config;
     ls_module *model = NULL;
     if (ls_bert_config_read(run, from, &opts, &config)) model = answerer_new(run, &config, names[config.kind][0]);
+    config.labels = NULL;
     config.num_labels = 2; /* start and end: what Transformers makes a head of */
     return finish(model, &config, from, names[config.kind]);
 }

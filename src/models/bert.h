@@ -9,6 +9,8 @@
 
 typedef enum ls_bert_kind { LS_BERT, LS_DISTILBERT, LS_ROBERTA, LS_BERT_KINDS } ls_bert_kind;
 
+enum { LS_BERT_LABEL_ROOM = 32 };
+
 /* What config.json and the options say, under the names of BERT. */
 typedef struct ls_bert_config {
     ls_bert_kind kind;
@@ -20,12 +22,15 @@ typedef struct ls_bert_config {
     ls_activation activation; /* that of hidden_act */
     ls_problem problem_type;
     bool unpad;
-    ls_json *file; /* the whole config.json; NULL: there was none */
+    const char *const *labels; /* num_labels names; NULL: those of the file, or none */
+    ls_json *file;             /* the whole config.json; NULL: there was none */
 } ls_bert_config;
 
 /* bert_config.c: read what `from` names (a folder, a config.json, or NULL), and let options win. False, and an error,
  * where something is missing or senseless. `file` is freed with ls_json_free(). */
 bool ls_bert_config_read(ls_run *run, const char *from, const ls_bert_opts *opts, ls_bert_config *config);
+/* What a label is called: by the options, by the file, or else as Transformers does, which is written into `room`. */
+const char *ls_bert_label_name(const ls_bert_config *config, int64_t label, char room[LS_BERT_LABEL_ROOM]);
 /* config.json of a model of this architecture, as text that the caller frees with ls_sys_free(): what was read, with
  * what is different now. NULL when memory is out. */
 char *ls_bert_config_text(const ls_bert_config *config, const char *architecture);

@@ -206,6 +206,9 @@ static void apply(const ls_bert_opts *opts, ls_bert_config *config)
             *real_at(config, &reals[i]) =
                 ls_opts_real(*(const double *)((const char *)opts + reals[i].option), *real_at(config, &reals[i]));
     config->num_labels = ls_opts_integer(opts->num_labels, config->num_labels);
+    config->labels = opts->labels;
+    if (config->labels && opts->num_labels == LS_AUTO)
+        for (config->num_labels = 0; config->labels[config->num_labels];) config->num_labels++;
     if (opts->problem_type != LS_PROBLEM_AUTO) config->problem_type = opts->problem_type;
     config->unpad = opts->unpad;
     if (opts->hidden_act) snprintf(config->hidden_act, sizeof config->hidden_act, "%s", opts->hidden_act);
@@ -229,6 +232,22 @@ static bool find_activation(ls_run *run, ls_bert_config *config)
     return false;
 }
 
+/* As many names as labels, each once: label2id has them as keys. */
+static bool check_labels(ls_run *run, const ls_bert_config *config)
+{
+    int64_t count = 0;
+    for (; config->labels && config->labels[count]; count++)
+        for (int64_t i = 0; i < count; i++)
+            if (strcmp(config->labels[i], config->labels[count]) == 0) {
+                ls_fail(&run->errors, LS_ERR_VALUE, "ls_bert_new: labels has \"%s\" twice", config->labels[i]);
+                return false;
+            }
+    if (config->labels && count != config->num_labels)
+        ls_fail(&run->errors, LS_ERR_VALUE, "ls_bert_new: labels has %lld names, num_labels is %lld", (long long)count,
+                (long long)config->num_labels);
+    return !ls_failed(run);
+}
+
 static bool check(ls_run *run, ls_bert_config *config)
 {
     for (int i = 0; i < SIZES + REALS; i++) {
@@ -247,7 +266,7 @@ static bool check(ls_run *run, ls_bert_config *config)
     else if (config->pad_token_id >= config->vocab_size)
         ls_fail(&run->errors, LS_ERR_VALUE, "ls_bert_new: pad_token_id %lld is outside of vocab_size %lld",
                 (long long)config->pad_token_id, (long long)config->vocab_size);
-    return !ls_failed(run) && find_activation(run, config);
+    return !ls_failed(run) && check_labels(run, config) && find_activation(run, config);
 }
 
 bool ls_bert_config_read(ls_run *run, const char *from, const ls_bert_opts *opts, ls_bert_config *config)
@@ -262,26 +281,35 @@ bool ls_bert_config_read(ls_run *run, const char *from, const ls_bert_opts *opts
 
 /* ---- writing ---- */
 
-/* Labels without names are called as Transformers calls them. Those that were read stay, as long as their number is the
- * same. */
-static bool keeps_labels(const ls_bert_config *config)
+/* Names that were read stay where no others are given, as long as their number is the same. */
+static const ls_json *kept_labels(const ls_bert_config *config)
 {
     const ls_json *names = ls_json_get(config->file, "id2label");
-    return names && names->type == LS_JSON_OBJECT && names->count == config->num_labels;
+    bool keeps = !config->labels && names && names->type == LS_JSON_OBJECT && names->count == config->num_labels;
+    return keeps ? names : NULL;
+}
+
+const char *ls_bert_label_name(const ls_bert_config *config, int64_t label, char room[LS_BERT_LABEL_ROOM])
+{
+    if (config->labels) return config->labels[label];
+    snprintf(room, LS_BERT_LABEL_ROOM, "%lld", (long long)label);
+    const char *name = ls_json_text(ls_json_get(kept_labels(config), room));
+    snprintf(room, LS_BERT_LABEL_ROOM, "LABEL_%lld", (long long)label);
+    return name ? name : room;
 }
 
 static void put_labels(ls_json_writer *w, const ls_bert_config *config)
 {
-    char label[32], index[24];
-    if (keeps_labels(config)) {
-        ls_json_put_value(w, "id2label", ls_json_get(config->file, "id2label"));
+    if (kept_labels(config)) {
+        ls_json_put_value(w, "id2label", kept_labels(config));
         ls_json_put_value(w, "label2id", ls_json_get(config->file, "label2id"));
         return;
     }
     for (int inverse = 0; inverse < 2; inverse++) {
         ls_json_put_object(w, inverse ? "label2id" : "id2label");
         for (int64_t i = 0; i < config->num_labels; i++) {
-            snprintf(label, sizeof label, "LABEL_%lld", (long long)i);
+            char room[LS_BERT_LABEL_ROOM], index[24];
+            const char *label = ls_bert_label_name(config, i, room);
             snprintf(index, sizeof index, "%lld", (long long)i);
             if (inverse) ls_json_put_integer(w, label, i);
             else ls_json_put_text(w, index, label);

@@ -208,6 +208,35 @@ static void what_was_in_a_configuration_stays_in_it(void)
     ls_finish(run);
 }
 
+static void labels_have_names(void)
+{
+    folder_fresh(folder);
+    ls_run *run = ls_init(NULL, NULL);
+    const char *const names[] = {"world", "sports \"and\" more", "business", NULL};
+    ls_module *model = ls_bert_for_sequence_classification_new(run, TINY, .labels = names);
+    CHECK_TEXT(ls_bert_label(model, 2), "business");
+    CHECK_TEXT(ls_bert_label(model, 3), "");
+    CHECK_TEXT(ls_bert_label(ls_child(model, "bert"), 0), "");
+    CHECK(ls_save_model(run, model, folder));
+    model = ls_bert_for_sequence_classification_new(run, folder);
+    CHECK_TEXT(ls_bert_label(model, 1), names[1]);
+    /* others take their place, and a head for as many labels stays */
+    const char *const others[] = {"a", "b", "c", NULL};
+    ls_module *renamed = ls_bert_for_sequence_classification_new(run, folder, .labels = others);
+    CHECK_TEXT(ls_bert_label(renamed, 2), "c");
+    CHECK(same(model, renamed, "classifier.weight"));
+    CHECK_TEXT(ls_bert_label(ls_bert_for_sequence_classification_new(run, folder, .num_labels = 4), 3), "LABEL_3");
+    check_ok(run);
+
+    CHECK(ls_bert_for_sequence_classification_new(run, folder, .labels = others, .num_labels = 2) == NULL);
+    check_error(run, LS_ERR_VALUE, "labels has 3 names, num_labels is 2");
+    const char *const twice[] = {"a", "b", "a", NULL};
+    CHECK(ls_bert_for_sequence_classification_new(run, folder, .labels = twice) == NULL);
+    check_error(run, LS_ERR_VALUE, "labels has \"a\" twice");
+    folder_remove(folder);
+    ls_finish(run);
+}
+
 /* As the first releases of Transformers wrote them: an encoder without prefix, norms with gamma and beta, buffers. */
 static void files_of_old_load(void)
 {
@@ -549,6 +578,7 @@ int main(int argc, char **argv)
     CHECK_RUN(answers_are_those_of_the_reference);
     CHECK_RUN(a_saved_model_comes_back);
     CHECK_RUN(what_was_in_a_configuration_stays_in_it);
+    CHECK_RUN(labels_have_names);
     CHECK_RUN(files_of_old_load);
     CHECK_RUN(wrong_configurations_are_refused);
     CHECK_RUN(wrong_inputs_are_named);

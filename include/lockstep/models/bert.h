@@ -49,6 +49,9 @@ typedef struct ls_bert_opts {
     /* Where lengths are given, leave padding out of all that is computed, and not of attention alone: numbers are the
      * same but for rounding and what dropout draws. The lengths are read in each pass, so a device is waited for. */
     bool unpad LS_DEFAULT(false);
+    /* Names of the labels, for config.json (id2label) and ls_bert_label(), ended by a NULL; they say how many labels
+     * there are where num_labels does not. NULL: as config.json has them, where it has as many; else LABEL_0, ... */
+    const char *const *labels LS_DEFAULT(NULL);
     ls_options_end _ LS_DEFAULT({});
 } ls_bert_opts;
 #define ls_bert_opts_defaults                                                                                          \
@@ -71,6 +74,9 @@ LS_API ls_module *ls_bert_new_sized(ls_run *run, const char *from, const ls_bert
     LS_CALL_2(ls_bert_for_sequence_classification_new, ls_bert_opts, run, __VA_ARGS__, )
 LS_API ls_module *ls_bert_for_sequence_classification_new_sized(ls_run *run, const char *from, const ls_bert_opts *opts,
                                                                 size_t opts_size);
+
+/* What a label of such a model is called; "" where it has no such label. The model's, as long as it lives. */
+LS_API const char *ls_bert_label(const ls_module *model, int64_t label);
 
 /* Outputs: the logits of where answers start and of where they end, [B,S] each. */
 #define ls_bert_for_question_answering_new(run, ...)                                                                   \
