@@ -1,0 +1,307 @@
+/* glue.c - fine-tune BERT to say which class a text, or a pair of texts, is of. The flags are those of Transformers'
+ * run_glue.py.
+ *
+ *     glue --model_name_or_path bert-base-uncased --task_name mrpc --data_dir MRPC --output_dir out --bf16
+ *     glue --model_name_or_path bert-base-uncased --train_file train.tsv --validation_file dev.tsv \
+ *          --text_column question --label_column kind --output_dir out
+ *     glue --output_dir out --predict "how far is it ?" more_questions.txt
+ *
+ * A model is a folder with config.json, weights and vocabulary, or the name of one in Hugging Face's local cache. What
+ * is written to --output_dir is such a folder again. A training that was interrupted goes on exactly where its last
+ * checkpoint stood with --resume_from_checkpoint latest; one that is told to end (SIGTERM) saves one first. */
+#include <lockstep.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { LONGEST_PATH = 4096, LONGEST_LINE = 1 << 16 };
+
+typedef struct options {
+    const char *model, *task, *data_dir, *train_file, *validation_file, *text, *second, *label, *checkpointing_steps;
+    bool header, with_tracking;
+    int64_t max_length, train_batch, eval_batch;
+    int epochs;
+    double lr, weight_decay, warmup_ratio, max_grad_norm;
+    ls_names predict;
+    int64_t save_every; /* steps */
+    bool save_epochs;
+} options;
+
+/* What GLUE's files look like: their columns, and what their labels mean (NULL: they say so themselves). */
+static const struct task {
+    const char *name, *text, *second, *label;
+    bool header;
+    const char *meaning[2];
+} tasks[] = {
+    {"mrpc", "#1 String", "#2 String", "Quality", true, {"not_equivalent", "equivalent"}},
+    {"sst2", "sentence", NULL, "label", true, {"negative", "positive"}},
+    {"cola", "3", NULL, "1", false, {"unacceptable", "acceptable"}},
+    {"rte", "sentence1", "sentence2", "label", true, {NULL}},
+};
+
+static const struct task *task_of(const options *o)
+{
+    for (size_t i = 0; o->task && i < sizeof tasks / sizeof *tasks; i++)
+        if (!strcmp(o->task, tasks[i].name)) return &tasks[i];
+    return NULL;
+}
+
+/* ---- Flags ---- */
+
+/* Flags of run_glue.py that are flags of every run here, by another name. */
+static void translate(int argc, char **argv)
+{
+    static char *const names[][2] = {
+        {"--bf16", "--mixed_precision=bf16"}, {"--fp16", "--mixed_precision=fp16"}, {"--use_cpu", "--device=cpu"}};
+    for (int i = 1; i < argc; i++)
+        for (size_t k = 0; k < sizeof names / sizeof *names; k++)
+            if (!strcmp(argv[i], names[k][0])) argv[i] = names[k][1];
+}
+
+static bool read_flags(ls_run *run, int *argc, char ***argv, options *o)
+{
+    ls_flag flags[] = {
+        LS_FLAG("model_name_or_path", &o->model, "folder of a BERT model, or its name in Hugging Face's cache"),
+        LS_CHOICE("task_name", &o->task, "mrpc|sst2|cola|rte", "a task of GLUE, whose files are in data_dir"),
+        LS_FLAG("data_dir", &o->data_dir, "folder with train.tsv and dev.tsv"),
+        LS_FLAG("train_file", &o->train_file, "texts to learn from: .tsv or .csv"),
+        LS_FLAG("validation_file", &o->validation_file, "texts to be scored with"),
+        LS_FLAG("text_column", &o->text, "column that holds the texts"),
+        LS_FLAG("second_column", &o->second, "column that holds second texts, where there are pairs"),
+        LS_FLAG("label_column", &o->label, "column that holds the labels"),
+        LS_FLAG("header", &o->header, "the first row names the columns; --no-header: they go by number, from 0"),
+        LS_FLAG("max_length", &o->max_length, "tokens of a text or pair; the rest is cut off"),
+        LS_FLAG("per_device_train_batch_size", &o->train_batch, "texts in a batch of each process"),
+        LS_FLAG("per_device_eval_batch_size", &o->eval_batch, "the same where nothing is learnt"),
+        LS_FLAG("learning_rate", &o->lr, "highest learning rate"),
+        LS_FLAG("num_train_epochs", &o->epochs, "passes over the training file"),
+        LS_FLAG("weight_decay", &o->weight_decay, "of all weights except biases and norms"),
+        LS_FLAG("warmup_ratio", &o->warmup_ratio, "part of all steps in which the rate rises"),
+        LS_FLAG("max_grad_norm", &o->max_grad_norm, "gradients are clipped to this norm"),
+        LS_FLAG("checkpointing_steps", &o->checkpointing_steps, "save the state every N steps, or every \"epoch\""),
+        LS_FLAG("with_tracking", &o->with_tracking, "record loss, rate and scores: TensorBoard, JSON lines, CSV"),
+        LS_FLAG("predict", &o->predict, "classify these texts, or the lines of these files; a tab parts a pair"),
+    };
+    if (!ls_flags_read(run, argc, argv, flags, .about = "fine-tune BERT to classify texts")) return false;
+    char *end = "";
+    o->save_epochs = !strcmp(o->checkpointing_steps, "epoch");
+    if (!o->save_epochs) o->save_every = strtoll(o->checkpointing_steps, &end, 10);
+    if (*end || o->save_every < 0)
+        ls_set_error(run, LS_ERR_VALUE, "--checkpointing_steps is %s; it must be a number of steps or \"epoch\"",
+                     o->checkpointing_steps);
+    else if (!o->model && !o->predict.count)
+        ls_set_error(run, LS_ERR_VALUE, "nothing to do: give --model_name_or_path to train, or --predict TEXT");
+    else if (o->model && !o->data_dir && !(o->train_file && o->validation_file))
+        ls_set_error(run, LS_ERR_VALUE,
+                     "nothing to learn from: give --data_dir, or --train_file and --validation_file");
+    return !ls_error(run);
+}
+
+/* ---- Files ---- */
+
+/* The folder of the model: --model_name_or_path itself, or where the cache has it. */
+static const char *model_folder(ls_run *run, const char *model, char *room, size_t size)
+{
+    char config[LONGEST_PATH];
+    snprintf(config, sizeof config, "%s/config.json", model);
+    FILE *there = fopen(config, "r");
+    if (there) return fclose(there), model;
+    if (!ls_hub_find("models", model, "config.json", room, size))
+        ls_set_error(run, LS_ERR_IO,
+                     "--model_name_or_path %s: neither %s nor %s is there; fetch it, or give its folder", model, config,
+                     room);
+    return room;
+}
+
+/* The texts of a file; without one, of `name` in --data_dir. `like` has the classes, NULL: they are found. */
+static ls_dataset *texts_of(ls_tokenizer *tokenizer, const options *o, const char *file, const char *name,
+                            const ls_dataset *like)
+{
+    char path[LONGEST_PATH];
+    const struct task *task = task_of(o);
+    snprintf(path, sizeof path, "%s/%s", o->data_dir ? o->data_dir : "", name);
+    return ls_text_dataset_new(tokenizer, file ? file : path, .text = task ? task->text : o->text,
+                               .second = task ? task->second : o->second, .label = task ? task->label : o->label,
+                               .header = task ? task->header : o->header, .max_length = o->max_length, .classes = like);
+}
+
+/* A model for the classes of a dataset, which config.json names. */
+static ls_module *new_model(ls_run *run, const options *o, const char *folder, const ls_dataset *set)
+{
+    int64_t count = ls_class_count(set);
+    const struct task *task = task_of(o);
+    const char **labels = calloc((size_t)count + 1, sizeof *labels);
+    if (!labels) exit(1);
+    for (int64_t i = 0; i < count; i++)
+        labels[i] = task && *task->meaning && count == 2 ? task->meaning[i] : ls_class_name(set, i);
+    ls_module *model = ls_bert_for_sequence_classification_new(run, folder, .labels = labels, .unpad = true);
+    free(labels);
+    return model;
+}
+
+/* ---- Training ---- */
+
+/* Logits [B,classes]. */
+static ls_tensor *classify(ls_module *model, const ls_batch *b)
+{
+    return ls_forward(model, ls_batch_field(b, "input_ids"), ls_batch_field(b, "length"),
+                      ls_batch_field(b, "token_type_ids"));
+}
+
+typedef struct scores {
+    double accuracy, f1, matthews; /* f1: of class 1 where there are two, else the mean of all classes */
+} scores;
+
+/* count[label * classes + guess]: how many texts of that label were taken for that class. */
+static scores scores_of(const int64_t *count, int64_t classes)
+{
+    double all = 0, right = 0, chance = 0, guessed_squares = 0, labelled_squares = 0, f1 = 0;
+    for (int64_t c = 0; c < classes; c++) {
+        double guessed = 0, labelled = 0, hit = (double)count[c * classes + c];
+        for (int64_t k = 0; k < classes; k++) {
+            guessed += (double)count[k * classes + c];
+            labelled += (double)count[c * classes + k];
+        }
+        all += labelled;
+        right += hit;
+        chance += guessed * labelled;
+        guessed_squares += guessed * guessed;
+        labelled_squares += labelled * labelled;
+        double f1_of_class = guessed + labelled > 0 ? 2 * hit / (guessed + labelled) : 0;
+        if (classes != 2) f1 += f1_of_class / (double)classes;
+        else if (c == 1) f1 = f1_of_class;
+    }
+    double spread = sqrt((all * all - guessed_squares) * (all * all - labelled_squares));
+    return (scores){right / all, f1, spread > 0 ? (right * all - chance) / spread : 0};
+}
+
+/* Each process classifies its part; each text is counted once. */
+static scores evaluate(ls_run *run, ls_module *model, ls_loader *loader, int64_t batch, int64_t classes)
+{
+    int64_t *pair = calloc((size_t)(batch * ls_world_size(run)), sizeof *pair);
+    int64_t *count = calloc((size_t)(classes * classes), sizeof *count);
+    if (!pair || !count) exit(1);
+    ls_eval(model);
+    ls_no_grad_begin(run);
+    for (ls_batch b; ls_next(loader, &b);) {
+        ls_tensor *label = ls_mul_scalar(b.label, (double)classes), *guess = ls_argmax(classify(model, &b));
+        ls_tensor *pairs = ls_gather(run, ls_add(label, guess));
+        if (!ls_read(pairs, pair, (size_t)ls_numel(pairs) * sizeof *pair)) break;
+        for (int64_t i = 0; i < ls_numel(pairs); i++) count[pair[i]]++;
+    }
+    ls_no_grad_end(run);
+    ls_train(model);
+    scores s = scores_of(count, classes);
+    free(pair);
+    free(count);
+    return s;
+}
+
+static ls_module *train(ls_run *run, const options *o, const char *folder, ls_tokenizer *tokenizer)
+{
+    ls_dataset *train_set = texts_of(tokenizer, o, o->train_file, "train.tsv", NULL);
+    ls_dataset *eval_set = texts_of(tokenizer, o, o->validation_file, "dev.tsv", train_set);
+    ls_loader *texts = ls_loader_new(run, train_set, .batch = o->train_batch, .shuffle = true);
+    ls_loader *eval = ls_loader_new(run, eval_set, .batch = o->eval_batch);
+    ls_module *model = new_model(run, o, folder, train_set);
+    ls_optim *adam = ls_adamw_new(run, model, .lr = o->lr, .weight_decay = o->weight_decay);
+    ls_optim_add_group(adam, ls_state_matching(ls_parameters(model), "*.bias|*orm.weight"), .weight_decay = 0);
+    int64_t steps = o->epochs * ls_steps_per_epoch(texts), warmup = (int64_t)ceil(o->warmup_ratio * (double)steps);
+    ls_schedule *schedule = ls_warmup_linear_schedule_new(adam, warmup, steps);
+    ls_prepare(run, model, adam, schedule, texts, eval);
+
+    if (o->with_tracking) ls_tracker_new(run, "all", .name = "records");
+    for (int epoch; ls_epoch(run, o->epochs, &epoch);) {
+        ls_progress *bar = ls_progress_new(run, ls_len(texts), .label = "train");
+        for (ls_batch b; ls_progress_next(bar, texts, &b);) {
+            ls_tensor *loss = ls_cross_entropy(classify(model, &b), b.label);
+            ls_backward(run, loss);
+            ls_clip_grad_norm(adam, o->max_grad_norm);
+            ls_step(adam);
+            ls_schedule_step(schedule);
+            ls_zero_grad(adam);
+
+            ls_progress_show(bar, "loss", ls_item(loss));
+            if (!ls_sync_gradients(run)) continue; /* gradients still add up */
+            int64_t step = ls_optim_steps_taken(adam);
+            ls_track(run, step, {"loss", ls_item(loss)}, {"lr", ls_optim_lr(adam)});
+            bool stop = ls_should_stop(run);
+            if (stop || (o->save_every && step % o->save_every == 0)) ls_save_state(run, NULL);
+            if (stop) exit(ls_finish(run)); /* started again, it goes on behind this step */
+        }
+        ls_progress_free(bar);
+        scores s = evaluate(run, model, eval, o->eval_batch, ls_class_count(train_set));
+        ls_track(run, ls_optim_steps_taken(adam), {"accuracy", s.accuracy}, {"f1", s.f1}, {"matthews", s.matthews});
+        ls_print(run, "epoch %d: accuracy %.4f, F1 %.4f, Matthews %.4f\n", epoch, s.accuracy, s.f1, s.matthews);
+        if (o->save_epochs) ls_save_state(run, NULL);
+    }
+    ls_save_model(run, model, ls_project_dir(run));
+    if (ls_is_main(run)) ls_tokenizer_write(tokenizer, ls_project_dir(run));
+    return model;
+}
+
+/* ---- Prediction ---- */
+
+/* Print the class of a text, or of two with a tab between them, and its probability. */
+static void predict_line(ls_run *run, const options *o, ls_module *model, ls_tokenizer *tokenizer, char *line)
+{
+    ls_mark mark = ls_scope_begin(run);
+    line[strcspn(line, "\r\n")] = '\0';
+    char *tab = strchr(line, '\t');
+    if (tab) *tab = '\0';
+    ls_encoding *e = ls_tokenizer_encode(tokenizer, line, tab ? tab + 1 : NULL, .max_length = o->max_length);
+    ls_shape shape = LS_SHAPE(1, e ? e->begin[1] : 0);
+    ls_tensor *ids = ls_from(run, LS_I32, shape, e ? e->id : NULL);
+    ls_tensor *types = ls_from(run, LS_I8, shape, e ? e->type : NULL);
+    ls_tensor *chances = ls_softmax(ls_forward(model, ids, NULL, types), -1);
+    const char *label = ls_bert_label(model, (int64_t)ls_item(ls_argmax(chances)));
+    double chance = ls_item(ls_max(chances));
+    if (tab) *tab = '\t';
+    if (!ls_error(run)) ls_print(run, "%s (%.1f %%): %s\n", label, 100 * chance, line);
+    ls_encoding_free(e);
+    ls_scope_end(run, mark, NULL);
+}
+
+static void predict(ls_run *run, const options *o, ls_module *model, ls_tokenizer *tokenizer)
+{
+    static char line[LONGEST_LINE];
+    ls_eval(model);
+    ls_no_grad_begin(run);
+    for (int64_t i = 0; i < o->predict.count && !ls_error(run); i++) {
+        FILE *file = fopen(o->predict.name[i], "r");
+        if (file)
+            while (!ls_error(run) && fgets(line, sizeof line, file)) predict_line(run, o, model, tokenizer, line);
+        else {
+            snprintf(line, sizeof line, "%s", o->predict.name[i]); /* a text */
+            predict_line(run, o, model, tokenizer, line);
+        }
+        if (file) fclose(file);
+    }
+    ls_no_grad_end(run);
+}
+
+int main(int argc, char **argv)
+{
+    options o = {.header = true,
+                 .text = "sentence",
+                 .label = "label",
+                 .checkpointing_steps = "",
+                 .max_length = 128,
+                 .train_batch = 16,
+                 .eval_batch = 32,
+                 .epochs = 3,
+                 .lr = 2e-5,
+                 .max_grad_norm = 1};
+    translate(argc, argv);
+    ls_run *run = ls_init(&argc, &argv, .seed = 42, .project_dir = "out", .async_save = true, .total_limit = 2);
+    if (!read_flags(run, &argc, &argv, &o)) return ls_finish(run);
+    char room[LONGEST_PATH];
+    const char *folder = o.model ? model_folder(run, o.model, room, sizeof room) : ls_project_dir(run);
+    ls_tokenizer *tokenizer = ls_tokenizer_new(run, folder);
+    ls_module *model =
+        o.model ? train(run, &o, folder, tokenizer) : ls_bert_for_sequence_classification_new(run, folder);
+    predict(run, &o, model, tokenizer);
+    return ls_finish(run);
+}
