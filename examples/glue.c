@@ -101,20 +101,6 @@ static bool read_flags(ls_run *run, int *argc, char ***argv, options *o)
 
 /* ---- Files ---- */
 
-/* The folder of the model: --model_name_or_path itself, or where the cache has it. */
-static const char *model_folder(ls_run *run, const char *model, char *room, size_t size)
-{
-    char config[LONGEST_PATH];
-    snprintf(config, sizeof config, "%s/config.json", model);
-    FILE *there = fopen(config, "r");
-    if (there) return fclose(there), model;
-    if (!ls_hub_find("models", model, "config.json", room, size))
-        ls_set_error(run, LS_ERR_IO,
-                     "--model_name_or_path %s: neither %s nor %s is there; fetch it, or give its folder", model, config,
-                     room);
-    return room;
-}
-
 /* The texts of a file; without one, of `name` in --data_dir. `like` has the classes, NULL: they are found. */
 static ls_dataset *texts_of(ls_tokenizer *tokenizer, const options *o, const char *file, const char *name,
                             const ls_dataset *like)
@@ -297,8 +283,13 @@ int main(int argc, char **argv)
     translate(argc, argv);
     ls_run *run = ls_init(&argc, &argv, .seed = 42, .project_dir = "out", .async_save = true, .total_limit = 2);
     if (!read_flags(run, &argc, &argv, &o)) return ls_finish(run);
-    char room[LONGEST_PATH];
-    const char *folder = o.model ? model_folder(run, o.model, room, sizeof room) : ls_project_dir(run);
+    char found[LONGEST_PATH];
+    if (o.model && !ls_hub_find("models", o.model, "config.json", found, sizeof found))
+        ls_set_error(
+            run, LS_ERR_IO,
+            "--model_name_or_path %s: there is no config.json in %s or %s; fetch the model, or give its folder",
+            o.model, o.model, found);
+    const char *folder = o.model ? found : ls_project_dir(run);
     ls_tokenizer *tokenizer = ls_tokenizer_new(run, folder);
     ls_module *model =
         o.model ? train(run, &o, folder, tokenizer) : ls_bert_for_sequence_classification_new(run, folder);

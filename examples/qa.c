@@ -194,15 +194,12 @@ static void answer(ls_run *run, const options *o, ls_module *model, ls_tokenizer
 /* The folder of the model: --model_name_or_path itself, or where the cache has it. */
 static const char *model_folder(ls_run *run, const options *o, char *room, size_t size)
 {
-    char config[4096];
-    snprintf(config, sizeof config, "%s/config.json", o->model ? o->model : "");
-    FILE *there = fopen(config, "r");
-    if (there) return fclose(there), o->model;
     if (!o->model) ls_set_error(run, LS_ERR_VALUE, "--model_name_or_path is missing: the folder of a BERT model");
     else if (!ls_hub_find("models", o->model, "config.json", room, size))
-        ls_set_error(run, LS_ERR_IO,
-                     "--model_name_or_path %s: neither %s nor %s is there; fetch the model, or give its folder",
-                     o->model, config, room);
+        ls_set_error(
+            run, LS_ERR_IO,
+            "--model_name_or_path %s: there is no config.json in %s or %s; fetch the model, or give its folder",
+            o->model, o->model, room);
     return room;
 }
 

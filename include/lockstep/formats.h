@@ -97,9 +97,10 @@ LS_API void ls_contents_free(const ls_contents *contents);
 
 /* ---- Hugging Face's local cache ---- */
 
-/* Find the folder of a model or dataset that was downloaded before: kind is "models" or "datasets", id "org/name" or
- * "name", `file` one that must be in it. False where there is none; `folder` says then where it would be. Looks in
- * HF_HUB_CACHE, HF_HOME/hub, or .cache/huggingface/hub of the user. Nothing is downloaded. */
+/* Find the folder that from_pretrained(id) would open: id itself, where it is the path of a folder that has `file`; or
+ * what was downloaded before as "org/name" or "name", of which kind "models" or "datasets" says what it is. False where
+ * there is none; `folder` says then where it would be. Looks in HF_HUB_CACHE, HF_HOME/hub, or .cache/huggingface/hub of
+ * the user. Nothing is downloaded. */
 LS_API bool ls_hub_find(const char *kind, const char *id, const char *file, char *folder, size_t size);
 
 #ifdef __cplusplus

@@ -85,6 +85,7 @@ bool ls_hub_find(const char *kind, const char *id, const char *file, char *folde
 {
     char repository[2048];
     if (!kind || !id || !file || !folder || !size) return false;
+    if (holds(id, file) && strlen(id) < size) return strcpy(folder, id), true;
     cache_folder(repository, sizeof repository);
     size_t used = strlen(repository);
     snprintf(repository + used, sizeof repository - used, "/%s--", kind);

@@ -2,6 +2,7 @@
  * decide, on one process and on two, goes on where it stopped, and predicts from what it saved. */
 #include <lockstep.h>
 
+#include <signal.h>
 #include <sys/wait.h>
 
 #include "check.h"
@@ -132,6 +133,22 @@ static void it_goes_on_where_it_stopped(void)
     same_files(FOLDER "/out/model.safetensors", FOLDER "/whole.safetensors");
 }
 
+/* As a pod that is preempted: told to end, it saves the step it has made, and says by its code that it may be started
+ * again. */
+static void it_saves_when_it_is_told_to_end(void)
+{
+#define LONG GLUE " " SST2 "--num_train_epochs 100 --with_tracking --output_dir " FOLDER
+#define SILENT " > " FOLDER "/said 2>&1 "
+    CHECK(system(LONG "/long" SILENT) == 0);
+    int status = system(LONG "/told" SILENT "& while ! grep -qs loss " FOLDER "/told/runs/records/values.csv; do "
+                             "sleep 0.01; done; kill -TERM $!; wait $!");
+    CHECK_MSG(WIFEXITED(status) && WEXITSTATUS(status) == 128 + SIGTERM, "%d", status);
+    CHECK(system(LONG "/told --resume_from_checkpoint latest" SILENT) == 0);
+    same_files(FOLDER "/long/model.safetensors", FOLDER "/told/model.safetensors");
+#undef SILENT
+#undef LONG
+}
+
 static void it_predicts_texts_and_files(void)
 {
     FILE *file = fopen(FOLDER "/lines.txt", "w");
@@ -172,6 +189,10 @@ static void files_without_names_of_columns_are_read(void)
               START "--task_name cola --data_dir " FOLDER "/CoLA --num_train_epochs 10 --bf16 --output_dir " FOLDER
                     "/cola --predict 'a b good'",
               0, ALL_RIGHT "acceptable (");
+    glue_says("",
+              START "--data_dir " FOLDER "/CoLA --no-header --text_column 3 --label_column 1 --num_train_epochs 10 "
+                    "--output_dir " FOLDER "/numbers --predict 'a b good'",
+              0, ALL_RIGHT "1 (");
 }
 
 static void there_may_be_more_classes(void)
@@ -230,6 +251,7 @@ int main(int argc, char **argv)
     CHECK_RUN(it_learns_to_classify);
     CHECK_RUN(two_processes_have_the_same_scores);
     CHECK_RUN(it_goes_on_where_it_stopped);
+    CHECK_RUN(it_saves_when_it_is_told_to_end);
     CHECK_RUN(it_predicts_texts_and_files);
     CHECK_RUN(pairs_are_read_and_predicted);
     CHECK_RUN(files_without_names_of_columns_are_read);

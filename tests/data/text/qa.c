@@ -266,6 +266,13 @@ static void models_are_found_in_the_hubs_cache(void)
     CHECK(ls_hub_find("models", "org/net", "config.json", folder, sizeof folder));
     CHECK_TEXT(folder, FOLDER "/hub/models--org--net/snapshots/abc");
     CHECK(!ls_hub_find("models", "../org/net", "config.json", folder, sizeof folder));
+    /* a folder comes first, also one that could be a name */
+    CHECK(!ls_hub_find("models", FOLDER "/net", "config.json", folder, sizeof folder));
+    CHECK(!system("mkdir -p " FOLDER "/net"));
+    write_text(FOLDER "/net/config.json", "{}");
+    CHECK(ls_hub_find("models", FOLDER "/net", "config.json", folder, sizeof folder));
+    CHECK_TEXT(folder, FOLDER "/net");
+    CHECK(!ls_hub_find("models", FOLDER "/net", "weights", folder, sizeof folder));
     unsetenv("HF_HUB_CACHE");
 }
 
