@@ -147,6 +147,23 @@ static void report_other_values(const ls_replay *r, int32_t place, const char *d
         r->entries[place].op->name, does, (int)place);
 }
 
+/* Gradients go to the parameters of the first time: the rerun must use the same ones. Where its input has no operator
+ * and is no leaf, it stands for an input of the segment. */
+static void check_leaves(const ls_node *first, const ls_node *second)
+{
+    ls_run *run = second->replay->run;
+    for (int i = 0; i < first->n_in && i < second->n_in; i++) {
+        const ls_node *then = first->in[i].node, *now = second->in[i].node;
+        if (!then || !now || then == now) continue;
+        if (!now->leaf && (!then->leaf || !now->op)) continue;
+        ls_fail(&run->errors, LS_ERR_STATE,
+                "%s, which is recomputed for its gradients, takes another tensor as input %d than in the forward "
+                "pass (there it was in %s); a forward function must compute the same with the same parameters",
+                first->op->name, i, first->site ? first->site : "no module");
+        return;
+    }
+}
+
 /* The recorded entry that corresponds to the current step of the rerun; NULL (and an error) if it is a different
  * one. */
 static entry *matching_entry(ls_replay *r, const ls_op_info *op)
@@ -228,6 +245,7 @@ void ls_replay_record(ls_node *node, ls_tensor *const *in)
     node->walked = r->run->replays.again > 0; /* the second tape must not be walked, even if a program keeps parts of
                                                * it */
     if (!at) return;
+    if (r->filling && at->node && !at->node->walked) check_leaves(at->node, node);
     constants read = constants_of(node->n_in, in);
     memset(&node->attrs, 0, sizeof node->attrs); /* what is set from here on is compared in the rerun */
     memset(node->extra, 0, sizeof node->extra);

@@ -392,6 +392,29 @@ static void what_cannot_be_recomputed_is_an_error(void)
     CHECK(ls_finish(run) == 0);
 }
 
+static ls_tensor *alternates(ls_module *self, ls_tensor *x, void *user)
+{
+    int *calls = user;
+    return ls_forward(ls_child(self, "last"), ls_tanh(ls_forward(ls_child(self, ++*calls == 1 ? "a" : "b"), x)));
+}
+
+static void other_parameters_of_the_same_shape_are_named(void)
+{
+    ls_run *run = ls_init(NULL, NULL, .seed = 3);
+    int calls = 0;
+    ls_module *m = ls_module_new(run, "Alternates", alternates, &calls);
+    static const char *const names[] = {"a", "b", "last"};
+    for (int i = 0; i < 3; i++) ls_module_add(m, names[i], ls_linear_new(run, FEATURES, FEATURES));
+    ls_set_recompute(m, true);
+    ls_tensor *x = ls_set_requires_grad(ls_ones(run, LS_F32, ROWS, FEATURES), true);
+    ls_backward(run, ls_sum(ls_forward(m, x)));
+    FAILS("Alternates/b: linear, which is recomputed for its gradients, takes another tensor as input 1 than in the "
+          "forward pass (there it was in Alternates/a)");
+    ls_backward(run, ls_sum(ls_forward(m, x))); /* b both times */
+    CHECK_MSG(ls_error(run) == LS_OK, "%s", ls_error_message(run));
+    CHECK(ls_finish(run) == 0);
+}
+
 /* ---- numbers of the host ---- */
 
 static struct {
@@ -504,6 +527,7 @@ int main(int argc, char **argv)
     CHECK_RUN(a_steady_step_takes_nothing_from_the_system);
     CHECK_RUN(hooks_inside_are_called_again);
     CHECK_RUN(what_cannot_be_recomputed_is_an_error);
+    CHECK_RUN(other_parameters_of_the_same_shape_are_named);
     CHECK_RUN(numbers_that_change_are_named);
     CHECK_RUN(unchanged_attributes_are_the_same);
     CHECK_RUN(the_second_tape_is_not_walked);
