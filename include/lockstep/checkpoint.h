@@ -20,6 +20,7 @@
  *     model.safetensors  model_1.safetensors ...    modules, in the order of ls_prepare(): any tool reads them
  *     optimizer.safetensors  optimizer_1... ...     moments and counts of steps, by parameter
  *     optimizer.json  scheduler.json  dataloader.json  scaler.json  random_states_0.json ...
+ *     accumulation.json                             the batch of an accumulation it is at, and the weights so far
  *     gradients.safetensors  gradients_1... ...     of each process, only between the batches of an accumulation
  *     settings.json                                 what is frozen, and switches that are compared: docs/checkpoints.md
  *     custom_NAME.safetensors  custom_NAME.bin      what was registered
@@ -106,6 +107,10 @@ LS_API bool ls_wait_for_save(ls_run *run);
  * saved. Settings that differ are named in warnings. False, and an error, when there is no such checkpoint, it is
  * damaged (which file, and how) or does not fit what was prepared. */
 LS_API bool ls_load_state(ls_run *run, const char *folder);
+
+/* The folder that the run was restored from, by ls_load_state() or --resume_from_checkpoint (from the first ls_epoch()
+ * on); NULL: it began at the beginning. The run's own, until it is restored again. */
+LS_API const char *ls_resumed_from(const ls_run *run);
 
 /* ---- Runs: what else belongs to them ---- */
 

@@ -114,3 +114,12 @@ void ls_log_of_job(ls_log_level level, const char *format, ...)
     ls_log_from("lockstep: ", level, format, args);
     va_end(args);
 }
+
+void ls_log_turn(const char *format, ...)
+{
+    if (!ls_log_shows_of_program(LS_LOG_INFO) || !is_first()) return;
+    va_list args;
+    va_start(args, format);
+    ls_log_from("lockstep: ", LS_LOG_INFO, format, args);
+    va_end(args);
+}

@@ -1,7 +1,7 @@
 /* log.h - messages for the person at the terminal: one line each on stderr, "lockstep: " in front.
  *
- * LOCKSTEP_LOG names the least severe level shown; unless it says otherwise, the library's warnings and what the
- * program itself wants known (track.h) are. May be called from any thread. */
+ * LOCKSTEP_LOG names the least severe level shown; unless it says otherwise, the library's warnings, turns
+ * in the course of the job and what the program itself wants known (track.h) are. May be called from any thread. */
 #ifndef LOCKSTEP_BASE_LOG_H
 #define LOCKSTEP_BASE_LOG_H
 
@@ -21,6 +21,9 @@ LS_PRINTF(2, 3) void ls_log_line(ls_log_level level, const char *format, ...);
  * tells by ls_log_set_rank(); before that LOCKSTEP_RANK or RANK does. A process that was told nothing is the first. */
 LS_PRINTF(2, 3) void ls_log_of_job(ls_log_level level, const char *format, ...);
 void ls_log_set_rank(int rank);
+/* A turn in the course of the job that whoever reads its output has to see, although nothing is wrong: it goes on from
+ * a checkpoint, or was told to end. Shown as the program's own messages are, of the first process alone. */
+LS_PRINTF(1, 2) void ls_log_turn(const char *format, ...);
 /* The same as ls_log_line() whatever the level in force, with another origin than "lockstep: " in front. */
 LS_PRINTF(3, 0) void ls_log_from(const char *origin, ls_log_level level, const char *format, va_list args);
 

@@ -30,6 +30,7 @@ typedef struct walk {
     const ls_json *from; /* comparing: the root of the file */
     const char *folder;
     bool among_processes; /* compare processes instead of a checkpoint */
+    bool refuses;         /* comparing: for what is refused; all else is said only when nothing was */
 } walk;
 
 enum { SHOWN = 160 };
@@ -39,6 +40,7 @@ enum { SHOWN = 160 };
 
 static void report(const walk *w, effect e, const char *key, const char *saved, const char *mine)
 {
+    if (w->refuses != (e == REFUSED)) return;
     if (e == CONTINUES)
         ls_log_of_job(LS_LOG_WARN, "%s was saved with %s: %.*s; this run continues with %.*s", w->folder, key, SHOWN,
                       saved, SHOWN, mine);
@@ -371,7 +373,10 @@ void ls_settings_describe(const ls_training *training, ls_json_writer *to)
 
 bool ls_settings_compare(const ls_training *training, const char *folder, const ls_json *saved)
 {
-    list_all(&(walk){.training = training, .from = saved, .folder = folder});
+    walk w = {.training = training, .from = saved, .folder = folder, .refuses = true};
+    list_all(&w);
+    w.refuses = false;
+    if (!ls_failed(training->run)) list_all(&w);
     const char *epochs = ls_json_text(ls_json_get(saved, "epochs"));
     training->begun->epochs_before = epochs ? strtoll(epochs, NULL, 10) : 0;
     return !ls_failed(training->run);

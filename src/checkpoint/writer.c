@@ -9,8 +9,14 @@
 static void write_now(ls_writer *w)
 {
     w->failed = !ls_snapshot_write(&w->snapshot, w->part, &w->why) || !ls_folder_publish(w->folder, &w->why);
-    if (w->failed) ls_folder_discard(w->folder);
-    else if (w->parent && w->limit != LS_AUTO) ls_folder_prune(w->parent, w->limit);
+    if (w->failed) {
+        ls_folder_discard(w->folder);
+        return;
+    }
+    if (w->parent && w->limit != LS_AUTO) ls_folder_prune(w->parent, w->limit);
+    ls_sys_free(w->saved);
+    w->saved = w->folder;
+    w->folder = NULL;
 }
 
 static void *thread_body(void *writer)
@@ -52,4 +58,5 @@ void ls_writer_free(ls_writer *w)
     ls_message why;
     ls_writer_wait(w, &why);
     ls_copies_free(&w->copies);
+    ls_sys_free(w->saved);
 }

@@ -14,6 +14,8 @@ typedef struct ls_writer {
     char *parent;         /* parent of numbered folders, to be pruned; NULL: not numbered */
     int64_t limit;        /* most numbered folders; LS_AUTO: no limit */
 
+    char *saved; /* the folder published last; owned; NULL: none yet */
+
     bool running; /* a thread has not been waited for */
     pthread_t thread;
     bool failed;

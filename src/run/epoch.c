@@ -40,8 +40,9 @@ bool ls_epoch(ls_run *run, int n, int *epoch)
     leave_epoch(run);
     ls_run_look_back(run);
     compare_epochs(&session->begun, n);
+    if (ls_failed(run) || !ls_session_open_project(run)) return false; /* before anything is said about what is in it */
     ls_session_resume(run);
-    if (ls_failed(run) || !ls_session_open_project(run)) return false;
+    if (ls_failed(run)) return false;
     if (!session->restored) {
         if (was_in_epoch) session->epoch++;
         else if (session->epochs_over) session->epoch = 0; /* another loop of the same program */

@@ -106,6 +106,7 @@ int ls_finish(ls_run *run)
     ls_wait_for_save(run);
     int told = run->session ? run->session->stop_signal : 0;
     if (told) ls_wait_for_everyone(run); /* a process that ends first would seem to have failed */
+    if (told && !ls_failed(run)) ls_session_tell_stop(run->session);
     ls_run_report(run, told != 0);
     int code = ls_failed(run) ? 1 : told ? 128 + told : 0;
     const char *caller = run->errors.caller;

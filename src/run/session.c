@@ -85,6 +85,7 @@ void ls_session_close(ls_run *run)
     ls_sys_free(session->gathered);
     ls_sys_free(session->project_dir);
     ls_sys_free(session->resume);
+    ls_sys_free(session->resumed_from);
     ls_sys_free(session->begun.frozen);
     ls_sys_free(session->begun.evaluating);
     ls_sys_free(session);

@@ -44,6 +44,7 @@ typedef struct ls_session {
     char *project_dir;
     bool project_named, project_open; /* by the program or a flag; made, and found good for writing */
     char *resume;                     /* folder to restore at the first epoch, or "latest"; NULL: none, or done */
+    char *resumed_from;               /* the checkpoint that was restored last; NULL: none */
     int64_t total_limit;
     bool known_checkpoints; /* those in the project's folder are this training's, or it was said that they are not */
     bool async_save;
@@ -73,6 +74,9 @@ void ls_session_reset_user_comms(ls_session *session);
 /* Before the first step, not after the last: make the folder for results where one was named, and see whether it can be
  * written to. False (and an error) when not. */
 bool ls_session_open_project(ls_run *run);
+
+/* stop.c: the run ends because it was told to: by which signal, and what it saved. */
+void ls_session_tell_stop(const ls_session *session);
 
 void ls_lookout_close(ls_lookout *lookout); /* NULL is accepted */
 

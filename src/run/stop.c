@@ -3,12 +3,18 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/log.h"
 #include "run/session.h"
 #include "tensor/exchange.h"
 
 /* How people and schedulers ask: Kubernetes and Slurm with SIGTERM, terminals with SIGINT, Slurm's --signal and mpirun,
  * which passes it on, with SIGUSR1. */
-static const int asking[] = {SIGTERM, SIGINT, SIGUSR1};
+static const struct {
+    int number;
+    const char *name;
+} asking[] = {{SIGTERM, "SIGTERM"}, {SIGINT, "SIGINT"}, {SIGUSR1, "SIGUSR1"}};
+
+enum { ASKING = sizeof asking / sizeof *asking };
 
 /* Belong to the process, as its signals do. */
 static volatile sig_atomic_t asked, asked_at;
@@ -30,9 +36,10 @@ static void listen_once(ls_session *session)
 {
     if (session->listens) return;
     session->listens = true;
-    for (size_t i = 0; i < sizeof asking / sizeof *asking; i++) {
+    for (int i = 0; i < ASKING; i++) {
         struct sigaction before, ours = {.sa_handler = note_signal, .sa_flags = SA_RESTART};
-        if (sigaction(asking[i], NULL, &before) == 0 && before.sa_handler == SIG_DFL) sigaction(asking[i], &ours, NULL);
+        if (sigaction(asking[i].number, NULL, &before) == 0 && before.sa_handler == SIG_DFL)
+            sigaction(asking[i].number, &ours, NULL);
     }
 }
 
@@ -45,4 +52,13 @@ bool ls_should_stop(ls_run *run)
     if (!ls_exchange_reduce(run, &number, 1, LS_I32, LS_REDUCE_MAX, "ls_should_stop")) return false;
     session->stop_signal = number;
     return number != 0;
+}
+
+void ls_session_tell_stop(const ls_session *session)
+{
+    const char *saved = session->writer.saved, *name = "a signal";
+    for (int i = 0; i < ASKING; i++)
+        if (asking[i].number == session->stop_signal) name = asking[i].name;
+    if (saved) ls_log_turn("stopped by %s; the last checkpoint is %s", name, saved);
+    else ls_log_turn("stopped by %s; this run saved no checkpoint", name);
 }

@@ -194,7 +194,8 @@ static int begin_in_an_old_folder(void)
 {
     for (int resumes = 0; resumes < 2; resumes++) {
         training t = start_with(LS_OPTIONS(ls_init_opts, .total_limit = 3));
-        if (resumes) ls_load_state(t.run, NULL);
+        CHECK(!ls_resumed_from(t.run));
+        if (resumes) CHECK(ls_load_state(t.run, NULL) && strstr(ls_resumed_from(t.run), "checkpoints/checkpoint_3"));
         for (int i = 0; i < 2; i++) ls_save_state(t.run, NULL);
         for (int epoch; ls_epoch(t.run, 1, &epoch);) {}
         if (ls_finish(t.run) != 0) return 1;
@@ -219,9 +220,10 @@ static void older_checkpoints_are_named(void)
         "lockstep: warning: %s/checkpoints holds an older training, up to checkpoint_1, which this one does not go "
         "on from: what it saves begins with checkpoint_2, and only the latest 3 of all are kept; resume from the "
         "older one, or use another folder\n"
+        "lockstep: goes on from %s/checkpoints/checkpoint_3: epoch 0, step 0\n"
         "lockstep: warning: %s/checkpoints holds an older training, up to checkpoint_5, which this one does not go "
         "on from: what it saves begins with checkpoint_6; resume from the older one, or use another folder\n",
-        home, home);
+        home, home, home);
     CHECK_TEXT(text, expected);
 }
 

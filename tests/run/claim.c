@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <sys/wait.h>
 
+#include "base/capture.h"
 #include "check.h"
 #include "folder.h"
 
@@ -47,6 +48,28 @@ static void expect_refused(ls_run *run, const other *o)
                   strstr(text, owner) && strstr(text, "since 20") && strstr(text, "test_run_claim"),
               "%s", text);
     ls_finish(run);
+}
+
+static int begin_second(void)
+{
+    int epoch;
+    ls_run *run = ls_init(NULL, NULL, .project_dir = HOME);
+    ls_epoch(run, 1, &epoch);
+    return ls_finish(run);
+}
+
+/* ... and nothing is said about what is in its folder. */
+static void a_refusal_comes_first(void)
+{
+    folder_fresh(HOME);
+    ls_run *run = ls_init(NULL, NULL, .project_dir = HOME);
+    CHECK(ls_save_state(run, NULL) && ls_finish(run) == 0);
+    other o = begin_other();
+    char text[4096];
+    CHECK(run_captured(NULL, begin_second, text, sizeof text) != 0);
+    CHECK_MSG(strstr(text, "belongs to a run that has not ended") && !strstr(text, "older training"), "%s", text);
+    close(o.end);
+    waitpid(o.process, NULL, 0);
 }
 
 static void another_run_is_named(void)
@@ -158,6 +181,7 @@ int main(int argc, char **argv)
     if (argc > 2 && strcmp(argv[1], "--child") == 0) return print_and_track(strcmp(argv[2], "closes") == 0);
     check_filter = argc > 1 ? argv[1] : NULL;
     CHECK_RUN_FORK(another_run_is_named);
+    CHECK_RUN_FORK(a_refusal_comes_first);
     CHECK_RUN_FORK(the_next_run_takes_over);
     CHECK_RUN(one_run_may_track_twice_in_a_folder);
     CHECK_RUN(a_planted_link_is_not_followed);

@@ -298,6 +298,7 @@ static void the_first_that_is_not_finite_is_told_and_all_are_counted(void)
     CHECK_MSG(count_of("was not finite: 1, the first was step ") == 1 && count_of("\n") == 2, "%s", said);
     CHECK(tell(told_to_end) == 128 + SIGTERM);
     CHECK_MSG(count_of("was not finite: 1, the first was step ") == 1 && count_of("schedule") == 0, "%s", said);
+    CHECK_MSG(count_of("lockstep: stopped by SIGTERM; this run saved no checkpoint\n") == 1, "%s", said);
     if (!host) return;
     CHECK(tell(together) == 0);
     CHECK_MSG(count_of("step 3: the loss is not finite in process 1; training goes on") == 1, "%s", said);

@@ -365,9 +365,11 @@ static bool load(ls_run *run, const char *folder, const ls_manifest *manifest)
     if (!ok) return false;
     run->session->epoch = (int)manifest->epoch;
     run->session->restored = run->session->known_checkpoints = true;
-    ls_log_line(LS_LOG_INFO, "goes on from %s: epoch %lld, step %lld", folder, (long long)manifest->epoch,
+    ls_sys_free(run->session->resumed_from);
+    run->session->resumed_from = ls_text_copy(run, folder);
+    ls_log_turn("goes on from %s: epoch %lld, step %lld", folder, (long long)manifest->epoch,
                 (long long)manifest->step);
-    return true;
+    return !ls_failed(run);
 }
 
 /* The newest numbered checkpoint that is in order; NULL when there is none. ls_sys_free() it. */
@@ -442,6 +444,11 @@ bool ls_load_state(ls_run *run, const char *folder)
     else if (ls_manifest_check(folder, &manifest, &why)) return load(run, folder, &manifest);
     else if (!point_inside(run, folder)) ls_fail(&run->errors, LS_ERR_IO, "ls_load_state: %s: %s", folder, why.text);
     return false;
+}
+
+const char *ls_resumed_from(const ls_run *run)
+{
+    return run && run->session ? run->session->resumed_from : NULL;
 }
 
 void ls_session_resume(ls_run *run)
