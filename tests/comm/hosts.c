@@ -69,12 +69,12 @@ static void calls_come_in_any_order_and_at_any_pace(void)
 /* As with many hosts. */
 static void hosts_relay_what_they_know(void)
 {
-    crew_few = 1;
+    crew_direct = 1;
     every_kind_type_and_size();
     calls_come_in_any_order_and_at_any_pace();
     crew_layout = "01234567";
     crew_run(8, interleave);
-    crew_few = 0;
+    crew_direct = 0;
 }
 
 static void threads_can_be_ranks(void)

@@ -28,7 +28,8 @@ static int crew_size(void)
 static const char *const layouts[] = {"0011", "012", "0111", "0101"};
 /* In every second layout hosts relay. */
 #define EACH_LAYOUT                                                                                                    \
-    for (size_t i = 0; i < sizeof layouts / sizeof *layouts && (crew_layout = layouts[i]); i++, crew_few = (int)i % 2)
+    for (size_t i = 0; i < sizeof layouts / sizeof *layouts && (crew_layout = layouts[i]);                             \
+         i++, crew_direct = (int)i % 2)
 
 /* ---- disagreeing ---- */
 
@@ -117,11 +118,11 @@ static void expect_disagreement(void)
 static void any_two_different_calls_are_reported(void)
 {
     crew_layout = "01234";
-    for (crew_few = 1; crew_few >= 0; crew_few--)
+    for (crew_direct = 1; crew_direct >= 0; crew_direct--)
         for (most_call = 0; most_call < KINDS; most_call++)
             for (rank_2_calls = 0; rank_2_calls < KINDS; rank_2_calls++)
                 if (most_call != rank_2_calls) expect_disagreement();
-    crew_few = 0;
+    crew_direct = 0;
 }
 
 /* Rank 0 thinks that rank 2 has one more: of few bytes, or of many. */

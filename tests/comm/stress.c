@@ -468,7 +468,7 @@ static void play_rounds(plan what)
     for (int i = 0; i < given.rounds; i++, given.seed++) {
         crew_layout = given.layout ? given.layout : layouts[given.seed % (sizeof layouts / sizeof *layouts)];
         wires_delay = delays[known(given.seed, 1, 4)];
-        crew_few = (int)known(given.seed, 2, 2);
+        crew_direct = (int)known(given.seed, 2, 2);
         run_round();
         if (given.rounds > 10) printf("plan %d, seed %llu, %s\n", what, (unsigned long long)given.seed, crew_layout);
         fflush(stdout);
