@@ -21,6 +21,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 static const char *const *inherited_environment(void)
@@ -28,13 +29,26 @@ static const char *const *inherited_environment(void)
     return (const char *const *)environ;
 }
 
-static bool has_one_thread(const char *caller)
+/* Threads of this process; 1 where the system does not tell. */
+static int count_threads(void)
 {
     int threads = 0;
     DIR *folder = opendir("/proc/self/task");
-    if (!folder) return true;
+    if (!folder) return 1;
     for (struct dirent *entry; (entry = readdir(folder));) threads += entry->d_name[0] != '.';
     closedir(folder);
+    return threads;
+}
+
+/* A thread that was joined is listed for a moment more, so a second one must be there to stay. */
+static bool has_one_thread(const char *caller)
+{
+    enum { TRIES = 200 };
+    int threads = count_threads();
+    for (int i = 0; i < TRIES && threads > 1; i++) {
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+        threads = count_threads();
+    }
     if (threads > 1) {
         ls_log_line(LS_LOG_ERROR,
                     "%s: this process already runs %d threads, which workers would not have: launch first, and call "
