@@ -347,7 +347,8 @@ static size_t format_level(const ls_operand *x, const char *data, int d, bool wh
 #define APPEND(...)                                                                                                    \
     used += (size_t)snprintf(buffer + (used < size ? used : size), used < size ? size - used : 0, __VA_ARGS__)
     if (d == x->ndim) {
-        APPEND("%.5g", element_value(x->dtype, data));
+        if (x->dtype == LS_I64) APPEND("%lld", (long long)*(const int64_t *)data);
+        else APPEND(ls_dtype_is_float(x->dtype) ? "%.5g" : "%.0f", element_value(x->dtype, data));
         return used;
     }
     int64_t step = (int64_t)ls_dtype_size(x->dtype);
@@ -370,8 +371,12 @@ char *ls_format(ls_tensor *t, char *buffer, size_t size)
 {
     if (size == 0) return buffer;
     buffer[0] = 0;
+    if (!t) {
+        snprintf(buffer, size, "(no tensor)");
+        return buffer;
+    }
     if (!ls_is_valid(t)) {
-        snprintf(buffer, size, "(%s tensor)", t && t->life == LS_LIFE_POISON ? "poison" : "released");
+        snprintf(buffer, size, "(%s tensor)", t->life == LS_LIFE_POISON ? "poison" : "released");
         return buffer;
     }
     int64_t numel = ls_view_numel(&t->view);

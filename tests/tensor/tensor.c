@@ -120,6 +120,11 @@ static void tensors_print_themselves(void)
 {
     char text[512];
     CHECK_TEXT(ls_format(ls_arange(run, LS_F32, 3, 0, 0.5), text, sizeof text), "[0, 0.5, 1] [3] f32");
+    ls_tensor *large = ls_zeros(run, LS_I64, 3);
+    CHECK(ls_write(large, (int64_t[]){1234567, INT64_MAX, -1}, 3 * sizeof(int64_t)));
+    CHECK_TEXT(ls_format(large, text, sizeof text), "[1234567, 9223372036854775807, -1] [3] i64");
+    CHECK_TEXT(ls_format(ls_arange(run, LS_I32, 2, 1234567, 1), text, sizeof text), "[1234567, 1234568] [2] i32");
+    CHECK_TEXT(ls_format(NULL, text, sizeof text), "(no tensor)");
     CHECK(strstr(ls_format(ls_zeros(run, LS_I64, 5000), text, sizeof text), "...") != NULL);
     CHECK(strlen(ls_format(ls_zeros(run, LS_F32, 100, 9), text, 16)) == 15);
 }
