@@ -74,12 +74,15 @@ static bool acceptable(const ls_module *module, const ls_load_report *report, co
     int64_t differing =
         name_some(names, sizeof names, report->mismatched, report->mismatched_count, opts->optional, NULL);
     if (differing && !opts->skip_mismatched) {
-        names[strcspn(names, ",")] = '\0'; /* the first of them */
+        char *others = strchr(names, ','); /* of the first, the shapes too */
+        if (others) *others = '\0';
         char a[LS_TEXT], b[LS_TEXT];
-        ls_fail(errors, LS_ERR_SHAPE, "ls_load_state_dict: %s of %s is %s, the list has %s%s", names, module->kind,
-                ls_shape_text(ls_shape_of(ls_state_find(mine, names)), a),
-                ls_shape_text(ls_shape_of(ls_state_find(given, names)), b),
-                differing > 1 ? ", and others differ too" : "");
+        ls_fail(errors, LS_ERR_SHAPE,
+                "ls_load_state_dict: %s of %s is %s, the list has %s%s%s; .skip_mismatched = true leaves all such as "
+                "they are, .optional = \"%.100s\" those of these names",
+                names, module->kind, ls_shape_text(ls_shape_of(ls_state_find(mine, names)), a),
+                ls_shape_text(ls_shape_of(ls_state_find(given, names)), b), others ? "; others differ too:" : "",
+                others ? others + 1 : "", names);
         return false;
     }
     int64_t missing =

@@ -254,7 +254,16 @@ static void loading_is_strict_unless_partial(void)
     ls_state_add(list, "fc1.weight", ls_zeros(run, LS_F32, 8, 5));
     ls_load_state_dict(net, list, .partial = true);
     CHECK(ls_error(run) == LS_ERR_SHAPE);
-    CHECK(strstr(ls_error_message(run), "fc1.weight of net is [8,4], the list has [8,5]") != NULL);
+    CHECK(strstr(ls_error_message(run),
+                 "fc1.weight of net is [8,4], the list has [8,5]; .skip_mismatched = true leaves"));
+    ls_clear_error(run);
+    ls_state *two = ls_state_new(run);
+    ls_state_add(two, "fc1.weight", ls_zeros(run, LS_F32, 8, 5));
+    ls_state_add(two, "fc1.bias", ls_zeros(run, LS_F32, 9));
+    ls_load_state_dict(net, two, .partial = true);
+    CHECK_MSG(strstr(ls_error_message(run), "the list has [8,5]; others differ too: fc1.bias; .skip_mismatched = true"),
+              "%s", ls_error_message(run));
+    CHECK(strstr(ls_error_message(run), ".optional = \"fc1.weight\""));
     ls_clear_error(run);
     report = ls_load_state_dict(net, list, .partial = true, .skip_mismatched = true);
     CHECK(report.loaded == 1 && report.mismatched_count == 1);
