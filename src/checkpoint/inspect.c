@@ -1,4 +1,5 @@
-/* inspect.c - the output of `lockstep inspect`: the tensors of a file, or a summary of a run's checkpoint. */
+/* inspect.c - the output of `lockstep inspect`: the tensors of a file, a summary of a run's checkpoint, or
+ * the checkpoints of a folder. */
 #include <lockstep/checkpoint.h>
 
 #include <limits.h>
@@ -8,6 +9,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/memory.h"
+#include "checkpoint/folder.h"
 #include "checkpoint/manifest.h"
 #include "tensor/context.h"
 
@@ -255,6 +257,56 @@ static bool inspect_checkpoint(ls_run *run, const char *folder, const char *path
     return ok;
 }
 
+/* ---- a folder of checkpoints ---- */
+
+/* Epoch and step alone: which files are in order is said when one of them is inspected. NULL: it cannot be read. */
+static ls_json *state_in(const char *folder, ls_message *why)
+{
+    char path[PATH_MAX];
+    size_t size;
+    snprintf(path, sizeof path, "%s/" LS_MANIFEST, folder);
+    char *text = ls_file_read(path, MAX_STATE, &size, why);
+    ls_json *state = text ? ls_json_read(text, size, why) : NULL;
+    ls_sys_free(text);
+    return state;
+}
+
+static void print_line(FILE *to, const char *folder, int widest, const ls_json *state, const ls_message *why)
+{
+    int length = (int)strlen(last_part(folder));
+    fprintf(to, "%s%*s  ", last_part(folder), widest - length, "");
+    if (state)
+        fprintf(to, "epoch %lld, step %lld\n", (long long)ls_json_integer(ls_json_get(state, "epoch"), 0),
+                (long long)ls_json_integer(ls_json_get(state, "step"), 0));
+    else print_safely(to, why->text), fputc('\n', to);
+}
+
+static bool inspect_numbered(ls_run *run, const char *parent, const int64_t *numbers, int64_t count, FILE *to,
+                             bool json)
+{
+    ls_json_writer w = {.indent = 1};
+    int widest = snprintf(NULL, 0, LS_CHECKPOINT_STEM "%lld", (long long)numbers[count - 1]);
+    if (json) ls_json_put_array(&w, NULL);
+    for (int64_t i = 0; i < count; i++) {
+        ls_message why = {{0}};
+        char *folder = ls_folder_numbered(parent, numbers[i]);
+        if (!folder) return ls_fail(&run->errors, LS_ERR_MEMORY, "ls_inspect: no memory for a path"), false;
+        ls_json *state = state_in(folder, &why);
+        if (json) {
+            ls_json_put_object(&w, NULL);
+            ls_json_put_text(&w, "name", last_part(folder));
+            if (state) ls_json_put_value(&w, "state", state);
+            else ls_json_put_text(&w, "error", why.text);
+            ls_json_put_end(&w);
+        } else print_line(to, folder, widest, state, &why);
+        ls_json_free(state);
+        ls_sys_free(folder);
+    }
+    if (!json) return true;
+    ls_json_put_end(&w);
+    return print_json(run, &w, to);
+}
+
 bool ls_inspect(ls_run *run, const char *path, FILE *to, bool json)
 {
     if (ls_failed(run)) return false;
@@ -263,5 +315,8 @@ bool ls_inspect(ls_run *run, const char *path, FILE *to, bool json)
     int length = snprintf(manifest, sizeof manifest, "%s/" LS_MANIFEST, path);
     if (length < PATH_MAX && ls_path_kind_of(manifest) == LS_PATH_FILE)
         return inspect_checkpoint(run, path, manifest, to, json);
-    return inspect_tensors(run, path, to, json);
+    int64_t *numbers, count = ls_folder_numbers(path, &numbers);
+    bool ok = count ? inspect_numbered(run, path, numbers, count, to, json) : inspect_tensors(run, path, to, json);
+    ls_sys_free(numbers);
+    return ok;
 }

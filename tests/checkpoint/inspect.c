@@ -4,6 +4,7 @@
 #include "base/json.h"
 #include "base/memory.h"
 #include "checkpoint/manifest.h"
+#include "folder.h"
 
 static ls_run *run;
 
@@ -87,6 +88,30 @@ static void the_checkpoint_of_a_run_is_described(void)
                   "state.json is damaged: line 1, column 2");
 }
 
+static void the_checkpoints_of_a_folder_are_listed(void)
+{
+    files_in(test_folder, true);
+    ls_message why;
+    static const int64_t steps[] = {20, 40};
+    for (int i = 0; i < 2; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "checkpoint_%d", 9 + i);
+        CHECK(mkdir(in_folder(name), 0777) == 0);
+        ls_manifest manifest = {.epoch = i, .step = steps[i], .world = 1};
+        CHECK(ls_manifest_write(in_folder(name), &manifest, &why));
+    }
+    CHECK_TEXT(printed(test_folder, false), "checkpoint_9   epoch 0, step 20\n"
+                                            "checkpoint_10  epoch 1, step 40\n");
+    const char *json = printed(test_folder, true);
+    ls_json *root = ls_json_read(json, strlen(json), &why);
+    CHECK_MSG(root, "%s", why.text);
+    CHECK_TEXT(ls_json_text(ls_json_get(ls_json_first(root), "name")), "checkpoint_9");
+    CHECK(ls_json_integer(ls_json_get(ls_json_get(ls_json_first(root), "state"), "step"), 0) == 20);
+    ls_json_free(root);
+    folder_remove(in_folder("checkpoint_9"));
+    folder_remove(in_folder("checkpoint_10"));
+}
+
 static void control_characters_do_not_reach_the_terminal(void)
 {
     char *path = put_safetensors("{\"a\\u001b[2J\\u009b\":{\"dtype\":\"U8\",\"shape\":[],\"data_offsets\":[0,1]}}", 1);
@@ -109,6 +134,7 @@ int main(int argc, char **argv)
     CHECK_RUN(tensors_are_listed_with_totals);
     CHECK_RUN(shards_are_named);
     CHECK_RUN(the_checkpoint_of_a_run_is_described);
+    CHECK_RUN(the_checkpoints_of_a_folder_are_listed);
     CHECK_RUN(control_characters_do_not_reach_the_terminal);
     CHECK(ls_finish(run) == 0);
     end_files();
