@@ -8,6 +8,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 ls_status ls_fail(ls_errors *errors, ls_status code, const char *format, ...)
 {
@@ -25,6 +26,17 @@ ls_status ls_fail(ls_errors *errors, ls_status code, const char *format, ...)
         abort();
     }
     return code;
+}
+
+void ls_fail_more(ls_errors *errors, const char *format, ...)
+{
+    if (errors->code == LS_OK) return;
+    size_t used = strlen(errors->message);
+    va_list args;
+    va_start(args, format);
+    vsnprintf(errors->message + used, sizeof errors->message - used, format, args);
+    va_end(args);
+    ls_printable(errors->message, sizeof errors->message, errors->message);
 }
 
 void ls_errors_clear(ls_errors *errors)

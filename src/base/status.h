@@ -20,6 +20,10 @@ typedef struct ls_errors {
  * in the text: what is kept is ls_printable(). Returns `code`, so that callers can write `return ls_fail(...)`. */
 LS_PRINTF(3, 4) ls_status ls_fail(ls_errors *errors, ls_status code, const char *format, ...);
 
+/* Add to the words of the failure that was recorded: what a caller knows about it that the function that failed could
+ * not. Nothing where nothing has failed. */
+LS_PRINTF(2, 3) void ls_fail_more(ls_errors *errors, const char *format, ...);
+
 /* Forget the failure; path and abort_on_fail stay. */
 void ls_errors_clear(ls_errors *errors);
 

@@ -38,7 +38,7 @@ ls_module *ls_bert_new_sized(ls_run *run, const char *from, const ls_bert_opts *
     ls_bert_opts opts = LS_OPTS_READ(ls_bert_opts, given, opts_size);
     ls_bert_config config;
     ls_module *model = NULL;
-    if (ls_bert_config_read(run, from, &opts, &config)) model = ls_bert_encoder_new(run, &config, true);
+    if (ls_bert_config_read(run, "ls_bert_new", from, &opts, &config)) model = ls_bert_encoder_new(run, &config, true);
     return finish(model, &config, from, names[config.kind]);
 }
 
@@ -114,7 +114,8 @@ ls_module *ls_bert_for_sequence_classification_new_sized(ls_run *run, const char
     ls_bert_opts opts = LS_OPTS_READ(ls_bert_opts, given, opts_size);
     ls_bert_config config;
     ls_module *model = NULL;
-    if (ls_bert_config_read(run, from, &opts, &config)) model = classifier_new(run, &config, names[config.kind][0]);
+    if (ls_bert_config_read(run, "ls_bert_for_sequence_classification_new", from, &opts, &config))
+        model = classifier_new(run, &config, names[config.kind][0]);
     return finish(model, &config, from, names[config.kind]);
 }
 
@@ -202,7 +203,8 @@ ls_module *ls_bert_for_question_answering_new_sized(ls_run *run, const char *fro
     ls_bert_opts opts = LS_OPTS_READ(ls_bert_opts, given, opts_size);
     ls_bert_config config;
     ls_module *model = NULL;
-    if (ls_bert_config_read(run, from, &opts, &config)) model = answerer_new(run, &config, names[config.kind][0]);
+    if (ls_bert_config_read(run, "ls_bert_for_question_answering_new", from, &opts, &config))
+        model = answerer_new(run, &config, names[config.kind][0]);
     config.labels = NULL;
     config.num_labels = 2; /* start and end: what Transformers makes a head of */
     return finish(model, &config, from, names[config.kind]);
@@ -276,7 +278,8 @@ ls_module *ls_bert_for_masked_lm_new_sized(ls_run *run, const char *from, const 
     ls_bert_opts opts = LS_OPTS_READ(ls_bert_opts, given, opts_size);
     ls_bert_config config;
     ls_module *model = NULL;
-    if (ls_bert_config_read(run, from, &opts, &config)) model = masked_lm_new(run, &config, names[config.kind][0]);
+    if (ls_bert_config_read(run, "ls_bert_for_masked_lm_new", from, &opts, &config))
+        model = masked_lm_new(run, &config, names[config.kind][0]);
     return finish(model, &config, from, names[config.kind]);
 }
 

@@ -13,6 +13,7 @@ enum { LS_BERT_LABEL_ROOM = 32 };
 
 /* What config.json and the options say, under the names of BERT. */
 typedef struct ls_bert_config {
+    const char *who; /* the function of the program's call, for errors */
     ls_bert_kind kind;
     int64_t vocab_size, hidden_size, num_hidden_layers, num_attention_heads, intermediate_size;
     int64_t max_position_embeddings, type_vocab_size, pad_token_id, num_labels;
@@ -28,7 +29,8 @@ typedef struct ls_bert_config {
 
 /* bert_config.c: read what `from` names (a folder, a config.json, or NULL), and let options win. False, and an error,
  * where something is missing or senseless. `file` is freed with ls_json_free(). */
-bool ls_bert_config_read(ls_run *run, const char *from, const ls_bert_opts *opts, ls_bert_config *config);
+bool ls_bert_config_read(ls_run *run, const char *who, const char *from, const ls_bert_opts *opts,
+                         ls_bert_config *config);
 /* What a label is called: by the options, by the file, or else as Transformers does, which is written into `room`. */
 const char *ls_bert_label_name(const ls_bert_config *config, int64_t label, char room[LS_BERT_LABEL_ROOM]);
 /* config.json of a model of this architecture, as text that the caller frees with ls_sys_free(): what was read, with

@@ -96,16 +96,16 @@ static const char *activation_key(const ls_bert_config *config)
 
 /* ---- the file ---- */
 
-static bool parse(ls_run *run, const char *path, ls_json **file)
+static bool parse(ls_run *run, const char *path, ls_bert_config *config)
 {
     ls_message why = {0};
     size_t size;
     char *text = ls_file_read(path, FILE_LIMIT, &size, &why);
-    if (!text) return ls_fail(&run->errors, LS_ERR_IO, "ls_bert_new: %s", why.text), false;
-    *file = ls_json_read(text, size, &why);
+    if (!text) return ls_fail(&run->errors, LS_ERR_IO, "%s: %s", config->who, why.text), false;
+    config->file = ls_json_read(text, size, &why);
     ls_sys_free(text);
-    if (!*file) ls_fail(&run->errors, LS_ERR_IO, "ls_bert_new: %s: %s", path, why.text);
-    return *file != NULL;
+    if (!config->file) ls_fail(&run->errors, LS_ERR_IO, "%s: %s: %s", config->who, path, why.text);
+    return config->file != NULL;
 }
 
 static bool read_kind(ls_run *run, const char *path, ls_bert_config *config)
@@ -118,8 +118,8 @@ static bool read_kind(ls_run *run, const char *path, ls_bert_config *config)
     }
     if (type)
         ls_fail(&run->errors, LS_ERR_UNSUPPORTED,
-                "ls_bert_new: %s is of model_type \"%s\"; known are bert, distilbert and roberta", path, type);
-    else ls_fail(&run->errors, LS_ERR_IO, "ls_bert_new: %s lacks \"model_type\"", path);
+                "%s: %s is of model_type \"%s\"; known are bert, distilbert and roberta", config->who, path, type);
+    else ls_fail(&run->errors, LS_ERR_IO, "%s: %s lacks \"model_type\"", config->who, path);
     return false;
 }
 
@@ -132,9 +132,9 @@ static bool read_number(ls_run *run, const char *path, const ls_bert_config *con
     bool is_number = given && (given->type == LS_JSON_INTEGER || given->type == LS_JSON_REAL);
     *value = is_number ? ls_json_number(given, 0) : n->otherwise[config->kind];
     if (given && !is_number && given->type != LS_JSON_NULL)
-        ls_fail(&run->errors, LS_ERR_IO, "ls_bert_new: \"%s\" of %s is not a number", name, path);
+        ls_fail(&run->errors, LS_ERR_IO, "%s: \"%s\" of %s is not a number", config->who, name, path);
     else if (!is_number && n->otherwise[config->kind] == REQUIRED)
-        ls_fail(&run->errors, LS_ERR_IO, "ls_bert_new: %s lacks \"%s\"", path, name);
+        ls_fail(&run->errors, LS_ERR_IO, "%s: %s lacks \"%s\"", config->who, path, name);
     return !ls_failed(run);
 }
 
@@ -143,13 +143,13 @@ static bool refuse_others(ls_run *run, const char *path, const ls_bert_config *c
 {
     const char *positions = ls_json_text(ls_json_get(config->file, "position_embedding_type"));
     if (positions && strcmp(positions, "absolute") != 0)
-        ls_fail(&run->errors, LS_ERR_UNSUPPORTED, "ls_bert_new: %s: position_embedding_type \"%s\"; absolute is known",
-                path, positions);
+        ls_fail(&run->errors, LS_ERR_UNSUPPORTED, "%s: %s: position_embedding_type \"%s\"; absolute is known",
+                config->who, path, positions);
     if (ls_json_bool(ls_json_get(config->file, "is_decoder"), false))
-        ls_fail(&run->errors, LS_ERR_UNSUPPORTED, "ls_bert_new: %s is of a decoder; encoders are known", path);
+        ls_fail(&run->errors, LS_ERR_UNSUPPORTED, "%s: %s is of a decoder; encoders are known", config->who, path);
     if (!ls_json_bool(ls_json_get(config->file, "tie_word_embeddings"), true))
-        ls_fail(&run->errors, LS_ERR_UNSUPPORTED, "ls_bert_new: %s has tie_word_embeddings false; they are one here",
-                path);
+        ls_fail(&run->errors, LS_ERR_UNSUPPORTED, "%s: %s has tie_word_embeddings false; they are one here",
+                config->who, path);
     return !ls_failed(run);
 }
 
@@ -163,13 +163,30 @@ static void read_labels(ls_bert_config *config)
         if (strcmp(problem, problems[i]) == 0) config->problem_type = (ls_problem)i;
 }
 
+/* A folder is wanted, or its config.json; what stands beside that is a likely mistake. */
+static bool is_of_weights(const char *path)
+{
+    static const char *const ends[] = {".safetensors", ".safetensors.index.json", ".bin", ".pt", ".pth"};
+    size_t length = strlen(path);
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+        size_t end = strlen(ends[i]);
+        if (length > end && strcmp(path + length - end, ends[i]) == 0) return true;
+    }
+    return false;
+}
+
 static bool read_file(ls_run *run, const char *from, ls_bert_config *config)
 {
     char path[4096];
     bool is_folder = ls_path_kind_of(from) == LS_PATH_FOLDER;
-    snprintf(path, sizeof path, is_folder ? "%s/config.json" : "%s", from);
-    if (!parse(run, path, &config->file) || !read_kind(run, path, config) || !refuse_others(run, path, config))
+    if (!is_folder && is_of_weights(from)) {
+        ls_fail(&run->errors, LS_ERR_VALUE,
+                "%s: %s is a file of weights; give the folder it is in, which has config.json as well", config->who,
+                from);
         return false;
+    }
+    snprintf(path, sizeof path, is_folder ? "%s/config.json" : "%s", from);
+    if (!parse(run, path, config) || !read_kind(run, path, config) || !refuse_others(run, path, config)) return false;
     double value;
     for (int i = 0; i < SIZES; i++) {
         if (!read_number(run, path, config, &sizes[i], &value)) return false;
@@ -227,7 +244,7 @@ static bool find_activation(ls_run *run, ls_bert_config *config)
         size_t used = strlen(known);
         snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "", activations[i].name);
     }
-    ls_fail(&run->errors, LS_ERR_UNSUPPORTED, "ls_bert_new: there is no hidden_act \"%s\"; known are %s",
+    ls_fail(&run->errors, LS_ERR_UNSUPPORTED, "%s: there is no hidden_act \"%s\"; known are %s", config->who,
             config->hidden_act, known);
     return false;
 }
@@ -239,12 +256,12 @@ static bool check_labels(ls_run *run, const ls_bert_config *config)
     for (; config->labels && config->labels[count]; count++)
         for (int64_t i = 0; i < count; i++)
             if (strcmp(config->labels[i], config->labels[count]) == 0) {
-                ls_fail(&run->errors, LS_ERR_VALUE, "ls_bert_new: labels has \"%s\" twice", config->labels[i]);
+                ls_fail(&run->errors, LS_ERR_VALUE, "%s: labels has \"%s\" twice", config->who, config->labels[i]);
                 return false;
             }
     if (config->labels && count != config->num_labels)
-        ls_fail(&run->errors, LS_ERR_VALUE, "ls_bert_new: labels has %lld names, num_labels is %lld", (long long)count,
-                (long long)config->num_labels);
+        ls_fail(&run->errors, LS_ERR_VALUE, "%s: labels has %lld names, num_labels is %lld", config->who,
+                (long long)count, (long long)config->num_labels);
     return !ls_failed(run);
 }
 
@@ -254,24 +271,25 @@ static bool check(ls_run *run, ls_bert_config *config)
         const number *n = i < SIZES ? &sizes[i] : &reals[i - SIZES];
         double value = i < SIZES ? (double)*size_at(config, n) : *real_at(config, n);
         if (value >= n->least && value <= MOST) continue;
-        ls_fail(&run->errors, LS_ERR_VALUE, "ls_bert_new: %s is %g; wanted %g to %d", n->name ? n->name : n->distilbert,
-                value, n->least, MOST);
+        ls_fail(&run->errors, LS_ERR_VALUE, "%s: %s is %g; wanted %g to %d", config->who,
+                n->name ? n->name : n->distilbert, value, n->least, MOST);
         return false;
     }
     if (config->num_labels < 1 || config->num_labels > MOST)
-        ls_fail(&run->errors, LS_ERR_VALUE, "ls_bert_new: num_labels is %lld", (long long)config->num_labels);
+        ls_fail(&run->errors, LS_ERR_VALUE, "%s: num_labels is %lld", config->who, (long long)config->num_labels);
     else if (config->hidden_size % config->num_attention_heads)
-        ls_fail(&run->errors, LS_ERR_VALUE, "ls_bert_new: hidden_size %lld does not make %lld equal heads",
+        ls_fail(&run->errors, LS_ERR_VALUE, "%s: hidden_size %lld does not make %lld equal heads", config->who,
                 (long long)config->hidden_size, (long long)config->num_attention_heads);
     else if (config->pad_token_id >= config->vocab_size)
-        ls_fail(&run->errors, LS_ERR_VALUE, "ls_bert_new: pad_token_id %lld is outside of vocab_size %lld",
+        ls_fail(&run->errors, LS_ERR_VALUE, "%s: pad_token_id %lld is outside of vocab_size %lld", config->who,
                 (long long)config->pad_token_id, (long long)config->vocab_size);
     return !ls_failed(run) && check_labels(run, config) && find_activation(run, config);
 }
 
-bool ls_bert_config_read(ls_run *run, const char *from, const ls_bert_opts *opts, ls_bert_config *config)
+bool ls_bert_config_read(ls_run *run, const char *who, const char *from, const ls_bert_opts *opts,
+                         ls_bert_config *config)
 {
-    *config = (ls_bert_config){0};
+    *config = (ls_bert_config){.who = who};
     if (ls_failed(run)) return false;
     if (!from) use_base(config);
     else if (!read_file(run, from, config)) return false;

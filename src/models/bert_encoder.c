@@ -5,6 +5,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/log.h"
+#include "base/memory.h"
+#include "device/facts.h"
 #include "models/bert.h"
 #include "nn/packing.h"
 #include "ops/op.h"
@@ -92,7 +95,12 @@ static ls_tensor *embeddings_forward(ls_module *self, ls_tensor *const *x, int64
     ls_tensor *ids = x[0];
     ls_tensor *types = n > 1 && x[1] ? x[1] : ls_full_shape(run, LS_I64, 0, LS_SHAPE(1));
     ls_tensor *index[] = {ids, positions_of(e, ids, n > 2 ? x[2] : NULL), types};
+    bool failed = ls_failed(run);
     ls_tensor *y = ls_forward_embeddings_norm(e->tables, e->table, index, e->norm);
+    if (!failed && run->errors.code == LS_ERR_VALUE)
+        ls_fail_more(&run->errors,
+                     "; tables of %s: 0 by input_ids (vocab_size), 1 by position (max_position_embeddings)%s",
+                     self->kind, e->tables > TYPES ? ", 2 by token_type_ids (type_vocab_size)" : "");
     if (self->training && e->dropout > 0) y = ls_dropout(y, e->dropout);
     return ls_failed(run) ? y : op_as(y, op_half_type(run, ls_dtype_of(y))); /* once, and not in every product */
 }
@@ -176,7 +184,9 @@ typedef struct encoder {
     ls_module module;
     ls_module *embeddings, *layers, *pooler; /* pooler: NULL without */
     int64_t longest;                         /* sequence */
+    int64_t padding;                         /* the word that fills sequences up */
     bool unpad;
+    bool looked; /* for padding without a mask */
 } encoder;
 
 static bool check_ids(const encoder *e, ls_tensor *ids)
@@ -188,6 +198,33 @@ static bool check_ids(const encoder *e, ls_tensor *ids)
         ls_fail(&run->errors, LS_ERR_SHAPE, "sequences of %lld words; max_position_embeddings of the model allows %lld",
                 (long long)ls_dim(ids, 1), (long long)e->longest);
     return !ls_failed(run);
+}
+
+static bool has_word(ls_tensor *ids, int64_t word)
+{
+    int64_t count = ls_numel(ids);
+    ls_dtype type = ls_dtype_of(ids);
+    size_t width = ls_dtype_size(type), bytes = (size_t)count * width;
+    char *read = type == LS_I64 || type == LS_I32 ? ls_sys_alloc(bytes + 1) : NULL;
+    bool found = false;
+    for (int64_t i = 0; read && (i || ls_read(ids, read, bytes)) && i < count && !found; i++)
+        found = (type == LS_I64 ? ((const int64_t *)(const void *)read)[i]
+                                : ((const int32_t *)(const void *)read)[i]) == word;
+    ls_sys_free(read);
+    return found;
+}
+
+/* Padding that is not masked changes the results of the words. Looked for in the first pass alone, where that waits for
+ * no device. */
+static void warn_of_padding(encoder *e, ls_tensor *ids)
+{
+    if (e->looked || !ls_device_is_host(ids->storage->device)) return;
+    e->looked = true;
+    if (has_word(ids, e->padding))
+        ls_log_of_job(LS_LOG_WARN,
+                      "%s: input_ids contain pad_token_id %lld, but there is no mask, so words attend to padding; give "
+                      "attention_mask, or lengths, as the second input",
+                      e->module.kind, (long long)e->padding);
 }
 
 /* A mask [B,S] as attention takes it, [B,1,1,S] of bool; lengths [B] as they are. NULL (and an error) for others. */
@@ -221,10 +258,11 @@ static ls_tensor *encode(const encoder *e, ls_tensor *ids, ls_tensor *types, ls_
 static ls_outputs encoder_forward(ls_module *self, ls_tensor *const *x, int64_t n, void *user)
 {
     (void)user;
-    const encoder *e = (const encoder *)self;
+    encoder *e = (encoder *)self;
     ls_run *run = self->object.run;
     ls_tensor *ids = x[0], *mask = n > 1 ? x[1] : NULL, *types = n > 2 ? x[2] : NULL;
     if (!ls_layer_takes(self, n, 1, 3) || !check_ids(e, ids)) return LS_OUTPUTS(&run->poison);
+    if (!mask) warn_of_padding(e, ids);
     if (mask && ls_check_live(run, mask, self->kind)) mask = usable_mask(run, ids, mask);
     if (types && ls_dtype_size(ls_dtype_of(types)) == 1) types = ls_cast(types, LS_I64); /* as tokenizers keep them */
     ls_packing packing = {0};
@@ -247,6 +285,7 @@ ls_module *ls_bert_encoder_new(ls_run *run, const ls_bert_config *c, bool pooler
     if (!e) return NULL;
     ls_module *m = &e->module;
     e->longest = c->max_position_embeddings - (c->kind == LS_ROBERTA ? c->pad_token_id + 1 : 0);
+    e->padding = c->pad_token_id;
     e->unpad = c->unpad;
     e->embeddings = ls_module_add(m, "embeddings", embeddings_new(run, c));
     e->layers = ls_module_add_at(m, names->layers, ls_module_list_new_n(run, NULL, 0));

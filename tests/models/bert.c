@@ -1,5 +1,6 @@
 /* bert.c - BERT and its relatives: numbers of a reference model, files, errors. tests/golden/bert.c compares whole
  * trainings with those of Transformers. */
+#include "base/capture.h"
 #include "check.h"
 #include "folder.h"
 #include "tensor/context.h"
@@ -326,14 +327,57 @@ static void wrong_configurations_are_refused(void)
     ls_finish(run);
 }
 
+static void a_file_of_weights_is_no_folder(void)
+{
+    ls_run *run = ls_init(NULL, NULL);
+    CHECK(ls_bert_for_question_answering_new(run, "q/model.safetensors") == NULL);
+    check_error(run, LS_ERR_VALUE,
+                "ls_bert_for_question_answering_new: q/model.safetensors is a file of weights; give the folder it is "
+                "in, which has config.json");
+    CHECK(ls_bert_for_masked_lm_new(run, "q/pytorch_model.bin") == NULL);
+    check_error(run, LS_ERR_VALUE, "ls_bert_for_masked_lm_new: q/pytorch_model.bin is a file of weights");
+    ls_finish(run);
+}
+
 /* ---- inputs ---- */
+
+static int64_t last_word;
+static bool gives_lengths;
+
+static int two_passes(void)
+{
+    ls_run *run = ls_init(NULL, NULL);
+    ls_module *model = ls_bert_for_sequence_classification_new(run, TINY);
+    ls_tensor *ids = integers(run, LS_SHAPE(1, 3), (int64_t[]){1, 2, last_word});
+    for (int i = 0; i < 2; i++)
+        ls_forward(model, ids, gives_lengths ? integers(run, LS_SHAPE(1), (int64_t[]){2}) : NULL);
+    return ls_finish(run);
+}
+
+static void padding_without_a_mask_is_named_once(void)
+{
+    char text[2048];
+    last_word = 0;
+    CHECK(run_captured(NULL, two_passes, text, sizeof text) == 0);
+    CHECK_TEXT(text, "lockstep: warning: BertModel: input_ids contain pad_token_id 0, but there is no mask, so words "
+                     "attend to padding; give attention_mask, or lengths, as the second input\n");
+    gives_lengths = true;
+    CHECK(run_captured(NULL, two_passes, text, sizeof text) == 0);
+    CHECK_TEXT(text, "");
+    gives_lengths = false;
+    last_word = 3;
+    CHECK(run_captured(NULL, two_passes, text, sizeof text) == 0);
+    CHECK_TEXT(text, "");
+}
 
 static void wrong_inputs_are_named(void)
 {
     ls_run *run = ls_init(NULL, NULL);
     ls_module *model = ls_bert_for_sequence_classification_new(run, TINY);
     ls_forward(model, integers(run, LS_SHAPE(2, 3), (int64_t[]){1, 2, 3, 4, 50, 6}));
-    check_error(run, LS_ERR_VALUE, "index 50 at position 4 is out of range for 50 rows");
+    check_error(run, LS_ERR_VALUE,
+                "table 0: index 50 at position 4 is out of range for 50 rows; tables of BertEmbeddings: 0 by input_ids "
+                "(vocab_size), 1 by position (max_position_embeddings), 2 by token_type_ids (type_vocab_size)");
     ls_forward(model, ls_zeros(run, LS_I64, 2, 13));
     check_error(run, LS_ERR_SHAPE, "sequences of 13 words; max_position_embeddings of the model allows 12");
     ls_forward(model, ls_zeros(run, LS_I64, 12));
@@ -581,6 +625,8 @@ int main(int argc, char **argv)
     CHECK_RUN(labels_have_names);
     CHECK_RUN(files_of_old_load);
     CHECK_RUN(wrong_configurations_are_refused);
+    CHECK_RUN(a_file_of_weights_is_no_folder);
+    CHECK_RUN(padding_without_a_mask_is_named_once);
     CHECK_RUN(wrong_inputs_are_named);
     CHECK_RUN(lengths_are_as_good_as_masks);
     CHECK_RUN(words_alone_are_enough);
