@@ -10,7 +10,11 @@
 #include "base/parallel.h"
 #include "data/text/windows.h"
 
-enum { TEXTS_IN_TURN = 8 };
+enum {
+    TEXTS_IN_TURN = 8,
+    MOST_WINDOWS = 1 << 26, /* of a call: two long texts make the product of their parts, which no memory holds */
+    MOST_PADDING = 1 << 24, /* tokens that windows are filled up to */
+};
 
 /* What became of one text or pair. */
 typedef struct item {
@@ -95,7 +99,15 @@ static ls_status lay_out(job *j, int64_t *failed, ls_message *why)
             return status ? status : ls_explain(why, LS_ERR_MEMORY, "memory was out");
         }
         it->window = j->windows;
-        j->windows += it->cut.windows;
+        j->windows += it->cut.windows; /* below 2^62 each, as a text has less than 2^31 bytes */
+        if (j->windows > MOST_WINDOWS) {
+            *failed = i;
+            return ls_explain(
+                why, LS_ERR_VALUE,
+                "it makes %lld windows, with those before it %lld; one call makes %d at most. A larger "
+                ".max_length, cutting one text of the pair only (.truncation) or shorter texts make fewer",
+                (long long)it->cut.windows, (long long)j->windows, MOST_WINDOWS);
+        }
         int64_t length = ls_cut_length(&it->cut, 0); /* no other window of the text is longer */
         if (length > j->longest) j->longest = length;
     }
@@ -116,8 +128,11 @@ static ls_status lay_out(job *j, int64_t *failed, ls_message *why)
 /* One block for all arrays of the result, those of the widest numbers first. */
 static bool make_room(encoding *e, const job *j)
 {
-    size_t windows = (size_t)j->windows, tokens = (size_t)j->tokens;
-    char *memory = ls_sys_alloc((2 * windows + 1) * sizeof(int64_t) + tokens * (4 * sizeof(int32_t) + 4));
+    size_t windows = (size_t)j->windows, tokens = (size_t)j->tokens, bytes;
+    if (__builtin_mul_overflow(tokens, 4 * sizeof(int32_t) + 4, &bytes) ||
+        __builtin_add_overflow(bytes, (2 * windows + 1) * sizeof(int64_t), &bytes))
+        return false;
+    char *memory = ls_sys_alloc(bytes);
     if (!memory) return false;
     int64_t *wide = (int64_t *)(void *)memory;
     int32_t *numbers = (int32_t *)(void *)(wide + 2 * windows + 1);
@@ -179,6 +194,13 @@ static void clear_encoding(void *object)
 
 static ls_status check_options(const ls_tokenizer *t, const ls_tokenizer_encode_opts *o, ls_message *why)
 {
+    if ((int)o->truncation < LS_TRUNCATE_LONGEST || (int)o->truncation > LS_TRUNCATE_SECOND)
+        return ls_explain(why, LS_ERR_VALUE,
+                          ".truncation = %d; there are LS_TRUNCATE_LONGEST, LS_TRUNCATE_FIRST and LS_TRUNCATE_SECOND",
+                          (int)o->truncation);
+    if ((int)o->padding < LS_PAD_NONE || (int)o->padding > LS_PAD_MAX)
+        return ls_explain(why, LS_ERR_VALUE, ".padding = %d; there are LS_PAD_NONE, LS_PAD_LONGEST and LS_PAD_MAX",
+                          (int)o->padding);
     if (o->max_length != LS_AUTO && o->max_length < 1)
         return ls_explain(why, LS_ERR_VALUE, ".max_length = %lld; it must be at least 1", (long long)o->max_length);
     if (o->stride < 0)
@@ -187,6 +209,11 @@ static ls_status check_options(const ls_tokenizer *t, const ls_tokenizer_encode_
         return ls_explain(why, LS_ERR_VALUE, ".pad_multiple = %lld; it must be at least 1", (long long)o->pad_multiple);
     if (o->padding == LS_PAD_MAX && o->max_length == LS_AUTO)
         return ls_explain(why, LS_ERR_VALUE, ".padding = LS_PAD_MAX needs a .max_length");
+    bool fills = o->padding == LS_PAD_MAX && o->max_length > MOST_PADDING;
+    if (fills || o->pad_multiple > MOST_PADDING)
+        return ls_explain(why, LS_ERR_VALUE, "%s = %lld; padding makes windows of %d tokens at most",
+                          fills ? ".max_length" : ".pad_multiple", (long long)(fills ? o->max_length : o->pad_multiple),
+                          MOST_PADDING);
     if (o->special_tokens && (t->cls < 0 || t->sep < 0))
         return ls_explain(why, LS_ERR_VALUE, "the tokenizer has no %s to put in; .special_tokens = false does without",
                           t->cls < 0 ? "[CLS]" : "[SEP]");
@@ -198,7 +225,10 @@ static ls_status check_options(const ls_tokenizer *t, const ls_tokenizer_encode_
 static ls_status encode(job *j, encoding *e, int workers, ls_message *why)
 {
     int64_t failed = -1;
-    j->items = ls_sys_alloc((size_t)(j->count ? j->count : 1) * sizeof *j->items);
+    size_t bytes;
+    if (__builtin_mul_overflow((size_t)(j->count ? j->count : 1), sizeof *j->items, &bytes))
+        return ls_explain(why, LS_ERR_MEMORY, "no memory for %lld texts", (long long)j->count);
+    j->items = ls_sys_alloc(bytes);
     j->encoders = ls_sys_alloc((size_t)workers * sizeof *j->encoders);
     if (!j->items || !j->encoders) return ls_explain(why, LS_ERR_MEMORY, "out of memory");
     for (int i = 0; i < workers; i++)

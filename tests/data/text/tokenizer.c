@@ -194,6 +194,45 @@ static void what_cannot_be_is_refused_with_the_reason(void)
     ls_tokenizer_free(t);
 }
 
+static void padding_beyond_all_memory_is_refused(void)
+{
+    ls_tokenizer *t = tokenizer_of(TINY);
+    CHECK_REFUSED(ls_tokenizer_encode(t, "the", NULL, .max_length = 922337203685477581, .padding = LS_PAD_MAX),
+                  ".max_length = 922337203685477581; padding makes windows of 16777216 tokens at most");
+    CHECK_REFUSED(
+        ls_tokenizer_encode(t, "the", NULL, .max_length = INT64_MAX, .padding = LS_PAD_MAX, .pad_multiple = 8),
+        ".max_length = 9223372036854775807");
+    CHECK_REFUSED(ls_tokenizer_encode(t, "the", NULL, .padding = LS_PAD_LONGEST, .pad_multiple = 922337203685477581),
+                  ".pad_multiple = 922337203685477581");
+    ls_encoding *e = ls_tokenizer_encode(t, "the", NULL, .max_length = INT64_MAX); /* a limit that nothing reaches */
+    CHECK_TEXT(shown(e, 0), "2:0-0 8:0-3 3:0-0");
+    ls_tokenizer_free(t);
+}
+
+static void windows_beyond_all_memory_are_counted_and_refused(void)
+{
+    enum { WORDS = 20000 };
+    static char text[3 * WORDS + 1];
+    for (int i = 0; i < WORDS; i++) memcpy(text + 3 * i, "un ", 3);
+    ls_tokenizer *t = tokenizer_of(TINY);
+    const char *texts[] = {"the", text}, *seconds[] = {"the", text};
+    CHECK_REFUSED(ls_tokenizer_encode(t, text, text, .max_length = 5, .overflow = true),
+                  "it makes 400000000 windows, with those before it 400000000; one call makes 67108864 at most");
+    CHECK_REFUSED(ls_tokenizer_encode_n(t, texts, seconds, 2, .max_length = 5, .overflow = true),
+                  "text 1: it makes 400000000 windows, with those before it 400000001;");
+    ls_tokenizer_free(t);
+}
+
+static void values_of_no_name_are_refused(void)
+{
+    ls_tokenizer *t = tokenizer_of(TINY);
+    CHECK_REFUSED(ls_tokenizer_encode(t, "the", NULL, .truncation = (ls_truncation)3),
+                  ".truncation = 3; there are LS_TRUNCATE_LONGEST, LS_TRUNCATE_FIRST and LS_TRUNCATE_SECOND");
+    CHECK_REFUSED(ls_tokenizer_encode(t, "the", NULL, .padding = (ls_padding)-1),
+                  ".padding = -1; there are LS_PAD_NONE, LS_PAD_LONGEST and LS_PAD_MAX");
+    ls_tokenizer_free(t);
+}
+
 /* ---- files ---- */
 
 /* A tokenizer.json of the tokens of TINY, and what replaces one text in it. */
@@ -372,6 +411,9 @@ int main(int argc, char **argv)
     CHECK_RUN(decoding_leaves_no_traces);
     CHECK_RUN(tokens_have_names_and_numbers);
     CHECK_RUN(what_cannot_be_is_refused_with_the_reason);
+    CHECK_RUN(padding_beyond_all_memory_is_refused);
+    CHECK_RUN(windows_beyond_all_memory_are_counted_and_refused);
+    CHECK_RUN(values_of_no_name_are_refused);
     CHECK_RUN(a_tokenizer_json_says_it_all);
     CHECK_RUN(what_a_tokenizer_json_asks_for_is_refused_by_name);
     CHECK_RUN(a_folder_has_the_model_s_rules);
