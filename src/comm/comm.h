@@ -14,6 +14,8 @@
 
 #include <lockstep/collective.h>
 
+#include <stdatomic.h>
+
 #include "base/message.h"
 
 typedef struct ls_comm ls_comm;
@@ -59,6 +61,7 @@ struct ls_comm {
     int rank, size;
     struct ls_comm_queue *queue;    /* the queue that owns it (queue.h); NULL: none */
     struct ls_comm_device *devices; /* devices whose memory was passed to it (on_device.c) */
+    _Atomic int *started;           /* requests in all queues of this process; NULL: they are not counted */
     bool ignores_cancel;            /* cancel() does not interrupt its calls */
     bool background;                /* other threads need the CPU more: spin only briefly */
     struct ls_helpers *helpers;     /* threads that help with large arrays (helpers.h); NULL: none */

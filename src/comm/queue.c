@@ -15,7 +15,21 @@ struct ls_comm_queue {
     pthread_mutex_t lock; /* protects the list and the requests in it */
     pthread_cond_t started, finished;
     ls_comm_request *first, **last;
+    int waiting; /* threads that wait for requests */
 };
+
+static void count_started(const ls_comm_queue *queue, int change)
+{
+    if (queue->comm->started) atomic_fetch_add(queue->comm->started, change);
+}
+
+/* The lock is held. */
+static void await_finish(ls_comm_queue *queue)
+{
+    queue->waiting++;
+    pthread_cond_wait(&queue->finished, &queue->lock);
+    queue->waiting--;
+}
 
 static void run_request(ls_comm_queue *queue, ls_comm_request *request)
 {
@@ -35,6 +49,7 @@ static void *thread_main(void *arg)
         pthread_mutex_lock(&queue->lock);
         queue->first = request->next;
         if (!queue->first) queue->last = &queue->first;
+        count_started(queue, -1);
         request->done = true;
         pthread_cond_broadcast(&queue->finished);
     }
@@ -105,6 +120,7 @@ void ls_comm_start(ls_comm_queue *queue, ls_comm_request *request)
         return;
     }
     pthread_mutex_lock(&queue->lock);
+    count_started(queue, 1);
     *queue->last = request;
     queue->last = &request->next;
     pthread_cond_signal(&queue->started);
@@ -122,7 +138,7 @@ bool ls_comm_done(ls_comm_queue *queue, const ls_comm_request *request)
 ls_status ls_comm_wait(ls_comm_queue *queue, ls_comm_request *request, ls_message *why)
 {
     pthread_mutex_lock(&queue->lock);
-    while (!request->done) pthread_cond_wait(&queue->finished, &queue->lock);
+    while (!request->done) await_finish(queue);
     pthread_mutex_unlock(&queue->lock);
     if (request->status) *why = request->why;
     return request->status;
@@ -136,7 +152,7 @@ ls_comm *ls_comm_queue_comm(ls_comm_queue *queue)
 ls_comm *ls_comm_queue_enter(ls_comm_queue *queue)
 {
     pthread_mutex_lock(&queue->lock);
-    while (queue->first) pthread_cond_wait(&queue->finished, &queue->lock);
+    while (queue->first) await_finish(queue);
     pthread_mutex_unlock(&queue->lock);
     queue->comm->background = false;
     return queue->comm;
@@ -145,4 +161,16 @@ ls_comm *ls_comm_queue_enter(ls_comm_queue *queue)
 void ls_comm_queue_leave(ls_comm_queue *queue)
 {
     queue->comm->background = queue->running;
+}
+
+bool ls_comm_holds_up_program(ls_comm *comm)
+{
+    ls_comm_queue *queue = comm->queue;
+    if (!queue) return atomic_load(comm->started) == 0;
+    int own = 0;
+    pthread_mutex_lock(&queue->lock);
+    for (const ls_comm_request *r = queue->first; r; r = r->next) own++;
+    bool held = own == 0 || queue->waiting > 0;
+    pthread_mutex_unlock(&queue->lock);
+    return held && atomic_load(comm->started) == own;
 }

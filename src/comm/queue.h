@@ -43,4 +43,9 @@ ls_comm *ls_comm_queue_comm(ls_comm_queue *queue);
 ls_comm *ls_comm_queue_enter(ls_comm_queue *queue);
 void ls_comm_queue_leave(ls_comm_queue *queue);
 
+/* For a thread inside a call of a communicator that counts its requests: can this process make no other call before
+ * this one is done? True if the call was made by the program's thread, or that waits for it, and nothing else is under
+ * way in the background. Once true it stays true until the call is done. */
+bool ls_comm_holds_up_program(ls_comm *comm);
+
 #endif

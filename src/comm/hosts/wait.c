@@ -130,8 +130,10 @@ static ls_status check_peer(ls_hosts *h, const ls_inflight *message, int64_t beg
     if (dead >= 0) return ls_shm_report_dead_member(local, &h->job->segment->header->member[dead]);
     bool late = local->timeout && waited > local->timeout;
     bool left = message->receiving && h->job->left[them] && waited > (int64_t)FAREWELL * 1000000;
-    if (!late && !left) return LS_OK;
+    bool warn = !late && !left && ls_shm_must_warn(local, waited);
+    if (!late && !left && !warn) return LS_OK;
     if (h->last[message->peer].number) ls_ring_describe(&h->last[message->peer], last, sizeof last);
+    if (warn) return ls_shm_warn(local, waited, them, last), LS_OK;
     if (left)
         return ls_shm_break(local, "rank %d has finished, but rank %d waits for it in %s; last call of rank %d: %s",
                             them, me, mine, them, last);

@@ -38,6 +38,7 @@ typedef enum ls_member_state { LS_MEMBER_ABSENT, LS_MEMBER_HERE, LS_MEMBER_LEFT 
 typedef struct ls_member {
     _Atomic uint32_t state;
     _Atomic uint32_t next; /* number of entries ever begun */
+    _Atomic uint64_t wait; /* for another member, which holds up its program (deadlock.c); 0: none */
     int32_t rank;          /* in the job */
     int32_t pid;
     char version[24];
@@ -55,6 +56,7 @@ typedef struct ls_segment_header {
     _Atomic uint32_t cancelled;  /* low half: rank + 1 that ran out of memory, high half: resets; 0: none */
     _Atomic uint32_t aborted;    /* 0; 1 while the reason is written; 2 */
     _Atomic uint32_t announced;  /* other hosts know of the abort, or are being notified */
+    _Atomic uint64_t warned;     /* the last call about which a rank that waits has warned (wait.c) */
     int32_t culprit;             /* rank in the job that failed; -1: none in particular */
     int32_t reported;            /* 1: the reason was written by another rank that found it dead */
     char words[sizeof(ls_message)];
@@ -69,6 +71,7 @@ typedef struct ls_segment_map ls_segment_map;
 typedef struct ls_segment {
     int file;
     _Atomic int holders;
+    _Atomic int started; /* requests in the queues of this process */
     ls_segment_header *header;
     size_t header_bytes;
     pthread_mutex_t lock; /* protects the following */

@@ -85,7 +85,8 @@ static ls_shm *new_shm(ls_segment *segment, uint64_t offset, int rank, int size,
     size_t n = (size_t)size;
     ls_shm *shm = ls_sys_alloc(sizeof *shm);
     if (!shm) return ls_message_set(why, "no memory for a communicator"), NULL;
-    *shm = (ls_shm){.comm = {.table = &table, .rank = rank, .size = size}, .segment = segment};
+    *shm = (ls_shm){.comm = {.table = &table, .rank = rank, .size = size, .started = &segment->started},
+                    .segment = segment};
     ls_segment_hold(segment);
     shm->group = UINT32_MAX; /* until set by the caller */
     shm->timeout = (int64_t)ls_config_count(LS_SETTING_COMM_TIMEOUT) * 1000000000;

@@ -99,6 +99,16 @@ LS_PRINTF(2, 3) ls_status ls_shm_break(ls_shm *shm, const char *format, ...);
 LS_PRINTF(3, 4) ls_status ls_shm_report_dead(ls_shm *shm, int rank, const char *format, ...);
 ls_status ls_shm_report_dead_member(ls_shm *shm, const ls_member *member);
 
+/* wait.c: has this rank waited so long (ns) that the user should know? True once per call on a host. Say so: it waits
+ * for rank `them` of the job, whose last call is `last`. */
+bool ls_shm_must_warn(ls_shm *shm, int64_t waited);
+void ls_shm_warn(const ls_shm *shm, int64_t waited, int them, const char *last);
+
+/* deadlock.c: called now and then by a rank that waits since `began` for the line of rank `peer`; aborts if neither can
+ * ever go on. The second call ends the wait. */
+ls_status ls_shm_check_deadlock(ls_shm *shm, int peer, int64_t began);
+void ls_shm_end_wait(ls_shm *shm, int peer, int64_t began);
+
 /* shm.c: number and record a call (*slot) and publish its header; record its end. `comm` is the communicator that was
  * called: this one, or the one between hosts that it is part of. */
 ls_status ls_shm_begin(ls_shm *shm, const ls_comm *comm, const ls_comm_call *call, ls_ring_entry **slot,

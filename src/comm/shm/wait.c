@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "comm/shm/shm.h"
 
 enum { SPINS = 3000, SPINS_IN_BACKGROUND = 100, YIELDS = 64, NAP = 5000000 /* ns */, SHORT_NAP = 100000 };
@@ -102,6 +103,24 @@ ls_status ls_shm_interruption(ls_shm *shm)
     return ls_explain(&shm->broken, LS_ERR_MEMORY, "rank %d ran out of memory", cancelled);
 }
 
+bool ls_shm_must_warn(ls_shm *shm, int64_t waited)
+{
+    const int64_t usual = 10000000000, patience = shm->timeout && shm->timeout / 2 < usual ? shm->timeout / 2 : usual;
+    _Atomic uint64_t *warned = &shm->segment->header->warned;
+    uint64_t call = (uint64_t)shm->group << 32 | (uint32_t)shm->entry.number;
+    return waited > patience && atomic_load(warned) != call && atomic_exchange(warned, call) != call;
+}
+
+void ls_shm_warn(const ls_shm *shm, int64_t waited, int them, const char *last)
+{
+    char mine[200], limit[64] = "waits for ever";
+    ls_ring_describe(&shm->entry, mine, sizeof mine);
+    if (shm->timeout) snprintf(limit, sizeof limit, "gives up after %.0f s", (double)shm->timeout / 1e9);
+    ls_log_line(LS_LOG_WARN,
+                "rank %d has waited %.1f s for rank %d in %s; last call of rank %d: %s; %s (LOCKSTEP_COMM_TIMEOUT)",
+                ls_shm_job_rank(shm, shm->comm.rank), (double)waited / 1e9, them, mine, them, last, limit);
+}
+
 /* Called every few milliseconds of sleep: is there still a rank to wait for? */
 static ls_status check_peer(ls_shm *shm, int peer, int64_t began, ls_line *line, uint32_t count)
 {
@@ -111,18 +130,22 @@ static ls_status check_peer(ls_shm *shm, int peer, int64_t began, ls_line *line,
     const ls_member *member = &segment->header->member[number];
     bool left = atomic_load_explicit(&member->state, memory_order_acquire) == LS_MEMBER_LEFT;
     bool dead = ls_segment_dead(segment, number);
-    bool late = shm->timeout && ls_comm_clock() - began > shm->timeout;
-    if ((!left && !dead && !late) || reached(line, count)) return LS_OK;
+    int64_t waited = ls_comm_clock() - began;
+    bool late = shm->timeout && waited > shm->timeout;
+    if (reached(line, count)) return LS_OK;
+    bool warn = !left && !dead && !late && ls_shm_must_warn(shm, waited);
+    if (!left && !dead && !late && !warn) return ls_shm_check_deadlock(shm, peer, began);
     int them = ls_shm_job_rank(shm, peer), me = ls_shm_job_rank(shm, shm->comm.rank);
     char mine[200], theirs[200];
     ls_ring_describe(&shm->entry, mine, sizeof mine);
     ls_ring_describe_last(member, theirs, sizeof theirs);
+    if (warn) return ls_shm_warn(shm, waited, them, theirs), LS_OK;
     if (left)
         return ls_shm_break(shm, "rank %d has finished, but rank %d waits for it in %s; last call of rank %d: %s", them,
                             me, mine, them, theirs);
     if (dead) return ls_shm_report_dead_member(shm, member);
     return ls_shm_break(shm, "rank %d waited %.1f s for rank %d in %s; last call of rank %d (process %d%s): %s", me,
-                        (double)(ls_comm_clock() - began) / 1e9, them, mine, them, member->pid,
+                        (double)waited / 1e9, them, mine, them, member->pid,
                         is_stopped(member->pid) ? ", which is stopped" : "", theirs);
 }
 
@@ -139,19 +162,21 @@ ls_status ls_line_await(ls_shm *shm, ls_line *line, uint32_t count, int peer, ls
         sched_yield();
     }
     int64_t began = ls_comm_clock();
+    ls_status status = LS_OK;
     while (!reached(line, count)) {
         long nap = shm->listen && shm->listen(shm->listener) ? SHORT_NAP : NAP;
-        ls_status status = check_peer(shm, peer, began, line, count);
+        status = check_peer(shm, peer, began, line, count);
         if (status) {
             *why = shm->broken;
-            return status;
+            break;
         }
         atomic_fetch_add(&line->sleepers, 1);
         uint32_t seen = atomic_load(&line->count);
         if ((int32_t)(seen - count) < 0) ls_futex_wait_shared(&line->count, seen, nap);
         atomic_fetch_sub(&line->sleepers, 1);
     }
-    return LS_OK;
+    ls_shm_end_wait(shm, peer, began);
+    return status;
 }
 
 ls_status ls_shm_step(ls_shm *shm, ls_message *why)
