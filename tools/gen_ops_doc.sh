@@ -8,6 +8,8 @@ cat <<'END'
 
 Made from `include/lockstep/ops.def` by `make docs`; do not edit.
 
+- **Operator**: its function is called `ls_` and this name, or as stated in brackets. Those of kind *grad* and *update* have
+  none; `conv2d_norm` is what a `Conv2d` and its `BatchNorm2d` become in evaluation.
 - **Kind**: *kernel* runs on the device; *view* makes a new view of the same memory; *built* is put together from other
   operators; *grad* is called by gradients only; *update* writes its inputs in place; *collective* is run by several
   processes together.
@@ -18,6 +20,16 @@ Made from `include/lockstep/ops.def` by `make docs`; do not edit.
 END
 
 awk '
+    BEGIN {
+        function_of["copy"] = "ls_clone`, `ls_cast`, `ls_assign"
+        function_of["fill"] = "ls_full"
+        function_of["uniform"] = "ls_rand`, `ls_uniform_shape"
+        function_of["normal"] = "ls_randn`, `ls_normal_shape"
+        function_of["bernoulli"] = "ls_bernoulli_shape"
+        function_of["argmin"] = "ls_argmin_dim"
+        function_of["split"] = "ls_chunk"
+        function_of["gather"] = "ls_take_along_dim"
+    }
     /^\/\* ---- .* ---- \*\/$/ {
         title = $0
         sub(/^\/\* ---- /, "", title)
@@ -34,5 +46,6 @@ awk '
         sub(/^LS_OP\(/, "")
         split($0, column, /, */)
         gradient = column[4] != "none" ? "own" : column[2] == "BUILT" ? "parts" : ""
-        printf "| `%s` | %s | %s | %s | %s |\n", column[1], summary, tolower(column[2]), tolower(column[3]), gradient
+        called = column[1] in function_of ? " (`" function_of[column[1]] "`)" : ""
+        printf "| `%s`%s | %s | %s | %s | %s |\n", column[1], called, summary, tolower(column[2]), tolower(column[3]), gradient
     }' include/lockstep/ops.def

@@ -53,6 +53,7 @@ cat >start.c <<'END'
 #include <stdio.h>
 ls_tensor *forward(ls_module *net, ls_tensor *x, void *user);
 ls_forward_pre_hook_fn before;
+ls_grad_hook_fn look;
 ls_outputs encode(ls_module *net, ls_tensor *const *inputs, int64_t n, void *user);
 void lines(ls_run *run, ls_tensor *x, ls_tensor *y, ls_tensor *a, ls_tensor *b, ls_tensor *mask, ls_tensor *index,
            ls_tensor *logits, ls_tensor *target, ls_tensor *loss, ls_module *net, ls_optim *opt, ls_state *state);
@@ -71,7 +72,7 @@ awk '/^```c$/ { inside = 1; print "{"; next }
          }
      }
      END { if (n < 100) print "#error only", n, "expressions" }' "$root/docs/from_torch.md" |
-    sed 's/^(void)\(ls_\(backward\|train\|eval\|freeze\|assign\|optim_set_lr\|set_seed\|optim_set_group\|describe\|clip_grad_value\|chunk\|hook_remove\|set_recompute\|init_[a-z_]*\)(\)/\1/' >lines.inc
+    sed 's/^(void)\(ls_\(backward\|train\|eval\|freeze\|assign\|optim_set_lr\|set_seed\|optim_set_group\|describe\|clip_grad_value\|chunk\|hook_remove\|register_grad_hook\|set_recompute\|init_[a-z_]*\)(\)/\1/' >lines.inc
 cat start.c - lines.inc >lines.c <<'END'
 void lines(ls_run *run, ls_tensor *x, ls_tensor *y, ls_tensor *a, ls_tensor *b, ls_tensor *mask, ls_tensor *index,
            ls_tensor *logits, ls_tensor *target, ls_tensor *loss, ls_module *net, ls_optim *opt, ls_state *state)
