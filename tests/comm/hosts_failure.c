@@ -2,6 +2,7 @@
  * names. */
 #include <signal.h>
 
+#include "base/capture.h"
 #include "comm/crew.h"
 #include "comm/queue.h"
 
@@ -254,11 +255,11 @@ static void stop_until_continued(ls_comm *comm, crew_result *result)
     if (comm->rank == 1 && !result->status) result->status = ls_comm_barrier(comm, "later", &result->why);
 }
 
-static void waiting_for_a_stopped_rank_times_out(void)
+static int wait_for_a_stopped_rank(void)
 {
     crew c;
+    check_failures_here = 0;
     crew_layout = "01";
-    setenv("LOCKSTEP_COMM_TIMEOUT", "5", 1); /* also limits joining */
     ls_config_reload();
     crew_start(&c, 2, stop_until_continued);
     waitpid(c.pid[0], &c.result[0].wait, 0);
@@ -268,8 +269,17 @@ static void waiting_for_a_stopped_rank_times_out(void)
     waitpid(c.pid[1], &c.result[1].wait, 0);
     check_words(&c, 1, "rank 0 waited 5.");
     crew_forget(&c);
-    unsetenv("LOCKSTEP_COMM_TIMEOUT");
-    ls_config_reload();
+    return check_failures_here;
+}
+
+static void waiting_for_a_stopped_rank_warns_and_times_out(void)
+{
+    char text[4096];
+    int status = run_captured("LOCKSTEP_COMM_TIMEOUT=5", wait_for_a_stopped_rank, text, sizeof text); /* joining, too */
+    const char *warning = strstr(text, "warning: rank 0 has waited ");
+    CHECK_MSG(status == 0 && warning && strstr(warning, "s for rank 1 in barrier (with the stopped, call "), "%s",
+              text);
+    CHECK_MSG(!warning || !strstr(warning + 1, "warning:"), "more than once: %s", text);
 }
 
 /* ---- failing ---- */
@@ -431,7 +441,7 @@ int main(int argc, char **argv)
     CHECK_RUN(a_missing_transport_is_named);
     CHECK_RUN(a_killed_rank_is_named_on_all_hosts);
     CHECK_RUN(a_rank_that_finished_is_not_waited_for);
-    CHECK_RUN(waiting_for_a_stopped_rank_times_out);
+    CHECK_RUN(waiting_for_a_stopped_rank_warns_and_times_out);
     CHECK_RUN(the_first_failure_reaches_all);
     CHECK_RUN(a_rank_out_of_memory_cancels_all);
     if (!given) CHECK_RUN(a_rank_that_is_gone_may_have_cancelled);

@@ -20,6 +20,7 @@ typedef enum habit {
     SKIPS_A_BATCH,
     IS_SLOW,
     STAYS_AWAY,
+    CALLS_ON_ITS_OWN,
     HAS_CALLS_UNDER_WAY,
 } habit;
 
@@ -43,6 +44,7 @@ static void on_some_processes(ls_run *run, ls_module *model)
     case WAITS: ls_wait_for_everyone(run); break;
     case IS_SLOW: usleep(SLOW); break;
     case STAYS_AWAY: sleep(AWAY); break;
+    case CALLS_ON_ITS_OWN: ls_collective(ls_comm_of(run), LS_COMM_BARRIER); break;
     default: break;
     }
 }
@@ -77,6 +79,7 @@ static void train(ls_run *run)
     ls_module *model = ls_linear_new(run, FEATURES, 4);
     ls_optim *sgd = ls_sgd_new(run, model, .lr = 0.01);
     ls_prepare(run, model, sgd);
+    ls_comm_of(run); /* made by all of them */
     bool some = ls_rank(run) % 2 == 0;
     for (int i = 0; i < 3 && ls_error(run) == LS_OK; i++) {
         if (chosen == HAS_CALLS_UNDER_WAY && i == 1) with_calls_under_way(run, model, some);
@@ -150,6 +153,8 @@ static void a_long_wait_is_told_once_per_call(void)
     expect(STAYS_AWAY, 4, "warning: rank ", 1);
     expect(STAYS_AWAY, 2, "s for rank 0 in all-reduce max of 36 bytes (gradients in use, call ", 3);
     expect(STAYS_AWAY, 2, "; gives up after 2 s (LOCKSTEP_COMM_TIMEOUT)", 1);
+    /* A call of a communicator that is the program's: both sides wait, each in its own call. */
+    expect(CALLS_ON_ITS_OWN, 2, "warning: rank ", 2);
     limit = "LOCKSTEP_COMM_TIMEOUT=60";
 }
 

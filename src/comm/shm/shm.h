@@ -70,6 +70,7 @@ typedef struct ls_shm {
     int block_count;
     int64_t timeout;     /* ns; 0: none */
     ls_ring_entry entry; /* header of the current call */
+    int64_t told;        /* when the last call began whose waiting this rank has warned of, or left to another */
     ls_status status;    /* of the failure */
     ls_message broken;   /* not "": unusable, for this reason */
 
@@ -99,7 +100,8 @@ LS_PRINTF(2, 3) ls_status ls_shm_break(ls_shm *shm, const char *format, ...);
 LS_PRINTF(3, 4) ls_status ls_shm_report_dead(ls_shm *shm, int rank, const char *format, ...);
 ls_status ls_shm_report_dead_member(ls_shm *shm, const ls_member *member);
 
-/* wait.c: has this rank waited so long (ns) that the user should know? True once per call on a host. Say so: it waits
+/* wait.c: has this rank waited so long (ns) that the user should know? True at most once per call and rank; ranks
+ * of a host that wait in one call leave it to one of them. Say so: it waits
  * for rank `them` of the job, whose last call is `last`. */
 bool ls_shm_must_warn(ls_shm *shm, int64_t waited);
 void ls_shm_warn(const ls_shm *shm, int64_t waited, int them, const char *last);

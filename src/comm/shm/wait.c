@@ -108,7 +108,9 @@ bool ls_shm_must_warn(ls_shm *shm, int64_t waited)
     const int64_t usual = 10000000000, patience = shm->timeout && shm->timeout / 2 < usual ? shm->timeout / 2 : usual;
     _Atomic uint64_t *warned = &shm->segment->header->warned;
     uint64_t call = (uint64_t)shm->group << 32 | (uint32_t)shm->entry.number;
-    return waited > patience && atomic_load(warned) != call && atomic_exchange(warned, call) != call;
+    if (waited <= patience || shm->told == shm->entry.began) return false;
+    shm->told = shm->entry.began; /* ranks in different calls take turns at `warned` */
+    return atomic_exchange(warned, call) != call;
 }
 
 void ls_shm_warn(const ls_shm *shm, int64_t waited, int them, const char *last)
