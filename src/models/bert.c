@@ -17,7 +17,8 @@ static ls_module *finish(ls_module *model, ls_bert_config *config, const char *f
     ls_run *run = model ? model->object.run : NULL;
     bool has_weights = from && ls_path_kind_of(from) == LS_PATH_FOLDER;
     if (model && !ls_failed(run) && !(has_weights && !fresh)) ls_bert_draw(model, config, has_weights ? fresh : NULL);
-    if (model && !ls_failed(run) && has_weights) ls_pretrained_load(model, from, bases[config->kind], fresh);
+    if (model && !ls_failed(run) && has_weights)
+        ls_pretrained_load(model, config->who, from, bases[config->kind], fresh);
     if (model && !ls_failed(run) && !(model->config = ls_bert_config_text(config, architecture)))
         ls_fail(&run->errors, LS_ERR_MEMORY, "%s: no memory", architecture);
     ls_json_free(config->file);

@@ -47,8 +47,9 @@ ls_module *ls_module_add_at(ls_module *module, const char *path, ls_module *chil
 /* Draw the parameters below a module whose names match the patterns (NULL: all), as Transformers does. */
 void ls_bert_draw(ls_module *module, const ls_bert_config *config, const char *patterns);
 
-/* pretrained.c: load the weights of a folder. `base` is the name of the encoder in models with a head, which a file may
- * lack or have in excess; `fresh` are patterns of names that may be missing or of another shape, with a warning. */
-void ls_pretrained_load(ls_module *model, const char *folder, const char *base, const char *fresh);
+/* pretrained.c: load the weights of a folder. `who` is the function of the program's call, for errors; `base` is the
+ * name of the encoder in models with a head, which a file may lack or have in excess; `fresh` are patterns of names
+ * that may be missing or of another shape, with a warning. */
+void ls_pretrained_load(ls_module *model, const char *who, const char *folder, const char *base, const char *fresh);
 
 #endif

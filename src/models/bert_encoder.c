@@ -75,18 +75,23 @@ typedef struct embeddings {
     bool counts_padding; /* positions are counted from 0, whatever stands there; else words alone, from padding + 1 */
 } embeddings;
 
-/* Rows of the table of positions: [S], or [B,S] where it depends on the words; or of those given, counted from 0. */
-static ls_tensor *positions_of(const embeddings *e, ls_tensor *ids, ls_tensor *given)
+/* Rows of the table of positions: [S], or [B,S] where it depends on the words. */
+static ls_tensor *positions_of(const embeddings *e, ls_tensor *ids)
 {
     ls_run *run = ids->run;
-    if (e->counts_padding) return given ? given : ls_arange(run, LS_I64, ls_dim(ids, 1), 0, 1);
+    if (e->counts_padding) return ls_arange(run, LS_I64, ls_dim(ids, 1), 0, 1);
     ls_tensor *padding = ls_full_shape(run, LS_I64, (double)e->padding, LS_SCALAR);
-    if (given) return ls_add(given, ls_full_shape(run, LS_I64, (double)(e->padding + 1), LS_SCALAR));
     ls_tensor *is_word = ls_cast(ls_ne(ids, padding), LS_I64);
     return ls_add(ls_mul(ls_cumsum(is_word, 1), is_word), padding);
 }
 
-/* Inputs: ids [B,S], types (or NULL); or of words that were packed, ids [T], types and positions. */
+/* The same of words that are packed, [T]. Their ids are [B,S] still. */
+static ls_tensor *packed_positions(const embeddings *e, ls_tensor *ids, const ls_packing *packing)
+{
+    return e->counts_padding ? packing->positions : ls_pack(positions_of(e, ids), packing);
+}
+
+/* Inputs: ids [B,S], types (or NULL); or of words that were packed, ids [T], types and rows of positions. */
 static ls_tensor *embeddings_forward(ls_module *self, ls_tensor *const *x, int64_t n, void *user)
 {
     (void)user;
@@ -94,7 +99,7 @@ static ls_tensor *embeddings_forward(ls_module *self, ls_tensor *const *x, int64
     ls_run *run = self->object.run;
     ls_tensor *ids = x[0];
     ls_tensor *types = n > 1 && x[1] ? x[1] : ls_full_shape(run, LS_I64, 0, LS_SHAPE(1));
-    ls_tensor *index[] = {ids, positions_of(e, ids, n > 2 ? x[2] : NULL), types};
+    ls_tensor *index[] = {ids, n > 2 ? x[2] : positions_of(e, ids), types};
     bool failed = ls_failed(run);
     ls_tensor *y = ls_forward_embeddings_norm(e->tables, e->table, index, e->norm);
     if (!failed && run->errors.code == LS_ERR_VALUE)
@@ -270,6 +275,7 @@ static ls_outputs encoder_forward(ls_module *self, ls_tensor *const *x, int64_t 
     if (ls_failed(run)) return LS_OUTPUTS(&run->poison);
     ls_tensor *y;
     if (packing.rows) {
+        packing.positions = packed_positions((const embeddings *)e->embeddings, ids, &packing);
         y = encode(e, ls_pack(ids, &packing), types ? ls_pack(types, &packing) : NULL, mask, &packing);
         y = ls_unpack_clean(y, &packing, mask);
     } else y = encode(e, ids, types, mask, &packing);

@@ -5,6 +5,7 @@
 #include <lockstep/formats.h>
 
 #include "base/log.h"
+#include "base/memory.h"
 #include "formats/unwrap.h"
 #include "models/bert.h"
 
@@ -18,22 +19,32 @@ static void replace_end(char name[NAME_SIZE], const char *from, const char *to)
     snprintf(name + length - tail, NAME_SIZE - (length - tail), "%s", to);
 }
 
-/* The name that a tensor of the file has in the model: those of the first releases called the weight of a norm gamma;
- * an encoder saved alone has no prefix, and one saved with a head has it. False: the model has no such tensor. */
-static bool find_name(const ls_state *mine, const char *base, const char *in_file, char name[NAME_SIZE])
+/* The tensor of the model that one of the file is: the first releases called the weight of a norm gamma; an encoder
+ * saved alone has no prefix, and one saved with a head has it. NULL: the model has no such tensor. */
+static ls_tensor *find_mine(const ls_state *mine, const char *base, const char *in_file)
 {
-    char plain[NAME_SIZE];
+    char plain[NAME_SIZE], prefixed[NAME_SIZE];
     size_t prefix = strlen(base);
     snprintf(plain, sizeof plain, "%s", in_file);
     replace_end(plain, "LayerNorm.gamma", "LayerNorm.weight");
     replace_end(plain, "LayerNorm.beta", "LayerNorm.bias");
-    snprintf(name, NAME_SIZE, "%s", plain);
-    if (ls_state_find(mine, name)) return true;
-    snprintf(name, NAME_SIZE, "%s.%.400s", base, plain);
-    if (ls_state_find(mine, name)) return true;
-    if (strncmp(plain, base, prefix) != 0 || plain[prefix] != '.') return false;
-    snprintf(name, NAME_SIZE, "%s", plain + prefix + 1);
-    return ls_state_find(mine, name) != NULL;
+    ls_tensor *found = ls_state_find(mine, plain);
+    if (found) return found;
+    snprintf(prefixed, sizeof prefixed, "%s.%.400s", base, plain);
+    found = ls_state_find(mine, prefixed);
+    if (found || strncmp(plain, base, prefix) != 0 || plain[prefix] != '.') return found;
+    return ls_state_find(mine, plain + prefix + 1);
+}
+
+/* Is a tensor of the file part of what every task needs? Poolers and heads may be those of other tasks. What old
+ * releases saved as position_ids and token_type_ids are not weights. */
+static bool is_of_encoder(const char *base, const char *in_file)
+{
+    size_t prefix = strlen(base);
+    bool prefixed = strncmp(in_file, base, prefix) == 0 && in_file[prefix] == '.';
+    if (prefixed) in_file += prefix + 1;
+    if (ls_name_matches("pooler.*|embeddings.position_ids|embeddings.token_type_ids", in_file)) return false;
+    return prefixed || ls_name_matches("embeddings.*|encoder.*|transformer.*", in_file);
 }
 
 static void list_name(char list[LIST_SIZE], const char *name)
@@ -43,32 +54,84 @@ static void list_name(char list[LIST_SIZE], const char *name)
     else if (used < LIST_SIZE - 5) snprintf(list + used, LIST_SIZE - used, " ...");
 }
 
-/* What of the file is in the model, under the model's names. */
-static ls_state *renamed(ls_run *run, const ls_state *read, const ls_state *mine, const char *base, const char *folder)
+/* A file and the model that it is for. */
+typedef struct pretrained {
+    const ls_module *model;
+    const char *who, *folder, *base; /* who: the function of the program's call, for errors */
+    const ls_state *mine;            /* the model's tensors: some have two names */
+    ls_state *read;
+    ls_tensor **is; /* which of the model's tensors each one read is; NULL: none */
+} pretrained;
+
+/* Returns how many of the file's tensors are in the model. */
+static int64_t match(const pretrained *p)
 {
-    char name[NAME_SIZE], unused[LIST_SIZE] = "";
-    ls_state *found = ls_state_new(run);
-    for (int64_t i = 0; found && i < read->count; i++) {
-        const ls_state_entry *entry = &read->entries[i];
-        bool there = find_name(mine, base, entry->name, name);
-        if (!there) list_name(unused, entry->name);
-        else if (!ls_state_find(found, name) && !ls_state_append(found, name, entry->tensor)) return NULL;
-    }
-    if (unused[0]) ls_log_of_job(LS_LOG_INFO, "%s: not used by this model: %s", folder, unused);
-    return found;
+    int64_t count = 0;
+    for (int64_t i = 0; i < p->read->count; i++)
+        count += (p->is[i] = find_mine(p->mine, p->base, p->read->entries[i].name)) != NULL;
+    return count;
 }
 
-/* A tensor that the model has under two names needs one of them. */
-static bool add_shared(ls_state *found, const ls_state *mine)
+static bool hold_the_same(ls_tensor *a, ls_tensor *b)
 {
-    for (int64_t i = 0; i < mine->count; i++) {
-        for (int64_t j = 0; j < mine->count && !ls_state_find(found, mine->entries[i].name); j++) {
-            ls_tensor *other = ls_state_find(found, mine->entries[j].name);
-            if (!other || mine->entries[i].tensor != mine->entries[j].tensor) continue;
-            if (!ls_state_append(found, mine->entries[i].name, other)) return false;
+    if (!ls_shape_equal(ls_shape_of(a), ls_shape_of(b))) return false;
+    ls_mark mark = ls_scope_begin(a->run);
+    double differs = ls_item(ls_max(ls_cast(ls_ne(a, b), LS_F32)));
+    ls_scope_end(a->run, mark, NULL);
+    return differs == 0;
+}
+
+/* Names that are one tensor here may be several in the file, as long as it does not matter which is taken. */
+static bool check_shared(const pretrained *p)
+{
+    ls_run *run = p->model->object.run;
+    const ls_state_entry *entries = p->read->entries;
+    for (int64_t i = 0; i < p->read->count; i++) {
+        for (int64_t j = 0; p->is[i] && j < i; j++) {
+            if (p->is[j] != p->is[i] || hold_the_same(entries[j].tensor, entries[i].tensor)) continue;
+            ls_fail(&run->errors, LS_ERR_VALUE,
+                    "%s: %s: %s and %s differ, and are one tensor in %s; remove the one that is not meant", p->who,
+                    p->folder, entries[j].name, entries[i].name, p->model->kind);
+            return false;
         }
     }
-    return true;
+    return !ls_failed(run);
+}
+
+/* Heads of other tasks are left out, parts of the encoder are not. */
+static bool check_unused(const pretrained *p)
+{
+    char unused[LIST_SIZE] = "";
+    const char *first = NULL;
+    int64_t lost = 0;
+    for (int64_t i = 0; i < p->read->count; i++) {
+        const char *name = p->read->entries[i].name;
+        if (p->is[i]) continue;
+        list_name(unused, name);
+        if (is_of_encoder(p->base, name) && lost++ == 0) first = name;
+    }
+    char more[40] = "";
+    if (lost > 1) snprintf(more, sizeof more, " and %lld more", (long long)(lost - 1));
+    if (lost)
+        ls_fail(&p->model->object.run->errors, LS_ERR_VALUE,
+                "%s: %s has %s%s, which this %s has no place for; num_hidden_layers, type_vocab_size and the "
+                "like must be those of the weights",
+                p->who, p->folder, first, more, p->model->kind);
+    else if (unused[0]) ls_log_of_job(LS_LOG_INFO, "%s: not used by this model: %s", p->folder, unused);
+    return !lost;
+}
+
+/* What of the file is in the model, under all of the model's names. */
+static ls_state *renamed(const pretrained *p)
+{
+    ls_state *found = ls_state_new(p->model->object.run);
+    for (int64_t i = 0; found && i < p->mine->count; i++) {
+        const ls_state_entry *mine = &p->mine->entries[i];
+        int64_t from = 0;
+        while (from < p->read->count && p->is[from] != mine->tensor) from++;
+        if (from < p->read->count && !ls_state_append(found, mine->name, p->read->entries[from].tensor)) break;
+    }
+    return found;
 }
 
 static void warn_of_fresh(const char *folder, const ls_load_report *report)
@@ -79,24 +142,33 @@ static void warn_of_fresh(const char *folder, const ls_load_report *report)
     if (fresh[0]) ls_log_of_job(LS_LOG_WARN, "%s: without weights for %s: they start fresh; train them", folder, fresh);
 }
 
-void ls_pretrained_load(ls_module *model, const char *folder, const char *base, const char *fresh)
+static void load(ls_module *model, const pretrained *p, const char *fresh)
 {
     ls_run *run = model->object.run;
-    const ls_state *mine = ls_state_dict(model);
-    ls_state *read = ls_state_read(run, folder);
-    if (!mine || !read) return;
-    ls_state *found = renamed(run, read, mine, base, folder);
-    if (found && !found->count) {
-        ls_state_unwrap(read, mine);
-        ls_state_free(found);
-        found = renamed(run, read, mine, base, folder);
+    if (!match(p)) {
+        ls_state_unwrap(p->read, p->mine);
+        match(p);
     }
-    if (found && add_shared(found, mine)) {
-        snprintf(run->errors.path, sizeof run->errors.path, "%s", folder);
+    if (!check_shared(p) || !check_unused(p)) return;
+    ls_state *found = renamed(p);
+    if (!ls_failed(run)) {
+        snprintf(run->errors.path, sizeof run->errors.path, "%s", p->folder);
         ls_load_report report = ls_load_state_dict(model, found, .optional = fresh);
         run->errors.path[0] = '\0';
-        if (!ls_failed(run)) warn_of_fresh(folder, &report);
+        if (!ls_failed(run)) warn_of_fresh(p->folder, &report);
     }
     ls_state_free(found);
-    ls_state_free(read);
+}
+
+void ls_pretrained_load(ls_module *model, const char *who, const char *folder, const char *base, const char *fresh)
+{
+    ls_run *run = model->object.run;
+    pretrained p = {.model = model, .who = who, .folder = folder, .base = base, .mine = ls_state_dict(model)};
+    p.read = ls_state_read(run, folder);
+    if (!p.mine || !p.read) return;
+    p.is = ls_sys_alloc((size_t)(p.read->count + 1) * sizeof(ls_tensor *));
+    if (p.is) load(model, &p, fresh);
+    else ls_fail(&run->errors, LS_ERR_MEMORY, "%s: no memory for %lld names", who, (long long)p.read->count);
+    ls_sys_free(p.is);
+    ls_state_free(p.read);
 }

@@ -276,6 +276,71 @@ static void files_of_old_load(void)
     ls_finish(run);
 }
 
+#define WEIGHTS "bert_models/model.safetensors"
+
+/* A second name for a tensor is fine as long as it holds the same. */
+static void names_of_one_tensor_must_agree(void)
+{
+    static const char words[] = "bert.embeddings.word_embeddings.weight", decoder[] = "cls.predictions.decoder.weight";
+    folder_fresh(folder);
+    ls_run *run = ls_init(NULL, NULL, .seed = 6);
+    ls_module *model = ls_bert_for_masked_lm_new(run, TINY);
+    CHECK(ls_save_model(run, model, folder));
+    ls_state *state = ls_state_read(run, WEIGHTS);
+    ls_state_add(state, decoder, ls_module_tensor(model, words));
+    ls_state_add(state, "cls.predictions.decoder.bias", ls_module_tensor(model, "cls.predictions.bias"));
+    CHECK(ls_state_write(state, WEIGHTS));
+    CHECK(same(model, ls_bert_for_masked_lm_new(run, folder), words));
+    check_ok(run);
+
+    ls_state *other = ls_state_without(state, decoder);
+    ls_state_add(other, decoder, ls_mul_scalar(ls_module_tensor(model, words), 10));
+    CHECK(ls_state_write(other, WEIGHTS));
+    CHECK(ls_bert_for_masked_lm_new(run, folder) == NULL);
+    check_error(run, LS_ERR_VALUE, "are one tensor in BertForMaskedLM");
+    CHECK(ls_bert_for_masked_lm_new(run, folder) == NULL);
+    CHECK(strstr(ls_error_message(run), words));
+    check_error(run, LS_ERR_VALUE, decoder);
+    CHECK(ls_bert_new(run, folder) != NULL); /* it has one of them */
+    check_ok(run);
+
+    other = ls_state_without(state, "cls.predictions.decoder.bias");
+    ls_state_add(other, "cls.predictions.decoder.bias", ls_ones(run, LS_F32, 50));
+    CHECK(ls_state_write(other, WEIGHTS));
+    CHECK(ls_bert_for_masked_lm_new(run, folder) == NULL);
+    CHECK(strstr(ls_error_message(run), "cls.predictions.bias"));
+    check_error(run, LS_ERR_VALUE, "cls.predictions.decoder.bias");
+
+    ls_state_add(state, "bert.embeddings.LayerNorm.gamma", ls_zeros(run, LS_F32, 16));
+    CHECK(ls_state_write(state, WEIGHTS));
+    CHECK(ls_bert_new(run, folder) == NULL);
+    CHECK(strstr(ls_error_message(run), "bert.embeddings.LayerNorm.weight"));
+    check_error(run, LS_ERR_VALUE, "bert.embeddings.LayerNorm.gamma");
+    folder_remove(folder);
+    ls_finish(run);
+}
+
+static void no_part_of_an_encoder_is_left_out(void)
+{
+    folder_fresh(folder);
+    ls_run *run = ls_init(NULL, NULL, .seed = 7);
+    ls_module *model = ls_bert_for_sequence_classification_new(run, TINY);
+    CHECK(ls_save_model(run, model, folder));
+    CHECK(ls_bert_for_question_answering_new(run, folder) != NULL); /* without pooler and classifier */
+    check_ok(run);
+    CHECK(ls_bert_for_sequence_classification_new(run, folder, .num_hidden_layers = 1) == NULL);
+    check_error(run, LS_ERR_VALUE, "bert_models has bert.encoder.layer.1.attention.output.LayerNorm.bias and 15 more");
+    CHECK(ls_bert_new(run, folder, .type_vocab_size = 0) == NULL);
+    check_error(run, LS_ERR_VALUE,
+                "bert_models has bert.embeddings.token_type_embeddings.weight, which this BertModel has no place for");
+
+    CHECK(ls_save_model(run, ls_bert_new(run, TINY), folder)); /* names without prefix */
+    CHECK(ls_bert_for_question_answering_new(run, folder, .num_hidden_layers = 1) == NULL);
+    check_error(run, LS_ERR_VALUE, "bert_models has encoder.layer.1.attention.output.LayerNorm.bias");
+    folder_remove(folder);
+    ls_finish(run);
+}
+
 static void wrong_configurations_are_refused(void)
 {
     folder_fresh(folder);
@@ -467,6 +532,27 @@ static void words_alone_are_enough(void)
     ls_finish(run);
 }
 
+/* RoBERTa does not count its padding, wherever that stands. */
+static void padding_among_words_has_no_position(void)
+{
+    ls_run *run = ls_init(NULL, NULL, .seed = 8);
+    folder_fresh(folder);
+    write_config("{\"model_type\": \"roberta\", \"initializer_range\": 0.5, " SIZES_OF_TINY "}");
+    ls_module *padded = ls_bert_new(run, "bert_models/config.json");
+    CHECK(ls_save_model(run, padded, folder));
+    ls_module *packed = ls_bert_new(run, folder, .unpad = true);
+    ls_eval(padded);
+    ls_eval(packed);
+    ls_tensor *ids = integers(run, LS_SHAPE(2, 4), (int64_t[]){5, 1, 7, 9, 5, 6, 1, 1});
+    ls_tensor *lengths = integers(run, LS_SHAPE(2), (int64_t[]){4, 2});
+    ls_tensor *wanted = ls_forward_all(padded, ids, lengths).item[0],
+              *got = ls_forward_all(packed, ids, lengths).item[0];
+    CHECK(difference(ls_select(wanted, 0, 0), ls_select(got, 0, 0)) < 1e-5);
+    check_ok(run);
+    folder_remove(folder);
+    ls_finish(run);
+}
+
 /* ---- losses ---- */
 
 static void problems_have_their_losses(void)
@@ -624,12 +710,15 @@ int main(int argc, char **argv)
     CHECK_RUN(what_was_in_a_configuration_stays_in_it);
     CHECK_RUN(labels_have_names);
     CHECK_RUN(files_of_old_load);
+    CHECK_RUN(names_of_one_tensor_must_agree);
+    CHECK_RUN(no_part_of_an_encoder_is_left_out);
     CHECK_RUN(wrong_configurations_are_refused);
     CHECK_RUN(a_file_of_weights_is_no_folder);
     CHECK_RUN(padding_without_a_mask_is_named_once);
     CHECK_RUN(wrong_inputs_are_named);
     CHECK_RUN(lengths_are_as_good_as_masks);
     CHECK_RUN(words_alone_are_enough);
+    CHECK_RUN(padding_among_words_has_no_position);
     CHECK_RUN(problems_have_their_losses);
     CHECK_RUN(positions_outside_do_not_count);
     CHECK_RUN(first_weights_are_those_of_transformers);

@@ -62,8 +62,9 @@ typedef struct ls_bert_opts {
 
 /* `from` is a folder with config.json and weights (model.safetensors, shards and their index, or pytorch_model.bin); or
  * a config.json alone, or NULL: then weights start as those of Transformers do. A head that the folder does not have,
- * or has for another number of labels, starts fresh too, with a warning that names it; any other difference is an
- * error that says which. The model_type of the configuration may be bert, distilbert or roberta. */
+ * or has for another number of labels, starts fresh too, with a warning that names it; heads and poolers of the folder
+ * that the model does not have are left out; any other difference is an error that says which. The model_type
+ * of the configuration may be bert, distilbert or roberta. */
 
 /* Outputs: the last hidden state [B,S,E] and, of it, the pooled [B,E]: ls_forward_all(). distilbert has the first. */
 #define ls_bert_new(run, ...) LS_CALL_2(ls_bert_new, ls_bert_opts, run, __VA_ARGS__, )
