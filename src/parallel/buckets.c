@@ -87,7 +87,7 @@ static ls_status reduce(ls_comm *comm, ls_comm_request *request, ls_message *why
 {
     const ls_bucket *bucket = (const ls_bucket *)request; /* the request is its first member */
     ls_reducer *p = request->user;
-    ls_status status = LS_OK;
+    ls_status status = p->unlike ? LS_ERR_STATE : LS_OK;
     ls_range mine;
     for (int i = 0; i < bucket->extent_count && !status; i++) {
         const ls_extent *s = &bucket->extents[i];

@@ -53,6 +53,20 @@ typedef enum ls_agreement {
 
 enum { LS_AGREE_BYTES = 2 * LS_AGREE_COUNT * (int)sizeof(uint64_t) };
 
+/* What a process tells all others beside gradients (notice.c). */
+typedef struct ls_notice {
+    ls_comm_request request; /* work NULL: not in flight */
+    uint8_t *bytes;          /* ls_notice_bytes() */
+} ls_notice;
+
+/* What all of them told in the last one. */
+typedef struct ls_heard {
+    const uint8_t *used;  /* [slot_count] gradients that any process used */
+    int odd_rank;         /* a process whose loss was not finite; -1: none */
+    bool weighted;        /* weights are used */
+    const uint8_t *agree; /* bytes for ls_agree_hear() */
+} ls_heard;
+
 struct ls_reducer {
     ls_run *run;
     ls_device *device; /* of everything trained; NULL: nothing yet */
@@ -65,15 +79,14 @@ struct ls_reducer {
     bool ordered;   /* order of completion in a backward pass is known */
     int *completed; /* [slot_count] slots in the order in which the current pass completes them */
     int completed_count;
-    /* [slot_count] used by any process; then 1 + a rank whose loss was not finite, or 0; then whether weights are used;
-     * then the bytes to compare (agree.c). */
-    uint8_t *used;
-    uint64_t course;     /* given by the caller at the start of the current pass */
-    bool parted;         /* it differed between processes in the last reduction */
-    bool values_told;    /* parameters are no longer compared: they differ, and this was reported if it is a mistake */
-    ls_weights *weights; /* [size] of all processes, if weights are used */
-    bool odd;            /* a loss of this process was not finite since the last reduction */
-    int odd_rank;        /* rank whose loss was not finite before the last reduction; -1: none */
+    ls_notice notices[2]; /* before the first of several buckets; before the last */
+    bool unlike;          /* other parameters are trained here than elsewhere: nothing more is reduced in this pass */
+    uint64_t course;      /* given by the caller at the start of the current pass */
+    bool parted;          /* it differed between processes in the last reduction */
+    bool values_told;     /* parameters are no longer compared: they differ, and this was reported if it is a mistake */
+    ls_weights *weights;  /* [size] of all processes, if weights are used */
+    bool odd;             /* a loss of this process was not finite since the last reduction */
+    int odd_rank;         /* rank whose loss was not finite before the last reduction; -1: none */
     ls_bucket *buckets;
     int bucket_count, next; /* the next to start */
     ls_extent *extents;     /* [slot_count] of all buckets */
@@ -88,7 +101,6 @@ struct ls_reducer {
     int buffer_count;
     ls_tensor *packed;       /* u8, one reference: buffer for sending them; NULL: not allocated yet */
     ls_comm_request sending; /* of the buffers; work NULL: not in flight */
-    ls_comm_request asking;  /* of `used`; work NULL: not in flight */
 
     bool at_work; /* the current pass ends in a reduction */
     bool active;  /* this process runs backward in it; otherwise it only takes part in the others' reductions */
@@ -110,6 +122,13 @@ bool ls_reducer_send_all(ls_reducer *reducer);
 bool ls_buffers_start(ls_reducer *reducer);
 bool ls_buffers_wait(ls_reducer *reducer);
 void ls_buffers_unpack(ls_reducer *reducer); /* the set of buffers has changed */
+
+/* notice.c: how many bytes it has; tell all processes, for the last time in this pass or before; wait for it, which
+ * fails where they train different parameters. */
+size_t ls_notice_bytes(size_t slots);
+void ls_notice_start(ls_reducer *reducer, bool last);
+bool ls_notices_wait(ls_reducer *reducer);
+ls_heard ls_notice_heard(const ls_reducer *reducer);
 
 /* agree.c: write what this process contributes; after the reduction, was it equal in all? */
 void ls_agree_tell(const ls_reducer *reducer, uint8_t bytes[LS_AGREE_BYTES]);

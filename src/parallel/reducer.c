@@ -80,7 +80,7 @@ void ls_reducer_free(ls_reducer *p)
     ls_sys_free(p->slots);
     ls_sys_free(p->order);
     ls_sys_free(p->completed);
-    ls_sys_free(p->used);
+    for (int i = 0; i < 2; i++) ls_sys_free(p->notices[i].bytes);
     ls_sys_free(p->blocks);
     ls_sys_free(p->counts);
     ls_sys_free(p->weights);
@@ -176,7 +176,8 @@ static bool make_room(ls_reducer *p, int64_t more)
     GROW(slots, slots)
     GROW(order, slots)
     GROW(completed, slots)
-    GROW(used, slots + 2 + LS_AGREE_BYTES)
+    GROW(notices[0].bytes, ls_notice_bytes(slots))
+    GROW(notices[1].bytes, ls_notice_bytes(slots))
     GROW(buffers, buffers)
 #undef GROW
     return true;

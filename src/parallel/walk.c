@@ -26,34 +26,17 @@ static bool begin_round(ls_reducer *p, bool active)
         if (slot->trained) p->buckets[slot->bucket].missing++;
     }
     p->next = p->completed_count = 0;
+    p->unlike = false;
     return ls_buffers_start(p);
 }
 
-static ls_status find_used(ls_comm *comm, ls_comm_request *request, ls_message *why)
-{
-    ls_reducer *p = request->user;
-    return ls_comm_all_reduce(comm, p->used, p->slot_count + 2 + LS_AGREE_BYTES, LS_U8, LS_REDUCE_MAX,
-                              "gradients in use", why);
-}
-
-/* All gradients of the pass are there, or known not to come: tell all processes which. */
-static void ask_for_used(ls_reducer *p)
-{
-    int rank = ls_reducer_comm(p)->rank;
-    for (int i = 0; i < p->slot_count; i++) p->used[i] = p->slots[i]->trained && ls_leaf_holds(p->slots[i]->tensor);
-    p->used[p->slot_count] = (uint8_t)(!p->odd ? 0 : rank < UINT8_MAX ? rank + 1 : UINT8_MAX);
-    p->used[p->slot_count + 1] = p->active && p->run->accumulation.weighted;
-    ls_agree_tell(p, p->used + p->slot_count + 2);
-    p->asking = (ls_comm_request){.work = find_used, .user = p};
-    ls_comm_start(p->queue, &p->asking);
-}
-
-/* Start complete buckets, in order, since all processes must start the same ones. Everything outside buckets is sent
- * before the last. */
+/* Start complete buckets, in order, since all processes must start the same ones. Everything
+ * else is told before. */
 static void start_complete(ls_reducer *p)
 {
     while (p->next < p->bucket_count && p->buckets[p->next].missing == 0) {
-        if (p->next == p->bucket_count - 1) ask_for_used(p);
+        if (p->next == 0 && p->bucket_count > 1) ls_notice_start(p, false);
+        if (p->next == p->bucket_count - 1) ls_notice_start(p, true);
         ls_bucket_start(p, &p->buckets[p->next++]);
     }
 }
@@ -81,7 +64,7 @@ static bool complete_the_rest(ls_reducer *p)
         p->buckets[slot->bucket].missing--;
     }
     start_complete(p);
-    if (p->bucket_count == 0) ask_for_used(p);
+    if (p->bucket_count == 0) ls_notice_start(p, true);
     return true;
 }
 
@@ -130,11 +113,8 @@ static bool share_weights(ls_reducer *p)
 /* Wait for everything in flight. */
 static bool wait_for_all(ls_reducer *p)
 {
-    ls_message why = {{0}};
-    bool ok = true;
+    bool ok = ls_notices_wait(p); /* the first error counts, and this one names a parameter */
     for (int i = 0; i < p->next; i++) ok &= ls_bucket_wait(p, &p->buckets[i]);
-    if (p->asking.work) ok &= ls_reducer_check(p, ls_comm_wait(p->queue, &p->asking, &why), &why, "ls_backward");
-    p->asking.work = NULL;
     return ls_buffers_wait(p) && ok;
 }
 
@@ -142,19 +122,19 @@ static bool wait_for_all(ls_reducer *p)
  * model. */
 static bool end_round(ls_reducer *p)
 {
-    const uint8_t *heard = p->used + p->slot_count + 2;
     bool ok = complete_the_rest(p);
     if (!wait_for_all(p) || !ok) return false;
     p->odd = false;
-    p->odd_rank = p->used[p->slot_count] - 1;
-    if (!p->used[p->slot_count + 1]) ls_accumulation_share(p->run, 0, ls_reducer_comm(p)->size);
+    ls_heard heard = ls_notice_heard(p);
+    p->odd_rank = heard.odd_rank;
+    if (!heard.weighted) ls_accumulation_share(p->run, 0, ls_reducer_comm(p)->size);
     else if (!share_weights(p)) return false;
     for (int i = 0; p->active && i < p->slot_count; i++)
-        if (p->used[i]) ls_leaf_hold(p->slots[i]->tensor);
+        if (heard.used[i]) ls_leaf_hold(p->slots[i]->tensor);
     p->in_slices = p->opts.shard;
-    p->parted = !ls_agree_hear(heard, LS_AGREE_STEPS);
+    p->parted = !ls_agree_hear(heard.agree, LS_AGREE_STEPS);
     if (!p->ordered && !take_order(p)) return false;
-    return p->parted || ls_agree_hear(heard, LS_AGREE_VALUES) || ls_reducer_compare(p, "ls_backward");
+    return p->parted || ls_agree_hear(heard.agree, LS_AGREE_VALUES) || ls_reducer_compare(p, "ls_backward");
 }
 
 /* The highest rank that still makes passes; -1: none. */

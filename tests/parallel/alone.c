@@ -151,7 +151,7 @@ static void a_long_wait_is_told_once_per_call(void)
 {
     limit = "LOCKSTEP_COMM_TIMEOUT=2";
     expect(STAYS_AWAY, 4, "warning: rank ", 1);
-    expect(STAYS_AWAY, 2, "s for rank 0 in all-reduce max of 36 bytes (gradients in use, call ", 3);
+    expect(STAYS_AWAY, 2, "s for rank 0 in all-reduce max of 40 bytes (gradients in use, call ", 3);
     expect(STAYS_AWAY, 2, "; gives up after 2 s (LOCKSTEP_COMM_TIMEOUT)", 1);
     /* A call of a communicator that is the program's: both sides wait, each in its own call. */
     expect(CALLS_ON_ITS_OWN, 2, "warning: rank ", 2);

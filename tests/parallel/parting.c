@@ -18,6 +18,9 @@ typedef enum mistake {
     ONE_NUMBER,
     APART,
     ANOTHER_OPTIMISER,
+    UNFROZEN_BY_THE_FIRST,
+    UNFROZEN_BY_THE_SECOND,
+    FROZEN_BY_THE_SECOND,
 } mistake;
 
 static mistake made;
@@ -82,11 +85,33 @@ static void train(ls_run *run)
     if (made == ONE_NUMBER) ls_save_state(run, "parting_test");
 }
 
+/* A model of two layers, the first of which is trained by one process alone from the third pass on. With the width of
+ * `wide` its gradients make several buckets. */
+static int wide;
+
+static void train_unlike(ls_run *run)
+{
+    int other = made == UNFROZEN_BY_THE_FIRST ? 0 : 1;
+    ls_module *first = ls_linear_new(run, FEATURES, wide);
+    ls_module *model = ls_sequential_new(run, first, ls_linear_new(run, wide, 700), ls_linear_new(run, 700, 1));
+    if (made != FROZEN_BY_THE_SECOND) ls_freeze(first);
+    ls_optim *sgd = ls_sgd_new(run, model, .lr = 1e-9);
+    ls_prepare(run, model, sgd);
+    for (int i = 0; i < 4 && ls_error(run) == LS_OK; i++) {
+        if (i == 2 && ls_rank(run) == other && made == FROZEN_BY_THE_SECOND) ls_freeze(first);
+        else if (i == 2 && ls_rank(run) == other) ls_unfreeze(first);
+        backward(run, model);
+        ls_step(sgd);
+        ls_zero_grad(sgd);
+    }
+    CHECK(ls_error(run) == LS_ERR_STATE);
+}
+
 /* The output of the first of two processes. */
 static int train_both(void)
 {
     check_failures_here = 0;
-    team_run(2, train);
+    team_run(2, made >= UNFROZEN_BY_THE_FIRST ? train_unlike : train);
     return check_failures_here;
 }
 
@@ -125,11 +150,21 @@ static void parameters_that_differ_are_named(void)
     makes(ONE_NUMBER, NULL, "ls_save_state: processes no longer train the same model: 1 of 2 parameters differ");
 }
 
+static void a_parameter_that_only_some_train_is_named(void)
+{
+    for (wide = 2; wide <= 1024; wide *= 512) {
+        makes(UNFROZEN_BY_THE_FIRST, "\"0.weight\" is trained in process 0, but frozen in process 1", NULL);
+        makes(UNFROZEN_BY_THE_SECOND, "\"0.weight\" is trained in process 1, but frozen in process 0", NULL);
+        makes(FROZEN_BY_THE_SECOND, "\"0.weight\" is trained in process 0, but frozen in process 1", NULL);
+    }
+}
+
 int main(int argc, char **argv)
 {
     if (argc > 1) check_filter = argv[1];
     CHECK_RUN(processes_in_step_are_not_warned);
     CHECK_RUN(a_different_step_is_reported_in_the_next_pass);
     CHECK_RUN(parameters_that_differ_are_named);
+    CHECK_RUN(a_parameter_that_only_some_train_is_named);
     return check_done();
 }
