@@ -1,6 +1,21 @@
 /* mistakes.c - loops that run, but do not train what was meant: each is told once, with what is missing. */
+#include <stdio.h>
+
 #include "base/log.h"
 #include "optim/optim.h"
+
+/* One process of a job may make a mistake that the others do not make, so each says its own. */
+LS_PRINTF(2, 3) static void tell(const ls_optim *optim, const char *format, ...)
+{
+    const ls_run *run = optim->object.run;
+    char origin[48] = "lockstep: ";
+    if (!ls_log_shows(LS_LOG_WARN)) return;
+    if (run->share.world > 1) snprintf(origin, sizeof origin, "lockstep: process %d: ", run->share.rank);
+    va_list args;
+    va_start(args, format);
+    ls_log_from(origin, LS_LOG_WARN, format, args);
+    va_end(args);
+}
 
 static const ls_optim_slot *first_due(const ls_optim *optim)
 {
@@ -17,10 +32,10 @@ static void no_gradients(ls_optim *optim)
     for (int64_t i = 0; i < optim->slot_count; i++) wanted = wanted || ls_requires_grad(optim->slots[i].parameter);
     if (optim->had_gradients || !wanted) return;
     optim->had_gradients = true; /* said once */
-    ls_log_of_job(LS_LOG_WARN,
-                  "ls_step: no parameter of this %s has a gradient (\"%s\" is the first): was it made for the module "
-                  "that is trained, and was ls_backward() called?",
-                  optim->rule->name, optim->slots[0].name);
+    tell(optim,
+         "ls_step: no parameter of this %s has a gradient (\"%s\" is the first): was it made for the module "
+         "that is trained, and was ls_backward() called?",
+         optim->rule->name, optim->slots[0].name);
 }
 
 /* The gradient was in an earlier step, and no pass has added to any since. */
@@ -28,10 +43,10 @@ static void used_again(ls_optim *optim, const ls_optim_slot *slot)
 {
     if (optim->told_again) return;
     optim->told_again = true;
-    ls_log_of_job(LS_LOG_WARN,
-                  "ls_step: there was no ls_backward() since the last step of this %s, which used the same gradients "
-                  "(\"%s\" is the first)",
-                  optim->rule->name, slot->name);
+    tell(optim,
+         "ls_step: there was no ls_backward() since the last step of this %s, which used the same gradients "
+         "(\"%s\" is the first)",
+         optim->rule->name, slot->name);
 }
 
 /* Or it was, and a later pass has added to it. */
@@ -39,11 +54,10 @@ static void not_cleared(ls_optim *optim, const ls_optim_slot *slot)
 {
     if (optim->told_stale) return;
     optim->told_stale = true;
-    ls_log_of_job(
-        LS_LOG_WARN,
-        "ls_step: gradients that an earlier step of this %s has used are part of this one, too (\"%s\" is the "
-        "first); call ls_zero_grad() after each ls_step()",
-        optim->rule->name, slot->name);
+    tell(optim,
+         "ls_step: gradients that an earlier step of this %s has used are part of this one, too (\"%s\" is the "
+         "first); call ls_zero_grad() after each ls_step()",
+         optim->rule->name, slot->name);
 }
 
 /* ---- two optimisers of one parameter ---- */
@@ -65,10 +79,10 @@ static void look_for_rivals(ls_optim *optim)
         const ls_optim_slot *slot = shared_slot(optim, other);
         if (!slot) continue;
         optim->told_shared = true;
-        ls_log_of_job(LS_LOG_WARN,
-                      "ls_step: two optimisers, %s and %s, take turns in updating \"%s\"; give each parameters of its "
-                      "own (.parameters), or make one with groups (ls_optim_add_group)",
-                      other->rule->name, optim->rule->name, slot->name);
+        tell(optim,
+             "ls_step: two optimisers, %s and %s, take turns in updating \"%s\"; give each parameters of its "
+             "own (.parameters), or make one with groups (ls_optim_add_group)",
+             other->rule->name, optim->rule->name, slot->name);
     }
 }
 
@@ -103,12 +117,11 @@ void ls_optim_over(const ls_optim *optim)
         if (ls_leaf_walk(optim->slots[i].parameter)) trained = &optim->slots[i];
     if (!trained || others_step(optim)) return;
     if (run->accumulation.steps > 1)
-        ls_log_of_job(
-            LS_LOG_WARN,
-            "ls_backward() was called, but no ls_step() of %s came into effect, and \"%s\" is as it was: "
-            "no group of %lld batches (gradient_accumulation_steps) was completed, or none was followed by one",
-            optim->rule->name, trained->name, (long long)run->accumulation.steps);
+        tell(optim,
+             "ls_backward() was called, but no ls_step() of %s came into effect, and \"%s\" is as it was: "
+             "no group of %lld batches (gradient_accumulation_steps) was completed, or none was followed by one",
+             optim->rule->name, trained->name, (long long)run->accumulation.steps);
     else
-        ls_log_of_job(LS_LOG_WARN, "ls_backward() was called, but ls_step() of %s was not: \"%s\" is as it was",
-                      optim->rule->name, trained->name);
+        tell(optim, "ls_backward() was called, but ls_step() of %s was not: \"%s\" is as it was", optim->rule->name,
+             trained->name);
 }

@@ -3,6 +3,7 @@
 #include <lockstep.h>
 
 #include "base/capture.h"
+#include "base/log.h"
 #include "run/team.h"
 
 enum { FEATURES = 3 };
@@ -18,6 +19,7 @@ typedef enum mistake {
     ONE_NUMBER,
     APART,
     ANOTHER_OPTIMISER,
+    NOT_CLEARED,
     UNFROZEN_BY_THE_FIRST,
     UNFROZEN_BY_THE_SECOND,
     FROZEN_BY_THE_SECOND,
@@ -78,7 +80,7 @@ static void train(ls_run *run)
     for (int i = 0; i < 5 && ls_error(run) == LS_OK; i++) {
         backward(run, model);
         if (i != 2 || ls_rank(run) != 1 || steps_as_it_should(run, model, sgd)) ls_step(sgd);
-        ls_zero_grad(sgd);
+        if (made != NOT_CLEARED || ls_rank(run) != 1) ls_zero_grad(sgd);
         if (made == APART && i == 2) train_apart(run);
         if (made == ANOTHER_OPTIMISER && i == 2 && ls_rank(run) == 0) ls_sgd_new(run, model, .lr = 0.1);
     }
@@ -150,6 +152,13 @@ static void parameters_that_differ_are_named(void)
     makes(ONE_NUMBER, NULL, "ls_save_state: processes no longer train the same model: 1 of 2 parameters differ");
 }
 
+static void the_process_that_left_something_out_says_so(void)
+{
+    ls_log_set_rank(1); /* what is said for the whole job is said elsewhere */
+    makes(NOT_CLEARED, NULL, "process 1: warning: ls_step: gradients that an earlier step of this SGD has used");
+    ls_log_set_rank(0);
+}
+
 static void a_parameter_that_only_some_train_is_named(void)
 {
     for (wide = 2; wide <= 1024; wide *= 512) {
@@ -165,6 +174,7 @@ int main(int argc, char **argv)
     CHECK_RUN(processes_in_step_are_not_warned);
     CHECK_RUN(a_different_step_is_reported_in_the_next_pass);
     CHECK_RUN(parameters_that_differ_are_named);
+    CHECK_RUN(the_process_that_left_something_out_says_so);
     CHECK_RUN(a_parameter_that_only_some_train_is_named);
     return check_done();
 }
