@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 
 #include "base/capture.h"
+#include "folder.h"
 #include "run/team.h"
 
 static const char *device = "cpu";
@@ -251,6 +252,8 @@ static int all_is_well(void)
     return ls_finish(run);
 }
 
+static char saves_to[64]; /* a folder; empty: it saves nothing */
+
 /* Asked to end after five steps of a schedule for fifty. */
 static int told_to_end(void)
 {
@@ -262,6 +265,7 @@ static int told_to_end(void)
     ls_step(sgd);
     raise(SIGTERM);
     CHECK(ls_should_stop(run));
+    if (saves_to[0]) CHECK(ls_save_state(run, saves_to));
     return ls_finish(run);
 }
 
@@ -299,6 +303,13 @@ static void the_first_that_is_not_finite_is_told_and_all_are_counted(void)
     CHECK(tell(told_to_end) == 128 + SIGTERM);
     CHECK_MSG(count_of("was not finite: 1, the first was step ") == 1 && count_of("schedule") == 0, "%s", said);
     CHECK_MSG(count_of("lockstep: stopped by SIGTERM; this run saved no checkpoint\n") == 1, "%s", said);
+    snprintf(saves_to, sizeof saves_to, "report_saved_%d", (int)getpid()); /* devices are tested at the same time */
+    CHECK(tell(told_to_end) == 128 + SIGTERM);
+    char line[160];
+    snprintf(line, sizeof line, "lockstep: stopped by SIGTERM; the last checkpoint is %s\n", saves_to);
+    CHECK_MSG(count_of(line) == 1, "%s", said);
+    folder_remove(saves_to);
+    saves_to[0] = '\0';
     if (!host) return;
     CHECK(tell(together) == 0);
     CHECK_MSG(count_of("step 3: the loss is not finite in process 1; training goes on") == 1, "%s", said);
