@@ -78,8 +78,10 @@ enum { FREE_NUMBERS = 1 << 20 };
 
 static ls_status read_vocabulary(ls_tokenizer *t, const ls_json *vocab, ls_message *why)
 {
-    if (!vocab || vocab->type != LS_JSON_OBJECT || vocab->count > INT32_MAX / 4)
-        return not_well_formed("model.vocab", why);
+    if (!vocab || vocab->type != LS_JSON_OBJECT) return not_well_formed("model.vocab", why);
+    if (vocab->count > LS_MOST_TOKENS)
+        return ls_explain(why, LS_ERR_IO, "%lld tokens; a vocabulary has %d at most", (long long)vocab->count,
+                          LS_MOST_TOKENS);
     int64_t limit = 4 * vocab->count > FREE_NUMBERS ? 4 * vocab->count : FREE_NUMBERS;
     for (const ls_json *token = ls_json_first(vocab); token; token = token->next) {
         int64_t id = token->type == LS_JSON_INTEGER ? token->integer : -1;

@@ -78,7 +78,9 @@ ls_status ls_vocabulary_read(ls_vocabulary *v, const char *text, size_t length, 
         if (trimmed < 0)
             return ls_explain(why, LS_ERR_IO, "line %lld is not UTF-8; a vocabulary has one token on each line",
                               (long long)line + 1);
-        if (line >= INT32_MAX) return ls_explain(why, LS_ERR_IO, "more than %d lines", INT32_MAX);
+        if (line >= LS_MOST_TOKENS)
+            return ls_explain(why, LS_ERR_IO, "more than %d lines; a vocabulary has one token on each line",
+                              LS_MOST_TOKENS);
         if (!ls_vocabulary_add(v, line, text + at, (size_t)trimmed))
             return ls_explain(why, LS_ERR_MEMORY, "no memory for %lld tokens", (long long)line + 1);
         at += bytes + 1;

@@ -7,6 +7,10 @@
 #include "base/arena.h"
 #include "data/text/trie.h"
 
+/* Tokens of a vocabulary at most, several times what the largest have: an empty line of a file is one byte, and a token
+ * takes fifty. */
+enum { LS_MOST_TOKENS = 1 << 22 };
+
 typedef struct ls_token_text {
     const char *text; /* zero-terminated; NULL: no token has this number */
     size_t length;

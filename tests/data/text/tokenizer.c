@@ -223,6 +223,14 @@ static void windows_beyond_all_memory_are_counted_and_refused(void)
     ls_tokenizer_free(t);
 }
 
+static void a_file_of_empty_lines_is_no_vocabulary(void)
+{
+    enum { LINES = (1 << 22) + 1 };
+    static char text[LINES + 1];
+    memset(text, '\n', LINES);
+    CHECK_REFUSED(tokenizer_of(text), "more than 4194304 lines");
+}
+
 static void values_of_no_name_are_refused(void)
 {
     ls_tokenizer *t = tokenizer_of(TINY);
@@ -413,6 +421,7 @@ int main(int argc, char **argv)
     CHECK_RUN(what_cannot_be_is_refused_with_the_reason);
     CHECK_RUN(padding_beyond_all_memory_is_refused);
     CHECK_RUN(windows_beyond_all_memory_are_counted_and_refused);
+    CHECK_RUN(a_file_of_empty_lines_is_no_vocabulary);
     CHECK_RUN(values_of_no_name_are_refused);
     CHECK_RUN(a_tokenizer_json_says_it_all);
     CHECK_RUN(what_a_tokenizer_json_asks_for_is_refused_by_name);
