@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "base/list.h"
+
 const char *ls_status_name(ls_status status)
 {
     switch (status) {
@@ -67,13 +69,17 @@ ls_dtype ls_dtype_promote(ls_dtype a, ls_dtype b)
 
 ls_shape ls_shape_n(const int64_t *sizes, int64_t count)
 {
+    /* What is no list, or has more than LS_MAX_DIMS sizes: ndim says so, and ls_shape_numel refuses it. */
+    if (!ls_is_list(sizes, count)) return (ls_shape){.ndim = -1};
+    if (count > LS_MAX_DIMS) return (ls_shape){.ndim = count < INT32_MAX ? (int32_t)count : INT32_MAX};
     ls_shape shape = {.ndim = (int32_t)count};
-    if (count > 0 && count <= LS_MAX_DIMS) memcpy(shape.dim, sizes, (size_t)count * sizeof *sizes);
-    return shape; /* more than LS_MAX_DIMS sizes: ndim says so and ls_shape_numel refuses it */
+    if (count) memcpy(shape.dim, sizes, (size_t)count * sizeof *sizes);
+    return shape;
 }
 
 bool ls_shape_equal(ls_shape a, ls_shape b)
 {
+    if (a.ndim < 0 || a.ndim > LS_MAX_DIMS) return false; /* it has no sizes to compare */
     return a.ndim == b.ndim && memcmp(a.dim, b.dim, (size_t)a.ndim * sizeof *a.dim) == 0;
 }
 

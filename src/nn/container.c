@@ -1,6 +1,7 @@
 /* container.c - modules made of numbered modules. */
 #include <stdio.h>
 
+#include "base/list.h"
 #include "nn/layers.h"
 
 /* One child after the other; a convolution and the batch norm behind it together. */
@@ -56,6 +57,7 @@ ls_module *ls_module_append(ls_module *list, ls_module *child)
 static ls_module *container_new(ls_run *run, const char *kind, ls_forward_fn *forward, ls_module *const *modules,
                                 int64_t count)
 {
+    if (!ls_list_is_sound(&run->errors, kind, "modules", modules, count)) return NULL;
     ls_module *container = ls_layer_new(run, kind, sizeof *container, forward);
     for (int64_t i = 0; i < count; i++) ls_module_append(container, modules[i]);
     return ls_layer_done(container);

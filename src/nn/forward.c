@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "autograd/replay.h"
+#include "base/list.h"
 #include "nn/module.h"
 
 /* Append the module to the path that errors carry: "net/layer3.2/conv1". Returns where to cut it off again. */
@@ -192,14 +193,16 @@ enum { DEEPEST = 1000 };
 /* Run a module that may have up to `most` outputs. There is at least one; after a failure it is poison. */
 static void forward(ls_module *module, ls_tensor *const *inputs, int64_t n, int most, ls_outputs *out)
 {
-    ls_run *run = module ? module->object.run : ls_run_of(n > 0 ? inputs[0] : NULL);
-    if (!module || ls_failed(run) || n > LS_MAX_MODULE_INPUTS || module->running >= DEEPEST) {
+    ls_run *run = module ? module->object.run : ls_run_of(n > 0 && inputs ? inputs[0] : NULL);
+    bool takes = n <= LS_MAX_MODULE_INPUTS && ls_is_list(inputs, n);
+    if (!module || ls_failed(run) || !takes || module->running >= DEEPEST) {
         if (!module) ls_fail(&run->errors, LS_ERR_VALUE, "ls_forward: the module is NULL");
         else if (!ls_object_has_ended(module, "ls_forward") && module->running >= DEEPEST)
             ls_fail(&run->errors, LS_ERR_STATE,
                     "ls_forward: %s runs inside itself %d times; its forward function or a hook calls it without end",
                     module->kind, module->running);
-        else if (!ls_object_has_ended(module, "ls_forward"))
+        else if (!ls_object_has_ended(module, "ls_forward") &&
+                 ls_list_is_sound(&run->errors, "ls_forward", "inputs", inputs, n))
             ls_fail(&run->errors, LS_ERR_VALUE, "ls_forward: %d inputs; a module takes up to %d", (int)n,
                     LS_MAX_MODULE_INPUTS);
         out->count = 1;
@@ -256,6 +259,10 @@ ls_outputs ls_forward_all_n(ls_module *module, ls_tensor *const *inputs, int64_t
 ls_outputs ls_outputs_n(ls_tensor *const *items, int64_t count)
 {
     ls_outputs out = {.count = count};
-    for (int64_t i = 0; i < count && i < LS_MAX_MODULE_OUTPUTS; i++) out.item[i] = items[i];
+    if (!ls_is_list(items, count)) {
+        ls_list_is_sound(&ls_run_of(NULL)->errors, "ls_outputs_n", "outputs", items, count);
+        out.count = 0;
+    }
+    for (int64_t i = 0; i < out.count && i < LS_MAX_MODULE_OUTPUTS; i++) out.item[i] = items[i];
     return out;
 }

@@ -312,7 +312,7 @@ BACK(split) /* the parts' gradients side by side; a part without one is zero */
 ls_tensor *ls_concat_n(int dim, ls_tensor *const *tensors, int64_t count)
 {
     int n = (int)count;
-    if (n < 1) return LS_POISON(ls_run_of(NULL), LS_ERR_VALUE, "concat: no tensors given");
+    if (n < 1 || !tensors) return LS_POISON(ls_run_of(NULL), LS_ERR_VALUE, "concat: no tensors given");
     ls_run *run = op_begin(LS_OP_concat, n, n, tensors);
     if (!run) return op_poison(tensors[0]);
     const ls_tensor *first = tensors[0];
@@ -362,7 +362,7 @@ BACK(concat)
 ls_tensor *ls_stack_n(int dim, ls_tensor *const *tensors, int64_t count)
 {
     int n = (int)count;
-    if (n < 1) return LS_POISON(ls_run_of(NULL), LS_ERR_VALUE, "stack: no tensors given");
+    if (n < 1 || !tensors) return LS_POISON(ls_run_of(NULL), LS_ERR_VALUE, "stack: no tensors given");
     ls_run *run = op_begin(LS_OP_stack, n, n, tensors);
     if (!run) return op_poison(tensors[0]);
     int d = op_dim(dim, tensors[0]->view.ndim + 1);

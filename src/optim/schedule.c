@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/list.h"
 #include "base/log.h"
 
 #define PI 3.14159265358979323846
@@ -300,15 +301,18 @@ static ls_rates sequential_at(const ls_schedule *s, int64_t step, int group, dou
 ls_schedule *ls_sequential_schedule_new(ls_optim *optim, ls_schedule *const *schedules, int64_t count,
                                         const int64_t *milestones)
 {
-    if (!sound(optim, "ls_sequential_schedule_new", "schedule", count)) return NULL;
+    static const char who[] = "ls_sequential_schedule_new";
+    if (!sound(optim, who, "schedule", count)) return NULL;
     ls_run *run = optim->object.run;
+    if (!ls_list_is_sound(&run->errors, who, "schedules", schedules, count) ||
+        !ls_list_is_sound(&run->errors, who, "milestones", milestones, count - 1))
+        return NULL;
     for (int64_t i = 0; i < count; i++) {
         const char *why = !schedules[i]                                    ? "is NULL"
                           : schedules[i]->optim != optim                   ? "belongs to another optimiser"
                           : i > 1 && milestones[i - 1] < milestones[i - 2] ? "begins before the one before it"
                                                                            : NULL;
-        if (why)
-            return ls_fail(&run->errors, LS_ERR_VALUE, "ls_sequential_schedule_new: schedule %d %s", (int)i, why), NULL;
+        if (why) return ls_fail(&run->errors, LS_ERR_VALUE, "%s: schedule %d %s", who, (int)i, why), NULL;
     }
     ls_schedule *s = ls_schedule_new(optim, "sequence", sequential_at);
     if (!s) return NULL;
@@ -316,7 +320,7 @@ ls_schedule *ls_sequential_schedule_new(ls_optim *optim, ls_schedule *const *sch
     s->parts = ls_sys_alloc((size_t)count * sizeof *s->parts);
     s->milestones = ls_sys_alloc((size_t)count * sizeof *s->milestones);
     if (!s->parts || !s->milestones) {
-        ls_fail(&run->errors, LS_ERR_MEMORY, "ls_sequential_schedule_new: no memory");
+        ls_fail(&run->errors, LS_ERR_MEMORY, "%s: no memory", who);
         ls_object_free(s);
         return NULL;
     }

@@ -149,6 +149,10 @@ ls_tensor *ls_gather(ls_run *run, ls_tensor *t)
 
 ls_gathered ls_gather_object(ls_run *run, const void *data, size_t size)
 {
+    if (!data && size) {
+        ls_fail(&run->errors, LS_ERR_VALUE, "ls_gather_object: the data is NULL");
+        return (ls_gathered){0};
+    }
     return ls_gather_bytes(run, data, size, "ls_gather_object");
 }
 

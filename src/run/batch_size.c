@@ -77,7 +77,13 @@ static bool open_vote(ls_run *run)
 
 int64_t ls_find_batch_size(ls_run *run, int64_t start, ls_batch_size_fn *train, void *user)
 {
-    if (!ls_session_of(run) || !open_vote(run)) return 0;
+    if (!ls_session_of(run)) return 0;
+    if (!train) return ls_fail(&run->errors, LS_ERR_VALUE, "ls_find_batch_size: the function is NULL"), 0;
+    if (start < 0)
+        return ls_fail(&run->errors, LS_ERR_VALUE, "ls_find_batch_size: start = %lld; it cannot be negative",
+                       (long long)start),
+               0;
+    if (!open_vote(run)) return 0;
     for (int64_t size = start ? start : FIRST_SIZE; size > 0; size = size * 9 / 10) {
         standing before = stand(run);
         if (ls_failed(run)) return 0;

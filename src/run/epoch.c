@@ -36,6 +36,8 @@ bool ls_epoch(ls_run *run, int n, int *epoch)
 {
     ls_session *session = run->session;
     if (!session) return false;
+    if (!epoch)
+        return ls_fail(&run->errors, LS_ERR_VALUE, "ls_epoch: the pointer for the epoch's number is NULL"), false;
     bool was_in_epoch = session->in_epoch;
     leave_epoch(run);
     ls_run_look_back(run);

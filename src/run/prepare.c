@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 
+#include "base/list.h"
 #include "base/memory.h"
 #include "data/loader/loader.h"
 #include "nn/module.h"
@@ -63,7 +64,7 @@ static bool add(ls_run *run, ls_object *object)
 
 void ls_prepare_n(ls_run *run, void *const *objects, int64_t count)
 {
-    if (!ls_session_of(run)) return;
+    if (!ls_session_of(run) || !ls_list_is_sound(&run->errors, "ls_prepare", "objects", objects, count)) return;
     /* All are looked at before any is taken. */
     for (int64_t i = 0; i < count; i++) {
         const ls_object *object = find(run, objects[i]);

@@ -79,6 +79,7 @@ ls_tensor *ls_tensor_new(ls_run *run, ls_device *device, ls_dtype dtype, ls_shap
     if (numel < 0 || numel > INT64_MAX / 16)
         return LS_POISON(run, LS_ERR_SHAPE, "shape %s: %s", ls_shape_text(shape, (char[LS_TEXT]){0}),
                          shape.ndim > LS_MAX_DIMS ? "too many dimensions"
+                         : shape.ndim < 0         ? "the array of sizes is NULL, or their number negative"
                                                   : "a size is negative or the product overflows");
     if (ls_dtype_size(dtype) == 0)
         return LS_POISON(run, LS_ERR_DTYPE, "%d is not a number type of Lockstep", (int)dtype);
@@ -280,6 +281,7 @@ bool ls_read(ls_tensor *t, void *to, size_t bytes)
 {
     ls_run *run = ls_run_of(t);
     if (ls_failed(run) || !ls_check_live(run, t, "ls_read") || !fits(t, bytes, "ls_read")) return false;
+    if (!to && bytes) return ls_fail(&run->errors, LS_ERR_VALUE, "ls_read: the memory to read into is NULL"), false;
     ls_mark mark = ls_scope_begin(run);
     ls_message why = {{0}};
     ls_tensor *plain = ls_raw_contiguous(t);
@@ -370,6 +372,7 @@ static size_t format_level(const ls_operand *x, const char *data, int d, bool wh
 char *ls_format(ls_tensor *t, char *buffer, size_t size)
 {
     if (size == 0) return buffer;
+    if (!buffer) return ls_fail(&ls_run_of(t)->errors, LS_ERR_VALUE, "ls_format: the buffer is NULL"), NULL;
     buffer[0] = 0;
     if (!t) {
         snprintf(buffer, size, "(no tensor)");

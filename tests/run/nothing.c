@@ -173,6 +173,65 @@ static void no_record_or_text_does_nothing(void)
     DOES(ls_tokenizer_free(NULL));
 }
 
+#define REFUSED(call, words)                                                                                           \
+    do {                                                                                                               \
+        CHECK(!(call));                                                                                                \
+        CHECK_MSG(ls_error(run) == LS_ERR_VALUE && strstr(ls_error_message(run), words), "%s", ls_error_message(run)); \
+        ls_clear_error(run);                                                                                           \
+    } while (0)
+#define PREPARED(objects, count) (ls_prepare_n(run, objects, count), !ls_error(run))
+
+static void arrays_that_are_not_there_are_refused(void)
+{
+    ls_module *linear = ls_linear_new(run, 2, 2);
+    ls_optim *sgd = ls_sgd_new(run, linear);
+    ls_schedule *parts[2] = {ls_exponential_schedule_new(sgd, 0.5), ls_exponential_schedule_new(sgd, 0.9)};
+    REFUSED(PREPARED(NULL, 3), "ls_prepare: the array of 3 objects is NULL");
+    REFUSED(ls_is_valid(ls_concat_n(0, NULL, 5)), "no tensors given");
+    REFUSED(ls_is_valid(ls_stack_n(0, NULL, 5)), "no tensors given");
+    REFUSED(ls_outputs_n(NULL, 3).count, "the array of 3 outputs is NULL");
+    REFUSED(ls_sequential_new_n(run, NULL, 3), "Sequential: the array of 3 modules is NULL");
+    REFUSED(ls_module_list_new_n(run, NULL, 2), "ModuleList: the array of 2 modules is NULL");
+    REFUSED(ls_sequential_schedule_new(sgd, NULL, 2, (int64_t[]){1}), "the array of 2 schedules is NULL");
+    REFUSED(ls_sequential_schedule_new(sgd, parts, 2, NULL), "the array of 1 milestones is NULL");
+    REFUSED(ls_is_valid(ls_forward_n(linear, NULL, 1)), "the array of 1 inputs is NULL");
+    REFUSED(ls_forward_all_n(NULL, NULL, 1).count, "the module is NULL");
+    REFUSED(ls_gather_object(run, NULL, 5).count, "the data is NULL");
+    CHECK(ls_shape_numel(ls_shape_n(NULL, 3)) == -1 && ls_shape_numel(ls_shape_n(NULL, 0)) == 1);
+    CHECK(!ls_shape_equal(ls_shape_n(NULL, 3), ls_shape_n(NULL, 3)));
+    CHECK(!ls_is_valid(ls_empty_shape(run, LS_F32, ls_shape_n(NULL, 3))));
+    CHECK_MSG(strstr(ls_error_message(run), "the array of sizes is NULL"), "%s", ls_error_message(run));
+    ls_clear_error(run);
+}
+
+static void never_train(ls_run *of, int64_t batch, void *user)
+{
+    (void)of, (void)batch, (void)user;
+    CHECK(false);
+}
+
+static void a_number_below_zero_counts_nothing(void)
+{
+    int64_t size = 2;
+    void *object = NULL;
+    ls_module *linear = ls_linear_new(run, 2, 2), *list[] = {linear};
+    REFUSED(PREPARED(&object, -1), "-1 objects; their number is negative");
+    REFUSED(ls_outputs_n(&x, -3).count, "-3 outputs");
+    REFUSED(ls_sequential_new_n(run, list, -3), "-3 modules");
+    REFUSED(ls_module_list_new_n(run, list, -3), "-3 modules");
+    REFUSED(ls_is_valid(ls_forward_n(linear, &x, -1)), "-1 inputs");
+    REFUSED(ls_find_batch_size(run, -5, never_train, NULL), "start = -5");
+    CHECK(ls_shape_numel(ls_shape_n(&size, -3)) == -1 && ls_shape_numel(ls_shape_n(&size, INT64_C(1) << 32)) == -1);
+}
+
+static void places_that_are_not_there_are_refused(void)
+{
+    REFUSED(ls_read(x, NULL, 8), "ls_read: the memory to read into is NULL");
+    REFUSED(ls_format(x, NULL, 10), "ls_format: the buffer is NULL");
+    REFUSED(ls_epoch(run, 1, NULL), "the pointer for the epoch's number is NULL");
+    REFUSED(ls_find_batch_size(run, 0, NULL, NULL), "ls_find_batch_size: the function is NULL");
+}
+
 static void a_program_without_checks_ends_with_the_first_cause(void)
 {
     ls_module *net = ls_resnet_new(run, "resnet51");
@@ -202,6 +261,9 @@ int main(int argc, char **argv)
     CHECK_RUN(no_data_does_nothing);
     CHECK_RUN(no_list_or_communicator_does_nothing);
     CHECK_RUN(no_record_or_text_does_nothing);
+    CHECK_RUN(arrays_that_are_not_there_are_refused);
+    CHECK_RUN(a_number_below_zero_counts_nothing);
+    CHECK_RUN(places_that_are_not_there_are_refused);
     CHECK_RUN(a_program_without_checks_ends_with_the_first_cause);
     ls_finish(run);
     return check_done();
