@@ -62,7 +62,7 @@ typedef enum ls_truncation {
 typedef enum ls_padding {
     LS_PAD_NONE,
     LS_PAD_LONGEST, /* all windows of the call are as long as the longest */
-    LS_PAD_MAX,     /* as long as .max_length, which must be given */
+    LS_PAD_MAX,     /* as long as .max_length, which must be given and at most 2^24 */
 } ls_padding;
 
 typedef struct ls_tokenizer_encode_opts {
@@ -103,7 +103,7 @@ typedef struct ls_encoding {
 } ls_encoding;
 
 /* Encode a text, or a pair of texts where `second` is not NULL. What is not UTF-8 counts as U+FFFD, as in Python's
- * decode(errors="replace"). NULL (and an error) when a text cannot be cut as the options want it. */
+ * decode(errors="replace"). NULL (and an error) when a text cannot be cut as asked, or makes more than 2^26 windows. */
 #define ls_tokenizer_encode(tokenizer, text, ...)                                                                      \
     LS_CALL_3(ls_tokenizer_encode, ls_tokenizer_encode_opts, tokenizer, text, __VA_ARGS__, )
 LS_API ls_encoding *ls_tokenizer_encode_sized(ls_tokenizer *tokenizer, const char *text, const char *second,
