@@ -58,8 +58,9 @@ typedef struct ls_save_model_opts {
  * under several names are written once, under the first; the others are named in a warning.
  *
  * All processes must call it. The main one writes, and all return when the files are there: any of them may load them
- * next. False, and an error on all, when that failed. In a save hook, where the main process is alone, it waits for
- * nobody. Where one process is to write by itself, ls_state_write_sharded() does. */
+ * next. A warning names the first parameter in which others differ from what is written. False, and an error on all,
+ * when that failed. In a save hook, where the main process is alone, it waits for nobody. Where one process is to write
+ * by itself, ls_state_write_sharded() does. */
 #define ls_save_model(run, model, ...) LS_CALL_3(ls_save_model, ls_save_model_opts, run, model, __VA_ARGS__, )
 LS_API bool ls_save_model_sized(ls_run *run, ls_module *model, const char *folder, const ls_save_model_opts *opts,
                                 size_t opts_size);

@@ -11,6 +11,7 @@
 #include "formats/index.h"
 #include "formats/unwrap.h"
 #include "nn/module.h"
+#include "parallel/reducer.h"
 #include "tensor/exchange.h"
 #include "tensor/state.h"
 
@@ -91,12 +92,19 @@ static bool share_outcome(ls_run *run, bool ok)
     return !cause.code;
 }
 
+/* What is written is the main process's model; a warning says where others have another. In a save hook, where nobody
+ * else is, nothing is compared. */
+static bool same_model(ls_run *run)
+{
+    return run->comm->size == 1 || ls_reducer_compare(run->reducer, "ls_save_model");
+}
+
 bool ls_save_model_sized(ls_run *run, ls_module *model, const char *folder, const ls_save_model_opts *given,
                          size_t opts_size)
 {
     ls_save_model_opts opts = LS_OPTS_READ(ls_save_model_opts, given, opts_size);
     if (!model || ls_failed(run)) return false;
-    return share_outcome(run, run->share.rank != 0 || write_model(run, model, folder, &opts));
+    return share_outcome(run, same_model(run) && (run->share.rank != 0 || write_model(run, model, folder, &opts)));
 }
 
 /* ---- loading ---- */

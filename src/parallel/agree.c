@@ -68,11 +68,12 @@ static bool hash_slot(const ls_slot *slot, uint64_t *hash)
     return ok;
 }
 
-/* mine = hashes of the trained parameters, in order; then the ISA that updated them */
+/* mine = hashes of all parameters, in order, since those that are frozen shape the model, too; then the ISA that
+ * updated them */
 static bool hash_all(const ls_reducer *p, uint64_t *mine)
 {
     for (int i = 0; i < p->slot_count; i++)
-        if (p->slots[i]->trained && !hash_slot(p->slots[i], &mine[i])) return false;
+        if (!hash_slot(p->slots[i], &mine[i])) return false;
     mine[p->slot_count] = (uint64_t)ls_isa_in_use();
     return true;
 }

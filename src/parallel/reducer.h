@@ -69,8 +69,8 @@ void ls_reducer_walk_ended(ls_reducer *reducer);
 /* After a pass: it differed. */
 bool ls_reducer_parted(const ls_reducer *reducer);
 
-/* Warn, once, if trained parameters differ between processes, by name. All must call. False (and an error) if that
- * could not be determined. */
+/* Warn, once, if parameters, trained or frozen, differ between processes, by name. All must call. False (and an error)
+ * if that could not be determined. */
 bool ls_reducer_compare(ls_reducer *reducer, const char *who);
 
 /* Between these, processes may make different numbers of backward passes: one without batches takes part in the others'

@@ -20,6 +20,8 @@ typedef enum mistake {
     APART,
     ANOTHER_OPTIMISER,
     NOT_CLEARED,
+    FROZEN_WRITTEN_OVER,
+    LAST_STEP_LEFT_OUT,
     UNFROZEN_BY_THE_FIRST,
     UNFROZEN_BY_THE_SECOND,
     FROZEN_BY_THE_SECOND,
@@ -44,7 +46,8 @@ static bool steps_as_it_should(ls_run *run, ls_module *model, ls_optim *sgd)
     case RATE: ls_optim_set_lr(sgd, 0.02); break;
     case MOMENTUM_OF_A_GROUP: ls_optim_set_group(sgd, 1, .momentum = 0.5); break;
     case CLIPPED: ls_clip_grad_norm(sgd, 1e-3); break;
-    case WRITTEN_OVER: ls_assign(weight, ls_zeros(run, LS_F32, 4, FEATURES)); break;
+    case WRITTEN_OVER:
+    case FROZEN_WRITTEN_OVER: ls_assign(weight, ls_zeros(run, LS_F32, 4, FEATURES)); break;
     case ONE_NUMBER: /* not the first element, which every pass compares */
         CHECK(ls_read(weight, numbers, sizeof numbers));
         numbers[5] += 1;
@@ -76,6 +79,7 @@ static void train(ls_run *run)
     ls_optim *sgd = ls_sgd_new(run, model, .lr = 0.01, .momentum = 0.9);
     ls_state *bias = ls_state_matching(ls_parameters(model), "bias");
     ls_optim_add_group(sgd, bias, .lr = 0.001);
+    if (made == FROZEN_WRITTEN_OVER) ls_set_requires_grad(ls_module_tensor(model, "weight"), false);
     ls_prepare(run, model, sgd);
     for (int i = 0; i < 5 && ls_error(run) == LS_OK; i++) {
         backward(run, model);
@@ -84,7 +88,12 @@ static void train(ls_run *run)
         if (made == APART && i == 2) train_apart(run);
         if (made == ANOTHER_OPTIMISER && i == 2 && ls_rank(run) == 0) ls_sgd_new(run, model, .lr = 0.1);
     }
-    if (made == ONE_NUMBER) ls_save_state(run, "parting_test");
+    if (made == LAST_STEP_LEFT_OUT) {
+        backward(run, model);
+        if (ls_rank(run) == 0) ls_step(sgd);
+        CHECK(ls_save_model(run, model, "parting_test/model"));
+    }
+    if (made == ONE_NUMBER || made == FROZEN_WRITTEN_OVER) ls_save_state(run, "parting_test");
 }
 
 /* A model of two layers, the first of which is trained by one process alone from the third pass on. With the width of
@@ -150,6 +159,8 @@ static void parameters_that_differ_are_named(void)
     makes(CLIPPED, NULL, "ls_backward: processes no longer train the same model: 2 of 2 parameters differ");
     makes(WRITTEN_OVER, NULL, "processes 0 and 1, first \"weight\"");
     makes(ONE_NUMBER, NULL, "ls_save_state: processes no longer train the same model: 1 of 2 parameters differ");
+    makes(FROZEN_WRITTEN_OVER, NULL, "1 of 2 parameters differ in processes 0 and 1, first \"weight\"");
+    makes(LAST_STEP_LEFT_OUT, NULL, "ls_save_model: processes no longer train the same model: 2 of 2 parameters");
 }
 
 static void the_process_that_left_something_out_says_so(void)
