@@ -85,7 +85,7 @@ LS_API void ls_optim_train_apart(ls_optim *optim);
 LS_API bool ls_optim_step_was_skipped(const ls_optim *optim);
 LS_API int64_t ls_optim_steps_taken(const ls_optim *optim);
 /* Forget the gradients of all its parameters, unless they still add up: of several batches, no step has used them, and
- * the last one is not in. */
+ * the last one is not in. Passes that were held (ls_set_sync_gradients) add up if ls_step() was called among them. */
 LS_API void ls_zero_grad(ls_optim *optim);
 
 /* ---- Parameter groups ---- */

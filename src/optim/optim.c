@@ -375,10 +375,10 @@ static void count_step(ls_optim *optim)
 
 bool ls_step(ls_optim *optim)
 {
-    if (!optim || ls_object_has_ended(optim, "ls_step") || ls_failed(optim->object.run) ||
-        !optim->object.run->accumulation.sync)
-        return false;
+    if (!optim || ls_object_has_ended(optim, "ls_step") || ls_failed(optim->object.run)) return false;
     ls_run *run = optim->object.run;
+    optim->asked = run->walk_serial;
+    if (!run->accumulation.sync) return false;
     ls_scaler *scaler = ls_scaler_of(run);
     if (run->share.world > 1 && !optim->apart) ls_optim_look_for_others(optim);
     ls_mark mark = ls_scope_begin(run);
@@ -405,7 +405,9 @@ int64_t ls_optim_steps_taken(const ls_optim *optim)
     return optim ? optim->steps : 0;
 }
 
-/* Some batches of the group are in, and neither its last nor a step has been: whatever other optimisers did. */
+/* Some batches of the group are in, and neither its last nor a step has been: whatever other optimisers did. Passes
+ * that were held until now (ls_set_sync_gradients) are batches of a group if a step was asked for among them, as the
+ * body of a loop does; without one the program only looked at what they brought. */
 static bool gradients_add_up(const ls_optim *optim)
 {
     uint64_t newest = 0;
@@ -413,7 +415,10 @@ static bool gradients_add_up(const ls_optim *optim)
         uint64_t walk = ls_leaf_walk(optim->slots[i].parameter);
         if (walk > newest) newest = walk;
     }
-    return newest > optim->used && ls_accumulation_open(optim->object.run, newest);
+    const ls_run *run = optim->object.run;
+    const ls_accumulation *a = &run->accumulation;
+    if (a->sync && a->loose && optim->asked < a->first_walk) return false;
+    return newest > optim->used && ls_accumulation_open(run, newest);
 }
 
 void ls_zero_grad(ls_optim *optim)

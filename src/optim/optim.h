@@ -95,6 +95,7 @@ struct ls_optim {
     bool apart;        /* nothing is to be said (any more) of processes that train without each other */
     uint64_t unscaled; /* after which walk of the run the gradients last were */
     uint64_t used;     /* walks up to this one: gradients of them have had their step, taken or skipped */
+    uint64_t asked;    /* walks up to this one: ls_step() was called after them, even if it was not due */
     ls_tensor *found;  /* f32 [1], owned: not 0 where they were not finite then; NULL: nothing was looked for */
     bool collected;    /* moments of all processes were got, and are kept */
     ls_state *state;

@@ -153,6 +153,55 @@ static int several_passes_for_a_step(void)
     return ls_finish(run);
 }
 
+/* A pass of which only the gradients are looked at, between a step and the next loop's ls_zero_grad(). */
+static bool looks;
+
+static float after_looking(void)
+{
+    ls_run *run = ls_init(NULL, NULL, .seed = 1);
+    ls_module *m = ls_linear_new(run, 2, 2);
+    ls_optim *sgd = ls_sgd_new(run, m, .lr = 0.01);
+    for (int i = 0; i < 4; i++) {
+        ls_zero_grad(sgd);
+        backward(run, m);
+        ls_step(sgd);
+        if (!looks) continue;
+        ls_set_sync_gradients(run, false);
+        backward(run, m);
+        ls_set_sync_gradients(run, true);
+    }
+    float sum = (float)ls_item(ls_sum(ls_module_tensor(m, "weight")));
+    CHECK(ls_finish(run) == 0);
+    return sum;
+}
+
+static int looks_between_steps(void)
+{
+    looks = false;
+    float plain = after_looking();
+    looks = true;
+    float looked = after_looking();
+    CHECK_MSG(looked == plain, "%g instead of %g", (double)looked, (double)plain);
+    return check_failures_here;
+}
+
+/* The gradients of a held batch are kept until its group has had a step, wherever ls_zero_grad() stands. */
+static int clears_first_in_a_held_group(void)
+{
+    ls_run *run = ls_init(NULL, NULL);
+    ls_module *m = ls_linear_new(run, 2, 1);
+    ls_optim *sgd = ls_sgd_new(run, m, .lr = 0);
+    for (int i = 0; i < 4; i++) {
+        ls_set_sync_gradients(run, i % 2);
+        ls_zero_grad(sgd);
+        ls_backward(run, ls_sum(ls_forward(m, ls_ones(run, LS_F32, 1, 2))));
+        float gradient = (float)ls_item(ls_sum(ls_grad(ls_module_tensor(m, "bias"))));
+        CHECK_MSG(gradient == (float)(1 + i % 2), "%g", (double)gradient);
+        ls_step(sgd);
+    }
+    return ls_finish(run) + check_failures_here;
+}
+
 /* The generator's pass reaches the parameters of both. */
 static int two_in_turn(void)
 {
@@ -207,6 +256,8 @@ static int only_looks_at_gradients(void)
 static void what_is_only_unusual_is_left_in_peace(void)
 {
     check_said(several_passes_for_a_step, 0, "");
+    check_said(looks_between_steps, 0, "");
+    check_said(clears_first_in_a_held_group, 0, "");
     check_said(two_in_turn, 0, "");
     check_said(one_after_the_other, 0, "");
     check_said(only_looks_at_gradients, 0, "");
