@@ -22,7 +22,9 @@ static ls_module *finish(ls_module *model, ls_bert_config *config, const char *f
     if (model && !ls_failed(run) && !(model->config = ls_bert_config_text(config, architecture)))
         ls_fail(&run->errors, LS_ERR_MEMORY, "%s: no memory", architecture);
     ls_json_free(config->file);
-    return ls_layer_done(model);
+    if (!model || !ls_failed(run)) return model;
+    ls_module_free(model); /* with all of its parts, which nobody else knows */
+    return NULL;
 }
 
 static ls_tensor *dropped(const ls_module *self, ls_tensor *x, double p)

@@ -7,7 +7,9 @@
 #include "base/memory.h"
 #include "models/bert.h"
 
-enum { FILE_LIMIT = 1 << 24, REQUIRED = -1, NO_OPTION = -1, MOST = INT32_MAX };
+enum { FILE_LIMIT = 1 << 24, REQUIRED = -1, NO_OPTION = -1 };
+/* Layers and the names of labels are made one by one: more than anybody trains, and few enough to make. */
+enum { MOST = INT32_MAX, MOST_LAYERS = 1000, MOST_LABELS = 1 << 24 };
 
 static const char *const kind_names[LS_BERT_KINDS] = {"bert", "distilbert", "roberta"};
 
@@ -18,39 +20,47 @@ typedef struct number {
     ptrdiff_t place, option;
     double otherwise[LS_BERT_KINDS]; /* where the file lacks it, or of DistilBERT in any case; REQUIRED: an error */
     double base;                     /* without a file */
-    double least;                    /* value that makes sense */
+    double least, most;              /* values that make sense */
 } number;
 
 #define PLACE(name) offsetof(ls_bert_config, name), offsetof(ls_bert_opts, name)
 
 static const number sizes[] = {
-    {"vocab_size", "vocab_size", PLACE(vocab_size), {REQUIRED, REQUIRED, REQUIRED}, 30522, 1},
-    {"hidden_size", "dim", PLACE(hidden_size), {REQUIRED, REQUIRED, REQUIRED}, 768, 1},
-    {"num_hidden_layers", "n_layers", PLACE(num_hidden_layers), {REQUIRED, REQUIRED, REQUIRED}, 12, 1},
-    {"num_attention_heads", "n_heads", PLACE(num_attention_heads), {REQUIRED, REQUIRED, REQUIRED}, 12, 1},
-    {"intermediate_size", "hidden_dim", PLACE(intermediate_size), {REQUIRED, REQUIRED, REQUIRED}, 3072, 1},
+    {"vocab_size", "vocab_size", PLACE(vocab_size), {REQUIRED, REQUIRED, REQUIRED}, 30522, 1, MOST},
+    {"hidden_size", "dim", PLACE(hidden_size), {REQUIRED, REQUIRED, REQUIRED}, 768, 1, MOST},
+    {"num_hidden_layers", "n_layers", PLACE(num_hidden_layers), {REQUIRED, REQUIRED, REQUIRED}, 12, 1, MOST_LAYERS},
+    {"num_attention_heads", "n_heads", PLACE(num_attention_heads), {REQUIRED, REQUIRED, REQUIRED}, 12, 1, MOST},
+    {"intermediate_size", "hidden_dim", PLACE(intermediate_size), {REQUIRED, REQUIRED, REQUIRED}, 3072, 1, MOST},
     {"max_position_embeddings",
      "max_position_embeddings",
      PLACE(max_position_embeddings),
      {REQUIRED, REQUIRED, REQUIRED},
      512,
-     1},
-    {"type_vocab_size", NULL, PLACE(type_vocab_size), {2, 0, 2}, 2, 0},
-    {"pad_token_id", "pad_token_id", offsetof(ls_bert_config, pad_token_id), NO_OPTION, {0, 0, 1}, 0, 0},
+     1,
+     MOST},
+    {"type_vocab_size", NULL, PLACE(type_vocab_size), {2, 0, 2}, 2, 0, MOST},
+    {"pad_token_id", "pad_token_id", offsetof(ls_bert_config, pad_token_id), NO_OPTION, {0, 0, 1}, 0, 0, MOST},
 };
 
 static const number reals[] = {
-    {"hidden_dropout_prob", "dropout", PLACE(hidden_dropout_prob), {0.1, 0.1, 0.1}, 0.1, 0},
-    {"attention_probs_dropout_prob", "attention_dropout", PLACE(attention_probs_dropout_prob), {0.1, 0.1, 0.1}, 0.1, 0},
+    {"hidden_dropout_prob", "dropout", PLACE(hidden_dropout_prob), {0.1, 0.1, 0.1}, 0.1, 0, 1},
+    {"attention_probs_dropout_prob",
+     "attention_dropout",
+     PLACE(attention_probs_dropout_prob),
+     {0.1, 0.1, 0.1},
+     0.1,
+     0,
+     1},
     {"classifier_dropout",
      "seq_classif_dropout",
      PLACE(classifier_dropout),
      {LS_AUTO_REAL, 0.2, LS_AUTO_REAL},
      LS_AUTO_REAL,
-     0},
-    {NULL, "qa_dropout", offsetof(ls_bert_config, qa_dropout), NO_OPTION, {0, 0.1, 0}, 0, 0},
-    {"layer_norm_eps", NULL, PLACE(layer_norm_eps), {1e-12, 1e-12, 1e-12}, 1e-12, 0},
-    {"initializer_range", "initializer_range", PLACE(initializer_range), {0.02, 0.02, 0.02}, 0.02, 0},
+     0,
+     1},
+    {NULL, "qa_dropout", offsetof(ls_bert_config, qa_dropout), NO_OPTION, {0, 0.1, 0}, 0, 0, 1},
+    {"layer_norm_eps", NULL, PLACE(layer_norm_eps), {1e-12, 1e-12, 1e-12}, 1e-12, 0, MOST},
+    {"initializer_range", "initializer_range", PLACE(initializer_range), {0.02, 0.02, 0.02}, 0.02, 0, MOST},
 };
 
 static const struct {
@@ -108,9 +118,38 @@ static bool parse(ls_run *run, const char *path, ls_bert_config *config)
     return config->file != NULL;
 }
 
+/* An error about a member of the file, which shows its value. */
+static void refuse(ls_run *run, const char *path, const ls_bert_config *config, ls_status code, const ls_json *member,
+                   const char *instead)
+{
+    ls_json_writer w = {0};
+    ls_json_put_value(&w, NULL, member);
+    char *value = ls_json_take(&w, NULL);
+    ls_fail(&run->errors, code, "%s: \"%s\" of %s is %.60s; %s", config->who, member->key, path,
+            value ? value : "something else", instead);
+    ls_sys_free(value);
+}
+
+/* A member of the file; NULL where it is not there or null, and, with an error, where it is of another type. An integer
+ * is a real as well. */
+static const ls_json *read_member(ls_run *run, const char *path, const ls_bert_config *config, const char *key,
+                                  ls_json_type type)
+{
+    static const char *const wanted[] = {[LS_JSON_BOOL] = "wanted true or false",
+                                         [LS_JSON_INTEGER] = "wanted an integer",
+                                         [LS_JSON_REAL] = "wanted a number",
+                                         [LS_JSON_STRING] = "wanted a string",
+                                         [LS_JSON_OBJECT] = "wanted an object"};
+    const ls_json *given = ls_json_get(config->file, key);
+    if (!given || given->type == LS_JSON_NULL) return NULL;
+    if (given->type == type || (type == LS_JSON_REAL && given->type == LS_JSON_INTEGER)) return given;
+    refuse(run, path, config, LS_ERR_IO, given, wanted[type]);
+    return NULL;
+}
+
 static bool read_kind(ls_run *run, const char *path, ls_bert_config *config)
 {
-    const char *type = ls_json_text(ls_json_get(config->file, "model_type"));
+    const char *type = ls_json_text(read_member(run, path, config, "model_type", LS_JSON_STRING));
     for (int kind = 0; type && kind < LS_BERT_KINDS; kind++) {
         if (strcmp(type, kind_names[kind]) != 0) continue;
         config->kind = (ls_bert_kind)kind;
@@ -119,21 +158,20 @@ static bool read_kind(ls_run *run, const char *path, ls_bert_config *config)
     if (type)
         ls_fail(&run->errors, LS_ERR_UNSUPPORTED,
                 "%s: %s is of model_type \"%s\"; known are bert, distilbert and roberta", config->who, path, type);
-    else ls_fail(&run->errors, LS_ERR_IO, "%s: %s lacks \"model_type\"", config->who, path);
+    else if (!ls_failed(run)) ls_fail(&run->errors, LS_ERR_IO, "%s: %s lacks \"model_type\"", config->who, path);
     return false;
 }
 
-/* A number under its name; `otherwise` where it is not there or null. False, and an error, where it is something else,
- * or required. */
-static bool read_number(ls_run *run, const char *path, const ls_bert_config *config, const number *n, double *value)
+/* A number under its name; `otherwise` where it is not there. False, and an error, where it is required or something
+ * else. */
+static bool read_number(ls_run *run, const char *path, ls_bert_config *config, const number *n, ls_json_type type)
 {
     const char *name = name_in_file(config, n);
-    const ls_json *given = name ? ls_json_get(config->file, name) : NULL;
-    bool is_number = given && (given->type == LS_JSON_INTEGER || given->type == LS_JSON_REAL);
-    *value = is_number ? ls_json_number(given, 0) : n->otherwise[config->kind];
-    if (given && !is_number && given->type != LS_JSON_NULL)
-        ls_fail(&run->errors, LS_ERR_IO, "%s: \"%s\" of %s is not a number", config->who, name, path);
-    else if (!is_number && n->otherwise[config->kind] == REQUIRED)
+    const ls_json *given = name ? read_member(run, path, config, name, type) : NULL;
+    double otherwise = n->otherwise[config->kind];
+    if (type == LS_JSON_REAL) *real_at(config, n) = ls_json_number(given, otherwise);
+    else *size_at(config, n) = ls_json_integer(given, (int64_t)otherwise);
+    if (!given && otherwise == REQUIRED && !ls_failed(run))
         ls_fail(&run->errors, LS_ERR_IO, "%s: %s lacks \"%s\"", config->who, path, name);
     return !ls_failed(run);
 }
@@ -141,26 +179,44 @@ static bool read_number(ls_run *run, const char *path, const ls_bert_config *con
 /* What a configuration may ask for and these models do not have, rather than to compute something else. */
 static bool refuse_others(ls_run *run, const char *path, const ls_bert_config *config)
 {
-    const char *positions = ls_json_text(ls_json_get(config->file, "position_embedding_type"));
-    if (positions && strcmp(positions, "absolute") != 0)
-        ls_fail(&run->errors, LS_ERR_UNSUPPORTED, "%s: %s: position_embedding_type \"%s\"; absolute is known",
-                config->who, path, positions);
-    if (ls_json_bool(ls_json_get(config->file, "is_decoder"), false))
-        ls_fail(&run->errors, LS_ERR_UNSUPPORTED, "%s: %s is of a decoder; encoders are known", config->who, path);
-    if (!ls_json_bool(ls_json_get(config->file, "tie_word_embeddings"), true))
-        ls_fail(&run->errors, LS_ERR_UNSUPPORTED, "%s: %s has tie_word_embeddings false; they are one here",
-                config->who, path);
+    static const struct {
+        const char *key;
+        bool known;
+        const char *instead;
+    } flags[] = {{"is_decoder", false, "encoders are known"},
+                 {"add_cross_attention", false, "encoders without it are known"},
+                 {"tie_word_embeddings", true, "they are one with the decoder here"}};
+    static const struct {
+        const char *key, *instead;
+    } parts[] = {{"pruned_heads", "layers with all of their heads are known"},
+                 {"quantization_config", "weights that are not quantized are known"}};
+    for (size_t i = 0; i < sizeof flags / sizeof *flags; i++) {
+        const ls_json *flag = read_member(run, path, config, flags[i].key, LS_JSON_BOOL);
+        if (flag && flag->boolean != flags[i].known)
+            refuse(run, path, config, LS_ERR_UNSUPPORTED, flag, flags[i].instead);
+    }
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        const ls_json *part = read_member(run, path, config, parts[i].key, LS_JSON_OBJECT);
+        if (part && part->count) refuse(run, path, config, LS_ERR_UNSUPPORTED, part, parts[i].instead);
+    }
+    const ls_json *positions = read_member(run, path, config, "position_embedding_type", LS_JSON_STRING);
+    if (positions && strcmp(positions->text, "absolute") != 0)
+        refuse(run, path, config, LS_ERR_UNSUPPORTED, positions, "\"absolute\" is known");
     return !ls_failed(run);
 }
 
-static void read_labels(ls_bert_config *config)
+static bool read_labels(ls_run *run, const char *path, ls_bert_config *config)
 {
-    const ls_json *names = ls_json_get(config->file, "id2label");
-    bool named = names && names->type == LS_JSON_OBJECT;
-    config->num_labels = named ? names->count : ls_json_integer(ls_json_get(config->file, "num_labels"), 2);
-    const char *problem = ls_json_text(ls_json_get(config->file, "problem_type"));
+    const ls_json *names = read_member(run, path, config, "id2label", LS_JSON_OBJECT);
+    const ls_json *count = read_member(run, path, config, "num_labels", LS_JSON_INTEGER);
+    const ls_json *problem = read_member(run, path, config, "problem_type", LS_JSON_STRING);
+    config->num_labels = names ? names->count : ls_json_integer(count, 2);
     for (int i = 1; problem && i < PROBLEMS; i++)
-        if (strcmp(problem, problems[i]) == 0) config->problem_type = (ls_problem)i;
+        if (strcmp(problem->text, problems[i]) == 0) config->problem_type = (ls_problem)i;
+    if (problem && !config->problem_type)
+        refuse(run, path, config, LS_ERR_UNSUPPORTED, problem,
+               "known are regression, single_label_classification and multi_label_classification");
+    return !ls_failed(run);
 }
 
 /* A folder is wanted, or its config.json; what stands beside that is a likely mistake. */
@@ -187,19 +243,13 @@ static bool read_file(ls_run *run, const char *from, ls_bert_config *config)
     }
     snprintf(path, sizeof path, is_folder ? "%s/config.json" : "%s", from);
     if (!parse(run, path, config) || !read_kind(run, path, config) || !refuse_others(run, path, config)) return false;
-    double value;
-    for (int i = 0; i < SIZES; i++) {
-        if (!read_number(run, path, config, &sizes[i], &value)) return false;
-        *size_at(config, &sizes[i]) = value >= 0 && value <= MOST ? (int64_t)value : -1;
-    }
-    for (int i = 0; i < REALS; i++) {
-        if (!read_number(run, path, config, &reals[i], &value)) return false;
-        *real_at(config, &reals[i]) = value;
-    }
-    const char *act = ls_json_text(ls_json_get(config->file, activation_key(config)));
+    for (int i = 0; i < SIZES; i++)
+        if (!read_number(run, path, config, &sizes[i], LS_JSON_INTEGER)) return false;
+    for (int i = 0; i < REALS; i++)
+        if (!read_number(run, path, config, &reals[i], LS_JSON_REAL)) return false;
+    const char *act = ls_json_text(read_member(run, path, config, activation_key(config), LS_JSON_STRING));
     snprintf(config->hidden_act, sizeof config->hidden_act, "%s", act ? act : "gelu");
-    read_labels(config);
-    return true;
+    return read_labels(run, path, config);
 }
 
 static void use_base(ls_bert_config *config)
@@ -270,13 +320,17 @@ static bool check(ls_run *run, ls_bert_config *config)
     for (int i = 0; i < SIZES + REALS; i++) {
         const number *n = i < SIZES ? &sizes[i] : &reals[i - SIZES];
         double value = i < SIZES ? (double)*size_at(config, n) : *real_at(config, n);
-        if (value >= n->least && value <= MOST) continue;
-        ls_fail(&run->errors, LS_ERR_VALUE, "%s: %s is %g; wanted %g to %d", config->who,
-                n->name ? n->name : n->distilbert, value, n->least, MOST);
+        if (value >= n->least && value <= n->most) continue;
+        ls_fail(&run->errors, LS_ERR_VALUE, "%s: %s is %.10g; wanted %g to %.10g", config->who,
+                n->name ? n->name : n->distilbert, value, n->least, n->most);
         return false;
     }
-    if (config->num_labels < 1 || config->num_labels > MOST)
-        ls_fail(&run->errors, LS_ERR_VALUE, "%s: num_labels is %lld", config->who, (long long)config->num_labels);
+    if (config->num_labels < 1 || config->num_labels > MOST_LABELS)
+        ls_fail(&run->errors, LS_ERR_VALUE, "%s: num_labels is %lld; wanted 1 to %d", config->who,
+                (long long)config->num_labels, MOST_LABELS);
+    else if ((int)config->problem_type < 0 || (int)config->problem_type >= PROBLEMS)
+        ls_fail(&run->errors, LS_ERR_VALUE, "%s: problem_type is %d; wanted one of ls_problem", config->who,
+                (int)config->problem_type);
     else if (config->hidden_size % config->num_attention_heads)
         ls_fail(&run->errors, LS_ERR_VALUE, "%s: hidden_size %lld does not make %lld equal heads", config->who,
                 (long long)config->hidden_size, (long long)config->num_attention_heads);

@@ -1,0 +1,166 @@
+/* bert_config.c - config.json of BERT and its relatives, and the options that win over it: kept, and refused. */
+#define FOLDER "bert_configs"
+#include "models/bert_tiny.h"
+
+static void what_was_in_a_configuration_stays_in_it(void)
+{
+    folder_fresh(folder);
+    write_config("{\"model_type\": \"bert\", " SIZES_OF_TINY ", \"finetuning_task\": \"mrpc\", "
+                 "\"id2label\": {\"0\": \"no\", \"1\": \"yes\"}, \"label2id\": {\"no\": 0, \"yes\": 1}}");
+    ls_run *run = ls_init(NULL, NULL);
+    ls_module *model = ls_bert_for_sequence_classification_new(run, "bert_configs/config.json");
+    CHECK(ls_save_model(run, model, folder));
+    char *text = file_text("bert_configs/config.json", NULL);
+    CHECK_MSG(text && strstr(text, "\"finetuning_task\": \"mrpc\"") && strstr(text, "\"1\": \"yes\""), "%s", text);
+    free(text);
+    folder_remove(folder);
+    check_ok(run);
+    ls_finish(run);
+}
+
+/* Nothing is taken for something else: neither a value of another type, nor a model that these are not. */
+static void what_a_configuration_says_is_not_guessed(void)
+{
+    static const struct {
+        const char *member; /* of config.json; the error shows it as it stands here */
+        ls_status code;
+        const char *cure;
+    } wrong[] = {
+        {"\"num_labels\": \"3\"", LS_ERR_IO, "wanted an integer"},
+        {"\"num_labels\": 3.7", LS_ERR_IO, "wanted an integer"},
+        {"\"pad_token_id\": 1.5", LS_ERR_IO, "wanted an integer"},
+        {"\"type_vocab_size\": true", LS_ERR_IO, "wanted an integer"},
+        {"\"layer_norm_eps\": \"small\"", LS_ERR_IO, "wanted a number"},
+        {"\"id2label\": [\"a\",\"b\"]", LS_ERR_IO, "wanted an object"},
+        {"\"hidden_act\": 7", LS_ERR_IO, "wanted a string"},
+        {"\"problem_type\": 3", LS_ERR_IO, "wanted a string"},
+        {"\"problem_type\": \"foo\"", LS_ERR_UNSUPPORTED, "known are regression, single_label_classification and"},
+        {"\"is_decoder\": 1", LS_ERR_IO, "wanted true or false"},
+        {"\"is_decoder\": true", LS_ERR_UNSUPPORTED, "encoders are known"},
+        {"\"add_cross_attention\": true", LS_ERR_UNSUPPORTED, "encoders without it are known"},
+        {"\"tie_word_embeddings\": \"false\"", LS_ERR_IO, "wanted true or false"},
+        {"\"tie_word_embeddings\": false", LS_ERR_UNSUPPORTED, "they are one with the decoder here"},
+        {"\"position_embedding_type\": 5", LS_ERR_IO, "wanted a string"},
+        {"\"position_embedding_type\": \"relative_key\"", LS_ERR_UNSUPPORTED, "\"absolute\" is known"},
+        {"\"pruned_heads\": {\"0\":[1]}", LS_ERR_UNSUPPORTED, "layers with all of their heads are known"},
+        {"\"quantization_config\": {\"bits\":8}", LS_ERR_UNSUPPORTED, "weights that are not quantized are known"},
+    };
+    folder_fresh(folder);
+    ls_run *run = ls_init(NULL, NULL);
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        char config[600], want[300];
+        snprintf(config, sizeof config, "{\"model_type\": \"bert\", %s, " SIZES_OF_TINY "}", wrong[i].member);
+        write_config(config);
+        int key = (int)(strchr(wrong[i].member, ':') - wrong[i].member);
+        snprintf(want, sizeof want, "%.*s of bert_configs/config.json is %s; %s", key, wrong[i].member,
+                 wrong[i].member + key + 2, wrong[i].cure);
+        CHECK(ls_bert_for_sequence_classification_new(run, "bert_configs/config.json") == NULL);
+        check_error(run, wrong[i].code, want);
+    }
+    write_config("{\"model_type\": \"bert\", " SIZES_OF_TINY ", \"pruned_heads\": {}, \"quantization_config\": null, "
+                 "\"hidden_act\": null, \"problem_type\": null, \"is_decoder\": false, \"layer_norm_eps\": 0}");
+    CHECK(ls_bert_new(run, "bert_configs/config.json") != NULL);
+    check_ok(run);
+    folder_remove(folder);
+    ls_finish(run);
+}
+
+static void options_out_of_range_are_refused(void)
+{
+    ls_run *run = ls_init(NULL, NULL);
+    CHECK(ls_bert_for_sequence_classification_new(run, TINY, .problem_type = (ls_problem)4) == NULL);
+    check_error(run, LS_ERR_VALUE, "problem_type is 4; wanted one of ls_problem");
+    CHECK(ls_bert_for_sequence_classification_new(run, TINY, .problem_type = (ls_problem)-1) == NULL);
+    check_error(run, LS_ERR_VALUE, "problem_type is -1");
+    CHECK(ls_bert_for_sequence_classification_new(run, TINY, .classifier_dropout = 7) == NULL);
+    check_error(run, LS_ERR_VALUE, "classifier_dropout is 7; wanted 0 to 1");
+    CHECK(ls_bert_new(run, TINY, .hidden_dropout_prob = 1.5) == NULL);
+    check_error(run, LS_ERR_VALUE, "hidden_dropout_prob is 1.5; wanted 0 to 1");
+    CHECK(ls_bert_for_sequence_classification_new(run, TINY, .num_labels = 2147483647) == NULL);
+    check_error(run, LS_ERR_VALUE, "num_labels is 2147483647; wanted 1 to 16777216");
+    CHECK(ls_bert_new(run, NULL, .num_hidden_layers = 2147483647) == NULL);
+    check_error(run, LS_ERR_VALUE, "num_hidden_layers is 2147483647; wanted 1 to 1000");
+    ls_finish(run);
+}
+
+static void wrong_configurations_are_refused(void)
+{
+    folder_fresh(folder);
+    ls_run *run = ls_init(NULL, NULL);
+    CHECK(ls_bert_new(run, "nowhere") == NULL);
+    check_error(run, LS_ERR_IO, "nowhere");
+    write_config("{\"model_type\": \"gpt2\"}");
+    CHECK(ls_bert_new(run, folder) == NULL);
+    check_error(run, LS_ERR_UNSUPPORTED, "model_type \"gpt2\"; known are bert, distilbert and roberta");
+    write_config("{\"model_type\": 5}");
+    CHECK(ls_bert_new(run, folder) == NULL);
+    check_error(run, LS_ERR_IO, "\"model_type\" of bert_configs/config.json is 5; wanted a string");
+    write_config("{\"vocab_size\": 50}");
+    CHECK(ls_bert_new(run, folder) == NULL);
+    check_error(run, LS_ERR_IO, "bert_configs/config.json lacks \"model_type\"");
+    write_config("{\"model_type\": \"bert\", \"vocab_size\": 50}");
+    CHECK(ls_bert_new(run, folder) == NULL);
+    check_error(run, LS_ERR_IO, "bert_configs/config.json lacks \"hidden_size\"");
+    write_config("{\"model_type\": \"bert\", \"vocab_size\": \"many\"}");
+    CHECK(ls_bert_new(run, folder) == NULL);
+    check_error(run, LS_ERR_IO, "\"vocab_size\" of bert_configs/config.json is \"many\"; wanted an integer");
+    write_config("{\"model_type\": ");
+    CHECK(ls_bert_new(run, folder) == NULL);
+    check_error(run, LS_ERR_IO, "bert_configs/config.json: line 1");
+    write_config("{\"model_type\": \"bert\", \"hidden_act\": \"golu\", " SIZES_OF_TINY "}");
+    CHECK(ls_bert_new(run, folder) == NULL);
+    check_error(run, LS_ERR_UNSUPPORTED, "hidden_act \"golu\"; known are gelu, ");
+    write_config("{\"model_type\": \"bert\", " SIZES_OF_TINY "}");
+    CHECK(ls_bert_new(run, folder) == NULL);
+    CHECK_MSG(ls_error(run) == LS_ERR_IO, "%s", ls_error_message(run)); /* there are no weights */
+    ls_clear_error(run);
+
+    CHECK(ls_bert_new(run, NULL, .hidden_size = 100) == NULL);
+    check_error(run, LS_ERR_VALUE, "hidden_size 100 does not make 12 equal heads");
+    CHECK(ls_bert_new(run, NULL, .num_hidden_layers = 0) == NULL);
+    check_error(run, LS_ERR_VALUE, "num_hidden_layers is 0");
+    CHECK(ls_bert_new(run, NULL, .num_labels = 0) == NULL);
+    check_error(run, LS_ERR_VALUE, "num_labels is 0");
+    folder_remove(folder);
+    ls_finish(run);
+}
+
+static void labels_have_names(void)
+{
+    folder_fresh(folder);
+    ls_run *run = ls_init(NULL, NULL);
+    const char *const names[] = {"world", "sports \"and\" more", "business", NULL};
+    ls_module *model = ls_bert_for_sequence_classification_new(run, TINY, .labels = names);
+    CHECK_TEXT(ls_bert_label(model, 2), "business");
+    CHECK_TEXT(ls_bert_label(model, 3), "");
+    CHECK_TEXT(ls_bert_label(ls_child(model, "bert"), 0), "");
+    CHECK(ls_save_model(run, model, folder));
+    model = ls_bert_for_sequence_classification_new(run, folder);
+    CHECK_TEXT(ls_bert_label(model, 1), names[1]);
+    /* others take their place, and a head for as many labels stays */
+    const char *const others[] = {"a", "b", "c", NULL};
+    ls_module *renamed = ls_bert_for_sequence_classification_new(run, folder, .labels = others);
+    CHECK_TEXT(ls_bert_label(renamed, 2), "c");
+    CHECK(same(model, renamed, "classifier.weight"));
+    CHECK_TEXT(ls_bert_label(ls_bert_for_sequence_classification_new(run, folder, .num_labels = 4), 3), "LABEL_3");
+    check_ok(run);
+
+    CHECK(ls_bert_for_sequence_classification_new(run, folder, .labels = others, .num_labels = 2) == NULL);
+    check_error(run, LS_ERR_VALUE, "labels has 3 names, num_labels is 2");
+    const char *const twice[] = {"a", "b", "a", NULL};
+    CHECK(ls_bert_for_sequence_classification_new(run, folder, .labels = twice) == NULL);
+    check_error(run, LS_ERR_VALUE, "labels has \"a\" twice");
+    folder_remove(folder);
+    ls_finish(run);
+}
+
+int main(int argc, char **argv)
+{
+    check_filter = argc > 1 ? argv[1] : NULL;
+    CHECK_RUN(what_was_in_a_configuration_stays_in_it);
+    CHECK_RUN(what_a_configuration_says_is_not_guessed);
+    CHECK_RUN(options_out_of_range_are_refused);
+    CHECK_RUN(wrong_configurations_are_refused);
+    CHECK_RUN(labels_have_names);
+    return check_done();
+}
