@@ -7,7 +7,7 @@
 static bool read_config(ls_run *run, const void *bytes, size_t size, ls_bert_config *config)
 {
     ls_bert_opts opts = LS_OPTIONS(ls_bert_opts, .num_labels = LS_AUTO);
-    bool ok = ls_bert_config_read(run, fuzz_folder_with("config.json", bytes, size), &opts, config);
+    bool ok = ls_bert_config_read(run, "fuzz_bert", fuzz_folder_with("config.json", bytes, size), &opts, config);
     FUZZ_CHECK(ok == !ls_failed(run));
     return ok;
 }
