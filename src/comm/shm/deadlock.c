@@ -7,12 +7,20 @@
  * A rank whose program cannot go on before another rank has made a call publishes that rank in its member record. Ranks
  * that wait for each other in a circle wait for ever. There is no false alarm: a wait is published only while nothing
  * else is under way in the background of its process, by which it could make the awaited call after all. Each published
- * wait differs from all earlier ones; if all waits of a circle are the same when read again, they existed at the same
- * time, and then none of them ends. Communicators of the program do not count, and neither do those between hosts. */
+ * wait differs from all earlier ones. If all waits of a circle are the same when read again, and each rank has
+ * meanwhile found that its own is not over, they existed at the same time, and then none of them ends. Communicators of
+ * the program do not count, and neither do those between hosts. */
+#include <unistd.h>
+
 #include "comm/queue.h"
 #include "comm/shm/shm.h"
 
-enum { PATIENCE = 300000000 /* ns before a wait is published */, MEMBER_BITS = 16 };
+enum {
+    PATIENCE = 300000000 /* ns before a wait is published */,
+    MEMBER_BITS = 16,
+    POLLS = 50,
+    POLL = 1000 /* microseconds */
+};
 
 static ls_member *member_of(const ls_shm *shm, int rank)
 {
@@ -64,7 +72,20 @@ static const ls_member *other_side(const ls_shm *shm, const uint64_t *waits, int
     return &members[awaited(waits[0])];
 }
 
-ls_status ls_shm_check_deadlock(ls_shm *shm, int peer, int64_t began)
+/* Has every other member of a circle looked twice since? Of two looks the second began after the first was counted. */
+static bool all_look_again(const ls_segment_header *header, const uint64_t *waits, int length)
+{
+    uint32_t before[LS_SEGMENT_MOST];
+    int at = 0;
+    for (int i = 0; i < length - 1; i++) before[i] = atomic_load(&header->member[awaited(waits[i])].looks);
+    for (int poll = 0; poll < POLLS && at < length - 1; poll++) {
+        while (at < length - 1 && atomic_load(&header->member[awaited(waits[at])].looks) - before[at] >= 2) at++;
+        if (at < length - 1) usleep(POLL);
+    }
+    return at == length - 1;
+}
+
+ls_status ls_shm_check_deadlock(ls_shm *shm, ls_line *line, uint32_t count, int peer, int64_t began)
 {
     ls_member *me = member_of(shm, shm->comm.rank);
     uint64_t mine = wait_for(shm, peer, began), waits[LS_SEGMENT_MOST], again[LS_SEGMENT_MOST];
@@ -73,10 +94,15 @@ ls_status ls_shm_check_deadlock(ls_shm *shm, int peer, int64_t began)
         if (!ls_comm_holds_up_program(&shm->comm)) return LS_OK;
         atomic_store(&me->wait, mine);
     }
+    atomic_fetch_add(&me->looks, 1);
     int start = shm->member[shm->comm.rank], length = follow(shm->segment->header, start, waits);
-    if (!length || ls_shm_interrupted(shm) || follow(shm->segment->header, start, again) != length) return LS_OK;
+    for (int i = 0; i < length; i++)
+        if (awaited(waits[i]) < start) return LS_OK; /* the first of a circle looks at it */
+    if (!length || ls_shm_interrupted(shm) || !all_look_again(shm->segment->header, waits, length)) return LS_OK;
+    if (ls_shm_interrupted(shm) || follow(shm->segment->header, start, again) != length) return LS_OK;
     for (int i = 0; i < length; i++)
         if (waits[i] != again[i]) return LS_OK;
+    if (ls_line_reached(line, count)) return LS_OK;
     const ls_member *other = other_side(shm, waits, length);
     const ls_ring_entry *theirs = last_call(other);
     if (me->rank < other->rank) return ls_shm_disagree(shm, me->rank, &shm->entry, other->rank, theirs);

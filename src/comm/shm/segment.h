@@ -37,9 +37,10 @@ typedef enum ls_member_state { LS_MEMBER_ABSENT, LS_MEMBER_HERE, LS_MEMBER_LEFT 
 
 typedef struct ls_member {
     _Atomic uint32_t state;
-    _Atomic uint32_t next; /* number of entries ever begun */
-    _Atomic uint64_t wait; /* for another member, which holds up its program (deadlock.c); 0: none */
-    int32_t rank;          /* in the job */
+    _Atomic uint32_t next;  /* number of entries ever begun */
+    _Atomic uint64_t wait;  /* for another member, which holds up its program (deadlock.c); 0: none */
+    _Atomic uint32_t looks; /* times it found that wait not over */
+    int32_t rank;           /* in the job */
     int32_t pid;
     char version[24];
     char program[160];

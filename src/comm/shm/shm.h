@@ -87,6 +87,7 @@ static inline int ls_shm_job_rank(const ls_shm *shm, int rank)
 
 /* wait.c: raise a line of this rank; wait until a line of rank `peer` reaches `count`. */
 void ls_line_raise(ls_line *line, uint32_t count);
+bool ls_line_reached(ls_line *line, uint32_t count);
 ls_status ls_line_await(ls_shm *shm, ls_line *line, uint32_t count, int peer, ls_message *why);
 /* Barrier: raise the own line, wait for all others. */
 ls_status ls_shm_step(ls_shm *shm, ls_message *why);
@@ -108,7 +109,7 @@ void ls_shm_warn(const ls_shm *shm, int64_t waited, int them, const char *last);
 
 /* deadlock.c: called now and then by a rank that waits since `began` for the line of rank `peer`; aborts if neither can
  * ever go on. The second call ends the wait. */
-ls_status ls_shm_check_deadlock(ls_shm *shm, int peer, int64_t began);
+ls_status ls_shm_check_deadlock(ls_shm *shm, ls_line *line, uint32_t count, int peer, int64_t began);
 void ls_shm_end_wait(ls_shm *shm, int peer, int64_t began);
 
 /* shm.c: number and record a call (*slot) and publish its header; record its end. `comm` is the communicator that was

@@ -15,7 +15,7 @@ void ls_line_raise(ls_line *line, uint32_t count)
     if (atomic_load(&line->sleepers)) ls_futex_wake_shared(&line->count);
 }
 
-static bool reached(ls_line *line, uint32_t count)
+bool ls_line_reached(ls_line *line, uint32_t count)
 {
     return (int32_t)(atomic_load_explicit(&line->count, memory_order_acquire) - count) >= 0;
 }
@@ -127,16 +127,16 @@ void ls_shm_warn(const ls_shm *shm, int64_t waited, int them, const char *last)
 static ls_status check_peer(ls_shm *shm, int peer, int64_t began, ls_line *line, uint32_t count)
 {
     ls_segment *segment = shm->segment;
-    if (ls_shm_interrupted(shm) && !reached(line, count)) return ls_shm_interruption(shm);
+    if (ls_shm_interrupted(shm) && !ls_line_reached(line, count)) return ls_shm_interruption(shm);
     int number = shm->member[peer];
     const ls_member *member = &segment->header->member[number];
     bool left = atomic_load_explicit(&member->state, memory_order_acquire) == LS_MEMBER_LEFT;
     bool dead = ls_segment_dead(segment, number);
     int64_t waited = ls_comm_clock() - began;
     bool late = shm->timeout && waited > shm->timeout;
-    if (reached(line, count)) return LS_OK;
+    if (ls_line_reached(line, count)) return LS_OK;
     bool warn = !left && !dead && !late && ls_shm_must_warn(shm, waited);
-    if (!left && !dead && !late && !warn) return ls_shm_check_deadlock(shm, peer, began);
+    if (!left && !dead && !late && !warn) return ls_shm_check_deadlock(shm, line, count, peer, began);
     int them = ls_shm_job_rank(shm, peer), me = ls_shm_job_rank(shm, shm->comm.rank);
     char mine[200], theirs[200];
     ls_ring_describe(&shm->entry, mine, sizeof mine);
@@ -155,17 +155,17 @@ ls_status ls_line_await(ls_shm *shm, ls_line *line, uint32_t count, int peer, ls
 {
     int spins = shm->comm.background ? SPINS_IN_BACKGROUND : SPINS;
     for (int i = 0; i < spins; i++) {
-        if (reached(line, count)) return LS_OK;
+        if (ls_line_reached(line, count)) return LS_OK;
         if (ls_shm_interrupted(shm)) break;
         ls_spin_hint();
     }
     for (int i = 0; i < YIELDS && !ls_shm_interrupted(shm); i++) {
-        if (reached(line, count)) return LS_OK;
+        if (ls_line_reached(line, count)) return LS_OK;
         sched_yield();
     }
     int64_t began = ls_comm_clock();
     ls_status status = LS_OK;
-    while (!reached(line, count)) {
+    while (!ls_line_reached(line, count)) {
         long nap = shm->listen && shm->listen(shm->listener) ? SHORT_NAP : NAP;
         status = check_peer(shm, peer, began, line, count);
         if (status) {
