@@ -167,7 +167,10 @@ static void write_windows(void *arg, int64_t from, int64_t to)
     for (int64_t i = from; i < to; i++) {
         const item *it = &j->items[i];
         ls_piece_list lists[2];
-        for (int s = 0; s < 2; s++) lists[s] = (ls_piece_list){it->encoder->pieces + it->first[s], it->counts[s]};
+        for (int s = 0; s < 2; s++) { /* an encoder that found no token has no memory */
+            const ls_piece *pieces = it->counts[s] ? it->encoder->pieces + it->first[s] : NULL;
+            lists[s] = (ls_piece_list){pieces, it->counts[s]};
+        }
         int64_t at = it->token;
         for (int64_t k = 0; k < it->cut.windows; k++) {
             const ls_encoding *v = w->view;

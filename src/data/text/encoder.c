@@ -192,7 +192,7 @@ static void add_stretch(ls_encoder *e, size_t from, size_t to)
         e->words++;
         done = m.to;
     }
-    if (!e->failed) add_prepared_words(e, chars + done, count - done);
+    if (!e->failed && done < count) add_prepared_words(e, chars + done, count - done);
 }
 
 /* ---- texts ---- */

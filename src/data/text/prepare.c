@@ -94,7 +94,7 @@ static bool decompose(const ls_prepared_text *in, ls_prepared_text *out)
             if (class == 0) run = out->count;
         }
     }
-    return sort_marks(out->chars + run, out->count - run);
+    return run == out->count || sort_marks(out->chars + run, out->count - run); /* a text may be empty */
 }
 
 /* Give the parts their places. Marks that changed places with others did not take theirs along: the n-th part that took

@@ -129,9 +129,8 @@ void ls_cut_write(const ls_cut *cut, const ls_tokenizer *t, const ls_piece_list 
     for (int64_t i = 0; pad_left && i < padding; i++) put(w, at++, without_place(t->pad), -1, 0, true, false);
     if (cut->special) put(w, at++, without_place(t->cls), -1, 0, true, true);
     for (int s = 0; s < 1 + cut->pair; s++) {
-        const ls_piece *pieces = lists[s].pieces + part[s] * cut->list[s].step;
-        int64_t count = part_length(&cut->list[s], part[s]);
-        for (int64_t i = 0; i < count; i++) put(w, at++, pieces[i], s, s, false, true);
+        int64_t first = part[s] * cut->list[s].step, count = part_length(&cut->list[s], part[s]);
+        for (int64_t i = 0; i < count; i++) put(w, at++, lists[s].pieces[first + i], s, s, false, true);
         if (cut->special) put(w, at++, without_place(t->sep), -1, s, true, true);
     }
     while (at < length) put(w, at++, without_place(t->pad), -1, 0, true, false);
