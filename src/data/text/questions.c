@@ -34,7 +34,7 @@ static bool wrong(walk *w, const char *id, const char *what)
 static int64_t byte_of_character(const char *text, int64_t n)
 {
     const char *at = text;
-    for (; n > 0 && *at; n--) at += ls_utf8_length(at, strlen(at) < 4 ? strlen(at) : 4);
+    for (; n > 0 && *at; n--) at += ls_utf8_length(at, strnlen(at, 4));
     return n == 0 ? at - text : -1;
 }
 
