@@ -144,6 +144,7 @@ static bool read_scalar(reader *r, scalar *s, bool inside)
     s->length = 0;
     s->text[0] = '\0';
     s->quoted = false;
+    if (r->at == r->end) return true; /* nothing: null */
     return *r->at == '\'' || *r->at == '"' ? read_quoted(r, s) : read_plain(r, s, inside);
 }
 
