@@ -95,7 +95,7 @@ static const ls_questions *questions(ls_run *run, const options *o, const char *
         snprintf(found, sizeof found, "%s/%s", folder, file);
         path = found;
     }
-    const ls_questions *list = ls_questions_read(run, path, .limit = limit);
+    const ls_questions *list = ls_questions_read(run, path, .limit = limit, .may_be_unanswerable = o->version_2);
     if (list && list->may_be_unanswerable && !o->version_2)
         ls_print(run, "%s has questions without an answer: --version_2_with_negative is on\n", path);
     return list;
@@ -253,7 +253,6 @@ int main(int argc, char **argv)
     if (o.do_eval)
         answer(run, &o, model, tokenizer, questions(run, &o, o.validation_file, "dev", o.max_eval), "", true);
     if (o.do_predict)
-        answer(run, &o, model, tokenizer, ls_questions_read(run, o.test_file, .limit = o.max_predict), "predict_",
-               false);
+        answer(run, &o, model, tokenizer, questions(run, &o, o.test_file, "test", o.max_predict), "predict_", false);
     return ls_finish(run);
 }

@@ -40,6 +40,8 @@ typedef struct ls_questions {
  * the file is something else. */
 typedef struct ls_questions_read_opts {
     int64_t limit LS_DEFAULT(LS_AUTO); /* only the first questions; LS_AUTO: all */
+    /* Take questions as those of SQuAD 2.0 even where the file does not show it, as one without answers cannot. */
+    bool may_be_unanswerable LS_DEFAULT(false);
     ls_options_end _ LS_DEFAULT({});
 } ls_questions_read_opts;
 #define ls_questions_read_opts_defaults .limit = LS_AUTO

@@ -159,6 +159,7 @@ const ls_questions *ls_questions_read_sized(ls_run *run, const char *path, const
     ls_question_list *list = ls_object_new(run, LS_OBJECT_QUESTIONS, sizeof *list, clear);
     if (!list) return NULL;
     list->path = ls_text_copy(run, path);
+    list->questions.may_be_unanswerable = opts.may_be_unanswerable;
     if (list->path && fill(list, path, opts.limit, &why)) return &list->questions;
     if (!ls_failed(run)) ls_fail(&run->errors, LS_ERR_VALUE, "%s", why.text);
     ls_object_free(list);

@@ -54,6 +54,8 @@ static void both_forms_of_files_are_read(void)
     CHECK(list && list->count == 2 && list->may_be_unanswerable && list->list[0].answers[0].start == 4);
     list = ls_questions_read(run, FOLDER "/questions.json", .limit = 1);
     CHECK(list && list->count == 1 && !list->may_be_unanswerable);
+    list = ls_questions_read(run, FOLDER "/questions.json", .limit = 1, .may_be_unanswerable = true);
+    CHECK(list && list->may_be_unanswerable);
 }
 
 static void what_is_wrong_with_a_file_is_named(void)
