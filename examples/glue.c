@@ -50,16 +50,6 @@ static const struct task *task_of(const options *o)
 
 /* ---- Flags ---- */
 
-/* Flags of run_glue.py that are flags of every run here, by another name. */
-static void translate(int argc, char **argv)
-{
-    static char *const names[][2] = {
-        {"--bf16", "--mixed_precision=bf16"}, {"--fp16", "--mixed_precision=fp16"}, {"--use_cpu", "--device=cpu"}};
-    for (int i = 1; i < argc; i++)
-        for (size_t k = 0; k < sizeof names / sizeof *names; k++)
-            if (!strcmp(argv[i], names[k][0])) argv[i] = names[k][1];
-}
-
 static bool read_flags(ls_run *run, int *argc, char ***argv, options *o)
 {
     ls_flag flags[] = {
@@ -280,7 +270,6 @@ int main(int argc, char **argv)
                  .epochs = 3,
                  .lr = 2e-5,
                  .max_grad_norm = 1};
-    translate(argc, argv);
     ls_run *run = ls_init(&argc, &argv, .seed = 42, .project_dir = "out", .async_save = true, .total_limit = 2);
     if (!read_flags(run, &argc, &argv, &o)) return ls_finish(run);
     char found[LONGEST_PATH];

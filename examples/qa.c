@@ -26,18 +26,6 @@ typedef struct options {
 
 /* ---- Flags ---- */
 
-/* Flags of run_qa.py that are flags of every run here, by another name. */
-static void translate(int argc, char **argv)
-{
-    static char *const names[][2] = {{"--bf16", "--mixed_precision=bf16"},
-                                     {"--fp16", "--mixed_precision=fp16"},
-                                     {"--no_cuda", "--device=cpu"},
-                                     {"--use_cpu", "--device=cpu"}};
-    for (int i = 1; i < argc; i++)
-        for (size_t k = 0; k < sizeof names / sizeof *names; k++)
-            if (!strcmp(argv[i], names[k][0])) argv[i] = names[k][1];
-}
-
 static bool read_flags(ls_run *run, int *argc, char ***argv, options *o)
 {
     ls_flag flags[] = {
@@ -233,7 +221,6 @@ int main(int argc, char **argv)
                  .max_predict = LS_AUTO,
                  .save_steps = 500,
                  .logging_steps = 500};
-    translate(argc, argv);
     ls_run *run = ls_init(&argc, &argv, .seed = 42, .project_dir = "out", .async_save = true, .total_limit = 2);
     if (!read_flags(run, &argc, &argv, &o) || !flags_fit(run, &o)) return ls_finish(run);
     if (o.evaluate) {

@@ -78,6 +78,7 @@ typedef struct ls_init_opts {
  *
  *     --mixed_precision no|bf16|fp16   --gradient_accumulation_steps N   --seed N   --num_threads N   --device NAME
  *     --project_dir (or --output_dir) FOLDER   --resume_from_checkpoint FOLDER|latest
+ *     --bf16   --fp16   --use_cpu (or --no_cuda): other words for --mixed_precision and --device
  *
  * with `-` or `_` and with `=` or a space before the value. Others, and all after `--`, stay for the program (flags.h).
  * A flag wins over an option given here, an option over the environment (docs/env.md), with one exception that is

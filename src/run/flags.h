@@ -9,9 +9,10 @@ typedef struct ls_run_flags {
     const char *mixed_precision, *device, *project_dir, *resume;
     int64_t accumulation, threads; /* 0: not given */
     uint64_t seed;
+    bool bf16, fp16, use_cpu;
 } ls_run_flags;
 
-enum { LS_RUN_FLAG_COUNT = 8 };
+enum { LS_RUN_FLAG_COUNT = 12 };
 /* Their table, with `to` as the place the values go to. */
 void ls_run_flags_table(ls_run_flags *to, ls_flag table[LS_RUN_FLAG_COUNT]);
 

@@ -15,10 +15,14 @@ void ls_run_flags_table(ls_run_flags *to, ls_flag table[LS_RUN_FLAG_COUNT])
 {
     const ls_flag rows[LS_RUN_FLAG_COUNT] = {
         LS_CHOICE("mixed_precision", &to->mixed_precision, PRECISIONS, "number type of matrix products"),
+        LS_FLAG("bf16", &to->bf16, "--mixed_precision bf16"),
+        LS_FLAG("fp16", &to->fp16, "--mixed_precision fp16"),
         LS_FLAG("gradient_accumulation_steps", &to->accumulation, "batches for one step of the optimiser"),
         LS_FLAG("seed", &to->seed, "of all random numbers"),
         LS_FLAG("num_threads", &to->threads, "threads of CPU kernels"),
         LS_FLAG("device", &to->device, "cpu, or a plug-in's name or path"),
+        LS_FLAG("use_cpu", &to->use_cpu, "--device cpu"),
+        LS_FLAG("no_cuda", &to->use_cpu, "the same"),
         LS_FLAG("project_dir", &to->project_dir, "folder for checkpoints, logs and results"),
         LS_FLAG("output_dir", &to->project_dir, "the same"),
         LS_FLAG("resume_from_checkpoint", &to->resume, "folder to go on from, or latest"),
@@ -95,6 +99,24 @@ static bool options_sound(ls_run *run, const ls_init_opts *o)
     return !ls_failed(run);
 }
 
+/* Flags of Transformers' Trainer say the same as ours by other names: put it into ours. False (and an error) where two
+ * of them contradict each other. */
+static bool settle_other_names(ls_run *run, ls_run_flags *given, const char *device)
+{
+    const char *precision = given->bf16 ? "bf16" : given->fp16 ? "fp16" : NULL;
+    if ((given->bf16 && given->fp16) ||
+        (precision && given->mixed_precision && strcmp(precision, given->mixed_precision) != 0))
+        ls_fail(&run->errors, LS_ERR_VALUE, "--%s and --%s%s: give one of them", precision,
+                given->bf16 && given->fp16 ? "fp16" : "mixed_precision ",
+                given->bf16 && given->fp16 ? "" : given->mixed_precision);
+    else if (given->use_cpu && given->device != device && strcmp(given->device, "cpu") != 0)
+        ls_fail(&run->errors, LS_ERR_VALUE, "--use_cpu (or --no_cuda) and --device %s: give one of them",
+                given->device);
+    if (precision) given->mixed_precision = precision;
+    if (given->use_cpu) given->device = "cpu";
+    return !ls_failed(run);
+}
+
 bool ls_init_settle(ls_run *run, int *argc, char ***argv, ls_init_opts *opts)
 {
     ls_run_flags given = {.seed = opts->seed,
@@ -105,6 +127,7 @@ bool ls_init_settle(ls_run *run, int *argc, char ***argv, ls_init_opts *opts)
     ls_flag table[LS_RUN_FLAG_COUNT];
     ls_run_flags_table(&given, table);
     if (!ls_flags_take(run, argc, argv, table, LS_RUN_FLAG_COUNT)) return false;
+    if (!settle_other_names(run, &given, opts->device)) return false;
     opts->seed = given.seed;
     opts->device = given.device;
     opts->project_dir = given.project_dir;

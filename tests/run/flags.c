@@ -169,6 +169,17 @@ static void the_run_takes_its_own(void)
     CHECK(ls_loss_scaler(run).scale == 1 && ls_mixed_precision(run) == LS_F32 && no.argc == 1);
     CHECK(ls_finish(run) == 0);
 
+    line other = LINE("--bf16", "--no_cuda", "--mine");
+    argv = other.argv;
+    run = ls_init(&other.argc, &argv, .mixed_precision = LS_F16, .device = "gpu that is not there");
+    CHECK(run && ls_mixed_precision(run) == LS_BF16 && other.argc == 2);
+    CHECK(ls_finish(run) == 0);
+    line both = LINE("--bf16", "--mixed_precision", "fp16");
+    argv = both.argv;
+    run = ls_init(&both.argc, &argv);
+    CHECK_TEXT(ls_error_message(run), "--bf16 and --mixed_precision fp16: give one of them");
+    ls_clear_error(run);
+    ls_finish(run);
     line bad = LINE("--mixed_precision", "fp8");
     argv = bad.argv;
     run = ls_init(&bad.argc, &argv);
