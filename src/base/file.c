@@ -308,13 +308,26 @@ bool ls_folder_sync(const char *path, ls_message *why)
     return ok;
 }
 
-bool ls_folder_sync_above(const char *path, ls_message *why)
+/* The folder that a file or folder is in. */
+static bool folder_above(const char *path, char folder[PATH_MAX], ls_message *why)
 {
     const char *slash = strrchr(path, '/');
-    char folder[PATH_MAX];
     size_t length = slash ? (size_t)(slash - path) : 0;
-    if (length >= sizeof folder) return complain(why, "sync the folder of", path, strerror(ENAMETOOLONG));
+    if (length >= PATH_MAX) return complain(why, "find the folder of", path, strerror(ENAMETOOLONG));
     memcpy(folder, path, length);
     folder[length] = 0;
-    return ls_folder_sync(length ? folder : slash ? "/" : ".", why);
+    if (!length) strcpy(folder, slash ? "/" : ".");
+    return true;
+}
+
+bool ls_folder_make_above(const char *path, ls_message *why)
+{
+    char folder[PATH_MAX];
+    return folder_above(path, folder, why) && ls_folder_make(folder, why);
+}
+
+bool ls_folder_sync_above(const char *path, ls_message *why)
+{
+    char folder[PATH_MAX];
+    return folder_above(path, folder, why) && ls_folder_sync(folder, why);
 }

@@ -60,6 +60,8 @@ bool ls_file_write(const char *path, const void *bytes, size_t size, bool sync, 
 /* The folder and those above it; one that is there is fine. Names of those above are on the disk then; that of the last
  * is for whoever fills it to sync. */
 bool ls_folder_make(const char *path, ls_message *why);
+/* The same for the folder that a file is to be in. */
+bool ls_folder_make_above(const char *path, ls_message *why);
 /* Names that were made, changed or removed in a folder reach the disk. */
 bool ls_folder_sync(const char *path, ls_message *why);
 /* The same for the folder that a file or folder is in. */

@@ -2,7 +2,6 @@
  *
  * Of every window the n best pairs (start, end) are kept: the n best of a question are among those of its windows. */
 #include <math.h>
-#include <stdio.h>
 
 #include <string.h>
 
@@ -348,16 +347,6 @@ static bool put_odds(ls_json_writer *w, const ls_qa_answers *a, int64_t question
     return true;
 }
 
-static bool make_folder_of(const char *path, ls_message *why)
-{
-    const char *name = strrchr(path, '/');
-    char folder[4096];
-    if (!name || name == path) return true;
-    if ((size_t)(name - path) >= sizeof folder) return ls_message_set(why, "%s: the path is too long", path), false;
-    snprintf(folder, sizeof folder, "%.*s", (int)(name - path), path);
-    return ls_folder_make(folder, why);
-}
-
 static bool write_file(const ls_qa_answers *a, const char *path, put_fn *put)
 {
     if (!path) return true;
@@ -372,7 +361,7 @@ static bool write_file(const ls_qa_answers *a, const char *path, put_fn *put)
     size_t size;
     char *text = ls_json_take(&w, &size);
     if (!ok || !text) ls_fail(&run->errors, LS_ERR_MEMORY, "%s: no memory to write answers", path);
-    else if (!make_folder_of(path, &why) || !ls_file_write(path, text, size, true, &why))
+    else if (!ls_folder_make_above(path, &why) || !ls_file_write(path, text, size, true, &why))
         ls_fail(&run->errors, LS_ERR_IO, "%s", why.text);
     ls_sys_free(text);
     ls_sys_free(room);
