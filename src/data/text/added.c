@@ -84,7 +84,7 @@ bool ls_added_find(const ls_tokenizer *t, const char *text, int64_t length, int6
 {
     const ls_added_set *set = &t->raw;
     if (!set->count) return false;
-    for (int64_t at = m->scanned < done ? done : m->scanned; (at = candidate(set, text, at, length)) < length; at++) {
+    for (int64_t at = m->scanned; (at = candidate(set, text, at, length)) < length; at++) {
         int64_t end = -1;
         uint32_t node = LS_TRIE_ROOT;
         for (int64_t i = at; i < length && (node = ls_trie_step(&set->trie, node, text[i])) != LS_TRIE_NONE; i++) {
@@ -124,7 +124,7 @@ bool ls_added_find_prepared(const ls_tokenizer *t, const ls_prepared_char *chars
                             ls_added_match *m)
 {
     const ls_trie *trie = &t->prepared.trie;
-    for (int64_t at = m->scanned < done ? done : m->scanned; at < count; at++) {
+    for (int64_t at = m->scanned; at < count; at++) {
         int64_t end = -1;
         uint32_t node = LS_TRIE_ROOT;
         for (int64_t i = at; i < count && (node = step(trie, node, chars[i].code)) != LS_TRIE_NONE; i++) {

@@ -15,7 +15,8 @@ typedef struct ls_added_match {
 bool ls_added_set_build(ls_tokenizer *tokenizer, bool prepared);
 void ls_added_set_free(ls_added_set *set);
 
-/* The next added token in a raw text, behind the match `m` (all zero: the first). Text before `done` is taken. */
+/* The next added token in a raw text, behind the match `m` (all zero: the first). Text before `done` is taken; a token
+ * that begins with white space which the one before took as well begins there all the same, as in the reference. */
 bool ls_added_find(const ls_tokenizer *tokenizer, const char *text, int64_t length, int64_t done, ls_added_match *m);
 /* The same for prepared characters. */
 bool ls_added_find_prepared(const ls_tokenizer *tokenizer, const ls_prepared_char *chars, int64_t count, int64_t done,

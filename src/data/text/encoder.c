@@ -186,7 +186,7 @@ static void add_stretch(ls_encoder *e, size_t from, size_t to)
     const ls_prepared_char *chars = e->preparation.text.chars;
     int64_t count = e->preparation.text.count, done = 0;
     for (ls_added_match m = {0}; !e->failed && ls_added_find_prepared(t, chars, count, done, &m);) {
-        add_prepared_words(e, chars + done, m.from - done);
+        if (done < m.from) add_prepared_words(e, chars + done, m.from - done);
         if (e->failed || !reserve(e, 1)) return;
         emit(e, t->added[m.token].id, chars[m.from].from, chars[m.to - 1].to);
         e->words++;
@@ -197,17 +197,25 @@ static void add_stretch(ls_encoder *e, size_t from, size_t to)
 
 /* ---- texts ---- */
 
-/* Bytes [from, to) are an added token. */
-static void add_added(ls_encoder *e, int64_t token, size_t from, size_t to)
+/* Bytes of [from, to) that are not the first of a character. */
+static size_t later_bytes(const ls_encoder *e, size_t from, size_t to)
+{
+    size_t later = 0;
+    while (from < to) {
+        uint32_t code;
+        size_t bytes = ls_char_read(e->text + from, to - from, &code);
+        from += bytes;
+        later += bytes - 1;
+    }
+    return later;
+}
+
+/* Bytes [from, to) are an added token; those before `done`, which may be among them, were counted before. */
+static void add_added(ls_encoder *e, int64_t token, size_t from, size_t to, size_t done)
 {
     int64_t place = (int64_t)(from - e->shift);
-    if (e->characters)
-        for (size_t at = from; at < to;) {
-            uint32_t code;
-            size_t bytes = ls_char_read(e->text + at, to - at, &code);
-            at += bytes;
-            e->shift += bytes - 1;
-        }
+    if (e->characters && from < done) place += (int64_t)later_bytes(e, from, done);
+    if (e->characters) e->shift += later_bytes(e, from < done ? done : from, to);
     if (!reserve(e, 1)) return;
     emit(e, e->tokenizer->added[token].id, place, (int64_t)(to - e->shift));
     e->words++;
@@ -220,9 +228,9 @@ bool ls_encoder_add(ls_encoder *e, const char *text, size_t length)
     e->words = 0;
     int64_t done = 0;
     for (ls_added_match m = {0}; ls_added_find(e->tokenizer, text, (int64_t)length, done, &m) && !e->failed;) {
-        add_stretch(e, (size_t)done, (size_t)m.from);
-        if (!e->failed) add_added(e, m.token, (size_t)m.from, (size_t)m.to);
-        done = m.to;
+        if (done < m.from) add_stretch(e, (size_t)done, (size_t)m.from);
+        if (!e->failed) add_added(e, m.token, (size_t)m.from, (size_t)m.to, (size_t)done);
+        if (done < m.to) done = m.to;
     }
     if (!e->failed) add_stretch(e, (size_t)done, length);
     return !e->failed;
