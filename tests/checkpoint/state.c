@@ -220,7 +220,7 @@ static void older_checkpoints_are_named(void)
         "lockstep: warning: %s/checkpoints holds an older training, up to checkpoint_1, which this one does not go "
         "on from: what it saves begins with checkpoint_2, and only the latest 3 of all are kept; resume from the "
         "older one, or use another folder\n"
-        "lockstep: goes on from %s/checkpoints/checkpoint_3: epoch 0, step 0\n"
+        "lockstep: resuming from %s/checkpoints/checkpoint_3: epoch 0, step 0\n"
         "lockstep: warning: %s/checkpoints holds an older training, up to checkpoint_5, which this one does not go "
         "on from: what it saves begins with checkpoint_6; resume from the older one, or use another folder\n",
         home, home, home);
