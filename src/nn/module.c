@@ -68,23 +68,19 @@ void *ls_layer_new_all(ls_run *run, const char *kind, size_t size, ls_forward_al
     return module;
 }
 
-/* The children stay: whoever made them may still hold them, and the run frees them. */
-static void free_alone(ls_module *module)
+ls_module *ls_layer_done(void *layer)
 {
+    ls_module *module = layer;
+    if (!module || !ls_failed(module->object.run)) return module;
+    /* Children that are older were given to the constructor: whoever made them may still hold them. */
     for (int i = 0; i < module->child_count; i++) {
         ls_module *child = module->children[i].module;
         if (child->parent != module) continue;
         child->parent = NULL;
         child->name = NULL;
     }
+    while (module->object.newer) ls_object_free(module->object.run->objects);
     ls_object_free(module);
-}
-
-ls_module *ls_layer_done(void *layer)
-{
-    ls_module *module = layer;
-    if (!module || !ls_failed(module->object.run)) return module;
-    free_alone(module);
     return NULL;
 }
 

@@ -63,7 +63,8 @@ struct ls_module {
 void *ls_layer_new(ls_run *run, const char *kind, size_t size, ls_forward_fn *forward);
 void *ls_layer_new_n(ls_run *run, const char *kind, size_t size, ls_forward_n_fn *forward);
 void *ls_layer_new_all(ls_run *run, const char *kind, size_t size, ls_forward_all_fn *forward);
-/* The end of a constructor: the module, or NULL, freed, when something failed since. Accepts NULL. */
+/* The end of a constructor: the module. When something failed since ls_layer_new(): NULL, and the module is freed with
+ * all that was made after it, which are its parts and known to nobody else. Accepts NULL. */
 ls_module *ls_layer_done(void *layer);
 
 /* What changes the layer's numbers and is not in the names and shapes of its parameters, in words: a training that goes

@@ -4,6 +4,7 @@
 #include "models/bert_tiny.h"
 
 #include "base/capture.h"
+#include "base/memory.h"
 #include "tensor/context.h"
 
 #include <unistd.h>
@@ -569,6 +570,30 @@ static void layers_can_be_recomputed(void)
     CHECK(sums[0] == sums[1] && sums[0] > 0);
 }
 
+/* Whichever request for memory fails, all parts of the model go at once, and a smaller one may follow. */
+static void a_model_that_fails_leaves_nothing(void)
+{
+    ls_run *run = ls_init(NULL, NULL);
+    size_t before = ls_memory(run).in_use;
+    const ls_object *latest = run->objects;
+    bool done = false;
+    for (uint64_t n = 1; !done && n < 5000; n++) {
+        ls_mark mark = ls_scope_begin(run);
+        uint64_t asked = ls_sys_calls();
+        ls_sys_fail_at(n);
+        ls_module *model = ls_bert_for_masked_lm_new(run, TINY);
+        done = ls_sys_calls() - asked < n;
+        ls_sys_fail_at(0);
+        ls_scope_end(run, mark, NULL);
+        CHECK(model ? ls_error(run) == LS_OK : ls_error(run) == LS_ERR_MEMORY);
+        ls_clear_error(run);
+        ls_module_free(model);
+        CHECK_MSG(run->objects == latest && ls_memory(run).in_use == before, "request %d: %zu bytes are left", (int)n,
+                  ls_memory(run).in_use - before);
+    }
+    CHECK(done && ls_finish(run) == 0);
+}
+
 int main(int argc, char **argv)
 {
     check_filter = argc > 1 ? argv[1] : NULL;
@@ -591,5 +616,6 @@ int main(int argc, char **argv)
     CHECK_RUN(words_and_their_scores_share_weights);
     CHECK_RUN(a_layer_is_nine_calls_and_their_gradients);
     CHECK_RUN(layers_can_be_recomputed);
+    CHECK_RUN(a_model_that_fails_leaves_nothing);
     return check_done();
 }

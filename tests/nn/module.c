@@ -402,6 +402,43 @@ static void memory_may_run_out(void)
     CHECK(n > 10 && n < 2000);
 }
 
+/* What a constructor has made by then goes at once, not with the run. */
+static void constructors_that_fail_leave_nothing(void)
+{
+    ls_run *run = ls_init(NULL, NULL);
+    const ls_object *latest = run->objects;
+    size_t before = ls_memory(run).in_use;
+    bool done = false;
+    for (uint64_t n = 1; !done && n < 2000; n++) {
+        ls_mark mark = ls_scope_begin(run);
+        uint64_t asked = ls_sys_calls();
+        ls_sys_fail_at(n);
+        ls_module *layer = ls_transformer_layer_new(run, 8, 2);
+        done = ls_sys_calls() - asked < n;
+        ls_sys_fail_at(0);
+        ls_scope_end(run, mark, NULL);
+        CHECK(layer ? ls_error(run) == LS_OK : ls_error(run) == LS_ERR_MEMORY);
+        ls_clear_error(run);
+        ls_module_free(layer);
+        CHECK_MSG(run->objects == latest && ls_memory(run).in_use == before, "request %d: %zu bytes are left", (int)n,
+                  ls_memory(run).in_use - before);
+    }
+    CHECK(done && ls_finish(run) == 0);
+}
+
+static void modules_given_to_one_that_fails_stay(void)
+{
+    ls_run *run = ls_init(NULL, NULL);
+    ls_module *first = ls_linear_new(run, 8, 8), *second = ls_linear_new(run, 8, 8);
+    ls_sys_fail_at(5); /* the name of the second */
+    CHECK(!ls_sequential_new(run, first, second) && ls_error(run) == LS_ERR_MEMORY);
+    ls_sys_fail_at(0);
+    ls_clear_error(run);
+    ls_module *net = ls_sequential_new(run, first, second);
+    CHECK(ls_child(net, "1") == second && ls_dim(ls_forward(net, ls_randn(run, LS_F32, 3, 8)), 1) == 8);
+    CHECK(ls_finish(run) == 0);
+}
+
 int main(int argc, char **argv)
 {
     if (argc > 1) check_filter = argv[1];
@@ -422,5 +459,7 @@ int main(int argc, char **argv)
     CHECK_RUN(description_is_a_table);
     CHECK_RUN(modules_can_be_freed_early);
     CHECK_RUN(memory_may_run_out);
+    CHECK_RUN(constructors_that_fail_leave_nothing);
+    CHECK_RUN(modules_given_to_one_that_fails_stay);
     return check_done();
 }
