@@ -1,6 +1,7 @@
 /* bert_config.c - config.json of BERT and its relatives: read, overridden by options, written again. */
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/file.h"
@@ -299,19 +300,41 @@ static bool find_activation(ls_run *run, ls_bert_config *config)
     return false;
 }
 
+/* Names that were read stay where no others are given, as long as their number is the same. */
+static const ls_json *kept_labels(const ls_bert_config *config)
+{
+    const ls_json *names = ls_json_get(config->file, "id2label");
+    bool keeps = !config->labels && names && names->type == LS_JSON_OBJECT && names->count == config->num_labels;
+    return keeps ? names : NULL;
+}
+
+static int by_text(const void *left, const void *right)
+{
+    return strcmp(*(const char *const *)left, *(const char *const *)right);
+}
+
 /* As many names as labels, each once: label2id has them as keys. */
 static bool check_labels(ls_run *run, const ls_bert_config *config)
 {
     int64_t count = 0;
-    for (; config->labels && config->labels[count]; count++)
-        for (int64_t i = 0; i < count; i++)
-            if (strcmp(config->labels[i], config->labels[count]) == 0) {
-                ls_fail(&run->errors, LS_ERR_VALUE, "%s: labels has \"%s\" twice", config->who, config->labels[i]);
-                return false;
-            }
-    if (config->labels && count != config->num_labels)
+    while (config->labels && config->labels[count]) count++;
+    if (config->labels && count != config->num_labels) {
         ls_fail(&run->errors, LS_ERR_VALUE, "%s: labels has %lld names, num_labels is %lld", config->who,
                 (long long)count, (long long)config->num_labels);
+        return false;
+    }
+    const ls_json *kept = kept_labels(config);
+    const char **names = ls_sys_alloc((size_t)(kept ? kept->count : count) * sizeof *names + 1);
+    if (!names) return ls_fail(&run->errors, LS_ERR_MEMORY, "%s: no memory for the labels", config->who), false;
+    if (count) memcpy(names, config->labels, (size_t)count * sizeof *names);
+    for (const ls_json *name = ls_json_first(kept); name; name = name->next)
+        if (ls_json_text(name)) names[count++] = ls_json_text(name);
+    qsort(names, (size_t)count, sizeof *names, by_text);
+    for (int64_t i = 1; i < count && !ls_failed(run); i++)
+        if (strcmp(names[i - 1], names[i]) == 0)
+            ls_fail(&run->errors, LS_ERR_VALUE, "%s: %s has \"%s\" twice; each label needs a name of its own",
+                    config->who, config->labels ? "labels" : "\"id2label\" of config.json", names[i]);
+    ls_sys_free(names);
     return !ls_failed(run);
 }
 
@@ -352,14 +375,6 @@ bool ls_bert_config_read(ls_run *run, const char *who, const char *from, const l
 }
 
 /* ---- writing ---- */
-
-/* Names that were read stay where no others are given, as long as their number is the same. */
-static const ls_json *kept_labels(const ls_bert_config *config)
-{
-    const ls_json *names = ls_json_get(config->file, "id2label");
-    bool keeps = !config->labels && names && names->type == LS_JSON_OBJECT && names->count == config->num_labels;
-    return keeps ? names : NULL;
-}
 
 const char *ls_bert_label_name(const ls_bert_config *config, int64_t label, char room[LS_BERT_LABEL_ROOM])
 {

@@ -150,6 +150,12 @@ static void labels_have_names(void)
     const char *const twice[] = {"a", "b", "a", NULL};
     CHECK(ls_bert_for_sequence_classification_new(run, folder, .labels = twice) == NULL);
     check_error(run, LS_ERR_VALUE, "labels has \"a\" twice");
+    write_config("{\"model_type\": \"bert\", " SIZES_OF_TINY ", "
+                 "\"id2label\": {\"0\": \"yes\", \"1\": \"no\", \"2\": \"yes\"}}");
+    CHECK(ls_bert_for_sequence_classification_new(run, "bert_configs/config.json") == NULL);
+    check_error(run, LS_ERR_VALUE, "\"id2label\" of config.json has \"yes\" twice; each label needs a name of its own");
+    CHECK(ls_bert_for_sequence_classification_new(run, "bert_configs/config.json", .labels = others) != NULL);
+    check_ok(run);
     folder_remove(folder);
     ls_finish(run);
 }
