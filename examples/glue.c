@@ -11,6 +11,7 @@
  * checkpoint stood with --resume_from_checkpoint latest; one that is told to end (SIGTERM) saves one first. */
 #include <lockstep.h>
 
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,9 +22,8 @@ enum { LONGEST_PATH = 4096, LONGEST_LINE = 1 << 16 };
 typedef struct options {
     const char *model, *task, *data_dir, *train_file, *validation_file, *text, *second, *label, *checkpointing_steps;
     bool header, with_tracking;
-    int64_t max_length, train_batch, eval_batch;
-    int epochs;
-    double lr, weight_decay, warmup_ratio, max_grad_norm;
+    int64_t max_length, train_batch, eval_batch, max_steps;
+    double epochs, lr, weight_decay, warmup_ratio, max_grad_norm;
     ls_names predict;
     int64_t save_every; /* steps */
     bool save_epochs;
@@ -67,6 +67,7 @@ static bool read_flags(ls_run *run, int *argc, char ***argv, options *o)
         LS_FLAG("per_device_eval_batch_size", &o->eval_batch, "the same where nothing is learnt"),
         LS_FLAG("learning_rate", &o->lr, "highest learning rate"),
         LS_FLAG("num_train_epochs", &o->epochs, "passes over the training file"),
+        LS_FLAG("max_steps", &o->max_steps, "steps to train for, in place of num_train_epochs; -1: not given"),
         LS_FLAG("weight_decay", &o->weight_decay, "of all weights except biases and norms"),
         LS_FLAG("warmup_ratio", &o->warmup_ratio, "part of all steps in which the rate rises"),
         LS_FLAG("max_grad_norm", &o->max_grad_norm, "gradients are clipped to this norm"),
@@ -86,6 +87,9 @@ static bool read_flags(ls_run *run, int *argc, char ***argv, options *o)
     else if (o->model && !o->data_dir && !(o->train_file && o->validation_file))
         ls_set_error(run, LS_ERR_VALUE,
                      "nothing to learn from: give --data_dir, or --train_file and --validation_file");
+    else if (o->max_steps == 0 || o->max_steps < -1)
+        ls_set_error(run, LS_ERR_VALUE, "--max_steps is %lld; it must be above 0", (long long)o->max_steps);
+    else if (o->epochs <= 0) ls_set_error(run, LS_ERR_VALUE, "--num_train_epochs is %g; it must be above 0", o->epochs);
     return !ls_error(run);
 }
 
@@ -184,14 +188,16 @@ static ls_module *train(ls_run *run, const options *o, const char *folder, ls_to
     ls_module *model = new_model(run, o, folder, train_set);
     ls_optim *adam = ls_adamw_new(run, model, .lr = o->lr, .weight_decay = o->weight_decay);
     ls_optim_add_group(adam, ls_state_matching(ls_parameters(model), "*.bias|*orm.weight"), .weight_decay = 0);
-    int64_t steps = o->epochs * ls_steps_per_epoch(texts), warmup = (int64_t)ceil(o->warmup_ratio * (double)steps);
-    ls_schedule *schedule = ls_warmup_linear_schedule_new(adam, warmup, steps);
+    int64_t in_epoch = ls_steps_per_epoch(texts), steps = (int64_t)ceil(o->epochs * (double)in_epoch);
+    if (o->max_steps > 0) steps = o->max_steps;
+    int epochs = in_epoch > 0 ? (int)fmin(ceil((double)steps / (double)in_epoch), INT_MAX) : 0;
+    ls_schedule *schedule = ls_warmup_linear_schedule_new(adam, (int64_t)ceil(o->warmup_ratio * (double)steps), steps);
     ls_prepare(run, model, adam, schedule, texts, eval);
 
     if (o->with_tracking) ls_tracker_new(run, "all", .name = "records");
-    for (int epoch; ls_epoch(run, o->epochs, &epoch);) {
+    for (int epoch; ls_epoch(run, epochs, &epoch);) {
         ls_progress *bar = ls_progress_new(run, ls_len(texts), .label = "train");
-        for (ls_batch b; ls_progress_next(bar, texts, &b);) {
+        for (ls_batch b; ls_progress_next(bar, texts, &b) && ls_optim_steps_taken(adam) < steps;) {
             ls_tensor *loss = ls_cross_entropy(classify(model, &b), b.label);
             ls_backward(run, loss);
             ls_clip_grad_norm(adam, o->max_grad_norm);
@@ -268,6 +274,7 @@ int main(int argc, char **argv)
                  .train_batch = 16,
                  .eval_batch = 32,
                  .epochs = 3,
+                 .max_steps = -1,
                  .lr = 2e-5,
                  .max_grad_norm = 1};
     ls_run *run = ls_init(&argc, &argv, .seed = 42, .project_dir = "out", .async_save = true, .total_limit = 2);

@@ -11,6 +11,7 @@
  * checkpoint stood with --resume_from_checkpoint latest; one that is told to end (SIGTERM) saves one first. */
 #include <lockstep.h>
 
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -19,7 +20,8 @@ typedef struct options {
     const char *model, *dataset, *train_file, *validation_file, *test_file, *evaluate;
     bool do_train, do_eval, do_predict, version_2, group_by_length, use_ipex;
     const char *ddp_backend;
-    int64_t train_batch, eval_batch, max_length, stride, max_train, max_eval, max_predict, save_steps, logging_steps;
+    int64_t train_batch, eval_batch, max_length, stride, max_train, max_eval, max_predict;
+    int64_t max_steps, save_steps, logging_steps;
     double lr, epochs, warmup_ratio, weight_decay, max_grad_norm, null_threshold;
     int n_best, max_answer_length;
 } options;
@@ -42,6 +44,7 @@ static bool read_flags(ls_run *run, int *argc, char ***argv, options *o)
         LS_FLAG("per_device_eval_batch_size", &o->eval_batch, "the same where nothing is learnt"),
         LS_FLAG("learning_rate", &o->lr, "highest learning rate"),
         LS_FLAG("num_train_epochs", &o->epochs, "passes over the training file"),
+        LS_FLAG("max_steps", &o->max_steps, "steps to train for, in place of num_train_epochs; -1: not given"),
         LS_FLAG("warmup_ratio", &o->warmup_ratio, "part of all steps in which the rate rises"),
         LS_FLAG("weight_decay", &o->weight_decay, "of all weights except biases and norms"),
         LS_FLAG("max_grad_norm", &o->max_grad_norm, "gradients are clipped to this norm"),
@@ -117,13 +120,15 @@ static void train(ls_run *run, const options *o, ls_module *model, ls_tokenizer 
     ls_loader *loader = ls_loader_new(run, set, .batch = o->train_batch, .shuffle = !sampler, .sampler = sampler);
     ls_optim *adam = ls_adamw_new(run, model, .lr = o->lr, .weight_decay = o->weight_decay);
     ls_optim_add_group(adam, ls_state_matching(ls_parameters(model), "*.bias|*LayerNorm*"), .weight_decay = 0);
-    int64_t steps = (int64_t)ceil(o->epochs * (double)ls_steps_per_epoch(loader));
+    int64_t in_epoch = ls_steps_per_epoch(loader), steps = (int64_t)ceil(o->epochs * (double)in_epoch);
+    if (o->max_steps > 0) steps = o->max_steps;
+    int epochs = in_epoch > 0 ? (int)fmin(ceil((double)steps / (double)in_epoch), INT_MAX) : 0;
     ls_schedule *schedule = ls_warmup_linear_schedule_new(adam, (int64_t)ceil(o->warmup_ratio * (double)steps), steps);
     ls_prepare(run, model, adam, schedule, loader);
     ls_print(run, "%lld questions, %lld windows, %lld steps\n", (long long)(list ? list->count : 0),
              (long long)ls_qa_windows_count(windows), (long long)steps);
 
-    for (int epoch; ls_epoch(run, (int)ceil(o->epochs), &epoch);) {
+    for (int epoch; ls_epoch(run, epochs, &epoch);) {
         ls_progress *bar = ls_progress_new(run, ls_len(loader), .label = "train");
         for (ls_batch b; ls_progress_next(bar, loader, &b) && ls_optim_steps_taken(adam) < steps;) {
             ls_outputs logits = read_windows(model, &b);
@@ -201,6 +206,8 @@ static bool flags_fit(ls_run *run, const options *o)
         ls_set_error(run, LS_ERR_VALUE, "--%s needs --validation_file (or --dataset_name)",
                      o->evaluate ? "evaluate" : "do_eval");
     else if (o->do_predict && !o->test_file) ls_set_error(run, LS_ERR_VALUE, "--do_predict needs --test_file");
+    else if (o->max_steps == 0 || o->max_steps < -1)
+        ls_set_error(run, LS_ERR_VALUE, "--max_steps is %lld; it must be above 0", (long long)o->max_steps);
     else if (o->epochs <= 0) ls_set_error(run, LS_ERR_VALUE, "--num_train_epochs is %g; it must be above 0", o->epochs);
     return !ls_error(run);
 }
@@ -211,6 +218,7 @@ int main(int argc, char **argv)
                  .eval_batch = 8,
                  .lr = 5e-5,
                  .epochs = 3,
+                 .max_steps = -1,
                  .max_grad_norm = 1,
                  .max_length = 384,
                  .stride = 128,

@@ -133,6 +133,26 @@ static void it_goes_on_where_it_stopped(void)
     same_files(FOLDER "/out/model.safetensors", FOLDER "/whole.safetensors");
 }
 
+/* Six batches are an epoch: the training ends within the third, and so does one that a checkpoint of the second
+ * continues. */
+static void it_ends_after_so_many_steps(void)
+{
+#define STEPS                                                                                                          \
+    SST2 "--per_device_train_batch_size 16 --max_steps 15 --checkpointing_steps 8 --output_dir " FOLDER "/steps"
+    char *said = glue("", STEPS, 0);
+    CHECK_MSG(strstr(said, "epoch 2: ") && !strstr(said, "epoch 3: "), "%s", said);
+    free(said);
+    rename(FOLDER "/steps/model.safetensors", FOLDER "/whole.safetensors");
+    said = glue("", STEPS " --resume_from_checkpoint latest", 0);
+    CHECK_MSG(!strstr(said, "epoch 0: ") && strstr(said, "epoch 2: ") && !strstr(said, "warning"), "%s", said);
+    free(said);
+    same_files(FOLDER "/steps/model.safetensors", FOLDER "/whole.safetensors");
+    /* The same steps as a part of an epoch. */
+    free(glue("", SST2 "--num_train_epochs 2.5 --per_device_train_batch_size 16 --output_dir " FOLDER "/part", 0));
+    same_files(FOLDER "/part/model.safetensors", FOLDER "/whole.safetensors");
+#undef STEPS
+}
+
 /* As a pod that is preempted: told to end, it saves the step it has made, and says by its code that it may be started
  * again. */
 static void it_saves_when_it_is_told_to_end(void)
@@ -218,6 +238,8 @@ static void what_is_missing_is_named(void)
         {MODEL "--data_dir " FOLDER "/SST-2 --second_column words", "no column \"words\""},
         {MODEL "--data_dir " FOLDER "/SST-2 --validation_file " FOLDER "/RTE/dev.tsv", "no column \"sentence\""},
         {MODEL "--data_dir " FOLDER "/SST-2 --checkpointing_steps often", "--checkpointing_steps is often"},
+        {MODEL "--data_dir " FOLDER "/SST-2 --max_steps 0", "--max_steps is 0; it must be above 0"},
+        {MODEL "--data_dir " FOLDER "/SST-2 --num_train_epochs 0", "--num_train_epochs is 0; it must be above 0"},
         {"--data_dir x --model_name_or_path bert-base-uncased", "models--bert-base-uncased"},
         {"--output_dir " FOLDER "/none --predict x", FOLDER "/none"},
     };
@@ -251,6 +273,7 @@ int main(int argc, char **argv)
     CHECK_RUN(it_learns_to_classify);
     CHECK_RUN(two_processes_have_the_same_scores);
     CHECK_RUN(it_goes_on_where_it_stopped);
+    CHECK_RUN(it_ends_after_so_many_steps);
     CHECK_RUN(it_saves_when_it_is_told_to_end);
     CHECK_RUN(it_predicts_texts_and_files);
     CHECK_RUN(pairs_are_read_and_predicted);

@@ -111,11 +111,28 @@ static void it_goes_on_where_it_stopped(void)
     same_files(FOLDER "/out/model.safetensors", FOLDER "/whole.safetensors");
 }
 
+/* Twelve are a pass: it ends within the third, and so does what goes on from a checkpoint of the second. */
+static void it_ends_after_so_many_steps(void)
+{
+#define STEPS                                                                                                          \
+    TRAINING "--max_steps 30 --model_name_or_path " FOLDER "/model --save_steps 13 --output_dir " FOLDER "/steps "
+    char *said = qa("", STEPS, 0);
+    CHECK_MSG(strstr(said, " windows, 30 steps\n"), "%s", said);
+    free(said);
+    rename(FOLDER "/steps/model.safetensors", FOLDER "/whole.safetensors");
+    said = qa("", STEPS "--resume_from_checkpoint checkpoint_0", 0);
+    CHECK_MSG(!strstr(said, "warning"), "%s", said);
+    free(said);
+    same_files(FOLDER "/steps/model.safetensors", FOLDER "/whole.safetensors");
+#undef STEPS
+}
+
 static void what_is_missing_is_named(void)
 {
     static const char *const cases[][2] = {
         {"", "nothing to do"},
         {"--do_predict", "--do_predict needs --test_file"},
+        {"--do_train --max_steps 0", "--max_steps is 0; it must be above 0"},
         {"--do_eval", "--model_name_or_path is missing"},
         {"--do_eval --model_name_or_path bert-large-uncased", "models--bert-large-uncased"},
         {"--do_eval --model_name_or_path " FOLDER "/model --validation_file " FOLDER "/none.json", "none.json"},
@@ -147,6 +164,7 @@ int main(int argc, char **argv)
     CHECK_RUN(it_learns_to_answer);
     CHECK_RUN(two_processes_give_the_same_answers);
     CHECK_RUN(it_goes_on_where_it_stopped);
+    CHECK_RUN(it_ends_after_so_many_steps);
     CHECK_RUN(what_is_missing_is_named);
     CHECK_RUN(flags_of_old_command_lines_are_accepted);
     folder_remove(FOLDER);
