@@ -7,6 +7,8 @@
 #include <string.h>
 
 #include "autograd/replay.h"
+#include "step/step.h"
+#include "tensor/not_finite.h"
 
 /* ---- counting ---- */
 
@@ -264,7 +266,7 @@ static bool process(ls_run *run, ls_node *node)
     }
     run->site = node->site;
     if (arrived) node->op->backward(node, node->grad, dx);
-    if (run->finite.check && !run->scaler && !ls_failed(run)) gradients_finite(run, node, dx);
+    if (run->check_finite && !run->step->scaler && !ls_failed(run)) gradients_finite(run, node, dx);
     for (int i = 0; i < node->n_saved; i++) ls_release(node->saved[i]);
     node->n_saved = 0;
     node->walked = true;

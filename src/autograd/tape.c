@@ -5,6 +5,7 @@
 
 #include "autograd/replay.h"
 #include "base/memory.h"
+#include "step/step.h"
 
 /* ---- nodes ---- */
 
@@ -280,7 +281,7 @@ bool ls_leaf_holds(const ls_tensor *t)
 void ls_leaf_hold(ls_tensor *t)
 {
     ls_leaf *leaf = leaf_of(t);
-    uint64_t first = t->run->accumulation.first_walk;
+    uint64_t first = t->run->step->accumulation.first_walk;
     if (!leaf->holds && leaf->node.walk < first) leaf->node.walk = first;
     if (!leaf->holds) leaf->since = t->run->walk_serial;
     leaf->holds = true;

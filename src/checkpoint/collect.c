@@ -123,7 +123,7 @@ static bool collect_randoms(const ls_training *t, ls_snapshot *s)
 
 static bool collect_scaler(const ls_training *t, ls_snapshot *s)
 {
-    if (!t->run->scaler) return true;
+    if (!t->run->step->scaler) return true;
     ls_loss_scaler_state scale = ls_loss_scaler(t->run);
     ls_json_writer w = {.indent = 2};
     ls_json_put_object(&w, NULL);
@@ -137,7 +137,7 @@ static bool collect_scaler(const ls_training *t, ls_snapshot *s)
 
 static bool collect_accumulation(const ls_training *t, ls_snapshot *s)
 {
-    const ls_accumulation *a = &t->run->accumulation;
+    const ls_accumulation *a = &t->run->step->accumulation;
     ls_json_writer w = {.indent = 2};
     ls_json_put_object(&w, NULL);
     ls_json_put_bool(&w, "sync_gradients", a->sync);

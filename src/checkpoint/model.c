@@ -12,6 +12,7 @@
 #include "formats/unwrap.h"
 #include "nn/module.h"
 #include "parallel/reducer.h"
+#include "step/step.h"
 #include "tensor/exchange.h"
 #include "tensor/state.h"
 
@@ -87,7 +88,7 @@ static bool share_outcome(ls_run *run, bool ok)
         snprintf(cause.message, sizeof cause.message, "%.255s", run->errors.message);
     }
     if (!ls_exchange_broadcast(run, &cause, sizeof cause, 0, "ls_save_model")) return false;
-    if (cause.code && run->share.rank != 0)
+    if (cause.code && run->step->share.rank != 0)
         ls_fail(&run->errors, LS_ERR_PEER, "ls_save_model: the main process cannot write it: %s", cause.message);
     return !cause.code;
 }
@@ -96,7 +97,7 @@ static bool share_outcome(ls_run *run, bool ok)
  * else is, nothing is compared. */
 static bool same_model(ls_run *run)
 {
-    return run->comm->size == 1 || ls_reducer_compare(run->reducer, "ls_save_model");
+    return run->comm->size == 1 || ls_reducer_compare(run->step->reducer, "ls_save_model");
 }
 
 bool ls_save_model_sized(ls_run *run, ls_module *model, const char *folder, const ls_save_model_opts *given,
@@ -104,7 +105,8 @@ bool ls_save_model_sized(ls_run *run, ls_module *model, const char *folder, cons
 {
     ls_save_model_opts opts = LS_OPTS_READ(ls_save_model_opts, given, opts_size);
     if (!model || ls_failed(run)) return false;
-    return share_outcome(run, same_model(run) && (run->share.rank != 0 || write_model(run, model, folder, &opts)));
+    return share_outcome(run,
+                         same_model(run) && (run->step->share.rank != 0 || write_model(run, model, folder, &opts)));
 }
 
 /* ---- loading ---- */

@@ -254,10 +254,10 @@ static bool restore_scaler(const restoring *r)
 {
     char path[PATH_MAX];
     bool saved = ls_path_kind_of(path_of(r, "scaler.json", path)) == LS_PATH_FILE;
-    if (saved != (r->training->run->scaler != NULL))
+    if (saved != (r->training->run->step->scaler != NULL))
         ls_log_of_job(LS_LOG_WARN, "%s was saved %s a loss scaler; this run continues %s one", r->folder,
                       saved ? "with" : "without", saved ? "without" : "with a fresh");
-    if (!saved || !r->training->run->scaler) return true;
+    if (!saved || !r->training->run->step->scaler) return true;
     ls_json *root = read_json(r, "scaler.json");
     if (!root) return false;
     ls_set_loss_scaler(r->training->run,
@@ -272,7 +272,7 @@ static bool restore_scaler(const restoring *r)
 static bool restore_accumulation(const restoring *r, const ls_manifest *manifest)
 {
     ls_json *root = read_json(r, "accumulation.json");
-    ls_accumulation *a = &r->training->run->accumulation;
+    ls_accumulation *a = &r->training->run->step->accumulation;
     a->first_walk = r->training->run->walk_serial + 1; /* gradients from here on belong to the group */
     a->last_batch = 0;
     if (!root || !ls_gradients_restore(r->training, r->folder, manifest)) return ls_json_free(root), false;

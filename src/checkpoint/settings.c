@@ -108,12 +108,12 @@ static void list_run(const walk *w)
     setting(w, CONTINUES, "mixed_precision", "%s", type_name(begun->precision));
     if (begun->epochs) setting(w, CONTINUES, "epochs", "%lld", (long long)begun->epochs);
     setting(w, CONTINUES, "flush_denormals", "%s", yes_no(ls_denormals_flushed()));
-    setting(w, CONTINUES, "accumulate_across_epochs", "%s", yes_no(run->accumulation.across_epochs));
-    setting(w, CONTINUES, "schedule_policy", "%s", policies[run->schedule_policy]);
-    setting(w, CONTINUES, "split_batches", "%s", yes_no(run->share.split_batches));
-    setting(w, CONTINUES, "uneven_batches", "%s", yes_no(run->share.uneven));
-    setting(w, CONTINUES, "dispatch_batches", "%s", yes_no(run->share.dispatch));
-    setting(w, CONTINUES, "shard_optimizer", "%s", yes_no(run->share.optimizer));
+    setting(w, CONTINUES, "accumulate_across_epochs", "%s", yes_no(run->step->accumulation.across_epochs));
+    setting(w, CONTINUES, "schedule_policy", "%s", policies[run->step->schedule_policy]);
+    setting(w, CONTINUES, "split_batches", "%s", yes_no(run->step->share.split_batches));
+    setting(w, CONTINUES, "uneven_batches", "%s", yes_no(run->step->share.uneven));
+    setting(w, CONTINUES, "dispatch_batches", "%s", yes_no(run->step->share.dispatch));
+    setting(w, CONTINUES, "shard_optimizer", "%s", yes_no(run->step->share.optimizer));
     setting(w, CONTINUES, "gradient_compression", "%s", type_name(begun->compression));
     if (begun->frozen) setting(w, RESTORED, "parameters frozen at the beginning", "%s", begun->frozen);
     if (begun->evaluating) setting(w, RESTORED, "parts in evaluation at the beginning", "%s", begun->evaluating);
@@ -290,7 +290,7 @@ static void list_loader(const walk *w, const char *name, const ls_loader *loader
 static void list_prepared(const walk *w)
 {
     const ls_training *t = w->training;
-    setting(w, REFUSED, "gradient_accumulation_steps", "%lld", (long long)t->run->accumulation.steps);
+    setting(w, REFUSED, "gradient_accumulation_steps", "%lld", (long long)t->run->step->accumulation.steps);
     setting(w, REFUSED, "prepared objects", "modules: %d, optimisers: %d, schedules: %d, loaders: %d", t->module_count,
             t->optim_count, t->schedule_count, t->loader_count);
 }

@@ -172,9 +172,9 @@ static bool load(loader *l, ls_state *state, const char *path)
     if (only && l->archive.count && *ls_patterns_idle(only, matched, idle, sizeof idle))
         ls_log_of_job(LS_LOG_WARN, "%s: no name matches \"%s\" of .only = \"%s\"; there are %s", path, idle, only,
                       names_near(l, idle, names, sizeof names));
-    if (!stripped && l->archive.count && l->run->share.rank == 0)
-        ls_log_line(LS_LOG_WARN, "%s: no name begins with .strip = \"%s\"; there are %s", path, strip,
-                    names_near(l, strip, names, sizeof names));
+    if (!stripped && l->archive.count)
+        ls_log_of_job(LS_LOG_WARN, "%s: no name begins with .strip = \"%s\"; there are %s", path, strip,
+                      names_near(l, strip, names, sizeof names));
     return ls_state_check_names(state);
 }
 

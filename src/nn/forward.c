@@ -4,6 +4,7 @@
 #include "autograd/replay.h"
 #include "base/list.h"
 #include "nn/module.h"
+#include "step/step.h"
 
 /* Append the module to the path that errors carry: "net/layer3.2/conv1". Returns where to cut it off again. */
 static size_t enter_path(char path[], size_t size, const ls_module *module)
@@ -56,11 +57,11 @@ static bool is_half(const ls_tensor *y)
 static inline void call_in_its_precision(ls_module *module, ls_tensor *const *inputs, int64_t n, ls_outputs *out)
 {
     ls_run *run = module->object.run;
-    if (run->mixed_precision == LS_F32 || !module->object.prepared) {
+    if (run->step->mixed_precision == LS_F32 || !module->object.prepared) {
         call(module, inputs, n, out);
         return;
     }
-    ls_autocast_begin(run, run->mixed_precision);
+    ls_autocast_begin(run, run->step->mixed_precision);
     call(module, inputs, n, out);
     ls_autocast_end(run);
     for (int64_t i = 0; i < out->count && i < LS_MAX_MODULE_OUTPUTS; i++)
@@ -134,8 +135,8 @@ static void refuse_several(const ls_module *module, ls_outputs *out)
 static void note_full_precision(ls_module *module)
 {
     ls_run *run = module->object.run;
-    if (run->mixed_precision == LS_F32 || module->object.prepared || run->autocast_count || run->no_grad) return;
-    module->in_full_precision = run->full_precision_forwards = true;
+    if (run->step->mixed_precision == LS_F32 || module->object.prepared || run->autocast_count || run->no_grad) return;
+    module->in_full_precision = run->step->full_precision_forwards = true;
 }
 
 static void note_outputs(ls_module *module, const ls_outputs *out)

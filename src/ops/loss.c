@@ -251,7 +251,7 @@ BACK(smooth_l1_loss)
 static bool are_probabilities(ls_tensor *target)
 {
     ls_run *run = target->run;
-    if (!run->finite.check || ls_view_numel(&target->view) == 0) return true;
+    if (!run->check_finite || ls_view_numel(&target->view) == 0) return true;
     ls_mark mark = ls_scope_begin(run);
     double low = ls_item(ls_min(target)), high = ls_item(ls_max(target));
     ls_scope_end(run, mark, NULL);

@@ -4,6 +4,8 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "tensor/not_finite.h"
+
 /* ---- the table, from ops.def ---- */
 
 #define ls_back_none NULL
@@ -136,7 +138,7 @@ bool op_record(ls_opcode op, int n_in, ls_tensor *const *in, int n_out, ls_tenso
     *node = NULL;
     ls_run *run = out[0]->run;
     if (out[0]->life != LS_LIFE_LIVE) return false;
-    if (run->finite.check && !result_finite(run, op, n_in, in, out[0])) return false;
+    if (run->check_finite && !result_finite(run, op, n_in, in, out[0])) return false;
     if (!ls_op_table[op].backward || !ls_must_record(run, n_in, in)) return true;
     *node = ls_record(run, &ls_op_table[op], n_in, in, n_out, out);
     if (!*node) return false;

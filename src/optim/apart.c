@@ -1,6 +1,6 @@
 /* apart.c - several processes that train without each other, by mistake or on purpose. */
 #include "optim/optim.h"
-#include "tensor/remind.h"
+#include "step/remind.h"
 
 void ls_optim_train_apart(ls_optim *optim)
 {
@@ -32,8 +32,8 @@ void ls_optim_look_for_others(ls_optim *optim)
     if (alone)
         ls_remind_of_prepare(run, LS_REMIND_MODULE,
                              "each of %d processes trains the module of %s for itself, and they will differ",
-                             run->share.world, alone->name);
-    if (run->loop && run->loop->whole)
+                             run->step->share.world, alone->name);
+    if (run->step->loop && run->step->loop->whole)
         ls_remind_of_prepare(run, LS_REMIND_LOADER, "each of %d processes trains on all samples of a loader",
-                             run->share.world);
+                             run->step->share.world);
 }

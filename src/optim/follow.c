@@ -43,7 +43,7 @@ static bool follow_counts(ls_optim *optim, int from, progress *slots)
 /* Masters and moments, one after the other: those that rank `from` has. */
 static bool follow_tensors(ls_optim *optim, int from, const progress *slots)
 {
-    ls_reducer *reducer = optim->object.run->reducer;
+    ls_reducer *reducer = optim->object.run->step->reducer;
     for (int64_t i = 0; i < optim->slot_count; i++) {
         ls_optim_slot *slot = &optim->slots[i];
         if (slots[i].has_master &&

@@ -145,7 +145,7 @@ static bool share_found(const ls_optim *optim, ls_tensor *found)
     ls_run *run = optim->object.run;
     if (!ls_optim_shared_out(optim)) return true;
     double sum = ls_item(found);
-    return ls_reducer_sum(run->reducer, &sum) && ls_raw_fill(found, sum);
+    return ls_reducer_sum(run->step->reducer, &sum) && ls_raw_fill(found, sum);
 }
 
 bool ls_optim_unscale(ls_optim *optim)
@@ -191,7 +191,8 @@ static bool sum_squares(const gradients *g, ls_tensor *norm)
     if (ls_failed(run) || !each_of(g, add_squares, &s)) return false;
     if (g->optim && ls_optim_shared_out(g->optim)) {
         double sum = ls_item(s.parts);
-        if (!ls_reducer_sum(run->reducer, &sum) || !ls_raw_fill(s.parts, sum) || !ls_raw_add(s.whole, s.whole, s.parts))
+        if (!ls_reducer_sum(run->step->reducer, &sum) || !ls_raw_fill(s.parts, sum) ||
+            !ls_raw_add(s.whole, s.whole, s.parts))
             return false;
     }
     return ls_raw_copy(norm, s.whole);
@@ -259,8 +260,8 @@ static ls_tensor *clip_norm(const gradients *g, double max_norm)
     bool limited = ok && !isinf(max_norm) && clip_factor(norm, max_norm, factor);
     /* Looking at the factor costs nothing on the host and often saves a pass; elsewhere it would have to wait. */
     if (limited && !(ls_device_is_host(g->device) && ls_item(factor) >= 1)) each_of(g, scale_one, factor);
-    if (ok && !run->scaler && !ls_finite_look(run, norm))
-        ls_finite_note(run, "the norm of the gradients", step_of(g), run->share.rank);
+    if (ok && !run->step->scaler && !ls_finite_look(run, norm))
+        ls_finite_note(run, "the norm of the gradients", step_of(g), run->step->share.rank);
     return ls_scope_end(run, mark, ls_failed(run) ? &run->poison : norm);
 }
 
@@ -277,7 +278,7 @@ ls_tensor *ls_clip_grad_norm(ls_optim *optim, double max_norm)
     if (!optim) return &ls_run_of(NULL)->poison;
     ls_run *run = optim->object.run;
     if (!limit_sound(run, max_norm, "ls_clip_grad_norm")) return &run->poison;
-    if (!run->accumulation.sync) return zero_on(run, optim->device, LS_F32);
+    if (!run->step->accumulation.sync) return zero_on(run, optim->device, LS_F32);
     if (!ls_optim_lay_out(optim) || !ls_optim_unscale(optim)) return &run->poison;
     gradients g = gradients_of_optim(optim);
     return clip_norm(&g, max_norm);
@@ -286,7 +287,7 @@ ls_tensor *ls_clip_grad_norm(ls_optim *optim, double max_norm)
 /* A list does not tell which part of a gradient is the mean of all processes'. */
 static bool can_clip_list(ls_run *run, const char *who)
 {
-    if (!ls_failed(run) && run->reducer && run->share.optimizer)
+    if (!ls_failed(run) && run->step->reducer && run->step->share.optimizer)
         ls_fail(
             &run->errors, LS_ERR_UNSUPPORTED,
             "%s: with .shard_optimizer each process has only its part of the gradients; clip those of the optimiser",
@@ -334,7 +335,7 @@ static void clip_value(const gradients *g, double limit)
 void ls_clip_grad_value(ls_optim *optim, double limit)
 {
     if (!optim || !limit_sound(optim->object.run, limit, "ls_clip_grad_value")) return;
-    if (!optim->object.run->accumulation.sync) return;
+    if (!optim->object.run->step->accumulation.sync) return;
     if (!ls_optim_lay_out(optim) || !ls_optim_unscale(optim)) return;
     gradients g = gradients_of_optim(optim);
     clip_value(&g, limit);

@@ -5,13 +5,13 @@
 static bool wanted(const ls_optim *optim, const ls_optim_slot *slot)
 {
     const ls_run *run = optim->object.run;
-    return ls_device_has(optim->device, LS_TRAIT_HALF_COPY) && run->mixed_precision != LS_F32 &&
+    return ls_device_has(optim->device, LS_TRAIT_HALF_COPY) && run->step->mixed_precision != LS_F32 &&
            slot->parameter->view.dtype == LS_F32 && !ls_slot_shared_out(optim, slot);
 }
 
 static ls_tensor *copy_of(ls_tensor *parameters)
 {
-    ls_tensor *half = ls_tensor_new_like(parameters, parameters->run->mixed_precision);
+    ls_tensor *half = ls_tensor_new_like(parameters, parameters->run->step->mixed_precision);
     return ls_is_valid(half) && ls_raw_copy(half, parameters) ? ls_alias_owned(half) : NULL;
 }
 

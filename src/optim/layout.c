@@ -12,7 +12,7 @@ static bool movable(const ls_optim *optim, const ls_optim_slot *slot, int group)
 {
     const ls_tensor *p = slot->parameter;
     /* Slices of state that is shared out are of elements in row-major order. */
-    bool fits = optim->object.run->share.optimizer ? ls_view_contiguous(&p->view) : ls_view_dense(&p->view);
+    bool fits = optim->object.run->step->share.optimizer ? ls_view_contiguous(&p->view) : ls_view_dense(&p->view);
     return !slot->block && slot->group == group && ls_requires_grad(p) && p->view.dtype == LS_F32 && fits &&
            p->storage->device == optim->device;
 }
@@ -156,18 +156,18 @@ static bool move_slot(ls_optim *optim, ls_optim_slot *slot, int number, int64_t 
 static bool add_block(ls_optim *optim, int64_t numel)
 {
     ls_run *run = optim->object.run;
-    bool together = ls_reducer_trains(run->reducer);
+    bool together = ls_reducer_trains(run->step->reducer);
     ls_optim_block *grown = ls_sys_realloc(optim->blocks, (size_t)(optim->block_count + 1) * sizeof *grown);
     if (!grown) return ls_fail(&run->errors, LS_ERR_MEMORY, "%s: no memory", optim->rule->name), false;
     optim->blocks = grown;
     ls_optim_block *b = &optim->blocks[optim->block_count];
     *b = (ls_optim_block){.numel = numel, .own = {0, numel}};
-    b->shared_out = together && run->share.optimizer && optim->object.prepared;
-    if (b->shared_out) b->own = ls_slice_of(numel, run->share.rank, run->share.world);
-    ls_tensor *parameters = b->shared_out ? ls_reducer_parameters(run->reducer, numel)
+    b->shared_out = together && run->step->share.optimizer && optim->object.prepared;
+    if (b->shared_out) b->own = ls_slice_of(numel, run->step->share.rank, run->step->share.world);
+    ls_tensor *parameters = b->shared_out ? ls_reducer_parameters(run->step->reducer, numel)
                                           : ls_tensor_new(run, optim->device, LS_F32, LS_SHAPE(numel));
-    ls_tensor *gradients =
-        together ? ls_reducer_block(run->reducer, numel) : ls_tensor_new(run, optim->device, LS_F32, LS_SHAPE(numel));
+    ls_tensor *gradients = together ? ls_reducer_block(run->step->reducer, numel)
+                                    : ls_tensor_new(run, optim->device, LS_F32, LS_SHAPE(numel));
     if (ls_failed(run) || !ls_raw_fill(parameters, 0) || !ls_raw_fill(gradients, 0)) return false;
     optim->block_count++;
     b->parameters = ls_alias_owned(parameters);

@@ -10,7 +10,7 @@ LS_PRINTF(2, 3) static void tell(const ls_optim *optim, const char *format, ...)
     const ls_run *run = optim->object.run;
     char origin[48] = "lockstep: ";
     if (!ls_log_shows(LS_LOG_WARN)) return;
-    if (run->share.world > 1) snprintf(origin, sizeof origin, "lockstep: process %d: ", run->share.rank);
+    if (run->step->share.world > 1) snprintf(origin, sizeof origin, "lockstep: process %d: ", run->step->share.rank);
     va_list args;
     va_start(args, format);
     ls_log_from(origin, LS_LOG_WARN, format, args);
@@ -116,11 +116,11 @@ void ls_optim_over(const ls_optim *optim)
     for (int64_t i = 0; i < optim->slot_count && !trained && !optim->used; i++)
         if (ls_leaf_walk(optim->slots[i].parameter)) trained = &optim->slots[i];
     if (!trained || others_step(optim)) return;
-    if (run->accumulation.steps > 1)
+    if (run->step->accumulation.steps > 1)
         tell(optim,
              "ls_backward() was called, but no ls_step() of %s came into effect, and \"%s\" is as it was: "
              "no group of %lld batches (gradient_accumulation_steps) was completed, or none was followed by one",
-             optim->rule->name, trained->name, (long long)run->accumulation.steps);
+             optim->rule->name, trained->name, (long long)run->step->accumulation.steps);
     else
         tell(optim, "ls_backward() was called, but ls_step() of %s was not: \"%s\" is as it was", optim->rule->name,
              trained->name);

@@ -346,7 +346,7 @@ static bool spread_block(ls_optim *optim, int number)
         if (slot->offset + slot->room > changed.end) changed.end = slot->offset + slot->room;
     }
     return !block->shared_out || changed.begin >= changed.end ||
-           ls_reducer_spread(run->reducer, block->parameters, changed);
+           ls_reducer_spread(run->step->reducer, block->parameters, changed);
 }
 
 /* Whatever was found: the device makes no step where a gradient was not finite, and nobody waits to hear of it. */
@@ -378,9 +378,9 @@ bool ls_step(ls_optim *optim)
     if (!optim || ls_object_has_ended(optim, "ls_step") || ls_failed(optim->object.run)) return false;
     ls_run *run = optim->object.run;
     optim->asked = run->walk_serial;
-    if (!run->accumulation.sync) return false;
+    if (!run->step->accumulation.sync) return false;
     ls_scaler *scaler = ls_scaler_of(run);
-    if (run->share.world > 1 && !optim->apart) ls_optim_look_for_others(optim);
+    if (run->step->share.world > 1 && !optim->apart) ls_optim_look_for_others(optim);
     ls_mark mark = ls_scope_begin(run);
     bool ok = ls_optim_lay_out(optim) && ls_optim_unscale(optim) && submit_step(optim);
     if (ok) ls_optim_look_for_mistakes(optim);
@@ -416,7 +416,7 @@ static bool gradients_add_up(const ls_optim *optim)
         if (walk > newest) newest = walk;
     }
     const ls_run *run = optim->object.run;
-    const ls_accumulation *a = &run->accumulation;
+    const ls_accumulation *a = &run->step->accumulation;
     if (a->sync && a->loose && optim->asked < a->first_walk) return false;
     return newest > optim->used && ls_accumulation_open(run, newest);
 }

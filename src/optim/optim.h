@@ -14,6 +14,7 @@
 #include "base/memory.h"
 #include "base/opts.h"
 #include "parallel/reducer.h"
+#include "step/step.h"
 #include "tensor/state.h"
 
 enum { LS_MAX_MOMENTS = 2 };

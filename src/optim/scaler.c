@@ -15,19 +15,19 @@ enum { GROWTH_INTERVAL = 2000 };
 static void clear(void *object)
 {
     ls_scaler *scaler = object;
-    scaler->object.run->scaler = NULL;
+    scaler->object.run->step->scaler = NULL;
 }
 
 ls_scaler *ls_scaler_new(ls_run *run)
 {
     ls_scaler *scaler = ls_object_new(run, LS_OBJECT_SCALER, sizeof *scaler, clear);
     if (scaler) scaler->now.scale = INITIAL_SCALE;
-    return run->scaler = scaler;
+    return run->step->scaler = scaler;
 }
 
 ls_scaler *ls_scaler_of(const ls_run *run)
 {
-    return run->scaler;
+    return run->step->scaler;
 }
 
 double ls_scaler_scale(const ls_scaler *scaler)
@@ -75,15 +75,15 @@ void ls_scaler_stepped(ls_scaler *scaler, bool finite)
 
 ls_loss_scaler_state ls_loss_scaler(const ls_run *run)
 {
-    return run->scaler ? next_scale(run->scaler) : (ls_loss_scaler_state){.scale = 1};
+    return run->step->scaler ? next_scale(run->step->scaler) : (ls_loss_scaler_state){.scale = 1};
 }
 
 void ls_set_loss_scaler(ls_run *run, ls_loss_scaler_state state)
 {
     if (ls_failed(run)) return;
-    if (!run->scaler) ls_fail(&run->errors, LS_ERR_STATE, "ls_set_loss_scaler: this run has no loss scaler");
+    if (!run->step->scaler) ls_fail(&run->errors, LS_ERR_STATE, "ls_set_loss_scaler: this run has no loss scaler");
     else if (!usable(state.scale))
         ls_fail(&run->errors, LS_ERR_VALUE, "ls_set_loss_scaler: the scale is %g; it must be between 2^-100 and 2^127",
                 state.scale);
-    else set(run->scaler, state);
+    else set(run->step->scaler, state);
 }

@@ -8,7 +8,7 @@
 
 #include <lockstep/optim.h>
 
-#include "tensor/context.h"
+#include "step/step.h"
 
 typedef struct ls_scaler {
     ls_object object;

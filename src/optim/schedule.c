@@ -86,10 +86,10 @@ void ls_schedule_step(ls_schedule *schedule)
     if (!schedule || ls_failed(schedule->object.run)) return;
     const ls_run *run = schedule->object.run;
     bool stepped = schedule->optim->steps != schedule->followed;
-    if (!stepped && run->schedule_policy != LS_SCHEDULE_PER_CALL) return;
+    if (!stepped && run->step->schedule_policy != LS_SCHEDULE_PER_CALL) return;
     int64_t step = schedule->step + 1;
-    if (run->schedule_policy == LS_SCHEDULE_PER_PROCESS) {
-        step = schedule->step + run->share.world;
+    if (run->step->schedule_policy == LS_SCHEDULE_PER_PROCESS) {
+        step = schedule->step + run->step->share.world;
         if (schedule->limit && step > schedule->limit) step = schedule->limit;
     }
     look_for_rivals(schedule);
@@ -143,7 +143,8 @@ char *ls_schedule_describe(const ls_schedule *s, char text[LS_SCHEDULE_TEXT])
 void ls_schedule_over(const ls_schedule *s)
 {
     if (!s->end || s->inner || !s->optim->steps) return;
-    int64_t each = s->object.run->schedule_policy == LS_SCHEDULE_PER_PROCESS ? s->object.run->share.world : 1;
+    int64_t each =
+        s->object.run->step->schedule_policy == LS_SCHEDULE_PER_PROCESS ? s->object.run->step->share.world : 1;
     int64_t tolerance = s->end / 100 + each * (1 + s->optim->skipped_steps);
     bool early = s->step + tolerance < s->end;
     bool late = s->step - tolerance > s->end;

@@ -62,7 +62,7 @@ bool ls_optim_collect(ls_optim *optim)
         ls_optim_block *block = &optim->blocks[i];
         for (int k = 0; block->shared_out && k < LS_MAX_MOMENTS && !ls_failed(run); k++) {
             ls_tensor *whole =
-                block->moments[k] ? ls_reducer_collect(run->reducer, block->moments[k], block->numel) : NULL;
+                block->moments[k] ? ls_reducer_collect(run->step->reducer, block->moments[k], block->numel) : NULL;
             if (whole && !ls_failed(run)) block->collected[k] = ls_alias_owned(whole);
         }
     }

@@ -3,6 +3,7 @@
 #define LOCKSTEP_PARALLEL_INSIDE_H
 
 #include "parallel/reducer.h"
+#include "step/step.h"
 
 /* A parameter. */
 typedef struct ls_slot {
@@ -39,7 +40,7 @@ typedef struct ls_gradient_block {
     size_t bytes;
 } ls_gradient_block;
 
-/* A process's share of a group of batches (tensor/accumulate.h); zeros: it has no more. */
+/* A process's share of a group of batches (step/accumulate.h); zeros: it has no more. */
 typedef struct ls_weights {
     double sum, plan;
 } ls_weights;

@@ -62,7 +62,7 @@ void ls_notice_start(ls_reducer *p, bool last)
     }
     if (last) {
         bytes[at.odd_rank] = p->odd ? me : 0;
-        bytes[at.weighted] = p->active && p->run->accumulation.weighted;
+        bytes[at.weighted] = p->active && p->run->step->accumulation.weighted;
         ls_agree_tell(p, bytes + at.agree);
     }
     notice->request = (ls_comm_request){.work = exchange, .user = p};

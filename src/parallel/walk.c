@@ -193,7 +193,7 @@ void ls_reducer_join_begin(ls_reducer *p)
         ls_fail(&p->run->errors, LS_ERR_UNSUPPORTED,
                 "ls_join_uneven_inputs: a process without batches takes no steps, but with "
                 ".shard_optimizer the others need it; use only one of the two");
-    else if (p->run->accumulation.across_epochs && p->run->accumulation.steps > 1)
+    else if (p->run->step->accumulation.across_epochs && p->run->step->accumulation.steps > 1)
         ls_fail(&p->run->errors, LS_ERR_UNSUPPORTED,
                 "ls_join_uneven_inputs: with .accumulate_across_epochs a process may run out of batches in the middle "
                 "of a group, and its gradients would be lost; use only one of the two");
@@ -204,7 +204,7 @@ int ls_reducer_join_end(ls_reducer *p)
 {
     if (!p || !p->joining) return -1;
     p->joining = false;
-    if (!p->run->accumulation.sync) {
+    if (!p->run->step->accumulation.sync) {
         ls_fail(
             &p->run->errors, LS_ERR_STATE,
             "ls_join_uneven_inputs: it ends in the middle of a group of batches, whose gradients would be lost; let "

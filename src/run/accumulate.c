@@ -1,22 +1,22 @@
-/* accumulate.c - gradient accumulation as programs see it; the counting is in tensor/accumulate.c. */
+/* accumulate.c - gradient accumulation as programs see it; the counting is in step/accumulate.c. */
 #include "run/session.h"
 
 bool ls_accumulate_begin(ls_run *run)
 {
     ls_accumulation_count(run);
-    run->accumulation.scoped = true;
+    run->step->accumulation.scoped = true;
     return true;
 }
 
 bool ls_accumulate_end(ls_run *run)
 {
-    run->accumulation.scoped = false;
+    run->step->accumulation.scoped = false;
     return false;
 }
 
 bool ls_sync_gradients(const ls_run *run)
 {
-    return run->accumulation.sync;
+    return run->step->accumulation.sync;
 }
 
 void ls_set_sync_gradients(ls_run *run, bool on)
@@ -26,7 +26,7 @@ void ls_set_sync_gradients(ls_run *run, bool on)
 
 int64_t ls_gradient_accumulation_steps(const ls_run *run)
 {
-    return run->accumulation.steps;
+    return run->step->accumulation.steps;
 }
 
 void ls_set_gradient_accumulation_steps(ls_run *run, int64_t steps)
@@ -35,5 +35,5 @@ void ls_set_gradient_accumulation_steps(ls_run *run, int64_t steps)
     if (steps < 1)
         ls_fail(&run->errors, LS_ERR_VALUE, "gradient_accumulation_steps is %lld; it must be at least 1",
                 (long long)steps);
-    else run->accumulation.steps = steps;
+    else run->step->accumulation.steps = steps;
 }

@@ -138,7 +138,7 @@ ls_tensor *ls_gather_with_repeats(ls_run *run, ls_tensor *t)
 ls_tensor *ls_gather(ls_run *run, ls_tensor *t)
 {
     ls_tensor *all = gather(run, t, "ls_gather");
-    const ls_loop *loop = run->loop;
+    const ls_loop *loop = run->step->loop;
     bool by_sample = loop && !ls_failed(run) && ls_ndim(t) > 0 && ls_dim(t, 0) == loop->rows;
     if (!by_sample || loop->real_rows < 0 || loop->real_rows >= ls_dim(all, 0)) return all;
     ls_no_grad_begin(run);

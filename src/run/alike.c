@@ -42,12 +42,12 @@ ls_terms ls_terms_of(const ls_run *run)
         begun->seed,
         begun->precision == LS_F32 ? LS_DTYPE_NONE : begun->precision,
         (uint64_t)begun->accumulation,
-        run->accumulation.across_epochs,
-        run->schedule_policy,
-        run->share.split_batches,
-        run->share.uneven,
-        run->share.dispatch,
-        run->share.optimizer,
+        run->step->accumulation.across_epochs,
+        run->step->schedule_policy,
+        run->step->share.split_batches,
+        run->step->share.uneven,
+        run->step->share.dispatch,
+        run->step->share.optimizer,
         begun->compression,
         ls_denormals_flushed(),
         session->resume != NULL,
@@ -116,7 +116,7 @@ static void find_difference(ls_run *run, const char *text, size_t length)
 bool ls_prepared_alike(ls_run *run, int position)
 {
     ls_training training;
-    int world = run->share.world;
+    int world = run->step->share.world;
     if (world <= 1) return true;
     ls_json_writer to = {0};
     size_t length = 0;

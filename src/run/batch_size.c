@@ -15,17 +15,17 @@ typedef struct standing {
 
 static standing stand(ls_run *run)
 {
-    return (standing){ls_scope_begin(run), run->objects, run->loop,
-                      run->accumulation,   run->no_grad, run->autocast_count};
+    return (standing){ls_scope_begin(run),     run->objects, run->step->loop,
+                      run->step->accumulation, run->no_grad, run->autocast_count};
 }
 
 static void return_to(ls_run *run, const standing *before)
 {
     ls_clear_error(run);
-    while (run->loop != before->loop) ls_loop_end(run, run->loop);
+    while (run->step->loop != before->loop) ls_loop_end(run, run->step->loop);
     ls_scope_end(run, before->scope, NULL);
     while (run->objects != before->newest) ls_object_free(run->objects);
-    run->accumulation = before->accumulation;
+    run->step->accumulation = before->accumulation;
     run->no_grad = before->no_grad;
     run->autocast_count = before->autocast_count;
     for (ls_device *d = run->devices; d; d = d->next) ls_pool_trim(d->pool);
@@ -53,7 +53,7 @@ static bool reset(ls_run *run)
     ls_message why = {{0}};
     ls_status status = ls_comm_barrier(session->vote, "ls_find_batch_size", &why);
     ls_comm_reset(run->comm);
-    ls_reducer_reset(run->reducer);
+    ls_reducer_reset(run->step->reducer);
     ls_session_reset_user_comms(session);
     if (!status) status = ls_comm_barrier(session->vote, "ls_find_batch_size", &why);
     if (status) ls_fail(&run->errors, status, "ls_find_batch_size: %s", why.text);

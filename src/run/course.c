@@ -56,7 +56,7 @@ static void take_in(void *user, const ls_optim *optim, const standing *s)
 uint64_t ls_course_of(const ls_run *run)
 {
     ls_hash hash;
-    if (!ls_reducer_trains(run->reducer)) return 0;
+    if (!ls_reducer_trains(run->step->reducer)) return 0;
     ls_hash_begin(&hash);
     each_standing(run, take_in, &hash);
     return ls_hash_end(&hash);

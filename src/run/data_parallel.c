@@ -7,23 +7,23 @@
 
 static bool alone(const ls_run *run)
 {
-    return run->share.world <= 1;
+    return run->step->share.world <= 1;
 }
 
 bool ls_together_begin(ls_run *run)
 {
-    if (alone(run) || run->reducer) return true;
-    ls_reducer_opts opts = {.compress = run->session->compression, .shard = run->share.optimizer};
+    if (alone(run) || run->step->reducer) return true;
+    ls_reducer_opts opts = {.compress = run->session->compression, .shard = run->step->share.optimizer};
     if (!ls_session_workers(run, "ls_prepare", &opts.workers)) return false;
-    run->reducer = ls_reducer_new(run, run->comm, opts);
-    return run->reducer != NULL;
+    run->step->reducer = ls_reducer_new(run, run->comm, opts);
+    return run->step->reducer != NULL;
 }
 
 bool ls_together_module(ls_run *run, ls_module *module)
 {
     if (alone(run)) return true;
     if (!ls_together_begin(run)) return false;
-    return ls_reducer_add(run->reducer, ls_parameters(module), ls_state_dict(module));
+    return ls_reducer_add(run->step->reducer, ls_parameters(module), ls_state_dict(module));
 }
 
 /* Processes that do not see the same files, or were given different options, would read past each other; those that
@@ -36,10 +36,10 @@ bool ls_together_loader(ls_run *run, ls_loader *loader)
     } reading;
     if (alone(run)) return true;
     reading mine = {loader->opts.seed, loader->shard.samples, loader->opts.batch};
-    reading *all = ls_sys_alloc((size_t)run->share.world * sizeof *all);
+    reading *all = ls_sys_alloc((size_t)run->step->share.world * sizeof *all);
     if (!all) return ls_fail(&run->errors, LS_ERR_MEMORY, "ls_prepare: no memory"), false;
     bool ok = ls_exchange_all(run, &mine, all, sizeof mine, "ls_prepare");
-    for (int r = 1; ok && r < run->share.world; r++) {
+    for (int r = 1; ok && r < run->step->share.world; r++) {
         ok = all[r].samples == all[0].samples && all[r].batch == all[0].batch;
         if (ok) continue;
         ls_fail(
@@ -56,26 +56,26 @@ bool ls_together_loader(ls_run *run, ls_loader *loader)
 void ls_together_optims(ls_run *run)
 {
     int at = 0;
-    if (!run->reducer) return;
+    if (!run->step->reducer) return;
     for (ls_object *o; (o = ls_prepared_next(run, LS_OBJECT_OPTIM, &at)) && !ls_failed(run);)
         ls_optim_lay_out((ls_optim *)o);
 }
 
 void ls_together_end(ls_run *run)
 {
-    ls_reducer_clear(run->reducer);
+    ls_reducer_clear(run->step->reducer);
 }
 
 bool ls_join_uneven_inputs_begin(ls_run *run)
 {
-    if (ls_session_of(run)) ls_reducer_join_begin(run->reducer);
+    if (ls_session_of(run)) ls_reducer_join_begin(run->step->reducer);
     return true;
 }
 
 /* Those that ended earlier have taken fewer steps: their optimisers and schedules go on as those of the others. */
 bool ls_join_uneven_inputs_end(ls_run *run)
 {
-    int from = ls_session_of(run) ? ls_reducer_join_end(run->reducer) : -1;
+    int from = ls_session_of(run) ? ls_reducer_join_end(run->step->reducer) : -1;
     for (ls_object *o = run->objects; from >= 0 && o && !ls_failed(run); o = o->older)
         if (o->kind == LS_OBJECT_OPTIM) ls_optim_follow((ls_optim *)o, from);
         else if (o->kind == LS_OBJECT_SCHEDULE) ls_schedule_follow((ls_schedule *)o, from);

@@ -11,7 +11,7 @@ static void leave_epoch(ls_run *run)
     ls_session *session = run->session;
     if (session->in_epoch) ls_scope_end(run, session->scope, NULL);
     session->in_epoch = false;
-    while (run->loop) ls_loop_end(run, run->loop);
+    while (run->step->loop) ls_loop_end(run, run->step->loop);
 }
 
 /* Loaders that were not read to their end begin anew; a resumed epoch, however, goes on where they stand. */

@@ -74,7 +74,7 @@ static bool settle_accumulation(ls_run *run, int64_t flag, ls_init_opts *opts)
 {
     int64_t environment = accumulation_of_environment(run);
     int64_t steps = flag != LS_AUTO ? flag : environment ? environment : opts->gradient_accumulation_steps;
-    run->accumulation.across_epochs = opts->accumulate_across_epochs;
+    run->step->accumulation.across_epochs = opts->accumulate_across_epochs;
     ls_set_gradient_accumulation_steps(run, steps);
     return !ls_failed(run);
 }
@@ -132,7 +132,7 @@ bool ls_init_settle(ls_run *run, int *argc, char ***argv, ls_init_opts *opts)
     opts->device = given.device;
     opts->project_dir = given.project_dir;
     opts->resume_from_checkpoint = given.resume ? given.resume : opts->resume_from_checkpoint;
-    run->schedule_policy = opts->schedule_policy;
+    run->step->schedule_policy = opts->schedule_policy;
     if (!options_sound(run, opts)) return false;
     if (given.threads != LS_AUTO && given.threads < 1) {
         ls_fail(&run->errors, LS_ERR_VALUE, "--num_threads is %lld; it must be at least 1", (long long)given.threads);

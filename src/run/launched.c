@@ -112,8 +112,8 @@ ls_run *ls_launched_run(ls_module **launched)
     ls_run *run = model->object.run;
     ls_errors_clear(&run->errors);
     ls_session_close(run);
-    ls_object_free(run->scaler);
-    run->scaler = NULL;
+    ls_object_free(run->step->scaler);
+    run->step->scaler = NULL;
     run->autocast_count = 0;
     run->no_grad = 0;
     ls_module_visit(model, clear_gradient, NULL); /* of a backward pass of the launcher: its own affair */

@@ -8,7 +8,7 @@
 #include "data/loader/loader.h"
 #include "nn/module.h"
 #include "run/alike.h"
-#include "tensor/remind.h"
+#include "step/remind.h"
 
 /* What an unexpected argument is, found without looking into it: it may be anything. */
 static const char *describe(const ls_run *run, const void *argument)
@@ -59,7 +59,7 @@ static bool add(ls_run *run, ls_object *object)
     object->prepared = true;
     if (object->kind == LS_OBJECT_MODULE) return ls_together_module(run, (ls_module *)object);
     if (object->kind != LS_OBJECT_LOADER) return true;
-    return ls_together_loader(run, (ls_loader *)object) && ls_loader_share_out((ls_loader *)object, run->share);
+    return ls_together_loader(run, (ls_loader *)object) && ls_loader_share_out((ls_loader *)object, run->step->share);
 }
 
 void ls_prepare_n(ls_run *run, void *const *objects, int64_t count)
@@ -84,14 +84,14 @@ void ls_prepare_n(ls_run *run, void *const *objects, int64_t count)
 
 void ls_look_for_full_precision(ls_run *run)
 {
-    run->full_precision_forwards = false;
+    run->step->full_precision_forwards = false;
     for (ls_object *o = run->objects; o; o = o->older) {
         ls_module *module = (ls_module *)o;
         if (o->kind != LS_OBJECT_MODULE || !module->in_full_precision) continue;
         module->in_full_precision = false;
         if (!o->prepared && ls_module_has_gradients(module))
             ls_remind_of_prepare(run, LS_REMIND_PRECISION, "mixed precision is %s, but %s is trained in f32",
-                                 ls_dtype_name(run->mixed_precision), module->name ? module->name : module->kind);
+                                 ls_dtype_name(run->step->mixed_precision), module->name ? module->name : module->kind);
     }
 }
 
@@ -112,8 +112,8 @@ void ls_free_memory(ls_run *run)
     for (ls_object *o = run->objects; o; o = o->older) o->prepared = false;
     session->prepared_count = 0;
     ls_together_end(run);
-    run->accumulation.step = 0;
-    run->accumulation.sync = true;
-    run->accumulation.last_batch = 0;
+    run->step->accumulation.step = 0;
+    run->step->accumulation.sync = true;
+    run->step->accumulation.last_batch = 0;
     for (ls_device *d = run->devices; d; d = d->next) ls_pool_trim(d->pool);
 }

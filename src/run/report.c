@@ -25,7 +25,7 @@ int64_t ls_run_step(const ls_run *run)
 void ls_run_look_back(ls_run *run)
 {
     if (ls_finite_late(run))
-        ls_finite_note(run, "a loss or norm of gradients up to here", ls_run_step(run), run->share.rank);
+        ls_finite_note(run, "a loss or norm of gradients up to here", ls_run_step(run), run->step->share.rank);
 }
 
 /* Of all optimisers. A scaler finds its scale by skipping: from 65536 down to 1 in 16 steps, and now and then later. */
@@ -44,7 +44,7 @@ static int64_t skipped_steps(const ls_run *run, bool *unusual)
 
 static void report_finite(const ls_run *run)
 {
-    const ls_finite *f = &run->finite;
+    const ls_finite *f = &run->step->finite;
     bool unusual;
     int64_t skipped = skipped_steps(run, &unusual);
     char text[160] = "";

@@ -23,24 +23,30 @@
 #include "run/session.h"
 #include "tensor/live.h"
 
+/* A run and what is filled in with it, in one piece of memory. */
+typedef struct whole_run {
+    ls_run run; /* first: freeing it frees the whole */
+    ls_training_step step;
+} whole_run;
+
 /* Where a run comes from when even its own memory cannot be had: it only carries the error. */
 static ls_run *run_without_memory(void)
 {
-    static ls_run empty;
-    ls_run_ended(&empty);
-    empty = (ls_run){.errors = {.code = LS_ERR_MEMORY, .message = "ls_init: no memory for a run"}};
-    empty.poison.run = &empty;
-    empty.poison.life = LS_LIFE_POISON;
-    return &empty;
+    static whole_run empty;
+    ls_run_ended(&empty.run);
+    empty = (whole_run){.run = {.errors = {.code = LS_ERR_MEMORY, .message = "ls_init: no memory for a run"},
+                                .step = &empty.step,
+                                .poison = {.run = &empty.run, .life = LS_LIFE_POISON}}};
+    return &empty.run;
 }
 
 static ls_run *run_new(void)
 {
-    ls_run *run = ls_sys_alloc(sizeof *run);
-    bool has_memory = run != NULL;
-    if (!has_memory) run = run_without_memory();
+    whole_run *whole = ls_sys_alloc(sizeof *whole);
+    ls_run *run = whole ? &whole->run : run_without_memory();
     ls_run_begun(run);
-    if (!has_memory) return run;
+    if (!whole) return run;
+    run->step = &whole->step;
     run->poison.run = run;
     run->poison.life = LS_LIFE_POISON;
     run->poison.view.dtype = LS_F32;
@@ -48,7 +54,7 @@ static ls_run *run_new(void)
     run->storages = (ls_slab){.size = sizeof(ls_storage), .link = offsetof(ls_storage, link)};
     run->nodes = (ls_slab){.size = sizeof(ls_node), .link = offsetof(ls_node, link)};
     run->leaves = (ls_slab){.size = sizeof(ls_leaf), .link = offsetof(ls_leaf, node.link)};
-    run->mixed_precision = LS_F32;
+    run->step->mixed_precision = LS_F32;
     run->comm = ls_comm_self();
     ls_scope_begin(run);
     return run;
@@ -78,19 +84,19 @@ ls_run *ls_init_sized(int *argc, char ***argv, const ls_init_opts *opts, size_t 
     if (!run) run = run_new();
     if (!run->tensors.stride) return run; /* the run without memory */
     run->errors.abort_on_fail = o.abort_on_error;
-    run->finite.check = o.check_finite || ls_config_switch(LS_SETTING_CHECK_FINITE);
+    run->check_finite = o.check_finite || ls_config_switch(LS_SETTING_CHECK_FINITE);
     /* Before anything makes a thread: it begins with the mode of its maker. */
     bool flushes = false;
     if ((o.flush_denormals || ls_config_switch(LS_SETTING_FLUSH_DENORMALS)) && !ls_denormals_flushed())
         flushes = ls_set_flush_denormals(true);
-    run->accumulation = (ls_accumulation){.steps = 1, .sync = true, .planned = 1, .unit = 1, .measure = 1};
+    run->step->accumulation = (ls_accumulation){.steps = 1, .sync = true, .planned = 1, .unit = 1, .measure = 1};
     if (!ls_failed(run) && ls_init_settle(run, argc, argv, &o)) ls_session_open(run, &o);
     if (run->session) run->session->flushes_denormals = flushes;
     else if (flushes) ls_set_flush_denormals(false);
     run->random = (ls_rng_state){.seed = o.seed};
     if (!ls_failed(run)) open_device(run, o.device);
     if (!ls_failed(run)) ls_launched_keep(run, launched);
-    run->mixed_precision = o.mixed_precision ? o.mixed_precision : LS_F32;
+    run->step->mixed_precision = o.mixed_precision ? o.mixed_precision : LS_F32;
     if (!ls_failed(run) && o.mixed_precision == LS_F16) ls_scaler_new(run);
     return run;
 }
@@ -203,7 +209,7 @@ ls_memory_stats ls_memory(ls_run *run)
 
 ls_dtype ls_mixed_precision(const ls_run *run)
 {
-    return run->mixed_precision ? run->mixed_precision : LS_F32;
+    return run->step->mixed_precision ? run->step->mixed_precision : LS_F32;
 }
 
 /* ---- backward ---- */
@@ -242,16 +248,16 @@ static void backward(ls_run *run, ls_tensor *loss, double weight, bool weighted)
         ls_call fill = {.op = LS_OP_fill, .n_out = 1, .out = {&seed->view}, .attrs.affine = {.shift = factor}};
         if (seed->life == LS_LIFE_LIVE) ls_submit_live(run, seed->storage->device, &fill);
     }
-    ls_reducer *reducer = run->reducer;
+    ls_reducer *reducer = run->step->reducer;
     bool odd = !ls_finite_look(run, loss), shared = odd && ls_reducer_odd_loss(reducer);
-    if (odd && !shared && !ls_failed(run)) ls_finite_note(run, "the loss", ls_run_step(run), run->share.rank);
-    if (!ls_failed(run)) ls_reducer_walk_begins(reducer, run->accumulation.sync, ls_course_of(run));
+    if (odd && !shared && !ls_failed(run)) ls_finite_note(run, "the loss", ls_run_step(run), run->step->share.rank);
+    if (!ls_failed(run)) ls_reducer_walk_begins(reducer, run->step->accumulation.sync, ls_course_of(run));
     if (!ls_failed(run)) ls_walk_back(run, loss, seed);
     ls_reducer_walk_ended(reducer);
     if (ls_reducer_parted(reducer) && !ls_failed(run)) ls_course_compare(run);
     int rank = ls_reducer_odd_rank(reducer);
     if (rank >= 0 && !ls_failed(run)) ls_finite_note(run, "the loss", ls_run_step(run), rank);
-    if (run->full_precision_forwards) ls_look_for_full_precision(run);
+    if (run->step->full_precision_forwards) ls_look_for_full_precision(run);
     ls_scope_end(run, mark, NULL);
 }
 

@@ -18,8 +18,8 @@ void ls_session_join(ls_run *run, ls_comm *comm)
     run->comm = comm;
     run->session->local_rank = comm->rank;
     run->session->local_world = comm->size;
-    run->share.rank = comm->rank;
-    run->share.world = comm->size;
+    run->step->share.rank = comm->rank;
+    run->step->share.world = comm->size;
 }
 
 bool ls_session_open(ls_run *run, const ls_init_opts *opts)
@@ -27,15 +27,15 @@ bool ls_session_open(ls_run *run, const ls_init_opts *opts)
     ls_session *session = run->session = ls_sys_alloc(sizeof *session);
     if (!session) return ls_fail(&run->errors, LS_ERR_MEMORY, "ls_init: no memory"), false;
     ls_session_join(run, ls_comm_self());
-    run->share.split_batches = opts->split_batches;
-    run->share.uneven = opts->uneven_batches;
-    run->share.dispatch = opts->dispatch_batches;
-    run->share.optimizer = opts->shard_optimizer;
+    run->step->share.split_batches = opts->split_batches;
+    run->step->share.uneven = opts->uneven_batches;
+    run->step->share.dispatch = opts->dispatch_batches;
+    run->step->share.optimizer = opts->shard_optimizer;
     session->compression = opts->gradient_compression;
     session->begun = (ls_begun){.seed = opts->seed,
                                 .precision = opts->mixed_precision,
                                 .compression = opts->gradient_compression,
-                                .accumulation = run->accumulation.steps};
+                                .accumulation = run->step->accumulation.steps};
     session->total_limit = opts->total_limit;
     session->async_save = opts->async_save;
     session->project_dir = ls_text_copy(run, opts->project_dir ? opts->project_dir : ".");
@@ -70,8 +70,8 @@ void ls_session_close(ls_run *run)
     ls_tell_failure(run);
     ls_session_leave_cpus(session);
     ls_session_close_user_comms(run);
-    ls_reducer_free(run->reducer);
-    run->reducer = NULL;
+    ls_reducer_free(run->step->reducer);
+    run->step->reducer = NULL;
     ls_comm_close(session->vote);
     ls_comm_close(run->comm);
     run->comm = ls_comm_self();
@@ -103,12 +103,12 @@ ls_session *ls_session_of(ls_run *run)
 
 int ls_rank(const ls_run *run)
 {
-    return run->share.rank;
+    return run->step->share.rank;
 }
 
 int ls_world_size(const ls_run *run)
 {
-    return run->session ? run->share.world : 1;
+    return run->session ? run->step->share.world : 1;
 }
 
 int ls_local_rank(const ls_run *run)

@@ -9,7 +9,7 @@
 #include "checkpoint/writer.h"
 #include "comm/queue.h"
 #include "parallel/reducer.h"
-#include "tensor/context.h"
+#include "step/step.h"
 
 typedef struct ls_user_comm ls_user_comm;
 typedef struct ls_lookout ls_lookout;

@@ -12,9 +12,6 @@
 #include "base/status.h"
 #include "comm/comm.h"
 #include "device/device.h"
-#include "tensor/accumulate.h"
-#include "tensor/finite.h"
-#include "tensor/loop.h"
 #include "tensor/object.h"
 #include "tensor/ring.h"
 #include "tensor/site.h"
@@ -22,6 +19,7 @@
 
 typedef struct ls_node ls_node;
 typedef struct ls_replay ls_replay;
+typedef struct ls_training_step ls_training_step;
 
 /* Stretches of the tape that are computed again in backward (autograd/replay.h). */
 typedef struct ls_replays {
@@ -44,26 +42,6 @@ typedef struct ls_storage {
     ls_memory_release_fn *release; /* of foreign memory; may be NULL */
     void *user;
 } ls_storage;
-
-/* Which of several processes this is, and how loaders share out their batches among them. */
-typedef struct ls_share {
-    int rank, world;
-    bool split_batches; /* .batch is that of all ranks together */
-    bool uneven;        /* ranks may get different numbers of batches, and no sample twice */
-    bool dispatch;      /* rank 0 reads and sends the others their part */
-    bool optimizer;     /* optimisers: each process keeps the state of a slice of the parameters, and updates that */
-} ls_share;
-
-/* The slice of a block of n elements that belongs to a process: consecutive, whole cache lines of f32, as even as they
- * come. */
-static inline ls_range ls_slice_of(int64_t n, int rank, int world)
-{
-    enum { LINE = 16 };
-    int64_t lines = (n + LINE - 1) / LINE, each = lines / world, more = lines % world;
-    int64_t begin = (rank * each + (rank < more ? rank : more)) * LINE;
-    int64_t end = begin + (each + (rank < more)) * LINE;
-    return (ls_range){begin < n ? begin : n, end < n ? end : n};
-}
 
 /* All but the last two are dead, and say what of. */
 typedef enum ls_life {
@@ -129,34 +107,26 @@ struct ls_run {
     uint64_t node_serial, walk_serial;
     ls_dtype *autocast; /* stack of types; the innermost is last */
     int32_t autocast_count, autocast_capacity;
-    ls_finite finite;
-
-    /* ---- A step of training, on which loaders, tape and optimisers agree ---- */
-
-    ls_dtype mixed_precision;     /* of the forward pass of prepared modules: LS_BF16, LS_F16, or LS_F32 */
-    bool full_precision_forwards; /* modules that were not prepared ran although there is one, since ls_backward() */
-    bool forgives_memory;         /* running out of it is expected: something smaller will be tried */
-    ls_loop *loop;                /* the loop over batches at work; NULL outside of all */
-    ls_accumulation accumulation;
-    ls_schedule_policy schedule_policy;
-    struct ls_scaler *scaler; /* of the loss; NULL where none runs */
+    bool check_finite; /* look at every result, and fail at the first that is not finite (not_finite.h) */
 
     /* ---- The processes of the job ---- */
 
     ls_comm *comm;    /* all of them; of one process where there is no job */
     ls_comm **groups; /* communicators of the program, by number; NULL: freed */
     int32_t group_count;
-    ls_share share;             /* this process's part of what all read */
-    struct ls_reducer *reducer; /* what they train together: src/parallel; NULL: nothing */
+    bool forgives_memory; /* running out of it is no failure to tell the others: something smaller will be tried */
 
-    /* ---- The rest belongs to the run: src/run has a structure of its own ---- */
+    /* ---- What the folders above know of the run: tensors do not look inside ---- */
 
-    struct ls_session *session; /* ranks, prepared objects, epochs */
-    ls_object *objects;         /* modules, optimisers, ...: freed with the run, the latest made first */
-    unsigned reminded;          /* of ls_prepare(), for which reasons: remind.h */
-    ls_run *earlier;            /* made by the same thread before this one */
-    const char *thread;         /* &ls_thread_here of the one that called an operator last */
-    int thread_changes;         /* how often that was another one than before */
+    ls_training_step *step;     /* on what loaders, tape and optimisers agree: src/step */
+    struct ls_session *session; /* ranks, prepared objects, epochs: src/run */
+
+    /* ---- The life of the run ---- */
+
+    ls_object *objects; /* modules, optimisers, ...: freed with the run, the latest made first */
+    ls_run *earlier;    /* made by the same thread before this one */
+    const char *thread; /* &ls_thread_here of the one that called an operator last */
+    int thread_changes; /* how often that was another one than before */
 };
 
 /* ---- Errors ---- */

@@ -41,7 +41,6 @@ void ls_object_free(void *of)
 
 /* Calls look whether the run of their object has failed before they do anything. Nothing is written to it. */
 static ls_run ended_run = {.errors = {.code = LS_ERR_STATE, .message = "the run has ended"},
-                           .mixed_precision = LS_F32,
                            .poison = {.run = &ended_run, .life = LS_LIFE_POISON, .view.dtype = LS_F32}};
 
 enum { REMEMBERED = 4096 };

@@ -104,8 +104,7 @@ ls_tracker *ls_tracker_new_sized(ls_run *run, const char *kinds, const ls_tracke
     if (!tracker) return NULL;
     ls_message why = {{0}};
     bool ok = make_folder(tracker, &o, &why);
-    bool main = run->share.rank == 0;
-    if (ok && main && !ls_claim_folder(&run->session->claims, tracker->folder, "ls_tracker_new", &run->errors))
+    if (ok && !ls_claim_folder(&run->session->claims, tracker->folder, "ls_tracker_new", &run->errors))
         return ls_object_free(tracker), NULL;
     for (int i = 0; ok && i < FORMATS; i++) {
         if (!chosen[i]) continue;

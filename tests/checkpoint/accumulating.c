@@ -48,8 +48,8 @@ static ls_tensor *forward(ls_run *run, ls_module *net, ls_tensor *x, int batch)
 static void train(ls_run *run)
 {
     ls_set_gradient_accumulation_steps(run, plan.accumulation);
-    run->share.split_batches = true;
-    run->share.optimizer = plan.shard;
+    run->step->share.split_batches = true;
+    run->step->share.optimizer = plan.shard;
     ls_loader *train = ls_loader_new(run, points(run, 12 * BATCHES, 6), .batch = 12, .shuffle = true, .seed = 8);
     ls_module *net = ls_sequential_new(run, ls_linear_new(run, 6, 5), ls_tanh_new(run), ls_linear_new(run, 5, 2));
     ls_optim *sgd = ls_sgd_new(run, net, .lr = 0.3, .momentum = 0.9);

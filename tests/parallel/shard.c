@@ -121,7 +121,7 @@ static void train(ls_run *run)
     ls_set_seed(run, (uint64_t)(7 + 100 * ls_rank(run)));
     ls_set_gradient_accumulation_steps(run, now.accumulation);
     run->session->compression = now.compression;
-    run->share.optimizer = now.shard;
+    run->step->share.optimizer = now.shard;
     ls_module *model = make_model(run);
     ls_optim *optims[2] = {make_optim(run, model)};
     int count = 1;
@@ -343,7 +343,7 @@ static size_t in_use[2];
 
 static void measure(ls_run *run)
 {
-    run->share.optimizer = now.shard;
+    run->step->share.optimizer = now.shard;
     ls_module *model = make_model(run);
     ls_optim *adam = ls_adam_new(run, model, .lr = 1e-3);
     ls_prepare(run, model, adam);
@@ -382,7 +382,7 @@ static void moments_take_a_part_of_the_memory(void)
 
 static void look_at_state(ls_run *run)
 {
-    run->share.optimizer = true;
+    run->step->share.optimizer = true;
     ls_module *model = make_model(run);
     ls_optim *adam = ls_adam_new(run, model, .lr = 1e-3);
     ls_prepare(run, model, adam);
@@ -411,7 +411,7 @@ static void refuse(ls_run *run, const char *words)
 
 static void ask_for_too_much(ls_run *run)
 {
-    run->share.optimizer = true;
+    run->step->share.optimizer = true;
     ls_module *model = make_model(run);
     ls_optim *adam = ls_adam_new(run, model, .lr = 1e-3), *other = ls_sgd_new(run, model, .lr = 0.1);
     ls_prepare(run, model, adam);

@@ -144,7 +144,7 @@ static void optimisers_in_turn_keep_accumulated_gradients(void)
 static void weigh_otherwise(ls_run *run, bool shard, int steps, bool plain_in_between)
 {
     enum { BATCHES = 7 };
-    run->share.optimizer = shard;
+    run->step->share.optimizer = shard;
     ls_set_gradient_accumulation_steps(run, steps);
     ls_module *line = make_line(run);
     ls_optim *sgd = ls_sgd_new(run, line, .lr = 1);
@@ -217,12 +217,12 @@ static void join_in_the_middle_of_a_group(ls_run *run)
 {
     ls_module *line = make_line(run);
     ls_prepare(run, line);
-    run->accumulation.across_epochs = true;
+    run->step->accumulation.across_epochs = true;
     ls_set_gradient_accumulation_steps(run, 2);
     ls_join_uneven_inputs_begin(run);
     CHECK(ls_error(run) == LS_ERR_UNSUPPORTED && strstr(ls_error_message(run), "in the middle of a group"));
     ls_clear_error(run);
-    run->accumulation.across_epochs = false;
+    run->step->accumulation.across_epochs = false;
     ls_set_gradient_accumulation_steps(run, 1);
     ls_join_uneven_inputs(run)
     {
@@ -382,7 +382,7 @@ static void step_schedules(ls_run *run)
 {
     double world = ls_world_size(run);
     for (int policy = LS_SCHEDULE_PER_STEP; policy <= LS_SCHEDULE_PER_CALL; policy++) {
-        run->schedule_policy = (ls_schedule_policy)policy;
+        run->step->schedule_policy = (ls_schedule_policy)policy;
         ls_module *line = make_line(run);
         ls_optim *sgd = ls_sgd_new(run, line, .lr = 1);
         ls_schedule *falling = ls_lambda_schedule_new(sgd, tenth_less, NULL);
@@ -394,7 +394,7 @@ static void step_schedules(ls_run *run)
         CHECK_NEAR(ls_optim_lr(sgd), policy == LS_SCHEDULE_PER_PROCESS ? 1 - world / 10 : 0.9, 1e-12);
         ls_free_memory(run);
     }
-    run->schedule_policy = LS_SCHEDULE_PER_PROCESS;
+    run->step->schedule_policy = LS_SCHEDULE_PER_PROCESS;
     ls_optim *sgd = ls_sgd_new(run, make_line(run), .lr = 1);
     ls_schedule *cycle = ls_one_cycle_schedule_new(sgd, .max_lr = 0.01, .steps_per_epoch = 2, .epochs = 1);
     CHECK(ls_step(sgd));
@@ -412,7 +412,7 @@ static void schedules_follow_their_policy(void)
 /* A schedule of 20 steps from 10 reaches 0 after 10 k batches on two processes, k per step: not one batch earlier. */
 static void end_a_schedule(ls_run *run)
 {
-    run->schedule_policy = LS_SCHEDULE_PER_PROCESS;
+    run->step->schedule_policy = LS_SCHEDULE_PER_PROCESS;
     for (int k = 1; k <= 4; k *= 2) {
         ls_set_gradient_accumulation_steps(run, k);
         ls_module *line = make_line(run);

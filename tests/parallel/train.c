@@ -267,7 +267,7 @@ static void look_inside(ls_run *run)
     ls_module *model = make_model(run);
     ls_optim *sgd = ls_sgd_new(run, model, .lr = 0.1);
     ls_prepare(run, model, sgd);
-    ls_reducer *reducer = run->reducer;
+    ls_reducer *reducer = run->step->reducer;
     for (int step = 0; step < 3; step++) {
         ls_tensor *x = ls_ones(run, LS_F32, 4, FEATURES);
         ls_backward(run, ls_sum(ls_forward(model, x)));
@@ -334,7 +334,7 @@ static void count_calls(ls_run *run)
     ls_optim *sgd = ls_sgd_new(run, model, .lr = 0.1);
     ls_prepare(run, model, sgd);
     ls_tensor *x = ls_reshape(ls_arange(run, LS_F32, 4 * FEATURES, 0, 0.1 + ls_rank(run)), 4, FEATURES);
-    ls_comm *comm = ls_reducer_comm(run->reducer);
+    ls_comm *comm = ls_reducer_comm(run->step->reducer);
     counted *c = &counts[comm->rank];
     *c = (counted){.table = comm->table, .runs = pthread_self()};
     ls_comm_table counting = *comm->table;

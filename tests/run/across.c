@@ -208,7 +208,7 @@ static void disagreement(ls_run *run)
 /* An odd number of processes raises the schedule by as many steps where Accelerate's policy is asked for. */
 static void schedules_per_process(ls_run *run)
 {
-    run->schedule_policy = LS_SCHEDULE_PER_PROCESS;
+    run->step->schedule_policy = LS_SCHEDULE_PER_PROCESS;
     ls_optim *sgd = ls_sgd_new(run, ls_linear_new(run, 1, 1), .lr = 1);
     ls_schedule *cycle = ls_one_cycle_schedule_new(sgd, .max_lr = 0.01, .steps_per_epoch = 2, .epochs = 1);
     ls_schedule *falling = ls_warmup_linear_schedule_new(sgd, 0, 10);
@@ -219,7 +219,7 @@ static void schedules_per_process(ls_run *run)
     ls_step(sgd);
     ls_schedule_step(cycle);
     CHECK(ls_schedule_position(cycle) <= 2 && ls_error(run) == LS_OK);
-    run->schedule_policy = LS_SCHEDULE_PER_STEP;
+    run->step->schedule_policy = LS_SCHEDULE_PER_STEP;
     ls_schedule_step(falling);
     CHECK(ls_schedule_position(falling) == ls_world_size(run) + 1);
 }
@@ -284,7 +284,7 @@ static bool look(int64_t i, ls_sample *sample, void *user)
 static void hand_out_batches(ls_run *run)
 {
     int rank = ls_rank(run);
-    run->share.dispatch = true;
+    run->step->share.dispatch = true;
     ls_dataset *set = ls_dataset_new(run, .count = 13, .get = look, .user = run,
                                      .fields = {{"x", LS_F32}, {"words", LS_I64, {LS_ANY}, .pad = -1}});
     ls_loader *loader = ls_loader_new(run, set, .batch = 4, .workers = 2);

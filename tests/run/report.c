@@ -54,7 +54,7 @@ static void steps_of_an_epoch_know_who_counts_them(void)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         ls_run *run = ls_init(NULL, NULL, .gradient_accumulation_steps = cases[i].accumulation,
                               .schedule_policy = cases[i].policy);
-        run->share.world = cases[i].world;
+        run->step->share.world = cases[i].world;
         ls_loader *loader;
         CHECK(batches_of_five(&loader, run) == (cases[i].world == 1 ? 5 : 3));
         CHECK_MSG(ls_steps_per_epoch(loader) == cases[i].steps, "case %zu: %lld", i,

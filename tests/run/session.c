@@ -145,7 +145,7 @@ static void loaders_drive_accumulation(void)
     for (int epoch; ls_epoch(run, 2, &epoch);) {
         for (ls_batch b; ls_next(train, &b); batches++) {
             for (ls_batch e; ls_next(eval, &e);) ls_forward(net, ls_reshape(e.image, -1, 1));
-            CHECK(run->loop && run->loop->rows == b.size && run->loop->last == b.last);
+            CHECK(run->step->loop && run->step->loop->rows == b.size && run->step->loop->last == b.last);
             ls_backward(run, ls_mean(ls_forward(net, ls_reshape(b.image, -1, 1))));
             CHECK(ls_sync_gradients(run) == (batches % 5 == 1 || batches % 5 == 3 || b.last));
             CHECK(ls_step(sgd) == ls_sync_gradients(run));
@@ -153,7 +153,7 @@ static void loaders_drive_accumulation(void)
             ls_zero_grad(sgd);
             CHECK(ls_dim(ls_gather(run, b.image), 0) == b.size);
         }
-        CHECK(!run->loop && ls_optim_steps_taken(sgd) == 3 * (epoch + 1));
+        CHECK(!run->step->loop && ls_optim_steps_taken(sgd) == 3 * (epoch + 1));
     }
     CHECK(batches == 10 && ls_optim_lr(sgd) == 0);
     CHECK(ls_finish(run) == 0);
@@ -170,9 +170,9 @@ static void a_loop_left_early_begins_anew_with_the_epoch(void)
             CHECK(ls_item(b.image) == (double)i);
             if (i == 2) break;
         }
-        CHECK(run->loop != NULL);
+        CHECK(run->step->loop != NULL);
     }
-    CHECK(!run->loop);
+    CHECK(!run->step->loop);
     CHECK(ls_finish(run) == 0);
 }
 

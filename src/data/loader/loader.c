@@ -64,7 +64,7 @@ static void end_pass(ls_loader *loader)
                     (long long)loader->epoch, (long long)loader->bad, loader->bad == 1 ? "" : "s", loader->set->kind,
                     loader->blemish.text);
     /* A pass without a batch never ran: it is inside whatever runs. */
-    const ls_loop *outer = loader->loop.running ? loader->loop.outer : loader->object.run->loop;
+    const ls_loop *outer = loader->loop.running ? loader->loop.outer : loader->object.run->step->loop;
     if (!outer) loader->passes++;
     loader->finished = true;
     leave_pass(loader);
@@ -142,7 +142,7 @@ static ls_batch_slot *next_slot(ls_loader *loader, bool *last)
 static void report(ls_loader *loader, const ls_batch_slot *slot, int64_t rows, bool last)
 {
     bool stream = ls_dataset_is_stream(loader->set);
-    loader->loop.whole = loader->shard.world < loader->object.run->share.world;
+    loader->loop.whole = loader->shard.world < loader->object.run->step->share.world;
     loader->loop.last = last;
     loader->loop.left = stream ? (last ? 0 : -1) : loader->batches - loader->handed;
     loader->loop.rows = rows;

@@ -13,7 +13,7 @@
 #include "data/loader/prefetcher.h"
 #include "data/loader/sampler.h"
 #include "data/loader/shard.h"
-#include "tensor/loop.h"
+#include "step/step.h"
 
 /* The most samples of a batch. */
 enum { LS_MOST_SAMPLES = INT32_MAX };

@@ -57,7 +57,7 @@ int64_t ls_loader_len(const ls_loader *loader)
     if (!loader) return 0;
     if (ls_dataset_is_stream(loader->set)) return -1;
     /* Before ls_prepare() people want to know how long the loop will be after it. */
-    ls_shard whole = loader->settled ? loader->shard : shard_of(loader, loader->object.run->share);
+    ls_shard whole = loader->settled ? loader->shard : shard_of(loader, loader->object.run->step->share);
     whole.start = 0;
     return ls_shard_len(&whole);
 }
@@ -67,9 +67,9 @@ int64_t ls_steps_per_epoch(const ls_loader *loader)
     int64_t batches = ls_loader_len(loader);
     if (batches <= 0) return batches;
     const ls_run *run = loader->object.run;
-    if (run->schedule_policy == LS_SCHEDULE_PER_CALL) return batches;
-    int64_t steps = (batches - 1) / run->accumulation.steps + 1;
-    return run->schedule_policy == LS_SCHEDULE_PER_PROCESS ? steps * run->share.world : steps;
+    if (run->step->schedule_policy == LS_SCHEDULE_PER_CALL) return batches;
+    int64_t steps = (batches - 1) / run->step->accumulation.steps + 1;
+    return run->step->schedule_policy == LS_SCHEDULE_PER_PROCESS ? steps * run->step->share.world : steps;
 }
 
 /* ---- stopped and resumed ---- */

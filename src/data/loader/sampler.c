@@ -7,6 +7,7 @@
 #include "base/memory.h"
 #include "base/opts.h"
 #include "data/random.h"
+#include "step/step.h"
 
 static void clear(void *object)
 {
@@ -215,8 +216,8 @@ ls_sampler *ls_distributed_sampler_new_sized(ls_run *run, const ls_distributed_s
 {
     ls_distributed_sampler_opts o = LS_OPTS_READ(ls_distributed_sampler_opts, opts, opts_size);
     if (ls_failed(run)) return NULL;
-    if (o.world_size == LS_AUTO) o.world_size = run->share.world;
-    if (o.rank == LS_AUTO) o.rank = run->share.rank;
+    if (o.world_size == LS_AUTO) o.world_size = run->step->share.world;
+    if (o.rank == LS_AUTO) o.rank = run->step->share.rank;
     if (o.world_size < 1 || o.rank < 0 || o.rank >= o.world_size)
         return ls_fail(&run->errors, LS_ERR_VALUE, "distributed sampler: rank %d of %d", o.rank, o.world_size), NULL;
     ls_sampler *s = ls_sampler_begin(run, "distributed sampler", LS_AUTO);

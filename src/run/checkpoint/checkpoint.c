@@ -341,7 +341,7 @@ bool ls_save_state(ls_run *run, const char *folder)
         weights += mine.weights;
     }
     if (states.count) weights /= states.count;
-    if (states.count) ok = ls_reducer_compare(run->reducer, "ls_save_state") && ok;
+    if (states.count) ok = ls_reducer_compare(run->step->reducer, "ls_save_state") && ok;
     ok = ok && randoms && (!ls_is_main(run) || save(run, folder, randoms, weights, gradients));
     ls_sys_free(randoms);
     ls_gradients_collect_end(run, gradients);

@@ -111,7 +111,7 @@ static ls_gathered gather_held(ls_run *run, const ls_state *trained)
     uint8_t *mine = ls_sys_alloc((size_t)count + 1);
     if (!mine) ls_fail(&run->errors, LS_ERR_MEMORY, "%s: no memory", who);
     for (int64_t i = 0; mine && i < count; i++)
-        mine[i] = !run->accumulation.sync && ls_leaf_holds(trained->entries[i].tensor);
+        mine[i] = !run->step->accumulation.sync && ls_leaf_holds(trained->entries[i].tensor);
     ls_gathered held = ls_gather_bytes(run, mine, (size_t)count, who);
     ls_sys_free(mine);
     for (int r = 0; r < held.count; r++) {

@@ -4,7 +4,7 @@
 
 #include "optim/schedule.h"
 #include "run/prepare.h"
-#include "tensor/remind.h"
+#include "step/remind.h"
 
 /* A few of them by name, the rest as a number. */
 typedef struct unsaved {
@@ -63,7 +63,7 @@ static void note_optim(unsaved *u, const ls_optim *optim)
 void ls_remind_of_unsaved(ls_run *run)
 {
     unsaved u = {.used = 0};
-    if (run->reminded & LS_REMIND_UNSAVED || !ls_is_main(run)) return;
+    if (run->step->reminded & LS_REMIND_UNSAVED || !ls_is_main(run)) return;
     for (const ls_object *o = run->objects; o; o = o->older) {
         const ls_optim *optim = (const ls_optim *)o;
         const ls_schedule *schedule = (const ls_schedule *)o;

@@ -1,6 +1,6 @@
 /* remind.h - what was not handed to ls_prepare(), and perhaps should have been. */
-#ifndef LOCKSTEP_TENSOR_REMIND_H
-#define LOCKSTEP_TENSOR_REMIND_H
+#ifndef LOCKSTEP_STEP_REMIND_H
+#define LOCKSTEP_STEP_REMIND_H
 
 #include <lockstep/run.h>
 

@@ -1,14 +1,14 @@
 /* accumulate.c - which batch ends in a step, and how much each weighs. */
-#include "tensor/accumulate.h"
+#include "step/accumulate.h"
 
 #include <math.h>
 
-#include "tensor/context.h"
+#include "step/step.h"
 
 void ls_accumulation_count(ls_run *run)
 {
-    ls_accumulation *a = &run->accumulation;
-    ls_loop *loop = run->loop;
+    ls_accumulation *a = &run->step->accumulation;
+    ls_loop *loop = run->step->loop;
     if (loop) loop->counted = true;
     if (a->held) return;
     bool ends_pass = loop && loop->last && !a->across_epochs;
@@ -34,7 +34,7 @@ void ls_accumulation_count(ls_run *run)
 
 void ls_accumulation_hold(ls_run *run, bool on)
 {
-    ls_accumulation *a = &run->accumulation;
+    ls_accumulation *a = &run->step->accumulation;
     if (on && a->sync) a->first_walk = run->walk_serial + 1;
     if (!on && !a->sync) a->last_batch = run->walk_serial + 1;
     a->sync = !on;
@@ -43,21 +43,21 @@ void ls_accumulation_hold(ls_run *run, bool on)
 
 bool ls_accumulation_begins(const ls_run *run)
 {
-    return run->accumulation.first_walk > run->walk_serial;
+    return run->step->accumulation.first_walk > run->walk_serial;
 }
 
 bool ls_accumulation_open(const ls_run *run, uint64_t walk)
 {
-    const ls_accumulation *a = &run->accumulation;
+    const ls_accumulation *a = &run->step->accumulation;
     return walk >= a->first_walk && !(a->sync && walk >= a->last_batch);
 }
 
 /* The first pass of a batch tells what the batch weighs, that of a group what its batches are measured by. */
 static void take_weight(ls_run *run, double weight, bool weighted)
 {
-    ls_accumulation *a = &run->accumulation;
+    ls_accumulation *a = &run->step->accumulation;
     if (weighted && a->weights == 0) {
-        if (run->share.world > 1) a->planned = a->steps; /* lengths may differ */
+        if (run->step->share.world > 1) a->planned = a->steps; /* lengths may differ */
         else a->unit = weight;
     }
     a->weight = weight;
@@ -67,7 +67,7 @@ static void take_weight(ls_run *run, double weight, bool weighted)
 
 static bool weight_fits(ls_run *run, double weight, bool weighted)
 {
-    const ls_accumulation *a = &run->accumulation;
+    const ls_accumulation *a = &run->step->accumulation;
     if (weighted && a->loose)
         ls_fail(&run->errors, LS_ERR_STATE,
                 "ls_backward_weighted: gradients are held (ls_set_sync_gradients), and those are not weighted; let "
@@ -83,8 +83,8 @@ static bool weight_fits(ls_run *run, double weight, bool weighted)
 
 double ls_accumulation_backward(ls_run *run, double weight, bool weighted)
 {
-    ls_accumulation *a = &run->accumulation;
-    if (!a->scoped && !(run->loop && run->loop->counted)) ls_accumulation_count(run);
+    ls_accumulation *a = &run->step->accumulation;
+    if (!a->scoped && !(run->step->loop && run->step->loop->counted)) ls_accumulation_count(run);
     if (a->held) a->loose = true;
     else if (!a->told) take_weight(run, weight, weighted);
     if (!weight_fits(run, weight, weighted)) return 0;
@@ -94,25 +94,25 @@ double ls_accumulation_backward(ls_run *run, double weight, bool weighted)
 
 double ls_accumulation_sum(const ls_run *run)
 {
-    const ls_accumulation *a = &run->accumulation;
+    const ls_accumulation *a = &run->step->accumulation;
     return a->weighted ? a->weights : a->batches;
 }
 
 double ls_accumulation_plan(const ls_run *run)
 {
-    return run->accumulation.unit * (double)run->accumulation.planned;
+    return run->step->accumulation.unit * (double)run->step->accumulation.planned;
 }
 
 void ls_accumulation_share(ls_run *run, double total, int processes)
 {
-    ls_accumulation *a = &run->accumulation;
+    ls_accumulation *a = &run->step->accumulation;
     a->shared_sum = total / processes;
     a->measure = total > 0 ? exp2(floor(log2(a->shared_sum / (double)a->steps))) : 1;
 }
 
 double ls_accumulation_correction(const ls_run *run)
 {
-    const ls_accumulation *a = &run->accumulation;
+    const ls_accumulation *a = &run->step->accumulation;
     double sum = a->shared_sum > 0 ? a->shared_sum : ls_accumulation_sum(run);
     return sum > 0 ? ls_accumulation_plan(run) / sum : 1;
 }

@@ -1,9 +1,9 @@
 /* loop.h - a loop over batches as the run sees it: how far it is, and which loop it runs inside.
  *
  * Loaders embed one and report what they hand out. Loops nest (evaluation in the middle of training), so those that run
- * form a stack; its top, ls_run.loop, is the loop at work. */
-#ifndef LOCKSTEP_TENSOR_LOOP_H
-#define LOCKSTEP_TENSOR_LOOP_H
+ * form a stack; its top, ls_training_step.loop, is the loop at work. */
+#ifndef LOCKSTEP_STEP_LOOP_H
+#define LOCKSTEP_STEP_LOOP_H
 
 #include <lockstep/run.h>
 

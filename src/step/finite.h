@@ -1,11 +1,11 @@
-/* finite.h - NaN and infinity: noticed where a look is free, searched for where a run asks for it (.check_finite). */
-#ifndef LOCKSTEP_TENSOR_FINITE_H
-#define LOCKSTEP_TENSOR_FINITE_H
+/* finite.h - losses and norms of gradients that are NaN or infinite: noticed where a look is free. Where a run asks for
+ * it (.check_finite), every result is searched as well: tensor/not_finite.h. */
+#ifndef LOCKSTEP_STEP_FINITE_H
+#define LOCKSTEP_STEP_FINITE_H
 
 #include <lockstep/run.h>
 
 typedef struct ls_finite {
-    bool check;          /* look at every result, and fail at the first that is not finite */
     int64_t steps;       /* that had a loss or a norm of gradients that was not */
     int64_t first, last; /* the first and the last of them; 0: there was none */
     ls_tensor *trace;    /* f32 [1]: NaN since a number on a device that nobody waits for was not finite; or NULL */
@@ -19,16 +19,5 @@ bool ls_finite_late(ls_run *run);
 /* Count a step, and warn at the first. `rank`: the process whose number it is. */
 void ls_finite_note(ls_run *run, const char *what, int64_t step, int rank);
 void ls_finite_clear(ls_run *run); /* before the run goes */
-
-/* ---- Searching ---- */
-
-/* The first element of a tensor that is not finite. */
-typedef struct ls_not_finite {
-    double value;
-    bool is_nan;  /* some element is NaN, perhaps not the first */
-    char at[160]; /* "[0,3]" */
-} ls_not_finite;
-/* False where all are finite, or it is not of a floating type. Waits for the device. */
-bool ls_find_not_finite(ls_tensor *t, ls_not_finite *found);
 
 #endif

@@ -1,16 +1,16 @@
 /* remind.c - reminders of ls_prepare(). */
-#include "tensor/remind.h"
+#include "step/remind.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 
 #include "base/log.h"
-#include "tensor/context.h"
+#include "step/step.h"
 
 void ls_remind_of_prepare(ls_run *run, ls_reminder reason, const char *format, ...)
 {
-    if (run->share.rank != 0 || run->reminded & (unsigned)reason) return;
-    run->reminded |= (unsigned)reason;
+    if (run->step->share.rank != 0 || run->step->reminded & (unsigned)reason) return;
+    run->step->reminded |= (unsigned)reason;
     char text[800];
     va_list args;
     va_start(args, format);

@@ -1,13 +1,13 @@
 /* loop.c - the stack of running loops over batches. */
-#include "tensor/loop.h"
+#include "step/loop.h"
 
-#include "tensor/context.h"
+#include "step/step.h"
 
 void ls_loop_end(ls_run *run, ls_loop *loop)
 {
     while (loop->running) { /* and with it what runs inside */
-        ls_loop *top = run->loop;
-        run->loop = top->outer;
+        ls_loop *top = run->step->loop;
+        run->step->loop = top->outer;
         top->running = false;
         top->outer = NULL;
     }
@@ -15,10 +15,10 @@ void ls_loop_end(ls_run *run, ls_loop *loop)
 
 void ls_loop_batch(ls_run *run, ls_loop *loop)
 {
-    ls_loop *outer = loop->running ? loop->outer : run->loop;
+    ls_loop *outer = loop->running ? loop->outer : run->step->loop;
     ls_loop_end(run, loop);
     loop->outer = outer;
     loop->running = true;
     loop->counted = false;
-    run->loop = loop;
+    run->step->loop = loop;
 }

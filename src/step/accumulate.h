@@ -6,8 +6,8 @@
  * used: `planned` batches that weigh a `unit` each; what the plan got wrong is put right at the step, by
  * ls_accumulation_correction(). Processes whose weights differ must have one plan, or the mean of their gradients could
  * not be put right by one number: theirs does not depend on weights that only one of them knows. */
-#ifndef LOCKSTEP_TENSOR_ACCUMULATE_H
-#define LOCKSTEP_TENSOR_ACCUMULATE_H
+#ifndef LOCKSTEP_STEP_ACCUMULATE_H
+#define LOCKSTEP_STEP_ACCUMULATE_H
 
 #include <lockstep/run.h>
 

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "check.h"
-#include "tensor/context.h"
+#include "step/step.h"
 
 /* Batch i of n, as a loader would hand it out; length unknown: a stream. */
 static void next(ls_run *run, ls_loop *loop, int64_t i, int64_t n, bool length_known)
@@ -26,7 +26,7 @@ static void check_pairs(ls_run *run, int batches, int passes, const pair *want)
             next(run, &loop, i, batches, true);
             ls_accumulate(run)
             {
-                CHECK(run->accumulation.step == want->step && ls_sync_gradients(run) == (want->sync != 0));
+                CHECK(run->step->accumulation.step == want->step && ls_sync_gradients(run) == (want->sync != 0));
             }
         }
         ls_loop_end(run, &loop);
@@ -374,24 +374,24 @@ static void loops_nest(void)
 {
     ls_run *run = ls_init(NULL, NULL);
     ls_loop outer = {0}, inner = {0}, third = {0};
-    CHECK(!run->loop);
+    CHECK(!run->step->loop);
     for (int i = 0; i < 3; i++) {
         next(run, &outer, i, 3, true);
-        CHECK(run->loop == &outer && !outer.outer);
+        CHECK(run->step->loop == &outer && !outer.outer);
         for (int j = 0; j < 4; j++) {
             next(run, &inner, j, 4, true);
-            CHECK(run->loop == &inner && inner.outer == &outer && inner.last == (j == 3));
+            CHECK(run->step->loop == &inner && inner.outer == &outer && inner.last == (j == 3));
             if (i == 1 && j == 1) {
                 next(run, &third, 0, 9, true);
                 break;
             }
         }
         if (i != 1) ls_loop_end(run, &inner);
-        CHECK(run->loop == (i == 1 ? &third : &outer));
+        CHECK(run->step->loop == (i == 1 ? &third : &outer));
     }
     CHECK(outer.last && !inner.running && !third.running);
     ls_loop_end(run, &outer);
-    CHECK(!run->loop);
+    CHECK(!run->step->loop);
     CHECK(ls_finish(run) == 0);
 }
 
