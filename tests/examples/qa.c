@@ -1,56 +1,17 @@
 /* qa.c - the example of that name, with a small model that starts fresh and questions made here: it learns to find the
  * one number among letters, on one process and on two, and goes on where it stopped. */
-#include <lockstep.h>
-
 #include <sys/wait.h>
 
-#include "check.h"
+#include "examples/qa_files.h"
 #include "folder.h"
 
 #define FOLDER "qa_example_test"
 
-enum { TRAIN = 96, DEV = 24, WORDS = 40 };
-
-static const char *const NUMBERS[] = {"zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"};
-
-static uint32_t draw(uint32_t *state, uint32_t below)
-{
-    *state = *state * 1664525u + 1013904223u;
-    return (*state >> 8) % below;
-}
+enum { TRAIN = 96, DEV = 24, WORDS = 40 }; /* a context is longer than a window */
 
 static void a_model_to_start_from_is_made(void)
 {
-    ls_run *run = ls_init(NULL, NULL);
-    ls_module *model = ls_bert_for_question_answering_new(run, NULL, .vocab_size = 43, .hidden_size = 32,
-                                                          .num_hidden_layers = 1, .num_attention_heads = 2,
-                                                          .intermediate_size = 64, .max_position_embeddings = 64,
-                                                          .hidden_dropout_prob = 0, .attention_probs_dropout_prob = 0);
-    ls_save_model(run, model, FOLDER "/model");
-    CHECK(ls_finish(run) == 0);
-    FILE *file = fopen(FOLDER "/model/vocab.txt", "w");
-    fputs("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nwhich\n?\n", file);
-    for (int c = 'a'; c <= 'z'; c++) fprintf(file, "%c\n", c);
-    for (int i = 0; i < 10; i++) fprintf(file, "%s\n", NUMBERS[i]);
-    fclose(file);
-}
-
-/* Contexts are longer than a window. */
-static void write_questions(const char *path, int count, uint32_t random)
-{
-    FILE *file = fopen(path, "w");
-    fputs("{\"data\": [", file);
-    for (int i = 0; i < count; i++) {
-        const char *number = NUMBERS[draw(&random, 10)];
-        uint32_t place = draw(&random, WORDS);
-        fprintf(file, "%s{\"id\": \"q%d\", \"question\": \"which?\", \"context\": \"", i ? ", " : "", i);
-        for (uint32_t w = 0; w < WORDS; w++)
-            if (w == place) fprintf(file, "%s ", number);
-            else fprintf(file, "%c ", 'a' + (int)draw(&random, 26));
-        fprintf(file, "\", \"answers\": {\"text\": [\"%s\"], \"answer_start\": [%u]}}", number, 2 * place);
-    }
-    fputs("]}", file);
-    fclose(file);
+    make_model(FOLDER "/model", 64);
 }
 
 /* What it printed and said, to be freed. */
@@ -158,8 +119,8 @@ int main(int argc, char **argv)
 {
     check_filter = argc > 1 ? argv[1] : NULL;
     folder_fresh(FOLDER);
-    write_questions(FOLDER "/train.json", TRAIN, 1);
-    write_questions(FOLDER "/dev.json", DEV, 2);
+    write_questions(FOLDER "/train.json", TRAIN, WORDS, 1);
+    write_questions(FOLDER "/dev.json", DEV, WORDS, 2);
     CHECK_RUN(a_model_to_start_from_is_made);
     CHECK_RUN(it_learns_to_answer);
     CHECK_RUN(two_processes_give_the_same_answers);

@@ -1,0 +1,54 @@
+/* qa_files.h - what the tests of qa train on: a small model that starts fresh, and questions about texts of letters in
+ * which one number is to be found. */
+#ifndef LOCKSTEP_TESTS_QA_FILES_H
+#define LOCKSTEP_TESTS_QA_FILES_H
+
+#include <lockstep.h>
+
+#include "check.h"
+
+static const char *const NUMBERS[] = {"zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"};
+
+static uint32_t draw(uint32_t *state, uint32_t below)
+{
+    *state = *state * 1664525u + 1013904223u;
+    return (*state >> 8) % below;
+}
+
+/* In a folder that need not be there, for texts of up to so many tokens. */
+static void make_model(const char *to, int64_t tokens)
+{
+    char vocabulary[512];
+    ls_run *run = ls_init(NULL, NULL);
+    ls_module *model = ls_bert_for_question_answering_new(run, NULL, .vocab_size = 43, .hidden_size = 32,
+                                                          .num_hidden_layers = 1, .num_attention_heads = 2,
+                                                          .intermediate_size = 64, .max_position_embeddings = tokens,
+                                                          .hidden_dropout_prob = 0, .attention_probs_dropout_prob = 0);
+    ls_save_model(run, model, to);
+    CHECK(ls_finish(run) == 0);
+    snprintf(vocabulary, sizeof vocabulary, "%s/vocab.txt", to);
+    FILE *file = fopen(vocabulary, "w");
+    fputs("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nwhich\n?\n", file);
+    for (int c = 'a'; c <= 'z'; c++) fprintf(file, "%c\n", c);
+    for (int i = 0; i < 10; i++) fprintf(file, "%s\n", NUMBERS[i]);
+    fclose(file);
+}
+
+static void write_questions(const char *to, int count, uint32_t words, uint32_t random)
+{
+    FILE *file = fopen(to, "w");
+    fputs("{\"data\": [", file);
+    for (int i = 0; i < count; i++) {
+        const char *number = NUMBERS[draw(&random, 10)];
+        uint32_t place = draw(&random, words);
+        fprintf(file, "%s{\"id\": \"q%d\", \"question\": \"which?\", \"context\": \"", i ? ", " : "", i);
+        for (uint32_t w = 0; w < words; w++)
+            if (w == place) fprintf(file, "%s ", number);
+            else fprintf(file, "%c ", 'a' + (int)draw(&random, 26));
+        fprintf(file, "\", \"answers\": {\"text\": [\"%s\"], \"answer_start\": [%u]}}", number, 2 * place);
+    }
+    fputs("]}", file);
+    fclose(file);
+}
+
+#endif
