@@ -1,4 +1,4 @@
-/* base.h - the words every other header uses: status codes, number types, shapes, levels of messages.
+/* base.h - what every other header uses: status codes, number types, shapes, message levels.
  *
  * Nothing here allocates or fails. Shapes are row-major, outermost dimension first, as in PyTorch and safetensors. */
 #ifndef LOCKSTEP_BASE_H
@@ -26,11 +26,11 @@ extern "C" {
 
 /* ---- Options -------------------------------------------------------------------------------------------------- */
 
-/* "Not given", for options where that is a state: the value is chosen, or taken from somewhere else, as the comment of
- * the option says. call.h: how options are given, and lists. */
-#define LS_AUTO INT32_MIN        /* of an integer; not -1, which a user may type */
-#define LS_AUTO_REAL (-HUGE_VAL) /* of a floating number */
-#define LS_AUTO_SEED UINT64_MAX  /* of a seed */
+/* "Not given": the library chooses the value, or takes it from somewhere else, as the comment of the option says.
+ * call.h: how to pass options and lists. */
+#define LS_AUTO INT32_MIN        /* for integers; not -1, which a user may type */
+#define LS_AUTO_REAL (-HUGE_VAL) /* for floating-point numbers */
+#define LS_AUTO_SEED UINT64_MAX  /* for seeds */
 
 /* ---- Status --------------------------------------------------------------------------------------------------- */
 
@@ -55,7 +55,7 @@ typedef enum ls_status {
 #undef LS_STATUS
 } ls_status;
 
-/* "LS_ERR_SHAPE" and "shapes do not fit"; never NULL, also for values out of range. */
+/* "LS_ERR_SHAPE" and "shapes do not fit"; never NULL, even for values out of range. */
 LS_API const char *ls_status_name(ls_status status);
 LS_API const char *ls_status_text(ls_status status);
 
@@ -110,17 +110,17 @@ LS_API bool ls_shape_equal(ls_shape a, ls_shape b);
 /* Number of elements; -1 when the product does not fit int64_t or a size is negative. */
 LS_API int64_t ls_shape_numel(ls_shape shape);
 
-/* ---- What operators are told ---------------------------------------------------------------------------------- */
+/* ---- Operator parameters -------------------------------------------------------------------------------------- */
 
-/* How many numbers become one: elements of a loss, or the numbers that several processes have. What a call cannot do it
- * refuses: losses know the mean, the sum and none; processes know all but none. */
+/* How several numbers become one: the elements of a loss, or one number per process. Losses accept SUM, MEAN and NONE,
+ * collectives all but NONE; anything else is an error. */
 typedef enum ls_reduction {
     LS_REDUCE_SUM,
     LS_REDUCE_MEAN, /* of floating types only */
     LS_REDUCE_MAX,
     LS_REDUCE_MIN,
     LS_REDUCE_PROD,
-    LS_REDUCE_NONE, /* they stay several */
+    LS_REDUCE_NONE, /* no reduction */
 } ls_reduction;
 
 typedef enum ls_activation {
@@ -135,7 +135,7 @@ typedef enum ls_activation {
 
 /* ---- Levels of messages --------------------------------------------------------------------------------------- */
 
-/* LS_LOG_LEVEL(symbol, "name", "what stands before the text"), most severe first. */
+/* LS_LOG_LEVEL(symbol, "name", "prefix of the line"), most severe first. */
 #define LS_LOG_LEVEL_LIST(LS_LOG_LEVEL)                                                                                \
     LS_LOG_LEVEL(LS_LOG_ERROR, "error", "error: ")                                                                     \
     LS_LOG_LEVEL(LS_LOG_WARN, "warn", "warning: ")                                                                     \
@@ -149,12 +149,12 @@ typedef enum ls_log_level {
         LS_LOG_LEVEL_COUNT
 } ls_log_level;
 
-/* ---- Text of others ------------------------------------------------------------------------------------------- */
+/* ---- Untrusted text ------------------------------------------------------------------------------------------- */
 
-/* Text of a file or of another machine, made fit to be printed: control characters and escape sequences, marks that
- * turn the direction of writing around and bytes that are not UTF-8 become "?", line breaks and tabs blanks. At most
- * `size` bytes with the zero, cut between characters; never longer than the text, so that `to` may be the text itself.
- * Returns `to`. Error messages and log lines have been through it already. */
+/* Make text from a file or another machine safe to print: control characters, escape sequences, marks that change the
+ * writing direction and invalid UTF-8 become "?"; line breaks and tabs become blanks. Writes at most `size` bytes with
+ * the terminating zero, cut between characters, and never more than the text has, so `to` may be the text itself.
+ * Returns `to`. Error messages and log lines are already printable. */
 LS_API char *ls_printable(char *to, size_t size, const char *text);
 
 #ifdef __cplusplus

@@ -2,9 +2,9 @@
  *
  *     ls_optim *adam = ls_adamw_new(run, model, .lr = 3e-4, .weight_decay = 0);
  *
- * What is not named has the default that stands behind the option; what is named counts, also when it is 0
- * (docs/options.md). In C a value without a name does not compile; in C++ options are named in the order of their
- * struct. */
+ * An option that is not named has the default written next to its declaration; one that is named is used as given,
+ * even if it is 0 (docs/options.md). In C a value without a name does not compile; in C++ options must be named in the
+ * order of their struct. */
 #ifndef LOCKSTEP_CALL_H
 #define LOCKSTEP_CALL_H
 
@@ -14,18 +14,18 @@
 
 /* ---- Options ---- */
 
-/* A struct of options, `type`, ends with a member `_`: the bytes before it are what the caller knows of. A newer
- * library takes its own defaults for what an older struct does not have. Defaults stand behind the members, for
- * C++, and in the macro type_defaults, for C and for the library; a test compares the two.
+/* A struct of options, `type`, ends with a member `_`: the bytes before it are the options the caller was compiled
+ * with. A newer library uses its own defaults for options that an older struct lacks. Defaults are written next to the
+ * members, for C++, and in the macro type_defaults, for C and for the library; a test compares the two.
  *
  * LS_OPTIONS(type, .name = value) is a value of the type, for a program that keeps its options in a variable and passes
  * them to a function that ends in _sized. LS_CALL_n(f, type, a1 ... an, .name = value, ...,) calls f_sized(a1 ... an,
  * options, their size); the comma at its end makes a call without options legal. */
 #define LS_OPTS_SIZE(type) offsetof(type, _)
 
-/* What `_` is, which also refuses a value without a name, as in ls_sgd_new(run, model, 0.1). In C that would initialise
- * the member behind the last default, whichever that is, so the defaults end inside of `_`. In gcc `last` is then next,
- * and its attribute refuses it; elsewhere nothing is next. The pragmas below make errors of both. */
+/* The type of `_`. It also rejects a value without a name, as in ls_sgd_new(run, model, 0.1): in C that initialises the
+ * member after the last one named, so the defaults end inside `_`. In gcc that member is `last`, which the attribute
+ * rejects; elsewhere there is no such member. The pragmas below turn both warnings into errors. */
 #if defined(__GNUC__) && !defined(__clang__) && !defined(__cplusplus)
 typedef struct ls_options_end {
     bool first, last;
@@ -44,8 +44,8 @@ typedef struct ls_options_end {
 #define LS_OPTS(type, ...) ls_opts_address_(type{__VA_ARGS__}), LS_OPTS_SIZE(type)
 #else
 #define LS_DEFAULT(...)
-/* Defaults first, then what was named: compilers warn of members that are initialised twice, but not here. The literal
- * is an array of one so that gcc finds a place for the pragma, which it allows in a struct and not in an expression. */
+/* Defaults first, then the named options; the warning about members initialised twice is switched off here. The literal
+ * is an array of one element because gcc allows the pragma inside a struct but not in an expression. */
 #define LS_OPTIONS(type, ...)                                                                                          \
     ((const type[LS_ONE_QUIET_]){{type##_defaults, LS_OPTIONS_END_, __VA_ARGS__}}[LS_ONE_LOUD_ - 1])
 #define LS_OPTS(type, ...) &LS_OPTIONS(type, __VA_ARGS__), LS_OPTS_SIZE(type)
@@ -74,13 +74,13 @@ typedef struct ls_options_end {
 
 /* ---- Lists ---- */
 
-/* Elements that stand in a call, f(a, b, c): an array of them that lives as long as the call, and how many there are;
- * LS_ITEMS is both, for the f_n that takes them. */
+/* Elements written in a call, f(a, b, c): LS_LIST is an array of them that lives as long as the call, LS_LIST_COUNT how
+ * many there are, LS_ITEMS both, for a function f_n. */
 #ifdef __cplusplus
 #define LS_LIST_COUNT(type, ...) static_cast<int64_t>(sizeof(ls_list_count_<type>({__VA_ARGS__})))
 #define LS_LIST(type, ...) ls_list_<type>({__VA_ARGS__})
 #define LS_LITERAL(type) type
-#undef LS_SHAPE /* as base.h has it, it is C */
+#undef LS_SHAPE /* base.h has the C version */
 #define LS_SHAPE(...) ls_shape_n(LS_ITEMS(int64_t, __VA_ARGS__))
 extern "C++" {
 template <class T> const T *ls_opts_address_(const T &opts)

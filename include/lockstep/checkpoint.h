@@ -1,4 +1,4 @@
-/* checkpoint.h - what a training program leaves on disk and comes back to: models, and whole runs.
+/* checkpoint.h - saving models and whole runs to disk, and continuing from there.
  *
  * Models are saved in the form that Transformers, timm and Accelerate read: safetensors, one file or shards with an
  * index, parameters named as in PyTorch. A run is saved with all it needs to continue as if it had never been
@@ -26,11 +26,11 @@
  *     custom_NAME.safetensors  custom_NAME.bin      what was registered
  *     state.json                                    version, epoch, step, world size; every file's size and XXH64
  *
- * Folders appear complete or not at all: files are written to FOLDER.part, forced to the disk, then renamed. Whatever
- * happens on the way (kill -9, a full disk, a power cut), the checkpoint before stays as it was.
+ * Folders appear complete or not at all: files are written to FOLDER.part, flushed to disk, then renamed. Whatever
+ * happens in between (kill -9, a full disk, a power cut), the previous checkpoint is untouched.
  *
- * Save after ls_step(), not between ls_backward() and ls_step(). In a loop over batches inside another one a save is
- * allowed, but a restart goes on with the outer loop. */
+ * Save after ls_step(), not between ls_backward() and ls_step(). Saving inside a nested loop over batches is allowed,
+ * but a restart continues with the outer loop. */
 #ifndef LOCKSTEP_CHECKPOINT_H
 #define LOCKSTEP_CHECKPOINT_H
 
@@ -53,14 +53,14 @@ typedef struct ls_save_model_opts {
 } ls_save_model_opts;
 #define ls_save_model_opts_defaults .sync = true
 
-/* Parameters and buffers to a folder: "model.safetensors", or shards (see ls_state_write_sharded), and "config.json" of
- * a model that has one (models/bert.h): what from_pretrained() opens. Tensors that are one
- * under several names are written once, under the first; the others are named in a warning.
+/* Write parameters and buffers to a folder that from_pretrained() opens: "model.safetensors", or shards (see
+ * ls_state_write_sharded), and "config.json" if the model has one (models/bert.h). A tensor with several names is
+ * written once, under the first; a warning lists the others.
  *
- * All processes must call it. The main one writes, and all return when the files are there: any of them may load them
- * next. A warning names the first parameter in which others differ from what is written. False, and an error on all,
- * when that failed. In a save hook, where the main process is alone, it waits for nobody. Where one process is to write
- * by itself, ls_state_write_sharded() does. */
+ * All processes must call it. The main one writes, and all return once the files exist, so any of them may load them
+ * next. A warning names the first parameter whose values differ on another process. Returns false, with an error on all
+ * processes, on failure. In a save hook, which only the main process runs, it does not wait for others. To write from a
+ * single process use ls_state_write_sharded(). */
 #define ls_save_model(run, model, ...) LS_CALL_3(ls_save_model, ls_save_model_opts, run, model, __VA_ARGS__, )
 LS_API bool ls_save_model_sized(ls_run *run, ls_module *model, const char *folder, const ls_save_model_opts *opts,
                                 size_t opts_size);
@@ -68,52 +68,52 @@ LS_API bool ls_save_model_sized(ls_run *run, ls_module *model, const char *folde
 typedef struct ls_load_model_opts {
     bool partial LS_DEFAULT(false);         /* ignore names present on one side only */
     bool skip_mismatched LS_DEFAULT(false); /* leave tensors of another shape as they are */
-    const char *optional LS_DEFAULT(NULL);  /* both for names of the model that match only: "*.extra|fc.*" */
-    const char *only LS_DEFAULT(NULL);      /* names to take, as the file has them */
-    /* Taken off the front of the file's names; see below for what goes without being asked. */
+    const char *optional LS_DEFAULT(NULL);  /* apply both only to the model's names that match: "*.extra|fc.*" */
+    const char *only LS_DEFAULT(NULL);      /* names to load, as they are in the file */
+    /* Prefix to remove from the file's names; some are removed automatically, see below. */
     const char *strip LS_DEFAULT(NULL);
     const char *prefix LS_DEFAULT(NULL); /* put in front of the file's names */
     ls_options_end _ LS_DEFAULT({});
 } ls_load_model_opts;
 #define ls_load_model_opts_defaults .partial = false
 
-/* The other way: from any file, index or folder that ls_state_read() takes, also one of PyTorch. Numbers are converted
- * to the model's types and device. Tensors that are one under several names need only one of them. An error names what
- * is missing, unexpected or of another shape, and leaves the model as it was.
- * The report is the model's (see ls_load_state_dict).
+/* Load from any file, index or folder that ls_state_read() accepts, including PyTorch's. Numbers are converted to the
+ * model's types and device. Of a tensor with several names the file needs only one. An error names what is missing,
+ * unexpected or of another shape, and leaves the model unchanged.
+ * The model owns the report (see ls_load_state_dict).
  *
- * Where no name fits, the model is looked for in what programs of PyTorch put around it: under "state_dict", "model",
- * "model_state_dict" or "net" of a dictionary with other things, and behind "module." and "_orig_mod.". */
+ * If no name matches, the usual wrappings of PyTorch programs are tried: a dictionary with the model under
+ * "state_dict", "model", "model_state_dict" or "net", and the prefixes "module." and "_orig_mod.". */
 #define ls_load_model(run, model, ...) LS_CALL_3(ls_load_model, ls_load_model_opts, run, model, __VA_ARGS__, )
 LS_API ls_load_report ls_load_model_sized(ls_run *run, ls_module *model, const char *path,
                                           const ls_load_model_opts *opts, size_t opts_size);
 
 /* ---- Runs: saving ---- */
 
-/* Save to a folder, replacing a checkpoint that is there; or, with NULL, to the next of the automatic ones. Of those,
- * the run's total_limit are kept; older ones are deleted when the new one is safe. All processes must call it. False,
- * and an error, when it could not be written. What was trained but not handed to ls_prepare() is not saved: a warning
- * names it, once.
+/* Save to a folder, replacing a checkpoint that is there; or, with NULL, to the next automatic folder. Of the automatic
+ * ones the last total_limit (ls_init) are kept; older ones are deleted once the new one is safe. All processes must
+ * call it. False, and an error, if it could not be written. Objects that are trained but were not passed to
+ * ls_prepare() are not saved: one warning names them.
  *
  * With .async_save of ls_init() only a copy in memory is made here; it is written while training goes on. A failure is
  * then reported by the next save, ls_wait_for_save() or ls_finish(), all of which wait for it. */
 LS_API bool ls_save_state(ls_run *run, const char *folder);
 LS_API bool ls_wait_for_save(ls_run *run);
 
-/* ---- Runs: going on ---- */
+/* ---- Runs: resuming ---- */
 
-/* Restore all from a folder, or from that of the name in project_dir/checkpoints; or, with NULL or "latest", from the
- * newest complete one of the automatic ones: a damaged one is named in a warning and passed over. Every file is
- * compared with its size and checksum before anything is touched. The next ls_epoch() then enters the epoch that was
- * saved. Settings that differ are named in warnings. False, and an error, when there is no such checkpoint, it is
- * damaged (which file, and how) or does not fit what was prepared. */
+/* Restore everything from a folder, given by path or by its name in project_dir/checkpoints; or, with NULL or "latest",
+ * from the newest complete automatic one: damaged ones are skipped with a warning. The size and checksum of every file
+ * are verified before anything is changed. The next ls_epoch() then enters the epoch that was saved. Settings that
+ * differ are named in warnings. False, and an error, if there is no such checkpoint, it is damaged (which file, and
+ * how) or does not match what was prepared. */
 LS_API bool ls_load_state(ls_run *run, const char *folder);
 
 /* The folder that the run was restored from, by ls_load_state() or --resume_from_checkpoint (from the first ls_epoch()
- * on); NULL: it began at the beginning. The run's own, until it is restored again. */
+ * on); NULL if it was not. Owned by the run and valid until the next restore. */
 LS_API const char *ls_resumed_from(const ls_run *run);
 
-/* ---- Runs: what else belongs to them ---- */
+/* ---- Runs: state of the program's own ---- */
 
 typedef struct ls_bytes {
     const void *data;
@@ -143,17 +143,17 @@ LS_API void ls_register_for_checkpointing_sized(ls_run *run, const char *name,
 /* ---- Runs: hooks; ls_hook_remove() removes one ---- */
 
 typedef void ls_checkpoint_fn(ls_run *run, const char *folder, void *user);
-/* Called in every save, on the main process, with the folder while it is not published yet: files that are put there,
- * also in folders of their own, become a part of the checkpoint. */
+/* Called in every save, on the main process, with the folder before it is published: files written there, also in
+ * sub-folders, become part of the checkpoint. */
 LS_API ls_hook *ls_register_save_hook(ls_run *run, ls_checkpoint_fn *function, void *user);
-/* Called in every load, with the folder that was found in order, before anything is restored. */
+/* Called in every load, with the verified folder, before anything is restored. */
 LS_API ls_hook *ls_register_load_hook(ls_run *run, ls_checkpoint_fn *function, void *user);
 
 /* ---- Looking inside ---- */
 
-/* Print what a file, index or folder of tensors holds (see ls_contents_read), as a table for people or as JSON, or, for
- * a folder that ls_save_state() made, what it is about; its files are compared with their checksums. This is what
- * `lockstep inspect` shows. False, and an error, when something is wrong with it. */
+/* Print the contents of a file, index or folder of tensors (see ls_contents_read), as a table for people or as JSON;
+ * for a folder made by ls_save_state(), print a summary and verify the checksums of its files. This is what
+ * `lockstep inspect` shows. False, and an error, if something is wrong with it. */
 LS_API bool ls_inspect(ls_run *run, const char *path, FILE *to, bool json);
 
 #ifdef __cplusplus

@@ -6,8 +6,8 @@
  *     ls_loader *train = ls_loader_new(run, train_set, .batch = 64, .shuffle = true);
  *     for (ls_batch b; ls_next(train, &b);) ...
  *
- * A sample is a list of named fields; a batch is one tensor for each field, samples along its first dimension. What a
- * loader hands out depends on the dataset, its options and the seed alone: not on threads, machine or number of
+ * A sample is a list of named fields; a batch is one tensor for each field, samples along its first dimension. The
+ * batches depend only on the dataset, the loader's options and the seed: not on threads, machine or number of
  * processes. Datasets and loaders belong to the run and are freed with it. */
 #ifndef LOCKSTEP_DATA_H
 #define LOCKSTEP_DATA_H
@@ -44,7 +44,7 @@ typedef struct ls_batch ls_batch;
 typedef struct ls_field {
     const char *name LS_DEFAULT(NULL);
     ls_dtype dtype LS_DEFAULT(LS_DTYPE_NONE);
-    /* Of a sample, ended by 0; none: a single number. LS_ANY: see ls_sample_resize(). */
+    /* Of one sample, ended by 0; empty: a single number. LS_ANY: see ls_sample_resize(). */
     int64_t shape[LS_MAX_DIMS] LS_DEFAULT({});
     double pad LS_DEFAULT(0); /* fills up the shorter samples of a batch */
     /* A picture, channels last in memory: .transform and .dtype of the loader decide size and type. With a shape
@@ -56,27 +56,27 @@ typedef struct ls_field {
 typedef struct ls_sample ls_sample;
 
 /* Write sample `index` and return true; or ls_sample_fail() and return false. Called by several threads at once (unless
- * .workers = 0) and in any order; it must not call functions of the run. */
+ * .workers = 0) and in any order; it must not call functions that take the run. */
 typedef bool ls_get_fn(int64_t index, ls_sample *sample, void *user);
 
-/* Memory of a field for this sample, row-major: right in the batch. Undefined where nothing is written. */
+/* Memory of a field for this sample, row-major, inside the batch itself. It is not initialised. */
 LS_API void *ls_sample_field(ls_sample *sample, int field);
 /* The same for a field with a size of LS_ANY: this sample's sizes are `shape`. Batches take the largest sizes among
- * their samples; the rest is filled with the field's `pad`. NULL when memory is out. */
+ * their samples; the rest is filled with the field's `pad`. NULL when out of memory. */
 LS_API void *ls_sample_resize(ls_sample *sample, int field, ls_shape shape);
 /* Decode a JPEG or PNG file held in memory into an image field, through the loader's transform.
- * False when it is none. */
+ * False if it is not one. */
 LS_API bool ls_sample_image(ls_sample *sample, int field, const void *bytes, size_t size);
 /* Pixels 0..255, height x width x channels, into an image field that has a shape: as they are, or as f32 in 0..1. */
 LS_API bool ls_sample_pixels(ls_sample *sample, int field, const uint8_t *pixels);
-/* Memory to work in, at least that large, until this sample is done or asks again; NULL when out. */
+/* Scratch memory of at least that size, valid until the sample is done or the next call; NULL when out of memory. */
 LS_API void *ls_sample_scratch(ls_sample *sample, size_t bytes);
 /* 64 random bits: a function of the loader's seed, the epoch, the sample's index, and how many were drawn before. */
 LS_API uint64_t ls_sample_random(ls_sample *sample);
-/* Say why the sample cannot be had; LS_ERR_IO for data that is damaged or missing. Returns false. */
+/* Say why the sample cannot be read; LS_ERR_IO for data that is damaged or missing. Returns false. */
 LS_PRINTF(3, 4) LS_API bool ls_sample_fail(ls_sample *sample, ls_status status, const char *format, ...);
 
-/* What to do with a sample that cannot be had because its data is damaged or missing (LS_ERR_IO). */
+/* What to do with a sample whose data is damaged or missing (LS_ERR_IO). */
 typedef enum ls_on_bad {
     LS_ON_BAD_FAIL, /* an error that names it */
     /* The next good sample of the dataset takes its place, so that batches keep their size and processes stay in step;
@@ -90,7 +90,7 @@ typedef struct ls_dataset_opts {
     void *user LS_DEFAULT(NULL);
     ls_field fields[LS_MAX_FIELDS] LS_DEFAULT({}); /* ended by one without a name */
     ls_on_bad on_bad LS_DEFAULT(LS_ON_BAD_FAIL);
-    void (*release)(void *user) LS_DEFAULT(NULL);    /* (optional) when the dataset goes */
+    void (*release)(void *user) LS_DEFAULT(NULL);    /* (optional) when the dataset is freed */
     int64_t class_count LS_DEFAULT(0);               /* see ls_class_count(); 0: unknown */
     const char *const *class_names LS_DEFAULT(NULL); /* (optional) class_count of them; copied */
     ls_options_end _ LS_DEFAULT({});
@@ -99,26 +99,26 @@ typedef struct ls_dataset_opts {
 #define ls_dataset_new(...) LS_CALL_1(ls_dataset_new, ls_dataset_opts, __VA_ARGS__, )
 LS_API ls_dataset *ls_dataset_new_sized(ls_run *run, const ls_dataset_opts *opts, size_t opts_size);
 
-/* ---- Streams: datasets that are read from the beginning to an end nobody knows ---- */
+/* ---- Streams: datasets that are read in order and whose length is unknown ---- */
 
 typedef struct ls_stream_dataset_opts {
     /* Write the next sample and return true; at the end, or after ls_sample_fail(), false. */
     bool (*next)(ls_sample *sample, void *user) LS_DEFAULT(NULL);
-    /* (optional) A pass begins: go back to the first sample. Without it a pass goes on where the one before ended. */
+    /* (optional) A pass begins: go back to the first sample. Without it a pass continues where the last one ended. */
     void (*begin)(int64_t epoch, void *user) LS_DEFAULT(NULL);
-    /* (optional) Pass over n samples without reading them; returns how many there were. Without it they are read. */
+    /* (optional) Skip n samples without reading them; returns how many there were. Without it they are read. */
     int64_t (*skip)(int64_t n, void *user) LS_DEFAULT(NULL);
     void *user LS_DEFAULT(NULL);
     ls_field fields[LS_MAX_FIELDS] LS_DEFAULT({});   /* ended by one without a name */
     ls_on_bad on_bad LS_DEFAULT(LS_ON_BAD_FAIL);     /* LS_ON_BAD_SKIP: the stream goes on with the next sample */
-    void (*release)(void *user) LS_DEFAULT(NULL);    /* (optional) when the dataset goes */
+    void (*release)(void *user) LS_DEFAULT(NULL);    /* (optional) when the dataset is freed */
     int64_t class_count LS_DEFAULT(0);               /* see ls_class_count(); 0: unknown */
     const char *const *class_names LS_DEFAULT(NULL); /* (optional) class_count of them; copied */
     ls_options_end _ LS_DEFAULT({});
 } ls_stream_dataset_opts;
 #define ls_stream_dataset_opts_defaults .next = NULL
-/* One thread at a time calls these functions, not always the same one. Processes read the whole stream and keep their
- * part: what is not theirs is not decoded. */
+/* One thread at a time calls these functions, not always the same one. Each process reads the whole stream and keeps
+ * its part; samples of other processes are not decoded. */
 #define ls_stream_dataset_new(...) LS_CALL_1(ls_stream_dataset_new, ls_stream_dataset_opts, __VA_ARGS__, )
 LS_API ls_dataset *ls_stream_dataset_new_sized(ls_run *run, const ls_stream_dataset_opts *opts, size_t opts_size);
 
@@ -126,8 +126,8 @@ LS_API ls_dataset *ls_stream_dataset_new_sized(ls_run *run, const ls_stream_data
 
 /* Photos in a folder, fields "image" and "label" (i64). The label is what the first group of `pattern`, a POSIX
  * extended regular expression, matches in the file name: beagle for beagle_32.jpg. Or, .by_folder, the name of the
- * sub-folder a photo is in, at any depth below it. Files are sorted by name and classes too, byte by byte, so that all
- * machines agree on numbers. Files that do not match are left out with a warning; hidden ones silently. */
+ * sub-folder a photo is in, at any depth below it. Files and classes are sorted by name, byte by byte, so that all
+ * machines number them alike. Files that do not match are left out with a warning; hidden ones silently. */
 typedef struct ls_image_folder_opts {
     /* NULL is "^(.*)_[0-9]+\\.jpg$"; by folder: "\\.(jpg|jpeg|png)$"; both in upper or lower case */
     const char *pattern LS_DEFAULT(NULL);
@@ -142,7 +142,7 @@ LS_API ls_dataset *ls_image_folder_new_sized(ls_run *run, const char *folder, co
 /* The file of sample `index`; "" for datasets that are not made of files. */
 LS_API const char *ls_dataset_path(const ls_dataset *set, int64_t index);
 
-/* Digits of MNIST and its relatives: idx files of images [n,H,W] and labels [n], plain or gzip. Fields "image" [1,H,W]
+/* MNIST and datasets in its format: idx files of images [n,H,W] and labels [n], plain or gzip. Fields "image" [1,H,W]
  * and "label"; classes are the numbers up to the largest label. */
 LS_API ls_dataset *ls_mnist_new(ls_run *run, const char *images_path, const char *labels_path);
 
@@ -158,27 +158,27 @@ LS_API ls_dataset *ls_subset_new(ls_dataset *set, const int64_t *indices, int64_
 /* Two disjoint parts in random order: floor(fraction * n) samples and the others. The order is a function of the run's
  * seed and of n, and drawing it disturbs no other random numbers. */
 LS_API void ls_random_split(ls_dataset *set, double fraction, ls_dataset **first, ls_dataset **second);
-/* One after the other; the same fields. ls_concat_dataset_new(a, b). Classes are those of the first. */
+/* Datasets with the same fields, one after the other: ls_concat_dataset_new(a, b). Classes are those of the first. */
 #define ls_concat_dataset_new(...) ls_concat_dataset_new_n(LS_ITEMS(ls_dataset *, __VA_ARGS__))
 LS_API ls_dataset *ls_concat_dataset_new_n(ls_dataset *const *sets, int64_t count);
 
-/* ---- What a dataset is ---- */
+/* ---- Properties of a dataset ---- */
 
 LS_API int64_t ls_dataset_len(const ls_dataset *set); /* -1 for a stream */
-/* How many classes its labels stand for (0: unknown), their names ("" where there is none), and the class of a sample
- * where it can be told without reading it (-1 otherwise). */
+/* How many classes the labels stand for (0: unknown), the name of a class ("" if it has none), and the class of a
+ * sample if it is known without reading it (-1 otherwise). */
 LS_API int64_t ls_class_count(const ls_dataset *set);
 LS_API const char *ls_class_name(const ls_dataset *set, int64_t label);
 LS_API int64_t ls_dataset_class(const ls_dataset *set, int64_t index);
-/* How long a sample is, in tokens, where that can be told without reading it (-1 otherwise). */
+/* The length of a sample in tokens if it is known without reading it (-1 otherwise). */
 LS_API int64_t ls_dataset_sample_length(const ls_dataset *set, int64_t index);
-/* Not before the last loader and the last part made of it have gone: until then this does nothing but note the wish. */
+/* Freeing is deferred until the last loader and the last dataset made from it are freed. */
 LS_API void ls_dataset_free(ls_dataset *set);
 
-/* ---- Samplers: the order of an epoch, where it is not that of the dataset or a plain shuffle ----
+/* ---- Samplers: orders other than that of the dataset or a plain shuffle ----
  *
- * An order is a function of the loader's seed and the epoch: it is the same again after a restart. Samplers keep no
- * state and may serve several loaders. */
+ * An order is a function of the loader's seed and the epoch, so a restart reproduces it. Samplers keep no state and may
+ * be used by several loaders. */
 
 /* Samples drawn at random: each at most once, or, with replacement, any number of times. */
 typedef struct ls_random_sampler_opts {
@@ -203,11 +203,11 @@ LS_API ls_sampler *ls_weighted_sampler_new_sized(ls_run *run, const double *weig
                                                  const ls_weighted_sampler_opts *opts, size_t opts_size);
 
 /* Every world-th sample beginning with rank, and the first ones again so that all ranks have the same number: for
- * programs that share out by themselves. Loaders given to ls_prepare() are shared out anyway. */
+ * programs that divide the samples themselves. Loaders passed to ls_prepare() are divided already. */
 typedef struct ls_distributed_sampler_opts {
     int rank LS_DEFAULT(LS_AUTO), world_size LS_DEFAULT(LS_AUTO); /* LS_AUTO: the run's */
-    bool shuffle LS_DEFAULT(false);                               /* before sharing out, in the same order for all */
-    bool drop_last LS_DEFAULT(false);                             /* leave out what cannot be shared out evenly */
+    bool shuffle LS_DEFAULT(false);                               /* before dividing, in the same order on all ranks */
+    bool drop_last LS_DEFAULT(false);                             /* leave out the samples that do not divide evenly */
     ls_options_end _ LS_DEFAULT({});
 } ls_distributed_sampler_opts;
 #define ls_distributed_sampler_opts_defaults .rank = LS_AUTO, .world_size = LS_AUTO
@@ -216,7 +216,7 @@ typedef struct ls_distributed_sampler_opts {
 LS_API ls_sampler *ls_distributed_sampler_new_sized(ls_run *run, const ls_distributed_sampler_opts *opts,
                                                     size_t opts_size);
 
-/* Samples of like lengths share a batch, so that little of it is padding: samples are shuffled, cut into pools of some
+/* Samples of similar length share a batch, so that little of it is padding: samples are shuffled, cut into pools of
  * batches, sorted by length within a pool, and the batches shuffled. For datasets that know the lengths of their
  * samples without reading them (ls_dataset_sample_length), and for loaders of this .batch. */
 typedef struct ls_length_sampler_opts {
@@ -229,18 +229,18 @@ typedef struct ls_length_sampler_opts {
 LS_API ls_sampler *ls_length_sampler_new_sized(ls_run *run, ls_dataset *set, const ls_length_sampler_opts *opts,
                                                size_t opts_size);
 
-/* An order of your own: write the `draws` samples of an epoch (LS_AUTO: as many as there are). */
+/* Your own order: write the `draws` sample numbers of an epoch (LS_AUTO: as many as there are samples). */
 typedef void ls_order_fn(int64_t epoch, int64_t *samples, int64_t draws, void *user);
 LS_API ls_sampler *ls_order_sampler_new(ls_run *run, int64_t draws, ls_order_fn *order, void *user);
-/* Batches of your own, of any sizes: batch k is the next sizes[k] of `samples`. All is copied.
+/* Your own batches, of any sizes: batch k is the next sizes[k] of `samples`. Both lists are copied.
  * Loaders then take no .batch. */
 LS_API ls_sampler *ls_batch_sampler_new(ls_run *run, const int64_t *sizes, int64_t batches, const int64_t *samples);
 LS_API void ls_sampler_free(ls_sampler *sampler); /* not before its loaders */
 
 /* ---- Loaders ---- */
 
-/* Called with each batch on the run's thread, where operators may be used: ls_batch_set_field()
- * puts what they make of it in its place. */
+/* Called with each batch on the run's thread, where operators may be used; ls_batch_set_field()
+ * replaces a field with their result. */
 typedef void ls_collate_fn(ls_batch *batch, void *user);
 
 typedef struct ls_loader_opts {
@@ -249,8 +249,8 @@ typedef struct ls_loader_opts {
     bool drop_last LS_DEFAULT(false);       /* leave out a last batch that is not full */
     uint64_t seed LS_DEFAULT(LS_AUTO_SEED); /* of the order and of random transforms; LS_AUTO_SEED: the run's */
     int prefetch LS_DEFAULT(2);             /* batches that workers make ahead; at least 1 */
-    /* Threads that read samples; 0: they are read inside ls_next(). LS_AUTO: as many as CPUs, at most 8, and 0 for what
-     * is in memory. */
+    /* Threads that read samples; 0: they are read inside ls_next(). LS_AUTO: as many as CPUs, at most 8, and 0 for data
+     * in memory. */
     int workers LS_DEFAULT(LS_AUTO);
     ls_transform transform LS_DEFAULT({}); /* of pictures: see image.h */
     /* Of pictures: LS_F32 (0..1), or LS_U8 (0..255) to convert on the device. LS_DTYPE_NONE: as the transform says. */
@@ -269,7 +269,7 @@ LS_API void ls_loader_free(ls_loader *loader);
 
 /* Batches of a pass, for this process; -1 for a stream. */
 LS_API int64_t ls_loader_len(const ls_loader *loader);
-/* Of a loader its batches, of a dataset its samples. */
+/* The batches of a loader, or the samples of a dataset. */
 #ifdef __cplusplus
 extern "C++" {
 inline int64_t ls_len(const ls_loader *loader)
@@ -289,8 +289,8 @@ inline int64_t ls_len(const ls_dataset *set)
         ls_dataset *: ls_dataset_len,                                                                                  \
         const ls_dataset *: ls_dataset_len)(x)
 #endif
-/* What a schedule moves in a pass: steps of the optimiser, which are fewer than batches where gradients of several add
- * up, as .schedule_policy counts them. With .accumulate_across_epochs passes differ by one: the most. -1 for a stream.
+/* How far a schedule moves in a pass, counted as .schedule_policy says: optimiser steps, which are fewer than batches
+ * under gradient accumulation. With .accumulate_across_epochs passes may differ by one: the larger. -1 for a stream.
  *     ls_warmup_cosine_schedule_new(adam, 100, epochs * ls_steps_per_epoch(train)) */
 LS_API int64_t ls_steps_per_epoch(const ls_loader *loader);
 
@@ -305,28 +305,28 @@ struct ls_batch {
 };
 
 /* The next batch; false at the end of the pass, after which the next call begins another, in the order of the next
- * epoch. False as well after an error. What is computed from a batch lives until the next call for the same loader: its
+ * epoch. Also false after an error. Tensors computed from a batch live until the next call for the same loader: their
  * scope opens here and closes there. Loops over loaders may be nested.
  *
- * After `break` the next call goes on with the next batch; ls_loader_rewind() begins a new pass instead, and so does
- * ls_epoch(). */
+ * After `break` the next call continues with the next batch; ls_loader_rewind() and ls_epoch() begin a new pass
+ * instead. */
 LS_API bool ls_next(ls_loader *loader, ls_batch *batch);
 LS_API void ls_loader_rewind(ls_loader *loader);
 
-/* The field of that name; an error (and poison) where there is none. */
+/* The field of that name; an error (and poison) if there is none. */
 LS_API ls_tensor *ls_batch_field(const ls_batch *batch, const char *name);
-/* Put a tensor in the place of the field of that name. */
+/* Replace the field of that name. */
 LS_API void ls_batch_set_field(ls_batch *batch, const char *name, ls_tensor *tensor);
 /* Sizes of a sample's field before padding, e.g. ls_batch_sample_shape(&b, "tokens", 3).dim[0]. */
 LS_API ls_shape ls_batch_sample_shape(const ls_batch *batch, const char *name, int64_t sample);
 
-/* Leave out the first n batches of the coming pass, and of that one only; costs nothing unless the dataset is a
- * stream. A pass in progress is over with that, except in an epoch that a checkpoint has just brought back: there the
- * call does nothing, since the loader stands beyond those batches already; to begin anew, ls_loader_rewind() it. */
+/* Leave out the first n batches of the next pass, and of that one only; costs nothing unless the dataset is a stream.
+ * Ends a pass in progress, except in an epoch that was just restored from a checkpoint: there the call does nothing,
+ * since the loader is already past those batches; ls_loader_rewind() starts it over. */
 LS_API void ls_skip_first_batches(ls_loader *loader, int64_t n);
-/* The epoch whose order the coming pass has; passes count from 0 and go on from here. */
+/* Set the epoch that decides the order of the next pass; later passes count on from it. The first pass is epoch 0. */
 LS_API void ls_loader_set_epoch(ls_loader *loader, int64_t epoch);
-LS_API int64_t ls_loader_epoch(const ls_loader *loader); /* of the pass in progress, else of the coming one */
+LS_API int64_t ls_loader_epoch(const ls_loader *loader); /* of the pass in progress, else of the next one */
 /* Bad samples that were replaced since the beginning of the pass in progress, else of the last one. */
 LS_API int64_t ls_loader_bad_count(const ls_loader *loader);
 

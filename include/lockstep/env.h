@@ -11,7 +11,7 @@ extern "C" {
 #endif
 
 /* Version, machine, threads, instruction sets, settings in force, the launcher's file, transports between hosts and the
- * kernels chosen, as text or as JSON. config_file: another file for the launcher than the one in force; or NULL. */
+ * kernels chosen, as text or as JSON. config_file: a launcher file to use instead of the one in force, or NULL. */
 LS_API void ls_env_print(FILE *to, bool json, const char *config_file);
 
 #ifdef __cplusplus

@@ -16,8 +16,8 @@
  *
  * Accepted: --name value, --name=value, with `-` or `_`; --name and --no-name for switches; several values, up to the
  * next flag, for a list of names; `--` before arguments that look like flags.
- * The value a variable has before is the default; where that is LS_AUTO, LS_AUTO_REAL or LS_AUTO_SEED, "auto" may be
- * given as well. Names of the run's own flags (see ls_init) are taken. */
+ * The value a variable has before the call is its default; if that is LS_AUTO, LS_AUTO_REAL or LS_AUTO_SEED, "auto" is
+ * accepted as well. The names of the run's own flags (see ls_init) are reserved. */
 #ifndef LOCKSTEP_FLAGS_H
 #define LOCKSTEP_FLAGS_H
 
@@ -27,7 +27,7 @@
 extern "C" {
 #endif
 
-/* A list of names, the run's. */
+/* A list of names, owned by the run. */
 typedef struct ls_names {
     int64_t count;
     const char *const *name;
@@ -106,7 +106,7 @@ constexpr ls_flag_type ls_flag_type_of_(ls_names *)
 
 typedef struct ls_flags_read_opts {
     const char *about LS_DEFAULT(NULL);     /* a line for the help page */
-    const char *arguments LS_DEFAULT(NULL); /* "FILE...": what arguments without a flag are; NULL: there are none */
+    const char *arguments LS_DEFAULT(NULL); /* "FILE...": what arguments without a flag are; NULL: none allowed */
     ls_options_end _ LS_DEFAULT({});
 } ls_flags_read_opts;
 #define ls_flags_read_opts_defaults .about = NULL

@@ -4,13 +4,13 @@
  *     ls_loader_new(run, photos, .transform = ls_compose(ls_resize_shorter(256), ls_center_crop(224)));
  *     ls_tensor *x = ls_image_read(run, "cat.jpg", .transform = ls_resize(224));
  *
- * A transform is a plain value: a short list of steps, copied like a number, owned by nobody. Steps have torchvision's
+ * A transform is a plain value: a short list of steps, copied like a number, never freed. Steps have torchvision's
  * names, arithmetic and defaults: on the same photo, with the same random numbers, the pixels are those of its PIL path
  * (Pillow's antialiased filters, its 8-bit rounding). All random numbers of a picture are a function of the seed, the
- * epoch and the number of the sample, whoever computes it and when.
+ * epoch and the number of the sample, on any thread or process.
  *
- * JPEG (baseline, progressive, grayscale, CMYK) and PNG (all kinds) are read, as Pillow's convert("RGB") would. The
- * content decides, not the name. A file that is damaged, ends early or is something else is an error that says so. */
+ * JPEG (baseline, progressive, grayscale, CMYK) and PNG (all kinds) are read as Pillow's convert("RGB") does, and told
+ * apart by content, not by name. A file that is damaged, truncated or of another kind is an error that says so. */
 #ifndef LOCKSTEP_IMAGE_H
 #define LOCKSTEP_IMAGE_H
 
@@ -36,9 +36,9 @@ typedef enum ls_filter {
 
 enum { LS_MAX_TRANSFORM_STEPS = 12 };
 
-/* Made by the functions below; what stands in it is the library's business. All zero is a transform that changes
- * nothing: pictures keep their size and become f32 in 0..1. One that was made with impossible values carries the reason
- * along and is refused where it is used. */
+/* Made by the functions below; its members are private to the library. All zero is the identity: pictures keep their
+ * size and become f32 in 0..1. A transform made with invalid values keeps the reason in `problem`, and using it is an
+ * error. */
 typedef struct ls_transform_step {
     int32_t kind, filter;
     int32_t height, width;
@@ -53,15 +53,15 @@ typedef struct ls_transform {
     int64_t max_pixels;
     float mean[3], std[3];
     ls_transform_step step[LS_MAX_TRANSFORM_STEPS];
-    char problem[96]; /* why it cannot be used; "" */
+    char problem[96]; /* why it cannot be used; "" if it can */
 } ls_transform;
 
-/* One after another: ls_compose(ls_resize_shorter(256), ls_center_crop(224), ls_random_flip()). */
+/* Several in sequence: ls_compose(ls_resize_shorter(256), ls_center_crop(224), ls_random_flip()). */
 #define ls_compose(...) ls_compose_n(LS_ITEMS(ls_transform, __VA_ARGS__))
 LS_API ls_transform ls_compose_n(const ls_transform *transforms, int64_t count);
 
-/* A random part of the picture, scaled to size x size: of min_scale to max_scale of its area, and of a ratio of width
- * to height between min_ratio and max_ratio; the middle where ten attempts do not fit. */
+/* A random part of the picture, scaled to size x size: min_scale to max_scale of its area, with a ratio of width to
+ * height between min_ratio and max_ratio; the middle if ten attempts do not fit. */
 typedef struct ls_random_resized_crop_opts {
     double min_scale LS_DEFAULT(0.08), max_scale LS_DEFAULT(1);
     double min_ratio LS_DEFAULT(3.0 / 4), max_ratio LS_DEFAULT(4.0 / 3);
@@ -89,7 +89,7 @@ LS_API ls_transform ls_resize_sized(int size, const ls_resize_opts *opts, size_t
 #define ls_resize_shorter(...) LS_CALL_1(ls_resize_shorter, ls_resize_opts, __VA_ARGS__, )
 LS_API ls_transform ls_resize_shorter_sized(int size, const ls_resize_opts *opts, size_t opts_size);
 
-/* The middle, size x size (or size high and .width wide); black is added around what is smaller. */
+/* The middle, size x size (or size high and .width wide); smaller pictures are padded with black. */
 typedef struct ls_center_crop_opts {
     int width LS_DEFAULT(LS_AUTO); /* LS_AUTO: size */
     ls_options_end _ LS_DEFAULT({});
@@ -98,7 +98,7 @@ typedef struct ls_center_crop_opts {
 #define ls_center_crop(...) LS_CALL_1(ls_center_crop, ls_center_crop_opts, __VA_ARGS__, )
 LS_API ls_transform ls_center_crop_sized(int size, const ls_center_crop_opts *opts, size_t opts_size);
 
-/* Left and right exchanged, or top and bottom, with a probability. */
+/* Mirror left and right, or top and bottom, with a probability. */
 typedef struct ls_random_flip_opts {
     double probability LS_DEFAULT(0.5);
     bool vertical LS_DEFAULT(false);
@@ -108,19 +108,19 @@ typedef struct ls_random_flip_opts {
 #define ls_random_flip(...) LS_CALL_0(ls_random_flip, ls_random_flip_opts, __VA_ARGS__)
 LS_API ls_transform ls_random_flip_sized(const ls_random_flip_opts *opts, size_t opts_size);
 
-/* Turned about the middle by an angle between -degrees and degrees, counter-clockwise; the size stays. */
+/* Rotate about the centre by an angle between -degrees and degrees, counter-clockwise; the size stays the same. */
 typedef struct ls_random_rotation_opts {
     double min_degrees LS_DEFAULT(LS_AUTO_REAL);    /* LS_AUTO_REAL: -degrees */
     ls_filter filter LS_DEFAULT(LS_FILTER_DEFAULT); /* LS_FILTER_NEAREST or LS_FILTER_BILINEAR */
-    uint8_t fill[3] LS_DEFAULT({0, 0, 0});          /* what appears in the corners */
+    uint8_t fill[3] LS_DEFAULT({0, 0, 0});          /* colour of the corners */
     ls_options_end _ LS_DEFAULT({});
 } ls_random_rotation_opts;
 #define ls_random_rotation_opts_defaults .min_degrees = LS_AUTO_REAL
 #define ls_random_rotation(...) LS_CALL_1(ls_random_rotation, ls_random_rotation_opts, __VA_ARGS__, )
 LS_API ls_transform ls_random_rotation_sized(double degrees, const ls_random_rotation_opts *opts, size_t opts_size);
 
-/* Brightness, contrast and saturation are multiplied by a number between 1 - x and 1 + x, the hue is turned by up to x
- * of the circle (at most 0.5), in random order. Zero leaves one alone. */
+/* Multiply brightness, contrast and saturation by a number between 1 - x and 1 + x, and rotate the hue by up to x of
+ * the circle (at most 0.5), in random order. Zero leaves one unchanged. */
 typedef struct ls_color_jitter_opts {
     double brightness LS_DEFAULT(0), contrast LS_DEFAULT(0), saturation LS_DEFAULT(0), hue LS_DEFAULT(0);
     ls_options_end _ LS_DEFAULT({});
@@ -129,7 +129,7 @@ typedef struct ls_color_jitter_opts {
 #define ls_color_jitter(...) LS_CALL_0(ls_color_jitter, ls_color_jitter_opts, __VA_ARGS__)
 LS_API ls_transform ls_color_jitter_sized(const ls_color_jitter_opts *opts, size_t opts_size);
 
-/* Shades of gray, still in three channels, with a probability. */
+/* Convert to gray, still in three channels, with a probability. */
 typedef struct ls_grayscale_opts {
     double probability LS_DEFAULT(1);
     ls_options_end _ LS_DEFAULT({});
@@ -138,7 +138,7 @@ typedef struct ls_grayscale_opts {
 #define ls_grayscale(...) LS_CALL_0(ls_grayscale, ls_grayscale_opts, __VA_ARGS__)
 LS_API ls_transform ls_grayscale_sized(const ls_grayscale_opts *opts, size_t opts_size);
 
-/* The type of the result: LS_F32 in 0..1 (the default, also without this), or LS_U8 in 0..255 as it is. */
+/* The type of the result: LS_F32 in 0..1 (the default, also without this), or LS_U8 in 0..255. */
 typedef struct ls_to_tensor_opts {
     ls_dtype dtype LS_DEFAULT(LS_F32);
     ls_options_end _ LS_DEFAULT({});
@@ -158,15 +158,15 @@ typedef struct ls_normalize_image_opts {
 #define ls_normalize_image(...) LS_CALL_0(ls_normalize_image, ls_normalize_image_opts, __VA_ARGS__)
 LS_API ls_transform ls_normalize_image_sized(const ls_normalize_image_opts *opts, size_t opts_size);
 
-/* How files are decoded; stands anywhere in a composition. */
+/* How files are decoded; may be anywhere in a composition. */
 typedef struct ls_decode_opts {
-    /* Turn the picture as the camera noted (EXIF orientation); otherwise it is as stored, like torchvision. */
+    /* Rotate the picture as its EXIF orientation says; otherwise it is used as stored, like torchvision. */
     bool upright LS_DEFAULT(false);
-    /* Where at least twice the pixels are there, let the JPEG decoder scale: quicker, slightly other pixels (a level or
-     * two in smooth parts, more at edges). */
+    /* If the file has at least twice the pixels needed, let the JPEG decoder scale: quicker, with slightly different
+     * pixels (a level or two in smooth parts, more at edges). */
     bool fast LS_DEFAULT(false);
-    /* Refuse pictures of more. LS_AUTO: of more than 178,956,970, Pillow's limit, or than the size of the file makes
-     * likely (64 MiB and 1032 bytes for each of its own). */
+    /* Larger pictures are errors. LS_AUTO: 178,956,970, Pillow's limit, or what is plausible for the size of the file
+     * (64 MiB plus 1032 bytes for each byte of the file). */
     int64_t max_pixels LS_DEFAULT(LS_AUTO);
     ls_options_end _ LS_DEFAULT({});
 } ls_decode_opts;
@@ -177,7 +177,7 @@ LS_API ls_transform ls_decode_sized(const ls_decode_opts *opts, size_t opts_size
 /* ---- Files ---- */
 
 typedef struct ls_image_read_opts {
-    ls_transform transform LS_DEFAULT({}); /* random steps take numbers of the run */
+    ls_transform transform LS_DEFAULT({}); /* random steps draw from the run */
     ls_options_end _ LS_DEFAULT({});
 } ls_image_read_opts;
 #define ls_image_read_opts_defaults LS_OPTIONS_END_
@@ -186,7 +186,7 @@ typedef struct ls_image_read_opts {
 #define ls_image_read(run, ...) LS_CALL_2(ls_image_read, ls_image_read_opts, run, __VA_ARGS__, )
 LS_API ls_tensor *ls_image_read_sized(ls_run *run, const char *path, const ls_image_read_opts *opts, size_t opts_size);
 
-/* Size of the picture in a file, as stored; reads its head only. False (and an error) when it is none. */
+/* Size of the picture in a file, as stored; reads the header only. False (and an error) if it is not a picture. */
 LS_API bool ls_image_size(ls_run *run, const char *path, int64_t *height, int64_t *width);
 
 /* Write rows of RGB bytes [height, width, 3] as a JPEG file; quality 1 to 100. False (and an error) on failure. */

@@ -1,4 +1,4 @@
-/* models.h - networks that people know by name, one header for each family, and what all of them have.
+/* models.h - well-known networks, one header for each family, and what they have in common.
  *
  *     ls_module *net = ls_resnet_new(run, "resnet50d", .classes = 37, .weights = "resnet50d.safetensors");
  *     ls_freeze(net);

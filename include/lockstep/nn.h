@@ -1,4 +1,4 @@
-/* nn.h - modules: layers with named parameters, put together to networks.
+/* nn.h - modules: layers with named parameters, and networks built from them.
  *
  * A module has parameters (trained), buffers (not trained, but part of its state), children and a forward function.
  * Names are PyTorch's: "layer1.0.conv1.weight", "bn.running_mean". Layers initialise their parameters as PyTorch does,
@@ -16,7 +16,7 @@
  *     ls_tensor *logits = ls_forward(net, images);
  *
  * Modules belong to the run and are freed with it. A constructor that fails records the error and returns NULL; every
- * function here accepts NULL and does nothing, so only ls_error() needs to be asked. */
+ * function here accepts NULL and does nothing, so checking ls_error() is enough. */
 #ifndef LOCKSTEP_NN_H
 #define LOCKSTEP_NN_H
 
@@ -33,16 +33,16 @@ typedef struct ls_module ls_module;
 
 /* ---- Using a module ---- */
 
-/* Run it, with one input or several: ls_forward(attention, x, mask). What is computed on the way goes with the module's
+/* Run it, with one input or several: ls_forward(attention, x, mask). Intermediate tensors are freed with the module's
  * scope; the result stays. Errors carry the module's path: "net/layer3.2/conv1: conv2d: ...". */
 #define ls_forward(module, ...) ls_forward_n((module), LS_ITEMS(ls_tensor *, __VA_ARGS__))
 LS_API ls_tensor *ls_forward_n(ls_module *module, ls_tensor *const *inputs, int64_t count);
 
-/* A module takes up to so many inputs. */
+/* The most inputs a module can take. */
 #define LS_MAX_MODULE_INPUTS 16
 
-/* What a module returns: one tensor as a rule, and up to LS_MAX_MODULE_OUTPUTS. Items from `count` on are NULL; after a
- * failure count is 0 and all of them are poison, so that they may be used without a look. */
+/* What a module returns: usually one tensor, at most LS_MAX_MODULE_OUTPUTS. Items from `count` on are NULL; after a
+ * failure count is 0 and all of them are poison, so that they may be used without a check. */
 #define LS_MAX_MODULE_OUTPUTS 8
 typedef struct ls_outputs {
     int64_t count;
@@ -54,12 +54,12 @@ typedef struct ls_outputs {
  *     ls_outputs out = ls_forward_all(encoder, tokens, mask);
  *     ls_tensor *sequence = out.item[0], *pooled = out.item[1];
  *
- * ls_forward() wants one output, and so does ls_sequential_new(): there a module with several is an error. */
+ * ls_forward() and ls_sequential_new() need modules with one output: several are an error. */
 #define ls_forward_all(module, ...) ls_forward_all_n((module), LS_ITEMS(ls_tensor *, __VA_ARGS__))
 LS_API ls_outputs ls_forward_all_n(ls_module *module, ls_tensor *const *inputs, int64_t count);
 
-/* Training or evaluation, for the module and everything below: matters to dropout and batch normalisation. Modules are
- * made for training. */
+/* Training or evaluation mode, for the module and everything below: affects dropout and batch normalisation. New
+ * modules are in training mode. */
 LS_API void ls_train(ls_module *module);
 LS_API void ls_eval(ls_module *module);
 LS_API bool ls_is_training(const ls_module *module);
@@ -68,37 +68,37 @@ LS_API bool ls_is_training(const ls_module *module);
 LS_API void ls_freeze(ls_module *module);
 LS_API void ls_unfreeze(ls_module *module);
 
-/* Gradient checkpointing: keep nothing of what the module computes for backward, and compute it again when its
- * gradients are wanted. That takes less memory, and one more forward pass in time; results and gradients stay the same
- * to the last bit, with dropout and batch normalisation, too. It helps in the blocks of a deep network, each by itself:
+/* Gradient checkpointing: keep no intermediate results of the module for backward, and compute them again when its
+ * gradients are needed. This takes less memory and the time of one more forward pass; results and gradients stay the
+ * same to the last bit, also with dropout and batch normalisation. Use it on each block of a deep network:
  *
  *     for (int i = 0; i < ls_child_count(layers); i++) ls_set_recompute(ls_child_at(layers, i), true);
  *
- * The module must compute the same from the same inputs (ls_is_recomputing() says that it is the second time). Its
- * inputs, parameters, buffers it reads, mode and what is frozen must stay until ls_backward(): a change is an error.
- * Numbers of the program that its forward function uses must stay, too: an operator that is called otherwise the second
- * time is an error. Hooks of the module are called once, those of modules inside it twice. Without gradients
- * (ls_no_grad_begin) it makes no difference. */
+ * The module must compute the same from the same inputs (ls_is_recomputing() is true the second time). Its inputs,
+ * parameters, buffers it reads, mode and frozen parameters must not change until ls_backward(): a change is an error.
+ * Variables of the program that its forward function uses must not change either: an operator that is called
+ * differently the second time is an error. Hooks of the module are called once, those of modules inside it twice.
+ * Without gradients (ls_no_grad_begin) it makes no difference. */
 LS_API void ls_set_recompute(ls_module *module, bool on);
 
 /* A table of layers, output shapes (of the last forward pass, if there was one) and parameter counts. */
 LS_API void ls_describe(ls_module *module, FILE *to);
 
-/* Free a module and its children now. Only one that is not part of another. */
+/* Free a module and its children now. It must not be part of another module. */
 LS_API void ls_module_free(ls_module *module);
 
 /* ---- Hooks ----
  *
  * Functions that are called whenever a module runs, in the order in which they were added. They run in the module's
- * scope and on its path: what they compute goes with what the module computed, and their errors are the module's. They
- * may add and remove hooks; what was added is called from the next pass on. None is called after a failure. */
+ * scope and under its path: their tensors are freed with the module's, and their errors name the module. They may add
+ * and remove hooks; a new one is called from the next pass on. No hook is called after a failure. */
 
 /* Before the forward function. inputs[0 .. count-1] may be replaced. */
 typedef void ls_forward_pre_hook_fn(ls_module *module, ls_tensor **inputs, int64_t count, void *user);
-/* After it, with the inputs it had. Outputs may be replaced; those of a prepared module are f32 already. */
+/* After it, with its inputs. Outputs may be replaced; those of a prepared module are already f32. */
 typedef void ls_forward_hook_fn(ls_module *module, ls_tensor *const *inputs, int64_t count, ls_outputs *outputs,
                                 void *user);
-/* NULL when that failed. A hook goes with its module, or when ls_hook_remove() is called before. */
+/* NULL on failure. A hook is freed with its module, or earlier by ls_hook_remove(). */
 LS_API ls_hook *ls_register_forward_pre_hook(ls_module *module, ls_forward_pre_hook_fn *hook, void *user);
 LS_API ls_hook *ls_register_forward_hook(ls_module *module, ls_forward_hook_fn *hook, void *user);
 
@@ -107,7 +107,7 @@ LS_API ls_hook *ls_register_forward_hook(ls_module *module, ls_forward_hook_fn *
 typedef ls_tensor *ls_forward_fn(ls_module *self, ls_tensor *x, void *user);
 typedef ls_tensor *ls_forward_n_fn(ls_module *self, ls_tensor *const *inputs, int64_t count, void *user);
 
-/* A module with a forward function of yours. `kind` ("Net") names it in messages and tables. `user` is handed to the
+/* A module with your own forward function. `kind` ("Net") names it in messages and tables. `user` is passed to the
  * function, must outlive the module and may be NULL. */
 LS_API ls_module *ls_module_new(ls_run *run, const char *kind, ls_forward_fn *forward, void *user);
 LS_API ls_module *ls_module_new_n(ls_run *run, const char *kind, ls_forward_n_fn *forward, void *user);
@@ -123,21 +123,21 @@ LS_API ls_outputs ls_outputs_n(ls_tensor *const *items, int64_t count);
 /* Make `child` a part of `parent` under a name without dots. Returns the child. A child may be part of several parents:
  * they share its parameters. */
 LS_API ls_module *ls_module_add(ls_module *parent, const char *name, ls_module *child);
-/* Make a tensor a parameter: it is kept, collects gradients and goes with the module; or a buffer, which collects none.
- * Returns it. The same tensor may be a parameter of several modules: the first has it. */
+/* Make a tensor a parameter: it is kept, collects gradients and is freed with the module; or a buffer, which collects
+ * none. Returns it. The same tensor may be a parameter of several modules: the first owns it. */
 LS_API ls_tensor *ls_register_parameter(ls_module *module, const char *name, ls_tensor *tensor);
 LS_API ls_tensor *ls_register_buffer(ls_module *module, const char *name, ls_tensor *tensor);
 
 /* ---- Looking inside ---- */
 
 LS_API const char *ls_module_kind(const ls_module *module);
-LS_API const char *ls_module_name(const ls_module *module); /* in its parent; "" when it has none */
+LS_API const char *ls_module_name(const ls_module *module); /* in its parent; "" without a parent */
 LS_API ls_run *ls_module_run(const ls_module *module);
 LS_API int64_t ls_child_count(const ls_module *module);
 LS_API ls_module *ls_child_at(const ls_module *module, int64_t i);
-/* By name or dotted path, "layer1.0.conv1"; one that is not there is an error. */
+/* By name or dotted path, "layer1.0.conv1"; an unknown path is an error. */
 LS_API ls_module *ls_child(const ls_module *module, const char *path);
-/* A parameter or buffer of the module or below, by dotted path; one that is not there is an error. */
+/* A parameter or buffer of the module or below, by dotted path; an unknown path is an error. */
 LS_API ls_tensor *ls_module_tensor(const ls_module *module, const char *path);
 /* Numbers in all parameters below; a shared parameter counts once. */
 LS_API int64_t ls_parameter_count(ls_module *module);
@@ -145,15 +145,15 @@ LS_API int64_t ls_trainable_count(ls_module *module);
 
 /* ---- State ---- */
 
-/* The parameters below, and the parameters and buffers, with dotted names in PyTorch's order. The lists are the
- * module's own; they are brought up to date by the next call. */
+/* All parameters of the module, and all parameters and buffers, with dotted names in PyTorch's order. The module owns
+ * the lists; the next call updates them. */
 LS_API ls_state *ls_parameters(ls_module *module);
 LS_API ls_state *ls_state_dict(ls_module *module);
 
 typedef struct ls_load_state_dict_opts {
     bool partial LS_DEFAULT(false);         /* ignore names present on one side only */
     bool skip_mismatched LS_DEFAULT(false); /* leave out entries of another shape instead of failing */
-    const char *optional LS_DEFAULT(NULL);  /* both for the module's names that match only: "*.extra|fc.*" */
+    const char *optional LS_DEFAULT(NULL);  /* apply both only to the module's names that match: "*.extra|fc.*" */
     ls_options_end _ LS_DEFAULT({});
 } ls_load_state_dict_opts;
 #define ls_load_state_dict_opts_defaults .partial = false
@@ -167,8 +167,8 @@ typedef struct ls_load_report {
 } ls_load_report;
 
 /* Copy the numbers of a list into the tensors of the same name, converting type and device. After an error the module
- * is as it was. A list that has none of the module's names is an error, also with .partial. A list may lack
- * "num_batches_tracked" of batch normalisation, which then stays as it is: older files of PyTorch do not have it. */
+ * is unchanged. A list that has none of the module's names is an error, even with .partial. A list may lack
+ * "num_batches_tracked" of batch normalisation, which then keeps its value: older files of PyTorch do not have it. */
 #define ls_load_state_dict(module, ...) LS_CALL_2(ls_load_state_dict, ls_load_state_dict_opts, module, __VA_ARGS__, )
 LS_API ls_load_report ls_load_state_dict_sized(ls_module *module, const ls_state *state,
                                                const ls_load_state_dict_opts *opts, size_t opts_size);
@@ -190,7 +190,7 @@ LS_API ls_module *ls_linear_new_sized(ls_run *run, int64_t in, int64_t out, cons
                                       size_t opts_size);
 
 /* x [N,in,H,W] -> [N,out,OH,OW]. weight [out,in/groups,kernel,kernel], bias [out]; transposed: weight
- * [in,out/groups,kernel,kernel]. A number of the _hw pairs wins over the single one where it is given. */
+ * [in,out/groups,kernel,kernel]. A number given in an _hw pair overrides the single one. */
 typedef struct ls_conv2d_new_opts {
     int64_t stride LS_DEFAULT(1), padding LS_DEFAULT(0), dilation LS_DEFAULT(1), groups LS_DEFAULT(1);
     int64_t kernel_hw[2] LS_DEFAULT({LS_AUTO, LS_AUTO}), stride_hw[2] LS_DEFAULT({LS_AUTO, LS_AUTO});
@@ -215,7 +215,7 @@ LS_API ls_module *ls_conv_transpose2d_new_sized(ls_run *run, int64_t in, int64_t
 typedef struct ls_batch_norm_new_opts {
     double epsilon LS_DEFAULT(1e-5), momentum LS_DEFAULT(0.1);
     bool affine LS_DEFAULT(true);                     /* with weight and bias */
-    bool track_running_stats LS_DEFAULT(true);        /* false: always with the statistics of the batch */
+    bool track_running_stats LS_DEFAULT(true);        /* false: always use the statistics of the batch */
     ls_activation activation LS_DEFAULT(LS_ACT_NONE); /* LS_ACT_NONE or LS_ACT_RELU */
     ls_options_end _ LS_DEFAULT({});
 } ls_batch_norm_new_opts;
@@ -224,13 +224,13 @@ typedef struct ls_batch_norm_new_opts {
 LS_API ls_module *ls_batch_norm_new_sized(ls_run *run, int64_t channels, const ls_batch_norm_new_opts *opts,
                                           size_t opts_size);
 
-/* Over the last dimension of that many features, like x; or over several: ls_layer_norm_new_shape(run, LS_SHAPE(7, 7)).
- * weight and bias of that shape. A second input is added first: ls_forward(norm, x, residual); while training,
- * after a dropout of x where one is asked for. */
+/* Over the last dimension of that many features; or over several: ls_layer_norm_new_shape(run, LS_SHAPE(7, 7)). The
+ * output is like x; weight and bias have that shape. A second input is added first, in training after .dropout of x:
+ * ls_forward(norm, x, residual). */
 typedef struct ls_layer_norm_opts {
     double epsilon LS_DEFAULT(1e-5);
     bool affine LS_DEFAULT(true), bias LS_DEFAULT(true);
-    double dropout LS_DEFAULT(0); /* of x before a residual is added, which then must be given */
+    double dropout LS_DEFAULT(0); /* of x, before the residual is added; the residual is then required */
     ls_options_end _ LS_DEFAULT({});
 } ls_layer_norm_opts;
 #define ls_layer_norm_opts_defaults .epsilon = 1e-5, .affine = true, .bias = true
@@ -254,7 +254,7 @@ LS_API ls_module *ls_group_norm_new_sized(ls_run *run, int64_t groups, int64_t c
 
 /* index [...] (i64 or i32) -> [...,features]. weight [rows,features] */
 typedef struct ls_embedding_opts {
-    int64_t padding_idx LS_DEFAULT(LS_NO_ROW); /* this row, from the end when negative, is zeros without a gradient */
+    int64_t padding_idx LS_DEFAULT(LS_NO_ROW); /* this row (negative: from the end) is zero and gets no gradient */
     ls_options_end _ LS_DEFAULT({});
 } ls_embedding_opts;
 #define ls_embedding_opts_defaults .padding_idx = LS_NO_ROW
@@ -289,8 +289,8 @@ LS_API ls_module *ls_avg_pool2d_new_sized(ls_run *run, int64_t kernel, const ls_
 
 /* ---- Attention, batch first ---- */
 
-/* Inputs: x [B,S,E]; x and mask; x and lengths [B], which are integers; query, key, value; or those and mask. mask and
- * lengths as in ls_attention. in_proj_weight [3E,E], in_proj_bias [3E], out_proj.weight [E,E], out_proj.bias [E] */
+/* Inputs: x [B,S,E]; x and mask; x and integer lengths [B]; query, key, value; or those and mask. mask and lengths are
+ * as in ls_attention. in_proj_weight [3E,E], in_proj_bias [3E], out_proj.weight [E,E], out_proj.bias [E] */
 typedef struct ls_multihead_attention_opts {
     double dropout LS_DEFAULT(0);
     bool bias LS_DEFAULT(true), causal LS_DEFAULT(false);
@@ -323,7 +323,7 @@ LS_API ls_module *ls_transformer_layer_new_sized(ls_run *run, int64_t features, 
 /* One after the other; children are named "0", "1", ... */
 #define ls_sequential_new(run, ...) ls_sequential_new_n((run), LS_ITEMS(ls_module *, __VA_ARGS__))
 LS_API ls_module *ls_sequential_new_n(ls_run *run, ls_module *const *modules, int64_t count);
-/* Children "0", "1", ... for a parent's forward function to use; has none of its own. count may be 0. */
+/* Children "0", "1", ... for a parent's forward function to use; a list has no forward function. count may be 0. */
 #define ls_module_list_new(run, ...) ls_module_list_new_n((run), LS_ITEMS(ls_module *, __VA_ARGS__))
 LS_API ls_module *ls_module_list_new_n(ls_run *run, ls_module *const *modules, int64_t count);
 /* Append to either of them. Returns the child. */

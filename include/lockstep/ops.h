@@ -17,13 +17,13 @@ extern "C" {
 LS_API ls_tensor *ls_cast(ls_tensor *x, ls_dtype dtype);
 LS_API ls_tensor *ls_clone(ls_tensor *x);
 LS_API ls_tensor *ls_contiguous(ls_tensor *x);    /* row-major in memory */
-LS_API ls_tensor *ls_channels_last(ls_tensor *x); /* [N,C,H,W] whose memory runs N, H, W, C: what convolutions like */
+LS_API ls_tensor *ls_channels_last(ls_tensor *x); /* [N,C,H,W], memory in the order N, H, W, C: best for convolutions */
 
 /* ---- Two inputs ---- */
 LS_API ls_tensor *ls_add(ls_tensor *a, ls_tensor *b);
 LS_API ls_tensor *ls_sub(ls_tensor *a, ls_tensor *b);
 LS_API ls_tensor *ls_mul(ls_tensor *a, ls_tensor *b);
-LS_API ls_tensor *ls_div(ls_tensor *a, ls_tensor *b); /* of integers: in f32 */
+LS_API ls_tensor *ls_div(ls_tensor *a, ls_tensor *b); /* integers are divided in f32 */
 LS_API ls_tensor *ls_pow(ls_tensor *a, ls_tensor *b);
 LS_API ls_tensor *ls_maximum(ls_tensor *a, ls_tensor *b);
 LS_API ls_tensor *ls_minimum(ls_tensor *a, ls_tensor *b);
@@ -70,7 +70,7 @@ LS_API ls_tensor *ls_tanh(ls_tensor *x);
 LS_API ls_tensor *ls_softplus(ls_tensor *x, double beta);
 LS_API ls_tensor *ls_elu(ls_tensor *x, double alpha);
 LS_API ls_tensor *ls_leaky_relu(ls_tensor *x, double slope);
-/* Zero elements with probability p and scale the rest by 1 / (1 - p); always, so call it when training. */
+/* Zero elements with probability p and scale the rest by 1 / (1 - p). It knows no mode: call it in training only. */
 LS_API ls_tensor *ls_dropout(ls_tensor *x, double p);
 
 /* ---- Reductions: over everything, one dimension, or LS_DIMS(0, 2) ---- */
@@ -93,7 +93,7 @@ LS_API ls_tensor *ls_argmax(ls_tensor *x); /* over the last dimension, i64 */
 LS_API ls_tensor *ls_argmax_dim(ls_tensor *x, int dim, bool keep);
 LS_API ls_tensor *ls_argmin_dim(ls_tensor *x, int dim, bool keep);
 LS_API ls_tensor *ls_cumsum(ls_tensor *x, int dim);
-/* Values are returned; *indices (i64) where it is not NULL. */
+/* Returns the values, and the indices (i64) in *indices if it is not NULL. */
 LS_API ls_tensor *ls_topk(ls_tensor *x, int64_t k, int dim, bool largest, ls_tensor **indices);
 LS_API ls_tensor *ls_sort(ls_tensor *x, int dim, bool descending, ls_tensor **indices);
 
@@ -110,7 +110,7 @@ LS_API ls_tensor *ls_unsqueeze(ls_tensor *x, int dim);
 LS_API ls_tensor *ls_flatten(ls_tensor *x, int first, int last);
 /* Elements begin, begin + step, ... below end; negative positions count from the end, INT64_MAX is the end. */
 LS_API ls_tensor *ls_slice(ls_tensor *x, int dim, int64_t begin, int64_t end, int64_t step);
-LS_API ls_tensor *ls_select(ls_tensor *x, int dim, int64_t index); /* one position; the dimension goes */
+LS_API ls_tensor *ls_select(ls_tensor *x, int dim, int64_t index); /* one position; removes the dimension */
 /* Cut a dimension into `count` equal pieces, written to out[0 .. count-1]. */
 LS_API void ls_chunk(ls_tensor *x, int dim, ls_tensor **out, int64_t count);
 /* One after the other along a dimension, or along a new one: ls_concat(0, a, b). */
@@ -132,8 +132,8 @@ LS_API ls_tensor *ls_matmul(ls_tensor *a, ls_tensor *b); /* [...,M,K] [...,K,N];
 /* x [...,K], weight [N,K], bias [N] (optional) -> activation(x W^T + b) [...,N] */
 LS_API ls_tensor *ls_linear(ls_tensor *x, ls_tensor *weight, ls_tensor *bias, ls_activation activation);
 
-/* Geometry of convolutions: one number serves height and width; a number of the _hw pairs, {height, width}, wins where
- * it is given. ls_conv2d(x, weight, NULL, .stride = 2, .padding_hw = {0, 1}) */
+/* Geometry of convolutions: one number for height and width; a number given in an _hw pair, {height, width}, overrides
+ * it. ls_conv2d(x, weight, NULL, .stride = 2, .padding_hw = {0, 1}) */
 typedef struct ls_conv2d_opts {
     int64_t stride LS_DEFAULT(1), padding LS_DEFAULT(0), dilation LS_DEFAULT(1), groups LS_DEFAULT(1);
     int64_t stride_hw[2] LS_DEFAULT({LS_AUTO, LS_AUTO}), padding_hw[2] LS_DEFAULT({LS_AUTO, LS_AUTO});
@@ -161,8 +161,8 @@ typedef struct ls_attention_opts {
     double scale LS_DEFAULT(LS_AUTO_REAL); /* LS_AUTO_REAL: 1 / sqrt(D) */
     double dropout LS_DEFAULT(0);
     bool causal LS_DEFAULT(false); /* position i sees keys 0 .. i */
-    /* (optional) [B], i64 or i32, where S is T: sequence b has only its first lengths[b] positions. The others are
-     * neither read nor worked on; their results and gradients are 0. */
+    /* (optional) [B], i64 or i32, if S equals T: sequence b has only its first lengths[b] positions. The others are
+     * neither read nor computed; their results and gradients are 0. */
     ls_tensor *lengths LS_DEFAULT(NULL);
     ls_options_end _ LS_DEFAULT({});
 } ls_attention_opts;
@@ -170,8 +170,8 @@ typedef struct ls_attention_opts {
 #define ls_attention(q, k, ...) LS_CALL_3(ls_attention, ls_attention_opts, q, k, __VA_ARGS__, )
 LS_API ls_tensor *ls_attention_sized(ls_tensor *q, ls_tensor *k, ls_tensor *v, const ls_attention_opts *opts,
                                      size_t opts_size);
-/* The same for what one projection made of a sequence: qkv [B,S,3*H*D], of each position its query, its key and its
- * value, each H heads of D numbers; the result is [B,S,H*D]. Nothing is copied on the way, there or back. */
+/* The same for the output of one projection: qkv [B,S,3*H*D] holds the query, key and value of each position, each H
+ * heads of D numbers; the result is [B,S,H*D]. Nothing is copied, forward or backward. */
 #define ls_self_attention(qkv, ...) LS_CALL_2(ls_self_attention, ls_attention_opts, qkv, __VA_ARGS__, )
 LS_API ls_tensor *ls_self_attention_sized(ls_tensor *qkv, int64_t heads, const ls_attention_opts *opts,
                                           size_t opts_size);
@@ -203,7 +203,7 @@ LS_API ls_tensor *ls_interpolate(ls_tensor *x, int64_t height, int64_t width, ls
 
 /* ---- Normalisation ---- */
 /* Pictures [N,C,H,W], up to four channels, u8 (0 .. 255, taken as 0 .. 1) or floating, to (x - mean[c]) / std[c].
- * The result is what a convolution would make of it first: channels last, in the autocast type where there is one. */
+ * The result is ready for a convolution: channels last, and in the autocast type inside an autocast scope. */
 LS_API ls_tensor *ls_normalize(ls_tensor *x, const double *mean, const double *std);
 LS_API ls_tensor *ls_imagenet_normalize(ls_tensor *x); /* with the mean and std that ImageNet networks expect */
 typedef struct ls_batch_norm_opts {
@@ -223,21 +223,21 @@ LS_API ls_tensor *ls_batch_norm_sized(ls_tensor *x, const ls_batch_norm_opts *op
 /* Over the last dimensions, as many as `weight` has (weight and bias optional: then over the last one). The usual
  * epsilon is 1e-5. */
 LS_API ls_tensor *ls_layer_norm(ls_tensor *x, ls_tensor *weight, ls_tensor *bias, double epsilon);
-/* Of x + residual, which have one shape. */
+/* Of x + residual, which have the same shape. */
 LS_API ls_tensor *ls_add_layer_norm(ls_tensor *x, ls_tensor *residual, ls_tensor *weight, ls_tensor *bias,
                                     double epsilon);
 /* Of ls_dropout(x, p) + residual: the same numbers in one step. */
 LS_API ls_tensor *ls_dropout_add_layer_norm(ls_tensor *x, ls_tensor *residual, ls_tensor *weight, ls_tensor *bias,
                                             double p, double epsilon);
-/* Of rows that are picked from tables and added, as the tokens of a transformer begin: what ls_layer_norm makes of
- * ls_embedding(tables[0], indices[0]) + ls_embedding(tables[1], indices[1]) + ..., in one step; count: 1 to
- * LS_MAX_EMBEDDING_TABLES. Tables [V,D] have one type; indices broadcast, so that positions [S] serve words [B,S]. */
+/* Of summed embeddings, as at the input of a transformer: ls_layer_norm of ls_embedding(tables[0], indices[0]) +
+ * ls_embedding(tables[1], indices[1]) + ..., in one step; count: 1 to LS_MAX_EMBEDDING_TABLES. Tables [V,D] have one
+ * type; indices broadcast, so positions [S] go with words [B,S]. */
 #define LS_MAX_EMBEDDING_TABLES 3
 #define LS_NO_ROW INT64_MIN
 typedef struct ls_embedding_layer_norm_opts {
     ls_tensor *weight LS_DEFAULT(NULL), *bias LS_DEFAULT(NULL); /* [D] (optional) */
     double epsilon LS_DEFAULT(1e-5);
-    /* of each table: this row, from the end when negative, gets no gradient */
+    /* one for each table: this row (negative: from the end) gets no gradient */
     int64_t padding_idx[LS_MAX_EMBEDDING_TABLES] LS_DEFAULT({LS_NO_ROW, LS_NO_ROW, LS_NO_ROW});
     ls_options_end _ LS_DEFAULT({});
 } ls_embedding_layer_norm_opts;
@@ -252,25 +252,25 @@ LS_API ls_tensor *ls_group_norm(ls_tensor *x, int64_t groups, ls_tensor *weight,
 LS_API ls_tensor *ls_softmax(ls_tensor *x, int dim);
 LS_API ls_tensor *ls_log_softmax(ls_tensor *x, int dim);
 
-/* An option that a loss does not have is an error where it is given. */
+/* Giving an option that a loss does not have is an error. */
 typedef struct ls_loss_opts {
     ls_reduction reduction LS_DEFAULT(LS_REDUCE_MEAN);
     ls_tensor *weight LS_DEFAULT(NULL);     /* (optional) cross entropy, nll: [C]; bce: broadcast to x */
     ls_tensor *pos_weight LS_DEFAULT(NULL); /* (optional) bce */
     double label_smoothing LS_DEFAULT(0);   /* cross entropy */
-    int64_t ignore_index LS_DEFAULT(-100);  /* targets that do not count: cross entropy, nll */
-    double beta LS_DEFAULT(1);              /* smooth L1: where the parabola ends; 0 is the L1 loss */
+    int64_t ignore_index LS_DEFAULT(-100);  /* targets to ignore: cross entropy, nll */
+    double beta LS_DEFAULT(1);              /* smooth L1: quadratic below this; 0 is the L1 loss */
     ls_options_end _ LS_DEFAULT({});
 } ls_loss_opts;
 #define ls_loss_opts_defaults .reduction = LS_REDUCE_MEAN, .ignore_index = -100, .beta = 1
-/* logits [N,C] or [N,C,...], target i64 or i32 [N] or [N,...]; the mean over what is not ignored */
+/* logits [N,C] or [N,C,...], target i64 or i32 [N] or [N,...]; the mean is over targets that are not ignored */
 #define ls_cross_entropy(logits, ...) LS_CALL_2(ls_cross_entropy, ls_loss_opts, logits, __VA_ARGS__, )
 LS_API ls_tensor *ls_cross_entropy_sized(ls_tensor *logits, ls_tensor *target, const ls_loss_opts *opts,
                                          size_t opts_size);
 #define ls_nll_loss(log_probability, ...) LS_CALL_2(ls_nll_loss, ls_loss_opts, log_probability, __VA_ARGS__, )
 LS_API ls_tensor *ls_nll_loss_sized(ls_tensor *log_probability, ls_tensor *target, const ls_loss_opts *opts,
                                     size_t opts_size);
-/* x and a target of the same shape, which is not broadcast; weights are */
+/* x and target have the same shape (no broadcasting); weights are broadcast */
 LS_API ls_tensor *ls_mse_loss(ls_tensor *x, ls_tensor *target, ls_reduction reduction);
 LS_API ls_tensor *ls_l1_loss(ls_tensor *x, ls_tensor *target, ls_reduction reduction);
 #define ls_smooth_l1_loss(x, ...) LS_CALL_2(ls_smooth_l1_loss, ls_loss_opts, x, __VA_ARGS__, )

@@ -26,19 +26,19 @@ typedef struct ls_schedule ls_schedule;
 
 /* ---- Optimisers ----
  *
- * Made for all parameters of a module, ls_sgd_new(run, model, .lr = 0.1), or for a list of some, of one module or of
- * several: ls_sgd_new(run, NULL, .parameters = list). Parameters that are frozen or got no gradient are left alone, and
- * so is their state. */
+ * Made for all parameters of a module, ls_sgd_new(run, model, .lr = 0.1), or for a list, of one module or of several:
+ * ls_sgd_new(run, NULL, .parameters = list). A step does not change parameters that are frozen or got no gradient, nor
+ * their state. */
 
 typedef struct ls_sgd_opts {
     double lr LS_DEFAULT(1e-3);
     double momentum LS_DEFAULT(0), dampening LS_DEFAULT(0), weight_decay LS_DEFAULT(0);
     bool nesterov LS_DEFAULT(false), maximize LS_DEFAULT(false);
-    /* Keep half precision parameters in f32 as well, and round from there. */
+    /* Keep an f32 copy of half-precision parameters, update it, and round from it. */
     bool master_weights LS_DEFAULT(false);
     /* Leave each tensor where it is; otherwise f32 parameters move into one block of memory. */
     bool scattered LS_DEFAULT(false);
-    const ls_state *parameters LS_DEFAULT(NULL); /* these, not all of the module */
+    const ls_state *parameters LS_DEFAULT(NULL); /* these instead of all of the module */
     ls_options_end _ LS_DEFAULT({});
 } ls_sgd_opts;
 #define ls_sgd_opts_defaults .lr = 1e-3
@@ -73,19 +73,19 @@ typedef struct ls_adamw_opts {
 #define ls_adamw_new(run, ...) LS_CALL_2(ls_adamw_new, ls_adamw_opts, run, __VA_ARGS__, )
 LS_API ls_optim *ls_adamw_new_sized(ls_run *run, ls_module *module, const ls_adamw_opts *opts, size_t opts_size);
 
-/* Free it now; its schedules first. */
+/* Free it now; free its schedules first. */
 LS_API void ls_optim_free(ls_optim *optim);
 
-/* Update the parameters from their gradients. False when no step was taken: after a failure, while gradients of several
- * batches add up (run.h), or when a loss scaler runs and a gradient was not finite. */
+/* Update the parameters from their gradients. False if no step was taken: after a failure, while gradients accumulate
+ * over batches (run.h), or if a loss scaler is active and a gradient was not finite. */
 LS_API bool ls_step(ls_optim *optim);
-/* Each process trains these parameters for itself, on purpose: ls_step() does not warn that their module, or the
- * loader they are trained with, was not handed to ls_prepare(). */
+/* Each process trains these parameters separately, on purpose: ls_step() does not warn that their module, or the
+ * loader they are trained with, was not passed to ls_prepare(). */
 LS_API void ls_optim_train_apart(ls_optim *optim);
 LS_API bool ls_optim_step_was_skipped(const ls_optim *optim);
 LS_API int64_t ls_optim_steps_taken(const ls_optim *optim);
-/* Forget the gradients of all its parameters, unless they still add up: of several batches, no step has used them, and
- * the last one is not in. Passes that were held (ls_set_sync_gradients) add up if ls_step() was called among them. */
+/* Clear the gradients of all its parameters, unless they are still accumulating: their group of batches is incomplete
+ * and no step has used them. Under ls_set_sync_gradients(false) that requires an ls_step() in between. */
 LS_API void ls_zero_grad(ls_optim *optim);
 
 /* ---- Parameter groups ---- */
@@ -102,15 +102,15 @@ typedef struct ls_optim_group_opts {
     .lr = LS_AUTO_REAL, .weight_decay = LS_AUTO_REAL, .momentum = LS_AUTO_REAL, .dampening = LS_AUTO_REAL,             \
     .beta1 = LS_AUTO_REAL, .beta2 = LS_AUTO_REAL, .epsilon = LS_AUTO_REAL
 
-/* A new group of these parameters, which leave the group they were in; those that are new to the optimiser join it.
+/* A new group of these parameters, which leave their previous group; those new to the optimiser are added to it.
  *     ls_optim_add_group(adam, ls_state_matching(ls_parameters(model), "*.bias|*norm*"), .weight_decay = 0);
- * Group 0 holds what no other group took. Returns the group's number. */
+ * Group 0 holds the parameters of no other group. Returns the group's number. */
 #define ls_optim_add_group(optim, ...) LS_CALL_2(ls_optim_add_group, ls_optim_group_opts, optim, __VA_ARGS__, )
 LS_API int ls_optim_add_group_sized(ls_optim *optim, const ls_state *parameters, const ls_optim_group_opts *opts,
                                     size_t opts_size);
 LS_API int64_t ls_optim_group_count(const ls_optim *optim);
-/* The numbers a group uses now, and a way to set some of them: ls_optim_set_group(adam, 1, .lr = 1e-4). What is not
- * named stays as it is. */
+/* The numbers a group uses now; set some of them with ls_optim_set_group(adam, 1, .lr = 1e-4), the others keep their
+ * values. */
 typedef struct ls_group_numbers {
     double lr, weight_decay, momentum, dampening, beta1, beta2, epsilon;
 } ls_group_numbers;
@@ -123,51 +123,51 @@ LS_API void ls_optim_set_lr(ls_optim *optim, double lr); /* of all groups */
 /* ---- Clipping ---- */
 
 /* Scale all gradients so that their norm is at most max_norm. Returns the norm before, a tensor of one element: reading
- * it waits for the device. Unscales first where a loss scaler runs.
- * While gradients add up nothing is done and 0 returned. With INFINITY nothing is scaled, with 0 all gradients become
- * 0; a negative limit is an error. Where the norm is not finite, gradients that are not become NaN and the others 0. */
+ * it waits for the device. Unscales first if a loss scaler is active.
+ * While gradients accumulate it does nothing and returns 0. With INFINITY nothing is scaled, with 0 all gradients
+ * become 0; a negative limit is an error. If the norm is not finite, non-finite gradients become NaN, the others 0. */
 LS_API ls_tensor *ls_clip_grad_norm(ls_optim *optim, double max_norm);
 /* Limit every element to [-limit, limit]; a negative limit is an error. */
 LS_API void ls_clip_grad_value(ls_optim *optim, double limit);
-/* The same for the gradients of a list of parameters, as they are. */
+/* The same for the gradients of a list of parameters, without regard to accumulation or scaling. */
 LS_API ls_tensor *ls_state_clip_grad_norm(const ls_state *parameters, double max_norm);
 LS_API void ls_state_clip_grad_value(const ls_state *parameters, double limit);
 
 /* ---- State, for checkpoints ---- */
 
-/* What the optimiser remembers, by parameter: "fc1.weight.exp_avg", "fc1.weight.exp_avg_sq",
- * "fc1.weight.momentum_buffer", "fc1.weight.master", and "fc1.weight.step" (i64, as it is now). Only what exists yet is
- * listed. The list is the optimiser's own and brought up to date by the next call. With .shard_optimizer all processes
- * must call it, and moments are listed in the main process only. */
+/* The optimiser's state, by parameter: "fc1.weight.exp_avg", "fc1.weight.exp_avg_sq", "fc1.weight.momentum_buffer",
+ * "fc1.weight.master", and "fc1.weight.step" (i64, the current count). State that does not exist yet is not listed.
+ * The optimiser owns the list; the next call updates it. With .shard_optimizer all processes must call it, and moments
+ * are listed in the main process only. */
 LS_API ls_state *ls_optim_state_dict(ls_optim *optim);
-/* Copy it back. Names of parameters the optimiser does not have are an error. */
+/* Copy it back. A parameter the optimiser does not have is an error. */
 LS_API void ls_optim_load_state_dict(ls_optim *optim, const ls_state *state);
 
 /* ---- Loss scaling ----
  *
- * Runs with .mixed_precision = LS_F16: ls_backward() multiplies the loss by the scale, ls_step() divides the gradients
- * by it, and skips the step and halves the scale when one of them is not finite. After 2000 steps without a skip the
- * scale doubles. It starts at 65536. It changes between groups of batches: several optimisers use the same scale, each
- * skips for its own gradients, and their steps after one batch count as one. */
+ * Active with .mixed_precision = LS_F16: ls_backward() multiplies the loss by the scale, ls_step() divides the
+ * gradients by it, and skips the step and halves the scale if one of them is not finite. After 2000 steps without a
+ * skip the scale doubles. It starts at 65536 and changes only between groups of batches: several optimisers share one
+ * scale, each skips for its own gradients, and their steps after one batch count as one. */
 typedef struct ls_loss_scaler_state {
-    double scale;       /* of the next ls_backward(); 1 where no scaler runs */
-    int64_t good_steps; /* since it changed */
+    double scale;       /* of the next ls_backward(); 1 without a scaler */
+    int64_t good_steps; /* since the scale changed */
 } ls_loss_scaler_state;
 LS_API ls_loss_scaler_state ls_loss_scaler(const ls_run *run);
 LS_API void ls_set_loss_scaler(ls_run *run, ls_loss_scaler_state state);
 
 /* ---- Schedules ----
  *
- * Made for an optimiser, they set the learning rate of each group from its rate at that time, at once and after each
- * ls_schedule_step(). Steps count from 0. The call moves nothing where the optimiser has taken no step since the last:
- * it was skipped, was not due because gradients add up, or ls_step() was not called. .schedule_policy of ls_init() can
- * change that. */
+ * A schedule sets the learning rate of each group, as a function of its rate when the schedule was made: at once and
+ * after each ls_schedule_step(). Steps count from 0. The call does nothing if the optimiser has taken no step since the
+ * last one: it was skipped, gradients were accumulating, or ls_step() was not called. .schedule_policy of ls_init()
+ * changes that. */
 
 /* Up from max_lr / div_factor to max_lr and down to max_lr / div_factor / final_div_factor, momentum (or beta1) the
  * other way. max_lr must be given, and a length: total_steps, or epochs and steps_per_epoch.
  *
- * The optimiser's last step, number total_steps - 1, is made at the lowest rate. The ls_schedule_step() after it leaves
- * it there; one more is an error. */
+ * The optimiser's last step, number total_steps - 1, is made at the lowest rate. The ls_schedule_step() after it keeps
+ * that rate; another one is an error. */
 typedef struct ls_one_cycle_schedule_opts {
     double max_lr LS_DEFAULT(LS_AUTO_REAL);
     const double *max_lrs LS_DEFAULT(NULL); /* (optional) instead: one for each group */
@@ -186,24 +186,24 @@ typedef struct ls_one_cycle_schedule_opts {
 LS_API ls_schedule *ls_one_cycle_schedule_new_sized(ls_optim *optim, const ls_one_cycle_schedule_opts *opts,
                                                     size_t opts_size);
 
-/* Half a cosine from the initial rate to eta_min in `period` steps, and back, of which ls_finish() warns: for a rate
- * that begins anew, put several one after the other. */
+/* Half a cosine from the initial rate to eta_min in `period` steps. Beyond them the rate rises again, and ls_finish()
+ * warns: for warm restarts, use several in ls_sequential_schedule_new(). */
 LS_API ls_schedule *ls_cosine_schedule_new(ls_optim *optim, int64_t period, double eta_min);
 /* Times gamma every `period` steps; times gamma every step. */
 LS_API ls_schedule *ls_step_schedule_new(ls_optim *optim, int64_t period, double gamma);
 LS_API ls_schedule *ls_exponential_schedule_new(ls_optim *optim, double gamma);
-/* Up from 0 in `warmup` steps, at most all of them, then straight down to 0 at step `total`; or half a cosine down. */
+/* Linear from 0 to the initial rate in `warmup` <= `total` steps, then to 0 at `total`: linear or half a cosine. */
 LS_API ls_schedule *ls_warmup_linear_schedule_new(ls_optim *optim, int64_t warmup, int64_t total);
 LS_API ls_schedule *ls_warmup_cosine_schedule_new(ls_optim *optim, int64_t warmup, int64_t total);
 /* The initial rate times factor(step), which is finite and not negative. */
 typedef double ls_factor_fn(int64_t step, void *user);
 LS_API ls_schedule *ls_lambda_schedule_new(ls_optim *optim, ls_factor_fn *factor, void *user);
-/* These schedules one after the other; schedule i+1 begins, at its step 0, at milestones[i] (count-1 of them). */
+/* Several in sequence: schedule i+1 starts, at its step 0, at step milestones[i] (count-1 of them). */
 LS_API ls_schedule *ls_sequential_schedule_new(ls_optim *optim, ls_schedule *const *schedules, int64_t count,
                                                const int64_t *milestones);
 
 LS_API void ls_schedule_step(ls_schedule *schedule);
-LS_API double ls_schedule_lr(const ls_schedule *schedule); /* what it set for group 0 */
+LS_API double ls_schedule_lr(const ls_schedule *schedule); /* the rate it set for group 0 */
 /* Its whole state is the number of steps. Setting it sets the rates. */
 LS_API int64_t ls_schedule_position(const ls_schedule *schedule);
 LS_API void ls_schedule_set_position(ls_schedule *schedule, int64_t step);

@@ -1,19 +1,19 @@
-/* plugin.h - what a device is: the contract between the library and the machines it trains on.
+/* plugin.h - devices: the contract between the library and the hardware it trains on.
  *
  * A plug-in is a shared object that exports `ls_plugin_v2`, a function that returns a table. It includes this header
- * and nothing else of the library. The built-in CPU device stands behind the same table.
+ * and nothing else of the library. The built-in CPU device uses the same table.
  *
  * A device is entered at operator level: an opcode, descriptions of the operands, attributes, a stream. It may run the
- * operator now (CPU), enqueue it (CUDA) or record it to compile later (XLA); nothing above can tell. Work in one stream
- * happens in the order it was submitted. Results are visible to the host only after an event or a stream has been
- * waited for. Addresses of device memory are opaque to the library: it never reads or writes through them, but it does
+ * operator now (CPU), enqueue it (CUDA) or record it to compile later (XLA); callers cannot tell. Work in one stream
+ * happens in the order it was submitted. Results are visible to the host only after waiting for an event or a stream.
+ * Addresses of device memory are opaque to the library: it never reads or writes through them, but it does
  * add byte offsets to them, so memory of one allocation must be contiguous.
  *
- * Where several processes train together, a second thread copies gradients to and from the host, converts them (`run`
- * of `copy`) and waits for the stream, while the first goes on submitting work: these entries must allow for that.
+ * If several processes train together, a second thread copies gradients to and from the host, converts them (`run` of
+ * `copy`) and waits for the stream, while the first keeps submitting work: these entries must be safe to call so.
  *
- * A device that records needs to know three more things, and finds them here: what a call reads and writes
- * (ls_effects), when memory dies (LS_TRAIT_STORAGES), and which numbers change from step to step (ls_call.live). */
+ * A device that records needs three more things: what a call reads and writes (ls_effects), when memory is freed
+ * (LS_TRAIT_STORAGES), and which numbers change from step to step (ls_call.live). */
 #ifndef LOCKSTEP_PLUGIN_H
 #define LOCKSTEP_PLUGIN_H
 
@@ -37,7 +37,7 @@ typedef enum ls_opcode {
 } ls_opcode;
 
 /* The list of operators this header was compiled with. A plug-in with another list would run wrong operators, since
- * opcodes are places in it: the library compares the lists and names the first difference. */
+ * opcodes are positions in it: the library compares the lists and names the first difference. */
 #define LS_OP(name, kind, policy, gradient, attributes, summary) #name " "
 static const char ls_operators[] =
 #include <lockstep/ops.def>
@@ -45,19 +45,19 @@ static const char ls_operators[] =
 #undef LS_OP
 
 /* Where a device may keep its own form (packed, converted) of a long-lived operand such as a weight. `version` grows
- * with every write to the operand, so a form is good while the version it was made from still stands. */
+ * with every write to the operand, so a form is valid while the version it was made from is current. */
 typedef struct ls_derived {
     uint64_t version;
-    void *form;                  /* the device's own; NULL at first */
-    void (*release)(void *form); /* set together with form; called when the operand's memory is given back */
-    /* The library's own, where the device asked for it (LS_TRAIT_HALF_COPY): the operand in half precision, with the
-     * same strides, good while half_version equals version. NULL: there is none. */
+    void *form;                  /* owned by the device; NULL at first */
+    void (*release)(void *form); /* set together with form; called when the operand's memory is freed */
+    /* Owned by the library, if the device asked for it (LS_TRAIT_HALF_COPY): the operand in half precision, with the
+     * same strides, valid while half_version equals version. NULL: there is none. */
     void *half;
     ls_dtype half_dtype;
     uint64_t half_version;
 } ls_derived;
 
-/* One operand: a strided view of device memory. Strides count elements; 0 means broadcast, none is negative. */
+/* One operand: a strided view of device memory. Strides count elements; 0 means broadcast; never negative. */
 typedef struct ls_operand {
     void *data; /* device address of element [0, ..., 0] */
     ls_dtype dtype;
@@ -73,8 +73,8 @@ typedef struct ls_window {
     int64_t groups;
 } ls_window;
 
-/* What an operator needs besides tensors. Which member is valid follows from the opcode, named above each. `accumulate`
- * is a mask: bit k set = the result is added to what out[k] holds, in the type computed in, and rounded once. */
+/* What an operator needs besides tensors. The opcodes that use a member are named above it. `accumulate` is a mask: bit
+ * k set = the result is added to the contents of out[k], in the type computed in, and rounded once. */
 /* clang-format off */
 typedef union ls_attrs {
     /* affine; fill: shift; arange: start in shift, step in scale */
@@ -104,7 +104,7 @@ typedef union ls_attrs {
     /* attention, attention_grad */
     struct { double scale, dropout; uint64_t seed, offset; int32_t causal; } attention;
     /* batch_norm .. group_norm (dropout_add_layer_norm: dropout = p); gradients accumulate dweight, dbias,
-     * those of layer norms the gradient of what was normalised, too */
+     * those of layer norms also the gradient of the normalised input */
     struct {
         double epsilon, momentum; int64_t groups; int32_t training, accumulate; ls_activation activation;
         uint64_t seed, offset; double dropout;
@@ -122,8 +122,8 @@ typedef union ls_attrs {
 } ls_attrs;
 /* clang-format on */
 
-/* One operator to run. Operand order of each opcode is written above its CPU kernel (src/device/cpu/). A pointer may be
- * NULL where an operand is optional. The call and its operands are valid only until `run` returns: a device that
+/* One operator to run. The operand order of each opcode is written above its CPU kernel (src/device/cpu/). Pointers of
+ * optional operands may be NULL. The call and its operands are valid only until `run` returns: a device that
  * enqueues copies what it needs. */
 typedef struct ls_call {
     ls_opcode op;
@@ -132,19 +132,19 @@ typedef struct ls_call {
     const ls_operand *out[LS_MAX_OUTPUTS];
     /* Numbers that change from step to step, in device memory, contiguous; NULL: attrs has them all. Only devices with
      * LS_TRAIT_LIVE_VALUES get them, so that the calls of one step equal those of the next. They replace members of
-     * attrs, which are 0 then:
-     *   operators that draw   u64 [2]: seed, and what attrs' offset is counted from (uniform .. randperm, dropout, ...)
+     * attrs, which are then 0:
+     *   operators that draw   u64 [2]: seed, and the base of attrs' offset (uniform .. randperm, dropout, ...)
      *   adam_step             f64 [3]: lr, bias1, bias2
      *   sgd_step              f64 [1]: lr
      *   unscale               f64 [1]: value
      *   fill                  f64 [1]: shift */
     const ls_operand *live;
-    const char *site; /* the module at work, "bert/encoder.3"; NULL: none. Lives as long as the device is open */
-    ls_attrs attrs;   /* of opcodes without attributes: not set */
+    const char *site; /* the module that made the call, "bert/encoder.3", or NULL; valid while the device is open */
+    ls_attrs attrs;   /* not set for opcodes without attributes */
 } ls_call;
 
-/* What a call does to its operands beyond reading inputs, which it never writes, and overwriting outputs: bit i stands
- * for out[i]. An output that is read is updated. */
+/* What a call does to its operands beyond reading inputs, which it never writes, and overwriting outputs. Bit i stands
+ * for out[i]: an output that is read is updated in place. */
 typedef struct ls_effects {
     uint32_t outputs_read;
 } ls_effects;
@@ -154,7 +154,7 @@ typedef struct ls_effects {
 typedef struct ls_owner ls_owner; /* the library's side of an open device; opaque to the plug-in */
 typedef struct ls_workspace {
     void *address;
-    void *block; /* the library's own */
+    void *block; /* private to the library */
 } ls_workspace;
 
 typedef struct ls_host {
@@ -167,30 +167,30 @@ typedef struct ls_host {
     /* Run an operator here and now on the host's CPU, on operands in host memory. For operators a device lacks. */
     ls_status (*run_on_cpu)(const ls_call *call, ls_message *why);
     void (*log)(const char *text);
-    /* Put "module: operator: " in front of a reason, as failures noticed in `run` get it anyway: for those that are
-     * reported later, by stream_sync and event_sync. `site` and `op` are those of the call. */
+    /* Put "module: operator: " in front of a reason: for failures reported later, by stream_sync and event_sync; those
+     * reported by `run` get it from the library. `site` and `op` are those of the call. */
     void (*blame)(const char *site, ls_opcode op, ls_message *why);
     /* Scratch memory for the work of the compute stream, from the same cache as tensors, so that it is counted and
-     * given back with theirs. What `give` gets may be handed out again at once, to work submitted later. LS_ERR_MEMORY
-     * when there is no more. Only while the library calls `run`. */
+     * freed with theirs. Memory passed to `give` may be reused at once, by work submitted later. LS_ERR_MEMORY when
+     * there is no more. Call them only inside `run`. */
     ls_status (*take)(ls_owner *owner, size_t bytes, ls_workspace *workspace);
     void (*give)(ls_owner *owner, ls_workspace workspace);
 } ls_host;
 
 /* ---- What a plug-in offers the library ------------------------------------------------------------------------ */
 
-typedef struct ls_stream ls_stream; /* the device's own; opaque here */
+typedef struct ls_stream ls_stream; /* defined by the device; opaque here */
 typedef struct ls_event ls_event;
 
 typedef enum ls_copy_kind {
     LS_COPY_TO_DEVICE,
     LS_COPY_TO_HOST,
     LS_COPY_ON_DEVICE,
-    LS_COPY_VALUES, /* to the device, LS_VALUES_BYTES at most, taken when called: the host memory may change at once */
+    LS_COPY_VALUES, /* to the device, at most LS_VALUES_BYTES, read during the call: the host memory may then change */
 } ls_copy_kind;
 #define LS_VALUES_BYTES 256
 
-/* What is different about a device. */
+/* How a device differs from others. */
 enum {
     LS_TRAIT_HOST = 1u << 0,        /* addresses are host addresses, and every call is complete when it returns */
     LS_TRAIT_STORAGES = 1u << 1,    /* alloc and release are called once per tensor's memory: nothing is cached */
@@ -200,9 +200,9 @@ enum {
     LS_TRAIT_KRSC = 1u << 5,        /* weights of convolutions have their input channels last in memory */
 };
 
-/* Where a training loop stands. What was submitted before a mark need not wait for what comes after it. */
+/* Positions in a training loop. Work submitted before a mark need not wait for work after it. */
 typedef enum ls_mark_kind {
-    LS_MARK_STEP_BEGINS, /* a batch is about to be handed out */
+    LS_MARK_STEP_BEGINS, /* the loop is about to get a batch */
     LS_MARK_STEP_ENDED,  /* an optimiser has made its step */
 } ls_mark_kind;
 
@@ -226,9 +226,9 @@ typedef struct ls_device_table {
     ls_status (*open)(const ls_host *host, const ls_device_open_args *args, void **device, ls_message *why);
     void (*close)(void *device);
 
-    /* Memory, aligned to 64 bytes at least; release happens after all work submitted before it. Slow: the library
-     * caches what it got. host_* is memory that copies to and from the device run fast from (pinned); optional, plain
-     * memory is used where NULL. */
+    /* Memory, aligned to at least 64 bytes; release takes effect after all work submitted before it. May be slow: the
+     * library caches memory. host_* is host memory that makes copies fast (pinned); optional, the library uses plain
+     * memory if NULL. */
     ls_status (*alloc)(void *device, size_t bytes, void **address);
     void (*release)(void *device, void *address, size_t bytes);
     ls_status (*host_alloc)(void *device, size_t bytes, void **memory); /* (optional) */
@@ -239,7 +239,7 @@ typedef struct ls_device_table {
     void (*stream_destroy)(void *device, ls_stream *stream);
     ls_status (*stream_sync)(void *device, ls_stream *stream, ls_message *why); /* also reports what failed before */
     ls_status (*event_create)(void *device, ls_event **event);
-    void (*event_destroy)(void *device, ls_event *event); /* also while work that was submitted is still to reach it */
+    void (*event_destroy)(void *device, ls_event *event); /* also while submitted work has not reached it */
     ls_status (*event_record)(void *device, ls_event *event, ls_stream *stream);
     ls_status (*event_wait)(void *device, ls_event *event, ls_stream *stream); /* the stream waits, not the host */
     bool (*event_done)(void *device, ls_event *event);
@@ -252,11 +252,11 @@ typedef struct ls_device_table {
     /* Operators, in stream order. LS_ERR_UNSUPPORTED when this device lacks it. */
     ls_status (*run)(void *device, ls_stream *stream, const ls_call *call, ls_message *why);
 
-    /* ---- optional entries: NULL where a device has no use for them ---- */
+    /* ---- optional entries: NULL if a device does not need them ---- */
 
-    /* Can it run this operator? NULL: all of them. Asked of those that others can do the work of: conv2d_norm,
+    /* Can it run this operator? NULL: all of them. Asked only about operators that others can replace: conv2d_norm,
      * embedding_layer_norm, linear_grad, dropout_add_layer_norm (it and its gradient, or neither), and normalize for
-     * photos. Any other that it lacks fails when it is called. */
+     * photos. Any other missing operator fails when it is called. */
     bool (*supports)(void *device, ls_opcode op);
     ls_status (*mark)(void *device, ls_stream *stream, ls_mark_kind mark, ls_message *why);
     const struct ls_group_table *group; /* collectives of its own: <lockstep/group.h> */

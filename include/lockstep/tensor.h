@@ -1,7 +1,7 @@
-/* tensor.h - tensors: how to make one, what it is, how to get numbers in and out, gradients.
+/* tensor.h - tensors: creation, properties, numbers in and out, gradients.
  *
  * A tensor is a strided view of reference-counted device memory. Handles belong to scopes (run.h). Dimensions may be
- * given from the end: -1 is the last. No function fails with NULL: ls_grad() alone returns it, where there is none. */
+ * given from the end: -1 is the last. Failures return poison, never NULL; only ls_grad() may return NULL. */
 #ifndef LOCKSTEP_TENSOR_H
 #define LOCKSTEP_TENSOR_H
 
@@ -35,7 +35,7 @@ LS_API ls_tensor *ls_from(ls_run *run, ls_dtype dtype, ls_shape shape, const voi
 /* ---- What it is ---- */
 
 LS_API int ls_ndim(const ls_tensor *t);
-LS_API int64_t ls_dim(const ls_tensor *t, int d); /* 0 where there is no such dimension */
+LS_API int64_t ls_dim(const ls_tensor *t, int d); /* 0 if there is no such dimension */
 LS_API int64_t ls_numel(const ls_tensor *t);
 LS_API ls_shape ls_shape_of(const ls_tensor *t);
 LS_API ls_dtype ls_dtype_of(const ls_tensor *t);
@@ -48,7 +48,7 @@ LS_API ls_tensor *ls_set_name(ls_tensor *t, const char *name);
 
 /* ---- Numbers in and out (waits for the device) ---- */
 
-/* The only element, as double; NaN when there is none or several (that is an error). */
+/* The only element, as double; NaN and an error if there is not exactly one. */
 LS_API double ls_item(ls_tensor *t);
 /* Row-major elements to or from host memory of exactly ls_numel * size bytes. False on failure. */
 LS_API bool ls_read(ls_tensor *t, void *to, size_t bytes);
@@ -65,14 +65,14 @@ LS_API ls_tensor *ls_to_device(ls_tensor *t, const char *device);
 
 /* Make a tensor a leaf that collects gradients (floating types only), or stop that. Returns it. */
 LS_API ls_tensor *ls_set_requires_grad(ls_tensor *t, bool on);
-LS_API bool ls_requires_grad(const ls_tensor *t); /* is a leaf that collects, or was computed from one */
+LS_API bool ls_requires_grad(const ls_tensor *t); /* is such a leaf, or was computed from one */
 /* The gradient of a leaf, as a tensor of the current scope; NULL while there is none. With .shard_optimizer, after a
- * backward pass that ends in a step, it is the mean of all processes in the part that this one updates, and has no
- * meaning elsewhere. */
+ * backward pass that ends in a step, it is the mean of all processes in the part that this process updates, and
+ * undefined elsewhere. */
 LS_API ls_tensor *ls_grad(ls_tensor *leaf);
 /* Forget the gradient; memory is kept for the next one. */
 LS_API void ls_clear_grad(ls_tensor *leaf);
-/* Let gradients of this leaf live in the given memory: a tensor of the same shape, e.g. a view into a flat buffer. It
+/* Put gradients of this leaf into the given memory: a tensor of the same shape, e.g. a view into a flat buffer. It
  * must be kept, or outlive the leaf's use. */
 LS_API void ls_set_grad_memory(ls_tensor *leaf, ls_tensor *home);
 /* Same elements, no history. */

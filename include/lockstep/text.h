@@ -1,4 +1,4 @@
-/* text.h - tokenizers: text becomes the numbers that a language model reads, and numbers become text again.
+/* text.h - tokenizers: from text to the token numbers that a language model reads, and back.
  *
  *     ls_tokenizer *bert = ls_tokenizer_new(run, "bert-base-uncased");
  *     ls_encoding *e = ls_tokenizer_encode(bert, question, context, .max_length = 384, .stride = 128,
@@ -21,21 +21,21 @@ extern "C" {
 
 typedef struct ls_tokenizer ls_tokenizer;
 
-/* How BERT prepares a text before it looks for tokens. LS_AUTO: as the model's files say, and true where they say
- * nothing; for strip_accents that is: as lower_case. */
+/* How BERT prepares a text before it looks for tokens. LS_AUTO: as the model's files say, or true if they do not; for
+ * strip_accents, the value of lower_case. */
 typedef struct ls_tokenizer_opts {
     int lower_case LS_DEFAULT(LS_AUTO);
     int strip_accents LS_DEFAULT(LS_AUTO);
     int split_chinese LS_DEFAULT(LS_AUTO); /* each Chinese character is a word */
-    int clean_text LS_DEFAULT(LS_AUTO);    /* control characters go, white space becomes blanks */
+    int clean_text LS_DEFAULT(LS_AUTO);    /* remove control characters, turn white space into blanks */
     ls_options_end _ LS_DEFAULT({});
 } ls_tokenizer_opts;
 #define ls_tokenizer_opts_defaults                                                                                     \
     .lower_case = LS_AUTO, .strip_accents = LS_AUTO, .split_chinese = LS_AUTO, .clean_text = LS_AUTO
 
-/* WordPiece, as BERT and its relatives have it, from the folder of a model, a tokenizer.json, or a vocab.txt with a
- * token on each line. In a folder tokenizer.json comes before vocab.txt, and tokenizer_config.json is heard. NULL (and
- * an error) where a file asks for anything that is not BERT's. */
+/* WordPiece, as in BERT and its relatives, from the folder of a model, a tokenizer.json, or a vocab.txt with a token on
+ * each line. In a folder tokenizer.json is preferred to vocab.txt, and tokenizer_config.json is applied. NULL (and an
+ * error) if a file asks for anything that BERT does not have. */
 #define ls_tokenizer_new(run, ...) LS_CALL_2(ls_tokenizer_new, ls_tokenizer_opts, run, __VA_ARGS__, )
 LS_API ls_tokenizer *ls_tokenizer_new_sized(ls_run *run, const char *path, const ls_tokenizer_opts *opts,
                                             size_t opts_size);
@@ -46,15 +46,15 @@ LS_API bool ls_tokenizer_write(const ls_tokenizer *tokenizer, const char *folder
 
 /* Tokens have the numbers 0 .. size-1. */
 LS_API int64_t ls_tokenizer_size(const ls_tokenizer *tokenizer);
-/* The number of a token, -1 where there is none of this text: ls_tokenizer_find(bert, "[MASK]"). */
+/* The number of a token, -1 if there is none with this text: ls_tokenizer_find(bert, "[MASK]"). */
 LS_API int32_t ls_tokenizer_find(const ls_tokenizer *tokenizer, const char *token);
-/* The text of a token, "" where there is none; "##" begins those that continue a word. */
+/* The text of a token, "" if there is none; tokens that continue a word begin with "##". */
 LS_API const char *ls_tokenizer_token(const ls_tokenizer *tokenizer, int64_t id);
 
 /* ---- Encoding ---- */
 
 typedef enum ls_truncation {
-    LS_TRUNCATE_LONGEST, /* of a pair the longer text first, until they are alike */
+    LS_TRUNCATE_LONGEST, /* of a pair the longer text first, until both are equally long */
     LS_TRUNCATE_FIRST,   /* only the first text */
     LS_TRUNCATE_SECOND,  /* only the second text */
 } ls_truncation;
@@ -67,17 +67,17 @@ typedef enum ls_padding {
 
 typedef struct ls_tokenizer_encode_opts {
     bool special_tokens LS_DEFAULT(true); /* [CLS] first [SEP] second [SEP] */
-    /* Tokens of a window at most, special ones among them. LS_AUTO: no limit. */
+    /* Most tokens in a window, including special ones. LS_AUTO: no limit. */
     int64_t max_length LS_DEFAULT(LS_AUTO);
     ls_truncation truncation LS_DEFAULT(LS_TRUNCATE_LONGEST);
-    /* What does not fit makes further windows of the same text. .stride: so many tokens of the window before are
-     * repeated in the next. */
+    /* The rest of a text that does not fit goes into further windows; .stride tokens of each window are repeated in the
+     * next. */
     bool overflow LS_DEFAULT(false);
     int64_t stride LS_DEFAULT(0);
     ls_padding padding LS_DEFAULT(LS_PAD_NONE);
-    int64_t pad_multiple LS_DEFAULT(1); /* where there is padding, lengths are multiples of this */
+    int64_t pad_multiple LS_DEFAULT(1); /* padded lengths are multiples of this */
     bool pad_left LS_DEFAULT(false);
-    /* Offsets count characters, as in Python; otherwise bytes, so that text + offset is the place in C. */
+    /* Offsets count characters, as in Python; otherwise bytes, so that text + offset works in C. */
     bool characters LS_DEFAULT(false);
     /* (optional) Sizes of the texts in bytes, for those that hold zeros or are not zero-terminated. */
     const size_t *sizes LS_DEFAULT(NULL);
@@ -86,24 +86,24 @@ typedef struct ls_tokenizer_encode_opts {
 } ls_tokenizer_encode_opts;
 #define ls_tokenizer_encode_opts_defaults .special_tokens = true, .max_length = LS_AUTO, .pad_multiple = 1
 
-/* Windows of tokens. Window w has the tokens begin[w] .. begin[w+1]-1 of the arrays below. Those of a text follow each
- * other: the beginning of the text first, then, with .overflow, what did not fit into it. */
+/* Windows of tokens. Window w has the tokens begin[w] .. begin[w+1]-1 of the arrays below. The windows of a text are
+ * consecutive: its beginning first, then, with .overflow, the rest. */
 typedef struct ls_encoding {
     int64_t count;        /* windows */
-    const int64_t *text;  /* [count] which of the call's texts a window is of */
+    const int64_t *text;  /* [count] which of the call's texts a window belongs to */
     const int64_t *begin; /* [count + 1] */
     const int32_t *id;    /* [begin[count]], and so are those that follow */
-    const int32_t *from;  /* where in its text a token begins, and where it ends; 0 and 0 for special tokens */
+    const int32_t *from;  /* where a token begins in its text, and where it ends; both 0 for special tokens */
     const int32_t *to;
-    const int32_t *word;    /* which word of its text it is of, from 0; -1 for special tokens and padding */
+    const int32_t *word;    /* which word of its text it belongs to, from 0; -1 for special tokens and padding */
     const int8_t *sequence; /* 0 for the first text, 1 for the second, -1 for special tokens and padding */
-    const int8_t *type;     /* 0 up to the [SEP] of the first text, 1 behind it, 0 for padding */
-    const int8_t *special;  /* 1 for special tokens that were put in, and for padding */
+    const int8_t *type;     /* 0 up to the [SEP] of the first text, 1 after it, 0 for padding */
+    const int8_t *special;  /* 1 for special tokens that were added, and for padding */
     const int8_t *mask;     /* 0 for padding, 1 otherwise */
 } ls_encoding;
 
-/* Encode a text, or a pair of texts where `second` is not NULL. What is not UTF-8 counts as U+FFFD, as in Python's
- * decode(errors="replace"). NULL (and an error) when a text cannot be cut as asked, or makes more than 2^26 windows. */
+/* Encode a text, or a pair of texts if `second` is not NULL. Invalid UTF-8 becomes U+FFFD, as in Python's
+ * decode(errors="replace"). NULL (and an error) if a text cannot be cut as asked, or makes more than 2^26 windows. */
 #define ls_tokenizer_encode(tokenizer, text, ...)                                                                      \
     LS_CALL_3(ls_tokenizer_encode, ls_tokenizer_encode_opts, tokenizer, text, __VA_ARGS__, )
 LS_API ls_encoding *ls_tokenizer_encode_sized(ls_tokenizer *tokenizer, const char *text, const char *second,
@@ -124,8 +124,8 @@ typedef struct ls_tokenizer_decode_opts {
     ls_options_end _ LS_DEFAULT({});
 } ls_tokenizer_decode_opts;
 #define ls_tokenizer_decode_opts_defaults .clean_up = true
-/* The text of `count` tokens, zero-terminated, until the tokenizer's next call of this; "" after an error. Numbers that
- * no token has are left out. */
+/* The text of `count` tokens, zero-terminated, valid until the next call for this tokenizer; "" after an error. Unknown
+ * token numbers are left out. */
 #define ls_tokenizer_decode(tokenizer, ids, ...)                                                                       \
     LS_CALL_3(ls_tokenizer_decode, ls_tokenizer_decode_opts, tokenizer, ids, __VA_ARGS__, )
 LS_API const char *ls_tokenizer_decode_sized(ls_tokenizer *tokenizer, const int32_t *ids, int64_t count,
@@ -135,8 +135,8 @@ LS_API const char *ls_tokenizer_decode_sized(ls_tokenizer *tokenizer, const int3
 
 /* Texts, or pairs of texts, in the columns of a .tsv or .csv file, for models that classify them: fields "input_ids"
  * and "token_type_ids" (i64, as long as the text, padded in batches), "length" (i64, tokens before padding) and "label"
- * (i64, the class). In csv, quotes are those of RFC 4180; in tsv they are characters like others. Classes are the
- * labels that the file has, sorted: numbers by value, words byte by byte. */
+ * (i64, the class). In csv, quotes follow RFC 4180; in tsv they have no special meaning. Classes are the labels in the
+ * file, sorted: numbers by value, words byte by byte. */
 typedef struct ls_text_dataset_opts {
     /* Columns: by the names in the first row, or by number ("0") where .header is false. */
     const char *text LS_DEFAULT(NULL);          /* must be given */
@@ -145,12 +145,12 @@ typedef struct ls_text_dataset_opts {
     int64_t max_length LS_DEFAULT(LS_AUTO);     /* tokens; longer texts are cut, of a pair the longer one first */
     bool header LS_DEFAULT(true);               /* the first row names the columns */
     char separator LS_DEFAULT(0);               /* 0: ',' for .csv, a tab otherwise */
-    const ls_dataset *classes LS_DEFAULT(NULL); /* (optional) take the classes of this one: for evaluation */
+    const ls_dataset *classes LS_DEFAULT(NULL); /* (optional) use the classes of this dataset: for evaluation */
     ls_options_end _ LS_DEFAULT({});
 } ls_text_dataset_opts;
 #define ls_text_dataset_opts_defaults .max_length = LS_AUTO, .header = true
-/* Belongs to the tokenizer's run; the tokenizer may go before it. NULL (and an error that names line or column) where
- * the file does not fit. */
+/* Belongs to the tokenizer's run and may outlive the tokenizer. NULL (and an error that names line or column) if the
+ * file does not fit. */
 #define ls_text_dataset_new(tokenizer, ...)                                                                            \
     LS_CALL_2(ls_text_dataset_new, ls_text_dataset_opts, tokenizer, __VA_ARGS__, )
 LS_API ls_dataset *ls_text_dataset_new_sized(ls_tokenizer *tokenizer, const char *path,

@@ -1,4 +1,4 @@
-/* track.h - what a program tells about its training: messages, a progress bar, recorded values, pictures of them.
+/* track.h - reporting on training: messages, a progress bar, recorded values, plots of them.
  *
  *     ls_tracker_new(run, "all", .name = "mnist");               files in runs/mnist: TensorBoard, JSON lines, CSV
  *     ls_track_config(run, {"lr", 1e-3}, {"batch", 64});
@@ -9,8 +9,8 @@
  *     ls_progress_step(bar, 1);
  *     ls_info(run, "epoch %d took %.1f s", epoch, seconds);
  *
- * All of this is done by the main process alone, unless said otherwise: in the others these calls do nothing. What the
- * functions make belongs to the run and is freed with it; every function accepts NULL. docs/tracking.md: the files. */
+ * Unless noted, only the main process reports: in the others these calls do nothing. Objects belong to the run and are
+ * freed with it; every function accepts NULL. docs/tracking.md describes the files. */
 #ifndef LOCKSTEP_TRACK_H
 #define LOCKSTEP_TRACK_H
 
@@ -22,9 +22,9 @@ extern "C" {
 
 /* ---- Messages ----
  *
- * One line each on standard error. LOCKSTEP_LOG names the least severe level shown (info, when it is not set); with
- * LOCKSTEP_LOG_TIME=1 the line begins with the time, where there are several processes with "[rank 2] ", and at level
- * debug with the file and line of the call. The run may be NULL, where there is none yet. */
+ * One line each on standard error. LOCKSTEP_LOG names the least severe level shown (default: info). A line begins with
+ * the time if LOCKSTEP_LOG_TIME=1, with "[rank 2] " if there are several processes, and with the file and line of the
+ * call at level debug. The run may be NULL if there is none yet. */
 
 #define ls_info(run, ...) ls_log_main((run), LS_LOG_INFO, __VA_ARGS__)
 #define ls_warn(run, ...) ls_log_main((run), LS_LOG_WARN, __VA_ARGS__)
@@ -35,7 +35,7 @@ extern "C" {
 /* From every process. */
 #define ls_log_all(run, level, ...)                                                                                    \
     ls_log_at((run), (level), LS_LITERAL(ls_log_place){__FILE__, __LINE__, true, NULL}, __VA_ARGS__)
-/* A warning that is shown the first time this line of the program is reached, and never again. */
+/* A warning that is shown only the first time this line of the program is reached. */
 #define ls_warn_once(run, ...)                                                                                         \
     do {                                                                                                               \
         static int warned_here_;                                                                                       \
@@ -47,7 +47,7 @@ typedef struct ls_log_place {
     const char *file;
     int line;
     bool every_process;
-    int *once; /* NULL, or what becomes 1 when the message is shown, and keeps it from being shown again */
+    int *once; /* NULL, or a flag that is set when the message is shown and suppresses it from then on */
 } ls_log_place;
 LS_API LS_PRINTF(4, 5) void ls_log_at(const ls_run *run, ls_log_level level, ls_log_place place, const char *format,
                                       ...);
@@ -56,9 +56,9 @@ LS_API LS_PRINTF(4, 5) void ls_log_at(const ls_run *run, ls_log_level level, ls_
  *
  *     train 42% [=========>            ] 420/1000  8.1 steps/s  1:11 left  loss 0.1234
  *
- * A line at the bottom of the terminal, drawn at most ten times a second; what the library prints appears above it.
- * Where standard error is not a terminal there is one line at the end: "train: 1000 steps in 2:03, 8.1 steps/s, loss
- * 0.1234". In narrow terminals first the bar goes, then what stands at the right. */
+ * A line at the bottom of the terminal, drawn at most ten times a second; output of the library appears above it. If
+ * standard error is not a terminal there is one line at the end: "train: 1000 steps in 2:03, 8.1 steps/s, loss
+ * 0.1234". In narrow terminals the bar is dropped first, then items from the right. */
 
 typedef struct ls_progress ls_progress;
 typedef struct ls_loader ls_loader; /* data.h */
@@ -66,15 +66,15 @@ typedef struct ls_batch ls_batch;
 
 typedef struct ls_progress_opts {
     const char *label LS_DEFAULT(NULL); /* in front of everything */
-    const char *unit LS_DEFAULT(NULL);  /* what is counted, one of them; NULL is "step" */
-    int64_t done LS_DEFAULT(0); /* steps that were made before, as after a resume: they count, but not for the rate */
-    bool every_process LS_DEFAULT(false); /* show it in all of them, not in the main process alone */
+    const char *unit LS_DEFAULT(NULL);  /* what is counted, in the singular; NULL is "step" */
+    int64_t done LS_DEFAULT(0);         /* steps made earlier, as after a resume: part of the total, not of the rate */
+    bool every_process LS_DEFAULT(false); /* show it in all of them, not only in the main process */
     bool quiet LS_DEFAULT(false);         /* show nothing */
     ls_options_end _ LS_DEFAULT({});
 } ls_progress_opts;
 #define ls_progress_opts_defaults .done = 0
 
-/* `total` is the number of steps to come and done before; 0 when it is not known. */
+/* `total` is the number of steps, including those in .done; 0 if unknown. */
 #define ls_progress_new(run, ...) LS_CALL_2(ls_progress_new, ls_progress_opts, run, __VA_ARGS__, )
 LS_API ls_progress *ls_progress_new_sized(ls_run *run, int64_t total, const ls_progress_opts *opts, size_t opts_size);
 
@@ -86,18 +86,18 @@ LS_API bool ls_progress_next(ls_progress *bar, ls_loader *loader, ls_batch *batc
 /* Show a value at the end of the line, from the next time it is drawn; up to eight names,
  * of which 23 bytes are kept. */
 LS_API void ls_progress_show(ls_progress *bar, const char *name, double value);
-/* Leave the line as it is now, and free the bar. The run does so where the program does not. */
+/* Leave the line as it is now, and free the bar. ls_finish() does so for bars that are left. */
 LS_API void ls_progress_free(ls_progress *bar);
 
 /* ---- Recorded values ----
  *
- * A tracker writes what it is told into a folder:
+ * A tracker writes recorded values into a folder:
  *     "tensorboard"  events.out.tfevents.*    for TensorBoard, a new file in every session
  *     "jsonl"        values.jsonl             {"step":10,"time":1790000000.123,"loss":0.25,"lr":0.001}, a line per call
  *     "csv"          values.csv               a column per name; when a new name comes, older rows get an empty cell
- * and the configuration into config.json. A folder that has such files is continued. Every call is written at once; a
- * line that was cut off by a crash is removed when the folder is opened again. When something cannot be written (disk
- * full), the user is warned once, and training goes on. */
+ * and the configuration into config.json. Existing files are appended to. Every call is written at once; a line that
+ * was cut off by a crash is removed when the folder is opened again. If something cannot be written (disk full), there
+ * is one warning, and training continues. */
 
 typedef struct ls_tracker ls_tracker;
 
@@ -109,12 +109,12 @@ typedef struct ls_tracker_opts {
 } ls_tracker_opts;
 #define ls_tracker_opts_defaults .name = NULL
 
-/* `kinds`: one of those above, several with commas in between, or "all". A run may have several trackers; ls_track()
+/* `kinds`: one of those above, several separated by commas, or "all". A run may have several trackers; ls_track()
  * and the others write to each. NULL in processes that record nothing. */
 #define ls_tracker_new(run, ...) LS_CALL_2(ls_tracker_new, ls_tracker_opts, run, __VA_ARGS__, )
 LS_API ls_tracker *ls_tracker_new_sized(ls_run *run, const char *kinds, const ls_tracker_opts *opts, size_t opts_size);
 LS_API const char *ls_tracker_folder(const ls_tracker *tracker); /* "" for NULL */
-/* Close the files and free it. The run does so where the program does not. */
+/* Close the files and free it. ls_finish() does so for trackers that are left. */
 LS_API void ls_tracker_free(ls_tracker *tracker);
 
 typedef struct ls_value {
@@ -129,15 +129,15 @@ LS_API void ls_track_n(ls_run *run, int64_t step, const ls_value *values, int64_
 /* Record a text. */
 LS_API void ls_track_text(ls_run *run, int64_t step, const char *name, const char *text);
 
-/* Say with which settings the run was made: ls_track_config(run, {"lr", 1e-3}, {"epochs", 3}). What is said before the
- * first value is recorded becomes TensorBoard's hyperparameters; a name that is said again replaces what it was. */
+/* Record the settings of the run: ls_track_config(run, {"lr", 1e-3}, {"epochs", 3}). Settings recorded before the first
+ * value become TensorBoard's hyperparameters; a name recorded again replaces its value. */
 #define ls_track_config(run, ...) ls_track_config_n((run), LS_ITEMS(ls_value, __VA_ARGS__))
 LS_API void ls_track_config_n(ls_run *run, const ls_value *values, int64_t count);
 LS_API void ls_track_config_text(ls_run *run, const char *name, const char *text);
 
 /* ---- Reading back ---- */
 
-/* Points that a line joins, in the order of x. A y that is not a number leaves a gap. */
+/* Points joined by a line, in the order of x. A y that is not a number leaves a gap. */
 typedef struct ls_curve {
     const char *name;
     int64_t count;
@@ -146,22 +146,22 @@ typedef struct ls_curve {
 
 typedef struct ls_history ls_history;
 
-/* What a run has recorded, from its folder or from one of the files in it, also while it is still running. Where steps
- * were recorded twice, because a run was resumed from an earlier step, the later values count. */
+/* What a run has recorded, from its folder or from one of the files in it, also while it is still running. If a step
+ * was recorded twice, because a run was resumed from an earlier step, the later values count. */
 LS_API ls_history *ls_history_read(ls_run *run, const char *path);
 LS_API int64_t ls_history_count(const ls_history *history);
-/* One name's values over the steps; the history's own. Of no points for what is not there. */
+/* The values of one name over the steps, owned by the history. No points if there is no such name. */
 LS_API ls_curve ls_history_at(const ls_history *history, int64_t i);
 LS_API ls_curve ls_history_find(const ls_history *history, const char *name);
 LS_API void ls_history_free(ls_history *history);
 
-/* ---- Pictures ----
+/* ---- Plots ----
  *
  *     ls_plot *plot = ls_plot_new(run, .smooth = 0.9);
  *     ls_plot_add_history(plot, ls_history_read(run, "runs/mnist"), "loss,accuracy");
  *     ls_plot_write(plot, "curve.svg");
  *
- * A picture has one panel or several, side by side, each with axes of its own. */
+ * A plot has one panel or several, side by side, each with axes of its own. */
 
 typedef struct ls_plot ls_plot;
 
@@ -170,22 +170,22 @@ typedef struct ls_plot_opts {
     const char *x_label LS_DEFAULT(NULL); /* NULL is "step" */
     /* Pixels; LS_AUTO: 880 x 520 for one panel, 520 x 360 for each of several. */
     int width LS_DEFAULT(LS_AUTO), height LS_DEFAULT(LS_AUTO);
-    /* 0 to below 1: draw running means, which keep this part from point to point of the densest curve. */
+    /* 0 to below 1: draw exponential running means with this weight on the past, per point of the densest curve. */
     double smooth LS_DEFAULT(0);
-    bool log_x LS_DEFAULT(false), log_y LS_DEFAULT(false); /* logarithmic axes; what is not above zero is left out */
+    bool log_x LS_DEFAULT(false), log_y LS_DEFAULT(false); /* logarithmic axes; points not above zero are left out */
     ls_options_end _ LS_DEFAULT({});
 } ls_plot_opts;
 #define ls_plot_opts_defaults .width = LS_AUTO, .height = LS_AUTO
 #define ls_plot_new(...) LS_CALL_1(ls_plot_new, ls_plot_opts, __VA_ARGS__, )
 LS_API ls_plot *ls_plot_new_sized(ls_run *run, const ls_plot_opts *opts, size_t opts_size);
 
-/* Draw a curve in the panel of this title, which is made where there is none. The points are copied. Where a panel has
- * several curves, a legend shows their names. */
+/* Draw a curve in the panel of this title, which is created if missing. The points are copied. If a panel has several
+ * curves, a legend shows their names. */
 LS_API void ls_plot_add(ls_plot *plot, const char *panel, ls_curve curve);
-/* Draw what was recorded. `keys` are names with commas in between, each in a panel of its own; names joined by "+"
- * share one: "lr,loss+eval/loss". NULL: all, each in its own. A key that was not recorded is an error. */
+/* Draw what was recorded. `keys` are names separated by commas, each in a panel of its own; names joined by "+" share
+ * one: "lr,loss+eval/loss". NULL: all, each in its own. A key that was not recorded is an error. */
 typedef struct ls_plot_add_history_opts {
-    const char *name LS_DEFAULT(NULL); /* of the run, for pictures with several */
+    const char *name LS_DEFAULT(NULL); /* of the run, for plots of several runs */
     ls_options_end _ LS_DEFAULT({});
 } ls_plot_add_history_opts;
 #define ls_plot_add_history_opts_defaults .name = NULL
@@ -193,7 +193,7 @@ typedef struct ls_plot_add_history_opts {
     LS_CALL_3(ls_plot_add_history, ls_plot_add_history_opts, plot, history, __VA_ARGS__, )
 LS_API void ls_plot_add_history_sized(ls_plot *plot, const ls_history *history, const char *keys,
                                       const ls_plot_add_history_opts *opts, size_t opts_size);
-/* Write the picture, as the path ends: .svg or .png. Returns whether it is there. */
+/* Write the plot as .svg or .png, by the end of the path. Returns whether it was written. */
 LS_API bool ls_plot_write(ls_plot *plot, const char *path);
 LS_API void ls_plot_free(ls_plot *plot);
 

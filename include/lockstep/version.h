@@ -1,4 +1,4 @@
-/* version.h - which release this is: of the header at compile time, of the library at run time.
+/* version.h - the release: of the headers at compile time, of the library at run time.
  *
  * The build reads the numbers from here. Programs linked with one major version run with every later library of the
  * same major version; the major number is also that of liblockstep.so.N. */

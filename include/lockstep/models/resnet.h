@@ -11,18 +11,18 @@
 extern "C" {
 #endif
 
-/* x [N,in_channels,H,W] -> [N,classes]. Names: resnet18 34 50 101 152, resnet26 and 200 built alike, their variants "d"
- * (a stem of three small convolutions, mean pooling in shortcuts), and the small ones resnet10t, resnet14t. Another
- * name is an error that lists all. Sides: multiples of 32 waste nothing, at least 32. Weights start as timm's do. */
+/* x [N,in_channels,H,W] -> [N,classes]. Names: resnet18 34 50 101 152, also 26 and 200, their variants "d" (a stem of
+ * three small convolutions, mean pooling in shortcuts), and the small ones resnet10t, resnet14t. Any other name is an
+ * error that lists all. H and W: at least 32, best multiples of 32. Weights are initialised as in timm. */
 typedef struct ls_resnet_opts {
     int64_t classes LS_DEFAULT(1000);
     int64_t in_channels LS_DEFAULT(3);
     /* Channels of the first stage, a multiple of 8. Everything else is in proportion. */
     int64_t width LS_DEFAULT(64);
-    /* A file to load (formats.h). One that was made for another number of classes leaves the last layer as it starts;
-     * any other difference is an error that says which. */
+    /* A file to load (formats.h). If it has another number of classes, the last layer keeps its initial values;
+     * any other difference is an error that names it. */
     const char *weights LS_DEFAULT(NULL);
-    /* Stages halve the picture in their first 1x1 convolution, as the first published weights expect, and not in the
+    /* Put the stride of a stage in its first 1x1 convolution, as the first published weights expect, instead of in the
      * 3x3 one after it. */
     bool v1_strides LS_DEFAULT(false);
     ls_options_end _ LS_DEFAULT({});
