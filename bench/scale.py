@@ -177,7 +177,7 @@ def tables():
                     for hosts in HOSTS:
                         seconds, alone = step(work, hosts, network, host, half)
                         line.append(percent(alone / seconds))
-                    print(f"| {name}{', bf16 on the way' if half else ''} | " + " | ".join(line) + " |")
+                    print(f"| {name}{', bf16 gradients' if half else ''} | " + " | ".join(line) + " |")
             print()
 
 

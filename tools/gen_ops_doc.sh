@@ -6,17 +6,17 @@ cd "$(dirname "$0")/.."
 cat <<'END'
 # Operators
 
-Made from `include/lockstep/ops.def` by `make docs`; do not edit.
+Generated from `include/lockstep/ops.def` by `make docs`; do not edit.
 
-- **Operator**: its function is called `ls_` and this name, or as stated in brackets. Those of kind *grad* and *update* have
-  none; `conv2d_norm` is what a `Conv2d` and its `BatchNorm2d` become in evaluation.
-- **Kind**: *kernel* runs on the device; *view* makes a new view of the same memory; *built* is put together from other
-  operators; *grad* is called by gradients only; *update* writes its inputs in place; *collective* is run by several
+- **Operator**: its function is named `ls_` plus this name, or as stated in parentheses. Operators of kind *grad* and
+  *update* have no function, nor has `conv2d_norm`, which replaces a `Conv2d` and its `BatchNorm2d` in evaluation.
+- **Kind**: *kernel* runs on the device; *view* creates a new view of the same memory; *built* is composed of other
+  operators; *grad* is called by gradients only; *update* writes its inputs in place; *collective* is executed by several
   processes together.
 - **Autocast**: what a mixed-precision scope does to floating inputs. *half* casts them to the scope's type, *f32*
-  widens them, *widest* brings all to the widest among them, *same* leaves them alone.
-- **Gradient**: *own* where the operator has a gradient of its own, *parts* where it follows from the operators it is
-  built from; empty where there is none.
+  widens them, *widest* casts all to the widest among them, *same* does not change them.
+- **Gradient**: *own* if the operator has its own gradient, *parts* if it follows from the operators it is composed of;
+  empty if it has none.
 END
 
 awk '
