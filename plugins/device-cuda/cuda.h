@@ -1,0 +1,131 @@
+/* cuda.h - the inside of the CUDA device: what its files share.
+ *
+ * The way of a call: plugin.c (the table of plugin.h) -> ops.c (opcode to function) -> one function per row of ops.def,
+ * which picks kernels by type and layout and enqueues them in a stream. Files end in .cu where they hold kernels and in
+ * .c where they only call libraries. The operand order of a row is documented above its CPU function (src/device/cpu). */
+#ifndef LOCKSTEP_DEVICE_CUDA_H
+#define LOCKSTEP_DEVICE_CUDA_H
+
+#include <cuda_runtime_api.h>
+#include <lockstep/plugin.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct cuda_blas cuda_blas;   /* cuBLASLt: handle and chosen algorithms (blas.c) */
+typedef struct cuda_dnn cuda_dnn;     /* cuDNN: handle and plans (dnn.c) */
+typedef struct cuda_fault cuda_fault; /* what kernels found wrong with their data (fault.h) */
+
+typedef struct cuda_device {
+    const ls_host *host;
+    ls_owner *owner;
+    int index;          /* CUDA's ordinal */
+    int processors;     /* streaming multiprocessors */
+    int architecture;   /* 90 is compute capability 9.0 */
+    bool deterministic; /* no result may depend on the order in which blocks run */
+    bool tf32;          /* f32 products may round their inputs to 10 bits */
+    bool report_waits;  /* log every wait of the host */
+    cuda_fault *fault;
+    cuda_blas *blas; /* made by the first product */
+    cuda_dnn *dnn;   /* made by the first convolution */
+    int64_t host_calls; /* operators that ran on the host, for want of a kernel */
+} cuda_device;
+
+/* One operator: enqueue it, or say why not. Scratch memory comes from cuda_take(). */
+typedef ls_status cuda_op(cuda_device *d, cudaStream_t stream, const ls_call *call, ls_message *why);
+
+/* A row without a function of its own runs on the host. */
+#define LS_CUDA_KERNEL(name) cuda_op cuda_##name __attribute__((weak));
+#define LS_CUDA_GRAD(name) LS_CUDA_KERNEL(name)
+#define LS_CUDA_UPDATE(name) LS_CUDA_KERNEL(name)
+#define LS_CUDA_VIEW(name)
+#define LS_CUDA_BUILT(name)
+#define LS_CUDA_COLLECTIVE(name)
+#define LS_OP(name, kind, policy, gradient, attributes, summary) LS_CUDA_##kind(name)
+#include <lockstep/ops.def>
+#undef LS_OP
+#undef LS_CUDA_KERNEL
+#undef LS_CUDA_GRAD
+#undef LS_CUDA_UPDATE
+#undef LS_CUDA_VIEW
+#undef LS_CUDA_BUILT
+#undef LS_CUDA_COLLECTIVE
+
+ls_status cuda_run(cuda_device *d, cudaStream_t stream, const ls_call *call, ls_message *why);
+/* Run a call on the host's CPU: operands travel there and back, and the host waits. For rare operators and types. */
+cuda_op cuda_on_host;
+
+/* ---- failures (error.c) ---- */
+
+/* Fill in the reason of a CUDA error and return the status it means; LS_OK for cudaSuccess. */
+ls_status cuda_check(cudaError_t error, const char *what, ls_message *why);
+ls_status cuda_refuse(ls_message *why, ls_status status, const char *format, ...) __attribute__((format(printf, 3, 4)));
+/* Of the launches since the last check. Does not wait. */
+#define CUDA_LAUNCHED(why) cuda_check(cudaGetLastError(), "kernel launch", (why))
+/* Return from the calling function unless it is LS_OK. */
+#define CUDA_TRY(expression)                                                                                           \
+    do {                                                                                                               \
+        ls_status try_status = (expression);                                                                           \
+        if (try_status != LS_OK) return try_status;                                                                    \
+    } while (0)
+
+/* ---- scratch memory of one call, for the compute stream ---- */
+
+static inline ls_status cuda_take(cuda_device *d, size_t bytes, ls_workspace *space, ls_message *why)
+{
+    ls_status status = d->host->take(d->owner, bytes ? bytes : 1, space);
+    return status ? cuda_refuse(why, status, "no scratch memory of %zu bytes on the device", bytes) : LS_OK;
+}
+
+static inline void cuda_give(cuda_device *d, ls_workspace space)
+{
+    if (space.block) d->host->give(d->owner, space);
+}
+
+/* ---- operands ---- */
+
+static inline int64_t cuda_numel(const ls_operand *x)
+{
+    int64_t n = 1;
+    for (int i = 0; i < x->ndim; i++) n *= x->dim[i];
+    return n;
+}
+
+/* Row-major without gaps; dimensions of size 1 may have any stride. */
+static inline bool cuda_contiguous(const ls_operand *x)
+{
+    int64_t expected = 1;
+    for (int i = x->ndim - 1; i >= 0; i--) {
+        if (x->dim[i] != 1 && x->stride[i] != expected) return false;
+        expected *= x->dim[i];
+    }
+    return true;
+}
+
+/* A row-major operand over some memory. */
+static inline ls_operand cuda_dense(void *data, ls_dtype dtype, int ndim, const int64_t *dim)
+{
+    ls_operand x = {0};
+    x.data = data, x.dtype = dtype, x.ndim = ndim;
+    int64_t stride = 1;
+    for (int i = ndim - 1; i >= 0; i--) {
+        x.dim[i] = dim[i], x.stride[i] = stride;
+        stride *= dim[i];
+    }
+    return x;
+}
+
+/* Copy with conversion of type and layout: the row `copy`. */
+ls_status cuda_convert(cuda_device *d, cudaStream_t stream, const ls_operand *from, const ls_operand *to,
+                       ls_message *why);
+
+/* ---- libraries ---- */
+
+void cuda_blas_free(cuda_blas *blas);
+void cuda_dnn_free(cuda_dnn *dnn);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
