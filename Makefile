@@ -1,6 +1,7 @@
 # The front door. The work is done by CMake, CTest and the scripts in tools/.
 #
 #   make            library, command (build/lockstep) and examples (build/examples/)
+#   make cuda       the same, and the plug-in for NVIDIA GPUs must be among it
 #   make demo       draw pets, train a network on them in two processes, predict
 #   make test       build with everything checked, run all tests; ARGS="-R conv" only those
 #   make bench      measure against this machine's peak and against other libraries
@@ -19,6 +20,11 @@ configured = test -f $(1)/build.ninja || cmake -S . -B $(1) -G Ninja $(2)
 all:
 	@tools/bootstrap.sh build
 	@$(call configured,$(BUILD))
+	@cmake --build $(BUILD) --target product
+
+cuda:
+	@tools/bootstrap.sh build
+	@cmake -S . -B $(BUILD) -G Ninja -DLOCKSTEP_WITH_CUDA=ON
 	@cmake --build $(BUILD) --target product
 
 demo: all
@@ -74,4 +80,4 @@ clean:
 	@rm -rf $(BUILD)
 
 , := ,
-.PHONY: all demo test bench asan tsan fuzz format tidy symbols docs install clean
+.PHONY: all cuda demo test bench asan tsan fuzz format tidy symbols docs install clean

@@ -15,11 +15,12 @@ if(LOCKSTEP_WERROR STREQUAL "AUTO")
 endif()
 
 # Assembly of an unrolled kernel is one long string.
-add_compile_options(-Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wstrict-prototypes -Wmissing-prototypes -Wvla
-                    -Wno-overlength-strings -fno-math-errno -fno-trapping-math)
+set(flags -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wstrict-prototypes -Wmissing-prototypes -Wvla
+          -Wno-overlength-strings -fno-math-errno -fno-trapping-math)
 if(LOCKSTEP_WARNINGS_FATAL)
-    add_compile_options(-Werror)
+    list(APPEND flags -Werror)
 endif()
+add_compile_options("$<$<COMPILE_LANGUAGE:C>:${flags}>") # plugins/device-cuda has its own for nvcc
 if(LOCKSTEP_SANITIZE)
     add_compile_options(-fsanitize=${LOCKSTEP_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
     add_link_options(-fsanitize=${LOCKSTEP_SANITIZE})

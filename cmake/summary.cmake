@@ -45,6 +45,12 @@ string(REPLACE ";" ", comm-" mpis "${LOCKSTEP_TRANSPORTS}")
 string(REGEX REPLACE "^ucx,? ?" "" mpis "${mpis}")
 dependency_line(MPI mpi "under mpirun hosts talk through ${mpis}"
                 "no plug-in for mpirun (Debian: libopenmpi-dev, libmpich-dev)")
+set(convolutions ", cuDNN ${LOCKSTEP_CUDNN_VERSION}")
+if(NOT LOCKSTEP_CUDNN_VERSION VERSION_GREATER_EQUAL 9.0)
+    set(convolutions "; without cuDNN 9 convolutions run on the CPU")
+endif()
+dependency_line(CUDA cuda "CUDA ${LOCKSTEP_CUDA_VERSION}${convolutions}: NVIDIA GPUs are used, code for ${LOCKSTEP_CUDA_ARCHITECTURES}"
+                "GPUs are not used (${LOCKSTEP_CUDA_LACKS})")
 
 if(LOCKSTEP_SANITIZE)
     summary_line(sanitizer "${LOCKSTEP_SANITIZE}")

@@ -10,7 +10,7 @@ files=$(git ls-files --cached --others --exclude-standard 2>/dev/null ||
 files=$(for file in $files; do
     case $file in
     docs/ops.md | tests/golden/*.txt | *_tables.inc) ;;
-    *.c | *.h | *.inc | *.def | *.sh | *.py | *.md | *.txt | *.cmake | *.in | *.json | Makefile | .[!/]*)
+    *.c | *.h | *.cu | *.cuh | *.inc | *.def | *.sh | *.py | *.md | *.txt | *.cmake | *.in | *.json | Makefile | .[!/]*)
         [ ! -f "$file" ] || echo "$file"
         ;;
     esac
@@ -27,7 +27,7 @@ for file in $files; do
     lines=$(wc -l <"$file")
     [ "$lines" -le 800 ] || complain "$file has $lines lines; split it, 800 is the limit"
 done
-LC_ALL=C.UTF-8 grep -nE '^.{121,}' $(echo "$files" | grep -E '\.(c|h|inc|def)$') && complain "wider than 120 columns"
+LC_ALL=C.UTF-8 grep -nE '^.{121,}' $(echo "$files" | grep -E '\.(c|h|cu|cuh|inc|def)$') && complain "wider than 120 columns"
 grep -nE '/(work|home|root|Users)/' $files && complain "a path that exists on one machine only"
 grep -nE '[[:blank:]]+$' $files && complain "blanks at the end of a line"
 grep -n "$(printf '\t')" $(echo "$files" | grep -v '^Makefile$') && complain "tabs; only the Makefile needs them"

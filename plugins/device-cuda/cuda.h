@@ -2,34 +2,40 @@
  *
  * The way of a call: plugin.c (the table of plugin.h) -> ops.c (opcode to function) -> one function per row of ops.def,
  * which picks kernels by type and layout and enqueues them in a stream. Files end in .cu where they hold kernels and in
- * .c where they only call libraries. The operand order of a row is documented above its CPU function (src/device/cpu). */
+ * .c where they only call libraries. Operand orders are documented above the CPU functions (src/device/cpu). */
 #ifndef LOCKSTEP_DEVICE_CUDA_H
 #define LOCKSTEP_DEVICE_CUDA_H
 
 #include <cuda_runtime_api.h>
 #include <lockstep/plugin.h>
+#include <string.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-typedef struct cuda_blas cuda_blas;   /* cuBLASLt: handle and chosen algorithms (blas.c) */
-typedef struct cuda_dnn cuda_dnn;     /* cuDNN: handle and plans (dnn.c) */
-typedef struct cuda_fault cuda_fault; /* what kernels found wrong with their data (fault.h) */
+typedef struct cuda_blas cuda_blas;     /* cuBLASLt: handle and chosen algorithms (blas.c) */
+typedef struct cuda_dnn cuda_dnn;       /* cuDNN: handle and plans (dnn.c) */
+typedef struct cuda_fault cuda_fault;   /* what kernels found wrong with their data (fault.h) */
+typedef struct cuda_recent cuda_recent; /* the operators that were submitted last (recent.c) */
 
 typedef struct cuda_device {
     const ls_host *host;
     ls_owner *owner;
-    int index;          /* CUDA's ordinal */
-    int processors;     /* streaming multiprocessors */
-    int architecture;   /* 90 is compute capability 9.0 */
-    bool deterministic; /* no result may depend on the order in which blocks run */
-    bool tf32;          /* f32 products may round their inputs to 10 bits */
-    bool report_waits;  /* log every wait of the host */
+    int index;            /* CUDA's ordinal */
+    int processors;       /* streaming multiprocessors */
+    int architecture;     /* 90 is compute capability 9.0 */
+    bool deterministic;   /* no result may depend on the order in which blocks run */
+    bool tf32;            /* f32 products may round their inputs to 10 bits */
+    bool blocking;        /* wait after every operator: LOCKSTEP_CUDA_BLOCKING */
+    bool report_waits;    /* log every wait of the host: LOCKSTEP_CUDA_WAITS */
+    cudaStream_t compute; /* the first stream, where operators run; NULL before it is made */
     cuda_fault *fault;
-    cuda_blas *blas; /* made by the first product */
-    cuda_dnn *dnn;   /* made by the first convolution */
-    int64_t host_calls; /* operators that ran on the host, for want of a kernel */
+    cuda_recent *recent;
+    cuda_blas *blas;             /* made by the first product */
+    cuda_dnn *dnn;               /* made by the first convolution */
+    bool host_said[LS_OP_COUNT]; /* it was logged that this operator runs on the host */
+    int64_t host_calls;          /* operators that ran on the host, for want of a kernel */
 } cuda_device;
 
 /* One operator: enqueue it, or say why not. Scratch memory comes from cuda_take(). */
@@ -53,12 +59,14 @@ typedef ls_status cuda_op(cuda_device *d, cudaStream_t stream, const ls_call *ca
 #undef LS_CUDA_COLLECTIVE
 
 ls_status cuda_run(cuda_device *d, cudaStream_t stream, const ls_call *call, ls_message *why);
+/* Is there a function for it? */
+bool cuda_has(ls_opcode op);
 /* Run a call on the host's CPU: operands travel there and back, and the host waits. For rare operators and types. */
 cuda_op cuda_on_host;
 
 /* ---- failures (error.c) ---- */
 
-/* Fill in the reason of a CUDA error and return the status it means; LS_OK for cudaSuccess. */
+/* Fill in the reason of a CUDA error and return the status it means; LS_OK for cudaSuccess. `why` may be NULL. */
 ls_status cuda_check(cudaError_t error, const char *what, ls_message *why);
 ls_status cuda_refuse(ls_message *why, ls_status status, const char *format, ...) __attribute__((format(printf, 3, 4)));
 /* Of the launches since the last check. Does not wait. */
@@ -69,6 +77,15 @@ ls_status cuda_refuse(ls_message *why, ls_status status, const char *format, ...
         ls_status try_status = (expression);                                                                           \
         if (try_status != LS_OK) return try_status;                                                                    \
     } while (0)
+
+/* ---- the thread, and waiting for the device (stream.c) ---- */
+
+/* Make this device the calling thread's: every entry of the table begins so, since any thread may call. */
+ls_status cuda_enter(const cuda_device *d, ls_message *why);
+
+/* Wait for everything submitted to the stream; reports what failed since, with the operator it belongs to where that
+ * is known. `reason` is what LOCKSTEP_CUDA_WAITS shows. */
+ls_status cuda_wait(cuda_device *d, cudaStream_t stream, const char *reason, ls_message *why);
 
 /* ---- scratch memory of one call, for the compute stream ---- */
 
@@ -106,7 +123,8 @@ static inline bool cuda_contiguous(const ls_operand *x)
 /* A row-major operand over some memory. */
 static inline ls_operand cuda_dense(void *data, ls_dtype dtype, int ndim, const int64_t *dim)
 {
-    ls_operand x = {0};
+    ls_operand x;
+    memset(&x, 0, sizeof x);
     x.data = data, x.dtype = dtype, x.ndim = ndim;
     int64_t stride = 1;
     for (int i = ndim - 1; i >= 0; i--) {
@@ -122,8 +140,8 @@ ls_status cuda_convert(cuda_device *d, cudaStream_t stream, const ls_operand *fr
 
 /* ---- libraries ---- */
 
-void cuda_blas_free(cuda_blas *blas);
-void cuda_dnn_free(cuda_dnn *dnn);
+void cuda_blas_free(cuda_blas *blas) __attribute__((weak));
+void cuda_dnn_free(cuda_dnn *dnn) __attribute__((weak));
 
 #ifdef __cplusplus
 }

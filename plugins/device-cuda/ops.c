@@ -13,8 +13,12 @@ static cuda_op *const functions[LS_OP_COUNT] = {
 #undef LS_OP
 };
 
+bool cuda_has(ls_opcode op)
+{
+    return (unsigned)op < LS_OP_COUNT && functions[op];
+}
+
 ls_status cuda_run(cuda_device *d, cudaStream_t stream, const ls_call *call, ls_message *why)
 {
-    cuda_op *function = (unsigned)call->op < LS_OP_COUNT ? functions[call->op] : NULL;
-    return (function ? function : cuda_on_host)(d, stream, call, why);
+    return (cuda_has(call->op) ? functions[call->op] : cuda_on_host)(d, stream, call, why);
 }

@@ -41,6 +41,8 @@
     LS_SETTING(COMM_WORKERS, COUNT, "1", "threads that reduce gradients while backward goes on (0: none)")             \
     LS_SETTING(COMM_AFFINITY, TEXT, "", "CPUs of the communication threads of each local rank (empty: any)")           \
     LS_SETTING(DEVICE, TEXT, "", "device, where the program names none (empty: cpu); launchers say cuda for GPUs")     \
+    LS_SETTING(CUDA_BLOCKING, SWITCH, "0", "wait after every operator on a GPU, so that a failure names it")           \
+    LS_SETTING(CUDA_WAITS, SWITCH, "0", "log where the host waits for a GPU, and which operators run on the host")     \
     LS_SETTING(MIXED_PRECISION, TEXT, "", "no, bf16 or fp16, where the program does not say")                          \
     LS_SETTING(CHECK_FINITE, SWITCH, "0", "fail at the first result or gradient that is NaN or infinite, and name it") \
     LS_SETTING(GRADIENT_ACCUMULATION_STEPS, TEXT, "", "batches for one optimiser step (empty: as the program says)")

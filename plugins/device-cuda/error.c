@@ -1,0 +1,40 @@
+/* error.c - CUDA's errors in words that say what to do. */
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "cuda.h"
+
+ls_status cuda_refuse(ls_message *why, ls_status status, const char *format, ...)
+{
+    if (!why) return status;
+    va_list args;
+    va_start(args, format);
+    vsnprintf(why->text, sizeof why->text, format, args);
+    va_end(args);
+    return status;
+}
+
+/* What a user can do about it; "": CUDA's own words say it all. */
+static const char *cure(cudaError_t error)
+{
+    switch (error) {
+    case cudaErrorInitializationError:
+        return "; a process that was forked after CUDA was started cannot use it: start processes with `lockstep "
+               "launch` or ls_launch(), or fork before the device is opened";
+    case cudaErrorNoKernelImageForDevice:
+        return "; this GPU's architecture was not compiled for: configure with -DLOCKSTEP_CUDA_ARCHITECTURES=native";
+    case cudaErrorDevicesUnavailable: return "; another process holds the GPU for itself (nvidia-smi shows which)";
+    case cudaErrorECCUncorrectable: return "; the GPU's memory is defective or needs a reset (nvidia-smi -q -d ECC)";
+    case cudaErrorMemoryAllocation: return "; a smaller batch needs less";
+    default: return "";
+    }
+}
+
+ls_status cuda_check(cudaError_t error, const char *what, ls_message *why)
+{
+    if (error == cudaSuccess) return LS_OK;
+    cudaGetLastError(); /* an error that leaves the device usable is not to meet the next call again */
+    ls_status status = error == cudaErrorMemoryAllocation ? LS_ERR_MEMORY : LS_ERR_DEVICE;
+    return cuda_refuse(why, status, "%s: %s (CUDA error %d)%s", what, cudaGetErrorString(error), (int)error,
+                       cure(error));
+}

@@ -1,0 +1,56 @@
+/* memory.c - memory on the device, pinned memory of the host, and bytes between them. */
+#include "entries.h"
+#include "values.h"
+
+ls_status cuda_alloc(void *device, size_t bytes, void **address)
+{
+    CUDA_TRY(cuda_enter(device, NULL));
+    return cuda_check(cudaMalloc(address, bytes), "cudaMalloc", NULL);
+}
+
+/* cudaFree waits for all work that was submitted before it. */
+void cuda_release(void *device, void *address, size_t bytes)
+{
+    (void)bytes;
+    if (cuda_enter(device, NULL) == LS_OK) cuda_check(cudaFree(address), "cudaFree", NULL);
+}
+
+/* Pinned, and for all devices of the process. */
+ls_status cuda_host_alloc(void *device, size_t bytes, void **memory)
+{
+    CUDA_TRY(cuda_enter(device, NULL));
+    return cuda_check(cudaHostAlloc(memory, bytes, cudaHostAllocPortable), "cudaHostAlloc", NULL);
+}
+
+void cuda_host_release(void *device, void *memory, size_t bytes)
+{
+    (void)bytes;
+    if (cuda_enter(device, NULL) == LS_OK) cuda_check(cudaFreeHost(memory), "cudaFreeHost", NULL);
+}
+
+/* A copy to memory that is not pinned is complete when the call returns: it is a wait. */
+static bool is_pinned(const void *memory)
+{
+    struct cudaPointerAttributes attributes;
+    if (cudaPointerGetAttributes(&attributes, memory) == cudaSuccess) return attributes.type == cudaMemoryTypeHost;
+    cudaGetLastError();
+    return false;
+}
+
+ls_status cuda_copy_bytes(void *device, ls_stream *stream, void *to, const void *from, size_t bytes, ls_copy_kind kind,
+                          ls_message *why)
+{
+    cuda_device *d = device;
+    cudaStream_t in = (cudaStream_t)stream;
+    CUDA_TRY(cuda_enter(d, why));
+    switch (kind) {
+    case LS_COPY_VALUES: return cuda_put_values(in, to, from, bytes, why);
+    case LS_COPY_TO_DEVICE:
+        return cuda_check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, in), "copy to the device", why);
+    case LS_COPY_TO_HOST:
+        if (d->report_waits && !is_pinned(to)) CUDA_TRY(cuda_wait(d, in, "a copy to memory that is not pinned", why));
+        return cuda_check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, in), "copy to the host", why);
+    default:
+        return cuda_check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, in), "copy on the device", why);
+    }
+}

@@ -1,0 +1,113 @@
+/* open.c - a GPU is opened and closed, and what keeps it from opening is said in words that help. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "entries.h"
+#include "fault.h"
+#include "recent.h"
+#include "values.h"
+
+/* The process that CUDA was started in. */
+static pid_t started_in;
+
+static ls_status refuse_fork(ls_message *why)
+{
+    return cuda_refuse(why, LS_ERR_DEVICE,
+                       "device \"cuda\": this process was forked after process %d had started CUDA, which cannot be "
+                       "used here: fork before a device is opened, or start processes with ls_launch()",
+                       (int)started_in);
+}
+
+static ls_status find(int index, ls_message *why)
+{
+    int driver = 0, runtime = 0, count = 0;
+    cudaDriverGetVersion(&driver);
+    cudaRuntimeGetVersion(&runtime);
+    if (driver == 0)
+        return cuda_refuse(why, LS_ERR_DEVICE, "device \"cuda\": there is no NVIDIA driver (libcuda.so.1)");
+    cudaError_t error = cudaGetDeviceCount(&count);
+    if (error == cudaErrorInsufficientDriver)
+        return cuda_refuse(why, LS_ERR_DEVICE,
+                           "device \"cuda\": the NVIDIA driver is for CUDA up to %d.%d and this plug-in was built with "
+                           "%d.%d: update the driver, or build with an older toolkit",
+                           driver / 1000, driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10);
+    if (error == cudaErrorNoDevice || (error == cudaSuccess && index >= count)) {
+        const char *visible = getenv("CUDA_VISIBLE_DEVICES");
+        return cuda_refuse(why, LS_ERR_DEVICE, "device \"cuda:%d\": CUDA finds %d GPUs%s%.60s", index, count,
+                           visible ? ", with CUDA_VISIBLE_DEVICES=" : "", visible ? visible : "");
+    }
+    return cuda_check(error, "device \"cuda\"", why);
+}
+
+/* Whatever is the first to fail. */
+static ls_status start(cuda_device *d, ls_message *why)
+{
+    int major = 0, minor = 0;
+    CUDA_TRY(find(d->index, why));
+    CUDA_TRY(cuda_enter(d, why));
+    cudaError_t error = cudaFree(NULL); /* makes the context */
+    if (error == cudaErrorMemoryAllocation)
+        return cuda_refuse(why, LS_ERR_MEMORY,
+                           "device \"cuda:%d\": its memory is full before anything is done: other programs use it "
+                           "(nvidia-smi shows which)",
+                           d->index);
+    CUDA_TRY(cuda_check(error, "device \"cuda\"", why));
+    CUDA_TRY(cuda_check(cudaDeviceGetAttribute(&d->processors, cudaDevAttrMultiProcessorCount, d->index), "cuda", why));
+    CUDA_TRY(cuda_check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, d->index), "cuda", why));
+    CUDA_TRY(cuda_check(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, d->index), "cuda", why));
+    d->architecture = major * 10 + minor;
+    error = cuda_has_code();
+    if (error == cudaErrorNoKernelImageForDevice || error == cudaErrorInvalidDeviceFunction) {
+        cudaGetLastError();
+        return cuda_refuse(why, LS_ERR_UNSUPPORTED,
+                           "device \"cuda:%d\": the GPU is of compute capability %d.%d, which this plug-in has no code "
+                           "for: configure with -DLOCKSTEP_CUDA_ARCHITECTURES=%d%d and build again",
+                           d->index, major, minor, major, minor);
+    }
+    CUDA_TRY(cuda_check(error, "device \"cuda\"", why));
+    return cuda_fault_new(d, why);
+}
+
+static bool is_set(const char *name)
+{
+    const char *text = getenv(name);
+    return text && *text && strcmp(text, "0") != 0 && strcmp(text, "no") != 0 && strcmp(text, "off") != 0 &&
+           strcmp(text, "false") != 0;
+}
+
+ls_status cuda_open(const ls_host *host, const ls_device_open_args *args, void **device, ls_message *why)
+{
+    if (started_in && started_in != getpid()) return refuse_fork(why);
+    started_in = getpid();
+    cuda_device *d = calloc(1, sizeof *d);
+    if (d) d->recent = cuda_recent_new();
+    if (!d || !d->recent) {
+        free(d);
+        return cuda_refuse(why, LS_ERR_MEMORY, "device \"cuda\": no memory to open it");
+    }
+    d->host = host;
+    d->owner = args->owner;
+    d->index = args->index;
+    d->blocking = is_set("LOCKSTEP_CUDA_BLOCKING");
+    d->report_waits = is_set("LOCKSTEP_CUDA_WAITS");
+    ls_status status = start(d, why);
+    if (status == LS_OK) *device = d;
+    else cuda_close(d);
+    return status;
+}
+
+void cuda_close(void *device)
+{
+    cuda_device *d = device;
+    if (d->report_waits && d->host_calls) {
+        char text[80];
+        snprintf(text, sizeof text, "cuda: %lld operators ran on the host", (long long)d->host_calls);
+        d->host->log(text);
+    }
+    if (d->blas && cuda_blas_free) cuda_blas_free(d->blas);
+    if (d->dnn && cuda_dnn_free) cuda_dnn_free(d->dnn);
+    cuda_fault_free(d);
+    cuda_recent_free(d->recent);
+    free(d);
+}

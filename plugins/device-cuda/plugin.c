@@ -1,0 +1,55 @@
+/* plugin.c - the table of the CUDA device. */
+#include "count.h"
+#include "entries.h"
+#include "recent.h"
+
+static ls_status run(void *device, ls_stream *stream, const ls_call *call, ls_message *why)
+{
+    cuda_device *d = device;
+    CUDA_TRY(cuda_enter(d, why));
+    cuda_recent_note(d->recent, call);
+    ls_status status = cuda_run(d, (cudaStream_t)stream, call, why);
+    if (!d->blocking || status != LS_OK) return status;
+    return cuda_wait(d, (cudaStream_t)stream, "an operator, since LOCKSTEP_CUDA_BLOCKING is set", why);
+}
+
+/* Only those that others can do the work of are asked for: rather a few kernels than a trip to the host. */
+static bool supports(void *device, ls_opcode op)
+{
+    (void)device;
+    return cuda_has(op);
+}
+
+static const ls_device_table table = {
+    LS_DEVICE_TABLE,
+    .traits = LS_TRAIT_HALF_COPY | LS_TRAIT_KRSC,
+    .name = "cuda",
+    .count = cuda_count,
+    .open = cuda_open,
+    .close = cuda_close,
+    .alloc = cuda_alloc,
+    .release = cuda_release,
+    .host_alloc = cuda_host_alloc,
+    .host_release = cuda_host_release,
+    .stream_create = cuda_stream_create,
+    .stream_destroy = cuda_stream_destroy,
+    .stream_sync = cuda_stream_sync,
+    .event_create = cuda_event_create,
+    .event_destroy = cuda_event_destroy,
+    .event_record = cuda_event_record,
+    .event_wait = cuda_event_wait,
+    .event_done = cuda_event_done,
+    .event_sync = cuda_event_sync,
+    .copy = cuda_copy_bytes,
+    .run = run,
+    .supports = supports,
+    .mark = cuda_mark,
+};
+
+__attribute__((visibility("default"))) ls_plugin_entry ls_plugin_v2;
+
+const ls_device_table *ls_plugin_v2(const ls_host *host)
+{
+    (void)host;
+    return &table;
+}

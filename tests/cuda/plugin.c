@@ -1,0 +1,69 @@
+/* plugin.c - the CUDA plug-in as the library meets it, with or without a GPU. */
+#include <lockstep.h>
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "../../plugins/device-cuda/count.h"
+#include "check.h"
+
+static bool has_gpu;
+
+static void without_a_gpu_it_says_so(void)
+{
+    setenv("CUDA_VISIBLE_DEVICES", "", 1);
+    ls_run *run = ls_init(NULL, NULL, .device = CUDA_DEVICE);
+    CHECK(ls_error(run) == LS_ERR_DEVICE);
+    CHECK_MSG(strstr(ls_error_message(run), "0 such devices are usable here") != NULL, "%s", ls_error_message(run));
+    CHECK(ls_finish(run) == 1);
+    unsetenv("CUDA_VISIBLE_DEVICES");
+}
+
+static void visible_gpus_are_counted_as_cuda_does(void)
+{
+    CHECK(cuda_visible(NULL, 4) == 4);
+    CHECK(cuda_visible("", 4) == 0);
+    CHECK(cuda_visible("2", 4) == 1);
+    CHECK(cuda_visible("3,1", 4) == 2);
+    CHECK(cuda_visible(" 3, 1", 4) == 2);
+    CHECK(cuda_visible("1,7,2", 4) == 1); /* what comes after one that is not there is not seen */
+    CHECK(cuda_visible("-1", 4) == 0);
+    CHECK(cuda_visible("NoDevFiles", 4) == 0);
+    CHECK(cuda_visible("GPU-8932f937-d72c-4106-c12f-20bd9faed9f6,MIG-1", 4) == 2);
+}
+
+static void adds_on_the_gpu(void)
+{
+    if (!has_gpu) CHECK_SKIP("no GPU is usable here");
+    ls_run *run = ls_init(NULL, NULL, .device = CUDA_DEVICE);
+    ls_tensor *sum = ls_add(ls_ones(run, LS_F32, 3), ls_ones(run, LS_F32, 3));
+    CHECK_NEAR(ls_item(ls_sum(sum)), 6, 0);
+    CHECK_TEXT(ls_error_message(run), "");
+    CHECK(ls_finish(run) == 0);
+}
+
+static void a_forked_process_is_told_what_to_do(void)
+{
+    if (!has_gpu) CHECK_SKIP("no GPU is usable here");
+    ls_run *run = ls_init(NULL, NULL, .device = CUDA_DEVICE);
+    CHECK_TEXT(ls_error_message(run), "");
+    pid_t child = fork();
+    if (child == 0) {
+        ls_run *own = ls_init(NULL, NULL, .device = CUDA_DEVICE);
+        _exit(strstr(ls_error_message(own), "was forked after") ? 0 : 1);
+    }
+    int status = 1;
+    CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    CHECK(ls_finish(run) == 0);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc > 1) check_filter = argv[1];
+    has_gpu = cuda_count() > 0;
+    CHECK_RUN(without_a_gpu_it_says_so);
+    CHECK_RUN(visible_gpus_are_counted_as_cuda_does);
+    CHECK_RUN_FORK(a_forked_process_is_told_what_to_do);
+    CHECK_RUN(adds_on_the_gpu);
+    return check_done();
+}
