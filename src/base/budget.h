@@ -1,9 +1,9 @@
-/* budget.h - how much memory a file may make its reader take: 64 MiB, and 1032 bytes for each of its own.
+/* budget.h - limit on the memory a reader may allocate for a file: 64 MiB plus 1032 bytes for each byte of the file.
  *
- * Some formats say little and mean much: a container that a pickle names twice is two containers, a deflated byte can
- * be a kilobyte, a header of 30 bytes a picture of a gigabyte. What a reader takes on the file's word alone is
- * therefore counted against the size of the file. 1032 is the most that deflate can make of a byte, so that every file
- * of a compressor fits; what takes a fixed number of bytes for each byte of the file by design needs no counting. */
+ * A small file can ask for a lot of memory: a container that a pickle names twice is two containers, a deflated byte
+ * can become a kilobyte, a header of 30 bytes can announce a picture of a gigabyte. Allocations whose size the file
+ * dictates are therefore counted against its own size. 1032 is the largest expansion of deflate, so every compressed
+ * file fits; allocations proportional to the bytes actually read need not be counted. */
 #ifndef LOCKSTEP_BASE_BUDGET_H
 #define LOCKSTEP_BASE_BUDGET_H
 
@@ -13,14 +13,14 @@
 #define LS_BUDGET_FREE ((uint64_t)64 << 20)
 #define LS_BUDGET_RATIO ((uint64_t)1032)
 
-/* Bytes that a file of this size may take. */
+/* The limit for a file of this size. */
 static inline uint64_t ls_budget_of(uint64_t file_bytes)
 {
     if (file_bytes > (UINT64_MAX - LS_BUDGET_FREE) / LS_BUDGET_RATIO) return UINT64_MAX;
     return LS_BUDGET_FREE + LS_BUDGET_RATIO * file_bytes;
 }
 
-/* Take `bytes` out of what a file of this size may take, of which *taken are gone; false when it is not enough. */
+/* Add `bytes` to *taken, the bytes allocated so far; false, and *taken unchanged, if that exceeds the limit. */
 static inline bool ls_budget_draw(uint64_t *taken, uint64_t bytes, uint64_t file_bytes)
 {
     uint64_t all = ls_budget_of(file_bytes);

@@ -4,8 +4,8 @@
 
 #include <stddef.h>
 
-/* The first frame of the stack outside of the library: "train_epoch in ./pets+0x1a2b", where addr2line -e finds the
- * line. Empty where that cannot be told: in a program that has the library linked into it, or without backtrace().
+/* The first stack frame outside the library: "train_epoch in ./pets+0x1a2b", which addr2line -e turns into a line.
+ * Empty if unknown: in a program with the library linked statically, or without backtrace().
  * Slow, and not for signal handlers. */
 void ls_caller_text(char *text, size_t size);
 

@@ -1,7 +1,7 @@
-/* claim.c - a locked file in a folder says whose it is.
+/* claim.c - reserve a folder with a locked file in it.
  *
- * ".lockstep" holds a lock (flock) and a line about its owner. The lock goes with the process that holds it, however
- * that ends; the file goes with the run, and one that a killed process left means nothing. Only the main process of a
+ * ".lockstep" is locked (flock) and has a line about its owner. The lock ends with the process that holds it, however
+ * that ends; the run removes the file, and a file left by a killed process is ignored. Only the main process of a
  * job claims folders. */
 #include "base/claim.h"
 
@@ -32,7 +32,7 @@ struct ls_claim {
 
 /* ---- who ---- */
 
-/* The command line of this process, its arguments apart by blanks. */
+/* The command line of this process, arguments separated by blanks. */
 static void command_line(char *text, size_t size)
 {
     FILE *file = fopen("/proc/self/cmdline", "re");
@@ -55,17 +55,17 @@ static void write_owner(int descriptor)
     int length = snprintf(line, sizeof line, "process %d on %s, since %s: %s", (int)getpid(), host, since, command);
     size_t size = length < LINE ? (size_t)length : LINE - 1;
     if (ftruncate(descriptor, 0) != 0 || pwrite(descriptor, line, size, 0) < 0)
-        ls_log_line(LS_LOG_DEBUG, "a claimed folder does not say whose it is: %s", strerror(errno));
+        ls_log_line(LS_LOG_DEBUG, "could not note the owner of a claimed folder: %s", strerror(errno));
 }
 
-/* What its owner has written, fit for a terminal. */
+/* The owner's line, made printable. */
 static void read_owner(int descriptor, char line[LINE])
 {
     ssize_t got = pread(descriptor, line, LINE - 1, 0);
     line[got > 0 ? got : 0] = '\0';
     for (char *c = line; *c; c++)
         if ((unsigned char)*c < ' ' || (unsigned char)*c > '~') *c = '?';
-    if (!line[0]) snprintf(line, LINE, "it does not say which");
+    if (!line[0]) snprintf(line, LINE, "its owner is unknown");
 }
 
 /* ---- the lock ---- */
@@ -77,14 +77,14 @@ static outcome lock_once(const char *path, int *descriptor)
     *descriptor = ls_descriptor_open(path, O_RDWR | O_CREAT | O_NOFOLLOW, 0666);
     if (*descriptor < 0) return FAILED;
     if (flock(*descriptor, LOCK_EX | LOCK_NB) != 0) return errno == EWOULDBLOCK ? BUSY : WITHOUT;
-    /* The owner before may have removed the file between our two calls: then the lock is on a file without a name. */
+    /* The previous owner may have removed the file between our two calls: then we locked a file without a name. */
     struct stat ours, named;
     bool same = fstat(*descriptor, &ours) == 0 && lstat(path, &named) == 0 && ours.st_ino == named.st_ino &&
                 ours.st_dev == named.st_dev;
     return same ? LOCKED : BUSY;
 }
 
-/* A run that is being ended, to be started anew, gets a moment to do so. */
+/* Retry for a moment: a run that is being restarted may still be ending. */
 static outcome lock(const char *path, int *descriptor)
 {
     outcome result;
@@ -132,14 +132,13 @@ bool ls_claim_folder(ls_claim **claims, const char *folder, const char *who, ls_
     switch (result) {
     case LOCKED: write_owner(claim->descriptor); break;
     case WITHOUT:
-        ls_log_line(LS_LOG_WARN, "%s cannot be locked (%s): take care that no other run writes into it", folder,
+        ls_log_line(LS_LOG_WARN, "%s cannot be locked (%s): make sure that no other run writes into it", folder,
                     strerror(errno));
         break;
     case BUSY:
         read_owner(claim->descriptor, owner);
         ls_fail(errors, LS_ERR_STATE,
-                "%s: %s belongs to a run that has not ended (%s); end it, or give this one another folder", who, folder,
-                owner);
+                "%s: %s is in use by a run that has not ended (%s); end it, or use another folder", who, folder, owner);
         break;
     case FAILED: ls_fail(errors, LS_ERR_IO, "%s: %s: %s", who, path, strerror(errno)); break;
     }

@@ -6,8 +6,8 @@
 
 typedef struct ls_claim ls_claim;
 
-/* From now until ls_claims_end() the folder, which is there, belongs to the owner of this list; it may claim one again.
- * False, with an error that names the run it belongs to, when it is another's. The lock dies with its process. */
+/* Reserve an existing folder for the owner of this list until ls_claims_end(); claiming it again is allowed. False,
+ * with an error that names the other run, if it is reserved by another. The lock ends with its process. */
 bool ls_claim_folder(ls_claim **claims, const char *folder, const char *who, ls_errors *errors);
 void ls_claims_end(ls_claim **claims);
 

@@ -34,8 +34,8 @@ static const struct alias {
 typedef struct value {
     char text[4096];
     uint64_t number;
-    const char *name; /* it was given under; NULL: it was not */
-    bool refused;     /* what the environment says could not be used */
+    const char *name; /* of the variable that set it; NULL: none did */
+    bool refused;     /* the environment has an invalid value */
 } value;
 
 static value values[LS_SETTING_COUNT_OF];
@@ -108,14 +108,13 @@ static void report_mistakes(void)
     };
     for (int i = 0; i < LS_SETTING_COUNT_OF; i++) {
         if (values[i].refused) {
-            ls_log_of_job(LS_LOG_WARN, "%s must be %s; it is taken as not set", values[i].name, wanted[rows[i].kind]);
+            ls_log_of_job(LS_LOG_WARN, "%s must be %s; ignored", values[i].name, wanted[rows[i].kind]);
         }
     }
     for (char **entry = environ; entry && *entry; entry++) {
         size_t name_length = strcspn(*entry, "=");
         if (strncmp(*entry, PREFIX, strlen(PREFIX)) == 0 && !is_known(*entry, name_length)) {
-            ls_log_of_job(LS_LOG_WARN, "environment variable %.*s is not known and has no effect", (int)name_length,
-                          *entry);
+            ls_log_of_job(LS_LOG_WARN, "unknown environment variable %.*s has no effect", (int)name_length, *entry);
         }
     }
 }
@@ -125,14 +124,14 @@ static const value *value_of(ls_setting setting)
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     static atomic_bool reported;
     pthread_once(&once, read_environment);
-    /* Reporting asks for the log level, which comes back here: hence after, not inside, the reading. */
+    /* Reporting needs the log level, which is a setting: so it comes after reading, not during it. */
     if (!atomic_load_explicit(&reported, memory_order_relaxed) && !atomic_exchange(&reported, true)) report_mistakes();
     return &values[setting];
 }
 
 void ls_config_reload(void)
 {
-    value_of(LS_SETTING_LOG); /* so that the first question does not read once more */
+    value_of(LS_SETTING_LOG); /* so that the first query does not read again */
     read_environment();
 }
 

@@ -1,9 +1,9 @@
 /* config.h - every environment variable the library reads, in one table; the only place that calls getenv.
  *
- * Values are read once, at the first question. A value that cannot be understood is reported and its default used; a
- * name LOCKSTEP_... that is not in the table is reported too, since it is most likely a spelling mistake. Some have a
- * second name that launchers of other systems set. Who this process is, RANK to MASTER_PORT, every launcher says in its
- * own way: launch/identity.h reads those six together with the others' names. */
+ * Values are read once, at the first query. An invalid value is reported and its default used; a name LOCKSTEP_... that
+ * is not in the table is reported too, since it is most likely a spelling mistake. Some have a second name that other
+ * systems' launchers set. For the identity of this process, RANK to MASTER_PORT, every launcher has names of its own:
+ * launch/identity.h reads those six together with the others' names. */
 #ifndef LOCKSTEP_BASE_CONFIG_H
 #define LOCKSTEP_BASE_CONFIG_H
 
@@ -16,7 +16,7 @@
     LS_SETTING(PIN, TEXT, "auto",                                                                                      \
                "keep threads on CPUs of their own: yes, no, auto (while no other program uses them)")                  \
     LS_SETTING(ISA, TEXT, "", "highest instruction set CPU kernels may use, e.g. ref, neon, avx2 (empty: the best)")   \
-    LS_SETTING(FLUSH_DENORMALS, SWITCH, "0", "take numbers too small for full precision for zero: faster")             \
+    LS_SETTING(FLUSH_DENORMALS, SWITCH, "0", "treat numbers too small for full precision as zero: faster")             \
     LS_SETTING(LOG, TEXT, "", "least severe message shown: error, warn, info or debug (empty: warn, programs info)")   \
     LS_SETTING(LOG_TIME, SWITCH, "0", "put date and time in front of every message")                                   \
     LS_SETTING(FAIL_ALLOC, COUNT, "0", "make the n-th request for system memory fail (0: none)")                       \
@@ -24,7 +24,7 @@
     LS_SETTING(ABORT, SWITCH, "0", "print the first error and abort where it is detected, for debuggers")              \
     LS_SETTING(PLUGIN_PATH, TEXT, "", "folders to search for plug-ins, separated by ':'")                              \
     LS_SETTING(HOME, TEXT, "", "folder of the launcher's configuration (empty: lockstep in the user's cache folder)")  \
-    LS_SETTING(JOB_TOKEN, TEXT, "", "secret that hosts of a job know (empty: the job's name)")                         \
+    LS_SETTING(JOB_TOKEN, TEXT, "", "secret shared by the hosts of a job (empty: the job's name)")                     \
     LS_SETTING(TERMINATION_LOG, TEXT, "/dev/termination-log", "file that gets the first cause of a failed job")        \
     LS_SETTING(RANK, TEXT, "", "number of this process in the job (empty: what the launcher says)")                    \
     LS_SETTING(WORLD_SIZE, TEXT, "", "processes of the job (empty: what the launcher says)")                           \
@@ -34,21 +34,20 @@
     LS_SETTING(MASTER_PORT, TEXT, "", "port where processes meet (empty: what the launcher says)")                     \
     LS_SETTING(COMM_FILE, COUNT, "0",                                                                                  \
                "file of the memory that processes of a host share, set by the launcher (0: none)")                     \
-    LS_SETTING(COMM_TOKEN, TEXT, "", "what processes started without the launcher know their job by")                  \
-    LS_SETTING(COMM_TRANSPORT, TEXT, "auto",                                                                           \
-               "what carries bytes between hosts: auto, ucx, mpi or the name of a plug-in")                            \
-    LS_SETTING(COMM_TIMEOUT, COUNT, "600", "seconds to wait for another process in a collective (0: for ever)")        \
+    LS_SETTING(COMM_TOKEN, TEXT, "", "identifies the job for processes started without the launcher")                  \
+    LS_SETTING(COMM_TRANSPORT, TEXT, "auto", "transport between hosts: auto, ucx, mpi or the name of a plug-in")       \
+    LS_SETTING(COMM_TIMEOUT, COUNT, "600", "seconds to wait for another process in a collective (0: no limit)")        \
     LS_SETTING(COMM_WORKERS, COUNT, "1", "threads that reduce gradients while backward goes on (0: none)")             \
     LS_SETTING(COMM_AFFINITY, TEXT, "", "CPUs of the communication threads of each local rank (empty: any)")           \
-    LS_SETTING(DEVICE, TEXT, "", "device, where the program names none (empty: cpu); launchers say cuda for GPUs")     \
+    LS_SETTING(DEVICE, TEXT, "", "device, unless the program names one (empty: cpu); launchers set cuda for GPUs")     \
     LS_SETTING(CUDA_BLOCKING, SWITCH, "0", "wait after every operator on a GPU, so that a failure names it")           \
     LS_SETTING(CUDA_WAITS, SWITCH, "0", "log where the host waits for a GPU, and which operators run on the host")     \
-    LS_SETTING(MIXED_PRECISION, TEXT, "", "no, bf16 or fp16, where the program does not say")                          \
+    LS_SETTING(MIXED_PRECISION, TEXT, "", "no, bf16 or fp16, unless the program says")                                 \
     LS_SETTING(CHECK_FINITE, SWITCH, "0", "fail at the first result or gradient that is NaN or infinite, and name it") \
     LS_SETTING(GRADIENT_ACCUMULATION_STEPS, TEXT, "", "batches for one optimiser step (empty: as the program says)")
 
-/* LS_SETTING_ALIAS("NAME", symbol): what other systems call the same thing. The name LOCKSTEP_<symbol> wins. There a
- * count may be a list, of which the first counts: OMP_NUM_THREADS has a number for each level of nesting. */
+/* LS_SETTING_ALIAS("NAME", symbol): the name in other systems; LOCKSTEP_<symbol> has priority. A COUNT under an alias
+ * may be a list, of which the first is used: OMP_NUM_THREADS has a number for each level of nesting. */
 #define LS_SETTING_ALIAS_LIST(LS_SETTING_ALIAS)                                                                        \
     LS_SETTING_ALIAS("OMP_NUM_THREADS", NUM_THREADS)                                                                   \
     LS_SETTING_ALIAS("CCL_WORKER_COUNT", COMM_WORKERS)                                                                 \
@@ -76,7 +75,7 @@ typedef struct ls_setting_row {
 
 const ls_setting_row *ls_config_row(ls_setting setting);
 
-/* The value in force, as text for every kind. Never NULL. */
+/* The value in force, as text, for any kind. Never NULL. */
 const char *ls_config_text(ls_setting setting);
 uint64_t ls_config_count(ls_setting setting); /* of a COUNT */
 bool ls_config_switch(ls_setting setting);    /* of a SWITCH */
@@ -84,7 +83,7 @@ bool ls_config_switch(ls_setting setting);    /* of a SWITCH */
 /* The variable that gave the value; NULL: it is the default. */
 const char *ls_config_source(ls_setting setting);
 
-/* Read the environment again: for a process that was just forked with another one. No other thread may run. */
+/* Read the environment again, in a process that was just forked with another one. No other thread may be running. */
 void ls_config_reload(void);
 
 #endif

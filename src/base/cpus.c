@@ -11,7 +11,7 @@
 
 int ls_cpus_allowed(int *numbers, int room)
 {
-    cpu_set_t allowed[8]; /* 8192 CPUs: the kernel refuses a mask smaller than its own */
+    cpu_set_t allowed[8]; /* 8192 CPUs: the kernel rejects a mask smaller than its own */
     int count = 0;
     if (sched_getaffinity(0, sizeof allowed, allowed) == 0) {
         for (int cpu = 0; cpu < (int)sizeof allowed * 8; cpu++) {
@@ -70,8 +70,8 @@ static int tighter(int a, int b)
     return a && (!b || a < b) ? a : b;
 }
 
-/* A limit of any ancestor holds too. In a container the path may name groups we do not see; the walk ends at the root
- * of the mount, which is then the container's own group. */
+/* The limits of all ancestors apply too. In a container the path may name groups that are not visible; the walk ends at
+ * the root of the mount, which is then the container's own group. */
 static int tightest(const char *root, const char *mount, const char *group, quota_fn *quota_of)
 {
     char folder[PATH_SIZE];
@@ -130,7 +130,7 @@ static bool has(const int *numbers, int count, long number)
     return false;
 }
 
-/* "cpu3 user nice system idle iowait irq softirq steal ...", in ticks: what was spent on programs of this system. */
+/* "cpu3 user nice system idle iowait irq softirq steal ...", in ticks: sums those in which the CPU was busy. */
 static bool ticks_of(const char *line, const int *cpus, int count, long long *ticks)
 {
     long long t[7];

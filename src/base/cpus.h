@@ -5,11 +5,11 @@
 /* Writes the numbers of at most `room` CPUs the calling thread may run on and returns how many there are (>= 1). */
 int ls_cpus_allowed(int *numbers, int room);
 
-/* CPU time the control group (v1 or v2, and its ancestors) grants, in whole CPUs rounded up; 0 when there is no limit.
+/* CPU time the control group (v1 or v2, and its ancestors) grants, in whole CPUs rounded up; 0: no limit.
  * `root` is put in front of /proc and /sys: "" except in tests. */
 int ls_cpus_quota(const char *root);
 
-/* Seconds since the machine started in which these CPUs, taken together, ran anything; < 0: the system does not say.
+/* Busy seconds of these CPUs since boot, summed; < 0 if the system does not report them.
  * Allocates nothing. */
 double ls_cpus_busy(const char *root, const int *cpus, int count);
 

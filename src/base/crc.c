@@ -1,5 +1,5 @@
-/* crc.c - four bits at a time, from tables small enough to be read; many bytes at once,
- * from larger ones made of these. */
+/* crc.c - four bits at a time, from tables small enough to check by eye; eight bytes at a time,
+ * from larger tables computed from these. */
 #include "base/crc.h"
 
 #include <string.h>
@@ -28,7 +28,7 @@ static uint32_t go_on(const uint32_t table[16], uint32_t crc, const unsigned cha
 /* Below this, making the larger tables takes longer than they save. */
 enum { MANY_BYTES = 1 << 16 };
 
-/* tables[k][b] is the remainder of byte b with k bytes of zeros behind it. */
+/* tables[k][b] is the remainder of byte b followed by k zero bytes. */
 static void make_tables(const uint32_t nibbles[16], uint32_t tables[8][256])
 {
     for (uint32_t b = 0; b < 256; b++) {

@@ -1,6 +1,6 @@
 /* crc.h - cyclic redundancy checks of 32 bits: that of PNG, gzip and zip, and Castagnoli's, which TensorBoard uses.
  *
- * Begin with 0 and hand the result to the next call to go on: ls_crc32(ls_crc32(0, a, n), b, m) is that of both. */
+ * Start with 0 and pass the result to the next call to continue: ls_crc32(ls_crc32(0, a, n), b, m) covers both. */
 #ifndef LOCKSTEP_BASE_CRC_H
 #define LOCKSTEP_BASE_CRC_H
 

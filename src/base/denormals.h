@@ -1,5 +1,5 @@
-/* denormals.h - subnormal numbers, those below 1.2e-38 in f32: kept, or taken for zero by the calling thread. CPUs of
- * x86-64 are up to two hundred times slower with them. A new thread begins as the one that made it. */
+/* denormals.h - subnormal numbers, those below 1.2e-38 in f32: kept, or treated as zero by the calling thread. x86-64
+ * CPUs are up to two hundred times slower with them. A new thread inherits the setting. */
 #ifndef LOCKSTEP_BASE_DENORMALS_H
 #define LOCKSTEP_BASE_DENORMALS_H
 

@@ -15,7 +15,7 @@
 #include "base/memory.h"
 #include "base/parallel.h"
 
-/* "could not open PATH: No such file or directory"; of a long path the end is shown. Always false. */
+/* "could not open PATH: No such file or directory"; only the end of a long path is shown. Returns false. */
 static bool complain(ls_message *why, const char *what, const char *path, const char *reason)
 {
     enum { SHOWN = 140 };
@@ -40,11 +40,11 @@ ls_path_kind ls_path_kind_of(const char *path)
     return S_ISREG(about.st_mode) ? LS_PATH_FILE : S_ISDIR(about.st_mode) ? LS_PATH_FOLDER : LS_PATH_OTHER;
 }
 
-#define BECAME_SHORTER "it became shorter while it was read"
+#define BECAME_SHORTER "it was truncated while it was read"
 
 static int open_file(const char *path, struct stat *about, ls_message *why)
 {
-    int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe would wait for its other end */
+    int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* opening a pipe would block */
     if (descriptor < 0) return complain_errno(why, "open", path), -1;
     if (fstat(descriptor, about) != 0) complain_errno(why, "open", path);
     else if (!S_ISREG(about->st_mode))
@@ -54,12 +54,12 @@ static int open_file(const char *path, struct stat *about, ls_message *why)
     return -1;
 }
 
-enum { LOAD_GRAIN = 8 << 20 }; /* bytes that are worth another thread */
+enum { LOAD_GRAIN = 8 << 20 }; /* fewest bytes per thread */
 
 typedef struct loading {
     int descriptor;
     char *to;
-    atomic_int error; /* errno of a failed read; -1: the file is shorter than it was */
+    atomic_int error; /* errno of a failed read; -1: the file was truncated */
 } loading;
 
 static void load_range(void *user, int64_t begin, int64_t end)
@@ -157,14 +157,14 @@ static bool give_up(ls_file_out *out, ls_message *why, const char *what, const c
     return false;
 }
 
-/* Open the temporary file and lock it. -1: somebody else writes it, or it cannot be made; errno says which. */
+/* Open the temporary file and lock it. -1: another process is writing it (EBUSY), or it cannot be created. */
 static int open_part(const char *part)
 {
     for (;;) {
         int descriptor = ls_descriptor_open(part, O_WRONLY | O_CREAT | O_NOFOLLOW, 0666);
         if (descriptor < 0) return -1;
-        bool locked = flock(descriptor, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK; /* some systems cannot lock */
-        /* Its owner may have published the file between our two calls: then the lock is on a file that has its name. */
+        bool locked = flock(descriptor, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK; /* not all file systems lock */
+        /* Its owner may have published the file between our two calls: then we locked the published file. */
         struct stat ours, named;
         bool same = fstat(descriptor, &ours) == 0 && stat(part, &named) == 0 && ours.st_ino == named.st_ino &&
                     ours.st_dev == named.st_dev;
@@ -177,8 +177,8 @@ static int open_part(const char *part)
     }
 }
 
-/* Bytes that will be waited for need not go through the system's cache: one copy less, and the cache keeps what is in
- * use. Where a file system cannot do that, they do. */
+/* With `sync` there is no point in going through the page cache: bypassing it saves a copy and leaves the cache to
+ * others. File systems that cannot do so use the cache. */
 static bool set_direct(int descriptor, bool on)
 {
     int flags = fcntl(descriptor, F_GETFL);
@@ -190,7 +190,7 @@ bool ls_file_create(ls_file_out *out, const char *path, bool sync, ls_message *w
     size_t length = strlen(path);
     *out = (ls_file_out){.descriptor = -1};
     char *copy = ls_sys_alloc(length + 1), *part = ls_sys_alloc(length + sizeof ".part");
-    char *buffer = ls_sys_map(BUFFER_BYTES); /* on a page of its own, as direct writing needs it */
+    char *buffer = ls_sys_map(BUFFER_BYTES); /* page-aligned, as direct writes require */
     if (!copy || !part || !buffer) {
         ls_sys_free(copy);
         ls_sys_free(part);
@@ -206,7 +206,7 @@ bool ls_file_create(ls_file_out *out, const char *path, bool sync, ls_message *w
         return true;
     }
     complain(why, "write", path, errno == EBUSY ? "another process is writing it" : strerror(errno));
-    forget(out); /* the file, if there is one, is not ours */
+    forget(out); /* the file, if it exists, is not ours */
     return false;
 }
 
@@ -215,7 +215,7 @@ static bool write_all(ls_file_out *out, const char *bytes, size_t size)
     while (size) {
         ssize_t done = write(out->descriptor, bytes, size < SSIZE_MAX ? size : SSIZE_MAX);
         if (done < 0 && errno == EINTR) continue;
-        if (done < 0 && errno == EINVAL && out->direct) { /* larger blocks than ours, or a part was written */
+        if (done < 0 && errno == EINVAL && out->direct) { /* the blocks are larger than ours, or a partial write */
             out->direct = false;
             if (set_direct(out->descriptor, false)) continue;
         }
@@ -238,7 +238,7 @@ bool ls_file_put(ls_file_out *out, const void *bytes, size_t size, ls_message *w
     const char *at = bytes;
     while (size) {
         size_t room = BUFFER_BYTES - out->buffered, some = size < room ? size : room;
-        if (!out->direct && size >= BUFFER_BYTES / 8) { /* straight from where it is */
+        if (!out->direct && size >= BUFFER_BYTES / 8) { /* without the buffer */
             if (!flush(out) || !write_all(out, at, size)) return give_up(out, why, "write", strerror(errno));
             return true;
         }
@@ -253,17 +253,17 @@ bool ls_file_put(ls_file_out *out, const void *bytes, size_t size, ls_message *w
 
 bool ls_file_seal(ls_file_out *out, ls_message *why)
 {
-    if (out->direct) out->direct = !set_direct(out->descriptor, false); /* what is left is no whole number of blocks */
+    if (out->direct) out->direct = !set_direct(out->descriptor, false); /* the rest is not whole blocks */
     if (!flush(out) || (out->sync && fsync(out->descriptor) != 0)) return give_up(out, why, "write", strerror(errno));
     ls_sys_unmap(out->buffer, BUFFER_BYTES);
     out->buffer = NULL;
-    return true; /* stays open: the lock keeps others away until the file has its name */
+    return true; /* stays open: the lock keeps others away until it is published */
 }
 
 bool ls_file_publish(ls_file_out *out, ls_message *why)
 {
     if (rename(out->part, out->path) != 0) return give_up(out, why, "write", strerror(errno));
-    int failed = close(out->descriptor); /* where a file system reports late what it could not store */
+    int failed = close(out->descriptor); /* some file systems report failed writes only here */
     out->descriptor = -1;
     bool ok = failed ? complain_errno(why, "write", out->path) : !out->sync || ls_folder_sync_above(out->path, why);
     forget(out);
@@ -283,17 +283,17 @@ bool ls_folder_make(const char *path, ls_message *why)
 {
     char part[PATH_MAX];
     size_t length = strlen(path);
-    if (length >= sizeof part) return complain(why, "make the folder", path, strerror(ENAMETOOLONG));
+    if (length >= sizeof part) return complain(why, "create the folder", path, strerror(ENAMETOOLONG));
     memcpy(part, path, length + 1);
     for (size_t i = 1; i <= length; i++) {
         if (path[i] && path[i] != '/') continue;
         part[i] = 0;
         bool made = mkdir(part, 0777) == 0;
-        if (!made && errno != EEXIST) return complain_errno(why, "make the folder", part);
+        if (!made && errno != EEXIST) return complain_errno(why, "create the folder", part);
         if (made && path[i] && !ls_folder_sync_above(part, why)) return false;
         part[i] = path[i];
     }
-    if (ls_path_kind_of(path) != LS_PATH_FOLDER) return complain(why, "make the folder", path, "it is a file");
+    if (ls_path_kind_of(path) != LS_PATH_FOLDER) return complain(why, "create the folder", path, "it is a file");
     return true;
 }
 
@@ -301,14 +301,14 @@ bool ls_folder_sync(const char *path, ls_message *why)
 {
     int descriptor = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (descriptor < 0) return complain_errno(why, "open the folder", path);
-    /* Some file systems cannot: then names are as safe as they ever will be. */
+    /* Some file systems cannot sync a folder (EINVAL): then there is nothing more to do. */
     bool ok = fsync(descriptor) == 0 || errno == EINVAL;
     if (!ok) complain_errno(why, "sync the folder", path);
     close(descriptor);
     return ok;
 }
 
-/* The folder that a file or folder is in. */
+/* The folder that contains a file or folder. */
 static bool folder_above(const char *path, char folder[PATH_MAX], ls_message *why)
 {
     const char *slash = strrchr(path, '/');

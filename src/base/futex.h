@@ -13,7 +13,7 @@
 typedef _Atomic uint32_t ls_futex;
 
 /* Slow a spinning loop down, by 15 to 50 ns. On arm64 "yield" does nothing on most cores;
- * "isb" empties the pipeline. */
+ * "isb" flushes the pipeline. */
 static inline void ls_spin_hint(void)
 {
 #if defined(__x86_64__)
@@ -34,7 +34,7 @@ static inline void ls_futex_wake_all(ls_futex *word)
     syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
 }
 
-/* The same for a word that processes share; sleeps no longer than so many nanoseconds, less than a second. */
+/* The same for a word that processes share, for at most `nanoseconds`, which is less than a second. */
 static inline void ls_futex_wait_shared(ls_futex *word, uint32_t value, long nanoseconds)
 {
     struct timespec limit = {.tv_nsec = nanoseconds};

@@ -1,5 +1,5 @@
-/* guard.h - tells the address sanitizer which bytes may be touched where memory is cut from larger blocks: pool, slabs,
- * scratch. In other builds there is nothing behind it. */
+/* guard.h - tells the address sanitizer which bytes may be touched when memory is cut from larger blocks: pool, slabs,
+ * scratch. In other builds it does nothing. */
 #ifndef LOCKSTEP_BASE_GUARD_H
 #define LOCKSTEP_BASE_GUARD_H
 
@@ -10,7 +10,7 @@
 
 #include <sanitizer/asan_interface.h>
 
-#define LS_GUARD_GAP 64u /* bytes that nobody may touch behind a block, so that its neighbour is out of reach */
+#define LS_GUARD_GAP 64u /* bytes after a block that nobody may touch, so that an overrun does not hit its neighbour */
 
 static inline void ls_guard_close(void *memory, size_t bytes)
 {
@@ -22,7 +22,7 @@ static inline void ls_guard_open(void *memory, size_t bytes)
     __asan_unpoison_memory_region(memory, bytes);
 }
 
-/* Open it for a new owner: what the last one left is gone, and floats that nobody wrote are NaN. */
+/* Open it for a new owner: the old contents are overwritten, so that floats nobody wrote are NaN. */
 static inline void ls_guard_open_new(void *memory, size_t bytes)
 {
     ls_guard_open(memory, bytes);

@@ -20,7 +20,7 @@ static inline ls_bf16 ls_bf16_from_f32(float f)
 {
     uint32_t bits;
     memcpy(&bits, &f, sizeof bits);
-    if ((bits & 0x7fffffffu) > 0x7f800000u) return (ls_bf16)((bits >> 16) | 0x40u); /* NaN stays NaN, made quiet */
+    if ((bits & 0x7fffffffu) > 0x7f800000u) return (ls_bf16)((bits >> 16) | 0x40u); /* NaN stays a (quiet) NaN */
     return (ls_bf16)((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
 }
 

@@ -1,6 +1,6 @@
-/* hash.h - XXH64 of bytes that come in pieces: notices damage, at the speed of memory, and is the same in every
- * process; not against those who mean harm. And a keyed hash for tables whose names others choose, which is different
- * in every process: never write it down. */
+/* hash.h - XXH64 of bytes in pieces: detects damage at memory speed, and is the same in every process; not secure
+ * against attackers. And a keyed hash for tables whose names come from untrusted files, which is different in every
+ * process: never store it. */
 #ifndef LOCKSTEP_BASE_HASH_H
 #define LOCKSTEP_BASE_HASH_H
 
@@ -8,12 +8,12 @@
 typedef struct ls_hash {
     uint64_t lane[4];
     uint64_t total;
-    unsigned char rest[32]; /* of total % 32 bytes, not yet taken in */
+    unsigned char rest[32]; /* the last total % 32 bytes, not yet hashed */
 } ls_hash;
 
 void ls_hash_begin(ls_hash *hash);
 void ls_hash_add(ls_hash *hash, const void *bytes, size_t size);
-uint64_t ls_hash_end(const ls_hash *hash); /* of all so far; more may follow */
+uint64_t ls_hash_end(const ls_hash *hash); /* of all bytes so far; more may follow */
 uint64_t ls_hash_of(const void *bytes, size_t size);
 
 /* SipHash-1-3 with the key of this process, or with one that is given. */

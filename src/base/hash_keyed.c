@@ -1,5 +1,5 @@
-/* hash_keyed.c - SipHash-1-3 under a key that every process draws for itself: whoever writes the texts cannot know
- * which of them meet in a table. */
+/* hash_keyed.c - SipHash-1-3 with a random key per process: whoever chooses the texts cannot know which of them
+ * collide in a table. */
 #include <pthread.h>
 #include <string.h>
 #include <sys/random.h>
@@ -12,7 +12,7 @@ static uint64_t key[2];
 static void draw_key(void)
 {
     if (getrandom(key, sizeof key, GRND_NONBLOCK) == (ssize_t)sizeof key) return;
-    /* No random numbers yet, early in the life of a machine: what is hard to know from outside. */
+    /* No random numbers yet, early after boot: use what is hard to guess from outside. */
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
     key[0] = (uint64_t)now.tv_nsec * 0x9E3779B185EBCA87u ^ (uint64_t)now.tv_sec;

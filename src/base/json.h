@@ -9,10 +9,10 @@
  *     ls_json_put_object(&w, NULL);
  *     ls_json_put_integer(&w, "epoch", 3);
  *     ls_json_put_end(&w);
- *     char *text = ls_json_take(&w, NULL);                         NULL: memory was out; ls_sys_free() it
+ *     char *text = ls_json_take(&w, NULL);                         NULL: out of memory; ls_sys_free() it
  *
- * The reader accepts nothing beyond the standard: no comments, no trailing commas, no NaN, no invalid UTF-8. It refuses
- * a key that stands twice in an object, nesting beyond LS_JSON_DEPTH and the character U+0000,
+ * The reader accepts nothing beyond the standard: no comments, no trailing commas, no NaN, no invalid UTF-8. It rejects
+ * duplicate keys in an object, nesting beyond LS_JSON_DEPTH and the character U+0000,
  * so that every string is a C string. */
 #ifndef LOCKSTEP_BASE_JSON_H
 #define LOCKSTEP_BASE_JSON_H
@@ -36,7 +36,7 @@ typedef enum ls_json_type {
 typedef struct ls_json {
     ls_json_type type;
     const char *key;            /* of a member of an object; NULL elsewhere */
-    const struct ls_json *next; /* member or element that follows */
+    const struct ls_json *next; /* the next member or element */
     int64_t count;              /* of members or elements; bytes of a string */
     union {
         bool boolean;
@@ -45,30 +45,30 @@ typedef struct ls_json {
         const char *text;
         const struct ls_json *first; /* member or element */
     };
-    const struct ls_json **index; /* of a large object: its members, hashed; the reader's own */
+    const struct ls_json **index; /* of a large object: its members, hashed; private to the reader */
 } ls_json;
 
-/* The root of the tree, or NULL, with the reason and its place ("line 3, column 7: ...") in `why`. */
+/* The root of the tree, or NULL, with position and reason ("line 3, column 7: ...") in `why`. */
 ls_json *ls_json_read(const char *text, size_t length, ls_message *why);
 void ls_json_free(ls_json *root); /* NULL is accepted */
 
-/* These accept NULL and values of any type, and then find nothing. */
+/* These accept NULL and values of the wrong type, and then find nothing. */
 const ls_json *ls_json_get(const ls_json *object, const char *key);
-/* For walks: for (const ls_json *m = ls_json_first(v); m; m = m->next) */
+/* To iterate: for (const ls_json *m = ls_json_first(v); m; m = m->next) */
 const ls_json *ls_json_first(const ls_json *value);
-const char *ls_json_text(const ls_json *value); /* NULL for what is not a string */
+const char *ls_json_text(const ls_json *value); /* NULL if it is not a string */
 int64_t ls_json_integer(const ls_json *value, int64_t fallback);
 double ls_json_number(const ls_json *value, double fallback); /* of an integer or a real */
 bool ls_json_bool(const ls_json *value, bool fallback);
 
 /* ---- Writing ---- */
 
-/* Start with all zero, or with options set. After memory ran out the calls do nothing and ls_json_take() says so. */
+/* Start with all zero, or with options set. Once out of memory the calls do nothing and ls_json_take() returns NULL. */
 typedef struct ls_json_writer {
-    int indent; /* blanks per level, as Python's json.dumps(indent=n); 0: all in one line without blanks */
+    int indent; /* blanks per level, as Python's json.dumps(indent=n); 0: all on one line without blanks */
     bool ascii; /* write other characters as \uXXXX, as Python does by default */
 
-    /* The writer's own. */
+    /* Private to the writer. */
     char *text;
     size_t length, capacity;
     int depth;
@@ -77,8 +77,8 @@ typedef struct ls_json_writer {
     bool failed;
 } ls_json_writer;
 
-/* `key` names the member of the object at hand; NULL in arrays and at the root. Text that is not UTF-8 gets U+FFFD in
- * place of what is wrong. Reals are written so that reading gives the same bits; NaN and infinities become null. */
+/* `key` names the member of the current object; NULL in arrays and at the root. Invalid UTF-8 is replaced with U+FFFD.
+ * Reals are written so that reading them gives the same bits; NaN and infinities become null. */
 void ls_json_put_object(ls_json_writer *w, const char *key);
 void ls_json_put_array(ls_json_writer *w, const char *key);
 void ls_json_put_end(ls_json_writer *w);                                     /* of the innermost object or array */
@@ -87,15 +87,15 @@ void ls_json_put_integer(ls_json_writer *w, const char *key, int64_t value);
 void ls_json_put_number(ls_json_writer *w, const char *key, double value);
 void ls_json_put_bool(ls_json_writer *w, const char *key, bool value);
 void ls_json_put_null(ls_json_writer *w, const char *key);
-/* The same value again. */
+/* A copy of a value that was read. */
 void ls_json_put_value(ls_json_writer *w, const char *key, const ls_json *value);
 
-/* The text, zero-terminated, now the caller's: ls_sys_free() it. NULL when memory ran out. `length` may be NULL. The
+/* The text, zero-terminated; the caller must ls_sys_free() it. NULL when out of memory. `length` may be NULL. The
  * writer may be used again. */
 char *ls_json_take(ls_json_writer *w, size_t *length);
-/* Begin another text in the memory at hand, which may hold one: for writers that make many. */
+/* Discard the text and begin another in the same memory: for writers that make many. */
 void ls_json_restart(ls_json_writer *w);
-/* The text so far without taking it: the writer's, until its next call. NULL when memory ran out. */
+/* The text so far, owned by the writer and valid until its next call. NULL when out of memory. */
 const char *ls_json_view(ls_json_writer *w, size_t *length);
 
 #endif

@@ -13,7 +13,7 @@
 /* Objects with more members than this get an index; searching few is quicker than hashing. */
 enum { FEW_MEMBERS = 8 };
 
-/* What ls_json_read() hands out is the first member of this. */
+/* ls_json_read() returns a pointer to the first member of this. */
 typedef struct document {
     ls_json root;
     ls_arena arena; /* of all other values and strings */
@@ -26,7 +26,7 @@ typedef struct reader {
     ls_message *why;
 } reader;
 
-/* ---- places and memory ---- */
+/* ---- positions and memory ---- */
 
 LS_PRINTF(2, 3) static bool refuse(reader *r, const char *format, ...)
 {
@@ -61,7 +61,7 @@ static int hex_digit(char c)
     return -1;
 }
 
-/* The four digits behind \u. */
+/* The four digits after \u. */
 static bool read_unit(reader *r, uint32_t *unit)
 {
     *unit = 0;
@@ -78,13 +78,13 @@ static bool read_unicode_escape(reader *r, char **to)
     uint32_t code, low;
     if (!read_unit(r, &code)) return false;
     if (code == 0) return refuse(r, "the character U+0000 is not accepted");
-    if (code >= 0xdc00 && code < 0xe000) return refuse(r, "\\u%04x without its first half", code);
+    if (code >= 0xdc00 && code < 0xe000) return refuse(r, "\\u%04x without the first half of its pair", code);
     if (code >= 0xd800 && code < 0xdc00) {
         if (r->end - r->at < 2 || r->at[0] != '\\' || r->at[1] != 'u')
-            return refuse(r, "\\u%04x without its second half", code);
+            return refuse(r, "\\u%04x without the second half of its pair", code);
         r->at += 2;
         if (!read_unit(r, &low)) return false;
-        if (low < 0xdc00 || low >= 0xe000) return refuse(r, "\\u%04x without its second half", code);
+        if (low < 0xdc00 || low >= 0xe000) return refuse(r, "\\u%04x without the second half of its pair", code);
         code = 0x10000 + ((code - 0xd800) << 10) + (low - 0xdc00);
     }
     *to += ls_utf8_encode(code, *to);
@@ -94,24 +94,24 @@ static bool read_unicode_escape(reader *r, char **to)
 static bool read_escape(reader *r, char **to)
 {
     static const char letters[] = "\"\\/bfnrt", meanings[] = "\"\\/\b\f\n\r\t";
-    if (r->at == r->end) return refuse(r, "the string has no end");
+    if (r->at == r->end) return refuse(r, "unterminated string");
     if (*r->at == 'u') {
         r->at++;
         return read_unicode_escape(r, to);
     }
     const char *letter = *r->at ? strchr(letters, *r->at) : NULL;
-    if (!letter) return refuse(r, "no such escape in a string");
+    if (!letter) return refuse(r, "unknown escape in a string");
     *(*to)++ = meanings[letter - letters];
     r->at++;
     return true;
 }
 
-/* At an opening quote. The text is never longer than what stands in the source. */
+/* At an opening quote. The text is never longer than its source. */
 static bool read_string(reader *r, const char **text, int64_t *length)
 {
     const char *close = ++r->at;
     while (close < r->end && *close != '"') close += *close == '\\' ? 2 : 1;
-    if (close >= r->end) return refuse(r, "the string has no end");
+    if (close >= r->end) return refuse(r, "unterminated string");
     char *start = take(r, (size_t)(close - r->at) + 1), *to = start;
     if (!start) return false;
     while (*r->at != '"') {
@@ -159,10 +159,10 @@ static bool fits_integer(const char *at, const char *end, int64_t *value)
     return true;
 }
 
-/* Like strtod(), whatever locale the program has chosen. */
+/* Like strtod(), but in the C locale. */
 static bool real_value(const char *text, size_t length, double *value)
 {
-    char copy[512]; /* more digits than that decide nothing a double can show, but leave no doubt: refused */
+    char copy[512]; /* far more digits than a double has; longer numbers are rejected */
     if (length >= sizeof copy) return false;
     memcpy(copy, text, length);
     copy[length] = 0;
@@ -182,7 +182,7 @@ static bool read_number(reader *r, ls_json *value)
     const char *whole = at;
     if (at < r->end && *at == '.') {
         digits = at + 1;
-        if ((at = skip_digits(digits, r->end)) == digits) return refuse(r, "a number needs a digit behind the point");
+        if ((at = skip_digits(digits, r->end)) == digits) return refuse(r, "a number needs a digit after the point");
     }
     if (at < r->end && (*at == 'e' || *at == 'E')) {
         at++;
@@ -207,7 +207,7 @@ static uint64_t index_slots(int64_t count)
     return slots;
 }
 
-/* The slot with this key, or the empty one where it belongs. */
+/* The slot with this key, or the empty slot for it. */
 static const ls_json **index_slot(const ls_json *object, const char *key)
 {
     uint64_t mask = index_slots(object->count) - 1, i = ls_hash_keyed(key, strlen(key)) & mask;
@@ -222,7 +222,7 @@ static const ls_json *duplicate(const ls_json *member, const ls_json *object)
     return NULL;
 }
 
-/* All members are there: see that no key stands twice. */
+/* All members have been read: check for duplicate keys. */
 static bool finish_object(reader *r, ls_json *object)
 {
     if (object->count > FEW_MEMBERS) {
@@ -231,7 +231,7 @@ static bool finish_object(reader *r, ls_json *object)
     }
     for (const ls_json *m = object->first; m; m = m->next) {
         const ls_json **slot = object->index ? index_slot(object, m->key) : NULL;
-        if (slot ? *slot : duplicate(m, object)) return refuse(r, "the key \"%s\" stands twice in this object", m->key);
+        if (slot ? *slot : duplicate(m, object)) return refuse(r, "duplicate key \"%s\" in this object", m->key);
         if (slot) *slot = m;
     }
     return true;
@@ -269,7 +269,7 @@ static bool read_key(reader *r, ls_json *member)
     skip_blanks(r);
     if (r->at == r->end || *r->at != '"') return refuse(r, "expected a key in quotes");
     if (!read_string(r, &member->key, &length)) return false;
-    return next_is(r, ':') || refuse(r, "expected a colon behind the key \"%s\"", member->key);
+    return next_is(r, ':') || refuse(r, "expected a colon after the key \"%s\"", member->key);
 }
 
 /* At the opening bracket of an array or object. */
@@ -305,7 +305,7 @@ static bool read_word(reader *r, const char *word)
 static bool read_value(reader *r, ls_json *value)
 {
     skip_blanks(r);
-    if (r->at == r->end) return refuse(r, "the text ends where a value should stand");
+    if (r->at == r->end) return refuse(r, "the text ends where a value is expected");
     switch (*r->at) {
     case '{':
     case '[': return read_container(r, value);
@@ -330,7 +330,7 @@ ls_json *ls_json_read(const char *text, size_t length, ls_message *why)
     bool ok = read_value(&r, &r.document->root);
     if (ok) {
         skip_blanks(&r);
-        ok = r.at == r.end || refuse(&r, "something follows the value");
+        ok = r.at == r.end || refuse(&r, "unexpected text after the value");
     }
     if (ok) return &r.document->root;
     ls_json_free(&r.document->root);
@@ -345,7 +345,7 @@ void ls_json_free(ls_json *root)
     ls_sys_free(d);
 }
 
-/* ---- asking ---- */
+/* ---- queries ---- */
 
 const ls_json *ls_json_first(const ls_json *value)
 {

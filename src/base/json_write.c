@@ -11,7 +11,7 @@
 static void append(ls_json_writer *w, const char *text, size_t length)
 {
     if (w->failed) return;
-    if (w->capacity - w->length <= length) { /* one byte stays free for the end of the string */
+    if (w->capacity - w->length <= length) { /* one byte stays free for the terminating zero */
         size_t capacity = w->capacity ? w->capacity * 2 : 256;
         while (capacity - w->length <= length) capacity *= 2;
         char *grown = ls_sys_realloc(w->text, capacity);
@@ -64,7 +64,7 @@ static void new_line(ls_json_writer *w)
     for (int i = 0; i < w->depth * w->indent; i++) append(w, " ", 1);
 }
 
-/* What stands in front of every value: comma, line break, key. */
+/* Written before every value: comma, line break, key. */
 static void begin_value(ls_json_writer *w, const char *key)
 {
     if (w->depth) {
@@ -82,7 +82,7 @@ static void begin_container(ls_json_writer *w, const char *key, bool array)
 {
     begin_value(w, key);
     append(w, array ? "[" : "{", 1);
-    if (++w->depth >= LS_JSON_DEPTH) w->failed = true; /* nobody could read it */
+    if (++w->depth >= LS_JSON_DEPTH) w->failed = true; /* the reader would reject it */
     uint64_t bit = 1ull << (w->depth & 63);
     w->arrays = array ? w->arrays | bit : w->arrays & ~bit;
     w->filled = false;
@@ -178,7 +178,7 @@ void ls_json_put_value(ls_json_writer *w, const char *key, const ls_json *value)
 
 char *ls_json_take(ls_json_writer *w, size_t *length)
 {
-    append(w, "", 0); /* makes the empty text one */
+    append(w, "", 0); /* allocates even if the text is empty */
     char *text = w->text;
     if (w->failed) {
         ls_sys_free(text);
@@ -196,7 +196,7 @@ void ls_json_restart(ls_json_writer *w)
 
 const char *ls_json_view(ls_json_writer *w, size_t *length)
 {
-    append(w, "", 0); /* makes the empty text one */
+    append(w, "", 0); /* allocates even if the text is empty */
     if (length) *length = w->length;
     return w->failed ? NULL : w->text;
 }

@@ -1,4 +1,4 @@
-/* library.c - where plug-ins are. */
+/* library.c - find and load plug-ins. */
 #include "base/library.h"
 
 #include <dlfcn.h>
@@ -10,18 +10,18 @@
 
 #include "base/config.h"
 
-/* The folder of a file; "" where there is none. */
+/* The folder of a file; "" if the path has none. */
 static void folder_of(const char *file, char *folder, size_t size)
 {
     const char *slash = strrchr(file, '/');
     snprintf(folder, size, "%.*s", slash ? (int)(slash - file) : 0, file);
 }
 
-/* The linker maps what the head of a file promises, and whoever touches a page beyond its end dies of SIGBUS: a copy
- * that was cut short is found here. True for whatever the linker refuses by itself. */
+/* The linker maps what the ELF header says, and touching a page beyond the end of a truncated file is a SIGBUS: so
+ * truncated files are detected here. True for files that the linker rejects by itself. */
 static bool is_whole(const char *file, ls_message *why)
 {
-    FILE *f = strchr(file, '/') ? fopen(file, "rb") : NULL; /* else the linker knows which file it is */
+    FILE *f = strchr(file, '/') ? fopen(file, "rb") : NULL; /* else the linker searches for it */
     if (!f) return true;
     ElfW(Ehdr) head;
     ElfW(Phdr) part;
@@ -36,12 +36,12 @@ static bool is_whole(const char *file, ls_message *why)
     }
     fclose(f);
     if (needed > size)
-        snprintf(why->text, sizeof why->text, "the file is cut short: %llu bytes of at least %llu; copy it again",
+        snprintf(why->text, sizeof why->text, "the file is truncated: %llu bytes of at least %llu; copy it again",
                  (unsigned long long)size, (unsigned long long)needed);
     return needed <= size;
 }
 
-/* Libraries behind plug-ins (UCX is one) take over signals when they are loaded; those belong to the program. */
+/* Libraries of plug-ins (such as UCX) install signal handlers when they are loaded; signals belong to the program. */
 static void *load(const char *file, ls_message *why)
 {
     struct sigaction before[NSIG] = {0};
@@ -56,7 +56,7 @@ static void *load(const char *file, ls_message *why)
     return library;
 }
 
-/* NULL and no complaint where there is no such file: others follow. */
+/* NULL without a message if there is no such file: other folders follow. */
 static void *try_folder(const char *folder, int length, const char *name, ls_message *why)
 {
     char path[1200];
@@ -65,7 +65,7 @@ static void *try_folder(const char *folder, int length, const char *name, ls_mes
     return load(path, why);
 }
 
-/* Beside the library or program `file`, and where an installation has plug-ins, seen from lib/ and from bin/. */
+/* Beside the library or program `file`, and in the folders an installation has plug-ins in, seen from lib/ and bin/. */
 static void *try_beside(const char *file, const char *name, ls_message *why)
 {
     static const char *const places[] = {"", "/lockstep", "/" LOCKSTEP_LIBDIR "/lockstep",
@@ -82,7 +82,7 @@ static void *try_beside(const char *file, const char *name, ls_message *why)
 
 void *ls_library_open(const char *what, const char *name, ls_message *why)
 {
-    ls_message first = {{0}}; /* what was wrong with one that is there says more than that the last place has none */
+    ls_message first = {{0}}; /* a file that cannot be loaded says more than the last folder's "not found" */
     void *library = NULL;
     if (strchr(name, '/')) {
         library = load(name, &first);

@@ -25,7 +25,7 @@ static ls_log_level level_named(const char *name)
     return LS_LOG_LEVEL_COUNT;
 }
 
-/* The least severe level shown: what LOCKSTEP_LOG says, or this when it says nothing. */
+/* The least severe level shown: that of LOCKSTEP_LOG, or `unsaid` if it is not set. */
 static ls_log_level shown_or(ls_log_level unsaid)
 {
     /* Not pthread_once: reading the settings may itself log, and come back here. */

@@ -16,7 +16,7 @@
 static atomic_uint_fast64_t calls;
 static atomic_uint_fast64_t failing_call; /* the number of the call that fails; 0: none */
 
-/* Count a request; true when it is the one that has to fail. */
+/* Count a request; true if it is the one that must fail. */
 static bool refused(void)
 {
     uint64_t call = atomic_fetch_add_explicit(&calls, 1, memory_order_relaxed) + 1;
@@ -53,7 +53,7 @@ static void *map(size_t bytes)
     return block == MAP_FAILED ? NULL : block;
 }
 
-/* The kernel only backs whole aligned huge pages, so map some more and cut off what sticks out at both ends. */
+/* The kernel backs only whole aligned huge pages, so map more and unmap the unaligned ends. */
 static void *map_huge(size_t bytes)
 {
     char *start = map(bytes + HUGE_PAGE);
@@ -61,7 +61,7 @@ static void *map_huge(size_t bytes)
     size_t before = -(uintptr_t)start % HUGE_PAGE;
     if (before) munmap(start, before);
     if (before < HUGE_PAGE) munmap(start + before + bytes, HUGE_PAGE - before);
-    madvise(start + before, bytes, MADV_HUGEPAGE); /* advice: works without, only slower */
+    madvise(start + before, bytes, MADV_HUGEPAGE); /* only advice: without it memory is slower */
     return start + before;
 }
 
@@ -106,7 +106,7 @@ bool ls_sys_move(void *from, void *to, size_t bytes)
 #ifdef MREMAP_DONTUNMAP
     if (mremap(from, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, to) == to) return true;
 #endif
-    /* Before Linux 5.7, and in emulators: other memory does as well. */
+    /* mremap fails before Linux 5.7 and in emulators: use new memory instead. */
     if (!map_at(to, bytes, PROT_READ | PROT_WRITE)) return false;
     ls_sys_empty(from, bytes);
     return true;
@@ -114,7 +114,7 @@ bool ls_sys_move(void *from, void *to, size_t bytes)
 
 void ls_sys_empty(void *at, size_t bytes)
 {
-    map_at(at, bytes, PROT_READ); /* where the system cannot, the memory stays */
+    map_at(at, bytes, PROT_READ); /* if this fails the memory stays */
 }
 
 void ls_sys_drop_pages(void *at, size_t bytes)

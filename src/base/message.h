@@ -1,9 +1,8 @@
-/* message.h - why something failed, in words: written by the function that fails, handed up by those between.
+/* message.h - why something failed, as text: written by the function that fails, passed up by its callers.
  *
  *     if (file < 0) return ls_explain(why, LS_ERR_IO, "%s: %s", path, strerror(errno));
  *
- * A text that is too long is cut off. `why` may be NULL where nobody wants to know. Errors that stay until somebody
- * looks at them are in status.h. */
+ * A text that is too long is cut off. `why` may be NULL if the text is not needed. Sticky errors are in status.h. */
 #ifndef LOCKSTEP_BASE_MESSAGE_H
 #define LOCKSTEP_BASE_MESSAGE_H
 

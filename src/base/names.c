@@ -1,4 +1,4 @@
-/* names.c - open addressing; half of the slots at least are empty. */
+/* names.c - open addressing; at least half of the slots are empty. */
 #include "base/names.h"
 
 #include <stdbool.h>
@@ -16,7 +16,7 @@ typedef struct ls_name_table_slot {
 
 enum { FIRST_SLOTS = 32 };
 
-/* The slot of a name, or the empty one where it belongs. */
+/* The slot of a name, or the empty slot for it. */
 static slot *slot_of(const ls_name_table *names, uint64_t hash, const char *name, size_t length)
 {
     uint64_t mask = (uint64_t)names->capacity - 1, i = hash & mask;

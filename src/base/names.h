@@ -1,5 +1,5 @@
-/* names.h - a table of names and a number for each: found by about one comparison, however many there are and whoever
- * chose them (ls_hash_keyed). The names are the caller's, and must stay where they are. */
+/* names.h - a hash table from names to numbers: about one comparison per lookup, even for names chosen by an attacker
+ * (ls_hash_keyed). The caller owns the names, which must stay where they are. */
 #ifndef LOCKSTEP_BASE_NAMES_H
 #define LOCKSTEP_BASE_NAMES_H
 
@@ -16,8 +16,8 @@ enum { LS_NAME_TABLE_NONE = -1, LS_NAME_TABLE_MEMORY = -2 };
 
 /* The number of a name of `length` bytes; LS_NAME_TABLE_NONE when it is not in the table. */
 int64_t ls_name_table_find(const ls_name_table *names, const char *name, size_t length);
-/* Give a name a number, 0 or above; one that is in the table keeps its own. The number it has then is returned;
- * LS_NAME_TABLE_MEMORY when memory is out. */
+/* Give a name a number >= 0, unless it is in the table already. Returns the number the table has for it;
+ * LS_NAME_TABLE_MEMORY when out of memory. */
 int64_t ls_name_table_add(ls_name_table *names, const char *name, size_t length, int64_t number);
 void ls_name_table_free(ls_name_table *names); /* leaves it empty */
 

@@ -43,7 +43,7 @@ void ls_nearest_add(ls_nearest *nearest, const char *name, int distance)
     int64_t at = nearest->seen++;
     if (at > LS_NEAREST_FEW) at = LS_NEAREST_FEW;
     for (; at > 0 && nearest->distances[at - 1] > distance; at--) {
-        if (at == LS_NEAREST_FEW) continue; /* the last one falls out */
+        if (at == LS_NEAREST_FEW) continue; /* farther than all of the few */
         nearest->few[at] = nearest->few[at - 1];
         nearest->distances[at] = nearest->distances[at - 1];
     }

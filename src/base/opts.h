@@ -1,5 +1,5 @@
-/* opts.h - reading the options of a call: the library's defaults, then what the caller's struct holds, which is shorter
- * where the caller was built against an older library. */
+/* opts.h - reading the options of a call: the library's defaults, overwritten by the caller's struct, which is shorter
+ * if the caller was built against an older library. */
 #ifndef LOCKSTEP_BASE_OPTS_H
 #define LOCKSTEP_BASE_OPTS_H
 
@@ -17,7 +17,7 @@ static inline const void *ls_opts_read(void *defaults, size_t size, const void *
     return defaults;
 }
 
-/* An option that was not given is taken from somewhere else. */
+/* An option, or another value if it was not given. */
 static inline double ls_opts_real(double given, double otherwise)
 {
     return given == LS_AUTO_REAL ? otherwise : given;

@@ -23,7 +23,7 @@
 #define MAX_WIDTH 1024
 #define LINE 128 /* two cache lines: cores prefetch in pairs */
 
-/* Some 70 us: longer than the gap between two operators, shorter than anybody minds. */
+/* About 70 us: longer than the gap between two operators, too short to waste much CPU time. */
 #if defined(__x86_64__)
 #define SPINS 2000
 #else
@@ -38,26 +38,26 @@ enum { IDLE, RUNG, ASLEEP }; /* states of a bell */
 typedef struct member {
     _Alignas(LINE) ls_futex bell;
     pthread_t thread;
-    int cpu; /* pinned to it; -1: not */
+    int cpu; /* it is pinned to; -1: not pinned */
 } member;
 
 static struct {
     atomic_bool led;   /* a thread leads the team right now */
     atomic_int wanted; /* width asked for; 0: the default */
     int width;         /* members that exist, the leader (member 0) included; 0: no team yet */
-    int reserved;      /* the CPU left to the leader where the others are pinned; -1: nobody is pinned */
-    bool crowded;      /* more members than CPUs, or others use them too */
+    int reserved;      /* the CPU left to the leader if the others are pinned; -1: none is pinned */
+    bool crowded;      /* more members than CPUs, or other programs use them too */
     uint32_t pins;     /* ls_pin_changes() when CPUs were chosen */
     bool watches_forks;
-    atomic_int spins; /* how long to watch a word before going to sleep */
+    atomic_int spins; /* how long to spin before sleeping */
 
     /* The call in progress; written by the leader before it rings. */
-    ls_spmd_fn *fn; /* NULL: go home */
+    ls_spmd_fn *fn; /* NULL: exit */
     void *arg;
     int workers;
-    bool flushes; /* denormals: the members compute as their leader does */
+    bool flushes; /* denormals: taken over from the leader's thread */
 
-    _Alignas(LINE) ls_futex unfinished; /* workers still at it, and SLEEPING */
+    _Alignas(LINE) ls_futex unfinished; /* workers still running, and SLEEPING */
     _Alignas(LINE) ls_futex arrived;    /* at the barrier */
     _Alignas(LINE) ls_futex phase;      /* of the barrier, counted in twos; odd: somebody sleeps */
 
@@ -66,7 +66,7 @@ static struct {
 
 /* ---- Members -------------------------------------------------------------------------------------------------- */
 
-/* Watch the word for a while; true when it has become `value`. */
+/* Spin for a while; true if the word has become `value`. */
 static bool spin_until(ls_futex *word, uint32_t value)
 {
     int spins = atomic_load_explicit(&team.spins, memory_order_relaxed);
@@ -117,7 +117,7 @@ static void *member_main(void *self)
         cpu_set_t cpu[8];
         memset(cpu, 0, sizeof cpu);
         CPU_SET_S((size_t)me->cpu, sizeof cpu, cpu);
-        pthread_setaffinity_np(pthread_self(), sizeof cpu, cpu); /* only speed depends on it */
+        pthread_setaffinity_np(pthread_self(), sizeof cpu, cpu); /* a failure costs only speed */
     }
     for (;;) {
         wait_for_bell(&me->bell);
@@ -138,7 +138,7 @@ static void send_home(void)
     team.width = 0;
 }
 
-/* Only the forking thread lives on in the child; the threads of the team do not. */
+/* Only the forking thread exists in the child; the threads of the team do not. */
 static void forget_team(void)
 {
     team.width = 0;
@@ -146,8 +146,8 @@ static void forget_team(void)
     atomic_store(&team.led, false);
 }
 
-/* One CPU per member when there are exactly as many, and nobody else uses them. The leader is the user's thread and
- * stays free to move; the CPU it is on now is left to it. */
+/* One CPU per member if there are exactly as many, and no other program uses them. The leader is the user's thread and
+ * is not pinned; the CPU it runs on now is left to it. */
 static void choose_cpus(int width)
 {
     int cpus[MAX_WIDTH];
@@ -161,8 +161,8 @@ static void choose_cpus(int width)
     }
 }
 
-/* Where two members share a CPU, one that spins keeps the other from the work it is waiting for. That is also so when
- * the system has moved the leader to the CPU of a pinned member. */
+/* If two members share a CPU, one that spins delays the other, whose work it is waiting for. This also happens when the
+ * system has moved the leader to the CPU of a pinned member. */
 static int choose_spins(void)
 {
     bool moved = team.reserved >= 0 && sched_getcpu() != team.reserved;
@@ -194,7 +194,7 @@ static void gather(int width)
 static atomic_int default_width;                       /* 0: not found yet */
 static atomic_int share_cpus = 0, share_processes = 1; /* see ls_parallel_share(); 0: all that are allowed */
 
-/* What is asked for, else what there is; and where that comes from. */
+/* The number asked for, else the CPUs available; and where the number comes from. */
 static int find_default_width(const char **source)
 {
     uint64_t asked = ls_config_count(LS_SETTING_NUM_THREADS);
@@ -242,7 +242,7 @@ void ls_parallel_set_width(int n)
 
 void ls_parallel_rest(void)
 {
-    if (atomic_exchange_explicit(&team.led, true, memory_order_acquire)) return; /* another thread is at work */
+    if (atomic_exchange_explicit(&team.led, true, memory_order_acquire)) return; /* another thread leads the team */
     if (team.width > 1) send_home();
     atomic_store_explicit(&team.led, false, memory_order_release);
 }
@@ -271,7 +271,7 @@ static void call_team(ls_spmd_fn *fn, void *arg, int workers)
 void ls_parallel(ls_spmd_fn *fn, void *arg, int max_workers)
 {
     int width = ls_parallel_width();
-    /* A call from inside a worker finds the team led, too. */
+    /* This also covers a call from inside a worker: the team is led. */
     if (width == 1 || max_workers <= 1 || atomic_exchange_explicit(&team.led, true, memory_order_acquire)) {
         fn(arg, (ls_worker){0, 1});
         return;

@@ -1,4 +1,4 @@
-/* pin.c - holds CPUs, watches who uses them, lets go. */
+/* pin.c - pin threads, measure the use of their CPUs by others, unpin. */
 #include "base/pin.h"
 
 #include "base/config.h"
@@ -16,8 +16,8 @@
 
 enum { WINDOW = 1000, PAUSE = 30000, LONGEST_PAUSE = 3600000, MOST_CPUS = 8192 }; /* ms */
 
-/* Others use the CPUs when they take this part of one of them: a program that computes beside us takes half. Timers,
- * daemons and the system's own threads stay far below. */
+/* Other programs count as using the CPUs if they take this part of one: a program that computes beside us takes half.
+ * Timers, daemons and the system's own threads stay far below. */
 #define FOREIGN 0.25
 
 typedef struct mask {
@@ -26,20 +26,20 @@ typedef struct mask {
 
 typedef struct sample {
     int64_t time;     /* ms */
-    double busy, own; /* seconds: of the CPUs, and what this process took of them */
+    double busy, own; /* seconds the CPUs were busy, and those this process used */
 } sample;
 
 static struct {
     pthread_mutex_t lock; /* of all that is not atomic */
     int runs;             /* between ls_pin_begin and ls_pin_end */
-    int *cpus, count;     /* ours */
-    mask ours, around;    /* and those that we could use before */
+    int *cpus, count;     /* our CPUs */
+    mask ours, around;    /* our CPUs, and those we could use before pinning */
     ls_pin_rules rules;
     sample last;
     int64_t pause;
     atomic_bool free, shared;
     _Atomic uint32_t changes;
-    _Atomic int64_t next; /* look not before */
+    _Atomic int64_t next; /* time of the next measurement */
 } pin = {.lock = PTHREAD_MUTEX_INITIALIZER, .next = INT64_MAX};
 
 static int64_t now_ms(clockid_t clock)
@@ -58,7 +58,7 @@ static sample take_sample(void)
                     .own = (double)own.tv_sec + (double)own.tv_nsec * 1e-9};
 }
 
-/* Threads of this process that may run on the first mask get the second; those that somebody put elsewhere stay. */
+/* Give threads of this process that have the first mask the second; threads with any other mask are left alone. */
 static void move_threads(const mask *from, const mask *to)
 {
     DIR *tasks = opendir("/proc/self/task");
@@ -90,7 +90,7 @@ static void let_go(void)
     atomic_fetch_add(&pin.changes, 1);
     atomic_store(&pin.next, now_ms(CLOCK_MONOTONIC_COARSE) + pin.pause);
     pin.pause = pin.pause * 2 < LONGEST_PAUSE ? pin.pause * 2 : LONGEST_PAUSE;
-    ls_log_line(LS_LOG_INFO, "other programs use the CPUs of this process: its threads are not kept there any more");
+    ls_log_line(LS_LOG_INFO, "other programs use the CPUs of this process: its threads are no longer pinned");
 }
 
 void ls_pin_begin(const int *cpus, int count, const ls_pin_rules *rules)

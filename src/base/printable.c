@@ -1,12 +1,12 @@
-/* printable.c - text that may go to a terminal: without characters that the terminal would obey. */
+/* printable.c - make text safe for a terminal: without characters that control it. */
 #include <lockstep/base.h>
 
 #include <string.h>
 
 #include "base/utf8.h"
 
-/* Control characters (C0, DEL, C1), marks that turn the direction of text around, and what breaks lines: a terminal
- * does as they say, or shows another text than the one that was written. */
+/* Control characters (C0, DEL, C1), marks that change the direction of text, and line separators: a terminal obeys
+ * them, or shows a different text from the one that was written. */
 static bool is_obeyed(uint32_t code)
 {
     return code < 0x20 || (code >= 0x7f && code < 0xa0) || code == 0x61c || code == 0x200e || code == 0x200f ||

@@ -40,7 +40,7 @@ static bool grow(slot *mine, size_t bytes)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, make_key);
-    if (key_made) pthread_setspecific(key, slots); /* have it released when the thread ends */
+    if (key_made) pthread_setspecific(key, slots); /* released when the thread ends */
 
     size_t step = bytes > LARGE_STEP / 2 ? LARGE_STEP : STEP;
     if (bytes > SIZE_MAX - step) return false;

@@ -1,4 +1,4 @@
-/* status.h - where errors stay: the first failure is kept, with its words, until somebody clears it. */
+/* status.h - sticky errors: the first failure is kept, with its message, until it is cleared. */
 #ifndef LOCKSTEP_BASE_STATUS_H
 #define LOCKSTEP_BASE_STATUS_H
 
@@ -11,17 +11,17 @@
 typedef struct ls_errors {
     ls_status code;     /* LS_OK: nothing has failed */
     bool abort_on_fail; /* as LOCKSTEP_ABORT=1 does for all: print the first failure and abort() */
-    char path[256];     /* kept by the owner: the module at work, "resnet50d/layer3.2/conv1"; may be empty */
+    char path[256];     /* set by the owner: the running module, "resnet50d/layer3.2/conv1"; may be empty */
     char message[1024]; /* "path: text" of the first failure */
     char caller[160];   /* the place in the user's program whose call failed (caller.h); may be empty */
 } ls_errors;
 
-/* Record a failure; later ones are ignored, they mostly follow from the first. Names of files and in files may stand
- * in the text: what is kept is ls_printable(). Returns `code`, so that callers can write `return ls_fail(...)`. */
+/* Record a failure; later ones are ignored, since they mostly follow from the first. The text may contain names from
+ * files: it passes through ls_printable(). Returns `code`, so that callers can write `return ls_fail(...)`. */
 LS_PRINTF(3, 4) ls_status ls_fail(ls_errors *errors, ls_status code, const char *format, ...);
 
-/* Add to the words of the failure that was recorded: what a caller knows about it that the function that failed could
- * not. Nothing where nothing has failed. */
+/* Append to the message of the recorded failure what only a caller knows about it. Does nothing if nothing has
+ * failed. */
 LS_PRINTF(2, 3) void ls_fail_more(ls_errors *errors, const char *format, ...);
 
 /* Forget the failure; path and abort_on_fail stay. */

@@ -1,6 +1,6 @@
 /* terminal.c - one status line per process, kept below everything else that is written.
  *
- * The line is wiped with blanks and not with an escape sequence, so that any terminal will do. */
+ * The line is erased with blanks instead of an escape sequence, so that any terminal works. */
 #include "base/terminal.h"
 
 #include "base/memory.h"
@@ -13,8 +13,8 @@
 static struct {
     pthread_mutex_t lock;
     char status[LS_TERMINAL_STATUS];
-    size_t drawn;     /* characters of it that stand on the terminal; 0: none */
-    bool inside_line; /* what was written last did not end its line: the status waits */
+    size_t drawn;     /* characters of it that are on the terminal; 0: none */
+    bool inside_line; /* the last text did not end its line: the status line waits */
 } terminal = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 int ls_terminal_columns(int descriptor)
@@ -73,7 +73,7 @@ void ls_terminal_print(FILE *to, const char *format, va_list args)
     int length = vsnprintf(few, sizeof few, format, args);
     char *many = length >= (int)sizeof few ? ls_sys_alloc((size_t)length + 1) : NULL;
     if (many) vsnprintf(many, (size_t)length + 1, format, again);
-    else if (length >= (int)sizeof few) length = sizeof few - 1; /* memory is out: what there is room for */
+    else if (length >= (int)sizeof few) length = sizeof few - 1; /* out of memory: print as much as fits */
     if (length > 0) ls_terminal_write(to, many ? many : few, (size_t)length);
     ls_sys_free(many);
     va_end(again);

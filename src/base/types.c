@@ -1,4 +1,4 @@
-/* types.c - names, sizes and rules of the public words in base.h. */
+/* types.c - names, sizes and rules of the types in base.h. */
 #include <lockstep/base.h>
 
 #include <string.h>
@@ -69,7 +69,7 @@ ls_dtype ls_dtype_promote(ls_dtype a, ls_dtype b)
 
 ls_shape ls_shape_n(const int64_t *sizes, int64_t count)
 {
-    /* What is no list, or has more than LS_MAX_DIMS sizes: ndim says so, and ls_shape_numel refuses it. */
+    /* An invalid list, or one of more than LS_MAX_DIMS sizes, gives an invalid ndim, which ls_shape_numel rejects. */
     if (!ls_is_list(sizes, count)) return (ls_shape){.ndim = -1};
     if (count > LS_MAX_DIMS) return (ls_shape){.ndim = count < INT32_MAX ? (int32_t)count : INT32_MAX};
     ls_shape shape = {.ndim = (int32_t)count};

@@ -1,11 +1,11 @@
-/* utf8.h - characters of UTF-8, strictly: no overlong forms, no halves of pairs, nothing above U+10FFFF. */
+/* utf8.h - characters of UTF-8, strictly: no overlong forms, no surrogates, nothing above U+10FFFF. */
 #ifndef LOCKSTEP_BASE_UTF8_H
 #define LOCKSTEP_BASE_UTF8_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-/* Bytes of the character that begins at `text`, of which `room` bytes are there; 0 when it is not one. */
+/* Bytes of the character at `text`, which has `room` bytes; 0 if it is not a valid character. */
 static inline size_t ls_utf8_length(const char *text, size_t room)
 {
     const unsigned char *b = (const unsigned char *)text;
@@ -16,7 +16,7 @@ static inline size_t ls_utf8_length(const char *text, size_t room)
     for (size_t i = 1; i < length; i++)
         if ((b[i] & 0xc0) != 0x80) return 0;
     if (b[0] == 0xe0 && b[1] < 0xa0) return 0; /* overlong */
-    if (b[0] == 0xed && b[1] > 0x9f) return 0; /* half of a pair */
+    if (b[0] == 0xed && b[1] > 0x9f) return 0; /* surrogate */
     if (b[0] == 0xf0 && b[1] < 0x90) return 0; /* overlong */
     if (b[0] == 0xf4 && b[1] > 0x8f) return 0; /* above U+10FFFF */
     return length;

@@ -1,4 +1,4 @@
-/* yaml.c - YAML by lines, written as JSON on the way, and then read by the reader of JSON. */
+/* yaml.c - convert YAML line by line to JSON, and read that with the JSON reader. */
 #include "base/yaml.h"
 
 #include "base/memory.h"
@@ -14,8 +14,8 @@
 enum { MOST_KEYS = 256, LONGEST_SCALAR = 4096 };
 
 typedef struct reader {
-    const char *at, *end; /* what is left of the file: `at` is the beginning of the line's content */
-    int line, indent;     /* of the line at hand; indent -1: there is none left */
+    const char *at, *end; /* the rest of the file: `at` is the beginning of the line's content */
+    int line, indent;     /* of the current line; indent -1: no lines left */
     int depth;
     ls_json_writer to;
     ls_message *why;
@@ -50,7 +50,7 @@ static void find_line(reader *r, const char *from)
         const char *content = from, *end = line_end(r, from);
         r->line++;
         while (content < end && *content == ' ') content++;
-        if (content < end && *content == '\t') fail(r, "a tab: indent with blanks");
+        if (content < end && *content == '\t') fail(r, "indented with a tab: use blanks");
         bool blank = content == end || *content == '#' || *content == '\r';
         bool marker =
             end - from >= 3 && memcmp(from, "---", 3) == 0 && (end - from == 3 || isspace((unsigned char)from[3]));
@@ -105,14 +105,14 @@ static bool read_quoted(reader *r, scalar *s)
     char quote = *r->at++;
     s->quoted = true;
     for (;; r->at++) {
-        if (r->at == r->end || *r->at == '\n') return fail(r, "a quoted text without end");
+        if (r->at == r->end || *r->at == '\n') return fail(r, "unterminated quoted text");
         char c = *r->at;
         if (c == quote && quote == '\'' && r->at + 1 < r->end && r->at[1] == '\'') r->at++;
         else if (c == quote) break;
         else if (c == '\\' && quote == '"') {
             size_t pair = 0;
             while (r->at + 1 < r->end && escapes[pair] && escapes[pair] != r->at[1]) pair += 2;
-            if (r->at + 1 == r->end || !escapes[pair]) return fail(r, "an escape that is not known here");
+            if (r->at + 1 == r->end || !escapes[pair]) return fail(r, "unsupported escape");
             c = escapes[pair + 1];
             r->at++;
         }
@@ -125,9 +125,8 @@ static bool read_quoted(reader *r, scalar *s)
 /* Plain text ends at a comment, at ": ", and inside brackets at , ] }. */
 static bool read_plain(reader *r, scalar *s, bool inside)
 {
-    if (strchr("&*!|>%@`", *r->at))
-        return fail(r, "\"%c\" begins something that is not read here; quote it if it is text", *r->at);
-    if (*r->at == '?' && r->at + 1 < r->end && r->at[1] == ' ') return fail(r, "\"? \" is not read here");
+    if (strchr("&*!|>%@`", *r->at)) return fail(r, "\"%c\" is not supported here; quote it if it is text", *r->at);
+    if (*r->at == '?' && r->at + 1 < r->end && r->at[1] == ' ') return fail(r, "\"? \" is not supported");
     for (; r->at < r->end && *r->at != '\n'; r->at++) {
         char c = *r->at, next = r->at + 1 < r->end ? r->at[1] : '\n';
         if (c == ':' && (isspace((unsigned char)next) || (inside && strchr(",]}", next)))) break;
@@ -177,7 +176,7 @@ static bool enter(reader *r)
     return true;
 }
 
-/* [a, b] or {a: b}, up to and with the closing bracket. */
+/* [a, b] or {a: b}, including the closing bracket. */
 static bool read_brackets(reader *r, const char *key)
 {
     bool list = *r->at == '[';
@@ -188,7 +187,7 @@ static bool read_brackets(reader *r, const char *key)
     r->at++;
     for (;;) {
         skip_blanks(r);
-        if (r->at == r->end || *r->at == '\n') return fail(r, "a bracket that is not closed in its line");
+        if (r->at == r->end || *r->at == '\n') return fail(r, "a bracket is not closed on its line");
         if (*r->at == close) break;
         scalar name = {.length = 0};
         if (!list) {
@@ -236,15 +235,15 @@ static bool read_inline(reader *r, const char *key)
         put_scalar(r, key, &value);
     }
     if (!at_line_end(r)) {
-        int shown = r->end - r->at < 20 ? (int)(r->end - r->at) : 20; /* there is no zero behind the text */
-        return fail(r, "something follows a value: \"%.*s\"", shown, r->at);
+        int shown = r->end - r->at < 20 ? (int)(r->end - r->at) : 20; /* the text is not zero-terminated */
+        return fail(r, "unexpected text after a value: \"%.*s\"", shown, r->at);
     }
     next_line(r);
     return !r->failed;
 }
 
-/* What belongs to "key:" or "-" with nothing behind: the deeper lines that follow.
- * A list may stand as deep as its key. */
+/* The value of "key:" or "-" at the end of a line: the deeper lines that follow.
+ * A list may be indented like its key. */
 static bool read_below(reader *r, const char *key, int indent, bool list_may_align)
 {
     next_line(r);
@@ -264,7 +263,7 @@ static bool read_list(reader *r, const char *key, int indent)
             if (!read_below(r, NULL, indent, false)) return false;
             continue;
         }
-        /* "- key: value": a mapping as deep as its first key stands. */
+        /* "- key: value": a mapping indented like its first key. */
         reader probe = *r;
         ls_message unused;
         scalar first;
@@ -294,10 +293,10 @@ static bool read_mapping(reader *r, const char *key, int indent)
         skip_blanks(r);
         if (r->at == r->end || *r->at != ':' || !name.length)
             return fail(r, "\"%.40s\" is not \"key: value\"", name.text);
-        if (strcmp(name.text, "<<") == 0) return fail(r, "\"<<\" is not read here");
+        if (strcmp(name.text, "<<") == 0) return fail(r, "\"<<\" is not supported");
         for (size_t i = 0; i < count; i++)
             if (lengths[i] == length && memcmp(seen[i], begin, length) == 0)
-                return fail(r, "\"%s\" stands twice", name.text);
+                return fail(r, "duplicate key \"%s\"", name.text);
         if (count == MOST_KEYS) return fail(r, "more than %d keys", MOST_KEYS);
         seen[count] = begin;
         lengths[count++] = length;
@@ -313,7 +312,7 @@ static bool read_block(reader *r, const char *key, int indent)
     if (!enter(r)) return false;
     if (list ? !read_list(r, key, indent) : !read_mapping(r, key, indent)) return false;
     if (r->failed) return false;
-    if (r->indent > indent) return fail(r, "indented deeper than what it could belong to");
+    if (r->indent > indent) return fail(r, "unexpected indentation");
     if (!list && r->indent == indent) return fail(r, "a list item among keys");
     r->depth--;
     ls_json_put_end(&r->to);

@@ -50,25 +50,25 @@ static void refuses_what_is_not_json(void)
         {"{\"a\":1,}", "column 8: expected a key"},
         {"[1,]", "column 4: expected a value"},
         {"[1 2]", "column 4: expected a comma or ]"},
-        {"{\"a\" 1}", "expected a colon behind the key \"a\""},
+        {"{\"a\" 1}", "expected a colon after the key \"a\""},
         {"{a:1}", "expected a key in quotes"},
         {"'a'", "expected a value"},
         {"// x\n1", "expected a value"},
-        {"1 2", "something follows"},
+        {"1 2", "unexpected text after the value"},
         {"nul", "expected a value"},
         {"NaN", "expected a value"},
         {"-", "a number needs a digit"},
         {"+1", "expected a value"},
         {"01", "leading zero"},
-        {"1.", "digit behind the point"},
+        {"1.", "digit after the point"},
         {"1e", "digits in its exponent"},
         {"1e999", "out of range"},
-        {"\"a", "no end"},
-        {"\"a\\", "no end"},
-        {"\"\\x\"", "no such escape"},
+        {"\"a", "unterminated string"},
+        {"\"a\\", "unterminated string"},
+        {"\"\\x\"", "unknown escape"},
         {"\"\\u12g4\"", "four hexadecimal digits"},
-        {"\"\\ud800\"", "without its second half"},
-        {"\"\\udc00\"", "without its first half"},
+        {"\"\\ud800\"", "without the second half"},
+        {"\"\\udc00\"", "without the first half"},
         {"\"\\u0000\"", "U+0000"},
         {"\"\n\"", "control character (0x0a)"},
         {"\"\xff\"", "invalid UTF-8 (0xff)"},
@@ -76,7 +76,7 @@ static void refuses_what_is_not_json(void)
         {"\"\xed\xa0\x80\"", "invalid UTF-8"},
         {"\"\xf4\x90\x80\x80\"", "invalid UTF-8"},
         {"\"\xe2\x82\"", "invalid UTF-8"},
-        {"{\"a\":1,\n\"b\":2,\"a\":3}", "line 2, column 13: the key \"a\" stands twice"},
+        {"{\"a\":1,\n\"b\":2,\"a\":3}", "line 2, column 13: duplicate key \"a\""},
         {"[[1],\n [2,\n  x]]", "line 3, column 3: expected a value"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
@@ -121,7 +121,7 @@ static void large_objects_find_members_and_duplicates(void)
         ls_message why;
         ls_json *root = read_text(text, &why);
         CHECK((root != NULL) == !twice);
-        if (twice) CHECK(strstr(why.text, "\"layer.17.weight\" stands twice"));
+        if (twice) CHECK(strstr(why.text, "duplicate key \"layer.17.weight\""));
         for (int i = 0; root && i < MEMBERS; i++) {
             snprintf(key, sizeof key, "layer.%d.weight", i);
             CHECK(ls_json_integer(ls_json_get(root, key), -1) == i);

@@ -51,26 +51,26 @@ static void refuses_with_lines(void)
     static const struct {
         const char *yaml, *complaint;
     } cases[] = {
-        {"a: 1\n\tb: 2\n", "line 2: a tab"},
-        {"a: &x 1\n", "line 1: \"&\" begins something"},
-        {"a: 1\nb: *x\n", "line 2: \"*\" begins something"},
+        {"a: 1\n\tb: 2\n", "line 2: indented with a tab"},
+        {"a: &x 1\n", "line 1: \"&\" is not supported"},
+        {"a: 1\nb: *x\n", "line 2: \"*\" is not supported"},
         {"a: !!int 1\n", "line 1: \"!\""},
         {"a: |\n  text\n", "line 1: \"|\""},
         {"a: >\n  text\n", "line 1: \">\""},
         {"<<: x\n", "line 1: \"<<\""},
-        {"a: 1\na: 2\n", "line 2: \"a\" stands twice"},
+        {"a: 1\na: 2\n", "line 2: duplicate key \"a\""},
         {"a: 1\n---\nb: 2\n", "line 2: a second document"},
-        {"a: 1\n  b: 2\n", "line 2: indented deeper"},
+        {"a: 1\n  b: 2\n", "line 2: unexpected indentation"},
         {"  a: 1\nb: 2\n", "line 2: indented less"},
-        {"a:\n  - 1\n  b: 2\n", "line 3: indented deeper"},
+        {"a:\n  - 1\n  b: 2\n", "line 3: unexpected indentation"},
         {"a: 1\n- 2\n", "line 2: a list item among keys"},
         {"just text\n", "line 1: \"just text\" is not \"key: value\""},
-        {"a: 'open\n", "line 1: a quoted text without end"},
-        {"a: \"\\q\"\n", "line 1: an escape"},
-        {"a: 'x' y\n", "line 1: something follows"},
+        {"a: 'open\n", "line 1: unterminated quoted text"},
+        {"a: \"\\q\"\n", "line 1: unsupported escape"},
+        {"a: 'x' y\n", "line 1: unexpected text"},
         {"a: [1, 2\n", "line 1: a comma or ] is missing"},
         {"a: {b}\n", "line 1: \"b\" without a value"},
-        {"a: [1 2] 3\n", "line 1: something follows"},
+        {"a: [1 2] 3\n", "line 1: unexpected text"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const char *got = as_json(cases[i].yaml);
@@ -87,7 +87,7 @@ static void messages_end_where_the_text_ends(void)
     static const char text[] = "a: 'x' y and what is not the file's";
     ls_message why = {""};
     CHECK(!ls_yaml_read(text, 8, &why));
-    CHECK_TEXT(why.text, "line 1: something follows a value: \"y\"");
+    CHECK_TEXT(why.text, "line 1: unexpected text after a value: \"y\"");
 }
 
 static void survives_damage(void)

@@ -280,7 +280,7 @@ static void attacks_are_refused(void)
         {"{]", 0, "the header is damaged: line 1, column 2"},
         {"{\"a\xff\":1}", 0, "invalid UTF-8"},
         {"{\"a\":1}", 0, "tensor a has no description"},
-        {"{" T("a", "F32", "[1]", "0", "4") "," T("a", "F32", "[1]", "4", "8") "}", 8, "the key \"a\" stands twice"},
+        {"{" T("a", "F32", "[1]", "0", "4") "," T("a", "F32", "[1]", "4", "8") "}", 8, "duplicate key \"a\""},
         {"{" T("a", "F32", "[2]", "0", "8") "," T("b", "F32", "[2]", "4", "12") "}", 12,
          "tensor b begins at byte 4, inside"},
         {"{" T("a", "F32", "[2]", "0", "8") "," T("b", "F32", "[2]", "0", "8") "}", 8, "inside the one before"},

@@ -150,7 +150,7 @@ static void refuses(void)
          "compute_environment CLOUD: only LOCAL_MACHINE is supported"},
         {"distributed_type: MULTI_CPU\nnum_machines: 2\nmachine_rank: 2\n", "machine_rank 2: there are 2 machines"},
         {"- a\n", "no keys in the file"},
-        {"distributed_type: NO\n\tx: 1\n", "line 2: a tab: indent with blanks"},
+        {"distributed_type: NO\n\tx: 1\n", "line 2: indented with a tab: use blanks"},
     };
     ls_launch_config c;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)

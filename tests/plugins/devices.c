@@ -73,7 +73,7 @@ static void a_plug_in_that_is_cut_short_is_refused(void)
     fclose(part);
     ls_run *run = ls_init(NULL, NULL, .device = "./cut.so");
     CHECK(ls_error(run) == LS_ERR_DEVICE);
-    says(run, "device \"./cut.so\": the file is cut short: 4096 bytes of at least ");
+    says(run, "device \"./cut.so\": the file is truncated: 4096 bytes of at least ");
     CHECK(ls_finish(run) == 1);
     remove("./cut.so");
 }

@@ -44,7 +44,7 @@ static void expect_refused(ls_run *run, const other *o)
     char owner[64];
     snprintf(owner, sizeof owner, "process %d on ", (int)o->process);
     const char *text = ls_error_message(run);
-    CHECK_MSG(ls_error(run) == LS_ERR_STATE && strstr(text, "belongs to a run that has not ended") &&
+    CHECK_MSG(ls_error(run) == LS_ERR_STATE && strstr(text, "is in use by a run that has not ended") &&
                   strstr(text, owner) && strstr(text, "since 20") && strstr(text, "test_run_claim"),
               "%s", text);
     ls_finish(run);
@@ -67,7 +67,7 @@ static void a_refusal_comes_first(void)
     other o = begin_other();
     char text[4096];
     CHECK(run_captured(NULL, begin_second, text, sizeof text) != 0);
-    CHECK_MSG(strstr(text, "belongs to a run that has not ended") && !strstr(text, "older training"), "%s", text);
+    CHECK_MSG(strstr(text, "is in use by a run that has not ended") && !strstr(text, "older training"), "%s", text);
     close(o.end);
     waitpid(o.process, NULL, 0);
 }

@@ -215,11 +215,11 @@ static void a_number_below_zero_counts_nothing(void)
     int64_t size = 2;
     void *object = NULL;
     ls_module *linear = ls_linear_new(run, 2, 2), *list[] = {linear};
-    REFUSED(PREPARED(&object, -1), "-1 objects; their number is negative");
-    REFUSED(ls_outputs_n(&x, -3).count, "-3 outputs");
-    REFUSED(ls_sequential_new_n(run, list, -3), "-3 modules");
-    REFUSED(ls_module_list_new_n(run, list, -3), "-3 modules");
-    REFUSED(ls_is_valid(ls_forward_n(linear, &x, -1)), "-1 inputs");
+    REFUSED(PREPARED(&object, -1), "the number of objects is negative: -1");
+    REFUSED(ls_outputs_n(&x, -3).count, "the number of outputs is negative: -3");
+    REFUSED(ls_sequential_new_n(run, list, -3), "the number of modules is negative: -3");
+    REFUSED(ls_module_list_new_n(run, list, -3), "the number of modules is negative: -3");
+    REFUSED(ls_is_valid(ls_forward_n(linear, &x, -1)), "the number of inputs is negative: -1");
     REFUSED(ls_find_batch_size(run, -5, never_train, NULL), "start = -5");
     CHECK(ls_shape_numel(ls_shape_n(&size, -3)) == -1 && ls_shape_numel(ls_shape_n(&size, INT64_C(1) << 32)) == -1);
 }
