@@ -109,7 +109,7 @@ static const char *missing_entry(const ls_device_table *t)
     return NULL;
 }
 
-/* The first trait that this library has never heard of, and would not heed; -1: all are known. */
+/* The first trait that this library does not know; -1: all are known. */
 static int unknown_trait(uint32_t traits)
 {
     uint32_t unknown = traits & ~(uint32_t)(LS_TRAIT_HOST | LS_TRAIT_STORAGES | LS_TRAIT_LIVE_VALUES |
@@ -122,7 +122,7 @@ static bool read_table(const ls_device_table *given, const char *name, ls_device
 {
     if (!given || given->abi != LS_PLUGIN_ABI) {
         ls_message_set(why,
-                       given ? "device \"%.64s\": the plug-in speaks ABI %u, this library %u; build it again"
+                       given ? "device \"%.64s\": the plug-in has ABI %u, this library %u; build it again"
                              : "device \"%.64s\": ls_plugin_v2 of the plug-in returned NULL",
                        name, given ? given->abi : 0, LS_PLUGIN_ABI);
         return false;
@@ -159,7 +159,7 @@ static bool table_from(void *library, const char *name, ls_device_table *table, 
     if (entry) return read_table(entry(&host), name, table, why);
     bool old = ls_library_function(library, "ls_plugin_v1") != NULL;
     ls_message_set(why, "device \"%.64s\": the library does not export ls_plugin_v2: it is %s", name,
-                   old ? "a plug-in of an older version; build it again" : "no plug-in for devices");
+                   old ? "a plug-in of an older version; build it again" : "not a device plug-in");
     return false;
 }
 
@@ -206,7 +206,7 @@ ls_device *ls_device_open(const char *name, ls_status *status, ls_message *why)
 
 out_of_memory:
     *status = LS_ERR_MEMORY;
-    ls_message_set(why, "device \"%.64s\": no memory to open it", name);
+    ls_message_set(why, "device \"%.64s\": out of memory while opening it", name);
 close_device:
     ls_device_close(device);
     return NULL;

@@ -184,7 +184,7 @@ static void merge_and_insert(ls_pool *pool, ls_pool_block *block)
 
 /* ---- Chunks --------------------------------------------------------------------------------------------------- */
 
-/* Memory of the device; NULL where it has none, or gives what cannot be used. */
+/* Memory from the device; NULL if it has none, or if its address is not aligned. */
 static void *ask_device(ls_pool *pool, size_t bytes)
 {
     void *address = NULL;
@@ -259,7 +259,7 @@ size_t ls_pool_trim(ls_pool *pool)
     return before - pool->held;
 }
 
-/* ---- Devices that want to see every block ---------------------------------------------------------------------- */
+/* ---- Devices without caching (LS_TRAIT_STORAGES) -------------------------------------------------------------- */
 
 /* Needs one descriptor. */
 static ls_pool_block *take_exact(ls_pool *pool, size_t bytes)

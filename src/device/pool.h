@@ -33,7 +33,7 @@ typedef struct ls_pool_stats {
     size_t cached;     /* bytes allocated from the device and free */
     uint64_t chunks;   /* held now */
     uint64_t requests; /* for chunks, sent to the device so far */
-    const void *odd;   /* an address it gave that is no multiple of LS_POOL_ALIGN, and was not used; NULL: none */
+    const void *odd;   /* an address from the device that was rejected: not a multiple of LS_POOL_ALIGN; NULL: none */
 } ls_pool_stats;
 
 /* NULL: out of host memory. Allocates no device memory yet. Table and device must outlive the pool. */

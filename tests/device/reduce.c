@@ -193,7 +193,7 @@ static void nothing_to_reduce(void)
         if (ops[k] == LS_OP_max || ops[k] == LS_OP_min) {
             ls_message why;
             CHECK(ls_cpu_run(&call, &why) == LS_ERR_VALUE);
-            CHECK(strstr(why.text, "of no elements is undefined"));
+            CHECK(strstr(why.text, "of zero elements is undefined"));
             continue;
         }
         run(&call);

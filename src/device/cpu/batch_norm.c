@@ -1,7 +1,7 @@
 /* batch_norm.c - batch normalisation, optionally + residual and ReLU, and its gradient.
  *
- * Two ways through memory. Where channels are adjacent (channels last, or [N,C]) rows are pixels and coefficients run
- * along the row; elsewhere rows are planes of one channel each. Both directions read the batch twice: once to gather
+ * Two memory orders. If channels are adjacent (channels last, or [N,C]) rows are pixels and coefficients run along the
+ * row; otherwise rows are planes of one channel each. Both directions read the batch twice: once to gather
  * two statistics per channel, per block of rows and merged in order, once to write the result. */
 #include "device/cpu/cpu.h"
 #include "device/cpu/rows.h"
@@ -199,8 +199,8 @@ static void write_y(const batch *b, const ls_block *block, int64_t row, int64_t 
  * variance unbiased) by attrs.norm.momentum. Otherwise by mean and var, which are absent in training, and of the
  * outputs only y and mask are written. attrs.norm.activation: LS_ACT_RELU or LS_ACT_NONE, after the residual has been
  * added. x, residual and y are of one type, vectors of any floating type. mask is for the gradient: a bit per element,
- * set where the input of ReLU was positive, in rows of whole 64-bit words. Where channels of x are adjacent in memory,
- * or x is [N,C], a row is the channels of a pixel, elsewhere a plane of one channel. */
+ * set where the input of ReLU was positive, in rows of whole 64-bit words. If channels of x are adjacent in memory, or
+ * x is [N,C], a row is the channels of a pixel, otherwise a plane of one channel. */
 ls_status ls_cpu_batch_norm(const ls_call *call, ls_message *why)
 {
     const ls_operand *x = call->in[0], *running_mean = call->out[4], *running_var = call->out[5];

@@ -16,7 +16,7 @@ typedef struct depthwise {
     ls_walk over, out, residual;
     ls_phase phase;
     char *weights; /* [taps of the kernel][c], of the type of the sums */
-    bool back;     /* taps are those of a phase */
+    bool back;     /* gradient for the input: taps are those of a phase */
     const ls_operand *dw;
     ls_walk over_dy;
 } depthwise;

@@ -119,7 +119,7 @@ static ls_status pick(picking *job, ls_message *why)
     return atomic_load(&job->failed) ? report_first(job->index, job->limit, why) : LS_OK;
 }
 
-/* in: x, index i64 (as many dimensions, sizes not above x's but along dim)  out: y, of index's shape.   axis: dim
+/* in: x, index i64 (as many dimensions, sizes at most x's except along dim)  out: y, of index's shape.   axis: dim
  * y[i,j,k] = x[i,index[i,j,k],k] for dim 1. */
 ls_status ls_cpu_gather(const ls_call *call, ls_message *why)
 {
@@ -134,7 +134,7 @@ ls_status ls_cpu_gather(const ls_call *call, ls_message *why)
     return pick(&job, why);
 }
 
-/* in: x, index i64 [K]  out: y, of x's shape but K along dim.   axis: dim */
+/* in: x, index i64 [K]  out: y, of x's shape except K along dim.   axis: dim */
 ls_status ls_cpu_index_select(const ls_call *call, ls_message *why)
 {
     picking job = {.x = call->in[0], .index = call->in[1], .y = call->out[0]};

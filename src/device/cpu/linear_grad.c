@@ -14,7 +14,7 @@
 
 /* ---- Through the activation -------------------------------------------------------------------------------------- */
 
-#define PART_ROWS 128      /* rows summed together; constant, so that results do not depend on anything */
+#define PART_ROWS 128      /* rows summed together; constant, so that results do not depend on the number of workers */
 #define CACHED_BYTES 65536 /* of rows of d that are summed right after they are computed */
 
 typedef struct through {
@@ -134,9 +134,9 @@ static ls_status sum_rows(const ls_call *call, const ls_operand *d, ls_message *
 }
 
 /* in: dy [M,N], x [M,K]?, w [N,K]?, saved [M,N]?  out: dx [M,K]?, dw [N,K]?, db [N]? (absent: not wanted), d [M,N]?
- * Gradients of linear with its activation: dx needs w, dw needs x. saved and d come with an activation: what its slope
- * is computed from, y for ReLU, tanh and sigmoid, else pre; and memory for dy before the activation, whose contents are
- * private to the device. Rows of dy, x, saved and d are contiguous; dy, saved and d are of one type.
+ * Gradients of linear with its activation: dx needs w, dw needs x. saved and d are given with an activation: saved is
+ * what its slope is computed from, y for ReLU, tanh and sigmoid, else pre; d is memory for the gradient before the
+ * activation, private to the device. Rows of dy, x, saved and d are contiguous; dy, saved and d are of one type.
  * attrs.product: compute, activation, accumulate: dx, dw, db. */
 ls_status ls_cpu_linear_grad(const ls_call *call, ls_message *why)
 {

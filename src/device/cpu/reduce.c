@@ -326,7 +326,7 @@ static ls_status reduce(const ls_call *call, ls_summary fold, ls_message *why)
     if (outputs == 0) return LS_OK;
     if (r.elements == 0) {
         if (fold == LS_SUMMARY_MAX || fold == LS_SUMMARY_MIN)
-            return ls_explain(why, LS_ERR_VALUE, "the %s of no elements is undefined",
+            return ls_explain(why, LS_ERR_VALUE, "the %s of zero elements is undefined",
                               fold == LS_SUMMARY_MAX ? "maximum" : "minimum");
         int64_t nothing = 0; /* also 0.0 */
         double nan = NAN;

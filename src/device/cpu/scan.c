@@ -41,7 +41,7 @@ static ls_status arg_extreme(const ls_call *call, ls_summary fold, ls_message *w
     ls_rows rows[2] = {ls_rows_of(x, along), ls_rows_of(y, along)};
     search s = {x->dtype, rows[0].length, ls_reduce_table()->run[x->dtype][fold]};
     if (!rows[0].count) return LS_OK;
-    if (!s.length) return ls_explain(why, LS_ERR_VALUE, "the extreme of no elements is undefined");
+    if (!s.length) return ls_explain(why, LS_ERR_VALUE, "the extreme of zero elements is undefined");
     return ls_rows_walk(rows, 1, 1, 0, find_extremes, &s, why);
 }
 

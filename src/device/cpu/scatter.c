@@ -78,18 +78,18 @@ static void add_run(ls_dtype dtype, void *sums, int64_t pick, int64_t beside, co
 }
 
 /* A number of elements and their strides. */
-typedef struct stretch {
+typedef struct strided_run {
     int64_t n, sum, index, src;
-} stretch;
+} strided_run;
 
 /* Add along adjacent lines. Runs go along the line if there is only one, else across the lines. */
 static void add_bundle(const adding *job, const ls_grid_run *span, void *sums, int64_t pick, int64_t beside)
 {
     int64_t size = is_half(job) ? (int64_t)sizeof(float) : (int64_t)ls_dtype_size(job->y->dtype);
-    stretch along = {job->n, 0, job->index_step, job->src_step};
-    stretch across = {span->size, beside, span->step[1], span->step[2]};
+    strided_run along = {job->n, 0, job->index_step, job->src_step};
+    strided_run across = {span->size, beside, span->step[1], span->step[2]};
     bool line = span->size == 1;
-    stretch run = line ? along : across, runs = line ? across : along;
+    strided_run run = line ? along : across, runs = line ? across : along;
     for (int64_t i = 0; i < runs.n; i++) {
         for (int64_t begin = 0, end; begin < run.n; begin = end) {
             end = ls_index_chunk_end(begin, run.n);
@@ -134,7 +134,7 @@ static void add_lines(void *arg, ls_worker worker)
     }
 }
 
-/* in: x, index i64, src (as many dimensions; index's sizes not above src's, nor x's but along dim)
+/* in: x, index i64, src (as many dimensions; index's sizes at most src's, and at most x's except along dim)
  * out: y, of x's shape
  * axis: dim.   y = x, then y[i,index[i,j,k],k] += src[i,j,k] for dim 1 and every position of index. y may be x. */
 ls_status ls_cpu_scatter_add(const ls_call *call, ls_message *why)
@@ -199,7 +199,7 @@ static void add_slices(void *arg, ls_worker worker)
     }
 }
 
-/* in: index i64 [K], src (f32, f64, bf16, f16), of y's shape but K along dim  out: y (any of these types)
+/* in: index i64 [K], src (f32, f64, bf16, f16), of y's shape except K along dim  out: y (any of these types)
  * axis: dim; flag: slices with index axis.k are skipped.   y[:,index[k],:] += src[:,k,:] for dim 1, in place.
  * Rows that occur several times are summed in the order of k, in f32 (f64), and rounded once. */
 ls_status ls_cpu_index_add(const ls_call *call, ls_message *why)

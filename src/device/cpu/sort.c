@@ -216,7 +216,7 @@ ls_status ls_cpu_sort(const ls_call *call, ls_message *why)
     return order_along(call, -1, why);
 }
 
-/* in: x  out: values (x's type), indices i64, both of x's shape but k along dim.   axis: dim, k, flag = largest
+/* in: x  out: values (x's type), indices i64, both of x's shape except k along dim.   axis: dim, k, flag = largest
  * Best first; of equal elements the one with the lowest index first. */
 ls_status ls_cpu_topk(const ls_call *call, ls_message *why)
 {
