@@ -90,6 +90,8 @@ static void objects_end_with_their_run(void)
     ls_batch batch;
     CHECK(!ls_next(loader, &batch));
     ended(two, "ls_next" ENDED);
+    CHECK(ls_len(loader) == 0 && ls_steps_per_epoch(loader) == 0);
+    ended(two, "ls_len" ENDED);
     CHECK(!ls_loader_new(two, set));
     ended(two, "ls_loader_new: the run of the dataset has ended");
     ls_prepare(two, net);

@@ -54,7 +54,7 @@ bool ls_loader_share_out(ls_loader *loader, ls_share share)
 
 int64_t ls_loader_len(const ls_loader *loader)
 {
-    if (!loader) return 0;
+    if (!loader || ls_object_has_ended(loader, "ls_len")) return 0;
     if (ls_dataset_is_stream(loader->set)) return -1;
     /* Before ls_prepare() people want to know how long the loop will be after it. */
     ls_shard whole = loader->settled ? loader->shard : shard_of(loader, loader->object.run->step->share);
