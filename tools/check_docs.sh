@@ -1,6 +1,6 @@
 #!/bin/sh
 # check_docs.sh - the pages that describe tables in the code list exactly what those tables hold; programs in them compile;
-# the tour passes every folder.
+# the tour passes every folder, and every header of src/base/.
 set -eu
 cd "$(dirname "$0")/.."
 export LC_ALL=C
@@ -49,6 +49,11 @@ comm -13 "$programs/known" "$programs/named" >"$programs/missing"
 # The tour passes every folder of the library. Those of kernels are instruction sets.
 for folder in $(find src -mindepth 2 -maxdepth 3 -type f | sed 's|/[^/]*$||' | grep -v '^src/kernels/' | sort -u); do
     grep -q "\`$folder/" docs/tour.md || { echo "docs/tour.md does not pass $folder/"; bad=1; }
+done
+
+# Its map of src/base/ has every header there.
+for header in $(ls src/base | grep '\.h$'); do
+    grep -q "^| .*\`$header\`" docs/tour.md || { echo "docs/tour.md has no place for src/base/$header"; bad=1; }
 done
 
 exit $bad
