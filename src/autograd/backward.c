@@ -43,7 +43,7 @@ static void enqueue(ls_node **queue, ls_node *node)
     *queue = node;
 }
 
-/* ---- gradients to the shape and type of what they belong to ---- */
+/* ---- gradients in the shape and type of their inputs ---- */
 
 static bool has_shape(const ls_operand *x, const ls_shape *shape)
 {

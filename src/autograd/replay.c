@@ -147,8 +147,8 @@ static void report_other_values(const ls_replay *r, int32_t place, const char *d
         r->entries[place].op->name, does, (int)place);
 }
 
-/* Gradients go to the parameters of the first time: the rerun must use the same ones. Where its input has no operator
- * and is no leaf, it stands for an input of the segment. */
+/* Gradients go to the parameters of the first run: the rerun must use the same ones. An input without operator that is
+ * not a leaf is an input of the segment. */
 static void check_leaves(const ls_node *first, const ls_node *second)
 {
     ls_run *run = second->replay->run;
@@ -247,7 +247,7 @@ void ls_replay_record(ls_node *node, ls_tensor *const *in)
     if (!at) return;
     if (r->filling && at->node && !at->node->walked) check_leaves(at->node, node);
     constants read = constants_of(node->n_in, in);
-    memset(&node->attrs, 0, sizeof node->attrs); /* what is set from here on is compared in the rerun */
+    memset(&node->attrs, 0, sizeof node->attrs); /* fields set from here on are compared in the rerun */
     memset(node->extra, 0, sizeof node->extra);
     if (r->filling && at->read.count == read.count && at->read.versions != read.versions)
         ls_fail(

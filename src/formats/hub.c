@@ -28,7 +28,7 @@ static void cache_folder(char *to, size_t size)
     else snprintf(to, size, "%s/.cache/huggingface/hub", user ? user : ".");
 }
 
-/* "org/name" -> "org--name", behind what is in `to` already; false where it cannot be an id. */
+/* Append "org/name" as "org--name" to `to`; false if it cannot be an id. */
 static bool add_id(const char *id, char *to, size_t size)
 {
     size_t used = strlen(to), slashes = 0;

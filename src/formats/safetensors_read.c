@@ -3,7 +3,7 @@
  * {"__metadata__":{"format":"pt"},"fc.weight":{"dtype":"F32","shape":[10,512],"data_offsets":[0,20480]},...}
  *
  * Offsets count from the end of the header. Together the tensors must cover the rest of the file without holes or
- * overlaps: nothing can be hidden in it, and a truncated file is noticed. */
+ * overlaps: nothing can be hidden in it, and a truncated file is detected. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,10 +1,10 @@
-/* attention.c - softmax(q k^T scale + mask) v without ever storing the scores: of three tensors, or of the one that a
- * projection wrote them into. Both are the device's attention, on operands that lie where they lie. */
+/* attention.c - softmax(q k^T scale + mask) v without ever storing the scores: of three tensors, or of the one tensor
+ * that a projection wrote all three into. Both are the device's attention, on strided operands without copies. */
 #include "ops/op.h"
 
 #include <math.h>
 
-/* Part `part` of those that lie side by side in rows [B,S,parts*H*D], as heads [B,H,S,D]. */
+/* Part `part` of rows [B,S,parts*H*D], as heads [B,H,S,D]. */
 static ls_operand heads_of(const ls_operand *rows, int64_t heads, int64_t width, int part)
 {
     int64_t step = rows->stride[2];
@@ -17,7 +17,7 @@ static ls_operand heads_of(const ls_operand *rows, int64_t heads, int64_t width,
     };
 }
 
-/* The mask expanded to the scores in a type that devices take; NULL when none is given, or with an error. */
+/* The mask expanded to the scores in a type that devices accept; NULL if none is given, or with an error. */
 static ls_tensor *usable_mask(ls_run *run, ls_opcode op, ls_tensor *mask, ls_shape scores, ls_dtype dtype)
 {
     ls_shape both;
@@ -26,9 +26,9 @@ static ls_tensor *usable_mask(ls_run *run, ls_opcode op, ls_tensor *mask, ls_sha
         op_error(run, op, LS_ERR_SHAPE, "mask %s does not broadcast to the scores %s", OP_TEXT(mask),
                  OP_SHAPE_TEXT(scores));
     else if (mask->view.dtype != LS_BOOL && !ls_dtype_is_float(mask->view.dtype))
-        op_error(run, op, LS_ERR_DTYPE, "mask %s: bool (true attends) or floating (added); ls_cast() it",
+        op_error(run, op, LS_ERR_DTYPE, "mask %s must be bool (true attends) or floating (added); ls_cast() it",
                  OP_TEXT(mask));
-    else if (mask->node) op_error(run, op, LS_ERR_STATE, "a mask has no gradient here; ls_detach() it");
+    else if (mask->node) op_error(run, op, LS_ERR_STATE, "a mask gets no gradient; ls_detach() it");
     if (ls_failed(run)) return NULL;
     if (mask->view.dtype != LS_BOOL) mask = op_as(mask, dtype == LS_F64 ? LS_F64 : LS_F32);
     return op_expanded(mask, scores);
@@ -39,14 +39,14 @@ static void check_lengths(ls_run *run, ls_opcode op, const ls_tensor *lengths, l
     if (!lengths) return;
     const ls_operand *x = &lengths->view;
     if (x->ndim != 1 || x->dim[0] != scores.dim[0] || (x->dtype != LS_I64 && x->dtype != LS_I32))
-        op_error(run, op, LS_ERR_SHAPE, "lengths %s: i64 or i32 [%lld] is needed, one number per sequence",
+        op_error(run, op, LS_ERR_SHAPE, "lengths %s must be i64 or i32 [%lld], one number per sequence",
                  OP_TEXT(lengths), (long long)scores.dim[0]);
     else if (scores.dim[2] != scores.dim[3])
-        op_error(run, op, LS_ERR_SHAPE, "lengths with %lld queries and %lld keys: use a mask where they differ",
+        op_error(run, op, LS_ERR_SHAPE, "lengths need as many queries as keys, not %lld and %lld; use a mask",
                  (long long)scores.dim[2], (long long)scores.dim[3]);
 }
 
-/* o [B,S,H*Dv], as the next projection reads it, of q, k and v [B,H,S,D], which are the inputs `in` or parts of
+/* o [B,S,H*Dv], the layout of the next projection, from q, k and v [B,H,S,D], which are the inputs `in` or parts of
  * them. */
 static ls_tensor *attend(ls_opcode op, int n_in, ls_tensor *const *in, const ls_operand part[3],
                          const ls_attention_opts *opts, ls_node **node)
@@ -58,7 +58,7 @@ static ls_tensor *attend(ls_opcode op, int n_in, ls_tensor *const *in, const ls_
     if (!(opts->dropout >= 0 && opts->dropout < 1))
         return op_error(run, op, LS_ERR_VALUE, "dropout %g is not in [0, 1)", opts->dropout);
     double scale = ls_opts_real(opts->scale, 1 / sqrt((double)(q->dim[3] ? q->dim[3] : 1)));
-    if (!isfinite(scale)) return op_error(run, op, LS_ERR_VALUE, "scale %g; it must be finite", scale);
+    if (!isfinite(scale)) return op_error(run, op, LS_ERR_VALUE, "scale is %g; it must be finite", scale);
     ls_tensor *mask = usable_mask(run, op, opts->mask, scores, q->dtype), *lengths = opts->lengths;
     check_lengths(run, op, lengths, scores);
     if (ls_failed(run)) return &run->poison;
@@ -66,7 +66,7 @@ static ls_tensor *attend(ls_opcode op, int n_in, ls_tensor *const *in, const ls_
     bool record = ls_must_record(run, n_in, in);
     ls_tensor *o = op_new(in[0], q->dtype, LS_SHAPE(batch, rows, heads * v->dim[3])), *lse = NULL, *kept = NULL;
     if (record) lse = op_new(in[0], q->dtype == LS_F64 ? LS_F64 : LS_F32, LS_SHAPE(batch, heads, rows));
-    /* What dropout kept, for the device to hand to its gradient: a bit per score in rows of whole words. */
+    /* What dropout kept, for the device's gradient: a bit per score in rows of whole words. */
     if (record && opts->dropout > 0) kept = op_new(in[0], LS_U8, LS_SHAPE(batch, heads, rows, (keys + 63) / 64 * 8));
     if (ls_failed(run)) return &run->poison;
 
@@ -93,7 +93,7 @@ static ls_tensor *attend(ls_opcode op, int n_in, ls_tensor *const *in, const ls_
     return o;
 }
 
-/* Write the gradients of q, k and v (NULL: not wanted). more: what attend saved behind the inputs. */
+/* Write the gradients of q, k and v (NULL: not wanted). more: what attend saved after the inputs. */
 static bool grade(ls_node *node, const ls_tensor *dy, const ls_operand part[3], ls_tensor *const more[6],
                   const ls_operand *const gradient[3])
 {
@@ -111,7 +111,7 @@ static bool grade(ls_node *node, const ls_tensor *dy, const ls_operand part[3], 
     return ls_submit(dy->run, dy->storage->device, &call);
 }
 
-/* ---- of three tensors ---- */
+/* ---- three tensors ---- */
 
 ls_tensor *ls_attention_sized(ls_tensor *q, ls_tensor *k, ls_tensor *v, const ls_attention_opts *given,
                               size_t opts_size)
@@ -152,7 +152,7 @@ BACK(attention)
     for (int i = 0; i < 3; i++) dx[i] = out[i];
 }
 
-/* ---- of one tensor that holds all three ---- */
+/* ---- one tensor that holds all three ---- */
 
 ls_tensor *ls_self_attention_sized(ls_tensor *qkv, int64_t heads, const ls_attention_opts *given, size_t opts_size)
 {

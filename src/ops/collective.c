@@ -1,7 +1,7 @@
 /* collective.c - operators whose input comes from all processes of a communicator.
  *
- * A gradient is that of the sum of all processes' losses: what went to everybody comes back as a sum. So all processes
- * must walk back through the same of these operators, in the same order. */
+ * A gradient is that of the sum of all processes' losses: the gradient of a value sent to all is the sum of theirs. So
+ * backward must reach these operators in the same order on all processes. */
 #include <lockstep/comm.h>
 
 #include <stdio.h>
@@ -20,14 +20,14 @@ static int number_of(const ls_run *run, const ls_comm *comm)
     return -1;
 }
 
-/* A call of this process that cannot be made must not keep the others waiting. */
+/* If this process cannot make the call, release the others, which would wait for it. */
 static ls_tensor *refuse(ls_run *run)
 {
     ls_tell_failure(run);
     return &run->poison;
 }
 
-/* The run, where the call can be made: then attrs says of which communicator. */
+/* The run if the call can be made; attrs then names the communicator. */
 static ls_run *begin(ls_opcode op, ls_comm *comm, ls_tensor *x, ls_attrs *attrs)
 {
     ls_run *run = op_begin(op, 1, 1, &x);
@@ -35,12 +35,12 @@ static ls_run *begin(ls_opcode op, ls_comm *comm, ls_tensor *x, ls_attrs *attrs)
     attrs->collective.group = number_of(run, comm);
     if (attrs->collective.group >= 0) return run;
     op_error(run, op, LS_ERR_VALUE, "%s",
-             comm ? "the communicator is not one of this run"
-                  : "the communicator is NULL: this process has no part in it");
+             comm ? "the communicator does not belong to this run"
+                  : "the communicator is NULL: this process is not a member");
     return refuse(run), NULL;
 }
 
-/* y = what the call makes of x, both row-major. */
+/* y = the result of the call for x, both row-major. */
 static ls_tensor *finish(ls_opcode op, ls_comm_kind kind, ls_tensor *x, ls_tensor *y, const ls_attrs *attrs)
 {
     ls_run *run = y->run;
@@ -69,12 +69,12 @@ static ls_tensor *finish(ls_opcode op, ls_comm_kind kind, ls_tensor *x, ls_tenso
     return op_record(op, 1, &x, 1, &y, attrs, &node) ? y : refuse(run);
 }
 
-/* What is not linear has no gradient here. */
+/* Only linear reductions have gradients. */
 static bool can_combine(ls_run *run, ls_opcode op, ls_reduction how, ls_tensor *x)
 {
     bool linear = how == LS_REDUCE_SUM || how == LS_REDUCE_MEAN;
     if ((unsigned)how >= LS_REDUCE_NONE)
-        op_error(run, op, LS_ERR_VALUE, "there is no operation %d between processes", (int)how);
+        op_error(run, op, LS_ERR_VALUE, "%d is not a reduction over processes", (int)how);
     else if (how == LS_REDUCE_MEAN && !ls_dtype_is_float(x->view.dtype))
         op_error(run, op, LS_ERR_DTYPE, "the mean of %s needs a floating type; ls_cast() it first", OP_TEXT(x));
     else if (!linear && ls_must_record(run, 1, &x))
@@ -138,12 +138,12 @@ ls_tensor *ls_broadcast_from(ls_comm *comm, ls_tensor *x, int root)
 
 /* ---- gradients ---- */
 
-/* The communicator of a node; NULL (and an error) when it was freed since. */
+/* The communicator of a node; NULL (and an error) if it was freed since. */
 static ls_comm *comm_of(const ls_node *node, ls_run *run)
 {
     ls_comm *comm = run->groups[node->attrs.collective.group];
     if (!comm)
-        ls_fail(&run->errors, LS_ERR_STATE, "ls_backward: the communicator of %s was freed before the walk back",
+        ls_fail(&run->errors, LS_ERR_STATE, "ls_backward: the communicator of %s was freed before backward",
                 node->op->name);
     return comm;
 }
@@ -168,8 +168,8 @@ BACK(reduce_scatter)
     if (node->attrs.collective.op == LS_REDUCE_MEAN) dx[0] = ls_mul_scalar(dx[0], 1.0 / comm->size);
 }
 
-/* That of the others' inputs is zero: nobody saw them. They walk on with it, since there may be calls of all processes
- * further back. */
+/* The gradient of the other ranks' inputs is zero, since nothing depends on them. They continue with it, because there
+ * may be more collectives further back. */
 BACK(broadcast)
 {
     ls_comm *comm = comm_of(node, dy[0]->run);

@@ -1,13 +1,13 @@
-/* conv.c - convolution and its transpose. Activations are made channels last; weights keep the layout they have. */
+/* conv.c - convolution and its transpose. Activations become channels last; weights keep their layout. */
 #include "ops/op.h"
 
-/* Kernels count in 32 bits. */
+/* Kernels use 32-bit counts. */
 static bool in_range(int64_t value, int64_t least)
 {
     return value >= least && value <= INT32_MAX;
 }
 
-/* The window of a convolution over a weight [.., .., KH, KW]; false, with an error, when it makes no sense. */
+/* The window of a convolution over a weight [.., .., KH, KW]; false, with an error, if it is invalid. */
 static bool conv_window(ls_run *run, ls_opcode op, const ls_tensor *weight, const ls_conv2d_opts *geometry,
                         ls_window *window)
 {
@@ -34,7 +34,7 @@ static bool four_dims(ls_run *run, ls_opcode op, const ls_tensor *x, const ls_te
                       int64_t out)
 {
     if (x->view.ndim != 4 || weight->view.ndim != 4)
-        op_error(run, op, LS_ERR_SHAPE, "%s and weight %s: four dimensions are needed", OP_TEXT(x), OP_TEXT(weight));
+        op_error(run, op, LS_ERR_SHAPE, "%s and weight %s must have four dimensions", OP_TEXT(x), OP_TEXT(weight));
     else if (bias && (bias->view.ndim != 1 || bias->view.dim[0] != out))
         op_error(run, op, LS_ERR_SHAPE, "bias %s for %lld channels", OP_TEXT(bias), (long long)out);
     else if (!ls_dtype_is_float(x->view.dtype) || !ls_dtype_is_float(weight->view.dtype))
@@ -47,14 +47,13 @@ static bool four_dims(ls_run *run, ls_opcode op, const ls_tensor *x, const ls_te
 
 /* ---- conv2d ---- */
 
-/* What a convolution computes, and the shape of its result; false, with an error, when it makes no sense. */
+/* The window of a convolution and the shape of its result; false, with an error, if it is invalid. */
 static bool conv_plan(ls_run *run, ls_opcode op, const ls_tensor *x, const ls_tensor *weight, const ls_tensor *bias,
                       const ls_conv2d_opts *geometry, ls_attrs *attrs, ls_shape *shape)
 {
     if (!four_dims(run, op, x, weight, bias, ls_dim(weight, 0))) return false;
     if (geometry->output_padding)
-        op_error(run, op, LS_ERR_VALUE,
-                 "output padding %lld is an option of transposed convolutions alone; leave it out",
+        op_error(run, op, LS_ERR_VALUE, "output padding %lld is only for transposed convolutions; leave it out",
                  (long long)geometry->output_padding);
     *attrs = (ls_attrs){.conv = {.compute = op_half_type(run, x->view.dtype)}};
     ls_window *window = &attrs->conv.window;
@@ -72,7 +71,7 @@ static bool conv_plan(ls_run *run, ls_opcode op, const ls_tensor *x, const ls_te
             op_error(run, op, LS_ERR_SHAPE, "%s is smaller than the window of weight %s", OP_TEXT(x), OP_TEXT(weight));
             return false;
         }
-        /* A longer stride leaves the image as well, and working spaces grow with it. */
+        /* A stride that leaves the image is shortened: the result is the same, and workspaces grow with the stride. */
         if (window->stride[i] > room) window->stride[i] = room + 1;
         shape->dim[2 + i] = room / window->stride[i] + 1;
     }
@@ -129,7 +128,7 @@ ls_tensor *ls_conv2d_norm(ls_tensor *x, ls_tensor *weight, ls_tensor *bias, cons
     return op_run(op, 8, in, 1, &y, &attrs, &none) ? y : &run->poison;
 }
 
-/* Gradient of the input, where it is wanted, by the operator that goes the other way. */
+/* Gradient of the input, if it is wanted, by the opposite operator. */
 static void input_gradient(ls_node *node, ls_opcode op, ls_tensor *dy, ls_tensor *weight, ls_tensor **dx)
 {
     if (!ls_wants(node, 0)) return;
@@ -139,7 +138,7 @@ static void input_gradient(ls_node *node, ls_opcode op, ls_tensor *dy, ls_tensor
     op_submit(op, 2, (ls_tensor *[]){dy, weight}, 1, &out, &attrs);
 }
 
-/* Gradient of the weight, where it is wanted. The operands in their roles of a plain convolution. */
+/* Gradient of the weight, if it is wanted. The operands have their roles in a plain convolution. */
 static void weight_gradient(ls_node *node, ls_tensor *dy, ls_tensor *x, ls_tensor **dx)
 {
     ls_attrs attrs = node->attrs;
@@ -155,7 +154,7 @@ BACK(conv2d)
     op_channel_gradient(node, 2, dy[0], dx);
 }
 
-/* ---- the transpose: forward is the gradient of a convolution for its input, and the other way round ---- */
+/* ---- the transpose: forward is the gradient of a convolution for its input, and vice versa ---- */
 
 ls_tensor *ls_conv_transpose2d_sized(ls_tensor *x, ls_tensor *weight, ls_tensor *bias, const ls_conv2d_opts *opts,
                                      size_t opts_size)
@@ -182,9 +181,10 @@ ls_tensor *ls_conv_transpose2d_sized(ls_tensor *x, ls_tensor *weight, ls_tensor 
         shape.dim[2 + i] = (x->view.dim[2 + i] - 1) * window->stride[i] - 2 * window->padding[i] +
                            window->dilation[i] * (window->kernel[i] - 1) + geometry.output_padding + 1;
         if (x->view.dim[2 + i] == 1 && window->stride[i] > geometry.output_padding)
-            window->stride[i] = geometry.output_padding + 1; /* there is no second pixel to be that far away */
+            window->stride[i] = geometry.output_padding + 1; /* one pixel: the stride does not matter */
         if (shape.dim[2 + i] < 1)
-            return op_error(run, op, LS_ERR_SHAPE, "%s and weight %s leave nothing", OP_TEXT(x), OP_TEXT(weight));
+            return op_error(run, op, LS_ERR_SHAPE, "%s and weight %s: the result is empty", OP_TEXT(x),
+                            OP_TEXT(weight));
     }
     ls_dtype dtype = attrs.conv.compute;
     ls_tensor *in[3] = {op_as(x, dtype), weight, bias};

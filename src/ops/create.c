@@ -1,4 +1,4 @@
-/* create.c - tensors from a rule or from chance. */
+/* create.c - tensors of sequences and of random numbers. */
 #include "ops/op.h"
 
 static ls_tensor *created(ls_run *run, ls_opcode op, ls_dtype dtype, ls_shape shape, ls_attrs attrs, bool is_random)

@@ -1,4 +1,4 @@
-/* elementwise.c - operators that treat elements one by one: arithmetic, comparison, functions, activations, dropout. */
+/* elementwise.c - operators on single elements: arithmetic, comparison, functions, activations, dropout. */
 #include "ops/op.h"
 
 /* ---- copies and casts ---- */
@@ -39,7 +39,7 @@ ls_tensor *ls_channels_last(ls_tensor *x)
     ls_run *run = op_begin(LS_OP_copy, 1, 1, &x);
     if (!run) return op_poison(x);
     if (x->view.ndim != 4)
-        return op_error(run, LS_OP_copy, LS_ERR_SHAPE, "channels last needs [N,C,H,W], not %s", OP_TEXT(x));
+        return op_error(run, LS_OP_copy, LS_ERR_SHAPE, "channels last requires [N,C,H,W], not %s", OP_TEXT(x));
     ls_tensor *y = op_new_channels_last(x, x->view.dtype, ls_view_shape(&x->view));
     if (y->life != LS_LIFE_LIVE) return y;
     bool already = true;
@@ -162,7 +162,7 @@ BACK(pow)
         dx[1] = ls_mul(dy[0], ls_where(ls_logical_not(a), ls_mul_scalar(y, 0), ls_mul(y, ls_log(a))));
 }
 
-/* The gradient goes to the winner; where both are equal each gets half. */
+/* The gradient goes to the chosen input; where both are equal each gets half. */
 static void back_extreme(ls_node *node, ls_tensor *dy, ls_tensor **dx, ls_tensor *(*wins)(ls_tensor *, ls_tensor *))
 {
     ls_tensor *a = node->saved[0], *b = node->saved[1];
@@ -322,7 +322,7 @@ BACK(erf) /* 2 / sqrt(pi) exp(-x^2) */
 
 /* ---- one input and numbers ---- */
 
-/* A whole number that integers can be calculated with. */
+/* A whole number that integer arithmetic can use. */
 static bool is_whole(double value)
 {
     return value >= -0x1p63 && value < 0x1p63 && value == (double)(int64_t)value;
@@ -383,12 +383,12 @@ ls_tensor *ls_gelu_tanh(ls_tensor *x)
     return gelu(x, true);
 }
 
-/* An activation with a number of its own, which must be sound: above 0 for softplus, which divides by it. */
+/* An activation with a parameter, which must be finite, and above 0 for softplus, which divides by it. */
 static ls_tensor *shaped(ls_opcode op, ls_tensor *x, const char *name, double value)
 {
     bool divides = op == LS_OP_softplus;
     if (x && x->life == LS_LIFE_LIVE && !(isfinite(value) && (value > 0 || !divides)))
-        return op_error(x->run, op, LS_ERR_VALUE, "%s %g; it must be finite%s", name, value,
+        return op_error(x->run, op, LS_ERR_VALUE, "%s is %g; it must be finite%s", name, value,
                         divides ? " and above 0" : "");
     return unary(op, x, &(ls_attrs){.scalar = {value}}, true, 0, KEEP_INPUT);
 }
@@ -408,7 +408,7 @@ ls_tensor *ls_leaky_relu(ls_tensor *x, double slope)
     return shaped(LS_OP_leaky_relu, x, "slope", slope);
 }
 
-/* dx = name_grad(dy, what forward saved), one call of the device. */
+/* dx = name_grad(dy, saved by forward), one call of the device. */
 ls_tensor *op_activation_grad(ls_opcode op, ls_tensor *dy, ls_tensor *saved, const ls_attrs *attrs)
 {
     ls_tensor *dx = ls_tensor_new_like(saved, dy->view.dtype);
@@ -445,7 +445,7 @@ ls_tensor *ls_dropout(ls_tensor *x, double p)
     if (ls_failed(run)) return &run->poison;
     ls_tensor *y = ls_tensor_new_like(x, x->view.dtype), *kept = NULL;
     if (y->life != LS_LIFE_LIVE) return y;
-    /* A bit per element, in whole groups of 256, for the device to hand to the gradient. */
+    /* A bit per element, in whole groups of 256, for the device's gradient. */
     if (ls_must_record(run, 1, &x) && ls_view_contiguous(&x->view) && ls_view_contiguous(&y->view))
         kept = op_new(x, LS_U8, LS_SHAPE((ls_view_numel(&x->view) + 255) / 256 * 32));
     ls_node *node;
@@ -459,7 +459,7 @@ ls_tensor *ls_dropout(ls_tensor *x, double p)
     return y;
 }
 
-BACK(dropout) /* what was kept then, or the same mask, made again from the same counters */
+BACK(dropout) /* the saved mask, or the same mask drawn again from the same counters */
 {
     ls_tensor *out = ls_tensor_new_like(dy[0], dy[0]->view.dtype), *in[2] = {dy[0], node->saved[0]};
     bool ok = op_submit_live(LS_OP_dropout, 2, in, 1, &out, &node->attrs, node->saved[1]);

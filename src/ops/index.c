@@ -1,4 +1,4 @@
-/* index.c - elements and slices picked, or added, by index. Indices out of range are found by the device. */
+/* index.c - elements and slices picked, or added, by index. The device detects indices out of range. */
 #include "ops/op.h"
 
 bool op_index_type(ls_run *run, ls_opcode op, const ls_tensor *index)
@@ -8,7 +8,7 @@ bool op_index_type(ls_run *run, ls_opcode op, const ls_tensor *index)
     return false;
 }
 
-/* Reports what is wrong with a dimension or an index; true when nothing is. */
+/* Checks dimension and index; false, with an error, if one is wrong. */
 static bool index_fits(ls_run *run, ls_opcode op, const ls_tensor *x, int d, const ls_tensor *index)
 {
     if (d >= 0) return op_index_type(run, op, index);
@@ -26,7 +26,7 @@ ls_tensor *ls_take_along_dim(ls_tensor *x, int dim, ls_tensor *index)
     bool ok = index->view.ndim == x->view.ndim;
     for (int e = 0; ok && e < x->view.ndim; e++) ok = e == d || index->view.dim[e] <= x->view.dim[e];
     if (!ok)
-        return op_error(run, LS_OP_gather, LS_ERR_SHAPE, "index %s does not fit %s outside dimension %d",
+        return op_error(run, LS_OP_gather, LS_ERR_SHAPE, "index %s is larger than %s outside dimension %d",
                         OP_TEXT(index), OP_TEXT(x), d);
     ls_tensor *y = op_new(x, x->view.dtype, ls_view_shape(&index->view));
     ls_node *node;
@@ -67,7 +67,7 @@ BACK(scatter_add)
     if (ls_wants(node, 0)) dx[0] = dy[0];
     if (!ls_wants(node, 2)) return;
     ls_tensor *picked = ls_take_along_dim(dy[0], node->attrs.axis.dim, node->saved[0]);
-    ls_shape source = node->in[2].shape; /* may be larger than the index: the rest got nothing */
+    ls_shape source = node->in[2].shape; /* may be larger than the index: the rest has gradient 0 */
     if (ls_failed(dy[0]->run) || ls_shape_equal(ls_view_shape(&picked->view), source)) {
         dx[2] = picked;
         return;
@@ -95,7 +95,7 @@ ls_tensor *ls_index_select(ls_tensor *x, int dim, ls_tensor *index)
     return y;
 }
 
-/* Add slices of `source` into the gradient of an input: straight into a leaf's memory where that is possible. */
+/* Add slices of `source` into the gradient of an input: directly into a leaf's memory if possible. */
 static ls_tensor *back_slices(ls_node *node, int input, const ls_attrs *attrs, ls_tensor *index, ls_tensor *source)
 {
     int32_t accumulate;
@@ -131,8 +131,9 @@ ls_tensor *ls_embedding_padded(ls_tensor *table, ls_tensor *index, int64_t paddi
     ls_run *run = op_begin(LS_OP_embedding, 2, 2, in);
     if (!run) return op_poison(table);
     if (table->view.ndim != 2 || index->view.ndim >= LS_MAX_DIMS)
-        return op_error(run, LS_OP_embedding, LS_ERR_SHAPE, "table %s is not [rows,width] or index %s too deep",
-                        OP_TEXT(table), OP_TEXT(index));
+        return op_error(run, LS_OP_embedding, LS_ERR_SHAPE,
+                        "table %s must be [rows,width], and index %s have fewer than %d dimensions", OP_TEXT(table),
+                        OP_TEXT(index), LS_MAX_DIMS);
     if (!index_fits(run, LS_OP_embedding, table, 0, index)) return &run->poison;
     ls_shape shape = ls_view_shape(&index->view);
     shape.dim[shape.ndim++] = table->view.dim[1];

@@ -47,7 +47,7 @@ static ls_dtype loss_type(const ls_tensor *x)
     return x->view.dtype == LS_F64 ? LS_F64 : LS_F32;
 }
 
-/* x [N,C,...], target [N,...], weight [C]?: true when they fit. */
+/* x [N,C,...], target [N,...], weight [C]?: true if they match. */
 static bool classes_fit(ls_run *run, ls_opcode op, const ls_tensor *x, const ls_tensor *target, const ls_tensor *weight)
 {
     bool ok = x->view.ndim >= 2 && target->view.ndim == x->view.ndim - 1;
@@ -73,7 +73,7 @@ static ls_attrs loss_attrs(const ls_loss_opts *opts)
                                .has_ignore = 1}};
 }
 
-/* Options of other losses, or out of range, are no default: whoever names them expects something of them. */
+/* Options of other losses, and values out of range, are errors: whoever gives them expects an effect. */
 enum { TAKES_WEIGHT = 1, TAKES_POS_WEIGHT = 2, TAKES_SMOOTHING = 4, TAKES_IGNORE_INDEX = 8, TAKES_BETA = 16 };
 
 static bool options_sound(ls_run *run, ls_opcode op, const ls_loss_opts *o, int takes)
@@ -87,12 +87,12 @@ static bool options_sound(ls_run *run, ls_opcode op, const ls_loss_opts *o, int 
     if (o->beta != defaults.beta && !(takes & TAKES_BETA)) foreign = "beta";
     if (foreign) op_error(run, op, LS_ERR_VALUE, "has no option .%s; leave it out", foreign);
     else if (o->reduction != LS_REDUCE_MEAN && o->reduction != LS_REDUCE_SUM && o->reduction != LS_REDUCE_NONE)
-        op_error(run, op, LS_ERR_VALUE, "reduction %d; a loss takes LS_REDUCE_MEAN, LS_REDUCE_SUM or LS_REDUCE_NONE",
+        op_error(run, op, LS_ERR_VALUE, "reduction is %d; it must be LS_REDUCE_MEAN, LS_REDUCE_SUM or LS_REDUCE_NONE",
                  (int)o->reduction);
     else if (!(o->label_smoothing >= 0 && o->label_smoothing <= 1))
         op_error(run, op, LS_ERR_VALUE, "label smoothing %g is not in [0, 1]", o->label_smoothing);
     else if (!(o->beta >= 0 && o->beta < INFINITY))
-        op_error(run, op, LS_ERR_VALUE, "beta %g; it must be finite and not negative", o->beta);
+        op_error(run, op, LS_ERR_VALUE, "beta is %g; it must be finite and not negative", o->beta);
     return !ls_failed(run);
 }
 
@@ -170,8 +170,8 @@ BACK(nll_loss)
 
 /* ---- element by element ---- */
 
-/* Losses of x against a target of the same shape, with up to two weights broadcast to it. The target is not: [N,1]
- * against [N] would compare every sample with every other. */
+/* Losses of x against a target of the same shape, with up to two weights broadcast to it. The target is not broadcast:
+ * [N,1] against [N] would compare every sample with every other. */
 static ls_tensor *elementwise_loss(ls_opcode op, ls_tensor *x, ls_tensor *target, const ls_loss_opts *opts, int takes)
 {
     ls_tensor *in[4] = {x, target, opts->weight, opts->pos_weight};
@@ -188,7 +188,7 @@ static ls_tensor *elementwise_loss(ls_opcode op, ls_tensor *x, ls_tensor *target
         if (!in[i]) continue;
         ls_shape both;
         if (!op_broadcast(shape, ls_view_shape(&in[i]->view), &both) || !ls_shape_equal(both, shape))
-            return op_error(run, op, LS_ERR_SHAPE, "weight %s does not fit %s", OP_TEXT(in[i]), OP_TEXT(x));
+            return op_error(run, op, LS_ERR_SHAPE, "weight %s does not broadcast to %s", OP_TEXT(in[i]), OP_TEXT(x));
         in[i] = op_as(in[i], dtype);
         if (ls_failed(run)) return &run->poison;
         wide[i] = op_expanded(in[i], shape);
@@ -204,7 +204,7 @@ static ls_tensor *elementwise_loss(ls_opcode op, ls_tensor *x, ls_tensor *target
     return y;
 }
 
-/* Where the loss depends on x - t alone the target's gradient is the negative of x's. */
+/* If the loss depends only on x - t, the target's gradient is the negative of x's. */
 static void back_elementwise(ls_node *node, ls_opcode op, ls_tensor *dy, ls_tensor **dx, bool symmetric)
 {
     ls_tensor *in[5] = {dy, node->saved[0], node->saved[1], node->saved[2], node->saved[3]};
@@ -246,8 +246,8 @@ BACK(smooth_l1_loss)
     back_elementwise(node, LS_OP_smooth_l1_loss_grad, dy[0], dx, true);
 }
 
-/* Probabilities beyond [0, 1] make a loss that falls for ever. Looking at all of them takes time: where a run asks for
- * its numbers to be checked. */
+/* Targets outside [0, 1] make a loss without a minimum. Checking all of them takes time, so only in runs with
+ * .check_finite. */
 static bool are_probabilities(ls_tensor *target)
 {
     ls_run *run = target->run;
@@ -257,8 +257,8 @@ static bool are_probabilities(ls_tensor *target)
     ls_scope_end(run, mark, NULL);
     if (!ls_failed(run) && !(low >= 0 && high <= 1))
         op_error(run, LS_OP_bce_with_logits, LS_ERR_VALUE,
-                 "the target %s has numbers from %g to %g; probabilities of a class are in [0, 1]", OP_TEXT(target),
-                 low, high);
+                 "the target %s has numbers from %g to %g; probabilities must be in [0, 1]", OP_TEXT(target), low,
+                 high);
     return !ls_failed(run);
 }
 
@@ -266,7 +266,7 @@ ls_tensor *ls_bce_with_logits_sized(ls_tensor *x, ls_tensor *target, const ls_lo
 {
     ls_loss_opts opts = LS_OPTS_READ(ls_loss_opts, given, opts_size);
     if (target && ls_is_valid(target) && target->node)
-        return LS_POISON(target->run, LS_ERR_STATE, "bce_with_logits: the target has no gradient; ls_detach() it");
+        return LS_POISON(target->run, LS_ERR_STATE, "bce_with_logits: the target gets no gradient; ls_detach() it");
     if (target && ls_is_valid(target) && !are_probabilities(target)) return &target->run->poison;
     return elementwise_loss(LS_OP_bce_with_logits, x, target, &opts, TAKES_WEIGHT | TAKES_POS_WEIGHT);
 }

@@ -6,13 +6,12 @@ static ls_dtype statistics_type(const ls_tensor *x)
     return x->view.dtype == LS_F64 ? LS_F64 : LS_F32;
 }
 
-/* A parameter of n elements in total, or none. */
+/* Checks an optional parameter of n elements in total. */
 static bool parameter_fits(ls_run *run, ls_opcode op, const char *name, const ls_tensor *t, int64_t n,
                            const ls_tensor *x)
 {
     if (!t || ls_view_numel(&t->view) == n) return true;
-    op_error(run, op, LS_ERR_SHAPE, "%s %s for %s: %lld elements are needed", name, OP_TEXT(t), OP_TEXT(x),
-             (long long)n);
+    op_error(run, op, LS_ERR_SHAPE, "%s %s for %s must have %lld elements", name, OP_TEXT(t), OP_TEXT(x), (long long)n);
     return false;
 }
 
@@ -22,11 +21,11 @@ static bool is_floating(ls_run *run, ls_opcode op, const ls_tensor *x)
     return !ls_failed(run);
 }
 
-/* epsilon goes under a root with a variance, momentum mixes old and new statistics. */
+/* epsilon is added to a variance under a root; momentum mixes old and new statistics. */
 static bool numbers_sound(ls_run *run, ls_opcode op, double epsilon, double momentum)
 {
     if (!(epsilon >= 0 && epsilon < INFINITY))
-        op_error(run, op, LS_ERR_VALUE, "epsilon %g; it must be finite and not negative", epsilon);
+        op_error(run, op, LS_ERR_VALUE, "epsilon is %g; it must be finite and not negative", epsilon);
     else if (!(momentum >= 0 && momentum <= 1))
         op_error(run, op, LS_ERR_VALUE, "momentum %g is not in [0, 1]", momentum);
     return !ls_failed(run);
@@ -34,8 +33,8 @@ static bool numbers_sound(ls_run *run, ls_opcode op, double epsilon, double mome
 
 /* ---- batch norm ---- */
 
-/* Room for a bit per number of x, in rows as the device walks them: the channels of a pixel where they are adjacent,
- * else planes. */
+/* Memory for a bit per element of x, in the rows of the device's batch_norm: the channels of a pixel if they are
+ * adjacent, else planes. */
 static ls_tensor *new_mask(ls_tensor *x)
 {
     const ls_operand *v = &x->view;
@@ -61,23 +60,23 @@ ls_tensor *ls_batch_norm_sized(ls_tensor *x, const ls_batch_norm_opts *given, si
     if (opts.residual && !ls_shape_equal(ls_view_shape(&opts.residual->view), ls_view_shape(&x->view)))
         return op_error(run, op, LS_ERR_SHAPE, "%s and residual %s", OP_TEXT(x), OP_TEXT(opts.residual));
     if (opts.activation != LS_ACT_NONE && opts.activation != LS_ACT_RELU)
-        return op_error(run, op, LS_ERR_VALUE, "only ReLU can follow in the same step");
+        return op_error(run, op, LS_ERR_VALUE, "the activation must be LS_ACT_RELU or LS_ACT_NONE");
     if (!opts.training && (!opts.running_mean || !opts.running_var))
         return op_error(run, op, LS_ERR_STATE, "evaluation needs running statistics");
     if (opts.training && channels && numel / channels == 1)
         return op_error(run, op, LS_ERR_SHAPE,
-                        "%s: one value per channel has no variance to train on; take more samples in a batch, or "
-                        ".drop_last where only the last one has so few",
+                        "%s: one value per channel has no variance to train on; use more samples in a batch, or "
+                        ".drop_last if only the last batch has so few",
                         OP_TEXT(x));
     in[5] = op_as(opts.residual, x->view.dtype);
     if (ls_failed(run)) return &run->poison;
 
     ls_tensor *out[6] = {ls_tensor_new_like(x, x->view.dtype)};
-    bool relu = opts.activation == LS_ACT_RELU, deep = ls_must_record(run, 2, in); /* else gradients do without x */
+    bool relu = opts.activation == LS_ACT_RELU, deep = ls_must_record(run, 2, in); /* else gradients do not need x */
     if (relu && deep) out[3] = new_mask(x);
     for (int i = 1; opts.training && i < 3; i++) {
         out[i] = op_new(x, statistics_type(x), LS_SHAPE(channels));
-        if (!ls_is_recomputing(run)) out[3 + i] = in[2 + i]; /* else they know this batch */
+        if (!ls_is_recomputing(run)) out[3 + i] = in[2 + i]; /* else they include this batch already */
         in[2 + i] = NULL;
     }
     ls_attrs attrs = {.norm = {.epsilon = opts.epsilon,
@@ -103,7 +102,7 @@ BACK(batch_norm)
 {
     ls_tensor *x = node->saved[0], *mask = node->saved[1];
     ls_tensor *in[6] = {dy[0], x, mask, node->saved[2], node->saved[3], node->saved[4]};
-    if (!x) { /* only bias or residual: no need for x, and y was saved in place of a mask */
+    if (!x) { /* only bias or residual: x is not needed, and y was saved instead of a mask */
         ls_tensor *y = mask, *masked = y ? op_activation_grad(LS_OP_relu_grad, dy[0], y, NULL) : dy[0];
         op_channel_gradient(node, 2, masked, dx);
         if (ls_wants(node, 5)) dx[5] = masked;
@@ -119,7 +118,7 @@ BACK(batch_norm)
 
 /* ---- layer norm ---- */
 
-/* Checks what all layer norms share; *size: elements of a row. */
+/* The checks common to all layer norms; *size: elements of a row. */
 static bool layer_norm_fits(ls_run *run, ls_opcode op, const ls_tensor *x, const ls_tensor *weight,
                             const ls_tensor *bias, double epsilon, int64_t *size)
 {
@@ -202,7 +201,7 @@ ls_tensor *ls_dropout_add_layer_norm_sum(ls_tensor *x, ls_tensor *residual, ls_t
     numel = ls_shape_numel(shape);
     ls_tensor *live = NULL;
     if (p > 0) live = ls_draw(run, x->storage->device, numel, &attrs.norm.seed, &attrs.norm.offset);
-    /* A bit per element, in whole groups of 256, for the device to hand to the gradient. */
+    /* A bit per element, in whole groups of 256, for the device's gradient. */
     if (p > 0 && record && ls_view_contiguous(&x->view) && ls_view_contiguous(&in[1]->view))
         out[3] = op_new(x, LS_U8, LS_SHAPE((numel + 255) / 256 * 32));
     ls_node *node;
@@ -230,9 +229,9 @@ ls_tensor *ls_add_layer_norm(ls_tensor *x, ls_tensor *residual, ls_tensor *weigh
     return ls_dropout_add_layer_norm(x, residual, weight, bias, 0, epsilon);
 }
 
-/* Memory for the gradient of the sum, output 1 of the gradient's call, which becomes that of the residual: what came
- * back for the sum itself, to be added to; or, unless a gradient of x is made from it, what the residual got
- * elsewhere. */
+/* Memory for the gradient of the sum, output 1 of the gradient's call, which becomes that of the residual: the gradient
+ * that arrived for the sum itself, to be added to; or, unless the gradient of x is computed from it, the memory that
+ * collects the residual's gradient. */
 static ls_tensor *sum_gradient(ls_node *node, ls_tensor *came_back, ls_tensor *sum, ls_tensor **dx)
 {
     int32_t *accumulate = &node->attrs.norm.accumulate;
@@ -255,7 +254,7 @@ BACK(dropout_add_layer_norm)
     bool drops = node->attrs.norm.dropout > 0, to_x = ls_wants(node, 0);
     if (!dy[0]) in[0] = op_full(sum, sum->view.dtype, 0, shape); /* only the sum was used */
     if (to_x && drops) out[0] = dx[0] = op_new(sum, sum->view.dtype, shape);
-    if (ls_wants(node, 1) || (to_x && !drops) || came_back) /* without dropout both gradients are one */
+    if (ls_wants(node, 1) || (to_x && !drops) || came_back) /* without dropout both gradients are the same */
         out[1] = sum_gradient(node, came_back, sum, dx);
     for (int i = 2; i < 4; i++) out[i] = op_gradient(node, i, sum, i, &node->attrs.norm.accumulate, dx);
     if (ls_failed(sum->run)) return;
@@ -267,8 +266,8 @@ BACK(dropout_add_layer_norm)
 
 enum { TABLES = LS_MAX_EMBEDDING_TABLES, WEIGHT = 2 * TABLES, BIAS, EMBEDDING_INPUTS };
 
-/* Checks the tables and indices in front of `in` and rows without a gradient, which it counts from the start (-1: there
- * is none); *shape: what the sum of rows has. */
+/* Checks the tables and indices at the start of `in`, and the rows without a gradient, which it converts to count from
+ * the start (-1: none); *shape: that of the sum of rows. */
 static bool tables_fit(ls_run *run, ls_opcode op, int n, ls_tensor *const *in, int64_t *padding, ls_shape *shape)
 {
     *shape = ls_view_shape(&in[1]->view);
@@ -277,14 +276,15 @@ static bool tables_fit(ls_run *run, ls_opcode op, int n, ls_tensor *const *in, i
         const ls_operand *t = &table->view, *first = &in[0]->view;
         if (t->ndim != 2 || t->dim[1] != first->dim[1] || t->dtype != first->dtype)
             op_error(run, op, t->dtype != first->dtype ? LS_ERR_DTYPE : LS_ERR_SHAPE,
-                     "table %d is %s, the first %s: [rows,width] of one width and type are needed", i, OP_TEXT(table),
+                     "table %d is %s, the first %s: all must be [rows,width] of one width and type", i, OP_TEXT(table),
                      OP_TEXT(in[0]));
         else if (!is_floating(run, op, table) || !op_index_type(run, op, index)) return false;
         else if (!op_broadcast(*shape, ls_view_shape(&index->view), shape) || shape->ndim >= LS_MAX_DIMS)
-            op_error(run, op, LS_ERR_SHAPE, "index %d is %s, the first %s: they do not broadcast, or are too deep", i,
-                     OP_TEXT(index), OP_TEXT(in[1]));
+            op_error(run, op, LS_ERR_SHAPE,
+                     "index %d is %s, the first %s: they must broadcast to fewer than %d dimensions", i, OP_TEXT(index),
+                     OP_TEXT(in[1]), LS_MAX_DIMS);
         else if (padding[i] != LS_NO_ROW && (padding[i] < -t->dim[0] || padding[i] >= t->dim[0]))
-            op_error(run, op, LS_ERR_VALUE, "padding_idx %lld is outside of %lld rows", (long long)padding[i],
+            op_error(run, op, LS_ERR_VALUE, "padding_idx %lld is out of range for %lld rows", (long long)padding[i],
                      (long long)t->dim[0]);
         if (ls_failed(run)) return false;
         padding[i] = padding[i] == LS_NO_ROW ? -1 : padding[i] + (padding[i] < 0 ? t->dim[0] : 0);
@@ -307,7 +307,7 @@ ls_tensor *ls_embedding_layer_norm_sized(ls_tensor *const *tables, ls_tensor *co
     int n = (int)count;
     ls_opcode op = LS_OP_embedding_layer_norm;
     if (n < 1 || n > TABLES)
-        return op_error(ls_run_of(NULL), op, LS_ERR_VALUE, "%d tables; 1 to %d are possible", n, TABLES);
+        return op_error(ls_run_of(NULL), op, LS_ERR_VALUE, "%d tables; 1 to %d are supported", n, TABLES);
     ls_tensor *in[EMBEDDING_INPUTS] = {NULL};
     for (int i = 0; i < n; i++) {
         in[2 * i] = tables[i];

@@ -1,4 +1,4 @@
-/* normalize.c - pictures as numbers around zero, ready for a convolution: its number type, channels last. */
+/* normalize.c - normalise pictures for a convolution: in its number type, channels last. */
 #include "ops/op.h"
 
 #include <string.h>
@@ -21,7 +21,7 @@ ls_tensor *ls_normalize(ls_tensor *x, const double *mean, const double *std)
         attrs.normalize.mean[c] = mean[c];
         attrs.normalize.std[c] = std[c];
         if (!isfinite(mean[c]) || !isfinite(std[c]) || std[c] == 0)
-            return op_error(run, op, LS_ERR_VALUE, "mean %g, std %g of channel %lld: finite, and not divided by 0",
+            return op_error(run, op, LS_ERR_VALUE, "mean %g, std %g of channel %lld must be finite, and std not 0",
                             mean[c], std[c], (long long)c);
     }
     ls_tensor *y = op_new_channels_last(x, op_half_type(run, dtype == LS_U8 ? LS_F32 : dtype), ls_view_shape(&x->view));

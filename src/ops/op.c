@@ -1,4 +1,4 @@
-/* op.c - the table of operators and the steps they share. */
+/* op.c - the table of operators and the code they share. */
 #include "ops/op.h"
 
 #include <stdarg.h>
@@ -101,8 +101,8 @@ void op_channel_gradient(ls_node *node, int input, ls_tensor *dy, ls_tensor **dx
     if (!ls_failed(dy->run)) op_submit(LS_OP_sum, 1, &dy, 1, &out, &attrs);
 }
 
-/* What an operator did, for messages. A conversion is named by its tensor and type: mixed precision makes it before an
- * operator of the program, and the program knows nothing of a copy. */
+/* Describes a call for messages. A conversion is named by its tensor and type: mixed precision inserts it before an
+ * operator of the program, which never called a copy. */
 static void describe_work(ls_opcode op, const ls_tensor *in, const ls_tensor *out, char text[2 * LS_TEXT])
 {
     char operand[LS_TEXT];
@@ -112,8 +112,8 @@ static void describe_work(ls_opcode op, const ls_tensor *in, const ls_tensor *ou
     else snprintf(text, 2 * LS_TEXT, "%s", ls_op_table[op].name);
 }
 
-/* With .check_finite: name the operator whose result is not finite first. Infinity that comes from infinity is meant,
- * as in a mask; so is a tensor filled with it. */
+/* With .check_finite: report the first operator whose result is not finite. Infinity that comes from infinity is
+ * intended, as in a mask; so is a tensor filled with it. */
 static bool result_finite(ls_run *run, ls_opcode op, int n_in, ls_tensor *const *in, ls_tensor *out)
 {
     ls_not_finite found, before;

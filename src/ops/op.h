@@ -1,4 +1,4 @@
-/* op.h - what every operator's function is made of: check the inputs, make the outputs, submit the call,
+/* op.h - building blocks of every operator's function: check the inputs, make the outputs, submit the call,
  * record the node.
  *
  *     ls_tensor *ls_relu(ls_tensor *x)
@@ -24,7 +24,7 @@
 
 extern const ls_op_info ls_op_table[LS_OP_COUNT];
 
-/* All gradients, ls_back_<gradient>, named in ops.def. "none" is declared under a name nobody uses. */
+/* All gradients, ls_back_<gradient>, named in ops.def. "none" is declared under an unused name. */
 #define ls_back_none ls_back_unused
 #define LS_OP(name, kind, policy, gradient, attributes, summary) extern ls_backward_fn ls_back_##gradient;
 #include <lockstep/ops.def>
@@ -33,19 +33,19 @@ extern const ls_op_info ls_op_table[LS_OP_COUNT];
 
 #define BACK(name) void ls_back_##name(ls_node *node, ls_tensor *const *dy, ls_tensor **dx)
 
-/* The run, when the operator can go on: no failure so far, inputs live (those from n_required on may be NULL) and all
- * on one device. Else NULL, the reason recorded. */
+/* The run, if the operator can proceed: no failure so far, inputs live (those from n_required on may be NULL) and all
+ * on one device. Else NULL, with the reason recorded. */
 ls_run *op_begin(ls_opcode op, int n_required, int n_in, ls_tensor *const *in);
 static inline ls_tensor *op_poison(const ls_tensor *t)
 {
     return &ls_run_of(t)->poison;
 }
 
-/* Submit; on success record where a gradient is wanted: *node is the new node, or NULL. attrs may be NULL. False
+/* Submit; on success record a node if a gradient is wanted: *node is the new node, or NULL. attrs may be NULL. False
  * (outputs may be poison, or the device failed): return poison. */
 bool op_run(ls_opcode op, int n_in, ls_tensor *const *in, int n_out, ls_tensor *const *out, const ls_attrs *attrs,
             ls_node **node);
-/* The halves of it, for operators that submit other calls than their own, or none (views). */
+/* Its two halves, for operators that submit other calls than their own, or none (views). */
 bool op_submit_live(ls_opcode op, int n_in, ls_tensor *const *in, int n_out, ls_tensor *const *out,
                     const ls_attrs *attrs, const ls_tensor *live); /* of ls_draw(); NULL is accepted */
 static inline bool op_submit(ls_opcode op, int n_in, ls_tensor *const *in, int n_out, ls_tensor *const *out,
@@ -56,21 +56,21 @@ static inline bool op_submit(ls_opcode op, int n_in, ls_tensor *const *in, int n
 bool op_record(ls_opcode op, int n_in, ls_tensor *const *in, int n_out, ls_tensor *const *out, const ls_attrs *attrs,
                ls_node **node);
 
-/* Where a backward function puts the gradient of an input as output `output` of its call: NULL when it is not wanted;
- * the memory that collects it, where bit `output` of *accumulate is set if it holds a part already; else new memory,
- * row-major, on the device of `like`, which becomes dx[input]. */
+/* Memory for the gradient of an input, as output `output` of a backward call: NULL if it is not wanted; the memory that
+ * collects it, with bit `output` of *accumulate set if that already has a value; else new memory, row-major, on the
+ * device of `like`, which becomes dx[input]. */
 ls_tensor *op_gradient(ls_node *node, int input, ls_tensor *like, int output, int32_t *accumulate, ls_tensor **dx);
-/* The gradient of a vector [C] that was added to [N,C,...], where it is wanted: sums of dy, in the vector's type. */
+/* The gradient of a vector [C] that was added to [N,C,...], if it is wanted: sums of dy, in the vector's type. */
 void op_channel_gradient(ls_node *node, int input, ls_tensor *dy, ls_tensor **dx);
 
 /* Record an error in the operator's name and return poison. */
 LS_PRINTF(4, 5) ls_tensor *op_error(ls_run *run, ls_opcode op, ls_status code, const char *format, ...);
 
-/* Text of a tensor for messages, good until the end of the enclosing block. */
+/* Text of a tensor for messages, valid until the end of the enclosing block. */
 #define OP_TEXT(t) ls_operand_text(&(t)->view, (char[LS_TEXT]){0})
 #define OP_SHAPE_TEXT(shape) ls_shape_text((shape), (char[LS_TEXT]){0})
 
-/* A dimension counted from the end or the start, as 0 .. ndim-1; -1 when there is none such. */
+/* A dimension counted from the end or the start, as 0 .. ndim-1; -1 if out of range. */
 static inline int op_dim(int dim, int ndim)
 {
     if (dim < 0) dim += ndim;
@@ -85,50 +85,50 @@ static inline bool op_same_shape(const ls_operand *a, const ls_operand *b)
     return true;
 }
 
-/* The shape two shapes broadcast to; false when they do not. */
+/* The shape two shapes broadcast to; false if they do not. */
 bool op_broadcast(ls_shape a, ls_shape b, ls_shape *out);
-/* A view of x expanded to a shape it broadcasts to (no history); x itself where nothing changes. */
+/* A view of x expanded to a shape it broadcasts to (no history); x itself if it has that shape. */
 ls_tensor *op_expanded(ls_tensor *x, ls_shape shape);
 
 /* The same for an operand: into *room, which is returned. */
 const ls_operand *op_expand_operand(const ls_operand *x, ls_shape shape, ls_operand *room);
 
-/* dx of an activation from dy and what its forward saved, by the device's *_grad operator. */
+/* dx of an activation from dy and the tensor its forward saved, by the device's *_grad operator. */
 ls_tensor *op_activation_grad(ls_opcode op, ls_tensor *dy, ls_tensor *saved, const ls_attrs *attrs);
 
-/* What autocast and promotion make of an input: cast with history where the type differs. NULL stays NULL. */
+/* x cast to a type, with history, for autocast and promotion; x itself if it has that type. NULL stays NULL. */
 ls_tensor *op_as(ls_tensor *x, ls_dtype dtype);
 /* The type a HALF operator computes in, given its inputs': the autocast type,
  * unless that is off or the input's is f64. */
 ls_dtype op_half_type(const ls_run *run, ls_dtype dtype);
-/* F32 policy: half types become f32 inside an autocast scope. op_wide_type(): the type alone, for kernels that write
- * another than they read. */
+/* F32 policy: half types become f32 inside an autocast scope. op_wide_type(): only the type, for kernels that read one
+ * type and write another. */
 ls_tensor *op_as_f32(ls_tensor *x);
 ls_dtype op_wide_type(const ls_run *run, ls_dtype dtype);
-/* Has the row that policy, and is there a scope? For functions of several rows. */
+/* Does the row have that policy, and is there a scope? For functions shared by several rows. */
 static inline bool op_widens(const ls_run *run, ls_opcode op)
 {
     return run->autocast_count && ls_op_table[op].policy == LS_POLICY_F32;
 }
 
-/* A convolution and the batch norm behind it, by running statistics: what ls_batch_norm makes of what ls_conv2d
- * returns, in one pass and rounded once. For evaluation: .training and .momentum mean nothing, there is no gradient. */
+/* ls_batch_norm by running statistics of ls_conv2d, in one pass and rounded once. For evaluation: .training and
+ * .momentum are ignored, and there is no gradient. */
 ls_tensor *ls_conv2d_norm(ls_tensor *x, ls_tensor *weight, ls_tensor *bias, const ls_conv2d_opts *geometry,
                           const ls_batch_norm_opts *norm);
 
-/* ls_dropout_add_layer_norm(), and in *sum what was normalised; with gradients of both. sum may be NULL. */
+/* ls_dropout_add_layer_norm(); *sum is its input to the normalisation. Both have gradients. sum may be NULL. */
 ls_tensor *ls_dropout_add_layer_norm_sum(ls_tensor *x, ls_tensor *residual, ls_tensor *weight, ls_tensor *bias,
                                          double p, double epsilon, ls_tensor **sum);
 
-/* ls_embedding() where row `padding` of the table gets no gradient; -1: every row does. */
+/* ls_embedding(), but row `padding` of the table gets no gradient; -1: every row does. */
 ls_tensor *ls_embedding_padded(ls_tensor *table, ls_tensor *index, int64_t padding);
-/* In a backward function: the gradient of a table [V,D] (input `input`), from whose rows those at index were picked and
- * got the gradients `rows` [...,D]. As dx; NULL where it was written to its place, or with an error. */
+/* In a backward function: the gradient of a table [V,D] (input `input`), whose rows at `index` got the gradients `rows`
+ * [...,D]. Returns dx; NULL if it was written to its destination, or with an error. */
 ls_tensor *op_table_gradient(ls_node *node, int input, int64_t padding, ls_tensor *index, ls_tensor *rows);
-/* Is it i64 or i32? Else an error is recorded. */
+/* Is it i64 or i32? If not, records an error. */
 bool op_index_type(ls_run *run, ls_opcode op, const ls_tensor *index);
 
-/* A new [N,C,H,W] tensor whose memory runs N, H, W, C. */
+/* A new [N,C,H,W] tensor with memory in the order N, H, W, C. */
 ls_tensor *op_new_channels_last(ls_tensor *like, ls_dtype dtype, ls_shape shape);
 
 /* A new tensor on the device of another. */
@@ -136,7 +136,7 @@ static inline ls_tensor *op_new(ls_tensor *like, ls_dtype dtype, ls_shape shape)
 {
     return ls_tensor_new(like->run, like->storage->device, dtype, shape);
 }
-/* The same, every element set to a value. */
+/* The same, with every element set to a value. */
 ls_tensor *op_full(ls_tensor *like, ls_dtype dtype, double value, ls_shape shape);
 
 #endif

@@ -1,4 +1,4 @@
-/* pool.c - windows of an image to one value each, and images resized. Results are laid out like their input. */
+/* pool.c - pooling and resizing of images. Results are laid out like their input. */
 #include "ops/op.h"
 
 static bool is_image(ls_run *run, ls_opcode op, const ls_tensor *x)
@@ -9,14 +9,14 @@ static bool is_image(ls_run *run, ls_opcode op, const ls_tensor *x)
     return !ls_failed(run);
 }
 
-/* A new [N,C,H,W], channels last where x is (or could be read so). */
+/* A new [N,C,H,W], channels last if x is (or can be read so). */
 static ls_tensor *image_like(ls_tensor *x, ls_dtype dtype, ls_shape shape)
 {
     bool last = x->view.stride[1] == 1 && x->view.dim[1] > 1;
     return last ? op_new_channels_last(x, dtype, shape) : op_new(x, dtype, shape);
 }
 
-/* The window and the size of the result; false, with an error, when it makes no sense. */
+/* The window and the size of the result; false, with an error, if they are invalid. */
 static bool pool_window(ls_run *run, ls_opcode op, const ls_tensor *x, int64_t square, const ls_pool2d_opts *geometry,
                         ls_window *window, ls_shape *shape)
 {
@@ -39,7 +39,7 @@ static bool pool_window(ls_run *run, ls_opcode op, const ls_tensor *x, int64_t s
         }
         int64_t room = size + 2 * padding - dilation * (kernel - 1) - 1;
         int64_t count = (geometry->ceil_mode ? room + stride - 1 : room) / stride + 1;
-        if (geometry->ceil_mode && (count - 1) * stride >= size + padding) count--; /* must begin inside */
+        if (geometry->ceil_mode && (count - 1) * stride >= size + padding) count--; /* it must begin inside */
         shape->dim[2 + i] = count;
     }
     return true;
@@ -52,7 +52,7 @@ ls_tensor *ls_max_pool2d_sized(ls_tensor *x, int64_t kernel, const ls_pool2d_opt
     if (!run) return op_poison(x);
     if (!geometry.count_include_pad)
         return op_error(run, LS_OP_max_pool2d, LS_ERR_VALUE,
-                        "count_include_pad is an option of mean pooling alone; leave it out");
+                        "count_include_pad is only for mean pooling; leave it out");
     ls_attrs attrs = {.pool = {.count_include_pad = 1}};
     ls_shape shape;
     if (!is_image(run, LS_OP_max_pool2d, x) ||
@@ -89,7 +89,7 @@ ls_tensor *ls_avg_pool2d_sized(ls_tensor *x, int64_t kernel, const ls_pool2d_opt
         !pool_window(run, LS_OP_avg_pool2d, x, kernel, &geometry, &attrs.pool.window, &shape))
         return &run->poison;
     if (attrs.pool.window.dilation[0] != 1)
-        return op_error(run, LS_OP_avg_pool2d, LS_ERR_VALUE, "dilation is not possible here");
+        return op_error(run, LS_OP_avg_pool2d, LS_ERR_VALUE, "mean pooling has no dilation");
     ls_tensor *y = image_like(x, x->view.dtype, shape);
     ls_node *node;
     return op_run(LS_OP_avg_pool2d, 1, &x, 1, &y, &attrs, &node) ? y : &run->poison;

@@ -1,8 +1,8 @@
-/* product.c - matrix products: matmul, linear. Weights are used as they are, whatever type is computed in: the device
- * converts and packs them once per change. */
+/* product.c - matrix products: matmul, linear. Weights are passed in their own type, whatever type is computed in: the
+ * device converts and packs them once per change. */
 #include "ops/op.h"
 
-/* c = a b in the given type; shapes fit, c exists. accumulate: c += a b. */
+/* c = a b in the given type; shapes have been checked, c is allocated. accumulate: c += a b. */
 static bool multiply(ls_tensor *a, ls_tensor *b, ls_tensor *c, ls_dtype compute, int32_t accumulate)
 {
     ls_attrs attrs = {.product = {.accumulate = accumulate, .compute = compute}};
@@ -18,7 +18,7 @@ ls_tensor *ls_matmul(ls_tensor *a, ls_tensor *b)
     if (a->view.ndim == 0 || b->view.ndim == 0)
         return op_error(run, LS_OP_matmul, LS_ERR_SHAPE, "%s x %s: a scalar has no matrix product", OP_TEXT(a),
                         OP_TEXT(b));
-    if (a->view.ndim == 1) { /* a row vector; the row goes again */
+    if (a->view.ndim == 1) { /* a row vector; the row is removed afterwards */
         ls_tensor *y = ls_matmul(ls_unsqueeze(a, 0), b);
         return ls_failed(run) ? y : ls_squeeze(y, b->view.ndim == 1 ? 0 : -2);
     }
@@ -32,8 +32,7 @@ ls_tensor *ls_matmul(ls_tensor *a, ls_tensor *b)
                         OP_TEXT(b), (long long)k, (long long)ls_dim(b, -2));
     ls_dtype dtype = ls_dtype_promote(a->view.dtype, b->view.dtype);
     if (!ls_dtype_is_float(dtype))
-        return op_error(run, LS_OP_matmul, LS_ERR_DTYPE, "%s x %s: only floating types are multiplied", OP_TEXT(a),
-                        OP_TEXT(b));
+        return op_error(run, LS_OP_matmul, LS_ERR_DTYPE, "%s x %s: floating types are needed", OP_TEXT(a), OP_TEXT(b));
     dtype = op_half_type(run, dtype);
     ls_tensor *in[2] = {op_as(a, dtype), op_as(b, dtype)};
     if (ls_failed(run)) return &run->poison;
@@ -63,7 +62,7 @@ ls_tensor *ls_matmul(ls_tensor *a, ls_tensor *b)
     return y;
 }
 
-/* a b, whose batch dimensions broadcast, in their type, without autocast. */
+/* a b with broadcast batch dimensions, in their type, without autocast. */
 static ls_tensor *product_of(ls_tensor *a, ls_tensor *b)
 {
     ls_autocast_begin(a->run, LS_F32);
@@ -72,7 +71,7 @@ static ls_tensor *product_of(ls_tensor *a, ls_tensor *b)
     return y;
 }
 
-/* The gradient of an input is a b: summed by the walk where the input was broadcast, else put where it belongs. */
+/* The gradient of an input is a b: summed by the walk if the input was broadcast, else written to its destination. */
 static void factor_gradient(ls_node *node, int input, ls_tensor *a, ls_tensor *b, ls_tensor **dx)
 {
     if (ls_failed(a->run)) return;
@@ -102,7 +101,7 @@ ls_tensor *ls_linear(ls_tensor *x, ls_tensor *weight, ls_tensor *bias, ls_activa
     ls_run *run = op_begin(LS_OP_linear, 2, 3, (ls_tensor *[]){x, weight, bias});
     if (!run) return op_poison(x ? x : weight);
     if (x->view.ndim < 1 || weight->view.ndim != 2 || ls_dim(x, -1) != weight->view.dim[1])
-        return op_error(run, LS_OP_linear, LS_ERR_SHAPE, "%s and weight %s: %lld inputs where the weight has %lld",
+        return op_error(run, LS_OP_linear, LS_ERR_SHAPE, "%s and weight %s: %lld inputs, but the weight has %lld",
                         OP_TEXT(x), OP_TEXT(weight), (long long)ls_dim(x, -1), (long long)ls_dim(weight, 1));
     if (bias && (bias->view.ndim != 1 || bias->view.dim[0] != weight->view.dim[0]))
         return op_error(run, LS_OP_linear, LS_ERR_SHAPE, "weight %s and bias %s", OP_TEXT(weight), OP_TEXT(bias));
@@ -134,13 +133,13 @@ ls_tensor *ls_linear(ls_tensor *x, ls_tensor *weight, ls_tensor *bias, ls_activa
     return y;
 }
 
-/* [..., n] as [rows, n]: a view where its memory allows that, else a copy. NULL for NULL. */
+/* [..., n] as [rows, n]: a view if possible, else a copy. NULL for NULL. */
 static ls_tensor *as_rows(ls_tensor *x, int64_t rows)
 {
     return x ? ls_reshape(x, rows, ls_dim(x, -1)) : NULL;
 }
 
-/* The operator that takes dy through an activation, and its attributes. */
+/* The gradient operator of an activation, and its attributes. */
 static ls_opcode slope_of(ls_activation activation, ls_attrs *attrs)
 {
     attrs->gelu.tanh = activation == LS_ACT_GELU_TANH;
@@ -154,7 +153,7 @@ static ls_opcode slope_of(ls_activation activation, ls_attrs *attrs)
     }
 }
 
-/* linear_grad for a device that lacks it: two products and a sum, behind the slope of the activation. */
+/* linear_grad for a device that lacks it: the gradient of the activation, then two products and a sum. */
 static bool grade_in_parts(ls_tensor *const *in, ls_tensor *const *out, const ls_attrs *attrs)
 {
     ls_tensor *d = in[0];

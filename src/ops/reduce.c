@@ -1,7 +1,7 @@
-/* reduce.c - many elements to few: sums, extremes, variance, norm, positions, order. */
+/* reduce.c - reductions: sums, extremes, variance, norm, positions; and sorting. */
 #include "ops/op.h"
 
-/* A set of dimensions as bits; no dimensions given (ndim 0) means all. False when one does not exist. */
+/* A set of dimensions as bits; no dimensions given (ndim 0) means all. False if one does not exist. */
 static bool dims_mask(const ls_tensor *x, ls_shape dims, uint32_t *mask)
 {
     *mask = dims.ndim ? 0 : (1u << x->view.ndim) - 1;
@@ -34,13 +34,13 @@ static ls_tensor *reduced(ls_opcode op, ls_tensor *x, ls_shape dims, bool keep, 
     if (ls_failed(run)) return &run->poison;
     uint32_t mask;
     if (!dims_mask(x, dims, &mask))
-        return op_error(run, op, LS_ERR_SHAPE, "dimensions %s of %s", OP_SHAPE_TEXT(dims), OP_TEXT(x));
+        return op_error(run, op, LS_ERR_SHAPE, "%s is not a set of dimensions of %s", OP_SHAPE_TEXT(dims), OP_TEXT(x));
     ls_shape shape = ls_view_shape(&x->view);
     int64_t count = 1;
     for (int d = 0; d < shape.ndim; d++)
         if (mask >> d & 1) count *= shape.dim[d], shape.dim[d] = 1;
     if (count == 0 && (op == LS_OP_max || op == LS_OP_min))
-        return op_error(run, op, LS_ERR_SHAPE, "%s has no element to choose", OP_TEXT(x));
+        return op_error(run, op, LS_ERR_SHAPE, "%s has no elements to choose from", OP_TEXT(x));
     ls_dtype dtype = x->view.dtype;
     if (op == LS_OP_sum) dtype = is_float ? op_wide_type(run, dtype) : LS_I64;
     ls_tensor *y = op_new(x, dtype, shape);
@@ -102,7 +102,7 @@ BACK(mean)
     dx[0] = op_expanded(ls_mul_scalar(dy[0], 1.0 / (double)node->extra[0]), node->in[0].shape);
 }
 
-/* Shared evenly among the elements that are equal to the extreme one. */
+/* Divided evenly among the elements that equal the extreme one. */
 static ls_tensor *back_chosen(ls_node *node, ls_tensor *dy)
 {
     ls_tensor *x = node->saved[0], *y = node->saved[1];
@@ -150,7 +150,7 @@ static ls_tensor *position(ls_opcode op, ls_tensor *x, int dim, bool keep)
     if (!run) return op_poison(x);
     int d = op_dim(dim, x->view.ndim);
     if (d < 0 || x->view.dim[d] == 0)
-        return op_error(run, op, LS_ERR_SHAPE, "dimension %d of %s has no element to choose", dim, OP_TEXT(x));
+        return op_error(run, op, LS_ERR_SHAPE, "dimension %d of %s has no elements to choose from", dim, OP_TEXT(x));
     ls_shape shape = ls_view_shape(&x->view);
     shape.dim[d] = 1;
     ls_tensor *y = op_new(x, LS_I64, shape);

@@ -1,7 +1,7 @@
-/* shape.c - other views of the same elements, and tensors put together from parts. */
+/* shape.c - views of the same elements, and tensors joined from parts. */
 #include "ops/op.h"
 
-/* A view of x to be changed, in the innermost scope; poison when memory is out. */
+/* A view of x that the caller may change, in the innermost scope; poison when out of memory. */
 static ls_tensor *view_of(ls_tensor *x)
 {
     ls_tensor *y = ls_alias(x);
@@ -20,7 +20,7 @@ static ls_tensor *recorded(ls_opcode op, ls_tensor *x, ls_tensor *y, const int64
 
 /* ---- reshape ---- */
 
-/* Strides that give `shape` over the elements of x without moving them; false when there are none. Groups of x's
+/* Strides that give `shape` over the elements of x without moving them; false if there are none. Groups of x's
  * dimensions are matched with groups of the new ones of equal size; within a group x must be evenly spaced. */
 static bool reshape_strides(const ls_operand *x, ls_shape shape, int64_t *stride)
 {
@@ -96,7 +96,7 @@ ls_tensor *ls_squeeze(ls_tensor *x, int dim)
     if (!run) return op_poison(x);
     int d = op_dim(dim, x->view.ndim);
     if (d < 0 || x->view.dim[d] != 1)
-        return op_error(run, LS_OP_reshape, LS_ERR_SHAPE, "squeeze: dimension %d of %s has not size 1", dim,
+        return op_error(run, LS_OP_reshape, LS_ERR_SHAPE, "squeeze: dimension %d of %s is not of size 1", dim,
                         OP_TEXT(x));
     ls_shape shape = ls_view_shape(&x->view);
     for (int e = d; e + 1 < shape.ndim; e++) shape.dim[e] = shape.dim[e + 1];
@@ -126,8 +126,8 @@ ls_tensor *ls_flatten(ls_tensor *x, int first, int last)
     if (x->view.ndim == 0) return ls_reshape(x, 1);
     int a = op_dim(first, x->view.ndim), b = op_dim(last, x->view.ndim);
     if (a < 0 || b < a)
-        return op_error(run, LS_OP_reshape, LS_ERR_SHAPE, "flatten: dimensions %d to %d of %s", first, last,
-                        OP_TEXT(x));
+        return op_error(run, LS_OP_reshape, LS_ERR_SHAPE, "flatten: %d to %d is not a range of dimensions of %s", first,
+                        last, OP_TEXT(x));
     ls_shape shape = {.ndim = x->view.ndim - (b - a)};
     for (int d = 0; d < shape.ndim; d++) shape.dim[d] = d < a ? x->view.dim[d] : d == a ? 1 : x->view.dim[d + b - a];
     for (int d = a; d <= b; d++) shape.dim[a] *= x->view.dim[d];
@@ -156,11 +156,11 @@ ls_tensor *ls_permute_dims(ls_tensor *x, ls_shape order)
         order.dim[d] = e;
     }
     if (!ok)
-        return op_error(run, LS_OP_permute, LS_ERR_SHAPE, "not an order of the %d dimensions of %s", x->view.ndim,
+        return op_error(run, LS_OP_permute, LS_ERR_SHAPE, "not a permutation of the %d dimensions of %s", x->view.ndim,
                         OP_TEXT(x));
     ls_tensor *y = view_of(x);
     if (y->life != LS_LIFE_LIVE) return y;
-    int64_t packed = 0; /* three bits a dimension */
+    int64_t packed = 0; /* three bits per dimension */
     for (int d = 0; d < order.ndim; d++) {
         y->view.dim[d] = x->view.dim[order.dim[d]];
         y->view.stride[d] = x->view.stride[order.dim[d]];
@@ -182,7 +182,8 @@ ls_tensor *ls_transpose(ls_tensor *x, int a, int b)
     if (!run) return op_poison(x);
     int from = op_dim(a, x->view.ndim), to = op_dim(b, x->view.ndim);
     if (from < 0 || to < 0)
-        return op_error(run, LS_OP_permute, LS_ERR_SHAPE, "transpose of dimensions %d and %d of %s", a, b, OP_TEXT(x));
+        return op_error(run, LS_OP_permute, LS_ERR_SHAPE, "transpose: dimensions %d and %d of %s do not exist", a, b,
+                        OP_TEXT(x));
     ls_shape order = {.ndim = x->view.ndim};
     for (int d = 0; d < order.ndim; d++) order.dim[d] = d == from ? to : d == to ? from : d;
     return ls_permute_dims(x, order);
@@ -212,7 +213,7 @@ ls_tensor *ls_expand_shape(ls_tensor *x, ls_shape shape)
 BACK(expand)
 {
     (void)node;
-    dx[0] = dy[0]; /* the walk sums what was repeated */
+    dx[0] = dy[0]; /* the walk sums over repeated elements */
 }
 
 /* ---- slices ---- */
@@ -222,7 +223,7 @@ static void *address_at(const ls_operand *x, int d, int64_t index)
     return x->data ? (char *)x->data + index * x->stride[d] * (int64_t)ls_dtype_size(x->dtype) : NULL;
 }
 
-/* The part of a view: no checks, no history. */
+/* A slice of a view: no checks, no history. */
 static ls_tensor *sliced(ls_tensor *x, int d, int64_t begin, int64_t count, int64_t step)
 {
     ls_tensor *y = view_of(x);
@@ -307,7 +308,7 @@ BACK(split) /* the parts' gradients side by side; a part without one is zero */
     dx[0] = whole;
 }
 
-/* ---- put together ---- */
+/* ---- joining ---- */
 
 ls_tensor *ls_concat_n(int dim, ls_tensor *const *tensors, int64_t count)
 {
@@ -343,7 +344,7 @@ ls_tensor *ls_concat_n(int dim, ls_tensor *const *tensors, int64_t count)
     if (node) {
         node->extra[0] = d;
         for (int i = 0; i < n; i++)
-            node->in[i].shape = ls_view_shape(&tensors[i]->view); /* also of those without gradient */
+            node->in[i].shape = ls_view_shape(&tensors[i]->view); /* also for inputs without gradient */
     }
     return y;
 }
@@ -367,7 +368,7 @@ ls_tensor *ls_stack_n(int dim, ls_tensor *const *tensors, int64_t count)
     if (!run) return op_poison(tensors[0]);
     int d = op_dim(dim, tensors[0]->view.ndim + 1);
     if (d < 0)
-        return op_error(run, LS_OP_stack, LS_ERR_SHAPE, "%s has no place %d for a dimension", OP_TEXT(tensors[0]), dim);
+        return op_error(run, LS_OP_stack, LS_ERR_SHAPE, "%s: no dimension %d can be added", OP_TEXT(tensors[0]), dim);
     ls_tensor **wide = ls_sys_alloc((size_t)n * sizeof *wide);
     if (!wide) return op_error(run, LS_OP_stack, LS_ERR_MEMORY, "no memory");
     for (int i = 0; i < n; i++) wide[i] = ls_unsqueeze(tensors[i], d);
@@ -378,7 +379,7 @@ ls_tensor *ls_stack_n(int dim, ls_tensor *const *tensors, int64_t count)
 
 /* ---- pad ---- */
 
-/* The inner part of a padded tensor, where the elements of x go. */
+/* The inner part of a padded tensor, for the elements of x. */
 static ls_tensor *inner(ls_tensor *y, const int64_t *before, ls_shape size)
 {
     for (int d = 0; d < size.ndim && y->life == LS_LIFE_LIVE; d++) y = sliced(y, d, before[d], size.dim[d], 1);
@@ -406,7 +407,7 @@ ls_tensor *ls_pad(ls_tensor *x, ls_shape before, ls_shape after, double value)
     ls_scope_end(run, mark, NULL);
     ls_node *node;
     if (!copied || !op_record(LS_OP_pad, 1, &x, 1, &y, NULL, &node)) return &run->poison;
-    if (node) { /* sixteen bits a dimension */
+    if (node) { /* sixteen bits per dimension */
         node->extra[0] = node->extra[1] = 0;
         for (int d = 0; d < shape.ndim; d++) node->extra[d / 4] |= before.dim[d] << (16 * (d % 4));
     }

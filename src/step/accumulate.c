@@ -1,4 +1,4 @@
-/* accumulate.c - which batch ends in a step, and how much each weighs. */
+/* accumulate.c - which batch ends in a step, and the weight of each. */
 #include "step/accumulate.h"
 
 #include <math.h>
@@ -12,7 +12,7 @@ void ls_accumulation_count(ls_run *run)
     if (loop) loop->counted = true;
     if (a->held) return;
     bool ends_pass = loop && loop->last && !a->across_epochs;
-    if (a->sync) { /* the group before is complete */
+    if (a->sync) { /* the previous group is complete */
         if (run->walk_serial >= a->last_batch) {
             a->first_walk = run->walk_serial + 1;
             a->loose = false;
@@ -52,12 +52,12 @@ bool ls_accumulation_open(const ls_run *run, uint64_t walk)
     return walk >= a->first_walk && !(a->sync && walk >= a->last_batch);
 }
 
-/* The first pass of a batch tells what the batch weighs, that of a group what its batches are measured by. */
+/* The first pass of a batch sets the weight of the batch; the first pass of a group sets the plan. */
 static void take_weight(ls_run *run, double weight, bool weighted)
 {
     ls_accumulation *a = &run->step->accumulation;
     if (weighted && a->weights == 0) {
-        if (run->step->share.world > 1) a->planned = a->steps; /* lengths may differ */
+        if (run->step->share.world > 1) a->planned = a->steps; /* their passes may have different lengths */
         else a->unit = weight;
     }
     a->weight = weight;
@@ -70,13 +70,13 @@ static bool weight_fits(ls_run *run, double weight, bool weighted)
     const ls_accumulation *a = &run->step->accumulation;
     if (weighted && a->loose)
         ls_fail(&run->errors, LS_ERR_STATE,
-                "ls_backward_weighted: gradients are held (ls_set_sync_gradients), and those are not weighted; let "
-                ".gradient_accumulation_steps or ls_accumulate() make the group, or use ls_backward()");
+                "ls_backward_weighted: gradients held by ls_set_sync_gradients() have no weights; use "
+                ".gradient_accumulation_steps or ls_accumulate() for the group, or ls_backward()");
     else if (!a->held && weight != a->weight)
         ls_fail(
             &run->errors, LS_ERR_VALUE,
             "%s: the weight is %g, and an earlier backward pass of the same batch had %g; give all losses of a batch "
-            "the same weight, and multiply a loss that shall count more",
+            "the same weight, and multiply a loss that should count more",
             weighted ? "ls_backward_weighted" : "ls_backward", weight, a->weight);
     return !ls_failed(run);
 }

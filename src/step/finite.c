@@ -1,4 +1,4 @@
-/* finite.c - NaN and infinity in what training depends on: left as a trace, counted, told once. */
+/* finite.c - NaN and infinity in losses and gradient norms: traced, counted, reported once. */
 #include "step/finite.h"
 
 #include <math.h>
@@ -7,7 +7,7 @@
 #include "base/log.h"
 #include "step/step.h"
 
-/* trace += 0 * number: NaN and infinity leave a NaN that stays, and nobody has to wait for it. */
+/* trace += 0 * number: NaN and infinity leave a lasting NaN, without waiting for the device. */
 static bool leave_trace(ls_run *run, ls_tensor *number)
 {
     ls_device *device = number->storage->device;
@@ -49,11 +49,11 @@ void ls_finite_note(ls_run *run, const char *what, int64_t step, int rank)
     f->last = step;
     if (f->first) return;
     f->first = step;
-    if (run->step->reducer && run->step->share.rank != 0) return; /* one line for all who train together */
+    if (run->step->reducer && run->step->share.rank != 0) return; /* one line for all processes that train together */
     char process[32] = "";
     if (run->step->share.world > 1) snprintf(process, sizeof process, " in process %d", rank);
     ls_log_line(LS_LOG_WARN,
-                "step %lld: %s is not finite%s; training goes on, and ls_finish() counts such steps. "
+                "step %lld: %s is not finite%s; training continues, and ls_finish() counts such steps. "
                 "LOCKSTEP_CHECK_FINITE=1 names the operator it comes from",
                 (long long)step, what, process);
 }

@@ -5,7 +5,7 @@
 
 void ls_loop_end(ls_run *run, ls_loop *loop)
 {
-    while (loop->running) { /* and with it what runs inside */
+    while (loop->running) { /* and the loops above it */
         ls_loop *top = run->step->loop;
         run->step->loop = top->outer;
         top->running = false;

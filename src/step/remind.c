@@ -16,5 +16,5 @@ void ls_remind_of_prepare(ls_run *run, ls_reminder reason, const char *format, .
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    ls_log_line(LS_LOG_WARN, "%s: it was not handed to ls_prepare()", text);
+    ls_log_line(LS_LOG_WARN, "%s: it was not passed to ls_prepare()", text);
 }

@@ -1,20 +1,20 @@
-/* share.h - what part of the data, and of the optimiser's state, belongs to this process. */
+/* share.h - this process's part of the data and of the optimiser's state. */
 #ifndef LOCKSTEP_STEP_SHARE_H
 #define LOCKSTEP_STEP_SHARE_H
 
 #include <lockstep/run.h>
 
-/* Which of several processes this is, and how loaders share out their batches among them. */
+/* Which of several processes this is, and how loaders divide their batches among them. */
 typedef struct ls_share {
     int rank, world;
-    bool split_batches; /* .batch is that of all ranks together */
+    bool split_batches; /* .batch is for all ranks together */
     bool uneven;        /* ranks may get different numbers of batches, and no sample twice */
-    bool dispatch;      /* rank 0 reads and sends the others their part */
+    bool dispatch;      /* rank 0 reads and sends each rank its part */
     bool optimizer;     /* optimisers: each process keeps the state of a slice of the parameters, and updates that */
 } ls_share;
 
-/* The slice of a block of n elements that belongs to a process: consecutive, whole cache lines of f32, as even as they
- * come. */
+/* The slice of a block of n elements that belongs to a process: consecutive, in whole cache lines of f32, as even as
+ * possible. */
 static inline ls_range ls_slice_of(int64_t n, int rank, int world)
 {
     enum { LINE = 16 };

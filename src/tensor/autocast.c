@@ -1,11 +1,11 @@
-/* autocast.c - the stack of number types that operators compute in; ops.def says what each makes of it. */
+/* autocast.c - the stack of number types that operators compute in; ops.def has the policy of each operator. */
 #include "base/memory.h"
 #include "tensor/context.h"
 
 bool ls_autocast_begin(ls_run *run, ls_dtype dtype)
 {
     if (dtype != LS_F32 && dtype != LS_BF16 && dtype != LS_F16) {
-        ls_fail(&run->errors, LS_ERR_DTYPE, "ls_autocast_begin: %s; bf16, f16 and f32 (off) are possible",
+        ls_fail(&run->errors, LS_ERR_DTYPE, "ls_autocast_begin: %s is not supported; use bf16, f16 or f32 (off)",
                 ls_dtype_name(dtype));
         dtype = LS_F32;
     }

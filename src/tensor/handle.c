@@ -1,4 +1,4 @@
-/* handle.c - handles, storage and scopes: who owns what, and when it goes. */
+/* handle.c - handles, storage and scopes: who owns what, and when it is freed. */
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -113,7 +113,7 @@ void ls_release(ls_tensor *t)
 ls_storage *ls_storage_new(ls_run *run, ls_device *device, size_t bytes)
 {
     ls_storage *storage = ls_slab_take(&run->storages);
-    if (!storage) return ls_fail(&run->errors, LS_ERR_MEMORY, "no memory for a tensor's bookkeeping"), NULL;
+    if (!storage) return ls_fail(&run->errors, LS_ERR_MEMORY, "no memory for a tensor's storage record"), NULL;
     *storage = (ls_storage){.refs = 1, .device = device};
     if (bytes) {
         storage->block = ls_pool_take(device->pool, bytes);
@@ -121,12 +121,12 @@ ls_storage *ls_storage_new(ls_run *run, ls_device *device, size_t bytes)
             ls_pool_stats stats = ls_pool_get_stats(device->pool);
             if (stats.odd)
                 ls_fail(&run->errors, LS_ERR_DEVICE,
-                        "device %s gave memory at %p, which is no multiple of %u bytes: its plug-in must align what it "
+                        "device %s allocated memory at %p, not a multiple of %u bytes: its plug-in must align what it "
                         "allocates",
                         device->name, stats.odd, LS_POOL_ALIGN);
             else
                 ls_fail(&run->errors, LS_ERR_MEMORY,
-                        "device %s has no room for %zu bytes more (%zu in use, %zu cached); a smaller batch needs less",
+                        "device %s is out of memory: %zu bytes needed (%zu in use, %zu cached); use a smaller batch",
                         device->name, bytes, stats.in_use, stats.cached);
             ls_slab_give(&run->storages, storage);
             return NULL;
@@ -199,12 +199,12 @@ static void empty_scope(ls_scope *scope)
         scope->first = t->next;
         if (t->next) t->next->previous = NULL;
         t->next = t->previous = NULL;
-        t->scope = 0; /* a list or module may let it live on */
+        t->scope = 0; /* a list or module may still hold it */
         let_go(t, LS_LIFE_ENDED);
     }
 }
 
-/* A mark is the end of a scope's serial number: a closed scope's finds none, whatever was opened in its place. */
+/* A mark is the low bits of a scope's serial number: that of a closed scope matches no other, even in its place. */
 static ls_mark mark_of(uint64_t serial)
 {
     return (ls_mark)(serial & INT32_MAX);
@@ -215,7 +215,7 @@ ls_mark ls_scope_begin(ls_run *run)
     return scope_push(run) ? mark_of(run->scope_serial) : 0;
 }
 
-/* Close the scopes from this place in the stack on. */
+/* Close the scopes from this position in the stack on. */
 static void close_from(ls_run *run, int32_t place)
 {
     while (run->scope_count > place) {
@@ -230,7 +230,7 @@ void ls_scope_end_n(ls_run *run, ls_mark mark, int n, ls_tensor *const *escape)
     while (place > 0 && mark_of(run->scopes[place].serial) != mark) place--;
     if (place < 1) { /* scope 0 is the run's own and closes with it */
         ls_fail(&run->errors, LS_ERR_STATE,
-                "ls_scope_end: mark %d is of no open scope: it was ended before, by itself or by a scope around it, or "
+                "ls_scope_end: no open scope has mark %d: it was ended before, by itself or by a scope around it, or "
                 "does not come from ls_scope_begin",
                 mark);
         return;
@@ -298,7 +298,7 @@ void ls_drop(ls_tensor *t)
 {
     ls_run *run = ls_run_of(t);
     if (t && t->life == LS_LIFE_POISON) return;
-    if (!ls_check_live(run, t, "ls_drop") || !t->scope) return; /* without a scope it belongs to a list or module */
+    if (!ls_check_live(run, t, "ls_drop") || !t->scope) return; /* without a scope a list or module owns it */
     leave_scope(run, t);
     let_go(t, LS_LIFE_DROPPED);
 }
@@ -328,11 +328,11 @@ void ls_run_ended(ls_run *run)
 
 void ls_run_changes_thread(ls_run *run)
 {
-    enum { HANDED_OVER = 64 }; /* to a thread that trains, and back, many times; two at work get there at once */
+    enum { HANDED_OVER = 64 }; /* changes allowed for hand-overs; two concurrent threads exceed it at once */
     run->thread = &ls_thread_here;
     if (++run->thread_changes != HANDED_OVER + 1) return;
-    ls_log_line(LS_LOG_WARN, "threads take turns in calling operators of one run, which belongs to one of them: where "
-                             "two do so at a time, results and memory are broken; ls_init() a run for each thread");
+    ls_log_line(LS_LOG_WARN, "several threads call operators of one run, which belongs to one of them: if two do so "
+                             "at the same time, results and memory are corrupted; ls_init() a run for each thread");
 }
 
 int ls_runs_alive(void)
@@ -340,18 +340,18 @@ int ls_runs_alive(void)
     return atomic_load(&runs_alive);
 }
 
-/* Stands in on a thread that has no run. It has failed already: nothing is done in it, and nothing is written to it. */
+/* Stand-in for threads without a run. It has failed already, so nothing is done in it or written to it. */
 static ls_run no_run = {.errors = {.code = LS_ERR_STATE, .message = "this thread has no run; ls_init() makes one"},
                         .poison = {.run = &no_run, .life = LS_LIFE_POISON, .view.dtype = LS_F32}};
 
-/* Of a handle that is forgotten the address still tells. */
+/* The address of a forgotten handle still identifies its run. */
 static ls_run *run_of_none(const ls_tensor *t)
 {
     for (ls_run *run = latest_run; t && run; run = run->earlier)
         if (ls_ring_holds(&run->tensors, t)) return run;
     if (latest_run) return latest_run;
     LS_LOG_ONCE(LS_LOG_ERROR, "a tensor or object is NULL, or its run has ended, and %s",
-                no_run.errors.message); /* no ls_finish() will tell */
+                no_run.errors.message); /* no ls_finish() will report it */
     return &no_run;
 }
 
@@ -360,13 +360,13 @@ ls_run *ls_run_of(const ls_tensor *t)
     return t && t->run ? t->run : run_of_none(t);
 }
 
-/* Which one it was and how it ended, as far as its memory still tells. */
+/* Report which tensor it was and how it ended, as far as its memory still shows. */
 static void complain_of_dead(ls_run *run, const ls_tensor *t, const char *who)
 {
     static const char *const ends[] = {
-        [LS_LIFE_RELEASED] = "was released with what held it; ls_keep() lets a tensor live on",
-        [LS_LIFE_ENDED] = "was released when its scope ended; ls_keep() lets it live on",
-        [LS_LIFE_DROPPED] = "was given back with ls_drop()",
+        [LS_LIFE_RELEASED] = "was released with its owner; use ls_keep() to keep a tensor",
+        [LS_LIFE_ENDED] = "was released when its scope ended; use ls_keep() to keep it",
+        [LS_LIFE_DROPPED] = "was freed by ls_drop()",
     };
     int64_t newer = ls_ring_newer(&run->tensors, t);
     char age[64] = "";
@@ -376,7 +376,7 @@ static void complain_of_dead(ls_run *run, const ls_tensor *t, const char *who)
                 who);
     else if (t->life == LS_LIFE_FORGOTTEN)
         ls_fail(&run->errors, LS_ERR_SCOPE,
-                "%s: this tensor was released long ago (it was made%s); ls_keep() lets a tensor live on", who, age);
+                "%s: this tensor was released long ago (it was made%s); use ls_keep() to keep a tensor", who, age);
     else
         ls_fail(&run->errors, LS_ERR_SCOPE, "%s: tensor %s%s%sof shape %s %s", who, t->name ? "\"" : "",
                 t->name ? t->name : "", t->name ? "\" " : "",

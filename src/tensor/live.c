@@ -1,9 +1,9 @@
-/* live.c - numbers on their way to devices that want them as operands. */
+/* live.c - pass numbers to devices that want them as operands. */
 #include "tensor/live.h"
 
 #include <string.h>
 
-/* u64 has no name among number types: i64 holds the same bits. */
+/* There is no u64 among the number types: i64 holds the same bits. */
 static ls_tensor *put(ls_run *run, ls_device *device, ls_dtype dtype, const void *numbers, int count)
 {
     ls_message why = {{0}};
@@ -28,7 +28,7 @@ static bool begin_numbers(ls_run *run, ls_device *device, const double *number, 
     return live->numbers != NULL;
 }
 
-/* All parameters mostly share one rate: their calls share the numbers. */
+/* Parameters mostly have the same rate, so their calls share the numbers. */
 static bool has_numbers(const ls_live *live, const ls_device *device, const double *number, int count)
 {
     return live->numbers && live->numbers->storage->device == device && live->count == count &&

@@ -18,7 +18,7 @@ static double value_at(ls_dtype dtype, const char *data, int64_t i)
     }
 }
 
-/* "[0,3]" of an element counted in row-major order. */
+/* "[0,3]": the position of an element with this row-major index. */
 static void name_place(const ls_operand *x, int64_t i, char *to, size_t size)
 {
     int64_t index[LS_MAX_DIMS];

@@ -1,4 +1,4 @@
-/* not_finite.h - NaN and infinity in a tensor: searched for where a run asks for it (.check_finite). */
+/* not_finite.h - search a tensor for NaN and infinity, in runs with .check_finite. */
 #ifndef LOCKSTEP_TENSOR_NOT_FINITE_H
 #define LOCKSTEP_TENSOR_NOT_FINITE_H
 
@@ -10,7 +10,7 @@ typedef struct ls_not_finite {
     bool is_nan;  /* some element is NaN, perhaps not the first */
     char at[160]; /* "[0,3]" */
 } ls_not_finite;
-/* False where all are finite, or it is not of a floating type. Waits for the device. */
+/* False if all are finite, or the type is not floating. Waits for the device. */
 bool ls_find_not_finite(ls_tensor *t, ls_not_finite *found);
 
 #endif

@@ -1,4 +1,4 @@
-/* object.c - the list of things a run owns. */
+/* object.c - the list of objects a run owns. */
 #include "tensor/object.h"
 
 #include <pthread.h>
@@ -39,7 +39,7 @@ void ls_object_free(void *of)
 
 /* ---- after the run ---- */
 
-/* Calls look whether the run of their object has failed before they do anything. Nothing is written to it. */
+/* Calls check first whether the run of their object has failed, so nothing is written to this one. */
 static ls_run ended_run = {.errors = {.code = LS_ERR_STATE, .message = "the run has ended"},
                            .poison = {.run = &ended_run, .life = LS_LIFE_POISON, .view.dtype = LS_F32}};
 
@@ -63,7 +63,7 @@ static void end(ls_object *object)
     ls_sys_free(oldest);
 }
 
-/* A hook may go before the program removes it, with what it was added to: its handle must not dangle. */
+/* A hook may be freed with its owner before the program removes it: its handle must not dangle. */
 void ls_hook_remove(ls_hook *hook)
 {
     ls_object *object = (ls_object *)hook;
@@ -79,8 +79,8 @@ bool ls_object_has_ended(const void *of, const char *who)
 {
     const ls_object *object = of;
     if (!object || object->kind != LS_OBJECT_ENDED) return false;
-    ls_fail(&ls_run_of(NULL)->errors, LS_ERR_STATE, "%s: the run of this object has ended; none outlives ls_finish()",
-            who);
+    ls_fail(&ls_run_of(NULL)->errors, LS_ERR_STATE,
+            "%s: the run of this object has ended; no object outlives ls_finish()", who);
     return true;
 }
 

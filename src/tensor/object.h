@@ -1,7 +1,7 @@
-/* object.h - things a run owns besides tensors: modules, optimisers, schedules, lists of named tensors.
+/* object.h - objects a run owns besides tensors: modules, optimisers, schedules, lists of named tensors.
  *
- * Such a struct begins with an ls_object. Its kind lets a function that takes any of them tell what it got; the run
- * frees what is left when it ends. */
+ * Such a struct begins with an ls_object. Its kind tells a function that takes any of them which one it got; the run
+ * frees the remaining ones when it ends. */
 #ifndef LOCKSTEP_TENSOR_OBJECT_H
 #define LOCKSTEP_TENSOR_OBJECT_H
 
@@ -34,32 +34,32 @@ typedef enum ls_object_kind {
 
 typedef struct ls_object {
     ls_object_kind kind;
-    bool prepared; /* handed to ls_prepare() */
+    bool prepared; /* passed to ls_prepare() */
     ls_run *run;
     size_t bytes;
     struct ls_object *older, *newer;
-    void (*clear)(void *object);           /* lets go what the object holds; the object itself is freed by the caller */
-    ls_state *(*parameters)(void *object); /* what an optimiser trains; NULL: there is nothing */
+    void (*clear)(void *object);           /* frees what the object holds; the caller frees the object itself */
+    ls_state *(*parameters)(void *object); /* what an optimiser trains; NULL: nothing */
 } ls_object;
 
-/* What every kind of hook begins with. */
+/* The first member of every kind of hook. */
 struct ls_hook {
     ls_object object;
 };
 
-/* A zeroed object of `bytes` that the run owns; NULL (and an error) when memory is out. */
+/* A zeroed object of `bytes` that the run owns; NULL (and an error) when out of memory. */
 void *ls_object_new(ls_run *run, ls_object_kind kind, size_t bytes, void (*clear)(void *object));
 void ls_object_free(void *object); /* NULL is accepted */
-/* At the end of the run: all that are left, the latest made first. What a program still holds of them is empty then,
- * belongs to a run that has failed, and does nothing; that is so for the latest thousands of such objects. */
+/* At the end of the run: free the remaining ones, newest first. Pointers that a program still holds then refer to empty
+ * objects of a failed run, on which calls do nothing; this holds for the latest thousands of such objects. */
 void ls_objects_free(ls_run *run);
-/* Is it such an object? Then that is an error of the thread's latest run. NULL is not. */
+/* Is it such an object? If so, records an error in the thread's latest run. False for NULL. */
 bool ls_object_has_ended(const void *object, const char *who);
 
-/* The parameters of an object that has some, as a module; NULL: of any other. */
+/* The parameters of an object that has some, such as a module; NULL for any other. */
 ls_state *ls_object_parameters(void *object);
 
-/* A copy of a string, freed with ls_sys_free(); NULL (and an error) when memory is out. */
+/* A copy of a string; ls_sys_free() it. NULL (and an error) when out of memory. */
 char *ls_text_copy(ls_run *run, const char *text);
 
 #endif

@@ -1,4 +1,4 @@
-/* ring.c - chunks of objects on their way through the address space. */
+/* ring.c - move chunks of dead objects to new addresses. */
 #include "tensor/ring.h"
 
 #include <pthread.h>
@@ -7,7 +7,7 @@
 
 #include "base/memory.h"
 
-#define LEAST_RESERVATION ((size_t)16 << 20) /* where addresses are scarce */
+#define LEAST_RESERVATION ((size_t)16 << 20) /* when addresses are scarce */
 #define FIRST_RESERVATION ((size_t)1 << 30)
 #define LAST_RESERVATION ((size_t)8 << 40)
 
@@ -38,7 +38,7 @@ static void append(ls_ring *ring, ls_ring_chunk *chunk)
     ring->placed++;
 }
 
-/* Of the chunk itself, which may have moved already, only the address is used. */
+/* The chunk may have moved already: only its address is used. */
 static void take_out(ls_ring *ring, const ls_ring_chunk *chunk, ls_ring_chunk *before, ls_ring_chunk *after)
 {
     if (ring->checked == chunk) ring->checked = after;
@@ -60,12 +60,12 @@ static bool reserve(ls_ring *ring, size_t bytes)
     ring->reserved[ring->reservations++].bytes = bytes + LS_RING_CHUNK;
     ring->base = ring->hand = block + -(uintptr_t)block % LS_RING_CHUNK;
     ring->end = ring->base + bytes;
-    ring->first = ring->last = ring->checked = NULL; /* chunks of the earlier one stay there until they die */
+    ring->first = ring->last = ring->checked = NULL; /* chunks of the previous reservation stay there until they die */
     ring->placed = ring->left = 0;
     return true;
 }
 
-/* Rings that were left: nothing but addresses. There are as many as there ever were rings at a time. */
+/* Address ranges of rings that were left. As many as there ever were rings at the same time. */
 enum { MOST_LEFT = 64 };
 static struct {
     pthread_mutex_t lock;
@@ -85,7 +85,7 @@ static void inherit(ls_ring *ring)
     pthread_mutex_unlock(&left.lock);
 }
 
-/* More addresses, or from now on the present ones again. */
+/* Reserve more addresses, or start again at the beginning of the present ones. */
 static bool go_on(ls_ring *ring)
 {
     if (!ring->base) inherit(ring);
@@ -96,11 +96,11 @@ static bool go_on(ls_ring *ring)
     if (!present) return false;
     if (present < LAST_RESERVATION && reserve(ring, 2 * present)) return true;
     ring->hand = ring->base;
-    if (ring->reservations == ring->inherited) ring->began = ring->base; /* whose objects are where is not known now */
+    if (ring->reservations == ring->inherited) ring->began = ring->base; /* no longer known whose objects are where */
     return true;
 }
 
-/* Where the next chunk goes: the hand steps over those that still have living objects. NULL: no place is free. */
+/* Address of the next chunk: the hand skips chunks that still have living objects. NULL: there is no free place. */
 static char *next_place(ls_ring *ring)
 {
     for (int64_t passed = 0; passed <= ring->placed; passed++) {
@@ -114,8 +114,8 @@ static char *next_place(ls_ring *ring)
     return NULL;
 }
 
-/* Addresses that chunks moved away from still have page tables and mappings of their own: make one empty area of each
- * gap. The walk begins behind the hand, so it passes the end of the reservation once. */
+/* Addresses that chunks moved away from still have page tables and mappings: merge each gap into one empty mapping.
+ * The walk begins at the hand, so it passes the end of the reservation once. */
 static void clean(ls_ring *ring)
 {
     char *from = ring->first && (char *)ring->first >= ring->hand ? ring->hand : ring->base;
@@ -132,13 +132,13 @@ static void clean(ls_ring *ring)
 
 /* ---- memory ---- */
 
-/* Give back the pages of a chunk that hold no living object, where few are left: one tensor that is kept must not hold
- * the memory of thousands of dead ones. */
+/* Free the pages of a chunk without living objects, if few objects are left: one kept tensor must not hold the memory
+ * of thousands of dead ones. */
 static bool thin_out(const ls_ring *ring, ls_ring_chunk *chunk)
 {
     if (!chunk->living || chunk->living > per_chunk(ring) / 8 || chunk->living == chunk->thinned) return false;
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    for (char *start = (char *)chunk + page; start < end_of(chunk); start += page) { /* the first holds the counts */
+    for (char *start = (char *)chunk + page; start < end_of(chunk); start += page) { /* the first has the counts */
         bool needed = false;
         for (size_t i = 0; i < page && !needed; i += ring->stride) needed = ring->is_living(start + i);
         if (!needed) ls_sys_drop_pages(start, page);
@@ -147,7 +147,7 @@ static bool thin_out(const ls_ring *ring, ls_ring_chunk *chunk)
     return true;
 }
 
-/* Whenever memory grows, chunks are looked at in turn until there was something to do in two of them. */
+/* Whenever memory grows, check chunks in turn until two were thinned out. */
 static void save_memory(ls_ring *ring)
 {
     enum { MANY = 256 };
@@ -169,9 +169,9 @@ static ls_ring_chunk *fresh_chunk(ls_ring *ring)
     return ring->last;
 }
 
-/* A dead chunk at new addresses: the last but one that died, since it is still in caches, and the last one keeps what
- * messages tell. Where the system does not let it move (a process may have
- * only so many mappings) it is used where it is. */
+/* Move a dead chunk to new addresses: the last but one that died, since it is still in caches; the last one keeps its
+ * contents for messages. If the system does not let it move (the number of
+ * mappings is limited) it is reused in place. */
 static ls_ring_chunk *moved_chunk(ls_ring *ring)
 {
     enum { CLEAN_EVERY = 16 };
@@ -191,8 +191,8 @@ static ls_ring_chunk *moved_chunk(ls_ring *ring)
     return ring->last;
 }
 
-/* One to use and some to rest: where in a chunk a step begins differs from step to step, so of steps that are alike a
- * later one may need a chunk more, and must not ask for memory then. */
+/* Allocate one chunk to use and some spare ones: steps begin at different positions in a chunk, so a later step may
+ * need one chunk more than an equal one before it, and must not allocate memory then. */
 static ls_ring_chunk *more_chunks(ls_ring *ring)
 {
     for (int spare = ring->reservations ? 1 : 3; spare > 0; spare--) {
@@ -207,7 +207,7 @@ static ls_ring_chunk *more_chunks(ls_ring *ring)
 bool ls_ring_turn(ls_ring *ring)
 {
     ls_ring_chunk *chunk = ring->resting > LS_RING_REST ? moved_chunk(ring) : more_chunks(ring);
-    if (!chunk && ring->dead) chunk = moved_chunk(ring); /* out of memory: messages may lose their detail */
+    if (!chunk && ring->dead) chunk = moved_chunk(ring); /* out of memory: messages may lose details */
     if (!chunk) return false;
     chunk->living = per_chunk(ring);
     chunk->thinned = -1;

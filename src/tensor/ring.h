@@ -1,20 +1,20 @@
-/* ring.h - objects of one size whose addresses are handed out once: a pointer to a dead one never meets a new one.
+/* ring.h - allocator of objects of one size that never reuses an address: a stale pointer never hits a new object.
  *
- * A program may use a tensor long after it died, and must get an error then, not the numbers of a tensor that was made
- * later. The address is the generation: addresses are plentiful (2^47) where memory is not, so new objects always come
+ * A program may use a tensor long after it died, and must then get an error, not the numbers of a tensor that was made
+ * later. The address is the generation: addresses are plentiful (2^47) while memory is not, so new objects always come
  * from the next addresses of a large reservation, and the memory of dead objects is moved there, a chunk at a time, by
- * a system call that costs a few nanoseconds per object. The library reads handles through plain pointers as before,
- * there is nothing to decode, and the check of a handle is one comparison.
+ * a system call that costs a few nanoseconds per object. Handles are plain pointers, there is nothing to decode, and
+ * checking a handle is one comparison.
  *
- * What was left behind reads as zero, and zero means dead. Until its chunk moves on, a dead object keeps its last
- * contents, for a better message.
+ * Addresses that were left behind read as zero, and zero means dead. Until its chunk moves, a dead object keeps its
+ * last contents, for a better message.
  *
- * Reservations grow with use: 1 GiB at first (4 million handles), then 2, up to 8 TiB. Where the system grants no more
- * addresses (ulimit -v), the last reservation is gone round again: an address comes back after as many objects as fit
- * in it, and only a stale pointer of that age could meet a living object.
+ * Reservations grow with use: 1 GiB at first (4 million handles), then 2, up to 8 TiB. If the system grants no more
+ * addresses (ulimit -v), the last reservation is used again from its start: an address is reused only after as many
+ * objects as fit in it, and only a stale pointer of that age can hit a living object.
  *
- * Addresses belong to the process: a ring that is left gives its memory back, and the next ring goes on behind it. Each
- * uses up four chunks at least: a million rings in 8 TiB, and some dozen where a limit leaves 100 MiB. */
+ * Addresses belong to the process: a ring that is left frees its memory, and the next ring continues after it. Each
+ * uses up at least four chunks: a million rings in 8 TiB, and a few dozen if a limit leaves 100 MiB. */
 #ifndef LOCKSTEP_TENSOR_RING_H
 #define LOCKSTEP_TENSOR_RING_H
 
@@ -23,44 +23,44 @@
 #include <stdint.h>
 
 enum {
-    LS_RING_CHUNK = 2 << 20, /* bytes that move together: what one entry of a page directory covers moves at once */
-    LS_RING_REST = 1,        /* dead chunks that stay where they are, for messages */
+    LS_RING_CHUNK = 2 << 20, /* bytes moved together: one entry of a page directory, which moves in one operation */
+    LS_RING_REST = 1,        /* dead chunks that are not moved, for messages */
     LS_RING_RESERVATIONS = 16,
 };
 
 typedef struct ls_ring_chunk ls_ring_chunk;
 
 typedef struct ls_ring {
-    size_t stride;                         /* of an object: a power of two, below a page. Set these two, */
-    bool (*is_living)(const void *object); /* the rest is zero at first */
+    size_t stride;                         /* of an object: a power of two, below a page. Set this */
+    bool (*is_living)(const void *object); /* and this; the rest starts as zero */
 
     char *at, *stop;               /* the next object, and the end of its chunk */
-    char *base, *end, *hand;       /* addresses in use now, and where the next chunk goes */
-    ls_ring_chunk *first, *last;   /* chunks in [base, end) in the order the hand will meet them */
-    ls_ring_chunk *checked;        /* the next of them to be looked at for pages to give back */
-    ls_ring_chunk *dead;           /* chunks of dead objects only, the latest first, wherever they are */
-    int64_t placed, resting, left; /* chunks: in [base, end), dead, moved away from since the last cleaning */
+    char *base, *end, *hand;       /* addresses in use now, and the position of the next chunk */
+    ls_ring_chunk *first, *last;   /* chunks in [base, end) in the order in which the hand reaches them */
+    ls_ring_chunk *checked;        /* the next of them to check for pages to free */
+    ls_ring_chunk *dead;           /* chunks of dead objects only, anywhere, newest first */
+    int64_t placed, resting, left; /* chunks: in [base, end); dead; moved away since the last cleaning */
     struct {
         void *block;
         size_t bytes;
     } reserved[LS_RING_RESERVATIONS];
     int reservations;
-    int inherited; /* of these, those that rings before this one began; */
-    char *began;   /* in the last of those its own objects are from here on */
+    int inherited; /* how many of these were begun by earlier rings */
+    char *began;   /* start of this ring's own objects in the last of those */
 } ls_ring;
 
 /* At the start of each chunk, in place of its first object. */
 struct ls_ring_chunk {
-    int32_t living;  /* objects that have not been given back; those not yet taken count as well */
-    int32_t thinned; /* how many there were when empty pages were given back */
+    int32_t living;  /* objects not yet given back, including those not yet taken */
+    int32_t thinned; /* value of `living` when empty pages were freed */
     ls_ring_chunk *before, *after;
     ls_ring_chunk *next_dead;
 };
 
-bool ls_ring_turn(ls_ring *ring); /* a chunk to take objects from */
+bool ls_ring_turn(ls_ring *ring); /* get a chunk to take objects from */
 void ls_ring_bury(ls_ring *ring, ls_ring_chunk *chunk);
 
-/* An object with undefined contents; NULL when memory is out. */
+/* An object with undefined contents; NULL when out of memory. */
 static inline void *ls_ring_take(ls_ring *ring)
 {
     if (ring->at == ring->stop && !ls_ring_turn(ring)) return NULL;
@@ -76,14 +76,14 @@ static inline void ls_ring_give(ls_ring *ring, void *object)
     if (--chunk->living == 0) ls_ring_bury(ring, chunk);
 }
 
-/* Is this the address of an object, living or dead? Looks at the address alone. */
+/* Is this the address of an object, living or dead? Does not dereference it. */
 bool ls_ring_holds(const ls_ring *ring, const void *address);
-/* How many objects have been made since that one; -1 where that is no longer known. */
+/* How many objects have been made since that one; -1 if no longer known. */
 int64_t ls_ring_newer(const ls_ring *ring, const void *object);
-/* Did a ring that was left make this object? false also where that is no longer known. */
+/* Was this object made by a ring that was left? Also false if that is no longer known. */
 bool ls_ring_was_left(const ls_ring *ring, const void *object);
-/* All objects are dead, and read as such from now on. Memory goes back to the system, addresses to the next ring. */
+/* All objects are dead, and read as such from now on. Frees the memory; the next ring inherits the addresses. */
 void ls_ring_leave(ls_ring *ring);
-void ls_ring_free(ls_ring *ring); /* addresses as well: nothing may be read there any more */
+void ls_ring_free(ls_ring *ring); /* frees addresses as well: they must not be read any more */
 
 #endif

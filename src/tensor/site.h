@@ -1,5 +1,5 @@
-/* site.h - the module at work, as an address that lasts as long as the run: nodes of the tape and calls that a device
- * will report on later remember it. ls_errors.path has the same words, but only until the module is left. */
+/* site.h - the path of the running module, as a string that lives as long as the run: kept by tape nodes, and by calls
+ * on which a device may report later. ls_errors.path has the same text, but only until the module returns. */
 #ifndef LOCKSTEP_TENSOR_SITE_H
 #define LOCKSTEP_TENSOR_SITE_H
 
@@ -7,8 +7,8 @@
 
 typedef struct ls_site ls_site;
 
-/* The path of the module at work (ls_errors.path). `last`: what this returned for the same module before, or NULL; most
- * often it is still right. NULL when memory is out. */
+/* The path of the running module (ls_errors.path). `last`: a previous result for the same module, or NULL; it is
+ * usually still right. NULL when out of memory. */
 const char *ls_site_here(ls_run *run, const char *last);
 void ls_sites_free(ls_run *run);
 

@@ -1,6 +1,6 @@
-/* slab.h - objects of one size, recycled first in, first out. Memory goes back to the system only with the slab.
+/* slab.h - objects of one size, recycled first in, first out. Memory is returned to the system only with the slab.
  *
- * For what the library alone points to. Tensor handles, which programs hold, come from ring.h. */
+ * For objects that only the library points to. Tensor handles, which programs hold, come from ring.h. */
 #ifndef LOCKSTEP_TENSOR_SLAB_H
 #define LOCKSTEP_TENSOR_SLAB_H
 
@@ -15,7 +15,7 @@ typedef struct ls_slab_item {
 
 typedef struct ls_slab {
     size_t size; /* of an object */
-    size_t link; /* offset of a pointer in it that is free to use while it rests */
+    size_t link; /* offset of a pointer in it that may be used while it is free */
     char *oldest, *newest;
     ls_slab_item *chunks;
 } ls_slab;
@@ -30,14 +30,14 @@ static inline char **ls_slab_link(const ls_slab *slab, char *object)
 static inline void ls_slab_give(ls_slab *slab, void *object)
 {
     *ls_slab_link(slab, object) = NULL;
-    ls_guard_close(object, slab->size); /* nobody looks at it, but for the link */
+    ls_guard_close(object, slab->size); /* only the link may be accessed */
     ls_guard_open(ls_slab_link(slab, object), sizeof(char *));
     if (slab->newest) *ls_slab_link(slab, slab->newest) = object;
     else slab->oldest = object;
     slab->newest = object;
 }
 
-/* An object with undefined contents (a fresh one is zero); NULL when memory is out. */
+/* An object with undefined contents (a fresh one is zero); NULL when out of memory. */
 static inline void *ls_slab_take(ls_slab *slab)
 {
     if (!slab->oldest) {

@@ -84,8 +84,7 @@ void ls_state_add(ls_state *state, const char *name, ls_tensor *tensor)
     ls_run *run = state->object.run;
     if (ls_failed(run) || !ls_check_live(run, tensor, "ls_state_add")) return;
     if (!name) ls_fail(&run->errors, LS_ERR_VALUE, "ls_state_add: the name is NULL");
-    else if (ls_state_find(state, name))
-        ls_fail(&run->errors, LS_ERR_VALUE, "ls_state_add: there is a %s already", name);
+    else if (ls_state_find(state, name)) ls_fail(&run->errors, LS_ERR_VALUE, "ls_state_add: duplicate name %s", name);
     else ls_state_append(state, name, tensor);
 }
 
@@ -208,7 +207,7 @@ int ls_name_distance(const char *patterns, const char *name)
         for (const char *c = pattern; *c && *c != '|' && length + 1 < sizeof letters; c++)
             if (*c != '*') letters[length++] = *c;
         letters[length] = '\0';
-        /* Of the whole name, or of its end or its beginning, as "*.bias" and "fc.*" look at it. */
+        /* The distance to the whole name, or to its end or beginning, for "*.bias" and "fc.*". */
         size_t whole = strlen(name), part = length < whole ? length : whole;
         int d[] = {ls_word_distance(letters, length, name, whole),
                    ls_word_distance(letters, length, name + whole - part, part),
@@ -219,7 +218,7 @@ int ls_name_distance(const char *patterns, const char *name)
     return least;
 }
 
-/* The names of a list that come nearest to patterns that match none of them. */
+/* The names of a list that are nearest to patterns that match none of them. */
 static const char *names_near(const ls_state *state, const char *patterns, char *text, size_t size)
 {
     ls_nearest nearest = ls_nearest_to(patterns, strlen(patterns));

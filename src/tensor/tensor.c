@@ -1,4 +1,4 @@
-/* tensor.c - tensors with memory behind them: made, viewed, read and written. */
+/* tensor.c - tensors with memory: create, view, read and write. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -79,10 +79,9 @@ ls_tensor *ls_tensor_new(ls_run *run, ls_device *device, ls_dtype dtype, ls_shap
     if (numel < 0 || numel > INT64_MAX / 16)
         return LS_POISON(run, LS_ERR_SHAPE, "shape %s: %s", ls_shape_text(shape, (char[LS_TEXT]){0}),
                          shape.ndim > LS_MAX_DIMS ? "too many dimensions"
-                         : shape.ndim < 0         ? "the array of sizes is NULL, or their number negative"
+                         : shape.ndim < 0         ? "the array of sizes is NULL, or their number is negative"
                                                   : "a size is negative or the product overflows");
-    if (ls_dtype_size(dtype) == 0)
-        return LS_POISON(run, LS_ERR_DTYPE, "%d is not a number type of Lockstep", (int)dtype);
+    if (ls_dtype_size(dtype) == 0) return LS_POISON(run, LS_ERR_DTYPE, "%d is not a number type", (int)dtype);
     ls_tensor *t = tensor_with_memory(run, device, dtype, numel);
     if (t->life == LS_LIFE_LIVE) ls_view_set_contiguous(&t->view, shape);
     return t;
@@ -118,7 +117,7 @@ static ls_tensor *alias_into(ls_tensor *alias, ls_tensor *t)
 {
     if (!alias) return NULL;
     alias->view = t->view;
-    if (!t->node) alias->view.derived = NULL; /* nothing would keep the forms of a frozen weight alive */
+    if (!t->node) alias->view.derived = NULL; /* else nothing keeps the forms of a frozen weight alive */
     alias->storage = t->storage;
     alias->storage->refs++;
     alias->name = t->name;
@@ -156,7 +155,7 @@ bool ls_submit(ls_run *run, ls_device *device, ls_call *call)
     call->site = run->site;
     ls_status status = ls_device_run(device, call, &why);
     if (status == LS_OK) return true;
-    const char *site = run->errors.path[0] || !run->site ? "" : run->site; /* backward knows no path */
+    const char *site = run->errors.path[0] || !run->site ? "" : run->site; /* errors.path is empty in backward */
     if (status == LS_ERR_UNSUPPORTED && !why.text[0])
         ls_message_set(&why, "device %s lacks this operator", device->name);
     ls_fail(&run->errors, status, "%s%s%s: %s", site, *site ? ": " : "", ls_op_name(call->op),
@@ -210,7 +209,7 @@ ls_tensor *ls_from(ls_run *run, ls_dtype dtype, ls_shape shape, const void *data
     return ls_write(t, data, (size_t)ls_view_numel(&t->view) * ls_dtype_size(dtype)) ? t : &run->poison;
 }
 
-/* ---- public: asking ---- */
+/* ---- public: properties ---- */
 
 int ls_ndim(const ls_tensor *t)
 {
@@ -266,7 +265,7 @@ static bool fits(ls_tensor *t, size_t bytes, const char *who)
 {
     size_t needed = (size_t)ls_view_numel(&t->view) * ls_dtype_size(t->view.dtype);
     if (bytes == needed) return true;
-    ls_fail(&t->run->errors, LS_ERR_SHAPE, "%s: %s has %zu bytes, the memory given %zu", who,
+    ls_fail(&t->run->errors, LS_ERR_SHAPE, "%s: %s has %zu bytes, but the memory given has %zu", who,
             ls_operand_text(&t->view, (char[LS_TEXT]){0}), needed, bytes);
     return false;
 }
@@ -438,7 +437,7 @@ ls_tensor *ls_to_device(ls_tensor *t, const char *name)
     if (moved->life != LS_LIFE_LIVE) return moved;
     size_t bytes = (size_t)ls_view_numel(&t->view) * ls_dtype_size(t->view.dtype);
     void *staging = ls_sys_alloc(bytes ? bytes : 1);
-    if (!staging) return LS_POISON(run, LS_ERR_MEMORY, "ls_to_device: no memory for %zu bytes on the way", bytes);
+    if (!staging) return LS_POISON(run, LS_ERR_MEMORY, "ls_to_device: no host memory to stage %zu bytes", bytes);
     bool ok = ls_read(t, staging, bytes) && ls_write(moved, staging, bytes);
     ls_sys_free(staging);
     return ok ? moved : &run->poison;

@@ -389,7 +389,7 @@ static void expect_unsaved(const char *things)
         snprintf(
             line, sizeof line,
             "lockstep: warning: ls_save_state does not save %s, and a training that goes on begins it anew: it was not "
-            "handed to ls_prepare()\n",
+            "passed to ls_prepare()\n",
             things);
     folder_fresh(home);
     CHECK(run_captured(NULL, save_what_is_prepared, text, sizeof text) == 0);

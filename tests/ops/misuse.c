@@ -27,25 +27,25 @@ static void check_error(int line, ls_status status, const char *part)
 static void options_out_of_range(void)
 {
     ls_tensor *x = Z(2, 4), *image = Z(1, 3, 8, 8), *q = Z(1, 2, 3, 4);
-    FAILS(ls_batch_norm(x, .training = true, .epsilon = NAN), LS_ERR_VALUE, "batch_norm: epsilon nan");
-    FAILS(ls_batch_norm(x, .training = true, .epsilon = -1e-5), LS_ERR_VALUE, "epsilon -1e-05; it must be finite");
+    FAILS(ls_batch_norm(x, .training = true, .epsilon = NAN), LS_ERR_VALUE, "batch_norm: epsilon is nan");
+    FAILS(ls_batch_norm(x, .training = true, .epsilon = -1e-5), LS_ERR_VALUE, "epsilon is -1e-05; it must be finite");
     FAILS(ls_batch_norm(x, .training = true, .momentum = 1.5), LS_ERR_VALUE, "momentum 1.5 is not in [0, 1]");
     FAILS(ls_batch_norm(x, .training = true, .momentum = NAN), LS_ERR_VALUE, "momentum nan");
-    FAILS(ls_layer_norm(x, NULL, NULL, INFINITY), LS_ERR_VALUE, "layer_norm: epsilon inf");
-    FAILS(ls_add_layer_norm(x, x, NULL, NULL, NAN), LS_ERR_VALUE, "layer_norm: epsilon nan");
-    FAILS(ls_group_norm(x, 2, NULL, NULL, -1), LS_ERR_VALUE, "group_norm: epsilon -1");
+    FAILS(ls_layer_norm(x, NULL, NULL, INFINITY), LS_ERR_VALUE, "layer_norm: epsilon is inf");
+    FAILS(ls_add_layer_norm(x, x, NULL, NULL, NAN), LS_ERR_VALUE, "layer_norm: epsilon is nan");
+    FAILS(ls_group_norm(x, 2, NULL, NULL, -1), LS_ERR_VALUE, "group_norm: epsilon is -1");
     FAILS(ls_forward(ls_batch_norm_new(run, 4, .momentum = -1), x), LS_ERR_VALUE, "BatchNorm: batch_norm: momentum -1");
-    FAILS(ls_attention(q, q, q, .scale = NAN), LS_ERR_VALUE, "attention: scale nan");
-    FAILS(ls_attention(q, q, q, .scale = INFINITY), LS_ERR_VALUE, "attention: scale inf");
-    FAILS(ls_softplus(x, 0), LS_ERR_VALUE, "softplus: beta 0; it must be finite and above 0");
-    FAILS(ls_elu(x, NAN), LS_ERR_VALUE, "elu: alpha nan");
-    FAILS(ls_leaky_relu(x, INFINITY), LS_ERR_VALUE, "leaky_relu: slope inf");
+    FAILS(ls_attention(q, q, q, .scale = NAN), LS_ERR_VALUE, "attention: scale is nan");
+    FAILS(ls_attention(q, q, q, .scale = INFINITY), LS_ERR_VALUE, "attention: scale is inf");
+    FAILS(ls_softplus(x, 0), LS_ERR_VALUE, "softplus: beta is 0; it must be finite and above 0");
+    FAILS(ls_elu(x, NAN), LS_ERR_VALUE, "elu: alpha is nan");
+    FAILS(ls_leaky_relu(x, INFINITY), LS_ERR_VALUE, "leaky_relu: slope is inf");
     FAILS(ls_normalize(image, (double[]){0, 0, 0}, (double[]){1, NAN, 1}), LS_ERR_VALUE, "std nan of channel 1");
     FAILS(ls_normalize(image, (double[]){0, 0, INFINITY}, (double[]){1, 1, 1}), LS_ERR_VALUE, "mean inf");
-    FAILS(ls_smooth_l1_loss(x, x, .beta = -1), LS_ERR_VALUE, "smooth_l1_loss: beta -1");
-    FAILS(ls_smooth_l1_loss(x, x, .beta = NAN), LS_ERR_VALUE, "beta nan");
-    FAILS(ls_l1_loss(x, x, LS_REDUCE_MAX), LS_ERR_VALUE, "l1_loss: reduction 2; a loss takes LS_REDUCE_MEAN");
-    FAILS(ls_mse_loss(x, x, (ls_reduction)7), LS_ERR_VALUE, "mse_loss: reduction 7; a loss takes LS_REDUCE_MEAN");
+    FAILS(ls_smooth_l1_loss(x, x, .beta = -1), LS_ERR_VALUE, "smooth_l1_loss: beta is -1");
+    FAILS(ls_smooth_l1_loss(x, x, .beta = NAN), LS_ERR_VALUE, "beta is nan");
+    FAILS(ls_l1_loss(x, x, LS_REDUCE_MAX), LS_ERR_VALUE, "l1_loss: reduction is 2; it must be LS_REDUCE_MEAN");
+    FAILS(ls_mse_loss(x, x, (ls_reduction)7), LS_ERR_VALUE, "mse_loss: reduction is 7; it must be LS_REDUCE_MEAN");
     CHECK(ls_is_valid(ls_attention(q, q, q, .scale = -1)) && ls_is_valid(ls_layer_norm(x, NULL, NULL, 0)));
 }
 
@@ -81,9 +81,9 @@ static void shapes_that_do_not_fit(void)
     FAILS(ls_l1_loss(Z(8), Z(8, 1), LS_REDUCE_NONE), LS_ERR_SHAPE, "l1_loss: [8] f32 and target [8,1] f32 must have");
     FAILS(ls_smooth_l1_loss(Z(4, 8), Z(8)), LS_ERR_SHAPE, "[4,8] f32 and target [8] f32 must have");
     FAILS(ls_bce_with_logits(Z(8, 1), Z(8)), LS_ERR_SHAPE, "[8,1] f32 and target [8] f32 must have");
-    FAILS(ls_bce_with_logits(Z(8, 2), Z(8, 2), .weight = Z(3)), LS_ERR_SHAPE, "weight [3] f32 does not fit");
+    FAILS(ls_bce_with_logits(Z(8, 2), Z(8, 2), .weight = Z(3)), LS_ERR_SHAPE, "weight [3] f32 does not broadcast to");
     FAILS(ls_matmul(Z(64, 191), Z(192, 64)), LS_ERR_SHAPE, "inner sizes 191 and 192 differ");
-    FAILS(ls_linear(Z(2, 3), Z(5, 4), NULL, LS_ACT_NONE), LS_ERR_SHAPE, "3 inputs where the weight has 4");
+    FAILS(ls_linear(Z(2, 3), Z(5, 4), NULL, LS_ACT_NONE), LS_ERR_SHAPE, "3 inputs, but the weight has 4");
     FAILS(ls_linear(Z(2, 3), Z(5, 3), Z(4), LS_ACT_NONE), LS_ERR_SHAPE, "bias [4] f32");
     FAILS(ls_conv2d(Z(1, 3, 8, 8), Z(4, 2, 3, 3), NULL), LS_ERR_SHAPE, "channels 3 and 2 differ");
     FAILS(ls_conv2d(Z(1, 3, 2, 2), Z(4, 3, 3, 3), NULL), LS_ERR_SHAPE, "smaller than the window");
@@ -103,24 +103,25 @@ static void shapes_that_do_not_fit(void)
     FAILS(ls_max_pool2d(Z(1, 3, 8, 8), INT64_MAX, .dilation = 4), LS_ERR_VALUE, "window 92233");
     FAILS(ls_reshape(Z(2, 3), 4, 2), LS_ERR_SHAPE, "cannot become [4,2]");
     FAILS(ls_reshape(Z(2, 3), -1, -1), LS_ERR_SHAPE, "cannot become");
-    FAILS(ls_permute(Z(2, 3), 0, 0), LS_ERR_SHAPE, "not an order");
+    FAILS(ls_permute(Z(2, 3), 0, 0), LS_ERR_SHAPE, "not a permutation");
     FAILS(ls_expand(Z(2, 3), 4, 3), LS_ERR_SHAPE, "does not expand to [4,3]");
     FAILS(ls_squeeze(Z(2, 3), 0), LS_ERR_SHAPE, "size 1");
     FAILS(ls_slice(Z(2, 3), 5, 0, 1, 1), LS_ERR_SHAPE, "no dimension 5");
     FAILS(ls_slice(Z(2, 3), 0, 0, 1, 0), LS_ERR_VALUE, "step 0");
     FAILS(ls_select(Z(2, 3), 0, 2), LS_ERR_VALUE, "no position 2");
     FAILS(ls_concat(0, Z(2, 3), Z(2, 4)), LS_ERR_SHAPE, "differ outside dimension 0");
-    FAILS(ls_sum_dim(Z(2, 3), 2, false), LS_ERR_SHAPE, "dimensions [2]");
+    FAILS(ls_sum_dim(Z(2, 3), 2, false), LS_ERR_SHAPE, "[2] is not a set of dimensions");
     FAILS(ls_max(Z(0, 3)), LS_ERR_SHAPE, "no element");
     FAILS(ls_argmax(Z(3, 0)), LS_ERR_SHAPE, "no element");
     FAILS(ls_topk(Z(3), 4, 0, true, NULL), LS_ERR_VALUE, "k is 4");
     FAILS(ls_cross_entropy(Z(4, 3), INDEX(5)), LS_ERR_SHAPE, "do not fit");
     FAILS(ls_attention(Z(1, 2, 3, 4), Z(1, 2, 3, 5), Z(1, 2, 3, 4)), LS_ERR_SHAPE, "do not fit");
     FAILS(ls_self_attention(Z(2, 5, 12), 5), LS_ERR_SHAPE, "[2,5,12] f32 is not [B,S,3*H*D] with 5 heads");
-    FAILS(ls_self_attention(Z(2, 5, 12), 2, .lengths = INDEX(3)), LS_ERR_SHAPE, "lengths [3] i64: i64 or i32 [2]");
-    FAILS(ls_self_attention(Z(2, 5, 12), 2, .lengths = Z(2)), LS_ERR_SHAPE, "lengths [2] f32: i64 or i32 [2]");
+    FAILS(ls_self_attention(Z(2, 5, 12), 2, .lengths = INDEX(3)), LS_ERR_SHAPE,
+          "lengths [3] i64 must be i64 or i32 [2]");
+    FAILS(ls_self_attention(Z(2, 5, 12), 2, .lengths = Z(2)), LS_ERR_SHAPE, "lengths [2] f32 must be i64 or i32 [2]");
     FAILS(ls_attention(Z(1, 2, 3, 4), Z(1, 2, 5, 4), Z(1, 2, 5, 4), .lengths = INDEX(1)), LS_ERR_SHAPE,
-          "3 queries and 5 keys");
+          "as many queries as keys, not 3 and 5");
     FAILS(ls_batch_norm(Z(1, 3), .training = true), LS_ERR_SHAPE, "no variance");
     FAILS(ls_batch_norm(Z(2, 3)), LS_ERR_STATE, "running statistics");
     FAILS(ls_layer_norm(Z(2, 3), Z(4), NULL, 1e-5), LS_ERR_SHAPE, "does not end in");
@@ -164,7 +165,7 @@ static void sizes_beyond_reason(void)
     FAILS(ls_zeros(run, LS_F32, INT64_MAX, INT64_MAX), LS_ERR_SHAPE, "overflows");
     FAILS(ls_zeros(run, LS_F32, -1, 3), LS_ERR_SHAPE, "negative");
     FAILS(ls_zeros(run, LS_F32, 1, 1, 1, 1, 1, 1, 1, 1, 1), LS_ERR_SHAPE, "too many dimensions");
-    FAILS(ls_empty(run, LS_F32, (int64_t)1 << 45), LS_ERR_MEMORY, "no room for");
+    FAILS(ls_empty(run, LS_F32, (int64_t)1 << 45), LS_ERR_MEMORY, "is out of memory");
     CHECK(ls_numel(ls_zeros(run, LS_F32, 0, 7)) == 0);
 }
 
@@ -175,14 +176,14 @@ static void handles_that_are_dead(void)
     ls_scope_end(run, mark, NULL);
     CHECK(!ls_is_valid(lost) && ls_is_valid(kept));
     CHECK(ls_numel(lost) == 0 && ls_dtype_of(lost) == LS_DTYPE_NONE);
-    FAILS(ls_relu(lost), LS_ERR_SCOPE, "\"logits\" of shape [2,3] was released when its scope ended; ls_keep()");
+    FAILS(ls_relu(lost), LS_ERR_SCOPE, "\"logits\" of shape [2,3] was released when its scope ended; use ls_keep()");
     FAILS(ls_add(kept, lost), LS_ERR_SCOPE, "logits");
     FAILS(ls_backward(run, lost), LS_ERR_SCOPE, "logits");
     FAILS(ls_relu(NULL), LS_ERR_VALUE, "NULL");
     FAILS(ls_to_device(kept, NULL), LS_ERR_VALUE, "NULL");
     FAILS(ls_scope_end(run, 0, NULL), LS_ERR_STATE, "mark");
     ls_drop(kept);
-    FAILS(ls_relu(kept), LS_ERR_SCOPE, "tensor of shape [4] was given back with ls_drop()");
+    FAILS(ls_relu(kept), LS_ERR_SCOPE, "tensor of shape [4] was freed by ls_drop()");
     ls_state *list = ls_state_new(run);
     mark = ls_scope_begin(run);
     ls_tensor *listed = Z(5);
@@ -190,7 +191,7 @@ static void handles_that_are_dead(void)
     ls_scope_end(run, mark, NULL);
     CHECK(ls_is_valid(listed));
     ls_state_free(list);
-    FAILS(ls_relu(listed), LS_ERR_SCOPE, "tensor of shape [5] was released with what held it");
+    FAILS(ls_relu(listed), LS_ERR_SCOPE, "tensor of shape [5] was released with its owner");
 }
 
 /* However many tensors are made, a dead one does not become one of them. */

@@ -260,7 +260,7 @@ static void mistakes_are_named(void)
     ls_tensor *y = ls_all_gather(part, x);
     ls_comm_free(part);
     ls_backward(run, ls_sum(y));
-    expect(run, "the communicator of all_gather was freed before the walk back");
+    expect(run, "the communicator of all_gather was freed before backward");
     ls_finish(run);
 }
 

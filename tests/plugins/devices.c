@@ -57,7 +57,7 @@ static void memory_that_is_not_aligned_is_refused(void)
     ls_run *run = ls_init(NULL, NULL, .device = OTHER_DEVICE);
     CHECK_MSG(ls_error(run) == LS_OK, "%s", ls_error_message(run));
     CHECK(!ls_is_valid(ls_zeros(run, LS_F32, 4)) && ls_error(run) == LS_ERR_DEVICE);
-    says(run, "no multiple of 64 bytes: its plug-in must align what it allocates");
+    says(run, "not a multiple of 64 bytes: its plug-in must align what it allocates");
     CHECK(ls_finish(run) == 1);
     unsetenv("OTHER_DEVICE");
 }

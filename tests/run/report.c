@@ -297,7 +297,7 @@ static void the_first_that_is_not_finite_is_told_and_all_are_counted(void)
     CHECK(tell(all_is_well) == 0);
     CHECK_MSG(!*said, "%s", said);
     CHECK(tell(one_bad_loss) == 0);
-    if (host) CHECK_MSG(count_of("step 3: the loss is not finite; training goes on") == 1, "%s", said);
+    if (host) CHECK_MSG(count_of("step 3: the loss is not finite; training continues") == 1, "%s", said);
     else CHECK_MSG(count_of("a loss or norm of gradients up to here is not finite") == 1, "%s", said);
     CHECK_MSG(count_of("was not finite: 1, the first was step ") == 1 && count_of("\n") == 2, "%s", said);
     CHECK(tell(told_to_end) == 128 + SIGTERM);
@@ -312,7 +312,7 @@ static void the_first_that_is_not_finite_is_told_and_all_are_counted(void)
     saves_to[0] = '\0';
     if (!host) return;
     CHECK(tell(together) == 0);
-    CHECK_MSG(count_of("step 3: the loss is not finite in process 1; training goes on") == 1, "%s", said);
+    CHECK_MSG(count_of("step 3: the loss is not finite in process 1; training continues") == 1, "%s", said);
     CHECK_MSG(count_of("was not finite: 3, the first was step 3") == 1 && count_of("\n") == 2, "%s", said);
     CHECK(tell(together_accumulating) == 0);
     CHECK_MSG(count_of("step 2: the loss is not finite in process 1") == 1 && count_of("\n") == 2, "%s", said);
@@ -360,9 +360,9 @@ static void what_several_processes_train_apart_is_told_once_in_a_job(void)
 {
     static const char
         *const net = "each of 2 processes trains the module of fc1.weight for itself, and they will differ: "
-                     "it was not handed to ls_prepare()",
+                     "it was not passed to ls_prepare()",
                *const head = "trains the module of fc2.weight for itself",
-               *const loader = "each of 2 processes trains on all samples of a loader: it was not handed to "
+               *const loader = "each of 2 processes trains on all samples of a loader: it was not passed to "
                                "ls_prepare()";
     static const struct {
         bool net, head, optim, loader, apart;
@@ -599,7 +599,7 @@ static void threads_that_take_turns_are_told_once(void)
     CHECK(tell(computes_in_threads) == 0 && !*said);
     times = 100;
     CHECK(tell(computes_in_threads) == 0);
-    CHECK_MSG(count_of("threads take turns in calling operators of one run") == 1 && count_of("\n") == 1, "%s", said);
+    CHECK_MSG(count_of("several threads call operators of one run") == 1 && count_of("\n") == 1, "%s", said);
 }
 
 /* Labels of -1 and 1, say: the loss falls for ever. */

@@ -63,7 +63,7 @@ static void ended(ls_run *run, const char *message)
     ls_clear_error(run);
 }
 
-#define ENDED ": the run of this object has ended; none outlives ls_finish()"
+#define ENDED ": the run of this object has ended; no object outlives ls_finish()"
 
 static void objects_end_with_their_run(void)
 {
@@ -290,7 +290,7 @@ static void training_in_f32_by_mistake_is_said_once(void)
     train_module(false, true, said, sizeof said);
     CHECK_TEXT(said, "");
     train_module(false, false, said, sizeof said);
-    CHECK_TEXT(said, "lockstep: warning: mixed precision is bf16, but Linear is trained in f32: it was not handed to "
+    CHECK_TEXT(said, "lockstep: warning: mixed precision is bf16, but Linear is trained in f32: it was not passed to "
                      "ls_prepare()\n");
 }
 

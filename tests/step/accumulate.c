@@ -210,7 +210,7 @@ static void held_gradients_are_not_weighted(void)
         CHECK(ls_error(run) == LS_OK);
         ls_backward_weighted(run, loss_of(run, net, 0, 1), 2);
         CHECK(ls_error(run) == LS_ERR_STATE);
-        CHECK(strstr(ls_error_message(run), "gradients are held (ls_set_sync_gradients)"));
+        CHECK(strstr(ls_error_message(run), "gradients held by ls_set_sync_gradients() have no weights"));
         ls_clear_error(run);
         ls_set_sync_gradients(run, true);
         ls_backward(run, loss_of(run, net, 0, 1));

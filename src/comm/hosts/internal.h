@@ -62,7 +62,7 @@ typedef struct ls_hosts_job {
     pthread_mutex_t lock;
     int rank, size, direct; /* direct: see LS_HOSTS_DIRECT */
     int *host;              /* [size] */
-    _Atomic bool *left;     /* [size] ranks that have said farewell */
+    _Atomic bool *left;     /* [size] ranks that have closed in order (LS_URGENT_FAREWELL) */
     bool listening;
     ls_urgent notice; /* receive buffer for the next notice */
     ls_link_request *urgent;

@@ -4,8 +4,8 @@
  * ls_save_state() alone meets nobody: the others are in a backward pass, on the communicator of the gradients, where
  * they wait for that rank.
  *
- * A rank whose program cannot go on before another rank has made a call publishes that rank in its member record. Ranks
- * that wait for each other in a circle wait for ever. There is no false alarm: a wait is published only while nothing
+ * A rank whose program is blocked until another rank makes a call publishes that rank in its member record. Ranks
+ * that wait for each other in a circle wait forever. There is no false alarm: a wait is published only while nothing
  * else is under way in the background of its process, by which it could make the awaited call after all. Each published
  * wait differs from all earlier ones. If all waits of a circle are the same when read again, and each rank has
  * meanwhile found that its own is not over, they existed at the same time, and then none of them ends. Communicators of

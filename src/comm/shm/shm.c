@@ -215,7 +215,7 @@ static ls_comm *split(ls_comm *comm, int colour, int key, ls_message *why)
     }
     if (lowest == comm->rank) mine.offset = ls_segment_take(shm->segment, compute_layout(count).bytes);
     if (ls_comm_all_gather(comm, &mine, all, sizeof mine, "split", why) != LS_OK) return NULL;
-    if (!all[lowest].offset) return ls_message_set(why, "the memory shared by this job is used up"), NULL;
+    if (!all[lowest].offset) return ls_message_set(why, "the shared memory of this job is used up"), NULL;
     ls_shm *part = new_shm(shm->segment, all[lowest].offset, rank, count, &some, why);
     if (!part) return NULL;
     part->listen = shm->listen;

@@ -115,7 +115,7 @@ bool ls_shm_must_warn(ls_shm *shm, int64_t waited)
 
 void ls_shm_warn(const ls_shm *shm, int64_t waited, int them, const char *last)
 {
-    char mine[200], limit[64] = "waits for ever";
+    char mine[200], limit[64] = "waits without limit";
     ls_ring_describe(&shm->entry, mine, sizeof mine);
     if (shm->timeout) snprintf(limit, sizeof limit, "gives up after %.0f s", (double)shm->timeout / 1e9);
     ls_log_line(LS_LOG_WARN,
