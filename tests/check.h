@@ -3,10 +3,10 @@
  *     static void adds_numbers(void) { CHECK(1 + 1 == 2); CHECK_NEAR(x, 3.0, 1e-6); }
  *     int main(int argc, char **argv) { CHECK_RUN(adds_numbers); return check_done(); }
  *
- * A failed check prints file, line and values, is counted, and the test goes on. A test of what this machine lacks or
- * does not allow says so (CHECK_SKIP) and is counted apart, with its name and the reason in a line "SKIP name: reason".
- * The program ends with "N passed, N failed, N skipped", and exits with 1 when something failed or no test was
- * there, and with 77 when all were skipped. argv[1] filters by name. */
+ * A failed check prints file, line and values, is counted, and the test continues. A test of something that this
+ * machine lacks or does not allow calls CHECK_SKIP and is counted separately, with a line "SKIP name: reason". The
+ * program prints "N passed, N failed, N skipped" at the end, and exits with 1 if a test failed or none ran, and with 77
+ * if all were skipped. argv[1] filters by name. */
 #ifndef LOCKSTEP_TESTS_CHECK_H
 #define LOCKSTEP_TESTS_CHECK_H
 
@@ -18,8 +18,8 @@
 #include <string.h>
 
 static int check_passed, check_failed, check_skipped, check_failures_here;
-static char check_skip_reason[300]; /* of the test that runs; "": it goes on */
-static char check_skip_all[300];    /* while set: why tests cannot be done here; they are not begun */
+static char check_skip_reason[300]; /* of the running test; "": not skipped */
+static char check_skip_all[300];    /* if set: why tests cannot run here; none is started */
 static const char *check_filter;
 
 __attribute__((format(printf, 3, 4), unused)) static void check_fail(const char *file, int line, const char *text, ...)
@@ -34,7 +34,7 @@ __attribute__((format(printf, 3, 4), unused)) static void check_fail(const char 
     va_end(args);
 }
 
-/* Notes that the test that runs cannot be done here, or not all of it: it counts as skipped, unless a check fails. */
+/* Mark the running test, or a part of it, as impossible here: it counts as skipped, unless a check fails. */
 __attribute__((format(printf, 1, 2), unused)) static void check_skip(const char *reason, ...)
 {
     va_list args;
@@ -106,8 +106,8 @@ __attribute__((unused)) static void check_forks(void)
     CHECK_SKIP("the thread sanitizer does not follow processes that fork");
 }
 
-/* The same for a function that takes more than a second: left out where CHECK_QUICK is set, because programs run many
- * times slower there (qemu, sanitizers). */
+/* The same for a function that takes more than a second: skipped if CHECK_QUICK is set, as where programs run many
+ * times slower (qemu, sanitizers). */
 #define CHECK_RUN_SLOW(function) check_one(#function, getenv("CHECK_QUICK") ? check_is_slow : function)
 
 /* The same for a function that forks, and whose child starts threads or must have none: the thread sanitizer cannot
@@ -118,8 +118,8 @@ __attribute__((unused)) static void check_forks(void)
 #define CHECK_RUN_FORK(function) CHECK_RUN(function)
 #endif
 
-/* The path of what tests may use but sources do not contain: in LOCKSTEP_TEST_DATA, else in shared/data beside the
- * source tree. NULL where it is not there, and the test counts as skipped. Valid until the next call. */
+/* The path of test data that is not part of the sources: in LOCKSTEP_TEST_DATA, else in shared/data beside the source
+ * tree. NULL if it is missing, and the test counts as skipped. Valid until the next call. */
 __attribute__((unused)) static const char *check_data(const char *name)
 {
     static char path[1024];
@@ -127,7 +127,7 @@ __attribute__((unused)) static const char *check_data(const char *name)
     snprintf(path, sizeof path, "%s/%s", folder ? folder : CHECK_DATA_DIR, name);
     FILE *file = fopen(path, "rb");
     if (file) fclose(file);
-    else check_skip("%s is not there", path);
+    else check_skip("%s is missing", path);
     return file ? path : NULL;
 }
 

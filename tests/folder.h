@@ -1,4 +1,4 @@
-/* folder.h - a folder of a test's own, under the folder it runs in, and files in it. */
+/* folder.h - a private folder of a test, below its working folder, and files in it. */
 #ifndef LOCKSTEP_TESTS_FOLDER_H
 #define LOCKSTEP_TESTS_FOLDER_H
 
@@ -20,14 +20,14 @@ static inline void folder_remove(const char *path)
     nftw(path, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
 }
 
-/* Empty, and there. */
+/* Create an empty folder. */
 static inline void folder_fresh(const char *path)
 {
     folder_remove(path);
     mkdir(path, 0777);
 }
 
-/* All bytes of a file with a zero behind them, to be freed; NULL when it cannot be read. */
+/* All bytes of a file, zero-terminated; free() it. NULL if it cannot be read. */
 static inline char *file_text(const char *path, size_t *size)
 {
     FILE *file = fopen(path, "rb");

@@ -32,7 +32,7 @@ typedef struct op_case {
     ls_tensor *(*call)(ls_run *run, ls_tensor **in);
     bool exact;   /* half types give the rounded f64 result: no sum inside */
     double slack; /* times the usual tolerance; 0: 1 */
-    bool random;  /* result comes from chance: the same on every device and ISA, but not a function of the inputs */
+    bool random;  /* result is random: the same on every device and ISA, but not a function of the inputs */
 } op_case;
 
 extern const op_case op_cases[];

@@ -1,4 +1,4 @@
-/* tests.h - small datasets, and ways to look at what a loader made of them. */
+/* tests.h - small datasets, and functions to inspect a loader's batches. */
 #ifndef LOCKSTEP_TESTS_DATA_TESTS_H
 #define LOCKSTEP_TESTS_DATA_TESTS_H
 
@@ -8,7 +8,7 @@
 
 #include <unistd.h>
 
-/* What is written to stderr in between; valid until the next time. */
+/* Capture what is written to stderr between two calls; valid until the next capture. */
 static int capture_stderr = -1;
 static FILE *capture_file;
 

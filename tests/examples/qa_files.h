@@ -1,5 +1,5 @@
-/* qa_files.h - what the tests of qa train on: a small model that starts fresh, and questions about texts of letters in
- * which one number is to be found. */
+/* qa_files.h - data for the tests of qa: a small untrained model, and questions whose answer is the only number in a
+ * text of letters. */
 #ifndef LOCKSTEP_TESTS_QA_FILES_H
 #define LOCKSTEP_TESTS_QA_FILES_H
 
@@ -15,7 +15,7 @@ static uint32_t draw(uint32_t *state, uint32_t below)
     return (*state >> 8) % below;
 }
 
-/* In a folder that need not be there, for texts of up to so many tokens. */
+/* Make a model for texts of up to `tokens`, in a folder that is created if missing. */
 static void make_model(const char *to, int64_t tokens)
 {
     char vocabulary[512];

@@ -1,8 +1,8 @@
-/* fuzz.h - what every harness has: one function that is given bytes, and must return whatever they are.
+/* fuzz.h - shared by all harnesses: one function that gets bytes, and must return whatever they are.
  *
- * Each file here is one parser of bytes that others choose. libFuzzer drives it (-DLOCKSTEP_FUZZ=ON, clang), or
- * replay.c, which gives it the files of a corpus: every `make test` does that, with any compiler. A finding becomes a
- * file of the corpus. */
+ * Each file here tests one parser of untrusted bytes. libFuzzer drives it (-DLOCKSTEP_FUZZ=ON, clang), or replay.c,
+ * which gives it the files of a corpus: every `make test` does that, with any compiler. A finding becomes a file of the
+ * corpus. */
 #ifndef LOCKSTEP_TESTS_FUZZ_H
 #define LOCKSTEP_TESTS_FUZZ_H
 
@@ -33,7 +33,7 @@ __attribute__((unused)) static char *fuzz_copy(const uint8_t *bytes, size_t size
     return copy;
 }
 
-/* The same with a zero behind it. */
+/* The same, zero-terminated. */
 __attribute__((unused)) static char *fuzz_text(const uint8_t *bytes, size_t size)
 {
     char *copy = malloc(size + 1);
@@ -54,7 +54,7 @@ __attribute__((unused)) static void fuzz_folder_remove(void)
     rmdir(fuzz_folder_path);
 }
 
-/* Write a file into a folder of this process, which goes with it; the folder's path. */
+/* Write a file into a folder that is removed with this process; returns the folder's path. */
 __attribute__((unused)) static const char *fuzz_folder_with(const char *name, const void *bytes, size_t size)
 {
     static bool made;

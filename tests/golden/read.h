@@ -1,7 +1,7 @@
 /* read.h - golden values: a reader of safetensors files and comparison with what was computed.
  *
  * A file is 8 bytes with the length of a JSON header, the header ({"name":{"dtype":"F32","shape":[2,3],
- * "data_offsets":[0,24]},...}), and the data. make.py wrote it, so it is taken to be well formed. */
+ * "data_offsets":[0,24]},...}), and the data. make.py wrote it, so it is assumed to be well formed. */
 #ifndef LOCKSTEP_TESTS_GOLDEN_READ_H
 #define LOCKSTEP_TESTS_GOLDEN_READ_H
 
@@ -51,7 +51,7 @@ static ls_dtype golden_dtype(const char *text)
     return LS_DTYPE_NONE;
 }
 
-/* One "name":{...} at *at; moves it behind. False at the end. */
+/* Parse one "name":{...} at *at and advance past it. False at the end. */
 static bool golden_parse_entry(const char **at, const char *data, golden_entry *entry)
 {
     const char *name = strchr(*at, '"');
@@ -106,7 +106,7 @@ __attribute__((unused)) static void golden_close(golden *g)
     free(g->bytes);
 }
 
-/* printf-like name; NULL where there is none such. */
+/* printf-like name; NULL if there is no such entry. */
 __attribute__((unused, format(printf, 2, 3))) static const golden_entry *golden_find(const golden *g,
                                                                                      const char *format, ...)
 {

@@ -1,4 +1,4 @@
-/* beside.h - tests that run beside several hosts (hosts.c): start things there, disturb their network. */
+/* beside.h - tests that run beside several hosts (hosts.c): start programs there, disturb their network. */
 #ifndef LOCKSTEP_TESTS_BESIDE_H
 #define LOCKSTEP_TESTS_BESIDE_H
 
@@ -6,8 +6,8 @@
 
 #include <dirent.h>
 
-/* Before anything else: begin again beside so many hosts, then as begin_shell(). Where hosts cannot be made, all tests
- * are skipped. */
+/* Call first: restart the test beside this many hosts, then continue as begin_shell(). If hosts cannot be created, all
+ * tests are skipped. */
 __attribute__((unused)) static void begin_beside(int hosts, int argc, char **argv)
 {
     if (getenv("BESIDE_HOSTS") || run(HOSTS " 1 true") != 0) {
@@ -38,15 +38,15 @@ __attribute__((unused)) static void set_cable(char host, const char *state)
     CHECK_MSG(run("ip link set host-%c %s", host, state) == 0, "%s", output);
 }
 
-/* From now on all that passes between a host and the others is late by so many milliseconds, and so many percent of the
- * packets are lost. */
+/* From now on packets between a host and the others are delayed by `delay` milliseconds, and `loss` percent of them are
+ * lost. */
 __attribute__((unused)) static pid_t start_netem(char host, int delay, int loss)
 {
     char line[256];
     snprintf(line, sizeof line, "$(dirname " HOSTS ")/netem host-%c %d %d", host, delay, loss);
-    unlink(path("netem")); /* what the one before has said */
+    unlink(path("netem")); /* output of the previous one */
     pid_t pid = start_line(line, "netem");
-    /* However long that takes on a busy machine: it says that it is ready, or it ends. */
+    /* Without a time limit, for busy machines: it reports that it is ready, or it exits. */
     for (siginfo_t end = {0}; !end.si_pid && count_lines(path("netem"), "ready") == 0; usleep(1000))
         if (waitid(P_PID, (id_t)pid, &end, WEXITED | WNOHANG | WNOWAIT) != 0) break;
     CHECK(count_lines(path("netem"), "ready") == 1);
@@ -60,7 +60,7 @@ __attribute__((unused)) static void end_netem(pid_t netem, char host)
     CHECK_MSG(run("ip link del sky && ip link set host-%c master bridge", host) == 0, "%s", output);
 }
 
-/* Processes of all hosts, zombies too: of any program, or of those whose command line has this in it. */
+/* Processes of all hosts, including zombies: all, or those whose command line contains the text. */
 __attribute__((unused)) static int count_processes(const char *text)
 {
     DIR *processes = opendir("/proc");

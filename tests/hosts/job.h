@@ -1,4 +1,4 @@
-/* job.h - jobs of `lockstep launch` on several hosts: begin them, disturb them, see how they end. */
+/* job.h - jobs of `lockstep launch` on several hosts: start them, disturb them, check how they end. */
 #ifndef LOCKSTEP_TESTS_JOB_H
 #define LOCKSTEP_TESTS_JOB_H
 
@@ -35,7 +35,7 @@ static void start_launcher(int which, const char *where, const char *options, co
     job[which] = start_on(host_name(which), line, name);
 }
 
-/* One host of a job in which each has its rank; a leads. The port is always the same: it must be free again. */
+/* One host of a job with fixed ranks; host a leads. The port is always the same: it must be free again. */
 __attribute__((unused)) static void start_host(int which, int hosts, const char *options, const char *program)
 {
     char where[128];
@@ -49,7 +49,7 @@ __attribute__((unused)) static void start_hosts(int hosts, const char *options, 
     for (int i = 0; i < hosts; i++) start_host(i, hosts, options, program);
 }
 
-/* All hosts from the first on end with this code, and with this in their words. */
+/* All hosts must exit with this code, and print this text. */
 __attribute__((unused)) static void expect_ends(int hosts, int code, const char *text)
 {
     for (int i = 0; i < hosts; i++) {
@@ -68,7 +68,7 @@ __attribute__((unused)) static bool termination_log_says(int which, const char *
     return says(text);
 }
 
-/* Processes that were there before the first job: neither orphans nor zombies are left of one. */
+/* Number of processes before the first job: no job may leave orphans or zombies. */
 static int processes_before;
 
 __attribute__((unused)) static void expect_nothing_left(void)
@@ -78,7 +78,7 @@ __attribute__((unused)) static void expect_nothing_left(void)
               processes_before);
 }
 
-/* ---- Workers that wait to be told to end: lines "ready RANK PID" and "saved" in the file "marks" ---- */
+/* ---- Workers that wait for a signal to end: they write "ready RANK PID" and "saved" to the file "marks" ---- */
 
 __attribute__((unused)) static const char *waiting_workers(void)
 {
@@ -87,7 +87,7 @@ __attribute__((unused)) static const char *waiting_workers(void)
     return program;
 }
 
-/* Begin a job of them, and wait until all are there. */
+/* Start a job of them, and wait until all are ready. */
 __attribute__((unused)) static void start_waiting(int hosts, const char *options)
 {
     make_folder();

@@ -1,4 +1,4 @@
-/* launchers.h - the launchers of a job of several hosts, each with a file for what it prints: how they end. */
+/* launchers.h - the launchers of a job of several hosts, each printing to its own file, and their exit codes. */
 #ifndef LOCKSTEP_TESTS_LAUNCHERS_H
 #define LOCKSTEP_TESTS_LAUNCHERS_H
 
@@ -7,9 +7,9 @@
 enum { MOST_HOSTS = 3 };
 
 static pid_t job[MOST_HOSTS]; /* number i prints to the file host<i> of the folder */
-static char words[1 << 16];   /* what one of them printed, and its workers */
+static char words[1 << 16];   /* output of one of them and its workers */
 
-/* Exit code of a host; what it printed is in `words`. */
+/* Exit code of a host; its output is in `words`. */
 static int end_host(int which)
 {
     int code = end_of(job[which]);

@@ -1,7 +1,7 @@
 /* mpis.h - tests that are repeated under each MPI: CHECK_RUN_MPIS(starts_them) counts as starts_them_under_mpich,
- * starts_them_under_open_mpi, starts_them_under_intel_mpi. Where one is not installed, its test is skipped.
+ * starts_them_under_open_mpi, starts_them_under_intel_mpi. If one is not installed, its test is skipped.
  *
- * Intel MPI is in the build folder where `make test` has put it (tools/intel_mpi.sh). */
+ * Intel MPI is in the build folder if `make test` has put it there (tools/intel_mpi.sh). */
 #ifndef LOCKSTEP_TESTS_MPIS_H
 #define LOCKSTEP_TESTS_MPIS_H
 
@@ -9,8 +9,8 @@
 
 typedef struct mpi {
     const char *name;
-    const char *source;  /* as Lockstep calls what started a process */
-    const char *mpiexec; /* followed by "-n 2 program": processes here, as many as one likes */
+    const char *source;  /* Lockstep's name for it as a launcher */
+    const char *mpiexec; /* followed by "-n 2 program": starts any number of processes on this host */
 } mpi;
 
 enum { MPICH, OPEN_MPI, INTEL_MPI, MPIS };

@@ -19,7 +19,7 @@ static char output[1 << 22]; /* stdout and stderr of the last command */
 static char folder[64];
 static pid_t shell_pid;
 
-/* Exit code of a shell command; 1000 + signal when it was killed. */
+/* Exit code of a shell command; 1000 + signal if it was killed. */
 __attribute__((unused)) static int run(const char *format, ...)
 {
     char command[4096], line[4200];
@@ -67,8 +67,8 @@ __attribute__((unused)) static void wait_for(const char *file, const char *line,
     for (int i = 0; i < 20000 && count_lines(file, line) < count; i++) usleep(1000);
 }
 
-/* A test that mounts something, or makes processes the first of their container, asks before whether it may: by
- * `unshare` with these options. */
+/* Is `unshare` with these options allowed? Asked by tests that mount something, or start the first process of a
+ * container. */
 __attribute__((unused)) static bool may_unshare(const char *options)
 {
     bool may = run("unshare %s", options) == 0;
@@ -81,7 +81,7 @@ __attribute__((unused)) static bool may_mount(void)
     return may_unshare("-m mount -t tmpfs none /tmp");
 }
 
-/* Start a shell's line in the background; its output goes to a file of the folder. */
+/* Start a shell command in the background; its output goes to a file of the folder. */
 __attribute__((unused)) static pid_t start_line(const char *command, const char *name)
 {
     pid_t pid = fork();
@@ -144,16 +144,16 @@ static void remove_folder(void)
     if (folder[0] && getpid() == shell_pid && system(line) != 0) fprintf(stderr, "%s is left\n", folder);
 }
 
-/* A new, empty one in place of the last. */
+/* Replace the folder with a new, empty one. */
 __attribute__((unused)) static void make_folder(void)
 {
     remove_folder();
     strcpy(folder, "/tmp/launch_test_XXXXXX");
     if (!mkdtemp(folder)) exit(1);
-    setenv("TMPDIR", folder, 1); /* what a killed launcher leaves goes with it */
+    setenv("TMPDIR", folder, 1); /* so that leftovers of a killed launcher are removed with it */
 }
 
-/* Before anything else: a folder for files, and nothing that the user has configured. */
+/* Call first: makes a folder for files, and removes the user's configuration from the environment. */
 __attribute__((unused)) static void begin_shell(int argc, char **argv)
 {
     check_filter = argc > 1 ? argv[1] : NULL;

@@ -1,5 +1,5 @@
-/* bert_tiny.h - what the tests of BERT share: a model of a few numbers, the folder it is saved to, comparisons.
- * FOLDER names that folder, each test's own: they run side by side. */
+/* bert_tiny.h - shared by the tests of BERT: a tiny model, the folder it is saved to, comparisons.
+ * FOLDER names that folder; each test has its own, since they run in parallel. */
 #ifndef TESTS_MODELS_BERT_TINY_H
 #define TESTS_MODELS_BERT_TINY_H
 

@@ -1,4 +1,4 @@
-/* recording_device.h - what the recording device tells a test about its programs. */
+/* recording_device.h - what the recording device reports to a test about its programs. */
 #ifndef LOCKSTEP_TESTS_RECORDING_DEVICE_H
 #define LOCKSTEP_TESTS_RECORDING_DEVICE_H
 

@@ -1,4 +1,4 @@
-/* by_hand.h - processes that are told who they are by variables, as if set by hand. */
+/* by_hand.h - processes whose rank comes from environment variables, as if set by hand. */
 #ifndef LOCKSTEP_TESTS_RUN_BY_HAND_H
 #define LOCKSTEP_TESTS_RUN_BY_HAND_H
 
@@ -31,7 +31,7 @@ static void set_number(const char *name, int value)
     setenv(name, text, 1);
 }
 
-/* One of two. */
+/* Make this process one of two. */
 static void be_rank(int rank, const char *address, int port)
 {
     set_number("LOCKSTEP_RANK", rank);

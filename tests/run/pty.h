@@ -20,7 +20,7 @@ static inline bool has_terminals(void)
     return terminal >= 0;
 }
 
-/* stdout and stderr of the child are a terminal of so many columns. Returns the exit code, -1 when it did not exit. */
+/* stdout and stderr of the child are a terminal with `columns`. Returns the exit code, -1 if it did not exit. */
 static inline int run_on_terminal(int columns, int (*body)(void), char *text, size_t size)
 {
     text[0] = '\0';
@@ -50,11 +50,11 @@ static inline int run_on_terminal(int columns, int (*body)(void), char *text, si
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-/* What the terminal shows at the end, with "\n" between lines: carriage returns go to the start of the line and what
- * comes then stands over what was there. Blanks at line ends are dropped. `to` must be as large as `text`. */
+/* What the terminal shows at the end, with "\n" between lines: after a carriage return, text overwrites the line from
+ * its start. Blanks at line ends are dropped. `to` must be as large as `text`. */
 static inline void screen_of(const char *text, char *to)
 {
-    size_t start = 0, column = 0, end = 0; /* of the line at hand, counted from `start` */
+    size_t start = 0, column = 0, end = 0; /* of the current line, counted from `start` */
     for (; *text; text++) {
         if (*text == '\r') {
             column = 0;

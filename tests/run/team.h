@@ -1,4 +1,4 @@
-/* team.h - several processes, or threads that play them, with a run for each. They may be of several hosts: crew.h. */
+/* team.h - several processes, or threads in their place, with a run for each. They may be on several hosts: crew.h. */
 #ifndef LOCKSTEP_TESTS_RUN_TEAM_H
 #define LOCKSTEP_TESTS_RUN_TEAM_H
 
@@ -20,14 +20,14 @@ static void team_member(ls_comm *comm, crew_result *result)
     result->closed = true;
 }
 
-/* Run the body on as many processes. */
+/* Run the body on `size` processes. */
 __attribute__((unused)) static void team_run(int size, void (*body)(ls_run *run))
 {
     team_body = body;
     crew_run_threads(size, team_member);
 }
 
-/* The same with processes made by fork. What they leave must be in memory that they share with this one. */
+/* The same with forked processes, whose results must be in memory shared with this one. */
 __attribute__((unused)) static void team_fork(int size, void (*body)(ls_run *run))
 {
     team_body = body;

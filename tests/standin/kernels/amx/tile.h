@@ -1,5 +1,5 @@
-/* tile.h - stands in for the header of this name in src/: what AMX does, in plain C. Registers that have not been taken
- * with tile_begin are not there. */
+/* tile.h - replaces the header of this name in src/: AMX in plain C. Using registers without tile_begin is an
+ * error. */
 #ifndef LOCKSTEP_KERNELS_AMX_TILE_H
 #define LOCKSTEP_KERNELS_AMX_TILE_H
 

@@ -1,4 +1,4 @@
-/* gemm_rows.h - stands in for the header of this name in src/: what VDPBF16PS does, in plain C. */
+/* gemm_rows.h - replaces the header of this name in src/: VDPBF16PS in plain C. */
 #ifndef LOCKSTEP_KERNELS_AVX512_BF16_GEMM_ROWS_H
 #define LOCKSTEP_KERNELS_AVX512_BF16_GEMM_ROWS_H
 
