@@ -277,5 +277,16 @@ def tokenizers():
     put("tokenizer", "json_twice", b"\1" + json.dumps(twice).encode())
 
 
-for make in (archives, texts, messages, meetings, values, pictures, tokenizers):
+def tables():
+    samples = os.path.join(HERE, "..", "..", "formats", "samples") # which pyarrow wrote
+    for name in ("kinds", "squad", "squad_wide", "squad_compressed", "view"):
+        with open(os.path.join(samples, name + ".arrow"), "rb") as file:
+            data = file.read()
+        put("arrow", name, data)
+        if name.startswith("squad"):
+            put("questions", name, data)
+        put("arrow", name + "_cut", data[:len(data) * 2 // 3])
+
+
+for make in (archives, texts, messages, meetings, values, pictures, tokenizers, tables):
     make()
