@@ -1,9 +1,10 @@
 /* qa.c - fine-tune BERT to answer questions about texts (SQuAD 1.1 and 2.0), and score its answers. The flags are those
  * of Transformers' run_qa.py.
  *
- *     qa --model_name_or_path bert-large-uncased --train_file train-v1.1.json --validation_file dev-v1.1.json \
- *        --do_train --do_eval --per_device_train_batch_size 12 --learning_rate 3e-5 --num_train_epochs 2 \
- *        --max_seq_length 384 --doc_stride 128 --bf16 --output_dir out
+ *     qa --model_name_or_path bert-large-uncased --dataset_name squad --do_train --do_eval \
+ *        --per_device_train_batch_size 12 --learning_rate 3e-5 --num_train_epochs 2 --max_seq_length 384 \
+ *        --doc_stride 128 --bf16 --output_dir out
+ *     qa --model_name_or_path bert-large-uncased --train_file train-v1.1.json --validation_file dev-v1.1.json ...
  *     qa --evaluate out/predictions.json --validation_file dev-v1.1.json
  *
  * A model is a folder with config.json, weights and vocabulary, or the name of one in Hugging Face's local cache. What
@@ -14,10 +15,9 @@
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
 
 typedef struct options {
-    const char *model, *dataset, *train_file, *validation_file, *test_file, *evaluate;
+    const char *model, *dataset, *dataset_config, *train_file, *validation_file, *test_file, *evaluate;
     bool do_train, do_eval, do_predict, version_2, group_by_length, use_ipex;
     const char *ddp_backend;
     int64_t train_batch, eval_batch, max_length, stride, max_train, max_eval, max_predict;
@@ -32,10 +32,13 @@ static bool read_flags(ls_run *run, int *argc, char ***argv, options *o)
 {
     ls_flag flags[] = {
         LS_FLAG("model_name_or_path", &o->model, "folder of a BERT model, or its name in Hugging Face's cache"),
-        LS_FLAG("dataset_name", &o->dataset, "squad or squad_v2, where Hugging Face's cache has its json files"),
-        LS_FLAG("train_file", &o->train_file, "questions to learn from: SQuAD's json"),
-        LS_FLAG("validation_file", &o->validation_file, "questions to be scored with: SQuAD's json"),
-        LS_FLAG("test_file", &o->test_file, "questions to answer: SQuAD's json"),
+        LS_FLAG("dataset_name", &o->dataset,
+                "squad, squad_v2 or one of that shape, in the cache of Hugging Face's datasets"),
+        LS_FLAG("dataset_config_name", &o->dataset_config, "its configuration, where the cache has several"),
+        LS_FLAG("train_file", &o->train_file, "questions to learn from: SQuAD's json, or a table of Arrow"),
+        LS_FLAG("validation_file", &o->validation_file,
+                "questions to be scored with: SQuAD's json, or a table of Arrow"),
+        LS_FLAG("test_file", &o->test_file, "questions to answer: SQuAD's json, or a table of Arrow"),
         LS_FLAG("do_train", &o->do_train, "train"),
         LS_FLAG("do_eval", &o->do_eval, "answer the questions of the validation file, and score that"),
         LS_FLAG("do_predict", &o->do_predict, "answer the questions of the test file"),
@@ -72,23 +75,15 @@ static bool read_flags(ls_run *run, int *argc, char ***argv, options *o)
 
 /* ---- Files ---- */
 
-/* Questions of a file, or of --dataset_name: `part` is "train" or "dev". */
-static const ls_questions *questions(ls_run *run, const options *o, const char *path, const char *part, int64_t limit)
+/* Questions of a file, or without one those of a split of --dataset_name. */
+static const ls_questions *questions(ls_run *run, const options *o, const char *path, const char *split, int64_t limit)
 {
-    char file[32], folder[4096], found[4096 + 64];
-    if (!path && o->dataset) {
-        snprintf(file, sizeof file, "%s-%s.json", part, strstr(o->dataset, "v2") ? "v2.0" : "v1.1");
-        if (!ls_hub_find("datasets", o->dataset, file, folder, sizeof folder)) {
-            ls_set_error(run, LS_ERR_IO, "--dataset_name %s: there is no %s in %s; fetch it, or give it with --%s_file",
-                         o->dataset, file, folder, *part == 't' ? "train" : "validation");
-            return NULL;
-        }
-        snprintf(found, sizeof found, "%s/%s", folder, file);
-        path = found;
-    }
-    const ls_questions *list = ls_questions_read(run, path, .limit = limit, .may_be_unanswerable = o->version_2);
+    const ls_questions *list =
+        ls_questions_read(run, path ? path : o->dataset, .split = path ? NULL : split, .config = o->dataset_config,
+                          .limit = limit, .may_be_unanswerable = o->version_2);
     if (list && list->may_be_unanswerable && !o->version_2)
-        ls_print(run, "%s has questions without an answer: --version_2_with_negative is on\n", path);
+        ls_print(run, "%s has questions without an answer: --version_2_with_negative is on\n",
+                 path ? path : o->dataset);
     return list;
 }
 
@@ -205,7 +200,8 @@ static bool flags_fit(ls_run *run, const options *o)
     else if ((o->do_eval || o->evaluate) && !o->validation_file && !o->dataset)
         ls_set_error(run, LS_ERR_VALUE, "--%s needs --validation_file (or --dataset_name)",
                      o->evaluate ? "evaluate" : "do_eval");
-    else if (o->do_predict && !o->test_file) ls_set_error(run, LS_ERR_VALUE, "--do_predict needs --test_file");
+    else if (o->do_predict && !o->test_file && !o->dataset)
+        ls_set_error(run, LS_ERR_VALUE, "--do_predict needs --test_file (or --dataset_name)");
     else if (o->max_steps == 0 || o->max_steps < -1)
         ls_set_error(run, LS_ERR_VALUE, "--max_steps is %lld; it must be above 0", (long long)o->max_steps);
     else if (o->epochs <= 0) ls_set_error(run, LS_ERR_VALUE, "--num_train_epochs is %g; it must be above 0", o->epochs);
@@ -232,7 +228,7 @@ int main(int argc, char **argv)
     ls_run *run = ls_init(&argc, &argv, .seed = 42, .project_dir = "out", .async_save = true, .total_limit = 2);
     if (!read_flags(run, &argc, &argv, &o) || !flags_fit(run, &o)) return ls_finish(run);
     if (o.evaluate) {
-        const ls_questions *list = questions(run, &o, o.validation_file, "dev", o.max_eval);
+        const ls_questions *list = questions(run, &o, o.validation_file, "validation", o.max_eval);
         const char *const *texts = ls_questions_read_answers(list, o.evaluate);
         if (texts) print_scores(run, list, ls_questions_score(list, texts));
         return ls_finish(run);
@@ -246,7 +242,7 @@ int main(int argc, char **argv)
     else ls_prepare(run, model);
     if (ls_should_stop(run)) return ls_finish(run); /* the next start goes on from the checkpoint */
     if (o.do_eval)
-        answer(run, &o, model, tokenizer, questions(run, &o, o.validation_file, "dev", o.max_eval), "", true);
+        answer(run, &o, model, tokenizer, questions(run, &o, o.validation_file, "validation", o.max_eval), "", true);
     if (o.do_predict)
         answer(run, &o, model, tokenizer, questions(run, &o, o.test_file, "test", o.max_predict), "predict_", false);
     return ls_finish(run);

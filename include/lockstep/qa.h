@@ -35,11 +35,15 @@ typedef struct ls_questions {
     bool may_be_unanswerable; /* SQuAD 2.0: some questions have no answer, and scores count that */
 } ls_questions;
 
-/* Read SQuAD 1.1 or 2.0: articles with paragraphs with questions; or {"data": [...]} with one entry for each question,
- * as Hugging Face's datasets write it. The run owns the result. NULL (and an error that names the place) if the file is
- * something else. */
+/* Read SQuAD 1.1 or 2.0: JSON of articles with paragraphs with questions; {"data": [...]} with one entry for each
+ * question; or an Arrow table with columns id, question, context and answers, as Hugging Face's `datasets` store it.
+ * With .split, `path` is the name of a dataset ("squad", "rajpurkar/squad_v2", one of your own of that shape) that
+ * load_dataset() has put into its cache, or a folder made by save_to_disk(). The run owns the result. NULL (and an
+ * error that names the place) if the file is something else. */
 typedef struct ls_questions_read_opts {
-    int64_t limit LS_DEFAULT(LS_AUTO); /* only the first questions; LS_AUTO: all */
+    const char *split LS_DEFAULT(NULL);  /* "train", "validation", ...: a split of the dataset named by `path` */
+    const char *config LS_DEFAULT(NULL); /* its configuration, if the cache has several */
+    int64_t limit LS_DEFAULT(LS_AUTO);   /* only the first questions; LS_AUTO: all */
     /* Treat the file as SQuAD 2.0 even if it does not show it; a file without answers cannot. */
     bool may_be_unanswerable LS_DEFAULT(false);
     ls_options_end _ LS_DEFAULT({});

@@ -1,120 +1,53 @@
-/* questions.c - the files of SQuAD: questions, contexts and answers.
- *
- * Both forms are walked twice: once to count the questions, once to fill them in. Texts stay where the JSON reader put
- * them. */
+/* questions.c - lists of questions: where their file is, and what it is. */
 #include "data/text/questions.h"
 
+#include <stdio.h>
 #include <string.h>
+
+#include <lockstep/formats.h>
 
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/opts.h"
 #include "base/utf8.h"
+#include "formats/arrow.h"
+#include "formats/hub.h"
 
-enum { LARGEST_FILE = 1 << 30 };
-
-/* One pass over the file. */
-typedef struct walk {
-    ls_question_list *list;
-    ls_question *to; /* NULL: questions are only counted */
-    int64_t count, limit;
-    ls_message why; /* of the first thing that is wrong */
-} walk;
-
-static bool wrong(walk *w, const char *id, const char *what)
+int64_t ls_question_byte(const char *context, int64_t character)
 {
-    ls_message_set(&w->why, "question %lld%s%s%s: %s", (long long)w->count, id ? " (id \"" : "", id ? id : "",
-                   id ? "\")" : "", what);
-    return false;
+    const char *at = context;
+    for (; character > 0 && *at; character--) at += ls_utf8_length(at, strnlen(at, 4));
+    return character == 0 ? at - context : -1;
 }
 
-/* ---- Answers ---- */
+/* ---- Files ---- */
 
-/* The byte at which character `n` begins; -1: the text is shorter. */
-static int64_t byte_of_character(const char *text, int64_t n)
+/* The file of a split: what `datasets` made, or SQuAD's own where that was downloaded. */
+static bool find_split(const ls_hub_split *which, char path[LS_HUB_PATH], ls_message *why)
 {
-    const char *at = text;
-    for (; n > 0 && *at; n--) at += ls_utf8_length(at, strnlen(at, 4));
-    return n == 0 ? at - text : -1;
+    char file[32], folder[LS_HUB_PATH - 32];
+    if (!ls_hub_find_split(which, path, why)) return true;
+    bool is_train = strcmp(which->split, "train") == 0;
+    if (!is_train && strcmp(which->split, "validation") != 0) return false;
+    snprintf(file, sizeof file, "%s-%s.json", is_train ? "train" : "dev", strstr(which->name, "v2") ? "v2.0" : "v1.1");
+    bool found = ls_hub_find("datasets", which->name, file, folder, sizeof folder);
+    if (found) snprintf(path, LS_HUB_PATH, "%s/%s", folder, file);
+    return found;
 }
 
-static bool set_answer(walk *w, const ls_question *q, ls_answer *answer, const ls_json *text, const ls_json *start)
+static bool is_arrow(const char *path)
 {
-    int64_t character = ls_json_integer(start, -1);
-    if (!ls_json_text(text)) return wrong(w, q->id, "an answer has no \"text\"");
-    if (character < 0) return wrong(w, q->id, "an answer has no \"answer_start\", the character where it begins");
-    *answer = (ls_answer){ls_json_text(text), byte_of_character(q->context, character)};
-    return answer->start >= 0 || wrong(w, q->id, "an \"answer_start\" lies behind the end of the context");
+    ls_file_bytes head;
+    if (!ls_file_load(&head, path, 8, NULL)) return false; /* whoever reads all of it says why */
+    bool is = ls_is_arrow(head.bytes, head.there);
+    ls_file_unload(&head);
+    return is;
 }
 
-/* [{"text": t, "answer_start": n}, ...] or {"text": [t, ...], "answer_start": [n, ...]} */
-static bool set_answers(walk *w, ls_question *q, const ls_json *answers)
+static bool fill(ls_question_list *list, const ls_questions_read_opts *opts, ls_message *why)
 {
-    bool columns = answers && answers->type == LS_JSON_OBJECT;
-    const ls_json *texts = columns ? ls_json_get(answers, "text") : answers;
-    const ls_json *starts = columns ? ls_json_get(answers, "answer_start") : NULL;
-    if (!answers || answers->type == LS_JSON_NULL) return true;
-    if (!texts || texts->type != LS_JSON_ARRAY || (columns && (!starts || starts->type != LS_JSON_ARRAY)))
-        return wrong(w, q->id, "\"answers\" is neither a list nor an object of two lists");
-    if (columns && texts->count != starts->count) return wrong(w, q->id, "\"answers\" has lists of different lengths");
-    ls_answer *list = ls_arena_take(&w->list->memory, (size_t)texts->count * sizeof *list + 1);
-    if (!list) return wrong(w, q->id, "no memory for its answers");
-    const ls_json *start = ls_json_first(starts);
-    for (const ls_json *text = ls_json_first(texts); text; text = text->next) {
-        ls_answer *answer = &list[q->answer_count++];
-        if (!(columns ? set_answer(w, q, answer, text, start)
-                      : set_answer(w, q, answer, ls_json_get(text, "text"), ls_json_get(text, "answer_start"))))
-            return false;
-        start = start ? start->next : NULL;
-    }
-    q->answers = list;
-    return true;
-}
-
-/* ---- Questions ---- */
-
-static bool add_question(walk *w, const ls_json *entry, const char *title, const char *context)
-{
-    const char *id = ls_json_text(ls_json_get(entry, "id")), *text = ls_json_text(ls_json_get(entry, "question"));
-    const ls_json *impossible = ls_json_get(entry, "is_impossible");
-    if (w->count == w->limit) return true;
-    if (w->to) {
-        ls_question *q = &w->to[w->count];
-        if (!id) return wrong(w, NULL, "there is no \"id\"");
-        if (!text) return wrong(w, id, "there is no \"question\"");
-        if (!context) return wrong(w, id, "there is no \"context\"");
-        *q = (ls_question){.id = id, .title = title ? title : "", .text = text, .context = context};
-        /* Answers of an impossible question are only plausible. */
-        const ls_json *answers = ls_json_get(entry, "answers");
-        if (!ls_json_bool(impossible, false) && !set_answers(w, q, answers)) return false;
-        if (impossible || (answers && !q->answer_count)) w->list->questions.may_be_unanswerable = true;
-    }
-    w->count++;
-    return true;
-}
-
-static bool walk_article(walk *w, const ls_json *article)
-{
-    const char *title = ls_json_text(ls_json_get(article, "title"));
-    const ls_json *paragraphs = ls_json_get(article, "paragraphs");
-    if (!paragraphs) return add_question(w, article, title, ls_json_text(ls_json_get(article, "context")));
-    for (const ls_json *p = ls_json_first(paragraphs); p; p = p->next)
-        for (const ls_json *qa = ls_json_first(ls_json_get(p, "qas")); qa; qa = qa->next)
-            if (!add_question(w, qa, title, ls_json_text(ls_json_get(p, "context")))) return false;
-    return true;
-}
-
-static bool walk_file(walk *w)
-{
-    const ls_json *data = ls_json_get(w->list->file, "data");
-    w->count = 0;
-    if (!data || data->type != LS_JSON_ARRAY) {
-        ls_message_set(&w->why, "there is no list \"data\", with which files of SQuAD begin");
-        return false;
-    }
-    for (const ls_json *article = ls_json_first(data); article; article = article->next)
-        if (!walk_article(w, article)) return false;
-    return true;
+    int64_t limit = opts->limit == LS_AUTO ? INT64_MAX : opts->limit;
+    return is_arrow(list->path) ? ls_questions_fill_arrow(list, limit, why) : ls_questions_fill_json(list, limit, why);
 }
 
 /* ---- The list ---- */
@@ -123,26 +56,9 @@ static void clear(void *object)
 {
     ls_question_list *list = object;
     ls_json_free(list->file);
+    ls_sys_free(list->rows);
     ls_arena_free(&list->memory);
     ls_sys_free(list->path);
-}
-
-static bool fill(ls_question_list *list, const char *path, int64_t limit, ls_message *why)
-{
-    size_t size;
-    char *text = ls_file_read(path, LARGEST_FILE, &size, why);
-    if (!text) return false;
-    walk w = {.list = list, .limit = limit == LS_AUTO ? INT64_MAX : limit};
-    list->file = ls_json_read(text, size, &w.why);
-    ls_sys_free(text);
-    bool ok = list->file && walk_file(&w);
-    if (ok) w.to = ls_arena_take(&list->memory, (size_t)w.count * sizeof *w.to + 1);
-    if (ok && !w.to) ok = (ls_message_set(&w.why, "no memory for %lld questions", (long long)w.count), false);
-    ok = ok && walk_file(&w);
-    list->questions.count = w.count;
-    list->questions.list = w.to;
-    if (!ok) ls_message_set(why, "%s: %s", path, w.why.text);
-    return ok;
 }
 
 const ls_questions *ls_questions_read_sized(ls_run *run, const char *path, const ls_questions_read_opts *given,
@@ -156,11 +72,17 @@ const ls_questions *ls_questions_read_sized(ls_run *run, const char *path, const
     if (!path) ls_fail(&run->errors, LS_ERR_VALUE, "ls_questions_read: the path is NULL");
     if (ls_failed(run)) return NULL;
     ls_message why = {{0}};
+    char found[LS_HUB_PATH];
+    ls_hub_split which = {.name = path, .config = opts.config, .split = opts.split};
+    if (opts.split && !find_split(&which, found, &why)) {
+        ls_fail(&run->errors, LS_ERR_IO, "%s", why.text);
+        return NULL;
+    }
     ls_question_list *list = ls_object_new(run, LS_OBJECT_QUESTIONS, sizeof *list, clear);
     if (!list) return NULL;
-    list->path = ls_text_copy(run, path);
+    list->path = ls_text_copy(run, opts.split ? found : path);
     list->questions.may_be_unanswerable = opts.may_be_unanswerable;
-    if (list->path && fill(list, path, opts.limit, &why)) return &list->questions;
+    if (list->path && fill(list, &opts, &why)) return &list->questions;
     if (!ls_failed(run)) ls_fail(&run->errors, LS_ERR_VALUE, "%s", why.text);
     ls_object_free(list);
     return NULL;

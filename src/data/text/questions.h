@@ -1,4 +1,4 @@
-/* questions.h - the inside of a list of questions. */
+/* questions.h - the inside of a list of questions, and the files it is read from. */
 #ifndef LOCKSTEP_DATA_TEXT_QUESTIONS_H
 #define LOCKSTEP_DATA_TEXT_QUESTIONS_H
 
@@ -11,7 +11,8 @@
 typedef struct ls_question_list {
     ls_object object;
     ls_questions questions; /* what programs see */
-    ls_json *file;          /* holds the texts */
+    ls_json *file;          /* of json: holds the texts */
+    ls_question *rows;      /* of Arrow: the list */
     ls_arena memory;
     char *path;
 } ls_question_list;
@@ -20,5 +21,13 @@ static inline ls_question_list *ls_question_list_of(const ls_questions *question
 {
     return (ls_question_list *)((char *)(uintptr_t)questions - offsetof(ls_question_list, questions));
 }
+
+/* Read the file at list->path, up to so many questions. False: `why` names the file and what is wrong with it. */
+bool ls_questions_fill_json(ls_question_list *list, int64_t limit, ls_message *why);
+/* The same for a table of Arrow. "squad-train-00000-of-00004.arrow" stands for all four. */
+bool ls_questions_fill_arrow(ls_question_list *list, int64_t limit, ls_message *why);
+
+/* The byte at which a character of a context begins; -1: it has fewer. */
+int64_t ls_question_byte(const char *context, int64_t character);
 
 #endif

@@ -267,6 +267,14 @@ static void models_are_found_in_the_hubs_cache(void)
     write_text(FOLDER "/hub/models--org--net/snapshots/abc/config.json", "{}");
     CHECK(ls_hub_find("models", "org/net", "config.json", folder, sizeof folder));
     CHECK_TEXT(folder, FOLDER "/hub/models--org--net/snapshots/abc");
+    /* names that got an owner later */
+    CHECK(!ls_hub_find("models", "bert-tiny", "config.json", folder, sizeof folder));
+    CHECK_TEXT(folder, FOLDER "/hub/models--bert-tiny");
+    CHECK(!system("mkdir -p " FOLDER "/hub/models--google-bert--bert-tiny/snapshots/abc"));
+    write_text(FOLDER "/hub/models--google-bert--bert-tiny/snapshots/abc/config.json", "{}");
+    CHECK(ls_hub_find("models", "bert-tiny", "config.json", folder, sizeof folder));
+    CHECK(ls_hub_find("models", "google-bert/bert-tiny", "config.json", folder, sizeof folder));
+    CHECK(!ls_hub_find("models", "someone/bert-tiny", "config.json", folder, sizeof folder));
     CHECK(!ls_hub_find("models", "../org/net", "config.json", folder, sizeof folder));
     /* a folder comes first, also one that could be a name */
     CHECK(!ls_hub_find("models", FOLDER "/net", "config.json", folder, sizeof folder));
