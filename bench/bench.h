@@ -51,6 +51,12 @@ void bench_add_overheads(void);
 int bench_first_step(void);
 /* `--train NETWORK BATCH SIZE DTYPE SECONDS`: a training program of one or several processes that tells its speed. */
 int bench_train(char **arguments);
+/* `--train-bert base|large LAYERS DTYPE padded|unpadded LENGTHS STEPS`: a training program of one or several processes,
+ * which share the sequences of these lengths ("73,97,112"); prints the milliseconds of its best step and its peak
+ * memory in MiB. */
+int bench_train_bert(char **arguments);
+/* `--features QUESTIONS VOCABULARY`: print the milliseconds from both files to windows for a model. */
+int bench_features(char **arguments);
 /* `--lost-peer`: print the milliseconds from kill -9 of a process to the error of the one that waits for it. */
 int bench_lost_peer(void);
 /* `--all-reduce BYTES REPEAT SECONDS`: a program of several processes, on one host or many, that sums. */

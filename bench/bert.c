@@ -1,6 +1,11 @@
-/* bert.c - training steps of BERT for question answering, 12 x 384 words: forward, backward, AdamW. Of BERT-base two
- * layers: they are enough to know the others. */
+/* bert.c - training steps of BERT for question answering, 12 x 384 words: forward, backward, AdamW. As an item, of
+ * BERT-base two layers, which are enough to know the others; as a program, of any size and by any number of
+ * processes. */
 #include "bench.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 enum { BATCH = 12, LENGTH = 384, LAYERS = 2 };
 enum { FULL, HALF_PADDING, VARIANTS };
@@ -27,15 +32,22 @@ static void step_call(void *arg)
     ls_scope_end(s->run, mark, NULL);
 }
 
+/* The optimiser and a batch for the model of `s`: sequences [B,length], of which lengths [B] count. */
+static void add_batch(bert_state *s, ls_tensor *lengths, int64_t length)
+{
+    int64_t batch = ls_dim(lengths, 0);
+    s->adamw = ls_adamw_new(s->run, s->model, .lr = 3e-5);
+    s->ids = ls_cast(ls_uniform_shape(s->run, LS_F32, 1000, 30000, LS_SHAPE(batch, length)), LS_I64);
+    s->lengths = lengths;
+    s->starts = ls_arange(s->run, LS_I64, batch, 1, 3);
+}
+
 static void *step_setup(ls_run *run, const bench_item *item)
 {
     static bert_state s;
     s = (bert_state){.run = run, .dtype = item->dtype};
     s.model = ls_bert_for_question_answering_new(run, NULL, .num_hidden_layers = LAYERS, .unpad = true);
-    s.adamw = ls_adamw_new(run, s.model, .lr = 3e-5);
-    s.ids = ls_cast(ls_uniform_shape(run, LS_F32, 1000, 30000, LS_SHAPE(BATCH, LENGTH)), LS_I64);
-    s.lengths = ls_full(run, LS_I64, item->variant == HALF_PADDING ? LENGTH / 2 : LENGTH, BATCH);
-    s.starts = ls_arange(run, LS_I64, BATCH, 1, 3);
+    add_batch(&s, ls_full(run, LS_I64, item->variant == HALF_PADDING ? LENGTH / 2 : LENGTH, BATCH), LENGTH);
     return &s;
 }
 
@@ -53,4 +65,50 @@ void bench_add_berts(int threads)
             item->setup = step_setup;
             item->call = step_call;
         }
+}
+
+/* ---- the program ---- */
+
+/* Of "73,97,112" every world-th number from the rank-th on. */
+static ls_tensor *own_lengths(ls_run *run, char *text)
+{
+    int64_t own[64], count = 0, number = 0;
+    for (char *word = strtok(text, ","); word && count < 64; word = strtok(NULL, ","))
+        if (number++ % ls_world_size(run) == ls_rank(run)) own[count++] = strtoll(word, NULL, 10);
+    return ls_from(run, LS_I64, LS_SHAPE(count), own);
+}
+
+/* The most memory that this process has had, in MiB. */
+static double peak_memory(void)
+{
+    double kib = 0;
+    FILE *status = fopen("/proc/self/status", "r");
+    for (char line[256]; status && fgets(line, sizeof line, status);)
+        if (strncmp(line, "VmHWM:", 6) == 0) kib = strtod(line + 6, NULL);
+    if (status) fclose(status);
+    return kib / 1024;
+}
+
+int bench_train_bert(char **arguments)
+{
+    bool large = strcmp(arguments[0], "large") == 0, half = strcmp(arguments[2], "bf16") == 0;
+    bool unpad = strcmp(arguments[3], "unpadded") == 0;
+    int64_t layers = strtoll(arguments[1], NULL, 10);
+    int steps = atoi(arguments[5]);
+    bert_state s = {.run = ls_init(NULL, NULL, .seed = 1), .dtype = half ? LS_BF16 : LS_F32};
+    s.model = ls_bert_for_question_answering_new(
+        s.run, NULL, .num_hidden_layers = layers, .unpad = unpad, .hidden_size = large ? 1024 : 768,
+        .num_attention_heads = large ? 16 : 12, .intermediate_size = large ? 4096 : 3072);
+    ls_tensor *lengths = own_lengths(s.run, arguments[4]);
+    add_batch(&s, lengths, unpad ? (int64_t)ls_item(ls_max(lengths)) : LENGTH);
+    ls_prepare(s.run, s.model, s.adamw);
+    double best = 1e30;
+    for (int step = 0; step <= steps && !ls_error(s.run); step++) {
+        double began = bench_now();
+        step_call(&s);
+        double taken = bench_now() - began;
+        if (step > 0 && taken < best) best = taken;
+    }
+    if (ls_is_main(s.run) && !ls_error(s.run)) printf("%.6g %.6g\n", 1e3 * best, peak_memory());
+    return ls_finish(s.run);
 }

@@ -15,10 +15,10 @@ ONE_THREAD = {"OMP_NUM_THREADS": "1", "LOCKSTEP_NUM_THREADS": "1"}
 LIMIT = 300  # seconds after which a command has no value
 
 
-def output(command, **environment):
+def output(command, limit=LIMIT, **environment):
     """What a command prints; None when it fails."""
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT, env={**os.environ, **environment})
+        done = subprocess.run(command, capture_output=True, text=True, timeout=limit, env={**os.environ, **environment})
     except subprocess.TimeoutExpired:
         return None
     return done.stdout if done.returncode == 0 else None

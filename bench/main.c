@@ -86,6 +86,8 @@ int main(int argc, char **argv)
     if (argc > 1 && strcmp(argv[1], "--lost-peer") == 0) return bench_lost_peer();
     if (argc > 4 && strcmp(argv[1], "--all-reduce") == 0) return bench_all_reduce(argv + 2);
     if (argc > 6 && strcmp(argv[1], "--train") == 0) return bench_train(argv + 2);
+    if (argc > 7 && strcmp(argv[1], "--train-bert") == 0) return bench_train_bert(argv + 2);
+    if (argc > 3 && strcmp(argv[1], "--features") == 0) return bench_features(argv + 2);
     if (argc > 2 && strcmp(argv[1], "--held-out") == 0) return bench_held_out(argv[2]);
     int all = ls_parallel_width();
     for (int threads = 1; threads <= all; threads = threads == all ? all + 1 : all) {

@@ -1,4 +1,5 @@
-/* tokenize.c - text to tokens with their places: the contexts of SQuAD, by BERT's vocabulary; in bytes per second. */
+/* tokenize.c - text to tokens with their places: the contexts of SQuAD, by BERT's vocabulary; in bytes per second. And
+ * whole files of questions to windows. */
 #include "bench.h"
 
 #include <stdio.h>
@@ -76,4 +77,14 @@ void bench_add_tokenizers(int threads)
     }
     tokenize_release(c);
     ls_finish(run);
+}
+
+int bench_features(char **arguments)
+{
+    double began = bench_now();
+    ls_run *run = ls_init(NULL, NULL);
+    const ls_questions *questions = ls_questions_read(run, arguments[0]);
+    ls_qa_windows *windows = ls_qa_windows_new(ls_tokenizer_new(run, arguments[1]), questions);
+    if (windows && ls_qa_windows_count(windows) && !ls_error(run)) printf("%.6g\n", 1e3 * (bench_now() - began));
+    return ls_finish(run);
 }

@@ -1,0 +1,149 @@
+"""bert_qa.py BUILD [--model FOLDER] [--quick] [--layers N] - training BERT for question answering, here and by peers.
+
+Steps of BERT-base on 12 x 384 words in bf16 and f32, by one process and by two that share the batch: all words, and the lengths
+that SQuAD's windows have, padded and not; peak memory of one process, of BERT-base and BERT-large; tokens, features of SQuAD's
+dev set, and the time from the start of a program to its first step (of the model in FOLDER). Every competitor in turn, the best
+of several rounds; PyTorch has its memory settings tuned. Intel's extension takes part where PYTHON_IPEX has it. The cores are
+those that the caller leaves (taskset). --quick: one round, three layers where time is measured."""
+import argparse
+import os
+import pathlib
+import subprocess
+import sys
+import time
+
+import commands
+import load
+import peers
+
+here = pathlib.Path(__file__).resolve().parent
+parser = argparse.ArgumentParser()
+parser.add_argument("build", type=pathlib.Path)
+parser.add_argument("--model")
+parser.add_argument("--data", type=pathlib.Path, default=here.parents[1] / "shared" / "data")
+parser.add_argument("--quick", action="store_true")
+parser.add_argument("--layers", type=int, help="of BERT-base where time is measured")
+parser.add_argument("--only", default="", help="rows whose names contain this")
+args = parser.parse_args()
+build = args.build.resolve()
+rounds, steps = (1, 2) if args.quick else (3, 3)
+layers = args.layers or (3 if args.quick else 12)
+threads = len(os.sched_getaffinity(0))
+LIMIT = 600  # seconds after which a command has no value
+# Of twelve windows with 384 tokens at most, in the middle of each twelfth of SQuAD's; their mean is that of all.
+SQUAD = "330,73,265,97,233,112,206,126,187,141,172,155"
+FULL = ",".join(["384"] * 12)
+
+bench = str(build / "bench" / "lockstep_bench")
+torch_script = str(here / "bert_qa_torch.py")
+python = peers.torch_python(sys.executable)
+ipex = peers.python_with("intel_extension_for_pytorch", os.environ.get("PYTHON_IPEX"))
+
+
+def numbers(command, **environment):
+    """A function that runs a command, and the numbers in the last line that it prints."""
+    def measure():
+        text = commands.output(command, limit=LIMIT, **environment)
+        return [float(word) for word in text.splitlines()[-1].split()] if text and text.strip() else None
+    return measure
+
+
+def training(size, depth, dtype, filling, lengths, count, processes=1):
+    case = [size, str(depth), dtype, filling, lengths, str(count)]
+    launch = [] if processes == 1 else [str(build / "lockstep"), "launch", "-n", str(processes)]
+    torchrun = [] if processes == 1 else ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)]
+    share = {"OMP_NUM_THREADS": str(max(1, threads // processes))}
+    found = {"lockstep": numbers([*launch, bench, "--train-bert", *case])}
+    if python:
+        found["torch"] = numbers([python, *torchrun, torch_script, "train-bert", *case], **share, **peers.TUNED)
+    if ipex:
+        found["ipex"] = numbers([ipex, *torchrun, torch_script, "train-bert", *case, "--ipex"], **share, **peers.TUNED)
+    return found
+
+
+def until_first_step(command, **environment):
+    """Milliseconds until a program says that its first step is done; it is ended then."""
+    def measure():
+        began = time.perf_counter()
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+                              env={**os.environ, **environment}) as process:
+            done = any(line.startswith("step 1:") for line in process.stdout)
+            taken = 1e3 * (time.perf_counter() - began)
+            process.kill()
+        return [taken] if done else None
+    return measure
+
+
+def tokenizing(width):
+    """GB/s of contexts; servers stay until they are asked for the last time."""
+    name = f"tokenize/u8/SQuAD contexts/{width}"
+    data = {"LOCKSTEP_TEST_DATA": str(args.data)}
+    found = {"lockstep": peers.Server([bench], **data)}
+    with_tokenizers = peers.python_with("tokenizers", os.environ.get("PYTHON_TOKENIZERS"), python, sys.executable)
+    if with_tokenizers:
+        found["tokenizers"] = peers.Server([with_tokenizers, str(here / "tokenizers_peer.py")], RAYON_NUM_THREADS=str(width),
+                                           TOKENIZERS_PARALLELISM="true" if width > 1 else "false", **data)
+
+    def asked(server):
+        value = server.ask(name)
+        return [1e3 * value] if value else None
+    return {who: (lambda s=server: asked(s)) for who, server in found.items()}
+
+
+def in_rounds(competitors, count, better):
+    best = {}
+    for _ in range(count):
+        for who, measure in competitors.items():
+            values = measure()
+            if values:
+                best[who] = [better(a, b) for a, b in zip(best[who], values)] if who in best else values
+    return best
+
+
+def row(name, unit, best, which, higher, others):
+    """A line of the table: value of each, and how many times as good Lockstep is (of memory: its part of the peer's)."""
+    if "lockstep" not in best:
+        print(f"{name:62} could not be measured", flush=True)
+        return
+    mine, cells = best["lockstep"][which], []
+    for who, values in best.items():
+        if who != "lockstep":
+            ratio = mine / values[which] if higher or unit == "MiB" else values[which] / mine
+            cells.append(f"{who} {values[which]:.4g} ({ratio:.2f}x{' of it' if unit == 'MiB' else ''})")
+    disturbed = f"  [others took {others:.0%} of a core]" if others > 0.1 else ""
+    print(f"{name:62} {unit:5} {mine:9.4g}   {'  '.join(cells)}{disturbed}", flush=True)
+
+
+def measure(name, unit, competitors, which=0, count=rounds, higher=False):
+    """A row: `which` of the numbers that competitors give."""
+    if args.only not in name:
+        return
+    with load.Watch() as watch:
+        best = in_rounds(competitors, count, max if higher else min)
+    row(name, unit, best, which, higher, watch.others)
+
+
+print(f"{'of ' + str(threads) + ' cores':62} {'unit':5} {'lockstep':>9}   peers (lockstep is N times as fast)")
+for dtype in ("bf16", "f32"):
+    for filling, lengths, words in (("padded", FULL, "all words"), ("padded", SQUAD, "SQuAD's lengths, padded"),
+                                    ("unpadded", SQUAD, "SQuAD's lengths, unpadded")):
+        for processes in (1, 2):
+            measure(f"step/{dtype}/bert-base of {layers} layers 12x384, {words}/{processes} process{'es' * (processes > 1)}", "ms",
+                    training("base", layers, dtype, filling, lengths, steps, processes))
+for size, depth in (("base", 12), ("large", 24)):
+    for dtype in ("bf16",) if args.quick else ("bf16", "f32"):
+        measure(f"memory/{dtype}/bert-{size} 12x384, all words", "MiB", training(size, depth, dtype, "padded", FULL, 1), 1, 1)
+for width in sorted({1, threads}):
+    measure(f"tokenize/SQuAD's contexts, {width} thread{'s' * (width > 1)}", "MB/s", tokenizing(width), higher=True)
+dev, train = args.data / "squad/dev-v1.1.json", args.data / "squad/train-v1.1-first12articles.json"
+vocabulary = args.data / "bert_tokenizer/bert-base-uncased-vocab.txt"
+if dev.exists():
+    measure("features/SQuAD's dev set, from its file", "ms", {
+        "lockstep": numbers([bench, "--features", str(dev), str(vocabulary)]),
+        **({"tokenizers": numbers([python, torch_script, "features", str(dev), str(vocabulary)])} if python else {})})
+if args.model and train.exists():
+    ours = [str(build / "examples" / "qa"), "--model_name_or_path", args.model, "--do_train", "--train_file", str(train),
+            "--logging_steps", "1", "--output_dir", str(build / "bench" / "qa")]
+    measure("start to first step/qa of the model in --model", "ms", {
+        "lockstep": until_first_step(ours),
+        **({"torch": until_first_step([python, torch_script, "first-step", args.model, str(train)], **peers.TUNED)} if python else {})})

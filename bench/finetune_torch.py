@@ -1,0 +1,134 @@
+"""finetune_torch.py MODEL TASK SEEDS DTYPE EPOCHS FILES... - the trainings of examples/glue.c and examples/qa.c in Transformers.
+
+The same texts, weights, optimiser, schedule and precision; on a GPU where there is one. SEEDS are joined by commas.
+
+    finetune_torch.py MODEL sst2 1,2 bf16 3 train.tsv dev.tsv
+    finetune_torch.py MODEL qa 1,2 bf16 3 train.json dev.json FOLDER
+
+prints "sst2 SEED ACCURACY F1" for every seed. Of answers it writes FOLDER/SEED.json, which `qa --evaluate` scores."""
+import csv
+import json
+import math
+import pathlib
+import sys
+
+import torch
+import transformers
+from tokenizers import BertWordPieceTokenizer
+
+# As finetune.py has them.
+RATE, BATCH, LONGEST = {"qa": (1e-4, 12, 384)}.get(sys.argv[2], (5e-5, 16, 128))
+WARMUP, STRIDE, BEST, LONGEST_ANSWER = 0.1, 128, 20, 30
+COLUMNS = {"sst2": ("sentence", None, "label"), "mrpc": ("#1 String", "#2 String", "Quality")}
+
+folder, task = pathlib.Path(sys.argv[1]), sys.argv[2]
+seeds, half, epochs, files = [int(s) for s in sys.argv[3].split(",")], sys.argv[4] == "bf16", int(sys.argv[5]), sys.argv[6:]
+device = "cuda" if torch.cuda.is_available() else "cpu"
+transformers.logging.set_verbosity_error()
+tokenizer = BertWordPieceTokenizer(str(folder / "vocab.txt"), lowercase=True)
+tokenizer.enable_truncation(LONGEST, stride=STRIDE if task == "qa" else 0,
+                            strategy="only_second" if task == "qa" else "longest_first")
+
+
+def batches(samples, size, order):
+    """Words, padded to the longest of a batch, and the samples they are of."""
+    for begin in range(0, len(order), size):
+        chosen = [samples[i] for i in order[begin:begin + size]]
+        longest = max(len(s["ids"]) for s in chosen)
+
+        def table(values):
+            return torch.tensor([v + [0] * (longest - len(v)) for v in values]).to(device)
+        yield {"input_ids": table([s["ids"] for s in chosen]), "token_type_ids": table([s["types"] for s in chosen]),
+               "attention_mask": table([[1] * len(s["ids"]) for s in chosen])}, chosen
+
+
+def forward(model, words, **labels):
+    with torch.autocast(device, torch.bfloat16, enabled=half):
+        return model(**words, **{name: torch.tensor(values).to(device) for name, values in labels.items()})
+
+
+def train(model, samples, labels_of):
+    kept = ("bias", "orm.weight")
+    groups = [{"params": [p for n, p in model.named_parameters() if n.endswith(kept)], "weight_decay": 0.0},
+              {"params": [p for n, p in model.named_parameters() if not n.endswith(kept)]}]
+    adamw = torch.optim.AdamW(groups, lr=RATE, weight_decay=0.0)
+    steps = epochs * math.ceil(len(samples) / BATCH)
+    schedule = transformers.get_linear_schedule_with_warmup(adamw, math.ceil(WARMUP * steps), steps)
+    model.train()
+    for _ in range(epochs):
+        for words, chosen in batches(samples, BATCH, torch.randperm(len(samples)).tolist()):
+            forward(model, words, **labels_of(chosen)).loss.backward()
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            adamw.step()
+            schedule.step()
+            adamw.zero_grad()
+    return model.eval()
+
+
+def classified(path):
+    text, second, label = COLUMNS[task]
+    with open(path, encoding="utf-8-sig") as file:
+        for row in csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE):
+            e = tokenizer.encode(row[text], row[second] if second else None)
+            yield {"ids": e.ids, "types": e.type_ids, "label": int(row[label])}
+
+
+def classify(seed):
+    train_set, dev = (list(classified(path)) for path in files[:2])
+    model = transformers.BertForSequenceClassification.from_pretrained(folder, num_labels=2).float().to(device)
+    train(model, train_set, lambda chosen: {"labels": [s["label"] for s in chosen]})
+    pairs = []
+    with torch.no_grad():
+        for words, chosen in batches(dev, 32, range(len(dev))):
+            guesses = forward(model, words).logits.argmax(-1).tolist()
+            pairs += [(s["label"], guess) for s, guess in zip(chosen, guesses)]
+    right = sum(label == guess for label, guess in pairs)
+    hits = sum(label and guess for label, guess in pairs)
+    print(task, seed, right / len(pairs), 2 * hits / sum(label + guess for label, guess in pairs), flush=True)
+
+
+def place(offsets, first, last, begin, end):
+    """The tokens in which an answer of characters begin .. end starts and ends; (0, 0) where the window lacks it."""
+    if offsets[first][0] > begin or offsets[last][1] < end:
+        return 0, 0
+    return (max(t for t in range(first, last + 1) if offsets[t][0] <= begin),
+            min(t for t in range(first, last + 1) if offsets[t][1] >= end))
+
+
+def windows(path):
+    articles = json.loads(pathlib.Path(path).read_text())["data"]
+    for paragraph in (p for a in articles for p in a["paragraphs"]):
+        for question in paragraph["qas"]:
+            whole = tokenizer.encode(question["question"].lstrip(), paragraph["context"])
+            answer = question["answers"][0]
+            for e in [whole, *whole.overflowing]:
+                context = [i for i, s in enumerate(e.sequence_ids) if s == 1]
+                begin = answer["answer_start"]
+                yield {"ids": e.ids, "types": e.type_ids, "offsets": e.offsets, "context": context,
+                       "id": question["id"], "text": paragraph["context"],
+                       "place": place(e.offsets, context[0], context[-1], begin, begin + len(answer["text"]))}
+
+
+def answer(seed):
+    train_set, dev = (list(windows(path)) for path in files[:2])
+    model = transformers.BertForQuestionAnswering.from_pretrained(folder).float().to(device)
+    train(model, train_set, lambda chosen: {"start_positions": [s["place"][0] for s in chosen],
+                                            "end_positions": [s["place"][1] for s in chosen]})
+    found = {}
+    with torch.no_grad():
+        for words, chosen in batches(dev, 32, range(len(dev))):
+            out = forward(model, words)
+            for s, starts, ends in zip(chosen, out.start_logits.float().cpu(), out.end_logits.float().cpu()):
+                inside = set(s["context"])
+                for i in starts.topk(min(BEST, len(starts))).indices.tolist():
+                    for j in ends.topk(min(BEST, len(ends))).indices.tolist():
+                        if i in inside and j in inside and i <= j < i + LONGEST_ANSWER:
+                            text = s["text"][s["offsets"][i][0]:s["offsets"][j][1]]
+                            found.setdefault(s["id"], []).append(((starts[i] + ends[j]).item(), text))
+    best = {s["id"]: max(found.get(s["id"], [(0, "")]))[1] for s in dev}
+    pathlib.Path(files[2], f"{seed}.json").write_text(json.dumps(best))
+
+
+for number in seeds:
+    torch.manual_seed(number)
+    (answer if task == "qa" else classify)(number)
