@@ -33,7 +33,7 @@ static const struct row {
     LS_LAUNCH_CONFIG_LIST(ROW_TEXT, ROW_COUNT, ROW_SWITCH)};
 enum { ROWS = sizeof rows / sizeof *rows };
 
-/* Rows whose names begin alike stand together below a key of their own. */
+/* Rows with a common prefix are grouped under a key of that name. */
 static const char *const groups[] = {"dynamo_config", "mpirun_config"};
 
 static const char *group_of(const char *name)
@@ -43,18 +43,18 @@ static const char *group_of(const char *name)
     return "";
 }
 
-/* accelerate's keys that have no counterpart: kept, and named or refused when they ask for something. */
+/* Keys of accelerate without a counterpart: kept in the file; reported or refused if they ask for something. */
 static const struct foreign {
-    const char *name, *refusal; /* NULL: what it asks for does not matter so much, it is named */
+    const char *name, *refusal; /* NULL: only reported */
 } foreign_keys[] = {
     {"command_file", NULL},
     {"commands", NULL},
     {"deepspeed_config", "DeepSpeed is not supported"},
     {"downcast_bf16", NULL},
-    {"fp16", NULL}, /* of old versions: mixed_precision */
+    {"fp16", NULL}, /* old versions' mixed_precision */
     {"fp8_config", "there is no fp8 recipe to set"},
     {"fsdp_config", "FSDP is not supported"},
-    {"ipex_config", NULL}, /* of old versions */
+    {"ipex_config", NULL}, /* old versions */
     {"main_training_function", NULL},
     {"megatron_lm_config", "Megatron-LM is not supported"},
     {"parallelism_config", "only data parallelism is supported"},
@@ -112,7 +112,7 @@ LS_PRINTF(4, 5) static ls_status fail(ls_status status, char *why, size_t size, 
     va_list args;
     va_start(args, format);
     vsnprintf(why, size, format, args);
-    ls_printable(why, size, why); /* values of the file stand in it */
+    ls_printable(why, size, why); /* it contains values of the file */
     va_end(args);
     return status;
 }
@@ -140,7 +140,7 @@ static bool to_count(const ls_json *value, int *to)
     return number >= 0 && number <= INT_MAX;
 }
 
-/* Numbers are texts too: gpu_ids: 0. YAML 1.1 makes mixed_precision: no a truth value, which is meant as the word. */
+/* Numbers are texts too: gpu_ids: 0. YAML 1.1 reads mixed_precision: no as a boolean, but the word is meant. */
 static bool to_text(const ls_json *value, char *to, size_t size)
 {
     const char *text = ls_json_text(value);
@@ -164,7 +164,7 @@ static ls_status take(ls_launch_config *config, const struct row *row, const ls_
     return LS_OK;
 }
 
-/* null, false, "no", 0, {} and []: a key that asks for nothing. */
+/* null, false, "no", 0, {} and []: the key asks for nothing. */
 static bool says_nothing(const ls_json *value)
 {
     bool on = true;
@@ -174,7 +174,7 @@ static bool says_nothing(const ls_json *value)
     return (to_switch(value, &on) && !on) || (ls_json_text(value) && !*ls_json_text(value));
 }
 
-/* accelerate writes main_training_function: main into every file; it speaks of TPUs. */
+/* accelerate writes main_training_function: main, which is for TPUs, into every file. */
 static bool asks(const ls_json *member)
 {
     const char *text = ls_json_text(member);
@@ -195,7 +195,7 @@ static const struct foreign *find_foreign(const char *name)
     return NULL;
 }
 
-/* With the key that was meant, where one comes near. */
+/* Adds the closest known key, if there is one. */
 static void add_unknown(char names[512], const char *name)
 {
     ls_nearest nearest = ls_nearest_to(name, strlen(name));
@@ -208,7 +208,7 @@ static void add_unknown(char names[512], const char *name)
     add_name(names, text);
 }
 
-/* What is read beside the values: names of keys that nobody knows, and what to keep. */
+/* Collected beside the values: names of unknown keys, and keys to keep. */
 typedef struct leftovers {
     char unknown[512];
     ls_json_writer kept;
@@ -246,7 +246,7 @@ static bool is_one_of(const char *text, const char *const *words)
     return *words;
 }
 
-/* Files for SageMaker describe a job of its own kind, with keys of its own. */
+/* Files for SageMaker describe another kind of job, with other keys. */
 static bool is_for_sagemaker(const ls_json *root)
 {
     const char *environment = ls_json_text(ls_json_get(root, "compute_environment"));
@@ -290,7 +290,8 @@ ls_status ls_launch_config_read(const char *path, ls_launch_config *config, char
     if (!text) return fail(LS_ERR_IO, why, size, "%s: %s", path, strerror(error));
     ls_message reason = {""};
     char detail[700];
-    size_t mark = length >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0; /* of some editors */
+    size_t mark =
+        length >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0; /* a byte order mark, written by some editors */
     ls_json *root = length < MOST ? ls_yaml_read(text + mark, length - mark, &reason) : NULL;
     ls_status status = LS_ERR_VALUE;
     if (!root) snprintf(detail, sizeof detail, "%s", length < MOST ? reason.text : "too large");
@@ -298,7 +299,7 @@ ls_status ls_launch_config_read(const char *path, ls_launch_config *config, char
     else if (is_for_sagemaker(root))
         status = fail(LS_ERR_UNSUPPORTED, detail, sizeof detail,
                       "SageMaker is not supported: the file describes a job for it (compute_environment: "
-                      "AMAZON_SAGEMAKER); `lockstep config` writes one for machines of your own");
+                      "AMAZON_SAGEMAKER); `lockstep config` writes one for your own machines");
     else if (!ls_json_get(root, "distributed_type"))
         snprintf(detail, sizeof detail, "a `distributed_type` must be specified");
     else {
@@ -310,7 +311,7 @@ ls_status ls_launch_config_read(const char *path, ls_launch_config *config, char
     if (!status && *rest.unknown)
         status = fail(LS_ERR_VALUE, detail, sizeof detail, "unknown keys: %s; correct or remove them", rest.unknown);
     if (!status && (!kept || snprintf(config->kept, sizeof config->kept, "%s", kept) >= (int)sizeof config->kept))
-        status = fail(LS_ERR_MEMORY, detail, sizeof detail, "too much in it that has no effect here");
+        status = fail(LS_ERR_MEMORY, detail, sizeof detail, "it has too many keys without effect");
     ls_sys_free(kept);
     if (!status) status = check(config, detail, sizeof detail);
     ls_json_free(root);
@@ -332,7 +333,7 @@ static bool make_folder_of(const char *path)
     return true;
 }
 
-/* Is there anything to write? Switches say no as well, but not those that only some know. */
+/* Is there anything to write? Switches are written even if false, except those that only some versions know. */
 static bool is_told(const ls_launch_config *config, const struct row *row)
 {
     const void *place = (const char *)config + row->place;
@@ -349,7 +350,7 @@ static void put_json(ls_json_writer *to, const ls_launch_config *config, const s
     if (row->kind == SWITCH) ls_json_put_bool(to, row->name, *(const bool *)place);
 }
 
-/* Quoted, as accelerate does, unless it is a word for every reader: "no" and "0,1" stay texts. */
+/* Quoted, as accelerate does, unless every reader takes it for a word: "no" and "0,1" stay texts. */
 static void put_text(FILE *to, const char *text)
 {
     static const char *const words[] = {"no", "n", "yes", "y", "on", "off", "true", "false", "null", NULL};
@@ -371,7 +372,7 @@ static void put_yaml(FILE *to, const ls_launch_config *config, const struct row 
     fputc('\n', to);
 }
 
-/* In YAML, values other than texts may be written as in JSON. */
+/* In YAML, values other than texts may be written as JSON. */
 static void put_kept_yaml(FILE *to, const ls_json *member)
 {
     ls_json_writer w = {0};

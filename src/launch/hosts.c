@@ -1,4 +1,4 @@
-/* hosts.c - names of hosts out of node lists and host files. */
+/* hosts.c - parse node lists and host files. */
 #include "launch/hosts.h"
 
 #include "base/hash.h"
@@ -11,11 +11,11 @@
 
 enum {
     MOST_HOSTS = 1 << 16,
-    MOST_NAMED = 4 * MOST_HOSTS, /* names in a list, those that come again included */
+    MOST_NAMED = 4 * MOST_HOSTS, /* most names in a list, counting repetitions */
     LONGEST_NAME = 255
 };
 
-/* Where the name stands in the table, or would. */
+/* The index of the name in the table, or where it would be. */
 static int *place_of(const ls_host_list *hosts, const char *name, size_t length)
 {
     ls_hash hash;
@@ -73,7 +73,7 @@ void ls_host_list_free(ls_host_list *hosts)
 
 /* ---- Slurm ---------------------------------------------------------------------------------------------------- */
 
-/* Where the word at `text` ends: at a comma outside brackets, or at the end. */
+/* The end of the word at `text`: a comma outside brackets, or the end. */
 static size_t word_length(const char *text)
 {
     size_t i = 0;
@@ -84,7 +84,7 @@ static size_t word_length(const char *text)
     return i;
 }
 
-/* Everything that `word` (with brackets) stands for, behind `name` of `used` characters. */
+/* Add every host that `word` (with brackets) stands for, after a prefix `name` of `used` characters. */
 static ls_status expand(char *name, size_t used, const char *word, size_t length, ls_host_list *to, ls_message *why)
 {
     const char *open = memchr(word, '[', length);
@@ -171,7 +171,7 @@ static size_t blanks(const char *from, const char *end)
     return count;
 }
 
-/* The length of the word here. Blanks around its '=' belong to it. */
+/* The length of the word here, including blanks around its '='. */
 static size_t word_here(const char *line, const char *end)
 {
     size_t length = 0;
@@ -185,8 +185,8 @@ static size_t word_here(const char *line, const char *end)
     }
 }
 
-/* One line without comment: a name, perhaps with somebody's in front ("user@"), perhaps ":n", perhaps "slots=n"; the
- * largest number of slots is mpirun's business. */
+/* One line without comment: a name, optionally preceded by "user@", optionally with ":n" or "slots=n"; max_slots is
+ * ignored, since only mpirun uses it. */
 static ls_status parse_line(const char *line, size_t length, ls_host_list *to, ls_message *why)
 {
     const char *end = line + length, *name = NULL;
@@ -233,7 +233,7 @@ ls_status ls_host_list_parse(const char *text, ls_host_list *to, ls_message *why
         ls_message what = *why;
         ls_message_set(why, "line %d: %.200s", number, what.text);
     } else if (!to->count) {
-        status = ls_explain(why, LS_ERR_VALUE, "no host in the file");
+        status = ls_explain(why, LS_ERR_VALUE, "the file lists no host");
     }
     if (status) ls_host_list_free(to);
     return status;

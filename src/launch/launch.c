@@ -1,4 +1,4 @@
-/* launch.c - the two ways to launch: a program, and a function of this program. */
+/* launch.c - launch a program, or a function of this program. */
 #include "launch/launch.h"
 
 #include "base/log.h"
@@ -29,7 +29,7 @@ static const char *const *inherited_environment(void)
     return (const char *const *)environ;
 }
 
-/* Threads of this process; 1 where the system does not tell. */
+/* Number of threads of this process; 1 if unknown. */
 static int count_threads(void)
 {
     int threads = 0;
@@ -40,7 +40,7 @@ static int count_threads(void)
     return threads;
 }
 
-/* A thread that was joined is listed for a moment more, so a second one must be there to stay. */
+/* A joined thread may still be listed for a moment, so a second thread must be there to stay. */
 static bool has_one_thread(const char *caller)
 {
     enum { TRIES = 200 };
@@ -51,19 +51,19 @@ static bool has_one_thread(const char *caller)
     }
     if (threads > 1) {
         ls_log_line(LS_LOG_ERROR,
-                    "%s: this process already runs %d threads, which workers would not have: launch first, and call "
-                    "ls_init() inside the function",
+                    "%s: this process already runs %d threads, which workers would not have: launch before starting "
+                    "threads, and call ls_init() inside the function",
                     caller, threads);
     }
     return threads <= 1;
 }
 
-/* Found now, a wrong name costs one line and no processes. Returns 0 or the exit code that says why not. */
+/* Check before starting any process whether the program can be found. Returns 0 or the exit code. */
 static int look_for(const char *program, const char *const *environment)
 {
     const char *path = ls_environment_get(environment, "PATH");
     bool found = false;
-    if (!path) path = "/bin:/usr/bin"; /* where exec looks then */
+    if (!path) path = "/bin:/usr/bin"; /* the default of exec */
     if (strchr(program, '/')) path = "";
     for (const char *folder = path;; folder += strcspn(folder, ":") + 1) {
         char file[4096];
@@ -77,31 +77,30 @@ static int look_for(const char *program, const char *const *environment)
         if (!folder[length]) break;
     }
     if (found) {
-        ls_log_line(LS_LOG_ERROR, "launch: %s is not executable: chmod +x, or is it a Python script without .py?",
+        ls_log_line(LS_LOG_ERROR, "launch: %s is not executable: run chmod +x, or is it a Python script without .py?",
                     program);
         return LS_LAUNCH_NOT_EXECUTABLE;
     }
-    ls_log_line(LS_LOG_ERROR, "launch: there is no program %s%s", program,
-                strchr(program, '/') ? "" : " along PATH; for one in this folder write ./ in front");
+    ls_log_line(LS_LOG_ERROR, "launch: program %s not found%s", program,
+                strchr(program, '/') ? "" : " in PATH; for one in this folder write ./ in front");
     return LS_LAUNCH_NOT_FOUND;
 }
 
-/* Is this process itself one of a job? Each of its processes would begin another job, side by side. Under a process
- * manager that is right where those jobs are the hosts of one. */
+/* Is this process already part of a job? Then each of its processes would start another job. Under a process manager
+ * that is right if the processes are the hosts of one job. */
 static bool is_nested(const char *caller, bool one_host)
 {
     ls_identity who;
     ls_message why;
-    ls_identity_read(inherited_environment(), &who,
-                     &why); /* what ls_init() would refuse is one of a job all the same */
+    ls_identity_read(inherited_environment(), &who, &why); /* even variables that ls_init() would refuse mean a job */
     if (!who.launched) return false;
     if (!who.by_launcher && (!one_host || who.world == 1)) return false;
     ls_log_line(
         LS_LOG_ERROR,
-        "%s: this process is already rank %d of %d, say the variables of %s: each of them would launch a job of "
-        "its own. Start the program without a launcher, or let it ask ls_launch_is_worker() and call the "
+        "%s: according to the variables of %s this process is already rank %d of %d, and each of these processes would "
+        "launch its own job. Start the program without a launcher, or let it check ls_launch_is_worker() and call the "
         "function directly",
-        caller, who.rank, who.world, who.source);
+        caller, who.source, who.rank, who.world);
     return true;
 }
 
@@ -136,8 +135,8 @@ static bool is_true(const char *text)
     return false;
 }
 
-/* Wait for the supervisor. Signals that would end this program are passed on, so that workers can save; those that it
- * handles or ignores are left to it. Returns the exit code; *code has it already where the system does not tell. */
+/* Wait for the supervisor. Signals that would end this program are forwarded, so that workers can save; signals that it
+ * handles or ignores are not. Returns the exit code; *code already has it if the system cannot tell. */
 static int await_supervisor(pid_t supervisor, const int *code)
 {
     static const int ends[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT};
@@ -166,10 +165,10 @@ static int await_supervisor(pid_t supervisor, const int *code)
     sigprocmask(SIG_SETMASK, &before, NULL);
     if (ended < 0) return *code; /* SIGCHLD is ignored here */
     if (!WIFSIGNALED(status)) return WEXITSTATUS(status);
-    return 128 + (told ? told : WTERMSIG(status)); /* told before it could listen */
+    return 128 + (told ? told : WTERMSIG(status)); /* signalled before it was ready */
 }
 
-/* A process of its own supervises, so that signals and other children of this program are left alone. */
+/* Supervise in a separate process, so that this program's signals and other children are left alone. */
 static int launch_workers(ls_plan *plan)
 {
     size_t workers = (size_t)plan->opts.num_processes, bytes = (workers + 1) * sizeof(int);
@@ -180,7 +179,7 @@ static int launch_workers(ls_plan *plan)
         return LS_LAUNCH_REFUSED;
     }
     plan->opts.exit_codes = codes;
-    codes[workers] = 128 + SIGKILL; /* of the supervisor, if it says no other */
+    codes[workers] = 128 + SIGKILL; /* of the supervisor, unless it reports another */
     fflush(NULL);
     pid_t parent = getpid(), supervisor = fork();
     if (supervisor == 0) {
@@ -190,7 +189,7 @@ static int launch_workers(ls_plan *plan)
         _exit(codes[workers]);
     }
     int code = LS_LAUNCH_REFUSED;
-    if (supervisor < 0) ls_log_line(LS_LOG_ERROR, "ls_launch: no process: %s", strerror(errno));
+    if (supervisor < 0) ls_log_line(LS_LOG_ERROR, "ls_launch: cannot fork: %s", strerror(errno));
     else code = await_supervisor(supervisor, &codes[workers]);
     if (asked) memcpy(asked, codes, workers * sizeof *codes);
     munmap(codes, bytes);
@@ -203,7 +202,7 @@ static int do_nothing(void *argument)
     return 0;
 }
 
-/* Do workers start at all here? Asked for by ACCELERATE_DEBUG_MODE. */
+/* Can workers start here at all? Enabled by ACCELERATE_DEBUG_MODE. */
 static int rehearse(const ls_plan *plan)
 {
     ls_plan rehearsal = *plan;
@@ -213,7 +212,7 @@ static int rehearse(const ls_plan *plan)
     int code = launch_workers(&rehearsal);
     if (code)
         ls_log_line(LS_LOG_ERROR,
-                    "ls_launch: workers that do nothing fail here already: look for the cause outside the function");
+                    "ls_launch: even workers that do nothing fail here: the cause is outside the function");
     return code;
 }
 
@@ -221,7 +220,7 @@ int ls_launch_function(ls_worker_fn *function, void *argument, const ls_launch_o
 {
     ls_plan plan;
     if (LS_OPTS_READ(ls_launch_opts, opts, opts_size).num_processes == LS_AUTO) {
-        ls_log_line(LS_LOG_ERROR, "ls_launch: how many processes? add .num_processes = ... to the call");
+        ls_log_line(LS_LOG_ERROR, "ls_launch: give the number of processes: .num_processes = ...");
         return LS_LAUNCH_REFUSED;
     }
     if (!ls_plan_make(&plan, opts, opts_size, inherited_environment())) return LS_LAUNCH_REFUSED;

@@ -11,7 +11,7 @@ typedef struct place {
     int cpu, node, core;
 } place;
 
-/* Is `cpu` in a list such as "0-3,8,10-11"? Its lowest number goes to *lowest. */
+/* Is `cpu` in a list such as "0-3,8,10-11"? *lowest is set to the lowest number. */
 static bool list_has(const char *list, int cpu, int *lowest)
 {
     *lowest = atoi(list);
@@ -36,7 +36,7 @@ static bool read_line(char *line, size_t size, const char *path)
     return got;
 }
 
-/* Node and core of every CPU; where /sys does not say, one node, and each CPU a core of its own. */
+/* Node and core of every CPU; if /sys does not say, one node, and each CPU its own core. */
 static void look_up(const char *root, place *places, int count)
 {
     char path[512], line[4096];
@@ -67,7 +67,7 @@ static int by_place(const void *a, const void *b)
     return x->cpu < y->cpu ? -1 : x->cpu > y->cpu;
 }
 
-/* Where the run of CPUs of one node ends. */
+/* The end of a run of CPUs of one node. */
 static int node_end(const place *places, int count, int from)
 {
     int end = from;
@@ -75,7 +75,7 @@ static int node_end(const place *places, int count, int from)
     return end;
 }
 
-/* Fewer workers than nodes: whole nodes each, as evenly as their number allows. */
+/* Fewer workers than nodes: each gets whole nodes, as evenly as possible. */
 static void share_nodes(const place *places, int count, int nodes, int processes, int *first)
 {
     int node = 0, process = 0;
@@ -83,13 +83,13 @@ static void share_nodes(const place *places, int count, int nodes, int processes
         if (process < processes && node == process * nodes / processes) first[process++] = at;
 }
 
-/* At least one worker per node: each node gets as many as its share of the CPUs, and splits its own among them. */
+/* At least one worker per node: each node gets workers in proportion to its CPUs, and divides its CPUs among them. */
 static void share_cpus(const place *places, int count, int processes, int *first)
 {
     int process = 0;
     for (int at = 0, end; at < count; at = end) {
         end = node_end(places, count, at);
-        /* Workers up to here, rounded: never more per node than it has CPUs, since there are at most as many in all. */
+        /* Workers up to here, rounded: never more per node than its CPUs, since there are at most as many in all. */
         int here = (int)(((long long)end * processes + count / 2) / count) - process;
         for (int i = 0; i < here; i++) first[process++] = at + (int)((long long)i * (end - at) / here);
     }

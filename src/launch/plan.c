@@ -1,4 +1,4 @@
-/* plan.c - options of a launch, and what follows from them for each worker. */
+/* plan.c - complete the options of a launch, and derive the environment of each worker. */
 #include "launch/plan.h"
 
 #include "base/config.h"
@@ -32,7 +32,7 @@ static bool is_free(int port)
     return fd >= 0;
 }
 
-/* Ports from the first of these on are given to whoever connects to somewhere, at any moment. */
+/* Ports from the first of these on are ephemeral: the system may assign them at any moment. */
 static int first_fleeting_port(void)
 {
     int first = 0;
@@ -52,7 +52,7 @@ int ls_port_find(int wanted)
         int port = LEAST + (int)((random + (uint32_t)i * 7919u) % (uint32_t)(most - LEAST));
         if (is_free(port)) found = port;
     }
-    if (wanted) ls_log_line(LS_LOG_WARN, "port %d is already in use; workers meet at port %d instead", wanted, found);
+    if (wanted) ls_log_line(LS_LOG_WARN, "port %d is already in use; workers use port %d instead", wanted, found);
     return found;
 }
 
@@ -96,7 +96,7 @@ static void refuse(const char *what, const char *value, const char *wanted)
     ls_log_line(LS_LOG_ERROR, "launch: %s \"%s\": %s", what, value, wanted);
 }
 
-/* Seconds: not NaN, and short enough to be counted in nanoseconds from now. */
+/* Seconds: not NaN, and small enough to be counted in nanoseconds from now. */
 #define LONGEST_TIME 1e9
 static bool is_time(double seconds)
 {
@@ -112,7 +112,7 @@ static bool check(ls_launch_opts *o)
         return false;
     }
     if (o->max_restarts < 0 || o->max_quick_restarts < 0 || o->master_port < 0 || o->master_port > 65535) {
-        ls_log_line(LS_LOG_ERROR, "launch: restarts and port must not be negative, a port is below 65536");
+        ls_log_line(LS_LOG_ERROR, "launch: restarts and port must not be negative, and a port must be below 65536");
         return false;
     }
     if (!is_time(o->shutdown_timeout)) {
@@ -121,11 +121,11 @@ static bool check(ls_launch_opts *o)
         return false;
     }
     if (o->num_threads != LS_AUTO && o->num_threads < 1) {
-        ls_log_line(LS_LOG_ERROR, "launch: num_threads %d: a worker needs at least 1", o->num_threads);
+        ls_log_line(LS_LOG_ERROR, "launch: num_threads %d: must be at least 1", o->num_threads);
         return false;
     }
     if (o->min_hosts < 1 || o->max_hosts < o->min_hosts) {
-        ls_log_line(LS_LOG_ERROR, "launch: from %d to %d hosts: must be 1 or more, and not fall", o->min_hosts,
+        ls_log_line(LS_LOG_ERROR, "launch: from %d to %d hosts: must be 1 or more, in ascending order", o->min_hosts,
                     o->max_hosts);
         return false;
     }
@@ -138,7 +138,7 @@ static bool check(ls_launch_opts *o)
     bool known = !o->mixed_precision;
     for (size_t i = 0; i < sizeof precisions / sizeof *precisions && !known; i++) {
         known = strcasecmp(o->mixed_precision, precisions[i]) == 0;
-        if (known) o->mixed_precision = precisions[i]; /* as programs read it */
+        if (known) o->mixed_precision = precisions[i]; /* in the spelling that programs read */
     }
     if (!known) refuse("mixed_precision", o->mixed_precision, "must be no, fp16, bf16 or fp8");
     return known;
@@ -146,14 +146,14 @@ static bool check(ls_launch_opts *o)
 
 static void settle_threads(ls_launch_opts *o, const char *const *inherited)
 {
-    static const char *const names[] = {"LOCKSTEP_NUM_THREADS", "OMP_NUM_THREADS"}; /* the first wins, as in programs */
+    static const char *const names[] = {"LOCKSTEP_NUM_THREADS", "OMP_NUM_THREADS"}; /* by precedence */
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (o->num_threads == LS_AUTO)
             o->num_threads = ls_environment_integer(inherited, names[i], 1, 1 << 16, LS_AUTO);
     if (o->num_threads != LS_AUTO) return;
     o->num_threads = ls_launch_cpus() / o->num_processes;
     if (!o->num_threads) o->num_threads = 1;
-    ls_log_line(LS_LOG_INFO, "launch: %d worker%s of %d thread%s each, the CPUs shared out (OMP_NUM_THREADS)",
+    ls_log_line(LS_LOG_INFO, "launch: %d worker%s with %d thread%s each, the CPUs divided among them (OMP_NUM_THREADS)",
                 o->num_processes, LS_S(o->num_processes), o->num_threads, LS_S(o->num_threads));
 }
 
@@ -173,7 +173,7 @@ static bool split_endpoint(ls_plan *plan, const char *text, int fallback)
     return true;
 }
 
-/* Which line of the host file is this host? The first leads, and each says how many processes it takes. */
+/* Find this host's line in the host file. The first line is the leader, and each gives a number of processes. */
 static bool read_hostfile(ls_plan *plan)
 {
     enum { MOST = 1 << 20 };
@@ -197,19 +197,19 @@ static bool read_hostfile(ls_plan *plan)
         snprintf(plan->first_host, sizeof plan->first_host, "%s", hosts.host[0].name);
         if (!o->master_addr) o->master_addr = plan->first_host;
     } else if (!status) {
-        ls_message_set(&why, "no line names this host");
+        ls_message_set(&why, "this host is not in it");
     }
     if (!found) ls_log_line(LS_LOG_ERROR, "launch: host file %s: %s", o->hostfile, why.text);
     ls_host_list_free(&hosts);
     return found;
 }
 
-/* One number, or a range of them: with the upper end alone ranks of hosts would mean nothing. */
+/* Either one number of hosts or a range: with an upper end alone, host ranks would mean nothing. */
 static bool settle_number_of_hosts(ls_launch_opts *o)
 {
     bool ranged = o->min_hosts != LS_AUTO || o->max_hosts != LS_AUTO;
     if (o->num_hosts != LS_AUTO && ranged && (o->num_hosts != o->min_hosts || o->num_hosts != o->max_hosts)) {
-        ls_log_line(LS_LOG_ERROR, "launch: num_hosts %d, and min_hosts %d to max_hosts %d: give one or the other",
+        ls_log_line(LS_LOG_ERROR, "launch: num_hosts %d and min_hosts %d to max_hosts %d: give only one of the two",
                     o->num_hosts, o->min_hosts, o->max_hosts);
         return false;
     }
@@ -232,7 +232,7 @@ static bool settle_hosts(ls_plan *plan)
     enum { STATIC_PORT = 29500, ELASTIC_PORT = 29400 };
     ls_launch_opts *o = &plan->opts;
     if (!(o->heartbeat > 0 && o->dead_after >= o->heartbeat && is_time(o->dead_after))) {
-        ls_log_line(LS_LOG_ERROR, "launch: a heartbeat every %g s, dead after %g s: must be longer, and above 0",
+        ls_log_line(LS_LOG_ERROR, "launch: heartbeat %g s, dead_after %g s: must be above 0, dead_after longer",
                     o->heartbeat, o->dead_after);
         return false;
     }
@@ -317,12 +317,13 @@ void ls_plan_environment(const ls_plan *plan, const ls_assignment *a, int local_
     ls_environment_add_all(e, plan->inherited);
     ls_environment_add_all(e, o->environment);
     if (o->mixed_precision) ls_environment_set(e, "ACCELERATE_MIXED_PRECISION", "%s", o->mixed_precision);
-    /* A program's own spelling would win over what follows; what another launcher gave to this one is not theirs. */
+    /* A program's own variables would override what follows; variables that another launcher set for this process are
+     * not for its workers. */
     static const char *const own[] = {
         "LOCKSTEP_RANK",        "LOCKSTEP_WORLD_SIZE",  "LOCKSTEP_LOCAL_RANK", "LOCKSTEP_LOCAL_WORLD_SIZE",
         "LOCKSTEP_MASTER_ADDR", "LOCKSTEP_MASTER_PORT", "LOCKSTEP_COMM_FILE",  "LOCKSTEP_NUM_THREADS"};
     for (size_t i = 0; i < sizeof own / sizeof *own; i++) ls_environment_unset(e, own[i]);
-    /* The names and meanings of torchrun. GROUP is the host; a role is the whole job, as with torchrun's command. */
+    /* Names and meanings as in torchrun. GROUP is the host; the role is the whole job, as in torchrun's command. */
     ls_environment_set(e, "LOCAL_RANK", "%d", local_rank);
     ls_environment_set(e, "RANK", "%d", rank);
     ls_environment_set(e, "GROUP_RANK", "%d", a->host_rank);
@@ -338,7 +339,7 @@ void ls_plan_environment(const ls_plan *plan, const ls_assignment *a, int local_
     ls_environment_set(e, "TORCHELASTIC_MAX_RESTARTS", "%d", o->max_restarts);
     ls_environment_set(e, "TORCHELASTIC_RUN_ID", "%s", o->run_id);
     if (strcmp(o->token, o->run_id) != 0) ls_environment_set(e, "LOCKSTEP_JOB_TOKEN", "%s", o->token);
-    /* PyTorch's rank 0 serves its own store, at MASTER_PORT. */
+    /* PyTorch's rank 0 runs its own store at MASTER_PORT. */
     ls_environment_set(e, "TORCHELASTIC_USE_AGENT_STORE", "False");
     ls_environment_set(e, "TORCHELASTIC_SIGNALS_TO_HANDLE", "SIGTERM,SIGINT,SIGHUP,SIGQUIT");
     ls_environment_set(e, "TORCHELASTIC_ERROR_FILE", "%s", error_file);

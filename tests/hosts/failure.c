@@ -145,7 +145,7 @@ static void a_stopped_launcher_is_noticed(void)
     kill(job[1], SIGSTOP);
     printf("a stopped host was noticed after %.2f s\n", time_until("host0", "first cause", since));
     CHECK(end_host(0) == 1);
-    CHECK(host_says("first cause: host b with 2 workers from host rank 1 was lost: no sign of life for "));
+    CHECK(host_says("first cause: host b with 2 workers from host rank 1 was lost: no heartbeat for "));
     kill(job[1], SIGCONT); /* it finds itself alone, and ends what it has */
     CHECK(end_host(1) == 1);
     expect_nothing_left();
@@ -159,10 +159,10 @@ static void a_cut_cable_is_noticed_on_both_sides(void)
     printf("a cut cable was noticed after %.2f s\n", time_until("host0", "first cause", since));
     for (int i = 0; i < 2; i++) {
         CHECK(end_host(i) == 1);
-        CHECK(host_says("first cause: host c with 2 workers from host rank 2 was lost: no sign of life for "));
+        CHECK(host_says("first cause: host c with 2 workers from host rank 2 was lost: no heartbeat for "));
     }
     CHECK(end_host(2) == 1);
-    CHECK(host_says("first cause: the leader at a:4001 was lost: no sign of life"));
+    CHECK(host_says("first cause: the leader at a:4001 was lost: no heartbeat"));
     CHECK(count_lines(path("marks"), "saved") == 6);
     set_cable('c', "up");
     expect_nothing_left();
@@ -213,7 +213,7 @@ static void a_cable_may_be_mended(void)
     set_cable('b', "down");
     for (int i = 0; i < 2; i++) time_until(i ? "host1" : "host0", "first cause", 0);
     set_cable('b', "up");
-    expect_ends(2, 0, "was lost: no sign of life");
+    expect_ends(2, 0, "was lost: no heartbeat");
     CHECK(count_lines(path("marks"), "again") == 4);
     expect_nothing_left();
 }

@@ -241,7 +241,7 @@ static void what_is_missing_is_named(void)
     /* Somebody does not come. */
     run(HOSTS " on a env RANK=0 WORLD_SIZE=2 MASTER_ADDR=a MASTER_PORT=29650 LOCKSTEP_COMM_TIMEOUT=1 " PROGRAM
               " exchange");
-    CHECK(says("ls_init: 1 of 2 processes did not come to rank 0 within 1 s: rank 1"));
+    CHECK(says("ls_init: 1 of 2 processes did not connect to rank 0 within 1 s: rank 1"));
     run(HOSTS " on b env RANK=1 WORLD_SIZE=2 MASTER_ADDR=a MASTER_PORT=29650 LOCKSTEP_COMM_TIMEOUT=1 " PROGRAM
               " exchange");
     CHECK(says("ls_init: rank 1 of 2 did not find rank 0 at a:29650 within 1 s: Connection refused"));

@@ -168,7 +168,7 @@ static void goes_on_exactly(void (*disturb)(const char *name), int witness, cons
 static void goes_on_after_a_killed_worker(void)
 {
     goes_on_exactly(kill_worker, 0, "first cause: rank 3 (local rank 1, host b, ");
-    CHECK(host_says("what workers did last together:"));
+    CHECK(host_says("the last collective calls of all workers:"));
 }
 
 static void goes_on_after_a_stopped_worker(void)

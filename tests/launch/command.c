@@ -33,7 +33,7 @@ static void shows_the_last_words(void)
     CHECK(run(LAUNCH "-n 2 --quiet " WORKER " 1=say 1") == 1);
     CHECK(!strstr(output, "first cause"));
     CHECK(run(LAUNCH "-n 2 " WORKER " 1=error-file") == 1);
-    CHECK(says("it says: RuntimeError: out of cheese"));
+    CHECK(says("its error: RuntimeError: out of cheese"));
 }
 
 static void tells_kubernetes(void)
@@ -203,7 +203,7 @@ static void restarts_all_within_the_budget(void)
 static void does_not_restart_for_ever(void)
 {
     CHECK(run(LAUNCH "--max-restarts 100 --max-quick-restarts 2 sh -c 'echo run; exit 8'") == 8);
-    CHECK(says("3 failures in a row within 10 s") && says("98 of 100 restarts are left"));
+    CHECK(says("3 failures in a row within 10 s") && says("98 of 100 restarts left"));
 }
 
 /* ---- What cannot be started ---- */
@@ -212,7 +212,7 @@ static void refuses_by_name(void)
 {
     make_folder();
     CHECK(run(LAUNCH "-n 2 no-such-program") == 127);
-    CHECK(says("there is no program no-such-program along PATH"));
+    CHECK(says("program no-such-program not found in PATH"));
     CHECK(run(LAUNCH "%s/missing", folder) == 127);
     close(open(path("plain"), O_CREAT | O_WRONLY, 0644));
     CHECK(run(LAUNCH "--max-restarts 3 %s", path("plain")) == 126);
@@ -498,7 +498,7 @@ static void a_full_disk_costs_the_log(void)
     CHECK(run("mkdir %s/disk && unshare -m sh -c 'mount -t tmpfs -o size=64k none %s/disk && exec " LAUNCH
               "-n 2 --tee 3 --log-dir %s/disk " WORKER " print 200 | wc -l'",
               folder, folder, folder) == 0);
-    CHECK(says("a log ends here, the job goes on: No space left on device") && says("400\n"));
+    CHECK(says("a log file ends here, and the job continues: No space left on device") && says("400\n"));
 }
 
 static void marks_lines_with_ranks(void)

@@ -124,7 +124,7 @@ static void keys_without_effect_are_kept(void)
     unlink(names[1]);
     static char large[7000];
     snprintf(large, sizeof large, "distributed_type: NO\ntpu_name: x%03000d\ntpu_zone: x%03000d\n", 1, 1);
-    CHECK_TEXT(read_text(large, &c), "too much in it that has no effect here");
+    CHECK_TEXT(read_text(large, &c), "it has too many keys without effect");
 }
 
 static void refuses(void)

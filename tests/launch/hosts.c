@@ -198,7 +198,7 @@ static void notices_a_killed_host(void)
 
 static void notices_a_silent_host(void)
 {
-    notices_a_lost_host(SIGSTOP, "no sign of life for");
+    notices_a_lost_host(SIGSTOP, "no heartbeat for");
 }
 
 static void waits_for_a_lost_host(void)
@@ -306,7 +306,7 @@ static void names_what_is_in_the_way(void)
     CHECK(says("no-such-host.invalid"));
     CHECK(run(LAUNCH "--nnodes 2 --master-addr 127.0.0.1 --master-port %d --rdzv-conf join_timeout=0.5 true", port) ==
           1);
-    CHECK(says("1 of 2 hosts came within"));
+    CHECK(says("only 1 of 2 hosts joined within"));
 }
 
 /* All workers hear of the same other port. */
@@ -321,7 +321,7 @@ static void workers_get_a_free_port(void)
     for (int i = 0; i < 2; i++) {
         CHECK(end_host(i) == 0);
         const char *at = strstr(words, "at ");
-        if (i == 0) CHECK(host_says("is already in use; workers meet at port"));
+        if (i == 0) CHECK(host_says("is already in use; workers use port"));
         while (at && sscanf(at, "at %d\n", &ports[i]) != 1) at = strstr(at + 1, "at ");
     }
     CHECK(ports[0] > 0 && ports[0] == ports[1] && ports[0] != port);
@@ -337,12 +337,12 @@ static void reads_host_files(void)
     CHECK_TEXT(output, "0/2\n1/2\n");
     run("printf '127.0.0.1:2\\nother.invalid:2\\n' >%s", file);
     CHECK(run(LAUNCH "--hostfile %s --master-port %d --rdzv-conf join_timeout=0.3 true", file, find_port()) == 1);
-    CHECK(says("1 of 2 hosts came")); /* this is the first, and leads */
+    CHECK(says("1 of 2 hosts joined")); /* this is the first, and leads */
     run("printf 'leader.invalid\\n127.0.0.1\\n' >%s", file);
     CHECK(run(LAUNCH "--hostfile %s --rdzv-conf join_timeout=0.3 true", file) == 1 &&
           says("no leader at leader.invalid"));
     run("printf 'other.invalid\\n' >%s", file);
-    CHECK(run(LAUNCH "--hostfile %s true", file) == 2 && says("no line names this host"));
+    CHECK(run(LAUNCH "--hostfile %s true", file) == 2 && says("this host is not in it"));
     CHECK(run(LAUNCH "--hostfile %s -n 2 true", file) == 2 && says("omit --num_processes"));
     CHECK(run(LAUNCH "--hostfile %s --nnodes 2 true", file) == 2 && says("omit --nnodes"));
     CHECK(run(LAUNCH "--hostfile %s true", path("none")) == 2 && says("No such file"));

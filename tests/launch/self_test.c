@@ -115,7 +115,7 @@ static void a_process_that_does_not_come_is_named(void)
 static void who_is_contradictory_is_told(void)
 {
     CHECK(run("RANK=3 LOCAL_RANK=0 WORLD_SIZE=2 " TEST) == 1);
-    CHECK(says("ls_init: the environment of torchrun says rank 3 of world size 2"));
+    CHECK(says("ls_init: the environment of torchrun contradicts itself: rank 3, world size 2"));
 }
 
 int main(int argc, char **argv)

@@ -148,7 +148,7 @@ static void a_launch_in_a_launched_process_is_refused(void)
     CHECK(ls_launch(nest, &b->rank[0], .num_processes = 2) == 0);
     CHECK(b->rank[0] == 1);
     CHECK(run_captured(NULL, under_mpirun, text, sizeof text) == 0);
-    CHECK_MSG(strstr(text, "already rank 1 of 2, say the variables of Open MPI"), "%s", text);
+    CHECK_MSG(strstr(text, "according to the variables of Open MPI this process is already rank 1 of 2"), "%s", text);
 }
 
 /* ---- A model goes along ---- */

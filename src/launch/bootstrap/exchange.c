@@ -1,4 +1,4 @@
-/* exchange.c - one of the ways. */
+/* exchange.c - select the way of exchanging data: store, PMI or PMIx. */
 #include "launch/bootstrap/exchange.h"
 
 #include "base/config.h"
@@ -17,10 +17,10 @@ struct ls_exchange {
     ls_pmix *pmix;
     ls_pmi pmi;
     int rank, world;
-    pid_t owner; /* a fork has not opened it */
+    pid_t owner; /* the process that opened it, not a fork of it */
 };
 
-/* What a process manager offers to this process, once it was asked for. */
+/* The connection to a process manager, once opened. */
 static ls_exchange *managed;
 
 static void end_managed(void)
@@ -56,7 +56,7 @@ static ls_status open_by(ls_exchange *exchange, ls_identity *who, double seconds
                            who->rank, who->world, seconds, why);
     case LS_BOOTSTRAP_ALONE: break;
     }
-    return ls_explain(why, LS_ERR_UNSUPPORTED, "%s started one process: there is nobody to find", who->source);
+    return ls_explain(why, LS_ERR_UNSUPPORTED, "%s started one process: there are no others to find", who->source);
 }
 
 ls_status ls_exchange_open(ls_exchange **to, ls_identity *who, double seconds, ls_message *why)

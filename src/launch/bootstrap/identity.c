@@ -1,4 +1,4 @@
-/* identity.c - a table of launchers, and what each calls things. */
+/* identity.c - a table of launchers and the environment variables of each. */
 #include "launch/bootstrap/identity.h"
 
 #include "launch/environment.h"
@@ -22,7 +22,7 @@ static bool is_set(entries e, const char *name)
     return text && *text;
 }
 
-/* A number that must make sense where it is given; *to stays as it is where it is not. */
+/* A number that must be valid if given; otherwise *to stays as it is. */
 static ls_status number(entries e, const char *name, int least, int *to, ls_message *why)
 {
     if (!is_set(e, name)) return LS_OK;
@@ -31,14 +31,14 @@ static ls_status number(entries e, const char *name, int least, int *to, ls_mess
     errno = 0;
     long value = strtol(text, &end, 10);
     if (*end || errno || value < least || value > INT_MAX)
-        return ls_explain(why, LS_ERR_VALUE, "%s=%.100s must be a whole number from %d on", name, text, least);
+        return ls_explain(why, LS_ERR_VALUE, "%s=%.100s must be a whole number, at least %d", name, text, least);
     *to = (int)value;
     return LS_OK;
 }
 
 /* ---- Launchers ------------------------------------------------------------------------------------------------ */
 
-/* A real step of srun, not the batch script itself, whose step numbers stand at the end of 32 bits. */
+/* A real step of srun, not the batch script itself, whose step numbers are at the top of the 32-bit range. */
 static bool in_slurm_step(entries e)
 {
     const char *step = ls_environment_get(e, "SLURM_STEP_ID");
@@ -61,7 +61,7 @@ static bool by_open_mpi(entries e)
     return is_set(e, "OMPI_COMM_WORLD_RANK");
 }
 
-/* It may have been started by srun itself. */
+/* srun may have started it. */
 static bool by_hydra(entries e)
 {
     return is_set(e, "PMI_RANK") && (!in_slurm_step(e) || is_set(e, "MPI_LOCALRANKID"));
@@ -90,15 +90,15 @@ static bool by_operator(entries e)
 static ls_status finish_slurm(entries e, ls_identity *who, ls_message *why);
 static ls_status finish_operator(entries e, ls_identity *who, ls_message *why);
 
-/* Most particular first: srun with PMIx is Slurm, which knows more than PMIx does. */
+/* Most specific first: srun with PMIx counts as Slurm, which provides more than PMIx. */
 static const struct launcher {
     const char *name;
     bool (*applies)(entries e);
     const char *rank, *world, *local_rank, *local_world, *host_rank, *hosts; /* names of variables; or NULL */
-    const char *job[2]; /* variables whose values no other job has, together; or NULL */
+    const char *job[2]; /* variables whose values together identify the job; or NULL */
     const char *attempt;
-    bool has_manager; /* its ranks are those of a process manager, which may offer PMI */
-    ls_status (*finish)(entries e, ls_identity *who, ls_message *why); /* what is not simply a number; may be NULL */
+    bool has_manager; /* its ranks are those of a process manager that may support PMI */
+    ls_status (*finish)(entries e, ls_identity *who, ls_message *why); /* what is not a number; may be NULL */
 } launchers[] = {
     {.name = "lockstep",
      .applies = by_lockstep,
@@ -120,7 +120,7 @@ static const struct launcher {
      .hosts = "GROUP_WORLD_SIZE",
      .job = {"TORCHELASTIC_RUN_ID"},
      .attempt = "TORCHELASTIC_RESTART_COUNT"},
-    {.name = "Open MPI", /* OMPI_COMM_WORLD_NODE_RANK is no number of a node */
+    {.name = "Open MPI", /* OMPI_COMM_WORLD_NODE_RANK is not the number of a node */
      .applies = by_open_mpi,
      .rank = "OMPI_COMM_WORLD_RANK",
      .world = "OMPI_COMM_WORLD_SIZE",
@@ -155,7 +155,7 @@ static const struct launcher {
     {.name = "PyTorchJob", .applies = by_operator, .rank = "RANK", .world = "WORLD_SIZE", .finish = finish_operator},
 };
 
-/* The first host, and a port that all tasks of the step derive alike. */
+/* The first host, and a port that all tasks of the step compute identically. */
 static ls_status finish_slurm(entries e, ls_identity *who, ls_message *why)
 {
     bool step = is_set(e, "SLURM_STEP_NUM_TASKS");
@@ -196,7 +196,7 @@ static ls_status finish_operator(entries e, ls_identity *who, ls_message *why)
     who->local_world = 1;
     who->host_rank = who->rank;
     who->hosts = who->world;
-    who->launched = !is_set(e, "PET_NNODES"); /* which speaks to a launcher */
+    who->launched = !is_set(e, "PET_NNODES"); /* meant for a launcher */
     return LS_OK;
 }
 
@@ -204,10 +204,11 @@ static ls_status finish_operator(entries e, ls_identity *who, ls_message *why)
 
 static ls_status contradiction(ls_message *why, const char *source, const char *small, int a, const char *large, int b)
 {
-    return ls_explain(why, LS_ERR_VALUE, "the environment of %s says %s %d of %s %d", source, small, a, large, b);
+    return ls_explain(why, LS_ERR_VALUE, "the environment of %s contradicts itself: %s %d, %s %d", source, small, a,
+                      large, b);
 }
 
-/* A process manager's own protocol is more certain than a port, unless the user wants that. */
+/* A process manager's own protocol is more reliable than a port, unless the user asks for the port. */
 static void find_bootstrap(entries e, const struct launcher *by, ls_identity *who)
 {
     int fd = ls_environment_integer(e, "PMI_FD", 0, 1 << 20, -1);
@@ -274,7 +275,7 @@ ls_status ls_identity_read(entries e, ls_identity *who, ls_message *why)
         ls_status status = number(e, numbers[i].name, numbers[i].least, numbers[i].to, why);
         if (status) return status;
     }
-    if (who->world == 1 && who->rank < 0) who->rank = 0; /* there is no other */
+    if (who->world == 1 && who->rank < 0) who->rank = 0; /* the only one */
     if (who->rank < 0 || (by->world && who->world < 0)) {
         bool ranked = who->rank >= 0;
         return ls_explain(why, LS_ERR_VALUE, "%s is set, but %s is not", ranked ? by->rank : by->world,

@@ -1,4 +1,4 @@
-/* pmi.c - one question, one answer: "cmd=put key=k value=v". */
+/* pmi.c - the PMI client: one question, one answer ("cmd=put key=k value=v"). */
 #include "launch/bootstrap/pmi.h"
 
 #include "launch/control/hex.h"
@@ -18,7 +18,7 @@ enum { COUNT = 6 /* characters of a length */ };
 
 /* ---- Messages ------------------------------------------------------------------------------------------------- */
 
-/* Until the socket is ready. */
+/* Wait until the socket is ready. */
 static ls_status wait_for(const ls_pmi *pmi, short events, int64_t deadline, ls_message *why)
 {
     for (;;) {
@@ -29,7 +29,7 @@ static ls_status wait_for(const ls_pmi *pmi, short events, int64_t deadline, ls_
         if (ready > 0) return LS_OK;
         if (ready < 0 && errno == EINTR) continue;
         return ls_explain(why, LS_ERR_PEER, "PMI: rank %d of %d: %s", pmi->rank, pmi->world,
-                          ready < 0 ? strerror(errno) : "no answer in time; has every rank come this far?");
+                          ready < 0 ? strerror(errno) : "no answer in time; did every rank get this far?");
     }
 }
 
@@ -51,7 +51,7 @@ static ls_status send_text(ls_pmi *pmi, const char *text, size_t size, int64_t d
     return LS_OK;
 }
 
-/* A length: digits, then blanks. -1: it is none. */
+/* Parse a length: digits, then blanks. -1: invalid. */
 static int read_count(const char text[COUNT])
 {
     int count = 0, digits = 0;
@@ -61,8 +61,8 @@ static int read_count(const char text[COUNT])
     return digits ? count : -1;
 }
 
-/* Is there a whole message? Where it begins, where it ends, and what it takes with its frame. One whose length makes no
- * sense is whole and empty: no answer to anything. */
+/* Is there a whole message? Sets where it begins and ends, and its size with the frame. A message with an invalid
+ * length counts as whole and empty, which answers no question. */
 static bool find_message(const ls_pmi *pmi, size_t *begin, size_t *end, size_t *taken)
 {
     if (pmi->counted) {
@@ -100,7 +100,7 @@ static ls_status read_answer(ls_pmi *pmi, char *answer, int64_t deadline, ls_mes
     }
 }
 
-/* The value of a name in an answer; it goes to the next separator. */
+/* The value of a name in an answer: up to the next separator. */
 static bool find(const char *answer, char separator, const char *name, char *value, size_t room)
 {
     size_t length = strlen(name);
@@ -141,7 +141,7 @@ ls_status ls_pmi_ask(ls_pmi *pmi, const char *wanted, const char *name, char *va
     if (good && name) good = find(answer, separator, name, value, sizeof pmi->text);
     if (good) return LS_OK;
     words[strcspn(words, "\n")] = '\0';
-    return ls_explain(why, LS_ERR_PEER, "PMI: \"%.90s\" was answered with \"%.90s\"", words, answer);
+    return ls_explain(why, LS_ERR_PEER, "PMI: unexpected answer to \"%.90s\": \"%.90s\"", words, answer);
 }
 
 /* ---- The client ----------------------------------------------------------------------------------------------- */
@@ -158,7 +158,7 @@ ls_status ls_pmi_all_gather(ls_pmi *pmi, const void *mine, size_t size, void *al
     enum { MOST = 512 };
     int64_t end = ls_after(seconds);
     char key[64], text[2 * MOST + 1], value[sizeof pmi->text];
-    size_t piece = (size_t)(pmi->value_most - 1) / 2; /* the end of a text may count */
+    size_t piece = (size_t)(pmi->value_most - 1) / 2; /* the limit may include the terminating zero */
     if (piece > MOST) piece = MOST;
     int round = pmi->rounds++;
     ls_status status = LS_OK;
@@ -174,8 +174,8 @@ ls_status ls_pmi_all_gather(ls_pmi *pmi, const void *mine, size_t size, void *al
             snprintf(key, sizeof key, "lockstep-%d-%d-%zu", round, rank, at);
             status = pmi->dialect->get(pmi, key, value, end, why);
             if (!status && !ls_hex_read(value, to + at, size - at < piece ? size - at : piece))
-                status = ls_explain(why, LS_ERR_PEER, "PMI: rank %d gave another number of bytes than rank %d", rank,
-                                    pmi->rank);
+                status = ls_explain(why, LS_ERR_PEER, "PMI: rank %d sent a different number of bytes than rank %d",
+                                    rank, pmi->rank);
         }
     }
     return status;

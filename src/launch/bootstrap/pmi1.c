@@ -1,4 +1,4 @@
-/* pmi1.c - the words of PMI-1: "cmd=put kvsname=K key=k value=v", a line each. */
+/* pmi1.c - the commands of PMI-1: "cmd=put kvsname=K key=k value=v", one per line. */
 #include "launch/bootstrap/pmi.h"
 
 #include <stdlib.h>
@@ -14,8 +14,8 @@ static ls_status hello(ls_pmi *pmi, int64_t end, ls_message *why)
     if (!status) status = ls_pmi_ask(pmi, "my_kvsname", "kvsname", value, end, why, "cmd=get_my_kvsname\n");
     if (status) return status;
     if (pmi->value_most < 8 || strlen(value) >= sizeof pmi->space)
-        return ls_explain(why, LS_ERR_PEER, "PMI: values of %d characters, a name of %zu: not usable", pmi->value_most,
-                          strlen(value));
+        return ls_explain(why, LS_ERR_PEER, "PMI: unusable limits: values of %d characters, a name of %zu",
+                          pmi->value_most, strlen(value));
     strcpy(pmi->space, value);
     return LS_OK;
 }

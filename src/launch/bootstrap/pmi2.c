@@ -1,12 +1,12 @@
-/* pmi2.c - the words of PMI-2: "cmd=kvs-put;key=k;value=v;", with the length in front. */
+/* pmi2.c - the commands of PMI-2: "cmd=kvs-put;key=k;value=v;", preceded by the length. */
 #include "launch/bootstrap/pmi.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { VALUE_MOST = 1024 /* by the protocol; nobody tells */ };
+enum { VALUE_MOST = 1024 /* fixed by the protocol, which cannot be asked */ };
 
-/* Which version is spoken is settled by a line of the first one. */
+/* A PMI-1 line negotiates the version. */
 static ls_status hello(ls_pmi *pmi, int64_t end, ls_message *why)
 {
     char value[sizeof pmi->text];
@@ -18,7 +18,7 @@ static ls_status hello(ls_pmi *pmi, int64_t end, ls_message *why)
     status = ls_pmi_ask(pmi, "fullinit-response", "size", value, end, why,
                         "cmd=fullinit;pmijobid=0;pmirank=%d;threaded=FALSE;", pmi->rank);
     if (!status && atoi(value) != pmi->world)
-        status = ls_explain(why, LS_ERR_PEER, "PMI: %.20s processes, where the environment says %d", value, pmi->world);
+        status = ls_explain(why, LS_ERR_PEER, "PMI: %.20s processes, but the environment says %d", value, pmi->world);
     return status;
 }
 

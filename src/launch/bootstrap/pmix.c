@@ -1,4 +1,4 @@
-/* pmix.c - the few functions of libpmix that an exchange takes, found when the program runs. */
+/* pmix.c - the PMIx client: the few functions of libpmix that an exchange needs, loaded at run time. */
 #include "launch/bootstrap/pmix.h"
 
 #include "base/memory.h"
@@ -11,7 +11,7 @@
 #include <string.h>
 #include <time.h>
 
-#define FOR_EVER 1e8 /* seconds */
+#define LONGEST_WAIT 1e8 /* seconds */
 enum { MOST_RANKS = 1 << 24 };
 
 typedef ls_pmix_process process;
@@ -26,7 +26,7 @@ struct ls_pmix {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     bool fenced;
-    bool lost; /* a fence is still under way in the library, which will write here */
+    bool lost; /* a fence is still pending in the library, which will write here */
     int fence_status;
 };
 
@@ -51,7 +51,7 @@ static bool load(ls_pmix_library *library, ls_message *why)
         {"PMIx_Fence_nb", &library->fence},
         {"PMIx_Error_string", &library->error_string},
     };
-    /* Its own plug-ins look for its symbols. It stays: it does not survive being closed. */
+    /* Global, because its own plug-ins look for its symbols. Never closed: the library does not survive that. */
     void *handle = dlopen("libpmix.so.2", RTLD_NOW | RTLD_GLOBAL);
     if (!handle) ls_message_set(why, "PMIx: %.200s; install libpmix2", dlerror());
     for (size_t i = 0; handle && i < sizeof functions / sizeof *functions; i++) {
@@ -66,7 +66,7 @@ static bool load(ls_pmix_library *library, ls_message *why)
 
 static void free_value(value *got)
 {
-    if (got && got->type == LS_PMIX_BYTES) free(got->data.bytes.start); /* the library's, as the value is */
+    if (got && got->type == LS_PMIX_BYTES) free(got->data.bytes.start); /* allocated by the library, like the value */
     free(got);
 }
 
@@ -81,7 +81,7 @@ static ls_status find_world(ls_pmix *pmix, ls_message *why)
     free_value(size);
     if (code) return failed(pmix, "number of processes", code, why);
     if (told && pmix->world <= MOST_RANKS && pmix->me.rank < pmix->world) return LS_OK;
-    return ls_explain(why, LS_ERR_PEER, "PMIx: this is said to be rank %u of %u processes", pmix->me.rank, pmix->world);
+    return ls_explain(why, LS_ERR_PEER, "PMIx: the server reports rank %u of %u processes", pmix->me.rank, pmix->world);
 }
 
 ls_status ls_pmix_open_with(ls_pmix **to, const ls_pmix_library *library, int *rank, int *world, ls_message *why)
@@ -142,7 +142,7 @@ static void fence_done(int status, void *user)
     pthread_mutex_unlock(&pmix->lock);
 }
 
-/* Wait for all, and bring what they have put. The library's own time limit is not kept by every server. */
+/* Wait for all and fetch what they have put. Not every server respects the library's own time limit. */
 static ls_status fence(ls_pmix *pmix, double seconds, ls_message *why)
 {
     struct timespec end;
@@ -162,16 +162,16 @@ static ls_status fence(ls_pmix *pmix, double seconds, ls_message *why)
     code = pmix->fence_status;
     pthread_mutex_unlock(&pmix->lock);
     if (pmix->lost)
-        return ls_explain(why, LS_ERR_PEER, "PMIx: rank %u of %u: not every rank has come this far in %g s",
+        return ls_explain(why, LS_ERR_PEER, "PMIx: rank %u of %u: not every rank got this far within %g s",
                           pmix->me.rank, pmix->world, seconds);
     return code ? failed(pmix, "PMIx_Fence", code, why) : LS_OK;
 }
 
 ls_status ls_pmix_all_gather(ls_pmix *pmix, const void *mine, size_t size, void *all, double seconds, ls_message *why)
 {
-    if (pmix->lost) return ls_explain(why, LS_ERR_STATE, "PMIx: an earlier exchange has failed");
+    if (pmix->lost) return ls_explain(why, LS_ERR_STATE, "PMIx: an earlier exchange failed");
     char key[32];
-    if (seconds > FOR_EVER) seconds = FOR_EVER; /* what follows wants a number that fits */
+    if (seconds > LONGEST_WAIT) seconds = LONGEST_WAIT; /* avoids overflow below */
     snprintf(key, sizeof key, "lockstep.%d", pmix->rounds++);
     value given = {.type = LS_PMIX_BYTES};
     given.data.bytes.start = (char *)(uintptr_t)mine; /* only read */
@@ -192,7 +192,7 @@ ls_status ls_pmix_all_gather(ls_pmix *pmix, const void *mine, size_t size, void 
         if (fits) memcpy((char *)all + rank * size, got->data.bytes.start, size);
         free_value(got);
         if (!fits)
-            status = ls_explain(why, LS_ERR_PEER, "PMIx: rank %u gave another number of bytes than rank %u", rank,
+            status = ls_explain(why, LS_ERR_PEER, "PMIx: rank %u sent a different number of bytes than rank %u", rank,
                                 pmix->me.rank);
     }
     return status;

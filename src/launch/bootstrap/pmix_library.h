@@ -1,4 +1,4 @@
-/* pmix_library.h - what the PMIx standard lays down, versions 3 to 5, as far as an exchange needs it. */
+/* pmix_library.h - definitions of the PMIx standard, versions 3 to 5, as far as an exchange needs them. */
 #ifndef LOCKSTEP_LAUNCH_BOOTSTRAP_PMIX_LIBRARY_H
 #define LOCKSTEP_LAUNCH_BOOTSTRAP_PMIX_LIBRARY_H
 
@@ -35,7 +35,7 @@ typedef struct ls_pmix_info {
 
 typedef void ls_pmix_done(int status, void *user);
 
-/* Its functions; 0 is success. Values that get() hands out are the caller's to free(). */
+/* The library's functions; 0 is success. The caller must free() values returned by get(). */
 typedef struct ls_pmix_library {
     int (*init)(ls_pmix_process *me, ls_pmix_info *with, size_t count);
     int (*finalize)(const ls_pmix_info *with, size_t count);
@@ -48,7 +48,7 @@ typedef struct ls_pmix_library {
     const char *(*error_string)(int status);
 } ls_pmix_library;
 
-/* ls_pmix_open() by a library that is loaded already. */
+/* ls_pmix_open() with a library that is already loaded. */
 ls_status ls_pmix_open_with(ls_pmix **pmix, const ls_pmix_library *library, int *rank, int *world, ls_message *why);
 
 #endif

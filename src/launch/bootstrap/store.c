@@ -1,4 +1,4 @@
-/* store.c - what every rank but the first does: find rank 0, give it bytes, take those of all. */
+/* store.c - the side of all ranks but 0: find rank 0, send it bytes, receive those of all. */
 #include "launch/bootstrap/store.h"
 
 #include "base/memory.h"
@@ -21,7 +21,7 @@ void ls_store_prove(const ls_store *store, const char *role, const char *challen
     ls_token_prove(store->token, text, challenge, proof);
 }
 
-/* ---- What rank 0 says ----------------------------------------------------------------------------------------- */
+/* ---- Messages from rank 0 ------------------------------------------------------------------------------------- */
 
 LS_PRINTF(3, 4) static void give_up(ls_store *store, ls_status status, const char *format, ...)
 {
@@ -61,7 +61,7 @@ static void be_welcome(ls_store *store, const char *proof)
     ls_store_prove(store, "rank 0", store->challenge, expected);
     store->welcome = store->wire.trusted = ls_token_same(proof, expected);
     if (!store->welcome)
-        give_up(store, LS_ERR_PEER, "who answers at %s:%d does not know the token of this job", store->address,
+        give_up(store, LS_ERR_PEER, "the server at %s:%d does not know the token of this job", store->address,
                 store->port);
 }
 
@@ -73,7 +73,7 @@ static void take(ls_store *store, const ls_json *message)
         ls_hex_read(text, store->all + store->taken, bytes)) {
         store->taken += bytes;
         store->answered = bytes == left;
-    } else give_up(store, LS_ERR_PEER, "rank 0 sent what was not asked for");
+    } else give_up(store, LS_ERR_PEER, "rank 0 sent an unexpected message");
 }
 
 static void on_message(ls_wire *wire, const ls_json *message)
@@ -86,8 +86,7 @@ static void on_message(ls_wire *wire, const ls_json *message)
                 store->port, text);
     else if ((text = ls_json_text(ls_json_get(message, "welcome")))) be_welcome(store, text);
     else if (!store->welcome)
-        give_up(store, LS_ERR_PEER,
-                "who answers at %s:%d is not rank 0 of a job: give MASTER_PORT a port that nobody else uses",
+        give_up(store, LS_ERR_PEER, "the server at %s:%d is not rank 0 of a job: set MASTER_PORT to a free port",
                 store->address, store->port);
     else if ((text = ls_json_text(ls_json_get(message, "failed")))) give_up(store, LS_ERR_PEER, "rank 0: %s", text);
     else take(store, message);
@@ -101,9 +100,9 @@ static void on_end(ls_wire *wire, const char *why)
     else ls_message_set(&store->reason, "%s", why);
 }
 
-/* ---- Finding it ----------------------------------------------------------------------------------------------- */
+/* ---- Connecting ----------------------------------------------------------------------------------------------- */
 
-/* One connection, until it leads to something, or for as long as a greeting may take. */
+/* Try one connection until it succeeds or fails, for at most the time of a greeting. */
 static void try_to_reach(ls_store *store, int turn, int64_t deadline)
 {
     int64_t greeting = ls_after(LS_STORE_GREETING);
@@ -139,7 +138,7 @@ ls_status ls_store_open(ls_store **to, const ls_store_opts *opts, double seconds
     ls_store *store = ls_sys_alloc(sizeof *store);
     int loop = store ? ls_loop_open() : -1;
     if (loop < 0) {
-        ls_message_set(why, "no memory or files left to meet the other processes");
+        ls_message_set(why, "no memory or file descriptors left to connect to the other processes");
         ls_sys_free(store);
         return LS_ERR_MEMORY;
     }
@@ -192,7 +191,7 @@ ls_status ls_store_all_gather(ls_store *store, const void *mine, size_t size, vo
                               ls_message *why)
 {
     if (size > LS_STORE_MOST)
-        return ls_explain(why, LS_ERR_VALUE, "%zu bytes of a rank; at most %d can be exchanged", size, LS_STORE_MOST);
+        return ls_explain(why, LS_ERR_VALUE, "%zu bytes per rank; at most %d can be exchanged", size, LS_STORE_MOST);
     int64_t deadline = ls_after(seconds);
     store->round++;
     if (store->host) return ls_store_host_all_gather(store, mine, size, all, deadline, seconds, why);
@@ -204,7 +203,7 @@ ls_status ls_store_all_gather(ls_store *store, const void *mine, size_t size, vo
     if (status) return status;
     while (!store->status && !store->answered && ls_now() < deadline) ls_loop_wait(store->loop, deadline);
     if (store->answered) return LS_OK;
-    give_up(store, LS_ERR_PEER, "rank 0 at %s:%d gave no answer within %g s", store->address, store->port, seconds);
+    give_up(store, LS_ERR_PEER, "rank 0 at %s:%d did not answer within %g s", store->address, store->port, seconds);
     *why = store->reason;
     return store->status;
 }

@@ -1,4 +1,4 @@
-/* store_host.c - rank 0: waits for the others, collects what they give, hands all of it to each. */
+/* store_host.c - the side of rank 0: wait for the others, collect their bytes, send all of them to each. */
 #include "launch/bootstrap/store_inside.h"
 
 #include "base/log.h"
@@ -15,46 +15,46 @@
 #include <unistd.h>
 
 enum {
-    STRANGERS = 64,       /* connections beyond those of the job */
-    QUEUED = 64 << 10,    /* bytes on their way to one process, at most about so many */
-    MOST_NAMED = 8,       /* ranks that a message names */
+    STRANGERS = 64,       /* most connections beyond those of the job */
+    QUEUED = 64 << 10,    /* most bytes queued for one process, approximately */
+    MOST_NAMED = 8,       /* most ranks that a message names */
     PIECE = LS_STORE_MOST /* bytes of a message */
 };
 
-/* Who has connected. */
-typedef struct visitor {
+/* A connection. */
+typedef struct client {
     ls_wire wire;
     ls_store *store;
-    int rank; /* -1: has not proved to belong to the job */
+    int rank; /* -1: not verified yet */
     char name[65], self[17];
     int64_t pid;
     char challenge[LS_PROOF];
     int64_t came;
-    int round;   /* of what it gave last */
+    int round;   /* of the bytes it sent last */
     char *given; /* [size] of that round */
     size_t size;
-    size_t sent; /* bytes of all that were handed to it in the round at hand */
-    bool served; /* that was all of them */
-    bool lost;   /* cleared away at the next turn */
+    size_t sent; /* bytes of all ranks sent to it in the current round */
+    bool served; /* it has all of them */
+    bool lost;   /* removed at the next turn */
     char why[128];
-    struct visitor *next;
-} visitor;
+    struct client *next;
+} client;
 
 struct ls_store_host {
     ls_watch listener;
-    visitor *visitors;
-    visitor **member; /* [world] by rank; NULL: has not come; [0] is this process */
+    client *clients;
+    client **member; /* [world] by rank; NULL: not connected; [0] is this process */
     int count, missing;
     ls_refusals refusals;
-    char refused[256]; /* the last that was, and why */
-    char claim[400];   /* what ended the meeting: two processes that claim a rank; "": nothing did */
-    bool complete;     /* all is exchanged: who comes now is late */
+    char refused[256]; /* the last refusal, with the reason */
+    char claim[400];   /* the fatal error of two processes that claim a rank; "": none */
+    bool complete;     /* everything is exchanged: newcomers are late */
     ls_fd_watcher *watcher;
     ls_claim_fn *claimed;
     void *user;
 };
 
-/* ---- Words ---------------------------------------------------------------------------------------------------- */
+/* ---- Messages ------------------------------------------------------------------------------------------------- */
 
 static void say_text(ls_wire *wire, const char *name, const char *text)
 {
@@ -65,7 +65,7 @@ static void say_text(ls_wire *wire, const char *name, const char *text)
     ls_wire_send(wire, &w);
 }
 
-LS_PRINTF(2, 3) static void refuse(visitor *v, const char *format, ...)
+LS_PRINTF(2, 3) static void refuse(client *v, const char *format, ...)
 {
     char why[400];
     va_list args;
@@ -78,28 +78,28 @@ LS_PRINTF(2, 3) static void refuse(visitor *v, const char *format, ...)
              why);
     ls_refusals_tell(&host->refusals, "refused %s", host->refused);
     snprintf(v->why, sizeof v->why, "%.120s", why);
-    v->lost = v->rank > 0; /* a stranger is cleared away when it hangs up */
+    v->lost = v->rank > 0; /* an unverified connection is removed when it closes */
     ls_wire_part(&v->wire);
 }
 
-/* Wait until all who are there have heard the last words, whatever they may be about to say. */
+/* Wait until all connected processes have received the last message, ignoring what they send meanwhile. */
 static void part_with_all(ls_store *store)
 {
-    int64_t deadline = ls_after(LS_LAST_WORDS);
-    for (visitor *v = store->host->visitors; v; v = v->next) {
+    int64_t deadline = ls_after(LS_CLOSE_TIMEOUT);
+    for (client *v = store->host->clients; v; v = v->next) {
         ls_wire_part(&v->wire);
         while (v->rank > 0 && ls_wire_is_open(&v->wire) && ls_now() < deadline) ls_loop_wait(store->loop, deadline);
     }
 }
 
-/* Everybody who is there learns why it ends, and so does the caller. */
+/* Tell all connected processes and the caller why it failed. */
 LS_PRINTF(3, 4) static ls_status fail(ls_store *store, ls_message *why, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
     ls_message_set_list(why, format, args);
     va_end(args);
-    for (visitor *v = store->host->visitors; v; v = v->next)
+    for (client *v = store->host->clients; v; v = v->next)
         if (v->rank > 0) say_text(&v->wire, "failed", why->text);
     part_with_all(store);
     return LS_ERR_PEER;
@@ -120,13 +120,14 @@ static ls_status fail_for(ls_store *store, bool (*is_late)(const ls_store *, int
     const char *refused = store->host->refused;
     bool here = ls_wire_is_here(store->address);
     return fail(store, why, "%d of %d processes did not %s within %g s: rank%s %s%s%s%s%s%s", late, store->world, what,
-                seconds, late > 1 ? "s" : "", ranks, late > MOST_NAMED ? " ..." : "", *refused ? "; refused was " : "",
-                refused, here ? "" : "; no address of this host, where rank 0 is: ", here ? "" : store->address);
+                seconds, late > 1 ? "s" : "", ranks, late > MOST_NAMED ? " ..." : "",
+                *refused ? "; last refused: " : "", refused,
+                here ? "" : "; this host, where rank 0 runs, does not have the address ", here ? "" : store->address);
 }
 
-/* ---- Visitors ------------------------------------------------------------------------------------------------- */
+/* ---- Connections ---------------------------------------------------------------------------------------------- */
 
-static void welcome(visitor *v, int rank, const char *challenge)
+static void welcome(client *v, int rank, const char *challenge)
 {
     ls_store *store = v->store;
     char proof[LS_PROOF];
@@ -138,9 +139,9 @@ static void welcome(visitor *v, int rank, const char *challenge)
     say_text(&v->wire, "welcome", proof);
 }
 
-/* Somebody has that rank. The same process may have lost its connection and come again or, later, be about to begin its
- * next run, for which it is too early: it will try again. */
-static void meet_again(visitor *v, visitor *first, int rank, const char *challenge)
+/* The rank is taken. The same process may have reconnected or, after the exchange, may be starting its next run too
+ * early; it will retry. */
+static void meet_again(client *v, client *first, int rank, const char *challenge)
 {
     ls_store_host *host = v->store->host;
     bool same = strcmp(first->self, v->self) == 0;
@@ -161,7 +162,7 @@ static void meet_again(visitor *v, visitor *first, int rank, const char *challen
     }
 }
 
-static void on_hello(visitor *v, const ls_json *m)
+static void on_hello(client *v, const ls_json *m)
 {
     ls_store *store = v->store;
     char expected[LS_PROOF];
@@ -175,26 +176,26 @@ static void on_hello(visitor *v, const ls_json *m)
     ls_store_prove(store, "process", v->challenge, expected);
     if (ls_json_integer(ls_json_get(m, "hello"), 0) != LS_STORE_VERSION || !challenge ||
         strlen(challenge) >= LS_PROOF || !self)
-        refuse(v, "it speaks another version");
+        refuse(v, "it uses another protocol version");
     else if (attempt != store->attempt)
         refuse(v, "it belongs to attempt %lld of its job, and this is attempt %d", (long long)attempt, store->attempt);
     else if (!ls_token_same(ls_json_text(ls_json_get(m, "proof")), expected))
         refuse(v, "it does not know the token of this job");
     else if (world != store->world)
         refuse(v, "it is one of %lld processes, and this job has %d (WORLD_SIZE)", (long long)world, store->world);
-    else if (rank < 1 || rank >= world) refuse(v, "rank %lld is not one of this job's others", (long long)rank);
+    else if (rank < 1 || rank >= world) refuse(v, "rank %lld is not a rank of this job other than 0", (long long)rank);
     else if (store->host->member[rank]) meet_again(v, store->host->member[rank], (int)rank, challenge);
     else welcome(v, (int)rank, challenge);
 }
 
-static void on_give(visitor *v, const ls_json *m)
+static void on_give(client *v, const ls_json *m)
 {
     const char *text = ls_json_text(ls_json_get(m, "bytes"));
     size_t size = text ? strlen(text) / 2 : 0;
     char *given = ls_sys_realloc(v->given, size ? size : 1);
     if (given) v->given = given;
     if (!given || !text || size > LS_STORE_MOST || !ls_hex_read(text, given, size)) {
-        refuse(v, "what it gave cannot be understood");
+        refuse(v, "it sent invalid data");
         return;
     }
     v->size = size;
@@ -203,37 +204,37 @@ static void on_give(visitor *v, const ls_json *m)
 
 static void on_message(ls_wire *wire, const ls_json *m)
 {
-    visitor *v = wire->owner;
+    client *v = wire->owner;
     if (v->rank < 0) on_hello(v, m);
     else on_give(v, m);
 }
 
 static void on_end(ls_wire *wire, const char *why)
 {
-    visitor *v = wire->owner;
+    client *v = wire->owner;
     v->lost = true;
     snprintf(v->why, sizeof v->why, "%s", why);
 }
 
-static void free_visitor(visitor *v)
+static void free_client(client *v)
 {
     ls_wire_close(&v->wire);
     ls_sys_free(v->given);
     ls_sys_free(v);
 }
 
-/* Make room where strangers have taken it all: the one that has been silent for longest goes. A process of the job says
- * who it is at once. */
+/* If unverified connections take all places, drop the one that has been silent longest. A process of the job identifies
+ * itself at once. */
 static void drop_stranger(ls_store_host *host)
 {
-    visitor **oldest = NULL;
-    for (visitor **link = &host->visitors; *link; link = &(*link)->next)
+    client **oldest = NULL;
+    for (client **link = &host->clients; *link; link = &(*link)->next)
         if ((*link)->rank < 0) oldest = link;
     if (!oldest) return;
-    visitor *v = *oldest;
+    client *v = *oldest;
     *oldest = v->next;
     host->count--;
-    free_visitor(v);
+    free_client(v);
 }
 
 static bool on_connection(ls_watch *watch, uint32_t events)
@@ -243,16 +244,17 @@ static bool on_connection(ls_watch *watch, uint32_t events)
     ls_store_host *host = store->host;
     int fd = accept4(watch->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (fd < 0) {
-        if (errno == EMFILE || errno == ENFILE) drop_stranger(host); /* else it is asked again and again */
+        if (errno == EMFILE || errno == ENFILE)
+            drop_stranger(host); /* otherwise accept would be retried in a busy loop */
         return true;
     }
     if (host->count >= store->world + STRANGERS) drop_stranger(host);
-    visitor *v = ls_sys_alloc(sizeof *v);
+    client *v = ls_sys_alloc(sizeof *v);
     if (!v) {
         close(fd);
         return true;
     }
-    *v = (visitor){.store = store, .rank = -1, .came = ls_now(), .next = host->visitors};
+    *v = (client){.store = store, .rank = -1, .came = ls_now(), .next = host->clients};
     v->wire.on_message = on_message;
     v->wire.on_end = on_end;
     v->wire.owner = v;
@@ -260,20 +262,21 @@ static bool on_connection(ls_watch *watch, uint32_t events)
         ls_sys_free(v);
         return true;
     }
-    host->visitors = v;
+    host->clients = v;
     host->count++;
     ls_token_challenge(v->challenge);
     say_text(&v->wire, "store", v->challenge);
     return true;
 }
 
-/* Who does not say who it is within a moment goes; so does one that hung up before all are there: it may come again. */
+/* Drop connections that do not identify themselves in time, and those that closed before all have joined: they may
+ * reconnect. */
 static void clear_away(ls_store *store, bool gathering)
 {
     ls_store_host *host = store->host;
     int64_t now = ls_now();
-    for (visitor **link = &host->visitors; *link;) {
-        visitor *v = *link;
+    for (client **link = &host->clients; *link;) {
+        client *v = *link;
         bool rude = v->rank < 0 && now - v->came > (int64_t)(LS_STORE_GREETING * 1e9);
         if (!rude && !(v->lost && (gathering || v->rank < 0))) {
             link = &v->next;
@@ -282,18 +285,18 @@ static void clear_away(ls_store *store, bool gathering)
         if (v->rank > 0) host->member[v->rank] = NULL, host->missing++;
         *link = v->next;
         host->count--;
-        free_visitor(v);
+        free_client(v);
     }
 }
 
-/* One event, or a second. */
+/* Handle one event, or wait for a second. */
 static void wait_a_while(ls_store *store, int64_t deadline)
 {
     int64_t soon = ls_after(1);
     ls_loop_wait(store->loop, soon < deadline ? soon : deadline);
 }
 
-/* ---- The calls ------------------------------------------------------------------------------------------------ */
+/* ---- Public functions ----------------------------------------------------------------------------------------- */
 
 static bool is_absent(const ls_store *store, int rank)
 {
@@ -308,7 +311,7 @@ static bool is_silent(const ls_store *store, int rank)
 ls_status ls_store_host_open(ls_store *store, int64_t deadline, double seconds, ls_message *why)
 {
     ls_store_host *host = store->host = ls_sys_alloc(sizeof *host);
-    visitor **member = host ? ls_sys_alloc((size_t)store->world * sizeof(visitor *)) : NULL;
+    client **member = host ? ls_sys_alloc((size_t)store->world * sizeof(client *)) : NULL;
     if (!member) return ls_explain(why, LS_ERR_MEMORY, "no memory for %d processes", store->world);
     *host = (ls_store_host){.member = member, .missing = store->world - 1};
     host->listener = (ls_watch){.fd = ls_wire_listen(store->port, why), .ready = on_connection, .owner = store};
@@ -316,8 +319,8 @@ ls_status ls_store_host_open(ls_store *store, int64_t deadline, double seconds, 
         if (errno == EADDRINUSE)
             ls_message_set(
                 why,
-                "port %d of this host, where processes are to find rank 0, is in use by another program: give "
-                "the job another one (MASTER_PORT, --master-port), or end who uses it",
+                "port %d of this host, where processes are to find rank 0, is in use by another program: use another "
+                "port (MASTER_PORT, --master-port), or end that program",
                 store->port);
         return LS_ERR_IO;
     }
@@ -327,31 +330,31 @@ ls_status ls_store_host_open(ls_store *store, int64_t deadline, double seconds, 
         clear_away(store, true);
     }
     if (host->claim[0]) return fail(store, why, "%s", host->claim);
-    return host->missing ? fail_for(store, is_absent, "come to rank 0", seconds, why) : LS_OK;
+    return host->missing ? fail_for(store, is_absent, "connect to rank 0", seconds, why) : LS_OK;
 }
 
-/* Is it settled that everything was given (LS_OK), or that it will not be? */
+/* Is it decided that every rank has sent its bytes (LS_OK) or that one will not? */
 static bool is_settled(ls_store *store, size_t size, ls_status *status, ls_message *why)
 {
     bool all_there = true;
     *status = LS_OK;
     for (int r = 1; r < store->world && !*status; r++) {
-        const visitor *v = store->host->member[r];
+        const client *v = store->host->member[r];
         bool there = v->round == store->round;
         if (!there && v->lost) *status = fail(store, why, "rank %d of host %s is gone: %s", r, v->name, v->why);
         if (there && v->size != size)
-            *status = fail(store, why, "rank %d of host %s gave %zu bytes, rank 0 %zu", r, v->name, v->size, size);
+            *status = fail(store, why, "rank %d of host %s sent %zu bytes, rank 0 %zu", r, v->name, v->size, size);
         all_there &= there;
     }
     return all_there || *status;
 }
 
-/* Hand on as much as does not pile up. True: all have all. */
+/* Send on as much as the queues allow. True: all have everything. */
 static bool hand_out(ls_store *store, const char *all, size_t bytes, char *text)
 {
     bool done = true;
     for (int r = 1; r < store->world; r++) {
-        visitor *v = store->host->member[r];
+        client *v = store->host->member[r];
         while (!v->lost && !v->served && v->wire.out_length < QUEUED) {
             size_t some = bytes - v->sent < PIECE ? bytes - v->sent : PIECE;
             ls_hex_write(all + v->sent, some, text);
@@ -375,7 +378,7 @@ ls_status ls_store_host_all_gather(ls_store *store, const void *mine, size_t siz
     ls_store_host *host = store->host;
     ls_status status;
     while (!is_settled(store, size, &status, why)) {
-        if (ls_now() >= deadline) return fail_for(store, is_silent, "give what all wait for", seconds, why);
+        if (ls_now() >= deadline) return fail_for(store, is_silent, "send their data", seconds, why);
         wait_a_while(store, deadline);
         clear_away(store, false);
         if (host->claim[0]) return fail(store, why, "%s", host->claim);
@@ -396,7 +399,7 @@ ls_status ls_store_host_all_gather(ls_store *store, const void *mine, size_t siz
         done = hand_out(store, all, size * (size_t)store->world, text);
     }
     ls_sys_free(text);
-    return done ? LS_OK : fail(store, why, "not all processes took the addresses of all within %g s", seconds);
+    return done ? LS_OK : fail(store, why, "not all processes received the data of all within %g s", seconds);
 }
 
 /* ---- Latecomers ----------------------------------------------------------------------------------------------- */
@@ -423,10 +426,10 @@ void ls_store_host_close(ls_store *store)
     if (!host) return;
     ls_fd_watcher_stop(host->watcher);
     ls_refusals_sum_up(&host->refusals, true);
-    while (host->visitors) {
-        visitor *next = host->visitors->next;
-        free_visitor(host->visitors);
-        host->visitors = next;
+    while (host->clients) {
+        client *next = host->clients->next;
+        free_client(host->clients);
+        host->clients = next;
     }
     if (host->listener.fd >= 0) {
         ls_loop_watch(store->loop, &host->listener, 0);

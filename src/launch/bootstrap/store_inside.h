@@ -1,4 +1,4 @@
-/* store_inside.h - what the two halves of the store share: store.c, and store_host.c for rank 0. */
+/* store_inside.h - shared by the two halves of the store: store.c, and store_host.c for rank 0. */
 #ifndef LOCKSTEP_LAUNCH_BOOTSTRAP_STORE_INSIDE_H
 #define LOCKSTEP_LAUNCH_BOOTSTRAP_STORE_INSIDE_H
 
@@ -6,7 +6,7 @@
 #include "launch/control/token.h"
 #include "launch/control/wire.h"
 
-#define LS_STORE_GREETING 5.0 /* seconds for either side to say who it is */
+#define LS_STORE_GREETING 5.0 /* seconds in which each side must identify itself */
 
 typedef struct ls_store_host ls_store_host;
 
@@ -15,21 +15,21 @@ struct ls_store {
     int port, rank, world, attempt;
     uint64_t self;
     int loop;
-    int round;           /* exchanges begun */
+    int round;           /* exchanges started */
     ls_store_host *host; /* of rank 0; NULL elsewhere */
 
-    /* Of the others: the connection to rank 0, and how far things are with it. */
+    /* On the other ranks: the connection to rank 0 and its state. */
     ls_wire wire;
     char challenge[LS_PROOF];
     bool welcome, lost;
-    ls_status status; /* not LS_OK: it is of no more use, for the reason */
+    ls_status status; /* not LS_OK: unusable, see reason */
     ls_message reason;
-    char *all; /* where bytes of the round at hand go */
+    char *all; /* destination of the current round */
     size_t size, taken;
-    bool answered; /* they are all there */
+    bool answered; /* all bytes have arrived */
 };
 
-/* What both sides prove, each for itself. */
+/* The proof that each side sends. */
 void ls_store_prove(const ls_store *store, const char *role, const char *challenge, char proof[LS_PROOF]);
 
 /* store_host.c: the same calls for rank 0. */
@@ -38,6 +38,6 @@ ls_status ls_store_host_all_gather(ls_store *store, const void *mine, size_t siz
                                    double seconds, ls_message *why);
 void ls_store_host_close(ls_store *store);
 
-enum { LS_STORE_VERSION = 2 }; /* of what hello says */
+enum { LS_STORE_VERSION = 2 }; /* protocol version, sent in hello */
 
 #endif

@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-void ls_hex_write(const void *bytes, size_t size, char *text); /* 2 * size characters and the end */
-bool ls_hex_read(const char *text, void *bytes, size_t size);  /* false: it is not the text of so many bytes */
+void ls_hex_write(const void *bytes, size_t size, char *text); /* 2 * size characters and a terminating zero */
+bool ls_hex_read(const char *text, void *bytes, size_t size);  /* false: not the text of `size` bytes */
 
 #endif

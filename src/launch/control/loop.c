@@ -37,7 +37,8 @@ bool ls_loop_wait(int loop, int64_t deadline)
 {
     int timeout = -1;
     if (deadline != LS_NEVER) {
-        int64_t left = (deadline - ls_now() + 999999) / 1000000; /* rounded up: not awake too early, again and again */
+        int64_t left =
+            (deadline - ls_now() + 999999) / 1000000; /* rounded up, so that it does not wake early and spin */
         timeout = left < 0 ? 0 : left > INT_MAX ? INT_MAX : (int)left;
     }
     struct epoll_event event;

@@ -1,4 +1,4 @@
-/* refusals.c - a few lines in every window, and a number for the rest. */
+/* refusals.c - a few lines per time window, and a count of the rest. */
 #include "launch/control/refusals.h"
 
 #include "base/log.h"

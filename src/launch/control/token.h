@@ -1,4 +1,5 @@
-/* token.h - proof that two sides know the same job token, without sending it: HMAC-SHA256 of the other's number. */
+/* token.h - prove that two sides know the same job token without sending it: HMAC-SHA256 of the other side's challenge.
+ * */
 #ifndef LOCKSTEP_LAUNCH_CONTROL_TOKEN_H
 #define LOCKSTEP_LAUNCH_CONTROL_TOKEN_H
 
@@ -6,17 +7,17 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { LS_DIGEST = 32, LS_PROOF = 2 * LS_DIGEST + 1 }; /* a proof is text: hexadecimal, with its end */
+enum { LS_DIGEST = 32, LS_PROOF = 2 * LS_DIGEST + 1 }; /* a proof is hexadecimal text with a terminating zero */
 
 void ls_sha256(const void *bytes, size_t size, uint8_t digest[LS_DIGEST]);
 
-/* A number nobody can guess, as text. */
+/* A random challenge, as text. */
 void ls_token_challenge(char text[LS_PROOF]);
 
-/* What whoever knows the token answers to a challenge. `role` keeps the answers of the two sides apart. */
+/* The answer to a challenge by a holder of the token. `role` keeps the answers of the two sides apart. */
 void ls_token_prove(const char *token, const char *role, const char *challenge, char proof[LS_PROOF]);
 
-/* Compares in a time that does not depend on where they differ. NULL is no proof. */
+/* Compares in constant time. NULL is not a proof. */
 bool ls_token_same(const char *proof, const char *expected);
 
 #endif

@@ -70,7 +70,7 @@ bool ls_wire_is_here(const char *host)
 {
     char own[256] = "";
     gethostname(own, sizeof own - 1);
-    if (strcmp(own, host) == 0) return true; /* in a pod, also before its name can be resolved */
+    if (strcmp(own, host) == 0) return true; /* in a pod this works before its name resolves */
     struct addrinfo *found = resolve(host, 0, NULL);
     bool here = false;
     for (struct addrinfo *one = found; one && !here; one = one->ai_next) {
@@ -91,7 +91,7 @@ static void end(ls_wire *wire, const char *why)
     wire->on_end(wire, why);
 }
 
-/* Deliver what has come as whole lines. A handler may part with the wire, or close it. */
+/* Deliver received whole lines. A handler may part with the wire, or close it. */
 static void deliver(ls_wire *wire)
 {
     size_t from = 0;
@@ -101,7 +101,7 @@ static void deliver(ls_wire *wire)
         ls_json *message = ls_json_read(wire->in + from, (size_t)(stop - wire->in) - from, &why);
         from = (size_t)(stop - wire->in) + 1;
         if (message) wire->on_message(wire, message);
-        else end(wire, "what it sent is no message");
+        else end(wire, "it sent an invalid message");
         ls_json_free(message);
     }
     if (!ls_wire_is_open(wire)) return;
@@ -138,7 +138,7 @@ static void receive(ls_wire *wire)
     wire->in_length += (size_t)got;
     deliver(wire);
     size_t most = wire->trusted ? LONGEST_MESSAGE : LONGEST_OF_STRANGER;
-    if (ls_wire_is_open(wire) && wire->in_length > most) end(wire, "a message without end");
+    if (ls_wire_is_open(wire) && wire->in_length > most) end(wire, "a message is too long");
 }
 
 static void flush(ls_wire *wire)
@@ -183,7 +183,7 @@ bool ls_wire_open(ls_wire *wire, int loop, int fd, bool connecting)
 {
     int yes = 1;
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes,
-               sizeof yes); /* fails on a pair of local sockets, which do not wait */
+               sizeof yes); /* fails on local socket pairs, which have no such delay */
     fcntl(fd, F_SETFL, O_NONBLOCK);
     wire->watch = (ls_watch){.fd = fd, .ready = ready, .owner = wire};
     wire->loop = loop;
@@ -214,7 +214,7 @@ void ls_wire_part(ls_wire *wire)
 {
     if (!ls_wire_is_open(wire) || wire->parting) return;
     wire->parting = true;
-    if (wire->connecting) end(wire, "not needed any more");
+    if (wire->connecting) end(wire, "no longer needed");
     else flush(wire);
 }
 

@@ -1,4 +1,4 @@
-/* agent.c - one loop over everything that can happen on a host. */
+/* agent.c - the event loop of a host. */
 #include "launch/supervise/agent.h"
 
 #include "base/config.h"
@@ -20,10 +20,10 @@
 #include <time.h>
 #include <unistd.h>
 
-/* A group that fails this soon after its start, again and again, will not get better. */
+/* A group that repeatedly fails this soon after its start is given up. */
 #define QUICK_FAILURE 10.0
 
-/* ---- Words ---------------------------------------------------------------------------------------------------- */
+/* ---- Messages ------------------------------------------------------------------------------------------------- */
 
 static const char *signal_name(int number)
 {
@@ -41,7 +41,7 @@ static void write_termination_log(const char *text)
     close(fd);
 }
 
-/* A launcher above this one reads the cause as this one reads its workers'. */
+/* A launcher above this one reads the cause as this one reads its workers' causes. */
 static void write_error_file(const ls_agent *a, const char *text, int code)
 {
     const char *path = ls_environment_get(a->plan->inherited, "TORCHELASTIC_ERROR_FILE");
@@ -65,7 +65,7 @@ static void write_error_file(const ls_agent *a, const char *text, int code)
     ls_sys_free(json);
 }
 
-/* Line by line: other hosts, and workers, have had a say in it. */
+/* Line by line and printable, since other hosts and workers contributed to it. */
 static void make_printable(const char *words, char *text, size_t size)
 {
     size_t used = 0;
@@ -94,14 +94,14 @@ void ls_agent_report(ls_agent *a, const char *words, int code)
     write_error_file(a, text, code);
 }
 
-/* ---- What happens --------------------------------------------------------------------------------------------- */
+/* ---- Events --------------------------------------------------------------------------------------------------- */
 
-void ls_agent_stop(ls_agent *a, int number, const char *story)
+void ls_agent_stop(ls_agent *a, int number, const char *report)
 {
     if (a->phase != LS_AGENT_RUNNING) return;
-    if (story && *story) {
+    if (report && *report) {
         char line[512];
-        ls_cause_headline(story, line, sizeof line);
+        ls_cause_headline(report, line, sizeof line);
         ls_worker_group_abort(&a->group, line);
     }
     a->phase = LS_AGENT_STOPPING;
@@ -112,21 +112,21 @@ void ls_agent_stop(ls_agent *a, int number, const char *story)
 
 static void on_end_signal(ls_agent *a, int number)
 {
-    if (a->told) { /* asked again: at once, then, unless it is the same request by another way */
+    if (a->told) { /* a second request: kill at once, unless it is the first one by another route */
         if (number != a->relayed) a->kill_at = ls_now();
         a->relayed = 0;
         return;
     }
     a->told = number;
-    ls_log_line(LS_LOG_INFO, "SIG%s: passed on to %d worker%s: %.0f s to end", signal_name(number), a->group.running,
+    ls_log_line(LS_LOG_INFO, "SIG%s: forwarded to %d worker%s, %.0f s to end", signal_name(number), a->group.running,
                 LS_S(a->group.running), a->plan->opts.shutdown_timeout);
     if (a->phase == LS_AGENT_RUNNING) ls_agent_stop(a, number, NULL);
     else ls_worker_group_signal(&a->group, number);
     if (a->decider.told) a->decider.told(a);
 }
 
-/* What the program above was told: a number, negative where it was told again; 0: it is gone. Signals of a terminal,
- * and those to a whole group, come from both sides. */
+/* A signal that the program above received: its number, negative from the second on; 0: the program is gone. Signals of
+ * a terminal, and those to a whole process group, arrive both ways. */
 static void on_relay(ls_agent *a, int number)
 {
     if (a->told && number < 0) a->kill_at = ls_now();
@@ -152,7 +152,7 @@ static bool on_signal(ls_watch *watch, uint32_t events)
         case SIGINT:
         case SIGHUP:
         case SIGQUIT: on_end_signal(a, number); break;
-        case SIGTSTP: /* workers have sessions of their own: the terminal does not stop them */
+        case SIGTSTP: /* workers have their own sessions, so the terminal does not stop them */
             ls_worker_group_signal(&a->group, SIGSTOP);
             raise(SIGSTOP);
             ls_worker_group_signal(&a->group, SIGCONT);
@@ -163,16 +163,16 @@ static bool on_signal(ls_watch *watch, uint32_t events)
     return true;
 }
 
-/* Processes left by workers. */
+/* Processes that workers left behind. */
 static int leftovers(const ls_agent *a, int number)
 {
     siginfo_t info = {0};
     if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0) return 0; /* no child at all: the usual case */
-    /* Children of an earlier program in this process (a shell's `exec`) are none of our business. */
+    /* Children of an earlier program in this process (a shell's `exec`) are not ours. */
     return a->strangers ? 0 : ls_worker_group_sweep(number);
 }
 
-/* Workers that were given notice, saved and ended did not fail: the job is told to end. */
+/* Workers that saved and ended on a signal did not fail: the job was told to end. */
 static void heed_hint(ls_agent *a)
 {
     const ls_cause *cause = &a->group.cause;
@@ -187,9 +187,9 @@ static void on_event(ls_agent *a)
     if (a->phase == LS_AGENT_RUNNING) heed_hint(a);
     if (ls_worker_group_is_undecided(&a->group)) return;
     if (a->phase == LS_AGENT_RUNNING && (a->group.cause.any || !a->could_start)) {
-        char story[5000] = "a worker could not be started";
-        if (a->group.cause.any) ls_cause_tell(&a->group.cause, story, sizeof story);
-        ls_agent_stop(a, SIGTERM, story);
+        char report[5000] = "a worker could not be started";
+        if (a->group.cause.any) ls_cause_tell(&a->group.cause, report, sizeof report);
+        ls_agent_stop(a, SIGTERM, report);
         if (a->decider.failed) a->decider.failed(a);
     }
     if (a->phase == LS_AGENT_STOPPING && late) {
@@ -198,13 +198,13 @@ static void on_event(ls_agent *a)
     }
     if ((a->phase == LS_AGENT_RUNNING || a->phase == LS_AGENT_STOPPING) && a->group.running == 0) {
         int left = leftovers(a, SIGTERM);
-        if (left) ls_log_line(LS_LOG_INFO, "ending %d processes that workers left behind", left);
+        if (left) ls_log_line(LS_LOG_INFO, "killing %d processes that workers left behind", left);
         a->phase = LS_AGENT_SWEEPING;
         a->group.stopping = true;
         a->kill_at = ls_after(a->plan->opts.shutdown_timeout);
     }
     bool kills = a->phase == LS_AGENT_SWEEPING && late && a->kill_at != LS_NEVER;
-    if (kills) a->kill_at = ls_after(0.1); /* what the killed ones leave behind comes next */
+    if (kills) a->kill_at = ls_after(0.1); /* then handle what the killed ones left behind */
     if (a->phase == LS_AGENT_SWEEPING && !leftovers(a, kills ? SIGKILL : 0)) {
         ls_worker_group_end(&a->group);
         a->phase = LS_AGENT_IDLE;
@@ -213,7 +213,7 @@ static void on_event(ls_agent *a)
     }
 }
 
-/* ---- Orders --------------------------------------------------------------------------------------------------- */
+/* ---- Attempts ------------------------------------------------------------------------------------------------- */
 
 void ls_agent_start(ls_agent *a, const ls_assignment *assignment)
 {
@@ -235,10 +235,9 @@ bool ls_budget_take(ls_budget *budget, const ls_launch_opts *o, int64_t began)
     bool soon = ls_now() - began < (int64_t)(QUICK_FAILURE * 1e9);
     budget->quick = soon ? budget->quick + 1 : 0;
     if (budget->quick > o->max_quick_restarts) {
-        ls_log_line(
-            LS_LOG_ERROR,
-            "%d failures in a row within %.0f s of the start: not tried again, though %d of %d restarts are left",
-            budget->quick, QUICK_FAILURE, o->max_restarts - budget->used, o->max_restarts);
+        ls_log_line(LS_LOG_ERROR,
+                    "giving up after %d failures in a row within %.0f s of the start, with %d of %d restarts left",
+                    budget->quick, QUICK_FAILURE, o->max_restarts - budget->used, o->max_restarts);
         return false;
     }
     budget->used++;
@@ -246,7 +245,7 @@ bool ls_budget_take(ls_budget *budget, const ls_launch_opts *o, int64_t began)
     return true;
 }
 
-/* ---- Beginning and end ---------------------------------------------------------------------------------------- */
+/* ---- Start and end -------------------------------------------------------------------------------------------- */
 
 static void loop_until_finished(ls_agent *a)
 {
@@ -256,7 +255,7 @@ static void loop_until_finished(ls_agent *a)
         int64_t asked = a->decider.tick && !a->finished ? a->decider.tick(a) : LS_NEVER;
         if (asked < next) next = asked;
         if (a->kill_at < next) next = a->kill_at;
-        /* What the decider has just ordered may already be over: nothing waits that could be noticed now. */
+        /* What the decider just ordered may already be over, with no event left to report it. */
         bool pending = a->phase != LS_AGENT_IDLE && a->phase != LS_AGENT_SWEEPING && a->group.running == 0 &&
                        !ls_worker_group_is_undecided(&a->group);
         if (!a->finished && !pending) ls_loop_wait(a->group.loop, next);
@@ -286,8 +285,8 @@ int ls_agent_run(ls_agent *a, const ls_plan *plan, void (*begin)(ls_agent *agent
     sigset_t mask;
     sigemptyset(&mask);
     for (size_t i = 0; i < sizeof handled / sizeof *handled; i++) sigaddset(&mask, handled[i]);
-    if (is_ignored(SIGHUP)) sigdelset(&mask, SIGHUP); /* by nohup */
-    bool childless = is_ignored(SIGCHLD);             /* by who started this: ends of workers would go unnoticed */
+    if (is_ignored(SIGHUP)) sigdelset(&mask, SIGHUP); /* set by nohup */
+    bool childless = is_ignored(SIGCHLD);             /* set by the parent: ends of workers would go unnoticed */
     if (childless) signal(SIGCHLD, SIG_DFL);
     sigprocmask(SIG_BLOCK, &mask, &a->group.inherited);
     a->group.on_pipe = signal(SIGPIPE, SIG_IGN);

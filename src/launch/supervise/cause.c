@@ -1,4 +1,4 @@
-/* cause.c - how a worker ended, in words. */
+/* cause.c - describe how a worker ended. */
 #include "launch/supervise/cause.h"
 
 #include "base/json.h"
@@ -63,7 +63,7 @@ static void describe_end(const ls_cause *cause, char *text, size_t size)
     bool stopped = WIFSTOPPED(cause->status);
     int number = stopped ? WSTOPSIG(cause->status) : WTERMSIG(cause->status);
     const char *name = sigabbrev_np(number);
-    if (stopped) snprintf(text, size, "was stopped by SIG%s (signal %d) and not woken", name ? name : "?", number);
+    if (stopped) snprintf(text, size, "was stopped by SIG%s (signal %d) and not continued", name ? name : "?", number);
     else
         snprintf(text, size, "was killed by SIG%s (signal %d%s)", name ? name : "?", number,
                  number == SIGKILL ? "; if nobody sent it, the system ran out of memory" : "");
@@ -83,10 +83,10 @@ static void put_lines(const char *title, const char *lines, char *text, size_t s
     }
 }
 
-void ls_cause_headline(const char *story, char *line, size_t size)
+void ls_cause_headline(const char *report, char *line, size_t size)
 {
-    if (strncmp(story, HEADING, sizeof HEADING - 1) == 0) story += sizeof HEADING - 1;
-    snprintf(line, size, "%.*s", (int)strcspn(story, "\n"), story);
+    if (strncmp(report, HEADING, sizeof HEADING - 1) == 0) report += sizeof HEADING - 1;
+    snprintf(line, size, "%.*s", (int)strcspn(report, "\n"), report);
 }
 
 void ls_cause_tell(const ls_cause *cause, char *text, size_t size)
@@ -96,7 +96,7 @@ void ls_cause_tell(const ls_cause *cause, char *text, size_t size)
     snprintf(text, size, HEADING "rank %d (local rank %d, host %s, pid %d) %s after %.1f s\n", cause->rank,
              cause->local_rank, cause->host, cause->pid, end, cause->seconds);
     size_t used = strlen(text);
-    if (cause->words[0]) snprintf(text + used, size - used, "lockstep: it says: %s\n", cause->words);
+    if (cause->words[0]) snprintf(text + used, size - used, "lockstep: its error: %s\n", cause->words);
     put_lines("the last lines of its stderr", cause->tail, text, size);
-    put_lines("what workers did last together", cause->calls, text, size);
+    put_lines("the last collective calls of all workers", cause->calls, text, size);
 }

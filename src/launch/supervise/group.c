@@ -1,4 +1,4 @@
-/* group.c - workers as processes. */
+/* group.c - start, signal and reap the workers of a host. */
 #include "launch/supervise/group.h"
 
 #include "base/config.h"
@@ -116,7 +116,7 @@ static void fill_in(char *to, size_t size, const char *form, const ls_plan *plan
     to[used] = '\0';
 }
 
-/* Where a stream of a worker goes. Returns the file to put in its place; -1: it keeps this process's; -2: failed. */
+/* The destination of a worker's stream. Returns the file descriptor to use; -1: inherit this process's; -2: failed. */
 static int open_stream(ls_worker_group *group, int local_rank, int which)
 {
     const ls_plan *plan = group->plan;
@@ -135,7 +135,7 @@ static int open_stream(ls_worker_group *group, int local_rank, int which)
         }
         if (!teed) return file;
     }
-    /* A terminal is handed on, so that programs see one: they buffer by line and draw progress bars. */
+    /* A terminal is inherited, so that programs detect it: they buffer by line and draw progress bars. */
     if (shown && !prefixed && isatty(STDOUT_FILENO + which)) return -1;
     const char *form = plan->opts.prefix_template;
     if (!form) form = plan->opts.prefix ? "[${role_name}${rank}]:" : "[${role_name}${local_rank}]:"; /* torchrun's */
@@ -145,21 +145,21 @@ static int open_stream(ls_worker_group *group, int local_rank, int which)
                 local_rank);
     }
     int end = ls_output_stream_open(stream, group->loop, shown ? &group->sink[which] : NULL, file);
-    if (end < 0) ls_log_line(LS_LOG_ERROR, "launch: no pipe for rank %d: %s", local_rank, strerror(errno));
+    if (end < 0) ls_log_line(LS_LOG_ERROR, "launch: cannot create a pipe for rank %d: %s", local_rank, strerror(errno));
     if (end < 0 && file >= 0) close(file);
     return end < 0 ? -2 : end;
 }
 
-/* The rest of a worker's life: from here on this is another process. */
+/* Runs in the new process, until the worker ends. */
 static _Noreturn void become_worker(ls_worker_group *group, int local_rank, pid_t parent, const int *files)
 {
     const ls_plan *plan = group->plan;
     setsid();
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != parent) _exit(128 + SIGKILL); /* it died before we asked to be told */
+    if (getppid() != parent) _exit(128 + SIGKILL); /* it died before the notification was set up */
     signal(SIGPIPE, group->on_pipe);
     setrlimit(RLIMIT_NOFILE, &group->limit);
-    int nothing = local_rank ? open("/dev/null", O_RDONLY | O_CLOEXEC) : -1; /* one reader of stdin is enough */
+    int nothing = local_rank ? open("/dev/null", O_RDONLY | O_CLOEXEC) : -1; /* only local rank 0 reads stdin */
     if (nothing >= 0) dup2(nothing, STDIN_FILENO);
     for (int i = 0; i < 2; i++)
         if (files[i] >= 0) dup2(files[i], STDOUT_FILENO + i);
@@ -171,7 +171,7 @@ static _Noreturn void become_worker(ls_worker_group *group, int local_rank, pid_
     if (group->shared >= 0) ls_environment_set(&environment, "LOCKSTEP_COMM_FILE", "%d", group->shared);
     sigprocmask(SIG_SETMASK, &group->inherited, NULL);
     if (plan->function) {
-        close_new_files(group); /* no exec does */
+        close_new_files(group); /* there is no exec to close them */
         environ = environment.entry;
         ls_config_reload();
         int code = plan->function(plan->argument);
@@ -206,7 +206,7 @@ static bool start_worker(ls_worker_group *group, int local_rank)
     }
     pid_t parent = getpid(), pid = good ? fork() : -1;
     if (pid == 0) become_worker(group, local_rank, parent, files);
-    if (good && pid < 0) ls_log_line(LS_LOG_ERROR, "launch: no process for rank %d: %s", local_rank, strerror(errno));
+    if (good && pid < 0) ls_log_line(LS_LOG_ERROR, "launch: cannot fork for rank %d: %s", local_rank, strerror(errno));
     for (int i = 0; i < 2; i++)
         if (files[i] >= 0) close(files[i]);
     if (pid < 0) return false;
@@ -218,8 +218,8 @@ static bool start_worker(ls_worker_group *group, int local_rank)
     return true;
 }
 
-/* Workers of this host find each other through memory that they inherit, and learn from it when to give up. Programs
- * that are not ours ignore it. */
+/* Workers of this host find each other through inherited memory, which also tells them when to give up. Other programs
+ * ignore it. */
 static bool share_memory(ls_worker_group *group)
 {
     int workers = group->plan->opts.num_processes;
@@ -240,10 +240,10 @@ bool ls_worker_group_start(ls_worker_group *group, const ls_assignment *assignme
     if (!share_memory(group)) return false;
     memset(&group->cause, 0, sizeof group->cause);
     if (!ls_logs_begin(&group->logs, assignment->attempt)) {
-        ls_log_line(LS_LOG_ERROR, "launch: cannot make folders in %s: %s", group->logs.root, strerror(errno));
+        ls_log_line(LS_LOG_ERROR, "launch: cannot create folders in %s: %s", group->logs.root, strerror(errno));
         return false;
     }
-    fflush(NULL); /* or each worker would write what this process has not written yet */
+    fflush(NULL); /* otherwise each worker would write this process's buffered output */
     for (int i = 0; i < group->plan->opts.num_processes; i++) {
         for (int s = 0; s < 2; s++) ls_output_stream_close(&group->worker[i].stream[s]);
         group->unstarted[i] = false;
@@ -270,7 +270,7 @@ void ls_worker_group_signal(ls_worker_group *group, int number)
     for (int i = 0; i < group->plan->opts.num_processes; i++) {
         pid_t pid = group->worker[i].pid;
         if (!pid) continue;
-        if (kill(-pid, number) != 0) kill(pid, number); /* it may not lead a group yet */
+        if (kill(-pid, number) != 0) kill(pid, number); /* it may not be a group leader yet */
         if (number != SIGKILL && number != SIGSTOP) kill(-pid, SIGCONT);
     }
 }
@@ -280,7 +280,7 @@ void ls_worker_group_abort(ls_worker_group *group, const char *words)
     if (group->shared >= 0) ls_segment_abandon(group->shared, words);
 }
 
-/* Does the first that failed belong to another host? */
+/* Did another host's worker fail first? */
 static bool is_elsewhere(const ls_worker_group *group)
 {
     int culprit = group->shared >= 0 ? ls_segment_culprit(group->shared) : -1, first = group->assignment.first_rank;
@@ -292,7 +292,7 @@ bool ls_worker_group_is_undecided(const ls_worker_group *group)
     return group->cause.any && !group->stopping && ls_now() < group->act_at;
 }
 
-/* Take note of how a worker failed, by its status. */
+/* Record how a worker failed, from its status. */
 static void note_failure(ls_worker_group *group, int local_rank, bool same_moment)
 {
     ls_worker_process *worker = &group->worker[local_rank];
@@ -309,14 +309,14 @@ static void note_failure(ls_worker_group *group, int local_rank, bool same_momen
     ls_logs_path(&group->logs, cause.attempt, local_rank, "error.json", path, sizeof path);
     ls_cause_read(&cause, path);
     if (group->shared >= 0) ls_segment_describe(group->shared, LAST_CALLS, cause.calls, sizeof cause.calls);
-    /* Several that failed since we last looked: the error files know which was first; one that was killed told nobody,
-     * so those that gave up did so because of it. */
+    /* If several failed since the last look, the error files tell which was first. A killed one left no file, so those
+     * that gave up did so because of it. */
     bool earlier = cause.stamp > 0 && cause.stamp < group->cause.stamp;
     bool killed = WIFSIGNALED(cause.status) && !WIFSIGNALED(group->cause.status);
     if (group->cause.any && !(same_moment && (earlier || killed))) return;
 
     ls_output_stream *stream = &worker->stream[1];
-    if (!WIFSTOPPED(cause.status)) ls_output_stream_close(stream); /* read to its end */
+    if (!WIFSTOPPED(cause.status)) ls_output_stream_close(stream); /* reads the rest */
     if (stream->tail_length) ls_cause_tail(&cause, stream->tail, stream->tail_length, TAIL_LINES);
     ls_logs_path(&group->logs, cause.attempt, local_rank, "stderr.log", path, sizeof path);
     FILE *log = group->plan->redirected[local_rank] & 2 ? fopen(path, "r") : NULL;
@@ -330,11 +330,11 @@ static void note_failure(ls_worker_group *group, int local_rank, bool same_momen
     group->act_at = is_elsewhere(group) ? ls_after(CULPRIT_PATIENCE * 1e-3) : ls_now();
 }
 
-/* A worker has ended, and is still a zombie: take note of how, and let it go. */
+/* A worker has ended and is still a zombie: record how, and reap it. */
 static void reap_worker(ls_worker_group *group, int local_rank, bool failed, bool same_moment)
 {
     ls_worker_process *worker = &group->worker[local_rank];
-    /* As long as it is a zombie its number stands for its group: what a failed worker leaves there dies now. */
+    /* While it is a zombie its pid still identifies its group: kill what a failed worker leaves there. */
     if (failed) kill(-worker->pid, SIGKILL);
     waitpid(worker->pid, &worker->status, 0);
     if (failed && !group->stopping) note_failure(group, local_rank, same_moment);
@@ -342,7 +342,7 @@ static void reap_worker(ls_worker_group *group, int local_rank, bool failed, boo
     group->running--;
 }
 
-/* A worker that fails tells the others, and they may be gone before it is: it is the first cause, so it goes first. */
+/* A failing worker tells the others, and they may exit before it does: handle it first, since it is the first cause. */
 static void reap_culprit(ls_worker_group *group, int except)
 {
     int culprit = group->shared >= 0 ? ls_segment_culprit(group->shared) - group->assignment.first_rank : -1;
@@ -357,7 +357,7 @@ static void reap_culprit(ls_worker_group *group, int except)
     reap_worker(group, culprit, info.si_code != CLD_EXITED || info.si_status != 0, true);
 }
 
-/* Take note of who stands still by a signal, and who goes on. */
+/* Record which workers are stopped by a signal, and which were continued. */
 static void note_standstill(ls_worker_group *group)
 {
     for (int i = 0; i < group->plan->opts.num_processes; i++) {
@@ -372,7 +372,7 @@ static void note_standstill(ls_worker_group *group)
     }
 }
 
-/* One that stands still holds up all others. Returns when the next is due. */
+/* A stopped worker blocks all others. Returns when the next check is due. */
 static int64_t check_standstill(ls_worker_group *group, int64_t now)
 {
     int64_t patience = (int64_t)(group->plan->opts.dead_after * 1e9), next = LS_NEVER;

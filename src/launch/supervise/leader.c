@@ -1,4 +1,4 @@
-/* leader.c - one decision for all hosts. */
+/* leader.c - decides for all hosts. */
 #include "launch/supervise/leader.h"
 
 #include "base/log.h"
@@ -17,27 +17,26 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { STRANGERS = 64 };  /* connections that have not proved to belong to the job */
-#define LONGEST_HELLO 5.0 /* seconds in which they must */
-#define SECOND_CALL                                                                                                    \
-    5.0 /* most seconds to wait for latecomers once there has been a generation: the others have stopped */
+enum { STRANGERS = 64 };  /* most unverified connections */
+#define LONGEST_HELLO 5.0 /* seconds in which they must identify themselves */
+#define SECOND_CALL 5.0 /* most seconds to wait for latecomers after the first generation, while the others are idle */
 
 typedef enum phase { GATHERING, RUNNING, DRAINING, ENDED } phase;
 
-/* Why a generation ends: hosts may join, one was told to leave, something failed. */
+/* Why a generation ends: hosts want to join, one was told to leave, something failed. */
 typedef enum reason { JOINED, LEFT, BROKEN } reason;
 
 typedef struct host {
     ls_wire wire;
     ls_leader *leader;
-    bool lost;       /* the connection is gone; cleared away at the next tick */
-    char why[128];   /* it went */
-    bool joined;     /* it has proved to belong to the job */
+    bool lost;       /* the connection is gone; removed at the next tick */
+    char why[128];   /* it was lost */
+    bool joined;     /* verified */
     bool local;      /* the leader's own host */
-    bool taking;     /* it takes part in the present generation */
-    bool over, good; /* nothing is left of the generation there; all its workers ended with 0 */
+    bool taking;     /* it takes part in the current generation */
+    bool over, good; /* the generation has ended there; all its workers exited with 0 */
     int left;        /* the signal that told it to end; 0: none */
-    int wanted;      /* its rank, as it was told; -1: any */
+    int wanted;      /* its requested rank; -1: any */
     int rank, processes, order;
     int64_t came;
     char name[65];
@@ -53,12 +52,12 @@ struct ls_leader {
     int order;
     phase phase;
     int generation;
-    int port; /* where the workers of this generation meet */
+    int port; /* where the workers of this generation find each other */
     ls_budget budget;
     int64_t began, since, last_call, last_tick; /* since: when gathering began */
-    reason reason;                              /* why the generation is drained */
+    reason reason;                              /* why the generation is ending */
     ls_refusals refusals;
-    bool hopeless; /* a program that cannot be executed: not tried again */
+    bool hopeless; /* the program cannot be executed: do not retry */
     int code;
     char cause[4096];
 };
@@ -68,7 +67,7 @@ static bool is_elastic(const ls_leader *l)
     return l->plan->opts.elastic;
 }
 
-/* ---- Saying things -------------------------------------------------------------------------------------------- */
+/* ---- Messages ------------------------------------------------------------------------------------------------- */
 
 static void refuse(host *h, const char *why)
 {
@@ -77,7 +76,7 @@ static void refuse(host *h, const char *why)
     ls_json_put_text(&w, "refused", why);
     ls_json_put_end(&w);
     ls_wire_send(&h->wire, &w);
-    ls_refusals_tell(&h->leader->refusals, "host %s was refused: %s", h->name[0] ? h->name : "without a name", why);
+    ls_refusals_tell(&h->leader->refusals, "host %s was refused: %s", h->name[0] ? h->name : "(no name)", why);
     ls_wire_part(&h->wire);
 }
 
@@ -113,7 +112,7 @@ static int count_joined(const ls_leader *l)
     return count;
 }
 
-/* Ranks: as the hosts were told; in an elastic job by arrival, the leader's own host first. */
+/* Assign ranks: as the hosts requested; in an elastic job by arrival, the leader's own host first. */
 static bool comes_before(const host *a, const host *b)
 {
     if (a->wanted >= 0 && b->wanted >= 0) return a->wanted < b->wanted;
@@ -142,7 +141,7 @@ static void start_generation(ls_leader *l)
 {
     int hosts = 0, world = 0, most = l->plan->opts.max_hosts;
     for (host *h = l->hosts; h; h = h->next) h->taking = h->over = h->good = false;
-    for (; hosts < most; hosts++) { /* the first that is not placed yet, again and again: hosts are few */
+    for (; hosts < most; hosts++) { /* quadratic search: hosts are few */
         host *best = NULL;
         for (host *h = l->hosts; h; h = h->next) {
             bool free = h->joined && !h->lost && !h->left && !h->taking;
@@ -159,7 +158,7 @@ static void start_generation(ls_leader *l)
     l->hopeless = false;
     l->code = 0;
     l->cause[0] = '\0';
-    /* A port of this host, where rank 0 is. Workers of hosts that were given up may still look for the last one. */
+    /* A port of this host, where rank 0 is. Workers of dropped hosts may still use the last one. */
     l->port = ls_port_find(is_elastic(l) ? 0 : l->plan->opts.master_port);
     int first = 0;
     for (int rank = 0; rank < hosts; rank++) {
@@ -170,7 +169,7 @@ static void start_generation(ls_leader *l)
     }
 }
 
-/* End the generation: the first reason counts. */
+/* End the generation; the first reason counts. */
 static void drain(ls_leader *l, reason why, int code, const char *cause)
 {
     if (l->phase != RUNNING) return;
@@ -188,11 +187,11 @@ static void gather(ls_leader *l)
     l->last_call = LS_NEVER;
 }
 
-/* Nothing of the generation is left anywhere. */
+/* The generation has ended on all hosts. */
 static void finish_generation(ls_leader *l)
 {
     bool good = l->phase == RUNNING;
-    /* In an elastic job hosts come and go; elsewhere one that goes takes the job with it. */
+    /* In an elastic job hosts come and go; otherwise losing one ends the job. */
     bool counts = l->reason == BROKEN || (l->reason == LEFT && !is_elastic(l));
     for (host *h = l->hosts; h; h = h->next) h->taking = false;
     if (good) end_job(l, 0);
@@ -201,7 +200,7 @@ static void finish_generation(ls_leader *l)
     else end_job(l, l->code);
 }
 
-/* ---- What hosts say ------------------------------------------------------------------------------------------- */
+/* ---- Messages from hosts -------------------------------------------------------------------------------------- */
 
 static void on_hello(host *h, const ls_json *m)
 {
@@ -211,7 +210,7 @@ static void on_hello(host *h, const ls_json *m)
     if (name) snprintf(h->name, sizeof h->name, "%s", name);
     ls_token_prove(l->plan->opts.token, "host", h->challenge, expected);
     if (ls_json_integer(ls_json_get(m, "hello"), 0) != 1 || !challenge || strlen(challenge) >= LS_PROOF) {
-        refuse(h, "it speaks another version");
+        refuse(h, "it uses another protocol version");
         return;
     }
     if (!ls_token_same(ls_json_text(ls_json_get(m, "proof")), expected)) {
@@ -223,15 +222,15 @@ static void on_hello(host *h, const ls_json *m)
     int64_t generation = ls_json_integer(ls_json_get(m, "generation"), 0);
     int64_t attempt = ls_json_integer(ls_json_get(m, "attempt"), 0);
     if (!is_elastic(l) && (wanted < 0 || wanted >= l->plan->opts.max_hosts)) {
-        refuse(h, "its rank is not one of this job's");
+        refuse(h, "its rank is not part of this job");
         return;
     }
     if (processes < 1 || processes > LS_MOST_PROCESSES) {
-        refuse(h, "its number of processes is not one from 1 to 4096");
+        refuse(h, "its number of processes is not between 1 and 4096");
         return;
     }
     if (generation < 0 || generation > LS_MOST_RESTARTS || attempt < 0 || attempt > LS_MOST_RESTARTS) {
-        refuse(h, "it remembers more restarts than there can be");
+        refuse(h, "its number of restarts is too large");
         return;
     }
     h->wanted = is_elastic(l) ? -1 : (int)wanted;
@@ -243,11 +242,11 @@ static void on_hello(host *h, const ls_json *m)
             refuse(h, "another host has this rank");
             return;
         }
-        /* It is back before its loss was noticed. */
+        /* It reconnected before its loss was noticed. */
         other->lost = true;
-        snprintf(other->why, sizeof other->why, "it came back");
+        snprintf(other->why, sizeof other->why, "it reconnected");
     }
-    /* A leader that comes back goes on where the hosts had been. */
+    /* A restarted leader continues the counts that the hosts remember. */
     if (generation > l->generation) l->generation = (int)generation;
     if (attempt > l->budget.used) l->budget.used = (int)attempt;
     h->joined = h->wire.trusted = true;
@@ -275,7 +274,7 @@ static void on_leave(host *h, const ls_json *m)
     char cause[256];
     int64_t number = ls_json_integer(ls_json_get(m, "leave"), SIGTERM);
     h->left = number > 0 && number < NSIG ? (int)number : SIGTERM;
-    snprintf(cause, sizeof cause, "lockstep: host %s was told to end by signal %d\n", h->name, h->left);
+    snprintf(cause, sizeof cause, "lockstep: host %s received signal %d\n", h->name, h->left);
     if (h->taking) drain(h->leader, LEFT, 128 + h->left, cause);
 }
 
@@ -286,7 +285,7 @@ static void on_message(ls_wire *wire, const ls_json *m)
     if (ls_json_get(m, "hello")) {
         if (!h->joined) on_hello(h, m);
     } else if (!h->joined) {
-        refuse(h, "it did not say hello");
+        refuse(h, "it did not identify itself");
     } else if (ls_json_get(m, "failed")) {
         if (ls_json_integer(ls_json_get(m, "failed"), -1) == l->generation) on_failed(h, m);
     } else if (ls_json_get(m, "over")) {
@@ -314,7 +313,7 @@ static void bury(ls_leader *l, host *h)
         snprintf(cause, sizeof cause,
                  "lockstep: first cause: host %s with %d worker%s from host rank %d was lost: %s\n", h->name,
                  h->processes, LS_S(h->processes), h->rank, h->why);
-        /* Politely or not, a host that goes from an elastic job leaves the others free to go on. */
+        /* With or without notice, a host that leaves an elastic job lets the others continue. */
         if (!h->left) drain(l, BROKEN, 1, cause);
     }
     host **link = &l->hosts;
@@ -324,12 +323,12 @@ static void bury(ls_leader *l, host *h)
     ls_sys_free(h);
 }
 
-/* Beats go out, silence is noticed. Returns when the next is due. */
+/* Send heartbeats and detect silent hosts. Returns when the next is due. */
 static int64_t check_hosts(ls_leader *l, int64_t now)
 {
     const ls_launch_opts *o = &l->plan->opts;
     int64_t beat = (int64_t)(o->heartbeat * 1e9), dead = (int64_t)(o->dead_after * 1e9);
-    /* If this process itself slept (stopped, starved), the others' silence proves nothing. */
+    /* If this process itself was suspended, the others' silence proves nothing. */
     bool slept = now - l->last_tick > beat + dead / 2;
     l->last_tick = now;
     int64_t due = now + beat / 2;
@@ -337,11 +336,11 @@ static int64_t check_hosts(ls_leader *l, int64_t now)
         next = h->next;
         if (slept) h->wire.heard = now;
         if (!h->lost && now - h->wire.heard > dead) {
-            snprintf(h->why, sizeof h->why, "no sign of life for %.1f s", (double)(now - h->wire.heard) / 1e9);
+            snprintf(h->why, sizeof h->why, "no heartbeat for %.1f s", (double)(now - h->wire.heard) / 1e9);
             h->lost = true;
         }
         if (!h->lost && !h->joined && now - h->came > (int64_t)(LONGEST_HELLO * 1e9)) {
-            snprintf(h->why, sizeof h->why, "no hello within %g s", LONGEST_HELLO);
+            snprintf(h->why, sizeof h->why, "it did not identify itself within %g s", LONGEST_HELLO);
             h->lost = true;
         }
         if (!h->lost && h->joined && now - h->wire.spoke >= beat) ls_wire_say(&h->wire, "beat", l->generation);
@@ -351,7 +350,7 @@ static int64_t check_hosts(ls_leader *l, int64_t now)
     return due;
 }
 
-/* How long hosts that are there wait for more. */
+/* How long the joined hosts wait for more. */
 static int64_t patience(const ls_leader *l)
 {
     double seconds = l->plan->opts.last_call;
@@ -371,7 +370,7 @@ static int64_t check_gathering(ls_leader *l, int64_t now)
         return now;
     }
     if (now >= too_late) {
-        snprintf(l->cause, sizeof l->cause, "lockstep: first cause: %d of %d hosts came within %.0f s\n", joined,
+        snprintf(l->cause, sizeof l->cause, "lockstep: first cause: only %d of %d hosts joined within %.0f s\n", joined,
                  o->min_hosts, o->join_timeout);
         end_job(l, 1);
         return now;
@@ -392,7 +391,8 @@ static void check_generation(ls_leader *l)
             spare |= h->joined && !h->lost && !h->left;
         }
     }
-    /* A new host is let in by starting again; not at once, or a job that hosts join one by one would never get on. */
+    /* A new host joins through a restart, but not at once, or a job that hosts join one by one would make no progress.
+     * */
     room = taking < l->plan->opts.max_hosts && ls_now() > l->began + patience(l);
     if (l->phase == RUNNING && spare && room && !all_over) drain(l, JOINED, 0, "");
     if (l->phase == RUNNING && all_over && !all_good) drain(l, BROKEN, 1, "lockstep: a host ended without a cause\n");
@@ -412,18 +412,18 @@ bool ls_leader_is_parting(const ls_leader *l)
 {
     bool alone = true;
     for (const host *h = l->hosts; h; h = h->next) alone &= h->local || h->lost || !h->joined;
-    return l->phase == ENDED && !alone && ls_now() < l->since + (int64_t)(LS_LAST_WORDS * 1e9);
+    return l->phase == ENDED && !alone && ls_now() < l->since + (int64_t)(LS_CLOSE_TIMEOUT * 1e9);
 }
 
 void ls_leader_abandon(ls_leader *l, int number)
 {
     if (l->phase == ENDED) return;
     char cause[128];
-    snprintf(cause, sizeof cause, "lockstep: the leader was told to end by signal %d\n", number);
+    snprintf(cause, sizeof cause, "lockstep: the leader received signal %d\n", number);
     drain(l, LEFT, 128 + number, cause);
     snprintf(l->cause, sizeof l->cause, "%s", cause);
-    /* In an elastic job, or with restarts to spare, the others wait for it to come back; that the connection ends tells
-     * them. */
+    /* In an elastic job, or with restarts left, the others wait for the leader to return; they notice the end of the
+     * connection. */
     if (!is_elastic(l) && l->plan->opts.max_restarts == 0) end_job(l, 128 + number);
     l->phase = ENDED;
     l->since = ls_now();
@@ -481,7 +481,7 @@ static bool on_connection(ls_watch *watch, uint32_t events)
         strangers++;
         if (!oldest) oldest = h;
     }
-    /* A host of the job says at once who it is: of those that do not, the one that has been here for longest goes. */
+    /* A host of the job identifies itself at once: drop the oldest connection that has not. */
     if (oldest && (full || strangers >= STRANGERS)) {
         ls_wire_close(&oldest->wire);
         oldest->lost = true;

@@ -1,4 +1,4 @@
-/* logs.c - folders of a job. */
+/* logs.c - the log folders of a job. */
 #include "launch/supervise/logs.h"
 
 #include "base/log.h"
@@ -14,7 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* In a folder that nobody asked for: locked for as long as its launcher lives, however that ends. */
+/* A lock file in a temporary folder: locked as long as its launcher lives, however it ends. */
 #define MARK ".launcher"
 
 static int delete_entry(const char *path, const struct stat *about, int kind, struct FTW *place)
@@ -24,7 +24,7 @@ static int delete_entry(const char *path, const struct stat *about, int kind, st
     return 0;
 }
 
-/* Folders of launchers that were killed. Only those that carry the mark are theirs. */
+/* Remove folders of launchers that were killed: those with an unlocked lock file. */
 static void sweep(const char *base)
 {
     enum { LETTERS = 6 }; /* random ones behind the name */
@@ -45,7 +45,7 @@ static void sweep(const char *base)
     if (folder) closedir(folder);
 }
 
-/* The mark comes into the folder with its lock: whoever finds it unlocked finds a dead launcher's. */
+/* The lock file appears in the folder already locked: an unlocked one belongs to a dead launcher. */
 static int leave_mark(const char *root)
 {
     char fresh[700], mark[700];
@@ -59,7 +59,7 @@ static int leave_mark(const char *root)
     return file;
 }
 
-/* Makes a folder and those above it. */
+/* Create a folder and its parents. */
 static bool make_folders(const char *path)
 {
     char folder[600];
@@ -105,7 +105,7 @@ bool ls_logs_open(ls_logs *logs, const ls_plan *plan)
         }
     }
     logs->root[0] = '\0';
-    if (asked) ls_log_line(LS_LOG_ERROR, "launch: no folder for logs can be made in %s: %s", base, strerror(errno));
+    if (asked) ls_log_line(LS_LOG_ERROR, "launch: cannot create a log folder in %s: %s", base, strerror(errno));
     return !asked;
 }
 

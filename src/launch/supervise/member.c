@@ -13,7 +13,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define FIRST_PAUSE 0.1 /* seconds between tries to reach the leader; they grow */
+#define FIRST_PAUSE 0.1 /* seconds between attempts to reach the leader; they grow */
 #define LONGEST_PAUSE 1.0
 #define LONGEST_GREETING 5.0
 
@@ -22,27 +22,27 @@ typedef enum standing { AWAY, GREETING, JOINED } standing;
 typedef struct member {
     ls_agent *agent;
     const ls_plan *plan;
-    ls_leader *leader; /* where this process leads; NULL elsewhere */
+    ls_leader *leader; /* if this process is the leader; else NULL */
     ls_wire wire;
     standing standing;
     char challenge[LS_PROOF];
-    int generation;   /* the last that was started here */
-    ls_budget budget; /* of the job, as far as it is known here */
-    bool at_stake;    /* if the leader is lost, so is a try */
-    bool lost;        /* the wire ended; dealt with at the next tick */
+    int generation;   /* the last one started here */
+    ls_budget budget; /* of the job, as far as known here */
+    bool at_stake;    /* losing the leader now costs a restart */
+    bool lost;        /* the connection ended; handled at the next tick */
     char why[256];
     double pause;
     int tries;
     int64_t next_try, give_up, greeted, last_tick;
-    bool ending; /* the end is known: as soon as nothing runs */
+    bool ending; /* the job is over: finish as soon as nothing runs */
     int end_code;
-    int64_t parted;  /* when the leader was told the last words */
+    int64_t parted;  /* when the last message to the leader was sent */
     char told[4096]; /* the cause that was printed last */
 } member;
 
-/* ---- Words ---------------------------------------------------------------------------------------------------- */
+/* ---- Messages ------------------------------------------------------------------------------------------------- */
 
-/* A cause comes with the order to stop, and again with the end. */
+/* A cause comes with the order to stop, and again at the end. */
 static void tell_cause(member *m, const char *text, int code)
 {
     if (!text || !*text || strcmp(text, m->told) == 0) return;
@@ -85,7 +85,7 @@ static void be_welcome(member *m, const char *proof)
     char expected[LS_PROOF];
     ls_token_prove(m->plan->opts.token, "leader", m->challenge, expected);
     if (!ls_token_same(proof, expected)) {
-        ls_log_line(LS_LOG_ERROR, "launch: who answers at %s:%d does not know the job token", m->plan->meeting_host,
+        ls_log_line(LS_LOG_ERROR, "launch: the server at %s:%d does not know the job token", m->plan->meeting_host,
                     m->plan->meeting_port);
         prepare_end(m, 1);
         return;
@@ -95,7 +95,7 @@ static void be_welcome(member *m, const char *proof)
     m->pause = FIRST_PAUSE;
 }
 
-/* The numbers of an order to start so many processes here. NULL: they can be; else the name of one that cannot. */
+/* Check the numbers of an order to start. NULL: valid; else the name of an invalid one. */
 static const char *read_start(const ls_json *order, int processes, int *generation, ls_assignment *a)
 {
     const struct {
@@ -127,7 +127,7 @@ static void start(member *m, const ls_json *order)
     int generation;
     const char *wrong = read_start(order, m->plan->opts.num_processes, &generation, &a);
     if (wrong) {
-        ls_log_line(LS_LOG_ERROR, "launch: the leader at %s:%d orders what cannot be: %s %lld", m->plan->meeting_host,
+        ls_log_line(LS_LOG_ERROR, "launch: the leader at %s:%d sent an invalid order: %s %lld", m->plan->meeting_host,
                     m->plan->meeting_port, wrong, (long long)ls_json_integer(ls_json_get(order, wrong), -1));
         prepare_end(m, 1);
         return;
@@ -154,7 +154,7 @@ static void on_message(ls_wire *wire, const ls_json *order)
                     m->plan->meeting_port, text);
         prepare_end(m, 1);
     } else if (m->standing != JOINED) {
-        return; /* orders of somebody who has not proved anything */
+        return; /* orders from an unverified sender */
     } else if (ls_json_get(order, "start")) {
         start(m, order);
     } else if (ls_json_get(order, "stop")) {
@@ -177,7 +177,7 @@ static void on_end(ls_wire *wire, const char *why)
     snprintf(m->why, sizeof m->why, "%s", why);
 }
 
-/* ---- What happens here ---------------------------------------------------------------------------------------- */
+/* ---- Events on this host -------------------------------------------------------------------------------------- */
 
 static void failed(ls_agent *agent)
 {
@@ -197,7 +197,7 @@ static void failed(ls_agent *agent)
     ls_json_put_bool(&w, "unstarted", cause->unstarted || !agent->could_start);
     ls_json_put_end(&w);
     ls_wire_send(&m->wire, &w);
-    if (m->standing != JOINED) tell_cause(m, text, code); /* else it comes back, unless another host was first */
+    if (m->standing != JOINED) tell_cause(m, text, code); /* otherwise the leader sends the first cause of all hosts */
 }
 
 static void over(ls_agent *agent)
@@ -222,7 +222,7 @@ static void told(ls_agent *agent)
 
 /* ---- Connection ----------------------------------------------------------------------------------------------- */
 
-/* Listen where the hosts meet, if that is here. False: somebody has to, and it cannot be done. */
+/* Become the leader if hosts should connect here. False: this host must listen, but cannot. */
 static bool try_to_lead(member *m)
 {
     const ls_launch_opts *o = &m->plan->opts;
@@ -233,9 +233,9 @@ static bool try_to_lead(member *m)
     ls_message why;
     m->leader = ls_leader_open(m->plan, m->agent->group.loop, m->plan->meeting_port, &why);
     if (!m->leader) {
-        if (o->elastic && errno == EADDRINUSE) return true; /* another host of this machine was faster */
+        if (o->elastic && errno == EADDRINUSE) return true; /* another agent on this machine was faster */
         ls_log_line(LS_LOG_ERROR,
-                    "launch: hosts cannot meet here: %s. Give another port (--main_process_port), or end who uses it",
+                    "launch: hosts cannot connect here: %s. Use another port (--main_process_port), or free it",
                     why.text);
         return false;
     }
@@ -253,7 +253,7 @@ static void try_to_reach(member *m)
     ls_message why;
     m->next_try = ls_after(m->pause);
     m->pause = m->pause * 2 < LONGEST_PAUSE ? m->pause * 2 : LONGEST_PAUSE;
-    if (!try_to_lead(m)) { /* the name may have come to stand for this host, or the leader was on this machine */
+    if (!try_to_lead(m)) { /* the name may refer to this host now, or the leader was on this machine */
         prepare_end(m, 1);
         return;
     }
@@ -281,7 +281,8 @@ static void handle_loss(member *m)
     snprintf(text, sizeof text, "lockstep: first cause: the leader at %s:%d was lost: %.200s\n", m->plan->meeting_host,
              m->plan->meeting_port, m->why);
     ls_agent_stop(m->agent, SIGTERM, text);
-    if (!m->told[0] || m->agent->phase == LS_AGENT_IDLE) tell_cause(m, text, 1); /* else something else came first */
+    if (!m->told[0] || m->agent->phase == LS_AGENT_IDLE)
+        tell_cause(m, text, 1); /* otherwise there was an earlier cause */
     if (m->at_stake && !ls_budget_take(&m->budget, o, m->agent->began)) prepare_end(m, 1);
     m->at_stake = false;
 }
@@ -293,11 +294,11 @@ static void check_connection(member *m, int64_t now)
     bool slept = now - m->last_tick > beat + dead / 2;
     m->last_tick = now;
     if (m->standing == JOINED && now - m->wire.spoke >= beat) ls_wire_say(&m->wire, "beat", m->generation);
-    /* Who slept need not have heard anything; if the leader gave it up meanwhile, the connection is closed. */
+    /* A suspended process may have missed messages; if the leader gave it up meanwhile, the connection is closed. */
     if (slept) m->wire.heard = now;
     bool silent = m->standing == JOINED && now - m->wire.heard > dead;
     bool rude = m->standing == GREETING && now - m->greeted > (int64_t)(LONGEST_GREETING * 1e9);
-    if ((silent || rude) && !m->lost) on_end(&m->wire, silent ? "no sign of life" : "no greeting");
+    if ((silent || rude) && !m->lost) on_end(&m->wire, silent ? "no heartbeat" : "no greeting");
     if (m->lost) handle_loss(m);
     if (m->standing != AWAY || m->ending || m->agent->phase != LS_AGENT_IDLE || now < m->next_try) return;
     if (now >= m->give_up) {
@@ -313,7 +314,7 @@ static void check_connection(member *m, int64_t now)
 
 /* ---- The decider ---------------------------------------------------------------------------------------------- */
 
-/* Wait until everybody has heard what is said here last: the leader all hosts, another host the leader. */
+/* Wait until the last message has been delivered: from the leader to all hosts, from another host to the leader. */
 static bool is_parting(member *m)
 {
     if (m->leader) return ls_leader_is_parting(m->leader);
@@ -321,7 +322,7 @@ static bool is_parting(member *m)
         m->parted = ls_now();
         ls_wire_part(&m->wire);
     }
-    return ls_wire_is_open(&m->wire) && ls_now() < m->parted + (int64_t)(LS_LAST_WORDS * 1e9);
+    return ls_wire_is_open(&m->wire) && ls_now() < m->parted + (int64_t)(LS_CLOSE_TIMEOUT * 1e9);
 }
 
 static int64_t tick(ls_agent *agent)

@@ -12,11 +12,11 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-#define UNFINISHED_WAITS 0.2 /* seconds: a prompt has no line break */
+#define UNFINISHED_WAITS 0.2 /* seconds, after which a line without a break, such as a prompt, is shown */
 
 /* ---- Sinks ---------------------------------------------------------------------------------------------------- */
 
-/* Writes as long as this does not block: a pipe that poll() calls writable takes PIPE_BUF bytes. */
+/* Write without blocking: a pipe that poll() reports as writable takes PIPE_BUF bytes. */
 static void flush(ls_output_sink *sink)
 {
     size_t done = 0;
@@ -33,7 +33,7 @@ static void flush(ls_output_sink *sink)
     if (sink->queued) memmove(sink->queue, sink->queue + done, sink->queued);
 }
 
-/* Write what can be written; as long as something is left, nothing more is read. */
+/* Write what can be written; while something is left, the pipes that feed this sink are not read. */
 static void settle(ls_output_sink *sink)
 {
     flush(sink);
@@ -81,7 +81,7 @@ static void put(ls_output_sink *sink, const char *text, size_t length)
     if (sink->room - sink->queued < length) {
         size_t room = sink->queued + length + 4096;
         char *larger = ls_sys_realloc(sink->queue, room);
-        if (!larger) return; /* output is lost rather than the job */
+        if (!larger) return; /* lose output, not the job */
         sink->queue = larger;
         sink->room = room;
     }
@@ -97,7 +97,7 @@ void ls_output_sink_say(ls_output_sink *sink, const char *text)
 
 /* ---- Streams -------------------------------------------------------------------------------------------------- */
 
-/* A full disk costs the log, not the job. */
+/* A full disk ends the log, not the job. */
 static void copy_to_file(ls_output_stream *stream, const char *text, size_t length)
 {
     while (length && stream->file >= 0) {
@@ -106,7 +106,7 @@ static void copy_to_file(ls_output_stream *stream, const char *text, size_t leng
             text += written;
             length -= (size_t)written;
         } else if (errno != EINTR) {
-            ls_log_line(LS_LOG_WARN, "launch: a log ends here, the job goes on: %s", strerror(errno));
+            ls_log_line(LS_LOG_WARN, "launch: a log file ends here, and the job continues: %s", strerror(errno));
             close(stream->file);
             stream->file = -1;
         }
@@ -136,7 +136,7 @@ static void show(ls_output_stream *stream, const char *text, size_t length)
 static void show_lines(ls_output_stream *stream, size_t fresh)
 {
     size_t from = 0, length = stream->length, known = length - fresh;
-    for (size_t i = known ? known - 1 : 0; i < length; i++) { /* whether a last \r ends a line is known only now */
+    for (size_t i = known ? known - 1 : 0; i < length; i++) { /* only now is it known whether a last \r ends a line */
         bool ends =
             stream->text[i] == '\n' || (stream->text[i] == '\r' && i + 1 < length && stream->text[i + 1] != '\n');
         if (!ends) continue;
@@ -159,7 +159,7 @@ static void show_rest(ls_output_stream *stream)
     stream->show_at = LS_NEVER;
 }
 
-/* The end of a stream is the end of a line, where lines are told apart. */
+/* The end of a stream ends its line, if lines are kept apart. */
 static void show_last(ls_output_stream *stream)
 {
     bool unfinished = stream->length > 0;
@@ -167,7 +167,7 @@ static void show_last(ls_output_stream *stream)
     if (unfinished && stream->sink && stream->prefix[0]) put(stream->sink, "\n", 1);
 }
 
-/* One read; returns what read() returned. */
+/* One read; returns the result of read(). */
 static ssize_t take(ls_output_stream *stream)
 {
     if (stream->room - stream->length < 4096) {
@@ -208,7 +208,7 @@ static bool stream_ready(ls_watch *watch, uint32_t events)
     ls_output_stream *stream = watch->owner;
     ssize_t got = take(stream);
     bool over = got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR);
-    /* Nobody reads what goes on: let the worker know in the usual way, by a broken pipe of its own. */
+    /* Nobody reads the output: let the worker notice it in the usual way, through a broken pipe. */
     bool unread = stream->sink && stream->sink->broken && stream->file < 0;
     if (over) show_last(stream);
     if (over || unread) end(stream);

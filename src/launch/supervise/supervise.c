@@ -1,4 +1,4 @@
-/* supervise.c - a job of one host: no one to agree with. */
+/* supervise.c - a job of one host, which needs no agreement. */
 #include "launch/supervise/supervise.h"
 
 #include "launch/supervise/agent.h"

@@ -203,7 +203,7 @@ static void says_what_went_wrong(void)
     manager.init_answer = "cmd=response_to_init rc=-1";
     connect_rank(&one, 0);
     CHECK(ls_pmi_open(&pmi, &ls_pmi_1, one.ours, 0, RANKS, 60, &why) == LS_ERR_PEER);
-    CHECK(strstr(why.text, "pmi_subversion=1\" was answered with \"cmd=response_to_init rc=-1\""));
+    CHECK(strstr(why.text, "pmi_subversion=1\": \"cmd=response_to_init rc=-1\""));
     close(one.ours);
     pthread_join(one.server, NULL);
     manager.init_answer = NULL;
@@ -233,7 +233,7 @@ static void says_what_went_wrong(void)
     /* Another number of processes than the environment said. */
     connect_rank(&one, 0);
     CHECK(ls_pmi_open(&pmi, &ls_pmi_2, one.ours, 0, RANKS + 1, 60, &why) == LS_ERR_PEER);
-    CHECK(strstr(why.text, "PMI: 3 processes, where the environment says 4"));
+    CHECK(strstr(why.text, "PMI: 3 processes, but the environment says 4"));
     CHECK(ls_pmi_open(&pmi, &ls_pmi_2, one.ours, 0, RANKS, 0.1, &why) == LS_ERR_PEER); /* not twice */
     close(one.ours);
     pthread_join(one.server, NULL);

@@ -86,14 +86,14 @@ static const scene scenes[] = {
                      "PET_NPROC_PER_NODE=4"},
      .expected = {"PyTorchJob", 0, 1, 0, 1, 0, 1, "m", 1, LS_BOOTSTRAP_ALONE, -1}},
 
-    {.environment = {"RANK=4", "WORLD_SIZE=4", "LOCAL_RANK=0"}, .complaint = "torchrun says rank 4 of world size 4"},
+    {.environment = {"RANK=4", "WORLD_SIZE=4", "LOCAL_RANK=0"}, .complaint = "itself: rank 4, world size 4"},
     {.environment = {"RANK=x", "WORLD_SIZE=4", "LOCAL_RANK=0"}, .complaint = "RANK=x must be a whole number"},
     {.environment = {"RANK=1", "LOCAL_RANK=0"}, .complaint = "RANK is set, but WORLD_SIZE is not"},
     {.environment = {"RANK=0"}, .complaint = "RANK is set, but WORLD_SIZE is not"},
     {.environment = {"WORLD_SIZE=2"}, .complaint = "WORLD_SIZE is set, but RANK is not"},
     {.environment = {"LOCKSTEP_WORLD_SIZE=2"}, .complaint = "LOCKSTEP_WORLD_SIZE is set, but LOCKSTEP_RANK is not"},
     {.environment = {"RANK=1", "WORLD_SIZE=4", "LOCAL_RANK=2", "LOCAL_WORLD_SIZE=2", "MASTER_ADDR=a"},
-     .complaint = "local rank 2 of local world size 2"},
+     .complaint = "local rank 2, local world size 2"},
     {.environment = {"RANK=1", "WORLD_SIZE=2"}, .complaint = "MASTER_ADDR must name the host of rank 0"},
     {.environment = {"SLURM_PROCID=0", "SLURM_STEP_ID=0", "SLURM_LOCALID=0", "SLURM_NTASKS=2",
                      "SLURM_JOB_NODELIST=a[1-"},
@@ -186,7 +186,7 @@ static void reads_host_files(void)
     CHECK_TEXT(parsed("a slots=4\nb slots=x\n"), "line 2: \"slots=x\" is neither host, host:n nor slots=n");
     CHECK_TEXT(parsed("a b\n"), "line 1: \"b\" is neither host, host:n nor slots=n");
     CHECK_TEXT(parsed("a:0\n"), "line 1: \"a:0\" is neither host, host:n nor slots=n");
-    CHECK_TEXT(parsed("# nothing\n"), "no host in the file");
+    CHECK_TEXT(parsed("# nothing\n"), "the file lists no host");
 }
 
 int main(int argc, char **argv)

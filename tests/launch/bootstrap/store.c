@@ -171,12 +171,13 @@ static void numbers_must_fit(void)
     job[1].opts.world = 5;
     run_job(job, 2);
     EXPECT_WORDS(job[1], "it is one of 5 processes, and this job has 2 (WORLD_SIZE)");
-    EXPECT_WORDS(job[0], "1 of 2 processes did not come to rank 0 within 1 s: rank 1; refused was a process of host ");
+    EXPECT_WORDS(job[0],
+                 "1 of 2 processes did not connect to rank 0 within 1 s: rank 1; last refused: a process of host ");
 
     make_job(job, 2);
     job[1].size = 99;
     run_job(job, 2);
-    for (int r = 0; r < 2; r++) EXPECT_WORDS(job[r], "gave 99 bytes, rank 0 100");
+    for (int r = 0; r < 2; r++) EXPECT_WORDS(job[r], "sent 99 bytes, rank 0 100");
 }
 
 /* ---- Those who do not come ---- */
@@ -187,7 +188,8 @@ static void the_absent_are_named(void)
     make_job(job, 5);
     job[0].seconds = 1;
     run_job(job, 3);
-    for (int r = 0; r < 3; r++) EXPECT_WORDS(job[r], "2 of 5 processes did not come to rank 0 within 1 s: ranks 3, 4");
+    for (int r = 0; r < 3; r++)
+        EXPECT_WORDS(job[r], "2 of 5 processes did not connect to rank 0 within 1 s: ranks 3, 4");
     EXPECT_WORDS(job[1], "rank 0: 2 of 5");
 
     make_job(job, 2);
@@ -223,7 +225,7 @@ static void a_busy_port_is_named(void)
     ls_message why;
     int taken = ls_wire_listen(job[0].opts.port, &why);
     run_job(job, 1);
-    CHECK(job[0].status == LS_ERR_IO && strstr(job[0].why.text, "is in use by another program: give the job another"));
+    CHECK(job[0].status == LS_ERR_IO && strstr(job[0].why.text, "is in use by another program: use another"));
     /* Who is there but is not ours says so, or says nothing. */
     job[1].seconds = 0.3;
     run_job(&job[1], 1);
