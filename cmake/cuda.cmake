@@ -45,11 +45,12 @@ if(CMAKE_CUDA_COMPILER)
     if(CCACHE)
         set(CMAKE_CUDA_COMPILER_LAUNCHER ${CCACHE})
     endif()
-    # With its lib64 and targets/<machine> a toolkit has many places for one thing.
+    # With its lib64 and targets/<machine> a toolkit has many places for one thing. What nvcc brings comes before the hints:
+    # Python wheels have headers of the runtime too, though not all of them.
     get_filename_component(toolkit ${CMAKE_CUDA_COMPILER} REALPATH)
     get_filename_component(toolkit ${toolkit}/../.. ABSOLUTE)
     file(GLOB targets ${toolkit}/targets/*)
-    set(LOCKSTEP_CUDA_PLACES ${LOCKSTEP_CUDA_HINTS} ${toolkit} ${targets} ${CMAKE_CUDA_TOOLKIT_INCLUDE_DIRECTORIES}/..)
+    set(LOCKSTEP_CUDA_PLACES ${toolkit} ${targets} ${CMAKE_CUDA_TOOLKIT_INCLUDE_DIRECTORIES}/.. ${LOCKSTEP_CUDA_HINTS})
     find_path(LOCKSTEP_CUDART_INCLUDE cuda_runtime_api.h HINTS ${LOCKSTEP_CUDA_PLACES} PATH_SUFFIXES include)
     find_path(LOCKSTEP_CUBLASLT_INCLUDE cublasLt.h HINTS ${LOCKSTEP_CUDA_PLACES} PATH_SUFFIXES include)
     find_library(LOCKSTEP_CUBLASLT_LIBRARY NAMES cublasLt libcublasLt.so.13 libcublasLt.so.12 HINTS ${LOCKSTEP_CUDA_PLACES}
