@@ -125,7 +125,7 @@ static bool arrive(ls_node *node, int output, ls_tensor *dx)
     return *slot != NULL;
 }
 
-static bool leaf_make_room(ls_leaf *leaf, const ls_tensor *like)
+static bool leaf_alloc(ls_leaf *leaf, const ls_tensor *like)
 {
     if (leaf->grad) return true;
     ls_tensor *room = ls_tensor_new_like(like, like->view.dtype);
@@ -138,7 +138,7 @@ ls_tensor *ls_leaf_room(ls_tensor *t)
 {
     ls_leaf *leaf = t->node->leaf;
     ls_mark mark = ls_scope_begin(t->run);
-    bool ok = leaf_make_room(leaf, t);
+    bool ok = leaf_alloc(leaf, t);
     ls_scope_end(t->run, mark, NULL);
     return ok ? leaf->grad : NULL;
 }
@@ -160,7 +160,7 @@ static bool leaf_arrive(ls_leaf *leaf, ls_tensor *dx, bool takeable)
         leaf->grad = ls_alias_owned(dx);
         return leaf->grad != NULL;
     }
-    return leaf_make_room(leaf, leaf->tensor) && ls_raw_copy(leaf->grad, dx);
+    return leaf_alloc(leaf, leaf->tensor) && ls_raw_copy(leaf->grad, dx);
 }
 
 ls_tensor *ls_grad_target(ls_node *node, int input, int32_t *accumulate)
@@ -175,7 +175,7 @@ ls_tensor *ls_grad_target(ls_node *node, int input, int32_t *accumulate)
         *accumulate = 1;
         return sum;
     }
-    if (!leaf->tensor || !leaf_make_room(leaf, leaf->tensor)) return NULL;
+    if (!leaf->tensor || !leaf_alloc(leaf, leaf->tensor)) return NULL;
     *accumulate = leaf->holds;
     if (!leaf->holds) leaf_begins(leaf);
     return leaf->grad;

@@ -53,8 +53,8 @@ struct ls_replay {
 
 static ls_replay *take(ls_run *run)
 {
-    ls_replay *r = run->replays.resting;
-    if (r) run->replays.resting = r->older;
+    ls_replay *r = run->replays.spare;
+    if (r) run->replays.spare = r->older;
     else r = ls_sys_alloc(sizeof *r);
     if (!r) return ls_fail(&run->errors, LS_ERR_MEMORY, "no memory for the tape"), NULL;
     entry *entries = r->entries;
@@ -81,8 +81,8 @@ static void release(ls_replay *r)
         if (r->newer) r->newer->older = r->older;
         else run->replays.alive = r->older;
         if (r->older) r->older->newer = r->newer;
-        r->older = run->replays.resting;
-        run->replays.resting = r;
+        r->older = run->replays.spare;
+        run->replays.spare = r;
         r = outer;
     }
 }
@@ -95,12 +95,12 @@ void ls_replay_forget(ls_run *run, const void *user)
 
 void ls_replay_free_all(ls_run *run)
 {
-    for (ls_replay *r = run->replays.resting, *next; r; r = next) {
+    for (ls_replay *r = run->replays.spare, *next; r; r = next) {
         next = r->older;
         ls_sys_free(r->entries);
         ls_sys_free(r);
     }
-    run->replays.resting = NULL;
+    run->replays.spare = NULL;
 }
 
 /* ---- the first time ---- */

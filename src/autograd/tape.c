@@ -139,23 +139,23 @@ static ls_leaf *leaf_of(const ls_tensor *t)
 
 /* Frozen weights are still used in products: the leaf, with the device's packed forms, is kept until it is needed
  * again. */
-static void leaf_rest(ls_tensor *t)
+static void leaf_freeze(ls_tensor *t)
 {
     t->node->leaf->holds = false;
-    t->resting = t->node;
+    t->frozen_leaf = t->node;
 }
 
-static ls_tensor *leaf_wake(ls_tensor *t)
+static ls_tensor *leaf_unfreeze(ls_tensor *t)
 {
-    ls_leaf *leaf = t->resting->leaf;
+    ls_leaf *leaf = t->frozen_leaf->leaf;
     const ls_tensor *grad = leaf->grad;
     if (grad && (grad->view.dtype != t->view.dtype || grad->storage->device != t->storage->device)) {
         /* the tensor was cast or moved in the meantime */
         ls_release(leaf->grad);
         leaf->grad = NULL;
     }
-    t->node = t->resting;
-    t->resting = NULL;
+    t->node = t->frozen_leaf;
+    t->frozen_leaf = NULL;
     t->is_leaf = true;
     return t;
 }
@@ -165,14 +165,14 @@ ls_tensor *ls_set_requires_grad(ls_tensor *t, bool on)
     ls_run *run = ls_run_of(t);
     if (!ls_check_live(run, t, "ls_set_requires_grad")) return &run->poison;
     if (!on) {
-        if (t->is_leaf) leaf_rest(t);
+        if (t->is_leaf) leaf_freeze(t);
         else if (t->node) ls_node_release(run, t->node);
         t->node = NULL;
         t->is_leaf = false;
         return t;
     }
     if (t->is_leaf) return t;
-    if (t->resting) return leaf_wake(t);
+    if (t->frozen_leaf) return leaf_unfreeze(t);
     if (t->node)
         return LS_POISON(run, LS_ERR_STATE,
                          "ls_set_requires_grad: this tensor was computed from others; ls_detach() it first");
@@ -261,7 +261,7 @@ void ls_register_grad_hook(ls_tensor *t, ls_grad_hook_fn *hook, void *user)
 
 void ls_leaf_watch(ls_tensor *t, ls_grad_hook_fn *watch, void *user)
 {
-    ls_node *node = t->is_leaf ? t->node : t->resting; /* a frozen one may be unfrozen */
+    ls_node *node = t->is_leaf ? t->node : t->frozen_leaf; /* a frozen one may be unfrozen */
     if (!node) return;
     node->leaf->watch = watch;
     node->leaf->watch_user = user;

@@ -14,7 +14,7 @@ static const uint32_t remainders_castagnoli[16] = {
     0x82f63b78, 0x92a8fc17, 0xa24bb5a6, 0xb21572c9, 0xc38d26c4, 0xd3d3e1ab, 0xe330a81a, 0xf36e6f75,
 };
 
-static uint32_t go_on(const uint32_t table[16], uint32_t crc, const unsigned char *bytes, size_t size)
+static uint32_t add_nibbles(const uint32_t table[16], uint32_t crc, const unsigned char *bytes, size_t size)
 {
     crc = ~crc;
     for (size_t i = 0; i < size; i++) {
@@ -41,7 +41,7 @@ static void make_tables(const uint32_t nibbles[16], uint32_t tables[8][256])
 
 static uint32_t crc_of(const uint32_t nibbles[16], uint32_t crc, const unsigned char *bytes, size_t size)
 {
-    if (size < MANY_BYTES) return go_on(nibbles, crc, bytes, size);
+    if (size < MANY_BYTES) return add_nibbles(nibbles, crc, bytes, size);
     uint32_t t[8][256];
     make_tables(nibbles, t);
     crc = ~crc;
@@ -52,7 +52,7 @@ static uint32_t crc_of(const uint32_t nibbles[16], uint32_t crc, const unsigned 
         crc = t[7][eight & 255] ^ t[6][eight >> 8 & 255] ^ t[5][eight >> 16 & 255] ^ t[4][eight >> 24 & 255] ^
               t[3][eight >> 32 & 255] ^ t[2][eight >> 40 & 255] ^ t[1][eight >> 48 & 255] ^ t[0][eight >> 56];
     }
-    return go_on(nibbles, ~crc, bytes, size);
+    return add_nibbles(nibbles, ~crc, bytes, size);
 }
 
 uint32_t ls_crc32(uint32_t crc, const void *bytes, size_t size)

@@ -16,7 +16,7 @@
 #include "base/parallel.h"
 
 /* "could not open PATH: No such file or directory"; only the end of a long path is shown. Returns false. */
-static bool complain(ls_message *why, const char *what, const char *path, const char *reason)
+static bool report(ls_message *why, const char *what, const char *path, const char *reason)
 {
     enum { SHOWN = 140 };
     size_t length = strlen(path);
@@ -26,9 +26,9 @@ static bool complain(ls_message *why, const char *what, const char *path, const 
     return false;
 }
 
-static bool complain_errno(ls_message *why, const char *what, const char *path)
+static bool report_errno(ls_message *why, const char *what, const char *path)
 {
-    return complain(why, what, path, strerror(errno));
+    return report(why, what, path, strerror(errno));
 }
 
 /* ---- reading ---- */
@@ -45,10 +45,10 @@ ls_path_kind ls_path_kind_of(const char *path)
 static int open_file(const char *path, struct stat *about, ls_message *why)
 {
     int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* opening a pipe would block */
-    if (descriptor < 0) return complain_errno(why, "open", path), -1;
-    if (fstat(descriptor, about) != 0) complain_errno(why, "open", path);
+    if (descriptor < 0) return report_errno(why, "open", path), -1;
+    if (fstat(descriptor, about) != 0) report_errno(why, "open", path);
     else if (!S_ISREG(about->st_mode))
-        complain(why, "read", path, S_ISDIR(about->st_mode) ? "it is a folder" : "it is not a regular file");
+        report(why, "read", path, S_ISDIR(about->st_mode) ? "it is a folder" : "it is not a regular file");
     else return descriptor;
     close(descriptor);
     return -1;
@@ -89,10 +89,10 @@ bool ls_file_load(ls_file_bytes *file, const char *path, size_t limit, ls_messag
     bool known = fstat(descriptor, &after) == 0;
     close(descriptor);
     int error = atomic_load(&l.error);
-    if (!l.to) return complain(why, "read", path, "no memory");
+    if (!l.to) return report(why, "read", path, "no memory");
     if (error) {
         ls_sys_unmap(l.to, wanted);
-        return complain(why, "read", path, error < 0 ? BECAME_SHORTER : strerror(error));
+        return report(why, "read", path, error < 0 ? BECAME_SHORTER : strerror(error));
     }
     bool changed = !known || after.st_size != before.st_size || !same_time(after.st_mtim, before.st_mtim);
     *file = (ls_file_bytes){l.to, wanted, size, changed};
@@ -112,13 +112,13 @@ char *ls_file_read(const char *path, size_t limit, size_t *size, ls_message *why
     if (descriptor < 0) return NULL;
     size_t expected = (size_t)about.st_size, used = 0;
     char *text = NULL;
-    if (expected > limit) complain(why, "read", path, "it is too large");
-    else if (!(text = ls_sys_alloc(expected + 1))) complain(why, "read", path, "no memory");
+    if (expected > limit) report(why, "read", path, "it is too large");
+    else if (!(text = ls_sys_alloc(expected + 1))) report(why, "read", path, "no memory");
     while (text && used < expected) {
         ssize_t got = read(descriptor, text + used, expected - used);
         if (got < 0 && errno == EINTR) continue;
         if (got <= 0) {
-            complain(why, "read", path, got < 0 ? strerror(errno) : BECAME_SHORTER);
+            report(why, "read", path, got < 0 ? strerror(errno) : BECAME_SHORTER);
             ls_sys_free(text);
             text = NULL;
         } else {
@@ -152,7 +152,7 @@ void ls_file_discard(ls_file_out *out)
 
 static bool give_up(ls_file_out *out, ls_message *why, const char *what, const char *reason)
 {
-    complain(why, what, out->path, reason);
+    report(why, what, out->path, reason);
     ls_file_discard(out);
     return false;
 }
@@ -195,7 +195,7 @@ bool ls_file_create(ls_file_out *out, const char *path, bool sync, ls_message *w
         ls_sys_free(copy);
         ls_sys_free(part);
         ls_sys_unmap(buffer, BUFFER_BYTES);
-        return complain(why, "write", path, "no memory");
+        return report(why, "write", path, "no memory");
     }
     memcpy(copy, path, length);
     memcpy(part, path, length);
@@ -205,7 +205,7 @@ bool ls_file_create(ls_file_out *out, const char *path, bool sync, ls_message *w
         out->direct = sync && set_direct(out->descriptor, true);
         return true;
     }
-    complain(why, "write", path, errno == EBUSY ? "another process is writing it" : strerror(errno));
+    report(why, "write", path, errno == EBUSY ? "another process is writing it" : strerror(errno));
     forget(out); /* the file, if it exists, is not ours */
     return false;
 }
@@ -265,7 +265,7 @@ bool ls_file_publish(ls_file_out *out, ls_message *why)
     if (rename(out->part, out->path) != 0) return give_up(out, why, "write", strerror(errno));
     int failed = close(out->descriptor); /* some file systems report failed writes only here */
     out->descriptor = -1;
-    bool ok = failed ? complain_errno(why, "write", out->path) : !out->sync || ls_folder_sync_above(out->path, why);
+    bool ok = failed ? report_errno(why, "write", out->path) : !out->sync || ls_folder_sync_above(out->path, why);
     forget(out);
     return ok;
 }
@@ -283,27 +283,27 @@ bool ls_folder_make(const char *path, ls_message *why)
 {
     char part[PATH_MAX];
     size_t length = strlen(path);
-    if (length >= sizeof part) return complain(why, "create the folder", path, strerror(ENAMETOOLONG));
+    if (length >= sizeof part) return report(why, "create the folder", path, strerror(ENAMETOOLONG));
     memcpy(part, path, length + 1);
     for (size_t i = 1; i <= length; i++) {
         if (path[i] && path[i] != '/') continue;
         part[i] = 0;
         bool made = mkdir(part, 0777) == 0;
-        if (!made && errno != EEXIST) return complain_errno(why, "create the folder", part);
+        if (!made && errno != EEXIST) return report_errno(why, "create the folder", part);
         if (made && path[i] && !ls_folder_sync_above(part, why)) return false;
         part[i] = path[i];
     }
-    if (ls_path_kind_of(path) != LS_PATH_FOLDER) return complain(why, "create the folder", path, "it is a file");
+    if (ls_path_kind_of(path) != LS_PATH_FOLDER) return report(why, "create the folder", path, "it is a file");
     return true;
 }
 
 bool ls_folder_sync(const char *path, ls_message *why)
 {
     int descriptor = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (descriptor < 0) return complain_errno(why, "open the folder", path);
+    if (descriptor < 0) return report_errno(why, "open the folder", path);
     /* Some file systems cannot sync a folder (EINVAL): then there is nothing more to do. */
     bool ok = fsync(descriptor) == 0 || errno == EINVAL;
-    if (!ok) complain_errno(why, "sync the folder", path);
+    if (!ok) report_errno(why, "sync the folder", path);
     close(descriptor);
     return ok;
 }
@@ -313,7 +313,7 @@ static bool folder_above(const char *path, char folder[PATH_MAX], ls_message *wh
 {
     const char *slash = strrchr(path, '/');
     size_t length = slash ? (size_t)(slash - path) : 0;
-    if (length >= PATH_MAX) return complain(why, "find the folder of", path, strerror(ENAMETOOLONG));
+    if (length >= PATH_MAX) return report(why, "find the folder of", path, strerror(ENAMETOOLONG));
     memcpy(folder, path, length);
     folder[length] = 0;
     if (!length) strcpy(folder, slash ? "/" : ".");

@@ -25,25 +25,25 @@ static ls_log_level level_named(const char *name)
     return LS_LOG_LEVEL_COUNT;
 }
 
-/* The least severe level shown: that of LOCKSTEP_LOG, or `unsaid` if it is not set. */
-static ls_log_level shown_or(ls_log_level unsaid)
+/* The least severe level shown: that of LOCKSTEP_LOG, or `fallback` if it is not set. */
+static ls_log_level shown_or(ls_log_level fallback)
 {
     /* Not pthread_once: reading the settings may itself log, and come back here. */
-    enum { UNREAD = LS_LOG_LEVEL_COUNT, UNSAID };
+    enum { UNREAD = LS_LOG_LEVEL_COUNT, UNSET };
     static atomic_int said = UNREAD;
     int level = atomic_load_explicit(&said, memory_order_relaxed);
     if (level == UNREAD) {
         const char *wanted = ls_config_text(LS_SETTING_LOG);
         level = (int)level_named(wanted);
         bool known = level != LS_LOG_LEVEL_COUNT || !*wanted;
-        if (level == LS_LOG_LEVEL_COUNT) level = UNSAID;
+        if (level == LS_LOG_LEVEL_COUNT) level = UNSET;
         atomic_store(&said, level);
         if (!known) {
             LS_LOG_ONCE_OF_JOB(LS_LOG_WARN, "%s=%s is not one of error, warn, info, debug; using warn",
                                ls_config_row(LS_SETTING_LOG)->name, wanted);
         }
     }
-    return level == UNSAID ? unsaid : (ls_log_level)level;
+    return level == UNSET ? fallback : (ls_log_level)level;
 }
 
 bool ls_log_shows(ls_log_level level)
@@ -90,16 +90,16 @@ void ls_log_line(ls_log_level level, const char *format, ...)
 
 /* ---- for the job ---- */
 
-static atomic_int rank_told = -1; /* by a run; -1: not yet */
+static atomic_int known_rank = -1; /* set by a run; -1: not yet */
 
 void ls_log_set_rank(int rank)
 {
-    atomic_store(&rank_told, rank);
+    atomic_store(&known_rank, rank);
 }
 
 static bool is_first(void)
 {
-    int rank = atomic_load_explicit(&rank_told, memory_order_relaxed);
+    int rank = atomic_load_explicit(&known_rank, memory_order_relaxed);
     if (rank >= 0) return rank == 0;
     const char *text = ls_config_text(LS_SETTING_RANK);
     if (!*text) text = getenv("RANK"); /* Lockstep's launcher, and torchrun */
@@ -115,7 +115,7 @@ void ls_log_of_job(ls_log_level level, const char *format, ...)
     va_end(args);
 }
 
-void ls_log_turn(const char *format, ...)
+void ls_log_event(const char *format, ...)
 {
     if (!ls_log_shows_of_program(LS_LOG_INFO) || !is_first()) return;
     va_list args;

@@ -1,7 +1,7 @@
 /* log.h - messages for the user: one line each on stderr, prefixed with "lockstep: ".
  *
  * LOCKSTEP_LOG names the least severe level shown; by default the library's warnings, events of the job
- * (ls_log_turn) and the program's own messages (track.h) are shown. May be called from any thread. */
+ * (ls_log_event) and the program's own messages (track.h) are shown. May be called from any thread. */
 #ifndef LOCKSTEP_BASE_LOG_H
 #define LOCKSTEP_BASE_LOG_H
 
@@ -23,7 +23,7 @@ LS_PRINTF(2, 3) void ls_log_of_job(ls_log_level level, const char *format, ...);
 void ls_log_set_rank(int rank);
 /* An event of the job that every reader of its output should see, although nothing is wrong: it resumes from a
  * checkpoint, or was told to end. Shown like the program's own messages, by the first process only. */
-LS_PRINTF(1, 2) void ls_log_turn(const char *format, ...);
+LS_PRINTF(1, 2) void ls_log_event(const char *format, ...);
 /* Like ls_log_line(), but regardless of the level in force and with `origin` as the prefix. */
 LS_PRINTF(3, 0) void ls_log_from(const char *origin, ls_log_level level, const char *format, va_list args);
 

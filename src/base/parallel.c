@@ -130,7 +130,7 @@ static void *member_main(void *self)
 
 /* ---- The team ------------------------------------------------------------------------------------------------- */
 
-static void send_home(void)
+static void stop_members(void)
 {
     team.fn = NULL;
     for (int i = 1; i < team.width; i++) ring(&team.members[i].bell);
@@ -172,7 +172,7 @@ static int choose_spins(void)
 static void gather(int width)
 {
     if (!team.watches_forks) team.watches_forks = pthread_atfork(NULL, NULL, forget_team) == 0;
-    if (team.width > 1) send_home();
+    if (team.width > 1) stop_members();
     choose_cpus(width);
     atomic_store(&team.arrived, 0);
     atomic_store(&team.phase, 0);
@@ -240,10 +240,10 @@ void ls_parallel_set_width(int n)
     atomic_store(&team.wanted, n < 1 ? 0 : n < MAX_WIDTH ? n : MAX_WIDTH);
 }
 
-void ls_parallel_rest(void)
+void ls_parallel_stop(void)
 {
     if (atomic_exchange_explicit(&team.led, true, memory_order_acquire)) return; /* another thread leads the team */
-    if (team.width > 1) send_home();
+    if (team.width > 1) stop_members();
     atomic_store_explicit(&team.led, false, memory_order_release);
 }
 

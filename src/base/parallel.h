@@ -29,7 +29,7 @@ void ls_parallel_share(int cpus, int processes);
 void ls_parallel_set_width(int n);
 
 /* End the team's threads until the next call, so that a fork loses none. Not from inside a worker. */
-void ls_parallel_rest(void);
+void ls_parallel_stop(void);
 /* In a forked worker, which has its own CPUs and settings: forget the width found or set before. */
 void ls_parallel_reload(void);
 

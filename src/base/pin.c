@@ -72,7 +72,7 @@ static void move_threads(const mask *from, const mask *to)
     if (tasks) closedir(tasks);
 }
 
-static void hold(void)
+static void pin_threads(void)
 {
     move_threads(&pin.around, &pin.ours);
     pin.last = take_sample();
@@ -82,7 +82,7 @@ static void hold(void)
     atomic_fetch_add(&pin.changes, 1);
 }
 
-static void let_go(void)
+static void unpin_threads(void)
 {
     move_threads(&pin.ours, &pin.around);
     atomic_store(&pin.free, true);
@@ -114,7 +114,7 @@ void ls_pin_begin(const int *cpus, int count, const ls_pin_rules *rules)
             if (cpus[i] < MOST_CPUS) CPU_SET_S((size_t)cpus[i], sizeof pin.ours.set, pin.ours.set);
         }
         bool known = pin.cpus && sched_getaffinity(0, sizeof pin.around.set, pin.around.set) == 0;
-        if (known && !never) hold();
+        if (known && !never) pin_threads();
         if (always || never || !known) atomic_store(&pin.next, INT64_MAX);
         if (never || !known) atomic_store(&pin.free, true), atomic_fetch_add(&pin.changes, 1);
     }
@@ -136,10 +136,10 @@ void ls_pin_end(void)
     pthread_mutex_unlock(&pin.lock);
 }
 
-static void look(void)
+static void check_use(void)
 {
     if (atomic_load(&pin.free)) {
-        hold();
+        pin_threads();
         return;
     }
     sample now = take_sample();
@@ -147,14 +147,14 @@ static void look(void)
     double foreign = now.busy - pin.last.busy - (now.own - pin.last.own);
     pin.last = now;
     atomic_store(&pin.next, now.time + pin.rules.window_ms);
-    if (foreign > FOREIGN * seconds) let_go();
+    if (foreign > FOREIGN * seconds) unpin_threads();
 }
 
 void ls_pin_watch(void)
 {
     if (now_ms(CLOCK_MONOTONIC_COARSE) < atomic_load_explicit(&pin.next, memory_order_relaxed)) return;
     if (pthread_mutex_trylock(&pin.lock) != 0) return;
-    if (now_ms(CLOCK_MONOTONIC_COARSE) >= atomic_load(&pin.next)) look();
+    if (now_ms(CLOCK_MONOTONIC_COARSE) >= atomic_load(&pin.next)) check_use();
     pthread_mutex_unlock(&pin.lock);
 }
 

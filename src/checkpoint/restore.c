@@ -293,7 +293,7 @@ static bool restore_accumulation(const restoring *r, const ls_manifest *manifest
     a->measure = ls_json_number(ls_json_get(root, "measure"), 1);
     a->weighted = ls_json_bool(ls_json_get(root, "weighted"), false);
     a->shared_sum = 0;
-    a->held = a->scoped = a->loose = false;
+    a->held = a->scoped = a->has_held = false;
     ls_json_free(root);
     return true;
 }

@@ -9,7 +9,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 
-enum { LITTLE = 256 << 10, LINE = 64, PARTS_EACH = 2 }; /* LITTLE: fewer bytes are not worth waking threads for */
+enum { LEAST_BYTES = 256 << 10, LINE = 64, PARTS_EACH = 2 }; /* fewer bytes are not worth waking threads for */
 
 struct ls_helpers {
     int count;
@@ -92,7 +92,7 @@ void ls_helpers_free(ls_helpers *h)
 
 void ls_helpers_run(ls_helpers *h, size_t bytes, ls_helpers_fn *work, void *user)
 {
-    if (!h || bytes < LITTLE) {
+    if (!h || bytes < LEAST_BYTES) {
         if (bytes) work(user, 0, bytes);
         return;
     }

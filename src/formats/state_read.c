@@ -168,10 +168,10 @@ static bool load(loader *l, ls_state *state, const char *path)
                 names_near(l, only, names, sizeof names));
         return false;
     }
-    char idle[200];
-    if (only && l->archive.count && *ls_patterns_idle(only, matched, idle, sizeof idle))
-        ls_log_of_job(LS_LOG_WARN, "%s: no name matches \"%s\" of .only = \"%s\"; there are %s", path, idle, only,
-                      names_near(l, idle, names, sizeof names));
+    char unmatched[200];
+    if (only && l->archive.count && *ls_patterns_unmatched(only, matched, unmatched, sizeof unmatched))
+        ls_log_of_job(LS_LOG_WARN, "%s: no name matches \"%s\" of .only = \"%s\"; there are %s", path, unmatched, only,
+                      names_near(l, unmatched, names, sizeof names));
     if (!stripped && l->archive.count)
         ls_log_of_job(LS_LOG_WARN, "%s: no name begins with .strip = \"%s\"; there are %s", path, strip,
                       names_near(l, strip, names, sizeof names));

@@ -119,7 +119,7 @@ ls_load_report ls_load_state_dict_sized(ls_module *module, const ls_state *state
     if (opts.optional) {
         char lead[160];
         snprintf(lead, sizeof lead, "ls_load_state_dict: no name of %.60s matches .optional =", module->kind);
-        ls_warn_of_idle(mine, opts.optional, lead);
+        ls_warn_unmatched(mine, opts.optional, lead);
     }
     if (!acceptable(module, &report, &opts, mine, state)) return report;
 

@@ -94,8 +94,8 @@ static ls_tensor *attend(ls_opcode op, int n_in, ls_tensor *const *in, const ls_
 }
 
 /* Write the gradients of q, k and v (NULL: not wanted). more: what attend saved after the inputs. */
-static bool grade(ls_node *node, const ls_tensor *dy, const ls_operand part[3], ls_tensor *const more[6],
-                  const ls_operand *const gradient[3])
+static bool write_gradients(ls_node *node, const ls_tensor *dy, const ls_operand part[3], ls_tensor *const more[6],
+                            const ls_operand *const gradient[3])
 {
     int64_t heads = part[0].dim[1], width = part[2].dim[3];
     ls_operand d_o = dy->view.ndim == 3 ? heads_of(&dy->view, heads, width, 0) : dy->view;
@@ -148,7 +148,7 @@ BACK(attention)
         if (out[i] && out[i]->life != LS_LIFE_LIVE) return;
         if (out[i]) gradient[i] = &out[i]->view;
     }
-    if (!grade(node, dy[0], part, saved + 3, gradient)) return;
+    if (!write_gradients(node, dy[0], part, saved + 3, gradient)) return;
     for (int i = 0; i < 3; i++) dx[i] = out[i];
 }
 
@@ -186,5 +186,5 @@ BACK(self_attention)
         gradient[i] = heads_of(&out->view, heads, width, i);
     }
     const ls_operand *const to[3] = {&gradient[0], &gradient[1], &gradient[2]};
-    if (grade(node, dy[0], part, saved + 1, to)) dx[0] = out;
+    if (write_gradients(node, dy[0], part, saved + 1, to)) dx[0] = out;
 }

@@ -23,7 +23,7 @@ static int number_of(const ls_run *run, const ls_comm *comm)
 /* If this process cannot make the call, release the others, which would wait for it. */
 static ls_tensor *refuse(ls_run *run)
 {
-    ls_tell_failure(run);
+    ls_report_failure(run);
     return &run->poison;
 }
 

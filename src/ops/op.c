@@ -118,14 +118,14 @@ static bool result_finite(ls_run *run, ls_opcode op, int n_in, ls_tensor *const 
 {
     ls_not_finite found, before;
     if (run->walking || op == LS_OP_fill || !ls_find_not_finite(out, &found)) return true;
-    int guilty = 0;
-    while (guilty < n_in && !(in[guilty] && ls_find_not_finite(in[guilty], &before))) guilty++;
-    if (guilty < n_in && !found.is_nan) return true;
+    int bad_input = 0;
+    while (bad_input < n_in && !(in[bad_input] && ls_find_not_finite(in[bad_input], &before))) bad_input++;
+    if (bad_input < n_in && !found.is_nan) return true;
     char work[2 * LS_TEXT], result[LS_TEXT], input[LS_TEXT + 100] = "its inputs are finite";
     if (op == LS_OP_copy && out->view.dtype == LS_F16) snprintf(input, sizeof input, "f16 holds numbers up to 65504");
-    if (guilty < n_in)
-        snprintf(input, sizeof input, "its input %d, %s, was %g already at %.40s", guilty,
-                 ls_operand_text(&in[guilty]->view, result), before.value, before.at);
+    if (bad_input < n_in)
+        snprintf(input, sizeof input, "its input %d, %s, was %g already at %.40s", bad_input,
+                 ls_operand_text(&in[bad_input]->view, result), before.value, before.at);
     describe_work(op, in[0], out, work);
     ls_fail(&run->errors, LS_ERR_VALUE, "%s: the result, %s, is %g at %s; %s", work,
             ls_operand_text(&out->view, result), found.value, found.at, input);

@@ -154,7 +154,7 @@ static ls_opcode slope_of(ls_activation activation, ls_attrs *attrs)
 }
 
 /* linear_grad for a device that lacks it: the gradient of the activation, then two products and a sum. */
-static bool grade_in_parts(ls_tensor *const *in, ls_tensor *const *out, const ls_attrs *attrs)
+static bool linear_grad_composed(ls_tensor *const *in, ls_tensor *const *out, const ls_attrs *attrs)
 {
     ls_tensor *d = in[0];
     int32_t accumulate = attrs->product.accumulate;
@@ -190,6 +190,6 @@ BACK(linear)
     if (in[3]) out[3] = ls_tensor_new_like(in[0], in[0]->view.dtype);
     if (ls_failed(run)) return;
     bool whole = ls_device_supports(dy[0]->storage->device, LS_OP_linear_grad);
-    if (!(whole ? op_submit(LS_OP_linear_grad, 4, in, 4, out, &attrs) : grade_in_parts(in, out, &attrs))) return;
+    if (!(whole ? op_submit(LS_OP_linear_grad, 4, in, 4, out, &attrs) : linear_grad_composed(in, out, &attrs))) return;
     if (to && out[0]->storage != to->storage) ls_raw_copy(to, ls_reshape_shape(out[0], ls_view_shape(&to->view)));
 }

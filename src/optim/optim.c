@@ -417,7 +417,7 @@ static bool gradients_add_up(const ls_optim *optim)
     }
     const ls_run *run = optim->object.run;
     const ls_accumulation *a = &run->step->accumulation;
-    if (a->sync && a->loose && optim->asked < a->first_walk) return false;
+    if (a->sync && a->has_held && optim->asked < a->first_walk) return false;
     return newest > optim->used && ls_accumulation_open(run, newest);
 }
 

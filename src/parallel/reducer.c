@@ -103,7 +103,7 @@ bool ls_reducer_check(ls_reducer *p, ls_status status, const ls_message *why, co
 void ls_reducer_call_off(ls_reducer *p)
 {
     ls_comm *comm = ls_reducer_comm(p);
-    if (p->run->forgives_memory && p->run->errors.code == LS_ERR_MEMORY) comm->table->cancel(comm);
+    if (p->run->tolerates_out_of_memory && p->run->errors.code == LS_ERR_MEMORY) comm->table->cancel(comm);
     else comm->table->abort(comm, p->run->errors.message);
 }
 

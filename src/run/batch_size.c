@@ -87,9 +87,9 @@ int64_t ls_find_batch_size(ls_run *run, int64_t start, ls_batch_size_fn *train, 
     for (int64_t size = start ? start : FIRST_SIZE; size > 0; size = size * 9 / 10) {
         standing before = stand(run);
         if (ls_failed(run)) return 0;
-        run->forgives_memory = true;
+        run->tolerates_out_of_memory = true;
         train(run, size, user);
-        run->forgives_memory = false;
+        run->tolerates_out_of_memory = false;
         bool full;
         if (ls_failed(run) && ls_error(run) != LS_ERR_MEMORY) return 0;
         if (!any_is_full(run, &full)) return 0;

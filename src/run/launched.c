@@ -156,7 +156,7 @@ ls_module *ls_launched_model(ls_run *run)
 int ls_launch_program_sized(char *const *argv, const ls_launch_opts *opts, size_t opts_size)
 {
     if (!no_run_lives("ls_launch_program")) return LS_LAUNCH_REFUSED;
-    ls_parallel_rest();
+    ls_parallel_stop();
     return ls_launch_argv(argv, opts, opts_size);
 }
 
@@ -165,6 +165,6 @@ int ls_launch_sized(ls_worker_fn *function, void *argument, const ls_launch_opts
     ls_launch_opts o = LS_OPTS_READ(ls_launch_opts, opts, opts_size);
     if (!function) return LS_LAUNCH_REFUSED;
     if (o.model ? !can_go_along(o.model) : !no_run_lives("ls_launch")) return LS_LAUNCH_REFUSED;
-    ls_parallel_rest();
+    ls_parallel_stop();
     return ls_launch_function(run_errand, &(errand){function, argument, o.model, getpid()}, opts, opts_size);
 }

@@ -67,7 +67,7 @@ void ls_session_close(ls_run *run)
     if (!session) return;
     ls_writer_free(&session->writer);
     ls_claims_end(&session->claims);
-    ls_tell_failure(run);
+    ls_report_failure(run);
     ls_session_leave_cpus(session);
     ls_session_close_user_comms(run);
     ls_reducer_free(run->step->reducer);
@@ -95,7 +95,7 @@ void ls_session_close(ls_run *run)
 ls_session *ls_session_of(ls_run *run)
 {
     if (!ls_failed(run)) return run->session;
-    if (run->session) ls_tell_failure(run);
+    if (run->session) ls_report_failure(run);
     return NULL;
 }
 

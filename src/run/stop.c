@@ -59,6 +59,6 @@ void ls_session_tell_stop(const ls_session *session)
     const char *saved = session->writer.saved, *name = "a signal";
     for (int i = 0; i < ASKING; i++)
         if (asking[i].number == session->stop_signal) name = asking[i].name;
-    if (saved) ls_log_turn("stopped by %s; the last checkpoint is %s", name, saved);
-    else ls_log_turn("stopped by %s; this run saved no checkpoint", name);
+    if (saved) ls_log_event("stopped by %s; the last checkpoint is %s", name, saved);
+    else ls_log_event("stopped by %s; this run saved no checkpoint", name);
 }

@@ -214,7 +214,7 @@ static bool read_call(const ls_comm *comm, const ls_comm_call *given, size_t siz
 static bool check(ls_run *run, ls_status status, const ls_message *why, const char *site)
 {
     if (status) ls_fail(&run->errors, status, "%s: %s", site, why->text);
-    if (status) ls_tell_failure(run);
+    if (status) ls_report_failure(run);
     return status == LS_OK;
 }
 
@@ -224,7 +224,7 @@ bool ls_collective_sized(ls_comm *comm, const ls_comm_call *given, size_t size)
     ls_comm_call call;
     ls_message why = {{0}};
     if (!user_comm) return false;
-    if (!read_call(comm, given, size, &call)) return ls_tell_failure(user_comm->run), false;
+    if (!read_call(comm, given, size, &call)) return ls_report_failure(user_comm->run), false;
     ls_status status = ls_comm_run(ls_comm_queue_enter(user_comm->queue), &call, &why);
     ls_comm_queue_leave(user_comm->queue);
     return check(user_comm->run, status, &why, call.site);
@@ -243,7 +243,7 @@ ls_request *ls_collective_start_sized(ls_comm *comm, const ls_comm_call *given, 
     if (!r) ls_fail(&user_comm->run->errors, LS_ERR_MEMORY, "ls_collective_start: no memory");
     if (!r || !read_call(comm, given, size, &r->call)) {
         ls_sys_free(r);
-        ls_tell_failure(user_comm->run);
+        ls_report_failure(user_comm->run);
         return NULL;
     }
     r->request.work = work;

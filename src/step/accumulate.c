@@ -15,7 +15,7 @@ void ls_accumulation_count(ls_run *run)
     if (a->sync) { /* the previous group is complete */
         if (run->walk_serial >= a->last_batch) {
             a->first_walk = run->walk_serial + 1;
-            a->loose = false;
+            a->has_held = false;
         }
         bool length_known = loop && loop->left >= 0 && !a->across_epochs;
         a->planned = a->steps - a->step % a->steps;
@@ -25,7 +25,7 @@ void ls_accumulation_count(ls_run *run)
         a->weighted = false;
     }
     a->batches++;
-    a->told = false;
+    a->weight_known = false;
     a->shared_sum = 0;
     a->step = ends_pass ? 0 : a->step + 1;
     a->sync = ends_pass || a->step % a->steps == 0;
@@ -62,13 +62,13 @@ static void take_weight(ls_run *run, double weight, bool weighted)
     }
     a->weight = weight;
     a->weights += weight;
-    a->told = true;
+    a->weight_known = true;
 }
 
 static bool weight_fits(ls_run *run, double weight, bool weighted)
 {
     const ls_accumulation *a = &run->step->accumulation;
-    if (weighted && a->loose)
+    if (weighted && a->has_held)
         ls_fail(&run->errors, LS_ERR_STATE,
                 "ls_backward_weighted: gradients held by ls_set_sync_gradients() have no weights; use "
                 ".gradient_accumulation_steps or ls_accumulate() for the group, or ls_backward()");
@@ -85,8 +85,8 @@ double ls_accumulation_backward(ls_run *run, double weight, bool weighted)
 {
     ls_accumulation *a = &run->step->accumulation;
     if (!a->scoped && !(run->step->loop && run->step->loop->counted)) ls_accumulation_count(run);
-    if (a->held) a->loose = true;
-    else if (!a->told) take_weight(run, weight, weighted);
+    if (a->held) a->has_held = true;
+    else if (!a->weight_known) take_weight(run, weight, weighted);
     if (!weight_fits(run, weight, weighted)) return 0;
     a->weighted |= weighted;
     return a->held ? 1 / (double)a->steps : weight / ls_accumulation_plan(run);

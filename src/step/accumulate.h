@@ -22,10 +22,10 @@ typedef struct ls_accumulation {
     double unit;        /* expected weight of each: one process: that of the first; several: `measure` */
     double batches;     /* counted so far */
     double weights;     /* sum, over batches with a backward pass */
-    double weight;      /* of the current batch, valid if `told` */
-    bool told;          /* the first backward pass of the batch has set `weight` */
+    double weight;      /* of the current batch, valid if `weight_known` */
+    bool weight_known;  /* the first backward pass of the batch has set `weight` */
     bool weighted;      /* a pass of the group was ls_backward_weighted() */
-    bool loose;         /* passes of the group were held, and are not part of the sum */
+    bool has_held;      /* passes of the group were held, and are not part of the sum */
     double shared_sum;  /* mean of all processes' sums, once reduced; 0 before */
     double measure;     /* a power of two near the weights of all processes in the last group; 1 if it had none */
     /* Serials of backward walks (ls_run.walk_serial): they tell an optimiser whether its gradients are complete. */

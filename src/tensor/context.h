@@ -24,7 +24,7 @@ typedef struct ls_training_step ls_training_step;
 /* Segments of the tape that are recomputed in backward (autograd/replay.h). */
 typedef struct ls_replays {
     ls_replay *now; /* the innermost that is being recorded or rerun; NULL: none */
-    ls_replay *alive, *resting;
+    ls_replay *alive, *spare;
     int32_t again; /* how many are being rerun */
 } ls_replays;
 
@@ -57,9 +57,9 @@ struct ls_tensor {
     ls_operand view; /* first member: passed to devices */
     ls_run *run;
     ls_storage *storage;
-    ls_node *node;    /* the tape node that made it, or its leaf; NULL without gradient */
-    ls_node *resting; /* the leaf of a tensor that no longer collects gradients: keeps the device's forms of it */
-    int32_t output;   /* which output of the node */
+    ls_node *node;        /* the tape node that made it, or its leaf; NULL without gradient */
+    ls_node *frozen_leaf; /* the leaf of a tensor that no longer collects gradients: keeps the device's forms of it */
+    int32_t output;       /* which output of the node */
     int32_t refs;
     ls_life life;
     bool is_leaf;
@@ -114,7 +114,7 @@ struct ls_run {
     ls_comm *comm;    /* all of them; of one process without a job */
     ls_comm **groups; /* communicators of the program, by number; NULL: freed */
     int32_t group_count;
-    bool forgives_memory; /* out of memory is not reported to the others: something smaller will be tried */
+    bool tolerates_out_of_memory; /* out of memory is not reported to the others: something smaller will be tried */
 
     /* ---- State of higher layers; opaque here ---- */
 

@@ -54,8 +54,8 @@ bool ls_exchange_any(ls_run *run, bool mine, bool *any, const char *who)
     return ok;
 }
 
-void ls_tell_failure(ls_run *run)
+void ls_report_failure(ls_run *run)
 {
-    if (!ls_failed(run) || (run->forgives_memory && run->errors.code == LS_ERR_MEMORY)) return;
+    if (!ls_failed(run) || (run->tolerates_out_of_memory && run->errors.code == LS_ERR_MEMORY)) return;
     run->comm->table->abort(run->comm, run->errors.message);
 }

@@ -19,6 +19,6 @@ bool ls_exchange_barrier(ls_run *run, const char *who);
 bool ls_exchange_any(ls_run *run, bool mine, bool *any, const char *who);
 
 /* Report the run's first error, if there is one, to the other processes. */
-void ls_tell_failure(ls_run *run);
+void ls_report_failure(ls_run *run);
 
 #endif

@@ -27,7 +27,7 @@ ls_tensor *ls_handle_new_owned(ls_run *run)
     if (!t) return ls_fail(&run->errors, LS_ERR_MEMORY, "no memory for a tensor handle"), NULL;
     t->run = run;
     t->storage = NULL;
-    t->node = t->resting = NULL;
+    t->node = t->frozen_leaf = NULL;
     t->view.derived = NULL;
     t->output = 0;
     t->refs = 1;
@@ -88,24 +88,24 @@ static void die(ls_tensor *t, ls_life why)
         ls_node_release(run, t->node);
         t->node = NULL;
     }
-    if (t->resting) {
-        ls_leaf_forget(t->resting);
-        ls_node_release(run, t->resting);
-        t->resting = NULL;
+    if (t->frozen_leaf) {
+        ls_leaf_forget(t->frozen_leaf);
+        ls_node_release(run, t->frozen_leaf);
+        t->frozen_leaf = NULL;
     }
     if (t->storage) ls_storage_release(run, t->storage);
     t->storage = NULL;
     ls_ring_give(&run->tensors, t);
 }
 
-static inline void let_go(ls_tensor *t, ls_life why)
+static inline void drop_reference(ls_tensor *t, ls_life why)
 {
     if (--t->refs == 0) die(t, why);
 }
 
 void ls_release(ls_tensor *t)
 {
-    if (t) let_go(t, LS_LIFE_RELEASED);
+    if (t) drop_reference(t, LS_LIFE_RELEASED);
 }
 
 /* ---- storage ---- */
@@ -200,7 +200,7 @@ static void empty_scope(ls_scope *scope)
         if (t->next) t->next->previous = NULL;
         t->next = t->previous = NULL;
         t->scope = 0; /* a list or module may still hold it */
-        let_go(t, LS_LIFE_ENDED);
+        drop_reference(t, LS_LIFE_ENDED);
     }
 }
 
@@ -300,7 +300,7 @@ void ls_drop(ls_tensor *t)
     if (t && t->life == LS_LIFE_POISON) return;
     if (!ls_check_live(run, t, "ls_drop") || !t->scope) return; /* without a scope a list or module owns it */
     leave_scope(run, t);
-    let_go(t, LS_LIFE_DROPPED);
+    drop_reference(t, LS_LIFE_DROPPED);
 }
 
 /* ---- misuse ---- */
@@ -345,7 +345,7 @@ static ls_run no_run = {.errors = {.code = LS_ERR_STATE, .message = "this thread
                         .poison = {.run = &no_run, .life = LS_LIFE_POISON, .view.dtype = LS_F32}};
 
 /* The address of a forgotten handle still identifies its run. */
-static ls_run *run_of_none(const ls_tensor *t)
+static ls_run *fallback_run(const ls_tensor *t)
 {
     for (ls_run *run = latest_run; t && run; run = run->earlier)
         if (ls_ring_holds(&run->tensors, t)) return run;
@@ -357,11 +357,11 @@ static ls_run *run_of_none(const ls_tensor *t)
 
 ls_run *ls_run_of(const ls_tensor *t)
 {
-    return t && t->run ? t->run : run_of_none(t);
+    return t && t->run ? t->run : fallback_run(t);
 }
 
 /* Report which tensor it was and how it ended, as far as its memory still shows. */
-static void complain_of_dead(ls_run *run, const ls_tensor *t, const char *who)
+static void report_dead_handle(ls_run *run, const ls_tensor *t, const char *who)
 {
     static const char *const ends[] = {
         [LS_LIFE_RELEASED] = "was released with its owner; use ls_keep() to keep a tensor",
@@ -387,7 +387,7 @@ bool ls_check_live(ls_run *run, const ls_tensor *t, const char *who)
 {
     if (t && t->life == LS_LIFE_LIVE) return true;
     if (!t) ls_fail(&run->errors, LS_ERR_VALUE, "%s: the tensor is NULL", who);
-    else if (t->life != LS_LIFE_POISON) complain_of_dead(run, t, who);
+    else if (t->life != LS_LIFE_POISON) report_dead_handle(run, t, who);
     else if (t->run != run) ls_fail(&run->errors, LS_ERR_STATE, "%s: the tensor is poison of another run", who);
     return false;
 }

@@ -21,7 +21,7 @@ void *ls_object_new(ls_run *run, ls_object_kind kind, size_t bytes, void (*clear
     return object;
 }
 
-static void let_go(ls_object *object)
+static void clear_object(ls_object *object)
 {
     if (object->newer) object->newer->older = object->older;
     else object->run->objects = object->older;
@@ -33,7 +33,7 @@ void ls_object_free(void *of)
 {
     ls_object *object = of;
     if (!object || object->kind == LS_OBJECT_ENDED) return;
-    let_go(object);
+    clear_object(object);
     ls_sys_free(object);
 }
 
@@ -52,7 +52,7 @@ static struct {
 
 static void end(ls_object *object)
 {
-    let_go(object);
+    clear_object(object);
     memset(object, 0, object->bytes);
     object->kind = LS_OBJECT_ENDED;
     object->run = &ended_run;

@@ -86,7 +86,7 @@ static void inherit(ls_ring *ring)
 }
 
 /* Reserve more addresses, or start again at the beginning of the present ones. */
-static bool go_on(ls_ring *ring)
+static bool more_addresses(ls_ring *ring)
 {
     if (!ring->base) inherit(ring);
     if (ring->hand != ring->end) return true;
@@ -104,7 +104,7 @@ static bool go_on(ls_ring *ring)
 static char *next_place(ls_ring *ring)
 {
     for (int64_t passed = 0; passed <= ring->placed; passed++) {
-        if (ring->hand == ring->end && !go_on(ring)) return NULL;
+        if (ring->hand == ring->end && !more_addresses(ring)) return NULL;
         if (ring->hand != (char *)ring->first) return ring->hand;
         ls_ring_chunk *chunk = ring->first;
         take_out(ring, chunk, chunk->before, chunk->after);
@@ -134,7 +134,7 @@ static void clean(ls_ring *ring)
 
 /* Free the pages of a chunk without living objects, if few objects are left: one kept tensor must not hold the memory
  * of thousands of dead ones. */
-static bool thin_out(const ls_ring *ring, ls_ring_chunk *chunk)
+static bool free_empty_pages(const ls_ring *ring, ls_ring_chunk *chunk)
 {
     if (!chunk->living || chunk->living > per_chunk(ring) / 8 || chunk->living == chunk->thinned) return false;
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
@@ -153,7 +153,7 @@ static void save_memory(ls_ring *ring)
     enum { MANY = 256 };
     for (int looks = 0, thinned = 0; looks < MANY && thinned < 2; looks++) {
         if (!ring->checked) ring->checked = ring->first;
-        thinned += thin_out(ring, ring->checked);
+        thinned += free_empty_pages(ring, ring->checked);
         ring->checked = ring->checked->after;
     }
 }
@@ -175,9 +175,9 @@ static ls_ring_chunk *fresh_chunk(ls_ring *ring)
 static ls_ring_chunk *moved_chunk(ls_ring *ring)
 {
     enum { CLEAN_EVERY = 16 };
-    ls_ring_chunk **link = ring->resting > LS_RING_REST ? &ring->dead->next_dead : &ring->dead, *chunk = *link;
+    ls_ring_chunk **link = ring->dead_count > LS_RING_REST ? &ring->dead->next_dead : &ring->dead, *chunk = *link;
     *link = chunk->next_dead;
-    ring->resting--;
+    ring->dead_count--;
     char *place = next_place(ring);
     ls_ring_chunk *before = chunk->before, *after = chunk->after; /* read now: memory may move without its contents */
     if (!place || !ls_sys_move(chunk, place, LS_RING_CHUNK)) return chunk;
@@ -199,14 +199,14 @@ static ls_ring_chunk *more_chunks(ls_ring *ring)
         ls_ring_chunk *chunk = fresh_chunk(ring);
         if (!chunk) break;
         chunk->living = 0;
-        ls_ring_bury(ring, chunk);
+        ls_ring_retire(ring, chunk);
     }
     return fresh_chunk(ring);
 }
 
-bool ls_ring_turn(ls_ring *ring)
+bool ls_ring_refill(ls_ring *ring)
 {
-    ls_ring_chunk *chunk = ring->resting > LS_RING_REST ? moved_chunk(ring) : more_chunks(ring);
+    ls_ring_chunk *chunk = ring->dead_count > LS_RING_REST ? moved_chunk(ring) : more_chunks(ring);
     if (!chunk && ring->dead) chunk = moved_chunk(ring); /* out of memory: messages may lose details */
     if (!chunk) return false;
     chunk->living = per_chunk(ring);
@@ -216,11 +216,11 @@ bool ls_ring_turn(ls_ring *ring)
     return true;
 }
 
-void ls_ring_bury(ls_ring *ring, ls_ring_chunk *chunk)
+void ls_ring_retire(ls_ring *ring, ls_ring_chunk *chunk)
 {
     chunk->next_dead = ring->dead;
     ring->dead = chunk;
-    ring->resting++;
+    ring->dead_count++;
 }
 
 /* ---- looking at addresses ---- */

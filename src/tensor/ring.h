@@ -34,12 +34,12 @@ typedef struct ls_ring {
     size_t stride;                         /* of an object: a power of two, below a page. Set this */
     bool (*is_living)(const void *object); /* and this; the rest starts as zero */
 
-    char *at, *stop;               /* the next object, and the end of its chunk */
-    char *base, *end, *hand;       /* addresses in use now, and the position of the next chunk */
-    ls_ring_chunk *first, *last;   /* chunks in [base, end) in the order in which the hand reaches them */
-    ls_ring_chunk *checked;        /* the next of them to check for pages to free */
-    ls_ring_chunk *dead;           /* chunks of dead objects only, anywhere, newest first */
-    int64_t placed, resting, left; /* chunks: in [base, end); dead; moved away since the last cleaning */
+    char *at, *stop;                  /* the next object, and the end of its chunk */
+    char *base, *end, *hand;          /* addresses in use now, and the position of the next chunk */
+    ls_ring_chunk *first, *last;      /* chunks in [base, end) in the order in which the hand reaches them */
+    ls_ring_chunk *checked;           /* the next of them to check for pages to free */
+    ls_ring_chunk *dead;              /* chunks of dead objects only, anywhere, newest first */
+    int64_t placed, dead_count, left; /* chunks: in [base, end); dead; moved away since the last cleaning */
     struct {
         void *block;
         size_t bytes;
@@ -57,13 +57,13 @@ struct ls_ring_chunk {
     ls_ring_chunk *next_dead;
 };
 
-bool ls_ring_turn(ls_ring *ring); /* get a chunk to take objects from */
-void ls_ring_bury(ls_ring *ring, ls_ring_chunk *chunk);
+bool ls_ring_refill(ls_ring *ring); /* get a chunk to take objects from */
+void ls_ring_retire(ls_ring *ring, ls_ring_chunk *chunk);
 
 /* An object with undefined contents; NULL when out of memory. */
 static inline void *ls_ring_take(ls_ring *ring)
 {
-    if (ring->at == ring->stop && !ls_ring_turn(ring)) return NULL;
+    if (ring->at == ring->stop && !ls_ring_refill(ring)) return NULL;
     void *object = ring->at;
     ring->at += ring->stride;
     return object;
@@ -73,7 +73,7 @@ static inline void *ls_ring_take(ls_ring *ring)
 static inline void ls_ring_give(ls_ring *ring, void *object)
 {
     ls_ring_chunk *chunk = (ls_ring_chunk *)(void *)((char *)object - (uintptr_t)object % LS_RING_CHUNK);
-    if (--chunk->living == 0) ls_ring_bury(ring, chunk);
+    if (--chunk->living == 0) ls_ring_retire(ring, chunk);
 }
 
 /* Is this the address of an object, living or dead? Does not dereference it. */

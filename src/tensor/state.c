@@ -165,7 +165,7 @@ uint64_t ls_name_matches(const char *patterns, const char *text)
     return matched;
 }
 
-char *ls_patterns_idle(const char *patterns, uint64_t matched, char *text, size_t size)
+char *ls_patterns_unmatched(const char *patterns, uint64_t matched, char *text, size_t size)
 {
     size_t used = 0;
     text[0] = '\0';
@@ -227,13 +227,14 @@ static const char *names_near(const ls_state *state, const char *patterns, char 
     return ls_nearest_names(&nearest, text, size);
 }
 
-void ls_warn_of_idle(const ls_state *state, const char *patterns, const char *lead)
+void ls_warn_unmatched(const ls_state *state, const char *patterns, const char *lead)
 {
     uint64_t matched = 0;
     for (int64_t i = 0; i < state->count; i++) matched |= ls_name_matches(patterns, state->entries[i].name);
-    char idle[200], names[400];
-    if (state->count && *ls_patterns_idle(patterns, matched, idle, sizeof idle))
-        ls_log_of_job(LS_LOG_WARN, "%s \"%s\"; there are %s", lead, idle, names_near(state, idle, names, sizeof names));
+    char unmatched[200], names[400];
+    if (state->count && *ls_patterns_unmatched(patterns, matched, unmatched, sizeof unmatched))
+        ls_log_of_job(LS_LOG_WARN, "%s \"%s\"; there are %s", lead, unmatched,
+                      names_near(state, unmatched, names, sizeof names));
 }
 
 ls_state *ls_state_matching(const ls_state *state, const char *patterns)
@@ -241,7 +242,7 @@ ls_state *ls_state_matching(const ls_state *state, const char *patterns)
     ls_state *result = filtered(state, patterns, true);
     if (!result) return NULL;
     if (result->count) {
-        ls_warn_of_idle(state, patterns, "ls_state_matching: no name matches");
+        ls_warn_unmatched(state, patterns, "ls_state_matching: no name matches");
         return result;
     }
     char names[400];
@@ -256,7 +257,7 @@ ls_state *ls_state_matching(const ls_state *state, const char *patterns)
 ls_state *ls_state_without(const ls_state *state, const char *patterns)
 {
     ls_state *result = filtered(state, patterns, false);
-    if (result) ls_warn_of_idle(state, patterns, "ls_state_without: no name matches");
+    if (result) ls_warn_unmatched(state, patterns, "ls_state_without: no name matches");
     return result;
 }
 

@@ -25,9 +25,9 @@ bool ls_state_check_names(const ls_state *state);
 /* Which of the patterns of ls_state_matching() match a name: bit i for pattern i, the last bit for all from 63 on. */
 uint64_t ls_name_matches(const char *patterns, const char *name);
 /* Write the patterns whose bit is not set, as "fc.*|*.gamma", to `text` and return it. */
-char *ls_patterns_idle(const char *patterns, uint64_t matched, char *text, size_t size);
+char *ls_patterns_unmatched(const char *patterns, uint64_t matched, char *text, size_t size);
 /* Warn about patterns that match nothing in a list, mostly misspelt ones: `lead "fc.*"; there are ...`. */
-void ls_warn_of_idle(const ls_state *state, const char *patterns, const char *lead);
+void ls_warn_unmatched(const ls_state *state, const char *patterns, const char *lead);
 /* How far a name is from the letters of the nearest pattern, for messages about patterns that match nothing. */
 int ls_name_distance(const char *patterns, const char *name);
 

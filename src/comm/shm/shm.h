@@ -70,7 +70,7 @@ typedef struct ls_shm {
     int block_count;
     int64_t timeout;     /* ns; 0: none */
     ls_ring_entry entry; /* header of the current call */
-    int64_t told;        /* start of the last call that this rank warned about, or left to another rank to warn about */
+    int64_t warned_call; /* start of the last call that this rank warned about, or left to another rank to warn about */
     ls_status status;    /* of the failure */
     ls_message broken;   /* not "": unusable, for this reason */
 

@@ -108,8 +108,8 @@ bool ls_shm_must_warn(ls_shm *shm, int64_t waited)
     const int64_t usual = 10000000000, patience = shm->timeout && shm->timeout / 2 < usual ? shm->timeout / 2 : usual;
     _Atomic uint64_t *warned = &shm->segment->header->warned;
     uint64_t call = (uint64_t)shm->group << 32 | (uint32_t)shm->entry.number;
-    if (waited <= patience || shm->told == shm->entry.began) return false;
-    shm->told = shm->entry.began; /* ranks in different calls take turns at `warned` */
+    if (waited <= patience || shm->warned_call == shm->entry.began) return false;
+    shm->warned_call = shm->entry.began; /* ranks in different calls take turns at `warned` */
     return atomic_exchange(warned, call) != call;
 }
 

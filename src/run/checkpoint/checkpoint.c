@@ -367,8 +367,8 @@ static bool load(ls_run *run, const char *folder, const ls_manifest *manifest)
     run->session->restored = run->session->known_checkpoints = true;
     ls_sys_free(run->session->resumed_from);
     run->session->resumed_from = ls_text_copy(run, folder);
-    ls_log_turn("resuming from %s: epoch %lld, step %lld", folder, (long long)manifest->epoch,
-                (long long)manifest->step);
+    ls_log_event("resuming from %s: epoch %lld, step %lld", folder, (long long)manifest->epoch,
+                 (long long)manifest->step);
     return !ls_failed(run);
 }
 
