@@ -3,7 +3,7 @@
 
 #include "nn/layers.h"
 
-/* ---- between heads ---- */
+/* ---- heads ---- */
 
 /* [B,S,E] -> [B,H,S,E/H], a view */
 static ls_tensor *to_heads(ls_tensor *x, int64_t heads)
@@ -52,7 +52,7 @@ static bool fits(const attention *a, int n, ls_tensor *const *x)
         if (ls_ndim(x[i]) == 3 && ls_dim(x[i], 2) == a->features) continue;
         if (ls_check_live(a->module.object.run, x[i], "MultiheadAttention"))
             ls_fail(&a->module.object.run->errors, LS_ERR_SHAPE,
-                    "MultiheadAttention: input %d is %s, wanted [batch,length,%lld]", i,
+                    "MultiheadAttention: input %d is %s; expected [batch,length,%lld]", i,
                     ls_operand_text(&x[i]->view, (char[LS_TEXT]){0}), (long long)a->features);
         return false;
     }
@@ -64,7 +64,7 @@ static ls_tensor *attention_forward(ls_module *self, ls_tensor *const *x, int64_
     (void)user;
     const attention *a = (const attention *)self;
     ls_run *run = self->object.run;
-    bool itself = n < 3; /* query, key and value are one tensor */
+    bool itself = n < 3; /* self-attention: query, key and value are one tensor */
     if (!ls_layer_takes(self, n, 1, 4) || !fits(a, itself ? 1 : 3, x)) return &run->poison;
     ls_tensor *mixed; /* [B,S,E] */
     double dropout = self->training ? a->dropout : 0;
@@ -92,7 +92,7 @@ ls_module *ls_multihead_attention_new_sized(ls_run *run, int64_t features, int64
     a->causal = opts.causal;
     ls_layer_says(a, "heads %lld dropout %g%s", (long long)heads, a->dropout, a->causal ? " causal" : "");
     if (heads < 1 || features < 1 || features % heads) {
-        ls_fail(&run->errors, LS_ERR_VALUE, "MultiheadAttention: %lld features do not make %lld equal heads",
+        ls_fail(&run->errors, LS_ERR_VALUE, "MultiheadAttention: %lld features cannot be divided into %lld heads",
                 (long long)features, (long long)heads);
         return ls_layer_done(a);
     }
@@ -148,7 +148,7 @@ ls_module *ls_transformer_layer_new_sized(ls_run *run, int64_t features, int64_t
 {
     ls_transformer_layer_opts opts = LS_OPTS_READ(ls_transformer_layer_opts, given, opts_size);
     if (opts.feedforward < 1 && !ls_failed(run))
-        ls_fail(&run->errors, LS_ERR_VALUE, "TransformerLayer: .feedforward = %lld features between; at least 1",
+        ls_fail(&run->errors, LS_ERR_VALUE, "TransformerLayer: .feedforward = %lld; it must be at least 1",
                 (long long)opts.feedforward);
     transformer *t = ls_layer_new_n(run, "TransformerLayer", sizeof *t, transformer_forward);
     if (!t) return NULL;
@@ -161,7 +161,7 @@ ls_module *ls_transformer_layer_new_sized(ls_run *run, int64_t features, int64_t
     t->linear1 =
         ls_module_add(m, "linear1", ls_linear_new(run, features, opts.feedforward, .activation = opts.activation));
     t->linear2 = ls_module_add(m, "linear2", ls_linear_new(run, opts.feedforward, features));
-    double dropout = t->norm_first ? 0 : t->dropout; /* of what is added before a norm: in the same step */
+    double dropout = t->norm_first ? 0 : t->dropout; /* applied together with the residual and the norm */
     t->norm1 = ls_module_add(m, "norm1", ls_layer_norm_new(run, features, .epsilon = opts.epsilon, .dropout = dropout));
     t->norm2 = ls_module_add(m, "norm2", ls_layer_norm_new(run, features, .epsilon = opts.epsilon, .dropout = dropout));
     return ls_layer_done(m);

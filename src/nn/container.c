@@ -1,10 +1,10 @@
-/* container.c - modules made of numbered modules. */
+/* container.c - modules that contain numbered modules. */
 #include <stdio.h>
 
 #include "base/list.h"
 #include "nn/layers.h"
 
-/* One child after the other; a convolution and the batch norm behind it together. */
+/* Run the children in order; a convolution and the batch norm after it run together. */
 static ls_tensor *run_children(ls_module *self, int count, ls_tensor *x)
 {
     for (int i = 0; i < count; i++) {
@@ -21,10 +21,10 @@ static ls_tensor *sequential_forward(ls_module *self, ls_tensor *x, void *user)
     return run_children(self, self->child_count, x);
 }
 
-/* A norm behind a Sequential. */
+/* A norm after a Sequential. */
 typedef struct norm_behind {
     ls_module *norm;
-    bool done; /* by the last child */
+    bool done; /* the last child has applied it */
 } norm_behind;
 
 static ls_outputs forward_before_norm(ls_module *self, ls_tensor *const *x, int64_t n, void *user)

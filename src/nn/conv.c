@@ -22,7 +22,7 @@ const ls_conv_layer *ls_as_conv2d(const ls_module *module)
     return module && module->forward == conv_forward ? (const ls_conv_layer *)module : NULL;
 }
 
-/* Not set yet, in the order of memory that the device likes. */
+/* Uninitialised, in the memory order that the device prefers. */
 static ls_tensor *new_weight(ls_run *run, ls_shape shape)
 {
     ls_tensor *t = ls_empty_shape(run, LS_F32, shape);
@@ -53,7 +53,7 @@ static ls_module *conv_new(ls_run *run, int64_t in, int64_t out, int64_t kernel,
     }
     if (opts.output_padding && !transposed) {
         ls_fail(&run->errors, LS_ERR_VALUE,
-                "Conv2d: .output_padding = %lld is an option of transposed convolutions alone; leave it out",
+                "Conv2d: .output_padding = %lld is only for transposed convolutions; leave it out",
                 (long long)opts.output_padding);
         return ls_layer_done(c);
     }

@@ -1,17 +1,17 @@
-/* conv_norm.c - a convolution and the batch norm behind it, in one pass where that is the same. */
+/* conv_norm.c - a convolution and the batch norm after it, in one pass if the result is the same. */
 #include "nn/layers.h"
 
 #include "ops/op.h"
 
-/* A norm in training, frozen or not, takes the statistics of the batch, which are known only after the convolution. */
+/* A norm in training mode, frozen or not, uses the batch's statistics, which are known only after the convolution. */
 bool ls_conv_norm_is_one_pass(const ls_module *conv, const ls_module *norm, ls_tensor *x, ls_tensor *residual)
 {
     const ls_conv_layer *c = ls_as_conv2d(conv);
     const ls_norm_layer *n = ls_as_batch_norm(norm);
     if (!c || !n || norm->training || !n->running_mean || ls_failed(conv->object.run)) return false;
     if (!ls_device_supports(c->weight->storage->device, LS_OP_conv2d_norm)) return false;
-    if (conv->hooks || norm->hooks) return false;                     /* which want to see what is in between */
-    if (conv->object.prepared || norm->object.prepared) return false; /* in precisions of their own */
+    if (conv->hooks || norm->hooks) return false;                     /* hooks see the intermediate result */
+    if (conv->object.prepared || norm->object.prepared) return false; /* each in its own precision */
     return !ls_must_record(conv->object.run, 6, (ls_tensor *[]){x, c->weight, c->bias, n->weight, n->bias, residual});
 }
 

@@ -1,4 +1,4 @@
-/* embedding.c - rows of a table picked by index, and the layer norm of a sum of such rows. */
+/* embedding.c - rows of a table selected by index, and the layer norm of a sum of such rows. */
 #include "nn/layers.h"
 
 #include "ops/op.h"
@@ -37,7 +37,7 @@ static ls_module *embedding_new(ls_run *run, int64_t rows, int64_t features, boo
     e->weight = blank ? ls_parameter_blank(&e->module, "weight", shape)
                       : ls_register_parameter(&e->module, "weight", ls_normal_shape(run, LS_F32, 0, 1, shape));
     if (has_padding && (e->padding < 0 || e->padding >= rows))
-        ls_fail(&run->errors, LS_ERR_VALUE, "Embedding: padding_idx %lld is outside of %lld rows",
+        ls_fail(&run->errors, LS_ERR_VALUE, "Embedding: padding_idx %lld is outside the %lld rows",
                 (long long)opts.padding_idx, (long long)rows);
     else if (has_padding && !blank) ls_embedding_clear_row(e->weight, e->padding);
     return ls_layer_done(e);
@@ -55,7 +55,7 @@ ls_module *ls_embedding_blank_sized(ls_run *run, int64_t rows, int64_t features,
     return embedding_new(run, rows, features, true, opts, opts_size);
 }
 
-/* ---- embeddings, added, and their norm ---- */
+/* ---- layer norm of a sum of embeddings ---- */
 
 static bool norm_is_one_pass(int n, ls_module *const *embeddings, const ls_module *norm)
 {

@@ -1,4 +1,4 @@
-/* forward.c - a module runs: in a scope, on the path that errors carry, in its precision. */
+/* forward.c - run a module: in a scope, on the error path, in its precision. */
 #include <string.h>
 
 #include "autograd/replay.h"
@@ -6,7 +6,7 @@
 #include "nn/module.h"
 #include "step/step.h"
 
-/* Append the module to the path that errors carry: "net/layer3.2/conv1". Returns where to cut it off again. */
+/* Append the module to the error path: "net/layer3.2/conv1". Returns the previous length. */
 static size_t enter_path(char path[], size_t size, const ls_module *module)
 {
     size_t at = strlen(path), end = at;
@@ -52,8 +52,8 @@ static bool is_half(const ls_tensor *y)
     return y && y->life == LS_LIFE_LIVE && (y->view.dtype == LS_BF16 || y->view.dtype == LS_F16);
 }
 
-/* A prepared module computes in the run's mixed precision; what it returns is f32 again, so that losses and metrics are
- * not computed with eight bits. */
+/* A prepared module computes in the run's mixed precision and returns f32, so that losses and metrics are computed in
+ * full precision. */
 static inline void call_in_its_precision(ls_module *module, ls_tensor *const *inputs, int64_t n, ls_outputs *out)
 {
     ls_run *run = module->object.run;
@@ -68,11 +68,11 @@ static inline void call_in_its_precision(ls_module *module, ls_tensor *const *in
         if (is_half(out->item[i])) out->item[i] = ls_cast(out->item[i], LS_F32);
 }
 
-/* ---- again in backward ---- */
+/* ---- recomputation in backward ---- */
 
 _Static_assert(LS_MAX_MODULE_INPUTS <= LS_REPLAY_INPUTS, "a replay holds the inputs of any module");
 
-/* What a module computes depends on: the versions of its parameters, its mode, and what is trained. */
+/* The state that a module's result depends on: versions of its parameters, its mode, and what is trained. */
 static uint64_t print_of(const ls_module *module)
 {
     uint64_t print = 1 + module->training;
@@ -91,8 +91,8 @@ static void again(void *user, uint64_t print, int n, ls_tensor *const *inputs)
     if (print == print_of(module)) call_in_its_precision(module, inputs, n, &out);
     else
         ls_fail(&module->object.run->errors, LS_ERR_STATE,
-                "%s changed between its forward pass and ls_backward(), where it is recomputed: a parameter, training "
-                "or evaluation, or what is frozen",
+                "%s changed between its forward pass and ls_backward(), which recomputes it: a parameter, training or "
+                "evaluation mode, or what is frozen",
                 module->kind);
 }
 
@@ -107,13 +107,13 @@ void ls_set_recompute(ls_module *module, bool on)
 
 /* ---- around the forward function ---- */
 
-/* After a failure, and where outputs are not as they must be, one that is poison. */
+/* After a failure, and if outputs are invalid, a single poison output. */
 static void check_outputs(const ls_module *module, const char *maker, ls_outputs *out)
 {
     ls_run *run = module->object.run;
     if (ls_failed(run)) out->count = 0;
     else if (out->count < 1 || out->count > LS_MAX_MODULE_OUTPUTS)
-        ls_fail(&run->errors, LS_ERR_VALUE, "%s returned %d outputs, and a module has 1 to %d", maker, (int)out->count,
+        ls_fail(&run->errors, LS_ERR_VALUE, "%s returned %d outputs; a module has 1 to %d", maker, (int)out->count,
                 LS_MAX_MODULE_OUTPUTS);
     for (int64_t i = 0; i < out->count && !ls_failed(run); i++)
         if (!out->item[i] && out->count == 1) ls_fail(&run->errors, LS_ERR_VALUE, "%s returned NULL", maker);
@@ -126,12 +126,12 @@ static void check_outputs(const ls_module *module, const char *maker, ls_outputs
 static void refuse_several(const ls_module *module, ls_outputs *out)
 {
     out->item[0] = LS_POISON(module->object.run, LS_ERR_VALUE,
-                             "%s has %d outputs, and one is wanted here; ls_forward_all() returns all of them",
+                             "%s has %d outputs, but one is expected here; ls_forward_all() returns all of them",
                              module->kind, (int)out->count);
     out->count = 1;
 }
 
-/* If it is trained, the user may have wanted mixed precision and forgotten ls_prepare(): ls_backward() will look. */
+/* If it is trained, the user may have forgotten ls_prepare() for mixed precision: ls_backward() will check. */
 static void note_full_precision(ls_module *module)
 {
     ls_run *run = module->object.run;
@@ -145,7 +145,7 @@ static void note_outputs(ls_module *module, const ls_outputs *out)
     for (int i = 0; i < module->output_count; i++) module->output[i] = ls_view_shape(&out->item[i]->view);
 }
 
-/* What a module changes while it runs. */
+/* State that a module changes while it runs. */
 typedef struct surroundings {
     size_t path_end;
     const char *site;
@@ -176,7 +176,7 @@ static void leave(ls_module *module, surroundings outside, ls_outputs *out)
     run->site = outside.site;
 }
 
-/* What was switched in the forward function would otherwise stay so for all that follows. */
+/* A mode switched on in the forward function would otherwise stay on for everything that follows. */
 static void check_switches(const ls_module *module, const surroundings *outside)
 {
     ls_run *run = module->object.run;
@@ -191,7 +191,7 @@ static void check_switches(const ls_module *module, const surroundings *outside)
 
 enum { DEEPEST = 1000 };
 
-/* Run a module that may have up to `most` outputs. There is at least one; after a failure it is poison. */
+/* Run a module with up to `most` outputs. Returns at least one output, poison after a failure. */
 static void forward(ls_module *module, ls_tensor *const *inputs, int64_t n, int most, ls_outputs *out)
 {
     ls_run *run = module ? module->object.run : ls_run_of(n > 0 && inputs ? inputs[0] : NULL);
@@ -200,7 +200,7 @@ static void forward(ls_module *module, ls_tensor *const *inputs, int64_t n, int 
         if (!module) ls_fail(&run->errors, LS_ERR_VALUE, "ls_forward: the module is NULL");
         else if (!ls_object_has_ended(module, "ls_forward") && module->running >= DEEPEST)
             ls_fail(&run->errors, LS_ERR_STATE,
-                    "ls_forward: %s runs inside itself %d times; its forward function or a hook calls it without end",
+                    "ls_forward: %s runs inside itself %d times; its forward function or a hook calls it endlessly",
                     module->kind, module->running);
         else if (!ls_object_has_ended(module, "ls_forward") &&
                  ls_list_is_sound(&run->errors, "ls_forward", "inputs", inputs, n))

@@ -1,4 +1,4 @@
-/* hooks.c - functions of the program that are called around a module's forward function. */
+/* hooks.c - functions of the program that are called before and after a module's forward function. */
 #include "nn/module.h"
 
 typedef struct ls_module_hook {
@@ -11,7 +11,7 @@ typedef struct ls_module_hook {
     void *user;
 } ls_module_hook;
 
-/* ---- added and removed ---- */
+/* ---- adding and removing ---- */
 
 static void clear(void *object)
 {
@@ -54,9 +54,9 @@ void ls_hooks_free(ls_module *module)
     while (module->hooks) ls_hook_remove(&module->hooks->hook);
 }
 
-/* ---- called ---- */
+/* ---- calling ---- */
 
-/* The first hook of a kind behind serial `at` and up to `latest`. Hooks are found by serials because they may add and
+/* The first hook of a kind after serial `at` and up to `latest`. Hooks are found by serial because they may add and
  * remove others. */
 static const ls_module_hook *next_hook(const ls_module *module, bool before, uint64_t at, uint64_t latest)
 {

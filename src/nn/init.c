@@ -14,7 +14,7 @@ void ls_init_constant(ls_tensor *t, double value)
     ls_scope_end(run, mark, NULL);
 }
 
-/* Draw straight into its memory. */
+/* Draw directly into the tensor's memory. */
 static void fill_drawn(ls_tensor *t, ls_opcode op, double a, double b, const char *who)
 {
     ls_run *run = ls_run_of(t);
@@ -40,9 +40,9 @@ void ls_init_normal(ls_tensor *t, double mean, double std)
     fill_drawn(t, LS_OP_normal, mean, std, "ls_init_normal");
 }
 
-/* ---- truncated ---- */
+/* ---- truncated normal ---- */
 
-/* The number whose erf is y, |y| < 1: a start that is good to three digits, then Newton's steps. */
+/* The inverse of erf, |y| < 1: an approximation good to three digits, then Newton steps. */
 static double inverse_erf(double y)
 {
     double w = log(1 - y * y), a = 2 / (3.14159265358979323846 * 0.147) + w / 2;
@@ -97,8 +97,8 @@ static bool has_fans(ls_tensor *t, const char *who)
     ls_run *run = ls_run_of(t);
     if (ls_failed(run) || !ls_check_live(run, t, who)) return false;
     if (ls_ndim(t) >= 2) return ls_numel(t) > 0;
-    ls_fail(&run->errors, LS_ERR_SHAPE, "%s: %s has no fans, it needs two dimensions or more", who,
-            ls_operand_text(&t->view, (char[LS_TEXT]){0}));
+    ls_fail(&run->errors, LS_ERR_SHAPE, "%s: fan-in and fan-out of %s are undefined; it needs two dimensions or more",
+            who, ls_operand_text(&t->view, (char[LS_TEXT]){0}));
     return false;
 }
 

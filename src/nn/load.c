@@ -1,15 +1,14 @@
-/* load.c - numbers from a list of named tensors into a module.
- * All names and shapes are checked before the first copy. */
+/* load.c - load a list of named tensors into a module. All names and shapes are checked before the first copy. */
 #include <stdio.h>
 #include <string.h>
 
 #include "base/log.h"
 #include "nn/module.h"
 
-/* Files of PyTorch before 0.4.1 do not have it, and PyTorch does not miss it. */
+/* Missing in files of PyTorch before 0.4.1; PyTorch accepts that. */
 static const char never_missed[] = "num_batches_tracked|*.num_batches_tracked";
 
-/* "a, b, c and 4 more": those names that match neither of the patterns (NULL: none). Returns how many these are. */
+/* "a, b, c and 4 more": those names that match neither of the patterns (NULL: none). Returns their number. */
 static int64_t name_some(char *text, size_t size, const char *const *names, int64_t count, const char *except,
                          const char *or_except)
 {
@@ -27,7 +26,7 @@ static int64_t name_some(char *text, size_t size, const char *const *names, int6
     return found;
 }
 
-/* Sort the names into missing, mismatched (both of the module) and unexpected, one after the other in the report. */
+/* Sort the names into missing, mismatched (both of the module) and unexpected, consecutively in the report. */
 static ls_load_report compare(ls_module *module, const ls_state *mine, const ls_state *given)
 {
     ls_load_report report = {0};
@@ -52,7 +51,7 @@ static ls_load_report compare(ls_module *module, const ls_state *mine, const ls_
     return report;
 }
 
-/* A load that may leave things out and leaves out all was not meant so. */
+/* A load with permission to omit names that omits all of them is a mistake. */
 static bool fits_at_all(const ls_module *module, const ls_load_report *report, const ls_state *mine,
                         const ls_state *given)
 {
@@ -74,12 +73,12 @@ static bool acceptable(const ls_module *module, const ls_load_report *report, co
     int64_t differing =
         name_some(names, sizeof names, report->mismatched, report->mismatched_count, opts->optional, NULL);
     if (differing && !opts->skip_mismatched) {
-        char *others = strchr(names, ','); /* of the first, the shapes too */
+        char *others = strchr(names, ','); /* after the first, whose shapes are shown */
         if (others) *others = '\0';
         char a[LS_TEXT], b[LS_TEXT];
         ls_fail(errors, LS_ERR_SHAPE,
-                "ls_load_state_dict: %s of %s is %s, the list has %s%s%s; .skip_mismatched = true leaves all such as "
-                "they are, .optional = \"%.100s\" those of these names",
+                "ls_load_state_dict: %s of %s is %s, the list has %s%s%s; .skip_mismatched = true skips all such "
+                "tensors, .optional = \"%.100s\" those of these names",
                 names, module->kind, ls_shape_text(ls_shape_of(ls_state_find(mine, names)), a),
                 ls_shape_text(ls_shape_of(ls_state_find(given, names)), b), others ? "; others differ too:" : "",
                 others ? others + 1 : "", names);

@@ -1,4 +1,4 @@
-/* module.c - modules: made, put together, freed. forward.c runs them. */
+/* module.c - create, compose and free modules. forward.c runs them. */
 #include "nn/module.h"
 
 #include <lockstep/ops.h>
@@ -9,7 +9,7 @@
 
 #include "autograd/replay.h"
 
-/* ---- made and freed ---- */
+/* ---- creating and freeing ---- */
 
 static void clear(void *object)
 {
@@ -72,7 +72,7 @@ ls_module *ls_layer_done(void *layer)
 {
     ls_module *module = layer;
     if (!module || !ls_failed(module->object.run)) return module;
-    /* Children that are older were given to the constructor: whoever made them may still hold them. */
+    /* Older children were passed to the constructor: the caller may still use them. */
     for (int i = 0; i < module->child_count; i++) {
         ls_module *child = module->children[i].module;
         if (child->parent != module) continue;
@@ -138,27 +138,27 @@ void ls_module_free(ls_module *module)
         ls_fail(&module->object.run->errors, LS_ERR_STATE,
                 "ls_module_free: %s is running; its forward function and hooks cannot free it", module->kind);
     else if (module->parent)
-        ls_fail(&module->object.run->errors, LS_ERR_STATE, "ls_module_free: %s is part of %s; free the whole",
+        ls_fail(&module->object.run->errors, LS_ERR_STATE, "ls_module_free: %s is part of %s; free that instead",
                 module->name, module->parent->kind);
     else free_tree(module);
 }
 
-/* ---- put together ---- */
+/* ---- composing ---- */
 
 static bool name_is_free(const ls_module *module, const char *name, const char *who)
 {
     ls_run *run = module->object.run;
     const char *why = !name || !*name ? "is empty" : strchr(name, '.') ? "contains a dot" : NULL;
     for (int i = 0; !why && i < module->member_count; i++)
-        if (strcmp(module->members[i].name, name) == 0) why = "is taken";
+        if (strcmp(module->members[i].name, name) == 0) why = "is already used";
     for (int i = 0; !why && i < module->child_count; i++)
-        if (strcmp(module->children[i].name, name) == 0) why = "is taken";
+        if (strcmp(module->children[i].name, name) == 0) why = "is already used";
     if (why)
         ls_fail(&run->errors, LS_ERR_VALUE, "%s: the name \"%s\" in %s %s", who, name ? name : "", module->kind, why);
     return !why;
 }
 
-/* Room for one more in an array; NULL (and an error) when memory is out. */
+/* Room for one more element in an array; NULL (and an error) if out of memory. */
 static void *with_room(ls_run *run, void *array, int count, int *capacity, size_t size)
 {
     if (count < *capacity) return array;
@@ -189,7 +189,7 @@ ls_module *ls_module_add(ls_module *parent, const char *name, ls_module *child)
     }
     if (ls_object_has_ended(child, "ls_module_add") || !name_is_free(parent, name, "ls_module_add")) return child;
     if (contains(child, parent)) {
-        ls_fail(&run->errors, LS_ERR_VALUE, "ls_module_add: %s cannot be a part of itself", parent->kind);
+        ls_fail(&run->errors, LS_ERR_VALUE, "ls_module_add: %s cannot be part of itself", parent->kind);
         return child;
     }
     ls_branch *grown =

@@ -59,7 +59,7 @@ static ls_tensor *layer_norm_forward(ls_module *self, ls_tensor *const *x, int64
     if (!ls_layer_takes(self, n, 1, 2)) return &self->object.run->poison;
     if (n == 1 && m->dropout > 0)
         return LS_POISON(self->object.run, LS_ERR_VALUE,
-                         "LayerNorm: .dropout is of what a residual is added to; "
+                         "LayerNorm: .dropout applies to the input that a residual is added to; "
                          "pass the residual, or use Dropout");
     return n == 1
                ? ls_layer_norm(x[0], m->weight, m->bias, m->epsilon)
@@ -75,7 +75,7 @@ static ls_outputs add_norm(ls_module *self, ls_tensor *const *x, int64_t n, void
 {
     (void)n;
     const ls_norm_layer *m = ls_as_layer_norm(self);
-    ls_dtype type = ls_dtype_promote(ls_dtype_of(x[0]), ls_dtype_of(x[1])); /* what an addition gives */
+    ls_dtype type = ls_dtype_promote(ls_dtype_of(x[0]), ls_dtype_of(x[1])); /* the type of their sum */
     ls_tensor *sum, *y;
     y = ls_dropout_add_layer_norm_sum(op_as(x[0], type), op_as(x[1], type), m->weight, m->bias, *(const double *)user,
                                       m->epsilon, &sum);
@@ -135,7 +135,7 @@ ls_module *ls_group_norm_new_sized(ls_run *run, int64_t groups, int64_t channels
     m->epsilon = opts.epsilon;
     ls_layer_says(m, "groups %lld epsilon %g", (long long)groups, m->epsilon);
     if (groups < 1 || channels % groups)
-        ls_fail(&run->errors, LS_ERR_VALUE, "GroupNorm: %lld channels do not make %lld equal groups",
+        ls_fail(&run->errors, LS_ERR_VALUE, "GroupNorm: %lld channels cannot be divided into %lld groups",
                 (long long)channels, (long long)groups);
     else add_affine(m, LS_SHAPE(channels), opts.affine, true);
     return ls_layer_done(m);

@@ -1,10 +1,10 @@
-/* packing.c - rows of words picked from padded sequences, and put back. */
+/* packing.c - pack the words of padded sequences into rows, and unpack them. */
 #include "nn/packing.h"
 
 #include "base/memory.h"
 #include "ops/op.h"
 
-/* The lengths as the host reads them, to be freed, and their sum, added to *words. NULL after a failure. */
+/* The lengths in host memory, to be freed, with their sum added to *words. NULL after a failure. */
 static int64_t *read_lengths(ls_tensor *lengths, int64_t length, int64_t *words)
 {
     ls_run *run = lengths->run;
@@ -15,7 +15,7 @@ static int64_t *read_lengths(ls_tensor *lengths, int64_t length, int64_t *words)
     if (ls_read(ls_cast(lengths, LS_I64), values, bytes)) {
         for (int64_t b = 0; b < count; *words += values[b++]) {
             if (values[b] >= 0 && values[b] <= length) continue;
-            ls_fail(&run->errors, LS_ERR_VALUE, "length %lld of sequence %lld; there are %lld positions",
+            ls_fail(&run->errors, LS_ERR_VALUE, "length %lld of sequence %lld is not between 0 and %lld",
                     (long long)values[b], (long long)b, (long long)length);
             break;
         }
@@ -35,7 +35,7 @@ static ls_packing pack_rows(ls_tensor *lengths, const int64_t *values, int64_t l
     for (int64_t b = 0; b < count; b++) {
         for (int64_t s = 0; s < length; s++) {
             bool is_word = s < values[b];
-            slots[b * length + s] = is_word ? word : (b * length + s) % words; /* spread: no row is picked by all */
+            slots[b * length + s] = is_word ? word : (b * length + s) % words; /* spread: no row is read by all */
             if (!is_word) continue;
             rows[word] = b * length + s;
             positions[word++] = s;

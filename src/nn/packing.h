@@ -1,27 +1,27 @@
-/* packing.h - sequences of different lengths without their padding: the words of all, one after the other.
+/* packing.h - sequences of different lengths without their padding: the words of all sequences, concatenated.
  *
- * What works on each word by itself (products, norms, activations) is then done for words alone. Attention is not: it
- * gets rows that were spread out again, and skips the padding between them (.lengths of ls_attention). */
+ * Operators that work on each word separately (products, norms, activations) then process words only. Attention gets
+ * unpacked rows and skips the padding between them (.lengths of ls_attention). */
 #ifndef LOCKSTEP_NN_PACKING_H
 #define LOCKSTEP_NN_PACKING_H
 
 #include <lockstep/ops.h>
 
 typedef struct ls_packing {
-    ls_tensor *rows;      /* [T]: where each word stands among the B*S positions */
-    ls_tensor *slots;     /* [B,S]: where each position's word is among the T; behind a sequence, some other */
-    ls_tensor *positions; /* [T]: of words in their sequence */
+    ls_tensor *rows;      /* [T]: position of each word among the B*S */
+    ls_tensor *slots;     /* [B,S]: index of each position's word among the T; for padding, any */
+    ls_tensor *positions; /* [T]: position of each word in its sequence */
 } ls_packing;
 
-/* Of sequences of up to `length` words. The lengths [B] are read by the host, so a device is waited for. All NULL where
- * there is no padding; an error where a length is not in 0 .. length. */
+/* Packs sequences of up to `length` words. The host reads the lengths [B], so it waits for the device. All NULL if
+ * there is no padding; an error if a length is not in 0 .. length. */
 ls_packing ls_packing_of(ls_tensor *lengths, int64_t length);
 
-/* [B,S,...] -> [T,...]: words alone. */
+/* [B,S,...] -> [T,...]: words only. */
 ls_tensor *ls_pack(ls_tensor *x, const ls_packing *packing);
-/* [T,...] -> [B,S,...], where what stands behind a sequence has no meaning, */
+/* [T,...] -> [B,S,...], with undefined values in padding, */
 ls_tensor *ls_unpack(ls_tensor *x, const ls_packing *packing);
-/* or is 0. */
+/* or with zeros. */
 ls_tensor *ls_unpack_clean(ls_tensor *x, const ls_packing *packing, ls_tensor *lengths);
 
 #endif

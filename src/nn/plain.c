@@ -1,7 +1,7 @@
 /* plain.c - layers without parameters: activations, dropout, pooling, reshaping. */
 #include "nn/module.h"
 
-/* ---- one operator, no settings ---- */
+/* ---- one operator without settings ---- */
 
 typedef struct plain {
     ls_module module;
@@ -101,7 +101,8 @@ NUMBERED_LAYER(log_softmax, "LogSoftmax", numbered_forward, log_softmax, int)
 
 ls_module *ls_dropout_new(ls_run *run, double p)
 {
-    if (!(p >= 0 && p <= 1)) ls_fail(&run->errors, LS_ERR_VALUE, "Dropout: p is %g, a probability is 0 to 1", p);
+    if (!(p >= 0 && p <= 1))
+        ls_fail(&run->errors, LS_ERR_VALUE, "Dropout: p is %g; a probability must be from 0 to 1", p);
     return numbered_new(run, "Dropout", dropout_forward, ls_dropout, p);
 }
 
@@ -154,7 +155,7 @@ ls_module *ls_avg_pool2d_new_sized(ls_run *run, int64_t kernel, const ls_pool2d_
 
 typedef struct resized {
     ls_module module;
-    int64_t height, width; /* of the output; of an upsampling layer: how many times larger it is */
+    int64_t height, width; /* of the output; of an upsampling layer: the scale factors */
     ls_interpolation method;
 } resized;
 

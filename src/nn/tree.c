@@ -1,4 +1,4 @@
-/* tree.c - looking inside modules: children, members and state by name. */
+/* tree.c - find children, parameters and buffers of modules by name. */
 #include "nn/module.h"
 
 #include <stdio.h>
@@ -38,7 +38,7 @@ static bool part_is(const char *name, const char *part, size_t length)
     return strncmp(name, part, length) == 0 && name[length] == '\0';
 }
 
-/* The module that the first `length` characters of a path lead to; NULL where there is none. */
+/* The module that the first `length` characters of a path lead to; NULL if there is none. */
 static const ls_module *descend(const ls_module *module, const char *path, size_t length)
 {
     for (const char *end = path + length; module && path < end;) {
@@ -53,8 +53,8 @@ static const ls_module *descend(const ls_module *module, const char *path, size_
     return module;
 }
 
-/* Record that a path leads nowhere, and what may have been meant: at the first part that is wrong, a child or, at the
- * end of the path to a tensor, a parameter or buffer. */
+/* Record that a path does not exist, with a suggestion: at the first wrong part, a child or, at the end of a tensor's
+ * path, a parameter or buffer. */
 static void complain(const ls_module *module, const char *who, const char *what, const char *path, bool tensors)
 {
     const char *part = path;
@@ -109,7 +109,7 @@ typedef struct walk {
     void *user;
 } walk;
 
-/* Write a name behind the first `at` characters of the path; the new length, 0 when it does not fit. */
+/* Append a name to the first `at` characters of the path; returns the new length, 0 if it does not fit. */
 static size_t extend(walk *w, size_t at, const char *name)
 {
     size_t length = strlen(name), dot = at ? 1 : 0;

@@ -1,7 +1,7 @@
 /* across.c - tensors and bytes of all processes: gather, reduce, broadcast, pad, split.
  *
- * Before numbers are exchanged, descriptions are: processes that disagree about what they exchange learn it, by name,
- * instead of waiting for each other. */
+ * Descriptions are exchanged before data, so that processes that disagree get an error that names both sides instead
+ * of waiting for each other. */
 #include <lockstep/ops.h>
 
 #include <string.h>
@@ -12,7 +12,7 @@
 #include "run/share.h"
 #include "tensor/exchange.h"
 
-/* ---- what all can use ---- */
+/* ---- helpers ---- */
 
 typedef struct description {
     int64_t dtype, ndim, dim[LS_MAX_DIMS];
@@ -37,9 +37,8 @@ static size_t bytes_of(const ls_tensor *t)
     return (size_t)ls_view_numel(&t->view) * ls_dtype_size(t->view.dtype);
 }
 
-/* The descriptions of all ranks, freed by the caller. NULL after a failure. Sizes may differ in
- * dimension free_dim; -1: in none. A rank that has no tensor (ndim -1) takes what rank 0 or, in a broadcast, the giver
- * has. */
+/* The descriptions of all ranks, freed by the caller. NULL after a failure. Sizes may differ in dimension free_dim; -1:
+ * in none. A rank without a tensor (ndim -1) uses the description of rank 0 or, in a broadcast, of the source. */
 static description *agree(ls_run *run, const ls_tensor *t, int free_dim, int model, const char *who)
 {
     ls_comm *comm = run->comm;
@@ -49,7 +48,7 @@ static description *agree(ls_run *run, const ls_tensor *t, int free_dim, int mod
     bool ok = ls_exchange_all(run, &mine, all, sizeof mine, who);
     if (ok && all[model].ndim < 0) {
         ok = false;
-        ls_fail(&run->errors, LS_ERR_VALUE, "%s: process %d has no tensor to give", who, model);
+        ls_fail(&run->errors, LS_ERR_VALUE, "%s: process %d has no tensor to send", who, model);
     }
     for (int r = 0; ok && r < comm->size; r++) {
         description a = all[model], b = all[r];
@@ -78,7 +77,7 @@ static bool alone(const ls_run *run)
 
 /* ---- gather ---- */
 
-/* `all` holds one slot of slot_bytes for each rank; squeeze out what is not filled. */
+/* `all` holds one slot of slot_bytes per rank; remove the unfilled parts. */
 static void close_gaps(char *all, const description *d, int count, size_t row_bytes, size_t slot_bytes)
 {
     char *to = all;
@@ -166,7 +165,7 @@ ls_gathered ls_gather_bytes(ls_run *run, const void *data, size_t size, const ch
     bool ok = sizes && ls_exchange_all(run, &size, sizes, sizeof size, who);
     for (size_t r = 0; ok && r < count; r++)
         if (sizes[r] > largest) largest = sizes[r];
-    /* one block: pointers, sizes, the bytes of all ranks, and mine as they are sent */
+    /* one block: pointers, sizes, the bytes of all ranks, and this rank's bytes as sent */
     size_t lead = count * (sizeof(void *) + sizeof(size_t));
     char *block = ok ? ls_sys_alloc(lead + (count + 1) * largest + 1) : NULL;
     if (block) {
@@ -189,7 +188,7 @@ ls_gathered ls_gather_bytes(ls_run *run, const void *data, size_t size, const ch
 
 /* ---- reduce, broadcast ---- */
 
-/* Rank `model` says what the result is; the others have the same or, where t is NULL, nothing. */
+/* Rank `model` determines the result; the others have the same tensor or, if t is NULL, none. */
 static ls_tensor *exchange(ls_run *run, ls_tensor *t, int model, ls_comm_call call, const char *who)
 {
     description *d = agree(run, t, -1, model, who);
@@ -212,7 +211,7 @@ ls_tensor *ls_reduce(ls_run *run, ls_tensor *t, ls_reduction how)
 {
     if (!ready(run, t, "ls_reduce")) return &run->poison;
     if ((unsigned)how >= LS_REDUCE_NONE)
-        return LS_POISON(run, LS_ERR_VALUE, "ls_reduce: reduction %d; it takes LS_REDUCE_SUM, MEAN, MAX, MIN or PROD",
+        return LS_POISON(run, LS_ERR_VALUE, "ls_reduce: reduction %d; must be LS_REDUCE_SUM, MEAN, MAX, MIN or PROD",
                          (int)how);
     if (how == LS_REDUCE_MEAN && !ls_dtype_is_float(t->view.dtype))
         return LS_POISON(run, LS_ERR_DTYPE, "ls_reduce: the mean of %s needs a floating type; ls_cast() it first",
@@ -261,7 +260,7 @@ ls_tensor *ls_split_tensor_between_processes(ls_run *run, ls_tensor *t, bool pad
 {
     if (!ready(run, t, "ls_split_tensor_between_processes")) return &run->poison;
     if (ls_ndim(t) == 0)
-        return LS_POISON(run, LS_ERR_SHAPE, "ls_split_tensor_between_processes: [] has no rows to share out");
+        return LS_POISON(run, LS_ERR_SHAPE, "ls_split_tensor_between_processes: [] has no rows to split");
     int64_t rows = ls_dim(t, 0), largest = ls_share_largest(rows, ls_world_size(run));
     ls_range mine = ls_split_between_processes(run, rows);
     if (alone(run)) return t;

@@ -1,4 +1,4 @@
-/* alike.c - processes that were given different options would train different models, each without an error. */
+/* alike.c - compare options and prepared objects of processes: different ones would silently train different models. */
 #include "run/alike.h"
 
 #include <inttypes.h>
@@ -31,7 +31,7 @@ static const struct {
     {"shard_optimizer", AS_YES_NO},
     {"gradient_compression", AS_TYPE},
     {"flush_denormals", AS_YES_NO},
-    {"resume_from_checkpoint", AS_YES_NO}, /* hosts may know one folder by different names */
+    {"resume_from_checkpoint", AS_YES_NO}, /* hosts may use different names for one folder */
 };
 
 ls_terms ls_terms_of(const ls_run *run)
@@ -81,9 +81,9 @@ bool ls_terms_agree(ls_run *run, const ls_terms *first, const ls_terms *other, i
     return false;
 }
 
-/* ---- what was prepared ---- */
+/* ---- prepared objects ---- */
 
-/* Name the first setting that differs in two descriptions. */
+/* Report the first setting that differs in two descriptions. */
 static void name_difference(ls_run *run, const ls_json *first, const ls_json *other, int rank)
 {
     enum { SHOWN = 160 };
@@ -93,9 +93,9 @@ static void name_difference(ls_run *run, const ls_json *first, const ls_json *ot
     bool both = a && b && strcmp(a->key, b->key) == 0;
     const ls_json *named = a ? a : b;
     ls_fail(&run->errors, LS_ERR_VALUE,
-            "ls_prepare: %.*s: %.*s in process 0, but %.*s in process %d: all must be given the same", SHOWN,
-            named ? named->key : "settings", SHOWN, a ? ls_json_text(a) : "not there", SHOWN,
-            both || (b && !a) ? ls_json_text(b) : "not there", rank);
+            "ls_prepare: %.*s: %.*s in process 0, but %.*s in process %d: it must be the same in all", SHOWN,
+            named ? named->key : "settings", SHOWN, a ? ls_json_text(a) : "missing", SHOWN,
+            both || (b && !a) ? ls_json_text(b) : "missing", rank);
 }
 
 static void find_difference(ls_run *run, const char *text, size_t length)
@@ -112,7 +112,7 @@ static void find_difference(ls_run *run, const char *text, size_t length)
     }
 }
 
-/* Hashes are exchanged; what they are of, only where they differ. */
+/* Hashes are exchanged; the descriptions only if the hashes differ. */
 bool ls_prepared_alike(ls_run *run, int position)
 {
     ls_training training;

@@ -1,4 +1,4 @@
-/* alike.h - what must be the same in all processes of a job: compared before it can make their numbers differ. */
+/* alike.h - compare what must be the same in all processes of a job, before it can change results. */
 #ifndef LOCKSTEP_RUN_ALIKE_H
 #define LOCKSTEP_RUN_ALIKE_H
 
@@ -6,17 +6,17 @@
 
 enum { LS_TERMS = 12 };
 
-/* The options of ls_init() that change numbers, as they are in force. */
+/* The effective options of ls_init() that change results. */
 typedef struct ls_terms {
     uint64_t value[LS_TERMS];
 } ls_terms;
 
 ls_terms ls_terms_of(const ls_run *run);
-/* Are those of process `rank` the same as those of process 0? Else an error that names the first that differs. */
+/* Are those of process `rank` the same as those of process 0? If not, an error names the first that differs. */
 bool ls_terms_agree(ls_run *run, const ls_terms *first, const ls_terms *other, int rank);
 
-/* Are objects that were prepared at this position or later made alike in all processes? All must call. False (and an
- * error that names the first setting that differs) when not. */
+/* Are objects prepared at this position or later the same in all processes? All must call. False (and an error that
+ * names the first setting that differs) if not. */
 bool ls_prepared_alike(ls_run *run, int position);
 
 #endif

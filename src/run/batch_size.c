@@ -4,7 +4,7 @@
 
 enum { FIRST_SIZE = 128 };
 
-/* Where a run stands, so that what a failed attempt left behind can be cleared away. */
+/* The state of a run, so that the remains of a failed attempt can be removed. */
 typedef struct standing {
     ls_mark scope;
     ls_object *newest;
@@ -31,8 +31,8 @@ static void return_to(ls_run *run, const standing *before)
     for (ls_device *d = run->devices; d; d = d->next) ls_pool_trim(d->pool);
 }
 
-/* Whether any process ran out of memory. Those that wait for one that did are called back; the vote is on a
- * communicator of its own, since others were left in the middle. */
+/* Did any process run out of memory? Collectives that wait for such a process are cancelled; the vote uses its own
+ * communicator, since others were left in the middle of a call. */
 static bool any_is_full(ls_run *run, bool *full)
 {
     ls_session *session = run->session;
@@ -46,7 +46,7 @@ static bool any_is_full(ls_run *run, bool *full)
     return status == LS_OK;
 }
 
-/* All are back: communicators begin anew. */
+/* All are back: reset the communicators. */
 static bool reset(ls_run *run)
 {
     ls_session *session = run->session;
@@ -60,8 +60,8 @@ static bool reset(ls_run *run)
     return status == LS_OK;
 }
 
-/* Communicators are made by all or by none: nobody may be cancelled before all have them and ignore cancels in the one
- * for votes. Hence the barrier. */
+/* All processes create the communicators, or none: no cancel may be sent before all have them and ignore cancels in the
+ * one for votes. Hence the barrier. */
 static bool open_vote(ls_run *run)
 {
     ls_session *session = run->session;
@@ -70,7 +70,7 @@ static bool open_vote(ls_run *run)
     if (!ls_together_begin(run)) return false;
     session->vote = run->comm->table->split(run->comm, 0, run->comm->rank, &why);
     if (session->vote && session->vote->size > 1)
-        session->vote->ignores_cancel = true; /* the one of a single process is shared */
+        session->vote->ignores_cancel = true; /* a single process shares its communicator */
     if (session->vote && ls_comm_barrier(session->vote, "ls_find_batch_size", &why) == LS_OK) return true;
     return ls_fail(&run->errors, LS_ERR_PEER, "ls_find_batch_size: %s", why.text), false;
 }
@@ -97,6 +97,6 @@ int64_t ls_find_batch_size(ls_run *run, int64_t start, ls_batch_size_fn *train, 
         return_to(run, &before);
         if (!reset(run)) return 0;
     }
-    ls_fail(&run->errors, LS_ERR_MEMORY, "ls_find_batch_size: not even a batch of one fits");
+    ls_fail(&run->errors, LS_ERR_MEMORY, "ls_find_batch_size: not even a batch of size 1 fits in memory");
     return 0;
 }

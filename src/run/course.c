@@ -1,4 +1,4 @@
-/* course.c - steps and settings of optimisers, compared over processes. */
+/* course.c - compare steps and settings of optimisers among processes. */
 #include "run/course.h"
 
 #include <string.h>
@@ -8,15 +8,15 @@
 #include "optim/optim.h"
 #include "run/across.h"
 
-/* ---- where an optimiser stands ---- */
+/* ---- progress of an optimiser ---- */
 
 static const char *const settings[] = {"lr", "weight_decay", "momentum", "dampening", "beta1", "beta2", "epsilon"};
 
 enum { SETTINGS = sizeof settings / sizeof *settings };
 
-/* The settings of a group, and how many steps its optimiser has taken. */
+/* The settings of a group, and the number of steps its optimiser has taken. */
 typedef struct standing {
-    int64_t steps, optim, group; /* optimisers are counted from the one made last */
+    int64_t steps, optim, group; /* optimisers are numbered from the newest */
     double value[SETTINGS];
 } standing;
 
@@ -62,11 +62,11 @@ uint64_t ls_course_of(const ls_run *run)
     return ls_hash_end(&hash);
 }
 
-/* ---- compared ---- */
+/* ---- comparison ---- */
 
 typedef struct standings {
     int64_t count;
-    standing *list; /* NULL: they are only counted */
+    standing *list; /* NULL: only count */
     const ls_optim **optims;
 } standings;
 
@@ -78,15 +78,15 @@ static void write_down(void *user, const ls_optim *optim, const standing *s)
     all->count++;
 }
 
-/* Fail with what is different in two of them; false: nothing is. */
+/* Report the difference between two; false: none. */
 static bool tell(ls_run *run, const ls_optim *optim, const standing *first, const standing *other, int rank)
 {
     const char *rule = optim->rule->name;
     if (first->steps != other->steps) {
         ls_fail(
             &run->errors, LS_ERR_STATE,
-            "ls_backward: process 0 has taken %lld steps with %s, process %d %lld: what decides about ls_step() must "
-            "be the same in all processes, as by ls_reduce() or ls_broadcast()",
+            "ls_backward: process 0 has taken %lld steps with %s, process %d %lld: the decision to call ls_step() must "
+            "be the same in all processes; use ls_reduce() or ls_broadcast()",
             (long long)first->steps, rule, rank, (long long)other->steps);
         return true;
     }
@@ -94,25 +94,25 @@ static bool tell(ls_run *run, const ls_optim *optim, const standing *first, cons
     while (i < SETTINGS && first->value[i] == other->value[i]) i++;
     if (i == SETTINGS) return false;
     ls_fail(&run->errors, LS_ERR_STATE,
-            "ls_backward: %s of %s is %g in process 0, but %g in process %d: it must be set to the same in all "
+            "ls_backward: %s of %s is %g in process 0, but %g in process %d: set it to the same value in all "
             "processes",
             settings[i], rule, first->value[i], other->value[i], rank);
     return true;
 }
 
-/* Fail with the first thing in which processes 0 and `rank` differ; false: there is nothing. */
+/* Report the first difference between processes 0 and `rank`; false: none. */
 static bool tell_first(ls_run *run, const standings *mine, const ls_gathered *all, int rank)
 {
     int64_t here = (int64_t)(all->size[0] / sizeof(standing)), there = (int64_t)(all->size[rank] / sizeof(standing));
     if (here != there) {
         ls_fail(&run->errors, LS_ERR_STATE,
-                "ls_backward: what was prepared has %lld optimisers and groups in process 0, but %lld in process %d: "
-                "make the same in all processes",
+                "ls_backward: %lld optimisers and groups are prepared in process 0, but %lld in process %d: "
+                "prepare the same in all processes",
                 (long long)here, (long long)there, rank);
         return true;
     }
     for (int64_t i = 0; i < mine->count && i < here; i++) {
-        standing first, other; /* what was gathered is not aligned */
+        standing first, other; /* gathered data is not aligned */
         memcpy(&first, (const char *)all->data[0] + (size_t)i * sizeof first, sizeof first);
         memcpy(&other, (const char *)all->data[rank] + (size_t)i * sizeof other, sizeof other);
         if (tell(run, mine->optims[i], &first, &other, rank)) return true;

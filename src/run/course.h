@@ -1,15 +1,15 @@
-/* course.h - where this process stands in its training, which must be where all others do.
+/* course.h - the progress of this process's training, which must be the same in all processes.
  *
- * After ls_prepare() processes go their own ways between two reductions. One that leaves out a step, or sets another
- * learning rate, trains another model from then on, and nothing else would tell. */
+ * Between two reductions after ls_prepare() processes act independently. One that skips a step, or sets another
+ * learning rate, trains another model from then on, and nothing else would reveal it. */
 #ifndef LOCKSTEP_RUN_COURSE_H
 #define LOCKSTEP_RUN_COURSE_H
 
 #include <lockstep/run.h>
 
-/* Steps and settings of all optimisers whose parameters are trained together, as one number; 0 where there are none. */
+/* A hash of the steps and settings of all optimisers whose parameters are trained together; 0 if there are none. */
 uint64_t ls_course_of(const ls_run *run);
-/* It is not the same in all processes: fail in all of them, with the first that differs. All must call. */
+/* It differs among processes: fail in all of them, with the first difference. All must call. */
 void ls_course_compare(ls_run *run);
 
 #endif

@@ -1,4 +1,4 @@
-/* data_parallel.c - prepared modules and optimisers of several processes become one training. */
+/* data_parallel.c - prepared modules and optimisers of several processes train as one. */
 #include "base/memory.h"
 #include "data/loader/loader.h"
 #include "optim/schedule.h"
@@ -26,8 +26,8 @@ bool ls_together_module(ls_run *run, ls_module *module)
     return ls_reducer_add(run->step->reducer, ls_parameters(module), ls_state_dict(module));
 }
 
-/* Processes that do not see the same files, or were given different options, would read past each other; those that
- * seed their random numbers by rank would read some samples twice and others never. */
+/* Processes that see different files or were given different options would read inconsistent parts; processes that seed
+ * their random numbers by rank would read some samples twice and others never. */
 bool ls_together_loader(ls_run *run, ls_loader *loader)
 {
     typedef struct reading {
@@ -72,7 +72,8 @@ bool ls_join_uneven_inputs_begin(ls_run *run)
     return true;
 }
 
-/* Those that ended earlier have taken fewer steps: their optimisers and schedules go on as those of the others. */
+/* Processes that ended earlier have taken fewer steps: their optimisers and schedules continue as those of the others.
+ * */
 bool ls_join_uneven_inputs_end(ls_run *run)
 {
     int from = ls_session_of(run) ? ls_reducer_join_end(run->step->reducer) : -1;

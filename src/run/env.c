@@ -1,5 +1,5 @@
-/* env.c - the answer to "what runs here": machine, settings, the launcher's file, transports, kernels. Text and JSON
- * come from one walk. */
+/* env.c - `lockstep env`: machine, settings, the launcher's file, transports, kernels. Text and JSON come from one
+ * walk. */
 #include <lockstep/env.h>
 #include <lockstep/launch.h>
 #include <lockstep/version.h>
@@ -37,7 +37,7 @@ static void end(const writer *w)
     if (w->json) ls_json_put_end(w->json);
 }
 
-/* A value, and where it comes from (NULL: it goes without saying). */
+/* A value and its source (NULL: obvious). */
 static void entry_from(const writer *w, const char *name, const char *value, const char *source)
 {
     char other[96];
@@ -52,10 +52,10 @@ static void entry(const writer *w, const char *name, const char *value)
     entry_from(w, name, value, NULL);
 }
 
-/* ---- what there is to say ---- */
+/* ---- sections ---- */
 
-/* A process that a launcher started beside others will share the CPUs with them. (Which ones, they settle together in
- * ls_init.) */
+/* A process that a launcher started with others will share the CPUs with them. (ls_init decides which process gets
+ * which.) */
 static void share_cpus(void)
 {
     ls_identity who;
@@ -85,7 +85,7 @@ static void machine(const writer *w)
     snprintf(text, sizeof text, "%d", ls_parallel_width());
     entry_from(w, "threads", text, ls_parallel_width_source());
     bool flushes = ls_denormals_flushed() || ls_config_switch(LS_SETTING_FLUSH_DENORMALS);
-    entry(w, "denormals", flushes ? "taken for zero" : "kept");
+    entry(w, "denormals", flushes ? "treated as zero" : "kept");
     text[0] = 0;
     for (int isa = 0; isa < LS_ISA_COUNT; isa++) {
         size_t used = strlen(text);
@@ -103,7 +103,7 @@ static void settings(const writer *w)
     for (int i = 0; i < LS_SETTING_COUNT_OF; i++) {
         const char *name = ls_config_row((ls_setting)i)->name, *source = ls_config_source((ls_setting)i);
         const char *text = ls_config_text((ls_setting)i);
-        bool secret = *text && (i == LS_SETTING_JOB_TOKEN || i == LS_SETTING_COMM_TOKEN); /* this ends up in reports */
+        bool secret = *text && (i == LS_SETTING_JOB_TOKEN || i == LS_SETTING_COMM_TOKEN); /* shown in bug reports */
         entry_from(w, name, secret ? "(set)" : text, source && strcmp(source, name) != 0 ? source : NULL);
     }
     end(w);
@@ -116,7 +116,7 @@ static void number(const writer *w, const char *name, int value)
     entry(w, name, text);
 }
 
-/* The file that `lockstep launch` takes defaults from, or would if it were given. */
+/* The file that `lockstep launch` takes defaults from. */
 static void configuration(const writer *w, const char *given)
 {
     char path[4096], why[1024];
@@ -137,7 +137,7 @@ static void configuration(const writer *w, const char *given)
     end(w);
 }
 
-/* Which of them can be loaded here, and what is behind each. */
+/* Which of them can be loaded here, and the library behind each. */
 static void transports(const writer *w)
 {
     static const char *const names[] = {"ucx", "openmpi", "mpich"};
@@ -150,7 +150,8 @@ static void transports(const writer *w)
     end(w);
 }
 
-/* "neon-bf16 2, neon 7": who brought how many pointers of a table's member; types where there is one pointer a type. */
+/* "neon-bf16 2, neon 7": which ISA provides how many pointers of a table's member; types if there is one pointer per
+ * type. */
 static void chosen(const writer *w, ls_family *family, const ls_family_field *field)
 {
     char name[96], text[256] = "";

@@ -1,11 +1,11 @@
-/* epoch.c - the loop over epochs: counted here, restored from checkpoints. */
+/* epoch.c - the loop over epochs: counts, and restores from checkpoints. */
 #include "base/log.h"
 #include "data/loader/loader.h"
 #include "run/checkpoint/checkpoint.h"
 #include "run/prepare.h"
 #include "run/report.h"
 
-/* Loops over batches that were left by `break` are over with their epoch. */
+/* Loops over batches that were left by `break` end with their epoch. */
 static void leave_epoch(ls_run *run)
 {
     ls_session *session = run->session;
@@ -14,14 +14,14 @@ static void leave_epoch(ls_run *run)
     while (run->step->loop) ls_loop_end(run, run->step->loop);
 }
 
-/* Loaders that were not read to their end begin anew; a resumed epoch, however, goes on where they stand. */
+/* Loaders that were not read to their end start over; in a resumed epoch they continue where they are. */
 static void begin_passes(ls_run *run)
 {
     int at = 0;
     for (ls_object *o; (o = ls_prepared_next(run, LS_OBJECT_LOADER, &at));) ls_loader_epoch_begin((ls_loader *)o);
 }
 
-/* A checkpoint that was loaded before the loop over epochs was compared with all but its length. */
+/* A checkpoint loaded before the epoch loop was compared except for the loop's length. */
 static void compare_epochs(ls_begun *begun, int n)
 {
     if (n < 1) return;
@@ -36,13 +36,12 @@ bool ls_epoch(ls_run *run, int n, int *epoch)
 {
     ls_session *session = run->session;
     if (!session) return false;
-    if (!epoch)
-        return ls_fail(&run->errors, LS_ERR_VALUE, "ls_epoch: the pointer for the epoch's number is NULL"), false;
+    if (!epoch) return ls_fail(&run->errors, LS_ERR_VALUE, "ls_epoch: the pointer to the epoch number is NULL"), false;
     bool was_in_epoch = session->in_epoch;
     leave_epoch(run);
     ls_run_look_back(run);
     compare_epochs(&session->begun, n);
-    if (ls_failed(run) || !ls_session_open_project(run)) return false; /* before anything is said about what is in it */
+    if (ls_failed(run) || !ls_session_open_project(run)) return false; /* before any message about its contents */
     ls_session_resume(run);
     if (ls_failed(run)) return false;
     if (!session->restored) {

@@ -1,4 +1,4 @@
-/* flags.c - read a command line by a table. */
+/* flags.c - parse a command line with a table of flags. */
 #include "run/flags.h"
 
 #include <ctype.h>
@@ -17,11 +17,11 @@ typedef struct reader {
     ls_run *run;
     const ls_flag *flags;
     int count;
-    bool keeps_unknown; /* flags of others stay in argv */
+    bool keeps_unknown; /* unknown flags stay in argv */
     int argc;
     char **argv;
     int next; /* argument to read */
-    int kept; /* arguments that stay, at the front of argv */
+    int kept; /* arguments kept at the front of argv */
 } reader;
 
 /* ---- names ---- */
@@ -31,7 +31,7 @@ static char folded(char c)
     return c == '-' ? '_' : c;
 }
 
-/* Do `length` characters of a text, with dashes for underscores or not, spell this name? */
+/* Do `length` characters of a text spell this name, with dashes or underscores? */
 static bool spells(const char *text, size_t length, const char *name)
 {
     if (strlen(name) != length) return false;
@@ -40,7 +40,7 @@ static bool spells(const char *text, size_t length, const char *name)
     return true;
 }
 
-/* The flag that is meant; *negated for --no-name of a switch. */
+/* The matching flag; *negated for --no-name of a switch. */
 static const ls_flag *find(const reader *r, const char *text, size_t length, bool *negated)
 {
     for (int i = 0; i < r->count; i++) {
@@ -57,8 +57,8 @@ static void fail_unknown(const reader *r, const char *text, size_t length)
     ls_nearest nearest = ls_nearest_to(text, length);
     for (int i = 0; i < r->count; i++) ls_nearest_try(&nearest, r->flags[i].name);
     ls_fail(&r->run->errors, LS_ERR_VALUE,
-            nearest.name ? "there is no flag --%.*s; did you mean --%s?" : "there is no flag --%.*s; see --help",
-            (int)length, text, nearest.name);
+            nearest.name ? "unknown flag --%.*s; did you mean --%s?" : "unknown flag --%.*s; see --help", (int)length,
+            text, nearest.name);
 }
 
 /* ---- values ---- */
@@ -122,7 +122,7 @@ static bool parse(const ls_flag *flag, const char *text)
     return false;
 }
 
-/* A variable that was left open: LS_AUTO, LS_AUTO_REAL, LS_AUTO_SEED. */
+/* A variable without a value yet: LS_AUTO, LS_AUTO_REAL, LS_AUTO_SEED. */
 static bool is_auto(const ls_flag *flag)
 {
     switch (flag->type) {
@@ -134,7 +134,8 @@ static bool is_auto(const ls_flag *flag)
     }
 }
 
-/* The value of a flag that takes one. "auto" leaves open what is, and the number that stands for that is no value. */
+/* Parse the value of a flag. "auto" leaves a variable open whose default is open; the number that represents this is
+ * not accepted. */
 static bool take_value(const ls_flag *flag, const char *text)
 {
     bool open = is_auto(flag);
@@ -147,7 +148,7 @@ static bool is_flag(const char *text)
     return text[0] == '-' && text[1] == '-';
 }
 
-/* A value that was forgotten is not to be found in the next flag's name. */
+/* The next flag's name is not taken for a forgotten value. */
 static bool is_known_flag(const reader *r, const char *text)
 {
     bool negated;
@@ -291,7 +292,7 @@ static bool wants_help(int argc, char **argv)
     return false;
 }
 
-/* ls_init() has read the run's own flags: a program's variable for one of those would never change. */
+/* ls_init() has read the run's own flags, so a program's variable for one of those would never change. */
 static bool names_are_free(ls_run *run, const ls_flag *flags, int count)
 {
     ls_run_flags unset = {0};

@@ -1,10 +1,10 @@
-/* flags.h - flags of the run itself: read by the same code as those of programs (include/lockstep/flags.h). */
+/* flags.h - flags of the run itself, parsed by the same code as those of programs (include/lockstep/flags.h). */
 #ifndef LOCKSTEP_RUN_FLAGS_H
 #define LOCKSTEP_RUN_FLAGS_H
 
 #include <lockstep/flags.h>
 
-/* What ls_init() takes from the command line; what is not there stays as it was. */
+/* What ls_init() takes from the command line; missing values stay unchanged. */
 typedef struct ls_run_flags {
     const char *mixed_precision, *device, *project_dir, *resume;
     int64_t accumulation, threads; /* 0: not given */
@@ -13,10 +13,10 @@ typedef struct ls_run_flags {
 } ls_run_flags;
 
 enum { LS_RUN_FLAG_COUNT = 12 };
-/* Their table, with `to` as the place the values go to. */
+/* Their table, with values stored in `to`. */
 void ls_run_flags_table(ls_run_flags *to, ls_flag table[LS_RUN_FLAG_COUNT]);
 
-/* Take the flags of a table out of argv (which may be NULL) and leave all else there. False after a mistake in one. */
+/* Remove the flags of a table from argv (which may be NULL) and leave everything else. False after an error. */
 bool ls_flags_take(ls_run *run, int *argc, char ***argv, const ls_flag *flags, int count);
 
 #endif

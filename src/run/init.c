@@ -1,4 +1,4 @@
-/* init.c - settle the options of a run: a flag wins over the program, the program over the environment. */
+/* init.c - determine the options of a run: flags take precedence over the program, the program over the environment. */
 #include "run/init.h"
 
 #include <stdlib.h>
@@ -17,15 +17,15 @@ void ls_run_flags_table(ls_run_flags *to, ls_flag table[LS_RUN_FLAG_COUNT])
         LS_CHOICE("mixed_precision", &to->mixed_precision, PRECISIONS, "number type of matrix products"),
         LS_FLAG("bf16", &to->bf16, "--mixed_precision bf16"),
         LS_FLAG("fp16", &to->fp16, "--mixed_precision fp16"),
-        LS_FLAG("gradient_accumulation_steps", &to->accumulation, "batches for one step of the optimiser"),
-        LS_FLAG("seed", &to->seed, "of all random numbers"),
+        LS_FLAG("gradient_accumulation_steps", &to->accumulation, "batches per optimiser step"),
+        LS_FLAG("seed", &to->seed, "seed of all random numbers"),
         LS_FLAG("num_threads", &to->threads, "threads of CPU kernels"),
         LS_FLAG("device", &to->device, "cpu, or a plug-in's name or path"),
         LS_FLAG("use_cpu", &to->use_cpu, "--device cpu"),
-        LS_FLAG("no_cuda", &to->use_cpu, "the same"),
+        LS_FLAG("no_cuda", &to->use_cpu, "--device cpu"),
         LS_FLAG("project_dir", &to->project_dir, "folder for checkpoints, logs and results"),
-        LS_FLAG("output_dir", &to->project_dir, "the same"),
-        LS_FLAG("resume_from_checkpoint", &to->resume, "folder to go on from, or latest"),
+        LS_FLAG("output_dir", &to->project_dir, "the same as --project_dir"),
+        LS_FLAG("resume_from_checkpoint", &to->resume, "checkpoint folder to resume from, or latest"),
     };
     memcpy(table, rows, sizeof rows);
 }
@@ -51,12 +51,11 @@ static bool settle_precision(ls_run *run, const char *flag, ls_init_opts *opts)
     }
     ls_dtype type = opts->mixed_precision;
     if (!type || type == LS_F32 || type == LS_BF16 || type == LS_F16) return true;
-    ls_fail(&run->errors, LS_ERR_VALUE, "ls_init: mixed precision with %s is not possible, only with bf16 and f16",
-            ls_dtype_name(type));
+    ls_fail(&run->errors, LS_ERR_VALUE, "ls_init: mixed precision must be bf16 or f16, not %s", ls_dtype_name(type));
     return false;
 }
 
-/* What the environment says; 0 where it says nothing, or what cannot be (and an error). */
+/* The value in the environment; 0 if missing, or invalid (and an error). */
 static int64_t accumulation_of_environment(ls_run *run)
 {
     const char *text = ls_config_text(LS_SETTING_GRADIENT_ACCUMULATION_STEPS);
@@ -79,7 +78,7 @@ static bool settle_accumulation(ls_run *run, int64_t flag, ls_init_opts *opts)
     return !ls_failed(run);
 }
 
-/* What is only read later, or on several processes, is refused now all the same. */
+/* Options that are used later, or only with several processes, are checked now. */
 static bool options_sound(ls_run *run, const ls_init_opts *o)
 {
     ls_dtype compress = o->gradient_compression;
@@ -88,19 +87,19 @@ static bool options_sound(ls_run *run, const ls_init_opts *o)
                 "ls_init: .total_limit = %lld would keep no checkpoint; give at least 1, or LS_AUTO to keep all",
                 (long long)o->total_limit);
     else if ((unsigned)o->schedule_policy > LS_SCHEDULE_PER_CALL)
-        ls_fail(&run->errors, LS_ERR_VALUE, "ls_init: .schedule_policy = %d is none of LS_SCHEDULE_PER_...",
+        ls_fail(&run->errors, LS_ERR_VALUE, "ls_init: .schedule_policy = %d is not one of LS_SCHEDULE_PER_...",
                 (int)o->schedule_policy);
     else if (compress && compress != LS_BF16 && compress != LS_F16)
         ls_fail(&run->errors, LS_ERR_VALUE, "ls_init: .gradient_compression = %s; it can be bf16 or f16",
                 ls_dtype_name(compress));
     else if (o->resume_from_checkpoint && !*o->resume_from_checkpoint)
         ls_fail(&run->errors, LS_ERR_VALUE,
-                "ls_init: .resume_from_checkpoint is empty; give a folder or \"latest\", or NULL to begin anew");
+                "ls_init: .resume_from_checkpoint is empty; give a folder or \"latest\", or NULL to start from the "
+                "beginning");
     return !ls_failed(run);
 }
 
-/* Flags of Transformers' Trainer say the same as ours by other names: put it into ours. False (and an error) where two
- * of them contradict each other. */
+/* Translate the flags of Transformers' Trainer into ours. False (and an error) if two flags contradict each other. */
 static bool settle_other_names(ls_run *run, ls_run_flags *given, const char *device)
 {
     const char *precision = given->bf16 ? "bf16" : given->fp16 ? "fp16" : NULL;

@@ -1,8 +1,8 @@
-/* launched.c - a launch, and the runs of this process: none may live in it, but for that of a model that goes along.
+/* launched.c - runs of a process that launches: it may have none, except that of a model passed to the workers.
  *
- * A fork copies a run with all it owns, except threads. A worker that went on with such a copy would train alone, as
- * rank 0 of 1. The run of a model that is passed along becomes the worker's own instead: ls_init() begins it anew
- * around the model, so that handles and memory stay what they are, and pages are shared until they are written to. */
+ * A fork copies a run with everything it owns, except threads. A worker that used such a copy would train alone, as
+ * rank 0 of 1. The run of a passed model becomes the worker's own instead: ls_init() starts it again around the model,
+ * so that handles and memory stay the same, and pages are shared until they are written to. */
 #include "run/launched.h"
 
 #include <string.h>
@@ -16,7 +16,7 @@
 #include "optim/scaler.h"
 #include "run/session.h"
 
-static ls_module *handed; /* to this process by the one that launched it, until ls_init() takes it */
+static ls_module *handed; /* the model passed to this process, until ls_init() takes it */
 
 /* ---- before the launch ---- */
 
@@ -29,12 +29,12 @@ static bool refuse(const char *caller, const char *why)
 static bool no_run_lives(const char *caller)
 {
     if (ls_runs_alive() == 0) return true;
-    return refuse(caller, "a run lives in this process, and in copies of it every worker would train alone: call "
-                          "ls_init() inside the launched function, or ls_finish() this run first; a model can go along "
-                          "as .model");
+    return refuse(caller, "this process has a run, and in copies of it every worker would train alone: call "
+                          "ls_init() inside the launched function, or ls_finish() this run first; to pass a model, use "
+                          ".model");
 }
 
-/* Is the object part of a model? What else a run owns has open files, threads or a place in the data. */
+/* Is the object part of a model? Other objects have open files, threads or a position in the data. */
 static bool is_of_a_model(const ls_object *object)
 {
     switch (object->kind) {
@@ -54,22 +54,22 @@ static bool can_go_along(const ls_module *model)
     const ls_run *run = model->object.run;
     if (ls_failed(run)) return refuse("ls_launch", run->errors.message);
     if (ls_runs_alive() != 1)
-        return refuse("ls_launch", ".model: another run than the model's lives in this process: ls_finish() it first");
+        return refuse("ls_launch", ".model: this process has another run than the model's: ls_finish() it first");
     for (const ls_device *d = run->devices; d; d = d->next)
         if (!ls_device_is_host(d))
             return refuse("ls_launch",
-                          ".model: its run uses a device that a fork would lose: make the model on the CPU "
+                          ".model: its run uses a device that a fork would lose: create the model on the CPU "
                           "and name the device in the ls_init() inside the function");
     if (ls_world_size(run) > 1) return refuse("ls_launch", ".model: its run is already one of several processes");
     if (run->session->claims)
-        return refuse("ls_launch", ".model: its run has written to its folder, which is the workers' from now on: save "
+        return refuse("ls_launch", ".model: its run has written to its folder, which now belongs to the workers: save "
                                    "after the launch");
     for (const ls_object *o = run->objects; o; o = o->older) {
         if (o->prepared)
             return refuse("ls_launch", ".model: its run has prepared objects: call ls_prepare() inside the function");
         if (!is_of_a_model(o))
-            return refuse("ls_launch", ".model: its run holds more than models: make optimisers, schedules, datasets, "
-                                       "loaders and trackers inside the function");
+            return refuse("ls_launch", ".model: its run contains more than models: create optimisers, schedules, "
+                                       "datasets, loaders and trackers inside the function");
     }
     return true;
 }
@@ -92,7 +92,7 @@ static int run_errand(void *of)
         handed = e->model;
         errors->abort_on_fail = false;
         ls_fail(errors, LS_ERR_STATE,
-                "this run belongs to the process that launched: call ls_init() and ls_launched_model() first");
+                "this run belongs to the launching process: call ls_init() and ls_launched_model() first");
     }
     return e->function(e->argument);
 }
@@ -116,7 +116,7 @@ ls_run *ls_launched_run(ls_module **launched)
     run->step->scaler = NULL;
     run->autocast_count = 0;
     run->no_grad = 0;
-    ls_module_visit(model, clear_gradient, NULL); /* of a backward pass of the launcher: its own affair */
+    ls_module_visit(model, clear_gradient, NULL); /* gradients of the launcher are not passed on */
     return run;
 }
 
@@ -128,7 +128,7 @@ static bool move_member(void *to, const char *path, const ls_module_member *memb
     if (!ls_is_valid(moved)) return false;
     if (moved == t) return true;
     bool trained = ls_requires_grad(t);
-    ls_set_requires_grad(t, false); /* the room for its gradient is where it was */
+    ls_set_requires_grad(t, false); /* keeps the memory of its gradient */
     ls_adopt(t, moved);
     if (trained) ls_set_requires_grad(t, true);
     return true;
@@ -147,7 +147,7 @@ ls_module *ls_launched_model(ls_run *run)
 {
     if (!ls_failed(run) && !run->session->launched)
         ls_fail(&run->errors, LS_ERR_STATE,
-                "ls_launched_model: this process was launched without one; pass .model to ls_launch()");
+                "ls_launched_model: this process was launched without a model; pass .model to ls_launch()");
     return ls_failed(run) ? NULL : run->session->launched;
 }
 

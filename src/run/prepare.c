@@ -1,4 +1,4 @@
-/* prepare.c - what a run trains and reads, handed over in any order. */
+/* prepare.c - register the objects that a run trains and reads, in any order. */
 #include "run/prepare.h"
 
 #include <stdio.h>
@@ -10,7 +10,7 @@
 #include "run/alike.h"
 #include "step/remind.h"
 
-/* What an unexpected argument is, found without looking into it: it may be anything. */
+/* Describe an unexpected argument without dereferencing it: it may be anything. */
 static const char *describe(const ls_run *run, const void *argument)
 {
     if (!argument) return "is NULL";
@@ -34,7 +34,7 @@ static bool can_be_prepared(ls_object_kind kind)
            kind == LS_OBJECT_LOADER;
 }
 
-/* A freed object's memory may have become this one, which then stands in its place of the list too. */
+/* If a freed object's memory was reused for this one, its old entry in the list now refers to this one. */
 static void forget_freed(ls_session *session, const ls_object *object)
 {
     int kept = 0;
@@ -65,7 +65,7 @@ static bool add(ls_run *run, ls_object *object)
 void ls_prepare_n(ls_run *run, void *const *objects, int64_t count)
 {
     if (!ls_session_of(run) || !ls_list_is_sound(&run->errors, "ls_prepare", "objects", objects, count)) return;
-    /* All are looked at before any is taken. */
+    /* Check all before registering any. */
     for (int64_t i = 0; i < count; i++) {
         const ls_object *object = find(run, objects[i]);
         if (object && can_be_prepared(object->kind)) continue;
@@ -99,7 +99,7 @@ ls_object *ls_prepared_next(const ls_run *run, ls_object_kind kind, int *positio
 {
     const ls_session *session = run->session;
     while (*position < session->prepared_count) {
-        ls_object *object = find(run, session->prepared[(*position)++]); /* it may have been freed */
+        ls_object *object = find(run, session->prepared[(*position)++]); /* may have been freed */
         if (object && object->prepared && object->kind == kind) return object;
     }
     return NULL;

@@ -1,4 +1,4 @@
-/* report.c - what a run has to say at its end: things that did not stop it, but that its owner should know. */
+/* report.c - the warnings of a run at its end: problems that did not stop it. */
 #include "run/report.h"
 
 #include <stdio.h>
@@ -28,7 +28,7 @@ void ls_run_look_back(ls_run *run)
         ls_finite_note(run, "a loss or norm of gradients up to here", ls_run_step(run), run->step->share.rank);
 }
 
-/* Of all optimisers. A scaler finds its scale by skipping: from 65536 down to 1 in 16 steps, and now and then later. */
+/* Over all optimisers. A scaler finds its scale by skipping: 16 steps from 65536 down to 1, and some later. */
 static int64_t skipped_steps(const ls_run *run, bool *unusual)
 {
     int64_t skipped = 0, taken = 0;
@@ -67,7 +67,7 @@ void ls_run_report(ls_run *run, bool told)
     report_finite(run);
     if (run->autocast_count > 0)
         ls_log_line(LS_LOG_WARN,
-                    "ls_autocast_begin() was not followed by ls_autocast_end(): all that came after it ran "
-                    "in %s, losses and metrics too",
+                    "ls_autocast_begin() was not followed by ls_autocast_end(): everything after it ran "
+                    "in %s, including losses and metrics",
                     ls_dtype_name(run->autocast[run->autocast_count - 1]));
 }

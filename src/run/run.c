@@ -23,13 +23,13 @@
 #include "run/session.h"
 #include "tensor/live.h"
 
-/* A run and what is filled in with it, in one piece of memory. */
+/* A run and its parts, in one allocation. */
 typedef struct whole_run {
-    ls_run run; /* first: freeing it frees the whole */
+    ls_run run; /* first, so that freeing it frees everything */
     ls_training_step step;
 } whole_run;
 
-/* Where a run comes from when even its own memory cannot be had: it only carries the error. */
+/* Returned if there is no memory even for a run: it only carries the error. */
 static ls_run *run_without_memory(void)
 {
     static whole_run empty;
@@ -60,7 +60,7 @@ static ls_run *run_new(void)
     return run;
 }
 
-/* The program's, else the environment's, else the CPU. Who asked a launcher for GPUs must not be given the CPU. */
+/* The program's, else the environment's, else the CPU. A user who asked a launcher for GPUs must not get the CPU. */
 static void open_device(ls_run *run, const char *given)
 {
     const char *asked = given ? "" : ls_config_text(LS_SETTING_DEVICE);
@@ -70,7 +70,7 @@ static void open_device(ls_run *run, const char *given)
     ls_errors_clear(&run->errors);
     ls_fail(
         &run->errors, why.code,
-        "ls_init: LOCKSTEP_DEVICE=%s, as launchers say where GPUs are asked for: %s. To train on the CPU, launch with "
+        "ls_init: LOCKSTEP_DEVICE=%s, set by a launcher if GPUs are requested: %s. To train on the CPU, launch with "
         "--cpu, without --multi_gpu and --gpu_ids",
         asked, why.message);
 }
@@ -85,7 +85,7 @@ ls_run *ls_init_sized(int *argc, char ***argv, const ls_init_opts *opts, size_t 
     if (!run->tensors.stride) return run; /* the run without memory */
     run->errors.abort_on_fail = o.abort_on_error;
     run->check_finite = o.check_finite || ls_config_switch(LS_SETTING_CHECK_FINITE);
-    /* Before anything makes a thread: it begins with the mode of its maker. */
+    /* Before any thread is created: threads inherit the mode. */
     bool flushes = false;
     if ((o.flush_denormals || ls_config_switch(LS_SETTING_FLUSH_DENORMALS)) && !ls_denormals_flushed())
         flushes = ls_set_flush_denormals(true);
@@ -111,7 +111,7 @@ int ls_finish(ls_run *run)
 {
     ls_wait_for_save(run);
     int told = run->session ? run->session->stop_signal : 0;
-    if (told) ls_wait_for_everyone(run); /* a process that ends first would seem to have failed */
+    if (told) ls_wait_for_everyone(run); /* otherwise a process that ends first would appear to have failed */
     if (told && !ls_failed(run)) ls_session_tell_stop(run->session);
     ls_run_report(run, told != 0);
     int code = ls_failed(run) ? 1 : told ? 128 + told : 0;
@@ -218,18 +218,19 @@ static void backward(ls_run *run, ls_tensor *loss, double weight, bool weighted)
 {
     if (ls_failed(run) || !ls_check_live(run, loss, "ls_backward")) return;
     if (ls_view_numel(&loss->view) != 1) {
-        ls_fail(&run->errors, LS_ERR_SHAPE, "ls_backward: the loss is %s, not one number; ls_mean() or ls_sum() it",
+        ls_fail(&run->errors, LS_ERR_SHAPE,
+                "ls_backward: the loss is %s, not a single number; use ls_mean() or ls_sum()",
                 ls_operand_text(&loss->view, (char[LS_TEXT]){0}));
         return;
     }
     if (run->walking) {
-        ls_fail(&run->errors, LS_ERR_STATE, "ls_backward: a gradient hook cannot start another walk");
+        ls_fail(&run->errors, LS_ERR_STATE, "ls_backward: a gradient hook cannot start another backward pass");
         return;
     }
     if (!loss->node) {
         ls_fail(&run->errors, LS_ERR_STATE,
                 "ls_backward: the loss does not depend on anything that collects gradients%s",
-                run->no_grad ? "; they are switched off: ls_no_grad_begin() without ls_no_grad_end()" : "");
+                run->no_grad ? "; gradients are off: ls_no_grad_begin() without ls_no_grad_end()" : "");
         return;
     }
     if (!(weight > 0 && isfinite(weight))) {

@@ -1,4 +1,4 @@
-/* session.c - who this process is: rank, world, the main one; and where its files go. */
+/* session.c - rank and world of this process, and the project folder. */
 #include "run/session.h"
 
 #include <errno.h>
@@ -41,7 +41,7 @@ bool ls_session_open(ls_run *run, const ls_init_opts *opts)
     session->project_dir = ls_text_copy(run, opts->project_dir ? opts->project_dir : ".");
     if (opts->resume_from_checkpoint) session->resume = ls_text_copy(run, opts->resume_from_checkpoint);
     if (opts->project_dir && !*opts->project_dir)
-        return ls_fail(&run->errors, LS_ERR_VALUE, "ls_init: the name of the project's folder is empty"), false;
+        return ls_fail(&run->errors, LS_ERR_VALUE, "ls_init: the name of the project folder is empty"), false;
     session->project_named = opts->project_dir != NULL;
     return session->project_dir && ls_session_find_others(run) && ls_session_take_cpus(run);
 }
@@ -54,8 +54,7 @@ bool ls_session_open_project(ls_run *run)
     if (!ls_folder_make(session->project_dir, &why) || !ls_folder_sync_above(session->project_dir, &why))
         ls_fail(&run->errors, LS_ERR_IO, "ls_epoch: %s", why.text);
     else if (access(session->project_dir, W_OK | X_OK) != 0)
-        ls_fail(&run->errors, LS_ERR_IO, "ls_epoch: results cannot be written to %s: %s", session->project_dir,
-                strerror(errno));
+        ls_fail(&run->errors, LS_ERR_IO, "ls_epoch: cannot write to %s: %s", session->project_dir, strerror(errno));
     else ls_claim_folder(&session->claims, session->project_dir, "ls_epoch", &run->errors);
     session->project_open = true;
     return !ls_failed(run);
@@ -99,7 +98,7 @@ ls_session *ls_session_of(ls_run *run)
     return NULL;
 }
 
-/* ---- who ---- */
+/* ---- identity ---- */
 
 int ls_rank(const ls_run *run)
 {
@@ -151,14 +150,14 @@ void ls_print(ls_run *run, const char *format, ...)
     fflush(stdout);
 }
 
-/* ---- in turn ---- */
+/* ---- order ---- */
 
 void ls_wait_for_everyone(ls_run *run)
 {
     if (ls_session_of(run)) ls_exchange_barrier(run, "ls_wait_for_everyone");
 }
 
-/* Who goes first meets the others when it is through, who follows before it begins. */
+/* The first waits for the others after it is done; the others wait before they begin. */
 static void meet_if(ls_run *run, bool now, const char *who)
 {
     if (ls_session_of(run) && now) ls_exchange_barrier(run, who);

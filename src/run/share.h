@@ -1,10 +1,10 @@
-/* share.h - the arithmetic of dividing things among processes. */
+/* share.h - divide items among processes. */
 #ifndef LOCKSTEP_RUN_SHARE_H
 #define LOCKSTEP_RUN_SHARE_H
 
 #include <lockstep/run.h>
 
-/* Rank's part of `count` things: consecutive, the first count % world ranks get one more. */
+/* Rank's part of `count` items: consecutive; the first count % world ranks get one more. */
 static inline ls_range ls_share_of(int64_t count, int rank, int world)
 {
     int64_t each = count / world, more = count % world;

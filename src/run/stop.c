@@ -1,4 +1,5 @@
-/* stop.c - has somebody told the training to end? Signals are noted when they come, and agreed upon once a step. */
+/* stop.c - was the training told to end? Signals are recorded when they arrive; processes agree on them once per step.
+ * */
 #include <signal.h>
 #include <time.h>
 #include <unistd.h>
@@ -7,8 +8,8 @@
 #include "run/session.h"
 #include "tensor/exchange.h"
 
-/* How people and schedulers ask: Kubernetes and Slurm with SIGTERM, terminals with SIGINT, Slurm's --signal and mpirun,
- * which passes it on, with SIGUSR1. */
+/* Termination requests: Kubernetes and Slurm send SIGTERM, terminals SIGINT, Slurm's --signal and mpirun, which
+ * forwards it, SIGUSR1. */
 static const struct {
     int number;
     const char *name;
@@ -16,11 +17,11 @@ static const struct {
 
 enum { ASKING = sizeof asking / sizeof *asking };
 
-/* Belong to the process, as its signals do. */
+/* Global, because signals belong to the process. */
 static volatile sig_atomic_t asked, asked_at;
 
-/* Asked again means at once. But a scheduler may signal all processes, and so may their launcher then: what comes
- * together is one question. */
+/* A second signal means: end at once. But a scheduler may signal all processes, and their launcher may then do so too:
+ * signals that arrive together count as one. */
 static void note_signal(int number)
 {
     struct timespec now;
@@ -31,7 +32,7 @@ static void note_signal(int number)
     asked = number;
 }
 
-/* A signal that the program handles itself, or that was to be ignored from the start, stays its own business. */
+/* Signals that the program handles itself, or that were ignored from the start, are left alone. */
 static void listen_once(ls_session *session)
 {
     if (session->listens) return;

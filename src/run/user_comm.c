@@ -1,4 +1,4 @@
-/* user_comm.c - collectives on raw memory, as programs call them. */
+/* user_comm.c - collectives on raw memory, for programs. */
 #include <lockstep/comm.h>
 
 #include <stdlib.h>
@@ -10,11 +10,11 @@
 #include "run/session.h"
 #include "tensor/exchange.h"
 
-/* What a communicator of a program's has beside it; its `user`. */
+/* The data of a program's communicator; its `user`. */
 struct ls_user_comm {
     ls_run *run;
     ls_comm_queue *queue; /* of the communicator */
-    ls_request *requests; /* not waited for */
+    ls_request *requests; /* not waited for yet */
     ls_user_comm *next;   /* of the session */
 };
 
@@ -27,7 +27,7 @@ struct ls_request {
 
 /* ---- workers ---- */
 
-/* The entry of a list such as "7,15" that stands at a place; -1: none. */
+/* The entry at an index of a list such as "7,15"; -1: none. */
 static int entry_of(const char *list, int place)
 {
     for (; place > 0 && list; place--) list = strchr(list, ',') ? strchr(list, ',') + 1 : NULL;
@@ -39,7 +39,7 @@ bool ls_session_workers(ls_run *run, const char *who, ls_comm_workers *workers)
     uint64_t count = ls_config_count(LS_SETTING_COMM_WORKERS);
     const char *cpus = ls_config_text(LS_SETTING_COMM_AFFINITY);
     if (count > LS_COMM_WORKERS_MOST) {
-        ls_fail(&run->errors, LS_ERR_VALUE, "%s: LOCKSTEP_COMM_WORKERS is %llu; it can be %d at most", who,
+        ls_fail(&run->errors, LS_ERR_VALUE, "%s: LOCKSTEP_COMM_WORKERS is %llu; it must be at most %d", who,
                 (unsigned long long)count, (int)LS_COMM_WORKERS_MOST);
         return false;
     }
@@ -49,21 +49,22 @@ bool ls_session_workers(ls_run *run, const char *who, ls_comm_workers *workers)
     return true;
 }
 
-/* ---- made and freed ---- */
+/* ---- creating and freeing ---- */
 
 static ls_user_comm *user_comm_of(const ls_comm *comm)
 {
     return comm ? comm->user : NULL;
 }
 
-/* The user_comm of a communicator on which a call can be made; else NULL, and nobody waits for this process. */
+/* The user_comm of a communicator on which a call can be made; otherwise NULL, and the others do not wait for this one.
+ * */
 static ls_user_comm *open_user_comm(const ls_comm *comm)
 {
     ls_user_comm *user_comm = user_comm_of(comm);
     return user_comm && ls_session_of(user_comm->run) ? user_comm : NULL;
 }
 
-/* Operators know a communicator by its number. */
+/* Operators identify a communicator by its number. */
 static bool add_group(ls_run *run, ls_comm *comm)
 {
     ls_comm **grown = ls_sys_realloc(run->groups, (size_t)(run->group_count + 1) * sizeof *grown);
@@ -79,7 +80,7 @@ static void forget_group(ls_run *run, const ls_comm *comm)
         if (run->groups[i] == comm) run->groups[i] = NULL;
 }
 
-/* A program's part of another: NULL, and an error where it is not in any. */
+/* Split a communicator for the program: NULL if this process is in no part, or (with an error) on failure. */
 static ls_comm *split_off(ls_run *run, ls_comm *from, int colour, int key, const char *who)
 {
     ls_message why = {{0}};
@@ -190,7 +191,7 @@ void *ls_comm_share(ls_comm *comm, size_t bytes)
 
 /* ---- calls ---- */
 
-/* What the program gave, in full. False (and an error) when nobody should be asked to take part in it. */
+/* Complete the program's arguments. False (and an error) if the call must not be made at all. */
 static bool read_call(const ls_comm *comm, const ls_comm_call *given, size_t size, ls_comm_call *call)
 {
     ls_run *run = user_comm_of(comm)->run;

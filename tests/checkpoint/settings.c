@@ -386,11 +386,11 @@ static void expect_unsaved(const char *things)
 {
     char text[2048], line[600] = "";
     if (*things)
-        snprintf(
-            line, sizeof line,
-            "lockstep: warning: ls_save_state does not save %s, and a training that goes on begins it anew: it was not "
-            "passed to ls_prepare()\n",
-            things);
+        snprintf(line, sizeof line,
+                 "lockstep: warning: ls_save_state does not save %s, so a resumed training starts it from scratch: it "
+                 "was not "
+                 "passed to ls_prepare()\n",
+                 things);
     folder_fresh(home);
     CHECK(run_captured(NULL, save_what_is_prepared, text, sizeof text) == 0);
     CHECK_TEXT(text, line);

@@ -186,7 +186,7 @@ static void numbers_have_a_limit(void)
     training t = start_with(plain);
     CHECK(ls_save_state(t.run, NULL) && exists("checkpoints/checkpoint_0/state.json"));
     CHECK(rename(in_home("checkpoints/checkpoint_0"), in_home("checkpoints/checkpoint_999999999999")) == 0);
-    CHECK(!ls_save_state(t.run, NULL) && strstr(ls_error_message(t.run), "the last number there is; rename it"));
+    CHECK(!ls_save_state(t.run, NULL) && strstr(ls_error_message(t.run), "the highest possible number; rename it"));
     ls_finish(t.run);
 }
 
@@ -217,12 +217,12 @@ static void older_checkpoints_are_named(void)
     CHECK(run_captured(NULL, begin_in_an_old_folder, text, sizeof text) == 0);
     snprintf(
         expected, sizeof expected,
-        "lockstep: warning: %s/checkpoints holds an older training, up to checkpoint_1, which this one does not go "
-        "on from: what it saves begins with checkpoint_2, and only the latest 3 of all are kept; resume from the "
+        "lockstep: warning: %s/checkpoints holds an older training, up to checkpoint_1, from which this one does not "
+        "resume: its own checkpoints start with checkpoint_2, and only the latest 3 of all are kept; resume from the "
         "older one, or use another folder\n"
         "lockstep: resuming from %s/checkpoints/checkpoint_3: epoch 0, step 0\n"
-        "lockstep: warning: %s/checkpoints holds an older training, up to checkpoint_5, which this one does not go "
-        "on from: what it saves begins with checkpoint_6; resume from the older one, or use another folder\n",
+        "lockstep: warning: %s/checkpoints holds an older training, up to checkpoint_5, from which this one does not "
+        "resume: its own checkpoints start with checkpoint_6; resume from the older one, or use another folder\n",
         home, home, home);
     CHECK_TEXT(text, expected);
 }

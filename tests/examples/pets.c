@@ -77,8 +77,8 @@ static void what_changes_is_said(void)
     CHECK_MSG(strstr(said, "was saved with parameters frozen at the beginning: none, which is restored"), "%s", said);
     CHECK(run(PETS SMALL " --epochs 1 --checkpointing_steps 2 --output_dir " FOLDER "/parts" OUTPUT) == 0);
     CHECK_MSG(strstr(said,
-                     "/parts/checkpoints holds an older training, up to checkpoint_4, which this one does not go on "
-                     "from: what it saves begins with checkpoint_5, and only the latest 2 of all are kept"),
+                     "/parts/checkpoints holds an older training, up to checkpoint_4, from which this one does not "
+                     "resume: its own checkpoints start with checkpoint_5, and only the latest 2 of all are kept"),
               "%s", said);
 }
 

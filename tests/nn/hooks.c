@@ -204,7 +204,8 @@ static void errors_in_hooks_are_the_modules(void)
     ls_hook_remove(forgetting);
     ls_register_forward_hook(single, makes_three, NULL);
     CHECK(!ls_is_valid(ls_forward(single, x)));
-    CHECK_MSG(strstr(ls_error_message(run), "ReLU has 3 outputs, and one is wanted here"), "%s", ls_error_message(run));
+    CHECK_MSG(strstr(ls_error_message(run), "ReLU has 3 outputs, but one is expected here"), "%s",
+              ls_error_message(run));
     ls_clear_error(run);
 
     CHECK(!ls_register_forward_hook(net, NULL, NULL) && ls_error(run) == LS_ERR_VALUE);

@@ -128,7 +128,7 @@ static void one_output_is_asked_of_modules_that_have_one(void)
     ls_run *run = ls_init(NULL, NULL);
     ls_module *encoder = encoder_new(run);
     ls_tensor *x = ls_zeros(run, LS_F32, 5, 4);
-    FAILS(ls_forward(encoder, x), "Encoder: Encoder has 2 outputs, and one is wanted here; ls_forward_all()");
+    FAILS(ls_forward(encoder, x), "Encoder: Encoder has 2 outputs, but one is expected here; ls_forward_all()");
     FAILS(ls_forward(encoder, x), "Encoder has 2 outputs");
     ls_module *row = ls_sequential_new(run, ls_relu_new(run), encoder, ls_linear_new(run, 2, 2));
     FAILS(ls_forward(row, x), "Sequential.1: Encoder has 2 outputs");
@@ -136,9 +136,9 @@ static void one_output_is_asked_of_modules_that_have_one(void)
     ls_module *odd = ls_module_new_all(run, "Odd", returns_what_it_is_told, &told);
     FAILS(ls_forward_all(odd, x), "Odd: output 1 of 3 that the forward function returned is NULL");
     told = 0;
-    FAILS(ls_forward_all(odd, x), "returned 0 outputs, and a module has 1 to 8");
+    FAILS(ls_forward_all(odd, x), "returned 0 outputs; a module has 1 to 8");
     told = 9;
-    FAILS(ls_forward_all(odd, x), "returned 9 outputs, and a module has 1 to 8");
+    FAILS(ls_forward_all(odd, x), "returned 9 outputs; a module has 1 to 8");
     told = 1;
     CHECK(ls_forward(odd, x) == x);
     FAILS(ls_forward_all(NULL, x), "the module is NULL");

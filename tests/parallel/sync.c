@@ -615,7 +615,7 @@ static void operate(ls_run *run)
     for (int i = 0; i < 17; i++) CHECK(all[i] == (float)i);
     check_no_error(run);
     CHECK(!ls_is_valid(ls_broadcast(run, rank == 0 ? NULL : data, 0)) && ls_error(run) == LS_ERR_VALUE);
-    CHECK_TEXT(ls_error_message(run), "ls_broadcast: process 0 has no tensor to give");
+    CHECK_TEXT(ls_error_message(run), "ls_broadcast: process 0 has no tensor to send");
     ls_clear_error(run);
 }
 

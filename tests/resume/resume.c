@@ -308,7 +308,7 @@ static int train_on_small_disk(const setup *s, const char *home, const char *log
             mount("lockstep", home, "tmpfs", 0, options) != 0)
             _exit(NO_MOUNTS);
         if (train_quietly(s, home, log) != 1 || count_checkpoints(home) < 2) _exit(2);
-        if (!errors_have("No space left on device") || !errors_have("the checkpoint before it is as it was")) _exit(3);
+        if (!errors_have("No space left on device") || !errors_have("the previous checkpoint is unchanged")) _exit(3);
         snprintf(command, sizeof command, "rm -rf '%s'/checkpoints/checkpoint_0", home);
         setup thrifty = *s;
         thrifty.keep = 1;
@@ -330,7 +330,7 @@ static int train_with_small_files(const setup *s, const char *home, const char *
         signal(SIGXFSZ, SIG_IGN);
         setrlimit(RLIMIT_FSIZE, &(struct rlimit){limit, before.rlim_max});
         if (train_quietly(s, home, log) != 1 || count_checkpoints(home) != 0) _exit(2);
-        if (!errors_have("File too large") || !errors_have("the checkpoint before it is as it was")) _exit(3);
+        if (!errors_have("File too large") || !errors_have("the previous checkpoint is unchanged")) _exit(3);
         setrlimit(RLIMIT_FSIZE, &before);
         _exit(train_quietly(s, home, log));
     }

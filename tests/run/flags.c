@@ -79,8 +79,8 @@ static void refused(line l, const char *message)
 static void mistakes_are_named(void)
 {
     CHECK(freopen("/dev/null", "w", stderr)); /* where ls_finish() repeats them */
-    refused(LINE("--bath_size", "3"), "there is no flag --bath_size; did you mean --batch_size?");
-    refused(LINE("--zzz"), "there is no flag --zzz; see --help");
+    refused(LINE("--bath_size", "3"), "unknown flag --bath_size; did you mean --batch_size?");
+    refused(LINE("--zzz"), "unknown flag --zzz; see --help");
     refused(LINE("--epochs", "many"), "--epochs is many; it must be a whole number");
     refused(LINE("--epochs", "3000000000"), "--epochs is 3000000000; it must be a whole number");
     refused(LINE("--epochs"), "--epochs is empty; it must be a whole number");

@@ -71,7 +71,7 @@ static void a_run_that_lives_is_refused(void)
 {
     char text[4096];
     CHECK(WEXITSTATUS(run_captured(NULL, beside_a_run, text, sizeof text)) == LS_LAUNCH_REFUSED);
-    CHECK_MSG(count(text, "a run lives in this process") == 4, "%s", text);
+    CHECK_MSG(count(text, "this process has a run,") == 4, "%s", text);
     CHECK_MSG(count(text, "call ls_init() inside the launched function") == 4, "%s", text);
 }
 
@@ -341,9 +341,9 @@ static void models_that_cannot_go_along_are_refused(void)
         int (*body)(void);
         const char *words;
     } cases[] = {
-        {with_an_optimiser, "its run holds more than models: make optimisers"},
+        {with_an_optimiser, "its run contains more than models: create optimisers"},
         {prepared, "its run has prepared objects: call ls_prepare() inside the function"},
-        {beside_another_run, "another run than the model's lives in this process"},
+        {beside_another_run, "this process has another run than the model's"},
         {after_a_failure, "linear"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

@@ -228,7 +228,7 @@ static void places_that_are_not_there_are_refused(void)
 {
     REFUSED(ls_read(x, NULL, 8), "ls_read: the memory to read into is NULL");
     REFUSED(ls_format(x, NULL, 10), "ls_format: the buffer is NULL");
-    REFUSED(ls_epoch(run, 1, NULL), "the pointer for the epoch's number is NULL");
+    REFUSED(ls_epoch(run, 1, NULL), "the pointer to the epoch number is NULL");
     REFUSED(ls_find_batch_size(run, 0, NULL, NULL), "ls_find_batch_size: the function is NULL");
 }
 

@@ -362,7 +362,7 @@ static void batch_sizes_shrink_by_a_tenth(void)
     ls_clear_error(run);
     t = (trial){.fits = 0, .error = LS_ERR_MEMORY};
     CHECK(ls_find_batch_size(run, 3, try_size, &t) == 0 && t.count == 3 && ls_error(run) == LS_ERR_MEMORY);
-    CHECK_TEXT(ls_error_message(run), "ls_find_batch_size: not even a batch of one fits");
+    CHECK_TEXT(ls_error_message(run), "ls_find_batch_size: not even a batch of size 1 fits in memory");
     CHECK(ls_finish(run) == 1);
 }
 

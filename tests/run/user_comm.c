@@ -235,7 +235,7 @@ static void ask_for_the_impossible(ls_run *run)
     setenv("LOCKSTEP_COMM_WORKERS", "65", 1);
     ls_config_reload();
     CHECK(!ls_comm_split(comm, 0, 0));
-    refuse(run, "LOCKSTEP_COMM_WORKERS is 65; it can be 64 at most");
+    refuse(run, "LOCKSTEP_COMM_WORKERS is 65; it must be at most 64");
     unsetenv("LOCKSTEP_COMM_WORKERS");
     ls_config_reload();
 }

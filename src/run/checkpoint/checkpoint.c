@@ -1,4 +1,4 @@
-/* checkpoint.c - save and restore a run: which objects, which folder, and what else belongs to it. */
+/* checkpoint.c - save and restore a run: prepared objects, folder, registered values, hooks. */
 #include "run/checkpoint/checkpoint.h"
 
 #include <lockstep/checkpoint.h>
@@ -24,9 +24,9 @@
 #include "run/prepare.h"
 #include "tensor/exchange.h"
 
-/* ---- what belongs to the run ---- */
+/* ---- contents of a checkpoint ---- */
 
-/* Names of parts that are in evaluation although the model is not, to the end of a text. */
+/* Append to a text the names of modules in evaluation mode inside a model that is not. */
 static size_t name_evaluating(const ls_module *module, const char *path, char *text, size_t size, size_t used)
 {
     for (int i = 0; i < module->child_count && used < size; i++) {
@@ -39,8 +39,8 @@ static size_t name_evaluating(const ls_module *module, const char *path, char *t
     return used;
 }
 
-/* How the program begins, noted once, before the first epoch, load or save: names of parameters that are frozen, and of
- * parts in evaluation. */
+/* Record, once, before the first epoch, load or save, how the program starts: names of frozen parameters and of modules
+ * in evaluation mode. */
 static void note_beginning(ls_run *run)
 {
     char text[4096] = "none";
@@ -96,7 +96,7 @@ void *ls_session_training(ls_run *run, int position, ls_training *t)
     return block;
 }
 
-/* An epoch whose loaders have all been read to their end is over: a checkpoint goes on with the next. */
+/* If all loaders have been read to their end, the epoch is over, and the checkpoint continues with the next. */
 static void find_epoch(const ls_run *run, ls_training *t)
 {
     const ls_session *session = run->session;
@@ -117,7 +117,7 @@ typedef struct checkpoint_hook {
 static ls_hook *hook_new(ls_run *run, bool on_save, ls_checkpoint_fn *function, void *user)
 {
     if (ls_failed(run)) return NULL;
-    if (!function) return ls_fail(&run->errors, LS_ERR_VALUE, "a checkpoint hook without a function"), NULL;
+    if (!function) return ls_fail(&run->errors, LS_ERR_VALUE, "the function of a checkpoint hook is NULL"), NULL;
     checkpoint_hook *hook = ls_object_new(run, LS_OBJECT_HOOK, sizeof *hook, NULL);
     if (!hook) return NULL;
     hook->on_save = on_save;
@@ -136,7 +136,7 @@ ls_hook *ls_register_load_hook(ls_run *run, ls_checkpoint_fn *function, void *us
     return hook_new(run, false, function, user);
 }
 
-/* In the order they were registered in. */
+/* In registration order. */
 static void call_hooks(ls_run *run, bool on_save, const char *folder)
 {
     ls_object *o = run->objects, *next;
@@ -148,7 +148,7 @@ static void call_hooks(ls_run *run, bool on_save, const char *folder)
     }
 }
 
-/* The main process alone is in there: what it calls must not wait for the others. */
+/* Only the main process is in there: its calls must not wait for the others. */
 static void call_save_hooks(ls_run *run, const char *folder)
 {
     ls_comm *all = run->comm;
@@ -157,7 +157,7 @@ static void call_save_hooks(ls_run *run, const char *folder)
     run->comm = all;
 }
 
-/* ---- registered things ---- */
+/* ---- registered objects ---- */
 
 static bool is_name(const char *name)
 {
@@ -205,7 +205,7 @@ static char *checkpoints_folder(ls_run *run, char path[PATH_MAX])
     return path;
 }
 
-/* The folder as it will be renamed: no slash at the end, and where it is a link, what that means. */
+/* The folder's path without a trailing slash; a link is resolved. */
 static char *plain_path(ls_run *run, const char *folder)
 {
     char meant[PATH_MAX];
@@ -215,8 +215,8 @@ static char *plain_path(ls_run *run, const char *folder)
     return copy;
 }
 
-/* A training that does not go on from the checkpoints in its folder numbers its own after them, and its limit counts
- * both: said once, before anything is lost. */
+/* A training that does not resume from the checkpoints in its folder numbers its own after them, and its limit counts
+ * both: warn once, before anything is deleted. */
 static void mind_older_checkpoints(ls_run *run)
 {
     ls_session *session = run->session;
@@ -230,12 +230,12 @@ static void mind_older_checkpoints(ls_run *run)
     if (limit != LS_AUTO) snprintf(kept, sizeof kept, ", and only the latest %lld of all are kept", (long long)limit);
     ls_log_of_job(LS_LOG_WARN,
                   "%s holds an older training, up to " LS_CHECKPOINT_STEM
-                  "%lld, which this one does not go on from: what "
-                  "it saves begins with " LS_CHECKPOINT_STEM "%lld%s; resume from the older one, or use another folder",
+                  "%lld, from which this one does not resume: its own checkpoints start with " LS_CHECKPOINT_STEM
+                  "%lld%s; resume from the older one, or use another folder",
                   parent, (long long)newest, (long long)newest + 1, kept);
 }
 
-/* Let the writer's paths be those of a given folder, or of the next numbered one. */
+/* Set the writer's paths to a given folder, or to the next numbered one. */
 static bool choose_folder(ls_run *run, const char *folder)
 {
     ls_writer *w = &run->session->writer;
@@ -255,8 +255,8 @@ static bool choose_folder(ls_run *run, const char *folder)
         if (last < LS_CHECKPOINT_LAST) w->folder = ls_folder_numbered(parent, last + 1);
         else
             ls_fail(&run->errors, LS_ERR_IO,
-                    "ls_save_state: %s holds " LS_CHECKPOINT_STEM "%lld, the last number there is; rename it", parent,
-                    (long long)last);
+                    "ls_save_state: %s holds " LS_CHECKPOINT_STEM "%lld, the highest possible number; rename it",
+                    parent, (long long)last);
         w->parent = ls_text_copy(run, parent);
         w->limit = run->session->total_limit;
         ls_sys_free(numbers);
@@ -274,7 +274,7 @@ bool ls_wait_for_save(ls_run *run)
     if (!run->session) return false;
     ls_message why = {{0}};
     if (!ls_writer_wait(&run->session->writer, &why))
-        ls_fail(&run->errors, LS_ERR_IO, "ls_save_state: %s; the checkpoint before it is as it was", why.text);
+        ls_fail(&run->errors, LS_ERR_IO, "ls_save_state: %s; the previous checkpoint is unchanged", why.text);
     return !ls_failed(run);
 }
 
@@ -302,7 +302,7 @@ static bool save(ls_run *run, const char *folder, const ls_rng_state *randoms, d
     return ls_wait_for_save(run) && ok;
 }
 
-/* What optimisers of all processes remember, to the main one; and let go of it. */
+/* Collect the optimiser state of all processes on the main one, and release it. */
 static bool collect_optims(ls_run *run)
 {
     int at = 0;
@@ -317,10 +317,10 @@ static void collect_optims_end(ls_run *run)
     for (ls_object *o; (o = ls_prepared_next(run, LS_OBJECT_OPTIM, &at));) ls_optim_collect_end((ls_optim *)o);
 }
 
-/* What each process brings to a checkpoint. */
+/* What each process contributes to a checkpoint. */
 typedef struct own_state {
     ls_rng_state random;
-    double weights; /* of the batches its gradients add up from */
+    double weights; /* of the batches in its accumulated gradients */
 } own_state;
 
 bool ls_save_state(ls_run *run, const char *folder)
@@ -372,7 +372,7 @@ static bool load(ls_run *run, const char *folder, const ls_manifest *manifest)
     return !ls_failed(run);
 }
 
-/* The newest numbered checkpoint that is in order; NULL when there is none. ls_sys_free() it. */
+/* The newest intact numbered checkpoint, to be freed with ls_sys_free(); NULL if there is none. */
 static char *find_latest(ls_run *run, ls_manifest *manifest)
 {
     char parent[PATH_MAX];
@@ -382,7 +382,7 @@ static char *find_latest(ls_run *run, ls_manifest *manifest)
         ls_message why = {{0}};
         found = ls_folder_numbered(parent, numbers[count]);
         if (!found || ls_manifest_check(found, manifest, &why)) break;
-        ls_log_of_job(LS_LOG_WARN, "%s is damaged and passed over: %s", found, why.text);
+        ls_log_of_job(LS_LOG_WARN, "%s is damaged and skipped: %s", found, why.text);
         ls_sys_free(found);
         found = NULL;
     }
@@ -395,7 +395,7 @@ static bool is_latest(const char *folder)
     return !folder || strcmp(folder, "latest") == 0;
 }
 
-/* Fail with the checkpoint that was probably meant, where a folder is not one but has some in it. */
+/* If the folder is not a checkpoint but contains some, fail with the one probably meant. */
 static bool point_inside(ls_run *run, const char *folder)
 {
     static const char *const places[] = {"", "/checkpoints"};
@@ -406,7 +406,7 @@ static bool point_inside(ls_run *run, const char *folder)
         ls_sys_free(numbers);
         if (!count) continue;
         ls_fail(&run->errors, LS_ERR_IO,
-                "ls_load_state: %s is not a checkpoint, but holds some; the newest is %s/" LS_CHECKPOINT_STEM "%lld",
+                "ls_load_state: %s is not a checkpoint, but contains some; the newest is %s/" LS_CHECKPOINT_STEM "%lld",
                 folder, parent, (long long)newest);
         return true;
     }
@@ -465,7 +465,7 @@ void ls_session_resume(ls_run *run)
     int64_t *numbers, count = ls_folder_numbers(checkpoints_folder(run, parent), &numbers);
     ls_sys_free(numbers);
     if (is_latest(from) && count == 0)
-        ls_log_of_job(LS_LOG_WARN, "no checkpoint in %s yet: begins at the beginning", parent);
+        ls_log_of_job(LS_LOG_WARN, "no checkpoint in %s yet: starting from the beginning", parent);
     else ls_load_state(run, from);
     ls_sys_free(from);
 }

@@ -1,4 +1,4 @@
-/* gradients.c - bring gradients that still add up to the main process, which writes the checkpoint. */
+/* gradients.c - collect partially accumulated gradients on the main process, which writes the checkpoint. */
 #include "run/checkpoint/gradients.h"
 
 #include <stdio.h>
@@ -19,7 +19,7 @@ static bool holds_tensor(const ls_state *list, const ls_tensor *t)
     return false;
 }
 
-/* Parameters of prepared modules that collect gradients, one that several modules share once. */
+/* Parameters of prepared modules that collect gradients; one shared by several modules is listed once. */
 static ls_state *list_trained(ls_run *run)
 {
     ls_state *list = ls_state_new(run);
@@ -41,7 +41,7 @@ static ls_state *list_trained(ls_run *run)
 typedef struct gathering {
     ls_run *run;
     const ls_state *trained;
-    const ls_gathered *held; /* by each rank: a byte for each of the trained */
+    const ls_gathered *held; /* [rank][parameter]: has a gradient */
     ls_state **parts;
 } gathering;
 
@@ -57,7 +57,7 @@ static bool is_held(const gathering *g, int64_t i)
     return false;
 }
 
-/* Gradient i of every rank to the main one, in a block of its own. */
+/* Gradient i of every rank to the main one, into its own block. */
 static bool gather_one(const gathering *g, int64_t i)
 {
     ls_run *run = g->run;
@@ -93,7 +93,7 @@ static bool gather_all(const gathering *g)
     return ok;
 }
 
-/* Alone there is nothing to bring: the list is of the gradients themselves. */
+/* A single process lists the gradients themselves. */
 static bool list_own(const gathering *g)
 {
     for (int64_t i = 0; i < g->trained->count; i++)
@@ -102,9 +102,9 @@ static bool list_own(const gathering *g)
     return !ls_failed(g->run);
 }
 
-/* ---- whether there are any ---- */
+/* ---- presence ---- */
 
-/* What each rank holds; count is 0 after a failure. */
+/* Which gradients each rank holds; count is 0 after a failure. */
 static ls_gathered gather_held(ls_run *run, const ls_state *trained)
 {
     int64_t count = ls_state_count(trained);
@@ -116,8 +116,9 @@ static ls_gathered gather_held(ls_run *run, const ls_state *trained)
     ls_sys_free(mine);
     for (int r = 0; r < held.count; r++) {
         if (held.size[r] == (size_t)count) continue;
-        ls_fail(&run->errors, LS_ERR_STATE, "%s: %lld parameters are trained here, %lld in process %d: freeze the same",
-                who, (long long)count, (long long)held.size[r], r);
+        ls_fail(&run->errors, LS_ERR_STATE,
+                "%s: %lld parameters are trained here, but %lld in process %d: freeze the same", who, (long long)count,
+                (long long)held.size[r], r);
         return (ls_gathered){0};
     }
     return held;

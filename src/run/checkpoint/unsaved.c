@@ -1,4 +1,5 @@
-/* unsaved.c - what is trained, but is in no checkpoint because it was not handed to ls_prepare(). */
+/* unsaved.c - report objects that are trained but not in any checkpoint because they were not passed to ls_prepare().
+ * */
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -6,7 +7,7 @@
 #include "run/prepare.h"
 #include "step/remind.h"
 
-/* A few of them by name, the rest as a number. */
+/* The first few by name, the rest as a number. */
 typedef struct unsaved {
     char text[600];
     size_t used;
@@ -74,5 +75,5 @@ void ls_remind_of_unsaved(ls_run *run)
     if (!u.named) return;
     if (u.more) snprintf(u.text + u.used, sizeof u.text - u.used, " and %d more", u.more);
     ls_remind_of_prepare(run, LS_REMIND_UNSAVED,
-                         "ls_save_state does not save %s, and a training that goes on begins it anew", u.text);
+                         "ls_save_state does not save %s, so a resumed training starts it from scratch", u.text);
 }

@@ -1,8 +1,8 @@
-/* cpus.c - which CPUs are this process's own, where several processes of the job run on one machine.
+/* cpus.c - assign CPUs to this process if several processes of the job run on one machine.
  *
- * A launcher may have given each process CPUs of its own (Open MPI and srun do), or left all of them to all. Processes
- * tell each other which they may use: those that may use the same ones share them out, in the order of ranks. What all
- * must have in common travels with that: it is the first exchange of a job. */
+ * A launcher may have given each process its own CPUs (Open MPI and srun do), or all CPUs to all. Processes tell each
+ * other which they may use: those that may use the same ones divide them, in rank order. The options that must be equal
+ * are sent along: this is the first exchange of a job. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -16,9 +16,9 @@
 #include "run/alike.h"
 
 typedef struct card {
-    uint64_t machine; /* the same for those whom one kernel runs */
-    uint64_t cpus;    /* and that may use the same CPUs of it */
-    ls_terms terms;   /* on the way with it: the same for all, or an error */
+    uint64_t machine; /* the same for processes on one kernel */
+    uint64_t cpus;    /* and with the same allowed CPUs */
+    ls_terms terms;   /* sent along: must be equal in all processes */
 } card;
 
 static uint64_t machine_key(void)
@@ -30,7 +30,7 @@ static uint64_t machine_key(void)
     return ls_hash_of(text, strlen(text));
 }
 
-/* This process's place among those that may use the same CPUs, and their number. */
+/* This process's index among those that may use the same CPUs, and their number. */
 static bool find_place(ls_run *run, const card *mine, int *place, int *sharers)
 {
     ls_comm *comm = run->comm;
@@ -64,7 +64,7 @@ bool ls_session_take_cpus(ls_run *run)
         bool enough = ls_placement("", cpus, count, sharers, first);
         int begin = enough ? first[place] : 0, share = enough ? first[place + 1] - begin : 1;
         ls_parallel_share(sharers > 1 ? share : 0, run->session->local_world);
-        /* More threads than that are the user's wish: the system places them. */
+        /* The user asked for more threads than that: the system places them. */
         if (enough && ls_parallel_width() <= share)
             ls_pin_begin(cpus + begin, share, NULL), run->session->pinned = true;
     } else if (!ls_failed(run)) {

@@ -1,8 +1,8 @@
-/* hosts.c - processes of several hosts: which of them share one, and what carries bytes between those that do not.
+/* hosts.c - processes on several hosts: which of them share one, and the transport between hosts.
  *
- * Every process lays down a card, and everybody gets all cards. Processes with the same key share a host: they have
- * inherited the same memory from a launcher or, without one, could meet at a local socket. They take memory together,
- * in the order of their ranks, and join those of the other hosts over a transport. */
+ * All processes exchange a description of themselves. Processes with the same key share a host: they have inherited the
+ * same memory from a launcher or, without one, can meet at a local socket. They allocate shared memory together, in
+ * rank order, and connect to the other hosts over a transport. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -22,25 +22,25 @@
 #include "run/join/join.h"
 
 typedef struct card {
-    uint64_t host[2];    /* key: the same for those who share a host */
-    uint64_t meeting[2]; /* a name that nobody else has, for those who share a host with this process */
-    char transport[16];  /* "": it has none */
+    uint64_t host[2];    /* key: the same for processes on one host */
+    uint64_t meeting[2]; /* a unique name, for those who share a host with this process */
+    char transport[16];  /* "": none */
 } card;
 
 typedef struct search {
     ls_identity *who;
-    const ls_transport *transport; /* NULL: there is none, for the reason */
+    const ls_transport *transport; /* NULL: none, see reason */
     ls_message reason;
-    ls_exchange *exchange; /* NULL where the transport finds the others by itself */
-    int64_t seconds;       /* to wait for others; 0: for ever */
+    ls_exchange *exchange; /* NULL if the transport finds the others by itself */
+    int64_t seconds;       /* to wait for others; 0: no limit */
     card *cards;           /* [world] */
     int *host;             /* [world] number of each rank's host */
     int hosts;
 } search;
 
-/* ---- What carries bytes --------------------------------------------------------------------------------------- */
+/* ---- Transport ------------------------------------------------------------------------------------------------ */
 
-/* The MPI whose mpirun started this process; NULL: none did, or one that we cannot speak with. */
+/* The MPI whose mpirun started this process; NULL: none, or an unsupported one. */
 static const char *own_mpi(const ls_identity *who)
 {
     static const char *const names[][2] = {{"Open MPI", "openmpi"}, {"Hydra", "mpich"}};
@@ -54,7 +54,7 @@ static const char *package_of(const char *transport)
     static const char *const packages[][2] = {{"ucx", "libucx0"}, {"openmpi", "libopenmpi3"}, {"mpich", "libmpich12"}};
     for (size_t i = 0; i < sizeof packages / sizeof *packages; i++)
         if (strcmp(transport, packages[i][0]) == 0) return packages[i][1];
-    return "what it needs";
+    return "the missing library";
 }
 
 static const ls_transport *choose_transport(const ls_identity *who, ls_message *why)
@@ -65,9 +65,9 @@ static const ls_transport *choose_transport(const ls_identity *who, ls_message *
     ls_message reason = {{0}};
     if (strcmp(wanted, "mpi") == 0) {
         if (!mpi) {
-            ls_message_set(
-                why, "LOCKSTEP_COMM_TRANSPORT=mpi, but %s started this process, no mpirun: leave it out, or say ucx",
-                who->source);
+            ls_message_set(why,
+                           "LOCKSTEP_COMM_TRANSPORT=mpi, but %s started this process, not mpirun: unset it, or use ucx",
+                           who->source);
             return NULL;
         }
         wanted = mpi;
@@ -81,10 +81,10 @@ static const ls_transport *choose_transport(const ls_identity *who, ls_message *
     return found;
 }
 
-/* ---- Cards ---------------------------------------------------------------------------------------------------- */
+/* ---- Descriptions --------------------------------------------------------------------------------------------- */
 
-/* Who has inherited the memory of a launcher shares it with whoever has the same; others can meet exactly where
- * machine, network and user are the same. */
+/* Processes that inherited a launcher's memory share a host if it is the same memory; others if machine, network and
+ * user are the same. */
 static void find_key(uint64_t key[2])
 {
     int inherited = (int)ls_config_count(LS_SETTING_COMM_FILE);
@@ -101,10 +101,10 @@ static void find_key(uint64_t key[2])
     ls_hash_add(&hash, boot, strlen(boot));
     ls_hash_add(&hash, numbers, sizeof numbers);
     key[0] = ls_hash_end(&hash);
-    key[1] = 0; /* no token of a launcher, which is random */
+    key[1] = 0; /* differs from a launcher's random token */
 }
 
-/* Over the exchange, as a transport asks for it. */
+/* An all-gather over the exchange, as transports call it. */
 static ls_status gather(void *user, const void *mine, size_t bytes, void *all, ls_message *why)
 {
     const search *s = user;
@@ -128,7 +128,7 @@ static ls_status gather_cards(search *s, ls_message *why)
     return gather(s, &mine, sizeof mine, s->cards, why);
 }
 
-/* Hosts are numbered as they come in the order of ranks. */
+/* Hosts are numbered in the order of their lowest ranks. */
 static void read_cards(search *s, ls_place *place)
 {
     for (int r = 0; r < s->who->world; r++) {
@@ -144,7 +144,7 @@ static void read_cards(search *s, ls_place *place)
     }
 }
 
-/* Can all hosts speak with each other? */
+/* Do all hosts have the same transport? */
 static ls_status check_transports(const search *s, ls_message *why)
 {
     if (!s->transport) {
@@ -157,7 +157,8 @@ static ls_status check_transports(const search *s, ls_message *why)
         if (strncmp(other, mine, sizeof s->cards[r].transport) == 0) continue;
         return ls_explain(why, LS_ERR_UNSUPPORTED, "rank %d has transport %.16s between hosts, rank %d %.16s: %s",
                           s->who->rank, mine, r, *other ? other : "none",
-                          *other ? "set LOCKSTEP_COMM_TRANSPORT for all" : "`lockstep env` shows there what it lacks");
+                          *other ? "set LOCKSTEP_COMM_TRANSPORT for all"
+                                 : "`lockstep env` there shows what is missing");
     }
     return LS_OK;
 }
@@ -175,7 +176,7 @@ static ls_segment *open_segment(const search *s, const ls_place *place, ls_messa
     return file < 0 ? NULL : ls_segment_open(file, place->local_world, why);
 }
 
-/* ---- All together --------------------------------------------------------------------------------------------- */
+/* ---- Joining -------------------------------------------------------------------------------------------------- */
 
 static ls_status join(ls_comm **comm, search *s, const ls_place *place, ls_lookout **lookout, ls_message *why)
 {
@@ -205,7 +206,7 @@ ls_status ls_join_hosts(ls_comm **comm, ls_place *place, ls_lookout **lookout, l
     s.transport = choose_transport(who, &s.reason);
     ls_status status = LS_OK;
     if (!finds_others(&s)) status = ls_exchange_open(&s.exchange, who, s.seconds ? (double)s.seconds : INFINITY, why);
-    if (!status && who->world == 1) { /* which PMIx alone knew */
+    if (!status && who->world == 1) { /* only PMIx knew */
         ls_exchange_close(s.exchange);
         *comm = ls_comm_self();
         *place = (ls_place){0, 1};

@@ -1,4 +1,4 @@
-/* join.c - the other processes of the job: who started them, and how this one joins them. */
+/* join.c - find the other processes of the job and join them, whichever launcher started them. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -25,13 +25,13 @@ int ls_share_memory(const ls_place *place, const char *name, ls_meeting **meetin
                    meeting, why);
 }
 
-/* What processes of one job, and no others, have in common. */
+/* A name that is the same in all processes of a job and differs between jobs. */
 static void name_job(const ls_identity *who, char *name, size_t size)
 {
     const char *token = ls_config_text(LS_SETTING_COMM_TOKEN);
     int file = (int)ls_config_count(LS_SETTING_COMM_FILE);
     uint64_t inherited[2];
-    /* Hydra's processes know nothing in common but who started them. */
+    /* Hydra's processes share nothing but their parent. */
     long parent = who->bootstrap == LS_BOOTSTRAP_PMI1 ? (long)getppid() : 0;
     if (file && ls_segment_token(file, inherited))
         snprintf(name, size, "%016" PRIx64 "%016" PRIx64, inherited[0], inherited[1]);
@@ -39,7 +39,7 @@ static void name_job(const ls_identity *who, char *name, size_t size)
     else snprintf(name, size, "%s:%d %s %d %ld", who->master_addr, who->master_port, who->job, who->attempt, parent);
 }
 
-/* Processes that are sure to be all on this host: they need nobody's help to find each other. */
+/* Processes that are certainly all on this host need no help to find each other. */
 static bool are_together(const ls_identity *who)
 {
     if (ls_config_count(LS_SETTING_COMM_FILE)) return who->local_world == who->world;

@@ -1,8 +1,8 @@
-/* lookout.c - two jobs that were told the same address must not train one model.
+/* lookout.c - detect two jobs that were given the same address, so that they do not train one model.
  *
- * Nothing tells processes of such jobs from each other: what rank 1 says is the same in both. But each rank is claimed
- * twice then, and rank 0, which keeps the address for as long as it runs, hears of the second claim. In the first
- * moments either of the two may be the wrong one: all stop. Later only the newcomer is sent away. */
+ * The processes of such jobs look the same: rank 1 says the same in both. But each rank is claimed twice, and rank 0,
+ * which keeps the address open as long as it runs, receives the second claim. In the first minute either of the two may
+ * be the wrong one, so all stop. Later only the newcomer is refused. */
 #include <unistd.h>
 
 #include "base/log.h"
@@ -10,10 +10,10 @@
 #include "comm/shm/segment.h"
 #include "run/join/join.h"
 
-enum { MOMENTS = 60 }; /* seconds in which processes that were started together have come */
+enum { START_SECONDS = 60 }; /* in which processes started together have joined */
 
 struct ls_lookout {
-    int file; /* of the memory that tells all to stop */
+    int file; /* of the memory that tells all processes to stop */
     int64_t doubtful_until;
     ls_meeting *meeting;
     ls_exchange *exchange;
@@ -34,7 +34,7 @@ ls_lookout *ls_lookout_open(int file, ls_meeting *meeting, ls_exchange *exchange
         ls_exchange_close(exchange);
         return NULL;
     }
-    *lookout = (ls_lookout){dup(file), ls_comm_clock() + (int64_t)MOMENTS * 1000000000, meeting, exchange};
+    *lookout = (ls_lookout){dup(file), ls_comm_clock() + (int64_t)START_SECONDS * 1000000000, meeting, exchange};
     if (meeting) ls_meeting_watch(meeting, claimed, lookout);
     if (exchange) ls_exchange_watch(exchange, claimed, lookout);
     return lookout;
