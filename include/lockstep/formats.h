@@ -100,8 +100,8 @@ LS_API void ls_contents_free(const ls_contents *contents);
 /* Find the folder that from_pretrained(id) would open: id itself if it is the path of a folder that has `file`, else
  * the download of "org/name" or "name"; kind is "models" or "datasets". Names that got an owner later are found by
  * both ("bert-base-uncased", "google-bert/bert-base-uncased"). False if there is none; `folder` is then where it would
- * be. Looks in HF_HUB_CACHE, HF_HOME/hub, XDG_CACHE_HOME/huggingface/hub, or the user's .cache/huggingface/hub.
- * Downloads nothing. */
+ * be. Looks in TRANSFORMERS_CACHE (for models), HF_HUB_CACHE, HF_HOME/hub, XDG_CACHE_HOME/huggingface/hub, or the
+ * user's .cache/huggingface/hub. Downloads nothing. */
 LS_API bool ls_hub_find(const char *kind, const char *id, const char *file, char *folder, size_t size);
 
 #ifdef __cplusplus

@@ -116,7 +116,8 @@ static bool find_any(const char *repository, const char *file, char *folder, siz
 /* Where a thing of this name is kept; false where it cannot be a name. */
 static bool repository_of(const char *kind, const char *id, char to[LS_HUB_PATH])
 {
-    ls_hub_folder("hub", to);
+    bool is_model = strcmp(kind, "models") == 0; /* Transformers had a variable of its own */
+    if (!is_model || !named_by("TRANSFORMERS_CACHE", "", to)) ls_hub_folder("hub", to);
     size_t used = strlen(to);
     snprintf(to + used, LS_HUB_PATH - used, "/%s--", kind);
     return add_id(id, to, LS_HUB_PATH);

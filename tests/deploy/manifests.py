@@ -1,7 +1,7 @@
-"""manifests.py DEPLOY LOCKSTEP PETS - the files of deploy/ have the fields their kinds have, and fit together.
+"""manifests.py DEPLOY LOCKSTEP PETS QA - the files of deploy/ have the fields their kinds have, and fit together.
 
-Fields are checked against tables of what each kind may and must hold, names against what they refer to, and options
-against what the two programs say they take. Then each rule is broken once, to see that it is kept. Needs only Python's
+Fields are checked against tables of what each kind may and must hold, names against what they refer to, options
+against what the programs say they take, and the packages of the image against those that the build asks for. Then each rule is broken once, to see that it is kept. Needs only Python's
 own library, and so reads the plain YAML of these files itself."""
 import json
 import re
@@ -166,23 +166,53 @@ def options(words):
     return {re.sub("_", "-", word.split("=")[0]) for word in words if word.startswith("--")}
 
 
+# What each program must be told: an option, and how its value begins ("": anything).
+MUST_SAY = {
+    "pets": {"--resume_from_checkpoint": "latest", "--checkpointing_steps": "", "--output_dir": "/checkpoints/",
+             "--data_dir": "/data/"},
+    "qa": {"--resume_from_checkpoint": "latest", "--save_steps": "", "--output_dir": "/checkpoints/"},
+}
+
+
 def check_command(words, known):
-    if "pets" not in words:
+    name = next((word for word in words if word in MUST_SAY), None)
+    if not name:
         return
-    at = words.index("pets")
-    launch, pets = words[:at], words[at + 1:]
+    at = words.index(name)
+    launch, program = words[:at], words[at + 1:]
     if "launch" not in launch:
-        raise Wrong("pets without lockstep launch")
-    for program, given in ("launch", launch[launch.index("launch"):]), ("pets", pets):
-        unknown = options(given) - known[program]
+        raise Wrong(f"{name} without lockstep launch")
+    for who, given in ("launch", launch[launch.index("launch"):]), (name, program):
+        unknown = options(given) - known[who]
         if unknown:
-            raise Wrong(f"{program} has no option {sorted(unknown)}")
-    given = dict(zip(pets, pets[1:]))
-    if given.get("--resume_from_checkpoint") != "latest" or "--checkpointing_steps" not in given:
-        raise Wrong("pets neither saves nor resumes")
-    for option, folder in ("--output_dir", "/checkpoints/"), ("--data_dir", "/data/"):
-        if not given.get(option, "").startswith(folder):
-            raise Wrong(f"{option} is not in {folder}")
+            raise Wrong(f"{who} has no option {sorted(unknown)}")
+    given = dict(zip(program, program[1:]))
+    for option, begin in MUST_SAY[name].items():
+        if option not in given or not given[option].startswith(begin):
+            raise Wrong(f"{name}: {option} is not {begin or 'given'}")
+
+
+def variables(container):
+    return {variable["name"]: variable.get("value") for variable in container.get("env", [])}
+
+
+def check_cache(every):
+    """The names that qa is given are fetched, into the cache that it looks in, and that is on a volume."""
+    fetch, = (c for document in every for c in find(document, "containers") for c in c if c["name"] == "fetch")
+    train, = (c for document in every for c in find(document, "containers") for c in c if "qa" in c.get("args", []))
+    given = dict(zip(train["args"], train["args"][1:]))
+    for option in "--model_name_or_path", "--dataset_name":
+        if f'"{given[option]}"' not in fetch["args"][0]:
+            raise Wrong(f"nobody fetches {given[option]}")
+    home = variables(train).get("HF_HOME", "")
+    if home != variables(fetch).get("HF_HOME"):
+        raise Wrong("qa looks for its model elsewhere than it is fetched to")
+    for container in fetch, train:
+        if not any(home.startswith(mount["mountPath"] + "/") for mount in container["volumeMounts"]):
+            raise Wrong(f"{home} is on no volume")
+    for name, amounts in train["resources"].items():
+        if amounts != train["resources"]["limits"]:
+            raise Wrong("qa is not of class Guaranteed")
 
 
 def check_pod(pod, claims, known):
@@ -234,6 +264,32 @@ def check_all(files, known):
             check_command(spec["trainer"]["command"] + spec["trainer"]["args"], known)
             if (spec["runtimeRef"]["kind"], spec["runtimeRef"]["name"]) not in named:
                 raise Wrong("the TrainJob's runtime is not there")
+    check_cache(every)
+
+
+# ---- The image ----
+
+
+def packages(text):
+    return set(re.findall(r"\S+", text))
+
+
+def check_image(dockerfile, bootstrap):
+    """The image is built with what tools/bootstrap.sh installs to build, and with MPI, which it installs for tests; all
+    examples that the manifests start are in it."""
+    joined = dockerfile.replace("\\\n", " ")
+    installed = re.findall(r"apt-get install -y --no-install-recommends (.*?)&&", joined)
+    groups = dict(re.findall(r"^    (\w+)\)\n(.*?)^        ;;", bootstrap, flags=re.M | re.S))
+    wanted = {name: set() for name in groups}
+    for name, text in groups.items():
+        for line in re.findall(r"^\s+(?:need|want) \S+ ([^#\n]*)", text, flags=re.M):
+            wanted[name] |= packages(line)
+    if packages(installed[0]) != wanted["build"] | {"libopenmpi-dev"} or "libopenmpi-dev" not in wanted["test"]:
+        raise Wrong(f"the image is built with {sorted(packages(installed[0]) ^ wanted['build'])} more or less")
+    examples = packages(re.search(r"install -s (.*?) /image", joined).group(1))
+    missing = {*MUST_SAY, "draw_pets"} - examples
+    if missing:
+        raise Wrong(f"the image lacks {sorted(missing)}")
 
 
 # ---- Each rule broken once: file, what stands there, what stands there instead ----
@@ -262,19 +318,35 @@ BREAKS = [
     ("statefulset", "- name: data\n              mountPath", "- name: date\n              mountPath"),
     ("statefulset", "memory: 2Gi", "memory: 2 GB"),
     ("storage", "accessModes:", "accessMode:"),
+    ("qa", '"--max_seq_length"', '"--max_sequence_length"'),
+    ("qa", '"--save_steps", "200"', '"--do_predict"'),
+    ("qa", '"--output_dir", "/checkpoints/qa"', '"--output_dir", "/tmp/qa"'),
+    ("qa", '"squad"', '"squad_v2"'),
+    ("qa", "value: /data/huggingface", "value: /data/cache"),
+    ("qa", "replicas: 4", "replicas: 8"),
+    ("qa", "memory: 128Gi\n                limits", "memory: 64Gi\n                limits"),
+    ("squad", "bert-large-uncased", "bert-base-uncased"),
+    ("squad", "mountPath: /data", "mountPath: /date"),
+    ("Dockerfile", "libucx-dev", "libucx0"),
+    ("Dockerfile", "ninja-build", ""),
+    ("Dockerfile", " qa ", " "),
     ("storage", "spec:\n  backoffLimit", "spec:\n   backoffLimit"),
 ]
 
 
+def read(path):
+    with open(path, encoding="utf-8") as file:
+        return file.read()
+
+
 def main():
-    deploy, lockstep, pets = sys.argv[1:]
-    names = ["storage", "pytorchjob", "trainjob", "mpijob", "statefulset", "results"]
-    files = {}
-    for name in names:
-        with open(f"{deploy}/{name}.yaml", encoding="utf-8") as file:
-            files[name] = file.read()
+    deploy, lockstep, pets, qa = sys.argv[1:]
+    files = {name: read(f"{deploy}/{name}.yaml")
+             for name in ("storage", "pytorchjob", "trainjob", "mpijob", "statefulset", "results", "squad", "qa")}
+    files["Dockerfile"] = read(f"{deploy}/Dockerfile")
+    bootstrap = read(f"{deploy}/../tools/bootstrap.sh")
     known = {}
-    for program, command in ("launch", [lockstep, "help", "launch"]), ("pets", [pets, "--help"]):
+    for program, command in ("launch", [lockstep, "help", "launch"]), ("pets", [pets, "--help"]), ("qa", [qa, "--help"]):
         said = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
         known[program] = options(re.findall(r"--[\w-]+", said))
     passed = failed = 0
@@ -282,7 +354,9 @@ def main():
         try:
             if name and old not in files[name]:
                 raise SystemExit(f"{name}: nothing to break: {old}")
-            check_all({**files, name: files[name].replace(old, new, 1)} if name else files, known)
+            broken = {**files, name: files[name].replace(old, new, 1)} if name else dict(files)
+            check_image(broken.pop("Dockerfile"), bootstrap)
+            check_all(broken, known)
             problem = f"{name}: {new} in place of {old} is accepted" if name else ""
         except Wrong as wrong:
             problem = "" if name else str(wrong)
@@ -293,4 +367,5 @@ def main():
     return failed != 0
 
 
-sys.exit(main())
+if __name__ == "__main__":
+    sys.exit(main())

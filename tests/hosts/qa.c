@@ -4,9 +4,6 @@
 #include "examples/qa_files.h"
 #include "mpis.h"
 
-/* Contexts take several windows of 384 tokens; batches do not divide the windows evenly. */
-enum { TRAIN = 29, DEV = 11, WORDS = 700, TOKENS = 512 };
-
 #define QA_FLAGS                                                                                                       \
     "qa \\\n --model_name_or_path google-bert/bert-large-uncased \\\n --dataset_name squad \\\n --do_train \\\n "      \
     "--do_eval \\\n --per_device_train_batch_size 12 \\\n --learning_rate 3e-5 \\\n --num_train_epochs 2 \\\n "        \
@@ -34,17 +31,6 @@ __attribute__((format(printf, 2, 3))) static void write_file(const char *name, c
     va_end(args);
     fclose(file);
     chmod(path(name), 0755);
-}
-
-/* The cache of Hugging Face, as downloads leave it: HF_HOME is the folder of the test. */
-static void fill_cache(void)
-{
-    CHECK(run("cd %s && for one in models--google-bert--bert-large-uncased datasets--squad; do "
-              "mkdir -p hub/$one/refs hub/$one/snapshots/abc && printf abc >hub/$one/refs/main; done",
-              folder) == 0);
-    make_model(path("hub/models--google-bert--bert-large-uncased/snapshots/abc"), TOKENS);
-    write_questions(path("hub/datasets--squad/snapshots/abc/train-v1.1.json"), TRAIN, WORDS, 1);
-    write_questions(path("hub/datasets--squad/snapshots/abc/dev-v1.1.json"), DEV, WORDS, 2);
 }
 
 /* Commands: those of the line, and ssh, which Hydra calls with options, an address and the words of a command. */
@@ -81,7 +67,7 @@ static void run_line(const char *line, const char *out, int processes, const cha
     int windows = count_of("29 questions, ");
     char steps[64];
     snprintf(steps, sizeof steps, " windows, %d steps\n", 2 * ((windows + 12 * processes - 1) / (12 * processes)));
-    CHECK(windows > 2 * TRAIN && says(steps));
+    CHECK(windows > 2 * CACHED_TRAIN && says(steps));
 
     CHECK_MSG(run("cd %s && qa --model_name_or_path %s --dataset_name squad --do_eval --max_seq_length 384 "
                   "--doc_stride 128 --output_dir %s.one --no_cuda %s",
@@ -108,7 +94,7 @@ int main(int argc, char **argv)
     static const int hydras[] = {MPICH, INTEL_MPI};
     begin_beside(2, argc, argv);
     if (!*check_skip_all) {
-        fill_cache();
+        make_cache(path("hub"), "google-bert--bert-large-uncased"); /* HF_HOME is the folder of the test */
         make_commands();
     }
     for (int i = 0; i < 2; i++) {

@@ -284,6 +284,10 @@ static void models_are_found_in_the_hubs_cache(void)
     CHECK_TEXT(folder, FOLDER "/net");
     CHECK(!ls_hub_find("models", FOLDER "/net", "weights", folder, sizeof folder));
     unsetenv("HF_HUB_CACHE");
+    setenv("TRANSFORMERS_CACHE", FOLDER "/hub", 1); /* of models alone */
+    CHECK(ls_hub_find("models", "org/net", "config.json", folder, sizeof folder));
+    CHECK(!ls_hub_find("datasets", "org/net", "config.json", folder, sizeof folder) && !strstr(folder, FOLDER));
+    unsetenv("TRANSFORMERS_CACHE");
 }
 
 int main(int argc, char **argv)
