@@ -22,4 +22,12 @@ static __device__ __forceinline__ uint4 philox(uint64_t seed, uint64_t counter)
     return make_uint4(c0, c1, c2, c3);
 }
 
+/* Threshold t such that u = word >> 8, which has 24 bits, satisfies u / 2^24 >= p exactly if u >= t. */
+static inline uint32_t philox_threshold(double p)
+{
+    double scaled = p * 16777216.0;
+    uint32_t whole = (uint32_t)scaled;
+    return whole + (scaled > whole);
+}
+
 #endif
