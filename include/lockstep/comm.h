@@ -71,7 +71,7 @@ LS_API bool ls_request_wait(ls_request *request);
 LS_API ls_tensor *ls_all_reduce(ls_comm *comm, ls_tensor *x, ls_reduction op);
 /* [n, ...] of each rank, one after the other: [size * n, ...]. */
 LS_API ls_tensor *ls_all_gather(ls_comm *comm, ls_tensor *x);
-/* op over ranks of [size * n, ...], of which each rank gets its part: [n, ...]. Gradients as with ls_all_reduce(). */
+/* op over ranks of [size * n, ...]; each rank gets its part, [n, ...]. Gradients as with ls_all_reduce(). */
 LS_API ls_tensor *ls_reduce_scatter(ls_comm *comm, ls_tensor *x, ls_reduction op);
 /* x of rank `root`. */
 LS_API ls_tensor *ls_broadcast_from(ls_comm *comm, ls_tensor *x, int root);

@@ -110,7 +110,7 @@ typedef struct ls_stream_dataset_opts {
     int64_t (*skip)(int64_t n, void *user) LS_DEFAULT(NULL);
     void *user LS_DEFAULT(NULL);
     ls_field fields[LS_MAX_FIELDS] LS_DEFAULT({});   /* ended by one without a name */
-    ls_on_bad on_bad LS_DEFAULT(LS_ON_BAD_FAIL);     /* LS_ON_BAD_SKIP: the stream goes on with the next sample */
+    ls_on_bad on_bad LS_DEFAULT(LS_ON_BAD_FAIL);     /* LS_ON_BAD_SKIP: continue with the next sample */
     void (*release)(void *user) LS_DEFAULT(NULL);    /* (optional) when the dataset is freed */
     int64_t class_count LS_DEFAULT(0);               /* see ls_class_count(); 0: unknown */
     const char *const *class_names LS_DEFAULT(NULL); /* (optional) class_count of them; copied */
@@ -147,7 +147,7 @@ LS_API const char *ls_dataset_path(const ls_dataset *set, int64_t index);
 LS_API ls_dataset *ls_mnist_new(ls_run *run, const char *images_path, const char *labels_path);
 
 /* Sample i is row i of each tensor: ls_tensor_dataset_new(run, x, y). A tensor that has a name gives it to its field;
- * the others are "0", "1", ... Memory is shared with the tensors where they are contiguous and on the CPU. */
+ * the others are "0", "1", ... Memory is shared with tensors that are contiguous and on the CPU. */
 #define ls_tensor_dataset_new(run, ...) ls_tensor_dataset_new_n((run), LS_ITEMS(ls_tensor *, __VA_ARGS__))
 LS_API ls_dataset *ls_tensor_dataset_new_n(ls_run *run, ls_tensor *const *tensors, int64_t count);
 

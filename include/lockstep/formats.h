@@ -50,7 +50,7 @@ typedef struct ls_metadata {
 } ls_metadata;
 
 typedef struct ls_state_write_opts {
-    const ls_metadata *metadata LS_DEFAULT(NULL); /* besides {"format", "pt"}, which is always there */
+    const ls_metadata *metadata LS_DEFAULT(NULL); /* in addition to {"format", "pt"} */
     bool sync LS_DEFAULT(true); /* flush to disk; false is quicker, but a power cut may lose the file */
     /* ls_state_write_sharded: "500MB", "2GiB", or a number of bytes. NULL is "10GB". */
     const char *max_shard_size LS_DEFAULT(NULL);

@@ -23,7 +23,7 @@ extern "C" {
 #define LS_LINK_ADDRESS_MOST ((size_t)4096) /* largest address, in bytes */
 
 typedef struct ls_link ls_link;                 /* the transport's own */
-typedef struct ls_link_request ls_link_request; /* likewise: a message on its way */
+typedef struct ls_link_request ls_link_request; /* likewise: a message in flight */
 
 typedef enum ls_link_channel {
     LS_LINK_DATA,   /* collectives and messages */

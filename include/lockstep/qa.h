@@ -63,7 +63,7 @@ typedef struct ls_qa_score {
 
 typedef struct ls_qa_scores {
     ls_qa_score all;
-    ls_qa_score answerable, unanswerable; /* of SQuAD 2.0 alone */
+    ls_qa_score answerable, unanswerable; /* SQuAD 2.0 only */
 } ls_qa_scores;
 
 /* Compare answers[i] with the right answers of question i by the rules of SQuAD's own evaluators: case, punctuation,

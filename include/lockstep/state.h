@@ -20,7 +20,7 @@ LS_API void ls_state_free(ls_state *state);
 LS_API void ls_state_add(ls_state *state, const char *name, ls_tensor *tensor);
 
 LS_API int64_t ls_state_count(const ls_state *state);
-LS_API const char *ls_state_name(const ls_state *state, int64_t i);  /* NULL where there is no such entry */
+LS_API const char *ls_state_name(const ls_state *state, int64_t i);  /* NULL if there is no such entry */
 LS_API ls_tensor *ls_state_tensor(const ls_state *state, int64_t i); /* the same */
 LS_API ls_tensor *ls_state_find(const ls_state *state, const char *name);
 

@@ -78,7 +78,7 @@ typedef struct ls_progress_opts {
 #define ls_progress_new(run, ...) LS_CALL_2(ls_progress_new, ls_progress_opts, run, __VA_ARGS__, )
 LS_API ls_progress *ls_progress_new_sized(ls_run *run, int64_t total, const ls_progress_opts *opts, size_t opts_size);
 
-/* Count steps. Below 0.1 us where nothing is drawn. */
+/* Count steps. Takes less than 0.1 us if nothing is drawn. */
 LS_API void ls_progress_step(ls_progress *bar, int64_t steps);
 /* The next batch of a loader, counting the one before it as a step:
  * for (ls_batch b; ls_progress_next(bar, train, &b);) */

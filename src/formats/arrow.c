@@ -1,6 +1,6 @@
-/* arrow.c - messages of Arrow's IPC: a schema, then batches. Each is a FlatBuffer that says what is in the body behind
- * it: for each field a node (how many values), and buffers (where they are). The file format is the stream with a mark
- * before it and an index behind it, which is not needed to read all. */
+/* arrow.c - messages of Arrow's IPC: a schema, then batches. Each is a FlatBuffer that describes the body after it: for
+ * each field a node (how many values), and buffers (where they are). The file format is the stream preceded by a magic
+ * number and followed by an index, which is not needed to read everything. */
 #include "formats/arrow.h"
 
 #include <string.h>
@@ -23,7 +23,7 @@ enum { OLDEST_VERSION = 3, NEWEST_VERSION = 4 /* V4 and V5, as FlatBuffers numbe
 
 /* ---- The schema ---- */
 
-/* All types: how a batch holds them. */
+/* How a batch stores each type. */
 static const struct type {
     const char *name;
     ls_arrow_kind kind;
@@ -62,10 +62,10 @@ enum { TYPES = sizeof types / sizeof *types };
 
 typedef struct reader {
     ls_arrow *table;
-    const char *body; /* of the message that is read */
+    const char *body; /* of the current message */
     int64_t body_size;
     ls_flatbuffer head;
-    ls_flat_vector nodes, buffers; /* of the batch, and the next of each that is not yet taken */
+    ls_flat_vector nodes, buffers; /* of the batch, and the index of the next unused one of each */
     int64_t node, buffer;
     int64_t fields; /* of the schema so far */
     ls_message *why;
@@ -87,8 +87,9 @@ static ls_status read_field(reader *r, ls_flat_table from, ls_arrow_field *to, i
     to->name = ls_arena_text(&r->table->memory, name ? name : "", name ? strlen(name) : 0);
     if (!to->name) return ls_explain(r->why, LS_ERR_MEMORY, "no memory for its columns");
     if (!type || !type->is_known)
-        return ls_explain(r->why, LS_ERR_UNSUPPORTED, "column \"%.60s\" is of type %s, which is not read; leave it out",
-                          to->name, type ? type->name : "unknown");
+        return ls_explain(r->why, LS_ERR_UNSUPPORTED,
+                          "column \"%.60s\" has type %s, which is not supported; leave it out", to->name,
+                          type ? type->name : "unknown");
     to->type = type->name;
     to->kind = type->kind;
     to->width = type->width;
@@ -128,14 +129,14 @@ static ls_status read_schema(reader *r, ls_flat_table schema)
 {
     if (r->table->table.type) return damaged(r, "there are two schemas");
     if (ls_flat_integer(schema, SCHEMA_ENDIANNESS, 2, 0) != 0)
-        return ls_explain(r->why, LS_ERR_UNSUPPORTED, "its numbers are big-endian, which is not read");
+        return ls_explain(r->why, LS_ERR_UNSUPPORTED, "its numbers are big-endian, which is not supported");
     r->table->table = (ls_arrow_field){.name = "", .type = "struct", .kind = LS_ARROW_STRUCT};
     return read_fields(r, ls_flat_list(schema, SCHEMA_FIELDS, 4), &r->table->table, 0);
 }
 
 /* ---- Batches ---- */
 
-/* The next buffer, of at least `least` bytes; NULL, and an error: it is not there. An empty one need not be there. */
+/* The next buffer, of at least `least` bytes; NULL, and an error, if it is missing. An empty one may be missing. */
 static const char *take_buffer(reader *r, int64_t least, int64_t *size)
 {
     static const char nothing[8];
@@ -148,7 +149,7 @@ static const char *take_buffer(reader *r, int64_t least, int64_t *size)
             return bytes ? r->body + at : nothing;
         }
     }
-    damaged(r, "a buffer is too small, or outside of its batch");
+    damaged(r, "a buffer is too small, or outside its batch");
     return NULL;
 }
 
@@ -186,7 +187,7 @@ static ls_status take_children(reader *r, ls_arrow_array *to)
             return damaged(r, "a column is shorter than its batch");
     }
     if (field->kind == LS_ARROW_LIST && !offsets_are_sound(to, to->children[0].count))
-        return damaged(r, "lists reach beyond their values");
+        return damaged(r, "lists extend past their values");
     return LS_OK;
 }
 
@@ -214,7 +215,7 @@ static ls_status take_array(reader *r, const ls_arrow_field *field, ls_arrow_arr
         if (is_valid) to->valid = nulls ? bytes : NULL;
         else if (is_offsets) to->offsets = bytes;
         else to->values = bytes;
-        if (i == 2 && !offsets_are_sound(to, size)) return damaged(r, "texts reach beyond their buffer");
+        if (i == 2 && !offsets_are_sound(to, size)) return damaged(r, "texts extend past their buffer");
     }
     return take_children(r, to);
 }
@@ -225,7 +226,7 @@ static ls_status read_batch(reader *r, ls_flat_table batch, ls_arrow_batch ***en
     if (!r->table->table.type) return damaged(r, "a batch comes before the schema");
     if (ls_flat_member(batch, BATCH_COMPRESSION).buffer)
         return ls_explain(r->why, LS_ERR_UNSUPPORTED,
-                          "its batches are compressed, which is not read; write them without compression");
+                          "its batches are compressed, which is not supported; write them without compression");
     if (rows < 0 || rows > INT64_MAX - r->table->rows) return damaged(r, "an impossible number of rows");
     ls_arrow_batch *to = ls_arena_take(&r->table->memory, sizeof *to);
     if (!to) return ls_explain(r->why, LS_ERR_MEMORY, "no memory for a batch");
@@ -251,13 +252,12 @@ static ls_status read_message(reader *r, ls_flat_table message, ls_arrow_batch *
     ls_flat_table header = ls_flat_member(message, MESSAGE_HEADER);
     if (r->head.broken || !header.buffer) return damaged(r, "a message cannot be read");
     if (version < OLDEST_VERSION || version > NEWEST_VERSION)
-        return ls_explain(r->why, LS_ERR_UNSUPPORTED, "it is of version %lld of Arrow's metadata; 4 and 5 are read",
+        return ls_explain(r->why, LS_ERR_UNSUPPORTED, "it has version %lld of Arrow's metadata; 4 and 5 are supported",
                           (long long)version + 1);
     ls_status status = LS_OK;
     if (kind == HEADER_SCHEMA) status = read_schema(r, header);
     else if (kind == HEADER_BATCH) status = read_batch(r, header, end);
-    else if (kind != HEADER_DICTIONARY)
-        return ls_explain(r->why, LS_ERR_UNSUPPORTED, "it holds something else than a table");
+    else if (kind != HEADER_DICTIONARY) return ls_explain(r->why, LS_ERR_UNSUPPORTED, "it does not contain a table");
     return !status && r->head.broken ? damaged(r, "a message cannot be read") : status;
 }
 
@@ -266,7 +266,7 @@ bool ls_is_arrow(const char *bytes, size_t size)
     return size >= MARK && (memcmp(bytes, mark, MARK) == 0 || (int32_t)ls_u32(bytes) == CONTINUES);
 }
 
-/* Where the stream ends: in a file, where its index begins; 0: the file has been cut off. */
+/* Where the stream ends: in a file, where its index begins; 0: the file is truncated. */
 static size_t end_of_stream(const char *bytes, size_t size)
 {
     enum { TAIL = 4 + MARK - 2 }; /* the size of the index, and the mark without its padding */
@@ -283,7 +283,7 @@ static ls_status read_stream(reader *r, const char *bytes, size_t at, size_t end
         if (end - at < 8) return damaged(r, "it ends within a message");
         int32_t begin = (int32_t)ls_u32(bytes + at);
         size_t size = ls_u32(bytes + at + 4);
-        if (begin != CONTINUES) return damaged(r, "there is something else where a message should begin");
+        if (begin != CONTINUES) return damaged(r, "a message does not begin where one is expected");
         if (size == 0) break;
         at += 8;
         if (size > end - at) return damaged(r, "it ends within a message");
@@ -304,7 +304,7 @@ ls_status ls_arrow_read(ls_arrow *table, const char *bytes, size_t size, ls_mess
 {
     *table = (ls_arrow){.rows = 0};
     reader r = {.table = table, .why = why};
-    if (!ls_is_arrow(bytes, size)) return ls_explain(why, LS_ERR_IO, "it is not a file of Arrow");
+    if (!ls_is_arrow(bytes, size)) return ls_explain(why, LS_ERR_IO, "it is not an Arrow file");
     size_t end = end_of_stream(bytes, size);
     ls_status status = end ? read_stream(&r, bytes, memcmp(bytes, mark, MARK) == 0 ? MARK : 0, end)
                            : damaged(&r, "its end is missing");

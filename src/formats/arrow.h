@@ -1,9 +1,9 @@
-/* arrow.h - Apache Arrow's IPC formats: tables in batches of rows, as Hugging Face's `datasets` leave them in their
- * cache (the stream format) and as others write them to .arrow files (the file format).
+/* arrow.h - Apache Arrow's IPC formats: tables in batches of rows, as in the cache of Hugging Face's `datasets` (the
+ * stream format) and in .arrow files of other programs (the file format).
  *
- * Texts, integers, lists and structs are read; columns of other types are there, but have no values. Refused are
- * compressed batches and tables of big-endian machines. Everything is checked once, by ls_arrow_read(): afterwards no
- * offset leads out of the file. */
+ * Texts, integers, lists and structs are read; columns of other types are listed, but have no values. Compressed
+ * batches and big-endian tables are errors. Everything is checked once, by ls_arrow_read(): afterwards no offset points
+ * outside the file. */
 #ifndef LOCKSTEP_FORMATS_ARROW_H
 #define LOCKSTEP_FORMATS_ARROW_H
 
@@ -21,11 +21,11 @@ typedef enum ls_arrow_kind {
 /* A column, or a part of one. */
 typedef struct ls_arrow_field {
     const char *name;
-    const char *type; /* in Arrow's words */
+    const char *type; /* Arrow's name for it */
     ls_arrow_kind kind;
     bool is_signed;
     int width;   /* bytes of an integer, or of the offsets of texts and lists */
-    int buffers; /* that each batch has of it, without its children's */
+    int buffers; /* per batch, without its children's */
     int64_t child_count;
     struct ls_arrow_field *children;
 } ls_arrow_field;
@@ -53,21 +53,21 @@ typedef struct ls_arrow {
     ls_arena memory;
 } ls_arrow;
 
-/* Does a file that begins with these bytes look like one of Arrow? */
+/* Do these first bytes look like an Arrow file? */
 bool ls_is_arrow(const char *bytes, size_t size);
 
-/* Read a whole file. The bytes must stay as long as the table does. */
+/* Read a whole file. The bytes must outlive the table. */
 ls_status ls_arrow_read(ls_arrow *table, const char *bytes, size_t size, ls_message *why);
 void ls_arrow_free(ls_arrow *table);
 
-/* ---- Values: `index` < count; of a field of the right kind ---- */
+/* ---- Values: `index` < count; the field must be of the right kind ---- */
 
-const ls_arrow_array *ls_arrow_child(const ls_arrow_array *array, const char *name); /* NULL: there is none */
+const ls_arrow_array *ls_arrow_child(const ls_arrow_array *array, const char *name); /* NULL if there is none */
 bool ls_arrow_is_null(const ls_arrow_array *array, int64_t index);
-int64_t ls_arrow_integer(const ls_arrow_array *array, int64_t index); /* one of u64 wraps around */
-/* Not zero-terminated, and not known to be UTF-8. */
+int64_t ls_arrow_integer(const ls_arrow_array *array, int64_t index); /* large u64 values wrap around */
+/* Not zero-terminated, and not checked to be UTF-8. */
 const char *ls_arrow_text(const ls_arrow_array *array, int64_t index, size_t *size);
-/* The values of its child that make up a list: the first, and how many. */
+/* The elements of a list, as a range of its child's values: the first, and how many. */
 int64_t ls_arrow_list(const ls_arrow_array *array, int64_t index, int64_t *count);
 
 #endif

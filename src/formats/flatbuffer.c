@@ -1,4 +1,4 @@
-/* flatbuffer.c - tables of FlatBuffers. All numbers are little-endian; offsets count from where they stand. */
+/* flatbuffer.c - tables of FlatBuffers. All numbers are little-endian; offsets are relative to their own position. */
 #include "formats/flatbuffer.h"
 
 #include <string.h>
@@ -12,7 +12,7 @@ static bool holds(const ls_flatbuffer *buffer, size_t at, size_t bytes)
     return at <= buffer->size && bytes <= buffer->size - at;
 }
 
-/* Where the offset at `at` points; 0, where no target can be: outside. */
+/* The target of the offset at `at`; 0, which is never a target, if it is outside. */
 static size_t follow(ls_flatbuffer *buffer, size_t at)
 {
     size_t target = holds(buffer, at, OFFSET) ? at + ls_u32(buffer->bytes + at) : 0;
@@ -35,7 +35,7 @@ static ls_flat_table table_at(ls_flatbuffer *buffer, size_t at)
     return none;
 }
 
-/* Where a member of `width` bytes stands; 0: absent. */
+/* The position of a member of `width` bytes; 0: absent. */
 static size_t place_of(ls_flat_table table, int slot, size_t width)
 {
     if (!table.buffer || (size_t)slot >= table.slot_count) return 0;

@@ -1,8 +1,8 @@
 /* flatbuffer.h - FlatBuffers, as far as Arrow's messages need them: tables whose members are found through a list of
- * offsets, in bytes that others chose.
+ * offsets, in untrusted bytes.
  *
- * Every place is checked before it is read. What points outside the buffer counts as absent and sets `broken`, which
- * the caller looks at when it is through. */
+ * Every position is checked before it is read. Members outside the buffer count as absent and set `broken`, which the
+ * caller checks at the end. */
 #ifndef LOCKSTEP_FORMATS_FLATBUFFER_H
 #define LOCKSTEP_FORMATS_FLATBUFFER_H
 
@@ -17,13 +17,13 @@ typedef struct ls_flatbuffer {
 } ls_flatbuffer;
 
 typedef struct ls_flat_table {
-    ls_flatbuffer *buffer; /* NULL: absent; all of its members are */
+    ls_flatbuffer *buffer; /* NULL: absent, and so are all members */
     size_t at, size;       /* of the table */
-    size_t slots;          /* where the offsets of its members are: u16 each */
+    size_t slots;          /* position of the offsets of its members: u16 each */
     size_t slot_count;
 } ls_flat_table;
 
-/* Structs or offsets, one behind the other. */
+/* Consecutive structs or offsets. */
 typedef struct ls_flat_vector {
     ls_flatbuffer *buffer;
     size_t at;
@@ -32,14 +32,14 @@ typedef struct ls_flat_vector {
 
 ls_flat_table ls_flat_root(ls_flatbuffer *buffer);
 
-/* Member `slot` of a table: an integer of `width` bytes, its sign extended; `otherwise` where it is absent. */
+/* Member `slot` of a table: an integer of `width` bytes, sign-extended; `otherwise` if it is absent. */
 int64_t ls_flat_integer(ls_flat_table table, int slot, int width, int64_t otherwise);
 ls_flat_table ls_flat_member(ls_flat_table table, int slot);
-const char *ls_flat_text(ls_flat_table table, int slot); /* zero-terminated; NULL where it is absent */
-/* Of elements of `width` bytes; empty where it is absent. */
+const char *ls_flat_text(ls_flat_table table, int slot); /* zero-terminated; NULL if it is absent */
+/* Elements of `width` bytes; empty if it is absent. */
 ls_flat_vector ls_flat_list(ls_flat_table table, int slot, size_t width);
 
-/* Elements of a list, `index` < count: number `which` of a struct of so many i64; a table. */
+/* Elements of a list, `index` < count: number `which` of a struct of `numbers` i64; a table. */
 int64_t ls_flat_number_at(ls_flat_vector list, int64_t index, int numbers, int which);
 ls_flat_table ls_flat_table_at(ls_flat_vector list, int64_t index);
 

@@ -17,7 +17,7 @@ static const char *set_value(const char *name)
     return value && *value ? value : NULL;
 }
 
-/* A folder that a variable names; "~" is the user's. */
+/* The folder that an environment variable names; "~" is the user's home. */
 static bool named_by(const char *variable, const char *inside, char to[LS_HUB_PATH])
 {
     const char *value = set_value(variable), *user = set_value("HOME");
@@ -113,7 +113,7 @@ static bool find_any(const char *repository, const char *file, char *folder, siz
     return *best && wrote > 0 && (size_t)wrote < size;
 }
 
-/* Where a thing of this name is kept; false where it cannot be a name. */
+/* The folder of a model or dataset in the cache; false if the name is invalid. */
 static bool repository_of(const char *kind, const char *id, char to[LS_HUB_PATH])
 {
     bool is_model = strcmp(kind, "models") == 0; /* Transformers had a variable of its own */

@@ -1,4 +1,4 @@
-/* hub.h - what Hugging Face's tools have downloaded and prepared on this machine. ls_hub_find() is public. */
+/* hub.h - the local cache of Hugging Face's tools. ls_hub_find() is public. */
 #ifndef LOCKSTEP_FORMATS_HUB_H
 #define LOCKSTEP_FORMATS_HUB_H
 
@@ -10,8 +10,8 @@ enum { LS_HUB_PATH = 4096 };
  * HF_DATASETS_CACHE, else in HF_HOME, XDG_CACHE_HOME/huggingface or ~/.cache/huggingface. */
 void ls_hub_folder(const char *part, char to[LS_HUB_PATH]);
 
-/* Some names were given to the first who came, and later an owner: "squad" is "rajpurkar/squad". The other name of a
- * thing of this kind ("models", "datasets"); NULL: it has none. */
+/* Some early names later got an owner: "squad" is "rajpurkar/squad". Returns the other name of a model or dataset
+ * (kind: "models", "datasets"); NULL if it has none. */
 const char *ls_hub_other_name(const char *kind, const char *id, char to[LS_HUB_PATH]);
 
 typedef struct ls_hub_split {
@@ -20,7 +20,7 @@ typedef struct ls_hub_split {
     const char *split;  /* "train", "validation", ... */
 } ls_hub_split;
 
-/* The path of the Arrow file that Hugging Face's `datasets` made of a split, the latest where there are several; of one
+/* The path of the Arrow file that Hugging Face's `datasets` made of a split, the latest if there are several; if it is
  * in parts, that of the first. */
 ls_status ls_hub_find_split(const ls_hub_split *which, char to[LS_HUB_PATH], ls_message *why);
 

@@ -15,14 +15,14 @@ enum { CONFIG, VERSION, HASH, FOLDER_LEVELS, LONGEST_NAME = 256 };
 
 typedef struct search {
     const ls_hub_split *which;
-    char prefix[LONGEST_NAME]; /* what names of its files begin with: "squad-train" */
-    char config[LONGEST_NAME]; /* of the latest that was found; "": nothing was */
-    char other[LONGEST_NAME];  /* another configuration that has the split as well; "": none has */
+    char prefix[LONGEST_NAME]; /* of its file names: "squad-train" */
+    char config[LONGEST_NAME]; /* of the latest one found; "": none */
+    char other[LONGEST_NAME];  /* another configuration that has the split as well; "": none */
     struct timespec made;
     char path[LS_HUB_PATH]; /* of the file that was found */
 } search;
 
-/* Is it the only part of a file, or the first? */
+/* Is it the whole file, or its first part? */
 static bool is_first_part(const char *name, const char *prefix)
 {
     size_t length = strlen(prefix);
@@ -48,8 +48,8 @@ static bool is_later(const struct timespec *a, const struct timespec *b)
     return a->tv_sec != b->tv_sec ? a->tv_sec > b->tv_sec : a->tv_nsec > b->tv_nsec;
 }
 
-/* Take what a folder has, if that is the latest; of two made at once the last by name, so that all processes find the
- * same. */
+/* Use the file of a folder if it is the latest; of two equally old ones the last by name, so that all processes find
+ * the same. */
 static void consider(search *s, const char *folder, const char *config)
 {
     char path[LS_HUB_PATH];
@@ -112,7 +112,7 @@ static void look_for(search *s, const char *id)
     look_in(s, folder, CONFIG, "");
 }
 
-/* Why there is nothing, and what to do. */
+/* Explain why nothing was found, and what to do. */
 static ls_status explain(const ls_hub_split *which, ls_message *why)
 {
     const char *config = which->config;
@@ -123,7 +123,7 @@ static ls_status explain(const ls_hub_split *which, ls_message *why)
                       "%s: no split \"%s\" is in the cache; python3 -c \"from datasets import load_dataset; "
                       "load_dataset('%s'%s%s%s)\" %s (looked in %s)",
                       which->name, which->split, which->name, config ? ", '" : "", config ? config : "",
-                      config ? "'" : "", downloaded ? "makes it of the parquet files there" : "puts it there", cache);
+                      config ? "'" : "", downloaded ? "makes it from the parquet files there" : "puts it there", cache);
 }
 
 ls_status ls_hub_find_split(const ls_hub_split *which, char to[LS_HUB_PATH], ls_message *why)

@@ -77,8 +77,8 @@ static void what_is_not_read_is_named(void)
 {
     static const char *const cases[][2] = {
         {"squad_compressed.arrow", "its batches are compressed"},
-        {"view.arrow", "column \"seen\" is of type utf8_view, which is not read"},
-        {"zip.pt", "it is not a file of Arrow"},
+        {"view.arrow", "column \"seen\" has type utf8_view, which is not supported"},
+        {"zip.pt", "it is not an Arrow file"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         size_t size;

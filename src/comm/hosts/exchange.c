@@ -34,7 +34,7 @@ static int first_rank(const ls_hosts *h, int after)
     return h->ranks[(h->host + after + h->hosts) % h->hosts][0];
 }
 
-/* `count` eager messages have arrived behind the known ones: locate and check each. Adds their bytes to *end. The
+/* `count` eager messages have arrived after the known ones: locate and check each. Adds their bytes to *end. The
  * buffer has room for one full-sized message per host, so *end stays within it. */
 static ls_status find_eagers(ls_hosts *h, int known, int count, size_t *end, ls_message *why)
 {

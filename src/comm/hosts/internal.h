@@ -1,7 +1,7 @@
 /* internal.h - shared by the files of the communicator between hosts.
  *
  * A call begins with headers in shared memory, as on one host. Then ranks that exchange data send each other an eager
- * message: the header, and the data if it fits behind it. Longer data follows in messages of at most one piece. */
+ * message: the header, and the data if it fits after it. Longer data follows in messages of at most one piece. */
 #ifndef LOCKSTEP_COMM_HOSTS_INTERNAL_H
 #define LOCKSTEP_COMM_HOSTS_INTERNAL_H
 

@@ -97,7 +97,7 @@ ls_status ls_shm_check_deadlock(ls_shm *shm, ls_line *line, uint32_t count, int 
     atomic_fetch_add(&me->looks, 1);
     int start = shm->member[shm->comm.rank], length = follow(shm->segment->header, start, waits);
     for (int i = 0; i < length; i++)
-        if (awaited(waits[i]) < start) return LS_OK; /* the first of a circle looks at it */
+        if (awaited(waits[i]) < start) return LS_OK; /* the lowest member of a circle checks it */
     if (!length || ls_shm_interrupted(shm) || !all_look_again(shm->segment->header, waits, length)) return LS_OK;
     if (ls_shm_interrupted(shm) || follow(shm->segment->header, start, again) != length) return LS_OK;
     for (int i = 0; i < length; i++)

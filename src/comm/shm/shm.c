@@ -167,7 +167,7 @@ ls_comm *ls_shm_join_host(ls_segment *segment, int number, const int *ranks, ls_
         return NULL;
     }
     fill_member(member, rank);
-    /* The first piece handed out is that of all ranks: the first process to come takes it, the others find it taken. */
+    /* The first piece is for the communicator of all ranks: the first process to arrive takes it, others find it. */
     uint64_t offset = segment->header->header_bytes, nobody = offset;
     size_t bytes = (compute_layout(size).bytes + 0xffff) / 0x10000 * 0x10000;
     atomic_compare_exchange_strong(&segment->header->used, &nobody, offset + bytes);

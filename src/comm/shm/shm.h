@@ -108,7 +108,7 @@ bool ls_shm_must_warn(ls_shm *shm, int64_t waited);
 void ls_shm_warn(const ls_shm *shm, int64_t waited, int them, const char *last);
 
 /* deadlock.c: called now and then by a rank that waits since `began` for the line of rank `peer`; aborts if neither can
- * ever go on. The second call ends the wait. */
+ * ever continue. The second call ends the wait. */
 ls_status ls_shm_check_deadlock(ls_shm *shm, ls_line *line, uint32_t count, int peer, int64_t began);
 void ls_shm_end_wait(ls_shm *shm, int peer, int64_t began);
 

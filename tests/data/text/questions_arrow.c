@@ -153,7 +153,7 @@ static void downloads_are_used_or_named(void)
     put("squad", FOLDER "/hf/hub/datasets--squad_v2/snapshots/abc/squad_v2", "train-00000-of-00001.parquet");
     file_append(FOLDER "/hf/hub/datasets--squad_v2/snapshots/abc/README.md", "parquet");
     fails_with(ls_questions_read(run, "squad_v2", .split = "train"),
-               "load_dataset('squad_v2')\" makes it of the parquet files there");
+               "load_dataset('squad_v2')\" makes it from the parquet files there");
     file_append(FOLDER "/hf/hub/datasets--squad_v2/snapshots/abc/train-v2.0.json",
                 "{\"data\": [{\"id\": \"a\", \"question\": \"q\", \"context\": \"c\", \"answers\": []}]}");
     CHECK(count_of("rajpurkar/squad_v2", NULL, "train") == 1);
