@@ -53,14 +53,6 @@ bool ls_together_loader(ls_run *run, ls_loader *loader)
     return ok;
 }
 
-void ls_together_optims(ls_run *run)
-{
-    int at = 0;
-    if (!run->step->reducer) return;
-    for (ls_object *o; (o = ls_prepared_next(run, LS_OBJECT_OPTIM, &at)) && !ls_failed(run);)
-        ls_optim_lay_out((ls_optim *)o);
-}
-
 void ls_together_end(ls_run *run)
 {
     ls_reducer_clear(run->step->reducer);

@@ -7,6 +7,7 @@
 #include "base/memory.h"
 #include "data/loader/loader.h"
 #include "nn/module.h"
+#include "optim/optim.h"
 #include "run/alike.h"
 #include "step/remind.h"
 
@@ -62,6 +63,15 @@ static bool add(ls_run *run, ls_object *object)
     return ls_together_loader(run, (ls_loader *)object) && ls_loader_share_out((ls_loader *)object, run->step->share);
 }
 
+/* Place parameters, gradients and moments in blocks now, while no batch is in memory: the first one then reuses the
+ * memory that parameters leave behind. Processes may share the block of gradients. */
+static void lay_out_optims(ls_run *run)
+{
+    int at = 0;
+    for (ls_object *o; (o = ls_prepared_next(run, LS_OBJECT_OPTIM, &at)) && !ls_failed(run);)
+        ls_optim_lay_out((ls_optim *)o);
+}
+
 void ls_prepare_n(ls_run *run, void *const *objects, int64_t count)
 {
     if (!ls_session_of(run) || !ls_list_is_sound(&run->errors, "ls_prepare", "objects", objects, count)) return;
@@ -79,7 +89,7 @@ void ls_prepare_n(ls_run *run, void *const *objects, int64_t count)
         taken += !((const ls_object *)objects[i])->prepared;
         if (!add(run, objects[i])) return;
     }
-    if (ls_prepared_alike(run, run->session->prepared_count - taken)) ls_together_optims(run);
+    if (ls_prepared_alike(run, run->session->prepared_count - taken)) lay_out_optims(run);
 }
 
 void ls_look_for_full_precision(ls_run *run)

@@ -28,8 +28,6 @@ bool ls_together_module(ls_run *run, ls_module *module);
 /* Check that all read the same number of samples in batches of the same size; use the order of rank 0. False after a
  * failure. */
 bool ls_together_loader(ls_run *run, ls_loader *loader);
-/* Give prepared optimisers shared memory for gradients. */
-void ls_together_optims(ls_run *run);
 void ls_together_end(ls_run *run);
 
 #endif

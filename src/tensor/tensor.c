@@ -143,7 +143,11 @@ void ls_adopt(ls_tensor *t, const ls_tensor *from)
     t->storage = from->storage;
     t->view = from->view;
     t->view.derived = derived;
-    if (derived) derived->version++;
+    if (!derived) return;
+    derived->version++;
+    if (derived->release) derived->release(derived->form); /* of memory that is left: nothing would find it there */
+    derived->form = NULL;
+    derived->release = NULL;
 }
 
 /* ---- work below the operators ---- */

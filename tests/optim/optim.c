@@ -6,6 +6,7 @@
 
 #include "base/memory.h"
 #include "check.h"
+#include "tensor/context.h"
 
 static ls_module *two_layers(ls_run *run)
 {
@@ -44,6 +45,43 @@ static void check_same(ls_module *a, ls_module *b, double tolerance)
 }
 
 /* ---- blocks ---- */
+
+static void a_prepared_optimiser_has_its_memory_before_the_first_step(void)
+{
+    ls_run *run = ls_init(NULL, NULL);
+    ls_module *m = two_layers(run);
+    ls_optim *adam = ls_adamw_new(run, m);
+    ls_prepare(run, m, adam);
+    ls_tensor *x = ls_randn(run, LS_F32, 4, 3);
+    size_t before = ls_memory(run).in_use;
+    backward_of(m, x);
+    CHECK(ls_step(adam) && ls_memory(run).in_use == before);
+    CHECK(ls_finish(run) == 0);
+}
+
+static int released;
+
+static void count_release(void *form)
+{
+    (void)form;
+    released++;
+}
+
+static void forms_of_the_place_that_a_parameter_leaves_are_freed(void)
+{
+    ls_run *run = ls_init(NULL, NULL);
+    ls_module *m = ls_linear_new(run, 3, 5);
+    ls_optim *sgd = ls_sgd_new(run, m);
+    ls_tensor *weight = ls_state_find(ls_parameters(m), "weight");
+    backward_of(m, ls_randn(run, LS_F32, 4, 3));
+    ls_derived *derived = weight->view.derived;
+    if (derived->release) derived->release(derived->form);
+    derived->form = weight;
+    derived->release = count_release;
+    released = 0;
+    CHECK(ls_step(sgd) && released == 1 && !derived->form && !derived->release);
+    CHECK(ls_finish(run) == 0);
+}
 
 static void blocks_make_no_difference(void)
 {
@@ -407,6 +445,8 @@ int main(int argc, char **argv)
 {
     if (argc > 1) check_filter = argv[1];
     CHECK_RUN(blocks_make_no_difference);
+    CHECK_RUN(a_prepared_optimiser_has_its_memory_before_the_first_step);
+    CHECK_RUN(forms_of_the_place_that_a_parameter_leaves_are_freed);
     CHECK_RUN(writing_a_parameter_leaves_its_neighbours);
     CHECK_RUN(strided_parameters_step);
     CHECK_RUN(steps_take_no_memory);
