@@ -1,14 +1,14 @@
-/* random.h - the random numbers of data: each purpose has its own key, so that none disturbs another. */
+/* random.h - random numbers for data: each purpose has its own key, so that none affects another. */
 #ifndef LOCKSTEP_DATA_RANDOM_H
 #define LOCKSTEP_DATA_RANDOM_H
 
 #include "base/rng.h"
 
 typedef enum ls_random_purpose {
-    LS_RANDOM_ORDER = 1, /* of an epoch */
+    LS_RANDOM_ORDER = 1, /* order of an epoch */
     LS_RANDOM_SPLIT,
-    LS_RANDOM_SAMPLE,    /* what a dataset draws for a sample */
-    LS_RANDOM_TRANSFORM, /* what an image transform draws for a sample */
+    LS_RANDOM_SAMPLE,    /* drawn by a dataset for a sample */
+    LS_RANDOM_TRANSFORM, /* drawn by an image transform for a sample */
 } ls_random_purpose;
 
 static inline uint64_t ls_mix64(uint64_t x)
@@ -32,7 +32,7 @@ static inline uint64_t ls_random_bits(uint64_t key, uint64_t i)
     return (uint64_t)half[1] << 32 | half[0];
 }
 
-/* Bits to 0 .. n-1: the upper word of bits * n. The bias is below n / 2^64. */
+/* Map bits to 0 .. n-1: the upper word of bits * n. The bias is below n / 2^64. */
 static inline uint64_t ls_random_below(uint64_t bits, uint64_t n)
 {
     uint64_t low = (bits & 0xffffffffu) * (n & 0xffffffffu);
@@ -47,7 +47,7 @@ static inline double ls_random_unit(uint64_t bits)
     return (double)(bits >> 11) * 0x1p-53;
 }
 
-/* A random order of what is in the list. */
+/* Shuffle a list. */
 static inline void ls_random_shuffle(uint64_t key, int64_t n, int64_t *list)
 {
     for (int64_t i = n - 1; i > 0; i--) {

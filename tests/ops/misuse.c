@@ -248,7 +248,7 @@ static void walks_within_walks(void)
 {
     ls_tensor *a = ls_set_requires_grad(Z(3), true), *b = ls_set_requires_grad(Z(3), true);
     ls_register_grad_hook(b, walk_again, ls_sum(ls_exp(a)));
-    FAILS(ls_backward(run, ls_sum(ls_mul(ls_exp(a), b))), LS_ERR_STATE, "another walk");
+    FAILS(ls_backward(run, ls_sum(ls_mul(ls_exp(a), b))), LS_ERR_STATE, "another backward pass");
     ls_backward(run, ls_sum(ls_exp(a)));
     CHECK(ls_error(run) == LS_OK);
 }
@@ -271,7 +271,7 @@ static void errors_stick(void)
 static void backward_that_cannot_be(void)
 {
     ls_tensor *w = ls_set_requires_grad(ls_ones(run, LS_F32, 3), true);
-    FAILS(ls_backward(run, ls_mul(w, w)), LS_ERR_SHAPE, "not one number");
+    FAILS(ls_backward(run, ls_mul(w, w)), LS_ERR_SHAPE, "not a single number");
     FAILS(ls_backward(run, ls_sum(Z(3))), LS_ERR_STATE, "does not depend");
     ls_tensor *loss = ls_sum(ls_mul(w, w));
     ls_backward(run, loss);

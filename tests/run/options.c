@@ -120,7 +120,7 @@ static void zero_is_zero_in_loaders(void)
     FAILS(ls_loader_new(run, set, .batch = 0), ".batch = 0");
     FAILS(ls_loader_new(run, set, .prefetch = 0), ".prefetch = 0");
     FAILS(ls_loader_new(run, set, .pad_multiple = 0), ".pad_multiple = 0");
-    FAILS(ls_random_sampler_new(run, .draws = 0), "0 draws");
+    FAILS(ls_random_sampler_new(run, .draws = 0), ".draws = 0");
     CHECK(ls_len(ls_loader_new(run, set, .sampler = ls_distributed_sampler_new(run))) == 9);
     FAILS(ls_dataset_new(run, .get = get), ".count");
     CHECK(ls_finish(run) == 0);

@@ -1,4 +1,4 @@
-/* composed.c - datasets made of others: a choice of samples, a random split, one after the other. */
+/* composed.c - datasets made of others: a subset, a random split, a concatenation. */
 #include <string.h>
 
 #include "base/hash.h"
@@ -6,8 +6,8 @@
 #include "data/datasets/dataset.h"
 #include "data/random.h"
 
-/* What such a dataset reads from: `count` bases; sample i is sample map[i] of the only one, or, without a map, of the
- * one whose range of numbers i is in. */
+/* The sources of such a dataset: `count` bases; sample i is sample map[i] of the only base or, without a map, of the
+ * base whose range contains i. */
 typedef struct part {
     int64_t *map;
     int64_t count;
@@ -60,7 +60,7 @@ static void release(void *user)
     ls_sys_free(p);
 }
 
-/* A dataset over these bases, with the fields of the first; map or ends are for the caller to fill. */
+/* A dataset over these bases, with the fields of the first; the caller fills map or ends. */
 static ls_dataset *part_new(const char *kind, ls_dataset *const *bases, int64_t count, part **of)
 {
     ls_run *run = bases[0]->object.run;
@@ -102,7 +102,7 @@ ls_dataset *ls_subset_new(ls_dataset *base, const int64_t *indices, int64_t coun
                NULL;
     for (int64_t i = 0; i < count && !ls_dataset_is_stream(base); i++) {
         if (indices[i] >= 0 && indices[i] < base->count) continue;
-        ls_fail(&run->errors, LS_ERR_VALUE, "ls_subset_new: sample %lld (at [%lld]) of a dataset of %lld",
+        ls_fail(&run->errors, LS_ERR_VALUE, "ls_subset_new: sample %lld (at [%lld]) is not in the dataset of %lld",
                 (long long)indices[i], (long long)i, (long long)base->count);
         return NULL;
     }
@@ -133,8 +133,7 @@ void ls_random_split(ls_dataset *set, double fraction, ls_dataset **first, ls_da
         return;
     }
     if (!(fraction >= 0 && fraction <= 1)) {
-        ls_fail(&run->errors, LS_ERR_VALUE, "ls_random_split: a part of %g of the samples; fractions are from 0 to 1",
-                fraction);
+        ls_fail(&run->errors, LS_ERR_VALUE, "ls_random_split: fraction %g; it must be from 0 to 1", fraction);
         return;
     }
     int64_t *order = ls_sys_alloc((size_t)(set->count + 1) * sizeof *order);
@@ -170,10 +169,11 @@ ls_dataset *ls_concat_dataset_new_n(ls_dataset *const *sets, int64_t count)
     ls_run *run = sets[0]->object.run;
     for (int64_t i = 1; i < count; i++) {
         if (same_fields(sets[0], sets[i])) continue;
-        return ls_fail(&run->errors, LS_ERR_SHAPE,
-                       "ls_concat_dataset_new: dataset %d has other fields than the first: names, types and sizes must "
-                       "agree",
-                       (int)i),
+        return ls_fail(
+                   &run->errors, LS_ERR_SHAPE,
+                   "ls_concat_dataset_new: the fields of dataset %d differ from the first: names, types and sizes must "
+                   "agree",
+                   (int)i),
                NULL;
     }
     part *p;

@@ -1,4 +1,4 @@
-/* dataset.c - datasets of a user's own, and what all kinds share: fields, classes, samples, lifetime. */
+/* dataset.c - user-defined datasets, and what all kinds share: fields, classes, samples, lifetime. */
 #include "data/datasets/dataset.h"
 
 #include <string.h>
@@ -6,7 +6,7 @@
 #include "base/memory.h"
 #include "base/opts.h"
 
-/* ---- made and freed ---- */
+/* ---- creating and freeing ---- */
 
 static void clear(void *object)
 {
@@ -28,16 +28,15 @@ static bool field_is_sound(ls_run *run, const char *kind, const ls_field *field)
         sizes_fit = sizes_fit && field->shape[d] >= LS_ANY && (d < ndim || !field->shape[d]);
     if (field->image ? field->dtype != LS_DTYPE_NONE : ls_dtype_size(field->dtype) == 0)
         ls_fail(&run->errors, LS_ERR_DTYPE, "%s: field \"%s\": %s", kind, field->name,
-                field->image ? "a picture has no .dtype of its own, the loader's decides"
-                             : "no number type; give it a .dtype");
+                field->image ? "an image takes its .dtype from the loader; leave it out" : "the .dtype is missing");
     else if (!sizes_fit)
         ls_fail(&run->errors, LS_ERR_SHAPE, "%s: field \"%s\": a size is negative; sizes are positive or LS_ANY", kind,
                 field->name);
     else if (field->image && ndim && (ndim != 3 || ls_field_varies(field)))
-        ls_fail(&run->errors, LS_ERR_SHAPE, "%s: field \"%s\": a picture is [channels,height,width], or has no .shape",
-                kind, field->name);
+        ls_fail(&run->errors, LS_ERR_SHAPE,
+                "%s: field \"%s\": an image has the .shape [channels,height,width], or none", kind, field->name);
     else if (ndim == LS_MAX_DIMS)
-        ls_fail(&run->errors, LS_ERR_SHAPE, "%s: field \"%s\": %d dimensions, which leaves none for the batch's", kind,
+        ls_fail(&run->errors, LS_ERR_SHAPE, "%s: field \"%s\": %d dimensions; the batch needs one more", kind,
                 field->name, ndim);
     return !ls_failed(run);
 }
@@ -46,16 +45,14 @@ ls_dataset *ls_dataset_begin(ls_run *run, const char *kind, const ls_field *fiel
 {
     if (ls_failed(run)) return NULL;
     if (!fields[0].name)
-        return ls_fail(&run->errors, LS_ERR_VALUE, "%s: no field is given; .fields says what a sample consists of",
-                       kind),
-               NULL;
+        return ls_fail(&run->errors, LS_ERR_VALUE, "%s: .fields is missing, the description of a sample", kind), NULL;
     ls_dataset *set = ls_object_new(run, LS_OBJECT_DATASET, sizeof *set, clear);
     if (!set) return NULL;
     set->kind = kind;
     for (int i = 0; i < LS_MAX_FIELDS && fields[i].name; i++) {
         for (int k = 0; k < i; k++)
             if (strcmp(fields[k].name, fields[i].name) == 0)
-                ls_fail(&run->errors, LS_ERR_VALUE, "%s: two fields are called \"%s\"", kind, fields[i].name);
+                ls_fail(&run->errors, LS_ERR_VALUE, "%s: two fields are named \"%s\"", kind, fields[i].name);
         if (ls_failed(run) || !field_is_sound(run, kind, &fields[i])) break;
         char *name = ls_text_copy(run, fields[i].name);
         if (!name) break;
@@ -77,7 +74,9 @@ ls_dataset *ls_dataset_new_sized(ls_run *run, const ls_dataset_opts *opts, size_
             ls_fail(&run->errors, LS_ERR_VALUE, "ls_dataset_new: .get is missing, the function that writes a sample");
         else if (o.count == LS_AUTO)
             ls_fail(&run->errors, LS_ERR_VALUE, "ls_dataset_new: .count is missing, the number of samples");
-        else ls_fail(&run->errors, LS_ERR_VALUE, "ls_dataset_new: .count = %lld samples", (long long)o.count);
+        else
+            ls_fail(&run->errors, LS_ERR_VALUE, "ls_dataset_new: .count = %lld; it must not be negative",
+                    (long long)o.count);
         return NULL;
     }
     ls_dataset *set = ls_dataset_begin(run, "dataset", o.fields);
@@ -129,7 +128,7 @@ void ls_dataset_free(ls_dataset *set)
     else ls_object_free(set);
 }
 
-/* ---- what it is ---- */
+/* ---- properties ---- */
 
 int64_t ls_dataset_len(const ls_dataset *set)
 {

@@ -1,4 +1,4 @@
-/* dataset.h - the inside of a dataset. */
+/* dataset.h - the internals of a dataset. */
 #ifndef LOCKSTEP_DATA_DATASETS_DATASET_H
 #define LOCKSTEP_DATA_DATASETS_DATASET_H
 
@@ -8,12 +8,12 @@
 
 struct ls_dataset {
     ls_object object;
-    const char *kind; /* how messages call it: "tensor dataset" */
+    const char *kind; /* its name in messages: "tensor dataset" */
     int64_t count;    /* -1: a stream */
     int field_count;
-    ls_field fields[LS_MAX_FIELDS]; /* names are the dataset's own */
+    ls_field fields[LS_MAX_FIELDS]; /* names are owned by the dataset */
     ls_on_bad on_bad;
-    bool in_memory; /* reading a sample is a copy: worker threads would cost more than they bring */
+    bool in_memory; /* reading a sample is a plain copy: worker threads would not pay off */
 
     ls_get_fn *get;
     bool (*next)(ls_sample *sample, void *user); /* of a stream; begin and skip may be NULL */
@@ -21,26 +21,26 @@ struct ls_dataset {
     int64_t (*skip)(int64_t n, void *user);
     void *user;
     void (*release)(void *user);
-    int64_t (*class_of)(int64_t index, void *user);    /* NULL: cannot be told */
-    const char *(*path_of)(int64_t index, void *user); /* NULL: not made of files */
-    int64_t (*length_of)(int64_t index, void *user);   /* NULL: cannot be told */
+    int64_t (*class_of)(int64_t index, void *user);    /* NULL: unknown */
+    const char *(*path_of)(int64_t index, void *user); /* NULL: samples are not files */
+    int64_t (*length_of)(int64_t index, void *user);   /* NULL: unknown */
 
     int64_t class_count;
     char **class_names; /* NULL: none */
 
-    uint64_t choice;          /* which samples of its bases it has, as a hash; 0: all of one that has no bases */
-    ls_dataset *const *bases; /* those it is a part of, base_count of them; they have its classes */
+    uint64_t choice;          /* hash of the samples chosen from its bases; 0: it has no bases */
+    ls_dataset *const *bases; /* [base_count] datasets it is made of; they have its classes */
     int base_count;
-    int64_t users;  /* loaders and parts made of it */
-    bool abandoned; /* to be freed when the last of them goes */
+    int64_t users;  /* loaders and datasets that use it */
+    bool abandoned; /* to be freed with the last of them */
 };
 
-/* A dataset that only has its fields, copied from a list that ends with one without a name; NULL (and an error) where
- * they make no sense. */
+/* A dataset with only its fields, copied from a list that ends with a nameless one; NULL (and an error) if they are
+ * invalid. */
 ls_dataset *ls_dataset_begin(ls_run *run, const char *kind, const ls_field *fields);
-/* Copy class names; false (and an error) when memory is out. */
+/* Copy class names; false (and an error) if out of memory. */
 bool ls_dataset_set_classes(ls_dataset *set, int64_t count, const char *const *names);
-/* Loaders and parts hold the dataset they read. */
+/* Loaders and composed datasets hold a reference to the dataset they read. */
 void ls_dataset_hold(ls_dataset *set);
 void ls_dataset_let_go(ls_dataset *set);
 
@@ -49,7 +49,7 @@ static inline bool ls_dataset_is_stream(const ls_dataset *set)
     return set->count < 0;
 }
 
-/* How a sample's field lies in memory. Pictures: [C,H,W] in the field, H x W x C in memory. */
+/* The memory layout of a sample's field. Images: [C,H,W] in the field, H x W x C in memory. */
 static inline ls_shape ls_field_shape(const ls_field *field)
 {
     ls_shape shape = {.ndim = 0};
@@ -67,7 +67,7 @@ static inline bool ls_field_varies(const ls_field *field)
     return false;
 }
 
-/* Of a sample; 0 where sizes vary. */
+/* Bytes of a sample; 0 if sizes vary. */
 static inline size_t ls_field_bytes(const ls_field *field)
 {
     return ls_field_varies(field) ? 0 : (size_t)ls_shape_numel(ls_field_shape(field)) * ls_dtype_size(field->dtype);

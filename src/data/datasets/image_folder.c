@@ -1,4 +1,4 @@
-/* image_folder.c - a dataset of photos in a folder: labels from file names or from sub-folders. */
+/* image_folder.c - a dataset of photos in a folder, labelled by file name or sub-folder. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -22,7 +22,7 @@ typedef struct photo {
 } photo;
 
 typedef struct photos {
-    char *text; /* paths and class names, each ended by 0; while it grows, photos hold offsets into it */
+    char *text; /* paths and class names, zero-terminated; while it grows, photos hold offsets into it */
     size_t text_bytes, text_room;
     photo *list;
     int64_t count, room;
@@ -30,13 +30,13 @@ typedef struct photos {
 
 /* ---- samples ---- */
 
-/* Which file it is is said by whoever reports it (path_of). */
+/* The caller that reports the failure adds the path (path_of). */
 static bool fail(ls_sample *sample, const char *why)
 {
     return ls_sample_fail(sample, LS_ERR_IO, "%s", why);
 }
 
-/* The bytes of a file in the sample's scratch; NULL when it cannot be read. */
+/* The bytes of a file in the sample's scratch; NULL if it cannot be read. */
 static void *read_file(ls_sample *sample, const char *path, size_t *size)
 {
     struct stat about;
@@ -51,7 +51,7 @@ static void *read_file(ls_sample *sample, const char *path, size_t *size)
         ssize_t part = read(file, bytes + *size, (size_t)about.st_size - *size);
         if (part > 0) *size += (size_t)part;
         else if (part == 0 || errno != EINTR) {
-            fail(sample, part ? strerror(errno) : "it became shorter while it was read");
+            fail(sample, part ? strerror(errno) : "it was truncated while being read");
             bytes = NULL;
         }
     }
@@ -89,7 +89,7 @@ static void release(void *user)
     ls_sys_free(all);
 }
 
-/* ---- looking for photos ---- */
+/* ---- scanning ---- */
 
 typedef struct search {
     ls_run *run;
@@ -98,8 +98,8 @@ typedef struct search {
     bool by_folder;
     regex_t pattern;
     int64_t left_out;
-    char examples[EXAMPLES][80]; /* of files that were left out, */
-    char folder[80];             /* and of sub-folders of the root: the first in the order of names */
+    char examples[EXAMPLES][80]; /* of files that were skipped, */
+    char folder[80];             /* and of sub-folders of the root: the first by name */
 } search;
 
 static bool out_of_memory(search *s)
@@ -108,7 +108,7 @@ static bool out_of_memory(search *s)
     return false;
 }
 
-/* Append a text; *at is where it begins. */
+/* Append a text; *at is its offset. */
 static bool append(search *s, const char *text, size_t length, size_t *at)
 {
     photos *all = s->all;
@@ -142,7 +142,7 @@ static bool add_photo(search *s, const char *path, const char *class_name, size_
     return true;
 }
 
-/* Keep the names that come first; which files a folder lists first depends on the machine. */
+/* Keep the names that sort first: the order in which a folder lists files depends on the machine. */
 static void leave_out(search *s, const char *name)
 {
     int at = s->left_out < EXAMPLES ? (int)s->left_out : EXAMPLES;
@@ -152,7 +152,7 @@ static void leave_out(search *s, const char *name)
     if (at < EXAMPLES) snprintf(s->examples[at], sizeof s->examples[0], "%.79s", name);
 }
 
-/* A file: `class_name` is the sub-folder it is in, NULL directly in the root. */
+/* A file: `class_name` is its sub-folder, NULL directly in the root. */
 static bool visit_file(search *s, const char *path, const char *name, const char *class_name)
 {
     regmatch_t match[2];
@@ -168,7 +168,7 @@ static bool visit_file(search *s, const char *path, const char *name, const char
 
 typedef enum entry_kind { ENTRY_FILE, ENTRY_FOLDER, ENTRY_NEITHER } entry_kind;
 
-/* Most file systems tell with the name; otherwise, and for links, ask. */
+/* Most file systems return the type with the name; otherwise, and for links, call stat. */
 static entry_kind kind_of(const struct dirent *entry, const char *path)
 {
     struct stat about;
@@ -197,7 +197,7 @@ static bool visit_folder(search *s, const char *folder, const char *class_name, 
         else {
             if (depth == 0 && (!s->folder[0] || strcmp(name, s->folder) < 0))
                 snprintf(s->folder, sizeof s->folder, "%.79s", name);
-            if (s->by_folder && depth < DEEPEST) /* a circle of links ends somewhere */
+            if (s->by_folder && depth < DEEPEST) /* the limit ends cycles of links */
                 ok = visit_folder(s, path, class_name ? class_name : name, depth + 1);
         }
     }
@@ -217,7 +217,7 @@ static int by_text(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* Sort, number the classes and tell the dataset their names. */
+/* Sort the photos, number the classes and set the dataset's class names. */
 static bool put_in_order(search *s, ls_dataset *set)
 {
     photos *all = s->all;
@@ -237,13 +237,13 @@ static bool put_in_order(search *s, ls_dataset *set)
             (const char **)bsearch(&all->list[i].class_name, names, (size_t)classes, sizeof *names, by_text) - names;
     bool ok = ls_dataset_set_classes(set, classes, names);
     if (ok && classes == 1)
-        ls_log_of_job(LS_LOG_WARN, "image folder: all %lld photos of %s are of one class, \"%s\"",
+        ls_log_of_job(LS_LOG_WARN, "image folder: all %lld photos of %s belong to one class, \"%s\"",
                       (long long)all->count, s->root, names[0]);
     ls_sys_free(names);
     return ok;
 }
 
-/* Say what was left out; no photo at all is an error. */
+/* Report skipped files; no photo at all is an error. */
 static bool report(search *s, const char *pattern)
 {
     char list[EXAMPLES * 82] = "";
@@ -253,19 +253,19 @@ static bool report(search *s, const char *pattern)
     }
     const char *more = s->left_out > EXAMPLES ? ", ..." : "";
     char cure[256];
-    if (s->by_folder) snprintf(cure, sizeof cure, "with .by_folder, photos lie in a sub-folder for each class");
+    if (s->by_folder) snprintf(cure, sizeof cure, "with .by_folder, put photos into one sub-folder per class");
     else if (s->folder[0])
-        snprintf(cure, sizeof cure, "are they in %.60s/%s? Labels from the names of sub-folders: .by_folder = true",
-                 s->root, s->folder);
-    else snprintf(cure, sizeof cure, "labels from file names: .pattern = \"^([a-z]+)-.*\\\\.jpeg$\"");
+        snprintf(cure, sizeof cure, "are they in %.60s/%s? To label by sub-folder, set .by_folder = true", s->root,
+                 s->folder);
+    else snprintf(cure, sizeof cure, "to label by file name, set .pattern = \"^([a-z]+)-.*\\\\.jpeg$\"");
     if (s->all->count == 0) {
         ls_fail(&s->run->errors, LS_ERR_IO,
-                "image folder: %s has no photo with a name like %s (%lld other files%s%s%s); %s", s->root, pattern,
+                "image folder: %s has no photo whose name matches %s (%lld other files%s%s%s); %s", s->root, pattern,
                 (long long)s->left_out, s->left_out ? ": " : "", list, more, cure);
         return false;
     }
     if (s->left_out)
-        ls_log_of_job(LS_LOG_WARN, "image folder: %lld files of %s are left out, %lld taken: %s%s not like %s; %s",
+        ls_log_of_job(LS_LOG_WARN, "image folder: skipped %lld files of %s, used %lld: %s%s does not match %s; %s",
                       (long long)s->left_out, s->root, (long long)s->all->count, list, more, pattern, cure);
     return true;
 }
@@ -280,8 +280,8 @@ static bool compile(search *s, const char *pattern, bool any_case)
         return false;
     }
     if (s->by_folder || s->pattern.re_nsub > 0) return true;
-    ls_fail(&s->run->errors, LS_ERR_VALUE,
-            "image folder: .pattern = \"%s\" has no group in ( ) that says which part is the label", pattern);
+    ls_fail(&s->run->errors, LS_ERR_VALUE, "image folder: .pattern = \"%s\" has no group in ( ), which marks the label",
+            pattern);
     regfree(&s->pattern);
     return false;
 }
@@ -291,7 +291,7 @@ ls_dataset *ls_image_folder_new_sized(ls_run *run, const char *folder, const ls_
 {
     ls_image_folder_opts o = LS_OPTS_READ(ls_image_folder_opts, opts, opts_size);
     if (ls_failed(run)) return NULL;
-    if (!folder) return ls_fail(&run->errors, LS_ERR_VALUE, "image folder: no folder is given (NULL)"), NULL;
+    if (!folder) return ls_fail(&run->errors, LS_ERR_VALUE, "image folder: the path is NULL"), NULL;
     const ls_field fields[LS_MAX_FIELDS] = {{.name = "image", .image = true}, {.name = "label", .dtype = LS_I64}};
     ls_dataset *set = ls_dataset_begin(run, "image folder", fields);
     if (!set) return NULL;
@@ -304,7 +304,8 @@ ls_dataset *ls_image_folder_new_sized(ls_run *run, const char *folder, const ls_
     set->on_bad = o.on_bad;
     const char *usual = o.by_folder ? "\\.(jpg|jpeg|png)$" : "^(.*)_[0-9]+\\.jpg$";
     const char *pattern = o.pattern ? o.pattern : usual;
-    bool ok = s.all ? compile(&s, pattern, !o.pattern) : out_of_memory(&s); /* cameras write .JPG */
+    bool ok =
+        s.all ? compile(&s, pattern, !o.pattern) : out_of_memory(&s); /* ignores case by default: cameras write .JPG */
     if (ok) {
         ok = visit_folder(&s, folder, NULL, 0) && report(&s, pattern) && put_in_order(&s, set);
         regfree(&s.pattern);

@@ -1,4 +1,4 @@
-/* mnist.c - MNIST and its relatives: bytes in idx files, plain or gzip. */
+/* mnist.c - MNIST and similar datasets: bytes in idx files, plain or gzip. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -13,7 +13,7 @@
 #include <zlib.h>
 #endif
 
-/* What an idx file of bytes holds: 00 00 08 ndim, sizes as big-endian 32-bit numbers, then the bytes. */
+/* The contents of an idx file of bytes: 00 00 08 ndim, sizes as big-endian 32-bit numbers, then the bytes. */
 typedef struct idx {
     int ndim;
     int64_t dim[3];
@@ -26,7 +26,7 @@ typedef struct digits {
 
 /* ---- files ---- */
 
-/* A file that is read from its beginning to its end, inflated on the way where it is gzip. */
+/* A file that is read sequentially, and inflated if it is gzip. */
 typedef struct source {
     FILE *file;
     const char *path;
@@ -54,8 +54,8 @@ static ls_status open_source(source *s, const char *path, ls_message *why)
     s->inflating = inflateInit2(&s->inflate, 16 + MAX_WBITS) == Z_OK; /* gzip with its checksum */
     return s->inflating ? LS_OK : ls_explain(why, LS_ERR_MEMORY, "%s: no memory to unpack it", path);
 #else
-    return ls_explain(why, LS_ERR_UNSUPPORTED, "%s is gzip, and this build has no zlib: unpack it first (gunzip)",
-                      path);
+    return ls_explain(why, LS_ERR_UNSUPPORTED,
+                      "%s is compressed with gzip, but this build has no zlib: unpack it first (gunzip)", path);
 #endif
 }
 
@@ -67,7 +67,7 @@ static void close_source(source *s)
     if (s->file) fclose(s->file);
 }
 
-/* Read `bytes` bytes, fewer at the end; -1 when the file is damaged. */
+/* Read `bytes` bytes, fewer at the end; -1 if the file is damaged. */
 static int64_t read_source(source *s, void *to, int64_t bytes)
 {
 #ifdef LOCKSTEP_WITH_ZLIB
@@ -93,7 +93,7 @@ static int64_t read_source(source *s, void *to, int64_t bytes)
     return (int64_t)fread(to, 1, (size_t)bytes, s->file);
 }
 
-/* Can a file of this size hold so much? */
+/* Can a file of this size contain so much? */
 static bool is_plausible(const source *s, int64_t bytes)
 {
     return bytes / (s->packed ? (int64_t)LS_BUDGET_RATIO : 1) <= s->size;
@@ -105,14 +105,14 @@ static ls_status read_idx(source *s, int ndim, idx *out, ls_message *why)
 {
     uint8_t head[4], size[4], beyond;
     if (read_source(s, head, 4) != 4 || head[0] || head[1] || head[3] < 1)
-        return ls_explain(why, LS_ERR_IO, "%s: not an idx file (it begins with 00 00)", s->path);
+        return ls_explain(why, LS_ERR_IO, "%s: not an idx file, which would begin with 00 00", s->path);
     if (head[2] != 8 || head[3] != ndim)
         return ls_explain(why, LS_ERR_IO, "%s: idx of type %02x with %d dimensions; expected bytes (08) with %d: %s",
                           s->path, head[2], head[3], ndim, ndim == 3 ? "images" : "labels");
     out->ndim = ndim;
     int64_t total = 1;
     for (int d = 0; d < ndim; d++) {
-        if (read_source(s, size, 4) != 4) return ls_explain(why, LS_ERR_IO, "%s: the head ends early", s->path);
+        if (read_source(s, size, 4) != 4) return ls_explain(why, LS_ERR_IO, "%s: the header is incomplete", s->path);
         out->dim[d] = (int64_t)size[0] << 24 | (int64_t)size[1] << 16 | (int64_t)size[2] << 8 | (int64_t)size[3];
         bool fits = out->dim[d] > 0 && total <= INT64_MAX / out->dim[d];
         if (fits) total *= out->dim[d];
@@ -125,11 +125,11 @@ static ls_status read_idx(source *s, int ndim, idx *out, ls_message *why)
     int64_t got = read_source(s, out->bytes, total);
     if (got != total)
         return ls_explain(why, LS_ERR_IO,
-                          got < 0 ? "%s: damaged or cut off" : "%s: cut off: %lld bytes instead of %lld", s->path,
+                          got < 0 ? "%s: damaged or truncated" : "%s: truncated: %lld bytes instead of %lld", s->path,
                           (long long)got, (long long)total);
-    int64_t after = read_source(s, &beyond, 1); /* also lets gzip compare its checksum */
+    int64_t after = read_source(s, &beyond, 1); /* also makes gzip verify its checksum */
     if (after)
-        return ls_explain(why, LS_ERR_IO, after < 0 ? "%s: damaged at its end" : "%s: longer than its head says",
+        return ls_explain(why, LS_ERR_IO, after < 0 ? "%s: damaged at its end" : "%s: longer than its header says",
                           s->path);
     return LS_OK;
 }

@@ -1,4 +1,4 @@
-/* sample.c - what a dataset's function can do with the sample it is asked for. */
+/* sample.c - the functions that a dataset's callback can use on its sample. */
 #include "data/datasets/sample.h"
 
 #include <stdarg.h>
@@ -8,7 +8,7 @@
 #include "data/image/image.h"
 #include "data/random.h"
 
-/* ---- asking for one ---- */
+/* ---- requesting a sample ---- */
 
 static void begin(ls_sample *sample)
 {
@@ -20,7 +20,7 @@ static void begin(ls_sample *sample)
         if (sample->cells[i]) sample->cells[i]->shape.ndim = -1;
 }
 
-/* Fields whose sizes vary must have got one. */
+/* Fields with varying sizes must have been given one. */
 static bool is_complete(ls_sample *sample)
 {
     for (int i = 0; i < sample->reading->field_count; i++)
@@ -35,7 +35,7 @@ bool ls_sample_get(ls_sample *sample, const ls_dataset *set, int64_t index)
 {
     begin(sample);
     if (set->get(index, sample, set->user)) return sample->status == LS_OK && is_complete(sample);
-    return ls_sample_fail(sample, LS_ERR_STATE, "get returned false without a reason: ls_sample_fail() gives one");
+    return ls_sample_fail(sample, LS_ERR_STATE, "get returned false without calling ls_sample_fail() with a reason");
 }
 
 bool ls_sample_next(ls_sample *sample, const ls_dataset *set)
@@ -66,7 +66,7 @@ static void *room_in_cell(ls_sample *sample, int field, ls_shape shape)
     ls_cell *cell = sample->cells[field];
     size_t bytes = (size_t)ls_shape_numel(shape) * ls_dtype_size(sample->reading->fields[field].dtype);
     if (bytes > cell->room || !cell->data) {
-        /* Half as much again: lengths differ a little from sample to sample, and soon nothing grows any more. */
+        /* Half as much again: lengths vary a little from sample to sample, and soon nothing has to grow. */
         size_t room = bytes + bytes / 2 + 64;
         void *data = ls_sys_realloc(cell->data, room);
         if (!data) return ls_sample_fail(sample, LS_ERR_MEMORY, "no memory for a sample of %zu bytes", bytes), NULL;
@@ -77,13 +77,13 @@ static void *room_in_cell(ls_sample *sample, int field, ls_shape shape)
     return cell->data;
 }
 
-/* Does this picture travel as bytes alone? Not once the program has asked for its numbers. */
+/* Is this image copied to the device as bytes only? Not if the program asked for its numbers. */
 static bool is_bytes(const ls_sample *sample, int field)
 {
     return sample->reading->as_bytes[field] && sample->cells[field]->shape.ndim < 0;
 }
 
-/* Memory of a field of fixed size, with the numbers that the batch will have. */
+/* Memory of a field of fixed size, in the batch's number type. */
 static void *numbers_of(ls_sample *sample, int field)
 {
     const ls_reading *reading = sample->reading;
@@ -99,7 +99,7 @@ void *ls_sample_field(ls_sample *sample, int field)
     const ls_field *f = field_of(sample, field, "ls_sample_field");
     if (!f) return NULL;
     if (!sample->fixed[field])
-        ls_sample_fail(sample, LS_ERR_STATE, "ls_sample_field: sizes of \"%s\" vary; ls_sample_resize() gives memory",
+        ls_sample_fail(sample, LS_ERR_STATE, "ls_sample_field: the size of \"%s\" varies; use ls_sample_resize()",
                        f->name);
     return sample->fixed[field] ? numbers_of(sample, field) : NULL;
 }
@@ -125,22 +125,23 @@ void *ls_sample_scratch(ls_sample *sample, size_t bytes)
 {
     if (bytes > sample->scratch_bytes || !sample->scratch) {
         size_t room = bytes + bytes / 2 + 4096;
-        ls_sample_clear(sample); /* contents need not move */
+        ls_sample_clear(sample); /* no need to keep the contents */
         sample->scratch = ls_sys_alloc(room);
         if (!sample->scratch)
-            return ls_sample_fail(sample, LS_ERR_MEMORY, "no memory for %zu bytes to work in", bytes), NULL;
+            return ls_sample_fail(sample, LS_ERR_MEMORY, "no memory for %zu bytes of scratch", bytes), NULL;
         sample->scratch_bytes = room;
     }
     return sample->scratch;
 }
 
-/* ---- pictures ---- */
+/* ---- images ---- */
 
 static const ls_field *picture_of(ls_sample *sample, int field, const char *who)
 {
     const ls_field *f = field_of(sample, field, who);
     if (!f || f->image) return f;
-    ls_sample_fail(sample, LS_ERR_STATE, "%s: field \"%s\" is no picture; declare it with .image = true", who, f->name);
+    ls_sample_fail(sample, LS_ERR_STATE, "%s: field \"%s\" is not an image; declare it with .image = true", who,
+                   f->name);
     return NULL;
 }
 

@@ -10,7 +10,7 @@ typedef struct table {
     struct column {
         const char *rows; /* in host memory, row-major */
         size_t row_bytes;
-        ls_tensor *shared; /* owner of the rows; NULL: they are a copy of this dataset's */
+        ls_tensor *shared; /* owner of the rows; NULL: the dataset owns a copy */
     } columns[LS_MAX_FIELDS];
 } table;
 
@@ -34,7 +34,7 @@ static void release(void *user)
     ls_sys_free(all);
 }
 
-/* Where the rows of a tensor are in host memory: its own place, or a copy. */
+/* The rows of a tensor in host memory: in place, or a copy. */
 static bool column_from(ls_run *run, ls_tensor *t, struct column *column)
 {
     int64_t rows = t->view.dim[0];
@@ -54,14 +54,14 @@ static bool column_from(ls_run *run, ls_tensor *t, struct column *column)
 static bool tensors_fit(ls_run *run, ls_tensor *const *tensors, int64_t count)
 {
     if (count < 1 || count > LS_MAX_FIELDS)
-        return ls_fail(&run->errors, LS_ERR_VALUE, "tensor dataset: %d tensors; 1 to %d make a sample", (int)count,
+        return ls_fail(&run->errors, LS_ERR_VALUE, "tensor dataset: %d tensors; there must be 1 to %d", (int)count,
                        LS_MAX_FIELDS),
                false;
     for (int i = 0; i < count; i++) {
         char a[LS_TEXT], b[LS_TEXT];
         if (!ls_check_live(run, tensors[i], "ls_tensor_dataset_new")) return false;
         if (tensors[i]->view.ndim > 0 && tensors[i]->view.dim[0] == tensors[0]->view.dim[0]) continue;
-        ls_fail(&run->errors, LS_ERR_SHAPE, "tensor dataset: %s and %s: each needs a row for every sample",
+        ls_fail(&run->errors, LS_ERR_SHAPE, "tensor dataset: %s and %s have different numbers of rows",
                 ls_operand_text(&tensors[0]->view, a), ls_operand_text(&tensors[i]->view, b));
         return false;
     }

@@ -1,4 +1,4 @@
-/* baseline.c - decoding baseline JPEG files: one scan, Huffman codes, gray or YCbCr. */
+/* baseline.c - decode baseline JPEG files: one scan, Huffman codes, gray or YCbCr. */
 #include "data/image/baseline.h"
 
 #include "data/image/head.h"
@@ -6,26 +6,26 @@
 #include "kernels/jpeg.h"
 
 enum {
-    PAD = 16,        /* bytes on both sides of a plane's rows: what stands beside the picture is looked at */
-    AT_ONCE = 8,     /* units whose codes are read before they are transformed: not too many for the nearest cache */
+    PAD = 16,        /* bytes on both sides of a plane's rows: samples beside the image are read */
+    AT_ONCE = 8,     /* units decoded before they are transformed: few enough for the L1 cache */
     MOST_BLOCKS = 6, /* in a unit */
 };
 
-/* One colour of the picture. */
+/* One colour component. */
 typedef struct component {
-    int id, h, v; /* blocks of it in a unit of the scan, across and down */
+    int id, h, v; /* blocks per unit of the scan, across and down */
     int steps;
     ls_huff_part codes;
     int64_t block;                  /* samples on each side of a block */
-    int64_t across, down_by;        /* pixels for each sample */
-    int64_t width, height;          /* samples that mean something */
-    int64_t left, right, top, down; /* blocks that are wanted: columns and rows from .. up to but not */
+    int64_t across, down_by;        /* pixels per sample */
+    int64_t width, height;          /* valid samples */
+    int64_t left, right, top, down; /* needed blocks: columns left..right-1, rows top..down-1 */
     uint8_t *plane;                 /* their samples */
     size_t pitch;
 } component;
 
 typedef struct decoder {
-    int16_t steps[4][64]; /* in reading order */
+    int16_t steps[4][64]; /* in row-major order */
     bool has_steps[4];
     component part[3];
     int parts;
@@ -33,11 +33,11 @@ typedef struct decoder {
     int64_t block;            /* samples on each side of a block */
     int64_t unit_height;      /* rows of pixels in a unit of the scan */
     int64_t units, unit_rows; /* in a row, and rows of them */
-    int64_t restart;          /* units between restart markers; 0: there are none */
+    int64_t restart;          /* units between restart markers; 0: none */
     bool jfif, adobe;
     int adobe_transform;
-    const uint8_t *at, *end; /* what has not been read of the file */
-    uint8_t *segment;        /* memory for what stands between markers, without stuffed bytes */
+    const uint8_t *at, *end; /* the unread rest of the file */
+    uint8_t *segment;        /* buffer for the data between markers, without stuffed bytes */
     ls_huff_table *dc, *ac;  /* [4] each */
     bool has_dc[4], has_ac[4];
     ls_huff_part *codes[3]; /* of the parts */
@@ -46,7 +46,7 @@ typedef struct decoder {
     uint8_t used[AT_ONCE * MOST_BLOCKS];
 } decoder;
 
-/* ---- Headers: each returns false for what is not ours ---- */
+/* ---- Headers: each returns false for an unsupported file ---- */
 
 static bool read_steps(decoder *d, const uint8_t *p, size_t length)
 {
@@ -107,7 +107,7 @@ static bool read_scan(decoder *d, const uint8_t *p, size_t length)
     return rest[0] == 0 && rest[1] == 63 && rest[2] == 0;
 }
 
-/* Up to the data of the scan. */
+/* Read up to the data of the scan. */
 static bool read_headers(decoder *d)
 {
     enum {
@@ -144,7 +144,7 @@ static bool read_headers(decoder *d)
     }
 }
 
-/* libjpeg's guess at what three colours are: RGB is left to it. */
+/* libjpeg's guess of the colour space of three components; RGB is left to libjpeg. */
 static bool is_ycc(const decoder *d)
 {
     if (d->jfif) return true;
@@ -152,7 +152,7 @@ static bool is_ycc(const decoder *d)
     return !(d->part[0].id == 'R' && d->part[1].id == 'G' && d->part[2].id == 'B');
 }
 
-/* ---- What is wanted ---- */
+/* ---- Needed parts ---- */
 
 static int64_t least(int64_t a, int64_t b)
 {
@@ -164,7 +164,7 @@ static int64_t rounded_up(int64_t a, int64_t b)
     return (a + b - 1) / b;
 }
 
-/* The blocks for a box of pixels. Colour at half the resolution needs a neighbour on each side. */
+/* The blocks for a box of pixels. Colour at half resolution needs a neighbour on each side. */
 static void want_blocks(component *c, ls_box box)
 {
     int64_t x0 = box.x / c->across, x1 = (box.x + box.width - 1) / c->across;
@@ -182,7 +182,7 @@ static void want_blocks(component *c, ls_box box)
 static bool lay_out(decoder *d, ls_box box)
 {
     component *first = &d->part[0];
-    if (d->parts == 1) first->h = first->v = 1; /* of one component, units are blocks */
+    if (d->parts == 1) first->h = first->v = 1; /* with one component, units are blocks */
     bool full = first->h == 1 && first->v == 1, wide = first->h == 2 && first->v == 1;
     if (!full && !wide && !(first->h == 2 && first->v == 2)) return false;
     d->unit_height = d->block * first->v;
@@ -199,13 +199,13 @@ static bool lay_out(decoder *d, ls_box box)
         c->width = rounded_up(d->width * c->block, 8 * c->across);
         c->height = rounded_up(d->height * c->block, 8 * c->down_by);
         if (c->block < 8 && c->across == 2 && c->down_by == 2) {
-            /* A block of colour at half the resolution has enough samples where not all pixels are wanted. */
+            /* A block of colour at half resolution has enough samples if not all pixels are needed. */
             c->block *= 2;
             c->across = c->down_by = 1;
             c->width = rounded_up(d->width * d->block, 8);
             c->height = rounded_up(d->height * d->block, 8);
         }
-        /* libjpeg enlarges what is as narrow as this in another way. */
+        /* libjpeg enlarges images as narrow as this in another way. */
         if (c->across == 2 && c->width <= 2) return false;
         want_blocks(c, box);
     }
@@ -220,7 +220,7 @@ static uint8_t *sample_at(const component *c, int64_t x, int64_t y)
 
 /* ---- The scan ---- */
 
-/* Bytes up to the next marker, without the zeros that follow an FF; the reader begins there. */
+/* Copy the bytes up to the next marker, without the zeros that follow an FF, and start the reader there. */
 static void load_segment(decoder *d, ls_huff_reader *r)
 {
     uint8_t *to = d->segment;
@@ -241,7 +241,7 @@ static void load_segment(decoder *d, ls_huff_reader *r)
     for (int i = 0; i < d->parts; i++) d->part[i].codes.level = 0;
 }
 
-/* A restart marker, and what follows it. */
+/* Read a restart marker and the data after it. */
 static bool restart(decoder *d, ls_huff_reader *r, int64_t number)
 {
     while (d->end - d->at >= 2 && d->at[1] == 0xff) d->at++;
@@ -251,7 +251,7 @@ static bool restart(decoder *d, ls_huff_reader *r, int64_t number)
     return true;
 }
 
-/* A block's samples. */
+/* Compute a block's samples. */
 static void put_block(const decoder *d, const component *c, const ls_huff_block *block, int used, uint8_t *to)
 {
     const int16_t *steps = d->steps[c->steps];
@@ -265,7 +265,7 @@ static void put_block(const decoder *d, const component *c, const ls_huff_block 
     for (int64_t i = 0; i < c->block; i++) memset(to + (size_t)i * c->pitch, level, (size_t)c->block);
 }
 
-/* Units in which blocks are wanted: all are decoded first, then those that are wanted become samples. */
+/* Decode all units that contain needed blocks, then transform those blocks into samples. */
 static void take_units(decoder *d, ls_huff_reader *r, int64_t row, int64_t unit, int64_t count)
 {
     ls_huff_units(r, d->codes, d->parts, count, d->blocks, d->used);
@@ -281,7 +281,7 @@ static void take_units(decoder *d, ls_huff_reader *r, int64_t row, int64_t unit,
         }
 }
 
-/* Units from first up to last in this row, in which blocks are wanted. */
+/* Units first..last-1 in this row that contain needed blocks. */
 static void wanted_units(const decoder *d, int64_t row, int64_t *first, int64_t *last)
 {
     *first = *last = d->units;
@@ -294,7 +294,7 @@ static void wanted_units(const decoder *d, int64_t row, int64_t *first, int64_t 
     }
 }
 
-/* One row of units. False when the data are not sound. */
+/* One row of units. False if the data is invalid. */
 static bool scan_row(decoder *d, ls_huff_reader *r, int64_t row)
 {
     int64_t first, last;
@@ -314,14 +314,14 @@ static bool scan_row(decoder *d, ls_huff_reader *r, int64_t row)
 
 /* ---- Pixels ---- */
 
-/* Samples beside the picture repeat those at its edge. */
+/* Samples beside the image repeat those at its edge. */
 static void repeat_edges(const component *c, int64_t y)
 {
     if (c->left == 0) sample_at(c, 0, y)[-1] = *sample_at(c, 0, y);
     if (c->block * c->right >= c->width) *sample_at(c, c->width, y) = *sample_at(c, c->width - 1, y);
 }
 
-/* A row of a colour at full width, from pixel box.x on. `line`: room for it. */
+/* A row of a colour at full width, from pixel box.x on. `line`: memory for it. */
 static const uint8_t *color_row(const decoder *d, const component *c, ls_box box, int64_t y, uint8_t *line)
 {
     if (c->across == 1) return sample_at(c, box.x, y);
@@ -348,17 +348,17 @@ static void pixel_row(const decoder *d, ls_box box, int64_t y, uint8_t *lines[2]
     d->kernels->pixels(to, level, cb, cr, box.width);
 }
 
-/* Rows of the box from *done on that the units so far (`rows` rows of them) suffice for. */
+/* Write rows of the box from *done on that are complete after `rows` rows of units. */
 static void emit_rows(const decoder *d, ls_box box, int64_t rows, uint8_t *lines[2], int64_t *done, ls_picture *to)
 {
     int64_t ready = rows * d->unit_height;
     if (d->parts > 1 && d->part[1].down_by == 2 && rows < d->unit_rows)
-        ready -= 1; /* the colour of the last one has neighbours below */
+        ready -= 1; /* the last row's colour needs the row below */
     for (; *done < box.height && box.y + *done < ready; ++*done)
         pixel_row(d, box, box.y + *done, lines, to->pixels + (size_t)*done * to->stride);
 }
 
-/* ---- All of it ---- */
+/* ---- Entry point ---- */
 
 static bool decode(decoder *d, ls_box box, uint8_t *lines[2], ls_picture *to)
 {
@@ -381,7 +381,7 @@ static bool decode(decoder *d, ls_box box, uint8_t *lines[2], ls_picture *to)
 
 bool ls_baseline_decode(const uint8_t *bytes, size_t size, ls_box box, int block, ls_picture *to)
 {
-    /* Room for the planes of any kind of file: blocks, a neighbour and padding on each side. */
+    /* Room for the planes of any file: blocks, a neighbour and padding on each side. */
     size_t plane = (size_t)(box.width + 64) * (size_t)(box.height + 64) + LS_JPEG_SLACK;
     size_t line = (size_t)box.width + 64 + LS_JPEG_SLACK;
     char *memory = ls_image_scratch(LS_SLOT_DECODER, sizeof(decoder) + size + LS_HUFF_BEYOND + 3 * plane + 2 * line);

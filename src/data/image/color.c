@@ -1,4 +1,4 @@
-/* color.c - colours of pictures, computed as Pillow does: in bytes, with single precision in between. */
+/* color.c - colour operations, computed as in Pillow: in bytes, with single precision in between. */
 #include <math.h>
 #include <string.h>
 
@@ -9,7 +9,7 @@ static uint8_t gray_of(const uint8_t *rgb)
     return (uint8_t)((rgb[0] * 19595 + rgb[1] * 38470 + rgb[2] * 7471 + 0x8000) >> 16);
 }
 
-/* From a to b by a factor, which may lie outside 0..1. */
+/* Blend from a to b by a factor, which may be outside 0..1. */
 static uint8_t blend(int a, int b, float factor)
 {
     float level = (float)a + factor * (float)(b - a);
@@ -21,7 +21,7 @@ static uint8_t *row_of(ls_picture *p, int64_t y)
     return p->pixels + (size_t)y * p->stride;
 }
 
-/* Every level blended with one other. */
+/* Blend every level with one other. */
 static void blend_all(ls_picture *p, int other, float factor)
 {
     uint8_t table[256];
@@ -61,7 +61,7 @@ void ls_picture_grayscale(ls_picture *p)
         for (uint8_t *rgb = row_of(p, y), *end = rgb + 3 * p->width; rgb < end; rgb += 3) memset(rgb, gray_of(rgb), 3);
 }
 
-/* ---- Hue, as Python's colorsys has it ---- */
+/* ---- Hue, as in Python's colorsys ---- */
 
 static uint8_t to_byte(int level)
 {

@@ -1,4 +1,4 @@
-/* decode.c - from the bytes of a file to a finished picture: views and pixel steps in turn. */
+/* decode.c - from the bytes of a file to a finished image: alternating views and pixel steps. */
 #include <string.h>
 
 #include "base/budget.h"
@@ -7,7 +7,7 @@
 #include "data/image/pixels.h"
 #include "data/image/view.h"
 
-/* One picture on its way. */
+/* An image being processed. */
 typedef struct job {
     const uint8_t *bytes;
     size_t size;
@@ -15,11 +15,11 @@ typedef struct job {
     ls_draws draws;
     ls_image_head head;
     ls_message *why;
-    ls_picture picture; /* the latest one in memory */
-    ls_image_slot slot; /* where it is */
+    ls_picture picture; /* the latest intermediate result */
+    ls_image_slot slot; /* where it is stored */
 } job;
 
-/* A picture that is not in the place of the latest one. */
+/* A picture in the other slot than the latest one. */
 static bool new_picture(job *j, int64_t width, int64_t height, ls_picture *picture)
 {
     j->slot = j->slot == LS_SLOT_PICTURE ? LS_SLOT_OTHER_PICTURE : LS_SLOT_PICTURE;
@@ -27,8 +27,8 @@ static bool new_picture(job *j, int64_t width, int64_t height, ls_picture *pictu
     return picture->pixels != NULL;
 }
 
-/* How many samples a block of 8 must give, if the decoder may leave some out: the picture stays at least as large as
- * the view makes it. Then the view is of that smaller picture. */
+/* How many samples per block the decoder must produce if it may skip some: the image stays at least as large as the
+ * view's result. The view is adapted to the smaller image. */
 static int fewer_samples(job *j, ls_view *v)
 {
     int block = 8;
@@ -49,7 +49,7 @@ static int fewer_samples(job *j, ls_view *v)
     return block;
 }
 
-/* The part of the file's picture that a view needs, upright. */
+/* The part of the stored image that a view needs, upright. */
 static ls_status decode_box(job *j, ls_box box, int block)
 {
     const ls_image_head *head = &j->head;
@@ -95,7 +95,7 @@ static void jitter(ls_picture *p, const ls_transform_step *s, const ls_draws *dr
     }
 }
 
-/* Carry out a step on the latest picture; *done: it was one of these. */
+/* Apply a step to the latest picture; *done: it was a pixel step. */
 static ls_status pixel_step(job *j, int step, bool *done)
 {
     const ls_transform_step *s = &j->t->step[step];
@@ -119,7 +119,7 @@ static ls_status pixel_step(job *j, int step, bool *done)
     }
 }
 
-/* ---- The whole way ---- */
+/* ---- All steps ---- */
 
 static ls_status open_job(job *j)
 {
@@ -128,32 +128,33 @@ static ls_status open_job(job *j)
     if (status != LS_OK) return status;
     int64_t most = ls_transform_max_pixels(j->t), width = j->head.width, height = j->head.height;
     if (width > most / height)
-        return ls_explain(j->why, LS_ERR_IO,
-                          "holds a picture of %lld x %lld pixels, more than the limit of %lld (ls_decode(.max_pixels))",
-                          (long long)width, (long long)height, (long long)most);
-    /* A file may mean much more than it holds: who expects such files says how many pixels are fine. */
+        return ls_explain(
+            j->why, LS_ERR_IO,
+            "contains an image of %lld x %lld pixels, more than the limit of %lld (ls_decode(.max_pixels))",
+            (long long)width, (long long)height, (long long)most);
+    /* A small file may declare a huge image: a program that expects such files raises the limit. */
     uint64_t bytes = 3 * (uint64_t)width * (uint64_t)height;
     if (!(j->t && j->t->max_pixels) && bytes > ls_budget_of(j->size))
         return ls_explain(j->why, LS_ERR_IO,
-                          "holds a picture of %lld x %lld pixels in %zu bytes, more than a file of that size may; "
+                          "declares an image of %lld x %lld pixels in %zu bytes, more than allowed for this file size; "
                           "ls_decode(.max_pixels = %lld) allows it",
                           (long long)width, (long long)height, j->size, (long long)(width * height));
     if (!ls_image_is_whole(j->bytes, j->size, j->head.format))
-        return ls_explain(j->why, LS_ERR_IO, "%s ends early: the end of the picture is missing",
+        return ls_explain(j->why, LS_ERR_IO, "%s ends early: the end of the image is missing",
                           j->head.format == LS_IMAGE_JPEG ? "JPEG" : "PNG");
     if (!j->t || !j->t->upright) j->head.orientation = 1;
     return LS_OK;
 }
 
-/* Ask for the room of the result. */
+/* Get the memory for the result. */
 static ls_status open_sink(const job *j, int64_t width, int64_t height, ls_image_out *out, ls_sink *sink)
 {
     if (out->room) {
         out->memory = out->room(out->user, height, width, j->why);
         if (!out->memory) return LS_ERR_SHAPE;
     } else if (out->height != height || out->width != width) {
-        return ls_explain(j->why, LS_ERR_SHAPE, "becomes %lld x %lld pixels where %lld x %lld are expected",
-                          (long long)width, (long long)height, (long long)out->width, (long long)out->height);
+        return ls_explain(j->why, LS_ERR_SHAPE, "becomes %lld x %lld pixels; expected %lld x %lld", (long long)width,
+                          (long long)height, (long long)out->width, (long long)out->height);
     }
     if (out->bytes || ls_transform_dtype(j->t) == LS_U8) sink->bytes = out->memory;
     else sink->floats = out->memory;
@@ -175,7 +176,7 @@ void ls_transform_widen(const ls_transform *t, const uint8_t *pixels, int64_t co
     for (int64_t i = 0; i < count; i++) to[i] = levels[i % 3][pixels[i]];
 }
 
-/* One view of the source (of the file first, then of the latest picture) into the sink; NULL: into a new picture. */
+/* Apply one view of the source (first the file, then the latest picture) into the sink; NULL: into a new picture. */
 static ls_status run_view(job *j, ls_view *view, bool of_file, const ls_sink *sink)
 {
     ls_view_plan plan;
@@ -226,7 +227,7 @@ ls_status ls_image_decode_transform(const void *bytes, size_t size, const ls_tra
             status = open_sink(&j, width, height, &out, &sink);
             return status == LS_OK ? run_view(&j, &view, of_file, &sink) : status;
         }
-        /* What follows works on pixels in memory. */
+        /* The following steps work on pixels in memory. */
         status = run_view(&j, &view, of_file, NULL);
         for (bool done = true; status == LS_OK && step < steps; step++) {
             status = pixel_step(&j, step, &done);

@@ -1,4 +1,4 @@
-/* file.c - pictures in files, one at a time: for predictions, and for programs that make their own. */
+/* file.c - single image files: for predictions, and for programs that create their own. */
 #include <string.h>
 
 #include "base/file.h"
@@ -10,7 +10,7 @@
 
 /* ---- Reading ---- */
 
-/* Host memory for the pixels, taken when their number is known. */
+/* Host memory for the pixels, allocated when their number is known. */
 typedef struct pixels {
     void *memory;
     int64_t height, width;
@@ -27,7 +27,7 @@ static void *room_for_pixels(void *user, int64_t height, int64_t width, ls_messa
     return p->memory;
 }
 
-/* Pixels as a tensor [1,3,H,W] whose memory runs H, W, channels: as they are. */
+/* Pixels as a tensor [1,3,H,W] with memory order H, W, channels: without a copy. */
 static ls_tensor *tensor_of(ls_run *run, const pixels *p)
 {
     ls_tensor *t = ls_from(run, p->dtype, LS_SHAPE(1, p->height, p->width, 3), p->memory);
@@ -48,7 +48,7 @@ ls_tensor *ls_image_read_sized(ls_run *run, const char *path, const ls_image_rea
     ls_file_bytes file;
     if (!ls_file_load(&file, path, SIZE_MAX, &why)) return LS_POISON(run, LS_ERR_IO, "%s", why.text);
 
-    /* A key of its own: pictures and operators must not share numbers. */
+    /* A separate key: images and operators must not share random numbers. */
     const uint64_t random[2] = {run->random.seed ^ UINT64_C(0x696d616765), run->random.offset++};
     pixels p = {.dtype = ls_transform_dtype(&o.transform)};
     ls_status status = ls_image_decode_transform(file.bytes, file.size, &o.transform, random,
@@ -86,7 +86,8 @@ bool ls_jpeg_write(ls_run *run, const char *path, const uint8_t *rgb, int64_t he
                        (long long)width, (long long)height, LS_IMAGE_MAX_SIDE),
                false;
     if (quality < 1 || quality > 100)
-        return ls_fail(&run->errors, LS_ERR_VALUE, "jpeg_write: %s: quality %d is not 1 to 100", path, quality), false;
+        return ls_fail(&run->errors, LS_ERR_VALUE, "jpeg_write: %s: quality %d is not from 1 to 100", path, quality),
+               false;
     ls_message why = {{0}};
     ls_status status = ls_jpeg_encode(path, rgb, width, height, quality, &why);
     if (status != LS_OK) ls_fail(&run->errors, status, "%s", why.text);

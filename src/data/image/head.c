@@ -1,9 +1,9 @@
-/* head.c - telling files apart, and reading the heads of JPEG and PNG files without the libraries that decode them. */
+/* head.c - recognise files, and read the headers of JPEG and PNG files without the decoding libraries. */
 #include "data/image/head.h"
 
 #include <string.h>
 
-/* ---- What else a file may be: named, so that nobody has to guess ---- */
+/* ---- Other formats, recognised for better error messages ---- */
 
 typedef struct signature {
     const char *name, *bytes;
@@ -12,17 +12,17 @@ typedef struct signature {
 
 static const signature others[] = {
     {"a GIF", "GIF8", 4, 0},
-    {"a BMP picture", "BM", 2, 0},
-    {"a WebP picture", "WEBP", 4, 8},
-    {"an AVIF picture", "ftypavif", 8, 4},
-    {"a HEIC picture", "ftyphei", 7, 4},
-    {"a HEIF picture", "ftypmif1", 8, 4},
-    {"a TIFF picture", "II*\0", 4, 0},
-    {"a TIFF picture", "MM\0*", 4, 0},
-    {"a JPEG 2000 picture", "\0\0\0\x0cjP  ", 8, 0},
-    {"a JPEG XL picture", "\xff\x0a", 2, 0},
-    {"a JPEG XL picture", "\0\0\0\x0cJXL ", 8, 0},
-    {"a Photoshop picture", "8BPS", 4, 0},
+    {"a BMP image", "BM", 2, 0},
+    {"a WebP image", "WEBP", 4, 8},
+    {"an AVIF image", "ftypavif", 8, 4},
+    {"a HEIC image", "ftyphei", 7, 4},
+    {"a HEIF image", "ftypmif1", 8, 4},
+    {"a TIFF image", "II*\0", 4, 0},
+    {"a TIFF image", "MM\0*", 4, 0},
+    {"a JPEG 2000 image", "\0\0\0\x0cjP  ", 8, 0},
+    {"a JPEG XL image", "\xff\x0a", 2, 0},
+    {"a JPEG XL image", "\0\0\0\x0cJXL ", 8, 0},
+    {"a Photoshop image", "8BPS", 4, 0},
     {"an icon", "\0\0\1\0", 4, 0},
     {"a PDF document", "%PDF", 4, 0},
     {"an SVG drawing", "<svg", 4, 0},
@@ -40,14 +40,14 @@ static ls_status refuse_other(const uint8_t *bytes, size_t size, ls_message *why
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
         const signature *s = &others[i];
         if (size >= s->offset + s->length && memcmp(bytes + s->offset, s->bytes, s->length) == 0)
-            return ls_explain(why, LS_ERR_IO, "is %s; only JPEG and PNG pictures are read", s->name);
+            return ls_explain(why, LS_ERR_IO, "is %s; only JPEG and PNG images are supported", s->name);
     }
     char start[3 * 8 + 1] = "";
     for (size_t i = 0; i < size && i < 8; i++) {
         static const char digits[] = "0123456789abcdef";
         memcpy(start + 3 * i, (char[]){' ', digits[bytes[i] >> 4], digits[bytes[i] & 15], 0}, 4);
     }
-    return ls_explain(why, LS_ERR_IO, "is neither a JPEG nor a PNG picture: its first bytes are%s", start);
+    return ls_explain(why, LS_ERR_IO, "is neither a JPEG nor a PNG image: its first bytes are%s", start);
 }
 
 /* ---- EXIF ---- */
@@ -66,7 +66,7 @@ static uint32_t tiff_number(const tiff *t, size_t at, int bytes)
     return value;
 }
 
-/* The orientation a TIFF structure notes in its first directory; 1 when there is none, or none that makes sense. */
+/* The orientation in the first directory of a TIFF structure; 1 if missing or invalid. */
 static int tiff_orientation(const uint8_t *bytes, size_t size)
 {
     enum { ORIENTATION = 0x112, SHORT = 3, ENTRY = 12 };
@@ -92,16 +92,16 @@ static ls_status read_jpeg(const uint8_t *bytes, size_t size, ls_image_head *hea
     head->orientation = 1;
     size_t at = 2;
     for (;;) {
-        while (at < size && bytes[at] != 0xff) at++; /* what stands between segments means nothing */
+        while (at < size && bytes[at] != 0xff) at++; /* skip bytes between segments */
         while (at < size && bytes[at] == 0xff) at++;
         if (size - at < 3 || bytes[at] == EOI)
-            return ls_explain(why, LS_ERR_IO, "JPEG ends early: there is no picture in it");
+            return ls_explain(why, LS_ERR_IO, "JPEG ends early: it contains no image");
         uint8_t marker = bytes[at++];
         if (marker < 0xc0 || (marker >= 0xd0 && marker <= 0xd8)) continue; /* has no data */
         size_t length = ls_big_u16(bytes + at);
-        if (marker == SOS) return ls_explain(why, LS_ERR_IO, "damaged JPEG: picture data without a frame header");
+        if (marker == SOS) return ls_explain(why, LS_ERR_IO, "damaged JPEG: image data without a frame header");
         if (length < 2 || length > size - at)
-            return ls_explain(why, LS_ERR_IO, "JPEG ends early: there is no picture in it");
+            return ls_explain(why, LS_ERR_IO, "JPEG ends early: it contains no image");
         const uint8_t *data = bytes + at + 2;
         if (marker == APP1 && length >= 8 && memcmp(data, "Exif\0", 6) == 0)
             head->orientation = tiff_orientation(data + 6, length - 8);
@@ -123,7 +123,7 @@ typedef struct png_chunk {
     size_t length;
 } png_chunk;
 
-/* The chunk at *at, which moves behind it; false when there is no whole one. */
+/* The chunk at *at, which is advanced past it; false if no whole chunk is left. */
 static bool next_chunk(const uint8_t *bytes, size_t size, size_t *at, png_chunk *chunk)
 {
     if (size - *at < 12) return false;
@@ -139,7 +139,7 @@ static ls_status read_png(const uint8_t *bytes, size_t size, ls_image_head *head
 {
     head->format = LS_IMAGE_PNG;
     head->orientation = 1;
-    if (size < 33) return ls_explain(why, LS_ERR_IO, "PNG ends early: there is no picture in it");
+    if (size < 33) return ls_explain(why, LS_ERR_IO, "PNG ends early: it contains no image");
     if (memcmp(bytes + 12, "IHDR", 4) != 0) return ls_explain(why, LS_ERR_IO, "damaged PNG: no header");
     head->width = (int64_t)ls_big_u32(bytes + 16);
     head->height = (int64_t)ls_big_u32(bytes + 20);
@@ -156,18 +156,18 @@ ls_status ls_image_head_read(const uint8_t *bytes, size_t size, ls_image_head *h
     else if (size >= 8 && memcmp(bytes, "\x89PNG\r\n\x1a\n", 8) == 0) status = read_png(bytes, size, head, why);
     else return refuse_other(bytes, size, why);
     if (status == LS_OK && (head->width < 1 || head->height < 1))
-        return ls_explain(why, LS_ERR_IO, "damaged %s: a picture of %lld x %lld pixels",
+        return ls_explain(why, LS_ERR_IO, "damaged %s: an image of %lld x %lld pixels",
                           head->format == LS_IMAGE_JPEG ? "JPEG" : "PNG", (long long)head->width,
                           (long long)head->height);
     return status;
 }
 
-/* ---- Whole or cut off ---- */
+/* ---- Complete or truncated ---- */
 
 bool ls_image_is_whole(const uint8_t *bytes, size_t size, ls_image_format format)
 {
     if (format == LS_IMAGE_JPEG) {
-        /* Picture data hold no FF D9 but the end itself, and what stands behind that is not ours. */
+        /* Image data contains FF D9 only at its end, and anything after that is ignored. */
         for (const uint8_t *last = bytes + size; (last = memrchr(bytes, 0xd9, (size_t)(last - bytes))) && last > bytes;)
             if (last[-1] == 0xff) return true;
         return false;
@@ -175,7 +175,7 @@ bool ls_image_is_whole(const uint8_t *bytes, size_t size, ls_image_format format
     size_t at = 8;
     for (png_chunk chunk; next_chunk(bytes, size, &at, &chunk);)
         if (memcmp(chunk.name, "IEND", 4) == 0) return true;
-    return at == size; /* all chunks are whole: what is missing means nothing */
+    return at == size; /* all chunks are complete */
 }
 
 ls_status ls_image_measure(const void *bytes, size_t size, int64_t *width, int64_t *height, ls_message *why)

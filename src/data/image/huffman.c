@@ -1,4 +1,4 @@
-/* huffman.c - making the tables of codes, and the codes that are too long for a quick look. */
+/* huffman.c - build the code tables, and decode the codes that are too long for a table lookup. */
 #include "data/image/huffman.h"
 
 #define OUTSIDE 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64
@@ -13,7 +13,7 @@ const uint8_t ls_jpeg_natural[LS_JPEG_PLACES] = {
 
 /* ---- Tables ---- */
 
-/* What a symbol of the file means; 0 when no picture of 8 bits can hold it. */
+/* The meaning of a symbol in the file; 0 if an 8-bit image cannot contain it. */
 static ls_huff_entry entry_of(uint32_t symbol, uint32_t length, bool coefficients)
 {
     enum { LARGEST_DC = 11, LARGEST_AC = 10, END_OF_BLOCK = 0x00, SIXTEEN_ZEROS = 0xf0 };
@@ -24,7 +24,7 @@ static ls_huff_entry entry_of(uint32_t symbol, uint32_t length, bool coefficient
     return sound ? (length + size) | length << 8 | size << 16 | run << 24 : 0;
 }
 
-/* The number behind a code: the upper half of its range is positive, the lower one negative. */
+/* The value of the bits after a code: the upper half of the range is positive, the lower half negative. */
 static inline int32_t number(uint64_t bits, ls_huff_entry e)
 {
     uint64_t at = bits << (e >> 8 & 63);
@@ -33,11 +33,11 @@ static inline int32_t number(uint64_t bits, ls_huff_entry e)
     return magnitude + (negative & (1 - (1 << size)));
 }
 
-enum { NO_SECOND = 128 };                  /* places: outside of every block */
-#define TOO_LONG ((ls_huff_pair)127 << 17) /* a pair that is none */
+enum { NO_SECOND = 128 };                  /* positions: outside every block */
+#define TOO_LONG ((ls_huff_pair)127 << 17) /* an invalid pair */
 enum { TOO_LONG_TO_WALK = 128 << 16 };
 
-/* A symbol alone as a pair; `value` is its number. */
+/* A single symbol as a pair; `value` is its number. */
 static inline ls_huff_pair single(ls_huff_entry e, int32_t value)
 {
     uint64_t run = e >> 24;
@@ -55,7 +55,7 @@ static inline int pair_places(ls_huff_pair p)
     return (int)(p >> 17 & 127);
 }
 
-/* First each symbol alone, then together with what follows it, as far as the bits reach. */
+/* First each symbol alone, then combined with the one that follows it, as far as the bits reach. */
 static void make_pairs(ls_huff_table *t)
 {
     enum { COUNT = 1 << LS_HUFF_PAIR };
@@ -77,8 +77,8 @@ static void make_pairs(ls_huff_table *t)
     }
 }
 
-/* As many symbols as begin within the bits; the number of the last one may lie beyond. What would fill the block
- * without an end of it is left to the pairs, which know how to stop there. */
+/* As many symbols as begin within the bits; the value bits of the last one may lie beyond. A run of symbols that would
+ * fill the block without its end code is left to the pairs, which stop there correctly. */
 static void make_walks(ls_huff_table *t)
 {
     enum { COUNT = 1 << LS_HUFF_PAIR };
@@ -137,7 +137,7 @@ bool ls_huff_make(ls_huff_table *t, const uint8_t counts[LS_HUFF_LONGEST], const
 
 #define HUFF static inline __attribute__((always_inline))
 
-/* At least 56 bits from here on. */
+/* Load at least 56 bits. */
 HUFF void fill(ls_huff_reader *r)
 {
     uint64_t word;
@@ -150,7 +150,7 @@ HUFF void fill(ls_huff_reader *r)
     r->count |= 56;
 }
 
-/* A code that the peek does not hold. */
+/* A code that is not in the lookup table. */
 static __attribute__((noinline)) ls_huff_entry find_long_code(const ls_huff_table *t, uint64_t bits)
 {
     int32_t code = (int32_t)(bits >> (64 - LS_HUFF_LONGEST));
@@ -168,35 +168,35 @@ HUFF ls_huff_entry long_code(ls_huff_reader *r, const ls_huff_table *t)
 
 /* ---- Blocks ----
  *
- * From look to look there is one path that everything waits for: the next bits are a table's index, and what the table
- * says shifts them. Bits are filled up beside that path, between a look and the shift that follows from it. Readers are
- * copied, so that they stay in registers. */
+ * Decoding has one critical path from lookup to lookup: the next bits index a table, and its entry shifts them. Bits
+ * are refilled off that path, between a lookup and the resulting shift. Readers are copied so that they stay in
+ * registers. */
 
-/* Small loops whose steps differ: nothing of the counting is left. */
+/* Small loops with different steps: unrolled completely. */
 #if defined(__clang__)
 #define UNROLL _Pragma("unroll")
 #else
 #define UNROLL _Pragma("GCC unroll 4")
 #endif
 
-/* The first number of a block: what its brightness differs by. */
+/* The first coefficient of a block: a difference of brightness. */
 HUFF void next_level(ls_huff_reader *r, ls_huff_part *part)
 {
     ls_huff_entry e = part->dc->peek[r->bits >> (64 - LS_HUFF_PEEK)];
     fill(r);
     if (__builtin_expect(e == 0, 0)) e = long_code(r, part->dc);
-    part->level = (int32_t)((uint32_t)part->level + (uint32_t)number(r->bits, e)); /* of damaged data: any number */
+    part->level = (int32_t)((uint32_t)part->level + (uint32_t)number(r->bits, e)); /* any number, in damaged data */
     r->bits <<= e & 63;
     r->count -= (int)(e & 63);
 }
 
-/* What comes next among the coefficients, as far as a quick look shows it. */
+/* The next coefficients, if they are in the lookup table. */
 HUFF ls_huff_pair look(const ls_huff_reader *r, const ls_huff_table *t)
 {
     return t->pair[r->bits >> (64 - LS_HUFF_PAIR)];
 }
 
-/* The same where it was too long. */
+/* The same for a code that is too long for it. */
 HUFF ls_huff_pair look_closely(ls_huff_reader *r, const ls_huff_table *t)
 {
     fill(r);
@@ -218,8 +218,8 @@ HUFF void put_pair(ls_huff_pair p, int k, int16_t *coefficients)
     coefficients[place[p >> 32 & 255]] = (int16_t)((int64_t)p >> 52);
 }
 
-/* The block is full: if its last coefficient came first in a pair, what was taken for a second one is not its own. `k`
- * is where the block stood before the pair; returns where it stands behind it. */
+/* The block is full: if its last coefficient was the first of a pair, the second of that pair belongs to the next
+ * block. `k` is the position before the pair; returns the position after it. */
 HUFF int settle_end(ls_huff_reader *r, ls_huff_pair p, int k)
 {
     int back = (int)(p >> 13 & 15), unread = r->count + back;
@@ -233,7 +233,7 @@ HUFF int settle_end(ls_huff_reader *r, ls_huff_pair p, int k)
     return 64;
 }
 
-/* Pairs as long as they stay in the block, four of them for each fill; returns the one that does not. */
+/* Decode pairs while they stay in the block, four per refill; returns the one that does not. */
 HUFF ls_huff_pair take_pairs(ls_huff_reader *r, const ls_huff_table *t, int *k, int16_t *coefficients)
 {
     for (;;) {
@@ -249,7 +249,7 @@ HUFF ls_huff_pair take_pairs(ls_huff_reader *r, const ls_huff_table *t, int *k, 
     }
 }
 
-/* One block; returns how many of its coefficients may differ from zero. */
+/* Decode one block; returns how many of its coefficients may be nonzero. */
 HUFF int take_block(ls_huff_reader *r, ls_huff_part *part, int16_t *coefficients)
 {
     memset(coefficients, 0, sizeof(ls_huff_block));
@@ -273,7 +273,7 @@ void ls_huff_units(ls_huff_reader *reader, ls_huff_part *const *parts, int count
                    uint8_t *used)
 {
     ls_huff_reader r = *reader;
-    fill(&r); /* from here on, there are always enough bits for a look */
+    fill(&r); /* from here on there are always enough bits for a lookup */
     for (int64_t unit = 0; unit < units && ls_huff_is_sound(&r); unit++)
         for (int i = 0; i < count; i++)
             for (int block = 0; block < parts[i]->blocks; block++)
@@ -281,9 +281,9 @@ void ls_huff_units(ls_huff_reader *reader, ls_huff_part *const *parts, int count
     *reader = r;
 }
 
-/* ---- Walking past ---- */
+/* ---- Skipping ---- */
 
-/* From place k on, the careful way. */
+/* Skip from position k on, symbol by symbol. */
 static __attribute__((noinline)) ls_huff_reader finish_walk(ls_huff_reader r, const ls_huff_table *t, int k)
 {
     for (;;) {
@@ -305,8 +305,7 @@ HUFF void take_walk(ls_huff_reader *r, ls_huff_walk w)
     r->count -= (int)(w >> 8 & 255);
 }
 
-/* Symbols as long as they stay in the block; returns those that do not. They take at most 21 bits: two for each time
- * that bits are filled up. */
+/* Skip symbols while they stay in the block; returns those that do not. They take at most 21 bits: two per refill. */
 HUFF ls_huff_walk take_walks(ls_huff_reader *r, const ls_huff_table *t, int *k)
 {
     for (;;) {
@@ -327,7 +326,7 @@ HUFF void walk_past(ls_huff_reader *r, ls_huff_part *part)
     next_level(r, part);
     ls_huff_walk w = take_walks(r, part->ac, &k);
     fill(r);
-    /* Sound where the end was among the symbols and nothing before it left the block. */
+    /* Valid if the end of the block was among the symbols and nothing before it left the block. */
     if (__builtin_expect(w >> 16 < 64 || k + (int)(w >> 16) >= 128, 0)) *r = finish_walk(*r, part->ac, k);
     else take_walk(r, w);
 }
@@ -335,7 +334,7 @@ HUFF void walk_past(ls_huff_reader *r, ls_huff_part *part)
 void ls_huff_skip_units(ls_huff_reader *reader, ls_huff_part *const *parts, int count, int64_t units)
 {
     ls_huff_reader r = *reader;
-    fill(&r); /* from here on, there are always enough bits for a look */
+    fill(&r); /* from here on there are always enough bits for a lookup */
     for (int64_t unit = 0; unit < units && ls_huff_is_sound(&r); unit++)
         for (int i = 0; i < count; i++)
             for (int block = 0; block < parts[i]->blocks; block++) walk_past(&r, parts[i]);

@@ -1,8 +1,8 @@
-/* jpeg.c - JPEG files through libjpeg-turbo: every kind it knows, the rows and columns of a box only. The ordinary
- * kind is decoded in baseline.c; what comes here is out of the ordinary or damaged, and libjpeg has the words for it.
+/* jpeg.c - JPEG files through libjpeg-turbo: every kind it knows, only the rows and columns of a box. baseline.c
+ * decodes ordinary files; the ones here are unusual or damaged, and libjpeg reports the errors.
  *
- * libjpeg reports errors by a call that must not return, so each function here has a jump to its own end. Warnings are
- * passed over as Pillow does, except those that say that picture data are missing. */
+ * libjpeg reports errors by a call that must not return, so each function here has a setjmp target. Warnings are
+ * ignored, as in Pillow, except those about missing image data. */
 #include "base/file.h"
 #include "data/image/rows.h"
 
@@ -16,7 +16,7 @@
 #include <jerror.h>
 #include <jpeglib.h>
 
-enum { MOST_SCANS = 500 }; /* of a progressive file; each costs a walk over the picture, sound files have about ten */
+enum { MOST_SCANS = 500 }; /* of a progressive file; each costs a pass over the image, normal files have about ten */
 
 typedef struct reader {
     struct jpeg_decompress_struct jpeg;
@@ -24,7 +24,7 @@ typedef struct reader {
     struct jpeg_progress_mgr progress;
     struct jpeg_source_mgr source;
     jmp_buf give_up;
-    int64_t missing_from; /* the row being decoded when data ran out; -1: they did not */
+    int64_t missing_from; /* the row being decoded when the data ended; -1: complete */
     char text[JMSG_LENGTH_MAX];
 } reader;
 
@@ -51,7 +51,7 @@ static void on_progress(j_common_ptr jpeg)
     longjmp(r->give_up, 1);
 }
 
-/* All bytes were given at the start. Who asks for more gets the end of the picture, and a warning is noted. */
+/* All bytes were given at the start. A request for more gets the end of the image and records a warning. */
 static boolean out_of_bytes(j_decompress_ptr jpeg)
 {
     static const JOCTET end[] = {0xff, JPEG_EOI};
@@ -78,7 +78,7 @@ static void nothing(j_decompress_ptr jpeg)
     (void)jpeg;
 }
 
-/* A reader that stands behind the file's head. Call after setjmp. */
+/* A reader positioned after the file's header. Call after setjmp. */
 static void open_reader(reader *r, const uint8_t *bytes, size_t size)
 {
     jpeg_create_decompress(&r->jpeg);
@@ -104,7 +104,7 @@ static void init_reader(reader *r)
     r->errors.emit_message = on_message;
 }
 
-/* Pillow takes four channels for inverted ink, as Photoshop writes it. */
+/* Pillow treats four channels as inverted CMYK, as Photoshop writes it. */
 static void ink_to_rgb(const uint8_t *ink, uint8_t *rgb, int64_t n)
 {
     for (int64_t i = 0; i < n; i++, ink += 4, rgb += 3) {
@@ -116,9 +116,8 @@ static void ink_to_rgb(const uint8_t *ink, uint8_t *rgb, int64_t n)
     }
 }
 
-/* Decode the rows of the box into the picture. The decoder delivers whole columns of blocks, and rows at the edge of a
- * part that it decodes are not those of the whole picture where colour is stored at half the resolution: neighbours are
- * missing. So a margin is decoded and thrown away. */
+/* Decode the rows of the box into the picture. The decoder delivers whole columns of blocks, and at the edge of a
+ * partially decoded area half-resolution colour lacks its neighbours. So a margin is decoded and discarded. */
 static void read_box(reader *r, ls_box box, int block, ls_picture *to)
 {
     struct jpeg_decompress_struct *jpeg = &r->jpeg;
@@ -162,7 +161,7 @@ ls_status ls_jpeg_decode(const uint8_t *bytes, size_t size, ls_box box, int bloc
     read_box(&r, box, block, to);
     jpeg_destroy_decompress(&r.jpeg);
     if (r.missing_from >= 0)
-        return ls_explain(why, LS_ERR_IO, "JPEG ends early: picture data are missing from row %lld of %lld on",
+        return ls_explain(why, LS_ERR_IO, "JPEG ends early: image data is missing from row %lld of %lld on",
                           (long long)r.missing_from, (long long)height);
     return LS_OK;
 }
@@ -173,7 +172,7 @@ typedef struct writer {
     struct jpeg_compress_struct jpeg;
     struct jpeg_error_mgr errors;
     jmp_buf give_up;
-    unsigned char *bytes; /* the file, in memory of libjpeg's */
+    unsigned char *bytes; /* the file, in memory allocated by libjpeg */
     unsigned long size;
     char text[JMSG_LENGTH_MAX];
 } writer;
@@ -223,17 +222,17 @@ ls_status ls_jpeg_decode(const uint8_t *bytes, size_t size, ls_box box, int bloc
 {
     (void)bytes, (void)size, (void)box, (void)block, (void)to;
     return ls_explain(why, LS_ERR_UNSUPPORTED,
-                      "is a damaged JPEG, or of a kind (progressive, four colours, ...) that this build does not read: "
-                      "it was made without libjpeg-turbo (Debian: libjpeg-dev)");
+                      "is a damaged JPEG, or of a kind (progressive, four colours, ...) that this build does not "
+                      "support: it was built without libjpeg-turbo (Debian: libjpeg-dev)");
 }
 
 ls_status ls_jpeg_encode(const char *path, const uint8_t *rgb, int64_t width, int64_t height, int quality,
                          ls_message *why)
 {
     (void)rgb, (void)width, (void)height, (void)quality;
-    return ls_explain(why, LS_ERR_UNSUPPORTED,
-                      "%s: this build writes no JPEG files: it was made without libjpeg-turbo (Debian: libjpeg-dev)",
-                      path);
+    return ls_explain(
+        why, LS_ERR_UNSUPPORTED,
+        "%s: this build cannot write JPEG files: it was built without libjpeg-turbo (Debian: libjpeg-dev)", path);
 }
 
 #endif

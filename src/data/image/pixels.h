@@ -1,4 +1,4 @@
-/* pixels.h - steps that work on a picture in memory: colours, rotation, orientation. Pillow's arithmetic. */
+/* pixels.h - steps on an image in memory: colours, rotation, orientation. Pillow's arithmetic. */
 #ifndef LOCKSTEP_DATA_IMAGE_PIXELS_H
 #define LOCKSTEP_DATA_IMAGE_PIXELS_H
 
@@ -8,20 +8,20 @@
 void ls_picture_brightness(ls_picture *p, float factor);
 void ls_picture_contrast(ls_picture *p, float factor);
 void ls_picture_saturation(ls_picture *p, float factor);
-/* The hue turned by a part of the circle, -0.5 to 0.5: torchvision's adjust_hue. */
+/* Rotate the hue by a fraction of the circle, -0.5 to 0.5: torchvision's adjust_hue. */
 void ls_picture_hue(ls_picture *p, double part);
 void ls_picture_grayscale(ls_picture *p);
 
-/* Turned about the middle, counter-clockwise, into a picture of the same size: Pillow's rotate. */
+/* Rotate about the centre, counter-clockwise, into a picture of the same size: Pillow's rotate. */
 void ls_picture_rotate(const ls_picture *from, ls_picture *to, double degrees, ls_filter filter, const uint8_t fill[3]);
 
 /* ---- EXIF orientation, 1 to 8 ---- */
 
-/* True when width and height change places. */
+/* True if width and height are exchanged. */
 bool ls_orientation_turns(int orientation);
-/* Where a box of the upright picture lies in the one that is stored with this size. */
+/* The position of a box of the upright image in the stored one, which has this size. */
 ls_box ls_orientation_stored(int orientation, ls_box upright, int64_t width, int64_t height);
-/* Turn what is stored upright; `to` has the upright size. */
+/* Rotate the stored image upright; `to` has the upright size. */
 void ls_picture_upright(const ls_picture *from, ls_picture *to, int orientation);
 
 #endif

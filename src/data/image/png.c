@@ -1,7 +1,7 @@
-/* png.c - PNG files through libpng: every kind becomes RGB of 8 bits, alpha is left out.
+/* png.c - PNG files through libpng: every kind is converted to 8-bit RGB, alpha is dropped.
  *
- * As Pillow's convert("RGB"), except that gray of 16 bits keeps its upper byte;
- * Pillow makes all but the darkest white. */
+ * Like Pillow's convert("RGB"), except that 16-bit gray keeps its upper byte; Pillow makes all but the darkest
+ * white. */
 #include "data/image/rows.h"
 
 #ifdef LOCKSTEP_WITH_PNG
@@ -38,8 +38,8 @@ static void read_bytes(png_structp png, png_bytep to, size_t count)
     r->left -= count;
 }
 
-/* Rows of the box into the picture. Interlaced files give their pixels in seven passes over whole rows, so these are
- * collected: `lines` holds one row, or all of them. */
+/* Read rows of the box into the picture. Interlaced files deliver their pixels in seven passes over whole rows, so all
+ * rows are kept: `lines` holds one row, or all of them. */
 static void read_box(png_structp png, png_infop info, ls_box box, ls_picture *to, uint8_t *lines)
 {
     size_t row_bytes = png_get_rowbytes(png, info);
@@ -105,7 +105,7 @@ ls_status ls_png_decode(const uint8_t *bytes, size_t size, ls_box box, ls_pictur
     (void)bytes, (void)size, (void)box, (void)to;
     return ls_explain(
         why, LS_ERR_UNSUPPORTED,
-        "is a PNG picture, which this build does not read: it was made without libpng (Debian: libpng-dev)");
+        "is a PNG image, which this build does not support: it was built without libpng (Debian: libpng-dev)");
 }
 
 #endif

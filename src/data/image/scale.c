@@ -1,4 +1,4 @@
-/* scale.c - carrying out a view: Pillow's resampling, both directions and the output in one walk down the picture. */
+/* scale.c - execute a view: Pillow's resampling in both directions and the output, in one pass down the image. */
 #include <math.h>
 #include <string.h>
 
@@ -56,13 +56,13 @@ static const struct {
 
 /* ---- Axes ---- */
 
-/* A walk over the outputs of an axis: which inputs of the box each is made of. */
+/* Iterates over the outputs of an axis: which inputs of the box each depends on. */
 typedef struct reach {
     ls_filter filter;
     int64_t inputs, output;
-    double edge, step;        /* where the first output begins, and inputs for each */
-    double widening, support; /* how much wider the filter is than at scale 1, and half its width */
-    double center;            /* of the output, counted in inputs */
+    double edge, step;        /* start of the first output, and inputs per output */
+    double widening, support; /* filter width relative to scale 1, and half its width */
+    double center;            /* of the output, in inputs */
     int64_t begin, end;
 } reach;
 
@@ -83,7 +83,7 @@ static void reach_settle(reach *r)
 static void reach_next(reach *r)
 {
     r->output++;
-    r->center += r->step; /* for NEAREST: Pillow adds up, and its rounding decides between neighbours */
+    r->center += r->step; /* for NEAREST: accumulated as in Pillow, whose rounding decides between neighbours */
     reach_settle(r);
 }
 
@@ -98,7 +98,7 @@ static reach reach_start(const ls_axis *a, ls_filter filter, int64_t outputs)
     return r;
 }
 
-/* What is visible and what it needs; `group`: taps come in multiples of it. */
+/* The visible outputs and the inputs they need; `group`: the number of taps is a multiple of it. */
 static void measure_axis(ls_axis *a, ls_filter filter, int64_t outputs, int64_t window, int64_t size, int64_t group)
 {
     a->from = window > 0 ? window : 0;
@@ -127,7 +127,7 @@ static int32_t fixed_point(double weight)
     return (int32_t)(weight * (1 << LS_IMAGE_WEIGHT_BITS) + (weight < 0 ? -0.5 : 0.5));
 }
 
-/* Weights of an output, as Pillow computes them. */
+/* Weights of an output, computed as in Pillow. */
 static void fill_weights(const reach *r, int32_t *weight)
 {
     int64_t count = r->end - r->begin;
@@ -144,8 +144,8 @@ static void fill_weights(const reach *r, int32_t *weight)
     }
 }
 
-/* `unit`: of `first`; mirrored axes have their last output first. Taps that an output does not need have weight 0, and
- * stand in front where they would reach beyond the last input. */
+/* `unit`: of `first`; flipped axes have their last output first. Unneeded taps of an output have weight 0, and come
+ * first if they would reach beyond the last input. */
 static void fill_axis(ls_axis *a, ls_filter filter, int64_t outputs, int32_t unit, bool mirrored)
 {
     if (!a->taps) return;
@@ -162,15 +162,15 @@ static void fill_axis(ls_axis *a, ls_filter filter, int64_t outputs, int32_t uni
 
 /* ---- Plans ---- */
 
-/* Pillow goes along the rows first, unless a picture loses so much height that the other order has less to do. Each
- * direction rounds to bytes, so the order shows. (It has chosen since version 13; before, rows always came first.) */
+/* Pillow scales rows first, unless the height shrinks so much that the other order is less work. Each direction rounds
+ * to bytes, so the order matters. (Pillow chooses since version 13; before, rows always came first.) */
 static bool goes_down_first(const ls_view *view)
 {
     int64_t narrower = view->box.width - view->width, lower = view->box.height - view->height;
     return lower > 2 * (narrower > 0 ? narrower : 0);
 }
 
-/* Rows between the two directions: a ring of what has been scaled along the row, or one that has been scaled down. */
+/* Rows between the two directions: a ring of rows scaled horizontally, or one row scaled vertically. */
 static int64_t between_rows(const ls_view_plan *plan)
 {
     return plan->down.taps && !plan->down_first ? plan->down.taps : 1;
@@ -221,7 +221,7 @@ ls_box ls_view_needs(const ls_view *view, const ls_view_plan *plan)
     return (ls_box){view->box.x + x->low, view->box.y + y->low, x->high - x->low, y->high - y->low};
 }
 
-/* ---- The walk ---- */
+/* ---- Execution ---- */
 
 static void mirror(uint8_t *to, const uint8_t *from, int64_t n)
 {
@@ -242,7 +242,7 @@ static void put_row(const ls_view *view, const ls_view_plan *plan, const ls_sink
     }
 }
 
-/* A row of the source, scaled along the row. */
+/* A row of the source, scaled horizontally. */
 static void row_across(const ls_view *view, const ls_view_plan *plan, const uint8_t *from, uint8_t *to)
 {
     const ls_axis *x = &plan->across;
@@ -252,8 +252,8 @@ static void row_across(const ls_view *view, const ls_view_plan *plan, const uint
     else memcpy(to, from, (size_t)n * 3);
 }
 
-/* The visible part of output row `output`, counted from the first visible one. *ready: rows of the source that have
- * been scaled along the row. */
+/* The visible part of output row `output`, counted from the first visible one. *ready: rows of the source already
+ * scaled horizontally. */
 static void visible_row(const ls_view *view, const ls_view_plan *plan, const ls_picture *source, int64_t output,
                         int64_t *ready, uint8_t *to)
 {
@@ -289,7 +289,7 @@ void ls_view_run(const ls_view *view, const ls_view_plan *plan, const ls_picture
         int64_t output = w->y + row - y->from;
         bool visible = n > 0 && output >= 0 && output < y->to - y->from;
         if (visible) visible_row(view, plan, source, output, &ready, plan->line + 3 * left);
-        /* Black beside it, also over what kernels wrote beyond its end. */
+        /* Black beside it, also over what kernels wrote past its end. */
         int64_t shown = visible ? n : 0, begin = visible ? left : 0;
         memset(plan->line, 0, (size_t)begin * 3);
         memset(plan->line + 3 * (begin + shown), 0, (size_t)(w->width - begin - shown) * 3);

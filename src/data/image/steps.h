@@ -1,4 +1,4 @@
-/* steps.h - the kinds of steps a transform is made of, and what their numbers mean. */
+/* steps.h - the kinds of steps of a transform, and the meaning of their numbers. */
 #ifndef LOCKSTEP_DATA_IMAGE_STEPS_H
 #define LOCKSTEP_DATA_IMAGE_STEPS_H
 
@@ -6,17 +6,17 @@
 
 typedef enum ls_step_kind {
     LS_STEP_NONE = 0,
-    LS_STEP_RANDOM_RESIZED_CROP, /* value: least and greatest scale, least and greatest ratio */
+    LS_STEP_RANDOM_RESIZED_CROP, /* value: minimum and maximum scale, minimum and maximum ratio */
     LS_STEP_RESIZE,
     LS_STEP_RESIZE_SHORTER, /* height: of the shorter side */
     LS_STEP_CENTER_CROP,
     LS_STEP_FLIP_HORIZONTAL, /* value: probability */
     LS_STEP_FLIP_VERTICAL,   /* value: probability */
-    LS_STEP_ROTATION,        /* value: least and greatest angle, fill of the three channels */
+    LS_STEP_ROTATION,        /* value: minimum and maximum angle, fill of the three channels */
     LS_STEP_JITTER,          /* value: brightness, contrast, saturation, hue */
     LS_STEP_GRAYSCALE,       /* value: probability */
 } ls_step_kind;
 
-enum { LS_IMAGE_MAX_SIDE = 65500 }; /* of results; what a JPEG file can hold */
+enum { LS_IMAGE_MAX_SIDE = 65500 }; /* of results; the limit of JPEG files */
 
 #endif

@@ -1,4 +1,4 @@
-/* transform.c - making transforms: options become steps, impossible ones become the reason to refuse them. */
+/* transform.c - create transforms: options become steps, invalid ones become an error message. */
 #include "data/image/image.h"
 
 #include <math.h>
@@ -9,7 +9,7 @@
 #include "base/opts.h"
 #include "data/image/steps.h"
 
-/* What Pillow refuses: twice the size it warns of. */
+/* Pillow's limit: twice the size at which it warns. */
 #define DEFAULT_MAX_PIXELS INT64_C(178956970)
 
 LS_PRINTF(1, 2) static ls_transform impossible(const char *format, ...)
@@ -37,21 +37,21 @@ static bool filter_exists(ls_filter filter)
     return (unsigned)filter <= LS_FILTER_LANCZOS;
 }
 
-/* A step that makes pictures of a given size, or says why not. */
+/* A step with an output size, or an error. */
 static ls_transform sized_step(const char *name, ls_transform_step step, int width)
 {
     step.width = (int32_t)ls_opts_integer(width, step.height);
     if (!step.filter) step.filter = LS_FILTER_BILINEAR;
     if (!side_fits(step.height) || !side_fits(step.width))
         return impossible("%s: size %d x %d: sides must be 1 to %d", name, step.height, step.width, LS_IMAGE_MAX_SIDE);
-    if (!filter_exists((ls_filter)step.filter)) return impossible("%s: there is no filter %d", name, step.filter);
+    if (!filter_exists((ls_filter)step.filter)) return impossible("%s: unknown filter %d", name, step.filter);
     return one_step(step);
 }
 
-/* A step that happens with a probability. */
+/* A step that is applied with a probability. */
 static ls_transform chance_step(const char *name, ls_step_kind kind, double p)
 {
-    if (!(p >= 0 && p <= 1)) return impossible("%s: probability %g is not in 0..1", name, p);
+    if (!(p >= 0 && p <= 1)) return impossible("%s: probability %g is not in [0, 1]", name, p);
     return one_step((ls_transform_step){.kind = (int32_t)kind, .value = {p}});
 }
 
@@ -60,9 +60,9 @@ ls_transform ls_random_resized_crop_sized(int size, const ls_random_resized_crop
     ls_random_resized_crop_opts o = LS_OPTS_READ(ls_random_resized_crop_opts, opts, opts_size);
     double scale[2] = {o.min_scale, o.max_scale}, ratio[2] = {o.min_ratio, o.max_ratio};
     if (!(scale[0] > 0 && scale[0] <= scale[1] && isfinite(scale[1])))
-        return impossible("random_resized_crop: scale %g to %g: must rise from above 0", scale[0], scale[1]);
+        return impossible("random_resized_crop: scale %g to %g: must be ascending and above 0", scale[0], scale[1]);
     if (!(ratio[0] > 0 && ratio[0] <= ratio[1] && isfinite(ratio[1])))
-        return impossible("random_resized_crop: ratio %g to %g: must rise from above 0", ratio[0], ratio[1]);
+        return impossible("random_resized_crop: ratio %g to %g: must be ascending and above 0", ratio[0], ratio[1]);
     return sized_step("random_resized_crop",
                       (ls_transform_step){.kind = LS_STEP_RANDOM_RESIZED_CROP,
                                           .filter = (int32_t)o.filter,
@@ -81,8 +81,7 @@ ls_transform ls_resize_sized(int size, const ls_resize_opts *opts, size_t opts_s
 ls_transform ls_resize_shorter_sized(int size, const ls_resize_opts *opts, size_t opts_size)
 {
     ls_resize_opts o = LS_OPTS_READ(ls_resize_opts, opts, opts_size);
-    if (o.width != LS_AUTO)
-        return impossible("resize_shorter: takes one size; the other side follows from the picture");
+    if (o.width != LS_AUTO) return impossible("resize_shorter: takes one size; the other follows from the image");
     return sized_step("resize_shorter",
                       (ls_transform_step){.kind = LS_STEP_RESIZE_SHORTER, .filter = (int32_t)o.filter, .height = size},
                       LS_AUTO);
@@ -105,9 +104,9 @@ ls_transform ls_random_rotation_sized(double degrees, const ls_random_rotation_o
     ls_random_rotation_opts o = LS_OPTS_READ(ls_random_rotation_opts, opts, opts_size);
     double least = ls_opts_real(o.min_degrees, -degrees);
     if (!(least <= degrees && isfinite(least) && isfinite(degrees)))
-        return impossible("random_rotation: %g to %g degrees: must rise", least, degrees);
+        return impossible("random_rotation: %g to %g degrees: must be ascending", least, degrees);
     if (o.filter != LS_FILTER_DEFAULT && o.filter != LS_FILTER_NEAREST && o.filter != LS_FILTER_BILINEAR)
-        return impossible("random_rotation: filter %d: rotations are nearest or bilinear", (int)o.filter);
+        return impossible("random_rotation: filter %d: must be nearest or bilinear", (int)o.filter);
     return one_step((ls_transform_step){
         .kind = LS_STEP_ROTATION,
         .filter = o.filter ? (int32_t)o.filter : LS_FILTER_NEAREST,
@@ -123,7 +122,7 @@ ls_transform ls_color_jitter_sized(const ls_color_jitter_opts *opts, size_t opts
     for (int i = 0; i < 4; i++)
         if (!(strength[i] >= 0 && strength[i] <= (i == 3 ? 0.5 : 1e6)))
             return impossible("color_jitter: %s %g must be %s", names[i], strength[i],
-                              i == 3 ? "in 0..0.5" : "0 or more, and finite");
+                              i == 3 ? "in [0, 0.5]" : "finite and not negative");
     return one_step(
         (ls_transform_step){.kind = LS_STEP_JITTER, .value = {strength[0], strength[1], strength[2], strength[3]}});
 }
@@ -138,7 +137,7 @@ ls_transform ls_to_tensor_sized(const ls_to_tensor_opts *opts, size_t opts_size)
 {
     ls_to_tensor_opts o = LS_OPTS_READ(ls_to_tensor_opts, opts, opts_size);
     if (o.dtype != LS_F32 && o.dtype != LS_U8)
-        return impossible("to_tensor: %s: pictures are f32 or u8", ls_dtype_name(o.dtype));
+        return impossible("to_tensor: %s: images must be f32 or u8", ls_dtype_name(o.dtype));
     return (ls_transform){.dtype = (int32_t)o.dtype};
 }
 
@@ -160,7 +159,7 @@ ls_transform ls_decode_sized(const ls_decode_opts *opts, size_t opts_size)
 {
     ls_decode_opts o = LS_OPTS_READ(ls_decode_opts, opts, opts_size);
     if (o.max_pixels != LS_AUTO && o.max_pixels < 1)
-        return impossible("decode: max_pixels %lld would refuse every picture", (long long)o.max_pixels);
+        return impossible("decode: max_pixels %lld would refuse every image", (long long)o.max_pixels);
     return (ls_transform){.upright = o.upright, .fast = o.fast, .max_pixels = ls_opts_integer(o.max_pixels, 0)};
 }
 
@@ -173,7 +172,7 @@ ls_transform ls_compose_n(const ls_transform *transforms, int64_t count)
         if (all.count + t->count > LS_MAX_TRANSFORM_STEPS)
             return impossible("compose: more than %d steps", LS_MAX_TRANSFORM_STEPS);
         for (int s = 0; s < t->count; s++) all.step[all.count++] = t->step[s];
-        if (t->normalized && all.normalized) return impossible("compose: pictures would be normalised twice");
+        if (t->normalized && all.normalized) return impossible("compose: images would be normalised twice");
         if (t->normalized) {
             all.normalized = 1;
             memcpy(all.mean, t->mean, sizeof all.mean);
@@ -187,7 +186,7 @@ ls_transform ls_compose_n(const ls_transform *transforms, int64_t count)
     return all;
 }
 
-/* ---- What the loader asks ---- */
+/* ---- For the loader ---- */
 
 ls_status ls_transform_check(const ls_transform *t, ls_message *why)
 {

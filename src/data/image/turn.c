@@ -1,4 +1,4 @@
-/* turn.c - pictures turned: by any angle as Pillow does, and upright as the camera noted. */
+/* turn.c - rotate images: by any angle as in Pillow, and upright by EXIF orientation. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 
 /* ---- Rotation ---- */
 
-/* Where output (x, y) comes from: (m[0] x + m[1] y + m[2], m[3] x + m[4] y + m[5]). */
+/* The source of output (x, y): (m[0] x + m[1] y + m[2], m[3] x + m[4] y + m[5]). */
 typedef struct affine {
     double m[6];
 } affine;
@@ -27,7 +27,7 @@ static affine rotation(double degrees, double width, double height)
     return (affine){{c, s, c * -x + s * -y + 0.0 + x, -s, c, -s * -x + c * -y + 0.0 + y}};
 }
 
-/* Nearest in fixed point with 16 fractional bits, as Pillow walks rows and columns. */
+/* Nearest neighbour in fixed point with 16 fractional bits, stepping through rows and columns as in Pillow. */
 static void rotate_nearest(const ls_picture *from, ls_picture *to, const affine *a)
 {
     const double *m = a->m;
@@ -78,7 +78,7 @@ void ls_picture_rotate(const ls_picture *from, ls_picture *to, double degrees, l
 {
     degrees = fmod(degrees, 360);
     if (degrees < 0) degrees += 360;
-    /* Quarter turns move pixels and nothing else. */
+    /* Quarter turns only move pixels. */
     int orientation = degrees == 0 ? 1 : degrees == 180 ? 3 : 0;
     if (from->width == from->height && degrees == 90) orientation = 8;
     if (from->width == from->height && degrees == 270) orientation = 6;
@@ -95,7 +95,7 @@ void ls_picture_rotate(const ls_picture *from, ls_picture *to, double degrees, l
 
 /* ---- Orientation ---- */
 
-/* Where an upright pixel is stored: its coordinates change places, then count from the other end. */
+/* The stored position of an upright pixel: exchange its coordinates, then count from the other end. */
 static const struct {
     bool turns, from_right, from_bottom;
 } orientations[9] = {

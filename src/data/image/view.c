@@ -1,4 +1,4 @@
-/* view.c - steps become views: torchvision's rules for sizes and places. */
+/* view.c - merge steps into views: torchvision's rules for sizes and positions. */
 #include "data/image/view.h"
 
 #include <math.h>
@@ -13,7 +13,7 @@ static bool window_is_whole(const ls_view *v)
     return v->window.x == 0 && v->window.y == 0 && v->window.width == v->width && v->window.height == v->height;
 }
 
-/* Make the window the whole: of a view that does not scale, and whose window does not reach beyond its box. */
+/* Make the window the whole view, if the view does not scale and its window stays within its box. */
 static bool narrow_to_window(ls_view *v)
 {
     const ls_box *w = &v->window;
@@ -51,7 +51,7 @@ static ls_box random_box(int64_t width, int64_t height, const ls_transform_step 
         box.x = (int64_t)((uint64_t)bits.lane[3] * (uint64_t)(width - box.width + 1) >> 32);
         return box;
     }
-    /* Nothing fitted: the middle, as near to the ratios as can be. */
+    /* No attempt fitted: use the centre, with the closest possible ratio. */
     ls_box box = {0, 0, width, height};
     double in_ratio = (double)width / (double)height;
     if (in_ratio < ratio[0]) box.height = (int64_t)rint((double)width / ratio[0]);
@@ -69,7 +69,7 @@ static void shorter_side(int64_t *width, int64_t *height, int64_t size)
     if (*longer > LS_IMAGE_MAX_SIDE) *longer = LS_IMAGE_MAX_SIDE;
 }
 
-/* Where a middle part of `size` begins; negative when it reaches beyond. */
+/* The start of a centred part of `size`; negative if it is larger. */
 static int64_t middle(int64_t whole, int64_t size)
 {
     return size > whole ? -((size - whole) / 2) : (int64_t)rint((double)(whole - size) / 2);

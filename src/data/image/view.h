@@ -1,7 +1,7 @@
-/* view.h - what a run of geometric steps makes of a picture: one crop, one scaling, one more crop, flips.
+/* view.h - the combined effect of geometric steps on an image: one crop, one scaling, one more crop, flips.
  *
- * Steps are not carried out one by one. A view collects as many as it can express, and is then carried out in one pass,
- * so that only the pixels that matter are decoded and each is touched once. */
+ * Steps are not executed one by one. A view collects as many as it can express and is then executed in one pass, so
+ * that only the needed pixels are decoded and each is processed once. */
 #ifndef LOCKSTEP_DATA_IMAGE_VIEW_H
 #define LOCKSTEP_DATA_IMAGE_VIEW_H
 
@@ -11,7 +11,7 @@
 
 /* ---- Random numbers of a sample ---- */
 
-/* Each step of each sample has blocks of its own, so that no step's numbers depend on what another one drew. */
+/* Each step of each sample has its own blocks of random numbers, independent of what other steps draw. */
 enum { LS_DRAWS_PER_STEP = 16, LS_DRAWS_PER_SAMPLE = 256 };
 
 typedef struct ls_draws {
@@ -35,38 +35,38 @@ typedef struct ls_view {
     int64_t width, height; /* ... scaled to this size ... */
     ls_filter filter;      /* ... with this filter (LS_FILTER_DEFAULT: the size stays) ... */
     ls_box window;         /* ... and of that this part, with black where it reaches beyond, ... */
-    bool flip_x, flip_y;   /* ... mirrored. */
-    /* Where the part that counts begins in the box, and its size, in fractions of pixels; 0: all of the box. */
+    bool flip_x, flip_y;   /* ... flipped. */
+    /* Start and size of the part that counts in the box, in fractions of pixels; 0: the whole box. */
     double edge_x, edge_y, part_width, part_height;
 } ls_view;
 
-/* The view of a whole picture; takes in steps from `step` on and returns the first that it cannot express. */
+/* The view of a whole image; takes in steps from `step` on and returns the first that it cannot express. */
 int ls_view_collect(ls_view *view, int64_t width, int64_t height, const ls_transform *t, int step,
                     const ls_draws *draws);
 
-/* ---- Carrying out ---- */
+/* ---- Execution ---- */
 
-/* One direction of a view: which inputs each output is made of. */
+/* One direction of a view: which inputs each output depends on. */
 typedef struct ls_axis {
     int64_t inputs;          /* pixels of the box */
-    double edge, part;       /* of them, those from `edge` on, `part` many, are spread over the outputs */
-    int64_t from, to;        /* outputs that are visible, counted in the scaled picture */
-    int64_t low, high;       /* inputs that matter, counted in the box */
+    double edge, part;       /* inputs from `edge` on, `part` of them, are mapped to the outputs */
+    int64_t from, to;        /* visible outputs, counted in the scaled image */
+    int64_t low, high;       /* needed inputs, counted in the box */
     int64_t taps;            /* 0: output i is input i */
     int32_t *first, *weight; /* [to - from], [to - from, taps]; first counts from `low` */
 } ls_axis;
 
-/* Both directions, and working memory; all of it is the work slot's. */
+/* Both directions, and working memory; all in the work slot. */
 typedef struct ls_view_plan {
     ls_axis across, down;
     bool down_first;      /* columns are scaled before rows */
-    uint8_t *between;     /* rows that have been scaled in one direction */
+    uint8_t *between;     /* rows scaled in one direction */
     uint8_t *line;        /* a finished row */
-    const uint8_t **rows; /* what a row is made of */
+    const uint8_t **rows; /* input rows of an output row */
     const ls_image_table *kernels;
 } ls_view_plan;
 
-/* Where rows go: bytes, or floats of which each channel may be scaled by a table. */
+/* The destination of rows: bytes, or floats, each channel mapped by a table. */
 typedef struct ls_sink {
     uint8_t *bytes;
     float *floats;
@@ -74,9 +74,9 @@ typedef struct ls_sink {
 } ls_sink;
 
 ls_status ls_view_plan_make(const ls_view *view, ls_view_plan *plan, ls_message *why);
-/* The part of the source that must be there. */
+/* The needed part of the source. */
 ls_box ls_view_needs(const ls_view *view, const ls_view_plan *plan);
-/* source: exactly that part. The sink is of the window's size. */
+/* source: exactly that part. The sink has the window's size. */
 void ls_view_run(const ls_view *view, const ls_view_plan *plan, const ls_picture *source, const ls_sink *sink);
 
 #endif

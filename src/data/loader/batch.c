@@ -1,4 +1,4 @@
-/* batch.c - what a program finds in a batch: its tensors by name. */
+/* batch.c - access to a batch: its tensors by name. */
 #include <string.h>
 
 #include "base/nearest.h"
@@ -22,7 +22,7 @@ static int field_called(const ls_batch *batch, const char *name, const char *who
     const ls_loader *loader = batch->loader;
     if (!loader || !batch->count) {
         ls_run *run = loader ? loader->object.run : ls_run_of(NULL);
-        ls_fail(&run->errors, LS_ERR_STATE, "%s: \"%s\" of a batch that ls_next() did not fill", who, name);
+        ls_fail(&run->errors, LS_ERR_STATE, "%s: \"%s\" of a batch that was not filled by ls_next()", who, name);
         return -1;
     }
     for (int i = 0; i < batch->count; i++)
@@ -57,7 +57,7 @@ ls_shape ls_batch_sample_shape(const ls_batch *batch, const char *name, int64_t 
     if (i >= 0 && !loader->has_batch && ls_loader_dispatches(loader) && sample >= 0 && sample < batch->size) {
         ls_shape padded = ls_view_shape(&loader->tensors[i]->view), row = {.ndim = padded.ndim - 1};
         for (int d = 0; d < row.ndim; d++) row.dim[d] = padded.dim[d + 1];
-        return row; /* who did not read it knows its size in the batch only */
+        return row; /* a rank that did not read it only knows its size in the batch */
     }
     if (i < 0 || !loader->has_batch || sample < 0 || sample >= batch->size) return ls_shape_n(NULL, 0);
     const ls_batch_slot *slot = &loader->prefetcher.slots[loader->prefetcher.begin % loader->prefetcher.slot_count];

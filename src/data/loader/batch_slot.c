@@ -1,4 +1,4 @@
-/* batch_slot.c - one batch in the making: its memory, and how it becomes tensors. */
+/* batch_slot.c - one batch that is being assembled: its memory, and how it becomes tensors. */
 #include "data/loader/batch_slot.h"
 
 #include <string.h>
@@ -35,8 +35,7 @@ ls_tensor *ls_field_tensor(ls_run *run, const ls_field *field, ls_shape shape)
 
 static bool out_of_memory(ls_run *run, size_t bytes)
 {
-    ls_fail(&run->errors, LS_ERR_MEMORY, "loader: no memory for a batch (%zu bytes); a smaller batch needs less",
-            bytes);
+    ls_fail(&run->errors, LS_ERR_MEMORY, "loader: no memory for a batch (%zu bytes); use a smaller batch", bytes);
     return false;
 }
 
@@ -170,7 +169,7 @@ void ls_batch_slot_clear(ls_run *run, ls_batch_slot *slot)
     *slot = (ls_batch_slot){0};
 }
 
-/* ---- samples whose sizes vary ---- */
+/* ---- samples of varying sizes ---- */
 
 static size_t element_of(ls_dtype dtype, double value, void *element)
 {
@@ -201,8 +200,7 @@ static void fill(char *to, size_t bytes, ls_dtype dtype, double value)
     for (size_t i = 0; i < bytes; i += step) memcpy(to + i, &room, step);
 }
 
-/* Copy a block of shape `from` into the corner of one of shape `to` that is already filled,
- * dimension d and inner ones. */
+/* Copy a block of shape `from` into the corner of an already padded block of shape `to`: dimension d and inner ones. */
 static void copy_block(char *to, const char *data, ls_shape to_shape, ls_shape shape, int d, size_t element)
 {
     if (d == shape.ndim) {
@@ -237,7 +235,7 @@ static ls_shape largest(const ls_cell *cells, int64_t count, const ls_field *fie
     return most;
 }
 
-/* Put the cells together, padded to the largest; the result is slot->tensor[i], or in pinned memory. */
+/* Combine the cells, padded to the largest; the result is slot->tensor[i], or in pinned memory. */
 static bool gather_cells(ls_run *run, ls_batch_slot *slot, const ls_reading *reading, int i, ls_shape *shape)
 {
     const ls_field *field = &reading->fields[i];
@@ -278,7 +276,7 @@ static bool upload(ls_run *run, ls_batch_slot *slot, const ls_reading *reading, 
     return status == LS_OK;
 }
 
-/* Put the fields together and start their copies to the device; the slot's event tells when they are done. */
+/* Combine the fields and start their copies to the device; the slot's event signals their completion. */
 static bool begin_delivery(ls_run *run, ls_batch_slot *slot, const ls_reading *reading)
 {
     bool host = ls_device_is_host(run->device);
@@ -293,7 +291,7 @@ static bool begin_delivery(ls_run *run, ls_batch_slot *slot, const ls_reading *r
     return true;
 }
 
-/* No event stands for copies that have begun: wait for them, or they would read memory that is given back. */
+/* No event covers copies that have started: wait for them, since they read memory that will be freed. */
 static void give_up_delivery(ls_run *run, ls_batch_slot *slot)
 {
     ls_message ignored;

@@ -1,4 +1,4 @@
-/* create.c - loaders: made from options, freed. */
+/* create.c - create loaders from options, and free them. */
 #include "data/loader/loader.h"
 
 #include "base/cpus.h"
@@ -41,8 +41,8 @@ static bool options_fit(ls_run *run, const ls_dataset *set, const ls_loader_opts
         !in_range(run, ".workers", ls_opts_integer(o->workers, 0), 0, MOST_THREADS))
         return false;
     if (set->count == 0 && set->base_count) {
-        ls_fail(&run->errors, LS_ERR_VALUE, "ls_loader_new: the %s has no samples; what it was taken from has %lld",
-                set->kind, (long long)set->bases[0]->count);
+        ls_fail(&run->errors, LS_ERR_VALUE, "ls_loader_new: the %s has no samples; its source has %lld", set->kind,
+                (long long)set->bases[0]->count);
         return false;
     }
     if (set->count == 0) {
@@ -50,16 +50,16 @@ static bool options_fit(ls_run *run, const ls_dataset *set, const ls_loader_opts
         return false;
     }
     if (stream && (o->shuffle || o->sampler))
-        return refuse(run, "a stream comes in its own order: neither .shuffle nor .sampler");
-    if (o->sampler && o->shuffle) return refuse(run, "either .shuffle or .sampler decides the order, not both");
+        return refuse(run, "a stream has its own order: leave out .shuffle and .sampler");
+    if (o->sampler && o->shuffle) return refuse(run, "give either .shuffle or .sampler, not both");
     if (o->sampler && o->sampler->lists && o->batch != LS_AUTO)
-        return refuse(run, "a batch list has its own sizes: no .batch");
+        return refuse(run, "a batch list has its own sizes: leave out .batch");
     if (o->sampler && o->sampler->batch && o->batch != LS_AUTO && o->batch != o->sampler->batch)
-        return refuse(run, "the length sampler was made for batches of another size; give both the same .batch");
+        return refuse(run, "the length sampler was created for another batch size; give both the same .batch");
     return true;
 }
 
-/* What pictures become: size and type from the transform. */
+/* Size and type of images, from the transform. */
 static bool resolve_picture(ls_loader *loader, ls_field *field)
 {
     ls_run *run = loader->object.run;
@@ -67,12 +67,13 @@ static bool resolve_picture(ls_loader *loader, ls_field *field)
     ls_dtype dtype = loader->opts.dtype;
     bool raw = field->shape[0] != 0;
     if (dtype && dtype != LS_F32 && dtype != LS_U8) {
-        ls_fail(&run->errors, LS_ERR_DTYPE, "ls_loader_new: .dtype = %s; pictures are f32 or u8", ls_dtype_name(dtype));
+        ls_fail(&run->errors, LS_ERR_DTYPE, "ls_loader_new: .dtype = %s; images must be f32 or u8",
+                ls_dtype_name(dtype));
         return false;
     }
     field->dtype = dtype ? dtype : LS_F32;
     if (raw && transform->count)
-        return refuse(run, ".transform works on JPEG and PNG files, and this dataset has plain pixels");
+        return refuse(run, ".transform is for JPEG and PNG files, but this dataset has plain pixels");
     if (raw) return true;
     ls_message why = {{0}};
     if (dtype) transform->dtype = (int32_t)dtype;
@@ -81,14 +82,14 @@ static bool resolve_picture(ls_loader *loader, ls_field *field)
     int64_t height, width;
     if (!ls_transform_size(transform, &height, &width))
         return refuse(run,
-                      "pictures of different sizes make no batch; give a transform that ends with one size, such as "
+                      "images of different sizes cannot form a batch; use a transform that gives one size, such as "
                       ".transform = ls_resize(224)");
     field->dtype = ls_transform_dtype(transform);
     field->shape[0] = 3, field->shape[1] = height, field->shape[2] = width;
     return true;
 }
 
-/* As bytes, decoded pictures are a quarter as large as the f32 they become: a device that can widen them does. */
+/* Decoded bytes are a quarter of the size of f32: copy images as bytes if the device can convert them. */
 static bool travels_as_bytes(const ls_loader *loader, int i)
 {
     const ls_device *device = loader->object.run->device;
@@ -108,7 +109,7 @@ static bool resolve_fields(ls_loader *loader)
         if (!resolve_picture(loader, &loader->fields[i])) return false;
     }
     if (!pictures && (loader->opts.transform.count || loader->opts.dtype))
-        return refuse(loader->object.run, ".transform and .dtype are for pictures, and this dataset has none");
+        return refuse(loader->object.run, ".transform and .dtype are for images, but this dataset has none");
     loader->prefetcher.set = set;
     loader->prefetcher.reading = (ls_reading){
         .fields = loader->fields,
@@ -125,7 +126,7 @@ static bool resolve_fields(ls_loader *loader)
     return true;
 }
 
-/* The order of an epoch gets memory once; it holds a permutation or, where more is drawn, the draws. */
+/* The order of an epoch is allocated once: a permutation or, if larger, the draws. */
 static bool make_room(ls_loader *loader)
 {
     const ls_sampler *sampler = loader->opts.sampler;

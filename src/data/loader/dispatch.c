@@ -1,9 +1,9 @@
-/* dispatch.c - batches that rank 0 reads for all: it hands every rank its rows, its own being the first. */
+/* dispatch.c - batches that rank 0 reads for all: it sends every rank its rows and keeps the first. */
 #include "base/memory.h"
 #include "data/loader/loader.h"
 #include "tensor/exchange.h"
 
-/* What ranks cannot know by themselves: sizes of fields whose samples vary, padded to the largest of the round. */
+/* What other ranks cannot compute: sizes of fields with varying samples, padded to the largest of the round. */
 typedef struct announcement {
     int64_t rows; /* of each rank */
     ls_shape shape[LS_MAX_FIELDS];
@@ -14,7 +14,7 @@ static size_t bytes_of(const ls_field *field, ls_shape shape)
     return (size_t)ls_shape_numel(shape) * ls_dtype_size(field->dtype);
 }
 
-/* Rows of a batch lie one after the other in memory, whatever the order of dimensions inside. */
+/* Rows of a batch are contiguous in memory, whatever the order of dimensions inside. */
 static bool hand_rows(ls_loader *loader, int i, ls_shape shape)
 {
     ls_run *run = loader->object.run;

@@ -1,4 +1,4 @@
-/* length_sampler.c - an order in which samples of like lengths meet in a batch, so that little is padding.
+/* length_sampler.c - an order that puts samples of similar lengths into one batch, to reduce padding.
  *
  * All samples are shuffled and cut into pools of some batches. A pool is sorted by length and cut into batches, and
  * then all batches are shuffled. */
@@ -13,7 +13,7 @@
 static int64_t length(const ls_sampler *s, int64_t count)
 {
     if (s->length_count == count) return count;
-    ls_fail(&s->object.run->errors, LS_ERR_VALUE, "%s: made for %lld samples, the dataset has %lld", s->kind,
+    ls_fail(&s->object.run->errors, LS_ERR_VALUE, "%s: created for %lld samples, but the dataset has %lld", s->kind,
             (long long)s->length_count, (long long)count);
     return -1;
 }
@@ -33,7 +33,7 @@ static void swap_batches(int64_t *a, int64_t *b, int64_t size)
     }
 }
 
-/* What is shuffled and sorted are places in the list by length: their order is that of the lengths. */
+/* Shuffles and sorts indices into the list sorted by length: comparing them compares lengths. */
 static bool order(const ls_sampler *s, int64_t count, uint64_t key, int64_t epoch, int64_t *samples)
 {
     (void)epoch;
@@ -43,7 +43,7 @@ static bool order(const ls_sampler *s, int64_t count, uint64_t key, int64_t epoc
         qsort(samples + at, (size_t)size, sizeof *samples, by_number);
     }
     for (int64_t i = 0; i < count; i++) samples[i] = s->by_length[samples[i]];
-    /* The last batch stays, which may be smaller. */
+    /* The last batch, which may be smaller, stays last. */
     uint64_t batch_key = ls_mix64(key);
     for (int64_t i = count / s->batch - 1; i > 0; i--) {
         int64_t j = (int64_t)ls_random_below(ls_random_bits(batch_key, (uint64_t)i), (uint64_t)i + 1);
@@ -74,7 +74,7 @@ static bool sort_by_length(ls_sampler *s, const ls_dataset *set)
     for (int64_t i = 0; !ls_failed(run) && i < count; i++) {
         all[i] = (measured){ls_dataset_sample_length(set, i), i};
         if (all[i].length < 0)
-            ls_fail(&run->errors, LS_ERR_VALUE, "length sampler: a %s does not know how long its samples are",
+            ls_fail(&run->errors, LS_ERR_VALUE, "length sampler: the lengths of samples of a %s are unknown",
                     set->kind);
     }
     if (!ls_failed(run)) qsort(all, (size_t)count, sizeof *all, longest_first);
@@ -91,9 +91,9 @@ ls_sampler *ls_length_sampler_new_sized(ls_run *run, ls_dataset *set, const ls_l
     if (o.batch < 1 || o.pool < 1 || o.pool > INT64_MAX / o.batch || set->count < 1) {
         if (set->count < 1) ls_fail(&run->errors, LS_ERR_VALUE, "length sampler: the dataset is empty or a stream");
         else if (o.batch == LS_AUTO)
-            ls_fail(&run->errors, LS_ERR_VALUE, "length sampler: .batch is missing, the samples of a batch");
+            ls_fail(&run->errors, LS_ERR_VALUE, "length sampler: .batch is missing, the number of samples per batch");
         else
-            ls_fail(&run->errors, LS_ERR_VALUE, "length sampler: .batch = %lld, .pool = %lld; both are 1 or more",
+            ls_fail(&run->errors, LS_ERR_VALUE, "length sampler: .batch = %lld, .pool = %lld; both must be at least 1",
                     (long long)o.batch, (long long)o.pool);
         return NULL;
     }

@@ -6,7 +6,7 @@
 #include "data/random.h"
 #include "tensor/live.h"
 
-/* ---- begin and end ---- */
+/* ---- start and end of a pass ---- */
 
 static bool make_order(ls_loader *loader)
 {
@@ -31,7 +31,7 @@ bool ls_loader_begin_pass(ls_loader *loader)
     loader->batches = stream ? INT64_MAX : ls_shard_len(&loader->shard);
     loader->pushed = loader->handed = loader->bad = 0;
     if (loader->batches == 0 && loader->shard.start == 0)
-        LS_LOG_ONCE(LS_LOG_WARN, "loader: %lld samples give rank %d of %d no batch of %lld%s",
+        LS_LOG_ONCE(LS_LOG_WARN, "loader: %lld samples are too few to give rank %d of %d a batch of %lld%s",
                     (long long)loader->shard.samples, loader->shard.rank, loader->shard.world,
                     (long long)loader->shard.batch, loader->opts.drop_last ? ", with .drop_last" : "");
     return true;
@@ -45,7 +45,7 @@ static void leave_batch(ls_loader *loader)
     loader->has_batch = false;
 }
 
-/* The pass is over, at its end or before: the next one has the next order. */
+/* The pass is over, complete or not: the next one uses the next order. */
 static void leave_pass(ls_loader *loader)
 {
     leave_batch(loader);
@@ -59,11 +59,10 @@ static void leave_pass(ls_loader *loader)
 static void end_pass(ls_loader *loader)
 {
     if (loader->bad)
-        ls_log_line(LS_LOG_WARN,
-                    "epoch %lld: %lld bad sample%s of the %s left out, another in its place; the first: %s",
+        ls_log_line(LS_LOG_WARN, "epoch %lld: %lld bad sample%s of the %s replaced by the next good one; the first: %s",
                     (long long)loader->epoch, (long long)loader->bad, loader->bad == 1 ? "" : "s", loader->set->kind,
                     loader->blemish.text);
-    /* A pass without a batch never ran: it is inside whatever runs. */
+    /* A pass without batches never ran: it is nested in the current loop. */
     const ls_loop *outer = loader->loop.running ? loader->loop.outer : loader->object.run->step->loop;
     if (!outer) loader->passes++;
     loader->finished = true;
@@ -79,13 +78,13 @@ void ls_loader_rewind(ls_loader *loader)
 
 /* ---- batches ---- */
 
-/* Where rank 0 reads for all, others do not. */
+/* With dispatch only rank 0 reads. */
 static bool reads(const ls_loader *loader)
 {
     return !ls_loader_dispatches(loader) || loader->shard.rank == 0;
 }
 
-/* Put batches into the ring as long as there is room. */
+/* Fill the ring with batches while there is room. */
 static bool push_batches(ls_loader *loader)
 {
     ls_prefetcher *prefetcher = &loader->prefetcher;
@@ -93,7 +92,7 @@ static bool push_batches(ls_loader *loader)
     for (ls_batch_slot *slot; loader->pushed < loader->batches && (slot = ls_prefetcher_free_slot(prefetcher));
          loader->pushed++) {
         ls_span span = stream ? (ls_span){0, loader->shard.batch} : ls_shard_batch(&loader->shard, loader->pushed);
-        if (ls_loader_dispatches(loader)) span.size *= loader->shard.world; /* rank 0 has the first part of all */
+        if (ls_loader_dispatches(loader)) span.size *= loader->shard.world; /* rank 0 reads the parts of all */
         if (!ls_batch_slot_prepare(loader->object.run, slot, &prefetcher->reading, span.size)) return false;
         for (int64_t j = 0; !stream && j < span.size; j++) {
             int64_t position = (span.first + j) % loader->shard.samples;
@@ -111,7 +110,7 @@ static bool slot_failed(ls_loader *loader, const ls_batch_slot *slot)
     const char *path = ls_dataset_path(loader->set, index);
     if (path[0])
         ls_fail(&loader->object.run->errors, slot->status, "%s: %s: %s%s", loader->set->kind, path, slot->failure.text,
-                slot->status == LS_ERR_IO ? "; .on_bad = LS_ON_BAD_SKIP leaves out files that are damaged" : "");
+                slot->status == LS_ERR_IO ? "; .on_bad = LS_ON_BAD_SKIP skips damaged files" : "");
     else if (ls_dataset_is_stream(loader->set))
         ls_fail(&loader->object.run->errors, slot->status, "stream: %s", slot->failure.text);
     else
@@ -120,7 +119,7 @@ static bool slot_failed(ls_loader *loader, const ls_batch_slot *slot)
     return true;
 }
 
-/* The oldest batch, when it is full; NULL at the end of the pass and after a failure. Tells whether another follows. */
+/* The oldest batch, once it is full; NULL at the end of the pass and after a failure. Sets whether another follows. */
 static ls_batch_slot *next_slot(ls_loader *loader, bool *last)
 {
     *last = loader->handed + 1 == loader->batches;
@@ -150,7 +149,7 @@ static void report(ls_loader *loader, const ls_batch_slot *slot, int64_t rows, b
     ls_loop_batch(loader->object.run, &loader->loop);
 }
 
-/* The batch after this one, if it is full: its copy to the device runs beside the work on this one. */
+/* The batch after this one, if full: its copy to the device overlaps with the work on this one. */
 static void upload_ahead(ls_loader *loader)
 {
     ls_run *run = loader->object.run;

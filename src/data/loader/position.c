@@ -1,7 +1,7 @@
-/* position.c - which part of an epoch is this rank's, and where in it a loader is: shared out, stopped, resumed. */
+/* position.c - shard a loader among ranks; save and restore its position. */
 #include "data/loader/loader.h"
 
-/* ---- shared out ---- */
+/* ---- sharding ---- */
 
 static bool share_fits(const ls_loader *loader, const ls_share *share)
 {
@@ -11,14 +11,14 @@ static bool share_fits(const ls_loader *loader, const ls_share *share)
         ls_fail(&run->errors, LS_ERR_VALUE, "loader: rank %d of %d", share->rank, share->world);
     else if (share->dispatch && share->world > 1 && (run->comm->size == 1 || !ls_device_is_host(run->device)))
         ls_fail(&run->errors, LS_ERR_UNSUPPORTED,
-                "loader: dispatch_batches: rank 0 can read for the other %d only where they work together on the CPU",
+                "loader: dispatch_batches: rank 0 can read for the other %d only if they train together on the CPU",
                 share->world - 1);
     else if (share->dispatch && share->world > 1 && (ls_dataset_is_stream(loader->set) || (sampler && sampler->lists)))
         ls_fail(&run->errors, LS_ERR_UNSUPPORTED,
-                "loader: dispatch_batches is not there for %s; without it each rank reads and keeps its own part",
+                "loader: dispatch_batches is not supported for %s; without it each rank reads its own part",
                 ls_dataset_is_stream(loader->set) ? "streams" : "batch lists");
     else if (share->split_batches && sampler && sampler->lists)
-        ls_fail(&run->errors, LS_ERR_VALUE, "loader: split_batches: batches of a list have no common size to be split");
+        ls_fail(&run->errors, LS_ERR_VALUE, "loader: split_batches: the batches of a list have no common size");
     else if (share->split_batches && loader->opts.batch % share->world)
         ls_fail(
             &run->errors, LS_ERR_VALUE,
@@ -56,7 +56,7 @@ int64_t ls_loader_len(const ls_loader *loader)
 {
     if (!loader || ls_object_has_ended(loader, "ls_len")) return 0;
     if (ls_dataset_is_stream(loader->set)) return -1;
-    /* Before ls_prepare() people want to know how long the loop will be after it. */
+    /* The length is needed before ls_prepare(), as it will be afterwards. */
     ls_shard whole = loader->settled ? loader->shard : shard_of(loader, loader->object.run->step->share);
     whole.start = 0;
     return ls_shard_len(&whole);
@@ -72,7 +72,7 @@ int64_t ls_steps_per_epoch(const ls_loader *loader)
     return run->step->schedule_policy == LS_SCHEDULE_PER_PROCESS ? steps * run->step->share.world : steps;
 }
 
-/* ---- stopped and resumed ---- */
+/* ---- saving and restoring ---- */
 
 static int64_t consumed(const ls_loader *loader)
 {
@@ -99,12 +99,12 @@ bool ls_loader_state_set(ls_loader *loader, const ls_loader_state *state)
     if (!loader || ls_failed(loader->object.run)) return false;
     ls_run *run = loader->object.run;
     if (state->samples != loader->shard.samples || state->start < 0 || state->epoch < 0 || state->passes < 0) {
-        ls_fail(&run->errors, LS_ERR_STATE,
-                "loader: the checkpoint has sample %lld of %lld in epoch %lld, the %s has %lld samples: the order of "
-                "the epoch would "
-                "not be the same",
-                (long long)state->start, (long long)state->samples, (long long)state->epoch, loader->set->kind,
-                (long long)loader->shard.samples);
+        ls_fail(
+            &run->errors, LS_ERR_STATE,
+            "loader: the checkpoint is at sample %lld of %lld in epoch %lld, but the %s has %lld samples: the order "
+            "of the epoch would differ",
+            (long long)state->start, (long long)state->samples, (long long)state->epoch, loader->set->kind,
+            (long long)loader->shard.samples);
         return false;
     }
     ls_loader_rewind(loader);
@@ -121,8 +121,8 @@ void ls_skip_first_batches(ls_loader *loader, int64_t n)
 {
     if (!loader || n < 0) return;
     bool restored = loader->ends > 0 || (loader->in_pass && loader->handed == 0);
-    if (restored) return; /* the program does again what it did before the checkpoint, which holds where that led */
-    if (n > LS_MOST_SAMPLES) n = LS_MOST_SAMPLES; /* more than any pass has, and products stay numbers */
+    if (restored) return; /* the program repeats a skip that the checkpoint's position already includes */
+    if (n > LS_MOST_SAMPLES) n = LS_MOST_SAMPLES; /* more than any pass has; avoids overflow */
     ls_loader_rewind(loader);
     ls_shard *shard = &loader->shard;
     shard->start = 0;

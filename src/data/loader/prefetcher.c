@@ -1,4 +1,4 @@
-/* prefetcher.c - the threads that fill batches, and how work is handed to them. */
+/* prefetcher.c - the threads that fill batches, and how work is distributed to them. */
 #include "data/loader/prefetcher.h"
 
 #include <signal.h>
@@ -8,7 +8,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 
-/* Samples that one thread takes at a time. */
+/* Samples that a thread takes at a time. */
 typedef struct chunk {
     ls_batch_slot *slot;
     int64_t begin, end;
@@ -21,7 +21,7 @@ static ls_batch_slot *slot_of(const ls_prefetcher *prefetcher, int64_t batch)
 
 /* ---- filling ---- */
 
-/* What is wrong with the first bad sample, and which file that is. The end of a long path tells more than its start. */
+/* Describe the first bad sample and its file. The end of a long path says more than its start. */
 static void name_blemish(const ls_prefetcher *prefetcher, ls_batch_slot *slot, int64_t j, const ls_sample *sample)
 {
     const char *path = ls_dataset_is_stream(prefetcher->set) ? "" : ls_dataset_path(prefetcher->set, slot->place[j]);
@@ -52,7 +52,7 @@ void ls_prefetcher_note_failure(ls_prefetcher *prefetcher, ls_batch_slot *slot, 
     pthread_mutex_unlock(&prefetcher->lock);
 }
 
-/* Sample j of a slot, or the next good one after it where bad ones are to be skipped. */
+/* Sample j of a slot, or the next good one after it if bad ones are skipped. */
 static void fill_sample(ls_prefetcher *prefetcher, ls_batch_slot *slot, int64_t j, ls_sample *sample)
 {
     const ls_dataset *set = prefetcher->set;
@@ -70,9 +70,9 @@ static void fill_sample(ls_prefetcher *prefetcher, ls_batch_slot *slot, int64_t 
     slot->index[j] = index;
 }
 
-/* ---- handing out; the lock is held ---- */
+/* ---- distributing work; the lock is held ---- */
 
-/* Enough parts for all to end at the same time, not so many that the lock is felt. */
+/* Enough parts for all threads to finish at the same time, few enough to avoid lock contention. */
 static int64_t chunk_size(const ls_prefetcher *prefetcher, int64_t size)
 {
     int64_t part = size / (4 * (prefetcher->worker_count + 1));
@@ -127,7 +127,7 @@ static void *worker(void *arg)
     return NULL;
 }
 
-/* Signals are for the program's own threads. Fewer threads than wanted are enough: the run's thread works too. */
+/* Signals are for the program's own threads. Fewer threads than requested are enough: the run's thread works too. */
 static void start_threads(ls_prefetcher *prefetcher)
 {
     sigset_t all, before;
@@ -138,7 +138,7 @@ static void start_threads(ls_prefetcher *prefetcher)
         prefetcher->running++;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (prefetcher->running < prefetcher->worker_count)
-        LS_LOG_ONCE(LS_LOG_WARN, "loader: the system allowed %d of %d worker threads", prefetcher->running,
+        LS_LOG_ONCE(LS_LOG_WARN, "loader: only %d of %d worker threads could be created", prefetcher->running,
                     prefetcher->worker_count);
     prefetcher->started = true;
 }
@@ -151,8 +151,8 @@ static void init_locks(ls_prefetcher *prefetcher)
     prefetcher->process = getpid();
 }
 
-/* In a child of fork() the workers are gone, and with them whatever they were doing: locks start anew, and batches that
- * were not full are filled again. What a worker was just resizing is left alone. */
+/* In a child of fork() the workers are gone, and with them their work: locks are initialised again, and unfinished
+ * batches are filled again. Memory that a worker was just resizing is leaked. */
 static void revive_after_fork(ls_prefetcher *prefetcher)
 {
     if (prefetcher->process == getpid()) return;
@@ -165,7 +165,7 @@ static void revive_after_fork(ls_prefetcher *prefetcher)
     for (int64_t k = prefetcher->begin; k < prefetcher->end; k++) {
         ls_batch_slot *slot = slot_of(prefetcher, k);
         if (slot->done == slot->size) {
-            prefetcher->stream.shard.start = slot->after; /* a stream is read anew, up to what is there */
+            prefetcher->stream.shard.start = slot->after; /* a stream is read again, skipping what is there */
             continue;
         }
         slot->issued = slot->done = slot->bad = 0;
@@ -184,7 +184,7 @@ bool ls_prefetcher_init(ls_run *run, ls_prefetcher *prefetcher, int worker_count
         ls_sys_free(prefetcher->slots);
         ls_sys_free(prefetcher->threads);
         prefetcher->slots = NULL;
-        return ls_fail(&run->errors, LS_ERR_MEMORY, "loader: no memory for %d batches ahead", slot_count), false;
+        return ls_fail(&run->errors, LS_ERR_MEMORY, "loader: no memory to prefetch %d batches", slot_count), false;
     }
     prefetcher->slot_count = slot_count;
     prefetcher->worker_count = worker_count;
@@ -214,7 +214,7 @@ void ls_prefetcher_clear(ls_run *run, ls_prefetcher *prefetcher)
     prefetcher->slots = NULL;
 }
 
-/* ---- the run's side ---- */
+/* ---- called by the run's thread ---- */
 
 ls_batch_slot *ls_prefetcher_free_slot(ls_prefetcher *prefetcher)
 {
@@ -263,7 +263,7 @@ void ls_prefetcher_pop(ls_prefetcher *prefetcher)
     pthread_mutex_lock(&prefetcher->lock);
     prefetcher->begin++;
     if (prefetcher->issue < prefetcher->begin)
-        prefetcher->issue = prefetcher->begin; /* its slot is written anew: nobody may look there */
+        prefetcher->issue = prefetcher->begin; /* its slot is rewritten: no worker may use it */
     pthread_mutex_unlock(&prefetcher->lock);
 }
 
@@ -272,7 +272,7 @@ void ls_prefetcher_drain(ls_prefetcher *prefetcher)
     if (!prefetcher->slots) return;
     revive_after_fork(prefetcher);
     pthread_mutex_lock(&prefetcher->lock);
-    prefetcher->issue = prefetcher->end; /* what nobody has taken is not begun any more */
+    prefetcher->issue = prefetcher->end; /* samples not taken yet are dropped */
     for (int64_t k = prefetcher->begin; k < prefetcher->end; k++)
         while (slot_of(prefetcher, k)->done < slot_of(prefetcher, k)->issued)
             pthread_cond_wait(&prefetcher->full, &prefetcher->lock);

@@ -1,4 +1,4 @@
-/* sampler.c - orders of an epoch: random, weighted, every n-th, given by the user. */
+/* sampler.c - orders of an epoch: random, weighted, every n-th sample, given by the user. */
 #include "data/loader/sampler.h"
 
 #include <math.h>
@@ -23,8 +23,7 @@ ls_sampler *ls_sampler_begin(ls_run *run, const char *kind, int64_t draws)
 {
     if (ls_failed(run)) return NULL;
     if (draws != LS_AUTO && draws < 1)
-        return ls_fail(&run->errors, LS_ERR_VALUE, "%s: %lld draws in an epoch; it must be at least 1", kind,
-                       (long long)draws),
+        return ls_fail(&run->errors, LS_ERR_VALUE, "%s: .draws = %lld; it must be at least 1", kind, (long long)draws),
                NULL;
     ls_sampler *sampler = ls_object_new(run, LS_OBJECT_SAMPLER, sizeof *sampler, clear);
     if (!sampler) return NULL;
@@ -40,7 +39,7 @@ void ls_sampler_free(ls_sampler *sampler)
 
 static int64_t refuse(const ls_sampler *s, int64_t wanted, const char *of, int64_t there)
 {
-    ls_fail(&s->object.run->errors, LS_ERR_VALUE, "%s: %lld %s, the dataset has %lld samples", s->kind,
+    ls_fail(&s->object.run->errors, LS_ERR_VALUE, "%s: %lld %s, but the dataset has %lld samples", s->kind,
             (long long)wanted, of, (long long)there);
     return -1;
 }
@@ -62,7 +61,7 @@ static int64_t random_length(const ls_sampler *s, int64_t count)
 static bool random_order(const ls_sampler *s, int64_t count, uint64_t key, int64_t epoch, int64_t *samples)
 {
     (void)epoch;
-    if (!s->replacement) return ls_order_shuffled(key, count, samples), true; /* of which the first are the draws */
+    if (!s->replacement) return ls_order_shuffled(key, count, samples), true; /* the first of them are the draws */
     for (int64_t i = 0; i < random_length(s, count); i++)
         samples[i] = (int64_t)ls_random_below(ls_random_bits(key, (uint64_t)i), (uint64_t)count);
     return true;
@@ -92,7 +91,7 @@ static int64_t weighted_length(const ls_sampler *s, int64_t count)
     return -1;
 }
 
-/* The first sample whose sum is above x. */
+/* The first sample whose cumulative weight is above x. */
 static int64_t find_sum(const double *sums, int64_t count, double x)
 {
     int64_t low = 0, high = count - 1;
@@ -115,8 +114,8 @@ static void sift_down(struct ls_keyed *heap, int64_t at, int64_t count)
     }
 }
 
-/* The `count` entries with the smallest keys to the front, smallest first: a heap of the best so far,
- * largest on top. */
+/* Move the `count` entries with the smallest keys to the front, smallest first: a heap of the best so far, largest on
+ * top. */
 static void smallest_first(struct ls_keyed *list, int64_t total, int64_t count)
 {
     for (int64_t i = count / 2; i-- > 0;) sift_down(list, i, count);
@@ -133,8 +132,8 @@ static void smallest_first(struct ls_keyed *list, int64_t total, int64_t count)
     }
 }
 
-/* Without replacement: waiting times of exponential clocks that tick at the rate of the weights come in just this
- * order. */
+/* Without replacement: the order in which exponential clocks with the weights as rates ring is exactly this
+ * distribution. */
 static bool weighted_order(const ls_sampler *s, int64_t count, uint64_t key, int64_t epoch, int64_t *samples)
 {
     (void)epoch;
@@ -175,20 +174,21 @@ ls_sampler *ls_weighted_sampler_new_sized(ls_run *run, const double *weights, in
     }
     for (int64_t i = 0; !ls_failed(run) && i < count; i++) {
         if (!(weights[i] >= 0 && weights[i] <= 1e300))
-            ls_fail(&run->errors, LS_ERR_VALUE, "weighted sampler: weight %lld is %g; weights are 0 or more",
-                    (long long)i, weights[i]);
+            ls_fail(&run->errors, LS_ERR_VALUE,
+                    "weighted sampler: weight %lld is %g; it must be finite and not negative", (long long)i,
+                    weights[i]);
         sum += weights[i];
         s->positive_count += weights[i] > 0;
         s->weights[i] = s->replacement ? sum : weights[i];
     }
     if (!ls_failed(run) && !(sum > 0 && sum <= 1e300))
-        ls_fail(&run->errors, LS_ERR_VALUE, "weighted sampler: the weights add up to %g", sum);
+        ls_fail(&run->errors, LS_ERR_VALUE, "weighted sampler: the sum of the weights is %g", sum);
     if (!ls_failed(run)) return s;
     ls_object_free(s);
     return NULL;
 }
 
-/* ---- every world-th ---- */
+/* ---- every world-th sample ---- */
 
 static int64_t distributed_length(const ls_sampler *s, int64_t count)
 {
@@ -201,8 +201,8 @@ static bool distributed_order(const ls_sampler *s, int64_t count, uint64_t key, 
     int64_t length = distributed_length(s, count);
     for (int64_t i = 0; i < count; i++) samples[i] = i;
     if (s->shuffle) ls_random_shuffle(key, count, samples);
-    /* In place: what goes to place i stands at i * world + rank, at or behind it;
-     * but the last may be one of the first. */
+    /* In place: the sample for position i is at i * world + rank, at or after it; but the last may wrap around to one
+     * of the first. */
     int64_t last = ((length - 1) * s->world + s->rank) % count;
     int64_t wrapped = length ? samples[last] : 0;
     for (int64_t i = 0; i < length; i++) {
@@ -231,13 +231,13 @@ ls_sampler *ls_distributed_sampler_new_sized(ls_run *run, const ls_distributed_s
     return s;
 }
 
-/* ---- of the user's own ---- */
+/* ---- user-defined ---- */
 
 static bool all_there(const ls_sampler *s, int64_t count, const int64_t *samples, int64_t draws)
 {
     for (int64_t i = 0; i < draws; i++) {
         if (samples[i] >= 0 && samples[i] < count) continue;
-        ls_fail(&s->object.run->errors, LS_ERR_VALUE, "%s: sample %lld at [%lld], the dataset has %lld samples",
+        ls_fail(&s->object.run->errors, LS_ERR_VALUE, "%s: sample %lld at [%lld], but the dataset has %lld samples",
                 s->kind, (long long)samples[i], (long long)i, (long long)count);
         return false;
     }

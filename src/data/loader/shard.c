@@ -11,13 +11,13 @@ static int64_t divide_up(int64_t a, int64_t b)
     return (a + b - 1) / b;
 }
 
-/* A job of one process never repeats a sample. */
+/* A single process never repeats a sample. */
 static bool completes(const ls_shard *s)
 {
     return s->even && s->world > 1;
 }
 
-/* What rounds are made of, in samples or in lists: how much is left at the start, and how much a round takes. */
+/* The remaining amount and the size of a round, in samples or in listed batches. */
 static int64_t left(const ls_shard *s)
 {
     int64_t all = s->lists ? s->list_count : s->samples;

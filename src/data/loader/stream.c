@@ -1,10 +1,10 @@
 /* stream.c - batches from a stream: every rank reads all of it, round by round, and keeps its part.
  *
- * The last round is completed with samples of the first, which are kept for that. A pass that begins in the middle
- * passes over what was read before, without decoding where the stream allows. */
+ * The last round is filled up with samples of the first, which are kept for that. A pass that begins in the middle
+ * skips what was read before, without decoding if the stream supports it. */
 #include "data/loader/prefetcher.h"
 
-/* Is the last round completed, so that the first must be kept? */
+/* Is the last round filled up, so that the first must be kept? */
 static bool keeps_first(const ls_shard *shard)
 {
     return shard->world > 1 && shard->even && !shard->drop_last;
@@ -27,7 +27,7 @@ bool ls_stream_restart(ls_run *run, ls_prefetcher *prefetcher, const ls_shard *s
     return ls_batch_slot_prepare_plain(run, &stream->spare, &prefetcher->reading, 1);
 }
 
-/* The next good sample, written to place `at` of `to`. False at the end of the stream, and after a failure. */
+/* Write the next good sample to place `at` of `to`. False at the end of the stream, and after a failure. */
 static bool read_one(ls_prefetcher *prefetcher, ls_batch_slot *slot, int64_t j, const ls_batch_slot *to, int64_t at,
                      ls_sample *sample)
 {
@@ -48,7 +48,7 @@ static bool read_one(ls_prefetcher *prefetcher, ls_batch_slot *slot, int64_t j, 
     return true;
 }
 
-/* A sample that is not wanted here. Where bad samples are skipped, all ranks must find out which they are. */
+/* A sample that is not needed here. If bad samples are skipped, all ranks must find out which they are. */
 static bool pass_over(ls_prefetcher *prefetcher, ls_batch_slot *slot, ls_sample *sample)
 {
     sample->passed_over = prefetcher->set->on_bad != LS_ON_BAD_SKIP;

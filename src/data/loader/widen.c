@@ -1,8 +1,8 @@
-/* widen.c - pictures that travelled as bytes become numbers on the device: the very ones that the CPU would have. */
+/* widen.c - images copied as bytes become numbers on the device, bit-identical to the CPU's. */
 #include "data/image/image.h"
 #include "data/loader/batch_slot.h"
 
-/* Samples whose numbers the program wrote itself, over what their bytes became. */
+/* Samples whose numbers the program wrote itself replace those made from their bytes. */
 static bool lay_over(ls_run *run, ls_batch_slot *slot, const ls_reading *reading, int i)
 {
     ls_device *device = run->device;

@@ -1,4 +1,4 @@
-/* added.c - finding added tokens. */
+/* added.c - find added tokens in texts. */
 #include "data/text/added.h"
 
 #include <string.h>
@@ -7,7 +7,7 @@
 #include "base/utf8.h"
 #include "data/text/unicode.h"
 
-/* The text of a token as it is looked for: prepared like the text around it, in memory of the vocabulary. */
+/* The search text of a token: prepared like the surrounding text, in the vocabulary's memory. */
 static bool prepare_token(ls_tokenizer *t, ls_added_token *token)
 {
     token->searched = (ls_token_text){token->text, token->length};
@@ -52,7 +52,7 @@ void ls_added_set_free(ls_added_set *set)
 
 /* ---- in a raw text ---- */
 
-/* The first place from `at` on where a token may begin. */
+/* The first position from `at` on where a token may begin. */
 static int64_t candidate(const ls_added_set *set, const char *text, int64_t at, int64_t length)
 {
     if (set->same_first) {
@@ -63,7 +63,7 @@ static int64_t candidate(const ls_added_set *set, const char *text, int64_t at, 
     return at;
 }
 
-/* Bytes of white space that end at, or begin at, a place. */
+/* Bytes of white space that end at, or begin at, a position. */
 static int64_t space_before(const char *text, int64_t at)
 {
     for (int64_t bytes = 1; bytes <= 3 && bytes <= at; bytes++)

@@ -1,12 +1,12 @@
-/* decode.c - tokens to text. */
+/* decode.c - convert tokens to text. */
 #include <string.h>
 
 #include "base/memory.h"
 #include "base/opts.h"
 #include "data/text/tokenizer.h"
 
-/* Blanks that were put between tokens and should not stand there: one row after the other, in each token as it comes,
- * and in the whole text at the end. That is what transformers does together with tokenizers. */
+/* Blanks between tokens to be removed: one row after the other, in each token as it is added, and in the whole text at
+ * the end, as transformers and tokenizers together do. */
 static const struct {
     const char *dirty, *clean;
 } CLEAN_UP[] = {
@@ -14,7 +14,7 @@ static const struct {
     {" n't", "n't"}, {" 'm", "'m"}, {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"},
 };
 
-/* Every `dirty` in a text becomes `clean`, which is not longer; returns the new length. */
+/* Replace every `dirty` in a text by `clean`, which is not longer; returns the new length. */
 static size_t replace_all(char *text, size_t length, const char *dirty, const char *clean)
 {
     size_t dirty_length = strlen(dirty), clean_length = strlen(clean), kept = 0;
@@ -44,14 +44,14 @@ static const ls_added_token *added_token(const ls_tokenizer *t, int32_t id)
     return NULL;
 }
 
-/* A special token is left out, unless its text is shown in another form than it was given: the reference compares. */
+/* A special token is omitted, unless its decoded text differs from its given text: the reference compares them. */
 static bool is_left_out(const ls_added_token *added)
 {
     return added->special && added->searched.length == added->length &&
            memcmp(added->searched.text, added->text, added->length) == 0;
 }
 
-/* Write a token behind others, which has room for it and a blank; returns its length there. */
+/* Append a token to a text, which has room for it and a blank; returns its length there. */
 static size_t write_token(const ls_tokenizer *t, char *to, const ls_token_text *token, bool first)
 {
     size_t prefix = strlen(t->prefix), length = 0;

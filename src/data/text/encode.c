@@ -1,5 +1,5 @@
-/* encode.c - texts to windows of tokens, by all threads: each takes some texts in turn and keeps their tokens; when all
- * are there it is known how many windows they make, and where each one stands in the result. */
+/* encode.c - encode texts as windows of tokens, on all threads: each takes texts in turn and keeps their tokens; when
+ * all are done, the number of windows and the position of each in the result are known. */
 #include <limits.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -12,28 +12,28 @@
 
 enum {
     TEXTS_IN_TURN = 8,
-    MOST_WINDOWS = 1 << 26, /* of a call: two long texts make the product of their parts, which no memory holds */
-    MOST_PADDING = 1 << 24, /* tokens that windows are filled up to */
+    MOST_WINDOWS = 1 << 26, /* per call: two long texts give the product of their parts, which no memory can hold */
+    MOST_PADDING = 1 << 24, /* most tokens of a padded window */
 };
 
-/* What became of one text or pair. */
+/* The result for one text or pair. */
 typedef struct item {
-    const ls_encoder *encoder; /* whose pieces they are */
+    const ls_encoder *encoder; /* owner of the pieces */
     int64_t first[2];          /* piece of each list */
     int64_t counts[2];
     ls_status status;
     ls_cut cut;
-    int64_t window, token; /* the first of its own in the result */
+    int64_t window, token; /* its first in the result */
 } item;
 
 typedef struct job {
     const ls_tokenizer *tokenizer;
     const ls_tokenizer_encode_opts *opts;
-    const char *const *texts, *const *seconds; /* seconds: NULL, there are none */
+    const char *const *texts, *const *seconds; /* seconds: NULL: none */
     int64_t count;
     item *items;
     ls_encoder *encoders; /* of the workers */
-    _Atomic int64_t next; /* text that nobody has taken */
+    _Atomic int64_t next; /* first text not taken yet */
     int64_t windows, tokens, longest;
     int64_t pad_to; /* length of all windows; 0: no padding */
 } job;
@@ -66,7 +66,8 @@ static ls_status encode_item(job *j, ls_encoder *e, int64_t i, ls_message *why)
         it->first[s] = e->count;
         if (!texts[s]) continue;
         size_t size = text_size(texts[s], sizes[s], i);
-        if (size > INT_MAX - 4) return ls_explain(why, LS_ERR_VALUE, "%zu bytes; a text has less than 2 GiB", size);
+        if (size > INT_MAX - 4)
+            return ls_explain(why, LS_ERR_VALUE, "%zu bytes; a text must be smaller than 2 GiB", size);
         if (!ls_encoder_add(e, texts[s], size))
             return ls_explain(why, LS_ERR_MEMORY, "no memory for the tokens of %zu bytes", size);
         it->counts[s] = e->count - it->first[s];
@@ -93,19 +94,19 @@ static ls_status lay_out(job *j, int64_t *failed, ls_message *why)
         item *it = &j->items[i];
         if (it->status) {
             *failed = i;
-            ls_encoder again = {.tokenizer = j->tokenizer}; /* once more, for the reason */
+            ls_encoder again = {.tokenizer = j->tokenizer}; /* repeated to get the reason */
             ls_status status = encode_item(j, &again, i, why);
             ls_encoder_free(&again);
-            return status ? status : ls_explain(why, LS_ERR_MEMORY, "memory was out");
+            return status ? status : ls_explain(why, LS_ERR_MEMORY, "out of memory");
         }
         it->window = j->windows;
-        j->windows += it->cut.windows; /* below 2^62 each, as a text has less than 2^31 bytes */
+        j->windows += it->cut.windows; /* below 2^62 each, since a text has less than 2^31 bytes */
         if (j->windows > MOST_WINDOWS) {
             *failed = i;
             return ls_explain(
                 why, LS_ERR_VALUE,
-                "it makes %lld windows, with those before it %lld; one call makes %d at most. A larger "
-                ".max_length, cutting one text of the pair only (.truncation) or shorter texts make fewer",
+                "it makes %lld windows, %lld with those before it; one call makes at most %d. Use a larger "
+                ".max_length, truncate only one text of the pair (.truncation), or use shorter texts",
                 (long long)it->cut.windows, (long long)j->windows, MOST_WINDOWS);
         }
         int64_t length = ls_cut_length(&it->cut, 0); /* no other window of the text is longer */
@@ -167,7 +168,7 @@ static void write_windows(void *arg, int64_t from, int64_t to)
     for (int64_t i = from; i < to; i++) {
         const item *it = &j->items[i];
         ls_piece_list lists[2];
-        for (int s = 0; s < 2; s++) { /* an encoder that found no token has no memory */
+        for (int s = 0; s < 2; s++) { /* an encoder without tokens has no memory */
             const ls_piece *pieces = it->counts[s] ? it->encoder->pieces + it->first[s] : NULL;
             lists[s] = (ls_piece_list){pieces, it->counts[s]};
         }
@@ -199,29 +200,29 @@ static ls_status check_options(const ls_tokenizer *t, const ls_tokenizer_encode_
 {
     if ((int)o->truncation < LS_TRUNCATE_LONGEST || (int)o->truncation > LS_TRUNCATE_SECOND)
         return ls_explain(why, LS_ERR_VALUE,
-                          ".truncation = %d; there are LS_TRUNCATE_LONGEST, LS_TRUNCATE_FIRST and LS_TRUNCATE_SECOND",
+                          ".truncation = %d; must be LS_TRUNCATE_LONGEST, LS_TRUNCATE_FIRST or LS_TRUNCATE_SECOND",
                           (int)o->truncation);
     if ((int)o->padding < LS_PAD_NONE || (int)o->padding > LS_PAD_MAX)
-        return ls_explain(why, LS_ERR_VALUE, ".padding = %d; there are LS_PAD_NONE, LS_PAD_LONGEST and LS_PAD_MAX",
+        return ls_explain(why, LS_ERR_VALUE, ".padding = %d; must be LS_PAD_NONE, LS_PAD_LONGEST or LS_PAD_MAX",
                           (int)o->padding);
     if (o->max_length != LS_AUTO && o->max_length < 1)
         return ls_explain(why, LS_ERR_VALUE, ".max_length = %lld; it must be at least 1", (long long)o->max_length);
     if (o->stride < 0)
-        return ls_explain(why, LS_ERR_VALUE, ".stride = %lld; it cannot be negative", (long long)o->stride);
+        return ls_explain(why, LS_ERR_VALUE, ".stride = %lld; it must not be negative", (long long)o->stride);
     if (o->pad_multiple < 1)
         return ls_explain(why, LS_ERR_VALUE, ".pad_multiple = %lld; it must be at least 1", (long long)o->pad_multiple);
     if (o->padding == LS_PAD_MAX && o->max_length == LS_AUTO)
         return ls_explain(why, LS_ERR_VALUE, ".padding = LS_PAD_MAX needs a .max_length");
     bool fills = o->padding == LS_PAD_MAX && o->max_length > MOST_PADDING;
     if (fills || o->pad_multiple > MOST_PADDING)
-        return ls_explain(why, LS_ERR_VALUE, "%s = %lld; padding makes windows of %d tokens at most",
+        return ls_explain(why, LS_ERR_VALUE, "%s = %lld; padded windows have at most %d tokens",
                           fills ? ".max_length" : ".pad_multiple", (long long)(fills ? o->max_length : o->pad_multiple),
                           MOST_PADDING);
     if (o->special_tokens && (t->cls < 0 || t->sep < 0))
-        return ls_explain(why, LS_ERR_VALUE, "the tokenizer has no %s to put in; .special_tokens = false does without",
+        return ls_explain(why, LS_ERR_VALUE, "the tokenizer has no %s to add; set .special_tokens = false",
                           t->cls < 0 ? "[CLS]" : "[SEP]");
     if (o->padding != LS_PAD_NONE && t->pad < 0)
-        return ls_explain(why, LS_ERR_VALUE, "the vocabulary has no [PAD] to fill up with");
+        return ls_explain(why, LS_ERR_VALUE, "the vocabulary has no [PAD] token for padding");
     return LS_OK;
 }
 

@@ -25,8 +25,8 @@ static void emit(ls_encoder *e, int32_t id, int64_t from, int64_t to)
     e->pieces[e->count++] = (ls_piece){id, (int32_t)from, (int32_t)to, e->words};
 }
 
-/* The longest token that `bytes` begin with, from a node of the trie on: its length, and its number in `id`. 0 when
- * there is none. */
+/* The longest token that `bytes` begin with, from a trie node on: its length, and its number in `id`. 0 if there is
+ * none. */
 static size_t longest_token(const ls_trie *trie, uint32_t node, const uint8_t *folded, const char *bytes, size_t room,
                             int32_t *id)
 {
@@ -42,8 +42,8 @@ static size_t longest_token(const ls_trie *trie, uint32_t node, const uint8_t *f
     return length;
 }
 
-/* Append the pieces of a word: places are those of its bytes, the first of which has `place`. Longest first, and all or
- * nothing: a word with a part that no token covers is unknown as a whole, and this returns false. */
+/* Append the pieces of a word; offsets are those of its bytes, the first of which has `place`. Longest match first, all
+ * or nothing: a word with a part that no token covers is unknown as a whole, and this returns false. */
 static bool split_word(ls_encoder *e, const char *word, size_t length, int64_t place)
 {
     const ls_tokenizer *t = e->tokenizer;
@@ -85,7 +85,7 @@ static bool reserve_bytes(ls_encoder *e, size_t bytes)
     return true;
 }
 
-/* Pieces from `first` on have places in the word's bytes: give them those of its characters. */
+/* Pieces from `first` on have offsets in the word's bytes: replace them by those of its characters. */
 static void place_pieces(ls_encoder *e, int64_t first, const ls_prepared_char *chars)
 {
     char unused[4];
@@ -121,7 +121,7 @@ static void add_prepared_word(ls_encoder *e, const ls_prepared_char *chars, int6
 
 static void add_prepared_words(ls_encoder *e, const ls_prepared_char *chars, int64_t count)
 {
-    int64_t begin = 0; /* of the word in progress */
+    int64_t begin = 0; /* of the current word */
     for (int64_t i = 0; i < count && !e->failed; i++) {
         unsigned ends = ls_char_flags(chars[i].code) & (LS_CHAR_SPACE | LS_CHAR_PUNCT);
         if (!ends) continue;
@@ -142,9 +142,10 @@ static bool prepare(ls_encoder *e, size_t from, size_t to)
     return true;
 }
 
-/* ---- stretches of text without added tokens ---- */
+/* ---- segments of text without added tokens ---- */
 
-/* The stretch with other characters that begins at `from`: words until plain blank or punctuation. Returns its end. */
+/* A segment with non-ASCII characters that begins at `from`: words up to an ASCII blank or punctuation. Returns its
+ * end. */
 static size_t add_other(ls_encoder *e, size_t from, size_t to)
 {
     const uint8_t *kinds = e->tokenizer->kinds;
@@ -174,7 +175,7 @@ static void add_words(ls_encoder *e, size_t from, size_t to)
     }
 }
 
-/* Where added tokens are looked for in the prepared text, all of the stretch is prepared. */
+/* If added tokens are searched in the prepared text, the whole segment is prepared. */
 static void add_stretch(ls_encoder *e, size_t from, size_t to)
 {
     const ls_tokenizer *t = e->tokenizer;
@@ -210,7 +211,7 @@ static size_t later_bytes(const ls_encoder *e, size_t from, size_t to)
     return later;
 }
 
-/* Bytes [from, to) are an added token; those before `done`, which may be among them, were counted before. */
+/* Bytes [from, to) are an added token; those before `done`, possibly among them, were already counted. */
 static void add_added(ls_encoder *e, int64_t token, size_t from, size_t to, size_t done)
 {
     int64_t place = (int64_t)(from - e->shift);

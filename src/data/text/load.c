@@ -1,4 +1,4 @@
-/* load.c - tokenizers from files: a vocab.txt, a tokenizer.json, or the folder of a model. */
+/* load.c - load tokenizers from a vocab.txt, a tokenizer.json, or a model folder. */
 #include <stdio.h>
 #include <string.h>
 
@@ -103,7 +103,7 @@ static ls_status load_folder(ls_tokenizer *t, const char *folder, ls_message *wh
     bool has_json = ls_path_kind_of(json) == LS_PATH_FILE, has_config = ls_path_kind_of(config) == LS_PATH_FILE;
     if (!has_json && ls_path_kind_of(lines) != LS_PATH_FILE)
         return ls_explain(why, LS_ERR_IO, "%s has neither a tokenizer.json nor a vocab.txt", folder);
-    /* The config says more than the tokenizer.json, which it may be newer than, and what a vocab.txt needs to know. */
+    /* The config may be newer than the tokenizer.json and overrides it; a vocab.txt needs it. */
     ls_status status = has_json ? load_json(t, json, ls_tokenizer_read_json, why) : LS_OK;
     if (!status && has_config) status = load_json(t, config, ls_tokenizer_read_config, why);
     if (!status && !has_json) status = load_lines(t, lines, why);

@@ -1,4 +1,4 @@
-/* prepare.c - BERT's preparation of a text, in the order of Hugging Face's BertNormalizer. */
+/* prepare.c - BERT's text preparation, in the order of Hugging Face's BertNormalizer. */
 #include "data/text/prepare.h"
 
 #include "base/memory.h"
@@ -21,7 +21,7 @@ static void append(ls_prepared_text *text, uint32_t code, const ls_prepared_char
     text->chars[text->count++] = (ls_prepared_char){code, at->from, at->to};
 }
 
-/* ---- characters, cleaned, Chinese ones between blanks ---- */
+/* ---- cleaning; Chinese characters between blanks ---- */
 
 static int64_t decode(ls_prepared_text *out, ls_text_rules rules, const char *text, size_t length, int64_t place,
                       bool characters)
@@ -45,10 +45,10 @@ static int64_t decode(ls_prepared_text *out, ls_text_rules rules, const char *te
     return place;
 }
 
-/* ---- decomposed, marks in canonical order ---- */
+/* ---- decomposition, marks in canonical order ---- */
 
-/* Until its place is known, a part of a decomposed character says in `from` whether it took a character of the input
- * (0) or came in addition (1), and in `to` which class it has. */
+/* Until its offsets are known, a part of a decomposed character stores in `from` whether it replaced a character of the
+ * input (0) or was added (1), and in `to` its class. */
 
 static void sort_few(ls_prepared_char *marks, int64_t count)
 {
@@ -60,7 +60,7 @@ static void sort_few(ls_prepared_char *marks, int64_t count)
     }
 }
 
-/* By counting: a text that is nothing but marks must not take forever. */
+/* Counting sort: linear even for a text that consists of marks. */
 static bool sort_many(ls_prepared_char *marks, int64_t count)
 {
     ls_prepared_char *copy = ls_sys_alloc((size_t)count * sizeof *copy);
@@ -82,7 +82,7 @@ static bool sort_marks(ls_prepared_char *marks, int64_t count)
 
 static bool decompose(const ls_prepared_text *in, ls_prepared_text *out)
 {
-    int64_t run = 0; /* where the marks begin that are not sorted yet */
+    int64_t run = 0; /* start of the unsorted marks */
     for (int64_t i = 0; i < in->count; i++) {
         uint32_t parts[LS_CHAR_MAX_PARTS];
         int count = ls_char_decompose(in->chars[i].code, parts);
@@ -97,9 +97,8 @@ static bool decompose(const ls_prepared_text *in, ls_prepared_text *out)
     return run == out->count || sort_marks(out->chars + run, out->count - run); /* a text may be empty */
 }
 
-/* Give the parts their places. Marks that changed places with others did not take theirs along: the n-th part that took
- * a character has the place of the n-th character, and an additional one that of the part before it. This is how the
- * reference counts. */
+/* Set the offsets of the parts. Sorting marks does not move their offsets: the n-th part that replaced a character has
+ * the offset of the n-th character, and an added one that of the part before it. The reference counts this way. */
 static void place_parts(const ls_prepared_text *in, ls_prepared_text *out)
 {
     int64_t taken = 0;
@@ -132,7 +131,7 @@ static bool lower(const ls_prepared_text *in, ls_prepared_text *out)
     return true;
 }
 
-/* ---- all of it ---- */
+/* ---- all steps ---- */
 
 /* The result so far becomes the input of the next step. */
 static void turn(ls_preparation *n)

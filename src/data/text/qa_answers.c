@@ -1,6 +1,6 @@
-/* qa_answers.c - from start and end logits of windows to one answer for each question.
+/* qa_answers.c - from start and end logits of windows to one answer per question.
  *
- * Of every window the n best pairs (start, end) are kept: the n best of a question are among those of its windows. */
+ * The n best pairs (start, end) of every window are kept: the n best of a question are among those of its windows. */
 #include <math.h>
 
 #include <string.h>
@@ -10,11 +10,11 @@
 #include "base/opts.h"
 #include "data/text/qa_windows.h"
 
-enum { FIRST, LAST, START_LOGIT, END_LOGIT, COLUMNS }; /* of a candidate that travels as numbers */
+enum { FIRST, LAST, START_LOGIT, END_LOGIT, COLUMNS }; /* columns of a candidate as numbers */
 
 typedef struct candidate {
-    int64_t window;      /* -1: the place is empty */
-    int64_t first, last; /* tokens of the window; 0 and 0: there is no answer */
+    int64_t window;      /* -1: empty */
+    int64_t first, last; /* tokens of the window; 0 and 0: no answer */
     float start_logit, end_logit;
 } candidate;
 
@@ -24,9 +24,9 @@ struct ls_qa_answers {
     int n_best, max_answer_length;
     double null_threshold;
     candidate *best;    /* [questions, n_best] best first, of all windows so far */
-    candidate *none;    /* [questions] "no answer", of the window that believes in it least */
+    candidate *none;    /* [questions] "no answer", of the window with its lowest score */
     bool *seen;         /* [windows] */
-    const char **texts; /* [questions] what ls_qa_answers_best() returned; each is the object's */
+    const char **texts; /* [questions] result of ls_qa_answers_best(); owned */
 };
 
 static float score_of(const candidate *c)
@@ -34,7 +34,7 @@ static float score_of(const candidate *c)
     return c->start_logit + c->end_logit;
 }
 
-/* Put a candidate among the `n` best, which are sorted; the earlier one of equals stays before. */
+/* Insert a candidate among the `n` best, which are sorted; the earlier one of equals stays first. */
 static void insert(candidate *best, int n, const candidate *c)
 {
     int at = n;
@@ -62,7 +62,7 @@ static int highest(const float *logits, int64_t count, int n, int64_t *tokens)
 }
 
 /* Pairs of the highest starts and ends that lie in the context and are not too long. start, end: logits of the window's
- * tokens; tokens: room for 2 n_best of them. */
+ * tokens; tokens: memory for 2 n_best of them. */
 static void find_candidates(const ls_qa_answers *a, int64_t window, const float *start, const float *end,
                             int64_t *tokens, candidate *best)
 {
@@ -88,7 +88,7 @@ static void write_row(float *row, const candidate *c)
     row[END_LOGIT] = c->window < 0 ? 0 : c->end_logit;
 }
 
-/* Is there a row of numbers in `x` for each of the windows? */
+/* Does `x` have a row of numbers for each window? */
 static bool fits(const ls_qa_answers *a, const char *who, ls_tensor *window, ls_tensor *x, int ndim)
 {
     ls_run *run = a->object.run;
@@ -102,7 +102,7 @@ static bool fits(const ls_qa_answers *a, const char *who, ls_tensor *window, ls_
     return false;
 }
 
-/* Copy a tensor to the host; ls_sys_free() the result. NULL (and an error) when that fails. */
+/* Copy a tensor to the host, to be freed with ls_sys_free(). NULL (and an error) on failure. */
 static void *fetch(ls_tensor *x)
 {
     size_t bytes = (size_t)ls_view_numel(&x->view) * ls_dtype_size(x->view.dtype);
@@ -113,7 +113,7 @@ static void *fetch(ls_tensor *x)
     return NULL;
 }
 
-/* All windows of a batch are known, and no longer than the logits are wide. */
+/* Check that all windows of a batch exist and have no more tokens than logits. */
 static bool windows_exist(const ls_qa_answers *a, const char *who, const int64_t *window, int64_t count, int64_t width)
 {
     const ls_encoding *e = a->windows->tokens;
@@ -126,7 +126,7 @@ static bool windows_exist(const ls_qa_answers *a, const char *who, const int64_t
             ls_fail(&run->errors, LS_ERR_SHAPE, "%s: window %lld has %lld tokens, but there are %lld logits", who,
                     (long long)window[i], (long long)length, (long long)width);
         else
-            ls_fail(&run->errors, LS_ERR_VALUE, "%s: there is no window %lld; they are numbered 0 .. %lld", who,
+            ls_fail(&run->errors, LS_ERR_VALUE, "%s: window %lld does not exist; windows are numbered 0 .. %lld", who,
                     (long long)window[i], (long long)e->count - 1);
         return false;
     }
@@ -232,7 +232,7 @@ void ls_qa_answers_add(ls_qa_answers *a, ls_tensor *window, ls_tensor *candidate
 
 /* ---- Answers ---- */
 
-/* The part of the context that a candidate points at. */
+/* The part of the context that a candidate refers to. */
 static const char *place_of(const ls_qa_answers *a, const candidate *c, size_t *length)
 {
     const ls_encoding *e = a->windows->tokens;
@@ -247,18 +247,18 @@ static bool version_2(const ls_qa_answers *a)
     return a->windows->questions->may_be_unanswerable;
 }
 
-/* By how much "no answer" scores above the best; the best alone counts where nothing else was found. */
+/* The score of "no answer" minus that of the best answer; only the best counts if nothing else was found. */
 static double null_odds(const ls_qa_answers *a, int64_t question)
 {
     const candidate *best = a->best + question * a->n_best, *none = &a->none[question];
     return (none->window < 0 ? 0 : score_of(none)) - (best->window < 0 ? 0 : score_of(best));
 }
 
-/* NULL when memory is out. */
+/* NULL if out of memory. */
 static char *answer_to(const ls_qa_answers *a, int64_t question)
 {
     const candidate *best = a->best + question * a->n_best;
-    const char *text = "empty"; /* what Transformers writes where no pair is possible */
+    const char *text = "empty"; /* as in Transformers, if no pair is possible */
     size_t length = strlen(text);
     if (best->window >= 0) text = place_of(a, best, &length);
     if (version_2(a) && (best->window < 0 || null_odds(a, question) > a->null_threshold)) length = 0;
@@ -285,7 +285,8 @@ const char *const *ls_qa_answers_best(ls_qa_answers *a)
 
 /* ---- Files ---- */
 
-/* The best of a question as files list them: candidates, and "no answer" among them in 2.0. Returns how many. */
+/* The best answers of a question as listed in files: candidates, with "no answer" among them in 2.0. Returns their
+ * number. */
 static int list_best(const ls_qa_answers *a, int64_t question, candidate *list)
 {
     const candidate *best = a->best + question * a->n_best;
@@ -330,7 +331,7 @@ static bool put_best(ls_json_writer *w, const ls_qa_answers *a, int64_t question
     return true;
 }
 
-/* Put what a file says about a question into its object; false when memory is out. */
+/* Write a file's entry about a question into its object; false if out of memory. */
 typedef bool put_fn(ls_json_writer *w, const ls_qa_answers *a, int64_t question, candidate *room);
 
 static bool put_answer(ls_json_writer *w, const ls_qa_answers *a, int64_t question, candidate *room)

@@ -1,4 +1,4 @@
-/* qa_windows.c - questions and contexts as windows of tokens, with the place of the answer in each. */
+/* qa_windows.c - questions and contexts as windows of tokens, with the position of the answer in each. */
 #include "data/text/qa_windows.h"
 
 #include <string.h>
@@ -21,7 +21,7 @@ const ls_question *ls_qa_question_of(const ls_qa_windows *windows, int64_t windo
     return &windows->questions->list[windows->tokens->text[window]];
 }
 
-/* ---- Making them ---- */
+/* ---- creating ---- */
 
 static void clear(void *object)
 {
@@ -75,8 +75,8 @@ int64_t ls_qa_windows_count(const ls_qa_windows *windows)
 
 enum { INPUT_IDS, TOKEN_TYPE_IDS, LENGTH, WINDOW, START, END };
 
-/* First and last token of the first right answer, counted from the window's; both 0 where the window has not all of
- * it. */
+/* First and last token of the first correct answer, relative to the window; both 0 if the window does not contain all
+ * of it. */
 static void find_answer(const ls_qa_windows *windows, int64_t window, int64_t *start, int64_t *end)
 {
     const ls_encoding *e = windows->tokens;

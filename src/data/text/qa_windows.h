@@ -1,4 +1,4 @@
-/* qa_windows.h - the inside of windows on questions and their contexts. */
+/* qa_windows.h - the internals of windows on questions and their contexts. */
 #ifndef LOCKSTEP_DATA_TEXT_QA_WINDOWS_H
 #define LOCKSTEP_DATA_TEXT_QA_WINDOWS_H
 
@@ -7,10 +7,10 @@
 struct ls_qa_windows {
     ls_object object;
     const ls_questions *questions;
-    ls_encoding *tokens; /* its windows are ours */
+    ls_encoding *tokens; /* the windows */
 };
 
-/* Tokens of the context in a window: [first, end) of the encoding's arrays; empty where the question left no room. */
+/* Tokens of the context in a window: [first, end) of the encoding's arrays; empty if the question leaves no room. */
 typedef struct ls_token_range {
     int64_t first, end;
 } ls_token_range;

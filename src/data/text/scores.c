@@ -1,7 +1,7 @@
-/* scores.c - answers compared as SQuAD's evaluators do it.
+/* scores.c - compare answers as SQuAD's evaluation scripts do.
  *
- * Both texts are lowered, punctuation goes, then the words a, an and the; what is left is words. An answer is exact
- * where these are the same; its F1 counts the words that both have. */
+ * Both texts are lower-cased, punctuation is removed, then the words a, an and the; the rest is compared as words. An
+ * answer is exact if they are equal; its F1 counts the common words. */
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,12 +17,12 @@
 
 typedef struct words {
     int64_t count;
-    char **word;   /* [count], as they stand in the text */
-    char **sorted; /* [count] the same */
-    char *text;    /* holds them, each zero-terminated */
+    char **word;   /* [count], in text order */
+    char **sorted; /* [count] the same, sorted */
+    char *text;    /* owns them, each zero-terminated */
 } words;
 
-/* Lower case without the punctuation of ASCII, as Python's lower() and string.punctuation have it. */
+/* Lower case without ASCII punctuation, like Python's lower() and string.punctuation. */
 static size_t simplify(const char *text, char *to)
 {
     size_t room = strlen(text), length = 0;
@@ -36,7 +36,7 @@ static size_t simplify(const char *text, char *to)
     return length;
 }
 
-/* Bytes up to where letters and digits end or begin. */
+/* Bytes up to the next change between letters or digits and others. */
 static size_t stretch(const char *text, size_t room, bool *is_word)
 {
     size_t length = 0;
@@ -50,7 +50,7 @@ static size_t stretch(const char *text, size_t room, bool *is_word)
     return length;
 }
 
-/* Articles become blanks, as the regular expression \b(a|an|the)\b finds them. */
+/* Replace articles by blanks, as the regular expression \b(a|an|the)\b finds them. */
 static void blank_articles(char *text, size_t room)
 {
     bool is_word = false;
@@ -82,7 +82,7 @@ static int by_text(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* False when memory is out; free_words() in any case. */
+/* False if out of memory; call free_words() in any case. */
 static bool find_words(words *w, const char *text)
 {
     size_t size = strlen(text), most = size / 2 + 1;
@@ -116,7 +116,7 @@ static bool same_words(const words *a, const words *b)
     return same;
 }
 
-/* Words that both have, each as often as it is in both. */
+/* The number of common words, each counted as often as it is in both. */
 static int64_t count_common(const words *a, const words *b)
 {
     int64_t common = 0;
@@ -139,8 +139,8 @@ static marks compare(const words *answer, const words *right, bool empty_matches
     return m;
 }
 
-/* The best match among the right answers of a question. In 2.0, one without words is none, and where all are so the
- * right answer is "". False when memory is out. */
+/* The best match among the correct answers of a question. In 2.0, answers without words are ignored, and if all are,
+ * the correct answer is "". False if out of memory. */
 static bool mark(const ls_question *q, const char *answer, bool version_2, marks *best)
 {
     words mine, right = {0};
@@ -197,9 +197,9 @@ ls_qa_scores ls_questions_score(const ls_questions *questions, const char *const
     return scores;
 }
 
-/* ---- Answers of a file ---- */
+/* ---- answers from a file ---- */
 
-/* Fill in the answers, by id; returns how many of the file belong to a question. */
+/* Fill in the answers by id; returns how many of the file's belong to a question. */
 static int64_t match(const ls_questions *questions, const ls_json *file, const char **answers)
 {
     int64_t used = 0;

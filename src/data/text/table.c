@@ -1,4 +1,4 @@
-/* table.c - cutting tsv and csv into fields, in the memory of the file. */
+/* table.c - split tsv and csv into fields, in the memory of the file. */
 #include "data/text/table.h"
 
 #include <stdlib.h>
@@ -10,11 +10,11 @@
 
 enum { LARGEST_FILE = 1 << 30 };
 
-/* What is left to cut. Fields are written where they stood, or before, where quotes went. */
+/* The rest to be split. Fields are written in place, or before if quotes were removed. */
 typedef struct cutter {
     char *at, *end;
     char separator;
-    int64_t line; /* that `at` is in, from 1 */
+    int64_t line; /* of `at`, from 1 */
 } cutter;
 
 static bool add_field(ls_table *t, int64_t *count, ls_table_field field)
@@ -30,7 +30,7 @@ static bool add_field(ls_table *t, int64_t *count, ls_table_field field)
     return true;
 }
 
-/* A field in quotes: two of them stand for one. False: the quotes do not end, or something follows them. */
+/* A quoted field: a doubled quote is a quote. False: the quote does not end, or something follows it. */
 static bool cut_quoted(cutter *c, ls_table_field *field)
 {
     char *to = ++c->at;
@@ -57,7 +57,7 @@ static void cut_plain(cutter *c, ls_table_field *field)
     if (line_ends && field->size && field->text[field->size - 1] == '\r') field->size--;
 }
 
-/* The fields of one row; `count` of them in `columns`. */
+/* The fields of one row; their number goes to `columns`. */
 static ls_status cut_row(ls_table *t, cutter *c, int64_t *count, int64_t *columns, ls_message *why)
 {
     int64_t line = c->line;
@@ -66,12 +66,12 @@ static ls_status cut_row(ls_table *t, cutter *c, int64_t *count, int64_t *column
         bool quoted = c->separator == ',' && c->at < c->end && *c->at == '"';
         if (!quoted) cut_plain(c, &field);
         else if (!cut_quoted(c, &field))
-            return ls_explain(why, LS_ERR_IO, "line %lld: a quoted field does not end, or something follows its quote",
+            return ls_explain(why, LS_ERR_IO, "line %lld: a quoted field is not closed, or something follows its quote",
                               (long long)line);
         if (!add_field(t, count, field)) return ls_explain(why, LS_ERR_MEMORY, "no memory for the fields of a table");
         ++*columns;
         bool more = c->at < c->end && *c->at == c->separator;
-        *((char *)(uintptr_t)field.text + field.size) = '\0'; /* where the separator or a quote stood */
+        *((char *)(uintptr_t)field.text + field.size) = '\0'; /* replaces the separator or a quote */
         if (!more) break;
     }
     if (c->at < c->end) c->at++, c->line++;
@@ -82,7 +82,7 @@ ls_status ls_table_cut(ls_table *t, char *text, size_t size, char separator, boo
 {
     *t = (ls_table){.memory = text, .header = header};
     cutter c = {text, text + size, separator, 1};
-    if (size >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0) c.at += 3; /* what some programs begin a file with */
+    if (size >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0) c.at += 3; /* a byte order mark */
     int64_t count = 0, rows = 0;
     while (c.at < c.end) {
         if (*c.at == '\n' || (*c.at == '\r' && c.at + 1 < c.end && c.at[1] == '\n')) { /* an empty line */
@@ -95,7 +95,7 @@ ls_status ls_table_cut(ls_table *t, char *text, size_t size, char separator, boo
         if (status) return status;
         if (!rows++) t->columns = columns;
         else if (columns != t->columns)
-            return ls_explain(why, LS_ERR_IO, "line %lld has %lld columns, the first has %lld", (long long)line,
+            return ls_explain(why, LS_ERR_IO, "line %lld has %lld columns, but the first has %lld", (long long)line,
                               (long long)columns, (long long)t->columns);
     }
     if (rows <= header) return ls_explain(why, LS_ERR_IO, "it has no rows");

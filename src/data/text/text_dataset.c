@@ -1,4 +1,4 @@
-/* text_dataset.c - texts in a table, and what class each is of: tokens for a model that classifies them. */
+/* text_dataset.c - a dataset of texts in a table with a class each: tokens for a classifier. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,8 +13,8 @@
 enum { FIELD_IDS, FIELD_TYPES, FIELD_LENGTH, FIELD_LABEL };
 
 typedef struct examples {
-    ls_encoding *encoding; /* a window for each */
-    int64_t *labels;       /* NULL: there are none */
+    ls_encoding *encoding; /* one window per text */
+    int64_t *labels;       /* NULL: none */
 } examples;
 
 /* ---- samples ---- */
@@ -64,7 +64,7 @@ static bool is_number(const char *text)
     return *text && !*end;
 }
 
-/* Numbers by value and before words, words byte by byte. */
+/* Numbers by value and before words, words by bytes. */
 static int by_class(const void *left, const void *right)
 {
     const char *a = *(const char *const *)left, *b = *(const char *const *)right;
@@ -73,7 +73,7 @@ static int by_class(const void *left, const void *right)
     return x != y ? (x > y) - (x < y) : strcmp(a, b);
 }
 
-/* The classes of a column, each once: their number, in a list to be freed. */
+/* The distinct classes of a column; their number, and a list to be freed. */
 static int64_t find_classes(const ls_table *t, int64_t column, const char ***classes)
 {
     const char **names = ls_sys_alloc((size_t)t->rows * sizeof *names);
@@ -87,7 +87,7 @@ static int64_t find_classes(const ls_table *t, int64_t column, const char ***cla
     return count;
 }
 
-/* Where a label stands among the classes; -1: it does not. Those that were found in the file are sorted. */
+/* The index of a label among the classes; -1: not found. Classes found in the file are sorted. */
 static int64_t class_among(const char **names, int64_t count, const char *label, bool sorted)
 {
     if (sorted) {
@@ -113,9 +113,9 @@ static ls_status set_labels(ls_dataset *set, const ls_table *t, int64_t column, 
         const char *label = ls_table_at(t, row, column)->text;
         all->labels[row] = class_among(names, count, label, !like);
         if (all->labels[row] < 0)
-            status =
-                ls_explain(why, LS_ERR_VALUE, "row %lld is of class \"%.60s\", which the dataset of .classes lacks",
-                           (long long)row + 1, label);
+            status = ls_explain(why, LS_ERR_VALUE,
+                                "row %lld has the class \"%.60s\", which the dataset of .classes does not have",
+                                (long long)row + 1, label);
     }
     if (!status && !ls_dataset_set_classes(set, count, names)) status = LS_ERR_MEMORY;
     ls_sys_free(names);
@@ -211,7 +211,7 @@ ls_dataset *ls_text_dataset_new_sized(ls_tokenizer *t, const char *path, const l
     ls_run *run = t->object.run;
     if (!path || !o.text) {
         ls_fail(&run->errors, LS_ERR_VALUE, "ls_text_dataset_new: %s",
-                path ? ".text is missing, the column that holds the texts" : "the path is NULL");
+                path ? ".text is missing, the column with the texts" : "the path is NULL");
         return NULL;
     }
     ls_table table;

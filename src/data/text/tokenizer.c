@@ -1,4 +1,4 @@
-/* tokenizer.c - tokenizers as objects of a run: made from options and files, asked for their tokens. */
+/* tokenizer.c - tokenizers as objects of a run: created from options and files. */
 #include "data/text/tokenizer.h"
 
 #include <string.h>
@@ -11,7 +11,7 @@
 
 enum { MAX_WORD = 100, MAX_ADDED_BYTES = 1024 };
 
-/* ---- steps of making one ---- */
+/* ---- building ---- */
 
 ls_status ls_tokenizer_add(ls_tokenizer *t, ls_added_token token, ls_message *why)
 {
@@ -48,8 +48,7 @@ ls_status ls_tokenizer_close(ls_tokenizer *t, ls_message *why)
     if (t->accents_follow_case) t->rules.strip_accents = t->rules.lower_case;
     t->pad = ls_tokenizer_find(t, t->names[LS_TOKEN_PAD]);
     t->unknown = ls_vocabulary_find(&t->vocabulary, unknown, strlen(unknown));
-    if (t->unknown < 0)
-        return ls_explain(why, LS_ERR_IO, "the vocabulary has no token %s, which stands for unknown words", unknown);
+    if (t->unknown < 0) return ls_explain(why, LS_ERR_IO, "the vocabulary has no token %s for unknown words", unknown);
     t->continuation = ls_trie_walk(&t->vocabulary.trie, t->prefix, strlen(t->prefix));
     if (!ls_added_set_build(t, false) || !ls_added_set_build(t, true))
         return ls_explain(why, LS_ERR_MEMORY, "no memory for added tokens");
@@ -115,7 +114,7 @@ void ls_tokenizer_free(ls_tokenizer *tokenizer)
     ls_object_free(tokenizer);
 }
 
-/* ---- its tokens ---- */
+/* ---- tokens ---- */
 
 int64_t ls_tokenizer_size(const ls_tokenizer *t)
 {

@@ -1,5 +1,5 @@
-/* tokenizer.h - the inside of a tokenizer. After it is loaded nothing of it changes, so that any number of threads may
- * encode with it; what they write is theirs (encoder.h). */
+/* tokenizer.h - the internals of a tokenizer. It never changes after loading, so any number of threads may encode with
+ * it; what they write belongs to them (encoder.h). */
 #ifndef LOCKSTEP_DATA_TEXT_TOKENIZER_H
 #define LOCKSTEP_DATA_TEXT_TOKENIZER_H
 
@@ -9,18 +9,18 @@
 #include "data/text/vocabulary.h"
 #include "tensor/context.h"
 
-/* A token that is found in the text as it stands, before anything is split: [CLS] and the like. */
+/* A token that is found in the text as it is, before anything is split: [CLS] and the like. */
 typedef struct ls_added_token {
     const char *text;
     size_t length;
     int32_t id;
-    bool normalized;              /* is looked for in the prepared text, prepared itself; otherwise in the raw one */
-    bool strip_left, strip_right; /* white space beside it belongs to it */
-    bool special;                 /* decoding leaves it out */
-    ls_token_text searched;       /* its text as it is looked for; set when the tokenizer is closed */
+    bool normalized;              /* searched in the prepared text, after preparing it too; otherwise in the raw text */
+    bool strip_left, strip_right; /* it absorbs adjacent white space */
+    bool special;                 /* omitted by decoding */
+    ls_token_text searched;       /* its search text; set when the tokenizer is closed */
 } ls_added_token;
 
-/* Tokens that are looked for in one form of the text. Values of the trie are indices of added tokens. */
+/* Tokens that are searched in one form of the text. Values of the trie are indices of added tokens. */
 typedef struct ls_added_set {
     int64_t count;
     ls_trie trie;
@@ -29,19 +29,19 @@ typedef struct ls_added_set {
     bool same_first;
 } ls_added_set;
 
-/* What a byte of plain ASCII is to the quick way through a text. */
+/* The class of an ASCII byte for the fast path. */
 typedef enum ls_byte_kind {
     LS_BYTE_WORD,
     LS_BYTE_BLANK,
     LS_BYTE_PUNCT,
-    LS_BYTE_OTHER, /* not ASCII, or removed by cleaning: the slow way */
+    LS_BYTE_OTHER, /* not ASCII, or removed by cleaning: needs full preparation */
 } ls_byte_kind;
 
 typedef struct ls_text_rules {
     bool lower_case, strip_accents, split_chinese, clean_text;
 } ls_text_rules;
 
-/* The tokens that BERT gives a meaning of their own, by name. */
+/* BERT's special tokens, by name. */
 typedef enum ls_special_token {
     LS_TOKEN_UNK,
     LS_TOKEN_SEP,
@@ -55,37 +55,37 @@ struct ls_tokenizer {
     ls_object object;
     ls_vocabulary vocabulary;
     ls_text_rules rules;
-    bool accents_follow_case; /* nothing was said about accents: they are stripped where letters become lower */
-    int64_t max_word;         /* characters; longer words are unknown */
-    const char *prefix;       /* of tokens that continue a word: "##" */
+    bool accents_follow_case;             /* strip_accents not set: accents are stripped if letters are lower-cased */
+    int64_t max_word;                     /* characters; longer words are unknown */
+    const char *prefix;                   /* of tokens that continue a word: "##" */
     const char *names[LS_SPECIAL_TOKENS]; /* "[UNK]", ... */
-    int32_t unknown, cls, sep, pad;       /* cls, sep and pad are -1 where the vocabulary has none */
-    uint32_t continuation; /* the trie's node behind the prefix; LS_TRIE_NONE: no token continues a word */
+    int32_t unknown, cls, sep, pad;       /* cls, sep and pad: -1 if not in the vocabulary */
+    uint32_t continuation;                /* the trie node after the prefix; LS_TRIE_NONE: no token continues a word */
     ls_added_token *added;
     int64_t added_count, added_room;
     ls_added_set raw, prepared;
     uint8_t kinds[256];  /* ls_byte_kind of each byte */
-    uint8_t folded[256]; /* ASCII in lower case, where that is wanted */
-    char *decoded;       /* what ls_tokenizer_decode() returned last */
+    uint8_t folded[256]; /* ASCII bytes, lower-cased if enabled */
+    char *decoded;       /* the last result of ls_tokenizer_decode() */
     size_t decoded_room;
 };
 
-/* Steps of making one: the vocabulary and rules are filled in, then tokens are added, then it is closed. */
+/* Building: fill in the vocabulary and rules, then add tokens, then close. */
 
-/* A token to find in texts; its number is that of its text in the vocabulary, or the next one. */
+/* Add a token to find in texts; its number is that of its text in the vocabulary, or the next free one. */
 ls_status ls_tokenizer_add(ls_tokenizer *tokenizer, ls_added_token token, ls_message *why);
 /* Look up what encoding needs. */
 ls_status ls_tokenizer_close(ls_tokenizer *tokenizer, ls_message *why);
-/* Everything of it but the object itself. */
+/* Free everything but the object itself. */
 void ls_tokenizer_clear(void *tokenizer);
 
 /* Fill in a tokenizer from the lines of a vocab.txt. */
 ls_status ls_tokenizer_read_lines(ls_tokenizer *tokenizer, const char *text, size_t size, ls_message *why);
-/* The same from a tokenizer.json; what of it is not supported is refused by name. */
+/* The same from a tokenizer.json; unsupported features are refused by name. */
 ls_status ls_tokenizer_read_json(ls_tokenizer *tokenizer, const ls_json *root, ls_message *why);
-/* What a tokenizer_config.json says about the rules and names. */
+/* Apply the rules and names in a tokenizer_config.json. */
 ls_status ls_tokenizer_read_config(ls_tokenizer *tokenizer, const ls_json *root, ls_message *why);
-/* One of these by the path's kind: a file of either form, or the folder of a model. */
+/* One of these, by the kind of path: a file of either format, or a model folder. */
 ls_status ls_tokenizer_load(ls_tokenizer *tokenizer, const char *path, ls_message *why);
 
 #endif

@@ -1,20 +1,20 @@
-/* tokenizer_json.c - Hugging Face's tokenizer.json, where it describes a WordPiece as BERT has it. Whatever else the
- * file asks for is refused by name: a tokenizer that does almost what the file says is worse than none. */
+/* tokenizer_json.c - Hugging Face's tokenizer.json, if it describes BERT's WordPiece. Everything else is refused by
+ * name: a tokenizer that does almost what the file says is worse than none. */
 #include <string.h>
 
 #include "base/json.h"
 #include "base/message.h"
 #include "data/text/tokenizer.h"
 
-/* ---- looking at members ---- */
+/* ---- checking members ---- */
 
-/* Refuse members of an object that are not on a list, which ends with NULL. */
+/* Refuse members of an object that are not in a list, which ends with NULL. */
 static ls_status only_members(const ls_json *object, const char *where, const char *const *names, ls_message *why)
 {
     for (const ls_json *m = ls_json_first(object); m; m = m->next) {
         size_t i = 0;
         while (names[i] && strcmp(names[i], m->key) != 0) i++;
-        if (!names[i]) return ls_explain(why, LS_ERR_UNSUPPORTED, "%s has \"%s\", which is not known", where, m->key);
+        if (!names[i]) return ls_explain(why, LS_ERR_UNSUPPORTED, "%s has an unknown member \"%s\"", where, m->key);
     }
     return LS_OK;
 }
@@ -48,7 +48,7 @@ static ls_status read_bool(const ls_json *object, const char *name, bool *value,
     return LS_OK;
 }
 
-/* A text that lives as long as the tokenizer; NULL when it is not one, or memory is out. */
+/* A text that lives as long as the tokenizer; NULL if it is not a text, or out of memory. */
 static const char *kept_text(ls_tokenizer *t, const ls_json *value)
 {
     const char *text = ls_json_text(value);
@@ -73,24 +73,24 @@ static ls_status read_normalizer(ls_tokenizer *t, const ls_json *root, ls_messag
     return t->accents_follow_case ? LS_OK : read_bool(n, "strip_accents", &t->rules.strip_accents, why);
 }
 
-/* Numbers may leave gaps, but memory is taken for those too: not more than for so many, or four times the tokens. */
+/* Numbers may have gaps, which also take memory: limited to this many, or four times the number of tokens. */
 enum { FREE_NUMBERS = 1 << 20 };
 
 static ls_status read_vocabulary(ls_tokenizer *t, const ls_json *vocab, ls_message *why)
 {
     if (!vocab || vocab->type != LS_JSON_OBJECT) return not_well_formed("model.vocab", why);
     if (vocab->count > LS_MOST_TOKENS)
-        return ls_explain(why, LS_ERR_IO, "%lld tokens; a vocabulary has %d at most", (long long)vocab->count,
+        return ls_explain(why, LS_ERR_IO, "%lld tokens; a vocabulary has at most %d", (long long)vocab->count,
                           LS_MOST_TOKENS);
     int64_t limit = 4 * vocab->count > FREE_NUMBERS ? 4 * vocab->count : FREE_NUMBERS;
     for (const ls_json *token = ls_json_first(vocab); token; token = token->next) {
         int64_t id = token->type == LS_JSON_INTEGER ? token->integer : -1;
         if (id < 0 || id >= limit)
             return ls_explain(why, LS_ERR_IO,
-                              "token \"%.60s\" has the number %lld; those of %lld tokens are below %lld", token->key,
+                              "token \"%.60s\" has the number %lld; with %lld tokens it must be below %lld", token->key,
                               (long long)id, (long long)vocab->count, (long long)limit);
         if (id < t->vocabulary.count && t->vocabulary.tokens[id].text)
-            return ls_explain(why, LS_ERR_IO, "tokens \"%.60s\" and \"%.60s\" have the number %lld",
+            return ls_explain(why, LS_ERR_IO, "tokens \"%.60s\" and \"%.60s\" both have the number %lld",
                               t->vocabulary.tokens[id].text, token->key, (long long)id);
         if (!ls_vocabulary_add(&t->vocabulary, id, token->key, strlen(token->key)))
             return ls_explain(why, LS_ERR_MEMORY, "no memory for %lld tokens", (long long)vocab->count);
@@ -118,8 +118,8 @@ static ls_status read_model(ls_tokenizer *t, const ls_json *root, ls_message *wh
     return read_vocabulary(t, ls_json_get(m, "vocab"), why);
 }
 
-/* Give an added token its number: that of its text in the vocabulary, or the next one behind the tokens, counted. The
- * file must agree. */
+/* The number of an added token: that of its text in the vocabulary, or the next one after all tokens. The file must
+ * agree. */
 static ls_status place_added_token(ls_tokenizer *t, const ls_added_token *token, int64_t *next, ls_message *why)
 {
     int64_t known = ls_tokenizer_find(t, token->text);
@@ -237,13 +237,13 @@ static ls_status read_decoder(ls_tokenizer *t, const ls_json *root, ls_message *
     if (status) return status;
     const char *prefix = ls_json_text(ls_json_get(d, "prefix"));
     if (prefix && strcmp(prefix, t->prefix) == 0) return LS_OK;
-    return ls_explain(why, LS_ERR_UNSUPPORTED, "its decoder has another prefix than its model");
+    return ls_explain(why, LS_ERR_UNSUPPORTED, "the prefix of its decoder differs from that of its model");
 }
 
 ls_status ls_tokenizer_read_json(ls_tokenizer *t, const ls_json *root, ls_message *why)
 {
     const ls_json *pre;
-    /* truncation and padding are how the file's author called the tokenizer; here that is up to the call. */
+    /* truncation and padding are the author's call options; here the call decides. */
     ls_status status = only_members(root, "the file",
                                     MEMBERS("version", "truncation", "padding", "added_tokens", "normalizer",
                                             "pre_tokenizer", "post_processor", "decoder", "model"),

@@ -1,4 +1,4 @@
-/* trie.c - building a double array: every node's children get places in one block of 256 that nobody has yet. */
+/* trie.c - build a double array: the children of each node get free places in one block of 256. */
 #include "data/text/trie.h"
 
 #include <stdlib.h>
@@ -15,13 +15,13 @@ typedef struct branch {
     size_t depth;
 } branch;
 
-/* Free places are a ring through the latest blocks. Older ones are closed: what is still free there would be looked at
- * again and again and fits nobody. */
+/* Free places form a ring through the latest blocks. Older blocks are closed: their remaining free places rarely fit
+ * and would be searched again and again. */
 typedef struct builder {
     ls_trie *trie;
     uint32_t *after, *before; /* of free places; place 0 is the ring's anchor */
     uint32_t room, closed;    /* places; those below `closed` are not in the ring */
-    branch *branches;         /* still to be done */
+    branch *branches;         /* not processed yet */
     int64_t branch_count, branch_room;
 } builder;
 
@@ -79,7 +79,7 @@ static bool fits(const builder *b, uint32_t base, const unsigned char *bytes, in
     return true;
 }
 
-/* A base under which the children by all these bytes have free places; 0 when memory is out. */
+/* A base for which the children by all these bytes have free places; 0 if out of memory. */
 static uint32_t find_base(builder *b, const unsigned char *bytes, int count)
 {
     for (uint32_t place = b->after[0]; place; place = b->after[place])
@@ -104,7 +104,7 @@ static void take_place(builder *b, uint32_t place, uint32_t parent)
     ring_remove(b, place);
 }
 
-/* Give the children of a branch their places, and put them on the list. */
+/* Assign places to the children of a branch, and queue them. */
 static bool spread(builder *b, const ls_trie_text *texts, branch at)
 {
     while (at.begin < at.end && texts[at.begin].length == at.depth)

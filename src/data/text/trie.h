@@ -1,5 +1,5 @@
-/* trie.h - many texts, walked byte by byte: a double array, in which the child of a node by a byte is one exclusive-or
- * and one look away. */
+/* trie.h - a set of texts, searched byte by byte: a double array, in which the child of a node by a byte is one
+ * exclusive-or and one comparison. */
 #ifndef LOCKSTEP_DATA_TEXT_TRIE_H
 #define LOCKSTEP_DATA_TEXT_TRIE_H
 
@@ -14,7 +14,7 @@ typedef struct ls_trie_node {
 } ls_trie_node;
 
 typedef struct ls_trie {
-    ls_trie_node *nodes; /* the first 256 are nobody's, so that a base of 0 leads nowhere */
+    ls_trie_node *nodes; /* the first 256 are unused, so that a base of 0 leads nowhere */
     uint32_t count;
 } ls_trie;
 
@@ -27,7 +27,7 @@ typedef struct ls_trie_text {
     int32_t value; /* not negative */
 } ls_trie_text;
 
-/* Put in `count` texts, which are sorted in place. Of equal ones the largest value counts. False when memory is out. */
+/* Add `count` texts, which are sorted in place. Of equal texts the largest value is used. False if out of memory. */
 bool ls_trie_build(ls_trie *trie, ls_trie_text *texts, int64_t count);
 void ls_trie_free(ls_trie *trie);
 
@@ -40,7 +40,7 @@ static inline uint32_t ls_trie_step(const ls_trie *trie, uint32_t node, char byt
 
 /* The node that a text leads to from the root; LS_TRIE_NONE: none. */
 uint32_t ls_trie_walk(const ls_trie *trie, const char *text, size_t length);
-/* The value of a text; -1: it is not in. */
+/* The value of a text; -1: not found. */
 int32_t ls_trie_find(const ls_trie *trie, const char *text, size_t length);
 
 #endif

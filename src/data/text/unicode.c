@@ -1,10 +1,10 @@
-/* unicode.c - characters: decomposed, lower-cased, read from bytes of any kind. */
+/* unicode.c - characters: decomposition, lower case, decoding of UTF-8 and invalid bytes. */
 #include "data/text/unicode.h"
 
 #include "base/utf8.h"
 #include "data/text/unicode_tables.inc"
 
-/* Where `c` stands in a sorted list that contains it. */
+/* The index of `c` in a sorted list that contains it. */
 static size_t place_of(uint32_t c, const uint32_t *keys, size_t count)
 {
     size_t low = 0;
@@ -22,7 +22,7 @@ static int copy_parts(const uint32_t *pool, size_t begin, size_t end, uint32_t *
     return (int)(end - begin);
 }
 
-/* Syllables are put together by arithmetic: 19 leading consonants, 21 vowels, 27 trailing consonants or none. */
+/* Hangul syllables are composed arithmetically: 19 leading consonants, 21 vowels, 27 trailing consonants or none. */
 static int decompose_hangul(uint32_t syllable, uint32_t *parts)
 {
     parts[0] = 0x1100 + syllable / (21 * 28);
@@ -48,12 +48,14 @@ int ls_char_lower(uint32_t c, uint32_t parts[LS_CHAR_MAX_PARTS])
     return copy_parts(lowered_pool, lowered_begins[at], lowered_begins[at + 1], parts);
 }
 
-/* Bytes of the longest beginning of a character that stands at `b`; at least 1. */
+/* Length of the maximal prefix of a character at `b`; at least 1. */
 static size_t broken_length(const unsigned char *b, size_t room)
 {
     size_t length = b[0] < 0xc2 ? 1 : b[0] < 0xe0 ? 2 : b[0] < 0xf0 ? 3 : b[0] < 0xf5 ? 4 : 1;
     for (size_t i = 1; i < length; i++) {
-        unsigned low = 0x80, high = 0xbf; /* the second byte also rules out overlong forms, surrogates, and the end */
+        unsigned
+            low = 0x80,
+            high = 0xbf; /* the second byte also excludes overlong forms, surrogates, and code points beyond the last */
         if (i == 1 && b[0] == 0xe0) low = 0xa0;
         if (i == 1 && b[0] == 0xed) high = 0x9f;
         if (i == 1 && b[0] == 0xf0) low = 0x90;

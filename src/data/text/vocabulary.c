@@ -54,7 +54,7 @@ void ls_vocabulary_free(ls_vocabulary *v)
     *v = (ls_vocabulary){0};
 }
 
-/* Length of a line without the white space at its end; -1 when it is not UTF-8. */
+/* Length of a line without trailing white space; -1 if it is not UTF-8. */
 static int64_t trimmed_length(const char *line, size_t length)
 {
     size_t trimmed = 0;
@@ -76,10 +76,10 @@ ls_status ls_vocabulary_read(ls_vocabulary *v, const char *text, size_t length, 
         size_t bytes = end ? (size_t)(end - text) - at : length - at;
         int64_t trimmed = trimmed_length(text + at, bytes);
         if (trimmed < 0)
-            return ls_explain(why, LS_ERR_IO, "line %lld is not UTF-8; a vocabulary has one token on each line",
+            return ls_explain(why, LS_ERR_IO, "line %lld is not UTF-8; a vocabulary has one token per line",
                               (long long)line + 1);
         if (line >= LS_MOST_TOKENS)
-            return ls_explain(why, LS_ERR_IO, "more than %d lines; a vocabulary has one token on each line",
+            return ls_explain(why, LS_ERR_IO, "more than %d lines; a vocabulary has one token per line",
                               LS_MOST_TOKENS);
         if (!ls_vocabulary_add(v, line, text + at, (size_t)trimmed))
             return ls_explain(why, LS_ERR_MEMORY, "no memory for %lld tokens", (long long)line + 1);

@@ -1,9 +1,9 @@
-/* windows.c - cutting, in the way and in the order of Hugging Face's tokenizers. */
+/* windows.c - cut tokens into windows, as Hugging Face's tokenizers does. */
 #include "data/text/windows.h"
 
 #include "base/message.h"
 
-/* ---- how much of each text stays ---- */
+/* ---- how many tokens of each text are kept ---- */
 
 static void keep_longest_first(const int64_t counts[2], int64_t room, int64_t keep[2])
 {
@@ -18,7 +18,7 @@ static void keep_longest_first(const int64_t counts[2], int64_t room, int64_t ke
     keep[!shorter] = most;
 }
 
-/* Tokens of each list in a window, so that both have `room` together. */
+/* Tokens of each list in a window, so that both together have `room`. */
 static ls_status keep_tokens(const ls_tokenizer_encode_opts *o, const int64_t counts[2], int64_t room, bool pair,
                              int64_t keep[2], ls_message *why)
 {
@@ -32,13 +32,12 @@ static ls_status keep_tokens(const ls_tokenizer_encode_opts *o, const int64_t co
         return LS_OK;
     }
     int which = o->truncation == LS_TRUNCATE_SECOND;
-    if (which && !pair)
-        return ls_explain(why, LS_ERR_VALUE, "the second text is to be cut (.truncation), and there is none");
+    if (which && !pair) return ls_explain(why, LS_ERR_VALUE, ".truncation cuts the second text, but there is none");
     keep[which] -= total - room;
     if (keep[which] < 1)
         return ls_explain(why, LS_ERR_VALUE,
-                          "of %lld and %lld tokens only the %s text may be cut (.truncation), which does not make "
-                          "the %lld that .max_length leaves",
+                          "%lld and %lld tokens: cutting only the %s text (.truncation) cannot reach the %lld that "
+                          ".max_length leaves",
                           (long long)counts[0], (long long)counts[1], which ? "second" : "first", (long long)room);
     return LS_OK;
 }
@@ -51,8 +50,8 @@ static ls_status plan_list(struct ls_cut_list *list, const ls_tokenizer_encode_o
     list->step = keep - o->stride;
     if (keep < 1 || list->step < 1)
         return ls_explain(why, LS_ERR_VALUE,
-                          "a text of %lld tokens gets %lld in a window, and .stride = %lld of them are to be "
-                          "repeated; it must be fewer",
+                          "of %lld tokens of a text a window holds %lld, but .stride = %lld of them would be "
+                          "repeated; it must be less",
                           (long long)count, (long long)keep, (long long)o->stride);
     if (o->overflow) list->parts = 1 + (count - keep + list->step - 1) / list->step;
     return LS_OK;
@@ -66,7 +65,7 @@ ls_status ls_cut_plan(ls_cut *cut, const ls_tokenizer_encode_opts *o, const int6
     if (o->max_length != LS_AUTO) {
         int64_t room = o->max_length - cut->special;
         if (room < 1)
-            return ls_explain(why, LS_ERR_VALUE, ".max_length = %lld has no room beside %d special tokens",
+            return ls_explain(why, LS_ERR_VALUE, ".max_length = %lld leaves no room beside %d special tokens",
                               (long long)o->max_length, cut->special);
         ls_status status = keep_tokens(o, counts, room, pair, keep, why);
         if (status) return status;
@@ -82,8 +81,8 @@ ls_status ls_cut_plan(ls_cut *cut, const ls_tokenizer_encode_opts *o, const int6
 
 /* ---- the windows ---- */
 
-/* Which parts meet in window k: the beginnings first, then every further part of the first list with all of the second,
- * then its beginning with the further ones of the second. */
+/* Which parts are combined in window k: the beginnings first, then every further part of the first list with all of the
+ * second, then its beginning with the further parts of the second. */
 static void parts_of(const ls_cut *cut, int64_t k, int64_t part[2])
 {
     int64_t across = cut->list[1].parts, rest = (cut->list[0].parts - 1) * across;

@@ -1,4 +1,4 @@
-/* write.c - a tokenizer as the files that Transformers opens: vocab.txt and tokenizer_config.json. */
+/* write.c - save a tokenizer as files that Transformers opens: vocab.txt and tokenizer_config.json. */
 #include <stdio.h>
 
 #include "base/file.h"
@@ -6,7 +6,7 @@
 #include "base/memory.h"
 #include "data/text/tokenizer.h"
 
-/* A token on each line, in the order of their numbers; an empty line stands for a number that no token has. */
+/* One token per line, in the order of their numbers; an empty line for an unused number. */
 static bool write_vocabulary(const ls_tokenizer *t, const char *path, ls_message *why)
 {
     const ls_vocabulary *v = &t->vocabulary;
@@ -54,7 +54,7 @@ bool ls_tokenizer_write(const ls_tokenizer *t, const char *folder)
     if (ls_failed(run)) return false;
     if (!folder || snprintf(vocabulary, sizeof vocabulary, "%s/vocab.txt", folder) >= (int)sizeof vocabulary - 16)
         return ls_fail(&run->errors, LS_ERR_VALUE,
-                       "ls_tokenizer_write: a folder is needed, with a path of less than 4096 bytes"),
+                       "ls_tokenizer_write: the path of a folder is needed, shorter than 4096 bytes"),
                false;
     snprintf(config, sizeof config, "%s/tokenizer_config.json", folder);
     if (ls_folder_make(folder, &why) && write_vocabulary(t, vocabulary, &why) && write_config(t, config, &why))

@@ -96,7 +96,7 @@ static void photos_become_batches(void)
     CHECK(!ls_loader_new(run, set, .transform = ls_resize(3), .dtype = LS_I64) && ls_error(run) == LS_ERR_DTYPE);
     ls_clear_error(run);
     CHECK(!ls_loader_new(run, numbers(run, 3), .transform = ls_resize(3)) &&
-          strstr(ls_error_message(run), "for pictures"));
+          strstr(ls_error_message(run), "for images"));
     ls_finish(run);
 }
 
@@ -114,7 +114,7 @@ static void folders_become_labels(void)
     capture_begin();
     ls_dataset *set = ls_image_folder_new(run, HERE, .by_folder = true);
     const char *said = capture_end();
-    CHECK_MSG(strstr(said, "1 files of " HERE " are left out, 3 taken: notes.txt"), "%s", said);
+    CHECK_MSG(strstr(said, "skipped 1 files of " HERE ", used 3: notes.txt"), "%s", said);
     CHECK(ls_dataset_len(set) == 3 && ls_class_count(set) == 2);
     CHECK_TEXT(ls_dataset_path(set, 0), HERE "/cats/big/lion.jpg");
     CHECK_TEXT(ls_dataset_path(set, 2), HERE "/dogs/1.PNG");
@@ -157,7 +157,7 @@ static void wrong_folders_are_explained(void)
     CHECK(ls_dataset_len(ls_image_folder_new(run, HERE)) == 2);
     const char *said = capture_end();
     CHECK_MSG(strstr(said, "one class, \"pug\"") &&
-                  strstr(said, "6 files of " HERE " are left out, 2 taken: a, b, c, ... not like"),
+                  strstr(said, "skipped 6 files of " HERE ", used 2: a, b, c, ... does not match"),
               "%s", said);
     CHECK(ls_finish(run) == 0);
 }
@@ -179,7 +179,7 @@ static void damaged_photos_are_named(void)
         if (ls_error(run) != LS_ERR_UNSUPPORTED) { /* built with libpng */
             const char *message = ls_error_message(run), *path = strstr(message, HERE "/a_2.jpg: ");
             CHECK_MSG(path && !strstr(path + 1, HERE), "%s", message); /* once */
-            CHECK_MSG(strstr(message, "; .on_bad = LS_ON_BAD_SKIP leaves out"), "%s", message);
+            CHECK_MSG(strstr(message, "; .on_bad = LS_ON_BAD_SKIP skips"), "%s", message);
             CHECK(ls_error(run) == LS_ERR_IO);
             ls_clear_error(run);
             ls_dataset *lenient = ls_image_folder_new(run, HERE, .on_bad = LS_ON_BAD_SKIP);
@@ -237,9 +237,9 @@ static void odd_photos_are_read_or_named(void)
         }
     const char *said = capture_end();
     char words[1200];
-    snprintf(words, sizeof words, "epoch 0: %d bad samples of the image folder left out", (int)bad);
+    snprintf(words, sizeof words, "epoch 0: %d bad samples of the image folder replaced", (int)bad);
     CHECK_MSG(strstr(said, words), "%s", said);
-    snprintf(words, sizeof words, "%s: is a GIF; only JPEG and PNG pictures are read", first_bad);
+    snprintf(words, sizeof words, "%s: is a GIF; only JPEG and PNG images are supported", first_bad);
     CHECK_MSG(strstr(said, words), "%s", said);
     CHECK(count == samples && ls_loader_bad_count(loader) == bad);
     for (int64_t i = 0; i < samples; i++) CHECK(seen[i] == is_jpeg_or_png(ls_dataset_path(set, i)));
@@ -312,7 +312,7 @@ static void damaged_idx_files_are_refused(void)
     unsigned char bytes[sizeof idx_images + 1] = {0};
     memcpy(bytes, idx_images, sizeof idx_images);
     put("bad", bytes, sizeof bytes);
-    mnist_is_refused(HERE "/bad", HERE "/labels", "longer than its head says");
+    mnist_is_refused(HERE "/bad", HERE "/labels", "longer than its header says");
     bytes[4] = 0xff;
     put("bad", bytes, sizeof idx_images);
     mnist_is_refused(HERE "/bad", HERE "/labels", "does not fit a file of 28 bytes");
@@ -364,10 +364,11 @@ static void datasets_follow_each_other(void)
     static const int64_t expected[] = {0, 1, 2, 8, 4, 0, 1, 2};
     for (int64_t i = 0; i < 8; i++) CHECK(label_of(batch.label, i) == (double)expected[i]);
     ls_tensor *x = ls_zeros(run, LS_F32, 2, 3);
-    CHECK(!ls_concat_dataset_new(a, ls_tensor_dataset_new(run, x)) && strstr(ls_error_message(run), "other fields"));
+    CHECK(!ls_concat_dataset_new(a, ls_tensor_dataset_new(run, x)) &&
+          strstr(ls_error_message(run), "fields of dataset 1 differ"));
     ls_clear_error(run);
     CHECK(!ls_subset_new(a, (const int64_t[]){3}, 1) &&
-          strstr(ls_error_message(run), "sample 3 (at [0]) of a dataset of 3"));
+          strstr(ls_error_message(run), "sample 3 (at [0]) is not in the dataset of 3"));
     ls_finish(run);
 }
 
@@ -412,7 +413,7 @@ static void wrong_datasets_say_so(void)
     CHECK(!ls_dataset_new(run, .count = 4, .fields = {{.name = "x", .dtype = LS_I64}}) &&
           strstr(ls_error_message(run), ".get is missing"));
     ls_clear_error(run);
-    CHECK(!ls_dataset_new(run, .count = 4, .get = nothing) && strstr(ls_error_message(run), "no field"));
+    CHECK(!ls_dataset_new(run, .count = 4, .get = nothing) && strstr(ls_error_message(run), ".fields is missing"));
     ls_clear_error(run);
     CHECK(!ls_dataset_new(run, .count = 4, .get = nothing, .fields = {{.name = "x"}}) &&
           strstr(ls_error_message(run), ".dtype"));
@@ -423,13 +424,13 @@ static void wrong_datasets_say_so(void)
     ls_clear_error(run);
     CHECK(!ls_dataset_new(run, .count = 0, .get = nothing,
                           .fields = {{.name = "x", .dtype = LS_F32}, {.name = "x", .dtype = LS_F32}}));
-    CHECK(strstr(ls_error_message(run), "two fields are called \"x\""));
+    CHECK(strstr(ls_error_message(run), "two fields are named \"x\""));
     ls_clear_error(run);
     ls_dataset *empty = ls_dataset_new(run, .count = 0, .get = nothing, .fields = {{.name = "x", .dtype = LS_F32}});
     CHECK(empty && !ls_loader_new(run, empty) && strstr(ls_error_message(run), "has no samples"));
     ls_clear_error(run);
     ls_dataset *one = ls_tensor_dataset_new(run, ls_zeros(run, LS_F32, 1, 3)), *none = ls_subset_new(one, NULL, 0);
-    CHECK(!ls_loader_new(run, none) && strstr(ls_error_message(run), "no samples; what it was taken from has 1"));
+    CHECK(!ls_loader_new(run, none) && strstr(ls_error_message(run), "no samples; its source has 1"));
     ls_clear_error(run);
     CHECK(!ls_loader_new(run, one, .workers = 5000) &&
           strstr(ls_error_message(run), ".workers = 5000; it must be from 0 to 1024"));

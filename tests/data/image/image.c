@@ -339,7 +339,7 @@ static void odd_files_are_pictures_or_named(void)
         bytes b = read_all("%s/%s", folder, names[i]->d_name);
         result r = transformed(b, ls_resize(64), 0);
         if (b.size > 4 && memcmp(b.data, "GIF8", 4) == 0)
-            CHECK_TEXT(r.why.text, "is a GIF; only JPEG and PNG pictures are read");
+            CHECK_TEXT(r.why.text, "is a GIF; only JPEG and PNG images are supported");
         else if (strstr(names[i]->d_name, "beagle_116")) CHECK_MSG(strstr(r.why.text, "ends early"), "%s", r.why.text);
         else CHECK_MSG(r.status == LS_OK, "%s: %s", names[i]->d_name, r.why.text);
         free(r.pixels);
@@ -363,31 +363,31 @@ static void others_are_named(void)
 {
     ls_transform t = {0};
     CHECK_TEXT(refusal_of("", 0, t), "is empty");
-    CHECK_TEXT(refusal_of("GIF89a..", 8, t), "is a GIF; only JPEG and PNG pictures are read");
-    CHECK_TEXT(refusal_of("RIFF1234WEBP", 12, t), "is a WebP picture; only JPEG and PNG pictures are read");
-    CHECK_TEXT(refusal_of("<!DOCTYPE html>", 15, t), "is an HTML page; only JPEG and PNG pictures are read");
-    CHECK_TEXT(refusal_of("\1\2\3", 3, t), "is neither a JPEG nor a PNG picture: its first bytes are 01 02 03");
-    CHECK_TEXT(refusal_of("\xff\xd8\xff", 3, t), "JPEG ends early: there is no picture in it");
-    CHECK_TEXT(refusal_of("\x89PNG\r\n\x1a\n", 8, t), "PNG ends early: there is no picture in it");
+    CHECK_TEXT(refusal_of("GIF89a..", 8, t), "is a GIF; only JPEG and PNG images are supported");
+    CHECK_TEXT(refusal_of("RIFF1234WEBP", 12, t), "is a WebP image; only JPEG and PNG images are supported");
+    CHECK_TEXT(refusal_of("<!DOCTYPE html>", 15, t), "is an HTML page; only JPEG and PNG images are supported");
+    CHECK_TEXT(refusal_of("\1\2\3", 3, t), "is neither a JPEG nor a PNG image: its first bytes are 01 02 03");
+    CHECK_TEXT(refusal_of("\xff\xd8\xff", 3, t), "JPEG ends early: it contains no image");
+    CHECK_TEXT(refusal_of("\x89PNG\r\n\x1a\n", 8, t), "PNG ends early: it contains no image");
 }
 
 static void large_pictures_are_refused(void)
 {
     bytes b = read_all("%s/images/444.jpg", GOLDEN_DIR);
     CHECK_TEXT(refusal_of(b.data, b.size, ls_decode(.max_pixels = 1574)),
-               "holds a picture of 45 x 35 pixels, more than the limit of 1574 (ls_decode(.max_pixels))");
+               "contains an image of 45 x 35 pixels, more than the limit of 1574 (ls_decode(.max_pixels))");
     CHECK_TEXT(refusal_of(b.data, b.size, ls_decode(.max_pixels = 1575)), "");
     /* A head that promises 65535 x 65535 pixels. */
     for (size_t i = 0; i + 9 < b.size; i++)
         if (b.data[i] == 0xff && b.data[i + 1] == 0xc0) memset(b.data + i + 5, 0xff, 4);
     CHECK_TEXT(refusal_of(b.data, b.size, (ls_transform){0}),
-               "holds a picture of 65535 x 65535 pixels, more than the limit of 178956970 (ls_decode(.max_pixels))");
+               "contains an image of 65535 x 65535 pixels, more than the limit of 178956970 (ls_decode(.max_pixels))");
     /* One of 13000 x 13000 in a file that is far too small for that. */
     for (size_t i = 0; i + 9 < b.size; i++)
         if (b.data[i] == 0xff && b.data[i + 1] == 0xc0) memcpy(b.data + i + 5, "\x32\xc8\x32\xc8", 4);
     const char *refusal = refusal_of(b.data, b.size, (ls_transform){0});
-    CHECK_MSG(strstr(refusal, "more than a file of that size may; ls_decode(.max_pixels = 169000000) allows it"), "%s",
-              refusal);
+    CHECK_MSG(strstr(refusal, "more than allowed for this file size; ls_decode(.max_pixels = 169000000) allows it"),
+              "%s", refusal);
     free(b.data);
 }
 
@@ -456,7 +456,7 @@ static void floats_are_scaled_and_normalised(void)
     }
     out.width = 24;
     CHECK(ls_image_decode_transform(b.data, b.size, &t, NULL, out, &why) == LS_ERR_SHAPE);
-    CHECK_TEXT(why.text, "becomes 23 x 19 pixels where 24 x 19 are expected");
+    CHECK_TEXT(why.text, "becomes 23 x 19 pixels; expected 24 x 19");
     free(plain);
     free(normal);
     free(r.pixels);
@@ -503,7 +503,7 @@ static void files_become_tensors_and_back(void)
     CHECK(!ls_is_valid(ls_image_read(run, path, .transform = ls_resize(-3))));
     CHECK(strstr(ls_error_message(run), "resize: size -3 x -3"));
     ls_clear_error(run);
-    CHECK(!ls_jpeg_write(run, path, rgb, 30, 40, 0) && strstr(ls_error_message(run), "quality 0 is not 1 to 100"));
+    CHECK(!ls_jpeg_write(run, path, rgb, 30, 40, 0) && strstr(ls_error_message(run), "quality 0 is not from 1 to 100"));
     ls_clear_error(run);
     CHECK(!ls_jpeg_write(run, "no/such/folder/x.jpg", rgb, 30, 40, 90) && ls_error(run) == LS_ERR_IO);
     ls_clear_error(run);

@@ -50,24 +50,24 @@ static void the_impossible_is_refused(void)
 {
     CHECK_TEXT(refusal(ls_resize(0)), "resize: size 0 x 0: sides must be 1 to 65500");
     CHECK_TEXT(refusal(ls_resize_shorter(32, .width = 64)),
-               "resize_shorter: takes one size; the other side follows from the picture");
+               "resize_shorter: takes one size; the other follows from the image");
     CHECK_TEXT(refusal(ls_random_resized_crop(224, .min_scale = 2)),
-               "random_resized_crop: scale 2 to 1: must rise from above 0");
+               "random_resized_crop: scale 2 to 1: must be ascending and above 0");
     CHECK_TEXT(refusal(ls_random_resized_crop(224, .max_ratio = 0.5)),
-               "random_resized_crop: ratio 0.75 to 0.5: must rise from above 0");
-    CHECK_TEXT(refusal(ls_resize(32, .filter = (ls_filter)9)), "resize: there is no filter 9");
-    CHECK_TEXT(refusal(ls_random_flip(.probability = 1.5)), "random_flip: probability 1.5 is not in 0..1");
-    CHECK_TEXT(refusal(ls_random_rotation(-10)), "random_rotation: 10 to -10 degrees: must rise");
+               "random_resized_crop: ratio 0.75 to 0.5: must be ascending and above 0");
+    CHECK_TEXT(refusal(ls_resize(32, .filter = (ls_filter)9)), "resize: unknown filter 9");
+    CHECK_TEXT(refusal(ls_random_flip(.probability = 1.5)), "random_flip: probability 1.5 is not in [0, 1]");
+    CHECK_TEXT(refusal(ls_random_rotation(-10)), "random_rotation: 10 to -10 degrees: must be ascending");
     CHECK_TEXT(refusal(ls_random_rotation(10, .filter = LS_FILTER_BICUBIC)),
-               "random_rotation: filter 3: rotations are nearest or bilinear");
-    CHECK_TEXT(refusal(ls_color_jitter(.hue = 0.6)), "color_jitter: hue 0.6 must be in 0..0.5");
-    CHECK_TEXT(refusal(ls_color_jitter(.contrast = -1)), "color_jitter: contrast -1 must be 0 or more, and finite");
-    CHECK_TEXT(refusal(ls_to_tensor(.dtype = LS_I64)), "to_tensor: i64: pictures are f32 or u8");
+               "random_rotation: filter 3: must be nearest or bilinear");
+    CHECK_TEXT(refusal(ls_color_jitter(.hue = 0.6)), "color_jitter: hue 0.6 must be in [0, 0.5]");
+    CHECK_TEXT(refusal(ls_color_jitter(.contrast = -1)), "color_jitter: contrast -1 must be finite and not negative");
+    CHECK_TEXT(refusal(ls_to_tensor(.dtype = LS_I64)), "to_tensor: i64: images must be f32 or u8");
     CHECK_TEXT(refusal(ls_normalize_image(.std = {-1, 1, 1})), "normalize_image: mean 0.485 and std -1 of channel 0");
-    CHECK_TEXT(refusal(ls_decode(.max_pixels = -5)), "decode: max_pixels -5 would refuse every picture");
+    CHECK_TEXT(refusal(ls_decode(.max_pixels = -5)), "decode: max_pixels -5 would refuse every image");
     CHECK_TEXT(refusal(ls_compose(ls_resize(8), ls_resize(-1))), "resize: size -1 x -1: sides must be 1 to 65500");
     CHECK_TEXT(refusal(ls_compose(ls_normalize_image(), ls_normalize_image())),
-               "compose: pictures would be normalised twice");
+               "compose: images would be normalised twice");
     CHECK_TEXT(refusal(ls_compose(ls_normalize_image(), ls_to_tensor(.dtype = LS_U8))),
                "normalize_image: bytes cannot be normalised; leave out to_tensor's u8");
     ls_transform many = ls_random_flip();

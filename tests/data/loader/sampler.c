@@ -28,7 +28,7 @@ static void random_draws(void)
     for (int i = 0; i < 40; i++) CHECK(seen[i] > 5 && seen[i] < 60); /* 25 +- 5 */
     CHECK(pass_of(run, set, many, 1, b) == 1000 && memcmp(a, b, sizeof a) != 0);
     CHECK(!ls_loader_new(run, set, .sampler = ls_random_sampler_new(run, .draws = 41)));
-    CHECK(strstr(ls_error_message(run), "41 draws without .replacement, the dataset has 40 samples"));
+    CHECK(strstr(ls_error_message(run), "41 draws without .replacement, but the dataset has 40 samples"));
     ls_finish(run);
 }
 
@@ -68,12 +68,12 @@ static void wrong_weights_say_so(void)
     ls_dataset *set = numbers(run, 3);
     CHECK(!ls_weighted_sampler_new(run, negative, 3) && strstr(ls_error_message(run), "weight 1 is -2"));
     ls_clear_error(run);
-    CHECK(!ls_weighted_sampler_new(run, none, 3) && strstr(ls_error_message(run), "add up to 0"));
+    CHECK(!ls_weighted_sampler_new(run, none, 3) && strstr(ls_error_message(run), "the sum of the weights is 0"));
     ls_clear_error(run);
     CHECK(!ls_weighted_sampler_new(run, good, 0) && ls_error(run) == LS_ERR_VALUE);
     ls_clear_error(run);
     CHECK(!ls_loader_new(run, set, .sampler = ls_weighted_sampler_new(run, good, 2)));
-    CHECK(strstr(ls_error_message(run), "2 weights, the dataset has 3 samples"));
+    CHECK(strstr(ls_error_message(run), "2 weights, but the dataset has 3 samples"));
     ls_clear_error(run);
     CHECK(!ls_loader_new(run, set, .sampler = ls_weighted_sampler_new(run, good, 3, .replacement = false)));
     CHECK(strstr(ls_error_message(run), "only 2 weights are above 0"));
@@ -120,7 +120,7 @@ static void an_order_of_ones_own(void)
     ls_loader *loader = ls_loader_new(run, set, .sampler = own);
     ls_loader_set_epoch(loader, 1);
     CHECK(!ls_next(loader, &b));
-    CHECK_TEXT(ls_error_message(run), "order sampler: sample 6 at [0], the dataset has 6 samples");
+    CHECK_TEXT(ls_error_message(run), "order sampler: sample 6 at [0], but the dataset has 6 samples");
     ls_finish(run);
 }
 

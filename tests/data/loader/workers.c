@@ -151,11 +151,11 @@ static bool forgetful(int64_t index, ls_sample *sample, void *user)
 static void mistakes_in_get_are_explained(void)
 {
     static const char *const words[] = {"ls_sample_resize() was not called for \"list\"",
-                                        "without a reason",
-                                        "sizes of \"list\" vary",
+                                        "without calling ls_sample_fail()",
+                                        "the size of \"list\" varies",
                                         "field 7 of 2",
                                         "[1,2] for field \"list\" of [-1]",
-                                        "no picture"};
+                                        "is not an image"};
     for (int what = 0; what < 6; what++) {
         ls_run *run = ls_init(NULL, NULL, .seed = 3, .device = device);
         ls_dataset *set = ls_dataset_new(

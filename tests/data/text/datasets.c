@@ -55,9 +55,11 @@ static void fields_are_cut_by_tabs_commas_and_quotes(void)
                      "a,\"\"\n\"\",",
                      ',', false),
                "a|\n|\n");
-    CHECK_TEXT(shown("a\tb\n\nc\n", '\t', false), "line 3 has 1 columns, the first has 2");
-    CHECK_TEXT(shown("a\n\"b\nc\n", ',', false), "line 2: a quoted field does not end, or something follows its quote");
-    CHECK_TEXT(shown("a\n\"b\"c\n", ',', false), "line 2: a quoted field does not end, or something follows its quote");
+    CHECK_TEXT(shown("a\tb\n\nc\n", '\t', false), "line 3 has 1 columns, but the first has 2");
+    CHECK_TEXT(shown("a\n\"b\nc\n", ',', false),
+               "line 2: a quoted field is not closed, or something follows its quote");
+    CHECK_TEXT(shown("a\n\"b\"c\n", ',', false),
+               "line 2: a quoted field is not closed, or something follows its quote");
     CHECK_TEXT(shown("a\tb\n", '\t', true), "it has no rows");
 }
 
@@ -92,7 +94,7 @@ static void rows_become_batches_padded_to_their_longest(void)
     CHECK(ls_dataset_class(dev, 0) == 1 && ls_class_count(dev) == 2 && ls_dataset_sample_length(dev, 0) == 4);
     path = file_with("dev.csv", "a,label\nun,maybe\n");
     CHECK(!ls_text_dataset_new(t, path, .text = "a", .label = "label", .classes = set));
-    CHECK(strstr(ls_error_message(run), "row 1 is of class \"maybe\""));
+    CHECK(strstr(ls_error_message(run), "row 1 has the class \"maybe\""));
     ls_finish(run);
 }
 
@@ -205,13 +207,13 @@ static void a_part_of_a_dataset_knows_its_lengths(void)
     CHECK(ls_dataset_sample_length(part, 2) == ls_dataset_sample_length(set, 21));
     CHECK(ls_length_sampler_new(run, part, .batch = 2));
     CHECK(!ls_loader_new(run, set, .sampler = ls_length_sampler_new(run, part, .batch = 2)));
-    CHECK(strstr(ls_error_message(run), "made for 3 samples, the dataset has 30"));
+    CHECK(strstr(ls_error_message(run), "created for 3 samples, but the dataset has 30"));
     ls_clear_error(run);
     CHECK(!ls_loader_new(run, part, .batch = 3, .sampler = ls_length_sampler_new(run, part, .batch = 2)));
     CHECK(strstr(ls_error_message(run), "give both the same .batch"));
     ls_clear_error(run);
     CHECK(!ls_length_sampler_new(run, numbers(run, 4), .batch = 2));
-    CHECK(strstr(ls_error_message(run), "a tensor dataset does not know how long its samples are"));
+    CHECK(strstr(ls_error_message(run), "the lengths of samples of a tensor dataset are unknown"));
     ls_clear_error(run);
     CHECK(!ls_length_sampler_new(run, set) && strstr(ls_error_message(run), ".batch is missing"));
     ls_clear_error(run);
