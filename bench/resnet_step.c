@@ -1,0 +1,79 @@
+/* resnet_step.c - how long a step of training a residual network takes: resnet_step [options]
+ *
+ *     resnet_step --batch 256 --device cuda --mixed_precision fp16
+ *     resnet_step --frozen
+ *
+ * As examples/pets.c trains it: photos as bytes, Adam, and with --frozen the classifier alone, with batch norm in
+ * training mode. Prints milliseconds of the best stretch of steps, of the median one and of the host alone. */
+#include <lockstep.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+enum { CLASSES = 37, WARM = 5, STRETCH = 10, STRETCHES = 7 };
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static int by_size(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+int main(int argc, char **argv)
+{
+    int64_t batch = 64, size = 224;
+    bool frozen = false;
+    const char *network = "resnet50d";
+    ls_run *run = ls_init(&argc, &argv, .seed = 1);
+    ls_flag flags[] = {
+        LS_FLAG("batch", &batch, "pictures in a step"),
+        LS_FLAG("size", &size, "side of a picture"),
+        LS_FLAG("frozen", &frozen, "train the classifier alone"),
+        LS_FLAG("network", &network, "resnet50d, resnet18, ..."),
+    };
+    if (!ls_flags_read(run, &argc, &argv, flags, .about = "time steps of a residual network")) return ls_finish(run);
+    ls_module *net = ls_resnet_new(run, network, .classes = CLASSES);
+    if (frozen) {
+        ls_freeze(net);
+        ls_unfreeze(ls_classifier(net));
+    }
+    ls_optim *adam = ls_adam_new(run, net, .lr = 1e-3);
+    ls_tensor *photo = ls_channels_last(ls_rand(run, LS_F32, batch, 3, size, size));
+    ls_tensor *image = ls_cast(ls_mul_scalar(photo, 255), LS_U8);
+    ls_tensor *label = ls_cast(ls_arange(run, LS_F32, batch, 0, 37.0 / (double)batch), LS_I64);
+    ls_prepare(run, net, adam);
+    double took[STRETCHES], least_host = 1e30;
+    for (int stretch = -1; stretch < STRETCHES && !ls_error(run); stretch++) {
+        double begun = now(), loss = 0;
+        int steps = stretch < 0 ? WARM : STRETCH;
+        for (int i = 0; i < steps; i++) {
+            ls_mark mark = ls_scope_begin(run);
+            ls_tensor *out = ls_cross_entropy(ls_forward(net, ls_imagenet_normalize(image)), label);
+            ls_backward(run, out);
+            ls_step(adam);
+            ls_zero_grad(adam);
+            if (i + 1 == steps) {
+                double host = (now() - begun) / steps;
+                if (stretch >= 0 && host < least_host) least_host = host;
+                loss = ls_item(out);
+            }
+            ls_scope_end(run, mark, NULL);
+        }
+        if (stretch < 0) printf("first %d steps %.0f ms, loss %g\n", steps, 1e3 * (now() - begun), loss);
+        else took[stretch] = 1e3 * (now() - begun) / steps;
+    }
+    if (!ls_error(run)) {
+        qsort(took, STRETCHES, sizeof *took, by_size);
+        printf("%s batch %lld%s: %.3f ms a step (median %.3f), %.0f pictures/s; the host was done after %.3f ms\n",
+               network, (long long)batch, frozen ? " frozen" : "", took[0], took[STRETCHES / 2],
+               1e3 * (double)batch / took[0], 1e3 * least_host);
+    }
+    return ls_finish(run);
+}

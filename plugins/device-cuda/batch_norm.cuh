@@ -1,0 +1,110 @@
+/* batch_norm.cuh - what the two ways through memory of batch normalisation share: statistics to coefficients.
+ *
+ * Both directions read the batch twice. The first pass leaves two sums per channel and block; the last block of a
+ * channel adds them up, in a fixed order, and turns them into the coefficients of the second pass:
+ *
+ *     forward    y  = x scale + shift [+ residual], then ReLU
+ *     backward   dx = d scale + x slope + shift,    d = dy where the ReLU let x through */
+#ifndef LOCKSTEP_CUDA_BATCH_NORM_CUH
+#define LOCKSTEP_CUDA_BATCH_NORM_CUH
+
+#include "channels.cuh"
+
+/* Everything about channels. */
+struct batch_norm_channels {
+    bool backward, training;
+    int32_t accumulate;
+    double count, epsilon, momentum;  /* count: elements of a channel */
+    channels weight, bias, mean, var; /* backward: mean and rstd (var where not training) */
+    channels save_mean, save_rstd, running_mean, running_var, dweight, dbias;
+    void *scale, *slope, *shift; /* [C], of the compute type; forward: no slope */
+};
+
+/* Forward, from the mean and the sum of squared deviations; without training they are not looked at. */
+template <typename W> __device__ void finish_forward(const batch_norm_channels &b, int64_t c, double mean, double m2)
+{
+    double center = b.training ? mean : channel(b.mean, c, 0);
+    double var = b.training ? m2 / b.count : channel(b.var, c, 1);
+    double rstd = 1 / sqrt(var + b.epsilon), gain = rstd * channel(b.weight, c, 1);
+    ((W *)b.scale)[c] = (W)gain;
+    ((W *)b.shift)[c] = (W)(channel(b.bias, c, 0) - center * gain);
+    if (!b.training) return;
+    set_channel(b.save_mean, c, center);
+    set_channel(b.save_rstd, c, rstd);
+    double unbiased = m2 / (b.count > 1 ? b.count - 1 : 1), keep = 1 - b.momentum;
+    set_channel(b.running_mean, c, keep * channel(b.running_mean, c, 0) + b.momentum * center);
+    set_channel(b.running_var, c, keep * channel(b.running_var, c, 0) + b.momentum * unbiased);
+}
+
+/* Backward, from the totals of d and of d (x - mean). */
+template <typename W> __device__ void finish_backward(const batch_norm_channels &b, int64_t c, double sum, double dot)
+{
+    double rstd = b.training ? channel(b.var, c, 1) : 1 / sqrt(channel(b.var, c, 1) + b.epsilon);
+    double gain = rstd * channel(b.weight, c, 1), slope = 0, shift = 0;
+    if (b.training) {
+        slope = -gain * rstd * rstd * dot / b.count;
+        shift = -gain * sum / b.count - slope * channel(b.mean, c, 0);
+    }
+    ((W *)b.scale)[c] = (W)gain;
+    ((W *)b.slope)[c] = (W)slope;
+    ((W *)b.shift)[c] = (W)shift;
+    set_channel(b.dweight, c, dot * rstd + (b.accumulate & 2 ? channel(b.dweight, c, 0) : 0));
+    set_channel(b.dbias, c, sum + (b.accumulate & 4 ? channel(b.dbias, c, 0) : 0));
+}
+
+/* From the two sums of a channel. Forward they are of x - pivot and of its square: the pivot, an element of the
+ * channel, keeps the digits that subtracting large squares would cost. */
+template <typename W>
+__device__ void finish_channel(const batch_norm_channels &b, int64_t c, double pivot, double first, double second)
+{
+    if (b.backward) finish_backward<W>(b, c, first, second);
+    else finish_forward<W>(b, c, pivot + first / b.count, fmax(second - first * first / b.count, 0.0));
+}
+
+/* ---- the batch ---- */
+
+/* Operands are dense and of one type. Rows of the mask are whole 64-bit words. */
+struct batch_norm_data {
+    const void *x, *dy, *residual;
+    void *y, *dx, *dresidual;
+    uint8_t *mask; /* forward: written; backward: read. NULL: there is none */
+    int64_t mask_pitch;
+    int64_t channels, rows, length; /* rows of `length` elements: pixels of all channels, or planes of one */
+    bool relu;
+};
+
+/* The last block of each group of channels is found by counting; every kernel leaves the counters at 0. There is one
+ * compute stream, so no two kernels use them at once. */
+enum { BATCH_NORM_COUNTERS = 16384, BATCH_NORM_THREADS = 256 };
+static __device__ unsigned batch_norm_blocks_done[BATCH_NORM_COUNTERS];
+
+/* Call by all threads of a block after it has written its sums: true for the last of `blocks`. */
+static __device__ __forceinline__ bool last_block(int counter, unsigned blocks)
+{
+    __shared__ bool last;
+    __threadfence();
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        last = atomicAdd(batch_norm_blocks_done + counter, 1) == blocks - 1;
+        if (last) batch_norm_blocks_done[counter] = 0;
+    }
+    __syncthreads();
+    __threadfence();
+    return last;
+}
+
+/* ---- the ways: sums into coefficients, then the result ---- */
+
+/* Scratch memory that the sums of a batch need. */
+size_t batch_norm_pixels_space(const cuda_device *d, ls_dtype dtype, const batch_norm_data &b);
+ls_status batch_norm_pixels_sums(const cuda_device *d, cudaStream_t stream, ls_dtype dtype, const batch_norm_data &b,
+                                 const batch_norm_channels &c, void *space, ls_message *why);
+ls_status batch_norm_pixels_write(const cuda_device *d, cudaStream_t stream, ls_dtype dtype, const batch_norm_data &b,
+                                  const batch_norm_channels &c, ls_message *why);
+size_t batch_norm_planes_space(const cuda_device *d, ls_dtype dtype, const batch_norm_data &b);
+ls_status batch_norm_planes_sums(const cuda_device *d, cudaStream_t stream, ls_dtype dtype, const batch_norm_data &b,
+                                 const batch_norm_channels &c, void *space, ls_message *why);
+ls_status batch_norm_planes_write(const cuda_device *d, cudaStream_t stream, ls_dtype dtype, const batch_norm_data &b,
+                                  const batch_norm_channels &c, ls_message *why);
+
+#endif

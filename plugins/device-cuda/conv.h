@@ -1,0 +1,33 @@
+/* conv.h - what the files of convolutions share: the geometry comes from dnn.h. */
+#ifndef LOCKSTEP_CUDA_CONV_H
+#define LOCKSTEP_CUDA_CONV_H
+
+#include "dnn.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* conv_plain.cu: what cuDNN refuses, in f64 as well. Operands as dnn_conv says; address: x, w, y. */
+ls_status conv_plain(cuda_device *d, cudaStream_t stream, const dnn_conv *conv, void *const address[3],
+                     ls_message *why);
+
+/* What happens to the sums of a convolution on their way home, per output channel (dimension 1):
+ *
+ *     y = [y +] activation((sums + bias - mean) weight / sqrt(var + epsilon) + shift + residual)
+ *
+ * Everything may be absent (NULL); without mean there is no norm. */
+typedef struct conv_finish_with {
+    const ls_operand *bias, *weight, *shift, *mean, *var, *residual;
+    double epsilon;
+    bool relu, accumulate;
+} conv_finish_with;
+
+/* conv_finish.cu. sums: channels last without gaps, may be y itself; y: of any layout, f32 or of the type of sums. */
+ls_status conv_finish(cuda_device *d, cudaStream_t stream, const ls_operand *sums, const conv_finish_with *with,
+                      const ls_operand *y, ls_message *why);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

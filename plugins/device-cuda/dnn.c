@@ -1,0 +1,160 @@
+/* dnn.c - cuDNN: the handle, and plans kept by what they depend on.
+ *
+ * cuDNN guesses which engine is fastest for a convolution. The first of its guesses are timed on the operands of the
+ * first call, unless results must not depend on the machine's mood. */
+#include "dnn.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { SLOTS = 1024, MOST_PLANS = 768, GUESSES = 4, TIMED_RUNS = 3 };
+
+struct dnn_plan {
+    dnn_conv conv;
+    dnn_graph graph;
+    int chosen; /* of the graph's plans; -1: there is none */
+};
+
+struct cuda_dnn {
+    cudnnHandle_t handle;
+    cudaStream_t stream; /* of the handle */
+    int count;
+    dnn_plan *slot[SLOTS]; /* by hash, the next free one after a collision */
+};
+
+static ls_status check(cudnnStatus_t status, const char *what, ls_message *why)
+{
+    if (status == CUDNN_STATUS_SUCCESS) return LS_OK;
+    char last[256] = "";
+    cudnnGetLastErrorString(last, sizeof last);
+    ls_status meaning = status == CUDNN_STATUS_ALLOC_FAILED ? LS_ERR_MEMORY : LS_ERR_DEVICE;
+    return cuda_refuse(why, meaning, "cuDNN: %s: %s %s", what, cudnnGetErrorString(status), last);
+}
+
+static void forget_plans(cuda_dnn *dnn)
+{
+    for (int i = 0; i < SLOTS; i++) {
+        if (!dnn->slot[i]) continue;
+        dnn_graph_end(&dnn->slot[i]->graph);
+        free(dnn->slot[i]);
+        dnn->slot[i] = NULL;
+    }
+    dnn->count = 0;
+}
+
+void cuda_dnn_free(cuda_dnn *dnn)
+{
+    if (!dnn) return;
+    forget_plans(dnn);
+    if (dnn->handle) cudnnDestroy(dnn->handle);
+    free(dnn);
+}
+
+/* The handle, set to a stream. */
+static ls_status begin(cuda_device *d, cudaStream_t stream, ls_message *why)
+{
+    if (!d->dnn) {
+        cuda_dnn *dnn = calloc(1, sizeof *dnn);
+        if (!dnn) return cuda_refuse(why, LS_ERR_MEMORY, "no memory for the plans of convolutions");
+        ls_status status = check(cudnnCreate(&dnn->handle), "start", why);
+        if (status == LS_OK) status = check(cudnnSetStream(dnn->handle, stream), "stream", why);
+        if (status != LS_OK) {
+            cuda_dnn_free(dnn);
+            return status;
+        }
+        dnn->stream = stream;
+        d->dnn = dnn;
+    }
+    if (d->dnn->stream == stream) return LS_OK;
+    d->dnn->stream = stream;
+    return check(cudnnSetStream(d->dnn->handle, stream), "stream", why);
+}
+
+static ls_status execute(cuda_device *d, const dnn_plan *plan, int which, void *const address[3], ls_message *why)
+{
+    ls_workspace space = {0};
+    int64_t bytes = plan->graph.workspace[which];
+    if (bytes) CUDA_TRY(cuda_take(d, (size_t)bytes, &space, why));
+    cudnnStatus_t status = dnn_execute(d->dnn->handle, plan->graph.plan[which], address, space.address);
+    cuda_give(d, space);
+    return check(status, "convolution", why);
+}
+
+/* ---- choice of an engine ---- */
+
+/* Milliseconds of a run; negative: it failed. */
+static float time_of(cuda_device *d, cudaStream_t stream, const dnn_plan *plan, int which, void *const address[3],
+                     cudaEvent_t begun, cudaEvent_t ended)
+{
+    ls_message unused;
+    float elapsed = -1;
+    bool ok = execute(d, plan, which, address, &unused) == LS_OK; /* loads the kernel */
+    ok = ok && cudaEventRecord(begun, stream) == cudaSuccess;
+    for (int i = 0; ok && i < TIMED_RUNS; i++) ok = execute(d, plan, which, address, &unused) == LS_OK;
+    ok = ok && cudaEventRecord(ended, stream) == cudaSuccess && cudaEventSynchronize(ended) == cudaSuccess &&
+         cudaEventElapsedTime(&elapsed, begun, ended) == cudaSuccess;
+    return ok ? elapsed / TIMED_RUNS : -1;
+}
+
+static int fastest(cuda_device *d, cudaStream_t stream, const dnn_plan *plan, void *const address[3])
+{
+    cudaEvent_t begun = NULL, ended = NULL;
+    int best = 0;
+    float least = -1;
+    if (cudaEventCreate(&begun) == cudaSuccess && cudaEventCreate(&ended) == cudaSuccess)
+        for (int i = 0; i < plan->graph.plan_count; i++) {
+            float elapsed = time_of(d, stream, plan, i, address, begun, ended);
+            if (elapsed < 0 || (least >= 0 && elapsed >= least)) continue;
+            least = elapsed;
+            best = i;
+        }
+    if (begun) cudaEventDestroy(begun);
+    if (ended) cudaEventDestroy(ended);
+    return best;
+}
+
+static ls_status plan_new(cuda_device *d, cudaStream_t stream, const dnn_conv *conv, void *const address[3],
+                          dnn_plan **made, ls_message *why)
+{
+    dnn_plan *plan = calloc(1, sizeof *plan);
+    if (!plan) return cuda_refuse(why, LS_ERR_MEMORY, "no memory for the plan of a convolution");
+    plan->conv = *conv;
+    dnn_rules rules = {.tf32 = d->tf32, .deterministic = d->deterministic};
+    dnn_graph_make(d->dnn->handle, conv, rules, d->deterministic ? 1 : GUESSES, &plan->graph);
+    plan->chosen = plan->graph.plan_count - 1;
+    if (plan->graph.plan_count > 1) plan->chosen = fastest(d, stream, plan, address);
+    *made = plan;
+    return LS_OK;
+}
+
+/* ---- plans ---- */
+
+/* FNV-1a */
+static uint64_t hash_of(const dnn_conv *conv)
+{
+    uint64_t hash = 14695981039346656037u;
+    for (size_t i = 0; i < sizeof *conv; i++) hash = (hash ^ ((const unsigned char *)conv)[i]) * 1099511628211u;
+    return hash;
+}
+
+ls_status dnn_find(cuda_device *d, cudaStream_t stream, const dnn_conv *conv, void *const address[3],
+                   const dnn_plan **plan, ls_message *why)
+{
+    CUDA_TRY(begin(d, stream, why));
+    cuda_dnn *dnn = d->dnn;
+    if (dnn->count >= MOST_PLANS) forget_plans(dnn); /* sizes that keep changing */
+    size_t at = (size_t)(hash_of(conv) % SLOTS);
+    while (dnn->slot[at] && memcmp(&dnn->slot[at]->conv, conv, sizeof *conv) != 0) at = (at + 1) % SLOTS;
+    if (!dnn->slot[at]) {
+        CUDA_TRY(plan_new(d, stream, conv, address, &dnn->slot[at], why));
+        dnn->count++;
+    }
+    *plan = dnn->slot[at]->chosen < 0 ? NULL : dnn->slot[at];
+    return LS_OK;
+}
+
+ls_status dnn_run(cuda_device *d, cudaStream_t stream, const dnn_plan *plan, void *const address[3], ls_message *why)
+{
+    CUDA_TRY(begin(d, stream, why));
+    return execute(d, plan, plan->chosen, address, why);
+}
