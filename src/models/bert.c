@@ -1,4 +1,5 @@
-/* bert.c - models with an encoder of BERT: alone, and with heads for classes, answers and masked words. */
+/* bert.c - models with a BERT encoder: alone, and with heads for classification, question answering and masked words.
+ * */
 #include "models/bert.h"
 
 #include <string.h>
@@ -8,9 +9,9 @@
 
 static const char *const bases[LS_BERT_KINDS] = {"bert", "distilbert", "roberta"};
 
-/* ---- making one ---- */
+/* ---- construction ---- */
 
-/* The end of a constructor: weights from the folder or by chance, and the configuration that is saved with them. */
+/* The end of a constructor: load weights from the folder or initialise them, and attach the configuration to save. */
 static ls_module *finish(ls_module *model, ls_bert_config *config, const char *from, const char *const names[2])
 {
     const char *architecture = names[0], *fresh = names[1];
@@ -23,7 +24,7 @@ static ls_module *finish(ls_module *model, ls_bert_config *config, const char *f
         ls_fail(&run->errors, LS_ERR_MEMORY, "%s: no memory", architecture);
     ls_json_free(config->file);
     if (!model || !ls_failed(run)) return model;
-    ls_module_free(model); /* with all of its parts, which nobody else knows */
+    ls_module_free(model); /* with all its parts */
     return NULL;
 }
 
@@ -45,16 +46,16 @@ ls_module *ls_bert_new_sized(ls_run *run, const char *from, const ls_bert_opts *
     return finish(model, &config, from, names[config.kind]);
 }
 
-/* ---- classes ---- */
+/* ---- classification ---- */
 
 typedef struct classifier {
     ls_module module;
-    ls_module *encoder, *dense, *out; /* dense: NULL where the pooler takes its place */
+    ls_module *encoder, *dense, *out; /* dense: NULL if the pooler takes its place */
     double dropout;
     int64_t num_labels;
     ls_problem problem_type;
-    bool drops_twice; /* before dense too */
-    char labels[];    /* num_labels names, each with its zero */
+    bool drops_twice; /* also before dense */
+    char labels[];    /* num_labels zero-terminated names */
 } classifier;
 
 static ls_tensor *classifier_forward(ls_module *self, ls_tensor *const *x, int64_t n, void *user)
@@ -68,7 +69,7 @@ static ls_tensor *classifier_forward(ls_module *self, ls_tensor *const *x, int64
     return ls_forward(c->out, dropped(self, y, c->dropout));
 }
 
-/* Write the names of labels one behind the other; NULL: only say how many bytes they take. */
+/* Write the names of labels one after the other; NULL: only return the bytes they take. */
 static size_t put_label_names(const ls_bert_config *config, char *to)
 {
     size_t used = 0;
@@ -158,7 +159,7 @@ ls_tensor *ls_bert_classification_loss(const ls_module *model, ls_tensor *logits
     }
 }
 
-/* ---- answers ---- */
+/* ---- question answering ---- */
 
 typedef struct answerer {
     ls_module module;
@@ -166,7 +167,7 @@ typedef struct answerer {
     double dropout;
 } answerer;
 
-/* Of logits [B,S], those behind the words of a sequence. The probability there becomes 0 in every number type. */
+/* Mask logits [B,S] after the words of each sequence: their probability becomes 0 in every number type. */
 static ls_tensor *without_padding(ls_tensor *logits, ls_tensor *lengths)
 {
     ls_run *run = logits->run;
@@ -209,11 +210,11 @@ ls_module *ls_bert_for_question_answering_new_sized(ls_run *run, const char *fro
     if (ls_bert_config_read(run, "ls_bert_for_question_answering_new", from, &opts, &config))
         model = answerer_new(run, &config, names[config.kind][0]);
     config.labels = NULL;
-    config.num_labels = 2; /* start and end: what Transformers makes a head of */
+    config.num_labels = 2; /* start and end, as in Transformers */
     return finish(model, &config, from, names[config.kind]);
 }
 
-/* Of logits [B,S] and positions [B] or [B,1]. */
+/* For logits [B,S] and positions [B] or [B,1]. */
 static ls_tensor *position_loss(ls_tensor *logits, ls_tensor *positions)
 {
     int64_t length = ls_dim(logits, 1);
@@ -231,7 +232,7 @@ ls_tensor *ls_bert_span_loss(ls_tensor *start_logits, ls_tensor *end_logits, ls_
 typedef struct masked_lm {
     ls_module module;
     ls_module *encoder, *dense, *norm;
-    ls_tensor *words, *bias; /* [V,E], that of the encoder; [V] */
+    ls_tensor *words, *bias; /* [V,E], shared with the encoder; [V] */
 } masked_lm;
 
 static ls_tensor *masked_lm_forward(ls_module *self, ls_tensor *const *x, int64_t n, void *user)
@@ -243,8 +244,8 @@ static ls_tensor *masked_lm_forward(ls_module *self, ls_tensor *const *x, int64_
     return ls_linear(y, m->words, m->bias, LS_ACT_NONE);
 }
 
-/* Where the parts are: a norm is of that name, `decoder` holds the words and the bias, `bias` (NULL: it does not) the
- * bias as well. */
+/* Names of the parts: a norm has that name, `decoder` has the words and the bias, `bias` (NULL: none) has the bias too.
+ * */
 typedef struct masked_lm_names {
     const char *bias, *dense, *norm, *decoder;
 } masked_lm_names;

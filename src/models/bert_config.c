@@ -1,4 +1,4 @@
-/* bert_config.c - config.json of BERT and its relatives: read, overridden by options, written again. */
+/* bert_config.c - config.json of BERT and its relatives: read, override by options, write. */
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,19 +9,19 @@
 #include "models/bert.h"
 
 enum { FILE_LIMIT = 1 << 24, REQUIRED = -1, NO_OPTION = -1 };
-/* Layers and the names of labels are made one by one: more than anybody trains, and few enough to make. */
+/* Limits on layers and labels, which are created one by one: more than anybody trains, few enough to create. */
 enum { MOST = INT32_MAX, MOST_LAYERS = 1000, MOST_LABELS = 1 << 24 };
 
 static const char *const kind_names[LS_BERT_KINDS] = {"bert", "distilbert", "roberta"};
 
-/* A number of the configuration: its name in the file of BERT and RoBERTa, and of DistilBERT (NULL: it has no such
- * thing), where it is kept, and the option that overrides it. */
+/* A number of the configuration: its name in the file of BERT and RoBERTa, and of DistilBERT (NULL: none), where it is
+ * stored, and the option that overrides it. */
 typedef struct number {
     const char *name, *distilbert;
     ptrdiff_t place, option;
-    double otherwise[LS_BERT_KINDS]; /* where the file lacks it, or of DistilBERT in any case; REQUIRED: an error */
+    double otherwise[LS_BERT_KINDS]; /* if the file lacks it or the kind has none; REQUIRED: an error */
     double base;                     /* without a file */
-    double least, most;              /* values that make sense */
+    double least, most;              /* valid range */
 } number;
 
 #define PLACE(name) offsetof(ls_bert_config, name), offsetof(ls_bert_opts, name)
@@ -119,7 +119,7 @@ static bool parse(ls_run *run, const char *path, ls_bert_config *config)
     return config->file != NULL;
 }
 
-/* An error about a member of the file, which shows its value. */
+/* Record an error about a member of the file, with its value. */
 static void refuse(ls_run *run, const char *path, const ls_bert_config *config, ls_status code, const ls_json *member,
                    const char *instead)
 {
@@ -131,16 +131,16 @@ static void refuse(ls_run *run, const char *path, const ls_bert_config *config, 
     ls_sys_free(value);
 }
 
-/* A member of the file; NULL where it is not there or null, and, with an error, where it is of another type. An integer
- * is a real as well. */
+/* A member of the file; NULL if it is missing or null, and, with an error, if it has another type. An integer is also a
+ * real. */
 static const ls_json *read_member(ls_run *run, const char *path, const ls_bert_config *config, const char *key,
                                   ls_json_type type)
 {
-    static const char *const wanted[] = {[LS_JSON_BOOL] = "wanted true or false",
-                                         [LS_JSON_INTEGER] = "wanted an integer",
-                                         [LS_JSON_REAL] = "wanted a number",
-                                         [LS_JSON_STRING] = "wanted a string",
-                                         [LS_JSON_OBJECT] = "wanted an object"};
+    static const char *const wanted[] = {[LS_JSON_BOOL] = "expected true or false",
+                                         [LS_JSON_INTEGER] = "expected an integer",
+                                         [LS_JSON_REAL] = "expected a number",
+                                         [LS_JSON_STRING] = "expected a string",
+                                         [LS_JSON_OBJECT] = "expected an object"};
     const ls_json *given = ls_json_get(config->file, key);
     if (!given || given->type == LS_JSON_NULL) return NULL;
     if (given->type == type || (type == LS_JSON_REAL && given->type == LS_JSON_INTEGER)) return given;
@@ -158,13 +158,12 @@ static bool read_kind(ls_run *run, const char *path, ls_bert_config *config)
     }
     if (type)
         ls_fail(&run->errors, LS_ERR_UNSUPPORTED,
-                "%s: %s is of model_type \"%s\"; known are bert, distilbert and roberta", config->who, path, type);
+                "%s: %s has model_type \"%s\"; supported are bert, distilbert and roberta", config->who, path, type);
     else if (!ls_failed(run)) ls_fail(&run->errors, LS_ERR_IO, "%s: %s lacks \"model_type\"", config->who, path);
     return false;
 }
 
-/* A number under its name; `otherwise` where it is not there. False, and an error, where it is required or something
- * else. */
+/* A number by name; `otherwise` if it is missing. False, and an error, if it is required or of another type. */
 static bool read_number(ls_run *run, const char *path, ls_bert_config *config, const number *n, ls_json_type type)
 {
     const char *name = name_in_file(config, n);
@@ -177,20 +176,20 @@ static bool read_number(ls_run *run, const char *path, ls_bert_config *config, c
     return !ls_failed(run);
 }
 
-/* What a configuration may ask for and these models do not have, rather than to compute something else. */
+/* Refuse features that these models do not support, rather than compute something else. */
 static bool refuse_others(ls_run *run, const char *path, const ls_bert_config *config)
 {
     static const struct {
         const char *key;
         bool known;
         const char *instead;
-    } flags[] = {{"is_decoder", false, "encoders are known"},
-                 {"add_cross_attention", false, "encoders without it are known"},
-                 {"tie_word_embeddings", true, "they are one with the decoder here"}};
+    } flags[] = {{"is_decoder", false, "only encoders are supported"},
+                 {"add_cross_attention", false, "only encoders without it are supported"},
+                 {"tie_word_embeddings", true, "they are always tied to the decoder here"}};
     static const struct {
         const char *key, *instead;
-    } parts[] = {{"pruned_heads", "layers with all of their heads are known"},
-                 {"quantization_config", "weights that are not quantized are known"}};
+    } parts[] = {{"pruned_heads", "only layers with all their heads are supported"},
+                 {"quantization_config", "only unquantized weights are supported"}};
     for (size_t i = 0; i < sizeof flags / sizeof *flags; i++) {
         const ls_json *flag = read_member(run, path, config, flags[i].key, LS_JSON_BOOL);
         if (flag && flag->boolean != flags[i].known)
@@ -202,7 +201,7 @@ static bool refuse_others(ls_run *run, const char *path, const ls_bert_config *c
     }
     const ls_json *positions = read_member(run, path, config, "position_embedding_type", LS_JSON_STRING);
     if (positions && strcmp(positions->text, "absolute") != 0)
-        refuse(run, path, config, LS_ERR_UNSUPPORTED, positions, "\"absolute\" is known");
+        refuse(run, path, config, LS_ERR_UNSUPPORTED, positions, "only \"absolute\" is supported");
     return !ls_failed(run);
 }
 
@@ -216,11 +215,11 @@ static bool read_labels(ls_run *run, const char *path, ls_bert_config *config)
         if (strcmp(problem->text, problems[i]) == 0) config->problem_type = (ls_problem)i;
     if (problem && !config->problem_type)
         refuse(run, path, config, LS_ERR_UNSUPPORTED, problem,
-               "known are regression, single_label_classification and multi_label_classification");
+               "supported are regression, single_label_classification and multi_label_classification");
     return !ls_failed(run);
 }
 
-/* A folder is wanted, or its config.json; what stands beside that is a likely mistake. */
+/* The path must be a folder or its config.json; other files beside that are a likely mistake. */
 static bool is_of_weights(const char *path)
 {
     static const char *const ends[] = {".safetensors", ".safetensors.index.json", ".bin", ".pt", ".pth"};
@@ -295,12 +294,12 @@ static bool find_activation(ls_run *run, ls_bert_config *config)
         size_t used = strlen(known);
         snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "", activations[i].name);
     }
-    ls_fail(&run->errors, LS_ERR_UNSUPPORTED, "%s: there is no hidden_act \"%s\"; known are %s", config->who,
+    ls_fail(&run->errors, LS_ERR_UNSUPPORTED, "%s: unknown hidden_act \"%s\"; supported are %s", config->who,
             config->hidden_act, known);
     return false;
 }
 
-/* Names that were read stay where no others are given, as long as their number is the same. */
+/* Names from the file are kept if no others are given and their number is the same. */
 static const ls_json *kept_labels(const ls_bert_config *config)
 {
     const ls_json *names = ls_json_get(config->file, "id2label");
@@ -313,13 +312,13 @@ static int by_text(const void *left, const void *right)
     return strcmp(*(const char *const *)left, *(const char *const *)right);
 }
 
-/* As many names as labels, each once: label2id has them as keys. */
+/* One distinct name per label: label2id uses them as keys. */
 static bool check_labels(ls_run *run, const ls_bert_config *config)
 {
     int64_t count = 0;
     while (config->labels && config->labels[count]) count++;
     if (config->labels && count != config->num_labels) {
-        ls_fail(&run->errors, LS_ERR_VALUE, "%s: labels has %lld names, num_labels is %lld", config->who,
+        ls_fail(&run->errors, LS_ERR_VALUE, "%s: labels has %lld names, but num_labels is %lld", config->who,
                 (long long)count, (long long)config->num_labels);
         return false;
     }
@@ -344,21 +343,21 @@ static bool check(ls_run *run, ls_bert_config *config)
         const number *n = i < SIZES ? &sizes[i] : &reals[i - SIZES];
         double value = i < SIZES ? (double)*size_at(config, n) : *real_at(config, n);
         if (value >= n->least && value <= n->most) continue;
-        ls_fail(&run->errors, LS_ERR_VALUE, "%s: %s is %.10g; wanted %g to %.10g", config->who,
+        ls_fail(&run->errors, LS_ERR_VALUE, "%s: %s is %.10g; must be from %g to %.10g", config->who,
                 n->name ? n->name : n->distilbert, value, n->least, n->most);
         return false;
     }
     if (config->num_labels < 1 || config->num_labels > MOST_LABELS)
-        ls_fail(&run->errors, LS_ERR_VALUE, "%s: num_labels is %lld; wanted 1 to %d", config->who,
+        ls_fail(&run->errors, LS_ERR_VALUE, "%s: num_labels is %lld; must be from 1 to %d", config->who,
                 (long long)config->num_labels, MOST_LABELS);
     else if ((int)config->problem_type < 0 || (int)config->problem_type >= PROBLEMS)
-        ls_fail(&run->errors, LS_ERR_VALUE, "%s: problem_type is %d; wanted one of ls_problem", config->who,
+        ls_fail(&run->errors, LS_ERR_VALUE, "%s: problem_type is %d; must be one of ls_problem", config->who,
                 (int)config->problem_type);
     else if (config->hidden_size % config->num_attention_heads)
-        ls_fail(&run->errors, LS_ERR_VALUE, "%s: hidden_size %lld does not make %lld equal heads", config->who,
+        ls_fail(&run->errors, LS_ERR_VALUE, "%s: hidden_size %lld cannot be divided into %lld heads", config->who,
                 (long long)config->hidden_size, (long long)config->num_attention_heads);
     else if (config->pad_token_id >= config->vocab_size)
-        ls_fail(&run->errors, LS_ERR_VALUE, "%s: pad_token_id %lld is outside of vocab_size %lld", config->who,
+        ls_fail(&run->errors, LS_ERR_VALUE, "%s: pad_token_id %lld is outside vocab_size %lld", config->who,
                 (long long)config->pad_token_id, (long long)config->vocab_size);
     return !ls_failed(run) && check_labels(run, config) && find_activation(run, config);
 }
@@ -405,7 +404,7 @@ static void put_labels(ls_json_writer *w, const ls_bert_config *config)
     }
 }
 
-/* Is a member of the file written by another function than copy_rest? */
+/* Is a member of the file written elsewhere than in copy_rest? */
 static bool is_written(const ls_bert_config *config, const char *key)
 {
     static const char *const others[] = {"architectures", "model_type", "problem_type",

@@ -1,6 +1,6 @@
-/* bert_encoder.c - the encoder of BERT and its relatives, which differ in names and in how they count positions.
+/* bert_encoder.c - the encoder of BERT and its relatives, which differ in names and in how positions are counted.
  *
- * Modules that only give names a level ("attention.output.") have no forward function: a layer runs its parts
+ * Modules that only add a level to names ("attention.output.") have no forward function: a layer runs its parts
  * itself. */
 #include <stdio.h>
 #include <string.h>
@@ -44,7 +44,7 @@ static const part_names distilbert_names = {
     .norm2 = "output_layer_norm",
 };
 
-/* A child of that name; a new list where there is none. */
+/* The child of that name; a new list if there is none. */
 static ls_module *level(ls_module *module, const char *name, size_t length)
 {
     for (int i = 0; i < module->child_count; i++)
@@ -69,13 +69,13 @@ enum { WORDS, POSITIONS, TYPES };
 typedef struct embeddings {
     ls_module module;
     ls_module *table[LS_MAX_EMBEDDING_TABLES], *norm;
-    int tables; /* without types: 2 */
+    int tables; /* 2 without token types */
     double dropout;
-    int64_t padding;     /* the word that fills sequences up */
-    bool counts_padding; /* positions are counted from 0, whatever stands there; else words alone, from padding + 1 */
+    int64_t padding;     /* the padding token */
+    bool counts_padding; /* positions count all tokens, from 0; else only words, from padding + 1 */
 } embeddings;
 
-/* Rows of the table of positions: [S], or [B,S] where it depends on the words. */
+/* Rows of the position table: [S], or [B,S] if they depend on the words. */
 static ls_tensor *positions_of(const embeddings *e, ls_tensor *ids)
 {
     ls_run *run = ids->run;
@@ -85,13 +85,13 @@ static ls_tensor *positions_of(const embeddings *e, ls_tensor *ids)
     return ls_add(ls_mul(ls_cumsum(is_word, 1), is_word), padding);
 }
 
-/* The same of words that are packed, [T]. Their ids are [B,S] still. */
+/* The same for packed words, [T]. Their ids are still [B,S]. */
 static ls_tensor *packed_positions(const embeddings *e, ls_tensor *ids, const ls_packing *packing)
 {
     return e->counts_padding ? packing->positions : ls_pack(positions_of(e, ids), packing);
 }
 
-/* Inputs: ids [B,S], types (or NULL); or of words that were packed, ids [T], types and rows of positions. */
+/* Inputs: ids [B,S], types (or NULL); or, for packed words, ids [T], types and rows of positions. */
 static ls_tensor *embeddings_forward(ls_module *self, ls_tensor *const *x, int64_t n, void *user)
 {
     (void)user;
@@ -107,7 +107,7 @@ static ls_tensor *embeddings_forward(ls_module *self, ls_tensor *const *x, int64
                      "; tables of %s: 0 by input_ids (vocab_size), 1 by position (max_position_embeddings)%s",
                      self->kind, e->tables > TYPES ? ", 2 by token_type_ids (type_vocab_size)" : "");
     if (self->training && e->dropout > 0) y = ls_dropout(y, e->dropout);
-    return ls_failed(run) ? y : op_as(y, op_half_type(run, ls_dtype_of(y))); /* once, and not in every product */
+    return ls_failed(run) ? y : op_as(y, op_half_type(run, ls_dtype_of(y))); /* once, not in every product */
 }
 
 static ls_module *embeddings_new(ls_run *run, const ls_bert_config *c)
@@ -139,11 +139,10 @@ typedef struct layer {
     ls_module module;
     ls_module *query, *key, *value, *out, *norm1, *up, *down, *norm2;
     int64_t heads;
-    double dropout; /* of attention */
+    double dropout; /* in attention */
 } layer;
 
-/* Inputs: x [B,S,E]; x and a mask, which is bool; x and lengths, which are integers; or x [T,E], which was packed,
- * lengths, rows and slots. */
+/* Inputs: x [B,S,E]; x and a bool mask; x and integer lengths; or packed x [T,E], lengths, rows and slots. */
 static ls_tensor *layer_forward(ls_module *self, ls_tensor *const *x, int64_t n, void *user)
 {
     (void)user;
@@ -183,24 +182,25 @@ static ls_module *layer_new(ls_run *run, const ls_bert_config *c, const part_nam
     return ls_layer_done(l);
 }
 
-/* ---- all of it ---- */
+/* ---- encoder ---- */
 
 typedef struct encoder {
     ls_module module;
-    ls_module *embeddings, *layers, *pooler; /* pooler: NULL without */
-    int64_t longest;                         /* sequence */
-    int64_t padding;                         /* the word that fills sequences up */
+    ls_module *embeddings, *layers, *pooler; /* pooler: NULL: none */
+    int64_t longest;                         /* longest sequence */
+    int64_t padding;                         /* the padding token */
     bool unpad;
-    bool looked; /* for padding without a mask */
+    bool looked; /* checked for padding without a mask */
 } encoder;
 
 static bool check_ids(const encoder *e, ls_tensor *ids)
 {
     ls_run *run = e->module.object.run;
     if (!ls_check_live(run, ids, e->module.kind)) return false;
-    if (ls_ndim(ids) != 2) ls_fail(&run->errors, LS_ERR_SHAPE, "input_ids is %s, wanted [batch,length]", OP_TEXT(ids));
+    if (ls_ndim(ids) != 2)
+        ls_fail(&run->errors, LS_ERR_SHAPE, "input_ids is %s; expected [batch,length]", OP_TEXT(ids));
     else if (ls_dim(ids, 1) > e->longest)
-        ls_fail(&run->errors, LS_ERR_SHAPE, "sequences of %lld words; max_position_embeddings of the model allows %lld",
+        ls_fail(&run->errors, LS_ERR_SHAPE, "sequences of %lld tokens; the model's max_position_embeddings allows %lld",
                 (long long)ls_dim(ids, 1), (long long)e->longest);
     return !ls_failed(run);
 }
@@ -219,35 +219,35 @@ static bool has_word(ls_tensor *ids, int64_t word)
     return found;
 }
 
-/* Padding that is not masked changes the results of the words. Looked for in the first pass alone, where that waits for
- * no device. */
+/* Padding that is not masked changes the results of the words. Checked in the first pass only, if that does not wait
+ * for a device. */
 static void warn_of_padding(encoder *e, ls_tensor *ids)
 {
     if (e->looked || !ls_device_is_host(ids->storage->device)) return;
     e->looked = true;
     if (has_word(ids, e->padding))
         ls_log_of_job(LS_LOG_WARN,
-                      "%s: input_ids contain pad_token_id %lld, but there is no mask, so words attend to padding; give "
+                      "%s: input_ids contain pad_token_id %lld, but there is no mask, so words attend to padding; pass "
                       "attention_mask, or lengths, as the second input",
                       e->module.kind, (long long)e->padding);
 }
 
-/* A mask [B,S] as attention takes it, [B,1,1,S] of bool; lengths [B] as they are. NULL (and an error) for others. */
+/* A mask [B,S] as attention takes it, bool [B,1,1,S]; lengths [B] unchanged. NULL (and an error) for others. */
 static ls_tensor *usable_mask(ls_run *run, ls_tensor *ids, ls_tensor *mask)
 {
     bool is_lengths = ls_ndim(mask) == 1 && ls_dim(mask, 0) == ls_dim(ids, 0);
     bool is_mask = ls_shape_equal(ls_shape_of(mask), ls_shape_of(ids));
     if (is_lengths) return mask;
     if (!is_mask) {
-        ls_fail(&run->errors, LS_ERR_SHAPE, "the second input is %s; wanted a mask %s or lengths [%lld]", OP_TEXT(mask),
-                OP_SHAPE_TEXT(ls_shape_of(ids)), (long long)ls_dim(ids, 0));
+        ls_fail(&run->errors, LS_ERR_SHAPE, "the second input is %s; expected a mask %s or lengths [%lld]",
+                OP_TEXT(mask), OP_SHAPE_TEXT(ls_shape_of(ids)), (long long)ls_dim(ids, 0));
         return NULL;
     }
     if (ls_dtype_of(mask) != LS_BOOL) mask = ls_ne(mask, ls_full_shape(run, LS_I32, 0, LS_SCALAR));
     return ls_reshape(mask, ls_dim(mask, 0), 1, 1, ls_dim(mask, 1));
 }
 
-/* The last hidden state: [B,S,E], or of words that were packed, [T,E]. */
+/* The last hidden state: [B,S,E], or, for packed words, [T,E]. */
 static ls_tensor *encode(const encoder *e, ls_tensor *ids, ls_tensor *types, ls_tensor *mask, const ls_packing *packing)
 {
     bool packed = packing->rows != NULL;
@@ -269,7 +269,7 @@ static ls_outputs encoder_forward(ls_module *self, ls_tensor *const *x, int64_t 
     if (!ls_layer_takes(self, n, 1, 3) || !check_ids(e, ids)) return LS_OUTPUTS(&run->poison);
     if (!mask) warn_of_padding(e, ids);
     if (mask && ls_check_live(run, mask, self->kind)) mask = usable_mask(run, ids, mask);
-    if (types && ls_dtype_size(ls_dtype_of(types)) == 1) types = ls_cast(types, LS_I64); /* as tokenizers keep them */
+    if (types && ls_dtype_size(ls_dtype_of(types)) == 1) types = ls_cast(types, LS_I64); /* tokenizers store bytes */
     ls_packing packing = {0};
     if (e->unpad && mask && ls_ndim(mask) == 1) packing = ls_packing_of(mask, ls_dim(ids, 1));
     if (ls_failed(run)) return LS_OUTPUTS(&run->poison);
@@ -308,7 +308,7 @@ ls_tensor *ls_bert_words(const ls_module *module)
     return ls_module_tensor(((const encoder *)module)->embeddings, "word_embeddings.weight");
 }
 
-/* ---- first weights ---- */
+/* ---- initial weights ---- */
 
 typedef struct drawing {
     const ls_bert_config *config;
@@ -331,7 +331,7 @@ static void draw_matrix(const drawing *d, const char *path, ls_tensor *weight)
 static bool draw_member(void *user, const char *path, const ls_module_member *member)
 {
     const drawing *d = user;
-    if (!member->owned) return true; /* drawn where it belongs */
+    if (!member->owned) return true; /* initialised by its owner */
     if (d->patterns && !ls_name_matches(d->patterns, path)) return true;
     if (ls_ndim(member->tensor) == 2) draw_matrix(d, path, member->tensor);
     return !ls_failed(member->tensor->run);

@@ -1,4 +1,4 @@
-/* classifier.c - the last layer of a network, under the names that models give it. */
+/* classifier.c - find the last layer of a network by the names that models give it. */
 #include <string.h>
 
 #include <lockstep/models.h>

@@ -1,4 +1,4 @@
-/* pretrained.c - weights that Transformers saved, into models that may have another head than was saved. */
+/* pretrained.c - load weights saved by Transformers into models that may have another head. */
 #include <stdio.h>
 #include <string.h>
 
@@ -19,7 +19,7 @@ static void replace_end(char name[NAME_SIZE], const char *from, const char *to)
     snprintf(name + length - tail, NAME_SIZE - (length - tail), "%s", to);
 }
 
-/* The tensor of the model that one of the file is: the first releases called the weight of a norm gamma; an encoder
+/* The tensor of the model for a name of the file: the first releases called the weight of a norm gamma; an encoder
  * saved alone has no prefix, and one saved with a head has it. NULL: the model has no such tensor. */
 static ls_tensor *find_mine(const ls_state *mine, const char *base, const char *in_file)
 {
@@ -36,8 +36,8 @@ static ls_tensor *find_mine(const ls_state *mine, const char *base, const char *
     return ls_state_find(mine, plain + prefix + 1);
 }
 
-/* Is a tensor of the file part of what every task needs? Poolers and heads may be those of other tasks. What old
- * releases saved as position_ids and token_type_ids are not weights. */
+/* Is a tensor of the file part of what every task needs? Poolers and heads may belong to other tasks. position_ids and
+ * token_type_ids, saved by old releases, are not weights. */
 static bool is_of_encoder(const char *base, const char *in_file)
 {
     size_t prefix = strlen(base);
@@ -54,13 +54,13 @@ static void list_name(char list[LIST_SIZE], const char *name)
     else if (used < LIST_SIZE - 5) snprintf(list + used, LIST_SIZE - used, " ...");
 }
 
-/* A file and the model that it is for. */
+/* A file and the model it is loaded into. */
 typedef struct pretrained {
     const ls_module *model;
-    const char *who, *folder, *base; /* who: the function of the program's call, for errors */
-    const ls_state *mine;            /* the model's tensors: some have two names */
+    const char *who, *folder, *base; /* who: the function that the program called, for errors */
+    const ls_state *mine;            /* the model's tensors; some have two names */
     ls_state *read;
-    ls_tensor **is; /* which of the model's tensors each one read is; NULL: none */
+    ls_tensor **is; /* the model's tensor for each one in the file; NULL: none */
 } pretrained;
 
 /* Returns how many of the file's tensors are in the model. */
@@ -81,7 +81,7 @@ static bool hold_the_same(ls_tensor *a, ls_tensor *b)
     return differs == 0;
 }
 
-/* Names that are one tensor here may be several in the file, as long as it does not matter which is taken. */
+/* Names of one tensor here may be several tensors in the file, if they are equal. */
 static bool check_shared(const pretrained *p)
 {
     ls_run *run = p->model->object.run;
@@ -90,15 +90,15 @@ static bool check_shared(const pretrained *p)
         for (int64_t j = 0; p->is[i] && j < i; j++) {
             if (p->is[j] != p->is[i] || hold_the_same(entries[j].tensor, entries[i].tensor)) continue;
             ls_fail(&run->errors, LS_ERR_VALUE,
-                    "%s: %s: %s and %s differ, and are one tensor in %s; remove the one that is not meant", p->who,
-                    p->folder, entries[j].name, entries[i].name, p->model->kind);
+                    "%s: %s: %s and %s differ, but are one tensor in %s; remove the wrong one", p->who, p->folder,
+                    entries[j].name, entries[i].name, p->model->kind);
             return false;
         }
     }
     return !ls_failed(run);
 }
 
-/* Heads of other tasks are left out, parts of the encoder are not. */
+/* Heads of other tasks are skipped, parts of the encoder are not. */
 static bool check_unused(const pretrained *p)
 {
     char unused[LIST_SIZE] = "";
@@ -114,14 +114,14 @@ static bool check_unused(const pretrained *p)
     if (lost > 1) snprintf(more, sizeof more, " and %lld more", (long long)(lost - 1));
     if (lost)
         ls_fail(&p->model->object.run->errors, LS_ERR_VALUE,
-                "%s: %s has %s%s, which this %s has no place for; num_hidden_layers, type_vocab_size and the "
-                "like must be those of the weights",
+                "%s: %s has %s%s, but this %s has no such tensor; num_hidden_layers, type_vocab_size and similar "
+                "options must match the weights",
                 p->who, p->folder, first, more, p->model->kind);
     else if (unused[0]) ls_log_of_job(LS_LOG_INFO, "%s: not used by this model: %s", p->folder, unused);
     return !lost;
 }
 
-/* What of the file is in the model, under all of the model's names. */
+/* The tensors of the file that the model has, under all of the model's names. */
 static ls_state *renamed(const pretrained *p)
 {
     ls_state *found = ls_state_new(p->model->object.run);
@@ -139,7 +139,8 @@ static void warn_of_fresh(const char *folder, const ls_load_report *report)
     char fresh[LIST_SIZE] = "";
     for (int64_t i = 0; i < report->missing_count; i++) list_name(fresh, report->missing[i]);
     for (int64_t i = 0; i < report->mismatched_count; i++) list_name(fresh, report->mismatched[i]);
-    if (fresh[0]) ls_log_of_job(LS_LOG_WARN, "%s: without weights for %s: they start fresh; train them", folder, fresh);
+    if (fresh[0])
+        ls_log_of_job(LS_LOG_WARN, "%s has no weights for %s: they are initialised; train them", folder, fresh);
 }
 
 static void load(ls_module *model, const pretrained *p, const char *fresh)

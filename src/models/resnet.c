@@ -1,8 +1,8 @@
-/* resnet.c - residual networks, as timm has them: names, order of parameters, arithmetic, first weights.
+/* resnet.c - residual networks as in timm: names, order of parameters, arithmetic, initial weights.
  *
- * A batch norm does the ReLU that follows it, and the last one of a block adds the shortcut as well: one pass each. The
- * layers of timm that this leaves without work (act1, conv1.2, ...) are not there;
- * the numbers of those after them stay. */
+ * A batch norm applies the ReLU that follows it, and the last one of a block also adds the shortcut: one pass each. The
+ * layers of timm that are not needed therefore (act1, conv1.2, ...) do not exist; the numbers of those after them are
+ * unchanged. */
 #include <stdio.h>
 #include <string.h>
 
@@ -15,13 +15,13 @@
 
 enum { STAGES = 4, MOST_CONVS = 3 };
 
-/* The layers before the first stage: one large convolution, or three small ones whose widths are all but the same. */
+/* The layers before the first stage: one large convolution, or three small ones whose widths are nearly the same. */
 typedef enum stem { STEM_PLAIN, STEM_DEEP, STEM_TIERED } stem;
 
 typedef struct plan {
     const char *name;
-    bool bottleneck; /* blocks of 1x1, 3x3, 1x1 and four times as wide at the end; else 3x3, 3x3 */
-    stem stem;       /* other than plain: shortcuts take means and do not skip pixels */
+    bool bottleneck; /* blocks of 1x1, 3x3, 1x1, four times as wide at the end; else 3x3, 3x3 */
+    stem stem;       /* other than plain: shortcuts average pixels instead of skipping them */
     int blocks[STAGES];
 } plan;
 
@@ -48,14 +48,14 @@ static const plan *find_plan(ls_run *run, const char *name)
         ls_nearest_try(&nearest, plans[i].name);
     }
     if (nearest.name) snprintf(meant, sizeof meant, "did you mean \"%s\"? ", nearest.name);
-    ls_fail(&run->errors, LS_ERR_VALUE, "ls_resnet_new: there is no \"%s\"; %sknown are %s", name ? name : "", meant,
-            known);
+    ls_fail(&run->errors, LS_ERR_VALUE, "ls_resnet_new: unknown network \"%s\"; %sknown are %s", name ? name : "",
+            meant, known);
     return NULL;
 }
 
 /* ---- layers ---- */
 
-/* Its weights come at the end, from chance or from a file. */
+/* Weights are set at the end, randomly or from a file. */
 static ls_module *conv_new(ls_run *run, int64_t in, int64_t out, int64_t kernel, int64_t stride)
 {
     return ls_conv2d_blank(run, in, out, kernel, .stride = stride, .padding = kernel / 2, .bias = false);
@@ -96,7 +96,7 @@ static ls_module *downsample_new(ls_run *run, const plan *p, int64_t in, int64_t
     return path;
 }
 
-/* `width` channels inside. The 3x3 convolution, the first of two, has the stride; or the first 1x1 one. */
+/* `width` channels inside. The stride is in the 3x3 convolution (the first of two), or in the first 1x1 one. */
 static ls_module *block_new(ls_run *run, const plan *p, int64_t in, int64_t width, int64_t stride, bool stride_first)
 {
     int64_t out = p->bottleneck ? 4 * width : width;
@@ -111,7 +111,7 @@ static ls_module *block_new(ls_run *run, const plan *p, int64_t in, int64_t widt
             ls_module_add(&b->module, conv_name, conv_new(run, i ? width : in, to, kernel, i == strided ? stride : 1));
         b->norm[i] = ls_module_add(&b->module, norm_name, norm_new(run, to, LS_ACT_RELU));
     }
-    if (b->norm[last]) ls_init_constant(ls_module_tensor(b->norm[last], "weight"), 0); /* blocks begin as identities */
+    if (b->norm[last]) ls_init_constant(ls_module_tensor(b->norm[last], "weight"), 0); /* blocks start as identities */
     if (stride > 1 || in != out)
         b->downsample = ls_module_add(&b->module, "downsample", downsample_new(run, p, in, out, stride));
     return ls_layer_done(b);
@@ -127,7 +127,7 @@ static ls_module *stage_new(ls_run *run, const plan *p, int index, int64_t *chan
     return stage;
 }
 
-/* ---- the whole ---- */
+/* ---- network ---- */
 
 typedef struct resnet {
     ls_module module;
@@ -164,7 +164,7 @@ static bool draw_weight(void *user, const char *path, const ls_module_member *me
     return true;
 }
 
-/* Files of old do not count batches; a last layer for other classes is not wanted. */
+/* Old files have no batch count; a last layer for another number of classes is skipped. */
 static void load_weights(ls_module *net, const char *file)
 {
     ls_run *run = net->object.run;
@@ -186,8 +186,8 @@ ls_module *ls_resnet_new_sized(ls_run *run, const char *name, const ls_resnet_op
     if (!p) return NULL;
     int64_t classes = opts.classes, in = opts.in_channels, width = opts.width, channels = width;
     if (classes < 1 || in < 1 || width < 8 || width % 8) {
-        ls_fail(&run->errors, LS_ERR_VALUE, "ls_resnet_new: %s with %lld classes, %lld channels in, width %lld", name,
-                (long long)classes, (long long)in, (long long)width);
+        ls_fail(&run->errors, LS_ERR_VALUE, "ls_resnet_new: %s with %lld classes, %lld input channels, width %lld",
+                name, (long long)classes, (long long)in, (long long)width);
         return NULL;
     }
     resnet *net = ls_layer_new(run, name, sizeof *net, resnet_forward);

@@ -1,4 +1,4 @@
-/* apart.c - several processes that train without each other, by mistake or on purpose. */
+/* apart.c - several processes that train independently, by mistake or on purpose. */
 #include "optim/optim.h"
 #include "step/remind.h"
 
@@ -11,7 +11,7 @@ bool ls_optim_trains_together(const ls_optim *optim)
 {
     for (int64_t i = 0; i < optim->slot_count; i++) {
         const ls_tensor *parameter = optim->slots[i].parameter;
-        if (ls_requires_grad(parameter) && ls_leaf_watched(parameter)) return true; /* a frozen one has no leaf */
+        if (ls_requires_grad(parameter) && ls_leaf_watched(parameter)) return true; /* a frozen parameter has no leaf */
     }
     return false;
 }
@@ -31,7 +31,7 @@ void ls_optim_look_for_others(ls_optim *optim)
     optim->apart = true;
     if (alone)
         ls_remind_of_prepare(run, LS_REMIND_MODULE,
-                             "each of %d processes trains the module of %s for itself, and they will differ",
+                             "each of %d processes trains the module of %s on its own, and they will differ",
                              run->step->share.world, alone->name);
     if (run->step->loop && run->step->loop->whole)
         ls_remind_of_prepare(run, LS_REMIND_LOADER, "each of %d processes trains on all samples of a loader",

@@ -1,17 +1,17 @@
-/* follow.c - an optimiser that has taken fewer steps than those of other processes catches up with one of them. */
+/* follow.c - an optimiser that has taken fewer steps than those of other processes copies the state of one of them. */
 #include "base/memory.h"
 #include "optim/schedule.h"
 #include "tensor/exchange.h"
 
 static const char who[] = "ls_join_uneven_inputs";
 
-/* What is known of a parameter beside its moments. */
+/* The state of a parameter apart from its moments. */
 typedef struct progress {
     int64_t step;
     bool moments_hold[LS_MAX_MOMENTS], has_master;
 } progress;
 
-/* Have all taken as many steps? */
+/* Have all taken the same number of steps? */
 static bool find_laggards(ls_optim *optim, bool *some)
 {
     ls_run *run = optim->object.run;
@@ -21,7 +21,7 @@ static bool find_laggards(ls_optim *optim, bool *some)
     return ok;
 }
 
-/* Counts and settings. `slots` [slot_count] is for what travels. */
+/* Counts and settings. `slots` [slot_count] is a buffer for sending. */
 static bool follow_counts(ls_optim *optim, int from, progress *slots)
 {
     ls_run *run = optim->object.run;
@@ -40,7 +40,7 @@ static bool follow_counts(ls_optim *optim, int from, progress *slots)
     return true;
 }
 
-/* Masters and moments, one after the other: those that rank `from` has. */
+/* Masters and moments, one after the other: those of rank `from`. */
 static bool follow_tensors(ls_optim *optim, int from, const progress *slots)
 {
     ls_reducer *reducer = optim->object.run->step->reducer;

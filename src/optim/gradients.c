@@ -1,15 +1,15 @@
-/* gradients.c - work on all gradients at once: unscale, clip by norm, clip by value.
+/* gradients.c - operations on all gradients at once: unscale, clip by norm, clip by value.
  *
- * Gradients that follow each other in memory are treated as one, with the gaps between them. Gaps hold zeros and must
- * stay so, or every later norm is wrong: whatever is done here to a zero leaves a zero. So factors are finite numbers
- * and limits are not negative. */
+ * Gradients that are adjacent in memory are processed as one, with the gaps between them. Gaps contain zeros and must
+ * stay so, or every later norm would be wrong: every operation here must map zero to zero. So factors are finite and
+ * limits are not negative. */
 #include <math.h>
 
 #include "optim/optim.h"
 #include "optim/scaler.h"
 #include "tensor/live.h"
 
-/* ---- neighbours in memory ---- */
+/* ---- adjacent gradients ---- */
 
 ls_operand ls_operand_flat(const ls_operand *x)
 {
@@ -34,19 +34,19 @@ void ls_operand_join(ls_operand *x, const ls_operand *y)
     x->dim[0] = ((const char *)y->data - (const char *)x->data) / (ptrdiff_t)sizeof(float) + y->dim[0];
 }
 
-/* ---- one after the other ---- */
+/* ---- iteration ---- */
 
-/* `part`: other processes have others of the same gradients. */
+/* `part`: other processes have the other parts of the same gradients. */
 typedef bool each_fn(void *user, const ls_operand *gradient, bool part);
 
-/* Call `each` for the gradients that this process sees to, neighbours as one. Stops when it is false. */
+/* Call `each` for the gradients that this process handles, adjacent ones as one. Stops when it returns false. */
 static bool each_of_optim(const ls_optim *optim, each_fn *each, void *user)
 {
     for (int group = 0; group < optim->group_count; group++) {
         ls_operand open;
         const ls_optim_slot *last = NULL;
         const ls_tensor *last_gradient = NULL;
-        bool part = false; /* is the open one? */
+        bool part = false; /* of the open one */
         for (int64_t i = 0; i < optim->slot_count; i++) {
             const ls_optim_slot *slot = &optim->slots[i];
             ls_tensor *gradient =
@@ -90,7 +90,7 @@ static bool each_of_list(const ls_state *list, const ls_device *device, each_fn 
     return true;
 }
 
-/* Either of them: a list where there is no optimiser. */
+/* An optimiser or a list. */
 typedef struct gradients {
     ls_run *run;
     ls_device *device;
@@ -114,7 +114,7 @@ static bool each_of(const gradients *g, each_fn *each, void *user)
     return g->optim ? each_of_optim(g->optim, each, user) : each_of_list(g->list, g->device, each, user);
 }
 
-/* Zero, [1], where the gradients are. */
+/* Zero, [1], on the device of the gradients. */
 static ls_tensor *zero_on(ls_run *run, ls_device *device, ls_dtype dtype)
 {
     ls_tensor *t = ls_tensor_new(run, device, dtype, LS_SHAPE(1));
@@ -126,7 +126,7 @@ static ls_tensor *zero_on(ls_run *run, ls_device *device, ls_dtype dtype)
 typedef struct unscaling {
     const ls_optim *optim;
     double factor;
-    ls_tensor *found; /* f32 [1]: not zero when a gradient is not finite */
+    ls_tensor *found; /* f32 [1]: nonzero if a gradient is not finite */
 } unscaling;
 
 /* in: -  out: gradient, found */
@@ -139,7 +139,7 @@ static bool unscale_one(void *user, const ls_operand *gradient, bool part)
     return ls_submit_live(u->optim->object.run, u->optim->device, &call);
 }
 
-/* Where each process looked at its part of the gradients, all learn what one of them found. */
+/* If each process checked its part of the gradients, combine their results. */
 static bool share_found(const ls_optim *optim, ls_tensor *found)
 {
     ls_run *run = optim->object.run;
@@ -168,7 +168,7 @@ bool ls_optim_unscale(ls_optim *optim)
 
 /* ---- clip by norm ---- */
 
-/* Sums of squares, [1]: of what every process has, and of parts. */
+/* Sums of squares, [1]: of gradients that every process has, and of parts. */
 typedef struct squares {
     ls_tensor *whole, *parts;
 } squares;
@@ -202,7 +202,7 @@ static bool scale_one(void *user, const ls_operand *gradient, bool part)
 {
     (void)part;
     ls_tensor *factor = user;           /* f32 [1] */
-    ls_operand repeated = factor->view; /* to the gradient's shape */
+    ls_operand repeated = factor->view; /* broadcast to the gradient's shape */
     repeated.ndim = gradient->ndim;
     for (int d = 0; d < gradient->ndim; d++) {
         repeated.dim[d] = gradient->dim[d];
@@ -219,7 +219,7 @@ static bool on_scalar(ls_opcode op, ls_tensor *in, ls_tensor *out, ls_attrs attr
     return ls_submit(out->run, out->storage->device, &call);
 }
 
-/* factor = 0 unless norm is finite: NaN times the zero of a gap would be NaN. */
+/* factor = 0 unless the norm is finite: NaN times the zero of a gap would be NaN. */
 static bool zero_unless_finite(ls_tensor *norm, ls_tensor *factor)
 {
     ls_run *run = norm->run;
@@ -235,7 +235,7 @@ static bool zero_unless_finite(ls_tensor *norm, ls_tensor *factor)
            ls_submit(run, norm->storage->device, &call);
 }
 
-/* min(max_norm / (norm + 1e-6), 1), and 0 where the norm is not finite */
+/* min(max_norm / (norm + 1e-6), 1), and 0 if the norm is not finite */
 static bool clip_factor(ls_tensor *norm, double max_norm, ls_tensor *factor)
 {
     return on_scalar(LS_OP_affine, norm, factor, (ls_attrs){.affine = {.scale = 1, .shift = 1e-6}}) &&
@@ -245,7 +245,7 @@ static bool clip_factor(ls_tensor *norm, double max_norm, ls_tensor *factor)
            zero_unless_finite(norm, factor);
 }
 
-/* The step that the gradients are for, from 1. */
+/* The step these gradients belong to, from 1. */
 static int64_t step_of(const gradients *g)
 {
     return g->optim ? g->optim->steps + g->optim->skipped_steps + 1 : (int64_t)g->run->walk_serial;
@@ -258,14 +258,14 @@ static ls_tensor *clip_norm(const gradients *g, double max_norm)
     ls_tensor *norm = zero_on(run, g->device, LS_F32), *factor = zero_on(run, g->device, LS_F32);
     bool ok = !ls_failed(run) && sum_squares(g, norm) && on_scalar(LS_OP_sqrt, norm, norm, (ls_attrs){.affine = {0}});
     bool limited = ok && !isinf(max_norm) && clip_factor(norm, max_norm, factor);
-    /* Looking at the factor costs nothing on the host and often saves a pass; elsewhere it would have to wait. */
+    /* Reading the factor is free on the host and often saves a pass; elsewhere it would have to wait. */
     if (limited && !(ls_device_is_host(g->device) && ls_item(factor) >= 1)) each_of(g, scale_one, factor);
     if (ok && !run->step->scaler && !ls_finite_look(run, norm))
         ls_finite_note(run, "the norm of the gradients", step_of(g), run->step->share.rank);
     return ls_scope_end(run, mark, ls_failed(run) ? &run->poison : norm);
 }
 
-/* Zero lets nothing through, infinity everything. */
+/* Zero clips everything, infinity nothing. */
 static bool limit_sound(ls_run *run, double limit, const char *who)
 {
     if (!ls_failed(run) && !(limit >= 0))
@@ -284,14 +284,14 @@ ls_tensor *ls_clip_grad_norm(ls_optim *optim, double max_norm)
     return clip_norm(&g, max_norm);
 }
 
-/* A list does not tell which part of a gradient is the mean of all processes'. */
+/* A list does not know which part of a gradient is the mean over all processes. */
 static bool can_clip_list(ls_run *run, const char *who)
 {
     if (!ls_failed(run) && run->step->reducer && run->step->share.optimizer)
-        ls_fail(
-            &run->errors, LS_ERR_UNSUPPORTED,
-            "%s: with .shard_optimizer each process has only its part of the gradients; clip those of the optimiser",
-            who);
+        ls_fail(&run->errors, LS_ERR_UNSUPPORTED,
+                "%s: with .shard_optimizer each process has only its part of the gradients; use the optimiser's "
+                "clipping functions",
+                who);
     return !ls_failed(run);
 }
 

@@ -1,5 +1,5 @@
-/* half.c - copies of f32 parameters in the precision of the forward pass, for devices that ask for them: the step that
- * changes a parameter writes its copy in the same pass; without, a device converts one weight after the other. */
+/* half.c - copies of f32 parameters in the precision of the forward pass, for devices that request them: the step that
+ * changes a parameter writes its copy in the same pass; without them a device converts one weight after the other. */
 #include "optim/optim.h"
 
 static bool wanted(const ls_optim *optim, const ls_optim_slot *slot)

@@ -1,7 +1,7 @@
-/* layout.c - parameters, gradients and moments in blocks of memory. */
+/* layout.c - place parameters, gradients and moments in blocks of memory. */
 #include "optim/optim.h"
 
-enum { GRAIN = 16 }; /* elements to a cache line */
+enum { GRAIN = 16 }; /* elements per cache line */
 
 static int64_t room_of(int64_t numel)
 {
@@ -11,7 +11,7 @@ static int64_t room_of(int64_t numel)
 static bool movable(const ls_optim *optim, const ls_optim_slot *slot, int group)
 {
     const ls_tensor *p = slot->parameter;
-    /* Slices of state that is shared out are of elements in row-major order. */
+    /* Slices of sharded state consist of elements in row-major order. */
     bool fits = optim->object.run->step->share.optimizer ? ls_view_contiguous(&p->view) : ls_view_dense(&p->view);
     return !slot->block && slot->group == group && ls_requires_grad(p) && p->view.dtype == LS_F32 && fits &&
            p->storage->device == optim->device;
@@ -38,7 +38,7 @@ ls_tensor *ls_elements_of(ls_tensor *t, ls_range which)
     return part;
 }
 
-/* ---- who updates what ---- */
+/* ---- which process updates what ---- */
 
 ls_optim_block *ls_slot_block(const ls_optim *optim, const ls_optim_slot *slot)
 {
@@ -113,7 +113,7 @@ bool ls_slot_need_moment(ls_optim *optim, ls_optim_slot *slot, int k)
     return slot->moments[k] != NULL;
 }
 
-/* Moments that a slot had before it was moved go along. */
+/* Copy the moments that a slot had before it was moved. */
 static bool move_moment(ls_optim *optim, ls_optim_slot *slot, int k)
 {
     ls_tensor *before = slot->moments[k];
@@ -152,7 +152,7 @@ static bool move_slot(ls_optim *optim, ls_optim_slot *slot, int number, int64_t 
     return true;
 }
 
-/* A new block, the last of the optimiser's. */
+/* Append a new block to the optimiser's. */
 static bool add_block(ls_optim *optim, int64_t numel)
 {
     ls_run *run = optim->object.run;
@@ -214,8 +214,8 @@ bool ls_slot_check_home(const ls_optim *optim, const ls_optim_slot *slot, const 
         return true;
     ls_fail(
         &optim->object.run->errors, LS_ERR_STATE,
-        "%s: %s was moved by another optimiser or by ls_set_grad_memory(); with .shard_optimizer a parameter has one "
-        "optimiser, and its gradient one place",
+        "%s: %s was moved by another optimiser or by ls_set_grad_memory(); with .shard_optimizer a parameter must have "
+        "one optimiser, and its gradient one place",
         optim->rule->name, slot->name);
     return false;
 }

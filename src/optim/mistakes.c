@@ -1,10 +1,10 @@
-/* mistakes.c - loops that run, but do not train what was meant: each is told once, with what is missing. */
+/* mistakes.c - loops that run but do not train as intended: each mistake is reported once, with what is missing. */
 #include <stdio.h>
 
 #include "base/log.h"
 #include "optim/optim.h"
 
-/* One process of a job may make a mistake that the others do not make, so each says its own. */
+/* A single process of a job may make a mistake, so each reports its own. */
 LS_PRINTF(2, 3) static void tell(const ls_optim *optim, const char *format, ...)
 {
     const ls_run *run = optim->object.run;
@@ -24,38 +24,38 @@ static const ls_optim_slot *first_due(const ls_optim *optim)
     return NULL;
 }
 
-/* Steps that never find a gradient train nothing: of another module, or without ls_backward(). Parameters may all be
- * frozen for a while. */
+/* Steps that never find a gradient train nothing: wrong module, or no ls_backward(). All parameters may be frozen for a
+ * while. */
 static void no_gradients(ls_optim *optim)
 {
     bool wanted = false;
     for (int64_t i = 0; i < optim->slot_count; i++) wanted = wanted || ls_requires_grad(optim->slots[i].parameter);
     if (optim->had_gradients || !wanted) return;
-    optim->had_gradients = true; /* said once */
+    optim->had_gradients = true; /* warn once */
     tell(optim,
-         "ls_step: no parameter of this %s has a gradient (\"%s\" is the first): was it made for the module "
+         "ls_step: no parameter of this %s has a gradient (\"%s\" is the first): was it created for the module "
          "that is trained, and was ls_backward() called?",
          optim->rule->name, optim->slots[0].name);
 }
 
-/* The gradient was in an earlier step, and no pass has added to any since. */
+/* An earlier step used the gradient, and no pass has added to any since. */
 static void used_again(ls_optim *optim, const ls_optim_slot *slot)
 {
     if (optim->told_again) return;
     optim->told_again = true;
     tell(optim,
-         "ls_step: there was no ls_backward() since the last step of this %s, which used the same gradients "
+         "ls_step: no ls_backward() since the last step of this %s, which used the same gradients "
          "(\"%s\" is the first)",
          optim->rule->name, slot->name);
 }
 
-/* Or it was, and a later pass has added to it. */
+/* An earlier step used the gradient, and a later pass has added to it. */
 static void not_cleared(ls_optim *optim, const ls_optim_slot *slot)
 {
     if (optim->told_stale) return;
     optim->told_stale = true;
     tell(optim,
-         "ls_step: gradients that an earlier step of this %s has used are part of this one, too (\"%s\" is the "
+         "ls_step: gradients already used by an earlier step of this %s are included again (\"%s\" is the "
          "first); call ls_zero_grad() after each ls_step()",
          optim->rule->name, slot->name);
 }
@@ -70,7 +70,7 @@ static const ls_optim_slot *shared_slot(const ls_optim *a, const ls_optim *b)
     return NULL;
 }
 
-/* At the second step: another that was stepped since the first is not one that this one came after. */
+/* Checked at the second step: another optimiser stepped since the first one, so this one did not simply replace it. */
 static void look_for_rivals(ls_optim *optim)
 {
     for (const ls_object *o = optim->object.run->objects; o && !optim->told_shared; o = o->older) {
@@ -80,13 +80,13 @@ static void look_for_rivals(ls_optim *optim)
         if (!slot) continue;
         optim->told_shared = true;
         tell(optim,
-             "ls_step: two optimisers, %s and %s, take turns in updating \"%s\"; give each parameters of its "
-             "own (.parameters), or make one with groups (ls_optim_add_group)",
+             "ls_step: two optimisers, %s and %s, take turns updating \"%s\"; give each its own parameters "
+             "(.parameters), or create one optimiser with groups (ls_optim_add_group)",
              other->rule->name, optim->rule->name, slot->name);
     }
 }
 
-/* ---- asked ---- */
+/* ---- called by others ---- */
 
 void ls_optim_look_for_mistakes(ls_optim *optim)
 {
@@ -99,7 +99,7 @@ void ls_optim_look_for_mistakes(ls_optim *optim)
     if (optim->steps == 1) look_for_rivals(optim);
 }
 
-/* Has another optimiser made steps with one of its parameters? */
+/* Has another optimiser taken steps with one of its parameters? */
 static bool others_step(const ls_optim *optim)
 {
     for (const ls_object *o = optim->object.run->objects; o; o = o->older) {
@@ -118,10 +118,10 @@ void ls_optim_over(const ls_optim *optim)
     if (!trained || others_step(optim)) return;
     if (run->step->accumulation.steps > 1)
         tell(optim,
-             "ls_backward() was called, but no ls_step() of %s came into effect, and \"%s\" is as it was: "
-             "no group of %lld batches (gradient_accumulation_steps) was completed, or none was followed by one",
+             "ls_backward() was called, but no ls_step() of %s took effect, and \"%s\" is unchanged: no group of "
+             "%lld batches (gradient_accumulation_steps) was completed and followed by ls_step()",
              optim->rule->name, trained->name, (long long)run->step->accumulation.steps);
     else
-        tell(optim, "ls_backward() was called, but ls_step() of %s was not: \"%s\" is as it was", optim->rule->name,
+        tell(optim, "ls_backward() was called, but ls_step() of %s was not: \"%s\" is unchanged", optim->rule->name,
              trained->name);
 }

@@ -1,9 +1,9 @@
-/* one_cycle.c - the rate goes up and down once, the momentum the other way. */
+/* one_cycle.c - the rate rises and falls once, the momentum inversely. */
 #include <math.h>
 
 #include "optim/schedule.h"
 
-/* From the end of the phase before to `end`. */
+/* From the end of the previous phase to `end`. */
 typedef struct phase {
     double end, from_lr, to_lr, from_momentum, to_momentum;
 } phase;
@@ -34,7 +34,7 @@ static ls_rates one_cycle_at(const ls_schedule *s, int64_t step, int group, doub
                       .momentum = between(o->linear, phases[i].from_momentum, phases[i].to_momentum, part)};
 }
 
-/* Set total_steps; or say what is wrong. */
+/* Set total_steps, or return what is wrong. */
 static const char *length_of(ls_one_cycle_schedule_opts *o)
 {
     bool counted = o->total_steps != LS_AUTO, in_epochs = o->epochs != LS_AUTO || o->steps_per_epoch != LS_AUTO;
@@ -54,11 +54,11 @@ static bool positive(double value)
     return value > 0 && value < INFINITY;
 }
 
-/* The rates at the top, one for each of `groups`; an error, and false, when one makes no sense. */
+/* The maximum rates, one for each of `groups`; an error, and false, if one is invalid. */
 static bool tops_sound(ls_errors *errors, const ls_one_cycle_schedule_opts *o, int groups)
 {
     if (!o->max_lrs && o->max_lr == LS_AUTO_REAL)
-        ls_fail(errors, LS_ERR_VALUE, "ls_one_cycle_schedule_new: give .max_lr, the rate at the top");
+        ls_fail(errors, LS_ERR_VALUE, "ls_one_cycle_schedule_new: .max_lr is missing, the highest rate");
     else if (o->max_lrs && o->max_lr != LS_AUTO_REAL)
         ls_fail(errors, LS_ERR_VALUE, "ls_one_cycle_schedule_new: .max_lr and .max_lrs are both given; leave one out");
     else if (!o->max_lrs && !positive(o->max_lr))
@@ -78,8 +78,7 @@ static bool numbers_sound(ls_errors *errors, const ls_one_cycle_schedule_opts *o
     static const ls_one_cycle_schedule_opts unset = {ls_one_cycle_schedule_opts_defaults};
     if (!positive(o->div_factor) || !positive(o->final_div_factor))
         ls_fail(errors, LS_ERR_VALUE,
-                "ls_one_cycle_schedule_new: rates are divided by .div_factor = %g and .final_div_factor = %g, which "
-                "must be "
+                "ls_one_cycle_schedule_new: .div_factor = %g and .final_div_factor = %g divide the rate; they must be "
                 "finite and above 0",
                 o->div_factor, o->final_div_factor);
     else if (!(o->pct_start >= 0 && o->pct_start <= 1))
@@ -91,8 +90,8 @@ static bool numbers_sound(ls_errors *errors, const ls_one_cycle_schedule_opts *o
     else if (!o->cycle_momentum && (o->base_momentum != unset.base_momentum || o->max_momentum != unset.max_momentum))
         ls_fail(
             errors, LS_ERR_VALUE,
-            "ls_one_cycle_schedule_new: .cycle_momentum = false leaves the momentum alone, and .base_momentum = %g and "
-            ".max_momentum = %g have no effect; leave one of them out",
+            "ls_one_cycle_schedule_new: .cycle_momentum = false keeps the momentum constant, so .base_momentum = %g "
+            "and .max_momentum = %g have no effect; leave one of them out",
             o->base_momentum, o->max_momentum);
     return errors->code == LS_OK;
 }
@@ -119,7 +118,7 @@ ls_schedule *ls_one_cycle_schedule_new_sized(ls_optim *optim, const ls_one_cycle
         return NULL;
     }
     for (int i = 0; i < optim->group_count; i++) s->max_lrs[i] = o.max_lrs ? o.max_lrs[i] : o.max_lr;
-    o.max_lrs = NULL; /* the caller's */
+    o.max_lrs = NULL; /* owned by the caller */
     s->cycle = o;
     s->limit = s->end = o.total_steps;
     return ls_schedule_begin(s);

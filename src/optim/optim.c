@@ -1,4 +1,4 @@
-/* optim.c - optimisers: made, grouped, stepped. */
+/* optim.c - create optimisers, manage groups, take steps. */
 #include "optim/optim.h"
 
 #include <math.h>
@@ -7,7 +7,7 @@
 #include "optim/scaler.h"
 #include "tensor/live.h"
 
-/* ---- made and freed ---- */
+/* ---- creating and freeing ---- */
 
 static void clear(void *object)
 {
@@ -49,7 +49,7 @@ static ls_optim_slot *find_slot(ls_optim *optim, const ls_tensor *parameter)
     return NULL;
 }
 
-/* A new slot for a parameter. NULL (and an error) when it does not fit in or memory is out. */
+/* A new slot for a parameter. NULL (and an error) if it is unsuitable or memory is out. */
 static ls_optim_slot *add_slot(ls_optim *optim, const char *name, ls_tensor *parameter)
 {
     ls_run *run = optim->object.run;
@@ -61,8 +61,8 @@ static ls_optim_slot *add_slot(ls_optim *optim, const char *name, ls_tensor *par
     }
     if (!optim->device) optim->device = parameter->storage->device;
     if (parameter->storage->device != optim->device) {
-        ls_fail(&run->errors, LS_ERR_DEVICE, "%s: %s is on device %s, parameters before it on %s", optim->rule->name,
-                name, parameter->storage->device->name, optim->device->name);
+        ls_fail(&run->errors, LS_ERR_DEVICE, "%s: %s is on device %s, but earlier parameters are on %s",
+                optim->rule->name, name, parameter->storage->device->name, optim->device->name);
         return NULL;
     }
     if (optim->slot_count == optim->slot_capacity) {
@@ -133,7 +133,7 @@ ls_optim *ls_optim_new(ls_run *run, const ls_rule *rule, const ls_state *paramet
 
 /* ---- groups ---- */
 
-/* What was not given is as in `otherwise`. */
+/* Options that were not given are taken from `otherwise`. */
 static void complete(ls_optim_group_opts *given, const ls_optim_group_opts *otherwise)
 {
     given->lr = ls_opts_real(given->lr, otherwise->lr);
@@ -145,7 +145,7 @@ static void complete(ls_optim_group_opts *given, const ls_optim_group_opts *othe
     given->epsilon = ls_opts_real(given->epsilon, otherwise->epsilon);
 }
 
-/* What the optimiser's rule does not use would have no effect. */
+/* Options that the optimiser's rule does not use would have no effect. */
 static bool options_apply(const ls_optim *optim, const ls_optim_group_opts *given, const char *who)
 {
     bool betas = optim->rule->has_betas;
@@ -159,7 +159,7 @@ static bool options_apply(const ls_optim *optim, const ls_optim_group_opts *give
     };
     for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
         if (options[i].used || ls_opts_real(options[i].value, 0) == 0) continue;
-        ls_fail(&optim->object.run->errors, LS_ERR_VALUE, "%s: .%s = %g; %s has none", who, options[i].name,
+        ls_fail(&optim->object.run->errors, LS_ERR_VALUE, "%s: .%s = %g; %s has no such option", who, options[i].name,
                 options[i].value, optim->rule->name);
         return false;
     }
@@ -194,7 +194,7 @@ static bool group_exists(const ls_optim *optim, int group, const char *who)
 {
     if (!optim) return false;
     if (group >= 0 && group < optim->group_count) return true;
-    ls_fail(&optim->object.run->errors, LS_ERR_VALUE, "%s: there is no group %d, the last is %d", who, group,
+    ls_fail(&optim->object.run->errors, LS_ERR_VALUE, "%s: group %d does not exist; the last is %d", who, group,
             optim->group_count - 1);
     return false;
 }
@@ -228,14 +228,14 @@ void ls_optim_set_lr(ls_optim *optim, double lr)
 
 /* ---- a step ---- */
 
-/* What is updated: the parameter, or its master where it is of half precision and the optimiser keeps one. */
+/* The updated tensor: the parameter, or its master if the parameter is half precision and the optimiser keeps one. */
 static ls_tensor *updated(const ls_optim *optim, ls_optim_slot *slot)
 {
     if (!ls_slot_keeps_master(optim, slot)) return slot->parameter;
     return ls_slot_need_master(slot) ? slot->master : NULL;
 }
 
-/* What a call must be told to update this slot, whose gradient this is: no elements, where others see to it. */
+/* The arguments of a call that updates this slot with this gradient: no elements if other processes update them. */
 static bool span_of(ls_optim *optim, ls_optim_slot *slot, const ls_tensor *gradient, ls_optim_span *span)
 {
     ls_tensor *parameter = updated(optim, slot);
@@ -251,7 +251,7 @@ static bool span_of(ls_optim *optim, ls_optim_slot *slot, const ls_tensor *gradi
         if (slot->moments[k]) span->moments[k] = slot->moments[k]->view;
         span->first |= !slot->moments_hold[k];
     }
-    bool shared_out = ls_slot_shared_out(optim, slot), flat = true; /* state that is shared out is flat already */
+    bool shared_out = ls_slot_shared_out(optim, slot), flat = true; /* sharded state is already flat */
     for (int i = 0; i < 2 + moments && !shared_out; i++) flat = flat && ls_views_match(operands[i], &span->parameter);
     for (int i = 0; i < 2 + moments; i++) {
         operands[i]->derived = NULL;
@@ -268,7 +268,7 @@ static bool alike(const ls_optim_span *a, const ls_optim_span *b, int moments)
 {
     ptrdiff_t distance = (const char *)b->parameter.data - (const char *)a->parameter.data;
     if (a->step != b->step || a->first != b->first) return false;
-    for (int k = 0; k < moments; k++) /* moments made later than the block are not in it */
+    for (int k = 0; k < moments; k++) /* moments created later are not in the block */
         if ((const char *)b->moments[k].data - (const char *)a->moments[k].data != distance) return false;
     return !a->half.data == !b->half.data;
 }
@@ -301,7 +301,7 @@ static bool step_group(ls_optim *optim, int group)
     const ls_optim_group_opts *settings = &optim->groups[group].now;
     int moments = optim->rule->moment_count(settings);
     ls_optim_span open;
-    const ls_optim_slot *last = NULL; /* of the open span */
+    const ls_optim_slot *last = NULL; /* in the open span */
     const ls_tensor *last_gradient = NULL;
     for (int64_t i = 0; i < optim->slot_count; i++) {
         ls_optim_slot *slot = &optim->slots[i];
@@ -324,7 +324,7 @@ static bool step_group(ls_optim *optim, int group)
     return !last || submit_span(optim, settings, &open, moments);
 }
 
-/* Round from the master, and let the device's forms of the parameter be made anew. */
+/* Round from the master, and invalidate the device's forms of the parameter. */
 static bool finish_slot(ls_optim_slot *slot)
 {
     ls_tensor *p = slot->parameter;
@@ -333,7 +333,7 @@ static bool finish_slot(ls_optim_slot *slot)
     return !slot->master || ls_raw_copy(p, slot->master);
 }
 
-/* What each process updated becomes everybody's. */
+/* Distribute what each process updated to all. */
 static bool spread_block(ls_optim *optim, int number)
 {
     ls_run *run = optim->object.run;
@@ -349,7 +349,7 @@ static bool spread_block(ls_optim *optim, int number)
            ls_reducer_spread(run->step->reducer, block->parameters, changed);
 }
 
-/* Whatever was found: the device makes no step where a gradient was not finite, and nobody waits to hear of it. */
+/* The device skips the step if a gradient was not finite; the host does not wait for the result. */
 static bool submit_step(ls_optim *optim)
 {
     for (int group = 0; group < optim->group_count; group++)
@@ -405,9 +405,9 @@ int64_t ls_optim_steps_taken(const ls_optim *optim)
     return optim ? optim->steps : 0;
 }
 
-/* Some batches of the group are in, and neither its last nor a step has been: whatever other optimisers did. Passes
- * that were held until now (ls_set_sync_gradients) are batches of a group if a step was asked for among them, as the
- * body of a loop does; without one the program only looked at what they brought. */
+/* Some batches of the group are done, but neither its last batch nor a step: whatever other optimisers did. Passes held
+ * until now (ls_set_sync_gradients) are batches of a group if ls_step was called among them, as in a loop body;
+ * otherwise the program only inspected their gradients. */
 static bool gradients_add_up(const ls_optim *optim)
 {
     uint64_t newest = 0;

@@ -1,11 +1,11 @@
-/* optim.h - the inside of an optimiser.
+/* optim.h - the internals of an optimiser.
  *
- * An optimiser is a rule (SGD, Adam, AdamW), groups of settings, and slots: one for each parameter, with its moments
- * and its own count of steps. Before the first step f32 parameters, their gradients and moments move into blocks of
- * memory, one after the other, so that a device is called once per group and not once per parameter.
+ * An optimiser is a rule (SGD, Adam, AdamW), groups of settings, and slots: one per parameter, with its moments and its
+ * step count. Before the first step f32 parameters, their gradients and moments move into contiguous blocks of memory,
+ * so that a device is called once per group and not once per parameter.
  *
- * Where several processes share out the state of an optimiser, each has a slice of every block: it holds the moments of
- * that alone, finds the mean of its gradients there, updates it, and gets the rest of the parameters from others. */
+ * If several processes shard the state of an optimiser, each has a slice of every block: it has the moments of only
+ * that slice, gets the mean of its gradients there, updates it, and receives the rest of the parameters from others. */
 #ifndef LOCKSTEP_OPTIM_OPTIM_H
 #define LOCKSTEP_OPTIM_OPTIM_H
 
@@ -21,52 +21,52 @@ enum { LS_MAX_MOMENTS = 2 };
 
 typedef struct ls_optim_slot {
     char *name;
-    ls_tensor *parameter; /* one reference: it outlives its module here */
+    ls_tensor *parameter; /* one reference: it may outlive its module */
     int group;
-    int64_t step;                       /* updates it has had */
-    bool due;                           /* takes part in the step being taken */
-    int block;                          /* where it was moved to, from 1; 0: it stays where it is */
-    int64_t offset, room;               /* elements of the block: where it begins, how many it takes with its gap */
-    ls_tensor *grad_home;               /* its gradient's place */
-    ls_tensor *moments[LS_MAX_MOMENTS]; /* of what this process updates of it (ls_slot_own); NULL until needed */
-    bool moments_hold[LS_MAX_MOMENTS];  /* have a value, not only memory; on all processes alike */
-    ls_tensor *master;                  /* f32 copy of a half precision parameter; NULL without */
-    ls_tensor *half;                    /* half precision copy of an f32 parameter (half.c); NULL without */
+    int64_t step;                       /* updates so far */
+    bool due;                           /* takes part in the current step */
+    int block;                          /* its block, from 1; 0: not moved */
+    int64_t offset, room;               /* in elements of the block: its start, its size including the gap */
+    ls_tensor *grad_home;               /* memory of its gradient */
+    ls_tensor *moments[LS_MAX_MOMENTS]; /* of the part updated by this process (ls_slot_own); NULL until needed */
+    bool moments_hold[LS_MAX_MOMENTS];  /* have a value, not only memory; the same on all processes */
+    ls_tensor *master;                  /* f32 copy of a half-precision parameter; NULL: none */
+    ls_tensor *half;                    /* half-precision copy of an f32 parameter (half.c); NULL: none */
     ls_tensor *step_tensor;             /* for ls_optim_state_dict() */
 } ls_optim_slot;
 
-/* Memory of parameters of one group, in order, each beginning on a cache line. Gradients are in one of the same layout,
- * moments in one for each. A call may run across the gaps: those of gradients and moments are zero and stay so,
- * whatever is done to a gradient (gradients.c) and under every rule; those of parameters are never looked at. */
+/* Memory of the parameters of one group, in order, each starting on a cache line. Gradients are in one of the same
+ * layout, moments in one for each. A call may run across the gaps: those of gradients and moments are zero and stay so,
+ * under every operation on gradients (gradients.c) and every rule; those of parameters are never read. */
 typedef struct ls_optim_block {
     int64_t numel;
     ls_range own; /* elements that this process updates */
     bool shared_out;
     ls_tensor *parameters, *gradients;    /* f32 [numel] */
-    ls_tensor *half;                      /* [numel], the parameters in the run's mixed precision; NULL: not wanted */
+    ls_tensor *half;                      /* [numel], the parameters in the run's mixed precision; NULL: not used */
     ls_tensor *moments[LS_MAX_MOMENTS];   /* f32 [own]; NULL until needed */
-    ls_tensor *collected[LS_MAX_MOMENTS]; /* f32 [numel], of all processes; NULL but while they are listed */
+    ls_tensor *collected[LS_MAX_MOMENTS]; /* f32 [numel], of all processes; NULL except while being listed */
 } ls_optim_block;
 
 typedef struct ls_group {
-    ls_optim_group_opts now, made; /* at the moment, and as the program made it */
-    double initial_lr;             /* when the first schedule was made */
+    ls_optim_group_opts now, made; /* current, and as created by the program */
+    double initial_lr;             /* when the first schedule was created */
     bool scheduled;
 } ls_group;
 
-/* Memory that is updated by one call: one parameter, or several that follow each other. */
+/* Memory that is updated by one call: one parameter, or several adjacent ones. */
 typedef struct ls_optim_span {
     ls_operand parameter, gradient, moments[LS_MAX_MOMENTS];
-    ls_operand half; /* no address: there is none */
-    int64_t step;    /* this one: 1, 2, ... */
+    ls_operand half; /* no address: none */
+    int64_t step;    /* the current step: 1, 2, ... */
     bool first;      /* the moments have no value yet */
 } ls_optim_span;
 
 typedef struct ls_rule {
     const char *name;
-    const char *moment_names[LS_MAX_MOMENTS]; /* PyTorch's; NULL where there are fewer */
+    const char *moment_names[LS_MAX_MOMENTS]; /* PyTorch's names; NULL after the last */
     int most_moments;                         /* outputs of the step between the parameter and its half copy */
-    bool has_betas;                           /* OneCycle moves beta1, else momentum */
+    bool has_betas;                           /* OneCycle changes beta1, else momentum */
     int (*moment_count)(const ls_optim_group_opts *settings);
     void (*fill_call)(const ls_optim *optim, const ls_optim_group_opts *settings, const ls_optim_span *span,
                       ls_call *call);
@@ -77,7 +77,7 @@ struct ls_optim {
     const ls_rule *rule;
     ls_optim_group_opts defaults;
     bool nesterov, maximize, decoupled, master_weights, scattered;
-    ls_device *device; /* of all parameters; NULL while there are none */
+    ls_device *device; /* of all parameters; NULL: no parameters yet */
 
     int group_count, group_capacity;
     ls_group *groups;
@@ -89,81 +89,81 @@ struct ls_optim {
     int64_t steps;
     int64_t skipped_steps;                    /* by the loss scaler, in this run */
     bool skipped;                             /* the last step */
-    bool had_gradients;                       /* some step found one, or the user was told that none did */
-    bool told_stale, told_again, told_shared; /* of other mistakes (mistakes.c) */
-    const void *follows;                      /* the schedule that was stepped last; compared alone */
-    int followed;                             /* how often that was another one than before */
-    bool apart;        /* nothing is to be said (any more) of processes that train without each other */
-    uint64_t unscaled; /* after which walk of the run the gradients last were */
-    uint64_t used;     /* walks up to this one: gradients of them have had their step, taken or skipped */
-    uint64_t asked;    /* walks up to this one: ls_step() was called after them, even if it was not due */
-    ls_tensor *found;  /* f32 [1], owned: not 0 where they were not finite then; NULL: nothing was looked for */
-    bool collected;    /* moments of all processes were got, and are kept */
+    bool had_gradients;                       /* some step found one, or a warning was given */
+    bool told_stale, told_again, told_shared; /* warnings of other mistakes (mistakes.c) */
+    const void *follows;                      /* the schedule stepped last; only compared */
+    int followed;                             /* how often that changed */
+    bool apart;                               /* no warning (any more) about processes that train independently */
+    uint64_t unscaled;                        /* the backward pass after which gradients were last unscaled */
+    uint64_t used;                            /* backward passes up to this one have had their step, taken or skipped */
+    uint64_t asked;   /* ls_step() was called after backward passes up to this one, even if it was not due */
+    ls_tensor *found; /* f32 [1], owned: nonzero if they were not finite then; NULL: not checked */
+    bool collected;   /* moments of all processes were collected, and are kept */
     ls_state *state;
 };
 
-/* optim.c: an optimiser of a rule for these parameters. NULL after a failure. */
+/* optim.c: an optimiser with a rule for these parameters. NULL after a failure. */
 ls_optim *ls_optim_new(ls_run *run, const ls_rule *rule, const ls_state *parameters, const ls_optim *settings);
 
-/* mistakes.c: a step has been submitted, and is not yet counted: warn, once, where it cannot be what was meant. */
+/* mistakes.c: a step was submitted but not counted yet: warn, once, if it cannot be intended. */
 void ls_optim_look_for_mistakes(ls_optim *optim);
-/* Training is over: warn where gradients came and no step used them. */
+/* Training is over: warn if gradients were computed and no step used them. */
 void ls_optim_over(const ls_optim *optim);
 
-/* apart.c: before the first step of one of several processes, warn where nobody brings their training together. */
+/* apart.c: before the first step with several processes, warn if nothing synchronises their training. */
 void ls_optim_look_for_others(ls_optim *optim);
 
 /* Does it train parameters whose gradients are reduced over processes? */
 bool ls_optim_trains_together(const ls_optim *optim);
 
-/* follow.c: of processes that train together and have not taken the same number of steps, all go on with the count, the
- * settings and the moments of rank `from`. All must call. False (and an error) on failure. */
+/* follow.c: if processes that train together have taken different numbers of steps, all continue with the count,
+ * settings and moments of rank `from`. All must call. False (and an error) on failure. */
 bool ls_optim_follow(ls_optim *optim, int from);
 
-/* state.c: no step was ever taken. Groups stay as they are. */
+/* state.c: reset to the state before the first step. Groups are unchanged. */
 void ls_optim_forget(ls_optim *optim);
-/* Get the moments of all processes for ls_optim_state_dict() on rank 0, and let go of them. All must call; nothing is
- * done where state is not shared out. */
+/* Collect the moments of all processes for ls_optim_state_dict() on rank 0, and release them. All must call; does
+ * nothing if state is not sharded. */
 bool ls_optim_collect(ls_optim *optim);
 void ls_optim_collect_end(ls_optim *optim);
 
-/* half.c: where the device asks for it, give a slot a half precision copy that steps keep up to date. */
+/* half.c: if the device requests it, give a slot a half-precision copy that steps update. */
 bool ls_slot_need_half(ls_optim *optim, ls_optim_slot *slot);
-/* The copy is as new as the parameter: after a step. Let it go. */
+/* The copy is up to date after a step. Release it. */
 void ls_slot_half_written(ls_optim_slot *slot);
 void ls_slot_half_free(ls_optim_slot *slot);
 
-/* layout.c: give trained parameters that have none yet, and their gradients, a place in a block. */
+/* layout.c: move trained parameters that have no block yet, and their gradients, into one. */
 bool ls_optim_lay_out(ls_optim *optim);
-/* The block of a slot; NULL: it stays where it is. */
+/* The block of a slot; NULL: not moved. */
 ls_optim_block *ls_slot_block(const ls_optim *optim, const ls_optim_slot *slot);
 /* The elements of a slot's parameter that this process updates. */
 ls_range ls_slot_own(const ls_optim *optim, const ls_optim_slot *slot);
 bool ls_slot_shared_out(const ls_optim *optim, const ls_optim_slot *slot);
-bool ls_optim_shared_out(const ls_optim *optim); /* any of its slots */
-/* Memory for moment k of a slot, zero; false when memory is out. */
+bool ls_optim_shared_out(const ls_optim *optim); /* is any of its slots sharded? */
+/* Memory for moment k of a slot, zeroed; false if out of memory. */
 bool ls_slot_need_moment(ls_optim *optim, ls_optim_slot *slot, int k);
-/* Is an f32 copy of its half precision parameter updated? Make it, if it is not there; false when memory is out. */
+/* Does this slot use an f32 master copy? Creates it if missing; false if out of memory. */
 bool ls_slot_keeps_master(const ls_optim *optim, const ls_optim_slot *slot);
 bool ls_slot_need_master(ls_optim_slot *slot);
-/* An own handle on a part of a block. NULL (and an error) when memory is out. */
+/* A new handle on a part of a block. NULL (and an error) if out of memory. */
 ls_tensor *ls_block_piece(ls_tensor *block, int64_t offset, const ls_operand *like);
-/* Some elements of a tensor in a row, in the innermost scope: a view, where it is contiguous. */
+/* Consecutive elements of a tensor, in the innermost scope: a view if it is contiguous. */
 ls_tensor *ls_elements_of(ls_tensor *t, ls_range which);
-/* Is a gradient that came to be in a slot whose state is shared out where it is reduced? Else fails. */
+/* Is the gradient of a slot with sharded state in the memory where it is reduced? Otherwise fails. */
 bool ls_slot_check_home(const ls_optim *optim, const ls_optim_slot *slot, const ls_tensor *gradient);
 
-/* Do two slots with gradients follow each other in a block, so that one call may run across both? */
+/* Are two slots with gradients adjacent in a block, so that one call may update both? */
 bool ls_slots_adjoin(const ls_optim_slot *a, const ls_tensor *grad_a, const ls_optim_slot *b, const ls_tensor *grad_b);
 
-/* gradients.c: the operand as n elements in a row, where it is contiguous; else unchanged. */
+/* gradients.c: the operand as n consecutive elements, if it is contiguous; else unchanged. */
 ls_operand ls_operand_flat(const ls_operand *x);
-/* Some elements of a flat one. */
+/* A range of a flat operand. */
 ls_operand ls_operand_part(ls_operand flat, ls_range which);
-/* Let x reach to the end of y, both flat and in one block. */
+/* Extend x to the end of y, both flat and in one block. */
 void ls_operand_join(ls_operand *x, const ls_operand *y);
-/* Divide the gradients by the loss scale and by what their group of batches was weighted too much, once after each walk
- * back. Sets `finite`, and waits for the device, where a loss scaler runs. */
+/* Divide the gradients by the loss scale and by the excess weight of their group of batches, once after each backward
+ * pass. With a loss scaler it sets `finite` and waits for the device. */
 bool ls_optim_unscale(ls_optim *optim);
 
 #endif

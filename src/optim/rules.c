@@ -1,4 +1,4 @@
-/* rules.c - SGD, Adam and AdamW: PyTorch's defaults, and how a device is asked to do a step. */
+/* rules.c - SGD, Adam and AdamW: PyTorch's defaults, and their device calls. */
 #include <math.h>
 
 #include "optim/optim.h"

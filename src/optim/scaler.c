@@ -1,4 +1,4 @@
-/* scaler.c - the scale of the loss over time. */
+/* scaler.c - adjust the loss scale over time. */
 #include "optim/scaler.h"
 
 #include "base/log.h"
@@ -7,8 +7,8 @@
 #define GROWTH 2.0
 #define BACKOFF 0.5
 enum { GROWTH_INTERVAL = 2000 };
-/* Gradients are multiplied by the inverse, and by up to the number of batches of a step, in f32: infinity would make
- * NaN of zeros. */
+/* Gradients are multiplied by the inverse, and by up to the number of batches of a step, in f32: infinity would turn
+ * zeros into NaN. */
 #define LOWEST_SCALE 0x1p-100
 #define HIGHEST_SCALE 0x1p127
 
@@ -40,7 +40,7 @@ static bool usable(double scale)
     return scale >= LOWEST_SCALE && scale <= HIGHEST_SCALE;
 }
 
-/* The scale of the next group, after the steps of the last. */
+/* The scale of the next group, from the steps of the last. */
 static ls_loss_scaler_state next_scale(const ls_scaler *scaler)
 {
     ls_loss_scaler_state next = scaler->now;
@@ -63,8 +63,8 @@ void ls_scaler_settle(ls_scaler *scaler)
     if (scaler->now.scale >= 1 || scaler->told) return;
     scaler->told = true;
     ls_log_of_job(LS_LOG_WARN,
-                  "the loss scale has fallen below 1: gradients are not finite however small they are made, and no "
-                  "step is taken; bf16 needs no scale, and LOCKSTEP_CHECK_FINITE=1 names results that are not finite");
+                  "the loss scale has fallen below 1: gradients overflow at any scale, and no step is taken; bf16 "
+                  "needs no scale, and LOCKSTEP_CHECK_FINITE=1 names results that are not finite");
 }
 
 void ls_scaler_stepped(ls_scaler *scaler, bool finite)

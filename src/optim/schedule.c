@@ -1,6 +1,6 @@
 /* schedule.c - learning rates over time.
  *
- * A schedule is a pure function of the step, the group and the group's initial rate, so its state is the step alone,
+ * A schedule is a pure function of the step, the group and the group's initial rate, so its state is only the step,
  * and one schedule can run inside another. */
 #include "optim/schedule.h"
 
@@ -13,7 +13,7 @@
 
 #define PI 3.14159265358979323846
 
-/* ---- what they share ---- */
+/* ---- common parts ---- */
 
 static void clear(void *object)
 {
@@ -68,16 +68,16 @@ ls_schedule *ls_schedule_begin(ls_schedule *schedule)
     return schedule;
 }
 
-/* One after the other is fine; of two that take turns each undoes what the other has set. */
+/* Two schedules in sequence are fine; of two that take turns, each overwrites the other's rate. */
 static void look_for_rivals(const ls_schedule *schedule)
 {
     ls_optim *optim = schedule->optim;
     if (optim->follows == schedule) return;
     optim->follows = schedule;
-    if (++optim->followed != 3) return; /* one, another, and the first again */
+    if (++optim->followed != 3) return; /* the first, another, the first again */
     ls_log_of_job(LS_LOG_WARN,
-                  "ls_schedule_step: two schedules of one %s take turns, and the rate is that of the last alone; "
-                  "ls_lambda_schedule_new() can multiply, ls_sequential_schedule_new() has one follow the other",
+                  "ls_schedule_step: two schedules of one %s take turns, and only the last one's rate is used; "
+                  "ls_lambda_schedule_new() can multiply, ls_sequential_schedule_new() runs one after the other",
                   optim->rule->name);
 }
 
@@ -111,7 +111,7 @@ void ls_schedule_set_position(ls_schedule *schedule, int64_t step)
     if (!schedule || ls_failed(schedule->object.run)) return;
     if (step < 0) {
         ls_fail(&schedule->object.run->errors, LS_ERR_VALUE,
-                "ls_schedule_set_position: step %lld; they are counted from 0", (long long)step);
+                "ls_schedule_set_position: step %lld; steps are counted from 0", (long long)step);
         return;
     }
     if (schedule->limit && step > schedule->limit) {
@@ -139,7 +139,7 @@ char *ls_schedule_describe(const ls_schedule *s, char text[LS_SCHEDULE_TEXT])
     return text;
 }
 
-/* Steps that a loss scaler skipped, and a last one whose ls_schedule_step() nobody waits for, are no mistake. */
+/* Steps skipped by a loss scaler, and a missing last ls_schedule_step(), are not mistakes. */
 void ls_schedule_over(const ls_schedule *s)
 {
     if (!s->end || s->inner || !s->optim->steps) return;
@@ -150,9 +150,9 @@ void ls_schedule_over(const ls_schedule *s)
     bool late = s->step - tolerance > s->end;
     if (!early && !late) return;
     ls_log_of_job(LS_LOG_WARN,
-                  "a learning rate schedule made for %lld steps %s step %lld, at a rate of %g; "
+                  "a learning rate schedule created for %lld steps %s step %lld, at a rate of %g; "
                   "ls_steps_per_epoch(loader) counts the steps of an epoch",
-                  (long long)s->end, early ? "ended at" : "went on to", (long long)s->step, s->lr);
+                  (long long)s->end, early ? "ended at" : "continued to", (long long)s->step, s->lr);
 }
 
 void ls_schedule_free(ls_schedule *schedule)
@@ -160,7 +160,7 @@ void ls_schedule_free(ls_schedule *schedule)
     ls_object_free(schedule);
 }
 
-/* A schedule needs at least one of what it is made of. */
+/* A schedule needs at least one of its units. */
 static bool sound(const ls_optim *optim, const char *who, const char *unit, int64_t count)
 {
     if (!optim || ls_object_has_ended(optim, who) || ls_failed(optim->object.run)) return false;
@@ -170,7 +170,7 @@ static bool sound(const ls_optim *optim, const char *who, const char *unit, int6
     return false;
 }
 
-/* A rate, or a factor of one, that would make rates NaN, infinite or negative. */
+/* A rate, or a factor of one, must not make rates NaN, infinite or negative. */
 static bool number_sound(const ls_optim *optim, const char *who, const char *name, double value)
 {
     if (value >= 0 && value < INFINITY) return true;
@@ -179,7 +179,7 @@ static bool number_sound(const ls_optim *optim, const char *who, const char *nam
     return false;
 }
 
-/* ---- one formula each ---- */
+/* ---- formulas ---- */
 
 static ls_rates cosine_at(const ls_schedule *s, int64_t step, int group, double initial)
 {
@@ -252,7 +252,7 @@ static ls_schedule *warmup_new(ls_optim *optim, int64_t warmup, int64_t total, c
     if (!sound(optim, who, "step", total)) return NULL;
     if (warmup < 0 || warmup > total)
         return ls_fail(&optim->object.run->errors, LS_ERR_VALUE,
-                       "%s: %lld steps of warm-up of %lld in all; the warm-up is a part of them, from 0 on", who,
+                       "%s: %lld warm-up steps of %lld in all; the warm-up must be from 0 to the total", who,
                        (long long)warmup, (long long)total),
                NULL;
     ls_schedule *s = ls_schedule_new(optim, kind, rates_at);
@@ -289,7 +289,7 @@ ls_schedule *ls_lambda_schedule_new(ls_optim *optim, ls_factor_fn *factor, void 
     return ls_schedule_begin(s);
 }
 
-/* ---- one after the other ---- */
+/* ---- sequences ---- */
 
 static ls_rates sequential_at(const ls_schedule *s, int64_t step, int group, double initial)
 {
@@ -311,7 +311,7 @@ ls_schedule *ls_sequential_schedule_new(ls_optim *optim, ls_schedule *const *sch
     for (int64_t i = 0; i < count; i++) {
         const char *why = !schedules[i]                                    ? "is NULL"
                           : schedules[i]->optim != optim                   ? "belongs to another optimiser"
-                          : i > 1 && milestones[i - 1] < milestones[i - 2] ? "begins before the one before it"
+                          : i > 1 && milestones[i - 1] < milestones[i - 2] ? "begins before the previous one"
                                                                            : NULL;
         if (why) return ls_fail(&run->errors, LS_ERR_VALUE, "%s: schedule %d %s", who, (int)i, why), NULL;
     }

@@ -1,4 +1,4 @@
-/* schedule.h - the inside of a learning rate schedule. */
+/* schedule.h - the internals of a learning rate schedule. */
 #ifndef LOCKSTEP_OPTIM_SCHEDULE_H
 #define LOCKSTEP_OPTIM_SCHEDULE_H
 
@@ -10,22 +10,22 @@ typedef struct ls_rates {
     double momentum; /* or beta1 */
 } ls_rates;
 
-/* The rates of a group, whose initial rate is given, at a step. */
+/* The rates of a group with this initial rate, at a step. */
 typedef ls_rates ls_rates_fn(const ls_schedule *schedule, int64_t step, int group, double initial_lr);
 
 struct ls_schedule {
     ls_object object;
     ls_optim *optim;
     const char *kind; /* "cosine" */
-    int group_count;  /* when it was made */
+    int group_count;  /* when it was created */
     ls_rates_fn *rates_at;
-    int64_t step, limit; /* limit: the last step it can be asked for; 0: none */
-    int64_t followed;    /* steps of the optimiser that it has followed */
-    int64_t end;         /* the step at which its formula has run its course; 0: it has no end */
-    bool inner;          /* a part of another, which moves for it */
-    double lr;           /* that it set last, of group 0 */
+    int64_t step, limit; /* limit: the last valid step; 0: none */
+    int64_t followed;    /* optimiser steps it has followed */
+    int64_t end;         /* the step at which its formula ends; 0: no end */
+    bool inner;          /* part of another schedule, which advances it */
+    double lr;           /* the last rate it set, of group 0 */
 
-    /* what the formulas need; which of them, says rates_at */
+    /* parameters of the formulas; rates_at determines which are used */
     int64_t period, warmup;
     double gamma, low;
     ls_factor_fn *factor;
@@ -37,18 +37,19 @@ struct ls_schedule {
     double *max_lrs; /* of each group */
 };
 
-/* "cosine over 21 steps": kind and length, as far as it has one. */
+/* "cosine over 21 steps": kind and length, if it has one. */
 enum { LS_SCHEDULE_TEXT = 128 };
 char *ls_schedule_describe(const ls_schedule *schedule, char text[LS_SCHEDULE_TEXT]);
 
-/* A schedule at step 0; set what its formula needs, then begin: the rates of step 0 are set. Both accept NULL. */
+/* A schedule at step 0; set the parameters of its formula, then begin, which sets the rates of step 0. Both accept
+ * NULL. */
 ls_schedule *ls_schedule_new(ls_optim *optim, const char *kind, ls_rates_fn *rates_at);
 ls_schedule *ls_schedule_begin(ls_schedule *schedule);
 
-/* follow.c: go on from the step that rank `from` is at, after the same was done for the optimiser. */
+/* follow.c: continue from the step of rank `from`, after the same was done for the optimiser. */
 bool ls_schedule_follow(ls_schedule *schedule, int from);
 
-/* Training is over: warn where the schedule was made for another number of steps. */
+/* Training is over: warn if the schedule was created for another number of steps. */
 void ls_schedule_over(const ls_schedule *schedule);
 
 #endif

@@ -1,4 +1,4 @@
-/* state.c - what an optimiser remembers, by name: for checkpoints. */
+/* state.c - the state of an optimiser by name, for checkpoints. */
 #include <stdio.h>
 #include <string.h>
 
@@ -18,7 +18,7 @@ static bool list_one(listing *l, const ls_optim_slot *slot, const char *what, ls
     return ls_state_refresh(l->list, l->count++, name, tensor);
 }
 
-/* The count of a slot's steps as a tensor, brought up to date. */
+/* The step count of a slot as a tensor, updated. */
 static bool refresh_step(ls_run *run, ls_optim_slot *slot)
 {
     ls_tensor *count = ls_full_shape(run, LS_I64, (double)slot->step, LS_SCALAR);
@@ -28,7 +28,7 @@ static bool refresh_step(ls_run *run, ls_optim_slot *slot)
     return slot->step_tensor != NULL;
 }
 
-/* A moment of which each process has a part: rank 0 lists what it got of all. */
+/* A moment of which each process has a part: rank 0 lists what it collected. */
 static bool list_collected(const ls_optim *optim, const ls_optim_slot *slot, int k, listing *l)
 {
     const ls_optim_block *block = ls_slot_block(optim, slot);
@@ -51,7 +51,7 @@ static bool list_slot(const ls_optim *optim, ls_optim_slot *slot, listing *l)
     return slot->step == 0 || (refresh_step(optim->object.run, slot) && list_one(l, slot, "step", slot->step_tensor));
 }
 
-/* ---- of several processes ---- */
+/* ---- several processes ---- */
 
 bool ls_optim_collect(ls_optim *optim)
 {
@@ -85,10 +85,10 @@ static void let_go(ls_optim *optim)
 void ls_optim_collect_end(ls_optim *optim)
 {
     let_go(optim);
-    if (optim->state && ls_optim_shared_out(optim)) ls_state_truncate(optim->state, 0); /* it holds them as well */
+    if (optim->state && ls_optim_shared_out(optim)) ls_state_truncate(optim->state, 0); /* it refers to them */
 }
 
-/* ---- all of it ---- */
+/* ---- listing ---- */
 
 static ls_state *list_all(ls_optim *optim)
 {
@@ -113,9 +113,9 @@ ls_state *ls_optim_state_dict(ls_optim *optim)
     return list;
 }
 
-/* ---- back ---- */
+/* ---- loading ---- */
 
-/* The slot whose name, and a dot, begin this one; *what is the rest. */
+/* The slot whose name, and a dot, this one begins with; *what is the rest. */
 static ls_optim_slot *slot_for(ls_optim *optim, const char *name, const char **what)
 {
     for (int64_t i = 0; i < optim->slot_count; i++) {
@@ -127,7 +127,7 @@ static ls_optim_slot *slot_for(ls_optim *optim, const char *name, const char **w
     return NULL;
 }
 
-/* Is a tensor of the list shaped as what it is to become part of? */
+/* Does a tensor of the list have the shape of its target? */
 static bool fits(const ls_tensor *shaped, const ls_tensor *from, const char *name)
 {
     char a[LS_TEXT], b[LS_TEXT];
@@ -169,8 +169,8 @@ static bool load_one(ls_optim *optim, const char *name, ls_tensor *from)
         slot->moments_hold[k] = ls_slot_need_moment(optim, slot, k) && fill_moment(optim, slot, k, from, name);
         return slot->moments_hold[k];
     }
-    ls_fail(&optim->object.run->errors, LS_ERR_VALUE, "ls_optim_load_state_dict: %s has nothing called %s",
-            optim->rule->name, name);
+    ls_fail(&optim->object.run->errors, LS_ERR_VALUE, "ls_optim_load_state_dict: %s has no entry %s", optim->rule->name,
+            name);
     return false;
 }
 

@@ -239,7 +239,7 @@ static void no_part_of_an_encoder_is_left_out(void)
     check_error(run, LS_ERR_VALUE, "bert_models has bert.encoder.layer.1.attention.output.LayerNorm.bias and 15 more");
     CHECK(ls_bert_new(run, folder, .type_vocab_size = 0) == NULL);
     check_error(run, LS_ERR_VALUE,
-                "bert_models has bert.embeddings.token_type_embeddings.weight, which this BertModel has no place for");
+                "bert_models has bert.embeddings.token_type_embeddings.weight, but this BertModel has no such tensor");
 
     CHECK(ls_save_model(run, ls_bert_new(run, TINY), folder)); /* names without prefix */
     CHECK(ls_bert_for_question_answering_new(run, folder, .num_hidden_layers = 1) == NULL);
@@ -294,7 +294,7 @@ static void padding_without_a_mask_is_named_once(void)
     last_word = 0;
     CHECK(run_captured(NULL, two_passes, text, sizeof text) == 0);
     CHECK_TEXT(text, "lockstep: warning: BertModel: input_ids contain pad_token_id 0, but there is no mask, so words "
-                     "attend to padding; give attention_mask, or lengths, as the second input\n");
+                     "attend to padding; pass attention_mask, or lengths, as the second input\n");
     gives_lengths = true;
     CHECK(run_captured(NULL, two_passes, text, sizeof text) == 0);
     CHECK_TEXT(text, "");
@@ -313,11 +313,11 @@ static void wrong_inputs_are_named(void)
                 "table 0: index 50 at position 4 is out of range for 50 rows; tables of BertEmbeddings: 0 by input_ids "
                 "(vocab_size), 1 by position (max_position_embeddings), 2 by token_type_ids (type_vocab_size)");
     ls_forward(model, ls_zeros(run, LS_I64, 2, 13));
-    check_error(run, LS_ERR_SHAPE, "sequences of 13 words; max_position_embeddings of the model allows 12");
+    check_error(run, LS_ERR_SHAPE, "sequences of 13 tokens; the model's max_position_embeddings allows 12");
     ls_forward(model, ls_zeros(run, LS_I64, 12));
-    check_error(run, LS_ERR_SHAPE, "input_ids is [12] i64, wanted [batch,length]");
+    check_error(run, LS_ERR_SHAPE, "input_ids is [12] i64; expected [batch,length]");
     ls_forward(model, ls_zeros(run, LS_I64, 2, 5), ls_ones(run, LS_I64, 2, 4));
-    check_error(run, LS_ERR_SHAPE, "the second input is [2,4] i64; wanted a mask [2,5] or lengths [2]");
+    check_error(run, LS_ERR_SHAPE, "the second input is [2,4] i64; expected a mask [2,5] or lengths [2]");
     ls_bert_classification_loss(ls_child(model, "bert"), ls_zeros(run, LS_F32, 1, 2), ls_zeros(run, LS_I64, 1));
     check_error(run, LS_ERR_VALUE, "BertModel is not a model for sequence classification");
     ls_finish(run);

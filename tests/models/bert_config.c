@@ -26,24 +26,24 @@ static void what_a_configuration_says_is_not_guessed(void)
         ls_status code;
         const char *cure;
     } wrong[] = {
-        {"\"num_labels\": \"3\"", LS_ERR_IO, "wanted an integer"},
-        {"\"num_labels\": 3.7", LS_ERR_IO, "wanted an integer"},
-        {"\"pad_token_id\": 1.5", LS_ERR_IO, "wanted an integer"},
-        {"\"type_vocab_size\": true", LS_ERR_IO, "wanted an integer"},
-        {"\"layer_norm_eps\": \"small\"", LS_ERR_IO, "wanted a number"},
-        {"\"id2label\": [\"a\",\"b\"]", LS_ERR_IO, "wanted an object"},
-        {"\"hidden_act\": 7", LS_ERR_IO, "wanted a string"},
-        {"\"problem_type\": 3", LS_ERR_IO, "wanted a string"},
-        {"\"problem_type\": \"foo\"", LS_ERR_UNSUPPORTED, "known are regression, single_label_classification and"},
-        {"\"is_decoder\": 1", LS_ERR_IO, "wanted true or false"},
-        {"\"is_decoder\": true", LS_ERR_UNSUPPORTED, "encoders are known"},
-        {"\"add_cross_attention\": true", LS_ERR_UNSUPPORTED, "encoders without it are known"},
-        {"\"tie_word_embeddings\": \"false\"", LS_ERR_IO, "wanted true or false"},
-        {"\"tie_word_embeddings\": false", LS_ERR_UNSUPPORTED, "they are one with the decoder here"},
-        {"\"position_embedding_type\": 5", LS_ERR_IO, "wanted a string"},
-        {"\"position_embedding_type\": \"relative_key\"", LS_ERR_UNSUPPORTED, "\"absolute\" is known"},
-        {"\"pruned_heads\": {\"0\":[1]}", LS_ERR_UNSUPPORTED, "layers with all of their heads are known"},
-        {"\"quantization_config\": {\"bits\":8}", LS_ERR_UNSUPPORTED, "weights that are not quantized are known"},
+        {"\"num_labels\": \"3\"", LS_ERR_IO, "expected an integer"},
+        {"\"num_labels\": 3.7", LS_ERR_IO, "expected an integer"},
+        {"\"pad_token_id\": 1.5", LS_ERR_IO, "expected an integer"},
+        {"\"type_vocab_size\": true", LS_ERR_IO, "expected an integer"},
+        {"\"layer_norm_eps\": \"small\"", LS_ERR_IO, "expected a number"},
+        {"\"id2label\": [\"a\",\"b\"]", LS_ERR_IO, "expected an object"},
+        {"\"hidden_act\": 7", LS_ERR_IO, "expected a string"},
+        {"\"problem_type\": 3", LS_ERR_IO, "expected a string"},
+        {"\"problem_type\": \"foo\"", LS_ERR_UNSUPPORTED, "supported are regression, single_label_classification and"},
+        {"\"is_decoder\": 1", LS_ERR_IO, "expected true or false"},
+        {"\"is_decoder\": true", LS_ERR_UNSUPPORTED, "only encoders are supported"},
+        {"\"add_cross_attention\": true", LS_ERR_UNSUPPORTED, "only encoders without it are supported"},
+        {"\"tie_word_embeddings\": \"false\"", LS_ERR_IO, "expected true or false"},
+        {"\"tie_word_embeddings\": false", LS_ERR_UNSUPPORTED, "they are always tied to the decoder here"},
+        {"\"position_embedding_type\": 5", LS_ERR_IO, "expected a string"},
+        {"\"position_embedding_type\": \"relative_key\"", LS_ERR_UNSUPPORTED, "only \"absolute\" is supported"},
+        {"\"pruned_heads\": {\"0\":[1]}", LS_ERR_UNSUPPORTED, "only layers with all their heads are supported"},
+        {"\"quantization_config\": {\"bits\":8}", LS_ERR_UNSUPPORTED, "only unquantized weights are supported"},
     };
     folder_fresh(folder);
     ls_run *run = ls_init(NULL, NULL);
@@ -69,17 +69,17 @@ static void options_out_of_range_are_refused(void)
 {
     ls_run *run = ls_init(NULL, NULL);
     CHECK(ls_bert_for_sequence_classification_new(run, TINY, .problem_type = (ls_problem)4) == NULL);
-    check_error(run, LS_ERR_VALUE, "problem_type is 4; wanted one of ls_problem");
+    check_error(run, LS_ERR_VALUE, "problem_type is 4; must be one of ls_problem");
     CHECK(ls_bert_for_sequence_classification_new(run, TINY, .problem_type = (ls_problem)-1) == NULL);
     check_error(run, LS_ERR_VALUE, "problem_type is -1");
     CHECK(ls_bert_for_sequence_classification_new(run, TINY, .classifier_dropout = 7) == NULL);
-    check_error(run, LS_ERR_VALUE, "classifier_dropout is 7; wanted 0 to 1");
+    check_error(run, LS_ERR_VALUE, "classifier_dropout is 7; must be from 0 to 1");
     CHECK(ls_bert_new(run, TINY, .hidden_dropout_prob = 1.5) == NULL);
-    check_error(run, LS_ERR_VALUE, "hidden_dropout_prob is 1.5; wanted 0 to 1");
+    check_error(run, LS_ERR_VALUE, "hidden_dropout_prob is 1.5; must be from 0 to 1");
     CHECK(ls_bert_for_sequence_classification_new(run, TINY, .num_labels = 2147483647) == NULL);
-    check_error(run, LS_ERR_VALUE, "num_labels is 2147483647; wanted 1 to 16777216");
+    check_error(run, LS_ERR_VALUE, "num_labels is 2147483647; must be from 1 to 16777216");
     CHECK(ls_bert_new(run, NULL, .num_hidden_layers = 2147483647) == NULL);
-    check_error(run, LS_ERR_VALUE, "num_hidden_layers is 2147483647; wanted 1 to 1000");
+    check_error(run, LS_ERR_VALUE, "num_hidden_layers is 2147483647; must be from 1 to 1000");
     ls_finish(run);
 }
 
@@ -91,10 +91,10 @@ static void wrong_configurations_are_refused(void)
     check_error(run, LS_ERR_IO, "nowhere");
     write_config("{\"model_type\": \"gpt2\"}");
     CHECK(ls_bert_new(run, folder) == NULL);
-    check_error(run, LS_ERR_UNSUPPORTED, "model_type \"gpt2\"; known are bert, distilbert and roberta");
+    check_error(run, LS_ERR_UNSUPPORTED, "model_type \"gpt2\"; supported are bert, distilbert and roberta");
     write_config("{\"model_type\": 5}");
     CHECK(ls_bert_new(run, folder) == NULL);
-    check_error(run, LS_ERR_IO, "\"model_type\" of bert_configs/config.json is 5; wanted a string");
+    check_error(run, LS_ERR_IO, "\"model_type\" of bert_configs/config.json is 5; expected a string");
     write_config("{\"vocab_size\": 50}");
     CHECK(ls_bert_new(run, folder) == NULL);
     check_error(run, LS_ERR_IO, "bert_configs/config.json lacks \"model_type\"");
@@ -103,20 +103,20 @@ static void wrong_configurations_are_refused(void)
     check_error(run, LS_ERR_IO, "bert_configs/config.json lacks \"hidden_size\"");
     write_config("{\"model_type\": \"bert\", \"vocab_size\": \"many\"}");
     CHECK(ls_bert_new(run, folder) == NULL);
-    check_error(run, LS_ERR_IO, "\"vocab_size\" of bert_configs/config.json is \"many\"; wanted an integer");
+    check_error(run, LS_ERR_IO, "\"vocab_size\" of bert_configs/config.json is \"many\"; expected an integer");
     write_config("{\"model_type\": ");
     CHECK(ls_bert_new(run, folder) == NULL);
     check_error(run, LS_ERR_IO, "bert_configs/config.json: line 1");
     write_config("{\"model_type\": \"bert\", \"hidden_act\": \"golu\", " SIZES_OF_TINY "}");
     CHECK(ls_bert_new(run, folder) == NULL);
-    check_error(run, LS_ERR_UNSUPPORTED, "hidden_act \"golu\"; known are gelu, ");
+    check_error(run, LS_ERR_UNSUPPORTED, "hidden_act \"golu\"; supported are gelu, ");
     write_config("{\"model_type\": \"bert\", " SIZES_OF_TINY "}");
     CHECK(ls_bert_new(run, folder) == NULL);
     CHECK_MSG(ls_error(run) == LS_ERR_IO, "%s", ls_error_message(run)); /* there are no weights */
     ls_clear_error(run);
 
     CHECK(ls_bert_new(run, NULL, .hidden_size = 100) == NULL);
-    check_error(run, LS_ERR_VALUE, "hidden_size 100 does not make 12 equal heads");
+    check_error(run, LS_ERR_VALUE, "hidden_size 100 cannot be divided into 12 heads");
     CHECK(ls_bert_new(run, NULL, .num_hidden_layers = 0) == NULL);
     check_error(run, LS_ERR_VALUE, "num_hidden_layers is 0");
     CHECK(ls_bert_new(run, NULL, .num_labels = 0) == NULL);
@@ -146,7 +146,7 @@ static void labels_have_names(void)
     check_ok(run);
 
     CHECK(ls_bert_for_sequence_classification_new(run, folder, .labels = others, .num_labels = 2) == NULL);
-    check_error(run, LS_ERR_VALUE, "labels has 3 names, num_labels is 2");
+    check_error(run, LS_ERR_VALUE, "labels has 3 names, but num_labels is 2");
     const char *const twice[] = {"a", "b", "a", NULL};
     CHECK(ls_bert_for_sequence_classification_new(run, folder, .labels = twice) == NULL);
     check_error(run, LS_ERR_VALUE, "labels has \"a\" twice");

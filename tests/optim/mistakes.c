@@ -51,7 +51,7 @@ static int never_clears_groups(void)
 
 static void gradients_that_stay_after_their_step_are_told(void)
 {
-    check_said(never_clears, 1, "are part of this one, too (\"weight\" is the first); call ls_zero_grad()");
+    check_said(never_clears, 1, "are included again (\"weight\" is the first); call ls_zero_grad()");
     check_said(never_clears_groups, 1, "call ls_zero_grad()");
 }
 
@@ -92,7 +92,7 @@ static int never_steps(void)
 static void gradients_that_no_step_used_are_told(void)
 {
     accumulation = 1;
-    check_said(never_steps, 1, "ls_step() of SGD was not: \"weight\" is as it was");
+    check_said(never_steps, 1, "ls_step() of SGD was not: \"weight\" is unchanged");
     accumulation = 4;
     check_said(never_steps, 1, "no group of 4 batches");
 }
@@ -117,7 +117,7 @@ static int two_for_one(void)
 static void optimisers_of_one_parameter_are_told(void)
 {
     in_turn = false;
-    check_said(two_for_one, 1, "two optimisers, Adam and SGD, take turns in updating \"1.weight\"");
+    check_said(two_for_one, 1, "two optimisers, Adam and SGD, take turns updating \"1.weight\"");
     in_turn = true;
     check_said(two_for_one, 1, "take turns");
 }

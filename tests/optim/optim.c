@@ -404,7 +404,7 @@ static void misuse_is_an_error(void)
     FAILS((void)0, LS_ERR_VALUE);
     FAILS(ls_lambda_schedule_new(sgd, NULL, NULL), LS_ERR_VALUE);
     ls_schedule_set_position(ls_exponential_schedule_new(sgd, 0.5), -5);
-    CHECK_TEXT(ls_error_message(run), "ls_schedule_set_position: step -5; they are counted from 0");
+    CHECK_TEXT(ls_error_message(run), "ls_schedule_set_position: step -5; steps are counted from 0");
     FAILS((void)0, LS_ERR_VALUE);
     FAILS(ls_set_loss_scaler(run, (ls_loss_scaler_state){.scale = 2}), LS_ERR_STATE);
 #undef FAILS

@@ -166,7 +166,7 @@ static void parameters_that_differ_are_named(void)
 static void the_process_that_left_something_out_says_so(void)
 {
     ls_log_set_rank(1); /* what is said for the whole job is said elsewhere */
-    makes(NOT_CLEARED, NULL, "process 1: warning: ls_step: gradients that an earlier step of this SGD has used");
+    makes(NOT_CLEARED, NULL, "process 1: warning: ls_step: gradients already used by an earlier step of this SGD");
     ls_log_set_rank(0);
 }
 

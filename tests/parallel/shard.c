@@ -419,13 +419,13 @@ static void ask_for_too_much(ls_run *run)
     ls_join_uneven_inputs_begin(run);
     refuse(run, "use only one of the two");
     ls_state_clip_grad_norm(ls_parameters(model), 1);
-    refuse(run, "clip those of the optimiser");
+    refuse(run, "use the optimiser's clipping functions");
     ls_state_clip_grad_value(ls_parameters(model), 1);
-    refuse(run, "clip those of the optimiser");
+    refuse(run, "use the optimiser's clipping functions");
     ls_prepare(run, other); /* takes over the parameters */
     ls_backward(run, loss_of(run, model, 1, 0));
     CHECK(!ls_step(adam));
-    refuse(run, "a parameter has one optimiser");
+    refuse(run, "a parameter must have one optimiser");
 }
 
 static void what_cannot_be_sharded_is_refused(void)

@@ -192,7 +192,7 @@ static void zero_is_refused_where_it_makes_no_sense(void)
     FAILS(ls_one_cycle_schedule_new(sgd, .max_lr = 0.1, .epochs = 0, .steps_per_epoch = 3), ".epochs is below 1");
     FAILS(ls_one_cycle_schedule_new(sgd, .max_lr = 0.1, .epochs = 3), ".steps_per_epoch is missing");
     FAILS(ls_one_cycle_schedule_new(sgd, .max_lr = 0.1, .total_steps = 0), ".total_steps is below 1");
-    FAILS(ls_one_cycle_schedule_new(sgd, .total_steps = 5), "give .max_lr");
+    FAILS(ls_one_cycle_schedule_new(sgd, .total_steps = 5), ".max_lr is missing");
     FAILS(ls_one_cycle_schedule_new(sgd, .max_lr = 0.1, .total_steps = 5, .div_factor = 0), ".div_factor = 0");
     CHECK(ls_one_cycle_schedule_new(sgd, .max_lr = 0.1, .total_steps = 5, .pct_start = 0) != NULL);
     CHECK(ls_finish(run) == 0);

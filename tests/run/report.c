@@ -188,13 +188,13 @@ static void a_schedule_that_did_not_end_with_training_is_named(void)
     int (*const early[])(void) = {cosine_by_batches, cycle_by_batches, sequence_by_batches};
     for (size_t i = 0; i < sizeof early / sizeof *early; i++) {
         CHECK(tell(early[i]) == 0);
-        CHECK_MSG(count_of("a learning rate schedule made for 15 steps ended at step 9") == 1, "%zu: %s", i, said);
+        CHECK_MSG(count_of("a learning rate schedule created for 15 steps ended at step 9") == 1, "%zu: %s", i, said);
         CHECK(count_of("\n") == 1 && count_of("ls_steps_per_epoch(loader)") == 1);
     }
     CHECK(tell(linear_too_short) == 0);
-    CHECK(count_of("a learning rate schedule made for 6 steps went on to step 9") == 1 && count_of("\n") == 1);
+    CHECK(count_of("a learning rate schedule created for 6 steps continued to step 9") == 1 && count_of("\n") == 1);
     CHECK(tell(cosine_of_one_epoch) == 0);
-    CHECK(count_of("a learning rate schedule made for 3 steps went on to step 9") == 1 && count_of("\n") == 1);
+    CHECK(count_of("a learning rate schedule created for 3 steps continued to step 9") == 1 && count_of("\n") == 1);
     CHECK(tell(cycle_too_short) == 1);
     CHECK(count_of("step 7 of a schedule made for 6") == 1 && count_of("\n") == 1);
 }
@@ -359,9 +359,9 @@ static int forgetful(void)
 static void what_several_processes_train_apart_is_told_once_in_a_job(void)
 {
     static const char
-        *const net = "each of 2 processes trains the module of fc1.weight for itself, and they will differ: "
+        *const net = "each of 2 processes trains the module of fc1.weight on its own, and they will differ: "
                      "it was not passed to ls_prepare()",
-               *const head = "trains the module of fc2.weight for itself",
+               *const head = "trains the module of fc2.weight on its own",
                *const loader = "each of 2 processes trains on all samples of a loader: it was not passed to "
                                "ls_prepare()";
     static const struct {
