@@ -118,6 +118,37 @@ static void lengths_are_a_mask_without_work(void)
     CHECK_TEXT(ls_error_message(run), "");
 }
 
+/* Where a mask of the keys ends in padding, every position gets what it gets of any mask, and the padding is not read:
+ * neither its keys nor its values. */
+static void keys_behind_a_mask_are_not_read(void)
+{
+    static const ls_dtype dtypes[] = {LS_F32, LS_BF16, LS_F64};
+    static const int64_t last[BATCH] = {LENGTH, 1, 13};
+    ls_tensor *lengths = ls_from(run, LS_I64, LS_SHAPE(BATCH, 1), last);
+    ls_tensor *within = ls_lt(ls_arange(run, LS_I64, LENGTH, 0, 1), lengths);
+    ls_tensor *mask = ls_reshape(within, BATCH, 1, 1, LENGTH), *column = ls_reshape(within, BATCH, LENGTH, 1);
+    ls_tensor *rows = ls_expand(mask, BATCH, HEADS, LENGTH, LENGTH);
+    for (int d = 0; d < 3; d++) {
+        ls_tensor *clean = ls_randn(run, dtypes[d], BATCH, LENGTH, 3 * FEATURES);
+        ls_tensor *queries = ls_slice(clean, 2, 0, FEATURES, 1),
+                  *others = ls_slice(clean, 2, FEATURES, 3 * FEATURES, 1);
+        ls_tensor *nan = ls_full(run, dtypes[d], NAN, BATCH, LENGTH, 2 * FEATURES);
+        others = ls_where(ls_expand(column, BATCH, LENGTH, 2 * FEATURES), others, nan);
+        ls_tensor *x = leaf_of(ls_concat(2, queries, others)), *y = leaf_of(clean);
+        ls_tensor *weights = ls_randn(run, dtypes[d], BATCH, LENGTH, FEATURES);
+        ls_set_seed(run, 5);
+        ls_tensor *got = ls_self_attention(x, HEADS, .mask = mask, .dropout = 0.2);
+        ls_set_seed(run, 5);
+        ls_tensor *want = ls_self_attention(y, HEADS, .mask = ls_clone(rows), .dropout = 0.2);
+        double rounding = dtypes[d] == LS_BF16 ? 1e-2 : 1e-6;
+        CHECK(difference(got, want) < rounding);
+        walk_back(got, weights);
+        walk_back(want, weights);
+        CHECK(difference(ls_grad(x), ls_grad(y)) < 4 * rounding);
+        CHECK_TEXT(ls_error_message(run), "");
+    }
+}
+
 /* A layer takes lengths where it takes a mask, and tells them by their type. */
 static void layers_take_lengths(void)
 {
@@ -139,6 +170,7 @@ int main(int argc, char **argv)
     CHECK_RUN(one_projection_gives_what_three_parts_give);
     CHECK_RUN(its_gradient_is_written_in_place);
     CHECK_RUN(lengths_are_a_mask_without_work);
+    CHECK_RUN(keys_behind_a_mask_are_not_read);
     CHECK_RUN(layers_take_lengths);
     CHECK(ls_finish(run) == 0);
     return check_done();

@@ -223,21 +223,59 @@ static void write_empty_rows(const attention_job *job, const attention_use *use,
         }
 }
 
-/* Limit a task to the rows of its sequence, and write the results of the others. False if no work is left. */
-static bool limit_to_length(const attention_job *job, attention_task *task)
+/* ---- Padding ---------------------------------------------------------------------------------------------------- */
+
+/* Rows of a task from which on nothing has to be computed. */
+typedef struct attention_ends {
+    int64_t queries, keys;
+} attention_ends;
+
+/* The mask of a task, if all of its queries and heads have the same one; NULL: they have not, or there is none. */
+static const bool *common_mask(const attention_job *job, const ls_attention_task *problem)
 {
-    if (!job->lengths) return true;
-    ls_attention_part *part = &task->part;
+    const ls_attention_mask *mask = &problem->mask;
+    bool common = mask->dtype == LS_BOOL && (mask->row == 0 || problem->queries == 1) &&
+                  (mask->head == 0 || job->query_heads == 1);
+    return common ? mask->data : NULL;
+}
+
+/* Where masks end in padding, as those of tokenizers do, keys from there on are not read. What is left of such a mask
+ * lets everything pass, and is dropped. */
+static int64_t end_of_mask(const attention_job *job, ls_attention_task *problem)
+{
+    const bool *mask = common_mask(job, problem);
+    int64_t step = problem->mask.step, keys = problem->keys, open = 0;
+    if (!mask) return keys;
+    while (keys > 0 && !mask[(keys - 1) * step]) keys--;
+    if (keys == 0) return problem->keys; /* queries that see no key: the kernel's business */
+    while (open < keys && mask[open * step]) open++;
+    if (open == keys) problem->mask.data = NULL;
+    return keys;
+}
+
+static attention_ends ends_of(const attention_job *job, attention_task *task)
+{
+    if (!job->lengths) return (attention_ends){task->problem.queries, end_of_mask(job, &task->problem)};
     int64_t length = length_of(job, task->batch);
+    return (attention_ends){length, length};
+}
+
+/* Limit a task to rows before the padding, and write the results of the others. False if no work is left. */
+static bool leave_out_padding(const attention_job *job, attention_task *task)
+{
+    if (!job->lengths && !job->mask) return true;
+    ls_attention_part *part = &task->part;
+    attention_ends end = ends_of(job, task);
     for (const attention_use *use = job->use; use < job->use + job->n_use; use++) {
         const ls_attention_matrix *matrix = (const void *)((const char *)&task->problem + use->matrix);
-        if (use->out && matrix->data)
-            write_empty_rows(job, use, matrix, most(length, use->of_keys ? part->key_begin : part->query_begin),
-                             use->of_keys ? part->key_end : part->query_end);
+        if (!use->out || !matrix->data) continue;
+        if (use->of_keys) write_empty_rows(job, use, matrix, most(end.keys, part->key_begin), part->key_end);
+        else write_empty_rows(job, use, matrix, most(end.queries, part->query_begin), part->query_end);
     }
-    task->problem.queries = task->problem.keys = length;
-    part->query_end = least(part->query_end, length);
-    part->key_end = least(part->key_end, length);
+    task->problem.queries = end.queries;
+    task->problem.keys = end.keys;
+    part->query_end = least(part->query_end, end.queries);
+    part->key_end = least(part->key_end, end.keys);
     return part->query_begin < part->query_end && part->key_begin < part->key_end;
 }
 
@@ -258,7 +296,7 @@ static void run_tasks(void *arg, ls_worker worker)
     for (int64_t index; (index = atomic_fetch_add(&job->next_task, 1)) < tasks;) {
         attention_task task = task_at(job, index, staging);
         ls_attention_part whole = task.part;
-        if (limit_to_length(job, &task)) {
+        if (leave_out_padding(job, &task)) {
             move_staged(job, &task.problem, &task.part, task.batch, task.query_head, false);
             (job->backward ? job->kernel->backward : job->kernel->forward)(&task.problem, &task.part, scratch);
         }
