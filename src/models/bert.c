@@ -6,6 +6,7 @@
 
 #include "base/file.h"
 #include "base/memory.h"
+#include "nn/packing.h"
 
 static const char *const bases[LS_BERT_KINDS] = {"bert", "distilbert", "roberta"};
 
@@ -58,11 +59,20 @@ typedef struct classifier {
     char labels[];    /* num_labels zero-terminated names */
 } classifier;
 
+/* Only what the encoder makes of the first word is used, so a mask of sequences that end in padding may be lengths. */
+static ls_outputs encode_first_word(const classifier *c, ls_tensor *const *x, int64_t n)
+{
+    bool has_mask = (n == 2 || n == 3) && ls_is_valid(x[0]) && ls_is_valid(x[1]) && ls_ndim(x[1]) == 2 &&
+                    ls_shape_equal(ls_shape_of(x[1]), ls_shape_of(x[0]));
+    if (!has_mask) return ls_forward_all_n(c->encoder, x, n);
+    return ls_forward_all_n(c->encoder, (ls_tensor *[]){x[0], ls_lengths_of_mask(x[1]), n > 2 ? x[2] : NULL}, n);
+}
+
 static ls_tensor *classifier_forward(ls_module *self, ls_tensor *const *x, int64_t n, void *user)
 {
     (void)user;
     const classifier *c = (const classifier *)self;
-    ls_outputs encoded = ls_forward_all_n(c->encoder, x, n);
+    ls_outputs encoded = encode_first_word(c, x, n);
     ls_tensor *y = c->dense ? ls_select(encoded.item[0], 1, 0) : encoded.item[1];
     if (c->drops_twice) y = dropped(self, y, c->dropout);
     if (c->dense) y = ls_forward(c->dense, y);

@@ -58,6 +58,32 @@ ls_packing ls_packing_of(ls_tensor *lengths, int64_t length)
     return packing;
 }
 
+/* Words at the beginning of a row; 0 where others follow padding. */
+static int64_t words_of_row(const bool *row, int64_t length)
+{
+    int64_t words = 0, end = length;
+    while (words < length && row[words]) words++;
+    while (end > words && !row[end - 1]) end--;
+    return words == end ? words : 0;
+}
+
+ls_tensor *ls_lengths_of_mask(ls_tensor *mask)
+{
+    ls_run *run = mask->run;
+    int64_t count = ls_dim(mask, 0), length = ls_dim(mask, 1);
+    if (!ls_device_is_host(mask->storage->device)) return mask;
+    ls_tensor *words = ls_dtype_of(mask) == LS_BOOL ? mask : ls_ne(mask, ls_full_shape(run, LS_I32, 0, LS_SCALAR));
+    size_t bytes = (size_t)(count * length);
+    int64_t *lengths = ls_sys_alloc((size_t)count * sizeof *lengths + bytes + 1), known = 0;
+    bool *rows = (bool *)(lengths + count);
+    if (!lengths) return ls_fail(&run->errors, LS_ERR_MEMORY, "no memory for a mask %s", OP_TEXT(mask)), mask;
+    if (ls_read(words, rows, bytes))
+        while (known < count && (lengths[known] = words_of_row(rows + known * length, length)) > 0) known++;
+    ls_tensor *result = known == count && count > 0 ? ls_from(run, LS_I64, LS_SHAPE(count), lengths) : mask;
+    ls_sys_free(lengths);
+    return result;
+}
+
 ls_tensor *ls_pack(ls_tensor *x, const ls_packing *packing)
 {
     return ls_index_select(ls_flatten(x, 0, 1), 0, packing->rows);

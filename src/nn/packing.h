@@ -17,6 +17,10 @@ typedef struct ls_packing {
  * there is no padding; an error if a length is not in 0 .. length. */
 ls_packing ls_packing_of(ls_tensor *lengths, int64_t length);
 
+/* The lengths [B] of a mask [B,S] that is nonzero at words. Returns the mask itself if lengths cannot replace it (words
+ * follow padding, or a sequence has none), or if the host would have to wait for a device. */
+ls_tensor *ls_lengths_of_mask(ls_tensor *mask);
+
 /* [B,S,...] -> [T,...]: words only. */
 ls_tensor *ls_pack(ls_tensor *x, const ls_packing *packing);
 /* [T,...] -> [B,S,...], with undefined values in padding, */

@@ -350,6 +350,34 @@ static void lengths_are_as_good_as_masks(void)
     ls_finish(run);
 }
 
+/* A classifier sees that a mask only cuts off the ends of sequences, and computes nothing there: words that do not
+ * exist are not even looked up. */
+static void a_classifier_leaves_out_what_its_mask_cuts_off(void)
+{
+    ls_run *run = ls_init(NULL, NULL, .seed = 3);
+    ls_module *model = ls_bert_for_sequence_classification_new(run, TINY, .unpad = true);
+    ls_eval(model);
+    int64_t none = 1 << 20;
+    ls_tensor *ids = integers(run, LS_SHAPE(2, 4), (int64_t[]){5, 6, 7, 8, 9, 10, none, none});
+    ls_tensor *lengths = integers(run, LS_SHAPE(2), (int64_t[]){4, 2}), *types = ls_zeros(run, LS_I64, 2, 4);
+    ls_tensor *mask = integers(run, LS_SHAPE(2, 4), (int64_t[]){1, 1, 1, 1, 1, 1, 0, 0});
+    ls_tensor *logits = ls_forward(model, ids, lengths);
+    CHECK(difference(logits, ls_forward(model, ids, mask)) == 0);
+    CHECK(difference(logits, ls_forward(model, ids, ls_cast(mask, LS_F32), types)) == 0);
+    CHECK(difference(logits, ls_forward(model, ids, ls_cast(mask, LS_BOOL), NULL)) == 0);
+    check_ok(run);
+
+    ls_tensor *words = integers(run, LS_SHAPE(2, 4), (int64_t[]){5, 6, 7, 8, 9, 10, 0, 11});
+    ls_tensor *hole = integers(run, LS_SHAPE(2, 4), (int64_t[]){1, 1, 1, 1, 1, 1, 0, 1});
+    CHECK(difference(ls_forward(model, words, hole), ls_forward(model, words, lengths)) > 1e-6);
+    ls_tensor *late = integers(run, LS_SHAPE(2, 4), (int64_t[]){1, 1, 1, 1, 0, 0, 1, 1}); /* padded at the beginning */
+    CHECK(difference(ls_forward(model, words, late), ls_forward(model, words, lengths)) > 1e-6);
+    check_ok(run);
+    ls_forward(model, ids, ls_ones(run, LS_I64, 2, 5));
+    check_error(run, LS_ERR_SHAPE, "the second input is [2,5] i64; wanted a mask [2,4] or lengths [2]");
+    ls_finish(run);
+}
+
 /* Padding that is left out changes neither results nor gradients, of any kind of position, mask and type. */
 static void words_alone_are_enough(void)
 {
@@ -608,6 +636,7 @@ int main(int argc, char **argv)
     CHECK_RUN_FORK(padding_without_a_mask_is_named_once);
     CHECK_RUN(wrong_inputs_are_named);
     CHECK_RUN(lengths_are_as_good_as_masks);
+    CHECK_RUN(a_classifier_leaves_out_what_its_mask_cuts_off);
     CHECK_RUN(words_alone_are_enough);
     CHECK_RUN(padding_among_words_has_no_position);
     CHECK_RUN(problems_have_their_losses);
