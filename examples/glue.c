@@ -1,7 +1,8 @@
 /* glue.c - fine-tune BERT to say which class a text, or a pair of texts, is of. The flags are those of Transformers'
  * run_glue.py.
  *
- *     glue --model_name_or_path bert-base-uncased --task_name mrpc --data_dir MRPC --output_dir out --bf16
+ *     glue --model_name_or_path bert-base-uncased --task_name mrpc --output_dir out --bf16
+ *     glue --model_name_or_path bert-base-uncased --task_name mrpc --data_dir MRPC --output_dir out
  *     glue --model_name_or_path bert-base-uncased --train_file train.tsv --validation_file dev.tsv \
  *          --text_column question --label_column kind --output_dir out
  *     glue --output_dir out --predict "how far is it ?" more_questions.txt
@@ -29,16 +30,28 @@ typedef struct options {
     bool save_epochs;
 } options;
 
-/* What GLUE's files look like: their columns, and what their labels mean (NULL: they say so themselves). */
-static const struct task {
-    const char *name, *text, *second, *label;
+/* What GLUE's tables look like: their columns, in its own files and in the cache of Hugging Face's datasets, and what
+ * their labels mean. */
+typedef struct columns {
+    const char *text, *second, *label;
     bool header;
+} columns;
+
+static const struct task {
+    const char *name;
+    columns file, cached;
     const char *meaning[2];
 } tasks[] = {
-    {"mrpc", "#1 String", "#2 String", "Quality", true, {"not_equivalent", "equivalent"}},
-    {"sst2", "sentence", NULL, "label", true, {"negative", "positive"}},
-    {"cola", "3", NULL, "1", false, {"unacceptable", "acceptable"}},
-    {"rte", "sentence1", "sentence2", "label", true, {NULL}},
+    {"mrpc",
+     {"#1 String", "#2 String", "Quality", true},
+     {"sentence1", "sentence2", "label", true},
+     {"not_equivalent", "equivalent"}},
+    {"sst2", {"sentence", NULL, "label", true}, {"sentence", NULL, "label", true}, {"negative", "positive"}},
+    {"cola", {"3", NULL, "1", false}, {"sentence", NULL, "label", true}, {"unacceptable", "acceptable"}},
+    {"rte",
+     {"sentence1", "sentence2", "label", true},
+     {"sentence1", "sentence2", "label", true},
+     {"entailment", "not_entailment"}},
 };
 
 static const struct task *task_of(const options *o)
@@ -54,9 +67,10 @@ static bool read_flags(ls_run *run, int *argc, char ***argv, options *o)
 {
     ls_flag flags[] = {
         LS_FLAG("model_name_or_path", &o->model, "folder of a BERT model, or its name in Hugging Face's cache"),
-        LS_CHOICE("task_name", &o->task, "mrpc|sst2|cola|rte", "a task of GLUE, whose files are in data_dir"),
+        LS_CHOICE("task_name", &o->task, "mrpc|sst2|cola|rte",
+                  "a task of GLUE: its files are in data_dir, or in the cache of Hugging Face's datasets"),
         LS_FLAG("data_dir", &o->data_dir, "folder with train.tsv and dev.tsv"),
-        LS_FLAG("train_file", &o->train_file, "texts to learn from: .tsv or .csv"),
+        LS_FLAG("train_file", &o->train_file, "texts to learn from: .tsv, .csv or Arrow"),
         LS_FLAG("validation_file", &o->validation_file, "texts to be scored with"),
         LS_FLAG("text_column", &o->text, "column that holds the texts"),
         LS_FLAG("second_column", &o->second, "column that holds second texts, where there are pairs"),
@@ -84,9 +98,9 @@ static bool read_flags(ls_run *run, int *argc, char ***argv, options *o)
                      o->checkpointing_steps);
     else if (!o->model && !o->predict.count)
         ls_set_error(run, LS_ERR_VALUE, "nothing to do: give --model_name_or_path to train, or --predict TEXT");
-    else if (o->model && !o->data_dir && !(o->train_file && o->validation_file))
+    else if (o->model && !o->task && !o->data_dir && !(o->train_file && o->validation_file))
         ls_set_error(run, LS_ERR_VALUE,
-                     "nothing to learn from: give --data_dir, or --train_file and --validation_file");
+                     "nothing to learn from: give --task_name, --data_dir, or --train_file and --validation_file");
     else if (o->max_steps == 0 || o->max_steps < -1)
         ls_set_error(run, LS_ERR_VALUE, "--max_steps is %lld; it must be above 0", (long long)o->max_steps);
     else if (o->epochs <= 0) ls_set_error(run, LS_ERR_VALUE, "--num_train_epochs is %g; it must be above 0", o->epochs);
@@ -95,16 +109,27 @@ static bool read_flags(ls_run *run, int *argc, char ***argv, options *o)
 
 /* ---- Files ---- */
 
-/* The texts of a file; without one, of `name` in --data_dir. `like` has the classes, NULL: they are found. */
+/* The texts of a file; without one, of `name`.tsv in --data_dir, or of a split of the task in the cache. `like` has the
+ * classes, NULL: they are found. */
 static ls_dataset *texts_of(ls_tokenizer *tokenizer, const options *o, const char *file, const char *name,
                             const ls_dataset *like)
 {
     char path[LONGEST_PATH];
     const struct task *task = task_of(o);
-    snprintf(path, sizeof path, "%s/%s", o->data_dir ? o->data_dir : "", name);
-    return ls_text_dataset_new(tokenizer, file ? file : path, .text = task ? task->text : o->text,
-                               .second = task ? task->second : o->second, .label = task ? task->label : o->label,
-                               .header = task ? task->header : o->header, .max_length = o->max_length, .classes = like);
+    bool is_cached = !file && !o->data_dir;
+    columns given = {o->text, o->second, o->label, o->header};
+    const columns *c = !task ? &given : is_cached ? &task->cached : &task->file;
+    snprintf(path, sizeof path, "%s/%s.tsv", o->data_dir ? o->data_dir : "", name);
+    return ls_text_dataset_new(tokenizer,
+                               file        ? file
+                               : is_cached ? "glue"
+                                           : path,
+                               .text = c->text, .second = c->second, .label = c->label, .header = c->header,
+                               .max_length = o->max_length, .classes = like,
+                               .split = !is_cached                 ? NULL
+                                        : strcmp(name, "dev") == 0 ? "validation"
+                                                                   : name,
+                               .config = is_cached ? o->task : NULL);
 }
 
 /* A model for the classes of a dataset, which config.json names. */
@@ -114,8 +139,7 @@ static ls_module *new_model(ls_run *run, const options *o, const char *folder, c
     const struct task *task = task_of(o);
     const char **labels = calloc((size_t)count + 1, sizeof *labels);
     if (!labels) exit(1);
-    for (int64_t i = 0; i < count; i++)
-        labels[i] = task && *task->meaning && count == 2 ? task->meaning[i] : ls_class_name(set, i);
+    for (int64_t i = 0; i < count; i++) labels[i] = task && count == 2 ? task->meaning[i] : ls_class_name(set, i);
     ls_module *model = ls_bert_for_sequence_classification_new(run, folder, .labels = labels, .unpad = true);
     free(labels);
     return model;
@@ -181,8 +205,8 @@ static scores evaluate(ls_run *run, ls_module *model, ls_loader *loader, int64_t
 
 static ls_module *train(ls_run *run, const options *o, const char *folder, ls_tokenizer *tokenizer)
 {
-    ls_dataset *train_set = texts_of(tokenizer, o, o->train_file, "train.tsv", NULL);
-    ls_dataset *eval_set = texts_of(tokenizer, o, o->validation_file, "dev.tsv", train_set);
+    ls_dataset *train_set = texts_of(tokenizer, o, o->train_file, "train", NULL);
+    ls_dataset *eval_set = texts_of(tokenizer, o, o->validation_file, "dev", train_set);
     ls_loader *texts = ls_loader_new(run, train_set, .batch = o->train_batch, .shuffle = true);
     ls_loader *eval = ls_loader_new(run, eval_set, .batch = o->eval_batch);
     ls_module *model = new_model(run, o, folder, train_set);

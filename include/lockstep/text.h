@@ -133,10 +133,11 @@ LS_API const char *ls_tokenizer_decode_sized(ls_tokenizer *tokenizer, const int3
 
 /* ---- Datasets of text ---- */
 
-/* Texts, or pairs of texts, in the columns of a .tsv or .csv file, for models that classify them: fields "input_ids"
- * and "token_type_ids" (i64, as long as the text, padded in batches), "length" (i64, tokens before padding) and "label"
- * (i64, the class). In csv, quotes follow RFC 4180; in tsv they have no special meaning. Classes are the labels in the
- * file, sorted: numbers by value, words byte by byte. */
+/* Texts, or pairs of texts, in the columns of a .tsv, .csv or Arrow file, for models that classify them: fields
+ * "input_ids" and "token_type_ids" (i64, as long as the text, padded in batches), "length" (i64, tokens before padding)
+ * and "label" (i64, the class). In csv, quotes follow RFC 4180; in tsv they have no special meaning. Classes are the
+ * labels in the file, sorted: numbers by value, words byte by byte. With .split, `path` is the name of a dataset that
+ * load_dataset() has put into the cache of Hugging Face's `datasets`. */
 typedef struct ls_text_dataset_opts {
     /* Columns: by the names in the first row, or by number ("0") where .header is false. */
     const char *text LS_DEFAULT(NULL);          /* must be given */
@@ -146,6 +147,8 @@ typedef struct ls_text_dataset_opts {
     bool header LS_DEFAULT(true);               /* the first row names the columns */
     char separator LS_DEFAULT(0);               /* 0: ',' for .csv, a tab otherwise */
     const ls_dataset *classes LS_DEFAULT(NULL); /* (optional) use the classes of this dataset: for evaluation */
+    const char *split LS_DEFAULT(NULL);         /* "train", ...: a split of the dataset named by `path` */
+    const char *config LS_DEFAULT(NULL);        /* its configuration, if the cache has several */
     ls_options_end _ LS_DEFAULT({});
 } ls_text_dataset_opts;
 #define ls_text_dataset_opts_defaults .max_length = LS_AUTO, .header = true

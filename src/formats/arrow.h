@@ -60,6 +60,15 @@ bool ls_is_arrow(const char *bytes, size_t size);
 ls_status ls_arrow_read(ls_arrow *table, const char *bytes, size_t size, ls_message *why);
 void ls_arrow_free(ls_arrow *table);
 
+/* ---- Files ---- */
+
+bool ls_is_arrow_file(const char *path);
+
+/* Read a file, and if its path ends in "-00000-of-00004.arrow" the other three as well. Each part goes to `take`, which
+ * may clear *more to stop there. Errors name the part. */
+typedef ls_status ls_arrow_part_fn(const ls_arrow *part, bool *more, ls_message *why, void *user);
+ls_status ls_arrow_read_parts(const char *path, ls_arrow_part_fn *take, void *user, ls_message *why);
+
 /* ---- Values: `index` < count; the field must be of the right kind ---- */
 
 const ls_arrow_array *ls_arrow_child(const ls_arrow_array *array, const char *name); /* NULL if there is none */

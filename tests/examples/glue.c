@@ -226,6 +226,21 @@ static void there_may_be_more_classes(void)
     predicts("three", "plain a b", "so, so");
 }
 
+/* Tables that Hugging Face's datasets have made. */
+static void tasks_are_found_in_the_cache(void)
+{
+    CHECK(!system("mkdir -p " FOLDER
+                  "/hf/datasets/glue/sst2/0.0.0/abc && for split in train validation; do cp " SAMPLES_DIR
+                  "/glue.arrow " FOLDER "/hf/datasets/glue/sst2/0.0.0/abc/glue-$split.arrow; done"));
+    glue_says("HF_HOME=" FOLDER "/hf", START "--task_name sst2 --output_dir " FOLDER "/cached", 0,
+              "epoch 2: accuracy ");
+    char *config = file_text(FOLDER "/cached/config.json", NULL);
+    CHECK_MSG(config && strstr(config, "\"0\": \"negative\"") && strstr(config, "\"positive\": 1"), "%s", config);
+    free(config);
+    glue_says("HF_HOME=" FOLDER "/hf", START "--task_name mrpc --output_dir " FOLDER "/cached", 1,
+              "load_dataset('glue', 'mrpc')");
+}
+
 static void what_is_missing_is_named(void)
 {
 #define MODEL "--model_name_or_path " FOLDER "/model "
@@ -279,6 +294,7 @@ int main(int argc, char **argv)
     CHECK_RUN(pairs_are_read_and_predicted);
     CHECK_RUN(files_without_names_of_columns_are_read);
     CHECK_RUN(there_may_be_more_classes);
+    CHECK_RUN(tasks_are_found_in_the_cache);
     CHECK_RUN(what_is_missing_is_named);
     folder_remove(FOLDER);
     return check_done();

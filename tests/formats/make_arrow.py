@@ -1,6 +1,6 @@
 """make_arrow.py [FOLDER] - write the sample tables of the tests with pyarrow, here into samples/.
 
-What they hold is repeated in tests/formats/arrow.c and tests/data/text/questions_arrow.c."""
+What they hold is repeated in tests/formats/arrow.c, tests/data/text/questions_arrow.c and datasets.c there."""
 import pathlib
 import sys
 
@@ -57,6 +57,12 @@ def widened(row):
 
 
 write("squad_wide.arrow", wide, [batch_of(wide, [widened(row) for row in rows])], pa.ipc.new_file)
+
+# A task of GLUE.
+glue = pa.schema([("sentence", pa.string()), ("label", pa.int64()), ("idx", pa.int32())])
+texts = ["a lovely b", "c bad", "good", "d e awful", "f good g h", "bad i", None, "j lovely"]
+reviews = [{"sentence": text, "label": 1 - i % 2, "idx": i} for i, text in enumerate(texts)]
+write("glue.arrow", glue, [batch_of(glue, reviews[:5]), batch_of(glue, reviews[5:])])
 
 # Every kind that is read, with nulls.
 kinds = pa.schema([("i8", pa.int8()), ("u16", pa.uint16()), ("i64", pa.int64()), ("text", pa.string()),

@@ -6,7 +6,6 @@
 
 #include <lockstep/formats.h>
 
-#include "base/file.h"
 #include "base/memory.h"
 #include "base/opts.h"
 #include "base/utf8.h"
@@ -35,19 +34,11 @@ static bool find_split(const ls_hub_split *which, char path[LS_HUB_PATH], ls_mes
     return found;
 }
 
-static bool is_arrow(const char *path)
-{
-    ls_file_bytes head;
-    if (!ls_file_load(&head, path, 8, NULL)) return false; /* whoever reads all of it says why */
-    bool is = ls_is_arrow(head.bytes, head.there);
-    ls_file_unload(&head);
-    return is;
-}
-
 static bool fill(ls_question_list *list, const ls_questions_read_opts *opts, ls_message *why)
 {
     int64_t limit = opts->limit == LS_AUTO ? INT64_MAX : opts->limit;
-    return is_arrow(list->path) ? ls_questions_fill_arrow(list, limit, why) : ls_questions_fill_json(list, limit, why);
+    bool is_arrow = ls_is_arrow_file(list->path);
+    return is_arrow ? ls_questions_fill_arrow(list, limit, why) : ls_questions_fill_json(list, limit, why);
 }
 
 /* ---- The list ---- */

@@ -1,10 +1,7 @@
 /* questions_arrow.c - questions in tables of Arrow, as Hugging Face's `datasets` keep SQuAD: columns id, title, context
  * and question of text; answers, a struct of the lists text and answer_start, or a list of such structs. */
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "base/file.h"
 #include "base/memory.h"
 #include "base/utf8.h"
 #include "data/text/questions.h"
@@ -162,35 +159,18 @@ static bool copy_batch(copy *c, const ls_arrow_batch *batch)
     return true;
 }
 
-static bool copy_file(ls_question_list *list, const char *path, int64_t limit, ls_message *why)
+static ls_status copy_part(const ls_arrow *part, bool *more, ls_message *why, void *user)
 {
-    ls_file_bytes file;
-    ls_arrow table;
-    ls_message cause = {{0}};
-    if (!ls_file_load(&file, path, SIZE_MAX, why)) return false;
-    copy c = {.list = list, .limit = limit, .why = &cause};
-    bool ok = !ls_arrow_read(&table, file.bytes, file.there, &cause);
-    for (const ls_arrow_batch *batch = ok ? table.first : NULL; batch && ok; batch = batch->next)
-        ok = copy_batch(&c, batch);
-    ls_arrow_free(&table);
-    ls_file_unload(&file);
-    if (!ok) ls_message_set(why, "%s: %s", path, cause.text);
-    return ok;
+    copy c = *(const copy *)user;
+    c.why = why;
+    for (const ls_arrow_batch *batch = part->first; batch; batch = batch->next)
+        if (!copy_batch(&c, batch)) return LS_ERR_VALUE;
+    *more = c.list->questions.count < c.limit;
+    return LS_OK;
 }
 
 bool ls_questions_fill_arrow(ls_question_list *list, int64_t limit, ls_message *why)
 {
-    static const char first[] = "-00000-of-";
-    enum { NUMBER = 5, END = 6 /* ".arrow" */ };
-    size_t length = strlen(list->path), tail = sizeof first - 1 + NUMBER + END;
-    char *part = length > tail ? list->path + length - tail : NULL;
-    long count = part && strncmp(part, first, sizeof first - 1) == 0 ? strtol(part + sizeof first - 1, NULL, 10) : 1;
-    bool ok = true;
-    for (long i = 0; ok && i < count && (i == 0 || list->questions.count < limit); i++) {
-        char number[NUMBER + 1];
-        snprintf(number, sizeof number, "%05ld", i % 100000);
-        if (count > 1) memcpy(part + 1, number, NUMBER);
-        ok = copy_file(list, list->path, limit, why);
-    }
-    return ok;
+    copy c = {.list = list, .limit = limit};
+    return !ls_arrow_read_parts(list->path, copy_part, &c, why);
 }

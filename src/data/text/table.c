@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/message.h"
+#include "formats/arrow.h"
 
 enum { LARGEST_FILE = 1 << 30 };
 
@@ -105,6 +106,7 @@ ls_status ls_table_cut(ls_table *t, char *text, size_t size, char separator, boo
 
 ls_status ls_table_read(ls_table *t, const char *path, char separator, bool header, ls_message *why)
 {
+    if (ls_is_arrow_file(path)) return ls_table_read_arrow(t, path, why);
     *t = (ls_table){0};
     size_t size;
     char *text = ls_file_read(path, LARGEST_FILE, &size, why);
@@ -117,6 +119,7 @@ ls_status ls_table_read(ls_table *t, const char *path, char separator, bool head
 void ls_table_free(ls_table *t)
 {
     ls_sys_free(t->memory);
+    ls_arena_free(&t->texts);
     ls_sys_free(t->fields);
     *t = (ls_table){0};
 }

@@ -9,6 +9,7 @@
 #include "data/datasets/dataset.h"
 #include "data/text/table.h"
 #include "data/text/tokenizer.h"
+#include "formats/hub.h"
 
 enum { FIELD_IDS, FIELD_TYPES, FIELD_LENGTH, FIELD_LABEL };
 
@@ -214,9 +215,13 @@ ls_dataset *ls_text_dataset_new_sized(ls_tokenizer *t, const char *path, const l
                 path ? ".text is missing, the column with the texts" : "the path is NULL");
         return NULL;
     }
-    ls_table table;
+    ls_table table = {0};
     ls_message why = {{0}};
-    ls_status status = ls_table_read(&table, path, separator_of(path, &o), o.header, &why);
+    char found[LS_HUB_PATH];
+    ls_hub_split which = {.name = path, .config = o.config, .split = o.split};
+    ls_status status = o.split ? ls_hub_find_split(&which, found, &why) : LS_OK;
+    if (o.split) path = found;
+    if (!status) status = ls_table_read(&table, path, separator_of(path, &o), o.header, &why);
     if (status) ls_fail(&run->errors, status, "ls_text_dataset_new: %s", why.text);
     ls_dataset *set = status ? NULL : make(t, &table, path, &o);
     ls_table_free(&table);

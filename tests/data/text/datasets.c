@@ -117,6 +117,40 @@ static void columns_are_found_or_named(void)
     CHECK(ls_finish(run) == 0);
 }
 
+/* Texts as they are, integers in digits, a null as nothing; other columns are not there. */
+static void tables_of_arrow_are_read(void)
+{
+    ls_table table;
+    ls_message why = {{0}};
+    CHECK_MSG(ls_table_read(&table, SAMPLES_DIR "/kinds.arrow", ',', false, &why) == LS_OK, "%s", why.text);
+    CHECK(table.rows == 3 && table.columns == 4 && ls_table_column(&table, "list") == -1);
+    CHECK_TEXT(ls_table_at(&table, 0, ls_table_column(&table, "i8"))->text, "-128");
+    CHECK_TEXT(ls_table_at(&table, 1, ls_table_column(&table, "i8"))->text, "");
+    CHECK_TEXT(ls_table_at(&table, 2, ls_table_column(&table, "text"))->text, "two\nlines");
+    ls_table_free(&table);
+    CHECK_MSG(ls_table_read(&table, SAMPLES_DIR "/squad-train-00000-of-00002.arrow", 0, true, &why) == LS_OK, "%s",
+              why.text);
+    CHECK(table.rows == 4);
+    CHECK_TEXT(ls_table_at(&table, 3, ls_table_column(&table, "question"))->text, "which 3?");
+    ls_table_free(&table);
+    CHECK(ls_table_read(&table, SAMPLES_DIR "/squad_compressed.arrow", 0, true, &why) == LS_ERR_UNSUPPORTED);
+    ls_table_free(&table);
+
+    ls_run *run = ls_init(NULL, NULL);
+    ls_tokenizer *t = tiny(run);
+    CHECK(!system("mkdir -p text_sets/glue/sst2/0.0.0/abc && cp " SAMPLES_DIR
+                  "/glue.arrow text_sets/glue/sst2/0.0.0/abc/glue-train.arrow"));
+    setenv("HF_DATASETS_CACHE", "text_sets", 1);
+    ls_dataset *set = ls_text_dataset_new(t, "nyu-mll/glue", .split = "train", .config = "sst2", .text = "sentence",
+                                          .label = "label");
+    CHECK(ls_dataset_len(set) == 8 && ls_class_count(set) == 2 && ls_dataset_class(set, 0) == 1);
+    CHECK(ls_dataset_sample_length(set, 6) == 2); /* [CLS] and [SEP] */
+    CHECK(!ls_text_dataset_new(t, "glue", .split = "train", .text = "words"));
+    CHECK(strstr(ls_error_message(run), "no column \"words\"; it has 3: sentence, label, idx"));
+    unsetenv("HF_DATASETS_CACHE");
+    ls_finish(run);
+}
+
 static void files_of_glue_are_read(void)
 {
     static const struct {
@@ -226,6 +260,7 @@ int main(int argc, char **argv)
     CHECK_RUN(fields_are_cut_by_tabs_commas_and_quotes);
     CHECK_RUN(rows_become_batches_padded_to_their_longest);
     CHECK_RUN(columns_are_found_or_named);
+    CHECK_RUN(tables_of_arrow_are_read);
     CHECK_RUN(files_of_glue_are_read);
     CHECK_RUN(like_lengths_share_a_batch);
     CHECK_RUN(a_part_of_a_dataset_knows_its_lengths);
