@@ -333,7 +333,7 @@ static void set_axes(reduction *r, const ls_operand *x, const ls_operand *y, uin
     }
     r->kept = r->reduced = places_begin<2>();
     bool kept_inside = n && !axes[n - 1].reduced;
-    if (kept_inside) {
+    if (kept_inside && axes[n - 1].size) {
         r->columns = axes[n - 1].size, r->column_x = axes[n - 1].x, r->column_y = axes[n - 1].y;
         n--;
     }
