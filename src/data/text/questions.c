@@ -8,15 +8,17 @@
 
 #include "base/memory.h"
 #include "base/opts.h"
-#include "base/utf8.h"
 #include "formats/arrow.h"
 #include "formats/hub.h"
 
 int64_t ls_question_byte(const char *context, int64_t character)
 {
     const char *at = context;
-    for (; character > 0 && *at; character--) at += ls_utf8_length(at, strnlen(at, 4));
-    return character == 0 ? at - context : -1;
+    for (; *at; at++) {
+        bool begins = (*at & 0xc0) != 0x80;
+        if (begins && character-- == 0) break;
+    }
+    return character <= 0 ? at - context : -1;
 }
 
 /* ---- Files ---- */
