@@ -1,9 +1,11 @@
 """manifests.py DEPLOY LOCKSTEP PETS QA - the files of deploy/ have the fields their kinds have, and fit together.
 
 Fields are checked against tables of what each kind may and must hold, names against what they refer to, options
-against what the programs say they take, and the packages of the image against those that the build asks for. Then each rule is broken once, to see that it is kept. Needs only Python's
+against what the programs say they take, packages of the image against those that the build asks for, and what
+docs/clusters.md tells people to type against all that. Then each rule is broken once, to see that it is kept. Needs only Python's
 own library, and so reads the plain YAML of these files itself."""
 import json
+import os
 import re
 import subprocess
 import sys
@@ -265,6 +267,26 @@ def check_all(files, known):
             if (spec["runtimeRef"]["kind"], spec["runtimeRef"]["name"]) not in named:
                 raise Wrong("the TrainJob's runtime is not there")
     check_cache(every)
+    return every
+
+
+# ---- What docs/clusters.md tells people to type ----
+
+
+def check_page(page, deploy, every):
+    """Files, and names that kubectl is given, are there."""
+    for path in re.findall(r"(?:-f |sbatch )deploy/([\w.]+)", page):
+        if not os.path.exists(f"{deploy}/{path}"):
+            raise Wrong(f"the page names deploy/{path}")
+    names = {document["metadata"]["name"] for document in every}
+    for line in re.findall(r"^    kubectl .*", page, flags=re.M):
+        for name in re.findall(r"lockstep-[a-z]+", line):
+            if name not in names | {"lockstep-token"}:
+                raise Wrong(f"the page names {name}")
+    folders = {word for found in find(every, "args") for word in found if word.startswith("/checkpoints/")}
+    for folder in re.findall(r"(/checkpoints/\w+)", page):
+        if folder not in folders:
+            raise Wrong(f"the page names {folder}")
 
 
 # ---- The image ----
@@ -327,6 +349,9 @@ BREAKS = [
     ("qa", "memory: 128Gi\n                limits", "memory: 64Gi\n                limits"),
     ("squad", "bert-large-uncased", "bert-base-uncased"),
     ("squad", "mountPath: /data", "mountPath: /date"),
+    ("clusters.md", "-f deploy/squad.yaml", "-f deploy/squads.yaml"),
+    ("clusters.md", "logs -f lockstep-qa-worker-0", "logs -f lockstep-bert-worker-0"),
+    ("clusters.md", "/checkpoints/qa/predictions.json", "/checkpoints/squad/predictions.json"),
     ("Dockerfile", "libucx-dev", "libucx0"),
     ("Dockerfile", "ninja-build", ""),
     ("Dockerfile", " qa ", " "),
@@ -344,6 +369,7 @@ def main():
     files = {name: read(f"{deploy}/{name}.yaml")
              for name in ("storage", "pytorchjob", "trainjob", "mpijob", "statefulset", "results", "squad", "qa")}
     files["Dockerfile"] = read(f"{deploy}/Dockerfile")
+    files["clusters.md"] = read(f"{deploy}/../docs/clusters.md")
     bootstrap = read(f"{deploy}/../tools/bootstrap.sh")
     known = {}
     for program, command in ("launch", [lockstep, "help", "launch"]), ("pets", [pets, "--help"]), ("qa", [qa, "--help"]):
@@ -356,7 +382,8 @@ def main():
                 raise SystemExit(f"{name}: nothing to break: {old}")
             broken = {**files, name: files[name].replace(old, new, 1)} if name else dict(files)
             check_image(broken.pop("Dockerfile"), bootstrap)
-            check_all(broken, known)
+            page = broken.pop("clusters.md")
+            check_page(page, deploy, check_all(broken, known))
             problem = f"{name}: {new} in place of {old} is accepted" if name else ""
         except Wrong as wrong:
             problem = "" if name else str(wrong)
