@@ -28,7 +28,7 @@ int print_page(const command *about);
 /* The name that was most likely meant; NULL if none is close. */
 const char *nearest(const char *wanted, const char *const *names, size_t count);
 
-/* "lockstep NAME: no option X" on stderr, with a hint at the help page; returns EXIT_USAGE. */
+/* Print "lockstep NAME: unknown option X" on stderr, with a hint at the help page; returns EXIT_USAGE. */
 int no_such_option(const command *of, const char *option);
 
 #endif

@@ -175,7 +175,7 @@ static int ask(const char *path)
         config.num_processes = ask_processes(config.num_machines);
     }
     config.num_cpu_threads_per_process =
-        ask_number("How many threads should each process use (0: the CPUs, shared out)?", 0, 0, 1 << 16);
+        ask_number("How many threads should each process use (0: its share of the CPUs)?", 0, 0, 1 << 16);
     strcpy(config.mixed_precision, precisions[ask_choice("Do you wish to use mixed precision?", precisions, 3)]);
     return write_to(path, &config, "lockstep configuration saved at %s\n");
 }
@@ -232,17 +232,17 @@ static int run(int argc, char **argv)
 
 const command command_config = {
     .name = "config",
-    .summary = "answer a few questions; launch then needs no options",
+    .summary = "answer a few questions to set the defaults of lockstep launch",
     .usage =
         "usage: lockstep config [--config_file FILE]\n"
         "       lockstep config default [--config_file FILE] [--mixed_precision no|fp16|bf16]\n"
         "       lockstep config update [--config_file FILE]\n"
         "\n"
-        "Asks how you train and writes the answers to FILE: YAML, or JSON where the name ends in .json. Answers may\n"
-        "also come from a file or a pipe, one a line; an empty line, or none, takes the default in brackets.\n"
-        "`default` asks nothing. `update` reads a file, of accelerate as well, and writes it anew.\n"
+        "Asks how you train and writes the answers to FILE: YAML, or JSON if the name ends in .json. Answers may\n"
+        "also come from a file or a pipe, one per line; an empty or missing line takes the default in brackets.\n"
+        "`default` asks nothing. `update` reads a file, also of accelerate, and rewrites it.\n"
         "\n"
-        "FILE is default_config.yaml in LOCKSTEP_HOME, or in lockstep in the user's cache folder. `lockstep launch`\n"
-        "takes defaults from there or, where it does not exist, from accelerate's.\n",
+        "FILE defaults to default_config.yaml in LOCKSTEP_HOME, or in lockstep in the user's cache folder. `lockstep\n"
+        "launch` takes defaults from there or, if it does not exist, from accelerate's file.\n",
     .run = run,
 };

@@ -19,15 +19,15 @@ static int run(int argc, char **argv)
 
 const command command_env = {
     .name = "env",
-    .summary = "this machine, the settings in force, transports between hosts, the kernels chosen",
+    .summary = "show this machine, the settings, transports between hosts and selected kernels",
     .usage =
         "usage: lockstep env [--json] [--config_file FILE]\n"
         "\n"
-        "Prints what Lockstep found on this machine: CPUs and instruction sets, the environment variables in\n"
-        "force, the file that lockstep launch takes defaults from, the transports between hosts that can be loaded,\n"
-        "and for every kernel the instruction set it was chosen for.\n"
+        "Prints what Lockstep found on this machine: CPUs and instruction sets, the environment variables that are\n"
+        "set, the file that lockstep launch takes defaults from, the transports between hosts that can be loaded, and\n"
+        "the instruction set selected for every kernel.\n"
         "\n"
-        "  --json                the same for programs\n"
-        "  --config_file FILE    show this file, not the one that lockstep launch would take now\n",
+        "  --json                print JSON\n"
+        "  --config_file FILE    show this file instead of the one that lockstep launch would use\n",
     .run = run,
 };

@@ -172,7 +172,7 @@ static int run(int argc, char **argv)
     if (!launch_options_read(&options, argc, argv, (const char *const *)environ, why, sizeof why)) return refuse(why);
     if (options.value[OPTION_HELP]) return print_page(&command_launch);
     if (!launch_options_configure(&options, why, sizeof why)) return refuse(why);
-    if (!options.program) return refuse("which program? lockstep launch [options] program [its arguments]");
+    if (!options.program) return refuse("give a program: lockstep launch [options] program [its arguments]");
     if (options.value[OPTION_MODULE] && options.value[OPTION_NO_PYTHON])
         return refuse("--module and --no_python cannot be used together");
     int code = look_for_script(&options);
@@ -192,16 +192,16 @@ static void more(void)
 
 const command command_launch = {
     .name = "launch",
-    .summary = "run a program in several processes and watch over them",
+    .summary = "run a program in several processes and supervise them",
     .usage = "usage: lockstep launch [options] program [its arguments]\n"
              "\n"
              "    lockstep launch -n 4 ./pets images/\n"
              "    lockstep launch --nproc-per-node auto --max-restarts 3 --tee 3 --log-dir logs train.py\n"
              "\n"
              "Starts the program in each process, with torchrun's variables (RANK, WORLD_SIZE, LOCAL_RANK, ...).\n"
-             "A name that ends in .py is run by python3 -u. The first process that fails ends all: they get SIGTERM,\n"
-             "and SIGKILL when they do not go. The exit code is that of the first that failed, 128 + n for signal n.\n"
-             "What options leave open is taken from torchrun's PET_* variables. docs/launch.md says more.\n",
+             "A name that ends in .py is run by python3 -u. If a process fails, all others get SIGTERM, then SIGKILL\n"
+             "if they do not exit. The exit code is that of the first process that failed, 128 + n for signal n.\n"
+             "Options that are not given are taken from torchrun's PET_* variables. See docs/launch.md for details.\n",
     .more = more,
     .run = run,
 };

@@ -65,7 +65,7 @@ static void report_unknown(const char *given, size_t length, char *why, size_t s
     char name[64];
     snprintf(name, sizeof name, "%.*s", (int)length, given);
     const char *meant = nearest(name, names, count);
-    snprintf(why, size, "no option \"%s\"; %s%s%s", name, meant ? "did you mean \"" : "see lockstep help launch",
+    snprintf(why, size, "unknown option \"%s\"; %s%s%s", name, meant ? "did you mean \"" : "see lockstep help launch",
              meant ? meant : "", meant ? "\"?" : "");
 }
 
@@ -264,7 +264,7 @@ bool launch_options_configure(launch_options *options, char *why, size_t size)
     }
     if (!usable) return false;
     if (foreign) {
-        fprintf(stderr, "lockstep launch: defaults from accelerate's %s; lockstep config makes a file of its own\n",
+        fprintf(stderr, "lockstep launch: using defaults from accelerate's %s; lockstep config creates its own file\n",
                 path);
     }
     const ls_launch_config *config = &options->config;

@@ -27,7 +27,7 @@ static int no_such_command(const char *name)
         count++;
     }
     const char *meant = nearest(name, names, count);
-    fprintf(stderr, "lockstep: no command \"%s\"; ", name);
+    fprintf(stderr, "lockstep: unknown command \"%s\"; ", name);
     if (meant) fprintf(stderr, "did you mean \"%s\"?\n", meant);
     else fputs("lockstep help lists them\n", stderr);
     return EXIT_USAGE;
@@ -35,7 +35,7 @@ static int no_such_command(const char *name)
 
 int no_such_option(const command *of, const char *option)
 {
-    fprintf(stderr, "lockstep %s: no option \"%s\"; see lockstep help %s\n", of->name, option, of->name);
+    fprintf(stderr, "lockstep %s: unknown option \"%s\"; see lockstep help %s\n", of->name, option, of->name);
     return EXIT_USAGE;
 }
 
@@ -91,13 +91,13 @@ static int help(int argc, char **argv)
     }
     puts("usage: lockstep <command> [options]\n");
     for (size_t i = 0; commands[i]; i++) printf("  %-10s %s\n", commands[i]->name, commands[i]->summary);
-    puts("\nlockstep help <command> says more.");
+    puts("\nRun lockstep help <command> for details.");
     return 0;
 }
 
 const command command_help = {
     .name = "help",
-    .summary = "this list, or one command in detail",
+    .summary = "list the commands, or describe one",
     .usage = "usage: lockstep help [command]\n",
     .run = help,
 };

@@ -64,7 +64,7 @@ static int run_plot(int argc, char **argv)
     r.run_count = options_read(&command_plot, argc, argv, rows, (int)(sizeof rows / sizeof *rows));
     r.runs = argv + 1;
     if (r.run_count == 0)
-        fprintf(stderr, "lockstep plot: which run? Give a folder, or a file in it; see lockstep help plot\n");
+        fprintf(stderr, "lockstep plot: give the folder of a run, or a file in it; see lockstep help plot\n");
     if (r.run_count <= 0) return EXIT_USAGE;
     ls_run *run = ls_init(NULL, NULL);
     draw(run, &r);
@@ -73,17 +73,17 @@ static int run_plot(int argc, char **argv)
 
 const command command_plot = {
     .name = "plot",
-    .summary = "a picture of what runs have recorded",
+    .summary = "plot the recorded values of runs",
     .usage = "usage: lockstep plot RUN... [-o curve.svg] [options]\n"
              "\n"
-             "Draws what trackers have recorded. A RUN is a folder, or one of the files in it: values.jsonl,\n"
-             "values.csv, events.out.tfevents.*. Several are drawn on one picture, each in a colour of its own.\n"
+             "Plots the values recorded by trackers. A RUN is a folder, or one of the files in it: values.jsonl,\n"
+             "values.csv, events.out.tfevents.*. Several runs are drawn in one plot, each in its own colour.\n"
              "\n"
-             "  -o FILE          the picture, .svg or .png; curve.svg\n"
-             "  --keys A,B+C     what to draw, each in a panel, joined by + in one; everything\n"
-             "  --smooth S       0 to below 1: draw running means, the values faintly behind; 0\n"
+             "  -o FILE          output file, .svg or .png (curve.svg)\n"
+             "  --keys A,B+C     values to draw, one panel each; joined by + in one panel (all)\n"
+             "  --smooth S       0 to below 1: draw running means, with the values faintly behind (0)\n"
              "  --log-x --log-y  logarithmic axes\n"
-             "  --title TEXT     above the picture\n"
-             "  --width N --height N   of the picture in pixels\n",
+             "  --title TEXT     title above the plot\n"
+             "  --width N --height N   size in pixels\n",
     .run = run_plot,
 };

@@ -222,7 +222,7 @@ static int run_test(int argc, char **argv)
     if (options.value[OPTION_MODULE] || options.value[OPTION_NO_PYTHON])
         return refuse_options(&command_test, "--module and --no_python are for programs of lockstep launch");
     if (options.program && options.program[1])
-        return refuse_options(&command_test, "one folder at most can be given after the options");
+        return refuse_options(&command_test, "give at most one folder after the options");
     if (!options.value[OPTION_NUM_PROCESSES] && !options.value[OPTION_HOSTFILE] &&
         !options.value[OPTION_NPROC_PER_NODE])
         options.value[OPTION_NPROC_PER_NODE] = default_processes();
@@ -240,18 +240,19 @@ static void more(void)
 
 const command command_test = {
     .name = "test",
-    .summary = "try all that training on these hosts needs, and say what fails where",
-    .usage = "usage: lockstep test [options of lockstep launch] [folder]\n"
-             "\n"
-             "    lockstep test                                     this host, a process for each CPU (2 to 8)\n"
-             "    lockstep test --config_file cluster.yaml          as lockstep config or accelerate config wrote it\n"
-             "    lockstep test --nnodes 2 --node-rank R --master-addr A /shared      the same on every host\n"
-             "    mpirun -n 4 lockstep test      srun -n 4 lockstep test      lockstep launch -n 4 lockstep test\n"
-             "\n"
-             "Every process tries: who it is, all collectives, the sharing out of data, training (the parameters must\n"
-             "be those that one process finds), 16-bit numbers, and a checkpoint with its resume, in the folder (the\n"
-             "current one), which all hosts must share. What fails is named with rank and host. The last line says\n"
-             "whether all is well; the exit code is 0 then.\n",
+    .summary = "test everything that training on these hosts needs, and report failures",
+    .usage =
+        "usage: lockstep test [options of lockstep launch] [folder]\n"
+        "\n"
+        "    lockstep test                                     this host, one process per CPU (2 to 8)\n"
+        "    lockstep test --config_file cluster.yaml          with a file of lockstep config or accelerate config\n"
+        "    lockstep test --nnodes 2 --node-rank R --master-addr A /shared      the same on every host\n"
+        "    mpirun -n 4 lockstep test      srun -n 4 lockstep test      lockstep launch -n 4 lockstep test\n"
+        "\n"
+        "Every process tests its rank, all collectives, sharding of data, training (the parameters must equal\n"
+        "those of a single process), 16-bit numbers, and a checkpoint with its resume, in the folder (default: the\n"
+        "current one), which all hosts must share. A failure is reported with rank and host. The last line says\n"
+        "whether all checks passed; the exit code is 0 then.\n",
     .more = more,
     .run = run_test,
 };

@@ -1,4 +1,4 @@
-/* tokenize.c - lockstep tokenize: the tokens of lines of text. */
+/* tokenize.c - lockstep tokenize: tokenize lines of text. */
 #include <lockstep.h>
 
 #include <stdio.h>
@@ -17,7 +17,7 @@ typedef struct options {
 typedef struct line {
     char *text;
     size_t room;
-    ssize_t size; /* without the line break; -1: there is none */
+    ssize_t size; /* without the line break; -1: end of input */
 } line;
 
 static bool read_line(line *l)
@@ -29,7 +29,7 @@ static bool read_line(line *l)
     return l->size >= 0;
 }
 
-/* ---- what is printed ---- */
+/* ---- output ---- */
 
 static void print_plain(const ls_tokenizer *t, const ls_encoding *e, const options *o)
 {
@@ -49,7 +49,7 @@ static void print_list(const char *name, const int32_t *numbers, const int8_t *s
     putchar(']');
 }
 
-/* The names are those of transformers. */
+/* Field names as in transformers. */
 static void print_json(const ls_encoding *e, const options *o)
 {
     int64_t count = e->begin[1];
@@ -69,7 +69,7 @@ static void print_json(const ls_encoding *e, const options *o)
 
 /* ---- the command ---- */
 
-/* Lines of standard input, each a text, or a pair of texts with a tab between them. Returns the exit code. */
+/* Read lines of standard input, each a text, or two texts separated by a tab. Returns the exit code. */
 static int tokenize_lines(ls_run *run, const options *o)
 {
     ls_tokenizer *t = o->cased ? ls_tokenizer_new(run, o->path, .lower_case = false) : ls_tokenizer_new(run, o->path);
@@ -77,7 +77,7 @@ static int tokenize_lines(ls_run *run, const options *o)
     for (long number = 1; ls_error(run) == LS_OK && read_line(&l); number++) {
         char *tab = o->pair ? memchr(l.text, '\t', (size_t)l.size) : NULL;
         if (o->pair && !tab) {
-            ls_set_error(run, LS_ERR_VALUE, "line %ld has no tab, which --pair wants between two texts", number);
+            ls_set_error(run, LS_ERR_VALUE, "line %ld has no tab; --pair expects one between two texts", number);
             break;
         }
         size_t size = tab ? (size_t)(tab - l.text) : (size_t)l.size, rest = (size_t)l.size - size - (tab != NULL);
@@ -109,25 +109,25 @@ static int run_tokenize(int argc, char **argv)
         else if (strcmp(argv[i], "--json") == 0) o.json = true;
         else if (argv[i][0] == '-') return no_such_option(&command_tokenize, argv[i]);
         else if (!o.path) o.path = argv[i];
-        else return usage_error("one vocabulary is enough; lines of text come from standard input");
+        else return usage_error("give only one vocabulary; lines of text come from standard input");
     }
-    if (!o.path) return usage_error("which vocabulary? Give a vocab.txt, a tokenizer.json or the folder of a model");
-    if (o.tokens && o.json) return usage_error("--tokens and --json do not go together");
+    if (!o.path) return usage_error("give a vocab.txt, a tokenizer.json or the folder of a model");
+    if (o.tokens && o.json) return usage_error("--tokens and --json cannot be used together");
     return tokenize_lines(ls_init(NULL, NULL), &o);
 }
 
 const command command_tokenize = {
     .name = "tokenize",
-    .summary = "the tokens of lines of text, as BERT reads them",
+    .summary = "tokenize lines of text for BERT",
     .usage = "usage: lockstep tokenize VOCAB|FOLDER [--cased] [--pair] [--offsets] [--tokens | --json]\n"
              "\n"
-             "Reads lines of text and prints a line of numbers for each: its tokens, with the special ones around\n"
-             "them. VOCAB is a vocab.txt or a tokenizer.json, FOLDER that of a model, which has one of them.\n"
+             "Reads lines of text and prints a line of token numbers for each, with the special tokens around them.\n"
+             "VOCAB is a vocab.txt or a tokenizer.json, FOLDER a model's folder with one of them.\n"
              "\n"
-             "  --cased     keep upper case and accents, where a vocab.txt does not say\n"
-             "  --pair      each line holds two texts with a tab between them\n"
-             "  --offsets   where each token stands in its text, in characters: 7592:0-5\n"
-             "  --tokens    tokens by their text instead of their numbers\n"
-             "  --json      input_ids, token_type_ids and attention_mask; with --offsets offset_mapping\n",
+             "  --cased     keep upper case and accents, if a vocab.txt does not say\n"
+             "  --pair      each line has two texts, separated by a tab\n"
+             "  --offsets   the position of each token in its text, in characters: 7592:0-5\n"
+             "  --tokens    print tokens as text instead of numbers\n"
+             "  --json      print input_ids, token_type_ids and attention_mask; with --offsets also offset_mapping\n",
     .run = run_tokenize,
 };

@@ -14,7 +14,7 @@ static int run(int argc, char **argv)
 
 const command command_version = {
     .name = "version",
-    .summary = "the version of the library in use",
+    .summary = "print the version of the library",
     .usage = "usage: lockstep version\n",
     .run = run,
 };

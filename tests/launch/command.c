@@ -218,8 +218,8 @@ static void refuses_by_name(void)
     CHECK(run(LAUNCH "--max-restarts 3 %s", path("plain")) == 126);
     CHECK(says("is not executable"));
     CHECK(run(LAUNCH "--num_proceses 2 true") == 2);
-    CHECK(says("no option \"--num_proceses\"; did you mean \"--num_processes\"?"));
-    CHECK(run(LAUNCH) == 2 && says("which program?"));
+    CHECK(says("unknown option \"--num_proceses\"; did you mean \"--num_processes\"?"));
+    CHECK(run(LAUNCH) == 2 && says("give a program:"));
     CHECK(run(LAUNCH "--use_fsdp true") == 2 && says("--use_fsdp cannot be used: FSDP is not supported"));
     CHECK(run(LAUNCH "--fsdp-version 2 true") == 2 && says("--fsdp-version cannot be used"));
     CHECK(run(LAUNCH "-n x true") == 2 && says("--num_processes x: must be a whole number"));

@@ -38,9 +38,10 @@ static void takes_the_options_of_launch(void)
           0);
     CHECK(run(TEST "--config_file %s %s", path("c.yaml"), folder) == 0);
     expect_success(", 3 processes on 1 host: ");
-    CHECK(run(TEST "--num_procesess 3") == 2 && says("lockstep test: no option \"--num_procesess\"; did you mean"));
+    CHECK(run(TEST "--num_procesess 3") == 2 &&
+          says("lockstep test: unknown option \"--num_procesess\"; did you mean"));
     CHECK(run(TEST "--use_fsdp") == 2 && says("lockstep test: --use_fsdp cannot be used: FSDP is not supported"));
-    CHECK(run(TEST "a b") == 2 && says("lockstep test: one folder at most"));
+    CHECK(run(TEST "a b") == 2 && says("lockstep test: give at most one folder"));
     CHECK(run(TEST "-m") == 2 && says("--module and --no_python are for programs of lockstep launch"));
     CHECK(run(TEST "-n 1 %s", folder) == 0 &&
           says("All checks passed, with one process: communication was not tested."));
