@@ -1,9 +1,9 @@
-/* draw_pets.c - draw a folder of pet pictures to learn from, named like photos: beagle_32.jpg.
+/* draw_pets.c - generate a folder of pet pictures to learn from, named like photos: beagle_32.jpg.
  *      draw_pets FOLDER [COUNT]
  *
- * Six kinds of animals, COUNT pictures of each (100). An animal is a short table of ellipses and triangles; what makes
- * the pictures differ is honest: place, size, turn, mirror image, proportions, colours that the kinds share,
- * background, light, noise, a thing that stands in front, picture size and JPEG quality. */
+ * Six kinds of animals, COUNT pictures of each (100). An animal is a short table of ellipses and triangles. Pictures
+ * vary in position, size, rotation, mirroring, proportions, colours (shared by all kinds), background, light, noise, an
+ * object in front, picture size and JPEG quality. */
 #include <lockstep.h>
 
 #include <errno.h>
@@ -15,7 +15,7 @@
 
 enum { MAX_SIDE = 192, MAX_PARTS = 16 };
 
-/* What a part is painted with. The coats vary, the others are the same for every animal. */
+/* The paint of a part. The coats vary, the others are the same for every animal. */
 typedef enum paint { COAT, PALE, SHADE, WHITE, BLACK, ROSE, GOLD, PAINTS } paint;
 
 /* In the animal's own coordinates, about -1 to 1, x right and y down. A triangle points up in its box. */
@@ -27,7 +27,7 @@ typedef struct part {
 
 typedef struct kind {
     const char *name;
-    part parts[MAX_PARTS]; /* the first lies at the back */
+    part parts[MAX_PARTS]; /* back to front */
 } kind;
 
 static const kind kinds[] = {
@@ -108,7 +108,7 @@ static const kind kinds[] = {
 };
 enum { KINDS = sizeof kinds / sizeof kinds[0] };
 
-/* ---- Chance: one small generator, so that every machine draws the same pictures ---- */
+/* ---- Random numbers: one small generator, so that every machine draws the same pictures ---- */
 
 static uint64_t chance_state;
 
@@ -142,7 +142,7 @@ typedef struct picture {
     colour pixels[MAX_SIDE * MAX_SIDE];
 } picture;
 
-/* How far a point lies outside the unit shape, in its own units: negative inside. */
+/* The distance of a point from the unit shape, in its own units: negative inside. */
 static float outside(const part *p, float x, float y)
 {
     if (p->shape == ELLIPSE) return sqrtf(x * x + y * y) - 1;
@@ -150,7 +150,7 @@ static float outside(const part *p, float x, float y)
     return fmaxf(slope, y - 1);
 }
 
-/* From the animal's coordinates to the picture's: a turn, a size and a place. */
+/* From the animal's coordinates to the picture's: rotation, size and position. */
 typedef struct pose {
     float x, y, size, cosine, sine, mirror;
 } pose;
@@ -173,7 +173,7 @@ static void paint_part(picture *to, const part *p, const pose *at, colour with)
     }
 }
 
-/* A lawn, a carpet, a wall: two colours that flow into each other, and a few spots out of focus. */
+/* A lawn, a carpet, a wall: a gradient of two colours, and a few blurred spots. */
 static void paint_background(picture *to)
 {
     colour above = any_colour(0.15f, 0.95f), below = any_colour(0.1f, 0.85f);
@@ -199,7 +199,7 @@ static void paint_animal(picture *to, const kind *which)
     at.x = (float)to->width * between(0.40f, 0.60f);
     at.y = (float)to->height * between(0.42f, 0.58f);
 
-    /* Coats: ginger, brown, grey, cream, black, white-ish, olive; any kind may wear any of them. */
+    /* Coats: ginger, brown, grey, cream, black, white-ish, olive; shared by all kinds. */
     static const colour coats[] = {{0.85f, 0.50f, 0.18f}, {0.48f, 0.31f, 0.18f}, {0.55f, 0.56f, 0.60f},
                                    {0.90f, 0.82f, 0.66f}, {0.20f, 0.19f, 0.21f}, {0.80f, 0.78f, 0.76f},
                                    {0.45f, 0.50f, 0.25f}};
@@ -224,7 +224,7 @@ static void paint_animal(picture *to, const kind *which)
     }
 }
 
-/* Grass or a lead that crosses the picture, in one picture of three. */
+/* Grass or a lead across the picture, in one picture of three. */
 static void paint_foreground(picture *to)
 {
     if (between(0, 1) > 0.33f) return;

@@ -1,4 +1,4 @@
-/* glue.c - fine-tune BERT to say which class a text, or a pair of texts, is of. The flags are those of Transformers'
+/* glue.c - fine-tune BERT to classify texts, or pairs of texts. The flags are those of Transformers'
  * run_glue.py.
  *
  *     glue --model_name_or_path bert-base-uncased --task_name mrpc --output_dir out --bf16
@@ -7,9 +7,9 @@
  *          --text_column question --label_column kind --output_dir out
  *     glue --output_dir out --predict "how far is it ?" more_questions.txt
  *
- * A model is a folder with config.json, weights and vocabulary, or the name of one in Hugging Face's local cache. What
- * is written to --output_dir is such a folder again. A training that was interrupted goes on exactly where its last
- * checkpoint stood with --resume_from_checkpoint latest; one that is told to end (SIGTERM) saves one first. */
+ * A model is a folder with config.json, weights and vocabulary, or the name of one in Hugging Face's local cache.
+ * --output_dir becomes such a folder. An interrupted training resumes exactly at its last checkpoint with
+ * --resume_from_checkpoint latest; on SIGTERM the program saves a checkpoint first. */
 #include <lockstep.h>
 
 #include <limits.h>
@@ -30,7 +30,7 @@ typedef struct options {
     bool save_epochs;
 } options;
 
-/* What GLUE's tables look like: their columns, in its own files and in the cache of Hugging Face's datasets, and what
+/* The format of GLUE's tables: their columns, in its own files and in the cache of Hugging Face's datasets, and what
  * their labels mean. */
 typedef struct columns {
     const char *text, *second, *label;
@@ -68,26 +68,26 @@ static bool read_flags(ls_run *run, int *argc, char ***argv, options *o)
     ls_flag flags[] = {
         LS_FLAG("model_name_or_path", &o->model, "folder of a BERT model, or its name in Hugging Face's cache"),
         LS_CHOICE("task_name", &o->task, "mrpc|sst2|cola|rte",
-                  "a task of GLUE: its files are in data_dir, or in the cache of Hugging Face's datasets"),
+                  "a GLUE task, whose files are in data_dir or in the cache of Hugging Face's datasets"),
         LS_FLAG("data_dir", &o->data_dir, "folder with train.tsv and dev.tsv"),
-        LS_FLAG("train_file", &o->train_file, "texts to learn from: .tsv, .csv or Arrow"),
-        LS_FLAG("validation_file", &o->validation_file, "texts to be scored with"),
-        LS_FLAG("text_column", &o->text, "column that holds the texts"),
-        LS_FLAG("second_column", &o->second, "column that holds second texts, where there are pairs"),
-        LS_FLAG("label_column", &o->label, "column that holds the labels"),
-        LS_FLAG("header", &o->header, "the first row names the columns; --no-header: they go by number, from 0"),
-        LS_FLAG("max_length", &o->max_length, "tokens of a text or pair; the rest is cut off"),
-        LS_FLAG("per_device_train_batch_size", &o->train_batch, "texts in a batch of each process"),
-        LS_FLAG("per_device_eval_batch_size", &o->eval_batch, "the same where nothing is learnt"),
+        LS_FLAG("train_file", &o->train_file, "training texts: .tsv, .csv or Arrow"),
+        LS_FLAG("validation_file", &o->validation_file, "evaluation texts"),
+        LS_FLAG("text_column", &o->text, "column with the texts"),
+        LS_FLAG("second_column", &o->second, "column with the second texts of pairs"),
+        LS_FLAG("label_column", &o->label, "column with the labels"),
+        LS_FLAG("header", &o->header, "the first row names the columns; --no-header: use numbers, from 0"),
+        LS_FLAG("max_length", &o->max_length, "most tokens of a text or pair; the rest is truncated"),
+        LS_FLAG("per_device_train_batch_size", &o->train_batch, "texts per batch and process"),
+        LS_FLAG("per_device_eval_batch_size", &o->eval_batch, "the same for evaluation"),
         LS_FLAG("learning_rate", &o->lr, "highest learning rate"),
         LS_FLAG("num_train_epochs", &o->epochs, "passes over the training file"),
-        LS_FLAG("max_steps", &o->max_steps, "steps to train for, in place of num_train_epochs; -1: not given"),
-        LS_FLAG("weight_decay", &o->weight_decay, "of all weights except biases and norms"),
-        LS_FLAG("warmup_ratio", &o->warmup_ratio, "part of all steps in which the rate rises"),
-        LS_FLAG("max_grad_norm", &o->max_grad_norm, "gradients are clipped to this norm"),
+        LS_FLAG("max_steps", &o->max_steps, "number of steps, instead of num_train_epochs; -1: not given"),
+        LS_FLAG("weight_decay", &o->weight_decay, "weight decay, except for biases and norms"),
+        LS_FLAG("warmup_ratio", &o->warmup_ratio, "fraction of all steps in which the rate rises"),
+        LS_FLAG("max_grad_norm", &o->max_grad_norm, "clip gradients to this norm"),
         LS_FLAG("checkpointing_steps", &o->checkpointing_steps, "save the state every N steps, or every \"epoch\""),
         LS_FLAG("with_tracking", &o->with_tracking, "record loss, rate and scores: TensorBoard, JSON lines, CSV"),
-        LS_FLAG("predict", &o->predict, "classify these texts, or the lines of these files; a tab parts a pair"),
+        LS_FLAG("predict", &o->predict, "classify these texts, or the lines of these files; a tab separates a pair"),
     };
     if (!ls_flags_read(run, argc, argv, flags, .about = "fine-tune BERT to classify texts")) return false;
     char *end = "";
@@ -100,7 +100,7 @@ static bool read_flags(ls_run *run, int *argc, char ***argv, options *o)
         ls_set_error(run, LS_ERR_VALUE, "nothing to do: give --model_name_or_path to train, or --predict TEXT");
     else if (o->model && !o->task && !o->data_dir && !(o->train_file && o->validation_file))
         ls_set_error(run, LS_ERR_VALUE,
-                     "nothing to learn from: give --task_name, --data_dir, or --train_file and --validation_file");
+                     "no training data: give --task_name, --data_dir, or --train_file and --validation_file");
     else if (o->max_steps == 0 || o->max_steps < -1)
         ls_set_error(run, LS_ERR_VALUE, "--max_steps is %lld; it must be above 0", (long long)o->max_steps);
     else if (o->epochs <= 0) ls_set_error(run, LS_ERR_VALUE, "--num_train_epochs is %g; it must be above 0", o->epochs);
@@ -109,8 +109,8 @@ static bool read_flags(ls_run *run, int *argc, char ***argv, options *o)
 
 /* ---- Files ---- */
 
-/* The texts of a file; without one, of `name`.tsv in --data_dir, or of a split of the task in the cache. `like` has the
- * classes, NULL: they are found. */
+/* The texts of a file or, without one, of `name`.tsv in --data_dir, or of a split of the task in the cache. `like` has
+ * the classes; NULL: taken from the file. */
 static ls_dataset *texts_of(ls_tokenizer *tokenizer, const options *o, const char *file, const char *name,
                             const ls_dataset *like)
 {
@@ -132,7 +132,7 @@ static ls_dataset *texts_of(ls_tokenizer *tokenizer, const options *o, const cha
                                .config = is_cached ? o->task : NULL);
 }
 
-/* A model for the classes of a dataset, which config.json names. */
+/* A model for the classes of a dataset; config.json gets their names. */
 static ls_module *new_model(ls_run *run, const options *o, const char *folder, const ls_dataset *set)
 {
     int64_t count = ls_class_count(set);
@@ -155,10 +155,10 @@ static ls_tensor *classify(ls_module *model, const ls_batch *b)
 }
 
 typedef struct scores {
-    double accuracy, f1, matthews; /* f1: of class 1 where there are two, else the mean of all classes */
+    double accuracy, f1, matthews; /* f1: of class 1 if there are two, else the mean of all classes */
 } scores;
 
-/* count[label * classes + guess]: how many texts of that label were taken for that class. */
+/* count[label * classes + guess]: the number of texts of that label classified as that class. */
 static scores scores_of(const int64_t *count, int64_t classes)
 {
     double all = 0, right = 0, chance = 0, guessed_squares = 0, labelled_squares = 0, f1 = 0;
@@ -230,12 +230,12 @@ static ls_module *train(ls_run *run, const options *o, const char *folder, ls_to
             ls_zero_grad(adam);
 
             ls_progress_show(bar, "loss", ls_item(loss));
-            if (!ls_sync_gradients(run)) continue; /* gradients still add up */
+            if (!ls_sync_gradients(run)) continue; /* gradients are still accumulating */
             int64_t step = ls_optim_steps_taken(adam);
             ls_track(run, step, {"loss", ls_item(loss)}, {"lr", ls_optim_lr(adam)});
             bool stop = ls_should_stop(run);
             if (stop || (o->save_every && step % o->save_every == 0)) ls_save_state(run, NULL);
-            if (stop) exit(ls_finish(run)); /* started again, it goes on behind this step */
+            if (stop) exit(ls_finish(run)); /* a restart continues with the next step */
         }
         ls_progress_free(bar);
         scores s = evaluate(run, model, eval, o->eval_batch, ls_class_count(train_set));
@@ -250,7 +250,7 @@ static ls_module *train(ls_run *run, const options *o, const char *folder, ls_to
 
 /* ---- Prediction ---- */
 
-/* Print the class of a text, or of two with a tab between them, and its probability. */
+/* Print the class of a text, or of two separated by a tab, and its probability. */
 static void predict_line(ls_run *run, const options *o, ls_module *model, ls_tokenizer *tokenizer, char *line)
 {
     ls_mark mark = ls_scope_begin(run);
@@ -305,10 +305,9 @@ int main(int argc, char **argv)
     if (!read_flags(run, &argc, &argv, &o)) return ls_finish(run);
     char found[LONGEST_PATH];
     if (o.model && !ls_hub_find("models", o.model, "config.json", found, sizeof found))
-        ls_set_error(
-            run, LS_ERR_IO,
-            "--model_name_or_path %s: there is no config.json in %s or %s; fetch the model, or give its folder",
-            o.model, o.model, found);
+        ls_set_error(run, LS_ERR_IO,
+                     "--model_name_or_path %s: no config.json in %s or %s; download the model, or give its folder",
+                     o.model, o.model, found);
     const char *folder = o.model ? found : ls_project_dir(run);
     ls_tokenizer *tokenizer = ls_tokenizer_new(run, folder);
     ls_module *model =

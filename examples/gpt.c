@@ -1,10 +1,10 @@
-/* gpt.c - a small language model that learns to continue any text, byte by byte or word piece by word piece.
+/* gpt.c - train a small language model on any text, by bytes or by word pieces, and continue texts with it.
  *
  *     gpt --data shakespeare.txt --output_dir out
  *     gpt --output_dir out --prompt "O Romeo, " --tokens 300 --temperature 0.8 --top_k 40
  *
- * The model is a decoder as GPT-2 has it: pre-norm, GELU, learnt positions, one table for words in and out.
- * A training that was interrupted goes on exactly with --resume_from_checkpoint latest. */
+ * The model is a decoder like GPT-2: pre-norm, GELU, learnt positions, input and output embeddings shared. An
+ * interrupted training resumes exactly with --resume_from_checkpoint latest. */
 #include <lockstep.h>
 
 #include <stdio.h>
@@ -21,22 +21,22 @@ static bool read_flags(ls_run *run, int *argc, char ***argv, options *o)
 {
     ls_flag flags[] = {
         LS_FLAG("data", &o->data, "a text file to learn from"),
-        LS_FLAG("vocabulary", &o->vocabulary, "vocab.txt or model folder of BERT: learn word pieces, not bytes"),
+        LS_FLAG("vocabulary", &o->vocabulary, "vocab.txt or model folder of BERT, to use word pieces instead of bytes"),
         LS_FLAG("context", &o->context, "tokens the model sees at once"),
-        LS_FLAG("width", &o->width, "features of a token"),
-        LS_FLAG("layers", &o->layers, "blocks of attention and feed-forward"),
-        LS_FLAG("heads", &o->heads, "heads of attention; they divide the width"),
-        LS_FLAG("dropout", &o->dropout, "for small texts"),
-        LS_FLAG("batch_size", &o->batch_size, "pieces of text in a step of each process"),
-        LS_FLAG("steps", &o->steps, "of training"),
+        LS_FLAG("width", &o->width, "features per token"),
+        LS_FLAG("layers", &o->layers, "transformer blocks"),
+        LS_FLAG("heads", &o->heads, "attention heads; must divide the width"),
+        LS_FLAG("dropout", &o->dropout, "dropout probability, for small texts"),
+        LS_FLAG("batch_size", &o->batch_size, "text samples per step and process"),
+        LS_FLAG("steps", &o->steps, "training steps"),
         LS_FLAG("warmup", &o->warmup, "steps in which the learning rate rises"),
         LS_FLAG("lr", &o->lr, "highest learning rate"),
-        LS_FLAG("weight_decay", &o->weight_decay, "of matrices"),
-        LS_FLAG("eval_every", &o->eval_every, "steps between looks at text that is not learnt, and checkpoints"),
+        LS_FLAG("weight_decay", &o->weight_decay, "weight decay of matrices"),
+        LS_FLAG("eval_every", &o->eval_every, "steps between evaluations and checkpoints"),
         LS_FLAG("prompt", &o->prompt, "a text to continue"),
-        LS_FLAG("tokens", &o->tokens, "how many to write"),
-        LS_FLAG("temperature", &o->temperature, "below 1: likelier words; 0: always the likeliest"),
-        LS_FLAG("top_k", &o->top_k, "choose among so many of the likeliest; 0: among all"),
+        LS_FLAG("tokens", &o->tokens, "number of tokens to generate"),
+        LS_FLAG("temperature", &o->temperature, "below 1: prefer likely tokens; 0: always the most likely"),
+        LS_FLAG("top_k", &o->top_k, "choose among this many of the most likely tokens; 0: all"),
     };
     return ls_flags_read(run, argc, argv, flags, .about = "train a small language model on a text file");
 }
@@ -67,18 +67,18 @@ static bool read_text(ls_run *run, const options *o, text *t)
     for (int64_t i = 0; i < t->count; i++) t->tokens[i] = e ? e->id[i] : (unsigned char)bytes[i];
     free(bytes);
     if (t->count / 10 > o->context) return true;
-    ls_set_error(run, LS_ERR_VALUE, "%s has %lld tokens; %lld and more are needed for --context %lld", o->data,
+    ls_set_error(run, LS_ERR_VALUE, "%s has %lld tokens; at least %lld are needed for --context %lld", o->data,
                  (long long)t->count, 10 * (long long)o->context + 10, (long long)o->context);
     return false;
 }
 
-/* A tenth of the text, its end, is kept for evaluation. */
+/* The last tenth of the text is kept for evaluation. */
 static int64_t kept(const text *t)
 {
     return t->count / 10;
 }
 
-/* tokens [context + 1]: from anywhere in the part that is learnt, or piece `index` of the part that is not. */
+/* tokens [context + 1]: from a random position in the training part, or piece `index` of the evaluation part. */
 static bool get_training(int64_t index, ls_sample *sample, void *user)
 {
     (void)index;
@@ -129,7 +129,7 @@ static ls_module *gpt_new(ls_run *run, const options *o, gpt *g)
     return model;
 }
 
-/* The mean loss of predicting each token from those before it. tokens [B,context + 1] */
+/* The mean loss of predicting each token from the previous ones. tokens [B,context + 1] */
 static ls_tensor *loss_of(ls_module *model, ls_tensor *tokens)
 {
     int64_t context = ls_dim(tokens, 1) - 1;
@@ -138,9 +138,9 @@ static ls_tensor *loss_of(ls_module *model, ls_tensor *tokens)
     return ls_cross_entropy(ls_reshape(logits, -1, ls_dim(logits, 2)), ls_reshape(next, -1));
 }
 
-/* ---- Writing ---- */
+/* ---- Generation ---- */
 
-/* One of the likeliest tokens, drawn by their probabilities. logits [V] */
+/* Sample one of the most likely tokens by probability. logits [V] */
 static int64_t choose(ls_run *run, ls_tensor *logits, const options *o)
 {
     if (o->temperature <= 0) return (int64_t)ls_item(ls_argmax(logits));
@@ -159,7 +159,7 @@ static int64_t choose(ls_run *run, ls_tensor *logits, const options *o)
     return chosen;
 }
 
-/* Print the prompt and what the model makes of it, token by token. */
+/* Print the prompt and its continuation, token by token. */
 static void write_on(ls_run *run, ls_module *model, const text *t, const options *o)
 {
     size_t size = strlen(o->prompt);
@@ -240,14 +240,14 @@ static void train(ls_run *run, const options *o, ls_module *model, text *t)
             if (!stop && step % o->eval_every && step != o->steps) continue;
             ls_save_state(run, NULL);
             if (stop) return;
-            ls_print(run, "step %lld: loss %.4f, of text not learnt %.4f\n", (long long)step, ls_item(loss),
+            ls_print(run, "step %lld: loss %.4f, evaluation loss %.4f\n", (long long)step, ls_item(loss),
                      evaluate(run, model, check));
         }
         ls_progress_free(bar);
     }
 }
 
-/* ---- The model file: sizes are kept with the weights ---- */
+/* ---- The model file: stores sizes with the weights ---- */
 
 static int64_t *sizes(options *o, int i)
 {
@@ -303,7 +303,7 @@ int main(int argc, char **argv)
     if (!o.data) ls_load_model(run, model, ls_project_dir(run));
     else if (!ls_error(run) && read_text(run, &o, &t)) {
         train(run, &o, model, &t);
-        if (ls_should_stop(run)) return ls_finish(run); /* the next start goes on from the checkpoint */
+        if (ls_should_stop(run)) return ls_finish(run); /* the next start resumes from the checkpoint */
         save(run, model, &o);
     }
     if (!ls_error(run)) write_on(run, model, &t, &o);

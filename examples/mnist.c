@@ -1,15 +1,15 @@
-/* mnist.c - learn to read handwritten digits: a small convolutional network on MNIST.
+/* mnist.c - recognise handwritten digits: a small convolutional network on MNIST.
  *
  *     mnist --data_dir DIR        the four idx files, train-images-idx3-ubyte.gz and so on, plain or gzip
  *
- * Prints the accuracy on the test digits after each epoch;
- * with --with_tracking also records values in runs/mnist and draws them (docs/tracking.md). */
+ * Prints the accuracy on the test digits after each epoch; with --with_tracking it also records values in runs/mnist
+ * and plots them (docs/tracking.md). */
 #include <lockstep.h>
 
 #include <stdio.h>
 #include <unistd.h>
 
-/* Images [N,1,28,28] and labels; "train" or "t10k" with .gz or without. */
+/* Images [N,1,28,28] and labels; "train" or "t10k", with or without .gz. */
 static ls_dataset *digits(ls_run *run, const char *folder, const char *which)
 {
     char images[1024], labels[1024];
@@ -21,7 +21,7 @@ static ls_dataset *digits(ls_run *run, const char *folder, const char *which)
     return ls_mnist_new(run, images, labels);
 }
 
-/* Convolution, batch normalisation, ReLU, and half the size: [N,in,H,W] -> [N,out,H/2,W/2]. */
+/* Convolution, batch normalisation, ReLU, pooling: [N,in,H,W] -> [N,out,H/2,W/2]. */
 static ls_module *stage(ls_run *run, int64_t in, int64_t out)
 {
     return ls_sequential_new(run, ls_conv2d_new(run, in, out, 3, .padding = 1, .bias = false),
@@ -52,14 +52,15 @@ int main(int argc, char **argv)
     bool with_tracking = false;
     const ls_flag flags[] = {
         LS_FLAG("data_dir", &data_dir, "folder with the idx files"),
-        LS_FLAG("epochs", &epochs, "times to go through the training digits"),
+        LS_FLAG("epochs", &epochs, "passes over the training digits"),
         LS_FLAG("batch_size", &batch_size, "digits per step"),
         LS_FLAG("lr", &lr, "highest learning rate"),
-        LS_FLAG("weight_decay", &weight_decay, "part of each weight that a step at the full rate takes away"),
+        LS_FLAG("weight_decay", &weight_decay, "weight decay of AdamW"),
         LS_FLAG("with_tracking", &with_tracking, "record loss, learning rate and accuracy"),
     };
     ls_run *run = ls_init(&argc, &argv, .seed = 42, .project_dir = "runs/mnist");
-    if (!ls_flags_read(run, &argc, &argv, flags, .about = "learn to read handwritten digits")) return ls_finish(run);
+    if (!ls_flags_read(run, &argc, &argv, flags, .about = "train a network to recognise handwritten digits"))
+        return ls_finish(run);
 
     ls_loader *train = ls_loader_new(run, digits(run, data_dir, "train"), .batch = batch_size, .shuffle = true);
     ls_loader *test = ls_loader_new(run, digits(run, data_dir, "t10k"), .batch = 500);

@@ -1,10 +1,10 @@
-/* pets.c - fine-tune a residual network on a folder of photos, and say what is on others.
+/* pets.c - fine-tune a residual network on a folder of photos, and classify other photos with it.
  *
  *     pets --data_dir images --weights resnet50d.safetensors --output_dir out --mixed_precision bf16
  *     pets --output_dir out --predict new_photo.jpg
  *
- * Labels come from file names: beagle_32.jpg shows a beagle. A training that was interrupted goes on exactly where its
- * last checkpoint stood with --resume_from_checkpoint latest; one that is told to end (SIGTERM) saves one first. */
+ * Labels come from file names: beagle_32.jpg shows a beagle. An interrupted training resumes exactly at its last
+ * checkpoint with --resume_from_checkpoint latest; on SIGTERM the program saves a checkpoint first. */
 #include <lockstep.h>
 
 #include <stdio.h>
@@ -26,22 +26,22 @@ static bool read_flags(ls_run *run, int *argc, char ***argv, options *o)
 {
     ls_flag flags[] = {
         LS_FLAG("data_dir", &o->data_dir, "folder of photos, named breed_number.jpg"),
-        LS_FLAG("pattern", &o->pattern, "regular expression whose first group is the label in a file name"),
-        LS_FLAG("by_folder", &o->by_folder, "the label is the name of the sub-folder a photo is in"),
-        LS_FLAG("skip_bad", &o->skip_bad, "leave out files that are damaged, instead of stopping"),
+        LS_FLAG("pattern", &o->pattern, "regular expression for file names; its first group is the label"),
+        LS_FLAG("by_folder", &o->by_folder, "use the name of a photo's sub-folder as its label"),
+        LS_FLAG("skip_bad", &o->skip_bad, "skip damaged files instead of stopping"),
         LS_FLAG("model", &o->model, "resnet18, resnet50d, ..."),
-        LS_FLAG("weights", &o->weights, "file to start from: safetensors or PyTorch's"),
-        LS_FLAG("width", &o->width, "channels of the first stage: fewer make a quicker network"),
-        LS_FLAG("v1_strides", &o->v1_strides, "the weights are of the first published form of ResNet"),
-        LS_FLAG("freeze", &o->freeze, "train the classifier alone"),
-        LS_FLAG("image_size", &o->image_size, "side of the pictures the network sees"),
+        LS_FLAG("weights", &o->weights, "pretrained weights: a safetensors or PyTorch file"),
+        LS_FLAG("width", &o->width, "channels of the first stage: fewer make a faster network"),
+        LS_FLAG("v1_strides", &o->v1_strides, "the weights are for the first published form of ResNet"),
+        LS_FLAG("freeze", &o->freeze, "train only the classifier"),
+        LS_FLAG("image_size", &o->image_size, "width and height of the network's input"),
         LS_FLAG("epochs", &o->epochs, "passes over the photos"),
-        LS_FLAG("batch_size", &o->batch_size, "photos in a step"),
+        LS_FLAG("batch_size", &o->batch_size, "photos per step and process"),
         LS_FLAG("lr", &o->lr, "highest learning rate"),
         LS_FLAG("workers", &o->workers, "threads that read photos"),
         LS_FLAG("checkpointing_steps", &o->checkpointing_steps, "save the state every N steps, or every \"epoch\""),
         LS_FLAG("with_tracking", &o->with_tracking, "record loss, rate and accuracy: TensorBoard, JSON lines, CSV"),
-        LS_FLAG("predict", &o->predict, "say what these photos show, with the model in output_dir"),
+        LS_FLAG("predict", &o->predict, "classify these photos with the model in output_dir"),
     };
     if (!ls_flags_read(run, argc, argv, flags, .about = "fine-tune a residual network on a folder of photos"))
         return false;
@@ -56,7 +56,8 @@ static bool read_flags(ls_run *run, int *argc, char ***argv, options *o)
     return !ls_error(run);
 }
 
-/* ---- The model file: weights, and what is needed to use them; a slash, which no label has, ends each class ---- */
+/* ---- The model file: weights, and the settings needed to use them; a slash, which no label contains, ends each class
+ * ---- */
 
 static ls_module *new_model(ls_run *run, const options *o, int64_t classes)
 {
@@ -86,7 +87,7 @@ static void save(ls_run *run, ls_module *model, const ls_dataset *pets, const op
     free(names);
 }
 
-/* Print the breed and its probability for every photo; false when there was one that could not be read. */
+/* Print the breed and its probability for every photo; false if one could not be read. */
 static bool predict(ls_run *run, options *o)
 {
     const ls_contents *saved = ls_contents_read(run, ls_project_dir(run));
@@ -100,7 +101,7 @@ static bool predict(ls_run *run, options *o)
         if (!strcmp(m->key, "classes")) names = m->value;
     }
     if (saved && !*names) {
-        ls_set_error(run, LS_ERR_VALUE, "%s: the model does not say what it knows; it was not trained by this program",
+        ls_set_error(run, LS_ERR_VALUE, "%s: the model file lists no classes; it was not trained by this program",
                      ls_project_dir(run));
         return false;
     }
@@ -123,7 +124,7 @@ static bool predict(ls_run *run, options *o)
         if (ls_error(run)) fprintf(stderr, "%s\n", ls_error_message(run));
         else printf("%s: %.*s (%.1f %%)\n", o->predict.name[i], (int)strcspn(name, "/"), name, 100 * chance);
         all = all && !ls_error(run);
-        ls_clear_error(run); /* there are other photos */
+        ls_clear_error(run); /* continue with the other photos */
         ls_scope_end(run, mark, NULL);
     }
     ls_no_grad_end(run);
@@ -194,12 +195,12 @@ int main(int argc, char **argv)
             ls_zero_grad(adam);
 
             ls_progress_show(bar, "loss", ls_item(loss));
-            if (!ls_sync_gradients(run)) continue; /* gradients still add up */
+            if (!ls_sync_gradients(run)) continue; /* gradients are still accumulating */
             int64_t step = ls_optim_steps_taken(adam);
             ls_track(run, step, {"loss", ls_item(loss)}, {"lr", ls_optim_lr(adam)});
             bool stop = ls_should_stop(run);
             if (stop || (o.save_every && step % o.save_every == 0)) ls_save_state(run, NULL);
-            if (stop) return ls_finish(run); /* whoever starts it again goes on with this step's successor */
+            if (stop) return ls_finish(run); /* a restart continues with the next step */
         }
         ls_progress_free(bar);
         double percent = accuracy(run, model, eval);
@@ -208,8 +209,8 @@ int main(int argc, char **argv)
         if (o.save_epochs) ls_save_state(run, NULL);
     }
     if (!ls_error(run)) save(run, model, pets, &o);
-    bool damaged = strstr(ls_error_message(run), "LS_ON_BAD_SKIP"); /* which is a flag here */
+    bool damaged = strstr(ls_error_message(run), "LS_ON_BAD_SKIP"); /* a flag of this program */
     int code = ls_finish(run);
-    if (damaged) fprintf(stderr, "pets: --skip_bad leaves out files that are damaged\n");
+    if (damaged) fprintf(stderr, "pets: --skip_bad skips damaged files\n");
     return code;
 }

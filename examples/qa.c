@@ -7,9 +7,9 @@
  *     qa --model_name_or_path bert-large-uncased --train_file train-v1.1.json --validation_file dev-v1.1.json ...
  *     qa --evaluate out/predictions.json --validation_file dev-v1.1.json
  *
- * A model is a folder with config.json, weights and vocabulary, or the name of one in Hugging Face's local cache. What
- * is written to --output_dir is such a folder again. A training that was interrupted goes on exactly where its last
- * checkpoint stood with --resume_from_checkpoint latest; one that is told to end (SIGTERM) saves one first. */
+ * A model is a folder with config.json, weights and vocabulary, or the name of one in Hugging Face's local cache.
+ * --output_dir becomes such a folder. An interrupted training resumes exactly at its last checkpoint with
+ * --resume_from_checkpoint latest; on SIGTERM the program saves a checkpoint first. */
 #include <lockstep.h>
 
 #include <limits.h>
@@ -33,36 +33,35 @@ static bool read_flags(ls_run *run, int *argc, char ***argv, options *o)
     ls_flag flags[] = {
         LS_FLAG("model_name_or_path", &o->model, "folder of a BERT model, or its name in Hugging Face's cache"),
         LS_FLAG("dataset_name", &o->dataset,
-                "squad, squad_v2 or one of that shape, in the cache of Hugging Face's datasets"),
-        LS_FLAG("dataset_config_name", &o->dataset_config, "its configuration, where the cache has several"),
-        LS_FLAG("train_file", &o->train_file, "questions to learn from: SQuAD's json, or a table of Arrow"),
-        LS_FLAG("validation_file", &o->validation_file,
-                "questions to be scored with: SQuAD's json, or a table of Arrow"),
-        LS_FLAG("test_file", &o->test_file, "questions to answer: SQuAD's json, or a table of Arrow"),
+                "squad, squad_v2 or one with their columns, in the cache of Hugging Face's datasets"),
+        LS_FLAG("dataset_config_name", &o->dataset_config, "its configuration, if the cache has several"),
+        LS_FLAG("train_file", &o->train_file, "training questions: SQuAD's json, or an Arrow table"),
+        LS_FLAG("validation_file", &o->validation_file, "evaluation questions: SQuAD's json, or an Arrow table"),
+        LS_FLAG("test_file", &o->test_file, "questions to answer: SQuAD's json, or an Arrow table"),
         LS_FLAG("do_train", &o->do_train, "train"),
-        LS_FLAG("do_eval", &o->do_eval, "answer the questions of the validation file, and score that"),
+        LS_FLAG("do_eval", &o->do_eval, "answer the questions of the validation file, and score the answers"),
         LS_FLAG("do_predict", &o->do_predict, "answer the questions of the test file"),
-        LS_FLAG("evaluate", &o->evaluate, "score this file of predictions, and do nothing else"),
-        LS_FLAG("per_device_train_batch_size", &o->train_batch, "windows in a batch of each process"),
-        LS_FLAG("per_device_eval_batch_size", &o->eval_batch, "the same where nothing is learnt"),
+        LS_FLAG("evaluate", &o->evaluate, "only score this file of predictions"),
+        LS_FLAG("per_device_train_batch_size", &o->train_batch, "windows per batch and process"),
+        LS_FLAG("per_device_eval_batch_size", &o->eval_batch, "the same for evaluation"),
         LS_FLAG("learning_rate", &o->lr, "highest learning rate"),
         LS_FLAG("num_train_epochs", &o->epochs, "passes over the training file"),
-        LS_FLAG("max_steps", &o->max_steps, "steps to train for, in place of num_train_epochs; -1: not given"),
-        LS_FLAG("warmup_ratio", &o->warmup_ratio, "part of all steps in which the rate rises"),
-        LS_FLAG("weight_decay", &o->weight_decay, "of all weights except biases and norms"),
-        LS_FLAG("max_grad_norm", &o->max_grad_norm, "gradients are clipped to this norm"),
+        LS_FLAG("max_steps", &o->max_steps, "number of steps, instead of num_train_epochs; -1: not given"),
+        LS_FLAG("warmup_ratio", &o->warmup_ratio, "fraction of all steps in which the rate rises"),
+        LS_FLAG("weight_decay", &o->weight_decay, "weight decay, except for biases and norms"),
+        LS_FLAG("max_grad_norm", &o->max_grad_norm, "clip gradients to this norm"),
         LS_FLAG("max_seq_length", &o->max_length, "tokens in a window"),
-        LS_FLAG("doc_stride", &o->stride, "tokens that windows of one text share"),
-        LS_FLAG("n_best_size", &o->n_best, "answers that are considered"),
-        LS_FLAG("max_answer_length", &o->max_answer_length, "tokens in an answer"),
+        LS_FLAG("doc_stride", &o->stride, "tokens shared by consecutive windows of a text"),
+        LS_FLAG("n_best_size", &o->n_best, "number of candidate answers"),
+        LS_FLAG("max_answer_length", &o->max_answer_length, "most tokens of an answer"),
         LS_FLAG("version_2_with_negative", &o->version_2, "the files have questions without an answer"),
         LS_FLAG("null_score_diff_threshold", &o->null_threshold, "\"no answer\" must score this much more"),
         LS_FLAG("max_train_samples", &o->max_train, "only the first questions of the training file"),
         LS_FLAG("max_eval_samples", &o->max_eval, "only the first questions of the validation file"),
         LS_FLAG("max_predict_samples", &o->max_predict, "only the first questions of the test file"),
-        LS_FLAG("save_steps", &o->save_steps, "a checkpoint after so many steps; 0: none"),
-        LS_FLAG("logging_steps", &o->logging_steps, "a line with the loss after so many steps; 0: none"),
-        LS_FLAG("group_by_length", &o->group_by_length, "windows of like lengths share a batch: less padding"),
+        LS_FLAG("save_steps", &o->save_steps, "steps between checkpoints; 0: none"),
+        LS_FLAG("logging_steps", &o->logging_steps, "steps between lines with the loss; 0: none"),
+        LS_FLAG("group_by_length", &o->group_by_length, "put windows of similar lengths into one batch: less padding"),
         LS_FLAG("ddp_backend", &o->ddp_backend, "accepted for old command lines"),
         LS_FLAG("use_ipex", &o->use_ipex, "accepted for old command lines"),
     };
@@ -75,7 +74,7 @@ static bool read_flags(ls_run *run, int *argc, char ***argv, options *o)
 
 /* ---- Files ---- */
 
-/* Questions of a file, or without one those of a split of --dataset_name. */
+/* The questions of a file or, without one, of a split of --dataset_name. */
 static const ls_questions *questions(ls_run *run, const options *o, const char *path, const char *split, int64_t limit)
 {
     const ls_questions *list =
@@ -134,7 +133,7 @@ static void train(ls_run *run, const options *o, ls_module *model, ls_tokenizer 
             ls_step(adam);
             ls_schedule_step(schedule);
             ls_zero_grad(adam);
-            if (!ls_sync_gradients(run)) continue; /* gradients still add up */
+            if (!ls_sync_gradients(run)) continue; /* gradients are still accumulating */
 
             int64_t step = ls_optim_steps_taken(adam);
             ls_progress_show(bar, "loss", ls_item(loss));
@@ -151,7 +150,7 @@ static void train(ls_run *run, const options *o, ls_module *model, ls_tokenizer 
     if (ls_is_main(run)) ls_tokenizer_write(tokenizer, ls_project_dir(run));
 }
 
-/* Answer all questions: each process its part of the windows. `prefix` begins the names of the files written. */
+/* Answer all questions, each process its part of the windows. `prefix` starts the names of the written files. */
 static void answer(ls_run *run, const options *o, ls_module *model, ls_tokenizer *tokenizer, const ls_questions *list,
                    const char *prefix, bool score)
 {
@@ -179,15 +178,14 @@ static void answer(ls_run *run, const options *o, ls_module *model, ls_tokenizer
     if (score) print_scores(run, list, ls_questions_score(list, texts));
 }
 
-/* The folder of the model: --model_name_or_path itself, or where the cache has it. */
+/* The folder of the model: --model_name_or_path itself, or its folder in the cache. */
 static const char *model_folder(ls_run *run, const options *o, char *room, size_t size)
 {
     if (!o->model) ls_set_error(run, LS_ERR_VALUE, "--model_name_or_path is missing: the folder of a BERT model");
     else if (!ls_hub_find("models", o->model, "config.json", room, size))
-        ls_set_error(
-            run, LS_ERR_IO,
-            "--model_name_or_path %s: there is no config.json in %s or %s; fetch the model, or give its folder",
-            o->model, o->model, room);
+        ls_set_error(run, LS_ERR_IO,
+                     "--model_name_or_path %s: no config.json in %s or %s; download the model, or give its folder",
+                     o->model, o->model, room);
     return room;
 }
 
@@ -240,7 +238,7 @@ int main(int argc, char **argv)
     ls_module *model = ls_bert_for_question_answering_new(run, folder);
     if (o.do_train) train(run, &o, model, tokenizer);
     else ls_prepare(run, model);
-    if (ls_should_stop(run)) return ls_finish(run); /* the next start goes on from the checkpoint */
+    if (ls_should_stop(run)) return ls_finish(run); /* the next start resumes from the checkpoint */
     if (o.do_eval)
         answer(run, &o, model, tokenizer, questions(run, &o, o.validation_file, "validation", o.max_eval), "", true);
     if (o.do_predict)

@@ -1,4 +1,4 @@
-/* spiral.c - learn to tell the three arms of a spiral apart. No data needed: the points are made here. */
+/* spiral.c - classify points on the three arms of a spiral. Needs no data: the points are generated. */
 #include <lockstep.h>
 
 #include <math.h>
@@ -6,7 +6,7 @@
 
 enum { ARMS = 3, TRAIN = 6000, TEST = 1500, BATCH = 100, EPOCHS = 10 };
 
-/* n points [n,2] on the arms of a spiral, with noise, and the arm each lies on [n]. */
+/* n points [n,2] on the arms of a spiral, with noise, and the arm of each [n]. */
 static void spiral(ls_run *run, int64_t n, ls_tensor **points, ls_tensor **arms)
 {
     static float xy[TRAIN][2], noise[TRAIN];

@@ -246,7 +246,7 @@ static void what_is_missing_is_named(void)
 #define MODEL "--model_name_or_path " FOLDER "/model "
     static const char *const cases[][2] = {
         {"", "nothing to do"},
-        {MODEL, "nothing to learn from"},
+        {MODEL, "no training data"},
         {MODEL "--task_name sst3", "mrpc|sst2|cola|rte"},
         {MODEL "--data_dir " FOLDER "/none", "none/train.tsv"},
         {MODEL "--data_dir " FOLDER "/SST-2 --text_column words", "no column \"words\"; it has 2: sentence, label"},

@@ -118,7 +118,7 @@ static void bad_files_are_named_or_left_out(void)
     file_append(FOLDER "/images/beagle_999.jpg", "GIF89a, and no more");
     CHECK(run(PETS SMALL " --epochs 1 --output_dir " FOLDER "/bad" OUTPUT) == 1);
     CHECK_MSG(strstr(said, "beagle_999.jpg") && strstr(said, "GIF"), "%s", said);
-    CHECK_MSG(strstr(said, "pets: --skip_bad leaves out"), "%s", said);
+    CHECK_MSG(strstr(said, "pets: --skip_bad skips damaged files"), "%s", said);
     CHECK_MSG(run(PETS SMALL " --epochs 1 --skip_bad --output_dir " FOLDER "/bad" OUTPUT) == 0, "%s", said);
     remove(FOLDER "/images/beagle_999.jpg");
 }
