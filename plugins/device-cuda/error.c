@@ -1,8 +1,9 @@
 /* error.c - CUDA's errors in words that say what to do. */
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 
-#include "cuda.h"
+#include "recent.h"
 
 ls_status cuda_refuse(ls_message *why, ls_status status, const char *format, ...)
 {
@@ -30,9 +31,35 @@ static const char *cure(cudaError_t error)
     }
 }
 
+/* Failures inside a kernel, after which every call of the process fails. */
+static bool is_fatal(cudaError_t error)
+{
+    switch (error) {
+    case cudaErrorECCUncorrectable:
+    case cudaErrorIllegalAddress:
+    case cudaErrorLaunchTimeout:
+    case cudaErrorAssert:
+    case cudaErrorHardwareStackError:
+    case cudaErrorIllegalInstruction:
+    case cudaErrorMisalignedAddress:
+    case cudaErrorInvalidAddressSpace:
+    case cudaErrorInvalidPc:
+    case cudaErrorLaunchFailure: return true;
+    default: return false;
+    }
+}
+
+static _Atomic int died_of;
+
+cudaError_t cuda_died_of(void)
+{
+    return (cudaError_t)atomic_load(&died_of);
+}
+
 ls_status cuda_check(cudaError_t error, const char *what, ls_message *why)
 {
     if (error == cudaSuccess) return LS_OK;
+    if (is_fatal(error)) atomic_store(&died_of, (int)error);
     cudaGetLastError(); /* an error that leaves the device usable is not to meet the next call again */
     ls_status status = error == cudaErrorMemoryAllocation ? LS_ERR_MEMORY : LS_ERR_DEVICE;
     return cuda_refuse(why, status, "%s: %s (CUDA error %d)%s", what, cudaGetErrorString(error), (int)error,

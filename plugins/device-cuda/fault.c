@@ -27,13 +27,14 @@ cuda_fault_site cuda_fault_at(const cuda_device *d, const ls_call *call)
         .taken = d->fault->taken, .written = d->fault, .site = call->site, .op = (int32_t)call->op};
 }
 
-ls_status cuda_fault_read(cuda_device *d, ls_message *why)
+ls_status cuda_fault_read(cuda_device *d, void (*blame)(const char *site, ls_opcode op, ls_message *why),
+                          ls_message *why)
 {
     cuda_fault *fault = d->fault;
     if (!__atomic_exchange_n(&fault->there, 0, __ATOMIC_ACQUIRE)) return LS_OK; /* or another thread reports it */
     cuda_refuse(why, LS_ERR_VALUE, "index %lld is out of range for %lld rows", (long long)fault->index,
                 (long long)fault->limit);
-    if (why) d->host->blame(fault->site, (ls_opcode)fault->op, why);
+    if (why && blame) blame(fault->site, (ls_opcode)fault->op, why);
     cudaMemset(fault->taken, 0, sizeof *fault->taken);
     return LS_ERR_VALUE;
 }

@@ -30,8 +30,10 @@ extern "C" {
 ls_status cuda_fault_new(cuda_device *d, ls_message *why);
 void cuda_fault_free(cuda_device *d);
 cuda_fault_site cuda_fault_at(const cuda_device *d, const ls_call *call);
-/* After a wait: LS_OK, or what was found, which is forgotten then. */
-ls_status cuda_fault_read(cuda_device *d, ls_message *why);
+/* After a wait: LS_OK, or what was found, which is forgotten then. `blame` puts names in front of the reason (that of
+ * ls_host, or NULL where the caller does so). */
+ls_status cuda_fault_read(cuda_device *d, void (*blame)(const char *site, ls_opcode op, ls_message *why),
+                          ls_message *why);
 
 #ifdef __cplusplus
 }

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "cuda.h"
+#include "recent.h"
 
 typedef struct span {
     char *begin, *end; /* on the device */
@@ -63,7 +63,7 @@ static ls_status travel(trip *t, cuda_device *d, cudaStream_t stream, bool home,
         cudaError_t error = cudaSuccess;
         if (!home) error = cudaMemcpyAsync(s->copy, s->begin, bytes, cudaMemcpyDeviceToHost, stream);
         else if (s->is_written) error = cudaMemcpyAsync(s->begin, s->copy, bytes, cudaMemcpyHostToDevice, stream);
-        CUDA_TRY(cuda_check(error, "copy for an operator on the host", why));
+        CUDA_TRY(cuda_check_late(d, error, "copy for an operator on the host", why));
     }
     return cuda_wait(d, stream, "an operator on the host", why);
 }

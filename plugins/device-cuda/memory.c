@@ -1,5 +1,6 @@
 /* memory.c - memory on the device, pinned memory of the host, and bytes between them. */
 #include "entries.h"
+#include "recent.h"
 #include "values.h"
 
 ls_status cuda_alloc(void *device, size_t bytes, void **address)
@@ -46,11 +47,14 @@ ls_status cuda_copy_bytes(void *device, ls_stream *stream, void *to, const void 
     switch (kind) {
     case LS_COPY_VALUES: return cuda_put_values(in, to, from, bytes, why);
     case LS_COPY_TO_DEVICE:
-        return cuda_check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, in), "copy to the device", why);
+        return cuda_check_late(d, cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, in), "copy to the device",
+                               why);
     case LS_COPY_TO_HOST:
         if (d->report_waits && !is_pinned(to)) CUDA_TRY(cuda_wait(d, in, "a copy to memory that is not pinned", why));
-        return cuda_check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, in), "copy to the host", why);
+        return cuda_check_late(d, cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, in), "copy to the host",
+                               why);
     default:
-        return cuda_check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, in), "copy on the device", why);
+        return cuda_check_late(d, cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, in), "copy on the device",
+                               why);
     }
 }

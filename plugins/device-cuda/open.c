@@ -79,6 +79,11 @@ static bool is_set(const char *name)
 ls_status cuda_open(const ls_host *host, const ls_device_open_args *args, void **device, ls_message *why)
 {
     if (started_in && started_in != getpid()) return refuse_fork(why);
+    if (cuda_died_of())
+        return cuda_refuse(why, LS_ERR_DEVICE,
+                           "device \"cuda\": CUDA does nothing more in this process, since an operator failed earlier "
+                           "(%s): start the program again",
+                           cudaGetErrorString(cuda_died_of()));
     started_in = getpid();
     cuda_device *d = calloc(1, sizeof *d);
     if (d) d->recent = cuda_recent_new();

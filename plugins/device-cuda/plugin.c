@@ -1,7 +1,16 @@
 /* plugin.c - the table of the CUDA device. */
 #include "count.h"
 #include "entries.h"
+#include "fault.h"
 #include "recent.h"
+
+/* Failures of `run` get the names of module and operator from the library. */
+static ls_status wait_at_once(cuda_device *d, cudaStream_t stream, ls_message *why)
+{
+    CUDA_TRY(cuda_check(cudaStreamSynchronize(stream), "the GPU failed", why));
+    cuda_recent_done(d->recent, cuda_recent_count(d->recent));
+    return cuda_fault_read(d, NULL, why);
+}
 
 static ls_status run(void *device, ls_stream *stream, const ls_call *call, ls_message *why)
 {
@@ -9,8 +18,9 @@ static ls_status run(void *device, ls_stream *stream, const ls_call *call, ls_me
     CUDA_TRY(cuda_enter(d, why));
     cuda_recent_note(d->recent, call);
     ls_status status = cuda_run(d, (cudaStream_t)stream, call, why);
-    if (!d->blocking || status != LS_OK) return status;
-    return cuda_wait(d, (cudaStream_t)stream, "an operator, since LOCKSTEP_CUDA_BLOCKING is set", why);
+    if (status == LS_OK) return d->blocking ? wait_at_once(d, (cudaStream_t)stream, why) : LS_OK;
+    if (cuda_died_of() && cuda_recent_open(d->recent) > 1) cuda_recent_blame(d, why); /* another may have done it */
+    return status;
 }
 
 /* Only those that others can do the work of are asked for: rather a few kernels than a trip to the host. */

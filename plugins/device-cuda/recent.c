@@ -43,6 +43,11 @@ void cuda_recent_done(cuda_recent *recent, uint64_t count)
     while (before < count && !atomic_compare_exchange_weak(&recent->done, &before, count)) {}
 }
 
+uint64_t cuda_recent_open(const cuda_recent *recent)
+{
+    return atomic_load(&recent->submitted) - atomic_load(&recent->done);
+}
+
 void cuda_recent_last(const cuda_device *d, char *text, size_t size)
 {
     const cuda_recent *recent = d->recent;
@@ -57,7 +62,7 @@ void cuda_recent_last(const cuda_device *d, char *text, size_t size)
 void cuda_recent_blame(const cuda_device *d, ls_message *why)
 {
     const cuda_recent *recent = d->recent;
-    uint64_t last = atomic_load(&recent->submitted), open = last - atomic_load(&recent->done);
+    uint64_t last = atomic_load(&recent->submitted), open = cuda_recent_open(recent);
     if (open == 0) return;
     if (open == 1) {
         uint64_t place = (last - 1) % KEPT;

@@ -24,13 +24,18 @@ static void report_wait(const cuda_device *d, const char *reason)
     d->host->log(text);
 }
 
+ls_status cuda_check_late(const cuda_device *d, cudaError_t error, const char *what, ls_message *why)
+{
+    ls_status status = cuda_check(error, what, why);
+    if (status != LS_OK && error == cuda_died_of() && why) cuda_recent_blame(d, why);
+    return status;
+}
+
 /* What came of a wait. */
 static ls_status conclude(cuda_device *d, cudaError_t error, ls_message *why)
 {
-    if (error == cudaSuccess) return cuda_fault_read(d, why);
-    ls_status status = cuda_check(error, "the GPU failed", why);
-    if (why) cuda_recent_blame(d, why);
-    return status;
+    return error == cudaSuccess ? cuda_fault_read(d, d->host->blame, why)
+                                : cuda_check_late(d, error, "the GPU failed", why);
 }
 
 ls_status cuda_wait(cuda_device *d, cudaStream_t stream, const char *reason, ls_message *why)
@@ -45,8 +50,9 @@ ls_status cuda_wait(cuda_device *d, cudaStream_t stream, const char *reason, ls_
 
 ls_status cuda_mark(void *device, ls_stream *stream, ls_mark_kind mark, ls_message *why)
 {
+    cuda_device *d = device;
     (void)stream, (void)mark;
-    return cuda_fault_read(device, why);
+    return cuda_fault_read(d, d->host->blame, why);
 }
 
 /* ---- streams ---- */
