@@ -1,12 +1,27 @@
 /* memory.c - memory on the device, pinned memory of the host, and bytes between them. */
+#include <stdio.h>
+
 #include "entries.h"
 #include "recent.h"
 #include "values.h"
 
+/* The library says how much of its own it holds; other programs may hold the rest. */
+static void report_full(const cuda_device *d, size_t bytes)
+{
+    size_t left = 0, all = 0;
+    char text[160];
+    if (cudaMemGetInfo(&left, &all) != cudaSuccess) return;
+    snprintf(text, sizeof text, "cuda: GPU %d has %.1f of %.1f GiB free; %.3g GiB were requested", d->index,
+             (double)left / 0x1p30, (double)all / 0x1p30, (double)bytes / 0x1p30);
+    d->host->log(text);
+}
+
 ls_status cuda_alloc(void *device, size_t bytes, void **address)
 {
     CUDA_TRY(cuda_enter(device, NULL));
-    return cuda_check(cudaMalloc(address, bytes), "cudaMalloc", NULL);
+    ls_status status = cuda_check(cudaMalloc(address, bytes), "cudaMalloc", NULL);
+    if (status == LS_ERR_MEMORY) report_full(device, bytes);
+    return status;
 }
 
 /* cudaFree waits for all work that was submitted before it. */

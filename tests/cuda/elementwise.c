@@ -6,38 +6,50 @@
 
 typedef ls_tensor *make_fn(ls_run *run, int variant);
 
-/* The elements of what `make` makes on a device; the caller frees them. */
-static void *made_on(const char *device, make_fn *make, int variant, size_t *bytes, char *shape)
+typedef struct made {
+    uint8_t *bytes;
+    size_t count;
+    char what[64];
+} made;
+
+/* The elements of all variants, made on a device by the same seed. */
+static made *made_on(const char *device, make_fn *make, int variants)
 {
-    ls_run *run = ls_init(NULL, NULL, .seed = 17, .device = device);
-    ls_tensor *made = make(run, variant);
-    *bytes = ls_is_valid(made) ? (size_t)ls_numel(made) * ls_dtype_size(ls_dtype_of(made)) : 0;
-    snprintf(shape, 64, "%s, %lld elements", ls_dtype_name(ls_dtype_of(made)), (long long)ls_numel(made));
-    void *elements = malloc(*bytes + 1);
-    if (*bytes) ls_read(made, elements, *bytes);
-    CHECK_MSG(ls_error(run) == LS_OK, "variant %d on %s: %s", variant, device, ls_error_message(run));
-    ls_clear_error(run);
+    ls_run *run = ls_init(NULL, NULL, .device = device);
+    made *all = calloc((size_t)variants, sizeof *all);
+    for (int v = 0; v < variants; v++) {
+        ls_mark mark = ls_scope_begin(run);
+        ls_set_seed(run, 17);
+        ls_tensor *t = make(run, v);
+        all[v].count = ls_is_valid(t) ? (size_t)ls_numel(t) * ls_dtype_size(ls_dtype_of(t)) : 0;
+        all[v].bytes = malloc(all[v].count + 1);
+        snprintf(all[v].what, sizeof all[v].what, "%s, %lld elements", ls_dtype_name(ls_dtype_of(t)),
+                 (long long)ls_numel(t));
+        if (all[v].count) ls_read(t, all[v].bytes, all[v].count);
+        CHECK_MSG(ls_error(run) == LS_OK, "variant %d on %s: %s", v, device, ls_error_message(run));
+        ls_clear_error(run);
+        ls_scope_end(run, mark, NULL);
+    }
     ls_finish(run);
-    return elements;
+    return all;
 }
 
 static void same_bits(make_fn *make, int variants)
 {
+    made *here = made_on("cpu", make, variants), *there = made_on(CUDA_DEVICE, make, variants);
     for (int v = 0; v < variants; v++) {
-        size_t here_bytes, there_bytes;
-        char shape[64];
-        uint8_t *here = made_on("cpu", make, v, &here_bytes, shape);
-        uint8_t *there = made_on(CUDA_DEVICE, make, v, &there_bytes, shape);
-        CHECK(here_bytes == there_bytes);
-        for (size_t i = 0; i < here_bytes && here_bytes == there_bytes; i++)
-            if (here[i] != there[i]) {
-                check_fail(__FILE__, __LINE__, "variant %d (%s): byte %zu of %zu is %02x, on the CPU %02x", v, shape, i,
-                           here_bytes, there[i], here[i]);
+        CHECK(here[v].count == there[v].count);
+        for (size_t i = 0; i < here[v].count && here[v].count == there[v].count; i++)
+            if (here[v].bytes[i] != there[v].bytes[i]) {
+                check_fail(__FILE__, __LINE__, "variant %d (%s): byte %zu is %02x, on the CPU %02x", v, here[v].what, i,
+                           there[v].bytes[i], here[v].bytes[i]);
                 break;
             }
-        free(here);
-        free(there);
+        free(here[v].bytes);
+        free(there[v].bytes);
     }
+    free(here);
+    free(there);
 }
 
 enum { TYPES = LS_F64 };
