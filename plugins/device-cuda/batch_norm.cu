@@ -10,7 +10,7 @@
 template <typename W> __global__ void constants(batch_norm_channels c, int64_t n)
 {
     int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
-    if (i < n) finish_channel<W>(c, i, 0, 0, 0);
+    if (i < n) write_channel<W>(c, i, 0, 0, 0);
 }
 
 /* ---- a call ---- */
@@ -106,6 +106,20 @@ static ls_status write(work *w, ls_message *why)
                                                                            w->channels, why);
 }
 
+/* Both passes. `sums`: the second needs what the first finds. */
+static ls_status normalise(work *w, bool sums, bool results, ls_message *why)
+{
+    if (w->pixels && results && batch_norm_once_fits(w->d, w->dtype, w->data, w->channels)) {
+        ls_workspace space = {};
+        CUDA_TRY(cuda_take(w->d, batch_norm_once_space(w->d, w->data), &space, why));
+        ls_status status = batch_norm_once(w->d, w->stream, w->dtype, w->data, w->channels, space.address, why);
+        cuda_give(w->d, space);
+        return status;
+    }
+    CUDA_TRY(gather(w, sums, why));
+    return results ? write(w, why) : LS_OK;
+}
+
 static ls_status forward(work *w, const ls_call *call, ls_message *why)
 {
     const ls_operand *y = call->out[0];
@@ -118,8 +132,7 @@ static ls_status forward(work *w, const ls_call *call, ls_message *why)
     c->mean = channels_of(call->in[3]), c->var = channels_of(call->in[4]);
     c->save_mean = channels_of(call->out[1]), c->save_rstd = channels_of(call->out[2]);
     c->running_mean = channels_of(call->out[4]), c->running_var = channels_of(call->out[5]);
-    CUDA_TRY(gather(w, c->training, why));
-    CUDA_TRY(write(w, why));
+    CUDA_TRY(normalise(w, c->training, true, why));
     return cuda_form_home(w->d, w->stream, &w->form[2], y, why);
 }
 
@@ -135,9 +148,7 @@ static ls_status backward(work *w, const ls_call *call, ls_message *why)
     c->backward = true;
     c->mean = channels_of(call->in[3]), c->var = channels_of(call->in[4]), c->weight = channels_of(call->in[5]);
     c->dweight = channels_of(dweight), c->dbias = channels_of(dbias);
-    CUDA_TRY(gather(w, (c->training && dx) || dweight || dbias, why));
-    if (!dx && !dresidual) return LS_OK;
-    CUDA_TRY(write(w, why));
+    CUDA_TRY(normalise(w, (c->training && dx) || dweight || dbias, dx || dresidual, why));
     if (dx) CUDA_TRY(cuda_form_home(w->d, w->stream, &w->form[2], dx, why));
     return dresidual ? cuda_form_home(w->d, w->stream, &w->form[3], dresidual, why) : LS_OK;
 }

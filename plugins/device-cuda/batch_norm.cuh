@@ -17,27 +17,35 @@ struct batch_norm_channels {
     double count, epsilon, momentum;  /* count: elements of a channel */
     channels weight, bias, mean, var; /* backward: mean and rstd (var where not training) */
     channels save_mean, save_rstd, running_mean, running_var, dweight, dbias;
-    void *scale, *slope, *shift; /* [C], of the compute type; forward: no slope */
+    void *scale, *slope, *shift; /* [C], of the compute type */
 };
 
-/* Forward, from the mean and the sum of squared deviations; without training they are not looked at. */
-template <typename W> __device__ void finish_forward(const batch_norm_channels &b, int64_t c, double mean, double m2)
+/* What the second pass does with the numbers of a channel. */
+template <typename W> struct coefficients {
+    W scale, slope, shift;
+};
+
+/* Forward, from the mean and the sum of squared deviations; without training they are not looked at. `keep`: statistics
+ * are written too, which one thread of all must do. */
+template <typename W>
+__device__ coefficients<W> finish_forward(const batch_norm_channels &b, int64_t c, double mean, double m2, bool keep)
 {
     double center = b.training ? mean : channel(b.mean, c, 0);
     double var = b.training ? m2 / b.count : channel(b.var, c, 1);
     double rstd = 1 / sqrt(var + b.epsilon), gain = rstd * channel(b.weight, c, 1);
-    ((W *)b.scale)[c] = (W)gain;
-    ((W *)b.shift)[c] = (W)(channel(b.bias, c, 0) - center * gain);
-    if (!b.training) return;
-    set_channel(b.save_mean, c, center);
-    set_channel(b.save_rstd, c, rstd);
-    double unbiased = m2 / (b.count > 1 ? b.count - 1 : 1), keep = 1 - b.momentum;
-    set_channel(b.running_mean, c, keep * channel(b.running_mean, c, 0) + b.momentum * center);
-    set_channel(b.running_var, c, keep * channel(b.running_var, c, 0) + b.momentum * unbiased);
+    if (b.training && keep) {
+        set_channel(b.save_mean, c, center);
+        set_channel(b.save_rstd, c, rstd);
+        double unbiased = m2 / (b.count > 1 ? b.count - 1 : 1), old = 1 - b.momentum;
+        set_channel(b.running_mean, c, old * channel(b.running_mean, c, 0) + b.momentum * center);
+        set_channel(b.running_var, c, old * channel(b.running_var, c, 0) + b.momentum * unbiased);
+    }
+    return {(W)gain, 0, (W)(channel(b.bias, c, 0) - center * gain)};
 }
 
 /* Backward, from the totals of d and of d (x - mean). */
-template <typename W> __device__ void finish_backward(const batch_norm_channels &b, int64_t c, double sum, double dot)
+template <typename W>
+__device__ coefficients<W> finish_backward(const batch_norm_channels &b, int64_t c, double sum, double dot, bool keep)
 {
     double rstd = b.training ? channel(b.var, c, 1) : 1 / sqrt(channel(b.var, c, 1) + b.epsilon);
     double gain = rstd * channel(b.weight, c, 1), slope = 0, shift = 0;
@@ -45,20 +53,31 @@ template <typename W> __device__ void finish_backward(const batch_norm_channels 
         slope = -gain * rstd * rstd * dot / b.count;
         shift = -gain * sum / b.count - slope * channel(b.mean, c, 0);
     }
-    ((W *)b.scale)[c] = (W)gain;
-    ((W *)b.slope)[c] = (W)slope;
-    ((W *)b.shift)[c] = (W)shift;
-    set_channel(b.dweight, c, dot * rstd + (b.accumulate & 2 ? channel(b.dweight, c, 0) : 0));
-    set_channel(b.dbias, c, sum + (b.accumulate & 4 ? channel(b.dbias, c, 0) : 0));
+    if (keep) {
+        set_channel(b.dweight, c, dot * rstd + (b.accumulate & 2 ? channel(b.dweight, c, 0) : 0));
+        set_channel(b.dbias, c, sum + (b.accumulate & 4 ? channel(b.dbias, c, 0) : 0));
+    }
+    return {(W)gain, (W)slope, (W)shift};
 }
 
 /* From the two sums of a channel. Forward they are of x - pivot and of its square: the pivot, an element of the
  * channel, keeps the digits that subtracting large squares would cost. */
 template <typename W>
-__device__ void finish_channel(const batch_norm_channels &b, int64_t c, double pivot, double first, double second)
+__device__ coefficients<W> finish_channel(const batch_norm_channels &b, int64_t c, double pivot, double first,
+                                          double second, bool keep)
 {
-    if (b.backward) finish_backward<W>(b, c, first, second);
-    else finish_forward<W>(b, c, pivot + first / b.count, fmax(second - first * first / b.count, 0.0));
+    if (b.backward) return finish_backward<W>(b, c, first, second, keep);
+    return finish_forward<W>(b, c, pivot + first / b.count, fmax(second - first * first / b.count, 0.0), keep);
+}
+
+/* The same, and the coefficients written to where the second pass finds them. */
+template <typename W>
+__device__ void write_channel(const batch_norm_channels &b, int64_t c, double pivot, double first, double second)
+{
+    coefficients<W> found = finish_channel<W>(b, c, pivot, first, second, true);
+    ((W *)b.scale)[c] = found.scale;
+    ((W *)b.slope)[c] = found.slope;
+    ((W *)b.shift)[c] = found.shift;
 }
 
 /* ---- the batch ---- */
@@ -92,6 +111,12 @@ static __device__ __forceinline__ bool last_block(int counter, unsigned blocks)
     __threadfence();
     return last;
 }
+
+/* batch_norm_once.cu: both passes in one, for batches that the processors can hold in their shared memory. */
+bool batch_norm_once_fits(const cuda_device *d, ls_dtype dtype, const batch_norm_data &b, const batch_norm_channels &c);
+size_t batch_norm_once_space(const cuda_device *d, const batch_norm_data &b);
+ls_status batch_norm_once(const cuda_device *d, cudaStream_t stream, ls_dtype dtype, const batch_norm_data &b,
+                          const batch_norm_channels &c, void *space, ls_message *why);
 
 /* ---- the ways: sums into coefficients, then the result ---- */
 

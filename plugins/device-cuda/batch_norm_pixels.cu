@@ -140,7 +140,7 @@ __global__ void __launch_bounds__(THREADS) pixel_sums(batch_norm_data b, batch_n
         }
         int64_t channel = (int64_t)blockIdx.x * lanes * 8 + i;
         if (channel < b.channels)
-            finish_channel<W>(c, channel, WHAT == MOMENTS ? (double)as<W>(((const T *)b.x)[channel]) : 0, one, two);
+            write_channel<W>(c, channel, WHAT == MOMENTS ? (double)as<W>(((const T *)b.x)[channel]) : 0, one, two);
     }
 }
 

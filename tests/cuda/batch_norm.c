@@ -222,6 +222,8 @@ int main(int argc, char **argv)
     check((layer){8, 256, 14, true, true, true, LS_F16, last});
     check((layer){16, 64, 28, false, true, true, LS_BF16, last});
     check((layer){4, 2048, 7, true, true, true, LS_F16, last});
+    check((layer){6, 96, 14, true, true, true, LS_F16, last});
+    check((layer){20, 64, 112, false, true, true, LS_BF16, last}); /* too large for shared memory */
     check((layer){4, 32, 33, false, false, true, LS_F32, last});
     check((layer){3, 13, 9, true, true, true, LS_F16, last});
     check((layer){3, 100, 5, true, true, true, LS_F32, last});
