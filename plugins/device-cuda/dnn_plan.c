@@ -133,7 +133,8 @@ static bool keeps_rules(descriptor config, const dnn_conv *conv, dnn_rules rules
                                          CUDNN_NUMERICAL_NOTE_TYPE_COUNT, &count, notes) == CUDNN_STATUS_SUCCESS;
     for (int64_t i = 0; kept && i < count; i++) {
         if (notes[i] == CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC) kept = !rules.deterministic;
-        if (notes[i] == CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS) kept = rules.tf32 || conv->dtype != LS_F32;
+        if (notes[i] == CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS || notes[i] == CUDNN_NUMERICAL_NOTE_TENSOR_CORE)
+            kept = rules.tf32 || conv->dtype != LS_F32; /* tensor cores take f32 as TF32 */
         if (notes[i] == CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION) kept = false;
     }
     if (engine) cudnnBackendDestroyDescriptor(engine);

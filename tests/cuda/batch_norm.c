@@ -13,6 +13,12 @@ typedef struct layer {
     bare_order order;
 } layer;
 
+/* Do rows of the mask hold the channels of a pixel? Those of single pixels are adjacent in either order. */
+static bool by_pixels(const layer *l)
+{
+    return l->order == BARE_CHANNELS_LAST || l->size == 1;
+}
+
 typedef struct operands {
     bare_tensor *x, *dy, *weight, *bias, *mean, *var, *residual, *y, *save_mean, *save_rstd, *mask, *running_mean,
         *running_var, *dx, *dweight, *dbias, *dresidual;
@@ -35,7 +41,7 @@ static bare_tensor *picture(const layer *l, double deviation, bool big)
 static operands operands_new(const layer *l, bool big)
 {
     operands o = {0};
-    bool pixels = l->order == BARE_CHANNELS_LAST;
+    bool pixels = by_pixels(l);
     int64_t rows = pixels ? l->n * l->size * l->size : l->n * l->c, length = pixels ? l->c : l->size * l->size;
     o.x = picture(l, 2, big);
     o.dy = picture(l, 1, big);
@@ -100,7 +106,7 @@ static double *copy(const bare_tensor *t)
 
 static bool bit(const layer *l, const bare_tensor *mask, int64_t n, int64_t c, int64_t pixel)
 {
-    bool pixels = l->order == BARE_CHANNELS_LAST;
+    bool pixels = by_pixels(l);
     int64_t row = pixels ? n * l->size * l->size + pixel : n * l->c + c, at = pixels ? c : pixel;
     return (int)mask->value[row * mask->view.dim[1] + at / 8] >> (at % 8) & 1;
 }
