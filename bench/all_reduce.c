@@ -1,4 +1,4 @@
-/* all_reduce.c - a program for measuring: sums by as many processes as started it, wherever they are. */
+/* all_reduce.c - a benchmark program: all-reduce by as many processes as were started, on any hosts. */
 #include "bench.h"
 
 #include <stdio.h>
@@ -6,8 +6,8 @@
 
 #include "run/session.h"
 
-/* `--all-reduce BYTES REPEAT SECONDS`: rank 0 prints the seconds of one in the best round of REPEAT, as mpi_peer.c
- * does. Numbers stand where gradients do, in memory that processes of a host share. */
+/* `--all-reduce BYTES REPEAT SECONDS`: rank 0 prints the seconds of one all-reduce in the best round of REPEAT, like
+ * mpi_peer.c. The data is in memory shared by the processes of a host, as gradients are. */
 int bench_all_reduce(char **arguments)
 {
     int64_t count = strtoll(arguments[0], NULL, 10) / (int64_t)sizeof(float);
@@ -17,7 +17,7 @@ int bench_all_reduce(char **arguments)
     ls_comm *comm = ls_error(run) ? NULL : run->comm;
     ls_message why = {{0}};
     float *data = comm ? comm->table->share(comm, (size_t)count * sizeof *data, &why) : NULL;
-    for (int64_t i = 0; data && i < count; i++) data[i] = 0; /* the pages are there */
+    for (int64_t i = 0; data && i < count; i++) data[i] = 0; /* touch all pages */
     ls_status status = data ? LS_OK : LS_ERR_PEER;
     double begin = bench_now();
     int32_t more = 1;

@@ -1,6 +1,5 @@
-/* bert.c - training steps of BERT for question answering, 12 x 384 words: forward, backward, AdamW. As an item, of
- * BERT-base two layers, which are enough to know the others; as a program, of any size and by any number of
- * processes. */
+/* bert.c - training steps of BERT for question answering, 12 x 384 tokens: forward, backward, AdamW. As an item, two
+ * layers of BERT-base, from which the rest can be extrapolated; as a program, any size and any number of processes. */
 #include "bench.h"
 
 #include <stdio.h>
@@ -69,7 +68,7 @@ void bench_add_berts(int threads)
 
 /* ---- the program ---- */
 
-/* Of "73,97,112" every world-th number from the rank-th on. */
+/* Every world-th number of "73,97,112", from the rank-th on. */
 static ls_tensor *own_lengths(ls_run *run, char *text)
 {
     int64_t own[64], count = 0, number = 0;
@@ -78,7 +77,7 @@ static ls_tensor *own_lengths(ls_run *run, char *text)
     return ls_from(run, LS_I64, LS_SHAPE(count), own);
 }
 
-/* The most memory that this process has had, in MiB. */
+/* Peak memory of this process, in MiB. */
 static double peak_memory(void)
 {
     double kib = 0;

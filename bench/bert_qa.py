@@ -1,10 +1,10 @@
-"""bert_qa.py BUILD [--model FOLDER] [--quick] [--layers N] - training BERT for question answering, here and by peers.
+"""bert_qa.py BUILD [--model FOLDER] [--quick] [--layers N] - benchmark training BERT for question answering, and peers.
 
-Steps of BERT-base on 12 x 384 words in bf16 and f32, by one process and by two that share the batch: all words, and the lengths
-that SQuAD's windows have, padded and not; peak memory of one process, of BERT-base and BERT-large; tokens, features of SQuAD's
-dev set, and the time from the start of a program to its first step (of the model in FOLDER). Every competitor in turn, the best
-of several rounds; PyTorch has its memory settings tuned. Intel's extension takes part where PYTHON_IPEX has it. The cores are
-those that the caller leaves (taskset). --quick: one round, three layers where time is measured."""
+Steps of BERT-base on 12 x 384 tokens in bf16 and f32, with one process and with two that divide the batch: full windows, and the
+lengths of SQuAD's windows, padded and not; peak memory of one process, for BERT-base and BERT-large; tokenization, features of
+SQuAD's dev set, and the time from the start of a program to its first step (with the model in FOLDER). All competitors run in
+turn, and the best of several rounds counts; PyTorch has its memory settings tuned. Intel's extension takes part if PYTHON_IPEX has
+it. Uses the cores that the caller allows (taskset). --quick: one round, three layers for timings."""
 import argparse
 import os
 import pathlib
@@ -22,15 +22,15 @@ parser.add_argument("build", type=pathlib.Path)
 parser.add_argument("--model")
 parser.add_argument("--data", type=pathlib.Path, default=here.parents[1] / "shared" / "data")
 parser.add_argument("--quick", action="store_true")
-parser.add_argument("--layers", type=int, help="of BERT-base where time is measured")
+parser.add_argument("--layers", type=int, help="layers of BERT-base for timings")
 parser.add_argument("--only", default="", help="rows whose names contain this")
 args = parser.parse_args()
 build = args.build.resolve()
 rounds, steps = (1, 2) if args.quick else (3, 3)
 layers = args.layers or (3 if args.quick else 12)
 threads = len(os.sched_getaffinity(0))
-LIMIT = 600  # seconds after which a command has no value
-# Of twelve windows with 384 tokens at most, in the middle of each twelfth of SQuAD's; their mean is that of all.
+LIMIT = 600  # seconds after which a command is given up
+# Lengths of twelve windows of at most 384 tokens, from the middle of each twelfth of SQuAD's; their mean is that of all.
 SQUAD = "330,73,265,97,233,112,206,126,187,141,172,155"
 FULL = ",".join(["384"] * 12)
 
@@ -41,7 +41,7 @@ ipex = peers.python_with("intel_extension_for_pytorch", os.environ.get("PYTHON_I
 
 
 def numbers(command, **environment):
-    """A function that runs a command, and the numbers in the last line that it prints."""
+    """A function that runs a command and returns the numbers in its last line of output."""
     def measure():
         text = commands.output(command, limit=LIMIT, **environment)
         return [float(word) for word in text.splitlines()[-1].split()] if text and text.strip() else None
@@ -62,7 +62,7 @@ def training(size, depth, dtype, filling, lengths, count, processes=1):
 
 
 def until_first_step(command, **environment):
-    """Milliseconds until a program says that its first step is done; it is ended then."""
+    """Milliseconds until a program reports that its first step is done; it is terminated then."""
     def measure():
         began = time.perf_counter()
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
@@ -75,7 +75,7 @@ def until_first_step(command, **environment):
 
 
 def tokenizing(width):
-    """GB/s of contexts; servers stay until they are asked for the last time."""
+    """GB/s of contexts; servers run until the last question."""
     name = f"tokenize/u8/SQuAD contexts/{width}"
     data = {"LOCKSTEP_TEST_DATA": str(args.data)}
     found = {"lockstep": peers.Server([bench], **data)}
@@ -101,7 +101,7 @@ def in_rounds(competitors, count, better):
 
 
 def row(name, unit, best, which, higher, others):
-    """A line of the table: value of each, and how many times as good Lockstep is (of memory: its part of the peer's)."""
+    """Print a line of the table: each value, and how many times as good Lockstep is (for memory: its fraction of the peer's)."""
     if "lockstep" not in best:
         print(f"{name:62} could not be measured", flush=True)
         return
@@ -115,7 +115,7 @@ def row(name, unit, best, which, higher, others):
 
 
 def measure(name, unit, competitors, which=0, count=rounds, higher=False):
-    """A row: `which` of the numbers that competitors give."""
+    """Measure a row: number `which` of each competitor's output."""
     if args.only not in name:
         return
     with load.Watch() as watch:

@@ -1,11 +1,11 @@
-"""bert_qa_torch.py - what bert_qa.py measures, in PyTorch with Transformers, its memory settings tuned by the environment.
+"""bert_qa_torch.py - the PyTorch and Transformers side of bert_qa.py, with memory settings tuned by the environment.
 
     bert_qa_torch.py train-bert base|large LAYERS DTYPE padded|unpadded LENGTHS STEPS    milliseconds of a step, peak MiB
     bert_qa_torch.py features QUESTIONS VOCABULARY                                       milliseconds
     bert_qa_torch.py first-step MODEL QUESTIONS                                          prints a line after the step
 
-As `lockstep_bench --train-bert` and `--features` do it, and `qa --do_train`. Transformers has no way to leave padding out, so
-unpadded means padded to the longest of a batch. With --ipex as the last argument, through Intel's extension."""
+Like `lockstep_bench --train-bert` and `--features`, and `qa --do_train`. Transformers cannot skip padding, so unpadded means padded
+to the longest of a batch. With --ipex as the last argument, through Intel's extension."""
 import json
 import os
 import pathlib
@@ -57,7 +57,7 @@ def train_bert(size, layers, dtype, filling, lengths, steps):
 
 
 def encoded(questions, vocabulary):
-    """Windows of a file, with the places of their tokens where these are of the text."""
+    """Windows of a file, with the offsets of tokens that belong to the text."""
     from tokenizers import BertWordPieceTokenizer
     tokenizer = BertWordPieceTokenizer(vocabulary, lowercase=True)
     tokenizer.enable_truncation(LONGEST, stride=STRIDE, strategy="only_second")

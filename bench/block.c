@@ -1,5 +1,5 @@
 /* block.c - parts of real networks, forward and backward: attention, a BERT-base encoder layer, ResNet-50 bottlenecks;
- * and the cost of an operator on its own. */
+ * and the overhead of a single operator. */
 #include "bench.h"
 
 /* ---- attention 12 x 12 x 384 x 64 with dropout ---- */
@@ -33,7 +33,7 @@ static void *attention_setup(ls_run *run, const bench_item *item)
     return &s;
 }
 
-/* The same on what one projection wrote; the second half of every sequence is padding. */
+/* The same on the output of one projection; the second half of every sequence is padding. */
 static void self_attention_call(void *arg)
 {
     block_state *s = arg;
@@ -111,7 +111,7 @@ void bench_add_blocks(int threads)
     for (int half = 0; half < 2; half++) {
         ls_dtype dtype = half ? LS_BF16 : LS_F32;
         const char *type = ls_dtype_name(dtype);
-        /* two products forward, five backward (scores are computed again) */
+        /* two products forward, five backward (scores are recomputed) */
         double flop = 14.0 * BATCH * HEADS * LENGTH * (double)LENGTH * WIDTH;
         bench_item *item = bench_add(BENCH_GFLOPS, half ? BENCH_PEAK_BF16 : BENCH_PEAK_F32, threads, flop,
                                      "attention/%s/12x12x384x64 dropout", type);
@@ -137,7 +137,7 @@ void bench_add_blocks(int threads)
     }
 }
 
-/* ---- what an operator costs when its arithmetic costs nothing ---- */
+/* ---- operator overhead ---- */
 
 enum { CHAIN = 1000 };
 

@@ -1,4 +1,4 @@
-/* checkpoint.c - what checkpoints cost a training loop: steps of ResNet-50d with Adam, 306 MB of state, saved after
+/* checkpoint.c - the cost of checkpoints in a training loop: steps of ResNet-50d with Adam, 306 MB of state, saved
  * every few steps by the loop itself, in the background, or not at all. The disk is that of TMPDIR. */
 #include "bench.h"
 

@@ -1,9 +1,9 @@
-/* comm.c - all-reduce between two processes of this host: gradients of a BERT-base, a bucket, a number or two.
+/* comm.c - all-reduce between two processes of this host: gradients of BERT-base, a bucket, a few numbers.
  *
- * "in place": the numbers stand in shared memory, as gradients do. "copied": they do not. The second process calls
- * until the first has left. The rate is that of the algorithm: bytes of the array over time. Small ones are made many
- * times over, for a single one may find that the other process has been there before. Peers are MPIs and gloo,
- * PyTorch's; bench/peers.py tells them to repeat as often. */
+ * "in place": the data is in shared memory, as gradients are. "copied": it is not. The second process repeats calls
+ * until the first has ended. The rate is bytes of the array divided by time. Small calls are repeated many times, since
+ * for a single one the other process may already be waiting. Peers are MPIs and PyTorch's gloo; bench/peers.py makes
+ * them repeat as often. */
 #include "bench.h"
 
 #include "comm/shm/shm.h"
@@ -74,7 +74,7 @@ static bool join(comm_state *s, const comm_case *c, int file, int rank)
     s->count = c->bytes / (int64_t)ls_dtype_size(c->dtype);
     s->repeat = c->repeat;
     s->copied = c->copied;
-    for (int64_t i = 0; s->data && i < c->bytes; i += 4096) s->data[i] = 0; /* the pages are there */
+    for (int64_t i = 0; s->data && i < c->bytes; i += 4096) s->data[i] = 0; /* touch all pages */
     return s->data != NULL;
 }
 

@@ -1,6 +1,6 @@
-"""commands.py - items that are whole commands: their duration, or the number they print.
+"""commands.py - benchmarks that run whole commands: their duration, or the number they print.
 
-`items()` gives name, unit and, for every competitor, a function that measures it once."""
+`items()` returns name, unit and, for every competitor, a function that measures it once."""
 import os
 import pathlib
 import shutil
@@ -10,13 +10,13 @@ import time
 import peers
 
 here = pathlib.Path(__file__).parent
-# Every process has one thread; those of PyTorch get the memory settings that suit it best.
+# Every process has one thread; PyTorch gets the memory settings that are best for it.
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "LOCKSTEP_NUM_THREADS": "1"}
-LIMIT = 300  # seconds after which a command has no value
+LIMIT = 300  # seconds after which a command is given up
 
 
 def output(command, limit=LIMIT, **environment):
-    """What a command prints; None when it fails."""
+    """The output of a command; None if it fails."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=limit, env={**os.environ, **environment})
     except subprocess.TimeoutExpired:
@@ -44,7 +44,7 @@ def printed(command, **environment):
 
 
 def launchers(build, python, say):
-    """How to start two processes, by whom."""
+    """The launchers, and how each starts two processes."""
     found = {"lockstep": [str(build / "lockstep"), "launch", "-n", "2"]}
     folder = pathlib.Path(python).parent if python else pathlib.Path("/nowhere")
     for name, flags in {"torchrun": ["--standalone", "--nproc-per-node", "2", "--no-python"],
@@ -54,14 +54,14 @@ def launchers(build, python, say):
         if program:
             found[name] = [program, *flags]
         else:
-            say(f"{name} is not here (pip brings it)")
+            say(f"{name} is not installed (pip install {name})")
     return found
 
 
 def between_hosts(build, size, rate):
-    """An all-reduce by two hosts that the tests' `hosts` makes on this machine, one core each: GB/s. The peers are plain
-    sockets, which carry the same bytes both ways, and Open MPI over TCP. rate: of the network, as tc writes it; "": what the
-    cores can."""
+    """An all-reduce between two virtual hosts on this machine (the tests' `hosts`), one core each: GB/s. The peers are plain
+    sockets, which transfer the same bytes both ways, and Open MPI over TCP. rate: of the network, in tc's notation; "": limited
+    by the cores only."""
     hosts, bench = build / "tests" / "hosts", build / "bench"
     if not hosts.exists() or not (shutil.which("ip") and shutil.which("tc")):
         return {}

@@ -1,8 +1,8 @@
-/* file.c - safetensors files: saved with and without waiting for the disk, and loaded into a model's tensors.
+/* file.c - safetensors files: save with and without waiting for the disk, load into a model's tensors.
  *
- * 100 MB in 164 tensors, the size of a ResNet-50. The file stays in the system's cache: what is measured is the
- * library, not the disk, but for the save that waits for it. A load ends when every number is in memory of the program.
- * The peers are the safetensors package (in Rust, with PyTorch's tensors) doing the same. */
+ * 100 MB in 164 tensors, the size of a ResNet-50. The file stays in the page cache, so this measures the library and
+ * not the disk, except for the save that waits for it. A load ends when every number is in the program's memory. The
+ * peer is the safetensors package (in Rust, with PyTorch tensors). */
 #include "bench.h"
 
 #include <stdio.h>

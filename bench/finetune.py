@@ -1,9 +1,9 @@
-"""finetune.py BUILD --model FOLDER [--data FOLDER] [--out FOLDER] [--quick] [--f32] - real fine-tunings here and in Transformers.
+"""finetune.py BUILD --model FOLDER [--data FOLDER] [--out FOLDER] [--quick] [--f32] - compare fine-tuning with Transformers.
 
 SST-2 (6,000 sentences) and MRPC with five seeds each, SQuAD (4,370 questions, answers to 1,000) with three: scores, their means
-and standard errors, in OUT/finetune.json and as a table. FOLDER has config.json, weights and vocab.txt of a small BERT. All
-trainings run side by side, each on cores of its own; those of Transformers (finetune_torch.py) on a GPU where there is one.
-They are in bf16, or in f32 for machines without it. --quick: few texts and two seeds, only to see that it works."""
+and standard errors, in OUT/finetune.json and as a table. FOLDER contains config.json, weights and vocab.txt of a small BERT. All
+trainings run in parallel, each on its own cores; those of Transformers (finetune_torch.py) on a GPU if there is one. They use
+bf16, or f32 on machines without it. --quick: few texts and two seeds, only as a smoke test."""
 import argparse
 import json
 import math
@@ -25,11 +25,11 @@ parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("finetune")
 parser.add_argument("--quick", action="store_true")
 parser.add_argument("--f32", action="store_true")
 parser.add_argument("--without-peer", action="store_true")
-parser.add_argument("--limit", type=float, default=540, help="seconds after which trainings that still run do not count")
+parser.add_argument("--limit", type=float, default=540, help="seconds after which unfinished trainings are ignored")
 args = parser.parse_args()
 DTYPE = "no" if args.f32 else "bf16"
 EPOCHS = {"sst2": "3", "mrpc": "3", "qa": "2"} if not args.quick else {"sst2": "1", "mrpc": "1", "qa": "1"}
-# As finetune_torch.py has them.
+# As in finetune_torch.py.
 COMMON = ["--mixed_precision", DTYPE, "--warmup_ratio", "0.1"]
 GLUE = ["--learning_rate", "5e-5", "--per_device_train_batch_size", "16", "--max_length", "128", *COMMON]
 QA = ["--learning_rate", "1e-4", "--per_device_train_batch_size", "12", "--max_seq_length", "384", "--doc_stride", "128",
@@ -40,7 +40,7 @@ SEEDS = {"sst2": range(1, 3), "mrpc": range(1, 3), "qa": range(1, 3)} if args.qu
 
 
 def every_nth_line(path, to, count):
-    """The head of a table and `count` of its rows, from all over it."""
+    """The header of a table and `count` of its rows, evenly spaced."""
     head, *rows = path.read_text(encoding="utf-8-sig").splitlines(True)
     step = max(1, len(rows) // count)
     to.write_text("".join([head, *rows[::step][:count]]))
@@ -60,7 +60,7 @@ def every_nth_question(path, to, count):
 
 
 def prepare_files():
-    """Task -> (file to learn from, file to be scored with)."""
+    """Task -> (training file, evaluation file)."""
     glue, squad, few = args.data / "glue", args.data / "squad", args.quick
     return {"sst2": (every_nth_line(glue / "SST-2/train.tsv", args.out / "sst2.tsv", SENTENCES),
                      every_nth_line(glue / "SST-2/dev.tsv", args.out / "sst2_dev.tsv", 40 if few else 872)),
@@ -71,7 +71,7 @@ def prepare_files():
 
 
 class Job:
-    """A command on some cores; `output` is what it has printed."""
+    """A command on some cores; `output` is its output."""
 
     def __init__(self, name, cores, command):
         self.name, self.cores, self.command = name, cores, command
@@ -130,7 +130,7 @@ def training(task, seed, program, cores, files, *flags):
 
 
 def ours(files):
-    """The jobs of Lockstep, those that take longest first."""
+    """The jobs of Lockstep, longest first."""
     for seed in SEEDS["qa"]:
         yield training("qa", seed, "qa", 3, files, "--do_train", "--do_eval", *QA)
     for task in ("mrpc", "sst2"):

@@ -1,11 +1,11 @@
 """finetune_torch.py MODEL TASK SEEDS DTYPE EPOCHS FILES... - the trainings of examples/glue.c and examples/qa.c in Transformers.
 
-The same texts, weights, optimiser, schedule and precision; on a GPU where there is one. SEEDS are joined by commas.
+The same texts, weights, optimiser, schedule and precision; on a GPU if there is one. SEEDS are joined by commas.
 
     finetune_torch.py MODEL sst2 1,2 bf16 3 train.tsv dev.tsv
     finetune_torch.py MODEL qa 1,2 bf16 3 train.json dev.json FOLDER
 
-prints "sst2 SEED ACCURACY F1" for every seed. Of answers it writes FOLDER/SEED.json, which `qa --evaluate` scores."""
+prints "sst2 SEED ACCURACY F1" for every seed. For qa it writes the answers to FOLDER/SEED.json, for `qa --evaluate`."""
 import csv
 import json
 import math
@@ -16,7 +16,7 @@ import torch
 import transformers
 from tokenizers import BertWordPieceTokenizer
 
-# As finetune.py has them.
+# As in finetune.py.
 RATE, BATCH, LONGEST = {"qa": (1e-4, 12, 384)}.get(sys.argv[2], (5e-5, 16, 128))
 WARMUP, STRIDE, BEST, LONGEST_ANSWER = 0.1, 128, 20, 30
 COLUMNS = {"sst2": ("sentence", None, "label"), "mrpc": ("#1 String", "#2 String", "Quality")}
@@ -31,7 +31,7 @@ tokenizer.enable_truncation(LONGEST, stride=STRIDE if task == "qa" else 0,
 
 
 def batches(samples, size, order):
-    """Words, padded to the longest of a batch, and the samples they are of."""
+    """Tokens, padded to the longest of a batch, and the samples they belong to."""
     for begin in range(0, len(order), size):
         chosen = [samples[i] for i in order[begin:begin + size]]
         longest = max(len(s["ids"]) for s in chosen)
@@ -88,7 +88,7 @@ def classify(seed):
 
 
 def place(offsets, first, last, begin, end):
-    """The tokens in which an answer of characters begin .. end starts and ends; (0, 0) where the window lacks it."""
+    """The first and last token of an answer at characters begin .. end; (0, 0) if it is not in the window."""
     if offsets[first][0] > begin or offsets[last][1] < end:
         return 0, 0
     return (max(t for t in range(first, last + 1) if offsets[t][0] <= begin),

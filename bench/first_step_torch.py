@@ -1,5 +1,5 @@
-"""first_step_torch.py - what `lockstep_bench --first-step` does, in PyTorch with Accelerate: one step of a small network,
-by as many processes as started it."""
+"""first_step_torch.py - `lockstep_bench --first-step` in PyTorch with Accelerate: one step of a small network, in as many
+processes as the launcher starts."""
 import timm
 import torch
 from accelerate import Accelerator

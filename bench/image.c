@@ -1,6 +1,6 @@
-/* image.c - photos to training data: decode, crop, scale, floats; in pictures per second.
+/* image.c - photos to training data: decode, crop, scale, convert to floats; in images per second.
  *
- * The photos are originals with fur and grass (pets_orig in the data of the tests), the most a decoder has to do. */
+ * The photos are originals with fur and grass (pets_orig in the test data), the hardest case for a decoder. */
 #include "bench.h"
 
 #include <dirent.h>
@@ -87,7 +87,7 @@ static void *image_setup(ls_run *run, const bench_item *item)
 static void image_release(void *state)
 {
     photos *p = state;
-    if (p->failed) fprintf(stderr, "%d pictures could not be decoded\n", p->failed);
+    if (p->failed) fprintf(stderr, "%d images could not be decoded\n", p->failed);
     for (int i = 0; i < p->count; i++) ls_file_unload(&p->file[i]);
     free(p);
 }

@@ -1,13 +1,13 @@
-"""load.py - what else the machine does while something is measured, and how to keep it out.
+"""load.py - measure other load on the machine, and take priority over it.
 
-Numbers of a shared machine are worth what is known about it: `Watch` tells how much of a core went to others."""
+Numbers from a shared machine need context: `Watch` reports how much of a core other programs took."""
 import os
 
 TICK = os.sysconf("SC_CLK_TCK")
 
 
 def take_priority():
-    """Let this process and all it starts go before everybody else's; False where that is not allowed."""
+    """Give this process and its children priority over all others; False if not permitted."""
     try:
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(10))
     except OSError:
@@ -20,14 +20,14 @@ def give_priority_back():
 
 
 def busy():
-    """Seconds that all cores together have worked, or have been taken away by the host."""
+    """Seconds that all cores together were busy, or stolen by the hypervisor."""
     with open("/proc/stat") as stat:
         user, nice, system, _, _, irq, softirq, steal = (int(n) for n in stat.readline().split()[1:9])
     return (user + nice + system + irq + softirq + steal) / TICK
 
 
 def processes():
-    """pid -> (parent, seconds of it and of the children it has waited for)."""
+    """pid -> (parent, CPU seconds of it and of reaped children)."""
     found = {}
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
@@ -40,7 +40,7 @@ def processes():
 
 
 def own():
-    """Seconds of this process and of all below it."""
+    """CPU seconds of this process and its descendants."""
     found = processes()
 
     def is_ours(pid):
@@ -51,7 +51,7 @@ def own():
 
 
 class Watch:
-    """with Watch() as w: ...; then w.others is the share of one core that others took."""
+    """with Watch() as w: ...; then w.others is the fraction of one core that other programs took."""
 
     def __enter__(self):
         self.began, self.busy, self.own = os.times().elapsed, busy(), own()

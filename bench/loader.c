@@ -1,4 +1,4 @@
-/* loader.c - what a loader costs per sample when reading one costs next to nothing: a pass over tensors in memory. */
+/* loader.c - the overhead of a loader per sample if reading a sample is cheap: a pass over tensors in memory. */
 #include "bench.h"
 
 #include <stdlib.h>
@@ -12,7 +12,7 @@ typedef struct pass {
 
 typedef struct kind {
     const char *name;
-    int64_t numbers; /* of a sample */
+    int64_t numbers; /* per sample */
     int workers;
 } kind;
 

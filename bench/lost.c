@@ -1,4 +1,4 @@
-/* lost.c - a program for measuring: how long after a process was killed the one that waits for it knows. */
+/* lost.c - a benchmark program: how long until a process learns that the one it waits for was killed. */
 #include "bench.h"
 
 #include <signal.h>
@@ -17,7 +17,7 @@ static ls_comm *join(int file, int rank, ls_message *why)
     return comm;
 }
 
-/* Join and never come to the collective. */
+/* Join, but never call the collective. */
 static pid_t start_silent(int file)
 {
     ls_message why;
@@ -28,7 +28,7 @@ static pid_t start_silent(int file)
     _exit(1);
 }
 
-/* Kill it while the caller waits, and note when. */
+/* Kill it while the caller waits, and record the time. */
 static pid_t start_killer(pid_t victim, double *when)
 {
     pid_t pid = fork();
@@ -39,7 +39,7 @@ static pid_t start_killer(pid_t victim, double *when)
     _exit(0);
 }
 
-/* Seconds; 0 when it could not be measured. */
+/* Seconds; 0 if it could not be measured. */
 static double lose_one(double *when)
 {
     ls_message why = {{0}};

@@ -1,11 +1,11 @@
-/* main.c - the server of measurements: reads names of items on stdin, answers each with its value.
+/* main.c - the benchmark server: reads names of items on stdin, answers each with its value.
  *
- *   lockstep_bench --list       one line an item: name, unit, peak it is held against
- *   lockstep_bench --first-step be a training program of one step
+ *   lockstep_bench --list       one line per item: name, unit, peak to compare with
+ *   lockstep_bench --first-step run a training program of one step
  *   lockstep_bench --held-out FOLDER  print the photos that examples/pets tests on
- *   lockstep_bench [--openblas] answer "name\n" with "value\n"; "-" when it cannot be measured
+ *   lockstep_bench [--openblas] answer "name\n" with "value\n"; "-" if it cannot be measured
  *
- * bench/run.py asks this program and the peers in turn, so that all see the same machine. */
+ * bench/run.py queries this program and the peers in turn, so that all see the same machine. */
 #include "bench.h"
 
 #include <stdarg.h>
@@ -42,7 +42,7 @@ double bench_now(void)
 
 double bench_best(void (*call)(void *), void *state, double seconds)
 {
-    call(state); /* warm up: memory, packed weights, the team */
+    call(state); /* warm up: memory, packed weights, threads */
     double best = 1e30, begin = bench_now(), spent = 0;
     for (int n = 0; n < 2 || (n < 5 && spent < 5) || spent < seconds; n++) {
         double t = bench_now();

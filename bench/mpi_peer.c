@@ -1,8 +1,8 @@
-/* mpi_peer.c - all-reduce by an MPI: mpi_peer BYTES REPEAT SECONDS
+/* mpi_peer.c - all-reduce with MPI: mpi_peer BYTES REPEAT SECONDS
  *
- * Rank 0 prints the seconds of one in the best round of REPEAT, in place and summed, as bench/comm.c and gloo do. It is
- * built with every mpicc that is found, and started by its mpirun for each value: a process that waits in MPI is never
- * at rest. */
+ * Rank 0 prints the seconds of one all-reduce in the best round of REPEAT, in place, like bench/comm.c and gloo. It is
+ * built with every mpicc that is found, and started by its mpirun for each value, since a process that waits in MPI
+ * keeps a core busy. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +16,7 @@ int main(int argc, char **argv)
     double seconds = argc > 3 ? atof(argv[3]) : 0, best = 1e30;
     float *data = calloc((size_t)count + 1, sizeof *data);
     if (!data || count < 1) MPI_Abort(MPI_COMM_WORLD, 2);
-    for (int i = 0; i < count; i++) data[i] = 0; /* the pages are there */
+    for (int i = 0; i < count; i++) data[i] = 0; /* touch all pages */
     double begin = MPI_Wtime();
     for (int round = 0, more = 1; more; round++) {
         double t = MPI_Wtime();

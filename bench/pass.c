@@ -1,7 +1,7 @@
-/* pass.c - operators that are bound by memory: bytes moved at best against what the machine copies.
+/* pass.c - memory-bound operators: minimum bytes moved, compared with the machine's copy rate.
  *
- * Bytes count each tensor that must be read or written once;
- * batch norm needs its statistics first and so reads twice. */
+ * Bytes count each tensor that must be read or written once; batch norm needs its statistics first and so reads
+ * twice. */
 #include "bench.h"
 
 #include "tensor/context.h"
@@ -23,7 +23,7 @@ static void pass_call(void *arg)
     ls_submit(s->run, s->t[0]->storage->device, &s->call);
 }
 
-/* One forward pass through the operator fills what its gradient reads; then the one call is repeated. */
+/* One forward pass fills what the gradient reads; then the single call is repeated. */
 static void *pass_setup(ls_run *run, const bench_item *item)
 {
     static pass_state s;
@@ -31,7 +31,7 @@ static void *pass_setup(ls_run *run, const bench_item *item)
     pass what = (pass)(item->variant % PASSES);
     ls_dtype dtype = item->dtype;
     bool image = what == BATCH_NORM, logits = what == CROSS_ENTROPY;
-    int64_t rows = 64 << 10, width = 768; /* 100 or 200 MB: beyond any cache here */
+    int64_t rows = 64 << 10, width = 768; /* 100 or 200 MB: larger than any cache */
     s = (pass_state){.run = run};
     ls_tensor *x = image    ? ls_channels_last(ls_randn(run, dtype, 64, 256, 56, 56))
                    : logits ? ls_randn(run, dtype, 1600, 30522)

@@ -1,4 +1,4 @@
-/* peak.c - what this machine can do at best: multiply-adds from registers, bytes from memory. */
+/* peak.c - peak rates of this machine: multiply-adds from registers, bytes from memory. */
 #include "bench.h"
 
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 
 enum { TURNS = 400000 };
 
-/* Each function makes TURNS turns of 24 independent multiply-add instructions and returns the FLOP of one. */
+/* Each function executes TURNS rounds of 24 independent multiply-add instructions and returns the FLOP of one. */
 #if defined(__aarch64__)
 /* clang-format off */
 #define FOR_24(X)                                                                                                      \
@@ -44,7 +44,7 @@ static double peak_bf16(void)
 #elif defined(__x86_64__)
 #define FOR_12(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11)
 
-/* All registers begin with zero: subnormal numbers that somebody left there would be a hundred times as slow. */
+/* All registers start with zero: leftover subnormal numbers would be a hundred times as slow. */
 #define ZERO512(n) "vpxorq %%zmm" #n ", %%zmm" #n ", %%zmm" #n "\n"
 #define ZERO256(n) "vxorps %%ymm" #n ", %%ymm" #n ", %%ymm" #n "\n"
 #define CLOBBERS_512                                                                                                   \
@@ -77,7 +77,7 @@ static double peak_f32(void)
     return __builtin_cpu_supports("avx512f") ? peak_avx512() : peak_avx2();
 }
 
-/* Four tile products in turn, 24 a turn as six rounds of four. The permission to use tiles is asked by the library. */
+/* Four tile products in turn, 24 per round as six times four. The library requests the permission to use tiles. */
 static double peak_amx(void)
 {
     struct __attribute__((aligned(64))) {

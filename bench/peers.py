@@ -1,7 +1,7 @@
-"""peers.py - who is measured. A peer answers `ask(name)` with a value, or None where it has none; `takes(name)` says
-whether it is asked at all. All of them stay until `end()`.
+"""peers.py - the competitors. A peer answers `ask(name)` with a value, or None if it has none; `takes(name)` says whether it
+supports an item. All of them run until `end()`.
 
-Servers load once and are asked by lines on stdin. MPIs are started for every value."""
+Servers load once and read questions as lines on stdin. MPIs are started for every value."""
 import os
 import pathlib
 import shutil
@@ -10,13 +10,13 @@ import sys
 
 here = pathlib.Path(__file__).parent
 TUNED = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": "100000000000", "MALLOC_ARENA_MAX": "1"}
-# How often small all-reduces are repeated for one value: as in comm.c.
+# How often small all-reduces are repeated for one value, as in comm.c.
 REPEAT = {"1 MiB": 4, "64 KiB": 20, "4 KiB": 100}
 UNITS = {"MB": 10**6, "MiB": 1 << 20, "KiB": 1 << 10}
 
 
 class Server:
-    """A process that answers lines."""
+    """A server process that answers lines."""
 
     def __init__(self, command, takes=lambda name: True, hello="nothing", **extra):
         self.takes = takes
@@ -39,7 +39,7 @@ class Server:
 
 
 class Mpi:
-    """All-reduce by the MPI of this flavour; there is no bf16 in MPI."""
+    """All-reduce with this MPI implementation; MPI has no bf16."""
 
     def __init__(self, build, flavour, compiler, launcher, libraries=(), **extra):
         self.program = build / "bench" / f"mpi_peer_{flavour}"
@@ -80,7 +80,7 @@ def torch_python(current):
 
 
 def intel_mpi(build):
-    """Intel MPI from pip (impi-devel), beside the interpreter of PyTorch or of its extension; None where it is not."""
+    """Intel MPI from pip (impi-devel), beside the interpreter of PyTorch or of its extension; None if not installed."""
     for python in (os.environ.get("PYTHON_TORCH"), os.environ.get("PYTHON_IPEX")):
         root = pathlib.Path(python).parent.parent if python else pathlib.Path("/nowhere")
         libraries, launcher = root / "lib", root / "bin" / "mpiexec.hydra"
@@ -91,7 +91,7 @@ def intel_mpi(build):
 
 
 def find(build, python, all_threads, say):
-    """Lockstep first, then all others that are here; `say` is told of those that are not."""
+    """Lockstep first, then all others that are installed; `say` reports the missing ones."""
     program = str(build / "bench" / "lockstep_bench")
     peers = {"lockstep": Server([program]),
              "openblas": Server([program, "--openblas"], lambda name: name.startswith("gemm/f32"))}
@@ -100,7 +100,7 @@ def find(build, python, all_threads, say):
         if shutil.which(f"mpicc.{flavour}") and shutil.which(launcher[0]):
             peers[flavour] = Mpi(build, flavour, [f"mpicc.{flavour}"], [*launcher, "--bind-to", "core"])
         else:
-            say(f"{flavour} is not here (Debian's lib{flavour}-dev and {'mpich' if flavour == 'mpich' else 'openmpi-bin'})")
+            say(f"{flavour} is not installed (Debian's lib{flavour}-dev and {'mpich' if flavour == 'mpich' else 'openmpi-bin'})")
 
     intel = intel_mpi(build)
     if intel:
@@ -109,7 +109,7 @@ def find(build, python, all_threads, say):
         say("Intel MPI is not here (pip install impi-devel beside PYTHON_TORCH brings it)")
 
     def torch_takes(name):
-        # PyTorch's kernels take all cores whatever it is told, so it takes part only where all of them are used;
+        # PyTorch's kernels use all cores regardless of settings, so it takes part only if all of them are used;
         # torchvision decodes in one thread.
         threads = name.rsplit("/", 1)[1]
         if name.startswith(("peak/", "tokenize/")):
@@ -118,7 +118,7 @@ def find(build, python, all_threads, say):
     if python:
         script = [python, str(here / "torch_peer.py")]
         peers["torch"] = Server(script, torch_takes, "overhead/f32/nothing/1")
-        # Memory settings are of no use to gloo.
+        # Memory settings do not help gloo.
         peers["torch tuned"] = Server(script, lambda name: torch_takes(name) and not name.startswith("comm/"),
                                       "overhead/f32/nothing/1", **TUNED)
     ipex = python_with("intel_extension_for_pytorch", os.environ.get("PYTHON_IPEX"))
@@ -141,6 +141,6 @@ def find(build, python, all_threads, say):
 
 
 def items(build):
-    """What lockstep_bench measures: name, unit, peak it is held against, threads."""
+    """The items of lockstep_bench: name, unit, peak to compare with, threads."""
     return [line.split("\t") for line in subprocess.run([str(build / "bench" / "lockstep_bench"), "--list"], check=True,
                                                         capture_output=True, text=True).stdout.splitlines()]

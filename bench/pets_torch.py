@@ -1,8 +1,8 @@
 """pets_torch.py FOLDER WEIGHTS [--full] [--epochs N] [--size 160] [--eval FILE] - the training of examples/pets.c in PyTorch.
 
-The same photos, network, weights, optimiser and schedule, the memory settings tuned by the caller's environment: prints the
-accuracy and the seconds of every epoch, and with --losses FILE writes the loss of every step. --eval names the photos to
-test on, one per line (`lockstep_bench --held-out FOLDER` prints those of examples/pets); the others are trained on."""
+The same photos, network, weights, optimiser and schedule, with memory settings tuned by the caller's environment: prints the
+accuracy and the seconds of every epoch, and with --losses FILE writes the loss of every step. --eval names a file with the photos
+to test on, one per line (`lockstep_bench --held-out FOLDER` prints those of examples/pets); the others are trained on."""
 import argparse
 import os
 import re
@@ -17,7 +17,7 @@ from torchvision import transforms
 parser = argparse.ArgumentParser()
 parser.add_argument("folder")
 parser.add_argument("weights")
-parser.add_argument("--full", action="store_true", help="train all layers, not the classifier alone")
+parser.add_argument("--full", action="store_true", help="train all layers, not only the classifier")
 parser.add_argument("--f32", action="store_true")
 parser.add_argument("--epochs", type=int, default=3)
 parser.add_argument("--size", type=int, default=160)

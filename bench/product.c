@@ -1,4 +1,5 @@
-/* product.c - matrix products of BERT and of attention, all transposes, packing included; and the same by OpenBLAS. */
+/* product.c - matrix products of BERT and of attention, all transposes, packing included; and the same with OpenBLAS.
+ * */
 #include "bench.h"
 
 #include <dlfcn.h>

@@ -1,5 +1,5 @@
-/* program.c - a training program from the start of its process to the end of its first step; and which photos
- * examples/pets holds out, so that others can train on the same. */
+/* program.c - a training program from process start to the end of its first step; and the photos that examples/pets
+ * holds out, so that others can train on the same. */
 #include "bench.h"
 
 #include <dirent.h>
@@ -11,7 +11,7 @@
 
 #include "data/random.h"
 
-/* The network of `make demo`, with a batch made here. */
+/* The network of `make demo`, with a generated batch. */
 enum { BATCH = 32, SIZE = 64, CLASSES = 6 };
 
 int bench_first_step(void)

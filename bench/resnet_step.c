@@ -1,10 +1,10 @@
-/* resnet_step.c - how long a step of training a residual network takes: resnet_step [options]
+/* resnet_step.c - time training steps of a residual network: resnet_step [options]
  *
  *     resnet_step --batch 256 --device cuda --mixed_precision fp16
  *     resnet_step --frozen
  *
- * As examples/pets.c trains it: photos as bytes, Adam, and with --frozen the classifier alone, with batch norm in
- * training mode. Prints milliseconds of the best stretch of steps, of the median one and of the host alone. */
+ * Like examples/pets.c: photos as bytes, Adam, and with --frozen only the classifier, with batch norm in training mode.
+ * Prints milliseconds per step of the best group of steps, of the median one, and of the host alone. */
 #include <lockstep.h>
 
 #include <stdio.h>
@@ -33,9 +33,9 @@ int main(int argc, char **argv)
     const char *network = "resnet50d";
     ls_run *run = ls_init(&argc, &argv, .seed = 1);
     ls_flag flags[] = {
-        LS_FLAG("batch", &batch, "pictures in a step"),
-        LS_FLAG("size", &size, "side of a picture"),
-        LS_FLAG("frozen", &frozen, "train the classifier alone"),
+        LS_FLAG("batch", &batch, "images per step"),
+        LS_FLAG("size", &size, "width and height of an image"),
+        LS_FLAG("frozen", &frozen, "train only the classifier"),
         LS_FLAG("network", &network, "resnet50d, resnet18, ..."),
     };
     if (!ls_flags_read(run, &argc, &argv, flags, .about = "time steps of a residual network")) return ls_finish(run);
@@ -71,7 +71,7 @@ int main(int argc, char **argv)
     }
     if (!ls_error(run)) {
         qsort(took, STRETCHES, sizeof *took, by_size);
-        printf("%s batch %lld%s: %.3f ms a step (median %.3f), %.0f pictures/s; the host was done after %.3f ms\n",
+        printf("%s batch %lld%s: %.3f ms per step (median %.3f), %.0f images/s; the host was done after %.3f ms\n",
                network, (long long)batch, frozen ? " frozen" : "", took[0], took[STRETCHES / 2],
                1e3 * (double)batch / took[0], 1e3 * least_host);
     }

@@ -1,10 +1,10 @@
-"""run.py BUILD [--quick] [--polite] [filter ...] - measure Lockstep and its peers in turn, print a table, write BUILD/bench.json.
+"""run.py BUILD [--quick] [--polite] [filter ...] - benchmark Lockstep and its peers in turn, print a table, write BUILD/bench.json.
 
-Each competitor is asked for one item at a time, all of them in turn, several rounds; the best value of each counts.
-Peers (peers.py) are OpenBLAS, MPICH, Open MPI, Intel MPI, PyTorch as it comes and with its memory settings tuned, and Intel's
-extension of it, where they are installed. Whole commands (commands.py) are timed the same way: launchers, training by several
-processes, sums between hosts. Everything goes before other work on the machine where that is allowed (not with --polite), and
-a row that others disturbed nevertheless says so."""
+Each competitor measures one item at a time, in turn, for several rounds; the best value of each counts. Peers (peers.py) are
+OpenBLAS, MPICH, Open MPI, Intel MPI, PyTorch with its defaults and with tuned memory settings, and Intel's extension for it, if they
+are installed. Whole commands (commands.py) are timed the same way: launchers, training with several processes, sums between hosts.
+Everything runs with priority over other work on the machine if permitted (not with --polite), and a row that was disturbed
+nevertheless is marked."""
 import json
 import pathlib
 import sys
@@ -16,11 +16,11 @@ import peers
 build = pathlib.Path(sys.argv[1]).resolve()
 filters = [a for a in sys.argv[2:] if not a.startswith("--")]
 rounds = 1 if "--quick" in sys.argv else 3
-DISTURBED = 0.1  # of a core that others took: more than that is said
+DISTURBED = 0.1  # fraction of a core taken by others above which a row is marked
 
 
 def say(message):
-    print(f"measuring without a peer: {message}", file=sys.stderr)
+    print(f"measuring without this peer: {message}", file=sys.stderr)
 
 
 def wanted(items):
@@ -70,15 +70,15 @@ print(f"{'item':58} {'unit':8} {'lockstep':>9} {'of peak':>8}   peers (lockstep 
 
 
 def measure(items, priority):
-    """All of these, by peers that are started for them: those that start threads and processes of their own, and wait for
-    them, must leave the system room to run these."""
+    """Measure all of these with peers started for them. Items that start and wait for their own threads and processes must
+    leave the system room to run these."""
     if all(i[0].startswith("peak/") for i in items):
         return
     if priority and "--polite" not in sys.argv and not load.take_priority():
-        print("measuring without priority over other work: only root may take it", file=sys.stderr)
+        print("measuring without priority over other work: that needs root", file=sys.stderr)
     everyone = peers.find(build, python, all_threads, say)
     for peer in everyone.values():
-        peer.load()  # everyone has loaded before anything is measured
+        peer.load()  # all peers load before anything is measured
     for name, unit, peak, threads in items:
         row(name, unit, peak, threads,
             {who: (lambda p=peer: p.ask(name)) for who, peer in everyone.items() if peer.takes(name)})

@@ -1,15 +1,15 @@
-"""scale.py - how training would scale to more hosts than one has: a model of a data-parallel step.
+"""scale.py - predict how training scales to many hosts: a model of a data-parallel step.
 
     python3 bench/scale.py                    the tables of docs/scale.md
     python3 bench/scale.py call --hosts 3 --bytes 26214400 --rate 10 --ranks 1    one all-reduce, in seconds
     python3 bench/scale.py simgrid            the same against a simulation, where SimGrid is installed
 
-The model follows the code. Gradients become complete layer by layer while the backward pass goes on, each after a time in
-proportion to its layer's arithmetic. They fill buckets (parallel/buckets.c) that one thread reduces in turn. A bucket is cut
-in pieces, a piece in a part for each rank (comm/hosts_pieces.c): ranks of a host sum a part in shared memory, its holder
-sends that to the owner, which sums over hosts and sends the result back. So a host sends and receives 2 (H - 1) / H times
-the bytes of a bucket, in messages of a part. A network is four numbers: bytes a second of a host, how long a message is on
-its way, how long a core is busy with a message and with a byte. Needs nothing but Python 3."""
+The model follows the code. Gradients become complete layer by layer during the backward pass, each after a time proportional
+to its layer's arithmetic. They fill buckets (parallel/buckets.c) that one thread reduces in turn. A bucket is divided into
+pieces, and a piece into one part per rank (comm/hosts/pieces.c): the ranks of a host sum a part in shared memory, its holder
+sends it to the owner, which sums over hosts and sends the result back. So a host sends and receives 2 (H - 1) / H times the
+bytes of a bucket, in messages of one part. A network is four numbers: bytes per second of a host, latency of a message, and
+how long a core is busy per message and per byte. Needs only Python 3."""
 import argparse
 import dataclasses
 import math
@@ -22,32 +22,32 @@ MIB = 1 << 20
 
 @dataclasses.dataclass
 class Network:
-    gigabits: float         # a second, of a host, all its cards together
-    latency: float = 20e-6  # seconds a message is on its way, through two switches
-    overhead: float = 2e-6  # seconds that a core is busy with a message, at each end
-    per_byte: float = 1.5e-10  # and with a byte: the copies of sockets
-    share: float = 0.94     # of the rate is left for data: 1448 of 1538 bytes of a packet
+    gigabits: float         # per second and host, all its network cards together
+    latency: float = 20e-6  # seconds per message, through two switches
+    overhead: float = 2e-6  # seconds that a core is busy per message, at each end
+    per_byte: float = 1.5e-10  # and per byte: the copies of sockets
+    share: float = 0.94     # fraction of the rate available for data: 1448 of 1538 bytes of a packet
 
     def rate(self):
         return self.gigabits * 1e9 / 8 * self.share
 
 
 def rdma(gigabits):
-    """Cards that read and write memory by themselves."""
+    """Network cards that access memory by themselves."""
     return Network(gigabits, latency=5e-6, overhead=0.5e-6, per_byte=0)
 
 
 @dataclasses.dataclass
 class Host:
-    speed: float            # times the measured one
-    cores: int              # that compute
-    ranks: int = 2          # processes, each with a rail: a thread that communicates
-    sum_rate: float = 25e9  # bytes of a bucket a second that ranks of a host sum in shared memory
-    fold_rate: float = 12e9  # bytes a second that one rank reads when it sums over hosts
-    jitter: float = 0.01    # deviation of the time of a pass from host to host, as a share of it
+    speed: float            # relative to the measured host
+    cores: int              # for computation
+    ranks: int = 2          # processes, each with its own communication thread
+    sum_rate: float = 25e9  # bytes of a bucket per second that the ranks of a host sum in shared memory
+    fold_rate: float = 12e9  # bytes per second that one rank reads when it sums over hosts
+    jitter: float = 0.01    # relative standard deviation of compute time between hosts
 
     def has_spare_core(self):
-        """From eight cores a rank on, one is left to its thread that communicates; else that shares one."""
+        """With eight or more cores per rank, one is reserved for its communication thread; otherwise that shares one."""
         return self.cores >= 8 * self.ranks
 
     def slowdown(self):
@@ -58,13 +58,13 @@ class Host:
 class Work:
     name: str
     layers: list      # of the forward pass: (parameters, arithmetic in any unit)
-    seconds: float    # of a step on the host that was measured
-    optimizer: float  # of them, after the gradients have come
-    buffers: int      # bytes that rank 0 sends to all after a step
+    seconds: float    # per step on the measured host
+    optimizer: float  # of them, after the gradients are complete
+    buffers: int      # bytes that rank 0 broadcasts after a step
 
 
 def resnet50():
-    """Convolutions with their batch norms, and the classifier: parameters, multiplications for a picture of 224."""
+    """Convolutions with their batch norms, and the classifier: parameters, multiplications per image of 224."""
     layers, size, width = [(3 * 64 * 49 + 128, 3 * 64 * 49 * 112 ** 2)], 56, 64
     for stage, blocks in enumerate((3, 4, 6, 3)):
         mid = 64 << stage
@@ -81,7 +81,7 @@ def resnet50():
 
 
 def bert_large(tokens=384):
-    """Embeddings, 24 layers of attention and two linear maps, the answer's head: multiplications for a token."""
+    """Embeddings, 24 layers of attention and two linear maps, the head: multiplications per token."""
     hidden, middle = 1024, 4096
     attention = [(hidden * hidden + hidden, hidden * hidden + (hidden * tokens // 2 if i < 2 else 0)) for i in range(4)]
     layer = [*attention, (2 * hidden, 0), (hidden * middle + middle, hidden * middle),
@@ -98,7 +98,7 @@ def works():
 
 
 def buckets(layers, first=MIB, most=25 * MIB):
-    """Bytes of each bucket, and the share of the backward pass after which it is complete; as ls_buckets_make()."""
+    """Bytes of each bucket, and the fraction of the backward pass after which it is complete, as in ls_buckets_make()."""
     whole, done, result, filled = sum(work for _, work in layers), 0.0, [], 0
     for parameters, work in reversed(layers):
         if not result or filled >= (first if len(result) == 1 else most):
@@ -111,29 +111,29 @@ def buckets(layers, first=MIB, most=25 * MIB):
 
 
 def piece_of(ranks):
-    """Bytes that are under way together, as make_room() of comm/hosts.c has it."""
+    """Bytes in flight at once, as in make_room() of comm/hosts."""
     return min(max(MIB, ranks * MIB // 4), 16 * MIB)
 
 
 def all_reduce(size, hosts, network, host, half=False):
-    """Of f32 that travel as they are or, with `half`, in 16 bits: seconds, and seconds of a core of each rank."""
+    """All-reduce of f32, sent unchanged or, with `half`, in 16 bits: seconds, and CPU seconds of each rank."""
     local = size / host.sum_rate if host.ranks > 1 else 0.0
     if hosts == 1:
         return local, local
-    # Halves are summed in f32 and rounded once: what several ranks of a host have summed goes to the owner in f32.
+    # Halves are summed in f32 and rounded once: partial sums of several ranks on a host are sent to the owner in f32.
     there, back = (1.0 if host.ranks > 1 else 0.5, 0.5) if half else (1.0, 1.0)
     wire = (there + back) * size * (hosts - 1) / hosts / network.rate()
     pieces = max(1, math.ceil(size * back / piece_of(hosts * host.ranks)))
-    # Of each rank: a message to, and one from, a rank of every other host, there and back.
+    # Per rank: a message to and from a rank of every other host, in both phases.
     messages = 4 * (hosts - 1) * network.overhead
     busy = messages * pieces + 2 * (there + back) * size / host.ranks * network.per_byte
     busy += size / host.ranks / host.fold_rate + local
-    # Pieces overlap; what does not is the greeting, and the way of the first piece there and back.
+    # Pieces overlap, except for the greeting and both transfers of the first piece.
     return 3 * network.latency + messages + max(wire, busy), busy
 
 
 def short_call(hosts, network, few=16):
-    """Seconds of a call of few bytes: hosts tell each other directly, or, where they are many, pass on what they hear."""
+    """Seconds of a call with few bytes: hosts exchange values directly or, if they are many, forward them in rounds."""
     rounds, messages = (1, hosts - 1) if hosts <= few else (math.ceil(math.log2(hosts)), 1)
     return rounds * (network.latency + 2 * messages * network.overhead)
 
@@ -143,7 +143,7 @@ def step(work, hosts, network, host, half=False):
     alone = work.seconds / host.speed
     optimizer = work.optimizer / host.speed
     compute = (alone - optimizer) * host.slowdown()
-    # Of many whose times scatter so, the slowest is this much above the mean.
+    # Expected maximum of so many normally distributed times, above the mean.
     compute *= 1 + host.jitter * math.sqrt(2 * math.log(hosts))
     forward, backward, stolen, end = compute / 3, compute * 2 / 3, 0.0, 0.0
     for size, ready in buckets(work.layers):
@@ -182,7 +182,7 @@ def tables():
 
 
 def rails():
-    """How many ranks a host should have: each carries its share between hosts, and costs a core."""
+    """How many ranks a host should have: each handles its share between hosts, and costs a core."""
     print("| 64 cores a host, 256 hosts | " + " | ".join(f"{r} rank{'s' * (r > 1)}" for r in RAILS) + " |")
     print("|---" * (len(RAILS) + 1) + "|")
     for work in works():
@@ -233,10 +233,10 @@ def main():
     parser = argparse.ArgumentParser(description="how training would scale to more hosts than one has")
     parser.add_argument("what", nargs="?", choices=("tables", "call", "simgrid"), default="tables")
     parser.add_argument("--hosts", type=int, default=2)
-    parser.add_argument("--ranks", type=int, default=2, help="processes of a host")
+    parser.add_argument("--ranks", type=int, default=2, help="processes per host")
     parser.add_argument("--bytes", type=int, default=25 * MIB)
-    parser.add_argument("--rate", type=float, default=25, help="gigabits a second of a host")
-    parser.add_argument("--half", action="store_true", help="numbers travel in 16 bits")
+    parser.add_argument("--rate", type=float, default=25, help="gigabits per second of a host")
+    parser.add_argument("--half", action="store_true", help="send numbers in 16 bits")
     options = parser.parse_args()
     if options.what == "tables":
         tables()

@@ -1,7 +1,7 @@
 /* scale_smpi.c - the messages of an all-reduce between hosts with one rank each, for SimGrid: scale_smpi BYTES PIECE
  *
- * What src/comm/hosts/pieces.c sends, without the numbers: a greeting, then pieces, of which three are under way.
- * Rank 0 prints the simulated seconds. bench/scale.py builds and runs it. */
+ * Sends what src/comm/hosts/pieces.c sends, without the data: a greeting, then pieces, three in flight at once. Rank 0
+ * prints the simulated seconds. bench/scale.py builds and runs it. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,10 +9,10 @@
 enum { SLOTS = 3, LINE = 64, GREETING = 128 };
 
 static int rank, size;
-static char *room; /* of all messages: nobody reads it */
+static char *room; /* buffer of all messages, never read */
 static MPI_Request *requests[SLOTS][2];
 
-/* A message to and from every other rank, of its part of a piece. */
+/* Exchange a message with every other rank, each a part of a piece. */
 static void exchange(long bytes, int tag, MPI_Request *pending)
 {
     for (int i = 1; i < size; i++)

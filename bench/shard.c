@@ -1,8 +1,8 @@
-/* shard.c - a step of AdamW on the parameters of a ResNet-50 between two processes of one thread each: gradients are
- * reduced, parameters updated; by every process, or by each its part.
+/* shard.c - an AdamW step on the parameters of a ResNet-50 between two single-threaded processes: gradients are
+ * reduced, parameters updated; by every process, or by each only its part.
  *
- * The loss is the sum of all parameters, so that the walk back costs little. The second process makes steps until the
- * first has left. */
+ * The loss is the sum of all parameters, so that the backward pass is cheap. The second process makes steps until the
+ * first has ended. */
 #include "bench.h"
 
 #include "base/parallel.h"

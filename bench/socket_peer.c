@@ -1,7 +1,7 @@
-/* socket_peer.c - what plain sockets carry between two hosts: socket_peer (- | ADDRESS) BYTES SECONDS
+/* socket_peer.c - the throughput of plain sockets between two hosts: socket_peer (- | ADDRESS) BYTES SECONDS
  *
- * One waits ("-"), the other connects. In every round each sends so many bytes and receives as many, both ways at once,
- * as an all-reduce of two hosts does. The one that waits prints the seconds of the best round. */
+ * One listens ("-"), the other connects. In every round each sends and receives this many bytes, both ways at once, as
+ * in an all-reduce between two hosts. The one that listens prints the seconds of the best round. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -39,14 +39,14 @@ static int meet(const char *address)
     return end;
 }
 
-/* What one call carried; less than 0: the connection has ended. */
+/* Bytes transferred by one call; negative: the connection has ended. */
 static long carried(ssize_t bytes)
 {
     if (bytes > 0) return (long)bytes;
     return bytes < 0 && (errno == EAGAIN || errno == EINTR) ? 0 : -1;
 }
 
-/* Both ways at once: on through `out`, which is sent, and `in`. */
+/* Both ways at once: send all of `out` while receiving `in`. */
 static int round_trip(int end, char *out, char *in, long bytes)
 {
     for (long sent = 0, received = 0; sent < bytes || received < bytes;) {

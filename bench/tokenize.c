@@ -1,4 +1,4 @@
-/* tokenize.c - text to tokens with their places: the contexts of SQuAD, by BERT's vocabulary; in bytes per second. And
+/* tokenize.c - text to tokens with offsets: the contexts of SQuAD with BERT's vocabulary, in bytes per second; and
  * whole files of questions to windows. */
 #include "bench.h"
 

@@ -1,5 +1,5 @@
-"""tokenizers_peer.py - the texts of tokenize.c by Hugging Face's tokenizers, with offsets: answers lines on stdin with
-GB/s. Started with one thread (RAYON_NUM_THREADS=1)."""
+"""tokenizers_peer.py - tokenize the texts of tokenize.c with Hugging Face's tokenizers, with offsets: a server that answers
+lines on stdin with GB/s. Started with one thread (RAYON_NUM_THREADS=1)."""
 import json
 import os
 import pathlib

@@ -1,5 +1,5 @@
-"""torch_peer.py [--ipex] - the same items by PyTorch: answers names on stdin with values, as lockstep_bench does. With
---ipex modules and optimisers are those of Intel's extension for it."""
+"""torch_peer.py [--ipex] - the same items with PyTorch: a server that reads names on stdin and answers with values, like
+lockstep_bench. With --ipex it uses modules and optimisers of Intel's extension."""
 import os
 import subprocess
 import sys
@@ -35,8 +35,8 @@ CHANNELS_LAST = torch.channels_last
 
 
 def best(call, budget=0.25, limit=5):
-    """Seconds of the fastest call. The first two bring memory and whatever is made once; at least five count, unless these
-    take longer than `limit` seconds."""
+    """Seconds of the fastest call. The first two allocate memory and do one-time work; at least five count, unless they take
+    longer than `limit` seconds."""
     begin, n = time.perf_counter(), 0
     call()
     if time.perf_counter() - begin < limit:
@@ -51,7 +51,7 @@ def best(call, budget=0.25, limit=5):
 
 
 def tuned(net, optimizer, dtype):
-    """Module and optimiser as Intel's extension makes them for training, where that was asked for."""
+    """Module and optimiser, converted for training by Intel's extension if requested."""
     if not ipex:
         return net, optimizer
     return ipex.optimize(net.train(), optimizer=optimizer, dtype=dtype)
@@ -169,7 +169,7 @@ def block(dtype, case):
 
 
 def bert_call(dtype, case):
-    """A function that makes one step of training, of two layers of BERT-base."""
+    """A function that makes one training step of two layers of BERT-base."""
     from transformers import BertConfig, BertForQuestionAnswering
     net = BertForQuestionAnswering(BertConfig(num_hidden_layers=2)).train()
     adamw = torch.optim.AdamW(net.parameters(), lr=3e-5, fused=not ipex)
@@ -188,7 +188,7 @@ def bert_call(dtype, case):
 
 
 def model_call(dtype, case, batch):
-    """A function that makes one step of training, or evaluates a batch."""
+    """A function that makes one training step, or evaluates a batch."""
     frozen, evaluation = case.endswith("frozen"), case.endswith("evaluation")
     import timm
     net = timm.create_model("resnet50d", num_classes=37).to(memory_format=CHANNELS_LAST)
@@ -214,8 +214,8 @@ def model_call(dtype, case, batch):
 
 
 def model(dtype, case):
-    """A training step, or an evaluation. Asked for bf16, the quicker of bf16 and f32: on some machines gradients of
-    convolutions in bf16 take minutes, so a step of few photos decides whether the whole one is tried."""
+    """A training step, or an evaluation. For bf16, the faster of bf16 and f32: on some machines gradients of convolutions in
+    bf16 take minutes, so a step with few photos decides whether the full one is tried."""
     if case.startswith("bert"):
         return 1e3 * min(best(bert_call(t, case), limit=10) for t in {dtype, torch.float32})
     few, all_photos = 4, 64
@@ -277,7 +277,7 @@ def loader(dtype, case):
 
 
 def image(dtype, case):
-    """Photos a second through torchvision's transforms of Pillow's pictures."""
+    """Photos per second through torchvision's transforms of Pillow images."""
     import io
     import os
     import pathlib
@@ -315,7 +315,7 @@ def program(dtype, case):
 
 
 def gloo(rank, file, dtype, count, repeat, answer):
-    """One of two processes that reduce an array again and again; rank 0 tells the best time."""
+    """One of two processes that reduce an array repeatedly; rank 0 reports the best time."""
     import torch.distributed as dist
     dist.init_process_group("gloo", init_method=f"file://{file}", rank=rank, world_size=2)
     x = torch.zeros(count, dtype=dtype)
@@ -331,7 +331,7 @@ def gloo(rank, file, dtype, count, repeat, answer):
 
 
 def comm(dtype, case):
-    """gloo sums and knows no memory that is shared: the same for what is reduced in place and what is not."""
+    """gloo has no shared memory: the same numbers for in place and copied."""
     import tempfile
     size, unit = case.split()[1:3]
     count = int(size) * UNITS[unit] // dtype.itemsize

@@ -1,5 +1,5 @@
-/* train.c - a training program for measuring: steps of a residual network on made pictures, by as many processes as
- * started it. */
+/* train.c - a training program for benchmarks: steps of a residual network on generated images, with as many processes
+ * as were started. */
 #include "bench.h"
 
 #include <stdio.h>
@@ -8,8 +8,8 @@
 
 enum { CLASSES = 37, WARM = 2 };
 
-/* `--train NETWORK BATCH SIZE DTYPE SECONDS`: the batch is of each process. Rank 0 prints the pictures a second of all,
- * in the best of the steps: all processes end a step together, so that its time is that of the slowest. */
+/* `--train NETWORK BATCH SIZE DTYPE SECONDS`: the batch is per process. Rank 0 prints the total images per second in
+ * the best step: all processes end a step together, so its time is that of the slowest. */
 int bench_train(char **arguments)
 {
     int64_t batch = strtoll(arguments[1], NULL, 10), size = strtoll(arguments[2], NULL, 10);
@@ -33,7 +33,7 @@ int bench_train(char **arguments)
         if (step < WARM) continue;
         if (step == WARM) begin = now;
         else if (taken < best) best = taken;
-        /* Processes have clocks of their own: rank 0 says when it is enough. */
+        /* Clocks differ between processes: rank 0 decides when to stop. */
         if (now - begin > seconds) ls_set_trigger(run);
         if (ls_check_trigger(run)) break;
     }

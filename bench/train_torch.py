@@ -1,6 +1,6 @@
-"""train_torch.py NETWORK BATCH SIZE DTYPE SECONDS - what `lockstep_bench --train` does, in PyTorch: alone, or with DDP over
-gloo where torchrun starts it. One thread and one core each. bf16 is f32 where that is quicker. Prints the pictures a second
-of all processes."""
+"""train_torch.py NETWORK BATCH SIZE DTYPE SECONDS - `lockstep_bench --train` in PyTorch: alone, or with DDP over gloo under
+torchrun. One thread and one core each. For bf16 uses f32 if that is faster. Prints the images per second of all
+processes."""
 import os
 import sys
 import time
