@@ -32,8 +32,11 @@ ls_status cuda_fault_read(cuda_device *d, void (*blame)(const char *site, ls_opc
 {
     cuda_fault *fault = d->fault;
     if (!__atomic_exchange_n(&fault->there, 0, __ATOMIC_ACQUIRE)) return LS_OK; /* or another thread reports it */
-    cuda_refuse(why, LS_ERR_VALUE, "index %lld is out of range for %lld rows", (long long)fault->index,
-                (long long)fault->limit);
+    bool is_target = fault->op == LS_OP_cross_entropy || fault->op == LS_OP_cross_entropy_grad ||
+                     fault->op == LS_OP_nll_loss || fault->op == LS_OP_nll_loss_grad;
+    cuda_refuse(why, LS_ERR_VALUE,
+                is_target ? "target %lld is out of range for %lld classes" : "index %lld is out of range for %lld rows",
+                (long long)fault->index, (long long)fault->limit);
     if (why && blame) blame(fault->site, (ls_opcode)fault->op, why);
     cudaMemset(fault->taken, 0, sizeof *fault->taken);
     return LS_ERR_VALUE;

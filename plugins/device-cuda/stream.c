@@ -109,16 +109,19 @@ ls_status cuda_event_wait(void *device, ls_event *event, ls_stream *stream)
     return cuda_check(cudaStreamWaitEvent((cudaStream_t)stream, (cudaEvent_t)event, 0), "event", NULL);
 }
 
-/* An error counts as done: whoever waits then hears of it. */
+/* An error counts as done: the next wait reports it. */
 bool cuda_event_done(void *device, ls_event *event)
 {
-    return cuda_enter(device, NULL) == LS_OK && cudaEventQuery((cudaEvent_t)event) != cudaErrorNotReady;
+    if (cuda_enter(device, NULL) != LS_OK) return true;
+    bool is_done = cudaEventQuery((cudaEvent_t)event) != cudaErrorNotReady;
+    if (!is_done) cudaGetLastError(); /* "not ready" is kept as an error, which the next launch would report */
+    return is_done;
 }
 
 ls_status cuda_event_sync(void *device, ls_event *event, ls_message *why)
 {
     cuda_device *d = device;
     CUDA_TRY(cuda_enter(d, why));
-    if (d->report_waits && cudaEventQuery((cudaEvent_t)event) == cudaErrorNotReady) report_wait(d, "an event");
+    if (d->report_waits && !cuda_event_done(device, event)) report_wait(d, "an event");
     return conclude(d, cudaEventSynchronize((cudaEvent_t)event), why);
 }

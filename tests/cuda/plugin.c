@@ -42,6 +42,25 @@ static void adds_on_the_gpu(void)
     CHECK(ls_finish(run) == 0);
 }
 
+static void bad_indices_are_reported_with_their_operator(void)
+{
+    if (!has_gpu) CHECK_SKIP("no GPU is usable here");
+    const int64_t rows[] = {0, 7, 1}, classes[] = {0, 3, 1};
+    ls_run *run = ls_init(NULL, NULL, .device = CUDA_DEVICE);
+    ls_tensor *table = ls_ones(run, LS_F32, 3, 4);
+    double sum = ls_item(ls_sum(ls_embedding(table, ls_from(run, LS_I64, LS_SHAPE(3), rows))));
+    CHECK(isnan(sum) && ls_error(run) == LS_ERR_VALUE);
+    CHECK_MSG(strstr(ls_error_message(run), "embedding: index 7 is out of range for 3 rows"), "%s",
+              ls_error_message(run));
+    ls_clear_error(run);
+    ls_item(ls_cross_entropy(ls_ones(run, LS_F32, 3, 3), ls_from(run, LS_I64, LS_SHAPE(3), classes)));
+    CHECK_MSG(strstr(ls_error_message(run), "cross_entropy: target 3 is out of range for 3 classes"), "%s",
+              ls_error_message(run));
+    ls_clear_error(run);
+    CHECK_NEAR(ls_item(ls_sum(table)), 12, 0); /* and all goes on */
+    CHECK(ls_finish(run) == 0);
+}
+
 static void a_forked_process_is_told_what_to_do(void)
 {
     if (!has_gpu) CHECK_SKIP("no GPU is usable here");
@@ -65,5 +84,6 @@ int main(int argc, char **argv)
     CHECK_RUN(visible_gpus_are_counted_as_cuda_does);
     CHECK_RUN_FORK(a_forked_process_is_told_what_to_do);
     CHECK_RUN(adds_on_the_gpu);
+    CHECK_RUN(bad_indices_are_reported_with_their_operator);
     return check_done();
 }
